@@ -17,12 +17,13 @@ build: ## Build bin/postrider
 dev: build ## Run everything: database, service, demo endpoint, demo topic (Ctrl-C stops)
 	@exec $(BIN) dev $(ARGS)
 
-# Go begins with the packages that it is told of first: those that take longest, so that none of them is left over at the end. vet is `make lint`'s, with more checks than here.
+# Go starts with the first packages: those that take longest, so that no slow one runs alone at the end. `make lint` runs
+# vet, with more checks.
 test: ## Run all tests, against private PostgreSQL servers
 	$(GO) test -vet=off -timeout 9m ./cmd/... ./bench ./jobs ./web ./server ./...
 
-# With the race detector everything that computes takes three times as long. bench, which measures, and cmd, whose tests drive a program that is
-# built as it is shipped, have nothing for it to see.
+# The race detector makes computing three times slower. bench measures, and the tests of cmd run the program as it is
+# shipped: it checks nothing there.
 test-race: ## The same with the race detector, which needs a C compiler (7 minutes more)
 	CGO_ENABLED=1 $(GO) test -race -timeout 20m $$($(GO) list ./... | grep -v -e '/bench$$' -e '/cmd/')
 
@@ -30,9 +31,9 @@ test-faults: ## Kill nodes and cut what they depend on, for half an hour, and pr
 	$(GO) test ./cmd/postrider -faults -count=1 -timeout 60m -v
 	$(GO) test ./jobs -faults -count=1 -timeout 30m -v
 
-# `make test` runs their seeds, and what was found before, like any other test.
+# `make test` runs the seeds and earlier findings, like any other test.
 FUZZ_TIME ?= 60s
-test-long: ## Feed every parser made-up input, FUZZ_TIME (60s) each: most of an hour
+test-long: ## Fuzz every parser, FUZZ_TIME (60s) each: most of an hour
 	@for package in $$($(GO) list ./...); do \
 	  for name in $$($(GO) test -list '^Fuzz' $$package | grep '^Fuzz'); do \
 	    echo "$$package $$name"; $(GO) test $$package -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZ_TIME) -parallel 2 || exit 1; \
@@ -47,7 +48,7 @@ lint: ## Check style, imports and common mistakes
 lint-openapi: ## Check the OpenAPI document with Redocly's and Spectral's rules, which needs Node.js
 	POSTRIDER_CI=1 $(GO) test ./cmd/postrider -run TestOpenAPIFilePassesLinters -count=1
 
-vulncheck: ## Look for known vulnerabilities in what is called
+vulncheck: ## Check the called code for known vulnerabilities
 	$(GO) run $(GOVULNCHECK) ./...
 
 fmt: ## Format the code

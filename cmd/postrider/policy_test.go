@@ -185,7 +185,7 @@ func TestPolicyExplainPrintsATable(t *testing.T) {
 	r := postrider(t, nil, "policy", "explain", "ga-2018", "--status", "400", "--dead-letter", "none", "--ttl", "2m")
 	require.Zero(t, r.code, r.stderr)
 	require.Equal(t, `
-ATTEMPT  AT SECOND         WHY THEN
+ATTEMPT  AT SECOND         REASON
 1        0          0s     published
 2        10         10s    400: step 1 is 10 s after the failure
 3        40         40s    400: step 2 is 30 s after the failure

@@ -300,7 +300,7 @@ func (c *policyExplainCmd) options() (policy.ExplainOptions, error) {
 }
 
 func printExplanation(w io.Writer, x policy.Explanation) {
-	fmt.Fprintln(w, "ATTEMPT\tAT SECOND\t\tWHY THEN")
+	fmt.Fprintln(w, "ATTEMPT\tAT SECOND\t\tREASON")
 	for _, a := range x.Attempts {
 		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", a.Number, seconds(a.AtSeconds),
 			span(time.Duration(a.AtSeconds*float64(time.Second))), a.Why)
