@@ -1,12 +1,12 @@
-# docker build .               the service: a static binary on distroless, without a shell or a package manager, not root.
-# docker build --target dev .  `postrider dev` with a PostgreSQL of its own, to try it: docker run --rm -p 7480:7480 -p 7481:7481 IMAGE
+# docker build .               the service: a static binary on distroless, without a shell, not root
+# docker build --target dev .  `postrider dev` with its own PostgreSQL; run it with -p 7480:7480 -p 7481:7481
 FROM golang:1.26 AS build
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
-# What `postrider version`, /metrics and `postrider doctor` say of the image. The source comes without its history (.dockerignore), so they are to be
-# said: --build-arg VERSION=1.0.0 --build-arg REVISION=$(git rev-parse HEAD).
+# The version in `postrider version`, /metrics and `postrider doctor`. The source has no history (.dockerignore), so
+# set it: --build-arg VERSION=1.0.0 --build-arg REVISION=$(git rev-parse HEAD).
 ARG VERSION=""
 ARG REVISION=""
 RUN PACKAGE=postrider/cmd/postrider/version && CGO_ENABLED=0 go build -trimpath \
@@ -34,14 +34,13 @@ LABEL org.opencontainers.image.title="postrider" \
 # In a folder of PATH: `docker exec NODE postrider doctor`.
 COPY --from=build /postrider /usr/local/bin/postrider
 COPY LICENSE THIRD_PARTY_NOTICES /usr/share/doc/postrider/
-# Where dead letters may be written to, /var/lib/postrider/dead: a volume that is mounted there for the first time has this owner.
+# For exports of dead letters, /var/lib/postrider/dead: a new volume that is mounted there gets this owner.
 COPY --from=build --chown=65532:65532 /state /var/lib/postrider
 ENV POSTRIDER_LISTEN=0.0.0.0:7480
 EXPOSE 7480
 USER nonroot:nonroot
-# Whether it lives, not whether it is ready: who restarts what is unhealthy must not do so because the database is away, for the node has answers in
-# memory that are still to be recorded. It begins to answer only when all it needs was there. Of another address or of TLS it knows by
-# POSTRIDER_LISTEN and POSTRIDER_TLS_CERT.
+# The check tests that the node is alive, not that it is ready. A supervisor must not restart a node because the
+# database is unavailable: the node has results in memory. It uses POSTRIDER_LISTEN and POSTRIDER_TLS_CERT.
 HEALTHCHECK --interval=5s --timeout=4s --start-period=30s CMD ["/usr/local/bin/postrider", "ready", "--live"]
 ENTRYPOINT ["/usr/local/bin/postrider"]
 CMD ["serve"]
