@@ -24,9 +24,7 @@ const (
 
 // unfinished are the files that do not keep the limits yet.
 var unfinished = []string{
-	"docs/operate/access.md",
 	"docs/operate/install.md",
-	"docs/guides/command-line.md",
 	"docs/reference/metrics.md",
 	"docs/reference/policies.md",
 	"docs/reference/rest.md",
