@@ -45,7 +45,7 @@ type Cache struct {
 	clock     *postgres.Clock
 	timeScale int // see policy.Rules.Scaled
 
-	catalogue atomic.Pointer[Snapshot]
+	snapshot  atomic.Pointer[Snapshot]
 	reloading sync.Mutex
 	confirmer confirmer
 }
@@ -56,12 +56,12 @@ func NewCache(
 ) (*Cache, error) {
 	c := &Cache{records: records{db, sealer, log}, clock: clock, timeScale: timeScale}
 	c.confirmer.reload = c.Reload
-	c.catalogue.Store(emptySnapshot())
+	c.snapshot.Store(emptySnapshot())
 	return c, c.Reload(ctx)
 }
 
 // Snapshot is at most a second old while Run runs and the database is available.
-func (c *Cache) Snapshot() *Snapshot { return c.catalogue.Load() }
+func (c *Cache) Snapshot() *Snapshot { return c.snapshot.Load() }
 
 // Run reloads the catalog every second until ctx ends.
 func (c *Cache) Run(ctx context.Context) {
@@ -86,8 +86,8 @@ func (c *Cache) Reload(ctx context.Context) error {
 	defer cancel()
 	c.reloading.Lock()
 	defer c.reloading.Unlock()
-	const query = `SELECT version, pg_postmaster_start_time(), clock_timestamp() FROM postrider_internal.catalogue`
-	old := c.catalogue.Load()
+	const query = `SELECT version, pg_postmaster_start_time(), clock_timestamp() FROM postrider_internal.catalog`
+	old := c.snapshot.Load()
 	var found Snapshot
 	var now time.Time
 	sent := time.Now()
@@ -108,14 +108,14 @@ func (c *Cache) Reload(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the catalog: %w", err)
 	}
-	c.catalogue.Store(fresh)
+	c.snapshot.Store(fresh)
 	return nil
 }
 
 // ReadIn reads the Snapshot as the caller's transaction sees it: what has changed since old, or everything if the
 // server is another one: after a crash or a failover, the database may have lost commits with their versions.
 func (c *Cache) ReadIn(ctx context.Context, tx postgres.Querier, old *Snapshot) (*Snapshot, error) {
-	const query = "SELECT version, pg_postmaster_start_time() FROM postrider_internal.catalogue"
+	const query = "SELECT version, pg_postmaster_start_time() FROM postrider_internal.catalog"
 	var version int64
 	var server time.Time
 	if err := tx.QueryRow(ctx, query).Scan(&version, &server); err != nil {
@@ -157,7 +157,7 @@ func (c *Cache) Confirm(ctx context.Context) error { return c.confirmer.confirm(
 // change changes the catalog in one transaction and reloads it. It locks the catalog's row first, so that two changes
 // cannot deadlock, and fails after 5 s if another transaction keeps that lock.
 func (c *Cache) change(ctx context.Context, change func(pgx.Tx) error) error {
-	const lock = "SET LOCAL lock_timeout = '5s'; SELECT FROM postrider_internal.catalogue FOR UPDATE"
+	const lock = "SET LOCAL lock_timeout = '5s'; SELECT FROM postrider_internal.catalog FOR UPDATE"
 	err := pgx.BeginFunc(ctx, c.db, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, lock); err != nil {
 			return fmt.Errorf("wait for another change of topics, event subscriptions or retry policies: %w", err)

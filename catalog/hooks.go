@@ -23,7 +23,7 @@ func NewSnapshot(version int64, topics []*Topic, subs []*Subscription, policies 
 // StaticCache is a cache that always has the same catalog, for tests.
 func StaticCache(c *Snapshot) *Cache {
 	cache := &Cache{}
-	cache.catalogue.Store(c)
+	cache.snapshot.Store(c)
 	return cache
 }
 

@@ -51,5 +51,5 @@ func TestDeliveryWithoutItsJobIsRepairedAndLogged(t *testing.T) {
 			strings.Contains(log.String(), "deliveries_without_job=1 jobs_without_delivery=0")
 	}, waitTimeout, tick)
 	require.EqualValues(t, 1, b.store.Maintenance.Repairs())
-	b.become(t, 1, "SELECT sweeper_finds FROM postrider.nodes") // with the next heartbeat
+	b.become(t, 1, "SELECT consistency_repairs FROM postrider.nodes") // with the next heartbeat
 }

@@ -47,7 +47,7 @@ CREATE TABLE postrider_internal.nodes (
     started_at timestamptz NOT NULL DEFAULT now(),
     beat_at    timestamptz NOT NULL DEFAULT now(),
     -- Inconsistencies that this node's sweeper repaired since its start. It should be 0.
-    sweeper_finds bigint NOT NULL DEFAULT 0,
+    consistency_repairs bigint NOT NULL DEFAULT 0,
     -- By how much this node divides every wait between attempts: 1, or the --time-scale of dev.
     time_scale integer NOT NULL DEFAULT 1
 ) WITH (fillfactor = 50);

@@ -11,7 +11,7 @@ CREATE TABLE postrider_internal.events (
     published_at    timestamptz NOT NULL,
     event_time      timestamptz,
     -- Both are NULL until an event that was published by SQL is routed.
-    catalogue_version bigint,
+    catalog_version bigint,
     matched         integer,
     event_id        text NOT NULL,
     event_type      text NOT NULL,

@@ -112,15 +112,15 @@ EXCEPTION WHEN lock_not_available THEN
 END $$;
 
 -- The service chooses keys by its catalog in memory. Called last, this checks that the catalog was current.
-CREATE FUNCTION postrider_internal.require_catalogue(seen bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.require_catalog(seen bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    IF (SELECT c.version FROM postrider_internal.catalogue c) <> seen THEN
+    IF (SELECT c.version FROM postrider_internal.catalog c) <> seen THEN
         RAISE EXCEPTION USING ERRCODE = '40001', MESSAGE = 'topics, event subscriptions or retry policies were changed';
     END IF;
 END $$;
 -- +goose StatementEnd
 
 -- +goose Down
-DROP FUNCTION postrider_internal.require_catalogue, postrider_internal.try_take_keys,
+DROP FUNCTION postrider_internal.require_catalog, postrider_internal.try_take_keys,
     postrider_internal.try_take_events, postrider_internal.take_events, postrider_internal.event_key;
 DROP TABLE postrider_internal.event_keys, postrider_internal.idempotency_keys;

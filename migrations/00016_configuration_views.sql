@@ -241,7 +241,7 @@ COMMENT ON COLUMN postrider.retry_policy_cells.action IS
 COMMENT ON COLUMN postrider.retry_policy_cells.min_delay_seconds IS 'Retry no sooner than this.';
 
 CREATE VIEW postrider.nodes AS
-SELECT n.id AS node, n.host, n.version, n.started_at, n.beat_at, n.sweeper_finds, n.time_scale
+SELECT n.id AS node, n.host, n.version, n.started_at, n.beat_at, n.consistency_repairs, n.time_scale
   FROM postrider_internal.nodes n;
 COMMENT ON VIEW postrider.nodes IS
     'Nodes that deliver: one row for each process, until it stops or another node finds it dead. beat_at shows '
@@ -251,7 +251,7 @@ COMMENT ON COLUMN postrider.nodes.host IS 'Machine it runs on.';
 COMMENT ON COLUMN postrider.nodes.version IS 'Version of the program.';
 COMMENT ON COLUMN postrider.nodes.started_at IS 'When it started.';
 COMMENT ON COLUMN postrider.nodes.beat_at IS 'Its last heartbeat; there is one a second.';
-COMMENT ON COLUMN postrider.nodes.sweeper_finds IS
+COMMENT ON COLUMN postrider.nodes.consistency_repairs IS
     'Consistency repairs of its sweeper since it started. It should be 0.';
 COMMENT ON COLUMN postrider.nodes.time_scale IS
     'By how much it divides every wait between attempts: 1, except under postrider dev --time-scale.';

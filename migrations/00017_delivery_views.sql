@@ -22,7 +22,7 @@ SELECT time_to_live_since
 CREATE VIEW postrider.events AS
 SELECT e.id AS system_id, t.name AS topic, e.event_id, e.event_type, e.subject, nullif(e.source, '') AS source,
        e.event_time, e.published_at, e.schema, e.traceparent, e.tracestate, e.matched,
-       e.catalogue_version AS filter_version,
+       e.catalog_version AS filter_version,
        CASE WHEN e.erased_at IS NULL THEN convert_from(e.body, 'UTF8') END AS body_text,
        postrider.try_jsonb(e.body) AS body,
        CASE WHEN e.erased_at IS NULL THEN postrider.jsonb_error(e.body)
@@ -51,7 +51,7 @@ COMMENT ON COLUMN postrider.events.tracestate IS 'What goes with traceparent; NU
 COMMENT ON COLUMN postrider.events.matched IS
     'How many event subscriptions it matched; NULL = published by SQL and not routed yet.';
 COMMENT ON COLUMN postrider.events.filter_version IS
-    'Version of the catalogue that its filters were taken from; NULL as matched is.';
+    'Version of the catalog that its filters were taken from; NULL as matched is.';
 COMMENT ON COLUMN postrider.events.body_text IS 'The whole event as accepted, as text.';
 COMMENT ON COLUMN postrider.events.body IS
     'The whole event as jsonb; NULL if PostgreSQL cannot hold it, see body_error.';

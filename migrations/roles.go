@@ -21,7 +21,7 @@ const (
 )
 
 // Roles belong to the whole server, so two databases that migrate at the same moment race: "exists already" and the
-// catalogue's own conflict (23505) are success.
+// catalog's own conflict (23505) are success.
 //
 // `postrider sql` becomes the reader. From PostgreSQL 16 on, a role must grant a role that it creates even to itself.
 const createRoles = `

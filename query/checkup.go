@@ -81,7 +81,7 @@ type PartitionDays struct {
 type NodeFacts struct {
 	Name, Host, Version string
 	Silent              time.Duration // since its last heartbeat
-	SweeperFinds        int64
+	ConsistencyRepairs  int64
 }
 
 const checkRoles = `

@@ -21,8 +21,8 @@ type CurrentState struct {
 	// OldestPendingSince and OldestID are those of the oldest pending delivery; nil if none is pending.
 	OldestPendingSince *time.Time
 	OldestID           *int64
-	// SweeperFinds is the number of consistency repairs by the nodes' sweepers since they started.
-	SweeperFinds int64
+	// ConsistencyRepairs is the number of consistency repairs by the nodes' sweepers since they started.
+	ConsistencyRepairs int64
 	// Nodes is the number of nodes that have written a heartbeat in the last 15 s.
 	Nodes int
 	// LagP50 and LagP95 are quantiles of the time from publishing to delivery, in seconds, of the delivered ones among

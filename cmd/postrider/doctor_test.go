@@ -104,7 +104,7 @@ func TestDoctorChecks(t *testing.T) {
 			c.Nodes = append(c.Nodes,
 				query.NodeFacts{Name: "b", Version: "2"})
 		}},
-		{"warn", "sweeper", "since the nodes started: 3", func(c *query.Checkup) { c.Nodes[0].SweeperFinds = 3 }},
+		{"warn", "sweeper", "since the nodes started: 3", func(c *query.Checkup) { c.Nodes[0].ConsistencyRepairs = 3 }},
 		{
 			"warn", "backlog", "are due, for up to 2m0s",
 			func(c *query.Checkup) { late := 2 * time.Minute; c.OldestDue = &late },

@@ -236,7 +236,7 @@ func checkNodes(found *findings, seen *query.Checkup) {
 	versions, repairs, silent := map[string]bool{}, int64(0), 0
 	for _, n := range seen.Nodes {
 		versions[n.Version] = true
-		repairs += n.SweeperFinds
+		repairs += n.ConsistencyRepairs
 		if n.Silent > silentNode {
 			silent++
 			problems = append(problems, problem{

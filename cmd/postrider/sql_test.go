@@ -20,7 +20,7 @@ func TestSQLOnlyReads(t *testing.T) {
 				"VALUES ('x', 'x', 'x') RETURNING id) SELECT * FROM x", "permission denied|read-only"},
 			{"create", "CREATE TABLE postrider.mine (n integer)", "permission denied|read-only"},
 			{"create of what the role may create", "CREATE TEMP TABLE mine (n integer)", "read-only"},
-			{"function that writes", "SELECT postrider_internal.next_catalogue_version()", "permission denied|read-only"},
+			{"function that writes", "SELECT postrider_internal.next_catalog_version()", "permission denied|read-only"},
 			{"a second statement", "COMMIT; INSERT INTO postrider_internal.nodes (id, host, version) " +
 				"VALUES ('x', 'x', 'x')", "multiple commands"},
 			{"secrets", "SELECT key1_sealed FROM postrider_internal.topics", "permission denied"},

@@ -67,11 +67,11 @@ func (c *cutStates) of(subscription int64) *cutState {
 }
 
 // retain removes the states of event subscriptions that do not exist any more.
-func (c *cutStates) retain(catalogue *catalog.Snapshot) {
+func (c *cutStates) retain(snapshot *catalog.Snapshot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.all, func(id int64, one *cutState) bool {
-		_, known := catalogue.Subscription(id)
+		_, known := snapshot.Subscription(id)
 		return !known && one.idle()
 	})
 }

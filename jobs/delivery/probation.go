@@ -62,12 +62,12 @@ type probation struct {
 func (r *Recorder) applyResults(probations map[string]*probation, results []*recording, now time.Time) {
 	ended := func(q *recording) int64 { return q.StartedAt.Add(q.Duration).UnixNano() }
 	slices.SortStableFunc(results, func(a, b *recording) int { return cmp.Compare(ended(a), ended(b)) })
-	catalogue := r.Cache.Snapshot()
+	snapshot := r.Cache.Snapshot()
 	for _, q := range results {
 		if p := probations[q.Probation.Key]; p != nil {
 			since := p.state.Since
 			if p.apply(q, now); p.state.Held() && !p.state.Since.Equal(since) {
-				p.notified = catalogue.NotifiesOf(q.SubscriptionID)
+				p.notified = snapshot.NotifiesOf(q.SubscriptionID)
 			}
 		}
 	}

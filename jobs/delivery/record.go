@@ -63,15 +63,15 @@ func (r *Recorder) queueGroup(batch *pgx.Batch, group []*recording, recorded *[]
 func (r *Recorder) queueNotices(batch *pgx.Batch, group []*recording) {
 	const note = `SELECT postrider_internal.note_ends($1::bigint[] ||
 		ARRAY (SELECT delivery_id FROM postrider_internal.batch_members WHERE batch_id = ANY ($2::bigint[])))`
-	catalogue := r.Cache.Snapshot()
-	if !catalogue.HasSystemSubscribers() {
+	snapshot := r.Cache.Snapshot()
+	if !snapshot.HasSystemSubscribers() {
 		return
 	}
 	fails := func(v policy.Verdict) bool { return v.Action == policy.DeadLetter || v.Action == policy.Drop }
 	deliveries, batches := []int64{}, []int64{}
 	for _, req := range group {
 		switch {
-		case !catalogue.NotifiesOf(req.SubscriptionID):
+		case !snapshot.NotifiesOf(req.SubscriptionID):
 		case fails(req.Verdict) && req.BatchID != 0:
 			batches = append(batches, req.BatchID)
 		case fails(req.Verdict):

@@ -106,10 +106,10 @@ func (r *Releaser) ClaimProbe(ctx context.Context, key []byte) (claimed bool, er
 
 // onlyInProbation lists the event subscriptions of one probation that have no other hold.
 func (r *Releaser) onlyInProbation(key []byte) []int64 {
-	catalogue, holds := r.cache.Snapshot(), r.traffic.LatestTraffic().Holds
+	snapshot, holds := r.cache.Snapshot(), r.traffic.LatestTraffic().Holds
 	var ids []int64
-	for sub := range catalogue.Subscriptions() {
-		if _, held := holds[sub.ID]; !held && bytes.Equal(catalogue.ProbationKey(sub), key) {
+	for sub := range snapshot.Subscriptions() {
+		if _, held := holds[sub.ID]; !held && bytes.Equal(snapshot.ProbationKey(sub), key) {
 			ids = append(ids, sub.ID)
 		}
 	}

@@ -100,7 +100,7 @@ var destinationColumns = postgres.Columns[destination]{
 // destinations are those of a group. They use the catalog that filtered it: it may be newer than the one in memory,
 // which may not know a retry policy or an endpoint.
 func destinations(group []*publishRequest) (list []destination) {
-	catalogue := group[0].catalogue // that of all of them
+	snapshot := group[0].snapshot // that of all of them
 	topics, counts, subscriptions := map[int64]int64{}, map[int64]int64{}, map[int64]*catalog.Subscription{}
 	for _, req := range group {
 		topics[req.Receipt.Topic.ID] += int64(len(req.Receipt.Events))
@@ -115,7 +115,7 @@ func destinations(group []*publishRequest) (list []destination) {
 		list = append(list, destination{topicID: topic, count: n})
 	}
 	for id, sub := range subscriptions {
-		list = append(list, destinationOf(catalogue, sub, counts[id]))
+		list = append(list, destinationOf(snapshot, sub, counts[id]))
 	}
 	return list
 }

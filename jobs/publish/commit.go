@@ -41,11 +41,11 @@ func (p *Publisher) begin(
 		if _, err := conn.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ"); err != nil {
 			return fmt.Errorf("begin: %w", err)
 		}
-		catalogue, err := p.Cache.ReadIn(ctx, conn, p.Cache.Snapshot())
+		snapshot, err := p.Cache.ReadIn(ctx, conn, p.Cache.Snapshot())
 		if err != nil {
 			return fmt.Errorf("read the catalog: %w", err)
 		}
-		if group = refilter(group, catalogue); len(group) == 0 {
+		if group = refilter(group, snapshot); len(group) == 0 {
 			return nil
 		}
 		return store(ctx, conn, batch, group, began)
@@ -83,7 +83,7 @@ func (p *Publisher) transact(
 			})
 	}
 	if group[0].keyed {
-		batch.Queue(requireCatalogue, version)
+		batch.Queue(requireCatalog, version)
 	}
 	batch.Queue("COMMIT")
 	p.Failpoint.Reach(PointPublishInside)

@@ -137,10 +137,10 @@ func (p *Publisher) again(ctx context.Context, err error) bool {
 
 // refilter completes the requests that the catalog rejects and returns the others, all of its version. It postpones
 // requests whose topic has begun to detect duplicates since they were queued: they need another queue.
-func refilter(group []*publishRequest, catalogue *catalog.Snapshot) []*publishRequest {
+func refilter(group []*publishRequest, snapshot *catalog.Snapshot) []*publishRequest {
 	kept := make([]*publishRequest, 0, len(group)) // not in place: the caller still uses group
 	for _, req := range group {
-		if err := req.refilter(catalogue); err != nil {
+		if err := req.refilter(snapshot); err != nil {
 			req.respond(err)
 			continue
 		}

@@ -32,10 +32,10 @@ func TestRequestHasOneResponse(t *testing.T) {
 func TestRefilterDoesNotChangeTheCallersGroup(t *testing.T) {
 	t.Parallel()
 	gone, kept := request("gone"), request("kept")
-	catalogue := catalog.NewSnapshot(7, []*catalog.Topic{{ID: 1, Name: "kept"}}, nil, nil)
+	snapshot := catalog.NewSnapshot(7, []*catalog.Topic{{ID: 1, Name: "kept"}}, nil, nil)
 	group := []*publishRequest{gone, kept}
 
-	require.Equal(t, []*publishRequest{kept}, refilter(group, catalogue))
+	require.Equal(t, []*publishRequest{kept}, refilter(group, snapshot))
 	require.Equal(t, []*publishRequest{gone, kept}, group)
 	require.ErrorIs(t, <-gone.done, postgres.ErrNotFound)
 	require.Empty(t, kept.done)
@@ -46,12 +46,12 @@ func TestRefilterPostponesRequestsOfTopicsThatDetectDuplicates(t *testing.T) {
 	t.Parallel()
 	req := request("orders")
 	orders := &catalog.Topic{ID: 1, Name: "orders", DuplicateWindow: time.Minute}
-	catalogue := catalog.NewSnapshot(7, []*catalog.Topic{orders}, nil, nil)
-	require.Empty(t, refilter([]*publishRequest{req}, catalogue))
+	snapshot := catalog.NewSnapshot(7, []*catalog.Topic{orders}, nil, nil)
+	require.Empty(t, refilter([]*publishRequest{req}, snapshot))
 	require.Empty(t, req.done)
 	require.True(t, req.keyed && req.postponed)
 	req.postponed = false
-	require.Len(t, refilter([]*publishRequest{req}, catalogue), 1, "in the queue of keyed requests it continues")
+	require.Len(t, refilter([]*publishRequest{req}, snapshot), 1, "in the queue of keyed requests it continues")
 }
 
 func TestIsolate(t *testing.T) {

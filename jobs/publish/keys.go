@@ -31,9 +31,9 @@ const (
 	takeEvents = "SELECT postrider_internal.try_take_events($1, $2, $3, $4)"
 	// takeKeys takes free idempotency keys. It returns for each key whether it was free.
 	takeKeys = "SELECT postrider_internal.try_take_keys($1, $2, $3, $4)"
-	// requireCatalogue is called last, because a key must never be stored without its events. It fails with a
+	// requireCatalog is called last, because a key must never be stored without its events. It fails with a
 	// serialization failure if the filters used an outdated catalog.
-	requireCatalogue = "SELECT postrider_internal.require_catalogue($1)"
+	requireCatalog = "SELECT postrider_internal.require_catalog($1)"
 )
 
 // detects reports whether duplicates of the events are detected.
@@ -70,7 +70,7 @@ func fitsKeyed() func(*publishRequest) bool {
 var errDivide = errors.New("another transaction has a key of the group")
 
 // commitKeyed stores the new events of a group. The other events were published before, and get the response of that
-// time. The keys are taken by the catalog in memory, which requireCatalogue checks; if filtered, by the catalog in the
+// time. The keys are taken by the catalog in memory, which requireCatalog checks; if filtered, by the catalog in the
 // snapshot of the transaction. There, a key that was taken after the snapshot is a serialization failure, too.
 func (p *Publisher) commitKeyed(ctx context.Context, group []*publishRequest, filtered bool) error {
 	if group = unfinished(group); len(group) == 0 {
@@ -115,7 +115,7 @@ func (p *Publisher) storeNew(
 			return err
 		}
 	} else {
-		batch.Queue(requireCatalogue, group[0].version())
+		batch.Queue(requireCatalog, group[0].version())
 		if !group[0].repeated || group[0].firsts == nil { // else no key of an event may be stored
 			batch.Queue("COMMIT")
 		}
@@ -223,7 +223,7 @@ func (req *publishRequest) withoutDuplicates() *publishRequest {
 		return req
 	}
 	fresh := &publishRequest{
-		Publication: req.Publication, catalogue: req.catalogue, routed: req.routed, keyed: true, done: make(chan error, 1),
+		Publication: req.Publication, snapshot: req.snapshot, routed: req.routed, keyed: true, done: make(chan error, 1),
 	}
 	fresh.Receipt.Topic = req.Receipt.Topic
 	for i, duplicate := range duplicates {

@@ -12,8 +12,8 @@ import (
 
 // offers are the deliveries of one group that this node's workers attempt without fetching their jobs (local handoff).
 type offers struct {
-	p         *Publisher
-	catalogue *catalog.Snapshot // that the group was filtered by
+	p        *Publisher
+	snapshot *catalog.Snapshot // that the group was filtered by
 	// reserved workers are free for the group; left of them have no delivery yet.
 	reserved, left int
 	asOf           time.Time
@@ -24,7 +24,7 @@ type offers struct {
 // newOffers is for a transaction that has read the database at asOf or later.
 func (p *Publisher) newOffers(group []*publishRequest, asOf time.Time) *offers {
 	deliveries := deliveriesOf(group)
-	o := &offers{p: p, catalogue: group[0].catalogue, asOf: asOf, works: make([]*queue.Work, 0, deliveries)}
+	o := &offers{p: p, snapshot: group[0].snapshot, asOf: asOf, works: make([]*queue.Work, 0, deliveries)}
 	if p.Handoff != nil && deliveries > 0 {
 		o.reserved = p.Handoff.Reserve(deliveries)
 		o.left = o.reserved
@@ -87,7 +87,7 @@ func (o *offers) commit(row *offeredRow) {
 		w.Job = queue.JobToken{JobID: row.jobs[n], CreatedAt: row.began}
 		w.Members[0].DeliveryID, w.Members[0].TimeToLiveSince = row.ids[n], row.began
 		w.NextAttemptAt, w.ReadAt, w.LoadedAt, w.AsOf = row.began, row.readAt, now, o.asOf
-		w.SetProbation(queue.ProbationOf(o.catalogue, w.SubscriptionID), nil)
+		w.SetProbation(queue.ProbationOf(o.snapshot, w.SubscriptionID), nil)
 		jobs[n] = w
 	}
 	o.end(jobs)

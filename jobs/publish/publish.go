@@ -60,8 +60,8 @@ func (r *Receipt) Deliveries() int {
 type publishRequest struct {
 	Publication
 	Receipt Receipt
-	// catalogue is the one that filtered the events: the one in memory may be older.
-	catalogue   *catalog.Snapshot
+	// catalog is the one that filtered the events: the one in memory may be older.
+	snapshot    *catalog.Snapshot
 	subscribers [][]*catalog.Subscription // that match, per event
 	// routed: it has too many deliveries for one transaction. Its route creates them, and subscribers is nil.
 	routed bool
@@ -157,7 +157,7 @@ func (req *publishRequest) identify(from *postgres.IDs) {
 // filter finds the event subscriptions that match, by one version of the catalog. Above the threshold the request is
 // routed and keeps only the numbers: 5,000 events for 1,000 event subscriptions would be a list of 5 million.
 func (req *publishRequest) filter(c *catalog.Snapshot, threshold int) {
-	req.catalogue = c
+	req.snapshot = c
 	req.subscribers = make([][]*catalog.Subscription, len(req.Receipt.Events))
 	req.Receipt.Matched = make([]int, len(req.Receipt.Events))
 	deliveries := 0
@@ -175,10 +175,10 @@ func (req *publishRequest) filter(c *catalog.Snapshot, threshold int) {
 
 // version is that of the catalog; 0 before the first filtering.
 func (req *publishRequest) version() int64 {
-	if req.catalogue == nil {
+	if req.snapshot == nil {
 		return 0
 	}
-	return req.catalogue.Version
+	return req.snapshot.Version
 }
 
 // refilter filters again after the catalog changed. The topic may have been deleted, or its keys changed.

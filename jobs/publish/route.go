@@ -100,17 +100,17 @@ func (p *Publisher) stepRoutes(ctx context.Context, group []*routeRequest, filte
 		if _, err := tx.Exec(ctx, p.DB.Keeping(postgres.KeepPlan)); err != nil {
 			return fmt.Errorf("keep plans: %w", err)
 		}
-		catalogue := p.Cache.Snapshot()
+		snapshot := p.Cache.Snapshot()
 		if filtered {
-			if catalogue, err = p.Cache.ReadIn(ctx, tx, catalogue); err != nil {
+			if snapshot, err = p.Cache.ReadIn(ctx, tx, snapshot); err != nil {
 				return fmt.Errorf("read the catalog: %w", err)
 			}
 		}
-		routes, err := p.readRoutes(ctx, tx, catalogue, group)
+		routes, err := p.readRoutes(ctx, tx, snapshot, group)
 		if err != nil || len(routes) == 0 {
 			return err
 		}
-		admitted, unfinished, err = p.fanOut(ctx, tx, catalogue, routes)
+		admitted, unfinished, err = p.fanOut(ctx, tx, snapshot, routes)
 		p.Failpoint.Reach(PointRoute)
 		return err
 	})
@@ -127,7 +127,7 @@ func (p *Publisher) stepRoutes(ctx context.Context, group []*routeRequest, filte
 
 // fanOut creates the deliveries of a step and moves the routes on. unfinished routes have further steps.
 func (p *Publisher) fanOut(
-	ctx context.Context, tx pgx.Tx, catalogue *catalog.Snapshot, routes []*routing,
+	ctx context.Context, tx pgx.Tx, snapshot *catalog.Snapshot, routes []*routing,
 ) (admitted queue.Admissions, unfinished int, err error) {
 	for _, r := range routes {
 		if n := r.missing(); n > 0 {
@@ -136,8 +136,8 @@ func (p *Publisher) fanOut(
 				"topic_id", r.TopicID, "day", r.EventDay.Format(time.DateOnly), "events", n)
 		}
 	}
-	deliveries := cutRoutes(routes, catalogue, p.stepLimit)
-	to := routedTo(catalogue, deliveries)
+	deliveries := cutRoutes(routes, snapshot, p.stepLimit)
+	to := routedTo(snapshot, deliveries)
 	admitted = p.Traffic.Admit(subscriptionsOf(to))
 	for i := range deliveries {
 		deliveries[i].admitted = admitted.Take(deliveries[i].sub.ID)
@@ -146,11 +146,11 @@ func (p *Publisher) fanOut(
 	for _, r := range routes {
 		matched = append(matched, r.matched...)
 	}
-	args := destinationColumns.Append([]any{catalogue.Version, p.Node}, to)
+	args := destinationColumns.Append([]any{snapshot.Version, p.Node}, to)
 	args = matchedColumns.Append(routedColumns.Append(routeColumns.Append(args, routes), deliveries), matched)
 	statement := strings.Replace(fanOutStatement, catalog.AllEvents, eventsOf(routes), 1)
 	var found int64
-	if err = tx.QueryRow(ctx, statement, args...).Scan(&found, &unfinished); err == nil && found != catalogue.Version {
+	if err = tx.QueryRow(ctx, statement, args...).Scan(&found, &unfinished); err == nil && found != snapshot.Version {
 		err = errStale
 	}
 	return admitted, unfinished, err

@@ -12,10 +12,10 @@ import (
 	"postrider/policy/filter"
 )
 
-// routingCatalogue has one topic with event subscriptions of these ids, in this order.
-func routingCatalogue(ids ...int64) *catalog.Snapshot { return catalogueOf(routingSubs(ids...)) }
+// routingCatalog has one topic with event subscriptions of these ids, in this order.
+func routingCatalog(ids ...int64) *catalog.Snapshot { return snapshotOf(routingSubs(ids...)) }
 
-func catalogueOf(subs []*catalog.Subscription) *catalog.Snapshot {
+func snapshotOf(subs []*catalog.Subscription) *catalog.Snapshot {
 	return catalog.NewSnapshot(0, nil, subs, nil)
 }
 
@@ -46,7 +46,7 @@ func format(deliveries []newDelivery) (list []string) {
 
 func TestTakeMovesThePosition(t *testing.T) {
 	t.Parallel()
-	catalogue := routingCatalogue(7, 3, 5) // the order of changes, not of ids
+	snapshot := routingCatalog(7, 3, 5) // the order of changes, not of ids
 	for name, row := range map[string]struct {
 		limit    int
 		after    int64
@@ -72,7 +72,7 @@ func TestTakeMovesThePosition(t *testing.T) {
 			t.Parallel()
 			r := newRoute(1, "a", "a")
 			r.After = row.after
-			require.Equal(t, row.want, format(r.take(nil, catalogue, row.limit)))
+			require.Equal(t, row.want, format(r.take(nil, snapshot, row.limit)))
 			next, finished := r.position()
 			require.Equal(t, row.next, next)
 			require.Equal(t, row.finished, finished)
@@ -86,22 +86,22 @@ func TestTakeMovesThePosition(t *testing.T) {
 func TestTakeChecksFilterAndAgeOfTheEventSubscription(t *testing.T) {
 	t.Parallel()
 	subs := routingSubs(1, 2, 3)
-	catalogue := catalogueOf(subs)
+	snapshot := snapshotOf(subs)
 	subs[0].Filter = filter.Filter{IncludedEventTypes: []string{"a"}}
 	subs[1].CreatedAt = time.Unix(1000, 0) // in the same moment: it may have been counted
 	subs[2].CreatedAt = time.Unix(1001, 0)
 	r := newRoute(1, "a", "b")
-	require.Equal(t, []string{"1.0→1", "1.0→2", "1.1→2"}, format(r.take(nil, catalogue, 99)))
+	require.Equal(t, []string{"1.0→1", "1.0→2", "1.1→2"}, format(r.take(nil, snapshot, 99)))
 	gone := newRoute(1, "a")
 	gone.events[0] = catalog.StoredEvent{}
-	require.Empty(t, gone.take(nil, routingCatalogue(1), 99), "an event whose row is gone has no deliveries")
+	require.Empty(t, gone.take(nil, routingCatalog(1), 99), "an event whose row is gone has no deliveries")
 }
 
 func TestTakeLeavesEventsForALaterStep(t *testing.T) {
 	t.Parallel()
 	r := newRoute(1, "a", "a")
 	r.Total = 5
-	require.Len(t, r.take(nil, routingCatalogue(1), 99), 2)
+	require.Len(t, r.take(nil, routingCatalog(1), 99), 2)
 	next, finished := r.position()
 	require.Equal(t, 2, next)
 	require.False(t, finished)
@@ -109,9 +109,9 @@ func TestTakeLeavesEventsForALaterStep(t *testing.T) {
 
 func TestRoutesShareAStep(t *testing.T) {
 	t.Parallel()
-	catalogue := routingCatalogue(1, 2)
+	snapshot := routingCatalog(1, 2)
 	large, small, none := newRoute(1, "a", "a", "a"), newRoute(2, "a"), newRoute(3)
-	require.Equal(t, []string{"1.0→1", "2.0→1", "1.0→2"}, format(cutRoutes([]*routing{large, small, none}, catalogue, 3)))
+	require.Equal(t, []string{"1.0→1", "2.0→1", "1.0→2"}, format(cutRoutes([]*routing{large, small, none}, snapshot, 3)))
 	require.Equal(t, []string{"1.1→1", "1.1→2", "2.0→2", "1.2→1", "1.2→2"},
-		format(cutRoutes([]*routing{large, small}, catalogue, 5)))
+		format(cutRoutes([]*routing{large, small}, snapshot, 5)))
 }

@@ -44,7 +44,7 @@ func (n *Nodes) Register(ctx context.Context, host string) error {
 func (n *Nodes) Beat(ctx context.Context, host string, finds int64) (map[string]int64, error) {
 	const update = `INSERT INTO postrider_internal.nodes AS n (id, host, version, beat, time_scale)
 		VALUES ($1, $2, $3, 1, $5)
-		ON CONFLICT (id) DO UPDATE SET beat = n.beat + 1, beat_at = now(), sweeper_finds = $4`
+		ON CONFLICT (id) DO UPDATE SET beat = n.beat + 1, beat_at = now(), consistency_repairs = $4`
 	const others = "SELECT id, beat FROM postrider_internal.nodes WHERE id <> $1"
 	beats := map[string]int64{}
 	err := n.over(ctx, func(conn *pgx.Conn) error {

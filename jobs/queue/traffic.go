@@ -294,11 +294,11 @@ func (t *Traffic) keep() {
 }
 
 func (t *Traffic) end(fresh *TrafficSample) {
-	catalogue := t.cache.Snapshot()
+	snapshot := t.cache.Snapshot()
 	crowded := map[int64]bool{}
 	for i := range fresh.Waiting {
 		w := &fresh.Waiting[i]
-		w.Hold = fresh.holdOf(catalogue, w.SubscriptionID)
+		w.Hold = fresh.holdOf(snapshot, w.SubscriptionID)
 		if w.Hold == "" && w.Held >= DefaultCapacity {
 			crowded[w.SubscriptionID] = true
 		}

@@ -27,7 +27,7 @@ WITH backlog AS (
 )
 SELECT greatest(0, backlog.pending) AS pending, held.held, oldest.time_to_live_since AS oldest_pending_since,
        oldest.id AS oldest_id,
-       (SELECT coalesce(sum(sweeper_finds), 0)::bigint FROM postrider.nodes) AS sweeper_finds,
+       (SELECT coalesce(sum(consistency_repairs), 0)::bigint FROM postrider.nodes) AS consistency_repairs,
        -- living_nodes.sql
        lag.p50 AS lag_p50, lag.p95 AS lag_p95
   FROM backlog

@@ -208,7 +208,7 @@ func TestPoliciesAreReadFromTheirRows(t *testing.T) {
 	require.NoError(t, b.store.Cache.Reload(t.Context()))
 	p, _ := b.store.Cache.Snapshot().Policy("ga-2021")
 	require.Equal(t, 77*time.Second, p.Cell(policy.KindWebhook, policy.Result{Status: 503}).MinDelay,
-		"a change of a cell is a change of the catalogue")
+		"a change of a cell is a change of the catalog")
 }
 
 func TestDeletingADeliveryWithoutItsJobEnds(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"postrider/postgres"
 )
 
-// Matching stops at the moment itself, where no worker runs too, and where another node's catalogue is the older one.
+// Matching stops at the moment itself, where no worker runs too, and where another node's catalog is the older one.
 func TestExpirationStopsMatching(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

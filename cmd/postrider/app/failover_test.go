@@ -89,15 +89,15 @@ func TestBatchesOfLostCommitsEndNothing(t *testing.T) {
 
 // Changes of the configuration that a failover lost are not believed any longer than the next look, and their versions
 // belong to no other group.
-func TestLostChangesOfTheCatalogueAreForgotten(t *testing.T) {
+func TestLostChangesOfTheCatalogAreForgotten(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
-	before := b.count(t, "SELECT version FROM postrider_internal.catalogue")
+	before := b.count(t, "SELECT version FROM postrider_internal.catalog")
 	b.topic(t, "lost")
 	cached := b.store.Cache.Snapshot().Version
 	b.exec(t, "DELETE FROM postrider_internal.topics WHERE name = 'lost'")
-	b.exec(t, "UPDATE postrider_internal.catalogue SET version = $1", before)
+	b.exec(t, "UPDATE postrider_internal.catalog SET version = $1", before)
 
 	require.NoError(t, b.store.Cache.Reload(t.Context()))
 	_, found := b.store.Cache.Snapshot().Topic("lost")

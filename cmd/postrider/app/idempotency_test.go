@@ -56,7 +56,7 @@ func TestRepeatedPublish(t *testing.T) {
 		"SELECT count(*) FROM postrider_internal.idempotency_keys WHERE expires_at > now() + interval '23 hours 50 minutes'"))
 }
 
-// TestSameKeyEverywhere: two nodes and SQL publish with the same keys at the same time, while the catalogue moves.
+// TestSameKeyEverywhere: two nodes and SQL publish with the same keys at the same time, while the catalog moves.
 func TestSameKeyEverywhere(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -99,7 +99,7 @@ func TestMeterAsksSeldom(t *testing.T) {
 	require.NotEqual(t, first.Totals, third.Totals)
 }
 
-// A catalogue that grows without end must not: what comes too late is counted for all others together, and nothing
+// A catalog that grows without end must not: what comes too late is counted for all others together, and nothing
 // twice.
 func TestMeterLimitsItsLabels(t *testing.T) {
 	t.Parallel()

@@ -141,9 +141,9 @@ func TestPublishHandsOverNoMoreThanMemoryHolds(t *testing.T) {
 	require.Equal(t, 5, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available'"))
 }
 
-// While the catalogue keeps moving, a publish filters by the one that its transaction reads, which the process does not
+// While the catalog keeps moving, a publish filters by the one that its transaction reads, which the process does not
 // have yet. What rests under it is looked for by it, too, and so is what an attempt testifies to.
-func TestPublishByACatalogueThatIsNewerThanTheOneInMemory(t *testing.T) {
+func TestPublishByACatalogThatIsNewerThanTheOneInMemory(t *testing.T) {
 	t.Parallel()
 	for name, key := range map[string]string{"optimistic": "", "keyed": "a-key"} {
 		b := setup(t)
@@ -182,7 +182,7 @@ func TestPublishByACatalogueThatIsNewerThanTheOneInMemory(t *testing.T) {
 	}
 }
 
-// storeAtRest is a store that does not run: its catalogue stays as it is.
+// storeAtRest is a store that does not run: its catalog stays as it is.
 func storeAtRest(t *testing.T, url string) *app.System {
 	t.Helper()
 	pool, err := postgres.OpenPool(t.Context(), url, 2)

@@ -278,7 +278,7 @@ func TestReplacedKeysAreRefusedByTheNextPublishOnEveryNode(t *testing.T) {
 	require.NoError(t, b.store.Topics.SetKeys(t.Context(), "orders", catalog.AccessKeys{Key1: "three", Key2: "two"}))
 	_, err = other.Publisher.Publish(t.Context(), with("one"))
 	require.ErrorIs(t, err, publish.ErrUnauthorized,
-		"it is checked again in the transaction, by the catalogue of that moment")
+		"it is checked again in the transaction, by the catalog of that moment")
 	for _, key := range []string{"two", "three"} {
 		_, err := other.Publisher.Publish(t.Context(), with(key))
 		require.NoError(t, err)

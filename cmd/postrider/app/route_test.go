@@ -263,8 +263,8 @@ func TestRoutedPublishSeesTheChangeThatWasAnswered(t *testing.T) {
 	require.Zero(t, b.count(t, brokenTokens))
 }
 
-// With a catalogue that changes all the time, routing reads it in its own transaction.
-func TestRoutesWhileTheCatalogueKeepsMoving(t *testing.T) {
+// With a catalog that changes all the time, routing reads it in its own transaction.
+func TestRoutesWhileTheCatalogKeepsMoving(t *testing.T) {
 	t.Parallel()
 	b := routed(t, 3)
 	b.store.Publisher.LimitSteps(5, 0)
@@ -274,7 +274,7 @@ func TestRoutesWhileTheCatalogueKeepsMoving(t *testing.T) {
 	for range 2 {
 		changes.Go(func() {
 			for ctx.Err() == nil {
-				_, _ = b.pool.Exec(ctx, "SELECT postrider_internal.next_catalogue_version()")
+				_, _ = b.pool.Exec(ctx, "SELECT postrider_internal.next_catalog_version()")
 			}
 		})
 	}

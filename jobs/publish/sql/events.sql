@@ -2,9 +2,9 @@
 -- for each topic (event subscription 0) and for each event subscription. It is a part of publish.sql and
 -- storeroute.sql.
 WITH fresh AS (
-    SELECT version FROM postrider_internal.catalogue WHERE version = @version
+    SELECT version FROM postrider_internal.catalog WHERE version = @version
 ), stored AS (
-    INSERT INTO postrider_internal.events (id, day, topic_id, published_at, event_time, catalogue_version, matched,
+    INSERT INTO postrider_internal.events (id, day, topic_id, published_at, event_time, catalog_version, matched,
            event_id, event_type, subject, source, data_version, schema, body, traceparent, tracestate)
     SELECT e.id, (now() AT TIME ZONE 'UTC')::date, e.topic_id, now(), e.event_time, fresh.version, e.matched,
            e.event_id, e.event_type, e.subject, e.source, e.data_version, e.schema, e.body,

@@ -4,7 +4,7 @@
 -- The job row is the token: only the statement that deletes it creates deliveries, moves the route on and inserts the
 -- next step's job, which is a new row. The time to live of these deliveries began when their event was accepted.
 WITH fresh AS (
-    SELECT version FROM postrider_internal.catalogue WHERE version = @version
+    SELECT version FROM postrider_internal.catalog WHERE version = @version
 ), gone AS (
     DELETE FROM postrider_internal.river_job j USING fresh
      WHERE j.id = ANY (@routes.job_id) AND j.kind = 'route' RETURNING j.id
@@ -47,9 +47,9 @@ WITH fresh AS (
     SELECT m.event_uuid, m.event_day, m.count FROM @matched AS m(@matched.*) JOIN step ON step.id = m.route_id
 ), noted AS (
     -- How many event subscriptions matched an event that was published by SQL.
-    UPDATE postrider_internal.events e SET matched = coalesce(e.matched, 0) + m.count, catalogue_version = @version
+    UPDATE postrider_internal.events e SET matched = coalesce(e.matched, 0) + m.count, catalog_version = @version
       FROM matched m
      WHERE e.day = m.event_day AND e.id = m.event_uuid AND e.day = ANY (ARRAY (SELECT event_day FROM matched))
        AND e.id = ANY (ARRAY (SELECT event_uuid FROM matched))
 )
-SELECT version, (SELECT count(*) FROM step WHERE NOT finished) FROM postrider_internal.catalogue
+SELECT version, (SELECT count(*) FROM step WHERE NOT finished) FROM postrider_internal.catalog

@@ -6,7 +6,7 @@ matches AS (
       FROM fresh CROSS JOIN @deliveries WITH ORDINALITY AS m(@deliveries.*, position)
 ), -- deliveries.sql
 SELECT c.version, now(), clock_timestamp(), l.ids, l.jobs, l.positions
-  FROM postrider_internal.catalogue c CROSS JOIN (
+  FROM postrider_internal.catalog c CROSS JOIN (
        SELECT coalesce(array_agg(id), '{}') AS ids, coalesce(array_agg(job_id), '{}') AS jobs,
               coalesce(array_agg(position), '{}') AS positions
          FROM created WHERE local) l

@@ -10,4 +10,4 @@ route AS (
     INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
     SELECT job_id, 'available', jsonb_build_object('route', id), 'route', 'routes', 1, 1000, now() FROM route
 )
-SELECT version FROM postrider_internal.catalogue
+SELECT version FROM postrider_internal.catalog

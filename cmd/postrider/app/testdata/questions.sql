@@ -28,7 +28,8 @@ BEGIN
       FROM (VALUES ('00000000-0000-7000-8000-000000000001', interval '50 minutes', 2, 'order-42'),
           ('00000000-0000-7000-8000-000000000002', '40 minutes', 2, 'order-43'),
                    ('00000000-0000-7000-8000-000000000003', '5 minutes', 0, 'unmatched-1'),
-                   ('00000000-0000-7000-8000-000000000004', '1 minute', 0, 'unmatched-2')) AS e(i, ago, matched, event_id);
+                   ('00000000-0000-7000-8000-000000000004', '1 minute', 0, 'unmatched-2')) AS e(i, ago, matched,
+                       event_id);
 
     INSERT INTO postrider_internal.batches (id, subscription_id, state, job_id, members, bytes, attempts,
         next_attempt_at) VALUES

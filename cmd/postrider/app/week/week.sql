@@ -56,7 +56,7 @@ BEGIN
 END $$;
 
 CREATE PROCEDURE bench.fill_events(day date) LANGUAGE sql AS $call$ CALL bench.fill('events', day, $$
-INSERT INTO {part} (id, day, topic_id, published_at, event_time, catalogue_version, matched, event_id, event_type,
+INSERT INTO {part} (id, day, topic_id, published_at, event_time, catalog_version, matched, event_id, event_type,
     subject, source, data_version, schema, body)
 SELECT bench.uuid_of(at, 0, n), $1, bench.topic_of(n), at, at, 1, 2, CASE n WHEN l.special THEN 'order-42'
     ELSE 'e-' || n END, 'Shop.Changed', '/things/' || n, '', '1', 'EventGridSchema', bench.body_of(n, at)
@@ -180,7 +180,7 @@ SELECT CASE WHEN grouping(hour) = 0 THEN 60 WHEN grouping(quarter) = 0 THEN 15 E
      (quarter, kind, detail), (minute, kind, detail))
 HAVING grouping(subscription_id) = 1 OR subscription_id > 0 $$;
 
--- What there is once: the catalogue, holds, nodes, batches, the audit, handshakes.
+-- What there is once: the catalog, holds, nodes, batches, the audit, handshakes.
 CREATE PROCEDURE bench.fill_rest(wanted bigint) LANGUAGE plpgsql AS $$
 DECLARE events bigint := wanted / 2; pending_from bigint := wanted / 2 - (wanted / 20) / 0.36 / 2;
 BEGIN
