@@ -18,7 +18,7 @@ func TestConflictCodesAreDocumented(t *testing.T) {
 	require.NoError(t, err)
 	_, table, found := strings.Cut(string(page), "A 409 says by its code")
 	require.True(t, found)
-	table, _, _ = strings.Cut(table, "\nAnswers under")
+	table, _, _ = strings.Cut(table, "\nResponses under")
 	codes := func(pattern, text string) (list []string) {
 		for _, row := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
 			list = append(list, row[1])
