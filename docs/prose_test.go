@@ -24,7 +24,6 @@ const (
 
 // unfinished are the files that do not keep the limits yet.
 var unfinished = []string{
-	"docs/operate/install.md",
 	"server/openapi/texts.yaml",
 }
 
