@@ -19,7 +19,10 @@ var DeadLettersSQL = part("dead letters")
 
 // part returns the lines between "-- begin NAME" and "-- end".
 func part(name string) string {
-	_, after, _ := strings.Cut(deliveryEnds, "-- begin "+name+"\n")
-	lines, _, _ := strings.Cut(after, "-- end\n")
+	_, after, begins := strings.Cut(deliveryEnds, "-- begin "+name+"\n")
+	lines, _, ends := strings.Cut(after, "-- end\n")
+	if !begins || !ends {
+		panic("00021_delivery_ends.sql has no part " + name)
+	}
 	return lines
 }

@@ -77,9 +77,7 @@ func newVerbs() *verbs {
 }
 
 func main() {
-	// Verbs that change users and API keys in the database are recorded in the audit as cli.
-	ctx := access.WithActor(context.Background(), access.Actor{Name: "cli"})
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:])
 	stop()
 	os.Exit(code)
@@ -116,6 +114,10 @@ func run(ctx context.Context, args []string) int {
 		parser.Stdout = os.Stderr // the usage must not go into a pipe
 		parser.FatalIfErrorf(err)
 		return 2
+	}
+	if verb := kctx.Path[1].Node().Name; verb == "user" || verb == "apikey" {
+		// They change the database themselves: the audit records them as cli.
+		kctx.BindTo(access.WithActor(ctx, access.Actor{Name: "cli"}), (*context.Context)(nil))
 	}
 	if err = checkRanges(kctx); err == nil {
 		err = kctx.Run()

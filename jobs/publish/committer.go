@@ -38,6 +38,9 @@ const (
 	optimisticTries = 2
 )
 
+// errQueuedTooLong ends the wait of a request for a group.
+var errQueuedTooLong = fmt.Errorf("the request waited %s for the database", maxQueuedTime)
+
 // queue is where a request waits for the next group.
 func (p *Publisher) queue(req *publishRequest) *postgres.Batcher[*publishRequest] {
 	switch {
@@ -64,12 +67,14 @@ func (p *Publisher) commitOrQueue(ctx context.Context, req *publishRequest) erro
 	}
 	req.keyed = req.mayRepeat()
 	p.queue(req).Add(req)
+	ctx, cancel := context.WithTimeoutCause(ctx, maxQueuedTime, errQueuedTooLong)
+	defer cancel()
 	select {
 	case err := <-req.done:
 		return err
 	case <-ctx.Done():
 		if req.claimed.CompareAndSwap(false, true) {
-			return fmt.Errorf("%w: %w", postgres.ErrUnavailable, ctx.Err())
+			return fmt.Errorf("%w: %w", postgres.ErrUnavailable, context.Cause(ctx))
 		}
 		return <-req.done // in a transaction, which ends soon
 	}
@@ -92,9 +97,9 @@ func (p *Publisher) flush(group []*publishRequest) {
 	live := make([]*publishRequest, 0, len(group))
 	for _, req := range group {
 		switch {
-		case !req.claimed.CompareAndSwap(false, true): // its client has disconnected
-		case time.Since(req.queued) > maxQueuedTime:
-			req.respond(fmt.Errorf("%w: the request waited %s for the database", postgres.ErrUnavailable, maxQueuedTime))
+		case !req.claimed.CompareAndSwap(false, true): // its client has disconnected, or it waited too long
+		case time.Since(req.queued) > maxQueuedTime: // in a group that postponed it
+			req.respond(fmt.Errorf("%w: %w", postgres.ErrUnavailable, errQueuedTooLong))
 		default:
 			req.postponed = false
 			live = append(live, req)

@@ -211,7 +211,10 @@ type ExportedDeadLetters api.List[json.RawMessage]
 
 // Content writes the page with the unchanged bytes of the dead letters.
 func (p ExportedDeadLetters) Content() (int, any) {
-	text, _ := exactJSON(p) // JSON already, see exported
+	text, err := exactJSON(p)
+	if err != nil {
+		panic(err) // exported returns JSON
+	}
 	return http.StatusOK, text
 }
 
@@ -291,5 +294,9 @@ func exported(l *query.StoredDeadLetter, format string) (json.RawMessage, error)
 		form = event.DeadLetterNested
 	}
 	d := l.EventGrid(form)
-	return event.AppendDeadLetter(nil, &d, form)
+	text, err := event.AppendDeadLetter(nil, &d, form)
+	if err == nil && !json.Valid(text) {
+		err = errors.New("the stored event is not JSON")
+	}
+	return text, err
 }
