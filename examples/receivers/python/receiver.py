@@ -56,19 +56,20 @@ class Receiver(BaseHTTPRequestHandler):
             self.close_connection = True
             return self.answer(413)
         body = self.rfile.read(size)
+        kind = self.headers.get("aeg-event-type")
+        unsigned = kind in ("SubscriptionValidation", "SubscriptionDeletion")
+        if SECRET and not unsigned and not signed(self.headers, body):
+            # Not 401, which is never retried: with a wrong secret, every event would become a dead letter.
+            return self.answer(503, b"invalid signature")
         try:
             events = json.loads(body)
         except ValueError:
             return self.answer(400, b"no events")
         events = events if isinstance(events, list) else [events]
-        kind = self.headers.get("aeg-event-type")
-        if kind == "SubscriptionValidation":  # the Event Grid handshake, which is not signed
+        if kind == "SubscriptionValidation":  # the Event Grid handshake
             code = events[0]["data"]["validationCode"]
             return self.answer(200, json.dumps({"validationResponse": code}).encode(), Content_Type="application/json")
         if kind != "SubscriptionDeletion":
-            if SECRET and not signed(self.headers, body):
-                # Not 401, which is never retried: with a wrong secret, every event would become a dead letter.
-                return self.answer(503, b"invalid signature")
             for event in events:
                 once(event)
         return self.answer(200)
