@@ -39,6 +39,7 @@ type appOptions struct {
 	listener       net.Listener
 	secureListener net.Listener
 	certificate    *certificate
+	debugListener  net.Listener // nil = no profiles
 	log            *slog.Logger
 	// startApp adds the parts of the system, and copies the options that the engine shares with the API.
 	api    server.Options
@@ -52,7 +53,8 @@ type instance struct {
 	store   *app.System
 	engine  *jobs.Engine
 	http    *http.Server
-	tracing *tracing // nil if no collector is configured
+	debug   *http.Server // nil without --debug-listen
+	tracing *tracing     // nil if no collector is configured
 	stopRun context.CancelFunc
 	running sync.WaitGroup
 	ready   atomic.Bool
@@ -75,6 +77,9 @@ func startApp(ctx context.Context, o appOptions) (_ *instance, err error) {
 			_ = a.stop(context.WithoutCancel(ctx))
 		}
 	}()
+	if o.debugListener != nil { // first, to show what a slow start does
+		a.debug = serveDebug(o.debugListener, o.log)
+	}
 	node := nodeName()
 	if err = a.startTracing(ctx, node, &o); err != nil {
 		return nil, err
@@ -224,6 +229,9 @@ func (a *instance) stop(ctx context.Context) (err error) {
 	}
 	if a.pool != nil {
 		a.pool.Close()
+	}
+	if a.debug != nil {
+		_ = a.debug.Close()
 	}
 	return err
 }

@@ -50,6 +50,7 @@ type devCmd struct {
 	PGPort     int    `name:"pg-port" help:"Port of the private PostgreSQL; a free one is chosen if it is taken." default:"7482"`
 	ReadyFile  string `help:"File to write (JSON) when everything is ready: api, sink, databaseUrl, adminToken, topicKey; with --tls also apiTls, caFile." placeholder:"FILE"`
 	deadLetterFlags
+	debugFlags
 	// The limit is a day in a second: the engine polls for due attempts every 100 ms.
 	TimeScale int        `name:"time-scale" help:"Divide every wait between attempts by this, 1 to 86400: with 60 a day of retries takes 24 minutes." default:"1" range:"1..86400" placeholder:"N"`
 	Validate  bool       `help:"Require the validation handshake of endpoints on this machine, too."`
@@ -83,6 +84,7 @@ type dev struct {
 	sink     net.Listener
 	api      net.Listener
 	secure   net.Listener // nil without --tls
+	debug    net.Listener // nil without --debug-listen
 	ready    local.ReadyInfo
 }
 
@@ -159,6 +161,9 @@ func (d *dev) startListeners(ctx context.Context) error {
 		}
 		d.ready.APITLS = "https://" + local.Reachable(d.secure.Addr())
 	}
+	if d.debug, err = d.options.listenDebug(ctx); err != nil {
+		return err
+	}
 	d.ready.API, d.ready.Sink = "http://"+local.Reachable(d.api.Addr()), "http://"+local.Reachable(d.sink.Addr())
 	go func() {
 		if err := serveSink(ctx, d.sink, local.NewDemoSink(nil)); err != nil {
@@ -191,7 +196,7 @@ func (d *dev) startService(ctx context.Context) error {
 	d.app, err = startApp(ctx, appOptions{
 		database: databaseFlags{DatabaseURL: d.ready.DatabaseURL}, role: roleAll, maxConns: 16,
 		timeScale: d.options.TimeScale, sealer: sealer, listener: d.api, secureListener: d.secure,
-		certificate: certificate, log: log, openUI: local,
+		certificate: certificate, debugListener: d.debug, log: log, openUI: local,
 		api: server.Options{
 			AdminToken: d.ready.AdminToken, AllowCIDR: loopback, AllowHTTP: true, DeadLetters: deadLetters,
 			DefaultValidation: validation, DevKey: devAccessKey, AllowDevKey: local, LocalHostOnly: local, NoSignIn: local,

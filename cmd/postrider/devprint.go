@@ -66,6 +66,9 @@ func (d *dev) greet() {
 	if d.ready.APITLS != "" {
 		d.row("With TLS", d.ready.APITLS+"   certificate "+d.ready.CAFile)
 	}
+	if d.debug != nil {
+		d.row("Profiles", "http://"+d.debug.Addr().String()+"/debug/pprof/")
+	}
 	d.row("Demo endpoint", d.ready.Sink+"/ok  /flaky  /slow  /status/{code}  /hang")
 	d.row("Database", d.ready.DatabaseURL)
 	d.row("Topic", demoTopic+" with event subscriptions ok, flaky (500 twice, then 204) and refused (400)")

@@ -36,6 +36,7 @@ type serveCmd struct {
 	MaxWorkers  int              `help:"Delivery attempts in flight on this node." default:"1000" range:"1..10000" env:"POSTRIDER_MAX_WORKERS"`
 	StopTimeout time.Duration    `help:"How long a stop waits for attempts in flight before it interrupts them." default:"20s" range:"0.." env:"POSTRIDER_STOP_TIMEOUT"`
 	ReadyFile   string           `help:"File to write (JSON) when the node is ready." env:"POSTRIDER_READY_FILE" placeholder:"FILE"`
+	debugFlags
 	encryptionFlags
 	ingressFlags
 	tlsFlags
@@ -63,6 +64,9 @@ func (c *serveCmd) Run(ctx context.Context) error {
 		return err
 	}
 	base, err := c.listen(ctx, &o)
+	if err == nil {
+		o.debugListener, err = c.listenDebug(ctx)
+	}
 	if err != nil {
 		return err
 	}

@@ -100,6 +100,14 @@ func NewHandler(
 		promhttp.HandlerOpts{EnableOpenMetrics: true, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)})
 }
 
+// NewRuntimeHandler serves all metrics of Go's runtime, and those of the process.
+func NewRuntimeHandler() http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.MetricsAll)),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+}
+
 // Describe implements prometheus.Collector. It sends nothing, because the series depend on topics and subscriptions.
 func (m *collector) Describe(chan<- *prometheus.Desc) {}
 
