@@ -127,7 +127,7 @@ func (a *Access) CreateAPIKey(ctx context.Context, spec APIKeySpec) (key string,
 		if made, err = readKey(ctx, tx, spec.Name); err != nil {
 			return err
 		}
-		return made.auditCreation(ctx, tx, auditKeyMade, nil)
+		return made.auditCreation(ctx, tx, auditKeyCreated, nil)
 	})
 	if err != nil {
 		return "", nil, err

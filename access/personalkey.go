@@ -98,7 +98,7 @@ func (a *Access) CreatePersonalKey(
 		if made, err = p.insert(ctx, tx); err != nil {
 			return err
 		}
-		return made.auditCreation(ctx, tx, auditKeyMade, nil)
+		return made.auditCreation(ctx, tx, auditKeyCreated, nil)
 	})
 	if err != nil {
 		return "", nil, err

@@ -152,7 +152,7 @@ func insertUser(ctx context.Context, tx pgx.Tx, name string, spec *UserSpec, has
 		details["disabled"] = true
 	}
 	made := Changes(nil, Settings{"role": spec.Role, "disabled": disabled})
-	return auditUser(ctx, tx, auditUserMade, name, details, made)
+	return auditUser(ctx, tx, auditUserCreated, name, details, made)
 }
 
 // changeUser writes the differences, if any.

@@ -81,7 +81,7 @@ func requireMeasured(t *testing.T, r NoisyResult) {
 	require.Positive(t, r.Published)
 	require.Equal(t, r.Published, r.Delivered)
 	require.Equal(t, r.Delivered, r.Received)
-	require.Zero(t, r.Refused+r.Failed, r.FirstError)
+	require.Zero(t, r.Rejected+r.Failed, r.FirstError)
 	require.Zero(t, r.Duplicates+r.Unacknowledged)
 	require.Positive(t, r.Baseline.Delivered)
 	require.Positive(t, r.Noisy.Delivered, "the others were delivered beside the noise")

@@ -40,7 +40,7 @@ type Report struct {
 // outcome counts the events of a run by their result.
 type outcome struct {
 	Published  int64  `json:"published"` // events with response 200
-	Refused    int64  `json:"refused"`   // with another response
+	Rejected   int64  `json:"rejected"`  // with another response
 	Failed     int64  `json:"failed"`    // without a response
 	FirstError string `json:"firstError,omitempty"`
 
@@ -56,7 +56,7 @@ type outcome struct {
 }
 
 func (o *outcome) addLoad(l loadReport) {
-	o.Published, o.Refused, o.Failed = o.Published+l.published, o.Refused+l.rejected, o.Failed+l.failed
+	o.Published, o.Rejected, o.Failed = o.Published+l.published, o.Rejected+l.rejected, o.Failed+l.failed
 	if l.firstError != nil && o.FirstError == "" {
 		o.FirstError = l.firstError.Error()
 	}
@@ -94,8 +94,8 @@ func (o *outcome) err(otherwise, unaccounted int64) error {
 func (o *outcome) print(p *printer, otherwise int64) {
 	p.line("left, lost", "%d, %d of %d (duplicates %d, changed %d, dead-lettered, dropped or canceled %d)", o.Left, o.Lost,
 		o.Published, o.Duplicates, o.Changed, otherwise)
-	if o.Refused+o.Failed > 0 {
-		p.line("not accepted", "%d rejected, %d without a response; first: %s", o.Refused, o.Failed, o.FirstError)
+	if o.Rejected+o.Failed > 0 {
+		p.line("not accepted", "%d rejected, %d without a response; first: %s", o.Rejected, o.Failed, o.FirstError)
 	}
 }
 

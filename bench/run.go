@@ -24,7 +24,7 @@ type Options struct {
 	EventsPerRequest int
 	EventsPerBatch   int
 	Subscriptions    int           // that match each event
-	AnswerAfter      time.Duration // response time of the endpoint of throughput
+	ResponseTime     time.Duration // response time of the endpoint of throughput
 	FailurePercent   int           // percentage of responses 503 of the endpoint of failing
 	Waiting          int           // pending deliveries of another event subscription in backlog
 	Waits            string        // WaitPaused or WaitScheduled
@@ -220,8 +220,8 @@ func Scenarios() []string { return slices.Sorted(maps.Keys(scenarios)) }
 // throughput publishes to event subscriptions at one endpoint, each with its own path.
 func (r *run) throughput(ctx context.Context) error {
 	base := ""
-	if r.o.AnswerAfter > 0 {
-		base = fmt.Sprintf("/slow/%d", r.o.AnswerAfter.Milliseconds())
+	if r.o.ResponseTime > 0 {
+		base = fmt.Sprintf("/slow/%d", r.o.ResponseTime.Milliseconds())
 	}
 	var endpoints []endpoint
 	for i := range r.o.Subscriptions {

@@ -43,7 +43,7 @@ func TestScenarios(t *testing.T) {
 		ends   int64 // for each event
 	}{
 		{
-			Options{Scenario: "throughput", Clients: 8, Rate: 100, Subscriptions: 3, AnswerAfter: 20 * time.Millisecond},
+			Options{Scenario: "throughput", Clients: 8, Rate: 100, Subscriptions: 3, ResponseTime: 20 * time.Millisecond},
 			[]string{"throughput"},
 			3,
 		},
@@ -78,7 +78,7 @@ func TestScenarios(t *testing.T) {
 			require.Equal(t, tc.ends*report.Published, report.Delivered)
 			require.Equal(t, tc.ends*report.Published, report.Received)
 			require.Zero(t, report.Duplicates+report.Changed+report.Unacknowledged)
-			require.Zero(t, report.Refused+report.Failed, report.FirstError)
+			require.Zero(t, report.Rejected+report.Failed, report.FirstError)
 			require.EqualValues(t, tc.o.Waiting, report.Waiting)
 			require.Equal(t, len(tc.phases), report.Checkpoints)
 			require.Equal(t,
@@ -130,7 +130,7 @@ func TestReportAsJSON(t *testing.T) {
 		"acceptedPerSecond", "publishSeconds", "deliveredPerSecond", "deliverSeconds", "eventsPerAttempt", "latencyMs",
 		"publishLatencyMs", "p50", "p90", "p95", "p99", "max", "publishStallMs", "deliveryStallMs", "cpuSeconds",
 		"cpuSecondsPer10k", "service", "postgres", "sink", "load", "tableBytesPerDelivery", "walBytesPerDelivery",
-		"rssPeakMB", "published", "refused", "failed", "delivered", "deadLettered", "ended", "left", "received", "lost",
+		"rssPeakMB", "published", "rejected", "failed", "delivered", "deadLettered", "ended", "left", "received", "lost",
 		"duplicates", "changed", "unacknowledged", "checkpoints", "settings", "fsync", "synchronousCommit",
 		"fullPageWrites", "machine", "cpus",
 	} {

@@ -50,7 +50,7 @@ func (s *SubscriptionSpec) changesFrom(other *SubscriptionSpec) map[string]any {
 func auditPut(
 	ctx context.Context, tx pgx.Tx, topic, name string, spec *SubscriptionSpec, existing *Subscription,
 ) error {
-	e := access.AuditEntry{Action: access.AuditSubscriptionMade, Topic: topic, Subscription: name}
+	e := access.AuditEntry{Action: access.AuditSubscriptionCreated, Topic: topic, Subscription: name}
 	before := &SubscriptionSpec{}
 	if existing != nil {
 		e.Action, before = access.AuditSubscriptionReplaced, &existing.Stated

@@ -68,7 +68,7 @@ const (
 
 var (
 	// ErrValidationPending means: the endpoint has not responded yet, and must not replace a validated one before.
-	ErrValidationPending = errors.New("the endpoint has not answered yet")
+	ErrValidationPending = errors.New("the endpoint has not responded yet")
 	// ErrValidationExpired means: validationUrl was opened too late, or for a handshake that had failed.
 	ErrValidationExpired = errors.New("the validation is over")
 )
@@ -117,7 +117,7 @@ type HandshakeStep struct {
 	Sent     string // in words
 	Status   int    // 0 = no response
 	Error    string // why there was none
-	Answer   []byte // the beginning of the response body
+	Response []byte // the beginning of the response body
 	Verdict  string // what the response means, in words
 	Duration time.Duration
 }
@@ -178,7 +178,7 @@ func (s *Handshakes) RepeatValidation(
 		return 0, err
 	}
 	args["subscription_id"] = sub.ID
-	e := access.AuditEntry{Action: access.AuditValidationAsked, Topic: topic.Name, Subscription: sub.Name}
+	e := access.AuditEntry{Action: access.AuditValidationRequested, Topic: topic.Name, Subscription: sub.Name}
 	begin := func(tx pgx.Tx) error { return tx.QueryRow(ctx, beginHandshakeStatement, args).Scan(&id) }
 	if err := access.Audited(ctx, s.db, e, begin); err != nil {
 		return 0, postgres.Outage("begin a handshake", err)
@@ -294,7 +294,7 @@ func (s *Handshakes) Get(ctx context.Context, id int64) (*Handshake, error) {
 }
 
 func (s *Handshakes) readSteps(ctx context.Context, db postgres.Querier, h *Handshake) error {
-	const query = `SELECT at, sent, coalesce(status, 0) AS status, coalesce(error, '') AS error, answer, verdict,
+	const query = `SELECT at, sent, coalesce(status, 0) AS status, coalesce(error, '') AS error, response, verdict,
 		duration_us * interval '1 microsecond' AS duration
 		FROM postrider_internal.handshake_steps WHERE handshake_id = $1 ORDER BY id`
 	var err error

@@ -43,12 +43,12 @@ func (s *Handshakes) recordHandshake(
 	ctx context.Context, db postgres.Querier, r *HandshakeResult,
 ) (concluded bool, err error) {
 	const record = `SELECT postrider_internal.record_handshake_step(@job, @id, @created, @state, @message, @after,
-		@lifetime, @at, @sent, @status, @error, @answer, @verdict, @duration, @node)`
+		@lifetime, @at, @sent, @status, @error, @response, @verdict, @duration, @node)`
 	args := pgx.NamedArgs{
 		"job": r.Job, "id": r.Handshake.ID, "created": r.Handshake.CreatedAt, "state": string(r.State),
 		"message": postgres.NullText(r.Message).String, "after": r.After, "lifetime": CallbackLifetime,
 		"at": r.Step.At, "sent": postgres.NullText(r.Step.Sent).String, "status": postgres.NullInt(int64(r.Step.Status)),
-		"error": postgres.NullText(r.Step.Error), "answer": r.Step.Answer,
+		"error": postgres.NullText(r.Step.Error), "response": r.Step.Response,
 		"verdict":  postgres.NullText(r.Step.Verdict).String,
 		"duration": r.Step.Duration.Microseconds(), "node": s.node,
 	}

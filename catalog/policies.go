@@ -99,7 +99,7 @@ func putPolicy(
 	}
 	action := access.AuditPolicyReplaced
 	if existing == 0 {
-		action = access.AuditPolicyMade
+		action = access.AuditPolicyCreated
 	}
 	return version, existing == 0, auditPolicy(ctx, tx, action, p.Name, before)
 }

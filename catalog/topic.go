@@ -238,7 +238,7 @@ func (t *Topics) insertTopic(ctx context.Context, tx pgx.Tx, name string, spec T
 	if err != nil {
 		return err
 	}
-	return auditTopic(ctx, tx, access.AuditTopicMade, name, nil, nil)
+	return auditTopic(ctx, tx, access.AuditTopicCreated, name, nil, nil)
 }
 
 // Delete deletes a topic. ErrNotFound; ErrPrecondition; ErrSystemTopic. ErrConflict: it has event subscriptions,

@@ -266,7 +266,7 @@ func TestProbeOfBatches(t *testing.T) {
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE hold = 'probation'"),
 		"one request has failed")
 	b.travel(t)
-	b.become(t, 3, onProbation)
+	b.become(t, 3, inProbation)
 
 	b.passHold(t)
 	require.Equal(t, policy.Retry, b.attempt(t).Verdict.Action)
@@ -274,7 +274,7 @@ func TestProbeOfBatches(t *testing.T) {
 	b.become(t, 1, "SELECT count(*) FROM postrider_internal.probations WHERE step = 2 AND probe_job_id IS NULL")
 
 	b.publishAtOnce(t, "second", 4)
-	require.Equal(t, 4, b.count(t, onProbation))
+	require.Equal(t, 4, b.count(t, inProbation))
 	e.status.Store(http.StatusOK)
 	b.passHold(t)
 	b.attempt(t)

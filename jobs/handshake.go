@@ -40,7 +40,7 @@ func (e *Engine) sendHandshake(ctx context.Context, h *catalog.Handshake, job in
 	excerpt := []byte(resp.Conceal(string(resp.Body)))
 	r := &catalog.HandshakeResult{Job: job, Handshake: h, After: e.options.HandshakePause, Step: catalog.HandshakeStep{
 		At: h.ReadAt, Sent: request.Summary, Status: resp.Status, Error: resp.Err,
-		Answer: excerpt[:min(len(excerpt), endpoint.MaxExcerptBytes)], Verdict: why, Duration: took,
+		Response: excerpt[:min(len(excerpt), endpoint.MaxExcerptBytes)], Verdict: why, Duration: took,
 	}}
 	r.State, r.Message = handshakeState(h, outcome, why)
 	log := e.log

@@ -104,7 +104,7 @@ func TestValidationEvent(t *testing.T) {
 	require.NotNil(t, h.ConcludedAt)
 	require.Len(t, h.Steps, 1)
 	require.Equal(t, 200, h.Steps[0].Status)
-	require.JSONEq(t, `{"ValidationResponse":"(code)"}`, string(h.Steps[0].Answer))
+	require.JSONEq(t, `{"ValidationResponse":"(code)"}`, string(h.Steps[0].Response))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'handshake'"))
 
 	require.Len(t, e.requests(), 1)
@@ -227,15 +227,15 @@ func TestResponsesToHandshakes(t *testing.T) {
 			require.Len(t, h.Steps, c.tries)
 			require.Len(t, e.requests(), c.tries)
 			for _, step := range h.Steps {
-				require.NotContains(t, string(step.Answer), h.Code, "a response may repeat the request")
-				require.LessOrEqual(t, len(step.Answer), 4096)
+				require.NotContains(t, string(step.Response), h.Code, "a response may repeat the request")
+				require.LessOrEqual(t, len(step.Response), 4096)
 			}
 			_, _, err := b.store.Subscriptions.PutValidated(t.Context(), topicName, strings.ReplaceAll(name, " ", "-"),
 				validated(e.URL, c.schema), h.ID)
 			var failed *catalog.ValidationFailedError
 			require.Equal(t, c.state == catalog.HandshakeFailed, errors.As(err, &failed), "%v", err)
 			require.Zero(t,
-				b.count(t, "SELECT count(*) FROM postrider.handshake_steps WHERE answer LIKE '%' || $1 || '%'", h.Code))
+				b.count(t, "SELECT count(*) FROM postrider.handshake_steps WHERE response LIKE '%' || $1 || '%'", h.Code))
 		})
 	}
 }
@@ -278,7 +278,7 @@ func TestHandshakesStoreNoSecrets(t *testing.T) {
 		kept := h.Message
 		require.NotEmpty(t, h.Steps, name)
 		for _, step := range h.Steps {
-			kept += step.Verdict + step.Error + string(step.Answer)
+			kept += step.Verdict + step.Error + string(step.Response)
 		}
 		require.NotContains(t, kept, "hush", name)
 		require.NotContains(t, strings.ToLower(kept), h.Code[:18], name)

@@ -42,7 +42,7 @@ func TestHandshakesHaveStaticHeaders(t *testing.T) {
 					require.Equal(t, "SubscriptionValidation", r.header.Get("Aeg-Event-Type"))
 				}
 			}
-			require.Contains(t, string(h.Steps[0].Answer), "I know *** and shown")
+			require.Contains(t, string(h.Steps[0].Response), "I know *** and shown")
 			for _, kept := range []string{
 				log.String(), b.text(t, "postrider.handshake_steps"), b.text(t, "postrider.handshakes"),
 				b.text(t, "postrider_internal.handshakes"), b.text(t, "postrider_internal.handshake_steps"),

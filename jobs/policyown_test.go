@@ -119,14 +119,14 @@ func TestReplacedPolicyEndsItsProbations(t *testing.T) {
 			b.start(t, nil)
 			b.publishFailing(t, 1)
 			b.publishOne(t, "held")
-			require.Equal(t, 1, b.count(t, onProbation))
+			require.Equal(t, 1, b.count(t, inProbation))
 
 			e.status.Store(http.StatusOK)
 			p.Probation = policy.Probation{Scope: policy.ProbationNone, Action: policy.ProbationHold}
 			_, _, err = b.store.Policies.Put(t.Context(), &p)
 			require.NoError(t, err)
 			require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action, "the held event")
-			require.Zero(t, b.count(t, onProbation))
+			require.Zero(t, b.count(t, inProbation))
 			require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE hold IS NOT NULL"))
 		})
 	}

@@ -37,7 +37,7 @@ func (b *bundle) publishFailing(t *testing.T, n int) {
 	}
 }
 
-const onProbation = "SELECT count(*) FROM postrider.deliveries WHERE hold = 'probation'"
+const inProbation = "SELECT count(*) FROM postrider.deliveries WHERE hold = 'probation'"
 
 // passHold makes the end of each hold now.
 func (b *bundle) passHold(t *testing.T) {
@@ -70,7 +70,7 @@ func TestDelayedDeliveryHoldsTheEndpoint(t *testing.T) {
 	// Another event subscription of the same endpoint, created during the hold, is held as well.
 	b.subscribe(t, "shipping", bad.URL, nil)
 	b.publishOne(t, "new")
-	require.Equal(t, 2, b.count(t, onProbation))
+	require.Equal(t, 2, b.count(t, inProbation))
 	require.Equal(t, 2, b.count(t, "SELECT sum(held_deliveries) FROM postrider.event_subscriptions"))
 
 	// The probe fails: the next hold is twice as long, and nothing else was attempted.
@@ -79,7 +79,7 @@ func TestDelayedDeliveryHoldsTheEndpoint(t *testing.T) {
 	require.Len(t, bad.requests(), 11)
 	b.become(t, 600,
 		"SELECT extract(epoch FROM until - updated_at)::int FROM postrider_internal.probations WHERE probe_job_id IS NULL")
-	require.Equal(t, 1, b.count(t, onProbation), "the probe waits for its retry")
+	require.Equal(t, 1, b.count(t, inProbation), "the probe waits for its retry")
 
 	bad.status.Store(http.StatusOK)
 	b.passHold(t)
@@ -100,7 +100,7 @@ func TestRetryDuringProbationIsHeldAndNotCounted(t *testing.T) {
 	b.start(t, nil)
 	b.publishFailing(t, 1)
 	require.Equal(t, 1, b.travel(t))
-	b.become(t, 1, onProbation)
+	b.become(t, 1, inProbation)
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE attempts = 1 AND state = 'pending'"))
 
 	bad.status.Store(http.StatusOK)
@@ -139,7 +139,7 @@ func TestFailuresThatStartNoProbation(t *testing.T) {
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.probations"),
 		"a success leaves nothing to count on")
 	b.publishFailing(t, 2)
-	require.Zero(t, b.count(t, onProbation))
+	require.Zero(t, b.count(t, inProbation))
 	b.publishFailing(t, 1)
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL"))
 }
@@ -197,7 +197,7 @@ func TestNamespaceProbation(t *testing.T) {
 			b.subscribe(t, "shipping", bad.URL, under("namespace-2023"))
 			b.publishOne(t, "new")
 			require.Equal(t, "shipping", b.attempt(t).Subscription, "the endpoint is the same, the probation is not")
-			require.Equal(t, 1, b.count(t, onProbation))
+			require.Equal(t, 1, b.count(t, inProbation))
 			require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE hold = 'probation'"))
 		})
 	}
@@ -222,13 +222,13 @@ func TestLostProbeIsReplaced(t *testing.T) {
 	b.publishFailing(t, 1)
 	b.publishOne(t, "probe")
 	b.publishOne(t, "other")
-	require.Equal(t, 2, b.count(t, onProbation))
+	require.Equal(t, 2, b.count(t, inProbation))
 	bad.status.Store(http.StatusOK)
 	// of a job that is gone
 	b.exec(t, "UPDATE postrider_internal.probations SET until = now(), probe_job_id = 4711 WHERE since IS NOT NULL")
 	require.Equal(t, sub.Name, b.attempt(t).Subscription)
 	b.attemptsMade(t, 1)
-	b.become(t, 0, onProbation)
+	b.become(t, 0, inProbation)
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.probations"))
 }
 
@@ -241,7 +241,7 @@ func TestHeldByProbationExpires(t *testing.T) {
 	b.start(t, nil)
 	b.publishFailing(t, 1)
 	b.publishOne(t, "late")
-	require.Equal(t, 1, b.count(t, onProbation))
+	require.Equal(t, 1, b.count(t, inProbation))
 	b.exec(t,
 		"UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval '2 days' "+
 			"WHERE hold = 'probation'")
@@ -267,7 +267,7 @@ func TestProbeNowAndReleaseNow(t *testing.T) {
 	require.Equal(t, "probation", sub.Hold.Reason)
 	b.attempt(t)
 	require.Len(t, bad.requests(), 2, "one and no more")
-	require.Equal(t, 1, b.count(t, onProbation))
+	require.Equal(t, 1, b.count(t, inProbation))
 
 	b.pause(t, "billing")
 	_, err = b.store.Holds.Release(t.Context(), topicName, "billing")
@@ -327,7 +327,7 @@ func TestLateSuccessEndsTheProbation(t *testing.T) {
 	b.start(t, nil)
 	slow := b.timedOut(t, x, "e")
 	b.publishOne(t, "waits")
-	require.Equal(t, 1, b.count(t, onProbation))
+	require.Equal(t, 1, b.count(t, inProbation))
 	slow.respond(http.StatusOK)
 	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
 	x.next(t).respond(http.StatusOK)

@@ -15,7 +15,7 @@ CREATE TABLE postrider_internal.notices (
                         'postrider.probation.started', 'postrider.probation.ended', 'postrider.subscription.expired')),
     topic_id        bigint,
     subscription_id bigint,
-    -- Instead of both: the key of what is on probation. Its event subscriptions are looked up when the event is
+    -- Instead of both: the key of what is in probation. Its event subscriptions are looked up when the event is
     -- created.
     probation_key        bytea,
     reason          text,

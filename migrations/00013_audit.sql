@@ -45,24 +45,24 @@ COMMENT ON COLUMN postrider.audit.address IS
     'Address of the client, or of its proxy. For requests_rejected: the /64 of an IPv6 address; NULL stands for many '
     'addresses. Otherwise NULL = no request.';
 COMMENT ON COLUMN postrider.audit.action IS
-    'What: topic_made, topic_replaced, topic_deleted, topic_keys_shown, topic_keys_replaced, subscription_made, '
-    'subscription_replaced, subscription_deleted, subscription_expired, subscription_validation_asked, '
+    'What: topic_created, topic_replaced, topic_deleted, topic_keys_shown, topic_keys_replaced, subscription_created, '
+    'subscription_replaced, subscription_deleted, subscription_expired, subscription_validation_requested, '
     'subscription_validated (its validationUrl was opened), subscription_paused, subscription_resumed, '
-    'subscription_released, subscription_probed, test_delivery_made, events_published (from the dashboard), '
+    'subscription_released, subscription_probed, test_delivery_created, events_published (from the dashboard), '
     'delivery_canceled, delivery_retried, delivery_dead_lettered, event_erased, subject_erased, endpoint_url_shown, '
-    'delivery_attributes_shown, signing_secrets_shown, signing_secret_rotated, policy_made, policy_replaced, '
+    'delivery_attributes_shown, signing_secrets_shown, signing_secret_rotated, policy_created, policy_replaced, '
     'policy_deleted, dead_letter_redelivered, dead_letter_purged, operation_started, operation_canceled, '
-    'operation_finished, api_key_made, api_key_revoked, login_approved, login_denied (of postrider login), user_made, '
-    'user_replaced, user_deleted, password_changed, signed_in, sign_in_failed (a wrong password), signed_out, '
-    'sessions_ended, requests_rejected (one row for those of a minute, an address, a status and a topic), '
+    'operation_finished, api_key_created, api_key_revoked, login_approved, login_denied (of postrider login), '
+    'user_created, user_replaced, user_deleted, password_changed, signed_in, sign_in_failed (a wrong password), '
+    'signed_out, sessions_ended, requests_rejected (one row for those of a minute, an address, a status and a topic), '
     'encryption_keys_retired.';
 COMMENT ON COLUMN postrider.audit.topic IS 'Topic; NULL = the action concerns no topic.';
 COMMENT ON COLUMN postrider.audit.subscription IS 'Event subscription; NULL = the action concerns none.';
 COMMENT ON COLUMN postrider.audit.details IS
     'More about the action: settings (names of those that a new event subscription has, or that differ now), '
     'endpointValidation (where it differs now or is skip), keys, stopTimeToLive, policy, deadLetterId, eventId, '
-    'deliveryId, systemId, events (how many were erased), operationId with what was asked of it and how far it came, '
-    'key with its scope and expiresAt, machine and requestedFrom (the computer of a personal key, and its address), '
+    'deliveryId, systemId, events (how many were erased), operationId with its request and its progress, key with its '
+    'scope and expiresAt, machine and requestedFrom (the computer of a personal key, and its address), '
     'user (of sign_in_failed only if there is such a user) with role and disabled where they differ now and password: '
     'true where it does, status (401, 403 or 429 of requests_rejected), times (how many requests were rejected), '
     'sessions. Never a value that may be a secret, nor an erased subject.';

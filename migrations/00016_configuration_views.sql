@@ -214,7 +214,7 @@ COMMENT ON COLUMN postrider.retry_policies.late_response_window_seconds IS
     'How long after its start a success that came too late still counts, by the page.';
 COMMENT ON COLUMN postrider.retry_policies.batching IS 'Whether this generation delivers batches.';
 COMMENT ON COLUMN postrider.retry_policies.probation_scope IS
-    'What goes on probation after failures: none, endpoint or event_subscription.';
+    'What goes into probation after failures: none, endpoint or event_subscription.';
 COMMENT ON COLUMN postrider.retry_policies.probation_trigger IS 'Failures in a row that start a probation.';
 COMMENT ON COLUMN postrider.retry_policies.probation_action IS
     'hold, or documented: some causes end deliveries without an attempt; behavior safe holds always.';

@@ -13,7 +13,7 @@ LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = hold,
         MESSAGE = format('event subscription "%s" of topic "%s" is ', subscription, topic)
-               || CASE hold WHEN 'paused' THEN 'paused' WHEN 'probation' THEN 'on probation'
+               || CASE hold WHEN 'paused' THEN 'paused' WHEN 'probation' THEN 'in probation'
                    ELSE 'waiting for its endpoint''s validation' END,
         HINT = CASE hold WHEN 'paused' THEN format('SELECT postrider.resume(%L, %L) ends the pause.', topic,
             subscription)

@@ -58,7 +58,7 @@ COMMENT ON FUNCTION postrider.resume(text, text) IS
     'time to live, the nodes first correct the age of the deliveries, step by step, and the pause continues until '
     'then. Resuming an event subscription that is not paused does nothing.';
 COMMENT ON FUNCTION postrider.release(text, text) IS
-    'Ends a probation without waiting for its probe. If the policy puts the endpoint as a whole on probation, this '
+    'Ends a probation without waiting for its probe. If the policy puts the endpoint as a whole in probation, this '
     'applies to all event subscriptions that share it. The held deliveries are released in waves, which begin within '
     'a second. Without a probation it does nothing. Fails while the event subscription is paused or not validated.';
 COMMENT ON FUNCTION postrider.erase_event(uuid, date) IS

@@ -62,7 +62,7 @@ BEGIN
     INSERT INTO postrider_internal.rollup_deltas (slot, entries)
     VALUES ((t.id + target) % 8, ARRAY [ROW (date_trunc('minute', now()), t.id, target, 'matched', '', NULL::int, 1,
         NULL)::postrider_internal.rollup_entry]);
-    PERFORM postrider_internal.note_audit(actor, address, 'test_delivery_made', topic, subscription,
+    PERFORM postrider_internal.note_audit(actor, address, 'test_delivery_created', topic, subscription,
         jsonb_build_object('deliveryId', delivery, 'systemId', event));
     RETURN delivery;
 END $$;

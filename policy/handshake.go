@@ -23,7 +23,7 @@ type HandshakeOutcome string
 const (
 	HandshakeAccepted HandshakeOutcome = "accepted"
 	HandshakeAwaits   HandshakeOutcome = "awaits"
-	HandshakeRejected HandshakeOutcome = "refused"
+	HandshakeRejected HandshakeOutcome = "rejected"
 )
 
 // HandshakeResponse is the response to one request of a handshake.

@@ -43,7 +43,7 @@ func (d *Disk) Noticed(err error) {
 	if !IsDiskFull(err) || !d.full.CompareAndSwap(false, true) {
 		return
 	}
-	d.log.Error("the database's disk is full: no event can be stored until there is room; free space or enlarge the disk",
+	d.log.Error("the database's disk is full: no event can be stored until space is free; free space or enlarge the disk",
 		"error", err, "sqlstate", SQLState(err))
 	select {
 	case d.found <- struct{}{}:
@@ -63,7 +63,7 @@ func (d *Disk) Watch(ctx context.Context) {
 			// An unavailable database shows nothing. Any other error is no sign of a full disk.
 			if err := ProbeDisk(ctx, d.db.Pool); err == nil || !IsOutage(err) {
 				d.full.Store(false)
-				d.log.Info("the database's disk has room again", "probe_error", err)
+				d.log.Info("the database's disk has free space again", "probe_error", err)
 			}
 		}
 	}

@@ -27,7 +27,7 @@ type Problem struct {
 	DeadLetterID *uuid.UUID
 	Status       *int
 	Error        *string
-	Answer       *string
+	Response     *string
 	NextAttempt  *time.Time
 }
 

@@ -46,16 +46,16 @@ func (r *Reader) ReadSubscriptions(
 
 // HandshakeLine is a step of a handshake, or a handshake without steps.
 type HandshakeLine struct {
-	HandshakeID    int64
-	Purpose, State string
-	Message        string
-	CreatedAt      time.Time
-	Current        bool
-	At             *time.Time
-	Sent, Verdict  *string
-	Status         *int
-	Error, Answer  *string
-	DurationMs     *float64
+	HandshakeID     int64
+	Purpose, State  string
+	Message         string
+	CreatedAt       time.Time
+	Current         bool
+	At              *time.Time
+	Sent, Verdict   *string
+	Status          *int
+	Error, Response *string
+	DurationMs      *float64
 }
 
 // SubscriptionDetails has the counts, handshakes, deliveries and changes of an event subscription.

@@ -323,8 +323,8 @@ func TestAPIKeysAndUsersByREST(t *testing.T) {
 	as(admin, "PUT", "/v1/users/anna", `{"role":"viewer"}`).rejected(409, "LastAdmin")
 	as(admin, "DELETE", "/v1/users/anna", "").rejected(409, "LastAdmin")
 	require.Equal(t, []string{
-		`api_key_made -/- {"expiresAt":"…","key":"ci","scope":"read"}`, `api_key_revoked -/- {"key":"ci"}`,
-		`user_made -/- {"role":"admin","user":"anna"}`,
+		`api_key_created -/- {"expiresAt":"…","key":"ci","scope":"read"}`, `api_key_revoked -/- {"key":"ci"}`,
+		`user_created -/- {"role":"admin","user":"anna"}`,
 	}, mapped(b.auditedBy("key:root"),
 		func(s string) string { return regexp.MustCompile(`"20[^"]*"`).ReplaceAllString(s, `"…"`) }))
 	b.manage("PUT", "/v1/users/anna", `{"role":"viewer"}`).json(200)

@@ -139,7 +139,7 @@ func TestInvalidCustomHeaders(t *testing.T) {
 		require.Contains(t, rejected.Message, row.says, name)
 	}
 	require.Zero(t, b.count("SELECT count(*) FROM postrider.event_subscriptions"))
-	require.Zero(t, b.count("SELECT count(*) FROM postrider.audit WHERE action = 'subscription_made'"))
+	require.Zero(t, b.count("SELECT count(*) FROM postrider.audit WHERE action = 'subscription_created'"))
 
 	rejected := b.manage(http.MethodPut, billing,
 		`{"endpointUrl":"nowhere","maxConcurrentDeliveries":0,"deliveryAttributeMappings":[`+static("X Y", "v")+

@@ -36,9 +36,9 @@ func TestAudit(t *testing.T) {
 		status             int
 		want               []string
 	}{
-		{"PUT", "/v1/topics/orders", "", 201, []string{"topic_made orders/- {}"}},
+		{"PUT", "/v1/topics/orders", "", 201, []string{"topic_created orders/- {}"}},
 		{"PUT", "/v1/topics/orders", "", 200, []string{}},
-		{"PUT", "/v1/topics/wide", `{"kind":"namespace"}`, 201, []string{"topic_made wide/- {}"}},
+		{"PUT", "/v1/topics/wide", `{"kind":"namespace"}`, 201, []string{"topic_created wide/- {}"}},
 		{"PUT", "/v1/topics/wide", `{"kind":"namespace","eventRetentionInDays":2}`, 200, []string{`topic_replaced wide/- ` +
 			`{"settings":["eventRetentionInDays"]}`}},
 		{"PUT", "/v1/topics/wide", `{"kind":"namespace","eventRetentionInDays":2}`, 200, []string{}},
@@ -54,7 +54,7 @@ func TestAudit(t *testing.T) {
 		{
 			"PUT", billing, `{"endpointUrl":"https://example.com/hook?code=5f0c5f0c"}`, 201,
 			[]string{
-				`subscription_made orders/billing {"endpointValidation":"skip","settings":["endpointUrl","endpointValidation"]}`,
+				`subscription_created orders/billing {"endpointValidation":"skip","settings":["endpointUrl","endpointValidation"]}`,
 			},
 		},
 		{
@@ -92,7 +92,7 @@ func TestAudit(t *testing.T) {
 		{"POST", billing + "/resume", "", 200, []string{"subscription_resumed orders/billing {}"}},
 		{"POST", billing + "/release", "", 200, []string{"subscription_released orders/billing {}"}},
 		{"POST", billing + "/probe", "", 409, []string{}},
-		{"PUT", "/v1/policies/mine", policyJSON, 201, []string{`policy_made -/- {"policy":"mine"}`}},
+		{"PUT", "/v1/policies/mine", policyJSON, 201, []string{`policy_created -/- {"policy":"mine"}`}},
 		{"PUT", "/v1/policies/mine", policyJSON, 200, []string{`policy_replaced -/- {"policy":"mine"}`}},
 		{"PUT", "/v1/policies/ga-2021", policyJSON, 409, []string{}},
 		{"DELETE", "/v1/policies/mine", "", 204, []string{`policy_deleted -/- {"policy":"mine"}`}},
@@ -154,7 +154,7 @@ func TestAuditOfValidations(t *testing.T) {
 	require.Equal(t, link(b.manage(http.MethodPatch, billing, `{"labels":["a"]}`).json(http.StatusOK)), first)
 	require.Equal(t, []string{`subscription_replaced orders/billing {"settings":["labels"]}`}, b.audited())
 	second := link(b.manage(http.MethodPost, billing+"/validate", "").json(http.StatusOK))
-	require.Equal(t, []string{"subscription_validation_asked orders/billing {}"}, b.audited())
+	require.Equal(t, []string{"subscription_validation_requested orders/billing {}"}, b.audited())
 	for range 2 {
 		require.Equal(t, http.StatusOK, b.send(http.MethodGet, strings.TrimPrefix(second, b.url), "").status)
 	}

@@ -28,7 +28,7 @@ func TestTheAuditHasOldAndNewValues(t *testing.T) {
 	}
 
 	put("/v1/topics/wide", `{"kind":"namespace","eventRetentionInDays":2}`)
-	require.Contains(t, newest("topic_made"), `"eventRetentionInDays": {"new": 2, "old": null}`)
+	require.Contains(t, newest("topic_created"), `"eventRetentionInDays": {"new": 2, "old": null}`)
 	put("/v1/topics/wide", `{"kind":"namespace","eventRetentionInDays":3}`)
 	require.JSONEq(t, `{"eventRetentionInDays": {"old": 2, "new": 3}}`, newest("topic_replaced"))
 

@@ -242,7 +242,7 @@ func TestOutage(t *testing.T) {
 		require.Equal(t, "1", response.header.Get("Retry-After"), name)
 		require.NotContains(t, response.body, "127.0.0.1", name)
 	}
-	require.Equal(t, "the database does not answer",
+	require.Equal(t, "the database does not respond",
 		serve(t, s, http.MethodGet, "/readyz", "").rejected(503, "NotReady").Message)
 	require.Equal(t, 200, serve(t, s, http.MethodGet, "/healthz", "").status)
 }

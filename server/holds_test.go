@@ -11,7 +11,7 @@ import (
 
 const billing = "/v1/topics/orders/subscriptions/billing"
 
-// probation puts an event subscription on probation for five minutes, as ten failures of its endpoint would.
+// probation puts an event subscription in probation for five minutes, as ten failures of its endpoint would.
 func (b *bundle) probation(topic, subscription string) {
 	b.t.Helper()
 	b.change(`INSERT INTO postrider_internal.probations (probation_key, endpoint_base_url, since, until, cause, step,
@@ -235,8 +235,8 @@ func TestRelease(t *testing.T) {
 func TestProbe(t *testing.T) {
 	t.Parallel()
 	b, _ := withBilling(t)
-	rejection := b.manage(http.MethodPost, billing+"/probe", "").rejected(409, "SubscriptionNotOnProbation")
-	require.Equal(t, `event subscription "billing" of topic "orders" is not on probation, so it cannot be probed`,
+	rejection := b.manage(http.MethodPost, billing+"/probe", "").rejected(409, "SubscriptionNotInProbation")
+	require.Equal(t, `event subscription "billing" of topic "orders" is not in probation, so it cannot be probed`,
 		rejection.Message)
 
 	b.probation("orders", "billing")
@@ -297,7 +297,7 @@ func TestPolicyWithoutProbation(t *testing.T) {
 	b.subscription("orders", "early", `{"endpointUrl":"https://example.com/in","retryPolicy":{"policy":"ga-2018"}}`)
 	require.Nil(t, b.held("orders", "early"), "its policy rests no endpoint, though another's does")
 	b.manage(http.MethodPost, "/v1/topics/orders/subscriptions/early/probe", "").
-		rejected(409, "SubscriptionNotOnProbation")
+		rejected(409, "SubscriptionNotInProbation")
 	require.Nil(t, holdIn(b.manage(http.MethodPost, "/v1/topics/orders/subscriptions/early/release", "")))
 	require.NotNil(t, b.held("orders", "billing"), "nor does it end another's probation")
 }

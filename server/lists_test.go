@@ -164,13 +164,13 @@ func TestListingTheAudit(t *testing.T) {
 		Format(time.RFC3339Nano)
 	for query, want := range map[string][]any{
 		"": {
-			"subscription_resumed", "subscription_paused", "api_key_made", "subscription_made", "topic_made",
+			"subscription_resumed", "subscription_paused", "api_key_created", "subscription_created", "topic_created",
 		},
 		"actor=key:ci":                      {"subscription_paused"},
-		"action=topic_made":                 {"topic_made"},
-		"topic=orders&subscription=billing": {"subscription_resumed", "subscription_paused", "subscription_made"},
+		"action=topic_created":              {"topic_created"},
+		"topic=orders&subscription=billing": {"subscription_resumed", "subscription_paused", "subscription_created"},
 		"from=" + at:                        {"subscription_resumed", "subscription_paused"},
-		"until=" + at + "&actor=admin":      {"api_key_made", "subscription_made", "topic_made"},
+		"until=" + at + "&actor=admin":      {"api_key_created", "subscription_created", "topic_created"},
 		"actor=none":                        nil,
 	} {
 		got, _ := b.walked("/v1/audit?limit=2&"+query, "action")

@@ -130,7 +130,7 @@ func New(o Options) (*Server, error) {
 	if o.Ready == nil {
 		o.Ready = func(ctx context.Context) error {
 			if err := o.Parts.Reader.Ping(ctx); err != nil {
-				return fmt.Errorf("%w: %w", NotReadyError("the database does not answer"), err)
+				return fmt.Errorf("%w: %w", NotReadyError("the database does not respond"), err)
 			}
 			return nil
 		}

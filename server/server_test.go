@@ -170,7 +170,7 @@ func (b *bundle) send(method, path, body string, headers ...string) response {
 	require.NoError(b.t, err)
 	requireListed(b.t, method, path, got.StatusCode)
 	if got.StatusCode == http.StatusConflict {
-		var conflict api.ErrorAnswer
+		var conflict api.ErrorResponse
 		require.NoError(b.t, json.Unmarshal(text, &conflict))
 		require.Contains(b.t, readSpecification(b.t).Components.Schemas["ConflictCode"].Enum, conflict.Error.Code)
 	}
@@ -239,7 +239,7 @@ func (a response) json(status int) map[string]any {
 func (a response) rejected(status int, code string) api.Error {
 	a.t.Helper()
 	a.json(status)
-	var v api.ErrorAnswer
+	var v api.ErrorResponse
 	require.NoError(a.t, json.Unmarshal([]byte(a.body), &v))
 	require.Equal(a.t, code, v.Error.Code, a.body)
 	require.NotEmpty(a.t, v.Error.Message)

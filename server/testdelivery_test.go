@@ -21,7 +21,7 @@ func TestTestDelivery(t *testing.T) {
 		b.count("SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND event_type = 'postrider.TestEvent'",
 			made["deliveryId"]))
 	require.Equal(t, 1, b.count("SELECT count(*) FROM postrider.audit WHERE actor = 'admin' "+
-		"AND action = 'test_delivery_made' AND subscription = 'billing'"))
+		"AND action = 'test_delivery_created' AND subscription = 'billing'"))
 	for _, path := range []string{
 		"orders/subscriptions/none", "nowhere/subscriptions/billing", "orders/subscriptions/%00",
 	} {

@@ -309,7 +309,7 @@ func TestTestDelivery(t *testing.T) {
 		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND event_type = 'postrider.TestEvent'")
 	require.Equal(t, http.StatusNotFound, b.post("/ui/subscriptions/orders/missing/test", nil).Code)
 	require.Equal(t, http.StatusSeeOther, b.request(http.MethodGet, "/ui/subscriptions/orders/choosy/test").Code)
-	require.Equal(t, "admin", b.value(t, "SELECT actor FROM postrider.audit WHERE action = 'test_delivery_made'"))
+	require.Equal(t, "admin", b.value(t, "SELECT actor FROM postrider.audit WHERE action = 'test_delivery_created'"))
 }
 
 func mustExec(t *testing.T, b *bundle, statement string) {

@@ -262,7 +262,7 @@ func TestSubscriptionFormSetsEveryProperty(t *testing.T) {
 	require.Equal(t, b.settings(t, "/v1/topics/orders/subscriptions/by-rest"),
 		b.settings(t, "/v1/topics/orders/subscriptions/by-form"))
 	require.Equal(t, "admin",
-		b.value(t, "SELECT actor FROM postrider.audit WHERE action = 'subscription_made' AND subscription = 'by-form'"))
+		b.value(t, "SELECT actor FROM postrider.audit WHERE action = 'subscription_created' AND subscription = 'by-form'"))
 }
 
 // Saving an unchanged form changes nothing, including fractions of seconds, secrets and the query of the endpoint.

@@ -115,7 +115,7 @@ func TestPages(t *testing.T) {
 			"/ui/subscriptions/orders/billing",
 			[]string{
 				"Successful attempts, 24 h 0.0 % of 3", "A delivery that starts now and gets status 500 each time", "10 s",
-				"subscription_made", "Busy 3",
+				"subscription_created", "Busy 3",
 			},
 		},
 		"policies": {
@@ -290,7 +290,7 @@ func TestNotValidatedSubscriptions(t *testing.T) {
 	require.NoError(t, err)
 	_, _, err = b.store.Subscriptions.PutValidated(t.Context(), "orders", "added", spec, id)
 	require.NoError(t, err)
-	require.Regexp(t, `added of orders not_validated nothing was answered yet .*billing of orders active`,
+	require.Regexp(t, `added of orders not_validated no response yet .*billing of orders active`,
 		text(b.page(t, "/ui/subscriptions")))
 	require.Contains(t, text(b.page(t, "/ui/")), "not_validated")
 	require.Contains(t, text(b.page(t, "/ui/subscriptions/orders/added")), "when the validation handshake succeeds")

@@ -142,6 +142,6 @@ func TestUserVerbs(t *testing.T) {
 	require.Contains(t, run(0, "", "enable", "anna", "-o", "json").stdout, `"disabled": false`)
 	require.Equal(t, "User anna was removed.\n", run(0, "", "remove", "anna", "--yes").stdout)
 	require.Equal(t,
-		[]string{"user_made", "user_replaced", "user_replaced", "user_replaced", "user_replaced", "user_deleted"},
+		[]string{"user_created", "user_replaced", "user_replaced", "user_replaced", "user_replaced", "user_deleted"},
 		one[[]string](db, "SELECT array_agg(action ORDER BY audit_id) FROM postrider.audit WHERE actor = 'cli'"))
 }

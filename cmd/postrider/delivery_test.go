@@ -61,7 +61,7 @@ func TestOperateFromTheCommandLine(t *testing.T) {
 	require.JSONEq(t, n.manage(http.StatusOK, http.MethodGet, "/v1/topics/orders/subscriptions/audited", ""),
 		mustJSON(t, resumed))
 	require.Equal(t, resumed, asJSON("subscription", "release", "orders", "audited"),
-		"releasing what is not on probation is nothing")
+		"releasing what is not in probation is nothing")
 
 	require.Regexp(t, `(?m)^state +dead_lettered$`, run(0, "delivery", "show", id(1)))
 	require.Equal(t, "postrider: delivery 7777 does not exist or is no longer stored\n",
@@ -84,5 +84,5 @@ func TestOperateFromTheCommandLine(t *testing.T) {
 		"subject_erased",
 	},
 		one[[]string](db, "SELECT array_agg(action ORDER BY audit_id) FROM postrider.audit WHERE actor = 'admin' "+
-			"AND address = '127.0.0.1' AND action NOT IN ('topic_made', 'subscription_made')"))
+			"AND address = '127.0.0.1' AND action NOT IN ('topic_created', 'subscription_created')"))
 }

@@ -190,7 +190,7 @@ func requireContract(t *testing.T, db *database) {
 func requireFirstEvent(t *testing.T, d *devRun, first string) {
 	t.Helper()
 	require.Equal(t, "delivered", d.delivery(first, "ok", 1))
-	require.Equal(t, "dead_lettered", d.delivery(first, "refused", 1))
+	require.Equal(t, "dead_lettered", d.delivery(first, "rejected", 1))
 	require.Equal(t, "UndeliverableDueToHttpBadRequest",
 		one[string](d.db, "SELECT reason FROM postrider.dead_letters WHERE event_id = $1", first))
 	require.Equal(t, "pending", d.delivery(first, "flaky", 1))
@@ -204,7 +204,7 @@ func requireFirstEvent(t *testing.T, d *devRun, first string) {
 	for _, line := range []string{
 		`--> demo +%s \(demo\.hello\), matched by 3`,
 		`<-- ok +%s attempt 1: 200 in \S+, delivered`,
-		`<-- refused +%s attempt 1: 400 in \S+, dead-lettered: UndeliverableDueToHttpBadRequest`,
+		`<-- rejected +%s attempt 1: 400 in \S+, dead-lettered: UndeliverableDueToHttpBadRequest`,
 		`<-- flaky +%s attempt 1: 500 in \S+, next attempt in 1[01](\.\d)?s \(.*step 1 is 10 s.*\)`,
 	} {
 		eventuallyPrinted(t, d, fmt.Sprintf(`(?m)^\d\d:\d\d:\d\d `+line+`$`, regexp.QuoteMeta(first)))
@@ -237,7 +237,7 @@ func requireSample(t *testing.T, d *devRun, first string) {
 		"1 event to topic demo in ")
 	table := shell(t, printedCommand(t, d, "Query the dead letters:"))
 	require.Regexp(t, `(?m)^event_id +subscription +reason +attempts +last_outcome +last_status$`, table)
-	require.Regexp(t, `(?m)^`+regexp.QuoteMeta(first)+` +refused +UndeliverableDueToHttpBadRequest +1 +\S+ +400$`, table)
+	require.Regexp(t, `(?m)^`+regexp.QuoteMeta(first)+` +rejected +UndeliverableDueToHttpBadRequest +1 +\S+ +400$`, table)
 	schedule := shell(t, printedCommand(t, d, "Preview a retry schedule:"))
 	require.Regexp(t, `(?m)^2 +30 +30s +503: at least 30 s; step 1 is 10 s after the failure$`, schedule)
 	require.Regexp(t, `(?m)^end +86400 +24h +dead_lettered TimeToLiveExceeded$`, schedule)

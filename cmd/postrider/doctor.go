@@ -44,30 +44,30 @@ const ok, warn, fail = "ok", "warn", "fail" // levels of a finding
 
 // finding is the result of one check.
 type finding struct {
-	Level  string `json:"level"`
-	Check  string `json:"check"`
-	Says   string `json:"says"`
-	Remedy string `json:"remedy"` // "" at level ok
+	Level   string `json:"level"`
+	Check   string `json:"check"`
+	Message string `json:"message"`
+	Remedy  string `json:"remedy"` // "" at level ok
 }
 
 type findings []finding
 
 // problem is a finding only if it exists.
 type problem struct {
-	exists              bool
-	level, says, remedy string
+	exists                 bool
+	level, message, remedy string
 }
 
-// check adds the problems that exist. If there are none, it adds a finding of level ok, unless says is "".
-func (f *findings) check(check, says string, problems ...problem) {
+// check adds the problems that exist. If there are none, it adds a finding of level ok, unless message is "".
+func (f *findings) check(check, message string, problems ...problem) {
 	before := len(*f)
 	for _, p := range problems {
 		if p.exists {
-			*f = append(*f, finding{p.level, check, p.says, p.remedy})
+			*f = append(*f, finding{p.level, check, p.message, p.remedy})
 		}
 	}
-	if len(*f) == before && says != "" {
-		*f = append(*f, finding{ok, check, says, ""})
+	if len(*f) == before && message != "" {
+		*f = append(*f, finding{ok, check, message, ""})
 	}
 }
 
@@ -75,12 +75,12 @@ func (f *findings) ok(check, format string, args ...any) {
 	f.check(check, fmt.Sprintf(format, args...))
 }
 
-func (f *findings) warn(check, says, remedy string) {
-	f.check(check, "", problem{true, warn, says, remedy})
+func (f *findings) warn(check, message, remedy string) {
+	f.check(check, "", problem{true, warn, message, remedy})
 }
 
-func (f *findings) fail(check, says, remedy string) {
-	f.check(check, "", problem{true, fail, says, remedy})
+func (f *findings) fail(check, message, remedy string) {
+	f.check(check, "", problem{true, fail, message, remedy})
 }
 
 func (f findings) count(level string) (n int) {
@@ -117,7 +117,7 @@ func (c *doctorCmd) Run(ctx context.Context) error {
 
 func printFindings(w io.Writer, found findings) {
 	for _, f := range found {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", f.Level, f.Check, terminal.OneLine(f.Says))
+		fmt.Fprintf(w, "%s\t%s\t%s\n", f.Level, f.Check, terminal.OneLine(f.Message))
 		if f.Remedy != "" {
 			fmt.Fprintf(w, "\t\t→ %s\n", terminal.OneLine(f.Remedy))
 		}

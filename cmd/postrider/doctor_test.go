@@ -54,8 +54,8 @@ func TestDoctorChecks(t *testing.T) {
 	found := examine(well(now))
 	require.Zero(t, found.count("warn")+found.count("fail"), found)
 	for _, row := range []struct {
-		level, check, says string
-		spoil              func(*query.Checkup)
+		level, check, message string
+		spoil                 func(*query.Checkup)
 	}{
 		{"fail", "version", "PostgreSQL 14.2", func(c *query.Checkup) {
 			c.Server.VersionNumber, c.Server.Version = 140002, "14.2"
@@ -123,12 +123,12 @@ func TestDoctorChecks(t *testing.T) {
 		found := examine(spoiled)
 		require.Condition(t, func() bool {
 			for _, f := range found {
-				if f.Level == row.level && f.Check == row.check && strings.Contains(f.Says, row.says) && f.Remedy != "" {
+				if f.Level == row.level && f.Check == row.check && strings.Contains(f.Message, row.message) && f.Remedy != "" {
 					return true
 				}
 			}
 			return false
-		}, "%s %s %s: %+v", row.level, row.check, row.says, found)
+		}, "%s %s %s: %+v", row.level, row.check, row.message, found)
 	}
 }
 
@@ -160,9 +160,9 @@ func TestDoctorChecksEndpoints(t *testing.T) {
 	t.Cleanup(secure.Close)
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // the doctor aborts the handshake
 	for _, row := range []struct {
-		name, endpoint      string
-		flags               egressFlags
-		level, says, remedy string
+		name, endpoint         string
+		flags                  egressFlags
+		level, message, remedy string
 	}{
 		{"no URL", "ftp://a", egressFlags{}, "fail", "http or https", "public https URL"},
 		{
@@ -200,7 +200,7 @@ func TestDoctorChecksEndpoints(t *testing.T) {
 			checkEgress(t.Context(), &found, row.endpoint, row.flags)
 			require.Len(t, found, 1)
 			require.Equal(t, row.level, found[0].Level, found)
-			require.Contains(t, found[0].Says, row.says)
+			require.Contains(t, found[0].Message, row.message)
 			require.Contains(t, found[0].Remedy, row.remedy)
 			require.Equal(t, row.level == "ok", found[0].Remedy == "")
 			require.NotContains(t, mustJSON(t, found), "secret")
@@ -212,31 +212,31 @@ func TestDoctorChecksEndpoints(t *testing.T) {
 func TestDoctorChecksStoredEndpoints(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)
-	requireFinding(t, doctorSays(t, 1, db.env()), "ok", "egress", "no event subscription has an endpoint yet")
+	requireFinding(t, runDoctor(t, 1, db.env()), "ok", "egress", "no event subscription has an endpoint yet")
 	n := startNode(t, db, "--role", "api")
 	n.topic("orders")
 	n.subscribe("orders", "billing", "http://127.0.0.1:1/in?code=secret")
 	n.subscribe("orders", "audit", "http://127.0.0.1:1/other")
 	allowed := []string{"--allow-cidr", "127.0.0.0/8"}
-	requireFinding(t, doctorSays(t, 1, db.env(), allowed...), "ok", "egress", "1 host of stored endpoints may be called")
-	refused := doctorSays(t, 1, db.env(), "--allow-cidr", "10.0.0.0/8")["egress"]
+	requireFinding(t, runDoctor(t, 1, db.env(), allowed...), "ok", "egress", "1 host of stored endpoints may be called")
+	refused := runDoctor(t, 1, db.env(), "--allow-cidr", "10.0.0.0/8")["egress"]
 	require.Equal(t, "warn", refused.Level)
-	require.Contains(t, refused.Says, "of 2 event subscriptions, such as orders/audit: ")
+	require.Contains(t, refused.Message, "of 2 event subscriptions, such as orders/audit: ")
 	require.Contains(t, refused.Remedy, "--allow-cidr")
 	require.Contains(t, refused.Remedy, "with the flags of the service")
 
 	db.exec("UPDATE postrider_internal.event_subscriptions SET endpoint_base_url = 'https://nowhere.invalid/in' " +
 		"WHERE name = 'audit'")
-	unknown := doctorSays(t, 1, db.env(), allowed...)["egress"]
+	unknown := runDoctor(t, 1, db.env(), allowed...)["egress"]
 	require.Equal(t, "warn", unknown.Level)
-	require.Contains(t, unknown.Says, "of 1 event subscription, such as orders/audit: https://nowhere.invalid")
-	requireFinding(t, doctorSays(t, 1, db.env(), append(allowed, "--delivery-proxy", "http://proxy:3128")...), "ok",
+	require.Contains(t, unknown.Message, "of 1 event subscription, such as orders/audit: https://nowhere.invalid")
+	requireFinding(t, runDoctor(t, 1, db.env(), append(allowed, "--delivery-proxy", "http://proxy:3128")...), "ok",
 		"egress", "the proxy checks")
 
 	for i := range checkedHosts {
 		n.subscribe("orders", fmt.Sprintf("more-%d", i), fmt.Sprintf("http://127.0.0.1:%d/", 9000+i))
 	}
-	require.Contains(t, doctorSays(t, 1, db.env(), allowed...)["egress"].Says, "2 further hosts of stored endpoints")
+	require.Contains(t, runDoctor(t, 1, db.env(), allowed...)["egress"].Message, "2 further hosts of stored endpoints")
 }
 
 // A name can have several addresses. Each one that may not be called is reported.
@@ -258,8 +258,8 @@ func TestDoctorChecksEachAddress(t *testing.T) {
 	require.Equal(t, []string{"port 25 must not be called: it belongs to another protocol"}, refused)
 }
 
-// doctorSays runs the doctor and returns what it found of each check, the worst of several.
-func doctorSays(t *testing.T, code int, env []string, flags ...string) map[string]finding {
+// runDoctor runs the doctor and returns what it found of each check, the worst of several.
+func runDoctor(t *testing.T, code int, env []string, flags ...string) map[string]finding {
 	t.Helper()
 	r := postrider(t, env, append([]string{"doctor", "-o", "json"}, flags...)...)
 	require.Equal(t, code, r.code, r.stdout+r.stderr)
@@ -275,10 +275,10 @@ func doctorSays(t *testing.T, code int, env []string, flags ...string) map[strin
 	return found
 }
 
-func requireFinding(t *testing.T, found map[string]finding, level, check, says string) {
+func requireFinding(t *testing.T, found map[string]finding, level, check, message string) {
 	t.Helper()
 	require.Equal(t, level, found[check].Level, "%s: %+v", check, found)
-	require.Contains(t, found[check].Says, says)
+	require.Contains(t, found[check].Message, message)
 }
 
 // The tests' PostgreSQL is not durable: a doctor never leaves it with exit code 0.
@@ -287,24 +287,24 @@ func TestDoctorThroughPgBouncer(t *testing.T) {
 	direct := emptyDatabase(t)
 	p := startPgBouncer(t, direct)
 	unnamed := &database{t: t, url: p.url, pool: direct.pool}
-	found := doctorSays(t, 1, unnamed.env())
+	found := runDoctor(t, 1, unnamed.env())
 	require.Len(t, found, 1)
 	requireFinding(t, found, "fail", "pooler", "leads to PgBouncer")
 	require.Contains(t, found["pooler"].Remedy, "--pgbouncer")
 
 	db := p.through(direct)
-	found = doctorSays(t, 1, db.env())
+	found = runDoctor(t, 1, db.env())
 	requireFinding(t, found, "fail", "schema", "this program needs")
 	require.Equal(t, "run: postrider migrate up", found["schema"].Remedy)
 	db.migrate()
-	found = doctorSays(t, 1, db.env())
+	found = runDoctor(t, 1, db.env())
 	requireFinding(t, found, "warn", "pooler", "the role lacks them")
 	requireFinding(t, found, "warn", "nodes", "no node that delivers")
 
 	startNode(t, db)
 	direct.exec(strings.TrimPrefix(found["pooler"].Remedy, "run: "))
 	fresh := startPgBouncer(t, direct).through(direct) // older server connections keep their settings
-	found = doctorSays(t, 1, fresh.env())
+	found = runDoctor(t, 1, fresh.env())
 	for _, check := range []string{
 		"pooler", "version", "clock", "schema", "autovacuum", "vacuum horizon", "partitions", "connections", "nodes",
 		"sweeper",
@@ -323,7 +323,7 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 	db.exec("ALTER DATABASE " + name + " SET statement_timeout = '5min'")
 	db.exec("ALTER DATABASE " + name + " SET synchronous_commit = off")
 	db.exec("CREATE TABLE postrider_internal.events_rest PARTITION OF postrider_internal.events DEFAULT")
-	found := doctorSays(t, 1, append(db.env(), "POSTRIDER_ENCRYPTION_KEY=short"), "--max-conns", "1000")
+	found := runDoctor(t, 1, append(db.env(), "POSTRIDER_ENCRYPTION_KEY=short"), "--max-conns", "1000")
 	requireFinding(t, found, "warn", "autovacuum", "autovacuum is off for table river_job")
 	requireFinding(t, found, "warn", "timeouts", "statement_timeout = 5min in database")
 	requireFinding(t, found, "fail", "durability", "")
@@ -331,17 +331,17 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 	requireFinding(t, found, "warn", "connections", "1 node with up to 1001 connections")
 	requireFinding(t, found, "warn", "nodes", "no node that delivers")
 	requireFinding(t, found, "fail", "encryption key", "")
-	require.Contains(t, doctorSays(t, 1, db.env())["encryption key"].Remedy, "to the key of the nodes")
+	require.Contains(t, runDoctor(t, 1, db.env())["encryption key"].Remedy, "to the key of the nodes")
 
 	db.exec("ALTER DATABASE " + name + " SET default_transaction_read_only = on")
-	requireFinding(t, doctorSays(t, 1, db.env()), "fail", "writes", "default_transaction_read_only is on")
+	requireFinding(t, runDoctor(t, 1, db.env()), "fail", "writes", "default_transaction_read_only is on")
 }
 
 func TestDoctorWithoutADatabaseOrRights(t *testing.T) {
 	t.Parallel()
-	requireFinding(t, doctorSays(t, 1, []string{"POSTRIDER_DATABASE_URL=postgres://127.0.0.1:1/none"}), "fail",
+	requireFinding(t, runDoctor(t, 1, []string{"POSTRIDER_DATABASE_URL=postgres://127.0.0.1:1/none"}), "fail",
 		"connection", "database unavailable")
-	requireFinding(t, doctorSays(t, 1, []string{"POSTRIDER_DATABASE_URL=postgres://%zz"}), "fail", "connection",
+	requireFinding(t, runDoctor(t, 1, []string{"POSTRIDER_DATABASE_URL=postgres://%zz"}), "fail", "connection",
 		"is invalid")
 
 	db := migratedDatabase(t)
@@ -352,21 +352,21 @@ func TestDoctorWithoutADatabaseOrRights(t *testing.T) {
 	require.NoError(t, err)
 	u.User = url.UserPassword(role, "x")
 	env := []string{"POSTRIDER_DATABASE_URL=" + u.String()}
-	requireFinding(t, doctorSays(t, 1, env), "fail", "schema", "its version cannot be read")
+	requireFinding(t, runDoctor(t, 1, env), "fail", "schema", "its version cannot be read")
 	db.exec("GRANT USAGE ON SCHEMA postrider_internal TO " + role +
 		"; GRANT SELECT ON ALL TABLES IN SCHEMA postrider_internal TO " + role)
-	found := doctorSays(t, 1, env)
+	found := runDoctor(t, 1, env)
 	requireFinding(t, found, "fail", "rights", "may not read and write")
 	require.Contains(t, found["rights"].Remedy, "GRANT")
 
 	db.exec("GRANT INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA postrider_internal TO " + role)
-	found = doctorSays(t, 1, env)
+	found = runDoctor(t, 1, env)
 	requireFinding(t, found, "warn", "vacuum horizon", "role "+role+" cannot see")
 	others := one[int](db,
 		"SELECT count(*) FROM pg_stat_activity WHERE usename <> '"+role+"' AND backend_type = 'client backend'")
 	require.Positive(t, others)
-	require.NotContains(t, found["connections"].Says, " 0 other connections",
+	require.NotContains(t, found["connections"].Message, " 0 other connections",
 		"it counts sessions whose kind it may not see")
 	db.exec(strings.TrimPrefix(found["vacuum horizon"].Remedy, "as a superuser: "))
-	require.NotContains(t, doctorSays(t, 1, env)["vacuum horizon"].Says, "cannot see")
+	require.NotContains(t, runDoctor(t, 1, env)["vacuum horizon"].Message, "cannot see")
 }

@@ -220,10 +220,10 @@ func checkConnections(found *findings, seen *query.Checkup, each int) {
 	limit := setting("max_connections") - setting("superuser_reserved_connections") - setting("reserved_connections")
 	others := max(seen.Server.Connections-seen.Server.OwnConnections, 0)
 	nodes := max(len(seen.Nodes), 1)
-	says := fmt.Sprintf("%s with up to %d connections each and %d other connections, of %d",
+	message := fmt.Sprintf("%s with up to %d connections each and %d other connections, of %d",
 		terminal.Plural(nodes, "node"), each+1, others, limit)
-	found.check("connections", says, problem{
-		nodes*(each+1)+others+spareConnections > limit, warn, says,
+	found.check("connections", message, problem{
+		nodes*(each+1)+others+spareConnections > limit, warn, message,
 		"raise max_connections, lower --max-conns, run fewer nodes, or use PgBouncer",
 	})
 }

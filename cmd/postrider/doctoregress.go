@@ -51,7 +51,7 @@ func checkStored(ctx context.Context, found *findings, pool *pgxpool.Pool, out e
 	for i, h := range stored {
 		for _, f := range wrong[i] {
 			found.warn(check,
-				fmt.Sprintf("of %s, such as %s: %s", terminal.Plural(h.Subscriptions, "event subscription"), h.Example, f.Says),
+				fmt.Sprintf("of %s, such as %s: %s", terminal.Plural(h.Subscriptions, "event subscription"), h.Example, f.Message),
 				f.Remedy+"; run doctor with the flags of the service")
 		}
 		good += terminal.Either(len(wrong[i]) == 0, 1, 0)

@@ -54,7 +54,7 @@ func TestPolicyPutExplainAndDelete(t *testing.T) {
 	require.Equal(t, "Retry policy copied was deleted.\n", run(0, "delete", "copied", "--yes").stdout)
 	require.Contains(t, run(1, "delete", "copied", "--yes").stderr, `retry policy "copied" does not exist`)
 	require.Equal(t,
-		[]string{"policy_made patient", "policy_replaced patient", "policy_made copied", "policy_deleted copied"},
+		[]string{"policy_created patient", "policy_replaced patient", "policy_created copied", "policy_deleted copied"},
 		one[[]string](db, "SELECT array_agg(action || ' ' || (details ->> 'policy') ORDER BY audit_id) "+
 			"FROM postrider.audit WHERE actor = 'admin' AND address = '127.0.0.1'"))
 	require.Contains(t, run(1, "delete", "ga-2021").stderr, "built in and never changes: copy it under another name")

@@ -392,7 +392,7 @@ func doctorVerb(t *testing.T, r *remote) {
 	checks := map[string]string{}
 	for _, f := range found {
 		checks[f.Check] = f.Level
-		require.Equal(t, f.Level == "ok", f.Remedy == "", f.Says)
+		require.Equal(t, f.Level == "ok", f.Remedy == "", f.Message)
 	}
 	require.Equal(t, "fail", checks["durability"])
 	for _, check := range []string{

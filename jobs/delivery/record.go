@@ -92,7 +92,7 @@ func (r *Recorder) queueNotices(batch *pgx.Batch, group []*recording) {
 // resultColumns are the columns of a result.
 var resultColumns = postgres.Columns[*recording]{
 	postgres.Col("job_id", "bigint", func(q *recording) int64 { return q.JobID }),
-	postgres.Col("job_made", "timestamptz", func(q *recording) time.Time { return q.CreatedAt }),
+	postgres.Col("job_created_at", "timestamptz", func(q *recording) time.Time { return q.CreatedAt }),
 	postgres.NullIntCol("delivery_id", func(q *recording) int64 { return q.DeliveryID }),
 	postgres.NullIntCol("batch_id", func(q *recording) int64 { return q.BatchID }),
 	postgres.Col("subscription_id", "bigint", func(q *recording) int64 { return q.SubscriptionID }),

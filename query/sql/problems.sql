@@ -42,7 +42,7 @@ SELECT f.topic, f.subscription, f.outcome, f.failures, f.attempts, coalesce(earl
        coalesce(latest.at, least(f.last, now())) AS last, f.dead_letters, v.hold, v.hold_until,
        coalesce(w.waiting, 0) AS waiting, h.held, d.id AS delivery_id, l.id AS dead_letter_id,
        coalesce(a.status, l.last_status) AS status, coalesce(a.error, l.last_error) AS error,
-       left(coalesce(a.response_excerpt, postrider.try_text(l.last_response)), 300) AS answer,
+       left(coalesce(a.response_excerpt, postrider.try_text(l.last_response)), 300) AS response,
        CASE WHEN d.hold IS NULL THEN greatest(d.next_attempt_at, now()) END AS next_attempt
   FROM failing f
   JOIN postrider_internal.event_subscriptions s ON s.id = f.subscription_id

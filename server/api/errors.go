@@ -37,8 +37,8 @@ const (
 	CodeUnavailable          = "ServiceUnavailable"
 )
 
-// ErrorAnswer is the body of every error response.
-type ErrorAnswer struct {
+// ErrorResponse is the body of every error response.
+type ErrorResponse struct {
 	Error Error `json:"error"`
 }
 
@@ -172,7 +172,7 @@ func (r *RejectionError) Write(c echo.Context) error {
 	if c.Request().Method == http.MethodHead {
 		return c.NoContent(r.Status)
 	}
-	return c.JSON(r.Status, ErrorAnswer{Error: Error{Code: r.Code, Message: r.Message, Details: Shown(r.Details)}})
+	return c.JSON(r.Status, ErrorResponse{Error: Error{Code: r.Code, Message: r.Message, Details: Shown(r.Details)}})
 }
 
 // ResponseTo is the response to an error; nil for an error that the client must not see.
@@ -272,7 +272,7 @@ func functionRejection(e *postgres.FunctionError) *RejectionError {
 var conflictCodes = map[string]ConflictCode{
 	"paused":        ConflictCodeSubscriptionPaused,
 	"resuming":      ConflictCodeSubscriptionResuming,
-	"probation":     ConflictCodeSubscriptionOnProbation,
+	"probation":     ConflictCodeSubscriptionInProbation,
 	"expired":       ConflictCodeSubscriptionExpired,
 	"deleted":       ConflictCodeSubscriptionDeleted,
 	"not_validated": ConflictCodeEndpointNotValidated,

@@ -70,8 +70,8 @@ func (m *Handlers) changeHold(
 			"the endpoint of event subscription %q of topic %q is not validated: repeat the handshake with POST .../validate, "+
 				"or set endpointValidation to skip", name, topic)
 	case errors.Is(err, catalog.ErrNoProbation):
-		return nil, api.RejectConflict(api.ConflictCodeSubscriptionNotOnProbation,
-			"event subscription %q of topic %q is not on probation, so it cannot be probed", name, topic)
+		return nil, api.RejectConflict(api.ConflictCodeSubscriptionNotInProbation,
+			"event subscription %q of topic %q is not in probation, so it cannot be probed", name, topic)
 	case err != nil:
 		return nil, err
 	}

@@ -158,12 +158,12 @@ type Validation struct {
 
 // ValidationStep is a request of a handshake and its response.
 type ValidationStep struct {
-	At      time.Time `json:"at"`
-	Sent    string    `json:"sent"`
-	Status  *int      `json:"status"`
-	Error   *string   `json:"error"`
-	Answer  *string   `json:"answer"`
-	Verdict string    `json:"verdict"`
+	At       time.Time `json:"at"`
+	Sent     string    `json:"sent"`
+	Status   *int      `json:"status"`
+	Error    *string   `json:"error"`
+	Response *string   `json:"response"`
+	Verdict  string    `json:"verdict"`
 }
 
 // validationView shows the last handshake of an event subscription; nil if there was none.
@@ -192,7 +192,7 @@ func (m *Handlers) validationView(ctx context.Context, s *catalog.Subscription) 
 		s := &h.Steps[i]
 		step := ValidationStep{
 			At: s.At, Sent: s.Sent, Error: textOrNull(s.Error), Verdict: s.Verdict,
-			Answer: textOrNull(strings.ToValidUTF8(string(s.Answer), "\uFFFD")),
+			Response: textOrNull(strings.ToValidUTF8(string(s.Response), "\uFFFD")),
 		}
 		if s.Status != 0 {
 			step.Status = &s.Status

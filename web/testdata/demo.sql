@@ -36,7 +36,7 @@ UPDATE postrider_internal.events e SET event_type = pg_temp.kind(topic_id, n), s
 -- Dead letters with several reasons.
 UPDATE postrider_internal.dead_letters l
    SET reason = v.reason, last_outcome = v.outcome, last_status = v.status, attempts = v.attempts, last_error = v.error,
-       last_response = convert_to(coalesce(v.answer, ''), 'UTF8'),
+       last_response = convert_to(coalesce(v.response, ''), 'UTF8'),
        topic = t.name, event_type = pg_temp.kind(l.topic_id, k.n), subject = pg_temp.subject(l.topic_id, k.n),
        body = pg_temp.body(l.topic_id, k.n, l.published_at),
        endpoint_base_url = s.endpoint_base_url, redelivered_at = CASE WHEN k.n % 23 = 0
@@ -46,9 +46,9 @@ UPDATE postrider_internal.dead_letters l
   JOIN (VALUES (1, 'UndeliverableDueToHttpBadRequest', 'BadRequest', 400, 1, NULL,
       '{"error":"currency EUR is not enabled for this account"}'),
                (2, 'MaxDeliveryAttemptsExceeded', 'Busy', 503, 30, NULL, '<h1>503 Service Unavailable</h1>'),
-               (3, 'TimeToLiveExceeded', 'TimedOut', NULL, 18, 'no answer within 30 s', NULL),
+               (3, 'TimeToLiveExceeded', 'TimedOut', NULL, 18, 'no response within 30 s', NULL),
                (4, 'UndeliverableDueToClientError', 'NotFound', 404, 2, NULL, '{"message":"no such hook"}')) AS v(which,
-               reason, outcome, status, attempts, error, answer) ON v.which = k.which,
+               reason, outcome, status, attempts, error, response) ON v.which = k.which,
        postrider_internal.topics t, postrider_internal.event_subscriptions s
  WHERE l.id = k.key AND t.id = l.topic_id AND s.id = l.subscription_id;
 -- The counters agree, in both tables.

@@ -101,7 +101,7 @@ func TestSignIn(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Equal(t, []string{
-		`postrider - user_made - {"role": "operator", "user": "anna@example.com"}`,
+		`postrider - user_created - {"role": "operator", "user": "anna@example.com"}`,
 		`user:anna@example.com 192.0.2.7 signed_in - {"user": "anna@example.com"}`,
 		`user:anna@example.com 192.0.2.7 signed_in - {"user": "anna@example.com"}`,
 		`postrider - signed_out - {"user": "anna@example.com"}`,

@@ -76,7 +76,7 @@ func TestAPIKeys(t *testing.T) {
 	require.Equal(t, revoked, shown)
 	rows := b.audited(t)
 	require.Contains(t, rows[0],
-		`user:anna 192.0.2.7 api_key_made orders {"key": "shop", "scope": "publish", "expiresAt": "20`)
+		`user:anna 192.0.2.7 api_key_created orders {"key": "shop", "scope": "publish", "expiresAt": "20`)
 	require.Equal(t, `postrider - api_key_revoked orders {"key": "shop"}`, rows[len(rows)-1])
 	require.Len(t, rows, 6)
 }

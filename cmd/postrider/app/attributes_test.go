@@ -193,5 +193,5 @@ func TestActorWithoutARequest(t *testing.T) {
 	b := setup(t)
 	b.topic(t, "orders")
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.audit WHERE actor = 'postrider' AND address IS NULL "+
-		"AND action = 'topic_made' AND subscription IS NULL"))
+		"AND action = 'topic_created' AND subscription IS NULL"))
 }

@@ -64,7 +64,7 @@ func TestTheAuditHasThePersonalKeysAndUsersValues(t *testing.T) {
 	_, approved := b.approved(t, "anna", access.RoleViewer)
 	_, made, err := users.CreatePersonalKey(t.Context(), "anna", access.PersonalKeySpec{Machine: "jump host"})
 	require.NoError(t, err)
-	for action, k := range map[string]*access.APIKey{"login_approved": approved, "api_key_made": made} {
+	for action, k := range map[string]*access.APIKey{"login_approved": approved, "api_key_created": made} {
 		require.JSONEq(t, fmt.Sprintf(`{"scope": {"old": null, "new": %q}, "owner": {"old": null, "new": "anna"},
 			"machine": {"old": null, "new": %q}, "expiresAt": {"old": null, "new": %q}, "state": {"old": null,`+
 			` "new": "active"}}`,

@@ -238,7 +238,7 @@ func TestPersonalKeysOfTheAccountPage(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, list)
 	rows := b.audited(t)
-	require.Contains(t, rows[0], "user:anna 192.0.2.7 api_key_made - ")
+	require.Contains(t, rows[0], "user:anna 192.0.2.7 api_key_created - ")
 	require.Equal(t, `user:anna 192.0.2.7 api_key_revoked - {"key": "`+made.Name+`"}`, rows[1])
 
 	_, expired, err := users.CreatePersonalKey(ctx, "anna", access.PersonalKeySpec{Machine: "laptop"})

@@ -239,7 +239,7 @@ func TestRetryNowIsRefused(t *testing.T) {
 		},
 		"rests": {
 			func(t *testing.T, b *bundle) { b.rest(t, "all") }, postgres.ErrConflict,
-			`event subscription "all" of topic "orders" is on probation`, `SELECT postrider.release('orders', 'all') ends`,
+			`event subscription "all" of topic "orders" is in probation`, `SELECT postrider.release('orders', 'all') ends`,
 		},
 		"unproven": {
 			func(t *testing.T, b *bundle) {
@@ -268,7 +268,7 @@ func TestRetryNowIsRefused(t *testing.T) {
 	}
 }
 
-// rest puts an event subscription's endpoint on probation.
+// rest puts an event subscription's endpoint in probation.
 func (b *bundle) rest(t *testing.T, name string) {
 	t.Helper()
 	b.exec(t, `INSERT INTO postrider_internal.probations (probation_key, endpoint_base_url, since, until, cause)

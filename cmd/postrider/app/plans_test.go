@@ -131,7 +131,7 @@ func requireEachIndexIsNeeded(t *testing.T, pool *pgxpool.Pool, statements map[s
 		"delivery_history_event_idx": "event", "delivery_history_subscription_idx": "page: of a subscription",
 		"delivery_history_time_idx": "page: a minute's ends", "delivery_history_pkey": "page: deliveries",
 		"deliveries_subscription_idx":  "page: of one without",
-		"delivery_attempts_failed_idx": "answers", "delivery_attempts_rerun_idx": "interrupted",
+		"delivery_attempts_failed_idx": "failed-attempts", "delivery_attempts_rerun_idx": "interrupted",
 		"delivery_attempts_time_idx": "nodes", "delivery_attempts_delivery_idx": "page: attempts",
 		"dead_letters_time_idx": "page: dead letters", "dead_letters_name_idx": "page: letters by name",
 		"dead_letters_event_id_idx": "lineage",

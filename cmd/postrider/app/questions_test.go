@@ -42,7 +42,7 @@ var answers = map[string]string{
 	"holds": `[{"topic": "orders", "subscription": "mail", "hold": "paused", "hold_cause": null, "hold_until": null},
 		{"subscription": "billing", "hold": "probation", "hold_cause": "Busy", "probing": false, "endpoint_base_url": ` +
 		`"https://example.com/hook"}]`,
-	"answers": `[{"delivery_id": 101, "number": 1, "status": 503, "outcome": "Busy", "why": "503: step 1"},
+	"failed-attempts": `[{"delivery_id": 101, "number": 1, "status": 503, "outcome": "Busy", "why": "503: step 1"},
 		{"delivery_id": 1, "number": 2, "why": "503: attempt 2 of 2 failed", "response_excerpt": null}, {"delivery_id": 1,` +
 		` "number": 1, "response_excerpt": "busy"}]`,
 	"unmatched": `[{"topic": "orders", "event_id": "unmatched-2", "event_type": "Shop.OrderPlaced", "subject": ` +

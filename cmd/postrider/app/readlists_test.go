@@ -204,7 +204,7 @@ func TestListOfTheAudit(t *testing.T) {
 		SELECT '2026-01-01'::timestamptz + i * interval '1 minute', 'key:ci', CASE WHEN i % 2 = 0 THEN 'subscription_paused'
 		    ELSE 'subscription_resumed' END, 'orders', 'billing', jsonb_build_object('i', i)
 		  FROM generate_series(1, 41000) i`)
-	b.exec(t, "SELECT postrider_internal.note_audit('user:anna', NULL, 'topic_made', 'bills', NULL, '{}')")
+	b.exec(t, "SELECT postrider_internal.note_audit('user:anna', NULL, 'topic_created', 'bills', NULL, '{}')")
 	read := func(ctx context.Context, f query.AuditFilter) (list []query.AuditLine, pages int) {
 		_, pages = walk(t, 500, func(l query.AuditLine) int64 { list = append(list, l); return l.AuditID },
 			func(turn query.Turn[int64]) (query.Page[query.AuditLine], *int64) {
@@ -217,7 +217,7 @@ func TestListOfTheAudit(t *testing.T) {
 	list, pages := read(ctx, query.AuditFilter{Actor: "user:anna"})
 	require.Len(t, list, 1)
 	require.Equal(t, 3, pages)
-	require.Equal(t, "topic_made bills", list[0].Action+" "+*list[0].Topic)
+	require.Equal(t, "topic_created bills", list[0].Action+" "+*list[0].Topic)
 	from := time.Date(2026, 1, 1, 1, 0, 0, 0, time.UTC)
 	list, _ = read(ctx,
 		query.AuditFilter{Action: "subscription_paused", Topic: "orders", Subscription: "billing", From: &from, To: new(

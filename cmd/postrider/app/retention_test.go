@@ -196,7 +196,7 @@ func TestRetentionOfRows(t *testing.T) {
 			fmt.Sprintf(`INSERT INTO postrider_internal.rollups (minute, topic_id, kind, count) VALUES (%s, 1, 'published', 1)`,
 				when))
 		b.exec(t, "INSERT INTO postrider_internal.audit (at, actor, action) SELECT "+when+
-			", 'anna', 'topic_made' FROM generate_series(1, 1500)")
+			", 'anna', 'topic_created' FROM generate_series(1, 1500)")
 		b.exec(t, fmt.Sprintf(`INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id,
 			    subscription_id, topic_id, topic, subscription, endpoint_base_url, reason, attempts,
 			    time_to_live_since, published_at,
@@ -250,7 +250,7 @@ func TestRetentionOfKeys(t *testing.T) {
 	require.Equal(t, all, kept(0))
 	require.Equal(t, all, kept(30))
 	require.Equal(t, "for-ever just-expired just-revoked works", kept(3))
-	require.Equal(t, 7, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'api_key_made'"))
+	require.Equal(t, 7, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'api_key_created'"))
 	_, _, err := users.CreateAPIKey(t.Context(), access.APIKeySpec{Name: "revoked", Scope: access.ScopeRead})
 	require.NoError(t, err)
 }

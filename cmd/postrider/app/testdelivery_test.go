@@ -32,7 +32,7 @@ func TestTestDeliveryGoesToOneAlone(t *testing.T) {
 	require.Equal(t, 1, b.count(t,
 		"SELECT coalesce(sum(count), 0) FROM postrider.delivery_counts WHERE kind = 'matched' AND subscription = 'choosy'"))
 	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.audit WHERE actor = 'anna' AND address = '192.0.2.1'
-		    AND action = 'test_delivery_made' AND topic = 'orders'
+		    AND action = 'test_delivery_created' AND topic = 'orders'
 		AND subscription = 'choosy' AND (details -> 'deliveryId')::bigint = $1`, id))
 
 	released, err := b.store.Releaser.Refill(t.Context(), sub.ID, false, 10)

@@ -19,7 +19,7 @@ import (
 
 // Cmd is bench with a verb for each scenario.
 type Cmd struct {
-	Throughput throughputCmd `cmd:"" help:"Publish as fast as possible and deliver everything to an endpoint in another process." example:"bench throughput -o json; bench throughput --subscriptions 10; bench throughput --answer-after 100ms --rate 1000"`
+	Throughput throughputCmd `cmd:"" help:"Publish as fast as possible and deliver everything to an endpoint in another process." example:"bench throughput -o json; bench throughput --subscriptions 10; bench throughput --response-time 100ms --rate 1000"`
 	Publish    publishCmd    `cmd:"" help:"Publish requests of 100 events while delivery is paused." example:"bench publish --events-per-request 10"`
 	Latency    latencyCmd    `cmd:"" help:"Measure latency at 100 events per second." detail:"Events are due at fixed times, and latency counts from then. It includes the delay by stalls." example:"bench latency --rate 500"`
 	Failing    failingCmd    `cmd:"" help:"Measure the cost of an endpoint that responds 503 to a fifth of the requests." detail:"Measures without failures, and then with them. Retries follow 6 seconds after a failure." example:"bench failing --percent 50"`
@@ -83,14 +83,14 @@ func program(secret string) (binary, command string, err error) {
 type throughputCmd struct {
 	loadFlags
 	rateFlag
-	Subs        int           `name:"subscriptions" help:"Event subscriptions that match each event." default:"1" range:"1.."`
-	AnswerAfter time.Duration `help:"Response time of the endpoint." range:"0.."`
+	Subs         int           `name:"subscriptions" help:"Event subscriptions that match each event." default:"1" range:"1.."`
+	ResponseTime time.Duration `help:"Response time of the endpoint." range:"0.."`
 }
 
 // Run executes bench throughput.
 func (c *throughputCmd) Run(ctx context.Context) error {
 	return c.run(ctx, bench.Options{
-		Scenario: "throughput", Rate: c.Rate, Subscriptions: c.Subs, AnswerAfter: c.AnswerAfter,
+		Scenario: "throughput", Rate: c.Rate, Subscriptions: c.Subs, ResponseTime: c.ResponseTime,
 	})
 }
 

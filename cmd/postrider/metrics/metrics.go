@@ -297,10 +297,10 @@ func collectParts(out series, s *app.System) {
 		terminal.Either(s.Disk.DiskFull(), 1.0, 0))
 	pool := s.DB.Pool.Stat()
 	connections := describe("pool_connections",
-		"Connections to the database that are acquired, idle or made (being opened), without the heartbeat's."+here, "state")
+		"Connections to the database that are acquired, idle or opening, without the heartbeat's."+here, "state")
 	out.gauge(connections, float64(pool.AcquiredConns()), "acquired")
 	out.gauge(connections, float64(pool.IdleConns()), "idle")
-	out.gauge(connections, float64(pool.ConstructingConns()), "made")
+	out.gauge(connections, float64(pool.ConstructingConns()), "opening")
 	out.gauge(describe("pool_connections_max", "Limit of connections to the database (--max-conns)."+here),
 		float64(pool.MaxConns()))
 	out.counter(describe("pool_acquires_total", "Connections acquired from the pool."+here), float64(pool.AcquireCount()))

@@ -13,10 +13,10 @@ WITH input AS (
 ), gone AS (
     DELETE FROM postrider_internal.river_job j USING input i
      WHERE j.id = ANY (ARRAY (SELECT job_id FROM input WHERE verdict <> 'leave'))
-       AND j.id = i.job_id AND j.created_at = i.job_made
+       AND j.id = i.job_id AND j.created_at = i.job_created_at
     RETURNING j.id
 ), kept AS MATERIALIZED (
-    SELECT j.id FROM postrider_internal.river_job j JOIN input i ON j.id = i.job_id AND j.created_at = i.job_made
+    SELECT j.id FROM postrider_internal.river_job j JOIN input i ON j.id = i.job_id AND j.created_at = i.job_created_at
      WHERE j.id = ANY (ARRAY (SELECT job_id FROM input WHERE verdict = 'leave')) FOR UPDATE OF j
 ), token AS (
     SELECT id FROM gone UNION ALL SELECT id FROM kept

@@ -4,7 +4,7 @@ WITH input AS (
     SELECT * FROM @results AS r(@results.*)
 ), token AS (
     DELETE FROM postrider_internal.river_job j USING input i
-     WHERE j.id = ANY (@results.job_id) AND j.id = i.job_id AND j.created_at = i.job_made
+     WHERE j.id = ANY (@results.job_id) AND j.id = i.job_id AND j.created_at = i.job_created_at
     RETURNING j.id
 ), -- attempts.sql
 members AS MATERIALIZED (

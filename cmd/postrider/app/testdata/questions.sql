@@ -107,7 +107,7 @@ BEGIN
         (minute - interval '2 hours', orders, mail, 'dropped', 'TimeToLiveExceeded', 9, NULL),
         (minute - interval '1 minute', orders, 0, 'published', '', 5, NULL);
     INSERT INTO postrider_internal.audit (at, actor, action, topic, subscription) VALUES
-        (minute - interval '3 hours', 'admin', 'topic_made', 'orders', NULL), (minute - interval '25 minutes', 'cli',
+        (minute - interval '3 hours', 'admin', 'topic_created', 'orders', NULL), (minute - interval '25 minutes', 'cli',
             'subscription_replaced', 'orders', 'billing'), (now(), 'admin', 'subscription_paused', 'orders', 'mail');
     UPDATE postrider_internal.event_subscription_states SET paused_since = now() - interval '3 hours'
     WHERE subscription_id = mail;

@@ -269,7 +269,7 @@ func (a *Response) Err() error {
 	if a.status >= 200 && a.status < 300 {
 		return nil
 	}
-	var body api.ErrorAnswer
+	var body api.ErrorResponse
 	if bytes.HasPrefix(a.body, []byte("Client sent an HTTP request to an HTTPS server")) { // net/http's text
 		return &Error{Status: a.status, Message: "the server requires TLS: use https:// in --server"}
 	}
