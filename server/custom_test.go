@@ -74,6 +74,10 @@ func TestMappingRejections(t *testing.T) {
 		"a field without name": {
 			custom(strings.Replace(orderMapping, `"orderId"`, `""`, 1)), "inputSchemaMapping.properties.id.sourceField", "must",
 		},
+		"a lone surrogate": {
+			custom(strings.Replace(orderMapping, "orderId", `\ud800`, 1)), "inputSchemaMapping.properties.id.sourceField",
+			"must not contain a lone surrogate",
+		},
 		"a default for an id": {
 			custom(strings.Replace(orderMapping, `"orderId"`, `"a","defaultValue":"b"`, 1)),
 			"inputSchemaMapping.properties.id.defaultValue", "is not a member",

@@ -196,6 +196,7 @@ func TestStoppedNodeHandsOver(t *testing.T) {
 				sink.open()
 			}
 			require.Zero(t, stopped.wait())
+			require.NoFileExists(t, stopped.readyFile)
 			took := time.Since(asked)
 			t.Logf("stopped in %s", took.Round(time.Millisecond))
 			require.Less(t, took, row.stopTimeout+5*time.Second)

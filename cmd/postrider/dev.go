@@ -253,9 +253,7 @@ func (d *dev) stop() error {
 	if d.postgres != nil {
 		errs = append(errs, d.postgres.Stop(ctx))
 	}
-	if d.options.ReadyFile != "" {
-		_ = os.Remove(d.options.ReadyFile)
-	}
+	local.RemoveReadyFile(d.options.ReadyFile)
 	return errors.Join(errs...)
 }
 

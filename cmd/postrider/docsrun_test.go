@@ -65,7 +65,7 @@ func (r *readers) environment(t *testing.T, page, dir string) []string {
 		"API="+api, "SINK="+r.dev.info.Sink, "TOKEN="+token, "POSTRIDER_ADMIN_TOKEN="+token, "POSTRIDER_API_KEY="+token,
 		"POSTRIDER_SERVER="+api,
 		"POSTRIDER_DATABASE_URL="+db, "POSTRIDER_ENCRYPTION_KEY="+key, "POSTRIDER_LISTEN=127.0.0.1:"+freePort(t),
-		"POSTRIDER_ALLOW_CIDR=127.0.0.0/8",
+		"POSTRIDER_SINK_LISTEN=127.0.0.1:0", "POSTRIDER_ALLOW_CIDR=127.0.0.0/8",
 		"DEV_DATABASE_URL="+r.dev.info.DatabaseURL)
 }
 

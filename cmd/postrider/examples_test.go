@@ -9,9 +9,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"github.com/stretchr/testify/require"
 )
 
@@ -77,8 +80,45 @@ func TestExampleReceivers(t *testing.T) {
 				})
 			}
 			require.NotContains(t, receiver.stdout.String(), "wrong-")
+			requireEachOnce(t, receiver, "http://127.0.0.1:"+port+"/events")
 		})
 	}
+}
+
+// requireEachOnce sends a receiver signed deliveries with the same publisher's id. It processes each event once: by
+// aeg-output-event-id, and in batches by source and id.
+func requireEachOnce(t *testing.T, receiver *process, url string) {
+	t.Helper()
+	signer, err := standardwebhooks.NewWebhook(exampleSecret)
+	require.NoError(t, err)
+	deliver := func(systemID string, sources ...string) {
+		events := make([]string, len(sources))
+		for i, source := range sources {
+			events[i] = fmt.Sprintf(`{"specversion":"1.0","id":"same","type":"Shop.Same","source":%q}`, source)
+		}
+		body, at := "["+strings.Join(events, ",")+"]", time.Now()
+		signature, err := signer.Sign("message", at, []byte(body))
+		require.NoError(t, err)
+		headers := []string{
+			"webhook-id", "message", "webhook-timestamp", strconv.FormatInt(at.Unix(), 10), "webhook-signature", signature,
+		}
+		if systemID != "" {
+			headers = append(headers, "aeg-output-event-id", systemID)
+		}
+		status, text, err := call(t.Context(), http.MethodPost, url, body, headers...)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, status, text)
+	}
+	for range 2 {
+		deliver("first", "/shops/1")
+		deliver("second", "/shops/1")
+		deliver("", "/shops/1", "/shops/2")
+	}
+	deliver("last", "/shops/3")
+	eventually(t, "the last event is received", func() bool {
+		return strings.Count(receiver.stdout.String(), "received Shop.Same same") >= 5
+	})
+	require.Equal(t, 5, strings.Count(receiver.stdout.String(), "received Shop.Same same"))
 }
 
 func publishShop(t *testing.T, node *node, subject, id string) {

@@ -62,6 +62,7 @@ type process struct {
 	stdout, stderr output
 	done           chan struct{} // closed when it has been reaped
 	reaped         error
+	readyFile      string // that ready has read
 }
 
 // startProcess runs a program with nothing but env as its environment.
@@ -142,6 +143,7 @@ func (p *process) wait() int {
 // ready waits for the ready file.
 func (p *process) ready(file string) (info local.ReadyInfo) {
 	p.t.Helper()
+	p.readyFile = file
 	eventually(p.t, "the ready file is written", func() bool {
 		select {
 		case <-p.done:

@@ -35,7 +35,7 @@ type serveCmd struct {
 	MaxConns    int              `help:"Connections to the database." default:"16" range:"2..1000" env:"POSTRIDER_MAX_CONNS"`
 	MaxWorkers  int              `help:"Delivery attempts in flight on this node." default:"1000" range:"1..10000" env:"POSTRIDER_MAX_WORKERS"`
 	StopTimeout time.Duration    `help:"How long a stop waits for attempts in flight before it interrupts them." default:"20s" range:"0.." env:"POSTRIDER_STOP_TIMEOUT"`
-	ReadyFile   string           `help:"File to write (JSON) when the node is ready." env:"POSTRIDER_READY_FILE" placeholder:"FILE"`
+	ReadyFile   string           `help:"File to write (JSON) when the node is ready; the node removes it when it stops." env:"POSTRIDER_READY_FILE" placeholder:"FILE"`
 	debugFlags
 	encryptionFlags
 	ingressFlags
@@ -79,6 +79,7 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	}
 	if err == nil {
 		err = a.wait(ctx)
+		local.RemoveReadyFile(c.ReadyFile)
 		o.log.Info("stopping", "attempts_may_finish_within", c.StopTimeout)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.StopTimeout+stopGrace)

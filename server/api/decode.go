@@ -16,6 +16,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
+
+	"postrider/jsonscan"
 )
 
 // readJSON decodes the request's body into target; an empty body does not change it.
@@ -86,6 +88,10 @@ func (p *Problems) members(raw []byte, t reflect.Type, path string) {
 		})
 	case t == reflect.TypeFor[uuid.UUID]():
 		p.text(raw, path, "a UUID", uuid.Validate)
+	case t.Kind() == reflect.String && raw[0] == '"':
+		if _, lone := jsonscan.Unescape(raw[1 : len(raw)-1]); lone { // encoding/json would replace it
+			p.Value(path, "must not contain a lone surrogate")
+		}
 	case t.Kind() == reflect.Slice && raw[0] == '[':
 		p.entries(raw, t.Elem(), path)
 	case t.Kind() == reflect.Map && raw[0] == '{':

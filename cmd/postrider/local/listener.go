@@ -67,6 +67,13 @@ func WriteReadyFile(path string, info ReadyInfo) error {
 	return nil
 }
 
+// RemoveReadyFile removes the file, unless path is "".
+func RemoveReadyFile(path string) {
+	if path != "" {
+		_ = os.Remove(path)
+	}
+}
+
 // ReplaceFile writes a temporary file beside path and renames it, so that readers see only complete content.
 func ReplaceFile(path string, mode os.FileMode, content []byte) error {
 	temporary, err := os.CreateTemp(filepath.Dir(path), ".postrider-*") // has mode 0600

@@ -35,7 +35,7 @@ app.MapPost("/events", async (HttpRequest request) =>
     }
     // Not 401, which is never retried: with a wrong secret, every event would become a dead letter.
     if (secret != "" && !Signed(request.Headers, body)) return Results.StatusCode(503);
-    foreach (var e in events) Once(e);
+    foreach (var e in events) Once(e, request.Headers["aeg-output-event-id"].ToString());
     return Results.Ok();
 });
 
@@ -52,10 +52,12 @@ bool Signed(IHeaderDictionary headers, byte[] body)
     return headers["webhook-signature"].ToString().Split(' ').Any(s => CryptographicOperations.FixedTimeEquals(Encoding.ASCII.GetBytes(s), want));
 }
 
-void Once(JsonElement e)
+// The key is postrider's own id of the event. A batch has none: two publishers can choose the same id, so their sources count too.
+void Once(JsonElement e, string systemId)
 {
     var id = e.GetProperty("id").GetString()!;
-    if (!done.TryAdd(id, true)) return;
+    var from = e.TryGetProperty("source", out var s) || e.TryGetProperty("topic", out s) ? s.GetString() : "";
+    if (!done.TryAdd(systemId != "" ? systemId : $"{from} {id}", true)) return;
     var type = e.TryGetProperty("eventType", out var t) ? t : e.GetProperty("type");
     Console.WriteLine($"received {type} {id}");
 }

@@ -24,7 +24,8 @@ type event struct {
 	ID        string          `json:"id"`
 	EventType string          `json:"eventType"` // Event Grid schema
 	Type      string          `json:"type"`      // CloudEvents
-	Subject   string          `json:"subject"`
+	Source    string          `json:"source"`    // CloudEvents
+	Topic     string          `json:"topic"`     // Event Grid schema
 	Data      json.RawMessage `json:"data"`
 }
 
@@ -75,8 +76,9 @@ func (r *receiver) receive(w http.ResponseWriter, request *http.Request) {
 		// Not 401, which is never retried: with a wrong secret, every event would become a dead letter.
 		http.Error(w, "invalid signature", http.StatusServiceUnavailable)
 	default:
+		systemID := request.Header.Get("aeg-output-event-id")
 		for _, e := range events {
-			r.once(e)
+			r.once(e, cmp.Or(systemID, cmp.Or(e.Source, e.Topic)+" "+e.ID))
 		}
 	}
 }
@@ -102,13 +104,14 @@ func validate(w http.ResponseWriter, e event) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"validationResponse": data.ValidationCode})
 }
 
-// once processes an event, unless it was processed before.
-func (r *receiver) once(e event) {
+// once processes an event, unless it was processed before. The key is postrider's own id of the event. A batch has
+// none, so the key is the event's source, or its topic, and its id: two publishers can choose the same id.
+func (r *receiver) once(e event, key string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.done[e.ID] {
+	if r.done[key] {
 		return
 	}
-	r.done[e.ID] = true
+	r.done[key] = true
 	fmt.Printf("received %s %s\n", cmp.Or(e.EventType, e.Type), e.ID)
 }

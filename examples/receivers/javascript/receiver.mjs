@@ -31,9 +31,11 @@ async function read(request) {
   return Buffer.concat(parts);
 }
 
-function once(event) {
-  if (done.has(event.id)) return;
-  done.add(event.id);
+// The key is postrider's own id of the event. A batch has none: two publishers can choose the same id, so their sources count too.
+function once(event, systemId) {
+  const key = systemId ?? JSON.stringify([event.source ?? event.topic, event.id]);
+  if (done.has(key)) return;
+  done.add(key);
   console.log(`received ${event.eventType ?? event.type} ${event.id}`);
 }
 
@@ -45,13 +47,13 @@ async function take(request, response) {
   const events = [JSON.parse(body)].flat();
   const kind = request.headers["aeg-event-type"];
   if (kind === "SubscriptionValidation") { // the Event Grid handshake, which is not signed
-    const answer = JSON.stringify({ validationResponse: events[0].data.validationCode });
-    return response.writeHead(200, { "Content-Type": "application/json" }).end(answer);
+    const text = JSON.stringify({ validationResponse: events[0].data.validationCode });
+    return response.writeHead(200, { "Content-Type": "application/json" }).end(text);
   }
   if (kind !== "SubscriptionDeletion") {
     // Not 401, which is never retried: with a wrong secret, every event would become a dead letter.
     if (secret && !signed(request.headers, body)) return response.writeHead(503).end("invalid signature");
-    events.forEach(once);
+    events.forEach((event) => once(event, request.headers["aeg-output-event-id"]));
   }
   response.writeHead(200).end();
 }

@@ -28,18 +28,20 @@ def signed(headers, body):
     return any(hmac.compare_digest(s.removeprefix("v1,"), want) for s in headers.get("webhook-signature", "").split())
 
 
-def once(event):
+def once(event, system_id):
+    """The key is postrider's own id of the event. A batch has none: two publishers can choose the same id, so their sources count too."""
+    key = system_id or (event.get("source") or event.get("topic"), event["id"])
     with lock:
-        if event["id"] in done:
+        if key in done:
             return
-        done.add(event["id"])
+        done.add(key)
     print("received", event.get("eventType") or event.get("type"), event["id"], flush=True)
 
 
 class Receiver(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
-    def answer(self, status, body=b"", **headers):
+    def respond(self, status, body=b"", **headers):
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name.replace("_", "-"), value)
@@ -48,31 +50,31 @@ class Receiver(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def do_OPTIONS(self):  # the CloudEvents handshake
-        self.answer(200, WebHook_Allowed_Origin=self.headers.get("WebHook-Request-Origin", "*"))
+        self.respond(200, WebHook_Allowed_Origin=self.headers.get("WebHook-Request-Origin", "*"))
 
     def do_POST(self):
         size = int(self.headers.get("Content-Length", "0"))
         if size > MOST:
             self.close_connection = True
-            return self.answer(413)
+            return self.respond(413)
         body = self.rfile.read(size)
         kind = self.headers.get("aeg-event-type")
         unsigned = kind in ("SubscriptionValidation", "SubscriptionDeletion")
         if SECRET and not unsigned and not signed(self.headers, body):
             # Not 401, which is never retried: with a wrong secret, every event would become a dead letter.
-            return self.answer(503, b"invalid signature")
+            return self.respond(503, b"invalid signature")
         try:
             events = json.loads(body)
         except ValueError:
-            return self.answer(400, b"no events")
+            return self.respond(400, b"no events")
         events = events if isinstance(events, list) else [events]
         if kind == "SubscriptionValidation":  # the Event Grid handshake
             code = events[0]["data"]["validationCode"]
-            return self.answer(200, json.dumps({"validationResponse": code}).encode(), Content_Type="application/json")
+            return self.respond(200, json.dumps({"validationResponse": code}).encode(), Content_Type="application/json")
         if kind != "SubscriptionDeletion":
             for event in events:
-                once(event)
-        return self.answer(200)
+                once(event, self.headers.get("aeg-output-event-id"))
+        return self.respond(200)
 
     def log_message(self, *_):
         pass
