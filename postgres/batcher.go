@@ -7,28 +7,43 @@ import (
 	"time"
 )
 
-// Batcher groups items without a timer: while one group is being processed, the next one grows. A single item never
-// waits, and groups grow with the load (a timer of 5 ms cost 20 % of the throughput).
+// Batcher groups items: while one group is being processed, the next one grows. A single item never waits, and groups
+// grow with the load.
 type Batcher[T any] struct {
-	mu      sync.Mutex
-	waiting []T
-	wake    chan struct{}
+	mu        sync.Mutex
+	waiting   []T
+	wake      chan struct{}
+	enough    chan struct{} // a group need not wait any longer
+	gathering Gathering
+	cooldown  cooldown
 }
 
 // NewBatcher returns an empty batcher.
 func NewBatcher[T any]() *Batcher[T] { return &Batcher[T]{wake: make(chan struct{}, 1)} }
 
+// NewGatheringBatcher returns an empty batcher for one Run, whose groups wait for more items.
+func NewGatheringBatcher[T any](g Gathering) *Batcher[T] {
+	b := NewBatcher[T]()
+	b.gathering, b.enough = g, make(chan struct{}, 1)
+	return b
+}
+
 // Add queues items.
 func (b *Batcher[T]) Add(items ...T) {
 	b.mu.Lock()
 	b.waiting = append(b.waiting, items...)
+	enough := len(b.waiting) >= b.gathering.Enough
 	b.mu.Unlock()
-	b.notify()
+	signal(b.wake)
+	if enough {
+		signal(b.enough)
+	}
 }
 
-func (b *Batcher[T]) notify() {
+// signal sends to a channel of one element unless it is full; to nil it sends nothing.
+func signal(c chan struct{}) {
 	select {
-	case b.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -46,7 +61,7 @@ func (b *Batcher[T]) take(fits func(T) bool) []T {
 	if len(b.waiting) == 0 {
 		b.waiting = nil // frees the memory of finished groups
 	} else if n > 0 {
-		b.notify() // another Run may take the rest
+		signal(b.wake) // another Run may take the rest
 	}
 	return group
 }
@@ -56,6 +71,7 @@ func (b *Batcher[T]) take(fits func(T) bool) []T {
 func (b *Batcher[T]) Run(ctx context.Context, newFits func() func(T) bool, flush func([]T)) {
 	for {
 		for {
+			b.gather(ctx)
 			group := b.take(newFits())
 			if len(group) == 0 {
 				break

@@ -34,6 +34,9 @@ const (
 	blockedPause = 250 * time.Millisecond
 )
 
+// gathering delays only the record of a result: its delivery does not wait.
+var gathering = postgres.Gathering{Enough: flushResults / 2, Longest: 50 * time.Millisecond, Worth: 2}
+
 // Failpoints of recording: before the transaction, in it, and after its commit; and a result that ends in a dead
 // letter.
 const (
@@ -96,7 +99,7 @@ type recording struct {
 func NewRecorder(parts RecorderParts, fail postgres.Failpoint) *Recorder {
 	const ms = int64(time.Millisecond)
 	return &Recorder{
-		RecorderParts: parts, Failpoint: fail, queue: postgres.NewBatcher[*recording](), blocked: map[*recording]bool{},
+		RecorderParts: parts, Failpoint: fail, queue: postgres.NewGatheringBatcher[*recording](gathering), blocked: map[*recording]bool{},
 		flushes:   postgres.NewHistogram(1, 2, 5, 10, 20, 50, 100, flushResults),
 		flushTime: postgres.NewHistogram(ms, 2*ms, 5*ms, 10*ms, 25*ms, 50*ms, 100*ms, 250*ms, 1000*ms, 5000*ms),
 	}

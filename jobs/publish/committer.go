@@ -38,6 +38,11 @@ const (
 	optimisticTries = 2
 )
 
+// gathering delays the responses to publishers, and their deliveries.
+var gathering = postgres.Gathering{
+	Enough: largeEvents, Longest: 10 * time.Millisecond, Quiet: 2 * time.Millisecond, Worth: 6,
+}
+
 // errQueuedTooLong ends the wait of a request for a group.
 var errQueuedTooLong = fmt.Errorf("the request waited %s for the database", maxQueuedTime)
 

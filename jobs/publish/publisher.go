@@ -62,7 +62,7 @@ func NewPublisher(parts PublisherParts, o PublisherOptions) *Publisher {
 	const ms = int64(time.Millisecond)
 	return &Publisher{
 		PublisherParts: parts, PublisherOptions: o,
-		small: postgres.NewBatcher[*publishRequest](), large: postgres.NewBatcher[*publishRequest](),
+		small: postgres.NewGatheringBatcher[*publishRequest](gathering), large: postgres.NewBatcher[*publishRequest](),
 		routed: postgres.NewBatcher[*publishRequest](), keyed: postgres.NewBatcher[*publishRequest](),
 		waiting: postgres.NewBatcher[*publishRequest](), routes: postgres.NewBatcher[*routeRequest](),
 		optimistic: optimisticTries, stepLimit: routeStep, stepBytes: routeBytes,

@@ -1,0 +1,67 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"time"
+)
+
+// Gathering lets the groups of a Batcher grow while items arrive fast: they share the fixed cost of a transaction, which
+// is that of some twenty rows. A wait that brings too few items is not repeated soon, so that at a low rate items do not
+// wait.
+type Gathering struct {
+	// Enough is the size of a group that does not wait; 0 = none waits. Longest is how long a group waits.
+	Enough  int
+	Longest time.Duration
+	// Quiet is a pause that ends the wait: clients that wait for their responses send all their items at once, and then
+	// none. 0 = none ends it.
+	Quiet time.Duration
+	// Worth is how many items a wait must bring. With fewer, waiting costs more than it saves.
+	Worth int
+}
+
+const (
+	// After a wait that brought too few items, none is tried for minCooldown, then for twice as long, up to maxCooldown.
+	minCooldown = 10 * time.Millisecond
+	maxCooldown = 2560 * time.Millisecond
+)
+
+// cooldown is the time in which groups do not wait.
+type cooldown struct {
+	length time.Duration // 0 = the last wait was worthwhile
+	end    time.Time
+}
+
+// waited notes whether a wait was worthwhile.
+func (c *cooldown) waited(worthwhile bool, now time.Time) {
+	c.length = min(max(2*c.length, minCooldown), maxCooldown)
+	if worthwhile {
+		c.length = 0
+	}
+	c.end = now.Add(c.length)
+}
+
+// gather waits until enough items are queued, no more arrive, or the longest wait is over.
+func (b *Batcher[T]) gather(ctx context.Context) {
+	select {
+	case <-b.enough: // of an earlier group
+	default:
+	}
+	first, began := b.Len(), time.Now()
+	if first == 0 || first >= b.gathering.Enough || began.Before(b.cooldown.end) {
+		return
+	}
+	n, now := first, began
+	for more := true; more && n < b.gathering.Enough && now.Sub(began) < b.gathering.Longest; {
+		select {
+		case <-time.After(cmp.Or(b.gathering.Quiet, b.gathering.Longest)):
+		case <-b.enough:
+		case <-ctx.Done():
+			return
+		}
+		before := n
+		n, now = b.Len(), time.Now()
+		more = n > before
+	}
+	b.cooldown.waited(n-first >= b.gathering.Worth, now)
+}
