@@ -37,6 +37,7 @@ var clockReaders = map[string]string{
 	"gate.go Leave":               "how long ago an endpoint responded",
 	"gate.go Observe":             "how long ago an endpoint responded",
 	"gate.go mayWait":             "how long ago an endpoint responded",
+	"gather.go gather":            "how long a group has grown",
 	"gate.go localCapacity":       "how long ago an endpoint responded",
 	"load.go queueHold":           "the database's time, continued",
 	"offer.go commit":             "the database's time, continued",
