@@ -1,26 +1,27 @@
-// Package docs reads the questions of reference/sql.md, so that the program runs, the tests check and the benchmark
-// measures the text that people read.
+// Package docs has the questions of operators, with the SQL that the program runs, the tests check, the benchmark
+// measures and reference/sql.md shows.
 package docs
 
 import (
 	"cmp"
 	_ "embed"
 	"fmt"
-	"regexp"
 	"strings"
 )
 
-//go:embed reference/sql.md
-var page string
+//go:embed questions.sql
+var questions string
 
 // Question is a question of operators, with the SQL that answers it.
 type Question struct {
-	// Number counts from 1, in the page's order.
+	// Number counts from 1, in the file's order.
 	Number int
 	// Name is one word, in lower case, with hyphens.
 	Name string
 	// Title is the question itself.
 	Title string
+	// Note is what to know about the answer; it may be empty.
+	Note string
 	// SQL is one statement without a semicolon at its end, with examples of its parameters: see With.
 	SQL string
 }
@@ -30,15 +31,19 @@ var parameters = []struct{ name, example string }{
 	{"topic", "orders"}, {"subscription", "billing"}, {"event-id", "order-42"},
 }
 
-// asked is a heading such as "### 3 `event` What became of one event?" with the fence that follows it.
-var asked = regexp.MustCompile("(?m)^### (\\d+) `([a-z-]+)` (.+)\n(?:[^`#]*\n)?```sql(?: run)?\n((?:[^`]*\n)?)```$")
-
-// Questions returns those of reference/sql.md, in its order.
-func Questions() []Question {
-	found := asked.FindAllStringSubmatch(page, -1)
-	all := make([]Question, len(found))
-	for i, m := range found {
-		all[i] = Question{Number: i + 1, Name: m[2], Title: m[3], SQL: strings.TrimSuffix(strings.TrimSpace(m[4]), ";")}
+// Questions returns those of questions.sql, in its order.
+func Questions() (all []Question) {
+	for i, text := range strings.Split(questions, "\n\n")[1:] {
+		q := Question{Number: i + 1}
+		title, rest, _ := strings.Cut(strings.TrimPrefix(text, "-- "), "\n")
+		q.Name, q.Title, _ = strings.Cut(title, ": ")
+		for strings.HasPrefix(rest, "-- ") {
+			var note string
+			note, rest, _ = strings.Cut(rest[3:], "\n")
+			q.Note = strings.TrimSpace(q.Note + " " + note)
+		}
+		q.SQL = strings.TrimSuffix(strings.TrimSpace(rest), ";")
+		all = append(all, q)
 	}
 	return all
 }

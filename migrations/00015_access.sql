@@ -85,27 +85,25 @@ SELECT k.name, postrider_internal.key_scope(k.scope, u.role) AS scope, k.topic, 
        k.created_at, k.created_by, k.expires_at, k.last_used_at, k.revoked_at, u.name AS owner, k.machine
   FROM postrider_internal.api_keys k LEFT JOIN postrider_internal.users u ON u.id = k.user_id;
 COMMENT ON VIEW postrider.api_keys IS
-    'Keys of programs and personal keys of users, without the keys. Those that were revoked or have expired stay '
-        'listed '
-    'for a time: those of programs as --keep-keys-days says, personal keys for 7 days.';
+    'API keys of programs and personal keys of users, without the keys. Revoked and expired ones stay listed: those '
+    'of programs for --keep-keys-days, personal keys for 7 days.';
 COMMENT ON COLUMN postrider.api_keys.name IS
     'Name of the key. The audit calls a program that sends it key:NAME, and the owner of a personal key user:OWNER.';
 COMMENT ON COLUMN postrider.api_keys.scope IS
-    'What it opens: publish (publishing and nothing else), read (what a viewer may), operate (what an operator may), '
-        'admin. '
-    'Of a personal key never more than its owner may do now.';
+    'Rights: publish (publishing only), read (a viewer''s), operate (an operator''s), admin. A personal key never has '
+    'more than its owner has now.';
 COMMENT ON COLUMN postrider.api_keys.topic IS
-    'Of scope publish: the one topic that it publishes to; NULL = every topic.';
-COMMENT ON COLUMN postrider.api_keys.hint IS 'Its first 12 characters, to find it again; the other 35 are nowhere.';
+    'Of scope publish: the only topic that it can publish to; NULL = every topic.';
+COMMENT ON COLUMN postrider.api_keys.hint IS 'Its first 12 characters, to recognize it. The other 35 are not stored.';
 COMMENT ON COLUMN postrider.api_keys.state IS 'active, expired or revoked.';
 COMMENT ON COLUMN postrider.api_keys.created_at IS 'When it was created.';
 COMMENT ON COLUMN postrider.api_keys.created_by IS 'Who created it; values as in postrider.audit.actor.';
 COMMENT ON COLUMN postrider.api_keys.expires_at IS 'When it stops working; NULL = never.';
-COMMENT ON COLUMN postrider.api_keys.last_used_at IS 'When it was last sent, to the minute; NULL = never.';
+COMMENT ON COLUMN postrider.api_keys.last_used_at IS 'When it was last used, to the minute; NULL = never.';
 COMMENT ON COLUMN postrider.api_keys.revoked_at IS 'When it was revoked; NULL = it was not.';
-COMMENT ON COLUMN postrider.api_keys.owner IS 'User whose personal key it is; NULL = it is a program''s.';
+COMMENT ON COLUMN postrider.api_keys.owner IS 'User whose personal key it is; NULL = a program''s key.';
 COMMENT ON COLUMN postrider.api_keys.machine IS
-    'Computer that the personal key was made for, as it calls itself; NULL = it is no personal key.';
+    'Name of the computer that requested the personal key; NULL = not a personal key.';
 
 CREATE VIEW postrider.users AS
 SELECT u.name, u.role, u.disabled_at IS NOT NULL AS disabled, u.created_at, u.created_by, u.changed_at, u.disabled_at,
@@ -115,8 +113,7 @@ SELECT u.name, u.role, u.disabled_at IS NOT NULL AS disabled, u.created_at, u.cr
   FROM postrider_internal.users u;
 COMMENT ON VIEW postrider.users IS 'Users of the dashboard, without their passwords.';
 COMMENT ON COLUMN postrider.users.name IS 'Name to sign in with; the audit calls them user:NAME.';
-COMMENT ON COLUMN postrider.users.role IS
-    'What they may do: viewer, operator or admin; each may do what the one before it may.';
+COMMENT ON COLUMN postrider.users.role IS 'viewer, operator or admin; each includes the rights of the one before.';
 COMMENT ON COLUMN postrider.users.disabled IS 'They cannot sign in.';
 COMMENT ON COLUMN postrider.users.created_at IS 'When they were added.';
 COMMENT ON COLUMN postrider.users.created_by IS 'Who added the user; values as in postrider.audit.actor.';

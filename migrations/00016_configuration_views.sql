@@ -13,14 +13,14 @@ COMMENT ON COLUMN postrider.topics.kind IS 'basic (custom topic) or namespace (n
 COMMENT ON COLUMN postrider.topics.input_schema IS
     'What publishers send: EventGridSchema, CloudEventSchemaV1_0 or CustomEventSchema.';
 COMMENT ON COLUMN postrider.topics.input_schema_mapping IS
-    'Of CustomEventSchema: which fields of an event are its id, type, subject and so on. Otherwise NULL.';
+    'Of CustomEventSchema: which members of an event are its id, type, subject and so on. Otherwise NULL.';
 COMMENT ON COLUMN postrider.topics.created_at IS 'When the topic was created.';
 COMMENT ON COLUMN postrider.topics.updated_at IS 'When the topic was last changed.';
 COMMENT ON COLUMN postrider.topics.subscriptions IS 'How many event subscriptions the topic has now.';
 COMMENT ON COLUMN postrider.topics.event_retention_in_days IS
     'For a namespace topic: the limit of every event subscription''s time to live. Otherwise NULL.';
 COMMENT ON COLUMN postrider.topics.duplicate_detection_window_in_minutes IS
-    'For so many minutes an event of the same source and id is not stored again; NULL = it is.';
+    'Minutes in which an event of the same source and id is not stored again; NULL = no detection.';
 
 CREATE VIEW postrider.event_subscriptions AS
 SELECT t.name AS topic, s.name AS subscription, s.endpoint_base_url,
@@ -95,46 +95,45 @@ COMMENT ON COLUMN postrider.event_subscriptions.dead_letter_destination IS
 COMMENT ON COLUMN postrider.event_subscriptions.behavior IS
     'safe, or documented: the policy''s columns taken literally; those of the built-in policies are Event Grid''s own.';
 COMMENT ON COLUMN postrider.event_subscriptions.honor_retry_after IS
-    'Effective honorRetryAfter: an endpoint''s Retry-After puts off the next attempt.';
+    'Effective honorRetryAfter: an endpoint''s Retry-After can delay the next attempt.';
 COMMENT ON COLUMN postrider.event_subscriptions.probation_action IS
-    'Effective probationAction, of events whose turn comes during a probation: hold, or documented: some end without '
+    'Effective probationAction, of deliveries that are due during a probation: hold, or documented: some end without '
     'an attempt.';
 COMMENT ON COLUMN postrider.event_subscriptions.retry_transport_errors IS
-    'Effective retryTransportErrors: without a response another attempt is made, even if the policy''s table says '
-    'never.';
+    'Effective retryTransportErrors: an attempt without a response is retried, even if the status table says never.';
 COMMENT ON COLUMN postrider.event_subscriptions.response_timeout_seconds IS
     'Seconds that the endpoint has for its response.';
 COMMENT ON COLUMN postrider.event_subscriptions.expiration_time_utc IS
-    'When it gets no more events and is deleted; NULL = never.';
+    'When it is deleted and receives no more events; NULL = never.';
 COMMENT ON COLUMN postrider.event_subscriptions.minimum_tls_version_allowed IS
-    'The least version of TLS that its endpoint may speak: 1.2 or 1.3.';
+    'Lowest TLS version that its endpoint may use: 1.2 or 1.3.';
 COMMENT ON COLUMN postrider.event_subscriptions.own_certificate_authorities IS
-    'Whether the endpoint''s certificate must come from authorities of the event subscription''s own, instead of those '
-    'that the system trusts.';
+    'Whether the endpoint''s certificate must be from the event subscription''s own authorities instead of the '
+    'system''s.';
 COMMENT ON COLUMN postrider.event_subscriptions.client_certificate IS
-    'Whether postrider shows its endpoint a client certificate.';
+    'Whether postrider sends a client certificate to its endpoint.';
 COMMENT ON COLUMN postrider.event_subscriptions.oauth2_token_url IS
     'Source of the access tokens of its deliveries (OAuth 2.0 client credentials); NULL = no tokens.';
 COMMENT ON COLUMN postrider.event_subscriptions.subscription_id IS
     'postrider''s id of the event subscription. One that is created again with the same name gets another id. Other '
     'views have it too: a query by it is fast.';
 COMMENT ON COLUMN postrider.event_subscriptions.max_events_per_batch IS
-    'Effective maxEventsPerBatch; 1 = every event by itself. No batch is larger, and none waits to become so large.';
+    'Effective maxEventsPerBatch; 1 = each event alone. A batch is not larger, and does not wait to fill.';
 COMMENT ON COLUMN postrider.event_subscriptions.preferred_batch_size_in_kilobytes IS
     'Effective preferredBatchSizeInKilobytes: a target; one larger event goes alone.';
 COMMENT ON COLUMN postrider.event_subscriptions.max_concurrent_deliveries IS
-    'maxConcurrentDeliveries as set: requests in flight at most, shared by the nodes; NULL = as many as the endpoint '
-    'keeps up with.';
+    'maxConcurrentDeliveries as set: most requests in flight, shared by the nodes; NULL = as many as the endpoint can '
+    'handle.';
 COMMENT ON COLUMN postrider.event_subscriptions.provisioning_state IS
     'Event Grid''s provisioning state. Succeeded: ready for deliveries. Creating, Updating: the validation handshake '
     'is in progress. AwaitingManualAction: a person has to open validationUrl. Failed: the endpoint was not '
     'validated.';
 COMMENT ON COLUMN postrider.event_subscriptions.hold IS
-    'Why its deliveries wait without being attempted; NULL = they do not.';
+    'Why its deliveries wait without being attempted: paused, not_validated, probation, admission; NULL = they do not.';
 COMMENT ON COLUMN postrider.event_subscriptions.hold_cause IS 'Of a probation: the outcome of the last failure.';
 COMMENT ON COLUMN postrider.event_subscriptions.hold_since IS 'When the hold began.';
 COMMENT ON COLUMN postrider.event_subscriptions.hold_until IS
-    'Of a probation: when one delivery, the probe, is let through next, never a past time. Its success ends the hold. '
+    'Of a probation: when one delivery, the probe, is attempted next; never a past time. Its success ends the hold. '
     'NULL = an operator or a handshake ends it.';
 COMMENT ON COLUMN postrider.event_subscriptions.probing IS 'Whether the probe is in progress.';
 COMMENT ON COLUMN postrider.event_subscriptions.held_deliveries IS 'How many deliveries wait on hold now.';
@@ -173,72 +172,75 @@ SELECT p.name, p.built_in, p.source, postrider_internal.seconds(p.ack_timeout) A
   FROM postrider_internal.retry_policies p
  WHERE p.deleted_at IS NULL;
 COMMENT ON VIEW postrider.retry_policies IS
-    'Retry policies: the documented generations of Event Grid, and own ones. The status-code table is in '
-    'postrider.retry_policy_cells.';
+    'Retry policies, built-in ones and your own. The status tables are in postrider.retry_policy_cells.';
 COMMENT ON COLUMN postrider.retry_policies.name IS 'Name of the policy.';
 COMMENT ON COLUMN postrider.retry_policies.built_in IS
-    'true: one of the five documented generations; such a policy never changes. false: an own one.';
-COMMENT ON COLUMN postrider.retry_policies.source IS 'Page that documents it; of an own one, whatever it was given.';
+    'true: one of the five policies that follow Event Grid''s pages, which never change. false: your own.';
+COMMENT ON COLUMN postrider.retry_policies.source IS
+    'Page that documents it; of your own policy, the text that you set.';
 COMMENT ON COLUMN postrider.retry_policies.ack_timeout_seconds IS
     'How long postrider waits for an endpoint''s response.';
 COMMENT ON COLUMN postrider.retry_policies.basis IS
     'gap: a step is counted from the failed attempt; offset: from the first attempt.';
 COMMENT ON COLUMN postrider.retry_policies.steps_seconds IS 'Retry schedule in seconds.';
-COMMENT ON COLUMN postrider.retry_policies.tail_seconds IS 'Step that repeats after the schedule is used up.';
+COMMENT ON COLUMN postrider.retry_policies.tail_seconds IS 'Step that repeats after the last one.';
 COMMENT ON COLUMN postrider.retry_policies.retry_window_seconds IS
-    'No attempt is made later than this after the delivery began; NULL = no such limit.';
-COMMENT ON COLUMN postrider.retry_policies.jitter_fraction IS 'Randomisation added to a step, as a share of it.';
-COMMENT ON COLUMN postrider.retry_policies.jitter_cap_seconds IS 'Most randomisation added.';
+    'No attempt is made later than this after time_to_live_since; NULL = no such limit.';
+COMMENT ON COLUMN postrider.retry_policies.jitter_fraction IS 'Most jitter added to a step, as a fraction of it.';
+COMMENT ON COLUMN postrider.retry_policies.jitter_cap_seconds IS 'Most jitter added to a step.';
 COMMENT ON COLUMN postrider.retry_policies.expiry IS
-    'at_ttl: a delivery ends when its time to live passes; next_attempt: when its next turn finds that it has passed.';
-COMMENT ON COLUMN postrider.retry_policies.default_ttl_minutes IS 'Time to live unless set.';
-COMMENT ON COLUMN postrider.retry_policies.min_ttl_minutes IS 'Least time to live that may be set.';
+    'at_ttl: a delivery ends when its time to live passes; next_attempt: when its next attempt is due after that.';
+COMMENT ON COLUMN postrider.retry_policies.default_ttl_minutes IS 'Time to live of event subscriptions that set none.';
+COMMENT ON COLUMN postrider.retry_policies.min_ttl_minutes IS 'Shortest time to live that may be set.';
 COMMENT ON COLUMN postrider.retry_policies.max_ttl_minutes IS 'Longest time to live that may be set.';
-COMMENT ON COLUMN postrider.retry_policies.default_max_attempts IS 'Limit of attempts unless set; NULL = none.';
-COMMENT ON COLUMN postrider.retry_policies.min_max_attempts IS 'Least limit that may be set.';
+COMMENT ON COLUMN postrider.retry_policies.default_max_attempts IS
+    'Limit of attempts of event subscriptions that set none; NULL = no limit.';
+COMMENT ON COLUMN postrider.retry_policies.min_max_attempts IS 'Lowest limit that may be set.';
 COMMENT ON COLUMN postrider.retry_policies.max_max_attempts IS 'Highest limit that may be set.';
 COMMENT ON COLUMN postrider.retry_policies.honor_retry_after IS
-    'Whether the documentation says that Retry-After is honored; behavior safe always honors it.';
+    'Under behavior documented: whether Retry-After is honored. Behavior safe always honors it.';
 COMMENT ON COLUMN postrider.retry_policies.retry_after_cap_seconds IS 'Longest wait that Retry-After can cause.';
 COMMENT ON COLUMN postrider.retry_policies.retry_transport_errors IS
-    'Under behavior documented: whether an attempt without a response, such as a timeout, is retried even where the '
-        'table says never; '
-    'behavior safe retries it always.';
+    'Under behavior documented: whether an attempt without a response, such as a timeout, is retried even if the '
+    'status table says never. Behavior safe always retries it.';
 COMMENT ON COLUMN postrider.retry_policies.dead_letter_default IS
-    'rows or none: the dead-letter destination under behavior documented if none is named; behavior safe keeps rows.';
+    'Under behavior documented: rows or none, the dead-letter destination if none is named. Behavior safe keeps rows.';
 COMMENT ON COLUMN postrider.retry_policies.dead_letter_delay_seconds IS
-    'Delay between the last attempt and the first try to write a dead letter to an outside location.';
-COMMENT ON COLUMN postrider.retry_policies.dead_letter_export_window_seconds
-    IS 'How long such a write is tried; 0 = once.';
+    'Delay between the last attempt and the first export of the dead letter.';
+COMMENT ON COLUMN postrider.retry_policies.dead_letter_export_window_seconds IS
+    'How long a failed export is retried; 0 = it is not.';
 COMMENT ON COLUMN postrider.retry_policies.late_response_window_seconds IS
-    'How long after its start a success that came too late still counts, by the page.';
-COMMENT ON COLUMN postrider.retry_policies.batching IS 'Whether this generation delivers batches.';
+    'How long after the start of an attempt a late success still counts; 0 = it does not.';
+COMMENT ON COLUMN postrider.retry_policies.batching IS 'Whether event subscriptions may use batches.';
 COMMENT ON COLUMN postrider.retry_policies.probation_scope IS
-    'What goes into probation after failures: none, endpoint or event_subscription.';
-COMMENT ON COLUMN postrider.retry_policies.probation_trigger IS 'Failures in a row that start a probation.';
+    'What a probation holds: none, endpoint (all event subscriptions with its URL) or event_subscription.';
+COMMENT ON COLUMN postrider.retry_policies.probation_trigger IS
+    'Failures in a row, of different events, that start a probation.';
 COMMENT ON COLUMN postrider.retry_policies.probation_action IS
-    'hold, or documented: some causes end deliveries without an attempt; behavior safe holds always.';
+    'Under behavior documented: hold, or documented: some causes end deliveries without an attempt. Behavior safe '
+    'always holds.';
 COMMENT ON COLUMN postrider.retry_policies.probation_first_seconds IS
     'Duration of the first probation; doubled each time the probe fails.';
 COMMENT ON COLUMN postrider.retry_policies.probation_max_seconds IS 'Longest probation.';
 COMMENT ON COLUMN postrider.retry_policies.probation_by_outcome IS
-    'Seconds of probation by the outcome of the failure, instead of the first and the longest; NULL = independent of '
-    'the outcome.';
+    'Seconds of probation by the outcome of the failure, instead of first and max; other outcomes start none. NULL = '
+    'independent of the outcome.';
 COMMENT ON COLUMN postrider.retry_policies.created_at IS 'When the policy was created.';
-COMMENT ON COLUMN postrider.retry_policies.updated_at IS 'When it was last put.';
+COMMENT ON COLUMN postrider.retry_policies.updated_at IS 'When the policy was last changed.';
 
 CREATE VIEW postrider.retry_policy_cells AS
 SELECT c.policy, c.endpoint_kind, c.condition, c.action, postrider_internal.seconds(c.min_delay) AS min_delay_seconds
   FROM postrider_internal.retry_policy_cells c;
 COMMENT ON VIEW postrider.retry_policy_cells IS
-    'The status-code policy table: what each response or error means under each policy.';
+    'Status tables: what each response or error leads to under each policy.';
 COMMENT ON COLUMN postrider.retry_policy_cells.policy IS 'Name of the policy.';
 COMMENT ON COLUMN postrider.retry_policy_cells.endpoint_kind IS 'webhook or azure-resource.';
 COMMENT ON COLUMN postrider.retry_policy_cells.condition IS
-    'A status code, "other" for any other status, or an error: timeout, canceled, socket, dns, unauthorized, argument.';
+    'A status, an error (timeout, canceled, socket, dns, unauthorized, argument), or other: every status and error '
+    'without a row.';
 COMMENT ON COLUMN postrider.retry_policy_cells.action IS
-    'success, retry, never, or never_if_dead_letter: never when a dead-letter destination is set, else retry.';
-COMMENT ON COLUMN postrider.retry_policy_cells.min_delay_seconds IS 'Retry no sooner than this.';
+    'success, retry, never, or never_if_dead_letter: never if dead letters are kept, otherwise retry.';
+COMMENT ON COLUMN postrider.retry_policy_cells.min_delay_seconds IS 'Shortest delay of a retry after the failure.';
 
 CREATE VIEW postrider.nodes AS
 SELECT n.id AS node, n.host, n.version, n.started_at, n.beat_at, n.consistency_repairs, n.time_scale
@@ -270,11 +272,12 @@ COMMENT ON VIEW postrider.storage IS
     'Size of each table on disk, by day for partitioned tables. The tables are not part of the contract; their sizes '
     'are.';
 COMMENT ON COLUMN postrider.storage.table_name IS
-    'Table. events, delivery_history (finished deliveries) and delivery_attempts have a part for each day; deliveries '
-    'are the unfinished ones.';
-COMMENT ON COLUMN postrider.storage.day IS 'UTC day of the part; NULL of a table without days.';
-COMMENT ON COLUMN postrider.storage.rows_estimate IS 'How many rows PostgreSQL counted in it last; NULL before it has.';
-COMMENT ON COLUMN postrider.storage.total_bytes IS 'Bytes on disk, with indexes and long values.';
+    'Table. events, delivery_history (finished deliveries) and delivery_attempts have a partition for each day; '
+    'deliveries has the pending ones.';
+COMMENT ON COLUMN postrider.storage.day IS 'UTC day of the partition; NULL for a table without partitions.';
+COMMENT ON COLUMN postrider.storage.rows_estimate IS
+    'Number of rows at PostgreSQL''s last count; NULL before the first.';
+COMMENT ON COLUMN postrider.storage.total_bytes IS 'Bytes on disk, including indexes and TOAST.';
 COMMENT ON COLUMN postrider.storage.index_bytes IS 'Bytes of its indexes.';
 
 -- +goose Down

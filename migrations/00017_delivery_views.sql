@@ -47,11 +47,11 @@ COMMENT ON COLUMN postrider.events.published_at IS 'When it was accepted.';
 COMMENT ON COLUMN postrider.events.schema IS 'Schema it was published in.';
 COMMENT ON COLUMN postrider.events.traceparent IS
     'Distributed trace it was published in, as W3C''s header; NULL = none.';
-COMMENT ON COLUMN postrider.events.tracestate IS 'What goes with traceparent; NULL = nothing.';
+COMMENT ON COLUMN postrider.events.tracestate IS 'State of the trace context; NULL = none.';
 COMMENT ON COLUMN postrider.events.matched IS
     'How many event subscriptions it matched; NULL = published by SQL and not routed yet.';
 COMMENT ON COLUMN postrider.events.filter_version IS
-    'Version of the catalog that its filters were taken from; NULL as matched is.';
+    'Version of the catalog with the filters that were applied; NULL if matched is.';
 COMMENT ON COLUMN postrider.events.body_text IS 'The whole event as accepted, as text.';
 COMMENT ON COLUMN postrider.events.body IS
     'The whole event as jsonb; NULL if PostgreSQL cannot hold it, see body_error.';
@@ -59,7 +59,7 @@ COMMENT ON COLUMN postrider.events.body_error IS 'Why body is NULL.';
 COMMENT ON COLUMN postrider.events.body_bytes IS 'Size of the event in bytes.';
 COMMENT ON COLUMN postrider.events.day IS 'UTC day of publishing: the partition. Name it in a query over many events.';
 COMMENT ON COLUMN postrider.events.erased_at IS
-    'When its body and subject were erased, see postrider.erase_event(); NULL = they were not.';
+    'When its body and subject were erased, see postrider.erase_event(); NULL = not erased.';
 
 -- Views join only above this one: so PostgreSQL can read both tables in the order of an index and stop at the end of a
 -- page. The state of each is a constant or has a CHECK, so a table that cannot match is left out.
@@ -120,7 +120,7 @@ COMMENT ON COLUMN postrider.deliveries.subject IS 'Subject.';
 COMMENT ON COLUMN postrider.deliveries.system_id IS 'postrider''s own id of the event.';
 COMMENT ON COLUMN postrider.deliveries.state IS 'pending, delivered, dead_lettered, dropped or canceled.';
 COMMENT ON COLUMN postrider.deliveries.hold IS
-    'Why it waits without being attempted: paused, not_validated, probation, admission; NULL = it does not.';
+    'Why it waits without being attempted: paused, not_validated, probation, admission; NULL = it is not on hold.';
 COMMENT ON COLUMN postrider.deliveries.reason IS 'Why it ended dead_lettered, dropped or canceled.';
 COMMENT ON COLUMN postrider.deliveries.attempts IS 'Attempts recorded.';
 COMMENT ON COLUMN postrider.deliveries.reruns IS
@@ -129,28 +129,26 @@ COMMENT ON COLUMN postrider.deliveries.next_attempt_at IS
     'Earliest time of the next attempt: now() if it is due and waits for a worker, never a past time. NULL while on '
     'hold, see hold_until, and when finished.';
 COMMENT ON COLUMN postrider.deliveries.hold_until IS
-    'While on hold: when the probation lets the next probe through, never a past time. NULL for a hold without a known '
-    'end (paused, not_validated, admission), and without a hold.';
+    'While on hold: when the probation allows the next probe, never a past time. NULL for a hold without a known end '
+    '(paused, not_validated, admission), and without a hold.';
 COMMENT ON COLUMN postrider.deliveries.expires_at IS
     'When the time to live ends, with the current settings of the event subscription and its policy''s retry window. '
-    'No attempt begins at this time or later; a policy with expiry next_attempt ends the delivery when its next turn '
-    'comes. Moves on while a pause stops the time to live. NULL when finished.';
+    'No attempt begins at this time or later; a policy with expiry next_attempt ends the delivery when its next '
+    'attempt is due. It moves on while a pause stops the time to live. NULL when finished.';
 COMMENT ON COLUMN postrider.deliveries.operation_id IS
     'Operation that redelivered it, see postrider.operations; NULL = none.';
 COMMENT ON COLUMN postrider.deliveries.last_attempt_at IS 'When the last attempt began.';
-COMMENT ON COLUMN postrider.deliveries.last_outcome IS 'What the last attempt came to.';
+COMMENT ON COLUMN postrider.deliveries.last_outcome IS 'Outcome of the last attempt.';
 COMMENT ON COLUMN postrider.deliveries.last_status IS 'HTTP status of the last attempt; NULL = no response.';
 COMMENT ON COLUMN postrider.deliveries.time_to_live_since IS 'When the time to live began: publishing, or redelivery.';
 COMMENT ON COLUMN postrider.deliveries.finished_at IS 'When it ended.';
 COMMENT ON COLUMN postrider.deliveries.batch_id IS 'Batch that it is in, or was in when it ended; NULL when alone.';
 COMMENT ON COLUMN postrider.deliveries.redelivered_from IS
-    'Dead letter it was redelivered from, or the operation that delivered a past event; NULL = it began with the '
-    'publish.';
+    'Dead letter that it redelivers, or the operation that redelivered a past event; NULL = it began with the publish.';
 COMMENT ON COLUMN postrider.deliveries.dead_letter_id IS 'Dead letter it became.';
 COMMENT ON COLUMN postrider.deliveries.waits_for IS
-    'What it waits for while it is pending: a hold''s end (paused, not_validated, probation, admission), '
-    'next_attempt_at, batch (to be put into the next one), or worker: its turn has come, and it is in the queue or on '
-    'its way.';
+    'What a pending delivery waits for: the end of a hold (paused, not_validated, probation, admission), '
+    'next_attempt_at, batch (the next one), or worker: it is due and in the queue or in progress.';
 COMMENT ON COLUMN postrider.deliveries.subscription_id IS
     'Id of the event subscription, see postrider.event_subscriptions.';
 
@@ -178,7 +176,7 @@ COMMENT ON COLUMN postrider.delivery_attempts.number IS
     'First attempt = 1; the header aeg-delivery-count of the request was one less.';
 COMMENT ON COLUMN postrider.delivery_attempts.reruns IS
     'How many times a crash interrupted this attempt before; such a request may have reached the endpoint.';
-COMMENT ON COLUMN postrider.delivery_attempts.due_at IS 'When it was due; hold says what it then waited for.';
+COMMENT ON COLUMN postrider.delivery_attempts.due_at IS 'When it was due. hold has what it then waited for.';
 COMMENT ON COLUMN postrider.delivery_attempts.started_at IS 'When the request began (database time).';
 COMMENT ON COLUMN postrider.delivery_attempts.duration_ms IS
     'From the start of the request to the response or the failure, milliseconds. The phases (dns_ms, connect_ms, '
@@ -193,20 +191,21 @@ COMMENT ON COLUMN postrider.delivery_attempts.first_byte_ms IS
     'Duration from the connection being ready to the first byte of the response, milliseconds; NULL without a '
     'response.';
 COMMENT ON COLUMN postrider.delivery_attempts.status IS 'HTTP status; NULL = no response.';
-COMMENT ON COLUMN postrider.delivery_attempts.outcome IS 'What the attempt came to, in Event Grid''s words.';
-COMMENT ON COLUMN postrider.delivery_attempts.error IS 'What went wrong below HTTP.';
+COMMENT ON COLUMN postrider.delivery_attempts.outcome IS 'Result of the attempt, in Event Grid''s words.';
+COMMENT ON COLUMN postrider.delivery_attempts.error IS 'Why there was no response.';
 COMMENT ON COLUMN postrider.delivery_attempts.verdict IS
     'The policy''s decision: deliver, retry, dead_letter or drop; note: a late response that changed nothing.';
-COMMENT ON COLUMN postrider.delivery_attempts.next_attempt_at IS 'When the next attempt was scheduled for.';
-COMMENT ON COLUMN postrider.delivery_attempts.why IS 'Why, in one line.';
+COMMENT ON COLUMN postrider.delivery_attempts.next_attempt_at IS 'Time for which the next attempt was scheduled.';
+COMMENT ON COLUMN postrider.delivery_attempts.why IS
+    'Reason for the verdict and for the time of the next attempt, in one line.';
 COMMENT ON COLUMN postrider.delivery_attempts.step_ms IS 'Step of the retry schedule, milliseconds.';
 COMMENT ON COLUMN postrider.delivery_attempts.floor_ms IS 'Minimum delay for the status code, in milliseconds.';
-COMMENT ON COLUMN postrider.delivery_attempts.jitter_ms IS 'Randomisation added, milliseconds.';
+COMMENT ON COLUMN postrider.delivery_attempts.jitter_ms IS 'Jitter added, milliseconds.';
 COMMENT ON COLUMN postrider.delivery_attempts.retry_after_ms IS 'The endpoint''s Retry-After, in milliseconds.';
 COMMENT ON COLUMN postrider.delivery_attempts.hold IS
-    'Hold that this attempt had to wait for after its turn had come; NULL = none. Its wait is started_at - due_at.';
+    'Hold for which this attempt waited after it was due, from due_at to started_at; NULL = none.';
 COMMENT ON COLUMN postrider.delivery_attempts.skipped_offsets IS
-    'Offsets of the schedule that passed unused so far, during a hold or a slow response.';
+    'Offsets of the schedule that have passed without an attempt, during a hold or a slow response.';
 COMMENT ON COLUMN postrider.delivery_attempts.late IS
     'A response after the ack timeout had ended the attempt: a second row of the same number. Verdict deliver: a '
     'success that canceled the queued retry. note: a failure, or a success without a queued retry because it was in '
@@ -218,8 +217,7 @@ COMMENT ON COLUMN postrider.delivery_attempts.response_headers IS 'Headers of th
 COMMENT ON COLUMN postrider.delivery_attempts.response_excerpt IS 'Body of the response, first 4 KiB.';
 COMMENT ON COLUMN postrider.delivery_attempts.node IS 'Node that sent the request.';
 COMMENT ON COLUMN postrider.delivery_attempts.day IS 'UTC day of recording: the partition.';
-COMMENT ON COLUMN postrider.delivery_attempts.waited_ms IS
-    'Time between due and start, in milliseconds; hold says what it waited for.';
+COMMENT ON COLUMN postrider.delivery_attempts.waited_ms IS 'Time between due_at and started_at, in milliseconds.';
 COMMENT ON COLUMN postrider.delivery_attempts.subscription_id IS
     'Id of the event subscription, see postrider.event_subscriptions.';
 
@@ -241,11 +239,11 @@ COMMENT ON COLUMN postrider.batches.topic IS 'Topic.';
 COMMENT ON COLUMN postrider.batches.subscription IS 'Event subscription.';
 COMMENT ON COLUMN postrider.batches.state IS 'pending, delivered, dead_lettered, dropped or canceled.';
 COMMENT ON COLUMN postrider.batches.hold IS
-    'Why it waits without being attempted: paused, not_validated, probation, admission; NULL = it does not.';
+    'Why it waits without being attempted: paused, not_validated, probation, admission; NULL = it is not on hold.';
 COMMENT ON COLUMN postrider.batches.members IS
     'Number of events in it, without those that left; see postrider.batch_members.';
 COMMENT ON COLUMN postrider.batches.bytes IS
-    'Size of the last request''s body in bytes; before the first one, what it will be at most.';
+    'Size of the last request''s body in bytes; before the first one, an upper limit.';
 COMMENT ON COLUMN postrider.batches.attempts IS 'Attempts recorded.';
 COMMENT ON COLUMN postrider.batches.reruns IS
     'Attempts that a crash interrupted and that were repeated without being counted.';
@@ -253,11 +251,11 @@ COMMENT ON COLUMN postrider.batches.next_attempt_at IS
     'Earliest time of the next attempt: now() if it is due and waits for a worker, never a past time. NULL while on '
     'hold, see hold_until, and when finished.';
 COMMENT ON COLUMN postrider.batches.hold_until IS
-    'While on hold: when the probation lets the next probe through, never a past time. NULL for a hold without a known '
-    'end (paused, not_validated, admission), and without a hold.';
+    'While on hold: when the probation allows the next probe, never a past time. NULL for a hold without a known end '
+    '(paused, not_validated, admission), and without a hold.';
 COMMENT ON COLUMN postrider.batches.first_attempt_at IS 'When the first attempt began.';
 COMMENT ON COLUMN postrider.batches.last_attempt_at IS 'When the last attempt began.';
-COMMENT ON COLUMN postrider.batches.last_outcome IS 'What the last attempt came to.';
+COMMENT ON COLUMN postrider.batches.last_outcome IS 'Outcome of the last attempt.';
 COMMENT ON COLUMN postrider.batches.last_status IS 'HTTP status of the last attempt; NULL = no response.';
 COMMENT ON COLUMN postrider.batches.created_at IS 'When the batch was cut.';
 COMMENT ON COLUMN postrider.batches.finished_at IS 'When it ended.';
@@ -272,21 +270,23 @@ SELECT m.batch_id, m.position, m.delivery_id, d.event_id, m.left_at, m.left_afte
                        JOIN postrider_internal.events e ON e.id = d.event_uuid AND e.day = d.event_day
                       WHERE d.id = m.delivery_id LIMIT 1) d ON true;
 COMMENT ON VIEW postrider.batch_members IS
-    'Which deliveries a batch was cut of. Those that left it stay here, with the reason.';
+    'Members of batches, in their order. A member that left its batch stays here, with the reason.';
 COMMENT ON COLUMN postrider.batch_members.batch_id IS 'Batch, see postrider.batches.';
 COMMENT ON COLUMN postrider.batch_members.position IS
     'Place in the request''s body when all were in it: 1 = first. Each attempt sends them in this order.';
 COMMENT ON COLUMN postrider.batch_members.delivery_id IS 'Delivery, see postrider.deliveries.';
 COMMENT ON COLUMN postrider.batch_members.event_id IS
     'The publisher''s id of the event; NULL once the event''s day was dropped.';
-COMMENT ON COLUMN postrider.batch_members.left_at IS 'When it left the batch while that went on; NULL = it did not.';
+COMMENT ON COLUMN postrider.batch_members.left_at IS
+    'When it left the batch before the batch ended; NULL = it did not.';
 COMMENT ON COLUMN postrider.batch_members.left_after IS
     'How many attempts of the batch it was in when it left; NULL = it did not leave.';
 COMMENT ON COLUMN postrider.batch_members.left_reason IS
-    'Why: the reason it ended with (TimeToLiveExceeded, …); OwnTime: its time to live ends before the batch''s next '
-    'attempt, and it is looked at alone then; Unsendable: its event could not be written into the body; HeaderValue: '
-    'its Dynamic header values differ from those of the first member; TooManyReruns: the batch was interrupted 20 '
-    'times, and each goes alone; RetriedByOperator: postrider.retry_now() let it go alone.';
+    'Why it left: the reason that it ended with (TimeToLiveExceeded, …). OwnTime: its time to live ends before the '
+    'batch''s next attempt, and it continues alone. Unsendable: its event could not be written into the body. '
+    'HeaderValue: its dynamic header values differ from those of the first member. TooManyReruns: the batch was '
+    'interrupted 20 times, and each member continues alone. RetriedByOperator: postrider.retry_now() attempts it '
+    'alone.';
 
 CREATE VIEW postrider.dead_letters AS
 SELECT l.id AS dead_letter_id, l.dead_lettered_at, l.topic, l.subscription, l.reason, l.attempts, l.last_outcome,
@@ -301,19 +301,19 @@ SELECT l.id AS dead_letter_id, l.dead_lettered_at, l.topic, l.subscription, l.re
        l.export_error, l.export_location, l.exported_at, l.erased_at
   FROM postrider_internal.dead_letters l;
 COMMENT ON VIEW postrider.dead_letters IS
-    'Events that will not be attempted again, each with its body, reason and history. Self-contained: it outlives '
-    'event, event subscription and topic.';
+    'Deliveries that failed for good, each with the event, its body, the reason and the attempt history. A row '
+    'outlives event, event subscription and topic.';
 COMMENT ON COLUMN postrider.dead_letters.dead_letter_id IS 'Id of the dead letter.';
 COMMENT ON COLUMN postrider.dead_letters.dead_lettered_at IS 'When the delivery became a dead letter.';
 COMMENT ON COLUMN postrider.dead_letters.topic IS 'Topic of the event.';
-COMMENT ON COLUMN postrider.dead_letters.subscription IS 'Event subscription that did not get it.';
+COMMENT ON COLUMN postrider.dead_letters.subscription IS 'Event subscription whose delivery failed.';
 COMMENT ON COLUMN postrider.dead_letters.reason IS
     'deadLetterReason: MaxDeliveryAttemptsExceeded, TimeToLiveExceeded, UndeliverableDueToHttpBadRequest, '
-    'UndeliverableDueToClientError, ...';
+    'UndeliverableDueToClientError, …';
 COMMENT ON COLUMN postrider.dead_letters.attempts IS 'deliveryAttempts: number of attempts.';
-COMMENT ON COLUMN postrider.dead_letters.last_outcome IS 'lastDeliveryOutcome: what the last attempt came to.';
+COMMENT ON COLUMN postrider.dead_letters.last_outcome IS 'lastDeliveryOutcome: outcome of the last attempt.';
 COMMENT ON COLUMN postrider.dead_letters.last_status IS 'HTTP status of the last attempt; NULL = no response.';
-COMMENT ON COLUMN postrider.dead_letters.last_error IS 'What went wrong below HTTP in the last attempt.';
+COMMENT ON COLUMN postrider.dead_letters.last_error IS 'Why the last attempt got no response.';
 COMMENT ON COLUMN postrider.dead_letters.event_id IS 'The publisher''s id of the event.';
 COMMENT ON COLUMN postrider.dead_letters.event_type IS 'Event type.';
 COMMENT ON COLUMN postrider.dead_letters.subject IS 'Subject.';
@@ -324,33 +324,32 @@ COMMENT ON COLUMN postrider.dead_letters.time_to_live_since IS 'When its time to
 COMMENT ON COLUMN postrider.dead_letters.first_attempt_at IS 'When the first attempt began.';
 COMMENT ON COLUMN postrider.dead_letters.last_attempt_at IS 'lastDeliveryAttemptTime: when the last attempt began.';
 COMMENT ON COLUMN postrider.dead_letters.schema IS 'Schema of the body.';
-COMMENT ON COLUMN postrider.dead_letters.retry_policy IS 'Retry policy that decided.';
+COMMENT ON COLUMN postrider.dead_letters.retry_policy IS 'Retry policy of the delivery.';
 COMMENT ON COLUMN postrider.dead_letters.endpoint_base_url IS 'Endpoint, without its query string.';
 COMMENT ON COLUMN postrider.dead_letters.body_text IS 'The whole event as accepted, as text.';
 COMMENT ON COLUMN postrider.dead_letters.body IS
     'The whole event as jsonb; NULL if PostgreSQL cannot hold it, see body_error.';
 COMMENT ON COLUMN postrider.dead_letters.body_error IS 'Why body is NULL.';
 COMMENT ON COLUMN postrider.dead_letters.last_response IS 'Body of the last response, first 4 KiB.';
-COMMENT ON COLUMN postrider.dead_letters.delivery_id IS 'Delivery that ended so.';
+COMMENT ON COLUMN postrider.dead_letters.delivery_id IS 'Delivery that became this dead letter.';
 COMMENT ON COLUMN postrider.dead_letters.system_id IS 'postrider''s own id of the event.';
 COMMENT ON COLUMN postrider.dead_letters.redelivered_from IS
-    'Earlier dead letter of the same event that this one''s delivery came from, or the operation that delivered a past '
-    'event.';
+    'Earlier dead letter of the same event whose redelivery failed, or the operation that redelivered a past event.';
 COMMENT ON COLUMN postrider.dead_letters.redelivered_at IS 'When it was last redelivered; the dead letter stays.';
 COMMENT ON COLUMN postrider.dead_letters.erased_at IS
     'When body, subject and response were erased, see postrider.erase_event(). It cannot be redelivered. NULL = not '
     'erased.';
 COMMENT ON COLUMN postrider.dead_letters.export_state IS
-    'Of a dead letter that is to be written to a location outside, too: pending, exported or abandoned. NULL = it is '
-    'kept here alone.';
+    'State of the export to an external location: pending, exported or abandoned. NULL = not exported.';
 COMMENT ON COLUMN postrider.dead_letters.export_due_at IS
-    'When it is due to be written: the last attempt and the policy''s dead_letter_delay.';
+    'When the export is due: the policy''s dead_letter_delay after the last attempt.';
 COMMENT ON COLUMN postrider.dead_letters.export_abandon_at IS
-    'Until when that is tried: the policy''s dead_letter_export_window later.';
-COMMENT ON COLUMN postrider.dead_letters.export_attempts IS 'How often it was tried.';
-COMMENT ON COLUMN postrider.dead_letters.export_error IS 'Why the last try failed; NULL = it did not.';
-COMMENT ON COLUMN postrider.dead_letters.export_location IS 'URL of the file that it was written to, without a query.';
-COMMENT ON COLUMN postrider.dead_letters.exported_at IS 'When it was written; NULL = it was not, or was not yet.';
+    'Until when the export is retried: the policy''s dead_letter_export_window later.';
+COMMENT ON COLUMN postrider.dead_letters.export_attempts IS 'Number of export attempts.';
+COMMENT ON COLUMN postrider.dead_letters.export_error IS 'Why the last export attempt failed; NULL = it did not.';
+COMMENT ON COLUMN postrider.dead_letters.export_location IS
+    'URL of the file that it was exported to, without its query.';
+COMMENT ON COLUMN postrider.dead_letters.exported_at IS 'When it was exported; NULL = not exported yet.';
 
 -- +goose Down
 DROP VIEW postrider.dead_letters, postrider.batch_members, postrider.batches, postrider.delivery_attempts,

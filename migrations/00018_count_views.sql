@@ -21,19 +21,19 @@ SELECT c.minute, t.name AS topic, s.name AS subscription, c.kind, c.detail, c.co
   JOIN postrider_internal.topics t ON t.id = c.topic_id
   LEFT JOIN postrider_internal.event_subscriptions s ON s.id = c.subscription_id;
 COMMENT ON VIEW postrider.delivery_counts IS
-    'What happened in each minute, counted exactly: written in the transactions that did it. Cheap at any number of '
-    'deliveries; it outlives events and history.';
+    'Exact counts of each minute, written in the transactions that they count. Fast at any number of deliveries; they '
+    'outlive events and deliveries.';
 COMMENT ON COLUMN postrider.delivery_counts.minute IS 'Beginning of the minute.';
 COMMENT ON COLUMN postrider.delivery_counts.topic IS 'Topic.';
 COMMENT ON COLUMN postrider.delivery_counts.subscription IS
-    'Event subscription; NULL for published and duplicate, which are counted once however many match the event.';
+    'Event subscription; NULL for published and duplicate, which count an event once.';
 COMMENT ON COLUMN postrider.delivery_counts.kind IS
     'What is counted: published (events), duplicate (events that were published again and are stored once), matched '
     '(deliveries begun), attempt (requests), or how deliveries ended: delivered, dead_lettered, dropped, canceled.';
 COMMENT ON COLUMN postrider.delivery_counts.detail IS
     'For an attempt its outcome, for an end its reason; FirstAttempt for delivered without a second attempt; '
     'otherwise empty.';
-COMMENT ON COLUMN postrider.delivery_counts.count IS 'How many.';
+COMMENT ON COLUMN postrider.delivery_counts.count IS 'Number in this minute.';
 COMMENT ON COLUMN postrider.delivery_counts.latency_buckets IS
     'Of attempts: how many took less than 5, 10, 25, 50, 100, 250, 500 ms, 1, 2.5, 5, 10, 30, 60 s, and longer, each '
     'without those before it; else NULL.';
@@ -62,15 +62,16 @@ SELECT t.name AS topic, s.name AS subscription, o.deliveries AS pending_deliveri
   LEFT JOIN LATERAL (SELECT d.id, d.time_to_live_since FROM postrider_internal.deliveries d
                       WHERE d.subscription_id = o.subscription_id ORDER BY d.id LIMIT 1) oldest ON true;
 COMMENT ON VIEW postrider.backlogs IS
-    'Number of pending deliveries of each event subscription that has any: fast at any size, and exact.';
+    'Pending deliveries of each event subscription that has any: how many, and the oldest. Exact, and fast at any '
+    'size.';
 COMMENT ON COLUMN postrider.backlogs.topic IS 'Topic.';
 COMMENT ON COLUMN postrider.backlogs.subscription IS 'Event subscription.';
-COMMENT ON COLUMN postrider.backlogs.pending_deliveries IS 'How many deliveries are not finished.';
+COMMENT ON COLUMN postrider.backlogs.pending_deliveries IS 'Number of pending deliveries.';
 COMMENT ON COLUMN postrider.backlogs.held_deliveries IS
-    'How many of them are on hold. This is counted: check hold in postrider.event_subscriptions first.';
-COMMENT ON COLUMN postrider.backlogs.oldest_pending_since IS 'Since when the oldest delivery is pending.';
-COMMENT ON COLUMN postrider.backlogs.oldest_age_seconds IS 'How long that is, in seconds.';
-COMMENT ON COLUMN postrider.backlogs.oldest_delivery_id IS 'Which one it is, see postrider.deliveries.';
+    'Number of them on hold. It is counted in each query: check hold in postrider.event_subscriptions first.';
+COMMENT ON COLUMN postrider.backlogs.oldest_pending_since IS 'Since when the oldest one is pending.';
+COMMENT ON COLUMN postrider.backlogs.oldest_age_seconds IS 'Its age in seconds.';
+COMMENT ON COLUMN postrider.backlogs.oldest_delivery_id IS 'Its id, see postrider.deliveries.';
 COMMENT ON COLUMN postrider.backlogs.subscription_id IS
     'Id of the event subscription, see postrider.event_subscriptions.';
 
@@ -105,42 +106,42 @@ COMMENT ON COLUMN postrider.operations.kind IS
     'redeliver (dead letters), purge (dead letters), redeliver_events (past events) or erase_subject.';
 COMMENT ON COLUMN postrider.operations.state IS 'running; done; canceled (by an operator); failed: see last_error.';
 COMMENT ON COLUMN postrider.operations.filter IS
-    'Which dead letters; {} = all of them. See postrider.count_dead_letters(). {"erased": true}: it contained a '
-    'subject that was erased. An erasure''s filter has the subject while it is running.';
+    'Filter of the dead letters, see postrider.count_dead_letters(); {} = all. The filter of an erasure has the '
+    'subject while it is running. {"erased": true}: the filter contained an erased subject.';
 COMMENT ON COLUMN postrider.operations.topic IS
-    'Topic of the event subscription that everything goes to; NULL = each dead letter goes to its own. Of an erasure, '
+    'Topic of the event subscription that receives all redeliveries; NULL = each dead letter''s own. Of an erasure, '
     'the topic whose events are erased.';
 COMMENT ON COLUMN postrider.operations.subscription IS 'That event subscription.';
 COMMENT ON COLUMN postrider.operations.published_from IS 'Of past events: from this time of publishing on.';
 COMMENT ON COLUMN postrider.operations.published_until IS 'Of past events: before this time of publishing.';
-COMMENT ON COLUMN postrider.operations.rate_per_second IS 'At most so many a second; NULL = as fast as it goes.';
+COMMENT ON COLUMN postrider.operations.rate_per_second IS 'Most per second; NULL = no limit.';
 COMMENT ON COLUMN postrider.operations.matched IS
-    'How many dead letters matched at the start; NULL for past events and erasures, which are searched step by step.';
-COMMENT ON COLUMN postrider.operations.matched_at_least IS
-    'true: there were more than matched. Counting is stopped after two seconds.';
-COMMENT ON COLUMN postrider.operations.done IS 'How many were redelivered, purged or erased.';
+    'Number of dead letters that matched at the start; NULL for past events and erasures, which are searched in steps.';
+COMMENT ON COLUMN postrider.operations.matched_at_least IS 'true: more than matched. Counting stops after two seconds.';
+COMMENT ON COLUMN postrider.operations.done IS 'Number redelivered, purged or erased.';
 COMMENT ON COLUMN postrider.operations.skipped IS
-    'How many dead letters others purged or redelivered first; for past events, how many the filter does not match.';
+    'Number of dead letters that other users purged or redelivered first; of past events, those that the filter does '
+    'not match.';
 COMMENT ON COLUMN postrider.operations.failed IS
-    'How many could not be redelivered: their event subscription was deleted or has expired, does not take their '
+    'Number that could not be redelivered: their event subscription was deleted, has expired or does not accept their '
     'schema, or they were erased.';
-COMMENT ON COLUMN postrider.operations.last_error IS 'What last went wrong; NULL = nothing.';
+COMMENT ON COLUMN postrider.operations.last_error IS 'The last error; NULL = none.';
 COMMENT ON COLUMN postrider.operations.reached_at IS
-    'How far it has come, about: the time of the last dead letter, or of publishing of the last event, that it '
-    'checked; NULL = not begun. An erasure checks the events, then the dead letters.';
+    'Progress of the search: the time of the last dead letter or event that was checked; NULL = not begun. An erasure '
+    'checks the events, then the dead letters.';
 COMMENT ON COLUMN postrider.operations.started_by IS 'Who started it; values as in postrider.audit.actor.';
 COMMENT ON COLUMN postrider.operations.created_at IS
     'When it was started. It does not include dead letters that were written later.';
 COMMENT ON COLUMN postrider.operations.finished_at IS 'When it ended; NULL = it is running.';
 COMMENT ON COLUMN postrider.operations.pending IS
-    'How many of its redeliveries are not finished: postrider.deliveries with this operation_id. NULL, as the four '
+    'Number of its redeliveries that are pending: postrider.deliveries with this operation_id. NULL, as the four '
     'counts below, for a purge or an erasure.';
 COMMENT ON COLUMN postrider.operations.delivered IS
-    'How many of its redeliveries were delivered. Exact, and kept after the deliveries'' own rows are gone.';
-COMMENT ON COLUMN postrider.operations.dead_lettered IS 'How many of its redeliveries became dead letters again.';
+    'Number of its redeliveries that were delivered. Exact, and kept after the rows of the deliveries are removed.';
+COMMENT ON COLUMN postrider.operations.dead_lettered IS 'Number of its redeliveries that became dead letters again.';
 COMMENT ON COLUMN postrider.operations.dropped IS
-    'How many of its redeliveries were dropped: they failed, and their event subscription keeps no dead letters.';
-COMMENT ON COLUMN postrider.operations.canceled IS 'How many of its redeliveries were canceled.';
+    'Number of its redeliveries that were dropped: they failed, and their event subscription keeps no dead letters.';
+COMMENT ON COLUMN postrider.operations.canceled IS 'Number of its redeliveries that were canceled.';
 
 -- +goose Down
 DROP VIEW postrider.operations, postrider.backlogs, postrider.delivery_counts, postrider_internal.unmerged_counts;

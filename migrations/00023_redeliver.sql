@@ -410,14 +410,14 @@ COMMENT ON FUNCTION postrider.redeliver(uuid, text, text, boolean) IS
     'Redelivers a dead letter, as part of the calling transaction. The result is a new delivery without attempts and '
     'with its own time to live, to the same event subscription or to the named one (topic: default is the dead '
     'letter''s). Returns the delivery''s id. The dead letter stays, with redelivered_at. One that was redelivered '
-    'before is rejected unless again is true. Audited.';
-COMMENT ON FUNCTION postrider.purge(uuid) IS
-    'Removes a dead letter permanently. Returns false if it does not exist. Audited.';
+    'before is rejected unless again is true.';
+COMMENT ON FUNCTION postrider.purge(uuid) IS 'Removes a dead letter permanently. Returns false if it does not exist.';
 COMMENT ON FUNCTION postrider.count_dead_letters(jsonb) IS
-    'Returns how many dead letters a filter of redeliver_all() or purge_all() matches now. If counting takes more '
-    'than 30 s, an error says how many there are at least. Members of the filter, all optional: topic, subscription, '
-    'reason, last_outcome, last_status, event_id, event_type, subject, subject_prefix, source, dead_lettered_from '
-    '(included), dead_lettered_until (not included), redelivered (true or false), dead_letter_ids (an array).';
+    'Returns how many dead letters a filter of redeliver_all() or purge_all() matches now. A filter is a JSON object; '
+    'all its members must match, and {} matches every dead letter: topic, subscription, reason, last_outcome, '
+    'last_status, event_id, event_type, subject, subject_prefix, source, dead_lettered_from (included), '
+    'dead_lettered_until (excluded), redelivered (true or false), dead_letter_ids (an array of up to 5,000). Times '
+    'are RFC 3339 or values of PostgreSQL. If counting takes more than 30 s, an error has the count so far.';
 
 -- +goose Down
 DROP FUNCTION postrider.count_dead_letters, postrider.purge, postrider.redeliver,

@@ -443,34 +443,33 @@ REVOKE EXECUTE ON FUNCTION postrider.redeliver_all(jsonb, text, text, integer), 
     postrider.redeliver_events(text, text, timestamptz, timestamptz, integer), postrider.cancel_operation(uuid),
     postrider.count_events(text, timestamptz, timestamptz), postrider.erase_subject(text, text) FROM PUBLIC;
 COMMENT ON FUNCTION postrider.redeliver_all(jsonb, text, text, integer) IS
-    'Redelivers all dead letters that match a filter, see count_dead_letters(), and exist now, each once. By default '
-    'only those that were not redelivered before; "redelivered": true selects those that were. Returns the id of the '
-    'operation, see postrider.operations; the service runs it in steps. subscription and topic: the event '
-    'subscription that receives all of them, instead of each one''s own. rate_per_second: the most in one second. '
-    'Audited.';
+    'Redelivers all dead letters that match a filter, see postrider.count_dead_letters(), and exist now, each once. '
+    'Without the member redelivered, it skips those that were redelivered before. Returns the id of the operation, '
+    'see postrider.operations; the service runs it in steps. subscription and topic: the event subscription that '
+    'receives all of them, instead of each one''s own. rate_per_second: the most in one second.';
 COMMENT ON FUNCTION postrider.purge_all(jsonb, integer) IS
-    'Removes all dead letters that match a filter, see count_dead_letters(), and exist now. Returns the id of the '
-    'operation, see postrider.operations; the service runs it in steps. rate_per_second: the most in one second. '
-    'Audited.';
+    'Removes all dead letters that match a filter, see postrider.count_dead_letters(), and exist now. Returns the id '
+    'of the operation, see postrider.operations; the service runs it in steps. rate_per_second: the most in one '
+    'second.';
 COMMENT ON FUNCTION postrider.redeliver_events(text, text, timestamptz, timestamptz, integer) IS
     'Delivers past events of a topic to one of its event subscriptions: those that its filter matches, published from '
     'published_from on and before published_until (default now), if they are still kept. Returns the id of the '
-    'operation, see postrider.operations; the service runs it in steps. rate_per_second: the most in one second. '
-    'Audited.';
+    'operation, see postrider.operations; the service runs it in steps. rate_per_second: the most in one second.';
 COMMENT ON FUNCTION postrider.count_events(text, timestamptz, timestamptz) IS
     'Returns how many past events of a topic redeliver_events() would check: published from published_from on and '
     'before published_until (default now), and still kept. It is an upper limit: only the service can apply the event '
-    'subscription''s filter (REST: dryRun, CLI: --dry-run). If counting takes more than 30 s, an error says how many '
-    'there are at least.';
+    'subscription''s filter (REST: dryRun, CLI: --dry-run). If counting takes more than 30 s, an error has the count '
+    'so far.';
 COMMENT ON FUNCTION postrider.erase_subject(text, text) IS
-    'Erases all events of a topic with exactly this subject, as postrider.erase_event() does. It reads every event '
-    'that is kept. Up to 1,000 events that are found within a second are erased at once, and erased is their number. '
-    'Otherwise an operation starts, see postrider.operations; operation_id is its id, and the service erases in '
-    'steps. The audit keeps the number and not the subject, and the subject is removed from the filters of '
-    'operations. Fails while an operation with this subject is running.';
+    'Erases all events of a topic with exactly this subject, as postrider.erase_event() does. It reads every event of '
+    'the topic that is kept. Up to 1,000 events that are found within a second are erased in your transaction, and '
+    'erased is their number. Otherwise an operation starts, see postrider.operations; operation_id is its id, and the '
+    'service erases 200 events at a time. Events that are published with the subject meanwhile may stay. The audit '
+    'log has the number, not the subject, and the subject is removed from the filters of operations. Fails while an '
+    'operation with this subject is running.';
 COMMENT ON FUNCTION postrider.cancel_operation(uuid) IS
-    'Stops an operation between two steps. The steps before stay done. Returns false if the operation had ended. '
-    'Audited.';
+    'Stops an operation after its current step. Completed steps are not undone. Returns false if the operation had '
+    'ended.';
 
 -- +goose Down
 DROP FUNCTION postrider.cancel_operation, postrider.erase_subject, postrider.count_events,

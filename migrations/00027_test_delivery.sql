@@ -76,7 +76,7 @@ REVOKE EXECUTE ON FUNCTION postrider.test_delivery(text, text) FROM PUBLIC;
 COMMENT ON FUNCTION postrider.test_delivery(text, text) IS
     'Delivers a sample event of type postrider.TestEvent, in the topic''s schema, to this event subscription only, '
     'whatever its filter, as part of the calling transaction. The delivery is attempted, retried and counted like any '
-    'other, and waits while the event subscription is on hold. Returns the delivery''s id. Audited.';
+    'other, and waits while the event subscription is on hold. Returns the delivery''s id.';
 
 -- +goose Down
 DROP FUNCTION postrider.test_delivery, postrider_internal.test_delivery, postrider_internal.test_event;

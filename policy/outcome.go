@@ -11,7 +11,7 @@ type Outcome string
 const (
 	OutcomeDelivered       Outcome = "Delivered"       // the endpoint accepted the event
 	OutcomeBadRequest      Outcome = "BadRequest"      // 400
-	OutcomeUnauthorized    Outcome = "Unauthorized"    // 401, or postrider got no credentials
+	OutcomeUnauthorized    Outcome = "Unauthorized"    // 401, or no credentials for the request
 	OutcomeForbidden       Outcome = "Forbidden"       // 403
 	OutcomeNotFound        Outcome = "NotFound"        // 404
 	OutcomeTimedOut        Outcome = "TimedOut"        // 408, or no response within the ack timeout
@@ -19,14 +19,15 @@ const (
 	OutcomeBusy            Outcome = "Busy"            // 429 and 503
 	OutcomeSocketError     Outcome = "SocketError"     // connection refused, reset, or TLS failed
 	OutcomeResolutionError Outcome = "ResolutionError" // the host name has no address
-	OutcomeCanceled        Outcome = "Canceled"        // postrider canceled the request
-	OutcomeGenericError    Outcome = "GenericError"    // every other response, and an endpoint that must not be called
+	OutcomeCanceled        Outcome = "Canceled"        // the request was canceled by postrider
+	OutcomeGenericError    Outcome = "GenericError"    // every other response; an endpoint that must not be called
 	OutcomeProbation       Outcome = "Probation"       // due during probation: no request was sent
 	OutcomeAborted         Outcome = "Aborted"         // the attempt was interrupted without a response
 
-	OutcomeDisabled                        Outcome = "Disabled"                        // probation table only
-	OutcomeFull                            Outcome = "Full"                            // probation table only
-	OutcomeInvalidAzureFunctionDestination Outcome = "InvalidAzureFunctionDestination" // probation table only
+	OutcomeDisabled Outcome = "Disabled" // of Event Grid's own destinations only
+	OutcomeFull     Outcome = "Full"     // of Event Grid's own destinations only
+	// of Event Grid's own destinations only
+	OutcomeInvalidAzureFunctionDestination Outcome = "InvalidAzureFunctionDestination"
 )
 
 // ErrorKind says why an attempt has no HTTP response; "" = it has one.
@@ -36,10 +37,10 @@ type ErrorKind string
 const (
 	ErrorNone         ErrorKind = ""
 	ErrorTimeout      ErrorKind = "timeout"      // no response within the ack timeout
-	ErrorCanceled     ErrorKind = "canceled"     // postrider canceled the request
-	ErrorSocket       ErrorKind = "socket"       // connection refused, reset, unreachable, TLS failed
+	ErrorCanceled     ErrorKind = "canceled"     // the request was canceled by postrider
+	ErrorSocket       ErrorKind = "socket"       // connection refused, reset or unreachable, or TLS failed
 	ErrorDNS          ErrorKind = "dns"          // the host name could not be resolved
-	ErrorUnauthorized ErrorKind = "unauthorized" // postrider got no credentials for the request
+	ErrorUnauthorized ErrorKind = "unauthorized" // no credentials for the request, such as a missing OAuth token
 	ErrorArgument     ErrorKind = "argument"     // the endpoint's URL is malformed or its address must not be called
 )
 
@@ -143,18 +144,30 @@ type Reason string
 // The reasons. Event Grid documents MaxDeliveryAttemptsExceeded; the Undeliverable… words are those of real dead
 // letters, and TimeToLiveExceeded is formed after them. The others are ours.
 const (
+	// The last allowed attempt failed, or the limit was lowered below the attempts made.
 	ReasonMaxDeliveryAttemptsExceeded Reason = "MaxDeliveryAttemptsExceeded"
-	ReasonTimeToLiveExceeded          Reason = "TimeToLiveExceeded"
-	ReasonHTTPBadRequest              Reason = "UndeliverableDueToHttpBadRequest"
-	ReasonClientError                 Reason = "UndeliverableDueToClientError"
-	ReasonProbation                   Reason = "UndeliverableDueToProbationCausedByClientError"
-	ReasonTooManyReruns               Reason = "TooManyReruns" // interrupted, or failed inside postrider, 20 times
-	ReasonEventSubscriptionDeleted    Reason = "EventSubscriptionDeleted"
-	ReasonEventSubscriptionExpired    Reason = "EventSubscriptionExpired" // its expirationTimeUtc has passed
-	ReasonEventMissing                Reason = "EventMissing"             // the event's row was deleted by hand
-	ReasonCanceledByOperator          Reason = "CanceledByOperator"
-	ReasonDeadLetteredByOperator      Reason = "DeadLetteredByOperator"
-	ReasonEventErased                 Reason = "EventErased"
+	// The time to live passed.
+	ReasonTimeToLiveExceeded Reason = "TimeToLiveExceeded"
+	// The response was 400, which is not retried.
+	ReasonHTTPBadRequest Reason = "UndeliverableDueToHttpBadRequest"
+	// Another response that the status table never retries.
+	ReasonClientError Reason = "UndeliverableDueToClientError"
+	// The delivery was due during a probation whose cause is not retried (documented behavior only).
+	ReasonProbation Reason = "UndeliverableDueToProbationCausedByClientError"
+	// An attempt was interrupted, or failed inside postrider, 20 times.
+	ReasonTooManyReruns Reason = "TooManyReruns"
+	// Canceled, because the event subscription was deleted.
+	ReasonEventSubscriptionDeleted Reason = "EventSubscriptionDeleted"
+	// Canceled, because the event subscription's expirationTimeUtc passed.
+	ReasonEventSubscriptionExpired Reason = "EventSubscriptionExpired"
+	// Dropped, because the event's row was deleted by hand.
+	ReasonEventMissing Reason = "EventMissing"
+	// Canceled by an operator.
+	ReasonCanceledByOperator Reason = "CanceledByOperator"
+	// Dead-lettered by an operator.
+	ReasonDeadLetteredByOperator Reason = "DeadLetteredByOperator"
+	// Canceled, because an operator erased the event.
+	ReasonEventErased Reason = "EventErased"
 )
 
 var reasonSentences = map[Reason]string{

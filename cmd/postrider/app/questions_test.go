@@ -15,7 +15,7 @@ import (
 	"postrider/migrations"
 )
 
-// answers are the expected rows of the questions of docs/reference/sql.md, given testdata/questions.sql.
+// answers are the expected rows of the questions of docs/questions.sql, given testdata/questions.sql.
 var answers = map[string]string{
 	"pending": `[{"delivery_id": 101, "event_id": "order-43", "waits_for": "next_attempt_at", "attempts": 1,` +
 		` "last_outcome": "Busy", "last_status": 503},
@@ -111,7 +111,7 @@ func plantedQuestions(t *testing.T) *bundle {
 	return b
 }
 
-// Each question of docs/reference/sql.md, word for word, gets the planted answer.
+// Each question of docs/questions.sql, word for word, gets the planted answer.
 func TestQuestionsAreAnswered(t *testing.T) {
 	t.Parallel()
 	b := plantedQuestions(t)

@@ -16,7 +16,7 @@ import (
 
 var deliveries = flag.Int("deliveries", 100_000, "how many `deliveries` the database of BenchmarkQuestions has")
 
-// BenchmarkQuestions is how long the questions of docs/reference/sql.md take, as `postrider sql` sends them.
+// BenchmarkQuestions is how long the questions of docs/questions.sql take, as `postrider sql` sends them.
 func BenchmarkQuestions(b *testing.B) {
 	pool, err := pgxpool.New(b.Context(), pgdev.NewDatabase(b))
 	require.NoError(b, err)

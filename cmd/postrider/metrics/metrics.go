@@ -25,58 +25,6 @@ import (
 	"postrider/server"
 )
 
-// Metrics of event subscriptions have Event Grid's names in Prometheus' spelling: PublishSuccessCount is
-// postrider_publish_success_total, a time InMs is in seconds.
-//
-// Source: Microsoft, Monitoring data reference for Azure Event Grid's push event delivery, 2024-03-20.
-const (
-	total  = " Counts all nodes since this process started; every node reports the same value."
-	shared = " Covers all nodes; every node reports the same value."
-	here   = " Of this node."
-)
-
-func describe(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc("postrider_"+name, help, labels, nil)
-}
-
-// Descriptions of metrics that can have a series for each topic, event subscription or route.
-var (
-	publishSuccess  = describe("publish_success_total", "Events stored (PublishSuccessCount)."+total, "topic")
-	duplicateEvents = describe("duplicate_event_total",
-		"Events published again and recognized as duplicates."+total, "topic")
-	matchedEvents = describe("matched_event_total",
-		"Deliveries created: one for each matched event subscription and each redelivery (MatchedEventCount)."+total,
-		"topic", "event_subscription")
-	deliverySuccess = describe("delivery_success_total", "Deliveries that succeeded (DeliverySuccessCount)."+total,
-		"topic", "event_subscription")
-	attemptFailures = describe("delivery_attempt_fail_total",
-		"Delivery attempts that failed, by outcome (DeliveryAttemptFailCount)."+total, "topic", "event_subscription", "error")
-	endpointDuration = describe("destination_processing_duration_seconds",
-		"Duration of requests to endpoints (DestinationProcessingDurationInMs). The sum is an estimate: it takes the "+
-			"middle of each bucket."+total, "topic", "event_subscription")
-	backlog = describe("backlog_deliveries", "Pending deliveries."+shared, "topic", "event_subscription")
-	oldest  = describe("oldest_undelivered_age_seconds", "Age of the oldest pending delivery."+shared,
-		"topic", "event_subscription")
-	publishFailures = describe("publish_fail_total",
-		"Publish requests that were rejected or failed, by error code (PublishFailCount, which counts events)."+here,
-		"topic", "error_type", "error")
-	unmatchedEvents = describe("unmatched_event_total",
-		"Events published over HTTP that matched no event subscription (UnmatchedEventCount)."+here, "topic")
-	httpRequests = describe("http_request_duration_seconds", "Duration of HTTP requests to this node."+here,
-		"method", "route", "code")
-
-	// ends are the metrics of deliveries that ended without a success, by kind.
-	ends = map[string]*prometheus.Desc{
-		"dead_lettered": describe("dead_lettered_total",
-			"Deliveries that became dead letters (DeadLetteredCount)."+total, "topic", "event_subscription", "reason"),
-		"dropped": describe("dropped_event_total",
-			"Deliveries that failed for good and left no dead letter (DroppedEventCount)."+total,
-			"topic", "event_subscription", "reason"),
-		"canceled": describe("canceled_delivery_total", "Deliveries that were canceled."+total,
-			"topic", "event_subscription", "reason"),
-	}
-)
-
 // collector implements prometheus.Collector. It reads counters of the node's parts and of the database.
 type collector struct {
 	system   *app.System
@@ -108,8 +56,12 @@ func NewRuntimeHandler() http.Handler {
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 }
 
-// Describe implements prometheus.Collector. It sends nothing, because the series depend on topics and subscriptions.
-func (m *collector) Describe(chan<- *prometheus.Desc) {}
+// Describe implements prometheus.Collector.
+func (m *collector) Describe(to chan<- *prometheus.Desc) {
+	for _, metric := range all {
+		to <- metric.description
+	}
+}
 
 // Collect implements prometheus.Collector.
 func (m *collector) Collect(to chan<- prometheus.Metric) {
@@ -121,33 +73,32 @@ func (m *collector) Collect(to chan<- prometheus.Metric) {
 		collectEngine(out, m.engine.Stats())
 	}
 	collectServer(out, m.counters.Read())
-	out.gauge(describe("build_info", "Always 1.", "version", "revision", "go_version", "role"), 1,
-		version.Number(), version.Revision(), runtime.Version(), m.role)
+	out.value(buildInfo, 1, version.Number(), version.Revision(), runtime.Version(), m.role)
 }
 
 // series receives metrics with the values that were just read.
 type series chan<- prometheus.Metric
 
-func (s series) counter(what *prometheus.Desc, value float64, labels ...string) {
-	s <- prometheus.MustNewConstMetric(what, prometheus.CounterValue, value, labels...)
-}
-
-func (s series) gauge(what *prometheus.Desc, value float64, labels ...string) {
-	s <- prometheus.MustNewConstMetric(what, prometheus.GaugeValue, value, labels...)
+func (s series) value(of *Metric, value float64, labels ...string) {
+	kind := prometheus.GaugeValue
+	if of.Type == "counter" {
+		kind = prometheus.CounterValue
+	}
+	s <- prometheus.MustNewConstMetric(of.description, kind, value, labels...)
 }
 
 // perSecond converts nanoseconds to seconds.
 const perSecond = float64(time.Second)
 
 // histogram divides the distribution's values by unit.
-func (s series) histogram(what *prometheus.Desc, d postgres.Distribution, unit float64, labels ...string) {
+func (s series) histogram(of *Metric, d postgres.Distribution, unit float64, labels ...string) {
 	count, below := uint64(0), make(map[float64]uint64, len(d.Bounds))
 	for i, n := range d.Counts {
 		if count += uint64(n); i < len(d.Bounds) {
 			below[float64(d.Bounds[i])/unit] = count
 		}
 	}
-	s <- prometheus.MustNewConstHistogram(what, count, float64(d.Sum)/unit, below, labels...)
+	s <- prometheus.MustNewConstHistogram(of.description, count, float64(d.Sum)/unit, below, labels...)
 }
 
 // databaseTimeout is less than the 10 s that Prometheus waits for a scrape: an outage must be a metric, not a gap.
@@ -157,21 +108,18 @@ const databaseTimeout = 5 * time.Second
 func (m *collector) collectDatabase(out series) {
 	ctx, cancel := context.WithTimeout(context.Background(), databaseTimeout)
 	defer cancel()
-	up := describe("database_up", "1 if this node could read the metrics of the database, else 0. At 0 the metrics "+
-		"that cover all nodes are missing."+here)
 	r, err := m.meter.Read(ctx)
 	if err != nil {
 		m.log.Warn("metrics cannot be read from the database", "error", err)
-		out.gauge(up, 0)
+		out.value(databaseUp, 0)
 		return
 	}
-	out.gauge(up, 1)
-	out.gauge(describe("database_read_seconds", "Duration of the last read of these metrics from the database, "+
-		"including the wait for a connection. Results are reused for 5 s."+here), r.Took.Seconds())
+	out.value(databaseUp, 1)
+	out.value(databaseRead, r.Took.Seconds())
 	collectTotals(out, r.Totals)
 	for _, b := range r.Backlogs {
-		out.gauge(backlog, float64(b.Pending), b.Topic, b.Subscription)
-		out.gauge(oldest, b.OldestSeconds, b.Topic, b.Subscription)
+		out.value(backlog, float64(b.Pending), b.Topic, b.Subscription)
+		out.value(oldest, b.OldestSeconds, b.Topic, b.Subscription)
 	}
 	deliveries, subscriptions, traffic := holds(), holds(), m.system.Traffic.LatestTraffic()
 	for _, held := range r.Held {
@@ -180,15 +128,11 @@ func (m *collector) collectDatabase(out series) {
 	for _, w := range traffic.Waiting {
 		subscriptions[cmp.Or(w.Hold, catalog.HoldAdmission)]++
 	}
-	onHold := describe("held_deliveries", "Deliveries on hold, counted up to 100,000."+shared, "hold")
-	withHeld := describe("held_event_subscriptions", "Event subscriptions with deliveries on hold, by their own hold; "+
-		"admission if they have none."+shared, "hold")
 	for hold := range deliveries {
-		out.gauge(onHold, float64(deliveries[hold]), hold)
-		out.gauge(withHeld, float64(subscriptions[hold]), hold)
+		out.value(heldDeliveries, float64(deliveries[hold]), hold)
+		out.value(heldSubscriptions, float64(subscriptions[hold]), hold)
 	}
-	out.gauge(describe("queued_deliveries", "Deliveries that are due and wait for a worker."+shared),
-		float64(traffic.QueuedInAll))
+	out.value(queued, float64(traffic.QueuedInAll))
 	collectVitals(out, &r.Vitals)
 }
 
@@ -200,21 +144,14 @@ func holds() map[string]int64 {
 }
 
 func collectVitals(out series, v *query.Vitals) {
-	out.gauge(describe("nodes", "Nodes that deliver and wrote a heartbeat in the last 15 s."+shared), float64(v.Nodes))
-	out.gauge(describe("node_heartbeat_age_seconds",
-		"Age of the oldest latest heartbeat of any node. Nodes write one each second."+shared), v.OldestBeatSeconds)
-	out.gauge(describe("daily_partitions_ahead",
-		"Days, today included, for which partitions exist. Normal is 7 or 8."+shared), float64(v.PartitionDays))
-	out.gauge(describe("database_size_bytes", "Size of the database on disk."+shared), float64(v.DatabaseBytes))
-	out.gauge(describe("dead_job_rows", "Dead rows of the job table, until a vacuum."+shared), float64(v.DeadJobs))
-	out.gauge(describe("oldest_transaction_age_seconds",
-		"Age of the oldest open transaction that postrider's role can see (all with pg_read_all_stats)."+shared),
-		v.OldestTransactionSeconds)
-	out.gauge(describe("unexported_dead_letters",
-		"Dead letters not yet exported to their external location, counted up to 100,000."+shared),
-		float64(v.UnexportedDeadLetters))
-	out.gauge(describe("oldest_export_age_seconds",
-		"Time since the oldest unfinished dead letter export began. Normal is a few seconds."+shared), v.OldestExportSeconds)
+	out.value(nodes, float64(v.Nodes))
+	out.value(oldestBeat, v.OldestBeatSeconds)
+	out.value(partitionDays, float64(v.PartitionDays))
+	out.value(databaseSize, float64(v.DatabaseBytes))
+	out.value(deadJobs, float64(v.DeadJobs))
+	out.value(oldestTransaction, v.OldestTransactionSeconds)
+	out.value(unexported, float64(v.UnexportedDeadLetters))
+	out.value(oldestExport, v.OldestExportSeconds)
 }
 
 // collectTotals adds up the rows that form one series, such as the attempts with different outcomes.
@@ -226,9 +163,9 @@ func collectTotals(out series, totals []query.Total) {
 		to := names{t.Topic, t.Subscription}
 		switch t.Kind {
 		case "published":
-			out.counter(publishSuccess, float64(t.Count), t.Topic)
+			out.value(publishSuccess, float64(t.Count), t.Topic)
 		case "duplicate":
-			out.counter(duplicateEvents, float64(t.Count), t.Topic)
+			out.value(duplicateEvents, float64(t.Count), t.Topic)
 		case "matched":
 			matched[to] += t.Count
 			delivered[to] += 0 // the series must exist from the first event on, so that an alert can see no increase
@@ -236,18 +173,18 @@ func collectTotals(out series, totals []query.Total) {
 			delivered[to] += t.Count
 		case "attempt":
 			if t.Detail != string(policy.OutcomeDelivered) {
-				out.counter(attemptFailures, float64(t.Count), t.Topic, t.Subscription, t.Detail)
+				out.value(attemptFailures, float64(t.Count), t.Topic, t.Subscription, t.Detail)
 			}
 			times[to] = times[to].Plus(t.Latency)
 		case "dead_lettered", "dropped", "canceled":
-			out.counter(ends[t.Kind], float64(t.Count), t.Topic, t.Subscription, t.Detail)
+			out.value(ends[t.Kind], float64(t.Count), t.Topic, t.Subscription, t.Detail)
 		}
 	}
 	for to, n := range matched {
-		out.counter(matchedEvents, float64(n), to.topic, to.subscription)
+		out.value(matchedEvents, float64(n), to.topic, to.subscription)
 	}
 	for to, n := range delivered {
-		out.counter(deliverySuccess, float64(n), to.topic, to.subscription)
+		out.value(deliverySuccess, float64(n), to.topic, to.subscription)
 	}
 	for to, l := range times {
 		out.histogram(endpointDuration, l.Distribution(), perSecond, to.topic, to.subscription)
@@ -256,81 +193,53 @@ func collectTotals(out series, totals []query.Total) {
 
 func collectPublishes(out series, s *app.System) {
 	publishes, records := s.Publisher.PublishCounters(), s.Recorder.RecorderCounters()
-	out.histogram(describe("publish_group_events", "Events stored by one publish transaction."+here), publishes.Groups, 1)
-	out.histogram(describe("publish_group_duration_seconds", "Duration of publish transactions."+here), publishes.Time,
-		perSecond)
-	out.gauge(describe("waiting_publish_requests",
-		"Publish requests that wait for their commit. At 20,000 the node rejects further ones."+here),
-		float64(publishes.Waiting))
-	out.gauge(describe("waiting_publish_bytes",
-		"Size of the bodies of waiting publish requests. At 64 MiB the node rejects further ones."+here),
-		float64(publishes.WaitingBytes))
-	out.histogram(describe("record_flush_results", "Attempts recorded by one transaction."+here), records.Flushes, 1)
-	out.histogram(describe("record_flush_duration_seconds",
-		"Duration of transactions that record attempts, including their retries."+here), records.Time, perSecond)
-	out.counter(describe("record_failures_total",
-		"Transactions that failed to record attempts and were repeated. Until one succeeds, no attempt begins."+here),
-		float64(records.Failures))
-	out.gauge(describe("waiting_results", "Attempts that wait to be recorded."+here), float64(records.Waiting))
+	out.histogram(publishGroups, publishes.Groups, 1)
+	out.histogram(publishCommits, publishes.Time, perSecond)
+	out.value(waitingRequests, float64(publishes.Waiting))
+	out.value(waitingBytes, float64(publishes.WaitingBytes))
+	out.histogram(recordGroups, records.Flushes, 1)
+	out.histogram(recordCommits, records.Time, perSecond)
+	out.value(recordFailures, float64(records.Failures))
+	out.value(waitingResults, float64(records.Waiting))
 }
 
 func collectParts(out series, s *app.System) {
 	jobs, exports := s.JobRows.JobCounters(), s.Exports.ExportCounters()
-	out.counter(describe("promoted_jobs_total", "Scheduled jobs that became due and were moved into the queue."+here),
-		float64(jobs.Promoted))
-	out.counter(describe("reclaimed_jobs_total", "Jobs of dead nodes or lost responses that were queued again."+here),
-		float64(jobs.Reclaimed))
-	out.counter(describe("released_deliveries_total", "Deliveries released from a hold."+here),
-		float64(s.Releaser.ReleasedCount()))
-	exported := describe("exported_dead_letters_total",
-		"Dead letters written to their external location (exported), or whose export failed for good (abandoned)."+here,
-		"state")
-	out.counter(exported, float64(exports.Written), "exported")
-	out.counter(exported, float64(exports.Abandoned), "abandoned")
-	out.counter(describe("consistency_repairs_total",
-		"Inconsistent rows of deliveries, batches and jobs that the sweeper repaired. Normal is 0."+here),
-		float64(s.Maintenance.Repairs()))
-	out.gauge(describe("attempt_body_bytes",
-		"Size of the bodies of attempts in flight. At 64 MiB further attempts wait."+here), float64(s.Memory.InUse()))
-	out.gauge(describe("database_disk_full",
-		"1 from the first write that fails because PostgreSQL's disk is full until a write succeeds, else 0."+here),
-		terminal.Either(s.Disk.DiskFull(), 1.0, 0))
+	out.value(promotedJobs, float64(jobs.Promoted))
+	out.value(reclaimedJobs, float64(jobs.Reclaimed))
+	out.value(released, float64(s.Releaser.ReleasedCount()))
+	out.value(exported, float64(exports.Written), "exported")
+	out.value(exported, float64(exports.Abandoned), "abandoned")
+	out.value(repairs, float64(s.Maintenance.Repairs()))
+	out.value(attemptBytes, float64(s.Memory.InUse()))
+	out.value(diskFull, terminal.Either(s.Disk.DiskFull(), 1.0, 0))
 	pool := s.DB.Pool.Stat()
-	connections := describe("pool_connections",
-		"Connections to the database that are acquired, idle or opening, without the heartbeat's."+here, "state")
-	out.gauge(connections, float64(pool.AcquiredConns()), "acquired")
-	out.gauge(connections, float64(pool.IdleConns()), "idle")
-	out.gauge(connections, float64(pool.ConstructingConns()), "opening")
-	out.gauge(describe("pool_connections_max", "Limit of connections to the database (--max-conns)."+here),
-		float64(pool.MaxConns()))
-	out.counter(describe("pool_acquires_total", "Connections acquired from the pool."+here), float64(pool.AcquireCount()))
-	out.counter(describe("pool_empty_acquires_total",
-		"Acquisitions that waited because all connections were in use."+here), float64(pool.EmptyAcquireCount()))
-	out.counter(describe("pool_empty_acquire_wait_seconds_total", "Time spent waiting for a free connection."+here),
-		pool.EmptyAcquireWaitTime().Seconds())
+	out.value(connections, float64(pool.AcquiredConns()), "acquired")
+	out.value(connections, float64(pool.IdleConns()), "idle")
+	out.value(connections, float64(pool.ConstructingConns()), "opening")
+	out.value(maxConnections, float64(pool.MaxConns()))
+	out.value(acquires, float64(pool.AcquireCount()))
+	out.value(emptyAcquires, float64(pool.EmptyAcquireCount()))
+	out.value(emptyAcquireTime, pool.EmptyAcquireWaitTime().Seconds())
 }
 
 func collectEngine(out series, n jobs.Stats) {
-	out.gauge(describe("attempts_in_flight", "Jobs that workers are running."+here), float64(n.InFlight))
-	out.gauge(describe("attempts_in_flight_max", "Limit of running jobs (--max-workers)."+here), float64(n.MaxWorkers))
-	out.gauge(describe("late_requests",
-		"Requests that exceeded the ack timeout and still wait for a late response."+here), float64(n.OpenCalls))
-	out.gauge(describe("stalled_seconds",
-		"Time for which deliveries have been due without this node starting an attempt. From 60 on the node is not ready."+
-			here), n.Stalled.Seconds())
+	out.value(inFlight, float64(n.InFlight))
+	out.value(maxInFlight, float64(n.MaxWorkers))
+	out.value(late, float64(n.OpenCalls))
+	out.value(stalled, n.Stalled.Seconds())
 }
 
 func collectServer(out series, n server.Stats) {
-	out.histogram(describe("publish_success_latency_seconds",
-		"Duration of successful publish requests (PublishSuccessLatencyInMs)."+here), n.Published, perSecond)
+	out.histogram(publishDuration, n.Published, perSecond)
 	for key, times := range n.Responses {
 		out.histogram(httpRequests, times, perSecond, key.Method, key.Route, strconv.Itoa(key.Status))
 	}
 	for key, count := range n.PublishFailures {
-		out.counter(publishFailures, float64(count), key.Topic, terminal.Either(key.Status >= 500, "server", "client"),
+		out.value(publishFailures, float64(count), key.Topic, terminal.Either(key.Status >= 500, "server", "client"),
 			key.Code)
 	}
 	for topic, count := range n.Unmatched {
-		out.counter(unmatchedEvents, float64(count), topic)
+		out.value(unmatchedEvents, float64(count), topic)
 	}
 }

@@ -1,4 +1,4 @@
--- Data for the questions of docs/reference/sql.md: few rows, each there for a question. Ids of deliveries are 101 and
+-- Data for the questions of docs/questions.sql: few rows, each there for a question. Ids of deliveries are 101 and
 -- up where they are pending.
 DO $$
 DECLARE
