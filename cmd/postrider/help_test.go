@@ -47,6 +47,30 @@ func TestEveryVerbHelps(t *testing.T) {
 	}
 }
 
+func TestGrammarOfOneVerbIsThatOfAll(t *testing.T) {
+	t.Parallel()
+	for _, verb := range newParser(t).Model.Children {
+		one, err := kong.New(grammar([]string{verb.Name, "all else is ignored"}),
+			kong.BindTo(t.Context(), (*context.Context)(nil)))
+		require.NoError(t, err)
+		require.Len(t, one.Model.Children, 1)
+		require.Equal(t, described(verb), described(one.Model.Children[0]))
+	}
+	require.IsType(t, newVerbs(), grammar(nil))
+	require.IsType(t, newVerbs(), grammar([]string{"--version", "topic"}))
+}
+
+// described are the verbs below a verb with their flags.
+func described(verb *kong.Node) (lines []string) {
+	for _, leaf := range verb.Leaves(true) {
+		lines = append(lines, leaf.Summary())
+		for _, flag := range slices.Concat(leaf.AllFlags(true)...) {
+			lines = append(lines, flag.String()+" "+flag.Help)
+		}
+	}
+	return lines
+}
+
 // silent are the verbs that print no data, or run until they are ended.
 var silent = []string{
 	"bench sink", "completion", "deadletter export", "dev", "migrate up", "ready", "serve", "sink",

@@ -76,6 +76,20 @@ func newVerbs() *verbs {
 	}
 }
 
+// grammar returns the verbs, or only the one that the arguments name: kong takes half of a start to build them all.
+func grammar(args []string) any {
+	all := reflect.ValueOf(newVerbs()).Elem()
+	version, _ := all.Type().FieldByName("ShowVersion")
+	for field, value := range all.Fields() {
+		if len(args) > 0 && strings.ToLower(field.Name) == args[0] {
+			one := reflect.New(reflect.StructOf([]reflect.StructField{field, version}))
+			one.Elem().Field(0).Set(value)
+			return one.Interface()
+		}
+	}
+	return all.Addr().Interface()
+}
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:])
@@ -85,8 +99,11 @@ func main() {
 
 // run executes one command line and returns the exit code: 0 success, 1 failure, 2 wrong usage (also bad values).
 func run(ctx context.Context, args []string) int {
+	if len(args) > 0 && args[0] == "help" { // help topic create = topic create --help
+		args = append(slices.Clone(args[1:]), "--help")
+	}
 	var hint string // after wrong usage
-	parser, err := kong.New(newVerbs(), append(terminal.TimeFlags(),
+	parser, err := kong.New(grammar(args), append(terminal.TimeFlags(),
 		kong.Name("postrider"),
 		kong.Description("Azure Event Grid's delivery and retry semantics as one service on your own PostgreSQL."),
 		kong.Vars{"version": version.Read().String()},
@@ -104,10 +121,7 @@ func run(ctx context.Context, args []string) int {
 		fmt.Fprintln(os.Stderr, "postrider:", err)
 		return 1
 	}
-	kongcompletion.Register(parser)         // exits if a shell requests completions
-	if len(args) > 0 && args[0] == "help" { // help topic create = topic create --help
-		args = append(slices.Clone(args[1:]), "--help")
-	}
+	kongcompletion.Register(parser) // exits if a shell requests completions
 	kctx, err := parser.Parse(args)
 	if err != nil {
 		hint = management.MisreadList(args, err)
