@@ -83,7 +83,7 @@ func openPool(ctx context.Context, url string, maxConns int, configure func(*pgx
 	config.MaxConnLifetimeJitter = 5 * time.Minute
 	config.ConnConfig.ConnectTimeout = 5 * time.Second
 	setParam(config, "application_name", "postrider") // every PgBouncer accepts this parameter
-	config.AfterConnect = readUTC
+	config.AfterConnect = registerTypes
 	configure(config)
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
@@ -92,8 +92,9 @@ func openPool(ctx context.Context, url string, maxConns int, configure func(*pgx
 	return pool, nil
 }
 
-// readUTC makes pgx return times in UTC instead of the time zone of this machine.
-func readUTC(_ context.Context, conn *pgx.Conn) error {
+// registerTypes makes pgx return times in UTC instead of the time zone of this machine, and send bodies with less
+// memory.
+func registerTypes(_ context.Context, conn *pgx.Conn) error {
 	times := &pgtype.Type{
 		Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC},
 	}
@@ -101,6 +102,7 @@ func readUTC(_ context.Context, conn *pgx.Conn) error {
 	conn.TypeMap().RegisterType(&pgtype.Type{
 		Name: "_timestamptz", OID: pgtype.TimestamptzArrayOID, Codec: &pgtype.ArrayCodec{ElementType: times},
 	})
+	registerByteas(conn.TypeMap())
 	return nil
 }
 

@@ -19,7 +19,7 @@ var (
 
 	// publishStatement is T1. It returns what offeredRow has, after the version of the catalog.
 	publishStatement = postgres.Bind(sqlFile("publish.sql"), version, node, destinationColumns.As("destinations"),
-		eventColumns.As("events"), publishedColumns.As("deliveries"))
+		publishedColumns.As("deliveries"), eventColumns.As("events"))
 	// storeRouteStatement is T1 of a request that is stored with a route.
 	storeRouteStatement = postgres.Bind(sqlFile("storeroute.sql"), version, destinationColumns.As("destinations"),
 		eventColumns.As("events"))
@@ -48,9 +48,10 @@ var eventColumns = postgres.Columns[publishedEvent]{
 	postgres.Col("source", "text", func(e publishedEvent) string { return e.Receipt.Events[e.i].Source }),
 	postgres.Col("data_version", "text", func(e publishedEvent) string { return e.Receipt.Events[e.i].DataVersion }),
 	postgres.Col("schema", "text", func(e publishedEvent) string { return string(e.Receipt.Events[e.i].Schema) }),
-	postgres.Col("body", "bytea", func(e publishedEvent) []byte { return e.Receipt.Events[e.i].Body }),
 	postgres.Col("traceparent", "text", func(e publishedEvent) string { return e.Receipt.Events[e.i].Trace.Parent }),
 	postgres.Col("tracestate", "text", func(e publishedEvent) string { return e.Receipt.Events[e.i].Trace.State }),
+	// The last parameter of its statements: pgx's buffers grow, and copy the bodies, with each parameter after it.
+	postgres.Col("body", "bytea", func(e publishedEvent) []byte { return e.Receipt.Events[e.i].Body }),
 }
 
 // newDelivery is a delivery that a publish or a step of a route creates. Only a publish offers, only a step has a

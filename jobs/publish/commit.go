@@ -76,8 +76,9 @@ func (p *Publisher) transact(
 			destinationColumns.Append([]any{version}, to), publishedEvents(group))...).
 			QueryRow(func(row pgx.Row) error { return row.Scan(&found) })
 	} else {
-		args := eventColumns.Append(destinationColumns.Append([]any{version, p.Node}, to), publishedEvents(group))
-		batch.Queue(publishStatement, publishedColumns.Append(args, offers.deliveries(group, admitted))...).
+		args := publishedColumns.Append(destinationColumns.Append([]any{version, p.Node}, to),
+			offers.deliveries(group, admitted))
+		batch.Queue(publishStatement, eventColumns.Append(args, publishedEvents(group))...).
 			QueryRow(func(row pgx.Row) error {
 				return row.Scan(&found, &offered.began, &offered.readAt, &offered.ids, &offered.jobs, &offered.positions)
 			})

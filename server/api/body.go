@@ -33,12 +33,7 @@ func ReadBody(r *http.Request) (*bytes.Buffer, error) {
 		return nil, tooLarge()
 	}
 	buf := buffers.Get().(*bytes.Buffer)
-	// Content-Length may be wrong, so at most maxPooledBytes are allocated for it. ReadFrom needs MinRead more bytes to
-	// find the end without growing the buffer.
-	if n := r.ContentLength; n > 0 {
-		buf.Grow(min(int(n), maxPooledBytes-bytes.MinRead) + bytes.MinRead)
-	}
-	_, err := buf.ReadFrom(io.LimitReader(r.Body, maxBodyBytes+1))
+	err := readInto(buf, r)
 	switch {
 	case err != nil:
 		Free(buf)
@@ -48,6 +43,25 @@ func ReadBody(r *http.Request) (*bytes.Buffer, error) {
 		return nil, tooLarge()
 	}
 	return buf, nil
+}
+
+// readInto allocates at most maxPooledBytes for a Content-Length, which may be wrong, until as many bytes have arrived,
+// and then all of it: growing step by step would allocate four times as much. ReadFrom needs MinRead more bytes to find
+// the end without growing the buffer.
+func readInto(buf *bytes.Buffer, r *http.Request) error {
+	const first = maxPooledBytes - 2*bytes.MinRead
+	length, body := int(r.ContentLength), io.LimitReader(r.Body, maxBodyBytes+1)
+	if length > 0 {
+		buf.Grow(min(length, first) + bytes.MinRead)
+	}
+	if length > first {
+		if n, err := buf.ReadFrom(io.LimitReader(body, first)); err != nil || n < first {
+			return err
+		}
+		buf.Grow(length - first + bytes.MinRead)
+	}
+	_, err := buf.ReadFrom(body)
+	return err
 }
 
 // Free returns a buffer of ReadBody to the pool.

@@ -53,6 +53,17 @@ func TestReadBodyThatBreaksOff(t *testing.T) {
 	require.NotContains(t, rejected.Message, "EOF")
 }
 
+func TestReadBodyGrowsOnce(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{maxPooledBytes - 1024, maxPooledBytes, 5 * maxPooledBytes, maxBodyBytes} {
+		text := strings.Repeat("x", size)
+		buf, err := ReadBody(httptest.NewRequest(http.MethodPost, "/", strings.NewReader(text)))
+		require.NoError(t, err)
+		require.Equal(t, text, buf.String(), size)
+		require.LessOrEqual(t, buf.Cap(), max(size, 2*maxPooledBytes)+maxPooledBytes/4, size)
+	}
+}
+
 // BenchmarkReadBody measures the pool of buffers.
 func BenchmarkReadBody(b *testing.B) {
 	for name, size := range map[string]int{"300B": 300, "16KiB": 16 << 10, "60KiB": 60 << 10} {
