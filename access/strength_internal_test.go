@@ -74,7 +74,7 @@ func TestCommonPasswordsAreSortedAndFound(t *testing.T) {
 	}
 }
 
-// Rating takes milliseconds, whatever is typed. The bound leaves room for a busy machine.
+// Rating takes milliseconds, whatever is typed. The bound allows for a busy machine.
 func TestRatingIsQuick(t *testing.T) {
 	t.Parallel()
 	for _, pattern := range []string{"4@8({[<369!|105$7+2", "1", "aB3$horse", "日本", "\U0001F600", "20261122"} {

@@ -19,9 +19,9 @@ import (
 	"postrider/event"
 )
 
-// service replaces postrider: it notes events like an endpoint, unless answer returns another status for the nth
+// service replaces postrider: it notes events like an endpoint, unless respond returns another status for the nth
 // request; 0 cuts the connection.
-func service(t *testing.T, answer func(n int64) int) (url string, r *receiver, ledger string) {
+func service(t *testing.T, respond func(n int64) int) (url string, r *receiver, ledger string) {
 	t.Helper()
 	r, ledger, _ = newReceiver(t)
 	var requests atomic.Int64
@@ -31,7 +31,7 @@ func service(t *testing.T, answer func(n int64) int) (url string, r *receiver, l
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
-		status := answer(requests.Add(1))
+		status := respond(requests.Add(1))
 		if status == 0 {
 			panic(http.ErrAbortHandler)
 		}

@@ -34,7 +34,7 @@ func small(t *testing.T, o Options) Options {
 	return o
 }
 
-// TestScenarios runs every scenario, small and short: every accepted event must be delivered. It does not judge speed.
+// TestScenarios runs every scenario, small and short: every accepted event must be delivered. It does not check speed.
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

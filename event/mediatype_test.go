@@ -9,7 +9,7 @@ import (
 
 func TestAccept(t *testing.T) {
 	t.Parallel()
-	const refused = shape(-1)
+	const rejected = shape(-1)
 	for _, c := range []struct {
 		contentType         string
 		eventGrid, cloudEvs shape
@@ -18,24 +18,24 @@ func TestAccept(t *testing.T) {
 		{"application/json; charset=utf-8", eventArray, oneEventOrArray},
 		{"Application/JSON;charset=UTF-8", eventArray, oneEventOrArray},
 		{`application/json; charset="utf-8"; odata.metadata=minimal`, eventArray, oneEventOrArray},
-		{"application/json; charset=utf-16", refused, refused},
-		{"application/json; charset=", refused, refused},
-		{"application/json; charset=utf-8; charset=utf-16", refused, refused},
-		{"", eventArray, refused},
-		{"application/cloudevents+json", refused, oneEvent},
-		{"application/cloudevents+json; charset=utf-8", refused, oneEvent},
-		{"application/cloudevents+json; charset=iso-8859-1", refused, refused},
-		{"application/cloudevents-batch+json", refused, eventArray},
-		{"application/cloudevents-batch+json; charset=utf-8", refused, eventArray},
-		{"APPLICATION/CLOUDEVENTS-BATCH+JSON", refused, eventArray},
-		{"application/cloudevents+xml", refused, refused},
-		{"application/cloudevents", refused, refused},
-		{"application/problem+json", refused, refused},
-		{"application/*", refused, refused},
-		{"application/json, text/plain", refused, refused},
-		{"text/plain", refused, refused},
-		{"text/json", refused, refused},
-		{";", refused, refused},
+		{"application/json; charset=utf-16", rejected, rejected},
+		{"application/json; charset=", rejected, rejected},
+		{"application/json; charset=utf-8; charset=utf-16", rejected, rejected},
+		{"", eventArray, rejected},
+		{"application/cloudevents+json", rejected, oneEvent},
+		{"application/cloudevents+json; charset=utf-8", rejected, oneEvent},
+		{"application/cloudevents+json; charset=iso-8859-1", rejected, rejected},
+		{"application/cloudevents-batch+json", rejected, eventArray},
+		{"application/cloudevents-batch+json; charset=utf-8", rejected, eventArray},
+		{"APPLICATION/CLOUDEVENTS-BATCH+JSON", rejected, eventArray},
+		{"application/cloudevents+xml", rejected, rejected},
+		{"application/cloudevents", rejected, rejected},
+		{"application/problem+json", rejected, rejected},
+		{"application/*", rejected, rejected},
+		{"application/json, text/plain", rejected, rejected},
+		{"text/plain", rejected, rejected},
+		{"text/json", rejected, rejected},
+		{";", rejected, rejected},
 	} {
 		custom := c.eventGrid
 		if custom == eventArray {
@@ -43,7 +43,7 @@ func TestAccept(t *testing.T) {
 		}
 		for schema, want := range map[Schema]shape{EventGrid: c.eventGrid, CloudEvents: c.cloudEvs, Custom: custom} {
 			got, err := accept(schema, c.contentType)
-			if want != refused {
+			if want != rejected {
 				require.NoError(t, err, "%s %q", schema, c.contentType)
 				require.Equal(t, want, got, "%s %q", schema, c.contentType)
 				continue

@@ -147,7 +147,7 @@ func TestMemberOfLessTimeLeavesItsBatch(t *testing.T) {
 		"AND batch_id IS NULL AND attempts = 1 AND next_attempt_at = time_to_live_since + interval '1 minute'"))
 	require.Equal(t, 1,
 		b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE not_before > next_attempt_at"),
-		"it keeps what it wanted")
+		"it keeps its members")
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE batch_id IS NOT NULL "+
 		"AND attempts = 1 AND next_attempt_at < time_to_live_since + interval '1 minute'"))
 

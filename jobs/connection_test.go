@@ -55,10 +55,10 @@ func TestConnectionSettings(t *testing.T) {
 	old := ours.server(t)
 	old.MaxVersion = tls.VersionTLS12
 	oldURL, _ := secureEndpoint(t, old, func(http.ResponseWriter, *http.Request) {})
-	asking := ours.server(t)
-	asking.ClientAuth = tls.RequireAndVerifyClientCert
+	requiring := ours.server(t)
+	requiring.ClientAuth = tls.RequireAndVerifyClientCert
 	shown := make(chan string, 10)
-	mutual, admitted := secureEndpoint(t, asking,
+	mutual, admitted := secureEndpoint(t, requiring,
 		func(_ http.ResponseWriter, r *http.Request) { shown <- r.TLS.PeerCertificates[0].Subject.CommonName })
 
 	// An endpoint checks the certificate after the handshake has ended for the client (RFC 8446, 4.4): either may end the

@@ -221,8 +221,8 @@ func newTrap(t *testing.T, groups int) *trap {
 		x.letGo = append(x.letGo, sync.OnceFunc(func() { close(released[i]) }))
 	}
 	x.endpoint = newEndpoint(t, func(w http.ResponseWriter, _ request) {
-		if room := int(x.caught.Add(1)-1) / controlEvents; room < groups {
-			<-released[room]
+		if group := int(x.caught.Add(1)-1) / controlEvents; group < groups {
+			<-released[group]
 		}
 		w.WriteHeader(http.StatusServiceUnavailable)
 	})

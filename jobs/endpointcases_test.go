@@ -247,7 +247,7 @@ func TestStatusSweep(t *testing.T) {
 		"OR first_byte_ms > duration_ms OR dns_ms IS NOT NULL OR tls_ms IS NOT NULL"))
 	require.NotZero(t, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE connect_ms > 0"))
 	rows, err := b.pool.Query(t.Context(),
-		`SELECT a.subscription AS kind, d.event_id::int AS wanted, coalesce(a.status, 0) AS status, a.outcome, a.verdict,
+		`SELECT a.subscription AS kind, d.event_id::int AS expected, coalesce(a.status, 0) AS status, a.outcome, a.verdict,
 		coalesce(a.floor_ms, 0) AS floor, d.state, coalesce(d.reason, '') AS reason FROM postrider.delivery_attempts a
 		JOIN postrider.deliveries d USING (delivery_id)`)
 	require.NoError(t, err)
@@ -262,21 +262,21 @@ func TestStatusSweep(t *testing.T) {
 // statusResult is the result of one status.
 type statusResult struct {
 	Kind                            policy.EndpointKind
-	Wanted, Status, Floor           int
+	Expected, Status, Floor         int
 	Outcome, Verdict, State, Reason string
 }
 
 func (s statusResult) require(t *testing.T) {
 	t.Helper()
 	p, _ := policy.Builtin(policy.DefaultName)
-	result := policy.Result{Status: s.Wanted}
+	result := policy.Result{Status: s.Expected}
 	cell := p.Cell(s.Kind, result)
 	expected := map[policy.Action][2]string{
 		policy.ActionSuccess: {"deliver", "delivered"},
 		policy.ActionRetry:   {"retry", "pending"},
 		policy.ActionNever:   {"dead_letter", "dead_lettered"},
 	}[cell.Action]
-	require.Equal(t, s.Wanted, s.Status)
+	require.Equal(t, s.Expected, s.Status)
 	require.Equal(t, expected, [2]string{s.Verdict, s.State}, "%s %d", s.Kind, s.Status)
 	require.Equal(t, string(p.Classify(s.Kind, result)), s.Outcome, "%s %d", s.Kind, s.Status)
 	require.EqualValues(t, cell.MinDelay.Milliseconds(), s.Floor, "%s %d", s.Kind, s.Status)

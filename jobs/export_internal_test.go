@@ -47,7 +47,7 @@ func TestExportErrorsHaveNoQuery(t *testing.T) {
 func TestExportErrorsArePlain(t *testing.T) {
 	t.Parallel()
 	missing := &fs.PathError{Op: "openat", Path: "/mnt/dead", Err: syscall.ENOENT}
-	refused := &net.OpError{
+	refusal := &net.OpError{
 		Op: "dial", Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 443},
 		Err: os.NewSyscallError("connect", syscall.ECONNREFUSED),
 	}
@@ -62,7 +62,7 @@ func TestExportErrorsArePlain(t *testing.T) {
 		{"/mnt/a.json: no space left on device", &os.LinkError{New: "/mnt/a.json", Err: syscall.ENOSPC}},
 		{"the location responded with 403 AuthorizationFailure", azure},
 		{"the location responded with AccessDenied: no", fmt.Errorf("x: %w", s3Error{"AccessDenied", "no"})},
-		{"connection refused by 10.0.0.1:443", put(refused)},
+		{"connection refused by 10.0.0.1:443", put(refusal)},
 		{"it could not be written; the log of the node has the cause", errors.New("blob: nil *planted")},
 	} {
 		require.Equal(t, row.want, export.ErrorText(row.err))

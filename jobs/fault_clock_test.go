@@ -92,7 +92,7 @@ var clocks = map[string][]string{
 	"time": {"Now", "Since", "Until"}, "uuid": {"NewUUID", "NewV6", "NewV7", "NewV7FromReader"},
 }
 
-// readersOfTheClock lists the functions of a package's files, tests aside, that call one of clocks.
+// readersOfTheClock lists the functions of a package's files, without tests, that call one of clocks.
 func readersOfTheClock(t *testing.T, directory string) (readers []string) {
 	t.Helper()
 	err := filepath.WalkDir(filepath.Join("..", directory), func(path string, entry fs.DirEntry, err error) error {

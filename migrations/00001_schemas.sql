@@ -7,7 +7,7 @@ CREATE SCHEMA IF NOT EXISTS postrider;
 -- +goose StatementBegin
 -- A body is accepted as any valid JSON text, and PostgreSQL's jsonb cannot hold all of that (\u0000, a lone surrogate,
 -- 1e999999). One such row must never fail the query over all the others, so questions go through this function. Not
--- PARALLEL SAFE: catching an error takes a subtransaction, which PostgreSQL refuses in parallel queries up to 16.
+-- PARALLEL SAFE: catching an error takes a subtransaction, which PostgreSQL rejects in parallel queries up to 16.
 CREATE FUNCTION postrider.try_jsonb(body bytea) RETURNS jsonb
     LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN

@@ -88,13 +88,13 @@ RETURNS boolean[] LANGUAGE plpgsql
 DECLARE
     free boolean[];
 BEGIN
-    WITH asked AS MATERIALIZED (
+    WITH requested AS MATERIALIZED (
         SELECT a.*, sum(size) OVER (ORDER BY place) AS last FROM unnest(topics, hashes, sizes)
         WITH ORDINALITY AS a(topic_id, key_hash, size, place)
     ), taken AS (
         INSERT INTO postrider_internal.idempotency_keys AS k (topic_id, key_hash, event_uuids, expires_at)
         SELECT a.topic_id, a.key_hash, ids[a.last - a.size + 1 : a.last], clock_timestamp() + interval '24 hours'
-          FROM asked a
+          FROM requested a
          WHERE NOT EXISTS (SELECT FROM postrider_internal.idempotency_keys known
                  WHERE known.topic_id = a.topic_id AND known.key_hash = a.key_hash
                    AND known.expires_at > clock_timestamp())
@@ -105,7 +105,7 @@ BEGIN
         RETURNING k.topic_id, k.key_hash
     )
     SELECT array_agg(EXISTS (SELECT FROM taken t WHERE t.topic_id = a.topic_id AND t.key_hash = a.key_hash)
-        ORDER BY a.place) INTO free FROM asked a;
+        ORDER BY a.place) INTO free FROM requested a;
     RETURN free;
 EXCEPTION WHEN lock_not_available THEN
     RETURN NULL;

@@ -34,7 +34,7 @@ DECLARE
     delivery bigint;
 BEGIN
     target := postrider_internal.find_subscription(topic, subscription);
-    PERFORM postrider_internal.redelivery_target(topic, subscription); -- one that has expired is refused
+    PERFORM postrider_internal.redelivery_target(topic, subscription); -- one that has expired is rejected
     PERFORM postrider_internal.commit_soon();
     SELECT tp.id, tp.name, tp.input_schema, tp.input_schema_mapping INTO t
       FROM postrider_internal.event_subscriptions s JOIN postrider_internal.topics tp ON tp.id = s.topic_id

@@ -85,14 +85,14 @@ func upSchema(ctx context.Context, pool *pgxpool.Pool) error {
 }
 
 const (
-	// lockPause is how often a process asks whether the one that migrates is done.
+	// lockPause is how often a process checks whether the one that migrates is done.
 	lockPause = 100 * time.Millisecond
 	// A migration usually takes less than noticeAfter. Any login can hold the lock, so the notice names the holder.
 	noticeAfter, noticeAgain = 3 * time.Second, time.Minute
 )
 
-// alone runs do while no other process migrates this database. Those who wait ask again and again instead of waiting in
-// line: behind a pooler, a transaction that waits keeps one of its few server connections from the process that works.
+// alone runs do while no other process migrates this database. The others poll: behind a pooler, a transaction that
+// waits keeps one of its few server connections from the process that works.
 func alone(ctx context.Context, pool *pgxpool.Pool, notices io.Writer, do func() error) error {
 	notice := time.Now().Add(noticeAfter)
 	for {
@@ -161,8 +161,8 @@ func checkServer(ctx context.Context, pool *pgxpool.Pool) error {
 }
 
 func upRiver(ctx context.Context, pool *pgxpool.Pool) error {
-	// A newer River schema, made by a newer release, is left as it is. River's own migrator, asked for it, fails at
-	// versions that it does not know.
+	// A newer River schema, made by a newer release, is left as it is. River's own migrator fails at versions
+	// that it does not know.
 	existing, err := riverVersion(ctx, pool)
 	if err != nil || existing >= RiverVersion {
 		return err

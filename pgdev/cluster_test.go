@@ -27,11 +27,11 @@ func TestServersAreCopies(t *testing.T) {
 	cache := filepath.Join(openDir(t), "cache")
 	one := started(t, Options{cache: cache})
 	two := started(t, Options{cache: cache, Durable: true, Dir: filepath.Join(openDir(t), "kept")})
-	require.Equal(t, answer(t, one.URL("postgres"), identifier), answer(t, two.URL("postgres"), identifier))
-	require.NotEqual(t, answer(t, CurrentServer(t).URL("postgres"), identifier),
-		answer(t, one.URL("postgres"), identifier), "another cache has another cluster")
+	require.Equal(t, queryText(t, one.URL("postgres"), identifier), queryText(t, two.URL("postgres"), identifier))
+	require.NotEqual(t, queryText(t, CurrentServer(t).URL("postgres"), identifier),
+		queryText(t, one.URL("postgres"), identifier), "another cache has another cluster")
 	require.Equal(t, "SCRAM-SHA-256$1",
-		answer(t, one.URL("postgres"), "SELECT split_part(rolpassword, ':', 1) FROM pg_authid WHERE rolname = 'postgres'"))
+		queryText(t, one.URL("postgres"), "SELECT split_part(rolpassword, ':', 1) FROM pg_authid WHERE rolname = 'postgres'"))
 	config, err := pgx.ParseConfig(one.URL("postgres"))
 	require.NoError(t, err)
 	config.Password = CurrentServer(t).password
@@ -42,7 +42,7 @@ func TestServersAreCopies(t *testing.T) {
 	require.Len(t, left, 1, "the cluster, and no password: %v", left)
 }
 
-func answer(t *testing.T, url, sql string) (text string) {
+func queryText(t *testing.T, url, sql string) (text string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)

@@ -26,8 +26,8 @@ func start(t *testing.T, opts pgdev.Options) *pgdev.Server {
 	return s
 }
 
-// ask runs one statement on a separate connection and returns its first value as text.
-func ask(t *testing.T, url, sql string) string {
+// queryText runs one statement on a separate connection and returns its first value as text.
+func queryText(t *testing.T, url, sql string) string {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
@@ -66,16 +66,16 @@ func parentDir(t *testing.T) string {
 func TestStartAndStop(t *testing.T) {
 	t.Parallel()
 	s := start(t, pgdev.Options{Settings: map[string]string{"work_mem": "7MB"}})
-	require.Equal(t, "127.0.0.1/32", ask(t, s.URL("postgres"), "SELECT inet_server_addr()::text"))
-	require.Equal(t, strconv.Itoa(s.Port()), ask(t, s.URL("postgres"), "SELECT inet_server_port()"))
-	require.Equal(t, "UTF8 C", ask(t, s.URL("postgres"),
+	require.Equal(t, "127.0.0.1/32", queryText(t, s.URL("postgres"), "SELECT inet_server_addr()::text"))
+	require.Equal(t, strconv.Itoa(s.Port()), queryText(t, s.URL("postgres"), "SELECT inet_server_port()"))
+	require.Equal(t, "UTF8 C", queryText(t, s.URL("postgres"),
 		"SELECT concat_ws(' ', current_setting('server_encoding'), datcollate) FROM pg_database WHERE datname = 'postgres'"))
 	for name, want := range map[string]string{
 		"work_mem": "7MB", "fsync": "off", "max_connections": "200", "timezone": "UTC", "listen_addresses": "127.0.0.1",
 	} {
-		require.Equal(t, want, ask(t, s.URL("postgres"), "SHOW "+name))
+		require.Equal(t, want, queryText(t, s.URL("postgres"), "SHOW "+name))
 	}
-	require.True(t, strings.HasPrefix(ask(t, s.URL("postgres"), "SHOW server_version"), s.Version()))
+	require.True(t, strings.HasPrefix(queryText(t, s.URL("postgres"), "SHOW server_version"), s.Version()))
 	require.False(t, gone(filepath.Join(s.Binaries(), "initdb")))
 	require.False(t, gone(filepath.Join(s.Dir(), "postgres.log")))
 
@@ -113,13 +113,13 @@ func TestRestartAndKill(t *testing.T) {
 	t.Parallel()
 	s := start(t, pgdev.Options{Durable: true})
 	port, pid := s.Port(), s.PID()
-	require.Equal(t, "on", ask(t, s.URL("postgres"), "SHOW fsync"))
-	ask(t, s.URL("postgres"), "CREATE TABLE kept AS SELECT 1")
+	require.Equal(t, "on", queryText(t, s.URL("postgres"), "SHOW fsync"))
+	queryText(t, s.URL("postgres"), "CREATE TABLE kept AS SELECT 1")
 
 	require.NoError(t, s.Restart(t.Context()))
 	require.Equal(t, port, s.Port())
 	require.NotEqual(t, pid, s.PID())
-	require.Equal(t, "1", ask(t, s.URL("postgres"), "SELECT count(*) FROM kept"))
+	require.Equal(t, "1", queryText(t, s.URL("postgres"), "SELECT count(*) FROM kept"))
 
 	busy, err := pgx.Connect(t.Context(), s.URL("postgres"))
 	require.NoError(t, err)
@@ -130,7 +130,7 @@ func TestRestartAndKill(t *testing.T) {
 		working <- err
 	}()
 	eventually(t, func() bool {
-		return ask(t, s.URL("postgres"),
+		return queryText(t, s.URL("postgres"),
 			"SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'DO %'") == "1"
 	}, "the session computes")
 	require.NoError(t, s.Kill())
@@ -138,10 +138,10 @@ func TestRestartAndKill(t *testing.T) {
 	_, err = pgx.Connect(t.Context(), s.URL("postgres"))
 	require.Error(t, err)
 	require.NoError(t, s.Restart(t.Context()), "the sessions of the killed server are waited for")
-	<-working // in an error or, where the answer was quicker than the notice, in none
+	<-working // in an error or, if the response was faster than the notice, in none
 	require.NoError(t, busy.Close(t.Context()))
 	require.Equal(t, port, s.Port())
-	require.Equal(t, "1", ask(t, s.URL("postgres"), "SELECT count(*) FROM kept"), "committed rows survive")
+	require.Equal(t, "1", queryText(t, s.URL("postgres"), "SELECT count(*) FROM kept"), "committed rows survive")
 }
 
 func TestTakenPort(t *testing.T) {
@@ -173,8 +173,8 @@ func TestKeptFolder(t *testing.T) {
 	require.Equal(t, dir, s.Dir())
 	require.NoError(t, s.CreateDatabase(t.Context(), "postrider"))
 	require.NoError(t, s.CreateDatabase(t.Context(), "postrider"), "one that exists is left alone")
-	ask(t, s.URL("postrider"), "CREATE TABLE kept AS SELECT 42 AS n")
-	ask(t, s.URL("postrider"), "ALTER SYSTEM SET work_mem = '9MB'")
+	queryText(t, s.URL("postrider"), "CREATE TABLE kept AS SELECT 42 AS n")
+	queryText(t, s.URL("postrider"), "ALTER SYSTEM SET work_mem = '9MB'")
 	password, err := os.Stat(filepath.Join(dir, "data", "postrider.password"))
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), password.Mode().Perm())
@@ -182,8 +182,8 @@ func TestKeptFolder(t *testing.T) {
 
 	again := start(t, pgdev.Options{Dir: dir, Durable: true, Port: s.Port()})
 	require.Equal(t, s.URL("postrider"), again.URL("postrider"), "password and all")
-	require.Equal(t, "42", ask(t, again.URL("postrider"), "SELECT n FROM kept"))
-	require.Equal(t, "9MB", ask(t, again.URL("postrider"), "SHOW work_mem"), "what a person set by ALTER SYSTEM holds")
+	require.Equal(t, "42", queryText(t, again.URL("postrider"), "SELECT n FROM kept"))
+	require.Equal(t, "9MB", queryText(t, again.URL("postrider"), "SHOW work_mem"), "ALTER SYSTEM was kept")
 	require.NoError(t, again.Stop(t.Context()))
 
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "data", "PG_VERSION"), []byte("99\n"), 0o600))
@@ -207,7 +207,7 @@ func TestFolderInUse(t *testing.T) {
 		}
 	}
 	require.ErrorContains(t, err, want)
-	require.Equal(t, "1", ask(t, s.URL("postgres"), "SELECT 1"))
+	require.Equal(t, "1", queryText(t, s.URL("postgres"), "SELECT 1"))
 }
 
 func TestFailedStart(t *testing.T) {
@@ -236,6 +236,6 @@ func TestHalfMadeClusterIsMadeAgain(t *testing.T) {
 	require.NoError(t, os.MkdirAll(half, 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(half, "PG_VERSION"), []byte("15\n"), 0o600))
 	s := start(t, pgdev.Options{Dir: dir})
-	require.Equal(t, "1", ask(t, s.URL("postgres"), "SELECT 1"))
+	require.Equal(t, "1", queryText(t, s.URL("postgres"), "SELECT 1"))
 	require.True(t, gone(half))
 }

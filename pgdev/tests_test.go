@@ -39,7 +39,7 @@ func TestNewDatabase(t *testing.T) {
 		}
 	})
 	require.Len(t, seen, 20)
-	left := ask(t, pgdev.CurrentServer(t).URL("postgres"),
+	left := queryText(t, pgdev.CurrentServer(t).URL("postgres"),
 		"SELECT coalesce(string_agg(datname, ' '), '') FROM pg_database")
 	for name := range seen {
 		require.NotContains(t, strings.Fields(left), name, "dropped when its test ended")
@@ -48,7 +48,7 @@ func TestNewDatabase(t *testing.T) {
 
 func TestEmptyDatabase(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, "true", ask(t, pgdev.EmptyDatabase(t), "SELECT (to_regclass('migrated') IS NULL)::text"),
+	require.Equal(t, "true", queryText(t, pgdev.EmptyDatabase(t), "SELECT (to_regclass('migrated') IS NULL)::text"),
 		"it is not migrated")
 }
 
@@ -58,7 +58,7 @@ func TestTempInMemory(t *testing.T) {
 	t.Setenv("TMPDIR", disk)
 	pgdev.TempInMemory()
 	if os.TempDir() == disk {
-		t.Skip("no room in memory, or no programs may run there")
+		t.Skip("no space in memory, or no programs may run there")
 	}
 	require.Equal(t, "/dev/shm", os.TempDir())
 	script := filepath.Join(t.TempDir(), "script")
@@ -94,10 +94,10 @@ func TestRunTests(t *testing.T) {
 //nolint:paralleltest // it takes the place of this process's server, and of its stderr
 func TestRunTestsStartsOnDemand(t *testing.T) {
 	silence(t)
-	asked := 0
-	broken := func(context.Context, string) error { asked++; return errors.New("no such file") }
+	calls := 0
+	broken := func(context.Context, string) error { calls++; return errors.New("no such file") }
 	require.Zero(t, pgdev.RunTests(suite(func() int { return 0 }), broken))
-	require.Zero(t, asked)
+	require.Zero(t, calls)
 	var stub failing
 	require.Equal(t, 1, pgdev.RunTests(suite(func() int {
 		for range 2 {
@@ -105,7 +105,7 @@ func TestRunTestsStartsOnDemand(t *testing.T) {
 		}
 		return 1
 	}), broken))
-	require.Equal(t, 1, asked, "once, for all tests")
+	require.Equal(t, 1, calls, "once, for all tests")
 	require.Len(t, stub.messages, 2, "tests do not run on a schema that failed")
 	require.Contains(t, stub.messages[1], "no such file")
 }
@@ -134,7 +134,7 @@ func (f *failing) catch(t *testing.T, run func()) {
 func TestNewDatabaseAfterACrash(t *testing.T) { //nolint:paralleltest // it kills this process's server
 	require.NoError(t, pgdev.CurrentServer(t).Kill())
 	require.NoError(t, pgdev.CurrentServer(t).Restart(t.Context()))
-	require.Equal(t, "0", ask(t, pgdev.NewDatabase(t), "SELECT count(*) FROM migrated"))
+	require.Equal(t, "0", queryText(t, pgdev.NewDatabase(t), "SELECT count(*) FROM migrated"))
 }
 
 func silence(t *testing.T) {

@@ -74,11 +74,11 @@ func TestServerOutlivesTheThreadOfItsStart(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, got.server.Stop(context.Background())) })
 	eventually(t, func() bool { return gone(fmt.Sprintf("/proc/self/task/%d", got.thread)) }, "the thread has ended")
 	for range 20 {
-		require.Equal(t, "1", ask(t, got.server.URL("postgres"), "SELECT 1"))
+		require.Equal(t, "1", queryText(t, got.server.URL("postgres"), "SELECT 1"))
 	}
 }
 
-// TestKilledParentLeavesNoServer kills a process that started a server in the one way it cannot answer.
+// TestKilledParentLeavesNoServer kills a process that started a server with the one signal that it cannot handle.
 func TestKilledParentLeavesNoServer(t *testing.T) {
 	t.Parallel()
 	parent := exec.CommandContext(t.Context(), os.Args[0])

@@ -12,8 +12,8 @@ import (
 func TestHandshakeByCode(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		answer policy.HandshakeResponse
-		want   policy.HandshakeOutcome
+		response policy.HandshakeResponse
+		want     policy.HandshakeOutcome
 	}{
 		"the code": {
 			policy.HandshakeResponse{Status: 200, Body: []byte(`{"validationResponse":"c0de"}`)}, policy.HandshakeAccepted,
@@ -45,7 +45,7 @@ func TestHandshakeByCode(t *testing.T) {
 			policy.HandshakeRejected,
 		},
 	} {
-		outcome, why := policy.HandshakeByCode(tt.answer, "c0de")
+		outcome, why := policy.HandshakeByCode(tt.response, "c0de")
 		require.Equal(t, tt.want, outcome, name)
 		require.NotEmpty(t, why, name)
 	}
@@ -57,7 +57,7 @@ func TestHandshakeByOrigin(t *testing.T) {
 	t.Parallel()
 	const origin = "eventgrid.azure.net"
 	for name, tt := range map[string]struct {
-		answer             policy.HandshakeResponse
+		response           policy.HandshakeResponse
 		classic, namespace policy.HandshakeOutcome
 	}{
 		"the origin": {
@@ -93,16 +93,16 @@ func TestHandshakeByOrigin(t *testing.T) {
 		"empty body":     {policy.HandshakeResponse{Status: 200}, policy.HandshakeAwaits, policy.HandshakeRejected},
 		"no content":     {policy.HandshakeResponse{Status: 204}, policy.HandshakeRejected, policy.HandshakeRejected},
 		"no such method": {policy.HandshakeResponse{Status: 405}, policy.HandshakeRejected, policy.HandshakeRejected},
-		"no answer": {
+		"no response": {
 			policy.HandshakeResponse{Err: "timed out", Status: 200, AllowedOrigin: []string{origin}},
 			policy.HandshakeRejected,
 			policy.HandshakeRejected,
 		},
 	} {
-		classic, why := policy.HandshakeByOrigin(tt.answer, origin, true)
+		classic, why := policy.HandshakeByOrigin(tt.response, origin, true)
 		require.Equal(t, tt.classic, classic, name)
 		require.NotEmpty(t, why, name)
-		namespace, _ := policy.HandshakeByOrigin(tt.answer, origin, false)
+		namespace, _ := policy.HandshakeByOrigin(tt.response, origin, false)
 		require.Equal(t, tt.namespace, namespace, name)
 	}
 	_, why := policy.HandshakeByOrigin(

@@ -268,7 +268,7 @@ func TestHeldUntilASuccess(t *testing.T) {
 		{"as it begins", r, seconds(0), true, false},
 		{"just before its end", r, seconds(300).Add(-time.Microsecond), true, false},
 		{"at its end", r, seconds(300), true, true},
-		{"long after, no probe having answered", r, seconds(90_000), true, true},
+		{"long after, without a response to a probe", r, seconds(90_000), true, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -74,7 +74,7 @@ func requireRetryAfter(t *testing.T, p *policy.Policy, a policy.Attempt, v polic
 	if !v.At.Equal(without.At) {
 		require.True(t, v.At.After(without.At), "sooner than the schedule")
 		require.False(t, v.At.After(a.FinishedAt.Add(p.RetryAfterCap)), "later than the cap")
-		require.False(t, v.At.Add(p.AckTimeout).After(deadline), "no room for the attempt before the delivery ends")
+		require.False(t, v.At.Add(p.AckTimeout).After(deadline), "the attempt ends before the delivery")
 	}
 }
 

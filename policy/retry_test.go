@@ -251,9 +251,9 @@ func TestOffsetsThatPassedAreSkipped(t *testing.T) {
 		scheduled, finished, wantAt int
 		wantSkipped                 int
 	}{
-		{"answered at once", 1, 0, 0, 0, 10, 0},
-		{"a slow answer passes one mark", 1, 0, 0, 11, 30, 1},
-		{"a slow answer ends on a mark", 1, 0, 0, 30, 60, 2},
+		{"a response at once", 1, 0, 0, 0, 10, 0},
+		{"a slow response passes one offset", 1, 0, 0, 11, 30, 1},
+		{"a slow response ends on an offset", 1, 0, 0, 30, 60, 2},
 		{"floor of the failure reaches past the mark", 1, 0, 0, 25, 35, 1},
 		{"held over 10 s, 30 s and 1 min", 1, 0, 0, 200, 300, 3},
 		{"held for an hour, into the tail", 1, 0, 0, 3600, 3900, 15},
@@ -262,7 +262,7 @@ func TestOffsetsThatPassedAreSkipped(t *testing.T) {
 		{"the own mark is not skipped", 3, 0, 30, 31, 60, 0},
 		{"held in the tail", 6, 0, 600, 1500, 1800, 3},
 		{"a status floor put it past its mark: that one is kept", 4, 0, 90, 90, 300, 0},
-		{"an early attempt, asked for by a person, skips nothing", 5, 0, 100, 100, 600, 0},
+		{"an early attempt, requested by an operator, skips nothing", 5, 0, 100, 100, 600, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -349,12 +349,12 @@ func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	const ack = 30 * time.Second // of the last attempt
 	tests := []struct {
-		name   string
-		policy string
-		ttl    time.Duration
-		honor  bool
-		asked  time.Duration
-		want   time.Duration
+		name      string
+		policy    string
+		ttl       time.Duration
+		honor     bool
+		requested time.Duration
+		want      time.Duration
 	}{
 		{"not honoured", "ga-2021", 24 * time.Hour, false, time.Hour, 30 * time.Second},
 		{"none given", "ga-2021", 24 * time.Hour, true, 0, 30 * time.Second},
@@ -367,16 +367,16 @@ func TestRetryAfter(t *testing.T) {
 		{"past the retry window", "ga-2021", 48 * time.Hour, true, math.MaxInt64, time.Hour},
 		{"past the cap", "ga-2021", 24 * time.Hour, true, 24 * time.Hour, time.Hour},
 		{"past the cap, on marks", "namespace-2023", 7 * 24 * time.Hour, true, 24 * time.Hour, time.Hour},
-		{"no room before the end for an attempt later than the policy's time", "ga-2019", time.Minute, true, time.Hour, 30 *
+		{"no time before the end for an attempt later than the policy's time", "ga-2019", time.Minute, true, time.Hour, 30 *
 			time.Second},
-		{"no room at all", "ga-2018", time.Minute, true, time.Hour, 10 * time.Second},
+		{"no time at all", "ga-2018", time.Minute, true, time.Hour, 10 * time.Second},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			p := builtin(t, tt.policy)
 			a := firstAttempt(p, status(503))
-			a.Limits.TTL, a.HonorRetryAfter, a.RetryAfter = tt.ttl, tt.honor, tt.asked
+			a.Limits.TTL, a.HonorRetryAfter, a.RetryAfter = tt.ttl, tt.honor, tt.requested
 			v := policy.Decide(p, a)
 			require.Equal(t, policy.Retry, v.Action)
 			require.Equal(t, after(tt.want), v.At)

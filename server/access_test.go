@@ -83,7 +83,7 @@ func TestWhoMayWhat(t *testing.T) {
 				route, wrong)
 		}
 		send(access.Actor{}, "aeg-sas-key", adminToken).rejected(401, "Unauthorized")
-		judge := func(what string, role access.Role, a response) {
+		check := func(what string, role access.Role, a response) {
 			t.Helper()
 			if role.Allows(needed) {
 				require.NotContains(t, []int{401, 403}, a.status, "%s with %s", route, what)
@@ -94,10 +94,10 @@ func TestWhoMayWhat(t *testing.T) {
 			require.Contains(t, rejected.Message, string(role))
 		}
 		for _, shown := range slices.Sorted(maps.Keys(rights)) {
-			judge(shown, rights[shown], send(access.Actor{}, "Authorization", shown))
+			check(shown, rights[shown], send(access.Actor{}, "Authorization", shown))
 		}
 		for _, role := range []access.Role{access.RoleViewer, access.RoleOperator, access.RoleAdmin} {
-			judge("a session", role, send(access.Actor{Name: "user:anna", Role: role}))
+			check("a session", role, send(access.Actor{Name: "user:anna", Role: role}))
 		}
 	}
 	require.Equal(t, 64, tried)

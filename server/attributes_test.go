@@ -147,7 +147,7 @@ func TestInvalidCustomHeaders(t *testing.T) {
 	require.ElementsMatch(t, []string{
 		"endpointUrl", "maxConcurrentDeliveries", "deliveryAttributeMappings[0].name",
 		"deliveryAttributeMappings[1].properties.value",
-	}, targets(rejected), "one answer names all mistakes")
+	}, targets(rejected), "one response names all mistakes")
 	b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/a%00b",
 		`{"endpointUrl":"https://example.com","deliveryAttributeMappings":[{"name":"X","type":"Static",`+
 			`"properties":{"isSecret":true}}]}`).rejected(400, "InvalidRequest")

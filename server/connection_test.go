@@ -161,7 +161,7 @@ func TestPlainHTTPEndpoints(t *testing.T) {
 	opened.topic("orders", "")
 	require.Equal(t, http.StatusCreated, put(opened, "literal", "http://10.1.2.3/").status)
 	require.Equal(t, http.StatusCreated, put(opened, "name", "http://billing.internal/").status,
-		"a name is judged when it is called")
+		"a name is checked when it is called")
 	require.Contains(t, put(opened, "public", "http://8.8.8.8/").body, "must be https")
 	require.Contains(t, put(opened, "tls", `http://10.1.2.3/","minimumTlsVersionAllowed":"1.3`).body,
 		"must be https if")
@@ -172,7 +172,7 @@ func TestPlainHTTPEndpoints(t *testing.T) {
 	require.Contains(t, put(allowing, "inside", "http://127.0.0.1/").body, "loopback")
 }
 
-// Whatever a URL is dressed up as, it is refused where it is put: as an endpoint, and as a token server.
+// A disguised URL is rejected when it is stored: as an endpoint, and as a token server.
 func TestRefusedEndpointsAreNotPut(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(o *server.Options) { o.AllowHTTP = true })

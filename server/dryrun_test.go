@@ -28,7 +28,7 @@ func TestDryRunOfAnEventSubscription(t *testing.T) {
 	}
 	require.Equal(t, is, would)
 
-	// no endpoint is asked
+	// no endpoint is called
 	other := b.manage(http.MethodPut, path+"?dryRun=true",
 		`{"endpointUrl":"https://example.com/other","endpointValidation":"required"}`).json(200)
 	require.EqualValues(t, 1, other["maxEventsPerBatch"])

@@ -232,7 +232,7 @@ func TestOutage(t *testing.T) {
 		"making a topic": serve(t, s, http.MethodPut, "/v1/topics/parcels", "", admin...),
 		"making an event subscription": serve(t, s, http.MethodPut, "/v1/topics/orders/subscriptions/billing",
 			`{"endpointUrl":"https://example.com"}`, admin...),
-		"asking for a policy not in here": serve(t, s, http.MethodGet, "/v1/policies/mine", "", admin...),
+		"a policy that does not exist": serve(t, s, http.MethodGet, "/v1/policies/mine", "", admin...),
 	} {
 		require.Equal(t, 503, response.status, "%s: %s", name, response.body)
 		response.rejected(503, "ServiceUnavailable")

@@ -110,11 +110,11 @@ func TestFilterIsTested(t *testing.T) {
 	)
 	require.JSONEq(t, `{"value":[`+newest+`,`+earlier+`]}`, b.manage(http.MethodPost, path, "{}").body)
 	require.JSONEq(t, `{"value":[`+newest+`]}`, b.manage(http.MethodPost, path, `{"last":1,"event":null}`).body)
-	wanted := strings.Replace(gridEvent("9/1"), "12345678901234567890", "6.99", 1)
+	matching := strings.Replace(gridEvent("9/1"), "12345678901234567890", "6.99", 1)
 	require.JSONEq(t,
 		`{"value":[{"clauses":[`+passed+`,{"clause":"advancedFilters[0]","passed":true,"why":null}],"id":"9/1",`+
 			`"eventType":"Shop.OrderPlaced","subject":"orders/9/1","matched":true}]}`,
-		b.manage(http.MethodPost, path, `{"event":`+wanted+`}`).body)
+		b.manage(http.MethodPost, path, `{"event":`+matching+`}`).body)
 	require.Equal(t, 2, b.count("SELECT count(*) FROM postrider.events"), "nothing is stored")
 	require.Zero(t, b.count("SELECT count(*) FROM postrider.deliveries"))
 
@@ -175,7 +175,7 @@ func TestFilterIsTestedBeforeItIsStored(t *testing.T) {
 	require.Equal(t,
 		map[string]any{
 			"id": "2", "eventType": "Shop.OrderPlaced", "subject": "orders/2", "matched": true, "clauses": []any{},
-		}, everything[0], "no filter wants every event")
+		}, everything[0], "no filter matches every event")
 
 	rejection := b.manage(http.MethodPost, path, `{"filter":{"includedEventTypes":[""],`+
 		`"advancedFilters":[{"operatorType":"NumberIn","key":"a","values":["x"]}]}}`).rejected(400, "InvalidRequest")

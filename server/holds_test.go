@@ -139,7 +139,7 @@ func TestPauseRejections(t *testing.T) {
 	}
 	b.send(http.MethodPost, billing+"/pause", "{}", "Authorization", "Bearer "+adminToken, "Content-Type", "text/plain").
 		rejected(415, "UnsupportedMediaType")
-	require.Nil(t, b.held("orders", "billing"), "what was refused paused nothing")
+	require.Nil(t, b.held("orders", "billing"), "a rejected request pauses nothing")
 }
 
 func TestHoldsOfWhatDoesNotExist(t *testing.T) {
@@ -222,7 +222,7 @@ func TestRelease(t *testing.T) {
 	rejection := b.manage(http.MethodPost, billing+"/release", "").rejected(409, "SubscriptionPaused")
 	require.Equal(t, `event subscription "billing" of topic "orders" is paused: resume it first`, rejection.Message)
 	resumed := holdIn(b.manage(http.MethodPost, billing+"/resume", ""))
-	require.Equal(t, "probation", resumed["reason"], "the refused release left the probation as it was")
+	require.Equal(t, "probation", resumed["reason"], "the rejected release left the probation as it was")
 	require.Equal(t, 0.0, resumed["heldDeliveries"])
 
 	for range 2 {
@@ -245,13 +245,13 @@ func TestProbe(t *testing.T) {
 	require.Contains(t, b.manage(http.MethodPost, billing+"/probe", "").rejected(409, "SubscriptionPaused").Message,
 		"resume it first")
 	b.manage(http.MethodPost, billing+"/resume", "").json(http.StatusOK)
-	require.Equal(t, before, b.held("orders", "billing"), "the refused probe left the probation as it was")
+	require.Equal(t, before, b.held("orders", "billing"), "the rejected probe left the probation as it was")
 
 	hold := holdIn(b.manage(http.MethodPost, billing+"/probe", ""))
 	require.Equal(t, before["since"], hold["since"], "the hold goes on until the probe succeeds")
 	require.Zero(t, b.count("SELECT count(*) FROM postrider_internal.probations WHERE until > now()"), "its time has come")
 	require.True(t, momentIn(t, hold["nextProbeAt"]).Before(momentIn(t, before["nextProbeAt"])))
-	require.Equal(t, hold, holdIn(b.manage(http.MethodPost, billing+"/probe", "")), "asking again changes nothing")
+	require.Equal(t, hold, holdIn(b.manage(http.MethodPost, billing+"/probe", "")), "a repetition changes nothing")
 }
 
 // Under the policies of 2019 and 2021 a probation belongs to the endpoint, its query string included; under those of

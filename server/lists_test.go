@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// walked follows a list's nextLinks and answers one member of each row.
+// walked follows a list's nextLinks and returns one member of each row.
 func (b *bundle) walked(path, member string) (found []any, pages int) {
 	b.t.Helper()
 	for next := path; next != ""; pages++ {

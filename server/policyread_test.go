@@ -175,10 +175,10 @@ func TestPolicyRejections(t *testing.T) {
 		"text for a number": {
 			`{"ackTimeoutInSeconds":"30 s"}`, []string{"ackTimeoutInSeconds"}, "must be a number",
 		},
-		"no time to answer": {
+		"no time to respond": {
 			`{"ackTimeoutInSeconds":0.5}`, []string{"ackTimeoutInSeconds"}, "must be between 1 and 230",
 		},
-		"a long time to answer": {
+		"a long time to respond": {
 			`{"ackTimeoutInSeconds":1e300}`, []string{"ackTimeoutInSeconds"}, "must be between 1 and 230",
 		},
 		"a late window before the end": {
@@ -352,7 +352,7 @@ func TestEtagsOfPolicies(t *testing.T) {
 	require.Equal(t, []string{"If-Match"},
 		targets(with(http.MethodDelete, "", "If-Match", "1").rejected(400, "InvalidRequest")))
 	read := with(http.MethodGet, "")
-	require.Equal(t, second, read.header.Get("ETag"), "a refusal changes nothing")
+	require.Equal(t, second, read.header.Get("ETag"), "a rejected request changes nothing")
 	require.Equal(t, []any{7.0}, read.json(http.StatusOK)["stepsInSeconds"])
 
 	require.Equal(t, http.StatusNoContent, with(http.MethodDelete, "", "If-Match", second).status)

@@ -379,7 +379,7 @@ func TestPublishPoison(t *testing.T) {
 		"a raw NUL":                       {with("\"\x00\""), 400, 0},
 		"an overlong slash":               {with("\"\xc0\xaf\""), 400, 0},
 		"no event":                        {"[]", 200, 0},
-		"no event, with room":             {" [ ] \n", 200, 0},
+		"no event, with spaces":           {" [ ] \n", 200, 0},
 		"an array of null":                {"[null]", 400, 0},
 		"a byte order mark":               {"\ufeff" + with("1"), 200, 1},
 	} {

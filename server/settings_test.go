@@ -158,7 +158,7 @@ func TestPatchRejections(t *testing.T) {
 		"a wrong kind":              {`{"labels":"a"}`, []string{"labels"}},
 		"what only can be read":     {`{"provisioningState":"Succeeded"}`, []string{"provisioningState"}},
 		"no endpoint":               {`{"endpointUrl":null}`, []string{"endpointUrl"}},
-		"judged like a put": {
+		"validated like a put": {
 			`{"endpointUrl":"http://10.0.0.1","retryPolicy":{"maxDeliveryAttempts":31},"labels":[""]}`,
 			[]string{"endpointUrl", "retryPolicy.maxDeliveryAttempts", "labels[0]"},
 		},
@@ -278,7 +278,7 @@ func TestEtags(t *testing.T) {
 			targets(with(http.MethodPut, row.path, row.body, "If-Match", "1").rejected(400, "InvalidRequest")))
 		require.Equal(t, []string{"If-None-Match"},
 			targets(with(http.MethodPut, row.path, row.body, "If-None-Match", etag).rejected(400, "InvalidRequest")))
-		require.Equal(t, etag, b.manage(http.MethodGet, row.path, "").header.Get("ETag"), "a refusal changes nothing")
+		require.Equal(t, etag, b.manage(http.MethodGet, row.path, "").header.Get("ETag"), "a rejected one changes nothing")
 	}
 
 	etag := b.manage(http.MethodGet, billing, "").header.Get("ETag")

@@ -262,7 +262,7 @@ func TestRegeneratedKeysOnEveryNode(t *testing.T) {
 	require.NoError(t, err)
 	const path = "/topics/orders/api/events"
 	soon := time.Now().UTC().Add(time.Hour).Format(usEnglish)
-	// Each asks the other node for its own event, so that the transaction is met as well.
+	// The other node publishes, so that its transaction also checks the keys.
 	with := func(key string) []int {
 		body := "[" + gridEvent("1") + "]"
 		return []int{

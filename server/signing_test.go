@@ -21,7 +21,7 @@ const (
 	newSecret  = billing + "/rotateSigningSecret"
 )
 
-// secrets reads an answer that shows some, the newest first.
+// secrets reads a response with secrets, the newest first.
 func (a response) secrets() (list []map[string]any) {
 	a.t.Helper()
 	require.Equal(a.t, "no-store", a.header.Get("Cache-Control"))
@@ -76,7 +76,7 @@ func TestSigningSecrets(t *testing.T) {
 	require.Len(t, third, 3)
 	require.Equal(t, ownSecret, third[0]["secret"])
 	hoursFromNow(t, 168, third[1]["validUntil"])
-	require.Equal(t, second[1], third[2], "its end is not put off")
+	require.Equal(t, second[1], third[2], "its end is not deferred")
 	require.Equal(t, third, b.manage(http.MethodPost, showSecret, "").secrets())
 
 	responses = append(responses, b.manage(http.MethodGet, billing, ""),

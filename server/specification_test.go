@@ -175,17 +175,17 @@ func requireListed(t *testing.T, method, path string, status int) {
 		}
 		var op operation
 		require.NoError(t, node.Decode(&op))
-		require.Contains(t, op.Responses, strconv.Itoa(status), "openapi.yaml: %s may answer this", op.OperationID)
+		require.Contains(t, op.Responses, strconv.Itoa(status), "openapi.yaml: %s may respond so", op.OperationID)
 	}
 }
 
 // fits reports whether a path is one of a template's.
 func fits(template, path string) bool {
-	wanted, given := strings.Split(template, "/"), strings.Split(path, "/")
-	if len(wanted) != len(given) {
+	expected, given := strings.Split(template, "/"), strings.Split(path, "/")
+	if len(expected) != len(given) {
 		return false
 	}
-	for i, part := range wanted {
+	for i, part := range expected {
 		_, after, named := strings.Cut(part, "}")
 		if !named && part != given[i] || named && !strings.HasSuffix(given[i], after) {
 			return false

@@ -332,13 +332,13 @@ func TestPatchMakesTwoHandshakesAtMost(t *testing.T) {
 	b.topic("orders", "")
 	b.manage(http.MethodPut, billing, `{"endpointUrl":"http://127.0.0.1:9/","endpointValidation":"skip"}`).
 		json(http.StatusCreated)
-	var asked atomic.Int32
+	var requests atomic.Int32
 	e := endpoint(t, func(w http.ResponseWriter, r *http.Request) {
-		b.manage(http.MethodPatch, billing, fmt.Sprintf(`{"labels":["%d"]}`, asked.Add(1))).json(http.StatusOK)
+		b.manage(http.MethodPatch, billing, fmt.Sprintf(`{"labels":["%d"]}`, requests.Add(1))).json(http.StatusOK)
 		sendsBack(w, r)
 	})
 	b.manage(http.MethodPatch, billing, to(e)).rejected(http.StatusConflict, "ConcurrentChange")
-	require.EqualValues(t, 2, asked.Load())
+	require.EqualValues(t, 2, requests.Load())
 	require.Equal(t, "http://127.0.0.1:9/", b.manage(http.MethodGet, billing, "").json(http.StatusOK)["endpointBaseUrl"])
 }
 

@@ -98,7 +98,7 @@ func TestDeadLetterActions(t *testing.T) {
 	page := b.page(t, at+"/purge")
 	requireValidMarkup(t, at, page)
 	require.Contains(t, text(page), "Purging deletes")
-	require.Equal(t, "2", b.value(t, "SELECT count(*) FROM postrider.dead_letters"), "asking does nothing")
+	require.Equal(t, "2", b.value(t, "SELECT count(*) FROM postrider.dead_letters"), "the page changes nothing")
 	require.Contains(t, b.requireRedirect(t, at+"/purge", nil, `^/ui/dead-letters\?done=purged$`), "1 in total")
 	for _, path := range []string{
 		at + "/purge", at + "/redeliver", "/ui/dead-letters/x/purge", "/ui/dead-letters/x/redeliver",

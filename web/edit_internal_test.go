@@ -75,9 +75,9 @@ func TestNewSettingGetsField(t *testing.T) {
 			for name := range want {
 				text, err = plainJSON(settings[name])
 				require.NoError(t, err)
-				wanted, err := plainJSON(want[name])
+				expected, err := plainJSON(want[name])
 				require.NoError(t, err)
-				require.Equal(t, string(wanted), string(text))
+				require.Equal(t, string(expected), string(text))
 			}
 		})
 	}

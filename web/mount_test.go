@@ -106,8 +106,8 @@ func TestSecurityHeaders(t *testing.T) {
 func TestStaticFilesAreCachedByHash(t *testing.T) {
 	t.Parallel()
 	b := setup(t, withSignIn)
-	refusal := b.request(http.MethodGet, "/ui/sign-in")
-	path := regexp.MustCompile(`/ui/static/style\.[0-9a-f]{12}\.css`).FindString(refusal.Body.String())
+	page := b.request(http.MethodGet, "/ui/sign-in")
+	path := regexp.MustCompile(`/ui/static/style\.[0-9a-f]{12}\.css`).FindString(page.Body.String())
 	require.NotEmpty(t, path)
 	response := b.request(http.MethodGet, path)
 	require.Equal(t, http.StatusOK, response.Code, "the sign-in page has the stylesheet")
@@ -118,7 +118,7 @@ func TestStaticFilesAreCachedByHash(t *testing.T) {
 	for _, script := range []string{
 		`htmx\.min\.[0-9a-f]{12}\.js`, `uPlot\.min\.[0-9a-f]{12}\.js`, `app\.[0-9a-f]{12}\.js`,
 	} {
-		path := regexp.MustCompile(`/ui/static/` + script).FindString(refusal.Body.String())
+		path := regexp.MustCompile(`/ui/static/` + script).FindString(page.Body.String())
 		require.NotEmpty(t, path, script)
 		response := b.request(http.MethodGet, path)
 		require.Equal(t, http.StatusOK, response.Code)

@@ -102,13 +102,13 @@ func TestOperators(t *testing.T) {
 			check := func(want bool, x string, f *filter.Filter) {
 				require.Equal(t, want, f.Matches(eventWith(x)), "data.x = %s", x)
 			}
-			for _, wanted := range []bool{true, false} {
-				for _, x := range strings.Fields(map[bool]string{true: row.yes, false: row.no}[wanted]) {
-					check(wanted, x, plain)
-					check(wanted, x, arrays)
+			for _, matches := range []bool{true, false} {
+				for _, x := range strings.Fields(map[bool]string{true: row.yes, false: row.no}[matches]) {
+					check(matches, x, plain)
+					check(matches, x, arrays)
 					check(false, "["+x+"]", plain) // even for negated operators
-					check(wanted, "["+x+"]", arrays)
-					check(wanted, `[null, `+x+`,{"x":`+x+`},[`+x+`]]`, arrays)
+					check(matches, "["+x+"]", arrays)
+					check(matches, `[null, `+x+`,{"x":`+x+`},[`+x+`]]`, arrays)
 				}
 			}
 			check(row.missing, "", plain)

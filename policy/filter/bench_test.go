@@ -50,14 +50,14 @@ func parseFilter(tb testing.TB, text string) *filter.Filter {
 	return &f
 }
 
-func benchmarkMatching(b *testing.B, wanted int, filters ...*filter.Filter) {
+func benchmarkMatching(b *testing.B, matches int, filters ...*filter.Filter) {
 	b.Helper()
 	view, set, places := oneKilobyte(), filter.NewSet(filters), []int(nil)
 	b.ReportAllocs()
 	for b.Loop() {
 		places = set.Matching(places[:0], &view)
 	}
-	require.Len(b, places, wanted)
+	require.Len(b, places, matches)
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(filters)), "ns/filter")
 }
 

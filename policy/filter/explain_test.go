@@ -153,7 +153,7 @@ func randomView(r *rand.Rand) *filter.EventView {
 func TestExplainAgreesWithMatching(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
-	wanted, refused := 0, 0
+	matched, rejected := 0, 0
 	for range 2000 {
 		filters := []*filter.Filter{}
 		for range 10 {
@@ -167,10 +167,10 @@ func TestExplainAgreesWithMatching(t *testing.T) {
 			}
 		}
 		require.Equal(t, passed, set.Matching(nil, view), "%s", view.Body)
-		wanted, refused = wanted+len(passed), refused+len(filters)-len(passed)
+		matched, rejected = matched+len(passed), rejected+len(filters)-len(passed)
 	}
-	require.Greater(t, wanted, 2000)
-	require.Greater(t, refused, 2000)
+	require.Greater(t, matched, 2000)
+	require.Greater(t, rejected, 2000)
 }
 
 // requireExplained compares the explanation with Matches and the naive rule, and returns the result.

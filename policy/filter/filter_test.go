@@ -21,10 +21,10 @@ func TestFilterMatches(t *testing.T) {
 		subject   string
 		want      bool
 	}{
-		{"no filter wants everything", filter.Filter{}, created, "/a", true},
-		{"no filter wants an empty subject", filter.Filter{}, "", "", true},
-		{"an empty list wants everything", filter.Filter{IncludedEventTypes: []string{}}, created, "", true},
-		{"All wants everything", filter.Filter{IncludedEventTypes: []string{"All"}}, created, "", true},
+		{"no filter matches everything", filter.Filter{}, created, "/a", true},
+		{"no filter matches an empty subject", filter.Filter{}, "", "", true},
+		{"an empty list matches everything", filter.Filter{IncludedEventTypes: []string{}}, created, "", true},
+		{"All matches everything", filter.Filter{IncludedEventTypes: []string{"All"}}, created, "", true},
 		{"all in lower case is an event type", filter.Filter{IncludedEventTypes: []string{"all"}}, created, "", false},
 		{"a listed event type", filter.Filter{IncludedEventTypes: []string{deleted, created}}, created, "", true},
 		{"an event type not listed", filter.Filter{IncludedEventTypes: []string{deleted}}, created, "", false},
@@ -50,13 +50,13 @@ func TestFilterMatches(t *testing.T) {
 			"/a.jpg", true,
 		},
 		{
-			"case matters where asked for",
+			"case matters if required",
 			filter.Filter{SubjectBeginsWith: "/A", IsSubjectCaseSensitive: true},
 			created,
 			"/a.jpg", false,
 		},
 		{
-			"same case where asked for",
+			"same case if required",
 			filter.Filter{SubjectEndsWith: ".jpg", IsSubjectCaseSensitive: true},
 			created,
 			"/a.jpg", true,

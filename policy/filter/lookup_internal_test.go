@@ -175,7 +175,7 @@ func FuzzNumbers(f *testing.F) {
 		n := readNumber([]byte(right))
 		v := value{kind: valueNumber, text: []byte(left)}
 		require.Equal(t, a.Cmp(b), v.compare(&n), "%s and %s", left, right)
-		require.Equal(t, a.Cmp(b), v.compare(&n), "asked again")
+		require.Equal(t, a.Cmp(b), v.compare(&n), "compared again")
 	})
 }
 

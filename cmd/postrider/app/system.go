@@ -40,8 +40,8 @@ type Options struct {
 	MaxWorkers int
 	// MaxBodyBytes bounds the bodies of attempts in flight on this node, in bytes; default 64 MiB.
 	MaxBodyBytes int64
-	// RouteThreshold is how many deliveries a publish request may owe before they are made in steps, by a route job, and
-	// not in the transaction that it is answered after; default 10,000.
+	// RouteThreshold is the most deliveries that the transaction of a publish request creates; default 10,000. For more,
+	// it inserts a route job, which creates them in steps.
 	RouteThreshold int
 	// TimeScale makes every wait between attempts that many times as short, see policy.Rules.Scaled: for trying a day of
 	// retries out in minutes. What is configured is stored and shown as it was said. 0 and 1 are real time.
