@@ -35,40 +35,59 @@ COMMENT ON VIEW postrider.audit IS
     'Changes of the configuration, actions on deliveries, access to secrets, and sign-ins. It contains no secret.';
 COMMENT ON COLUMN postrider.audit.audit_id IS 'Id of the row; a later change has a higher one.';
 COMMENT ON COLUMN postrider.audit.at IS 'When.';
-COMMENT ON COLUMN postrider.audit.actor IS
-    'Who acted: user:NAME (signed in, or with a personal key), key:NAME (another API key), admin (the admin token), '
-    'cli (a verb of the program that writes to the database), unauthenticated (requests without valid credentials, or '
-    'whose credentials are not checked after too many wrong ones), signIn (a client that sent a wrong password), '
-    'postrider (the program itself, as dev does with its demo), validationUrl (a client that opened that URL). For a '
-    'function called by SQL: the database user who logged in.';
+COMMENT ON COLUMN postrider.audit.actor IS 'Who acted:
+user:NAME: a session or personal key
+key:NAME: an API key
+admin: the admin token
+cli: a command that writes to the database, such as apikey and user
+validationUrl: a client that opened that URL
+signIn: a client that sent a wrong password
+unauthenticated: a client without a valid credential, or whose credential is not checked after too many wrong ones
+postrider: the program, for example an expiration
+otherwise: the database user who called a function by SQL';
 COMMENT ON COLUMN postrider.audit.address IS
     'Address of the client, or of its proxy. For requests_rejected: the /64 of an IPv6 address; NULL stands for many '
     'addresses. Otherwise NULL = no request.';
-COMMENT ON COLUMN postrider.audit.action IS
-    'What: topic_created, topic_replaced, topic_deleted, topic_keys_shown, topic_keys_replaced, subscription_created, '
-    'subscription_replaced, subscription_deleted, subscription_expired, subscription_validation_requested, '
-    'subscription_validated (its validationUrl was opened), subscription_paused, subscription_resumed, '
-    'subscription_released, subscription_probed, test_delivery_created, events_published (from the dashboard), '
-    'delivery_canceled, delivery_retried, delivery_dead_lettered, event_erased, subject_erased, endpoint_url_shown, '
-    'delivery_attributes_shown, signing_secrets_shown, signing_secret_rotated, policy_created, policy_replaced, '
-    'policy_deleted, dead_letter_redelivered, dead_letter_purged, operation_started, operation_canceled, '
-    'operation_finished, api_key_created, api_key_revoked, login_approved, login_denied (of postrider login), '
-    'user_created, user_replaced, user_deleted, password_changed, signed_in, sign_in_failed (a wrong password), '
-    'signed_out, sessions_ended, requests_rejected (one row for those of a minute, an address, a status and a topic), '
-    'encryption_keys_retired.';
+COMMENT ON COLUMN postrider.audit.action IS 'What was done, by object:
+topic: topic_created, topic_replaced, topic_deleted
+access keys of a topic: topic_keys_shown, topic_keys_replaced
+publishing in the dashboard: events_published
+event subscription: subscription_created, subscription_replaced, subscription_deleted, subscription_expired
+handshake: subscription_validation_requested, subscription_validated (its validationUrl was opened)
+holds: subscription_paused, subscription_resumed, subscription_released, subscription_probed
+secrets of an event subscription: endpoint_url_shown, delivery_attributes_shown
+signing secrets: signing_secrets_shown, signing_secret_rotated
+sample event: test_delivery_created
+delivery: delivery_canceled, delivery_retried, delivery_dead_lettered
+dead letter: dead_letter_redelivered, dead_letter_purged
+event: event_erased, subject_erased
+redelivery, purge or erasure of many: operation_started, operation_canceled, operation_finished
+retry policy: policy_created, policy_replaced, policy_deleted
+API key: api_key_created, api_key_revoked
+login of the command line: login_approved, login_denied
+user: user_created, user_replaced, user_deleted, password_changed (their own)
+session: signed_in, signed_out, sessions_ended, sign_in_failed (a wrong password)
+wrong credentials: requests_rejected (a row per minute, actor, address, status and topic)
+postrider keys rotate: encryption_keys_retired';
 COMMENT ON COLUMN postrider.audit.topic IS 'Topic; NULL = the action concerns no topic.';
 COMMENT ON COLUMN postrider.audit.subscription IS 'Event subscription; NULL = the action concerns none.';
-COMMENT ON COLUMN postrider.audit.details IS
-    'More about the action: settings (names of those that a new event subscription has, or that differ now), '
-    'endpointValidation (where it differs now or is skip), keys, stopTimeToLive, policy, deadLetterId, eventId, '
-    'deliveryId, systemId, events (how many were erased), operationId with its request and its progress, key with its '
-    'scope and expiresAt, machine and requestedFrom (the computer of a personal key, and its address), '
-    'user (of sign_in_failed only if there is such a user) with role and disabled where they differ now and password: '
-    'true where it does, status (401, 403 or 429 of requests_rejected), times (how many requests were rejected), '
-    'sessions. Never a value that may be a secret, nor an erased subject.';
+COMMENT ON COLUMN postrider.audit.details IS 'More about the action, never a secret or an erased subject:
+topic, event subscription: settings (names of those that were set or changed), endpointValidation (changed, or skip)
+pause: stopTimeToLive
+access keys: keys (which were replaced)
+delivery, dead letter: deliveryId, deadLetterId, eventId, systemId
+event: systemId, events (how many were published or erased)
+operation: operationId, its parameters and its progress
+retry policy: policy
+API key, login: key, scope, expiresAt, machine and requestedFrom (the computer of a personal key, and its address)
+user: user, role and disabled if they differ, password (true if it differs), sessions and keys (how many ended)
+sign_in_failed: user, if it exists
+requests_rejected: status (401, 403 or 429), times
+encryption_keys_retired: key, retired (ids of keys)';
 COMMENT ON COLUMN postrider.audit.changes IS
     'For a changed topic, event subscription, retry policy, user or key: each changed setting with its old and new '
     'value, {"labels": {"old": [], "new": ["a"]}}. {"changed": true} for a secret and for a value of more than 4 KiB. '
+    'URLs are without their query. '
     'old is null if it was created, new is null if it was deleted. NULL if no configuration changed.';
 
 -- +goose Down

@@ -29,7 +29,7 @@ import (
 func page(t *testing.T, name string, data any) string {
 	t.Helper()
 	file := name + ".tmpl"
-	parsed, err := template.New(file).Funcs(template.FuncMap{"code": code, "cell": cell, "join": strings.Join}).
+	parsed, err := template.New(file).Funcs(template.FuncMap{"code": code, "cell": cell, "lines": lines, "join": strings.Join}).
 		ParseFiles("testdata/reference/" + file)
 	require.NoError(t, err)
 	var b strings.Builder
@@ -37,6 +37,9 @@ func page(t *testing.T, name string, data any) string {
 	require.NoError(t, parsed.Execute(&b, data))
 	return b.String()
 }
+
+// lines is a text of several lines as a cell of a table.
+func lines(text string) string { return strings.ReplaceAll(cell(strings.ReplaceAll(text, "\n", "\r")), "\r", "<br>") }
 
 // restOperation is an operation of the OpenAPI document.
 type restOperation struct {
