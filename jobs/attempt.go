@@ -44,14 +44,24 @@ const (
 
 // deliver is one delivery attempt: one HTTP request. An endpoint's failure is an outcome and no error. An error means
 // that the attempt has no outcome: River then runs the job again, which counts as a rerun once the attempt has begun.
+// The attempt has its own goroutine: its call may stay open after it has ended.
 func (e *Engine) deliver(ctx context.Context, job *river.Job[queue.AttemptArgs]) error {
 	release := e.parts.Active.Add(job.ID)
 	defer release()
 	defer e.progress.begin()()
 	defer e.parts.Handoff.Forget(job.ID)
 	e.parts.Failpoint.Reach(PointFetched)
-	a := &attempt{engine: e, args: job.Args, job: tokenOf(job.JobRow), reruns: job.Args.Reruns + job.Attempt - 1}
-	err := a.run(ctx)
+	ended := make(chan error, 1)
+	var once sync.Once
+	a := &attempt{
+		engine: e, args: job.Args, job: tokenOf(job.JobRow), reruns: job.Args.Reruns + job.Attempt - 1,
+		end: func(err error) { once.Do(func() { ended <- err }) },
+		recovered: func(step func() error) error {
+			return e.failures.runRecovered(ctx, job.JobRow, func(context.Context) error { return step() })
+		},
+	}
+	e.goroutines.Go(func() { a.end(a.recovered(func() error { return a.run(ctx) })) })
+	err := <-ended
 	switch {
 	case err == nil:
 		e.ended.Add(job.ID) // recorded: the row is gone
@@ -77,6 +87,9 @@ type attempt struct {
 	begun  bool   // a failure is a rerun from now on: the request may have been sent
 	leave  func() // releases the place at the gate, once
 
+	end       func(error)              // ends the attempt; only the first call counts
+	recovered func(func() error) error // turns a panic into an error
+
 	work  *queue.Work
 	sub   *catalog.Subscription
 	rules policy.Rules
@@ -86,7 +99,7 @@ type attempt struct {
 	posted http.Header // the headers of the request; nil = none was made
 }
 
-// run enters the gate, loads the work, and sends it if it is due.
+// run enters the gate, loads the work, and sends it if it is due. It returns when the call has ended.
 func (a *attempt) run(ctx context.Context) error {
 	parts := &a.engine.parts
 	if err := parts.Recorder.WaitRecording(ctx); err != nil {
@@ -221,21 +234,19 @@ func (a *attempt) post() error {
 		}
 	}
 	sent := endpoint.NewPayload(body, a.work.Release)
-	resp, late, err := a.engine.endpoint.Send(&endpoint.Request{
+	a.engine.endpoint.Send(&endpoint.Request{
 		URL: a.sub.EndpointURL, Header: header, Body: sent, Connection: &a.sub.Connection,
 		AckTimeout: a.rules.Policy.AckTimeout, Window: a.rules.Policy.LateResponseWindow,
-	})
-	a.token, a.posted = resp.Token, resp.Sent
-	sent.Drop()
-	if err != nil {
+	}, func(resp endpoint.Response, err error) error {
+		a.token, a.posted = resp.Token, resp.Sent
+		sent.Drop()
+		if err == nil {
+			err = a.recovered(func() error { return a.conclude(started, resp, size) })
+		}
+		a.end(err)
 		return err
-	}
-	err = a.conclude(started, resp, size)
-	if late != nil {
-		// With an error the attempt is repeated, and no retry exists that a late response could cancel: the call is cut.
-		go a.engine.endpoint.Finish(late, err, func(resp endpoint.Response) { a.concludeLate(started, resp) })
-	}
-	return err
+	}, func(resp endpoint.Response) { a.concludeLate(started, resp) })
+	return nil
 }
 
 // conclude records the policy's decision about each member.

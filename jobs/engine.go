@@ -136,6 +136,9 @@ type Engine struct {
 	cut       context.CancelFunc // ends the requests in flight
 	locations *export.Locations  // of dead letters
 
+	failures   *joberrors
+	goroutines goroutines // of attempts
+
 	ended       *queue.JobSet // jobs whose row is gone, until River completes them
 	interrupted *queue.JobSet // jobs whose attempt was cut by Stop
 	progress    progress
@@ -164,7 +167,7 @@ func New(o Options) (*Engine, error) {
 	e := &Engine{
 		options: o, parts: o.Parts, log: o.Logger, host: host, died: make(chan struct{}, 1), exported: make(chan struct{}, 1),
 		interrupted: queue.NewJobSet(), ended: queue.NewJobSet(), leases: leaseWatch{},
-		locations: export.NewLocations(o.DeadLetters),
+		locations: export.NewLocations(o.DeadLetters), failures: &joberrors{log: o.Logger, node: o.Parts.Node},
 	}
 	requests, cut := context.WithCancel(context.Background())
 	e.cut, e.endpoint = cut, endpoint.NewClient(requests, endpoint.Options{
@@ -198,7 +201,7 @@ func (e *Engine) riverConfig() *river.Config {
 		// operators, see docs/operate/configure.md.
 		LeaderElectionDisabled: true,
 		SoftStopTimeout:        e.options.StopTimeout,
-		Middleware:             []rivertype.Middleware{&joberrors{log: e.log, node: e.parts.Node}},
+		Middleware:             []rivertype.Middleware{e.failures},
 		Logger:                 slog.New(onlyErrors{e.log.Handler()}),
 	}
 }
@@ -241,6 +244,7 @@ func (e *Engine) Stop(ctx context.Context) error {
 	}
 	e.cut()
 	e.endpoint.CloseIdle()
+	e.goroutines.Close()
 	e.locations.Close()
 	e.stopLoops()
 	e.loops.Wait()

@@ -90,98 +90,130 @@ type Request struct {
 	Window time.Duration
 }
 
-// Send sends a request, with an access token if the connection has OAuth2. late is the call if it stays open past the
-// ack timeout: wait for it with Finish. The error is ErrInterrupted or nil; an endpoint's failure is a Response.
-func (c *Client) Send(r *Request) (resp Response, late *Call, err error) {
+// Done gets the result of an attempt. Its error is ErrInterrupted or nil; an endpoint's failure is a Response. If Done
+// returns an error, the attempt is repeated, and no late response counts.
+type Done func(Response, error) error
+
+// Send sends a request, with an access token if the connection has OAuth2. It returns when the call has ended. It calls
+// done once: at the ack timeout on another goroutine if the call stays open, else on this one. late then gets the
+// response of a call that stayed open, unless the attempt is repeated. WaitLate waits for late. done must not panic.
+func (c *Client) Send(r *Request, done Done, late func(Response)) {
 	if r.Connection.OAuth2 == nil {
-		return c.post(newCall(r, ""))
+		c.call(newCall(r, ""), done, late)
+	} else {
+		c.sendAuthorized(r, done, late)
 	}
-	return c.sendAuthorized(r)
 }
 
 // sendAuthorized sends a second request if the endpoint rejects a token that is not new: the token may have been
 // revoked, and a policy may never retry 401. Both are one attempt, whose result is the second response.
-func (c *Client) sendAuthorized(r *Request) (resp Response, late *Call, err error) {
+func (c *Client) sendAuthorized(r *Request, done Done, late func(Response)) {
 	began := time.Now()
 	token, problem := c.Token(r.Connection)
 	switch {
 	case errors.Is(problem, ErrInterrupted):
-		return Response{}, nil, problem
+		_ = done(Response{}, problem)
+		return
 	case problem != nil:
-		resp = Response{Result: policy.Result{Err: policy.ErrorUnauthorized}, Duration: time.Since(began)}
+		resp := Response{Result: policy.Result{Err: policy.ErrorUnauthorized}, Duration: time.Since(began)}
 		resp.Failed(problem)
-		return resp, nil, nil
+		_ = done(resp, nil)
+		return
 	}
 	second := *r
 	second.Body = r.Body.again() // kept until the response
 	defer second.Body.Drop()
-	resp, late, err = c.sendWith(r, token)
-	if err != nil || late != nil || resp.Result.Status != http.StatusUnauthorized ||
-		!c.tokens.rejected(r.Connection, token) {
-		return resp, late, err
+	withToken := func(resp Response, err error) error {
+		resp.Token = token
+		return done(resp, err)
 	}
-	if token, err = c.Token(r.Connection); errors.Is(err, ErrInterrupted) {
-		return resp, nil, err
-	} else if err != nil {
-		return resp, nil, nil //nolint:nilerr // the endpoint's 401 is the result
+	var rejected *Response
+	c.call(newCall(r, token), func(resp Response, err error) error {
+		if err == nil && resp.Result.Status == http.StatusUnauthorized && c.tokens.rejected(r.Connection, token) {
+			rejected = &resp
+			return nil
+		}
+		second.Body.Drop()
+		return withToken(resp, err)
+	}, late)
+	if rejected == nil {
+		return
 	}
-	return c.sendWith(&second, token)
+	switch another, problem := c.Token(r.Connection); {
+	case errors.Is(problem, ErrInterrupted):
+		_ = withToken(*rejected, problem)
+	case problem != nil:
+		_ = withToken(*rejected, nil) // the endpoint's 401 is the result
+	default:
+		token = another
+		c.call(newCall(&second, token), withToken, late)
+	}
 }
 
-func (c *Client) sendWith(r *Request, token string) (resp Response, late *Call, err error) {
-	resp, late, err = c.post(newCall(r, token))
-	resp.Token = token
-	return resp, late, err
-}
-
-// post makes a call and waits for its response until the ack timeout. Then the attempt has timed out, and the call may
-// stay open until its window, counted from the send, is over: late is that call, for Finish.
-func (c *Client) post(k *Call) (resp Response, late *Call, err error) {
+// call makes a call until its ack timeout. Then the attempt has timed out, and the call may stay open until its window,
+// counted from the send, is over.
+func (c *Client) call(k *Call, done Done, late func(Response)) {
 	ctx, cut := context.WithCancelCause(c.requests)
 	k.cut = cut
-	go func() {
-		defer cut(nil)
-		resp, err := c.exchange(ctx, k)
-		resp.Sent = k.header
-		k.result <- result{resp, err}
-	}()
-	ack := time.NewTimer(k.AckTimeout)
-	defer ack.Stop()
-	select {
-	case r := <-k.result:
-		return r.Response, nil, r.err
-	case <-ack.C:
-	}
-	if c.keep(k, k.Window-k.AckTimeout) {
-		resp = Response{
-			Result: policy.Result{Err: policy.ErrorTimeout}, Timings: k.watch.read(), Duration: k.elapsed(),
-			Cause: context.DeadlineExceeded, Sent: k.header,
+	ack := time.AfterFunc(k.AckTimeout, func() { c.timedOut(k, done) })
+	defer func() { // also after a panic
+		ack.Stop()
+		cut(nil)
+		if k.state.Swap(callResponded) == callLate {
+			c.done(k)
 		}
-		resp.timedOut(k.AckTimeout)
-		return resp, k, nil
+	}()
+	resp, err := c.exchange(ctx, k)
+	resp.Sent = k.header
+	if k.inTime() {
+		if !ack.Stop() {
+			resp.timedOut(k.AckTimeout)
+		}
+		_ = done(resp, err)
+		return
 	}
-	cut(context.DeadlineExceeded) // no response yet, or its body has not ended
-	r := <-k.result
-	r.timedOut(k.AckTimeout)
-	return r.Response, nil, r.err
+	k.concluding.Lock()
+	repeated := k.repeated
+	k.concluding.Unlock()
+	if err == nil && !repeated {
+		late(resp)
+	}
+}
+
+// timedOut ends the attempt of a call that may stay open, and cuts another: it has no response yet, or its body has not
+// ended.
+func (c *Client) timedOut(k *Call, done Done) {
+	k.concluding.Lock()
+	defer k.concluding.Unlock()
+	if !c.keep(k, k.Window-k.AckTimeout) {
+		k.cut(context.DeadlineExceeded)
+		return
+	}
+	resp := Response{
+		Result: policy.Result{Err: policy.ErrorTimeout}, Timings: k.watch.read(), Duration: k.elapsed(),
+		Cause: context.DeadlineExceeded, Sent: k.header,
+	}
+	resp.timedOut(k.AckTimeout)
+	if err := done(resp, nil); err != nil {
+		k.repeated = true
+		k.cut(err)
+	}
 }
 
 // exchange makes the call until ctx ends it. The error is ErrInterrupted or nil.
 func (c *Client) exchange(ctx context.Context, k *Call) (resp Response, err error) {
-	trace := k.watch.trace()
-	trace.WroteRequest = c.wrote(k.Body)
-	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), http.MethodPost, k.URL, nil)
+	k.wrote = c.wrote(k.Body)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, k.URL, nil)
 	if err != nil {
 		resp.Result, resp.Duration = policy.Result{Err: policy.ErrorArgument}, k.elapsed()
 		resp.Failed(err)
 		return resp, nil
 	}
-	k.Body.attach(req)
 	req.Header = k.header
 	if req.Header["User-Agent"] == nil { // a custom header may set another
 		req.Header.Set("User-Agent", c.userAgent)
 	}
-	received, err := c.transports.roundTrip(req, k.Connection)
+	received, err := c.transports.send(req, k)
 	resp.Timings, resp.Duration = k.watch.read(), k.elapsed() // in this order: no phase is longer than the whole
 	if err != nil {
 		if c.requests.Err() != nil {
@@ -205,17 +237,5 @@ func (c *Client) wrote(body *Payload) func(httptrace.WroteRequestInfo) {
 	return func(info httptrace.WroteRequestInfo) {
 		body.wrote(info)
 		c.sent()
-	}
-}
-
-// Finish waits for a call that stayed open, and then calls use unless the call was cut. cause cuts it at once. WaitLate
-// waits for use.
-func (c *Client) Finish(k *Call, cause error, use func(Response)) {
-	if cause != nil {
-		k.cut(cause)
-	}
-	defer c.done(k)
-	if r := <-k.result; r.err == nil && cause == nil {
-		use(r.Response)
 	}
 }

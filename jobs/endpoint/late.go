@@ -3,6 +3,7 @@ package endpoint
 import (
 	"context"
 	"net/http"
+	"net/http/httptrace"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,7 +11,7 @@ import (
 
 const (
 	// maxLateCalls bounds the calls of one node that stay open past their ack timeout. Under ga-2021 a call that hangs
-	// stays open for 150 s more: 1,000 workers would leave 5,000 sockets. A call costs a socket, four goroutines and 33 KB
+	// stays open for 150 s more: 1,000 workers would leave 5,000 sockets. A call costs a socket, a goroutine and 24 KB
 	// (measured, without TLS). Calls beyond the bound are cut at their ack timeout.
 	maxLateCalls = 256
 	// lateReadTimeout bounds the reading of a late response's body: its status decides, and the retry may begin meanwhile.
@@ -20,7 +21,7 @@ const (
 // The states of a call. Either the response or the ack timeout ends the first.
 const (
 	callWaiting   int32 = iota
-	callResponded       // the status arrived in time
+	callResponded       // the status arrived in time, or the call failed
 	callLate            // the attempt has ended as timed out, and the call stays open
 )
 
@@ -29,19 +30,16 @@ type Call struct {
 	*Request
 	header http.Header
 	watch  *stopwatch
-	state  atomic.Int32
+	wrote  func(httptrace.WroteRequestInfo) // called when the request is written
 	cut    context.CancelCauseFunc
-	result chan result // gets one
-}
+	state  atomic.Int32
 
-// result is what exchange returned.
-type result struct {
-	Response
-	err error
+	concluding sync.Mutex // held while the attempt is recorded as timed out
+	repeated   bool       // the attempt is repeated: a late response has no effect
 }
 
 func newCall(r *Request, token string) *Call {
-	k := &Call{Request: r, header: r.Header, watch: &stopwatch{started: time.Now()}, result: make(chan result, 1)}
+	k := &Call{Request: r, header: r.Header, watch: &stopwatch{started: time.Now()}}
 	if token != "" {
 		k.header = r.Header.Clone()
 		k.header.Set("Authorization", "Bearer "+token)
@@ -51,9 +49,14 @@ func newCall(r *Request, token string) *Call {
 
 func (k *Call) elapsed() time.Duration { return time.Since(k.watch.started) }
 
+// inTime ends the wait for the ack timeout, unless the attempt has ended.
+func (k *Call) inTime() bool {
+	return k.state.CompareAndSwap(callWaiting, callResponded) || k.state.Load() == callResponded
+}
+
 // responded notes that the status has arrived. It bounds the reading of a late response's body until done is called.
 func (k *Call) responded() (done func()) {
-	if k.state.CompareAndSwap(callWaiting, callResponded) {
+	if k.inTime() {
 		return func() {}
 	}
 	timer := time.AfterFunc(lateReadTimeout, func() { k.cut(context.DeadlineExceeded) })

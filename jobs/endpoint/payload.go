@@ -36,6 +36,13 @@ func (p *Payload) attach(req *http.Request) {
 	req.Body, _ = p.reader() // not written yet
 }
 
+// bytes returns the bytes until they are written or dropped, then nil.
+func (p *Payload) bytes() []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.data
+}
+
 func (p *Payload) reader() (io.ReadCloser, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,11 +84,7 @@ func (p *Payload) again() *Payload {
 }
 
 // written reports whether every byte was written, or the payload was dropped.
-func (p *Payload) written() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.data == nil
-}
+func (p *Payload) written() bool { return p.bytes() == nil }
 
 // Drop releases the bytes; a second call does nothing. It leaves the readers alone: net/http may still read after a
 // request that was cut.

@@ -120,6 +120,12 @@ func (s *stopwatch) read() Timings {
 	return s.timings
 }
 
+// reset begins again, if another connection was found closed.
+func (s *stopwatch) reset() {
+	defer s.lock()()
+	s.phases = phases{}
+}
+
 func (s *stopwatch) begin(phase *time.Time) {
 	defer s.lock()()
 	*phase = time.Now()
@@ -151,10 +157,7 @@ func (s *stopwatch) firstByte() {
 
 func (s *stopwatch) trace() *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
-		GetConn: func(string) { // a second time if the connection was found closed
-			defer s.lock()()
-			s.phases = phases{}
-		},
+		GetConn:              func(string) { s.reset() },
 		GotConn:              s.connected,
 		DNSStart:             func(httptrace.DNSStartInfo) { s.begin(&s.dns) },
 		DNSDone:              func(httptrace.DNSDoneInfo) { s.end(&s.timings.DNS, &s.dns) },

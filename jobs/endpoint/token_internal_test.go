@@ -189,13 +189,17 @@ func TestRejectedTokenIsReplacedOnce(t *testing.T) {
 	var released atomic.Int64
 	try := func() int {
 		sent := NewPayload([]byte("{}"), func() { released.Add(1) })
-		resp, late, err := c.Send(&Request{
+		status, results := 0, 0
+		c.Send(&Request{
 			URL: e.URL, Header: http.Header{}, Body: sent, Connection: by, AckTimeout: 5 * time.Second,
-		})
-		sent.Drop()
-		require.NoError(t, err)
-		require.Nil(t, late)
-		return resp.Result.Status
+		}, func(resp Response, err error) error {
+			sent.Drop()
+			results++
+			status = resp.Result.Status
+			return err
+		}, nil)
+		require.Equal(t, 1, results)
+		return status
 	}
 	require.Equal(t, 200, try())
 	valid.Store("token-2")

@@ -7,10 +7,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/netip"
 	"net/url"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -28,6 +31,7 @@ type transports struct {
 
 	secure *http.Transport // https, with default settings
 	plain  *http.Transport // http
+	http1  *http1          // most deliveries, with the settings of those
 
 	mu   sync.Mutex
 	own  map[[sha256.Size]byte]*ownTransport // by their settings
@@ -40,7 +44,7 @@ type ownTransport struct {
 }
 
 func newTransports(o Options) *transports {
-	t := &transports{Options: o, own: map[[sha256.Size]byte]*ownTransport{}}
+	t := &transports{Options: o, own: map[[sha256.Size]byte]*ownTransport{}, http1: newHTTP1(o.MaxIdleConnections)}
 	t.secure = t.newTransport(guard(o.AllowCIDR, false))
 	t.plain = t.secure
 	if !o.AllowHTTP {
@@ -98,22 +102,62 @@ func guard(allow []netip.Prefix, plain bool) func(network, address string, _ sys
 
 // roundTrip makes one request with the right pool. A redirect is a response like any other.
 func (t *transports) roundTrip(req *http.Request, by *policy.Connection) (*http.Response, error) {
+	settings, err := t.settings(req.URL, by)
+	if err != nil {
+		return nil, err
+	}
+	return withNetHTTP(settings, req)
+}
+
+// withNetHTTP makes one request with net/http. The body of a 101 is the connection itself, which no context cuts: it is
+// not read.
+func withNetHTTP(settings *http.Transport, req *http.Request) (*http.Response, error) {
+	resp, err := settings.RoundTrip(req)
+	if err == nil && resp.StatusCode == http.StatusSwitchingProtocols {
+		_ = resp.Body.Close()
+		resp.Body = io.NopCloser(strings.NewReader(""))
+	}
+	return resp, err
+}
+
+// send makes a call's request on this goroutine, or with net/http if http1 cannot send it.
+func (t *transports) send(req *http.Request, k *Call) (*http.Response, error) {
+	settings, err := t.settings(req.URL, k.Connection)
+	if err != nil {
+		return nil, err
+	}
+	key := poolKey{settings, req.URL.Scheme, req.URL.Host}
+	if t.Proxy == nil && t.http1.sends(key, req, len(k.Body.bytes())) {
+		resp, err := t.http1.roundTrip(req, k, key)
+		if !errors.Is(err, errHTTP2) {
+			return resp, err
+		}
+	}
+	trace := k.watch.trace()
+	trace.WroteRequest = k.wrote
+	req = req.WithContext(httptrace.WithClientTrace(req.Context(), trace))
+	k.Body.attach(req)
+	resp, err := withNetHTTP(settings, req)
+	if err == nil && resp.ProtoMajor == 1 {
+		t.http1.setHTTP2(key, false)
+	}
+	return resp, err
+}
+
+// settings are net/http's pool for a request, with its dialer and TLS settings.
+func (t *transports) settings(u *url.URL, by *policy.Connection) (*http.Transport, error) {
 	if t.Proxy != nil {
-		if err := t.checkProxied(req.URL); err != nil {
+		if err := t.checkProxied(u); err != nil {
 			return nil, &rejectedError{cause: err}
 		}
 	}
 	switch {
-	case req.URL.Scheme == "http":
-		return t.plain.RoundTrip(req)
+	case u.Scheme == "http":
+		return t.plain, nil
 	case by == nil || by.DefaultTLS():
-		return t.secure.RoundTrip(req)
+		return t.secure, nil
 	}
-	own, err := t.of(by)
-	if err != nil {
-		return nil, err
-	}
-	return own.RoundTrip(req)
+	return t.of(by)
 }
 
 // checkProxied checks a URL whose name the proxy resolves.
@@ -186,6 +230,7 @@ func setTLS(config *tls.Config, by *policy.Connection) error {
 }
 
 func (t *transports) close() {
+	t.http1.remove(func(*conn) bool { return true })
 	t.secure.CloseIdleConnections()
 	t.plain.CloseIdleConnections()
 	t.mu.Lock()
