@@ -39,7 +39,9 @@ func page(t *testing.T, name string, data any) string {
 }
 
 // lines is a text of several lines as a cell of a table.
-func lines(text string) string { return strings.ReplaceAll(cell(strings.ReplaceAll(text, "\n", "\r")), "\r", "<br>") }
+func lines(text string) string {
+	return strings.ReplaceAll(cell(strings.ReplaceAll(text, "\n", "\r")), "\r", "<br>")
+}
 
 // restOperation is an operation of the OpenAPI document.
 type restOperation struct {
@@ -118,13 +120,19 @@ type sqlView struct {
 // sqlFunction is a function of schema postrider.
 type sqlFunction struct{ Name, Arguments, Returns, Comment, Role string }
 
-// sqlPage has the views and functions of a migrated database with their comments.
+// sqlRole is a role of the SQL contract.
+type sqlRole struct {
+	Name  string
+	Reads bool
+}
+
+// sqlPage has the views, functions and roles of a migrated database with their comments.
 func sqlPage(t *testing.T) string {
 	t.Helper()
 	db := migratedDatabase(t)
 	return page(t, "sql.md", map[string]any{
 		"Views": collected[sqlView](db, "views.sql"), "Functions": collected[sqlFunction](db, "functions.sql"),
-		"Questions": docs.Questions(),
+		"Roles": collected[sqlRole](db, "roles.sql"), "Questions": docs.Questions(),
 	})
 }
 
