@@ -11,7 +11,6 @@ import (
 	"github.com/riverqueue/river/rivertype"
 
 	"postrider/jobs/queue"
-	"postrider/postgres"
 )
 
 // driver is River's driver for pgx with four differences. Package queue fetches jobs. A job that runs again gets a new
@@ -41,12 +40,11 @@ type executor struct {
 	engine *Engine
 }
 
-// JobGetAvailable implements riverdriver.Executor. Jobs are due by the database's clock, not by River's. Local jobs of
-// this node's publishes come first; often there are no others.
+// JobGetAvailable implements riverdriver.Executor. Jobs are due by the database's clock, not by River's.
 func (e executor) JobGetAvailable(
 	ctx context.Context, p *riverdriver.JobGetAvailableParams,
 ) (*riverdriver.JobGetAvailableResult, error) {
-	fetched, err := e.next(ctx, p)
+	fetched, err := e.fetch(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -57,26 +55,20 @@ func (e executor) JobGetAvailable(
 	return &riverdriver.JobGetAvailableResult{Jobs: jobs}, nil
 }
 
-func (e executor) next(ctx context.Context, p *riverdriver.JobGetAvailableParams) ([]queue.Job, error) {
+func (e executor) fetch(ctx context.Context, p *riverdriver.JobGetAvailableParams) ([]queue.Job, error) {
 	parts := &e.engine.parts
 	if p.Queue != queue.DeliverQueue {
 		return parts.JobRows.Fetch(ctx, p.Queue, p.Kind, p.MaxToLock)
 	}
-	works, query := parts.Handoff.Next(p.MaxToLock)
-	local := postgres.Column(works, func(w *queue.Work) queue.Job { return w.LocalJob(parts.Node) })
-	if !query {
-		return local, nil
+	limit := parts.Handoff.Query(p.MaxToLock)
+	if limit == 0 {
+		return nil, nil
 	}
-	requested := p.MaxToLock - len(local)
-	fetched, err := parts.JobRows.Fetch(ctx, p.Queue, p.Kind, requested)
-	switch {
-	case err == nil:
-		parts.Handoff.Fetched(len(fetched), requested)
-	case len(local) > 0: // these must run; the others are fetched next
-		parts.Wake.Request(queue.DeliverQueue)
-		return local, nil
+	fetched, err := parts.JobRows.Fetch(ctx, p.Queue, p.Kind, limit)
+	if err == nil {
+		parts.Handoff.Fetched(len(fetched), limit)
 	}
-	return append(local, fetched...), err
+	return fetched, err
 }
 
 func jobRow(j *queue.Job) *rivertype.JobRow {

@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -136,11 +137,14 @@ type Engine struct {
 	cut       context.CancelFunc // ends the requests in flight
 	locations *export.Locations  // of dead letters
 
+	requests   context.Context //nolint:containedctx // the lifetime of requests and local attempts, which Stop cuts
 	failures   *joberrors
-	goroutines goroutines // of attempts
+	goroutines goroutines     // of attempts
+	local      sync.WaitGroup // attempts of the local handoff
 
 	ended       *queue.JobSet // jobs whose row is gone, until River completes them
 	interrupted *queue.JobSet // jobs whose attempt was cut by Stop
+	notBegun    *queue.JobSet // local jobs that Stop cut before their attempt began
 	progress    progress
 	leases      leaseWatch
 	stalls      stallWatch
@@ -150,8 +154,8 @@ type Engine struct {
 	died     chan struct{} // a node was found dead
 	exported chan struct{} // an export has ended: more may be due
 
-	stopLoops context.CancelFunc
-	loops     sync.WaitGroup
+	stopLoops, stopLocal context.CancelFunc
+	loops, beginning     sync.WaitGroup // beginning is of runLocal
 }
 
 // New prepares an engine.
@@ -166,11 +170,11 @@ func New(o Options) (*Engine, error) {
 	}
 	e := &Engine{
 		options: o, parts: o.Parts, log: o.Logger, host: host, died: make(chan struct{}, 1), exported: make(chan struct{}, 1),
-		interrupted: queue.NewJobSet(), ended: queue.NewJobSet(), leases: leaseWatch{},
+		interrupted: queue.NewJobSet(), notBegun: queue.NewJobSet(), ended: queue.NewJobSet(), leases: leaseWatch{},
 		locations: export.NewLocations(o.DeadLetters), failures: &joberrors{log: o.Logger, node: o.Parts.Node},
 	}
-	requests, cut := context.WithCancel(context.Background())
-	e.cut, e.endpoint = cut, endpoint.NewClient(requests, endpoint.Options{
+	e.requests, e.cut = context.WithCancel(context.Background())
+	e.endpoint = endpoint.NewClient(e.requests, endpoint.Options{
 		UserAgent: o.UserAgent, AllowCIDR: o.AllowCIDR, AllowHTTP: o.AllowHTTP, Proxy: o.Proxy,
 		MaxIdleConnections: o.Parts.Handoff.Workers(), Sent: func() { e.parts.Failpoint.Reach(PointSent) },
 	})
@@ -218,6 +222,9 @@ func (e *Engine) Start(ctx context.Context) error {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	e.stopLoops = stop
 	e.loops.Go(func() { e.collect(running) })
+	beginning, stopLocal := context.WithCancel(running)
+	e.stopLocal = stopLocal
+	e.beginning.Go(func() { e.runLocal(beginning) })
 	for _, l := range e.maintenanceLoops() {
 		e.loops.Go(func() { e.repeat(running, l) })
 	}
@@ -228,6 +235,21 @@ func (e *Engine) Start(ctx context.Context) error {
 	return nil
 }
 
+// runLocal begins the attempts of the local handoff until ctx ends.
+func (e *Engine) runLocal(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.parts.Handoff.Given():
+		}
+		for _, work := range e.parts.Handoff.Take() {
+			e.local.Add(1)
+			e.deliverLocal(work)
+		}
+	}
+}
+
 // Stop lets attempts in flight finish for StopTimeout, cuts the others (another node repeats them), and removes the
 // lease last.
 func (e *Engine) Stop(ctx context.Context) error {
@@ -235,10 +257,15 @@ func (e *Engine) Stop(ctx context.Context) error {
 	timer := time.AfterFunc(e.options.StopTimeout, e.cut)
 	defer timer.Stop()
 	notBegun := e.parts.Handoff.Close()
+	e.stopLocal()
+	e.beginning.Wait()
 	err := e.river.Stop(ctx)
-	notBegun = append(notBegun, e.parts.Handoff.Close()...)
+	if err == nil {
+		err = waitFor(ctx, &e.local)
+	}
+	notBegun = slices.Concat(notBegun, e.parts.Handoff.Close(), e.notBegun.IDs())
 	if err != nil {
-		err = fmt.Errorf("stop River: %w", err)
+		err = fmt.Errorf("stop the attempts: %w", err)
 	} else {
 		e.endpoint.WaitLate() // not after an error: a worker that does not stop would keep its call
 	}
@@ -249,6 +276,21 @@ func (e *Engine) Stop(ctx context.Context) error {
 	e.stopLoops()
 	e.loops.Wait()
 	return errors.Join(err, e.giveBack(context.WithoutCancel(ctx), notBegun))
+}
+
+// waitFor waits for a group until ctx ends.
+func waitFor(ctx context.Context, group *sync.WaitGroup) error {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		group.Wait()
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // giveBack gives the jobs that this node did not end to other nodes, and removes its lease last. Only cut jobs are

@@ -135,7 +135,7 @@ func (e *Engine) reclaim(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	own, err := e.parts.JobRows.ReclaimOwn(ctx, append(e.parts.Active.IDs(), e.parts.Handoff.NotBegun()...))
+	own, err := e.parts.JobRows.ReclaimOwn(ctx, append(e.parts.Handoff.NotBegun(), e.parts.Active.IDs()...))
 	if err != nil {
 		return err
 	}
@@ -225,11 +225,12 @@ const (
 // progress counts the attempts that an engine has begun, and those in flight.
 type progress struct{ begun, inFlight atomic.Int64 }
 
-func (p *progress) begin() (end func()) {
+func (p *progress) begin() {
 	p.begun.Add(1)
 	p.inFlight.Add(1)
-	return func() { p.inFlight.Add(-1) }
 }
+
+func (p *progress) end() { p.inFlight.Add(-1) }
 
 // stallWatch counts the consecutive checks that found due deliveries and no attempt. It counts checks instead of
 // seconds: a process that was suspended has no stall.
@@ -247,12 +248,9 @@ func (w *stallWatch) moves(p *progress) bool {
 func (e *Engine) checkProgress(ctx context.Context) error {
 	overdue := false
 	if !e.stalls.moves(&e.progress) {
-		// jobs of this node that did not begin; other nodes cannot fetch them
-		if overdue = len(e.parts.Handoff.NotBegun()) > 0; !overdue {
-			var err error
-			if overdue, err = query.Overdue(ctx, e.parts.DB.Pool); err != nil {
-				return err
-			}
+		var err error
+		if overdue, err = query.Overdue(ctx, e.parts.DB.Pool); err != nil {
+			return err
 		}
 	}
 	if e.stalls.idle++; !overdue {

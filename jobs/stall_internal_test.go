@@ -15,12 +15,13 @@ func TestProgress(t *testing.T) {
 	var p progress
 	var w stallWatch
 	require.False(t, w.moves(&p), "nothing happens")
-	end := p.begin()
+	p.begin()
 	require.True(t, w.moves(&p), "an attempt was begun")
 	require.True(t, w.moves(&p), "it is in flight")
-	end()
+	p.end()
 	require.False(t, w.moves(&p))
-	p.begin()()
+	p.begin()
+	p.end()
 	require.True(t, w.moves(&p), "an attempt was begun and has ended since the last check")
 	require.False(t, w.moves(&p))
 }

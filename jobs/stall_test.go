@@ -16,26 +16,16 @@ const overdue = "UPDATE postrider_internal.river_job SET scheduled_at = now() - 
 // A node that fetches nothing, here because River's table pauses the queue, reports that.
 func TestStalledNodeReportsIt(t *testing.T) {
 	t.Parallel()
-	for name, handed := range map[string]bool{"its own publishes": true, "another node's": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := setup(t)
-			b.subscribe(t, "all", newEndpoint(t, respondWith(http.StatusOK)).URL, nil)
-			b.exec(t, "INSERT INTO postrider_internal.river_queue (name, created_at, updated_at, paused_at) "+
-				"VALUES ('deliveries', now(), now(), now())")
-			if !handed {
-				b.publishOne(t, "a")
-				b.exec(t, overdue)
-			}
-			e := b.newEngine(t, b.store, func(o *jobs.Options) { o.CheckProgressEvery(20 * time.Millisecond) })
-			require.NoError(t, e.Start(t.Context()))
-			t.Cleanup(func() { requireStops(t, e) })
-			if handed {
-				b.publishOne(t, "a")
-			}
-			require.Eventually(t, func() bool { return e.Stats().Stalled >= 100*time.Millisecond }, waitTimeout, tick)
-		})
-	}
+	b := setup(t)
+	b.subscribe(t, "all", newEndpoint(t, respondWith(http.StatusOK)).URL, nil)
+	b.exec(t, "INSERT INTO postrider_internal.river_queue (name, created_at, updated_at, paused_at) "+
+		"VALUES ('deliveries', now(), now(), now())")
+	b.publishOne(t, "a")
+	b.exec(t, overdue)
+	e := b.newEngine(t, b.store, func(o *jobs.Options) { o.CheckProgressEvery(20 * time.Millisecond) })
+	require.NoError(t, e.Start(t.Context()))
+	t.Cleanup(func() { requireStops(t, e) })
+	require.Eventually(t, func() bool { return e.Stats().Stalled >= 100*time.Millisecond }, waitTimeout, tick)
 }
 
 // The node is not stalled if nothing is due, or due deliveries are held or locked by a user.

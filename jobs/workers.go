@@ -223,8 +223,11 @@ type retryPolicy struct{}
 func (retryPolicy) NextRetry(job *rivertype.JobRow) time.Time {
 	var args queue.AttemptArgs
 	_ = json.Unmarshal(job.EncodedArgs, &args)
-	exponent := min(max(args.Reruns+job.Attempt-1, 0), 6)
-	return time.Now().Add(min(time.Second<<exponent, time.Minute))
+	return time.Now().Add(rerunPause(args.Reruns + job.Attempt - 1))
+}
+
+func rerunPause(reruns int) time.Duration {
+	return min(time.Second<<min(max(reruns, 0), 6), time.Minute)
 }
 
 // joberrors replaces the texts of PostgreSQL and Go in the errors that River stores with a job: the Jobs page shows
@@ -237,7 +240,11 @@ type joberrors struct {
 
 // Work runs a job.
 func (m *joberrors) Work(ctx context.Context, job *rivertype.JobRow, run func(context.Context) error) error {
-	err := m.runRecovered(ctx, job, run)
+	return m.logged(ctx, job.ID, job.Kind, m.recovered(job.ID, job.Kind, func() error { return run(ctx) }))
+}
+
+// logged logs the error of a job, unless it is one that River may store, and returns the error to store.
+func (m *joberrors) logged(ctx context.Context, id int64, kind string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -260,25 +267,22 @@ func (m *joberrors) Work(ctx context.Context, job *rivertype.JobRow, run func(co
 	default:
 		text = m.internalError()
 	}
-	m.log.Log(ctx, level, "a job ended with an error", "job", job.ID, "kind", job.Kind, "error", err,
+	m.log.Log(ctx, level, "a job ended with an error", "job", id, "kind", kind, "error", err,
 		"sqlstate", postgres.SQLState(err))
 	return &endpoint.PlainError{Text: text, Cause: err}
 }
 
-// runRecovered turns a panic into an error, as River does, but logs the panic's text and stack.
-func (m *joberrors) runRecovered(
-	ctx context.Context, job *rivertype.JobRow, run func(context.Context) error,
-) (err error) {
+// recovered turns a panic into an error, as River does, but logs the panic's text and stack.
+func (m *joberrors) recovered(id int64, kind string, run func() error) (err error) {
 	defer func() {
 		cause := recover()
 		if cause == nil {
 			return
 		}
-		m.log.ErrorContext(ctx, "a job panicked", "job", job.ID, "kind", job.Kind,
-			"error", fmt.Sprint(cause), "stack", string(debug.Stack()))
+		m.log.Error("a job panicked", "job", id, "kind", kind, "error", fmt.Sprint(cause), "stack", string(debug.Stack()))
 		err = &endpoint.PlainError{Text: m.internalError(), Cause: errPanic}
 	}()
-	return run(ctx)
+	return run()
 }
 
 // errPanic is the cause of a job's error when the job panicked.

@@ -28,11 +28,10 @@ func openHandoff() (*Handoff, *JobSet) {
 
 func TestHandoffReservesHalfOfTheFreeWorkers(t *testing.T) {
 	t.Parallel()
-	h, active := openHandoff()
-	var ended []func()
-	begin := func(n int64) {
+	h, _ := openHandoff()
+	begin := func(n int) {
 		for range n {
-			ended = append(ended, active.Add(int64(len(ended))))
+			h.Begin()
 		}
 	}
 	begin(20)
@@ -44,10 +43,11 @@ func TestHandoffReservesHalfOfTheFreeWorkers(t *testing.T) {
 	h.Give(5, nil)
 	require.Equal(t, 39, h.Reserve(1000), "two wait")
 	h.Give(39, nil)
-	begin(180)
+	begin(80)
 	require.Zero(t, h.Reserve(10))
-	for _, end := range ended {
-		end()
+	require.Zero(t, h.Query(10), "no worker is free")
+	for range 100 {
+		h.End()
 	}
 	h.Fetched(7, 7)
 	require.Zero(t, h.Reserve(10), "jobs in the database come first")
@@ -55,28 +55,17 @@ func TestHandoffReservesHalfOfTheFreeWorkers(t *testing.T) {
 	require.Equal(t, 10, h.Reserve(10))
 }
 
-func TestHandoffDecidesWhenToQueryTheDatabase(t *testing.T) {
+func TestHandoffQueriesForTheFreeWorkers(t *testing.T) {
 	t.Parallel()
-	h, _ := openHandoff()
-	_, query := h.Next(10)
-	require.True(t, query, "no local job: there may be others in the database")
-	h.Give(h.Reserve(2), localJobs(1, 2))
-	jobs, query := h.Next(10)
-	require.Len(t, jobs, 2)
-	require.False(t, query, "the publish woke the fetcher for these alone")
-	h.Give(h.Reserve(1), localJobs(3))
-	h.wake.Request(DeliverQueue)
-	jobs, query = h.Next(10)
-	require.Len(t, jobs, 1)
-	require.True(t, query, "a retry, another node's publish")
-	h.Give(h.Reserve(3), localJobs(4, 5, 6))
-	h.wake.Request(DeliverQueue)
-	jobs, query = h.Next(2)
-	require.Len(t, jobs, 2)
-	require.False(t, query, "no worker is left")
-	jobs, query = h.Next(2)
-	require.Len(t, jobs, 1)
-	require.True(t, query)
+	h, active := openHandoff()
+	require.Equal(t, 10, h.Query(10))
+	h.Give(h.Reserve(20), localJobs(1, 2))
+	<-h.Given()
+	require.Equal(t, 98, h.Query(1000))
+	require.Len(t, h.Take(), 2)
+	require.Equal(t, 2, active.Len())
+	require.Equal(t, 98, h.Query(1000))
+	require.Empty(t, h.Take())
 	require.Empty(t, h.Close())
 }
 
@@ -89,10 +78,7 @@ func TestHandoffIsIdleWhenNothingHappens(t *testing.T) {
 		h.queriedAt, h.busyAt = now.Add(-testPoll), now.Add(-idleAfter-time.Second)
 		return h
 	}
-	queries := func(h *Handoff) bool {
-		_, query := h.Next(10)
-		return query
-	}
+	queries := func(h *Handoff) bool { return h.Query(10) > 0 }
 	require.False(t, queries(idle()))
 	require.Greater(t, idleAfter, 5*time.Second+testPoll)
 	for name, change := range map[string]func(*Handoff){
@@ -116,13 +102,9 @@ func TestHandoffIsIdleWhenNothingHappens(t *testing.T) {
 func TestHandoffReturnsJobsThatWereNotBegun(t *testing.T) {
 	t.Parallel()
 	h, _ := openHandoff()
-	h.Give(h.Reserve(3), localJobs(7, 8, 9))
-	require.Nil(t, h.Work(7), "River has not requested it")
-	jobs, _ := h.Next(2)
-	require.Len(t, jobs, 2)
-	require.Nil(t, h.Work(7), "it has waited too long, and is loaded")
-	h.Forget(8)
-	require.Empty(t, h.started)
+	h.Give(h.Reserve(2), localJobs(7, 8))
+	require.Len(t, h.Take(), 2)
+	h.Give(h.Reserve(1), localJobs(9))
 	require.Equal(t, []int64{9}, h.NotBegun())
 	require.Equal(t, []int64{9}, h.Close())
 	require.Zero(t, h.Reserve(10))

@@ -21,11 +21,14 @@ func (s *JobSet) Add(id int64) (remove func()) {
 	s.mu.Lock()
 	s.ids[id] = struct{}{}
 	s.mu.Unlock()
-	return func() {
-		s.mu.Lock()
-		delete(s.ids, id)
-		s.mu.Unlock()
-	}
+	return func() { s.Remove(id) }
+}
+
+// Remove removes a job.
+func (s *JobSet) Remove(id int64) {
+	s.mu.Lock()
+	delete(s.ids, id)
+	s.mu.Unlock()
 }
 
 // Take removes jobs, and reports for each whether it was in the set.

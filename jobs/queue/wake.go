@@ -16,7 +16,7 @@ import (
 type Wake struct {
 	collect   chan struct{}
 	requested chan struct{} // queues is not empty
-	// fetchRequested: deliveries were requested for jobs in the database, and not only for local ones.
+	// fetchRequested: deliveries were requested since the last query.
 	fetchRequested atomic.Bool
 
 	mu     sync.Mutex
@@ -34,13 +34,6 @@ func (w *Wake) Request(queue string) {
 	if queue == DeliverQueue {
 		w.fetchRequested.Store(true)
 	}
-	w.request(queue)
-}
-
-// requestLocal wakes the fetcher of deliveries for local jobs alone.
-func (w *Wake) requestLocal() { w.request(DeliverQueue) }
-
-func (w *Wake) request(queue string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !slices.Contains(w.queues, queue) {
