@@ -145,7 +145,7 @@ func TestUpWithoutTheRightToCreateRolesSaysWhatToRun(t *testing.T) {
 	require.Contains(t, notices.String(), "CREATE ROLE postrider_reader")
 }
 
-func TestViewsAnswerInParallelQueries(t *testing.T) {
+func TestViewsInParallelQueries(t *testing.T) {
 	t.Parallel()
 	pool := open(t, pgdev.NewDatabase(t))
 	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))

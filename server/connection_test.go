@@ -173,7 +173,7 @@ func TestPlainHTTPEndpoints(t *testing.T) {
 }
 
 // A disguised URL is rejected when it is stored: as an endpoint, and as a token server.
-func TestRefusedEndpointsAreNotPut(t *testing.T) {
+func TestRejectedEndpointsAreNotStored(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(o *server.Options) { o.AllowHTTP = true })
 	b.topic("orders", "")

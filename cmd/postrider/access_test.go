@@ -72,7 +72,7 @@ func TestAPIKeyVerbs(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(run(0, "revoke", "shop", "-o", "json").stdout), &shown))
 	require.Equal(t, "revoked", shown.State)
 	require.Contains(t, run(1, "show", "never").stderr, `there is no API key "never"`)
-	eventually(t, "the node refuses it", func() bool {
+	eventually(t, "the node rejects it", func() bool {
 		return try(http.MethodPost, "/topics/orders/api/events", cloudEvent("2"), shop) == http.StatusUnauthorized
 	})
 	require.Contains(t, run(0, "list").stdout, "revoked")

@@ -26,7 +26,7 @@ func TestBackupIsRestoredAndServed(t *testing.T) {
 		n.subscribe("orders", name, sinks[name].url)
 	}
 	sinks["delivered"].open()
-	n.subscribe("orders", "refused", answers(t, http.StatusBadRequest)) // and no event is retried
+	n.subscribe("orders", "rejected", endpointWith(t, http.StatusBadRequest)) // and no event is retried
 	n.manage(http.StatusOK, http.MethodPost, "/v1/topics/orders/subscriptions/held/pause", "")
 	n.publish("orders", key, cloudEvents("e", 5))
 	const letters = "SELECT count(*) FROM postrider.dead_letters"
@@ -66,8 +66,8 @@ func TestBackupIsRestoredAndServed(t *testing.T) {
 	require.Len(t, sinks["delivered"].arrivalsSoFar(), 6)
 }
 
-// answers is an endpoint that always responds with the status.
-func answers(t *testing.T, status int) string {
+// endpointWith is an endpoint that always responds with the status.
+func endpointWith(t *testing.T, status int) string {
 	t.Helper()
 	e := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
 	t.Cleanup(e.Close)

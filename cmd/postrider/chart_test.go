@@ -237,7 +237,7 @@ func TestChartRendersWhatIsSwitchedOn(t *testing.T) {
 	own := environmentOf(t, pod)
 	require.Equal(t, "/etc/postrider/tls/tls.crt", own["POSTRIDER_TLS_CERT"]["value"])
 	migrates := podOf(t, objects, migration)
-	require.Equal(t, "ca", within(t, migrates, "volumes", 0, "name"), "the database's certificate is judged by it, too")
+	require.Equal(t, "ca", within(t, migrates, "volumes", 0, "name"), "the database's certificate is checked with it, too")
 	for _, env := range []map[string]map[string]any{own, environmentOf(t, migrates)} {
 		require.Equal(t, "10.0.0.0/8", env["POSTRIDER_ALLOW_CIDR"]["value"])
 		require.Equal(t, "true", env["POSTRIDER_PGBOUNCER"]["value"])
@@ -288,7 +288,7 @@ func requireSameNames(t *testing.T, where string, schema, values map[string]any)
 	}
 }
 
-// Helm itself, where it is installed, renders the same, and refuses what the schema forbids. Helm that was built by `go
+// Helm itself, where it is installed, renders the same, and rejects what the schema forbids. Helm that was built by `go
 // install` assumes an old version of the cluster, so the version is set.
 func TestHelmAcceptsTheChart(t *testing.T) {
 	t.Parallel()

@@ -13,7 +13,7 @@ import (
 )
 
 // onTerminalOf runs the program on a terminal and types the confirmation.
-func onTerminalOf(t *testing.T, env []string, answer string, args ...string) (code int, shown string) {
+func onTerminalOf(t *testing.T, env []string, reply string, args ...string) (code int, shown string) {
 	t.Helper()
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
@@ -26,7 +26,7 @@ func onTerminalOf(t *testing.T, env []string, answer string, args ...string) (co
 	keyboard, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
 	require.NoError(t, err)
 	defer func() { _ = keyboard.Close() }()
-	_, err = terminal.WriteString(answer + "\n")
+	_, err = terminal.WriteString(reply + "\n")
 	require.NoError(t, err)
 	var output strings.Builder
 	cmd := exec.CommandContext(t.Context(), program, args...)
@@ -49,7 +49,7 @@ func TestIrreversibleVerbsRequireConfirmation(t *testing.T) {
 	n.manage(http.StatusCreated, http.MethodPut, "/v1/policies/mine", `{"stepsInSeconds":[1]}`)
 	n.manage(http.StatusCreated, http.MethodPut, "/v1/users/anna", `{"role":"viewer","password":"correct horse battery"}`)
 	env := append(n.cliEnv(), db.env()...)
-	for _, row := range []struct{ args, asks, count, gone string }{
+	for _, row := range []struct{ args, prompt, count, gone string }{
 		{"deadletter purge " +
 			ids[0], "Purge 1 dead letter? They and their events are lost for good. [y/N]", "postrider.dead_letters", "2"},
 		{"deadletter purge --topic orders --no-wait", "Purge 2 dead letters? ", "postrider.operations", "1"},
@@ -72,10 +72,10 @@ func TestIrreversibleVerbsRequireConfirmation(t *testing.T) {
 		r := postrider(t, env, args...)
 		require.Equal(t, 2, r.code, "%s: %s", row.args, r.stderr)
 		require.Contains(t, r.stderr, "add --yes", row.args)
-		for _, answer := range []string{"", "n", "never"} {
-			code, shown := onTerminalOf(t, env, answer, args...)
+		for _, reply := range []string{"", "n", "never"} {
+			code, shown := onTerminalOf(t, env, reply, args...)
 			require.Equal(t, 1, code, "%s: %s", row.args, shown)
-			require.Contains(t, shown, row.asks, row.args)
+			require.Contains(t, shown, row.prompt, row.args)
 			require.Contains(t, shown, "nothing was changed")
 		}
 		require.Equal(t, before, count(), row.args)
@@ -86,5 +86,5 @@ func TestIrreversibleVerbsRequireConfirmation(t *testing.T) {
 	code, shown := onTerminalOf(t, env, "y", "topic", "delete", "empty")
 	require.Equal(t, 1, code)
 	require.Contains(t, shown, `topic "empty" does not exist`)
-	require.NotContains(t, shown, "[y/N]", "nothing is asked about what does not exist")
+	require.NotContains(t, shown, "[y/N]", "no prompt for what does not exist")
 }

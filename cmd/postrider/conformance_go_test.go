@@ -91,7 +91,7 @@ func TestConformanceAzureEventGridForGo(t *testing.T) {
 	for topic, events := range sent {
 		db.stored(topic, events)
 	}
-	requireRefusals(t, n, files, keys)
+	requireRejections(t, n, files, keys)
 	requireRead(t, to, sent)
 	db.drained()
 	require.Zero(t, one[int](db, "SELECT count(*) FROM postrider.deliveries WHERE state <> 'delivered'"))
@@ -119,8 +119,8 @@ func azureCloudEvents(t *testing.T, id string) (events []messaging.CloudEvent) {
 	return []messaging.CloudEvent{text, raw}
 }
 
-// requireRefusals: a refusal reaches the program with its status and code, after one request.
-func requireRefusals(t *testing.T, n *node, files devTLS, keys map[string]string) {
+// requireRejections: a rejection reaches the program with its status and code, after one request.
+func requireRejections(t *testing.T, n *node, files devTLS, keys map[string]string) {
 	t.Helper()
 	large, untyped := gridEvent("large"), gridEvent("untyped")
 	large.Data, untyped.EventType = strings.Repeat("x", 1100_000), new(string)
@@ -129,17 +129,17 @@ func requireRefusals(t *testing.T, n *node, files devTLS, keys map[string]string
 		status           int
 		event            azeventgrid.Event
 	}{
-		"wrong key":     {"grid", keys["cloud"], "Unauthorized", http.StatusUnauthorized, gridEvent("refused")},
-		"no such topic": {"nothing", keys["grid"], "Unauthorized", http.StatusUnauthorized, gridEvent("refused")},
+		"wrong key":     {"grid", keys["cloud"], "Unauthorized", http.StatusUnauthorized, gridEvent("rejected")},
+		"no such topic": {"nothing", keys["grid"], "Unauthorized", http.StatusUnauthorized, gridEvent("rejected")},
 		"untyped":       {"grid", keys["grid"], "InvalidEvent", http.StatusBadRequest, untyped},
 		"too large":     {"grid", keys["grid"], "PayloadTooLarge", http.StatusRequestEntityTooLarge, large},
 	} {
 		r := newTLSRelay(t, n, files)
 		_, err := azurePublisher(t, r, files.files().TLSCert, row.topic, false, row.key).
 			PublishEvents(t.Context(), []azeventgrid.Event{row.event}, nil)
-		var refused *azcore.ResponseError
-		require.ErrorAs(t, err, &refused, name)
-		require.Equal(t, []any{row.status, row.code}, []any{refused.StatusCode, refused.ErrorCode}, name)
+		var rejected *azcore.ResponseError
+		require.ErrorAs(t, err, &rejected, name)
+		require.Equal(t, []any{row.status, row.code}, []any{rejected.StatusCode, rejected.ErrorCode}, name)
 		require.Equal(t, []int{row.status}, r.statuses(), name)
 	}
 }
@@ -189,9 +189,9 @@ type cloudEventsReceiver struct {
 	t             *testing.T
 	lone, batched string // URLs
 
-	mu     sync.Mutex
-	events map[string]event.Event // by id
-	asked  []string               // the origins of OPTIONS requests
+	mu          sync.Mutex
+	events      map[string]event.Event // by id
+	seenOrigins []string               // the origins of OPTIONS requests
 }
 
 // newCloudEventsReceiver lets itself be validated by the origin alone, with the library's own handler of OPTIONS. That
@@ -227,7 +227,7 @@ func newCloudEventsReceiver(t *testing.T, origin string) *cloudEventsReceiver {
 	listener := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		if request.Method == http.MethodOptions {
 			r.mu.Lock()
-			r.asked = append(r.asked, request.Header.Get("WebHook-Request-Origin"))
+			r.seenOrigins = append(r.seenOrigins, request.Header.Get("WebHook-Request-Origin"))
 			r.mu.Unlock()
 			if origin == "" {
 				w.Header().Set("WebHook-Allowed-Origin", "*")
@@ -301,7 +301,7 @@ func TestConformanceCloudEventsForGo(t *testing.T) {
 			require.Equal(t, sent.Data(), read.Data(), id)
 		}
 	}
-	eventually(t, "the handler has answered a batch",
+	eventually(t, "the handler has responded to a batch",
 		db.atLeast(1, "SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = 'wrong'"))
 	require.Equal(t, int32(500),
 		one[int32](db, "SELECT min(status) FROM postrider.delivery_attempts WHERE subscription = 'wrong'"))

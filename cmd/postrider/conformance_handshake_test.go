@@ -18,7 +18,7 @@ func TestConformanceHandshake(t *testing.T) {
 	grid, cloud := n.makeTopic("grid", "{}"), n.topic("cloud")
 	toNode, toGo, elsewhere := startReceiver(t), newCloudEventsReceiver(t, eventGridOrigin), newCloudEventsReceiver(t,
 		"client.example.com")
-	validated := func(status int, topic, name, schema, endpoint string) (answer string) {
+	validated := func(status int, topic, name, schema, endpoint string) (response string) {
 		t.Helper()
 		return n.manage(status, http.MethodPut, "/v1/topics/"+topic+"/subscriptions/"+name,
 			fmt.Sprintf(`{"endpointUrl":%q,"eventDeliverySchema":%q,"endpointValidation":"required"}`,
@@ -42,7 +42,7 @@ func TestConformanceHandshake(t *testing.T) {
 	require.Equal(t, "code", toNode.requests("code")[0].Handshake)
 	require.Equal(t, eventGridOrigin, toNode.requests("options")[0].Handshake)
 
-	require.Contains(t, validated(http.StatusBadRequest, "cloud", "refused", "CloudEventSchemaV1_0", elsewhere.lone),
+	require.Contains(t, validated(http.StatusBadRequest, "cloud", "rejected", "CloudEventSchemaV1_0", elsewhere.lone),
 		"EndpointValidationFailed")
 	require.NotEmpty(t, elsewhere.origins())
 
@@ -61,5 +61,5 @@ func TestConformanceHandshake(t *testing.T) {
 func (r *cloudEventsReceiver) origins() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Clone(r.asked)
+	return slices.Clone(r.seenOrigins)
 }

@@ -170,7 +170,7 @@ func relayTo(t *testing.T, api string, client *http.Client) (*relay, http.Handle
 	r := &relay{}
 	proxy := &httputil.ReverseProxy{
 		Rewrite:        func(p *httputil.ProxyRequest) { p.SetURL(target) },
-		ModifyResponse: r.answered,
+		ModifyResponse: r.noteStatus,
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
 			http.Error(w, err.Error(), http.StatusBadGateway)
 		},
@@ -198,8 +198,9 @@ func (r *relay) pass(body []byte) {
 	}
 }
 
-// answered notes the status of the last request: the client of a relay waits for each response before its next request.
-func (r *relay) answered(response *http.Response) error {
+// noteStatus notes the status of the last request: the client of a relay waits for each response before its next
+// request.
+func (r *relay) noteStatus(response *http.Response) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.passed[len(r.passed)-1].status = response.StatusCode

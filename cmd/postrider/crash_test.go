@@ -43,7 +43,7 @@ func TestKilledServiceLosesNothing(t *testing.T) {
 	require.Empty(t, verdict.Lost, "acknowledged and never received")
 	require.Empty(t, verdict.Changed, "received with other bytes than were published")
 	require.LessOrEqual(t, len(verdict.Unacknowledged), 4,
-		"a publisher had one request open: its answer may have died with the process")
+		"a publisher had one request open: its response may be lost with the process")
 	requireEndedOnce(t, db)
 	// A canceled request looks the same as one whose worker still waited for the endpoint.
 	marked := one[[]string](db, "SELECT array_agg(event_id) FROM postrider.deliveries WHERE reruns = 1")
@@ -165,7 +165,7 @@ func failOnce(t *testing.T, db *database, n *node) {
 }
 
 // A clean stop lets attempts in flight finish for the stop timeout and cuts the others, which another node makes again.
-func TestStoppedNodeHandsOver(t *testing.T) {
+func TestStoppedNodeReturnsItsJobs(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name        string
@@ -187,7 +187,7 @@ func TestStoppedNodeHandsOver(t *testing.T) {
 			load := startPublishers(t, &stopped.service, "orders", key, 4)
 			eventually(t, "each node has 20 requests in flight", func() bool { return sink.held() == 40 })
 
-			asked := time.Now()
+			began := time.Now()
 			stopped.signal(syscall.SIGTERM)
 			load.working.Wait() // the first thing a stopping node does is to take nothing new
 			if row.finish {
@@ -197,7 +197,7 @@ func TestStoppedNodeHandsOver(t *testing.T) {
 			}
 			require.Zero(t, stopped.wait())
 			require.NoFileExists(t, stopped.readyFile)
-			took := time.Since(asked)
+			took := time.Since(began)
 			t.Logf("stopped in %s", took.Round(time.Millisecond))
 			require.Less(t, took, row.stopTimeout+5*time.Second)
 			require.Zero(t, one[int](db, "SELECT count(*) FROM postrider_internal.nodes WHERE id = $1", stopped.name),
@@ -210,7 +210,7 @@ func TestStoppedNodeHandsOver(t *testing.T) {
 			require.NotZero(t, verdict.Published)
 			require.Empty(t, verdict.Lost)
 			require.Empty(t, verdict.Changed)
-			require.Empty(t, verdict.Unacknowledged, "a request that was taken was answered")
+			require.Empty(t, verdict.Unacknowledged, "every accepted request had a response")
 			require.Zero(t, verdict.Duplicates)
 			requireEndedOnce(t, db)
 			requireMarked(t, db, sink, row.finish)

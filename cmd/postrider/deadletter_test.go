@@ -57,7 +57,7 @@ func TestDeadletterVerbs(t *testing.T) {
 	require.Contains(t, run(1, "redeliver", ids[0]).stderr, "was redelivered already, at ")
 	require.Contains(t, run(1, "redeliver", ids[0]).stderr, "; --again redelivers it once more")
 	mixed := run(1, "redeliver", ids[0], ids[1])
-	require.Contains(t, mixed.stdout, ids[1], "one that is refused does not keep the others")
+	require.Contains(t, mixed.stdout, ids[1], "a rejected one does not prevent the others")
 	run(0, "redeliver", ids[0], "--again", "--to-subscription", "billing", "--to-topic", "orders")
 	require.Equal(t, "2 dead letters match.\n", run(0, "redeliver", "--all", "--dry-run").stdout,
 		"those that were redelivered are left alone")

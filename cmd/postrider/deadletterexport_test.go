@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// newRefusing is an endpoint that responds 400.
-func newRefusing(t *testing.T) string {
+// newRejecting is an endpoint that responds 400.
+func newRejecting(t *testing.T) string {
 	t.Helper()
 	e := httptest.NewServer(
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) }))
@@ -30,7 +30,7 @@ func buried(t *testing.T, db *database, n *node, settings string, bodies ...stri
 	t.Helper()
 	key := n.topic("orders")
 	n.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/billing",
-		fmt.Sprintf(`{"endpointUrl":%q,"endpointValidation":"skip"%s}`, newRefusing(t), settings))
+		fmt.Sprintf(`{"endpointUrl":%q,"endpointValidation":"skip"%s}`, newRejecting(t), settings))
 	for _, body := range bodies {
 		n.publish("orders", key, body)
 	}

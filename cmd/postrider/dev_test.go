@@ -266,7 +266,7 @@ func shell(t *testing.T, command string) string {
 	return p.stdout.String()
 }
 
-// requireAttemptsCounted: an endpoint that refuses twice sees the attempts made before in aeg-delivery-count.
+// requireAttemptsCounted: an endpoint that fails twice sees the attempts made before in aeg-delivery-count.
 func requireAttemptsCounted(t *testing.T, d *devRun) {
 	t.Helper()
 	var mu sync.Mutex

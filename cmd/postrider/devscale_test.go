@@ -49,14 +49,14 @@ func TestDevShortensADay(t *testing.T) {
 		FROM postrider.delivery_attempts
 		WHERE number = 4 AND delivery_id = (SELECT delivery_id FROM postrider.deliveries WHERE event_id = 'scaled'
 		    AND subscription = 'day')`)
-	require.InDelta(t, 301.5/scale, wait, 0.004, "what is asked of the database's clock comes on top")
+	require.InDelta(t, 301.5/scale, wait, 0.004, "reads of the database clock are not scaled")
 }
 
 func TestDevRejectsAScale(t *testing.T) {
 	t.Parallel()
 	for _, scale := range []string{"0", "-1", "86401"} {
-		refused := postrider(t, nil, "dev", "--time-scale="+scale)
-		require.Equal(t, 2, refused.code)
-		require.Contains(t, refused.stderr, "--time-scale "+scale+": must be 1 to 86400")
+		rejected := postrider(t, nil, "dev", "--time-scale="+scale)
+		require.Equal(t, 2, rejected.code)
+		require.Contains(t, rejected.stderr, "--time-scale "+scale+": must be 1 to 86400")
 	}
 }

@@ -71,17 +71,17 @@ func agreeable(w http.ResponseWriter, r *http.Request) {
 	case strings.HasSuffix(r.URL.Path, "/token"):
 		fmt.Fprint(w, `{"access_token":"t0ken","token_type":"Bearer","expires_in":3600}`)
 	case r.Header.Get("aeg-event-type") == "SubscriptionValidation":
-		var asked []struct {
+		var questions []struct {
 			Data struct{ ValidationCode string }
 		}
-		_ = json.Unmarshal(body, &asked)
-		for _, a := range asked {
+		_ = json.Unmarshal(body, &questions)
+		for _, a := range questions {
 			fmt.Fprintf(w, `{"validationResponse":%q}`, a.Data.ValidationCode)
 		}
 	}
 }
 
-// dialTo is a proxy to whom every name leads to one address. What is asked for in the clear is an address of this
+// dialTo is a proxy to whom every name leads to one address. A plain HTTP request is for an address of this
 // machine, and is passed on.
 func dialTo(address string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -112,17 +112,17 @@ func dialTo(address string) http.HandlerFunc {
 func passOn(w http.ResponseWriter, r *http.Request) {
 	out := r.Clone(r.Context())
 	out.RequestURI = ""
-	answer, err := http.DefaultTransport.RoundTrip(out)
+	response, err := http.DefaultTransport.RoundTrip(out)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return
 	}
-	defer answer.Body.Close()
-	for name, values := range answer.Header {
+	defer response.Body.Close()
+	for name, values := range response.Header {
 		w.Header()[name] = values
 	}
-	w.WriteHeader(answer.StatusCode)
-	_, _ = io.Copy(w, answer.Body)
+	w.WriteHeader(response.StatusCode)
+	_, _ = io.Copy(w, response.Body)
 }
 
 // issue creates a key and a certificate for it, signed by the authority or, without one, by itself, and writes both.

@@ -97,7 +97,7 @@ func pageScript(name, page, dir string) string {
 	return lines.String()
 }
 
-// typedLines puts aside those lines that do not end.
+// typedLines runs lines that do not end in the background.
 func typedLines(text string) string {
 	var out, line strings.Builder
 	for part := range strings.Lines(text) {

@@ -219,11 +219,11 @@ func TestDoctorChecksStoredEndpoints(t *testing.T) {
 	n.subscribe("orders", "audit", "http://127.0.0.1:1/other")
 	allowed := []string{"--allow-cidr", "127.0.0.0/8"}
 	requireFinding(t, runDoctor(t, 1, db.env(), allowed...), "ok", "egress", "1 host of stored endpoints may be called")
-	refused := runDoctor(t, 1, db.env(), "--allow-cidr", "10.0.0.0/8")["egress"]
-	require.Equal(t, "warn", refused.Level)
-	require.Contains(t, refused.Message, "of 2 event subscriptions, such as orders/audit: ")
-	require.Contains(t, refused.Remedy, "--allow-cidr")
-	require.Contains(t, refused.Remedy, "with the flags of the service")
+	rejected := runDoctor(t, 1, db.env(), "--allow-cidr", "10.0.0.0/8")["egress"]
+	require.Equal(t, "warn", rejected.Level)
+	require.Contains(t, rejected.Message, "of 2 event subscriptions, such as orders/audit: ")
+	require.Contains(t, rejected.Remedy, "--allow-cidr")
+	require.Contains(t, rejected.Remedy, "with the flags of the service")
 
 	db.exec("UPDATE postrider_internal.event_subscriptions SET endpoint_base_url = 'https://nowhere.invalid/in' " +
 		"WHERE name = 'audit'")
@@ -244,18 +244,18 @@ func TestDoctorChecksEachAddress(t *testing.T) {
 	t.Parallel()
 	u := &url.URL{Scheme: "http", Host: "billing.example.com"}
 	addresses := []netip.Addr{netip.MustParseAddr("10.1.2.3"), netip.MustParseAddr("93.184.216.34")}
-	open, refused := allowing("10.1.0.0/16").partition(u, addresses)
+	open, rejected := allowing("10.1.0.0/16").partition(u, addresses)
 	require.Equal(t, addresses[:1], open)
-	require.Len(t, refused, 1)
-	require.Contains(t, refused[0], "--allow-http")
-	open, refused = egressFlags{AllowHTTP: true}.partition(u, addresses)
+	require.Len(t, rejected, 1)
+	require.Contains(t, rejected[0], "--allow-http")
+	open, rejected = egressFlags{AllowHTTP: true}.partition(u, addresses)
 	require.Equal(t, addresses[1:], open)
-	require.Contains(t, refused[0], "10.1.2.3")
+	require.Contains(t, rejected[0], "10.1.2.3")
 
 	mail := &url.URL{Scheme: "https", Host: "billing.example.com:25"}
-	open, refused = allowing("10.1.0.0/16").partition(mail, addresses)
+	open, rejected = allowing("10.1.0.0/16").partition(mail, addresses)
 	require.Equal(t, addresses[:1], open, "an opened network is the operator's own")
-	require.Equal(t, []string{"port 25 must not be called: it belongs to another protocol"}, refused)
+	require.Equal(t, []string{"port 25 must not be called: it belongs to another protocol"}, rejected)
 }
 
 // runDoctor runs the doctor and returns what it found of each check, the worst of several.

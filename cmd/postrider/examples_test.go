@@ -70,7 +70,7 @@ func TestExampleReceivers(t *testing.T) {
 					fmt.Sprintf(`{"endpointUrl":"http://127.0.0.1:%s/events","eventDeliverySchema":%q,"signing":{"enabled":true},`+
 						`"filter":{"subjectBeginsWith":%q}}`, port, schema, name+schema))
 				publishShop(t, node, name+schema, "wrong-"+schema) // signed with a secret that the receiver does not have
-				eventually(t, "the receiver refuses a wrong signature", db.atLeast(1,
+				eventually(t, "the receiver rejects a wrong signature", db.atLeast(1,
 					"SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = $1 AND status = 503", name+"-"+schema))
 				node.manage(http.StatusOK, http.MethodPost, path+"/rotateSigningSecret",
 					fmt.Sprintf(`{"secret":%q,"previousValidForHours":0}`, exampleSecret))

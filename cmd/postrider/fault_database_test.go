@@ -121,19 +121,19 @@ func TestDiskOfPostgresIsFull(t *testing.T) {
 
 	filler := filepath.Join(disk, "filler")
 	fillDisk(t, filler)
-	refused := load.refused.Load()
+	rejected := load.rejected.Load()
 	lasts := time.After(faultTime(4*time.Second, time.Minute))
-	eventually(t, "publishes are refused", func() bool {
+	eventually(t, "publishes are rejected", func() bool {
 		fillDisk(t, filler) // PostgreSQL frees some of it itself
-		return load.refused.Load() > refused
+		return load.rejected.Load() > rejected
 	})
-	for range 3 { // without room for its log PostgreSQL cannot go on: it ends all sessions, and perhaps itself
+	for range 3 { // without space for its log PostgreSQL cannot go on: it ends all sessions, and perhaps itself
 		_, _ = db.pool.Exec(t.Context(), "SELECT pg_switch_wal()")
 		_, _ = db.pool.Exec(t.Context(), "CREATE TABLE public.filling AS SELECT generate_series(1, 1000)")
 	}
 	<-lasts
 	require.NoError(t, os.Remove(filler))
-	eventually(t, "PostgreSQL answers again, or has stopped", func() bool {
+	eventually(t, "PostgreSQL responds again, or has stopped", func() bool {
 		return !alive(server.PID()) ||
 			db.pool.Ping(t.Context()) == nil
 	})
@@ -143,7 +143,7 @@ func TestDiskOfPostgresIsFull(t *testing.T) {
 	}
 	t.Logf("PostgreSQL had stopped: %t", stopped)
 
-	load.flowsAgain(sink, "there was room again")
+	load.flowsAgain(sink, "there was space again")
 	load.settled(db, sink, 0)
 	requireNoDeadNode(t, n)
 }

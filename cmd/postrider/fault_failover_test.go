@@ -48,7 +48,7 @@ func TestFailoverThatLosesCommits(t *testing.T) {
 
 	eventually(t, "the others are in flight as well", func() bool { return kept.held() == events })
 	lost.open()
-	eventually(t, "the answers about what is lost were recorded", func() bool {
+	eventually(t, "the responses for lost rows were recorded", func() bool {
 		seen := n.scrape()
 		return valueOf(seen, "postrider_attempts_in_flight") == events && valueOf(seen, "postrider_waiting_results") == 0
 	})

@@ -73,7 +73,7 @@ func stands(pid int) bool {
 }
 
 // publishNoted makes a topic with an event subscription for the sink and publishes n events, noting them after the
-// answer.
+// response.
 func publishNoted(t *testing.T, s *service, topic string, sink *gate, n int) *publishers {
 	t.Helper()
 	p := &publishers{t: t, file: filepath.Join(t.TempDir(), "published")}

@@ -45,8 +45,8 @@ type stubborn struct {
 	service    *service
 	topic, key string
 	stop       func() // lets requests in progress end
-	refused    atomic.Int64
-	asked      atomic.Int64 // how often whether deliveries flow
+	rejected   atomic.Int64
+	checks     atomic.Int64 // how often whether deliveries flow
 
 	mu  sync.Mutex
 	odd []string // unexpected responses
@@ -107,7 +107,7 @@ func (l *stubborn) publishOne(id string) bool {
 	case l.t.Context().Err() != nil:
 		return false
 	case err == nil && status == http.StatusServiceUnavailable && header.Get("Retry-After") != "":
-		l.refused.Add(1)
+		l.rejected.Add(1)
 		return false
 	}
 	l.mu.Lock()
@@ -136,11 +136,11 @@ func publishForHeader(ctx context.Context, api, topic, key, body string) (int, h
 // flowsAgain is how long it takes from now until an event that is published from now on arrives.
 func (l *stubborn) flowsAgain(sink *gate, what string) time.Duration {
 	l.t.Helper()
-	l.asked.Add(1)
+	l.checks.Add(1)
 	began := time.Now()
 	id := ""
 	for n := 0; ; n++ {
-		id = fmt.Sprintf("%s-after-%d-%d", l.topic, l.asked.Load(), n)
+		id = fmt.Sprintf("%s-after-%d-%d", l.topic, l.checks.Load(), n)
 		if l.publishOne(id) {
 			break
 		}
@@ -168,8 +168,8 @@ func (g *gate) hasArrived(id string) bool {
 	return len(g.arrivals[id]) > 0
 }
 
-// tellDuplicates logs what is known of events that arrived more than once.
-func (g *gate) tellDuplicates(db *database) {
+// reportDuplicates logs what is known of events that arrived more than once.
+func (g *gate) reportDuplicates(db *database) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for id, times := range g.arrivals {
@@ -200,10 +200,10 @@ func (l *stubborn) settled(db *database, sink *gate, duplicates int) bench.Verdi
 	db.drained()
 	l.owned(db)
 	verdict := l.compare(sink)
-	l.t.Logf("%d acknowledged, %d refused, %d received, %d duplicates, %d stored without an answer",
-		verdict.Published, l.refused.Load(), verdict.Received, verdict.Duplicates, len(verdict.Unacknowledged))
-	sink.tellDuplicates(db)
-	require.Empty(l.t, l.odd, "a publish is answered 200, or 503 with Retry-After")
+	l.t.Logf("%d acknowledged, %d rejected, %d received, %d duplicates, %d stored without a response",
+		verdict.Published, l.rejected.Load(), verdict.Received, verdict.Duplicates, len(verdict.Unacknowledged))
+	sink.reportDuplicates(db)
+	require.Empty(l.t, l.odd, "the response to a publish is 200, or 503 with Retry-After")
 	require.NotZero(l.t, verdict.Published)
 	require.Empty(l.t, verdict.Lost, "acknowledged and never received")
 	require.Empty(l.t, verdict.Changed)
@@ -231,7 +231,7 @@ func wired(t *testing.T) (w *wire, db *database, n *node, load *stubborn, sink *
 }
 
 // Connections that end after their first message, their second, and so on: each step of a handshake, a preparation, a
-// transaction and its answer is once the last.
+// transaction and its response is once the last.
 func TestConnectionsThatAreCutAfterEveryMessage(t *testing.T) {
 	t.Parallel()
 	w, db, n, load, sink := wired(t)
@@ -265,10 +265,10 @@ func TestConnectionsThatAreCutAfterEveryMessage(t *testing.T) {
 func TestFaultsThatTakeTheirTime(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(*testing.T){
-		"a network that stalls":              networkStalls,
-		"connections that go silent":         connectionsGoSilent,
-		"the answer of a fetch that is lost": answerOfAFetchIsLost,
-		"a frozen node that wakes":           frozenNodeWakes,
+		"a network that stalls":           networkStalls,
+		"connections that go silent":      connectionsGoSilent,
+		"the response of a fetch is lost": responseOfAFetchIsLost,
+		"a frozen node that wakes":        frozenNodeWakes,
 	}
 	for _, table := range []string{"deliveries", "river_job", "events", "event_subscription_states"} {
 		tests["a user locks "+table] = func(t *testing.T) { userLocks(t, table) }
@@ -326,7 +326,7 @@ func faultTime(short, long time.Duration) time.Duration {
 // A committed fetch whose response is lost leaves jobs without a worker. They are detected and queued again.
 //
 // Another node publishes, because a node rarely fetches its own publishes.
-func answerOfAFetchIsLost(t *testing.T) {
+func responseOfAFetchIsLost(t *testing.T) {
 	db, sink := migratedDatabase(t), newGate(t)
 	w := newWire(t, db)
 	n := startNode(t, w.through(db), "--role", "worker")
@@ -336,8 +336,8 @@ func answerOfAFetchIsLost(t *testing.T) {
 	if *faults {
 		times = 40
 	}
-	w.breaks(losesAnswers("SET state = 'running', attempt = j.attempt + 1", times, lost))
-	eventually(t, "the answers are lost", func() bool { return lost.Load() > times })
+	w.breaks(losesResponses("SET state = 'running', attempt = j.attempt + 1", times, lost))
+	eventually(t, "the responses are lost", func() bool { return lost.Load() > times })
 	w.heal()
 	healed := time.Now()
 	const stranded = "SELECT coalesce(array_agg(id), '{}') FROM postrider_internal.river_job WHERE state = 'running' " +
@@ -351,7 +351,7 @@ func answerOfAFetchIsLost(t *testing.T) {
 	marked := one[int](db, "SELECT count(*) FROM postrider.deliveries WHERE reruns > 0")
 	t.Logf("%d of %d made again, the last %s after the fault", marked, verdict.Published, took.Round(time.Millisecond))
 	require.GreaterOrEqual(t, int64(marked), times/4,
-		"a quarter of the lost answers had a job at least: a fetch is also for the queue of routes, or finds nothing")
+		"a quarter of the lost responses had a job at least: a fetch is also for the queue of routes, or finds nothing")
 	require.Equal(t, marked, one[int](db, "SELECT count(*) FROM postrider.delivery_attempts WHERE reruns > 0"))
 	require.Less(t, took, 25*time.Second, "a timeout of 15 s, and a second until the next check")
 	requireNoDeadNode(t, n)
@@ -368,15 +368,15 @@ func TestLostResponseToAPublishsCommit(t *testing.T) {
 	if *faults {
 		times = 200
 	}
-	w.breaks(losesAnswers(publishes, times, lost))
-	eventually(t, "answers of COMMIT were lost", func() bool { return lost.Load() > times })
-	stored := load.refused.Load()
+	w.breaks(losesResponses(publishes, times, lost))
+	eventually(t, "responses of COMMIT were lost", func() bool { return lost.Load() > times })
+	stored := load.rejected.Load()
 	w.breaks(losesQuestions(publishes, times, never))
 	eventually(t, "publishes did not reach PostgreSQL", func() bool { return never.Load() > times })
 	w.heal()
 	verdict := load.settled(db, sink, 0)
-	require.GreaterOrEqual(t, stored, times, "each was answered 503")
-	require.GreaterOrEqual(t, load.refused.Load(), 2*times)
+	require.GreaterOrEqual(t, stored, times, "each response was 503")
+	require.GreaterOrEqual(t, load.rejected.Load(), 2*times)
 	require.GreaterOrEqual(t, int64(len(verdict.Unacknowledged)), times,
 		"committed events are delivered even without a response")
 	require.LessOrEqual(t, int64(len(verdict.Unacknowledged)), stored, "what never reached PostgreSQL is not")
@@ -391,6 +391,6 @@ func TestTwoConnectionsAreEnough(t *testing.T) {
 	<-time.After(faultTime(time.Second, 30*time.Second))
 	load.flowsAgain(sink, "load on two connections")
 	load.settled(db, sink, 0)
-	require.Zero(t, load.refused.Load())
+	require.Zero(t, load.rejected.Load())
 	requireNoDeadNode(t, nodes...)
 }

@@ -56,7 +56,7 @@ type wireLine struct {
 
 	mu         sync.Mutex
 	statements map[string]string // prepared, by name
-	asked      string            // the statement that was executed last
+	statement  string            // the statement that was executed last
 	rows       int               // in the response so far
 }
 
@@ -119,10 +119,10 @@ func (w *wire) serve(down net.Conn) {
 		l.cut()
 		return
 	}
-	var pumps sync.WaitGroup
-	pumps.Go(func() { l.pump(true) })
-	pumps.Go(func() { l.pump(false) })
-	pumps.Wait()
+	var copies sync.WaitGroup
+	copies.Go(func() { l.copy(true) })
+	copies.Go(func() { l.copy(false) })
+	copies.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.lines, l)
@@ -144,8 +144,8 @@ func (l *wireLine) cut() {
 	}
 }
 
-// pump hands on what comes from one end, until either end is closed.
-func (l *wireLine) pump(up bool) {
+// copy forwards the bytes of one end, until either end is closed.
+func (l *wireLine) copy(up bool) {
 	defer l.cut()
 	from, to := l.ends[1], l.ends[0]
 	if up {
@@ -210,8 +210,8 @@ func readWireMessage(in *bufio.Reader, opening bool) (m wireMessage, err error) 
 	return m, err
 }
 
-// note follows which statement is being executed: Parse names it, Bind takes it by its name, each row of the answer is
-// a DataRow.
+// note follows which statement is being executed: Parse names it, Bind takes it by its name, each row of the response
+// is a DataRow.
 func (l *wireLine) note(m wireMessage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -224,8 +224,8 @@ func (l *wireLine) note(m wireMessage) {
 		_, rest, _ := bytes.Cut(m.raw[5:], []byte{0}) // the portal
 		name, _, _ := bytes.Cut(rest, []byte{0})
 		// The statements of one batch are bound one after the other: what matters of T1 stands between BEGIN and COMMIT.
-		if statement := l.statements[string(name)]; l.asked == "" || len(statement) > len(l.asked) {
-			l.asked = statement
+		if statement := l.statements[string(name)]; l.statement == "" || len(statement) > len(l.statement) {
+			l.statement = statement
 		}
 	case !m.up && m.kind == 'D':
 		l.rows++
@@ -236,14 +236,14 @@ func (l *wireLine) note(m wireMessage) {
 func (l *wireLine) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.asked, l.rows = "", 0
+	l.statement, l.rows = "", 0
 }
 
-// asks reports whether the executing statement contains this part, and the number of rows in the response so far.
-func (l *wireLine) asks(part string) (rows int, ok bool) {
+// executes reports whether the executing statement contains this part, and the number of rows in the response so far.
+func (l *wireLine) executes(part string) (rows int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.rows, strings.Contains(l.asked, part)
+	return l.rows, strings.Contains(l.statement, part)
 }
 
 // cutAfter lets every connection live for n messages of one direction. full counts those that were new and lived that
@@ -260,13 +260,13 @@ func cutAfter(n int, up bool, full *atomic.Int64) fault {
 	}
 }
 
-// losesAnswers cuts the connection when PostgreSQL has answered a statement with this part in it, with rows, and says
+// losesResponses cuts the connection when PostgreSQL has responded to a statement with this part, with rows, and says
 // so by ReadyForQuery: its transaction is committed, without a response.
-func losesAnswers(part string, times int64, lost *atomic.Int64) fault {
+func losesResponses(part string, times int64, lost *atomic.Int64) fault {
 	return func(l *wireLine, m wireMessage) fate {
-		rows, asked := l.asks(part)
+		rows, executing := l.executes(part)
 		switch {
-		case m.up || !asked:
+		case m.up || !executing:
 			return handOn
 		case m.kind != 'Z':
 			return keep
@@ -280,7 +280,7 @@ func losesAnswers(part string, times int64, lost *atomic.Int64) fault {
 // losesQuestions cuts the connection before PostgreSQL has heard of a statement with this part in it.
 func losesQuestions(part string, times int64, lost *atomic.Int64) fault {
 	return func(l *wireLine, m wireMessage) fate {
-		if _, asked := l.asks(part); asked && m.up && m.kind == 'B' && lost.Add(1) <= times {
+		if _, executing := l.executes(part); executing && m.up && m.kind == 'B' && lost.Add(1) <= times {
 			return cutHere
 		}
 		return handOn

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An attempt that could not begin is put off. Where that is committed, its answer is lost and it is tried again 3 s
+// An attempt that could not begin is deferred. The response to that commit is lost and it is tried again 3 s
 // later, it must not touch the job's next run, which has begun by then: an attempt makes one request at a time.
 func TestPuttingOffLeavesTheNextRunAlone(t *testing.T) {
 	t.Parallel()
@@ -19,7 +19,7 @@ func TestPuttingOffLeavesTheNextRunAlone(t *testing.T) {
 	key := n.topic("orders")
 	n.subscribe("orders", "billing", sink.url)
 	loading, putOff, again := new(atomic.Int64), new(atomic.Int64), new(atomic.Int64)
-	first, committed, missed := losesQuestions(loads, 1, loading), losesAnswers(putsOff, 1, putOff),
+	first, committed, missed := losesQuestions(loads, 1, loading), losesResponses(putsOff, 1, putOff),
 		losesQuestions(putsOff, 1, again)
 	w.breaks(func(l *wireLine, m wireMessage) fate {
 		switch done := first(l, m); {

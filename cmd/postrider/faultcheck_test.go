@@ -8,8 +8,8 @@ import (
 
 // brokenOwners counts the unfinished deliveries that do not have exactly one of: a live job that names it and that it
 // names; a pending batch, which has exactly one of a live job and a hold; a hold; a place in the open set of an event
-// subscription that has a live pump. It also counts live jobs without what they name, and routes without exactly one
-// job. It holds in every moment, also in the one after a kill.
+// subscription that has a live batch cutter. It also counts live jobs without what they name, and routes without
+// exactly one job. It holds in every moment, also in the one after a kill.
 const brokenOwners = `
 WITH live AS MATERIALIZED (
     SELECT id, kind, (args ->> 'd')::bigint AS delivery_id, (args ->> 'b')::bigint AS batch_id,
@@ -21,7 +21,7 @@ WITH live AS MATERIALIZED (
     SELECT batch_id, count(*) AS n, min(id) AS id FROM live WHERE kind = 'batch' AND batch_id IS NOT NULL GROUP BY 1
 ), of_route AS (
     SELECT route_id, count(*) AS n, min(id) AS id FROM live WHERE kind = 'route' GROUP BY 1
-), pumps AS (
+), cutters AS (
     SELECT DISTINCT subscription_id FROM live WHERE kind = 'batch' AND batch_id IS NULL
 ), pending AS (
     SELECT CASE WHEN d.batch_id IS NOT NULL THEN (b.id IS NOT NULL)::int ELSE 0 END + coalesce(j.n,
@@ -32,7 +32,7 @@ WITH live AS MATERIALIZED (
       FROM postrider_internal.deliveries d
       LEFT JOIN of_delivery j ON j.delivery_id = d.id
       LEFT JOIN postrider_internal.batches b ON b.id = d.batch_id AND b.state = 'pending'
-      LEFT JOIN pumps p ON p.subscription_id = d.subscription_id
+      LEFT JOIN cutters p ON p.subscription_id = d.subscription_id
 )
 SELECT (SELECT count(*) FROM pending WHERE owners <> 1 OR strange)
      + (SELECT count(*) FROM of_delivery j LEFT JOIN postrider_internal.deliveries d ON d.id = j.delivery_id
@@ -65,8 +65,8 @@ var endedOnce = []struct{ what, query string }{
 		    OR (h.state = 'delivered') <> (h.reason IS NULL)`},
 	{"a dead letter belongs to one delivery", `SELECT count(*) - count(DISTINCT delivery_id)
 		FROM postrider_internal.dead_letters`},
-	{"only what was refused is a dead letter", `SELECT count(*) FROM postrider.deliveries
-		WHERE (state = 'dead_lettered') <> (subscription = 'refused')`},
+	{"only what was rejected is a dead letter", `SELECT count(*) FROM postrider.deliveries
+		WHERE (state = 'dead_lettered') <> (subscription = 'rejected')`},
 	{"attempts are numbered 1, 2, 3, …, as many as are counted, and no more than allowed", `
 		WITH requests AS (
 		    SELECT delivery_id AS id, number FROM postrider_internal.delivery_attempts WHERE NOT late

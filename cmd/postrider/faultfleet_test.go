@@ -94,7 +94,7 @@ type faultKill struct {
 	next, takenUp time.Duration
 }
 
-// newFaultFleet starts nodes, makes a topic with all lanes and publishes until there is something to lose.
+// newFaultFleet starts nodes, makes a topic with all destinations and publishes until there is something to lose.
 func newFaultFleet(t *testing.T, db *database, nodes int, shape faultShape) *faultFleet {
 	t.Helper()
 	f := &faultFleet{t: t, db: db, slots: make([]*faultNode, nodes), began: time.Now(), out: t.Output()}
@@ -121,18 +121,19 @@ func (f *faultFleet) oweSome() {
 	require.True(f.t, f.load.send(f.t.Context(), f.apis()[0], batch))
 }
 
-// subscribe makes the lanes. Their policies never rest an endpoint: the campaign is about what dies on our side.
+// subscribe makes the destinations. Their policies have no probation: the campaign is about failures of postrider.
 func (f *faultFleet) subscribe() (key string) {
 	f.t.Helper()
 	retriesAfter(f.db, "soon", "300 milliseconds")
 	retriesAfter(f.db, "later", "6 seconds") // jobs that are due within 5 s need no promotion
 	first := &f.slots[0].service
 	key = first.topic("orders")
-	for _, lane := range faultLanes {
-		first.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/"+lane.name, fmt.Sprintf(
+	for _, destination := range faultDestinations {
+		first.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/"+destination.name, fmt.Sprintf(
 			`{"endpointUrl":%q,"endpointValidation":"skip","filter":{"includedEventTypes":["%s"]},"maxEventsPerBatch":%d,`+
 				`"retryPolicy":{"policy":%q,"maxDeliveryAttempts":10}}`,
-			f.sink.url+"/"+lane.name, strings.Join(lane.types, `","`), max(lane.batch, 1), lane.policy))
+			f.sink.url+"/"+destination.name, strings.Join(destination.types, `","`), max(destination.batch, 1),
+			destination.policy))
 	}
 	return key
 }
@@ -376,22 +377,22 @@ func (f *faultFleet) died(slot int, n *faultNode) {
 	f.watch.follow(k, n.name, f.sink)
 }
 
-// toggle pauses and resumes one lane for as long as events are published, each at another node. What is published after
-// a pause was answered must not be sent before a resume.
+// toggle pauses and resumes one destination for as long as events are published, each at another node. What is
+// published after the response to a pause must not be sent before a resume.
 func (f *faultFleet) toggle() {
 	ctx, cancel := context.WithCancel(f.t.Context())
 	f.t.Cleanup(cancel)
 	f.toggling.Go(func() {
 		for round := 0; ctx.Err() == nil && !f.load.ended(); round++ {
 			name := ""
-			if f.ask(ctx, "pause") {
+			if f.request(ctx, "pause") {
 				name = f.publishHeld(ctx, round)
 			}
 			<-time.After(togglePause)
 			if f.sink.has(name) {
-				f.load.fail(fmt.Errorf("%s was published after a pause was answered, and sent before it ended", name))
+				f.load.fail(fmt.Errorf("%s was published after the response to a pause, and sent before it ended", name))
 			}
-			for ctx.Err() == nil && !f.ask(ctx, "resume") {
+			for ctx.Err() == nil && !f.request(ctx, "resume") {
 				<-time.After(pollTime)
 			}
 			<-time.After(togglePause)
@@ -401,7 +402,7 @@ func (f *faultFleet) toggle() {
 
 const togglePause = 150 * time.Millisecond
 
-func (f *faultFleet) ask(ctx context.Context, what string) bool {
+func (f *faultFleet) request(ctx context.Context, what string) bool {
 	apis := f.apis()
 	if len(apis) == 0 {
 		return false
@@ -412,7 +413,7 @@ func (f *faultFleet) ask(ctx context.Context, what string) bool {
 	return err == nil && status == http.StatusOK
 }
 
-// publishHeld publishes one event to the paused lane and returns its name in the sink's ledger.
+// publishHeld publishes one event to the paused destination and returns its name in the sink's ledger.
 func (f *faultFleet) publishHeld(ctx context.Context, round int) string {
 	apis := f.apis()
 	if len(apis) == 0 {

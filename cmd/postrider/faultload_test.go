@@ -22,9 +22,10 @@ import (
 	"postrider/bench"
 )
 
-// faultLane is one event subscription under fault, and what its endpoint does. Together they take an event along every
-// way that there is: delivered, delivered after retries of both kinds, in batches, after a hold, and dead-lettered.
-type faultLane struct {
+// faultDestination is one event subscription under fault, and what its endpoint does. Together they take an event along
+// every way that there is: delivered, delivered after retries of both kinds, in batches, after a hold, and
+// dead-lettered.
+type faultDestination struct {
 	name string
 	// types are the event types that it matches.
 	types []string
@@ -32,22 +33,22 @@ type faultLane struct {
 	// policy of retriesAfter; failures are the attempts with response 503 before one succeeds.
 	policy   string
 	failures int
-	// refuses responds 400: never retried, a dead letter.
-	refuses bool
+	// rejects responds 400: never retried, a dead letter.
+	rejects bool
 	// takes is the response time, so that many requests are in progress when a node dies.
 	takes time.Duration
 }
 
-// paused is the lane that is paused and resumed.
+// paused is the destination that is paused and resumed.
 const pausedLane = "paused"
 
-var faultLanes = []faultLane{
+var faultDestinations = []faultDestination{
 	{name: "plain", types: []string{"plain", "both"}, policy: "soon"},
 	{name: "slow", types: []string{"slow"}, policy: "soon", takes: 100 * time.Millisecond},
 	{name: "batch", types: []string{"batch", "both"}, policy: "soon", batch: 20, takes: 5 * time.Millisecond},
 	{name: "soon", types: []string{"soon"}, policy: "soon", failures: 2},
 	{name: "later", types: []string{"later"}, policy: "later", failures: 1}, // waits long enough to need a promotion
-	{name: "refused", types: []string{"refused"}, policy: "soon", refuses: true},
+	{name: "rejected", types: []string{"rejected"}, policy: "soon", rejects: true},
 	{name: pausedLane, types: []string{pausedLane}, policy: "soon"},
 }
 
@@ -55,17 +56,17 @@ var faultLanes = []faultLane{
 var faultMix = strings.Fields(`plain batch plain slow plain both later plain batch plain soon plain batch paused ` +
 	`plain both plain batch plain plain
 	plain batch plain slow plain both later plain batch plain later plain batch paused plain both plain batch ` +
-	`refused plain`)
+	`rejected plain`)
 
-func wanting(eventType string) (lanes []string) {
-	for _, lane := range faultLanes {
-		for _, t := range lane.types {
+func matching(eventType string) (destinations []string) {
+	for _, destination := range faultDestinations {
+		for _, t := range destination.types {
 			if t == eventType {
-				lanes = append(lanes, lane.name)
+				destinations = append(destinations, destination.name)
 			}
 		}
 	}
-	return lanes
+	return destinations
 }
 
 // faultEvent is a CloudEvent with what a careless program would change, see cloudEvent.
@@ -80,8 +81,8 @@ func faultSQLEvent(id, eventType string) string {
 		id, eventType)
 }
 
-// faultSink is the endpoint of all lanes. It notes an event when it is about to acknowledge it; what the refusing lane
-// refuses, too.
+// faultSink is the endpoint of all destinations. It notes an event when it is about to acknowledge it; what the
+// rejecting destination rejects, too.
 type faultSink struct {
 	url, file string
 	ledger    *bench.Ledger
@@ -104,8 +105,10 @@ func newFaultSink(t *testing.T, period *atomic.Int32) *faultSink {
 	s.ledger, err = bench.OpenLedger(s.file)
 	require.NoError(t, err)
 	mux := http.NewServeMux()
-	for _, lane := range faultLanes {
-		mux.HandleFunc("POST /"+lane.name, func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, &lane) })
+	for _, destination := range faultDestinations {
+		mux.HandleFunc("POST /"+destination.name, func(w http.ResponseWriter, r *http.Request) {
+			s.serve(w, r, &destination)
+		})
 	}
 	server := httptest.NewServer(mux)
 	s.url = server.URL
@@ -116,31 +119,31 @@ func newFaultSink(t *testing.T, period *atomic.Int32) *faultSink {
 	return s
 }
 
-func (s *faultSink) serve(w http.ResponseWriter, r *http.Request, lane *faultLane) {
+func (s *faultSink) serve(w http.ResponseWriter, r *http.Request, destination *faultDestination) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return // a request that was cut
 	}
 	events, err := faultEvents(body)
 	if err != nil {
-		s.fail(fmt.Errorf("lane %s: %w: %q", lane.name, err, body))
+		s.fail(fmt.Errorf("destination %s: %w: %q", destination.name, err, body))
 		return
 	}
-	if made, _ := strconv.Atoi(r.Header.Get("Aeg-Delivery-Count")); made < lane.failures {
+	if made, _ := strconv.Atoi(r.Header.Get("Aeg-Delivery-Count")); made < destination.failures {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
 	}
-	if lane.takes > 0 {
+	if destination.takes > 0 {
 		select {
-		case <-time.After(lane.takes):
+		case <-time.After(destination.takes):
 		case <-r.Context().Done():
 			return // canceled: no client would get the response
 		}
 	}
 	for _, event := range events {
-		s.note(lane.name, event)
+		s.note(destination.name, event)
 	}
-	if lane.refuses {
+	if destination.rejects {
 		w.WriteHeader(http.StatusBadRequest)
 	}
 }
@@ -153,13 +156,13 @@ func faultEvents(body []byte) (events []json.RawMessage, err error) {
 	return []json.RawMessage{body}, nil
 }
 
-func (s *faultSink) note(lane string, event []byte) {
+func (s *faultSink) note(destination string, event []byte) {
 	var named struct{ ID string }
 	if err := json.Unmarshal(event, &named); err != nil {
 		s.fail(err)
 		return
 	}
-	name := lane + "/" + named.ID
+	name := destination + "/" + named.ID
 	if err := s.ledger.Note(name, sha256.Sum256(event)); err != nil {
 		s.fail(err)
 	}
@@ -297,7 +300,7 @@ func (l *faultLoad) send(ctx context.Context, api string, batch []faultSent) boo
 	case err != nil || status == http.StatusServiceUnavailable:
 		return false
 	case status != http.StatusOK:
-		l.fail(fmt.Errorf("publishing was answered %d %s", status, text))
+		l.fail(fmt.Errorf("the response to a publish was %d %s", status, text))
 		return false
 	}
 	l.note(batch)
@@ -323,8 +326,8 @@ func (l *faultLoad) sendBySQL(ctx context.Context, _ string, batch []faultSent) 
 
 func (l *faultLoad) note(batch []faultSent) {
 	for i := range batch {
-		for _, lane := range wanting(batch[i].eventType) {
-			if err := l.ledger.Note(lane+"/"+batch[i].id, batch[i].hash); err != nil {
+		for _, destination := range matching(batch[i].eventType) {
+			if err := l.ledger.Note(destination+"/"+batch[i].id, batch[i].hash); err != nil {
 				l.fail(err)
 			}
 		}

@@ -67,7 +67,7 @@ func (f *faultFleet) requireReported(v bench.Verdict) {
 	f.t.Helper()
 	for _, row := range f.rows(v) {
 		if row.point == publish.PointPublishAfter {
-			require.NotZero(f.t, row.unanswered, "stored and not answered")
+			require.NotZero(f.t, row.withoutResponse, "stored without a response")
 		}
 	}
 }
@@ -94,7 +94,7 @@ type faultRow struct {
 	point            string
 	kills, events    int
 	lost, duplicates int
-	unanswered       int // stored, but the publisher got no response
+	withoutResponse  int // stored, but the publisher got no response
 	unfinished       []int
 	next, takenUp    []time.Duration
 }
@@ -127,7 +127,7 @@ func (f *faultFleet) rows(v bench.Verdict) []*faultRow {
 	}
 	for _, name := range v.Unacknowledged {
 		if row := of[periodOf(name)]; row != nil {
-			row.unanswered++
+			row.withoutResponse++
 		}
 	}
 	for period, n := range f.sink.duplicates {
@@ -158,7 +158,7 @@ func (f *faultFleet) report(v bench.Verdict) string {
 		"s median\tmax\ttaken up s median\tmax\t")
 	for _, r := range f.rows(v) {
 		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t\n", r.point, r.kills, r.events,
-			slices.Min(r.unfinished), median(r.unfinished), r.lost, r.duplicates, r.unanswered, inSeconds(median(r.next)),
+			slices.Min(r.unfinished), median(r.unfinished), r.lost, r.duplicates, r.withoutResponse, inSeconds(median(r.next)),
 			inSeconds(slices.Max(r.next)), inSeconds(median(r.takenUp)), inSeconds(longest(r.takenUp)))
 	}
 	_ = table.Flush()

@@ -53,9 +53,9 @@ func (w *faultWatch) look(ctx context.Context) error {
 	const query = `SELECT coalesce(array_agg(DISTINCT attempted_by[array_upper(attempted_by, 1)]), '{}'), (` +
 		unfinishedQuery + `) FROM postrider_internal.river_job WHERE state = 'running'`
 	w.mu.Lock()
-	asked := make([]string, 0, len(w.orphans))
+	names := make([]string, 0, len(w.orphans))
 	for name := range w.orphans {
-		asked = append(asked, name)
+		names = append(names, name)
 	}
 	w.mu.Unlock()
 	var busy []string
@@ -66,7 +66,7 @@ func (w *faultWatch) look(ctx context.Context) error {
 	w.unfinished.Store(unfinished)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, name := range asked {
+	for _, name := range names {
 		if k := w.orphans[name]; !slices.Contains(busy, name) {
 			k.takenUp = time.Since(k.at)
 			if since := w.oldest(); since.After(k.at) {

@@ -94,7 +94,7 @@ func TestDiskOfTheTablesIsFull(t *testing.T) {
 
 	filler := filepath.Join(disk, "filler")
 	fillDisk(t, filler)
-	eventually(t, "publishes are refused", func() bool {
+	eventually(t, "publishes are rejected", func() bool {
 		status, text, err := postEvents(t.Context(), n.api, "orders", key, large)
 		require.NoError(t, err)
 		return status == http.StatusServiceUnavailable &&

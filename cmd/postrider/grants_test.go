@@ -23,11 +23,11 @@ import (
 func plantSecrets(t *testing.T, db *database) (secrets map[string]string) {
 	t.Helper()
 	n := startNode(t, db)
-	asked := make(chan string, 10)
+	requested := make(chan string, 10)
 	e := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		if r.Header.Get("Aeg-Event-Type") == "SubscriptionValidation" {
-			asked <- string(body) // and the code is not returned: an operator opens the URL
+			requested <- string(body) // and the code is not returned: an operator opens the URL
 			return
 		}
 		w.WriteHeader(http.StatusBadRequest)
@@ -49,11 +49,11 @@ func plantSecrets(t *testing.T, db *database) (secrets map[string]string) {
 	}
 	db.exec("SELECT postrider.publish_data('orders', 'test', 'sql', '{}', idempotency_key => 'planted-idempotency-sql')")
 	n.manage(http.StatusCreated, http.MethodPut, "/v1/topics/grid", "")
-	_, _, err := call(t.Context(), http.MethodPut, n.api+"/v1/topics/grid/subscriptions/asked",
+	_, _, err := call(t.Context(), http.MethodPut, n.api+"/v1/topics/grid/subscriptions/requested",
 		fmt.Sprintf(`{"endpointUrl":%q}`, e.URL+"?code=planted-handshake"),
 		"Authorization", "Bearer "+testAdminToken, "Content-Type", "application/json")
 	require.NoError(t, err)
-	code := regexp.MustCompile(`"validationCode":"([^"]+)"`).FindStringSubmatch(<-asked)
+	code := regexp.MustCompile(`"validationCode":"([^"]+)"`).FindStringSubmatch(<-requested)
 	require.Len(t, code, 2)
 	eventually(t, "all are dead letters", db.atLeast(3, "SELECT count(*) FROM postrider.dead_letters"))
 
@@ -124,8 +124,8 @@ func loginAs(t *testing.T, db *database, role string) *pgx.Conn {
 	return conn
 }
 
-// answered is the result of a statement as text, row by row.
-func answered(t *testing.T, conn *pgx.Conn, query string) (string, error) {
+// queryAll returns the result of a statement as text, row by row.
+func queryAll(t *testing.T, conn *pgx.Conn, query string) (string, error) {
 	t.Helper()
 	rows, _ := conn.Query(t.Context(), query, pgx.QueryExecModeExec)
 	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
@@ -134,7 +134,7 @@ func answered(t *testing.T, conn *pgx.Conn, query string) (string, error) {
 
 func named(t *testing.T, conn *pgx.Conn, query string) []string {
 	t.Helper()
-	text, err := answered(t, conn, query)
+	text, err := queryAll(t, conn, query)
 	require.NoError(t, err)
 	return strings.Fields(text)
 }
@@ -155,7 +155,7 @@ func requireLocked(t *testing.T, conn *pgx.Conn) {
 	tables := named(t, conn, tablesQuery)
 	require.Greater(t, len(tables), 25)
 	for _, table := range tables {
-		_, err := answered(t, conn, "SELECT x::text FROM "+table+" x")
+		_, err := queryAll(t, conn, "SELECT x::text FROM "+table+" x")
 		require.ErrorContains(t, err, "permission denied", table)
 	}
 	for _, statement := range []string{
@@ -163,11 +163,11 @@ func requireLocked(t *testing.T, conn *pgx.Conn) {
 		"SELECT postrider_internal.cancel(1, 'a', 'b')", "CREATE TABLE postrider.mine (n integer)",
 		"DELETE FROM postrider.events", "UPDATE postrider.audit SET actor = 'me'",
 	} {
-		_, err := answered(t, conn, statement)
+		_, err := queryAll(t, conn, statement)
 		require.Error(t, err, statement)
 		require.Regexp(t, "permission denied|cannot (update|delete)", err.Error(), statement)
 	}
-	statistics, err := answered(t, conn, "SELECT count(*)::text FROM pg_stats WHERE schemaname = 'postrider_internal'")
+	statistics, err := queryAll(t, conn, "SELECT count(*)::text FROM pg_stats WHERE schemaname = 'postrider_internal'")
 	require.NoError(t, err)
 	require.Equal(t, "0", statistics)
 }
@@ -185,7 +185,7 @@ func TestWhatEachRoleMay(t *testing.T) {
 		require.Greater(t, len(views), 13)
 		var seen strings.Builder
 		for _, view := range views {
-			text, err := answered(t, conn, "SELECT x::text FROM "+view+" x")
+			text, err := queryAll(t, conn, "SELECT x::text FROM "+view+" x")
 			require.NoError(t, err, view)
 			seen.WriteString(text)
 		}
@@ -196,7 +196,7 @@ func TestWhatEachRoleMay(t *testing.T) {
 		}
 	}
 	for _, view := range named(t, publisher, viewsQuery) {
-		_, err := answered(t, publisher, "SELECT x::text FROM "+view+" x")
+		_, err := queryAll(t, publisher, "SELECT x::text FROM "+view+" x")
 		require.ErrorContains(t, err, "permission denied", view)
 	}
 	for _, conn := range []*pgx.Conn{reader, publisher, operator} {
@@ -211,12 +211,12 @@ func TestWhatEachRoleMay(t *testing.T) {
 	require.Subset(t, all,
 		[]string{"cancel", "dead_letter_now", "erase_event", "erase_subject", "pause", "release", "resume", "retry_now"})
 
-	_, err := answered(t, operator, "SELECT coalesce(postrider.pause('orders', 'billing')::text, '')")
+	_, err := queryAll(t, operator, "SELECT coalesce(postrider.pause('orders', 'billing')::text, '')")
 	require.NoError(t, err)
 	require.Equal(t, operator.Config().User,
 		one[string](db, "SELECT actor FROM postrider.audit WHERE action = 'subscription_paused'"), "it is who logged in")
-	_, err = answered(t, reader, "SELECT postrider.resume('orders', 'billing')::text")
+	_, err = queryAll(t, reader, "SELECT postrider.resume('orders', 'billing')::text")
 	require.ErrorContains(t, err, "permission denied for function resume")
-	_, err = answered(t, publisher, "SELECT postrider.publish_data('orders', 'test', 'sql', '{}')::text")
+	_, err = queryAll(t, publisher, "SELECT postrider.publish_data('orders', 'test', 'sql', '{}')::text")
 	require.NoError(t, err)
 }

@@ -76,7 +76,7 @@ func steadily(ctx context.Context, api *atomic.Pointer[string], key string) (sto
 }
 
 // The steps of docs/operate/configure.md: the key is replaced on a running service, and nothing is lost or
-// refused.
+// rejected.
 func TestEncryptionKeyRotation(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)

@@ -19,13 +19,13 @@ type credential struct {
 
 // rotation is a publisher that never stops, at two nodes in turn, whose credential is replaced meanwhile.
 type rotation struct {
-	t       *testing.T
-	nodes   []*node
-	now     atomic.Pointer[credential]
-	refused atomic.Pointer[string]
-	events  atomic.Int64
-	end     chan struct{}
-	group   sync.WaitGroup
+	t        *testing.T
+	nodes    []*node
+	now      atomic.Pointer[credential]
+	rejected atomic.Pointer[string]
+	events   atomic.Int64
+	end      chan struct{}
+	group    sync.WaitGroup
 }
 
 func (r *rotation) send(n *node, c *credential, id string) (int, string, error) {
@@ -44,7 +44,7 @@ func (r *rotation) run() {
 		status, said, err := r.send(r.nodes[n%len(r.nodes)], c, fmt.Sprint("e-", n))
 		if err != nil || status != http.StatusOK {
 			met := fmt.Sprint(c.header, ": ", status, " ", said, " ", err)
-			r.refused.CompareAndSwap(nil, &met)
+			r.rejected.CompareAndSwap(nil, &met)
 			continue
 		}
 		c.accepted.Add(1)
@@ -60,9 +60,9 @@ func (r *rotation) use(header, value string) *credential {
 	r.now.Store(c)
 	eventually(r.t, "the new credential is in use", func() bool {
 		return c.accepted.Load() > int64(len(r.nodes)) ||
-			r.refused.Load() != nil
+			r.rejected.Load() != nil
 	})
-	require.Nil(r.t, r.refused.Load())
+	require.Nil(r.t, r.rejected.Load())
 	return c
 }
 
@@ -70,14 +70,14 @@ func (r *rotation) use(header, value string) *credential {
 func (r *rotation) over(c *credential) {
 	r.t.Helper()
 	for _, n := range r.nodes {
-		eventually(r.t, "the old credential is refused", func() bool {
+		eventually(r.t, "the old credential is rejected", func() bool {
 			status, _, err := r.send(n, c, "late")
 			return err == nil && (status == http.StatusUnauthorized || status == http.StatusTooManyRequests)
 		})
 	}
 }
 
-// Access keys and API keys are replaced while events are published, at two nodes, and nothing is refused; what was
+// Access keys and API keys are replaced while events are published, at two nodes, and nothing is rejected; what was
 // replaced opens nothing any more.
 func TestKeysOfPublishersAreReplaced(t *testing.T) {
 	t.Parallel()
@@ -120,6 +120,6 @@ func TestKeysOfPublishersAreReplaced(t *testing.T) {
 
 	stop()
 	r.group.Wait()
-	require.Nil(t, r.refused.Load())
+	require.Nil(t, r.rejected.Load())
 	require.Equal(t, r.events.Load(), one[int64](db, "SELECT count(*) FROM postrider.events WHERE event_id LIKE 'e-%'"))
 }

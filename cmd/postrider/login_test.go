@@ -33,11 +33,11 @@ func signInTo(t *testing.T, n *node, name, role string) *signedIn {
 	jar, err := cookiejar.New(nil)
 	require.NoError(t, err)
 	s := &signedIn{t: t, api: n.api, client: &http.Client{Jar: jar, Timeout: patience, CheckRedirect: rest.NoRedirect}}
-	answer, err := s.client.PostForm(n.api+"/ui/sign-in", url.Values{"name": {name}, "password": {loginPassword}})
+	response, err := s.client.PostForm(n.api+"/ui/sign-in", url.Values{"name": {name}, "password": {loginPassword}})
 	require.NoError(t, err)
-	defer answer.Body.Close()
-	require.Equal(t, http.StatusSeeOther, answer.StatusCode)
-	for _, cookie := range answer.Cookies() { // a browser keeps a secure cookie of localhost; a cookie jar does not
+	defer response.Body.Close()
+	require.Equal(t, http.StatusSeeOther, response.StatusCode)
+	for _, cookie := range response.Cookies() { // a browser keeps a secure cookie of localhost; a cookie jar does not
 		if cookie.Name == "__Host-postrider" {
 			s.cookie = cookie.Name + "=" + cookie.Value
 		}
@@ -111,8 +111,8 @@ func TestLoginVerbs(t *testing.T) {
 	require.NotEmpty(t, me["expiresAt"])
 	require.Regexp(t, `(?m)^role +viewer$`, run(0, "whoami", "--server", "prod").stdout)
 	run(0, "topic", "list")
-	refused := run(1, "topic", "create", "orders").stderr
-	require.Contains(t, refused, "this needs the role admin; user:anna has the role viewer")
+	rejected := run(1, "topic", "create", "orders").stderr
+	require.Contains(t, rejected, "this needs the role admin; user:anna has the role viewer")
 
 	p, code = beginLogin(t, env, "prod", "-o", "json")
 	require.Equal(t, http.StatusSeeOther, anna.decide("approve", code))
@@ -167,9 +167,9 @@ func TestLoginsThatFail(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, bob.decide("approve", code))
 	require.Zero(t, p.wait(), p.stderr.String())
 	n.manage(http.StatusOK, http.MethodPut, "/v1/users/bob", `{"role":"admin","disabled":true}`)
-	refused := postrider(t, env, "topic", "list")
-	require.Equal(t, 1, refused.code)
-	require.Contains(t, refused.stderr, "log in again: postrider login prod")
+	rejected := postrider(t, env, "topic", "list")
+	require.Equal(t, 1, rejected.code)
+	require.Contains(t, rejected.stderr, "log in again: postrider login prod")
 	require.NotEqual(t, http.StatusSeeOther, bob.decide("approve", code), "the session is over, too")
 
 	n.stop()

@@ -15,7 +15,7 @@ import (
 	"postrider/cmd/postrider/metrics"
 )
 
-// promtool is Prometheus' own judge of metrics and rules. Where the whole suite is run it must be there.
+// promtool is Prometheus' checker of metrics and rules. The whole test suite requires it.
 func promtool(t *testing.T) string {
 	t.Helper()
 	path, err := exec.LookPath("promtool")
@@ -44,7 +44,7 @@ func valueOf(text, name string) float64 {
 	return 0
 }
 
-// The counts of all nodes are the same and exact, a node's own are its own, and Prometheus' judge finds nothing to say.
+// The counts of all nodes are the same and exact, a node's own are its own, and promtool accepts the metrics.
 func TestMetricsCountWhatHappened(t *testing.T) {
 	t.Parallel()
 	db, sink := migratedDatabase(t), newGate(t)

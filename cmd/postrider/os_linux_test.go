@@ -15,7 +15,7 @@ func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// unprivilegedAttributes are childAttributes for a program that refuses to run as root; dir becomes its user's.
+// unprivilegedAttributes are childAttributes for a program that does not run as root; dir becomes its user's.
 func unprivilegedAttributes(t *testing.T, dir string) *syscall.SysProcAttr {
 	t.Helper()
 	attributes := childAttributes()

@@ -55,7 +55,7 @@ func startPgBouncer(t *testing.T, db *database, settings ...string) *pooler {
 	require.NoError(t, os.WriteFile(ini, []byte(strings.Join(lines, "\n")+"\n"), 0o644))
 	p := &pooler{startProcessWith(t, attributes, nil, binary, ini), "postgres://unknown@127.0.0.1:" + port +
 		"/postrider?sslmode=disable"}
-	eventually(t, "PgBouncer answers", func() bool { return p.answers() })
+	eventually(t, "PgBouncer responds", func() bool { return p.responds() })
 	return p
 }
 
@@ -69,7 +69,7 @@ func freePort(t *testing.T) string {
 	return port
 }
 
-func (p *pooler) answers() bool {
+func (p *pooler) responds() bool {
 	conn, err := pgx.Connect(p.t.Context(), p.url)
 	if err != nil {
 		return false
@@ -131,7 +131,7 @@ func TestPgBouncerDeliversRetriesAndDeadLetters(t *testing.T) {
 	t.Cleanup(sink.Close)
 	n := startNode(t, db)
 	key := n.topic("orders")
-	for name, path := range map[string]string{"accepted": "/ok", "flaky": "/flaky", "refused": "/status/400"} {
+	for name, path := range map[string]string{"accepted": "/ok", "flaky": "/flaky", "rejected": "/status/400"} {
 		n.subscribeUnder("quick", "orders", name, sink.URL+path)
 	}
 	n.publish("orders", key, cloudEvent("e1"))
@@ -141,20 +141,20 @@ func TestPgBouncerDeliversRetriesAndDeadLetters(t *testing.T) {
 		"WHERE subscription = $1"
 	require.Equal(t, "delivered 1", one[string](db, ended, "accepted"))
 	require.Equal(t, "delivered 3", one[string](db, ended, "flaky"))
-	letter := one[string](db, ended, "refused")
+	letter := one[string](db, ended, "rejected")
 	require.Regexp(t, `^dead_lettered 1 \w+$`, letter)
 	require.Equal(t, cloudEvent("e1"), one[string](db, "SELECT body_text FROM postrider.dead_letters"), "to the last byte")
 	require.Equal(t, 5, one[int](db, "SELECT count(*) FROM postrider.delivery_attempts"))
 
 	for _, env := range [][]string{db.env(), {"POSTRIDER_DATABASE_URL=" + db.url}} {
-		asked := postrider(t, env, "sql", "-o", "json", "select subscription from postrider.dead_letters")
-		require.Zero(t, asked.code, asked.stderr)
-		require.JSONEq(t, `{"subscription":"refused"}`, asked.stdout)
+		read := postrider(t, env, "sql", "-o", "json", "select subscription from postrider.dead_letters")
+		require.Zero(t, read.code, read.stderr)
+		require.JSONEq(t, `{"subscription":"rejected"}`, read.stdout)
 	}
-	n.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/asked",
+	n.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/validated",
 		fmt.Sprintf(`{"endpointUrl":%q}`, permits(t)))
 	require.Equal(t, "Succeeded",
-		one[string](db, "SELECT provisioning_state FROM postrider.event_subscriptions WHERE subscription = 'asked'"),
+		one[string](db, "SELECT provisioning_state FROM postrider.event_subscriptions WHERE subscription = 'validated'"),
 		"no wake-up; the fetchers poll")
 	n.manage(http.StatusNoContent, http.MethodDelete, "/v1/topics/orders/subscriptions/accepted", "")
 	code, _ := n.stop()
@@ -229,7 +229,7 @@ func TestWithoutTheSwitchPgBouncerIsNamed(t *testing.T) {
 	const ignore = "ignore_startup_parameters = plan_cache_mode,jit,enable_bitmapscan,lock_timeout," +
 		"idle_in_transaction_session_timeout"
 	for _, row := range []struct{ name, setting, says string }{
-		{"it refuses our settings", "", "leads to PgBouncer (unsupported startup parameter: "},
+		{"it rejects our settings", "", "leads to PgBouncer (unsupported startup parameter: "},
 		{"it ignores our settings", ignore, "leads to a connection pooler that drops the session's settings"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -68,8 +68,8 @@ func failing(t *testing.T) (base string) {
 }
 
 // Whatever fails, and however much of it an endpoint repeats: no secret is in the log at its finest level, in the
-// database, in what its readers see, in a dump of the schema that is the contract, on a page, in an answer, an error or
-// a metric, in a trace, or in what a verb prints.
+// database, in what its readers see, in a dump of the schema that is the contract, on a page, in a response, an error
+// or a metric, in a trace, or in what a verb prints.
 func TestPlantedSecretsAreNowhere(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)
@@ -85,7 +85,7 @@ func TestPlantedSecretsAreNowhere(t *testing.T) {
 	certificate, key, plantedKey := clientPair(t)
 	topicKey := n.topic("orders")
 	endpoints := map[string]string{
-		"echo": base + "/echo", "babble": base + "/babble", "redirect": base + "/redirect", "refused": closed.URL + "/",
+		"echo": base + "/echo", "babble": base + "/babble", "redirect": base + "/redirect", "closed": closed.URL + "/",
 		"untrusted": secure.URL + "/",
 		"unknown":   "https://nowhere.invalid/", "unauthorized": base + "/echo", "batched": base + "/echo",
 	}
@@ -236,7 +236,7 @@ func dumpAsReader(t *testing.T, db *database) string {
 	require.Contains(t, string(out), "CREATE VIEW postrider.dead_letters")
 	text := string(out)
 	for _, view := range named(t, conn, viewsQuery) {
-		rows, err := answered(t, conn, "SELECT x::text FROM "+view+" x")
+		rows, err := queryAll(t, conn, "SELECT x::text FROM "+view+" x")
 		require.NoError(t, err, view)
 		text += rows
 	}

@@ -78,15 +78,15 @@ func (n *node) people(t *testing.T) (key, session string) {
 	require.NoError(t, err)
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	request.Header.Set("Sec-Fetch-Site", "same-origin")
-	answer, err := caller.Transport.RoundTrip(request) // which follows no redirect
+	response, err := caller.Transport.RoundTrip(request) // which follows no redirect
 	require.NoError(t, err)
-	defer answer.Body.Close()
-	for _, cookie := range answer.Cookies() {
+	defer response.Body.Close()
+	for _, cookie := range response.Cookies() {
 		if cookie.Name == "__Host-postrider" {
 			return made.Key, cookie.Value
 		}
 	}
-	require.FailNow(t, "the sign-in failed", answer.Status)
+	require.FailNow(t, "the sign-in failed", response.Status)
 	return "", ""
 }
 

@@ -30,7 +30,7 @@ const (
 	tooOld  = "TimeToLiveExceeded"
 )
 
-// The course of a delivery whose endpoint always answers 500 unless the flags say otherwise, worked out by hand from
+// The attempts of a delivery whose endpoint always responds 500 unless the flags say otherwise, worked out by hand from
 // the pages.
 var explainRows = []struct {
 	name     string
@@ -204,7 +204,7 @@ func TestPolicyExplainRejects(t *testing.T) {
 		{"too long a life", "ga-2021 --ttl 25h", "between 1 and 1440 minutes"},
 		{"no life", "ga-2021 --ttl 0s", "between 1 and 1440 minutes"},
 		{"seconds of life", "ga-2021 --ttl 90s", "whole minutes"},
-		{"status that is no answer", "ga-2021 --status 99", "between 200 and 599"},
+		{"status outside the range", "ga-2021 --status 99", "between 200 and 599"},
 		{"status 0", "ga-2021 --status 0", "between 200 and 599"},
 		{"status that is no number", "ga-2021 --status fine", "--status"},
 		{"unknown error", "ga-2021 --error gremlins", `"timeout","canceled","socket","dns","unauthorized","argument"`},
@@ -309,7 +309,7 @@ probation       event_subscription, after one failure (documented), by outcome:
 func TestPolicyShowRejectsAnUnknownPolicy(t *testing.T) {
 	t.Parallel()
 	r := postrider(t, nil, "policy", "show", "ga-2020")
-	if conn, err := net.Dial("tcp", "127.0.0.1:7480"); err == nil { // a developer runs `make dev`, which is asked
+	if conn, err := net.Dial("tcp", "127.0.0.1:7480"); err == nil { // a developer runs `make dev`, which is called
 		require.NoError(t, conn.Close())
 		require.Contains(t, r.stderr, `retry policy "ga-2020" does not exist`)
 		return

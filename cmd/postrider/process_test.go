@@ -123,10 +123,10 @@ func (p *process) kill() {
 // stop is SIGTERM; it returns the exit code and how long that took.
 func (p *process) stop() (code int, took time.Duration) {
 	p.t.Helper()
-	asked := time.Now()
+	began := time.Now()
 	p.signal(syscall.SIGTERM)
 	code = p.wait()
-	return code, time.Since(asked)
+	return code, time.Since(began)
 }
 
 // wait returns the exit code.

@@ -55,7 +55,7 @@ func TestVerbsOfTheAPI(t *testing.T) {
 	r := newRemote(t)
 	t.Run("verbs", func(t *testing.T) {
 		for name, test := range map[string]func(*testing.T, *remote){
-			"topics": topicVerbs, "subscriptions": subscriptionVerbs, "actions": actionVerbs, "refusals": rejectedVerbs,
+			"topics": topicVerbs, "subscriptions": subscriptionVerbs, "actions": actionVerbs, "rejections": rejectedVerbs,
 			"publish": publishVerb, "listen": listenVerb,
 			"tail": tailVerb, "apply": applyVerb, "apply that comes too late": applyTooLate,
 			"apply of a list of Azure's": applyAzure, "doctor": doctorVerb, "prune": pruneVerb,
@@ -253,8 +253,8 @@ func publishVerb(t *testing.T, r *remote) {
 	require.Contains(t, broken.stderr, "the file ends within an event")
 	require.Contains(t, broken.stdout, "1 accepted", "something was done: that is no wrong usage")
 	for _, second := range []string{"/none", "/"} {
-		refused := r.run(t, 2, "publish", "published", writtenFile(t, cloudEvent("p10")), second)
-		require.Empty(t, refused.stdout)
+		rejected := r.run(t, 2, "publish", "published", writtenFile(t, cloudEvent("p10")), second)
+		require.Empty(t, rejected.stdout)
 	}
 	require.Empty(t, r.run(t, 2, "publish", "published", writtenFile(t, "no event")).stdout)
 	require.Zero(t, one[int](r.db, "SELECT count(*)::int FROM postrider.events WHERE event_id = 'p10'"),
@@ -293,9 +293,9 @@ func publishByAPIKey(t *testing.T, r *remote) {
 	require.Equal(t, 3, one[int](r.db, "SELECT count(*)::int FROM postrider.events WHERE topic = 'by-key'"))
 	require.Equal(t, 1,
 		one[int](r.db, "SELECT count(*)::int FROM postrider.events WHERE topic = 'published' AND event_id = 'by-key'"))
-	refused := with("cli-operator", "operate", "by-key", "--sample")
-	require.Equal(t, 1, refused.code)
-	require.Contains(t, refused.stderr, "publishing needs scope publish, or admin")
+	rejected := with("cli-operator", "operate", "by-key", "--sample")
+	require.Equal(t, 1, rejected.code)
+	require.Contains(t, rejected.stderr, "publishing needs scope publish, or admin")
 }
 
 // lines are those of a process's standard output that hold text.
@@ -324,13 +324,13 @@ func listenVerb(t *testing.T, r *remote) {
 	require.Contains(t, first.stdout.String(), "responded to the validation handshake")
 	require.Equal(t, 1, one[int](r.db, exists, "first"))
 	r.publish("heard", key, cloudEvent("h1"))
-	eventually(t, "the event is forwarded and its answer handed back",
+	eventually(t, "the event is forwarded and the response returned",
 		func() bool { return len(first.linesWith("<-- 503")) == 1 })
 	eventually(t, "the attempt is recorded", r.db.atLeast(1,
 		"SELECT count(*)::int FROM postrider.deliveries WHERE topic = 'heard' AND state = 'pending' AND attempts = 1"))
 	r.db.exec("SELECT postrider.retry_now(delivery_id) FROM postrider.deliveries WHERE topic = 'heard' " +
 		"AND state = 'pending'")
-	eventually(t, "the next attempt gets the next answer", func() bool { return len(first.linesWith("<-- 200")) == 1 })
+	eventually(t, "the next attempt gets the next response", func() bool { return len(first.linesWith("<-- 200")) == 1 })
 	require.Regexp(t, `--> shop\.order\.placed - h1 \(\S+, attempt 1\)`, first.stdout.String())
 	require.Contains(t, first.stdout.String(), `"specversion": "1.0"`)
 	var heard struct {

@@ -107,7 +107,7 @@ func requireBeating(t *testing.T, db *database, nodes []*node) {
 	const query = "SELECT beat FROM postrider_internal.nodes WHERE id = $1"
 	before := make([]int, len(nodes))
 	for i, n := range nodes {
-		eventually(t, "PostgreSQL answers",
+		eventually(t, "PostgreSQL responds",
 			func() bool { return db.pool.QueryRow(t.Context(), query, n.name).Scan(&before[i]) == nil })
 	}
 	for i, n := range nodes {

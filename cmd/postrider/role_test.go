@@ -35,11 +35,11 @@ func TestRoles(t *testing.T) {
 	require.Equal(t, []string{worker.name}, one[[]string](db, "SELECT array_agg(id) FROM postrider_internal.nodes"))
 	requireHealthOnly(t, worker)
 
-	api.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/asked",
+	api.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/validated",
 		fmt.Sprintf(`{"endpointUrl":%q}`, permits(t)))
 	require.Equal(t, "Succeeded",
-		one[string](db, "SELECT provisioning_state FROM postrider.event_subscriptions WHERE subscription = 'asked'"),
-		"the worker asked, the other waited")
+		one[string](db, "SELECT provisioning_state FROM postrider.event_subscriptions WHERE subscription = 'validated'"),
+		"the worker sent the handshake, the other waited")
 
 	api.publish("orders", key, cloudEvent("e3"))
 	db.drained()

@@ -53,7 +53,7 @@ func babble(w http.ResponseWriter, r *http.Request) {
 }
 
 // An endpoint that repeats what it is sent must not bring the secrets of an event subscription into the database, the
-// log, or any answer but the two that are for them.
+// log, or any response but the two that are for them.
 func TestSecretsStaySecret(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)

@@ -21,16 +21,16 @@ func TestEveryResponseHasSecurityHeaders(t *testing.T) {
 		for i := 0; i < len(headers); i += 2 {
 			request.Header.Set(headers[i], headers[i+1])
 		}
-		answer, err := caller.Transport.RoundTrip(request)
+		response, err := caller.Transport.RoundTrip(request)
 		require.NoError(t, err)
-		defer answer.Body.Close()
-		where := method + " " + path + " " + answer.Status
-		require.Equal(t, "nosniff", answer.Header.Get("X-Content-Type-Options"), where)
-		require.Equal(t, "no-referrer", answer.Header.Get("Referrer-Policy"), where)
-		require.Contains(t, answer.Header.Get("Content-Security-Policy"), "default-src 'none'", where)
-		require.Contains(t, answer.Header.Get("Content-Security-Policy"), "frame-ancestors 'none'", where)
-		require.Empty(t, answer.Header.Get("Access-Control-Allow-Origin"), where)
-		if strings.HasPrefix(answer.Header.Get("Content-Type"), "text/html") && answer.Header.Get("Location") == "" {
+		defer response.Body.Close()
+		where := method + " " + path + " " + response.Status
+		require.Equal(t, "nosniff", response.Header.Get("X-Content-Type-Options"), where)
+		require.Equal(t, "no-referrer", response.Header.Get("Referrer-Policy"), where)
+		require.Contains(t, response.Header.Get("Content-Security-Policy"), "default-src 'none'", where)
+		require.Contains(t, response.Header.Get("Content-Security-Policy"), "frame-ancestors 'none'", where)
+		require.Empty(t, response.Header.Get("Access-Control-Allow-Origin"), where)
+		if strings.HasPrefix(response.Header.Get("Content-Type"), "text/html") && response.Header.Get("Location") == "" {
 			require.True(t, path == "/openapi" || strings.HasPrefix(path, "/ui"), where)
 		}
 	}

@@ -137,7 +137,7 @@ func TestSubscriptionTestFilterWithoutEvents(t *testing.T) {
 	n.subscribe("orders", "billing", "http://127.0.0.1:1/")
 	r := postrider(t, n.cliEnv(), "subscription", "test-filter", "orders", "billing", "-o", "json")
 	require.Zero(t, r.code, r.stderr)
-	var answer map[string][]any
-	require.NoError(t, json.Unmarshal([]byte(r.stdout), &answer))
-	require.Equal(t, map[string][]any{"value": {}}, answer)
+	var response map[string][]any
+	require.NoError(t, json.Unmarshal([]byte(r.stdout), &response))
+	require.Equal(t, map[string][]any{"value": {}}, response)
 }

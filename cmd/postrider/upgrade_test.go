@@ -40,10 +40,10 @@ func TestPreviousProgramWorksOnANewerSchema(t *testing.T) {
 	sink.open()
 	key := n.topic("orders")
 	n.subscribe("orders", "billing", sink.url)
-	n.subscribe("orders", "refused", answers(t, http.StatusBadRequest))
+	n.subscribe("orders", "rejected", endpointWith(t, http.StatusBadRequest))
 	n.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/batches",
 		fmt.Sprintf(`{"endpointUrl":%q,"endpointValidation":"skip","maxEventsPerBatch":10}`,
-			answers(t, http.StatusNoContent)))
+			endpointWith(t, http.StatusNoContent)))
 	n.publish("orders", key, cloudEvents("e", 5))
 	db.exec("SELECT postrider.publish('orders', $1::jsonb)",
 		`{"specversion":"1.0","id":"by-sql","source":"/shop","type":"shop.order.placed"}`)
@@ -73,9 +73,9 @@ func TestUpgradeKeepsPendingDeliveries(t *testing.T) {
 	status, err := migrations.ReadStatus(t.Context(), db.pool)
 	require.NoError(t, err)
 	require.NoError(t, migrations.Down(t.Context(), db.pool, status.Target-1))
-	refused := postrider(t, serveEnv(db), "serve", "--listen", "127.0.0.1:0")
-	require.Equal(t, 1, refused.code)
-	require.Contains(t, refused.stderr,
+	rejected := postrider(t, serveEnv(db), "serve", "--listen", "127.0.0.1:0")
+	require.Equal(t, 1, rejected.code)
+	require.Contains(t, rejected.stderr,
 		fmt.Sprintf(
 			"schema is at version %d (River's at %d) and this build needs %d (%[2]d): run `postrider migrate up` first",
 			status.Target-1, migrations.RiverVersion, status.Target))

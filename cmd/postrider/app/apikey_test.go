@@ -81,7 +81,7 @@ func TestAPIKeys(t *testing.T) {
 	require.Len(t, rows, 6)
 }
 
-func TestAPIKeyRefusals(t *testing.T) {
+func TestAPIKeyRejections(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
@@ -108,10 +108,10 @@ func TestAPIKeyRefusals(t *testing.T) {
 		{access.APIKeySpec{Name: "ci", Scope: access.ScopeRead}, "name", postgres.ErrConflict},
 	} {
 		_, _, err := b.store.Access.CreateAPIKey(t.Context(), wrong.spec)
-		var refused *postgres.FunctionError
-		require.ErrorAs(t, err, &refused, "%+v", wrong.spec)
+		var rejected *postgres.FunctionError
+		require.ErrorAs(t, err, &rejected, "%+v", wrong.spec)
 		require.ErrorIs(t, err, wrong.kind)
-		require.Equal(t, wrong.field, refused.Field)
+		require.Equal(t, wrong.field, rejected.Field)
 	}
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.api_keys"))
 }

@@ -38,16 +38,16 @@ func batchSetup(t *testing.T, maxEvents, kilobytes int) (*bundle, *catalog.Subsc
 
 type batchJob struct {
 	queue.JobToken
-	Pump bool
+	Cutter bool
 }
 
-// fetchBatches marks jobs of batches as River's fetch does, and answers them: the oldest first.
+// fetchBatches marks jobs of batches as River's fetch does, and returns them, the oldest first.
 func (b *bundle) fetchBatches(t *testing.T, node string) []batchJob {
 	t.Helper()
 	rows, err := b.pool.Query(t.Context(),
 		`UPDATE postrider_internal.river_job SET state = 'running', attempt = attempt + 1, attempted_at = now(),
 		attempted_by = array_append(attempted_by, $1) WHERE state = 'available' AND kind = 'batch' AND scheduled_at <= now()
-		RETURNING id AS job_id, created_at, args -> 'b' IS NULL AS pump`, node)
+		RETURNING id AS job_id, created_at, args -> 'b' IS NULL AS cutter`, node)
 	require.NoError(t, err)
 	jobs, err := pgx.CollectRows(rows, pgx.RowToStructByName[batchJob])
 	require.NoError(t, err)
@@ -55,10 +55,10 @@ func (b *bundle) fetchBatches(t *testing.T, node string) []batchJob {
 	return jobs
 }
 
-// cut lets a job have its batch, cut by itself if it is a pump; nil where nothing was open.
+// cut returns the batch of a job. A batch cutter cuts it first; nil if nothing was open.
 func cut(t *testing.T, s *app.System, sub *catalog.Subscription, job batchJob) *queue.Work {
 	t.Helper()
-	batch, err := loadBatch(t, s, sub, job.JobToken, job.Pump)
+	batch, err := loadBatch(t, s, sub, job.JobToken, job.Cutter)
 	if err != nil {
 		require.ErrorIs(t, err, postgres.ErrNotFound)
 		return nil
@@ -162,7 +162,7 @@ func TestBatchesAreCut(t *testing.T) {
 			require.Eventually(t, func() bool {
 				b.cutAll(t, sub)
 				return b.count(t, "SELECT count(*) FROM postrider_internal.river_job") == len(row.want)
-			}, 5*time.Second, 20*time.Millisecond, "a pump that finds nothing is gone")
+			}, 5*time.Second, 20*time.Millisecond, "a batch cutter without deliveries deletes its job")
 		})
 	}
 }
@@ -241,7 +241,7 @@ func TestCutterGoesBackForWhatItPassed(t *testing.T) {
 
 // What was on hold is cut as it is, before what came later, and keeps nothing of the hold but its name. What was
 // attempted before goes alone.
-func TestPumpTakesWhatIsOnHold(t *testing.T) {
+func TestCutterTakesHeldDeliveries(t *testing.T) {
 	t.Parallel()
 	b, sub := batchSetup(t, 3, 1024)
 	b.publish(t, "orders", "early", 3)
@@ -263,7 +263,7 @@ func TestPumpTakesWhatIsOnHold(t *testing.T) {
 }
 
 // A batch cutter that waits takes along those that wait with it; no other deliveries lose their only batch cutter.
-func TestPumpsThatWaitEndTogether(t *testing.T) {
+func TestWaitingCuttersEndTogether(t *testing.T) {
 	t.Parallel()
 	b, sub := batchSetup(t, 100, 1024)
 	for i := range 20 {
@@ -307,9 +307,8 @@ func TestPumpsThatWaitEndTogether(t *testing.T) {
 	require.Zero(t, b.count(t, brokenTokens))
 }
 
-// Where looking back is slow, it is done by a pump that comes later. It must be there: one release spans the place come
-// to.
-func TestSlowLookBackIsLeftToALaterPump(t *testing.T) {
+// A slow search for earlier deliveries is left to a later batch cutter, which must exist.
+func TestSlowSearchIsLeftToALaterCutter(t *testing.T) {
 	t.Parallel()
 	b, sub := batchSetup(t, 2, 1024)
 	b.store.Loader.SearchSlowerThan(0)
@@ -325,7 +324,7 @@ func TestSlowLookBackIsLeftToALaterPump(t *testing.T) {
 	b.publish(t, "orders", "late", 1)
 	b.exec(t, "UPDATE postrider_internal.deliveries SET job_id = NULL WHERE job_id = -1")
 	b.cutAll(t, sub)
-	require.Zero(t, b.count(t, brokenTokens), "whatever was passed has a pump")
+	require.Zero(t, b.count(t, brokenTokens), "skipped deliveries have a batch cutter")
 	require.Eventually(t, func() bool {
 		b.cutAll(t, sub)
 		return b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE batch_id IS NULL") == 0
@@ -334,17 +333,17 @@ func TestSlowLookBackIsLeftToALaterPump(t *testing.T) {
 	require.Eventually(t, func() bool {
 		b.cutAll(t, sub)
 		return b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE args -> 'b' IS NULL") == 0
-	}, 5*time.Second, 20*time.Millisecond, "pumps do not breed")
+	}, 5*time.Second, 20*time.Millisecond, "there is one batch cutter")
 }
 
-func TestPumpWhoseJobIsGoneCutsNothing(t *testing.T) {
+func TestCutterWithoutItsJobCutsNothing(t *testing.T) {
 	t.Parallel()
 	b, sub := batchSetup(t, 10, 64)
 	b.publish(t, "orders", "e", 3)
 	jobs := b.fetchBatches(t, "lost")
 	n, err := b.store.JobRows.ReclaimFromLost(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, 1, n, "a pump is replaced")
+	require.Equal(t, 1, n, "a batch cutter is replaced")
 	require.Nil(t, cut(t, b.store, sub, jobs[0]), "the node that was thought dead comes back")
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.batches"))
 	require.Len(t, b.cutOne(t, sub).Members, 3)

@@ -33,7 +33,7 @@ func TestBatchIsHeldAsAWhole(t *testing.T) {
 
 	n, err := b.store.Releaser.Refill(t.Context(), sub.ID, true, 1)
 	require.NoError(t, err)
-	require.Equal(t, 3, n, "a batch is released whole, where there is room for any of it")
+	require.Equal(t, 3, n, "a batch is released whole, if there is capacity for one of its events")
 	require.Zero(t, b.count(t, brokenTokens))
 	require.Equal(t, 1,
 		b.count(t,
@@ -62,8 +62,8 @@ func TestHeldBatchWithAnExpiredMemberIsLetThrough(t *testing.T) {
 	require.Zero(t, b.count(t, brokenTokens))
 }
 
-// A pump that meets a pause holds what is open; the release makes one pump for all of it.
-func TestPumpMeetsAPause(t *testing.T) {
+// A batch cutter holds open deliveries during a pause. The release inserts one batch cutter for all of them.
+func TestCutterHoldsDuringAPause(t *testing.T) {
 	t.Parallel()
 	b, sub := batchSetup(t, 10, 64)
 	b.publish(t, "orders", "e", 25)
@@ -83,7 +83,7 @@ func TestPumpMeetsAPause(t *testing.T) {
 	require.Len(t, b.cutAll(t, sub), 3)
 }
 
-func TestPromoteParksBatchesThatFindNoRoom(t *testing.T) {
+func TestPromoteHoldsBatchesAboveTheCapacity(t *testing.T) {
 	t.Parallel()
 	b, sub := batchSetup(t, 3, 64)
 	b.publish(t, "orders", "e", 9)
@@ -97,7 +97,7 @@ func TestPromoteParksBatchesThatFindNoRoom(t *testing.T) {
 	require.Equal(t, 3, due)
 	require.Equal(t, 2,
 		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND kind = 'batch' "+
-			"AND args ? 'b'"), "room is counted in events: %s",
+			"AND args ? 'b'"), "capacity is counted in events: %s",
 		b.text(t, "SELECT jsonb_agg(to_jsonb(j))::text FROM postrider_internal.river_job j"))
 	require.Equal(t, 1,
 		b.count(t, "SELECT count(*) FROM postrider.batches WHERE hold = 'admission' AND state = 'pending'"))
@@ -158,12 +158,12 @@ func TestSweepRepairsBatches(t *testing.T) {
 		"the batch names no job": {"UPDATE postrider_internal.batches SET job_id = NULL", 1},
 		"a member's batch is gone": {"UPDATE postrider_internal.deliveries SET batch_id = 99 WHERE id = " +
 			firstDelivery + "; UPDATE postrider_internal.batches SET members = 2", 1},
-		"the pump is gone":      {"DELETE FROM postrider_internal.river_job WHERE NOT args ? 'b'", 1},
+		"the cutter is gone":    {"DELETE FROM postrider_internal.river_job WHERE NOT args ? 'b'", 1},
 		"all job rows are gone": {"DELETE FROM postrider_internal.river_job", 2},
-		"River completed the pump": {
+		"River completed the cutter": {
 			"UPDATE postrider_internal.river_job SET state = 'completed', finalized_at = now() WHERE NOT args ? 'b'", 1,
 		},
-		"the pump is gone, batches are off": {
+		"the cutter is gone, batches are off": {
 			"DELETE FROM postrider_internal.river_job WHERE NOT args ? 'b'; UPDATE postrider_internal.event_subscriptions " +
 				"SET settings = (settings::jsonb - '{maxEventsPerBatch,preferredBatchSizeInKilobytes}'::text[])::json", 3,
 		},

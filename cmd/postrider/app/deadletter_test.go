@@ -52,7 +52,7 @@ func (b *bundle) deadLetterAll(t *testing.T) (letters []uuid.UUID) {
 	return letters
 }
 
-// rejectedBy is what a statement is refused with.
+// rejectedBy returns the error of a statement.
 func (b *bundle) rejectedBy(t *testing.T, query string, args ...any) string {
 	t.Helper()
 	_, err := b.pool.Exec(t.Context(), query, args...)

@@ -16,7 +16,7 @@ const full = `CREATE FUNCTION public.full_disk() RETURNS trigger LANGUAGE plpgsq
 	CREATE TRIGGER full_disk BEFORE INSERT
 	    ON postrider_internal.events FOR EACH STATEMENT EXECUTE FUNCTION public.full_disk()`
 
-func TestFullDiskIsNoticedUntilThereIsRoom(t *testing.T) {
+func TestFullDiskIsNoticedUntilSpaceIsFree(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")

@@ -41,7 +41,7 @@ func named(topic string, ids ...string) publish.Publication {
 	}}
 }
 
-// byREST publishes an event for each id, and answers the ids that stand for them.
+// byREST publishes an event for each id, and returns their system ids.
 func byREST(ctx context.Context, s *app.System, topic string, ids ...string) ([]uuid.UUID, error) {
 	receipt, err := s.Publisher.Publish(ctx, named(topic, ids...))
 	if err != nil {
@@ -241,7 +241,7 @@ func TestWindowOfDuplicates(t *testing.T) {
 		    AND details = '{"settings": ["duplicateDetectionWindowInMinutes"]}'`))
 }
 
-// TestSameEventEverywhere: it is stored once, and everybody is answered with its id.
+// TestSameEventEverywhere: it is stored once, and every response has its id.
 func TestSameEventEverywhere(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -250,14 +250,14 @@ func TestSameEventEverywhere(t *testing.T) {
 	const rounds, each = 10, 8
 	for round := range rounds {
 		id := fmt.Sprint(round)
-		answers := make(chan uuid.UUID, 3*each)
+		responses := make(chan uuid.UUID, 3*each)
 		var group sync.WaitGroup
 		for range each {
 			for _, s := range []*app.System{b.store, other} {
 				group.Go(func() {
 					ids, err := byREST(t.Context(), s, "orders", id)
 					if assertNoError(t, err) {
-						answers <- ids[0]
+						responses <- ids[0]
 					}
 				})
 			}
@@ -265,15 +265,15 @@ func TestSameEventEverywhere(t *testing.T) {
 		group.Go(func() {
 			ids, err := bySQL(t.Context(), b.pool, "orders", id)
 			if assertNoError(t, err) {
-				answers <- ids[0]
+				responses <- ids[0]
 			}
 		})
 		group.Go(func() { b.subscription(t, "orders", "sub-"+id, nil) })
 		group.Wait()
-		close(answers)
-		first := <-answers
-		for answer := range answers {
-			require.Equal(t, first, answer)
+		close(responses)
+		first := <-responses
+		for id := range responses {
+			require.Equal(t, first, id)
 		}
 	}
 	b.requireStoredOnce(t, rounds, rounds*2*each)
@@ -294,17 +294,17 @@ func TestDuplicatesAtRandom(t *testing.T) {
 	b.window(t, "orders", time.Hour)
 	other, _ := newStore(t, b.url, "node-2")
 	var mu sync.Mutex
-	answers := map[string]uuid.UUID{}
+	responses := map[string]uuid.UUID{}
 	published := 0
 	agree := func(ids []string, systemIDs []uuid.UUID) {
 		mu.Lock()
 		defer mu.Unlock()
 		published += len(ids)
 		for i, id := range ids {
-			if known, there := answers[id]; there && known != systemIDs[i] {
+			if known, there := responses[id]; there && known != systemIDs[i] {
 				t.Errorf("event %s is %s and %s", id, known, systemIDs[i])
 			}
-			answers[id] = systemIDs[i]
+			responses[id] = systemIDs[i]
 		}
 	}
 	var group sync.WaitGroup
@@ -333,7 +333,7 @@ func TestDuplicatesAtRandom(t *testing.T) {
 		})
 	}
 	group.Wait()
-	b.requireStoredOnce(t, len(answers), published-len(answers))
+	b.requireStoredOnce(t, len(responses), published-len(responses))
 }
 
 // TestOpenTransactionHoldsItsEventsAlone: a transaction that stays open keeps the publishers of its own events waiting,
@@ -433,12 +433,12 @@ func TestKeyOfARepeatedEvent(t *testing.T) {
 			"$1::text), idempotency_key => $2)"
 		require.NoError(t, b.pool.QueryRow(t.Context(), publish, row.id, row.key).Scan(&id))
 		require.Equal(t, first[0], id,
-			"a repeat of a key gets its answer, and so does a key that is new with an event that is not")
+			"a repeated key returns the same id, and so does a key that is new with an event that is not")
 	}
 	b.requireStoredOnce(t, 2, 3)
 }
 
-// TestPoisonLeavesNoEventKey: what PostgreSQL refuses is not taken for published, and the rest of its group is.
+// TestPoisonLeavesNoEventKey: an event that PostgreSQL rejects is not published; the others of its group are.
 func TestPoisonLeavesNoEventKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

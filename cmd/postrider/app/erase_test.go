@@ -150,7 +150,7 @@ func TestErasedSubjectIsNowhere(t *testing.T) {
 	require.ErrorContains(t, err, "subject is required")
 }
 
-// A batch's answer may repeat any of its events; the members of an erased one go on.
+// A batch's response may repeat any of its events; the members of an erased one go on.
 func TestErasedMemberLeavesItsBatch(t *testing.T) {
 	t.Parallel()
 	b, sub := batchSetup(t, 10, 64)
@@ -258,7 +258,7 @@ func TestErasedPastEventIsNotRedelivered(t *testing.T) {
 }
 
 // What a node may be writing to a file is not erased behind its back; what waits for that is.
-func TestEraseIsRefusedDuringAnExport(t *testing.T) {
+func TestEraseIsRejectedDuringAnExport(t *testing.T) {
 	t.Parallel()
 	for state, want := range map[string]string{"available": "", "running": "exported"} {
 		b := setup(t)
@@ -321,7 +321,7 @@ func TestErasedSubjectIsInNoFilter(t *testing.T) {
 }
 
 // A snapshot that is older than what is waited for would not show it.
-func TestEraseWantsReadCommitted(t *testing.T) {
+func TestEraseRequiresReadCommitted(t *testing.T) {
 	t.Parallel()
 	b, _ := operateSetup(t)
 	id := b.personal(t, "e", "people/anna")

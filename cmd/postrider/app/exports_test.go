@@ -225,11 +225,11 @@ func TestFailedExportIsTriedAgainUntilItsTimeIsOver(t *testing.T) {
 		x, job := b.load(t)
 		require.Equal(t, tries, x.Tries)
 		require.Equal(t, export.Exported{Pending: 2},
-			b.recordExport(t, export.Result{Job: job, Export: x, Error: "no\x00 room"}))
+			b.recordExport(t, export.Result{Job: job, Export: x, Error: "no\x00 space"}))
 		require.Equal(t, 1, b.count(t, exportJobs))
 		require.Equal(t, 2,
 			b.count(t,
-				"SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'pending' AND export_error = 'no room' "+
+				"SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'pending' AND export_error = 'no space' "+
 					"AND export_attempts = $1", tries+1))
 		require.Equal(t, 1,
 			b.count(t,
@@ -237,7 +237,7 @@ func TestFailedExportIsTriedAgainUntilItsTimeIsOver(t *testing.T) {
 					"AND scheduled_at BETWEEN now() + $1::interval - interval '1 second' AND now() + $1::interval", pause))
 	}
 	x, job := b.load(t)
-	b.recordExport(t, export.Result{Job: job, Export: x, Error: "no room"})
+	b.recordExport(t, export.Result{Job: job, Export: x, Error: "no space"})
 	require.Equal(t, 1,
 		b.count(t, "SELECT count(*) FROM postrider_internal.river_job j JOIN postrider_internal.dead_letters l "+
 			"ON j.scheduled_at = l.export_abandon_at WHERE j.kind = 'export'"), "once more at the end of that time")
@@ -249,9 +249,9 @@ func TestFailedExportIsTriedAgainUntilItsTimeIsOver(t *testing.T) {
 		"WHERE export_abandon_at < now() + interval '1 hour'")
 	x, job = b.load(t)
 	require.Equal(t, export.Exported{Abandoned: 1, Pending: 1},
-		b.recordExport(t, export.Result{Job: job, Export: x, Error: "no room"}))
+		b.recordExport(t, export.Result{Job: job, Export: x, Error: "no space"}))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'abandoned' "+
-		"AND export_attempts = 4 AND exported_at IS NULL AND body IS NOT NULL AND export_error = 'no room'"))
+		"AND export_attempts = 4 AND exported_at IS NULL AND body IS NOT NULL AND export_error = 'no space'"))
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dead_lettered'"),
 		"a delivery ends once")
 	x, job = b.load(t)

@@ -25,8 +25,8 @@ func (b *bundle) loseCommits(t *testing.T) {
 	}))
 }
 
-// After a failover that lost its last commits, ids of lost rows are given away again. What an endpoint has answered
-// about a lost event must not end the delivery of another one.
+// After a failover that lost its last commits, ids of lost rows are used again. The response to a lost
+// event must not end the delivery of another one.
 func TestResultsOfLostCommitsEndNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -67,15 +67,15 @@ func TestBatchesOfLostCommitsEndNothing(t *testing.T) {
 	lost := b.cutOne(t, sub)
 	b.loseCommits(t)
 	b.publish(t, "orders", "kept", 3)
-	pump := b.fetchBatches(t, "node-1")[0]
-	require.Equal(t, lost.Job.JobID, pump.JobID)
+	cutter := b.fetchBatches(t, "node-1")[0]
+	require.Equal(t, lost.Job.JobID, cutter.JobID)
 	_, err := loadBatch(t, b.store, sub, lost.Job, true)
 	require.ErrorIs(t, err, postgres.ErrNotFound, "it cuts nothing")
 	require.ErrorIs(t, b.store.Loader.HoldOpen(t.Context(), sub.ID, lost.Job, catalog.HoldAdmission), postgres.ErrNotFound)
 	require.ErrorIs(t, b.store.JobRows.EndJob(t.Context(), lost.Job), postgres.ErrNotFound)
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE open"))
 
-	kept := cut(t, b.store, sub, pump)
+	kept := cut(t, b.store, sub, cutter)
 	require.Equal(t, lost.BatchID, kept.BatchID)
 	delivered := policy.Verdict{Action: policy.Delivered}
 	require.ErrorIs(t, b.store.Recorder.Record(t.Context(), batchResult(lost, sub, delivered)), postgres.ErrNotFound)
@@ -108,8 +108,8 @@ func TestLostChangesOfTheCatalogAreForgotten(t *testing.T) {
 	require.Greater(t, b.store.Cache.Snapshot().Version, cached, "the lost version is given to no other change")
 }
 
-// An answer that comes after its ack timeout ends no delivery but that of the event it is about.
-func TestLateAnswersOfLostCommitsEndNothing(t *testing.T) {
+// A response that comes after its ack timeout ends no delivery but that of the event it is about.
+func TestLateResponsesOfLostCommitsEndNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")

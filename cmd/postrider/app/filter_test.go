@@ -34,7 +34,7 @@ func colours(n int) publish.Publication {
 	}}
 }
 
-// advanced makes event subscriptions with advanced filters, and says how many of eight events each wants.
+// advanced creates event subscriptions with advanced filters and returns how many of eight events each matches.
 func (b *bundle) advanced(t *testing.T) map[string]int {
 	t.Helper()
 	b.subscription(t, "orders", "all", nil)

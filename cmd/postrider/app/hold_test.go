@@ -40,7 +40,7 @@ func TestPublishToAPausedSubscriptionHolds(t *testing.T) {
 		_, err = other.Publisher.Publish(t.Context(), publication("orders", fmt.Sprintf("free-%d", i), 1))
 		require.NoError(t, err)
 	}
-	require.Equal(t, 10, b.count(t, heldQuery), "a pause that was answered is obeyed by the next publish on another node")
+	require.Equal(t, 10, b.count(t, heldQuery), "after the response to a pause, publishes on another node observe it")
 	require.Equal(t, 10,
 		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold IS NULL AND subscription = 'paused'"))
 	require.Equal(t, 20,
@@ -121,7 +121,7 @@ func TestHeldRetryGoesOnWaitingForItsTime(t *testing.T) {
 	require.Zero(t, b.count(t, brokenTokens))
 }
 
-// A node's look at what waits may be older than a pause that was answered.
+// A node's sample of the queue may be older than a pause.
 func TestRefillStopsAtAPause(t *testing.T) {
 	t.Parallel()
 	for _, batching := range []bool{false, true} {

@@ -88,7 +88,7 @@ func TestSameKeyEverywhere(t *testing.T) {
 		"JOIN postrider_internal.events e ON e.id = k.event_uuids[1]"))
 }
 
-// TestKeyIsKeptWithItsEvents: what PostgreSQL refuses leaves no key behind.
+// TestKeyIsKeptWithItsEvents: an event that PostgreSQL rejects leaves no key.
 func TestKeyIsKeptWithItsEvents(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -135,7 +135,7 @@ func TestOpenTransactionHoldsItsKeyAlone(t *testing.T) {
 	require.True(t, b.keyed(t, b.store, "orders", "held").Repeated)
 	var again uuid.UUID
 	require.NoError(t, b.pool.QueryRow(t.Context(), publish).Scan(&again))
-	require.Equal(t, id, again, "a repeat returns the first answer")
+	require.Equal(t, id, again, "a repeat returns the first response")
 	require.Equal(t, 52, b.events(t))
 }
 

@@ -30,7 +30,7 @@ func (b *bundle) timedOut(t *testing.T, sub *catalog.Subscription, n int) []deli
 	return results
 }
 
-// late is the answer that such an attempt got afterwards.
+// late is the late response to such an attempt.
 func late(timedOut delivery.Result, status int) delivery.Result {
 	r := timedOut
 	r.Status, r.Outcome, r.Verdict = status, policy.OutcomeDelivered, policy.Verdict{Action: policy.Delivered}
@@ -144,9 +144,9 @@ func TestLateFailureChangesNothing(t *testing.T) {
 	t.Parallel()
 	b, sub := lateSetup(t)
 	r := b.timedOut(t, sub, 1)
-	answer := late(r[0], 503)
-	answer.ResponseExcerpt, answer.ResponseHeaders = []byte{0xff, 0x00}, []byte("Retry-After: 1\r\n")
-	ended, err := b.store.Recorder.RecordLate(t.Context(), answer, "503")
+	response := late(r[0], 503)
+	response.ResponseExcerpt, response.ResponseHeaders = []byte{0xff, 0x00}, []byte("Retry-After: 1\r\n")
+	ended, err := b.store.Recorder.RecordLate(t.Context(), response, "503")
 	require.NoError(t, err)
 	require.False(t, ended)
 	b.requireLate(t, "note", "503; only noted")
@@ -156,7 +156,7 @@ func TestLateFailureChangesNothing(t *testing.T) {
 		"WHERE late AND response_headers LIKE 'Retry-After%' AND response_excerpt = '\\377\\000'"))
 }
 
-// A node that was thought dead comes back with an attempt that another has taken over: it has no late answer either.
+// A node that was found dead continues with an attempt that another node has reclaimed: it records no late response.
 func TestLateSuccessOfAZombieChangesNothing(t *testing.T) {
 	t.Parallel()
 	b, sub := lateSetup(t)
@@ -175,8 +175,8 @@ func TestLateSuccessOfAZombieChangesNothing(t *testing.T) {
 	require.Zero(t, b.count(t, brokenTokens))
 }
 
-// Late answers and fetches race for the same rows: each delivery is had by one of the two.
-func TestLateAnswersRaceWithFetches(t *testing.T) {
+// Late responses and fetches race for the same rows: one of the two gets each delivery.
+func TestLateResponsesRaceWithFetches(t *testing.T) {
 	t.Parallel()
 	b, sub := lateSetup(t)
 	const n = 300

@@ -35,7 +35,7 @@ func leasing(
 
 const (
 	beatQuery = "SELECT beat FROM postrider_internal.nodes WHERE id = 'lone'"
-	// leaseSessions are the sessions that last asked about nodes, this question's apart.
+	// leaseSessions are the sessions whose last query was about nodes, without this one.
 	leaseSessions = " FROM pg_stat_activity WHERE datname = current_database() " +
 		"AND query LIKE '%postrider_internal.nodes%' AND pid <> pg_backend_pid()"
 )

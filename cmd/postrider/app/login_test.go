@@ -108,9 +108,9 @@ func TestLoginsThatAreRejected(t *testing.T) {
 		{Machine: "laptop", Role: "superuser"}: "role",
 	} {
 		_, _, err := users.BeginLogin(t.Context(), spec)
-		var refused *postgres.FunctionError
-		require.ErrorAs(t, err, &refused, "%+v", spec)
-		require.Equal(t, field, refused.Field)
+		var rejected *postgres.FunctionError
+		require.ErrorAs(t, err, &rejected, "%+v", spec)
+		require.Equal(t, field, rejected.Field)
 		_, _, err = users.CreatePersonalKey(t.Context(), "anna", spec)
 		require.ErrorIs(t, err, postgres.ErrInvalid)
 	}

@@ -8,8 +8,8 @@ import (
 	"postrider/jobs/queue"
 )
 
-// TestLook: an idle node asks once for all that may be due; whatever is, it finds.
-func TestLook(t *testing.T) {
+// TestDueDeliveriesAreFound: one query of an idle node finds everything that is due.
+func TestDueDeliveriesAreFound(t *testing.T) {
 	t.Parallel()
 	b, _ := operateSetup(t)
 	look := func() queue.Due {

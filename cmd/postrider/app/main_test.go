@@ -160,7 +160,7 @@ func (b *bundle) publish(t *testing.T, topic, prefix string, n int) *publish.Rec
 	return receipt
 }
 
-// count answers a query that yields one number.
+// count runs a query that returns one number.
 func (b *bundle) count(t *testing.T, query string, args ...any) int {
 	t.Helper()
 	var n int

@@ -30,7 +30,7 @@ func totals(t *testing.T, m *query.Meter) (map[[4]string]int64, *query.Reading) 
 	return counts, r
 }
 
-// Each minute is counted once, whether it is over, may still be added to, or was over before anybody asked; merged or
+// Each minute is counted once, whether it is over, may still be added to, or was over before the first read; merged or
 // not.
 func TestMeterCountsEachMinuteOnce(t *testing.T) {
 	t.Parallel()
@@ -81,8 +81,8 @@ func TestMeterCountsEachMinuteOnce(t *testing.T) {
 	require.Positive(t, reading.Vitals.DatabaseBytes)
 }
 
-// However many ask, and however often, the database is asked once in a while; its refusal is kept as long.
-func TestMeterAsksSeldom(t *testing.T) {
+// However many readers there are, the database is queried once per interval; an error is kept as long.
+func TestMeterLimitsItsQueries(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
@@ -218,7 +218,7 @@ func TestMeterCountsExports(t *testing.T) {
 	b.exec(t, "UPDATE postrider_internal.exports SET created_at = now() - interval '1 hour'")
 	unexported(2, 3600)
 	x, job := b.load(t)
-	b.recordExport(t, export.Result{Job: job, Export: x, Error: "no room"})
+	b.recordExport(t, export.Result{Job: job, Export: x, Error: "no space"})
 	unexported(2, 3600)
 	require.Zero(t, b.store.Exports.ExportCounters().Abandoned)
 	x, job = b.load(t)

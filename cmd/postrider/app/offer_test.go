@@ -57,7 +57,7 @@ func TestPublishHandsItsJobsOver(t *testing.T) {
 		body[i] = 'x' // the request's memory is used again
 	}
 	handed := takenOver(t, b.store)
-	require.Len(t, handed, 3, "as many as were asked for; the fourth is to be fetched")
+	require.Len(t, handed, 3, "as many as were requested; the fourth is to be fetched")
 	require.Equal(t, 3, b.count(t, runningHere))
 	require.Equal(t, 1,
 		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND attempt = 0"))
@@ -120,13 +120,13 @@ func TestPublishThatFailsHandsNothingOver(t *testing.T) {
 	}
 	require.Equal(t, used, b.store.Memory.InUse())
 	_, err = b.store.Publisher.Publish(t.Context(), publish.Publication{
-		Topic: "gone", Parse: func(*catalog.Topic) ([]event.Event, error) { return nil, errors.New("not asked") },
+		Topic: "gone", Parse: func(*catalog.Topic) ([]event.Event, error) { return nil, errors.New("not called") },
 	})
 	require.ErrorIs(t, err, postgres.ErrNotFound)
 }
 
 // Bodies that find no memory are loaded when there is some.
-func TestPublishHandsOverNoMoreThanMemoryHolds(t *testing.T) {
+func TestHandoffIsBoundedByMemory(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	small, _ := openStore(t, b.url, app.Options{Node: "node-small", MaxBodyBytes: 1, MaxWorkers: 200}, openHandoff)

@@ -39,7 +39,7 @@ func (b *bundle) failed(t *testing.T, sub *catalog.Subscription, n int) (deliver
 	return deliveries
 }
 
-// theNo is what a function refused.
+// theNo is the error of a function.
 func theNo(t *testing.T, err error) *postgres.FunctionError {
 	t.Helper()
 	var no *postgres.FunctionError
@@ -218,7 +218,7 @@ func TestRetryNowMakesANewJob(t *testing.T) {
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'delivery_retried'"))
 }
 
-func TestRetryNowIsRefused(t *testing.T) {
+func TestRetryNowIsRejected(t *testing.T) {
 	t.Parallel()
 	pause := func(t *testing.T, b *bundle) {
 		_, err := b.store.Holds.Pause(t.Context(), "orders", "all", nil)

@@ -277,7 +277,7 @@ func TestOperationsAreRepaired(t *testing.T) {
 	require.ErrorIs(t, err, postgres.ErrNotFound)
 }
 
-// A step that PostgreSQL refuses ends the operation and says why. PostgreSQL's own text is in the log alone.
+// A step that PostgreSQL rejects ends the operation and says why. PostgreSQL's own text is in the log alone.
 func TestOperationFails(t *testing.T) {
 	t.Parallel()
 	b, _ := deadMany(t, 1)
@@ -313,7 +313,7 @@ func TestOperationsAreListed(t *testing.T) {
 	require.Equal(t, first, list[0].OperationID)
 }
 
-// TestRedeliverEvents: past events of one topic and time, as far as the filter wants them, whatever their day.
+// TestRedeliverEvents: past events of one topic and time, if the filter matches them, whatever their day.
 func TestRedeliverEvents(t *testing.T) {
 	t.Parallel()
 	for name, filter := range map[string]string{
@@ -364,7 +364,7 @@ func TestRedeliverEvents(t *testing.T) {
 	}
 }
 
-func TestRedeliverEventsRefuses(t *testing.T) {
+func TestRedeliverEventsRejects(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
@@ -403,7 +403,7 @@ func TestRedeliverEventsRefuses(t *testing.T) {
 	require.Equal(t, "the event subscription was deleted", *o.LastError)
 }
 
-// A step reads no more bodies than there is room for, and one at least.
+// A step reads no more bodies than fit into memory, and one at least.
 func TestOperationStepsAreBoundedByBytes(t *testing.T) {
 	t.Parallel()
 	b, _ := deadMany(t, 5)
@@ -423,7 +423,7 @@ func TestOperationStepsAreBoundedByBytes(t *testing.T) {
 
 // The clock of the node that made an event's id may be an hour off: what counts is the time of publishing, to the
 // microsecond.
-func TestRedeliverEventsGoesByTheTimeOfPublishing(t *testing.T) {
+func TestRedeliverEventsUsesTheTimeOfPublishing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")

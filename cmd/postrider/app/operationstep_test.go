@@ -38,7 +38,7 @@ func (b *bundle) operateOn(t *testing.T) {
 }
 
 // Few of very many are found by short steps, each of which says how far it is.
-func TestStepsLookAtSoMany(t *testing.T) {
+func TestStepsCheckALimitedNumber(t *testing.T) {
 	t.Parallel()
 	b, letters := deadMany(t, 1)
 	b.exec(t, manyLetters, 45_000)

@@ -51,7 +51,7 @@ func (s step) most() (at step, rows float64) {
 	return at, rows
 }
 
-// explained runs a statement and answers what most of its rows were read for.
+// explained runs a statement and returns what most of its rows were read for.
 func explained(t *testing.T, on interface {
 	QueryRow(context.Context, string, ...any) pgx.Row
 }, statement string, args ...any,
@@ -184,20 +184,20 @@ func TestLastOfAnEventSubscriptionWithoutAny(t *testing.T) {
 	require.LessOrEqual(t, rows, 100.0, "%s of %s", at.NodeType, at.Relation)
 }
 
-// asked keeps the last query of a pool, as it was asked.
-type asked struct {
+// lastQuery keeps the last query of a pool.
+type lastQuery struct {
 	sql  string
 	args []any
 }
 
-func (a *asked) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+func (a *lastQuery) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
 	if strings.Contains(data.SQL, "all_deliveries d") && !strings.Contains(data.SQL, "OFFSET") { // a list of deliveries
 		a.sql, a.args = data.SQL, data.Args
 	}
 	return ctx
 }
 
-func (*asked) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+func (*lastQuery) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
 // deliveriesOfATimeReadLittle: a list of deliveries of a time reads the deliveries of that time, and the event of each
 // row that it shows; not all events.
@@ -206,7 +206,7 @@ func deliveriesOfATimeReadLittle(t *testing.T, url string) {
 	ours, err := postgres.OpenPool(t.Context(), url, 2)
 	require.NoError(t, err)
 	t.Cleanup(ours.Close)
-	var list asked
+	var list lastQuery
 	config := ours.Config()
 	config.ConnConfig.Tracer = &list
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)

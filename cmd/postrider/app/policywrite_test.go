@@ -55,7 +55,7 @@ func TestPutPolicyKeepsEveryValue(t *testing.T) {
 		require.True(t, b.putPolicy(t, p))
 		require.False(t, b.putPolicy(t, p))
 		stored, ok := b.store.Cache.Snapshot().Policy(name)
-		require.True(t, ok, "this node has it before the answer")
+		require.True(t, ok, "this node has it before the response")
 		require.Equal(t, inOrder(p.Clone()), *stored)
 	}
 	other := copyNamed(t, "namespace-2023", "own-3")

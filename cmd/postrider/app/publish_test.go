@@ -19,9 +19,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// brokenTokens counts what contradicts that each unfinished delivery has exactly one of: a job, which names it; a
+// brokenTokens counts violations of the rule that each unfinished delivery has exactly one of: a job, which names it; a
 // pending batch that has a job, which names it, or a hold; a hold; the open set of an event subscription that has a
-// pump.
+// batch cutter.
 const brokenTokens = `
 WITH live AS (
     SELECT id, kind, (args ->> 'd')::bigint AS delivery_id, (args ->> 'b')::bigint AS batch_id,
@@ -107,7 +107,7 @@ func TestPublishBlamesOnlyTheGuiltyRequest(t *testing.T) {
 	parse := poison.Parse
 	poison.Parse = func(topic *catalog.Topic) ([]event.Event, error) {
 		events, err := parse(topic)
-		events[1].Subject = "nul \x00" // a text column cannot hold it; parsing refuses it long before
+		events[1].Subject = "nul \x00" // a text column cannot hold it; parsing rejects it before
 		return events, err
 	}
 	var group sync.WaitGroup
@@ -132,7 +132,7 @@ func TestPublishBlamesOnlyTheGuiltyRequest(t *testing.T) {
 	require.Equal(t, 39, b.count(t, "SELECT count(*) FROM postrider.events"))
 }
 
-func TestChangeThatWasAnsweredIsSeenByTheNextPublishOnEveryNode(t *testing.T) {
+func TestChangeIsSeenByTheNextPublishOnEveryNode(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
@@ -212,7 +212,7 @@ func TestPublishWaitsForNoOpenTransaction(t *testing.T) {
 	require.Equal(t, []int{1}, receipt.Matched)
 }
 
-func TestPublishWhileATableIsLockedIsRefusedAndStoresNothing(t *testing.T) {
+func TestPublishWhileATableIsLockedIsRejectedAndStoresNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
@@ -255,7 +255,7 @@ func TestPublishOfAClientThatWentAwayIsTakenOut(t *testing.T) {
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.events WHERE event_id = 'gone-0'"))
 }
 
-func TestReplacedKeysAreRefusedByTheNextPublishOnEveryNode(t *testing.T) {
+func TestReplacedKeysAreRejectedByTheNextPublishOnEveryNode(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	old := catalog.AccessKeys{Key1: "one", Key2: "two"}

@@ -15,8 +15,8 @@ import (
 	"postrider/migrations"
 )
 
-// answers are the expected rows of the questions of docs/questions.sql, given testdata/questions.sql.
-var answers = map[string]string{
+// wantRows are the expected rows of the questions of docs/questions.sql, given testdata/questions.sql.
+var wantRows = map[string]string{
 	"pending": `[{"delivery_id": 101, "event_id": "order-43", "waits_for": "next_attempt_at", "attempts": 1,` +
 		` "last_outcome": "Busy", "last_status": 503},
 		{"delivery_id": 102, "event_id": "order-43", "waits_for": "probation", "attempts": 0},
@@ -74,7 +74,7 @@ var answers = map[string]string{
 		`"awaiting", "message": "open it to confirm"}]`,
 }
 
-// asReader asks as the role postrider_reader, and answers each row by its columns.
+// asReader queries as the role postrider_reader and returns the rows by column.
 func (b *bundle) asReader(t *testing.T, statement string) (rows []map[string]any) {
 	t.Helper()
 	tx, err := b.pool.Begin(t.Context())
@@ -111,8 +111,8 @@ func plantedQuestions(t *testing.T) *bundle {
 	return b
 }
 
-// Each question of docs/questions.sql, word for word, gets the planted answer.
-func TestQuestionsAreAnswered(t *testing.T) {
+// Each question of docs/questions.sql, word for word, returns the planted rows.
+func TestQuestionsReturnTheirRows(t *testing.T) {
 	t.Parallel()
 	b := plantedQuestions(t)
 	for _, q := range docs.Questions() {
@@ -124,7 +124,7 @@ func TestQuestionsAreAnswered(t *testing.T) {
 				return
 			}
 			var want []map[string]any
-			require.NoError(t, json.Unmarshal([]byte(answers[q.Name]), &want))
+			require.NoError(t, json.Unmarshal([]byte(wantRows[q.Name]), &want))
 			require.Len(t, rows, len(want), "%v", rows)
 			for i := range want {
 				for column, value := range want[i] {

@@ -13,7 +13,7 @@ import (
 	"postrider/query"
 )
 
-// walk turns the pages of a list from the newest on and answers the keys of its rows.
+// walk turns the pages of a list from the newest on and returns the keys of its rows.
 func walk[T, K any](
 	t *testing.T, limit int, key func(T) K, read func(query.Turn[K]) (query.Page[T], *K),
 ) (keys []K, pages int) {

@@ -154,7 +154,7 @@ func TestReclaimLeavesTheLivingAlone(t *testing.T) {
 	require.NoError(t, err)
 	n, err = b.store.JobRows.ReclaimOwn(t.Context(), []int64{j[0].JobID})
 	require.NoError(t, err)
-	require.Equal(t, 1, n, "the one in memory stays, the one whose fetch was never answered is made again")
+	require.Equal(t, 1, n, "the one in memory stays, the one whose fetch had no response is inserted again")
 	require.Zero(t, b.count(t, brokenTokens))
 }
 

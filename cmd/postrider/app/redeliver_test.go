@@ -68,7 +68,7 @@ func TestRedeliver(t *testing.T) {
 	require.Equal(t, "dead letter", row.RedeliveredFromKind)
 }
 
-func TestRedeliverRefuses(t *testing.T) {
+func TestRedeliverRejects(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
@@ -100,10 +100,10 @@ func TestRedeliverRefuses(t *testing.T) {
 	require.Contains(t, b.rejectedBy(t, call, letters[1]), `event subscription "all" of topic "orders" was deleted`)
 
 	_, err := b.store.Operator.Redeliver(t.Context(), letters[1], operator.Target{}, false)
-	var refusal *postgres.FunctionError
-	require.ErrorAs(t, err, &refusal)
+	var rejection *postgres.FunctionError
+	require.ErrorAs(t, err, &rejection)
 	require.ErrorIs(t, err, postgres.ErrConflict)
-	require.Equal(t, "Name another one as subscription.", refusal.Hint)
+	require.Equal(t, "Name another one as subscription.", rejection.Hint)
 	_, err = b.store.Operator.Redeliver(t.Context(), uuid.Nil, operator.Target{}, false)
 	require.ErrorIs(t, err, postgres.ErrNotFound)
 	_, err = b.store.Operator.Redeliver(t.Context(), letters[1], operator.Target{Subscription: "missing"}, false)

@@ -60,7 +60,7 @@ func TestRotateKeys(t *testing.T) {
 	behind, err := app.New(t.Context(), app.Options{Pool: pool, Sealer: sealer(t, testKey, otherKey), Node: "behind"})
 	require.NoError(t, err)
 	var changing sync.WaitGroup
-	changing.Go(func() { // by a node that still seals with the old key, until it is refused
+	changing.Go(func() { // by a node that still seals with the old key, until it is rejected
 		for n := 0; ; n++ {
 			spec := spec()
 			secretive(n % subscriptions)(&spec)
@@ -114,7 +114,7 @@ func TestEverySealedColumnIsRotated(t *testing.T) {
 	columns, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	require.NoError(t, err)
 	require.ElementsMatch(t, catalog.SealedColumns(), columns)
-	for _, column := range columns { // and one whose retired keys are refused
+	for _, column := range columns { // and one whose retired keys are rejected
 		require.NotZero(t, b.count(t, `SELECT count(*) FROM pg_trigger WHERE tgname = 'reject_retired_keys'
 			    AND tgrelid::regclass::text = 'postrider_internal.' || split_part($1, '.', 1)
 			AND pg_get_triggerdef(oid) LIKE '%''' || split_part($1, '.', 2) || '''%'`, column), column)

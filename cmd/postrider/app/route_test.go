@@ -246,7 +246,7 @@ func TestRouteIsFilteredWhenItIsRouted(t *testing.T) {
 	require.Zero(t, b.count(t, brokenTokens))
 }
 
-func TestRoutedPublishSeesTheChangeThatWasAnswered(t *testing.T) {
+func TestRoutedPublishSeesTheChange(t *testing.T) {
 	t.Parallel()
 	b := routed(t, 11)
 	other := b.routingStore(t, "node-2")
@@ -303,13 +303,13 @@ func TestRoutedDeliveriesObeyHoldsAndBatching(t *testing.T) {
 	require.Equal(t, 5, b.count(t, by+"d.job_id IS NULL AND d.hold IS NULL", "batching"))
 	require.Equal(t, 5, b.count(t, by+"d.job_id IS NULL AND d.hold = 'paused'", "paused-batching"))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'batch'"),
-		"one pump, for the one that is open")
+		"one batch cutter, for the one that is open")
 	require.Zero(t, b.count(t, misrouted))
 	require.Zero(t, b.count(t, miscountedRollups))
 }
 
 // A node without free workers gets no more jobs from a route than from a publish.
-func TestRoutedDeliveriesAskForAdmission(t *testing.T) {
+func TestRoutedDeliveriesNeedAdmission(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s, _ := newStoreWith(t, b.url, app.Options{
@@ -391,7 +391,7 @@ func TestRouteIsTriedAgainUntilTheDatabaseTakesIt(t *testing.T) {
 	b.requireRoutedOnce(t)
 }
 
-func TestRoutedPublishOfPoisonIsRefused(t *testing.T) {
+func TestRoutedPublishOfPoisonIsRejected(t *testing.T) {
 	t.Parallel()
 	b := routed(t, 11)
 	p := publication("orders", "e", 1)
@@ -406,17 +406,17 @@ func TestRoutedPublishOfPoisonIsRefused(t *testing.T) {
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.routes"))
 }
 
-func TestOnlyTheGuiltyRouteIsRefused(t *testing.T) {
+func TestOnlyTheInvalidRouteIsRejected(t *testing.T) {
 	t.Parallel()
 	b := routed(t, 3)
 	b.topic(t, "payments")
-	refused := b.subscription(t, "payments", "refused", nil)
+	rejected := b.subscription(t, "payments", "rejected", nil)
 	b.publish(t, "payments", "p", 11)
 	guilty := b.routeJobs(t)[0]
 	b.publish(t, "orders", "e", 5)
 	b.publish(t, "orders", "f", 5)
-	b.exec(t, fmt.Sprintf("ALTER TABLE postrider_internal.deliveries ADD CONSTRAINT refused CHECK (subscription_id <> %d)",
-		refused.ID))
+	b.exec(t, fmt.Sprintf("ALTER TABLE postrider_internal.deliveries ADD CONSTRAINT none CHECK (subscription_id <> %d)",
+		rejected.ID))
 	var group sync.WaitGroup
 	for _, job := range b.routeJobs(t) {
 		group.Go(func() {

@@ -132,8 +132,8 @@ func TestPutUserLeavesTheRole(t *testing.T) {
 	require.True(t, u.Disabled)
 }
 
-// What PostgreSQL takes for no text is refused, and is no outage.
-func TestAccessRefusesWhatIsNoText(t *testing.T) {
+// Input that PostgreSQL cannot hold as text is rejected, and is no outage.
+func TestAccessRejectsInvalidText(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	users := b.store.Access

@@ -102,7 +102,7 @@ func (b *bundle) requireStored(t *testing.T, id uuid.UUID, want *event.Event) {
 	require.Equal(t, *want, got)
 }
 
-// TestPublishFromSQL: commit publishes, rollback publishes nothing; who wants an event is found when it is routed.
+// TestPublishFromSQL: commit publishes, rollback publishes nothing; matches are found when the event is routed.
 func TestPublishFromSQL(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -235,8 +235,8 @@ func TestPublishNotifies(t *testing.T) {
 	require.Equal(t, []string{`{"queue":"published"}`, `{"queue":"published"}`, `{"queue":"published"}`, "end"}, heard)
 }
 
-// TestPublishRefusals: what is wrong beside the envelope.
-func TestPublishRefusals(t *testing.T) {
+// TestPublishRejections: what is wrong beside the envelope.
+func TestPublishRejections(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")

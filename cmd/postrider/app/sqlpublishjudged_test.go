@@ -71,7 +71,7 @@ var sqlMapping = &event.Mapping{Type: "Json", Properties: event.MappingPropertie
 }}
 
 // variants are a base with each member left out, and with each of the odd values in its place; and with names that may
-// be refused.
+// be rejected.
 func variants(base map[string]any) (list []map[string]any) {
 	change := func(f func(map[string]any)) {
 		e := maps.Clone(base)
@@ -102,8 +102,8 @@ func made(schema event.Schema, e map[string]any) bool {
 	return false
 }
 
-// TestPublishJudgesAsREST: the functions accept exactly what the REST door accepts, and take the same from it.
-func TestPublishJudgesAsREST(t *testing.T) {
+// TestSQLPublishValidatesLikeREST: the functions accept exactly what the REST door accepts, and take the same from it.
+func TestSQLPublishValidatesLikeREST(t *testing.T) {
 	t.Parallel()
 	for schema, base := range bases {
 		t.Run(string(schema), func(t *testing.T) {
@@ -115,21 +115,21 @@ func TestPublishJudgesAsREST(t *testing.T) {
 			}
 			_, _, err := b.store.Topics.Put(t.Context(), "orders", topic)
 			require.NoError(t, err)
-			accepted, refused := 0, 0
+			accepted, rejected := 0, 0
 			for _, e := range variants(base) {
-				if b.judgedAlike(t, schema, e) {
+				if b.validatedAlike(t, schema, e) {
 					accepted++
 				} else {
-					refused++
+					rejected++
 				}
 			}
 			require.Greater(t, accepted, 100)
-			require.Greater(t, refused, 100)
+			require.Greater(t, rejected, 100)
 		})
 	}
 }
 
-func (b *bundle) judgedAlike(t *testing.T, schema event.Schema, e map[string]any) (accepted bool) {
+func (b *bundle) validatedAlike(t *testing.T, schema event.Schema, e map[string]any) (accepted bool) {
 	t.Helper()
 	text, err := json.Marshal(e)
 	require.NoError(t, err)
@@ -138,18 +138,18 @@ func (b *bundle) judgedAlike(t *testing.T, schema event.Schema, e map[string]any
 	if media == "" {
 		media = "application/json"
 	}
-	wanted, refusal := in.Parse(media, append(append([]byte("["), text...), ']'))
+	expected, rejection := in.Parse(media, append(append([]byte("["), text...), ']'))
 	var id, inBatch uuid.UUID
 	err = b.pool.QueryRow(t.Context(), "SELECT postrider.publish('orders', $1::jsonb, false)", string(text)).Scan(&id)
 	batchErr := b.pool.QueryRow(t.Context(),
 		"SELECT (postrider.publish_batch('orders', jsonb_build_array($1::jsonb), false))[1]", string(text)).Scan(&inBatch)
 	require.Equal(t, err == nil, batchErr == nil, "%s: alone %v, in a batch %v", text, err, batchErr)
-	if refusal != nil && !made(schema, e) {
+	if rejection != nil && !made(schema, e) {
 		var pgErr *pgconn.PgError
-		require.ErrorAs(t, err, &pgErr, "%s is accepted, but REST says %v", text, refusal)
+		require.ErrorAs(t, err, &pgErr, "%s is accepted, but REST says %v", text, rejection)
 		require.Equal(t, "22023", pgErr.Code, "%s: %s", text, pgErr.Message)
 		var said *event.Error
-		require.ErrorAs(t, refusal, &said)
+		require.ErrorAs(t, rejection, &said)
 		require.Equal(t, strings.TrimSuffix("event."+said.Field, "."), pgErr.ColumnName, "%s", text)
 		return false
 	}
@@ -157,9 +157,9 @@ func (b *bundle) judgedAlike(t *testing.T, schema event.Schema, e map[string]any
 		return false
 	}
 	require.NoError(t, err, "%s", text)
-	if refusal == nil {
-		b.requireStored(t, id, &wanted[0])
-		b.requireStored(t, inBatch, &wanted[0])
+	if rejection == nil {
+		b.requireStored(t, id, &expected[0])
+		b.requireStored(t, inBatch, &expected[0])
 	}
 	return true
 }

@@ -15,7 +15,7 @@ func TestWeakPasswordsAreRejected(t *testing.T) {
 	b := setup(t)
 	users := b.store.Access
 	for _, weak := range []string{"password1234", "anna-anna-anna", "Postrider2026!"} {
-		refused := func(err error) {
+		rejected := func(err error) {
 			t.Helper()
 			var no *postgres.FunctionError
 			require.ErrorAs(t, err, &no, weak)
@@ -23,9 +23,9 @@ func TestWeakPasswordsAreRejected(t *testing.T) {
 			require.Equal(t, "password", no.Field)
 			require.Contains(t, no.Message, "too easy to guess")
 		}
-		refused(users.CreateFirstAdmin(t.Context(), "anna", weak))
+		rejected(users.CreateFirstAdmin(t.Context(), "anna", weak))
 		_, err := users.PutUser(t.Context(), "anna", access.UserSpec{Role: access.RoleViewer, Password: &weak})
-		refused(err)
+		rejected(err)
 	}
 	b.user(t, "anna", access.RoleViewer)
 	weak := "letmein12345"

@@ -257,7 +257,7 @@ func TestSweepIsDoneByOneNodeAtATime(t *testing.T) {
 		})
 	}
 	group.Wait()
-	b.sweep(t) // both may have stood aside for one another
+	b.sweep(t) // each may have skipped for the other
 	require.Zero(t, b.count(t, brokenFree))
 	require.EqualValues(t, 3, b.store.Maintenance.Repairs()+other.Maintenance.Repairs(),
 		"nothing is repaired twice")

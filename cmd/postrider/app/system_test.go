@@ -32,7 +32,7 @@ func (b *bundle) subscribeToNotices(t *testing.T) *catalog.Subscription {
 		func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents })
 }
 
-// tell makes events of what was noted, as if the second since the last time had passed, and answers all there are, in
+// publishNotices publishes the notices, as if the second since the last time had passed, and returns the events in
 // their order.
 func (b *bundle) publishNotices(t *testing.T) (notices []notice) {
 	t.Helper()
@@ -76,7 +76,7 @@ func (b *bundle) fail(t *testing.T, topic string, sub *catalog.Subscription, n i
 }
 
 var (
-	refused   = policy.Verdict{Action: policy.DeadLetter, Reason: policy.ReasonHTTPBadRequest}
+	rejected  = policy.Verdict{Action: policy.DeadLetter, Reason: policy.ReasonHTTPBadRequest}
 	exhausted = policy.Verdict{Action: policy.Drop, Reason: policy.ReasonMaxDeliveryAttemptsExceeded}
 )
 
@@ -86,7 +86,7 @@ func TestDeadLettersAndDropsAreNotified(t *testing.T) {
 	b.topic(t, "orders")
 	b.subscribeToNotices(t)
 	sub := b.subscription(t, "orders", "billing", nil)
-	b.fail(t, "orders", sub, 1, refused)
+	b.fail(t, "orders", sub, 1, rejected)
 	b.fail(t, "orders", sub, 1, exhausted)
 	require.Equal(t, 2, b.noted(t))
 	notices := b.publishNotices(t)
@@ -112,7 +112,7 @@ func TestDeadLettersAndDropsAreNotified(t *testing.T) {
 		delete(n.Data, "deliveryId")
 		require.Equal(t, map[string]any{
 			"count": 1.0, "topic": "orders", "subscription": "billing",
-			"reason": string([]policy.Verdict{refused, exhausted}[i].Reason), "eventId": "e-0", "eventType": "test",
+			"reason": string([]policy.Verdict{rejected, exhausted}[i].Reason), "eventId": "e-0", "eventType": "test",
 			"attempts": 1.0, "lastOutcome": "Busy", "lastStatus": 503.0, "endpointBaseUrl": "https://example.com/hook",
 			"retryPolicy": policy.DefaultName,
 		}, n.Data)
@@ -129,18 +129,18 @@ func TestNoNoticesWithoutSubscription(t *testing.T) {
 	b.topic(t, "orders")
 	require.NoError(t, b.store.Topics.EnsureSystem(t.Context()))
 	sub := b.subscription(t, "orders", "billing", nil)
-	b.fail(t, "orders", sub, 3, refused)
+	b.fail(t, "orders", sub, 3, rejected)
 	require.Zero(t, b.noted(t))
 	b.subscribeToNotices(t)
-	b.fail(t, "orders", sub, 1, refused)
+	b.fail(t, "orders", sub, 1, rejected)
 	require.Equal(t, 1, b.noted(t))
 	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), catalog.SystemTopic, "operators"))
-	b.fail(t, "orders", sub, 1, refused)
+	b.fail(t, "orders", sub, 1, rejected)
 	require.Equal(t, 1, b.noted(t))
 
 	stays := b.subscribeToNotices(t)
 	require.Empty(t, b.publishNotices(t), "it was before their time")
-	b.fail(t, "orders", sub, 1, refused)
+	b.fail(t, "orders", sub, 1, rejected)
 	require.NoError(t, b.store.Maintenance.Clean(t.Context()))
 	require.Equal(t, 1, b.noted(t))
 	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), catalog.SystemTopic, stays.Name))
@@ -154,7 +154,7 @@ func TestEndsOfNoticesAreNotNotified(t *testing.T) {
 	b := setup(t)
 	b.topic(t, "orders")
 	notices := b.subscribeToNotices(t)
-	b.fail(t, catalog.SystemTopic, notices, 2, refused)
+	b.fail(t, catalog.SystemTopic, notices, 2, rejected)
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE topic = $1", catalog.SystemTopic))
 	batched := b.subscription(t, catalog.SystemTopic, "batched", func(s *catalog.SubscriptionSpec) {
 		s.EventDeliverySchema, s.MaxEventsPerBatch = event.CloudEvents, new(10)
@@ -187,7 +187,7 @@ func TestMembersOfBatchesAreNotified(t *testing.T) {
 	b.publish(t, "orders", "e", 3)
 	batch := b.cutOne(t, sub)
 	failed := batchResult(batch, sub, exhausted)
-	failed.Fates = []delivery.Fate{{DeliveryID: batch.Members[0].DeliveryID, Verdict: refused}}
+	failed.Fates = []delivery.Fate{{DeliveryID: batch.Members[0].DeliveryID, Verdict: rejected}}
 	require.NoError(t, b.store.Recorder.Record(t.Context(), failed))
 	require.ErrorIs(t, b.store.Recorder.Record(t.Context(), failed), postgres.ErrNotFound)
 	types := map[string]int{}
@@ -199,7 +199,7 @@ func TestMembersOfBatchesAreNotified(t *testing.T) {
 	b.publish(t, "orders", "f", 2)
 	batch = b.cutOne(t, sub)
 	retried := batchResult(batch, sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})
-	retried.Fates = []delivery.Fate{{DeliveryID: batch.Members[0].DeliveryID, Verdict: refused}}
+	retried.Fates = []delivery.Fate{{DeliveryID: batch.Members[0].DeliveryID, Verdict: rejected}}
 	require.NoError(t, b.store.Recorder.Record(t.Context(), retried))
 	require.Len(t, b.publishNotices(t), 4, "who leaves a batch that goes on")
 }
@@ -220,12 +220,12 @@ func TestNoticesAreOneWithTheirTransaction(t *testing.T) {
 			    EXECUTE FUNCTION postrider_internal.fail_first_commit()`)
 	b.publish(t, "orders", "e", 1)
 	d, j := b.fetched(t, "node-1")
-	require.NoError(t, b.store.Recorder.Record(t.Context(), result(d[0], j[0], sub, refused)))
+	require.NoError(t, b.store.Recorder.Record(t.Context(), result(d[0], j[0], sub, rejected)))
 	require.Equal(t, 2, b.count(t, "SELECT last_value FROM postrider_internal.commits"),
 		"the first transaction was rolled back")
 	require.Equal(t, 1, b.noted(t))
-	require.NoError(t, b.store.Recorder.Record(t.Context(), result(d[0], j[0], sub, refused)),
-		"its answer was lost: once more")
+	require.NoError(t, b.store.Recorder.Record(t.Context(), result(d[0], j[0], sub, rejected)),
+		"its response was lost: once more")
 	b.exec(t, "SELECT postrider_internal.note_ends(array_agg(id)) FROM postrider_internal.delivery_history")
 	require.Equal(t, 1, b.noted(t))
 
@@ -247,7 +247,7 @@ func TestOneNodePublishesNotices(t *testing.T) {
 	b.subscribeToNotices(t)
 	sub := b.subscription(t, "orders", "billing", nil)
 	other, _ := newStore(t, b.url, "node-2")
-	b.fail(t, "orders", sub, 5, refused)
+	b.fail(t, "orders", sub, 5, rejected)
 	var group sync.WaitGroup
 	for range 5 {
 		for _, s := range []*app.System{b.store, other} {
@@ -260,7 +260,7 @@ func TestOneNodePublishesNotices(t *testing.T) {
 	}
 	group.Wait()
 	require.Equal(t, 5, b.count(t, "SELECT count(*) FROM postrider.events WHERE topic = $1", catalog.SystemTopic))
-	b.fail(t, "orders", sub, 1, refused)
+	b.fail(t, "orders", sub, 1, rejected)
 	_, err := other.Maintenance.PublishNotices(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 1, b.noted(t), "not twice in a second")
@@ -298,7 +298,7 @@ func TestAbandonedExportsAreNotified(t *testing.T) {
 	b.topic(t, "orders")
 	b.subscribeToNotices(t)
 	sub := b.subscription(t, "orders", "billing", nil)
-	b.fail(t, "orders", sub, 2, refused)
+	b.fail(t, "orders", sub, 2, rejected)
 	b.publishNotices(t)
 	b.exec(t, `SELECT postrider_internal.note_exports_abandoned(array_agg(id), 'AuthorizationFailure',
 		    '{"exportAttempts": 48}') FROM postrider_internal.dead_letters`)
@@ -318,9 +318,8 @@ func TestAbandonedExportsAreNotified(t *testing.T) {
 	}
 }
 
-// Nothing of what is secret, or a publisher's own, is in a notice: neither the event's body nor what the endpoint
-// answered.
-func TestNoticesTellNoSecret(t *testing.T) {
+// A notice contains no secret and no data of a publisher: neither the event's body nor the endpoint's response.
+func TestNoticesContainNoSecret(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
@@ -342,7 +341,7 @@ func TestNoticesTellNoSecret(t *testing.T) {
 				`","eventType":"test","data":"` + planted + `"}`)},
 		}, nil
 	}
-	for _, verdict := range []policy.Verdict{refused, exhausted} {
+	for _, verdict := range []policy.Verdict{rejected, exhausted} {
 		_, err := b.store.Publisher.Publish(t.Context(), publication)
 		require.NoError(t, err)
 		d, j := b.fetched(t, "node-1")

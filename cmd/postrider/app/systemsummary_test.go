@@ -82,7 +82,7 @@ func TestLongReasonsAreCut(t *testing.T) {
 	b.topic(t, "orders")
 	b.subscribeToNotices(t)
 	sub := b.subscription(t, "orders", "billing", nil)
-	b.fail(t, "orders", sub, 1, refused)
+	b.fail(t, "orders", sub, 1, rejected)
 	b.publishNotices(t)
 	b.count(t, `SELECT count(*) FROM (SELECT postrider_internal.note_exports_abandoned(array_agg(l.id),
 		    i || repeat('x', 100000), jsonb_build_object('error', repeat('x', 100000)))
@@ -101,7 +101,7 @@ func TestAStormIsFewNotices(t *testing.T) {
 	b.topic(t, "orders")
 	b.subscribeToNotices(t)
 	sub := b.subscription(t, "orders", "billing", nil)
-	b.fail(t, "orders", sub, 1000, refused)
+	b.fail(t, "orders", sub, 1000, rejected)
 	require.Equal(t, 1000, b.count(t, "SELECT sum(count) FROM postrider_internal.notices"))
 	require.Less(t, b.noted(t), 500)
 	require.Equal(t, 20, b.count(t,

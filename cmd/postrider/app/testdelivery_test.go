@@ -84,7 +84,7 @@ func TestTestDeliveryInEverySchema(t *testing.T) {
 	}
 }
 
-func TestTestDeliveryWaitsOrIsRefused(t *testing.T) {
+func TestTestDeliveryWaitsOrIsRejected(t *testing.T) {
 	t.Parallel()
 	b, sub := operateSetup(t)
 	operator := b.store.Operator

@@ -108,7 +108,7 @@ func TestSigned(t *testing.T) {
 }
 
 // A row that was copied from elsewhere is sealed with another key. A client with its key may publish; what it signed is
-// refused.
+// rejected.
 func TestKeysSealedWithAnotherKeySignNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -28,7 +28,7 @@ func (b *bundle) publishTo(t *testing.T, s *app.System, prefix string, n int) {
 }
 
 // What finds too many jobs of its event subscription queued is stored without one, and is held, not lost.
-func TestPublishAdmitsWhatThereIsRoomFor(t *testing.T) {
+func TestPublishAdmitsUpToTheCapacity(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
@@ -56,7 +56,7 @@ func TestPublishAdmitsWhatThereIsRoomFor(t *testing.T) {
 	n, err := s.Releaser.Refill(t.Context(), sub.ID, false, s.Traffic.Capacity(sub.ID))
 	require.NoError(t, err)
 	require.Equal(t, 300, n)
-	require.Zero(t, s.Traffic.Capacity(sub.ID), "a release takes up the room")
+	require.Zero(t, s.Traffic.Capacity(sub.ID), "a release uses the capacity")
 	_, err = s.Traffic.SampleTraffic(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, s.Traffic.Capacity(sub.ID), "and is counted once")
@@ -87,7 +87,7 @@ func TestAdmissionIsPerEventSubscription(t *testing.T) {
 }
 
 // Retries of one event subscription that are due at once do not all get into the queue: the others wait as held rows.
-func TestPromoteParksWhatFindsNoRoom(t *testing.T) {
+func TestPromoteHoldsJobsAboveTheCapacity(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
@@ -120,7 +120,7 @@ func TestPromoteParksWhatFindsNoRoom(t *testing.T) {
 }
 
 // Parking a flood takes a while; the retries of others are looked for past it.
-func TestPromoteLooksPastAFlood(t *testing.T) {
+func TestPromoteSearchesPastAFlood(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
@@ -135,8 +135,8 @@ func TestPromoteLooksPastAFlood(t *testing.T) {
 		return b.count(t,
 			"SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND (args ->> 's')::bigint = $1", id)
 	}
-	room := queue.Capacity{SubscriptionID: flooding.ID, Jobs: 10}
-	met, err := b.store.JobRows.Promote(t.Context(), room)
+	capacity := queue.Capacity{SubscriptionID: flooding.ID, Jobs: 10}
+	met, err := b.store.JobRows.Promote(t.Context(), capacity)
 	require.NoError(t, err)
 	require.Less(t, met, 9000, "one step")
 	require.Equal(t, 10, promoted(flooding.ID))
@@ -153,7 +153,7 @@ func TestPromoteLooksPastAFlood(t *testing.T) {
 }
 
 // Behind a flood there may be another one, and behind that a few retries.
-func TestPromoteLooksPastSeveralFloods(t *testing.T) {
+func TestPromoteSearchesPastSeveralFloods(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
@@ -218,7 +218,7 @@ func TestTrafficSample(t *testing.T) {
 }
 
 // While no sample can be taken, what was queued since the last one goes on counting.
-func TestRoomIsCountedOnThroughFailedSamples(t *testing.T) {
+func TestCapacityIsCountedThroughFailedSamples(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")

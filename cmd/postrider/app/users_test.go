@@ -34,10 +34,10 @@ func TestUsers(t *testing.T) {
 		{"anna", access.UserSpec{Role: access.RoleViewer, Password: new("twelve bytes\xff")}, "password"},
 	} {
 		_, err := users.PutUser(t.Context(), wrong.name, wrong.spec)
-		var refused *postgres.FunctionError
-		require.ErrorAs(t, err, &refused, "%q %+v", wrong.name, wrong.spec)
+		var rejected *postgres.FunctionError
+		require.ErrorAs(t, err, &rejected, "%q %+v", wrong.name, wrong.spec)
 		require.ErrorIs(t, err, postgres.ErrInvalid)
-		require.Equal(t, wrong.field, refused.Field)
+		require.Equal(t, wrong.field, rejected.Field)
 	}
 	has, err := users.HasUsers(t.Context())
 	require.NoError(t, err)
