@@ -10,57 +10,54 @@ const goroutineIdleTime = 10 * time.Second
 // goroutines runs functions on goroutines that it uses again: their stacks have grown already.
 type goroutines struct {
 	mu       sync.Mutex
-	idle     []*idleGoroutine // the last one was used last
-	sweeping bool             // a timer ends those that are idle for too long
+	idle     []chan func() // the last one was used last; a closed one ends
+	unused   int           // how many of the first ones were idle since the last sweep
+	sweeping bool          // a timer will end those
 	closed   bool
-}
-
-type idleGoroutine struct {
-	next  chan func() // closed: it ends
-	since time.Time
 }
 
 // Go runs a function, which must not panic, on an idle or a new goroutine.
 func (g *goroutines) Go(f func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	n := len(g.idle) - 1
-	if n < 0 {
+	last := len(g.idle) - 1
+	if last < 0 {
 		go g.work(f)
 		return
 	}
-	g.idle[n].next <- f // has room
-	g.idle = g.idle[:n]
+	g.idle[last] <- f // has room
+	g.idle = g.idle[:last]
+	g.unused = min(g.unused, last)
 }
 
 func (g *goroutines) work(f func()) {
-	w := &idleGoroutine{next: make(chan func(), 1)}
+	next := make(chan func(), 1)
 	for f != nil {
 		f()
-		g.wait(w)
-		f = <-w.next
+		g.wait(next)
+		f = <-next
 	}
 }
 
-func (g *goroutines) wait(w *idleGoroutine) {
+func (g *goroutines) wait(next chan func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
-		close(w.next)
+		close(next)
 		return
 	}
-	w.since = time.Now()
-	g.idle = append(g.idle, w)
+	g.idle = append(g.idle, next)
 	if !g.sweeping {
 		g.sweeping = true
 		time.AfterFunc(goroutineIdleTime, g.sweep)
 	}
 }
 
+// sweep ends the goroutines that were idle since the last sweep.
 func (g *goroutines) sweep() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.end(time.Now().Add(-goroutineIdleTime))
+	g.end(g.unused)
 	if g.sweeping = len(g.idle) > 0; g.sweeping {
 		time.AfterFunc(goroutineIdleTime, g.sweep)
 	}
@@ -71,13 +68,13 @@ func (g *goroutines) Close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.closed = true
-	g.end(time.Now())
+	g.end(len(g.idle))
 }
 
-// end ends the goroutines that are idle since then.
-func (g *goroutines) end(then time.Time) {
-	for len(g.idle) > 0 && !g.idle[0].since.After(then) {
-		close(g.idle[0].next)
-		g.idle = g.idle[1:]
+func (g *goroutines) end(n int) {
+	for _, next := range g.idle[:n] {
+		close(next)
 	}
+	g.idle = append([]chan func(){}, g.idle[n:]...)
+	g.unused = len(g.idle)
 }
