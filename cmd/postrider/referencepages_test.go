@@ -29,8 +29,8 @@ import (
 func page(t *testing.T, name string, data any) string {
 	t.Helper()
 	file := name + ".tmpl"
-	parsed, err := template.New(file).Funcs(template.FuncMap{"code": code, "cell": cell, "lines": lines, "join": strings.Join}).
-		ParseFiles("testdata/reference/" + file)
+	functions := template.FuncMap{"code": code, "cell": cell, "lines": lines, "join": strings.Join}
+	parsed, err := template.New(file).Funcs(functions).ParseFiles("testdata/reference/" + file)
 	require.NoError(t, err)
 	var b strings.Builder
 	b.WriteString(generatedReference)
