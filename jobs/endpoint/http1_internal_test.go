@@ -148,8 +148,10 @@ func TestHTTP1Responses(t *testing.T) {
 		"HTTP/1.0, keep-alive": {
 			respond("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 0\r\n\r\n"), ok, "", true,
 		},
-		"switching protocols":    {respond(switching), policy.Result{Status: 101}, "", false},
-		"status 99":              {respond("HTTP/1.1 099 X\r\nContent-Length: 0\r\n\r\n"), policy.Result{Status: 99}, "", false},
+		"switching protocols": {respond(switching), policy.Result{Status: 101}, "", false},
+		"status 99": {
+			respond("HTTP/1.1 099\r\nContent-Length: 0\r\n\r\n"), policy.Result{Status: 99}, "", false,
+		},
 		"cut before it":          {respondAndClose(""), socket, "closed the connection", false},
 		"cut in its first line":  {respondAndClose("HTTP/1.1 20"), socket, "malformed", false},
 		"cut in its header":      {respondAndClose(okHead + "X: y\r\n"), socket, "before its response was complete", false},

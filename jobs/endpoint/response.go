@@ -54,7 +54,11 @@ func (r *Response) timedOut(ackTimeout time.Duration) {
 func (r *Response) read(resp *http.Response) {
 	r.Result = policy.Result{Status: resp.StatusCode}
 	r.RetryAfter = resp.Header.Get("Retry-After")
-	excerpt, err := io.ReadAll(io.LimitReader(resp.Body, MaxExcerptBytes))
+	var excerpt []byte
+	var err error
+	if resp.ContentLength != 0 { // most responses have no body; ReadAll begins with 512 bytes
+		excerpt, err = io.ReadAll(io.LimitReader(resp.Body, MaxExcerptBytes))
+	}
 	if err == nil && len(excerpt) == MaxExcerptBytes {
 		_, _ = io.CopyN(io.Discard, resp.Body, maxResponseBytes-MaxExcerptBytes)
 	}
