@@ -52,6 +52,7 @@ func MetadataVersion(delivery Schema) string {
 // unchanged, without events, for several CloudEvents that are not batched, and if AppendDelivery fails.
 func Body(dst []byte, events []*Event, topicName string, delivery Schema, batched bool) ([]byte, error) {
 	single := delivery == CloudEvents && !batched
+	dst = slices.Grow(dst, bodySize(events, topicName))
 	switch {
 	case len(events) == 0:
 		return dst, errors.New("delivery body: no event")
@@ -72,6 +73,16 @@ func Body(dst []byte, events []*Event, topicName string, delivery Schema, batche
 		}
 	}
 	return append(body, ']'), nil
+}
+
+// bodySize is enough for most bodies: a schema conversion or added members take less than addedBytes and the topic.
+func bodySize(events []*Event, topicName string) int {
+	const addedBytes = 128
+	size := 2
+	for _, e := range events {
+		size += len(e.Body) + len(topicName) + addedBytes
+	}
+	return size
 }
 
 // AppendDelivery appends one event to dst as it is in a delivery's body, without the array's brackets. It reads Schema

@@ -305,3 +305,16 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// A large body is allocated once.
+func TestBodySize(t *testing.T) {
+	t.Parallel()
+	events, err := parseGrid(grid(`"data":"` + strings.Repeat("x", 100_000) + `"`))
+	require.NoError(t, err)
+	for _, delivery := range []Schema{EventGrid, CloudEvents} {
+		body, err := Body(nil, []*Event{&events[0], &events[0], &events[0]}, "orders", delivery, true)
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(body), bodySize([]*Event{&events[0], &events[0], &events[0]}, "orders"))
+		require.LessOrEqual(t, cap(body), len(body)+16<<10, "rounded up to pages")
+	}
+}

@@ -148,8 +148,8 @@ func (a *attempt) sentHeaders() []byte {
 			hide(a.sub.DeliveryAttributes[i].Name)
 		}
 	}
-	var out bytes.Buffer
-	_ = shown.Write(&out) // a bytes.Buffer cannot fail
+	out := bytes.NewBuffer(make([]byte, 0, 512)) // enough for most
+	_ = shown.Write(out)                         // a bytes.Buffer cannot fail
 	return out.Bytes()[:min(out.Len(), maxSentBytes)]
 }
 

@@ -9,8 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,14 +61,8 @@ type instance struct {
 	failed  chan error
 }
 
-// gcPercent lets the heap grow to four times its live size (tens of MB) before a collection. Thousands of goroutines
-// wait for endpoints, and scanning their stacks at the default took 11 % of the CPU per event.
-const gcPercent = 300
-
 func startApp(ctx context.Context, o appOptions) (_ *instance, err error) {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
+	tuneHeap()
 	a := &instance{keyID: o.sealer.KeyID(), failed: make(chan error, 2)} // one for each listener
 	defer func() {
 		if err != nil {

@@ -65,8 +65,9 @@ func (o *offers) work(req *publishRequest, i int, sub *catalog.Subscription) *qu
 func ownCopy(e *event.Event) *event.Event {
 	c := *e
 	c.Body = bytes.Clone(e.Body)
+	rest := strings.Join([]string{c.ID, c.Type, c.Subject, c.Source, c.DataVersion, c.Trace.Parent, c.Trace.State}, "")
 	for _, s := range []*string{&c.ID, &c.Type, &c.Subject, &c.Source, &c.DataVersion, &c.Trace.Parent, &c.Trace.State} {
-		*s = strings.Clone(*s)
+		*s, rest = rest[:len(*s)], rest[len(*s):]
 	}
 	return &c
 }
