@@ -48,11 +48,20 @@ CREATE TABLE postrider_internal.dead_letters (
     exported_at       timestamptz,
     erased_at         timestamptz,
     body              bytea NOT NULL
-);
+) WITH (autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 20000);
 ALTER TABLE postrider_internal.dead_letters ALTER COLUMN body SET STORAGE EXTERNAL;
-CREATE INDEX dead_letters_time_idx ON postrider_internal.dead_letters (dead_lettered_at, id);
+-- Lists and counts by time, names, reason, status and type read only these indexes, which a vacuum after 20,000 inserts
+-- allows. Counts also need redelivered_at.
+CREATE INDEX dead_letters_time_idx ON postrider_internal.dead_letters (dead_lettered_at, id) INCLUDE (redelivered_at);
 -- By name: a dead letter outlives its event subscription and its topic.
-CREATE INDEX dead_letters_name_idx ON postrider_internal.dead_letters (topic, subscription, dead_lettered_at, id);
+CREATE INDEX dead_letters_name_idx ON postrider_internal.dead_letters (topic, subscription, dead_lettered_at, id)
+INCLUDE (redelivered_at);
+CREATE INDEX dead_letters_reason_idx ON postrider_internal.dead_letters (reason, dead_lettered_at, id)
+INCLUDE (redelivered_at);
+CREATE INDEX dead_letters_status_idx ON postrider_internal.dead_letters (last_status, dead_lettered_at, id)
+INCLUDE (redelivered_at);
+CREATE INDEX dead_letters_type_idx ON postrider_internal.dead_letters (event_type, dead_lettered_at, id)
+INCLUDE (redelivered_at);
 CREATE INDEX dead_letters_event_id_idx ON postrider_internal.dead_letters (event_id);
 -- The dead letters of an event, for erasures.
 CREATE INDEX dead_letters_event_idx ON postrider_internal.dead_letters (event_uuid);

@@ -239,8 +239,9 @@ BEGIN
         'ORDER BY at DESC, id DESC) FILTER (WHERE before < $5))[1], count(*) FROM (
         SELECT p.id, p.at, sum(p.size) OVER (ORDER BY p.at, p.id) - p.size AS before FROM (
             SELECT l.id, l.dead_lettered_at AS at, octet_length(l.body) AS size FROM postrider_internal.dead_letters l
-             WHERE (l.dead_lettered_at, l.id) > ($1, $2) AND l.dead_lettered_at <= $3 AND (l.dead_lettered_at, l.id) '
-                 '<= ($6, $7) AND %s ORDER BY l.dead_lettered_at, l.id LIMIT $4) p) q',
+             WHERE (l.dead_lettered_at, l.id) > ($1, $2) AND (l.dead_lettered_at, l.id) <= ($6, $7)
+               AND l.dead_lettered_at BETWEEN $1 AND least($3, $6) AND %s
+             ORDER BY l.dead_lettered_at, l.id LIMIT $4) p) q',
         postrider_internal.dead_letter_condition(o.filter))
        INTO ids, reached_at, reached_id, found
       USING o.cursor_at, o.cursor_id, o.created_at, most, bytes, coalesce(edge.at, 'infinity'),
@@ -339,6 +340,7 @@ BEGIN
          WHERE (l.dead_lettered_at, l.id) > (next_of_subject.at, next_of_subject.id)
            AND (l.dead_lettered_at, l.id) <= (coalesce(edge.at, 'infinity'),
                coalesce(edge.id, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
+           AND l.dead_lettered_at BETWEEN next_of_subject.at AND coalesce(edge.at, 'infinity')
            AND l.subject = next_of_subject.subject AND l.topic = next_of_subject.topic ORDER BY l.dead_lettered_at, l.id
            LIMIT most
     )

@@ -205,11 +205,19 @@ func (q *DeadLetterQuery) args() pgx.NamedArgs {
 	}
 }
 
-// search reports whether no index has the dead letters that the filter matches.
+// search reports whether no index has the dead letters that the filter matches, in order of time.
 func (q *DeadLetterQuery) search() bool {
-	named := (q.Topic == nil) == (q.Subscription == nil)
-	return q.EventID == nil && (!named || q.Reason != nil || q.LastOutcome != nil || q.EventType != nil ||
-		q.LastStatus != nil || q.WithoutResponse)
+	if q.EventID != nil {
+		return false
+	}
+	indexed := 0
+	for _, given := range []bool{q.Topic != nil, q.Reason != nil, q.EventType != nil, q.LastStatus != nil} {
+		if given {
+			indexed++
+		}
+	}
+	half := (q.Topic == nil) != (q.Subscription == nil)
+	return half || indexed > 1 || q.LastOutcome != nil || q.WithoutResponse
 }
 
 // ReadDeadLetters reads a page of dead letters, the newest first. ErrTooSlow, ErrUnavailable.

@@ -139,6 +139,41 @@ func TestDeadLetterFilters(t *testing.T) {
 	require.Contains(t, b.rejectedBy(t, "SELECT postrider.count_dead_letters(NULL)"), "filter is required")
 }
 
+// A count is that of the rows, while these are created, redelivered and purged.
+func TestCountsOfDeadLettersAreExact(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	b.subscription(t, "orders", "all", nil)
+	b.dead(t, "orders", "e", 20)
+	const compare = `SELECT postrider.count_dead_letters('{}') = count(*)
+		    AND postrider.count_dead_letters('{"redelivered": false}') = count(*) FILTER (WHERE redelivered_at IS NULL)
+		    AND postrider.count_dead_letters('{"last_status": 400, "topic": "orders"}') = count(*)
+		FROM postrider.dead_letters`
+	ended, compared := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for {
+			var same bool
+			if err := b.pool.QueryRow(t.Context(), compare).Scan(&same); err != nil || !same {
+				compared <- fmt.Errorf("the counts are the same: %t: %w", same, err)
+				return
+			}
+			select {
+			case <-ended:
+				compared <- nil
+				return
+			default:
+			}
+		}
+	}()
+	for i, id := range b.dead(t, "orders", "f", 20) {
+		b.exec(t, []string{"SELECT postrider.redeliver($1)", "SELECT postrider.purge($1)"}[i%2], id)
+	}
+	close(ended)
+	require.NoError(t, <-compared)
+	require.Equal(t, 20, b.count(t, "SELECT postrider.count_dead_letters('{}')"))
+}
+
 // Operators may do all this, other roles may not.
 func TestOperatorsMayRedeliver(t *testing.T) {
 	t.Parallel()

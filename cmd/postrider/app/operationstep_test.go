@@ -71,7 +71,7 @@ func TestStepsCheckALimitedNumber(t *testing.T) {
 		b.text(t, `SELECT format('%s %s', matched, at_least::text)
 			FROM postrider_internal.measure_dead_letters('{"subject": "common"}', 'infinity', '0')`), "few are counted at once")
 	b.exec(t,
-		"CREATE OR REPLACE FUNCTION postrider_internal.few_dead_letters() RETURNS boolean "+
+		"CREATE OR REPLACE FUNCTION postrider_internal.few_dead_letters(filter jsonb) RETURNS boolean "+
 			"LANGUAGE sql STABLE AS 'SELECT false'")
 	require.Equal(t, "20000 true", b.text(t, `SELECT format('%s %s', matched, at_least::text)
 		FROM postrider_internal.measure_dead_letters('{"subject": "common"}', 'infinity', '0')`))
