@@ -16,7 +16,9 @@ func TestReadsOfAWeek(t *testing.T) {
 	b := setup(t)
 	require.NoError(t, week.Fill(t.Context(), b.pool, planDeliveries))
 	t.Run("questions", b.testQuestionsReadLittle) //nolint:paralleltest // before a row is deleted
-	t.Run("counts", b.testCountsOfAWeek)          //nolint:paralleltest // before a row is deleted
+	//nolint:paralleltest // before a row is deleted
+	t.Run("compiled questions", b.testQuestionsAreNotCompiled)
+	t.Run("counts", b.testCountsOfAWeek) //nolint:paralleltest // before a row is deleted
 	//nolint:paralleltest // the other one deletes a row in the end
 	t.Run("a look goes on where it ended", b.testALookGoesOnWhereItEnded)
 	t.Run("deliveries of a time", b.testDeliveriesOfATime) //nolint:paralleltest // after the first

@@ -102,6 +102,11 @@ func (b *bundle) testQuestionsReadLittle(t *testing.T) {
 	for name, page := range pages {
 		statements["page: "+name] = page
 	}
+	for _, member := range []string{`"reason": "None"`, `"last_status": 5e2`, `"event_type": "None"`} {
+		statements["dead letters: "+member] = "SELECT l.id FROM postrider_internal.dead_letters l WHERE " +
+			b.text(t, "SELECT postrider_internal.dead_letter_condition('{"+member+"}')") +
+			" ORDER BY l.dead_lettered_at DESC, l.id DESC LIMIT 50"
+	}
 	// Early on a day that is over: a day has three ranges of pages here, and retries let their times overlap. In the
 	// morning today has so few rows that reading them all is right.
 	statements["nodes"] = strings.Replace(statements["nodes"], "started_at > now() - interval '5 minutes'",
@@ -134,8 +139,10 @@ func requireEachIndexIsNeeded(t *testing.T, pool *pgxpool.Pool, statements map[s
 		"delivery_attempts_failed_idx": "failed-attempts", "delivery_attempts_rerun_idx": "interrupted",
 		"delivery_attempts_time_idx": "nodes", "delivery_attempts_delivery_idx": "page: attempts",
 		"dead_letters_time_idx": "page: dead letters", "dead_letters_name_idx": "page: letters by name",
-		"dead_letters_event_id_idx": "lineage",
-		"rollups_pkey":              "failing",
+		"dead_letters_event_id_idx": "lineage", "dead_letters_reason_idx": `dead letters: "reason": "None"`,
+		"dead_letters_status_idx": `dead letters: "last_status": 5e2`,
+		"dead_letters_type_idx":   `dead letters: "event_type": "None"`,
+		"rollups_pkey":            "failing",
 	} {
 		tx, err := pool.Begin(t.Context())
 		require.NoError(t, err)
@@ -151,6 +158,40 @@ func requireEachIndexIsNeeded(t *testing.T, pool *pgxpool.Pool, statements map[s
 		_, rows := explained(t, tx, statements[name])
 		require.Greater(t, rows, mayRead(name), "%s is not needed for %s", index, name)
 		require.NoError(t, tx.Rollback(t.Context()))
+	}
+}
+
+// jitAboveCost is PostgreSQL's default: above it, a session compiles a statement, which takes up to two seconds.
+const jitAboveCost = 100_000
+
+// With the statistics of ten million deliveries, PostgreSQL does not compile a question, and plans no old days of
+// attempts.
+func (b *bundle) testQuestionsAreNotCompiled(t *testing.T) {
+	pool, err := pgxpool.New(t.Context(), b.url)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	tx, err := pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	_, err = tx.Exec(t.Context(), "UPDATE pg_class SET reltuples = reltuples * 100 WHERE relkind = 'r' AND "+
+		"relnamespace = 'postrider_internal'::regnamespace AND relname ~ '^(events|deliver|dead_letters|batch)'")
+	require.NoError(t, err)
+	for _, q := range docs.Questions() {
+		var raw []byte
+		require.NoError(t, tx.QueryRow(t.Context(), "EXPLAIN (FORMAT JSON) "+q.SQL).Scan(&raw))
+		var plans []struct {
+			Plan struct {
+				Cost float64 `json:"Total Cost"`
+			}
+		}
+		require.NoError(t, json.Unmarshal(raw, &plans))
+		require.Less(t, plans[0].Plan.Cost, float64(jitAboveCost), q.Name)
+		if q.Name == "nodes" {
+			var old string
+			require.NoError(t, tx.QueryRow(t.Context(),
+				"SELECT 'delivery_attempts_' || to_char(date 'yesterday' - 1, 'YYYYMMDD')").Scan(&old))
+			require.NotContains(t, string(raw), old)
+		}
 	}
 }
 
