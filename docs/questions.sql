@@ -18,7 +18,8 @@ select topic, subscription, detail as outcome, sum(count) as requests
 -- event: What became of one event?
 select e.topic, e.published_at, e.matched, d.subscription, d.state, d.reason, d.waits_for, d.attempts, d.last_outcome,
        d.last_status, d.next_attempt_at, d.delivery_id, e.body
-  from postrider.events e left join postrider.deliveries d using (system_id)
+  from postrider.events e
+  left join lateral (select * from postrider.deliveries where system_id = e.system_id offset 0) d on true
  where e.event_id = 'order-42'
  order by e.published_at, d.delivery_id;
 
@@ -95,7 +96,8 @@ select minute, kind, detail, sum(count) as count
 select node, n.beat_at, a.requests, a.failed, a.interrupted, a.average_ms
   from (select node, count(*) as requests, count(*) filter (where verdict <> 'deliver') as failed,
                count(*) filter (where reruns > 0) as interrupted, round(avg(duration_ms), 1) as average_ms
-          from postrider.delivery_attempts where started_at > now() - interval '5 minutes' group by 1) a
+          from postrider.delivery_attempts
+         where started_at > now() - interval '5 minutes' and day >= date 'yesterday' group by 1) a
   full join postrider.nodes n using (node)
  order by requests desc nulls last;
 
