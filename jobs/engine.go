@@ -62,6 +62,7 @@ type Parts struct {
 	Wake     *queue.Wake
 	Handoff  *queue.Handoff
 	Gate     *queue.Gate
+	Pace     *queue.Pace
 
 	Publisher   *publish.Publisher
 	Loader      *delivery.Loader

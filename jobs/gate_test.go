@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -87,4 +88,29 @@ func TestMaxConcurrentDeliveries(t *testing.T) {
 	require.EqualValues(t, 2, most.Load())
 	require.Equal(t, 40,
 		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
+}
+
+// Every worker waits for an endpoint, and further deliveries wait for a worker: publishes are still accepted.
+func TestPublishesAreAcceptedWhileNoWorkerIsFree(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	open := make(chan struct{})
+	release := sync.OnceFunc(func() { close(open) })
+	hanging := newEndpoint(t, func(w http.ResponseWriter, _ request) {
+		<-open
+		w.WriteHeader(http.StatusOK)
+	})
+	t.Cleanup(release) // before the endpoint closes and waits for its requests
+	const workers, subscriptions = 4, 6
+	for i := range subscriptions {
+		b.subscribe(t, fmt.Sprint("hanging-", i), fmt.Sprint(hanging.URL, "/", i), nil)
+	}
+	b.useWorkers(t, workers)
+	b.start(t, nil)
+	b.publishMany(t, 1)
+	require.Eventually(t, func() bool { return b.store.Pace.Lag() > time.Second }, time.Minute, 10*time.Millisecond)
+	b.publishMany(t, 1)
+	release()
+	b.attemptsMade(t, 2*subscriptions)
+	require.Eventually(t, func() bool { return b.store.Pace.Lag() == 0 }, time.Minute, 10*time.Millisecond)
 }

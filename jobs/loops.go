@@ -271,12 +271,14 @@ type Stats struct {
 	OpenCalls int
 	// Stalled is how long deliveries have been due and no attempt has begun; 0 while attempts are in flight.
 	Stalled time.Duration
+	// FetchLag is how long due jobs wait until this node fetches them; above 1 s publishes wait.
+	FetchLag time.Duration
 }
 
 // Stats reads the counts.
 func (e *Engine) Stats() Stats {
 	return Stats{
 		InFlight: e.parts.Active.Len(), MaxWorkers: e.parts.Handoff.Workers(), OpenCalls: e.endpoint.OpenCalls(),
-		Stalled: time.Duration(e.stalled.Load()),
+		Stalled: time.Duration(e.stalled.Load()), FetchLag: e.parts.Pace.Lag(),
 	}
 }

@@ -97,6 +97,33 @@ func fitsGroup() func(*publishRequest) bool {
 	}
 }
 
+// pause waits while the node's workers cannot keep up with publishes, and not at a stop.
+func (p *Publisher) pause(ctx context.Context, group []*publishRequest) {
+	if p.Pace == nil {
+		return
+	}
+	if wait := p.Pace.Next(jobsOf(group)); wait > 0 {
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+	}
+}
+
+// jobsOf counts the deliveries that have their own jobs. A batch has one for many.
+func jobsOf(group []*publishRequest) (n int) {
+	for _, req := range group {
+		for _, subscribers := range req.subscribers {
+			for _, sub := range subscribers {
+				if !sub.Batching() {
+					n++
+				}
+			}
+		}
+	}
+	return n
+}
+
 // flush stores a group and completes its requests. A postponed request may be in another group later.
 func (p *Publisher) flush(group []*publishRequest) {
 	live := make([]*publishRequest, 0, len(group))

@@ -1,14 +1,18 @@
 package publish
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"postrider/catalog"
+	"postrider/jobs/queue"
 	"postrider/postgres"
 )
 
@@ -52,6 +56,36 @@ func TestRefilterPostponesRequestsOfTopicsThatDetectDuplicates(t *testing.T) {
 	require.True(t, req.keyed && req.postponed)
 	req.postponed = false
 	require.Len(t, refilter([]*publishRequest{req}, snapshot), 1, "in the queue of keyed requests it continues")
+}
+
+// A group waits as long as the workers need for the deliveries of the group before, and not at a stop.
+func TestGroupsWaitWhileWorkersCannotKeepUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		pace, ten := queue.NewPace(queue.NewGate(1000, nil)), request("a")
+		single, batches := &catalog.Subscription{}, &catalog.Subscription{}
+		batches.MaxEventsPerBatch = new(10)
+		ten.subscribers = [][]*catalog.Subscription{slices.Repeat([]*catalog.Subscription{single, batches}, 10)}
+		ctx, stop := context.WithCancel(t.Context())
+		waits := func(p *Publisher) time.Duration {
+			began := time.Now()
+			p.pause(ctx, []*publishRequest{ten})
+			return time.Since(began)
+		}
+		p := &Publisher{PublisherParts: PublisherParts{Pace: pace}}
+		require.Zero(t, waits(p))
+		require.Zero(t, waits(p), "no job waits")
+		due := time.Now()
+		late := queue.Job{CreatedAt: due, ScheduledAt: due, AttemptedAt: due.Add(2 * time.Second), Args: []byte("{}")}
+		for range 100 {
+			pace.Fetched([]queue.Job{late}, 1)
+		}
+		require.Zero(t, waits(p))
+		require.InDelta(t, 200*time.Millisecond, waits(p), float64(time.Millisecond))
+		require.Zero(t, waits(&Publisher{}), "a node that makes no attempts")
+		stop()
+		require.Zero(t, waits(p))
+	})
 }
 
 func TestIsolate(t *testing.T) {

@@ -35,7 +35,7 @@ type Publisher struct {
 	commitTime *postgres.Histogram
 }
 
-// PublisherParts are the objects that a Publisher needs. Handoff is nil on a node that makes no attempts.
+// PublisherParts are the objects that a Publisher needs. Handoff and Pace are nil on a node that makes no attempts.
 type PublisherParts struct {
 	DB       *postgres.DB
 	Cache    *catalog.Cache
@@ -43,6 +43,7 @@ type PublisherParts struct {
 	Traffic  *queue.Traffic
 	Notifier *queue.Notifier
 	Handoff  *queue.Handoff
+	Pace     *queue.Pace
 	Memory   *queue.Memory
 	Disk     *postgres.Disk
 }
@@ -74,9 +75,13 @@ func NewPublisher(parts PublisherParts, o PublisherOptions) *Publisher {
 // Run stores what Publish and Route have queued until ctx ends, and then the rest, if the database is available.
 func (p *Publisher) Run(ctx context.Context) {
 	var group sync.WaitGroup
+	flush := func(group []*publishRequest) {
+		p.pause(ctx, group)
+		p.flush(group)
+	}
 	run := func(b *postgres.Batcher[*publishRequest], atOnce int, fits func() func(*publishRequest) bool) {
 		for range atOnce {
-			group.Go(func() { b.Run(ctx, fits, p.flush) })
+			group.Go(func() { b.Run(ctx, fits, flush) })
 		}
 	}
 	run(p.small, 1, fitsGroup)

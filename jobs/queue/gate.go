@@ -71,34 +71,34 @@ type destination struct {
 	waiters  []chan struct{} // closed when they enter, the longest waiting first
 	streak   int             // failures in a row
 
-	responses   responseRate
+	responses   rate
 	respondedAt time.Time
 }
 
 // proven endpoints have responded lately, whatever the response.
 func (d *destination) proven(now time.Time) bool { return now.Sub(d.respondedAt) < provenFor }
 
-// responseRate counts responses in this second, and per second in the last one.
-type responseRate struct {
+// rate counts responses or jobs in this second, and per second in the last one.
+type rate struct {
 	since time.Time
 	count int
-	rate  int
+	last  int
 }
 
-func (r *responseRate) add(now time.Time) {
+func (r *rate) add(now time.Time, n int) {
 	if passed := now.Sub(r.since); passed >= time.Second {
-		r.rate = int(float64(r.count) / passed.Seconds())
+		r.last = int(float64(r.count) / passed.Seconds())
 		r.since, r.count = now, 0
 	}
-	r.count++
+	r.count += n
 }
 
-// perSecond is the rate that the endpoint can take; 0 after 3 s without a response.
-func (r *responseRate) perSecond(now time.Time) int {
+// perSecond is the rate that is possible; 0 after 3 s without any.
+func (r *rate) perSecond(now time.Time) int {
 	if now.Sub(r.since) > 3*time.Second {
 		return 0
 	}
-	return max(r.rate, r.count)
+	return max(r.last, r.count)
 }
 
 // NewGate makes the gate of a node with this many workers.
@@ -233,7 +233,7 @@ func (g *Gate) Observe(subscription int64, o policy.Outcome, r policy.Result) {
 	now := time.Now()
 	if r.Status != 0 {
 		d.respondedAt = now
-		d.responses.add(now)
+		d.responses.add(now, 1)
 	}
 	if d.streak++; o == policy.OutcomeDelivered {
 		d.streak = 0
@@ -280,6 +280,14 @@ func (g *Gate) localCapacity(subscription int64, others int) int {
 		return soloCapacity
 	}
 	return min(max(wavesPerCall*d.cap.Value(), 2*d.responses.perSecond(now)), maxWave)
+}
+
+// Full reports whether no further attempt may begin at an endpoint now.
+func (g *Gate) Full(subscription int64) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	d, known := g.destinations[subscription]
+	return known && (g.isBlocked(d) || len(d.waiters) > 0 || d.inFlight >= g.maxInFlight(d, time.Now()))
 }
 
 // Knows reports whether this node has called an endpoint.

@@ -183,18 +183,18 @@ func TestGateFollowsTheLimitOfTheEventSubscription(t *testing.T) {
 	require.False(t, g.Enter(canceled, subA, 3))
 }
 
-func TestResponseRate(t *testing.T) {
+func TestRate(t *testing.T) {
 	t.Parallel()
-	var rate responseRate
+	var responses rate
 	start := time.Now()
-	require.Zero(t, rate.perSecond(start))
+	require.Zero(t, responses.perSecond(start))
 	for i := range 100 {
-		rate.add(start.Add(time.Duration(i) * 5 * time.Millisecond))
+		responses.add(start.Add(time.Duration(i)*5*time.Millisecond), 1)
 	}
-	require.Equal(t, 100, rate.perSecond(start.Add(500*time.Millisecond)), "this second's count, before it is over")
-	rate.add(start.Add(2 * time.Second))
-	require.Equal(t, 50, rate.perSecond(start.Add(2*time.Second)))
-	require.Zero(t, rate.perSecond(start.Add(6*time.Second)), "an endpoint that is silent now has no rate")
+	require.Equal(t, 100, responses.perSecond(start.Add(500*time.Millisecond)), "this second's count, before it is over")
+	responses.add(start.Add(2*time.Second), 1)
+	require.Equal(t, 50, responses.perSecond(start.Add(2*time.Second)))
+	require.Zero(t, responses.perSecond(start.Add(6*time.Second)), "an endpoint that is silent now has no rate")
 }
 
 func TestGateLetsManyWaitAtAQuickEndpoint(t *testing.T) {

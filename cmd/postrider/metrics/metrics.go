@@ -227,6 +227,7 @@ func collectEngine(out series, n jobs.Stats) {
 	out.value(inFlight, float64(n.InFlight))
 	out.value(maxInFlight, float64(n.MaxWorkers))
 	out.value(late, float64(n.OpenCalls))
+	out.value(fetchLag, n.FetchLag.Seconds())
 	out.value(stalled, n.Stalled.Seconds())
 }
 

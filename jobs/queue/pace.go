@@ -1,0 +1,97 @@
+package queue
+
+import (
+	"encoding/json"
+	"sync"
+	"time"
+)
+
+const (
+	// maxLag is the fetch lag above which publishes slow down.
+	maxLag = time.Second
+	// maxPause is the longest pause between two groups of publishes.
+	maxPause = time.Second
+	// lagShare is how many fetches the lag is the mean of, about: one job of each fetch is measured.
+	lagShare = 8
+)
+
+// Pace slows publishes down while this node's workers, its CPU or the database cannot keep up with them. Without it,
+// publishers queue jobs until admission puts their deliveries on hold, which costs more CPU.
+type Pace struct {
+	gate *Gate
+
+	mu        sync.Mutex
+	lag       time.Duration // at the last fetches; 0 if the last one had fewer jobs than requested
+	backlog   bool          // the last fetch had all requested jobs
+	fetchedAt time.Time
+	fetched   rate
+	next      time.Time // when the next group of publishes may begin
+}
+
+// NewPace makes the pace of a node with this gate.
+func NewPace(gate *Gate) *Pace { return &Pace{gate: gate} }
+
+// Fetched reports the jobs that a fetch found. With fewer than requested, no due job waits.
+func (p *Pace) Fetched(jobs []Job, requested int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	p.fetched.add(now, len(jobs))
+	p.fetchedAt, p.backlog = now, len(jobs) == requested
+	if !p.backlog {
+		p.lag = 0
+	} else if len(jobs) > 0 {
+		p.lag += (p.waited(&jobs[0]) - p.lag) / lagShare
+	}
+}
+
+// waited is how long a job has waited for a worker. Above maxLag, only a job counts that was due when it was created
+// and may begin now. A later one may have waited to be promoted, and admission puts the others on hold.
+func (p *Pace) waited(j *Job) time.Duration {
+	waited := j.AttemptedAt.Sub(j.ScheduledAt)
+	if waited <= maxLag {
+		return waited
+	}
+	var args AttemptArgs
+	if j.ScheduledAt.After(j.CreatedAt) || json.Unmarshal(j.Args, &args) != nil || p.gate.Full(args.Subscription) {
+		return 0
+	}
+	return waited
+}
+
+// Lag is how long due jobs wait until this node fetches them. It grows while no worker is free to fetch any.
+func (p *Pace) Lag() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lagAt(time.Now())
+}
+
+func (p *Pace) lagAt(now time.Time) time.Duration {
+	if !p.backlog {
+		return 0
+	}
+	return p.lag + now.Sub(p.fetchedAt)
+}
+
+// Next returns how long the next group of publishes waits before its transaction. The group after it waits until the
+// workers have fetched as many jobs as this one has.
+func (p *Pace) Next(jobs int) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	wait := max(p.next.Sub(now), 0)
+	p.next = now.Add(min(wait+pause(p.lagAt(now), p.fetched.perSecond(now), jobs), maxPause))
+	return wait
+}
+
+// pause is how long the workers take to fetch so many jobs, multiplied by the lag in seconds: if publishers are faster
+// than the workers, the lag approaches 1 s. Publishers that are slower never wait.
+func pause(lag time.Duration, fetchedPerSecond, jobs int) time.Duration {
+	switch {
+	case lag <= maxLag:
+		return 0
+	case fetchedPerSecond == 0:
+		return maxPause
+	}
+	return min(time.Duration(float64(lag)*float64(jobs)/float64(fetchedPerSecond)), maxPause)
+}
