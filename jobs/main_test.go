@@ -345,7 +345,7 @@ WITH waiting AS (
         last_attempt_at = last_attempt_at - wait,
            next_attempt_at = next_attempt_at - wait, not_before = not_before - wait FROM waiting WHERE b.id = waiting.id
 ), members AS (
-    UPDATE postrider_internal.batch_members m SET left_at = left_at - wait FROM waiting WHERE m.batch_id = waiting.id
+    UPDATE postrider_internal.left_members m SET left_at = left_at - wait FROM waiting WHERE m.batch_id = waiting.id
 ), deliveries AS (
     UPDATE postrider_internal.deliveries d SET time_to_live_since = time_to_live_since - wait,
         first_attempt_at = first_attempt_at - wait,

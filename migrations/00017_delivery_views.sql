@@ -262,13 +262,27 @@ COMMENT ON COLUMN postrider.batches.finished_at IS 'When it ended.';
 COMMENT ON COLUMN postrider.batches.subscription_id IS
     'Id of the event subscription, see postrider.event_subscriptions.';
 
+-- A member's delivery names its batch, unless it left the batch and continued alone. Both a batch and a delivery can be
+-- searched: PostgreSQL begins with the batch's array, or with the delivery's rows.
+CREATE VIEW postrider_internal.batch_members AS
+SELECT b.id AS batch_id, p.position::integer AS position, m.delivery_id, l.left_at, l.left_after, l.left_reason
+  FROM (SELECT id AS delivery_id, batch_id, false AS has_left FROM postrider_internal.all_deliveries
+         UNION ALL
+        SELECT delivery_id, batch_id, true FROM postrider_internal.left_members) m
+  JOIN postrider_internal.batches b ON b.id = m.batch_id
+ CROSS JOIN LATERAL unnest(b.delivery_ids) WITH ORDINALITY AS p(delivery_id, position)
+  LEFT JOIN postrider_internal.left_members l ON l.delivery_id = m.delivery_id AND l.batch_id = b.id
+ WHERE p.delivery_id = m.delivery_id AND (m.has_left OR l.batch_id IS NULL);
+COMMENT ON VIEW postrider_internal.batch_members IS 'Members of batches, without their events.';
+
 CREATE VIEW postrider.batch_members AS
-SELECT m.batch_id, m.position, m.delivery_id, d.event_id, m.left_at, m.left_after, m.left_reason
-  FROM postrider_internal.batch_members m
-  LEFT JOIN LATERAL (SELECT e.event_id
-                       FROM postrider_internal.all_deliveries d
-                       JOIN postrider_internal.events e ON e.id = d.event_uuid AND e.day = d.event_day
-                      WHERE d.id = m.delivery_id LIMIT 1) d ON true;
+SELECT m.batch_id, m.position, m.delivery_id,
+       (SELECT e.event_id
+          FROM postrider_internal.all_deliveries d
+          JOIN postrider_internal.events e ON e.id = d.event_uuid AND e.day = d.event_day
+         WHERE d.id = m.delivery_id LIMIT 1) AS event_id,
+       m.left_at, m.left_after, m.left_reason
+  FROM postrider_internal.batch_members m;
 COMMENT ON VIEW postrider.batch_members IS
     'Members of batches, in their order. A member that left its batch stays here, with the reason.';
 COMMENT ON COLUMN postrider.batch_members.batch_id IS 'Batch, see postrider.batches.';
@@ -352,6 +366,6 @@ COMMENT ON COLUMN postrider.dead_letters.export_location IS
 COMMENT ON COLUMN postrider.dead_letters.exported_at IS 'When it was exported; NULL = not exported yet.';
 
 -- +goose Down
-DROP VIEW postrider.dead_letters, postrider.batch_members, postrider.batches, postrider.delivery_attempts,
-    postrider.deliveries, postrider_internal.all_deliveries, postrider.events;
+DROP VIEW postrider.dead_letters, postrider.batch_members, postrider_internal.batch_members, postrider.batches,
+    postrider.delivery_attempts, postrider.deliveries, postrider_internal.all_deliveries, postrider.events;
 DROP FUNCTION postrider_internal.expires_at;

@@ -105,8 +105,8 @@ DECLARE
         AND d.id <> t.id);
 BEGIN
     PERFORM postrider_internal.commit_soon();
-    UPDATE postrider_internal.batch_members m SET left_at = now(), left_reason = reason, left_after = t.attempts
-    WHERE m.batch_id = t.batch_id AND m.delivery_id = t.id;
+    INSERT INTO postrider_internal.left_members (batch_id, delivery_id, left_at, left_after, left_reason)
+    SELECT t.batch_id, t.id, now(), t.attempts, reason WHERE t.batch_id IS NOT NULL;
     UPDATE postrider_internal.batches b SET members = b.members - 1 WHERE b.id = t.batch_id;
     IF NOT others THEN
         UPDATE postrider_internal.batches b SET state = take_token.state, finished_at = now(), job_id = NULL,

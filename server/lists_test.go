@@ -117,14 +117,15 @@ func TestListingBatches(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.deliveries(3)
-	b.change(`WITH made AS (INSERT INTO postrider_internal.batches (id, subscription_id, state, members, bytes, hold)
-		SELECT 100 + i, s.id, CASE WHEN i < 3 THEN 'pending' ELSE 'delivered' END, 3, 10, CASE WHEN i < 3 THEN 'paused' END
+	b.change(`WITH made AS (INSERT INTO postrider_internal.batches (id, subscription_id, state, members, delivery_ids,
+		    bytes, hold)
+		SELECT 100 + i, s.id, CASE WHEN i < 3 THEN 'pending' ELSE 'delivered' END, 3,
+		       ARRAY (SELECT id FROM postrider_internal.deliveries ORDER BY id), 10, CASE WHEN i < 3 THEN 'paused' END
 		FROM postrider_internal.event_subscriptions s, generate_series(1, 5) i) SELECT 1`)
-	b.change(`WITH made AS (INSERT INTO postrider_internal.batch_members (batch_id, position, delivery_id, left_at,
-		    left_after, left_reason)
-		SELECT 101, row_number() OVER (ORDER BY delivery_id), delivery_id, CASE WHEN event_id = 'e1' THEN now() END,
-		       CASE WHEN event_id = 'e1' THEN 2 END, CASE WHEN event_id = 'e1' THEN 'TimeToLiveExceeded' END
-		  FROM postrider.deliveries) SELECT 1`)
+	b.change("WITH bound AS (UPDATE postrider_internal.deliveries SET job_id = NULL, hold = NULL, batch_id = 101) " +
+		"SELECT 1")
+	b.change(`INSERT INTO postrider_internal.left_members (batch_id, delivery_id, left_at, left_after, left_reason)
+		SELECT 101, delivery_id, now(), 2, 'TimeToLiveExceeded' FROM postrider.deliveries WHERE event_id = 'e1'`)
 	for query, want := range map[string][]any{
 		"":                                  {105.0, 104.0, 103.0, 102.0, 101.0},
 		"&topic=orders":                     {105.0, 104.0, 103.0, 102.0, 101.0},

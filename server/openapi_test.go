@@ -182,6 +182,9 @@ func TestExamples(t *testing.T) {
 				"FROM postrider_internal.deliveries)", exampleEvent)
 			b.change("UPDATE postrider_internal.deliveries SET event_uuid = $1", exampleEvent)
 		},
+		"getSubscription": func() {
+			b.change("UPDATE postrider_internal.deliveries SET hold = last_hold, last_hold = NULL, batch_id = NULL WHERE id = 1")
+		},
 		// After a resume, an engine creates a job for the delivery.
 		"retryDelivery": func() {
 			id := b.count("SELECT subscription_id FROM postrider.event_subscriptions WHERE subscription = 'billing'")
@@ -196,11 +199,11 @@ func TestExamples(t *testing.T) {
 		},
 		"listBatches": func() {
 			b.change(`WITH moment AS (SELECT '2026-11-20T09:31:00Z'::timestamptz AS at)
-				INSERT INTO postrider_internal.batches (id, subscription_id, state, members, bytes, attempts, last_outcome,
-				    last_status, first_attempt_at, last_attempt_at, finished_at)
-				SELECT 1, id, 'delivered', 2, 367, 1, 'Delivered', 200, at, at, at
+				INSERT INTO postrider_internal.batches (id, subscription_id, state, members, delivery_ids, bytes,
+				    attempts, last_outcome, last_status, first_attempt_at, last_attempt_at, finished_at)
+				SELECT 1, id, 'delivered', 2, '{1}', 367, 1, 'Delivered', 200, at, at, at
 				FROM moment, postrider_internal.event_subscriptions WHERE name = 'billing'`)
-			b.change("INSERT INTO postrider_internal.batch_members (batch_id, position, delivery_id) VALUES (1, 1, 1)")
+			b.change("UPDATE postrider_internal.deliveries SET last_hold = hold, hold = NULL, batch_id = 1 WHERE id = 1")
 			b.change(`INSERT INTO postrider_internal.delivery_attempts (day, batch_id, subscription_id, job_id, number, due_at,
 				    started_at, duration_us, first_byte_us, status, outcome, verdict, rule, node)
 				SELECT (now() AT TIME ZONE 'UTC')::date, 1, id, 1, 1, '2026-11-20T09:31:00Z', '2026-11-20T09:31:00Z', 12500, 12250,

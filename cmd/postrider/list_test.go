@@ -23,11 +23,9 @@ func TestListsFromTheCommandLine(t *testing.T) {
 		n.publish("orders", key, order(fmt.Sprint(i), i))
 	}
 	n.manage(http.StatusOK, http.MethodPost, "/v1/topics/orders/subscriptions/billing/pause", "")
-	db.exec("INSERT INTO postrider_internal.batches (subscription_id, state, members, bytes) " +
-		"SELECT min(id), 'delivered', 2, 10 FROM postrider_internal.event_subscriptions")
-	db.exec("INSERT INTO postrider_internal.batch_members (batch_id, position, delivery_id) " +
-		"SELECT b.id, row_number() OVER (ORDER BY d.id), d.id " +
-		"FROM postrider_internal.batches b, postrider_internal.deliveries d")
+	db.exec("INSERT INTO postrider_internal.batches (subscription_id, state, members, delivery_ids, bytes) " +
+		"SELECT min(subscription_id), 'delivered', 5, array_agg(id ORDER BY id), 10 FROM postrider_internal.deliveries")
+	db.exec("UPDATE postrider_internal.deliveries d SET hold = NULL, batch_id = b.id FROM postrider_internal.batches b")
 	run := func(code int, line string, args ...string) string {
 		t.Helper()
 		r := postrider(t, n.cliEnv(), append(strings.Fields(line), args...)...)

@@ -23,7 +23,7 @@ func DeliveryStatements() map[string]postgres.KeptStatement {
 	statements := map[string]postgres.KeptStatement{}
 	for name, sql := range map[string]string{
 		"bind": bindStatement, "load": loadStatement, "record": recordStatement, "record ends": recordEndsStatement,
-		"batch": batchStatement, "members": membersStatement,
+		"record whole": recordWholeStatement, "batch": batchStatement, "members": membersStatement,
 	} {
 		statements[name] = postgres.KeptStatement{SQL: sql, Settings: postgres.KeepPlan}
 	}

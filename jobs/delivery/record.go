@@ -12,11 +12,14 @@ import (
 	"postrider/postgres"
 )
 
-// T3, for any group of results and for single deliveries that end without a dead letter: see record.sql.
+// T3, for any group of results, and for single deliveries or whole batches that end without a dead letter: see
+// record.sql.
 var (
-	recordStatement     = postgres.Bind(sqlFile("record.sql"), append(recordParameters, fateColumns.As("fates"))...)
-	recordEndsStatement = postgres.Bind(sqlFile("record_ends.sql"), recordParameters...)
-	recordParameters    = []postgres.Parameters{
+	recordStatement = postgres.Bind(
+		sqlFile("record.sql", "whole"), append(recordParameters, fateColumns.As("fates"))...)
+	recordEndsStatement  = postgres.Bind(sqlFile("record_ends.sql", "whole"), recordParameters...)
+	recordWholeStatement = postgres.Bind(sqlFile("record_ends.sql", "each"), recordParameters...)
+	recordParameters     = []postgres.Parameters{
 		postgres.Value("node", "text"), postgres.Value("time_scale", "float8"), resultColumns.As("results"),
 	}
 )
@@ -26,9 +29,9 @@ var endStates = map[policy.VerdictAction]string{
 	policy.Delivered: "delivered", policy.DeadLetter: "dead_lettered", policy.Drop: "dropped", Cancel: "canceled",
 }
 
-// endsAlone reports whether recordEndsStatement can record the result.
-func (q *recording) endsAlone() bool {
-	return q.BatchID == 0 && q.Verdict.Action != policy.DeadLetter && endStates[q.Verdict.Action] != ""
+// ends reports whether recordEndsStatement can record the result, or recordWholeStatement that of a batch.
+func (q *recording) ends() bool {
+	return len(q.Fates) == 0 && q.Verdict.Action != policy.DeadLetter && endStates[q.Verdict.Action] != ""
 }
 
 // lockJobs runs before T3 if a batch is in the group: during the request, an operator's command may take a delivery out
@@ -38,10 +41,14 @@ const lockJobs = `SELECT count(*) FROM (
 
 // queueGroup queues the statements that record a group. recorded receives the jobs whose rows existed.
 func (r *Recorder) queueGroup(batch *pgx.Batch, group []*recording, recorded *[]int64) {
+	batches := slices.ContainsFunc(group, func(q *recording) bool { return q.BatchID != 0 })
 	statement := recordEndsStatement
+	if batches {
+		statement = recordWholeStatement
+	}
 	args := make([]any, 0, 2+len(resultColumns)+len(fateColumns))
 	args = resultColumns.Append(append(args, r.Node, float64(max(r.TimeScale, 1))), group)
-	if slices.ContainsFunc(group, func(q *recording) bool { return !q.endsAlone() }) {
+	if slices.ContainsFunc(group, func(q *recording) bool { return !q.ends() || (q.BatchID != 0) != batches }) {
 		statement = recordStatement
 		var fates []fateRow
 		for _, req := range group {
@@ -51,7 +58,7 @@ func (r *Recorder) queueGroup(batch *pgx.Batch, group []*recording, recorded *[]
 		}
 		args = fateColumns.Append(args, fates)
 	}
-	if slices.ContainsFunc(group, func(q *recording) bool { return q.BatchID != 0 }) {
+	if batches {
 		batch.Queue(lockJobs, postgres.Column(group, func(q *recording) int64 { return q.JobID }))
 	}
 	batch.Queue(statement, args...).QueryRow(func(row pgx.Row) error { return row.Scan(recorded) })
@@ -62,7 +69,7 @@ func (r *Recorder) queueGroup(batch *pgx.Batch, group []*recording, recorded *[]
 // separate statement because most systems have no such event subscription.
 func (r *Recorder) queueNotices(batch *pgx.Batch, group []*recording) {
 	const note = `SELECT postrider_internal.note_ends($1::bigint[] ||
-		ARRAY (SELECT delivery_id FROM postrider_internal.batch_members WHERE batch_id = ANY ($2::bigint[])))`
+		ARRAY (SELECT unnest(delivery_ids) FROM postrider_internal.batches WHERE id = ANY ($2::bigint[])))`
 	snapshot := r.Cache.Snapshot()
 	if !snapshot.HasSystemSubscribers() {
 		return

@@ -17,7 +17,7 @@ import (
 func (b *bundle) loseCommits(t *testing.T) {
 	t.Helper()
 	const truncate = "TRUNCATE postrider_internal.river_job, postrider_internal.deliveries, postrider_internal.events, " +
-		"postrider_internal.batches, postrider_internal.batch_members RESTART IDENTITY"
+		"postrider_internal.batches, postrider_internal.left_members RESTART IDENTITY"
 	// The sampler of the traffic reads these tables in another order: PostgreSQL may end one of the two.
 	require.NoError(t, postgres.RetryTransient(func() error {
 		_, err := b.pool.Exec(t.Context(), truncate)

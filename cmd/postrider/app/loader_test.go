@@ -60,7 +60,7 @@ func TestKeptPlansReadTablesByKeys(t *testing.T) {
 		plan := strings.Join(b.keptPlan(t, statement), "\n")
 		for table := range strings.SplitSeq(plan, "->") {
 			if found := regexp.MustCompile(`^\s+(Seq|Bitmap|Index|Index Only) Scan.* on ` +
-				`(deliveries|batches|batch_members|river_job|events|delivery_history|event_subscriptions|` +
+				`(deliveries|batches|left_members|river_job|events|delivery_history|event_subscriptions|` +
 				`event_subscription_states|topics|probations)`).FindString(table); found != "" {
 				require.Contains(t, table, "Index Cond", "%s: %s in\n%s", name, found, plan)
 			}

@@ -191,7 +191,8 @@ func TestRetentionOfRows(t *testing.T) {
 			fmt.Sprintf(`INSERT INTO postrider_internal.batches (id, subscription_id, state, members, bytes, finished_at)
 				VALUES (%d, 1, 'delivered', 1, 1, %s)`, i+1, when))
 		b.exec(t,
-			fmt.Sprintf(`INSERT INTO postrider_internal.batch_members (batch_id, position, delivery_id) VALUES (%d, 1, 1)`, i+1))
+			fmt.Sprintf(`INSERT INTO postrider_internal.left_members (batch_id, delivery_id, left_at, left_after, left_reason)
+				VALUES (%d, 1, %s, 1, 'OwnTime')`, i+1, when))
 		b.exec(t,
 			fmt.Sprintf(`INSERT INTO postrider_internal.rollups (minute, topic_id, kind, count) VALUES (%s, 1, 'published', 1)`,
 				when))
@@ -209,7 +210,7 @@ func TestRetentionOfRows(t *testing.T) {
 	counts := func() string {
 		return b.text(t,
 			`SELECT format('%s %s %s %s', (SELECT string_agg(id::text, ',' ORDER BY id) FROM postrider_internal.batches),
-			    (SELECT string_agg(batch_id::text, ',' ORDER BY 1) FROM postrider_internal.batch_members),
+			    (SELECT string_agg(batch_id::text, ',' ORDER BY 1) FROM postrider_internal.left_members),
 			(SELECT count(*) FROM postrider_internal.dead_letters), (SELECT count(*) FROM postrider_internal.rollups))`)
 	}
 	require.NoError(t,

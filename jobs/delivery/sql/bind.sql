@@ -14,16 +14,14 @@ WITH cuts AS MATERIALIZED (
      WHERE d.id = c.id AND d.id = ANY ($3::bigint[]) AND d.job_id IS NULL AND d.batch_id IS NULL AND d.attempts = 0
     RETURNING d.id, d.event_uuid, d.next_attempt_at, d.last_hold, d.batch_id
 ), batches AS (
-    INSERT INTO postrider_internal.batches (id, subscription_id, job_id, bytes, members, next_attempt_at, last_hold)
-    SELECT cuts.id, $1, cuts.job_id, cuts.bytes, m.members, m.due, m.last_hold
+    INSERT INTO postrider_internal.batches (id, subscription_id, job_id, bytes, members, delivery_ids, next_attempt_at,
+           last_hold)
+    SELECT cuts.id, $1, cuts.job_id, cuts.bytes, m.members, m.delivery_ids, m.due, m.last_hold
       FROM cuts
-      JOIN (SELECT batch_id, count(*) AS members, min(next_attempt_at) AS due,
-                   (array_agg(last_hold ORDER BY id))[1] AS last_hold
+      JOIN (SELECT batch_id, count(*) AS members, array_agg(id ORDER BY event_uuid, id) AS delivery_ids,
+                   min(next_attempt_at) AS due, (array_agg(last_hold ORDER BY id))[1] AS last_hold
               FROM bound GROUP BY 1) m ON m.batch_id = cuts.id
     RETURNING id, job_id
-), members AS (
-    INSERT INTO postrider_internal.batch_members (batch_id, position, delivery_id)
-    SELECT batch_id, row_number() OVER (PARTITION BY batch_id ORDER BY event_uuid, id), id FROM bound
 ), jobs AS (
     INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
     SELECT job_id, 'available', jsonb_build_object('s', $1::bigint, 'b', id, 'n', 1),

@@ -1,5 +1,5 @@
--- Reads the members of the batch $1, in the order of their positions (see bind.sql), or the open deliveries $1, with
--- their events.
+-- Reads the members of the batch $1 that have not left it, in the order of sending (see bind.sql), or the open
+-- deliveries $1, with their events.
 WITH members AS MATERIALIZED (
     SELECT id, event_uuid, event_day, time_to_live_since FROM postrider_internal.deliveries
 -- begin batch

@@ -60,36 +60,11 @@ members AS MATERIALIZED (
 ), -- finished.sql
 left_batch AS (
     -- Members that leave a batch which continues, and members that are sent on their own.
-    UPDATE postrider_internal.batch_members b
-       SET left_at = now(), left_after = m.made, left_reason = coalesce(m.reason, m.state)
-      FROM members m
-     WHERE b.batch_id = m.batch_id AND b.batch_id = ANY (ARRAY (SELECT batch_id FROM result WHERE batch_id IS NOT NULL))
-       AND b.delivery_id = m.id AND b.delivery_id = ANY (ARRAY (SELECT id FROM members WHERE batch_id IS NOT NULL))
-       AND (m.next_job IS NOT NULL OR NOT m.ends AND m.state IS NOT NULL)
-), batches AS (
-    UPDATE postrider_internal.batches b
-       SET job_id = CASE r.verdict WHEN 'leave' THEN b.job_id
-                                   WHEN 'retry' THEN nextval('postrider_internal.river_job_id_seq') END,
-           hold = CASE r.verdict WHEN 'hold' THEN r.reason END,
-           held_reruns = CASE r.verdict WHEN 'hold' THEN r.reruns ELSE 0 END,
-           attempts = coalesce(nullif(r.number, 0), b.attempts),
-           last_hold = CASE WHEN r.number > 0 THEN NULL ELSE b.last_hold END,
-           last_status = CASE WHEN r.number > 0 THEN r.status ELSE b.last_status END,
-           last_outcome = coalesce(r.outcome, b.last_outcome),
-           skipped_offsets = CASE WHEN r.number > 0 THEN r.skipped_offsets ELSE b.skipped_offsets END,
-           first_attempt_at = coalesce(b.first_attempt_at, r.started_at),
-           last_attempt_at = coalesce(r.started_at, b.last_attempt_at),
-           next_attempt_at = CASE WHEN r.state IS NULL THEN coalesce(r.next_at, b.next_attempt_at) END,
-           not_before = CASE WHEN r.number > 0 THEN r.not_before ELSE b.not_before END,
-           bytes = coalesce(r.bytes, b.bytes),
-           members = b.members - (SELECT count(*) FROM members m WHERE r.state IS NULL AND m.batch_id = b.id
-                                     AND (m.next_job IS NOT NULL OR m.state IS NOT NULL)),
-           state = coalesce(r.state, b.state),
-           finished_at = CASE WHEN r.state IS NOT NULL THEN now() END
-      FROM result r
-     WHERE b.id = r.batch_id AND b.id = ANY (ARRAY (SELECT batch_id FROM result WHERE batch_id IS NOT NULL))
-    RETURNING b.id, b.subscription_id, b.job_id, b.attempts, b.next_attempt_at, r.verdict
-), next_jobs AS (
+    INSERT INTO postrider_internal.left_members (batch_id, delivery_id, left_at, left_after, left_reason)
+    SELECT batch_id, id, now(), made, coalesce(reason, state) FROM members
+     WHERE batch_id IS NOT NULL AND (next_job IS NOT NULL OR NOT ends AND state IS NOT NULL)
+), -- record_batches.sql
+next_jobs AS (
     INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
     SELECT id, postrider_internal.job_state(at), args, kind, 'deliveries', 1, 1000, at
       FROM (SELECT next_job AS id, jsonb_build_object('d', id, 's', subscription_id, 'n', made + 1) AS args,

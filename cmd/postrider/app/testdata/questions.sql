@@ -31,10 +31,10 @@ BEGIN
                    ('00000000-0000-7000-8000-000000000004', '1 minute', 0, 'unmatched-2')) AS e(i, ago, matched,
                        event_id);
 
-    INSERT INTO postrider_internal.batches (id, subscription_id, state, job_id, members, bytes, attempts,
-        next_attempt_at) VALUES
-        (6, billing, 'delivered', NULL, 1, 10, 1, NULL), (7, billing, 'pending', 9003, 1, 10, 1,
-            now() + interval '1 hour'), (8, mail, 'delivered', NULL, 1, 10, 1, NULL);
+    INSERT INTO postrider_internal.batches (id, subscription_id, state, job_id, members, delivery_ids,
+        bytes, attempts, next_attempt_at) VALUES
+        (6, billing, 'delivered', NULL, 1, '{1}', 10, 1, NULL), (7, billing, 'pending', 9003, 1, '{105, 106}', 10, 1,
+            now() + interval '1 hour'), (8, mail, 'delivered', NULL, 1, '{2}', 10, 1, NULL);
     INSERT INTO postrider_internal.deliveries (id, subscription_id, topic_id, event_uuid, event_day, event_bytes,
         attempts, last_status, last_outcome, time_to_live_since, next_attempt_at, job_id, hold, batch_id,
             redelivered_from)
@@ -52,10 +52,8 @@ BEGIN
             now() - interval '20 minutes', now() - interval '20 minutes', NULL, NULL, 7, NULL),
         (106, billing, orders, '00000000-0000-7000-8000-000000000002', ago40, 10, 1, 503, 'Busy',
             now() - interval '20 minutes', now() - interval '20 minutes', NULL, NULL, NULL, NULL);
-    INSERT INTO postrider_internal.batch_members (batch_id, position, delivery_id, left_at, left_after, left_reason)
-    VALUES
-        (6, 1, 1, NULL, NULL, NULL), (7, 1, 105, NULL, NULL, NULL), (7, 2, 106, now(), 1, 'OwnTime'),
-        (8, 1, 2, NULL, NULL, NULL);
+    INSERT INTO postrider_internal.left_members (batch_id, delivery_id, left_at, left_after, left_reason)
+    VALUES (7, 106, now(), 1, 'OwnTime');
     INSERT INTO postrider_internal.backlog_counts VALUES (billing, 4), (mail, 1);
     -- One more was published since they were added up, and another has ended: both are still among the deltas.
     INSERT INTO postrider_internal.rollup_deltas
@@ -64,12 +62,12 @@ BEGIN
         NULL)::postrider_internal.rollup_entry]);
 
     INSERT INTO postrider_internal.delivery_history (id, day, subscription_id, topic_id, event_uuid, event_day,
-        attempts, reruns, last_status, time_to_live_since, finished_at, state, reason, last_outcome,
+        attempts, reruns, last_status, batch_id, time_to_live_since, finished_at, state, reason, last_outcome,
             dead_letter_id) VALUES
-        (1, ago20, billing, orders, '00000000-0000-7000-8000-000000000001', ago50, 2, 0, 503,
+        (1, ago20, billing, orders, '00000000-0000-7000-8000-000000000001', ago50, 2, 0, 503, 6,
             now() - interval '50 minutes', now() - interval '20 minutes', 'dead_lettered',
             'MaxDeliveryAttemptsExceeded', 'Busy', '00000000-0000-7000-8000-00000000000d'),
-        (2, ago50, mail, orders, '00000000-0000-7000-8000-000000000001', ago50, 1, 0, 200,
+        (2, ago50, mail, orders, '00000000-0000-7000-8000-000000000001', ago50, 1, 0, 200, 8,
             now() - interval '50 minutes', now() - interval '50 minutes', 'delivered', NULL, 'Delivered', NULL);
     INSERT INTO postrider_internal.delivery_attempts (day, delivery_id, batch_id, subscription_id, job_id, number,
         reruns, started_at, duration_us, status, outcome, verdict, rule, node, response_excerpt) VALUES

@@ -70,11 +70,12 @@ SELECT bench.uuid_of(at, 1, n), $1, bench.topic_of(n), at, at, 1, 0, 'u-' || n, 
 
 CREATE PROCEDURE bench.fill_history(day date) LANGUAGE sql AS $call$ CALL bench.fill('delivery_history', day, $$
 INSERT INTO {part} (id, day, subscription_id, topic_id, event_uuid, event_day, attempts, reruns, last_status,
-    time_to_live_since, first_attempt_at, last_attempt_at, finished_at, state, reason, last_outcome, redelivered_from,
-    dead_letter_id)
+    batch_id, time_to_live_since, first_attempt_at, last_attempt_at, finished_at, state, reason, last_outcome,
+    redelivered_from, dead_letter_id)
 SELECT m.id, $1, m.subscription_id, m.topic_id, m.event_uuid, $1, CASE WHEN fate BETWEEN 110 AND 114
     THEN 0 WHEN fate BETWEEN 115 AND 214 THEN 2 ELSE 1 END, (m.id % 100003 = 0)::integer,
-       CASE WHEN fate < 100 THEN 400 WHEN fate < 110 THEN 503 WHEN fate >= 115 THEN 200 END, published_at, published_at,
+       CASE WHEN fate < 100 THEN 400 WHEN fate < 110 THEN 503 WHEN fate >= 115 THEN 200 END,
+       (SELECT b.id FROM postrider_internal.batches b WHERE b.id = (m.id - 1) / 10), published_at, published_at,
            ended, ended,
        CASE WHEN fate < 100 THEN 'dead_lettered' WHEN fate < 110 THEN 'dropped' WHEN fate < 115 THEN 'canceled'
            ELSE 'delivered' END,
@@ -202,13 +203,12 @@ BEGIN
     VALUES (int8send(1), 'https://example.com/1', now() - interval '1 day', now() + interval '10 minutes', 'Busy', 20);
     INSERT INTO postrider_internal.nodes (id, host, version) SELECT 'node-' || i, 'host-' || i, '1'
     FROM generate_series(0, 2) i;
-    INSERT INTO postrider_internal.batches (id, subscription_id, state, members, bytes, attempts, created_at,
-        finished_at)
-    SELECT i, CASE WHEN i % 10 = 0 THEN 1 ELSE 12 END, 'delivered', 10, 4500, 1, at, at
+    INSERT INTO postrider_internal.batches (id, subscription_id, state, members, delivery_ids, bytes, attempts,
+        created_at, finished_at)
+    SELECT i, CASE WHEN i % 10 = 0 THEN 1 ELSE 12 END, 'delivered', 10,
+           ARRAY (SELECT generate_series(i * 10 + 1, i * 10 + 10)), 4500, 1, at, at
     FROM bench.load l, generate_series(1, wanted / 1000) i,
            LATERAL (SELECT l.began + (l.ended - l.began) * (i * 10 * 50.0::float8 / l.events) AS at) a;
-    INSERT INTO postrider_internal.batch_members (batch_id, position, delivery_id) SELECT i, k, i * 10 + k
-    FROM generate_series(1, wanted / 1000) i, generate_series(1, 10) k;
     INSERT INTO postrider_internal.audit (at, actor, action, topic, subscription, details)
     SELECT now() - i * interval '2 minutes', 'admin', 'subscription_replaced', 'orders', 'billing',
            '{"settings": ["filter"]}' FROM generate_series(1, 5000) i;
