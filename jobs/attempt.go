@@ -43,9 +43,9 @@ const (
 	PointResponded = "responded"
 )
 
-// deliver runs a job that River has fetched: one delivery attempt, one HTTP request. An endpoint's failure is an outcome
-// and no error. An error means that the attempt has no outcome: River then runs the job again, which counts as a rerun
-// once the attempt has begun.
+// deliver runs a job that River has fetched: one delivery attempt, one HTTP request. An endpoint's failure is an
+// outcome and no error. An error means that the attempt has no outcome: River then runs the job again, which counts as
+// a rerun once the attempt has begun.
 func (e *Engine) deliver(ctx context.Context, job *river.Job[queue.AttemptArgs]) error {
 	ended := make(chan error, 1)
 	a := &attempt{

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Gathering lets the groups of a Batcher grow while items arrive fast: they share the fixed cost of a transaction, which
-// is that of some twenty rows. A wait that brings too few items is not repeated soon, so that at a low rate items do not
-// wait.
+// Gathering lets the groups of a Batcher grow while items arrive fast: they share the fixed cost of a transaction,
+// which is that of some twenty rows. A wait that brings too few items is not repeated soon, so that items do not wait
+// at a low rate.
 type Gathering struct {
 	// Enough is the size of a group that does not wait; 0 = none waits. Longest is how long a group waits.
 	Enough  int

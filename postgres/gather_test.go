@@ -23,11 +23,11 @@ func groupsOf(t *testing.T, g postgres.Gathering, distances ...time.Duration) (s
 			b.Run(ctx, postgres.AtMost[int](1000), func(group []int) { sizes = append(sizes, len(group)) })
 		}()
 		for i, distance := range distances {
-			time.Sleep(distance)
+			time.Sleep(distance) //nolint:forbidigo // virtual time
 			b.Add(i)
 			synctest.Wait()
 		}
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) //nolint:forbidigo // virtual time
 		stop()
 		<-done
 	})
@@ -50,7 +50,8 @@ func TestGathering(t *testing.T) {
 
 	require.Equal(t, []int{51, 51, 18}, groupsOf(t, patient, repeat(120, ms)...), "fast items fill the longest wait")
 	require.Equal(t, []int{100, 20}, groupsOf(t, patient, repeat(120, ms/4)...), "a group with enough items is processed")
-	require.Equal(t, []int{1, 1, 1, 1, 1, 1, 1, 1}, groupsOf(t, patient, repeat(8, 80*ms)...), "slow items are processed alone")
+	require.Equal(t, []int{1, 1, 1, 1, 1, 1, 1, 1}, groupsOf(t, patient, repeat(8, 80*ms)...),
+		"slow items are processed alone")
 	require.Equal(t, []int{40, 40}, groupsOf(t, quick, append(repeat(40, 0), append([]time.Duration{100 * ms},
 		repeat(39, 0)...)...)...), "a pause ends the wait")
 }
@@ -85,7 +86,7 @@ func TestGatheringCoolsDown(t *testing.T) {
 			if time.Since(began) > 0 {
 				waited++
 			}
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond) //nolint:forbidigo // virtual time
 		}
 		stop()
 		require.Less(t, waited, 15)

@@ -34,7 +34,9 @@ func tuneHeap() {
 func newHeapTuner(set func(int)) *heapTuner {
 	set(maxGCPercent)
 	return &heapTuner{set: set, percent: maxGCPercent, samples: []metrics.Sample{
-		{Name: "/gc/scan/total:bytes"}, {Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"},
+		{Name: "/gc/scan/total:bytes"},
+		{Name: "/gc/heap/live:bytes"},
+		{Name: "/gc/scan/stack:bytes"},
 		{Name: "/gc/scan/globals:bytes"},
 	}}
 }

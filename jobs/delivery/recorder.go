@@ -99,7 +99,8 @@ type recording struct {
 func NewRecorder(parts RecorderParts, fail postgres.Failpoint) *Recorder {
 	const ms = int64(time.Millisecond)
 	return &Recorder{
-		RecorderParts: parts, Failpoint: fail, queue: postgres.NewGatheringBatcher[*recording](gathering), blocked: map[*recording]bool{},
+		RecorderParts: parts, Failpoint: fail, queue: postgres.NewGatheringBatcher[*recording](gathering),
+		blocked:   map[*recording]bool{},
 		flushes:   postgres.NewHistogram(1, 2, 5, 10, 20, 50, 100, flushResults),
 		flushTime: postgres.NewHistogram(ms, 2*ms, 5*ms, 10*ms, 25*ms, 50*ms, 100*ms, 250*ms, 1000*ms, 5000*ms),
 	}

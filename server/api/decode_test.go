@@ -47,7 +47,9 @@ func TestDecodeStrictly(t *testing.T) {
 			`{"filter":{"includedEventTypes":["a"],"subjectbeginswith":"x"}}`, "filter.subjectbeginswith",
 			"is not a member; the members are: advancedFilters, enableAdvancedFilteringOnArrays, includedEventTypes,",
 		},
-		"a lone surrogate": {`{"endpointUrl":"https://a.example/\ud800"}`, "endpointUrl", "must not contain a lone surrogate"},
+		"a lone surrogate": {
+			`{"endpointUrl":"https://a.example/\ud800"}`, "endpointUrl", "must not contain a lone surrogate",
+		},
 		"a lone surrogate in a list": {
 			`{"labels":["\ud83d\ude00","\udfff"]}`, "labels[1]", "must not contain a lone surrogate",
 		},
