@@ -27,7 +27,8 @@ const exampleSecret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 func goExample(t *testing.T, folder string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "example")
-	out, err := exec.Command("go", "build", "-buildvcs=false", "-o", file, examplesDir+"/"+folder).CombinedOutput()
+	out, err := exec.Command("go", "build", "-buildvcs=false", stripped, "-o", file, examplesDir+"/"+folder).
+		CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return file
 }

@@ -205,8 +205,8 @@ var testSkew = func() int64 {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600))
 	skewed := filepath.Join(dir, "postrider")
-	out, err := exec.Command("go", "build", "-buildvcs=false", "-overlay", filepath.Join(dir, "overlay.json"), "-o",
-		skewed, ".").CombinedOutput()
+	out, err := exec.Command("go", "build", "-buildvcs=false", stripped, "-overlay",
+		filepath.Join(dir, "overlay.json"), "-o", skewed, ".").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return skewed
 }

@@ -111,7 +111,7 @@ func goClient(t *testing.T) []string {
 		"-o", filepath.Join(dir, "api.gen.go"), openapiFile(t)).CombinedOutput()
 	require.NoError(t, err, string(out))
 	binary := filepath.Join(dir, "client")
-	build := exec.Command("go", "build", "-o", binary, ".")
+	build := exec.Command("go", "build", stripped, "-o", binary, ".")
 	build.Dir = dir
 	out, err = build.CombinedOutput()
 	require.NoError(t, err, string(out))
