@@ -33,7 +33,7 @@ DECLARE
 BEGIN
     IF to_regclass('postrider_internal.events_' || to_char(today, 'YYYYMMDD')) IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('there is no partition for events of %s', today),
-            HINT = 'Start postrider serve: it makes them seven days ahead.';
+            HINT = 'Start postrider serve: it creates them seven days ahead.';
     END IF;
     RETURN today;
 END $$;
@@ -117,7 +117,7 @@ DECLARE
     today date := postrider_internal.day_of_publishing();
     at timestamptz := clock_timestamp();
     kept uuid[];
-    made bigint;
+    created bigint;
     t bigint;
 BEGIN
     kept := ARRAY (SELECT e.id FROM postrider_internal.events e WHERE e.day = redeliver_past.event_day
@@ -138,11 +138,11 @@ BEGIN
     SELECT target, t, o.id, redeliver_past.event_day, o.bytes, postrider_internal.hold_of(target), at, at, operation,
            operation
       FROM (SELECT * FROM unnest(ids, sizes) AS u(id, bytes) WHERE u.id = ANY (kept) ORDER BY u.id) o;
-    GET DIAGNOSTICS made = ROW_COUNT;
+    GET DIAGNOSTICS created = ROW_COUNT;
     INSERT INTO postrider_internal.rollup_deltas (slot, entries)
-    SELECT (t + target) % 8, ARRAY [ROW (date_trunc('minute', now()), t, target, 'matched', '', NULL::int, made,
-        NULL)::postrider_internal.rollup_entry] WHERE made > 0;
-    RETURN made;
+    SELECT (t + target) % 8, ARRAY [ROW (date_trunc('minute', now()), t, target, 'matched', '', NULL::int, created,
+        NULL)::postrider_internal.rollup_entry] WHERE created > 0;
+    RETURN created;
 END $$;
 
 -- The event subscription that a redelivery names, or an error.
@@ -270,14 +270,23 @@ BEGIN
                 THEN format('l.last_status = %s', given::numeric::integer) ELSE 'false' END
             WHEN 'redelivered' THEN format('(l.redelivered_at IS NOT NULL) = %L::boolean', given)
             WHEN 'dead_lettered_from' THEN format('l.dead_lettered_at >= %L::timestamptz',
-                postrider_internal.envelope_time('filter.' || member, given))
+                postrider_internal.filter_time('filter.' || member, given))
             WHEN 'dead_lettered_until' THEN format('l.dead_lettered_at < %L::timestamptz',
-                postrider_internal.envelope_time('filter.' || member, given))
+                postrider_internal.filter_time('filter.' || member, given))
             WHEN 'dead_letter_ids' THEN format('l.id = ANY (%L::uuid[])', postrider_internal.filter_ids('filter.'
                 || member, value))
             ELSE format('l.%I = %L::text', member, given) END;
     END LOOP;
     RETURN conditions;
+END $$;
+
+CREATE FUNCTION postrider_internal.filter_time(member text, given text) RETURNS timestamptz LANGUAGE plpgsql
+STABLE AS $$
+BEGIN
+    RETURN postrider_internal.envelope_time(member, given);
+EXCEPTION WHEN invalid_parameter_value THEN
+    RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = member,
+        MESSAGE = format('%s: "%s" is not an RFC 3339 time such as 2026-11-23T10:00:00Z', member, left(given, 64));
 END $$;
 
 CREATE FUNCTION postrider_internal.filter_ids(member text, value jsonb) RETURNS uuid[] LANGUAGE plpgsql IMMUTABLE AS $$
@@ -321,16 +330,19 @@ BEGIN
                 filter ->> 'dead_lettered_until')), scan_limit - 1;
 END $$;
 
--- Whether one scan, without steps, is short enough: of the table, or of an index if the filter needs nothing else.
-CREATE FUNCTION postrider_internal.few_dead_letters(filter jsonb) RETURNS boolean LANGUAGE sql STABLE AS $$
-SELECT pg_relation_size(CASE WHEN ARRAY (SELECT k FROM jsonb_object_keys(filter) k
-                                          WHERE k NOT IN ('dead_lettered_from', 'dead_lettered_until', 'redelivered')
-                                          ORDER BY k)
-           IN ('{}', '{reason}', '{last_status}', '{event_type}', '{topic}', '{subscription,topic}')
-       THEN 'postrider_internal.dead_letters_time_idx' ELSE 'postrider_internal.dead_letters' END::regclass)
-       < 512 * 1024 * 1024 $$;
+-- What a count reads: the index that has all the filter needs, or the table.
+CREATE FUNCTION postrider_internal.scanned_for(filter jsonb) RETURNS regclass LANGUAGE sql STABLE AS $$
+SELECT ('postrider_internal.dead_letters' || CASE ARRAY (SELECT k FROM jsonb_object_keys(filter) k
+        WHERE k NOT IN ('dead_lettered_from', 'dead_lettered_until', 'redelivered') ORDER BY k)
+    WHEN '{}' THEN '_time_idx' WHEN '{topic}' THEN '_name_idx' WHEN '{subscription,topic}' THEN '_name_idx'
+    WHEN '{reason}' THEN '_reason_idx' WHEN '{last_status}' THEN '_status_idx' WHEN '{event_type}' THEN '_type_idx'
+    ELSE '' END)::regclass $$;
 
--- Counts the dead letters that a filter matches until the timeout, which it checks after every 20,000, unless there are
+-- Whether one scan, without steps, takes about a second at most.
+CREATE FUNCTION postrider_internal.few_dead_letters(filter jsonb) RETURNS boolean LANGUAGE sql STABLE AS $$
+SELECT pg_relation_size(postrider_internal.scanned_for(filter)) < 256 * 1024 * 1024 $$;
+
+-- Counts the dead letters that a filter matches until the timeout, which it checks after every 20,000 unless there are
 -- few. BETWEEN repeats the bounds of a step for the planner, which would expect a quarter of the table without it.
 CREATE FUNCTION postrider_internal.measure_dead_letters(filter jsonb, until timestamptz, timeout interval,
     OUT matched bigint,
@@ -423,13 +435,15 @@ COMMENT ON FUNCTION postrider.count_dead_letters(jsonb) IS
     'all its members must match, and {} matches every dead letter: topic, subscription, reason, last_outcome, '
     'last_status, event_id, event_type, subject, subject_prefix, source, dead_lettered_from (included), '
     'dead_lettered_until (excluded), redelivered (true or false), dead_letter_ids (an array of up to 5,000). Times '
-    'are RFC 3339 or values of PostgreSQL. If counting takes more than 30 s, an error has the count so far.';
+    'are RFC 3339, such as 2026-11-23T10:00:00Z. If counting takes more than 30 s, an error has the count so far.';
 
 -- +goose Down
 DROP FUNCTION postrider.count_dead_letters, postrider.purge, postrider.redeliver,
     postrider_internal.find_dead_letters, postrider_internal.count_dead_letters, postrider_internal.count_to_the_end,
-    postrider_internal.measure_dead_letters, postrider_internal.few_dead_letters, postrider_internal.dead_letter_edge,
-    postrider_internal.filter_ids, postrider_internal.dead_letter_condition, postrider_internal.reject_filter,
-    postrider_internal.purge, postrider_internal.redeliver, postrider_internal.redelivery_target,
+    postrider_internal.measure_dead_letters, postrider_internal.few_dead_letters, postrider_internal.scanned_for,
+    postrider_internal.dead_letter_edge,
+    postrider_internal.filter_ids, postrider_internal.filter_time, postrider_internal.dead_letter_condition,
+    postrider_internal.reject_filter, postrider_internal.purge, postrider_internal.redeliver,
+    postrider_internal.redelivery_target,
     postrider_internal.redeliver_past, postrider_internal.redeliver_dead_letters, postrider_internal.day_of_publishing,
     postrider_internal.first_sure_day, postrider_internal.can_deliver, postrider_internal.quoted_length;

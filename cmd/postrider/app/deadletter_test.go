@@ -121,22 +121,45 @@ func TestDeadLetterFilters(t *testing.T) {
 		require.Equal(t, want, b.count(t, "SELECT postrider.count_dead_letters($1)", filter), filter)
 	}
 	for filter, problem := range map[string]string{
-		`null`:                               "filter must be an object, is null",
-		`[]`:                                 "filter must be an object",
-		`{"Topic":"orders"}`:                 "filter.Topic is no member of a filter",
-		`{"1=1) OR (1":1}`:                   "filter.1=1) OR (1 is no member of a filter",
-		`{"topic":1}`:                        "filter.topic must be a string, is a number",
-		`{"topic":null}`:                     "filter.topic must be a string, is null",
-		`{"last_status":"400"}`:              "filter.last_status must be a number, is a string",
-		`{"redelivered":"true"}`:             "filter.redelivered must be a boolean, is a string",
-		`{"dead_lettered_from":"yesterday"}`: "filter.dead_lettered_from not an RFC 3339 time",
-		`{"dead_letter_ids":"x"}`:            "filter.dead_letter_ids must be an array, is a string",
-		`{"dead_letter_ids":["x"]}`:          `filter.dead_letter_ids must hold ids of dead letters, not "x"`,
-		`{"dead_letter_ids":[{}]}`:           "filter.dead_letter_ids must hold ids",
+		`null`:                   "filter must be an object, is null",
+		`[]`:                     "filter must be an object",
+		`{"Topic":"orders"}`:     "filter.Topic is no member of a filter",
+		`{"1=1) OR (1":1}`:       "filter.1=1) OR (1 is no member of a filter",
+		`{"topic":1}`:            "filter.topic must be a string, is a number",
+		`{"topic":null}`:         "filter.topic must be a string, is null",
+		`{"last_status":"400"}`:  "filter.last_status must be a number, is a string",
+		`{"redelivered":"true"}`: "filter.redelivered must be a boolean, is a string",
+		`{"dead_lettered_from":"2026-11-23"}`: `filter.dead_lettered_from: "2026-11-23" is not an RFC 3339 time such as ` +
+			"2026-11-23T10:00:00Z",
+		`{"dead_letter_ids":"x"}`:   "filter.dead_letter_ids must be an array, is a string",
+		`{"dead_letter_ids":["x"]}`: `filter.dead_letter_ids must hold ids of dead letters, not "x"`,
+		`{"dead_letter_ids":[{}]}`:  "filter.dead_letter_ids must hold ids",
 	} {
 		require.Contains(t, b.rejectedBy(t, "SELECT postrider.count_dead_letters($1)", filter), problem, filter)
 	}
 	require.Contains(t, b.rejectedBy(t, "SELECT postrider.count_dead_letters(NULL)"), "filter is required")
+}
+
+// A count is bounded by the size of what it reads.
+func TestCountsOfDeadLettersReadAnIndex(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for filter, columns := range map[string]string{
+		`{}`: "(dead_lettered_at, id)",
+		`{"redelivered":false,"dead_lettered_from":""}`: "(dead_lettered_at, id)",
+		`{"topic":"a"}`:                    "(topic, subscription, dead_lettered_at, id)",
+		`{"topic":"a","subscription":"b"}`: "(topic, subscription, dead_lettered_at, id)",
+		`{"reason":"a"}`:                   "(reason, dead_lettered_at, id)",
+		`{"last_status":1}`:                "(last_status, dead_lettered_at, id)",
+		`{"event_type":"a"}`:               "(event_type, dead_lettered_at, id)",
+	} {
+		require.Contains(t, b.text(t, "SELECT pg_get_indexdef(postrider_internal.scanned_for($1))", filter),
+			columns+" INCLUDE (redelivered_at)", filter)
+	}
+	for _, filter := range []string{`{"subject":"a"}`, `{"subscription":"a"}`, `{"reason":"a","topic":"b"}`} {
+		require.Equal(t, "postrider_internal.dead_letters",
+			b.text(t, "SELECT postrider_internal.scanned_for($1)::text", filter), filter)
+	}
 }
 
 // A count is that of the rows, while these are created, redelivered and purged.

@@ -260,8 +260,8 @@ func TestViewShowsLimitsInForce(t *testing.T) {
 	require.Equal(t, "set 40 2880, unset 2880", b.text(t, limits))
 }
 
-func (b *bundle) text(t *testing.T, query string) (s string) {
+func (b *bundle) text(t *testing.T, query string, args ...any) (s string) {
 	t.Helper()
-	require.NoError(t, b.pool.QueryRow(t.Context(), query).Scan(&s))
+	require.NoError(t, b.pool.QueryRow(t.Context(), query, args...).Scan(&s))
 	return s
 }
