@@ -50,7 +50,7 @@ COMMENT ON FUNCTION postrider.try_text(bytea) IS
 CREATE FUNCTION postrider_internal.seconds(i interval) RETURNS double precision
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$ SELECT extract(epoch FROM i)::double precision $$;
 
--- Ids are made as the service makes them: version 7, so that those of one time stand together in the index.
+-- Ids are created as the service creates them: version 7, so that those of one time are adjacent in the index.
 CREATE FUNCTION postrider_internal.new_uuid() RETURNS uuid LANGUAGE sql VOLATILE AS $$
 SELECT encode(set_bit(set_bit(overlay(uuid_send(gen_random_uuid()) PLACING substring(int8send((extract(epoch
     FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6), 52, 1), 53, 1), 'hex')::uuid $$;

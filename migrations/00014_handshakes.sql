@@ -1,8 +1,8 @@
 -- +goose Up
 
--- The handshake with an endpoint, before any delivery (validation), and the word that its event subscription is gone
--- (deletion). Names are copied: a handshake that fails leaves no event subscription behind, and one that says goodbye
--- comes after it. subscription_id is that of the event subscription that was stored with it.
+-- The handshake with an endpoint, before any delivery (validation), and the notice that its event subscription was
+-- deleted (deletion). Names are copied: there is no event subscription if a validation failed, nor after a deletion.
+-- subscription_id is that of the event subscription that was stored with it.
 --
 -- The code is what an endpoint, or a person at validationUrl, shows: sealed, and found by its keyed hash.
 CREATE TABLE postrider_internal.handshakes (

@@ -109,7 +109,8 @@ SELECT d.id AS delivery_id, t.name AS topic, s.name AS subscription, e.event_id,
   LEFT JOIN postrider_internal.events e ON e.id = d.event_uuid AND e.day = d.event_day
   LEFT JOIN postrider_internal.batches b ON b.id = d.open_batch_id;
 COMMENT ON VIEW postrider.deliveries IS
-    'One row for each event and each event subscription that it matched, pending and finished.';
+    'One row for each event and each event subscription that it matched, pending and finished. Redeliveries and '
+    'test deliveries have their own rows.';
 COMMENT ON COLUMN postrider.deliveries.delivery_id IS 'Id of the delivery.';
 COMMENT ON COLUMN postrider.deliveries.topic IS 'Topic of the event.';
 COMMENT ON COLUMN postrider.deliveries.subscription IS 'Event subscription that receives it.';
@@ -315,8 +316,8 @@ SELECT l.id AS dead_letter_id, l.dead_lettered_at, l.topic, l.subscription, l.re
        l.export_error, l.export_location, l.exported_at, l.erased_at
   FROM postrider_internal.dead_letters l;
 COMMENT ON VIEW postrider.dead_letters IS
-    'Deliveries that failed for good, each with the event, its body, the reason and the attempt history. A row '
-    'outlives event, event subscription and topic.';
+    'Deliveries that failed for good, each with the event, its body, the reason, and the number and times of its '
+    'attempts. A row outlives event, event subscription and topic.';
 COMMENT ON COLUMN postrider.dead_letters.dead_letter_id IS 'Id of the dead letter.';
 COMMENT ON COLUMN postrider.dead_letters.dead_lettered_at IS 'When the delivery became a dead letter.';
 COMMENT ON COLUMN postrider.dead_letters.topic IS 'Topic of the event.';
@@ -354,7 +355,7 @@ COMMENT ON COLUMN postrider.dead_letters.erased_at IS
     'When body, subject and response were erased, see postrider.erase_event(). It cannot be redelivered. NULL = not '
     'erased.';
 COMMENT ON COLUMN postrider.dead_letters.export_state IS
-    'State of the export to an external location: pending, exported or abandoned. NULL = not exported.';
+    'State of the export to an external location: pending, exported or abandoned. NULL = no export.';
 COMMENT ON COLUMN postrider.dead_letters.export_due_at IS
     'When the export is due: the policy''s dead_letter_delay after the last attempt.';
 COMMENT ON COLUMN postrider.dead_letters.export_abandon_at IS

@@ -327,7 +327,7 @@ BEGIN
     ELSIF to_regclass('postrider_internal.events_' || to_char(accepted_on, 'YYYYMMDD')) IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('there is no partition for events of %s',
             accepted_on),
-            HINT = 'Start postrider serve: it makes them seven days ahead.';
+            HINT = 'Start postrider serve: it creates them seven days ahead.';
     END IF;
     IF idempotency_key IS NOT NULL THEN
         taken := postrider_internal.take_key(t.id, idempotency_key, ids);

@@ -23,7 +23,7 @@ DECLARE
     accepted uuid;
     watched boolean;
 BEGIN
-    WITH made AS MATERIALIZED (
+    WITH given AS MATERIALIZED (
         SELECT t.id AS topic_id, t.input_schema, t.input_schema = 'EventGridSchema' AS grid, moment.at,
                own.id AS own_id,
                CASE t.input_schema WHEN 'EventGridSchema' THEN jsonb_build_object('id', own.id, 'eventTime',
@@ -41,7 +41,7 @@ BEGIN
                    THEN value ->> 'eventTime' ELSE value ->> 'time' END AS time,
                CASE WHEN grid THEN coalesce(value ->> 'dataVersion', '') ELSE '' END AS data_version, CASE WHEN grid
                    THEN '' ELSE value ->> 'source' END AS source
-          FROM made
+          FROM given
          WHERE jsonb_typeof(value -> 'id') = 'string'
            AND CASE WHEN grid THEN jsonb_typeof(value -> 'subject') = 'string'
                AND jsonb_typeof(value -> 'eventType') = 'string' AND jsonb_typeof(value -> 'eventTime') = 'string'

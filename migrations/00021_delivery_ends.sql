@@ -31,7 +31,7 @@ CREATE TYPE postrider_internal.delivery_end AS (
 );
 
 -- +goose StatementBegin
--- Raises the error that says why there is no such pending delivery.
+-- Raises the error with the reason why there is no such pending delivery.
 CREATE FUNCTION postrider_internal.reject_delivery(delivery bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     ended text;
@@ -273,7 +273,7 @@ SELECT a.error, a.response_excerpt FROM postrider_internal.batch_members m JOIN 
  LIMIT 1 $$;
 
 -- Ends one delivery by an operator's command. Without an action it is part of a larger command, which has its own audit
--- row. If its request is in progress, a notice says that the request may still arrive.
+-- row. If its request is in progress, a notice reports that the request may still arrive.
 CREATE FUNCTION postrider_internal.end_by_hand(delivery bigint, state text, reason text, action text, actor text,
     address text) RETURNS uuid LANGUAGE plpgsql AS $$
 DECLARE

@@ -38,7 +38,7 @@ DECLARE
     dead_letters uuid[];
     pending bigint[];
     delivery bigint;
-    made bigint[];
+    redelivered bigint[];
 BEGIN
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = 'isolation',
@@ -83,14 +83,14 @@ BEGIN
         erased := erased || stored || dead_letters;
     END LOOP;
     -- Dead letters and attempts may be kept longer than deliveries.
-    SELECT array_agg(id) INTO made FROM (SELECT h.id FROM postrider_internal.delivery_history h
+    SELECT array_agg(id) INTO redelivered FROM (SELECT h.id FROM postrider_internal.delivery_history h
         WHERE h.event_uuid = ANY (ids)
                                           UNION SELECT l.delivery_id FROM postrider_internal.dead_letters l
                                           WHERE l.event_uuid = ANY (ids)) d(id);
     UPDATE postrider_internal.delivery_attempts a SET error = NULL, request_headers = NULL, response_headers = NULL,
         response_excerpt = NULL
-     WHERE a.delivery_id = ANY (made) OR a.batch_id = ANY (ARRAY (SELECT m.batch_id
-         FROM postrider_internal.batch_members m WHERE m.delivery_id = ANY (made)));
+     WHERE a.delivery_id = ANY (redelivered) OR a.batch_id = ANY (ARRAY (SELECT m.batch_id
+         FROM postrider_internal.batch_members m WHERE m.delivery_id = ANY (redelivered)));
     RETURN (SELECT count(DISTINCT e) FROM unnest(erased) e);
 END $$;
 

@@ -292,8 +292,9 @@ BEGIN
                 AND (eraser IS NULL OR p.kind <> 'erase_subject') ORDER BY p.id FOR UPDATE LOOP
         IF o.state = 'running' THEN
             RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = 'operation',
-                MESSAGE = format('operation %s goes by this subject and is running', o.id),
-                HINT = format('Wait for its end, or SELECT postrider.cancel_operation(%L).', o.id);
+                MESSAGE = format('operation %s of this subject is running: cancel it, or wait until it has ended',
+                    o.id),
+                HINT = format('SELECT postrider.cancel_operation(%L) cancels it.', o.id);
         END IF;
         UPDATE postrider_internal.operations p SET filter = p.filter - '{subject,subject_prefix}'::text[]
             || '{"erased": true}'::jsonb WHERE p.id = o.id;
@@ -315,14 +316,15 @@ DECLARE
 BEGIN
     last := false;
     IF NOT of_dead_letters THEN
-        WITH looked AS MATERIALIZED (
+        WITH searched AS MATERIALIZED (
             SELECT e.id, e.subject = next_of_subject.subject AND e.topic_id IN (SELECT t.id
-                FROM postrider_internal.topics t WHERE t.name = next_of_subject.topic) AS fits
+                FROM postrider_internal.topics t WHERE t.name = next_of_subject.topic) AS matches
               FROM postrider_internal.events e WHERE e.day = today AND e.id > next_of_subject.id ORDER BY e.id
               LIMIT scan_limit
         )
-        SELECT ARRAY (SELECT l.id FROM looked l WHERE l.fits ORDER BY l.id LIMIT most), (SELECT l.id FROM looked l
-            ORDER BY l.id DESC LIMIT 1), (SELECT count(*) FROM looked) INTO ids, edge_id, read;
+        SELECT ARRAY (SELECT l.id FROM searched l WHERE l.matches ORDER BY l.id LIMIT most),
+               (SELECT l.id FROM searched l ORDER BY l.id DESC LIMIT 1), (SELECT count(*) FROM searched)
+          INTO ids, edge_id, read;
         IF cardinality(ids) = most THEN
             id := ids[most];
         ELSIF read = scan_limit THEN

@@ -45,7 +45,7 @@ BEGIN
     subject := 'postrider/test/' || subscription;
     body := convert_to(postrider_internal.test_event(t.name, t.input_schema, t.input_schema_mapping, event, subject,
         jsonb_build_object('test', true, 'message',
-            'This event was made by postrider to try out one event subscription.', 'subscription', subscription),
+            'This event was created by postrider to try out one event subscription.', 'subscription', subscription),
         at)::text, 'UTF8');
     INSERT INTO postrider_internal.events (id, day, topic_id, published_at, event_time, matched, event_id, event_type,
         subject, source, data_version, schema, body)

@@ -37,7 +37,7 @@ func TestPublishToNamespaceTopics(t *testing.T) {
 		b.count("SELECT count(*) FROM postrider.events WHERE event_id = 'd' AND body_text LIKE '%\"data\":{\"n\":1.50}}'"))
 }
 
-func TestPublishByTheWrongDoor(t *testing.T) {
+func TestPublishToTheWrongPath(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	basic, namespace := b.topic("cloud", `{"inputSchema":"CloudEventSchemaV1_0"}`), b.topic("shop", `{"kind":"namespace"}`)

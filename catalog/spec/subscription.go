@@ -196,17 +196,17 @@ var Subscription = []Setting{
 			"literally.",
 	},
 	{
-		Name: "honorRetryAfter", Section: Advanced, Label: "Honor Retry-After", Kind: Switch, Default: "as behavior says",
+		Name: "honorRetryAfter", Section: Advanced, Label: "Honor Retry-After", Kind: Switch, Default: "set by behavior",
 		Help: "An endpoint's Retry-After header defers the next attempt.",
 	},
 	{
-		Name: "probationAction", Section: Advanced, Label: "During probation", Kind: Choice, Default: "as behavior says",
+		Name: "probationAction", Section: Advanced, Label: "During probation", Kind: Choice, Default: "set by behavior",
 		Choices: []string{string(policy.ProbationHold), string(policy.ProbationDocumented)},
 		Help:    "hold: events wait until the endpoint recovers. documented: they may be dead-lettered without an attempt.",
 	},
 	{
 		Name: "retryTransportErrors", Section: Advanced, Label: "Retry transport errors", Kind: Switch,
-		Default: "as behavior says",
+		Default: "set by behavior",
 		Help:    "Retry if there was no response, even if the status table says never.",
 	},
 	{

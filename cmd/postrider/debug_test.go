@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -61,5 +62,18 @@ func TestDebugListenAddress(t *testing.T) {
 		server := serveDebug(listener, slog.New(slog.DiscardHandler))
 		require.Zero(t, server.WriteTimeout, "pprof rejects a profile that takes longer")
 		require.NoError(t, server.Close())
+	}
+}
+
+// A wrong or taken address ends dev before it starts PostgreSQL.
+func TestDevOpensTheDebugListenerFirst(t *testing.T) {
+	t.Parallel()
+	taken, err := debugFlags{":0"}.listenDebug(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = taken.Close() }()
+	for _, address := range []string{"6060", taken.Addr().String()} {
+		d := &dev{options: &devCmd{debugFlags: debugFlags{address}}, out: io.Discard}
+		require.ErrorContains(t, d.start(t.Context()), "--debug-listen")
+		require.Nil(t, d.postgres)
 	}
 }

@@ -103,24 +103,28 @@ func (c *devCmd) Run(ctx context.Context) error {
 }
 
 func (d *dev) start(ctx context.Context) error {
-	if err := d.startPostgres(ctx); err != nil {
+	var err error
+	if d.debug, err = d.options.listenDebug(ctx); err != nil { // first: PostgreSQL takes seconds to start
 		return err
 	}
-	if err := migrateUp(ctx, databaseFlags{DatabaseURL: d.ready.DatabaseURL},
+	if err = d.startPostgres(ctx); err != nil {
+		return err
+	}
+	if err = migrateUp(ctx, databaseFlags{DatabaseURL: d.ready.DatabaseURL},
 		logFlags{LogLevel: slog.LevelError, LogFormat: "text"}, io.Discard); err != nil {
 		return err
 	}
-	if err := d.startListeners(ctx); err != nil {
+	if err = d.startListeners(ctx); err != nil {
 		return err
 	}
-	if err := d.startService(ctx); err != nil {
+	if err = d.startService(ctx); err != nil {
 		return err
 	}
-	if err := d.setUpDemo(ctx); err != nil {
+	if err = d.setUpDemo(ctx); err != nil {
 		return fmt.Errorf("set up the demo topic: %w", err)
 	}
 	d.greet()
-	if err := local.WriteReadyFile(d.options.ReadyFile, d.ready); err != nil {
+	if err = local.WriteReadyFile(d.options.ReadyFile, d.ready); err != nil {
 		return err
 	}
 	return d.publishFirst(ctx)
@@ -160,9 +164,6 @@ func (d *dev) startListeners(ctx context.Context) error {
 			return err
 		}
 		d.ready.APITLS = "https://" + local.Reachable(d.secure.Addr())
-	}
-	if d.debug, err = d.options.listenDebug(ctx); err != nil {
-		return err
 	}
 	d.ready.API, d.ready.Sink = "http://"+local.Reachable(d.api.Addr()), "http://"+local.Reachable(d.sink.Addr())
 	go func() {

@@ -81,6 +81,10 @@ func restPage(t *testing.T) string {
 	}{Errors: map[string]string{}}
 	byTag := map[string][]restOperation{}
 	methods := []string{"get", "put", "post", "patch", "delete"}
+	roles := map[string]string{
+		"none": "–", "read": "viewer", "operate": "operator", "admin": "admin",
+		"publish": "access key of the topic, or API key that may publish",
+	}
 	for _, path := range slices.Sorted(maps.Keys(document.Paths)) {
 		for _, method := range methods {
 			node, has := document.Paths[path][method]
@@ -89,7 +93,9 @@ func restPage(t *testing.T) string {
 			}
 			op := restOperation{Path: path, Method: strings.ToUpper(method)}
 			require.NoError(t, node.Decode(&op))
-			op.Access = map[string]string{"none": "–", "read": "viewer", "operate": "operator", "admin": "admin"}[op.Access]
+			role, known := roles[op.Access]
+			require.True(t, known, "%s: x-access %q", op.ID, op.Access)
+			op.Access = role
 			byTag[op.Tags[0]] = append(byTag[op.Tags[0]], op)
 			for status, response := range op.Responses {
 				if _, name, is := strings.Cut(response.Ref, "#/components/responses/"); is {
@@ -250,9 +256,13 @@ func schedules(all []policy.Policy) (rows [][]string) {
 		return fmt.Sprintf("%s (%s to %s)", span(p.DefaultTTL), span(p.MinTTL), span(p.MaxTTL))
 	})
 	row("Expires", func(p policy.Policy) string {
-		return map[policy.Expiry]string{
-			policy.ExpiryAtTTL: "at its end", policy.ExpiryNextAttempt: "at the next attempt",
-		}[p.Expiry]
+		switch {
+		case p.Expiry == policy.ExpiryAtTTL:
+			return "when its time to live ends"
+		case p.RetryWindow > 0:
+			return "when the next attempt is due, at most after " + span(p.RetryWindow)
+		}
+		return "when the next attempt is due"
 	})
 	row("Attempts", func(p policy.Policy) string {
 		return fmt.Sprintf("%s (%d to %d)", number(p.DefaultMaxAttempts), p.MinMaxAttempts, p.MaxMaxAttempts)

@@ -27,7 +27,7 @@ type sqlCmd struct {
 	databaseFlags
 	Output       string        `short:"o" help:"table, json (one object per row), yaml (one document per row) or csv." enum:"table,json,yaml,csv" default:"table"`
 	Timeout      time.Duration `help:"Time limit of the statement; 0 = none." default:"30s" range:"0.."`
-	Questions    bool          `help:"List the ready-made questions of docs/reference/sql.md."`
+	Questions    bool          `help:"List the questions of docs/reference/sql.md."`
 	Question     string        `help:"Run one of them, by its name or number." placeholder:"NAME"`
 	Topic        string        `help:"Topic that the question is about." placeholder:"NAME"`
 	Subscription string        `help:"Event subscription that the question is about." placeholder:"NAME"`

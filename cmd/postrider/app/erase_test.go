@@ -309,7 +309,7 @@ func TestErasedSubjectIsInNoFilter(t *testing.T) {
 			b.text(t, "SELECT details -> 'filter' ->> '"+member+"' FROM postrider.audit WHERE action = 'operation_started'"))
 		_, _, err := b.store.Operator.EraseSubject(t.Context(), "orders", "people/anna")
 		require.ErrorIs(t, err, postgres.ErrConflict)
-		require.ErrorContains(t, err, id.String()+" goes by this subject and is running")
+		require.ErrorContains(t, err, id.String()+" of this subject is running: cancel it, or wait until it has ended")
 		_, err = b.store.Operator.CancelOperation(t.Context(), id)
 		require.NoError(t, err)
 		_, _, err = b.store.Operator.EraseSubject(t.Context(), "orders", "people/anna")

@@ -1,4 +1,4 @@
--- Makes batches of deliveries, and returns whether the first one was made. $1 is the event subscription, $3 the
+-- Creates batches of deliveries, and returns whether the first one was created. $1 is the event subscription, $3 the
 -- deliveries and $4 the number of each one's batch, $5 the bytes of each batch. The job of the first batch is the
 -- cutter's ($2); the other batches get new jobs. Members have the order in which their events were accepted, which is
 -- that of their system ids. The deliveries were not locked when they were read: those that have a job or a batch by

@@ -24,8 +24,8 @@ WITH input AS (
 members AS MATERIALIZED (
     -- The deliveries that change: a single delivery always; of a batch those with a fate, and all if the batch
     -- was sent or ends. A retry of a single delivery, or of a member that leaves its batch, needs a job.
-    SELECT d.id, d.made, r.batch_id, r.subscription_id, r.retry_policy, r.number, r.reruns, r.status, r.outcome,
-           r.error, r.excerpt, r.started_at, r.skipped_offsets, r.state IS NOT NULL AS ends,
+    SELECT d.id, d.attempts_made, r.batch_id, r.subscription_id, r.retry_policy, r.number, r.reruns, r.status,
+           r.outcome, r.error, r.excerpt, r.started_at, r.skipped_offsets, r.state IS NOT NULL AS ends,
            coalesce(f.next_at, r.next_at) AS next_at, f.dead_letter_id,
            CASE WHEN f.delivery_id IS NULL THEN r.reason ELSE f.reason END AS reason,
            CASE WHEN f.delivery_id IS NULL THEN r.state ELSE f.state END AS state,
@@ -36,7 +36,7 @@ members AS MATERIALIZED (
            CASE WHEN r.batch_id IS NULL AND r.verdict = 'hold' THEN r.reason END AS hold
       FROM result r
      CROSS JOIN LATERAL (
-           SELECT r.delivery_id AS id, r.number AS made WHERE r.batch_id IS NULL
+           SELECT r.delivery_id AS id, r.number AS attempts_made WHERE r.batch_id IS NULL
             UNION ALL
            SELECT d.id, coalesce(nullif(r.number, 0), d.attempts)
              FROM postrider_internal.deliveries d WHERE d.batch_id = r.batch_id OFFSET 0) d
@@ -61,13 +61,13 @@ members AS MATERIALIZED (
 left_batch AS (
     -- Members that leave a batch which continues, and members that are sent on their own.
     INSERT INTO postrider_internal.left_members (batch_id, delivery_id, left_at, left_after, left_reason)
-    SELECT batch_id, id, now(), made, coalesce(reason, state) FROM members
+    SELECT batch_id, id, now(), attempts_made, coalesce(reason, state) FROM members
      WHERE batch_id IS NOT NULL AND (next_job IS NOT NULL OR NOT ends AND state IS NOT NULL)
 ), -- record_batches.sql
 next_jobs AS (
     INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
     SELECT id, postrider_internal.job_state(at), args, kind, 'deliveries', 1, 1000, at
-      FROM (SELECT next_job AS id, jsonb_build_object('d', id, 's', subscription_id, 'n', made + 1) AS args,
+      FROM (SELECT next_job AS id, jsonb_build_object('d', id, 's', subscription_id, 'n', attempts_made + 1) AS args,
                    'deliver' AS kind, next_at AS at
               FROM members WHERE next_job IS NOT NULL
              UNION ALL

@@ -251,15 +251,15 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 		return ctx.Err()
 	}
 	var trust *tls.CertificateVerificationError
-	var refused *net.OpError
+	var network *net.OpError
 	switch {
 	case errors.As(err, &trust):
 		return fmt.Errorf("%s: %w; set --ca-file to its certificate authority", c.Base, trust.Err)
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return fmt.Errorf("%s does not use TLS: use http:// in --server", c.Base)
-	case errors.As(err, &refused) && refused.Op == "dial":
+	case errors.As(err, &network) && network.Op == "dial":
 		return fmt.Errorf("cannot connect to %s (%w): check that the service is running, or use --server", c.Base,
-			refused.Err)
+			network.Err)
 	}
 	return fmt.Errorf("call %s: %w", c.Base, err)
 }
