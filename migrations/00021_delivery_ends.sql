@@ -116,9 +116,8 @@ BEGIN
 END $$;
 
 -- How a delivery ends: it moves to the history and is counted, and a dead letter copies its event. The caller has
--- fenced
--- the deliveries: its transaction has deleted their job rows or locked their own rows. The recorder includes the parts
--- "ends" and "dead letters" in its own statement: this call would add 0.2 ms to the 0.4 ms of one result.
+-- fenced the deliveries: its transaction has deleted their job rows or locked their own rows. The recorder includes the
+-- parts "ends" and "dead letters" in its own statement: this call would add 0.2 ms to the 0.4 ms of one result.
 CREATE FUNCTION postrider_internal.end_deliveries(ends postrider_internal.delivery_end[]) RETURNS bigint
     LANGUAGE plpgsql AS $$
 DECLARE

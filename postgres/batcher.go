@@ -69,14 +69,16 @@ func (b *Batcher[T]) take(fits func(T) bool) []T {
 // Run calls flush with one group after the other until ctx ends and no item waits. newFits returns a group's limit: a
 // function that reports whether the next item fits. Several Runs may be active at once.
 func (b *Batcher[T]) Run(ctx context.Context, newFits func() func(T) bool, flush func([]T)) {
+	var last time.Time // the end of the last group
 	for {
 		for {
-			b.gather(ctx)
+			b.gather(ctx, last)
 			group := b.take(newFits())
 			if len(group) == 0 {
 				break
 			}
 			flush(group)
+			last = time.Now()
 		}
 		select {
 		case <-ctx.Done():

@@ -7,8 +7,8 @@ import (
 )
 
 // Gathering lets the groups of a Batcher grow while items arrive fast: they share the fixed cost of a transaction,
-// which is that of some twenty rows. A wait that brings too few items is not repeated soon, so that items do not wait
-// at a low rate.
+// which is that of some twenty rows. A group waits only soon after the one before it, and a wait that brings too few
+// items is not repeated soon, so that items do not wait at a low rate.
 type Gathering struct {
 	// Enough is the size of a group that does not wait; 0 = none waits. Longest is how long a group waits.
 	Enough  int
@@ -41,14 +41,16 @@ func (c *cooldown) waited(worthwhile bool, now time.Time) {
 	c.end = now.Add(c.length)
 }
 
-// gather waits until enough items are queued, no more arrive, or the longest wait is over.
-func (b *Batcher[T]) gather(ctx context.Context) {
+// gather waits until enough items are queued, no more arrive, or the longest wait is over. last is when the group
+// before ended.
+func (b *Batcher[T]) gather(ctx context.Context, last time.Time) {
 	select {
 	case <-b.enough: // of an earlier group
 	default:
 	}
 	first, began := b.Len(), time.Now()
-	if first == 0 || first >= b.gathering.Enough || began.Before(b.cooldown.end) {
+	lone := began.Sub(last) > b.gathering.Longest
+	if first == 0 || first >= b.gathering.Enough || lone || began.Before(b.cooldown.end) {
 		return
 	}
 	n, now := first, began

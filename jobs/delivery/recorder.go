@@ -34,8 +34,13 @@ const (
 	blockedPause = 250 * time.Millisecond
 )
 
-// gathering delays only the record of a result: its delivery does not wait.
-var gathering = postgres.Gathering{Enough: flushResults / 2, Longest: 50 * time.Millisecond, Worth: 2}
+// gathering delays only the record of a result: its delivery does not wait. Its worker does, so a group waits for a
+// quarter of the workers at most.
+func gathering(workers int) postgres.Gathering {
+	return postgres.Gathering{
+		Enough: min(flushResults/2, workers/4), Longest: 50 * time.Millisecond, Worth: 2,
+	}
+}
 
 // Failpoints of recording: before the transaction, in it, and after its commit; and a result that ends in a dead
 // letter.
@@ -63,8 +68,8 @@ type Recorder struct {
 	recovered chan struct{} // closed when flushes succeed again; nil while they succeed
 }
 
-// RecorderParts are what a Recorder needs. Gate is nil on a node that makes no attempts. TimeScale is
-// Options.TimeScale.
+// RecorderParts are what a Recorder needs. Gate is nil, and MaxWorkers is 0, on a node that makes no attempts.
+// TimeScale is Options.TimeScale.
 type RecorderParts struct {
 	DB        *postgres.DB
 	Cache     *catalog.Cache
@@ -76,6 +81,8 @@ type RecorderParts struct {
 	Log       *slog.Logger
 	Node      string
 	TimeScale int
+
+	MaxWorkers int
 }
 
 // RecorderCounters count since the process began.
@@ -99,7 +106,7 @@ type recording struct {
 func NewRecorder(parts RecorderParts, fail postgres.Failpoint) *Recorder {
 	const ms = int64(time.Millisecond)
 	return &Recorder{
-		RecorderParts: parts, Failpoint: fail, queue: postgres.NewGatheringBatcher[*recording](gathering),
+		RecorderParts: parts, Failpoint: fail, queue: postgres.NewGatheringBatcher[*recording](gathering(parts.MaxWorkers)),
 		blocked:   map[*recording]bool{},
 		flushes:   postgres.NewHistogram(1, 2, 5, 10, 20, 50, 100, flushResults),
 		flushTime: postgres.NewHistogram(ms, 2*ms, 5*ms, 10*ms, 25*ms, 50*ms, 100*ms, 250*ms, 1000*ms, 5000*ms),

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"os"
 	"strconv"
 	"syscall"
 	"time"
@@ -172,5 +173,22 @@ func (c *conn) usable() bool {
 		silent = err == syscall.EAGAIN
 		return true
 	})
-	return err == nil && silent
+	return err == nil && silent && c.nothingDecrypted()
+}
+
+// longAgo is a deadline that has passed.
+var longAgo = time.Unix(1, 0)
+
+// nothingDecrypted reports whether TLS has no bytes that it has received and not delivered. A read after its deadline
+// gets only these.
+func (c *conn) nothingDecrypted() bool {
+	secure, ok := c.Conn.(*tls.Conn)
+	if !ok {
+		return true
+	}
+	var byte1 [1]byte
+	_ = secure.SetReadDeadline(longAgo)
+	n, err := secure.Read(byte1[:])
+	_ = secure.SetReadDeadline(time.Time{})
+	return n == 0 && errors.Is(err, os.ErrDeadlineExceeded)
 }

@@ -17,9 +17,10 @@ import (
 )
 
 const (
-	// maxHTTP1Body is the longest body that http1 sends. The send buffer of a connection holds the whole request, so the
-	// write never waits for the endpoint. net/http reads while it writes: an endpoint may respond to a part of a body.
-	maxHTTP1Body = 16 << 10
+	// maxHTTP1Request is the size of the longest body and headers that http1 sends. The send buffer of a connection holds
+	// the whole request, so the write does not wait for the endpoint. net/http reads while it writes: an endpoint may
+	// respond to a part of a body.
+	maxHTTP1Request = 16 << 10
 	// maxHTTP2Hosts bounds the hosts that are remembered as HTTP/2. A forgotten host costs one more TLS handshake.
 	maxHTTP2Hosts = 4096
 	// sweepInterval is how often idle connections are checked.
@@ -55,12 +56,14 @@ func newHTTP1(maxIdle int) *http1 {
 // sends reports whether this client sends the request. net/http sends the others: it knows every kind of host, and
 // rejects what HTTP cannot carry.
 func (h *http1) sends(key poolKey, req *http.Request, body int) bool {
-	if body > maxHTTP1Body || key.scheme != "http" && key.scheme != "https" ||
+	if key.scheme != "http" && key.scheme != "https" ||
 		key.host == "" || strings.Trim(key.host, hostCharacters) != "" {
 		return false
 	}
+	size := body
 	for name, values := range req.Header {
 		for _, value := range values {
+			size += len(name) + len(value)
 			if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
 				return false
 			}
@@ -68,7 +71,7 @@ func (h *http1) sends(key poolKey, req *http.Request, body int) bool {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return !h.http2[key]
+	return size <= maxHTTP1Request && !h.http2[key]
 }
 
 // roundTrip makes one request. It is sent on another connection only if nothing was written on an idle one. The error

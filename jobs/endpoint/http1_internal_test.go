@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"bufio"
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -212,7 +213,7 @@ func TestHTTP1Requests(t *testing.T) {
 	}))
 	t.Cleanup(e.Close)
 	for _, path := range []string{"", "/a%20b/é?q=1&code=x%2Fy#part", "?only", "/;p//../x"} {
-		for _, size := range []int{2, 5000, maxHTTP1Body} {
+		for _, size := range []int{2, 5000, maxHTTP1Request - 1000} {
 			c := loopbackClient(t)
 			send := func() sent {
 				k := testCall(e.URL+path, 5*time.Second)
@@ -470,4 +471,78 @@ func TestRepeatedAttemptCutsItsCall(t *testing.T) {
 	}, func(Response) { t.Error("a response that counts") })
 	require.Equal(t, 1, results)
 	client.WaitLate()
+}
+
+// together collects what is written and sends it in one segment.
+type together struct {
+	net.Conn
+	collect bool
+	bytes   bytes.Buffer
+}
+
+func (c *together) Write(p []byte) (int, error) {
+	if c.collect {
+		return c.bytes.Write(p)
+	}
+	return c.Conn.Write(p)
+}
+
+// A record of TLS that follows a response is no response to the next request, even if it arrived with the first.
+func TestHTTP1LeftoverRecord(t *testing.T) {
+	t.Parallel()
+	for _, leftover := range []string{"", "\r\n", "HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n"} {
+		certificate := httptest.NewUnstartedServer(http.NotFoundHandler())
+		certificate.StartTLS()
+		config, roots := certificate.TLS.Clone(), x509.NewCertPool()
+		config.NextProtos = []string{"http/1.1"}
+		roots.AddCert(certificate.Certificate())
+		certificate.Close()
+		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		var accepted atomic.Int32
+		var group sync.WaitGroup
+		group.Go(func() {
+			for {
+				tcp, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				accepted.Add(1)
+				group.Go(func() {
+					defer tcp.Close()
+					glued := &together{Conn: tcp}
+					secure := tls.Server(glued, config)
+					in := bufio.NewReader(secure)
+					for {
+						r, err := http.ReadRequest(in)
+						if err != nil {
+							return
+						}
+						_, _ = io.Copy(io.Discard, r.Body)
+						glued.collect = true
+						_, _ = io.WriteString(secure, okHead+"Content-Length: 2\r\n\r\nok")
+						if leftover != "" {
+							_, _ = io.WriteString(secure, leftover)
+						}
+						glued.collect = false
+						_, _ = glued.bytes.WriteTo(tcp)
+					}
+				})
+			}
+		})
+		c := loopbackClient(t)
+		c.transports.secure.TLSClientConfig.RootCAs = roots
+		for range 3 {
+			resp := post(t, c, "https://"+listener.Addr().String()+"/")
+			require.Equal(t, policy.Result{Status: http.StatusOK}, resp.Result, "%q: %s", leftover, resp.ErrorText)
+		}
+		want := 1
+		if leftover != "" {
+			want = 3
+		}
+		require.EqualValues(t, want, accepted.Load(), "%q", leftover)
+		c.CloseIdle()
+		listener.Close()
+		group.Wait()
+	}
 }

@@ -111,11 +111,16 @@ func (h *Handoff) Begin() {
 	h.busy++
 }
 
-// End makes a worker free, after Begin or Take.
+// End makes a worker free, after Begin or Take. If the database has more jobs, it requests a fetch: River does so only
+// if all of its own workers were busy.
 func (h *Handoff) End() {
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	h.busy--
+	more := h.backlog
+	h.mu.Unlock()
+	if more {
+		h.wake.Request(DeliverQueue)
+	}
 }
 
 // Query returns how many jobs, at most limit, the database is queried for now; 0 = it is not.
@@ -127,7 +132,11 @@ func (h *Handoff) Query(limit int) int {
 		h.busyAt = now
 	}
 	n := min(limit, h.free())
-	if n <= 0 || !requested && !h.backlog && h.idle(now) {
+	switch {
+	case !requested && !h.backlog && h.idle(now):
+		return 0
+	case n <= 0:
+		h.backlog = true // End requests a fetch
 		return 0
 	}
 	h.wake.fetchRequested.Store(false)

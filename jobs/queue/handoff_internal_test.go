@@ -110,6 +110,30 @@ func TestHandoffReturnsJobsThatWereNotBegun(t *testing.T) {
 	require.Zero(t, h.Reserve(10))
 }
 
+// River fetches at the end of a job only if all of its own workers were busy, and local jobs are not River's.
+func TestHandoffRequestsAFetchWhenAWorkerIsFree(t *testing.T) {
+	t.Parallel()
+	h, _ := openHandoff()
+	require.Equal(t, DeliverQueue, h.wake.Next(), "by Open")
+	h.Begin()
+	h.End()
+	require.Empty(t, h.wake.Next(), "the database has no more jobs")
+	h.Fetched(7, 7)
+	h.Begin()
+	h.End()
+	require.Equal(t, DeliverQueue, h.wake.Next())
+	h.Fetched(0, 7)
+	for range 100 {
+		h.Begin()
+	}
+	h.wake.Request(DeliverQueue)
+	require.Equal(t, DeliverQueue, h.wake.Next())
+	require.Zero(t, h.Query(10), "no worker is free")
+	h.End()
+	require.Equal(t, DeliverQueue, h.wake.Next())
+	require.Equal(t, 1, h.Query(10))
+}
+
 // Before a node is registered, other nodes would reclaim its jobs.
 func TestHandoffReservesNothingBeforeItIsOpen(t *testing.T) {
 	t.Parallel()

@@ -9,6 +9,8 @@ import (
 const (
 	// maxLag is the fetch lag above which publishes slow down.
 	maxLag = time.Second
+	// minLag is the measured lag above which the time since the last fetch counts, too.
+	minLag = 50 * time.Millisecond
 	// maxPause is the longest pause between two groups of publishes.
 	maxPause = time.Second
 	// lagShare is how many fetches the lag is the mean of, about: one job of each fetch is measured.
@@ -67,8 +69,8 @@ func (p *Pace) Lag() time.Duration {
 }
 
 func (p *Pace) lagAt(now time.Time) time.Duration {
-	if !p.backlog {
-		return 0
+	if !p.backlog || p.lag < minLag { // it may have fetched the last job
+		return p.lag
 	}
 	return p.lag + now.Sub(p.fetchedAt)
 }
@@ -76,6 +78,9 @@ func (p *Pace) lagAt(now time.Time) time.Duration {
 // Next returns how long the next group of publishes waits before its transaction. The group after it waits until the
 // workers have fetched as many jobs as this one has.
 func (p *Pace) Next(jobs int) time.Duration {
+	if jobs == 0 {
+		return 0
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()

@@ -114,7 +114,7 @@ func New(ctx context.Context, o Options) (*System, error) {
 	}, o.Failpoint)
 	s.Recorder = delivery.NewRecorder(delivery.RecorderParts{
 		DB: db, Cache: cache, IDs: s.IDs, Traffic: s.Traffic, Gate: s.Gate, Notifier: s.Notifier, Disk: s.Disk,
-		Log: o.Logger, Node: o.Node, TimeScale: o.TimeScale,
+		Log: o.Logger, Node: o.Node, TimeScale: o.TimeScale, MaxWorkers: o.MaxWorkers,
 	}, o.Failpoint)
 	s.Releaser = delivery.NewReleaser(db, cache, s.Traffic, s.Notifier, o.Failpoint)
 	s.Exports = export.NewExports(db, s.Notifier)
