@@ -44,6 +44,7 @@ var clockReaders = map[string]string{
 	"pace.go Fetched":             "how long ago jobs were fetched",
 	"pace.go Lag":                 "how long ago jobs were fetched",
 	"pace.go Next":                "how long publishes wait",
+	"batcher.go Run":              "when the last group ended",
 	"gather.go gather":            "how long a group has grown",
 	"gate.go localCapacity":       "how long ago an endpoint responded",
 	"load.go queueHold":           "the database's time, continued",
