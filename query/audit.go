@@ -18,6 +18,20 @@ type AuditFilter struct {
 	To   *time.Time `query:"until"`
 }
 
+// AuditActions are the actions of the audit, in the order of the comment on postrider.audit.action.
+var AuditActions = []string{
+	"topic_created", "topic_replaced", "topic_deleted", "topic_keys_shown", "topic_keys_replaced", "events_published",
+	"subscription_created", "subscription_replaced", "subscription_deleted", "subscription_expired",
+	"subscription_validation_requested", "subscription_validated", "subscription_paused", "subscription_resumed",
+	"subscription_released", "subscription_probed", "endpoint_url_shown", "delivery_attributes_shown",
+	"signing_secrets_shown", "signing_secret_rotated", "test_delivery_created", "delivery_canceled", "delivery_retried",
+	"delivery_dead_lettered", "dead_letter_redelivered", "dead_letter_purged", "event_erased", "subject_erased",
+	"operation_started", "operation_canceled", "operation_finished", "policy_created", "policy_replaced",
+	"policy_deleted", "api_key_created", "api_key_revoked", "login_approved", "login_denied", "user_created",
+	"user_replaced", "user_deleted", "password_changed", "signed_in", "signed_out", "sessions_ended", "sign_in_failed",
+	"requests_rejected", "encryption_keys_retired",
+}
+
 // AuditLine is one row of the audit.
 type AuditLine struct {
 	AuditID      int64     `json:"auditId"`

@@ -3,8 +3,11 @@ package server_test
 import (
 	"encoding/json"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
+
+	"postrider/query"
 
 	"github.com/stretchr/testify/require"
 )
@@ -165,4 +168,13 @@ func TestAuditOfValidations(t *testing.T) {
 		`subscription_replaced orders/billing {"endpointValidation":"skip","settings":["endpointValidation"]}`,
 		`subscription_replaced orders/billing {"endpointValidation":"skip","settings":["labels"]}`,
 	}, b.audited())
+}
+
+// The actions that a list can be filtered by are those that the SQL contract documents.
+func TestAuditActions(t *testing.T) {
+	t.Parallel()
+	var comment string
+	require.NoError(t, setup(t).db.QueryRow(t.Context(), `SELECT col_description(attrelid, attnum) FROM pg_attribute
+		WHERE attrelid = 'postrider.audit'::regclass AND attname = 'action'`).Scan(&comment))
+	require.Equal(t, regexp.MustCompile("[a-z]+(_[a-z]+)+").FindAllString(comment, -1), query.AuditActions)
 }

@@ -198,6 +198,7 @@ func TestListsRejectWhatTheyCannotUse(t *testing.T) {
 		"events?subject=%ff":         "subject must be UTF-8 without the character 0",
 		"events?publishedFrom=today": "publishedFrom must be an RFC 3339 time, such as 2026-11-20T09:30:00Z",
 		"deliveries?state=dead":      `state must be one of pending, delivered, dead_lettered, dropped, canceled, not "dead"`,
+		"audit?action=dead":          "action must be one of topic_created, topic_replaced, ",
 		"deliveries?state=":          `state must be one of pending`,
 		"deliveries?hold=resting":    `hold must be one of paused, not_validated, probation, admission, not "resting"`,
 		"batches?state=open":         "state must be one of",

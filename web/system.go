@@ -48,7 +48,9 @@ func (p *pages) jobs(ctx context.Context, c echo.Context) error {
 
 func (p *pages) audit(ctx context.Context, c echo.Context) error {
 	f := display.FilterOf(c)
-	filter := query.AuditFilter{Actor: f.Name("Actor", "actor", ""), Action: f.Name("Action", "action", "")}
+	filter := query.AuditFilter{
+		Actor: f.Name("Actor", "actor", ""), Action: f.OneOf("Action", "action", "", query.AuditActions, ""),
+	}
 	filter.Topic, filter.Subscription = owner(f)
 	list, err := site.ListOf(ctx, c, "entry", f, filter, p.Parts.Reader.ReadAudit,
 		func(l *query.AuditLine) int64 { return l.AuditID })

@@ -2,6 +2,8 @@ package management
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"postrider/access"
 	"postrider/query"
@@ -102,6 +104,10 @@ type listAuditRequest struct {
 
 // ListAudit responds to GET /v1/audit.
 func (m *Handlers) ListAudit(ctx context.Context, r *listAuditRequest) (*api.List[query.AuditLine], error) {
+	if r.Action != "" && !slices.Contains(query.AuditActions, r.Action) {
+		return nil, api.Invalid("action", "must be one of %s, not %q", strings.Join(query.AuditActions, ", "),
+			api.Shorten(r.Action))
+	}
 	if err := inOrder("from", r.From, "until", r.To); err != nil {
 		return nil, err
 	}
