@@ -100,7 +100,7 @@ COMMENT ON COLUMN postrider.event_subscriptions.probation_action IS
     'Effective probationAction, of deliveries that are due during a probation: hold, or documented: some end without '
     'an attempt.';
 COMMENT ON COLUMN postrider.event_subscriptions.retry_transport_errors IS
-    'Effective retryTransportErrors: an attempt without a response is retried, even if the status table says never.';
+    'Effective retryTransportErrors: an attempt without a response is retried, even if the status table forbids it.';
 COMMENT ON COLUMN postrider.event_subscriptions.response_timeout_seconds IS
     'Seconds that the endpoint has for its response.';
 COMMENT ON COLUMN postrider.event_subscriptions.expiration_time_utc IS
@@ -202,7 +202,7 @@ COMMENT ON COLUMN postrider.retry_policies.honor_retry_after IS
 COMMENT ON COLUMN postrider.retry_policies.retry_after_cap_seconds IS 'Longest wait that Retry-After can cause.';
 COMMENT ON COLUMN postrider.retry_policies.retry_transport_errors IS
     'Under behavior documented: whether an attempt without a response, such as a timeout, is retried even if the '
-    'status table says never. Behavior safe always retries it.';
+    'status table forbids it. Behavior safe always retries it.';
 COMMENT ON COLUMN postrider.retry_policies.dead_letter_default IS
     'Under behavior documented: rows or none, the dead-letter destination if none is named. Behavior safe keeps rows.';
 COMMENT ON COLUMN postrider.retry_policies.dead_letter_delay_seconds IS

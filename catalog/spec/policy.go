@@ -109,7 +109,7 @@ var Policy = []Setting{
 	},
 	{
 		Name: "retryTransportErrors", Section: Outcomes, Label: "Retry transport errors", Kind: Switch, Default: "true",
-		Help: "Under behavior documented: retry if there was no response, even if the status table says never.",
+		Help: "Under behavior documented: retry if there was no response, even if the status table forbids it.",
 	},
 	{
 		Name: "statusTable", Section: Outcomes, Label: "Status table", Kind: JSON, Default: "that of ga-2021",

@@ -207,7 +207,7 @@ var Subscription = []Setting{
 	{
 		Name: "retryTransportErrors", Section: Advanced, Label: "Retry transport errors", Kind: Switch,
 		Default: "set by behavior",
-		Help:    "Retry if there was no response, even if the status table says never.",
+		Help:    "Retry if there was no response, even if the status table forbids it.",
 	},
 	{
 		Name: "labels", Section: Advanced, Label: "Labels", Kind: Lines, Azure: true, Max: 100, Default: "none",
