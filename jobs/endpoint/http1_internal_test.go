@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -264,6 +265,11 @@ func (c *Client) idleConn(t *testing.T) *conn {
 	panic("unreachable")
 }
 
+// unwritable is a connection that only reads.
+type unwritable struct{ net.Conn }
+
+func (unwritable) Write([]byte) (int, error) { return 0, syscall.EPIPE }
+
 // An idle connection that the endpoint has closed, that has unrequested data, that is too old, or on which nothing can
 // be written is not used again: the request goes to another.
 func TestHTTP1ReplacesUnusableConnections(t *testing.T) {
@@ -279,7 +285,7 @@ func TestHTTP1ReplacesUnusableConnections(t *testing.T) {
 		},
 		"old": func(_ *testing.T, c *conn, _ net.Conn) { c.idleSince = c.idleSince.Add(-idleConnTimeout) },
 		"broken": func(t *testing.T, c *conn, _ net.Conn) {
-			require.NoError(t, c.socket.Conn.(*net.TCPConn).CloseWrite())
+			c.socket.Conn = unwritable{c.socket.Conn}
 			require.True(t, c.usable(), "only the write fails")
 		},
 	}
