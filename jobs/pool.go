@@ -25,7 +25,7 @@ func (g *goroutines) Go(f func()) {
 		go g.work(f)
 		return
 	}
-	g.idle[last] <- f // has room
+	g.idle[last] <- f // never waits: the channel of an idle goroutine is empty
 	g.idle = g.idle[:last]
 	g.unused = min(g.unused, last)
 }

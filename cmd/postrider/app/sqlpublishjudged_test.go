@@ -102,7 +102,7 @@ func made(schema event.Schema, e map[string]any) bool {
 	return false
 }
 
-// TestSQLPublishValidatesLikeREST: the functions accept exactly what the REST door accepts, and take the same from it.
+// TestSQLPublishValidatesLikeREST: the functions accept exactly what the REST API accepts, and store the same.
 func TestSQLPublishValidatesLikeREST(t *testing.T) {
 	t.Parallel()
 	for schema, base := range bases {
