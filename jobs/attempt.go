@@ -65,7 +65,7 @@ func (e *Engine) deliver(ctx context.Context, job *river.Job[queue.AttemptArgs])
 	case errors.Is(err, endpoint.ErrInterrupted):
 		e.interrupted.Add(job.ID) // River's completer defers it as a rerun; after its end, Stop gives it back
 	case !a.begun && !errors.Is(err, context.Canceled): // canceled: this node stops, and River gives the job back itself
-		a.warnNotBegun(err)
+		a.warn(notBegun, beginPause, err)
 		return river.JobSnooze(beginPause)
 	}
 	return err
@@ -99,16 +99,16 @@ func (e *Engine) deliverLocal(work *queue.Work) {
 // arrived.
 func (e *Engine) runAgain(a *attempt, err error) {
 	again := queue.Deferred{Job: a.job.JobID, After: rerunPause(a.reruns), Begun: a.begun}
-	if a.begun {
-		_ = e.failures.logged(e.requests, a.job.JobID, a.args.Kind(), err)
-	} else {
-		again.After = beginPause
-		a.warnNotBegun(err)
+	what := "an attempt has no outcome, trying again"
+	if !a.begun {
+		again.After, what = beginPause, notBegun
 	}
+	a.warn(what, again.After, err)
 	ctx, cancel := context.WithTimeout(e.requests, beginTimeout)
 	defer cancel()
 	if _, err := e.parts.JobRows.Defer(ctx, []queue.Deferred{again}); err != nil {
-		e.log.Warn("a job could not be deferred; it is reclaimed", "job", a.job.JobID, "error", err)
+		e.log.Warn("a job could not be deferred; a node will reclaim it", "job", a.job.JobID, "delivery", a.args.Delivery,
+			"subscription", a.args.Subscription, "error", err, "sqlstate", postgres.SQLState(err))
 	}
 }
 
@@ -154,9 +154,12 @@ func (a *attempt) recovered(step func() error) error {
 	return a.engine.failures.recovered(a.job.JobID, a.args.Kind(), step)
 }
 
-func (a *attempt) warnNotBegun(err error) {
-	a.engine.log.Warn("an attempt could not begin, trying again", "job", a.job.JobID, "delivery", a.args.Delivery,
-		"batch", a.args.Batch, "subscription", a.args.Subscription, "in", beginPause, "error", err)
+const notBegun = "an attempt could not begin, trying again"
+
+// warn logs why an attempt is made again.
+func (a *attempt) warn(what string, in time.Duration, err error) {
+	a.engine.log.Warn(what, "job", a.job.JobID, "delivery", a.args.Delivery, "batch", a.args.Batch,
+		"subscription", a.args.Subscription, "in", in, "error", err, "sqlstate", postgres.SQLState(err))
 }
 
 // run enters the gate, loads the work, and sends it if it is due. It returns when the call has ended.

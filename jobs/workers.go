@@ -240,11 +240,7 @@ type joberrors struct {
 
 // Work runs a job.
 func (m *joberrors) Work(ctx context.Context, job *rivertype.JobRow, run func(context.Context) error) error {
-	return m.logged(ctx, job.ID, job.Kind, m.recovered(job.ID, job.Kind, func() error { return run(ctx) }))
-}
-
-// logged logs the error of a job, unless it is one that River may store, and returns the error to store.
-func (m *joberrors) logged(ctx context.Context, id int64, kind string, err error) error {
+	err := m.recovered(job.ID, job.Kind, func() error { return run(ctx) })
 	if err == nil {
 		return nil
 	}
@@ -267,7 +263,7 @@ func (m *joberrors) logged(ctx context.Context, id int64, kind string, err error
 	default:
 		text = m.internalError()
 	}
-	m.log.Log(ctx, level, "a job ended with an error", "job", id, "kind", kind, "error", err,
+	m.log.Log(ctx, level, "a job ended with an error", "job", job.ID, "kind", job.Kind, "error", err,
 		"sqlstate", postgres.SQLState(err))
 	return &endpoint.PlainError{Text: text, Cause: err}
 }
