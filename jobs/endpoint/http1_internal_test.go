@@ -34,6 +34,12 @@ type scripted struct {
 
 func newScripted(t *testing.T, script func(net.Conn)) *scripted {
 	t.Helper()
+	return newScriptedOver(t, func(conn net.Conn) net.Conn { return conn }, script)
+}
+
+// newScriptedOver wraps each connection, for example in TLS.
+func newScriptedOver(t *testing.T, wrap func(net.Conn) net.Conn, script func(net.Conn)) *scripted {
+	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	s := &scripted{url: "http://" + listener.Addr().String() + "/", closed: make(chan struct{}, 100)}
@@ -45,7 +51,7 @@ func newScripted(t *testing.T, script func(net.Conn)) *scripted {
 				return
 			}
 			s.accepted.Add(1)
-			group.Go(func() { s.serve(conn, script) })
+			group.Go(func() { s.serve(wrap(conn), script) })
 		}
 	})
 	t.Cleanup(func() { listener.Close(); group.Wait() })
@@ -496,59 +502,31 @@ func (c *together) Write(p []byte) (int, error) {
 // A record of TLS that follows a response is no response to the next request, even if it arrived with the first.
 func TestHTTP1LeftoverRecord(t *testing.T) {
 	t.Parallel()
-	for _, leftover := range []string{"", "\r\n", "HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n"} {
-		certificate := httptest.NewUnstartedServer(http.NotFoundHandler())
-		certificate.StartTLS()
-		config, roots := certificate.TLS.Clone(), x509.NewCertPool()
+	for leftover, connections := range map[string]int{
+		"": 1, "\r\n": 3, "HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n": 3,
+	} {
+		certified := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate
+		certified.Close()
+		config := certified.TLS.Clone()
 		config.NextProtos = []string{"http/1.1"}
-		roots.AddCert(certificate.Certificate())
-		certificate.Close()
-		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		var accepted atomic.Int32
-		var group sync.WaitGroup
-		group.Go(func() {
-			for {
-				tcp, err := listener.Accept()
-				if err != nil {
-					return
+		e := newScriptedOver(t, func(conn net.Conn) net.Conn { return tls.Server(&together{Conn: conn}, config) },
+			func(conn net.Conn) {
+				records := conn.(*tls.Conn).NetConn().(*together)
+				records.collect = true
+				respond(okEmpty)(conn)
+				if leftover != "" {
+					respond(leftover)(conn)
 				}
-				accepted.Add(1)
-				group.Go(func() {
-					defer tcp.Close()
-					glued := &together{Conn: tcp}
-					secure := tls.Server(glued, config)
-					in := bufio.NewReader(secure)
-					for {
-						r, err := http.ReadRequest(in)
-						if err != nil {
-							return
-						}
-						_, _ = io.Copy(io.Discard, r.Body)
-						glued.collect = true
-						_, _ = io.WriteString(secure, okHead+"Content-Length: 2\r\n\r\nok")
-						if leftover != "" {
-							_, _ = io.WriteString(secure, leftover)
-						}
-						glued.collect = false
-						_, _ = glued.bytes.WriteTo(tcp)
-					}
-				})
-			}
-		})
+				records.collect = false
+				_, _ = records.bytes.WriteTo(records.Conn)
+			})
 		c := loopbackClient(t)
-		c.transports.secure.TLSClientConfig.RootCAs = roots
+		c.transports.secure.TLSClientConfig.RootCAs = x509.NewCertPool()
+		c.transports.secure.TLSClientConfig.RootCAs.AddCert(certified.Certificate())
 		for range 3 {
-			resp := post(t, c, "https://"+listener.Addr().String()+"/")
+			resp := post(t, c, "https"+strings.TrimPrefix(e.url, "http"))
 			require.Equal(t, policy.Result{Status: http.StatusOK}, resp.Result, "%q: %s", leftover, resp.ErrorText)
 		}
-		want := 1
-		if leftover != "" {
-			want = 3
-		}
-		require.EqualValues(t, want, accepted.Load(), "%q", leftover)
-		c.CloseIdle()
-		listener.Close()
-		group.Wait()
+		require.EqualValues(t, connections, e.accepted.Load(), "%q", leftover)
 	}
 }
