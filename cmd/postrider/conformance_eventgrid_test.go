@@ -232,12 +232,27 @@ func TestConformanceAzureEventGridForJavaScriptTriesAgain(t *testing.T) {
 	c := &clientCases{t, map[string]*clientCase{}}
 	lost := c.add("database away", &away.service, eventsPath("grid"), key)
 	late := c.add("address put off", &n.service, eventsPath("grid"), key)
+	guess := func(i int) int {
+		status, _, _ := call(t.Context(), http.MethodPost, n.api+eventsPath("grid"), "[]", "aeg-sas-key",
+			fmt.Sprintf("guess %d", i))
+		return status
+	}
 	late.onPass = func(number int) {
-		// Once: 30 guesses of this address are heard, and one more each second.
-		for i, status := 0, 0; number == 1 && i < 300 && status != http.StatusTooManyRequests; i++ {
-			status, _, _ = call(t.Context(), http.MethodPost, n.api+eventsPath("grid"), "[]", "aeg-sas-key",
-				fmt.Sprintf("guess %d", i))
+		// Once: 30 guesses of this address are heard, and one more each second. Guesses continue until the client has
+		// its response: on a busy machine that may take a second.
+		if number != 1 {
+			return
 		}
+		i := 0
+		for i < 300 && guess(i) != http.StatusTooManyRequests {
+			i++
+		}
+		go func() {
+			for late.statuses()[0] == 0 && t.Context().Err() == nil {
+				i++
+				guess(i)
+			}
+		}()
 	}
 	line.breaks(func(*wireLine, wireMessage) fate { return cutHere })
 	line.cutAll(false)
