@@ -25,6 +25,7 @@ import (
 	"postrider/query"
 	"postrider/web/display"
 	"postrider/web/site"
+	"postrider/web/workbench"
 )
 
 // Parts are the dependencies of the dashboard. All are required.
@@ -108,6 +109,10 @@ func (p *pages) load() (err error) {
 		return err
 	}
 	p.Templates, err = template.New("pages").Funcs(p.helpers()).ParseFS(files, "templates/*.html")
+	if err != nil {
+		return err
+	}
+	_, err = p.Templates.ParseFS(workbench.Templates, "templates/*.html")
 	return err
 }
 
@@ -142,6 +147,9 @@ func (p *pages) mount(e *echo.Echo) {
 			ui.POST(path, action, sameOrigin(), login, site.Requires(role))
 		}
 	}
+	workbench.New(workbench.Parts{
+		Site: p.Site, Reader: p.Parts.Reader, Operator: p.Parts.Operator,
+	}).Mount(ui, login, sameOrigin())
 	if p.Open {
 		return // no sign-in, and no first admin
 	}

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -96,6 +97,7 @@ var menu = []menuGroup{
 		{"/ui/batches", "Batches"},
 		{"/ui/dead-letters", "Dead letters"},
 		{"/ui/operations", "Operations"},
+		{queryPage, "Query"},
 	}},
 	{"Configuration", access.RoleViewer, []Link{
 		{"/ui/topics", "Topics"}, {"/ui/subscriptions", "Event subscriptions"}, {"/ui/policies", "Retry policies"},
@@ -104,6 +106,23 @@ var menu = []menuGroup{
 		{"/ui/jobs", "Jobs"}, {"/ui/storage", "Storage"}, {"/ui/audit", "Audit"}, {"/openapi", "REST API"},
 	}},
 	{"Access", access.RoleAdmin, []Link{{"/ui/users", "Users"}, {"/ui/api-keys", "API keys"}}},
+}
+
+// queryPage is the menu link for users who may query.
+const queryPage = "/ui/query"
+
+// menuOf is the menu of a user.
+func menuOf(user access.Actor) (groups []menuGroup) {
+	for _, group := range menu {
+		if !user.Role.Allows(group.needs) {
+			continue
+		}
+		if !user.Role.Allows(access.RoleOperator) {
+			group.Links = slices.DeleteFunc(slices.Clone(group.Links), func(l Link) bool { return l.Href == queryPage })
+		}
+		groups = append(groups, group)
+	}
+	return groups
 }
 
 // sectionOf is the menu link of a page.
@@ -139,11 +158,7 @@ func (s *Site) render(c echo.Context, status int, name string, f Frame) error {
 	}
 	actor := access.ActorOf(c.Request().Context())
 	f.Role, f.Who = actor.Role, actor.User()
-	for _, group := range menu {
-		if f.Role.Allows(group.needs) {
-			f.Menu = append(f.Menu, group)
-		}
-	}
+	f.Menu = menuOf(actor)
 	f.Section, f.At, f.Here = sectionOf(c.Request().URL.Path), s.Now(), address.RequestURI()
 	written, err := s.Page(name, f)
 	if err != nil {
