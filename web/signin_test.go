@@ -256,6 +256,7 @@ func TestRoles(t *testing.T) {
 	}
 	admins := []string{"/ui/users", "/ui/api-keys"}
 	own := []string{"/ui/sign-in", "/ui/first-admin", "/ui/sign-out", "/ui/account/"}
+	workbench := []string{"/ui/query"}
 	begins := func(path string, list []string) bool {
 		for _, prefix := range list {
 			if strings.HasPrefix(path, prefix) {
@@ -275,7 +276,7 @@ func TestRoles(t *testing.T) {
 		case begins(route.Path, admins), formPath.MatchString(route.Path):
 			needed = access.RoleAdmin
 		case begins(route.Path, []string{"/ui/login"}): // each role approves its logins
-		case route.Method == http.MethodPost, strings.HasSuffix(route.Path, "/test"):
+		case route.Method == http.MethodPost, strings.HasSuffix(route.Path, "/test"), begins(route.Path, workbench):
 			needed = access.RoleOperator
 		case route.Method != http.MethodGet && route.Method != http.MethodPost || strings.HasSuffix(route.Path, "/stream"):
 			continue
