@@ -1,6 +1,6 @@
 # `make dev` and `make test` need Go, make and PostgreSQL 15 or newer, which they fetch on Debian and Ubuntu.
 .DEFAULT_GOAL := help
-.PHONY: help build dev test test-race test-faults test-long lint lint-openapi vulncheck fmt generate bench screenshots clean
+.PHONY: help build dev test test-race test-faults test-long lint lint-openapi vulncheck fmt generate editor bench screenshots clean
 
 GO ?= go
 BIN := bin/postrider
@@ -59,6 +59,9 @@ generate: ## Generate the policies' rows, reference pages and THIRD_PARTY_NOTICE
 	$(GO) test ./catalog/spec -run TestReferencePage -update
 	$(GO) test ./cmd/postrider -run TestReferencePages -update-reference
 	$(GO) test ./cmd/postrider -run TestThirdPartyNotices -update-notices
+
+editor: ## Build the dashboard's editor from web/editor, which needs Node.js
+	cd web/editor && npm ci --ignore-scripts --no-audit --no-fund && npm run build
 
 bench: build ## Measure published and delivered events per second on this machine
 	$(BIN) bench throughput

@@ -55,7 +55,7 @@ func TestThirdPartyNotices(t *testing.T) {
 			}
 		}
 	}
-	add("htmx and uPlot (in the dashboard)", fromRoot(t, "web/static/LICENSES.txt"))
+	add("htmx, uPlot and CodeMirror (in the dashboard)", fromRoot(t, "web/static/LICENSES.txt"))
 	for _, pattern := range []string{"*.min.js", "*.min.css"} {
 		vendored, err := filepath.Glob("../../web/static/" + pattern)
 		require.NoError(t, err)
