@@ -10,25 +10,29 @@ import (
 
 // Problem is an outcome of failed attempts of one event subscription.
 type Problem struct {
-	Topic, Subscription, Outcome string
+	Topic        string `json:"topic"`
+	Subscription string `json:"subscription"`
+	Outcome      string `json:"outcome"`
 	// Failures is the number of attempts with this outcome, Attempts of all; First and Last are minutes.
-	Failures, Attempts int64
-	First, Last        time.Time
-	DeadLetters        int64 // of the event subscription, with any outcome
-	Hold               *string
-	HoldUntil          *time.Time // of a probation: when the next probe is sent
+	Failures    int64      `json:"failures"`
+	Attempts    int64      `json:"attempts"`
+	First       time.Time  `json:"firstFailedAt"`
+	Last        time.Time  `json:"lastFailedAt"`
+	DeadLetters int64      `json:"deadLetters"` // of the event subscription, with any outcome
+	Hold        *string    `json:"hold"`
+	HoldUntil   *time.Time `json:"holdUntil"` // of a probation: when the next probe is sent
 	// Waiting is the number of pending deliveries whose last attempt had this outcome, up to 1,000, among the oldest
 	// 10,000 pending ones: those with an attempt are older than those without.
-	Waiting int
+	Waiting int `json:"waiting"`
 	// Held is the number of deliveries of the event subscription on hold, in batches too, up to 10,000.
-	Held int
+	Held int `json:"held"`
 	// An example: a pending delivery, or else a dead letter, with the response.
-	DeliveryID   *int64
-	DeadLetterID *uuid.UUID
-	Status       *int
-	Error        *string
-	Response     *string
-	NextAttempt  *time.Time
+	DeliveryID   *int64     `json:"deliveryId"`
+	DeadLetterID *uuid.UUID `json:"deadLetterId"`
+	Status       *int       `json:"status"`
+	Error        *string    `json:"error"`
+	Response     *string    `json:"response"`
+	NextAttempt  *time.Time `json:"nextAttemptAt"`
 }
 
 // ReadProblems groups the failed attempts of a span by event subscription and outcome, the last failure first, at most

@@ -104,3 +104,33 @@ func TestErasing(t *testing.T) {
 		b.manage(http.MethodPost, "/v1/topics/orders/eraseSubject", body).rejected(400, "InvalidRequest")
 	}
 }
+
+func TestListingProblems(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.deliveries(1)
+	require.Empty(t, b.manage(http.MethodGet, "/v1/problems", "").json(http.StatusOK)["value"])
+	b.change("UPDATE postrider_internal.deliveries SET last_outcome = 'Busy', attempts = 1")
+	for _, failed := range [][]any{{"Busy", "0 h", 3}, {"Delivered", "0 h", 1}, {"NotFound", "2 h", 5}} {
+		b.change("INSERT INTO postrider_internal.rollups (minute, topic_id, subscription_id, kind, detail, count) "+
+			"SELECT date_trunc('minute', now()) - $2::interval, topic_id, id, 'attempt', $1, $3 "+
+			"FROM postrider_internal.event_subscriptions", failed...)
+	}
+	for query, outcomes := range map[string][]any{
+		"":                                   {"Busy"},
+		"?withinInMinutes=180":               {"Busy", "NotFound"},
+		"?withinInMinutes=180&topic=orders":  {"Busy", "NotFound"},
+		"?withinInMinutes=180&topic=nowhere": nil,
+	} {
+		found, _ := b.walked("/v1/problems"+query, "outcome")
+		require.Equal(t, outcomes, found, query)
+	}
+	first := b.manage(http.MethodGet, "/v1/problems", "").json(http.StatusOK)["value"].([]any)[0].(map[string]any)
+	require.Equal(t, []any{"orders", "billing", 3.0, 4.0, 1.0, float64(b.count(pendingDelivery))},
+		[]any{
+			first["topic"], first["subscription"], first["failures"], first["attempts"], first["waiting"],
+			first["deliveryId"],
+		})
+	b.manage(http.MethodGet, "/v1/problems?withinInMinutes=0", "").rejected(400, "InvalidRequest")
+	b.manage(http.MethodGet, "/v1/problems?withinInMinutes=10081", "").rejected(400, "InvalidRequest")
+}

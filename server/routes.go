@@ -158,6 +158,7 @@ func eventRoutes(m *management.Handlers) []route {
 		{get, "/v1/activity", read, api.Handle("listActivity", m.ListActivity)},
 		{get, "/v1/events/:systemId", read, api.Handle("getEvent", m.GetEvent, 404)},
 		{post, "/v1/events/:systemId/erase", operate, api.Handle("eraseEvent", m.EraseEvent, 404, 409)},
+		{get, "/v1/problems", read, api.Handle("listProblems", m.ListProblems)},
 		{get, "/v1/deliveries", read, api.Handle("listDeliveries", m.ListDeliveries)},
 		{get, "/v1/deliveries/:deliveryId", read, api.Handle("getDelivery", m.GetDelivery, 404)},
 		{get, "/v1/deliveries/:deliveryId/attempts", read, api.Handle("listDeliveryAttempts", m.ListDeliveryAttempts, 404)},

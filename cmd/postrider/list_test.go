@@ -58,6 +58,7 @@ func TestListsFromTheCommandLine(t *testing.T) {
 	same("batch list --topic orders", "/v1/batches")
 	same("audit list --action subscription_paused", "/v1/audit?action=subscription_paused")
 	same("operation list", "/v1/operations")
+	same("problem list --within 24h", "/v1/problems?withinInMinutes=1440")
 	require.Len(t, listed("event list"), 5)
 	require.Empty(t, listed("event list --unmatched"))
 	require.Len(t, listed("delivery list --limit 3"), 3)

@@ -56,6 +56,7 @@ type verbs struct {
 	Event        cli.EventCmd               `cmd:"" help:"List, show and erase events."`
 	Batch        cli.BatchCmd               `cmd:"" help:"List and show batches."`
 	ShowVersion  kong.VersionFlag           `name:"version" help:"Print version and build."`
+	Problem      cli.ProblemCmd             `cmd:"" help:"List what fails: outcomes of failed attempts."`
 	Deadletter   cli.DeadletterCmd          `cmd:"" help:"List, redeliver, purge and export dead letters, one by one or in bulk."`
 	Operation    cli.OperationCmd           `cmd:"" help:"List and show bulk operations: redeliveries, purges and erasures."`
 

@@ -37,6 +37,7 @@ var verbsOf = map[string]string{
 	"listPolicies": "policy list", "getPolicy": "policy show", "putPolicy": "policy put", "deletePolicy": "policy delete",
 	"eraseSubject": "event erase --subject", "listEvents": "event list", "listActivity": "tail", "getEvent": "event show",
 	"eraseEvent":     "event erase",
+	"listProblems":   "problem list",
 	"listDeliveries": "delivery list", "getDelivery": "delivery show", "listDeliveryAttempts": "delivery show",
 	"cancelDelivery": "delivery cancel", "retryDelivery": "delivery retry-now",
 	"deadLetterDelivery": "delivery dead-letter-now",

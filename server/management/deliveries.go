@@ -3,6 +3,7 @@ package management
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -12,6 +13,22 @@ import (
 
 // maxAttemptsShown is the limit of attempts in a response, and the most that a policy may allow.
 const maxAttemptsShown = 1000
+
+type listProblemsRequest struct {
+	Topic  string `query:"topic"`
+	Within int    `query:"withinInMinutes" minimum:"1" maximum:"10080" default:"60"`
+}
+
+// Problems are the outcomes of failed attempts.
+type Problems struct {
+	Value []query.Problem `json:"value"`
+}
+
+// ListProblems responds to GET /v1/problems.
+func (m *Handlers) ListProblems(ctx context.Context, r *listProblemsRequest) (*Problems, error) {
+	list, err := m.Parts.Reader.ReadProblems(ctx, r.Topic, time.Duration(r.Within)*time.Minute)
+	return &Problems{Value: api.Shown(list)}, err
+}
 
 type listDeliveriesRequest struct {
 	query.DeliveryFilter

@@ -85,6 +85,26 @@ type operationArg struct {
 	ID operationID `arg:"" name:"id" help:"Id of the operation, as operation list shows it."`
 }
 
+// ProblemCmd is problem.
+type ProblemCmd struct {
+	List problemListCmd `cmd:"" help:"List failed attempts by event subscription and outcome, the newest failure first." example:"problem list; problem list --topic orders --within 24h -o json"`
+}
+
+type problemListCmd struct {
+	rest.Flags
+	Topic  string        `help:"Of this topic." placeholder:"NAME"`
+	Within time.Duration `help:"Length of the time span before now: 1m to 168h." default:"1h" range:"60..604800" placeholder:"SPAN"`
+}
+
+// Run executes problem list.
+func (c *problemListCmd) Run(ctx context.Context) error {
+	span := rest.Object{"withinInMinutes": int(c.Within / time.Minute)}
+	rest.SetText(span, "topic", c.Topic)
+	return c.All(ctx, rest.QueryURL("/v1/problems", span), columns("TOPIC topic", "SUBSCRIPTION subscription",
+		"OUTCOME outcome", "FAILURES failures", "ATTEMPTS attempts", "LAST FAILED lastFailedAt", "HOLD hold",
+		"DEAD LETTERS deadLetters", "DELIVERY deliveryId", "DEAD LETTER deadLetterId"))
+}
+
 // AuditCmd is audit.
 type AuditCmd struct {
 	List listVerb[auditFilter] `cmd:"" path:"/v1/audit" help:"List the actions of users and programs, the newest first." example:"audit list --actor key:ci; audit list --topic orders --from 24h -o json"`
