@@ -109,6 +109,9 @@ const (
 	auditSignedOut            AuditAction = "signed_out"
 	auditSessionsEnded        AuditAction = "sessions_ended"
 	auditRejected             AuditAction = "requests_rejected"
+	AuditQueryRun             AuditAction = "query_run"
+	AuditQuerySaved           AuditAction = "query_saved"
+	AuditQueryDeleted         AuditAction = "query_deleted"
 )
 
 // AuditEntry is one row of the audit. It must have no secret.

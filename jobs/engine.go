@@ -35,6 +35,7 @@ import (
 	"postrider/policy"
 	"postrider/postgres"
 	"postrider/query"
+	"postrider/sqlquery"
 )
 
 // giveBackTimeout is how long a stop tries to give jobs back. Other nodes reclaim the rest once the lease is gone.
@@ -53,6 +54,7 @@ type Parts struct {
 	Handshakes    *catalog.Handshakes
 	Access        *access.Access
 	Operator      *operator.Operator
+	SavedQueries  *sqlquery.Store
 
 	Nodes    *queue.Nodes
 	Notifier *queue.Notifier

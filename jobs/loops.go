@@ -165,10 +165,11 @@ func (w leaseWatch) dead(beats map[string]int64) map[string]int64 {
 	return dead
 }
 
-// clean removes unused rows: those of Maintenance.Clean, old handshakes and operations, and expired sessions.
+// clean removes unused rows: those of Maintenance.Clean, old handshakes and operations, expired sessions and temporary
+// queries.
 func (e *Engine) clean(ctx context.Context) error {
 	return errors.Join(e.parts.Maintenance.Clean(ctx), e.parts.Handshakes.Clean(ctx),
-		e.parts.Operator.CleanOperations(ctx), e.parts.Access.CleanSessions(ctx))
+		e.parts.Operator.CleanOperations(ctx), e.parts.Access.CleanSessions(ctx), e.parts.SavedQueries.Clean(ctx))
 }
 
 // forget frees the memory that this node uses for deleted event subscriptions.

@@ -23,6 +23,7 @@ import (
 	"postrider/policy"
 	"postrider/postgres"
 	"postrider/query"
+	"postrider/sqlquery"
 	"postrider/web/display"
 	"postrider/web/site"
 	"postrider/web/workbench"
@@ -39,6 +40,8 @@ type Parts struct {
 	Access        *access.Access
 	Reader        *query.Reader
 	Operator      *operator.Operator
+	Queries       *sqlquery.Runner
+	SavedQueries  *sqlquery.Store
 }
 
 // Options of the dashboard. Parts and API are required, and AdminToken unless Open.
@@ -148,7 +151,8 @@ func (p *pages) mount(e *echo.Echo) {
 		}
 	}
 	workbench.New(workbench.Parts{
-		Site: p.Site, Reader: p.Parts.Reader, Operator: p.Parts.Operator,
+		Site: p.Site, Reader: p.Parts.Reader, Operator: p.Parts.Operator, Queries: p.Parts.Queries,
+		SavedQueries: p.Parts.SavedQueries,
 	}).Mount(ui, login, sameOrigin())
 	if p.Open {
 		return // no sign-in, and no first admin

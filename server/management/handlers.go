@@ -18,6 +18,7 @@ import (
 	"postrider/postgres"
 	"postrider/query"
 	"postrider/server/api"
+	"postrider/sqlquery"
 )
 
 // Handlers respond to the requests under /v1.
@@ -66,6 +67,8 @@ type Parts struct {
 	Access        *access.Access
 	Reader        *query.Reader
 	Operator      *operator.Operator
+	Queries       *sqlquery.Runner
+	SavedQueries  *sqlquery.Store
 }
 
 // TopicPath names a topic.

@@ -11,6 +11,7 @@ import (
 	"postrider/access"
 	"postrider/operator"
 	"postrider/query"
+	"postrider/sqlquery"
 	"postrider/web/site"
 )
 
@@ -21,9 +22,11 @@ var Templates embed.FS
 
 // Parts are the dependencies of the workbench. All are required.
 type Parts struct {
-	Site     *site.Site
-	Reader   *query.Reader
-	Operator *operator.Operator
+	Site         *site.Site
+	Reader       *query.Reader
+	Operator     *operator.Operator
+	Queries      *sqlquery.Runner
+	SavedQueries *sqlquery.Store
 }
 
 // Pages are the pages of the workbench.

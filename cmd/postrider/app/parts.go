@@ -10,7 +10,7 @@ func (s *System) API() management.Parts {
 	return management.Parts{
 		DB: s.DB, Clock: s.Clock, Cache: s.Cache, Topics: s.Topics, Subscriptions: s.Subscriptions, Holds: s.Holds,
 		Handshakes: s.Handshakes, Policies: s.Policies, Publisher: s.Publisher, Access: s.Access, Reader: s.Reader,
-		Operator: s.Operator,
+		Operator: s.Operator, Queries: s.Queries, SavedQueries: s.SavedQueries,
 	}
 }
 
@@ -19,5 +19,6 @@ func (s *System) Dashboard() web.Parts {
 	return web.Parts{
 		DB: s.DB, Clock: s.Clock, Cache: s.Cache, Topics: s.Topics, Subscriptions: s.Subscriptions, Holds: s.Holds,
 		Access: s.Access, Reader: s.Reader, Operator: s.Operator,
+		Queries: s.Queries, SavedQueries: s.SavedQueries,
 	}
 }

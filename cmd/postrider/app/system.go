@@ -18,6 +18,7 @@ import (
 	"postrider/operator"
 	"postrider/postgres"
 	"postrider/query"
+	"postrider/sqlquery"
 )
 
 // DefaultMaxWorkers is the number of attempts in flight on a node that is not configured otherwise. Most attempts wait
@@ -49,6 +50,8 @@ type Options struct {
 	// QueueCapacity is how many jobs of an event subscription may be queued while others have so many; default: the
 	// gate's. Only tests set it.
 	QueueCapacity func(subscription int64, others int) int
+	// Query configures the queries of users.
+	Query sqlquery.Options
 	// Failpoint is called at certain moments, by tests only.
 	Failpoint postgres.Failpoint
 }
@@ -66,6 +69,7 @@ type System struct {
 	Policies *catalog.Policies
 	Reader   *query.Reader
 	Memory   *queue.Memory
+	Queries  *sqlquery.Runner
 }
 
 // New wires a system and reads the catalog once.
@@ -89,7 +93,10 @@ func New(ctx context.Context, o Options) (*System, error) {
 		Memory: queue.NewMemory(o.MaxBodyBytes),
 	}
 	s.Node, s.DB, s.Disk, s.Failpoint = o.Node, db, postgres.NewDisk(db, o.Logger), o.Failpoint
-	s.Cache, s.Access = cache, access.NewAccess(db, o.Logger)
+	s.Cache, s.Access, s.SavedQueries = cache, access.NewAccess(db, o.Logger), sqlquery.NewStore(db)
+	if s.Queries, err = sqlquery.NewRunner(db, o.Sealer, o.Query); err != nil {
+		return nil, err
+	}
 	s.Topics, s.Subscriptions, s.Holds, s.Handshakes, s.Policies = catalog.NewParts(cache, o.Node, o.Failpoint)
 	s.Nodes = queue.NewNodes(o.Pool.Config().ConnConfig, o.Node, o.Version, o.TimeScale)
 	if o.MaxWorkers > 0 {

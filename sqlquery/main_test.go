@@ -1,0 +1,53 @@
+package sqlquery_test
+
+import (
+	"context"
+	"io"
+	"os"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"postrider/migrations"
+	"postrider/pgdev"
+	"postrider/postgres"
+	"postrider/sqlquery"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgdev.RunTests(m, migrate)) }
+
+func migrate(ctx context.Context, url string) error {
+	pool, err := postgres.OpenPool(ctx, url, 0)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	return migrations.Up(ctx, pool, io.Discard)
+}
+
+var testKey = []byte("0123456789abcdef0123456789abcdef")
+
+// bundle is a migrated database with its login roles.
+type bundle struct {
+	url    string
+	pool   *pgxpool.Pool
+	sealer *postgres.Sealer
+	runner *sqlquery.Runner
+}
+
+func setup(t *testing.T, o sqlquery.Options) *bundle {
+	t.Helper()
+	b := &bundle{url: pgdev.NewDatabase(t)}
+	var err error
+	b.pool, err = postgres.OpenPool(t.Context(), b.url, 8)
+	require.NoError(t, err)
+	t.Cleanup(b.pool.Close)
+	b.sealer, err = postgres.NewSealer(testKey)
+	require.NoError(t, err)
+	db := postgres.NewDB(b.pool)
+	require.NoError(t, sqlquery.EnsureLogins(t.Context(), db, b.sealer))
+	b.runner, err = sqlquery.NewRunner(db, b.sealer, o)
+	require.NoError(t, err)
+	return b
+}
