@@ -1,12 +1,14 @@
 -- +goose Up
--- Operations on many dead letters or events: redeliver, purge, erase.
+-- Operations on many dead letters, deliveries or events: redeliver, purge, retry, cancel, erase.
 
 -- An operation runs step by step: job_id is the job of the next step. cursor_at and cursor_id are its position: the
 -- last dead letter that was checked (by the time it was written), or the last past event (by its day). A step checks a
--- fixed number, however few of them match.
+-- fixed number, however few of them match. An operation on a selection (selection_id) acts on the items after
+-- cursor_position, and has no filter.
 CREATE TABLE postrider_internal.operations (
     id              uuid PRIMARY KEY,
-    kind            text NOT NULL CHECK (kind IN ('redeliver', 'purge', 'redeliver_events', 'erase_subject')),
+    kind            text NOT NULL CHECK (kind IN ('redeliver', 'purge', 'retry', 'cancel', 'redeliver_events',
+                        'erase_subject')),
     state           text NOT NULL DEFAULT 'running' CHECK (state IN ('running', 'done', 'canceled', 'failed')),
     filter          jsonb NOT NULL,
     -- The target; NULL = the own event subscription of each dead letter. target_id is its id at the start.
@@ -15,6 +17,9 @@ CREATE TABLE postrider_internal.operations (
     target_id       bigint,
     published_from  timestamptz,
     published_until timestamptz,
+    selection_id    uuid,
+    -- Of a selection: also redeliver what was redelivered before.
+    again           boolean NOT NULL DEFAULT false,
     rate_per_second integer CHECK (rate_per_second >= 1),
     matched         bigint,
     -- Counting took too long: there are more than matched.
@@ -26,6 +31,7 @@ CREATE TABLE postrider_internal.operations (
     started_by      text NOT NULL,
     cursor_at       timestamptz NOT NULL DEFAULT '-infinity',
     cursor_id       uuid NOT NULL DEFAULT '00000000-0000-0000-0000-000000000000',
+    cursor_position integer NOT NULL DEFAULT 0,
     -- An erasure has checked the events, and now checks the dead letters.
     of_dead_letters      boolean NOT NULL DEFAULT false,
     steps           bigint NOT NULL DEFAULT 0,

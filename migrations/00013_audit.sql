@@ -61,7 +61,8 @@ sample event: test_delivery_created
 delivery: delivery_canceled, delivery_retried, delivery_dead_lettered
 dead letter: dead_letter_redelivered, dead_letter_purged
 event: event_erased, subject_erased
-redelivery, purge or erasure of many: operation_started, operation_canceled, operation_finished
+selection of dead letters or deliveries: selection_created
+redelivery, purge, retry, cancellation or erasure of many: operation_started, operation_canceled, operation_finished
 retry policy: policy_created, policy_replaced, policy_deleted
 API key: api_key_created, api_key_revoked
 login of the command line: login_approved, login_denied
@@ -77,6 +78,7 @@ pause: stopTimeToLive
 access keys: keys (which were replaced)
 delivery, dead letter: deliveryId, deadLetterId, eventId, systemId
 event: systemId, events (how many were published or erased)
+selection: selectionId, kind, count, source (ids, filter or query)
 operation: operationId, its parameters and its progress
 retry policy: policy
 API key, login: key, scope, expiresAt, machine and requestedFrom (the computer of a personal key, and its address)

@@ -23,7 +23,8 @@ BEGIN
                              'runs the handshake again.' END;
 END $$;
 
-CREATE FUNCTION postrider_internal.retry_now(delivery_id bigint, actor text, address text) RETURNS void
+-- Makes a delivery due now. Returns the delivery as it was; NULL = it is due already.
+CREATE FUNCTION postrider_internal.make_due(delivery_id bigint) RETURNS postrider_internal.taken_delivery
 LANGUAGE plpgsql AS $$
 DECLARE
     t postrider_internal.taken_delivery := postrider_internal.take_delivery(delivery_id);
@@ -42,10 +43,8 @@ BEGIN
     ELSIF held IS NOT NULL THEN
         PERFORM postrider_internal.reject_held(t.topic, t.subscription, held);
     ELSIF t.due <= clock_timestamp() AND (t.job_state IS NOT NULL OR t.job_id IS NULL) THEN
-        RETURN; -- it is due: a new job would only lose its place in the queue
+        RETURN NULL; -- a new job would only lose its place in the queue
     END IF;
-    PERFORM postrider_internal.note_audit(actor, address, 'delivery_retried', t.topic, t.subscription,
-        jsonb_build_object('deliveryId', t.id));
     PERFORM postrider_internal.take_token(t, 'canceled', 'RetriedByOperator');
     IF t.hold IS NULL THEN
         job := nextval('postrider_internal.river_job_id_seq');
@@ -58,7 +57,14 @@ BEGIN
     -- The next refill releases it first: it is the oldest that is due.
     UPDATE postrider_internal.deliveries d SET job_id = job, batch_id = NULL, hold = t.hold, next_attempt_at = now(),
         not_before = NULL WHERE d.id = t.id;
+    RETURN t;
 END $$;
+
+CREATE FUNCTION postrider_internal.retry_now(delivery_id bigint, actor text, address text) RETURNS void
+LANGUAGE sql AS $$
+SELECT postrider_internal.note_audit(actor, address, 'delivery_retried', t.topic, t.subscription,
+       jsonb_build_object('deliveryId', t.id))
+  FROM postrider_internal.make_due(delivery_id) t WHERE t.id IS NOT NULL $$;
 
 CREATE FUNCTION postrider_internal.find_subscription(topic text, subscription text) RETURNS bigint LANGUAGE plpgsql
     STABLE AS $$
@@ -172,4 +178,4 @@ END $$;
 -- +goose Down
 DROP FUNCTION postrider_internal.release, postrider_internal.move_time_to_live, postrider_internal.resume,
     postrider_internal.pause, postrider_internal.find_subscription, postrider_internal.retry_now,
-    postrider_internal.reject_held, postrider_internal.hold_of;
+    postrider_internal.make_due, postrider_internal.reject_held, postrider_internal.hold_of;

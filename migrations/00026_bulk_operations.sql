@@ -14,16 +14,16 @@ BEGIN
     END IF;
     o.id := postrider_internal.new_uuid();
     INSERT INTO postrider_internal.operations (id, kind, filter, topic, subscription, target_id, published_from,
-        published_until, rate_per_second, matched, matched_at_least, started_by, job_id, cursor_at)
+        published_until, selection_id, again, rate_per_second, matched, matched_at_least, started_by, job_id, cursor_at)
     VALUES (o.id, o.kind, o.filter, o.topic, o.subscription, o.target_id, o.published_from, o.published_until,
-        o.rate_per_second, o.matched, coalesce(o.matched_at_least, false), coalesce(actor, session_user),
-            nextval('postrider_internal.river_job_id_seq'), coalesce(o.cursor_at, '-infinity')) RETURNING * INTO o;
+        o.selection_id, coalesce(o.again, false), o.rate_per_second, o.matched, coalesce(o.matched_at_least, false),
+        coalesce(actor, session_user), nextval('postrider_internal.river_job_id_seq'), coalesce(o.cursor_at, '-infinity')) RETURNING * INTO o;
     INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
     VALUES (o.job_id, 'available', jsonb_build_object('o', o.id), 'operation', 'operations', 1, 1000, now());
     PERFORM pg_notify('postrider_internal.river_insert', '{"queue":"operations"}');
     PERFORM postrider_internal.note_audit(actor, address, 'operation_started', o.topic, o.subscription,
         jsonb_build_object('operationId', o.id, 'kind', o.kind, 'matched', o.matched, 'ratePerSecond',
-            o.rate_per_second,
+            o.rate_per_second, 'selectionId', o.selection_id, 'again', CASE WHEN o.again THEN true END,
             'filter', (SELECT coalesce(jsonb_object_agg(key, CASE WHEN key IN ('subject', 'subject_prefix') THEN 'true'
                 ELSE value END), '{}') FROM jsonb_each(o.filter))));
     RETURN o.id;
@@ -191,7 +191,7 @@ END $$;
 -- failure, as failed. Dead letters that matched at the start and were not found were purged or redelivered by others.
 -- The subject of an ended erasure is removed.
 CREATE FUNCTION postrider_internal.end_step(operation uuid, done bigint, skipped bigint, failed bigint, error text,
-    reached_at timestamptz, reached_id uuid, of_dead_letters boolean, last boolean,
+    reached_at timestamptz, reached_id uuid, reached_position integer, of_dead_letters boolean, last boolean,
     failure text, pause interval)
     RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -204,7 +204,8 @@ BEGIN
            skipped = CASE WHEN end_step.last AND NOT p.matched_at_least THEN greatest(p.skipped + end_step.skipped,
                p.matched - p.done - end_step.done - p.failed - end_step.failed) ELSE p.skipped + end_step.skipped END,
            cursor_at = coalesce(end_step.reached_at, p.cursor_at), cursor_id = coalesce(end_step.reached_id,
-               p.cursor_id), of_dead_letters = p.of_dead_letters OR end_step.of_dead_letters,
+               p.cursor_id), cursor_position = coalesce(end_step.reached_position, p.cursor_position),
+           of_dead_letters = p.of_dead_letters OR end_step.of_dead_letters,
            filter = CASE WHEN over AND p.kind = 'erase_subject' THEN '{"erased": true}' ELSE p.filter END,
            state = CASE WHEN end_step.failure IS NOT NULL THEN 'failed' WHEN over THEN 'done' ELSE 'running' END,
            finished_at = CASE WHEN over THEN clock_timestamp() END, job_id = CASE WHEN NOT over

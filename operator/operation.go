@@ -17,7 +17,7 @@ import (
 const (
 	// operationStep is how many dead letters or events one transaction processes: a cancellation waits for it.
 	operationStep = 500
-	// eraseStep is how many events one transaction erases. It cancels their pending deliveries one by one.
+	// eraseStep is how many events one transaction erases, or deliveries it retries or cancels: each delivery alone.
 	eraseStep        = 200
 	operationTimeout = 30 * time.Second
 	// stepMinPause and stepMaxPause are the waits between tries of a step while the database is unavailable.
@@ -33,6 +33,7 @@ const (
 type operationRow struct {
 	ID                            uuid.UUID
 	Kind                          string
+	SelectionID                   *uuid.UUID
 	TargetID                      *int64
 	PublishedFrom, PublishedUntil *time.Time
 	RatePerSecond                 *int
@@ -47,6 +48,7 @@ type stepResult struct {
 	Error                 *string
 	ReachedAt             pgtype.Timestamptz // -infinity if an erasure continues with the dead letters
 	ReachedID             *uuid.UUID
+	ReachedPosition       *int    // in a selection
 	OfDeadLetters         bool    // an erasure continues with the dead letters
 	Last                  bool    // nothing is left
 	Failure               *string // why the operation cannot continue
@@ -106,8 +108,9 @@ func reason(wrong error) string {
 func (o *Operator) runStep(ctx context.Context, job int64, wrong error) (pause time.Duration, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 	defer cancel()
+	var op *operationRow
 	err = pgx.BeginFunc(ctx, o.db, func(tx pgx.Tx) error {
-		op, err := beginStep(ctx, tx, job)
+		op, err = beginStep(ctx, tx, job)
 		if err != nil || op == nil {
 			return err
 		}
@@ -121,6 +124,8 @@ func (o *Operator) runStep(ctx context.Context, job int64, wrong error) (pause t
 			step, err = o.stepEvents(ctx, tx, op)
 		case op.Kind == "erase_subject":
 			step, err = stepErasure(ctx, tx, op)
+		case op.SelectionID != nil:
+			step, err = stepSelection(ctx, tx, op)
 		default:
 			step, err = stepDeadLetters(ctx, tx, op)
 		}
@@ -133,6 +138,9 @@ func (o *Operator) runStep(ctx context.Context, job int64, wrong error) (pause t
 		}
 		return endStep(ctx, tx, op, &step, pause)
 	})
+	if err == nil && op != nil && op.Kind == Retry {
+		o.requestFetch()
+	}
 	return pause, more, err
 }
 
@@ -154,7 +162,7 @@ func (op *operationRow) most() int {
 
 // beginStep deletes the job and locks its operation; nil if the job was replaced or the operation has ended.
 func beginStep(ctx context.Context, tx pgx.Tx, job int64) (*operationRow, error) {
-	const query = `SELECT id, kind, target_id, published_from, published_until, rate_per_second,
+	const query = `SELECT id, kind, selection_id, target_id, published_from, published_until, rate_per_second,
 		       nullif(cursor_at, '-infinity') AS reached_at, cursor_id AS reached_id
 		FROM postrider_internal.begin_step($1)`
 	op, err := postgres.Row[operationRow](ctx, tx, query, job)
@@ -167,9 +175,9 @@ func beginStep(ctx context.Context, tx pgx.Tx, job int64) (*operationRow, error)
 }
 
 func endStep(ctx context.Context, tx pgx.Tx, op *operationRow, step *stepResult, pause time.Duration) error {
-	const call = "SELECT postrider_internal.end_step($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+	const call = "SELECT postrider_internal.end_step($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
 	return postgres.Exec(ctx, tx, "end a step of an operation", call, op.ID, step.Done, step.Skipped, step.Failed,
-		step.Error, step.ReachedAt, step.ReachedID, step.OfDeadLetters, step.Last, step.Failure, pause)
+		step.Error, step.ReachedAt, step.ReachedID, step.ReachedPosition, step.OfDeadLetters, step.Last, step.Failure, pause)
 }
 
 // stepDeadLetters redelivers or purges the next dead letters. The step that finds none is the last.
@@ -193,11 +201,12 @@ func callStep(ctx context.Context, tx pgx.Tx, call string, args ...any) (stepRes
 	return step, nil
 }
 
-// CleanOperations deletes operations that ended 30 days ago.
+// CleanOperations deletes operations that ended 30 days ago, with their results.
 func (o *Operator) CleanOperations(ctx context.Context) error {
-	const ended = `DELETE FROM postrider_internal.operations WHERE id IN (
+	const ended = `WITH ended AS (DELETE FROM postrider_internal.operations WHERE id IN (
 		SELECT id FROM postrider_internal.operations WHERE finished_at < now() - interval '30 days' LIMIT $1
-		FOR UPDATE SKIP LOCKED)`
+		FOR UPDATE SKIP LOCKED) RETURNING id)
+		DELETE FROM postrider_internal.operation_results r USING ended e WHERE r.operation_id = e.id`
 	// A redelivery that ends after its operation was deleted leaves counts without an operation.
 	const outcomes = `DELETE FROM postrider_internal.operation_outcomes e
 		WHERE NOT EXISTS (SELECT FROM postrider_internal.operations o WHERE o.id = e.operation_id)`

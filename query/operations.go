@@ -13,15 +13,17 @@ import (
 
 // Operation is a bulk operation: a redelivery, a purge or an erasure of many.
 type Operation struct {
-	OperationID    uuid.UUID        `json:"operationId"`
-	Kind           string           `json:"kind" enum:"redeliver,purge,redeliver_events,erase_subject"`
-	State          string           `json:"state" enum:"running,done,canceled,failed"`
-	Filter         DeadLetterFilter `json:"filter"`
-	Topic          *string          `json:"topic"`
-	Subscription   *string          `json:"subscription"`
-	PublishedFrom  *time.Time       `json:"publishedFrom"`
-	PublishedUntil *time.Time       `json:"publishedUntil"`
-	RatePerSecond  *int             `json:"ratePerSecond"`
+	OperationID  uuid.UUID        `json:"operationId"`
+	Kind         string           `json:"kind" enum:"redeliver,purge,retry,cancel,redeliver_events,erase_subject"`
+	State        string           `json:"state" enum:"running,done,canceled,failed"`
+	Filter       DeadLetterFilter `json:"filter"`
+	Topic        *string          `json:"topic"`
+	Subscription *string          `json:"subscription"`
+	// SelectionID is the selection that it acts on; nil for a filter.
+	SelectionID    *uuid.UUID `json:"selectionId"`
+	PublishedFrom  *time.Time `json:"publishedFrom"`
+	PublishedUntil *time.Time `json:"publishedUntil"`
+	RatePerSecond  *int       `json:"ratePerSecond"`
 	// Matched is nil for past events and erasures.
 	Matched        *int64  `json:"matched"`
 	MatchedAtLeast bool    `json:"matchedAtLeast"`
