@@ -17,7 +17,8 @@ BEGIN
         published_until, selection_id, again, rate_per_second, matched, matched_at_least, started_by, job_id, cursor_at)
     VALUES (o.id, o.kind, o.filter, o.topic, o.subscription, o.target_id, o.published_from, o.published_until,
         o.selection_id, coalesce(o.again, false), o.rate_per_second, o.matched, coalesce(o.matched_at_least, false),
-        coalesce(actor, session_user), nextval('postrider_internal.river_job_id_seq'), coalesce(o.cursor_at, '-infinity')) RETURNING * INTO o;
+        coalesce(actor, session_user), nextval('postrider_internal.river_job_id_seq'), coalesce(o.cursor_at,
+            '-infinity')) RETURNING * INTO o;
     INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
     VALUES (o.job_id, 'available', jsonb_build_object('o', o.id), 'operation', 'operations', 1, 1000, now());
     PERFORM pg_notify('postrider_internal.river_insert', '{"queue":"operations"}');

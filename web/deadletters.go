@@ -348,7 +348,13 @@ func operationPath(id uuid.UUID) string { return "/ui/operations/" + id.String()
 // operationKinds are the titles of the kinds of operation.
 var operationKinds = map[string]string{
 	"redeliver": "Redeliver dead letters", "purge": "Purge dead letters", "redeliver_events": "Redeliver past events",
-	"erase_subject": "Erase events of a subject",
+	"erase_subject": "Erase events of a subject", "retry": "Retry deliveries", "cancel": "Cancel deliveries",
+}
+
+// operationVerbs are what an operation of a kind did.
+var operationVerbs = map[string]string{
+	"redeliver": "Redelivered", "purge": "Purged", "redeliver_events": "Redelivered", "erase_subject": "Erased",
+	"retry": "Retried", "cancel": "Canceled",
 }
 
 func (p *pages) operations(ctx context.Context, c echo.Context) error {
@@ -369,7 +375,8 @@ func (p *pages) operations(ctx context.Context, c echo.Context) error {
 type operationView struct {
 	query.Operation
 	progress
-	All bool // without filter
+	All bool   // without filter
+	Did string // what happened to those that are done
 	// Redelivered are the states of its redeliveries, if it has any.
 	Redelivered []share
 }
@@ -419,7 +426,7 @@ func (p *pages) operation(ctx context.Context, c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	view.All = filter == "{}"
+	view.All, view.Did = filter == "{}", operationVerbs[o.Kind]
 	if states := o.Outcomes; states != nil {
 		view.Redelivered = []share{
 			{Name: "Pending", Href: "pending", Count: states.Pending},

@@ -145,6 +145,10 @@ func progressText(o rest.Object) string {
 	switch o["kind"] {
 	case "purge":
 		verb = "purged"
+	case "retry":
+		verb = "retried"
+	case "cancel":
+		verb = "canceled"
 	case "erase_subject":
 		verb = "erased"
 	}
