@@ -79,7 +79,7 @@ COMMENT ON VIEW postrider_internal.all_deliveries IS 'Pending and finished deliv
 
 CREATE VIEW postrider.deliveries AS
 SELECT d.id AS delivery_id, t.name AS topic, s.name AS subscription, e.event_id, e.event_type, e.subject,
-       d.event_uuid AS system_id, d.state, coalesce(d.hold, b.hold) AS hold, d.reason, d.attempts, d.reruns,
+       e.published_at, d.event_uuid AS system_id, d.state, coalesce(d.hold, b.hold) AS hold, d.reason, d.attempts, d.reruns,
        CASE WHEN d.state = 'pending' AND coalesce(d.hold, b.hold) IS NULL
             THEN greatest(coalesce(b.next_attempt_at, d.next_attempt_at), now()) END AS next_attempt_at,
        d.last_attempt_at, d.last_outcome, d.last_status, d.time_to_live_since, d.finished_at, d.batch_id,
@@ -118,6 +118,8 @@ COMMENT ON COLUMN postrider.deliveries.event_id IS
     'The publisher''s id of the event; NULL once the event''s day was dropped.';
 COMMENT ON COLUMN postrider.deliveries.event_type IS 'Event type.';
 COMMENT ON COLUMN postrider.deliveries.subject IS 'Subject.';
+COMMENT ON COLUMN postrider.deliveries.published_at IS
+    'When the event was published; NULL once the event''s day was dropped.';
 COMMENT ON COLUMN postrider.deliveries.system_id IS 'postrider''s own id of the event.';
 COMMENT ON COLUMN postrider.deliveries.state IS 'pending, delivered, dead_lettered, dropped or canceled.';
 COMMENT ON COLUMN postrider.deliveries.hold IS

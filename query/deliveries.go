@@ -37,11 +37,13 @@ type DeliveryLine struct {
 	EventID   *string `json:"eventId"`
 	EventType *string `json:"eventType"`
 	Subject   *string `json:"subject"`
-	State     string  `json:"state"`
-	Hold      *string `json:"hold"`
-	Reason    *string `json:"reason"`
-	Attempts  int     `json:"attempts"`
-	Reruns    int     `json:"reruns"`
+	// PublishedAt is nil once the event's day was dropped.
+	PublishedAt *time.Time `json:"publishedAt"`
+	State       string     `json:"state"`
+	Hold        *string    `json:"hold"`
+	Reason      *string    `json:"reason"`
+	Attempts    int        `json:"attempts"`
+	Reruns      int        `json:"reruns"`
 	// NextAttemptAt is nil on hold and when finished; never past.
 	NextAttemptAt *time.Time `json:"nextAttemptAt"`
 	// HoldUntil, of a hold for probation, is when the next probe is sent.

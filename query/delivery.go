@@ -58,8 +58,7 @@ type DeliveryDetails struct {
 	SubscriptionID  int64
 	EndpointBaseURL string
 	JobID           *int64
-	PublishedAt     *time.Time // nil after the event's day was dropped, like Schema and BodyText
-	Schema          *string
+	Schema          *string // nil after the event's day was dropped, like BodyText
 	BodyText        *string
 	// RedeliveredFromKind is what RedeliveredFrom is: "dead letter", "operation", or "" if it is nil or no longer kept.
 	RedeliveredFromKind string

@@ -38,6 +38,8 @@ type EventLine struct {
 	// Matched is nil of an event that was published by SQL and is not routed yet.
 	Matched   *int `json:"matched"`
 	BodyBytes int  `json:"bodyBytes"`
+	// States counts its deliveries; only ReadEventStates reads them.
+	States []Counted `db:"-" json:"-"`
 }
 
 // EventRow is one event as it was accepted.
@@ -72,6 +74,33 @@ func (r *Reader) ReadEvents(
 		page = readPage[EventLine](r, "events", t, search, args)
 	})
 	return page, err
+}
+
+// StatesLimit is the number of deliveries of an event that ReadEventStates counts.
+const StatesLimit = 100
+
+// ReadEventStates reads how many deliveries of each event are in each state. ErrTooSlow, ErrUnavailable.
+func (r *Reader) ReadEventStates(ctx context.Context, events []EventLine) error {
+	if len(events) == 0 {
+		return nil
+	}
+	ids, lines, day := make([]uuid.UUID, len(events)), map[uuid.UUID]*EventLine{}, events[0].PublishedAt
+	for i := range events {
+		e := &events[i]
+		ids[i], lines[e.SystemID] = e.SystemID, e
+		if e.PublishedAt.Before(day) {
+			day = e.PublishedAt
+		}
+	}
+	type counted struct {
+		SystemID uuid.UUID
+		Counted
+	}
+	return read(ctx, r.db, "events", func(r *reading) {
+		for _, c := range rows[counted](r, "event_states", pgx.NamedArgs{"events": ids, "day": day.UTC()}) {
+			lines[c.SystemID].States = append(lines[c.SystemID].States, c.Counted)
+		}
+	})
 }
 
 // bindSpan binds a time of publishing, and the ids that events of that time can have.

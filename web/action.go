@@ -43,6 +43,7 @@ func (p *pages) actions() map[access.Role]map[string]echo.HandlerFunc {
 			"/api-keys/:key/revoke": site.Act(p.revokeAPIKey, p.apiKeys),
 		},
 		access.RoleViewer: {
+			"/columns":                     chooseColumns,
 			"/account/password":            p.accountAction(p.changePassword, p.account),
 			"/account/sign-out-everywhere": p.accountAction(p.signOutEverywhere, p.account),
 			"/account/keys/create":         p.accountAction(p.createPersonalKey, p.account),
@@ -51,6 +52,20 @@ func (p *pages) actions() map[access.Role]map[string]echo.HandlerFunc {
 			"/login/deny":                  p.accountAction(p.denyLogin, p.loginPage),
 		},
 	}
+}
+
+// chooseColumns stores the columns of a list in the browser.
+func chooseColumns(c echo.Context) error {
+	form, err := c.FormParams()
+	if err != nil {
+		return echo.ErrBadRequest
+	}
+	columns := form["column"]
+	if form.Get("default") != "" {
+		columns = nil
+	}
+	display.ChooseColumns(c, form.Get("list"), columns)
+	return c.Redirect(http.StatusSeeOther, ownPage(form.Get("back")))
 }
 
 // signInActions require no session.

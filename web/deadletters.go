@@ -46,7 +46,7 @@ var facetNames = []struct{ facet, title string }{
 }
 
 // deadLetterQuery reads the filter of dead letters.
-func deadLetterQuery(f *display.Filter) (d query.DeadLetterQuery) {
+func (p *pages) deadLetterQuery(f *display.Filter) (d query.DeadLetterQuery) {
 	orNil := func(text string) *string {
 		if text == "" {
 			return nil
@@ -64,14 +64,13 @@ func deadLetterQuery(f *display.Filter) (d query.DeadLetterQuery) {
 	}
 	d.EventID = orNil(f.Text("Event id", "eventId", "event_id = ?"))
 	d.EventType = orNil(f.Text("Event type", "eventType", "event_type = ?"))
-	d.DeadLetteredFrom = f.Time("From (UTC)", "from", "dead_lettered_at >= ?")
-	d.DeadLetteredUntil = f.Time("To (UTC)", "to", "dead_lettered_at < ?")
+	d.DeadLetteredFrom, d.DeadLetteredUntil = f.Span("dead_lettered_at", p.Now())
 	return d
 }
 
 func (p *pages) deadLetters(ctx context.Context, c echo.Context) error {
 	f := display.FilterOf(c)
-	filter := deadLetterQuery(f)
+	filter := p.deadLetterQuery(f)
 	f.View, f.Order = "dead_letters", "dead_lettered_at desc, dead_letter_id desc"
 	var found *query.DeadLetterPage
 	read := func(ctx context.Context, q query.DeadLetterQuery, t query.Turn[query.DeadLetterPlace]) (
@@ -89,8 +88,8 @@ func (p *pages) deadLetters(ctx context.Context, c echo.Context) error {
 		Facets: facetsOf(c, found.Facets),
 	}
 	if !filter.WithoutResponse {
-		view.Redeliver = display.SameFilter(c, "/ui/dead-letters/redeliver", "before", "", "after", "")
-		view.Purge = display.SameFilter(c, "/ui/dead-letters/purge", "before", "", "after", "")
+		view.Redeliver = display.SameFilter(c, "/ui/dead-letters/redeliver", "before", "", "after", "", "order", "")
+		view.Purge = display.SameFilter(c, "/ui/dead-letters/purge", "before", "", "after", "", "order", "")
 	}
 	return p.Show(c, "dead-letters", "Dead letters", true, view)
 }
@@ -126,7 +125,7 @@ func facetFilter(facet, value string) []string {
 		if day, err := time.Parse(time.DateOnly, value); err == nil {
 			next = day.AddDate(0, 0, 1).Format(time.DateOnly)
 		}
-		return []string{"from", value, "to", next}
+		return []string{"from", value, "to", next, "within", ""}
 	default:
 		return []string{facet, value}
 	}
@@ -294,9 +293,13 @@ func (p *pages) many(ctx context.Context, c echo.Context, purge bool, title stri
 	if err != nil {
 		return err
 	}
+	from := "" // the span of the address would move on until the user confirms
+	if f.DeadLetteredFrom != nil {
+		from = f.DeadLetteredFrom.Format(time.RFC3339Nano)
+	}
 	view := manyView{
 		Purge: purge, Matching: f, Count: found, Fresh: found.Matched - found.Redelivered, Form: site.Input(c),
-		Action: display.With(c, "to", f.DeadLetteredUntil.Format(time.RFC3339Nano)),
+		Action: display.With(c, "to", f.DeadLetteredUntil.Format(time.RFC3339Nano), "from", from, "within", ""),
 		Back:   display.SameFilter(c, "/ui/dead-letters"),
 	}
 	return p.Show(c, "dead-letters-many", title, false, view, site.Link{Href: view.Back, Text: "Dead letters"})
@@ -305,7 +308,7 @@ func (p *pages) many(ctx context.Context, c echo.Context, purge bool, title stri
 // manyFilter is the filter of the address up to now, because the user confirms only the counted dead letters.
 func (p *pages) manyFilter(c echo.Context) (query.DeadLetterFilter, error) {
 	f := display.FilterOf(c)
-	filter := deadLetterQuery(f)
+	filter := p.deadLetterQuery(f)
 	if filter.WithoutResponse {
 		f.Reject("status")
 	}

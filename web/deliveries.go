@@ -46,6 +46,10 @@ func (p *pages) deliveries(ctx context.Context, c echo.Context) error {
 		filter.Operation = &id
 	}
 	f.View, f.Order = "deliveries", "delivery_id desc"
+	filter.From, filter.To = f.Span("published_at", p.Now())
+	if filter.From != nil || filter.To != nil {
+		f.Order = "system_id desc, delivery_id desc"
+	}
 	list, err := site.ListOf(ctx, c, "delivery", f, filter, p.Parts.Reader.ReadDeliveries, (*query.DeliveryLine).Place)
 	return p.ShowList(c, "deliveries", "Deliveries", list, err)
 }
@@ -96,6 +100,7 @@ func (p *pages) batches(ctx context.Context, c echo.Context) error {
 	var filter query.BatchFilter
 	filter.Topic, filter.Subscription = owner(f)
 	filter.State = f.OneOf("State", "state", "state = ?", query.DeliveryStates, "")
+	f.View, f.Order = "batches", "batch_id desc"
 	list, err := site.ListOf(ctx, c, "batch", f, filter, p.Parts.Reader.ReadBatches,
 		func(l *query.BatchLine) int64 { return l.BatchID })
 	return p.ShowList(c, "batches", "Batches", list, err)

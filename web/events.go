@@ -16,16 +16,19 @@ import (
 
 func (p *pages) events(ctx context.Context, c echo.Context) error {
 	f := display.FilterOf(c)
+	f.View, f.Order = "events", "system_id desc"
 	filter := query.EventFilter{
 		Topic: f.Name("Topic", "topic", "topic = ?"), Event: eventID(c, f),
 		Type:          f.Name("Event type", "type", "event_type = ?"),
 		SubjectPrefix: f.Text("Subject begins with", "subject", "starts_with(subject, ?)"),
-		From:          f.Time("From (UTC)", "from", "published_at >= ?"), To: f.Time("To (UTC)", "to", "published_at < ?"),
-		Unmatched: f.Check("Unmatched only", "unmatched", "matched = 0"),
+		Unmatched:     f.Check("Unmatched only", "unmatched", "matched = 0"),
 	}
-	f.View, f.Order = "events", "system_id desc"
+	filter.From, filter.To = f.Span("published_at", p.Now())
 	list, err := site.ListOf(ctx, c, "event", f, filter, p.Parts.Reader.ReadEvents,
 		func(l *query.EventLine) uuid.UUID { return l.SystemID })
+	if err == nil && list.Table.Shows("deliveries") {
+		err = p.Parts.Reader.ReadEventStates(ctx, list.Rows)
+	}
 	return p.ShowList(c, "events", "Events", list, err)
 }
 

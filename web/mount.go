@@ -190,6 +190,7 @@ func (p *pages) viewerPages() map[string]site.Page {
 		"/jobs":                               p.jobs,
 		"/storage":                            p.storage,
 		"/audit":                              p.audit,
+		"/search":                             p.search,
 		"/account":                            p.account,
 		"/login":                              p.loginPage,
 	}
@@ -250,6 +251,8 @@ func owner(f *display.Filter) (topic, subscription string) {
 func (p *pages) helpers() template.FuncMap {
 	return template.FuncMap{
 		"asset":     p.assets.Path,
+		"cell":      p.Cell,
+		"table":     display.DefaultTable,
 		"moment":    func(t time.Time) display.Moment { return display.MomentOf(t, p.Now()) },
 		"age":       func(t time.Time) string { return display.Span(max(0, p.Now().Sub(t))) },
 		"left":      func(t time.Time) string { return display.Span(max(0, t.Sub(p.Now()))) },
@@ -291,6 +294,7 @@ func (p *pages) helpers() template.FuncMap {
 		"rfc3339":          func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
 		"day":              func(t time.Time) string { return t.Format(time.DateOnly) },
 		"subscriptionPath": subscriptionPath,
+		"foundPath":        foundPath,
 		"userPath":         userPath,
 		"apiKeyPath":       apiKeyPath,
 		"add1":             func(n int) int { return n + 1 },

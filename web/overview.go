@@ -128,7 +128,9 @@ func sharesOf(counts []query.Counted, href func(name string) string) []share {
 type problemsView struct {
 	Filter *display.Filter
 	Within string
+	Table  display.Table
 	Rows   []query.Problem
+	Here   string // the address of the page
 }
 
 // problemSpans are the spans to choose from.
@@ -147,5 +149,7 @@ func (p *pages) problems(ctx context.Context, c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.Show(c, "problems", "Problems", true, problemsView{Filter: f, Within: display.Span(within), Rows: list})
+	return p.Show(c, "problems", "Problems", true, problemsView{
+		Filter: f, Within: display.Span(within), Rows: list, Table: display.TableOf(c, "problems", list), Here: display.With(c),
+	})
 }

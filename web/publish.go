@@ -110,7 +110,7 @@ func (p *pages) publishedEvents(
 		}
 		found = append(found, page.Rows...)
 	}
-	return found, nil
+	return found, p.Parts.Reader.ReadEventStates(ctx, found)
 }
 
 // publishedShown is the number of published events that are shown.

@@ -175,6 +175,9 @@ func (p *pages) topic(ctx context.Context, c echo.Context) error {
 	if err != nil && !errors.Is(err, postgres.ErrTooSlow) {
 		return err
 	}
+	if err := p.Parts.Reader.ReadEventStates(ctx, events.Rows); err != nil {
+		return err
+	}
 	return p.Show(c, "topic", name, true, topicView{
 		TopicDetails: *details, DuplicateWindow: topic.DuplicateWindow, Mapping: mappedLines(topic),
 		Ranges: display.RangeLinks(c, r), Subscriptions: subs, Events: events.Rows,

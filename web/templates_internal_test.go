@@ -32,7 +32,7 @@ var views = map[string]any{
 	"audit": emptyList[query.AuditLine](), "sign-in": signInView{}, "account": accountView{}, "login": loginView{},
 	"users": usersView{List: emptyList[access.User]()}, "api-keys": apiKeysView{List: emptyList[access.APIKey]()},
 	"form": formView{}, "delete": deletionView{}, "subscription-topic": chooseView{}, "topic-keys": keysView{},
-	"publish": publishView{}, "error": site.ErrorView{},
+	"publish": publishView{}, "error": site.ErrorView{}, "search": searchView{},
 }
 
 func emptyOverview() *query.Overview {
@@ -50,7 +50,7 @@ func TestTemplatesExecute(t *testing.T) {
 	require.NoError(t, err)
 	for _, file := range names {
 		name := strings.TrimSuffix(file.Name(), ".html")
-		if name == "layout" || strings.HasSuffix(name, "parts") || name == "problem-rows" {
+		if name == "layout" || strings.HasSuffix(name, "parts") {
 			continue
 		}
 		view, ok := views[name]
@@ -61,6 +61,32 @@ func TestTemplatesExecute(t *testing.T) {
 			f := site.Frame{View: sample, Trail: []site.Link{{Href: "/", Text: "x"}}, Done: "x", Rejected: "x", Live: true}
 			_, err := p.Page(name, f)
 			require.NoError(t, err)
+		}
+	}
+}
+
+// rowsOf are the rows of each list.
+var rowsOf = map[string]any{
+	"events": query.EventLine{}, "deliveries": query.DeliveryLine{}, "batches": query.BatchLine{},
+	"dead-letters": query.DeadLetter{}, "operations": query.Operation{}, "topics": query.TopicLine{},
+	"subscriptions": query.SubscriptionLine{}, "problems": query.Problem{}, "jobs": query.JobLine{},
+	"audit": query.AuditLine{},
+}
+
+// Each column of each list has a template for its cells.
+func TestCellsExecute(t *testing.T) {
+	t.Parallel()
+	p := newTestPages(t)
+	for list, row := range rowsOf {
+		filled := reflect.New(reflect.TypeOf(row)).Elem()
+		fill(filled, 0)
+		columns := display.DefaultTable(list, nil).All
+		require.NotEmpty(t, columns, list)
+		for _, column := range columns {
+			for _, sample := range []any{row, filled.Interface()} {
+				_, err := p.Cell(list, column.Key, sample)
+				require.NoError(t, err)
+			}
 		}
 	}
 }

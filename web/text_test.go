@@ -55,7 +55,7 @@ var visibleText = strings.NewReplacer("\u202e", "[U+202E]", "\u200b", "[U+200B]"
 var allowedElements = strings.Fields(
 	`html head meta title link script body a header nav main aside h1 h2 p div section dl dt ` +
 		`dd ul ol li span code table thead tbody
-	tr th td b small time details summary pre form label input textarea select option button fieldset legend noscript ` +
+	tr th td b small time details dialog kbd summary pre form label input textarea select option button fieldset legend noscript ` +
 		`svg rect path`)
 
 // addresses are the beginnings of addresses in templates.
@@ -179,7 +179,7 @@ func TestInvisibleCharactersAreVisible(t *testing.T) {
 	b.insert(t, deadLetter{at: time.Now(), eventID: bad, eventType: bad, subject: bad, body: `"` + bad + `"`})
 	page := b.page(t, "/ui/dead-letters")
 	require.NotContains(t, page, "\u202e")
-	require.Equal(t, 3, strings.Count(text(page), "[U+202E]gnp.exe"))
+	require.Equal(t, 2, strings.Count(text(page), "[U+202E]gnp.exe"))
 	page = b.page(t, "/ui/dead-letters/"+b.value(t, "SELECT dead_letter_id FROM postrider.dead_letters"))
 	require.NotContains(t, page, "\u202e")
 	require.Equal(t, 4, strings.Count(text(page), "[U+202E]gnp.exe"))

@@ -1,7 +1,7 @@
 -- Reads a delivery with its event.
 SELECT -- delivery_columns.sql
        , o.first_attempt_at, o.subscription_id, s.endpoint_base_url, coalesce(o.job_id, b.job_id) AS job_id,
-       e.published_at, e.schema, convert_from(e.body, 'UTF8') AS body_text,
+       e.schema, convert_from(e.body, 'UTF8') AS body_text,
        -- redelivered_from_kind.sql
   FROM postrider.deliveries d
  CROSS JOIN LATERAL (SELECT first_attempt_at, subscription_id, job_id, event_uuid, event_day

@@ -27,8 +27,12 @@ type Filter struct {
 	Err error
 	// View is the documented view with the same rows, and Order its order. "" is no view.
 	View, Order string
-	values      url.Values
-	where       []string
+	// Columns are those of the view that the page shows. Default: all.
+	Columns string
+	// Ranges are the times to choose from, of a page with a filter by time.
+	Ranges []RangeLink
+	values url.Values
+	where  []string
 }
 
 // Field is a field of a filter form: an input, or a select if it has options.
@@ -155,16 +159,62 @@ func (f *Filter) Time(label, name, condition string) *time.Time {
 	return nil
 }
 
+// quickSpans are the spans of time to choose from.
+var quickSpans = []struct {
+	name, text string
+	span       time.Duration
+}{
+	{"15m", "15 min", 15 * time.Minute}, {"1h", "1 h", time.Hour}, {"24h", "24 h", 24 * time.Hour},
+	{"7d", "7 d", 7 * 24 * time.Hour},
+}
+
+// Span reads the time of a column of the view: the parameters from and to, or else within, which ends now.
+func (f *Filter) Span(column string, now time.Time) (from, to *time.Time) {
+	from, to = f.Time("From (UTC)", "from", column+" >= ?"), f.Time("To (UTC)", "to", column+" < ?")
+	names, within := []string{}, ""
+	for _, quick := range quickSpans {
+		names = append(names, quick.name)
+	}
+	if from == nil && to == nil {
+		within = f.OneOf("", "within", "", names, "")
+	}
+	for _, quick := range quickSpans {
+		if quick.name == within {
+			from = new(now.Add(-quick.span))
+			f.where = append(f.where, fmt.Sprintf("%s >= now() - interval '%d minutes'", column, quick.span/time.Minute))
+		}
+		f.Ranges = append(f.Ranges, f.rangeLink(quick.text, quick.name, quick.name == within))
+	}
+	f.Ranges = append(f.Ranges, f.rangeLink("All", "", from == nil && to == nil))
+	return from, to
+}
+
+func (f *Filter) rangeLink(text, name string, here bool) RangeLink {
+	href := address(f.values, f.Path, "before", "", "after", "", "from", "", "to", "", "within", name)
+	return RangeLink{text, href, here}
+}
+
+// Oldest reports whether the page requests the oldest row first.
+func (f *Filter) Oldest() bool { return f.Order != "" && f.values.Get("order") == "oldest" }
+
 // SQL is the statement that lists the rows of the page; "" without a view.
 func (f *Filter) SQL() string {
 	if f.View == "" {
 		return ""
 	}
-	statement := "select * from postrider." + f.View
+	columns := "*"
+	if f.Columns != "" {
+		columns = f.Columns + "\n "
+	}
+	statement := "select " + columns + " from postrider." + f.View
 	if len(f.where) > 0 {
 		statement += "\n where " + strings.Join(f.where, "\n   and ")
 	}
-	return statement + "\n order by " + f.Order + " limit " + strconv.Itoa(PageSize)
+	order := f.Order
+	if f.Oldest() {
+		order = strings.ReplaceAll(order, " desc", "")
+	}
+	return statement + "\n order by " + order + " limit " + strconv.Itoa(PageSize)
 }
 
 // QuoteSQL writes a text as an SQL literal.

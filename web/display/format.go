@@ -193,13 +193,19 @@ func QuoteShell(text string) string {
 type Moment struct {
 	Machine  string // RFC 3339, for <time datetime>
 	Absolute string // 2026-01-31 09:30:15 UTC
+	Short    string // Jan 31 09:30:15 UTC; with the year instead of the time if it is another year
 	Relative string // 5 minutes ago
 }
 
 // MomentOf is t as a page shows it at the time now.
 func MomentOf(t, now time.Time) Moment {
 	t = t.UTC()
+	short := "Jan 2 15:04:05 MST"
+	if t.Year() != now.UTC().Year() {
+		short = "Jan 2, 2006"
+	}
 	return Moment{
+		Short:    t.Format(short),
 		Machine:  t.Format(time.RFC3339Nano),
 		Absolute: t.Format("2006-01-02 15:04:05 MST"),
 		Relative: Relative(now.Sub(t)),

@@ -83,8 +83,10 @@ func TestMoment(t *testing.T) {
 		})
 	}
 	elsewhere := time.FixedZone("", 2*60*60)
-	require.Equal(t, Moment{Machine: "2026-03-01T12:00:00Z", Absolute: "2026-03-01 12:00:00 UTC", Relative: "now"},
-		MomentOf(now.In(elsewhere), now))
+	require.Equal(t, Moment{
+		Machine: "2026-03-01T12:00:00Z", Absolute: "2026-03-01 12:00:00 UTC", Short: "Mar 1 12:00:00 UTC", Relative: "now",
+	}, MomentOf(now.In(elsewhere), now))
+	require.Equal(t, "Mar 1, 2026", MomentOf(now, now.AddDate(1, 0, 0)).Short)
 }
 
 func TestNumbersWithUnits(t *testing.T) {

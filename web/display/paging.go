@@ -20,6 +20,12 @@ func TurnOf[K any](f *Filter) query.Turn[K] {
 	if t.After = decodeKey[K](f, "after"); t.After == nil {
 		t.Before = decodeKey[K](f, "before")
 	}
+	if f.Order != "" {
+		f.OneOf("", "order", "", []string{"oldest"}, "")
+	}
+	if f.Oldest() && t.After == nil && t.Before == nil {
+		t.After = new(K) // from the beginning
+	}
 	return t
 }
 
@@ -50,15 +56,20 @@ func decodeKey[K any](f *Filter, name string) *K {
 
 // Paging has the links below a list; "" is no such page.
 type Paging struct {
-	Newest, Newer, Older string
+	First, Newer, Older string
 	// Further continues a search that ended before it found a whole page.
 	Further string
 }
 
-// PagingOf returns the links of a page of a list. They keep its filter.
-func PagingOf[T, K any](c echo.Context, page query.SearchedPage[T, K], key func(*T) K) (links Paging) {
+// PagingOf returns the links of a page of a list. They keep its filter. With the oldest row first, the next page has
+// newer rows.
+func PagingOf[T, K any](
+	c echo.Context, oldest bool, page query.SearchedPage[T, K], key func(*T) K,
+) (links Paging) {
 	at := func(name, key string) string { return With(c, "before", "", "after", "", name, key) }
-	backwards := c.QueryParams().Has("after")
+	moved := c.QueryParams().Has("after") || c.QueryParams().Has("before")
+	backwards := c.QueryParams().Has("after") || oldest && !moved
+	page.Older = page.Older && (moved || !oldest)
 	if len(page.Rows) > 0 && page.Newer {
 		links.Newer = at("after", encodeKey(key(&page.Rows[0])))
 	}
@@ -72,8 +83,11 @@ func PagingOf[T, K any](c echo.Context, page query.SearchedPage[T, K], key func(
 	default:
 		links.Further, links.Older = at("before", encodeKey(*page.SearchedTo)), ""
 	}
-	if backwards || c.QueryParams().Has("before") {
-		links.Newest = at("", "")
+	if oldest {
+		links.Newer, links.Older = links.Older, links.Newer
+	}
+	if moved {
+		links.First = at("", "")
 	}
 	return links
 }
@@ -85,8 +99,12 @@ func With(c echo.Context, changes ...string) string {
 
 // SameFilter is another page's address with the parameters of this one, changed as by With.
 func SameFilter(c echo.Context, path string, changes ...string) string {
+	return address(c.QueryParams(), path, changes...)
+}
+
+func address(parameters url.Values, path string, changes ...string) string {
 	values := url.Values{}
-	for name, list := range c.QueryParams() {
+	for name, list := range parameters {
 		values[name] = list
 	}
 	values.Del("done")

@@ -180,12 +180,25 @@ func (s *Site) Page(name string, f Frame) ([]byte, error) {
 	return page.Bytes(), nil
 }
 
+// Cell is a cell of a list: the template list/key, or else cell/key, which several lists share.
+func (s *Site) Cell(list, key string, row any) (template.HTML, error) {
+	name := list + "/" + key
+	if s.Templates.Lookup(name) == nil {
+		name = "cell/" + key
+	}
+	var cell strings.Builder
+	err := s.Templates.ExecuteTemplate(&cell, name, row)
+	return template.HTML(cell.String()), err //nolint:gosec // html/template has rendered it
+}
+
 // List is what a list page shows.
 type List[T any] struct {
 	Noun   string // the name of a row, in the singular
 	Filter *display.Filter
 	Rows   []T
 	Paging display.Paging
+	Table  display.Table
+	Here   string // the address of the page
 }
 
 // Empty reports that the list has no rows even without a filter.
@@ -201,7 +214,20 @@ func ListOf[F, T, K any](
 		return l, f.Err
 	}
 	page, err := read(ctx, filter, turn)
-	return List[T]{noun, f, page.Rows, display.PagingOf(c, page, key)}, err
+	paging := display.PagingOf(c, f.Oldest(), page, key)
+	if f.Oldest() {
+		slices.Reverse(page.Rows)
+	}
+	table := display.TableOf(c, strings.TrimPrefix(sectionOf(f.Path), "/ui/"), page.Rows)
+	if f.Order != "" {
+		other := "oldest"
+		if table.Oldest = f.Oldest(); table.Oldest {
+			other = ""
+		}
+		table.Order = display.With(c, "before", "", "after", "", "order", other)
+	}
+	f.Columns = table.SQL()
+	return List[T]{noun, f, page.Rows, paging, table, display.With(c)}, err
 }
 
 // ForwardList is ListOf for a list without filter that is read forward only: limit rows after a key.

@@ -1,5 +1,5 @@
-// The dashboard's script. Pages are complete without it. It refreshes them, draws their tables as charts, copies commands
-// and shows the live tail.
+// The dashboard's script. Pages are complete without it. It refreshes them, shows local times, sorts the rows of a page,
+// draws tables as charts, copies texts, adds keyboard shortcuts and shows the live tail.
 (() => {
   "use strict";
   const find = (selector, root = document) => root.querySelector(selector);
@@ -34,6 +34,7 @@
       if (paused || document.hidden || reading()) event.preventDefault();
     });
     document.addEventListener("htmx:before:swap", (event) => {
+      for (const task of event.detail.tasks || []) if (task.fragment) prepare(task.fragment);
       const response = event.detail.ctx && event.detail.ctx.response;
       if (response && response.status >= 400) { // keep the last good page
         event.preventDefault();
@@ -41,11 +42,76 @@
       }
     });
     document.addEventListener("htmx:after:swap", () => {
-      live("live", "as of " + find("#page").dataset.at);
-      enhance();
+      live("live", "as of " + full(new Date(find("#page").dataset.at)));
+      drawAll();
     });
     document.addEventListener("htmx:error", () => live("stale", "not refreshed: no response"));
   }
+
+  // ---- Times: the server writes UTC; the browser shows its own zone, with UTC on hover.
+  const two = (n) => String(n).padStart(2, "0");
+  const clock = (d) => two(d.getHours()) + ":" + two(d.getMinutes()) + ":" + two(d.getSeconds());
+  const full = (d) => d.getFullYear() + "-" + two(d.getMonth() + 1) + "-" + two(d.getDate()) + " " + clock(d);
+  const month = new Intl.DateTimeFormat("en", { month: "short" });
+  function short(d) {
+    const day = month.format(d) + " " + d.getDate();
+    return d.getFullYear() === new Date().getFullYear() ? day + " " + clock(d) : day + ", " + d.getFullYear();
+  }
+
+  function localTimes(root) {
+    for (const time of all("time", root)) {
+      const moment = new Date(time.dateTime), long = find(".absolute", time), brief = find(".short", time);
+      if (long) long.textContent = full(moment);
+      if (brief) brief.textContent = short(moment);
+    }
+  }
+
+  // ---- Sort: the rows of the page by a column. The order of the whole list is the server's.
+  const sorts = new Map(); // by list: the label of the column, and whether it is descending
+  const units = { kB: 1e3, MB: 1e6, GB: 1e9, TB: 1e12 };
+
+  function sortValue(cell) {
+    const time = find("time", cell), text = cell.textContent.trim();
+    if (time) return time.dateTime;
+    const number = cell.classList.contains("number") && /^([\d.,]+) ?([kMGT]B)?/.exec(text);
+    return number ? Number(number[1].replaceAll(",", "")) * (units[number[2]] || 1) : text.toLowerCase();
+  }
+
+  function sortRows(table) {
+    const { label, down } = sorts.get(table.dataset.list) || {}, heads = [...table.tHead.rows[0].cells];
+    for (const head of heads) {
+      if (head.textContent && !head.firstElementChild) {
+        const button = document.createElement("button");
+        button.type = "button";
+        button.className = "sort";
+        button.title = "Sort this page";
+        button.append(...head.childNodes);
+        head.append(button);
+      }
+      if (label && head.textContent.trim() === label) head.ariaSort = down ? "descending" : "ascending";
+      else if (label) head.removeAttribute("aria-sort");
+    }
+    const at = heads.findIndex((head) => head.textContent.trim() === label);
+    if (!label || at < 0) return;
+    const order = (a, b) => a < b ? -1 : Number(a > b);
+    const rows = [...table.tBodies[0].rows].map((row) => [sortValue(row.cells[at]), row]);
+    rows.sort(([a], [b]) => (down ? -1 : 1) * order(a, b));
+    table.tBodies[0].append(...rows.map(([, row]) => row));
+  }
+
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("th button.sort");
+    if (!button) return;
+    const table = button.closest("table"), label = button.textContent.trim(), before = sorts.get(table.dataset.list);
+    sorts.set(table.dataset.list, { label, down: Boolean(before) && before.label === label && !before.down });
+    sortRows(table);
+  });
+
+  // A text that is cut off is shown on hover.
+  document.addEventListener("mouseover", (event) => {
+    const cell = event.target.closest && event.target.closest(".lines td.long");
+    if (cell && cell.scrollWidth > cell.clientWidth) cell.title = cell.innerText;
+  });
 
   // ---- Charts: drawn from their tables.
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -162,17 +228,64 @@
   });
 
   // ---- Copy
-  function copies() {
+  function copies(root) {
     if (!navigator.clipboard) return;
-    for (const button of all(".copy[hidden]")) button.hidden = false;
+    for (const button of all(".copy[hidden]", root)) button.hidden = false;
   }
   document.addEventListener("click", async (event) => {
     const button = event.target.closest(".copy");
     if (!button) return;
-    await navigator.clipboard.writeText(find("pre", button.parentElement).textContent);
+    await navigator.clipboard.writeText(button.previousElementSibling.textContent);
     button.textContent = "Copied";
     setTimeout(() => { button.textContent = "Copy"; }, 1500);
   });
+
+  // ---- Keyboard: j and k move along the rows of a list, whose links have the focus.
+  const help = find("#keys"), stored = "postrider-shortcuts", finder = find("#find");
+  const shortcuts = () => localStorage.getItem(stored) !== "off";
+
+  function move(step) {
+    const rows = all("#page .lines tbody tr"), at = rows.findIndex((row) => row.contains(document.activeElement));
+    const row = rows[at < 0 ? (step > 0 ? 0 : rows.length - 1) : Math.max(0, Math.min(rows.length - 1, at + step))];
+    if (!row) return;
+    const link = find("td:not(.pick) a", row) || row;
+    if (link === row) row.tabIndex = -1; // rows without a page
+    link.focus();
+    row.scrollIntoView({ block: "nearest" });
+  }
+
+  const keys = {
+    j: () => move(1),
+    k: () => move(-1),
+    x() {
+      const row = document.activeElement.closest("tr"), box = row && find(".pick input", row);
+      if (box) box.click();
+    },
+    "/": () => (find("#page input[type=search]") || finder).focus(),
+    "?": () => help.showModal(),
+  };
+
+  if (finder) {
+    const opener = find("#keys-open"), choice = find("#keys-on");
+    opener.hidden = false;
+    choice.checked = shortcuts();
+    choice.addEventListener("change", () => localStorage.setItem(stored, choice.checked ? "on" : "off"));
+    opener.addEventListener("click", keys["?"]);
+    find("#keys-close").addEventListener("click", () => help.close());
+    document.addEventListener("keydown", (event) => {
+      if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
+        event.preventDefault();
+        finder.focus();
+        finder.select();
+        return;
+      }
+      const typing = event.target.closest("input:not([type=checkbox]), select, textarea, [contenteditable], dialog");
+      const key = Object.hasOwn(keys, event.key) && keys[event.key];
+      if (!key || typing || event.ctrlKey || event.metaKey || event.altKey || !shortcuts()) return;
+      event.preventDefault();
+      key();
+    });
+  }
 
   // ---- Live tail: messages are inserted as text.
   const mostRows = 500;
@@ -227,8 +340,14 @@
   const current = find(".site [aria-current]"), strip = current && current.closest("nav");
   if (strip && strip.scrollWidth > strip.clientWidth) strip.scrollLeft = current.offsetLeft - strip.clientWidth / 2;
 
-  function enhance() { drawAll(); copies(); }
-  enhance();
+  // Before a refresh replaces the page, its fragment is prepared too, so that nothing flickers.
+  function prepare(root) {
+    localTimes(root);
+    all("table[data-list]", root).forEach(sortRows);
+    copies(root);
+  }
+  prepare(document);
+  drawAll();
   const tail = find("#tail");
   if (tail) { // after the load event, or the browser would show the page as loading
     if (document.readyState === "complete") follow(tail);
