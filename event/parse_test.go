@@ -175,8 +175,39 @@ func (c rejection) run(t *testing.T) {
 		require.EqualError(t, err, c.message)
 		var got *Error
 		require.ErrorAs(t, err, &got)
-		require.Equal(t, Error{Status: c.status, Code: c.code, Index: c.index, Field: c.field, Message: c.message}, *got)
+		require.True(t, got.Offset >= 0 && got.Offset <= len(c.body), "the mistake is at byte %d", got.Offset)
+		want := Error{Status: c.status, Code: c.code, Index: c.index, Field: c.field, Message: c.message, Offset: got.Offset}
+		require.Equal(t, want, *got)
 	})
+}
+
+func TestParseOne(t *testing.T) {
+	t.Parallel()
+	in := Input{Schema: EventGrid, Topic: "orders"}
+	const body = `{"id":"a","subject":"","eventType":"T","eventTime":"2026-11-20T09:30:00Z"}`
+	e, err := in.ParseOne([]byte(" " + body + "\n"))
+	require.NoError(t, err)
+	require.Equal(t, body, string(e.Body))
+	require.Equal(t, "a", e.ID)
+	for _, c := range []struct {
+		text, message string
+		offset        int
+	}{
+		{"[" + body + "]", "expected one event (an object), found an array", 0},
+		{body + body, "the body continues after its end, at byte 74", 74},
+		{`{"id":`, "events[0]: the text ends too early, at byte 6 of the body", 6},
+		{"\n" + strings.Replace(body, `"a"`, "7", 1), "events[0].id: must be a string, is a number", 7},
+		{`{"subject":""}`, "events[0].id: is required", 0},
+		{"\xff", "the body is not UTF-8: first wrong byte at 0", 0},
+	} {
+		_, err := in.ParseOne([]byte(c.text))
+		var rejected *Error
+		require.ErrorAs(t, err, &rejected)
+		require.Equal(t, c.message, rejected.Message)
+		require.Equal(t, c.offset, rejected.Offset, c.message)
+	}
+	_, err = Input{Schema: Custom}.ParseOne(nil)
+	require.ErrorContains(t, err, "without a mapping")
 }
 
 func TestInvalidBodies(t *testing.T) {

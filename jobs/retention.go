@@ -270,6 +270,12 @@ var unused = map[string]string{
 		  JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
 		 WHERE s.deleted_at IS NULL
 		   AND postrider_internal.probation_key(p.probation_scope, s.endpoint_hash, s.id) = r.probation_key)`,
+	// Lineage of edited events that are gone, with their dead letters and with what was edited from them. The hour keeps
+	// those whose event is not committed yet.
+	"repairs": `edited_at < now() - interval '1 hour'
+		AND NOT EXISTS (SELECT FROM postrider_internal.dead_letters l WHERE l.event_uuid = r.system_id)
+		AND NOT EXISTS (SELECT FROM postrider_internal.repairs c WHERE c.edited_from = r.system_id)
+		AND NOT EXISTS (SELECT FROM postrider_internal.events e WHERE e.id = r.system_id)`,
 	// Notices, if SystemTopic has no event subscriptions.
 	"notices": "postrider_internal.notices_since() IS NULL",
 }

@@ -88,5 +88,24 @@ CREATE INDEX dead_letters_export_due_idx ON postrider_internal.dead_letters (sub
 WHERE export_state = 'pending' AND export_id IS NULL;
 CREATE INDEX dead_letters_export_idx ON postrider_internal.dead_letters (export_id) WHERE export_id IS NOT NULL;
 
+-- An operator's edits. A repair is a new event, which a redelivery of a dead letter delivers instead of the original.
+-- The original event and the dead letter do not change.
+CREATE TABLE postrider_internal.repairs (
+    system_id      uuid PRIMARY KEY, -- the new event
+    edited_from    uuid NOT NULL,    -- the event of the dead letter
+    dead_letter_id uuid NOT NULL,
+    topic_id       bigint NOT NULL,
+    edited_by      text NOT NULL,
+    edited_at      timestamptz NOT NULL,
+    -- JSON Patch (RFC 6902); NULL if one of the events is no jsonb, or was erased.
+    edit           jsonb,
+    -- The original's subject, if the repair changed it: an erasure by subject needs it once the original is gone.
+    old_subject    text
+);
+CREATE INDEX repairs_edited_from_idx ON postrider_internal.repairs (edited_from);
+-- A subject may be too long for a B-tree.
+CREATE INDEX repairs_old_subject_idx ON postrider_internal.repairs USING hash (old_subject)
+WHERE old_subject IS NOT NULL;
+
 -- +goose Down
-DROP TABLE postrider_internal.exports, postrider_internal.dead_letters;
+DROP TABLE postrider_internal.repairs, postrider_internal.exports, postrider_internal.dead_letters;

@@ -59,7 +59,7 @@ secrets of an event subscription: endpoint_url_shown, delivery_attributes_shown
 signing secrets: signing_secrets_shown, signing_secret_rotated
 sample event: test_delivery_created
 delivery: delivery_canceled, delivery_retried, delivery_dead_lettered
-dead letter: dead_letter_redelivered, dead_letter_purged
+dead letter: dead_letter_redelivered, dead_letter_repaired, dead_letter_purged
 event: event_erased, subject_erased
 selection of dead letters or deliveries: selection_created
 redelivery, purge, retry, cancellation or erasure of many: operation_started, operation_canceled, operation_finished
@@ -77,6 +77,7 @@ topic, event subscription: settings (names of those that were set or changed), e
 pause: stopTimeToLive
 access keys: keys (which were replaced)
 delivery, dead letter: deliveryId, deadLetterId, eventId, systemId
+repair: also paths (up to 100 changed members of the event, without values)
 event: systemId, events (how many were published or erased)
 selection: selectionId, kind, count, source (ids, filter or query)
 operation: operationId, its parameters and its progress

@@ -27,9 +27,10 @@ SELECT e.id AS system_id, t.name AS topic, e.event_id, e.event_type, e.subject, 
        postrider.try_jsonb(e.body) AS body,
        CASE WHEN e.erased_at IS NULL THEN postrider.jsonb_error(e.body)
             ELSE 'erased at ' || e.erased_at END AS body_error,
-       octet_length(e.body) AS body_bytes, e.day, e.erased_at
+       octet_length(e.body) AS body_bytes, e.day, e.erased_at, r.edited_from, r.edited_by, r.edit
   FROM postrider_internal.events e
   JOIN postrider_internal.topics t ON t.id = e.topic_id
+  LEFT JOIN postrider_internal.repairs r ON r.system_id = e.id
  -- Without events that a redelivery stored again. For day = … PostgreSQL assumes that one event in 200 matches, and
  -- sorts all events for a page.
  WHERE (e.day > (e.published_at AT TIME ZONE 'UTC')::date) IS NOT TRUE;
@@ -60,6 +61,12 @@ COMMENT ON COLUMN postrider.events.body_bytes IS 'Size of the event in bytes.';
 COMMENT ON COLUMN postrider.events.day IS 'UTC day of publishing: the partition. Name it in a query over many events.';
 COMMENT ON COLUMN postrider.events.erased_at IS
     'When its body and subject were erased, see postrider.erase_event(); NULL = not erased.';
+COMMENT ON COLUMN postrider.events.edited_from IS
+    'Event that this one is a repair of: its system_id. NULL = it was not edited.';
+COMMENT ON COLUMN postrider.events.edited_by IS 'Who edited it, as in postrider.audit; NULL = it was not edited.';
+COMMENT ON COLUMN postrider.events.edit IS
+    'What the repair changed: a JSON Patch (RFC 6902) from the original to this event. NULL if it was not edited, if '
+    'one of both is no jsonb, and after an erasure.';
 
 -- Views join only above this one: so PostgreSQL can read both tables in the order of an index and stop at the end of a
 -- page. The state of each is a constant or has a CHECK, so a table that cannot match is left out.
@@ -102,12 +109,13 @@ SELECT d.id AS delivery_id, t.name AS topic, s.name AS subscription, e.event_id,
                     FROM postrider_internal.retry_policies p
                     LEFT JOIN postrider_internal.event_subscription_states st ON st.subscription_id = s.id
                    WHERE p.name = s.retry_policy) END AS expires_at,
-       d.operation_id
+       d.operation_id, r.edited_from, r.edited_by, r.edit
   FROM postrider_internal.all_deliveries d
   JOIN postrider_internal.event_subscriptions s ON s.id = d.subscription_id
   JOIN postrider_internal.topics t ON t.id = d.topic_id
   LEFT JOIN postrider_internal.events e ON e.id = d.event_uuid AND e.day = d.event_day
-  LEFT JOIN postrider_internal.batches b ON b.id = d.open_batch_id;
+  LEFT JOIN postrider_internal.batches b ON b.id = d.open_batch_id
+  LEFT JOIN postrider_internal.repairs r ON r.system_id = d.event_uuid;
 COMMENT ON VIEW postrider.deliveries IS
     'One row for each event and each event subscription that it matched, pending and finished. Redeliveries and '
     'test deliveries have their own rows.';
@@ -154,6 +162,12 @@ COMMENT ON COLUMN postrider.deliveries.waits_for IS
     'next_attempt_at, batch (the next one), or worker: it is due and in the queue or in progress.';
 COMMENT ON COLUMN postrider.deliveries.subscription_id IS
     'Id of the event subscription, see postrider.event_subscriptions.';
+COMMENT ON COLUMN postrider.deliveries.edited_from IS
+    'Event that this one is a repair of: its system_id. NULL = its event was not edited.';
+COMMENT ON COLUMN postrider.deliveries.edited_by IS 'Who edited it, as in postrider.audit; NULL = it was not edited.';
+COMMENT ON COLUMN postrider.deliveries.edit IS
+    'What the repair changed: a JSON Patch (RFC 6902) from the original to its event. NULL if it was not edited, if '
+    'one of both is no jsonb, and after an erasure.';
 
 CREATE VIEW postrider.delivery_attempts AS
 SELECT a.delivery_id, a.batch_id, t.name AS topic, s.name AS subscription, a.number, a.reruns, a.due_at, a.started_at,
@@ -315,8 +329,9 @@ SELECT l.id AS dead_letter_id, l.dead_lettered_at, l.topic, l.subscription, l.re
             ELSE 'erased at ' || l.erased_at END AS body_error,
        postrider.try_text(l.last_response) AS last_response, l.delivery_id, l.event_uuid AS system_id,
        l.redelivered_from, l.redelivered_at, l.export_state, l.export_due_at, l.export_abandon_at, l.export_attempts,
-       l.export_error, l.export_location, l.exported_at, l.erased_at
-  FROM postrider_internal.dead_letters l;
+       l.export_error, l.export_location, l.exported_at, l.erased_at, r.edited_from, r.edited_by, r.edit
+  FROM postrider_internal.dead_letters l
+  LEFT JOIN postrider_internal.repairs r ON r.system_id = l.event_uuid;
 COMMENT ON VIEW postrider.dead_letters IS
     'Deliveries that failed for good, each with the event, its body, the reason, and the number and times of its '
     'attempts. A row outlives event, event subscription and topic.';
@@ -351,7 +366,8 @@ COMMENT ON COLUMN postrider.dead_letters.last_response IS 'Body of the last resp
 COMMENT ON COLUMN postrider.dead_letters.delivery_id IS 'Delivery that became this dead letter.';
 COMMENT ON COLUMN postrider.dead_letters.system_id IS 'postrider''s own id of the event.';
 COMMENT ON COLUMN postrider.dead_letters.redelivered_from IS
-    'Earlier dead letter of the same event whose redelivery failed, or the operation that redelivered a past event.';
+    'Earlier dead letter whose redelivery failed, with the same event or before its repair; or the operation that '
+    'redelivered a past event.';
 COMMENT ON COLUMN postrider.dead_letters.redelivered_at IS 'When it was last redelivered; the dead letter stays.';
 COMMENT ON COLUMN postrider.dead_letters.erased_at IS
     'When body, subject and response were erased, see postrider.erase_event(). It cannot be redelivered. NULL = not '
@@ -367,6 +383,12 @@ COMMENT ON COLUMN postrider.dead_letters.export_error IS 'Why the last export at
 COMMENT ON COLUMN postrider.dead_letters.export_location IS
     'URL of the file that it was exported to, without its query.';
 COMMENT ON COLUMN postrider.dead_letters.exported_at IS 'When it was exported; NULL = not exported yet.';
+COMMENT ON COLUMN postrider.dead_letters.edited_from IS
+    'Event that this one is a repair of: its system_id. NULL = its event was not edited.';
+COMMENT ON COLUMN postrider.dead_letters.edited_by IS 'Who edited it, as in postrider.audit; NULL = it was not edited.';
+COMMENT ON COLUMN postrider.dead_letters.edit IS
+    'What the repair changed: a JSON Patch (RFC 6902) from the original to its event. NULL if it was not edited, if '
+    'one of both is no jsonb, and after an erasure.';
 
 -- +goose Down
 DROP VIEW postrider.dead_letters, postrider.batch_members, postrider_internal.batch_members, postrider.batches,

@@ -38,15 +38,25 @@ BEGIN
     RETURN today;
 END $$;
 
+-- The size of a delivery's event, as event.Size counts it: its body, and a custom event's envelope.
+CREATE FUNCTION postrider_internal.event_bytes(schema text, body integer, event_id text, event_type text, subject text,
+    data_version text) RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+SELECT body + CASE schema WHEN 'CustomEventSchema'
+    THEN postrider_internal.quoted_length(event_id) + postrider_internal.quoted_length(event_type)
+        + postrider_internal.quoted_length(subject) + postrider_internal.quoted_length(data_version) ELSE 0 END $$;
+
 -- Redelivers dead letters to target, or each to its own event subscription. Returns for each existing one its new
--- delivery, or the obstacle: redelivered, deleted, expired, schema or erased (its body is gone). One that was
--- redelivered before the given time is redelivered again. operation is the operation that does it; NULL = none.
+-- delivery and its event, or the obstacle: redelivered, deleted, expired, schema or erased (its body is gone). One that
+-- was redelivered before the given time is redelivered again. operation is the operation that does it; NULL = none.
+--
+-- edits are the events to deliver instead, one for each id or NULL; edited_by made them. Such an event is stored as a
+-- new one with its lineage.
 --
 -- Dead letters are locked by id, then the event subscriptions, against a deletion that would not see these deliveries.
 -- Holds are not locked: refilling checks them again.
-CREATE FUNCTION postrider_internal.redeliver_dead_letters(ids uuid[], target bigint, again_before timestamptz,
-    operation uuid)
-    RETURNS TABLE (letter uuid, delivery bigint, problem text) LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.redeliver_dead_letters(ids uuid[], edits postrider_internal.envelope[],
+    edited_by text, target bigint, again_before timestamptz, operation uuid)
+    RETURNS TABLE (letter uuid, delivery bigint, event uuid, problem text) LANGUAGE plpgsql AS $$
 DECLARE
     today date := postrider_internal.day_of_publishing();
     sure date := postrider_internal.first_sure_day();
@@ -58,14 +68,18 @@ BEGIN
           FROM postrider_internal.dead_letters l WHERE l.id = ANY (ids)) END)
       ORDER BY s.id FOR SHARE;
     RETURN QUERY
-    WITH checked AS MATERIALIZED (
-        SELECT l.id, l.event_uuid, s.id AS subscription_id, s.topic_id,
-               octet_length(l.body) + CASE l.schema WHEN 'CustomEventSchema'
-                   THEN postrider_internal.quoted_length(l.event_id) + postrider_internal.quoted_length(l.event_type)
-                   + postrider_internal.quoted_length(l.subject) + postrider_internal.quoted_length(l.data_version)
-                   ELSE 0 END AS event_bytes,
-               CASE WHEN l.event_day >= sure AND (SELECT true FROM postrider_internal.events e WHERE e.id = l.event_uuid
-                   AND e.day = l.event_day LIMIT 1) THEN l.event_day END AS event_day,
+    WITH edited AS MATERIALIZED (
+        SELECT * FROM unnest(ids, edits) AS n(dead_letter_id, id, event_time, event_id, event_type, subject, source,
+            data_version, traceparent, tracestate, body) WHERE n.id IS NOT NULL
+    ), checked AS MATERIALIZED (
+        SELECT l.id, coalesce(n.id, l.event_uuid) AS event_uuid, s.id AS subscription_id, s.topic_id,
+               CASE WHEN n.id IS NULL
+                    THEN postrider_internal.event_bytes(l.schema, octet_length(l.body), l.event_id, l.event_type,
+                        l.subject, l.data_version)
+                    ELSE postrider_internal.event_bytes(l.schema, octet_length(n.body), n.event_id, n.event_type,
+                        n.subject, n.data_version) END AS event_bytes,
+               CASE WHEN n.id IS NULL AND l.event_day >= sure AND (SELECT true FROM postrider_internal.events e
+                   WHERE e.id = l.event_uuid AND e.day = l.event_day LIMIT 1) THEN l.event_day END AS event_day,
                CASE WHEN octet_length(l.body) = 0 THEN 'erased'
                     WHEN l.redelivered_at >= coalesce(again_before, '-infinity') THEN 'redelivered'
                     WHEN s.id IS NULL OR s.deleted_at IS NOT NULL THEN 'deleted'
@@ -74,6 +88,7 @@ BEGIN
                     THEN 'schema' END AS problem
           FROM postrider_internal.dead_letters l
           LEFT JOIN postrider_internal.event_subscriptions s ON s.id = coalesce(target, l.subscription_id)
+          LEFT JOIN edited n ON n.dead_letter_id = l.id
          WHERE l.id = ANY (ids)
     ), fit AS MATERIALIZED (
         SELECT nextval('postrider_internal.deliveries_id_seq') AS delivery_id, f.* FROM (SELECT * FROM checked j
@@ -85,9 +100,26 @@ BEGIN
             subject, source, data_version, schema, traceparent, tracestate, body)
         SELECT l.event_uuid, today, l.topic_id, l.published_at, l.event_time, l.event_id, l.event_type, l.subject,
                l.source, l.data_version, l.schema, l.traceparent, l.tracestate, l.body
-          FROM fit f JOIN postrider_internal.dead_letters l ON l.id = f.id WHERE f.event_day IS NULL
-              AND l.id = ANY (ids)
+          FROM fit f JOIN postrider_internal.dead_letters l ON l.id = f.id
+         WHERE f.event_day IS NULL AND f.event_uuid = l.event_uuid AND l.id = ANY (ids)
             ON CONFLICT DO NOTHING
+    ), repaired AS (
+        INSERT INTO postrider_internal.events (id, day, topic_id, published_at, event_time, matched, event_id,
+            event_type, subject, source, data_version, schema, traceparent, tracestate, body)
+        SELECT n.id, today, coalesce((SELECT e.topic_id FROM postrider_internal.events e WHERE e.id = l.event_uuid
+                   AND e.day = l.event_day LIMIT 1), l.topic_id), at, n.event_time, 1, n.event_id, n.event_type,
+               n.subject, n.source, n.data_version, l.schema, n.traceparent, n.tracestate, n.body
+          FROM fit f JOIN edited n ON n.dead_letter_id = f.id JOIN postrider_internal.dead_letters l ON l.id = f.id
+         WHERE l.id = ANY (ids)
+        RETURNING id, topic_id
+    ), lineage AS (
+        INSERT INTO postrider_internal.repairs (system_id, edited_from, dead_letter_id, topic_id, edited_by, edited_at,
+            edit, old_subject)
+        SELECT n.id, l.event_uuid, l.id, p.topic_id, redeliver_dead_letters.edited_by, at,
+               postrider_internal.json_patch(postrider.try_jsonb(l.body), postrider.try_jsonb(n.body)),
+               CASE WHEN n.subject <> l.subject THEN l.subject END
+          FROM repaired p JOIN edited n ON n.id = p.id JOIN postrider_internal.dead_letters l ON l.id = n.dead_letter_id
+         WHERE l.id = ANY (ids)
     ), created AS (
         INSERT INTO postrider_internal.deliveries (id, subscription_id, topic_id, event_uuid, event_day, event_bytes,
             hold, time_to_live_since, next_attempt_at,
@@ -105,7 +137,8 @@ BEGIN
             c.subscription_id, 'matched', '', NULL::int, c.n, NULL)::postrider_internal.rollup_entry)
           FROM (SELECT f.topic_id, f.subscription_id, count(*) AS n FROM fit f GROUP BY 1, 2) c GROUP BY 1
     )
-    SELECT j.id, f.delivery_id, j.problem FROM checked j LEFT JOIN fit f ON f.id = j.id ORDER BY f.delivery_id;
+    SELECT j.id, f.delivery_id, j.event_uuid, j.problem FROM checked j LEFT JOIN fit f ON f.id = j.id
+     ORDER BY f.delivery_id;
 END $$;
 
 -- Redelivers events of one day to one event subscription whose filter matches them, as the caller has checked. sizes
@@ -167,8 +200,23 @@ BEGIN
     RETURN s.id;
 END $$;
 
+CREATE FUNCTION postrider_internal.reject_dead_letter(id uuid) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = 'P0002', MESSAGE = CASE WHEN id IS NULL
+        THEN 'dead_letter_id is required' ELSE format('dead letter %s does not exist', id) END,
+        HINT = 'SELECT dead_letter_id FROM postrider.dead_letters lists those there are.';
+END $$;
+
+-- The version of a dead letter, for conditional requests.
+CREATE FUNCTION postrider_internal.dead_letter_version(dead_lettered_at timestamptz, redelivered_at timestamptz,
+    erased_at timestamptz) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+SELECT (extract(epoch FROM greatest(dead_lettered_at, redelivered_at, erased_at)) * 1000000)::bigint $$;
+
+-- Redelivers one dead letter. versions are those that it may have; NULL = any. edit is the event to deliver instead,
+-- already validated; event is one that is still to be validated.
 CREATE FUNCTION postrider_internal.redeliver(dead_letter_id uuid, subscription text, topic text, again boolean,
-    actor text, address text) RETURNS bigint LANGUAGE plpgsql AS $$
+    versions bigint[], event jsonb, edit postrider_internal.envelope, actor text, address text) RETURNS bigint
+LANGUAGE plpgsql AS $$
 DECLARE
     l record;
     target bigint;
@@ -179,21 +227,25 @@ BEGIN
             MESSAGE = 'subscription is required with topic';
     END IF;
     PERFORM postrider_internal.commit_soon();
-    SELECT d.topic, d.subscription, d.redelivered_at, d.schema INTO l FROM postrider_internal.dead_letters d
-    WHERE d.id = dead_letter_id FOR UPDATE;
+    SELECT d.topic, d.subscription, d.redelivered_at, d.schema,
+           postrider_internal.dead_letter_version(d.dead_lettered_at, d.redelivered_at, d.erased_at) AS version INTO l
+      FROM postrider_internal.dead_letters d WHERE d.id = dead_letter_id FOR UPDATE;
     IF NOT FOUND THEN
-        RAISE EXCEPTION USING ERRCODE = 'P0002', MESSAGE = CASE WHEN dead_letter_id IS NULL
-            THEN 'dead_letter_id is required' ELSE format('dead letter %s does not exist', dead_letter_id) END,
-            HINT = 'SELECT dead_letter_id FROM postrider.dead_letters lists those there are.';
+        PERFORM postrider_internal.reject_dead_letter(dead_letter_id);
+    ELSIF l.version <> ALL (versions) THEN
+        RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = 'precondition',
+            MESSAGE = format('dead letter %s has changed: read it again', dead_letter_id);
     END IF;
     l.topic := coalesce(topic, l.topic);
     IF subscription IS NOT NULL THEN
         target := postrider_internal.redelivery_target(l.topic, subscription);
         l.subscription := subscription;
     END IF;
-    SELECT * INTO STRICT r FROM postrider_internal.redeliver_dead_letters(ARRAY [dead_letter_id], target,
-        CASE WHEN again
-        THEN 'infinity'::timestamptz END, NULL);
+    IF event IS NOT NULL THEN
+        edit := postrider_internal.read_edit(dead_letter_id, event);
+    END IF;
+    SELECT * INTO STRICT r FROM postrider_internal.redeliver_dead_letters(ARRAY [dead_letter_id], ARRAY [edit],
+        coalesce(actor, session_user), target, CASE WHEN again THEN 'infinity'::timestamptz END, NULL);
     IF r.problem IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = r.problem, MESSAGE = CASE r.problem
             WHEN 'erased' THEN format('the event of dead letter %s was erased', dead_letter_id)
@@ -207,8 +259,17 @@ BEGIN
                 'Nothing is left that could be delivered; postrider.purge() removes the rest.' WHEN 'redelivered'
                 THEN 'again => true redelivers it once more.' ELSE 'Name another one as subscription.' END;
     END IF;
-    PERFORM postrider_internal.note_audit(actor, address, 'dead_letter_redelivered', l.topic, l.subscription,
-        jsonb_build_object('deadLetterId', dead_letter_id, 'deliveryId', r.delivery));
+    IF edit.id IS NULL THEN
+        PERFORM postrider_internal.note_audit(actor, address, 'dead_letter_redelivered', l.topic, l.subscription,
+            jsonb_build_object('deadLetterId', dead_letter_id, 'deliveryId', r.delivery));
+    ELSE
+        PERFORM postrider_internal.note_audit(actor, address, 'dead_letter_repaired', l.topic, l.subscription,
+            jsonb_build_object('deadLetterId', dead_letter_id, 'deliveryId', r.delivery, 'systemId', r.event, 'paths',
+                (SELECT jsonb_agg(o.change -> 'path' ORDER BY o.n)
+                   FROM postrider_internal.repairs p
+                  CROSS JOIN jsonb_array_elements(p.edit) WITH ORDINALITY AS o(change, n)
+                  WHERE p.system_id = r.event AND o.n <= 100)));
+    END IF;
     RETURN r.delivery;
 END $$;
 
@@ -409,9 +470,9 @@ BEGIN
 END $$;
 
 CREATE FUNCTION postrider.redeliver(dead_letter_id uuid, subscription text DEFAULT NULL, topic text DEFAULT NULL,
-    again boolean DEFAULT false) RETURNS bigint
+    again boolean DEFAULT false, event jsonb DEFAULT NULL) RETURNS bigint
     LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT postrider_internal.redeliver($1, $2, $3, $4, NULL, NULL) $$;
+    SELECT postrider_internal.redeliver($1, $2, $3, $4, NULL, $5, NULL, NULL, NULL) $$;
 
 CREATE FUNCTION postrider.purge(dead_letter_id uuid) RETURNS boolean
     LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -422,13 +483,15 @@ CREATE FUNCTION postrider.count_dead_letters(filter jsonb) RETURNS bigint
     SELECT postrider_internal.count_dead_letters($1, '30 seconds') $$;
 -- +goose StatementEnd
 
-REVOKE EXECUTE ON FUNCTION postrider.redeliver(uuid, text, text, boolean), postrider.purge(uuid),
+REVOKE EXECUTE ON FUNCTION postrider.redeliver(uuid, text, text, boolean, jsonb), postrider.purge(uuid),
     postrider.count_dead_letters(jsonb) FROM PUBLIC;
-COMMENT ON FUNCTION postrider.redeliver(uuid, text, text, boolean) IS
+COMMENT ON FUNCTION postrider.redeliver(uuid, text, text, boolean, jsonb) IS
     'Redelivers a dead letter, as part of the calling transaction. The result is a new delivery without attempts and '
     'with its own time to live, to the same event subscription or to the named one (topic: default is the dead '
     'letter''s). Returns the delivery''s id. The dead letter stays, with redelivered_at. One that was redelivered '
-    'before is rejected unless again is true.';
+    'before is rejected unless again is true. event: an edited event, which is delivered instead. It is validated as '
+    'postrider.publish() does, and becomes a new event with its own system_id, edited_from, edited_by and edit. Only '
+    'this event subscription receives it, whatever its filter.';
 COMMENT ON FUNCTION postrider.purge(uuid) IS 'Removes a dead letter permanently. Returns false if it does not exist.';
 COMMENT ON FUNCTION postrider.count_dead_letters(jsonb) IS
     'Returns how many dead letters a filter of redeliver_all() or purge_all() matches now. A filter is a JSON object; '
@@ -444,6 +507,8 @@ DROP FUNCTION postrider.count_dead_letters, postrider.purge, postrider.redeliver
     postrider_internal.dead_letter_edge,
     postrider_internal.filter_ids, postrider_internal.filter_time, postrider_internal.dead_letter_condition,
     postrider_internal.reject_filter, postrider_internal.purge, postrider_internal.redeliver,
+    postrider_internal.dead_letter_version, postrider_internal.reject_dead_letter,
     postrider_internal.redelivery_target,
-    postrider_internal.redeliver_past, postrider_internal.redeliver_dead_letters, postrider_internal.day_of_publishing,
+    postrider_internal.redeliver_past, postrider_internal.redeliver_dead_letters, postrider_internal.event_bytes,
+    postrider_internal.day_of_publishing,
     postrider_internal.first_sure_day, postrider_internal.can_deliver, postrider_internal.quoted_length;

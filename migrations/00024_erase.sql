@@ -23,8 +23,8 @@ BEGIN
     END LOOP;
 END $$;
 
--- Erases these events of these days everywhere; their pending deliveries are canceled first. Returns how many were not
--- erased before.
+-- Erases these events of these days and all their repairs everywhere; their pending deliveries are canceled first.
+-- Returns how many were not erased before.
 --
 -- The events' rows come first: a delivery that is created from then on is of an erased event, and its due check drops
 -- it. An attempt that is being recorded may turn a pending delivery into a dead letter, and a redelivery the reverse:
@@ -48,8 +48,9 @@ BEGIN
     END IF;
     PERFORM postrider_internal.commit_soon();
     LOOP
-        -- A redelivery may have stored the event again, on a later day, and may do so now: the row that it comes from,
-        -- an event's or a dead letter's, is then waited for and erased, and the search repeats.
+        -- A redelivery may have stored the event again, on a later day, or a repair of it, and may do so now: the row
+        -- that it comes from, an event's or a dead letter's, is then waited for and erased, and the search repeats.
+        ids := postrider_internal.with_repairs(ids);
         PERFORM FROM postrider_internal.events e WHERE e.id = ANY (ids) AND e.day >= first_day AND e.erased_at IS NULL
         ORDER BY e.day, e.id FOR UPDATE;
         WITH gone AS (
@@ -79,9 +80,11 @@ BEGIN
              WHERE l.event_uuid = ANY (ids) AND l.erased_at IS NULL RETURNING l.event_uuid
         )
         SELECT coalesce(array_agg(event_uuid), '{}') INTO dead_letters FROM gone;
-        EXIT WHEN stored IS NULL AND pending IS NULL AND dead_letters = '{}';
+        EXIT WHEN stored IS NULL AND pending IS NULL AND dead_letters = '{}'
+            AND cardinality(postrider_internal.with_repairs(ids)) = cardinality(ids);
         erased := erased || stored || dead_letters;
     END LOOP;
+    UPDATE postrider_internal.repairs r SET edit = NULL, old_subject = NULL WHERE r.system_id = ANY (ids);
     -- Dead letters and attempts may be kept longer than deliveries.
     SELECT array_agg(id) INTO redelivered FROM (SELECT h.id FROM postrider_internal.delivery_history h
         WHERE h.event_uuid = ANY (ids)
@@ -105,6 +108,10 @@ BEGIN
          'infinity');
     IF NOT FOUND THEN
         SELECT l.topic INTO topic FROM postrider_internal.dead_letters l WHERE l.event_uuid = system_id LIMIT 1;
+    END IF;
+    IF NOT FOUND THEN -- its repairs may still be stored
+        SELECT t.name INTO topic FROM postrider_internal.repairs r JOIN postrider_internal.topics t ON t.id = r.topic_id
+         WHERE r.edited_from = erase_event.system_id LIMIT 1;
     END IF;
     IF NOT FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'P0002', MESSAGE = format('event %s does not exist', coalesce(system_id::text,

@@ -274,7 +274,7 @@ BEGIN
                                   THEN format('the event of dead letter %s cannot be delivered in the schema of its '
                                       'event subscription', r.letter) END)
           INTO done, failed, error
-          FROM postrider_internal.redeliver_dead_letters(ids, o.target_id,
+          FROM postrider_internal.redeliver_dead_letters(ids, NULL, NULL, o.target_id,
               CASE WHEN (o.filter -> 'redelivered')::boolean
               THEN o.created_at END, o.id) r;
     END IF;
@@ -365,7 +365,7 @@ DECLARE
     few integer := 1000;
     o postrider_internal.operations;
     next record;
-    ids uuid[] := '{}';
+    ids uuid[] := postrider_internal.repairs_of_subject(topic, subject, few + 1);
 BEGIN
     IF coalesce(subject, '') = '' THEN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'subject is required', COLUMN = 'subject',
@@ -405,13 +405,16 @@ CREATE FUNCTION postrider_internal.step_erasure(operation uuid, most integer, sc
 DECLARE
     o postrider_internal.operations;
     ids uuid[];
+    repairs uuid[];
 BEGIN
     SELECT p.* INTO o FROM postrider_internal.operations p WHERE p.id = operation;
     SELECT n.ids, n.at, n.id, n.of_dead_letters, n.last INTO ids, reached_at, reached_id, of_dead_letters, last
       FROM postrider_internal.next_of_subject(o.topic, o.filter ->> 'subject', most, scan_limit, o.of_dead_letters,
           o.cursor_at,
           o.cursor_id) n;
-    done := postrider_internal.erase_events(ids, '-infinity', 'postrider', '');
+    repairs := postrider_internal.repairs_of_subject(o.topic, o.filter ->> 'subject', most);
+    done := postrider_internal.erase_events(ids || repairs, '-infinity', 'postrider', '');
+    last := last AND repairs = '{}'; -- an erasure removes them from this search
     IF last THEN
         PERFORM postrider_internal.forget_filters(o.topic, o.filter ->> 'subject', o.id);
     END IF;
@@ -459,7 +462,8 @@ COMMENT ON FUNCTION postrider.purge_all(jsonb, integer) IS
     'second.';
 COMMENT ON FUNCTION postrider.redeliver_events(text, text, timestamptz, timestamptz, integer) IS
     'Delivers past events of a topic to one of its event subscriptions: those that its filter matches, published from '
-    'published_from on and before published_until (default now), if they are still kept. Returns the id of the '
+    'published_from on and before published_until (default now), if they are still kept. Repairs are left out: they '
+    'were not published. Returns the id of the '
     'operation, see postrider.operations; the service runs it in steps. rate_per_second: the most in one second.';
 COMMENT ON FUNCTION postrider.count_events(text, timestamptz, timestamptz) IS
     'Returns how many past events of a topic redeliver_events() would check: published from published_from on and '
@@ -467,7 +471,8 @@ COMMENT ON FUNCTION postrider.count_events(text, timestamptz, timestamptz) IS
     'subscription''s filter (REST: dryRun, CLI: --dry-run). If counting takes more than 30 s, an error has the count '
     'so far.';
 COMMENT ON FUNCTION postrider.erase_subject(text, text) IS
-    'Erases all events of a topic with exactly this subject, as postrider.erase_event() does. It reads every event of '
+    'Erases all events of a topic with exactly this subject, as postrider.erase_event() does, also repairs of such '
+    'events with another subject. It reads every event of '
     'the topic that is kept. Up to 1,000 events that are found within a second are erased in your transaction, and '
     'erased is their number. Otherwise an operation starts, see postrider.operations; operation_id is its id, and the '
     'service erases 200 events at a time. Events that are published with the subject meanwhile may stay. The audit '

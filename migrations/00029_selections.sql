@@ -221,7 +221,7 @@ BEGIN
     WHEN 'redeliver' THEN
         RETURN QUERY SELECT i.position, CASE WHEN r.letter IS NULL THEN 'missing' ELSE r.problem END
           FROM unnest(items) i
-          LEFT JOIN postrider_internal.redeliver_dead_letters(ids, o.target_id,
+          LEFT JOIN postrider_internal.redeliver_dead_letters(ids, NULL, NULL, o.target_id,
               CASE WHEN o.again THEN o.created_at END, o.id) r ON r.letter = i.dead_letter_id;
     WHEN 'purge' THEN
         PERFORM FROM postrider_internal.dead_letters l WHERE l.id = ANY (ids) ORDER BY l.id FOR UPDATE;

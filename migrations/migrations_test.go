@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -229,10 +230,11 @@ func TestUpRejectsAChangedMigration(t *testing.T) {
 	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
 	status, err := migrations.ReadStatus(t.Context(), pool)
 	require.NoError(t, err)
-	sums := texts(t, pool, "SELECT sha256 FROM postrider_internal.migration_checksums")
-	require.Len(t, sums, int(status.Target))
+	files, err := filepath.Glob("0*.sql")
+	require.NoError(t, err)
+	require.Len(t, texts(t, pool, "SELECT sha256 FROM postrider_internal.migration_checksums"), len(files))
 	require.NoError(t, migrations.Down(t.Context(), pool, status.Target-1))
-	require.Len(t, texts(t, pool, "SELECT sha256 FROM postrider_internal.migration_checksums"), int(status.Target)-1)
+	require.Len(t, texts(t, pool, "SELECT sha256 FROM postrider_internal.migration_checksums"), len(files)-1)
 
 	for _, row := range []struct{ change, then string }{
 		{"UPDATE postrider_internal.migration_checksums SET sha256 = 'abc' WHERE version = 2", "abc"},

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"postrider/postgres"
 	"postrider/query"
 )
 
@@ -14,10 +15,15 @@ import (
 type Target struct{ Subscription, Topic string }
 
 // Redeliver redelivers one dead letter and returns the id of its new delivery. One that was redelivered before is
-// rejected unless again. *FunctionError, which is ErrNotFound, ErrConflict or ErrInvalid.
-func (o *Operator) Redeliver(ctx context.Context, id uuid.UUID, to Target, again bool) (delivery int64, err error) {
-	const function = "SELECT postrider_internal.redeliver($1, nullif($2::text, ''), nullif($3::text, ''), $4, $5, $6)"
-	return call[int64](ctx, o, "redeliver a dead letter", function, id, to.Subscription, to.Topic, again)
+// rejected unless again. *FunctionError, which is ErrNotFound, ErrConflict or ErrInvalid; ErrPrecondition.
+func (o *Operator) Redeliver(
+	ctx context.Context, id uuid.UUID, to Target, again bool, when ...postgres.Condition,
+) (delivery int64, err error) {
+	const function = `SELECT postrider_internal.redeliver($1, nullif($2::text, ''), nullif($3::text, ''), $4, $5, NULL,
+		NULL, $6, $7)`
+	delivery, err = call[int64](ctx, o, "redeliver a dead letter", function, id, to.Subscription, to.Topic, again,
+		versions(when))
+	return delivery, redeliveryError(err)
 }
 
 // Purge removes one dead letter; false if there is none.

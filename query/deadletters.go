@@ -94,11 +94,24 @@ type DeadLetter struct {
 	SystemID        uuid.UUID  `json:"systemId"`
 	RedeliveredFrom *uuid.UUID `json:"redeliveredFrom"`
 	RedeliveredAt   *time.Time `json:"redeliveredAt"`
+	Lineage
+	// Version is nil in a list.
+	Version *postgres.Version `json:"etag,omitempty"`
 	// BodyText is the event as it was accepted; nil in a list, and empty if it was erased. Event is it as JSON.
 	BodyText *string         `json:"-"`
 	Event    json.RawMessage `db:"-" json:"event,omitempty"`
 	// LastResponse is the beginning of the last response's body; nil in a list.
 	LastResponse *string `json:"lastResponse,omitempty"`
+}
+
+// Lineage is what a repair made of an event. Its members are nil for an event that was not edited.
+type Lineage struct {
+	// EditedFrom is the original event.
+	EditedFrom *uuid.UUID `json:"editedFrom"`
+	EditedBy   *string    `json:"editedBy"`
+	// Edit is a JSON Patch from the original to the event; nil in a list, if PostgreSQL cannot hold one of the two as
+	// jsonb, and after an erasure.
+	Edit json.RawMessage `json:"edit,omitempty"`
 }
 
 // DeadLetterPlace is a position in the list of dead letters; the zero value is its beginning.

@@ -60,6 +60,7 @@ type DeliveryLine struct {
 	// OperationID is the operation that redelivered it.
 	OperationID  *uuid.UUID `json:"operationId"`
 	DeadLetterID *uuid.UUID `json:"deadLetterId"`
+	Lineage
 }
 
 // DeliveryPlace is the position of a delivery in a list. A list by time of publishing uses both ids, so that it can

@@ -38,6 +38,7 @@ type EventLine struct {
 	// Matched is nil of an event that was published by SQL and is not routed yet.
 	Matched   *int `json:"matched"`
 	BodyBytes int  `json:"bodyBytes"`
+	Lineage
 	// States counts its deliveries; only ReadEventStates reads them.
 	States []Counted `db:"-" json:"-"`
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -126,4 +127,49 @@ func TestDeadLetterRejections(t *testing.T) {
 	require.Contains(t, again.body, "was redelivered already")
 	require.Equal(t, 1, b.count("SELECT count(*) FROM postrider.audit WHERE action = 'dead_letter_redelivered' "+
 		"AND actor = 'admin' AND address IS NOT NULL"))
+}
+
+func TestRepairDeadLetter(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic("orders", "")
+	b.subscription("orders", "billing", `{"endpointUrl":"https://example.com/hook"}`)
+	id := b.deadLettersOf("orders", "billing", 1)[0]
+	at := "/v1/deadLetters/" + id
+	read := b.manage(http.MethodGet, at, "")
+	tag := read.header.Get("ETag")
+	require.Regexp(t, `^"[0-9]+"$`, tag)
+	require.Equal(t, tag, read.value().(map[string]any)["etag"])
+	send := func(body, match string) response {
+		return b.send(http.MethodPost, at+"/redeliver", body, "Authorization", "Bearer "+adminToken, "If-Match", match)
+	}
+	const event = `{"id":"e",  "eventType":"\u0054","subject":"<&>","eventTime":"2026-01-01T00:00:00Z","data":1e400}`
+	for body, message := range map[string]string{
+		`{"event":[]}`:         "expected one event (an object), found an array",
+		`{"event":"x"}`:        "expected one event (an object), found a string",
+		`{"event":null}`:       "expected one event (an object), found null",
+		`{"event":{"id":"e"}}`: `event.subject: is required`,
+		`{"event":{"id":1}}`:   `"target":"event.id"`,
+	} {
+		rejected := send(body, tag)
+		require.Equal(t, 400, rejected.status, rejected.body)
+		require.Contains(t, rejected.body, message)
+	}
+	large := fmt.Sprintf(`{"event":{"id":"e","data":%q}}`, strings.Repeat("x", 1<<20))
+	send(large, tag).rejected(413, "PayloadTooLarge")
+	send(`{"event":`+event+`}`, `"1"`).rejected(412, "PreconditionFailed")
+	done := send(`{"event": `+event+` }`, tag)
+	require.Equal(t, 200, done.status, done.body)
+	require.Equal(t, 1, b.count("SELECT count(*) FROM postrider.events WHERE body_text = $1", event), "byte for byte")
+	send(`{"event":`+event+`,"again":true}`, tag).rejected(412, "PreconditionFailed")
+	send(`{"again":true}`, tag).rejected(412, "PreconditionFailed")
+	send(`{"event":`+event+`}`, "*").rejected(409, "DeadLetterRedelivered")
+
+	delivery := b.manage(http.MethodGet, fmt.Sprintf("/v1/deliveries/%v",
+		done.value().(map[string]any)["deliveryId"]), "")
+	require.Contains(t, delivery.body, `"editedBy":"admin"`)
+	require.Contains(t, delivery.body, `"edit":[{"op":"add","path":"/data","value":1000`)
+	require.Contains(t, b.manage(http.MethodGet, "/v1/events?eventId=e", "").body, `"editedBy":"admin"`)
+	systemID := b.rows("SELECT system_id::text AS id FROM postrider_internal.repairs")[0]["id"].(string)
+	require.Contains(t, b.manage(http.MethodGet, "/v1/events/"+systemID, "").body, `"edit":[{"op":"add","path":"/data"`)
 }

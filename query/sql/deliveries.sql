@@ -14,7 +14,7 @@ SELECT d.id AS delivery_id, t.name AS topic, s.name AS subscription, e.event_id,
             THEN greatest(r.until, now()) END AS hold_until,
        d.last_attempt_at, d.last_outcome, d.last_status, d.time_to_live_since, d.finished_at, d.batch_id,
            d.redelivered_from,
-       d.operation_id, d.dead_letter_id
+       d.operation_id, d.dead_letter_id, o.edited_from, o.edited_by, NULL::jsonb AS edit
   FROM (SELECT d.*, row_number() OVER (ORDER BY CASE WHEN @timed AND @backwards THEN d.event_uuid END,
                                                 CASE WHEN @backwards THEN d.id END,
                                                 CASE WHEN @timed THEN d.event_uuid END DESC, d.id DESC) AS place
@@ -56,4 +56,5 @@ SELECT d.id AS delivery_id, t.name AS topic, s.name AS subscription, e.event_id,
   LEFT JOIN postrider_internal.probations r
          ON r.since IS NOT NULL AND r.probation_key = postrider_internal.probation_key(p.probation_scope,
              s.endpoint_hash, s.id)
+  LEFT JOIN postrider_internal.repairs o ON o.system_id = d.event_uuid
  ORDER BY d.place

@@ -2,7 +2,8 @@
 -- PostgreSQL expects few events of their own day, and would sort all of them. An event of another day is one that a
 -- redelivery stored again. @end is the last event that the search for the page may read.
 SELECT e.id AS system_id, t.name AS topic, e.event_id, e.event_type, e.subject, nullif(e.source, '') AS source,
-       e.event_time, e.published_at, e.schema, e.matched, octet_length(e.body) AS body_bytes
+       e.event_time, e.published_at, e.schema, e.matched, octet_length(e.body) AS body_bytes,
+       r.edited_from, r.edited_by, NULL::jsonb AS edit
   FROM (SELECT e.*
           FROM (SELECT *
                   FROM postrider_internal.events e -- events_where.sql
@@ -18,4 +19,5 @@ SELECT e.id AS system_id, t.name AS topic, e.event_id, e.event_type, e.subject, 
            AND (NOT @unmatched OR e.matched = 0)
          LIMIT @limit) e
   JOIN postrider_internal.topics t ON t.id = e.topic_id
+  LEFT JOIN postrider_internal.repairs r ON r.system_id = e.id
  ORDER BY CASE WHEN @backwards THEN e.id END, e.id DESC

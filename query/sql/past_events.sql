@@ -1,5 +1,5 @@
 -- Reads the next events of one day in the order of their ids, and returns those of a topic and a time of publishing.
--- Events that a redelivery stored again are of another day.
+-- Events that a redelivery stored again are of another day. Repairs were not published to the topic.
 WITH scanned AS MATERIALIZED (
     SELECT id, topic_id, published_at
       FROM postrider_internal.events
@@ -10,6 +10,7 @@ WITH scanned AS MATERIALIZED (
     SELECT id
       FROM scanned
      WHERE topic_id = $5 AND published_at >= $6 AND published_at < $7 AND (published_at AT TIME ZONE 'UTC')::date = $1
+       AND NOT EXISTS (SELECT FROM postrider_internal.repairs r WHERE r.system_id = scanned.id)
      ORDER BY id
      LIMIT $8
 )

@@ -25,7 +25,7 @@ func TestResponseTo(t *testing.T) {
 		status int
 		code   string
 	}{
-		"a rejection": {wrapped(tooLarge()), 413, "PayloadTooLarge"},
+		"a rejection": {wrapped(tooLarge(1)), 413, "PayloadTooLarge"},
 		"an error of Parse": {
 			wrapped(&event.Error{Status: 415, Code: "UnsupportedMediaType", Index: -1, Message: "m"}), 415,
 			"UnsupportedMediaType",

@@ -23,24 +23,27 @@ const (
 // (BenchmarkReadBody, two cores, 2026).
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// ReadBody reads the whole body into a buffer. The caller passes it to Free after the last use of its bytes.
-func ReadBody(r *http.Request) (*bytes.Buffer, error) {
+// ReadBody reads the whole body of a publish into a buffer. The caller passes it to Free after the last use of its
+// bytes.
+func ReadBody(r *http.Request) (*bytes.Buffer, error) { return readBody(r, maxBodyBytes) }
+
+func readBody(r *http.Request, limit int) (*bytes.Buffer, error) {
 	if encoding := r.Header.Get(echo.HeaderContentEncoding); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		return nil, Reject(http.StatusUnsupportedMediaType, CodeUnsupportedMediaType,
 			"Content-Encoding %q is not supported: send the body without one", Shorten(encoding))
 	}
-	if r.ContentLength > maxBodyBytes {
-		return nil, tooLarge()
+	if r.ContentLength > int64(limit) {
+		return nil, tooLarge(limit)
 	}
 	buf := buffers.Get().(*bytes.Buffer)
-	err := readInto(buf, r)
+	err := readInto(buf, r, limit)
 	switch {
 	case err != nil:
 		Free(buf)
 		return nil, Reject(http.StatusBadRequest, CodeInvalidRequest, "the connection ended before the body did")
-	case buf.Len() > maxBodyBytes:
+	case buf.Len() > limit:
 		Free(buf)
-		return nil, tooLarge()
+		return nil, tooLarge(limit)
 	}
 	return buf, nil
 }
@@ -48,9 +51,9 @@ func ReadBody(r *http.Request) (*bytes.Buffer, error) {
 // readInto allocates at most maxPooledBytes for a Content-Length, which may be wrong, until as many bytes have arrived,
 // and then all of it: growing step by step would allocate four times as much. ReadFrom needs MinRead more bytes to find
 // the end without growing the buffer.
-func readInto(buf *bytes.Buffer, r *http.Request) error {
+func readInto(buf *bytes.Buffer, r *http.Request, limit int) error {
 	const first = maxPooledBytes - 2*bytes.MinRead
-	length, body := int(r.ContentLength), io.LimitReader(r.Body, maxBodyBytes+1)
+	length, body := int(r.ContentLength), io.LimitReader(r.Body, int64(limit)+1)
 	if length > 0 {
 		buf.Grow(min(length, first) + bytes.MinRead)
 	}
@@ -73,7 +76,7 @@ func Free(buf *bytes.Buffer) {
 	buffers.Put(buf)
 }
 
-func tooLarge() error {
+func tooLarge(limit int) error {
 	return Reject(http.StatusRequestEntityTooLarge, event.CodePayloadTooLarge, "the body must have at most %d bytes",
-		maxBodyBytes)
+		limit)
 }

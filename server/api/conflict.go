@@ -6,6 +6,7 @@ type ConflictCode string
 // The codes.
 const (
 	ConflictCodeTopicExists                ConflictCode = "TopicExists"
+	ConflictCodeTopicDeleted               ConflictCode = "TopicDeleted"
 	ConflictCodeTopicHasSubscriptions      ConflictCode = "TopicHasSubscriptions"
 	ConflictCodeSystemTopic                ConflictCode = "SystemTopic"
 	ConflictCodeSubscriptionPaused         ConflictCode = "SubscriptionPaused"

@@ -20,12 +20,12 @@ import (
 	"postrider/jsonscan"
 )
 
-// readJSON decodes the request's body into target; an empty body does not change it.
-func readJSON(r *http.Request, target any) error {
+// readJSON decodes the request's body, of up to limit bytes, into target; an empty body does not change it.
+func readJSON(r *http.Request, target any, limit int) error {
 	if err := checkMediaType(r.Method, r.Header.Get(echo.HeaderContentType)); err != nil {
 		return err
 	}
-	body, err := ReadBody(r)
+	body, err := readBody(r, limit)
 	if err != nil {
 		return err
 	}

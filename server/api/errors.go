@@ -283,6 +283,7 @@ var conflictCodes = map[string]ConflictCode{
 	"redelivered":   ConflictCodeDeadLetterRedelivered,
 	"exporting":     ConflictCodeDeadLetterExporting,
 	"schema":        ConflictCodeSchemaMismatch,
+	"topic_deleted": ConflictCodeTopicDeleted,
 	"operation":     ConflictCodeOperationRunning,
 }
 

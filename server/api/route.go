@@ -31,8 +31,9 @@ type Route struct {
 }
 
 // Handle creates the route of a handler. I has a field for each parameter, with the tag path, query or header, and the
-// field Body for a JSON body. A pointer is nil if the parameter is absent. Parameters are checked by the tags minimum,
-// maximum, enum and default; in a body these tags are documentation.
+// field Body for a JSON body, whose tag extraBytes raises the limit of its size. A pointer is nil if the parameter is
+// absent. Parameters are checked by the tags minimum, maximum, enum and default; in a body these tags are
+// documentation.
 //
 // O is sent as JSON with status 200, unless it is a Response. ErrNotFound becomes the response 404 about the object in
 // the path.
@@ -63,6 +64,7 @@ type input struct {
 	parameters []parameter
 	query      []string // names of the query parameters, in alphabetical order
 	body       []int    // index of the field Body; nil without a body
+	maxBody    int
 }
 
 // parameter is a parameter and the field that it is read into.
@@ -75,7 +77,8 @@ type parameter struct {
 func inputOf(t reflect.Type) (in input) {
 	for _, field := range reflect.VisibleFields(t) {
 		if field.Name == "Body" && len(field.Index) == 1 {
-			in.body = field.Index
+			extra, _ := strconv.Atoi(field.Tag.Get("extraBytes"))
+			in.body, in.maxBody = field.Index, maxBodyBytes+extra
 		}
 		for _, place := range []string{"path", "query", "header"} {
 			name, tagged := field.Tag.Lookup(place)
@@ -117,7 +120,7 @@ func (in *input) read(c echo.Context, request reflect.Value) error {
 	if err := found.Err(); err != nil || in.body == nil {
 		return err
 	}
-	return readJSON(c.Request(), request.FieldByIndex(in.body).Addr().Interface())
+	return readJSON(c.Request(), request.FieldByIndex(in.body).Addr().Interface(), in.maxBody)
 }
 
 // nouns are what path parameters identify.

@@ -58,13 +58,17 @@ func (m *Handlers) PurgeDeadLetter(ctx context.Context, r *DeadLetterPath) (*api
 
 type redeliverDeadLetterRequest struct {
 	DeadLetterPath
-	Body RedeliverSpec `required:"false"`
+	api.IfMatchHeader
+	// An event of the maximum size has options around it.
+	Body RedeliverSpec `required:"false" extraBytes:"65536"`
 }
 
 // RedeliverSpec are the options of a redelivery.
 type RedeliverSpec struct {
 	RedeliverTarget
 	Again bool `json:"again,omitempty" default:"false"`
+	// Event is delivered instead of the dead letter's; nil delivers that one.
+	Event json.RawMessage `json:"event,omitempty"`
 }
 
 // RedeliverTarget is the event subscription of a redelivery; empty for that of each dead letter.
@@ -85,8 +89,18 @@ func (m *Handlers) RedeliverDeadLetter(ctx context.Context, r *redeliverDeadLett
 	if err := found.Err(); err != nil {
 		return nil, err
 	}
-	delivery, err := m.Parts.Operator.Redeliver(ctx, r.ID, to, r.Body.Again)
-	return &Redelivered{DeliveryID: delivery}, err
+	var delivery int64
+	var err error
+	if r.Body.Event == nil {
+		delivery, err = m.Parts.Operator.Redeliver(ctx, r.ID, to, r.Body.Again, r.Conditions()...)
+	} else {
+		delivery, err = m.Parts.Operator.Repair(ctx, r.ID, r.Body.Event, to, r.Body.Again, r.Conditions()...)
+	}
+	var mistake *event.Error
+	if errors.As(err, &mistake) {
+		return nil, api.EventRejection(mistake, "event")
+	}
+	return &Redelivered{DeliveryID: delivery}, r.Rejected(err, "dead letter", r.ID.String())
 }
 
 // PurgeAllSpec selects the dead letters that an operation purges.
