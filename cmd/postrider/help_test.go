@@ -73,7 +73,7 @@ func described(verb *kong.Node) (lines []string) {
 
 // silent are the verbs that print no data, or run until they are ended.
 var silent = []string{
-	"bench sink", "completion", "deadletter export", "dev", "migrate up", "ready", "serve", "sink",
+	"bench sink", "completion", "deadletter export", "dev", "mcp", "migrate up", "ready", "serve", "sink",
 }
 
 // Every verb that prints data, or changes something, prints it as JSON, too.

@@ -24,6 +24,7 @@ import (
 	"postrider/cmd/postrider/benchmark"
 	"postrider/cmd/postrider/cli"
 	"postrider/cmd/postrider/cli/management"
+	"postrider/cmd/postrider/mcp"
 	"postrider/cmd/postrider/terminal"
 	"postrider/cmd/postrider/version"
 	"postrider/postgres"
@@ -64,6 +65,8 @@ type verbs struct {
 	Logout cli.LogoutCmd `cmd:"" help:"Revoke your personal key for a server, and remove it from this computer." detail:"If the server does not respond, the key is removed here all the same; it works at the server until it expires, or until you revoke it on your account page." example:"logout; logout staging"`
 	Whoami cli.WhoamiCmd `cmd:"" help:"Show the server that verbs call, and who you are there." detail:"Shows the server, your name and role, and until when the key works." example:"whoami; whoami --server staging -o json"`
 	Server cli.ServerCmd `cmd:"" help:"List the servers that you have logged in to, and choose the default one."`
+
+	MCP mcp.Cmd `cmd:"" name:"mcp" help:"Serve the tools of AI assistants over standard input and output (Model Context Protocol)."`
 
 	Audit  cli.AuditCmd `cmd:"" help:"List the actions of users and programs."`
 	Apikey apikeyCmd    `cmd:"" help:"Create, list and revoke API keys of programs, directly in the database."`

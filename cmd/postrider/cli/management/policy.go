@@ -97,8 +97,11 @@ func (c *onePolicy) find(ctx context.Context) (*policy.Policy, any, error) {
 	if p, ok := policy.Builtin(c.Name); ok {
 		return &p, management.DescribePolicy(&p, 0), nil
 	}
-	var shown rest.Object
-	err := c.Call(ctx, http.MethodGet, policyURL(c.Name), nil, &shown)
+	client, err := c.Client()
+	if err != nil {
+		return nil, nil, err
+	}
+	p, shown, err := FindPolicy(ctx, client, c.Name)
 	if c.NoServer(err) {
 		var names []string
 		for _, p := range policy.Builtins() {
@@ -107,7 +110,13 @@ func (c *onePolicy) find(ctx context.Context) (*policy.Policy, any, error) {
 		return nil, nil, terminal.Usagef("no built-in policy %q (they are %s), and your own policies need a server: %v",
 			c.Name, strings.Join(names, ", "), err)
 	}
-	if err != nil {
+	return p, shown, err
+}
+
+// FindPolicy reads a policy from the server, and returns its form in the REST API, too.
+func FindPolicy(ctx context.Context, client *rest.Client, name string) (*policy.Policy, rest.Object, error) {
+	var shown rest.Object
+	if err := client.Call(ctx, http.MethodGet, policyURL(name), nil, &shown); err != nil {
 		return nil, nil, err
 	}
 	p, err := readPolicy(shown)
