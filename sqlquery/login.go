@@ -60,7 +60,7 @@ func (r *Runner) logins(ctx context.Context) ([]*login, error) {
 		Role     string
 		Password []byte
 	}
-	const query = "SELECT role, password FROM postrider_internal.query_logins ORDER BY role"
+	const query = "SELECT role, password FROM postrider_internal.query_logins ORDER BY id"
 	rows, err := postgres.Rows[row](ctx, r.db, query)
 	if err != nil {
 		return nil, postgres.ReadError("the query logins", err)
@@ -70,7 +70,7 @@ func (r *Runner) logins(ctx context.Context) ([]*login, error) {
 		config := r.db.Config().ConnConfig.Config.Copy()
 		config.User = l.Role
 		if config.Password, err = r.sealer.Open(passwordColumn, l.Password); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrNotConfigured, err)
+			return nil, &rejectedError{l.Role, err.Error()}
 		}
 		found[i] = newLogin(config)
 	}
@@ -122,14 +122,23 @@ func (l *login) connect(ctx context.Context) (*pgconn.PgConn, error) {
 	switch state := postgres.SQLState(err); {
 	case state == "53300":
 		return nil, nil //nolint:nilnil // in use is no error
-	case strings.HasPrefix(state, "28"), state == "42501", state == "3D000":
+	case strings.HasPrefix(state, "28"), state == "08P01", state == "42501", state == "3D000":
 		var pgErr *pgconn.PgError
 		errors.As(err, &pgErr)
-		return nil, fmt.Errorf("%w: PostgreSQL rejects the login role %s: %s", ErrNotConfigured, l.config.User,
-			pgErr.Message)
+		return nil, &rejectedError{l.config.User, pgErr.Message}
 	default:
 		return nil, postgres.Outage("connect for a query", err)
 	}
 }
 
 func (l *login) release() { <-l.free }
+
+// rejectedError: PostgreSQL rejects the connection of a login.
+type rejectedError struct{ role, message string }
+
+func (e *rejectedError) Error() string {
+	return fmt.Sprintf("queries cannot run: PostgreSQL rejects the login role %s: %s; run `postrider doctor`", e.role,
+		e.message)
+}
+
+func (e *rejectedError) Unwrap() error { return ErrNotConfigured }

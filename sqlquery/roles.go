@@ -8,7 +8,9 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -28,15 +30,26 @@ func roleName(database string, n int) string {
 	return fmt.Sprintf("postrider_query_%s_%d", database, n)
 }
 
-// EnsureLogins creates the login roles of the database, and repairs those whose rights or password are wrong.
+// EnsureLogins creates the login roles of the database, and replaces those whose rights or password are wrong.
 func EnsureLogins(ctx context.Context, db *postgres.DB, sealer *postgres.Sealer) error {
 	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		const prepare = `SELECT current_database(), current_setting('is_superuser') = 'on'
+			FROM pg_advisory_xact_lock(hashtext('postrider_query_logins'))`
 		var database string
-		if err := tx.QueryRow(ctx, "SELECT current_database()").Scan(&database); err != nil {
+		var superuser bool
+		if err := tx.QueryRow(ctx, prepare).Scan(&database, &superuser); err != nil {
 			return err
 		}
-		for n := range Logins {
-			if err := createLogin(ctx, tx, sealer, roleName(database, n+1)); err != nil {
+		runner := &Runner{db: db, sealer: sealer}
+		for n := 1; n <= Logins; n++ {
+			role := roleName(database, n)
+			if right, err := runner.isRight(ctx, role); right || err != nil {
+				if err != nil {
+					return err
+				}
+				continue
+			}
+			if err := createLogin(ctx, tx, sealer, n, role, superuser); err != nil {
 				return err
 			}
 		}
@@ -44,31 +57,54 @@ func EnsureLogins(ctx context.Context, db *postgres.DB, sealer *postgres.Sealer)
 	})
 }
 
-// createLogin sets a new password.
-func createLogin(ctx context.Context, tx pgx.Tx, sealer *postgres.Sealer, role string) error {
-	const (
-		exists = "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1)"
-		save   = `INSERT INTO postrider_internal.query_logins (role, password) VALUES ($1, $2)
-			ON CONFLICT (role) DO UPDATE SET password = EXCLUDED.password, changed_at = now()`
-	)
-	var there bool
-	if err := tx.QueryRow(ctx, exists, role).Scan(&there); err != nil {
+// isRight reports whether the login exists and Check finds nothing.
+func (r *Runner) isRight(ctx context.Context, role string) (bool, error) {
+	logins, err := r.logins(ctx)
+	var unreadable *rejectedError
+	if errors.As(err, &unreadable) { // sealed with another key
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	i := slices.IndexFunc(logins, func(l *login) bool { return l.config.User == role })
+	if i < 0 {
+		return false, nil
+	}
+	missing, err := r.missing(ctx, logins[i:i+1])
+	if err != nil || len(missing) > 0 {
+		return false, err
+	}
+	problems, err := logins[i].check(ctx, true)
+	return len(problems) == 0, err
+}
+
+// createLogin creates a role anew, because a role may have rights that only a superuser can revoke.
+func createLogin(ctx context.Context, tx pgx.Tx, sealer *postgres.Sealer, n int, role string, superuser bool) error {
+	const save = `INSERT INTO postrider_internal.query_logins (id, role, password) VALUES ($1, $2, $3)
+		ON CONFLICT (id) DO UPDATE SET role = EXCLUDED.role, password = EXCLUDED.password`
+	var exists bool
+	const query = "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1)"
+	if err := tx.QueryRow(ctx, query, role).Scan(&exists); err != nil {
 		return err
 	}
-	verb, password, name := "CREATE", rand.Text(), pgx.Identifier{role}.Sanitize()
-	if there {
-		verb = "ALTER"
+	password, name := rand.Text(), pgx.Identifier{role}.Sanitize()
+	var statements []string
+	if exists {
+		statements = []string{"DROP ROLE " + name}
 	}
-	for _, statement := range []string{
-		verb + " ROLE " + name + " LOGIN INHERIT NOCREATEDB NOCREATEROLE CONNECTION LIMIT 1 PASSWORD '" +
-			verifier(password) + "'",
-		"GRANT " + reader + " TO " + name,
-	} {
+	statements = append(statements,
+		"CREATE ROLE "+name+" LOGIN CONNECTION LIMIT 1 PASSWORD '"+verifier(password)+"'",
+		"GRANT "+reader+" TO "+name)
+	if superuser { // only a superuser can limit the space of sorts
+		statements = append(statements, "ALTER ROLE "+name+" SET temp_file_limit = '1GB'")
+	}
+	for _, statement := range statements {
 		if _, err := tx.Exec(ctx, statement); err != nil {
 			return err
 		}
 	}
-	_, err := tx.Exec(ctx, save, role, sealer.Seal(passwordColumn, password))
+	_, err := tx.Exec(ctx, save, n, role, sealer.Seal(passwordColumn, password))
 	return err
 }
 

@@ -22,6 +22,7 @@ import (
 	"postrider/jobs"
 	"postrider/postgres"
 	"postrider/server"
+	"postrider/sqlquery"
 	"postrider/web"
 )
 
@@ -33,6 +34,7 @@ type appOptions struct {
 	maxWorkers int
 	timeScale  int // see app.Options; 0 and 1 are real time
 	sealer     *postgres.Sealer
+	query      sqlquery.Options
 	// listener serves without TLS, secureListener with it and the certificate. At least one is set.
 	listener       net.Listener
 	secureListener net.Listener
@@ -90,6 +92,7 @@ func startApp(ctx context.Context, o appOptions) (_ *instance, err error) {
 	}
 	s := app.Options{
 		Pool: a.pool, Sealer: o.sealer, Logger: o.log, Node: node, Version: version.Number(), TimeScale: o.timeScale,
+		Query: o.query,
 	}
 	if o.role.delivers() {
 		s.MaxWorkers = cmp.Or(o.maxWorkers, app.DefaultMaxWorkers)

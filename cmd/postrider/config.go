@@ -10,11 +10,13 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"time"
 
 	"postrider/cmd/postrider/terminal"
 	"postrider/policy"
 	"postrider/policy/filter"
 	"postrider/query"
+	"postrider/sqlquery"
 )
 
 // databaseFlags are the flags of verbs that use the database.
@@ -43,6 +45,16 @@ func (f logFlags) logger() *slog.Logger {
 		return slog.New(slog.NewTextHandler(os.Stderr, options))
 	}
 	return slog.New(slog.NewJSONHandler(os.Stderr, options))
+}
+
+// queryFlags configure the queries of users.
+type queryFlags struct {
+	QueryDatabaseURL []string      `name:"query-database-url" sep:" " help:"URL of the database with a login role that may only read, for the queries of users; several are separated by spaces, and each runs one query at a time. Default: the login roles that migrate up creates." env:"POSTRIDER_QUERY_DATABASE_URL" placeholder:"URL"`
+	QueryTimeout     time.Duration `help:"Time limit of a query." default:"30s" range:"1..3600" env:"POSTRIDER_QUERY_TIMEOUT"`
+}
+
+func (f queryFlags) options() sqlquery.Options {
+	return sqlquery.Options{URLs: f.QueryDatabaseURL, Timeout: f.QueryTimeout}
 }
 
 // filterFlags limit the filters of event subscriptions when they are stored. The defaults are Event Grid's.

@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"postrider/catalog"
 	"postrider/cmd/postrider/cli/rest"
 	"postrider/cmd/postrider/local"
@@ -110,8 +112,7 @@ func (d *dev) start(ctx context.Context) error {
 	if err = d.startPostgres(ctx); err != nil {
 		return err
 	}
-	if err = migrateUp(ctx, databaseFlags{DatabaseURL: d.ready.DatabaseURL},
-		logFlags{LogLevel: slog.LevelError, LogFormat: "text"}, io.Discard); err != nil {
+	if err = d.migrate(ctx); err != nil {
 		return err
 	}
 	if err = d.startListeners(ctx); err != nil {
@@ -149,6 +150,17 @@ func (d *dev) startPostgres(ctx context.Context) error {
 	d.row("PostgreSQL",
 		fmt.Sprintf("%s on port %d, data %s (%.1f s)", server.Version(), server.Port(), kept, time.Since(started).Seconds()))
 	return nil
+}
+
+func (d *dev) migrate(ctx context.Context) error {
+	sealer, err := postgres.NewSealer([]byte(devEncryptionKey))
+	if err != nil {
+		return err
+	}
+	return migrateUp(ctx, databaseFlags{DatabaseURL: d.ready.DatabaseURL},
+		logFlags{LogLevel: slog.LevelError, LogFormat: "text"}, io.Discard, func(pool *pgxpool.Pool) string {
+			return setUpQueries(ctx, postgres.NewDB(pool), sealer)
+		})
 }
 
 func (d *dev) startListeners(ctx context.Context) error {

@@ -15,12 +15,14 @@ import (
 	"postrider/migrations"
 	"postrider/postgres"
 	"postrider/query"
+	"postrider/sqlquery"
 )
 
 type doctorCmd struct {
 	databaseFlags
 	terminal.OutputFlag
 	encryptionFlags
+	queryFlags
 	egressFlags
 	MaxConns int      `help:"Limit of connections of each node, as for serve." default:"16" env:"POSTRIDER_MAX_CONNS"`
 	Endpoint []string `help:"Also check whether the service may call this URL, and connect to it without sending a request." placeholder:"URL"`
@@ -215,7 +217,37 @@ func (c *doctorCmd) checkSchema(ctx context.Context, found *findings, pool *pgxp
 	checkConnections(found, seen, c.MaxConns)
 	checkNodes(found, seen)
 	c.checkEncryption(ctx, found, pool)
+	c.checkQueries(ctx, found, pool)
 	return true
+}
+
+// checkQueries checks the login roles that run the queries of users.
+func (c *doctorCmd) checkQueries(ctx context.Context, found *findings, pool *pgxpool.Pool) {
+	const check = "queries"
+	sealer, err := c.sealer()
+	if err != nil && len(c.QueryDatabaseURL) == 0 {
+		return // the encryption key has its own finding
+	}
+	runner, err := sqlquery.NewRunner(postgres.NewDB(pool), sealer, c.queryFlags.options())
+	if err != nil {
+		found.fail(check, err.Error(), "write POSTRIDER_QUERY_DATABASE_URL as postgres://user:password@host:5432/name")
+		return
+	}
+	wrong, err := runner.Check(ctx)
+	if err != nil {
+		found.warn(check, "users cannot run queries: "+err.Error(),
+			"run migrate up with the encryption key as a role that has CREATEROLE, or set --query-database-url")
+		return
+	}
+	remedy := "run migrate up with the encryption key as a role that has CREATEROLE"
+	if len(c.QueryDatabaseURL) > 0 {
+		remedy = "correct the role; docs/operate/access.md has the statements"
+	}
+	problems := make([]problem, len(wrong))
+	for i, p := range wrong {
+		problems[i] = problem{true, warn, fmt.Sprintf("the login role %s %s", p.Role, p.Message), remedy}
+	}
+	found.check(check, "the login roles for queries have the reader's rights", problems...)
 }
 
 func (c *doctorCmd) checkEncryption(ctx context.Context, found *findings, pool *pgxpool.Pool) {

@@ -7,8 +7,12 @@ import (
 	"io"
 	"os"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"postrider/cmd/postrider/terminal"
 	"postrider/migrations"
+	"postrider/postgres"
+	"postrider/sqlquery"
 )
 
 type migrateCmd struct {
@@ -18,6 +22,8 @@ type migrateCmd struct {
 
 type migrateUpCmd struct {
 	databaseFlags
+	encryptionFlags
+	queryFlags
 	logFlags
 }
 
@@ -27,7 +33,10 @@ func (migrateUpCmd) Help() string {
   postrider migrate up --database-url postgres://owner:secret@db:5432/postrider
 
 The role needs CREATE on the database. It also creates the roles postrider_reader, postrider_publisher and
-postrider_operator if it may; otherwise it prints the statements for an administrator.`
+postrider_operator if it may; otherwise it prints the statements for an administrator.
+
+With the encryption key and CREATEROLE it also creates or repairs the login roles that run the queries of users, unless
+--query-database-url is set.`
 }
 
 // Run executes migrate up.
@@ -35,10 +44,45 @@ func (c *migrateUpCmd) Run(ctx context.Context) error {
 	if err := c.require(); err != nil {
 		return err
 	}
-	return migrateUp(ctx, c.databaseFlags, c.logFlags, os.Stdout)
+	sealer := (*postgres.Sealer)(nil)
+	if c.EncryptionKey != "" {
+		var err error
+		if sealer, err = c.sealer(); err != nil {
+			return err
+		}
+	}
+	return migrateUp(ctx, c.databaseFlags, c.logFlags, os.Stdout, func(pool *pgxpool.Pool) string {
+		if len(c.QueryDatabaseURL) > 0 {
+			return ""
+		}
+		return setUpQueries(ctx, postgres.NewDB(pool), sealer)
+	})
 }
 
-func migrateUp(ctx context.Context, database databaseFlags, flags logFlags, out io.Writer) error {
+// setUpQueries creates or repairs the login roles for queries. It returns one line about what is missing; postrider
+// works without them.
+func setUpQueries(ctx context.Context, db *postgres.DB, sealer *postgres.Sealer) string {
+	err := error(nil)
+	if sealer == nil {
+		var exist bool
+		const query = "SELECT EXISTS (SELECT FROM postrider_internal.query_logins)"
+		if err = db.QueryRow(ctx, query).Scan(&exist); err == nil && !exist {
+			err = errors.New("POSTRIDER_ENCRYPTION_KEY is not set")
+		}
+	} else {
+		err = sqlquery.EnsureLogins(ctx, db, sealer)
+	}
+	if err == nil {
+		return ""
+	}
+	return fmt.Sprintf("Queries of users are not set up (%s): run migrate up with the encryption key as a role that has "+
+		"CREATEROLE, or set --query-database-url.\n", terminal.OneLine(err.Error()))
+}
+
+// migrateUp migrates the database. queries returns a line about the login roles for queries, or "".
+func migrateUp(
+	ctx context.Context, database databaseFlags, flags logFlags, out io.Writer, queries func(*pgxpool.Pool) string,
+) error {
 	pool, err := openDatabase(ctx, database, 4, flags.logger())
 	if err != nil {
 		return err
@@ -53,13 +97,13 @@ func migrateUp(ctx context.Context, database databaseFlags, flags logFlags, out 
 	if err != nil {
 		return err
 	}
-	newer := ""
+	line, newer := queries(pool), ""
 	if after.Current > after.Target || after.River > migrations.RiverVersion {
 		newer = fmt.Sprintf(" A newer release created it (this build has %d and %d); nothing was changed.", after.Target,
 			migrations.RiverVersion)
 	}
-	_, err = fmt.Fprintf(out, "Schema at version %d (was %d), River's at %d.%s\n", after.Current, before.Current,
-		after.River, newer)
+	_, err = fmt.Fprintf(out, "Schema at version %d (was %d), River's at %d.%s\n%s", after.Current, before.Current,
+		after.River, newer, line)
 	return err
 }
 

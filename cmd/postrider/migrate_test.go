@@ -153,3 +153,26 @@ func TestServeNamesTheSettingThatIsWrong(t *testing.T) {
 		})
 	}
 }
+
+// migrate also creates the login roles for queries, if it can; doctor reports what is wrong with them.
+func TestMigrateCreatesQueryLogins(t *testing.T) {
+	t.Parallel()
+	db := emptyDatabase(t)
+	without, with := db.env(), append(db.env(), "POSTRIDER_ENCRYPTION_KEY="+otherEncryptionKey)
+	up := postrider(t, without, "migrate", "up")
+	require.Zero(t, up.code, up.stderr)
+	require.Contains(t, up.stdout, "Queries of users are not set up (POSTRIDER_ENCRYPTION_KEY is not set)")
+	requireFinding(t, runDoctor(t, 1, with), "warn", "queries", "queries are not set up")
+
+	up = postrider(t, with, "migrate", "up")
+	require.Zero(t, up.code, up.stderr)
+	require.NotContains(t, up.stdout, "Queries of users")
+	up = postrider(t, without, "migrate", "up")
+	require.NotContains(t, up.stdout, "Queries of users", "they exist")
+	requireFinding(t, runDoctor(t, 1, with), "ok", "queries", "have the reader's rights")
+
+	db.exec("DROP ROLE " + one[string](db, "SELECT quote_ident(role) FROM postrider_internal.query_logins WHERE id = 1"))
+	requireFinding(t, runDoctor(t, 1, with), "warn", "queries", "does not exist")
+	requireFinding(t, runDoctor(t, 1, append(with, "POSTRIDER_QUERY_DATABASE_URL="+db.url)), "warn", "queries",
+		"has the attribute ")
+}

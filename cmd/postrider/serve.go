@@ -41,6 +41,7 @@ type serveCmd struct {
 	ingressFlags
 	tlsFlags
 	egressFlags
+	queryFlags
 	filterFlags
 	retentionFlags
 	headerFlags
@@ -136,6 +137,7 @@ func (c *serveCmd) options() (o appOptions, err error) {
 	log := c.logger()
 	o = appOptions{
 		database: c.databaseFlags, role: c.Role, maxConns: c.MaxConns, maxWorkers: c.MaxWorkers, log: log,
+		query: c.queryFlags.options(),
 		api: server.Options{
 			AllowCIDR: c.AllowCIDR, AllowHTTP: c.AllowHTTP, FilterLimits: c.filterFlags.limits(),
 			HeaderLimits: c.headerFlags.limits(), PublicURL: strings.TrimRight(c.PublicURL, "/"), DevKey: devAccessKey,
