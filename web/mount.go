@@ -259,6 +259,8 @@ func (p *pages) helpers() template.FuncMap {
 		"text":      display.Visible,
 		"json":      func(j *query.JSON) string { return string(*j) },
 		"pretty":    func(text string) string { return display.Pretty(display.Visible(text)) },
+		"highlight": display.Highlight,
+		"headers":   display.Headers,
 		"n":         display.Grouped,
 		"atMost":    display.AtMost,
 		"plural":    display.Plural,

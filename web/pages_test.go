@@ -37,7 +37,7 @@ func TestEmptyPages(t *testing.T) {
 		"/ui/jobs":          "No jobs.",
 		"/ui/audit":         "No audit entries yet.",
 		"/ui/policies":      "ga-2021",
-		"/ui/storage":       "Unpartitioned tables",
+		"/ui/storage":       "not partitioned",
 		"/ui/tail":          "This page needs JavaScript.",
 	} {
 		require.Contains(t, text(b.page(t, path)), want, path)
@@ -124,7 +124,7 @@ func TestPages(t *testing.T) {
 			"/ui/policies?policy=ga-2018&policy=ga-2021", []string{"Property ga-2021 ga-2018", "Response timeout 30 s 1 min"},
 		},
 		"jobs":    {"/ui/jobs", []string{"deliver scheduled delivery"}},
-		"storage": {"/ui/storage", []string{"kept forever; 7 future partitions exist"}},
+		"storage": {"/ui/storage", []string{"kept forever; 7 future partitions exist", "Dead letters", "river_job"}},
 		"audit":   {"/ui/audit", []string{"postrider subscription_paused held orders"}},
 	} {
 		t.Run(name, func(t *testing.T) {

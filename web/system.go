@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"strings"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -61,19 +60,8 @@ func (p *pages) audit(ctx context.Context, c echo.Context) error {
 
 type storageView struct {
 	query.Storage
-	Parents []parentTable
-	Largest int64 // the size of the largest partition in bytes
-}
-
-// parentTable is a partitioned table.
-type parentTable struct {
-	Name    string
-	Bytes   int64
-	Days    []query.Partition
-	Ahead   int        // partitions for future days
-	Keeps   int        // retention in days; 0 is forever
-	Oldest  *time.Time // the day that is dropped next; nil if none
-	Dropped time.Time  // when Oldest is dropped
+	Groups  []display.StorageGroup
+	Largest int64 // the size of the largest group in bytes
 }
 
 func (p *pages) storage(ctx context.Context, c echo.Context) error {
@@ -81,27 +69,13 @@ func (p *pages) storage(ctx context.Context, c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	view := storageView{Storage: *found}
-	view.Version, _, _ = strings.Cut(found.Version, " ") // without the packager's suffix
-	keeps := map[string]int{
+	view := storageView{Storage: *found, Groups: display.StorageGroupsOf(found, map[string]int{
 		"events": p.Retention.DeliveredDays, "delivery_history": p.Retention.DeliveredDays,
 		"delivery_attempts": p.Retention.AttemptsDays,
-	}
-	for _, part := range found.Partitions {
-		view.Largest = max(view.Largest, part.Bytes)
-		if len(view.Parents) == 0 || view.Parents[len(view.Parents)-1].Name != part.Parent {
-			view.Parents = append(view.Parents, parentTable{Name: part.Parent, Keeps: keeps[part.Parent]})
-		}
-		parent := &view.Parents[len(view.Parents)-1]
-		parent.Bytes += part.Bytes
-		if part.Day.After(found.Today) {
-			parent.Ahead++
-		} else {
-			parent.Days = append(parent.Days, part)
-		}
-		if parent.Keeps > 0 && len(parent.Days) > 0 {
-			parent.Oldest, parent.Dropped = &part.Day, part.Day.AddDate(0, 0, parent.Keeps+1)
-		}
+	})}
+	view.Version, _, _ = strings.Cut(found.Version, " ") // without the packager's suffix
+	for _, group := range view.Groups {
+		view.Largest = max(view.Largest, group.Bytes)
 	}
 	return p.Show(c, "storage", "Storage", true, view)
 }
