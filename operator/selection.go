@@ -2,9 +2,11 @@ package operator
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -13,6 +15,7 @@ import (
 	"postrider/access"
 	"postrider/postgres"
 	"postrider/query"
+	"postrider/sqlquery"
 )
 
 // Selection is a frozen list of dead letters or deliveries, for a day. Only its creator or an administrator can use it.
@@ -56,12 +59,6 @@ const (
 	cleanItems = 20_000
 )
 
-// Sources of a selection, for the audit.
-const (
-	fromIDs   = "ids"
-	fromQuery = "query"
-)
-
 const (
 	addSelection  = "SELECT * FROM postrider_internal.add_selection($1, $2, $3, $4, $5, $6)"
 	findSelection = "SELECT * FROM postrider_internal.find_selection($1, $2, $3)"
@@ -82,38 +79,77 @@ func (o *Operator) SelectFilter(ctx context.Context, filter *query.DeadLetterFil
 
 // SelectDeadLetters freezes dead letters by their ids, each once. *FunctionError: more than MaxSelected.
 func (o *Operator) SelectDeadLetters(ctx context.Context, ids []uuid.UUID) (*Selection, error) {
-	return o.freeze(ctx, &Collected{Kind: SelectedDeadLetters, deadLetters: ids}, fromIDs)
+	return o.freeze(ctx, &collected{deadLetters: ids}, "ids")
 }
 
 // SelectDeliveries freezes deliveries by their ids, each once. *FunctionError: more than MaxSelected.
 func (o *Operator) SelectDeliveries(ctx context.Context, ids []int64) (*Selection, error) {
-	return o.freeze(ctx, &Collected{Kind: SelectedDeliveries, deliveries: ids}, fromIDs)
+	return o.freeze(ctx, &collected{kind: SelectedDeliveries, deliveries: ids}, "ids")
 }
 
-// SelectCollected freezes what was collected from the rows of a query.
-func (o *Operator) SelectCollected(ctx context.Context, ids *Collected) (*Selection, error) {
-	return o.freeze(ctx, ids, fromQuery)
+// SelectDeliveryFilter freezes the deliveries that a filter matches now. *FunctionError: more than MaxSelected.
+// ErrTooSlow; ErrUnavailable.
+func (o *Operator) SelectDeliveryFilter(
+	ctx context.Context, reader *query.Reader, filter query.DeliveryFilter,
+) (*Selection, error) {
+	ids, err := reader.DeliveryIDs(ctx, filter)
+	if err != nil {
+		return nil, err
+	}
+	return o.freeze(ctx, &collected{kind: SelectedDeliveries, deliveries: ids}, "filter")
 }
+
+// SelectQuery freezes the ids in the column dead_letter_id of a query's result, or else in its column delivery_id. With
+// kind, only the column of that kind counts. The errors are those of Runner.Run, and *FunctionError: more than
+// MaxSelected.
+func (o *Operator) SelectQuery(
+	ctx context.Context, queries *sqlquery.Runner, q sqlquery.Request, kind string,
+) (*Selection, error) {
+	ids, column := collected{}, 0
+	begin := func(columns []sqlquery.Column) error {
+		for _, is := range []string{SelectedDeadLetters, SelectedDeliveries} {
+			at := slices.IndexFunc(columns, func(c sqlquery.Column) bool { return c.Name == idColumns[is] })
+			if at >= 0 && (kind == "" || kind == is) {
+				ids.kind, column = is, at
+				return nil
+			}
+		}
+		wanted := cmp.Or(idColumns[kind], "dead_letter_id or delivery_id")
+		return &sqlquery.Error{Message: "the result has no column " + wanted}
+	}
+	err := queries.Stream(ctx, q, begin, func(row []*string) error {
+		if row[column] == nil {
+			return nil
+		}
+		return ids.add(*row[column])
+	})
+	if err != nil {
+		return nil, err
+	}
+	return o.freeze(ctx, &ids, "query")
+}
+
+// idColumns are the columns with the ids of a selection's items.
+var idColumns = map[string]string{SelectedDeadLetters: "dead_letter_id", SelectedDeliveries: "delivery_id"}
 
 // freeze stores a selection in one transaction.
-func (o *Operator) freeze(ctx context.Context, ids *Collected, source string) (s *Selection, err error) {
+func (o *Operator) freeze(ctx context.Context, ids *collected, source string) (s *Selection, err error) {
+	ids.kind = cmp.Or(ids.kind, SelectedDeadLetters)
 	ids.compact()
 	if err := ids.check(""); err != nil {
 		return nil, err
 	}
 	id, actor := uuid.Must(uuid.NewV7()), access.ActorOf(ctx)
 	err = pgx.BeginFunc(ctx, o.db, func(tx pgx.Tx) error {
-		table, columns := pgx.Identifier{"postrider_internal", "selection_items"}, []string{"selection_id", "position"}
-		columns = append(columns, map[string]string{
-			SelectedDeadLetters: "dead_letter_id", SelectedDeliveries: "delivery_id",
-		}[ids.Kind])
-		_, err := tx.CopyFrom(ctx, table, columns, pgx.CopyFromSlice(ids.Len(), func(i int) ([]any, error) {
+		table := pgx.Identifier{"postrider_internal", "selection_items"}
+		columns := []string{"selection_id", "position", idColumns[ids.kind]}
+		_, err := tx.CopyFrom(ctx, table, columns, pgx.CopyFromSlice(ids.len(), func(i int) ([]any, error) {
 			return []any{id, i + 1, ids.at(i)}, nil
 		}))
 		if err != nil {
 			return fmt.Errorf("store the items: %w", err)
 		}
-		s, err = postgres.Row[Selection](ctx, tx, addSelection, id, ids.Kind, ids.Len(), source, actor.Name, actor.Address)
+		s, err = postgres.Row[Selection](ctx, tx, addSelection, id, ids.kind, ids.len(), source, actor.Name, actor.Address)
 		return err
 	})
 	return s, selectionError("create a selection", err)
@@ -163,31 +199,32 @@ func stepSelection(ctx context.Context, tx pgx.Tx, op *operationRow) (stepResult
 	return callStep(ctx, tx, call, op.ID, most, query.PastBytes)
 }
 
-// Collected are ids for a selection, collected one by one. A duplicate does not count.
-type Collected struct {
-	Kind        string
+// collected are the ids of a selection.
+type collected struct {
+	kind        string
 	deadLetters []uuid.UUID
 	deliveries  []int64
 }
 
-// Len returns how many ids there are, with duplicates.
-func (c *Collected) Len() int { return len(c.deadLetters) + len(c.deliveries) }
+// len returns how many ids there are, with duplicates.
+func (c *collected) len() int { return len(c.deadLetters) + len(c.deliveries) }
 
-// AddDeadLetter adds a dead letter. *FunctionError: more than MaxSelected.
-func (c *Collected) AddDeadLetter(id uuid.UUID) error {
-	c.deadLetters = append(c.deadLetters, id)
-	return c.bound()
-}
-
-// AddDelivery adds a delivery. *FunctionError: more than MaxSelected.
-func (c *Collected) AddDelivery(id int64) error {
-	c.deliveries = append(c.deliveries, id)
-	return c.bound()
-}
-
-// bound limits the memory that duplicates use.
-func (c *Collected) bound() error {
-	if c.Len() < 2*MaxSelected {
+// add adds an id of a query's result. Duplicates use memory, so they are removed from time to time.
+func (c *collected) add(text string) error {
+	var err error
+	if c.kind == SelectedDeliveries {
+		var id int64
+		id, err = strconv.ParseInt(text, 10, 64)
+		c.deliveries = append(c.deliveries, id)
+	} else {
+		var id uuid.UUID
+		id, err = uuid.Parse(text)
+		c.deadLetters = append(c.deadLetters, id)
+	}
+	if err != nil {
+		return &sqlquery.Error{Message: fmt.Sprintf("column %s has %.40q, which is not an id", idColumns[c.kind], text)}
+	}
+	if c.len() < 2*MaxSelected {
 		return nil
 	}
 	c.compact()
@@ -195,7 +232,7 @@ func (c *Collected) bound() error {
 }
 
 // compact sorts the ids, the oldest first, and removes duplicates.
-func (c *Collected) compact() {
+func (c *collected) compact() {
 	slices.SortFunc(c.deadLetters, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
 	c.deadLetters = slices.Compact(c.deadLetters)
 	slices.Sort(c.deliveries)
@@ -203,17 +240,17 @@ func (c *Collected) compact() {
 }
 
 // check rejects too many; least is written before their number.
-func (c *Collected) check(least string) error {
-	if c.Len() <= MaxSelected {
+func (c *collected) check(least string) error {
+	if c.len() <= MaxSelected {
 		return nil
 	}
 	return postgres.Invalid("count", "a selection holds at most %d items, this one would have %s%d", MaxSelected, least,
-		c.Len())
+		c.len())
 }
 
 // at is the id of an item.
-func (c *Collected) at(i int) any {
-	if c.Kind == SelectedDeliveries {
+func (c *collected) at(i int) any {
+	if c.kind == SelectedDeliveries {
 		return c.deliveries[i]
 	}
 	return c.deadLetters[i]

@@ -12,19 +12,19 @@ import (
 
 // DeliveryFilter selects deliveries; "" or nil = all.
 type DeliveryFilter struct {
-	Topic        string `query:"topic"`
-	Subscription string `query:"subscription"`
-	State        string `query:"state" enum:"pending,delivered,dead_lettered,dropped,canceled"`
-	Hold         string `query:"hold" enum:"paused,not_validated,probation,admission"`
-	Outcome      string `query:"lastOutcome"`
+	Topic        string `query:"topic" json:"topic,omitzero"`
+	Subscription string `query:"subscription" json:"subscription,omitzero"`
+	State        string `query:"state" json:"state,omitzero" enum:"pending,delivered,dead_lettered,dropped,canceled"`
+	Hold         string `query:"hold" json:"hold,omitzero" enum:"paused,not_validated,probation,admission"`
+	Outcome      string `query:"lastOutcome" json:"lastOutcome,omitzero"`
 	// Event is the publisher's id of the event, or postrider's.
-	Event string `query:"eventId"`
+	Event string `query:"eventId" json:"eventId,omitzero"`
 	// Operation is the one that redelivered them.
-	Operation *uuid.UUID
+	Operation *uuid.UUID `json:"operationId,omitzero"`
 	// From and To bound the time of publishing: From is included, To is not. With one of them the list is in the order
 	// of postrider's ids of the events.
-	From *time.Time `query:"publishedFrom"`
-	To   *time.Time `query:"publishedUntil"`
+	From *time.Time `query:"publishedFrom" json:"publishedFrom,omitzero"`
+	To   *time.Time `query:"publishedUntil" json:"publishedUntil,omitzero"`
 }
 
 // DeliveryLine is one delivery in a list.
@@ -90,9 +90,19 @@ func (r *Reader) ReadDeliveries(
 func readDeliveries(
 	r *reading, f DeliveryFilter, t Turn[DeliveryPlace],
 ) (page SearchedPage[DeliveryLine, DeliveryPlace]) {
+	args, search, some := bindDeliveries(r, f)
+	if !some {
+		return page
+	}
+	return readPage[DeliveryLine](r, "deliveries", t, search, args)
+}
+
+// bindDeliveries returns the arguments of a filter. search: no index has the rows that it matches. some is false if it
+// can match none.
+func bindDeliveries(r *reading, f DeliveryFilter) (args pgx.NamedArgs, search, some bool) {
 	names := readNames(r, f.Topic, f.Subscription, f.Event, topicShare+1)
 	timed := f.From != nil || f.To != nil // in the order of the ids of the events
-	args := pgx.NamedArgs{
+	args = pgx.NamedArgs{
 		"topics": names.Topics, "events": names.Events, "timed": timed, "from": f.From, "to": f.To,
 		"state": given(f.State), "hold": given(f.Hold), "outcome": given(f.Outcome), "operation": f.Operation,
 	}
@@ -105,11 +115,11 @@ func readDeliveries(
 		bindSpan(span, f.From, f.To)
 		edges := row[struct{ First, Last *uuid.UUID }](r, "events_edges", span)
 		if edges.First == nil {
-			return page // no event of this time is kept
+			return nil, false, false // no event of this time is kept
 		}
 		args["first"], args["last"] = *edges.First, *edges.Last
 	}
-	search := f.Event == "" && (f.Outcome != "" || f.Hold != "" || f.State != "" && f.State != "pending" ||
+	search = f.Event == "" && (f.Outcome != "" || f.Hold != "" || f.State != "" && f.State != "pending" ||
 		f.Topic+f.Subscription != "" && !bySubscription)
-	return readPage[DeliveryLine](r, "deliveries", t, search, args)
+	return args, search, true
 }

@@ -57,8 +57,8 @@ func (s *Server) routes() []route {
 		DefaultValidation: s.options.DefaultValidation, ValidationWait: s.options.ValidationWait,
 		NoSignIn: s.options.NoSignIn, Log: s.log,
 	}
-	return slices.Concat(
-		s.customRoutes(), topicRoutes(m), subscriptionRoutes(m), deadLetterRoutes(m), eventRoutes(m), s.accessRoutes(m))
+	return slices.Concat(s.customRoutes(), topicRoutes(m), subscriptionRoutes(m), deadLetterRoutes(m),
+		selectionRoutes(m), eventRoutes(m), s.accessRoutes(m))
 }
 
 // customRoutes are the routes for publishers, endpoints and monitoring.
@@ -147,6 +147,21 @@ func deadLetterRoutes(m *management.Handlers) []route {
 		{get, "/v1/operations", read, api.Handle("listOperations", m.ListOperations)},
 		{get, "/v1/operations/:operationId", read, api.Handle("getOperation", m.GetOperation, 404)},
 		{post, "/v1/operations/:operationId/cancel", operate, api.Handle("cancelOperation", m.CancelOperation, 404)},
+		{get, "/v1/operations/:operationId/results", read, api.Handle("listOperationResults", m.ListOperationResults, 404)},
+	}
+}
+
+// selectionRoutes are the routes of selections.
+func selectionRoutes(m *management.Handlers) []route {
+	const one = "/v1/selections/:selectionId"
+	return []route{
+		{post, "/v1/selections", operate, api.Handle("createSelection", m.CreateSelection)},
+		{get, one, operate, api.Handle("getSelection", m.GetSelection, 404)},
+		{get, one + "/export", operate, api.Handle("exportSelection", m.ExportSelection, 404)},
+		{post, one + "/redeliver", operate, api.Handle("redeliverSelection", m.RedeliverSelection, 404, 409)},
+		{post, one + "/purge", operate, api.Handle("purgeSelection", m.PurgeSelection, 404)},
+		{post, one + "/retry", operate, api.Handle("retrySelection", m.RetrySelection, 404)},
+		{post, one + "/cancel", operate, api.Handle("cancelSelection", m.CancelSelection, 404)},
 	}
 }
 

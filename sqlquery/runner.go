@@ -108,7 +108,7 @@ func (r *Runner) Run(ctx context.Context, q Request) (*Result, error) {
 		result.Columns = columns
 		return nil
 	}
-	err := r.stream(ctx, q, begin, func(row []*string) error {
+	err := r.Stream(ctx, q, begin, func(row []*string) error {
 		bytes += size(row)
 		if result.More = len(result.Rows) == limit || bytes > maxBytes && len(result.Rows) > 0; result.More {
 			return errStop
@@ -126,7 +126,7 @@ func (r *Runner) Run(ctx context.Context, q Request) (*Result, error) {
 // Each runs a query without a limit of rows, and calls row for each. An error of row ends the query and is returned.
 // The other errors are those of Run.
 func (r *Runner) Each(ctx context.Context, q Request, row func([]*string) error) (found []Column, err error) {
-	err = r.stream(ctx, q, func(columns []Column) error {
+	err = r.Stream(ctx, q, func(columns []Column) error {
 		found = columns
 		return nil
 	}, row)
@@ -136,8 +136,8 @@ func (r *Runner) Each(ctx context.Context, q Request, row func([]*string) error)
 // errStop ends a query without an error.
 var errStop = errors.New("enough rows")
 
-// stream fetches rows in steps, and calls begin before the first row.
-func (r *Runner) stream(
+// Stream is Each that also calls begin with the columns before the first row.
+func (r *Runner) Stream(
 	ctx context.Context, q Request, begin func([]Column) error, row func([]*string) error,
 ) error {
 	return r.within(ctx, q, func(ctx context.Context, conn *pgconn.PgConn) (rows int, err error) {

@@ -25,6 +25,14 @@ func readJSON(r *http.Request, target any, limit int) error {
 	if err := checkMediaType(r.Method, r.Header.Get(echo.HeaderContentType)); err != nil {
 		return err
 	}
+	if limit > largeBytes && (r.ContentLength < 0 || r.ContentLength > largeBytes) {
+		select {
+		case largeBodies <- struct{}{}:
+			defer func() { <-largeBodies }()
+		case <-r.Context().Done():
+			return r.Context().Err()
+		}
+	}
 	body, err := readBody(r, limit)
 	if err != nil {
 		return err
@@ -32,6 +40,11 @@ func readJSON(r *http.Request, target any, limit int) error {
 	defer Free(body)
 	return DecodeStrictly(body.Bytes(), target)
 }
+
+// largeBytes is the size of a large body. largeBodies limits the memory of these: one is read at a time.
+const largeBytes = 4 << 20
+
+var largeBodies = make(chan struct{}, 1)
 
 // checkMediaType rejects media types other than JSON; a PATCH may also be a merge patch. An absent one is accepted.
 func checkMediaType(method, contentType string) error {

@@ -273,29 +273,46 @@ func (m *Handlers) readExported(
 	ctx context.Context, r *exportDeadLettersRequest,
 ) (read []json.RawMessage, last *query.DeadLetterPlace, err error) {
 	const step = 50 // limits the dead letters that are read in vain if the page is full early
-	read, size, f := []json.RawMessage{}, 0, r.StoredDeadLetterFilter
+	page, f := exportPage{limit: r.Limit, format: r.Format, records: []json.RawMessage{}}, r.StoredDeadLetterFilter
 	for n := step; n == step; {
 		n = 0
 		err := query.EachDeadLetter(ctx, m.Parts.DB.Pool, f, step, func(l *query.StoredDeadLetter) error {
-			if len(read) == r.Limit || size > maxExportedPage {
-				return errPageFull
+			n++
+			err := page.add(l)
+			if err == nil {
+				f.After = query.DeadLetterPlace{DeadLetteredAt: l.DeadLetteredAt, DeadLetterID: l.ID}
 			}
-			record, err := exported(l, r.Format)
-			if err != nil {
-				return fmt.Errorf("dead letter %s: %w", l.ID, err)
-			}
-			n, size, read = n+1, size+len(record), append(read, record)
-			f.After = query.DeadLetterPlace{DeadLetteredAt: l.DeadLetteredAt, DeadLetterID: l.ID}
-			return nil
+			return err
 		})
 		if errors.Is(err, errPageFull) {
-			return read, &f.After, nil
+			return page.records, &f.After, nil
 		}
 		if err != nil {
 			return nil, nil, err
 		}
 	}
-	return read, nil, nil
+	return page.records, nil, nil
+}
+
+// exportPage is a page of exported dead letters.
+type exportPage struct {
+	limit   int
+	format  string
+	records []json.RawMessage
+	size    int
+}
+
+// add adds a dead letter; errPageFull.
+func (p *exportPage) add(l *query.StoredDeadLetter) error {
+	if len(p.records) == p.limit || p.size > maxExportedPage {
+		return errPageFull
+	}
+	record, err := exported(l, p.format)
+	if err != nil {
+		return fmt.Errorf("dead letter %s: %w", l.ID, err)
+	}
+	p.size, p.records = p.size+len(record), append(p.records, record)
+	return nil
 }
 
 // exported is one dead letter in a format.

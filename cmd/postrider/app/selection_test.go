@@ -209,11 +209,10 @@ func TestSelectionsAreLimited(t *testing.T) {
 	require.Equal(t, "a selection holds at most 1000000 items, this one would have 1000001", theNo(t, err).Message)
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.selection_items"))
 
-	var ids operator.Collected
-	for i := range 1_000_001 {
-		require.NoError(t, ids.AddDelivery(int64(i)))
+	ids := make([]int64, 1_000_001)
+	for i := range ids {
+		ids[i] = int64(i)
 	}
-	ids.Kind = operator.SelectedDeliveries
-	_, err = b.store.Operator.SelectCollected(t.Context(), &ids)
+	_, err = b.store.Operator.SelectDeliveries(t.Context(), ids)
 	require.Equal(t, "a selection holds at most 1000000 items, this one would have 1000001", theNo(t, err).Message)
 }

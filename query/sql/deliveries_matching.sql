@@ -1,0 +1,21 @@
+-- All conditions on deliveries.
+                -- deliveries_where.sql
+                  AND (@end::bigint IS NULL
+                       OR CASE WHEN @timed AND @backwards THEN (d.event_uuid, d.id) <= (@end_event::uuid, @end)
+                               WHEN @timed THEN (d.event_uuid, d.id) >= (@end_event, @end)
+                               WHEN @backwards THEN d.id <= @end
+                               ELSE d.id >= @end END)
+                  AND (@state::text IS NULL OR d.state = @state)
+                  AND (@hold::text IS NULL
+                       OR d.state = 'pending'
+                          AND coalesce(d.hold, (SELECT b.hold FROM postrider_internal.batches b
+                                                 WHERE b.id = d.open_batch_id)) = @hold)
+                  AND (@outcome::text IS NULL OR d.last_outcome = @outcome)
+                  AND (@events::uuid[] IS NULL OR d.event_uuid = ANY (@events))
+                  AND (@by_subscription OR @topics::bigint[] IS NULL OR d.topic_id = ANY (@topics))
+                  AND (@by_subscription OR @subscriptions IS NULL OR d.subscription_id = ANY (@subscriptions))
+                  -- A value and not EXISTS, which PostgreSQL would make a join along all events.
+                  AND (NOT @timed
+                       OR (SELECT (@from::timestamptz IS NULL OR e.published_at >= @from)
+                                  AND (@to::timestamptz IS NULL OR e.published_at < @to)
+                             FROM postrider_internal.events e WHERE e.id = d.event_uuid AND e.day = d.event_day))
