@@ -126,8 +126,9 @@ type actOnSelectionRequest struct {
 
 // RedeliverSelectionSpec are the options of a redelivery of a selection.
 type RedeliverSelectionSpec struct {
-	RedeliverSpec
+	RedeliverTarget
 	RateSpec
+	Again bool `json:"again,omitempty" default:"false"`
 }
 
 type redeliverSelectionRequest struct {
