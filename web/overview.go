@@ -141,7 +141,7 @@ var problemSpans = map[string]time.Duration{
 func (p *pages) problems(ctx context.Context, c echo.Context) error {
 	f := display.FilterOf(c)
 	topic := f.Name("Topic", "topic", "")
-	within := problemSpans[f.OneOf("Within the last", "within", "", []string{"15m", "1h", "6h", "24h", "7d"}, "24h")]
+	within := f.Within(problemSpans, []string{"15m", "1h", "6h", "24h", "7d"}, "24h")
 	if f.Err != nil {
 		return f.Err
 	}

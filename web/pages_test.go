@@ -37,7 +37,7 @@ func TestEmptyPages(t *testing.T) {
 		"/ui/jobs":          "No jobs.",
 		"/ui/audit":         "No audit entries yet.",
 		"/ui/policies":      "ga-2021",
-		"/ui/storage":       "not partitioned",
+		"/ui/storage":       "Not partitioned",
 		"/ui/tail":          "This page needs JavaScript.",
 	} {
 		require.Contains(t, text(b.page(t, path)), want, path)

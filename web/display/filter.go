@@ -189,6 +189,15 @@ func (f *Filter) Span(column string, now time.Time) (from, to *time.Time) {
 	return from, to
 }
 
+// Within reads the parameter within, a span of time that ends now.
+func (f *Filter) Within(spans map[string]time.Duration, names []string, fallback string) time.Duration {
+	within := f.OneOf("", "within", "", names, fallback)
+	for _, name := range names {
+		f.Ranges = append(f.Ranges, f.rangeLink(Span(spans[name]), name, name == within))
+	}
+	return spans[within]
+}
+
 func (f *Filter) rangeLink(text, name string, here bool) RangeLink {
 	href := address(f.values, f.Path, "before", "", "after", "", "from", "", "to", "", "within", name)
 	return RangeLink{text, href, here}

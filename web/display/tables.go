@@ -3,6 +3,7 @@ package display
 // Classes of columns.
 const (
 	long   = "long"
+	wide   = "long wide"
 	number = "number"
 )
 
@@ -29,7 +30,7 @@ var tables = map[string][]Column{
 	"events": {
 		{Key: "published_at", Label: "Published"}, {Key: "event_type", Label: "Type", Kind: long},
 		{Key: "subject", Label: "Subject", Kind: long}, {Key: "event_id", Label: "Event id", Kind: long},
-		{Key: "topic", Label: "Topic", Kind: long}, {Key: "deliveries", Label: "Deliveries", Kind: long, SQL: deliveryStates},
+		{Key: "topic", Label: "Topic", Kind: long}, {Key: "deliveries", Label: "Deliveries", Kind: wide, SQL: deliveryStates},
 		{Key: "body_bytes", Label: "Size", Kind: number},
 		{Key: "matched", Label: "Matched", Kind: number, Off: true},
 		{Key: "source", Label: "Source", Kind: long, Off: true}, {Key: "event_time", Label: "Event time", Off: true},
@@ -87,7 +88,7 @@ var tables = map[string][]Column{
 	"problems": {
 		owner, {Key: "outcome", Label: "Outcome"}, {Key: "failures", Label: "Failed attempts", Kind: number},
 		{Key: "last", Label: "Last"},
-		{Key: "response", Label: "Last response", Kind: long}, {Key: "example", Label: "Example"},
+		{Key: "response", Label: "Last response", Kind: wide},
 		{Key: "next", Label: "Next", Kind: long}, {Key: "dead_letters", Label: "Dead letters"},
 		{Key: "first", Label: "First", Off: true},
 	},
