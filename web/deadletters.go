@@ -161,7 +161,7 @@ func (p *pages) deadLetter(ctx context.Context, c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.Show(c, "dead-letter", "Dead letter "+view.DeadLetterID.String(), true, view)
+	return p.Show(c, "dead-letter", "Dead letter", true, view)
 }
 
 // purging is the page that confirms the purge of a dead letter.
@@ -170,7 +170,7 @@ func (p *pages) purging(ctx context.Context, c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.Show(c, "dead-letter-purge", "Purge dead letter "+view.DeadLetterID.String(), false, view,
+	return p.Show(c, "dead-letter-purge", "Purge dead letter", false, view,
 		site.Link{Href: deadLetterPath(view.DeadLetterID), Text: "Dead letter"})
 }
 
@@ -439,7 +439,7 @@ func (p *pages) operation(ctx context.Context, c echo.Context) error {
 			{Name: "Canceled", Href: "canceled", Count: states.Canceled},
 		}
 	}
-	return p.Show(c, "operation", operationKinds[o.Kind]+" "+id.String(), view.Running, view)
+	return p.Show(c, "operation", operationKinds[o.Kind], view.Running, view)
 }
 
 func (p *pages) cancelOperation(ctx context.Context, c echo.Context) (href string, err error) {

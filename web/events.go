@@ -67,7 +67,7 @@ func (p *pages) event(ctx context.Context, c echo.Context) error {
 			return err
 		}
 	}
-	return p.Show(c, "event", "Event "+id.String(), row.Matched == nil, view)
+	return p.Show(c, "event", "Event", row.Matched == nil, view)
 }
 
 // matchResults evaluates the current filters of the topic with the functions that publishing uses.

@@ -419,6 +419,24 @@ func TestTail(t *testing.T) {
 	require.Contains(t, messages[1], `attempt 1, 200 OK`)
 }
 
+// The tab of a detail page has its id.
+func TestTabTitles(t *testing.T) {
+	t.Parallel()
+	b := seeded(t, "e-1")
+	for path, title := range map[string]string{
+		"/ui/events/" + b.value(t, "SELECT min(system_id::text) FROM postrider.events"):       "Event ",
+		"/ui/dead-letters/" + b.value(t, "SELECT dead_letter_id FROM postrider.dead_letters"): "Dead letter ",
+		"/ui/deliveries/2": "Delivery ", "/ui/operations/" + b.value(t, `SELECT postrider.purge_all('{}')`): "Purge dead letters ",
+		"/ui/topics": "Topics",
+	} {
+		id := ""
+		if strings.HasSuffix(title, " ") {
+			id = path[strings.LastIndex(path, "/")+1:]
+		}
+		require.Contains(t, b.page(t, path), "<title>"+title+id+" · postrider</title>")
+	}
+}
+
 func TestErasedEvent(t *testing.T) {
 	t.Parallel()
 	b := seeded(t, "private")

@@ -56,6 +56,8 @@ func Timed(limit time.Duration, show Page) echo.HandlerFunc {
 // Frame is what layout.html shows around a page.
 type Frame struct {
 	Title string
+	// Tab is the title of the browser's tab: Title with the id of what the page shows.
+	Tab string
 	// Section is the link of the menu that the page belongs to.
 	Section string
 	// Here is the address of the page, with its parameters.
@@ -155,6 +157,9 @@ func (s *Site) render(c echo.Context, status int, name string, f Frame) error {
 	address.RawQuery = parameters.Encode()
 	if c.Request().Method == http.MethodPost { // after a rejected action the page refreshes as its own address
 		address.Path, address.RawPath = path.Dir(address.Path), ""
+	}
+	if f.Tab = f.Title; !strings.HasSuffix(f.Title, c.Param("id")) {
+		f.Tab += " " + c.Param("id")
 	}
 	actor := access.ActorOf(c.Request().Context())
 	f.Role, f.Who = actor.Role, actor.User()
