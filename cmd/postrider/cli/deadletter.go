@@ -17,11 +17,11 @@ import (
 type DeadletterCmd struct {
 	List      listVerb[deadLetterFilter] `cmd:"" path:"/v1/deadLetters" help:"List dead letters, the newest first." example:"deadletter list --topic orders --reason MaxDeliveryAttemptsExceeded; deadletter list --last-status 503 --no-redelivered --from 1h -o json"`
 	Show      showVerb[deadLetterArg]    `cmd:"" path:"/v1/deadLetters/{id}" help:"Show one dead letter with its event." example:"deadletter show 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60"`
-	Redeliver deadletterRedeliverCmd     `cmd:"" help:"Redeliver dead letters: those named, or all that match." detail:"Each becomes a new delivery with its own time to live; the dead letter stays. With a filter the service redelivers all matching dead letters that exist now and were not redelivered before. The command waits for the end; Ctrl-C stops only the waiting." example:"deadletter redeliver 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60; deadletter redeliver --topic orders --last-status 503 --dry-run; deadletter redeliver --topic orders --last-status 503 --from 2h --rate 100"`
+	Redeliver deadletterRedeliverCmd     `cmd:"" help:"Redeliver dead letters: those named, or all that match." detail:"Each becomes a new delivery with its own time to live; the dead letter stays. With a filter the service redelivers all matching dead letters that exist now and were not redelivered before. With --ids-from or --selection it redelivers exactly these, and operation results lists those that it skipped. The command waits for the end; Ctrl-C stops only the waiting." example:"deadletter redeliver 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60; deadletter redeliver --ids-from ids.txt --rate 100; deadletter redeliver --topic orders --last-status 503 --dry-run; deadletter redeliver --topic orders --last-status 503 --from 2h --rate 100"`
 	Purge     deadletterPurgeCmd         `cmd:"" help:"Delete dead letters permanently: those named, or all that match." detail:"You cannot undo it. With a filter the service deletes all matching dead letters that exist now, and the command waits for the end." example:"deadletter purge 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60; deadletter purge --topic orders --redelivered --until 30d --dry-run; deadletter purge --topic orders --redelivered --until 30d --yes"`
 	Events    deadletterEventsCmd        `cmd:"" help:"Deliver a topic's past events to one of its event subscriptions." detail:"Delivers all stored events that the filter matches. Each becomes a new delivery with its own time to live. A dry run counts for five seconds at most." example:"deadletter events orders billing --from 1h --dry-run; deadletter events orders billing --from 2026-11-20T09:00:00Z --until 2026-11-20T10:00:00Z --rate 50"`
 	Export    deadletterExportCmd        `cmd:"" help:"Export dead letters as JSON, one per line, the oldest first." detail:"The dead letters do not change. Dead letters added during the export are not included. An incomplete export leaves no file, and the exit code is 1." example:"deadletter export --topic orders --from 24h > dead.ndjson; deadletter export --format rows -o dead.ndjson; deadletter export -o 's3://backup/dead.ndjson?region=eu-west-1'"`
-	Cancel    deadletterCancelCmd        `cmd:"" help:"Cancel a bulk operation: a redelivery, a purge or an erasure." detail:"Completed work is not undone." example:"deadletter cancel 0198c5a2-11aa-7d20-8e31-0c9f6b7a5e42"`
+	Cancel    deadletterCancelCmd        `cmd:"" help:"Cancel a bulk operation, such as a redelivery." detail:"Completed work is not undone." example:"deadletter cancel 0198c5a2-11aa-7d20-8e31-0c9f6b7a5e42"`
 }
 
 type deadLetterArg struct {
@@ -49,6 +49,7 @@ type deadLetterFilter struct {
 type chosenFlags struct {
 	bulkFlags
 	deadLetterFilter
+	selectionFlags
 	IDs []deadLetterID `arg:"" optional:"" name:"id" help:"Ids of dead letters, instead of a filter."`
 	All bool           `help:"All dead letters: required without an id and without a filter."`
 }
@@ -57,17 +58,30 @@ type chosenFlags struct {
 func (c *chosenFlags) check() error {
 	filtered := c.deadLetterFilter != deadLetterFilter{}
 	switch {
-	case len(c.IDs) > 0 && (filtered || c.All):
+	case (len(c.IDs) > 0 || c.given()) && (filtered || c.All) || len(c.IDs) > 0 && c.given():
 		return terminal.Usagef("use either ids or filters, not both")
-	case len(c.IDs) == 0 && !filtered && !c.All:
-		return terminal.Usagef("choose dead letters with ids, filters such as --topic, or --all")
+	case len(c.IDs) == 0 && !c.given() && !filtered && !c.All:
+		return terminal.Usagef("choose dead letters with ids, filters such as --topic, --ids-from, --selection or --all")
 	case len(c.IDs) > 0 && c.DryRun:
-		return terminal.Usagef("--dry-run requires a filter: it counts what the filter matches")
+		return terminal.Usagef("--dry-run requires a filter, --ids-from or --selection: it counts")
 	}
 	if _, err := rest.Filter(&c.deadLetterFilter); err != nil {
 		return err
 	}
-	return c.checkRate()
+	return errors.Join(c.selectionFlags.check(), c.checkRate())
+}
+
+// selected creates or reads the selection of --ids-from and --selection; nil without these.
+func (c *chosenFlags) selected(ctx context.Context) (*rest.Client, rest.Object, error) {
+	if !c.given() {
+		return nil, nil, nil
+	}
+	client, err := c.Client()
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := c.deadLetters(ctx, client)
+	return client, s, err
 }
 
 // inBulk starts an operation on all dead letters that match.
@@ -117,12 +131,19 @@ func (c *deadletterRedeliverCmd) Run(ctx context.Context) error {
 		return err
 	case c.ToTopic != "" && c.ToSubscription == "":
 		return terminal.Usagef("--to-topic requires --to-subscription")
-	case len(c.IDs) == 0 && c.Again:
+	case len(c.IDs) == 0 && !c.given() && c.Again:
 		return terminal.Usagef("--again requires ids; with a filter, use --redelivered")
 	}
 	settings := rest.Object{}
 	rest.SetText(settings, "subscription", c.ToSubscription)
 	rest.SetText(settings, "topic", c.ToTopic)
+	if client, selection, err := c.selected(ctx); err != nil || selection != nil {
+		if err == nil {
+			settings["again"] = c.Again
+			err = c.onSelection(ctx, client, selection, "redeliver", settings)
+		}
+		return err
+	}
 	if len(c.IDs) == 0 {
 		return c.inBulk(ctx, "redeliver", settings)
 	}
@@ -147,10 +168,17 @@ func (c *deadletterPurgeCmd) Run(ctx context.Context) error {
 	if err := c.check(); err != nil {
 		return err
 	}
+	client, selection, err := c.selected(ctx)
+	if err != nil {
+		return err
+	}
 	if !c.DryRun {
-		if err := c.Confirm(func() (string, error) { return c.question(ctx) }); err != nil {
+		if err := c.Confirm(func() (string, error) { return c.question(ctx, selection) }); err != nil {
 			return err
 		}
+	}
+	if selection != nil {
+		return c.onSelection(ctx, client, selection, "purge", rest.Object{})
 	}
 	if len(c.IDs) == 0 {
 		return c.inBulk(ctx, "purge", rest.Object{})
@@ -161,9 +189,11 @@ func (c *deadletterPurgeCmd) Run(ctx context.Context) error {
 }
 
 // question describes what a purge deletes. It counts what the filter matches.
-func (c *deadletterPurgeCmd) question(ctx context.Context) (string, error) {
+func (c *deadletterPurgeCmd) question(ctx context.Context, selection rest.Object) (string, error) {
 	n, least := int64(len(c.IDs)), ""
-	if n == 0 {
+	if selection != nil {
+		n = integerAt(selection, "count")
+	} else if n == 0 {
 		var found rest.Object
 		settings := rest.Object{"filter": rest.Given(&c.deadLetterFilter), "dryRun": true}
 		if err := c.Call(ctx, http.MethodPost, "/v1/deadLetters/purge", settings, &found); err != nil {

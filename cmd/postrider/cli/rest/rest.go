@@ -138,15 +138,20 @@ func (c *ActVerb[A]) Run(ctx context.Context, k *kong.Context) error {
 	if given := Given(&c.Argument); len(given) > 0 {
 		body = given
 	}
+	return Act(ctx, c.Flags, k, body)
+}
+
+// Act does what an ActVerb does, with a body.
+func Act(ctx context.Context, f Flags, k *kong.Context, body any) error {
 	var now Object
-	if err := c.Call(ctx, http.MethodPost, ArgumentPath(k), body, &now); err != nil {
+	if err := f.Call(ctx, http.MethodPost, ArgumentPath(k), body, &now); err != nil {
 		return err
 	}
 	values := arguments(k)
 	done := expand(k.Selected().Tag.Get("done"), func(name string) string {
 		return cmp.Or(values[name], TextAt(now, name))
 	})
-	return c.Print(now, func(w io.Writer) { fmt.Fprintln(w, done) })
+	return f.Print(now, func(w io.Writer) { fmt.Fprintln(w, done) })
 }
 
 // ArgumentPath returns the path in the verb's tag with its arguments.
