@@ -6,6 +6,7 @@ import (
 	"cmp"
 	_ "embed"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -66,6 +67,18 @@ func (q Question) With(values map[string]string) string {
 		pairs = append(pairs, literal(p.example), literal(cmp.Or(values[p.name], p.example)))
 	}
 	return strings.NewReplacer(pairs...).Replace(q.SQL)
+}
+
+// Template returns the question's SQL with $1, $2, … instead of the examples, and the names of these parameters.
+func (q Question) Template() (sql string, names []string) {
+	names = q.About()
+	var pairs []string
+	for _, p := range parameters {
+		if i := slices.Index(names, p.name); i >= 0 {
+			pairs = append(pairs, literal(p.example), fmt.Sprintf("$%d", i+1))
+		}
+	}
+	return strings.NewReplacer(pairs...).Replace(q.SQL), names
 }
 
 // About returns the parameters of the question: topic, subscription, event-id.

@@ -56,3 +56,13 @@ func TestWith(t *testing.T) {
 		q.With(map[string]string{"event-id": `\'; drop`}))
 	require.Empty(t, Question{SQL: "select 1"}.About())
 }
+
+func TestTemplate(t *testing.T) {
+	t.Parallel()
+	text, names := Question{SQL: "select 'order-42', 'orders', 'order-42'"}.Template()
+	require.Equal(t, "select $2, $1, $2", text)
+	require.Equal(t, []string{"topic", "event-id"}, names)
+	text, names = Question{SQL: "select 1"}.Template()
+	require.Equal(t, "select 1", text)
+	require.Empty(t, names)
+}

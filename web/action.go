@@ -115,6 +115,8 @@ var doneTexts = map[string]string{
 	"user-changed":     "Changed. A new role, password or access ends all sessions of the user.",
 	"user-removed":     "Removed, with all sessions.",
 	"sessions-ended":   "All sessions and personal keys have ended.",
+	"query-saved":      "Saved. The query opens from the list of saved queries.",
+	"query-deleted":    "Deleted.",
 	"key-revoked":      "Revoked. All nodes reject the key within one second.",
 }
 

@@ -273,10 +273,12 @@ func TestRoles(t *testing.T) {
 		}
 		needed := access.RoleViewer
 		switch {
+		case begins(route.Path, workbench):
+			needed = access.RoleOperator
 		case begins(route.Path, admins), formPath.MatchString(route.Path):
 			needed = access.RoleAdmin
-		case begins(route.Path, []string{"/ui/login"}): // each role approves its logins
-		case route.Method == http.MethodPost, strings.HasSuffix(route.Path, "/test"), begins(route.Path, workbench):
+		case begins(route.Path, []string{"/ui/login", "/ui/columns"}): // each role approves its logins and chooses columns
+		case route.Method == http.MethodPost, strings.HasSuffix(route.Path, "/test"):
 			needed = access.RoleOperator
 		case route.Method != http.MethodGet && route.Method != http.MethodPost || strings.HasSuffix(route.Path, "/stream"):
 			continue

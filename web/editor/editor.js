@@ -21,7 +21,7 @@ const colors = HighlightStyle.define([
 const theme = EditorView.theme({
   "&": { color: "var(--ink)", backgroundColor: "var(--card)", fontSize: "inherit" },
   "&.cm-focused": { outline: "none" },
-  ".cm-scroller": { fontFamily: "var(--mono)", lineHeight: "1.5", minHeight: "inherit", maxHeight: "60vh" },
+  ".cm-scroller": { fontFamily: "var(--mono)", lineHeight: "1.5", minHeight: "16rem", maxHeight: "60vh" },
   ".cm-content": { caretColor: "var(--ink)", padding: ".375rem 0" },
   ".cm-gutters": { color: "var(--quiet)", backgroundColor: "var(--card)", border: "0" },
   ".cm-lineNumbers .cm-gutterElement": { minWidth: "2rem", paddingInline: "0 .5rem" },
@@ -35,6 +35,18 @@ const theme = EditorView.theme({
   ".cm-completionMatchedText": { textDecoration: "none", fontWeight: "700" },
   ".cm-completionDetail": { color: "var(--quiet)", fontStyle: "normal" },
   ".cm-tooltip.cm-completionInfo": { maxWidth: "24rem", padding: ".375rem .5rem", fontFamily: "system-ui, sans-serif" },
+});
+
+// Chromium would keep the color of a replaced text as an inline style, which the content security policy reports.
+const replaceSelection = EditorView.domEventHandlers({
+  beforeinput(event, view) {
+    const { from, to, empty } = view.state.selection.main, text = event.data;
+    if (event.inputType !== "insertText" || !text || empty || view.composing) return false;
+    const insert = () => view.state.update(view.state.replaceSelection(text), { userEvent: "input.type", scrollIntoView: true });
+    const handlers = view.state.facet(EditorView.inputHandler); // such as that for brackets
+    if (!handlers.some((handle) => handle(view, from, to, text, insert))) view.dispatch(insert());
+    return true;
+  },
 });
 
 // The marked mistake, if any. A change of the text removes it.
@@ -77,7 +89,7 @@ window.codeEditor = (textarea, { language, label, views = [], run }) => {
       extensions: [
         keymap.of(run ? [runs] : []), lineNumbers(), history(), indentOnInput(), bracketMatching(), closeBrackets(), autocompletion(),
         keymap.of([...closeBracketsKeymap, ...completionKeymap, ...historyKeymap, ...defaultKeymap]),
-        syntaxHighlighting(colors), theme, mistake, languages[language](), EditorView.lineWrapping,
+        syntaxHighlighting(colors), theme, mistake, replaceSelection, languages[language](), EditorView.lineWrapping,
         EditorView.contentAttributes.of({ "aria-label": label, spellcheck: "false" }),
         EditorView.updateListener.of((update) => {
           if (update.docChanged) {

@@ -149,6 +149,11 @@ func (s *Site) Show(c echo.Context, name, title string, live bool, view any, tra
 	return s.render(c, status, name, f)
 }
 
+// Respond responds to a form with a page that does not refresh itself.
+func (s *Site) Respond(c echo.Context, status int, name, title string, view any) error {
+	return s.render(c, status, name, Frame{Title: title, View: view})
+}
+
 // render responds with a page in its frame.
 func (s *Site) render(c echo.Context, status int, name string, f Frame) error {
 	address := *c.Request().URL

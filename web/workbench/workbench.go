@@ -3,8 +3,10 @@
 package workbench
 
 import (
+	"context"
 	"embed"
 	"net/http"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -40,6 +42,31 @@ var readMethods = []string{http.MethodGet, http.MethodHead}
 
 // Mount adds the routes to the dashboard's group. login requires a session; sameOrigin rejects forms of other sites.
 func (p *Pages) Mount(ui *echo.Group, login, sameOrigin echo.MiddlewareFunc) {
-	operates := site.Requires(access.RoleOperator)
-	ui.Match(readMethods, "/query", site.Timed(site.PageTime, p.query), login, operates)
+	p.mountQuery(ui, login, sameOrigin)
+}
+
+// mountQuery adds the query editor, for users with the role operator.
+func (p *Pages) mountQuery(ui *echo.Group, login, sameOrigin echo.MiddlewareFunc) {
+	queries := site.Requires(access.RoleOperator)
+	ui.Match(readMethods, "/query", site.Timed(site.PageTime, p.query), login, queries)
+	for path, action := range map[string]echo.HandlerFunc{
+		"/query":        p.long(p.run),
+		"/query/csv":    p.long(p.download("query.csv", "text/csv; charset=utf-8", newCSV)),
+		"/query/json":   p.long(p.download("query.json", echo.MIMEApplicationJSON, newJSON)),
+		"/query/open":   site.Act(p.openTemporary, p.query),
+		"/query/save":   site.Act(p.save, p.query),
+		"/query/delete": site.Act(p.remove, p.query),
+	} {
+		ui.POST(path, action, sameOrigin, login, queries)
+	}
+}
+
+// long is the handler of a page that runs a query: the time limits of page and response exceed the query's.
+func (p *Pages) long(show site.Page) echo.HandlerFunc {
+	limit := p.Queries.Timeout() + site.PageTime
+	return site.Timed(limit, func(ctx context.Context, c echo.Context) error {
+		// an error means that the response has no limit of its own
+		_ = http.NewResponseController(c.Response()).SetWriteDeadline(time.Now().Add(limit + site.PageTime))
+		return show(ctx, c)
+	})
 }
