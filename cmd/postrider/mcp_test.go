@@ -225,7 +225,7 @@ func TestMCPLimitsResults(t *testing.T) {
 		"does not exist")
 }
 
-// No tool changes anything.
+// Without --allow-redeliver no tool changes anything.
 func TestMCPIsReadOnly(t *testing.T) {
 	t.Parallel()
 	a := startAssistant(t, []string{"POSTRIDER_SERVER=http://127.0.0.1:1"}, nil, "")
@@ -240,11 +240,12 @@ func TestMCPIsReadOnly(t *testing.T) {
 	}
 	require.ElementsMatch(t, []string{
 		"list_problems", "list_dead_letters", "show_dead_letter", "list_deliveries", "explain_delivery", "preview_policy",
+		"show_operation",
 	}, names)
 	down := a.call("list_problems", nil)
 	require.True(t, down.failed)
 	require.Contains(t, down.text, "cannot connect to http://127.0.0.1:1")
-	require.Contains(t, a.stderr.String(), "server=http://127.0.0.1:1")
+	require.Contains(t, a.stderr.String(), "server=http://127.0.0.1:1 redeliver=false")
 }
 
 func TestMCPNeedsAKeyWithTheRight(t *testing.T) {

@@ -23,6 +23,7 @@ const (
 type answer struct {
 	tables []table
 	facts  rest.Object
+	failed bool
 }
 
 // table is a list in an answer.
@@ -31,17 +32,18 @@ type table struct {
 	rows []any
 	one  bool // the table is one object
 	more bool // there are more rows than the ones that were read
-	// own: all texts are postrider's. Otherwise only the members in ownMembers are.
-	own bool
+	// own: all texts are postrider's. foreign: none is. Otherwise the members in ownMembers are.
+	own, foreign bool
 }
 
 // ownMembers are the members of the API's objects whose texts are not from publishers, endpoints or users of queries:
 // times, ids that postrider creates, values that it spells, and names that operators choose from a narrow alphabet.
 var ownMembers = []string{
-	"batchId", "createdAt", "deadLetterId", "deadLetteredAt", "dueAt", "endpointBaseUrl", "expiresAt", "finishedAt",
-	"firstAttemptAt", "firstFailedAt", "hold", "holdUntil", "lastAttemptAt", "lastFailedAt", "lastOutcome",
-	"nextAttemptAt", "outcome", "publishedAt", "reason", "redeliveredAt", "redeliveredFrom", "retryPolicy", "schema",
-	"startedAt", "state", "subscription", "systemId", "timeToLiveSince", "topic", "verdict", "why",
+	"batchId", "countedAs", "createdAt", "deadLetterId", "deadLetteredAt", "dueAt", "endpointBaseUrl", "expiresAt",
+	"finishedAt", "firstAttemptAt", "firstFailedAt", "hold", "holdUntil", "kind", "lastAttemptAt", "lastFailedAt",
+	"lastOutcome", "nextAttemptAt", "operationId", "outcome", "publishedAt", "reachedAt", "reason",
+	"redeliveredAt", "redeliveredFrom", "result", "retryPolicy", "schema", "selectionId", "startedAt", "state",
+	"subscription", "systemId", "timeToLiveSince", "topic", "verdict", "why",
 }
 
 const (
@@ -80,17 +82,21 @@ func (a *answer) render(rows, text int) *sdk.CallToolResult {
 	}
 	c := cutter{most: text}
 	for _, t := range a.tables {
-		ownRows, foreignRows := t.split(rows, &c)
-		if t.one && len(ownRows) > 0 {
+		shown := t.rows[:min(len(t.rows), rows)]
+		if t.more || len(shown) < len(t.rows) {
+			limits = append(limits, fmt.Sprintf("%s: the first %d rows; there are more", t.name, len(shown)))
+		}
+		ownRows, foreignRows := t.split(shown, &c)
+		switch {
+		case t.foreign:
+			own[t.name] = fmt.Sprintf("%d rows, in the block below", len(shown))
+		case t.one && len(shown) > 0:
 			own[t.name] = ownRows[0]
-		} else {
+		default:
 			own[t.name] = ownRows
 		}
 		if len(foreignRows) > 0 {
 			foreign[t.name] = foreignRows
-		}
-		if shown := len(ownRows); t.more || shown < len(t.rows) {
-			limits = append(limits, fmt.Sprintf("%s: the first %d rows; there are more", t.name, shown))
 		}
 	}
 	if c.cut > 0 {
@@ -103,7 +109,7 @@ func (a *answer) render(rows, text int) *sdk.CallToolResult {
 	if len(foreign) > 0 {
 		blocks = append(blocks, untrusted(foreign))
 	}
-	return &sdk.CallToolResult{Content: blocks}
+	return &sdk.CallToolResult{Content: blocks, IsError: a.failed}
 }
 
 // untrusted is a block of texts that postrider did not write. In it < and > are escaped: no text can end it.
@@ -122,18 +128,17 @@ func encode(value any) string {
 	return string(text)
 }
 
-// split divides the rows into what postrider wrote and what it did not.
-func (t *table) split(most int, c *cutter) (own, foreign []any) {
+// split divides rows into what postrider wrote and what it did not.
+func (t *table) split(rows []any, c *cutter) (own, foreign []any) {
 	own = []any{}
-	for i, row := range t.rows[:min(len(t.rows), most)] {
-		o, isObject := row.(rest.Object)
+	for i, row := range rows {
 		switch {
 		case t.own:
 			own = append(own, row)
-		case !isObject:
-			own, foreign = append(own, rest.Object{"row": i}), append(foreign, rest.Object{"row": i, "values": c.row(row)})
+		case t.foreign:
+			foreign = append(foreign, c.row(row))
 		default:
-			mine, theirs := splitMembers(o, c)
+			mine, theirs := splitMembers(row.(rest.Object), c)
 			own = append(own, mine)
 			if len(theirs) > 0 {
 				theirs["row"] = i
@@ -168,17 +173,24 @@ func splitMembers(o rest.Object, c *cutter) (own, foreign rest.Object) {
 // cutter cuts texts and counts them.
 type cutter struct{ most, cut int }
 
-// row cuts the values of a row.
+// row cuts the values of a row, which is a list or an object.
 func (c *cutter) row(row any) any {
-	values, isList := row.([]any)
-	if !isList {
+	switch values := row.(type) {
+	case []any:
+		list := make([]any, len(values))
+		for i, value := range values {
+			list[i] = c.text(value)
+		}
+		return list
+	case rest.Object:
+		o := rest.Object{}
+		for name, value := range values {
+			o[name] = c.text(value)
+		}
+		return o
+	default:
 		return c.text(row)
 	}
-	list := make([]any, len(values))
-	for i, value := range values {
-		list[i] = c.text(value)
-	}
-	return list
 }
 
 // text cuts a text. A list or an object that is too long becomes a text.

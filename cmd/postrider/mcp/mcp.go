@@ -19,19 +19,21 @@ import (
 // Cmd is mcp.
 type Cmd struct {
 	rest.ServerFlags
+	AllowRedeliver bool `help:"Also offer the tool redeliver_dead_letters. A person confirms each redelivery."`
 }
 
 // Help is shown by mcp --help.
 func (Cmd) Help() string {
 	return `An AI assistant starts this command and calls its tools: list problems, dead letters and deliveries, explain a
-delivery, preview a retry policy. They change nothing. The API key limits what they may read.
+delivery, preview a retry policy. They change nothing, unless --allow-redeliver is set. The API key limits what they may
+do.
 
 Results have at most 200 rows and 64 KiB. Texts of events and responses are marked as untrusted. Messages go to
 standard error.
 
 Examples:
   postrider mcp --server https://events.example.com
-  postrider mcp --server prod
+  postrider mcp --server prod --allow-redeliver
   claude mcp add --env POSTRIDER_API_KEY=prk_... --transport stdio postrider -- postrider mcp --server https://...`
 }
 
@@ -46,8 +48,8 @@ func (c *Cmd) Run(ctx context.Context) error {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	log.Info("ready", "server", client.Base)
-	err = newServer(client).Run(ctx, &sdk.StdioTransport{})
+	log.Info("ready", "server", client.Base, "redeliver", c.AllowRedeliver)
+	err = newServer(&tools{client, newPlans()}, c.AllowRedeliver).Run(ctx, &sdk.StdioTransport{})
 	if err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("serve the client on standard input: %w", err)
 	}
@@ -57,13 +59,13 @@ func (c *Cmd) Run(ctx context.Context) error {
 // tools are the tools of one process.
 type tools struct {
 	*rest.Client
+	plans *plans
 }
 
 // newServer returns the server with its tools.
-func newServer(client *rest.Client) *sdk.Server {
+func newServer(t *tools, redeliver bool) *sdk.Server {
 	s := sdk.NewServer(&sdk.Implementation{Name: "postrider", Title: "postrider", Version: version.Number()},
 		&sdk.ServerOptions{Instructions: instructions, Capabilities: &sdk.ServerCapabilities{}})
-	t := &tools{client}
 	addReading(s, "list_problems", "List failed attempts, grouped by event subscription and outcome, the newest "+
 		"failure first. Each has a delivery or a dead letter as an example.", t.listProblems)
 	addReading(s, "list_dead_letters", "List dead letters (deliveries that failed for good), the newest first.",
@@ -75,6 +77,11 @@ func newServer(client *rest.Client) *sdk.Server {
 		"retry policy decided what followed each of them.", t.explainDelivery)
 	addReading(s, "preview_policy", "Preview the schedule of a retry policy: all attempts for one constant response, "+
 		"why each follows, and how the delivery ends.", t.previewPolicy)
+	addReading(s, "show_operation", "Show a bulk operation, such as a redelivery of many: its progress, and what it "+
+		"skipped or failed to do.", t.showOperation)
+	if redeliver {
+		addRedelivery(s, t)
+	}
 	return s
 }
 
