@@ -11,20 +11,26 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-func sqlFile(name string) string { return postgres.SQLFile(sqlFiles, name) }
+func sqlFile(name string, without ...string) string {
+	return postgres.SQLFile(sqlFiles, name, without...)
+}
 
 var (
 	version = postgres.Value("version", "bigint")
 	node    = postgres.Value("node", "text")
 
-	// publishStatement is T1. It returns what offeredRow has, after the version of the catalog.
-	publishStatement = postgres.Bind(sqlFile("publish.sql"), version, node, destinationColumns.As("destinations"),
-		publishedColumns.As("deliveries"), eventColumns.As("events"))
+	// publishStatement is T1. It returns what offeredRow has, after the version of the catalog. plainPublishStatement is
+	// for groups without batches that meet no obstacle; otherwise it stores nothing.
+	publishStatement      = postgres.Bind(sqlFile("publish.sql", "plain"), publishParameters...)
+	plainPublishStatement = postgres.Bind(sqlFile("publish.sql", "full"), publishParameters...)
+	publishParameters     = []postgres.Parameters{
+		version, node, destinationColumns.As("destinations"), publishedColumns.As("deliveries"), eventColumns.As("events"),
+	}
 	// storeRouteStatement is T1 of a request that is stored with a route.
-	storeRouteStatement = postgres.Bind(sqlFile("storeroute.sql"), version, destinationColumns.As("destinations"),
+	storeRouteStatement = postgres.Bind(sqlFile("storeroute.sql", "plain"), version, destinationColumns.As("destinations"),
 		eventColumns.As("events"))
 	// fanOutStatement is one step of a group of routes.
-	fanOutStatement = postgres.Bind(sqlFile("fanout.sql"), version, node, destinationColumns.As("destinations"),
+	fanOutStatement = postgres.Bind(sqlFile("fanout.sql", "plain"), version, node, destinationColumns.As("destinations"),
 		routeColumns.As("routes"), routedColumns.As("deliveries"), matchedColumns.As("matched"))
 
 	readRoutesStatement = sqlFile("readroutes.sql")

@@ -72,9 +72,10 @@ func ownCopy(e *event.Event) *event.Event {
 	return &c
 }
 
-// offeredRow is what the publish statement returns: the times of its transaction and of the database's clock, and the
-// deliveries that this node's workers have now.
+// offeredRow is what the publish statement returns: whether it stored the events, the times of its transaction and of
+// the database's clock, and the deliveries that this node's workers have now.
 type offeredRow struct {
+	stored               bool
 	began, readAt        time.Time
 	ids, jobs, positions []int64
 }

@@ -14,6 +14,9 @@
 -- A delivery that is offered to this node's workers gets a job that is running here already, unless its endpoint has
 -- failed lately: then its state has to be loaded. An event subscription that takes batches gets one batch cutter: the
 -- job that cuts the next batch.
+--
+-- The part "plain" is for a group that meets no hold, failing endpoint or batch, see events.sql.
+-- begin full
 held AS MATERIALIZED (
     SELECT subscription_id, hold FROM postrider_internal.event_subscription_states
      WHERE subscription_id = ANY (@destinations.subscription_id) AND hold IS NOT NULL FOR SHARE SKIP LOCKED
@@ -35,13 +38,24 @@ held AS MATERIALIZED (
       LEFT JOIN seen ON seen.subscription_id = s.subscription_id
       LEFT JOIN in_probation ON in_probation.probation_key = s.probation_key
       LEFT JOIN failing ON failing.probation_key = s.probation_key
-), created AS MATERIALIZED (
+),
+-- end
+created AS MATERIALIZED (
+-- begin full
     SELECT nextval('postrider_internal.deliveries_id_seq') AS id, m.*,
            CASE WHEN m.hold IS NULL AND NOT m.batching
                 THEN nextval('postrider_internal.river_job_id_seq') END AS job_id,
            m.offered AND m.healthy AND m.hold IS NULL AND NOT m.batching AS local
       FROM (SELECT m.*, coalesce(d.hold, CASE WHEN NOT m.admitted THEN 'admission' END) AS hold, d.batching, d.healthy
               FROM matches m JOIN destinations d ON d.subscription_id = m.subscription_id ORDER BY m.position) m
+-- end
+-- begin plain
+    SELECT nextval('postrider_internal.deliveries_id_seq') AS id, m.*,
+           CASE WHEN NOT admitted THEN 'admission' END AS hold,
+           CASE WHEN admitted THEN nextval('postrider_internal.river_job_id_seq') END AS job_id,
+           offered AND admitted AS local
+      FROM matches m ORDER BY position
+-- end
 ), jobs AS (
     INSERT INTO postrider_internal.river_job (id, state, attempt, attempted_at, attempted_by,
            args, kind, queue, priority, max_attempts, scheduled_at)
@@ -49,12 +63,16 @@ held AS MATERIALIZED (
            CASE WHEN local THEN 1 ELSE 0 END, CASE WHEN local THEN now() END, CASE WHEN local THEN ARRAY [@node] END,
            jsonb_build_object('d', id, 's', subscription_id, 'n', 1), 'deliver', 'deliveries', 1, 1000, now()
       FROM created WHERE job_id IS NOT NULL
-), cutters AS (
+),
+-- begin full
+cutters AS (
     INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
     SELECT DISTINCT 'available'::postrider_internal.river_job_state, jsonb_build_object('s', subscription_id),
            'batch', 'deliveries', 1, 1000, now()
       FROM created WHERE batching AND hold IS NULL
-), deliveries AS (
+),
+-- end
+deliveries AS (
     INSERT INTO postrider_internal.deliveries (id, subscription_id, topic_id, event_uuid, event_day, event_bytes,
            job_id, hold, time_to_live_since, next_attempt_at)
     SELECT id, subscription_id, topic_id, event_uuid, event_day, event_bytes, job_id, hold, time_to_live_since, now()
