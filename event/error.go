@@ -2,6 +2,7 @@ package event
 
 import (
 	"fmt"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -40,6 +41,11 @@ type Error struct {
 
 // Error returns Message.
 func (e *Error) Error() string { return e.Message }
+
+// About returns the message with another name for the event, such as "event".
+func (e *Error) About(name string) string {
+	return strings.Replace(e.Message, fmt.Sprintf("events[%d]", e.Index), name, 1)
+}
 
 // at returns the error with its place in the body.
 func (e *Error) at(offset int) *Error {

@@ -1,5 +1,5 @@
 -- +goose Up
--- Operations on many dead letters, deliveries or events: redeliver, purge, retry, cancel, erase.
+-- Operations on many dead letters, deliveries or events: redeliver, repair, purge, retry, cancel, erase.
 
 -- An operation runs step by step: job_id is the job of the next step. cursor_at and cursor_id are its position: the
 -- last dead letter that was checked (by the time it was written), or the last past event (by its day). A step checks a
@@ -7,8 +7,8 @@
 -- cursor_position, and has no filter.
 CREATE TABLE postrider_internal.operations (
     id              uuid PRIMARY KEY,
-    kind            text NOT NULL CHECK (kind IN ('redeliver', 'purge', 'retry', 'cancel', 'redeliver_events',
-                        'erase_subject')),
+    kind            text NOT NULL CHECK (kind IN ('redeliver', 'repair', 'purge', 'retry', 'cancel',
+                        'redeliver_events', 'erase_subject')),
     state           text NOT NULL DEFAULT 'running' CHECK (state IN ('running', 'done', 'canceled', 'failed')),
     filter          jsonb NOT NULL,
     -- The target; NULL = the own event subscription of each dead letter. target_id is its id at the start.
@@ -20,6 +20,11 @@ CREATE TABLE postrider_internal.operations (
     selection_id    uuid,
     -- Of a selection: also redeliver what was redelivered before.
     again           boolean NOT NULL DEFAULT false,
+    -- Of a repair: the JSON Patch or JSON merge patch, which may hold personal data and is removed at the end; what it
+    -- changes; and whether an event that it does not change is redelivered.
+    patch           text,
+    paths           jsonb,
+    include_unchanged boolean NOT NULL DEFAULT false,
     rate_per_second integer CHECK (rate_per_second >= 1),
     matched         bigint,
     -- Counting took too long: there are more than matched.

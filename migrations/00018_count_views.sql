@@ -77,18 +77,18 @@ COMMENT ON COLUMN postrider.backlogs.subscription_id IS
 
 CREATE VIEW postrider.operations AS
 SELECT o.id AS operation_id, o.kind, o.state, o.filter, o.topic, o.subscription, o.published_from, o.published_until,
-       o.selection_id, o.rate_per_second, o.matched::integer AS matched, o.matched_at_least, o.done, o.skipped,
+       o.selection_id, o.paths, o.rate_per_second, o.matched::integer AS matched, o.matched_at_least, o.done, o.skipped,
        o.failed, o.last_error,
        CASE WHEN o.steps = 0 THEN NULL
             WHEN o.kind = 'redeliver_events' OR o.kind = 'erase_subject' AND NOT o.of_dead_letters
             THEN greatest(o.cursor_at, postrider_internal.time_of_id(o.cursor_id))
             ELSE nullif(o.cursor_at, '-infinity') END AS reached_at,
        o.started_by, o.created_at, o.finished_at,
-       CASE WHEN o.kind LIKE 'redeliver%' THEN o.done - coalesce(e.ended, 0) END AS pending,
-       CASE WHEN o.kind LIKE 'redeliver%' THEN coalesce(e.delivered, 0) END AS delivered,
-       CASE WHEN o.kind LIKE 'redeliver%' THEN coalesce(e.dead_lettered, 0) END AS dead_lettered,
-       CASE WHEN o.kind LIKE 'redeliver%' THEN coalesce(e.dropped, 0) END AS dropped,
-       CASE WHEN o.kind LIKE 'redeliver%' THEN coalesce(e.canceled, 0) END AS canceled
+       CASE WHEN k.redelivers THEN o.done - coalesce(e.ended, 0) END AS pending,
+       CASE WHEN k.redelivers THEN coalesce(e.delivered, 0) END AS delivered,
+       CASE WHEN k.redelivers THEN coalesce(e.dead_lettered, 0) END AS dead_lettered,
+       CASE WHEN k.redelivers THEN coalesce(e.dropped, 0) END AS dropped,
+       CASE WHEN k.redelivers THEN coalesce(e.canceled, 0) END AS canceled
   FROM postrider_internal.operations o
   LEFT JOIN (SELECT operation_id, sum(deliveries)::bigint AS ended,
                     (sum(deliveries) FILTER (WHERE state = 'delivered'))::bigint AS delivered,
@@ -99,14 +99,15 @@ SELECT o.id AS operation_id, o.kind, o.state, o.filter, o.topic, o.subscription,
                       UNION ALL
                      SELECT operation_id, kind, count FROM postrider_internal.unmerged_counts
                       WHERE operation_id IS NOT NULL) ends
-              GROUP BY operation_id) e ON e.operation_id = o.id;
+              GROUP BY operation_id) e ON e.operation_id = o.id
+ CROSS JOIN LATERAL (SELECT o.kind IN ('redeliver', 'repair', 'redeliver_events') AS redelivers) k;
 COMMENT ON VIEW postrider.operations IS
-    'Redeliveries, purges, retries, cancellations and erasures of many, running and ended. Ended ones are kept for 30 '
-    'days.';
+    'Redeliveries, repairs, purges, retries, cancellations and erasures of many, running and ended. Ended ones are kept '
+    'for 30 days.';
 COMMENT ON COLUMN postrider.operations.operation_id IS 'Id of the operation; a later one has a higher id.';
 COMMENT ON COLUMN postrider.operations.kind IS
-    'redeliver (dead letters), purge (dead letters), retry (deliveries), cancel (deliveries), redeliver_events (past '
-    'events) or erase_subject.';
+    'redeliver (dead letters), repair (dead letters, with a patch of their events), purge (dead letters), retry '
+    '(deliveries), cancel (deliveries), redeliver_events (past events) or erase_subject.';
 COMMENT ON COLUMN postrider.operations.state IS 'running; done; canceled (by an operator); failed: see last_error.';
 COMMENT ON COLUMN postrider.operations.filter IS
     'Filter of the dead letters, see postrider.count_dead_letters(); {} = all. The filter of an erasure has the '
@@ -119,6 +120,8 @@ COMMENT ON COLUMN postrider.operations.published_from IS 'Of past events: from t
 COMMENT ON COLUMN postrider.operations.published_until IS 'Of past events: before this time of publishing.';
 COMMENT ON COLUMN postrider.operations.selection_id IS
     'Selection that it acts on: a frozen list of dead letters or deliveries, and no filter; NULL = none.';
+COMMENT ON COLUMN postrider.operations.paths IS
+    'Of a repair: the members of the events that its patch changes, as an array of JSON Pointers.';
 COMMENT ON COLUMN postrider.operations.rate_per_second IS 'Most per second; NULL = no limit.';
 COMMENT ON COLUMN postrider.operations.matched IS
     'Number of dead letters that matched at the start, or of items in the selection; NULL for past events and '

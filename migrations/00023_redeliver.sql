@@ -45,6 +45,15 @@ SELECT body + CASE schema WHEN 'CustomEventSchema'
     THEN postrider_internal.quoted_length(event_id) + postrider_internal.quoted_length(event_type)
         + postrider_internal.quoted_length(subject) + postrider_internal.quoted_length(data_version) ELSE 0 END $$;
 
+-- Why a dead letter cannot be redelivered to an event subscription; NULL = it can.
+CREATE FUNCTION postrider_internal.redelivery_problem(bytes integer, schema text, redelivered_at timestamptz,
+    again_before timestamptz, s postrider_internal.event_subscriptions) RETURNS text LANGUAGE sql STABLE AS $$
+SELECT CASE WHEN bytes = 0 THEN 'erased'
+            WHEN redelivered_at >= coalesce(again_before, '-infinity') THEN 'redelivered'
+            WHEN s.id IS NULL OR s.deleted_at IS NOT NULL THEN 'deleted'
+            WHEN s.expiration_time_utc <= clock_timestamp() THEN 'expired'
+            WHEN NOT postrider_internal.can_deliver(schema, s.event_delivery_schema) THEN 'schema' END $$;
+
 -- Redelivers dead letters to target, or each to its own event subscription. Returns for each existing one its new
 -- delivery and its event, or the obstacle: redelivered, deleted, expired, schema or erased (its body is gone). One that
 -- was redelivered before the given time is redelivered again. operation is the operation that does it; NULL = none.
@@ -80,12 +89,8 @@ BEGIN
                         n.subject, n.data_version) END AS event_bytes,
                CASE WHEN n.id IS NULL AND l.event_day >= sure AND (SELECT true FROM postrider_internal.events e
                    WHERE e.id = l.event_uuid AND e.day = l.event_day LIMIT 1) THEN l.event_day END AS event_day,
-               CASE WHEN octet_length(l.body) = 0 THEN 'erased'
-                    WHEN l.redelivered_at >= coalesce(again_before, '-infinity') THEN 'redelivered'
-                    WHEN s.id IS NULL OR s.deleted_at IS NOT NULL THEN 'deleted'
-                    WHEN s.expiration_time_utc <= at THEN 'expired'
-                    WHEN NOT postrider_internal.can_deliver(l.schema, s.event_delivery_schema)
-                    THEN 'schema' END AS problem
+               postrider_internal.redelivery_problem(octet_length(l.body), l.schema, l.redelivered_at, again_before, s)
+                   AS problem
           FROM postrider_internal.dead_letters l
           LEFT JOIN postrider_internal.event_subscriptions s ON s.id = coalesce(target, l.subscription_id)
           LEFT JOIN edited n ON n.dead_letter_id = l.id
@@ -509,6 +514,7 @@ DROP FUNCTION postrider.count_dead_letters, postrider.purge, postrider.redeliver
     postrider_internal.reject_filter, postrider_internal.purge, postrider_internal.redeliver,
     postrider_internal.dead_letter_version, postrider_internal.reject_dead_letter,
     postrider_internal.redelivery_target,
-    postrider_internal.redeliver_past, postrider_internal.redeliver_dead_letters, postrider_internal.event_bytes,
+    postrider_internal.redeliver_past, postrider_internal.redeliver_dead_letters, postrider_internal.redelivery_problem,
+    postrider_internal.event_bytes,
     postrider_internal.day_of_publishing,
     postrider_internal.first_sure_day, postrider_internal.can_deliver, postrider_internal.quoted_length;

@@ -14,17 +14,19 @@ BEGIN
     END IF;
     o.id := postrider_internal.new_uuid();
     INSERT INTO postrider_internal.operations (id, kind, filter, topic, subscription, target_id, published_from,
-        published_until, selection_id, again, rate_per_second, matched, matched_at_least, started_by, job_id, cursor_at)
+        published_until, selection_id, again, patch, paths, include_unchanged, rate_per_second, matched,
+        matched_at_least, started_by, job_id, cursor_at)
     VALUES (o.id, o.kind, o.filter, o.topic, o.subscription, o.target_id, o.published_from, o.published_until,
-        o.selection_id, coalesce(o.again, false), o.rate_per_second, o.matched, coalesce(o.matched_at_least, false),
-        coalesce(actor, session_user), nextval('postrider_internal.river_job_id_seq'), coalesce(o.cursor_at,
-            '-infinity')) RETURNING * INTO o;
+        o.selection_id, coalesce(o.again, false), o.patch, o.paths, coalesce(o.include_unchanged, false),
+        o.rate_per_second, o.matched, coalesce(o.matched_at_least, false), coalesce(actor, session_user),
+        nextval('postrider_internal.river_job_id_seq'), coalesce(o.cursor_at, '-infinity')) RETURNING * INTO o;
     INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
     VALUES (o.job_id, 'available', jsonb_build_object('o', o.id), 'operation', 'operations', 1, 1000, now());
     PERFORM pg_notify('postrider_internal.river_insert', '{"queue":"operations"}');
     PERFORM postrider_internal.note_audit(actor, address, 'operation_started', o.topic, o.subscription,
         jsonb_build_object('operationId', o.id, 'kind', o.kind, 'matched', o.matched, 'ratePerSecond',
-            o.rate_per_second, 'selectionId', o.selection_id, 'again', CASE WHEN o.again THEN true END,
+            o.rate_per_second, 'selectionId', o.selection_id, 'again', CASE WHEN o.again THEN true END, 'paths',
+            o.paths,
             'filter', (SELECT coalesce(jsonb_object_agg(key, CASE WHEN key IN ('subject', 'subject_prefix') THEN 'true'
                 ELSE value END), '{}') FROM jsonb_each(o.filter))));
     RETURN o.id;
@@ -166,7 +168,8 @@ BEGIN
     ELSIF o.state <> 'running' THEN
         RETURN false;
     END IF;
-    UPDATE postrider_internal.operations SET state = 'canceled', finished_at = clock_timestamp(), filter = CASE kind
+    UPDATE postrider_internal.operations SET state = 'canceled', finished_at = clock_timestamp(), patch = NULL,
+        filter = CASE kind
         WHEN 'erase_subject' THEN '{"erased": true}' ELSE filter END
      WHERE id = operation_id;
     PERFORM postrider_internal.note_audit(actor, address, 'operation_canceled', o.topic, o.subscription,
@@ -208,6 +211,7 @@ BEGIN
                p.cursor_id), cursor_position = coalesce(end_step.reached_position, p.cursor_position),
            of_dead_letters = p.of_dead_letters OR end_step.of_dead_letters,
            filter = CASE WHEN over AND p.kind = 'erase_subject' THEN '{"erased": true}' ELSE p.filter END,
+           patch = CASE WHEN NOT over THEN p.patch END,
            state = CASE WHEN end_step.failure IS NOT NULL THEN 'failed' WHEN over THEN 'done' ELSE 'running' END,
            finished_at = CASE WHEN over THEN clock_timestamp() END, job_id = CASE WHEN NOT over
                THEN nextval('postrider_internal.river_job_id_seq') END

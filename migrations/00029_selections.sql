@@ -35,7 +35,7 @@ CREATE TABLE postrider_internal.operation_results (
 -- +goose StatementBegin
 -- Skipped items need no action by this operation; the others failed.
 CREATE FUNCTION postrider_internal.is_skipped(result text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-SELECT result IN ('missing', 'redelivered', 'ended', 'running') $$;
+SELECT result IN ('missing', 'redelivered', 'unchanged', 'ended', 'running') $$;
 
 CREATE FUNCTION postrider_internal.result_message(result text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
 SELECT CASE result WHEN 'missing' THEN 'it no longer exists'
@@ -49,7 +49,10 @@ SELECT CASE result WHEN 'missing' THEN 'it no longer exists'
                    WHEN 'paused' THEN 'its event subscription is paused'
                    WHEN 'probation' THEN 'its event subscription is in probation'
                    WHEN 'not_validated' THEN 'its event subscription waits for its endpoint''s validation'
-                   ELSE result END $$;
+                   WHEN 'unchanged' THEN 'the patch does not change it'
+                   WHEN 'topic_deleted' THEN 'its topic was deleted'
+                   WHEN 'system_topic' THEN 'its event belongs to postrider'
+                   ELSE regexp_replace(result, '^(path|test|invalid|size): ', '') END $$;
 -- +goose StatementEnd
 
 CREATE VIEW postrider.operation_results AS
@@ -69,6 +72,10 @@ redelivered: it was redelivered before, and the operation skips those
 erased: its event was erased
 deleted, expired: its event subscription was deleted, or has expired
 schema: the event subscription does not accept its schema
+unchanged: the patch of a repair does not change the event
+path, test: a path of the patch does not exist, or a test failed; the path follows
+invalid, size: the edited event is not valid, or too large; the problem follows
+topic_deleted, system_topic: events of its topic cannot be edited
 ended: the delivery had ended
 running: an attempt is in progress
 paused, probation, not_validated: the hold of its event subscription';
@@ -139,10 +146,11 @@ BEGIN
     RETURN s;
 END $$;
 
--- Starts an operation on a selection. Unless again, dead letters that were redelivered before are skipped.
+-- Starts an operation on a selection. Unless again, dead letters that were redelivered before are skipped. patch, its
+-- paths and include_unchanged are of a repair.
 CREATE FUNCTION postrider_internal.act_on_selection(selection uuid, kind text, subscription text, topic text,
-    again boolean, rate_per_second integer, any_creator boolean, actor text, address text) RETURNS uuid
-    LANGUAGE plpgsql AS $$
+    again boolean, rate_per_second integer, patch text, paths text[], include_unchanged boolean, any_creator boolean,
+    actor text, address text) RETURNS uuid LANGUAGE plpgsql AS $$
 DECLARE
     s postrider_internal.selections := postrider_internal.find_selection(selection, any_creator, actor);
     o postrider_internal.operations;
@@ -150,7 +158,8 @@ BEGIN
     IF (s.kind = 'dead_letters') <> (kind NOT IN ('retry', 'cancel')) THEN
         RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = 'selection', MESSAGE = format(
             'selection %s has %s: they cannot be %s', s.id, replace(s.kind, '_', ' '), CASE kind
-            WHEN 'retry' THEN 'retried' WHEN 'cancel' THEN 'canceled' WHEN 'purge' THEN 'purged'
+            WHEN 'retry' THEN 'retried' WHEN 'repair' THEN 'repaired' WHEN 'cancel' THEN 'canceled'
+            WHEN 'purge' THEN 'purged'
             ELSE 'redelivered' END);
     ELSIF topic IS NOT NULL AND subscription IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = 'subscription',
@@ -167,10 +176,25 @@ BEGIN
     o.subscription := act_on_selection.subscription;
     o.selection_id := s.id;
     o.again := act_on_selection.again;
+    o.patch := act_on_selection.patch;
+    o.paths := to_jsonb(act_on_selection.paths);
+    o.include_unchanged := act_on_selection.include_unchanged;
     o.rate_per_second := act_on_selection.rate_per_second;
     o.matched := s.count;
     RETURN postrider_internal.start_operation(o, actor, address);
 END $$;
+
+-- The next items of a selection, up to a number and a size of bodies.
+CREATE FUNCTION postrider_internal.next_items(selection uuid, after integer, most integer, bytes bigint)
+RETURNS SETOF postrider_internal.selection_items LANGUAGE sql STABLE AS $$
+SELECT i.selection_id, i.position, i.dead_letter_id, i.delivery_id
+  FROM (SELECT n.*, sum(coalesce(octet_length(l.body), 0)) OVER (ORDER BY n.position)
+                   - coalesce(octet_length(l.body), 0) AS before
+          FROM (SELECT * FROM postrider_internal.selection_items n
+                 WHERE n.selection_id = selection AND n.position > after
+                 ORDER BY n.position LIMIT most) n
+          LEFT JOIN postrider_internal.dead_letters l ON l.id = n.dead_letter_id) i
+ WHERE i.before < bytes ORDER BY i.position $$;
 
 -- One step of an operation on a selection: acts on the next items, up to a number and a size of bodies.
 CREATE FUNCTION postrider_internal.step_selection(operation uuid, most integer, bytes bigint, OUT taken integer,
@@ -181,31 +205,33 @@ DECLARE
     items postrider_internal.operation_results[];
 BEGIN
     SELECT p.* INTO o FROM postrider_internal.operations p WHERE p.id = operation;
-    SELECT array_agg(ROW (o.id, i.position, i.dead_letter_id, i.delivery_id, '')::postrider_internal.operation_results
-               ORDER BY i.position),
-           max(i.position), count(*)
-      INTO items, reached_position, taken
-      FROM (SELECT n.*, sum(coalesce(octet_length(l.body), 0)) OVER (ORDER BY n.position)
-                       - coalesce(octet_length(l.body), 0) AS before
-              FROM (SELECT * FROM postrider_internal.selection_items n
-                     WHERE n.selection_id = o.selection_id AND n.position > o.cursor_position
-                     ORDER BY n.position LIMIT most) n
-              LEFT JOIN postrider_internal.dead_letters l ON l.id = n.dead_letter_id) i
-     WHERE i.before < bytes;
+    items := ARRAY (SELECT ROW (o.id, i.position, i.dead_letter_id, i.delivery_id, NULL)::
+        postrider_internal.operation_results
+          FROM postrider_internal.next_items(o.selection_id, o.cursor_position, most, bytes) i);
+    items := ARRAY (SELECT ROW (i.operation_id, i.position, i.dead_letter_id, i.delivery_id, r.result)::
+        postrider_internal.operation_results
+          FROM postrider_internal.act_on_items(o, items) r JOIN unnest(items) i ON i.position = r.position);
+    SELECT * INTO taken, done, skipped, failed, error, reached_position, last
+      FROM postrider_internal.note_results(o, items);
+END $$;
+
+-- Stores the results of a step's items and counts them. The result of what was done is NULL.
+CREATE FUNCTION postrider_internal.note_results(o postrider_internal.operations,
+    items postrider_internal.operation_results[], OUT taken integer, OUT done bigint, OUT skipped bigint,
+    OUT failed bigint, OUT error text, OUT reached_position integer, OUT last boolean) LANGUAGE plpgsql AS $$
+BEGIN
     WITH results AS MATERIALIZED (
-        SELECT i.operation_id, i.position, i.dead_letter_id, i.delivery_id, r.result
-          FROM postrider_internal.act_on_items(o, items) r JOIN unnest(items) i ON i.position = r.position
-         WHERE r.result IS NOT NULL
+        SELECT * FROM unnest(items)
     ), stored AS (
-        INSERT INTO postrider_internal.operation_results SELECT * FROM results
+        INSERT INTO postrider_internal.operation_results SELECT * FROM results r WHERE r.result IS NOT NULL
     )
-    SELECT count(*) FILTER (WHERE postrider_internal.is_skipped(r.result)),
-           count(*) FILTER (WHERE NOT postrider_internal.is_skipped(r.result)),
+    SELECT count(*), count(*) FILTER (WHERE r.result IS NULL),
+           count(*) FILTER (WHERE postrider_internal.is_skipped(r.result)), max(r.position),
            (array_agg(format('%s: %s', coalesce('dead letter ' || r.dead_letter_id, 'delivery ' || r.delivery_id),
                postrider_internal.result_message(r.result)) ORDER BY r.position)
                FILTER (WHERE NOT postrider_internal.is_skipped(r.result)))[1]
-      INTO skipped, failed, error FROM results r;
-    done := taken - skipped - failed;
+      INTO taken, done, skipped, reached_position, error FROM results r;
+    failed := taken - done - skipped;
     last := coalesce(reached_position, 0) >= o.matched OR taken = 0;
 END $$;
 
@@ -294,7 +320,8 @@ END $$;
 
 -- +goose Down
 DROP FUNCTION postrider_internal.clean_selections, postrider_internal.try_delivery, postrider_internal.lock_deliveries,
-    postrider_internal.act_on_items, postrider_internal.step_selection, postrider_internal.act_on_selection,
+    postrider_internal.act_on_items, postrider_internal.note_results, postrider_internal.step_selection,
+    postrider_internal.next_items, postrider_internal.act_on_selection,
     postrider_internal.find_selection, postrider_internal.add_selection, postrider_internal.reject_selection,
     postrider_internal.select_dead_letters;
 DROP VIEW postrider.operation_results;

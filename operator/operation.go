@@ -39,6 +39,11 @@ type operationRow struct {
 	RatePerSecond                 *int
 	ReachedAt                     *time.Time // nil at the beginning
 	ReachedID                     uuid.UUID
+	CursorPosition                int // in a selection
+	CreatedAt                     time.Time
+	// Of a repair.
+	Patch                   *string
+	Again, IncludeUnchanged bool
 }
 
 // stepResult is the result of a step.
@@ -124,6 +129,8 @@ func (o *Operator) runStep(ctx context.Context, job int64, wrong error) (pause t
 			step, err = o.stepEvents(ctx, tx, op)
 		case op.Kind == "erase_subject":
 			step, err = stepErasure(ctx, tx, op)
+		case op.Kind == Repair:
+			step, err = o.stepRepair(ctx, tx, op)
 		case op.SelectionID != nil:
 			step, err = stepSelection(ctx, tx, op)
 		default:
@@ -163,7 +170,8 @@ func (op *operationRow) most() int {
 // beginStep deletes the job and locks its operation; nil if the job was replaced or the operation has ended.
 func beginStep(ctx context.Context, tx pgx.Tx, job int64) (*operationRow, error) {
 	const query = `SELECT id, kind, selection_id, target_id, published_from, published_until, rate_per_second,
-		       nullif(cursor_at, '-infinity') AS reached_at, cursor_id AS reached_id
+		       nullif(cursor_at, '-infinity') AS reached_at, cursor_id AS reached_id,
+		       cursor_position, created_at, patch, again, include_unchanged
 		FROM postrider_internal.begin_step($1)`
 	op, err := postgres.Row[operationRow](ctx, tx, query, job)
 	if errors.Is(err, postgres.ErrNotFound) {

@@ -37,6 +37,7 @@ const (
 // Kinds of operations on selections.
 const (
 	Redeliver = "redeliver" // dead letters
+	Repair    = "repair"    // dead letters
 	Purge     = "purge"     // dead letters
 	Retry     = "retry"     // deliveries
 	Cancel    = "cancel"    // deliveries
@@ -45,9 +46,13 @@ const (
 // Action is what an operation does with each item of a selection.
 type Action struct {
 	Kind string
-	// To and Again are of Redeliver: Again also redelivers dead letters that were redelivered before.
+	// To and Again are of Redeliver and Repair: Again also redelivers dead letters that were redelivered before.
 	To    Target
 	Again bool
+	// Patch of a Repair changes their events, see ParsePatch. IncludeUnchanged also redelivers those that it does not
+	// change.
+	Patch            []byte
+	IncludeUnchanged bool
 	// Rate is the most per second; 0 = no limit.
 	Rate int
 }
@@ -164,10 +169,18 @@ func (o *Operator) Selection(ctx context.Context, id uuid.UUID) (*Selection, err
 
 // ActOnSelection begins an operation on the items of a selection and returns the operation's id. *FunctionError.
 func (o *Operator) ActOnSelection(ctx context.Context, id uuid.UUID, do *Action) (operation uuid.UUID, err error) {
+	var paths []string
+	if do.Kind == Repair {
+		patch, err := ParsePatch(do.Patch)
+		if err != nil {
+			return uuid.Nil, err
+		}
+		paths = patch.Paths()
+	}
 	const function = `SELECT postrider_internal.act_on_selection($1, $2, nullif($3::text, ''), nullif($4::text, ''), $5,
-		nullif($6::int, 0), $7, $8, $9)`
+		nullif($6::int, 0), nullif($7::text, ''), $8, $9, $10, $11, $12)`
 	return call[uuid.UUID](ctx, o, "act on a selection", function, id, do.Kind, do.To.Subscription, do.To.Topic, do.Again,
-		do.Rate, access.ActorOf(ctx).Role.Allows(access.RoleAdmin))
+		do.Rate, string(do.Patch), paths, do.IncludeUnchanged, access.ActorOf(ctx).Role.Allows(access.RoleAdmin))
 }
 
 // selectionError is a rejection of the database's functions, or an outage; nil for nil.

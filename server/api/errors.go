@@ -199,7 +199,7 @@ func ResponseTo(err error, c echo.Context) *RejectionError {
 
 // EventRejection is the response to an invalid event. target is the event's path in the request.
 func EventRejection(e *event.Error, target string) *RejectionError {
-	r := Reject(e.Status, e.Code, "%s", strings.Replace(e.Message, fmt.Sprintf("events[%d]", e.Index), target, 1))
+	r := Reject(e.Status, e.Code, "%s", e.About(target))
 	if e.Index < 0 {
 		return r
 	}
