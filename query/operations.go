@@ -14,13 +14,15 @@ import (
 // Operation is a bulk operation: a redelivery, a purge or an erasure of many.
 type Operation struct {
 	OperationID  uuid.UUID        `json:"operationId"`
-	Kind         string           `json:"kind" enum:"redeliver,purge,retry,cancel,redeliver_events,erase_subject"`
+	Kind         string           `json:"kind" enum:"redeliver,repair,purge,retry,cancel,redeliver_events,erase_subject"`
 	State        string           `json:"state" enum:"running,done,canceled,failed"`
 	Filter       DeadLetterFilter `json:"filter"`
 	Topic        *string          `json:"topic"`
 	Subscription *string          `json:"subscription"`
 	// SelectionID is the selection that it acts on; nil for a filter.
-	SelectionID    *uuid.UUID `json:"selectionId"`
+	SelectionID *uuid.UUID `json:"selectionId"`
+	// Paths are the members of events that a repair changes, as JSON Pointers; nil for other operations.
+	Paths          []string   `json:"paths,omitempty"`
 	PublishedFrom  *time.Time `json:"publishedFrom"`
 	PublishedUntil *time.Time `json:"publishedUntil"`
 	RatePerSecond  *int       `json:"ratePerSecond"`

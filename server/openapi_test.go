@@ -276,7 +276,7 @@ func TestExamples(t *testing.T) {
 		"listDeadLetters", "getDeadLetter", "exportDeadLetters", "createSelection", "getSelection",
 		"exportSelection", "redeliverDeadLetters", "getOperation",
 		"redeliverDeadLetter", "redeliverEvents", "purgeDeadLetters", "listOperations", "cancelOperation",
-		"listOperationResults", "redeliverSelection", "purgeSelection", "retrySelection", "cancelSelection",
+		"listOperationResults", "redeliverSelection", "repairSelection", "purgeSelection", "retrySelection", "cancelSelection",
 		"purgeDeadLetter",
 		"listAudit", "createAPIKey", "listAPIKeys", "getAPIKey", "revokeAPIKey", "putUser", "getUser", "listUsers",
 		"beginLogin", "pollLogin", "whoAmI", "deleteUser",

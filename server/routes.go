@@ -159,6 +159,7 @@ func selectionRoutes(m *management.Handlers) []route {
 		{get, one, operate, api.Handle("getSelection", m.GetSelection, 404)},
 		{get, one + "/export", operate, api.Handle("exportSelection", m.ExportSelection, 404)},
 		{post, one + "/redeliver", operate, api.Handle("redeliverSelection", m.RedeliverSelection, 404, 409)},
+		{post, one + "/repair", operate, api.Handle("repairSelection", m.RepairSelection, 404, 409)},
 		{post, one + "/purge", operate, api.Handle("purgeSelection", m.PurgeSelection, 404)},
 		{post, one + "/retry", operate, api.Handle("retrySelection", m.RetrySelection, 404)},
 		{post, one + "/cancel", operate, api.Handle("cancelSelection", m.CancelSelection, 404)},

@@ -1,5 +1,5 @@
 -- Lists operations, the newest first, after one of them, or reads the operation @id.
-SELECT operation_id, kind, state, filter, topic, subscription, published_from, published_until, selection_id,
+SELECT operation_id, kind, state, filter, topic, subscription, published_from, published_until, selection_id, paths,
        rate_per_second, matched, matched_at_least, done, skipped, failed, last_error,
        reached_at, started_by, created_at, finished_at,
        CASE WHEN pending IS NOT NULL
