@@ -173,3 +173,33 @@ func TestRepairDeadLetter(t *testing.T) {
 	systemID := b.rows("SELECT system_id::text AS id FROM postrider_internal.repairs")[0]["id"].(string)
 	require.Contains(t, b.manage(http.MethodGet, "/v1/events/"+systemID, "").body, `"edit":[{"op":"add","path":"/data"`)
 }
+
+func TestRepairSelectionOverREST(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic("orders", "")
+	b.subscription("orders", "billing", `{"endpointUrl":"https://example.com/hook"}`)
+	ids := b.deadLettersOf("orders", "billing", 2)
+	selected := b.manage(http.MethodPost, "/v1/selections", fmt.Sprintf(`{"deadLetterIds":["%s","%s"]}`, ids[0], ids[1]))
+	at := "/v1/selections/" + selected.json(http.StatusCreated)["selectionId"].(string) + "/repair"
+	for body, message := range map[string]string{
+		`{}`:                           "patch or mergePatch is required, and not both",
+		`{"patch":[],"mergePatch":{}}`: "patch or mergePatch is required, and not both",
+		`{"patch":{}}`:                 "patch must be an array of operations",
+		`{"mergePatch":[]}`:            "mergePatch must be an object",
+		`{"patch":[{"op":"copy","path":"/a","from":"/b"}]}`: "patch[0].op must be test, add, replace or remove",
+		`{"mergePatch":{},"ratePerSecond":0}`:               "ratePerSecond must be between 1 and",
+	} {
+		rejected := b.manage(http.MethodPost, at, body)
+		require.Equal(t, 400, rejected.status, rejected.body)
+		require.Contains(t, rejected.body, message)
+	}
+	const patch = `"mergePatch":{"subject":"s","eventType":"t","eventTime":"2026-01-01T00:00:00Z","data":1e400}`
+	preview := b.manage(http.MethodPost, at, `{"dryRun":true,`+patch+`}`).json(http.StatusOK)
+	require.EqualValues(t, 2, preview["changed"])
+	require.Len(t, preview["diffs"], 2)
+	started := b.manage(http.MethodPost, at, `{`+patch+`}`).json(http.StatusAccepted)
+	require.Equal(t, "repair", started["kind"])
+	require.Equal(t, []any{"/subject", "/eventType", "/eventTime", "/data"}, started["paths"])
+	b.manage(http.MethodPost, strings.Replace(at, "0", "1", 20), `{"mergePatch":{}}`).rejected(404, "NotFound")
+}

@@ -352,12 +352,13 @@ func operationPath(id uuid.UUID) string { return "/ui/operations/" + id.String()
 var operationKinds = map[string]string{
 	"redeliver": "Redeliver dead letters", "purge": "Purge dead letters", "redeliver_events": "Redeliver past events",
 	"erase_subject": "Erase events of a subject", "retry": "Retry deliveries", "cancel": "Cancel deliveries",
+	"repair": "Repair dead letters",
 }
 
 // operationVerbs are what an operation of a kind did.
 var operationVerbs = map[string]string{
 	"redeliver": "Redelivered", "purge": "Purged", "redeliver_events": "Redelivered", "erase_subject": "Erased",
-	"retry": "Retried", "cancel": "Canceled",
+	"retry": "Retried", "cancel": "Canceled", "repair": "Repaired",
 }
 
 func (p *pages) operations(ctx context.Context, c echo.Context) error {
