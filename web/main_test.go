@@ -239,7 +239,7 @@ func (b *bundle) everyPage(t *testing.T) []string {
 		"/ui/topics/orders/publish", "/ui/subscriptions/new", "/ui/subscriptions/new?topic=orders",
 		"/ui/subscriptions/orders/billing/edit",
 		"/ui/subscriptions/orders/choosy/edit", "/ui/subscriptions/orders/billing/delete", "/ui/policies/new?from=ga-2021",
-		"/ui/policies", "/ui/jobs", "/ui/storage", "/ui/audit",
+		"/ui/policies", "/ui/jobs", "/ui/storage", "/ui/audit", "/ui/query?question=failing",
 	}
 }
 

@@ -279,7 +279,8 @@
         finder.select();
         return;
       }
-      const typing = event.target.closest("input:not([type=checkbox]), select, textarea, [contenteditable], dialog");
+      const target = event.composedPath()[0]; // also of an editor in a shadow root
+      const typing = target.closest("input:not([type=checkbox]), select, textarea, [contenteditable], dialog");
       const key = Object.hasOwn(keys, event.key) && keys[event.key];
       if (!key || typing || event.ctrlKey || event.metaKey || event.altKey || !shortcuts()) return;
       event.preventDefault();
