@@ -118,3 +118,8 @@ window.codeEditor = (textarea, { language, label, views = [], run }) => {
     },
   };
 };
+
+// A page without a script of its own names the language: <textarea data-code="json">. Its label is the first.
+for (const textarea of document.querySelectorAll("textarea[data-code]")) {
+  window.codeEditor(textarea, { language: textarea.dataset.code, label: textarea.labels[0].firstChild.textContent.trim() });
+}

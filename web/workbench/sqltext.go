@@ -17,7 +17,7 @@ var (
 	namedParameters = regexp.MustCompile(`(?m)^--((?:\s*\$\d+ = [^,\n]+,?)+)\s*$`)
 	namedParameter  = regexp.MustCompile(`\$(\d+) = ([^,\n]+)`)
 	// quoted are the parts of SQL in which $1 is no parameter.
-	quoted = regexp.MustCompile(`(?s)'(?:[^']|'')*'|"[^"]*"|--[^\n]*|/\*.*?\*/`)
+	quoted = regexp.MustCompile(`(?s)'(?:[^']|'')*'|"[^"]*"|\$\$.*?\$\$|--[^\n]*|/\*.*?\*/`)
 	used   = regexp.MustCompile(`\$(\d+)`)
 )
 

@@ -1,0 +1,91 @@
+package workbench
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/docs"
+	"postrider/postgres"
+	"postrider/sqlquery"
+)
+
+func TestParameters(t *testing.T) {
+	t.Parallel()
+	for sql, want := range map[string][]parameter{
+		"select 1":                              {},
+		"select $1":                             {{"$1", "a"}},
+		"select $2":                             {{"$1", "a"}, {"$2", "b"}},
+		"select $3, $1":                         {{"$1", "a"}, {"$2", "b"}, {"$3", ""}},
+		"select '$2', \"$3\", $1 -- $4\n/*$5*/": {{"$1", "a"}},
+		"select $$ $2 $$, $1":                   {{"$1", "a"}},
+		"select 'it''s $2', $1":                 {{"$1", "a"}},
+		"-- $1 = topic, $2 = event id\nselect $1, $2":          {{"topic", "a"}, {"event id", "b"}},
+		"select $1\n--$1 = topic":                              {{"topic", "a"}},
+		"-- about $1 = topic\nselect $1":                       {{"$1", "a"}},
+		"-- $2 = unused\nselect $1":                            {{"$1", "a"}},
+		"select $99999999999999999999, $101, $0 || 'no field'": {},
+	} {
+		got := parametersOf(sql, []string{"a", "b"})
+		require.Equal(t, want, got, sql)
+	}
+}
+
+// The comment of a template names all of its parameters.
+func TestTemplateNamesParameters(t *testing.T) {
+	t.Parallel()
+	named := 0
+	for _, q := range docs.Questions() {
+		sql, names := templateOf(q)
+		parameters := parametersOf(sql, nil)
+		require.Len(t, parameters, len(names), q.Name)
+		for i, name := range names {
+			require.Equal(t, name, parameters[i].Name, q.Name)
+			named++
+		}
+	}
+	require.Greater(t, named, 10)
+}
+
+func TestPlaceOfMistake(t *testing.T) {
+	t.Parallel()
+	const sql = "select 1,\n\té𝛿 wrong\n"
+	for position, want := range map[int]mistake{
+		1:  {Position: 1, Line: 1, Column: 1, Excerpt: "select 1,\n^"},
+		15: {Position: 15, Line: 2, Column: 5, Excerpt: "\té𝛿 wrong\n\t   ^"},
+		21: {Position: 21, Line: 3, Column: 1, Excerpt: "\n^"},
+		0:  {}, 22: {}, -1: {},
+	} {
+		var m mistake
+		m.locate(sql, position)
+		require.Equal(t, want, m, position)
+	}
+}
+
+func TestMistakes(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		err    error
+		status int
+		text   string
+	}{
+		{sqlquery.ErrBusy, http.StatusServiceUnavailable, "4 queries are running; retry when one has ended."},
+		{fmt.Errorf("%w of 30s", sqlquery.ErrDeadline), http.StatusGatewayTimeout,
+			"The query exceeded its time limit of 30s. It was canceled."},
+		{sqlquery.ErrTooLarge, http.StatusBadRequest, "A row of the result is larger than 8 MiB. Select fewer"},
+		{sqlquery.ErrNotConfigured, http.StatusServiceUnavailable, "Queries are not set up: run `postrider migrate up`"},
+		{&sqlquery.Error{Message: "permission denied", State: "42501"}, http.StatusBadRequest, "Queries read the views"},
+	} {
+		m, status := mistakeOf(row.err, "select 1")
+		require.Equal(t, row.status, status)
+		require.True(t, strings.Contains(m.Title+" "+m.Advice, row.text), m.Title+" "+m.Advice)
+	}
+	for _, err := range []error{nil, errors.New("x"), postgres.ErrUnavailable} {
+		m, _ := mistakeOf(err, "select 1")
+		require.Nil(t, m)
+	}
+}
