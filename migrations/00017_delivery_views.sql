@@ -327,6 +327,7 @@ SELECT l.id AS dead_letter_id, l.dead_lettered_at, l.topic, l.subscription, l.re
        postrider.try_jsonb(l.body) AS body,
        CASE WHEN l.erased_at IS NULL THEN postrider.jsonb_error(l.body)
             ELSE 'erased at ' || l.erased_at END AS body_error,
+       postrider_internal.event_data(l.schema, l.body) AS data,
        postrider.try_text(l.last_response) AS last_response, l.delivery_id, l.event_uuid AS system_id,
        l.redelivered_from, l.redelivered_at, l.export_state, l.export_due_at, l.export_abandon_at, l.export_attempts,
        l.export_error, l.export_location, l.exported_at, l.erased_at, r.edited_from, r.edited_by, r.edit
@@ -362,6 +363,9 @@ COMMENT ON COLUMN postrider.dead_letters.body_text IS 'The whole event as accept
 COMMENT ON COLUMN postrider.dead_letters.body IS
     'The whole event as jsonb; NULL if PostgreSQL cannot hold it, see body_error.';
 COMMENT ON COLUMN postrider.dead_letters.body_error IS 'Why body is NULL.';
+COMMENT ON COLUMN postrider.dead_letters.data IS
+    'The event''s data as jsonb; of a custom event the whole body. NULL for data_base64, without data, and if body is '
+    'NULL. Conditions such as data @> ''{"order": {"id": 42}}'' use an index.';
 COMMENT ON COLUMN postrider.dead_letters.last_response IS 'Body of the last response, first 4 KiB.';
 COMMENT ON COLUMN postrider.dead_letters.delivery_id IS 'Delivery that became this dead letter.';
 COMMENT ON COLUMN postrider.dead_letters.system_id IS 'postrider''s own id of the event.';

@@ -294,186 +294,6 @@ BEGIN
     RETURN true;
 END $$;
 
--- Rejects a member of a filter.
-CREATE FUNCTION postrider_internal.reject_filter(member text, problem text) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = member, MESSAGE = format('%s %s', member, problem),
-        HINT = 'A filter may have topic, subscription, reason, last_outcome, last_status, event_id, event_type, '
-            'subject, subject_prefix, source, dead_lettered_from, dead_lettered_until, redelivered and '
-            'dead_letter_ids.';
-END $$;
-
--- A filter of dead letters as a condition on l. Values of the filter become quoted literals of a fixed type.
-CREATE FUNCTION postrider_internal.dead_letter_condition(filter jsonb) RETURNS text LANGUAGE plpgsql STABLE AS $$
-DECLARE
-    member text;
-    value jsonb;
-    given text;
-    wanted text;
-    conditions text := 'true';
-BEGIN
-    IF filter IS NULL OR jsonb_typeof(filter) <> 'object' THEN
-        PERFORM postrider_internal.reject_filter('filter', CASE WHEN filter IS NULL
-            THEN 'is required: {} matches every dead letter' ELSE 'must be an object, is '
-            || postrider_internal.kind_in_words(filter) END);
-    END IF;
-    FOR member, value IN SELECT * FROM jsonb_each(filter) LOOP
-        wanted := CASE WHEN member IN ('topic', 'subscription', 'reason', 'last_outcome', 'event_id', 'event_type',
-            'subject', 'subject_prefix', 'source', 'dead_lettered_from', 'dead_lettered_until') THEN 'string'
-                       WHEN member = 'last_status' THEN 'number' WHEN member = 'redelivered' THEN 'boolean'
-                           WHEN member = 'dead_letter_ids' THEN 'array' END;
-        given := value #>> '{}';
-        IF wanted IS NULL THEN
-            PERFORM postrider_internal.reject_filter(format('filter.%s', left(member, 64)), 'is no member of a filter');
-        ELSIF jsonb_typeof(value) <> wanted THEN
-            PERFORM postrider_internal.reject_filter('filter.' || member, format('must be %s, is %s',
-                CASE wanted WHEN 'array' THEN 'an array' ELSE 'a ' || wanted END,
-                postrider_internal.kind_in_words(value)));
-        END IF;
-        conditions := conditions || ' AND ' || CASE member
-            WHEN 'subject_prefix' THEN format('starts_with(l.subject, %L::text)', given)
-            WHEN 'last_status' THEN CASE WHEN abs(given::numeric) < 1000 AND given::numeric % 1 = 0
-                THEN format('l.last_status = %s', given::numeric::integer) ELSE 'false' END
-            WHEN 'redelivered' THEN format('(l.redelivered_at IS NOT NULL) = %L::boolean', given)
-            WHEN 'dead_lettered_from' THEN format('l.dead_lettered_at >= %L::timestamptz',
-                postrider_internal.filter_time('filter.' || member, given))
-            WHEN 'dead_lettered_until' THEN format('l.dead_lettered_at < %L::timestamptz',
-                postrider_internal.filter_time('filter.' || member, given))
-            WHEN 'dead_letter_ids' THEN format('l.id = ANY (%L::uuid[])', postrider_internal.filter_ids('filter.'
-                || member, value))
-            ELSE format('l.%I = %L::text', member, given) END;
-    END LOOP;
-    RETURN conditions;
-END $$;
-
-CREATE FUNCTION postrider_internal.filter_time(member text, given text) RETURNS timestamptz LANGUAGE plpgsql
-STABLE AS $$
-BEGIN
-    RETURN postrider_internal.envelope_time(member, given);
-EXCEPTION WHEN invalid_parameter_value THEN
-    RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = member,
-        MESSAGE = format('%s: "%s" is not an RFC 3339 time such as 2026-11-23T10:00:00Z', member, left(given, 64));
-END $$;
-
-CREATE FUNCTION postrider_internal.filter_ids(member text, value jsonb) RETURNS uuid[] LANGUAGE plpgsql IMMUTABLE AS $$
-DECLARE
-    wrong jsonb;
-BEGIN
-    IF jsonb_array_length(value) > 5000 THEN
-        PERFORM postrider_internal.reject_filter(member, format('holds at most 5000 ids, this one has %s',
-            jsonb_array_length(value)));
-    END IF;
-    SELECT e INTO wrong FROM jsonb_array_elements(value) e
-     WHERE jsonb_typeof(e) <> 'string' OR
-         e #>> '{}' !~ '^[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}$' LIMIT 1;
-    IF FOUND THEN
-        PERFORM postrider_internal.reject_filter(member, format('must hold ids of dead letters, not %s',
-            left(wrong::text, 64)));
-    END IF;
-    RETURN ARRAY (SELECT (e #>> '{}')::uuid FROM jsonb_array_elements(value) e);
-END $$;
-
--- The position of the last dead letter of the next scan step, or nothing if no more than that many are left. If a
--- filter names an event, or a topic with its event subscription, an index has exactly those; ids are few.
-CREATE FUNCTION postrider_internal.dead_letter_edge(filter jsonb, after_at timestamptz, after_id uuid,
-    until timestamptz,
-    scan_limit integer, OUT at timestamptz, OUT id uuid)
-    LANGUAGE plpgsql STABLE AS $$
-BEGIN
-    IF filter ? 'dead_letter_ids' THEN
-        RETURN;
-    END IF;
-    EXECUTE 'SELECT l.dead_lettered_at, l.id FROM postrider_internal.dead_letters l WHERE (l.dead_lettered_at, l.id) > '
-        '($1, $2) AND l.dead_lettered_at <= $3 AND '
-        || CASE WHEN filter ? 'event_id' THEN format('l.event_id = %L::text', filter ->> 'event_id')
-                WHEN filter ?& '{topic,subscription}' THEN format('l.topic = %L::text AND l.subscription = %L::text',
-                    filter ->> 'topic', filter ->> 'subscription')
-                ELSE 'true' END
-        || ' ORDER BY l.dead_lettered_at, l.id OFFSET $4 LIMIT 1'
-       INTO at, id USING greatest(after_at, postrider_internal.envelope_time('filter.dead_lettered_from',
-           filter ->> 'dead_lettered_from')), after_id,
-            least(until, postrider_internal.envelope_time('filter.dead_lettered_until',
-                filter ->> 'dead_lettered_until')), scan_limit - 1;
-END $$;
-
--- What a count reads: the index that has all the filter needs, or the table.
-CREATE FUNCTION postrider_internal.scanned_for(filter jsonb) RETURNS regclass LANGUAGE sql STABLE AS $$
-SELECT ('postrider_internal.dead_letters' || CASE ARRAY (SELECT k FROM jsonb_object_keys(filter) k
-        WHERE k NOT IN ('dead_lettered_from', 'dead_lettered_until', 'redelivered') ORDER BY k)
-    WHEN '{}' THEN '_time_idx' WHEN '{topic}' THEN '_name_idx' WHEN '{subscription,topic}' THEN '_name_idx'
-    WHEN '{reason}' THEN '_reason_idx' WHEN '{last_status}' THEN '_status_idx' WHEN '{event_type}' THEN '_type_idx'
-    ELSE '' END)::regclass $$;
-
--- Whether one scan, without steps, takes about a second at most.
-CREATE FUNCTION postrider_internal.few_dead_letters(filter jsonb) RETURNS boolean LANGUAGE sql STABLE AS $$
-SELECT pg_relation_size(postrider_internal.scanned_for(filter)) < 256 * 1024 * 1024 $$;
-
--- Counts the dead letters that a filter matches until the timeout, which it checks after every 20,000 unless there are
--- few. BETWEEN repeats the bounds of a step for the planner, which would expect a quarter of the table without it.
-CREATE FUNCTION postrider_internal.measure_dead_letters(filter jsonb, until timestamptz, timeout interval,
-    OUT matched bigint,
-    OUT redelivered bigint, OUT at_least boolean) LANGUAGE plpgsql STABLE SET jit = off AS $$
-DECLARE
-    condition text := postrider_internal.dead_letter_condition(filter);
-    began timestamptz := clock_timestamp();
-    after_at timestamptz := '-infinity';
-    after_id uuid := '00000000-0000-0000-0000-000000000000';
-    edge record;
-    n bigint;
-    again bigint;
-BEGIN
-    matched := 0;
-    redelivered := 0;
-    IF postrider_internal.few_dead_letters(filter) THEN
-        EXECUTE 'SELECT count(*), count(l.redelivered_at) FROM postrider_internal.dead_letters l WHERE '
-            'l.dead_lettered_at <= $1 AND ' || condition INTO matched, redelivered USING until;
-        at_least := false;
-        RETURN;
-    END IF;
-    LOOP
-        SELECT e.at, e.id INTO edge FROM postrider_internal.dead_letter_edge(filter, after_at, after_id, until,
-            20000) e;
-        EXECUTE 'SELECT count(*), count(l.redelivered_at) FROM postrider_internal.dead_letters l WHERE '
-            '(l.dead_lettered_at, l.id) > ($1, $2) AND (l.dead_lettered_at, l.id) <= ($4, $5) '
-            'AND l.dead_lettered_at BETWEEN $1 AND least($3, $4) AND ' || condition
-           INTO n, again USING after_at, after_id, until, coalesce(edge.at, 'infinity'),
-               coalesce(edge.id, 'ffffffff-ffff-ffff-ffff-ffffffffffff');
-        matched := matched + n;
-        redelivered := redelivered + again;
-        at_least := edge.at IS NOT NULL;
-        EXIT WHEN NOT at_least OR clock_timestamp() - began > timeout;
-        after_at := edge.at;
-        after_id := edge.id;
-    END LOOP;
-END $$;
-
--- Fails after the timeout instead of returning a partial count: a caller would take it for the whole number.
-CREATE FUNCTION postrider_internal.count_to_the_end(what text, counted bigint, at_least boolean, timeout interval)
-RETURNS bigint LANGUAGE plpgsql AS $$
-BEGIN
-    IF at_least THEN
-        RAISE EXCEPTION USING ERRCODE = '57014',
-            MESSAGE = format('counting was stopped after %s seconds: there are at least %s %s', extract(epoch
-            FROM timeout)::integer, counted, what),
-            HINT = 'Narrow it down, by time for example.';
-    END IF;
-    RETURN counted;
-END $$;
-
-CREATE FUNCTION postrider_internal.count_dead_letters(filter jsonb, timeout interval) RETURNS bigint LANGUAGE sql
-    STABLE AS $$
-SELECT postrider_internal.count_to_the_end('dead letters that match', c.matched, c.at_least, timeout)
-FROM postrider_internal.measure_dead_letters(filter, 'infinity', timeout) c $$;
-
--- One page of the dead letters that a filter matches, newest first, older than this position.
-CREATE FUNCTION postrider_internal.find_dead_letters(filter jsonb, before timestamptz, before_id uuid, most integer)
-RETURNS SETOF uuid LANGUAGE plpgsql STABLE AS $$
-BEGIN
-    RETURN QUERY EXECUTE 'SELECT l.id FROM postrider_internal.dead_letters l WHERE (l.dead_lettered_at, l.id) < ($1, '
-        '$2) AND ' || postrider_internal.dead_letter_condition(filter)
-        || ' ORDER BY l.dead_lettered_at DESC, l.id DESC LIMIT $3' USING before, before_id, most;
-END $$;
-
 CREATE FUNCTION postrider.redeliver(dead_letter_id uuid, subscription text DEFAULT NULL, topic text DEFAULT NULL,
     again boolean DEFAULT false, event jsonb DEFAULT NULL) RETURNS bigint
     LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -482,14 +302,10 @@ CREATE FUNCTION postrider.redeliver(dead_letter_id uuid, subscription text DEFAU
 CREATE FUNCTION postrider.purge(dead_letter_id uuid) RETURNS boolean
     LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT postrider_internal.purge($1, NULL, NULL) $$;
-
-CREATE FUNCTION postrider.count_dead_letters(filter jsonb) RETURNS bigint
-    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT postrider_internal.count_dead_letters($1, '30 seconds') $$;
 -- +goose StatementEnd
 
-REVOKE EXECUTE ON FUNCTION postrider.redeliver(uuid, text, text, boolean, jsonb), postrider.purge(uuid),
-    postrider.count_dead_letters(jsonb) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION postrider.redeliver(uuid, text, text, boolean, jsonb), postrider.purge(uuid)
+    FROM PUBLIC;
 COMMENT ON FUNCTION postrider.redeliver(uuid, text, text, boolean, jsonb) IS
     'Redelivers a dead letter, as part of the calling transaction. The result is a new delivery without attempts and '
     'with its own time to live, to the same event subscription or to the named one (topic: default is the dead '
@@ -498,20 +314,10 @@ COMMENT ON FUNCTION postrider.redeliver(uuid, text, text, boolean, jsonb) IS
     'postrider.publish() does, and becomes a new event with its own system_id, edited_from, edited_by and edit. Only '
     'this event subscription receives it, whatever its filter.';
 COMMENT ON FUNCTION postrider.purge(uuid) IS 'Removes a dead letter permanently. Returns false if it does not exist.';
-COMMENT ON FUNCTION postrider.count_dead_letters(jsonb) IS
-    'Returns how many dead letters a filter of redeliver_all() or purge_all() matches now. A filter is a JSON object; '
-    'all its members must match, and {} matches every dead letter: topic, subscription, reason, last_outcome, '
-    'last_status, event_id, event_type, subject, subject_prefix, source, dead_lettered_from (included), '
-    'dead_lettered_until (excluded), redelivered (true or false), dead_letter_ids (an array of up to 5,000). Times '
-    'are RFC 3339, such as 2026-11-23T10:00:00Z. If counting takes more than 30 s, an error has the count so far.';
 
 -- +goose Down
-DROP FUNCTION postrider.count_dead_letters, postrider.purge, postrider.redeliver,
-    postrider_internal.find_dead_letters, postrider_internal.count_dead_letters, postrider_internal.count_to_the_end,
-    postrider_internal.measure_dead_letters, postrider_internal.few_dead_letters, postrider_internal.scanned_for,
-    postrider_internal.dead_letter_edge,
-    postrider_internal.filter_ids, postrider_internal.filter_time, postrider_internal.dead_letter_condition,
-    postrider_internal.reject_filter, postrider_internal.purge, postrider_internal.redeliver,
+DROP FUNCTION postrider.purge, postrider.redeliver,
+    postrider_internal.purge, postrider_internal.redeliver,
     postrider_internal.dead_letter_version, postrider_internal.reject_dead_letter,
     postrider_internal.redelivery_target,
     postrider_internal.redeliver_past, postrider_internal.redeliver_dead_letters, postrider_internal.redelivery_problem,

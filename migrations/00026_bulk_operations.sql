@@ -3,7 +3,7 @@
 
 -- +goose StatementBegin
 -- Starts an operation: its row and the job of its first step. The audit outlives an erasure, so instead of the subject
--- it has true.
+-- it has true, and the conditions of match have no values.
 CREATE FUNCTION postrider_internal.start_operation(o postrider_internal.operations, actor text, address text)
 RETURNS uuid LANGUAGE plpgsql AS $$
 BEGIN
@@ -28,6 +28,7 @@ BEGIN
             o.rate_per_second, 'selectionId', o.selection_id, 'again', CASE WHEN o.again THEN true END, 'paths',
             o.paths,
             'filter', (SELECT coalesce(jsonb_object_agg(key, CASE WHEN key IN ('subject', 'subject_prefix') THEN 'true'
+                WHEN key = 'match' THEN (SELECT jsonb_agg(c - 'value') FROM jsonb_array_elements(value) c)
                 ELSE value END), '{}') FROM jsonb_each(o.filter))));
     RETURN o.id;
 END $$;
@@ -234,24 +235,24 @@ CREATE FUNCTION postrider_internal.step_dead_letters(operation uuid, most intege
     OUT reached_at timestamptz, OUT reached_id uuid, OUT last boolean) LANGUAGE plpgsql AS $$
 DECLARE
     o postrider_internal.operations;
+    matching uuid[];
     ids uuid[];
     found integer;
     edge record;
 BEGIN
     SELECT p.* INTO o FROM postrider_internal.operations p WHERE p.id = operation;
-    SELECT e.at, e.id INTO edge FROM postrider_internal.dead_letter_edge(o.filter, o.cursor_at, o.cursor_id,
-        o.created_at, scan_limit) e;
-    EXECUTE format('SELECT array_agg(id) FILTER (WHERE before < $5), max(at) FILTER (WHERE before < $5), (array_agg(id '
-        'ORDER BY at DESC, id DESC) FILTER (WHERE before < $5))[1], count(*) FROM (
-        SELECT p.id, p.at, sum(p.size) OVER (ORDER BY p.at, p.id) - p.size AS before FROM (
-            SELECT l.id, l.dead_lettered_at AS at, octet_length(l.body) AS size FROM postrider_internal.dead_letters l
-             WHERE (l.dead_lettered_at, l.id) > ($1, $2) AND (l.dead_lettered_at, l.id) <= ($6, $7)
-               AND l.dead_lettered_at BETWEEN $1 AND least($3, $6) AND %s
-             ORDER BY l.dead_lettered_at, l.id LIMIT $4) p) q',
-        postrider_internal.dead_letter_condition(o.filter))
-       INTO ids, reached_at, reached_id, found
-      USING o.cursor_at, o.cursor_id, o.created_at, most, bytes, coalesce(edge.at, 'infinity'),
-          coalesce(edge.id, 'ffffffff-ffff-ffff-ffff-ffffffffffff');
+    SELECT e.at, e.id INTO edge FROM postrider_internal.dead_letter_edge(o.filter, o.cursor_at, o.cursor_id, true,
+        o.created_at, CASE WHEN postrider_internal.search_method(o.filter) = 'scan' AND o.filter ? 'match' THEN 1000
+        ELSE scan_limit END) e;
+    matching := postrider_internal.scan_step(format('dead_lettered_at <= %L AND ', o.created_at)
+        || postrider_internal.dead_letter_condition(o.filter), o.cursor_at, o.cursor_id, edge.at, edge.id, true, most);
+    SELECT array_agg(f.id) FILTER (WHERE f.before < bytes), max(f.at) FILTER (WHERE f.before < bytes),
+           (array_agg(f.id ORDER BY f.at DESC, f.id DESC) FILTER (WHERE f.before < bytes))[1]
+      INTO ids, reached_at, reached_id
+      FROM (SELECT l.id, l.dead_lettered_at AS at, sum(octet_length(l.body)) OVER (ORDER BY l.dead_lettered_at, l.id)
+                   - octet_length(l.body) AS before
+              FROM postrider_internal.dead_letters l WHERE l.id = ANY (matching)) f;
+    found := cardinality(matching);
     taken := coalesce(cardinality(ids), 0);
     IF found < most AND found = taken AND edge.at IS NOT NULL THEN
         reached_at := edge.at;
@@ -285,15 +286,17 @@ BEGIN
     skipped := taken - done - failed;
 END $$;
 
--- Removes a subject from the filters of other operations, alone or as a prefix, but not from the erasure itself, nor
--- from others that erase it: two that began at the same moment would wait for each other. Each removes its own.
+-- Removes a subject from the filters of other operations: alone, as a prefix or as a value of match. It stays in the
+-- erasure itself, and in others that erase it: two that began at the same moment would wait for each other. Each
+-- removes its own.
 CREATE FUNCTION postrider_internal.forget_filters(topic text, subject text, eraser uuid) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     o record;
 BEGIN
     FOR o IN SELECT p.id, p.state FROM postrider_internal.operations p
-              WHERE subject IN (p.filter ->> 'subject', p.filter ->> 'subject_prefix')
+              WHERE (subject IN (p.filter ->> 'subject', p.filter ->> 'subject_prefix')
+                    OR p.filter -> 'match' @> jsonb_build_array(jsonb_build_object('value', subject)))
                 AND coalesce(p.filter ->> 'topic', forget_filters.topic) = forget_filters.topic
                 AND (eraser IS NULL OR p.kind <> 'erase_subject') ORDER BY p.id FOR UPDATE LOOP
         IF o.state = 'running' THEN
@@ -302,7 +305,7 @@ BEGIN
                     o.id),
                 HINT = format('SELECT postrider.cancel_operation(%L) cancels it.', o.id);
         END IF;
-        UPDATE postrider_internal.operations p SET filter = p.filter - '{subject,subject_prefix}'::text[]
+        UPDATE postrider_internal.operations p SET filter = p.filter - '{subject,subject_prefix,match}'::text[]
             || '{"erased": true}'::jsonb WHERE p.id = o.id;
     END LOOP;
 END $$;
@@ -342,7 +345,8 @@ BEGIN
         END IF;
         RETURN;
     END IF;
-    SELECT e.at, e.id INTO edge FROM postrider_internal.dead_letter_edge('{}', at, id, 'infinity', scan_limit) e;
+    SELECT e.at, e.id INTO edge FROM postrider_internal.dead_letter_edge('{}', at, id, true, 'infinity',
+        scan_limit) e;
     WITH found AS MATERIALIZED (
         SELECT l.event_uuid, l.dead_lettered_at, l.id FROM postrider_internal.dead_letters l
          WHERE (l.dead_lettered_at, l.id) > (next_of_subject.at, next_of_subject.id)

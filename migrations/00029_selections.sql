@@ -94,7 +94,7 @@ DECLARE
 BEGIN
     s.id := postrider_internal.new_uuid();
     EXECUTE 'WITH found AS MATERIALIZED (
-        SELECT l.id, l.dead_lettered_at FROM postrider_internal.dead_letters l WHERE '
+        SELECT dead_letter_id AS id, dead_lettered_at FROM postrider.dead_letters WHERE '
         || postrider_internal.dead_letter_condition(filter) || ' LIMIT 1000001
     ), counted AS MATERIALIZED (SELECT count(*) AS n FROM found), stored AS (
         INSERT INTO postrider_internal.selection_items (selection_id, position, dead_letter_id)

@@ -1,9 +1,12 @@
 package query
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,10 +18,11 @@ import (
 // DeadLetterFilter selects dead letters; the zero value matches all. Its members are columns of
 // postrider.dead_letters.
 type DeadLetterFilter struct {
-	Topic         *string `query:"topic" json:"topic,omitzero"`
-	Subscription  *string `query:"subscription" json:"subscription,omitzero"`
-	Reason        *string `query:"reason" json:"reason,omitzero"`
-	LastOutcome   *string `query:"lastOutcome" json:"lastOutcome,omitzero"`
+	Topic        *string `query:"topic" json:"topic,omitzero"`
+	Subscription *string `query:"subscription" json:"subscription,omitzero"`
+	Reason       *string `query:"reason" json:"reason,omitzero"`
+	LastOutcome  *string `query:"lastOutcome" json:"lastOutcome,omitzero"`
+	// LastStatus 0 selects those whose last attempt got no response.
 	LastStatus    *int    `query:"lastStatus" json:"lastStatus,omitzero"`
 	EventID       *string `query:"eventId" json:"eventId,omitzero"`
 	EventType     *string `query:"eventType" json:"eventType,omitzero"`
@@ -33,6 +37,10 @@ type DeadLetterFilter struct {
 	Redelivered *bool `query:"redelivered" json:"redelivered,omitzero"`
 	// DeadLetterIDs are at most 5,000; nil for all, and an empty list for none.
 	DeadLetterIDs []uuid.UUID `json:"deadLetterIds,omitzero" maxItems:"5000"`
+	// Match are conditions on the event's data and other texts, at most 20.
+	Match []Condition `json:"match,omitzero" maxItems:"20"`
+	// Search are further conditions, as ParseSearch reads them.
+	Search string `query:"search" json:"search,omitzero" maxLength:"4096"`
 }
 
 // storedFilter is a DeadLetterFilter as the functions of schema postrider have it.
@@ -51,6 +59,8 @@ type storedFilter struct {
 	DeadLetteredUntil *time.Time  `json:"dead_lettered_until,omitzero"`
 	Redelivered       *bool       `json:"redelivered,omitzero"`
 	DeadLetterIDs     []uuid.UUID `json:"dead_letter_ids,omitzero"`
+	Match             []Condition `json:"match,omitzero"`
+	Search            string      `json:"-"`
 }
 
 // Scan implements sql.Scanner for a stored filter.
@@ -58,9 +68,20 @@ func (f *DeadLetterFilter) Scan(stored any) error {
 	return json.Unmarshal(fmt.Appendf(nil, "%s", stored), (*storedFilter)(f))
 }
 
-// Text returns the filter as the functions of schema postrider expect it.
+// Conditions returns those of Match and Search. *SearchError.
+func (f *DeadLetterFilter) Conditions() ([]Condition, error) {
+	found, err := ParseSearch(f.Search)
+	return append(slices.Clip(f.Match), found...), err
+}
+
+// Text returns the filter as the functions of schema postrider expect it. *SearchError.
 func (f *DeadLetterFilter) Text() (string, error) {
-	text, err := json.Marshal((*storedFilter)(f))
+	stored := storedFilter(*f)
+	var err error
+	if stored.Match, err = f.Conditions(); err != nil {
+		return "", err
+	}
+	text, err := json.Marshal(stored)
 	if err != nil {
 		return "", fmt.Errorf("write a filter of dead letters: %w", err)
 	}
@@ -125,21 +146,97 @@ func (l *DeadLetter) Place() DeadLetterPlace {
 	return DeadLetterPlace{l.DeadLetteredAt, l.DeadLetterID}
 }
 
+// DeadLetterSearch is a part of the dead letters that a filter matches.
+type DeadLetterSearch struct {
+	Rows []DeadLetter
+	// SearchedTo is where a search ended that found no more than Rows; nil if it reached the end of the list.
+	SearchedTo *DeadLetterPlace
+	// Scanned is how many dead letters it had checked by then.
+	Scanned int64
+}
+
 // ListDeadLetters lists up to limit dead letters that a filter matches, the newest first, after a position in the list.
 // *FunctionError: the filter is invalid.
 func (r *Reader) ListDeadLetters(
 	ctx context.Context, filter *DeadLetterFilter, after DeadLetterPlace, limit int,
-) ([]DeadLetter, error) {
+) (list DeadLetterSearch, err error) {
 	text, err := filter.Text()
 	if err != nil {
-		return nil, err
+		return list, err
 	}
-	if after.DeadLetteredAt.IsZero() {
-		after.DeadLetteredAt = time.Date(9999, time.January, 1, 0, 0, 0, 0, time.UTC)
+	s := searchArgs{filter: text, enough: limit, most: limit, scanLimit: math.MaxInt32, timeLimit: searchTime}
+	if !after.DeadLetteredAt.IsZero() {
+		s.after = &after
 	}
-	args := []any{text, after.DeadLetteredAt, after.DeadLetterID, limit}
-	list, err := postgres.Collect[DeadLetter](ctx, r.db, sql("dead_letters_found"), args...)
-	return list, postgres.AsFunctionError(err)
+	err = readFound(ctx, r.db, func(r *reading) {
+		found := r.findDeadLetters(s)
+		list.Rows = found.rows(r, false, limit)
+		if list.Scanned = found.Scanned; len(found.IDs) < limit {
+			list.SearchedTo = found.place()
+		}
+	})
+	return list, err
+}
+
+const (
+	// searchTime is how long a search runs before it returns what it has found.
+	searchTime = 5 * time.Second
+	// pageSearchTime is the same for a page, which shows the progress and continues.
+	pageSearchTime = time.Second
+)
+
+// searchArgs are the arguments of postrider_internal.find_dead_letters.
+type searchArgs struct {
+	filter    string
+	after     *DeadLetterPlace // nil: from the beginning
+	ascending bool
+	// It ends with most found, or, after a short time, with enough.
+	enough, most, scanLimit int
+	timeLimit               time.Duration
+}
+
+// foundDeadLetters is the result of postrider_internal.find_dead_letters.
+type foundDeadLetters struct {
+	IDs       []uuid.UUID
+	Scanned   int64
+	ReachedAt *time.Time
+	ReachedID *uuid.UUID
+	// Condition is the filter's Match in SQL; nil without one.
+	Condition *string
+}
+
+// readFound reads a page of found dead letters. A search has its own time limit, which its last step may exceed.
+// *FunctionError: the filter is invalid.
+func readFound(ctx context.Context, db *postgres.DB, page func(*reading)) error {
+	err := postgres.ReadWithin(ctx, db, 2*searchTime, "dead letters", func(tx pgx.Tx) error {
+		r := &reading{ctx: ctx, tx: tx}
+		page(r)
+		return r.err
+	})
+	return postgres.AsFunctionError(err)
+}
+
+func (r *reading) findDeadLetters(s searchArgs) foundDeadLetters {
+	args := pgx.NamedArgs{
+		"filter": s.filter, "ascending": s.ascending, "enough": s.enough, "most": s.most, "scan_limit": s.scanLimit,
+		"time_limit": s.timeLimit,
+	}
+	bindKey(args, "cursor", s.after)
+	return row[foundDeadLetters](r, "dead_letters_found", args)
+}
+
+// place is where to continue; nil at the end of the list.
+func (f *foundDeadLetters) place() *DeadLetterPlace {
+	if f.ReachedAt == nil || f.ReachedID == nil {
+		return nil
+	}
+	return &DeadLetterPlace{*f.ReachedAt, *f.ReachedID}
+}
+
+// rows reads up to limit of the dead letters, in order.
+func (f *foundDeadLetters) rows(r *reading, ascending bool, limit int) []DeadLetter {
+	ids := f.IDs[:min(len(f.IDs), limit)]
+	return rows[DeadLetter](r, "dead_letters", pgx.NamedArgs{"ids": ids, "ascending": ascending})
 }
 
 // GetDeadLetter reads one dead letter; ErrNotFound.
@@ -178,13 +275,6 @@ func (r *Reader) CountDeadLetters(ctx context.Context, filter *DeadLetterFilter)
 	return list[0], nil
 }
 
-// DeadLetterQuery selects the dead letters of a page. The SQL functions have no WithoutResponse.
-type DeadLetterQuery struct {
-	DeadLetterFilter
-	// WithoutResponse: only those whose last attempt got no response.
-	WithoutResponse bool
-}
-
 // DeadLetterRow is one dead letter with everything that is kept of it.
 type DeadLetterRow struct {
 	DeadLetter
@@ -196,71 +286,77 @@ type DeadLetterRow struct {
 	RedeliveredFromKind string
 }
 
-// facetSample is the number of dead letters, the newest that match, that the facets are counted among.
-const facetSample = 10_000
+const (
+	// facetSample is the number of dead letters, the newest that match, that the facets are counted among.
+	facetSample = 10_000
+	// matchSample is the same for a filter with conditions, which reads the bodies: 1,000 take some 15 ms.
+	matchSample = 1_000
+)
 
 // DeadLetterPage is a page of dead letters, without their bodies, with what they have in common.
 type DeadLetterPage struct {
 	SearchedPage[DeadLetter, DeadLetterPlace]
 	// Facets by name: reason, outcome, status, subscription (topic/subscription), day. Each has its ten most frequent
-	// values among the newest 10,000 dead letters that match.
+	// values among the newest 10,000 dead letters that match. With conditions: among up to 1,000 that the search found.
 	Facets map[string][]Counted
-	// Total is the number of dead letters that match, up to 10,000. Partly: only the newest 20,000 were searched.
+	// Total is the number of dead letters that match, up to the number that facets are counted among. Partly: there may
+	// be more, because the search ended before the list.
 	Total  int64
 	Partly bool
+	// Scanned is how many dead letters the search had checked when it ended before the list.
+	Scanned int64
+	// Condition is the filter's Match in SQL, on the columns of postrider.dead_letters; nil without one.
+	Condition *string
 }
 
-func (q *DeadLetterQuery) args() pgx.NamedArgs {
-	return pgx.NamedArgs{
-		"topic": q.Topic, "subscription": q.Subscription, "reason": q.Reason, "outcome": q.LastOutcome,
-		"event_id": q.EventID, "event_type": q.EventType, "status": q.LastStatus, "no_response": q.WithoutResponse,
-		"from": q.DeadLetteredFrom, "until": q.DeadLetteredUntil,
-	}
-}
-
-// search reports whether no index has the dead letters that the filter matches, in order of time.
-func (q *DeadLetterQuery) search() bool {
-	if q.EventID != nil {
-		return false
-	}
-	indexed := 0
-	for _, given := range []bool{q.Topic != nil, q.Reason != nil, q.EventType != nil, q.LastStatus != nil} {
-		if given {
-			indexed++
-		}
-	}
-	half := (q.Topic == nil) != (q.Subscription == nil)
-	return half || indexed > 1 || q.LastOutcome != nil || q.WithoutResponse
-}
-
-// ReadDeadLetters reads a page of dead letters, the newest first. ErrTooSlow, ErrUnavailable.
+// ReadDeadLetters reads a page of dead letters, the newest first. A filter with conditions is searched for up to a
+// second. begun has what an earlier search found for this page. *FunctionError: the filter is invalid.
+// ErrTooSlow, ErrUnavailable.
 func (r *Reader) ReadDeadLetters(
-	ctx context.Context, q DeadLetterQuery, t Turn[DeadLetterPlace],
+	ctx context.Context, filter *DeadLetterFilter, t Turn[DeadLetterPlace], begun []uuid.UUID,
 ) (*DeadLetterPage, error) {
+	text, err := filter.Text()
+	if err != nil {
+		return nil, err
+	}
+	s := searchArgs{
+		filter: text, after: cmp.Or(t.After, t.Before), ascending: t.After != nil, enough: t.Limit + 1, most: t.Limit + 1,
+		scanLimit: searchLimit, timeLimit: pageSearchTime,
+	}
+	if filter.Match != nil || filter.Search != "" {
+		s.most, s.scanLimit = matchSample, math.MaxInt32
+	}
 	d := DeadLetterPage{Facets: map[string][]Counted{}}
-	err := read(ctx, r.db, "dead letters", func(r *reading) {
-		d.SearchedPage = readPage[DeadLetter](r, "dead_letters", t, q.search(), q.args())
-		d.count(r, q)
+	err = readFound(ctx, r.db, func(r *reading) {
+		found := r.findDeadLetters(s)
+		found.IDs = append(slices.Clip(begun), found.IDs...)
+		list := found.rows(r, s.ascending, t.Limit+1)
+		d.SearchedPage = pageOf(list, t, found.place())
+		d.Condition, d.Scanned = found.Condition, found.Scanned
+		d.count(r, text, &found)
 	})
 	return &d, err
 }
 
-// count counts what the filter matches, independently of the page.
-func (d *DeadLetterPage) count(r *reading, q DeadLetterQuery) {
-	args := q.args()
-	args["limit"], args["top"] = facetSample, 10
-	partly := q.search() && searchEnd[DeadLetterPlace](r, "dead_letters", args) != nil
+// count counts what the filter matches. Without conditions that is independent of the page.
+func (d *DeadLetterPage) count(r *reading, text string, found *foundDeadLetters) {
+	args := pgx.NamedArgs{
+		"filter": text, "ids": nil, "sample": facetSample, "scan_limit": searchLimit, "top": 10,
+	}
+	if found.Condition != nil {
+		args["ids"], d.Partly = found.IDs, found.ReachedAt != nil
+	}
 	type row struct {
 		Facet string
 		Counted
 	}
 	for _, facet := range rows[row](r, "dead_letter_facets", args) {
-		d.Facets[facet.Facet] = append(d.Facets[facet.Facet], facet.Counted)
 		if facet.Facet == "all" {
-			d.Total = facet.Count
+			d.Total, d.Partly = facet.Count, d.Partly || facet.Name != "" && facet.Count < facetSample
+		} else {
+			d.Facets[facet.Facet] = append(d.Facets[facet.Facet], facet.Counted)
 		}
 	}
-	d.Partly = partly && d.Total < facetSample
 }
 
 // ReadDeadLetter reads one dead letter; ErrNotFound.

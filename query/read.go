@@ -96,16 +96,21 @@ const searchLimit = 20_000
 // After. If no index has the rows that the filter matches (search), the statement list_end finds where to end.
 func readPage[T, K any](
 	r *reading, list string, t Turn[K], search bool, args pgx.NamedArgs,
-) (page SearchedPage[T, K]) {
+) SearchedPage[T, K] {
 	args["limit"], args["backwards"] = t.Limit+1, t.After != nil
 	bindKey(args, "cursor", cmp.Or(t.After, t.Before))
+	var end *K
 	if search {
-		page.SearchedTo = searchEnd[K](r, list, args)
+		end = searchEnd[K](r, list, args)
 	}
-	found := rows[T](r, list, args)
+	return pageOf(rows[T](r, list, args), t, end)
+}
+
+// pageOf is the page of up to Limit rows of found, which has one more if there are more, in the direction of the turn.
+func pageOf[T, K any](found []T, t Turn[K], searchedTo *K) (page SearchedPage[T, K]) {
 	more := len(found) > t.Limit
-	if more {
-		page.SearchedTo = nil
+	if !more {
+		page.SearchedTo = searchedTo
 	}
 	page.Rows, page.Newer, page.Older = found[:min(len(found), t.Limit)], t.Before != nil, more
 	if t.After != nil {

@@ -27,8 +27,9 @@ type deadLettersView struct {
 	Total    int64
 	Partly   bool // only the newest dead letters were searched
 	Facets   []facetGroup
-	// Redeliver and Purge are the pages of the bulk operations; "" if they do not support the filter.
+	// Redeliver and Purge are the pages of the bulk operations.
 	Redeliver, Purge string
+	Search           contentSearch
 }
 
 type facetGroup struct {
@@ -45,61 +46,72 @@ var facetNames = []struct{ facet, title string }{
 	{"day", "Day (UTC)"},
 }
 
-// deadLetterQuery reads the filter of dead letters.
-func (p *pages) deadLetterQuery(f *display.Filter) (d query.DeadLetterQuery) {
+// deadLetterFilter reads the filter of dead letters. *query.SearchError: the search is invalid.
+func (p *pages) deadLetterFilter(f *display.Filter) (d query.DeadLetterFilter, wrong error) {
 	orNil := func(text string) *string {
 		if text == "" {
 			return nil
 		}
 		return &text
 	}
+	d.Match, wrong = query.ParseSearch(f.Text("Search", "search", ""))
 	topic, subscription := owner(f)
 	d.Topic, d.Subscription = orNil(topic), orNil(subscription)
 	d.Reason = orNil(f.Name("", "reason", "reason = ?"))
 	d.LastOutcome = orNil(f.Name("", "outcome", "last_outcome = ?"))
-	if n := f.Number("", "status", "coalesce(last_status, 0) = ?"); n != nil && *n == 0 {
-		d.WithoutResponse = true
-	} else if n != nil {
+	if n := f.Number("", "status", "coalesce(last_status, 0) = ?"); n != nil {
 		d.LastStatus = new(int(min(*n, 999)))
 	}
 	d.EventID = orNil(f.Text("Event id", "eventId", "event_id = ?"))
 	d.EventType = orNil(f.Text("Event type", "eventType", "event_type = ?"))
 	d.DeadLetteredFrom, d.DeadLetteredUntil = f.Span("dead_lettered_at", p.Now())
-	return d
+	return d, wrong
 }
 
 func (p *pages) deadLetters(ctx context.Context, c echo.Context) error {
 	f := display.FilterOf(c)
-	filter := p.deadLetterQuery(f)
+	filter, wrong := p.deadLetterFilter(f)
 	f.View, f.Order = "dead_letters", "dead_lettered_at desc, dead_letter_id desc"
+	begun, scanned := begunSearch(f)
 	var found *query.DeadLetterPage
-	read := func(ctx context.Context, q query.DeadLetterQuery, t query.Turn[query.DeadLetterPlace]) (
+	read := func(ctx context.Context, q query.DeadLetterFilter, t query.Turn[query.DeadLetterPlace]) (
 		_ query.SearchedPage[query.DeadLetter, query.DeadLetterPlace], err error,
 	) {
-		found, err = p.Parts.Reader.ReadDeadLetters(ctx, q, t)
+		if wrong != nil {
+			return query.SearchedPage[query.DeadLetter, query.DeadLetterPlace]{}, wrong
+		}
+		found, err = p.Parts.Reader.ReadDeadLetters(ctx, &q, t, begun)
 		return found.SearchedPage, err
 	}
 	list, err := site.ListOf(ctx, c, "dead letter", f, filter, read, (*query.DeadLetter).Place)
-	if err != nil {
+	if problem := searchProblem(err); problem != "" {
+		return p.Show(c, "dead-letters", "Dead letters", false, deadLettersView{
+			List: site.List[query.DeadLetter]{Noun: "dead letter", Filter: f}, Search: contentSearch{Problem: problem},
+		})
+	} else if err != nil {
 		return err
 	}
+	if found.Condition != nil {
+		f.Where(*found.Condition)
+	}
 	view := deadLettersView{
-		List: list, Matching: filter.DeadLetterFilter, Total: found.Total, Partly: found.Partly,
-		Facets: facetsOf(c, found.Facets),
+		List: list, Matching: filter, Total: found.Total, Partly: found.Partly, Facets: facetsOf(c, found.Facets),
+		Redeliver: display.SameFilter(c, "/ui/dead-letters/redeliver", notOfFilter...),
+		Purge:     display.SameFilter(c, "/ui/dead-letters/purge", notOfFilter...),
 	}
-	if !filter.WithoutResponse {
-		view.Redeliver = display.SameFilter(c, "/ui/dead-letters/redeliver", "before", "", "after", "", "order", "")
-		view.Purge = display.SameFilter(c, "/ui/dead-letters/purge", "before", "", "after", "", "order", "")
+	if filter.Match != nil {
+		view.Search = continued(c, found, scanned+found.Scanned)
+		view.Paging.Further = ""
 	}
-	return p.Show(c, "dead-letters", "Dead letters", true, view)
+	return p.Show(c, "dead-letters", "Dead letters", filter.Match == nil, view)
 }
 
 func facetsOf(c echo.Context, facets map[string][]query.Counted) []facetGroup {
 	var groups []facetGroup
-	here := display.With(c, "before", "", "after", "")
+	here := display.With(c, notOfPage...)
 	for _, kind := range facetNames {
 		href := func(value string) string {
-			return display.With(c, append([]string{"before", "", "after", ""}, facetFilter(kind.facet, value)...)...)
+			return display.With(c, slices.Concat(notOfPage, facetFilter(kind.facet, value))...)
 		}
 		group := facetGroup{Name: kind.title, Shares: sharesOf(facets[kind.facet], href)}
 		for i := range group.Shares {
@@ -308,14 +320,14 @@ func (p *pages) many(ctx context.Context, c echo.Context, purge bool, title stri
 // manyFilter is the filter of the address up to now, because the user confirms only the counted dead letters.
 func (p *pages) manyFilter(c echo.Context) (query.DeadLetterFilter, error) {
 	f := display.FilterOf(c)
-	filter := p.deadLetterQuery(f)
-	if filter.WithoutResponse {
-		f.Reject("status")
+	filter, wrong := p.deadLetterFilter(f)
+	if wrong != nil {
+		return filter, site.Rejected(http.StatusBadRequest, searchProblem(wrong))
 	}
 	if filter.DeadLetteredUntil == nil {
 		filter.DeadLetteredUntil = new(p.Now().UTC().Truncate(time.Microsecond))
 	}
-	return filter.DeadLetterFilter, f.Err
+	return filter, f.Err
 }
 
 func (p *pages) redeliverMany(ctx context.Context, c echo.Context) (href string, err error) {

@@ -22,15 +22,37 @@ type listDeadLettersRequest struct {
 	api.PageParams
 }
 
+// FoundDeadLetters is one page of the list of dead letters.
+type FoundDeadLetters struct {
+	api.List[query.DeadLetter]
+	// Scanned is nil unless a search ended before the page was full.
+	Scanned *int64 `json:"scanned,omitempty"`
+}
+
 // ListDeadLetters responds to GET /v1/deadLetters.
 func (m *Handlers) ListDeadLetters(
 	ctx context.Context, r *listDeadLettersRequest,
-) (*api.List[query.DeadLetter], error) {
-	read := func(ctx context.Context, after query.DeadLetterPlace, limit int) ([]query.DeadLetter, error) {
-		return m.Parts.Reader.ListDeadLetters(ctx, &r.DeadLetterFilter, after, limit)
+) (*FoundDeadLetters, error) {
+	if _, err := r.Conditions(); err != nil {
+		return nil, api.Invalid("search", "%v", err)
 	}
-	return api.ListAfter(ctx, "/v1/deadLetters", r, read,
+	page := &FoundDeadLetters{}
+	read := func(ctx context.Context, after query.DeadLetterPlace, limit int) ([]query.DeadLetter, error) {
+		found, err := m.Parts.Reader.ListDeadLetters(ctx, &r.DeadLetterFilter, after, limit)
+		if found.SearchedTo != nil {
+			page.NextLink, page.Scanned = api.NextLink("/v1/deadLetters", r, *found.SearchedTo), &found.Scanned
+		}
+		return found.Rows, err
+	}
+	list, err := api.ListAfter(ctx, "/v1/deadLetters", r, read,
 		func(l query.DeadLetter) query.DeadLetterPlace { return l.Place() })
+	if err != nil {
+		return nil, err
+	}
+	if page.Value = list.Value; page.NextLink == nil {
+		page.NextLink = list.NextLink
+	}
+	return page, nil
 }
 
 // DeadLetterPath names a dead letter.
@@ -202,6 +224,9 @@ func (p *problems) filter(f *query.DeadLetterFilter) {
 		if text != nil && !api.Storable(*text) {
 			p.Value("filter."+name, "must be UTF-8 without the character 0")
 		}
+	}
+	if _, err := f.Conditions(); err != nil {
+		p.Value("filter.search", "%v", err)
 	}
 	if n := len(f.DeadLetterIDs); f.DeadLetterIDs != nil && (n == 0 || n > maxFilterIDs) {
 		p.Value("filter.deadLetterIds", "must have between 1 and %d ids, not %d", maxFilterIDs, n)

@@ -203,6 +203,9 @@ func (f *Filter) rangeLink(text, name string, here bool) RangeLink {
 	return RangeLink{text, href, here}
 }
 
+// Where adds a condition to the equivalent SQL.
+func (f *Filter) Where(condition string) { f.where = append(f.where, condition) }
+
 // Oldest reports whether the page requests the oldest row first.
 func (f *Filter) Oldest() bool { return f.Order != "" && f.values.Get("order") == "oldest" }
 

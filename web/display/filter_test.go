@@ -20,7 +20,7 @@ func TestDecodeKeyReadsEncodeKey(t *testing.T) {
 		DeadLetteredAt: time.Date(2026, 1, 31, 9, 30, 15, 123_456_000, time.UTC),
 		DeadLetterID:   uuid.MustParse("01890a5d-ac96-774b-bcce-b302099a8057"),
 	}
-	got := decodeKey[query.DeadLetterPlace](filterWith("before", encodeKey(want)), "before")
+	got := decodeKey[query.DeadLetterPlace](filterWith("before", EncodeKey(want)), "before")
 	require.NotNil(t, got)
 	require.Equal(t, want, *got)
 }
@@ -28,8 +28,8 @@ func TestDecodeKeyReadsEncodeKey(t *testing.T) {
 // A key is rejected or has exactly one spelling.
 func FuzzDecodeKey(f *testing.F) {
 	for _, seed := range []string{
-		"", "AAAA", strings.Repeat("A", 32), strings.Repeat("_", 32), encodeKey("orders\x00"),
-		encodeKey(query.DeadLetterPlace{DeadLetteredAt: time.Unix(1, 0)}),
+		"", "AAAA", strings.Repeat("A", 32), strings.Repeat("_", 32), EncodeKey("orders\x00"),
+		EncodeKey(query.DeadLetterPlace{DeadLetteredAt: time.Unix(1, 0)}),
 	} {
 		f.Add(seed)
 	}
@@ -37,7 +37,7 @@ func FuzzDecodeKey(f *testing.F) {
 		filter := filterWith("before", text)
 		if key := decodeKey[query.DeadLetterPlace](filter, "before"); key != nil {
 			require.NoError(t, filter.Err)
-			require.Equal(t, text, encodeKey(*key))
+			require.Equal(t, text, EncodeKey(*key))
 		} else if text != "" {
 			require.ErrorIs(t, filter.Err, ErrQuery)
 		}

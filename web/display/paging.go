@@ -29,8 +29,8 @@ func TurnOf[K any](f *Filter) query.Turn[K] {
 	return t
 }
 
-// encodeKey writes the key of a row for an address.
-func encodeKey[K any](key K) string {
+// EncodeKey writes the key of a row for an address.
+func EncodeKey[K any](key K) string {
 	text, err := json.Marshal(key)
 	if err != nil { // impossible: keys are ids, names and times
 		return ""
@@ -38,7 +38,7 @@ func encodeKey[K any](key K) string {
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-// decodeKey reads what encodeKey wrote and rejects every other spelling.
+// decodeKey reads what EncodeKey wrote and rejects every other spelling.
 func decodeKey[K any](f *Filter, name string) *K {
 	text := f.values.Get(name)
 	if text == "" {
@@ -46,7 +46,7 @@ func decodeKey[K any](f *Filter, name string) *K {
 	}
 	key := new(K)
 	raw, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil || json.Unmarshal(raw, key) != nil || encodeKey(*key) != text ||
+	if err != nil || json.Unmarshal(raw, key) != nil || EncodeKey(*key) != text ||
 		bytes.Contains(raw, []byte(`\u0000`)) { // PostgreSQL cannot store it
 		f.Reject(name)
 		return nil
@@ -66,22 +66,24 @@ type Paging struct {
 func PagingOf[T, K any](
 	c echo.Context, oldest bool, page query.SearchedPage[T, K], key func(*T) K,
 ) (links Paging) {
-	at := func(name, key string) string { return With(c, "before", "", "after", "", name, key) }
+	at := func(name, key string) string {
+		return With(c, "before", "", "after", "", "found", "", "scanned", "", name, key)
+	}
 	moved := c.QueryParams().Has("after") || c.QueryParams().Has("before")
 	backwards := c.QueryParams().Has("after") || oldest && !moved
 	page.Older = page.Older && (moved || !oldest)
 	if len(page.Rows) > 0 && page.Newer {
-		links.Newer = at("after", encodeKey(key(&page.Rows[0])))
+		links.Newer = at("after", EncodeKey(key(&page.Rows[0])))
 	}
 	if len(page.Rows) > 0 && page.Older {
-		links.Older = at("before", encodeKey(key(&page.Rows[len(page.Rows)-1])))
+		links.Older = at("before", EncodeKey(key(&page.Rows[len(page.Rows)-1])))
 	}
 	switch {
 	case page.SearchedTo == nil:
 	case backwards:
-		links.Further, links.Newer = at("after", encodeKey(*page.SearchedTo)), ""
+		links.Further, links.Newer = at("after", EncodeKey(*page.SearchedTo)), ""
 	default:
-		links.Further, links.Older = at("before", encodeKey(*page.SearchedTo)), ""
+		links.Further, links.Older = at("before", EncodeKey(*page.SearchedTo)), ""
 	}
 	if oldest {
 		links.Newer, links.Older = links.Older, links.Newer

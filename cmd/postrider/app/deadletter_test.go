@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -46,8 +47,8 @@ func (b *bundle) deadLetterAll(t *testing.T) (letters []uuid.UUID) {
 	}
 	list, err := b.store.Reader.ListDeadLetters(t.Context(), &query.DeadLetterFilter{}, query.DeadLetterPlace{}, 10_000)
 	require.NoError(t, err)
-	for i := len(list) - 1; i >= 0; i-- {
-		letters = append(letters, list[i].DeadLetterID)
+	for _, l := range slices.Backward(list.Rows) {
+		letters = append(letters, l.DeadLetterID)
 	}
 	return letters
 }
@@ -244,9 +245,9 @@ func TestDeadLetterList(t *testing.T) {
 	for place, pages := (query.DeadLetterPlace{}), 0; pages < 3; pages++ {
 		list, err := d.Reader.ListDeadLetters(t.Context(), filter, place, 2)
 		require.NoError(t, err)
-		for i := range list {
-			listed, place = append([]uuid.UUID{list[i].DeadLetterID}, listed...), list[i].Place()
-			require.Nil(t, list[i].BodyText)
+		for _, l := range list.Rows {
+			listed, place = append([]uuid.UUID{l.DeadLetterID}, listed...), l.Place()
+			require.Nil(t, l.BodyText)
 		}
 	}
 	require.Equal(t, letters, listed)

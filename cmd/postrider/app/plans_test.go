@@ -103,10 +103,12 @@ func (b *bundle) testQuestionsReadLittle(t *testing.T) {
 		statements["page: "+name] = page
 	}
 	for _, member := range []string{`"reason": "None"`, `"last_status": 5e2`, `"event_type": "None"`} {
-		statements["dead letters: "+member] = "SELECT l.id FROM postrider_internal.dead_letters l WHERE " +
+		statements["dead letters: "+member] = "SELECT dead_letter_id FROM postrider.dead_letters WHERE " +
 			b.text(t, "SELECT postrider_internal.dead_letter_condition('{"+member+"}')") +
-			" ORDER BY l.dead_lettered_at DESC, l.id DESC LIMIT 50"
+			" ORDER BY dead_lettered_at DESC, dead_letter_id DESC LIMIT 50"
 	}
+	statements["dead letters: data"] = `SELECT dead_letter_id FROM postrider.dead_letters WHERE data @> '{"number": 42}' ` +
+		"ORDER BY dead_lettered_at DESC LIMIT 50"
 	// Early on a day that is over: a day has three ranges of pages here, and retries let their times overlap. In the
 	// morning today has so few rows that reading them all is right.
 	statements["nodes"] = strings.Replace(statements["nodes"], "started_at > now() - interval '5 minutes'",
@@ -142,6 +144,7 @@ func requireEachIndexIsNeeded(t *testing.T, pool *pgxpool.Pool, statements map[s
 		"dead_letters_event_id_idx": "lineage", "dead_letters_reason_idx": `dead letters: "reason": "None"`,
 		"dead_letters_status_idx": `dead letters: "last_status": 5e2`,
 		"dead_letters_type_idx":   `dead letters: "event_type": "None"`,
+		"dead_letters_data_idx":   "dead letters: data",
 		"rollups_pkey":            "failing",
 	} {
 		tx, err := pool.Begin(t.Context())

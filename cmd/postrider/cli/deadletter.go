@@ -15,7 +15,7 @@ import (
 
 // DeadletterCmd is deadletter with its verbs.
 type DeadletterCmd struct {
-	List      listVerb[deadLetterFilter] `cmd:"" path:"/v1/deadLetters" help:"List dead letters, the newest first." example:"deadletter list --topic orders --reason MaxDeliveryAttemptsExceeded; deadletter list --last-status 503 --no-redelivered --from 1h -o json"`
+	List      listVerb[deadLetterFilter] `cmd:"" path:"/v1/deadLetters" help:"List dead letters, the newest first." example:"deadletter list --topic orders --reason MaxDeliveryAttemptsExceeded; deadletter list --last-status 503 --no-redelivered --from 1h -o json; deadletter list --search 'data.order.id = 42'"`
 	Show      showVerb[deadLetterArg]    `cmd:"" path:"/v1/deadLetters/{id}" help:"Show one dead letter with its event." example:"deadletter show 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60"`
 	Redeliver deadletterRedeliverCmd     `cmd:"" help:"Redeliver dead letters: those named, or all that match." detail:"Each becomes a new delivery with its own time to live; the dead letter stays. With a filter the service redelivers all matching dead letters that exist now and were not redelivered before. With --ids-from or --selection it redelivers exactly these, and operation results lists those that it skipped. The command waits for the end; Ctrl-C stops only the waiting." example:"deadletter redeliver 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60; deadletter redeliver --ids-from ids.txt --rate 100; deadletter redeliver --topic orders --last-status 503 --dry-run; deadletter redeliver --topic orders --last-status 503 --from 2h --rate 100"`
 	Purge     deadletterPurgeCmd         `cmd:"" help:"Delete dead letters permanently: those named, or all that match." detail:"You cannot undo it. With a filter the service deletes all matching dead letters that exist now, and the command waits for the end." example:"deadletter purge 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60; deadletter purge --topic orders --redelivered --until 30d --dry-run; deadletter purge --topic orders --redelivered --until 30d --yes"`
@@ -34,7 +34,7 @@ type deadLetterFilter struct {
 	Subscription  *string    `api:"subscription" help:"Of this event subscription." placeholder:"NAME"`
 	Reason        *string    `api:"reason" help:"Dead-lettered for this reason, such as MaxDeliveryAttemptsExceeded." placeholder:"REASON"`
 	LastOutcome   *string    `api:"lastOutcome" help:"With this outcome of the last attempt, such as Busy." placeholder:"OUTCOME"`
-	LastStatus    *int       `api:"lastStatus" help:"With this HTTP status of the last attempt." placeholder:"CODE"`
+	LastStatus    *int       `api:"lastStatus" help:"With this HTTP status of the last attempt; 0: no response." placeholder:"CODE"`
 	EventID       *string    `api:"eventId" name:"event-id" help:"With this id, the publisher's." placeholder:"ID"`
 	EventType     *string    `api:"eventType" help:"Of this event type." placeholder:"TYPE"`
 	Subject       *string    `api:"subject" help:"With this subject." placeholder:"SUBJECT"`
@@ -42,6 +42,7 @@ type deadLetterFilter struct {
 	Source        *string    `api:"source" help:"With this CloudEvents source." placeholder:"SOURCE"`
 	From          *time.Time `api:"deadLetteredFrom" help:"Dead-lettered at this time or later: 1h (an hour ago), 2026-11-20 or 2026-11-20T09:30:00Z." placeholder:"TIME"`
 	Until         *time.Time `api:"deadLetteredUntil" aliases:"to" help:"Dead-lettered before this time." placeholder:"TIME"`
+	Search        *string    `api:"search" help:"Found by content, such as 'data.order.id = 42 error ~ \"currency\" refund'." placeholder:"TEXT"`
 	Redelivered   *bool      `api:"redelivered" help:"Only those redelivered before, or with --no-redelivered only the others." negatable:""`
 }
 
