@@ -141,7 +141,11 @@ func TestMCPReadsFailures(t *testing.T) {
 
 	list := a.call("list_dead_letters", map[string]any{"topic": "orders", "limit": 1})
 	require.Len(t, rows(list.own, "deadLetters"), 1)
-	require.Contains(t, fmt.Sprint(list.own["cut"]), "deadLetters: the first 1 rows; there are more")
+	second := a.call("list_dead_letters",
+		map[string]any{"topic": "orders", "limit": 1, "cursor": list.own["nextCursor"]})
+	require.Len(t, rows(second.own, "deadLetters"), 1)
+	require.NotEqual(t, rows(list.own, "deadLetters")[0]["deadLetterId"],
+		rows(second.own, "deadLetters")[0]["deadLetterId"])
 	dead := rows(list.own, "deadLetters")[0]
 	require.Equal(t, []any{"billing", 400.0}, []any{dead["subscription"], dead["lastStatus"]})
 	require.NotContains(t, dead, "subject")
@@ -185,7 +189,7 @@ func TestMCPPreviewsPolicies(t *testing.T) {
 		map[string]any{"policy": "mine", "error": "timeout", "dropDeadLetters": true, "eventTimeToLiveInMinutes": 60})
 	require.Equal(t, "dropped", mine.own["end"].(map[string]any)["state"])
 	require.Len(t, rows(mine.own, "attempts"), 200)
-	require.Contains(t, fmt.Sprint(mine.own["cut"]), "attempts: the first 200 rows; there are more")
+	require.Contains(t, fmt.Sprint(mine.own["cut"]), "attempts: the first 200 of 360 rows")
 	require.Contains(t, a.call("preview_policy", map[string]any{"policy": "ga-2021", "status": 99}).text,
 		"must be between 200 and 599")
 }
@@ -203,7 +207,12 @@ func TestMCPLimitsResults(t *testing.T) {
 	require.Len(t, rows(list.foreign, "deadLetters"), shown)
 	require.Less(t, shown, 200)
 	require.Greater(t, shown, 50)
-	require.Contains(t, fmt.Sprint(list.own["cut"]), fmt.Sprintf("deadLetters: the first %d rows; there are more", shown))
+	require.Contains(t, fmt.Sprint(list.own["cut"]), fmt.Sprintf("deadLetters: the first %d of 200 rows", shown))
+	require.NotContains(t, list.own, "nextCursor", "it would skip rows")
+	few := a.call("list_dead_letters", map[string]any{"limit": 50})
+	require.Len(t, rows(few.own, "deadLetters"), 50)
+	require.NotEmpty(t, few.own["nextCursor"])
+	require.NotContains(t, few.own, "cut")
 
 	db.exec("UPDATE postrider_internal.dead_letters SET body = $2, last_response = $3 WHERE id = $1", ids[0],
 		`{"id":"`+strings.Repeat("é<", 300_000)+`"}`, []byte(strings.Repeat("long ", 8000)))

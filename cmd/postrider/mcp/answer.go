@@ -53,6 +53,9 @@ const (
 	notices, ends = "<untrusted-data>\n", "\n</untrusted-data>"
 )
 
+// nextCursor is the member of an answer's facts with the position of the next page.
+const nextCursor = "nextCursor"
+
 // result returns the answer within the limits. Texts that postrider did not write have their own block.
 func (a *answer) result() *sdk.CallToolResult {
 	for rows, text := maxRows, maxText; ; {
@@ -83,7 +86,14 @@ func (a *answer) render(rows, text int) *sdk.CallToolResult {
 	c := cutter{most: text}
 	for _, t := range a.tables {
 		shown := t.rows[:min(len(t.rows), rows)]
-		if t.more || len(shown) < len(t.rows) {
+		switch {
+		case len(shown) < len(t.rows):
+			limits = append(limits, fmt.Sprintf("%s: the first %d of %d rows", t.name, len(shown), len(t.rows)))
+			if own[nextCursor] != nil {
+				delete(own, nextCursor) // it is behind the rows that are left out
+				limits = append(limits, "for the next rows, use a smaller limit and follow nextCursor")
+			}
+		case t.more:
 			limits = append(limits, fmt.Sprintf("%s: the first %d rows; there are more", t.name, len(shown)))
 		}
 		ownRows, foreignRows := t.split(shown, &c)

@@ -1,9 +1,11 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"time"
 
@@ -24,19 +26,17 @@ func (t *tools) listProblems(ctx context.Context, in *problemsInput) (*answer, e
 	return &answer{tables: []table{{name: "problems", rows: listed(page.Value)}}}, err
 }
 
-type limitInput struct {
-	Limit int `json:"limit,omitempty" jsonschema:"most rows, 1 to 200; default 50"`
+type pageInput struct {
+	Limit  int    `json:"limit,omitempty" jsonschema:"most rows, 1 to 200; default 50"`
+	Cursor string `json:"cursor,omitempty" jsonschema:"nextCursor of the previous result, with the same other parameters"`
 }
 
 // rows checks the limit.
-func (l *limitInput) rows() (int, error) {
-	if l.Limit < 0 || l.Limit > maxRows {
-		return 0, fmt.Errorf("limit %d: must be between 1 and %d", l.Limit, maxRows)
+func (p *pageInput) rows() (int, error) {
+	if p.Limit < 0 || p.Limit > maxRows {
+		return 0, fmt.Errorf("limit %d: must be between 1 and %d", p.Limit, maxRows)
 	}
-	if l.Limit == 0 {
-		return 50, nil
-	}
-	return l.Limit, nil
+	return cmp.Or(p.Limit, 50), nil
 }
 
 // deadLetterFilter has the names of the REST API.
@@ -58,11 +58,11 @@ type deadLetterFilter struct {
 
 type deadLettersInput struct {
 	deadLetterFilter
-	limitInput
+	pageInput
 }
 
 func (t *tools) listDeadLetters(ctx context.Context, in *deadLettersInput) (*answer, error) {
-	return t.list(ctx, "deadLetters", given(in.deadLetterFilter), &in.limitInput)
+	return t.list(ctx, "deadLetters", given(in), &in.pageInput)
 }
 
 type deadLetterInput struct {
@@ -85,27 +85,49 @@ type deliveriesInput struct {
 	OperationID    string `json:"operationId,omitempty" jsonschema:"that this operation redelivered"`
 	PublishedFrom  string `json:"publishedFrom,omitempty" jsonschema:"of events published at this time or later, RFC 3339"`
 	PublishedUntil string `json:"publishedUntil,omitempty" jsonschema:"of events published before this time, RFC 3339"`
-	limitInput
+	pageInput
 }
 
 func (t *tools) listDeliveries(ctx context.Context, in *deliveriesInput) (*answer, error) {
-	filter := given(in)
-	delete(filter, "limit")
-	return t.list(ctx, "deliveries", filter, &in.limitInput)
+	return t.list(ctx, "deliveries", given(in), &in.pageInput)
 }
 
-// list reads the newest rows of a list of the REST API.
-func (t *tools) list(ctx context.Context, name string, filter rest.Object, limit *limitInput) (*answer, error) {
-	most, err := limit.rows()
+// listTime bounds the search for the first rows of a list: a page of the REST API can be empty although more follow.
+const listTime = 20 * time.Second
+
+// list reads a page of a list of the REST API.
+func (t *tools) list(ctx context.Context, name string, parameters rest.Object, page *pageInput) (*answer, error) {
+	most, err := page.rows()
 	if err != nil {
 		return nil, err
 	}
-	list, err := t.First(ctx, "/v1/"+name, filter, most+1)
-	if err != nil {
-		return nil, err
+	parameters["limit"] = most
+	var list struct {
+		Value    []rest.Object
+		NextLink string
+		Scanned  int64
 	}
-	more := len(list) > most
-	return &answer{tables: []table{{name: name, rows: listed(list[:min(len(list), most)]), more: more}}}, nil
+	var scanned int64
+	next := rest.QueryURL("/v1/"+name, parameters)
+	for began := time.Now(); next != "" && len(list.Value) == 0 && time.Since(began) < listTime; next = list.NextLink {
+		list.NextLink, list.Scanned = "", 0
+		if err := t.Call(ctx, http.MethodGet, next, nil, &list); err != nil {
+			return nil, err
+		}
+		scanned += list.Scanned
+	}
+	a := &answer{tables: []table{{name: name, rows: listed(list.Value)}}, facts: rest.Object{}}
+	if next != "" {
+		link, err := url.Parse(next)
+		if err != nil {
+			return nil, fmt.Errorf("read the link to the next page: %w", err)
+		}
+		a.facts[nextCursor] = link.Query().Get("cursor")
+	}
+	if scanned > 0 {
+		a.facts["scanned"] = scanned
+	}
+	return a, nil
 }
 
 type deliveryInput struct {
