@@ -38,7 +38,9 @@ func BenchmarkPages(b *testing.B) {
 		"/ui/dead-letters?eventType=Shop.Closed", "/ui/dead-letters/redeliver", "/ui/dead-letters/purge",
 		"/ui/operations", "/ui/topics", "/ui/topics/orders?range=7d", "/ui/subscriptions", "/ui/subscriptions?hold=any",
 		"/ui/subscriptions/orders/billing", "/ui/subscriptions/orders/billing?range=7d", "/ui/policies", "/ui/jobs",
-		"/ui/storage", "/ui/audit",
+		"/ui/storage", "/ui/audit", "/ui/events?within=1h", "/ui/events?order=oldest", "/ui/deliveries?within=1h",
+		"/ui/deliveries?within=7d", "/ui/deliveries?order=oldest", "/ui/dead-letters?order=oldest", "/ui/audit?within=24h",
+		"/ui/search?q=order-42", "/ui/search?q=42", "/ui/search?q=zz",
 	}
 	for path, query := range map[string]string{
 		"/ui/events/%s":       "SELECT id FROM postrider_internal.events ORDER BY id DESC OFFSET 1000 LIMIT 1",
@@ -59,7 +61,7 @@ func BenchmarkPages(b *testing.B) {
 	for _, path := range pages {
 		b.Run(path, func(b *testing.B) {
 			for b.Loop() {
-				require.Equal(b, http.StatusOK, d.request(http.MethodGet, path).Code)
+				require.Less(b, d.request(http.MethodGet, path).Code, http.StatusBadRequest)
 			}
 		})
 	}
