@@ -22,6 +22,8 @@ type EventFilter struct {
 	// From and To bound the time of publishing: From is included, To is not.
 	From *time.Time `query:"publishedFrom"`
 	To   *time.Time `query:"publishedUntil"`
+	// States: also count the deliveries of each event by their state.
+	States bool
 }
 
 // EventLine is one event in a list, without its body.
@@ -39,7 +41,7 @@ type EventLine struct {
 	Matched   *int `json:"matched"`
 	BodyBytes int  `json:"bodyBytes"`
 	Lineage
-	// States counts its deliveries; only ReadEventStates reads them.
+	// States counts its deliveries by state; nil unless the filter requests it.
 	States []Counted `db:"-" json:"-"`
 }
 
@@ -64,6 +66,7 @@ type EventRow struct {
 func (r *Reader) ReadEvents(
 	ctx context.Context, f EventFilter, t Turn[uuid.UUID],
 ) (page SearchedPage[EventLine, uuid.UUID], err error) {
+	now := r.clock.Now()
 	err = read(ctx, r.db, "events", func(r *reading) {
 		names := readNames(r, f.Topic, "", f.Event, 0)
 		args := pgx.NamedArgs{
@@ -73,17 +76,20 @@ func (r *Reader) ReadEvents(
 		bindSpan(args, f.From, f.To)
 		search := f.Event == "" && (f.Topic+f.Type+f.Subject+f.SubjectPrefix != "" || f.Unmatched)
 		page = readPage[EventLine](r, "events", t, search, args)
+		if f.States {
+			readStates(r, page.Rows, now)
+		}
 	})
 	return page, err
 }
 
-// StatesLimit is the number of deliveries of an event that ReadEventStates counts.
+// StatesLimit is the number of deliveries of an event that States counts.
 const StatesLimit = 100
 
-// ReadEventStates reads how many deliveries of each event are in each state. ErrTooSlow, ErrUnavailable.
-func (r *Reader) ReadEventStates(ctx context.Context, events []EventLine) error {
+// readStates reads how many deliveries of each event are in each state. The days limit the partitions that are read.
+func readStates(r *reading, events []EventLine, today time.Time) {
 	if len(events) == 0 {
-		return nil
+		return
 	}
 	ids, lines, day := make([]uuid.UUID, len(events)), map[uuid.UUID]*EventLine{}, events[0].PublishedAt
 	for i := range events {
@@ -97,11 +103,10 @@ func (r *Reader) ReadEventStates(ctx context.Context, events []EventLine) error 
 		SystemID uuid.UUID
 		Counted
 	}
-	return read(ctx, r.db, "events", func(r *reading) {
-		for _, c := range rows[counted](r, "event_states", pgx.NamedArgs{"events": ids, "day": day.UTC()}) {
-			lines[c.SystemID].States = append(lines[c.SystemID].States, c.Counted)
-		}
-	})
+	args := pgx.NamedArgs{"events": ids, "day": day.UTC(), "today": today.UTC()}
+	for _, c := range rows[counted](r, "event_states", args) {
+		lines[c.SystemID].States = append(lines[c.SystemID].States, c.Counted)
+	}
 }
 
 // bindSpan binds a time of publishing, and the ids that events of that time can have.

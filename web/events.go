@@ -23,12 +23,10 @@ func (p *pages) events(ctx context.Context, c echo.Context) error {
 		SubjectPrefix: f.Text("Subject begins with", "subject", "starts_with(subject, ?)"),
 		Unmatched:     f.Check("Unmatched only", "unmatched", "matched = 0"),
 	}
+	filter.States = display.TableOf(c, "events", nil).Shows("deliveries")
 	filter.From, filter.To = f.Span("published_at", p.Now())
 	list, err := site.ListOf(ctx, c, "event", f, filter, p.Parts.Reader.ReadEvents,
 		func(l *query.EventLine) uuid.UUID { return l.SystemID })
-	if err == nil && list.Table.Shows("deliveries") {
-		err = p.Parts.Reader.ReadEventStates(ctx, list.Rows)
-	}
 	return p.ShowList(c, "events", "Events", list, err)
 }
 

@@ -103,14 +103,14 @@ func (p *pages) publishedEvents(
 		ids = []string{""}
 	}
 	for _, id := range ids {
-		filter := query.EventFilter{Topic: topic.Name, Event: id, From: &since}
+		filter := query.EventFilter{Topic: topic.Name, Event: id, From: &since, States: true}
 		page, err := p.Parts.Reader.ReadEvents(ctx, filter, query.Turn[uuid.UUID]{Limit: publishedShown / len(ids)})
 		if err != nil && !errors.Is(err, postgres.ErrTooSlow) {
 			return nil, err
 		}
 		found = append(found, page.Rows...)
 	}
-	return found, p.Parts.Reader.ReadEventStates(ctx, found)
+	return found, nil
 }
 
 // publishedShown is the number of published events that are shown.
