@@ -58,14 +58,18 @@ type APIKey struct {
 	// Owner is the user of a personal key, and Machine the computer that it was created for; nil for a program's key.
 	Owner   *string `json:"owner"`
 	Machine *string `json:"machine"`
+	// Query reports whether the key may run SQL queries.
+	Query bool `json:"query"`
 }
 
 // Actor is the actor that sends the key from the address, for WithActor: of a personal key, its owner.
 func (k *APIKey) Actor(address string) Actor {
 	if k.Owner != nil {
-		return Actor{Name: userActor + *k.Owner, Address: address, Role: k.Scope.Role(), PersonalKey: k.Name}
+		return Actor{
+			Name: userActor + *k.Owner, Address: address, Role: k.Scope.Role(), Query: k.Query, PersonalKey: k.Name,
+		}
 	}
-	return Actor{Name: keyActor + k.Name, Address: address, Role: k.Scope.Role()}
+	return Actor{Name: keyActor + k.Name, Address: address, Role: k.Scope.Role(), Query: k.Query}
 }
 
 // Publishes reports whether the key opens a topic to publishers.
@@ -81,6 +85,8 @@ type APIKeySpec struct {
 	Topic string `json:"topic,omitempty" nullable:"true"`
 	// ExpiresInDays is how long it is valid, by the database's clock; nil = forever.
 	ExpiresInDays *int `json:"expiresInDays,omitempty" nullable:"true" minimum:"1" maximum:"3650"`
+	// Query allows SQL queries, or not; nil = as the scope: operate and admin may run them. Not for ScopePublish.
+	Query *bool `json:"query,omitempty" nullable:"true"`
 }
 
 // maxKeyDays is the longest time after which a key can expire.
@@ -101,6 +107,8 @@ func (s *APIKeySpec) validate() error {
 		return postgres.Invalid("topic", "topic must be UTF-8 without the character 0")
 	case s.Topic != "" && s.Scope != ScopePublish:
 		return postgres.Invalid("topic", "topic must be absent: it is for scope publish")
+	case s.Query != nil && *s.Query && s.Scope == ScopePublish:
+		return postgres.Invalid("query", "query must be absent: a key of scope publish only publishes")
 	case s.ExpiresInDays != nil && (*s.ExpiresInDays < 1 || *s.ExpiresInDays > maxKeyDays):
 		return postgres.Invalid("expiresInDays", "expiresInDays must be between 1 and %d, not %d", maxKeyDays,
 			*s.ExpiresInDays)
@@ -110,7 +118,7 @@ func (s *APIKeySpec) validate() error {
 }
 
 const keyColumns = "SELECT name, scope, topic, hint, state, created_at, created_by, expires_at, last_used_at, " +
-	"revoked_at, owner, machine FROM postrider.api_keys "
+	"revoked_at, owner, machine, query FROM postrider.api_keys "
 
 // CreateAPIKey creates a key, which is returned here and never again. *FunctionError: ErrInvalid; ErrConflict if the
 // name is taken, also by a revoked key, because the audit has its name; ErrNotFound if there is no such topic.
@@ -139,7 +147,7 @@ func (a *Access) CreateAPIKey(ctx context.Context, spec APIKeySpec) (key string,
 // auditCreation writes the new key's settings, and further details, into the audit. The row has no secret.
 func (k *APIKey) auditCreation(ctx context.Context, tx pgx.Tx, action AuditAction, details map[string]any) error {
 	e := AuditEntry{Action: action, Details: map[string]any{"key": k.Name, "scope": k.Scope}}
-	settings := Settings{"scope": k.Scope, "owner": k.Owner, "machine": k.Machine, "state": k.State}
+	settings := Settings{"scope": k.Scope, "owner": k.Owner, "machine": k.Machine, "state": k.State, "query": k.Query}
 	if k.Topic != nil {
 		e.Topic = *k.Topic
 	}
@@ -156,8 +164,9 @@ func (k *APIKey) auditCreation(ctx context.Context, tx pgx.Tx, action AuditActio
 }
 
 func insertKey(ctx context.Context, tx pgx.Tx, spec *APIKeySpec, key string) error {
-	const insert = `INSERT INTO postrider_internal.api_keys (name, key_hash, hint, scope, topic, created_by, expires_at)
-		VALUES ($1, $2, $3, $4, nullif($5::text, ''), $6, now() + make_interval(days => $7)) ON CONFLICT (name) DO NOTHING`
+	const insert = `INSERT INTO postrider_internal.api_keys (name, key_hash, hint, scope, topic, created_by, expires_at,
+		    query)
+		VALUES ($1, $2, $3, $4, nullif($5::text, ''), $6, now() + make_interval(days => $7), $8) ON CONFLICT (name) DO NOTHING`
 	if spec.Topic != "" {
 		var there bool
 		const query = "SELECT EXISTS (SELECT FROM postrider_internal.topics WHERE name = $1 AND deleted_at IS NULL)"
@@ -170,7 +179,7 @@ func insertKey(ctx context.Context, tx pgx.Tx, spec *APIKeySpec, key string) err
 	}
 	hash := hashSecret(key)
 	tag, err := tx.Exec(ctx, insert, spec.Name, hash[:], key[:hintLength], string(spec.Scope), spec.Topic,
-		ActorOf(ctx).Name, spec.ExpiresInDays)
+		ActorOf(ctx).Name, spec.ExpiresInDays, spec.Query)
 	if err != nil {
 		return err
 	}
@@ -245,7 +254,7 @@ func (a *Access) activeKey(ctx context.Context, hash []byte) (*APIKey, error) {
 	const used = "UPDATE postrider_internal.api_keys SET last_used_at = now() WHERE key_hash = $1"
 	k := &APIKey{State: "active"}
 	var unused bool
-	err := a.db.QueryRow(ctx, sql("active_key"), hash).Scan(&k.Name, &k.Scope, &k.Topic, &k.Owner, &unused)
+	err := a.db.QueryRow(ctx, sql("active_key"), hash).Scan(&k.Name, &k.Scope, &k.Topic, &k.Owner, &k.Query, &unused)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, fmt.Errorf("API key: %w", ErrWrongCredentials)
 	}

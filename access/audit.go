@@ -21,6 +21,8 @@ type Actor struct {
 	PersonalKey string
 	// Role is the role that the API has found for the actor; "" if it was not checked. Access does not check it.
 	Role Role
+	// Query reports whether the actor may run SQL queries; found with the role.
+	Query bool
 }
 
 // Role is what a user or a program may do. Each role includes the one before it, see Role.Allows.

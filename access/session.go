@@ -17,6 +17,8 @@ type Session struct {
 	User string
 	// Role is the user's. A change of it ends the session.
 	Role Role
+	// Query reports whether the user may run SQL queries.
+	Query bool
 	// CreatedAt is the time of the sign-in; LastSeenAt, to the minute, that of the last request.
 	CreatedAt, LastSeenAt time.Time
 	// ExpiresAt is the end of the session without a further request: 12 hours after LastSeenAt, at most 7 days after
@@ -30,7 +32,7 @@ type Session struct {
 
 // Actor is the session's user at the address, for WithActor.
 func (s *Session) Actor(address string) Actor {
-	return Actor{Name: userActor + s.User, Address: address, Role: s.Role}
+	return Actor{Name: userActor + s.User, Address: address, Role: s.Role, Query: s.Query}
 }
 
 // seenEvery is how often it is recorded that a session was seen.
@@ -57,7 +59,7 @@ func (a *Access) WatchedSession(ctx context.Context, token string) (*Session, er
 func (a *Access) session(ctx context.Context, hash []byte) (*Session, error) {
 	s := &Session{}
 	err := a.db.QueryRow(ctx, sql("session"), hash, seenEvery).
-		Scan(&s.User, &s.Role, &s.CreatedAt, &s.LastSeenAt, &s.ExpiresAt, &s.Address, &s.UserAgent, &s.unseen)
+		Scan(&s.User, &s.Role, &s.CreatedAt, &s.LastSeenAt, &s.ExpiresAt, &s.Address, &s.UserAgent, &s.unseen, &s.Query)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, fmt.Errorf("session: %w", postgres.ErrNotFound)
 	}

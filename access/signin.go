@@ -69,6 +69,7 @@ type account struct {
 	hash     string
 	role     Role
 	disabled bool
+	query    bool
 }
 
 // verify checks a password within a hashing slot, so that a thousand concurrent guesses are throttled too. For an
@@ -103,13 +104,14 @@ func (a *Access) verify(ctx context.Context, name, password string) (*account, e
 }
 
 func (a *Access) account(ctx context.Context, name string) (*account, error) {
-	const query = `SELECT id, name, password_hash, role, disabled_at IS NOT NULL
+	const query = `SELECT id, name, password_hash, role, disabled_at IS NOT NULL,
+		    postrider_internal.may_query(query, role)
 		FROM postrider_internal.users WHERE name = $1`
 	if !userName.MatchString(name) {
 		name = "" // PostgreSQL may not accept it
 	}
 	u := &account{}
-	err := a.db.QueryRow(ctx, query, name).Scan(&u.id, &u.name, &u.hash, &u.role, &u.disabled)
+	err := a.db.QueryRow(ctx, query, name).Scan(&u.id, &u.name, &u.hash, &u.role, &u.disabled, &u.query)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return nil, postgres.ReadError("a user", err)
 	}
@@ -154,7 +156,7 @@ func (u *account) admit(ctx context.Context, tx pgx.Tx) error {
 
 func insertSession(ctx context.Context, tx pgx.Tx, u *account, token string, from SignInFrom) (*Session, error) {
 	hash := hashSecret(token)
-	s := &Session{User: u.name, Role: u.role}
+	s := &Session{User: u.name, Role: u.role, Query: u.query}
 	agent := strings.ToValidUTF8(strings.ReplaceAll(from.UserAgent, "\x00", ""), "�")
 	err := tx.QueryRow(ctx, sql("session_insert"), hash[:], u.id, from.Address, agent, sessionLife).
 		Scan(&s.CreatedAt, &s.LastSeenAt, &s.ExpiresAt, &s.Address, &s.UserAgent)

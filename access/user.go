@@ -17,6 +17,8 @@ type User struct {
 	Name     string `json:"name"`
 	Role     Role   `json:"role" enum:"viewer,operator,admin"`
 	Disabled bool   `json:"disabled"`
+	// Query reports whether the user may run SQL queries.
+	Query bool `json:"query"`
 	// Version changes with the role, the password and Disabled.
 	Version      postgres.Version `json:"etag"`
 	CreatedAt    time.Time        `json:"createdAt"`
@@ -33,6 +35,8 @@ type UserSpec struct {
 	Role     Role    `json:"role" enum:"viewer,operator,admin"`
 	Password *string `json:"password,omitempty" format:"password" minLength:"12" maxLength:"1024"`
 	Disabled *bool   `json:"disabled,omitempty"`
+	// Query allows SQL queries, or not. A user without the setting may run them as operator and admin.
+	Query *bool `json:"query,omitempty"`
 }
 
 var userName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{1,62}$`)
@@ -44,7 +48,7 @@ const UserNameRule = "2 to 63 letters, digits, dots, underscores, at signs and h
 const userVersion = "(extract(epoch FROM changed_at) * 1000000)::bigint AS version"
 
 const userColumns = "SELECT name, role, disabled, created_at, created_by, changed_at, disabled_at, last_sign_in_at, " +
-	"sessions, " + userVersion + " FROM postrider.users "
+	"sessions, query, " + userVersion + " FROM postrider.users "
 
 // Users lists users by name, after the given name, at most limit. ErrUnavailable.
 func (a *Access) Users(ctx context.Context, after string, limit int) ([]User, error) {
@@ -100,9 +104,9 @@ func (a *Access) PutUser(
 	err = a.amongUsers(ctx, "change a user", func(tx pgx.Tx) error {
 		var was User
 		var id int64
-		const query = "SELECT id, role, disabled_at IS NOT NULL, " + userVersion +
+		const query = "SELECT id, role, disabled_at IS NOT NULL, postrider_internal.may_query(query, role), " + userVersion +
 			" FROM postrider_internal.users WHERE name = $1"
-		err := tx.QueryRow(ctx, query, name).Scan(&id, &was.Role, &was.Disabled, &was.Version)
+		err := tx.QueryRow(ctx, query, name).Scan(&id, &was.Role, &was.Disabled, &was.Query, &was.Version)
 		if made = errors.Is(err, pgx.ErrNoRows); made {
 			if err := postgres.CheckConditions(when, 0); err != nil {
 				return err
@@ -135,8 +139,8 @@ func (s *UserSpec) validate(ctx context.Context, name string) (hash string, err 
 }
 
 func insertUser(ctx context.Context, tx pgx.Tx, name string, spec *UserSpec, hash string) error {
-	const insert = `INSERT INTO postrider_internal.users (name, password_hash, role, created_by, disabled_at)
-		VALUES ($1, $2, $3, $4, CASE WHEN $5 THEN now() END)`
+	const insert = `INSERT INTO postrider_internal.users (name, password_hash, role, created_by, disabled_at, query)
+		VALUES ($1, $2, $3, $4, CASE WHEN $5 THEN now() END, $6)`
 	if spec.Role == "" {
 		return postgres.Invalid("role", "role is required for a new user: viewer, operator or admin")
 	}
@@ -144,22 +148,30 @@ func insertUser(ctx context.Context, tx pgx.Tx, name string, spec *UserSpec, has
 		return postgres.Invalid("password", "password is required for a new user")
 	}
 	disabled := spec.Disabled != nil && *spec.Disabled
-	if _, err := tx.Exec(ctx, insert, name, hash, string(spec.Role), ActorOf(ctx).Name, disabled); err != nil {
+	_, err := tx.Exec(ctx, insert, name, hash, string(spec.Role), ActorOf(ctx).Name, disabled, spec.Query)
+	if err != nil {
 		return err
 	}
 	details := map[string]any{"role": spec.Role}
 	if disabled {
 		details["disabled"] = true
 	}
-	made := Changes(nil, Settings{"role": spec.Role, "disabled": disabled})
+	settings := Settings{"role": spec.Role, "disabled": disabled}
+	if spec.Query != nil {
+		settings["query"] = *spec.Query
+	}
+	made := Changes(nil, settings)
 	return auditUser(ctx, tx, auditUserCreated, name, details, made)
 }
 
 // changeUser writes the differences, if any.
 func changeUser(ctx context.Context, tx pgx.Tx, id int64, name string, was *User, spec *UserSpec, hash string) error {
-	is := User{Role: cmp.Or(spec.Role, was.Role), Disabled: was.Disabled}
+	is := User{Role: cmp.Or(spec.Role, was.Role), Disabled: was.Disabled, Query: was.Query}
 	if spec.Disabled != nil {
 		is.Disabled = *spec.Disabled
+	}
+	if spec.Query != nil {
+		is.Query = *spec.Query
 	}
 	details := map[string]any{}
 	if is.Role != was.Role {
@@ -171,25 +183,31 @@ func changeUser(ctx context.Context, tx pgx.Tx, id int64, name string, was *User
 	if hash != "" {
 		details["password"] = true
 	}
+	signsOut := len(details) > 0
+	if is.Query != was.Query {
+		details["query"] = is.Query
+	}
 	if len(details) == 0 {
 		return nil
 	}
-	if _, err := tx.Exec(ctx, sql("user_update"), id, string(is.Role), is.Disabled, hash); err != nil {
+	if _, err := tx.Exec(ctx, sql("user_update"), id, string(is.Role), is.Disabled, hash, spec.Query); err != nil {
 		return err
 	}
 	if err := rejectLastAdmin(ctx, tx, was); err != nil {
 		return err
 	}
-	if _, err := endSessions(ctx, tx, id); err != nil {
-		return err
+	if signsOut {
+		if _, err := endSessions(ctx, tx, id); err != nil {
+			return err
+		}
 	}
 	if hash != "" || is.Disabled {
 		if _, err := endPersonalKeys(ctx, tx, id); err != nil {
 			return err
 		}
 	}
-	found := Changes(Settings{"role": was.Role, "disabled": was.Disabled},
-		Settings{"role": is.Role, "disabled": is.Disabled})
+	found := Changes(Settings{"role": was.Role, "disabled": was.Disabled, "query": was.Query},
+		Settings{"role": is.Role, "disabled": is.Disabled, "query": is.Query})
 	if hash != "" {
 		found["password"] = Changed
 	}

@@ -64,6 +64,7 @@ event: event_erased, subject_erased
 selection of dead letters or deliveries: selection_created
 redelivery, purge, retry, cancellation or erasure of many: operation_started, operation_canceled, operation_finished
 retry policy: policy_created, policy_replaced, policy_deleted
+SQL query: query_run, query_saved, query_deleted
 API key: api_key_created, api_key_revoked
 login of the command line: login_approved, login_denied
 user: user_created, user_replaced, user_deleted, password_changed (their own)
@@ -82,8 +83,10 @@ event: systemId, events (how many were published or erased)
 selection: selectionId, kind, count, source (ids, filter or query)
 operation: operationId, its parameters and its progress
 retry policy: policy
+query_run: query (name of a saved one), length and sha256 (of the SQL), rows, tookMilliseconds, failed
+saved query: query, shared
 API key, login: key, scope, expiresAt, machine and requestedFrom (the computer of a personal key, and its address)
-user: user, role and disabled if they differ, password (true if it differs), sessions and keys (how many ended)
+user: user, role, disabled and query if they differ, password (true if it differs), sessions and keys (how many ended)
 sign_in_failed: user, if it exists
 requests_rejected: status (401, 403 or 429), times
 encryption_keys_retired: key, retired (ids of keys)';

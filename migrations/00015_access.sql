@@ -12,7 +12,9 @@ CREATE TABLE postrider_internal.users (
     created_by      text NOT NULL,
     changed_at      timestamptz NOT NULL DEFAULT now(),
     disabled_at     timestamptz,
-    last_sign_in_at timestamptz
+    last_sign_in_at timestamptz,
+    -- Whether the user may run SQL queries; NULL = as the role.
+    query           boolean
 );
 
 CREATE TABLE postrider_internal.api_keys (
@@ -31,7 +33,10 @@ CREATE TABLE postrider_internal.api_keys (
     -- A personal key has an owner, and ends with them. machine is the computer that it was made for.
     user_id      bigint REFERENCES postrider_internal.users ON DELETE CASCADE,
     machine      text CHECK (char_length(machine) <= 100),
+    -- Whether it may run SQL queries; NULL = as the scope. A personal key follows its owner.
+    query        boolean,
     CONSTRAINT topic_of_publishers CHECK (topic IS NULL OR scope = 'publish'),
+    CONSTRAINT queries_of_readers CHECK (query IS NOT TRUE OR scope <> 'publish'),
     CONSTRAINT personal_keys_expire CHECK (user_id IS NULL OR scope <> 'publish' AND expires_at IS NOT NULL)
 );
 CREATE INDEX api_keys_user_idx ON postrider_internal.api_keys (user_id) WHERE user_id IS NOT NULL;
@@ -42,6 +47,11 @@ CREATE FUNCTION postrider_internal.key_scope(scope text, role text) RETURNS text
 SELECT CASE WHEN role IS NULL THEN scope ELSE (ARRAY ['read', 'operate', 'admin'])[least(
     array_position(ARRAY ['read', 'operate', 'admin'], scope), array_position(ARRAY ['viewer', 'operator', 'admin'],
         role))] END $$;
+
+-- Whether a user with the role, or a key with the scope, may run SQL queries.
+CREATE FUNCTION postrider_internal.may_query(query boolean, role_or_scope text) RETURNS boolean LANGUAGE sql
+    IMMUTABLE AS $$
+SELECT coalesce(query, role_or_scope IN ('operator', 'operate', 'admin')) $$;
 -- +goose StatementEnd
 
 -- Logins of the command line that a user has to approve. The secret that the computer polls with becomes its key when a
@@ -82,7 +92,8 @@ CREATE VIEW postrider.api_keys AS
 SELECT k.name, postrider_internal.key_scope(k.scope, u.role) AS scope, k.topic, k.hint,
        CASE WHEN k.revoked_at IS NOT NULL THEN 'revoked' WHEN k.expires_at <= now() THEN 'expired' ELSE 'active' END
        AS state,
-       k.created_at, k.created_by, k.expires_at, k.last_used_at, k.revoked_at, u.name AS owner, k.machine
+       k.created_at, k.created_by, k.expires_at, k.last_used_at, k.revoked_at, u.name AS owner, k.machine,
+       postrider_internal.may_query(coalesce(u.query, k.query), postrider_internal.key_scope(k.scope, u.role)) AS query
   FROM postrider_internal.api_keys k LEFT JOIN postrider_internal.users u ON u.id = k.user_id;
 COMMENT ON VIEW postrider.api_keys IS
     'API keys of programs and personal keys of users, without the keys. Revoked and expired ones stay listed: those '
@@ -104,12 +115,15 @@ COMMENT ON COLUMN postrider.api_keys.revoked_at IS 'When it was revoked; NULL = 
 COMMENT ON COLUMN postrider.api_keys.owner IS 'User whose personal key it is; NULL = a program''s key.';
 COMMENT ON COLUMN postrider.api_keys.machine IS
     'Name of the computer that requested the personal key; NULL = not a personal key.';
+COMMENT ON COLUMN postrider.api_keys.query IS
+    'Whether it may run SQL queries. By default those of scope operate and admin may; a personal key follows its owner.';
 
 CREATE VIEW postrider.users AS
 SELECT u.name, u.role, u.disabled_at IS NOT NULL AS disabled, u.created_at, u.created_by, u.changed_at, u.disabled_at,
        u.last_sign_in_at,
        (SELECT count(*)::integer FROM postrider_internal.sessions s WHERE s.user_id = u.id
-           AND postrider_internal.session_ends(s) > now()) AS sessions
+           AND postrider_internal.session_ends(s) > now()) AS sessions,
+       postrider_internal.may_query(u.query, u.role) AS query
   FROM postrider_internal.users u;
 COMMENT ON VIEW postrider.users IS 'Users of the dashboard, without their passwords.';
 COMMENT ON COLUMN postrider.users.name IS 'Name to sign in with; the audit calls them user:NAME.';
@@ -121,10 +135,11 @@ COMMENT ON COLUMN postrider.users.changed_at IS 'When role, password or disabled
 COMMENT ON COLUMN postrider.users.disabled_at IS 'Since when they cannot sign in; NULL = they can.';
 COMMENT ON COLUMN postrider.users.last_sign_in_at IS 'When they last signed in; NULL = never.';
 COMMENT ON COLUMN postrider.users.sessions IS 'How many sessions are open.';
+COMMENT ON COLUMN postrider.users.query IS 'Whether they may run SQL queries. By default operators and admins may.';
 
 -- +goose Down
 DROP VIEW postrider.users, postrider.api_keys;
 DROP FUNCTION postrider_internal.session_ends;
 DROP TABLE postrider_internal.sessions, postrider_internal.login_requests;
-DROP FUNCTION postrider_internal.key_scope;
+DROP FUNCTION postrider_internal.may_query, postrider_internal.key_scope;
 DROP TABLE postrider_internal.api_keys, postrider_internal.users;

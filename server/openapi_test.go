@@ -135,9 +135,10 @@ func TestSpecificationHasEveryRoute(t *testing.T) {
 	b := setup(t)
 	var routes, specified []string
 	for _, r := range b.server.Echo().Routes() {
-		path := strings.NewReplacer(":operationId", exampleOperation, ":selectionId", exampleSelection, ":deadLetterId", exampleDeadLetter, ":operation",
-			"orders:publish", ":topic", "orders", ":subscription", "billing", ":policy", "ga-2021", ":deliveryId", "1",
-			":batchId", "1", ":systemId", exampleEvent, ":apiKey", "ci", ":user", "anna").Replace(r.Path)
+		path := strings.NewReplacer(":operationId", exampleOperation, ":selectionId", exampleSelection, ":deadLetterId",
+			exampleDeadLetter, ":operation", "orders:publish", ":topic", "orders", ":subscription", "billing", ":policy",
+			"ga-2021", ":deliveryId", "1", ":batchId", "1", ":systemId", exampleEvent, ":apiKey", "ci", ":user", "anna",
+			":query", "by-topic").Replace(r.Path)
 		routes = append(routes, r.Method+" "+path)
 	}
 	for _, op := range operations(t) {
@@ -157,6 +158,7 @@ func TestExamples(t *testing.T) {
 	delete(byID, "openValidationUrl") // the examples have no endpoint: TestValidationURL
 	delete(byID, "postValidationUrl")
 	delete(byID, "revokeMyKey")  // the examples are sent with the admin token, which is no personal key: TestPersonalKey
+	delete(byID, "listQueries")  // it also lists the templates: TestQueries
 	delete(byID, "listActivity") // a page begins with its own request: TestActivity
 	// Topics with other input schemas.
 	b.topic("notes", `{"inputSchema":"CloudEventSchemaV1_0"}`)
@@ -223,6 +225,7 @@ func TestExamples(t *testing.T) {
 				       200, 'Delivered', 'deliver', 'delivered', 'node-1' FROM postrider_internal.event_subscriptions
 				WHERE name = 'billing'`)
 		},
+		"putQuery": func() { b.queryLogins() },
 		"listAudit": func() {
 			b.change("WITH gone AS (DELETE FROM postrider_internal.audit) SELECT 1")
 			b.change("SELECT setval('postrider_internal.audit_id_seq', 1, false)")
@@ -273,8 +276,8 @@ func TestExamples(t *testing.T) {
 		"testSubscriptionFilter", "testFilter", "revealSubscriptionEndpoint", "revealSubscriptionHeaders",
 		"patchSubscription",
 		"getSigningSecrets", "rotateSigningSecret",
-		"listDeadLetters", "getDeadLetter", "exportDeadLetters", "createSelection", "getSelection",
-		"exportSelection", "redeliverDeadLetters", "getOperation",
+		"listDeadLetters", "getDeadLetter", "putQuery", "getQuery", "runQuery", "runSQL", "deleteQuery",
+		"exportDeadLetters", "createSelection", "getSelection", "exportSelection", "redeliverDeadLetters", "getOperation",
 		"redeliverDeadLetter", "redeliverEvents", "purgeDeadLetters", "listOperations", "cancelOperation",
 		"listOperationResults", "redeliverSelection", "repairSelection", "purgeSelection", "retrySelection", "cancelSelection",
 		"purgeDeadLetter",

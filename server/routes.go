@@ -9,6 +9,7 @@ import (
 
 	"postrider/access"
 	"postrider/server/api"
+	"postrider/server/auth"
 	"postrider/server/management"
 )
 
@@ -21,6 +22,7 @@ const (
 	read                 = access.ScopeRead
 	operate              = access.ScopeOperate
 	admin                = access.ScopeAdmin
+	query     permission = "query" // scope read, and the flag query
 )
 
 const (
@@ -58,7 +60,7 @@ func (s *Server) routes() []route {
 		NoSignIn: s.options.NoSignIn, Log: s.log,
 	}
 	return slices.Concat(s.customRoutes(), topicRoutes(m), subscriptionRoutes(m), deadLetterRoutes(m),
-		selectionRoutes(m), eventRoutes(m), s.accessRoutes(m))
+		selectionRoutes(m), eventRoutes(m), queryRoutes(m), s.accessRoutes(m))
 }
 
 // customRoutes are the routes for publishers, endpoints and monitoring.
@@ -210,9 +212,23 @@ func (s *Server) accessRoutes(m *management.Handlers) []route {
 	}
 }
 
+// queryRoutes are the routes of SQL queries.
+func queryRoutes(m *management.Handlers) []route {
+	return []route{
+		{get, "/v1/queries", query, api.Handle("listQueries", m.ListQueries)},
+		{post, "/v1/queries/run", query, api.Handle("runSQL", m.RunSQL, 409)},
+		{put, "/v1/queries/:query", query, api.Handle("putQuery", m.PutQuery, 409)},
+		{get, "/v1/queries/:query", query, api.Handle("getQuery", m.GetQuery, 404)},
+		{del, "/v1/queries/:query", query, api.Handle("deleteQuery", m.DeleteQuery, 404)},
+		{post, "/v1/queries/:query/run", query, api.Handle("runQuery", m.RunQuery, 404, 409)},
+	}
+}
+
 func (r route) addTo(e *echo.Echo, s *Server) {
 	middleware := []echo.MiddlewareFunc{s.finish}
-	if needed := r.access.Role(); needed != "" {
+	if r.access == query {
+		middleware = append(middleware, s.auth.Permit(access.RoleViewer), auth.PermitQuery)
+	} else if needed := r.access.Role(); needed != "" {
 		middleware = append(middleware, s.auth.Permit(needed))
 	}
 	if strings.HasPrefix(r.path, "/v1/") {

@@ -80,7 +80,7 @@ func TestLoginsAreRepaired(t *testing.T) {
 func TestLoginsOfARestoredDatabase(t *testing.T) {
 	t.Parallel()
 	b := setup(t, sqlquery.Options{})
-	b.exec(t, "UPDATE postrider_internal.query_logins SET role = replace(role, 'postrider_query_', 'postrider_query_old_')")
+	b.exec(t, "UPDATE postrider_internal.query_logins SET role = replace(role, '_query_', '_query_old_')")
 	require.Contains(t, b.problems(t), "1 does not exist")
 	_, err := b.runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT 1"})
 	require.ErrorIs(t, err, sqlquery.ErrNotConfigured)

@@ -126,6 +126,8 @@ func (q *Saved) validate() error {
 	case !queryName.MatchString(q.Name) || strings.HasPrefix(q.Name, temporaryPrefix):
 		return postgres.Invalid("name", "name must be %s; names that begin with %s are of temporary queries", NameRule,
 			temporaryPrefix)
+	case q.Name == "run": // in URLs, it runs SQL that is not saved
+		return postgres.Invalid("name", "name must not be run")
 	case taken:
 		return postgres.NewFunctionError(postgres.ErrNameTaken, "name", "name %q belongs to a template", q.Name)
 	case utf8.RuneCountInString(q.Description) > maxDescription || !utf8.ValidString(q.Description) ||

@@ -205,6 +205,8 @@ func (p *pages) changeUser(ctx context.Context, c echo.Context) (href string, er
 		change.Role = access.Role(c.FormValue("role"))
 	case "password":
 		change.Password = new(c.FormValue("password"))
+	case "allow-queries", "forbid-queries":
+		change.Query = new(c.FormValue("change") == "allow-queries")
 	case "disable", "enable":
 		change.Disabled = new(c.FormValue("change") == "disable")
 	case "sessions":
@@ -241,6 +243,9 @@ func (p *pages) apiKeys(ctx context.Context, c echo.Context) error {
 func (p *pages) createAPIKey(ctx context.Context, c echo.Context) (href string, err error) {
 	spec := access.APIKeySpec{
 		Name: c.FormValue("name"), Scope: access.Scope(c.FormValue("scope")), Topic: strings.TrimSpace(c.FormValue("topic")),
+	}
+	if choice := c.FormValue("query"); choice != "" {
+		spec.Query = new(choice == "on")
 	}
 	if text := strings.TrimSpace(c.FormValue("days")); text != "" {
 		days, err := strconv.Atoi(text)

@@ -24,14 +24,19 @@ type apikeyCreateCmd struct {
 	Name          string `arg:"" help:"Name of the key; the audit shows its actor as key:NAME."`
 	Scope         string `required:"" enum:"publish,read,operate,admin" help:"Scope: publish (publishing and nothing else), read, operate or admin." placeholder:"SCOPE"`
 	Topic         string `help:"With scope publish: the only topic to publish to (default: every topic)." placeholder:"TOPIC"`
+	Query         string `help:"Whether the key may run SQL queries: on or off (default: on with scope operate and admin)." enum:",on,off" default:"" placeholder:"ON|OFF"`
 	ExpiresInDays *int   `help:"Days until the key expires (default: never)." placeholder:"DAYS"`
 }
 
 // Run executes apikey create.
 func (c *apikeyCreateCmd) Run(ctx context.Context, a *access.Access) error {
-	secret, key, err := a.CreateAPIKey(ctx, access.APIKeySpec{
+	spec := access.APIKeySpec{
 		Name: c.Name, Scope: access.Scope(c.Scope), Topic: c.Topic, ExpiresInDays: c.ExpiresInDays,
-	})
+	}
+	if c.Query != "" {
+		spec.Query = new(c.Query == "on")
+	}
+	secret, key, err := a.CreateAPIKey(ctx, spec)
 	if err != nil {
 		return err
 	}
@@ -65,13 +70,13 @@ func (c *apikeyListCmd) Run(ctx context.Context, a *access.Access) error {
 		return err
 	}
 	return c.Print(list, func(w io.Writer) {
-		fmt.Fprintln(w, "NAME\tSCOPE\tTOPIC\tKEY\tSTATE\tEXPIRES\tLAST USED\tCREATED BY")
+		fmt.Fprintln(w, "NAME\tSCOPE\tQUERIES\tTOPIC\tKEY\tSTATE\tEXPIRES\tLAST USED\tCREATED BY")
 		for _, k := range list {
 			topic := terminal.Either(k.Scope == access.ScopePublish, "every", "-")
 			if k.Topic != nil {
 				topic = *k.Topic
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s…\t%s\t%s\t%s\t%s\n", k.Name, k.Scope, topic, k.Hint, k.State,
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s…\t%s\t%s\t%s\t%s\n", k.Name, k.Scope, onOff(k.Query), topic, k.Hint, k.State,
 				timeOr("never", k.ExpiresAt), timeOr("never", k.LastUsedAt), k.CreatedBy)
 		}
 	})
@@ -100,7 +105,7 @@ func (c *apikeyShowCmd) Run(ctx context.Context, a *access.Access) error {
 		return err
 	}
 	return c.Print(k, func(w io.Writer) {
-		terminal.PrintNamed(w, "name", k.Name, "permissions", permissions(k), "key", k.Hint+"…", "state", k.State,
+		terminal.PrintNamed(w, "name", k.Name, "permissions", permissions(k), "queries", onOff(k.Query), "key", k.Hint+"…", "state", k.State,
 			"created", k.CreatedAt, "created by", k.CreatedBy, "expires", timeOr("never", k.ExpiresAt),
 			"last used", timeOr("never", k.LastUsedAt), "revoked", timeOr("-", k.RevokedAt))
 	})

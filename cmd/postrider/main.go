@@ -60,6 +60,7 @@ type verbs struct {
 	Problem      cli.ProblemCmd             `cmd:"" help:"List what fails: outcomes of failed attempts."`
 	Deadletter   cli.DeadletterCmd          `cmd:"" help:"List, redeliver, purge and export dead letters, one by one or in bulk."`
 	Operation    cli.OperationCmd           `cmd:"" help:"List and show bulk operations: redeliveries, purges and erasures."`
+	Query        cli.QueryCmd               `cmd:"" help:"List, save and run SQL queries on the server."`
 
 	Login  cli.LoginCmd  `cmd:"" help:"Get a personal key for a server: you approve it in a browser."`
 	Logout cli.LogoutCmd `cmd:"" help:"Revoke your personal key for a server, and remove it from this computer." detail:"If the server does not respond, the key is removed here all the same; it works at the server until it expires, or until you revoke it on your account page." example:"logout; logout staging"`

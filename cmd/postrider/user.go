@@ -20,6 +20,7 @@ type userCmd struct {
 	Show     userShowCmd     `cmd:"" help:"Show a user." example:"user show anna"`
 	Role     userRoleCmd     `cmd:"" help:"Change the role of a user. Their sessions end, and the role limits their personal keys." example:"user role anna operator"`
 	Password userPasswordCmd `cmd:"" help:"Change the password of a user. Their sessions and personal keys end." detail:"The old password is not required." example:"user password anna"`
+	Query    userQueryCmd    `cmd:"" help:"Allow a user to run SQL queries, or not. By default operators and admins may." example:"user query anna off"`
 	Disable  userDisableCmd  `cmd:"" help:"Disable a user. Their sessions and personal keys end." detail:"Name, role and password stay, so that you can enable the user again. You can also disable the last admin; user enable or the admin token restores access." example:"user disable anna"`
 	Enable   userEnableCmd   `cmd:"" help:"Enable a disabled user." example:"user enable anna"`
 	Remove   userRemoveCmd   `cmd:"" help:"Remove a user. Their sessions and personal keys end." detail:"The audit keeps the name." example:"user remove anna; user remove anna --yes"`
@@ -129,13 +130,15 @@ func (c *userListCmd) Run(ctx context.Context, a *access.Access) error {
 		return err
 	}
 	return c.Print(list, func(w io.Writer) {
-		fmt.Fprintln(w, "NAME\tROLE\tSTATE\tSESSIONS\tLAST SIGNED IN\tADDED BY")
+		fmt.Fprintln(w, "NAME\tROLE\tQUERIES\tSTATE\tSESSIONS\tLAST SIGNED IN\tADDED BY")
 		for _, u := range list {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\n", u.Name, u.Role, userState(&u), u.Sessions,
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", u.Name, u.Role, onOff(u.Query), userState(&u), u.Sessions,
 				timeOr("never", u.LastSignInAt), u.CreatedBy)
 		}
 	})
 }
+
+func onOff(on bool) string { return terminal.Either(on, "on", "off") }
 
 func userState(u *access.User) string { return terminal.Either(u.Disabled, "disabled", "active") }
 
@@ -148,7 +151,7 @@ func (c *userShowCmd) Run(ctx context.Context, a *access.Access) error {
 		return err
 	}
 	return c.Print(u, func(w io.Writer) {
-		terminal.PrintNamed(w, "name", u.Name, "role", u.Role, "state", userState(u), "sessions", u.Sessions,
+		terminal.PrintNamed(w, "name", u.Name, "role", u.Role, "queries", onOff(u.Query), "state", userState(u), "sessions", u.Sessions,
 			"last signed in", timeOr("never", u.LastSignInAt), "added", u.CreatedAt, "added by", u.CreatedBy)
 	})
 }
@@ -161,6 +164,17 @@ type userRoleCmd struct {
 // Run executes user role.
 func (c *userRoleCmd) Run(ctx context.Context, a *access.Access) error {
 	return c.change(ctx, a, access.UserSpec{Role: access.Role(c.Role)}, "User %s has the role %s.", c.Role)
+}
+
+type userQueryCmd struct {
+	oneUser
+	Query string `arg:"" enum:"on,off" help:"on or off."`
+}
+
+// Run executes user query.
+func (c *userQueryCmd) Run(ctx context.Context, a *access.Access) error {
+	return c.change(ctx, a, access.UserSpec{Query: new(c.Query == "on")}, "User %s %s run SQL queries.",
+		terminal.Either(c.Query == "on", "may", "may not"))
 }
 
 type userPasswordCmd struct {

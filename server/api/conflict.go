@@ -32,5 +32,6 @@ const (
 	ConflictCodeDeadLetterRedelivered      ConflictCode = "DeadLetterRedelivered"
 	ConflictCodeDeadLetterExporting        ConflictCode = "DeadLetterExporting"
 	ConflictCodeOperationRunning           ConflictCode = "OperationRunning"
+	ConflictCodeQueriesNotSetUp            ConflictCode = "QueriesNotSetUp"
 	ConflictCodeConcurrentChange           ConflictCode = "ConcurrentChange"
 )

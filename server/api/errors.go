@@ -21,12 +21,14 @@ import (
 	"postrider/jobs/publish"
 	"postrider/policy"
 	"postrider/postgres"
+	"postrider/sqlquery"
 )
 
 // Codes of error responses. Package event has more.
 const (
 	CodeInvalidRequest       = "InvalidRequest"
 	codeInvalidValue         = "InvalidValue"
+	codeInvalidQuery         = "InvalidQuery"
 	codeUnknownMember        = "UnknownMember"
 	codeUnauthorized         = "Unauthorized"
 	codeForbidden            = "Forbidden"
@@ -36,6 +38,9 @@ const (
 	CodeInternal             = "InternalError"
 	CodeUnavailable          = "ServiceUnavailable"
 )
+
+// queryRetry is the Retry-After while all login roles for queries are in use.
+const queryRetry = 5 * time.Second
 
 // ErrorResponse is the body of every error response.
 type ErrorResponse struct {
@@ -182,6 +187,7 @@ func ResponseTo(err error, c echo.Context) *RejectionError {
 		parse    *event.Error
 		router   *echo.HTTPError
 		function *postgres.FunctionError
+		query    *sqlquery.Error
 	)
 	switch {
 	case errors.As(err, &rejected):
@@ -192,9 +198,25 @@ func ResponseTo(err error, c echo.Context) *RejectionError {
 		return routerRejection(router, c.Request())
 	case errors.As(err, &function):
 		return functionRejection(function)
+	case errors.As(err, &query):
+		return queryRejection(query)
 	default:
 		return databaseRejection(err)
 	}
+}
+
+// queryRejection is the response to a query that PostgreSQL rejects.
+func queryRejection(e *sqlquery.Error) *RejectionError {
+	message := e.Message
+	if e.Position > 0 {
+		message += fmt.Sprintf(" (at character %d)", e.Position)
+	}
+	if e.Hint != "" {
+		message += ". " + e.Hint
+	}
+	r := Reject(http.StatusBadRequest, codeInvalidQuery, "%s", message)
+	r.Details = []ErrorDetail{{Code: codeInvalidQuery, Target: "sql", Message: message}}
+	return r
 }
 
 // EventRejection is the response to an invalid event. target is the event's path in the request.
@@ -239,6 +261,15 @@ func databaseRejection(err error) *RejectionError {
 	case errors.Is(err, catalog.ErrSystemTopic):
 		return RejectConflict(ConflictCodeSystemTopic, "topic %q belongs to postrider: it has no access keys, and cannot "+
 			"be deleted", catalog.SystemTopic)
+	case errors.Is(err, sqlquery.ErrBusy):
+		return &RejectionError{
+			Status: http.StatusTooManyRequests, Code: "TooManyRequests", Message: sqlquery.ErrBusy.Error(),
+			RetryAfter: queryRetry,
+		}
+	case errors.Is(err, sqlquery.ErrDeadline), errors.Is(err, sqlquery.ErrTooLarge):
+		return Reject(http.StatusBadRequest, codeInvalidQuery, "%v; limit its rows and its time range", err)
+	case errors.Is(err, sqlquery.ErrNotConfigured):
+		return RejectConflict(ConflictCodeQueriesNotSetUp, "%v", err)
 	case errors.Is(err, postgres.ErrTooSlow):
 		return unavailable("the query took too long; request a shorter time span, or one event subscription")
 	case errors.Is(err, postgres.ErrConflict):

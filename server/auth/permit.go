@@ -49,6 +49,16 @@ func (a *Authenticator) Permit(needed access.Role) echo.MiddlewareFunc {
 	}
 }
 
+// PermitQuery allows requests whose actor may run SQL queries. It follows Permit.
+func PermitQuery(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if who := access.ActorOf(c.Request().Context()); !who.Query {
+			return api.RejectForbidden(who.Name, "%s may not run queries: an administrator can allow it (query)", who.Name)
+		}
+		return next(c)
+	}
+}
+
 // authenticate finds the actor. The dashboard puts its user into the context of its requests, which no client can do.
 func (a *Authenticator) authenticate(c echo.Context) (access.Actor, error) {
 	r := c.Request()
@@ -80,7 +90,7 @@ func (a *Authenticator) authenticate(c echo.Context) (access.Actor, error) {
 // bearerOf finds the actor of the admin token or an API key; ErrWrongCredentials for other tokens.
 func (a *Authenticator) bearerOf(c echo.Context, token string, shown *digest) (access.Actor, error) {
 	if shown.equals(a.admin[:]) == 1 {
-		return access.Actor{Name: adminName, Address: c.RealIP(), Role: access.RoleAdmin}, nil
+		return access.Actor{Name: adminName, Address: c.RealIP(), Role: access.RoleAdmin, Query: true}, nil
 	}
 	if !access.IsAPIKey(token) {
 		return access.Actor{}, access.ErrWrongCredentials

@@ -77,6 +77,7 @@ func (m *Handlers) PollLogin(ctx context.Context, r *pollLoginRequest) (*LoginSt
 type Me struct {
 	Name      string      `json:"name"`
 	Role      access.Role `json:"role" enum:"viewer,operator,admin"`
+	Query     bool        `json:"query"`
 	APIKey    *string     `json:"apiKey"`
 	ExpiresAt *time.Time  `json:"expiresAt"`
 }
@@ -84,7 +85,7 @@ type Me struct {
 // WhoAmI responds to GET /v1/me.
 func (m *Handlers) WhoAmI(ctx context.Context, _ *struct{}) (*Me, error) {
 	who := access.ActorOf(ctx)
-	me := Me{Name: who.Name, Role: who.Role}
+	me := Me{Name: who.Name, Role: who.Role, Query: who.Query}
 	if name := who.APIKey(); name != "" {
 		k, err := m.Parts.Access.APIKey(ctx, name)
 		if err != nil {

@@ -60,6 +60,7 @@ var accessTexts = map[string]string{
 	"none":    "Needs no credential.",
 	"publish": "Needs an access key of the topic, or an API key with scope publish or admin.",
 	"read":    "Needs an API key with scope read, operate or admin.",
+	"query":   "Needs an API key with scope read, operate or admin that may run queries.",
 	"operate": "Needs an API key with scope operate or admin.",
 	"admin":   "Needs an API key with scope admin, or the admin token.",
 }

@@ -119,7 +119,7 @@ func menuOf(user access.Actor) (groups []menuGroup) {
 		if !user.Role.Allows(group.needs) {
 			continue
 		}
-		if !user.Role.Allows(access.RoleOperator) {
+		if !user.Query {
 			group.Links = slices.DeleteFunc(slices.Clone(group.Links), func(l Link) bool { return l.Href == queryPage })
 		}
 		groups = append(groups, group)

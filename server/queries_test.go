@@ -1,0 +1,126 @@
+package server_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/docs"
+	"postrider/postgres"
+	"postrider/sqlquery"
+)
+
+// queryLogins creates the login roles for queries.
+func (b *bundle) queryLogins() {
+	b.t.Helper()
+	sealer, err := postgres.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
+	require.NoError(b.t, err)
+	require.NoError(b.t, sqlquery.EnsureLogins(b.t.Context(), b.store.DB, sealer))
+}
+
+// key creates an API key of a scope; query is "", true or false.
+func (b *bundle) queryKey(name, scope, query string) string {
+	b.t.Helper()
+	body := fmt.Sprintf(`{"name":%q,"scope":%q}`, name, scope)
+	if query != "" {
+		body = fmt.Sprintf(`{"name":%q,"scope":%q,"query":%s}`, name, scope, query)
+	}
+	made := b.manage(http.MethodPost, "/v1/apiKeys", body).json(http.StatusCreated)
+	return "Bearer " + made["key"].(string)
+}
+
+func TestQueryAccess(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	tried := 0
+	for _, op := range operations(t) {
+		if op.Access != "query" {
+			continue
+		}
+		tried++
+		for _, row := range []struct {
+			scope, query string
+			status       int
+		}{
+			{"read", "", 403}, {"read", "true", 0}, {"operate", "", 0}, {"operate", "false", 403}, {"admin", "", 0},
+			{"admin", "false", 403}, {"publish", "", 403},
+		} {
+			name := fmt.Sprint("k", tried, row.scope, row.query)
+			got := b.send(op.method, op.path, "{}", "Authorization", b.queryKey(name, row.scope, row.query))
+			if row.status != 0 {
+				got.rejected(row.status, "Forbidden")
+				continue
+			}
+			require.NotContains(t, []int{401, 403}, got.status, "%s %s: %v", op.method, op.path, row)
+		}
+		b.send(op.method, op.path, "{}").rejected(401, "Unauthorized")
+		require.NotContains(t, []int{401, 403}, b.manage(op.method, op.path, "{}").status, "the admin token")
+	}
+	require.Equal(t, 6, tried)
+	b.manage(http.MethodPost, "/v1/apiKeys", `{"name":"p","scope":"publish","query":true}`).rejected(400, "InvalidRequest")
+}
+
+// The flag of a user follows the role until an administrator sets it. It ends no session.
+func TestQueryFlagOfUsers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	put := func(body string) any { return b.manage("PUT", "/v1/users/anna", body).json(200)["query"] }
+	b.manage("PUT", "/v1/users/anna", `{"role":"viewer","password":"correct horse battery"}`).json(201)
+	require.Equal(t, false, put(`{"role":"viewer"}`))
+	require.Equal(t, true, put(`{"role":"operator"}`))
+	require.Equal(t, false, put(`{"role":"operator","query":false}`))
+	require.Equal(t, false, put(`{"role":"admin"}`))
+	require.Equal(t, true, put(`{"role":"viewer","query":true}`))
+}
+
+func TestQueries(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.manage("POST", "/v1/queries/run", `{"sql":"select 1"}`).rejected(409, "QueriesNotSetUp")
+	b.queryLogins()
+	got := b.manage("POST", "/v1/queries/run", `{"sql":"select n from generate_series(1, 3) n", "limit": 2}`).json(200)
+	require.Equal(t, []any{[]any{"1"}, []any{"2"}}, got["rows"])
+	require.Equal(t, true, got["more"])
+	require.Contains(t, b.manage("POST", "/v1/queries/run", `{"sql":"select 1","plan":true}`).json(200)["plan"], "cost=")
+	wrong := b.manage("POST", "/v1/queries/run", `{"sql":"select x"}`).rejected(400, "InvalidQuery")
+	require.Equal(t, `column "x" does not exist (at character 8)`, wrong.Message)
+	b.manage("POST", "/v1/queries/run", `{"sql":"select 1","limit":1001}`).rejected(400, "InvalidRequest")
+	b.manage("POST", "/v1/queries/run", `{"sql":"select $1::text"}`).rejected(400, "InvalidQuery")
+
+	anna, otto := b.queryKey("anna", "operate", ""), b.queryKey("otto", "operate", "")
+	as := func(who, method, path, body string) response {
+		return b.send(method, path, body, "Authorization", who)
+	}
+	one := `{"sql":"select $1::int + 1 as n","description":"Adds one"}`
+	require.Equal(t, false, as(anna, "PUT", "/v1/queries/one", one).json(201)["shared"])
+	as(otto, "GET", "/v1/queries/one", "").rejected(404, "NotFound")
+	as(otto, "PUT", "/v1/queries/one", one).rejected(409, "NameTaken")
+	as(otto, "DELETE", "/v1/queries/one", "").rejected(404, "NotFound")
+	as(anna, "PUT", "/v1/queries/one", `{"sql":"select $1::int + 1 as n","shared":true}`).json(200)
+	require.Equal(t, []any{[]any{"42"}}, as(otto, "POST", "/v1/queries/one/run", `{"args":{"1":"41"}}`).json(200)["rows"])
+	as(otto, "POST", "/v1/queries/one/run", `{"args":{"n":"41"}}`).rejected(400, "InvalidRequest")
+	as(otto, "DELETE", "/v1/queries/one", "").rejected(404, "NotFound")
+	for name, status := range map[string]int{"pending": 409, "run": 400, "temporary-x": 400, "a%20b": 400} {
+		require.Equal(t, status, as(anna, "PUT", "/v1/queries/"+name, one).status, name)
+	}
+	as(anna, "PUT", "/v1/queries/two", `{"sql":" "}`).rejected(400, "InvalidRequest")
+
+	// A documented question is a template with named arguments.
+	list := as(otto, "GET", "/v1/queries?limit=1000", "").json(200)["value"].([]any)
+	require.Len(t, list, len(docs.Questions())+1)
+	b.topic("orders", "")
+	as(otto, "POST", "/v1/queries/event/run", "{}").rejected(400, "InvalidRequest")
+	found := as(otto, "POST", "/v1/queries/event/run", `{"args":{"event-id":"o-1"}}`).json(200)
+	require.Equal(t, []any{}, found["rows"])
+
+	require.Equal(t, http.StatusNoContent, as(anna, "DELETE", "/v1/queries/one", "").status)
+	const saved = "SELECT count(*) FROM postrider.audit WHERE action = 'query_saved' AND actor = 'key:anna'"
+	require.Equal(t, 2, b.count(saved))
+	require.Equal(t, 1, b.count("SELECT count(*) FROM postrider.audit WHERE action = 'query_deleted'"))
+	const run = `SELECT count(*) FROM postrider.audit WHERE action = 'query_run' AND actor = 'key:otto'
+		AND details ->> 'query' = 'one' AND details ->> 'rows' = '1' AND details ->> 'sha256' ~ '^[0-9a-f]{64}$'
+		AND details::text NOT LIKE '%41%'`
+	require.Equal(t, 1, b.count(run))
+}
