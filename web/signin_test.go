@@ -293,7 +293,11 @@ func TestRoles(t *testing.T) {
 			rejected := response.Code == http.StatusForbidden
 			require.Equal(t, !role.Allows(needed), rejected, "%s %s as %s: %d", route.Method, route.Path, role, response.Code)
 			if rejected {
-				require.Contains(t, text(response.Body.String()), "This requires the role "+string(needed))
+				why := "This requires the role " + string(needed)
+				if begins(route.Path, workbench) {
+					why = "You may not run queries"
+				}
+				require.Contains(t, text(response.Body.String()), why)
 			}
 			requests++
 		}
@@ -428,4 +432,26 @@ func TestTailEndsWithTheSession(t *testing.T) {
 	require.NoError(t, b.store.Access.DeleteUser(t.Context(), "ann"))
 	_, err = io.ReadAll(response.Body) // blocks while the stream is open
 	require.NoError(t, err)
+}
+
+// An administrator allows a viewer to run queries, and forbids an operator to.
+func TestQueryFlag(t *testing.T) {
+	t.Parallel()
+	b := setup(t, withSignIn)
+	root := b.as(t, "root", access.RoleAdmin)
+	for name, row := range map[string]struct {
+		role   access.Role
+		change string
+		before int
+		after  int
+	}{
+		"ann": {access.RoleViewer, "allow-queries", http.StatusForbidden, http.StatusOK},
+		"bob": {access.RoleOperator, "forbid-queries", http.StatusOK, http.StatusForbidden},
+	} {
+		who := b.as(t, name, row.role)
+		require.Equal(t, row.before, b.request(http.MethodGet, "/ui/query", who).Code, name)
+		form := url.Values{"change": {row.change}}
+		require.Equal(t, http.StatusSeeOther, b.post("/ui/users/"+name+"/change", form, root).Code)
+		require.Equal(t, row.after, b.request(http.MethodGet, "/ui/query", who).Code, name)
+	}
 }

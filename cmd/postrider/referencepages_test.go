@@ -83,6 +83,7 @@ func restPage(t *testing.T) string {
 	methods := []string{"get", "put", "post", "patch", "delete"}
 	roles := map[string]string{
 		"none": "–", "read": "viewer", "operate": "operator", "admin": "admin",
+		"query":   "viewer with the flag query",
 		"publish": "access key of the topic, or API key that may publish",
 	}
 	for _, path := range slices.Sorted(maps.Keys(document.Paths)) {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/access"
 	"postrider/operator"
 	"postrider/query"
 	"postrider/sqlquery"
@@ -45,9 +44,9 @@ func (p *Pages) Mount(ui *echo.Group, login, sameOrigin echo.MiddlewareFunc) {
 	p.mountQuery(ui, login, sameOrigin)
 }
 
-// mountQuery adds the query editor, for users with the role operator.
+// mountQuery adds the query editor, for users who may run queries.
 func (p *Pages) mountQuery(ui *echo.Group, login, sameOrigin echo.MiddlewareFunc) {
-	queries := site.Requires(access.RoleOperator)
+	queries := site.RequiresQuery
 	ui.Match(readMethods, "/query", site.Timed(site.PageTime, p.query), login, queries)
 	for path, action := range map[string]echo.HandlerFunc{
 		"/query":        p.long(p.run),
