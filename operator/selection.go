@@ -113,13 +113,13 @@ func (o *Operator) SelectQuery(
 	ids, column := collected{}, 0
 	begin := func(columns []sqlquery.Column) error {
 		for _, is := range []string{SelectedDeadLetters, SelectedDeliveries} {
-			at := slices.IndexFunc(columns, func(c sqlquery.Column) bool { return c.Name == idColumns[is] })
+			at := slices.IndexFunc(columns, func(c sqlquery.Column) bool { return c.Name == IDColumns[is] })
 			if at >= 0 && (kind == "" || kind == is) {
 				ids.kind, column = is, at
 				return nil
 			}
 		}
-		wanted := cmp.Or(idColumns[kind], "dead_letter_id or delivery_id")
+		wanted := cmp.Or(IDColumns[kind], "dead_letter_id or delivery_id")
 		return &sqlquery.Error{Message: "the result has no column " + wanted}
 	}
 	err := queries.Stream(ctx, q, begin, func(row []*string) error {
@@ -134,8 +134,8 @@ func (o *Operator) SelectQuery(
 	return o.freeze(ctx, &ids, "query")
 }
 
-// idColumns are the columns with the ids of a selection's items.
-var idColumns = map[string]string{SelectedDeadLetters: "dead_letter_id", SelectedDeliveries: "delivery_id"}
+// IDColumns are the columns with the ids of a selection's items.
+var IDColumns = map[string]string{SelectedDeadLetters: "dead_letter_id", SelectedDeliveries: "delivery_id"}
 
 // freeze stores a selection in one transaction.
 func (o *Operator) freeze(ctx context.Context, ids *collected, source string) (s *Selection, err error) {
@@ -147,7 +147,7 @@ func (o *Operator) freeze(ctx context.Context, ids *collected, source string) (s
 	id, actor := uuid.Must(uuid.NewV7()), access.ActorOf(ctx)
 	err = pgx.BeginFunc(ctx, o.db, func(tx pgx.Tx) error {
 		table := pgx.Identifier{"postrider_internal", "selection_items"}
-		columns := []string{"selection_id", "position", idColumns[ids.kind]}
+		columns := []string{"selection_id", "position", IDColumns[ids.kind]}
 		_, err := tx.CopyFrom(ctx, table, columns, pgx.CopyFromSlice(ids.len(), func(i int) ([]any, error) {
 			return []any{id, i + 1, ids.at(i)}, nil
 		}))
@@ -235,7 +235,7 @@ func (c *collected) add(text string) error {
 		c.deadLetters = append(c.deadLetters, id)
 	}
 	if err != nil {
-		return &sqlquery.Error{Message: fmt.Sprintf("column %s has %.40q, which is not an id", idColumns[c.kind], text)}
+		return &sqlquery.Error{Message: fmt.Sprintf("column %s has %.40q, which is not an id", IDColumns[c.kind], text)}
 	}
 	if c.len() < 2*MaxSelected {
 		return nil

@@ -103,6 +103,7 @@ func (p *pages) deadLetters(ctx context.Context, c echo.Context) error {
 		view.Search = continued(c, found, scanned+found.Scanned)
 		view.Paging.Further = ""
 	}
+	view.Selectable(c, notOfFilter)
 	return p.Show(c, "dead-letters", "Dead letters", filter.Match == nil, view)
 }
 
@@ -367,6 +368,9 @@ var operationKinds = map[string]string{
 	"repair": "Repair dead letters",
 }
 
+// resultsShown is how many results the page of an operation has.
+const resultsShown = 200
+
 // operationVerbs are what an operation of a kind did.
 var operationVerbs = map[string]string{
 	"redeliver": "Redelivered", "purge": "Purged", "redeliver_events": "Redelivered", "erase_subject": "Erased",
@@ -393,6 +397,8 @@ type operationView struct {
 	progress
 	All bool   // without filter
 	Did string // what happened to those that are done
+	// Results are the first items of its selection that it skipped or failed to act on.
+	Results []query.OperationResult
 	// Redelivered are the states of its redeliveries, if it has any.
 	Redelivered []share
 }
@@ -450,6 +456,11 @@ func (p *pages) operation(ctx context.Context, c echo.Context) error {
 			{Name: "Dead-lettered again", Href: "dead_lettered", Count: states.DeadLettered},
 			{Name: "Dropped", Href: "dropped", Count: states.Dropped},
 			{Name: "Canceled", Href: "canceled", Count: states.Canceled},
+		}
+	}
+	if o.SelectionID != nil && o.Skipped+o.Failed > 0 {
+		if view.Results, err = p.Parts.Reader.OperationResults(ctx, id, 0, resultsShown); err != nil {
+			return err
 		}
 	}
 	return p.Show(c, "operation", operationKinds[o.Kind], view.Running, view)

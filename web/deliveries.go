@@ -32,7 +32,14 @@ func eventID(c echo.Context, f *display.Filter) string {
 
 func (p *pages) deliveries(ctx context.Context, c echo.Context) error {
 	f := display.FilterOf(c)
-	var filter query.DeliveryFilter
+	filter := p.deliveryFilter(c, f)
+	list, err := site.ListOf(ctx, c, "delivery", f, filter, p.Parts.Reader.ReadDeliveries, (*query.DeliveryLine).Place)
+	list.Selectable(c, notOfFilter)
+	return p.ShowList(c, "deliveries", "Deliveries", list, err)
+}
+
+// deliveryFilter reads the filter of deliveries.
+func (p *pages) deliveryFilter(c echo.Context, f *display.Filter) (filter query.DeliveryFilter) {
 	filter.Topic, filter.Subscription = owner(f)
 	filter.State = f.OneOf("State", "state", "state = ?", query.DeliveryStates, "")
 	filter.Hold = f.OneOf("Hold", "hold", "hold = ?", query.HoldReasons, "")
@@ -50,8 +57,7 @@ func (p *pages) deliveries(ctx context.Context, c echo.Context) error {
 	if filter.From != nil || filter.To != nil {
 		f.Order = "system_id desc, delivery_id desc"
 	}
-	list, err := site.ListOf(ctx, c, "delivery", f, filter, p.Parts.Reader.ReadDeliveries, (*query.DeliveryLine).Place)
-	return p.ShowList(c, "deliveries", "Deliveries", list, err)
+	return filter
 }
 
 type deliveryView struct {

@@ -150,8 +150,9 @@ func (p *pages) mount(e *echo.Echo) {
 			ui.POST(path, action, sameOrigin(), login, site.Requires(role))
 		}
 	}
+	p.mountSelect(ui, login)
 	workbench.New(workbench.Parts{
-		Site: p.Site, Reader: p.Parts.Reader, Operator: p.Parts.Operator, Queries: p.Parts.Queries,
+		Site: p.Site, DB: p.Parts.DB, Reader: p.Parts.Reader, Operator: p.Parts.Operator, Queries: p.Parts.Queries,
 		SavedQueries: p.Parts.SavedQueries,
 	}).Mount(ui, login, sameOrigin())
 	if p.Open {

@@ -31,6 +31,8 @@ type Table struct {
 	Chosen bool
 	// Select: each row begins with a check-box, which the template list/pick writes.
 	Select bool
+	// Action is the address of the form of these check-boxes.
+	Action string
 	// Order is the address of the page in the other order, the newest or the oldest row first; "" is no other order.
 	Order string
 	// Oldest: the oldest row is first.

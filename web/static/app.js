@@ -11,7 +11,7 @@
 
   function reading() { // a refresh must not remove a selection or input
     const selection = document.getSelection();
-    const busy = document.activeElement && document.activeElement.closest("#page form");
+    const busy = document.activeElement && document.activeElement.closest("#page form") || find("#page .pick :checked");
     return Boolean(busy) || (selection && !selection.isCollapsed);
   }
 
@@ -238,6 +238,14 @@
     await navigator.clipboard.writeText(button.previousElementSibling.textContent);
     button.textContent = "Copied";
     setTimeout(() => { button.textContent = "Copy"; }, 1500);
+  });
+
+  // ---- Check-boxes of rows: how many are checked.
+  document.addEventListener("change", (event) => {
+    const picked = event.target.closest(".pick") && find(".picked");
+    if (!picked) return;
+    const n = all(".pick :checked").length;
+    picked.textContent = n ? n + " checked" : "";
   });
 
   // ---- Keyboard: j and k move along the rows of a list, whose links have the focus.

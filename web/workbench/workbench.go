@@ -11,6 +11,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"postrider/operator"
+	"postrider/postgres"
 	"postrider/query"
 	"postrider/sqlquery"
 	"postrider/web/site"
@@ -24,6 +25,7 @@ var Templates embed.FS
 // Parts are the dependencies of the workbench. All are required.
 type Parts struct {
 	Site         *site.Site
+	DB           *postgres.DB
 	Reader       *query.Reader
 	Operator     *operator.Operator
 	Queries      *sqlquery.Runner
@@ -42,6 +44,7 @@ var readMethods = []string{http.MethodGet, http.MethodHead}
 // Mount adds the routes to the dashboard's group. login requires a session; sameOrigin rejects forms of other sites.
 func (p *Pages) Mount(ui *echo.Group, login, sameOrigin echo.MiddlewareFunc) {
 	p.mountQuery(ui, login, sameOrigin)
+	p.mountSelections(ui, login, sameOrigin)
 }
 
 // mountQuery adds the query editor, for users who may run queries.
