@@ -40,7 +40,7 @@ const (
 
 // gathering delays the responses to publishers, and their deliveries.
 var gathering = postgres.Gathering{
-	Enough: largeEvents, Longest: 10 * time.Millisecond, Quiet: 2 * time.Millisecond, Worth: 6,
+	Enough: largeEvents, Longest: 20 * time.Millisecond, Quiet: 2 * time.Millisecond, Worth: 6,
 }
 
 // errQueuedTooLong ends the wait of a request for a group.
