@@ -332,6 +332,7 @@ func (r *Reader) ReadDeadLetters(
 		found.IDs = append(slices.Clip(begun), found.IDs...)
 		list := found.rows(r, s.ascending, t.Limit+1)
 		d.SearchedPage = pageOf(list, t, found.place())
+		d.Newer = d.Newer && len(begun) == 0
 		d.Condition, d.Scanned = found.Condition, found.Scanned
 		d.count(r, text, &found)
 	})

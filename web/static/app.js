@@ -34,7 +34,6 @@
       if (paused || document.hidden || reading()) event.preventDefault();
     });
     document.addEventListener("htmx:before:swap", (event) => {
-      for (const task of event.detail.tasks || []) if (task.fragment) prepare(task.fragment);
       const response = event.detail.ctx && event.detail.ctx.response;
       if (response && response.status >= 400) { // keep the last good page
         event.preventDefault();
@@ -43,10 +42,14 @@
     });
     document.addEventListener("htmx:after:swap", () => {
       live("live", "as of " + full(new Date(find("#page").dataset.at)));
-      drawAll();
     });
     document.addEventListener("htmx:error", () => live("stale", "not refreshed: no response"));
   }
+  // A search that is in progress replaces the page too.
+  document.addEventListener("htmx:before:swap", (event) => {
+    for (const task of event.detail.tasks || []) if (task.fragment) prepare(task.fragment);
+  });
+  document.addEventListener("htmx:after:swap", () => drawAll());
 
   // ---- Times: the server writes UTC; the browser shows its own zone, with UTC on hover.
   const two = (n) => String(n).padStart(2, "0");

@@ -35,8 +35,8 @@ func searchable(t *testing.T, data map[string]string) *bundle {
 }
 
 var searchData = map[string]string{
-	"a": `{"data":{"order":{"id":42,"at":"2026-11-20T09:00:00Z","big":12345678901234567890},"items":[{"sku":"A"},{"sku":"B"}],
-		"a.b":{"0":"key"},"tags":["x","y"],"none":null}}`,
+	"a": `{"data":{"order":{"id":42,"at":"2026-11-20T09:00:00Z","big":12345678901234567890},"items":[{"sku":"A"},
+		{"sku":"B"}],"a.b":{"0":"key"},"tags":["x","y"],"none":null}}`,
 	"b":        `{"data":{"order":{"id":42.5,"at":"2026-11-21T09:00:00Z"},"items":[{"sku":"B"}],"ok":true}}`,
 	"c":        `{"data":{"order":{"id":"42"},"items":{"0":{"sku":"A"}},"tags":"x"}}`,
 	"custom":   `{"order":{"id":7},"data":{"order":{"id":42}}}`,
@@ -123,24 +123,33 @@ func TestSearchRejects(t *testing.T) {
 	t.Parallel()
 	b := searchable(t, nil)
 	condition := func(text string) string { return `{"match": [` + text + `]}` }
+	long := strings.Repeat("a", 1001)
 	for filter, want := range map[string]string{
 		`{"match": {}}`: "filter.match must be an array, is an object",
 		`{"match": []}`: "filter.match must have between 1 and 20 conditions, has 0",
 		condition(`1`):  "filter.match[0] must be an object, is a number",
-		condition(`{"field": "id", "op": "=", "value": "1"}, {"field": "id", "op": "=", "value": 1}`): "filter.match[1].value " +
-			"must be a string, is a number",
-		condition(`{"field": "id", "op": "=", "value": "1", "not": true}`):                              "filter.match[0].not is no member of a condition",
-		condition(`{"op": "=", "value": "1"}`):                                                          "filter.match[0].field is required",
-		condition(`{"field": "id", "op": "=="}`):                                                        "filter.match[0].op must be one of = != < <= > >= ~ !~ :, is ==",
-		condition(`{"field": "id", "op": "="}`):                                                         "filter.match[0].value is required",
-		condition(`{"field": "body", "op": "=", "value": "1"}`):                                         "filter.match[0].field must be data.<path>, subject, type",
-		condition(`{"field": "data..x", "op": "=", "value": "1"}`):                                      "filter.match[0].field must be a path such as data.order.id",
-		condition(`{"field": "data.x", "op": "<", "value": true}`):                                      "filter.match[0].value must be a number or a string, is a boolean",
-		condition(`{"field": "data.x", "op": "~", "value": 1}`):                                         "filter.match[0].value must be a string, is a number",
-		condition(`{"field": "error", "op": "~", "value": "(a"}`):                                       "filter.match[0].value is not a valid regular expression: (a: ",
-		condition(`{"field": "error", "op": "~", "value": "(a)\\1"}`):                                   "filter.match[0].value must not have a back reference",
-		condition(`{"field": "data.x", "op": "!~", "value": "[[:no:]]"}`):                               "filter.match[0].value is not a valid regular expression",
-		condition(fmt.Sprintf(`{"field": "error", "op": "~", "value": %q}`, strings.Repeat("a", 1001))): "at most 1000 characters",
+		condition(`{"field": "id", "op": "=", "value": "1"}, {"field": "id", "op": "=", "value": 1}`): "" +
+			"filter.match[1].value must be a string, is a number",
+		condition(`{"field": "id", "op": "=", "value": "1", "not": true}`): "" +
+			"filter.match[0].not is no member of a condition",
+		condition(`{"op": "=", "value": "1"}`): "filter.match[0].field is required",
+		condition(`{"field": "id", "op": "=="}`): "" +
+			"filter.match[0].op must be one of = != < <= > >= ~ !~ :, is ==",
+		condition(`{"field": "id", "op": "="}`): "filter.match[0].value is required",
+		condition(`{"field": "body", "op": "=", "value": "1"}`): "" +
+			"filter.match[0].field must be data.<path>, subject, type",
+		condition(`{"field": "data..x", "op": "=", "value": "1"}`): "" +
+			"filter.match[0].field must be a path such as data.order.id",
+		condition(`{"field": "data.x", "op": "<", "value": true}`): "" +
+			"filter.match[0].value must be a number or a string, is a boolean",
+		condition(`{"field": "data.x", "op": "~", "value": 1}`): "filter.match[0].value must be a string, is a number",
+		condition(`{"field": "error", "op": "~", "value": "(a"}`): "" +
+			"filter.match[0].value is not a valid regular expression: (a: ",
+		condition(`{"field": "error", "op": "~", "value": "(a)\\1"}`): "" +
+			"filter.match[0].value must not have a back reference",
+		condition(`{"field": "data.x", "op": "!~", "value": "[[:no:]]"}`): "" +
+			"filter.match[0].value is not a valid regular expression",
+		condition(fmt.Sprintf(`{"field": "error", "op": "~", "value": %q}`, long)): "at most 1000 characters",
 	} {
 		require.Contains(t, b.rejectedBy(t, "SELECT postrider.count_dead_letters($1)", filter), want)
 	}

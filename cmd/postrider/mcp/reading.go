@@ -53,6 +53,7 @@ type deadLetterFilter struct {
 	Source            string `json:"source,omitempty" jsonschema:"with this CloudEvents source"`
 	DeadLetteredFrom  string `json:"deadLetteredFrom,omitempty" jsonschema:"dead-lettered at this time or later, RFC 3339"`
 	DeadLetteredUntil string `json:"deadLetteredUntil,omitempty" jsonschema:"dead-lettered before this time, RFC 3339"`
+	Search            string `json:"search,omitempty" jsonschema:"found by content, such as: data.order.id = 42 error ~ \"currency\" refund"`
 	Redelivered       *bool  `json:"redelivered,omitempty" jsonschema:"true: only those redelivered before; false: only the others"`
 }
 
