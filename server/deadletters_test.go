@@ -62,6 +62,49 @@ func TestDeadLettersAreListed(t *testing.T) {
 	require.Equal(t, 400, b.manage(http.MethodGet, "/v1/deadLetters?lastStatus=x", "").status)
 }
 
+// A search is text in an address, and text or conditions in a body. What ended before its page was full continues.
+func TestDeadLettersAreSearched(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic("orders", "")
+	b.subscription("orders", "billing", `{"endpointUrl":"https://example.com/hook"}`)
+	ids := b.deadLettersOf("orders", "billing", 3)
+	b.change(`UPDATE postrider_internal.dead_letters SET body = '{"data":{"n":1}}' WHERE id = $1`, ids[1])
+	list := func(search string) response {
+		return b.manage(http.MethodGet, "/v1/deadLetters?search="+url.QueryEscape(search), "")
+	}
+	for search, want := range map[string]int{"data.n = 1": 1, "id : E- data.n > 1": 0, "id : E-": 3, "": 3} {
+		page := list(search).json(http.StatusOK)
+		require.Len(t, page["value"], want, search)
+		require.Nil(t, page["nextLink"], search)
+		require.NotContains(t, page, "scanned", search)
+	}
+	wrong := list(`data.n =`).rejected(400, "InvalidRequest")
+	require.Equal(t, []string{"search"}, targets(wrong))
+	require.Contains(t, list(`data.n =`).body, "at character 9: data.n = has no value after it; for example: ")
+	require.Contains(t, list(`error ~ (`).body, "is not a valid regular expression")
+	for filter, want := range map[string]string{
+		`{"search":"data.n = 1"}`: `"matched":1`, `{"match":[{"field":"data.n","op":"=","value":1}]}`: `"matched":1`,
+		`{"search":"id : e-","match":[{"field":"data.n","op":"=","value":2}]}`: `"matched":0`,
+		`{"search":"= 1"}`: `"target":"filter.search"`, `{"match":[{"field":"data.n","op":"is","value":1}]}`: "must be one of",
+	} {
+		for _, action := range []string{"redeliver", "purge"} {
+			response := b.manage(http.MethodPost, "/v1/deadLetters/"+action, `{"dryRun":true,"filter":`+filter+`}`)
+			require.Contains(t, response.body, want, filter)
+		}
+	}
+	b.rows(`CREATE OR REPLACE FUNCTION postrider_internal.find_dead_letters(filter jsonb, after_at timestamptz,
+			after_id uuid, ascending boolean, enough integer, most integer, scan_limit integer, time_limit interval,
+			OUT ids uuid[], OUT scanned bigint, OUT reached_at timestamptz, OUT reached_id uuid, OUT condition text)
+		LANGUAGE sql AS $$ SELECT '{}'::uuid[], 12345::bigint, now(), gen_random_uuid(), 'true' WHERE after_at IS NULL
+			UNION ALL SELECT '{}', 0, NULL, NULL, 'true' WHERE after_at IS NOT NULL $$`)
+	page := list("refund").json(http.StatusOK)
+	require.EqualValues(t, 12345, page["scanned"])
+	link := page["nextLink"].(string)
+	require.Contains(t, link, "search=refund")
+	require.Nil(t, b.manage(http.MethodGet, link, "").json(http.StatusOK)["nextLink"])
+}
+
 func TestDeadLetterRejections(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
