@@ -1,9 +1,9 @@
 // The dashboard's editor for SQL and JSON, built by `make editor`. It is in a shadow root: there its styles are adopted
 // style sheets, which the content security policy allows.
-import { autocompletion, closeBrackets, closeBracketsKeymap, completionKeymap } from "@codemirror/autocomplete";
+import { autocompletion, closeBrackets, closeBracketsKeymap, closeCompletion, completionKeymap } from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap } from "@codemirror/commands";
 import { json } from "@codemirror/lang-json";
-import { PostgreSQL, sql } from "@codemirror/lang-sql";
+import { PostgreSQL, sql, SQLDialect } from "@codemirror/lang-sql";
 import { bracketMatching, HighlightStyle, indentOnInput, syntaxHighlighting } from "@codemirror/language";
 import { EditorState, StateEffect, StateField } from "@codemirror/state";
 import { Decoration, EditorView, keymap, lineNumbers } from "@codemirror/view";
@@ -72,15 +72,22 @@ function namespace(schema, views) {
   return { [schema]: { self: { label: schema, type: "namespace" }, children } };
 }
 
+// PostgreSQL's dialect, in which a column such as subscription is no keyword.
+function dialect(views) {
+  const columns = new Set(views.flatMap((view) => view.columns.map((column) => column.name)));
+  const keywords = PostgreSQL.spec.keywords.split(" ").filter((word) => !columns.has(word)).join(" ");
+  return SQLDialect.define({ ...PostgreSQL.spec, keywords });
+}
+
 // codeEditor puts an editor in place of a textarea. options: language ("sql" or "json"), label, and for SQL views and
 // run, a function for Ctrl+Enter. The textarea keeps the text for its form. mark marks the character at an offset;
 // a negative one removes the mark.
 window.codeEditor = (textarea, { language, label, views = [], run }) => {
   const host = document.createElement("div"), root = host.attachShadow({ mode: "open" });
   const languages = {
-    sql: () => sql({ dialect: PostgreSQL, schema: namespace("postrider", views), defaultSchema: "postrider" }), json,
+    sql: () => sql({ dialect: dialect(views), schema: namespace("postrider", views), defaultSchema: "postrider" }), json,
   };
-  const runs = { key: "Mod-Enter", run: () => { run(); return true; } };
+  const runs = { key: "Mod-Enter", run: (view) => { closeCompletion(view); run(); return true; } };
   const view = new EditorView({
     root,
     parent: root,

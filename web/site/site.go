@@ -73,6 +73,8 @@ type Frame struct {
 	At       time.Time
 	// Role is the role of the user; "" before sign-in.
 	Role access.Role
+	// Queries reports whether the user may run SQL queries.
+	Queries bool
 	// Who is the name of the user; "" on a dashboard without sign-in.
 	Who  string
 	Menu []menuGroup
@@ -169,7 +171,7 @@ func (s *Site) render(c echo.Context, status int, name string, f Frame) error {
 		f.Tab += " " + c.Param("id")
 	}
 	actor := access.ActorOf(c.Request().Context())
-	f.Role, f.Who = actor.Role, actor.User()
+	f.Role, f.Queries, f.Who = actor.Role, actor.Query, actor.User()
 	f.Menu = menuOf(actor)
 	f.Section, f.At, f.Here = sectionOf(c.Request().URL.Path), s.Now(), address.RequestURI()
 	written, err := s.Page(name, f)
