@@ -53,8 +53,8 @@ func (p *Pages) mountQuery(ui *echo.Group, login, sameOrigin echo.MiddlewareFunc
 	ui.Match(readMethods, "/query", site.Timed(site.PageTime, p.query), login, queries)
 	for path, action := range map[string]echo.HandlerFunc{
 		"/query":        p.long(p.run),
-		"/query/csv":    p.long(p.download("query.csv", "text/csv; charset=utf-8", newCSV)),
-		"/query/json":   p.long(p.download("query.json", echo.MIMEApplicationJSON, newJSON)),
+		"/query/csv":    p.long(p.download("query.csv", "text/csv; charset=utf-8", sqlquery.NewCSV)),
+		"/query/json":   p.long(p.download("query.json", echo.MIMEApplicationJSON, sqlquery.NewJSON)),
 		"/query/open":   site.Act(p.openTemporary, p.query),
 		"/query/save":   site.Act(p.save, p.query),
 		"/query/delete": site.Act(p.remove, p.query),
