@@ -89,6 +89,7 @@ var doneTexts = map[string]string{
 
 	"dead-lettered": "Dead-lettered. This is the dead letter.",
 	"redelivered":   "Redelivered. This is the new delivery; the dead letter stays.",
+	"repaired":      "Redelivered with an edited event. This is its delivery; the dead letter stays.",
 	"purged":        "Purged. The dead letter is deleted.",
 	"started":       "Started. The operation continues if you close this page.",
 	"stopped":       "Canceled. Completed changes stay.",

@@ -27,8 +27,8 @@ type form struct {
 func newForm() *form { return &form{values: url.Values{}, mistakes: map[string][]string{}} }
 
 const (
-	// maxForm is the largest form in bytes; the API accepts 1 MiB.
-	maxForm = 2 << 20
+	// maxForm is the largest form in bytes. An event has up to 1 MiB, and a form writes many characters as three.
+	maxForm = 4 << 20
 	// maxPublicForm is the largest form without sign-in, in bytes.
 	maxPublicForm = 16 << 10
 )

@@ -232,6 +232,7 @@ func (b *bundle) everyPage(t *testing.T) []string {
 		"/ui/batches", "/ui/batches/"+id("SELECT min(batch_id) FROM postrider.batches"),
 		"/ui/dead-letters", "/ui/dead-letters/"+id("SELECT dead_letter_id FROM postrider.dead_letters ORDER BY 1 LIMIT 1"),
 		"/ui/dead-letters/"+id("SELECT dead_letter_id FROM postrider.dead_letters ORDER BY 1 LIMIT 1")+"/purge",
+		"/ui/dead-letters/"+id("SELECT dead_letter_id FROM postrider.dead_letters ORDER BY 1 LIMIT 1")+"/repair",
 		"/ui/dead-letters/redeliver?topic=orders", "/ui/dead-letters/purge",
 		"/ui/operations", "/ui/topics", "/ui/topics/orders", "/ui/subscriptions", "/ui/subscriptions/orders/billing",
 		"/ui/subscriptions/orders/held",

@@ -168,8 +168,8 @@ func requireValidMarkup(t *testing.T, path, page string) {
 		}
 		switch node.Data {
 		case "input", "select", "textarea":
-			require.True(t, attributes["type"] == "hidden" || node.Parent.Data == "label", "%s: %s without a label", path,
-				attributes["name"])
+			labeled := node.Parent.Data == "label" || strings.Contains(page, `<label for="`+attributes["id"]+`">`)
+			require.True(t, attributes["type"] == "hidden" || labeled, "%s: %s without a label", path, attributes["name"])
 		case "th":
 			require.Contains(t, []string{"col", "row", "colgroup"}, attributes["scope"], path)
 		case "svg":

@@ -45,6 +45,7 @@ var readMethods = []string{http.MethodGet, http.MethodHead}
 func (p *Pages) Mount(ui *echo.Group, login, sameOrigin echo.MiddlewareFunc) {
 	p.mountQuery(ui, login, sameOrigin)
 	p.mountSelections(ui, login, sameOrigin)
+	p.mountRepairs(ui, login, sameOrigin)
 }
 
 // mountQuery adds the query editor, for users who may run queries.

@@ -1,0 +1,202 @@
+package workbench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+
+	"postrider/access"
+	"postrider/event"
+	"postrider/jsonscan"
+	"postrider/operator"
+	"postrider/postgres"
+	"postrider/query"
+	"postrider/web/display"
+	"postrider/web/site"
+)
+
+// mountRepairs adds the pages that edit and redeliver dead letters, for users with the role operator.
+func (p *Pages) mountRepairs(ui *echo.Group, login, sameOrigin echo.MiddlewareFunc) {
+	operates := site.Requires(access.RoleOperator)
+	const one, many = "/dead-letters/:id/repair", "/selections/:id/repair"
+	ui.Match(readMethods, one, site.Timed(site.PageTime, p.repairForm), login, operates)
+	ui.POST(one, site.Timed(site.PageTime, p.repairStep), sameOrigin, login, operates)
+	ui.Match(readMethods, many, site.Timed(site.PageTime, p.patchForm), login, operates)
+	ui.POST(many, site.Timed(site.PageTime, p.patchStep), sameOrigin, login, operates)
+}
+
+// repairView is the page that edits the event of a dead letter, or the next one, which confirms the changes.
+type repairView struct {
+	query.DeadLetterRow
+	// Text is the event in the editor, Version the version of the dead letter when it was opened.
+	Text, Version string
+	Form          url.Values
+	Mistake       *mistake
+	// Diff is what was edited, to confirm.
+	Diff []diffRow
+}
+
+// diffRow is a line of a diff as a row of a table.
+type diffRow struct{ Class, Mark, Text string }
+
+func diffRows(lines []operator.DiffLine) (rows []diffRow) {
+	classes := map[byte]string{'+': "added", '-': "removed", '@': "apart"}
+	for _, line := range lines {
+		row := diffRow{classes[line.Kind], string(line.Kind), line.Text}
+		if line.Kind == '@' {
+			row.Mark = ""
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// openRepair reads the dead letter of the address.
+func (p *Pages) openRepair(ctx context.Context, c echo.Context) (view repairView, err error) {
+	id, err := uuid.Parse(c.Param("id"))
+	if err != nil {
+		return view, postgres.ErrNotFound
+	}
+	row, err := p.Reader.ReadDeadLetter(ctx, id)
+	if err != nil {
+		return view, err
+	}
+	if row.BodyText == nil || *row.BodyText == "" {
+		return view, site.Rejected(http.StatusConflict, "the event was erased, so it cannot be edited")
+	}
+	view.DeadLetterRow, view.Text, view.Form = *row, *row.BodyText, url.Values{}
+	if row.Version != nil {
+		view.Version = row.Version.String()
+	}
+	return view, nil
+}
+
+// repairForm is the page that edits an event.
+func (p *Pages) repairForm(ctx context.Context, c echo.Context) error {
+	view, err := p.openRepair(ctx, c)
+	if err != nil {
+		return err
+	}
+	return p.showRepair(c, http.StatusOK, "repair", &view)
+}
+
+func (p *Pages) showRepair(c echo.Context, status int, name string, view *repairView) error {
+	return p.Site.Respond(c, status, name, "Edit and redeliver", view)
+}
+
+// repairStep formats the event, shows what was edited, or redelivers it.
+func (p *Pages) repairStep(ctx context.Context, c echo.Context) error {
+	view, err := p.openRepair(ctx, c)
+	if err != nil {
+		return err
+	}
+	if view.Form, err = c.FormParams(); err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest)
+	}
+	original := view.Text
+	view.Text, view.Version = sentText(original, view.Form.Get("event")), view.Form.Get("version")
+	switch view.Form.Get("do") {
+	case "edit":
+		return p.showRepair(c, http.StatusOK, "repair", &view)
+	case "format":
+		return p.formatEvent(c, &view)
+	case "redeliver":
+		return p.redeliverEdited(ctx, c, &view)
+	}
+	if view.Text == original {
+		view.Mistake = &mistake{Title: "The event is unchanged.", Advice: "Edit it, or redeliver the original."}
+	} else if err := p.Operator.CheckEdit(ctx, view.DeadLetterID, []byte(view.Text)); err != nil {
+		if view.Mistake = eventMistake(err, view.Text); view.Mistake == nil {
+			return err
+		}
+	}
+	if view.Mistake != nil {
+		return p.showRepair(c, http.StatusBadRequest, "repair", &view)
+	}
+	view.Diff = diffRows(operator.DiffJSON([]byte(original), []byte(view.Text)))
+	return p.showRepair(c, http.StatusOK, "repair-review", &view)
+}
+
+// formatEvent shows the event with a member per line. Names, values and their order stay.
+func (p *Pages) formatEvent(c echo.Context, view *repairView) error {
+	var text bytes.Buffer
+	if err := json.Indent(&text, []byte(view.Text), "", "  "); err != nil {
+		var syntax *json.SyntaxError
+		if errors.As(err, &syntax) {
+			view.Mistake = &mistake{Title: "The event is no JSON: " + syntax.Error() + "."}
+			view.Mistake.locateByte(view.Text, int(syntax.Offset)-1)
+		}
+		return p.showRepair(c, http.StatusBadRequest, "repair", view)
+	}
+	view.Text = text.String()
+	return p.showRepair(c, http.StatusOK, "repair", view)
+}
+
+// redeliverEdited redelivers the confirmed event, if the dead letter has not changed since it was opened.
+func (p *Pages) redeliverEdited(ctx context.Context, c echo.Context, view *repairView) error {
+	f := display.FilterOfForm(view.Form)
+	to := operator.Target{Subscription: f.Name("", "toSubscription", ""), Topic: f.Name("", "toTopic", "")}
+	if f.Err != nil {
+		return f.Err
+	}
+	var version postgres.Version
+	if err := version.UnmarshalText([]byte(view.Version)); err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest)
+	}
+	delivery, err := p.Operator.Repair(ctx, view.DeadLetterID, []byte(view.Text), to, view.Form.Get("again") != "",
+		postgres.Condition{Versions: []postgres.Version{version}})
+	if err == nil {
+		return c.Redirect(http.StatusSeeOther, fmt.Sprintf("/ui/deliveries/%d?done=repaired", delivery))
+	}
+	status := http.StatusBadRequest
+	switch {
+	case errors.Is(err, postgres.ErrPrecondition):
+		status = http.StatusPreconditionFailed
+		view.Mistake = &mistake{
+			Title:  "Nothing was done: the dead letter has changed since you opened it.",
+			Advice: "It may have been redelivered. Open it again to edit it.",
+		}
+	default:
+		if view.Mistake = eventMistake(err, view.Text); view.Mistake == nil {
+			return err
+		}
+	}
+	return p.showRepair(c, status, "repair", view)
+}
+
+// sentText is the text of a form's field. A browser sends each line end as CR LF; the original's are kept.
+func sentText(original, sent string) string {
+	if strings.Contains(original, "\r\n") {
+		return sent
+	}
+	return strings.ReplaceAll(sent, "\r\n", "\n")
+}
+
+// eventMistake explains why an edited event is rejected; nil for other errors.
+func eventMistake(err error, text string) *mistake {
+	var invalid *event.Error
+	if errors.As(err, &invalid) {
+		m := &mistake{Title: capital(invalid.About("event"))}
+		m.locateByte(text, invalid.Offset)
+		return m
+	}
+	if rejection := site.RejectionOf(err); rejection != nil {
+		return &mistake{Title: rejection.Text}
+	}
+	return nil
+}
+
+// locateByte sets the place of the mistake in a text.
+func (m *mistake) locateByte(text string, offset int) {
+	offset = min(max(offset, 0), len(text))
+	m.Line, m.Column = jsonscan.Position([]byte(text), offset)
+	m.Position = len([]rune(text[:offset])) + 1
+}
