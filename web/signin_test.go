@@ -397,7 +397,7 @@ func TestFormBodyLimits(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, shut.post("/ui/sign-in", long(17<<10), streamed).Code,
 		"large bodies are not read")
 	require.Equal(t, http.StatusUnauthorized, shut.post("/ui/sign-in", long(10<<10)).Code)
-	require.Equal(t, http.StatusRequestEntityTooLarge, open.post("/ui/users/add", long(3<<20)).Code)
+	require.Equal(t, http.StatusRequestEntityTooLarge, open.post("/ui/users/add", long(5<<20)).Code)
 	require.Equal(t, http.StatusNotFound, open.request(http.MethodGet, "/ui/sign-in").Code,
 		"no first admin without sign-in")
 	require.NotEqual(t, http.StatusOK, open.post("/ui/first-admin", url.Values{"token": {token}}).Code)
