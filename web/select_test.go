@@ -121,6 +121,7 @@ func (b *bundle) selections(t *testing.T) (paths []string) {
 	}
 	return []string{
 		workbench.SelectionPath(deliveries), workbench.SelectionPath(letters), "/ui/operations/" + operation,
+		workbench.SelectionPath(letters) + "/repair",
 	}
 }
 
