@@ -88,8 +88,8 @@ func (w *browser) testSort(t *testing.T, base string) {
 	w.openList(t, base+"/ui/deliveries")
 	const attempts = `[...document.querySelectorAll('td[data-label="Attempts"]')].map((td) => td.textContent).join("")`
 	const order = `document.querySelector("th[aria-sort]").textContent + document.querySelector("th[aria-sort]").ariaSort`
-	w.value(t, `(window.sorter = () => [...document.querySelectorAll("th button")].find((b) => b.textContent === "Attempts"),`+
-		` sorter().click(), 1)`)
+	w.value(t, `(window.sorter = () => [...document.querySelectorAll("th button")].find((b) => `+
+		`b.textContent === "Attempts"), sorter().click(), 1)`)
 	require.Equal(t, "0011111111", w.value(t, attempts))
 	require.Equal(t, "Attemptsascending", w.value(t, order))
 	w.value(t, `(sorter().click(), 1)`)

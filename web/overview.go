@@ -150,6 +150,7 @@ func (p *pages) problems(ctx context.Context, c echo.Context) error {
 		return err
 	}
 	return p.Show(c, "problems", "Problems", true, problemsView{
-		Filter: f, Within: display.Span(within), Rows: list, Table: display.TableOf(c, "problems", list), Here: display.With(c),
+		Filter: f, Within: display.Span(within), Rows: list, Table: display.TableOf(c, "problems", list),
+		Here: display.With(c),
 	})
 }

@@ -426,7 +426,8 @@ func TestTabTitles(t *testing.T) {
 	for path, title := range map[string]string{
 		"/ui/events/" + b.value(t, "SELECT min(system_id::text) FROM postrider.events"):       "Event ",
 		"/ui/dead-letters/" + b.value(t, "SELECT dead_letter_id FROM postrider.dead_letters"): "Dead letter ",
-		"/ui/deliveries/2": "Delivery ", "/ui/operations/" + b.value(t, `SELECT postrider.purge_all('{}')`): "Purge dead letters ",
+		"/ui/deliveries/2": "Delivery ",
+		"/ui/operations/" + b.value(t, `SELECT postrider.purge_all('{}')`): "Purge dead letters ",
 		"/ui/topics": "Topics",
 	} {
 		id := ""

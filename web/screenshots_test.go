@@ -100,6 +100,7 @@ func TestScreenshots(t *testing.T) {
 		w.do(t, chromedp.Navigate(srv.URL+picture.path), chromedp.WaitReady(chromedp.CSS("#page")))
 		w.eventually(t, `[...document.querySelectorAll(".chart")].every((c) => c.querySelector("canvas"))`)
 		w.requireNoConsoleErrors(t, picture.path)
+		w.value(t, `(document.querySelectorAll(".storage details:not([open])").forEach((d, i) => { d.open = i === 1 }), 1)`)
 		w.value(t, `(document.querySelectorAll(".label").forEach((e) => { if (e.textContent.startsWith("Database ")) `+
 			`e.textContent = "Database postrider" }), 1)`)
 		small := w.shot(t)

@@ -170,7 +170,8 @@ func (p *pages) topic(ctx context.Context, c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	events, err := p.Parts.Reader.ReadEvents(ctx, query.EventFilter{Topic: name, States: true}, query.Turn[uuid.UUID]{Limit: 10})
+	events, err := p.Parts.Reader.ReadEvents(ctx, query.EventFilter{Topic: name, States: true},
+		query.Turn[uuid.UUID]{Limit: 10})
 	// The query is too slow if the topic has no events and other topics have very many.
 	if err != nil && !errors.Is(err, postgres.ErrTooSlow) {
 		return err

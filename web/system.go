@@ -48,7 +48,8 @@ func (p *pages) jobs(ctx context.Context, c echo.Context) error {
 func (p *pages) audit(ctx context.Context, c echo.Context) error {
 	f := display.FilterOf(c)
 	filter := query.AuditFilter{
-		Actor: f.Name("Actor", "actor", "actor = ?"), Action: f.OneOf("Action", "action", "action = ?", query.AuditActions, ""),
+		Actor:  f.Name("Actor", "actor", "actor = ?"),
+		Action: f.OneOf("Action", "action", "action = ?", query.AuditActions, ""),
 	}
 	filter.Topic, filter.Subscription = owner(f)
 	filter.From, filter.To = f.Span("at", p.Now())

@@ -55,7 +55,8 @@ var visibleText = strings.NewReplacer("\u202e", "[U+202E]", "\u200b", "[U+200B]"
 var allowedElements = strings.Fields(
 	`html head meta title link script body a header nav main aside h1 h2 h3 p div section dl dt ` +
 		`dd ul ol li span code table thead tbody
-	tr th td b small time details dialog kbd summary pre form label input textarea select option button fieldset legend noscript ` +
+	tr th td b small time details dialog kbd summary pre form label input textarea select option button fieldset ` +
+		`legend noscript ` +
 		`svg rect path`)
 
 // addresses are the beginnings of addresses in templates.

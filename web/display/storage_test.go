@@ -20,7 +20,9 @@ func TestStorageGroups(t *testing.T) {
 			{Parent: "delivery_attempts", Day: today.AddDate(0, 0, -1), Bytes: 20, Rows: 200},
 			{Parent: "delivery_history", Day: today, Bytes: 5, Rows: 7},
 		},
-		Tables: []query.TableSize{{Name: "river_job", Bytes: 3, Rows: -1}, {Name: "deliveries", Bytes: 2, Rows: 1}, {Name: "users", Bytes: 1}},
+		Tables: []query.TableSize{
+			{Name: "river_job", Bytes: 3, Rows: -1}, {Name: "deliveries", Bytes: 2, Rows: 1}, {Name: "users", Bytes: 1},
+		},
 	}, map[string]int{"delivery_attempts": 2})
 	var names []string
 	for _, g := range groups {

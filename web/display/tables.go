@@ -101,7 +101,8 @@ var tables = map[string][]Column{
 	},
 	"audit": {
 		{Key: "at", Label: "Time"}, {Key: "actor", Label: "Actor", Kind: long}, {Key: "action", Label: "Action"},
-		{Key: "object", Label: "Event subscription", Kind: long, SQL: "subscription"}, {Key: "topic", Label: "Topic", Kind: long},
+		{Key: "object", Label: "Event subscription", Kind: long, SQL: "subscription"},
+		{Key: "topic", Label: "Topic", Kind: long},
 		{Key: "details", Label: "Details", Kind: long}, {Key: "changes", Label: "Changes", Kind: long},
 		{Key: "address", Label: "Address", Off: true},
 	},

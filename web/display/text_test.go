@@ -10,7 +10,8 @@ import (
 
 func TestHighlight(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, `{<span class="json-name">&#34;a&lt;&#34;</span>: [<span class="json-text">&#34;b\&#34;:&#34;</span>, `+
+	require.Equal(t, `{<span class="json-name">&#34;a&lt;&#34;</span>: [`+
+		`<span class="json-text">&#34;b\&#34;:&#34;</span>, `+
 		`<span class="json-number">-1.5e+3</span>, <span class="json-literal">true</span>]}`,
 		string(Highlight(`{"a<": ["b\":", -1.5e+3, true]}`)))
 	require.Equal(t, "&lt;b&gt;no JSON&lt;/b&gt;", string(Highlight("<b>no JSON</b>")))

@@ -63,7 +63,7 @@
 
   function localTimes(root) {
     for (const time of all("time", root)) {
-      const moment = new Date(time.dateTime), long = find(".absolute", time), brief = find(".short", time);
+      const moment = new Date(time.dateTime), long = find(".absolute, .date", time), brief = find(".short", time);
       if (long) long.textContent = full(moment);
       if (brief) brief.textContent = short(moment);
     }
@@ -272,7 +272,7 @@
       const row = document.activeElement.closest("tr"), box = row && find(".pick input", row);
       if (box) box.click();
     },
-    "/": () => (find("#page input[type=search]") || finder).focus(),
+    "/": () => (find("#page input[name=search]") || find("#page input[type=search]") || finder).focus(),
     "?": () => help.showModal(),
   };
 
@@ -305,9 +305,10 @@
     const rows = find("#tail-rows"), state = find("#tail-state"), hold = find("#tail-pause"), held = [];
     let stopped = false;
     tail.hidden = false;
-    const cell = (label, ...children) => {
+    const cell = (label, className, ...children) => {
       const td = document.createElement("td");
       td.dataset.label = label;
+      td.className = className;
       td.append(...children.filter(Boolean));
       return td;
     };
@@ -322,9 +323,10 @@
       find("#tail-empty").hidden = true;
       const tr = document.createElement("tr"), link = element("a", m.event || m.kind);
       link.href = m.href;
-      tr.append(cell("Time (UTC)", element("span", m.at)), cell("Result", element("span", m.label, "badge " + m.tone)),
-        cell("Topic", element("span", m.where)), cell("Event", link, element("small", m.type)),
-        cell("Details", element("span", m.what || m.subject)));
+      tr.append(cell("Time (UTC)", "", element("span", m.at)),
+        cell("Result", "", element("span", m.label, "badge " + m.tone)), cell("Topic", "long", element("span", m.where)),
+        cell("Event", "long", link, element("small", m.type)),
+        cell("Details", "long wide", element("span", m.what || m.subject)));
       rows.prepend(tr);
       while (rows.children.length > mostRows) rows.lastChild.remove();
     };
