@@ -147,6 +147,9 @@ func (c *Cache) ReadIn(ctx context.Context, tx postgres.Querier, old *Snapshot) 
 		changed = slices.Collect(maps.Keys(fresh.subs))
 	}
 	fresh.resolve(changed)
+	if fresh.rates = old.rates; len(subs) > 0 {
+		fresh.resolveRates()
+	}
 	return fresh, nil
 }
 

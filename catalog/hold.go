@@ -18,6 +18,7 @@ const (
 	HoldNotValidated = "not_validated"
 	HoldProbation    = "probation"
 	HoldAdmission    = "admission"
+	HoldRateLimited  = "rate_limited"
 )
 
 // ErrNoProbation means: the event subscription is not in probation.

@@ -30,6 +30,7 @@ type Snapshot struct {
 	now      func() time.Time
 	// rules are the resolved settings of each of subs.
 	rules          map[int64]policy.Rules
+	rates          map[int64]Rate
 	timeScale      int // see Cache
 	policies       map[string]*policy.Policy
 	policyVersions map[string]postgres.Version

@@ -30,6 +30,7 @@ type SubscriptionSpec struct {
 	MaxEventsPerBatch             *int                    `json:"maxEventsPerBatch"`
 	PreferredBatchSizeInKilobytes *int                    `json:"preferredBatchSizeInKilobytes"`
 	MaxConcurrentDeliveries       *int                    `json:"maxConcurrentDeliveries"`
+	DeliveryRate                  *policy.DeliveryRate    `json:"deliveryRate"`
 	ResponseTimeoutInSeconds      *int                    `json:"responseTimeoutInSeconds"`
 	Behavior                      policy.Behavior         `json:"behavior,omitempty" minLength:"1"`
 	HonorRetryAfter               *bool                   `json:"honorRetryAfter"`

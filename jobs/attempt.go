@@ -168,8 +168,11 @@ func (a *attempt) run(ctx context.Context) error {
 	if err := parts.Recorder.WaitRecording(ctx); err != nil {
 		return err
 	}
+	if _, limited := parts.Cache.Snapshot().Rate(a.args.Subscription); limited && a.args.Paced == 0 {
+		return a.hold(ctx, catalog.HoldRateLimited)
+	}
 	if !parts.Gate.Enter(ctx, a.args.Subscription, a.engine.limit(a.args.Subscription)) {
-		return a.hold(ctx)
+		return a.hold(ctx, catalog.HoldAdmission)
 	}
 	a.leave = sync.OnceFunc(func() { parts.Gate.Leave(a.args.Subscription) })
 	defer a.leave()
@@ -200,20 +203,20 @@ func (a *attempt) run(ctx context.Context) error {
 	}
 }
 
-// hold puts the work on hold because the gate is full; a later refill releases it. A batch cutter holds all open
-// deliveries of the event subscription.
-func (a *attempt) hold(ctx context.Context) error {
+// hold puts the work on hold because the gate is full, or because it has no time within the rate limit; a later refill
+// releases it. A batch cutter holds all open deliveries of the event subscription.
+func (a *attempt) hold(ctx context.Context, hold string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if a.args.CutsBatch() {
 		ctx, cancel := context.WithTimeout(ctx, beginTimeout)
 		defer cancel()
-		return a.engine.parts.Loader.HoldOpen(ctx, a.args.Subscription, a.job, catalog.HoldAdmission)
+		return a.engine.parts.Loader.HoldOpen(ctx, a.args.Subscription, a.job, hold)
 	}
 	return a.engine.parts.Recorder.Record(context.Background(), delivery.Result{
 		JobToken: a.job, DeliveryID: a.args.Delivery, BatchID: a.args.Batch, SubscriptionID: a.args.Subscription,
-		Reruns: a.reruns, Verdict: policy.Verdict{Action: delivery.Hold, Reason: catalog.HoldAdmission},
+		Reruns: a.reruns, Verdict: policy.Verdict{Action: delivery.Hold, Reason: policy.Reason(hold)},
 	})
 }
 
@@ -227,7 +230,7 @@ func (a *attempt) cut(ctx context.Context) error {
 	case err != nil:
 		return err
 	case found:
-		return a.engine.parts.Loader.Cut(ctx, a.sub, a.job)
+		return a.engine.parts.Loader.Cut(ctx, a.sub, a.job, a.args.Paced)
 	}
 	if err := a.engine.parts.Subscriptions.CancelPending(ctx, a.args.Subscription); err != nil {
 		return err

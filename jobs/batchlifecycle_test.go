@@ -60,7 +60,7 @@ func TestBatchOfADeadNodeIsSentAgain(t *testing.T) {
 	var job queue.JobToken
 	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT id, created_at FROM postrider_internal.river_job").
 		Scan(&job.JobID, &job.CreatedAt))
-	require.NoError(t, b.store.Loader.Cut(t.Context(), sub, job))
+	require.NoError(t, b.store.Loader.Cut(t.Context(), sub, job, 0))
 	batch, err := b.store.Loader.Load(t.Context(), queue.AttemptArgs{Subscription: sub.ID}, job)
 	require.NoError(t, err)
 	batch.Release()

@@ -51,6 +51,10 @@ func (e *Engine) maintenanceLoops() []loop {
 	return []loop{
 		{what: "promoting due jobs", interval: promoteInterval, run: e.promote},
 		{what: "releasing held deliveries", interval: promoteInterval, run: e.refill},
+		{
+			what: "releasing deliveries within rate limits", interval: promoteInterval,
+			requested: p.Traffic.LimitedQueued(), run: e.refillPaced,
+		},
 		{what: "claiming dead letters to export", interval: exportInterval, requested: e.exported, run: claim},
 		{what: "the heartbeat", interval: beatInterval, run: e.beat},
 		{what: "reclaiming interrupted attempts", interval: reclaimInterval, requested: e.died, run: e.reclaim},

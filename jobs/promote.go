@@ -36,8 +36,8 @@ func (e *Engine) promote(ctx context.Context) error {
 	return err
 }
 
-// capacities bounds the promotion for event subscriptions that have jobs queued, are on hold, or fail. The others have
-// the default.
+// capacities bounds the promotion for event subscriptions that have jobs queued, are on hold, fail, or have a rate
+// limit. The others have the default.
 func (e *Engine) capacities(t *queue.TrafficSample) []queue.Capacity {
 	capacities := map[int64]queue.Capacity{}
 	for id := range t.Queued {
@@ -48,6 +48,11 @@ func (e *Engine) capacities(t *queue.TrafficSample) []queue.Capacity {
 	}
 	for _, w := range t.Waiting { // deliveries that already wait go first
 		capacities[w.SubscriptionID] = queue.Capacity{SubscriptionID: w.SubscriptionID, Hold: w.Hold}
+	}
+	for id := range e.parts.Cache.Snapshot().Rates() {
+		if capacities[id].Hold == "" {
+			capacities[id] = queue.Capacity{SubscriptionID: id, Hold: catalog.HoldRateLimited}
+		}
 	}
 	for id, hold := range t.Holds {
 		capacities[id] = queue.Capacity{SubscriptionID: id, Hold: hold.Reason}
@@ -73,11 +78,37 @@ func (e *Engine) refill(ctx context.Context) error {
 		}
 	}
 	e.refills++
+	rates := e.parts.Cache.Snapshot().Rates()
 	for _, w := range rotated(traffic.Waiting, rand.Int()) { //nolint:gosec // no secret
-		if w.Hold != "" && e.refills%heldRounds != 0 {
+		_, limited := rates[w.SubscriptionID]
+		if (w.Hold != "" || limited) && e.refills%heldRounds != 0 {
 			continue
 		}
 		if err := e.releaseFrom(ctx, traffic, w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refillPaced releases deliveries within rate limits: those that publishes have put on hold, and those of the sample.
+func (e *Engine) refillPaced(ctx context.Context) error {
+	snapshot, traffic := e.parts.Cache.Snapshot(), e.parts.Traffic.LatestTraffic()
+	held := map[int64]bool{}
+	for _, id := range e.parts.Traffic.TakeLimited() {
+		held[id] = true
+	}
+	for _, w := range traffic.Waiting {
+		held[w.SubscriptionID] = w.Hold == ""
+	}
+	for id, free := range held {
+		rate, limited := snapshot.Rate(id)
+		sub, known := snapshot.Subscription(id)
+		capacity := e.parts.Traffic.Capacity(id)
+		if !free || !limited || !known || capacity <= 0 {
+			continue
+		}
+		if err := e.parts.Releaser.RefillPaced(ctx, sub, rate, capacity); err != nil {
 			return err
 		}
 	}
@@ -103,7 +134,7 @@ func (e *Engine) releaseFrom(ctx context.Context, t *queue.TrafficSample, w queu
 	if !e.parts.Gate.Knows(w.SubscriptionID) {
 		capacity = min(capacity, firstRelease)
 	}
-	if w.Hold == "" {
+	if _, limited := snapshot.Rate(sub.ID); w.Hold == "" && !limited {
 		_, err := e.parts.Releaser.Refill(ctx, w.SubscriptionID, sub.Batching(), capacity)
 		return err
 	}

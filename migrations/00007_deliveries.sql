@@ -30,7 +30,7 @@ CREATE TABLE postrider_internal.deliveries (
     not_before       timestamptz,
     first_attempt_at timestamptz,
     last_attempt_at  timestamptz,
-    hold             text CHECK (hold IN ('paused', 'not_validated', 'probation', 'admission')),
+    hold             text CHECK (hold IN ('paused', 'not_validated', 'probation', 'admission', 'rate_limited')),
     last_outcome     text,
     redelivered_from uuid,
     operation_id     uuid, -- the operation that redelivered it

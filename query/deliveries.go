@@ -76,7 +76,9 @@ func (l *DeliveryLine) Place() DeliveryPlace { return DeliveryPlace{l.SystemID, 
 // DeliveryStates and HoldReasons are the values that lists can be filtered by.
 var (
 	DeliveryStates = []string{"pending", "delivered", "dead_lettered", "dropped", "canceled"}
-	HoldReasons    = []string{catalog.HoldPaused, catalog.HoldNotValidated, catalog.HoldProbation, catalog.HoldAdmission}
+	HoldReasons    = []string{
+		catalog.HoldPaused, catalog.HoldNotValidated, catalog.HoldProbation, catalog.HoldAdmission, catalog.HoldRateLimited,
+	}
 )
 
 // ReadDeliveries reads a page of deliveries, pending and finished, the newest first. ErrTooSlow, ErrUnavailable.

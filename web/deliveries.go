@@ -201,7 +201,7 @@ func (p *pages) outlookOf(ctx context.Context, w *pendingWork) (*outlook, error)
 	if o.Hold == catalog.HoldProbation {
 		o.Probe = subscriptionPath(w.topic, w.subscription) + "/probe"
 	}
-	o.CanRetry = o.Hold == "" || o.Hold == catalog.HoldAdmission
+	o.CanRetry = o.Hold == "" || o.Hold == catalog.HoldAdmission || o.Hold == catalog.HoldRateLimited
 	o.Next = nextText(w, o.Hold, p.Now())
 	return o, nil
 }
@@ -250,6 +250,8 @@ func holdText(hold string) string {
 		return "The endpoint is in probation. Probes are sent one by one; if one succeeds, the probation ends."
 	case catalog.HoldAdmission:
 		return "Too many deliveries of this event subscription are in progress. It is released when capacity is free."
+	case catalog.HoldRateLimited:
+		return "The rate limit of its event subscription or endpoint is reached. The oldest deliveries go first."
 	default:
 		return ""
 	}

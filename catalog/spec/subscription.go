@@ -93,6 +93,31 @@ var Subscription = []Setting{
 		Default: "adapts to the endpoint",
 	},
 	{
+		Name: "deliveryRate.limit", Section: Delivery, Label: "Rate limit", Kind: Whole, Min: 1, Max: 100_000,
+		Flag: "rate-limit", Help: "Most requests or events in each period, over all nodes. Further deliveries wait, the " +
+			"oldest first.", Default: "no limit",
+	},
+	{
+		Name: "deliveryRate.periodInSeconds", Section: Delivery, Label: "Rate period (s)", Kind: Whole, Min: 1, Max: 86_400,
+		Flag: "rate-period", Help: "Length of the rate limit's period in seconds.", Default: "1",
+	},
+	{
+		Name: "deliveryRate.burst", Section: Delivery, Label: "Rate burst", Kind: Whole, Min: 1, Max: 100_000,
+		Flag: "rate-burst", Help: "Most requests or events at once after a pause.",
+		Default: "those of 250 ms, at least 1",
+	},
+	{
+		Name: "deliveryRate.scope", Section: Delivery, Label: "Rate scope", Kind: Choice, Flag: "rate-scope",
+		Choices: []string{string(policy.RatePerSubscription), string(policy.RatePerEndpoint)}, Default: "subscription",
+		Help: "subscription: a separate limit. endpoint: one limit for all event subscriptions with this scope whose " +
+			"endpoints have the same host; the lowest holds.",
+	},
+	{
+		Name: "deliveryRate.count", Section: Delivery, Label: "Rate counts", Kind: Choice, Flag: "rate-count",
+		Choices: []string{string(policy.RateOfRequests), string(policy.RateOfEvents)}, Default: "requests",
+		Help: "What the rate limit counts: requests, or the events in them.",
+	},
+	{
 		Name: "responseTimeoutInSeconds", Section: Delivery, Label: "Response timeout (s)", Kind: Whole, Min: 1, Max: 230,
 		Help: "Seconds that the endpoint has for its response.", Default: "the retry policy's",
 	},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -37,6 +38,10 @@ SELECT EXISTS (SELECT FROM postrider_internal.deliveries WHERE subscription_id =
 	cutterStatement = `
 INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
 VALUES ('available', jsonb_build_object('s', $1::bigint), 'batch', 'deliveries', 1, 1000, now() + $2::interval)`
+
+	// takeTimesStatement takes further times of a rate limit; less than 0 returns some.
+	takeTimesStatement = `
+UPDATE postrider_internal.delivery_rates SET next_at = next_at + $2::interval WHERE key = $1`
 
 	// holdStep is how many deliveries one statement puts on hold.
 	holdStep = 5000
@@ -73,10 +78,10 @@ type cut struct {
 // Cut cuts the next batch of an event subscription, with the batch cutter's job as its token. If more is open than one
 // batch takes, it cuts further batches with new jobs; if open deliveries remain, it inserts the next cutter. The
 // batches are committed before anything is sent. ErrNotFound: nothing is open, the event subscription is on hold (and
-// its open deliveries now too), or the job is gone.
-func (l *Loader) Cut(ctx context.Context, sub *catalog.Subscription, token queue.JobToken) error {
+// its open deliveries now too), or the job is gone. times is how many times of a rate limit the job has.
+func (l *Loader) Cut(ctx context.Context, sub *catalog.Subscription, token queue.JobToken, times int) error {
 	state := l.cuts.of(sub.ID)
-	job := state.enter(token)
+	job := state.enter(token, times)
 	if job == nil {
 		return token.Gone()
 	}
@@ -224,6 +229,10 @@ func (c *cut) bind(ctx context.Context, open []openDelivery) (nothing bool, err 
 	if err != nil {
 		return false, err
 	}
+	rate, limited := c.loader.Cache.Snapshot().Rate(c.sub.ID)
+	if limited { // each cutter has one time
+		batches = batches[:min(len(batches), 1+len(c.others))]
+	}
 	ids, of, bytes := make([]int64, 0, len(open)), make([]int32, 0, len(open)), make([]int64, len(batches))
 	for i, members := range batches {
 		for _, o := range members {
@@ -233,9 +242,17 @@ func (c *cut) bind(ctx context.Context, open []openDelivery) (nothing bool, err 
 		bytes[i]++
 	}
 	remains, first := len(ids) < len(open), false
+	if limited { // the next release inserts the cutters of held deliveries
+		remains = slices.ContainsFunc(open[len(ids):], func(o openDelivery) bool { return !o.held })
+	}
 	batch := &pgx.Batch{}
 	batch.Queue(c.loader.DB.Keeping(postgres.KeepPlan))
-	batch.Queue(bindStatement, c.sub.ID, c.token.JobID, ids, of, bytes).
+	paced := 0
+	if limited {
+		paced = 1
+		c.takeTimes(batch, rate, len(batches), len(ids))
+	}
+	batch.Queue(bindStatement, c.sub.ID, c.token.JobID, ids, of, bytes, paced).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&first) })
 	if replaced := c.replaced(); len(replaced) > 0 {
 		queue.QueueEnd(batch, replaced)
@@ -255,6 +272,20 @@ func (c *cut) bind(ctx context.Context, open []openDelivery) (nothing bool, err 
 		return false, nil
 	}
 	return true, c.end(ctx)
+}
+
+// takeTimes takes the times of a rate limit that the batches need and the cutters do not have, or returns the others.
+func (c *cut) takeTimes(batch *pgx.Batch, rate catalog.Rate, batches, events int) {
+	needed := batches
+	if rate.PerEvent {
+		needed = events
+	}
+	for _, cutter := range append(c.others, c.cutter) {
+		needed -= cutter.times
+	}
+	if needed != 0 {
+		batch.Queue(takeTimesStatement, rate.Key, time.Duration(needed)*rate.Step)
+	}
 }
 
 // move sets the cursor behind the open deliveries that were cut. It moves back if some remain before it.

@@ -75,9 +75,9 @@ func TestForgetKeepsRunningCutters(t *testing.T) {
 	t.Parallel()
 	s := newForgetful(withTwo(nil))
 	c := s.Loader.cuts.of(7)
-	first := c.enter(queue.JobToken{JobID: 1})
+	first := c.enter(queue.JobToken{JobID: 1}, 0)
 	waiting := make(chan *cutter)
-	go func() { waiting <- c.enter(queue.JobToken{JobID: 2}) }()
+	go func() { waiting <- c.enter(queue.JobToken{JobID: 2}, 0) }()
 	require.Eventually(t, func() bool { c.mu.Lock(); defer c.mu.Unlock(); return len(c.waiting) == 1 }, 10*time.Second,
 		time.Millisecond)
 	s.Forget()

@@ -31,6 +31,7 @@ type Releaser struct {
 	notifier *queue.Notifier
 	postgres.Failpoint
 	count atomic.Int64
+	paces paces
 }
 
 // NewReleaser makes a releaser.
@@ -48,7 +49,7 @@ func (r *Releaser) ReleasedCount() int64 { return r.count.Load() }
 // node calls it again and again, so that no pause, crash or race leaves a delivery on hold.
 func (r *Releaser) Refill(ctx context.Context, subscription int64, batching bool, limit int) (int, error) {
 	released, forCutter, err := r.release(ctx, subscription, limit, pgx.NamedArgs{
-		"refill": true, "also_later": true, "batching": batching, "age": nil,
+		"refill": true, "also_later": true, "batching": batching, "age": nil, "paced": 0,
 	})
 	if err != nil {
 		return 0, err
@@ -68,7 +69,7 @@ func (r *Releaser) ReleaseExpired(
 	ctx context.Context, subscription int64, age time.Duration, onlyDue bool, limit int,
 ) (int, error) {
 	released, _, err := r.release(ctx, subscription, limit, pgx.NamedArgs{
-		"refill": false, "also_later": !onlyDue, "batching": false, "age": age,
+		"refill": false, "also_later": !onlyDue, "batching": false, "age": age, "paced": 1,
 	})
 	if err != nil {
 		return 0, err

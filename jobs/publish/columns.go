@@ -93,7 +93,7 @@ var (
 type destination struct {
 	topicID, subscriptionID, count int64
 	probationKey                   []byte
-	batching                       bool
+	batching, limited              bool
 }
 
 var destinationColumns = postgres.Columns[destination]{
@@ -102,6 +102,7 @@ var destinationColumns = postgres.Columns[destination]{
 	postgres.Col("count", "bigint", func(d destination) int64 { return d.count }),
 	postgres.Col("probation_key", "bytea", func(d destination) []byte { return d.probationKey }),
 	postgres.Col("batching", "bool", func(d destination) bool { return d.batching }),
+	postgres.Col("limited", "bool", func(d destination) bool { return d.limited }),
 }
 
 // destinations are those of a group. They use the catalog that filtered it: it may be newer than the one in memory,
@@ -128,7 +129,8 @@ func destinations(group []*publishRequest) (list []destination) {
 }
 
 func destinationOf(c *catalog.Snapshot, sub *catalog.Subscription, count int64) destination {
-	return destination{sub.TopicID, sub.ID, count, c.ProbationKey(sub), sub.Batching()}
+	_, limited := c.Rate(sub.ID)
+	return destination{sub.TopicID, sub.ID, count, c.ProbationKey(sub), sub.Batching(), limited}
 }
 
 // subscriptionsOf lists the event subscriptions of a group.

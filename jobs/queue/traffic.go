@@ -3,6 +3,8 @@ package queue
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -83,6 +85,10 @@ type Traffic struct {
 	since, before map[int64]int
 	// queued receives when the first delivery is queued after a sample that found nothing.
 	queued chan struct{}
+
+	// limited are the event subscriptions with a rate limit whose deliveries this node has put on hold since TakeLimited.
+	limited  map[int64]bool
+	released chan struct{}
 }
 
 // NewTraffic samples the database and counts jobs. capacity is Gate.Capacity; nil on a node that makes no attempts.
@@ -92,7 +98,7 @@ func NewTraffic(db *postgres.DB, cache *catalog.Cache, capacity func(subscriptio
 	}
 	return &Traffic{
 		db: db, cache: cache, capacity: capacity, latest: &TrafficSample{}, since: map[int64]int{},
-		queued: make(chan struct{}, 1),
+		queued: make(chan struct{}, 1), limited: map[int64]bool{}, released: make(chan struct{}, 1),
 	}
 }
 
@@ -125,7 +131,10 @@ const maxOpenEvents = 20_000
 // Admissions has how many deliveries of each event subscription a publish may give jobs to.
 type Admissions map[int64]*admission
 
-type admission struct{ capacity, taken int }
+type admission struct {
+	capacity, taken int
+	limited         bool // by a rate
+}
 
 // Take takes capacity for one delivery; false if there is none.
 func (a Admissions) Take(subscription int64) bool {
@@ -138,14 +147,15 @@ func (a Admissions) Take(subscription int64) bool {
 }
 
 // Admit returns the free capacity of event subscriptions. It is none if many deliveries are on hold: new ones wait
-// behind them.
+// behind them. It is none if there is a rate limit: a release takes the times of its deliveries.
 func (t *Traffic) Admit(subscriptions []int64) Admissions {
-	admitted := Admissions{}
+	admitted, rates := Admissions{}, t.cache.Snapshot().Rates()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, id := range subscriptions {
-		admitted[id] = &admission{}
-		if !t.crowded[id] {
+		_, limited := rates[id]
+		admitted[id] = &admission{limited: limited}
+		if !t.crowded[id] && !limited {
 			admitted[id].capacity = t.free(id)
 		}
 	}
@@ -163,7 +173,23 @@ func (t *Traffic) Add(admitted Admissions) {
 		if of.taken > 0 {
 			t.since[subscription] += of.taken
 		}
+		if of.limited {
+			t.limited[subscription] = true
+			Signal(t.released)
+		}
 	}
+}
+
+// LimitedQueued receives when deliveries of event subscriptions with a rate limit were put on hold.
+func (t *Traffic) LimitedQueued() <-chan struct{} { return t.released }
+
+// TakeLimited returns the event subscriptions with a rate limit that got deliveries since the last call.
+func (t *Traffic) TakeLimited() []int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	taken := slices.Collect(maps.Keys(t.limited))
+	clear(t.limited)
+	return taken
 }
 
 // AddOne counts the jobs queued for one event subscription; less than 0 are jobs that left the queue.

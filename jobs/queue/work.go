@@ -19,6 +19,8 @@ type AttemptArgs struct {
 	Batch        int64 `json:"b,omitempty"`
 	// Reruns is how often a crash interrupted the attempt before. The row also has its number, n, for operators.
 	Reruns int `json:"r,omitempty"`
+	// Paced is how many times of a rate limit the job has; 0 = it may not be sent under a limit.
+	Paced int `json:"p,omitempty"`
 }
 
 // Kind implements river.JobArgs.

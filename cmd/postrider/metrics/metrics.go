@@ -140,6 +140,7 @@ func (m *collector) collectDatabase(out series) {
 func holds() map[string]int64 {
 	return map[string]int64{
 		catalog.HoldPaused: 0, catalog.HoldNotValidated: 0, catalog.HoldProbation: 0, catalog.HoldAdmission: 0,
+		catalog.HoldRateLimited: 0,
 	}
 }
 

@@ -2,7 +2,8 @@
 -- deliveries and $4 the number of each one's batch, $5 the bytes of each batch. The job of the first batch is the
 -- cutter's ($2); the other batches get new jobs. Members have the order in which their events were accepted, which is
 -- that of their system ids. The deliveries were not locked when they were read: those that have a job or a batch by
--- now are left out.
+-- now are left out. $6 is 1 if each batch has its time within a
+-- rate limit, else 0.
 WITH cuts AS MATERIALIZED (
     SELECT c.n, c.bytes, nextval('postrider_internal.batches_id_seq') AS id,
            CASE c.n WHEN 1 THEN $2 ELSE nextval('postrider_internal.river_job_id_seq') END AS job_id
@@ -24,7 +25,8 @@ WITH cuts AS MATERIALIZED (
     RETURNING id, job_id
 ), jobs AS (
     INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT job_id, 'available', jsonb_build_object('s', $1::bigint, 'b', id, 'n', 1),
+    SELECT job_id, 'available', jsonb_strip_nulls(jsonb_build_object('s', $1::bigint, 'b', id, 'n', 1,
+           'p', nullif($6::int, 0))),
            'batch', 'deliveries', 1, 1000, now()
       FROM batches WHERE job_id <> $2
 ), first AS (

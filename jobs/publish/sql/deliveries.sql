@@ -4,8 +4,8 @@
 -- Job and delivery name each other, so both ids are drawn first, in the order of publishing: batches are cut in that
 -- order. The day of the event finds its partition.
 --
--- A delivery gets a hold instead of a job if its event subscription is on hold, or has too many jobs queued
--- (admission). The rows of holds are locked until the commit: a release waits, and then finds these deliveries. A row
+-- A delivery gets a hold instead of a job if its event subscription is on hold, has a rate limit (rate_limited), or has
+-- too many jobs queued (admission). The rows of holds are locked until the commit: a release waits, and then finds these deliveries. A row
 -- that another transaction has locked is skipped, because a user's transaction may stay open for hours. Then the hold
 -- before the change applies, and refilling corrects it within a second.
 --
@@ -30,7 +30,7 @@ held AS MATERIALIZED (
     SELECT probation_key, since IS NOT NULL AS held FROM postrider_internal.probations
      WHERE probation_key = ANY (@destinations.probation_key)
 ), destinations AS MATERIALIZED (
-    SELECT s.subscription_id, s.batching, failing.probation_key IS NULL AS healthy,
+    SELECT s.subscription_id, s.batching, s.limited, failing.probation_key IS NULL AS healthy,
            coalesce(held.hold, seen.hold,
                     CASE WHEN in_probation.probation_key IS NOT NULL OR failing.held THEN 'probation' END) AS hold
       FROM @destinations AS s(@destinations.*)
@@ -46,7 +46,9 @@ created AS MATERIALIZED (
            CASE WHEN m.hold IS NULL AND NOT m.batching
                 THEN nextval('postrider_internal.river_job_id_seq') END AS job_id,
            m.offered AND m.healthy AND m.hold IS NULL AND NOT m.batching AS local
-      FROM (SELECT m.*, coalesce(d.hold, CASE WHEN NOT m.admitted THEN 'admission' END) AS hold, d.batching, d.healthy
+      FROM (SELECT m.*, d.batching, d.healthy,
+                   coalesce(d.hold, CASE WHEN d.limited THEN 'rate_limited' WHEN NOT m.admitted THEN 'admission' END)
+                   AS hold
               FROM matches m JOIN destinations d ON d.subscription_id = m.subscription_id ORDER BY m.position) m
 -- end
 -- begin plain

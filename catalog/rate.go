@@ -1,0 +1,67 @@
+package catalog
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"postrider/policy"
+)
+
+// Rate is a limit on an event subscription's deliveries: one row of postrider_internal.delivery_rates, which other event
+// subscriptions may share.
+type Rate struct {
+	// Key of the row: "subscription:17" or "host:billing.example.com".
+	Key string
+	// Step is the time between two requests or events; Burst is how many may be sent at once.
+	Step     time.Duration
+	Burst    int
+	PerEvent bool
+}
+
+// Rate is the limit on an event subscription's deliveries; false if there is none.
+func (c *Snapshot) Rate(subscription int64) (Rate, bool) {
+	r, ok := c.rates[subscription]
+	return r, ok
+}
+
+// Rates are the limits by event subscription. They must not be changed.
+func (c *Snapshot) Rates() map[int64]Rate { return c.rates }
+
+// resolveRates computes the limits of all event subscriptions, because those of one endpoint depend on each other.
+func (c *Snapshot) resolveRates() {
+	c.rates = map[int64]Rate{}
+	lowest := map[string]Rate{}
+	for id, s := range c.subs {
+		limit := s.DeliveryRate
+		if limit == nil {
+			continue
+		}
+		r := Rate{
+			Key: "subscription:" + strconv.FormatInt(id, 10), Step: limit.Step(), Burst: limit.MaxBurst(),
+			PerEvent: limit.Count == policy.RateOfEvents,
+		}
+		if limit.Scope == policy.RatePerEndpoint {
+			r.Key = "host:" + hostOf(s.EndpointBaseURL)
+			if of, known := lowest[r.Key]; !known || r.Step > of.Step || r.Step == of.Step && r.Burst < of.Burst {
+				lowest[r.Key] = r
+			}
+		}
+		c.rates[id] = r
+	}
+	for id, r := range c.rates {
+		if of, shared := lowest[r.Key]; shared {
+			r.Step, r.Burst = of.Step, of.Burst
+			c.rates[id] = r
+		}
+	}
+}
+
+// hostOf is the host of a URL with its port, in lower case.
+func hostOf(base string) string {
+	if u, err := url.Parse(base); err == nil {
+		return strings.ToLower(u.Host)
+	}
+	return base
+}

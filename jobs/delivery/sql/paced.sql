@@ -1,0 +1,81 @@
+-- Gives jobs to held batches and then to held deliveries without a batch of an event subscription with the rate limit
+-- @key, the oldest first, see release.sql. Each request takes the next time of the limit's row, with @step to the one
+-- after it, and at most @burst are due at once. Times up to @ahead_of_time from now are taken. Times and jobs are
+-- committed together, so that a crash loses none. While another node takes times, this one takes none.
+--
+-- If @per_event, a batch takes a time for each member: the last one may take more than there are, and the next one
+-- waits longer. If @batching, deliveries that were never attempted stay on hold for batch cutters. A cutter corrects
+-- the times that it has when it has cut its batch.
+--
+-- It returns how many deliveries it released, how many cutters it inserted, and how long the next time is away in
+-- seconds: NULL while another node takes times.
+WITH allowed AS MATERIALIZED (
+    SELECT 1 WHERE NOT EXISTS (
+           SELECT FROM postrider_internal.event_subscription_states
+            WHERE subscription_id = @subscription AND hold IS NOT NULL)
+), rate AS MATERIALIZED (
+    SELECT greatest(next_at, clock_timestamp() - (@burst::int - 1) * @step::interval) AS first
+      FROM postrider_internal.delivery_rates WHERE key = @key AND EXISTS (SELECT FROM allowed) FOR UPDATE SKIP LOCKED
+), times AS MATERIALIZED (
+    SELECT least(ceil(extract(epoch FROM now() + @ahead_of_time::interval - first) / extract(epoch FROM @step::interval)),
+                 @limit)::bigint AS n
+      FROM rate WHERE first < now() + @ahead_of_time::interval
+), held_batches AS MATERIALIZED (
+    SELECT id, members, attempts, held_reruns, hold, next_attempt_at FROM postrider_internal.batches
+     WHERE EXISTS (SELECT FROM times) AND subscription_id = @subscription AND hold IS NOT NULL
+       AND next_attempt_at <= now()
+     ORDER BY id LIMIT (SELECT n FROM times) FOR UPDATE SKIP LOCKED
+), batch_times AS MATERIALIZED (
+    SELECT *, sum(CASE WHEN @per_event::boolean THEN members ELSE 1 END) OVER (ORDER BY id) AS until FROM held_batches
+), chosen_batches AS MATERIALIZED (
+    SELECT *, until - CASE WHEN @per_event::boolean THEN members ELSE 1 END AS position
+      FROM batch_times
+     WHERE until - CASE WHEN @per_event::boolean THEN members ELSE 1 END < (SELECT n FROM times)
+), oldest AS MATERIALIZED (
+    SELECT id, attempts, row_number() OVER (ORDER BY time_to_live_since, id) AS place
+      FROM (SELECT id, attempts, time_to_live_since FROM postrider_internal.deliveries
+             WHERE EXISTS (SELECT FROM times) AND subscription_id = @subscription AND hold IS NOT NULL
+               AND next_attempt_at <= now()
+             ORDER BY time_to_live_since, id LIMIT (SELECT n FROM times) * @batch_size) d
+), single AS MATERIALIZED (
+    SELECT d.id, d.attempts, d.held_reruns, d.hold, d.next_attempt_at, o.place
+      FROM oldest o JOIN postrider_internal.deliveries d ON d.id = o.id
+     WHERE d.hold IS NOT NULL AND (NOT @batching::boolean OR d.attempts > 0)
+       AND d.id = ANY (ARRAY (SELECT id FROM oldest))
+     ORDER BY o.place LIMIT greatest((SELECT n FROM times) - (SELECT coalesce(max(until), 0) FROM chosen_batches), 0)
+     FOR UPDATE OF d SKIP LOCKED
+), positions AS MATERIALIZED (
+    SELECT 'b' AS what, members, id, attempts, held_reruns, hold, next_attempt_at, position FROM chosen_batches
+     UNION ALL
+    SELECT 'd', 1, id, attempts, held_reruns, hold, next_attempt_at,
+           (SELECT coalesce(max(until), 0) FROM chosen_batches) + row_number() OVER (ORDER BY place) - 1
+      FROM single
+), taken AS MATERIALIZED (
+    SELECT coalesce(max(until), 0) + (SELECT count(*) FROM single) AS n FROM chosen_batches
+), uncut AS MATERIALIZED (
+    SELECT count(*) AS n, CASE WHEN @per_event::boolean THEN @batch_size::int ELSE 1 END AS each
+      FROM oldest WHERE @batching::boolean AND attempts = 0
+), cutters AS MATERIALIZED (
+    SELECT (SELECT n FROM taken) + g * u.each AS position,
+           CASE WHEN @per_event::boolean THEN least(u.each, u.n - g * @batch_size::int) ELSE 1 END AS times
+      FROM uncut u, generate_series(0, ceil(u.n::float8 / @batch_size::int)::int - 1) g
+     WHERE (SELECT n FROM taken) + g * u.each < (SELECT n FROM times)
+), wave AS MATERIALIZED (
+    SELECT what, members, id, @subscription::bigint AS subscription_id, attempts, held_reruns, hold,
+           greatest(now(), (SELECT first FROM rate) + position * @step::interval) AS due,
+           nextval('postrider_internal.river_job_id_seq') AS job_id, 1 AS paced
+      FROM positions
+), cutter_jobs AS (
+    INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
+    SELECT 'available', jsonb_build_object('s', @subscription::bigint, 'p', times), 'batch', 'deliveries', 1, 1000,
+           greatest(now(), (SELECT first FROM rate) + position * @step::interval)
+      FROM cutters
+), moved AS (
+    UPDATE postrider_internal.delivery_rates r
+       SET next_at = rate.first + ((SELECT n FROM taken) + (SELECT coalesce(sum(times), 0) FROM cutters)) * @step::interval
+      FROM rate WHERE r.key = @key AND (SELECT n FROM taken) + (SELECT count(*) FROM cutters) > 0
+    RETURNING r.next_at
+), -- start.sql
+SELECT (SELECT coalesce(sum(members), 0) FROM wave) AS released, (SELECT count(*) FROM cutters) AS cutters,
+       (SELECT extract(epoch FROM coalesce((SELECT next_at FROM moved), first) - clock_timestamp())::float8 FROM rate)
+       AS wait

@@ -1,0 +1,145 @@
+package jobs_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/catalog"
+	"postrider/policy"
+)
+
+// arrivals are the times at which an endpoint received events, from the first one on.
+type arrivals struct {
+	mu    sync.Mutex
+	times []time.Time
+}
+
+// respond notes one arrival for each request, or for each event.
+func (a *arrivals) respond(perEvent bool) func(http.ResponseWriter, request) {
+	return func(w http.ResponseWriter, r request) {
+		var events []json.RawMessage
+		n := 1
+		if err := json.Unmarshal([]byte(r.body), &events); err == nil && perEvent {
+			n = len(events)
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		for range n {
+			a.times = append(a.times, time.Now())
+		}
+		w.WriteHeader(http.StatusOK)
+	}
+}
+
+// requireAtMost requires that no more than burst and perSecond have arrived at any time since began. A busy machine
+// makes requests late, never early.
+func (a *arrivals) requireAtMost(t *testing.T, began time.Time, perSecond float64, burst int) {
+	t.Helper()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i, at := range a.times {
+		allowed := float64(burst) + at.Sub(began).Seconds()*perSecond
+		require.LessOrEqual(t, float64(i+1), allowed+1, "arrival %d after %v", i, at.Sub(began))
+	}
+}
+
+func TestDeliveryRate(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		rate      policy.DeliveryRate
+		batch     int
+		perSecond float64
+		burst     int // with what a batch may exceed
+	}{
+		"single":             {policy.DeliveryRate{Limit: 100, Burst: new(1)}, 1, 100, 1},
+		"burst":              {policy.DeliveryRate{Limit: 60, Burst: new(40)}, 1, 60, 40},
+		"slow":               {policy.DeliveryRate{Limit: 300, PeriodInSeconds: 10}, 1, 30, 8},
+		"batches":            {policy.DeliveryRate{Limit: 20, Burst: new(1)}, 10, 20, 1},
+		"events of batches":  {policy.DeliveryRate{Limit: 100, Burst: new(1), Count: policy.RateOfEvents}, 10, 100, 10},
+		"more than a bucket": {policy.DeliveryRate{Limit: 50, Burst: new(5), Count: policy.RateOfEvents}, 30, 50, 34},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			a := &arrivals{}
+			e := newEndpoint(t, a.respond(row.rate.Count == policy.RateOfEvents))
+			b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) {
+				s.DeliveryRate, s.MaxEventsPerBatch = &row.rate, &row.batch
+			})
+			other, _ := newStore(t, b.url, "node-2")
+			b.start(t, nil)
+			second := b.newEngine(t, other, nil)
+			require.NoError(t, second.Start(t.Context()))
+			t.Cleanup(func() { requireStops(t, second) })
+			const events = 150
+			began := time.Now()
+			b.publishMany(t, events)
+			b.become(t, events, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1")
+			a.requireAtMost(t, began, row.perSecond, row.burst)
+			require.Positive(t, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE hold = 'rate_limited'"))
+		})
+	}
+}
+
+// Event subscriptions whose endpoints have one host share the lowest of their limits.
+func TestDeliveryRateOfAnEndpoint(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	a := &arrivals{}
+	e := newEndpoint(t, a.respond(false))
+	for i, limit := range []int{40, 4000} {
+		b.subscribe(t, fmt.Sprint("sub-", i), fmt.Sprint(e.URL, "/", i), func(s *catalog.SubscriptionSpec) {
+			s.DeliveryRate = &policy.DeliveryRate{Limit: limit, Burst: new(limit / 20), Scope: policy.RatePerEndpoint}
+		})
+	}
+	b.start(t, nil)
+	began := time.Now()
+	b.publishMany(t, 40)
+	b.become(t, 80, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'")
+	a.requireAtMost(t, began, 40, 2)
+}
+
+// Retries wait for their times, too. A limit that is set later applies to queued jobs; without it all are released.
+func TestDeliveryRateChanges(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, respondWith(http.StatusServiceUnavailable))
+	b.withoutProbation(t)
+	b.subscribe(t, "all", e.URL, nil)
+	b.publishMany(t, 20)
+	limit := func(rate *policy.DeliveryRate) {
+		b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) { s.DeliveryRate = rate })
+	}
+	limit(&policy.DeliveryRate{Limit: 2, PeriodInSeconds: 86_400, Burst: new(2)})
+	b.start(t, nil)
+	b.attemptsMade(t, 2)
+	b.become(t, 18, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'rate_limited'")
+	require.Equal(t, 2, b.travel(t))
+	b.become(t, 20, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'rate_limited'")
+	limit(nil)
+	b.attemptsMade(t, 20)
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE attempts = 2"))
+}
+
+// The time to live goes on. A delivery that expires takes no time of the limit.
+func TestDeliveryRateExpires(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, respondWith(http.StatusOK))
+	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) {
+		s.DeliveryRate = &policy.DeliveryRate{Limit: 1, PeriodInSeconds: 86_400}
+	})
+	b.start(t, nil)
+	b.publishMany(t, 5)
+	b.attempt(t)
+	b.become(t, 4, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'rate_limited'")
+	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '25 hours'")
+	b.become(t, 4, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded'")
+	require.Len(t, e.requests(), 1)
+}
