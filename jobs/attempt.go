@@ -124,6 +124,8 @@ type attempt struct {
 	end    func(error) // gets the end of the attempt, see finish
 	over   atomic.Bool
 
+	throttled bool // the response asked to slow down
+
 	work  *queue.Work
 	sub   *catalog.Subscription
 	rules policy.Rules
@@ -168,7 +170,7 @@ func (a *attempt) run(ctx context.Context) error {
 	if err := parts.Recorder.WaitRecording(ctx); err != nil {
 		return err
 	}
-	if _, limited := parts.Cache.Snapshot().Rate(a.args.Subscription); limited && a.args.Paced == 0 {
+	if a.args.Paced == 0 && parts.Traffic.Limited(a.args.Subscription) {
 		return a.hold(ctx, catalog.HoldRateLimited)
 	}
 	if !parts.Gate.Enter(ctx, a.args.Subscription, a.engine.limit(a.args.Subscription)) {
@@ -325,6 +327,7 @@ func (a *attempt) conclude(started time.Time, resp endpoint.Response, size int) 
 	a.leave() // recording does not occupy the endpoint
 	a.engine.parts.Gate.Observe(a.sub.ID, a.rules.Policy.Classify(a.sub.EndpointKind, resp.Result), resp.Result)
 	facts := a.facts(started, now, resp)
+	a.pace(facts, started, resp)
 	verdicts := make([]policy.Verdict, len(a.work.Members))
 	for i := range a.work.Members {
 		facts.TimeToLiveSince = a.work.Members[i].TimeToLiveSince

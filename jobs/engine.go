@@ -65,6 +65,7 @@ type Parts struct {
 	Handoff  *queue.Handoff
 	Gate     *queue.Gate
 	Pace     *queue.Pace
+	Paces    *queue.EndpointPaces
 
 	Publisher   *publish.Publisher
 	Loader      *delivery.Loader
@@ -152,6 +153,7 @@ type Engine struct {
 	leases      leaseWatch
 	stalls      stallWatch
 	refills     int
+	pacedUntil  time.Time    // fetches are requested until then, see fetchPaced
 	stalled     atomic.Int64 // a duration, see Stalled
 
 	died     chan struct{} // a node was found dead

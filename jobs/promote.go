@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"postrider/catalog"
+	"postrider/jobs/delivery"
 	"postrider/jobs/queue"
 	"postrider/policy"
 )
@@ -21,6 +22,10 @@ const (
 	// firstRelease bounds the first release to an endpoint that this node has never called: 20 hanging endpoints that are
 	// resumed at once would insert 5,000 jobs ahead of all others. The next release, 250 ms later, knows the response.
 	firstRelease = 16
+	// pacedFetch is the interval of fetches while jobs have times of a rate limit.
+	pacedFetch = 20 * time.Millisecond
+	// lastAttempt is how long before the end of the time to live a delivery is attempted whatever the endpoint's pace is.
+	lastAttempt = 10 * time.Second
 )
 
 // promote makes due jobs available. It also checks for publishes by SQL.
@@ -49,7 +54,7 @@ func (e *Engine) capacities(t *queue.TrafficSample) []queue.Capacity {
 	for _, w := range t.Waiting { // deliveries that already wait go first
 		capacities[w.SubscriptionID] = queue.Capacity{SubscriptionID: w.SubscriptionID, Hold: w.Hold}
 	}
-	for id := range e.parts.Cache.Snapshot().Rates() {
+	for _, id := range e.parts.Traffic.AllLimited() {
 		if capacities[id].Hold == "" {
 			capacities[id] = queue.Capacity{SubscriptionID: id, Hold: catalog.HoldRateLimited}
 		}
@@ -78,10 +83,8 @@ func (e *Engine) refill(ctx context.Context) error {
 		}
 	}
 	e.refills++
-	rates := e.parts.Cache.Snapshot().Rates()
 	for _, w := range rotated(traffic.Waiting, rand.Int()) { //nolint:gosec // no secret
-		_, limited := rates[w.SubscriptionID]
-		if (w.Hold != "" || limited) && e.refills%heldRounds != 0 {
+		if (w.Hold != "" || e.parts.Traffic.Limited(w.SubscriptionID)) && e.refills%heldRounds != 0 {
 			continue
 		}
 		if err := e.releaseFrom(ctx, traffic, w); err != nil {
@@ -94,7 +97,7 @@ func (e *Engine) refill(ctx context.Context) error {
 // refillPaced releases deliveries within rate limits: those that publishes have put on hold, and those of the sample.
 func (e *Engine) refillPaced(ctx context.Context) error {
 	snapshot, traffic := e.parts.Cache.Snapshot(), e.parts.Traffic.LatestTraffic()
-	held := map[int64]bool{}
+	held, released := map[int64]bool{}, 0
 	for _, id := range e.parts.Traffic.TakeLimited() {
 		held[id] = true
 	}
@@ -102,17 +105,33 @@ func (e *Engine) refillPaced(ctx context.Context) error {
 		held[w.SubscriptionID] = w.Hold == ""
 	}
 	for id, free := range held {
-		rate, limited := snapshot.Rate(id)
+		limits, limited := e.parts.Traffic.Limits(id)
 		sub, known := snapshot.Subscription(id)
 		capacity := e.parts.Traffic.Capacity(id)
 		if !free || !limited || !known || capacity <= 0 {
 			continue
 		}
-		if err := e.parts.Releaser.RefillPaced(ctx, sub, rate, capacity); err != nil {
+		n, err := e.parts.Releaser.RefillPaced(ctx, sub, limits, capacity)
+		if err != nil {
 			return err
 		}
+		released += n
+	}
+	if released > 0 {
+		e.fetchPaced()
 	}
 	return nil
+}
+
+// fetchPaced fetches often while jobs have times ahead: at the usual interval, those of 100 ms would be sent at once.
+func (e *Engine) fetchPaced() {
+	now := time.Now()
+	for at := pacedFetch; at <= delivery.AheadOfTime; at += pacedFetch {
+		if now.Add(at).After(e.pacedUntil) {
+			time.AfterFunc(at, func() { e.parts.Wake.Request(queue.DeliverQueue) })
+		}
+	}
+	e.pacedUntil = now.Add(delivery.AheadOfTime)
 }
 
 // rotated begins the list at another index. A round ends at its timeout or at an error: the same event subscriptions
@@ -134,7 +153,8 @@ func (e *Engine) releaseFrom(ctx context.Context, t *queue.TrafficSample, w queu
 	if !e.parts.Gate.Knows(w.SubscriptionID) {
 		capacity = min(capacity, firstRelease)
 	}
-	if _, limited := snapshot.Rate(sub.ID); w.Hold == "" && !limited {
+	limits, limited := e.parts.Traffic.Limits(sub.ID)
+	if w.Hold == "" && !limited {
 		_, err := e.parts.Releaser.Refill(ctx, w.SubscriptionID, sub.Batching(), capacity)
 		return err
 	}
@@ -144,6 +164,9 @@ func (e *Engine) releaseFrom(ctx context.Context, t *queue.TrafficSample, w queu
 	}
 	p := rules.Policy
 	age := p.Deadline(time.Time{}, rules.Limits.TTL).Sub(time.Time{})
+	if _, own := snapshot.Rate(sub.ID); w.Hold == "" && !own && len(limits) > 0 {
+		age -= lastAttempt // a wait that the endpoint requested never takes the last attempt
+	}
 	if w.Hold == catalog.HoldProbation &&
 		p.EndsInProbation(sub.EndpointKind, t.ProbationOf(snapshot, sub).Result, rules.DeadLetter) {
 		age = 0

@@ -59,7 +59,7 @@ func TestDeliveryRate(t *testing.T) {
 	}{
 		"single":             {policy.DeliveryRate{Limit: 100, Burst: new(1)}, 1, 100, 1},
 		"burst":              {policy.DeliveryRate{Limit: 60, Burst: new(40)}, 1, 60, 40},
-		"slow":               {policy.DeliveryRate{Limit: 300, PeriodInSeconds: 10}, 1, 30, 8},
+		"slow":               {policy.DeliveryRate{Limit: 300, PeriodInSeconds: new(10)}, 1, 30, 8},
 		"batches":            {policy.DeliveryRate{Limit: 20, Burst: new(1)}, 10, 20, 1},
 		"events of batches":  {policy.DeliveryRate{Limit: 100, Burst: new(1), Count: policy.RateOfEvents}, 10, 100, 10},
 		"more than a bucket": {policy.DeliveryRate{Limit: 50, Burst: new(5), Count: policy.RateOfEvents}, 30, 50, 34},
@@ -116,7 +116,7 @@ func TestDeliveryRateChanges(t *testing.T) {
 	limit := func(rate *policy.DeliveryRate) {
 		b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) { s.DeliveryRate = rate })
 	}
-	limit(&policy.DeliveryRate{Limit: 2, PeriodInSeconds: 86_400, Burst: new(2)})
+	limit(&policy.DeliveryRate{Limit: 2, PeriodInSeconds: new(86_400), Burst: new(2)})
 	b.start(t, nil)
 	b.attemptsMade(t, 2)
 	b.become(t, 18, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'rate_limited'")
@@ -133,7 +133,7 @@ func TestDeliveryRateExpires(t *testing.T) {
 	b := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) {
-		s.DeliveryRate = &policy.DeliveryRate{Limit: 1, PeriodInSeconds: 86_400}
+		s.DeliveryRate = &policy.DeliveryRate{Limit: 1, PeriodInSeconds: new(86_400)}
 	})
 	b.start(t, nil)
 	b.publishMany(t, 5)
@@ -142,4 +142,65 @@ func TestDeliveryRateExpires(t *testing.T) {
 	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '25 hours'")
 	b.become(t, 4, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded'")
 	require.Len(t, e.requests(), 1)
+}
+
+// An endpoint allows 100 requests a second and responds 429 to the others. After the first seconds it throttles few, and
+// it gets most of what it allows. Its responses start no probation.
+func TestPaceFollowsTheEndpoint(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var mu sync.Mutex
+	tokens, at, throttled, began := 10.0, time.Now(), map[bool]int{}, time.Now()
+	e := newEndpoint(t, func(w http.ResponseWriter, _ request) {
+		mu.Lock()
+		defer mu.Unlock()
+		now := time.Now()
+		tokens, at = min(tokens+100*now.Sub(at).Seconds(), 10), now
+		if tokens < 1 {
+			throttled[now.Sub(began) > 5*time.Second]++
+			w.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
+		tokens--
+		w.WriteHeader(http.StatusOK)
+	})
+	b.subscribe(t, "all", e.URL, nil)
+	b.start(t, nil)
+	const events = 1500
+	b.publishMany(t, events)
+	b.become(t, 1, "SELECT (count(*) > 900)::int FROM postrider.deliveries WHERE state = 'delivered'")
+	t.Log(throttled, time.Since(began), b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.delivery_rates WHERE per_second BETWEEN 50 AND 150"))
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL"))
+}
+
+// Retry-After closes the endpoint for all its deliveries. Then one request tries first.
+func TestRetryAfterClosesTheEndpoint(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var mu sync.Mutex
+	var times []time.Time
+	e := newEndpoint(t, func(w http.ResponseWriter, _ request) {
+		mu.Lock()
+		defer mu.Unlock()
+		if times = append(times, time.Now()); len(times) == 1 {
+			w.Header().Set("Retry-After", "3")
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		w.WriteHeader(http.StatusOK)
+	})
+	b.subscribe(t, "all", e.URL, nil)
+	b.start(t, nil)
+	b.publishOne(t, "first")
+	b.attempt(t)
+	b.become(t, 1, "SELECT count(*) FROM postrider_internal.delivery_rates WHERE closed_until > now()")
+	b.publishMany(t, 10)
+	b.become(t, 10, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'rate_limited'")
+	b.attemptsMade(t, 10)
+	mu.Lock()
+	defer mu.Unlock()
+	for _, at := range times[1:] {
+		require.Greater(t, at.Sub(times[0]), 2900*time.Millisecond)
+	}
 }

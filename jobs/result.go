@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -26,6 +27,19 @@ func (a *attempt) facts(started, now time.Time, resp endpoint.Response) policy.A
 		HonorRetryAfter: a.rules.Policy.HonorRetryAfter, RetryAfter: a.rules.Wait(retryAfter(resp.RetryAfter, now)),
 		Jitter: a.engine.options.Jitter(),
 	}
+}
+
+// pace notes whether the response asks to slow down, for the endpoint's pace.
+func (a *attempt) pace(facts policy.Attempt, started time.Time, resp endpoint.Response) {
+	if !a.rules.Paced || resp.Result.Err != policy.ErrorNone {
+		return
+	}
+	var until time.Time
+	wait := facts.RetryAfter
+	if a.throttled = a.rules.Throttles(resp.Result, wait > 0); a.throttled && wait > 0 {
+		until = facts.FinishedAt.Add(min(wait, cmp.Or(a.rules.Policy.RetryAfterCap, wait)))
+	}
+	a.engine.parts.Paces.Observe(a.sub, a.throttled, started, until)
 }
 
 // combine combines the members' verdicts: the batch is retried at the latest of their times. separate are the members
@@ -112,7 +126,7 @@ func (a *attempt) attempted(verdict policy.Verdict, started time.Time, resp endp
 	r.Number, r.StartedAt, r.Duration = a.work.Attempts+1, started, resp.Duration
 	r.Timings = delivery.Timings(resp.Timings)
 	r.Status, r.Err, r.Error = resp.Result.Status, resp.Result.Err, resp.ErrorText
-	r.Outcome = a.rules.Policy.Classify(a.sub.EndpointKind, resp.Result)
+	r.Outcome, r.Throttled = a.rules.Policy.Classify(a.sub.EndpointKind, resp.Result), a.throttled
 	r.ResponseHeaders, r.ResponseExcerpt = resp.Headers, resp.Excerpt
 	r.RequestHeaders = a.sentHeaders()
 	r.FirstEvent = a.work.Members[0].SystemID

@@ -50,6 +50,8 @@ type Rules struct {
 	Limits Limits
 	// DeadLetter: a delivery that fails for good becomes a dead letter; otherwise it is dropped.
 	DeadLetter bool
+	// Paced: responses that throttle lower the endpoint's pace, see Throttles. It is false under behavior documented.
+	Paced bool
 }
 
 // Resolve returns the rules of an event subscription under p. Limits outside p's ranges are brought into them: the
@@ -78,7 +80,7 @@ func (p *Policy) Resolve(o Overrides) Rules {
 		l.TTL = min(l.TTL, o.MaxTTL)
 	}
 	deadLetter := orDefault(o.DeadLetter, safe || p.DeadLetterDefault != DeadLetterNone)
-	return Rules{Policy: &own, Limits: l, DeadLetter: deadLetter}
+	return Rules{Policy: &own, Limits: l, DeadLetter: deadLetter, Paced: safe}
 }
 
 // CheckLimits returns a *ValidationError with the field and the range if a limit of an event subscription is outside

@@ -29,8 +29,8 @@ const (
 // the rules is docs/internals/delivery.md.
 type DeliveryRate struct {
 	Limit int `json:"limit"`
-	// PeriodInSeconds is 1 if it is 0.
-	PeriodInSeconds int `json:"periodInSeconds,omitempty"`
+	// PeriodInSeconds is the length of a period; nil = 1.
+	PeriodInSeconds *int `json:"periodInSeconds,omitempty"`
 	// Burst is how many may be sent at once after a pause; nil = those of a quarter of a second.
 	Burst *int      `json:"burst,omitempty"`
 	Scope RateScope `json:"scope,omitempty" minLength:"1"`
@@ -39,7 +39,11 @@ type DeliveryRate struct {
 
 // PerSecond is the rate in requests or events per second.
 func (r *DeliveryRate) PerSecond() float64 {
-	return float64(r.Limit) / float64(max(r.PeriodInSeconds, 1))
+	period := 1
+	if r.PeriodInSeconds != nil {
+		period = *r.PeriodInSeconds
+	}
+	return float64(r.Limit) / float64(period)
 }
 
 // Step is the time between two requests or events at this rate.

@@ -27,7 +27,7 @@ func TestSubscriptionRoundTrip(t *testing.T) {
 		"topic": "orders", "name": "billing", "endpointBaseUrl": "https://example.com/in", "endpointKind": "webhook",
 		"eventDeliverySchema": "EventGridSchema", "provisioningState": "Succeeded", "endpointValidation": "skip",
 		"validation": nil, "hold": nil,
-		"maxEventsPerBatch": 1.0, "preferredBatchSizeInKilobytes": 64.0, "maxConcurrentDeliveries": nil,
+		"maxEventsPerBatch": 1.0, "preferredBatchSizeInKilobytes": 64.0, "maxConcurrentDeliveries": nil, "deliveryRate": nil,
 		"responseTimeoutInSeconds": 30.0,
 		"signing": map[string]any{
 			"enabled": false, "secrets": 0.0, "rotatedAt": nil, "previousValidUntil": nil,

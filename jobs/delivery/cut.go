@@ -41,7 +41,8 @@ VALUES ('available', jsonb_build_object('s', $1::bigint), 'batch', 'deliveries',
 
 	// takeTimesStatement takes further times of a rate limit; less than 0 returns some.
 	takeTimesStatement = `
-UPDATE postrider_internal.delivery_rates SET next_at = next_at + $2::interval WHERE key = $1`
+UPDATE postrider_internal.delivery_rates r SET next_at = r.next_at + t.time
+  FROM unnest($1::text[], $2::interval[]) AS t(key, time) WHERE r.key = t.key AND r.key = ANY ($1)`
 
 	// holdStep is how many deliveries one statement puts on hold.
 	holdStep = 5000
@@ -229,7 +230,7 @@ func (c *cut) bind(ctx context.Context, open []openDelivery) (nothing bool, err 
 	if err != nil {
 		return false, err
 	}
-	rate, limited := c.loader.Cache.Snapshot().Rate(c.sub.ID)
+	limits, limited := c.loader.Traffic.Limits(c.sub.ID)
 	if limited { // each cutter has one time
 		batches = batches[:min(len(batches), 1+len(c.others))]
 	}
@@ -250,7 +251,7 @@ func (c *cut) bind(ctx context.Context, open []openDelivery) (nothing bool, err 
 	paced := 0
 	if limited {
 		paced = 1
-		c.takeTimes(batch, rate, len(batches), len(ids))
+		c.takeTimes(batch, limits, len(batches), len(ids))
 	}
 	batch.Queue(bindStatement, c.sub.ID, c.token.JobID, ids, of, bytes, paced).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&first) })
@@ -274,17 +275,18 @@ func (c *cut) bind(ctx context.Context, open []openDelivery) (nothing bool, err 
 	return true, c.end(ctx)
 }
 
-// takeTimes takes the times of a rate limit that the batches need and the cutters do not have, or returns the others.
-func (c *cut) takeTimes(batch *pgx.Batch, rate catalog.Rate, batches, events int) {
+// takeTimes takes the times of rate limits that the batches need and the cutters do not have, or returns the others.
+func (c *cut) takeTimes(batch *pgx.Batch, limits []catalog.Rate, batches, events int) {
 	needed := batches
-	if rate.PerEvent {
+	if len(limits) > 0 && limits[0].PerEvent {
 		needed = events
 	}
 	for _, cutter := range append(c.others, c.cutter) {
 		needed -= cutter.times
 	}
-	if needed != 0 {
-		batch.Queue(takeTimesStatement, rate.Key, time.Duration(needed)*rate.Step)
+	if needed != 0 && len(limits) > 0 {
+		batch.Queue(takeTimesStatement, postgres.Column(limits, func(l catalog.Rate) string { return l.Key }),
+			postgres.Column(limits, func(l catalog.Rate) time.Duration { return time.Duration(needed) * l.Step }))
 	}
 }
 

@@ -9,72 +9,76 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"postrider/catalog"
+	"postrider/postgres"
 )
 
 var pacedStatement = sqlFile("paced.sql")
 
-// createRateStatement creates the row of a rate limit.
-const createRateStatement = `
-INSERT INTO postrider_internal.delivery_rates (key) VALUES ($1) ON CONFLICT DO NOTHING`
+// createRatesStatement creates the rows of rate limits.
+const createRatesStatement = `
+INSERT INTO postrider_internal.delivery_rates (key) SELECT unnest($1::text[]) ON CONFLICT DO NOTHING`
 
 const (
-	// aheadOfTime is how far ahead a release takes the times of a rate limit. It is two intervals of the release.
-	aheadOfTime = 500 * time.Millisecond
+	// AheadOfTime is how far ahead a release takes the times of a rate limit. It is two intervals of the release.
+	AheadOfTime = 500 * time.Millisecond
 	// mostWait bounds how long a node relies on the next time that it has read.
 	mostWait = time.Second
 )
 
-// paces remembers until when no time of a rate limit is free.
+// paces remembers until when an event subscription has no free time.
 type paces struct {
 	mu    sync.Mutex
-	until map[catalog.Rate]time.Time
+	until map[int64]time.Time
 }
 
-func (p *paces) waits(rate catalog.Rate, now time.Time) bool {
+func (p *paces) waits(subscription int64, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return now.Before(p.until[rate])
+	return now.Before(p.until[subscription])
 }
 
 // next remembers how far the next time is away. It forgets those that have passed.
-func (p *paces) next(rate catalog.Rate, wait time.Duration) {
+func (p *paces) next(subscription int64, wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
 	if p.until == nil {
-		p.until = map[catalog.Rate]time.Time{}
+		p.until = map[int64]time.Time{}
 	}
 	for other, until := range p.until {
 		if !now.Before(until) {
 			delete(p.until, other)
 		}
 	}
-	if wait -= aheadOfTime; wait > 0 {
-		p.until[rate] = now.Add(min(wait, mostWait))
+	if wait -= AheadOfTime; wait > 0 {
+		p.until[subscription] = now.Add(min(wait, mostWait))
 	}
 }
 
-// RefillPaced is Refill for an event subscription with a rate limit: each released delivery or batch takes the next time
-// of the limit. It does nothing while no time is free.
-func (r *Releaser) RefillPaced(ctx context.Context, sub *catalog.Subscription, rate catalog.Rate, limit int) error {
-	if r.paces.waits(rate, time.Now()) {
-		return nil
+// RefillPaced is Refill for an event subscription with rate limits: each released delivery or batch takes the next time
+// of each limit. It does nothing while no time is free. n is how many jobs have times now.
+func (r *Releaser) RefillPaced(ctx context.Context, sub *catalog.Subscription, limits []catalog.Rate, limit int) (n int, err error) {
+	if len(limits) == 0 || r.paces.waits(sub.ID, time.Now()) {
+		return 0, nil
 	}
+	keys := postgres.Column(limits, func(l catalog.Rate) string { return l.Key })
 	var released, cutters int
 	var wait *float64
-	err := r.db.QueryRow(ctx, pacedStatement, pgx.NamedArgs{
-		"subscription": sub.ID, "limit": max(limit, 0), "key": rate.Key, "step": rate.Step, "burst": rate.Burst,
-		"per_event": rate.PerEvent, "batching": sub.Batching(), "batch_size": sub.Batch().MaxEvents,
-		"ahead_of_time": aheadOfTime,
+	err = r.db.QueryRow(ctx, pacedStatement, pgx.NamedArgs{
+		"subscription": sub.ID, "limit": max(limit, 0), "keys": keys,
+		"steps":     postgres.Column(limits, func(l catalog.Rate) time.Duration { return l.Step }),
+		"bursts":    postgres.Column(limits, func(l catalog.Rate) int { return l.Burst }),
+		"per_event": limits[0].PerEvent, "batching": sub.Batching(), "batch_size": sub.Batch().MaxEvents,
+		"ahead_of_time": AheadOfTime,
 	}).Scan(&released, &cutters, &wait)
 	if err == nil && wait == nil { // another node takes times, or there is no row yet
-		_, err = r.db.Exec(ctx, createRateStatement, rate.Key)
+		_, err = r.db.Exec(ctx, createRatesStatement, keys)
 	}
 	if err != nil {
-		return fmt.Errorf("release deliveries within a rate limit: %w", err)
+		return 0, fmt.Errorf("release deliveries within a rate limit: %w", err)
 	}
 	if wait != nil {
-		r.paces.next(rate, time.Duration(*wait*float64(time.Second)))
+		r.paces.next(sub.ID, time.Duration(*wait*float64(time.Second)))
 	}
 	r.traffic.AddOne(sub.ID, released)
 	if released+cutters > 0 {
@@ -82,5 +86,5 @@ func (r *Releaser) RefillPaced(ctx context.Context, sub *catalog.Subscription, r
 		r.Reach(PointRefill)
 		r.notifier.RequestDeliveries()
 	}
-	return nil
+	return released + cutters, nil
 }

@@ -81,7 +81,7 @@ func (p *probation) apply(q *recording, now time.Time) {
 		p.state, _ = rules.AfterProbe(p.state, q.Outcome, result, now)
 	case q.Outcome == policy.OutcomeDelivered:
 		p.state, _ = rules.AfterSuccess(p.state, now)
-	case !p.state.Held():
+	case !p.state.Held() && !q.Throttled:
 		var counted bool
 		event := [16]byte(q.FirstEvent)
 		differentEvent := q.Number == 1 && !slices.Contains(p.counted, event)

@@ -46,6 +46,7 @@ type Result struct {
 	Bytes     int // size of the request's body; 0 = no body was written
 	Reruns    int // how often a crash interrupted this attempt before
 	DueAt     time.Time
+	Throttled bool   // the response asked to slow down: it is no failure of the endpoint
 	LastHold  string // the hold since then; "" = none
 	StartedAt time.Time
 	Duration  time.Duration

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"postrider/catalog"
+	"postrider/jobs/queue"
 	"postrider/postgres"
 )
 
@@ -129,8 +130,19 @@ func destinations(group []*publishRequest) (list []destination) {
 }
 
 func destinationOf(c *catalog.Snapshot, sub *catalog.Subscription, count int64) destination {
-	_, limited := c.Rate(sub.ID)
-	return destination{sub.TopicID, sub.ID, count, c.ProbationKey(sub), sub.Batching(), limited}
+	return destination{
+		topicID: sub.TopicID, subscriptionID: sub.ID, count: count, probationKey: c.ProbationKey(sub),
+		batching: sub.Batching(),
+	}
+}
+
+// capacity returns the free capacity of the event subscriptions of a list, and notes which have a rate limit.
+func (p *Publisher) capacity(list []destination) queue.Admissions {
+	admitted := p.Traffic.Admit(subscriptionsOf(list))
+	for i := range list {
+		list[i].limited = admitted.Limited(list[i].subscriptionID)
+	}
+	return admitted
 }
 
 // subscriptionsOf lists the event subscriptions of a group.

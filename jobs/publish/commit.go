@@ -66,7 +66,7 @@ func (p *Publisher) transact(
 	version, found := group[0].version(), int64(0)
 	p.Failpoint.Reach(PointPublishBefore)
 	to := destinations(group)
-	admitted := p.Traffic.Admit(subscriptionsOf(to))
+	admitted := p.capacity(to)
 	batch.Queue(p.DB.Keeping(postgres.KeepPlan))
 	var offered offeredRow
 	offers := p.newOffers(group, began)

@@ -138,7 +138,7 @@ func (p *Publisher) fanOut(
 	}
 	deliveries := cutRoutes(routes, snapshot, p.stepLimit)
 	to := routedTo(snapshot, deliveries)
-	admitted = p.Traffic.Admit(subscriptionsOf(to))
+	admitted = p.capacity(to)
 	for i := range deliveries {
 		deliveries[i].admitted = admitted.Take(deliveries[i].sub.ID)
 	}

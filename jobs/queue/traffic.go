@@ -13,6 +13,7 @@ import (
 	"postrider/postgres"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 const (
@@ -73,6 +74,7 @@ type TrafficSample struct {
 type Traffic struct {
 	db    *postgres.DB
 	cache *catalog.Cache
+	paces *EndpointPaces
 	// capacity is how many jobs of an event subscription may be queued, see Gate.Capacity.
 	capacity func(subscription int64, others int) int
 	sampling sync.Mutex
@@ -92,12 +94,14 @@ type Traffic struct {
 }
 
 // NewTraffic samples the database and counts jobs. capacity is Gate.Capacity; nil on a node that makes no attempts.
-func NewTraffic(db *postgres.DB, cache *catalog.Cache, capacity func(subscription int64, others int) int) *Traffic {
+func NewTraffic(
+	db *postgres.DB, cache *catalog.Cache, paces *EndpointPaces, capacity func(subscription int64, others int) int,
+) *Traffic {
 	if capacity == nil {
 		capacity = func(int64, int) int { return publisherCapacity }
 	}
 	return &Traffic{
-		db: db, cache: cache, capacity: capacity, latest: &TrafficSample{}, since: map[int64]int{},
+		db: db, cache: cache, paces: paces, capacity: capacity, latest: &TrafficSample{}, since: map[int64]int{},
 		queued: make(chan struct{}, 1), limited: map[int64]bool{}, released: make(chan struct{}, 1),
 	}
 }
@@ -146,14 +150,20 @@ func (a Admissions) Take(subscription int64) bool {
 	return true
 }
 
+// Limited reports whether an event subscription has a rate limit.
+func (a Admissions) Limited(subscription int64) bool {
+	of := a[subscription]
+	return of != nil && of.limited
+}
+
 // Admit returns the free capacity of event subscriptions. It is none if many deliveries are on hold: new ones wait
 // behind them. It is none if there is a rate limit: a release takes the times of its deliveries.
 func (t *Traffic) Admit(subscriptions []int64) Admissions {
-	admitted, rates := Admissions{}, t.cache.Snapshot().Rates()
+	admitted := Admissions{}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, id := range subscriptions {
-		_, limited := rates[id]
+		limited := t.Limited(id)
 		admitted[id] = &admission{limited: limited}
 		if !t.crowded[id] && !limited {
 			admitted[id].capacity = t.free(id)
@@ -252,6 +262,10 @@ const holdsStatement = `
 SELECT subscription_id, hold, stop_time_to_live, resumed_at IS NOT NULL
   FROM postrider_internal.event_subscription_states WHERE hold IS NOT NULL`
 
+const pacesStatement = `
+SELECT key, per_second, closed_until, changed_at, lowered_at FROM postrider_internal.delivery_rates
+ WHERE per_second IS NOT NULL AND changed_at > now() - $1::interval`
+
 var (
 	queuedStatement     = sqlFile("queued.sql")
 	probationsStatement = sqlFile("probations.sql")
@@ -265,6 +279,7 @@ func (t *Traffic) SampleTraffic(ctx context.Context) (*TrafficSample, error) {
 	t.sampling.Lock()
 	defer t.sampling.Unlock()
 	t.begin()
+	began := time.Now()
 	fresh := &TrafficSample{
 		Queued: map[int64]int{}, Holds: map[int64]HoldState{}, Probations: map[string]ActiveProbation{},
 	}
@@ -287,10 +302,20 @@ func (t *Traffic) SampleTraffic(ctx context.Context) (*TrafficSample, error) {
 	}))
 	batch.Queue(waitingStatement, DefaultCapacity).
 		Query(EachRow([]any{&id, &n}, func() { fresh.Waiting = append(fresh.Waiting, Waiting{SubscriptionID: id, Held: n}) }))
+	known := map[string]policy.Pace{}
+	var key string
+	var pace policy.Pace
+	var closed, lowered pgtype.Timestamptz
+	batch.Queue(pacesStatement, policy.PaceKept).
+		Query(EachRow([]any{&key, &pace.PerSecond, &closed, &pace.ChangedAt, &lowered}, func() {
+			pace.ClosedUntil, pace.LoweredAt = closed.Time, lowered.Time
+			known[key] = pace
+		}))
 	if err := t.db.SendBatch(ctx, batch).Close(); err != nil {
 		t.keep()
 		return nil, fmt.Errorf("sample the traffic: %w", err)
 	}
+	t.paces.keep(known, began)
 	t.end(fresh)
 	return fresh, nil
 }

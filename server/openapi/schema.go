@@ -226,6 +226,7 @@ var settingsOf = map[string]struct {
 	"ClientCertificate":     {spec.Subscription, "clientCertificate.", true},
 	"DeadLetterDestination": {spec.Subscription, "deadLetterDestination.", true},
 	"DeadLetterProperties":  {spec.Subscription, "deadLetterDestination.properties.", true},
+	"DeliveryRate":          {spec.Subscription, "deliveryRate.", true},
 	"SigningSettings":       {spec.Subscription, "signing.", true}, "Signing": {spec.Subscription, "signing.", false},
 	"Policy": {spec.Policy, "", true}, "Probation": {spec.Policy, "probation.", true},
 }

@@ -73,7 +73,7 @@ func loadBatch(
 ) (*queue.Work, error) {
 	t.Helper()
 	if cuts {
-		if err := s.Loader.Cut(t.Context(), sub, job); err != nil {
+		if err := s.Loader.Cut(t.Context(), sub, job, 0); err != nil {
 			return nil, err
 		}
 	}

@@ -110,7 +110,8 @@ func New(ctx context.Context, o Options) (*System, error) {
 	s.Notifier = queue.NewNotifier(db, s.Nodes, s.Wake, o.Logger)
 	s.Maintenance = jobs.NewMaintenance(db, cache, s.Notifier, o.Logger, o.Failpoint)
 	s.Operator = operator.NewOperator(db, clock, s.Subscriptions, s.Notifier.RequestDeliveries, o.Logger)
-	s.Traffic = queue.NewTraffic(db, cache, o.QueueCapacity)
+	s.Paces = queue.NewEndpointPaces(db, s.Nodes)
+	s.Traffic = queue.NewTraffic(db, cache, s.Paces, o.QueueCapacity)
 	s.JobRows = queue.NewJobRows(db, o.Node, s.Notifier, s.Traffic, o.Failpoint)
 	s.Publisher = publish.NewPublisher(publish.PublisherParts{
 		DB: db, Cache: cache, IDs: s.IDs, Traffic: s.Traffic, Notifier: s.Notifier, Handoff: s.Handoff, Pace: s.Pace,

@@ -1,6 +1,6 @@
--- Gives jobs to held batches and then to held deliveries without a batch of an event subscription with the rate limit
--- @key, the oldest first, see release.sql. Each request takes the next time of the limit's row, with @step to the one
--- after it, and at most @burst are due at once. Times up to @ahead_of_time from now are taken. Times and jobs are
+-- Gives jobs to held batches and then to held deliveries without a batch of an event subscription with the rate limits
+-- @keys, the oldest first, see release.sql. Each request takes the next time of each limit's row, with a step of @steps
+-- to the one after it, and at most as many as in @bursts are due at once. Times up to @ahead_of_time from now are taken. Times and jobs are
 -- committed together, so that a crash loses none. While another node takes times, this one takes none.
 --
 -- If @per_event, a batch takes a time for each member: the last one may take more than there are, and the next one
@@ -13,11 +13,15 @@ WITH allowed AS MATERIALIZED (
     SELECT 1 WHERE NOT EXISTS (
            SELECT FROM postrider_internal.event_subscription_states
             WHERE subscription_id = @subscription AND hold IS NOT NULL)
+), rates AS MATERIALIZED (
+    SELECT r.key, w.step, greatest(r.next_at, r.closed_until, clock_timestamp() - (w.burst - 1) * w.step) AS first
+      FROM postrider_internal.delivery_rates r
+      JOIN unnest(@keys::text[], @steps::interval[], @bursts::int[]) AS w(key, step, burst) ON w.key = r.key
+     WHERE r.key = ANY (@keys) AND EXISTS (SELECT FROM allowed) ORDER BY r.key FOR UPDATE OF r SKIP LOCKED
 ), rate AS MATERIALIZED (
-    SELECT greatest(next_at, clock_timestamp() - (@burst::int - 1) * @step::interval) AS first
-      FROM postrider_internal.delivery_rates WHERE key = @key AND EXISTS (SELECT FROM allowed) FOR UPDATE SKIP LOCKED
+    SELECT max(first) AS first, max(step) AS step FROM rates HAVING count(*) = cardinality(@keys::text[])
 ), times AS MATERIALIZED (
-    SELECT least(ceil(extract(epoch FROM now() + @ahead_of_time::interval - first) / extract(epoch FROM @step::interval)),
+    SELECT least(ceil(extract(epoch FROM now() + @ahead_of_time::interval - first) / extract(epoch FROM step)),
                  @limit)::bigint AS n
       FROM rate WHERE first < now() + @ahead_of_time::interval
 ), held_batches AS MATERIALIZED (
@@ -62,20 +66,21 @@ WITH allowed AS MATERIALIZED (
      WHERE (SELECT n FROM taken) + g * u.each < (SELECT n FROM times)
 ), wave AS MATERIALIZED (
     SELECT what, members, id, @subscription::bigint AS subscription_id, attempts, held_reruns, hold,
-           greatest(now(), (SELECT first FROM rate) + position * @step::interval) AS due,
+           greatest(now(), (SELECT first + position * step FROM rate)) AS due,
            nextval('postrider_internal.river_job_id_seq') AS job_id, 1 AS paced
       FROM positions
 ), cutter_jobs AS (
     INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
     SELECT 'available', jsonb_build_object('s', @subscription::bigint, 'p', times), 'batch', 'deliveries', 1, 1000,
-           greatest(now(), (SELECT first FROM rate) + position * @step::interval)
+           greatest(now(), (SELECT first + position * step FROM rate))
       FROM cutters
 ), moved AS (
     UPDATE postrider_internal.delivery_rates r
-       SET next_at = rate.first + ((SELECT n FROM taken) + (SELECT coalesce(sum(times), 0) FROM cutters)) * @step::interval
-      FROM rate WHERE r.key = @key AND (SELECT n FROM taken) + (SELECT count(*) FROM cutters) > 0
+       SET next_at = rate.first
+                   + ((SELECT n FROM taken) + (SELECT coalesce(sum(times), 0) FROM cutters)) * rates.step
+      FROM rates, rate WHERE r.key = rates.key AND (SELECT n FROM taken) + (SELECT count(*) FROM cutters) > 0
     RETURNING r.next_at
 ), -- start.sql
 SELECT (SELECT coalesce(sum(members), 0) FROM wave) AS released, (SELECT count(*) FROM cutters) AS cutters,
-       (SELECT extract(epoch FROM coalesce((SELECT next_at FROM moved), first) - clock_timestamp())::float8 FROM rate)
+       (SELECT extract(epoch FROM coalesce((SELECT max(next_at) FROM moved), first) - clock_timestamp())::float8 FROM rate)
        AS wait

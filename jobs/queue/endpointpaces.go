@@ -1,0 +1,249 @@
+package queue
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"postrider/catalog"
+	"postrider/policy"
+	"postrider/postgres"
+)
+
+// EndpointPaces has what was learned about the rates that endpoints accept: what the nodes have stored, and what this
+// node has seen since.
+type EndpointPaces struct {
+	db    *postgres.DB
+	nodes *Nodes
+
+	// some is false while nothing is known or seen: most attempts then need no lock.
+	some  atomic.Bool
+	mu    sync.Mutex
+	known map[string]knownPace
+	seen  map[string]*seenResponses
+}
+
+// seenResponses are those of an endpoint since it throttled for the first time, or since the last change of its pace.
+type seenResponses struct {
+	policy.Responses
+	since time.Time
+}
+
+// knownPace is a pace, and when this node has changed it.
+type knownPace struct {
+	policy.Pace
+	learnedAt time.Time
+}
+
+// NewEndpointPaces returns those of a node that knows nothing yet.
+func NewEndpointPaces(db *postgres.DB, nodes *Nodes) *EndpointPaces {
+	return &EndpointPaces{db: db, nodes: nodes, known: map[string]knownPace{}, seen: map[string]*seenResponses{}}
+}
+
+func paceKey(sub *catalog.Subscription) string {
+	return "endpoint:" + hex.EncodeToString(sub.EndpointHash)
+}
+
+// Observe notes a response of an event subscription's endpoint to a request that began at started. until is the time
+// that it requested to wait for. Throttled requests that began before the pace was lowered say nothing about the pace.
+func (e *EndpointPaces) Observe(sub *catalog.Subscription, throttled bool, started, until time.Time) {
+	if !throttled && !e.some.Load() {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	key := paceKey(sub)
+	pace, known := e.known[key]
+	s := e.seen[key]
+	if throttled && known && until.IsZero() && started.Before(pace.LoweredAt) {
+		return
+	}
+	if s == nil {
+		if !known && !throttled {
+			return
+		}
+		s = &seenResponses{since: time.Now()}
+		e.seen[key] = s
+		e.some.Store(true)
+	}
+	if !throttled {
+		s.Accepted++
+		return
+	}
+	s.Throttled++
+	if until.After(s.Until) {
+		s.Until = until
+	}
+}
+
+// Of returns the pace of an event subscription's endpoint; false if there is none. The pace is zero from the first
+// throttled response until it is known.
+func (e *EndpointPaces) Of(sub *catalog.Subscription) (policy.Pace, bool) {
+	if !e.some.Load() {
+		return policy.Pace{}, false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	key := paceKey(sub)
+	p, known := e.known[key]
+	s := e.seen[key]
+	return p.Pace, known || s != nil && s.Throttled > 0
+}
+
+// keep replaces what is known by what the nodes have stored. What this node has learned meanwhile stays.
+func (e *EndpointPaces) keep(stored map[string]policy.Pace, began time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	known := make(map[string]knownPace, len(stored))
+	for key, pace := range stored {
+		known[key] = knownPace{Pace: pace}
+	}
+	for key, own := range e.known {
+		if own.learnedAt.After(began) {
+			known[key] = own
+		}
+	}
+	e.known = known
+	e.some.Store(len(e.known)+len(e.seen) > 0)
+}
+
+// paceWindow is how long responses are counted for a change of a known pace; the first one is decided sooner.
+const paceWindow = time.Second
+
+// Learn changes the paces of endpoints by the responses that this node has seen.
+func (e *EndpointPaces) Learn(ctx context.Context) error {
+	var failed error
+	for key, seen := range e.take(time.Now()) {
+		pace, err := e.learn(ctx, key, seen)
+		if err != nil {
+			failed = errors.Join(failed, err)
+			continue
+		}
+		e.mu.Lock()
+		if pace.Knows() {
+			e.known[key] = knownPace{pace, time.Now()}
+		}
+		e.mu.Unlock()
+	}
+	return failed
+}
+
+// take returns the windows that are complete, and begins new ones. It forgets endpoints that do not throttle.
+func (e *EndpointPaces) take(now time.Time) map[string]policy.Responses {
+	taken := map[string]policy.Responses{}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for key, s := range e.seen {
+		_, known := e.known[key]
+		s.Window = now.Sub(s.since)
+		if s.Window < paceWindow && (s.Throttled == 0 || known && s.Until.IsZero()) {
+			continue
+		}
+		if delete(e.seen, key); s.Throttled > 0 || known && s.Accepted > 0 {
+			taken[key] = s.Responses
+		}
+	}
+	return taken
+}
+
+const (
+	readPace = `
+SELECT coalesce(per_second, 0), coalesce(ramp_to, 0), closed_until, changed_at, lowered_at, clock_timestamp()
+  FROM postrider_internal.delivery_rates WHERE key = $1 FOR UPDATE`
+	writePace = `
+UPDATE postrider_internal.delivery_rates SET per_second = $2, ramp_to = nullif($3::float8, 0), closed_until = $4,
+       changed_at = $5, lowered_at = $6 WHERE key = $1`
+	createRate = `INSERT INTO postrider_internal.delivery_rates (key) VALUES ($1) ON CONFLICT DO NOTHING`
+)
+
+// learn changes one pace. All nodes change it in turns.
+func (e *EndpointPaces) learn(ctx context.Context, key string, seen policy.Responses) (p policy.Pace, err error) {
+	err = pgx.BeginFunc(ctx, e.db, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, createRate, key); err != nil {
+			return err
+		}
+		var closed, changed, lowered pgtype.Timestamptz
+		var now time.Time
+		row := tx.QueryRow(ctx, readPace, key)
+		if err := row.Scan(&p.PerSecond, &p.Before, &closed, &changed, &lowered, &now); err != nil {
+			return err
+		}
+		if p.ClosedUntil, p.ChangedAt, p.LoweredAt = closed.Time, changed.Time, lowered.Time; now.Sub(p.ChangedAt) > policy.PaceKept {
+			p = policy.Pace{}
+		}
+		after := p.After(seen, e.nodes.WorkerNodes(), now)
+		if after == p {
+			return nil
+		}
+		p = after
+		_, err := tx.Exec(ctx, writePace, key, p.PerSecond, p.Before, postgres.NullTime(p.ClosedUntil), p.ChangedAt,
+			postgres.NullTime(p.LoweredAt))
+		return err
+	})
+	if err != nil {
+		return p, fmt.Errorf("learn the pace of an endpoint: %w", err)
+	}
+	return p, nil
+}
+
+// Limits are the rate limits of an event subscription's deliveries: its own one and the pace of its endpoint. limited is
+// true without limits while the pace is being learned.
+func (t *Traffic) Limits(subscription int64) (limits []catalog.Rate, limited bool) {
+	snapshot := t.cache.Snapshot()
+	own, limited := snapshot.Rate(subscription)
+	if limited {
+		limits = append(limits, own)
+	}
+	if !t.paces.some.Load() {
+		return limits, limited
+	}
+	sub, known := snapshot.Subscription(subscription)
+	if !known {
+		return limits, limited
+	}
+	pace, slowed := t.paces.Of(sub)
+	switch {
+	case !slowed:
+		return limits, limited
+	case !pace.Knows():
+		return nil, true
+	}
+	requests := pace.PerSecond
+	if own.PerEvent { // times are counted in events then
+		requests *= float64(sub.Batch().MaxEvents)
+	}
+	return append(limits, catalog.Rate{
+		Key: paceKey(sub), Step: time.Duration(float64(time.Second) / requests),
+		Burst: max(int(requests*policy.RateTick.Seconds()), 1), PerEvent: own.PerEvent,
+	}), true
+}
+
+// Limited reports whether the deliveries of an event subscription have a rate limit.
+func (t *Traffic) Limited(subscription int64) bool {
+	_, limited := t.Limits(subscription)
+	return limited
+}
+
+// AllLimited lists the event subscriptions that have a rate limit.
+func (t *Traffic) AllLimited() (subscriptions []int64) {
+	snapshot := t.cache.Snapshot()
+	if !t.paces.some.Load() {
+		for id := range snapshot.Rates() {
+			subscriptions = append(subscriptions, id)
+		}
+		return subscriptions
+	}
+	for sub := range snapshot.Subscriptions() {
+		if t.Limited(sub.ID) {
+			subscriptions = append(subscriptions, sub.ID)
+		}
+	}
+	return subscriptions
+}

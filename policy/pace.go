@@ -1,0 +1,111 @@
+package policy
+
+import (
+	"math"
+	"time"
+)
+
+// Pace is what postrider has learned about the rate that an endpoint accepts, from its responses 429, and 503 with
+// Retry-After. The zero Pace is no limit.
+//
+// The numbers are ours. Event Grid's pages only say that it may delay deliveries to an endpoint that appears to be
+// overwhelmed (Microsoft, Event Grid message delivery and retry, 2019-05-15).
+type Pace struct {
+	// PerSecond is the limit in requests per second; 0 = none.
+	PerSecond float64
+	// Before is the limit before Retry-After closed the endpoint: the ramp ends there. 0 = there is no ramp.
+	Before float64
+	// ClosedUntil is the time until which the endpoint requested to wait.
+	ClosedUntil time.Time
+	// ChangedAt is when PerSecond last changed, LoweredAt when it was last lowered.
+	ChangedAt, LoweredAt time.Time
+}
+
+// Responses are those of one endpoint to one node within a window.
+type Responses struct {
+	// Accepted responses were not throttled, whatever their status. Throttled ones were 429, or 503 with Retry-After.
+	Accepted, Throttled int
+	Window              time.Duration
+	// Until is the latest time that Retry-After or RateLimit-Reset named; zero = none.
+	Until time.Time
+}
+
+const (
+	// PaceKept is how long a pace is kept without a change.
+	PaceKept = time.Hour
+	// paceInterval is the least time between two changes of a pace, over all nodes.
+	paceInterval = time.Second
+	// lowestPace is a request each ten seconds.
+	lowestPace = 0.1
+	// lowered is the part of the accepted rate that remains after a throttled response. Then raised is the part that is
+	// added for each second since, at most mostRaised: 1 % after the first second, 2 % after the next. So an endpoint that
+	// allows 100 requests/s gets 93 to 104, and throttles one of 100.
+	lowered, raised, mostRaised = 0.95, 0.01, 0.1
+	// restricts: a pace is raised only if at least this part of it was used.
+	restricts = 0.5
+	// firstPace is the rate after Retry-After: one request tries first. It doubles each second.
+	firstPace = 1.0
+)
+
+// Knows reports whether something was learned.
+func (p Pace) Knows() bool { return p.PerSecond > 0 }
+
+// After returns the pace after the responses of a window. nodes share the endpoint.
+func (p Pace) After(r Responses, nodes int, now time.Time) Pace {
+	recent := now.Sub(p.ChangedAt) < paceInterval
+	switch {
+	case r.Throttled > 0 && r.Until.After(now):
+		return p.closed(r, nodes, now)
+	case r.Throttled > 0 && recent:
+		return p
+	case r.Throttled > 0:
+		share := float64(r.Accepted) / float64(r.Accepted+r.Throttled)
+		if !p.Knows() {
+			p.PerSecond = r.perSecond() * float64(max(nodes, 1))
+			share = 1 // only accepted responses were counted
+		}
+		p.PerSecond, p.Before = max(p.PerSecond*max(share, 0.5)*lowered, lowestPace), 0
+		p.ChangedAt, p.LoweredAt = now, now
+		return p
+	case !p.Knows() || recent || r.Accepted == 0 || now.Before(p.ClosedUntil):
+		return p
+	case p.Before > 0:
+		p.PerSecond, p.ChangedAt = min(2*p.PerSecond, p.Before), now
+		if p.PerSecond == p.Before {
+			p.Before = 0
+		}
+		return p
+	case r.perSecond()*float64(max(nodes, 1)) < restricts*p.PerSecond:
+		return p
+	default:
+		more := p.PerSecond * min(raised*now.Sub(p.LoweredAt).Seconds(), mostRaised)
+		p.PerSecond, p.ChangedAt = p.PerSecond+max(more, lowestPace), now
+		return p
+	}
+}
+
+// closed is the pace of an endpoint that requested to wait.
+func (p Pace) closed(r Responses, nodes int, now time.Time) Pace {
+	if !r.Until.After(p.ClosedUntil) {
+		return p
+	}
+	if now.After(p.ClosedUntil) { // it was open
+		p.Before = max(p.Before, p.PerSecond)
+		if p.Before == 0 {
+			p.Before = max(r.perSecond()*float64(max(nodes, 1)), firstPace)
+		}
+		p.Before = math.Max(p.Before*lowered, firstPace)
+	}
+	p.PerSecond, p.ClosedUntil, p.ChangedAt, p.LoweredAt = firstPace, r.Until, now, now
+	return p
+}
+
+func (r *Responses) perSecond() float64 {
+	return float64(r.Accepted) / max(r.Window.Seconds(), 0.001)
+}
+
+// Throttles reports whether a response asks the sender to slow down: 429, or 503 with Retry-After. Such a response
+// lowers the endpoint's pace and is no failure of the endpoint, unless the behavior is documented.
+func (r *Rules) Throttles(result Result, retryAfter bool) bool {
+	return r.Paced && result.Err == ErrorNone && (result.Status == 429 || result.Status == 503 && retryAfter)
+}

@@ -1,0 +1,67 @@
+package policy
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// An endpoint that allows 100 requests a second and throttles the others gets at least 90 of them, and throttles less
+// than one of 20, whatever rate it got at first.
+func TestPaceFindsTheRate(t *testing.T) {
+	t.Parallel()
+	for _, first := range []float64{3, 101, 200, 5000} {
+		var p Pace
+		now := time.Date(2026, 11, 23, 10, 0, 0, 0, time.UTC)
+		offered, accepted, throttled := first, 0.0, 0.0
+		for second := range 300 {
+			got := min(offered, 100)
+			now = now.Add(time.Second)
+			p = p.After(Responses{
+				Accepted: int(got), Throttled: int(offered - got), Window: time.Second,
+			}, 1, now)
+			if p.Knows() {
+				offered = p.PerSecond
+			}
+			if second >= 30 {
+				accepted, throttled = accepted+got, throttled+offered-min(offered, 100)
+			}
+		}
+		if first < 100 {
+			require.False(t, p.Knows())
+			continue
+		}
+		require.Greater(t, accepted/270, 90.0, first)
+		require.Less(t, throttled/(accepted+throttled), 0.05, first)
+	}
+}
+
+// Retry-After closes the endpoint. Then one request tries first, and the rate doubles each second until it is near the
+// one before.
+func TestPaceAfterRetryAfter(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 23, 10, 0, 0, 0, time.UTC)
+	p := Pace{PerSecond: 40, ChangedAt: now}
+	until := now.Add(10 * time.Second)
+	p = p.After(Responses{Accepted: 5, Throttled: 1, Window: time.Second, Until: until}, 1, now)
+	require.Equal(t, Pace{PerSecond: 1, Before: 38, ClosedUntil: until, ChangedAt: now, LoweredAt: now}, p)
+	require.Equal(t, p, p.After(Responses{Accepted: 3, Window: time.Second}, 1, now.Add(5*time.Second)))
+	now = until
+	for _, want := range []float64{2, 4, 8, 16, 32, 38} {
+		now = now.Add(time.Second)
+		p = p.After(Responses{Accepted: int(p.PerSecond), Window: time.Second}, 1, now)
+		require.InDelta(t, want, p.PerSecond, 0.001)
+	}
+}
+
+// Two nodes that see the same throttling lower the pace once.
+func TestPaceChangesOnceASecond(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 23, 10, 0, 0, 0, time.UTC)
+	seen := Responses{Accepted: 99, Throttled: 1, Window: time.Second}
+	p := Pace{PerSecond: 100}.After(seen, 2, now)
+	require.Equal(t, p, p.After(seen, 2, now.Add(time.Millisecond)))
+	require.Equal(t, p, p.After(Responses{Accepted: 1, Window: time.Second}, 2, now.Add(time.Millisecond)))
+	require.Less(t, p.After(seen, 2, now.Add(time.Second)).PerSecond, p.PerSecond)
+}
