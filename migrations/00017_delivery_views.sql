@@ -131,7 +131,8 @@ COMMENT ON COLUMN postrider.deliveries.published_at IS
 COMMENT ON COLUMN postrider.deliveries.system_id IS 'postrider''s own id of the event.';
 COMMENT ON COLUMN postrider.deliveries.state IS 'pending, delivered, dead_lettered, dropped or canceled.';
 COMMENT ON COLUMN postrider.deliveries.hold IS
-    'Why it waits without being attempted: paused, not_validated, probation, admission; NULL = it is not on hold.';
+    'Why it waits without being attempted: paused, not_validated, probation, admission, rate_limited; NULL = it is not '
+    'on hold.';
 COMMENT ON COLUMN postrider.deliveries.reason IS 'Why it ended dead_lettered, dropped or canceled.';
 COMMENT ON COLUMN postrider.deliveries.attempts IS 'Attempts recorded.';
 COMMENT ON COLUMN postrider.deliveries.reruns IS
@@ -141,7 +142,7 @@ COMMENT ON COLUMN postrider.deliveries.next_attempt_at IS
     'hold, see hold_until, and when finished.';
 COMMENT ON COLUMN postrider.deliveries.hold_until IS
     'While on hold: when the probation allows the next probe, never a past time. NULL for a hold without a known end '
-    '(paused, not_validated, admission), and without a hold.';
+    '(paused, not_validated, admission, rate_limited), and without a hold.';
 COMMENT ON COLUMN postrider.deliveries.expires_at IS
     'When the time to live ends, with the current settings of the event subscription and its policy''s retry window. '
     'No attempt begins at this time or later; a policy with expiry next_attempt ends the delivery when its next '
@@ -158,7 +159,7 @@ COMMENT ON COLUMN postrider.deliveries.redelivered_from IS
     'Dead letter that it redelivers, or the operation that redelivered a past event; NULL = it began with the publish.';
 COMMENT ON COLUMN postrider.deliveries.dead_letter_id IS 'Dead letter it became.';
 COMMENT ON COLUMN postrider.deliveries.waits_for IS
-    'What a pending delivery waits for: the end of a hold (paused, not_validated, probation, admission), '
+    'What a pending delivery waits for: the end of a hold (paused, not_validated, probation, admission, rate_limited), '
     'next_attempt_at, batch (the next one), or worker: it is due and in the queue or in progress.';
 COMMENT ON COLUMN postrider.deliveries.subscription_id IS
     'Id of the event subscription, see postrider.event_subscriptions.';
@@ -256,7 +257,8 @@ COMMENT ON COLUMN postrider.batches.topic IS 'Topic.';
 COMMENT ON COLUMN postrider.batches.subscription IS 'Event subscription.';
 COMMENT ON COLUMN postrider.batches.state IS 'pending, delivered, dead_lettered, dropped or canceled.';
 COMMENT ON COLUMN postrider.batches.hold IS
-    'Why it waits without being attempted: paused, not_validated, probation, admission; NULL = it is not on hold.';
+    'Why it waits without being attempted: paused, not_validated, probation, admission, rate_limited; NULL = it is not '
+    'on hold.';
 COMMENT ON COLUMN postrider.batches.members IS
     'Number of events in it, without those that left; see postrider.batch_members.';
 COMMENT ON COLUMN postrider.batches.bytes IS
@@ -269,7 +271,7 @@ COMMENT ON COLUMN postrider.batches.next_attempt_at IS
     'hold, see hold_until, and when finished.';
 COMMENT ON COLUMN postrider.batches.hold_until IS
     'While on hold: when the probation allows the next probe, never a past time. NULL for a hold without a known end '
-    '(paused, not_validated, admission), and without a hold.';
+    '(paused, not_validated, admission, rate_limited), and without a hold.';
 COMMENT ON COLUMN postrider.batches.first_attempt_at IS 'When the first attempt began.';
 COMMENT ON COLUMN postrider.batches.last_attempt_at IS 'When the last attempt began.';
 COMMENT ON COLUMN postrider.batches.last_outcome IS 'Outcome of the last attempt.';

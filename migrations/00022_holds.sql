@@ -2,7 +2,7 @@
 -- Pause, resume, release and retry now.
 
 -- +goose StatementBegin
--- The hold of new deliveries of an event subscription. Refilling checks it again.
+-- The hold of new deliveries of an event subscription; admission without another one. Refilling checks it again.
 CREATE FUNCTION postrider_internal.hold_of(subscription_id bigint) RETURNS text LANGUAGE sql STABLE AS $$
 SELECT coalesce((SELECT h.hold FROM postrider_internal.subscription_holds h WHERE h.subscription_id = $1),
     'admission') $$;
