@@ -24,8 +24,6 @@ const (
 	firstRelease = 16
 	// pacedFetch is the interval of fetches while jobs have times of a rate limit.
 	pacedFetch = 20 * time.Millisecond
-	// lastAttempt is how long before the end of the time to live a delivery is attempted whatever the endpoint's pace is.
-	lastAttempt = 10 * time.Second
 )
 
 // promote makes due jobs available. It also checks for publishes by SQL.
@@ -165,7 +163,7 @@ func (e *Engine) releaseFrom(ctx context.Context, t *queue.TrafficSample, w queu
 	p := rules.Policy
 	age := p.Deadline(time.Time{}, rules.Limits.TTL).Sub(time.Time{})
 	if _, own := snapshot.Rate(sub.ID); w.Hold == "" && !own && len(limits) > 0 {
-		age -= lastAttempt // a wait that the endpoint requested never takes the last attempt
+		age -= p.AckTimeout // a wait that the endpoint requested never takes the last attempt
 	}
 	if w.Hold == catalog.HoldProbation &&
 		p.EndsInProbation(sub.EndpointKind, t.ProbationOf(snapshot, sub).Result, rules.DeadLetter) {

@@ -95,6 +95,7 @@ func TestBuiltInPoliciesFollowExplain(t *testing.T) {
 		})
 	}
 	b.publishOne(t, "e")
+	b.store.Paces.IgnoreResponses()
 	b.start(t, func(o *jobs.Options) { o.OnAttempt = nil })
 	for b.settle(t); b.travel(t) > 0; b.settle(t) {
 	}

@@ -61,7 +61,7 @@ func (p Pace) After(r Responses, nodes int, now time.Time) Pace {
 	case r.Throttled > 0:
 		share := float64(r.Accepted) / float64(r.Accepted+r.Throttled)
 		if !p.Knows() {
-			p.PerSecond = r.perSecond() * float64(max(nodes, 1))
+			p.PerSecond = max(r.perSecond()*float64(max(nodes, 1)), firstPace/lowered)
 			share = 1 // only accepted responses were counted
 		}
 		p.PerSecond, p.Before = max(p.PerSecond*max(share, 0.5)*lowered, lowestPace), 0

@@ -23,6 +23,7 @@ type EndpointPaces struct {
 	db    *postgres.DB
 	nodes *Nodes
 
+	ignores bool // see IgnoreResponses
 	// some is false while nothing is known or seen: most attempts then need no lock.
 	some  atomic.Bool
 	mu    sync.Mutex
@@ -54,7 +55,7 @@ func paceKey(sub *catalog.Subscription) string {
 // Observe notes a response of an event subscription's endpoint to a request that began at started. until is the time
 // that it requested to wait for. Throttled requests that began before the pace was lowered say nothing about the pace.
 func (e *EndpointPaces) Observe(sub *catalog.Subscription, throttled bool, started, until time.Time) {
-	if !throttled && !e.some.Load() {
+	if e.ignores || !throttled && !e.some.Load() {
 		return
 	}
 	e.mu.Lock()
@@ -205,7 +206,7 @@ func (t *Traffic) Limits(subscription int64) (limits []catalog.Rate, limited boo
 		return limits, limited
 	}
 	sub, known := snapshot.Subscription(subscription)
-	if !known {
+	if rules, _ := snapshot.Rules(subscription); !known || !rules.Paced {
 		return limits, limited
 	}
 	pace, slowed := t.paces.Of(sub)

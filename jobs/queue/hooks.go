@@ -19,3 +19,6 @@ func QueueStatements() map[string]postgres.KeptStatement {
 		"fetch": {SQL: fetchStatement, Settings: inOrder}, "end jobs": {SQL: endJobStatement, Settings: postgres.KeepPlan},
 	}
 }
+
+// IgnoreResponses makes responses change no pace. It is for tests of retry schedules, before a start.
+func (e *EndpointPaces) IgnoreResponses() { e.ignores = true }
