@@ -71,7 +71,7 @@ func TestRetryAfterNeverOutlivesTheTimeToLive(t *testing.T) {
 	b.withoutProbation(t)
 	e := retryAfterEndpoint(t)
 	for _, p := range policy.Builtins() {
-		b.subscribe(t, p.Name, e.URL+"/?after=2000000000", func(s *catalog.SubscriptionSpec) {
+		b.subscribe(t, p.Name, e.URL+"/?after=2000000000&policy="+p.Name, func(s *catalog.SubscriptionSpec) {
 			s.RetryPolicy.Policy, s.RetryPolicy.EventTimeToLiveInMinutes = p.Name, new(10)
 		})
 	}
