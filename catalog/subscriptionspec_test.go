@@ -41,6 +41,9 @@ func fullSpec() SubscriptionSpec {
 			EnableAdvancedFilteringOnArrays: true,
 		},
 		MaxEventsPerBatch: new(2), PreferredBatchSizeInKilobytes: new(7), MaxConcurrentDeliveries: new(9),
+		DeliveryRate: &policy.DeliveryRate{
+			Limit: 5, PeriodInSeconds: new(60), Burst: new(2), Scope: policy.RatePerEndpoint, Count: policy.RateOfEvents,
+		},
 		ResponseTimeoutInSeconds: new(12),
 		Behavior:                 policy.BehaviorDocumented, HonorRetryAfter: new(false), ProbationAction: &action,
 		RetryTransportErrors: new(true), Labels: []string{"l"}, ExpirationTimeUTC: &at, Signing: SigningSpec{Enabled: true},
