@@ -21,7 +21,7 @@ var (
 	node    = postgres.Value("node", "text")
 
 	// publishStatement is T1. It returns what offeredRow has, after the version of the catalog. plainPublishStatement is
-	// for groups without batches that meet no obstacle; otherwise it stores nothing.
+	// for groups without batches and rate limits that meet no obstacle; otherwise it stores nothing.
 	publishStatement      = postgres.Bind(sqlFile("publish.sql", "plain"), publishParameters...)
 	plainPublishStatement = postgres.Bind(sqlFile("publish.sql", "full"), publishParameters...)
 	publishParameters     = []postgres.Parameters{
