@@ -35,8 +35,11 @@ func (a *attempt) pace(facts policy.Attempt, started time.Time, resp endpoint.Re
 		return
 	}
 	var until time.Time
-	wait := facts.RetryAfter
-	if a.throttled = a.rules.Throttles(resp.Result, wait > 0); a.throttled && wait > 0 {
+	wait := a.rules.Wait(resp.RateLimitReset)
+	if a.throttled = a.rules.Throttles(resp.Result, facts.RetryAfter > 0); a.throttled {
+		wait = max(wait, facts.RetryAfter)
+	}
+	if wait > 0 {
 		until = facts.FinishedAt.Add(min(wait, cmp.Or(a.rules.Policy.RetryAfterCap, wait)))
 	}
 	a.engine.parts.Paces.Observe(a.sub, a.throttled, started, until)

@@ -2,6 +2,9 @@ package policy
 
 import (
 	"math"
+	"net/http"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -54,7 +57,7 @@ func (p Pace) Knows() bool { return p.PerSecond > 0 }
 func (p Pace) After(r Responses, nodes int, now time.Time) Pace {
 	recent := now.Sub(p.ChangedAt) < paceInterval
 	switch {
-	case r.Throttled > 0 && r.Until.After(now):
+	case r.Until.After(now):
 		return p.closed(r, nodes, now)
 	case r.Throttled > 0 && recent:
 		return p
@@ -108,4 +111,26 @@ func (r *Responses) perSecond() float64 {
 // lowers the endpoint's pace and is no failure of the endpoint, unless the behavior is documented.
 func (r *Rules) Throttles(result Result, retryAfter bool) bool {
 	return r.Paced && result.Err == ErrorNone && (result.Status == 429 || result.Status == 503 && retryAfter)
+}
+
+// RateLimitReset returns how long an endpoint accepts no further request, by its header RateLimit, or the older
+// RateLimit-Remaining and RateLimit-Reset; 0 if it accepts some, or has no such header.
+// Source: IETF, RateLimit header fields for HTTP, draft-ietf-httpapi-ratelimit-headers.
+func RateLimitReset(h http.Header) time.Duration {
+	remaining, reset := h.Get("RateLimit-Remaining"), h.Get("RateLimit-Reset")
+	if fields := h.Get("RateLimit"); fields != "" {
+		for field := range strings.FieldsFuncSeq(fields, func(r rune) bool { return r == ';' || r == ',' || r == ' ' }) {
+			switch name, value, _ := strings.Cut(field, "="); name {
+			case "r", "remaining":
+				remaining = value
+			case "t", "reset":
+				reset = value
+			}
+		}
+	}
+	seconds, err := strconv.Atoi(reset)
+	if remaining != "0" || err != nil || seconds < 0 {
+		return 0
+	}
+	return time.Duration(min(seconds, int(PaceKept.Seconds()))) * time.Second
 }

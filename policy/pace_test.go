@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"net/http"
 	"testing"
 	"time"
 
@@ -64,4 +65,30 @@ func TestPaceChangesOnceASecond(t *testing.T) {
 	require.Equal(t, p, p.After(seen, 2, now.Add(time.Millisecond)))
 	require.Equal(t, p, p.After(Responses{Accepted: 1, Window: time.Second}, 2, now.Add(time.Millisecond)))
 	require.Less(t, p.After(seen, 2, now.Add(time.Second)).PerSecond, p.PerSecond)
+}
+
+func TestRateLimitReset(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name, value string
+		more        string // RateLimit-Reset
+		want        time.Duration
+	}{
+		{"RateLimit", `"default";r=0;t=30`, "", 30 * time.Second},
+		{"RateLimit", `"default";r=1;t=30`, "", 0},
+		{"RateLimit", "limit=100, remaining=0, reset=5", "", 5 * time.Second},
+		{"RateLimit-Remaining", "0", "7", 7 * time.Second},
+		{"RateLimit-Remaining", "2", "7", 0},
+		{"RateLimit-Remaining", "0", "99999999", time.Hour},
+		{"RateLimit-Remaining", "0", "-1", 0},
+		{"RateLimit-Remaining", "0", "soon", 0},
+		{"X-Other", "0", "7", 0},
+	} {
+		h := http.Header{}
+		h.Set(row.name, row.value)
+		if row.more != "" {
+			h.Set("RateLimit-Reset", row.more)
+		}
+		require.Equal(t, row.want, RateLimitReset(h), row)
+	}
 }

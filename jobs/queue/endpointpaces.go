@@ -43,6 +43,9 @@ type knownPace struct {
 	learnedAt time.Time
 }
 
+// limits reports whether they show a limit.
+func (s *seenResponses) limits() bool { return s.Throttled > 0 || !s.Until.IsZero() }
+
 // NewEndpointPaces returns those of a node that knows nothing yet.
 func NewEndpointPaces(db *postgres.DB, nodes *Nodes) *EndpointPaces {
 	return &EndpointPaces{db: db, nodes: nodes, known: map[string]knownPace{}, seen: map[string]*seenResponses{}}
@@ -55,7 +58,7 @@ func paceKey(sub *catalog.Subscription) string {
 // Observe notes a response of an event subscription's endpoint to a request that began at started. until is the time
 // that it requested to wait for. Throttled requests that began before the pace was lowered say nothing about the pace.
 func (e *EndpointPaces) Observe(sub *catalog.Subscription, throttled bool, started, until time.Time) {
-	if e.ignores || !throttled && !e.some.Load() {
+	if e.ignores || !throttled && until.IsZero() && !e.some.Load() {
 		return
 	}
 	e.mu.Lock()
@@ -67,18 +70,18 @@ func (e *EndpointPaces) Observe(sub *catalog.Subscription, throttled bool, start
 		return
 	}
 	if s == nil {
-		if !known && !throttled {
+		if !known && !throttled && until.IsZero() {
 			return
 		}
 		s = &seenResponses{since: time.Now()}
 		e.seen[key] = s
 		e.some.Store(true)
 	}
-	if !throttled {
+	if throttled {
+		s.Throttled++
+	} else {
 		s.Accepted++
-		return
 	}
-	s.Throttled++
 	if until.After(s.Until) {
 		s.Until = until
 	}
@@ -95,7 +98,7 @@ func (e *EndpointPaces) Of(sub *catalog.Subscription) (policy.Pace, bool) {
 	key := paceKey(sub)
 	p, known := e.known[key]
 	s := e.seen[key]
-	return p.Pace, known || s != nil && s.Throttled > 0
+	return p.Pace, known || s != nil && s.limits()
 }
 
 // keep replaces what is known by what the nodes have stored. What this node has learned meanwhile stays.
@@ -144,10 +147,10 @@ func (e *EndpointPaces) take(now time.Time) map[string]policy.Responses {
 	for key, s := range e.seen {
 		_, known := e.known[key]
 		s.Window = now.Sub(s.since)
-		if s.Window < paceWindow && (s.Throttled == 0 || known && s.Until.IsZero()) {
+		if s.Window < paceWindow && (!s.limits() || known && s.Until.IsZero()) {
 			continue
 		}
-		if delete(e.seen, key); s.Throttled > 0 || known && s.Accepted > 0 {
+		if delete(e.seen, key); s.limits() || known && s.Accepted > 0 {
 			taken[key] = s.Responses
 		}
 	}
