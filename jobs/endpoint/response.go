@@ -33,10 +33,10 @@ type Response struct {
 	RetryAfter string // the header as received
 	// RateLimitReset is how long the endpoint accepts no further request, see policy.RateLimitReset.
 	RateLimitReset time.Duration
-	Timings    Timings
-	Duration   time.Duration
-	Sent       http.Header // the headers of the request; nil = no request was sent
-	Token      string      // the access token in them; "" = none
+	Timings        Timings
+	Duration       time.Duration
+	Sent           http.Header // the headers of the request; nil = no request was sent
+	Token          string      // the access token in them; "" = none
 }
 
 // Failed sets ErrorText and Cause from the error of a request without a response.
