@@ -42,7 +42,7 @@ func TestRetryAfterByBehavior(t *testing.T) {
 		"safe-and-honors": {"honors", policy.BehaviorSafe, nil, requested},
 	} {
 		want[name] = row.want
-		b.subscribe(t, name, e.URL+"/?after=120", func(s *catalog.SubscriptionSpec) {
+		b.subscribe(t, name, e.URL+"/?after=120&row="+name, func(s *catalog.SubscriptionSpec) {
 			s.RetryPolicy.Policy, s.Behavior, s.HonorRetryAfter = row.policy, row.behavior, row.honor
 		})
 	}

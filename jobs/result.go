@@ -35,9 +35,12 @@ func (a *attempt) pace(facts policy.Attempt, started time.Time, resp endpoint.Re
 		return
 	}
 	var until time.Time
-	wait := a.rules.Wait(resp.RateLimitReset)
-	if a.throttled = a.rules.Throttles(resp.Result, facts.RetryAfter > 0); a.throttled {
-		wait = max(wait, facts.RetryAfter)
+	wait, requested := a.rules.Wait(resp.RateLimitReset), facts.RetryAfter
+	if !facts.HonorRetryAfter {
+		requested = 0
+	}
+	if a.throttled = a.rules.Throttles(resp.Result, requested > 0); a.throttled {
+		wait = max(wait, requested)
 	}
 	if wait > 0 {
 		until = facts.FinishedAt.Add(min(wait, cmp.Or(a.rules.Policy.RetryAfterCap, wait)))
