@@ -38,7 +38,7 @@ func (p *Pages) mountSelections(ui *echo.Group, login, sameOrigin echo.Middlewar
 	for _, kind := range selectionActions {
 		ui.POST("/selections/:id/"+kind, site.Act(p.actOn(kind), p.selection), sameOrigin, login, operates)
 	}
-	ui.POST("/query/select", p.long(p.selectRows), sameOrigin, login, operates)
+	ui.POST("/query/select", p.long(p.selectRows), sameOrigin, login, site.RequiresQuery, operates)
 	ui.GET("/operations/:id/results.csv", p.unlimited(p.downloadResults), login, site.Requires(access.RoleViewer))
 }
 
