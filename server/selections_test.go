@@ -86,7 +86,7 @@ func TestSelectionRejections(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for body, message := range map[string]string{
-		``:   "give one of deadLetterIds, deliveryIds, filter and deliveryFilter",
+		``:   "give one of deadLetterIds, deliveryIds, filter, deliveryFilter and sql",
 		`{}`: "give one of", `{"filter":{},"deliveryIds":[1]}`: "give one of",
 		`{"deadLetterIds":["x"]}`: "deadLetterIds[0] must be a UUID", `{"filter":{"topik":"x"}}`: "filter.topik",
 		`{"deliveryFilter":{"state":"gone"}}`: "must be one of", `{"deliveryFilter":{"topic":"\u0000"}}`: "must be UTF-8",
@@ -118,4 +118,25 @@ func TestSelectionOfManyIDs(t *testing.T) {
 	require.InDelta(t, 100_000, response.value().(map[string]any)["count"], 0)
 	b.manage(http.MethodPost, "/v1/selections", strings.Repeat(" ", 40<<20)+body).rejected(413, "PayloadTooLarge")
 	b.manage(http.MethodPost, "/v1/deadLetters/redeliver", body).rejected(413, "PayloadTooLarge")
+}
+
+// A query's result becomes a selection for those who may query.
+func TestSelectionOfAQuery(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.queryLogins()
+	b.topic("orders", "")
+	b.subscription("orders", "billing", `{"endpointUrl":"https://example.com/hook"}`)
+	b.deadLettersOf("orders", "billing", 3)
+	const body = `{"sql":"select dead_letter_id from postrider.dead_letters where event_id <> $1","args":["e-1"]}`
+	response := b.manage(http.MethodGet, "/v1/selections/"+b.selected(body), "").value().(map[string]any)
+	require.InDelta(t, 2, response["count"], 0)
+	response400 := b.manage(http.MethodPost, "/v1/selections", `{"sql":"select 1 as n"}`)
+	require.Equal(t, http.StatusBadRequest, response400.status, response400.body)
+	require.Contains(t, response400.body, "no column dead_letter_id or delivery_id")
+	for flag, status := range map[string]int{"true": http.StatusCreated, "false": http.StatusForbidden} {
+		key := b.queryKey("key-"+flag, "operate", flag)
+		response := b.send(http.MethodPost, "/v1/selections", body, "Authorization", "Bearer "+key)
+		require.Equal(t, status, response.status, response.body)
+	}
 }

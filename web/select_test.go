@@ -31,7 +31,8 @@ func TestActOnSelectedDeadLetters(t *testing.T) {
 	require.Contains(t, list, `action="/ui/dead-letters/select?topic=orders"`)
 	require.Contains(t, list, `value="`+ids[0]+`" form="selection"`)
 	const form = "/ui/dead-letters/select?topic=orders"
-	b.requireRejected(t, form, url.Values{"which": {"checked"}}, http.StatusBadRequest, "Nothing was done: no row is checked.")
+	b.requireRejected(t, form, url.Values{"which": {"checked"}}, http.StatusBadRequest,
+		"Nothing was done: no row is checked.")
 	b.requireRejected(t, form, url.Values{"id": {"x"}}, http.StatusBadRequest, "an id of the form is invalid")
 	require.Equal(t, http.StatusSeeOther, b.request(http.MethodGet, form).Code, "reload of a rejection")
 	require.Contains(t, b.requireRedirect(t, form, url.Values{"which": {"checked"}, "id": ids[:1]}, "^/ui/selections/"),
@@ -48,7 +49,8 @@ func TestActOnSelectedDeadLetters(t *testing.T) {
 	require.Contains(t, page, "2 orders archive UndeliverableDueToClientError")
 	require.Equal(t, 3, strings.Count(b.request(http.MethodGet, at+"/export").Body.String(), "\n"))
 	b.requireRejected(t, at+"/redeliver", url.Values{"rate": {"0"}}, http.StatusBadRequest, "a whole number from 1")
-	b.requireRejected(t, at+"/redeliver", url.Values{"toSubscription": {"none"}}, http.StatusBadRequest, "topic is required")
+	b.requireRejected(t, at+"/redeliver", url.Values{"toSubscription": {"none"}}, http.StatusBadRequest,
+		"topic is required")
 	b.requireRejected(t, at+"/cancel", nil, http.StatusBadRequest, "has dead letters: they cannot be canceled")
 	operation := b.post(at+"/redeliver", url.Values{"rate": {"1000"}}).Header().Get("Location")
 	require.Regexp(t, `^/ui/operations/[0-9a-f-]{36}\?done=started$`, operation)

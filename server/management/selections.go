@@ -9,9 +9,11 @@ import (
 
 	"github.com/google/uuid"
 
+	"postrider/access"
 	"postrider/operator"
 	"postrider/query"
 	"postrider/server/api"
+	"postrider/sqlquery"
 )
 
 // A million ids have 39 MB.
@@ -19,12 +21,15 @@ type createSelectionRequest struct {
 	Body SelectionSpec `extraBytes:"40894464"`
 }
 
-// SelectionSpec names the dead letters or deliveries to select. It has exactly one member.
+// SelectionSpec names the dead letters or deliveries to select in one way.
 type SelectionSpec struct {
 	DeadLetterIDs  []uuid.UUID             `json:"deadLetterIds,omitempty" maxItems:"1000000"`
 	DeliveryIDs    []int64                 `json:"deliveryIds,omitempty" maxItems:"1000000"`
 	Filter         *query.DeadLetterFilter `json:"filter,omitempty"`
 	DeliveryFilter *query.DeliveryFilter   `json:"deliveryFilter,omitempty"`
+	SQL            string                  `json:"sql,omitempty"`
+	// Args are of SQL, and do not count.
+	Args []string `json:"args,omitempty"`
 }
 
 // CreateSelection responds to POST /v1/selections.
@@ -35,13 +40,14 @@ func (m *Handlers) CreateSelection(
 	sources := 0
 	for _, given := range []bool{
 		r.Body.DeadLetterIDs != nil, r.Body.DeliveryIDs != nil, r.Body.Filter != nil, r.Body.DeliveryFilter != nil,
+		r.Body.SQL != "",
 	} {
 		if given {
 			sources++
 		}
 	}
 	if sources != 1 {
-		found.Value("deadLetterIds", "give one of deadLetterIds, deliveryIds, filter and deliveryFilter")
+		found.Value("deadLetterIds", "give one of deadLetterIds, deliveryIds, filter, deliveryFilter and sql")
 	}
 	if r.Body.Filter != nil {
 		found.filter(r.Body.Filter)
@@ -51,6 +57,9 @@ func (m *Handlers) CreateSelection(
 	}
 	if err := found.Err(); err != nil {
 		return nil, err
+	}
+	if who := access.ActorOf(ctx); r.Body.SQL != "" && !who.Query {
+		return nil, api.RejectForbidden(who.Name, "sql needs the flag query; %s does not have it", who.Name)
 	}
 	s, err := m.selected(ctx, &r.Body)
 	return &api.Created[operator.Selection]{Body: s}, err
@@ -64,6 +73,8 @@ func (m *Handlers) selected(ctx context.Context, spec *SelectionSpec) (*operator
 		return o.SelectDeliveries(ctx, spec.DeliveryIDs)
 	case spec.Filter != nil:
 		return o.SelectFilter(ctx, spec.Filter)
+	case spec.SQL != "":
+		return o.SelectQuery(ctx, m.Parts.Queries, sqlquery.Request{SQL: spec.SQL, Args: spec.Args}, "")
 	default:
 		return o.SelectDeliveryFilter(ctx, m.Parts.Reader, *spec.DeliveryFilter)
 	}

@@ -244,7 +244,7 @@ func ListOf[F, T, K any](
 	return List[T]{noun, f, page.Rows, paging, table, display.With(c)}, err
 }
 
-// Selectable gives the rows check-boxes if the user is an operator. The form of these is sent to the address of the page
+// Selectable gives the rows check-boxes if the user is an operator. Their form is sent to the address of the page
 // followed by /select, without the parameters that are no filter (name, "", name, "").
 func (l *List[T]) Selectable(c echo.Context, notOfFilter []string) {
 	if access.ActorOf(c.Request().Context()).Role.Allows(access.RoleOperator) {
