@@ -136,7 +136,7 @@ func TestSelectionOfAQuery(t *testing.T) {
 	require.Contains(t, response400.body, "no column dead_letter_id or delivery_id")
 	for flag, status := range map[string]int{"true": http.StatusCreated, "false": http.StatusForbidden} {
 		key := b.queryKey("key-"+flag, "operate", flag)
-		response := b.send(http.MethodPost, "/v1/selections", body, "Authorization", "Bearer "+key)
+		response := b.send(http.MethodPost, "/v1/selections", body, "Authorization", key)
 		require.Equal(t, status, response.status, response.body)
 	}
 }
