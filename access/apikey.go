@@ -166,7 +166,8 @@ func (k *APIKey) auditCreation(ctx context.Context, tx pgx.Tx, action AuditActio
 func insertKey(ctx context.Context, tx pgx.Tx, spec *APIKeySpec, key string) error {
 	const insert = `INSERT INTO postrider_internal.api_keys (name, key_hash, hint, scope, topic, created_by, expires_at,
 		    query)
-		VALUES ($1, $2, $3, $4, nullif($5::text, ''), $6, now() + make_interval(days => $7), $8) ON CONFLICT (name) DO NOTHING`
+		VALUES ($1, $2, $3, $4, nullif($5::text, ''), $6, now() + make_interval(days => $7), $8)
+		ON CONFLICT (name) DO NOTHING`
 	if spec.Topic != "" {
 		var there bool
 		const query = "SELECT EXISTS (SELECT FROM postrider_internal.topics WHERE name = $1 AND deleted_at IS NULL)"

@@ -12,8 +12,8 @@ import (
 func TestDownloads(t *testing.T) {
 	t.Parallel()
 	b := setup(t, sqlquery.Options{})
-	q := sqlquery.Request{SQL: `SELECT n AS "=n", CASE n WHEN -1 THEN '=1+1' WHEN 0 THEN '-x, "y"' WHEN 1 THEN E'\tx' END AS t,
-		n > 0 AS b,
+	q := sqlquery.Request{SQL: `SELECT n AS "=n", CASE n WHEN -1 THEN '=1+1' WHEN 0 THEN '-x, "y"' WHEN 1 THEN E'\tx'
+		END AS t, n > 0 AS b,
 		jsonb_build_object('n', n) AS j, 'NaN'::numeric AS j FROM generate_series(-1, 2) n`}
 	var out bytes.Buffer
 	require.NoError(t, b.runner.Download(t.Context(), q, sqlquery.NewCSV(&out)))

@@ -16,7 +16,7 @@ import (
 
 const (
 	// passwordColumn is what the passwords are sealed for.
-	passwordColumn = "query_logins.password"
+	passwordColumn = "query_logins.password" //nolint:gosec // the name of a column
 	// A session that has ended counts for the connection limit of its role for some milliseconds.
 	busyWait, busyPause = 2 * time.Second, 50 * time.Millisecond
 	// cancelTime is how long PostgreSQL may take to cancel, before the node closes the connection.
@@ -90,7 +90,7 @@ func (r *Runner) connect(ctx context.Context) (*pgconn.PgConn, *login, error) {
 		return nil, nil, ErrNotConfigured
 	}
 	for deadline := time.Now().Add(busyWait); ; {
-		for _, i := range rand.Perm(len(logins)) {
+		for _, i := range rand.Perm(len(logins)) { //nolint:gosec // spreads the load, and is no secret
 			conn, err := logins[i].connect(ctx)
 			if conn != nil || err != nil {
 				return conn, logins[i], err

@@ -31,7 +31,7 @@ func TestRun(t *testing.T) {
 	t.Parallel()
 	b := setup(t, sqlquery.Options{})
 	got, err := b.runner.Run(t.Context(), sqlquery.Request{
-		SQL:  "SELECT n, $1::text AS t, $2 || 'x', NULL::numeric(10,2) AS m, $3::int + n " +
+		SQL: "SELECT n, $1::text AS t, $2 || 'x', NULL::numeric(10,2) AS m, $3::int + n " +
 			"FROM generate_series(1, 3) n; -- all",
 		Args: []string{"a'b", "c", "10"},
 	})

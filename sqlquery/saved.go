@@ -148,7 +148,8 @@ func (s *Store) put(ctx context.Context, q Saved) (created bool, err error) {
 			life = new(temporaryLife)
 		}
 		owner := access.ActorOf(ctx).Name
-		err := tx.QueryRow(ctx, sql("query_put"), q.Name, q.Description, q.SQL, owner, q.Shared, life, maxSaved).Scan(&created)
+		err := tx.QueryRow(ctx, sql("query_put"), q.Name, q.Description, q.SQL, owner, q.Shared, life, maxSaved).
+			Scan(&created)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return s.rejected(ctx, tx, q.Name)
 		}
@@ -224,30 +225,30 @@ func (s *Store) Clean(ctx context.Context) error {
 }
 
 // Request is the query with the values of its parameters: named ones of a template, numbers of another query.
-func (s *Saved) Request(args map[string]string) (Request, error) {
-	q := Request{SQL: s.SQL, Name: s.Name}
-	if s.Template {
-		for _, name := range s.Parameters {
+func (q *Saved) Request(args map[string]string) (Request, error) {
+	r := Request{SQL: q.SQL, Name: q.Name}
+	if q.Template {
+		for _, name := range q.Parameters {
 			if args[name] == "" {
-				return q, postgres.Invalid("args", "query %q needs the argument %s", s.Name, name)
+				return r, postgres.Invalid("args", "query %q needs the argument %s", q.Name, name)
 			}
 		}
 		for name := range args {
-			if !slices.Contains(s.Parameters, name) {
-				return q, postgres.Invalid("args", "query %q has no argument %s", s.Name, name)
+			if !slices.Contains(q.Parameters, name) {
+				return r, postgres.Invalid("args", "query %q has no argument %s", q.Name, name)
 			}
 		}
-		question, _ := docs.Find(s.Name)
-		q.SQL = question.With(args)
-		return q, nil
+		question, _ := docs.Find(q.Name)
+		r.SQL = question.With(args)
+		return r, nil
 	}
 	for i := range len(args) {
 		value, found := args[fmt.Sprint(i+1)]
 		if !found {
-			return q, postgres.Invalid("args", "the arguments of query %q are 1 to %d, not %s", s.Name, len(args),
+			return r, postgres.Invalid("args", "the arguments of query %q are 1 to %d, not %s", q.Name, len(args),
 				strings.Join(slices.Sorted(maps.Keys(args)), ", "))
 		}
-		q.Args = append(q.Args, value)
+		r.Args = append(r.Args, value)
 	}
-	return q, nil
+	return r, nil
 }
