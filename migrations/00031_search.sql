@@ -325,8 +325,8 @@ SELECT CASE WHEN took < '100 ms' THEN least(step * 2, 50000) WHEN took > '400 ms
 
 -- Finds dead letters that a filter matches, after a position: newest first, or ascending. It ends with the list
 -- (reached_at is NULL), with most of them found, after the time limit or after scan_limit rows; reached_at and
--- reached_id are then where to continue. With enough of them it stops after 50 ms. condition is the filter's match in
--- SQL.
+-- reached_id are then where to continue. With enough of them it stops after 50 ms, or at once if the index of the data
+-- has them. condition is the filter's match in SQL.
 --
 -- A frequent value is found among the newest. A rare one is found through the index of the data, which has to parse
 -- each dead letter again: so at most 1,000 in one step. For other values each step is a longer time, with both indexes.
@@ -383,8 +383,8 @@ BEGIN
         END IF;
         scanned := scanned + CASE WHEN edge.at IS NOT NULL THEN size ELSE 0 END;
         EXIT WHEN edge.at IS NULL OR cardinality(ids) >= most OR scanned >= scan_limit
-            OR clock_timestamp() - began > CASE WHEN cardinality(ids) >= enough THEN least('50 ms', time_limit)
-               ELSE time_limit END;
+            OR cardinality(ids) >= enough AND (method = 'data' OR clock_timestamp() - began > '50 ms')
+            OR clock_timestamp() - began > time_limit;
     END LOOP;
 END $$;
 
