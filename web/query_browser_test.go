@@ -68,6 +68,8 @@ func (w *browser) testQuestion(t *testing.T, base string) {
 	w.screenshot(t, "query-question")
 	w.do(t, chromedp.Click(chromedp.CSS(`button[value="run"]`)), chromedp.WaitReady(chromedp.CSS(".result")))
 	require.Equal(t, "5", w.value(t, `document.querySelector(".result").tBodies[0].rows.length`))
+	require.Equal(t, "8 5", w.value(t, `document.querySelectorAll(".sort").length + " " +`+
+		` document.querySelectorAll(".pick input").length`), "check-boxes are not sorted")
 	w.requireAccessible(t, "/ui/query")
 	w.size(t, 1440, 900, "light")
 	w.screenshot(t, "query-result")
