@@ -34,7 +34,7 @@ type deadLettersView struct {
 
 type facetGroup struct {
 	Name   string
-	Shares []share
+	Shares []display.Share
 	All    string // the page without this filter; "" if it has none
 }
 
@@ -114,7 +114,7 @@ func facetsOf(c echo.Context, facets map[string][]query.Counted) []facetGroup {
 		href := func(value string) string {
 			return display.With(c, slices.Concat(notOfPage, facetFilter(kind.facet, value))...)
 		}
-		group := facetGroup{Name: kind.title, Shares: sharesOf(facets[kind.facet], href)}
+		group := facetGroup{Name: kind.title, Shares: display.SharesOf(facets[kind.facet], href)}
 		for i := range group.Shares {
 			s := &group.Shares[i]
 			if s.Here = s.Name != "" && s.Href == here; s.Here {
@@ -394,44 +394,13 @@ func (p *pages) operations(ctx context.Context, c echo.Context) error {
 
 type operationView struct {
 	query.Operation
-	progress
+	display.Progress
 	All bool   // without filter
 	Did string // what happened to those that are done
 	// Results are the first items of its selection that it skipped or failed to act on.
 	Results []query.OperationResult
 	// Redelivered are the states of its redeliveries, if it has any.
-	Redelivered []share
-}
-
-// progress is the progress of an operation.
-type progress struct {
-	Running bool
-	Seen    int64
-	Percent int
-	Took    string
-	Rate    string // per second; "" if unknown
-	Left    string // the time until its end; "" if unknown
-}
-
-func progressOf(o query.Operation, now time.Time) (pr progress) {
-	pr.Running, pr.Seen = o.State == query.OperationRunning, o.Done+o.Skipped+o.Failed
-	if o.Matched != nil && !o.MatchedAtLeast {
-		pr.Percent = int(100 * min(pr.Seen, *o.Matched) / max(1, *o.Matched))
-	}
-	if o.FinishedAt != nil {
-		now = *o.FinishedAt
-	}
-	took := max(0, now.Sub(o.CreatedAt))
-	pr.Took = display.Span(took)
-	if pr.Seen == 0 || took < time.Second {
-		return pr
-	}
-	rate := float64(pr.Seen) / took.Seconds()
-	pr.Rate = display.PerSecond(rate)
-	if pr.Running && o.Matched != nil && *o.Matched > pr.Seen {
-		pr.Left = display.Span(time.Duration(float64(*o.Matched-pr.Seen) / rate * float64(time.Second)))
-	}
-	return pr
+	Redelivered []display.Share
 }
 
 func (p *pages) operation(ctx context.Context, c echo.Context) error {
@@ -443,14 +412,14 @@ func (p *pages) operation(ctx context.Context, c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	view := operationView{Operation: *o, progress: progressOf(*o, p.Now())}
+	view := operationView{Operation: *o, Progress: display.ProgressOf(*o, p.Now())}
 	filter, err := o.Filter.Text()
 	if err != nil {
 		return err
 	}
 	view.All, view.Did = filter == "{}", operationVerbs[o.Kind]
 	if states := o.Outcomes; states != nil {
-		view.Redelivered = []share{
+		view.Redelivered = []display.Share{
 			{Name: "Pending", Href: "pending", Count: states.Pending},
 			{Name: "Delivered", Href: "delivered", Count: states.Delivered},
 			{Name: "Dead-lettered again", Href: "dead_lettered", Count: states.DeadLettered},

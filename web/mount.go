@@ -290,7 +290,7 @@ func (p *pages) helpers() template.FuncMap {
 		"phases":           display.PhasesOf,
 		"waited":           display.Waited,
 		"verdict":          display.VerdictText,
-		"progress":         func(o query.Operation) progress { return progressOf(o, p.Now()) },
+		"progress":         func(o query.Operation) display.Progress { return display.ProgressOf(o, p.Now()) },
 		"operationKind":    func(kind string) string { return operationKinds[kind] },
 		"yes":              yes,
 		"shell":            display.QuoteShell,

@@ -139,7 +139,7 @@ func TestOperationShowsRedeliveryOutcomes(t *testing.T) {
 	link := regexp.MustCompile(`href="(/ui/deliveries\?operation=[^"]*state=dead_lettered)"`).FindStringSubmatch(page)
 	require.NotNil(t, link)
 	list := b.page(t, html.UnescapeString(link[1]))
-	require.Equal(t, 2, strings.Count(list, "UndeliverableDueToClientError"), "the linked list")
+	require.Equal(t, 2, strings.Count(list, `<span class="badge bad">dead_lettered</span>`), "the linked list")
 }
 
 // A pending batch shows the same outlook as a delivery.

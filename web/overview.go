@@ -21,16 +21,8 @@ type overviewView struct {
 	Ranges               []display.RangeLink
 	Charts               []display.Chart
 	Problems             []query.Problem
-	Reasons              []share
+	Reasons              []display.Share
 	First                *firstSteps // nil unless the installation is new
-}
-
-// share is a part of a whole, with the width of its bar in percent.
-type share struct {
-	Name, Href string
-	Count      int64
-	Percent    int
-	Here       bool // the page is filtered by this value
 }
 
 // overviewProblems is the number of problems that the overview shows.
@@ -62,7 +54,7 @@ func (p *pages) overview(ctx context.Context, c echo.Context) error {
 			display.LatencyChart(r, o.Range.Minutes),
 		},
 		Problems: problems[:min(len(problems), overviewProblems)],
-		Reasons:  sharesOf(o.Day.Reasons, func(name string) string { return "/ui/dead-letters?reason=" + name }),
+		Reasons:  display.SharesOf(o.Day.Reasons, func(name string) string { return "/ui/dead-letters?reason=" + name }),
 	}
 	const recent = 5
 	minutes := o.LastHour.Minutes
@@ -111,18 +103,6 @@ func (p *pages) firstSteps(ctx context.Context, c echo.Context) (*firstSteps, er
 // serverAddress is the server's address in the browser.
 func serverAddress(c echo.Context) string {
 	return (&url.URL{Scheme: c.Scheme(), Host: c.Request().Host}).String()
-}
-
-func sharesOf(counts []query.Counted, href func(name string) string) []share {
-	var most int64 = 1
-	for _, c := range counts {
-		most = max(most, c.Count)
-	}
-	shares := make([]share, len(counts))
-	for i, c := range counts {
-		shares[i] = share{Name: c.Name, Href: href(c.Name), Count: c.Count, Percent: int((100*c.Count + most - 1) / most)}
-	}
-	return shares
 }
 
 type problemsView struct {

@@ -21,7 +21,7 @@ import (
 
 // policiesView has retry policies side by side.
 type policiesView struct {
-	Choices  []share
+	Choices  []display.Share
 	Policies []*policy.Policy
 	Groups   []comparison
 }
@@ -47,7 +47,7 @@ func (p *pages) policies(ctx context.Context, c echo.Context) error {
 	view := policiesView{}
 	for _, candidate := range p.Parts.Cache.Snapshot().Policies() {
 		shown := candidate.Name == policy.DefaultName || len(chosen) == 0 || slices.Contains(chosen, candidate.Name)
-		view.Choices = append(view.Choices, share{Name: candidate.Name, Here: shown})
+		view.Choices = append(view.Choices, display.Share{Name: candidate.Name, Here: shown})
 		if candidate.Name == policy.DefaultName {
 			view.Policies = slices.Insert(view.Policies, 0, candidate)
 		} else if shown {

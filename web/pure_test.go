@@ -47,7 +47,7 @@ func TestOperationProgress(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := progressOf(row.operation, now)
+			got := display.ProgressOf(row.operation, now)
 			require.Equal(t, []any{row.progress, row.rate, row.left, row.percent},
 				[]any{shown(t, "seen", row.operation), got.Rate, got.Left, got.Percent})
 		})

@@ -42,8 +42,8 @@ type subscriptionView struct {
 	P50, P95          *float64 // the duration of attempts in milliseconds
 	Ranges            []display.RangeLink
 	Charts            []display.Chart
-	Outcomes, Reasons []share
-	Latency           []share
+	Outcomes, Reasons []display.Share
+	Latency           []display.Share
 	HoldText          string
 }
 
@@ -72,10 +72,10 @@ func (p *pages) subscription(ctx context.Context, c echo.Context) error {
 			display.OutcomeChart(r, details.Range), display.LatencyChart(r, details.Range.Minutes),
 			display.TrafficChart(r, display.MatchedSeries, details.Range.Minutes),
 		},
-		HoldText: holdText(sub.Hold.Reason), Latency: latencyShares(&details.Day.Total.Latency),
-		Outcomes: sharesOf(details.Day.Outcomes,
+		HoldText: holdText(sub.Hold.Reason), Latency: display.LatencyShares(&details.Day.Total.Latency),
+		Outcomes: display.SharesOf(details.Day.Outcomes,
 			func(name string) string { return "/ui/deliveries" + of + "&outcome=" + name }),
-		Reasons: sharesOf(details.Day.Reasons,
+		Reasons: display.SharesOf(details.Day.Reasons,
 			func(name string) string { return "/ui/dead-letters" + of + "&reason=" + name }),
 	}
 	if median, ok := details.Day.Total.Latency.Quantile(0.5); ok {
@@ -108,27 +108,6 @@ func (p *pages) explainFailure(sub *catalog.Subscription, view *subscriptionView
 		found.Attempts = found.Attempts[:len(found.Attempts)-view.Hidden]
 		view.Explanation = &found
 	}
-}
-
-var latencyNames = []string{
-	"< 5 ms", "< 10 ms", "< 25 ms", "< 50 ms", "< 100 ms", "< 250 ms", "< 500 ms", "< 1 s", "< 2.5 s", "< 5 s", "< 10 s",
-	"< 30 s", "< 60 s", "longer",
-}
-
-// latencyShares leaves out the empty buckets at both ends.
-func latencyShares(l *query.Latency) []share {
-	var counts []query.Counted
-	last := 0
-	for i, n := range l {
-		if n > 0 {
-			last = i + 1
-		}
-		if n > 0 || len(counts) > 0 {
-			counts = append(counts, query.Counted{Name: latencyNames[i], Count: n})
-		}
-	}
-	counts = counts[:max(0, len(counts)-len(l)+last)]
-	return sharesOf(counts, func(string) string { return "" })
 }
 
 func (p *pages) topics(ctx context.Context, c echo.Context) error {

@@ -13,7 +13,7 @@ import (
 
 type jobsView struct {
 	site.List[query.JobLine]
-	States []share
+	States []display.Share
 }
 
 var jobStates = []string{
@@ -36,7 +36,7 @@ func (p *pages) jobs(ctx context.Context, c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	view := jobsView{List: list, States: sharesOf(found.States, func(name string) string {
+	view := jobsView{List: list, States: display.SharesOf(found.States, func(name string) string {
 		return display.With(c, "before", "", "after", "", "state", name)
 	})}
 	for i := range view.States {
