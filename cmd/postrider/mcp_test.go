@@ -152,6 +152,11 @@ func TestMCPReadsFailures(t *testing.T) {
 	require.Equal(t, injected, rows(list.foreign, "deadLetters")[0]["subject"])
 	require.Empty(t, rows(a.call("list_dead_letters", map[string]any{"eventId": "o-7"}).own, "deadLetters"))
 
+	found := a.call("list_dead_letters", map[string]any{"search": `data.total > 1 response ~ "^billing: "`})
+	require.Equal(t, "o-1", rows(found.foreign, "deadLetters")[0]["eventId"])
+	require.Len(t, rows(found.own, "deadLetters"), 1)
+	require.Contains(t, a.call("list_dead_letters", map[string]any{"search": "data.total >"}).text, "at character ")
+
 	shown := a.call("show_dead_letter", map[string]any{"deadLetterId": dead["deadLetterId"]})
 	require.Equal(t, dead["deadLetterId"], shown.own["deadLetter"].(map[string]any)["deadLetterId"])
 	letter := rows(shown.foreign, "deadLetter")[0]
@@ -234,6 +239,61 @@ func TestMCPLimitsResults(t *testing.T) {
 		"does not exist")
 }
 
+func TestMCPRunsQueries(t *testing.T) {
+	t.Parallel()
+	db := emptyDatabase(t)
+	db.extra = []string{"POSTRIDER_ENCRYPTION_KEY=" + testEncryptionKey} // migrate creates the logins of queries
+	db.migrate()
+	n := startNode(t, db, "--role", "api")
+	n.topic("orders")
+	n.subscribe("orders", "billing", "http://127.0.0.1:1/")
+	ids := db.deadLetters(250)
+	a := startAssistant(t, []string{"POSTRIDER_SERVER=" + n.api, "POSTRIDER_API_KEY=" + n.apiKey("operate")}, nil, "")
+
+	r := a.call("run_query", map[string]any{
+		"sql":  "select dead_letter_id, $1 as note, null as nothing from postrider.dead_letters order by 1",
+		"args": []string{injected}, "limit": 2,
+	})
+	require.Equal(t, []any{[]any{ids[0], injected, nil}, []any{ids[1], injected, nil}}, r.foreign["rows"])
+	require.Equal(t, "note", rows(r.foreign, "columns")[1]["name"])
+	require.Contains(t, fmt.Sprint(r.own["cut"]), "rows: the first 2 rows; there are more")
+	many := a.call("run_query", map[string]any{"sql": "select 1 from postrider.dead_letters", "limit": 200})
+	require.Len(t, many.foreign["rows"], 200)
+	huge := a.call("run_query", map[string]any{"sql": "select repeat('x', 100000) from generate_series(1, 100)"})
+	require.Contains(t, fmt.Sprint(huge.own["cut"]), "are cut to")
+
+	for sql, message := range map[string]string{
+		"select '" + injected + "'::int": injected, "select 1; select 2": "one statement",
+		"delete from postrider.dead_letters":                   "SELECT",
+		"select count(*) from postrider_internal.dead_letters": "permission denied",
+	} {
+		wrong := a.call("run_query", map[string]any{"sql": sql})
+		require.True(t, wrong.failed, sql)
+		require.NotContains(t, fmt.Sprint(wrong.own), injected)
+		require.Contains(t, fmt.Sprint(wrong.foreign["errors"]), message)
+	}
+	require.Equal(t, 250, one[int](db, "SELECT count(*) FROM postrider.dead_letters"))
+
+	n.manage(http.StatusCreated, http.MethodPut, "/v1/queries/mine", `{"sql":"select $1::int + 1","shared":true}`)
+	list := a.call("list_queries", nil)
+	require.Equal(t, "pending", rows(list.own, "documented")[slices.IndexFunc(rows(list.own, "documented"),
+		func(q map[string]any) bool { return strings.HasPrefix(q["description"].(string), "What is pending") })]["name"])
+	require.Equal(t, "mine", rows(list.foreign, "saved")[0]["name"])
+	mine := a.call("run_saved_query", map[string]any{"query": "mine", "args": map[string]string{"1": "41"}})
+	require.Equal(t, []any{[]any{"42"}}, mine.foreign["rows"])
+	require.Contains(t, a.call("run_saved_query", map[string]any{"query": "none"}).text, "there is no query")
+
+	reader := startAssistant(t, []string{"POSTRIDER_SERVER=" + n.api, "POSTRIDER_API_KEY=" + n.apiKey("read")}, nil, "")
+	for tool, arguments := range map[string]map[string]any{
+		"run_query": {"sql": "select 1"}, "list_queries": nil, "run_saved_query": {"query": "mine"},
+	} {
+		rejected := reader.call(tool, arguments)
+		require.True(t, rejected.failed)
+		require.Contains(t, rejected.text, "quer")
+		require.Nil(t, rejected.foreign)
+	}
+}
+
 // Without --allow-redeliver no tool changes anything.
 func TestMCPIsReadOnly(t *testing.T) {
 	t.Parallel()
@@ -249,7 +309,7 @@ func TestMCPIsReadOnly(t *testing.T) {
 	}
 	require.ElementsMatch(t, []string{
 		"list_problems", "list_dead_letters", "show_dead_letter", "list_deliveries", "explain_delivery", "preview_policy",
-		"show_operation",
+		"show_operation", "list_queries", "run_query", "run_saved_query",
 	}, names)
 	down := a.call("list_problems", nil)
 	require.True(t, down.failed)

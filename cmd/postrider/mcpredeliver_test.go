@@ -47,7 +47,7 @@ func TestMCPRedeliversWhatAPersonConfirms(t *testing.T) {
 		anna := &person{action: "accept"}
 		a := startAssistant(t, env, anna.options(), protocol, "--allow-redeliver")
 		subject := fmt.Sprintf("orders/%d", i)
-		dry := a.call("redeliver_dead_letters", map[string]any{"subject": subject, "ratePerSecond": 100})
+		dry := a.call("redeliver_dead_letters", map[string]any{"search": "subject = " + subject, "ratePerSecond": 100})
 		require.Equal(t, []any{true, 1.0}, []any{dry.own["dryRun"], dry.own["count"]}, dry.text)
 		require.Equal(t, []any{"orders", "billing", "MaxDeliveryAttemptsExceeded"},
 			[]any{
@@ -70,8 +70,8 @@ func TestMCPRedeliversWhatAPersonConfirms(t *testing.T) {
 		})
 		require.Contains(t, a.call("redeliver_dead_letters", map[string]any{"token": dry.own["token"]}).text,
 			"the token is not valid: it works once")
+		eventually(t, "the endpoint has it", func() bool { return received.Load() == int64(i+1) })
 	}
-	eventually(t, "the endpoint has both", func() bool { return received.Load() == 2 })
 	require.Equal(t, ids[:2], column(db, "SELECT dead_letter_id::text FROM postrider.dead_letters "+
 		"WHERE redelivered_at IS NOT NULL ORDER BY 1"))
 	none := startAssistant(t, env, nil, "", "--allow-redeliver").
@@ -88,6 +88,7 @@ func TestMCPRedeliversNothingWithoutAPerson(t *testing.T) {
 	n.subscribe("orders", "billing", "http://127.0.0.1:1/")
 	ids := db.deadLetters(3)
 	env := []string{"POSTRIDER_SERVER=" + n.api, "POSTRIDER_API_KEY=" + n.apiKey("operate")}
+	var pages []string
 	for _, protocol := range []string{"", "2025-11-25"} {
 		for _, action := range []string{"decline", "cancel"} {
 			anna := &person{action: action}
@@ -104,7 +105,13 @@ func TestMCPRedeliversNothingWithoutAPerson(t *testing.T) {
 		require.Equal(t, []any{false, fmt.Sprintf("%s/ui/selections/%s", n.api, dry.own["selectionId"])},
 			[]any{page.own["redelivered"], page.own["page"]})
 		require.Contains(t, page.own["next"], "A person with the rights of key:operate")
+		pages = append(pages, page.own["page"].(string))
 	}
+	_, session := n.people(t)
+	status, shown, err := call(t.Context(), http.MethodGet, pages[0], "", "Cookie", "__Host-postrider="+session)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, status, shown)
+	require.Contains(t, shown, ids[0])
 	require.Zero(t, one[int](db, "SELECT count(*) FROM postrider.operations"))
 
 	reader := []string{"POSTRIDER_SERVER=" + n.api, "POSTRIDER_API_KEY=" + n.apiKey("read")}

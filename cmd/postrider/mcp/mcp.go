@@ -25,8 +25,8 @@ type Cmd struct {
 // Help is shown by mcp --help.
 func (Cmd) Help() string {
 	return `An AI assistant starts this command and calls its tools: list problems, dead letters and deliveries, explain a
-delivery, preview a retry policy. They change nothing, unless --allow-redeliver is set. The API key limits what they may
-do.
+delivery, preview a retry policy, run a read-only query. They change nothing, unless --allow-redeliver is set. The API
+key limits what they may do; queries need a key that may run them.
 
 Results have at most 200 rows and 64 KiB. Texts of events and responses are marked as untrusted. Messages go to
 standard error.
@@ -79,6 +79,7 @@ func newServer(t *tools, redeliver bool) *sdk.Server {
 		"why each follows, and how the delivery ends.", t.previewPolicy)
 	addReading(s, "show_operation", "Show a bulk operation, such as a redelivery of many: its progress, and what it "+
 		"skipped or failed to do.", t.showOperation)
+	addQueries(s, t)
 	if redeliver {
 		addRedelivery(s, t)
 	}

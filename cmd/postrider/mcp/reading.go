@@ -41,11 +41,12 @@ func (p *pageInput) rows() (int, error) {
 
 // deadLetterFilter has the names of the REST API.
 type deadLetterFilter struct {
+	Search            string `json:"search,omitempty" jsonschema:"by content: data.order.id = 42 error ~ \"currency\" refund. Conditions are FIELD OPERATOR VALUE, joined by AND; fields: data.PATH, subject, type, error, response, id, source; operators: = != < <= > >= ~ !~ (regular expression) : (contains). A word alone is part of the last error or response"`
 	Topic             string `json:"topic,omitempty" jsonschema:"of this topic"`
 	Subscription      string `json:"subscription,omitempty" jsonschema:"of this event subscription"`
 	Reason            string `json:"reason,omitempty" jsonschema:"dead-lettered for this reason, such as MaxDeliveryAttemptsExceeded"`
 	LastOutcome       string `json:"lastOutcome,omitempty" jsonschema:"with this outcome of the last attempt, such as Busy"`
-	LastStatus        int    `json:"lastStatus,omitempty" jsonschema:"with this HTTP status of the last attempt"`
+	LastStatus        *int   `json:"lastStatus,omitempty" jsonschema:"with this HTTP status of the last attempt; 0: without a response"`
 	EventID           string `json:"eventId,omitempty" jsonschema:"with this id of the event, the publisher's"`
 	EventType         string `json:"eventType,omitempty" jsonschema:"of this event type"`
 	Subject           string `json:"subject,omitempty" jsonschema:"with this subject"`
@@ -53,7 +54,6 @@ type deadLetterFilter struct {
 	Source            string `json:"source,omitempty" jsonschema:"with this CloudEvents source"`
 	DeadLetteredFrom  string `json:"deadLetteredFrom,omitempty" jsonschema:"dead-lettered at this time or later, RFC 3339"`
 	DeadLetteredUntil string `json:"deadLetteredUntil,omitempty" jsonschema:"dead-lettered before this time, RFC 3339"`
-	Search            string `json:"search,omitempty" jsonschema:"found by content, such as: data.order.id = 42 error ~ \"currency\" refund"`
 	Redelivered       *bool  `json:"redelivered,omitempty" jsonschema:"true: only those redelivered before; false: only the others"`
 }
 
