@@ -145,6 +145,8 @@ func progressText(o rest.Object) string {
 	switch o["kind"] {
 	case "purge":
 		verb = "purged"
+	case "repair":
+		verb = "repaired"
 	case "retry":
 		verb = "retried"
 	case "cancel":

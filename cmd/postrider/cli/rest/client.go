@@ -182,10 +182,13 @@ func IsInvalid(err error, target string) bool {
 // maxResponse limits a response: a page of 1,000 event subscriptions with long filters is a tenth of it.
 const maxResponse = 64 << 20
 
+// Raw is a body that is JSON text already.
+type Raw []byte
+
 // Call makes a management request. body and into may be nil; into is filled from the response.
 func (c *Client) Call(ctx context.Context, method, path string, body, into any, headers ...string) error {
-	var sent []byte
-	if body != nil {
+	sent, raw := body.(Raw)
+	if body != nil && !raw {
 		var err error
 		if sent, err = terminal.EncodePlainly(body); err != nil {
 			return fmt.Errorf("write the request: %w", err)

@@ -1,0 +1,277 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"postrider/cmd/postrider/cli/rest"
+	"postrider/cmd/postrider/terminal"
+	"postrider/jsonscan"
+	"postrider/operator"
+)
+
+// targetFlags name the destination of a repair.
+type targetFlags struct {
+	ToSubscription string `help:"Deliver to this event subscription instead of the original one." placeholder:"NAME"`
+	ToTopic        string `help:"Topic of --to-subscription (default: the dead letter's)." placeholder:"NAME"`
+	Again          bool   `help:"Also repair what was redelivered before."`
+}
+
+// settings are those of a request, without its last brace: text such as an event is added byte for byte.
+func (f *targetFlags) settings(more rest.Object) ([]byte, error) {
+	if f.ToTopic != "" && f.ToSubscription == "" {
+		return nil, terminal.Usagef("--to-topic requires --to-subscription")
+	}
+	more["again"] = f.Again
+	rest.SetText(more, "subscription", f.ToSubscription)
+	rest.SetText(more, "topic", f.ToTopic)
+	text, err := terminal.EncodePlainly(more)
+	return bytes.TrimSuffix(bytes.TrimSpace(text), []byte("}")), err
+}
+
+// readInput reads a file, or standard input for -.
+func readInput(name string) ([]byte, error) {
+	if name == "-" {
+		return io.ReadAll(os.Stdin)
+	}
+	return os.ReadFile(filepath.Clean(name))
+}
+
+type deadletterEditCmd struct {
+	rest.Flags
+	terminal.ConfirmFlag
+	targetFlags
+	deadLetterArg
+	Event string `help:"Take the edited event from this file instead of an editor; - is standard input." placeholder:"FILE"`
+}
+
+// Run executes deadletter edit.
+func (c *deadletterEditCmd) Run(ctx context.Context, client *rest.Client) error {
+	settings, err := c.settings(rest.Object{})
+	if err != nil {
+		return err
+	}
+	at := rest.ItemURL("/v1/deadLetters", c.ID)
+	var found struct {
+		Event json.RawMessage `json:"event"`
+		ETag  string          `json:"etag"`
+	}
+	if err := client.Call(ctx, http.MethodGet, at, nil, &found); err != nil {
+		return err
+	}
+	if len(found.Event) == 0 {
+		return errors.New("the event was erased: it cannot be edited")
+	}
+	var before bytes.Buffer
+	if err := json.Indent(&before, found.Event, "", "  "); err != nil {
+		return fmt.Errorf("read the event: %w", err)
+	}
+	var sent rest.Object
+	send := func(edited []byte) error {
+		body := append(append(append(settings, `,"event":`...), edited...), '}')
+		return client.Call(ctx, http.MethodPost, at+"/redeliver", rest.Raw(body), &sent, "If-Match", found.ETag)
+	}
+	if c.Event != "" {
+		err = c.sendFile(found.Event, send)
+	} else {
+		err = c.sendEdited(ctx, append(before.Bytes(), '\n'), send)
+	}
+	if err != nil {
+		return err
+	}
+	return c.Print(sent, func(w io.Writer) { fmt.Fprintf(w, "Redelivered as delivery %v.\n", sent["deliveryId"]) })
+}
+
+// sendFile sends the event of --event.
+func (c *deadletterEditCmd) sendFile(before []byte, send func([]byte) error) error {
+	edited, err := readInput(c.Event)
+	if err != nil {
+		return fmt.Errorf("read the event: %w", err)
+	}
+	edited = bytes.TrimSpace(edited)
+	if problem := jsonProblem(edited); problem != "" {
+		return fmt.Errorf("%s is no JSON: %s", c.Event, problem)
+	}
+	if err := c.confirm(before, edited); err != nil {
+		return err
+	}
+	return send(edited)
+}
+
+// sendEdited opens the editor until the event is valid and sent. Without a change nothing is sent.
+func (c *deadletterEditCmd) sendEdited(ctx context.Context, before []byte, send func([]byte) error) error {
+	edited, problem := before, ""
+	for {
+		saved, err := editText(ctx, edited, problem)
+		switch {
+		case err != nil:
+			return err
+		case bytes.Equal(saved, edited):
+			return errors.New("nothing was changed")
+		}
+		edited = saved
+		if problem = jsonProblem(edited); problem != "" {
+			continue
+		}
+		if err := c.confirm(before, edited); err != nil {
+			return err
+		}
+		err = send(bytes.TrimSpace(edited))
+		if !rest.IsStatus(err, http.StatusBadRequest) {
+			return err
+		}
+		problem = err.Error()
+	}
+}
+
+// confirm shows the changes and requests a confirmation.
+func (c *deadletterEditCmd) confirm(before, after []byte) error {
+	fmt.Fprint(os.Stderr, terminal.PlainLines(operator.DiffText(operator.DiffJSON(before, after))))
+	return c.Confirm(func() (string, error) { return "Redeliver the edited event? The original stays.", nil })
+}
+
+// jsonProblem is what is wrong with a text that should be JSON, and where; "" if nothing.
+func jsonProblem(text []byte) string {
+	s := jsonscan.Scanner{Text: text}
+	s.Space()
+	ok := s.Value()
+	if ok && s.Space() != 0 {
+		ok, s.Problem = false, "the text continues after its end"
+	}
+	if ok {
+		return ""
+	}
+	line, column := jsonscan.Position(text, s.Pos)
+	return fmt.Sprintf("line %d, column %d: %s", line, column, s.Problem)
+}
+
+// editText opens an editor with a text, below the problem if there is one, and returns the saved text.
+func editText(ctx context.Context, text []byte, problem string) ([]byte, error) {
+	folder, err := os.MkdirTemp("", "postrider-")
+	if err != nil {
+		return nil, fmt.Errorf("create a file for the editor: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	file := filepath.Join(folder, "event.json")
+	if problem != "" {
+		text = append([]byte("# "+strings.ReplaceAll(problem, "\n", " ")+"\n"), text...)
+	}
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return nil, fmt.Errorf("write a file for the editor: %w", err)
+	}
+	editor := "vi"
+	for _, name := range []string{"EDITOR", "VISUAL"} {
+		if value := os.Getenv(name); value != "" { // the command of the user
+			editor = value
+		}
+	}
+	command := exec.CommandContext(ctx, "sh", "-c", editor+` "$1"`, "sh", file) //nolint:gosec // the user's editor
+	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stderr, os.Stderr
+	if err := command.Run(); err != nil {
+		return nil, fmt.Errorf("run the editor %s: %w", editor, err)
+	}
+	saved, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read the file of the editor: %w", err)
+	}
+	for bytes.HasPrefix(saved, []byte("#")) {
+		_, saved, _ = bytes.Cut(saved, []byte("\n"))
+	}
+	return saved, nil
+}
+
+type deadletterPatchCmd struct {
+	bulkFlags
+	targetFlags
+	deadLetterFilter
+	selectionFlags
+	All              bool   `help:"All dead letters: required without a filter, --ids-from and --selection."`
+	MergePatch       string `help:"JSON merge patch (RFC 7396) in this file; - is standard input." placeholder:"FILE"`
+	Patch            string `help:"JSON Patch (RFC 6902) of test, add, replace and remove in this file; - is standard input." placeholder:"FILE"`
+	IncludeUnchanged bool   `help:"Also redeliver events that the patch does not change."`
+}
+
+// Run executes deadletter patch.
+func (c *deadletterPatchCmd) Run(ctx context.Context, client *rest.Client) error {
+	filtered := c.deadLetterFilter != deadLetterFilter{}
+	switch {
+	case (c.MergePatch == "") == (c.Patch == ""):
+		return terminal.Usagef("use either --merge-patch or --patch")
+	case c.given() && (filtered || c.All):
+		return terminal.Usagef("use either a filter, --ids-from or --selection")
+	case !c.given() && !filtered && !c.All:
+		return terminal.Usagef("choose dead letters with filters such as --search, --ids-from, --selection or --all")
+	}
+	if err := errors.Join(c.selectionFlags.check(), c.checkRate()); err != nil {
+		return err
+	}
+	body, err := c.body()
+	if err != nil {
+		return err
+	}
+	var selected rest.Object
+	if c.given() {
+		selected, err = c.deadLetters(ctx, client)
+	} else if _, err = rest.Filter(&c.deadLetterFilter); err == nil {
+		selected, err = selectItems(ctx, client, rest.Object{"filter": rest.Given(&c.deadLetterFilter)})
+	}
+	if err != nil {
+		return err
+	}
+	var response rest.Object
+	at := rest.ItemURL("/v1/selections", rest.TextAt(selected, "selectionId")) + "/repair"
+	if err := client.Call(ctx, http.MethodPost, at, rest.Raw(body), &response); err != nil {
+		return err
+	}
+	if !c.DryRun {
+		return follow(ctx, client, response["operationId"], c.NoWait, c.OutputFlag)
+	}
+	return c.Print(response, func(w io.Writer) { printRepair(w, response) })
+}
+
+// body is the request, with the patch byte for byte.
+func (c *deadletterPatchCmd) body() ([]byte, error) {
+	name, member := c.MergePatch, "mergePatch"
+	if name == "" {
+		name, member = c.Patch, "patch"
+	}
+	patch, err := readInput(name)
+	if err != nil {
+		return nil, fmt.Errorf("read the patch: %w", err)
+	}
+	if problem := jsonProblem(patch); problem != "" {
+		return nil, fmt.Errorf("%s is no JSON: %s", name, problem)
+	}
+	more := rest.Object{"includeUnchanged": c.IncludeUnchanged, "dryRun": c.DryRun}
+	if c.Rate > 0 {
+		more["ratePerSecond"] = c.Rate
+	}
+	settings, err := c.settings(more)
+	return fmt.Appendf(settings, `,%q:%s}`, member, bytes.TrimSpace(patch)), err
+}
+
+// printRepair prints the result of a dry run.
+func printRepair(w io.Writer, r rest.Object) {
+	least := terminal.Either(r["atLeast"] == true, "At least ", "")
+	fmt.Fprintf(w, "%s%s changed, %v unchanged.\n", least, terminal.Plural(integerAt(r, "changed"), "event"), r["unchanged"])
+	for _, list := range []string{"failed", "skipped"} {
+		for _, cause := range rest.Objects(r, list) {
+			fmt.Fprintf(w, "Would be %s: %v (%v)\n", list, cause["count"], cause["cause"])
+			for _, sample := range rest.Objects(cause, "samples") {
+				fmt.Fprintf(w, "  %v: %v\n", sample["deadLetterId"], sample["message"])
+			}
+		}
+	}
+	for _, diff := range rest.Objects(r, "diffs") {
+		fmt.Fprintf(w, "Dead letter %v:\n%v", diff["deadLetterId"], diff["diff"])
+	}
+}
