@@ -390,3 +390,16 @@ func TestPastEventsWithoutRepairs(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, query.Matched{Matched: 1}, found)
 }
+
+// A query that does not name the lineage does not read it.
+func TestUnusedLineageIsNotRead(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, view := range []string{"events", "deliveries", "dead_letters"} {
+		for columns, read := range map[string]bool{"system_id, topic": false, "system_id, edited_by": true} {
+			plan, err := postgres.Values[string](t.Context(), b.pool, "EXPLAIN SELECT "+columns+" FROM postrider."+view)
+			require.NoError(t, err)
+			require.Equal(t, read, strings.Contains(strings.Join(plan, "\n"), "repairs"), "%s: %v", view, plan)
+		}
+	}
+}
