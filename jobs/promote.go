@@ -163,7 +163,7 @@ func (e *Engine) releaseFrom(ctx context.Context, t *queue.TrafficSample, w queu
 	p := rules.Policy
 	age := p.Deadline(time.Time{}, rules.Limits.TTL).Sub(time.Time{})
 	if _, own := snapshot.Rate(sub.ID); w.Hold == "" && !own && len(limits) > 0 {
-		age -= p.AckTimeout // a wait that the endpoint requested never takes the last attempt
+		age -= min(p.AckTimeout, age/2) // a wait that the endpoint requested never takes the last attempt
 	}
 	if w.Hold == catalog.HoldProbation &&
 		p.EndsInProbation(sub.EndpointKind, t.ProbationOf(snapshot, sub).Result, rules.DeadLetter) {

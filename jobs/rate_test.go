@@ -122,8 +122,11 @@ func TestDeliveryRateChanges(t *testing.T) {
 	b.become(t, 18, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'rate_limited'")
 	require.Equal(t, 2, b.travel(t))
 	b.become(t, 20, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'rate_limited'")
+	limit(&policy.DeliveryRate{Limit: 1, PeriodInSeconds: new(20_000)}) // the next time is hours away
+	limit(&policy.DeliveryRate{Limit: 10, Burst: new(1)})               // now within a second
+	b.attemptsMade(t, 4)
 	limit(nil)
-	b.attemptsMade(t, 20)
+	b.attemptsMade(t, 16)
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE attempts = 2"))
 }
 
@@ -140,7 +143,8 @@ func TestDeliveryRateExpires(t *testing.T) {
 	b.attempt(t)
 	b.become(t, 4, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'rate_limited'")
 	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '25 hours'")
-	b.become(t, 4, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded'")
+	b.become(t, 4, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded' "+
+		"AND last_error = 'its time to live ended while it waited for the rate limit'")
 	require.Len(t, e.requests(), 1)
 }
 

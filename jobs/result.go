@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"postrider/catalog"
 	"postrider/jobs/delivery"
 	"postrider/jobs/endpoint"
 	"postrider/policy"
@@ -110,7 +111,19 @@ func (a *attempt) checkAgain(facts policy.Attempt) policy.Verdict {
 func (a *attempt) record(verdict policy.Verdict, fates []delivery.Fate) error {
 	result := a.result(verdict)
 	result.Fates = fates
+	if slices.ContainsFunc(fates, func(f delivery.Fate) bool { return f.Verdict.Why.Rule == policy.RuleExpired }) {
+		result.Error = a.waitedFor()
+	}
 	return a.engine.parts.Recorder.Record(context.Background(), result)
+}
+
+// waitedFor is why a delivery has expired without a request, if that is the rate limit.
+func (a *attempt) waitedFor() string {
+	limits, _ := a.engine.parts.Traffic.Limits(a.args.Subscription)
+	if len(limits) == 0 || a.work.LastHold != catalog.HoldRateLimited && a.work.LastHold != catalog.HoldAdmission {
+		return ""
+	}
+	return "its time to live ended while it waited for the rate limit"
 }
 
 func (a *attempt) result(verdict policy.Verdict) delivery.Result {

@@ -348,7 +348,9 @@ COMMENT ON COLUMN postrider.dead_letters.reason IS
 COMMENT ON COLUMN postrider.dead_letters.attempts IS 'deliveryAttempts: number of attempts.';
 COMMENT ON COLUMN postrider.dead_letters.last_outcome IS 'lastDeliveryOutcome: outcome of the last attempt.';
 COMMENT ON COLUMN postrider.dead_letters.last_status IS 'HTTP status of the last attempt; NULL = no response.';
-COMMENT ON COLUMN postrider.dead_letters.last_error IS 'Why the last attempt got no response.';
+COMMENT ON COLUMN postrider.dead_letters.last_error IS
+    'Why the last attempt got no response, or that the time to live ended while the delivery waited for the rate '
+    'limit.';
 COMMENT ON COLUMN postrider.dead_letters.event_id IS 'The publisher''s id of the event.';
 COMMENT ON COLUMN postrider.dead_letters.event_type IS 'Event type.';
 COMMENT ON COLUMN postrider.dead_letters.subject IS 'Subject.';

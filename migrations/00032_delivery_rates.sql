@@ -8,6 +8,8 @@
 CREATE TABLE postrider_internal.delivery_rates (
     key          text PRIMARY KEY,
     next_at      timestamptz NOT NULL DEFAULT '-infinity',
+    -- The time between two requests or events when next_at was set: a changed limit changes the wait with it.
+    step         interval,
     -- What was learned; NULL = nothing. After Retry-After the rate rises to ramp_to.
     per_second   double precision,
     ramp_to      double precision,
@@ -21,7 +23,7 @@ WITH own AS (
     SELECT s.id, (d.rate ->> 'limit')::float8 / coalesce((d.rate ->> 'periodInSeconds')::float8, 1) AS per_second,
            coalesce(d.rate ->> 'scope', 'subscription') AS scope, coalesce(d.rate ->> 'count', 'requests') AS counts,
            CASE d.rate ->> 'scope' WHEN 'endpoint'
-                THEN lower(substring(s.endpoint_base_url FROM '^[a-z]+://([^/?]+)')) ELSE s.id::text END AS shared
+                THEN lower(substring(s.endpoint_base_url FROM '^[A-Za-z]+://([^/?]+)')) ELSE s.id::text END AS shared
       FROM postrider_internal.event_subscriptions s
      CROSS JOIN LATERAL (SELECT s.settings::jsonb -> 'deliveryRate' AS rate OFFSET 0) d
      WHERE s.deleted_at IS NULL AND jsonb_typeof(d.rate) = 'object'

@@ -1,7 +1,8 @@
 -- Gives jobs to held batches and then to held deliveries without a batch of an event subscription with the rate limits
 -- @keys, the oldest first, see release.sql. Each request takes the next time of each limit's row, with a step of @steps
--- to the one after it, and at most as many as in @bursts are due at once. Times up to @ahead_of_time from now are taken. Times and jobs are
--- committed together, so that a crash loses none. While another node takes times, this one takes none.
+-- to the one after it, and at most as many as in @bursts are due at once. If the step has changed, the wait for the next
+-- time changes with it. Times up to @ahead_of_time from now are taken. Times and jobs are committed together, so that a
+-- crash loses none. While another node takes times, this one takes none.
 --
 -- If @per_event, a batch takes a time for each member: the last one may take more than there are, and the next one
 -- waits longer. If @batching, deliveries that were never attempted stay on hold for batch cutters. A cutter corrects
@@ -14,7 +15,11 @@ WITH allowed AS MATERIALIZED (
            SELECT FROM postrider_internal.event_subscription_states
             WHERE subscription_id = @subscription AND hold IS NOT NULL)
 ), rates AS MATERIALIZED (
-    SELECT r.key, w.step, greatest(r.next_at, r.closed_until, clock_timestamp() - (w.burst - 1) * w.step) AS first
+    SELECT r.key, w.step,
+           greatest(CASE WHEN r.next_at > now() AND r.step <> w.step
+                         THEN now() + (r.next_at - now()) * (extract(epoch FROM w.step) / extract(epoch FROM r.step))::float8
+                         ELSE r.next_at END,
+                    r.closed_until, clock_timestamp() - (w.burst - 1) * w.step) AS first
       FROM postrider_internal.delivery_rates r
       JOIN unnest(@keys::text[], @steps::interval[], @bursts::int[]) AS w(key, step, burst) ON w.key = r.key
      WHERE r.key = ANY (@keys) AND EXISTS (SELECT FROM allowed) ORDER BY r.key FOR UPDATE OF r SKIP LOCKED
@@ -77,7 +82,8 @@ WITH allowed AS MATERIALIZED (
 ), moved AS (
     UPDATE postrider_internal.delivery_rates r
        SET next_at = rate.first
-                   + ((SELECT n FROM taken) + (SELECT coalesce(sum(times), 0) FROM cutters)) * rates.step
+                   + ((SELECT n FROM taken) + (SELECT coalesce(sum(times), 0) FROM cutters)) * rates.step,
+           step = rates.step
       FROM rates, rate WHERE r.key = rates.key AND (SELECT n FROM taken) + (SELECT count(*) FROM cutters) > 0
     RETURNING r.next_at
 ), -- start.sql
