@@ -61,7 +61,7 @@ func TestAPIKeyVerbs(t *testing.T) {
 	require.Equal(t, http.StatusOK, try(http.MethodGet, "/v1/topics", "", made.Key))
 
 	list := run(0, "list")
-	require.Regexp(t, `(?m)^ci +read +- +prk_\S{8}… +active +20\S+Z +20\S+Z +cli$`, list.stdout)
+	require.Regexp(t, `(?m)^ci +read +off +- +prk_\S{8}… +active +20\S+Z +20\S+Z +cli$`, list.stdout)
 	require.Regexp(t, `(?m)^shop +publish +orders +prk_\S{8}… +active +never +20\S+Z +cli$`, list.stdout)
 	require.NotContains(t, list.stdout, shop)
 	require.Regexp(t, `(?m)^permissions +it publishes to topic orders$`, run(0, "show", "shop").stdout)
@@ -112,7 +112,7 @@ func TestUserVerbs(t *testing.T) {
 	require.Equal(t, "User anna has a new password.\n",
 		run(0, "another "+password, "password", "anna", "--password-stdin").stdout)
 	require.NotEqual(t, before, one[string](db, "SELECT password_hash FROM postrider_internal.users"))
-	require.Regexp(t, `(?m)^anna +viewer +active +0 +never +cli$`, run(0, "", "list").stdout)
+	require.Regexp(t, `(?m)^anna +viewer +off +active +0 +never +cli$`, run(0, "", "list").stdout)
 	var list []access.User
 	require.NoError(t, json.Unmarshal([]byte(run(0, "", "list", "-o", "json").stdout), &list))
 	require.Equal(t, access.RoleViewer, list[0].Role)
