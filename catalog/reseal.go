@@ -18,7 +18,7 @@ var sealedTables = []sealedTable{
 	{"topics", []string{"key1_sealed", "key2_sealed"}},
 	{"event_subscriptions", []string{"secrets_sealed", "signing_sealed"}},
 	{"handshakes", []string{"secrets_sealed", "code_sealed"}},
-	{"query_logins", []string{"password"}},
+	{"query_logins", []string{"password_sealed"}},
 }
 
 type sealedTable struct {

@@ -3,12 +3,12 @@
 -- The login roles that run the queries of users, created by `postrider migrate up`. A role runs one query at a time, so
 -- that no user sees or ends the query of another one. The passwords are sealed.
 CREATE TABLE postrider_internal.query_logins (
-    id       smallint PRIMARY KEY,
-    role     text NOT NULL UNIQUE,
-    password bytea NOT NULL
+    id              smallint PRIMARY KEY,
+    role            text NOT NULL UNIQUE,
+    password_sealed bytea NOT NULL
 );
-CREATE TRIGGER reject_retired_keys BEFORE INSERT OR UPDATE OF password ON postrider_internal.query_logins
-    FOR EACH ROW EXECUTE FUNCTION postrider_internal.reject_retired_keys('password');
+CREATE TRIGGER reject_retired_keys BEFORE INSERT OR UPDATE OF password_sealed ON postrider_internal.query_logins
+    FOR EACH ROW EXECUTE FUNCTION postrider_internal.reject_retired_keys('password_sealed');
 
 -- Saved queries. A temporary one (expires_at) is found only by its name, which is random. owner is an actor as in the
 -- audit.

@@ -16,7 +16,7 @@ import (
 
 const (
 	// passwordColumn is what the passwords are sealed for.
-	passwordColumn = "query_logins.password" //nolint:gosec // the name of a column
+	passwordColumn = "query_logins.password_sealed" //nolint:gosec // the name of a column
 	// A session that has ended counts for the connection limit of its role for some milliseconds.
 	busyWait, busyPause = 2 * time.Second, 50 * time.Millisecond
 	// cancelTime is how long PostgreSQL may take to cancel, before the node closes the connection.
@@ -57,10 +57,10 @@ func limit(config *pgconn.Config) *pgconn.Config {
 // logins reads the login roles.
 func (r *Runner) logins(ctx context.Context) ([]*login, error) {
 	type row struct {
-		Role     string
-		Password []byte
+		Role           string
+		PasswordSealed []byte
 	}
-	const query = "SELECT role, password FROM postrider_internal.query_logins ORDER BY id"
+	const query = "SELECT role, password_sealed FROM postrider_internal.query_logins ORDER BY id"
 	rows, err := postgres.Rows[row](ctx, r.db, query)
 	if err != nil {
 		return nil, postgres.ReadError("the query logins", err)
@@ -69,7 +69,7 @@ func (r *Runner) logins(ctx context.Context) ([]*login, error) {
 	for i, l := range rows {
 		config := r.db.Config().ConnConfig.Config.Copy()
 		config.User = l.Role
-		if config.Password, err = r.sealer.Open(passwordColumn, l.Password); err != nil {
+		if config.Password, err = r.sealer.Open(passwordColumn, l.PasswordSealed); err != nil {
 			return nil, &rejectedError{l.Role, err.Error()}
 		}
 		found[i] = newLogin(config)

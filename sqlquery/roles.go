@@ -81,8 +81,8 @@ func (r *Runner) isRight(ctx context.Context, role string) (bool, error) {
 
 // createLogin creates a role anew, because a role may have rights that only a superuser can revoke.
 func createLogin(ctx context.Context, tx pgx.Tx, sealer *postgres.Sealer, n int, role string, superuser bool) error {
-	const save = `INSERT INTO postrider_internal.query_logins (id, role, password) VALUES ($1, $2, $3)
-		ON CONFLICT (id) DO UPDATE SET role = EXCLUDED.role, password = EXCLUDED.password`
+	const save = `INSERT INTO postrider_internal.query_logins (id, role, password_sealed) VALUES ($1, $2, $3)
+		ON CONFLICT (id) DO UPDATE SET role = EXCLUDED.role, password_sealed = EXCLUDED.password_sealed`
 	var exists bool
 	const query = "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1)"
 	if err := tx.QueryRow(ctx, query, role).Scan(&exists); err != nil {

@@ -47,7 +47,8 @@ func TestLoginsAreRepaired(t *testing.T) {
 	t.Parallel()
 	b := setup(t, sqlquery.Options{})
 	ensure := func() error { return sqlquery.EnsureLogins(t.Context(), postgres.NewDB(b.pool), b.sealer) }
-	const passwords = "SELECT string_agg(encode(password, 'hex'), ' ' ORDER BY id) FROM postrider_internal.query_logins"
+	const passwords = "SELECT string_agg(encode(password_sealed, 'hex'), ' ' ORDER BY id) " +
+		"FROM postrider_internal.query_logins"
 	before := b.text(t, passwords)
 	require.NoError(t, ensure())
 	require.Equal(t, before, b.text(t, passwords), "what is right stays")

@@ -62,7 +62,7 @@ func TestAPIKeyVerbs(t *testing.T) {
 
 	list := run(0, "list")
 	require.Regexp(t, `(?m)^ci +read +off +- +prk_\S{8}… +active +20\S+Z +20\S+Z +cli$`, list.stdout)
-	require.Regexp(t, `(?m)^shop +publish +orders +prk_\S{8}… +active +never +20\S+Z +cli$`, list.stdout)
+	require.Regexp(t, `(?m)^shop +publish +off +orders +prk_\S{8}… +active +never +20\S+Z +cli$`, list.stdout)
 	require.NotContains(t, list.stdout, shop)
 	require.Regexp(t, `(?m)^permissions +it publishes to topic orders$`, run(0, "show", "shop").stdout)
 	var shown access.APIKey
@@ -138,7 +138,7 @@ func TestUserVerbs(t *testing.T) {
 		require.Contains(t, run(1, password, verb...).stderr, `there is no user "bob"`)
 	}
 	require.Equal(t, "User anna was disabled.\n", run(0, "", "disable", "anna").stdout)
-	require.Regexp(t, `(?m)^anna +viewer +disabled `, run(0, "", "list").stdout)
+	require.Regexp(t, `(?m)^anna +viewer +off +disabled `, run(0, "", "list").stdout)
 	require.Contains(t, run(0, "", "enable", "anna", "-o", "json").stdout, `"disabled": false`)
 	require.Equal(t, "User anna was removed.\n", run(0, "", "remove", "anna", "--yes").stdout)
 	require.Equal(t,

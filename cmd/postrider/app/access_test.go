@@ -83,7 +83,8 @@ func TestSignIn(t *testing.T) {
 		require.NoError(t, err, name)
 		require.Equal(t, s, found, name)
 	}
-	require.Equal(t, access.Actor{Name: "user:anna@example.com", Address: "192.0.2.8", Role: access.RoleOperator},
+	anna := access.Actor{Name: "user:anna@example.com", Address: "192.0.2.8", Role: access.RoleOperator, Query: true}
+	require.Equal(t, anna,
 		s.Actor("192.0.2.8"))
 	again := b.signIn(t, "anna@example.com")
 	require.NotEqual(t, token, again)
