@@ -15,7 +15,8 @@ const awkward = "{\"z\": 1, \"data\" : {\"b\":1e400,\n \"a\":1234567890123456789
 
 func TestPatchKeepsBytes(t *testing.T) {
 	t.Parallel()
-	const rest = "\"b\":1e400,\n \"a\":12345678901234567890 , \"h\":\"<&\\u00e9\\ud800>\", \"arr\":[1.0, 2 ], \"dup\":1,\"dup\":2"
+	const rest = "\"b\":1e400,\n \"a\":12345678901234567890 , " +
+		"\"h\":\"<&\\u00e9\\ud800>\", \"arr\":[1.0, 2 ], \"dup\":1,\"dup\":2"
 	const tail = ", \"a\": \"\\/x\", \"\\u0075\": {}\n}"
 	for patch, want := range map[string]string{
 		`{}`:                   awkward,
@@ -24,7 +25,8 @@ func TestPatchKeepsBytes(t *testing.T) {
 		`[{"op":"add","path":"/data/c","value":1e999}]`: "{\"z\": 1, \"data\" : {" + rest + ",\"c\":1e999}" + tail,
 		`{"z":null,"none":null}`:                        "{ \"data\" : {" + rest + "}" + tail,
 		`[{"op":"remove","path":"/z"}]`:                 "{ \"data\" : {" + rest + "}" + tail,
-		`{"u":1}`:                                       "{\"z\": 1, \"data\" : {" + rest + "}, \"a\": \"\\/x\", \"\\u0075\": 1\n}",
+		`{"u":1}`: "{\"z\": 1, \"data\" : {" + rest +
+			"}, \"a\": \"\\/x\", \"\\u0075\": 1\n}",
 		`[{"op":"replace","path":"/data/arr/0","value":7},{"op":"add","path":"/data/arr/1","value":8},
 			{"op":"add","path":"/data/arr/-","value":9},{"op":"remove","path":"/data/arr/2"}]`: "{\"z\": 1, \"data\" : {" +
 			"\"b\":1e400,\n \"a\":12345678901234567890 , \"h\":\"<&\\u00e9\\ud800>\", \"arr\":[7,8,9]," +
@@ -85,8 +87,10 @@ func TestJSONPatches(t *testing.T) {
 		{`{"a":[1]}`, `[{"op":"remove","path":"/a/00"}]`, "", "path: /a/00 does not exist"},
 		{`{"a":[]}`, `[{"op":"remove","path":"/a/-"}]`, "", "path: /a/- does not exist"},
 		{`{"a":1}`, `[{"op":"replace","path":"/a","value":{}},{"op":"add","path":"/a/b","value":1}]`, `{"a":{"b":1}}`, ""},
-		{`{"a":{"x":[1,{"y":2}],"z":1e2}}`, `[{"op":"test","path":"/a","value":{"z":100,"x":[1.0,{"y":0.2e1}]}}]`,
-			`{"a":{"x":[1,{"y":2}],"z":1e2}}`, ""},
+		{
+			`{"a":{"x":[1,{"y":2}],"z":1e2}}`, `[{"op":"test","path":"/a","value":{"z":100,"x":[1.0,{"y":0.2e1}]}}]`,
+			`{"a":{"x":[1,{"y":2}],"z":1e2}}`, "",
+		},
 	} {
 		p, err := ParsePatch([]byte(row.patch))
 		require.NoError(t, err)
@@ -105,10 +109,11 @@ func TestJSONPatches(t *testing.T) {
 func TestInvalidPatches(t *testing.T) {
 	t.Parallel()
 	for patch, message := range map[string]string{
-		``:                            "patch must be JSON",
-		`{`:                           "patch must be JSON",
-		"\"\xff\"":                    "patch must be JSON",
-		`7`:                           "patch must be a JSON merge patch, which is an object, or a JSON Patch, which is an array",
+		``:         "patch must be JSON",
+		`{`:        "patch must be JSON",
+		"\"\xff\"": "patch must be JSON",
+		`7`: "patch must be a JSON merge patch, which is an object, or a JSON Patch, " +
+			"which is an array",
 		`[7]`:                         "patch must have objects with the strings op and path",
 		`[{"op":"move","path":"/a"}]`: `patch[0].op must be test, add, replace or remove, not "move"`,
 		`[{"op":"remove","path":"/a"},{"op":"add","path":"/a"}]`: "patch[1].value is required",

@@ -26,8 +26,8 @@ const (
 	resultSize      = "size"
 )
 
-// repairItem is a dead letter of a selection. Problem is why it cannot be repaired, Message the same in words; nil if it
-// can.
+// repairItem is a dead letter of a selection. Problem is why it cannot be repaired, Message the same in words; nil if
+// it can.
 type repairItem struct {
 	Position           int
 	DeadLetterID       uuid.UUID

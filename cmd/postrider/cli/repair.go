@@ -262,7 +262,8 @@ func (c *deadletterPatchCmd) body() ([]byte, error) {
 // printRepair prints the result of a dry run.
 func printRepair(w io.Writer, r rest.Object) {
 	least := terminal.Either(r["atLeast"] == true, "At least ", "")
-	fmt.Fprintf(w, "%s%s changed, %v unchanged.\n", least, terminal.Plural(integerAt(r, "changed"), "event"), r["unchanged"])
+	changed := terminal.Plural(integerAt(r, "changed"), "event")
+	fmt.Fprintf(w, "%s%s changed, %v unchanged.\n", least, changed, r["unchanged"])
 	for _, list := range []string{"failed", "skipped"} {
 		for _, cause := range rest.Objects(r, list) {
 			fmt.Fprintf(w, "Would be %s: %v (%v)\n", list, cause["count"], cause["cause"])
