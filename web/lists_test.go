@@ -56,7 +56,7 @@ func heads(page string) (names []string) {
 }
 
 // With the oldest first, the pages run from the beginning to the end, and the SQL has the same order.
-func TestOldestFirst(t *testing.T) {
+func TestFromTheOldest(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	deadLetters := make([]deadLetter, 120)

@@ -451,7 +451,9 @@ func TestErasedEvent(t *testing.T) {
 	require.Contains(t, deadLetter, "erased at")
 	require.NotContains(t, deadLetter, "12345678901234567890.10")
 	for _, path := range b.everyPage(t) {
-		b.page(t, path)
+		if !strings.HasSuffix(path, "/repair") { // an erased event cannot be edited
+			b.page(t, path)
+		}
 	}
 }
 
