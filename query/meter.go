@@ -50,6 +50,16 @@ type Backlog struct {
 	OldestSeconds float64
 }
 
+// MeteredRate is the rate limit of an event subscription's deliveries.
+type MeteredRate struct {
+	Topic, Subscription string
+	// Own is the limit that is set, Learned the one that the endpoint's responses have shown; nil = none.
+	Own, Learned *float64
+	// DrainSeconds is how long the backlog takes at this rate. TooLate: that is longer than the time to live.
+	DrainSeconds float64
+	TooLate      bool
+}
+
 // Vitals describe the state of all nodes together, and of the database.
 type Vitals struct {
 	// PendingDeliveries are pending; OldestPendingSeconds is the age of the oldest one.
@@ -75,6 +85,7 @@ type Vitals struct {
 type Reading struct {
 	Totals   []Total
 	Backlogs []Backlog // the largest first
+	Rates    []MeteredRate
 	// Held counts the deliveries on hold by hold, up to 100,000 of them.
 	Held   []Counted
 	Vitals Vitals
@@ -124,7 +135,8 @@ func (m *Meter) read(ctx context.Context) (*Reading, error) {
 		limit := pgx.NamedArgs{"limit": meterHeldLimit}
 		found = Reading{
 			Totals: m.readTotals(r), Backlogs: rows[Backlog](r, "meter_backlogs"),
-			Held: rows[Counted](r, "meter_held", limit), Vitals: row[Vitals](r, "meter_vitals", limit),
+			Rates: rows[MeteredRate](r, "meter_rates", pgx.NamedArgs{"limit": meterBacklog}),
+			Held:  rows[Counted](r, "meter_held", limit), Vitals: row[Vitals](r, "meter_vitals", limit),
 		}
 		return r.err
 	})

@@ -58,6 +58,16 @@ type HandshakeLine struct {
 	DurationMs      *float64
 }
 
+// DeliveryRate is the rate limit of an event subscription's deliveries.
+type DeliveryRate struct {
+	// Own is the limit per second that is set; Counts and Scope are its. Learned is that of the endpoint, in requests.
+	Own, Learned          *float64
+	Counts, Scope         string
+	ClosedUntil, DrainsAt *time.Time
+	// TooLate: the backlog takes longer than the time to live.
+	TooLate bool
+}
+
 // SubscriptionDetails has the counts, handshakes, deliveries and changes of an event subscription.
 type SubscriptionDetails struct {
 	Range, Day *Counts         `db:"-"` // of the requested span; of 24 hours by the hour
@@ -65,7 +75,8 @@ type SubscriptionDetails struct {
 	Deliveries []DeliveryLine  `db:"-"` // the newest, at most 10
 	// Held is the number of its deliveries on hold, and Pending of all that are pending, up to 10,000 each.
 	Held, Pending int
-	Audit         []AuditLine `db:"-"` // the newest ten
+	Audit         []AuditLine   `db:"-"` // the newest ten
+	Rate          *DeliveryRate `db:"-"` // nil = no limit
 }
 
 // ReadSubscriptionDetails reads the activity of an event subscription, and its counts of a span, see ReadCounts.
@@ -79,6 +90,9 @@ func (r *Reader) ReadSubscriptionDetails(
 	counts := CountsFilter{Topic: sub.Topic, Subscription: sub.Name}
 	err := read(ctx, r.db, "an event subscription", func(r *reading) {
 		d = row[SubscriptionDetails](r, "pending", args)
+		if rates := rows[DeliveryRate](r, "delivery_rate", args); len(rates) > 0 {
+			d.Rate = &rates[0]
+		}
 		d.Range, d.Day = readCounts(r, counts, span, step), readCounts(r, counts, 24*time.Hour, time.Hour)
 		d.Handshakes = rows[HandshakeLine](r, "handshakes", args)
 		filter := DeliveryFilter{Topic: sub.Topic, Subscription: sub.Name}

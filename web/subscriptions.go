@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/google/uuid"
@@ -78,6 +79,9 @@ func (p *pages) subscription(ctx context.Context, c echo.Context) error {
 		Reasons: display.SharesOf(details.Day.Reasons,
 			func(name string) string { return "/ui/dead-letters" + of + "&reason=" + name }),
 	}
+	if rate := details.Rate; rate != nil {
+		view.Charts = append(view.Charts, display.RateChart(r, deliveriesPerSecond(sub, rate), details.Range.Minutes))
+	}
 	if median, ok := details.Day.Total.Latency.Quantile(0.5); ok {
 		p95, _ := details.Day.Total.Latency.Quantile(0.95)
 		view.P50, view.P95 = &median, &p95
@@ -87,6 +91,21 @@ func (p *pages) subscription(ctx context.Context, c echo.Context) error {
 	}
 	p.explainFailure(sub, &view)
 	return p.Show(c, "subscription", sub.Name, true, view, site.Link{Href: "/ui/topics/" + sub.Topic, Text: sub.Topic})
+}
+
+// deliveriesPerSecond is how many deliveries a rate limit allows, with full batches.
+func deliveriesPerSecond(sub *catalog.Subscription, r *query.DeliveryRate) float64 {
+	batch, limit := float64(sub.Batch().MaxEvents), math.Inf(1)
+	if r.Own != nil {
+		limit = *r.Own
+		if r.Counts == string(policy.RateOfRequests) {
+			limit *= batch
+		}
+	}
+	if r.Learned != nil {
+		limit = min(limit, *r.Learned*batch)
+	}
+	return limit
 }
 
 // explainFailure lists the attempts of a delivery that starts now and always gets status 500.

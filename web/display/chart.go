@@ -104,6 +104,18 @@ func TrafficChart(r *chartRange, first string, steps []query.Minute) Chart {
 	}
 }
 
+// RateChart shows deliveries that succeeded, and what a limit in deliveries per second allows.
+func RateChart(r *chartRange, perSecond float64, steps []query.Minute) Chart {
+	limit := strconv.FormatFloat(perSecond*r.Step.Seconds(), 'f', 0, 64)
+	return Chart{
+		Title: "Delivered and limit, per " + r.Each, Form: "lines",
+		Series: []series{{"Delivered", "accent"}, {"Limit", "bad-mark"}},
+		Rows: r.rowsOf(steps, func(m *query.Minute) []string {
+			return append(numbers(m.Delivered), limit)
+		}),
+	}
+}
+
 func numbers(list ...int64) []string {
 	texts := make([]string, len(list))
 	for i, n := range list {

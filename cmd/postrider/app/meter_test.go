@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
 	"postrider/jobs/export"
 	"postrider/policy"
 	"postrider/postgres"
@@ -227,4 +228,22 @@ func TestMeterCountsExports(t *testing.T) {
 	})
 	unexported(0, 0)
 	require.Equal(t, export.ExportCounters{Written: 1, Abandoned: 1}, b.store.Exports.ExportCounters())
+}
+
+func TestMeterReadsRates(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	b.subscription(t, "orders", "billing", func(s *catalog.SubscriptionSpec) {
+		s.DeliveryRate = &policy.DeliveryRate{Limit: 1, PeriodInSeconds: new(86_400)}
+	})
+	b.publish(t, "orders", "e", 3)
+	r, err := query.NewMeter(b.store.DB).Read(t.Context())
+	require.NoError(t, err)
+	require.Len(t, r.Rates, 1)
+	require.Equal(t, "billing", r.Rates[0].Subscription)
+	require.InEpsilon(t, 1.0/86_400, *r.Rates[0].Own, 0.001)
+	require.Nil(t, r.Rates[0].Learned)
+	require.True(t, r.Rates[0].TooLate)
+	require.Greater(t, r.Rates[0].DrainSeconds, 86_400.0)
 }

@@ -98,6 +98,15 @@ var (
 	backlog = gauge(Shared, "backlog_deliveries", "Pending deliveries.", "topic", "event_subscription")
 	oldest  = gauge(Shared, "oldest_undelivered_age_seconds", "Age of the oldest pending delivery.",
 		"topic", "event_subscription")
+	rateLimit = gauge(Shared, "delivery_rate_limit",
+		"Rate limit per second that is set (deliveryRate), of requests or events.", "topic", "event_subscription")
+	learnedRate = gauge(Shared, "delivery_rate_learned",
+		"Requests per second that the endpoint accepts, learned from 429, and from 503 with Retry-After.",
+		"topic", "event_subscription")
+	drainTime = gauge(Shared, "backlog_drain_seconds",
+		"Time in which the backlog is sent at the rate limit.", "topic", "event_subscription")
+	drainsTooLate = gauge(Shared, "backlog_drains_too_late",
+		"1 if the backlog takes longer than the time to live at the rate limit.", "topic", "event_subscription")
 	heldDeliveries    = gauge(Shared, "held_deliveries", "Deliveries on hold, counted up to 100,000.", "hold")
 	heldSubscriptions = gauge(Shared, "held_event_subscriptions",
 		"Event subscriptions with deliveries on hold, by their own hold; admission if they have none.", "hold")

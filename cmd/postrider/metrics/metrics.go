@@ -121,6 +121,7 @@ func (m *collector) collectDatabase(out series) {
 		out.value(backlog, float64(b.Pending), b.Topic, b.Subscription)
 		out.value(oldest, b.OldestSeconds, b.Topic, b.Subscription)
 	}
+	collectRates(out, r.Rates)
 	deliveries, subscriptions, traffic := holds(), holds(), m.system.Traffic.LatestTraffic()
 	for _, held := range r.Held {
 		deliveries[held.Name] = held.Count
@@ -134,6 +135,19 @@ func (m *collector) collectDatabase(out series) {
 	}
 	out.value(queued, float64(traffic.QueuedInAll))
 	collectVitals(out, &r.Vitals)
+}
+
+func collectRates(out series, rates []query.MeteredRate) {
+	for _, r := range rates {
+		if r.Own != nil {
+			out.value(rateLimit, *r.Own, r.Topic, r.Subscription)
+		}
+		if r.Learned != nil {
+			out.value(learnedRate, *r.Learned, r.Topic, r.Subscription)
+		}
+		out.value(drainTime, r.DrainSeconds, r.Topic, r.Subscription)
+		out.value(drainsTooLate, terminal.Either(r.TooLate, 1.0, 0), r.Topic, r.Subscription)
+	}
 }
 
 // holds has all holds, so that their series always exist: alerts need that.
