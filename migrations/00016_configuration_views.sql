@@ -41,7 +41,8 @@ SELECT t.name AS topic, s.name AS subscription, s.endpoint_base_url,
        coalesce((o.settings ->> 'maxEventsPerBatch')::integer,
                 CASE WHEN o.settings ? 'preferredBatchSizeInKilobytes' THEN 10 ELSE 1 END) AS max_events_per_batch,
        coalesce((o.settings ->> 'preferredBatchSizeInKilobytes')::integer, 64) AS preferred_batch_size_in_kilobytes,
-       (o.settings ->> 'maxConcurrentDeliveries')::integer AS max_concurrent_deliveries, s.provisioning_state,
+       (o.settings ->> 'maxConcurrentDeliveries')::integer AS max_concurrent_deliveries,
+       nullif(o.settings -> 'deliveryRate', 'null') AS delivery_rate, s.provisioning_state,
        h.hold, h.cause AS hold_cause, h.since AS hold_since,
        CASE h.hold WHEN 'probation' THEN greatest(h.until, now()) END AS hold_until, h.probing,
        (SELECT count(*) FROM postrider_internal.deliveries d WHERE d.subscription_id = s.id AND d.hold IS NOT NULL)
@@ -124,6 +125,8 @@ COMMENT ON COLUMN postrider.event_subscriptions.preferred_batch_size_in_kilobyte
 COMMENT ON COLUMN postrider.event_subscriptions.max_concurrent_deliveries IS
     'maxConcurrentDeliveries as set: most requests in flight, shared by the nodes; NULL = as many as the endpoint can '
     'handle.';
+COMMENT ON COLUMN postrider.event_subscriptions.delivery_rate IS
+    'deliveryRate as set; NULL = no rate limit. postrider.delivery_rates has the limits that apply.';
 COMMENT ON COLUMN postrider.event_subscriptions.provisioning_state IS
     'Event Grid''s provisioning state. Succeeded: ready for deliveries. Creating, Updating: the validation handshake '
     'is in progress. AwaitingManualAction: a person has to open validationUrl. Failed: the endpoint was not '

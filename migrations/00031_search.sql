@@ -358,8 +358,8 @@ BEGIN
         steps := steps + 1;
         size := step;
         SELECT e.at, e.id INTO edge FROM postrider_internal.dead_letter_edge(filter, reached_at, reached_id, ascending,
-            'infinity', CASE WHEN method = 'data' AND steps = 2 THEN NULL ELSE step END) e;
-        IF method = 'data' AND steps > 1 THEN
+            'infinity', CASE WHEN method = 'data' AND steps = 2 AND cardinality(ids) < enough THEN NULL ELSE step END) e;
+        IF method = 'data' AND steps > 1 AND cardinality(ids) < enough THEN
             found := postrider_internal.data_step(conditions, reached_at, reached_id, edge.at, edge.id, ascending,
                 1000);
             IF found IS NULL THEN
@@ -383,7 +383,7 @@ BEGIN
         END IF;
         scanned := scanned + CASE WHEN edge.at IS NOT NULL THEN size ELSE 0 END;
         EXIT WHEN edge.at IS NULL OR cardinality(ids) >= most OR scanned >= scan_limit
-            OR cardinality(ids) >= enough AND (method = 'data' OR clock_timestamp() - began > '50 ms')
+            OR cardinality(ids) >= enough AND clock_timestamp() - began > '50 ms'
             OR clock_timestamp() - began > time_limit;
     END LOOP;
 END $$;

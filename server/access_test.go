@@ -100,7 +100,7 @@ func TestWhoMayWhat(t *testing.T) {
 			check("a session", role, send(access.Actor{Name: "user:anna", Role: role}))
 		}
 	}
-	require.Equal(t, 64, tried)
+	require.Equal(t, 74, tried)
 	for header, shown := range map[string]string{"Authorization": "Bearer " + adminToken, "Cookie": "session=x"} {
 		require.Equal(t, http.StatusOK, b.send(http.MethodGet, "/healthz", "", header, shown).status)
 	}
