@@ -79,7 +79,8 @@ func TestNamesInTheAPIAndInSQL(t *testing.T) {
 		}
 	}
 	_, filters, _ := strings.Cut(string(page), "\n| Filter | Column |\n")
-	described, lists := map[string]bool{}, map[string]bool{}
+	// Users' queries are private, so no view has them.
+	described, lists := map[string]bool{"SavedQuery": true}, map[string]bool{}
 	for _, row := range objectRow.FindAllStringSubmatch(string(page), -1) {
 		object, path, view := row[1], row[2], row[3]
 		described[object] = true
@@ -123,5 +124,5 @@ func TestNamesInTheAPIAndInSQL(t *testing.T) {
 				"docs/reference/rest.md has no row for what %s lists", name)
 		}
 	}
-	require.Len(t, lists, 11)
+	require.Len(t, lists, 12)
 }

@@ -294,6 +294,7 @@ func TestExamples(t *testing.T) {
 		delete(byID, id)
 		b.runExamples(op)
 	}
+	delete(byID, "listProblems") // TestListingProblems has its failures; here nothing fails
 	require.Empty(t, slices.Collect(maps.Keys(byID)), "operations that this test does not order")
 	require.Equal(t, 3,
 		b.count("SELECT count(*) FROM postrider.events WHERE topic = 'orders' AND event_type IS DISTINCT "+
@@ -424,7 +425,7 @@ func mask(v any) {
 					"key1", "key2", "secret", "rotatedAt",
 					"previousValidUntil", "validUntil", "nextAttemptAt", "holdUntil", "timeToLiveSince", "publishedAt",
 					"filterVersion",
-					"key", "hint", "expiresAt", "revokedAt", "changedAt", "startedAt", "finishedAt", "deadLetterId", "deviceCode",
+					"tookMilliseconds", "key", "hint", "expiresAt", "revokedAt", "changedAt", "startedAt", "finishedAt", "deadLetterId", "deviceCode",
 					"userCode", "verificationUri", "verificationUriComplete",
 				}, name) && value != nil {
 				v[name] = "…"
