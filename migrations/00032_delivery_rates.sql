@@ -41,10 +41,10 @@ WITH own AS (
      WHERE l.id IS NOT NULL OR r.per_second IS NOT NULL
 ), drains AS (
     SELECT l.*, coalesce(b.pending_deliveries, 0) AS pending_deliveries,
-           greatest(coalesce(l.closed_until - now(), '0'), '0') + make_interval(secs =>
+           greatest(coalesce(l.closed_until - now(), '0'), '0') + make_interval(secs => least(1e10,
                coalesce(b.pending_deliveries, 0)
                / least(l.limit_per_second * CASE l.counts WHEN 'events' THEN 1 ELSE l.max_events_per_batch END,
-                       l.learned_per_second * l.max_events_per_batch)) AS drains_in
+                       l.learned_per_second * l.max_events_per_batch))) AS drains_in
       FROM limits l LEFT JOIN postrider.backlogs b ON b.subscription_id = l.subscription_id
 )
 SELECT topic, subscription, limit_per_second, scope, counts, learned_per_second, closed_until, pending_deliveries,

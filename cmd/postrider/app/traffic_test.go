@@ -258,3 +258,25 @@ func TestClean(t *testing.T) {
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.probations WHERE endpoint_base_url = 'over'"))
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
 }
+
+func TestCleanRemovesUnusedRates(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	sub := b.subscription(t, "orders", "own", func(s *catalog.SubscriptionSpec) {
+		s.EndpointURL, s.DeliveryRate = "https://Shop.example.com/x", &policy.DeliveryRate{Limit: 1}
+	})
+	b.subscription(t, "orders", "shared", func(s *catalog.SubscriptionSpec) {
+		s.EndpointURL = "https://shop.example.com/y"
+		s.DeliveryRate = &policy.DeliveryRate{Limit: 1, Scope: policy.RatePerEndpoint}
+	})
+	b.exec(t, `INSERT INTO postrider_internal.delivery_rates (key, next_at, changed_at) VALUES
+		('subscription:' || $1::bigint, now() - interval '2 days', NULL),
+		('host:shop.example.com', now() - interval '2 days', NULL), ('subscription:0', now(), NULL),
+		('endpoint:00', '-infinity', now()), ('subscription:00', now() - interval '2 days', NULL),
+		('host:other.example.com', '-infinity', NULL), ('endpoint:01', '-infinity', now() - interval '2 days')`, sub.ID)
+	require.NoError(t, b.store.Maintenance.Clean(t.Context()))
+	require.Equal(t, 4, b.count(t, "SELECT count(*) FROM postrider_internal.delivery_rates"))
+	require.Zero(t, b.count(t, `SELECT count(*) FROM postrider_internal.delivery_rates
+		WHERE key IN ('subscription:00', 'host:other.example.com', 'endpoint:01')`))
+}
