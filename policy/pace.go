@@ -2,7 +2,6 @@ package policy
 
 import (
 	"math"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -113,12 +112,13 @@ func (r *Rules) Throttles(result Result, retryAfter bool) bool {
 	return r.Paced && result.Err == ErrorNone && (result.Status == 429 || result.Status == 503 && retryAfter)
 }
 
-// RateLimitReset returns how long an endpoint accepts no further request, by its header RateLimit, or the older
-// RateLimit-Remaining and RateLimit-Reset; 0 if it accepts some, or has no such header.
+// RateLimitReset returns how long an endpoint accepts no further request, by the header RateLimit of its response, or
+// the older RateLimit-Remaining and RateLimit-Reset; 0 if it accepts some, or sends no such header. header returns the
+// value of a header.
 // Source: IETF, RateLimit header fields for HTTP, draft-ietf-httpapi-ratelimit-headers.
-func RateLimitReset(h http.Header) time.Duration {
-	remaining, reset := h.Get("RateLimit-Remaining"), h.Get("RateLimit-Reset")
-	if fields := h.Get("RateLimit"); fields != "" {
+func RateLimitReset(header func(name string) string) time.Duration {
+	remaining, reset := header("RateLimit-Remaining"), header("RateLimit-Reset")
+	if fields := header("RateLimit"); fields != "" {
 		for field := range strings.FieldsFuncSeq(fields, func(r rune) bool { return r == ';' || r == ',' || r == ' ' }) {
 			switch name, value, _ := strings.Cut(field, "="); name {
 			case "r", "remaining":

@@ -89,6 +89,6 @@ func TestRateLimitReset(t *testing.T) {
 		if row.more != "" {
 			h.Set("RateLimit-Reset", row.more)
 		}
-		require.Equal(t, row.want, RateLimitReset(h), row)
+		require.Equal(t, row.want, RateLimitReset(h.Get), row)
 	}
 }

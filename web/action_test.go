@@ -235,7 +235,7 @@ func TestFormsRequireSessionAndOrigin(t *testing.T) {
 		require.Equal(t, http.StatusForbidden, foreign.Code, route.Path)
 		require.Equal(t, http.StatusUnauthorized, shut.post(route.Path, nil).Code, route.Path)
 	}
-	require.Equal(t, 35, forms)
+	require.Equal(t, 51, forms)
 }
 
 // An incomplete count is shown as a minimum; the operation includes all matches.

@@ -427,7 +427,7 @@ func TestTabTitles(t *testing.T) {
 		"/ui/events/" + b.value(t, "SELECT min(system_id::text) FROM postrider.events"):       "Event ",
 		"/ui/dead-letters/" + b.value(t, "SELECT dead_letter_id FROM postrider.dead_letters"): "Dead letter ",
 		"/ui/deliveries/2": "Delivery ",
-		"/ui/operations/" + b.value(t, `SELECT postrider.purge_all('{}')`): "Purge dead letters ",
+		"/ui/operations/" + b.value(t, `SELECT postrider.purge_all('{"topic": "none"}')`): "Purge dead letters ",
 		"/ui/topics": "Topics",
 	} {
 		id := ""
