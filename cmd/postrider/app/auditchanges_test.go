@@ -67,8 +67,9 @@ func TestTheAuditHasThePersonalKeysAndUsersValues(t *testing.T) {
 	for action, k := range map[string]*access.APIKey{"login_approved": approved, "api_key_created": made} {
 		require.JSONEq(t, fmt.Sprintf(`{"scope": {"old": null, "new": %q}, "owner": {"old": null, "new": "anna"},
 			"machine": {"old": null, "new": %q}, "expiresAt": {"old": null, "new": %q}, "state": {"old": null,`+
-			` "new": "active"}}`,
-			k.Scope, *k.Machine, k.ExpiresAt.UTC().Format(time.RFC3339)), newest("changes", action))
+			` "new": "active"}, "query": {"old": null, "new": %t}}`,
+			k.Scope, *k.Machine, k.ExpiresAt.UTC().Format(time.RFC3339), action == "api_key_created"),
+			newest("changes", action))
 	}
 	require.NoError(t, users.DeleteUser(t.Context(), "anna"))
 	require.JSONEq(t, `{"role": {"old": "operator", "new": null}, "disabled": {"old": false, "new": null}}`,

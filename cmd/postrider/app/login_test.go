@@ -61,7 +61,9 @@ func TestLogin(t *testing.T) {
 	require.Equal(t, made, key)
 	found, err := users.APIKeyOf(t.Context(), secret)
 	require.NoError(t, err)
-	anna := access.Actor{Name: "user:anna", Address: "192.0.2.8", Role: access.RoleOperator, PersonalKey: made.Name}
+	anna := access.Actor{
+		Name: "user:anna", Address: "192.0.2.8", Role: access.RoleOperator, Query: true, PersonalKey: made.Name,
+	}
 	require.Equal(t, anna, found.Actor("192.0.2.8"))
 	require.Equal(t, made.Name, found.Actor("").APIKey())
 	for _, again := range []func() error{

@@ -298,7 +298,8 @@ func TestPublisherRole(t *testing.T) {
 	require.NoError(t, try(`SELECT postrider.publish_batch('orders', '[{"eventType": "A", "subject": ""}]')`))
 	for _, forbidden := range []string{
 		"SELECT * FROM postrider.events", "SELECT * FROM postrider.topics", "SELECT * FROM postrider_internal.events",
-		"SELECT postrider_internal.accept_events('orders', '[]', true, true, NULL)", "DELETE FROM postrider.dead_letters",
+		"SELECT postrider_internal.accept_events('orders', '[]', true, true, NULL)", "SELECT * FROM postrider.dead_letters",
+		"DELETE FROM postrider_internal.dead_letters", "DELETE FROM postrider.nodes",
 	} {
 		require.ErrorContains(t, try(forbidden), "permission denied", forbidden)
 	}
