@@ -9,8 +9,8 @@ import (
 	"postrider/policy"
 )
 
-// Rate is a limit on an event subscription's deliveries: one row of postrider_internal.delivery_rates, which other event
-// subscriptions may share.
+// Rate is a limit on an event subscription's deliveries: one row of postrider_internal.delivery_rates, which other
+// event subscriptions may share.
 type Rate struct {
 	// Key of the row: "subscription:17" or "host:billing.example.com".
 	Key string

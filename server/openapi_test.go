@@ -425,7 +425,8 @@ func mask(v any) {
 					"key1", "key2", "secret", "rotatedAt",
 					"previousValidUntil", "validUntil", "nextAttemptAt", "holdUntil", "timeToLiveSince", "publishedAt",
 					"filterVersion",
-					"tookMilliseconds", "key", "hint", "expiresAt", "revokedAt", "changedAt", "startedAt", "finishedAt", "deadLetterId", "deviceCode",
+					"tookMilliseconds", "key", "hint", "expiresAt", "revokedAt", "changedAt", "startedAt", "finishedAt",
+					"deadLetterId", "deviceCode",
 					"userCode", "verificationUri", "verificationUriComplete",
 				}, name) && value != nil {
 				v[name] = "…"

@@ -44,8 +44,13 @@ func TestQueryAccess(t *testing.T) {
 			scope, query string
 			status       int
 		}{
-			{"read", "", 403}, {"read", "true", 0}, {"operate", "", 0}, {"operate", "false", 403}, {"admin", "", 0},
-			{"admin", "false", 403}, {"publish", "", 403},
+			{"read", "", 403},
+			{"read", "true", 0},
+			{"operate", "", 0},
+			{"operate", "false", 403},
+			{"admin", "", 0},
+			{"admin", "false", 403},
+			{"publish", "", 403},
 		} {
 			name := fmt.Sprint("k", tried, row.scope, row.query)
 			got := b.send(op.method, op.path, "{}", "Authorization", b.queryKey(name, row.scope, row.query))

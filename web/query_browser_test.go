@@ -119,7 +119,8 @@ func (w *browser) testCompletion(t *testing.T, base string) {
 		w.value(t, `getComputedStyle(`+editorRoot+`.querySelector("[aria-selected]")).backgroundColor`), "styles apply")
 	w.screenshot(t, "query-completion")
 	require.Equal(t, "true", w.value(t, editorRoot+`.querySelector(".cm-content").dispatchEvent(`+
-		`new KeyboardEvent("keydown", { key: "x", bubbles: true, composed: true, cancelable: true }))`), "no shortcut while typing")
+		`new KeyboardEvent("keydown", { key: "x", bubbles: true, composed: true, cancelable: true }))`),
+		"no shortcut while typing")
 }
 
 // Cancel ends the query in PostgreSQL.

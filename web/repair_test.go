@@ -48,7 +48,8 @@ func TestEditAndRedeliver(t *testing.T) {
 	requireValidMarkup(t, at, review.Body.String())
 	require.Contains(t, text(review.Body.String()), `"total": 1e400`)
 	require.Contains(t, review.Body.String(), `class="added"`)
-	require.Equal(t, "0", b.value(t, "SELECT count(*) FROM postrider.events WHERE edit IS NOT NULL"), "nothing is done yet")
+	require.Equal(t, "0", b.value(t, "SELECT count(*) FROM postrider.events WHERE edit IS NOT NULL"),
+		"nothing is done yet")
 	require.Contains(t, b.post(at, send("edit", sent)).Body.String(), "1e400", "the edited text is kept")
 
 	require.Contains(t, b.requireRedirect(t, at, send("redeliver", sent), `^/ui/deliveries/\d+\?done=repaired$`),
@@ -70,7 +71,8 @@ func TestEditAndRedeliver(t *testing.T) {
 func TestRepairSelectionInDashboard(t *testing.T) {
 	t.Parallel()
 	b := seeded(t, "e-1", "e-2", "e-3")
-	ids := b.value(t, "SELECT string_agg(dead_letter_id::text, ' ') FROM postrider.dead_letters WHERE subscription = 'archive'")
+	ids := b.value(t,
+		"SELECT string_agg(dead_letter_id::text, ' ') FROM postrider.dead_letters WHERE subscription = 'archive'")
 	ctx := access.WithActor(t.Context(), access.Actor{Name: "admin", Role: access.RoleAdmin})
 	var list []uuid.UUID
 	for _, id := range strings.Fields(ids) {
@@ -81,7 +83,8 @@ func TestRepairSelectionInDashboard(t *testing.T) {
 	require.Equal(t, operator.SelectedDeadLetters, s.Kind)
 	at := "/ui/selections/" + s.ID.String() + "/repair"
 	requireValidMarkup(t, at, b.page(t, at))
-	require.Contains(t, text(b.requireRejected(t, at, url.Values{"patch": {"7"}}, 400, "")), "Patch must be a JSON merge patch")
+	require.Contains(t, text(b.requireRejected(t, at, url.Values{"patch": {"7"}}, 400, "")),
+		"Patch must be a JSON merge patch")
 	preview := b.post(at, url.Values{"patch": {"{\r\n\"data\":{\"currency\":\"EUR\"}}"}, "do": {"preview"}})
 	require.Equal(t, http.StatusOK, preview.Code, text(preview.Body.String()))
 	requireValidMarkup(t, at, preview.Body.String())

@@ -27,7 +27,8 @@ func (b *bundle) publishOrders(t *testing.T, topic, currency string, count int) 
 				events[i] = event.Event{
 					Schema: event.EventGrid, ID: id, Type: "order.paid", Subject: id, DataVersion: "1",
 					Body: fmt.Appendf(nil, `{"id":%[1]q,"subject":%[1]q,"eventType":"order.paid","dataVersion":"1",`+
-						`"eventTime":"2026-01-01T00:00:00Z","data":{"order":{"id":%[2]d,"currency":%[3]q,"total":1.10}}}`, id, i, currency),
+						`"eventTime":"2026-01-01T00:00:00Z","data":{"order":{"id":%[2]d,"currency":%[3]q,"total":1.10}}}`, id, i,
+						currency),
 				}
 			}
 			return events, nil
@@ -79,7 +80,8 @@ func TestRepairWhatASearchFinds(t *testing.T) {
 	w.do(t, chromedp.Click(chromedp.CSS(`a[href$="/repair"]`)), chromedp.WaitReady(chromedp.CSS(".editor")))
 	w.value(t, `((e) => { e.value = '{"data":{"order":{"currency":"EUR"}}}'; e.form.noValidate = true; return 1 })`+
 		`(document.querySelector("#patch"))`)
-	w.do(t, chromedp.Click(chromedp.CSS(`button[value="preview"]`)), chromedp.WaitReady(chromedp.CSS(`button[value="start"]`)))
+	w.do(t, chromedp.Click(chromedp.CSS(`button[value="preview"]`)),
+		chromedp.WaitReady(chromedp.CSS(`button[value="start"]`)))
 	require.Contains(t, w.value(t, `document.querySelector("[role=status]").textContent`), "500 changed, 0 unchanged")
 	w.requireAccessible(t, "repair of a selection")
 	w.size(t, 1440, 900, "light")

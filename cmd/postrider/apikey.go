@@ -105,7 +105,8 @@ func (c *apikeyShowCmd) Run(ctx context.Context, a *access.Access) error {
 		return err
 	}
 	return c.Print(k, func(w io.Writer) {
-		terminal.PrintNamed(w, "name", k.Name, "permissions", permissions(k), "queries", onOff(k.Query), "key", k.Hint+"…", "state", k.State,
+		terminal.PrintNamed(w, "name", k.Name, "permissions", permissions(k), "queries", onOff(k.Query), "key", k.Hint+"…",
+			"state", k.State,
 			"created", k.CreatedAt, "created by", k.CreatedBy, "expires", timeOr("never", k.ExpiresAt),
 			"last used", timeOr("never", k.LastUsedAt), "revoked", timeOr("-", k.RevokedAt))
 	})

@@ -62,7 +62,7 @@ func (c *migrateUpCmd) Run(ctx context.Context) error {
 // setUpQueries creates or repairs the login roles for queries. It returns one line about what is missing; postrider
 // works without them.
 func setUpQueries(ctx context.Context, db *postgres.DB, sealer *postgres.Sealer) string {
-	err := error(nil)
+	var err error
 	if sealer == nil {
 		var exist bool
 		const query = "SELECT EXISTS (SELECT FROM postrider_internal.query_logins)"

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -40,6 +39,6 @@ func TestQueryVerbs(t *testing.T) {
 	}
 	failed := postrider(t, n.cliEnv(), "query", "run", "--sql", "delete from topics")
 	require.Equal(t, 1, failed.code)
-	require.True(t, strings.Contains(failed.stderr, "syntax error"), failed.stderr)
+	require.Contains(t, failed.stderr, "syntax error", failed.stderr)
 	require.Equal(t, "Query sum was deleted.\n", run("delete", "sum"))
 }

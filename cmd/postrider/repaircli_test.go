@@ -25,7 +25,8 @@ func TestDeadletterEditAndPatch(t *testing.T) {
 	}
 	run := func(code int, env []string, args ...string) result {
 		t.Helper()
-		r := postrider(t, append(append(n.cliEnv(), "PATH="+os.Getenv("PATH")), env...), append([]string{"deadletter"}, args...)...)
+		r := postrider(t, append(append(n.cliEnv(), "PATH="+os.Getenv("PATH")), env...), append([]string{"deadletter"},
+			args...)...)
 		require.Equal(t, code, r.code, r.stderr+r.stdout)
 		return r
 	}
@@ -33,7 +34,8 @@ func TestDeadletterEditAndPatch(t *testing.T) {
 	edited := run(0, nil, "edit", ids[0], "--yes", "--event", file("event.json", event+"\n"))
 	require.Regexp(t, `^Redelivered as delivery \d+\.\n$`, edited.stdout)
 	require.Contains(t, edited.stderr, `+  "data": 1e400`)
-	require.Equal(t, event, one[string](db, "SELECT body_text FROM postrider.events WHERE edit IS NOT NULL"), "byte for byte")
+	require.Equal(t, event, one[string](db, "SELECT body_text FROM postrider.events WHERE edit IS NOT NULL"),
+		"byte for byte")
 	require.Contains(t, run(1, nil, "edit", ids[1], "--event", file("wrong.json", "{\n x}"), "--yes").stderr,
 		"line 2, column 2")
 	require.Contains(t, run(2, nil, "edit", ids[1], "--event", file("event.json", event)).stderr, "add --yes")

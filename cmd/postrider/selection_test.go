@@ -42,7 +42,8 @@ func TestSelectionsFromTheCommandLine(t *testing.T) {
 	require.NotNil(t, operation, done)
 	require.Regexp(t, `(?m)^1 +`+ids[0]+` +- +skipped +redelivered +it was redelivered before$`,
 		run(0, "operation", "results", operation[1]).stdout)
-	require.Contains(t, run(0, "deadletter", "redeliver", "--again", "--selection", selection[1]).stdout, "4 of 4 redelivered")
+	require.Contains(t, run(0, "deadletter", "redeliver", "--again", "--selection", selection[1]).stdout,
+		"4 of 4 redelivered")
 	require.Equal(t, 4, strings.Count(run(0, "deadletter", "export", "--selection", selection[1]).stdout, "\n"))
 	require.Contains(t, run(0, "deadletter", "purge", "--yes", "--selection", selection[1]).stdout, "4 of 4 purged")
 	require.Equal(t, int64(2), one[int64](db, "SELECT count(*) FROM postrider.dead_letters"))

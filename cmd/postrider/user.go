@@ -151,7 +151,8 @@ func (c *userShowCmd) Run(ctx context.Context, a *access.Access) error {
 		return err
 	}
 	return c.Print(u, func(w io.Writer) {
-		terminal.PrintNamed(w, "name", u.Name, "role", u.Role, "queries", onOff(u.Query), "state", userState(u), "sessions", u.Sessions,
+		terminal.PrintNamed(w, "name", u.Name, "role", u.Role, "queries", onOff(u.Query), "state", userState(u),
+			"sessions", u.Sessions,
 			"last signed in", timeOr("never", u.LastSignInAt), "added", u.CreatedAt, "added by", u.CreatedBy)
 	})
 }

@@ -179,7 +179,8 @@ func (e *EndpointPaces) learn(ctx context.Context, key string, seen policy.Respo
 		if err := row.Scan(&p.PerSecond, &p.Before, &closed, &changed, &lowered, &now); err != nil {
 			return err
 		}
-		if p.ClosedUntil, p.ChangedAt, p.LoweredAt = closed.Time, changed.Time, lowered.Time; now.Sub(p.ChangedAt) > policy.PaceKept {
+		if p.ClosedUntil, p.ChangedAt, p.LoweredAt = closed.Time, changed.Time,
+			lowered.Time; now.Sub(p.ChangedAt) > policy.PaceKept {
 			p = policy.Pace{}
 		}
 		after := p.After(seen, e.nodes.WorkerNodes(), now)

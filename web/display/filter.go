@@ -164,7 +164,9 @@ var quickSpans = []struct {
 	name, text string
 	span       time.Duration
 }{
-	{"15m", "15 min", 15 * time.Minute}, {"1h", "1 h", time.Hour}, {"24h", "24 h", 24 * time.Hour},
+	{"15m", "15 min", 15 * time.Minute},
+	{"1h", "1 h", time.Hour},
+	{"24h", "24 h", 24 * time.Hour},
 	{"7d", "7 d", 7 * 24 * time.Hour},
 }
 

@@ -107,7 +107,8 @@ func (b *bundle) testQuestionsReadLittle(t *testing.T) {
 			b.text(t, "SELECT postrider_internal.dead_letter_condition('{"+member+"}')") +
 			" ORDER BY dead_lettered_at DESC, dead_letter_id DESC LIMIT 50"
 	}
-	statements["dead letters: data"] = `SELECT dead_letter_id FROM postrider.dead_letters WHERE data @> '{"number": 42}' ` +
+	statements["dead letters: data"] = "SELECT dead_letter_id FROM postrider.dead_letters " +
+		`WHERE data @> '{"number": 42}' ` +
 		"ORDER BY dead_lettered_at DESC LIMIT 50"
 	// Early on a day that is over: a day has three ranges of pages here, and retries let their times overlap. In the
 	// morning today has so few rows that reading them all is right.

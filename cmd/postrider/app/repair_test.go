@@ -259,8 +259,10 @@ func TestJSONPatch(t *testing.T) {
 		{`{"a":null}`, `{}`, `[{"op":"remove","path":"/a"}]`},
 		{`{}`, `{"a":null}`, `[{"op":"add","path":"/a","value":null}]`},
 		{`{"a":{}}`, `{"a":1}`, `[{"op":"replace","path":"/a","value":1}]`},
-		{`{"~":{"/":1}}`, `{"~":{"/":2},"":3}`,
-			`[{"op":"add","path":"/","value":3},{"op":"replace","path":"/~0/~1","value":2}]`},
+		{
+			`{"~":{"/":1}}`, `{"~":{"/":2},"":3}`,
+			`[{"op":"add","path":"/","value":3},{"op":"replace","path":"/~0/~1","value":2}]`,
+		},
 		{`[1]`, `{}`, `[{"op":"replace","path":"","value":{}}]`},
 	} {
 		var patch string
@@ -284,8 +286,10 @@ func TestErasureOfRepairs(t *testing.T) {
 	id := b.personal(t, "e", "people/anna")
 	letter := b.deadLetterAll(t)[0]
 	repair := func(letter uuid.UUID, subject string) {
-		body, err := json.Marshal(map[string]any{"id": "e", "eventType": "test", "eventTime": "2026-01-01T00:00:00Z",
-			"subject": subject, "data": map[string]string{"mail": secretOf, "note": "people/anna"}})
+		body, err := json.Marshal(map[string]any{
+			"id": "e", "eventType": "test", "eventTime": "2026-01-01T00:00:00Z",
+			"subject": subject, "data": map[string]string{"mail": secretOf, "note": "people/anna"},
+		})
 		require.NoError(t, err)
 		_, err = b.store.Operator.Repair(t.Context(), letter, body, operator.Target{}, false)
 		require.NoError(t, err)

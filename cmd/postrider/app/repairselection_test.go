@@ -50,16 +50,24 @@ func TestRepairSelection(t *testing.T) {
 	require.Equal(t, letters[0], preview.Diffs[0].DeadLetterID)
 	require.Contains(t, preview.Diffs[0].Diff, "-  \"data\": {}\n+  \"data\": {\n+    \"currency\": \"EUR\"\n+  }\n")
 	require.Equal(t, []operator.RepairCause{
-		{Cause: "redelivered", Count: 1, Samples: []operator.RepairSample{{DeadLetterID: letters[3],
-			Message: "it was redelivered before"}}},
-		{Cause: "missing", Count: 1, Samples: []operator.RepairSample{{DeadLetterID: letters[4],
-			Message: "it no longer exists"}}},
+		{Cause: "redelivered", Count: 1, Samples: []operator.RepairSample{{
+			DeadLetterID: letters[3],
+			Message:      "it was redelivered before",
+		}}},
+		{Cause: "missing", Count: 1, Samples: []operator.RepairSample{{
+			DeadLetterID: letters[4],
+			Message:      "it no longer exists",
+		}}},
 	}, preview.Skipped)
 	require.Equal(t, []operator.RepairCause{
-		{Cause: "invalid", Count: 1, Samples: []operator.RepairSample{{DeadLetterID: letters[6],
-			Message: "event.id: must be 1 to 1024 bytes long, is 0"}}},
-		{Cause: "size", Count: 1, Samples: []operator.RepairSample{{DeadLetterID: letters[7],
-			Message: "event: an event has at most 1048576 bytes, this one has 1048589"}}},
+		{Cause: "invalid", Count: 1, Samples: []operator.RepairSample{{
+			DeadLetterID: letters[6],
+			Message:      "event.id: must be 1 to 1024 bytes long, is 0",
+		}}},
+		{Cause: "size", Count: 1, Samples: []operator.RepairSample{{
+			DeadLetterID: letters[7],
+			Message:      "event: an event has at most 1048576 bytes, this one has 1048589",
+		}}},
 	}, preview.Failed)
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.repairs"), "a dry run changes nothing")
 
@@ -101,7 +109,8 @@ func TestRepairSelection(t *testing.T) {
 	require.NoError(t, err)
 	b.operateOn(t)
 	b.requireOperation(t, id, "repair done: matched 30 done 27 skipped 1 failed 2")
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE operation_id = $1 AND edit IS NULL", id),
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE operation_id = $1 AND edit IS NULL",
+		id),
 		"the unchanged one is redelivered as it is")
 }
 
@@ -109,7 +118,8 @@ func TestRepairSelection(t *testing.T) {
 func TestRepairSelectionTests(t *testing.T) {
 	t.Parallel()
 	b, letters, s := repairMany(t, 3)
-	b.setBody(t, letters[1], `{"id":"x","subject":"s","eventType":"test","eventTime":"2026-01-01T00:00:00Z","data":{"v":1.0}}`)
+	b.setBody(t, letters[1],
+		`{"id":"x","subject":"s","eventType":"test","eventTime":"2026-01-01T00:00:00Z","data":{"v":1.0}}`)
 	id := b.actOn(t, s, operator.Action{Kind: operator.Repair, Patch: []byte(
 		`[{"op":"test","path":"/data/v","value":1},{"op":"replace","path":"/eventType","value":"Other"}]`)})
 	b.operateOn(t)
@@ -179,6 +189,7 @@ func TestRepairSelectionOfCustomEvents(t *testing.T) {
 	id = b.actOn(t, s, operator.Action{Kind: operator.Repair, Patch: []byte(`{"who":"ann","list":[2,3]}`)})
 	b.operateOn(t)
 	b.requireOperation(t, id, "repair done: matched 3 done 2 skipped 0 failed 1")
-	require.Equal(t, 2, b.count(t, `SELECT count(*) FROM postrider.events WHERE subject = 'ann' AND body -> 'list' = '[2, 3]'
+	require.Equal(t, 2, b.count(t,
+		`SELECT count(*) FROM postrider.events WHERE subject = 'ann' AND body -> 'list' = '[2, 3]'
 		AND event_id IN ('1', '2') AND edited_by IS NOT NULL AND published_at > $1`, time.Now().Add(-time.Hour)))
 }

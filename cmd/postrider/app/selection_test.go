@@ -96,12 +96,14 @@ func TestRetryAndCancelSelection(t *testing.T) {
 		changed string
 	}{
 		{
-			operator.Retry, []string{"1 running skipped", "2 ended skipped", "4 paused failed", "5 missing skipped"},
+			operator.Retry,
+			[]string{"1 running skipped", "2 ended skipped", "4 paused failed", "5 missing skipped"},
 			"retry done: matched 5 done 1 skipped 3 failed 1",
 			"SELECT count(*) FROM postrider_internal.river_job WHERE args ->> 'd' = $1 AND scheduled_at <= now()",
 		},
 		{
-			operator.Cancel, []string{"2 ended skipped", "5 missing skipped"},
+			operator.Cancel,
+			[]string{"2 ended skipped", "5 missing skipped"},
 			"cancel done: matched 5 done 3 skipped 2 failed 0",
 			"SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1::text::bigint AND reason = 'CanceledByOperator'",
 		},
