@@ -109,7 +109,8 @@ select started_at, topic, subscription, delivery_id, batch_id, number, reruns, o
 select d.subscription, d.delivery_id, d.redelivered_from, d.time_to_live_since, d.state, d.reason, d.attempts,
        d.dead_letter_id, l.redelivered_at
   from postrider.deliveries d left join postrider.dead_letters l using (dead_letter_id)
- where d.system_id in (select system_id from postrider.dead_letters where topic = 'orders' and event_id = 'order-42')
+ where d.system_id = any(array(
+         select system_id from postrider.dead_letters where topic = 'orders' and event_id = 'order-42'))
    and (d.dead_letter_id is not null or d.redelivered_from is not null)
  order by d.subscription, d.delivery_id;
 
