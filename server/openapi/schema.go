@@ -72,7 +72,11 @@ func (b *builder) plain(t reflect.Type, tag reflect.StructTag) *yaml.Node {
 		return s
 	case t == rawType || t.Implements(jsonMarshaler):
 		if kind := tag.Get("type"); kind != "" {
-			return of(kind)
+			s := of(kind)
+			if kind == "array" { // an array needs the schema of its items
+				set(s, "items", &yaml.Node{Kind: yaml.MappingNode})
+			}
+			return s
 		}
 		return &yaml.Node{Kind: yaml.MappingNode}
 	case t.Implements(textMarshaler):
