@@ -86,7 +86,8 @@ func TestDeadLettersAreSearched(t *testing.T) {
 	for filter, want := range map[string]string{
 		`{"search":"data.n = 1"}`: `"matched":1`, `{"match":[{"field":"data.n","op":"=","value":1}]}`: `"matched":1`,
 		`{"search":"id : e-","match":[{"field":"data.n","op":"=","value":2}]}`: `"matched":0`,
-		`{"search":"= 1"}`: `"target":"filter.search"`, `{"match":[{"field":"data.n","op":"is","value":1}]}`: "must be one of",
+		`{"search":"= 1"}`: `"target":"filter.search"`,
+		`{"match":[{"field":"data.n","op":"is","value":1}]}`: "must be one of",
 	} {
 		for _, action := range []string{"redeliver", "purge"} {
 			response := b.manage(http.MethodPost, "/v1/deadLetters/"+action, `{"dryRun":true,"filter":`+filter+`}`)

@@ -50,7 +50,8 @@ case $(ls "`+folder+`" | grep -c seen) in
 *) echo '`+strings.Replace(event, "e-0", "e-1", 1)+`' > "$1" ;;
 esac
 `)
-	require.Contains(t, run(0, []string{"EDITOR=false", "VISUAL=" + editor}, "edit", ids[1], "--yes").stdout, "Redelivered")
+	require.Contains(t, run(0, []string{"EDITOR=false", "VISUAL=" + editor}, "edit", ids[1], "--yes").stdout,
+		"Redelivered")
 	seen := func(n string) string {
 		text, err := os.ReadFile(filepath.Join(folder, "seen."+n))
 		require.NoError(t, err)

@@ -58,7 +58,8 @@ func (p *paces) next(subscription int64, wait time.Duration) {
 // RefillPaced is Refill for an event subscription with rate limits: each released delivery or batch takes the next time
 // of each limit. It does nothing while no time is free. n is how many jobs have times now.
 func (r *Releaser) RefillPaced(ctx context.Context, sub *catalog.Subscription, limits []catalog.Rate,
-	limit int) (n int, err error) {
+	limit int,
+) (n int, err error) {
 	if len(limits) == 0 || r.paces.waits(sub.ID, time.Now()) {
 		return 0, nil
 	}

@@ -198,8 +198,8 @@ func (e *EndpointPaces) learn(ctx context.Context, key string, seen policy.Respo
 	return p, nil
 }
 
-// Limits are the rate limits of an event subscription's deliveries: its own one and the pace of its endpoint. limited is
-// true without limits while the pace is being learned.
+// Limits are the rate limits of an event subscription's deliveries: its own one and the pace of its endpoint. limited
+// is true without limits while the pace is being learned.
 func (t *Traffic) Limits(subscription int64) (limits []catalog.Rate, limited bool) {
 	snapshot := t.cache.Snapshot()
 	own, limited := snapshot.Rate(subscription)

@@ -115,8 +115,8 @@ func plantedQuestions(t *testing.T) *bundle {
 func TestQuestionsReturnTheirRows(t *testing.T) {
 	t.Parallel()
 	b := plantedQuestions(t)
+	//nolint:paralleltest // in parallel it could wait for other tests until the rows are older than five minutes
 	for _, q := range docs.Questions() {
-		//nolint:paralleltest // in parallel it could wait for other tests until the rows are older than five minutes
 		t.Run(q.Name, func(t *testing.T) {
 			rows := b.asReader(t, q.SQL)
 			if q.Name == "storage" {
