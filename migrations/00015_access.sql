@@ -116,7 +116,8 @@ COMMENT ON COLUMN postrider.api_keys.owner IS 'User whose personal key it is; NU
 COMMENT ON COLUMN postrider.api_keys.machine IS
     'Name of the computer that requested the personal key; NULL = not a personal key.';
 COMMENT ON COLUMN postrider.api_keys.query IS
-    'Whether it may run SQL queries. By default those of scope operate and admin may; a personal key follows its owner.';
+    'Whether it may run SQL queries. By default those of scope operate and admin may; a personal key follows its '
+    'owner.';
 
 CREATE VIEW postrider.users AS
 SELECT u.name, u.role, u.disabled_at IS NOT NULL AS disabled, u.created_at, u.created_by, u.changed_at, u.disabled_at,

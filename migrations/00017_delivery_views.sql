@@ -86,7 +86,8 @@ COMMENT ON VIEW postrider_internal.all_deliveries IS 'Pending and finished deliv
 
 CREATE VIEW postrider.deliveries AS
 SELECT d.id AS delivery_id, t.name AS topic, s.name AS subscription, e.event_id, e.event_type, e.subject,
-       e.published_at, d.event_uuid AS system_id, d.state, coalesce(d.hold, b.hold) AS hold, d.reason, d.attempts, d.reruns,
+       e.published_at, d.event_uuid AS system_id, d.state, coalesce(d.hold, b.hold) AS hold, d.reason, d.attempts,
+           d.reruns,
        CASE WHEN d.state = 'pending' AND coalesce(d.hold, b.hold) IS NULL
             THEN greatest(coalesce(b.next_attempt_at, d.next_attempt_at), now()) END AS next_attempt_at,
        d.last_attempt_at, d.last_outcome, d.last_status, d.time_to_live_since, d.finished_at, d.batch_id,

@@ -102,8 +102,8 @@ SELECT o.id AS operation_id, o.kind, o.state, o.filter, o.topic, o.subscription,
               GROUP BY operation_id) e ON e.operation_id = o.id
  CROSS JOIN LATERAL (SELECT o.kind IN ('redeliver', 'repair', 'redeliver_events') AS redelivers) k;
 COMMENT ON VIEW postrider.operations IS
-    'Redeliveries, repairs, purges, retries, cancellations and erasures of many, running and ended. Ended ones are kept '
-    'for 30 days.';
+    'Redeliveries, repairs, purges, retries, cancellations and erasures of many, running and ended. Ended ones are '
+    'kept for 30 days.';
 COMMENT ON COLUMN postrider.operations.operation_id IS 'Id of the operation; a later one has a higher id.';
 COMMENT ON COLUMN postrider.operations.kind IS
     'redeliver (dead letters), repair (dead letters, with a patch of their events), purge (dead letters), retry '

@@ -111,7 +111,8 @@ END $$;
 CREATE FUNCTION postrider_internal.reject_selection(n bigint, at_least boolean) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = 'count', MESSAGE = format(
-        'a selection holds at most 1000000 items, this one would have %s%s', CASE WHEN at_least THEN 'at least ' END, n),
+        'a selection holds at most 1000000 items, this one would have %s%s',
+        CASE WHEN at_least THEN 'at least ' END, n),
         HINT = 'Narrow it down, by time for example.';
 END $$;
 

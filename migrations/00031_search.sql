@@ -358,7 +358,8 @@ BEGIN
         steps := steps + 1;
         size := step;
         SELECT e.at, e.id INTO edge FROM postrider_internal.dead_letter_edge(filter, reached_at, reached_id, ascending,
-            'infinity', CASE WHEN method = 'data' AND steps = 2 AND cardinality(ids) < enough THEN NULL ELSE step END) e;
+            'infinity',
+            CASE WHEN method = 'data' AND steps = 2 AND cardinality(ids) < enough THEN NULL ELSE step END) e;
         IF method = 'data' AND steps > 1 AND cardinality(ids) < enough THEN
             found := postrider_internal.data_step(conditions, reached_at, reached_id, edge.at, edge.id, ascending,
                 1000);

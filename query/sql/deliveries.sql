@@ -1,7 +1,8 @@
 -- Lists a page of deliveries, pending and finished, the newest first: along the index of their ids, of the event
 -- subscriptions' ids (@by_subscription) or of their events' ids (@timed). Only the rows of the page are joined: the
 -- view postrider.deliveries joins first.
-SELECT d.id AS delivery_id, t.name AS topic, s.name AS subscription, e.event_id, e.event_type, e.subject, e.published_at,
+SELECT d.id AS delivery_id, t.name AS topic, s.name AS subscription, e.event_id, e.event_type, e.subject,
+    e.published_at,
        d.event_uuid AS system_id, d.state, h.hold, d.reason, d.attempts, d.reruns,
        CASE WHEN d.state = 'pending' AND h.hold IS NULL
             THEN greatest(coalesce(b.next_attempt_at, d.next_attempt_at), now()) END AS next_attempt_at,

@@ -1,5 +1,5 @@
--- Counts the deliveries of events by their state, at most 100 (StatesLimit) of each event. They ended from @day, that of
--- the oldest event, to @today: other partitions are not read.
+-- Counts the deliveries of events by their state, at most 100 (StatesLimit) of each event. They ended from @day, that
+-- of the oldest event, to @today: other partitions are not read.
 SELECT i.id AS system_id, d.state AS name, count(*) AS count
   FROM unnest(@events::uuid[]) AS i(id)
  CROSS JOIN LATERAL (

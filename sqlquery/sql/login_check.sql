@@ -1,5 +1,5 @@
--- What is wrong with the rights of the login role that runs this: one row for each problem. $1: the role is one of ours,
--- so that it has no rights but those of postrider_reader.
+-- What is wrong with the rights of the login role that runs this: one row for each problem. $1: the role is one of
+-- ours, so that it has no rights but those of postrider_reader.
 WITH me AS (SELECT * FROM pg_roles WHERE rolname = current_user)
 SELECT problem FROM (
     SELECT 1 AS n, 'has the attribute ' || attribute AS problem

@@ -1,8 +1,8 @@
 -- Gives jobs to held batches and then to held deliveries without a batch of an event subscription with the rate limits
 -- @keys, the oldest first, see release.sql. Each request takes the next time of each limit's row, with a step of @steps
--- to the one after it, and at most as many as in @bursts are due at once. If the step has changed, the wait for the next
--- time changes with it. Times up to @ahead_of_time from now are taken. Times and jobs are committed together, so that a
--- crash loses none. While another node takes times, this one takes none.
+-- to the one after it, and at most as many as in @bursts are due at once. If the step has changed, the wait for the
+-- next time changes with it. Times up to @ahead_of_time from now are taken. Times and jobs are committed together, so
+-- that a crash loses none. While another node takes times, this one takes none.
 --
 -- If @per_event, a batch takes a time for each member: the last one may take more than there are, and the next one
 -- waits longer. If @batching, deliveries that were never attempted stay on hold for batch cutters. A cutter corrects
@@ -17,7 +17,8 @@ WITH allowed AS MATERIALIZED (
 ), rates AS MATERIALIZED (
     SELECT r.key, w.step,
            greatest(CASE WHEN r.next_at > now() AND r.step <> w.step
-                         THEN now() + (r.next_at - now()) * (extract(epoch FROM w.step) / extract(epoch FROM r.step))::float8
+                         THEN now() + (r.next_at - now()) * (extract(epoch FROM w.step)
+                             / extract(epoch FROM r.step))::float8
                          ELSE r.next_at END,
                     r.closed_until, clock_timestamp() - (w.burst - 1) * w.step) AS first
       FROM postrider_internal.delivery_rates r
@@ -88,5 +89,6 @@ WITH allowed AS MATERIALIZED (
     RETURNING r.next_at
 ), -- start.sql
 SELECT (SELECT coalesce(sum(members), 0) FROM wave) AS released, (SELECT count(*) FROM cutters) AS cutters,
-       (SELECT extract(epoch FROM coalesce((SELECT max(next_at) FROM moved), first) - clock_timestamp())::float8 FROM rate)
+       (SELECT extract(epoch FROM coalesce((SELECT max(next_at) FROM moved), first) - clock_timestamp())::float8
+           FROM rate)
        AS wait

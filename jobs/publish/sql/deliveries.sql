@@ -5,9 +5,9 @@
 -- order. The day of the event finds its partition.
 --
 -- A delivery gets a hold instead of a job if its event subscription is on hold, has a rate limit (rate_limited), or has
--- too many jobs queued (admission). The rows of holds are locked until the commit: a release waits, and then finds these deliveries. A row
--- that another transaction has locked is skipped, because a user's transaction may stay open for hours. Then the hold
--- before the change applies, and refilling corrects it within a second.
+-- too many jobs queued (admission). The rows of holds are locked until the commit: a release waits, and then finds
+-- these deliveries. A row that another transaction has locked is skipped, because a user's transaction may stay open
+-- for hours. Then the hold before the change applies, and refilling corrects it within a second.
 --
 -- "(since IS NOT NULL) IS TRUE" keeps the plan from reading the whole index of probations.
 --
