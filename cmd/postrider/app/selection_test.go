@@ -195,26 +195,11 @@ func TestSelectionsAreCleaned(t *testing.T) {
 func TestSelectionsAreLimited(t *testing.T) {
 	t.Parallel()
 	b, _ := deadMany(t, 1)
-	b.exec(t, `DO $$ DECLARE i regclass; BEGIN
-		FOR i IN SELECT indexrelid FROM pg_index WHERE indrelid = 'postrider_internal.dead_letters'::regclass
-				AND NOT indisprimary AND indexrelid <> 'postrider_internal.dead_letters_time_idx'::regclass LOOP
-			EXECUTE 'DROP INDEX ' || i; -- a million rows are stored faster without them
-		END LOOP;
-		INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id, topic_id, topic,
-			subscription, endpoint_base_url, reason, attempts, time_to_live_since, published_at, event_uuid, event_id,
-			event_type, subject, source, data_version, schema, retry_policy, body)
-		SELECT gen_random_uuid(), now(), l.delivery_id, l.subscription_id, l.topic_id, '', '', '', '', 1, now(), now(),
-			l.event_uuid, '', '', '', '', '', '', '', '' FROM postrider_internal.dead_letters l, generate_series(1, 1000000);
-		END $$`)
-	_, err := b.store.Operator.SelectFilter(t.Context(), &query.DeadLetterFilter{})
-	require.ErrorIs(t, err, postgres.ErrInvalid)
-	require.Equal(t, "a selection holds at most 1000000 items, this one would have 1000001", theNo(t, err).Message)
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.selection_items"))
-
 	ids := make([]int64, 1_000_001)
 	for i := range ids {
 		ids[i] = int64(i)
 	}
-	_, err = b.store.Operator.SelectDeliveries(t.Context(), ids)
+	_, err := b.store.Operator.SelectDeliveries(t.Context(), ids)
+	require.ErrorIs(t, err, postgres.ErrInvalid)
 	require.Equal(t, "a selection holds at most 1000000 items, this one would have 1000001", theNo(t, err).Message)
 }
