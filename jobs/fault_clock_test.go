@@ -66,6 +66,8 @@ var clockReaders = map[string]string{
 	"keys.go postpone":               "how long a request has waited",
 	"publish.go Publish":             "how long a request has waited",
 	"commit.go transact":             "how long a group took",
+	"obstacles.go known":             "how long ago a publish met a hold",
+	"obstacles.go note":              "how long ago a publish met a hold",
 	"recorder.go flush":              "how long a flush took",
 	"traffic.go Run":                 "how long a sample took",
 	"meter.go NewMeter":              "the age of the process",

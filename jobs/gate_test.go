@@ -106,11 +106,13 @@ func TestPublishesAreAcceptedWhileNoWorkerIsFree(t *testing.T) {
 		b.subscribe(t, fmt.Sprint("hanging-", i), fmt.Sprint(hanging.URL, "/", i), nil)
 	}
 	b.useWorkers(t, workers)
-	b.start(t, nil)
 	b.publishMany(t, 1)
-	require.Eventually(t, func() bool { return b.store.Pace.Lag() > time.Second }, time.Minute, 10*time.Millisecond)
+	b.exec(t, `UPDATE postrider_internal.river_job SET created_at = now() - interval '1 minute',
+		scheduled_at = now() - interval '1 minute'`)
+	b.start(t, nil)
+	require.Eventually(t, func() bool { return b.store.Pace.Lag() > time.Second }, waitTimeout, queryTick)
 	b.publishMany(t, 1)
 	release()
 	b.attemptsMade(t, 2*subscriptions)
-	require.Eventually(t, func() bool { return b.store.Pace.Lag() == 0 }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return b.store.Pace.Lag() == 0 }, waitTimeout, queryTick)
 }

@@ -20,8 +20,11 @@ var (
 	version = postgres.Value("version", "bigint")
 	node    = postgres.Value("node", "text")
 
-	publishStatement  = postgres.Bind(sqlFile("publish.sql", "plain"), publishParameters...)
-	publishParameters = []postgres.Parameters{
+	// publishStatement is T1. It returns what offeredRow has, after the version of the catalog. plainPublishStatement is
+	// for groups without batches and rate limits that meet no obstacle; otherwise it stores nothing.
+	publishStatement      = postgres.Bind(sqlFile("publish.sql", "plain"), publishParameters...)
+	plainPublishStatement = postgres.Bind(sqlFile("publish.sql", "full"), publishParameters...)
+	publishParameters     = []postgres.Parameters{
 		version, node, destinationColumns.As("destinations"), publishedColumns.As("deliveries"), eventColumns.As("events"),
 	}
 	// storeRouteStatement is T1 of a request that is stored with a route.

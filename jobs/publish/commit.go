@@ -78,7 +78,7 @@ func (p *Publisher) transact(
 	} else {
 		args := publishedColumns.Append(destinationColumns.Append([]any{version, p.Node}, to),
 			offers.deliveries(group, admitted))
-		batch.Queue(publishStatement, eventColumns.Append(args, publishedEvents(group))...).
+		batch.Queue(p.publishStatement(group, to), eventColumns.Append(args, publishedEvents(group))...).
 			QueryRow(func(row pgx.Row) error {
 				return row.Scan(&found, &offered.stored, &offered.began, &offered.readAt, &offered.ids, &offered.jobs,
 					&offered.positions)
@@ -92,8 +92,12 @@ func (p *Publisher) transact(
 	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("store events: %w", err)
 	}
-	if found != version {
+	switch {
+	case found != version:
 		return errStale
+	case !group[0].routed && !offered.stored:
+		p.obstacles.note(to)
+		return errObstacle
 	}
 	p.Failpoint.Reach(PointPublishAfter)
 	took := time.Since(began)

@@ -169,7 +169,7 @@ func (p *Publisher) again(ctx context.Context, err error) bool {
 	if errors.Is(err, errStale) {
 		return p.Cache.Reload(ctx) == nil
 	}
-	return postgres.IsTransient(err)
+	return errors.Is(err, errObstacle) || postgres.IsTransient(err)
 }
 
 // refilter completes the requests that the catalog rejects and returns the others, all of its version. It postpones

@@ -21,6 +21,7 @@ func (p *Publisher) FilterInTransactions() { p.optimistic = 0 }
 func PublishStatements() map[string]postgres.KeptStatement {
 	return map[string]postgres.KeptStatement{
 		"publish":         {SQL: publishStatement, Settings: postgres.KeepPlan},
+		"plain publish":   {SQL: plainPublishStatement, Settings: postgres.KeepPlan},
 		"store and route": {SQL: storeRouteStatement, Settings: postgres.KeepPlan},
 	}
 }
