@@ -143,7 +143,7 @@ func (w *browser) testMistake(t *testing.T) {
 	w.runSQL(t, "select '𝛿',\n  nothing_such\nfrom topics", "[data-position]")
 	w.eventually(t, editorRoot+`.querySelector(".cm-mistake")?.textContent === "nothing_such"`)
 	require.Contains(t, w.value(t, `document.querySelector(".mistake-title").textContent`), "line 2, column 3")
-	require.Empty(t, w.value(t, accessibility))
+	require.Empty(t, w.violations(t))
 	w.screenshot(t, "query-mistake")
 	w.write(t, "select 1")
 	w.eventually(t, editorRoot+`.querySelector(".cm-mistake") === null`)
