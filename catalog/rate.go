@@ -20,6 +20,39 @@ type Rate struct {
 	PerEvent bool
 }
 
+// String names the limit: "the rate limit of 50 requests/s".
+func (r Rate) String() string {
+	amount, unit := float64(time.Second)/float64(r.Step), "s"
+	for _, longer := range []struct {
+		unit string
+		n    float64
+	}{{"min", 60}, {"h", 60}, {"day", 24}} {
+		if amount >= 1 {
+			break
+		}
+		amount, unit = amount*longer.n, longer.unit
+	}
+	what := "request"
+	if r.PerEvent {
+		what = "event"
+	}
+	of := "the rate limit of"
+	switch kind, _, _ := strings.Cut(r.Key, ":"); kind {
+	case "host":
+		of = "the rate limit of its host,"
+	case "endpoint":
+		of = "the endpoint's pace of"
+	}
+	number := strconv.FormatFloat(amount, 'g', 3, 64)
+	if amount >= 100 {
+		number = strconv.FormatFloat(amount, 'f', 0, 64)
+	}
+	if number != "1" {
+		what += "s"
+	}
+	return of + " " + number + " " + what + "/" + unit
+}
+
 // Rate is the limit on an event subscription's deliveries; false if there is none.
 func (c *Snapshot) Rate(subscription int64) (Rate, bool) {
 	r, ok := c.rates[subscription]

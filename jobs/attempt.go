@@ -124,8 +124,6 @@ type attempt struct {
 	end    func(error) // gets the end of the attempt, see finish
 	over   atomic.Bool
 
-	throttled bool // the response asked to slow down
-
 	work  *queue.Work
 	sub   *catalog.Subscription
 	rules policy.Rules
@@ -327,7 +325,7 @@ func (a *attempt) conclude(started time.Time, resp endpoint.Response, size int) 
 	a.leave() // recording does not occupy the endpoint
 	a.engine.parts.Gate.Observe(a.sub.ID, a.rules.Policy.Classify(a.sub.EndpointKind, resp.Result), resp.Result)
 	facts := a.facts(started, now, resp)
-	a.pace(facts, started, resp)
+	a.pace(&facts, started, resp)
 	verdicts := make([]policy.Verdict, len(a.work.Members))
 	for i := range a.work.Members {
 		facts.TimeToLiveSince = a.work.Members[i].TimeToLiveSince

@@ -83,6 +83,9 @@ func TestDeliveryRate(t *testing.T) {
 			b.become(t, events, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1")
 			a.requireAtMost(t, began, row.perSecond, row.burst)
 			require.Positive(t, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE hold = 'rate_limited'"))
+			require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts "+
+				"WHERE why NOT LIKE '%; waited for the rate limit of %s/s' AND started_at > due_at + interval '1.001 s'"))
+			require.Positive(t, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE why LIKE '%; waited for %'"))
 		})
 	}
 }
@@ -144,7 +147,7 @@ func TestDeliveryRateExpires(t *testing.T) {
 	b.become(t, 4, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'rate_limited'")
 	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '25 hours'")
 	b.become(t, 4, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded' "+
-		"AND last_error = 'its time to live ended while it waited for the rate limit'")
+		"AND last_error = 'its time to live ended while it waited for the rate limit of 1 request/day'")
 	require.Len(t, e.requests(), 1)
 }
 
@@ -173,6 +176,10 @@ func TestPaceFollowsTheEndpoint(t *testing.T) {
 	b.become(t, 1, "SELECT count(*) FROM postrider.delivery_rates WHERE learned_per_second < 400")
 	b.become(t, 1, "SELECT (count(*) > 100)::int FROM postrider.deliveries WHERE state = 'delivered'")
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL"))
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts "+
+		"WHERE status = 429 AND why NOT LIKE '%; lowers the endpoint''s pace%'"))
+	require.Positive(t, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts "+
+		"WHERE why LIKE '%; waited for the endpoint''s pace of % requests/s'"))
 }
 
 // Retry-After closes the endpoint for all its deliveries. Then one request tries first.

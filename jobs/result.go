@@ -15,23 +15,28 @@ import (
 	"postrider/policy"
 )
 
-// facts are the input of the policy's decision, except TimeToLiveSince, which differs from member to member.
+// facts are the input of the policy's decision, except TimeToLiveSince, which differs from member to member, and
+// Throttled.
 func (a *attempt) facts(started, now time.Time, resp endpoint.Response) policy.Attempt {
 	first := started
 	if a.work.FirstAttemptAt != nil {
 		first = *a.work.FirstAttemptAt
 	}
-	return policy.Attempt{
+	facts := policy.Attempt{
 		Result: resp.Result, Kind: a.sub.EndpointKind, Number: a.work.Attempts + 1, SkippedOffsets: a.work.SkippedOffsets,
 		FirstAttemptAt: first, ScheduledAt: a.work.NextAttemptAt, FinishedAt: now,
 		Limits: a.rules.Limits, DeadLetter: a.rules.DeadLetter,
 		HonorRetryAfter: a.rules.Policy.HonorRetryAfter, RetryAfter: a.rules.Wait(retryAfter(resp.RetryAfter, now)),
 		Jitter: a.engine.options.Jitter(),
 	}
+	if started.Sub(a.work.NextAttemptAt) >= leastWait {
+		facts.WaitedFor = a.waitedFor()
+	}
+	return facts
 }
 
 // pace notes whether the response asks to slow down, for the endpoint's pace.
-func (a *attempt) pace(facts policy.Attempt, started time.Time, resp endpoint.Response) {
+func (a *attempt) pace(facts *policy.Attempt, started time.Time, resp endpoint.Response) {
 	if !a.rules.Paced || resp.Result.Err != policy.ErrorNone {
 		return
 	}
@@ -40,13 +45,13 @@ func (a *attempt) pace(facts policy.Attempt, started time.Time, resp endpoint.Re
 	if !facts.HonorRetryAfter {
 		requested = 0
 	}
-	if a.throttled = a.rules.Throttles(resp.Result, requested > 0); a.throttled {
+	if facts.Throttled = a.rules.Throttles(resp.Result, requested > 0); facts.Throttled {
 		wait = max(wait, requested)
 	}
 	if wait > 0 {
 		until = facts.FinishedAt.Add(min(wait, cmp.Or(a.rules.Policy.RetryAfterCap, wait)))
 	}
-	a.engine.parts.Paces.Observe(a.sub, a.throttled, started, until)
+	a.engine.parts.Paces.Observe(a.sub, facts.Throttled, started, until)
 }
 
 // combine combines the members' verdicts: the batch is retried at the latest of their times. separate are the members
@@ -112,18 +117,23 @@ func (a *attempt) record(verdict policy.Verdict, fates []delivery.Fate) error {
 	result := a.result(verdict)
 	result.Fates = fates
 	if slices.ContainsFunc(fates, func(f delivery.Fate) bool { return f.Verdict.Why.Rule == policy.RuleExpired }) {
-		result.Error = a.waitedFor()
+		if limit := a.waitedFor(); limit != "" {
+			result.Error = "its time to live ended while it waited for " + limit
+		}
 	}
 	return a.engine.parts.Recorder.Record(context.Background(), result)
 }
 
-// waitedFor is why a delivery has expired without a request, if that is the rate limit.
+// leastWait is the shortest wait for a rate limit that an attempt mentions.
+const leastWait = time.Second
+
+// waitedFor is the rate limit that the work waited for, the lower one of two; "" = none.
 func (a *attempt) waitedFor() string {
 	limits, _ := a.engine.parts.Traffic.Limits(a.args.Subscription)
 	if len(limits) == 0 || a.work.LastHold != catalog.HoldRateLimited && a.work.LastHold != catalog.HoldAdmission {
 		return ""
 	}
-	return "its time to live ended while it waited for the rate limit"
+	return slices.MaxFunc(limits, func(x, y catalog.Rate) int { return cmp.Compare(x.Step, y.Step) }).String()
 }
 
 func (a *attempt) result(verdict policy.Verdict) delivery.Result {
@@ -145,7 +155,7 @@ func (a *attempt) attempted(verdict policy.Verdict, started time.Time, resp endp
 	r.Number, r.StartedAt, r.Duration = a.work.Attempts+1, started, resp.Duration
 	r.Timings = delivery.Timings(resp.Timings)
 	r.Status, r.Err, r.Error = resp.Result.Status, resp.Result.Err, resp.ErrorText
-	r.Outcome, r.Throttled = a.rules.Policy.Classify(a.sub.EndpointKind, resp.Result), a.throttled
+	r.Outcome, r.Throttled = a.rules.Policy.Classify(a.sub.EndpointKind, resp.Result), verdict.Why.Throttled
 	r.ResponseHeaders, r.ResponseExcerpt = resp.Headers, resp.Excerpt
 	r.RequestHeaders = a.sentHeaders()
 	r.FirstEvent = a.work.Members[0].SystemID

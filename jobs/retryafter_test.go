@@ -61,7 +61,7 @@ func TestRetryAfterMovesTheNextAttempt(t *testing.T) {
 				"$1::timestamptz - interval '1 ms' AND $1::timestamptz + interval '1 ms'", at))
 	const explained = "SELECT count(*) FROM postrider.delivery_attempts WHERE retry_after_ms IS NOT NULL AND why LIKE $1"
 	require.Equal(t, 3, b.count(t, explained, "%Retry-After requests%"), "only if it decided")
-	require.Equal(t, 1, b.count(t, explained, "%Retry-After requests 24 h, capped at 1 h"))
+	require.Equal(t, 1, b.count(t, explained, "%Retry-After requests 24 h, capped at 1 h; lowers%"))
 }
 
 // However long an endpoint's Retry-After, a last attempt is made before the time to live ends.
@@ -84,7 +84,7 @@ func TestRetryAfterNeverOutlivesTheTimeToLive(t *testing.T) {
 		WHERE d.state = 'pending' AND d.next_attempt_at = d.time_to_live_since + interval '10 minutes' -
 		    make_interval(secs => p.ack_timeout_seconds)`))
 	require.Equal(t, n, b.count(t, `SELECT count(*) FROM postrider.delivery_attempts
-		WHERE why LIKE '%, shortened for a last attempt before the delivery ends'`))
+		WHERE why LIKE '%, shortened for a last attempt before the delivery ends; lowers%'`))
 	require.Equal(t, n, b.travel(t))
 	b.attemptsMade(t, n)
 	require.Eventually(t, func() bool {

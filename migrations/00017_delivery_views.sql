@@ -216,7 +216,8 @@ COMMENT ON COLUMN postrider.delivery_attempts.verdict IS
     'The policy''s decision: deliver, retry, dead_letter or drop; note: a late response that changed nothing.';
 COMMENT ON COLUMN postrider.delivery_attempts.next_attempt_at IS 'Time for which the next attempt was scheduled.';
 COMMENT ON COLUMN postrider.delivery_attempts.why IS
-    'Reason for the verdict and for the time of the next attempt, in one line.';
+    'Reason for the verdict and for the time of the next attempt, in one line. It names the rate limit that this attempt '
+    'waited for.';
 COMMENT ON COLUMN postrider.delivery_attempts.step_ms IS 'Step of the retry schedule, milliseconds.';
 COMMENT ON COLUMN postrider.delivery_attempts.floor_ms IS 'Minimum delay for the status code, in milliseconds.';
 COMMENT ON COLUMN postrider.delivery_attempts.jitter_ms IS 'Jitter added, milliseconds.';
@@ -351,7 +352,7 @@ COMMENT ON COLUMN postrider.dead_letters.last_outcome IS 'lastDeliveryOutcome: o
 COMMENT ON COLUMN postrider.dead_letters.last_status IS 'HTTP status of the last attempt; NULL = no response.';
 COMMENT ON COLUMN postrider.dead_letters.last_error IS
     'Why the last attempt got no response, or that the time to live ended while the delivery waited for the rate '
-    'limit.';
+    'limit, with its name.';
 COMMENT ON COLUMN postrider.dead_letters.event_id IS 'The publisher''s id of the event.';
 COMMENT ON COLUMN postrider.dead_letters.event_type IS 'Event type.';
 COMMENT ON COLUMN postrider.dead_letters.subject IS 'Subject.';

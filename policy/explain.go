@@ -44,9 +44,9 @@ type ExplainedEnd struct {
 	Reason    Reason  `json:"reason,omitempty"`
 }
 
-// Explain returns the attempts under p if each has the same result at once, without jitter, delayed delivery and
-// probation. It calls Due and Decide as the engine does. An unknown kind or result, and limits outside the policy's
-// ranges, are a *ValidationError; more than 100,000 attempts are an error.
+// Explain returns the attempts under p if each has the same result at once, without jitter, delayed delivery, probation
+// and waits for rate limits. It calls Due and Decide as the engine does. An unknown kind or result, and limits outside
+// the policy's ranges, are a *ValidationError; more than 100,000 attempts are an error.
 func Explain(p *Policy, o ExplainOptions) (Explanation, error) {
 	if err := o.validate(); err != nil {
 		return Explanation{}, err
@@ -112,6 +112,7 @@ func (o ExplainOptions) attempt(r Rules, at time.Time) Attempt {
 	if a.Kind == "" {
 		a.Kind = KindWebhook
 	}
+	a.Throttled = r.Throttles(a.Result, a.HonorRetryAfter && a.RetryAfter > 0)
 	return a
 }
 

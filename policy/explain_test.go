@@ -3,6 +3,7 @@ package policy_test
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -311,4 +312,22 @@ func TestExplainEndsForEveryPolicy(t *testing.T) {
 	})
 	_, err := policy.Explain(p, policy.ExplainOptions{})
 	require.ErrorContains(t, err, "more than 100000 attempts")
+}
+
+// A response that throttles says so, unless the behavior is documented.
+func TestExplainNamesThePace(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		with  policy.ExplainOptions
+		paced bool
+	}{
+		{policy.ExplainOptions{Result: policy.Result{Status: 429}}, true},
+		{policy.ExplainOptions{Result: policy.Result{Status: 429}, Behavior: policy.BehaviorDocumented}, false},
+		{policy.ExplainOptions{Result: policy.Result{Status: 503}}, false},
+		{policy.ExplainOptions{Result: policy.Result{Status: 503}, RetryAfter: time.Minute}, true},
+	} {
+		x, err := policy.Explain(builtin(t, "ga-2021"), row.with)
+		require.NoError(t, err)
+		require.Equal(t, row.paced, strings.HasSuffix(x.Attempts[1].Why, "; lowers the endpoint's pace"), x.Attempts[1].Why)
+	}
 }

@@ -22,6 +22,9 @@ type Attempt struct {
 	HonorRetryAfter bool
 	RetryAfter      time.Duration // of the response's Retry-After; 0 = none
 
+	Throttled bool   // the response lowers the endpoint's pace, see Rules.Throttles
+	WaitedFor string // the rate limit that the attempt waited for; "" = none
+
 	Jitter float64 // a random number in [0,1); 0 = no jitter
 }
 
@@ -52,7 +55,7 @@ type Verdict struct {
 // allowed attempt is MaxDeliveryAttemptsExceeded, as in Microsoft's sample of a dead letter.
 func Decide(p *Policy, a Attempt) Verdict {
 	cell := p.Cell(a.Kind, a.Result)
-	why := Why{Result: a.Result, Cell: cell.Condition}
+	why := Why{Result: a.Result, Cell: cell.Condition, Throttled: a.Throttled, WaitedFor: a.WaitedFor}
 	switch {
 	case cell.Action == ActionSuccess:
 		why.Rule = RuleSuccess
@@ -148,7 +151,10 @@ func (p *Policy) retry(a Attempt, why Why) Verdict {
 	last, bounded := p.lastDue(a)
 	switch {
 	case bounded && !a.FinishedAt.Before(last):
-		why = Why{Result: why.Result, Cell: why.Cell, Rule: RuleExpired, Limit: last.Sub(a.TimeToLiveSince)}
+		why = Why{
+			Result: why.Result, Cell: why.Cell, Rule: RuleExpired, Limit: last.Sub(a.TimeToLiveSince),
+			Throttled: a.Throttled, WaitedFor: a.WaitedFor,
+		}
 		return end(a.DeadLetter, skipped, ReasonTimeToLiveExceeded, why)
 	case bounded && !at.Before(last):
 		why.Limit = last.Sub(a.TimeToLiveSince)

@@ -36,10 +36,24 @@ type Why struct {
 	LastAttempt   bool
 	Skipped       int           // retry: offsets that have passed
 	Limit         time.Duration // expired: the time to live; retry: set if the delivery ends before the scheduled time
+
+	Throttled bool   // the response lowers the endpoint's pace, see Rules.Throttles
+	WaitedFor string // the rate limit that the attempt waited for; "" = none
 }
 
 // String returns the explanation: "503: at least 30 s; step 2 is 30 s after the failure".
 func (w Why) String() string {
+	text := w.decision()
+	if w.Throttled {
+		text += "; lowers the endpoint's pace"
+	}
+	if w.WaitedFor != "" {
+		text += "; waited for " + w.WaitedFor
+	}
+	return text
+}
+
+func (w Why) decision() string {
 	switch w.Rule {
 	case RuleSuccess:
 		return w.result() + ": success"

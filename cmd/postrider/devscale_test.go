@@ -36,7 +36,7 @@ func TestDevShortensADay(t *testing.T) {
 	require.Contains(t, []int{7, 8, 9}, one[int](d.db, course, "hours"))
 	require.Contains(t, []int{8, 9, 10}, one[int](d.db, course, "puts-off"), "once an hour, until the steps are longer")
 	require.Equal(t, 1, one[int](d.db, `SELECT count(*)::int FROM postrider.delivery_attempts WHERE number = 1
-		AND why LIKE '%Retry-After requests 5 s, capped at 416 ms' AND delivery_id =
+		AND why LIKE '%Retry-After requests 5 s, capped at 416 ms%' AND delivery_id =
 		(SELECT delivery_id FROM postrider.deliveries WHERE event_id = 'scaled' AND subscription = 'puts-off')`))
 	const lasted = `SELECT extract(epoch FROM finished_at - time_to_live_since)::float8 FROM postrider.deliveries
 		WHERE event_id = 'scaled' AND subscription = $1`
