@@ -71,10 +71,10 @@ func (c *Snapshot) Policy(name string) (*policy.Policy, bool) {
 func (c *Snapshot) PolicyVersion(name string) postgres.Version { return c.policyVersions[name] }
 
 // ProbationKey identifies the deliveries that share a probation under the event subscription's policy; nil without
-// probation.
+// probation and for pull delivery.
 func (c *Snapshot) ProbationKey(sub *Subscription) []byte {
 	p, ok := c.policies[sub.RetryPolicy.Policy]
-	if !ok {
+	if !ok || sub.Pulled() {
 		return nil
 	}
 	switch p.Probation.Scope {

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Subscription is an event subscription: a filter and an endpoint on one topic.
+// Subscription is an event subscription: a filter on one topic, and an endpoint unless its events are pulled.
 type Subscription struct {
 	ID      int64
 	TopicID int64
@@ -22,7 +22,7 @@ type Subscription struct {
 	// SubscriptionSpec has defaults for the settings without which it cannot be delivered; Stated is as stored.
 	SubscriptionSpec
 	Stated SubscriptionSpec
-	// EndpointBaseURL is the endpoint's URL without its query, which may contain a secret.
+	// EndpointBaseURL is the endpoint's URL without its query, which may contain a secret; "" without an endpoint.
 	EndpointBaseURL string
 	// EventRetentionInDays is its topic's.
 	EventRetentionInDays int
@@ -32,6 +32,7 @@ type Subscription struct {
 	// HandshakeID is the handshake that validates it; 0 = none.
 	HandshakeID int64
 	// EndpointHash is a keyed hash of EndpointURL: event subscriptions with the same one share an endpoint.
+	// nil = it has none, as its events are pulled.
 	EndpointHash []byte
 	// Headers are the prepared DeliveryAttributes; nil = none.
 	Headers *policy.HeaderSet

@@ -137,9 +137,12 @@ func (s *Subscriptions) writeSubscription(
 	effective := spec.WithDefaults(topic)
 	args := pgx.NamedArgs{
 		"settings": settings, "secrets": secrets, "endpoint_base_url": spec.EndpointBaseURL(),
-		"endpoint_hash": s.endpointHash(spec.EndpointURL), "schema": effective.EventDeliverySchema,
+		"endpoint_hash": nil, "schema": effective.EventDeliverySchema,
 		"policy": effective.RetryPolicy.Policy, "expiration": spec.ExpirationTimeUTC, "signing": nil,
 		"validation": by.setting, "provisioning": by.state, "handshake": postgres.NullInt(by.handshake),
+	}
+	if !spec.Pulled() {
+		args["endpoint_hash"] = s.endpointHash(spec.EndpointURL)
 	}
 	if spec.Signing.Enabled {
 		args["signing"] = s.sealSigning(policy.NewSigning(newSigningKey(), s.cache.secretTime()))
@@ -194,7 +197,7 @@ func (s *Subscriptions) remove(ctx context.Context, tx pgx.Tx, sub *Subscription
 	}); err != nil {
 		return err
 	}
-	if !sub.NotValidated() {
+	if !sub.NotValidated() && !sub.Pulled() {
 		if err := s.handshakes.beginDeletion(ctx, tx, sub); err != nil {
 			return err
 		}

@@ -17,6 +17,7 @@ import (
 // It is the JSON of the REST API and of the database. Package spec describes each setting.
 // A member with minLength has no empty value: an empty string would be taken for an absent member.
 type SubscriptionSpec struct {
+	DeliveryConfiguration *DeliveryConfiguration     `json:"deliveryConfiguration"`
 	EndpointURL           string                     `json:"endpointUrl,omitempty"`
 	EndpointKind          policy.EndpointKind        `json:"endpointKind,omitempty" minLength:"1"`
 	EventDeliverySchema   event.Schema               `json:"eventDeliverySchema,omitempty" minLength:"1"`
@@ -51,6 +52,54 @@ type RetryPolicySpec struct {
 	EventTimeToLive          *string `json:"eventTimeToLive,omitempty"`
 }
 
+// DeliveryConfiguration says who begins a delivery: postrider (push), or the consumer (queue, pull delivery).
+type DeliveryConfiguration struct {
+	DeliveryMode DeliveryMode   `json:"deliveryMode,omitempty" minLength:"1"`
+	Queue        *QueueSettings `json:"queue,omitempty"`
+}
+
+// DeliveryMode is Event Grid's name of who begins a delivery.
+type DeliveryMode string
+
+// The delivery modes. The zero value is ModePush.
+const (
+	ModePush  DeliveryMode = "Push"
+	ModeQueue DeliveryMode = "Queue"
+)
+
+// QueueSettings are the settings of pull delivery. Only the first is stored: the others are Event Grid's names of
+// limits in retryPolicy and of deadLetterDestination.
+type QueueSettings struct {
+	ReceiveLockDurationInSeconds *int                   `json:"receiveLockDurationInSeconds,omitempty"`
+	MaxDeliveryCount             *int                   `json:"maxDeliveryCount,omitempty"`
+	EventTimeToLive              *string                `json:"eventTimeToLive,omitempty"`
+	DeadLetterDestination        *DeadLetterDestination `json:"deadLetterDestination,omitempty"`
+	// DeadLetterWithIdentity is the destination with the Azure identity that writes to it, which postrider has no use for.
+	DeadLetterWithIdentity *IdentityDestination `json:"deadLetterDestinationWithResourceIdentity,omitempty"`
+}
+
+// IdentityDestination is a dead-letter destination beside an Azure identity.
+type IdentityDestination struct {
+	DeadLetterDestination *DeadLetterDestination `json:"deadLetterDestination,omitempty"`
+	Identity              json.RawMessage        `json:"identity,omitempty" type:"object"`
+}
+
+// DefaultLockDuration is how long a consumer has for an event without receiveLockDurationInSeconds.
+const DefaultLockDuration = time.Minute
+
+// Pulled reports whether consumers receive the events. Otherwise postrider sends them to the endpoint.
+func (s *SubscriptionSpec) Pulled() bool {
+	return s.DeliveryConfiguration != nil && s.DeliveryConfiguration.DeliveryMode == ModeQueue
+}
+
+// LockDuration is how long a consumer has for an event that it received.
+func (s *SubscriptionSpec) LockDuration() time.Duration {
+	if c := s.DeliveryConfiguration; c != nil && c.Queue != nil && c.Queue.ReceiveLockDurationInSeconds != nil {
+		return time.Duration(*c.Queue.ReceiveLockDurationInSeconds) * time.Second
+	}
+	return DefaultLockDuration
+}
+
 // SigningSpec says whether deliveries are signed with the event subscription's own secrets, see policy.Signing.
 type SigningSpec struct {
 	Enabled bool `json:"enabled"`
@@ -79,7 +128,8 @@ const (
 // Outside reports whether dead letters are also exported.
 func (d DeadLetterType) Outside() bool { return d == DeadLetterBlob || d == DeadLetterStorageBlob }
 
-// NamespacePolicy is the default retry policy on namespace topics: the only behavior documented for them.
+// NamespacePolicy is the default retry policy on namespace topics and of pull delivery: the only behavior documented
+// for them.
 // Source: Microsoft, Event Grid namespace push delivery and retry, 2023-11.
 const NamespacePolicy = "namespace-2023"
 
@@ -92,7 +142,7 @@ func (s SubscriptionSpec) withDefaults(kind TopicKind, input event.Schema) Subsc
 	}
 	s.EventDeliverySchema = cmp.Or(s.EventDeliverySchema, input)
 	s.Behavior = cmp.Or(s.Behavior, policy.BehaviorSafe)
-	if kind == TopicNamespace {
+	if kind == TopicNamespace || s.Pulled() {
 		s.RetryPolicy.Policy = cmp.Or(s.RetryPolicy.Policy, NamespacePolicy)
 	}
 	s.RetryPolicy.Policy = cmp.Or(s.RetryPolicy.Policy, policy.DefaultName)
@@ -104,7 +154,7 @@ func (s SubscriptionSpec) WithDefaults(t *Topic) SubscriptionSpec {
 	return s.withDefaults(t.Kind, t.InputSchema)
 }
 
-// EndpointBaseURL is the endpoint's URL without its query, which may contain a secret.
+// EndpointBaseURL is the endpoint's URL without its query, which may contain a secret; "" without an endpoint.
 func (s *SubscriptionSpec) EndpointBaseURL() string {
 	if u, err := url.Parse(s.EndpointURL); err == nil {
 		return policy.BaseURL(u)

@@ -15,22 +15,35 @@ import (
 	"postrider/postgres"
 )
 
+func fullDestination() *DeadLetterDestination {
+	return &DeadLetterDestination{
+		EndpointType: DeadLetterBlob,
+		Properties: &policy.DeadLetterProperties{
+			URL: "file:///d", Prefix: "p", ResourceID: "r", BlobContainerName: "c",
+		},
+	}
+}
+
 // fullSpec has a value for every setting.
 func fullSpec() SubscriptionSpec {
 	action, at := policy.ProbationDocumented, time.Date(2099, 1, 2, 3, 4, 5, 6000, time.UTC)
 	return SubscriptionSpec{
+		DeliveryConfiguration: &DeliveryConfiguration{
+			DeliveryMode: ModeQueue, Queue: &QueueSettings{
+				ReceiveLockDurationInSeconds: new(90), MaxDeliveryCount: new(3), EventTimeToLive: new("PT5M"),
+				DeadLetterDestination: fullDestination(),
+				DeadLetterWithIdentity: &IdentityDestination{
+					DeadLetterDestination: fullDestination(), Identity: json.RawMessage(`{"type":"SystemAssigned"}`),
+				},
+			},
+		},
 		EndpointURL: "https://example.com/?code=planted", EndpointKind: policy.KindWebhook,
 		EventDeliverySchema: event.EventGrid, EndpointValidation: ValidationRequired,
 		RetryPolicy: RetryPolicySpec{
 			Policy: policy.DefaultName, MaxDeliveryAttempts: new(3), EventTimeToLiveInMinutes: new(5), MaxDeliveryCount: new(3),
 			EventTimeToLive: new("PT5M"),
 		},
-		DeadLetterDestination: &DeadLetterDestination{
-			EndpointType: DeadLetterBlob,
-			Properties: &policy.DeadLetterProperties{
-				URL: "file:///d", Prefix: "p", ResourceID: "r", BlobContainerName: "c",
-			},
-		},
+		DeadLetterDestination: fullDestination(),
 		Filter: filter.Filter{
 			IncludedEventTypes: []string{"a"}, SubjectBeginsWith: "<b>", SubjectEndsWith: "c", IsSubjectCaseSensitive: true,
 			AdvancedFilters: []filter.AdvancedFilter{

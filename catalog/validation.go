@@ -29,7 +29,7 @@ func (s *Subscriptions) validationOf(
 	ctx context.Context, tx pgx.Tx, spec *SubscriptionSpec, existing *Subscription, c change,
 ) (validation, error) {
 	switch {
-	case spec.EndpointValidation != ValidationRequired:
+	case spec.Pulled(), spec.EndpointValidation != ValidationRequired:
 		return validation{setting: ValidationSkip, state: ProvisioningSucceeded}, nil
 	case !s.needsValidation(spec, existing, c) && (c.handshake == 0 || !existing.NotValidated()):
 		return validation{ValidationRequired, existing.ProvisioningState, existing.HandshakeID}, nil
@@ -104,7 +104,7 @@ func (v validation) hold(ctx context.Context, tx pgx.Tx, subscription int64) err
 // stored is called after an event subscription was stored. If a hold of an existing one has begun, it waits until all
 // later attempts see the hold.
 func (s *Subscriptions) stored(ctx context.Context, spec *SubscriptionSpec, sub *Subscription, created bool) {
-	if spec.EndpointValidation == ValidationSkip {
+	if spec.EndpointValidation == ValidationSkip && !spec.Pulled() {
 		s.log.Info("an endpoint is not validated: endpointValidation is skip",
 			"topic", sub.Topic, "subscription", sub.Name, "endpoint", sub.EndpointBaseURL)
 	}

@@ -147,8 +147,14 @@ CREATE TABLE postrider_internal.event_subscriptions (
     secrets_sealed                    bytea,
     -- Derived from the settings, for statements and indexes.
     endpoint_base_url                 text NOT NULL,
-    -- A keyed hash of the whole URL: event subscriptions with the same one share an endpoint.
-    endpoint_hash                     bytea NOT NULL,
+    -- A keyed hash of the whole URL: event subscriptions with the same one share an endpoint. NULL = no endpoint.
+    endpoint_hash                     bytea,
+    -- Whether consumers receive the events, and how long each then has for an event; NULL = postrider sends them.
+    pulled                            boolean NOT NULL GENERATED ALWAYS AS (
+        coalesce(settings #>> '{deliveryConfiguration,deliveryMode}' = 'Queue', false)) STORED,
+    lock_duration                     interval GENERATED ALWAYS AS (
+        CASE WHEN settings #>> '{deliveryConfiguration,deliveryMode}' = 'Queue' THEN make_interval(secs => coalesce((
+            settings #>> '{deliveryConfiguration,queue,receiveLockDurationInSeconds}')::integer, 60)) END) STORED,
     event_delivery_schema             text NOT NULL
         CHECK (event_delivery_schema IN ('EventGridSchema', 'CloudEventSchemaV1_0', 'CustomInputSchema')),
     retry_policy                      text NOT NULL REFERENCES postrider_internal.retry_policies,
@@ -165,7 +171,8 @@ CREATE TABLE postrider_internal.event_subscriptions (
     created_at                        timestamptz NOT NULL DEFAULT now(),
     updated_at                        timestamptz NOT NULL DEFAULT now(),
     deleted_at                        timestamptz,
-    drained_at                        timestamptz
+    drained_at                        timestamptz,
+    CONSTRAINT pulled_or_sent CHECK (pulled = (endpoint_hash IS NULL))
 );
 CREATE UNIQUE INDEX event_subscriptions_name_key ON postrider_internal.event_subscriptions (topic_id, name)
 WHERE deleted_at IS NULL;
@@ -228,10 +235,11 @@ CREATE TABLE postrider_internal.probations (
 CREATE INDEX probations_held_idx ON postrider_internal.probations (until) WHERE since IS NOT NULL;
 
 -- +goose StatementBegin
--- The key of probations for an event subscription under a policy of this scope.
+-- The key of probations for an event subscription under a policy of this scope; NULL without an endpoint.
 CREATE FUNCTION postrider_internal.probation_key(scope text, endpoint_hash bytea, subscription_id bigint) RETURNS bytea
     LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-SELECT CASE scope WHEN 'endpoint' THEN endpoint_hash WHEN 'event_subscription' THEN int8send(subscription_id) END $$;
+SELECT CASE WHEN scope = 'endpoint' THEN endpoint_hash
+            WHEN scope = 'event_subscription' AND endpoint_hash IS NOT NULL THEN int8send(subscription_id) END $$;
 -- +goose StatementEnd
 
 -- Several causes may hold at once: a pause and a missing validation come before a probation.

@@ -62,7 +62,8 @@ SELECT t.name AS topic, s.name AS subscription, s.endpoint_base_url,
        coalesce(o.settings ->> 'minimumTlsVersionAllowed', '1.2') AS minimum_tls_version_allowed,
        o.settings ? 'certificateAuthorities' AS own_certificate_authorities,
        o.settings ? 'clientCertificate' AS client_certificate,
-       o.settings #>> '{oauth2,tokenUrl}' AS oauth2_token_url, s.id AS subscription_id
+       o.settings #>> '{oauth2,tokenUrl}' AS oauth2_token_url, s.id AS subscription_id,
+       CASE WHEN s.pulled THEN 'Queue' ELSE 'Push' END AS delivery_mode, s.lock_duration
   FROM postrider_internal.event_subscriptions s
   JOIN postrider_internal.topics t ON t.id = s.topic_id
   JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
@@ -80,7 +81,11 @@ COMMENT ON COLUMN postrider.event_subscriptions.topic IS 'Topic whose events it 
 COMMENT ON COLUMN postrider.event_subscriptions.subscription IS
     'Name of the event subscription, unique within its topic.';
 COMMENT ON COLUMN postrider.event_subscriptions.endpoint_base_url IS
-    'Endpoint that receives the events, without the query string.';
+    'Endpoint that receives the events, without the query string. Empty if delivery_mode is Queue.';
+COMMENT ON COLUMN postrider.event_subscriptions.delivery_mode IS
+    'Push: postrider sends events to the endpoint. Queue: consumers receive them (pull delivery).';
+COMMENT ON COLUMN postrider.event_subscriptions.lock_duration IS
+    'Of delivery_mode Queue: how long a consumer has for an event that it received. Otherwise NULL.';
 COMMENT ON COLUMN postrider.event_subscriptions.endpoint_kind IS
     'webhook or azure-resource: which column of the policy''s status-code table applies.';
 COMMENT ON COLUMN postrider.event_subscriptions.event_delivery_schema IS 'Shape of the delivered events.';

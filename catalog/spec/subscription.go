@@ -9,6 +9,7 @@ import (
 
 // Sections of an event subscription's settings.
 const (
+	Mode        = "Delivery mode"
 	Endpoint    = "Endpoint"
 	Filter      = "Filter"
 	Delivery    = "Delivery"
@@ -26,11 +27,53 @@ const (
 
 var deliverySchemas = []string{string(event.EventGrid), string(event.CloudEvents), string(event.CustomInput)}
 
+// OfRequests reports whether a setting of an event subscription concerns requests to an endpoint. With deliveryMode
+// Queue there are none.
+func OfRequests(s *Setting) bool {
+	switch s.Name {
+	case "eventDeliverySchema":
+		return false
+	case "honorRetryAfter", "probationAction", "retryTransportErrors":
+		return true
+	}
+	return s.Section == Endpoint || s.Section == Delivery || s.Section == Connection
+}
+
 // Subscription are the settings of an event subscription. Names are Event Grid's if it has the setting.
 var Subscription = []Setting{
 	{
+		Name: "deliveryConfiguration.deliveryMode", Section: Mode, Label: "Mode", Kind: Choice, Default: "Push",
+		Choices: []string{"Push", "Queue"},
+		Help: "Push: postrider sends events to the endpoint. Queue: consumers receive events and acknowledge them (pull " +
+			"delivery). Settings of requests must then be absent.",
+	},
+	{
+		Name: "deliveryConfiguration.queue.receiveLockDurationInSeconds", Section: Mode, Label: "Lock duration (s)",
+		Kind: Whole, Min: 60, Max: 300, Flag: "lock-duration", Default: "60",
+		Help: "Of Queue: seconds that a consumer has for an event that it received.",
+	},
+	{
+		Name: "deliveryConfiguration.queue.maxDeliveryCount", Section: "", Kind: Whole, Min: 1, Max: 10,
+		Flag: "max-delivery-count", Label: "Delivery count",
+		Help: "Of Queue: name of retryPolicy.maxDeliveryAttempts.", Default: "10",
+	},
+	{
+		Name: "deliveryConfiguration.queue.eventTimeToLive", Section: "", Kind: Text, Flag: "event-time-to-live",
+		Label: "Time to live", Default: "P7D", Example: "P1D",
+		Help: "Of Queue: name of retryPolicy.eventTimeToLiveInMinutes: an ISO 8601 duration of whole minutes.",
+	},
+	{
+		Name: "deliveryConfiguration.queue.deadLetterDestination", Section: "", Kind: JSON, Flag: "-",
+		Label: "Destination", Help: "Of Queue: name of deadLetterDestination.", Default: "deadLetterDestination",
+	},
+	{
+		Name: "deliveryConfiguration.queue.deadLetterDestinationWithResourceIdentity", Section: "", Kind: JSON, Flag: "-",
+		Label: "Destination, identity", Default: "deadLetterDestination",
+		Help: "Of Queue: deadLetterDestination beside an identity, which is not used: an operator configures access.",
+	},
+	{
 		Name: "endpointUrl", Section: Endpoint, Label: "URL", Kind: URL, Max: 2048, Secret: true, Flag: "endpoint",
-		Azure:   true,
+		Azure: true, Default: "none; required with Push",
 		Help:    "URL that events are delivered to. It is not shown again with its query, which often holds a secret.",
 		Example: "https://billing.example.com/events",
 	},

@@ -27,7 +27,8 @@ func TestDecodeStrictly(t *testing.T) {
 	for name, row := range map[string]struct{ body, target, says string }{
 		"a name's case": {
 			`{"endpointURL":"u"}`, "endpointURL", "is not a member; the members are: behavior, certificateAuthorities, " +
-				"clientCertificate, deadLetterDestination, deliveryAttributeMappings, deliveryRate, endpointKind, endpointUrl,",
+				"clientCertificate, deadLetterDestination, deliveryAttributeMappings, deliveryConfiguration, deliveryRate, " +
+				"endpointKind, endpointUrl,",
 		},
 		"Event Grid's destination of another type": {
 			`{"destination":{"endpointType":"StorageQueue","properties":{}}}`, "destination",

@@ -100,8 +100,12 @@ func patched(stored catalog.SubscriptionSpec, patch json.RawMessage) (after cata
 		RetryPolicy           map[string]json.RawMessage
 		EndpointURL           *string
 		DeadLetterDestination struct{ EndpointType catalog.DeadLetterType }
-		ClientCertificate     struct{ Certificate *string }
-		OAuth2                struct{ TokenURL, ClientID *string }
+		DeliveryConfiguration struct {
+			DeliveryMode *catalog.DeliveryMode
+			Queue        map[string]json.RawMessage
+		}
+		ClientCertificate struct{ Certificate *string }
+		OAuth2            struct{ TokenURL, ClientID *string }
 	}
 	_ = json.Unmarshal(patch, &named) // DecodeStrictly has accepted it
 	if named.EndpointURL != nil && *named.EndpointURL != stored.EndpointURL {
@@ -113,11 +117,19 @@ func patched(stored catalog.SubscriptionSpec, patch json.RawMessage) (after cata
 	if d := stored.DeadLetterDestination; d != nil && kind != "" && kind != d.EndpointType {
 		stored.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: d.EndpointType}
 	}
-	if _, other := named.RetryPolicy["maxDeliveryCount"]; other {
+	if mode := named.DeliveryConfiguration.DeliveryMode; mode != nil && (*mode == catalog.ModeQueue) != stored.Pulled() {
+		stored.DeliveryConfiguration, stored.EndpointValidation = nil, "" // belong to the other mode
+	}
+	names := func(object map[string]json.RawMessage, name string) bool { _, found := object[name]; return found }
+	queue := named.DeliveryConfiguration.Queue
+	if names(named.RetryPolicy, "maxDeliveryCount") || names(queue, "maxDeliveryCount") {
 		stored.RetryPolicy.MaxDeliveryAttempts = nil
 	}
-	if _, other := named.RetryPolicy["eventTimeToLive"]; other {
+	if names(named.RetryPolicy, "eventTimeToLive") || names(queue, "eventTimeToLive") {
 		stored.RetryPolicy.EventTimeToLiveInMinutes = nil
+	}
+	if names(queue, "deadLetterDestination") || names(queue, "deadLetterDestinationWithResourceIdentity") {
+		stored.DeadLetterDestination = nil
 	}
 	text, err := json.Marshal(stored)
 	if err != nil {

@@ -33,7 +33,11 @@ func (m *Handlers) checkSubscription(
 	}
 	var found problems
 	found.Check(policy.ValidName("subscription", name))
-	m.endpoint(&found, &stated)
+	aliases := found.deliveryMode(t, &stated)
+	pulled := stated.Pulled()
+	if !pulled {
+		m.endpoint(&found, &stated)
+	}
 	stated.Filter = readFilter(stated.Filter)
 	found.Check(stated.Filter.ValidateWithin(m.FilterLimits))
 	effective := stated.WithDefaults(t)
@@ -45,19 +49,24 @@ func (m *Handlers) checkSubscription(
 	if p == nil {
 		found.Merge(m.unknownPolicy())
 	}
-	found.deliverySchema(&effective, t)
-	found.validation(m.HeaderLimits.Mistakes(stated.DeliveryAttributes, stored.DeliveryAttributes))
-	m.connection(&found, &stated, &stored.Connection)
+	if !pulled {
+		found.validation(m.HeaderLimits.Mistakes(stated.DeliveryAttributes, stored.DeliveryAttributes))
+		m.connection(&found, &stated, &stored.Connection)
+	}
+	if !pulled || t.InputSchema == event.CloudEvents {
+		found.deliverySchema(&effective, t)
+	}
 	m.deadLetterDestination(&found, stated.DeadLetterDestination)
 	found.labels(stated.Labels)
 	if len(stated.Labels) == 0 {
 		stated.Labels = nil
 	}
 	found.expiration(stated.ExpirationTimeUTC, m.Parts.Clock.Now())
-	if stated.EndpointValidation == "" {
+	if stated.EndpointValidation == "" && !pulled {
 		stated.EndpointValidation = m.defaultValidation(stated.EndpointURL)
 	}
 	found.table(spec.Subscription, stated)
+	found.rename(aliases)
 	return stated, found.Err()
 }
 
@@ -93,7 +102,9 @@ func (p *problems) table(table []spec.Setting, settings any) {
 
 func (m *Handlers) endpoint(found *problems, s *catalog.SubscriptionSpec) {
 	if s.EndpointURL == "" {
-		found.Value("endpointUrl", "is required")
+		if c := s.DeliveryConfiguration; c == nil || c.DeliveryMode == "" {
+			found.Value("endpointUrl", "is required")
+		}
 		return
 	}
 	u, err := policy.EndpointURL(s.EndpointURL, m.Allow)
@@ -225,7 +236,7 @@ func CheckSubscription(name string, body []byte) error {
 	}
 	var found problems
 	found.Check(policy.ValidName("subscription", name))
-	if settings.EndpointURL == "" {
+	if settings.EndpointURL == "" && !settings.Pulled() {
 		found.Value("endpointUrl", "is required")
 	}
 	f := readFilter(settings.Filter)
@@ -234,10 +245,10 @@ func CheckSubscription(name string, body []byte) error {
 }
 
 // retryPolicy checks the limits of attempts, time to live and batches, and stores limits under one name. Without a
-// policy (nil) it checks only the names: namespace topics have other ones.
+// policy (nil) it checks only the names: namespace topics and pull delivery have other ones.
 func (p *problems) retryPolicy(under *policy.Policy, t *catalog.Topic, s *catalog.SubscriptionSpec) {
 	stated := s.RetryPolicy
-	if t.Kind != catalog.TopicNamespace {
+	if t.Kind != catalog.TopicNamespace && !s.Pulled() {
 		p.namespaceOnly(&stated)
 	} else if !p.namespaceNames(&stated, &s.RetryPolicy) {
 		return
@@ -248,6 +259,9 @@ func (p *problems) retryPolicy(under *policy.Policy, t *catalog.Topic, s *catalo
 	}
 	p.attempts(under, &stated, s.RetryPolicy.MaxDeliveryAttempts)
 	p.timeToLive(under, t, &stated, s.RetryPolicy.EventTimeToLiveInMinutes)
+	if s.Pulled() {
+		return
+	}
 	p.Check(under.CheckBatch(s.MaxEventsPerBatch, s.PreferredBatchSizeInKilobytes))
 }
 

@@ -146,6 +146,7 @@ type Subscription struct {
 	catalog.SubscriptionSpec
 	// EndpointURL is never set: getFullUrl shows the URL.
 	EndpointURL               *string                       `json:"endpointUrl,omitempty" hidden:"true"`
+	DeliveryConfiguration     catalog.DeliveryConfiguration `json:"deliveryConfiguration"`
 	Filter                    FilterView                    `json:"filter"`
 	DeadLetterDestination     catalog.DeadLetterDestination `json:"deadLetterDestination"`
 	DeliveryAttributeMappings []DeliveryAttributeView       `json:"deliveryAttributeMappings"`
@@ -203,7 +204,8 @@ func (m *Handlers) subscriptionView(s *catalog.Subscription) *Subscription {
 	rules, batch, open := m.rules(s), s.Batch(), s.Connection.WithoutSecrets()
 	shown := &Subscription{
 		Topic: s.Topic, Name: s.Name, EndpointBaseURL: s.EndpointBaseURL, SubscriptionSpec: s.SubscriptionSpec,
-		Filter: filterView(s.Filter), DeadLetterDestination: destinationView(s, rules.DeadLetter),
+		DeliveryConfiguration: catalog.DeliveryConfiguration{DeliveryMode: catalog.ModePush},
+		Filter:                filterView(s.Filter), DeadLetterDestination: destinationView(s, rules.DeadLetter),
 		DeliveryAttributeMappings: attributesView(s.DeliveryAttributes, false), Signing: m.signingView(s),
 		MinimumTLSVersionAllowed: cmp.Or(s.MinimumTLSVersion, policy.TLS12),
 		CertificateAuthorities:   textOrNull(s.CertificateAuthorities), ClientCertificate: open.ClientCertificate,
@@ -220,6 +222,15 @@ func (m *Handlers) subscriptionView(s *catalog.Subscription) *Subscription {
 	if s.EventRetentionInDays > 0 { // of a namespace topic
 		effective.RetryPolicy.MaxDeliveryCount = effective.RetryPolicy.MaxDeliveryAttempts
 		effective.RetryPolicy.EventTimeToLive = new(span(rules.Limits.TTL))
+	}
+	if s.Pulled() {
+		shown.DeliveryConfiguration = catalog.DeliveryConfiguration{
+			DeliveryMode: catalog.ModeQueue, Queue: &catalog.QueueSettings{
+				ReceiveLockDurationInSeconds: new(int(s.LockDuration().Seconds())),
+				MaxDeliveryCount:             effective.RetryPolicy.MaxDeliveryAttempts,
+				EventTimeToLive:              new(span(rules.Limits.TTL)), DeadLetterDestination: &shown.DeadLetterDestination,
+			},
+		}
 	}
 	effective.MaxEventsPerBatch, effective.PreferredBatchSizeInKilobytes = &batch.MaxEvents, &batch.PreferredKilobytes
 	effective.ResponseTimeoutInSeconds = new(int(rules.Policy.AckTimeout.Seconds()))

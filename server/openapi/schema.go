@@ -231,6 +231,8 @@ var settingsOf = map[string]struct {
 	"DeadLetterDestination": {spec.Subscription, "deadLetterDestination.", true},
 	"DeadLetterProperties":  {spec.Subscription, "deadLetterDestination.properties.", true},
 	"DeliveryRate":          {spec.Subscription, "deliveryRate.", true},
+	"DeliveryConfiguration": {spec.Subscription, "deliveryConfiguration.", true},
+	"QueueSettings":         {spec.Subscription, "deliveryConfiguration.queue.", true},
 	"SigningSettings":       {spec.Subscription, "signing.", true}, "Signing": {spec.Subscription, "signing.", false},
 	"Policy": {spec.Policy, "", true}, "Probation": {spec.Policy, "probation.", true},
 }
