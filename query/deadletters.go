@@ -118,7 +118,7 @@ type DeadLetter struct {
 	Lineage
 	// Version is nil in a list.
 	Version *postgres.Version `json:"etag,omitempty"`
-	// BodyText is the event as it was accepted; nil in a list, and empty if it was erased. Event is it as JSON.
+	// BodyText is the event as it was accepted; nil in a list, and empty if it was erased. The API shows it as Event.
 	BodyText *string         `json:"-"`
 	Event    json.RawMessage `db:"-" json:"event,omitempty"`
 	// LastResponse is the beginning of the last response's body; nil in a list.

@@ -216,6 +216,7 @@ func TestRepairDeadLetter(t *testing.T) {
 	require.Contains(t, b.manage(http.MethodGet, "/v1/events?eventId=e", "").body, `"editedBy":"admin"`)
 	systemID := b.rows("SELECT system_id::text AS id FROM postrider_internal.repairs")[0]["id"].(string)
 	require.Contains(t, b.manage(http.MethodGet, "/v1/events/"+systemID, "").body, `"edit":[{"op":"add","path":"/data"`)
+	require.True(t, strings.HasSuffix(b.manage(http.MethodGet, "/v1/events/"+systemID, "").body, `,"event":`+event+"}"))
 }
 
 func TestRepairSelectionOverREST(t *testing.T) {
@@ -246,4 +247,21 @@ func TestRepairSelectionOverREST(t *testing.T) {
 	require.Equal(t, "repair", started["kind"])
 	require.Equal(t, []any{"/subject", "/eventType", "/eventTime", "/data"}, started["paths"])
 	b.manage(http.MethodPost, strings.Replace(at, "0", "1", 20), `{"mergePatch":{}}`).rejected(404, "NotFound")
+}
+
+// The event of a dead letter is shown as stored: white space, escapes and digits of numbers included.
+func TestEventsAreShownByteForByte(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic("orders", "")
+	b.subscription("orders", "billing", `{"endpointUrl":"https://example.com/hook"}`)
+	id := b.deadLettersOf("orders", "billing", 1)[0]
+	const stored = "{ \"id\" :\t\"e\",\r\n  \"data\":{\"<a>\":\"\\u003c & \\/ é\", \"n\":123456789012345678901234567890, \"n\":1.0}}"
+	b.change(`UPDATE postrider_internal.dead_letters SET body = $2 WHERE id = $1`, id, []byte(stored))
+	shown := b.manage(http.MethodGet, "/v1/deadLetters/"+id, "")
+	require.Equal(t, http.StatusOK, shown.status)
+	require.True(t, strings.HasSuffix(shown.body, `,"event":`+stored+"}"), shown.body)
+	require.Equal(t, shown.json(http.StatusOK)["etag"], shown.header.Get("ETag"))
+	b.change(`UPDATE postrider_internal.dead_letters SET body = '' WHERE id = $1`, id)
+	require.NotContains(t, b.manage(http.MethodGet, "/v1/deadLetters/"+id, "").json(http.StatusOK), "event")
 }

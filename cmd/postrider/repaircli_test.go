@@ -50,6 +50,8 @@ case $(ls "`+folder+`" | grep -c seen) in
 *) echo '`+strings.Replace(event, "e-0", "e-1", 1)+`' > "$1" ;;
 esac
 `)
+	const stored = "{ \"id\" :\t\"e-1\",\n\"data\":{\"<a>\":\"\\u00e9 &\", \"n\":123456789012345678901234567890.10}}"
+	db.exec("UPDATE postrider_internal.dead_letters SET body = $2 WHERE id = $1", ids[1], []byte(stored))
 	require.Contains(t, run(0, []string{"EDITOR=false", "VISUAL=" + editor}, "edit", ids[1], "--yes").stdout,
 		"Redelivered")
 	seen := func(n string) string {
@@ -57,9 +59,16 @@ esac
 		require.NoError(t, err)
 		return string(text)
 	}
-	require.Equal(t, "{\n  \"id\": \"e-1\"\n}\n", seen("0"))
+	require.Equal(t, stored+"\n", seen("0"), "byte for byte")
 	require.Equal(t, "# line 2, column 1: the text ends too early\n{\"id\":\n", seen("1"))
 	require.Equal(t, "# event.subject: is required\n{\"id\":\"e-1\"}\n", seen("2"))
+
+	show := file("show", "#!/bin/sh\ncp \"$1\" '"+folder+"/formatted'\n")
+	require.Contains(t, run(1, []string{"EDITOR=" + show, "VISUAL="}, "edit", ids[1], "--format", "--yes").stderr,
+		"nothing was changed")
+	formatted, err := os.ReadFile(filepath.Join(folder, "formatted"))
+	require.NoError(t, err)
+	require.Contains(t, string(formatted), "{\n  \"id\": \"e-1\",\n  \"data\": {\n")
 
 	patch := file("patch.json", `{"eventType":"T","subject":"s","eventTime":"2026-01-01T00:00:00Z","data":{"n":1e400}}`)
 	dry := run(0, nil, "patch", "--topic", "orders", "--merge-patch", patch, "--dry-run").stdout

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
@@ -20,14 +21,14 @@ func write(c echo.Context, out any) error {
 	if response, special := out.(Response); special {
 		status, body = response.Content()
 	}
+	if tag := cmp.Or(etagOf(body), etagOf(out)); tag != "" {
+		c.Response().Header().Set("ETag", tag)
+	}
 	switch text := body.(type) {
 	case nil:
 		return c.NoContent(status)
 	case []byte:
 		return c.JSONBlob(status, text)
-	}
-	if tag := etagOf(body); tag != "" {
-		c.Response().Header().Set("ETag", tag)
 	}
 	return c.JSON(status, body)
 }

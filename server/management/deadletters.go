@@ -60,13 +60,34 @@ type DeadLetterPath struct {
 	ID uuid.UUID `path:"deadLetterId" example:"0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60"`
 }
 
-// GetDeadLetter responds to GET /v1/deadLetters/{deadLetterId}.
-func (m *Handlers) GetDeadLetter(ctx context.Context, r *DeadLetterPath) (*query.DeadLetter, error) {
-	l, err := m.Parts.Reader.GetDeadLetter(ctx, r.ID)
-	if err == nil && l.BodyText != nil {
-		l.Event = json.RawMessage(*l.BodyText)
+// ShownDeadLetter is a dead letter with its event byte for byte.
+type ShownDeadLetter struct{ *query.DeadLetter }
+
+// Content implements api.Response.
+func (d ShownDeadLetter) Content() (int, any) {
+	text := ""
+	if d.BodyText != nil {
+		text = *d.BodyText
 	}
-	return l, err
+	return http.StatusOK, withEvent(d.DeadLetter, text)
+}
+
+// Bodies implements api.Response.
+func (ShownDeadLetter) Bodies() map[int]any { return map[int]any{http.StatusOK: query.DeadLetter{}} }
+
+// withEvent is an object as JSON with the member event, byte for byte: encoding/json would change its white space.
+func withEvent(object any, event string) []byte {
+	text := mustJSON(object)
+	if event == "" {
+		return text
+	}
+	return append(bytes.TrimSuffix(text, []byte("}")), `,"event":`+event+"}"...)
+}
+
+// GetDeadLetter responds to GET /v1/deadLetters/{deadLetterId}.
+func (m *Handlers) GetDeadLetter(ctx context.Context, r *DeadLetterPath) (*ShownDeadLetter, error) {
+	l, err := m.Parts.Reader.GetDeadLetter(ctx, r.ID)
+	return &ShownDeadLetter{l}, err
 }
 
 // PurgeDeadLetter responds to DELETE /v1/deadLetters/{deadLetterId}.
@@ -250,11 +271,7 @@ type ExportedDeadLetters api.List[json.RawMessage]
 
 // Content writes the page with the unchanged bytes of the dead letters.
 func (p ExportedDeadLetters) Content() (int, any) {
-	text, err := exactJSON(p)
-	if err != nil {
-		panic(err) // exported returns JSON
-	}
-	return http.StatusOK, text
+	return http.StatusOK, mustJSON(p)
 }
 
 // exactJSON is a value as JSON in which <, > and & are not escaped.
@@ -263,7 +280,16 @@ func exactJSON(value any) ([]byte, error) {
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
 	err := encoder.Encode(value)
-	return text.Bytes(), err
+	return bytes.TrimSpace(text.Bytes()), err
+}
+
+// mustJSON is exactJSON of a value that can be encoded.
+func mustJSON(value any) []byte {
+	text, err := exactJSON(value)
+	if err != nil {
+		panic(err)
+	}
+	return text
 }
 
 // Bodies implements api.Response.

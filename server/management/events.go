@@ -3,6 +3,7 @@ package management
 import (
 	"context"
 	"errors"
+	"net/http"
 	"time"
 
 	"github.com/google/uuid"
@@ -47,8 +48,21 @@ func (p *EventPath) id() (uuid.UUID, error) {
 	return id, nil
 }
 
+// ShownEvent is an event with its text byte for byte.
+type ShownEvent struct{ *query.EventRow }
+
+// Content implements api.Response.
+func (e ShownEvent) Content() (int, any) {
+	row := *e.EventRow
+	row.Body = nil
+	return http.StatusOK, withEvent(row, string(e.Body))
+}
+
+// Bodies implements api.Response.
+func (ShownEvent) Bodies() map[int]any { return map[int]any{http.StatusOK: query.EventRow{}} }
+
 // GetEvent responds to GET /v1/events/{systemId}.
-func (m *Handlers) GetEvent(ctx context.Context, r *EventPath) (*query.EventRow, error) {
+func (m *Handlers) GetEvent(ctx context.Context, r *EventPath) (*ShownEvent, error) {
 	id, err := r.id()
 	if err != nil {
 		return nil, err
@@ -57,7 +71,7 @@ func (m *Handlers) GetEvent(ctx context.Context, r *EventPath) (*query.EventRow,
 	if err == nil && row.ErasedAt != nil {
 		row.Body = nil
 	}
-	return row, err
+	return &ShownEvent{row}, err
 }
 
 // Erased is the result of an erasure.

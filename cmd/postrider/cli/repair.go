@@ -51,7 +51,8 @@ type deadletterEditCmd struct {
 	terminal.ConfirmFlag
 	targetFlags
 	deadLetterArg
-	Event string `help:"Take the edited event from this file instead of an editor; - is standard input." placeholder:"FILE"`
+	Event  string `help:"Take the edited event from this file instead of an editor; - is standard input." placeholder:"FILE"`
+	Format bool   `help:"Indent the event before the editor opens. Without it you edit the text as stored."`
 }
 
 // Run executes deadletter edit.
@@ -71,17 +72,20 @@ func (c *deadletterEditCmd) Run(ctx context.Context, client *rest.Client) error 
 	if len(found.Event) == 0 {
 		return errors.New("the event was erased: it cannot be edited")
 	}
-	var before bytes.Buffer
-	if err := json.Indent(&before, found.Event, "", "  "); err != nil {
-		return fmt.Errorf("read the event: %w", err)
-	}
 	var sent rest.Object
 	send := func(edited []byte) error {
 		body := append(append(append(settings, `,"event":`...), edited...), '}')
 		return client.Call(ctx, http.MethodPost, at+"/redeliver", rest.Raw(body), &sent, "If-Match", found.ETag)
 	}
+	before := bytes.NewBuffer(found.Event)
+	if c.Format {
+		before = new(bytes.Buffer)
+		if err := json.Indent(before, found.Event, "", "  "); err != nil {
+			return fmt.Errorf("read the event: %w", err)
+		}
+	}
 	if c.Event != "" {
-		err = c.sendFile(found.Event, send)
+		err = c.sendFile(before.Bytes(), send)
 	} else {
 		err = c.sendEdited(ctx, append(before.Bytes(), '\n'), send)
 	}

@@ -24,8 +24,11 @@ func (f OutputFlag) Print(value any, table func(io.Writer)) error {
 	var err error
 	switch f.Output {
 	case "json":
-		encoded, err = json.MarshalIndent(value, "", "  ")
-		encoded = append(encoded, '\n')
+		var text bytes.Buffer
+		if encoded, err = EncodePlainly(value); err == nil {
+			err = json.Indent(&text, encoded, "", "  ")
+		}
+		encoded = append(text.Bytes(), '\n')
 	case "yaml":
 		encoded, err = encodeYAML(value)
 	default:
