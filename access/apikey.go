@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -27,15 +28,16 @@ type Scope string
 // The scopes.
 const (
 	ScopePublish Scope = "publish" // only to publish
+	ScopeReceive Scope = "receive" // only to receive and settle events of event subscriptions with delivery mode Queue
 	ScopeRead    Scope = "read"    // what RoleViewer allows
 	ScopeOperate Scope = "operate" // what RoleOperator allows
-	ScopeAdmin   Scope = "admin"   // what RoleAdmin allows, and to publish to every topic, like the admin token
+	ScopeAdmin   Scope = "admin"   // what RoleAdmin allows, and to publish and to receive, like the admin token
 )
 
 // Scopes are all scopes, the least first.
-var Scopes = []Scope{ScopePublish, ScopeRead, ScopeOperate, ScopeAdmin}
+var Scopes = []Scope{ScopePublish, ScopeReceive, ScopeRead, ScopeOperate, ScopeAdmin}
 
-// Role is the role that the scope stands for; "" for ScopePublish, which has none.
+// Role is the role that the scope stands for; "" for ScopePublish and ScopeReceive, which have none.
 func (s Scope) Role() Role {
 	return map[Scope]Role{ScopeRead: RoleViewer, ScopeOperate: RoleOperator, ScopeAdmin: RoleAdmin}[s]
 }
@@ -45,16 +47,19 @@ type APIKey struct {
 	// Key is the key itself, only in the response that creates it.
 	Key   string `db:"-" json:"key,omitempty"`
 	Name  string `json:"name"`
-	Scope Scope  `json:"scope" enum:"publish,read,operate,admin"`
-	// Topic is the only one that a key of ScopePublish publishes to; nil for every topic.
-	Topic      *string    `json:"topic"`
-	Hint       string     `json:"hint"`
-	State      string     `json:"state" enum:"active,expired,revoked"`
-	CreatedAt  time.Time  `json:"createdAt"`
-	CreatedBy  string     `json:"createdBy"`
-	ExpiresAt  *time.Time `json:"expiresAt"`
-	LastUsedAt *time.Time `json:"lastUsedAt"`
-	RevokedAt  *time.Time `json:"revokedAt"`
+	Scope Scope  `json:"scope" enum:"publish,receive,read,operate,admin"`
+	// Topic is the only one that a key of ScopePublish publishes to, or one of ScopeReceive receives from; nil for every
+	// topic.
+	Topic *string `json:"topic"`
+	// Subscription is the only event subscription that a key of ScopeReceive receives from; nil for all of the topic.
+	Subscription *string    `json:"subscription"`
+	Hint         string     `json:"hint"`
+	State        string     `json:"state" enum:"active,expired,revoked"`
+	CreatedAt    time.Time  `json:"createdAt"`
+	CreatedBy    string     `json:"createdBy"`
+	ExpiresAt    *time.Time `json:"expiresAt"`
+	LastUsedAt   *time.Time `json:"lastUsedAt"`
+	RevokedAt    *time.Time `json:"revokedAt"`
 	// Owner is the user of a personal key, and Machine the computer that it was created for; nil for a program's key.
 	Owner   *string `json:"owner"`
 	Machine *string `json:"machine"`
@@ -77,15 +82,24 @@ func (k *APIKey) Publishes(topic string) bool {
 	return k.Scope == ScopeAdmin || k.Scope == ScopePublish && (k.Topic == nil || *k.Topic == topic)
 }
 
+// Receives reports whether the key opens an event subscription to consumers.
+func (k *APIKey) Receives(topic, subscription string) bool {
+	return k.Scope == ScopeAdmin || k.Scope == ScopeReceive && (k.Topic == nil || *k.Topic == topic) &&
+		(k.Subscription == nil || *k.Subscription == subscription)
+}
+
 // APIKeySpec has the settings of a new key.
 type APIKeySpec struct {
 	Name  string `json:"name"`
-	Scope Scope  `json:"scope" enum:"publish,read,operate,admin"`
-	// Topic must exist, and is only for ScopePublish; "" for every topic.
+	Scope Scope  `json:"scope" enum:"publish,receive,read,operate,admin"`
+	// Topic must exist, and is only for ScopePublish and ScopeReceive; "" for every topic.
 	Topic string `json:"topic,omitempty" nullable:"true"`
+	// Subscription must exist, and is only for ScopeReceive with a topic; "" for every event subscription.
+	Subscription string `json:"subscription,omitempty" nullable:"true"`
 	// ExpiresInDays is how long it is valid, by the database's clock; nil = forever.
 	ExpiresInDays *int `json:"expiresInDays,omitempty" nullable:"true" minimum:"1" maximum:"3650"`
-	// Query allows SQL queries, or not; nil = as the scope: operate and admin may run them. Not for ScopePublish.
+	// Query allows SQL queries, or not; nil = as the scope: operate and admin may run them. Not for ScopePublish and
+	// ScopeReceive.
 	Query *bool `json:"query,omitempty" nullable:"true"`
 }
 
@@ -101,14 +115,18 @@ func (s *APIKeySpec) validate() error {
 	switch {
 	case !keyName.MatchString(s.Name):
 		return postgres.Invalid("name", "name must be %s", KeyNameRule)
-	case s.Scope != ScopePublish && s.Scope.Role() == "":
-		return postgres.Invalid("scope", "scope must be publish, read, operate or admin")
-	case !utf8.ValidString(s.Topic) || strings.ContainsRune(s.Topic, 0):
+	case !slices.Contains(Scopes, s.Scope):
+		return postgres.Invalid("scope", "scope must be publish, receive, read, operate or admin")
+	case !storable(s.Topic):
 		return postgres.Invalid("topic", "topic must be UTF-8 without the character 0")
-	case s.Topic != "" && s.Scope != ScopePublish:
-		return postgres.Invalid("topic", "topic must be absent: it is for scope publish")
-	case s.Query != nil && *s.Query && s.Scope == ScopePublish:
-		return postgres.Invalid("query", "query must be absent: a key of scope publish only publishes")
+	case !storable(s.Subscription):
+		return postgres.Invalid("subscription", "subscription must be UTF-8 without the character 0")
+	case s.Topic != "" && s.Scope.Role() != "":
+		return postgres.Invalid("topic", "topic must be absent: it is for the scopes publish and receive")
+	case s.Subscription != "" && (s.Scope != ScopeReceive || s.Topic == ""):
+		return postgres.Invalid("subscription", "subscription must be absent: it is for scope receive, with topic")
+	case s.Query != nil && *s.Query && s.Scope.Role() == "":
+		return postgres.Invalid("query", "query must be absent: a key of scope %s reads nothing else", s.Scope)
 	case s.ExpiresInDays != nil && (*s.ExpiresInDays < 1 || *s.ExpiresInDays > maxKeyDays):
 		return postgres.Invalid("expiresInDays", "expiresInDays must be between 1 and %d, not %d", maxKeyDays,
 			*s.ExpiresInDays)
@@ -117,12 +135,15 @@ func (s *APIKeySpec) validate() error {
 	}
 }
 
-const keyColumns = "SELECT name, scope, topic, hint, state, created_at, created_by, expires_at, last_used_at, " +
+// storable reports whether PostgreSQL can store s.
+func storable(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
+
+const keyColumns = "SELECT name, scope, topic, subscription, hint, state, created_at, created_by, expires_at, last_used_at, " +
 	"revoked_at, owner, machine, query FROM postrider.api_keys "
 
 // CreateAPIKey creates a key, which is returned here and never again. *FunctionError: ErrInvalid; ErrConflict if the
-// name is taken, also by a revoked key, because the audit has its name; ErrNotFound if there is no such topic.
-// ErrUnavailable.
+// name is taken, also by a revoked key, because the audit has its name; ErrNotFound if there is no such topic or
+// event subscription. ErrUnavailable.
 func (a *Access) CreateAPIKey(ctx context.Context, spec APIKeySpec) (key string, made *APIKey, err error) {
 	if err := spec.validate(); err != nil {
 		return "", nil, err
@@ -151,6 +172,9 @@ func (k *APIKey) auditCreation(ctx context.Context, tx pgx.Tx, action AuditActio
 	if k.Topic != nil {
 		e.Topic = *k.Topic
 	}
+	if k.Subscription != nil {
+		e.Subscription = *k.Subscription
+	}
 	if k.Machine != nil {
 		e.Details["machine"] = *k.Machine
 	}
@@ -164,29 +188,46 @@ func (k *APIKey) auditCreation(ctx context.Context, tx pgx.Tx, action AuditActio
 }
 
 func insertKey(ctx context.Context, tx pgx.Tx, spec *APIKeySpec, key string) error {
-	const insert = `INSERT INTO postrider_internal.api_keys (name, key_hash, hint, scope, topic, created_by, expires_at,
-		    query)
-		VALUES ($1, $2, $3, $4, nullif($5::text, ''), $6, now() + make_interval(days => $7), $8)
+	const insert = `INSERT INTO postrider_internal.api_keys (name, key_hash, hint, scope, topic, subscription, created_by,
+		    expires_at, query)
+		VALUES ($1, $2, $3, $4, nullif($5::text, ''), nullif($6::text, ''), $7, now() + make_interval(days => $8), $9)
 		ON CONFLICT (name) DO NOTHING`
-	if spec.Topic != "" {
-		var there bool
-		const query = "SELECT EXISTS (SELECT FROM postrider_internal.topics WHERE name = $1 AND deleted_at IS NULL)"
-		if err := tx.QueryRow(ctx, query, spec.Topic).Scan(&there); err != nil {
-			return err
-		}
-		if !there {
-			return postgres.NewFunctionError(postgres.ErrNotFound, "topic", "topic %q does not exist", spec.Topic)
-		}
+	if err := spec.findObjects(ctx, tx); err != nil {
+		return err
 	}
 	hash := hashSecret(key)
 	tag, err := tx.Exec(ctx, insert, spec.Name, hash[:], key[:hintLength], string(spec.Scope), spec.Topic,
-		ActorOf(ctx).Name, spec.ExpiresInDays, spec.Query)
+		spec.Subscription, ActorOf(ctx).Name, spec.ExpiresInDays, spec.Query)
 	if err != nil {
 		return err
 	}
 	if tag.RowsAffected() == 0 {
 		return postgres.NewFunctionError(postgres.ErrNameTaken, "name",
 			"there is an API key %q already; the name of one that was revoked stays taken", spec.Name)
+	}
+	return nil
+}
+
+// findObjects checks that the topic and the event subscription exist.
+func (s *APIKeySpec) findObjects(ctx context.Context, tx pgx.Tx) error {
+	const query = `
+SELECT count(t.id) > 0, count(s.id) > 0
+  FROM postrider_internal.topics t
+  LEFT JOIN postrider_internal.event_subscriptions s ON s.topic_id = t.id AND s.name = $2 AND s.deleted_at IS NULL
+ WHERE t.name = $1 AND t.deleted_at IS NULL`
+	var topic, subscription bool
+	if s.Topic == "" {
+		return nil
+	}
+	err := tx.QueryRow(ctx, query, s.Topic, s.Subscription).Scan(&topic, &subscription)
+	switch {
+	case err != nil:
+		return err
+	case !topic:
+		return postgres.NewFunctionError(postgres.ErrNotFound, "topic", "topic %q does not exist", s.Topic)
+	case s.Subscription != "" && !subscription:
+		return postgres.NewFunctionError(postgres.ErrNotFound, "subscription", "topic %q has no event subscription %q",
+			s.Topic, s.Subscription)
 	}
 	return nil
 }
@@ -217,16 +258,16 @@ func noKey(name string) error {
 // not changed. *FunctionError, which is ErrNotFound.
 func (a *Access) RevokeAPIKey(ctx context.Context, name string) (k *APIKey, err error) {
 	const revoke = "UPDATE postrider_internal.api_keys SET revoked_at = now() WHERE name = $1 AND revoked_at IS NULL " +
-		"RETURNING coalesce(topic, '')"
+		"RETURNING coalesce(topic, ''), coalesce(subscription, '')"
 	if !keyName.MatchString(name) {
 		return nil, noKey(name)
 	}
 	err = a.change(ctx, "revoke an API key", func(tx pgx.Tx) error {
-		var topic string
-		err := tx.QueryRow(ctx, revoke, name).Scan(&topic)
+		var topic, subscription string
+		err := tx.QueryRow(ctx, revoke, name).Scan(&topic, &subscription)
 		if err == nil {
 			err = Audit(ctx, tx, AuditEntry{
-				Action: auditKeyRevoked, Topic: topic, Details: map[string]any{"key": name},
+				Action: auditKeyRevoked, Topic: topic, Subscription: subscription, Details: map[string]any{"key": name},
 				Changes: Changes(Settings{"state": "active"}, Settings{"state": "revoked"}),
 			})
 		}
@@ -255,7 +296,8 @@ func (a *Access) activeKey(ctx context.Context, hash []byte) (*APIKey, error) {
 	const used = "UPDATE postrider_internal.api_keys SET last_used_at = now() WHERE key_hash = $1"
 	k := &APIKey{State: "active"}
 	var unused bool
-	err := a.db.QueryRow(ctx, sql("active_key"), hash).Scan(&k.Name, &k.Scope, &k.Topic, &k.Owner, &k.Query, &unused)
+	err := a.db.QueryRow(ctx, sql("active_key"), hash).Scan(&k.Name, &k.Scope, &k.Topic, &k.Subscription, &k.Owner,
+		&k.Query, &unused)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, fmt.Errorf("API key: %w", ErrWrongCredentials)
 	}

@@ -22,9 +22,10 @@ CREATE TABLE postrider_internal.api_keys (
     name         text NOT NULL UNIQUE,
     key_hash     bytea NOT NULL UNIQUE CHECK (octet_length(key_hash) = 32),
     hint         text NOT NULL,
-    scope        text NOT NULL CHECK (scope IN ('publish', 'read', 'operate', 'admin')),
-    -- A name and not an id: the key is for whatever topic has the name. NULL = every topic.
+    scope        text NOT NULL CHECK (scope IN ('publish', 'receive', 'read', 'operate', 'admin')),
+    -- Names and not ids: the key is for the topic and the event subscription that have these names. NULL = every one.
     topic        text,
+    subscription text,
     created_at   timestamptz NOT NULL DEFAULT now(),
     created_by   text NOT NULL,
     expires_at   timestamptz,
@@ -35,9 +36,11 @@ CREATE TABLE postrider_internal.api_keys (
     machine      text CHECK (char_length(machine) <= 100),
     -- Whether it may run SQL queries; NULL = as the scope. A personal key follows its owner.
     query        boolean,
-    CONSTRAINT topic_of_publishers CHECK (topic IS NULL OR scope = 'publish'),
-    CONSTRAINT queries_of_readers CHECK (query IS NOT TRUE OR scope <> 'publish'),
-    CONSTRAINT personal_keys_expire CHECK (user_id IS NULL OR scope <> 'publish' AND expires_at IS NOT NULL)
+    CONSTRAINT topic_of_publishers_and_consumers CHECK (topic IS NULL OR scope IN ('publish', 'receive')),
+    CONSTRAINT subscription_of_consumers CHECK (subscription IS NULL OR scope = 'receive' AND topic IS NOT NULL),
+    CONSTRAINT queries_of_readers CHECK (query IS NOT TRUE OR scope NOT IN ('publish', 'receive')),
+    CONSTRAINT personal_keys_expire CHECK (
+        user_id IS NULL OR scope NOT IN ('publish', 'receive') AND expires_at IS NOT NULL)
 );
 CREATE INDEX api_keys_user_idx ON postrider_internal.api_keys (user_id) WHERE user_id IS NOT NULL;
 
@@ -89,7 +92,7 @@ SELECT least(s.expires_at, s.last_seen_at + interval '12 hours') $$;
 -- +goose StatementEnd
 
 CREATE VIEW postrider.api_keys AS
-SELECT k.name, postrider_internal.key_scope(k.scope, u.role) AS scope, k.topic, k.hint,
+SELECT k.name, postrider_internal.key_scope(k.scope, u.role) AS scope, k.topic, k.subscription, k.hint,
        CASE WHEN k.revoked_at IS NOT NULL THEN 'revoked' WHEN k.expires_at <= now() THEN 'expired' ELSE 'active' END
        AS state,
        k.created_at, k.created_by, k.expires_at, k.last_used_at, k.revoked_at, u.name AS owner, k.machine,
@@ -101,10 +104,12 @@ COMMENT ON VIEW postrider.api_keys IS
 COMMENT ON COLUMN postrider.api_keys.name IS
     'Name of the key. The audit calls a program that sends it key:NAME, and the owner of a personal key user:OWNER.';
 COMMENT ON COLUMN postrider.api_keys.scope IS
-    'Rights: publish (publishing only), read (a viewer''s), operate (an operator''s), admin. A personal key never has '
-    'more than its owner has now.';
+    'Rights: publish (publishing only), receive (pull delivery only), read (a viewer''s), operate (an operator''s), '
+    'admin. A personal key never has more than its owner has now.';
 COMMENT ON COLUMN postrider.api_keys.topic IS
-    'Of scope publish: the only topic that it can publish to; NULL = every topic.';
+    'Of scope publish or receive: the only topic that it can publish to or receive from; NULL = every topic.';
+COMMENT ON COLUMN postrider.api_keys.subscription IS
+    'Of scope receive: the only event subscription that it can receive from; NULL = every one of the topic.';
 COMMENT ON COLUMN postrider.api_keys.hint IS 'Its first 12 characters, to recognize it. The other 35 are not stored.';
 COMMENT ON COLUMN postrider.api_keys.state IS 'active, expired or revoked.';
 COMMENT ON COLUMN postrider.api_keys.created_at IS 'When it was created.';

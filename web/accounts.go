@@ -243,6 +243,7 @@ func (p *pages) apiKeys(ctx context.Context, c echo.Context) error {
 func (p *pages) createAPIKey(ctx context.Context, c echo.Context) (href string, err error) {
 	spec := access.APIKeySpec{
 		Name: c.FormValue("name"), Scope: access.Scope(c.FormValue("scope")), Topic: strings.TrimSpace(c.FormValue("topic")),
+		Subscription: strings.TrimSpace(c.FormValue("subscription")),
 	}
 	if choice := c.FormValue("query"); choice != "" {
 		spec.Query = new(choice == "on")

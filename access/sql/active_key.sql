@@ -1,5 +1,5 @@
 -- Finds the active API key with the hash $1, its scope and owner, and whether its use was recorded over a minute ago.
-SELECT k.name, postrider_internal.key_scope(k.scope, u.role), k.topic, u.name,
+SELECT k.name, postrider_internal.key_scope(k.scope, u.role), k.topic, k.subscription, u.name,
        postrider_internal.may_query(coalesce(u.query, k.query), postrider_internal.key_scope(k.scope, u.role)),
        coalesce(k.last_used_at < now() - interval '1 minute', true)
   FROM postrider_internal.api_keys k

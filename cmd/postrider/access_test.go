@@ -42,6 +42,8 @@ func TestAPIKeyVerbs(t *testing.T) {
 		"\n")
 	require.Equal(t, "API key shop was created: it publishes to topic orders. It is shown only now:", lines[0])
 	shop := lines[len(lines)-1]
+	require.Contains(t, run(0, "create", "worker", "--scope", "receive", "--topic", "orders").stdout,
+		"API key worker was created: it receives from topic orders.")
 	var made access.APIKey
 	require.NoError(t,
 		json.Unmarshal([]byte(run(0, "create", "ci", "--scope", "read", "--expires-in-days", "90", "-o", "json").stdout),
@@ -61,8 +63,8 @@ func TestAPIKeyVerbs(t *testing.T) {
 	require.Equal(t, http.StatusOK, try(http.MethodGet, "/v1/topics", "", made.Key))
 
 	list := run(0, "list")
-	require.Regexp(t, `(?m)^ci +read +off +- +prk_\S{8}… +active +20\S+Z +20\S+Z +cli$`, list.stdout)
-	require.Regexp(t, `(?m)^shop +publish +off +orders +prk_\S{8}… +active +never +20\S+Z +cli$`, list.stdout)
+	require.Regexp(t, `(?m)^ci +read +off +- +- +prk_\S{8}… +active +20\S+Z +20\S+Z +cli$`, list.stdout)
+	require.Regexp(t, `(?m)^shop +publish +off +orders +- +prk_\S{8}… +active +never +20\S+Z +cli$`, list.stdout)
 	require.NotContains(t, list.stdout, shop)
 	require.Regexp(t, `(?m)^permissions +it publishes to topic orders$`, run(0, "show", "shop").stdout)
 	var shown access.APIKey
@@ -84,7 +86,7 @@ func TestAPIKeyVerbs(t *testing.T) {
 	require.Contains(t, run(2, "create", "x", "--scope", "read", "--expires-in-days", "4000").stderr,
 		"must be between 1 and 3650")
 	require.Contains(t, run(1, "create", "ci", "--scope", "read").stderr, `there is an API key "ci" already`)
-	require.Equal(t, 3,
+	require.Equal(t, 4,
 		one[int](db, "SELECT count(*)::int FROM postrider.audit WHERE actor = 'cli' AND action LIKE 'api_key_%'"))
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 type apikeyCmd struct {
-	Create apikeyCreateCmd `cmd:"" help:"Create an API key and print it. It is shown once." detail:"The key is the last line of the output. Programs send it as Authorization: Bearer, and publishers also as aeg-sas-key; see docs/operate/access.md." example:"apikey create ci --scope operate --expires-in-days 90; apikey create shop --scope publish --topic orders"`
+	Create apikeyCreateCmd `cmd:"" help:"Create an API key and print it. It is shown once." detail:"The key is the last line of the output. Programs send it as Authorization: Bearer, and publishers also as aeg-sas-key; see docs/operate/access.md." example:"apikey create ci --scope operate --expires-in-days 90; apikey create shop --scope publish --topic orders; apikey create worker --scope receive --topic orders --subscription worker"`
 	List   apikeyListCmd   `cmd:"" help:"List the API keys, including revoked ones." example:"apikey list"`
 	Show   apikeyShowCmd   `cmd:"" help:"Show an API key, without its secret." example:"apikey show ci -o json"`
 	Revoke apikeyRevokeCmd `cmd:"" help:"Revoke an API key. Every node rejects it within a second." detail:"The key stays in the list, and its name stays taken, for the days of serve --keep-keys-days (default 400). Revoking it again changes nothing." example:"apikey revoke ci"`
@@ -22,8 +22,9 @@ type apikeyCreateCmd struct {
 	databaseFlags
 	terminal.OutputFlag
 	Name          string `arg:"" help:"Name of the key; the audit shows its actor as key:NAME."`
-	Scope         string `required:"" enum:"publish,read,operate,admin" help:"Scope: publish (publishing and nothing else), read, operate or admin." placeholder:"SCOPE"`
-	Topic         string `help:"With scope publish: the only topic to publish to (default: every topic)." placeholder:"TOPIC"`
+	Scope         string `required:"" enum:"publish,receive,read,operate,admin" help:"Scope: publish (publishing and nothing else), receive (pull delivery and nothing else), read, operate or admin." placeholder:"SCOPE"`
+	Topic         string `help:"With scope publish or receive: the only topic to publish to, or to receive from (default: every topic)." placeholder:"TOPIC"`
+	Subscription  string `help:"With scope receive and --topic: the only event subscription to receive from (default: every one)." placeholder:"SUBSCRIPTION"`
 	Query         string `help:"Whether the key may run SQL queries: on or off (default: on with scope operate and admin)." enum:",on,off" default:"" placeholder:"ON|OFF"`
 	ExpiresInDays *int   `help:"Days until the key expires (default: never)." placeholder:"DAYS"`
 }
@@ -31,7 +32,8 @@ type apikeyCreateCmd struct {
 // Run executes apikey create.
 func (c *apikeyCreateCmd) Run(ctx context.Context, a *access.Access) error {
 	spec := access.APIKeySpec{
-		Name: c.Name, Scope: access.Scope(c.Scope), Topic: c.Topic, ExpiresInDays: c.ExpiresInDays,
+		Name: c.Name, Scope: access.Scope(c.Scope), Topic: c.Topic, Subscription: c.Subscription,
+		ExpiresInDays: c.ExpiresInDays,
 	}
 	if c.Query != "" {
 		spec.Query = new(c.Query == "on")
@@ -48,13 +50,17 @@ func (c *apikeyCreateCmd) Run(ctx context.Context, a *access.Access) error {
 
 // permissions describes what a key may do.
 func permissions(k *access.APIKey) string {
-	switch {
-	case k.Scope != access.ScopePublish:
+	if k.Scope.Role() != "" {
 		return "scope " + string(k.Scope)
-	case k.Topic != nil:
-		return "it publishes to topic " + *k.Topic
+	}
+	does := terminal.Either(k.Scope == access.ScopePublish, "it publishes to ", "it receives from ")
+	switch {
+	case k.Topic == nil:
+		return does + "every topic"
+	case k.Subscription == nil:
+		return does + "topic " + *k.Topic
 	default:
-		return "it publishes to every topic"
+		return does + "event subscription " + *k.Subscription + " of topic " + *k.Topic
 	}
 }
 
@@ -70,16 +76,21 @@ func (c *apikeyListCmd) Run(ctx context.Context, a *access.Access) error {
 		return err
 	}
 	return c.Print(list, func(w io.Writer) {
-		fmt.Fprintln(w, "NAME\tSCOPE\tQUERIES\tTOPIC\tKEY\tSTATE\tEXPIRES\tLAST USED\tCREATED BY")
+		fmt.Fprintln(w, "NAME\tSCOPE\tQUERIES\tTOPIC\tSUBSCRIPTION\tKEY\tSTATE\tEXPIRES\tLAST USED\tCREATED BY")
 		for _, k := range list {
-			topic := terminal.Either(k.Scope == access.ScopePublish, "every", "-")
-			if k.Topic != nil {
-				topic = *k.Topic
-			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s…\t%s\t%s\t%s\t%s\n", k.Name, k.Scope, onOff(k.Query), topic, k.Hint, k.State,
-				timeOr("never", k.ExpiresAt), timeOr("never", k.LastUsedAt), k.CreatedBy)
+			topic := nameOr(terminal.Either(k.Scope.Role() == "", "every", "-"), k.Topic)
+			subscription := nameOr(terminal.Either(k.Scope == access.ScopeReceive, "every", "-"), k.Subscription)
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s…\t%s\t%s\t%s\t%s\n", k.Name, k.Scope, onOff(k.Query), topic, subscription,
+				k.Hint, k.State, timeOr("never", k.ExpiresAt), timeOr("never", k.LastUsedAt), k.CreatedBy)
 		}
 	})
+}
+
+func nameOr(otherwise string, name *string) string {
+	if name == nil {
+		return otherwise
+	}
+	return *name
 }
 
 func timeOr(otherwise string, t *time.Time) string {

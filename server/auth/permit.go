@@ -39,7 +39,8 @@ func (a *Authenticator) Permit(needed access.Role) echo.MiddlewareFunc {
 			case err != nil:
 				return err
 			case who.Role == "":
-				return api.RejectForbidden(who.Name, "this needs the role %s; %s has none: its scope is publish", needed, who.Name)
+				return api.RejectForbidden(who.Name, "this needs the role %s; %s has none: it only publishes or receives events",
+					needed, who.Name)
 			case !who.Role.Allows(needed):
 				return api.RejectForbidden(who.Name, "this needs the role %s; %s has the role %s", needed, who.Name, who.Role)
 			}

@@ -43,7 +43,7 @@ func TestAPIKeys(t *testing.T) {
 	}
 
 	for scope, role := range map[access.Scope]access.Role{
-		access.ScopePublish: "", access.ScopeRead: access.RoleViewer, access.ScopeOperate: access.RoleOperator,
+		access.ScopePublish: "", access.ScopeReceive: "", access.ScopeRead: access.RoleViewer, access.ScopeOperate: access.RoleOperator,
 		access.ScopeAdmin: access.RoleAdmin,
 	} {
 		key, _ := b.apiKey(t, access.APIKeySpec{Name: "every-" + string(scope), Scope: scope})
@@ -51,12 +51,13 @@ func TestAPIKeys(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, role, found.Scope.Role())
 		require.Equal(t, scope == access.ScopePublish || scope == access.ScopeAdmin, found.Publishes("orders"), scope)
+		require.Equal(t, scope == access.ScopeReceive || scope == access.ScopeAdmin, found.Receives("orders", "a"), scope)
 	}
 	list, err := users.APIKeys(t.Context(), "every-publish", 2)
 	require.NoError(t, err)
 	require.Len(t, list, 2)
 	require.Equal(t, "every-read", list[0].Name)
-	require.Equal(t, "shop", list[1].Name)
+	require.Equal(t, "every-receive", list[1].Name)
 	require.NotNil(t, list[1].LastUsedAt)
 
 	revoked, err := users.RevokeAPIKey(t.Context(), "shop")
@@ -78,7 +79,36 @@ func TestAPIKeys(t *testing.T) {
 	require.Contains(t, rows[0],
 		`user:anna 192.0.2.7 api_key_created orders {"key": "shop", "scope": "publish", "expiresAt": "20`)
 	require.Equal(t, `postrider - api_key_revoked orders {"key": "shop"}`, rows[len(rows)-1])
-	require.Len(t, rows, 6)
+	require.Len(t, rows, 7)
+}
+
+// A key of scope receive can be limited to a topic, and to one of its event subscriptions.
+func TestAPIKeysOfConsumers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	b.subscription(t, "orders", "billing", nil)
+	one, made := b.apiKey(t,
+		access.APIKeySpec{Name: "one", Scope: access.ScopeReceive, Topic: "orders", Subscription: "billing"})
+	require.Equal(t, "billing", *made.Subscription)
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'api_key_created' "+
+		"AND topic = 'orders' AND subscription = 'billing'"))
+	all, _ := b.apiKey(t, access.APIKeySpec{Name: "all", Scope: access.ScopeReceive, Topic: "orders"})
+	for _, row := range []struct {
+		key, topic, subscription string
+		receives                 bool
+	}{
+		{one, "orders", "billing", true},
+		{one, "orders", "stock", false},
+		{one, "bills", "billing", false},
+		{all, "orders", "stock", true},
+		{all, "bills", "billing", false},
+	} {
+		key, err := b.store.Access.APIKeyOf(t.Context(), row.key)
+		require.NoError(t, err)
+		require.Equal(t, row.receives, key.Receives(row.topic, row.subscription), row)
+		require.False(t, key.Publishes("orders"))
+	}
 }
 
 func TestAPIKeyRejections(t *testing.T) {
@@ -99,6 +129,23 @@ func TestAPIKeyRejections(t *testing.T) {
 		{access.APIKeySpec{Name: "cd"}, "scope", postgres.ErrInvalid},
 		{access.APIKeySpec{Name: "cd", Scope: access.ScopeRead, Topic: "orders"}, "topic", postgres.ErrInvalid},
 		{access.APIKeySpec{Name: "cd", Scope: access.ScopePublish, Topic: "bills"}, "topic", postgres.ErrNotFound},
+		{access.APIKeySpec{Name: "cd", Scope: access.ScopeReceive, Topic: "bills"}, "topic", postgres.ErrNotFound},
+		{access.APIKeySpec{Name: "cd", Scope: access.ScopeReceive, Query: new(true)}, "query", postgres.ErrInvalid},
+		{
+			access.APIKeySpec{Name: "cd", Scope: access.ScopeReceive, Topic: "orders", Subscription: "never"},
+			"subscription",
+			postgres.ErrNotFound,
+		},
+		{
+			access.APIKeySpec{Name: "cd", Scope: access.ScopeReceive, Subscription: "billing"},
+			"subscription",
+			postgres.ErrInvalid,
+		},
+		{
+			access.APIKeySpec{Name: "cd", Scope: access.ScopePublish, Topic: "orders", Subscription: "billing"},
+			"subscription",
+			postgres.ErrInvalid,
+		},
 		{access.APIKeySpec{Name: "cd", Scope: access.ScopeRead, ExpiresInDays: new(0)}, "expiresInDays", postgres.ErrInvalid},
 		{
 			access.APIKeySpec{Name: "cd", Scope: access.ScopeRead, ExpiresInDays: new(3651)},
