@@ -229,6 +229,8 @@ func (a *attempt) cut(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return err
+	case found && a.sub.Pulled():
+		return a.hold(ctx, catalog.HoldAdmission)
 	case found:
 		return a.engine.parts.Loader.Cut(ctx, a.sub, a.job, a.args.Paced)
 	}
@@ -258,6 +260,8 @@ func (a *attempt) begin(ctx context.Context) (ready bool, err error) {
 		return false, err
 	case !found:
 		return false, a.cancel(ctx)
+	case a.sub.Pulled():
+		return false, a.hold(ctx, catalog.HoldAdmission) // and then available, see Releaser.MakeAvailable
 	}
 	// An endpoint that was set after the work was loaded, and is not validated, gets no events.
 	if a.work.Hold == "" && a.sub.NotValidated() {

@@ -23,7 +23,9 @@ type driver struct {
 
 // GetListener implements riverdriver.Driver.
 func (d driver) GetListener(p *riverdriver.GetListenenerParams) riverdriver.Listener {
-	l := &listener{Listener: d.Driver.GetListener(p), wake: d.engine.parts.Wake}
+	l := &listener{
+		Listener: d.Driver.GetListener(p), wake: d.engine.parts.Wake, arrivals: d.engine.parts.Arrivals,
+	}
 	if d.engine.options.PollOnly {
 		l.Listener = disconnected{l.Listener}
 	}
@@ -161,7 +163,8 @@ func wakePayload(queue string) string { return `{"queue":"` + queue + `"}` }
 // listener passes only wake-ups to River: those of this process and of the database, one for each queue at a time.
 type listener struct {
 	riverdriver.Listener
-	wake *queue.Wake
+	wake     *queue.Wake
+	arrivals *queue.Arrivals
 
 	reading chan error // gets the reader's error at its end; nil = no reader runs
 	stop    context.CancelFunc
@@ -231,6 +234,10 @@ func (l *listener) forward(n *riverdriver.Notification) {
 	}
 	if n.Payload == publishedPayload {
 		l.wake.RequestCollect()
+		return
+	}
+	if n.Payload == wakePayload(queue.LockQueue) {
+		l.arrivals.ArrivedElsewhere()
 		return
 	}
 	for _, queue := range wakeableQueues {

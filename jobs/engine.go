@@ -29,6 +29,7 @@ import (
 	"postrider/jobs/endpoint"
 	"postrider/jobs/export"
 	"postrider/jobs/publish"
+	"postrider/jobs/pull"
 	"postrider/jobs/queue"
 	"postrider/migrations"
 	"postrider/operator"
@@ -62,6 +63,7 @@ type Parts struct {
 	JobRows  *queue.JobRows
 	Active   *queue.JobSet
 	Wake     *queue.Wake
+	Arrivals *queue.Arrivals
 	Handoff  *queue.Handoff
 	Gate     *queue.Gate
 	Pace     *queue.Pace
@@ -72,6 +74,7 @@ type Parts struct {
 	Recorder    *delivery.Recorder
 	Releaser    *delivery.Releaser
 	Exports     *export.Exports
+	Receiver    *pull.Receiver
 	Maintenance *Maintenance
 }
 

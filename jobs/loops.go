@@ -55,6 +55,7 @@ func (e *Engine) maintenanceLoops() []loop {
 			what: "releasing deliveries within rate limits", interval: promoteInterval,
 			requested: p.Traffic.LimitedQueued(), run: e.refillPaced,
 		},
+		{what: "ending locks of consumers", interval: promoteInterval, run: p.Receiver.Expire},
 		{what: "learning the paces of endpoints", interval: promoteInterval, run: p.Paces.Learn},
 		{what: "claiming dead letters to export", interval: exportInterval, requested: e.exported, run: claim},
 		{what: "the heartbeat", interval: beatInterval, run: e.beat},

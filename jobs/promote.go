@@ -145,7 +145,13 @@ func rotated[T any](list []T, by int) []T {
 func (e *Engine) releaseFrom(ctx context.Context, t *queue.TrafficSample, w queue.Waiting) error {
 	snapshot, capacity := e.parts.Cache.Snapshot(), e.parts.Traffic.Capacity(w.SubscriptionID)
 	sub, known := snapshot.Subscription(w.SubscriptionID)
-	if capacity <= 0 || !known || t.Holds[w.SubscriptionID].TimeToLiveStopped { // deleted: canceled by drain
+	if !known || t.Holds[w.SubscriptionID].TimeToLiveStopped { // deleted: canceled by drain
+		return nil
+	}
+	if sub.Pulled() {
+		return e.makeAvailable(ctx, sub, w.Hold)
+	}
+	if capacity <= 0 {
 		return nil
 	}
 	if !e.parts.Gate.Knows(w.SubscriptionID) {
@@ -171,6 +177,18 @@ func (e *Engine) releaseFrom(ctx context.Context, t *queue.TrafficSample, w queu
 	}
 	_, err := e.parts.Releaser.ReleaseExpired(ctx, w.SubscriptionID, age, p.Expiry == policy.ExpiryNextAttempt, capacity)
 	return err
+}
+
+// makeAvailable ends the holds of deliveries that a consumer pulls; while they are on hold, of expired ones.
+func (e *Engine) makeAvailable(ctx context.Context, sub *catalog.Subscription, hold string) error {
+	if hold == "" {
+		return e.parts.Releaser.MakeAvailable(ctx, sub.ID, nil)
+	}
+	rules, known := e.parts.Cache.Snapshot().Rules(sub.ID)
+	if !known {
+		return nil
+	}
+	return e.parts.Releaser.MakeAvailable(ctx, sub.ID, &rules.Limits.TTL)
 }
 
 // limit is this node's share of an event subscription's maxConcurrentDeliveries, at least 1; 0 = no limit. Nodes share

@@ -36,7 +36,12 @@ CREATE TABLE postrider_internal.deliveries (
     operation_id     uuid, -- the operation that redelivered it
     -- Waits for the next batch of its event subscription. It is a separate column for indexes: an index on job_id would
     -- prevent in-place updates after failed attempts.
-    open             boolean GENERATED ALWAYS AS (job_id IS NULL AND batch_id IS NULL AND hold IS NULL) STORED,
+    open             boolean GENERATED ALWAYS AS (
+                     job_id IS NULL AND batch_id IS NULL AND hold IS NULL AND NOT pulled) STORED,
+    -- Its consumer pulls it: it waits for a receive, or job_id is the job of a consumer's lock.
+    pulled           boolean NOT NULL DEFAULT false,
+    available        boolean GENERATED ALWAYS AS (
+                     job_id IS NULL AND batch_id IS NULL AND hold IS NULL AND pulled) STORED,
     CONSTRAINT one_owner CHECK (num_nonnulls(job_id, batch_id, hold) <= 1)
 ) WITH (
     fillfactor = 80, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
@@ -53,6 +58,11 @@ CREATE INDEX deliveries_subscription_idx ON postrider_internal.deliveries (subsc
 CREATE INDEX deliveries_event_idx ON postrider_internal.deliveries (event_uuid);
 -- The deliveries that the next batch of an event subscription is cut from: without job, batch and hold.
 CREATE INDEX deliveries_open_idx ON postrider_internal.deliveries (subscription_id, id) WHERE open;
+-- The deliveries that consumers may receive, in their order, and by age for the ends of the time to live.
+CREATE INDEX deliveries_available_idx ON postrider_internal.deliveries (subscription_id, next_attempt_at, id)
+WHERE available;
+CREATE INDEX deliveries_available_age_idx ON postrider_internal.deliveries (subscription_id, time_to_live_since)
+WHERE available;
 -- The redeliveries of an operation; other deliveries have no entry.
 CREATE INDEX deliveries_operation_idx ON postrider_internal.deliveries (operation_id, id)
 WHERE operation_id IS NOT NULL;

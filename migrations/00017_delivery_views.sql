@@ -75,12 +75,12 @@ SELECT id, subscription_id, topic_id, event_uuid, event_day, 'pending'::text AS 
        attempts, reruns, next_attempt_at, first_attempt_at, last_attempt_at, last_outcome, last_status,
            time_to_live_since,
        NULL::timestamptz AS finished_at, batch_id, batch_id AS open_batch_id, redelivered_from, operation_id,
-       NULL::uuid AS dead_letter_id, open, job_id
+       NULL::uuid AS dead_letter_id, open, pulled, job_id
   FROM postrider_internal.deliveries
  UNION ALL
 SELECT id, subscription_id, topic_id, event_uuid, event_day, state, NULL, reason, attempts, reruns, NULL,
        first_attempt_at, last_attempt_at, last_outcome, last_status, time_to_live_since, finished_at, batch_id, NULL,
-       redelivered_from, operation_id, dead_letter_id, false, NULL
+       redelivered_from, operation_id, dead_letter_id, false, false, NULL
   FROM postrider_internal.delivery_history;
 COMMENT ON VIEW postrider_internal.all_deliveries IS 'Pending and finished deliveries, without joins.';
 
@@ -96,7 +96,9 @@ SELECT d.id AS delivery_id, t.name AS topic, s.name AS subscription, e.event_id,
        CASE WHEN d.state <> 'pending' THEN NULL
             WHEN coalesce(d.hold, b.hold) IS NOT NULL THEN coalesce(d.hold, b.hold)
             WHEN d.open THEN 'batch'
+            WHEN d.pulled AND d.job_id IS NOT NULL THEN 'lock'
             WHEN coalesce(b.next_attempt_at, d.next_attempt_at) > now() THEN 'next_attempt_at'
+            WHEN d.pulled THEN 'consumer'
             ELSE 'worker' END AS waits_for,
        d.subscription_id,
        CASE WHEN coalesce(d.hold, b.hold) = 'probation'
@@ -161,7 +163,8 @@ COMMENT ON COLUMN postrider.deliveries.redelivered_from IS
 COMMENT ON COLUMN postrider.deliveries.dead_letter_id IS 'Dead letter it became.';
 COMMENT ON COLUMN postrider.deliveries.waits_for IS
     'What a pending delivery waits for: the end of a hold (paused, not_validated, probation, admission, rate_limited), '
-    'next_attempt_at, batch (the next one), or worker: it is due and in the queue or in progress.';
+    'next_attempt_at, batch (the next one), consumer (to receive it), lock (a consumer has received it), or worker: it '
+    'is due and in the queue or in progress.';
 COMMENT ON COLUMN postrider.deliveries.subscription_id IS
     'Id of the event subscription, see postrider.event_subscriptions.';
 COMMENT ON COLUMN postrider.deliveries.edited_from IS

@@ -20,14 +20,17 @@ CREATE TYPE postrider_internal.taken_delivery AS (
     due             timestamptz
 );
 
--- How one delivery ends; error and excerpt are of its last attempt, for a dead letter.
+-- How one delivery ends; error and excerpt are of its last attempt, for a dead letter. attempts and last_outcome are
+-- NULL if its last attempt is recorded already.
 CREATE TYPE postrider_internal.delivery_end AS (
     delivery_id    bigint,
     state          text,
     reason         text,
     dead_letter_id uuid,
     error          text,
-    excerpt        bytea
+    excerpt        bytea,
+    attempts       integer,
+    last_outcome   text
 );
 
 -- +goose StatementBegin
@@ -67,8 +70,9 @@ BEGIN
             IF NOT FOUND THEN
                 PERFORM postrider_internal.reject_delivery(delivery);
             END IF;
-            SELECT j.state::text AS state, coalesce((j.args ->> 'r')::integer, 0) + j.attempt AS reruns,
-                   j.scheduled_at INTO job
+            -- While a consumer has locked the delivery, its attempt is in progress.
+            SELECT CASE j.kind WHEN 'lock' THEN 'running' ELSE j.state::text END AS state,
+                   coalesce((j.args ->> 'r')::integer, 0) + j.attempt AS reruns, j.scheduled_at INTO job
               FROM postrider_internal.river_job j WHERE j.id = seen.token FOR UPDATE;
             PERFORM FROM postrider_internal.batches b WHERE b.id = seen.batch_id FOR UPDATE;
             SELECT d.id, d.subscription_id, tp.name, s.name, s.deleted_at IS NOT NULL, d.attempts, d.batch_id,
@@ -127,7 +131,10 @@ BEGIN
 WITH finished AS (
     DELETE FROM postrider_internal.deliveries d USING unnest(ends) e
      WHERE d.id = e.delivery_id AND d.id = ANY (ARRAY (SELECT u.delivery_id FROM unnest(ends) u))
-    RETURNING d.*, e.state, e.reason, e.dead_letter_id, e.error, e.excerpt,
+    RETURNING d.id, d.subscription_id, d.topic_id, d.event_uuid, d.event_day, d.reruns, d.last_status, d.batch_id,
+              d.time_to_live_since, d.first_attempt_at, d.last_attempt_at, d.redelivered_from, d.operation_id,
+              coalesce(e.attempts, d.attempts) AS attempts, coalesce(e.last_outcome, d.last_outcome) AS last_outcome,
+              e.state, e.reason, e.dead_letter_id, e.error, e.excerpt,
               (SELECT s.retry_policy FROM postrider_internal.event_subscriptions s WHERE s.id = d.subscription_id)
                   AS retry_policy, 1::float8 AS time_scale
 ),
@@ -219,7 +226,7 @@ WITH pending AS MATERIALIZED (
      WHERE d.subscription_id = subscription AND d.id > after ORDER BY d.id LIMIT most
 ), free AS (
     SELECT j.id FROM postrider_internal.river_job j
-     WHERE j.id IN (SELECT p.token FROM pending p) AND j.kind IN ('deliver', 'batch') ORDER BY j.id
+     WHERE j.id IN (SELECT p.token FROM pending p) AND j.kind IN ('deliver', 'batch', 'lock') ORDER BY j.id
      FOR UPDATE SKIP LOCKED
 ), gone AS (
     DELETE FROM postrider_internal.river_job j USING free WHERE j.id = free.id RETURNING j.id
@@ -245,7 +252,7 @@ WITH pending AS MATERIALIZED (
      ORDER BY d.id FOR UPDATE OF d
 ), ended AS MATERIALIZED (
     SELECT postrider_internal.end_deliveries(array_agg(
-               ROW (l.id, 'canceled', r.reason, NULL, NULL, NULL)::postrider_internal.delivery_end)) AS count
+               ROW (l.id, 'canceled', r.reason, NULL, NULL, NULL, NULL, NULL)::postrider_internal.delivery_end)) AS count
       FROM locked l, postrider_internal.deletion_reason(subscription) AS r(reason)
 )
 SELECT coalesce(max(p.id), 0), count(*), (SELECT e.count FROM ended e) FROM pending p $$;
@@ -296,7 +303,7 @@ BEGIN
     END IF;
     PERFORM postrider_internal.take_token(t, state, reason);
     PERFORM postrider_internal.end_deliveries(
-        ARRAY [ROW (t.id, state, reason, letter, error, response)::postrider_internal.delivery_end]);
+        ARRAY [ROW (t.id, state, reason, letter, error, response, NULL, NULL)::postrider_internal.delivery_end]);
     IF action IS NOT NULL THEN
         PERFORM postrider_internal.note_audit(actor, address, action, t.topic, t.subscription,
             jsonb_build_object('deliveryId', t.id, 'deadLetterId', letter));

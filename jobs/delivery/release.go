@@ -18,6 +18,8 @@ import (
 var (
 	releaseStatement = sqlFile("release.sql")
 	claimStatement   = sqlFile("claim.sql")
+
+	availableStatement = sqlFile("available.sql")
 )
 
 // PointRefill is the failpoint after held deliveries got their jobs and before a fetcher is woken.
@@ -91,6 +93,26 @@ func (r *Releaser) release(
 		r.notifier.RequestDeliveries()
 	}
 	return released, forCutter, nil
+}
+
+// availableStep bounds one statement of MakeAvailable.
+const availableStep = 10_000
+
+// MakeAvailable ends the holds of deliveries of an event subscription that a consumer pulls and that is not on hold.
+// With an age, it ends those of deliveries of at least this age, though the event subscription is on hold: what has
+// expired is ended next.
+func (r *Releaser) MakeAvailable(ctx context.Context, subscription int64, age *time.Duration) error {
+	for changed := availableStep; changed >= availableStep; {
+		if err := r.db.QueryRow(ctx, availableStatement, pgx.NamedArgs{
+			"subscription": subscription, "limit": availableStep, "age": age,
+		}).Scan(&changed); err != nil {
+			return fmt.Errorf("make deliveries available: %w", err)
+		}
+		if r.count.Add(int64(changed)); changed > 0 {
+			r.notifier.RequestReceives(subscription)
+		}
+	}
+	return nil
 }
 
 // ClaimProbe releases one held delivery of a probation that is due for a probe; false if nothing is held, or another

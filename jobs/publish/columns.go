@@ -94,7 +94,7 @@ var (
 type destination struct {
 	topicID, subscriptionID, count int64
 	probationKey                   []byte
-	batching, limited              bool
+	batching, limited, pulled      bool
 }
 
 var destinationColumns = postgres.Columns[destination]{
@@ -104,6 +104,7 @@ var destinationColumns = postgres.Columns[destination]{
 	postgres.Col("probation_key", "bytea", func(d destination) []byte { return d.probationKey }),
 	postgres.Col("batching", "bool", func(d destination) bool { return d.batching }),
 	postgres.Col("limited", "bool", func(d destination) bool { return d.limited }),
+	postgres.Col("pulled", "bool", func(d destination) bool { return d.pulled }),
 }
 
 // destinations are those of a group. They use the catalog that filtered it: it may be newer than the one in memory,
@@ -132,7 +133,7 @@ func destinations(group []*publishRequest) (list []destination) {
 func destinationOf(c *catalog.Snapshot, sub *catalog.Subscription, count int64) destination {
 	return destination{
 		topicID: sub.TopicID, subscriptionID: sub.ID, count: count, probationKey: c.ProbationKey(sub),
-		batching: sub.Batching(),
+		batching: sub.Batching(), pulled: sub.Pulled(),
 	}
 }
 

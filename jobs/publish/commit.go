@@ -111,11 +111,25 @@ func (p *Publisher) transact(
 	case len(offered.ids) < deliveriesOf(group):
 		p.Notifier.RequestDeliveries()
 	}
+	p.arrived(to)
 	for _, req := range group {
 		req.Receipt.Commit = took
 		req.respond(nil)
 	}
 	return nil
+}
+
+// arrived wakes the receivers of event subscriptions that consumers pull.
+func (p *Publisher) arrived(to []destination) {
+	var pulled []int64
+	for _, d := range to {
+		if d.pulled {
+			pulled = append(pulled, d.subscriptionID)
+		}
+	}
+	if len(pulled) > 0 {
+		p.Notifier.RequestReceives(pulled...)
+	}
 }
 
 // deliveriesOf counts the deliveries that a group creates at once; a route creates its deliveries later.
@@ -153,7 +167,7 @@ func (o *offers) deliveries(group []*publishRequest, admitted queue.Admissions) 
 	for _, req := range group {
 		for i := range req.Receipt.Events {
 			for _, sub := range req.subscribers[i] {
-				admit := admitted.Take(sub.ID)
+				admit := sub.Pulled() || admitted.Take(sub.ID)
 				list = append(list, newDelivery{
 					event: req.Receipt.SystemIDs[i], bytes: req.Receipt.Events[i].Size(), sub: sub, admitted: admit,
 					offered: o.offer(req, i, sub, admit),

@@ -110,12 +110,12 @@ func (p *Publisher) pause(ctx context.Context, group []*publishRequest) {
 	}
 }
 
-// jobsOf counts the deliveries that have their own jobs. A batch has one for many.
+// jobsOf counts the deliveries that have their own jobs. A batch has one for many, a consumer needs none.
 func jobsOf(group []*publishRequest) (n int) {
 	for _, req := range group {
 		for _, subscribers := range req.subscribers {
 			for _, sub := range subscribers {
-				if !sub.Batching() {
+				if !sub.Batching() && !sub.Pulled() {
 					n++
 				}
 			}

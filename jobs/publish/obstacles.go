@@ -47,8 +47,8 @@ func (o *obstacles) known(group []destination) bool {
 // publishStatement is T1 of a group. The plain one must not be used with keys: they would be stored without their
 // events.
 func (p *Publisher) publishStatement(group []*publishRequest, to []destination) string {
-	if group[0].keyed || slices.ContainsFunc(to, func(d destination) bool { return d.batching || d.limited }) ||
-		p.obstacles.known(to) {
+	special := func(d destination) bool { return d.batching || d.limited || d.pulled }
+	if group[0].keyed || slices.ContainsFunc(to, special) || p.obstacles.known(to) {
 		return publishStatement
 	}
 	return plainPublishStatement

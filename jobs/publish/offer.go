@@ -35,7 +35,7 @@ func (p *Publisher) newOffers(group []*publishRequest, asOf time.Time) *offers {
 // offer reports whether the next delivery is for this node's workers, unless it is put on hold.
 func (o *offers) offer(req *publishRequest, i int, sub *catalog.Subscription, admitted bool) bool {
 	work := (*queue.Work)(nil)
-	if o.left > 0 && admitted && !sub.Batching() {
+	if o.left > 0 && admitted && !sub.Batching() && !sub.Pulled() {
 		work = o.work(req, i, sub)
 	}
 	o.works = append(o.works, work)

@@ -95,6 +95,7 @@ func (p *Publisher) stepRoutes(ctx context.Context, group []*routeRequest, filte
 		options.IsoLevel = pgx.RepeatableRead
 	}
 	var admitted queue.Admissions
+	var to []destination
 	var unfinished int
 	err := pgx.BeginTxFunc(ctx, p.DB, options, func(tx pgx.Tx) (err error) {
 		if _, err := tx.Exec(ctx, p.DB.Keeping(postgres.KeepPlan)); err != nil {
@@ -110,7 +111,7 @@ func (p *Publisher) stepRoutes(ctx context.Context, group []*routeRequest, filte
 		if err != nil || len(routes) == 0 {
 			return err
 		}
-		admitted, unfinished, err = p.fanOut(ctx, tx, snapshot, routes)
+		to, admitted, unfinished, err = p.fanOut(ctx, tx, snapshot, routes)
 		p.Failpoint.Reach(PointRoute)
 		return err
 	})
@@ -119,6 +120,7 @@ func (p *Publisher) stepRoutes(ctx context.Context, group []*routeRequest, filte
 	}
 	p.Traffic.Add(admitted)
 	p.Notifier.RequestDeliveries()
+	p.arrived(to)
 	if unfinished > 0 {
 		p.Notifier.RequestFetch(queue.RouteQueue)
 	}
@@ -128,7 +130,7 @@ func (p *Publisher) stepRoutes(ctx context.Context, group []*routeRequest, filte
 // fanOut creates the deliveries of a step and moves the routes on. unfinished routes have further steps.
 func (p *Publisher) fanOut(
 	ctx context.Context, tx pgx.Tx, snapshot *catalog.Snapshot, routes []*routing,
-) (admitted queue.Admissions, unfinished int, err error) {
+) (to []destination, admitted queue.Admissions, unfinished int, err error) {
 	for _, r := range routes {
 		if n := r.missing(); n > 0 {
 			p.Log.Error("events were erased, or their partition dropped, before their deliveries were created; "+
@@ -137,10 +139,10 @@ func (p *Publisher) fanOut(
 		}
 	}
 	deliveries := cutRoutes(routes, snapshot, p.stepLimit)
-	to := routedTo(snapshot, deliveries)
+	to = routedTo(snapshot, deliveries)
 	admitted = p.capacity(to)
 	for i := range deliveries {
-		deliveries[i].admitted = admitted.Take(deliveries[i].sub.ID)
+		deliveries[i].admitted = deliveries[i].sub.Pulled() || admitted.Take(deliveries[i].sub.ID)
 	}
 	var matched []matchedEvent
 	for _, r := range routes {
@@ -153,7 +155,7 @@ func (p *Publisher) fanOut(
 	if err = tx.QueryRow(ctx, statement, args...).Scan(&found, &unfinished); err == nil && found != snapshot.Version {
 		err = errStale
 	}
-	return admitted, unfinished, err
+	return to, admitted, unfinished, err
 }
 
 // routing is a route whose position advances as deliveries are taken from it.

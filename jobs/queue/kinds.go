@@ -13,6 +13,11 @@ const (
 	// core.
 	DeliverQueue = "deliveries"
 
+	// LockKind is the kind of the jobs that are due when a consumer's lock ends, see package pull.
+	LockKind = "lock"
+	// LockQueue is a separate queue that no worker fetches: a statement ends many locks at once.
+	LockQueue = "locks"
+
 	// RouteKind is the kind of the jobs that create the deliveries of a route, see docs/internals/delivery.md.
 	RouteKind = "route"
 	// RouteQueue is a separate queue: routes do not wait for deliveries to other events' endpoints.

@@ -81,7 +81,9 @@ type Notifier struct {
 	log   *slog.Logger
 	nodes *Nodes
 	local *Wake // this process's own fetchers; nil if it has none
-	other *Wake // queues of which other nodes are to be notified
+	// arrivals are this process's own receivers.
+	arrivals *Arrivals
+	other    *Wake // queues of which other nodes are to be notified
 	// mute: no node listens. PgBouncer in transaction mode offers no session for LISTEN; the fetchers poll.
 	mute bool
 }
@@ -96,8 +98,10 @@ const (
 )
 
 // NewNotifier makes a node's notifier; wake is nil on a node that makes no attempts.
-func NewNotifier(db *postgres.DB, nodes *Nodes, wake *Wake, log *slog.Logger) *Notifier {
-	return &Notifier{db: db, log: log, nodes: nodes, local: wake, other: NewWake(), mute: db.ThroughPgBouncer}
+func NewNotifier(db *postgres.DB, nodes *Nodes, wake *Wake, arrivals *Arrivals, log *slog.Logger) *Notifier {
+	return &Notifier{
+		db: db, log: log, nodes: nodes, local: wake, arrivals: arrivals, other: NewWake(), mute: db.ThroughPgBouncer,
+	}
 }
 
 // RequestFetch wakes the fetchers of a queue on all nodes.
@@ -112,6 +116,14 @@ func (n *Notifier) RequestFetch(queue string) {
 
 // RequestDeliveries wakes the fetchers of deliveries on all nodes.
 func (n *Notifier) RequestDeliveries() { n.RequestFetch(DeliverQueue) }
+
+// RequestReceives wakes the receivers of these event subscriptions on all nodes.
+func (n *Notifier) RequestReceives(subscriptions ...int64) {
+	n.arrivals.Arrived(subscriptions...)
+	if !n.mute && (n.local == nil || !n.nodes.alone()) {
+		n.other.Request(LockQueue)
+	}
+}
 
 // notify sends the requests since the last call.
 func (n *Notifier) notify(ctx context.Context) error {

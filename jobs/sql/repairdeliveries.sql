@@ -6,20 +6,20 @@
 -- without an outcome is deleted, or a late result could be recorded with it. Its reruns are kept, so that the delivery
 -- ends at some time.
 --
--- These are consistent without a job of kind "deliver": open deliveries, if their event subscription takes batches or
--- has a batch cutter; those of a deleted event subscription that are being canceled; and those whose job has another
--- kind, of a newer version during a rolling upgrade.
+-- These are consistent without a job of kind "deliver": available deliveries; open deliveries, if their event
+-- subscription takes batches or has a batch cutter; those of a deleted event subscription that are being canceled; and
+-- those whose job has another kind: a lock, or one of a newer version during a rolling upgrade.
 --
 -- Scalar subqueries and arrays instead of joins are always lookups by id: for a join the planner may read a table.
 WITH step AS MATERIALIZED (
-    SELECT id, subscription_id, job_id, batch_id, hold, time_to_live_since, last_attempt_at
+    SELECT id, subscription_id, job_id, batch_id, hold, available, time_to_live_since, last_attempt_at
       FROM postrider_internal.deliveries WHERE id > $2 ORDER BY id LIMIT $1
 ), cutters AS MATERIALIZED (
     SELECT (args ->> 's')::bigint AS subscription_id FROM postrider_internal.river_job
      WHERE queue = 'deliveries' AND kind = 'batch' AND finalized_at IS NULL AND args -> 'b' IS NULL
 ), broken AS MATERIALIZED (
     SELECT d.id, d.job_id, d.batch_id FROM step d
-     WHERE d.hold IS NULL
+     WHERE d.hold IS NULL AND NOT d.available
        AND (SELECT true FROM postrider_internal.batches b WHERE b.id = d.batch_id AND b.state = 'pending') IS NULL
        AND greatest(d.time_to_live_since, d.last_attempt_at) < now() - interval '60 seconds'
        AND (SELECT true FROM postrider_internal.river_job j

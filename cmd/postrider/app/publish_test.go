@@ -26,17 +26,19 @@ const brokenTokens = `
 WITH live AS (
     SELECT id, kind, (args ->> 'd')::bigint AS delivery_id, (args ->> 'b')::bigint AS batch_id,
            (args ->> 's')::bigint AS subscription_id FROM postrider_internal.river_job
-     WHERE queue = 'deliveries' AND kind IN ('deliver', 'batch') AND finalized_at IS NULL
+     WHERE queue IN ('deliveries', 'locks') AND kind IN ('deliver', 'batch', 'lock') AND finalized_at IS NULL
 ), owners AS (
     SELECT d.id, (SELECT count(*) FROM postrider_internal.river_job j WHERE j.id = d.job_id
-        AND j.args ->> 'd' = d.id::text AND j.finalized_at IS NULL) + (d.hold IS NOT NULL)::int
+        AND j.args ->> 'd' = d.id::text AND j.finalized_at IS NULL)
+         + (d.hold IS NOT NULL)::int + d.available::int
          + (SELECT count(*) FROM postrider_internal.batches b WHERE b.id = d.batch_id AND b.state = 'pending')
-         + (d.job_id IS NULL AND d.batch_id IS NULL AND d.hold IS NULL AND EXISTS (SELECT FROM live WHERE kind = 'batch'
-             AND batch_id IS NULL AND subscription_id = d.subscription_id))::int AS n
+         + (d.job_id IS NULL AND d.batch_id IS NULL AND d.hold IS NULL AND NOT d.pulled
+             AND EXISTS (SELECT FROM live WHERE kind = 'batch' AND batch_id IS NULL
+                 AND subscription_id = d.subscription_id))::int AS n
       FROM postrider_internal.deliveries d
 )
 SELECT (SELECT count(*) FROM owners WHERE n <> 1)
-     + (SELECT count(*) FROM live WHERE kind = 'deliver' AND NOT EXISTS (SELECT FROM postrider_internal.deliveries d
+     + (SELECT count(*) FROM live WHERE kind <> 'batch' AND NOT EXISTS (SELECT FROM postrider_internal.deliveries d
          WHERE d.id = live.delivery_id AND d.job_id = live.id))
      + (SELECT count(*) FROM live WHERE batch_id IS NOT NULL AND NOT EXISTS (SELECT FROM postrider_internal.batches b
          WHERE b.id = live.batch_id AND b.job_id = live.id))

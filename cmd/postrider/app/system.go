@@ -14,6 +14,7 @@ import (
 	"postrider/jobs/delivery"
 	"postrider/jobs/export"
 	"postrider/jobs/publish"
+	"postrider/jobs/pull"
 	"postrider/jobs/queue"
 	"postrider/operator"
 	"postrider/postgres"
@@ -107,7 +108,9 @@ func New(ctx context.Context, o Options) (*System, error) {
 			o.QueueCapacity = s.Gate.Capacity
 		}
 	}
-	s.Notifier = queue.NewNotifier(db, s.Nodes, s.Wake, o.Logger)
+	s.Arrivals = queue.NewArrivals()
+	s.Notifier = queue.NewNotifier(db, s.Nodes, s.Wake, s.Arrivals, o.Logger)
+	s.Receiver = pull.NewReceiver(db, s.Notifier, s.Arrivals, o.Node, s.Wake != nil && !db.ThroughPgBouncer)
 	s.Maintenance = jobs.NewMaintenance(db, cache, s.Notifier, o.Logger, o.Failpoint)
 	s.Operator = operator.NewOperator(db, clock, s.Subscriptions, s.Notifier.RequestDeliveries, o.Logger)
 	s.Paces = queue.NewEndpointPaces(db, s.Nodes)
@@ -135,6 +138,7 @@ func (s *System) Run(ctx context.Context) {
 	var group sync.WaitGroup
 	for _, loop := range []func(context.Context){
 		s.Publisher.Run, s.Recorder.Run, s.Loader.Run, s.Notifier.Run, s.Traffic.Run, s.Cache.Run, s.Disk.Watch,
+		s.Receiver.Run,
 	} {
 		group.Go(func() { loop(ctx) })
 	}

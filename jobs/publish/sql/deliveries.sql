@@ -13,7 +13,7 @@
 --
 -- A delivery that is offered to this node's workers gets a job that is running here already, unless its endpoint has
 -- failed lately: then its state has to be loaded. An event subscription that takes batches gets one batch cutter: the
--- job that cuts the next batch.
+-- job that cuts the next batch. The deliveries that a consumer pulls get no job.
 --
 -- The part "plain" is for a group that meets no hold, failing endpoint or batch, see events.sql.
 -- begin full
@@ -30,7 +30,7 @@ held AS MATERIALIZED (
     SELECT probation_key, since IS NOT NULL AS held FROM postrider_internal.probations
      WHERE probation_key = ANY (@destinations.probation_key)
 ), destinations AS MATERIALIZED (
-    SELECT s.subscription_id, s.batching, s.limited, failing.probation_key IS NULL AS healthy,
+    SELECT s.subscription_id, s.batching, s.limited, s.pulled, failing.probation_key IS NULL AS healthy,
            coalesce(held.hold, seen.hold,
                     CASE WHEN in_probation.probation_key IS NOT NULL OR failing.held THEN 'probation' END) AS hold
       FROM @destinations AS s(@destinations.*)
@@ -43,16 +43,16 @@ held AS MATERIALIZED (
 created AS MATERIALIZED (
 -- begin full
     SELECT nextval('postrider_internal.deliveries_id_seq') AS id, m.*,
-           CASE WHEN m.hold IS NULL AND NOT m.batching
+           CASE WHEN m.hold IS NULL AND NOT m.batching AND NOT m.pulled
                 THEN nextval('postrider_internal.river_job_id_seq') END AS job_id,
            m.offered AND m.healthy AND m.hold IS NULL AND NOT m.batching AS local
-      FROM (SELECT m.*, d.batching, d.healthy,
+      FROM (SELECT m.*, d.batching, d.pulled, d.healthy,
                    coalesce(d.hold, CASE WHEN d.limited THEN 'rate_limited' WHEN NOT m.admitted THEN 'admission' END)
                    AS hold
               FROM matches m JOIN destinations d ON d.subscription_id = m.subscription_id ORDER BY m.position) m
 -- end
 -- begin plain
-    SELECT nextval('postrider_internal.deliveries_id_seq') AS id, m.*,
+    SELECT nextval('postrider_internal.deliveries_id_seq') AS id, m.*, false AS pulled,
            CASE WHEN NOT admitted THEN 'admission' END AS hold,
            CASE WHEN admitted THEN nextval('postrider_internal.river_job_id_seq') END AS job_id,
            offered AND admitted AS local
@@ -76,7 +76,8 @@ cutters AS (
 -- end
 deliveries AS (
     INSERT INTO postrider_internal.deliveries (id, subscription_id, topic_id, event_uuid, event_day, event_bytes,
-           job_id, hold, time_to_live_since, next_attempt_at)
-    SELECT id, subscription_id, topic_id, event_uuid, event_day, event_bytes, job_id, hold, time_to_live_since, now()
+           job_id, hold, pulled, time_to_live_since, next_attempt_at)
+    SELECT id, subscription_id, topic_id, event_uuid, event_day, event_bytes, job_id, hold, pulled, time_to_live_since,
+           now()
       FROM created
 )

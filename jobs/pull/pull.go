@@ -1,0 +1,298 @@
+// Package pull is pull delivery: consumers receive events, and acknowledge, release or reject them, or renew their
+// locks. A lock is a delivery attempt whose River job is due when the lock ends. The SQL functions that this package
+// calls are also those of consumers in SQL.
+package pull
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"postrider/catalog"
+	"postrider/event"
+	"postrider/jobs/queue"
+	"postrider/postgres"
+)
+
+const (
+	// maxReceiveBytes bounds the events of one receive.
+	maxReceiveBytes = 8 << 20
+	// maxWaiting bounds the receivers that wait on this node.
+	maxWaiting = 20_000
+	// searchInterval finds deliveries that became visible by their time, or whose notification was lost.
+	searchInterval = time.Second
+	// pollInterval is the same on a node that gets no notifications.
+	pollInterval = 250 * time.Millisecond
+	// searchPause bounds the searches that notifications request.
+	searchPause    = 5 * time.Millisecond
+	searchTimeout  = 5 * time.Second
+	receiveTimeout = 15 * time.Second
+	// expireStep bounds one statement that ends locks or deliveries.
+	expireStep = 1000
+)
+
+// ErrTooManyReceivers rejects a receive while too many wait on this node.
+var ErrTooManyReceivers = errors.New("too many receivers wait on this node")
+
+// Settlement is what a consumer answers to the events that it has received.
+type Settlement string
+
+// The settlements. Returned ends a lock whose events no consumer got: it counts as if it had never been.
+const (
+	Acknowledge Settlement = "acknowledged"
+	Release     Settlement = "released"
+	Reject      Settlement = "rejected"
+	returned    Settlement = "returned"
+)
+
+// Delivery is one event that a consumer has locked.
+type Delivery struct {
+	Token        LockToken
+	Count        int       // of the receives of this event, 1 = first
+	LockedUntil  time.Time // by the database's clock
+	Event        []byte    // a CloudEvent, as it was accepted
+	EventID      string
+	Subscription int64
+}
+
+// LockToken is what a consumer names a lock by. It has a new text at each receive.
+type LockToken struct {
+	Delivery int64
+	Lock     uuid.UUID
+}
+
+// String is the token in the form of the API.
+func (t LockToken) String() string {
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, 24), uint64(t.Delivery))
+	return base64.StdEncoding.EncodeToString(append(b, t.Lock[:]...))
+}
+
+// ParseLockToken reads a token; false if the text is none.
+func ParseLockToken(text string) (t LockToken, ok bool) {
+	b, err := base64.StdEncoding.DecodeString(text)
+	if err != nil || len(b) != 24 {
+		return t, false
+	}
+	t.Delivery = int64(binary.BigEndian.Uint64(b))
+	copy(t.Lock[:], b[8:])
+	return t, t.Delivery > 0
+}
+
+// Receiver serves the consumers of a node. Its methods may be called from any goroutine. Receive needs Run.
+type Receiver struct {
+	db       *postgres.DB
+	notifier *queue.Notifier
+	arrivals *queue.Arrivals
+	node     string
+	poll     time.Duration
+	waiting  atomic.Int64
+	stop     sync.Once
+	stopping chan struct{}
+}
+
+// NewReceiver makes a Receiver. listens: the node gets notifications of deliveries from other nodes.
+func NewReceiver(
+	db *postgres.DB, notifier *queue.Notifier, arrivals *queue.Arrivals, node string, listens bool,
+) *Receiver {
+	r := &Receiver{
+		db: db, notifier: notifier, arrivals: arrivals, node: node, poll: pollInterval, stopping: make(chan struct{}),
+	}
+	if listens {
+		r.poll = searchInterval
+	}
+	return r
+}
+
+// Waiting is how many receivers wait on this node.
+func (r *Receiver) Waiting() int64 { return r.waiting.Load() }
+
+// Receive locks up to most available events for a consumer, at most 8 MiB, the first that became visible first. If
+// there are none it waits: until one arrives, wait has passed, ctx ends or this node stops. Then it returns none and no
+// error. It holds no database connection while it waits. consumer is who receives, for the view postrider.locks.
+func (r *Receiver) Receive(
+	ctx context.Context, sub *catalog.Subscription, most int, wait time.Duration, consumer string,
+) (received []Delivery, err error) {
+	if r.waiting.Add(1) > maxWaiting {
+		r.waiting.Add(-1)
+		return nil, fmt.Errorf("%w: %w", postgres.ErrUnavailable, ErrTooManyReceivers)
+	}
+	defer r.waiting.Add(-1)
+	over := time.NewTimer(wait)
+	defer over.Stop()
+	place := r.arrivals.Wait(sub.ID)
+	defer func() { r.arrivals.Leave(place, len(received) == most) }()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, nil
+		case <-over.C:
+			return nil, nil
+		case <-r.stopping:
+			return nil, nil
+		case <-place.Woken():
+		}
+		// Not by ctx: a statement that is cut may have been committed.
+		received, err = r.lock(context.WithoutCancel(ctx), sub, most, consumer)
+		if len(received) > 0 && ctx.Err() != nil {
+			return nil, r.Return(sub, received)
+		}
+		if len(received) > 0 || err != nil {
+			return received, err
+		}
+	}
+}
+
+// lock commits the locks before it returns.
+func (r *Receiver) lock(
+	ctx context.Context, sub *catalog.Subscription, most int, consumer string,
+) (received []Delivery, err error) {
+	ctx, cancel := context.WithTimeout(ctx, receiveTimeout)
+	defer cancel()
+	const lock = "SELECT * FROM postrider_internal.receive_deliveries($1, $2, $3, $4, $5)"
+	rows, err := r.db.Query(ctx, lock, sub.ID, most, maxReceiveBytes, sub.LockDuration(), consumer)
+	if err != nil {
+		return nil, postgres.Outage("receive events", err)
+	}
+	d := Delivery{Subscription: sub.ID}
+	var schema string
+	var parent, state *string
+	_, err = pgx.ForEachRow(rows, []any{
+		&d.Token.Delivery, &d.Token.Lock, &d.Count, &d.LockedUntil, &schema, &d.EventID, &d.Event, &parent, &state,
+	}, func() error {
+		e := event.Event{Schema: event.Schema(schema), ID: d.EventID, Body: d.Event}
+		if d.Event, err = event.AppendDelivery(nil, &e, sub.Topic, event.CloudEvents); err != nil {
+			return err
+		}
+		received = append(received, d)
+		return nil
+	})
+	if err != nil {
+		return nil, postgres.Outage("receive events", err)
+	}
+	return received, nil
+}
+
+// Return ends the locks of events that did not reach their consumer. Nothing of the receive counts.
+func (r *Receiver) Return(sub *catalog.Subscription, received []Delivery) error {
+	ctx, cancel := context.WithTimeout(context.Background(), receiveTimeout)
+	defer cancel()
+	tokens := postgres.Column(received, func(d Delivery) LockToken { return d.Token })
+	_, err := r.Settle(ctx, sub, returned, tokens, 0)
+	return err
+}
+
+// Settle ends the locks of tokens of one event subscription. delay is how long released events stay invisible. It
+// returns whether each token's lock ended; false: it had expired, was settled before, or is of another event
+// subscription.
+func (r *Receiver) Settle(
+	ctx context.Context, sub *catalog.Subscription, how Settlement, tokens []LockToken, delay time.Duration,
+) ([]bool, error) {
+	const settle = "SELECT postrider_internal.settle_locks($1, $2, $3, $4, $5, $6, $7)"
+	ok, err := r.tokens(ctx, len(tokens), settle, sub.ID, deliveriesOf(tokens), locksOf(tokens), string(how), delay,
+		how != returned, r.node)
+	if err == nil && how != Acknowledge && delay == 0 {
+		r.notifier.RequestReceives(sub.ID)
+	}
+	return ok, err
+}
+
+// Renew gives the locks of tokens their whole duration again. It returns whether each token's lock was renewed; false:
+// as for Settle, or it was received more than an hour ago.
+func (r *Receiver) Renew(ctx context.Context, sub *catalog.Subscription, tokens []LockToken) ([]bool, error) {
+	const renew = "SELECT postrider_internal.renew_locks($1, $2, $3, $4, true)"
+	return r.tokens(ctx, len(tokens), renew, sub.ID, deliveriesOf(tokens), locksOf(tokens), sub.LockDuration())
+}
+
+// tokens calls a function that returns the positions of the tokens that it found.
+func (r *Receiver) tokens(ctx context.Context, n int, statement string, args ...any) ([]bool, error) {
+	var positions []int64
+	if err := postgres.RetryTransient(func() error {
+		return r.db.QueryRow(ctx, statement, args...).Scan(&positions)
+	}); err != nil {
+		return nil, postgres.Outage("settle events", err)
+	}
+	found := make([]bool, n)
+	for _, position := range positions {
+		found[position-1] = true
+	}
+	return found, nil
+}
+
+func deliveriesOf(tokens []LockToken) []int64 {
+	return postgres.Column(tokens, func(t LockToken) int64 { return t.Delivery })
+}
+
+func locksOf(tokens []LockToken) []uuid.UUID {
+	return postgres.Column(tokens, func(t LockToken) uuid.UUID { return t.Lock })
+}
+
+// Stop lets all waiting receivers return without events, and later ones as soon as nothing is available.
+func (r *Receiver) Stop() { r.stop.Do(func() { close(r.stopping) }) }
+
+// Run wakes receivers for what arrives on other nodes or by time, until ctx ends.
+func (r *Receiver) Run(ctx context.Context) {
+	defer r.Stop()
+	tick := time.NewTicker(r.poll)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-r.arrivals.Elsewhere():
+		}
+		r.search(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(searchPause):
+		}
+	}
+}
+
+// search wakes a receiver of each event subscription that has visible deliveries. The next search repeats one that
+// fails.
+func (r *Receiver) search(ctx context.Context) {
+	const visible = `
+SELECT coalesce(array_agg(s), '{}') FROM unnest($1::bigint[]) AS s
+ WHERE EXISTS (SELECT FROM postrider_internal.deliveries d
+                WHERE d.subscription_id = s AND d.available AND d.next_attempt_at <= now())`
+	waiting := r.arrivals.Waiting()
+	if len(waiting) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, searchTimeout)
+	defer cancel()
+	var found []int64
+	if err := r.db.QueryRow(ctx, visible, waiting).Scan(&found); err == nil {
+		r.arrivals.Arrived(found...)
+	}
+}
+
+// Expire ends the locks whose time has ended, and available deliveries whose time to live has passed. Every node calls
+// it again and again.
+func (r *Receiver) Expire(ctx context.Context) error {
+	for {
+		var locks, changed int64
+		err := r.db.QueryRow(ctx, "SELECT postrider_internal.expire_locks($1, $2), postrider_internal.tend_available($1)",
+			expireStep, r.node).Scan(&locks, &changed)
+		if err != nil {
+			return fmt.Errorf("end locks: %w", err)
+		}
+		if locks > 0 {
+			r.arrivals.ArrivedElsewhere()
+			r.notifier.RequestReceives()
+		}
+		if locks < expireStep && changed < expireStep {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,294 @@
+-- +goose Up
+-- Pull delivery. A pending delivery of an event subscription with delivery mode Queue is available (no job, visible
+-- from next_attempt_at), or locked by a consumer, or on hold. A lock is a delivery attempt, and its job is the token:
+-- a job of kind lock, due when the lock ends. Only the statement that deletes the job's row ends the lock, so that
+-- either the consumer's answer or the end of its time counts. Nodes and consumers in SQL use the same functions. They
+-- append to tables that deliveries share and change only rows of their deliveries: a consumer's transaction that stays
+-- open delays nothing else.
+
+-- How the deliveries of one event subscription with delivery mode Queue are handed out. hold is NULL if they may be.
+CREATE TYPE postrider_internal.pull_settings AS (
+    subscription_id    bigint,
+    lock_duration      interval,
+    max_delivery_count integer,
+    time_to_live       interval,
+    drops              boolean,
+    hold               text
+);
+
+-- What a consumer receives.
+CREATE TYPE postrider_internal.received_delivery AS (
+    delivery_id     bigint,
+    lock_id         uuid,
+    delivery_count  integer,
+    locked_until    timestamptz,
+    schema          text,
+    event_id        text,
+    body            bytea,
+    traceparent     text,
+    tracestate      text
+);
+
+-- +goose StatementBegin
+-- NULL if there is no such event subscription, or its mode is not Queue. The times to live are shorter in
+-- `postrider dev --time-scale`.
+CREATE FUNCTION postrider_internal.pull_settings_of(subscription bigint) RETURNS postrider_internal.pull_settings
+LANGUAGE sql STABLE AS $$
+SELECT v.subscription_id,
+       make_interval(secs => coalesce(
+           (s.settings #>> '{deliveryConfiguration,queue,receiveLockDurationInSeconds}')::integer, 60)),
+       v.max_delivery_attempts,
+       make_interval(mins => v.event_time_to_live_in_minutes)
+           / (SELECT coalesce(max(n.time_scale), 1) FROM postrider_internal.nodes n),
+       v.dead_letter_destination ->> 'endpointType' = 'None', v.hold
+  FROM postrider_internal.event_subscriptions s
+  JOIN postrider.event_subscriptions v ON v.subscription_id = s.id
+ WHERE s.id = pull_settings_of.subscription AND s.settings #>> '{deliveryConfiguration,deliveryMode}' = 'Queue' $$;
+
+-- Locks up to "most" available deliveries for a consumer, and up to "most_bytes" of their events but at least one: the
+-- first that became visible, first. Deliveries that other transactions have locked are skipped.
+CREATE FUNCTION postrider_internal.receive_deliveries(subscription bigint, most integer, most_bytes bigint,
+    lock_duration interval, consumer text) RETURNS SETOF postrider_internal.received_delivery LANGUAGE plpgsql AS $$
+DECLARE
+    q postrider_internal.pull_settings := postrider_internal.pull_settings_of(subscription);
+    moment timestamptz := clock_timestamp();
+    until timestamptz := moment + coalesce(lock_duration, q.lock_duration);
+BEGIN
+    IF q.subscription_id IS NULL OR q.hold IS NOT NULL THEN
+        RETURN;
+    END IF;
+    RETURN QUERY
+    WITH visible AS MATERIALIZED (
+        SELECT d.id, d.attempts, d.event_uuid, d.event_day, d.event_bytes, d.next_attempt_at
+          FROM postrider_internal.deliveries d
+         WHERE d.subscription_id = subscription AND d.available AND d.next_attempt_at <= moment
+           AND d.time_to_live_since > moment - q.time_to_live
+         ORDER BY d.next_attempt_at, d.id LIMIT most FOR UPDATE SKIP LOCKED
+    ), taken AS MATERIALIZED (
+        SELECT v.*, nextval('postrider_internal.river_job_id_seq') AS job_id, gen_random_uuid() AS lock_id
+          FROM (SELECT v.*, sum(v.event_bytes) OVER (ORDER BY v.next_attempt_at, v.id) - v.event_bytes AS before
+                  FROM visible v) v
+         WHERE before < most_bytes
+    ), locked AS (
+        UPDATE postrider_internal.deliveries d
+           SET job_id = t.job_id, first_attempt_at = coalesce(d.first_attempt_at, moment), last_attempt_at = moment
+          FROM taken t WHERE d.id = t.id AND d.id = ANY (ARRAY (SELECT u.id FROM taken u))
+    ), jobs AS (
+        INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
+        SELECT t.job_id, 'scheduled',
+               jsonb_build_object('d', t.id, 's', subscription, 'n', t.attempts + 1, 'l', t.lock_id,
+                                  'f', extract(epoch FROM moment), 'c', consumer), 'lock', 'locks', 1, 1000, until
+          FROM taken t
+    )
+    SELECT t.id, t.lock_id, t.attempts + 1, until, e.schema, e.event_id, e.body, e.traceparent, e.tracestate
+      FROM taken t
+     CROSS JOIN LATERAL (
+           SELECT * FROM postrider_internal.events e
+            WHERE e.id = t.event_uuid AND e.day = t.event_day AND e.erased_at IS NULL LIMIT 1) e
+     ORDER BY t.next_attempt_at, t.id;
+END $$;
+
+-- The jobs of locks, and the positions of their tokens, with the rows of the jobs locked. "subscription" NULL: of any
+-- event subscription. If "unexpired", a lock whose time has ended does not count, though it may still be there.
+CREATE FUNCTION postrider_internal.take_locks(subscription bigint, deliveries bigint[], locks uuid[], unexpired boolean)
+RETURNS TABLE (token bigint, job_id bigint) LANGUAGE plpgsql AS $$
+DECLARE
+    moment timestamptz := clock_timestamp();
+BEGIN
+    RETURN QUERY
+    SELECT t.position, j.id
+      FROM unnest(deliveries, locks) WITH ORDINALITY AS t(delivery, lock, position)
+      JOIN postrider_internal.deliveries d ON d.id = t.delivery
+      JOIN postrider_internal.river_job j ON j.id = d.job_id
+     WHERE d.id = ANY (deliveries) AND d.subscription_id = coalesce(subscription, d.subscription_id)
+       AND j.kind = 'lock' AND j.args ->> 'l' = t.lock::text AND (NOT unexpired OR j.scheduled_at > moment)
+     ORDER BY j.id FOR UPDATE OF j;
+END $$;
+
+-- Ends the locks of these jobs: acknowledged, released, rejected, expired, or returned (no consumer got the events, so
+-- that nothing counts). A delivery becomes visible again after "delay", or ends: after its last delivery count, or
+-- its time to live. Returns how many locks ended.
+CREATE FUNCTION postrider_internal.end_locks(jobs bigint[], how text, delay interval, node text) RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+    moment timestamptz := clock_timestamp();
+    ended bigint;
+    ends postrider_internal.delivery_end[];
+BEGIN
+    WITH gone AS MATERIALIZED (
+        DELETE FROM postrider_internal.river_job j WHERE j.id = ANY (jobs) AND j.kind = 'lock'
+        RETURNING j.id, (j.args ->> 'd')::bigint AS delivery_id, (j.args ->> 's')::bigint AS subscription_id,
+                  (j.args ->> 'n')::integer AS number, to_timestamp((j.args ->> 'f')::float8) AS started_at
+    ), settings AS MATERIALIZED (
+        SELECT s.id, q.max_delivery_count, q.time_to_live, q.drops
+          FROM (SELECT DISTINCT g.subscription_id AS id FROM gone g) s
+         CROSS JOIN LATERAL postrider_internal.pull_settings_of(s.id) q
+    ), decided AS MATERIALIZED (
+        SELECT g.*, d.topic_id, d.next_attempt_at AS due_at, d.last_hold, coalesce(q.drops, false) AS drops,
+               least(greatest(d.next_attempt_at, moment + delay), d.time_to_live_since + q.time_to_live) AS next_at,
+               CASE WHEN how IN ('acknowledged', 'returned') THEN NULL
+                    WHEN how = 'rejected' THEN 'RejectedByConsumer'
+                    WHEN g.number >= q.max_delivery_count THEN 'MaxDeliveryAttemptsExceeded'
+                    WHEN d.time_to_live_since <= moment - q.time_to_live THEN 'TimeToLiveExceeded' END AS reason
+          FROM gone g
+          JOIN postrider_internal.deliveries d ON d.id = g.delivery_id AND d.job_id = g.id
+          LEFT JOIN settings q ON q.id = g.subscription_id
+         WHERE d.id = ANY (ARRAY (SELECT u.delivery_id FROM gone u))
+    ), judged AS MATERIALIZED (
+        SELECT d.*, CASE WHEN how = 'acknowledged' THEN 'delivered' WHEN d.reason IS NULL THEN NULL
+                         WHEN d.drops THEN 'dropped' ELSE 'dead_lettered' END AS state,
+               CASE WHEN how = 'expired' THEN 'Event was not acknowledged nor rejected.'
+                    WHEN how = 'released' THEN 'Event was released.'
+                    WHEN how = 'rejected' THEN 'Event was rejected.' END AS error,
+               greatest(moment - d.started_at, '0') AS took
+          FROM decided d
+    ), attempts AS (
+        INSERT INTO postrider_internal.delivery_attempts (day, delivery_id, subscription_id, job_id, number, due_at,
+               started_at, duration_us, outcome, error, verdict, next_attempt_at, rule, hold, node)
+        SELECT (now() AT TIME ZONE 'UTC')::date, j.delivery_id, j.subscription_id, j.id, j.number, j.due_at,
+               j.started_at, extract(epoch FROM j.took) * 1000000, initcap(how), j.error,
+               CASE j.state WHEN 'delivered' THEN 'deliver' WHEN 'dropped' THEN 'drop'
+                            WHEN 'dead_lettered' THEN 'dead_letter' ELSE 'retry' END,
+               CASE WHEN j.state IS NULL THEN j.next_at END,
+               CASE how WHEN 'expired' THEN 'the lock expired' ELSE how || ' by the consumer' END
+               || CASE j.reason WHEN 'MaxDeliveryAttemptsExceeded' THEN ', after its last delivery'
+                                WHEN 'TimeToLiveExceeded' THEN ', after its time to live' ELSE '' END,
+               j.last_hold, node
+          FROM judged j WHERE how <> 'returned'
+    ), counted AS (
+        INSERT INTO postrider_internal.rollup_deltas (slot, entries)
+        SELECT (c.topic_id + c.subscription_id) % 8,
+               array_agg(ROW (date_trunc('minute', now()), c.topic_id, c.subscription_id, 'attempt', initcap(how),
+                              c.bucket, c.count, NULL)::postrider_internal.rollup_entry)
+          FROM (SELECT j.topic_id, j.subscription_id, count(*) AS count,
+                       width_bucket((extract(epoch FROM j.took) * 1000000)::bigint,
+                           '{5000, 10000, 25000, 50000, 100000, 250000, 500000, 1000000, 2500000, 5000000, 10000000,
+                             30000000, 60000000}'::bigint[]) AS bucket
+                  FROM judged j WHERE how <> 'returned' GROUP BY 1, 2, 4) c
+         GROUP BY 1
+    ), again AS (
+        UPDATE postrider_internal.deliveries d
+           SET job_id = NULL, attempts = CASE how WHEN 'returned' THEN d.attempts ELSE j.number END,
+               last_outcome = CASE how WHEN 'returned' THEN d.last_outcome ELSE initcap(how) END,
+               first_attempt_at = CASE WHEN how <> 'returned' OR d.attempts > 0 THEN d.first_attempt_at END,
+               last_attempt_at = CASE WHEN how <> 'returned' OR d.attempts > 0 THEN d.last_attempt_at END,
+               next_attempt_at = CASE WHEN delay > '0' THEN j.next_at ELSE d.next_attempt_at END, last_hold = NULL
+          FROM judged j
+         WHERE d.id = j.delivery_id AND j.state IS NULL
+           AND d.id = ANY (ARRAY (SELECT u.delivery_id FROM judged u WHERE u.state IS NULL))
+    )
+    SELECT (SELECT count(*) FROM gone),
+           array_agg(ROW (j.delivery_id, j.state, j.reason,
+                          CASE j.state WHEN 'dead_lettered' THEN postrider_internal.new_uuid() END, j.error, NULL,
+                          j.number, initcap(how))::postrider_internal.delivery_end) FILTER (WHERE j.state IS NOT NULL)
+      INTO ended, ends FROM judged j;
+    IF ends IS NOT NULL THEN
+        PERFORM postrider_internal.end_deliveries(ends);
+    END IF;
+    RETURN ended;
+END $$;
+
+-- Ends the locks of tokens, and returns the positions of those that it ended. The others are lost: their locks have
+-- ended, or another consumer has the event.
+CREATE FUNCTION postrider_internal.settle_locks(subscription bigint, deliveries bigint[], locks uuid[], how text,
+    delay interval, unexpired boolean, node text) RETURNS bigint[] LANGUAGE plpgsql AS $$
+DECLARE
+    positions bigint[];
+    jobs bigint[];
+BEGIN
+    SELECT coalesce(array_agg(t.token ORDER BY t.token), '{}'), coalesce(array_agg(t.job_id), '{}')
+      INTO positions, jobs
+      FROM postrider_internal.take_locks(subscription, deliveries, locks, unexpired) t;
+    PERFORM postrider_internal.end_locks(jobs, how, delay, node);
+    RETURN positions;
+END $$;
+
+-- Gives locks their whole duration again, from now on, and returns the positions of their tokens. Each lock gets a new
+-- job: a job's row never serves twice. A lock can be renewed within an hour of its receive.
+CREATE FUNCTION postrider_internal.renew_locks(subscription bigint, deliveries bigint[], locks uuid[],
+    lock_duration interval, unexpired boolean) RETURNS bigint[] LANGUAGE sql AS $$
+WITH taken AS MATERIALIZED (
+    SELECT * FROM postrider_internal.take_locks(subscription, deliveries, locks, unexpired)
+), gone AS (
+    DELETE FROM postrider_internal.river_job j USING taken t
+     WHERE j.id = ANY (ARRAY (SELECT u.job_id FROM taken u)) AND j.id = t.job_id
+       AND (j.args ->> 'f')::float8 > extract(epoch FROM clock_timestamp()) - 3600
+    RETURNING t.token, j.id, j.args
+), renewed AS MATERIALIZED (
+    SELECT g.*, nextval('postrider_internal.river_job_id_seq') AS job_id,
+           clock_timestamp() + coalesce(renew_locks.lock_duration, q.lock_duration) AS until
+      FROM gone g
+     CROSS JOIN LATERAL postrider_internal.pull_settings_of((g.args ->> 's')::bigint) q
+), moved AS (
+    UPDATE postrider_internal.deliveries d SET job_id = r.job_id
+      FROM renewed r WHERE d.id = (r.args ->> 'd')::bigint AND d.job_id = r.id AND d.id = ANY (deliveries)
+), jobs AS (
+    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
+    SELECT r.job_id, 'scheduled', r.args, 'lock', 'locks', 1, 1000, r.until FROM renewed r
+)
+SELECT coalesce(array_agg(r.token ORDER BY r.token), '{}') FROM renewed r $$;
+
+-- Ends up to "most" locks whose time has ended, and returns how many. Locks that a consumer is ending are skipped.
+CREATE FUNCTION postrider_internal.expire_locks(most integer, node text) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    moment timestamptz := clock_timestamp();
+    jobs bigint[];
+BEGIN
+    SELECT array_agg(due.id) INTO jobs
+      FROM (SELECT j.id FROM postrider_internal.river_job j
+             WHERE j.state = 'scheduled' AND j.queue = 'locks' AND j.priority = 1 AND j.scheduled_at <= moment
+             ORDER BY j.scheduled_at, j.id LIMIT most FOR UPDATE SKIP LOCKED) due;
+    IF jobs IS NULL THEN
+        RETURN 0;
+    END IF;
+    RETURN postrider_internal.end_locks(jobs, 'expired', '0', node);
+END $$;
+
+-- Ends up to "most" available deliveries of each event subscription whose time to live has passed. Where the mode is no
+-- longer Queue, it puts as many on hold, for the release that gives them jobs. Returns how many deliveries it changed.
+CREATE FUNCTION postrider_internal.tend_available(most integer) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    moment timestamptz := clock_timestamp();
+    q postrider_internal.pull_settings;
+    ends postrider_internal.delivery_end[];
+    met bigint := 0; -- an event subscription
+    changed bigint := 0;
+    held bigint;
+BEGIN
+    LOOP
+        SELECT d.subscription_id INTO met FROM postrider_internal.deliveries d
+         WHERE d.available AND d.subscription_id > met ORDER BY d.subscription_id LIMIT 1;
+        EXIT WHEN NOT FOUND;
+        q := postrider_internal.pull_settings_of(met);
+        IF q.subscription_id IS NULL THEN
+            WITH step AS (
+                SELECT d.id FROM postrider_internal.deliveries d
+                 WHERE d.subscription_id = met AND d.available LIMIT most FOR UPDATE SKIP LOCKED
+            )
+            UPDATE postrider_internal.deliveries d SET pulled = false, hold = 'admission'
+              FROM step WHERE d.id = step.id AND d.id = ANY (ARRAY (SELECT u.id FROM step u));
+            GET DIAGNOSTICS held = ROW_COUNT;
+            changed := changed + held;
+            CONTINUE;
+        END IF;
+        SELECT array_agg(ROW (old.id, CASE WHEN q.drops THEN 'dropped' ELSE 'dead_lettered' END, 'TimeToLiveExceeded',
+                   CASE WHEN NOT q.drops THEN postrider_internal.new_uuid() END, NULL, NULL, NULL,
+                   NULL)::postrider_internal.delivery_end) INTO ends
+          FROM (SELECT d.id FROM postrider_internal.deliveries d
+                 WHERE d.subscription_id = met AND d.available
+                   AND d.time_to_live_since <= moment - q.time_to_live
+                 ORDER BY d.time_to_live_since LIMIT most FOR UPDATE SKIP LOCKED) old;
+        IF ends IS NOT NULL AND NOT EXISTS (SELECT FROM postrider_internal.event_subscription_states st
+            WHERE st.subscription_id = met AND st.stop_time_to_live) THEN
+            changed := changed + postrider_internal.end_deliveries(ends);
+        END IF;
+    END LOOP;
+    RETURN changed;
+END $$;
+-- +goose StatementEnd
+
+-- +goose Down
+DROP FUNCTION postrider_internal.tend_available, postrider_internal.expire_locks, postrider_internal.renew_locks,
+    postrider_internal.settle_locks, postrider_internal.end_locks, postrider_internal.take_locks,
+    postrider_internal.receive_deliveries, postrider_internal.pull_settings_of;
+DROP TYPE postrider_internal.received_delivery, postrider_internal.pull_settings;
