@@ -109,11 +109,19 @@ func (e *Engine) refillPaced(ctx context.Context) error {
 		if !free || !limited || !known || capacity <= 0 {
 			continue
 		}
-		n, err := e.parts.Releaser.RefillPaced(ctx, sub, limits, capacity)
+		n, err := e.parts.Releaser.RefillPaced(ctx, sub, limits, 0, capacity)
 		if err != nil {
 			return err
 		}
 		released += n
+		if rules, known := snapshot.Rules(id); known && len(limits) > 1 {
+			// A last attempt waits for the event subscription's own limit, not for the endpoint's pace.
+			n, err = e.parts.Releaser.RefillPaced(ctx, sub, limits[:1], rules.LastAttemptAge(), capacity-n)
+			if err != nil {
+				return err
+			}
+			released += n
+		}
 	}
 	if released > 0 {
 		e.fetchPaced()
@@ -166,10 +174,9 @@ func (e *Engine) releaseFrom(ctx context.Context, t *queue.TrafficSample, w queu
 	if !known {
 		return nil
 	}
-	p := rules.Policy
-	age := p.Deadline(time.Time{}, rules.Limits.TTL).Sub(time.Time{})
+	p, age := rules.Policy, rules.MaxAge()
 	if _, own := snapshot.Rate(sub.ID); w.Hold == "" && !own && len(limits) > 0 {
-		age -= min(p.AckTimeout, age/2) // a wait that the endpoint requested never takes the last attempt
+		age = rules.LastAttemptAge()
 	}
 	if w.Hold == catalog.HoldProbation &&
 		p.EndsInProbation(sub.EndpointKind, t.ProbationOf(snapshot, sub).Result, rules.DeadLetter) {

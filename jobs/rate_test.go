@@ -106,6 +106,8 @@ func TestDeliveryRateOfAnEndpoint(t *testing.T) {
 	b.publishMany(t, 40)
 	b.become(t, 80, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'")
 	a.requireAtMost(t, began, 40, 2)
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.delivery_rates "+
+		"WHERE limit_per_second = 40 AND scope = 'endpoint'"))
 }
 
 // Retries wait for their times, too. A limit that is set later applies to queued jobs; without it all are released.
@@ -149,6 +151,37 @@ func TestDeliveryRateExpires(t *testing.T) {
 	b.become(t, 4, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded' "+
 		"AND last_error = 'its time to live ended while it waited for the rate limit of 1 request/day'")
 	require.Len(t, e.requests(), 1)
+}
+
+// A wait that the endpoint requests takes no last attempt, also if the event subscription has its own limit.
+func TestPaceLeavesTheLastAttempt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, func(w http.ResponseWriter, r request) {
+		if r.eventID() == "closes" {
+			w.Header().Set("Retry-After", "3000")
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) {
+		s.DeliveryRate = &policy.DeliveryRate{Limit: 3, PeriodInSeconds: new(86_400), Burst: new(3)}
+	})
+	b.start(t, nil)
+	b.publishOne(t, "closes")
+	b.attempt(t)
+	b.become(t, 1, "SELECT count(*) FROM postrider.delivery_rates WHERE closed_until > now()")
+	for i := range 5 {
+		b.publishOne(t, fmt.Sprint("e-", i))
+	}
+	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '86380 seconds' "+
+		"WHERE attempts = 0")
+	b.attemptsMade(t, 2) // the third time of the limit was the first one's
+	b.become(t, 2, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'")
+	b.become(t, 3, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'rate_limited' AND attempts = 0")
+	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '25 hours' "+
+		"WHERE attempts = 0")
+	b.become(t, 3, "SELECT count(*) FROM postrider.dead_letters WHERE attempts = 0 "+
+		"AND last_error = 'its time to live ended while it waited for the rate limit of 3 requests/day'")
 }
 
 // An endpoint allows 100 requests a second and responds 429 to the others. Its pace follows, and its responses start no

@@ -83,6 +83,16 @@ func (p *Policy) Resolve(o Overrides) Rules {
 	return Rules{Policy: &own, Limits: l, DeadLetter: deadLetter, Paced: safe}
 }
 
+// MaxAge is the age at which a delivery expires.
+func (r *Rules) MaxAge() time.Duration { return r.Policy.Deadline(time.Time{}, r.Limits.TTL).Sub(time.Time{}) }
+
+// LastAttemptAge is the age from which a delivery waits for no endpoint's pace: the rest of its time to live is enough
+// for a response.
+func (r *Rules) LastAttemptAge() time.Duration {
+	age := r.MaxAge()
+	return age - min(r.Policy.AckTimeout, age/2)
+}
+
 // CheckLimits returns a *ValidationError with the field and the range if a limit of an event subscription is outside
 // the policy's range. Nil is the default.
 func (p *Policy) CheckLimits(maxAttempts, ttlMinutes *int) error {

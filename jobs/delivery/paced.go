@@ -25,25 +25,30 @@ const (
 	mostWait = time.Second
 )
 
-// paces remembers until when an event subscription has no free time.
+// paces remembers until when an event subscription has no free time within so many limits.
 type paces struct {
 	mu    sync.Mutex
-	until map[int64]time.Time
+	until map[pacedBy]time.Time
 }
 
-func (p *paces) waits(subscription int64, now time.Time) bool {
+type pacedBy struct {
+	subscription int64
+	limits       int
+}
+
+func (p *paces) waits(by pacedBy, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return now.Before(p.until[subscription])
+	return now.Before(p.until[by])
 }
 
 // next remembers how far the next time is away. It forgets those that have passed.
-func (p *paces) next(subscription int64, wait time.Duration) {
+func (p *paces) next(by pacedBy, wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
 	if p.until == nil {
-		p.until = map[int64]time.Time{}
+		p.until = map[pacedBy]time.Time{}
 	}
 	for other, until := range p.until {
 		if !now.Before(until) {
@@ -51,16 +56,18 @@ func (p *paces) next(subscription int64, wait time.Duration) {
 		}
 	}
 	if wait -= AheadOfTime; wait > 0 {
-		p.until[subscription] = now.Add(min(wait, mostWait))
+		p.until[by] = now.Add(min(wait, mostWait))
 	}
 }
 
 // RefillPaced is Refill for an event subscription with rate limits: each released delivery or batch takes the next time
-// of each limit. It does nothing while no time is free. n is how many jobs have times now.
+// of each limit. It does nothing while no time is free. It releases deliveries of at least this age. n is how many jobs
+// have times now.
 func (r *Releaser) RefillPaced(ctx context.Context, sub *catalog.Subscription, limits []catalog.Rate,
-	limit int,
+	age time.Duration, limit int,
 ) (n int, err error) {
-	if len(limits) == 0 || r.paces.waits(sub.ID, time.Now()) {
+	by := pacedBy{sub.ID, len(limits)}
+	if len(limits) == 0 || r.paces.waits(by, time.Now()) {
 		return 0, nil
 	}
 	keys := postgres.Column(limits, func(l catalog.Rate) string { return l.Key })
@@ -71,7 +78,7 @@ func (r *Releaser) RefillPaced(ctx context.Context, sub *catalog.Subscription, l
 		"steps":     postgres.Column(limits, func(l catalog.Rate) time.Duration { return l.Step }),
 		"bursts":    postgres.Column(limits, func(l catalog.Rate) int { return l.Burst }),
 		"per_event": limits[0].PerEvent, "batching": sub.Batching(), "batch_size": sub.Batch().MaxEvents,
-		"ahead_of_time": AheadOfTime,
+		"ahead_of_time": AheadOfTime, "age": age, "probation": r.cache.Snapshot().ProbationKey(sub),
 	}).Scan(&released, &cutters, &wait)
 	if err == nil && wait == nil { // another node takes times, or there is no row yet
 		_, err = r.db.Exec(ctx, createRatesStatement, keys)
@@ -80,7 +87,7 @@ func (r *Releaser) RefillPaced(ctx context.Context, sub *catalog.Subscription, l
 		return 0, fmt.Errorf("release deliveries within a rate limit: %w", err)
 	}
 	if wait != nil {
-		r.paces.next(sub.ID, time.Duration(*wait*float64(time.Second)))
+		r.paces.next(by, time.Duration(*wait*float64(time.Second)))
 	}
 	r.traffic.AddOne(sub.ID, released)
 	if released+cutters > 0 {

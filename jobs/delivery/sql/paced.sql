@@ -2,7 +2,8 @@
 -- @keys, the oldest first, see release.sql. Each request takes the next time of each limit's row, with a step of @steps
 -- to the one after it, and at most as many as in @bursts are due at once. If the step has changed, the wait for the
 -- next time changes with it. Times up to @ahead_of_time from now are taken. Times and jobs are committed together, so
--- that a crash loses none. While another node takes times, this one takes none.
+-- that a crash loses none. While another node takes times, or the probation @probation lasts, this one takes none. Only
+-- deliveries of at least the age @age are released, and batches that have one.
 --
 -- If @per_event, a batch takes a time for each member: the last one may take more than there are, and the next one
 -- waits longer. If @batching, deliveries that were never attempted stay on hold for batch cutters. A cutter corrects
@@ -14,6 +15,7 @@ WITH allowed AS MATERIALIZED (
     SELECT 1 WHERE NOT EXISTS (
            SELECT FROM postrider_internal.event_subscription_states
             WHERE subscription_id = @subscription AND hold IS NOT NULL)
+       AND NOT EXISTS (SELECT FROM postrider_internal.probations WHERE probation_key = @probation AND since IS NOT NULL)
 ), rates AS MATERIALIZED (
     SELECT r.key, w.step,
            greatest(CASE WHEN r.next_at > now() AND r.step <> w.step
@@ -31,9 +33,11 @@ WITH allowed AS MATERIALIZED (
                  @limit)::bigint AS n
       FROM rate WHERE first < now() + @ahead_of_time::interval
 ), held_batches AS MATERIALIZED (
-    SELECT id, members, attempts, held_reruns, hold, next_attempt_at FROM postrider_internal.batches
+    SELECT id, members, attempts, held_reruns, hold, next_attempt_at FROM postrider_internal.batches b
      WHERE EXISTS (SELECT FROM times) AND subscription_id = @subscription AND hold IS NOT NULL
        AND next_attempt_at <= now()
+       AND (@age::interval = '0' OR EXISTS (SELECT FROM postrider_internal.deliveries d
+                                             WHERE d.batch_id = b.id AND d.time_to_live_since <= now() - @age::interval))
      ORDER BY id LIMIT (SELECT n FROM times) FOR UPDATE SKIP LOCKED
 ), batch_times AS MATERIALIZED (
     SELECT *, sum(CASE WHEN @per_event::boolean THEN members ELSE 1 END) OVER (ORDER BY id) AS until FROM held_batches
@@ -45,7 +49,7 @@ WITH allowed AS MATERIALIZED (
     SELECT id, attempts, row_number() OVER (ORDER BY time_to_live_since, id) AS place
       FROM (SELECT id, attempts, time_to_live_since FROM postrider_internal.deliveries
              WHERE EXISTS (SELECT FROM times) AND subscription_id = @subscription AND hold IS NOT NULL
-               AND next_attempt_at <= now()
+               AND next_attempt_at <= now() AND time_to_live_since <= now() - @age::interval
              ORDER BY time_to_live_since, id LIMIT (SELECT n FROM times) * @batch_size) d
 ), single AS MATERIALIZED (
     SELECT d.id, d.attempts, d.held_reruns, d.hold, d.next_attempt_at, o.place

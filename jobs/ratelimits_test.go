@@ -1,0 +1,143 @@
+package jobs_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/catalog"
+	"postrider/cmd/postrider/app"
+	"postrider/policy"
+)
+
+// daily limits an event subscription to n requests a day, all of which may be made at once.
+func daily(n int) func(*catalog.SubscriptionSpec) {
+	return func(s *catalog.SubscriptionSpec) {
+		s.DeliveryRate = &policy.DeliveryRate{Limit: n, PeriodInSeconds: new(86_400), Burst: &n}
+	}
+}
+
+const (
+	rateLimited = "SELECT count(*) FROM postrider.deliveries WHERE hold = 'rate_limited'"
+	waiting     = "SELECT count(*) FROM postrider.deliveries WHERE hold IS NOT NULL"
+	delivered   = "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"
+)
+
+func TestDeliveryRateAfterAPause(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, respondWith(http.StatusOK))
+	b.subscribe(t, "all", e.URL, daily(3))
+	b.start(t, nil)
+	b.pause(t, "all")
+	b.publishMany(t, 5)
+	require.Equal(t, 5, b.count(t, heldQuery))
+	b.resume(t, "all")
+	b.become(t, 3, delivered)
+	require.Equal(t, 2, b.count(t, waiting))
+	require.Len(t, e.requests(), 3)
+	b.subscribe(t, "all", e.URL, nil)
+	b.become(t, 5, delivered)
+}
+
+// A probe takes no time of the limit. The deliveries that the probation held do.
+func TestDeliveryRateAfterAProbation(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newSwitchable(t, http.StatusServiceUnavailable)
+	b.copyPolicy(t, "ga-2021", "touchy", `{"probation_trigger":1}`)
+	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) {
+		daily(3)(s)
+		under("touchy")(s)
+	})
+	b.start(t, nil)
+	b.publishFailing(t, 1)
+	b.publishMany(t, 6)
+	b.become(t, 6, inProbation)
+	e.status.Store(http.StatusOK)
+	b.passHold(t)
+	b.become(t, 3, delivered)
+	require.Equal(t, 3, b.count(t, waiting+" AND attempts = 0"))
+	require.Len(t, e.requests(), 4)
+}
+
+// An operator's retry and redelivery wait for their times, too.
+func TestDeliveryRateOfAnOperatorsRetry(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newSwitchable(t, http.StatusServiceUnavailable)
+	b.subscribe(t, "all", e.URL, daily(2))
+	b.start(t, nil)
+	b.publishFailing(t, 1)
+	e.status.Store(http.StatusBadRequest)
+	b.publishFailing(t, 1)
+	require.NoError(t, b.store.Operator.RetryNow(t.Context(), int64(b.count(t, pendingDelivery))))
+	b.exec(t, "SELECT postrider.redeliver(dead_letter_id) FROM postrider.dead_letters")
+	b.become(t, 2, waiting)
+	require.Len(t, e.requests(), 2)
+	e.status.Store(http.StatusOK)
+	b.subscribe(t, "all", e.URL, nil)
+	b.become(t, 2, delivered)
+}
+
+// A job that a dead node had keeps its time. A delivery whose job was lost takes another one.
+func TestDeliveryRateAfterACrash(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, respondWith(http.StatusOK))
+	sub := b.subscribe(t, "all", e.URL, daily(3))
+	b.publishMany(t, 4)
+	limits, _ := b.store.Traffic.Limits(sub.ID)
+	for range 2 { // the first one inserts the limit's row
+		_, err := b.store.Releaser.RefillPaced(t.Context(), sub, limits, 0, 100)
+		require.NoError(t, err)
+	}
+	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+	b.exec(t, "INSERT INTO postrider_internal.nodes (id, beat, host, version) VALUES ('dead', 7, 'h', 'v')")
+	b.run(t, "dead", "all")
+	b.exec(t, "DELETE FROM postrider_internal.river_job WHERE id = (SELECT max(id) FROM postrider_internal.river_job)")
+	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval '2 minutes', "+
+		"next_attempt_at = next_attempt_at - interval '2 minutes'")
+	b.start(t, nil)
+	b.become(t, 2, delivered)
+	b.become(t, 2, rateLimited)
+	require.Len(t, e.requests(), 2)
+}
+
+// A node without workers publishes within the limits, too.
+func TestDeliveryRateOnANodeWithoutWorkers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, respondWith(http.StatusOK))
+	b.subscribe(t, "all", e.URL, daily(3))
+	b.start(t, nil)
+	worker := b.store
+	b.store, _ = newStoreWith(t, b.url, app.Options{Node: "api", MaxWorkers: -1})
+	b.publishMany(t, 5)
+	b.become(t, 3, delivered)
+	require.Equal(t, 2, b.count(t, rateLimited))
+	b.store = worker
+	require.Len(t, e.requests(), 3)
+}
+
+// A batch that is larger than the burst makes the next one wait, also if that is published later.
+func TestBatchInDebtKeepsTheLimit(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	a := &arrivals{}
+	e := newEndpoint(t, a.respond(true))
+	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) {
+		s.DeliveryRate = &policy.DeliveryRate{Limit: 100, Burst: new(1), Count: policy.RateOfEvents}
+		s.MaxEventsPerBatch = new(50)
+	})
+	b.start(t, nil)
+	began := time.Now()
+	for i := range 3 {
+		b.publishMany(t, 50)
+		b.become(t, (i+1)*50, delivered)
+	}
+	a.requireAtMost(t, began, 100, 50)
+	require.Positive(t, b.count(t, "SELECT count(*) FROM postrider_internal.delivery_rates WHERE next_at > now()"))
+}
