@@ -142,6 +142,9 @@ func (s SubscriptionSpec) withDefaults(kind TopicKind, input event.Schema) Subsc
 	}
 	s.EventDeliverySchema = cmp.Or(s.EventDeliverySchema, input)
 	s.Behavior = cmp.Or(s.Behavior, policy.BehaviorSafe)
+	if s.Pulled() {
+		s.EndpointValidation = ValidationSkip
+	}
 	if kind == TopicNamespace || s.Pulled() {
 		s.RetryPolicy.Policy = cmp.Or(s.RetryPolicy.Policy, NamespacePolicy)
 	}

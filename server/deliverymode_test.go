@@ -27,7 +27,8 @@ func TestQueueSettings(t *testing.T) {
 	}
 	view := func() map[string]any {
 		return b.rows(`SELECT delivery_mode, lock_duration::text AS lock, endpoint_base_url AS url,
-			provisioning_state AS state, retry_policy AS policy, max_delivery_attempts AS most, event_time_to_live_in_minutes AS minutes,
+			provisioning_state AS state, retry_policy AS policy, max_delivery_attempts AS most,
+			event_time_to_live_in_minutes AS minutes,
 			dead_letter_destination ->> 'endpointType' AS kept, event_delivery_schema AS schema, hold
 			FROM postrider.event_subscriptions`)[0]
 	}
@@ -168,6 +169,13 @@ func TestPatchOfDeliveryMode(t *testing.T) {
 	require.Len(t, e.Details, 1)
 	require.Equal(t, "endpointUrl must be absent with deliveryMode Queue: consumers receive the events; set it to null",
 		e.Details[0].Message)
+
+	b.rows(`WITH held AS (
+			INSERT INTO postrider_internal.probations (probation_key, endpoint_base_url, since, until, cause)
+			SELECT int8send(id), 'https://example.com/in', now(), now() + interval '1 hour', 'Busy'
+			  FROM postrider_internal.event_subscriptions WHERE name = 'billing' RETURNING 1)
+		SELECT * FROM held`)
+	require.NotNil(t, patch(`{}`).json(200)["hold"], "a probation of the event subscription")
 
 	const toQueue = `{"deliveryConfiguration":{"deliveryMode":"Queue","queue":{"receiveLockDurationInSeconds":90}},` +
 		`"endpointUrl":null}`

@@ -116,16 +116,37 @@ func (s *subscriptionForm) load(sub *catalog.Subscription) error {
 	return nil
 }
 
-// finish leaves out the location of a destination without one, and groups of settings without values.
+const modeSetting = "deliveryConfiguration.deliveryMode"
+
+// finish leaves out the location of a destination without one, settings of the other delivery mode, and groups of
+// settings without values.
 func (s *subscriptionForm) finish(settings map[string]any) {
 	if kind := s.get("deadLetterDestination.endpointType"); kind != "Blob" && kind != "StorageBlob" {
 		put(settings, "deadLetterDestination.properties", nil)
+	}
+	if s.get(modeSetting) == string(catalog.ModeQueue) {
+		s.dropStored(settings, spec.OfRequests)
+	} else {
+		s.dropStored(settings, func(of *spec.Setting) bool { return of.Section == spec.Mode && of.Name != modeSetting })
 	}
 	if stored := s.stored["endpointValidation"]; s.has("endpointUrl") && s.name != "" &&
 		string(stored) == string(textJSON(s.get("endpointValidation"))) {
 		delete(settings, "endpointValidation") // it is for the stored endpoint
 	}
 	orNull(settings)
+}
+
+// dropStored removes settings of the other delivery mode that the user left as they were. The API rejects those that
+// were entered.
+func (s *subscriptionForm) dropStored(settings map[string]any, ofOtherMode func(*spec.Setting) bool) {
+	text, _ := plainJSON(settings) // JSON values always marshal
+	for i := range s.table {
+		setting := &s.table[i]
+		value := spec.At(text, setting.Name)
+		if ofOtherMode(setting) && (value == nil || string(value) == string(s.stored[setting.Name])) {
+			put(settings, setting.Name, nil)
+		}
+	}
 }
 
 // saved continues at the event subscription's page, which shows the result of the handshake.
@@ -150,9 +171,14 @@ func (s *subscriptionForm) saved(name string, response *apiResponse) (href strin
 func (s *subscriptionForm) dependent(section *formSection, field *formField) {
 	switch field.Name {
 	case "endpointUrl":
-		if s.name != "" {
+		if s.endpoint != "" {
 			field.Label, field.Placeholder = "New URL", display.Visible(s.endpoint)
 			field.Hint = "Leave empty to keep the stored URL with its query. " + field.Hint
+		}
+	case modeSetting:
+		if s.topic.InputSchema != event.CloudEvents {
+			field.Options = field.Options[:2]
+			field.Hint = "Queue (pull delivery) requires a topic whose input schema is " + string(event.CloudEvents) + "."
 		}
 	case "eventDeliverySchema":
 		field.Options = field.Options[:1]

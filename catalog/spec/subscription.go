@@ -59,7 +59,7 @@ var Subscription = []Setting{
 	},
 	{
 		Name: "deliveryConfiguration.queue.eventTimeToLive", Section: "", Kind: Text, Flag: "event-time-to-live",
-		Label: "Time to live", Default: "P7D", Example: "P1D",
+		Label: "Time to live", Default: "P7D, or the topic's retention if it is shorter", Example: "P1D",
 		Help: "Of Queue: name of retryPolicy.eventTimeToLiveInMinutes: an ISO 8601 duration of whole minutes.",
 	},
 	{
@@ -175,7 +175,7 @@ var Subscription = []Setting{
 	},
 	{
 		Name: "retryPolicy.policy", Section: Retry, Label: "Retry policy", Kind: Text, Example: "ga-2021",
-		Help: "Name of the retry policy.", Default: "ga-2021; namespace-2023 on a namespace topic",
+		Help: "Name of the retry policy.", Default: "ga-2021; namespace-2023 on a namespace topic and with Queue",
 	},
 	{
 		Name: "retryPolicy.maxDeliveryAttempts", Section: Retry, Label: "Delivery attempts", Kind: Whole, Azure: true,

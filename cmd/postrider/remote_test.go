@@ -57,7 +57,7 @@ func TestVerbsOfTheAPI(t *testing.T) {
 		for name, test := range map[string]func(*testing.T, *remote){
 			"topics": topicVerbs, "subscriptions": subscriptionVerbs, "actions": actionVerbs, "rejections": rejectedVerbs,
 			"publish": publishVerb, "listen": listenVerb,
-			"tail": tailVerb, "apply": applyVerb, "apply that comes too late": applyTooLate,
+			"tail": tailVerb, "apply": applyVerb, "apply that comes too late": applyTooLate, "pull delivery": pullVerbs,
 			"apply of a list of Azure's": applyAzure, "doctor": doctorVerb, "prune": pruneVerb,
 		} {
 			t.Run(name, func(t *testing.T) {

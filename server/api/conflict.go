@@ -18,6 +18,7 @@ const (
 	ConflictCodeSubscriptionDeleted        ConflictCode = "SubscriptionDeleted"
 	ConflictCodeEndpointNotValidated       ConflictCode = "EndpointNotValidated"
 	ConflictCodeEndpointChanged            ConflictCode = "EndpointChanged"
+	ConflictCodeNoEndpoint                 ConflictCode = "NoEndpoint"
 	ConflictCodePolicyBuiltIn              ConflictCode = "PolicyBuiltIn"
 	ConflictCodePolicyInUse                ConflictCode = "PolicyInUse"
 	ConflictCodeNameTaken                  ConflictCode = "NameTaken"

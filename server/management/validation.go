@@ -122,6 +122,11 @@ func (m *Handlers) ValidateSubscription(ctx context.Context, r *SubscriptionPath
 	if err != nil {
 		return nil, err
 	}
+	if sub.Pulled() {
+		return nil, api.RejectConflict(api.ConflictCodeNoEndpoint,
+			"event subscription %q of topic %q has no endpoint: its deliveryMode is %s", r.Subscription, r.Topic,
+			catalog.ModeQueue)
+	}
 	topic, err := m.topic(ctx, r.Topic)
 	if err != nil {
 		return nil, err

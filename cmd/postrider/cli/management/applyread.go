@@ -328,6 +328,9 @@ func (d diffLine) String() string {
 func diff(table []spec.Setting, before, after rest.Object) (lines []diffLine) {
 	for i := range table {
 		s := &table[i]
+		if s.Section == "" && before != nil { // another name of a setting
+			continue
+		}
 		was, is := rest.PresentAt(before, s.Name), rest.PresentAt(after, s.Name)
 		if s.Secret {
 			was, is = masked(s.Kind, was, was), masked(s.Kind, was, is)

@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"unicode"
 
+	"postrider/catalog"
 	"postrider/catalog/spec"
 	"postrider/cmd/postrider/cli/rest"
 	"postrider/cmd/postrider/terminal"
@@ -19,7 +21,7 @@ import (
 
 // SubscriptionCmd is subscription with its verbs.
 type SubscriptionCmd struct {
-	Create subscriptionCreateCmd `cmd:"" help:"Create an event subscription." detail:"The endpoint must pass the validation handshake first, see docs/guides/receive.md, unless you set --endpoint-validation skip. Flags of the Azure CLI have the same syntax, except lists: separate their values by commas, or repeat the flag." example:"subscription create orders billing --endpoint https://billing.example.com/events --max-delivery-attempts 10 --event-ttl 60; subscription create orders large --endpoint https://audit.example.com/in --included-event-types Shop.OrderPlaced,Shop.OrderPaid --advanced-filter 'data.total NumberGreaterThan 100' --advanced-filter 'data.city StringIn \"New York\" Paris' --policy ga-2019"`
+	Create subscriptionCreateCmd `cmd:"" help:"Create an event subscription." detail:"With --delivery-mode Queue, consumers receive the events and there is no endpoint. Otherwise the endpoint must pass the validation handshake first, see docs/guides/receive.md, unless you set --endpoint-validation skip. Flags of the Azure CLI have the same syntax, except lists: separate their values by commas, or repeat the flag." example:"subscription create orders billing --endpoint https://billing.example.com/events --max-delivery-attempts 10 --event-ttl 60; subscription create orders large --endpoint https://audit.example.com/in --included-event-types Shop.OrderPlaced,Shop.OrderPaid --advanced-filter 'data.total NumberGreaterThan 100' --advanced-filter 'data.city StringIn \"New York\" Paris' --policy ga-2019; subscription create orders audit --delivery-mode Queue --lock-duration 120 --max-delivery-count 5 --event-time-to-live P1D"`
 	Update subscriptionUpdateCmd `cmd:"" help:"Change some settings of an event subscription." detail:"Settings that you do not name stay as they are. Lists are replaced as a whole." example:"subscription update orders billing --max-delivery-attempts 5 --labels billing,team-a; subscription update orders billing --unset retryPolicy.maxDeliveryAttempts --unset labels"`
 	List   subscriptionListCmd   `cmd:"" help:"List a topic's event subscriptions, or all." example:"subscription list orders; subscription list -o json"`
 	Show   subscriptionShowCmd   `cmd:"" help:"Show an event subscription with its effective settings." detail:"The endpoint's query string, which often holds a secret, is not shown." example:"subscription show orders billing -o json"`
@@ -166,9 +168,22 @@ func (c *subscriptionListCmd) Run(ctx context.Context, client *rest.Client) erro
 	return c.Print(list, func(w io.Writer) { rest.PrintColumns(w, subscriptionColumns, list) })
 }
 
-var subscriptionColumns = rest.Columns("TOPIC topic", "SUBSCRIPTION name", "ENDPOINT endpointBaseUrl",
+var subscriptionColumns = slices.Insert(rest.Columns("TOPIC topic", "SUBSCRIPTION name",
 	"POLICY retryPolicy.policy", "ATTEMPTS retryPolicy.maxDeliveryAttempts",
-	"TTL, MINUTES retryPolicy.eventTimeToLiveInMinutes", "STATE provisioningState", "HOLD hold.reason")
+	"TTL, MINUTES retryPolicy.eventTimeToLiveInMinutes", "STATE provisioningState", "HOLD hold.reason"),
+	2, rest.Column{Title: "ENDPOINT", Text: endpointOrPull})
+
+func endpointOrPull(o rest.Object) string {
+	if pulled(o) {
+		return "pull"
+	}
+	return rest.TextAt(o, "endpointBaseUrl")
+}
+
+// pulled reports whether consumers receive the events of an event subscription.
+func pulled(o rest.Object) bool {
+	return rest.ValueAt(o, "deliveryConfiguration.deliveryMode") == string(catalog.ModeQueue)
+}
 
 // subscriptionsOf lists the event subscriptions of a topic, or of all topics: "".
 func subscriptionsOf(ctx context.Context, c *rest.Client, topic string) ([]rest.Object, error) {
@@ -242,7 +257,11 @@ func (d *deleteFlags) delete(
 
 func printSubscription(w io.Writer, s rest.Object) {
 	rest.PrintLines(w, s, "topic topic", "subscription name", "endpoint endpointBaseUrl", "state provisioningState")
-	printSettings(w, spec.Subscription, s)
+	table := spec.Subscription
+	if pulled(s) {
+		table = slices.DeleteFunc(slices.Clone(table), func(s spec.Setting) bool { return spec.OfRequests(&s) })
+	}
+	printSettings(w, table, s)
 	rest.PrintLines(w, s, "hold hold.reason", "held deliveries hold.heldDeliveries", "created at createdAt",
 		"updated at updatedAt")
 	if rest.ValueAt(s, "validation.state") != "succeeded" {
@@ -250,7 +269,7 @@ func printSubscription(w io.Writer, s rest.Object) {
 	}
 }
 
-// printSettings writes a line for each setting that has a value.
+// printSettings writes a line for each setting that has a value, under one of its names.
 func printSettings(w io.Writer, table []spec.Setting, o rest.Object) {
 	for i := range table {
 		label := []rune(table[i].Label)
@@ -259,6 +278,7 @@ func printSettings(w io.Writer, table []spec.Setting, o rest.Object) {
 		}
 		value := rest.PresentAt(o, table[i].Name)
 		switch {
+		case table[i].Section == "":
 		case value != nil && table[i].Kind == spec.PEM:
 			fmt.Fprintf(w, "%s\tyes\n", string(label)) // -o json has the certificates
 		case value != nil:
