@@ -48,7 +48,8 @@ func TestANewSettingIsAFlag(t *testing.T) {
 		{kind: spec.JSON, args: []string{"--brand-new", `{"a":1.50}`}, want: `{"a":1.50}`},
 	} {
 		table := append([]spec.Setting{{
-			Name: "outer.brandNew", Section: spec.Advanced, Kind: row.kind, Choices: row.choices, Help: "Says \"so\": {1} \\ 100 %.", Default: "none",
+			Name: "outer.brandNew", Section: spec.Advanced, Kind: row.kind, Choices: row.choices, Default: "none",
+			Help: "Says \"so\": {1} \\ 100 %.",
 		}}, spec.Subscription...)
 		settings, err := settingsOf(t, table, append(row.args, "--policy", "ga-2019")...)
 		require.NoError(t, err, row.kind)

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"unicode"
 
-	"postrider/catalog"
 	"postrider/catalog/spec"
 	"postrider/cmd/postrider/cli/rest"
 	"postrider/cmd/postrider/terminal"
@@ -182,7 +181,7 @@ func endpointOrPull(o rest.Object) string {
 
 // pulled reports whether consumers receive the events of an event subscription.
 func pulled(o rest.Object) bool {
-	return rest.ValueAt(o, "deliveryConfiguration.deliveryMode") == string(catalog.ModeQueue)
+	return rest.ValueAt(o, "deliveryConfiguration.deliveryMode") == "Queue"
 }
 
 // subscriptionsOf lists the event subscriptions of a topic, or of all topics: "".
