@@ -12,7 +12,7 @@ select delivery_id, event_id, time_to_live_since, waits_for, attempts, last_outc
 -- failing: Which endpoints fail, and how?
 select topic, subscription, detail as outcome, sum(count) as requests
   from postrider.delivery_counts
- where minute > now() - interval '1 hour' and kind = 'attempt' and detail <> 'Delivered'
+ where minute > now() - interval '1 hour' and kind = 'attempt' and detail not in ('Delivered', 'Acknowledged')
  group by 1, 2, 3 order by requests desc limit 20;
 
 -- event: What became of one event?
@@ -123,7 +123,8 @@ with began as (
      where minute > now() - interval '3 hours' and kind = 'attempt'
        and subscription_id = (select subscription_id from postrider.event_subscriptions
                                where topic = 'orders' and subscription = 'billing')
-     group by minute having sum(count) filter (where detail <> 'Delivered') > sum(count) / 2) failing
+     group by minute
+    having sum(count) filter (where detail not in ('Delivered', 'Acknowledged')) > sum(count) / 2) failing
 )
 select failing_since, at, actor, address, action, topic, subscription, details, changes
   from began join postrider.audit

@@ -88,7 +88,7 @@ CREATE VIEW postrider.deliveries AS
 SELECT d.id AS delivery_id, t.name AS topic, s.name AS subscription, e.event_id, e.event_type, e.subject,
        e.published_at, d.event_uuid AS system_id, d.state, coalesce(d.hold, b.hold) AS hold, d.reason, d.attempts,
            d.reruns,
-       CASE WHEN d.state = 'pending' AND coalesce(d.hold, b.hold) IS NULL
+       CASE WHEN d.state = 'pending' AND coalesce(d.hold, b.hold) IS NULL AND NOT (d.pulled AND d.job_id IS NOT NULL)
             THEN greatest(coalesce(b.next_attempt_at, d.next_attempt_at), now()) END AS next_attempt_at,
        d.last_attempt_at, d.last_outcome, d.last_status, d.time_to_live_since, d.finished_at, d.batch_id,
            d.redelivered_from,
@@ -141,8 +141,8 @@ COMMENT ON COLUMN postrider.deliveries.attempts IS 'Attempts recorded.';
 COMMENT ON COLUMN postrider.deliveries.reruns IS
     'Attempts that a crash interrupted and that were repeated without being counted.';
 COMMENT ON COLUMN postrider.deliveries.next_attempt_at IS
-    'Earliest time of the next attempt: now() if it is due and waits for a worker, never a past time. NULL while on '
-    'hold, see hold_until, and when finished.';
+    'Earliest time of the next attempt: now() if it is due and waits for a worker or a consumer, never a past time. '
+    'NULL while on hold, see hold_until, while a consumer has locked it, and when finished.';
 COMMENT ON COLUMN postrider.deliveries.hold_until IS
     'While on hold: when the probation allows the next probe, never a past time. NULL for a hold without a known end '
     '(paused, not_validated, admission, rate_limited), and without a hold.';
@@ -189,20 +189,21 @@ SELECT a.delivery_id, a.batch_id, t.name AS topic, s.name AS subscription, a.num
   JOIN postrider_internal.topics t ON t.id = s.topic_id;
 COMMENT ON VIEW postrider.delivery_attempts IS
     'One row for each HTTP request, with its outcome and the reason for the time of the next one. A second row (late) '
-    'if the response came after the ack timeout.';
+    'if the response came after the ack timeout. In pull delivery, one row for each lock that has ended.';
 COMMENT ON COLUMN postrider.delivery_attempts.delivery_id IS 'Delivery it belongs to; NULL for a batch.';
 COMMENT ON COLUMN postrider.delivery_attempts.batch_id IS 'Batch it sent; NULL for a single delivery.';
 COMMENT ON COLUMN postrider.delivery_attempts.topic IS 'Topic.';
 COMMENT ON COLUMN postrider.delivery_attempts.subscription IS 'Event subscription.';
 COMMENT ON COLUMN postrider.delivery_attempts.number IS
-    'First attempt = 1; the header aeg-delivery-count of the request was one less.';
+    'First attempt = 1; the header aeg-delivery-count of the request was one less. In pull delivery, deliveryCount.';
 COMMENT ON COLUMN postrider.delivery_attempts.reruns IS
     'How many times a crash interrupted this attempt before; such a request may have reached the endpoint.';
 COMMENT ON COLUMN postrider.delivery_attempts.due_at IS 'When it was due. hold has what it then waited for.';
-COMMENT ON COLUMN postrider.delivery_attempts.started_at IS 'When the request began (database time).';
+COMMENT ON COLUMN postrider.delivery_attempts.started_at IS
+    'When the request began, or the consumer received the event (database time).';
 COMMENT ON COLUMN postrider.delivery_attempts.duration_ms IS
     'From the start of the request to the response or the failure, milliseconds. The phases (dns_ms, connect_ms, '
-    'tls_ms, first_byte_ms) add up to this at most.';
+    'tls_ms, first_byte_ms) add up to this at most. In pull delivery, the duration of the lock.';
 COMMENT ON COLUMN postrider.delivery_attempts.dns_ms IS
     'Duration of the name resolution, milliseconds; NULL on a reused connection.';
 COMMENT ON COLUMN postrider.delivery_attempts.connect_ms IS
@@ -213,8 +214,9 @@ COMMENT ON COLUMN postrider.delivery_attempts.first_byte_ms IS
     'Duration from the connection being ready to the first byte of the response, milliseconds; NULL without a '
     'response.';
 COMMENT ON COLUMN postrider.delivery_attempts.status IS 'HTTP status; NULL = no response.';
-COMMENT ON COLUMN postrider.delivery_attempts.outcome IS 'Result of the attempt, in Event Grid''s words.';
-COMMENT ON COLUMN postrider.delivery_attempts.error IS 'Why there was no response.';
+COMMENT ON COLUMN postrider.delivery_attempts.outcome IS
+    'Result of the attempt, in Event Grid''s words; of a lock Acknowledged, Released, Expired or Rejected.';
+COMMENT ON COLUMN postrider.delivery_attempts.error IS 'Why there was no response; of a lock, how it ended.';
 COMMENT ON COLUMN postrider.delivery_attempts.verdict IS
     'The policy''s decision: deliver, retry, dead_letter or drop; note: a late response that changed nothing.';
 COMMENT ON COLUMN postrider.delivery_attempts.next_attempt_at IS 'Time for which the next attempt was scheduled.';
@@ -238,7 +240,8 @@ COMMENT ON COLUMN postrider.delivery_attempts.request_headers IS
     'of signatures. NULL if no request was sent, for a late response, and after an erasure.';
 COMMENT ON COLUMN postrider.delivery_attempts.response_headers IS 'Headers of the response, first 4 KiB.';
 COMMENT ON COLUMN postrider.delivery_attempts.response_excerpt IS 'Body of the response, first 4 KiB.';
-COMMENT ON COLUMN postrider.delivery_attempts.node IS 'Node that sent the request.';
+COMMENT ON COLUMN postrider.delivery_attempts.node IS
+    'Node that sent the request. Of a lock, the node that ended it, or in SQL the login role of the consumer.';
 COMMENT ON COLUMN postrider.delivery_attempts.day IS 'UTC day of recording: the partition.';
 COMMENT ON COLUMN postrider.delivery_attempts.waited_ms IS 'Time between due_at and started_at, in milliseconds.';
 COMMENT ON COLUMN postrider.delivery_attempts.subscription_id IS
@@ -349,13 +352,13 @@ COMMENT ON COLUMN postrider.dead_letters.topic IS 'Topic of the event.';
 COMMENT ON COLUMN postrider.dead_letters.subscription IS 'Event subscription whose delivery failed.';
 COMMENT ON COLUMN postrider.dead_letters.reason IS
     'deadLetterReason: MaxDeliveryAttemptsExceeded, TimeToLiveExceeded, UndeliverableDueToHttpBadRequest, '
-    'UndeliverableDueToClientError, …';
+    'UndeliverableDueToClientError, RejectedByConsumer, …';
 COMMENT ON COLUMN postrider.dead_letters.attempts IS 'deliveryAttempts: number of attempts.';
 COMMENT ON COLUMN postrider.dead_letters.last_outcome IS 'lastDeliveryOutcome: outcome of the last attempt.';
 COMMENT ON COLUMN postrider.dead_letters.last_status IS 'HTTP status of the last attempt; NULL = no response.';
 COMMENT ON COLUMN postrider.dead_letters.last_error IS
-    'Why the last attempt got no response, or that the time to live ended while the delivery waited for the rate '
-    'limit, with its name.';
+    'Why the last attempt got no response, how the last lock of a consumer ended, or that the time to live ended while '
+    'the delivery waited for the rate limit, with its name.';
 COMMENT ON COLUMN postrider.dead_letters.event_id IS 'The publisher''s id of the event.';
 COMMENT ON COLUMN postrider.dead_letters.event_type IS 'Event type.';
 COMMENT ON COLUMN postrider.dead_letters.subject IS 'Subject.';

@@ -29,7 +29,8 @@ COMMENT ON COLUMN postrider.delivery_counts.subscription IS
     'Event subscription; NULL for published and duplicate, which count an event once.';
 COMMENT ON COLUMN postrider.delivery_counts.kind IS
     'What is counted: published (events), duplicate (events that were published again and are stored once), matched '
-    '(deliveries begun), attempt (requests), or how deliveries ended: delivered, dead_lettered, dropped, canceled.';
+    '(deliveries begun), attempt (requests, or locks of consumers), or how deliveries ended: delivered, dead_lettered, '
+    'dropped, canceled.';
 COMMENT ON COLUMN postrider.delivery_counts.detail IS
     'For an attempt its outcome, for an end its reason; FirstAttempt for delivered without a second attempt; '
     'otherwise empty.';

@@ -52,11 +52,33 @@ BEGIN
             'acted on.';
 END $$;
 
+-- Raises the error that another transaction has locked a delivery or its job for too long: a consumer's, perhaps. The
+-- holder of a row's lock is in xmax, unless there are several.
+CREATE FUNCTION postrider_internal.reject_locked(delivery bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    holder record;
+BEGIN
+    SELECT a.pid, format('process %s (%s, role %s)', a.pid, coalesce(nullif(a.application_name, ''), 'unnamed'),
+               coalesce(a.usename, '-')) AS name INTO holder
+      FROM (SELECT d.xmax FROM postrider_internal.deliveries d WHERE d.id = delivery
+             UNION ALL
+            SELECT j.xmax FROM postrider_internal.river_job j
+             WHERE j.id = (SELECT coalesce(d.job_id, b.job_id) FROM postrider_internal.deliveries d
+                             LEFT JOIN postrider_internal.batches b ON b.id = d.batch_id WHERE d.id = delivery)) r
+      JOIN pg_locks l ON l.locktype = 'transactionid' AND l.transactionid = r.xmax AND l.granted
+      JOIN pg_stat_activity a ON a.pid = l.pid
+     WHERE l.pid <> pg_backend_pid() LIMIT 1;
+    RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = 'locked',
+        MESSAGE = format('delivery %s is locked by %s', delivery, coalesce(holder.name, 'another transaction')),
+        HINT = 'A consumer receives or settles it in a transaction that is open. Try again when that has ended'
+            || coalesce(format('; SELECT pg_terminate_backend(%s) ends it.', holder.pid), '.');
+END $$;
+
 -- Locks a delivery with its job and its batch. If these changed before they were locked (an attempt was recorded, a
 -- hold began), the locks are released and it starts again: waiting for another job with a locked delivery could
--- deadlock.
+-- deadlock. It waits less than the lock_timeout of a node's sessions, 2 s.
 CREATE FUNCTION postrider_internal.take_delivery(delivery bigint) RETURNS postrider_internal.taken_delivery
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET lock_timeout = '1500ms' AS $$
 DECLARE
     seen record;
     job record;
@@ -92,8 +114,11 @@ BEGIN
                 RETURN t;
             END IF;
             RAISE EXCEPTION USING ERRCODE = 'PRMOV', MESSAGE = 'the delivery moved on';
-        EXCEPTION WHEN SQLSTATE 'PRMOV' THEN
-            NULL;
+        EXCEPTION
+            WHEN SQLSTATE 'PRMOV' THEN
+                NULL;
+            WHEN lock_not_available THEN
+                PERFORM postrider_internal.reject_locked(delivery);
         END;
     END LOOP;
     RAISE EXCEPTION USING ERRCODE = '40001', MESSAGE = format('delivery %s changes all the time', delivery),
@@ -214,7 +239,8 @@ SELECT CASE WHEN s.expiration_time_utc <= s.deleted_at THEN 'EventSubscriptionEx
 
 -- A delivery is canceled only together with its job row, or its batch and the batch's job row. One whose attempt is
 -- being recorded at the same time has another job row afterward; the next call cancels it. A delivery without its job
--- row, which should not exist, is canceled too. A job of a kind that only a newer version knows is left to that
+-- row, which should not exist, is canceled too. One that a consumer's open transaction has locked is left to a later
+-- call. A job of a kind that only a newer version knows is left to that
 -- version's nodes.
 CREATE FUNCTION postrider_internal.cancel_pending(
     subscription bigint, after bigint, most integer, OUT last bigint, OUT met bigint, OUT canceled bigint
@@ -249,10 +275,11 @@ WITH pending AS MATERIALIZED (
     SELECT d.id
       FROM ending e JOIN postrider_internal.deliveries d ON d.id = e.id
        AND d.job_id IS NOT DISTINCT FROM e.job_id AND d.batch_id IS NOT DISTINCT FROM e.batch_id
-     ORDER BY d.id FOR UPDATE OF d
+     ORDER BY d.id FOR UPDATE OF d SKIP LOCKED
 ), ended AS MATERIALIZED (
     SELECT postrider_internal.end_deliveries(array_agg(
-               ROW (l.id, 'canceled', r.reason, NULL, NULL, NULL, NULL, NULL)::postrider_internal.delivery_end)) AS count
+               ROW (l.id, 'canceled', r.reason, NULL, NULL, NULL, NULL, NULL)::postrider_internal.delivery_end
+           )) AS count
       FROM locked l, postrider_internal.deletion_reason(subscription) AS r(reason)
 )
 SELECT coalesce(max(p.id), 0), count(*), (SELECT e.count FROM ended e) FROM pending p $$;
@@ -310,7 +337,7 @@ BEGIN
     END IF;
     IF t.job_state = 'running' THEN
         RAISE NOTICE
-            'an attempt of delivery % is in progress: it may still reach the endpoint, and nothing of it is recorded',
+            'an attempt of delivery % is in progress: its event may still be processed, and nothing of it is recorded',
             t.id;
     END IF;
     RETURN letter;
@@ -334,5 +361,5 @@ SELECT postrider_internal.end_by_hand(delivery_id, 'dead_lettered', 'DeadLettere
 DROP FUNCTION postrider_internal.dead_letter_now, postrider_internal.cancel, postrider_internal.end_by_hand,
     postrider_internal.last_attempt, postrider_internal.cancel_pending, postrider_internal.deletion_reason,
     postrider_internal.end_deliveries, postrider_internal.take_token, postrider_internal.take_delivery,
-    postrider_internal.reject_delivery;
+    postrider_internal.reject_locked, postrider_internal.reject_delivery;
 DROP TYPE postrider_internal.delivery_end, postrider_internal.taken_delivery;

@@ -29,6 +29,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     t postrider_internal.taken_delivery := postrider_internal.take_delivery(delivery_id);
     held text := nullif(postrider_internal.hold_of(t.subscription_id), 'admission');
+    available boolean := (SELECT d.available FROM postrider_internal.deliveries d WHERE d.id = t.id);
     job bigint;
 BEGIN
     IF t.job_state = 'running' THEN
@@ -46,7 +47,7 @@ BEGIN
         RETURN NULL; -- a new job would only lose its place in the queue
     END IF;
     PERFORM postrider_internal.take_token(t, 'canceled', 'RetriedByOperator');
-    IF t.hold IS NULL THEN
+    IF t.hold IS NULL AND NOT available THEN
         job := nextval('postrider_internal.river_job_id_seq');
         INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
         VALUES (job, 'available', jsonb_strip_nulls(jsonb_build_object('d', t.id, 's', t.subscription_id, 'n',

@@ -39,6 +39,7 @@ DECLARE
     pending bigint[];
     delivery bigint;
     redelivered bigint[];
+    problem text;
 BEGIN
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = 'isolation',
@@ -65,7 +66,10 @@ BEGIN
             BEGIN
                 PERFORM postrider_internal.end_by_hand(delivery, 'canceled', 'EventErased', NULL, actor, address);
             EXCEPTION WHEN object_not_in_prerequisite_state THEN
-                NULL; -- it has ended meanwhile
+                GET STACKED DIAGNOSTICS problem = CONSTRAINT_NAME;
+                IF problem <> 'ended' THEN -- otherwise it has ended meanwhile
+                    RAISE;
+                END IF;
             END;
         END LOOP;
         PERFORM postrider_internal.reject_exporting(ids);

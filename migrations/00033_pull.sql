@@ -216,7 +216,7 @@ WITH taken AS MATERIALIZED (
     RETURNING t.token, j.id, j.args
 ), renewed AS MATERIALIZED (
     SELECT g.*, nextval('postrider_internal.river_job_id_seq') AS job_id,
-           clock_timestamp() + coalesce(renew_locks.lock_duration, q.lock_duration) AS until
+           clock_timestamp() + coalesce(renew_locks.lock_duration, q.lock_duration, '60 seconds') AS until
       FROM gone g
      CROSS JOIN LATERAL postrider_internal.pull_settings_of((g.args ->> 's')::bigint) q
 ), moved AS (

@@ -15,6 +15,8 @@ const (
 	ReaderRole = "postrider_reader"
 	// PublisherRole is for programs that publish from SQL; it may read nothing.
 	PublisherRole = "postrider_publisher"
+	// ConsumerRole is for programs that receive events in SQL; it reads no view.
+	ConsumerRole = "postrider_consumer"
 	// OperatorRole is for people on call: it reads every view and calls the functions that act on deliveries and dead
 	// letters.
 	OperatorRole = "postrider_operator"
@@ -28,6 +30,8 @@ const createRoles = `
 DO $$ BEGIN CREATE ROLE postrider_reader NOLOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$;
 DO $$ BEGIN CREATE ROLE postrider_publisher NOLOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL;
     END $$;
+DO $$ BEGIN CREATE ROLE postrider_consumer NOLOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL;
+    END $$;
 DO $$ BEGIN CREATE ROLE postrider_operator NOLOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL;
     END $$;
 DO $$ BEGIN IF NOT (SELECT rolsuper FROM pg_roles WHERE rolname = current_user)
@@ -37,10 +41,12 @@ EXCEPTION WHEN insufficient_privilege OR invalid_grant_operation OR unique_viola
 // Views run with their owner's rights, so the reader needs nothing in postrider_internal.
 const grantRoles = `
 REVOKE ALL ON SCHEMA postrider_internal FROM PUBLIC;
-GRANT USAGE ON SCHEMA postrider TO postrider_reader, postrider_publisher, postrider_operator;
+GRANT USAGE ON SCHEMA postrider TO postrider_reader, postrider_publisher, postrider_consumer, postrider_operator;
 GRANT SELECT ON ALL TABLES IN SCHEMA postrider TO postrider_reader, postrider_operator;
 GRANT EXECUTE ON FUNCTION postrider.publish, postrider.publish_batch, postrider.publish_data,
     postrider.publish_row_change TO postrider_publisher;
+GRANT EXECUTE ON FUNCTION postrider.receive, postrider.acknowledge, postrider.release_locks, postrider.reject,
+    postrider.renew TO postrider_consumer;
 GRANT EXECUTE ON FUNCTION postrider.redeliver, postrider.purge, postrider.count_dead_letters, postrider.redeliver_all,
     postrider.purge_all, postrider.redeliver_events, postrider.count_events,
     postrider.cancel_operation TO postrider_operator;
@@ -53,8 +59,8 @@ func ensureRoles(ctx context.Context, pool *pgxpool.Pool, notices io.Writer) err
 		_, err := pool.Exec(ctx, script)
 		var pgErr *pgconn.PgError
 		if errors.As(err, &pgErr) && (pgErr.Code == "42501" || pgErr.Code == "42704") {
-			_, err = fmt.Fprintf(notices, "The roles %s, %s and %s were not set up (%s). An administrator may run:\n%s\n%s\n",
-				ReaderRole, PublisherRole, OperatorRole, pgErr.Message, createRoles, grantRoles)
+			_, err = fmt.Fprintf(notices, "The roles %s, %s, %s and %s were not set up (%s). An administrator may run:\n%s\n%s\n",
+				ReaderRole, PublisherRole, ConsumerRole, OperatorRole, pgErr.Message, createRoles, grantRoles)
 			return err
 		}
 		if err != nil {

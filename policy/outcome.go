@@ -24,11 +24,36 @@ const (
 	OutcomeProbation       Outcome = "Probation"       // due during probation: no request was sent
 	OutcomeAborted         Outcome = "Aborted"         // the attempt was interrupted without a response
 
+	OutcomeAcknowledged Outcome = "Acknowledged" // a consumer received the event and acknowledged it
+	OutcomeReleased     Outcome = "Released"     // a consumer received the event and released it
+	OutcomeExpired      Outcome = "Expired"      // a consumer received the event and its lock expired
+	OutcomeRejected     Outcome = "Rejected"     // a consumer received the event and rejected it
+
 	OutcomeDisabled Outcome = "Disabled" // of Event Grid's own destinations only
 	OutcomeFull     Outcome = "Full"     // of Event Grid's own destinations only
 	// of Event Grid's own destinations only
 	OutcomeInvalidAzureFunctionDestination Outcome = "InvalidAzureFunctionDestination"
 )
+
+// Success reports whether the event was delivered.
+func (o Outcome) Success() bool { return o == OutcomeDelivered || o == OutcomeAcknowledged }
+
+var outcomeSentences = map[Outcome]string{
+	OutcomeAcknowledged: "Event was acknowledged.",
+	OutcomeReleased:     "Event was released.",
+	OutcomeExpired:      "Event was not acknowledged nor rejected.",
+	OutcomeRejected:     "Event was rejected.",
+}
+
+// Sentence returns what a consumer did as a sentence, as dead letters of namespace topics have it, and other outcomes as
+// they are. That of OutcomeExpired is Microsoft's own (Event Grid namespace push delivery and retry, 2023-11); the
+// others are formed after it.
+func (o Outcome) Sentence() string {
+	if s, ok := outcomeSentences[o]; ok {
+		return s
+	}
+	return string(o)
+}
 
 // ErrorKind says why an attempt has no HTTP response; "" = it has one.
 type ErrorKind string
@@ -152,6 +177,8 @@ const (
 	ReasonHTTPBadRequest Reason = "UndeliverableDueToHttpBadRequest"
 	// Another response that the status table never retries.
 	ReasonClientError Reason = "UndeliverableDueToClientError"
+	// A consumer received the event and rejected it.
+	ReasonRejectedByConsumer Reason = "RejectedByConsumer"
 	// The delivery was due during a probation whose cause is not retried (documented behavior only).
 	ReasonProbation Reason = "UndeliverableDueToProbationCausedByClientError"
 	// An attempt was interrupted, or failed inside postrider, 20 times.
@@ -175,6 +202,7 @@ var reasonSentences = map[Reason]string{
 	ReasonTimeToLiveExceeded:          "Event time to live was exceeded.",
 	ReasonHTTPBadRequest:              "Undeliverable due to HTTP bad request.",
 	ReasonClientError:                 "Undeliverable due to client error.",
+	ReasonRejectedByConsumer:          "Event was rejected by the consumer.",
 	ReasonProbation:                   "Undeliverable due to probation caused by client error.",
 	ReasonTooManyReruns:               "The delivery attempt was interrupted too many times.",
 	ReasonEventSubscriptionDeleted:    "The event subscription was deleted.",

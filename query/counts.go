@@ -157,7 +157,7 @@ func (m *Minute) add(r *counted) {
 		m.Attempts += r.Count
 		m.Outcomes[r.Detail] += r.Count
 		m.Latency.add(r.LatencyBuckets)
-		if r.Detail != string(policy.OutcomeDelivered) {
+		if !policy.Outcome(r.Detail).Success() {
 			m.Failures += r.Count
 		}
 	case "delivered":

@@ -87,7 +87,7 @@ func (l *StoredDeadLetter) EventGrid(form event.DeadLetterForm) event.DeadLetter
 		},
 	}
 	if form == event.DeadLetterNested {
-		d.Reason = policy.Reason(l.Reason).Sentence()
+		d.Reason, d.Outcome = policy.Reason(l.Reason).Sentence(), policy.Outcome(d.Outcome).Sentence()
 	}
 	return d
 }

@@ -19,6 +19,7 @@ import (
 var outcomes = []string{
 	"Delivered", "BadRequest", "Unauthorized", "Forbidden", "NotFound", "TimedOut", "PayloadTooLarge", "Busy",
 	"SocketError", "ResolutionError", "Canceled", "GenericError", "Probation", "Aborted",
+	"Acknowledged", "Released", "Expired", "Rejected",
 }
 
 // eventID reads an event id: the publisher's, or postrider's system id.

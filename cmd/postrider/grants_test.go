@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -178,8 +179,8 @@ func TestWhatEachRoleMay(t *testing.T) {
 	db := migratedDatabase(t)
 	secrets := plantSecrets(t, db)
 	require.Contains(t, dump(t, db), "***", "the endpoint has repeated what it was sent")
-	reader, publisher, operator := loginAs(t, db, "postrider_reader"), loginAs(t, db, "postrider_publisher"), loginAs(t,
-		db, "postrider_operator")
+	reader, publisher := loginAs(t, db, "postrider_reader"), loginAs(t, db, "postrider_publisher")
+	consumer, operator := loginAs(t, db, "postrider_consumer"), loginAs(t, db, "postrider_operator")
 	for name, conn := range map[string]*pgx.Conn{"reader": reader, "operator": operator} {
 		views := named(t, conn, viewsQuery)
 		require.Greater(t, len(views), 13)
@@ -195,19 +196,23 @@ func TestWhatEachRoleMay(t *testing.T) {
 			require.Zero(t, strings.Count(seen.String(), hex.EncodeToString([]byte(secret))), "the %s sees %s", name, what)
 		}
 	}
-	for _, view := range named(t, publisher, viewsQuery) {
-		_, err := queryAll(t, publisher, "SELECT x::text FROM "+view+" x")
-		require.ErrorContains(t, err, "permission denied", view)
+	for _, conn := range []*pgx.Conn{publisher, consumer} {
+		for _, view := range named(t, conn, viewsQuery) {
+			_, err := queryAll(t, conn, "SELECT x::text FROM "+view+" x")
+			require.ErrorContains(t, err, "permission denied", view)
+		}
 	}
-	for _, conn := range []*pgx.Conn{reader, publisher, operator} {
+	for _, conn := range []*pgx.Conn{reader, publisher, consumer, operator} {
 		requireLocked(t, conn)
 	}
 	publishing := []string{"publish", "publish_batch", "publish_data"}
+	receiving := []string{"acknowledge", "receive", "reject", "release_locks", "renew"}
 	require.Empty(t, named(t, reader, actingQuery))
 	require.Equal(t, publishing, named(t, publisher, actingQuery))
+	require.Equal(t, receiving, named(t, consumer, actingQuery))
 	all := named(t, operator, allActingQuery)
-	require.ElementsMatch(t, all, append(named(t, operator, actingQuery), publishing...),
-		"the operator may do all but publish")
+	require.ElementsMatch(t, all, slices.Concat(named(t, operator, actingQuery), publishing, receiving),
+		"the operator may do all but publish and receive")
 	require.Subset(t, all,
 		[]string{"cancel", "dead_letter_now", "erase_event", "erase_subject", "pause", "release", "resume", "retry_now"})
 

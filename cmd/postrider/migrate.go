@@ -32,8 +32,8 @@ func (migrateUpCmd) Help() string {
 	return `Example:
   postrider migrate up --database-url postgres://owner:secret@db:5432/postrider
 
-The role needs CREATE on the database. It also creates the roles postrider_reader, postrider_publisher and
-postrider_operator if it may; otherwise it prints the statements for an administrator.
+The role needs CREATE on the database. It also creates the roles postrider_reader, postrider_publisher,
+postrider_consumer and postrider_operator if it may; otherwise it prints the statements for an administrator.
 
 With the encryption key and CREATEROLE it also creates or repairs the login roles that run the queries of users, unless
 --query-database-url is set.`

@@ -34,7 +34,8 @@ WITH kept AS (
            c.last, s.dead_letters
       FROM counted c
       JOIN sums s USING (topic, subscription)
-     WHERE c.kind = 'attempt' AND c.detail <> 'Delivered' AND (@topic::text IS NULL OR c.topic = @topic)
+     WHERE c.kind = 'attempt' AND c.detail NOT IN ('Delivered', 'Acknowledged')
+       AND (@topic::text IS NULL OR c.topic = @topic)
      ORDER BY c.last DESC, c.count DESC
      LIMIT @limit
 )

@@ -20,8 +20,8 @@ WITH page AS MATERIALIZED (
 ), steps AS (
     SELECT p.subscription_id,
            least(11, floor(extract(epoch FROM m.minute - (now() - interval '1 hour')) / 300)) AS step,
-           sum(m.count) FILTER (WHERE m.kind = 'attempt' AND m.detail = 'Delivered') AS good,
-           sum(m.count) FILTER (WHERE m.kind = 'attempt' AND m.detail <> 'Delivered') AS bad,
+           sum(m.count) FILTER (WHERE m.kind = 'attempt' AND m.detail IN ('Delivered', 'Acknowledged')) AS good,
+           sum(m.count) FILTER (WHERE m.kind = 'attempt' AND m.detail NOT IN ('Delivered', 'Acknowledged')) AS bad,
            sum(m.count) FILTER (WHERE m.kind = 'delivered') AS delivered,
            sum(m.count) FILTER (WHERE m.kind = 'dead_lettered') AS dead_lettered
       FROM page p

@@ -13,4 +13,4 @@ SELECT a.started_at + a.duration_us * interval '1 microsecond' AS at, 'attempt' 
   LEFT JOIN postrider_internal.events e ON e.id = d.event_uuid AND e.day = d.event_day
  WHERE (@topic::text IS NULL OR t.name = @topic)
    AND (@subscription::text IS NULL OR s.name = @subscription)
-   AND (NOT @failed OR a.outcome <> 'Delivered')
+   AND (NOT @failed OR a.outcome NOT IN ('Delivered', 'Acknowledged'))

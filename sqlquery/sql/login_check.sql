@@ -10,7 +10,8 @@ SELECT problem FROM (
     SELECT 2, 'is a member of ' || r.rolname FROM me JOIN pg_roles r ON r.oid <> me.oid
      WHERE NOT me.rolsuper AND pg_has_role(me.oid, r.oid, 'MEMBER')
        AND CASE WHEN $1::boolean THEN r.rolname <> 'postrider_reader'
-           ELSE r.rolname ~ '^pg_' OR r.rolname IN ('postrider_operator', 'postrider_publisher') END
+           ELSE r.rolname ~ '^pg_'
+             OR r.rolname IN ('postrider_operator', 'postrider_publisher', 'postrider_consumer') END
     UNION ALL
     SELECT 3, 'has no CONNECTION LIMIT 1: its queries can end each other' FROM me WHERE rolconnlimit <> 1
     UNION ALL

@@ -132,7 +132,7 @@ func OutcomeChart(r *chartRange, counts *query.Counts) Chart {
 	ch := Chart{Title: "Attempts by outcome, per " + r.Each, Form: "bars", Series: []series{{"Delivered", "accent"}}}
 	var failures []string
 	for _, outcome := range counts.Outcomes {
-		if outcome.Name != string(policy.OutcomeDelivered) {
+		if !policy.Outcome(outcome.Name).Success() {
 			failures = append(failures, outcome.Name)
 		}
 	}
@@ -147,7 +147,7 @@ func OutcomeChart(r *chartRange, counts *query.Counts) Chart {
 		ch.Series = append(ch.Series, series{"other failures", outcomeColors[len(outcomeColors)-1]})
 	}
 	ch.Rows = r.rowsOf(counts.Minutes, func(m *query.Minute) []string {
-		list := []int64{m.Outcomes[string(policy.OutcomeDelivered)]}
+		list := []int64{m.Outcomes[string(policy.OutcomeDelivered)] + m.Outcomes[string(policy.OutcomeAcknowledged)]}
 		rest := m.Failures
 		for _, name := range own {
 			list, rest = append(list, m.Outcomes[name]), rest-m.Outcomes[name]

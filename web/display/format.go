@@ -152,12 +152,12 @@ func Provisioning(state any) string {
 // Tone is the CSS class for the color of a state, an outcome or a hold.
 func Tone(word string) string {
 	switch word {
-	case "delivered", "done", "Delivered", "succeeded", "completed", "success", "deliver":
+	case "delivered", "done", "Delivered", "Acknowledged", "succeeded", "completed", "success", "deliver":
 		return "good"
 	case "active", "pending", "available", "running", "published", "note":
 		return "calm"
 	case "paused", "not_validated", "probation", "admission", "awaiting", "AwaitingManualAction", "Creating", "Updating",
-		"scheduled", "retryable", "retry", "canceled", "cancelled":
+		"scheduled", "retryable", "retry", "canceled", "cancelled", "Released":
 		return "waiting"
 	default:
 		return "bad"

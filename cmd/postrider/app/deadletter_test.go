@@ -213,7 +213,7 @@ func TestOperatorsMayRedeliver(t *testing.T) {
 		"SELECT postrider.cancel_operation((SELECT operation_id FROM postrider.operations LIMIT 1))",
 	}
 	for role, may := range map[string]bool{
-		"postrider_operator": true, "postrider_reader": false, "postrider_publisher": false,
+		"postrider_operator": true, "postrider_reader": false, "postrider_publisher": false, "postrider_consumer": false,
 	} {
 		for _, call := range calls {
 			tx, err := b.pool.Begin(t.Context())

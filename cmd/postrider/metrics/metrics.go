@@ -187,7 +187,7 @@ func collectTotals(out series, totals []query.Total) {
 		case "delivered":
 			delivered[to] += t.Count
 		case "attempt":
-			if t.Detail != string(policy.OutcomeDelivered) {
+			if !policy.Outcome(t.Detail).Success() {
 				out.value(attemptFailures, float64(t.Count), t.Topic, t.Subscription, t.Detail)
 			}
 			times[to] = times[to].Plus(t.Latency)
