@@ -171,6 +171,13 @@ func (a *attempt) run(ctx context.Context) error {
 	if a.args.Paced == 0 && parts.Traffic.Limited(a.args.Subscription) {
 		return a.hold(ctx, catalog.HoldRateLimited)
 	}
+	if wait := parts.Traffic.Space(a.args.Subscription); wait > 0 {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(wait):
+		}
+	}
 	if !parts.Gate.Enter(ctx, a.args.Subscription, a.engine.limit(a.args.Subscription)) {
 		return a.hold(ctx, catalog.HoldAdmission)
 	}

@@ -84,7 +84,9 @@ func (p *Policy) Resolve(o Overrides) Rules {
 }
 
 // MaxAge is the age at which a delivery expires.
-func (r *Rules) MaxAge() time.Duration { return r.Policy.Deadline(time.Time{}, r.Limits.TTL).Sub(time.Time{}) }
+func (r *Rules) MaxAge() time.Duration {
+	return r.Policy.Deadline(time.Time{}, r.Limits.TTL).Sub(time.Time{})
+}
 
 // LastAttemptAge is the age from which a delivery waits for no endpoint's pace: the rest of its time to live is enough
 // for a response.

@@ -39,10 +39,13 @@ const (
 	paceInterval = time.Second
 	// lowestPace is a request each ten seconds.
 	lowestPace = 0.1
-	// lowered is the part of the accepted rate that remains after a throttled response. Then raised is the part that is
-	// added for each second since, at most mostRaised: 1 % after the first second, 2 % after the next. So an endpoint that
-	// allows 100 requests/s gets 93 to 104, and throttles one of 100.
+	// lowered is the part of the rate that remains after a throttled response. Then raised is the part that is added for
+	// each second since, at most mostRaised: 1 % after the first second, 2 % after the next. So an endpoint that allows
+	// 100 requests/s gets 95 to 105, and throttles one of 60.
 	lowered, raised, mostRaised = 0.95, 0.01, 0.1
+	// again: throttled once more within this time, the rate falls to the part that the endpoint accepts. The first time may
+	// be a burst of late requests: after a pause of 0.5 s an endpoint that allows 100/s throttled half of a window.
+	again = 3 * time.Second
 	// restricts: a pace is raised only if at least this part of it was used.
 	restricts = 0.5
 	// firstPace is the rate after Retry-After: one request tries first. It doubles each second.
@@ -65,6 +68,8 @@ func (p Pace) After(r Responses, nodes int, now time.Time) Pace {
 		if !p.Knows() {
 			p.PerSecond = max(r.perSecond()*float64(max(nodes, 1)), firstPace/lowered)
 			share = 1 // only accepted responses were counted
+		} else if now.Sub(p.LoweredAt) > again {
+			share = 1
 		}
 		p.PerSecond, p.Before = max(p.PerSecond*max(share, 0.5)*lowered, lowestPace), 0
 		p.ChangedAt, p.LoweredAt = now, now

@@ -15,9 +15,12 @@ func TestPaceFindsTheRate(t *testing.T) {
 	for _, first := range []float64{3, 101, 200, 5000} {
 		var p Pace
 		now := time.Date(2026, 11, 23, 10, 0, 0, 0, time.UTC)
-		offered, accepted, throttled := first, 0.0, 0.0
+		offered, accepted := first, 0.0
+		var windows [30]struct{ all, throttled float64 } // of ten seconds
 		for second := range 300 {
 			got := min(offered, 100)
+			windows[second/10].all += offered
+			windows[second/10].throttled += offered - got
 			now = now.Add(time.Second)
 			p = p.After(Responses{
 				Accepted: int(got), Throttled: int(offered - got), Window: time.Second,
@@ -26,7 +29,7 @@ func TestPaceFindsTheRate(t *testing.T) {
 				offered = p.PerSecond
 			}
 			if second >= 30 {
-				accepted, throttled = accepted+got, throttled+offered-min(offered, 100)
+				accepted += got
 			}
 		}
 		if first < 100 {
@@ -34,8 +37,21 @@ func TestPaceFindsTheRate(t *testing.T) {
 			continue
 		}
 		require.Greater(t, accepted/270, 90.0, first)
-		require.Less(t, throttled/(accepted+throttled), 0.05, first)
+		for _, w := range windows[3:] {
+			require.Less(t, w.throttled/w.all, 0.05, first)
+		}
 	}
+}
+
+// A burst of late requests is no lower limit of the endpoint. A second one is.
+func TestPaceAfterABurst(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 23, 10, 0, 0, 0, time.UTC)
+	half := Responses{Accepted: 50, Throttled: 50, Window: time.Second}
+	p := Pace{PerSecond: 100}.After(half, 1, now)
+	require.InDelta(t, 95, p.PerSecond, 0.001)
+	require.InDelta(t, 95, p.After(half, 1, now.Add(10*time.Second)).PerSecond, 5)
+	require.InDelta(t, 45.1, p.After(half, 1, now.Add(time.Second)).PerSecond, 0.1)
 }
 
 // Retry-After closes the endpoint. Then one request tries first, and the rate doubles each second until it is near the

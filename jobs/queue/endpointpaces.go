@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,7 @@ type EndpointPaces struct {
 	mu    sync.Mutex
 	known map[string]knownPace
 	seen  map[string]*seenResponses
+	next  map[string]time.Time // of the next request, see Traffic.Space
 }
 
 // seenResponses are those of an endpoint since it throttled for the first time, or since the last change of its pace.
@@ -48,7 +50,9 @@ func (s *seenResponses) limits() bool { return s.Throttled > 0 || !s.Until.IsZer
 
 // NewEndpointPaces returns those of a node that knows nothing yet.
 func NewEndpointPaces(db *postgres.DB, nodes *Nodes) *EndpointPaces {
-	return &EndpointPaces{db: db, nodes: nodes, known: map[string]knownPace{}, seen: map[string]*seenResponses{}}
+	return &EndpointPaces{
+		db: db, nodes: nodes, known: map[string]knownPace{}, seen: map[string]*seenResponses{}, next: map[string]time.Time{},
+	}
 }
 
 func paceKey(sub *catalog.Subscription) string {
@@ -115,6 +119,7 @@ func (e *EndpointPaces) keep(stored map[string]policy.Pace, began time.Time) {
 		}
 	}
 	e.known = known
+	maps.DeleteFunc(e.next, func(key string, next time.Time) bool { return next.Before(began) })
 	e.some.Store(len(e.known)+len(e.seen) > 0)
 }
 
@@ -196,6 +201,38 @@ func (e *EndpointPaces) learn(ctx context.Context, key string, seen policy.Respo
 		return p, fmt.Errorf("learn the pace of an endpoint: %w", err)
 	}
 	return p, nil
+}
+
+const (
+	// spaced is the part of the time between two requests at a pace that a node keeps between its own. At 1, every delay
+	// would last.
+	spaced = 0.8
+	// mostSpaced bounds the wait of a worker.
+	mostSpaced = 500 * time.Millisecond
+)
+
+// space takes the next time of an endpoint on this node, and returns the wait for it.
+func (e *EndpointPaces) space(key string, pace policy.Pace, now time.Time) time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	wait := max(e.next[key].Sub(now), 0)
+	if wait < mostSpaced {
+		e.next[key] = now.Add(wait + time.Duration(spaced*float64(time.Second)/pace.PerSecond))
+	}
+	return min(wait, mostSpaced)
+}
+
+// Space returns how long a request that has its time waits, if the endpoint has a pace. Jobs that a slow database makes
+// late are due at once: without the wait, the endpoint would throttle most of them, and the pace would fall.
+func (t *Traffic) Space(subscription int64) time.Duration {
+	sub, known := t.cache.Snapshot().Subscription(subscription)
+	if !known || !t.paces.some.Load() {
+		return 0
+	}
+	if pace, slowed := t.paces.Of(sub); slowed && pace.Knows() {
+		return t.paces.space(paceKey(sub), pace, time.Now())
+	}
+	return 0
 }
 
 // Limits are the rate limits of an event subscription's deliveries: its own one and the pace of its endpoint. limited
