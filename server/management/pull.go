@@ -1,7 +1,6 @@
 package management
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"strings"
@@ -22,9 +21,10 @@ func (p *problems) deliveryMode(t *catalog.Topic, s *catalog.SubscriptionSpec) (
 	case c == nil:
 		return nil
 	case !s.Pulled():
-		if c.Queue != nil {
+		switch {
+		case c.Queue != nil:
 			p.Value(queuePath, "must be absent unless deliveryMode is %s", catalog.ModeQueue)
-		} else if c.DeliveryMode == catalog.ModePush {
+		case c.DeliveryMode == catalog.ModePush, c.DeliveryMode == "":
 			s.DeliveryConfiguration = nil // the default
 		}
 		return nil
@@ -65,7 +65,7 @@ func (p *problems) noRequests(s *catalog.SubscriptionSpec) {
 			continue
 		}
 		value := spec.At(text, setting.Name)
-		isDefault := value == nil || string(value) == setting.Default || bytes.Equal(value, []byte("[]"))
+		isDefault := value == nil || string(value) == setting.Default || string(value) == "[]"
 		if !isDefault {
 			p.Value(setting.Name, "must be absent with deliveryMode %s: consumers receive the events; set it to null",
 				catalog.ModeQueue)
