@@ -287,8 +287,8 @@ type DeadLetterRow struct {
 }
 
 const (
-	// facetSample is the number of dead letters, the newest that match, that the facets are counted among.
-	facetSample = 10_000
+	// FacetSample is the number of dead letters, the newest that match, that the facets are counted among.
+	FacetSample = 10_000
 	// matchSample is the same for a filter with conditions, which reads the bodies: 1,000 take some 15 ms.
 	matchSample = 1_000
 )
@@ -335,6 +335,8 @@ func (r *Reader) ReadDeadLetters(
 		d.Newer = d.Newer && len(begun) == 0
 		d.Condition, d.Scanned = found.Condition, found.Scanned
 		d.count(r, text, &found)
+		fromHere := found.Condition != nil && len(begun) == 0 && s.after != nil && *s.after != DeadLetterPlace{}
+		d.Partly = d.Partly || fromHere // earlier pages are not counted
 	})
 	return &d, err
 }
@@ -342,7 +344,7 @@ func (r *Reader) ReadDeadLetters(
 // count counts what the filter matches. Without conditions that is independent of the page.
 func (d *DeadLetterPage) count(r *reading, text string, found *foundDeadLetters) {
 	args := pgx.NamedArgs{
-		"filter": text, "ids": nil, "sample": facetSample, "scan_limit": searchLimit, "top": 10,
+		"filter": text, "ids": nil, "sample": FacetSample, "scan_limit": searchLimit, "top": 10,
 	}
 	if found.Condition != nil {
 		args["ids"], d.Partly = found.IDs, found.ReachedAt != nil
@@ -353,7 +355,7 @@ func (d *DeadLetterPage) count(r *reading, text string, found *foundDeadLetters)
 	}
 	for _, facet := range rows[row](r, "dead_letter_facets", args) {
 		if facet.Facet == "all" {
-			d.Total, d.Partly = facet.Count, d.Partly || facet.Name != "" && facet.Count < facetSample
+			d.Total, d.Partly = facet.Count, d.Partly || facet.Name != "" && facet.Count < FacetSample
 		} else {
 			d.Facets[facet.Facet] = append(d.Facets[facet.Facet], facet.Counted)
 		}

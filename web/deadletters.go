@@ -54,7 +54,7 @@ func (p *pages) deadLetterFilter(f *display.Filter) (d query.DeadLetterFilter, w
 		}
 		return &text
 	}
-	d.Match, wrong = query.ParseSearch(f.Text("Search", "search", ""))
+	d.Match, wrong = query.ParseSearch(f.Search("Search", "search", `data.order.id = 42 error ~ "currency"`))
 	topic, subscription := owner(f)
 	d.Topic, d.Subscription = orNil(topic), orNil(subscription)
 	d.Reason = orNil(f.Name("", "reason", "reason = ?"))
@@ -104,7 +104,17 @@ func (p *pages) deadLetters(ctx context.Context, c echo.Context) error {
 		view.Paging.Further = ""
 	}
 	view.Selectable(c, notOfFilter)
+	view.Table.SelectAll = selectAll(found)
 	return p.Show(c, "dead-letters", "Dead letters", filter.Match == nil, view)
+}
+
+// selectAll is the label of the button that selects what the filter matches.
+func selectAll(found *query.DeadLetterPage) string {
+	count := display.Grouped(found.Total)
+	if found.Partly || found.Total >= query.FacetSample {
+		return "Select all that match (at least " + count + ")"
+	}
+	return "Select all " + count + " that match"
 }
 
 func facetsOf(c echo.Context, facets map[string][]query.Counted) []facetGroup {

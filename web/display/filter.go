@@ -37,9 +37,9 @@ type Filter struct {
 
 // Field is a field of a filter form: an input, or a select if it has options.
 type Field struct {
-	Label, Name, Kind, Value string
-	Options                  []string
-	Required                 bool // a select without an option for all
+	Label, Name, Kind, Value, Placeholder string
+	Options                               []string
+	Required                              bool // a select without an option for all
 }
 
 // FilterOf reads the parameters of a page's address.
@@ -71,6 +71,13 @@ func (f *Filter) add(field Field, condition, value string) {
 // Text reads any text that PostgreSQL can store.
 func (f *Filter) Text(label, name, condition string) string {
 	return f.text(label, name, condition, f.values.Get(name))
+}
+
+// Search reads any text. The empty field shows an example.
+func (f *Filter) Search(label, name, example string) string {
+	value := f.Text(label, name, "")
+	f.Fields[len(f.Fields)-1].Placeholder = example
+	return value
 }
 
 // Name reads a name, or a part of one, and trims white space.

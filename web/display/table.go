@@ -33,6 +33,8 @@ type Table struct {
 	Select bool
 	// Action is the address of the form of these check-boxes.
 	Action string
+	// SelectAll is the label of the button that selects all rows of the list.
+	SelectAll string
 	// Order is the address of the page in the other order, the newest or the oldest row first; "" is no other order.
 	Order string
 	// Oldest: the oldest row is first.

@@ -250,6 +250,7 @@ func (l *List[T]) Selectable(c echo.Context, notOfFilter []string) {
 	if access.ActorOf(c.Request().Context()).Role.Allows(access.RoleOperator) {
 		path := strings.TrimSuffix(c.Request().URL.Path, selectPath) + selectPath
 		l.Table.Select, l.Table.Action = true, display.SameFilter(c, path, notOfFilter...)
+		l.Table.SelectAll = "Select all that match"
 	}
 }
 
