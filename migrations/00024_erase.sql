@@ -89,6 +89,9 @@ BEGIN
         erased := erased || stored || dead_letters;
     END LOOP;
     UPDATE postrider_internal.repairs r SET edit = NULL, old_subject = NULL WHERE r.system_id = ANY (ids);
+    UPDATE postrider_internal.operation_results r SET result = 'invalid: its event was erased'
+     WHERE r.result LIKE 'invalid: %' AND r.dead_letter_id IN (SELECT l.id FROM postrider_internal.dead_letters l
+         WHERE l.event_uuid = ANY (ids));
     -- Dead letters and attempts may be kept longer than deliveries.
     SELECT array_agg(id) INTO redelivered FROM (SELECT h.id FROM postrider_internal.delivery_history h
         WHERE h.event_uuid = ANY (ids)

@@ -32,6 +32,10 @@ CREATE TABLE postrider_internal.operation_results (
     PRIMARY KEY (operation_id, position)
 );
 
+-- Results that name members of the event: an erasure finds them.
+CREATE INDEX operation_results_with_text_idx ON postrider_internal.operation_results (dead_letter_id)
+    WHERE result LIKE 'invalid: %';
+
 -- +goose StatementBegin
 -- Skipped items need no action by this operation; the others failed.
 CREATE FUNCTION postrider_internal.is_skipped(result text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
@@ -74,7 +78,7 @@ deleted, expired: its event subscription was deleted, or has expired
 schema: the event subscription does not accept its schema
 unchanged: the patch of a repair does not change the event
 path, test: a path of the patch does not exist, or a test failed; the path follows
-invalid, size: the edited event is not valid, or too large; the problem follows
+invalid, size: the edited event is not valid, or too large; the problem follows, until the event is erased
 topic_deleted, system_topic: events of its topic cannot be edited
 ended: the delivery had ended
 running: an attempt is in progress
@@ -229,7 +233,8 @@ BEGIN
     SELECT count(*), count(*) FILTER (WHERE r.result IS NULL),
            count(*) FILTER (WHERE postrider_internal.is_skipped(r.result)), max(r.position),
            (array_agg(format('%s: %s', coalesce('dead letter ' || r.dead_letter_id, 'delivery ' || r.delivery_id),
-               postrider_internal.result_message(r.result)) ORDER BY r.position)
+               CASE WHEN r.result LIKE 'invalid: %' THEN 'its edit failed, see the results' -- these are erased with the event
+                    ELSE postrider_internal.result_message(r.result) END) ORDER BY r.position)
                FILTER (WHERE NOT postrider_internal.is_skipped(r.result)))[1]
       INTO taken, done, skipped, reached_position, error FROM results r;
     failed := taken - done - skipped;

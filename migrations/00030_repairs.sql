@@ -109,6 +109,9 @@ DECLARE
     edited postrider_internal.envelope[];
 BEGIN
     SELECT p.* INTO o FROM postrider_internal.operations p WHERE p.id = operation;
+    -- An erasure erases the results that it sees. It has to wait for this step, or this step for it.
+    PERFORM FROM postrider_internal.dead_letters l
+      WHERE l.id = ANY (ARRAY (SELECT i.dead_letter_id FROM unnest(items) i)) ORDER BY l.id FOR UPDATE;
     SELECT array_agg(i.dead_letter_id ORDER BY i.n),
            array_agg(ROW (e.id, e.event_time, e.event_id, e.event_type, e.subject, e.source, e.data_version,
                e.traceparent, e.tracestate, e.body)::postrider_internal.envelope ORDER BY i.n)
@@ -118,9 +121,12 @@ BEGIN
           traceparent, tracestate, body, n) ON e.n = i.n
      WHERE i.result IS NULL;
     items := ARRAY (
-        SELECT ROW (operation, i.position, i.dead_letter_id, NULL, coalesce(i.result,
-                   CASE WHEN r.letter IS NULL THEN 'missing' ELSE r.problem END))::postrider_internal.operation_results
+        SELECT ROW (operation, i.position, i.dead_letter_id, NULL,
+                   CASE WHEN i.result IS NULL THEN CASE WHEN r.letter IS NULL THEN 'missing' ELSE r.problem END
+                        WHEN l.erased_at IS NOT NULL THEN 'erased'
+                        ELSE i.result END)::postrider_internal.operation_results
           FROM unnest(items) i
+          LEFT JOIN postrider_internal.dead_letters l ON l.id = i.dead_letter_id
           LEFT JOIN postrider_internal.redeliver_dead_letters(ids, edited, o.started_by, o.target_id,
               CASE WHEN o.again THEN o.created_at END, operation) r ON r.letter = i.dead_letter_id);
     SELECT * INTO taken, done, skipped, failed, error, reached_position, last

@@ -58,6 +58,10 @@ func TestActOnSelectedDeadLetters(t *testing.T) {
 	require.Contains(t, text(b.page(t, operation)), ids[0]+" skipped it was redelivered before Download all")
 	results := b.request(http.MethodGet, strings.TrimSuffix(operation, "?done=started")+"/results.csv").Body.String()
 	require.Contains(t, results, "1,"+ids[0]+",,redelivered,skipped,it was redelivered before\n")
+	_, err := b.pool.Exec(t.Context(), "UPDATE postrider_internal.operation_results SET result = '=1+1'")
+	require.NoError(t, err)
+	results = b.request(http.MethodGet, strings.TrimSuffix(operation, "?done=started")+"/results.csv").Body.String()
+	require.Contains(t, results, "1,"+ids[0]+",,'=1+1,failed,'=1+1\n", "a spreadsheet runs no formula")
 	for _, missing := range []string{"/ui/selections/x", "/ui/selections/" + uuid.NewString()} {
 		require.Equal(t, http.StatusNotFound, b.request(http.MethodGet, missing).Code)
 		require.Equal(t, http.StatusNotFound, b.post(missing+"/purge", nil).Code)

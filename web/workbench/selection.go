@@ -3,7 +3,6 @@ package workbench
 import (
 	"bufio"
 	"context"
-	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,6 +18,7 @@ import (
 	"postrider/operator"
 	"postrider/postgres"
 	"postrider/query"
+	"postrider/sqlquery"
 	"postrider/web/display"
 	"postrider/web/site"
 )
@@ -255,8 +255,11 @@ func (p *Pages) downloadResults(ctx context.Context, c echo.Context) error {
 		return err
 	}
 	buffered := attachment(c, "results.csv", "text/csv; charset=utf-8")
-	out := csv.NewWriter(buffered)
-	_ = out.Write([]string{"position", "dead_letter_id", "delivery_id", "result", "counted_as", "message"})
+	out := sqlquery.NewCSV(buffered)
+	_ = out.Columns([]sqlquery.Column{
+		{Name: "position", Type: "integer"}, {Name: "dead_letter_id"}, {Name: "delivery_id", Type: "bigint"},
+		{Name: "result"}, {Name: "counted_as"}, {Name: "message"},
+	})
 	for after, more := 0, true; more; {
 		list, err := p.Reader.OperationResults(ctx, id, after, resultStep)
 		if err != nil {
@@ -264,23 +267,23 @@ func (p *Pages) downloadResults(ctx context.Context, c echo.Context) error {
 		}
 		for _, r := range list {
 			after = r.Position
-			_ = out.Write([]string{
-				strconv.Itoa(r.Position), orEmpty(r.DeadLetterID), orEmpty(r.DeliveryID), r.Result, r.CountedAs, r.Message,
+			_ = out.Row([]*string{
+				textOf(&r.Position), textOf(r.DeadLetterID), textOf(r.DeliveryID), &r.Result, &r.CountedAs, &r.Message,
 			})
 		}
 		more = len(list) == resultStep
 	}
-	out.Flush()
-	return errors.Join(out.Error(), buffered.Flush())
+	return errors.Join(out.Close(), buffered.Flush())
 }
 
 const resultStep = 1000
 
-func orEmpty[T any](v *T) string {
+// textOf is a value as text; nil for none.
+func textOf[T any](v *T) *string {
 	if v == nil {
-		return ""
+		return nil
 	}
-	return fmt.Sprint(*v)
+	return new(fmt.Sprint(*v))
 }
 
 // attachment begins a download.

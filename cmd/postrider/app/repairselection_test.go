@@ -184,8 +184,13 @@ func TestRepairSelectionOfCustomEvents(t *testing.T) {
 	b.operateOn(t)
 	b.requireOperation(t, id, "repair done: matched 3 done 0 skipped 0 failed 3")
 	require.Contains(t, b.results(t, id)[0], "invalid: event.no: is required: inputSchemaMapping reads id from it")
+	failed := id
 
 	b.exec(t, "SELECT postrider.erase_event(system_id) FROM postrider.dead_letters WHERE dead_letter_id = $1", letters[2])
+	require.Contains(t, b.results(t, failed)[0], "event.no", "of another event")
+	require.Contains(t, b.results(t, failed)[2], "invalid: its event was erased failed")
+	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.operations WHERE operation_id = $1
+		AND last_error NOT LIKE '%event.no%'`, failed))
 	id = b.actOn(t, s, operator.Action{Kind: operator.Repair, Patch: []byte(`{"who":"ann","list":[2,3]}`)})
 	b.operateOn(t)
 	b.requireOperation(t, id, "repair done: matched 3 done 2 skipped 0 failed 1")
