@@ -51,7 +51,7 @@ CREATE FUNCTION postrider_internal.redelivery_problem(bytes integer, schema text
 SELECT CASE WHEN bytes = 0 THEN 'erased'
             WHEN redelivered_at >= coalesce(again_before, '-infinity') THEN 'redelivered'
             WHEN s.id IS NULL OR s.deleted_at IS NOT NULL THEN 'deleted'
-            WHEN s.expiration_time_utc <= clock_timestamp() THEN 'expired'
+            WHEN s.expiration_time_utc <= statement_timestamp() THEN 'expired'
             WHEN NOT postrider_internal.can_deliver(schema, s.event_delivery_schema) THEN 'schema' END $$;
 
 -- Redelivers dead letters to target, or each to its own event subscription. Returns for each existing one its new

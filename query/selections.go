@@ -43,17 +43,22 @@ type SelectedGroup struct {
 
 // Selected is the preview of a selection.
 type Selected struct {
-	// Groups are the most frequent ones; nil if counting took more than 10 s.
-	Groups []SelectedGroup `json:"groups"`
-	Items  []SelectedItem  `json:"items"`
+	// Groups are the most frequent ones among the first Grouped items; nil if counting took more than 10 s.
+	Groups  []SelectedGroup `json:"groups"`
+	Grouped int64           `json:"grouped"`
+	Items   []SelectedItem  `json:"items"`
 }
 
 const (
 	// selectedShown is how many items a preview has, and groupsShown how many groups.
 	selectedShown, groupsShown = 50, 100
-	selectedFirst              = "SELECT i.*, postrider_internal.result_message(i.result) AS message FROM ("
-	selectedGroups             = `SELECT i.topic, i.subscription, i.reason, i.state, i.hold, i.result,
-		postrider_internal.result_message(i.result) AS message, count(*) FROM (`
+	// GroupSample is how many items are counted by group: reading 100,000 takes 0.9 s of CPU.
+	GroupSample   = 100_000
+	selectedFirst = "SELECT i.*, postrider_internal.result_message(i.result) AS message FROM ("
+	// Messages are added after the groups, so that sorting has no bodies.
+	selectedGroups = `SELECT g.*, postrider_internal.result_message(g.result) AS message FROM (
+		SELECT i.topic, i.subscription, i.reason, i.state, i.hold, i.result, count(*) FROM (`
+	groupedBy = ") i GROUP BY 1, 2, 3, 4, 5, 6) g ORDER BY g.count DESC, 1, 2, 3"
 )
 
 // ReadSelected reads the preview of a selection. deliveries: it has no dead letters. ErrTooSlow; ErrUnavailable.
@@ -69,12 +74,15 @@ func (r *Reader) ReadSelected(ctx context.Context, selection uuid.UUID, deliveri
 	if err != nil {
 		return nil, err
 	}
-	s.Groups, err = postgres.Collect[SelectedGroup](ctx, r.db, selectedGroups+items+
-		") i GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY count(*) DESC, 1, 2, 3 LIMIT @groups",
-		pgx.NamedArgs{"selection": selection, "most": 1_000_000, "groups": groupsShown})
+	s.Groups, err = postgres.Collect[SelectedGroup](ctx, r.db, selectedGroups+items+groupedBy,
+		pgx.NamedArgs{"selection": selection, "most": GroupSample})
 	if errors.Is(err, postgres.ErrTooSlow) {
-		s.Groups, err = nil, nil
+		return &s, nil
 	}
+	for _, g := range s.Groups {
+		s.Grouped += g.Count
+	}
+	s.Groups = s.Groups[:min(len(s.Groups), groupsShown)]
 	return &s, err
 }
 

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+
+	"postrider/query"
 )
 
 // selected creates a selection and returns its id.
@@ -108,14 +110,18 @@ func TestSelectionRejections(t *testing.T) {
 func TestSelectionOfManyIDs(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	ids := make([]string, 100_000)
+	ids := make([]string, query.GroupSample+1)
 	for i := range ids {
 		ids[i] = `"` + uuid.NewString() + `"`
 	}
 	body := `{"deadLetterIds":[` + strings.Join(ids, ",") + `]}`
 	response := b.manage(http.MethodPost, "/v1/selections", body)
 	require.Equal(t, http.StatusCreated, response.status, response.body)
-	require.InDelta(t, 100_000, response.value().(map[string]any)["count"], 0)
+	made := response.json(http.StatusCreated)
+	require.InDelta(t, len(ids), made["count"], 0)
+	preview := b.manage(http.MethodGet, "/v1/selections/"+made["selectionId"].(string), "").json(http.StatusOK)
+	require.InDelta(t, query.GroupSample, preview["grouped"], 0)
+	require.InDelta(t, query.GroupSample, preview["groups"].([]any)[0].(map[string]any)["count"], 0)
 	b.manage(http.MethodPost, "/v1/selections", strings.Repeat(" ", 40<<20)+body).rejected(413, "PayloadTooLarge")
 	b.manage(http.MethodPost, "/v1/deadLetters/redeliver", body).rejected(413, "PayloadTooLarge")
 }

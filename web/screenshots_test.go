@@ -26,7 +26,7 @@ import (
 )
 
 var screenshots = flag.String("screenshots", "",
-	"write the pictures of docs/guides/dashboard.md into this `folder` (make screenshots)")
+	"write the pictures of the guides into this `folder` (make screenshots)")
 
 //go:embed testdata/demo.sql
 var demoSQL string
@@ -73,7 +73,7 @@ func TestScreenshots(t *testing.T) {
 		t.Skip("run make screenshots")
 	}
 	t.Parallel()
-	b := demo(t)
+	b := demo(t).queryable(t)
 	srv := httptest.NewServer(b.echo)
 	t.Cleanup(srv.Close)
 	w := newBrowser(t)
@@ -103,10 +103,36 @@ func TestScreenshots(t *testing.T) {
 		w.value(t, `(document.querySelectorAll(".storage details:not([open])").forEach((d, i) => { d.open = i === 1 }), 1)`)
 		w.value(t, `(document.querySelectorAll(".label").forEach((e) => { if (e.textContent.startsWith("Database ")) `+
 			`e.textContent = "Database postrider" }), 1)`)
-		small := w.shot(t)
-		require.Less(t, len(small), largestPicture, picture.name)
-		require.NoError(t, os.WriteFile(filepath.Join(*screenshots, picture.name+".png"), small, 0o644))
+		w.picture(t, picture.name)
 	}
+	w.queryPictures(t, srv.URL)
+}
+
+// queryPictures takes pictures of the result of a query, and of the review of a repair.
+func (w *browser) queryPictures(t *testing.T, base string) {
+	t.Helper()
+	w.size(t, 1440, 920, "light")
+	w.do(t, chromedp.Navigate(base+"/ui/query"), chromedp.WaitReady(chromedp.CSS(".editor")))
+	w.runSQL(t, `select dead_letter_id, subject, data ->> 'currency' as currency, data -> 'total' as total, data
+  from dead_letters
+ where last_status = 400 and last_response ~ 'currency' and data @> '{"currency": "EUR"}'
+ order by dead_lettered_at desc limit 10`, ".result")
+	w.picture(t, "query")
+	letter := w.value(t, `document.querySelector('.result a[href^="/ui/dead-letters/"]').getAttribute("href")`)
+	w.do(t, chromedp.Navigate(base+letter+"/repair"), chromedp.WaitReady(chromedp.CSS(".editor")))
+	w.value(t, `((e) => { e.value = e.value.replace('"EUR"', '"CHF"'); return 1 })(document.querySelector("#event"))`)
+	w.size(t, 1440, 900, "light")
+	w.do(t, chromedp.Click(chromedp.CSS(`button[value="review"]`)), chromedp.WaitReady(chromedp.CSS(".diff")))
+	w.picture(t, "repair")
+	w.requireNoConsoleErrors(t, "query and repair")
+}
+
+// picture writes a picture for the documentation.
+func (w *browser) picture(t *testing.T, name string) {
+	t.Helper()
+	small := w.shot(t)
+	require.Less(t, len(small), largestPicture, name)
+	require.NoError(t, os.WriteFile(filepath.Join(*screenshots, name+".png"), small, 0o644))
 }
 
 // shot is a picture of the window.

@@ -3,11 +3,8 @@
 SELECT i.position, i.dead_letter_id, i.delivery_id, l.topic, l.subscription, l.event_id, l.event_type, l.subject,
        l.reason, NULL AS state, NULL AS hold,
        CASE WHEN l.id IS NULL THEN 'missing'
-            WHEN l.erased_at IS NOT NULL THEN 'erased'
-            WHEN l.redelivered_at IS NOT NULL THEN 'redelivered'
-            WHEN s.id IS NULL OR s.deleted_at IS NOT NULL THEN 'deleted'
-            WHEN s.expiration_time_utc <= now() THEN 'expired'
-            WHEN NOT postrider_internal.can_deliver(l.schema, s.event_delivery_schema) THEN 'schema' END AS result
+            ELSE postrider_internal.redelivery_problem(octet_length(l.body), l.schema, l.redelivered_at, NULL, s)
+        END AS result
   FROM postrider_internal.selection_items i
   LEFT JOIN postrider_internal.dead_letters l ON l.id = i.dead_letter_id
   LEFT JOIN postrider_internal.event_subscriptions s ON s.id = l.subscription_id

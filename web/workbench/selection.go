@@ -96,7 +96,7 @@ func (p *Pages) selection(ctx context.Context, c echo.Context) error {
 	return p.Site.Show(c, "selection", "Selection", false, &view, list)
 }
 
-// count adds the groups up by their problem, if they have all items.
+// count adds the groups up by their problem, if all groups are known.
 func (v *selectionView) count() {
 	var all, possible int64
 	problems := map[string]int{}
@@ -112,7 +112,7 @@ func (v *selectionView) count() {
 		}
 		v.Problems[at].Count += g.Count
 	}
-	if all == int64(v.Count) {
+	if v.Groups != nil && all == v.Grouped {
 		v.Possible = &possible
 	} else {
 		v.Problems = nil

@@ -113,6 +113,9 @@ func (f *bulkFlags) preview(ctx context.Context, client *rest.Client, s rest.Obj
 		return err
 	}
 	return f.Print(found, func(w io.Writer) {
+		if counted := integerAt(found, "grouped"); 0 < counted && counted < integerAt(found, "count") {
+			fmt.Fprintf(w, "Groups of the first %d:\n", counted)
+		}
 		rest.PrintColumns(w, columns("COUNT count", "TOPIC topic", "SUBSCRIPTION subscription", "REASON reason",
 			"STATE stateAndHold()", "NOT POSSIBLE message"), rest.Objects(found, "groups"))
 	})

@@ -85,7 +85,7 @@ func (t *tools) dryRun(ctx context.Context, in *redeliverInput) (*sdk.CallToolRe
 			{name: "groups", rows: listed(rest.Objects(preview, "groups"))},
 			{name: "items", rows: listed(rest.Objects(preview, "items")), more: more(preview)},
 		},
-		facts: rest.Object{"dryRun": true, "count": preview["count"], "selectionId": p.selection, "page": t.page(p)},
+		facts: rest.Object{"dryRun": true, "count": preview["count"], "grouped": preview["grouped"], "selectionId": p.selection, "page": t.page(p)},
 	}
 	if p.count == "0" {
 		a.facts["next"] = "No dead letter matches; there is nothing to redeliver."
@@ -205,7 +205,11 @@ func canAsk(r *sdk.CallToolRequest) bool {
 func (t *tools) question(p *plan, preview rest.Object) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Redeliver %s dead letters as %s on %s?\n", p.count, p.actor, t.Base)
-	for i, group := range rest.Objects(preview, "groups") {
+	groups := rest.Objects(preview, "groups")
+	if grouped := fmt.Sprint(preview["grouped"]); len(groups) > 0 && grouped != p.count {
+		fmt.Fprintf(&b, "Of the first %s:\n", grouped)
+	}
+	for i, group := range groups {
 		if i == 10 {
 			b.WriteString("…\n")
 			break
