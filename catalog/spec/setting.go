@@ -100,13 +100,3 @@ func Find(table []Setting, name string) *Setting {
 	}
 	return nil
 }
-
-// Section lists the settings of a section, in the order of the table.
-func Section(table []Setting, section string) (list []*Setting) {
-	for i := range table {
-		if table[i].Section == section {
-			list = append(list, &table[i])
-		}
-	}
-	return list
-}
