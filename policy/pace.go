@@ -43,8 +43,8 @@ const (
 	// each second since, at most mostRaised: 1 % after the first second, 2 % after the next. So an endpoint that allows
 	// 100 requests/s gets 95 to 105, and throttles one of 60.
 	lowered, raised, mostRaised = 0.95, 0.01, 0.1
-	// again: throttled once more within this time, the rate falls to the part that the endpoint accepts. The first time may
-	// be a burst of late requests: after a pause of 0.5 s an endpoint that allows 100/s throttled half of a window.
+	// again: throttled once more within this time, the rate falls to the part that the endpoint accepts. The first time
+	// may be a burst of late requests: after a stall of 0.5 s, an endpoint that allows 100/s throttled half of a window.
 	again = 3 * time.Second
 	// restricts: a pace is raised only if at least this part of it was used.
 	restricts = 0.5
