@@ -138,8 +138,8 @@ func (s *APIKeySpec) validate() error {
 // storable reports whether PostgreSQL can store s.
 func storable(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
-const keyColumns = "SELECT name, scope, topic, subscription, hint, state, created_at, created_by, expires_at, last_used_at, " +
-	"revoked_at, owner, machine, query FROM postrider.api_keys "
+const keyColumns = "SELECT name, scope, topic, subscription, hint, state, created_at, created_by, expires_at, " +
+	"last_used_at, revoked_at, owner, machine, query FROM postrider.api_keys "
 
 // CreateAPIKey creates a key, which is returned here and never again. *FunctionError: ErrInvalid; ErrConflict if the
 // name is taken, also by a revoked key, because the audit has its name; ErrNotFound if there is no such topic or

@@ -58,6 +58,16 @@ func (c *Snapshot) Subscription(id int64) (*Subscription, bool) {
 	return s, ok
 }
 
+// SubscriptionNamed finds an event subscription of a topic by its name.
+func (c *Snapshot) SubscriptionNamed(topicID int64, name string) (*Subscription, bool) {
+	for _, s := range c.subsByTopic[topicID] {
+		if s.Name == name {
+			return s, true
+		}
+	}
+	return nil, false
+}
+
 // Subscriptions returns all event subscriptions, in no order. They must not be changed.
 func (c *Snapshot) Subscriptions() iter.Seq[*Subscription] { return maps.Values(c.subs) }
 

@@ -46,6 +46,7 @@ func TestWhoMayWhat(t *testing.T) {
 		"Bearer " + b.apiKey("r", "read", ""):          access.RoleViewer,
 		"Bearer " + b.apiKey("p", "publish", ""):       "",
 		"Bearer " + b.apiKey("1", "publish", "orders"): "",
+		"Bearer " + b.apiKey("c", "receive", ""):       "",
 	}
 	revoked := b.apiKey("gone", "admin", "")
 	b.manage(http.MethodDelete, "/v1/apiKeys/gone", "").json(http.StatusOK)
@@ -106,18 +107,23 @@ func TestWhoMayWhat(t *testing.T) {
 	}
 }
 
-// The operations of publishers and of clients without a credential.
+// The operations of publishers, of consumers and of clients without a credential.
 func TestAccessToPublishing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	accessKey := b.topic("orders", "")
 	other := b.topic("parcels", "")
-	right := []string{
+	always := []string{
 		"Bearer " + adminToken, "Bearer " + accessKey, "SharedAccessKey " + accessKey, "Bearer " + b.apiKey("a", "admin", ""),
-		"Bearer " + b.apiKey("p", "publish", ""), "SharedAccessKey " + b.apiKey("1", "publish", "orders"),
 	}
-	tooLittle := []string{"Bearer " + b.apiKey("r", "read", ""), "Bearer " + b.apiKey("o", "operate", ""), "Bearer " +
-		b.apiKey("2", "publish", "parcels")}
+	never := []string{"Bearer " + b.apiKey("r", "read", ""), "Bearer " + b.apiKey("o", "operate", "")}
+	keys := map[string][]string{} // of a scope
+	for _, scope := range []string{"publish", "receive"} {
+		keys[scope] = []string{
+			"Bearer " + b.apiKey(scope, scope, ""), "SharedAccessKey " + b.apiKey(scope+"-1", scope, "orders"),
+		}
+		never = append(never, "Bearer "+b.apiKey(scope+"-2", scope, "parcels"))
+	}
 	wrong := []string{
 		"", "Bearer wrong", "Bearer " + other, "SharedAccessKey " + adminToken, "Bearer prk_" + strings.Repeat("A", 43),
 	}
@@ -128,11 +134,12 @@ func TestAccessToPublishing(t *testing.T) {
 			return b.send(op.method, op.path, "{}", "Authorization", credential).status
 		}
 		switch op.Access {
-		case "publish":
-			for _, credential := range right {
+		case "publish", "receive":
+			another := map[string]string{"publish": "receive", "receive": "publish"}[op.Access]
+			for _, credential := range slices.Concat(always, keys[op.Access]) {
 				require.NotContains(t, []int{401, 403, 429}, send(credential), "%s with %s", route, credential)
 			}
-			for _, credential := range tooLittle {
+			for _, credential := range slices.Concat(never, keys[another]) {
 				require.Equal(t, http.StatusForbidden, send(credential), "%s with %s", route, credential)
 			}
 			for _, credential := range wrong {
@@ -147,6 +154,7 @@ func TestAccessToPublishing(t *testing.T) {
 		tried[op.Access]++
 	}
 	require.Equal(t, 2, tried["publish"])
+	require.Equal(t, 5, tried["receive"])
 	require.Equal(t, 8, tried["none"])
 }
 

@@ -136,13 +136,16 @@ func TestSpecificationHasEveryRoute(t *testing.T) {
 	var routes, specified []string
 	for _, r := range b.server.Echo().Routes() {
 		path := strings.NewReplacer(":operationId", exampleOperation, ":selectionId", exampleSelection, ":deadLetterId",
-			exampleDeadLetter, ":operation", "orders:publish", ":topic", "orders", ":subscription", "billing", ":policy",
+			exampleDeadLetter, ":topic", "orders", ":subscription", "billing", ":policy",
 			"ga-2021", ":deliveryId", "1", ":batchId", "1", ":systemId", exampleEvent, ":apiKey", "ci", ":user", "anna",
 			":query", "by-topic").Replace(r.Path)
 		routes = append(routes, r.Method+" "+path)
 	}
 	for _, op := range operations(t) {
-		specified = append(specified, op.method+" "+strings.Replace(op.path, "/patient", "/ga-2021", 1))
+		path, _, _ := strings.Cut(strings.Replace(op.path, "/patient", "/ga-2021", 1), ":") // which the router has not
+		if line := op.method + " " + path; !slices.Contains(specified, line) {
+			specified = append(specified, line)
+		}
 	}
 	require.ElementsMatch(t, specified, routes)
 }
@@ -157,8 +160,9 @@ func TestExamples(t *testing.T) {
 	}
 	delete(byID, "openValidationUrl") // the examples have no endpoint: TestValidationURL
 	delete(byID, "postValidationUrl")
-	delete(byID, "revokeMyKey")  // the examples are sent with the admin token, which is no personal key: TestPersonalKey
-	delete(byID, "listQueries")  // it also lists the templates: TestQueries
+	delete(byID, "revokeMyKey") // the examples are sent with the admin token, which is no personal key: TestPersonalKey
+	delete(byID, "listQueries") // it also lists the templates: TestQueries
+	publishing := byID["publishCloudEvents"]
 	delete(byID, "listActivity") // a page begins with its own request: TestActivity
 	// Topics with other input schemas.
 	b.topic("notes", `{"inputSchema":"CloudEventSchemaV1_0"}`)
@@ -260,6 +264,18 @@ func TestExamples(t *testing.T) {
 				SELECT 'personal-kdwmxrtbqz', key_hash, login.hint, 'operate', u.id, machine, 'user:anna', now() + interval '1 hour'
 				  FROM login, postrider_internal.users u WHERE u.name = 'anna'`, exampleKey)
 		},
+		"receiveEvents": func() {
+			b.topic("parcels", `{"kind":"namespace"}`)
+			b.subscription("parcels", "billing", queueMode)
+			one := requests(t, publishing)[0]
+			b.send(http.MethodPost, one.path, one.body, "Authorization", "Bearer "+adminToken, "Content-Type",
+				one.contentType).json(200)
+		},
+		"renewLocks": b.exampleLock,
+		"acknowledgeEvents": func() {
+			b.manage(http.MethodPost, "/topics/parcels/eventsubscriptions/billing:receive", "").json(200)
+			b.exampleLock()
+		},
 		"eraseEvent": func() {
 			b.change("UPDATE postrider_internal.events SET erased_at = NULL WHERE id = $1",
 				exampleEvent)
@@ -286,6 +302,7 @@ func TestExamples(t *testing.T) {
 		"beginLogin", "pollLogin", "whoAmI", "deleteUser",
 		"listPolicies", "getPolicy", "putPolicy", "deletePolicy", "eraseSubject", "eraseEvent", "testDelivery",
 		"validateSubscription", "deleteSubscription", "deleteTopic",
+		"receiveEvents", "renewLocks", "releaseEvents", "acknowledgeEvents", "rejectEvents",
 	} {
 		if prepare := before[id]; prepare != nil {
 			prepare()
@@ -326,6 +343,14 @@ func (b *bundle) exampleDeadLetter() {
 		    '{"id":"o-42","eventType":"Shop.OrderPlaced","subject":"orders/42","eventTime":"2024-11-20T09:32:00Z",'
 		    '"dataVersion":"1","data":{"total":9.50}}'
 		FROM postrider_internal.event_subscriptions s WHERE s.name = 'billing'`, exampleDeadLetter)
+}
+
+// exampleLock gives the only lock the token of the examples.
+func (b *bundle) exampleLock() {
+	b.t.Helper()
+	b.change("UPDATE postrider_internal.deliveries SET id = 4711 WHERE pulled")
+	b.change(`UPDATE postrider_internal.river_job
+		SET args = args || '{"d":4711,"l":"3f0c2a9e-5d41-4b7a-9c1e-8f6d2b7a4c11"}' WHERE kind = 'lock'`)
 }
 
 func (b *bundle) runExamples(op operation) {
@@ -369,6 +394,9 @@ type exampleRequest struct{ path, contentType, body string }
 // requests are the requests to send in the alphabetical order of the examples; one without a body if there are none.
 func requests(t *testing.T, op operation) (list []exampleRequest) {
 	t.Helper()
+	if op.Access == "receive" {
+		op.path = strings.Replace(op.path, "orders", "parcels", 1)
+	}
 	if op.RequestBody == nil {
 		return []exampleRequest{{path: op.path}}
 	}
@@ -427,7 +455,7 @@ func mask(v any) {
 					"previousValidUntil", "validUntil", "nextAttemptAt", "holdUntil", "timeToLiveSince", "publishedAt",
 					"filterVersion",
 					"tookMilliseconds", "key", "hint", "expiresAt", "revokedAt", "changedAt", "startedAt", "finishedAt",
-					"deadLetterId", "deviceCode",
+					"deadLetterId", "deviceCode", "lockToken",
 					"userCode", "verificationUri", "verificationUriComplete",
 				}, name) && value != nil {
 				v[name] = "…"

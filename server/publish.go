@@ -4,7 +4,6 @@ import (
 	"errors"
 	"mime"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -49,14 +48,9 @@ func (s *Server) publish(c echo.Context) error {
 	return c.NoContent(http.StatusOK)
 }
 
-// publishToNamespace is publish for namespace topics. Their operation follows the topic's name after a colon, which the
-// router does not split.
+// publishToNamespace is publish for namespace topics.
 func (s *Server) publishToNamespace(c echo.Context) error {
-	topic, publishing := strings.CutSuffix(api.PathValue(c, "operation"), ":publish")
-	if !publishing {
-		return echo.ErrNotFound
-	}
-	if err := s.publishBy(&namespaceTopics, c, topic); err != nil {
+	if err := s.publishBy(&namespaceTopics, c, api.PathValue(c, "topic")); err != nil {
 		return err
 	}
 	return c.JSON(http.StatusOK, struct{}{})
@@ -64,23 +58,16 @@ func (s *Server) publishToNamespace(c echo.Context) error {
 
 func (s *Server) publishBy(p *protocol, c echo.Context, topic string) error {
 	r, began := c.Request(), time.Now()
-	credential, err := s.auth.Credential(r)
+	credential, err := s.credential(r, p, topic)
 	if err != nil {
-		return err
-	}
-	if err := p.checkVersion(r.URL); err != nil {
 		return err
 	}
 	key, err := idempotencyKey(r.Header)
 	if err != nil {
 		return err
 	}
-	from := auth.Sender(r.RemoteAddr)
-	if wait := s.auth.Guesses.Wait(from, topic, credential.Digest, time.Now()); wait > 0 && !credential.Person {
-		return api.TooManyGuesses(wait, "from your address")
-	}
 	if err := s.auth.LookUp(r.Context(), &credential, topic); err != nil {
-		return s.publishError(from, topic, &credential, err)
+		return s.credentialError(r, topic, &credential, err)
 	}
 	// The body is read before anything is acquired for it: a slow publisher occupies only its own connection.
 	body, err := api.ReadBody(r)
@@ -101,17 +88,39 @@ func (s *Server) publishBy(p *protocol, c echo.Context, topic string) error {
 		},
 	})
 	if err != nil {
-		return s.publishError(from, topic, &credential, err)
+		return s.credentialError(r, topic, &credential, err)
 	}
-	if !credential.Person {
-		s.auth.Guesses.Opened(from, topic, credential.Digest)
-	}
+	s.credentialOpened(r, topic, &credential)
 	took := time.Since(began)
 	s.options.Counters.stored(topic, receipt, took)
 	if s.options.OnPublish != nil && !receipt.Repeated {
 		s.options.OnPublish(reportOf(topic, receipt, took))
 	}
 	return nil
+}
+
+// credential reads the credential of a request by a publisher or a consumer, unless its address has sent too many wrong
+// ones.
+func (s *Server) credential(r *http.Request, p *protocol, topic string) (auth.Credential, error) {
+	credential, err := s.auth.Credential(r)
+	if err != nil {
+		return credential, err
+	}
+	if err := p.checkVersion(r.URL); err != nil {
+		return credential, err
+	}
+	wait := s.auth.Guesses.Wait(auth.Sender(r.RemoteAddr), topic, credential.Digest, time.Now())
+	if wait > 0 && !credential.Person {
+		return credential, api.TooManyGuesses(wait, "from your address")
+	}
+	return credential, nil
+}
+
+// credentialOpened notes a valid credential.
+func (s *Server) credentialOpened(r *http.Request, topic string, c *auth.Credential) {
+	if !c.Person {
+		s.auth.Guesses.Opened(auth.Sender(r.RemoteAddr), topic, c.Digest)
+	}
 }
 
 // reportOf omits duplicates.
@@ -167,17 +176,18 @@ func (p *protocol) checkVersion(u *url.URL) error {
 	if u.RawQuery == "" {
 		return nil
 	}
-	if v, given := u.Query()["api-version"]; given && !slices.Contains(p.versions, v[0]) {
-		return api.Invalid("api-version", "must be %s, or absent", strings.Join(p.versions, " or "))
+	if v, given := foldedQuery(u)["api-version"]; given && !slices.Contains(p.versions, v[0]) {
+		return api.Invalid("api-version", "must be %s, or absent, not %q", strings.Join(p.versions, " or "),
+			api.Shorten(v[0]))
 	}
 	return nil
 }
 
-// publishError is the response to an error of a publish.
-func (s *Server) publishError(from netip.Prefix, topic string, c *auth.Credential, err error) error {
+// credentialError is the response to an error of a publisher's or a consumer's request.
+func (s *Server) credentialError(r *http.Request, topic string, c *auth.Credential, err error) error {
 	switch {
 	case errors.Is(err, publish.ErrUnauthorized):
-		return s.auth.WrongCredential(from, topic, "for this topic", c.Rejection())
+		return s.auth.WrongCredential(auth.Sender(r.RemoteAddr), topic, "for this topic", c.Rejection())
 	case errors.Is(err, postgres.ErrNotFound):
 		return api.TopicNotFound(topic)
 	default:

@@ -81,11 +81,7 @@ func (s *Server) noteRejection(c echo.Context, err error) {
 
 // topicOf is the topic that a request names, if it exists.
 func (s *Server) topicOf(c echo.Context) string {
-	name, publishes := publishTopic(c)
-	if !publishes {
-		name = api.PathValue(c, "topic")
-	}
-	topic, exists := s.parts.Cache.Snapshot().Topic(name)
+	topic, exists := s.parts.Cache.Snapshot().Topic(api.PathValue(c, "topic"))
 	if !exists {
 		return ""
 	}

@@ -2,12 +2,14 @@ package server
 
 import (
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/labstack/echo/v4"
 
 	"postrider/access"
+	"postrider/jobs/pull"
 	"postrider/server/api"
 	"postrider/server/auth"
 	"postrider/server/management"
@@ -19,6 +21,7 @@ type permission = access.Scope
 const (
 	anyone    permission = "none"
 	publisher            = access.ScopePublish // the handler checks the access key
+	receiver             = access.ScopeReceive // as well
 	read                 = access.ScopeRead
 	operate              = access.ScopeOperate
 	admin                = access.ScopeAdmin
@@ -35,7 +38,8 @@ const (
 	subscription         = "/v1/topics/:topic/subscriptions/:subscription"
 	validationPath       = "/topics/:topic/eventsubscriptions/:subscription/validate"
 	publishPath          = "/topics/:topic/api/events"
-	namespacePublishPath = "/topics/:operation"
+	namespacePublishPath = "/topics/:topic:publish"
+	consumerPath         = "/topics/:topic/eventsubscriptions/:subscription"
 )
 
 // route is an operation, its address, and who may use it.
@@ -59,7 +63,7 @@ func (s *Server) routes() []route {
 		DefaultValidation: s.options.DefaultValidation, ValidationWait: s.options.ValidationWait,
 		NoSignIn: s.options.NoSignIn, Log: s.log,
 	}
-	return slices.Concat(s.customRoutes(), topicRoutes(m), subscriptionRoutes(m), deadLetterRoutes(m),
+	return slices.Concat(s.customRoutes(), s.consumerRoutes(), topicRoutes(m), subscriptionRoutes(m), deadLetterRoutes(m),
 		selectionRoutes(m), eventRoutes(m), queryRoutes(m), s.accessRoutes(m))
 }
 
@@ -82,6 +86,26 @@ func (s *Server) customRoutes() []route {
 		{get, "/openapi.yaml", anyone, custom("specification", s.specification, 429)},
 		{get, "/openapi", anyone, custom("reference", s.reference.Respond, 429, 500)},
 	}
+}
+
+// consumerRoutes are the routes for consumers of event subscriptions with delivery mode Queue.
+func (s *Server) consumerRoutes() (list []route) {
+	for _, r := range []struct {
+		operation, id string
+		handle        func(echo.Context, *consumer) error
+	}{
+		{"receive", "receiveEvents", s.receive},
+		{"acknowledge", "acknowledgeEvents", s.settle(pull.Acknowledge)},
+		{"release", "releaseEvents", s.settle(pull.Release)},
+		{"reject", "rejectEvents", s.settle(pull.Reject)},
+		{"renewLock", "renewLocks", s.renewLocks},
+	} {
+		list = append(list, route{
+			post, consumerPath + ":" + r.operation, receiver,
+			custom(r.id, s.consumes(r.handle), 400, 401, 403, 404, 413, 415, 429, 500, 503),
+		})
+	}
+	return list
 }
 
 // topicRoutes are the routes of topics and retry policies.
@@ -224,8 +248,58 @@ func queryRoutes(m *management.Handlers) []route {
 	}
 }
 
-func (r route) addTo(e *echo.Echo, s *Server) {
-	middleware := []echo.MiddlewareFunc{s.finish}
+// addRoutes adds the routes to the router. It does not split the operation from the name before it, as in
+// /topics/orders:publish: routes that differ in the operation only are one route of the router.
+func (s *Server) addRoutes() {
+	operations := map[string]map[string]route{} // of POST, by path without the operation
+	for _, r := range s.routes() {
+		r.addMiddleware(s)
+		path, operation, has := cutOperation(r.path)
+		switch {
+		case !has:
+			s.echo.Add(r.method, r.path, r.Handle)
+		case operations[path] == nil:
+			operations[path] = map[string]route{operation: r}
+			s.echo.POST(path, chooseOperation(operations[path]))
+		default:
+			operations[path][operation] = r
+		}
+	}
+}
+
+// cutOperation splits a path after its last name: /topics/orders:publish is /topics/orders and publish.
+func cutOperation(path string) (before, operation string, has bool) {
+	at := strings.LastIndexByte(path, ':')
+	if at <= 0 || path[at-1] == '/' || strings.Contains(path[at:], "/") {
+		return path, "", false
+	}
+	return path[:at], path[at+1:], true
+}
+
+// chooseOperation is the handler of routes by their operations.
+func chooseOperation(routes map[string]route) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		names, values := c.ParamNames(), slices.Clone(c.ParamValues())
+		last := len(names) - 1
+		name, operation, _ := cutOperation(api.PathValue(c, names[last]))
+		r, known := routes[operation]
+		if !known {
+			return echo.ErrNotFound
+		}
+		if values[last] = name; c.Request().URL.RawPath != "" {
+			values[last] = url.PathEscape(name) // see api.PathValue
+		}
+		c.SetParamValues(values...)
+		c.SetPath(r.path)
+		return r.Handle(c)
+	}
+}
+
+func (r *route) addMiddleware(s *Server) {
+	var middleware []echo.MiddlewareFunc
+	if r.ID != "receiveEvents" { // which waits as long as its client
+		middleware = append(middleware, s.finish)
+	}
 	if r.access == query {
 		middleware = append(middleware, s.auth.Permit(access.RoleViewer), auth.PermitQuery)
 	} else if needed := r.access.Role(); needed != "" {
@@ -234,5 +308,7 @@ func (r route) addTo(e *echo.Echo, s *Server) {
 	if strings.HasPrefix(r.path, "/v1/") {
 		middleware = append(middleware, management.WithBase(s.options.PublicURL))
 	}
-	e.Add(r.method, r.path, r.Handle, middleware...)
+	for _, m := range slices.Backward(middleware) {
+		r.Handle = m(r.Handle)
+	}
 }

@@ -172,9 +172,7 @@ func (s *Server) setUp() {
 		e.Pre(s.limitRate)
 	}
 	e.Pre(s.noteRejections)
-	for _, r := range s.routes() {
-		r.addTo(e, s)
-	}
+	s.addRoutes()
 }
 
 // Handler serves the whole API.

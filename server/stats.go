@@ -3,7 +3,6 @@ package server
 import (
 	"maps"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -28,7 +27,7 @@ type FailureKey struct {
 
 // Stats are the responses of a server since its counters were created.
 type Stats struct {
-	// Responses are the durations of requests in nanoseconds.
+	// Responses are the durations of requests in nanoseconds, without the waits of receives.
 	Responses map[ResponseKey]postgres.Distribution
 	// Published are the durations of stored publish requests in nanoseconds.
 	Published postgres.Distribution
@@ -63,6 +62,9 @@ func newTimes() *postgres.Histogram {
 		10_000*ms)
 }
 
+// waitedKey is the key of the time that a request waited for events, which its duration does not include.
+const waitedKey = "waited"
+
 // counted counts each response by its route. It sends responses to errors, which sets their status.
 func (s *Server) counted(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
@@ -73,8 +75,9 @@ func (s *Server) counted(next echo.HandlerFunc) echo.HandlerFunc {
 				s.options.Counters.failed(s.failureKey(c, topic, err))
 			}
 		}
+		waited, _ := c.Get(waitedKey).(time.Duration)
 		s.options.Counters.times(ResponseKey{known(c.Request().Method), c.Path(), c.Response().Status}).
-			Observe(int64(time.Since(began)))
+			Observe(int64(time.Since(began) - waited))
 		return nil
 	}
 }
@@ -124,11 +127,8 @@ func (n *Counters) stored(topic string, receipt *publish.Receipt, took time.Dura
 
 // publishTopic is the topic of a publish request; false for other requests.
 func publishTopic(c echo.Context) (name string, publishes bool) {
-	switch c.Path() {
-	case publishPath:
+	if c.Path() == publishPath || c.Path() == namespacePublishPath {
 		return api.PathValue(c, "topic"), true
-	case namespacePublishPath:
-		return strings.CutSuffix(api.PathValue(c, "operation"), ":publish")
 	}
 	return "", false
 }

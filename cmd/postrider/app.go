@@ -166,7 +166,9 @@ func (a *instance) listen(run context.Context, o appOptions) error {
 		handler = srv.Handler()
 	}
 	a.serveHTTP(run, o, handler)
-	a.http.RegisterOnShutdown(stopStreams) // otherwise the shutdown would wait for clients of the tail
+	// Otherwise the shutdown would wait for clients of the tail and for consumers.
+	a.http.RegisterOnShutdown(stopStreams)
+	a.http.RegisterOnShutdown(a.store.Receiver.Stop)
 	a.ready.Store(true)
 	return nil
 }

@@ -85,6 +85,7 @@ func restPage(t *testing.T) string {
 		"none": "–", "read": "viewer", "operate": "operator", "admin": "admin",
 		"query":   "viewer with the flag query",
 		"publish": "access key of the topic, or API key that may publish",
+		"receive": "access key of the topic, or API key that may receive",
 	}
 	for _, path := range slices.Sorted(maps.Keys(document.Paths)) {
 		for _, method := range methods {

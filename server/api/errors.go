@@ -19,6 +19,7 @@ import (
 	"postrider/catalog"
 	"postrider/event"
 	"postrider/jobs/publish"
+	"postrider/jobs/pull"
 	"postrider/policy"
 	"postrider/postgres"
 	"postrider/sqlquery"
@@ -278,6 +279,8 @@ func databaseRejection(err error) *RejectionError {
 		return Reject(http.StatusUnauthorized, codeUnauthorized, "the credential is not accepted")
 	case errors.Is(err, postgres.ErrPoison):
 		return Reject(http.StatusBadRequest, event.CodeInvalidEvent, "PostgreSQL cannot store this data")
+	case errors.Is(err, pull.ErrTooManyReceivers):
+		return unavailable("too many receivers wait on this node; retry later")
 	case errors.Is(err, postgres.ErrUnavailable), postgres.IsOutage(err), errors.Is(err, context.Canceled):
 		return unavailable("database unavailable; retry later")
 	default:

@@ -79,13 +79,15 @@ func queryKey(r *http.Request) string {
 	return strings.ReplaceAll(r.URL.Query().Get(keyInQuery), " ", "+")
 }
 
-// Credential is the credential of a publish request. The admin token is accepted as a bearer token only.
+// Credential is the credential of a request by a publisher or a consumer. The admin token is accepted as a bearer token
+// only.
 type Credential struct {
 	Digest digest
 	token  *sasToken // nil for a key
 	apiKey string    // "" for other credentials; LookUp checks it
 	admin  bool
-	Person bool // a user publishes in the dashboard, so no credential was sent
+	Name   string // of its owner, as in the audit
+	Person bool   // a user publishes in the dashboard, so no credential was sent
 }
 
 // Authenticator checks the credentials of requests.
@@ -109,13 +111,13 @@ func NewAuthenticator(accounts *access.Access, clock *postgres.Clock, adminToken
 // Credential reads the request's credential, and checks it as far as possible without the topic.
 func (a *Authenticator) Credential(r *http.Request) (Credential, error) {
 	if access.ActorOf(r.Context()).Role.Allows(access.RoleAdmin) {
-		return Credential{admin: true, Person: true}, nil
+		return Credential{admin: true, Person: true, Name: access.ActorOf(r.Context()).Name}, nil
 	}
 	shown := shownBy(r)
 	if shown.text == "" {
 		return Credential{}, api.RejectUnauthorized(howToAuthenticate)
 	}
-	c := Credential{Digest: DigestOf(shown.text)}
+	c := Credential{Digest: DigestOf(shown.text), Name: accessKeyName}
 	if shown.token {
 		token, err := readToken(shown, r.URL.Path, a.clock.Now())
 		if err != nil {
@@ -127,7 +129,9 @@ func (a *Authenticator) Credential(r *http.Request) (Credential, error) {
 		return Credential{}, api.RejectUnauthorized("this is the well-known access key of postrider dev, which works on " +
 			"loopback under postrider dev only")
 	}
-	c.admin = shown.bearer && c.Digest.equals(a.admin[:]) == 1
+	if c.admin = shown.bearer && c.Digest.equals(a.admin[:]) == 1; c.admin {
+		c.Name = adminName
+	}
 	if c.token == nil && !c.admin && access.IsAPIKey(shown.text) {
 		c.apiKey = shown.text
 	}
@@ -137,23 +141,50 @@ func (a *Authenticator) Credential(r *http.Request) (Credential, error) {
 // LookUp checks that an API key publishes to the topic; Opens checks other credentials. ErrUnauthorized: the key does
 // not exist.
 func (a *Authenticator) LookUp(ctx context.Context, c *Credential, topic string) error {
-	if c.apiKey == "" {
-		return nil
-	}
-	key, err := a.access.APIKeyOf(ctx, c.apiKey)
+	key, err := a.apiKey(ctx, c)
 	switch {
-	case errors.Is(err, access.ErrWrongCredentials):
-		return publish.ErrUnauthorized
-	case err != nil:
+	case err != nil || key == nil || key.Publishes(topic):
 		return err
-	case key.Publishes(topic):
-		return nil
 	case key.Scope != access.ScopePublish:
 		return api.RejectForbidden(key.Actor("").Name, "API key %s has scope %s: publishing needs scope publish, or admin",
 			key.Name, key.Scope)
 	default:
 		return api.RejectForbidden(key.Actor("").Name, "API key %s publishes only to topic %q", key.Name, *key.Topic)
 	}
+}
+
+// LookUpConsumer checks that an API key receives from the event subscription; Opens checks other credentials.
+// ErrUnauthorized: the key does not exist.
+func (a *Authenticator) LookUpConsumer(ctx context.Context, c *Credential, topic, subscription string) error {
+	key, err := a.apiKey(ctx, c)
+	switch {
+	case err != nil || key == nil || key.Receives(topic, subscription):
+		return err
+	case key.Scope != access.ScopeReceive:
+		return api.RejectForbidden(c.Name, "API key %s has scope %s: receiving needs scope receive, or admin", key.Name,
+			key.Scope)
+	case key.Subscription != nil:
+		return api.RejectForbidden(c.Name, "API key %s receives only from event subscription %q of topic %q", key.Name,
+			*key.Subscription, *key.Topic)
+	default:
+		return api.RejectForbidden(c.Name, "API key %s receives only from topic %q", key.Name, *key.Topic)
+	}
+}
+
+// apiKey finds the API key of a credential; nil for other credentials.
+func (a *Authenticator) apiKey(ctx context.Context, c *Credential) (*access.APIKey, error) {
+	if c.apiKey == "" {
+		return nil, nil
+	}
+	key, err := a.access.APIKeyOf(ctx, c.apiKey)
+	switch {
+	case errors.Is(err, access.ErrWrongCredentials):
+		return nil, publish.ErrUnauthorized
+	case err != nil:
+		return nil, err
+	}
+	c.Name = key.Actor("").Name
+	return key, nil
 }
 
 // readToken reads a token, and rejects one that has expired or is for another resource.

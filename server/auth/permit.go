@@ -17,6 +17,8 @@ const (
 	managing = "/v1"
 	// adminName is the audit's name of the admin token.
 	adminName = "admin"
+	// accessKeyName is the name of a client with an access key of the topic, or a signature of one.
+	accessKeyName = "accessKey"
 	// ValidatorName is the audit's name of a client that opens validationUrl.
 	ValidatorName = "validationUrl"
 

@@ -12,6 +12,7 @@ import (
 	"postrider/catalog"
 	"postrider/event"
 	"postrider/jobs/publish"
+	"postrider/jobs/pull"
 	"postrider/operator"
 	"postrider/policy"
 	"postrider/policy/filter"
@@ -64,6 +65,7 @@ type Parts struct {
 	Handshakes    *catalog.Handshakes
 	Policies      *catalog.Policies
 	Publisher     *publish.Publisher
+	Receiver      *pull.Receiver
 	Access        *access.Access
 	Reader        *query.Reader
 	Operator      *operator.Operator

@@ -70,11 +70,10 @@ func (b *builder) problem(format string, args ...any) {
 	b.problems = append(b.problems, fmt.Sprintf(format, args...))
 }
 
-var pathParameter = regexp.MustCompile(`:(\w+)`)
+var pathParameter = regexp.MustCompile(`/:(\w+)`)
 
 func (b *builder) operation(op *Operation) {
-	path := pathParameter.ReplaceAllString(op.Path, "{$1}")
-	path = strings.Replace(path, "{operation}", "{topic}:publish", 1) // echo has no parameters with a suffix
+	path := pathParameter.ReplaceAllString(op.Path, "/{$1}")
 	text := find(b.root, "paths", path, strings.ToLower(op.Method))
 	if id := find(text, "operationId"); id == nil || id.Value != op.ID {
 		b.problem("operation %s has no text at %s %s", op.ID, op.Method, path)

@@ -59,6 +59,7 @@ func (f *apiFile) functions() template.FuncMap {
 var accessTexts = map[string]string{
 	"none":    "Needs no credential.",
 	"publish": "Needs an access key of the topic, or an API key with scope publish or admin.",
+	"receive": "Needs an access key of the topic, or an API key with scope receive or admin.",
 	"read":    "Needs an API key with scope read, operate or admin.",
 	"query":   "Needs an API key with scope read, operate or admin that may run queries.",
 	"operate": "Needs an API key with scope operate or admin.",
@@ -257,7 +258,7 @@ func curl(op operationView) string {
 	}
 	switch op.Access {
 	case "none":
-	case "publish":
+	case "publish", "receive":
 		line = append(line, `-H "aeg-sas-key: $TOPIC_KEY"`)
 	default:
 		line = append(line, `-H "authorization: Bearer $POSTRIDER_API_KEY"`)

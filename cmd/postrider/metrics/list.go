@@ -134,8 +134,8 @@ var (
 		"Duration of successful publish requests (PublishSuccessLatencyInMs).")
 	unmatchedEvents = counter(Node, "unmatched_event_total",
 		"Events published over HTTP that matched no event subscription (UnmatchedEventCount).", "topic")
-	httpRequests = histogram(Node, "http_request_duration_seconds", "Duration of HTTP requests to this node.",
-		"method", "route", "code")
+	httpRequests = histogram(Node, "http_request_duration_seconds",
+		"Duration of HTTP requests to this node, without the waits of receives.", "method", "route", "code")
 	publishGroups   = histogram(Node, "publish_group_events", "Events stored by one publish transaction.")
 	publishCommits  = histogram(Node, "publish_group_duration_seconds", "Duration of publish transactions.")
 	waitingRequests = gauge(Node, "waiting_publish_requests",

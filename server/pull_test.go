@@ -1,0 +1,408 @@
+package server_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/server"
+)
+
+// queueMode are the settings of an event subscription for consumers.
+const queueMode = `{"deliveryConfiguration":{"deliveryMode":"Queue"}}`
+
+const queuePath = "/topics/shop/eventsubscriptions/billing"
+
+// queue has a namespace topic whose event subscription has delivery mode Queue.
+type queue struct {
+	*bundle
+	key string
+}
+
+func setupQueue(t *testing.T) *queue {
+	t.Helper()
+	b := setup(t)
+	key := b.topic("shop", `{"kind":"namespace"}`)
+	b.subscription("shop", "billing", queueMode)
+	return &queue{b, key}
+}
+
+// publishes stores CloudEvents.
+func (q *queue) publishes(events ...string) {
+	q.t.Helper()
+	q.send(http.MethodPost, "/topics/shop:publish", "["+strings.Join(events, ",")+"]", "Content-Type",
+		"application/cloudevents-batch+json", "aeg-sas-key", q.key).json(http.StatusOK)
+}
+
+// do sends an operation, such as receive?maxEvents=2.
+func (q *queue) do(operation, body string) response {
+	q.t.Helper()
+	return q.send(http.MethodPost, queuePath+":"+operation, body, "Authorization", "SharedAccessKey "+q.key)
+}
+
+// received are the lock tokens and delivery counts of the events of a receive, by the id of the event.
+func (q *queue) received(maxEvents int) (tokens map[string]string, counts map[string]int) {
+	q.t.Helper()
+	tokens, counts = map[string]string{}, map[string]int{}
+	found := q.do(fmt.Sprintf("receive?maxEvents=%d", maxEvents), "").json(http.StatusOK)
+	for _, one := range found["value"].([]any) {
+		broker, event := one.(map[string]any)["brokerProperties"].(map[string]any), one.(map[string]any)["event"]
+		id := event.(map[string]any)["id"].(string)
+		tokens[id], counts[id] = broker["lockToken"].(string), int(broker["deliveryCount"].(float64))
+	}
+	return tokens, counts
+}
+
+func lockTokens(tokens ...string) string {
+	return `{"lockTokens":["` + strings.Join(tokens, `","`) + `"]}`
+}
+
+// settled is the response about tokens, with the codes of failed ones.
+func settled(a response) (succeeded []any, failed map[string]string) {
+	a.t.Helper()
+	answer := a.json(http.StatusOK)
+	require.Len(a.t, answer, 2)
+	failed = map[string]string{}
+	for _, one := range answer["failedLockTokens"].([]any) {
+		f := one.(map[string]any)
+		require.NotEmpty(a.t, f["error"].(map[string]any)["message"])
+		failed[f["lockToken"].(string)] = f["error"].(map[string]any)["code"].(string)
+	}
+	return answer["succeededLockTokens"].([]any), failed
+}
+
+// An event arrives byte by byte as it was published, with every extension attribute.
+func TestReceive(t *testing.T) {
+	t.Parallel()
+	q := setupQueue(t)
+	events := []string{
+		`{"specversion":"1.0","id":"1","source":"/a","type":"t","ext1":"x","data":{"n":1.50,"html":"<b>&</b>","é":"\u00e9"}}`,
+		`{"id":"2","type":"t","source":"/a","specversion":"1.0", "data_base64":"AAH+/w==","time":"2026-11-20T09:30:00.000Z"}`,
+		`{"specversion":"1.0","id":"3","source":"/a","type":"t","data":false}`,
+	}
+	q.publishes(events...)
+	a := q.do("receive?api-version=2024-06-01&maxEvents=2", "")
+	require.Equal(t, http.StatusOK, a.status, a.body)
+	require.Equal(t, "application/json; charset=utf-8", a.header.Get("Content-Type"))
+	var tokens []string
+	text := regexp.MustCompile(`"lockToken":"([^"]{32})"`).ReplaceAllStringFunc(a.body, func(s string) string {
+		tokens = append(tokens, s[len(`"lockToken":"`):len(s)-1])
+		return `"lockToken":"T"`
+	})
+	require.Equal(t, `{"value":[{"brokerProperties":{"lockToken":"T","deliveryCount":1},"event":`+events[0]+
+		`},{"brokerProperties":{"lockToken":"T","deliveryCount":1},"event":`+events[1]+`}]}`, text)
+	succeeded, failed := settled(q.do("acknowledge?api-version=2024-06-01", lockTokens(tokens...)))
+	require.Equal(t, []any{tokens[0], tokens[1]}, succeeded)
+	require.Empty(t, failed)
+	last, counts := q.received(100)
+	require.Equal(t, map[string]int{"3": 1}, counts)
+	require.Len(t, last, 1)
+	require.Equal(t, []map[string]any{
+		{"event_id": "1", "state": "delivered"},
+		{"event_id": "2", "state": "delivered"},
+		{"event_id": "3", "state": "pending"},
+	}, q.rows("SELECT event_id, state FROM postrider.deliveries ORDER BY event_id"))
+}
+
+func TestSettle(t *testing.T) {
+	t.Parallel()
+	q := setupQueue(t)
+	q.publishes(cloudEvent("ack"), cloudEvent("again"), cloudEvent("later"), cloudEvent("no"), cloudEvent("renewed"))
+	tokens, _ := q.received(100)
+	require.Len(t, tokens, 5)
+	succeed := func(operation string, id string) {
+		t.Helper()
+		succeeded, failed := settled(q.do(operation, lockTokens(tokens[id])))
+		require.Equal(t, []any{tokens[id]}, succeeded, operation)
+		require.Empty(t, failed, operation)
+	}
+	succeed("renewLock", "renewed")
+	succeed("acknowledge", "ack")
+	succeed("release", "again")
+	succeed("release?ReleaseDelayInSeconds=3600", "later")
+	succeed("reject", "no")
+	again, counts := q.received(100)
+	require.Equal(t, map[string]int{"again": 2}, counts)
+	require.NotEqual(t, tokens["again"], again["again"])
+	for _, operation := range []string{"acknowledge", "release", "reject", "renewLock"} {
+		succeeded, failed := settled(q.do(operation, lockTokens(tokens["ack"], "nonsense", tokens["again"], "")))
+		require.Empty(t, succeeded, operation)
+		require.Equal(t, map[string]string{
+			tokens["ack"]: "TokenLost", tokens["again"]: "TokenLost", "nonsense": "BadToken", "": "BadToken",
+		}, failed, operation)
+		succeeded, failed = settled(q.do(operation, `{"lockTokens":[]}`))
+		require.Empty(t, succeeded, operation)
+		require.Empty(t, failed, operation)
+	}
+	succeed("acknowledge", "renewed")
+	require.Equal(t, []map[string]any{
+		{"event_id": "ack", "state": "delivered", "delayed": false},
+		{"event_id": "again", "state": "pending", "delayed": false},
+		{"event_id": "later", "state": "pending", "delayed": true},
+		{"event_id": "no", "state": "dead_lettered", "delayed": false},
+		{"event_id": "renewed", "state": "delivered", "delayed": false},
+	}, q.rows("SELECT event_id, state, coalesce(next_attempt_at > now() + interval '59 minutes', false) AS delayed "+
+		"FROM postrider.deliveries ORDER BY event_id"))
+}
+
+// Of equal tokens, the first succeeds. A token of another event subscription has no effect.
+func TestSettleDuplicatesAndOtherTokens(t *testing.T) {
+	t.Parallel()
+	q := setupQueue(t)
+	q.subscription("shop", "stock", queueMode)
+	q.publishes(cloudEvent("1"))
+	tokens, _ := q.received(1)
+	other := q.send(http.MethodPost, "/topics/shop/eventsubscriptions/stock:acknowledge", lockTokens(tokens["1"]),
+		"aeg-sas-key", q.key)
+	_, failed := settled(other)
+	require.Equal(t, map[string]string{tokens["1"]: "TokenLost"}, failed)
+	succeeded, failed := settled(q.do("acknowledge", lockTokens(tokens["1"], "x", tokens["1"])))
+	require.Equal(t, []any{tokens["1"]}, succeeded)
+	require.Equal(t, map[string]string{tokens["1"]: "TokenLost", "x": "BadToken"}, failed)
+}
+
+func TestConsumerRejections(t *testing.T) {
+	t.Parallel()
+	q := setupQueue(t)
+	q.subscription("shop", "push", `{"endpointUrl":"https://example.com"}`)
+	for _, row := range []struct{ operation, body, target, message string }{
+		{"receive?maxEvents=0", "", "maxEvents", `maxEvents must be an integer between 1 and 100, not "0"`},
+		{"receive?maxevents=101", "", "maxEvents", `between 1 and 100, not "101"`},
+		{"receive?maxEvents=many", "", "maxEvents", `not "many"`},
+		{"receive?maxWaitTime=9", "", "maxWaitTime", `maxWaitTime must be an integer between 10 and 120, not "9"`},
+		{"receive?MAXWAITTIME=", "", "maxWaitTime", `not ""`},
+		{"receive?api-version=2018-01-01", "", "api-version", `must be 2023-11-01 or 2024-06-01, or absent`},
+		{
+			"release?releaseDelayInSeconds=5", lockTokens("a"), "releaseDelayInSeconds",
+			`must be one of 0, 10, 60, 600, 3600, not "5"`,
+		},
+		{"acknowledge", `{}`, "lockTokens", "is required"},
+		{"acknowledge", `{"lockTokens":null}`, "lockTokens", "is required"},
+		{"reject", `{"lockTokens":"a"}`, "lockTokens", "must be an array of strings, not of string"},
+		{"renewLock", `{"lockTokens":[1]}`, "lockTokens", "must be an array of strings, not of number"},
+		{
+			"release", lockTokens(strings.Split(strings.Repeat("a", 1001), "")...), "lockTokens",
+			"must have at most 1000 tokens, not 1001",
+		},
+	} {
+		rejected := q.do(row.operation, row.body).rejected(400, "InvalidRequest")
+		require.Equal(t, []string{row.target}, targets(rejected), row.operation)
+		require.Contains(t, rejected.Message, row.message, row.operation)
+	}
+	for _, body := range []string{"", "[]", "{", `"a"`} {
+		q.do("acknowledge", body).rejected(400, "InvalidRequest")
+	}
+	q.do("acknowledge", `{"lockTokens":["`+strings.Repeat("a", 1<<20)+`"]}`).rejected(413, "PayloadTooLarge")
+	q.do("peek", "").rejected(404, "NotFound")
+	q.do("Receive", "").rejected(404, "NotFound")
+	q.send(http.MethodPost, queuePath, "", "aeg-sas-key", q.key).rejected(404, "NotFound")
+	q.send(http.MethodGet, queuePath+":receive", "").rejected(405, "MethodNotAllowed")
+
+	admin := func(path string) response { return q.manage(http.MethodPost, path+":receive", "") }
+	require.Contains(t, admin("/topics/shop/eventsubscriptions/never").rejected(404, "NotFound").Message,
+		`topic "shop" has no event subscription "never"`)
+	require.Contains(t, admin("/topics/never/eventsubscriptions/billing").rejected(404, "NotFound").Message,
+		`topic "never" does not exist`)
+	require.Contains(t, admin("/topics/shop/eventsubscriptions/push").rejected(400, "InvalidRequest").Message,
+		`event subscription "push" of topic "shop" has deliveryMode Push`)
+}
+
+// What clients send besides the operation is ignored, and names may be encoded more than necessary.
+func TestConsumersAreTolerated(t *testing.T) {
+	t.Parallel()
+	q := setupQueue(t)
+	for i, path := range []string{
+		queuePath + ":receive?API-VERSION=2023-11-01&MaxEvents=1&MAXWAITTIME=10&unknown=1",
+		"/topics/sho%70/eventsubscriptions/%62illing%3Areceive",
+		"/topics/shop/eventsubscriptions/billing:%72eceive?releaseDelayInSeconds=5",
+	} {
+		q.publishes(cloudEvent(fmt.Sprint(i)))
+		require.Len(t, q.manage(http.MethodPost, path, `{"any":"body"}`).json(http.StatusOK)["value"], 1, path)
+	}
+	succeeded, failed := settled(q.do("acknowledge?releaseDelayInSeconds=5", `{"LOCKTOKENS":["a"],"more":1}`))
+	require.Empty(t, succeeded)
+	require.Equal(t, map[string]string{"a": "BadToken"}, failed)
+}
+
+func TestConsumerCredentials(t *testing.T) {
+	t.Parallel()
+	q := setupQueue(t)
+	other := q.topic("other", `{"kind":"namespace"}`)
+	future := time.Now().Add(time.Hour).UTC().Format(isoPlain)
+	signed := func(key, path string) string {
+		return "SharedAccessSignature " + token(t, key, "https://localhost"+path, future, python)
+	}
+	one := q.manage(http.MethodPost, "/v1/apiKeys",
+		`{"name":"one","scope":"receive","topic":"shop","subscription":"billing"}`).json(201)["key"].(string)
+	q.subscription("shop", "stock", queueMode)
+	stock := q.manage(http.MethodPost, "/v1/apiKeys",
+		`{"name":"stock","scope":"receive","topic":"shop","subscription":"stock"}`).json(201)["key"].(string)
+	for i, row := range []struct {
+		header, value string
+		status        int
+	}{
+		{"Authorization", "SharedAccessKey " + q.key, 200},
+		{"Authorization", "Bearer " + q.key, 200},
+		{"aeg-sas-key", q.key, 200},
+		{"Authorization", signed(q.key, ""), 200},
+		{"Authorization", signed(q.key, "/topics/shop"), 200},
+		{"Authorization", signed(q.key, queuePath), 200},
+		{"Authorization", signed(q.key, queuePath+":receive"), 200},
+		{"Authorization", signed(q.key, queuePath+":release"), 401},
+		{"Authorization", signed(q.key, "/topics/shop/eventsubscriptions/bill"), 401},
+		{"Authorization", signed(q.key, "/topics/shop:publish"), 401},
+		{"Authorization", signed(other, queuePath), 401},
+		{"Authorization", "SharedAccessKey " + other, 401},
+		{"Authorization", "Bearer " + one, 200},
+		{"aeg-sas-key", one, 200},
+		{"Authorization", "Bearer " + stock, 403},
+		{"Authorization", "Bearer " + q.apiKey("all", "receive", ""), 200},
+		{"Authorization", "Bearer " + q.apiKey("shop", "receive", "shop"), 200},
+		{"Authorization", "Bearer " + q.apiKey("other", "receive", "other"), 403},
+		{"Authorization", "Bearer " + q.apiKey("publisher", "publish", "shop"), 403},
+		{"Authorization", "Bearer " + q.apiKey("operator", "operate", ""), 403},
+		{"Authorization", "Bearer " + q.apiKey("root", "admin", ""), 200},
+		{"Authorization", "Bearer " + adminToken, 200},
+	} {
+		q.publishes(cloudEvent(fmt.Sprint(i)))
+		a := q.send(http.MethodPost, queuePath+":receive", "", row.header, row.value)
+		require.Equal(t, row.status, a.status, "%d %s: %s", i, row.value, a.body)
+	}
+	require.Equal(t, []map[string]any{
+		{"consumer": "accessKey"},
+		{"consumer": "admin"},
+		{"consumer": "key:all"},
+		{"consumer": "key:one"},
+		{"consumer": "key:root"},
+		{"consumer": "key:shop"},
+	},
+		q.rows(`SELECT DISTINCT replace(args ->> 'c', ' 127.0.0.1', '') AS consumer FROM postrider_internal.river_job
+			WHERE kind = 'lock' ORDER BY 1`))
+	require.Equal(t, http.StatusForbidden, q.send(http.MethodPost, "/topics/shop:publish", cloudEvent("x"), "Content-Type",
+		"application/cloudevents+json", "aeg-sas-key", one).status, "it only receives")
+}
+
+// waits sends a receive that waits.
+func (q *queue) waits() *rawRequest {
+	q.t.Helper()
+	waiting := q.store.Receiver.Waiting()
+	r := q.sendRaw(http.MethodPost, queuePath+":receive?maxWaitTime=120", "", "aeg-sas-key", q.key)
+	require.Eventually(q.t, func() bool { return q.store.Receiver.Waiting() > waiting }, 20*time.Second, time.Millisecond)
+	return r
+}
+
+func (q *queue) noneWaits() {
+	q.t.Helper()
+	require.Eventually(q.t, func() bool { return q.store.Receiver.Waiting() == 0 }, 20*time.Second, time.Millisecond)
+}
+
+// A receive waits longer than the limits of a connection, and gets the event at once.
+func TestReceiveWaits(t *testing.T) {
+	t.Parallel()
+	q := setupQueue(t)
+	limited := *q.bundle
+	limited.url = "http://" + q.listen(func(s *http.Server) {
+		s.ReadTimeout, s.WriteTimeout = 300*time.Millisecond, 300*time.Millisecond
+	})
+	r := (&queue{&limited, q.key}).waits()
+	slow, err := net.Dial("tcp", strings.TrimPrefix(limited.url, "http://"))
+	require.NoError(t, err)
+	defer slow.Close()
+	_, err = io.WriteString(slow, "POST /topics/shop:publish HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\naeg-sas-key: "+
+		q.key+"\r\n\r\n")
+	require.NoError(t, err)
+	_, _ = io.ReadAll(slow) // ends when the limits have cut this request off, which began later
+	q.publishes(cloudEvent("1"))
+	a := r.response()
+	require.Equal(t, http.StatusOK, a.StatusCode)
+	require.NotZero(t, a.ContentLength)
+	require.Equal(t, 1, q.count("SELECT count(*) FROM postrider.deliveries WHERE waits_for = 'lock'"))
+}
+
+// A consumer that closes its connection while it waits locks nothing.
+func TestDisconnectedConsumersLockNothing(t *testing.T) {
+	t.Parallel()
+	q := setupQueue(t)
+	q.waits().reset()
+	q.noneWaits()
+	a := q.waits().halfClose().response()
+	require.Equal(t, http.StatusOK, a.StatusCode)
+	q.publishes(cloudEvent("1"))
+	require.Equal(t, 1, q.count("SELECT count(*) FROM postrider.deliveries WHERE waits_for = 'consumer'"))
+	_, counts := q.received(1)
+	require.Equal(t, map[string]int{"1": 1}, counts)
+}
+
+// brokenWriter fails when the body is written, as if the client were gone.
+type brokenWriter struct{ http.ResponseWriter }
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
+
+// unflushedWriter fails when the connection is written to.
+type unflushedWriter struct{ http.ResponseWriter }
+
+func (unflushedWriter) FlushError() error { return errors.New("broken pipe") }
+
+// Events that could not be sent are available again, and the receive does not count.
+func TestFailedWriteReturnsEvents(t *testing.T) {
+	t.Parallel()
+	q := setupQueue(t)
+	q.publishes(cloudEvent("1"), cloudEvent("2"))
+	for _, w := range []http.ResponseWriter{
+		brokenWriter{httptest.NewRecorder()}, unflushedWriter{httptest.NewRecorder()},
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, queuePath+":receive?maxEvents=100", nil)
+		r.Header.Set("aeg-sas-key", q.key)
+		q.server.Handler().ServeHTTP(w, r)
+		require.Equal(t, []map[string]any{{"waits_for": "consumer", "attempts": int32(0)}},
+			q.rows("SELECT DISTINCT waits_for, attempts FROM postrider.deliveries"))
+	}
+	require.Zero(t, q.count("SELECT count(*) FROM postrider.delivery_attempts"))
+	_, counts := q.received(100)
+	require.Equal(t, map[string]int{"1": 1, "2": 1}, counts)
+}
+
+// A node that stops responds to waiting receives without events.
+func TestStopEndsWaits(t *testing.T) {
+	t.Parallel()
+	q := setupQueue(t)
+	first, second := q.waits(), q.waits()
+	q.store.Receiver.Stop()
+	for _, r := range []*rawRequest{first, second} {
+		a := r.response()
+		require.Equal(t, http.StatusOK, a.StatusCode)
+		require.Equal(t, int64(len(`{"value":[]}`)), a.ContentLength)
+	}
+}
+
+// A change of the configuration on another node is found at once.
+func TestConsumersOfAnotherNode(t *testing.T) {
+	t.Parallel()
+	q := setupQueue(t)
+	elsewhere := *q.bundle
+	srv, err := server.New(server.Options{
+		Parts: openStore(t, q.dbURL).API(), AdminToken: adminToken, Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, err)
+	listener := httptest.NewServer(srv.Handler())
+	t.Cleanup(listener.Close)
+	elsewhere.url = listener.URL
+	for i := range 5 {
+		name := fmt.Sprintf("s-%d", i)
+		q.subscription("shop", name, `{"endpointUrl":"https://example.com"}`)
+		q.manage(http.MethodPut, "/v1/topics/shop/subscriptions/"+name, queueMode).json(200)
+		q.publishes(cloudEvent(name))
+		a := elsewhere.send(http.MethodPost, "/topics/shop/eventsubscriptions/"+name+":receive", "", "aeg-sas-key", q.key)
+		require.Len(t, a.json(200)["value"], 1)
+	}
+}
