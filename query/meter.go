@@ -75,6 +75,8 @@ type Vitals struct {
 	DeadJobs, DatabaseBytes int64
 	// OldestTransactionSeconds is the age of the oldest open transaction that this role may see.
 	OldestTransactionSeconds float64
+	// AvailableDeliveries may be received by consumers, and LockedDeliveries were; up to 100,000 each.
+	AvailableDeliveries, LockedDeliveries int64
 	// UnexportedDeadLetters are the dead letters that are to be exported, up to 100,000; OldestExportSeconds is the age of
 	// the oldest file that is being written, 0 without one.
 	UnexportedDeadLetters int64

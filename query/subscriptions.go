@@ -77,6 +77,7 @@ type SubscriptionDetails struct {
 	Held, Pending int
 	Audit         []AuditLine   `db:"-"` // the newest ten
 	Rate          *DeliveryRate `db:"-"` // nil = no limit
+	Queue         *Queue        `db:"-"` // nil in push delivery
 }
 
 // ReadSubscriptionDetails reads the activity of an event subscription, and its counts of a span, see ReadCounts.
@@ -92,6 +93,9 @@ func (r *Reader) ReadSubscriptionDetails(
 		d = row[SubscriptionDetails](r, "pending", args)
 		if rates := rows[DeliveryRate](r, "delivery_rate", args); len(rates) > 0 {
 			d.Rate = &rates[0]
+		}
+		if sub.Pulled() {
+			d.Queue = readQueue(r, args)
 		}
 		d.Range, d.Day = readCounts(r, counts, span, step), readCounts(r, counts, 24*time.Hour, time.Hour)
 		d.Handshakes = rows[HandshakeLine](r, "handshakes", args)

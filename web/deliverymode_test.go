@@ -2,10 +2,15 @@ package web_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"postrider/catalog"
+	"postrider/event"
+	"postrider/jobs/publish"
 )
 
 // The form creates a pulled event subscription, and changes it to push delivery and back, without JavaScript.
@@ -59,4 +64,41 @@ func TestSubscriptionFormOfPullDelivery(t *testing.T) {
 
 	b.put(t, "/v1/topics/plain", "{}")
 	require.NotContains(t, b.page(t, "/ui/subscriptions/new?topic=plain"), `<option value="Queue"`)
+}
+
+// The page of a pulled event subscription shows what consumers have and what they receive next, and locks nothing.
+func TestSubscriptionPageOfPullDelivery(t *testing.T) {
+	t.Parallel()
+	b := setupRunning(t)
+	b.put(t, "/v1/topics/pulled", `{"inputSchema":"CloudEventSchemaV1_0"}`)
+	b.put(t, "/v1/topics/pulled/subscriptions/audit", `{"deliveryConfiguration":{"deliveryMode":"Queue"}}`)
+	const page = "/ui/subscriptions/pulled/audit"
+	empty := text(b.page(t, page))
+	require.Contains(t, empty, "No event is available.")
+	require.Contains(t, empty, "No consumer has an event.")
+
+	_, err := b.store.Publisher.Publish(t.Context(), publish.Publication{
+		Topic: "pulled", Parse: func(*catalog.Topic) (events []event.Event, err error) {
+			for _, id := range []string{"taken", "next", "later"} {
+				events = append(events, event.Event{
+					Schema: event.CloudEvents, ID: id, Type: "test", Source: "/s",
+					Body: fmt.Appendf(nil, `{"specversion":"1.0","id":%[1]q,"source":"/s","type":"test","data":"<%[1]s>"}`, id),
+				})
+			}
+			return events, nil
+		},
+	})
+	require.NoError(t, err)
+	_, err = b.pool.Exec(t.Context(), "SELECT postrider.receive('pulled', 'audit')")
+	require.NoError(t, err)
+	_, err = b.pool.Exec(t.Context(), `UPDATE postrider_internal.deliveries SET next_attempt_at = now() + interval '1 hour'
+		WHERE id = (SELECT max(id) FROM postrider_internal.deliveries)`)
+	require.NoError(t, err)
+	shown := b.page(t, page)
+	requireValidMarkup(t, page, shown)
+	require.Regexp(t, `Available 1 1 locked, 1 delayed`, text(shown))
+	require.Regexp(t, `Locks .* taken .* 1 `, text(shown))
+	require.Contains(t, text(shown), `"data" : "<next>"`)
+	require.NotContains(t, text(shown), `"<taken>"`)
+	require.Equal(t, "1", b.value(t, "SELECT count(*) FROM postrider.locks"), "nothing else was locked")
 }

@@ -1,4 +1,5 @@
--- Reads the state of all nodes and of the database. Dead letters to export are counted up to @limit.
+-- Reads the state of all nodes and of the database. Deliveries that consumers pull and dead letters to export are
+-- counted up to @limit.
 SELECT 0::bigint AS pending_deliveries, 0::float8 AS oldest_pending_seconds,
        -- living_nodes.sql
        (SELECT coalesce(max(postrider_internal.seconds(clock_timestamp() - beat_at)), 0)::float8
@@ -14,6 +15,10 @@ SELECT 0::bigint AS pending_deliveries, 0::float8 AS oldest_pending_seconds,
           FROM pg_stat_activity
          WHERE datname = current_database() AND backend_type = 'client backend'
            AND pid <> pg_backend_pid()) AS oldest_transaction_seconds,
+       (SELECT count(*) FROM (SELECT FROM postrider_internal.deliveries
+                               WHERE available AND next_attempt_at <= now() LIMIT @limit) few) AS available_deliveries,
+       (SELECT count(*) FROM (SELECT FROM postrider_internal.river_job
+                               WHERE state = 'scheduled' AND queue = 'locks' LIMIT @limit) few) AS locked_deliveries,
        least(@limit, (SELECT count(*) FROM (SELECT FROM postrider_internal.dead_letters
                                              WHERE export_state = 'pending' AND export_id IS NULL LIMIT @limit) waiting)
              + (SELECT count(*) FROM (SELECT FROM postrider_internal.dead_letters

@@ -14,6 +14,7 @@ import (
 	"postrider/event"
 	"postrider/jobs/publish"
 	"postrider/postgres"
+	"postrider/query"
 )
 
 // consumer is a session of a program that may do nothing but receive.
@@ -273,4 +274,29 @@ func TestOperateOnPulledDeliveries(t *testing.T) {
 	require.NoError(t, b.store.Operator.RetryNow(t.Context(), released[0].DeliveryID))
 	require.Len(t, c.receive(t, 1), 1)
 	require.Zero(t, b.count(t, brokenTokens))
+}
+
+// Exported dead letters say in Event Grid's sentences what consumers did.
+func TestDeadLettersOfConsumers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.pulled(t, 1)
+	b.publishCloudEvents(t, "e", 3)
+	c := b.consumer(t)
+	received := c.receive(t, 3)
+	require.Empty(t, c.settles(t, "reject($1)", tokensOf(received[:1])))
+	require.Empty(t, c.settles(t, "release_locks($1)", tokensOf(received[1:2])))
+	b.endLocks(t)
+	sentences := map[string]string{}
+	require.NoError(t, query.WalkDeadLetters(t.Context(), b.pool, "", nil, func(l *query.StoredDeadLetter) error {
+		d := l.EventGrid(event.DeadLetterNested)
+		sentences[l.EventID] = d.Reason + " " + d.Outcome
+		require.Equal(t, d.Outcome, *l.LastError)
+		return nil
+	}))
+	const limit = "Maximum delivery attempts was exceeded. "
+	require.Equal(t, map[string]string{
+		"e-0": "Event was rejected by the consumer. Event was rejected.", "e-1": limit + "Event was released.",
+		"e-2": limit + "Event was not acknowledged nor rejected.",
+	}, sentences)
 }

@@ -110,7 +110,11 @@ var (
 	heldDeliveries    = gauge(Shared, "held_deliveries", "Deliveries on hold, counted up to 100,000.", "hold")
 	heldSubscriptions = gauge(Shared, "held_event_subscriptions",
 		"Event subscriptions with deliveries on hold, by their own hold; admission if they have none.", "hold")
-	queued     = gauge(Shared, "queued_deliveries", "Deliveries that are due and wait for a worker.")
+	queued    = gauge(Shared, "queued_deliveries", "Deliveries that are due and wait for a worker.")
+	available = gauge(Shared, "available_deliveries",
+		"Deliveries that consumers may receive now (pull delivery), counted up to 100,000.")
+	locked = gauge(Shared, "locked_deliveries",
+		"Deliveries that consumers have received and not settled yet (pull delivery), counted up to 100,000.")
 	nodes      = gauge(Shared, "nodes", "Nodes that deliver and wrote a heartbeat in the last 15 s.")
 	oldestBeat = gauge(Shared, "node_heartbeat_age_seconds",
 		"Age of the oldest latest heartbeat of any node. Nodes write one each second.")
@@ -158,6 +162,8 @@ var (
 		"state")
 	repairs = counter(Node, "consistency_repairs_total",
 		"Inconsistent rows of deliveries, batches and jobs that the sweeper repaired. Normal is 0.")
+	receivers = gauge(Node, "waiting_receivers",
+		"Requests that wait for events (pull delivery). At 20,000 the node rejects further ones.")
 	attemptBytes = gauge(Node, "attempt_body_bytes",
 		"Size of the bodies of attempts in flight. At 64 MiB further attempts wait.")
 	inFlight    = gauge(Node, "attempts_in_flight", "Jobs that workers are running.")

@@ -165,6 +165,8 @@ func collectVitals(out series, v *query.Vitals) {
 	out.value(databaseSize, float64(v.DatabaseBytes))
 	out.value(deadJobs, float64(v.DeadJobs))
 	out.value(oldestTransaction, v.OldestTransactionSeconds)
+	out.value(available, float64(v.AvailableDeliveries))
+	out.value(locked, float64(v.LockedDeliveries))
 	out.value(unexported, float64(v.UnexportedDeadLetters))
 	out.value(oldestExport, v.OldestExportSeconds)
 }
@@ -226,6 +228,7 @@ func collectParts(out series, s *app.System) {
 	out.value(exported, float64(exports.Written), "exported")
 	out.value(exported, float64(exports.Abandoned), "abandoned")
 	out.value(repairs, float64(s.Maintenance.Repairs()))
+	out.value(receivers, float64(s.Receiver.Waiting()))
 	out.value(attemptBytes, float64(s.Memory.InUse()))
 	out.value(diskFull, terminal.Either(s.Disk.DiskFull(), 1.0, 0))
 	pool := s.DB.Pool.Stat()
