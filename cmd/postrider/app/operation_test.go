@@ -42,6 +42,21 @@ func (b *bundle) operate(t *testing.T) (pause time.Duration, more bool) {
 	return pause, more
 }
 
+// reclaimOperation lets a node die with the job of the one operation before its step is committed. It returns the id of
+// that job and the id of its successor.
+func (b *bundle) reclaimOperation(t *testing.T) (lost, successor int64) {
+	t.Helper()
+	lost = int64(b.count(t, operationJob))
+	b.exec(t, "UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at = now(), "+
+		"attempted_by = '{dead}' WHERE kind = 'operation'")
+	n, err := b.store.JobRows.ReclaimFromLost(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	successor = int64(b.count(t, operationJob))
+	require.NotEqual(t, lost, successor)
+	return lost, successor
+}
+
 // requireOperation compares how an operation stands.
 func (b *bundle) requireOperation(t *testing.T, id uuid.UUID, want string) {
 	t.Helper()
@@ -207,18 +222,10 @@ func TestOperationStepsAreMadeOnce(t *testing.T) {
 	other, _ := newStore(t, b.url, "node-2")
 	id := b.redeliverAll(t, &query.DeadLetterFilter{}, 10)
 	for range 4 {
-		// A node took the job and died before the step was committed. One that was thought dead comes back meanwhile.
-		b.exec(t, "UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at = now(), "+
-			"attempted_by = '{dead}' WHERE kind = 'operation'")
-		old := int64(b.count(t, operationJob))
-		n, err := b.store.JobRows.ReclaimFromLost(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, 1, n)
-		job := int64(b.count(t, operationJob))
-		require.NotEqual(t, old, job)
+		lost, job := b.reclaimOperation(t)
 		var group sync.WaitGroup
 		for _, s := range []*app.System{b.store, other, b.store} {
-			for _, id := range []int64{old, job} {
+			for _, id := range []int64{lost, job} { // one that was thought dead comes back meanwhile
 				group.Go(func() {
 					_, _, err := s.Operator.Operate(t.Context(), id)
 					require.NoError(t, err)

@@ -74,14 +74,9 @@ func TestRepairSelection(t *testing.T) {
 	id, err := b.store.Operator.ActOnSelection(ctx, s.ID, &do)
 	require.NoError(t, err)
 	for range 3 {
-		b.exec(t, "UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at = now(), "+
-			"attempted_by = '{dead}' WHERE kind = 'operation'")
-		old := int64(b.count(t, operationJob))
-		n, err := b.store.JobRows.ReclaimFromLost(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, 1, n)
+		lost, _ := b.reclaimOperation(t)
 		b.operate(t)
-		_, more, err := b.store.Operator.Operate(t.Context(), old)
+		_, more, err := b.store.Operator.Operate(t.Context(), lost)
 		require.NoError(t, err)
 		require.False(t, more, "the node that was thought dead does nothing")
 	}

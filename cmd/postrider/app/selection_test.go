@@ -44,14 +44,9 @@ func TestRedeliverSelection(t *testing.T) {
 	b.dead(t, "orders", "later", 2)
 	id := b.actOn(t, s, operator.Action{Kind: operator.Redeliver, Rate: 10})
 	for range 3 {
-		b.exec(t, "UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at = now(), "+
-			"attempted_by = '{dead}' WHERE kind = 'operation'")
-		old := int64(b.count(t, operationJob))
-		n, err := b.store.JobRows.ReclaimFromLost(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, 1, n)
+		lost, _ := b.reclaimOperation(t)
 		b.operate(t)
-		_, more, err := b.store.Operator.Operate(t.Context(), old)
+		_, more, err := b.store.Operator.Operate(t.Context(), lost)
 		require.NoError(t, err)
 		require.False(t, more, "the node that was thought dead does nothing")
 	}
