@@ -221,8 +221,8 @@ COMMENT ON COLUMN postrider.delivery_attempts.verdict IS
     'The policy''s decision: deliver, retry, dead_letter or drop; note: a late response that changed nothing.';
 COMMENT ON COLUMN postrider.delivery_attempts.next_attempt_at IS 'Time for which the next attempt was scheduled.';
 COMMENT ON COLUMN postrider.delivery_attempts.why IS
-    'Reason for the verdict and for the time of the next attempt, in one line. It names the rate limit that this attempt '
-    'waited for.';
+    'Reason for the verdict and for the time of the next attempt, in one line. It names the rate limit that this '
+    'attempt waited for.';
 COMMENT ON COLUMN postrider.delivery_attempts.step_ms IS 'Step of the retry schedule, milliseconds.';
 COMMENT ON COLUMN postrider.delivery_attempts.floor_ms IS 'Minimum delay for the status code, in milliseconds.';
 COMMENT ON COLUMN postrider.delivery_attempts.jitter_ms IS 'Jitter added, milliseconds.';

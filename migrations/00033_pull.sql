@@ -128,8 +128,8 @@ END $$;
 
 -- Ends the locks of these jobs: acknowledged, released, rejected, expired, or returned (no consumer got the events, so
 -- that nothing counts). A delivery becomes visible again after "delay", or ends: after its last delivery count, or
--- its time to live. Returns how many locks ended. Its plans are kept, and only lookups by key are allowed: planning took
--- half of the time of 100 locks.
+-- its time to live. Returns how many locks ended. Its plans are kept, and only lookups by key are allowed: planning
+-- took half of the time of 100 locks.
 CREATE FUNCTION postrider_internal.end_locks(jobs bigint[], how text, delay interval, node text) RETURNS bigint
 LANGUAGE plpgsql
     SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_nestloop = off

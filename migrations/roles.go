@@ -59,7 +59,8 @@ func ensureRoles(ctx context.Context, pool *pgxpool.Pool, notices io.Writer) err
 		_, err := pool.Exec(ctx, script)
 		var pgErr *pgconn.PgError
 		if errors.As(err, &pgErr) && (pgErr.Code == "42501" || pgErr.Code == "42704") {
-			_, err = fmt.Fprintf(notices, "The roles %s, %s, %s and %s were not set up (%s). An administrator may run:\n%s\n%s\n",
+			_, err = fmt.Fprintf(notices,
+				"The roles %s, %s, %s and %s were not set up (%s). An administrator may run:\n%s\n%s\n",
 				ReaderRole, PublisherRole, ConsumerRole, OperatorRole, pgErr.Message, createRoles, grantRoles)
 			return err
 		}

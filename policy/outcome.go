@@ -45,8 +45,8 @@ var outcomeSentences = map[Outcome]string{
 	OutcomeRejected:     "Event was rejected.",
 }
 
-// Sentence returns what a consumer did as a sentence, as dead letters of namespace topics have it, and other outcomes as
-// they are. That of OutcomeExpired is Microsoft's own (Event Grid namespace push delivery and retry, 2023-11); the
+// Sentence returns what a consumer did as a sentence, as dead letters of namespace topics have it, and other outcomes
+// as they are. That of OutcomeExpired is Microsoft's own (Event Grid namespace push delivery and retry, 2023-11); the
 // others are formed after it.
 func (o Outcome) Sentence() string {
 	if s, ok := outcomeSentences[o]; ok {

@@ -256,7 +256,8 @@ func TestEventsAreShownByteForByte(t *testing.T) {
 	b.topic("orders", "")
 	b.subscription("orders", "billing", `{"endpointUrl":"https://example.com/hook"}`)
 	id := b.deadLettersOf("orders", "billing", 1)[0]
-	const stored = "{ \"id\" :\t\"e\",\r\n  \"data\":{\"<a>\":\"\\u003c & \\/ é\", \"n\":123456789012345678901234567890, \"n\":1.0}}"
+	const stored = "{ \"id\" :\t\"e\",\r\n  \"data\":{\"<a>\":\"\\u003c & \\/ é\", " +
+		"\"n\":123456789012345678901234567890, \"n\":1.0}}"
 	b.change(`UPDATE postrider_internal.dead_letters SET body = $2 WHERE id = $1`, id, []byte(stored))
 	shown := b.manage(http.MethodGet, "/v1/deadLetters/"+id, "")
 	require.Equal(t, http.StatusOK, shown.status)

@@ -30,7 +30,8 @@ func TestRateLimitOfASubscription(t *testing.T) {
 	require.Contains(t, text(b.page(t, "/ui/deliveries?hold=rate_limited")), "rate_limited")
 
 	b.pause(t, "orders", "billing")
-	limited := "/ui/deliveries/" + b.value(t, "SELECT min(delivery_id) FROM postrider.deliveries WHERE hold = 'rate_limited'")
+	limited := "/ui/deliveries/" + b.value(t,
+		"SELECT min(delivery_id) FROM postrider.deliveries WHERE hold = 'rate_limited'")
 	require.Contains(t, text(b.page(t, limited)), "The event subscription is paused")
 	b.publish(t, "orders", "e-4")
 	paused := "/ui/deliveries/" + b.value(t, "SELECT delivery_id FROM postrider.deliveries WHERE hold = 'paused'")

@@ -43,8 +43,8 @@ func TestAPIKeys(t *testing.T) {
 	}
 
 	for scope, role := range map[access.Scope]access.Role{
-		access.ScopePublish: "", access.ScopeReceive: "", access.ScopeRead: access.RoleViewer, access.ScopeOperate: access.RoleOperator,
-		access.ScopeAdmin: access.RoleAdmin,
+		access.ScopePublish: "", access.ScopeReceive: "", access.ScopeRead: access.RoleViewer,
+		access.ScopeOperate: access.RoleOperator, access.ScopeAdmin: access.RoleAdmin,
 	} {
 		key, _ := b.apiKey(t, access.APIKeySpec{Name: "every-" + string(scope), Scope: scope})
 		found, err := b.elsewhere().APIKeyOf(t.Context(), key)

@@ -9,8 +9,8 @@ import (
 func (s *System) API() management.Parts {
 	return management.Parts{
 		DB: s.DB, Clock: s.Clock, Cache: s.Cache, Topics: s.Topics, Subscriptions: s.Subscriptions, Holds: s.Holds,
-		Handshakes: s.Handshakes, Policies: s.Policies, Publisher: s.Publisher, Receiver: s.Receiver, Access: s.Access, Reader: s.Reader,
-		Operator: s.Operator, Queries: s.Queries, SavedQueries: s.SavedQueries,
+		Handshakes: s.Handshakes, Policies: s.Policies, Publisher: s.Publisher, Receiver: s.Receiver, Access: s.Access,
+		Reader: s.Reader, Operator: s.Operator, Queries: s.Queries, SavedQueries: s.SavedQueries,
 	}
 }
 

@@ -203,8 +203,8 @@ func TestReceiveConvertedEventsInSQL(t *testing.T) {
 	}, received[0].Event)
 }
 
-// While a consumer's transaction is open, nothing else waits for it: neither nodes nor other consumers. What an operator
-// does to its deliveries is rejected within 2 s.
+// While a consumer's transaction is open, nothing else waits for it: neither nodes nor other consumers. What an
+// operator does to its deliveries is rejected within 2 s.
 func TestOpenTransactionsOfConsumersDelayNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -188,7 +188,9 @@ func (t *tools) previewPolicy(ctx context.Context, in *policyInput) (*answer, er
 	}
 	return &answer{
 		tables: []table{{name: "attempts", rows: attempts, own: true}},
-		facts:  rest.Object{"end": explained.End, "times": "seconds from publishing, without jitter, probation and rate limits"},
+		facts: rest.Object{
+			"end": explained.End, "times": "seconds from publishing, without jitter, probation and rate limits",
+		},
 	}, nil
 }
 

@@ -85,7 +85,10 @@ func (t *tools) dryRun(ctx context.Context, in *redeliverInput) (*sdk.CallToolRe
 			{name: "groups", rows: listed(rest.Objects(preview, "groups"))},
 			{name: "items", rows: listed(rest.Objects(preview, "items")), more: more(preview)},
 		},
-		facts: rest.Object{"dryRun": true, "count": preview["count"], "grouped": preview["grouped"], "selectionId": p.selection, "page": t.page(p)},
+		facts: rest.Object{
+			"dryRun": true, "count": preview["count"], "grouped": preview["grouped"], "selectionId": p.selection,
+			"page": t.page(p),
+		},
 	}
 	if p.count == "0" {
 		a.facts["next"] = "No dead letter matches; there is nothing to redeliver."

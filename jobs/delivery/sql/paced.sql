@@ -37,7 +37,8 @@ WITH allowed AS MATERIALIZED (
      WHERE EXISTS (SELECT FROM times) AND subscription_id = @subscription AND hold IS NOT NULL
        AND next_attempt_at <= now()
        AND (@age::interval = '0' OR EXISTS (SELECT FROM postrider_internal.deliveries d
-                                             WHERE d.batch_id = b.id AND d.time_to_live_since <= now() - @age::interval))
+                                             WHERE d.batch_id = b.id
+                                               AND d.time_to_live_since <= now() - @age::interval))
      ORDER BY id LIMIT (SELECT n FROM times) FOR UPDATE SKIP LOCKED
 ), batch_times AS MATERIALIZED (
     SELECT *, sum(CASE WHEN @per_event::boolean THEN members ELSE 1 END) OVER (ORDER BY id) AS until FROM held_batches
