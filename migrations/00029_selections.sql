@@ -233,8 +233,8 @@ BEGIN
     SELECT count(*), count(*) FILTER (WHERE r.result IS NULL),
            count(*) FILTER (WHERE postrider_internal.is_skipped(r.result)), max(r.position),
            (array_agg(format('%s: %s', coalesce('dead letter ' || r.dead_letter_id, 'delivery ' || r.delivery_id),
-               CASE WHEN r.result LIKE 'invalid: %' -- the results are erased with the event
-                    THEN 'its edit failed, see the results'
+               -- an erasure finds results, not this text
+               CASE WHEN r.result LIKE 'invalid: %' THEN 'the edited event is invalid'
                     ELSE postrider_internal.result_message(r.result) END) ORDER BY r.position)
                FILTER (WHERE NOT postrider_internal.is_skipped(r.result)))[1]
       INTO taken, done, skipped, reached_position, error FROM results r;

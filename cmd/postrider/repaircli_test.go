@@ -36,6 +36,7 @@ func TestDeadletterEditAndPatch(t *testing.T) {
 	require.Contains(t, edited.stderr, `+  "data": 1e400`)
 	require.Equal(t, event, one[string](db, "SELECT body_text FROM postrider.events WHERE edit IS NOT NULL"),
 		"byte for byte")
+	require.Contains(t, run(1, []string{"EDITOR=false"}, "edit", ids[0]).stderr, "use --again", "before the editor opens")
 	require.Contains(t, run(1, nil, "edit", ids[1], "--event", file("wrong.json", "{\n x}"), "--yes").stderr,
 		"line 2, column 2")
 	require.Contains(t, run(2, nil, "edit", ids[1], "--event", file("event.json", event)).stderr, "add --yes")
@@ -64,8 +65,8 @@ esac
 	require.Equal(t, "# event.subject: is required\n{\"id\":\"e-1\"}\n", seen("2"))
 
 	show := file("show", "#!/bin/sh\ncp \"$1\" '"+folder+"/formatted'\n")
-	require.Contains(t, run(1, []string{"EDITOR=" + show, "VISUAL="}, "edit", ids[1], "--format", "--yes").stderr,
-		"nothing was changed")
+	opened := run(1, []string{"EDITOR=" + show, "VISUAL="}, "edit", ids[1], "--format", "--again", "--yes")
+	require.Contains(t, opened.stderr, "nothing was changed")
 	formatted, err := os.ReadFile(filepath.Join(folder, "formatted"))
 	require.NoError(t, err)
 	require.Contains(t, string(formatted), "{\n  \"id\": \"e-1\",\n  \"data\": {\n")

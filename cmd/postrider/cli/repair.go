@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"postrider/cmd/postrider/cli/rest"
 	"postrider/cmd/postrider/terminal"
@@ -63,14 +64,19 @@ func (c *deadletterEditCmd) Run(ctx context.Context, client *rest.Client) error 
 	}
 	at := rest.ItemURL("/v1/deadLetters", c.ID)
 	var found struct {
-		Event json.RawMessage `json:"event"`
-		ETag  string          `json:"etag"`
+		Event         json.RawMessage `json:"event"`
+		ETag          string          `json:"etag"`
+		RedeliveredAt *time.Time      `json:"redeliveredAt"`
 	}
 	if err := client.Call(ctx, http.MethodGet, at, nil, &found); err != nil {
 		return err
 	}
 	if len(found.Event) == 0 {
 		return errors.New("the event was erased: it cannot be edited")
+	}
+	if found.RedeliveredAt != nil && !c.Again {
+		return fmt.Errorf("the dead letter was redelivered at %s; use --again to redeliver it once more",
+			terminal.Time(*found.RedeliveredAt))
 	}
 	var sent rest.Object
 	send := func(edited []byte) error {
@@ -270,7 +276,8 @@ func printRepair(w io.Writer, r rest.Object) {
 	fmt.Fprintf(w, "%s%s changed, %v unchanged.\n", least, changed, r["unchanged"])
 	for _, list := range []string{"failed", "skipped"} {
 		for _, cause := range rest.Objects(r, list) {
-			fmt.Fprintf(w, "Would be %s: %v (%v)\n", list, cause["count"], cause["cause"])
+			would := terminal.Either(list == "failed", "Would fail", "Would be skipped")
+			fmt.Fprintf(w, "%s: %v (%v)\n", would, cause["count"], cause["cause"])
 			for _, sample := range rest.Objects(cause, "samples") {
 				fmt.Fprintf(w, "  %v: %v\n", sample["deadLetterId"], sample["message"])
 			}

@@ -2,7 +2,6 @@ package terminal
 
 import (
 	"database/sql/driver"
-	"encoding/json"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -43,7 +42,7 @@ func PlainText(value any) string {
 		}
 		return PlainText(plain)
 	case map[string]any, []any:
-		encoded, err := json.Marshal(v)
+		encoded, err := EncodePlainly(v)
 		if err != nil {
 			return fmt.Sprint(v)
 		}
