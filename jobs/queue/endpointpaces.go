@@ -112,6 +112,7 @@ func (e *EndpointPaces) keep(stored map[string]policy.Pace, began time.Time) {
 	known := make(map[string]knownPace, len(stored))
 	for key, pace := range stored {
 		known[key] = knownPace{Pace: pace}
+		e.forgetFirst(key)
 	}
 	for key, own := range e.known {
 		if own.learnedAt.After(began) {
@@ -121,6 +122,14 @@ func (e *EndpointPaces) keep(stored map[string]policy.Pace, began time.Time) {
 	e.known = known
 	maps.DeleteFunc(e.next, func(key string, next time.Time) bool { return next.Before(began) })
 	e.some.Store(len(e.known)+len(e.seen) > 0)
+}
+
+// forgetFirst forgets the responses to requests that began before an endpoint's first pace was known: they would lower
+// it again.
+func (e *EndpointPaces) forgetFirst(key string) {
+	if _, known := e.known[key]; !known {
+		delete(e.seen, key)
+	}
 }
 
 // paceWindow is how long responses are counted for a change of a known pace; the first one is decided sooner.
@@ -137,6 +146,7 @@ func (e *EndpointPaces) Learn(ctx context.Context) error {
 		}
 		e.mu.Lock()
 		if pace.Knows() {
+			e.forgetFirst(key)
 			e.known[key] = knownPace{pace, time.Now()}
 		}
 		e.mu.Unlock()

@@ -21,3 +21,16 @@ func TestSpaceBetweenRequests(t *testing.T) {
 	require.Zero(t, e.space("b", pace, now))
 	require.Zero(t, e.space("a", pace, now.Add(time.Second)))
 }
+
+// Requests that began before an endpoint's first pace was known lower it only once, though their responses come later.
+func TestFirstResponsesCountOnce(t *testing.T) {
+	t.Parallel()
+	e := NewEndpointPaces(nil, nil)
+	began := time.Now()
+	e.seen["a"] = &seenResponses{Responses: policy.Responses{Throttled: 3}, since: began}
+	e.keep(map[string]policy.Pace{"a": {PerSecond: 10, LoweredAt: began}}, began)
+	require.Empty(t, e.take(began.Add(2*time.Second)))
+	e.seen["a"] = &seenResponses{Responses: policy.Responses{Throttled: 1}, since: began}
+	e.keep(map[string]policy.Pace{"a": {PerSecond: 10, LoweredAt: began}}, began)
+	require.Len(t, e.take(began.Add(2*time.Second)), 1)
+}
