@@ -7,16 +7,17 @@ import (
 )
 
 // brokenOwners counts the unfinished deliveries that do not have exactly one of: a live job that names it and that it
-// names; a pending batch, which has exactly one of a live job and a hold; a hold; a place in the open set of an event
-// subscription that has a live batch cutter. It also counts live jobs without what they name, and routes without
-// exactly one job. It holds in every moment, also in the one after a kill.
+// names, which may be a consumer's lock; a pending batch, which has exactly one of a live job and a hold; a hold; a place
+// in the open set of an event subscription that has a live batch cutter; or a consumer may receive it. It also counts
+// live jobs without what they name, and routes without exactly one job. It holds in every moment, also in the one after
+// a kill.
 const brokenOwners = `
 WITH live AS MATERIALIZED (
     SELECT id, kind, (args ->> 'd')::bigint AS delivery_id, (args ->> 'b')::bigint AS batch_id,
            (args ->> 's')::bigint AS subscription_id, (args ->> 'route')::bigint AS route_id
       FROM postrider_internal.river_job WHERE finalized_at IS NULL
 ), of_delivery AS (
-    SELECT delivery_id, count(*) AS n, min(id) AS id FROM live WHERE kind = 'deliver' GROUP BY 1
+    SELECT delivery_id, count(*) AS n, min(id) AS id FROM live WHERE kind IN ('deliver', 'lock') GROUP BY 1
 ), of_batch AS (
     SELECT batch_id, count(*) AS n, min(id) AS id FROM live WHERE kind = 'batch' AND batch_id IS NOT NULL GROUP BY 1
 ), of_route AS (
@@ -25,8 +26,9 @@ WITH live AS MATERIALIZED (
     SELECT DISTINCT subscription_id FROM live WHERE kind = 'batch' AND batch_id IS NULL
 ), pending AS (
     SELECT CASE WHEN d.batch_id IS NOT NULL THEN (b.id IS NOT NULL)::int ELSE 0 END + coalesce(j.n,
-        0) + (d.hold IS NOT NULL)::int
-         + (d.job_id IS NULL AND d.batch_id IS NULL AND d.hold IS NULL AND p.subscription_id IS NOT NULL)::int
+        0) + (d.hold IS NOT NULL)::int + d.available::int
+         + (d.job_id IS NULL AND d.batch_id IS NULL AND d.hold IS NULL AND NOT d.pulled
+             AND p.subscription_id IS NOT NULL)::int
              AS owners,
            j.n IS NOT NULL AND j.id IS DISTINCT FROM d.job_id AS strange
       FROM postrider_internal.deliveries d
