@@ -257,8 +257,12 @@ func (p *Pages) downloadResults(ctx context.Context, c echo.Context) error {
 	buffered := attachment(c, "results.csv", "text/csv; charset=utf-8")
 	out := sqlquery.NewCSV(buffered)
 	_ = out.Columns([]sqlquery.Column{
-		{Name: "position", Type: "integer"}, {Name: "dead_letter_id"}, {Name: "delivery_id", Type: "bigint"},
-		{Name: "result"}, {Name: "counted_as"}, {Name: "message"},
+		{Name: "position", Type: "integer"},
+		{Name: "dead_letter_id"},
+		{Name: "delivery_id", Type: "bigint"},
+		{Name: "result"},
+		{Name: "counted_as"},
+		{Name: "message"},
 	})
 	for after, more := 0, true; more; {
 		list, err := p.Reader.OperationResults(ctx, id, after, resultStep)
