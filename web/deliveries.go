@@ -184,6 +184,7 @@ type pendingWork struct {
 	limit               int        // of attempts; 0 is none
 	job                 string     // the state of its job; "" without a job
 	unbatched           bool       // it waits for the next batch
+	pulled              bool       // consumers receive it; its job is a consumer's lock
 	due                 *time.Time // nil is now
 	ends                *time.Time // the end of its time to live, if known
 }
@@ -204,7 +205,8 @@ func (p *pages) outlookOf(ctx context.Context, w *pendingWork) (*outlook, error)
 	if o.Hold == catalog.HoldProbation {
 		o.Probe = subscriptionPath(w.topic, w.subscription) + "/probe"
 	}
-	o.CanRetry = o.Hold == "" || o.Hold == catalog.HoldAdmission || o.Hold == catalog.HoldRateLimited
+	w.pulled = sub != nil && sub.Pulled()
+	o.CanRetry = o.Hold == "" && (!w.pulled || w.job == "") || o.Hold == catalog.HoldAdmission || o.Hold == catalog.HoldRateLimited
 	o.Next = nextText(w, o.Hold, p.Now())
 	return o, nil
 }
@@ -229,6 +231,12 @@ func nextText(w *pendingWork, hold string, now time.Time) string {
 			" and is held if the hold still lasts."
 	case hold != "":
 		return holdText(hold)
+	case w.pulled && w.job != "":
+		return "A consumer has received it, and its lock is valid."
+	case w.pulled && later:
+		return "Consumers may receive it " + display.Relative(now.Sub(*w.due)) + "."
+	case w.pulled:
+		return "It waits until a consumer receives it."
 	case w.limit > 0 && w.attempts >= w.limit:
 		return fmt.Sprintf("No further attempt: maxDeliveryAttempts is %d. The delivery ends when it is due.", w.limit)
 	case w.unbatched:

@@ -101,4 +101,10 @@ func TestSubscriptionPageOfPullDelivery(t *testing.T) {
 	require.Contains(t, text(shown), `"data" : "<next>"`)
 	require.NotContains(t, text(shown), `"<taken>"`)
 	require.Equal(t, "1", b.value(t, "SELECT count(*) FROM postrider.locks"), "nothing else was locked")
+
+	locked := b.page(t, "/ui/deliveries/"+b.value(t, "SELECT delivery_id FROM postrider.locks"))
+	require.Contains(t, locked, "A consumer has received it")
+	require.NotContains(t, locked, "Retry now")
+	lock := b.value(t, "SELECT args ->> 'l' FROM postrider_internal.river_job WHERE kind = 'lock'")
+	require.NotContains(t, b.page(t, "/ui/jobs"), lock, "half of a lock token")
 }

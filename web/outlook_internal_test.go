@@ -36,6 +36,15 @@ func TestNextText(t *testing.T) {
 			holdText(catalog.HoldPaused) +
 				" Attempt 2 is scheduled for 2026-01-31 09:01:00 UTC and is held if the hold still lasts.",
 		},
+		"locked by a consumer": {
+			pendingWork{pulled: true, job: "scheduled"}, "", "A consumer has received it, and its lock is valid.",
+		},
+		"available to consumers": {
+			pendingWork{pulled: true, unbatched: true, due: &now}, "", "It waits until a consumer receives it.",
+		},
+		"released with a delay": {
+			pendingWork{pulled: true, unbatched: true, due: &soon}, "", "Consumers may receive it in 1 minute.",
+		},
 		"next batch": {
 			pendingWork{unbatched: true, due: &now},
 			"",
