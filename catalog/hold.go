@@ -83,7 +83,7 @@ func (h *Holds) Resume(ctx context.Context, topic, name string) (*Subscription, 
 	}
 	// If more steps are needed, they and the pause continue in the background.
 	for resuming, tries := true, 0; resuming && tries < resumeSteps; tries++ {
-		if resuming, err = h.moveTimeToLive(ctx, sub.ID, true); err != nil {
+		if resuming, err = h.moveTimeToLive(ctx, sub.ID, true); err != nil && !postgres.IsLocked(err) {
 			return nil, err
 		}
 	}
@@ -104,11 +104,14 @@ func (h *Holds) MoveTimeToLive(ctx context.Context, subscription int64) (err err
 	for tries, more := 0, true; more && err == nil && tries < movesAtOnce; tries++ {
 		more, err = h.moveTimeToLive(ctx, subscription, false)
 	}
+	if postgres.IsLocked(err) {
+		return nil
+	}
 	return err
 }
 
 // moveTimeToLive makes one step, and reports whether another may be needed. Without wait it does nothing while another
-// node makes one.
+// node makes one. IsLocked while a consumer's open transaction has locked a delivery.
 func (h *Holds) moveTimeToLive(ctx context.Context, subscription int64, wait bool) (more bool, err error) {
 	const move = "SELECT postrider_internal.move_time_to_live($1, $2, $3)"
 	err = postgres.RetryTransient(func() error {

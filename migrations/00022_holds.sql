@@ -121,9 +121,10 @@ BEGIN
 END $$;
 
 -- The state's row is locked, so that each delivery is moved once: one that was pending before the pause by its whole
--- length, one that was published during the pause by the remainder.
+-- length, one that was published during the pause by the remainder. Publishes wait for that row, so a step does not
+-- wait for a delivery that a consumer's open transaction has locked.
 CREATE FUNCTION postrider_internal.move_time_to_live(subscription bigint, most integer, wait boolean) RETURNS boolean
-LANGUAGE sql AS $$
+LANGUAGE sql SET lock_timeout = '100ms' AS $$
 WITH awaited AS MATERIALIZED (
     SELECT st.* FROM postrider_internal.event_subscription_states st
      WHERE wait AND st.subscription_id = subscription AND st.resumed_at IS NOT NULL FOR UPDATE

@@ -300,3 +300,25 @@ func TestDeadLettersOfConsumers(t *testing.T) {
 		"e-2": limit + "Event was not acknowledged nor rejected.",
 	}, sentences)
 }
+
+// The end of a pause waits for a consumer's open transaction, and delays neither publishes nor the operator.
+func TestResumeDuringOpenTransactionOfConsumer(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.pulled(t, 10)
+	b.publishCloudEvents(t, "e", 2)
+	c := b.consumer(t)
+	c.exec(t, "BEGIN")
+	require.Len(t, c.receive(t, 1), 1)
+	holds, stop := b.store.Holds, true
+	_, err := holds.Pause(t.Context(), "orders", "pull", &stop)
+	require.NoError(t, err)
+	resumed, err := holds.Resume(t.Context(), "orders", "pull")
+	require.NoError(t, err)
+	require.True(t, resumed.Hold.Resuming)
+	require.NoError(t, holds.MoveTimeToLive(t.Context(), resumed.ID))
+	b.publishCloudEvents(t, "meanwhile", 1)
+	c.exec(t, "COMMIT")
+	require.NoError(t, holds.MoveTimeToLive(t.Context(), resumed.ID))
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE hold IS NOT NULL"))
+}
