@@ -129,8 +129,11 @@ const leastWait = time.Second
 
 // waitedFor is the rate limit that the work waited for, the lower one of two; "" = none.
 func (a *attempt) waitedFor() string {
+	if a.work.LastHold != catalog.HoldRateLimited && a.work.LastHold != catalog.HoldAdmission {
+		return ""
+	}
 	limits, _ := a.engine.parts.Traffic.Limits(a.args.Subscription)
-	if len(limits) == 0 || a.work.LastHold != catalog.HoldRateLimited && a.work.LastHold != catalog.HoldAdmission {
+	if len(limits) == 0 {
 		return ""
 	}
 	return slices.MaxFunc(limits, func(x, y catalog.Rate) int { return cmp.Compare(x.Step, y.Step) }).String()
