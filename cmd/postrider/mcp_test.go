@@ -322,7 +322,7 @@ func TestMCPNeedsAKeyWithTheRight(t *testing.T) {
 	n := startNode(t, migratedDatabase(t), "--role", "api")
 	publisher := n.apiKey("publish")
 	for key, message := range map[string]string{
-		publisher: "scope", "prk_wrong": "set POSTRIDER_API_KEY",
+		publisher: "only publishes", "prk_wrong": "set POSTRIDER_API_KEY",
 	} {
 		a := startAssistant(t, []string{"POSTRIDER_SERVER=" + n.api, "POSTRIDER_API_KEY=" + key}, nil, "")
 		for _, tool := range []string{"list_problems", "list_dead_letters"} {
