@@ -241,8 +241,9 @@ func members(t *testing.T, body []byte) (found []string) {
 // clientCase is one thing that a client does, through a relay of its own.
 type clientCase struct {
 	*relay
-	given map[string]string
-	error *clientError // nil if the client was content
+	given  map[string]string
+	result json.RawMessage
+	error  *clientError // nil if the client was content
 }
 
 // clientError is a client's error for a response that it treats as a failure.
@@ -284,11 +285,12 @@ func (c *clientCases) run(program string) {
 	done := map[string]bool{}
 	for line := range strings.Lines(p.stdout.String()) {
 		var outcome struct {
-			Name  string
-			Error *clientError
+			Name   string
+			Result json.RawMessage
+			Error  *clientError
 		}
 		require.NoError(c.t, json.Unmarshal([]byte(line), &outcome), line)
-		c.cases[outcome.Name].error = outcome.Error
+		c.cases[outcome.Name].result, c.cases[outcome.Name].error = outcome.Result, outcome.Error
 		done[outcome.Name] = true
 	}
 	require.Len(c.t, done, len(c.cases))
