@@ -88,7 +88,10 @@ func requireSettled(t *testing.T, db *database, c *clientCases) {
 	}](c, "settle")
 	slices.SortFunc(r.Events, func(a, b pulled) int { return map[bool]int{true: -1, false: 1}[a.ID < b.ID] })
 	require.Equal(t, []pulled{
-		{"acked", pulledData, 1}, {"binary", "AAH+/w==", 1}, {"delayed", pulledData, 1}, {"rejected", pulledData, 1},
+		{"acked", pulledData, 1},
+		{"binary", "AAH+/w==", 1},
+		{"delayed", pulledData, 1},
+		{"rejected", pulledData, 1},
 		{"released", pulledData, 1},
 	}, r.Events)
 	require.Len(t, slices.Collect(maps.Values(r.Token)), 5)

@@ -13,6 +13,7 @@ import (
 
 	"postrider/event"
 	"postrider/jobs/publish"
+	"postrider/jobs/pull"
 	"postrider/postgres"
 )
 
@@ -36,10 +37,13 @@ func TestResponseTo(t *testing.T) {
 		"data that PostgreSQL rejects": {wrapped(postgres.ErrPoison), 400, "InvalidEvent"},
 		"unavailable":                  {wrapped(postgres.ErrUnavailable), 503, "ServiceUnavailable"},
 		"a slow list":                  {wrapped(postgres.ErrTooSlow), 503, "ServiceUnavailable"},
-		"a timeout":                    {wrapped(context.DeadlineExceeded), 503, "ServiceUnavailable"},
-		"a client that is gone":        {wrapped(context.Canceled), 503, "ServiceUnavailable"},
-		"no such route":                {echo.ErrNotFound, 404, "NotFound"},
-		"another router's error":       {echo.ErrStatusRequestEntityTooLarge, 413, "PayloadTooLarge"},
+		"too many receivers": {
+			wrapped(fmt.Errorf("%w: %w", postgres.ErrUnavailable, pull.ErrTooManyReceivers)), 503, "ServiceUnavailable",
+		},
+		"a timeout":              {wrapped(context.DeadlineExceeded), 503, "ServiceUnavailable"},
+		"a client that is gone":  {wrapped(context.Canceled), 503, "ServiceUnavailable"},
+		"no such route":          {echo.ErrNotFound, 404, "NotFound"},
+		"another router's error": {echo.ErrStatusRequestEntityTooLarge, 413, "PayloadTooLarge"},
 	} {
 		response := ResponseTo(row.err, c)
 		require.NotNil(t, response, name)

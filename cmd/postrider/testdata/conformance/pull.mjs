@@ -6,7 +6,8 @@ import { run } from "./cases.mjs";
 const options = { allowInsecureConnection: true };
 const sender = (c) => new EventGridSenderClient(c.url, new AzureKeyCredential(c.key), c.topic, options);
 const receiver = (c) => new EventGridReceiverClient(c.url, new AzureKeyCredential(c.key), c.topic, "billing", options);
-const event = (id) => ({ id, source: "/shop", type: "shop.order.placed", time: new Date(Date.UTC(2030, 5, 15)), data: { text: "<Grüße 🚀>", n: 1.5 } });
+const event = (id) => ({ id, source: "/shop", type: "shop.order.placed", time: new Date(Date.UTC(2030, 5, 15)),
+  data: { text: "<Grüße 🚀>", n: 1.5 } });
 const seen = (received) => received.details.map((d) => ({ ...d.event, deliveryCount: d.brokerProperties.deliveryCount }));
 
 await run({
