@@ -26,6 +26,7 @@ type Cmd struct {
 	Batched    batchedCmd    `cmd:"" help:"Measure the delivery of batches of 100 events." detail:"Measures publishing while delivery is paused, then the delivery of these events, then both at once." example:"bench batched --events-per-batch 1000"`
 	Backlog    backlogCmd    `cmd:"" help:"Measure the cost of a million pending deliveries." detail:"Measures an event subscription alone, and then with the backlog of another." example:"bench backlog --waits scheduled"`
 	Noisy      noisyCmd      `cmd:"" help:"Measure whether a bad endpoint, or many topics, slow down the other event subscriptions."`
+	Pull       pullCmd       `cmd:"" help:"Measure consumers of a queue: a backlog, latency, and waiting receivers." example:"bench pull --consumers 16"`
 	Sink       sinkCmd       `cmd:"" hidden:"" help:"The endpoint of a benchmark."`
 }
 
@@ -209,4 +210,29 @@ func (c *noisyCmd) Run(ctx context.Context) (err error) {
 		err = errors.Join(err, report.Unmet())
 	}
 	return err
+}
+
+type pullCmd struct {
+	terminal.OutputFlag
+	bench.PullOptions
+}
+
+// Help is shown by bench pull --help.
+func (pullCmd) Help() string {
+	return `Publishes a backlog, stops, and has consumers receive and acknowledge it over HTTP. Then it measures the
+latency from a publish to a waiting receiver, and the CPU time of receivers that wait without events.
+The exit code is 1 if an event is lost or pending at the end.`
+}
+
+// Run executes bench pull.
+func (c *pullCmd) Run(ctx context.Context) (err error) {
+	o := c.PullOptions
+	if o.Binary, o.Command, err = program(""); err != nil {
+		return err
+	}
+	report, err := bench.Pull(ctx, o, os.Stderr)
+	if err != nil {
+		return err
+	}
+	return errors.Join(c.Print(report, func(w io.Writer) { fmt.Fprintln(w, report) }), report.Err())
 }
