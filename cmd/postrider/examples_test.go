@@ -158,6 +158,59 @@ func TestExamplePublishers(t *testing.T) {
 	}
 }
 
+// Each example consumer processes and acknowledges events: those over HTTP in a loop, the one in SQL in a transaction.
+func TestExampleConsumers(t *testing.T) {
+	t.Parallel()
+	db := migratedDatabase(t)
+	node := startNode(t, db)
+	key := node.topic("shop")
+	acknowledged := func(name string) func() bool {
+		return db.atLeast(2, "SELECT count(*) FROM postrider.deliveries WHERE subscription = $1 AND state = 'delivered'", name)
+	}
+	for name, command := range map[string]func(t *testing.T) []string{
+		"in-go": func(t *testing.T) []string { return []string{goExample(t, "pull/go")} },
+		"in-javascript": func(t *testing.T) []string {
+			return []string{tool(t, "node", "nodejs"), examplesDir + "/pull/javascript/pull.mjs"}
+		},
+		"in-python": func(t *testing.T) []string {
+			return []string{tool(t, "python3", "python3"), examplesDir + "/pull/python/pull.py"}
+		},
+		"in-sql": func(t *testing.T) []string {
+			return []string{
+				tool(t, "psql", "postgresql-client"), db.url, "-v", "ON_ERROR_STOP=1", "-v", "topic=shop", "-v",
+				"subscription=in-sql", "-f", examplesDir + "/pull/sql/consume.sql",
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			line := command(t)
+			node.manage(http.StatusCreated, http.MethodPut, "/v1/topics/shop/subscriptions/"+name,
+				fmt.Sprintf(`{"deliveryConfiguration":{"deliveryMode":"Queue"},"filter":{"subjectBeginsWith":%q}}`, name))
+			publish := func(id string) {
+				node.publish("shop", key, fmt.Sprintf(`{"specversion":"1.0","id":%q,"source":"/shop","type":"Shop.OrderPlaced",`+
+					`"subject":%q,"data":{"total":9.5}}`, name+id, name))
+			}
+			publish("-1")
+			if name == "in-sql" {
+				publish("-2")
+				consumer := startProcess(t, os.Environ(), line[0], line[1:]...)
+				require.Zero(t, consumer.wait(), consumer.stderr.String())
+				require.Equal(t, 2, one[int](db, "SELECT count(*) FROM consumed_orders WHERE total = 9.5"))
+				require.True(t, acknowledged(name)())
+				return
+			}
+			consumer := startProcess(t, append(os.Environ(), "POSTRIDER_URL="+node.api, "TOPIC_KEY="+key), line[0],
+				append(line[1:], "shop", name)...)
+			eventually(t, "the first event", func() bool { return strings.Contains(consumer.stdout.String(), name+"-1") })
+			publish("-2")
+			eventually(t, "both are acknowledged", acknowledged(name))
+			require.Contains(t, consumer.stdout.String(), "received Shop.OrderPlaced "+name+"-2 {")
+			require.Empty(t, consumer.stderr.String())
+		})
+	}
+}
+
 // The examples in C# are built where there is a .NET SDK. Elsewhere their brackets at least match, and their projects
 // are XML.
 func TestExamplesInCSharp(t *testing.T) {

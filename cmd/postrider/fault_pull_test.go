@@ -47,7 +47,8 @@ var pullDone = []struct{ what, query string }{
 		- (SELECT count(*) FROM postrider.deliveries))::bigint`},
 	{"each delivery was acknowledged once", `SELECT count(*) FROM (SELECT FROM postrider_internal.delivery_attempts
 		GROUP BY delivery_id HAVING count(*) FILTER (WHERE outcome = 'Acknowledged') <> 1) wrong`},
-	{"attempts are numbered 1, 2, 3, …, as many as are counted", `SELECT count(*) FROM postrider_internal.delivery_history h
+	{"attempts are numbered 1, 2, 3, …, as many as are counted", `
+		SELECT count(*) FROM postrider_internal.delivery_history h
 		LEFT JOIN (SELECT delivery_id AS id, count(*) AS n, count(DISTINCT number) AS numbers, max(number) AS last
 		             FROM postrider_internal.delivery_attempts GROUP BY 1) made ON made.id = h.id
 		WHERE coalesce(made.n, 0) <> h.attempts OR made.n <> made.numbers OR made.n <> made.last`},

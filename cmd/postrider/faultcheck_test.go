@@ -7,10 +7,10 @@ import (
 )
 
 // brokenOwners counts the unfinished deliveries that do not have exactly one of: a live job that names it and that it
-// names, which may be a consumer's lock; a pending batch, which has exactly one of a live job and a hold; a hold; a place
-// in the open set of an event subscription that has a live batch cutter; or a consumer may receive it. It also counts
-// live jobs without what they name, and routes without exactly one job. It holds in every moment, also in the one after
-// a kill.
+// names, which may be a consumer's lock; a pending batch, which has exactly one of a live job and a hold; a hold; a
+// place in the open set of an event subscription that has a live batch cutter; or a consumer may receive it. It also
+// counts live jobs without what they name, and routes without exactly one job. It holds in every moment, also in the
+// one after a kill.
 const brokenOwners = `
 WITH live AS MATERIALIZED (
     SELECT id, kind, (args ->> 'd')::bigint AS delivery_id, (args ->> 'b')::bigint AS batch_id,

@@ -46,9 +46,15 @@ type verbs struct {
 	Topic   management.TopicCmd `cmd:"" help:"Create, list, show and delete topics, and show their access keys."`
 	Publish cli.PublishCmd      `cmd:"" help:"Publish events from files, from standard input, or generated samples."`
 	Listen  cli.ListenCmd       `cmd:"" help:"Receive events on this machine: print them, respond to them or forward them."`
-	Tail    cli.TailCmd         `cmd:"" help:"Follow published events and delivery attempts as they happen." detail:"Published events (-->) and attempts (<--) are shown within about a second. If more than 200 of either happen in a second, the newest 200 are shown. Ctrl-C ends it." example:"tail; tail --topic orders --state pending,dead_lettered; tail --topic orders --subscription billing -o json"`
-	Apply   management.ApplyCmd `cmd:"" help:"Create and change topics, event subscriptions and retry policies as a file declares them, after showing what would change." detail:"The file has topics, subscriptions and policies with the property names of the API; settings that it leaves out take their defaults. It may also be the output of az eventgrid event-subscription list --include-full-endpoint-url true: parts that postrider does not have are listed. The whole file is checked first. Then policies, topics and event subscriptions are written in this order, until the first error. Changes that other clients make meanwhile are not overwritten." example:"apply -f postrider.yaml; apply -f postrider.yaml --dry-run; apply -f azure.json --topic orders --yes"`
-	Doctor  doctorCmd           `cmd:"" help:"Check the database, its settings and the nodes, and report what to fix."`
+	Receive cli.ReceiveCmd      `cmd:"" help:"Receive events of an event subscription with delivery mode Queue, and print them."`
+
+	Acknowledge cli.SettleCmd  `cmd:"" help:"End deliveries of received events as delivered, by their lock tokens." example:"acknowledge orders ledger TOKEN"`
+	Release     cli.ReleaseCmd `cmd:"" help:"Make received events available again, by their lock tokens." example:"release orders ledger TOKEN --delay 60"`
+	Reject      cli.SettleCmd  `cmd:"" help:"End deliveries of received events as dead letters, by their lock tokens." example:"reject orders ledger TOKEN"`
+
+	Tail   cli.TailCmd         `cmd:"" help:"Follow published events and delivery attempts as they happen." detail:"Published events (-->) and attempts (<--) are shown within about a second. If more than 200 of either happen in a second, the newest 200 are shown. Ctrl-C ends it." example:"tail; tail --topic orders --state pending,dead_lettered; tail --topic orders --subscription billing -o json"`
+	Apply  management.ApplyCmd `cmd:"" help:"Create and change topics, event subscriptions and retry policies as a file declares them, after showing what would change." detail:"The file has topics, subscriptions and policies with the property names of the API; settings that it leaves out take their defaults. It may also be the output of az eventgrid event-subscription list --include-full-endpoint-url true: parts that postrider does not have are listed. The whole file is checked first. Then policies, topics and event subscriptions are written in this order, until the first error. Changes that other clients make meanwhile are not overwritten." example:"apply -f postrider.yaml; apply -f postrider.yaml --dry-run; apply -f azure.json --topic orders --yes"`
+	Doctor doctorCmd           `cmd:"" help:"Check the database, its settings and the nodes, and report what to fix."`
 
 	Completion completionCmd `cmd:"" help:"Print the completion script of a shell."`
 

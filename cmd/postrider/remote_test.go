@@ -58,6 +58,7 @@ func TestVerbsOfTheAPI(t *testing.T) {
 			"topics": topicVerbs, "subscriptions": subscriptionVerbs, "actions": actionVerbs, "rejections": rejectedVerbs,
 			"publish": publishVerb, "listen": listenVerb,
 			"tail": tailVerb, "apply": applyVerb, "apply that comes too late": applyTooLate, "pull delivery": pullVerbs,
+			"receive":                    receiveVerbs,
 			"apply of a list of Azure's": applyAzure, "doctor": doctorVerb, "prune": pruneVerb,
 		} {
 			t.Run(name, func(t *testing.T) {
