@@ -19,6 +19,7 @@ func TestControlSynchronousCommit(t *testing.T) {
 		settings := map[string]string{"shared_buffers": "32MB"}
 		if broken {
 			settings["synchronous_commit"], settings["wal_writer_delay"] = "off", "10s"
+			settings["bgwriter_lru_maxpages"] = "0" // a page is written after its part of the log
 		}
 		server, err := pgdev.Start(t.Context(), pgdev.Options{Durable: true, Settings: settings})
 		require.NoError(t, err)

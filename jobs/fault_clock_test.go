@@ -48,6 +48,7 @@ var clockReaders = map[string]string{
 	"gather.go gather":               "how long a group has grown",
 	"endpointpaces.go Learn":         "how long responses were counted",
 	"endpointpaces.go Observe":       "how long responses were counted",
+	"endpointpaces.go Space":         "when the next late request of an endpoint may be sent",
 	"traffic.go SampleTraffic":       "whether a pace was learned since",
 	"paced.go RefillPaced":           "how far the next time of a limit is away",
 	"paced.go next":                  "how far the next time of a limit is away",
