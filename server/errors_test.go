@@ -48,6 +48,8 @@ func TestUnknownRoutes(t *testing.T) {
 func TestParametersOfTheWrongType(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
+	b.topic("orders", `{"inputSchema":"CloudEventSchemaV1_0"}`)
+	b.subscription("orders", "billing", queueMode) // consumers need one before their parameters are read
 	spec, tried := readSpecification(t), 0
 	for _, op := range operations(t) {
 		for _, p := range op.Parameters {

@@ -329,6 +329,54 @@ func TestReceiveWaits(t *testing.T) {
 	require.Equal(t, 1, q.count("SELECT count(*) FROM postrider.deliveries WHERE waits_for = 'lock'"))
 }
 
+// HTTP/2 has the limits of the server for each stream.
+func TestReceiveWaitsOverHTTP2(t *testing.T) {
+	t.Parallel()
+	q := setupQueue(t)
+	srv := httptest.NewUnstartedServer(q.server.Handler())
+	srv.EnableHTTP2, srv.Config.WriteTimeout = true, 300*time.Millisecond
+	srv.StartTLS()
+	t.Cleanup(srv.Close)
+	client := srv.Client()
+	client.Transport.(*http.Transport).ForceAttemptHTTP2 = true
+	type result struct {
+		body  []byte
+		major int
+		err   error
+	}
+	results := make(chan result, 1)
+	receive := func() (r result) {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL+queuePath+":receive", nil)
+		if err != nil {
+			return result{err: err}
+		}
+		request.Header.Set("aeg-sas-key", q.key)
+		response, err := client.Do(request)
+		if err != nil {
+			return result{err: err}
+		}
+		defer response.Body.Close()
+		r.body, r.err = io.ReadAll(response.Body)
+		r.major = response.ProtoMajor
+		return r
+	}
+	go func() { results <- receive() }()
+	require.Eventually(t, func() bool { return q.store.Receiver.Waiting() == 1 }, 20*time.Second, time.Millisecond)
+	blocker, waiting := q.lockTables("postrider_internal.topics, postrider_internal.audit")
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL+"/v1/topics/shop/listKeys", nil)
+	require.NoError(t, err)
+	request.Header.Set("Authorization", "Bearer "+adminToken)
+	_, err = client.Do(request) //nolint:bodyclose // there is no response
+	require.Error(t, err, "the limit has cut this request off, which began later")
+	waiting(1)
+	require.NoError(t, blocker.Rollback(t.Context()))
+	q.publishes(cloudEvent("1"))
+	got := <-results
+	require.NoError(t, got.err)
+	require.Equal(t, 2, got.major)
+	require.Contains(t, string(got.body), cloudEvent("1"))
+}
+
 // A consumer that closes its connection while it waits locks nothing.
 func TestDisconnectedConsumersLockNothing(t *testing.T) {
 	t.Parallel()
