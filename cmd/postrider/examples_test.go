@@ -165,7 +165,8 @@ func TestExampleConsumers(t *testing.T) {
 	node := startNode(t, db)
 	key := node.topic("shop")
 	acknowledged := func(name string) func() bool {
-		return db.atLeast(2, "SELECT count(*) FROM postrider.deliveries WHERE subscription = $1 AND state = 'delivered'", name)
+		return db.atLeast(2,
+			"SELECT count(*) FROM postrider.deliveries WHERE subscription = $1 AND state = 'delivered'", name)
 	}
 	for name, command := range map[string]func(t *testing.T) []string{
 		"in-go": func(t *testing.T) []string { return []string{goExample(t, "pull/go")} },

@@ -71,6 +71,10 @@ func consume(ctx context.Context, queue string) error {
 
 // process may be called again for the same event: if the acknowledgment is lost, or comes after the end of the lock.
 func process(d *delivery) error {
+	var data any
+	if err := json.Unmarshal(d.Event.Data, &data); err != nil {
+		return err
+	}
 	fmt.Println("received", d.Event.Type, d.Event.ID, string(d.Event.Data))
 	return nil
 }
@@ -98,13 +102,13 @@ func post(ctx context.Context, url string, body, into any) error {
 			return err
 		}
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(encoded))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(encoded)) //nolint:gosec // yours
 	if err != nil {
 		return err
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("aeg-sas-key", os.Getenv("TOPIC_KEY"))
-	response, err := http.DefaultClient.Do(request)
+	response, err := http.DefaultClient.Do(request) //nolint:gosec // your server
 	if err != nil {
 		return err
 	}
