@@ -366,7 +366,7 @@ func TestReceiveWaitsOverHTTP2(t *testing.T) {
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL+"/v1/topics/shop/listKeys", nil)
 	require.NoError(t, err)
 	request.Header.Set("Authorization", "Bearer "+adminToken)
-	_, err = client.Do(request) //nolint:bodyclose // there is no response
+	_, err = client.Do(request)
 	require.Error(t, err, "the limit has cut this request off, which began later")
 	require.NoError(t, blocker.Rollback(t.Context()))
 	q.publishes(cloudEvent("1"))
