@@ -49,7 +49,7 @@ func TestQueryPageRuns(t *testing.T) {
 	require.Contains(t, body, `<td data-label="n" class="number"><span>1000</span></td>`)
 	require.NotContains(t, body, `<span>1001</span>`)
 	require.Contains(t, body, `<span class="null">NULL</span>`)
-	require.Contains(t, body, "<pre class=\"json\" tabindex=\"0\" aria-label=\"JSON\">{\n  &#34;b&#34;: [")
+	require.Contains(t, body, "<pre class=\"json\" tabindex=\"0\" role=\"group\" aria-label=\"JSON\">{\n  &#34;b&#34;: [")
 
 	require.Contains(t, text(resultIn(b.run("select", "run"))), "1 row in ")
 	require.Contains(t, text(resultIn(b.run("select 1 where false", "run"))), "0 rows in ")

@@ -25,8 +25,8 @@ import (
 const (
 	// maxReceiveBytes bounds the events of one receive.
 	maxReceiveBytes = 8 << 20
-	// maxWaiting bounds the receivers that wait on this node.
-	maxWaiting = 20_000
+	// maxWaiting bounds the receivers that wait on this node. Over HTTP/1.1 each has a connection, of 10,000 by default.
+	maxWaiting = 5000
 	// searchInterval finds deliveries that became visible by their time, or whose notification was lost.
 	searchInterval = time.Second
 	// pollInterval is the same on a node that gets no notifications.
@@ -128,7 +128,7 @@ func (r *Receiver) Receive(
 	over := time.NewTimer(wait)
 	defer over.Stop()
 	place := r.arrivals.Wait(sub.ID)
-	defer func() { r.arrivals.Leave(place, len(received) == most) }()
+	defer func() { r.arrivals.Leave(place, len(received) > 0) }()
 	for {
 		select {
 		case <-ctx.Done():
