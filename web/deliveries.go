@@ -206,7 +206,8 @@ func (p *pages) outlookOf(ctx context.Context, w *pendingWork) (*outlook, error)
 		o.Probe = subscriptionPath(w.topic, w.subscription) + "/probe"
 	}
 	w.pulled = sub != nil && sub.Pulled()
-	o.CanRetry = o.Hold == "" && (!w.pulled || w.job == "") || o.Hold == catalog.HoldAdmission || o.Hold == catalog.HoldRateLimited
+	locked := w.pulled && w.job != ""
+	o.CanRetry = o.Hold == "" && !locked || o.Hold == catalog.HoldAdmission || o.Hold == catalog.HoldRateLimited
 	o.Next = nextText(w, o.Hold, p.Now())
 	return o, nil
 }
