@@ -167,6 +167,12 @@ var functionCalls = map[string]string{
 	"retry_now":       `to_regprocedure('postrider.retry_now(bigint)') IS NOT NULL`,
 	"dead_letter_now": `to_regprocedure('postrider.dead_letter_now(bigint)') IS NOT NULL`,
 	"erase_event":     `to_regprocedure('postrider.erase_event(uuid, date)') IS NOT NULL`,
+	// The page docs/guides/pull.md has events for these.
+	"receive":       `to_regprocedure('postrider.receive(text, text, integer, integer)') IS NOT NULL`,
+	"acknowledge":   `postrider.acknowledge('{}') = '{}'`,
+	"release_locks": `postrider.release_locks('{}') = '{}'`,
+	"reject":        `postrider.reject('{}') = '{}'`,
+	"renew":         `postrider.renew('{}') = '{}'`,
 }
 
 // requireContract: every view can be read and every function called.

