@@ -132,9 +132,15 @@ func (p *process) stop() (code int, took time.Duration) {
 // wait returns the exit code.
 func (p *process) wait() int {
 	p.t.Helper()
+	return p.waitFor(patience)
+}
+
+// waitFor returns the exit code, if the process ends within that time.
+func (p *process) waitFor(longest time.Duration) int {
+	p.t.Helper()
 	select {
 	case <-p.done:
-	case <-time.After(patience):
+	case <-time.After(longest):
 		require.FailNow(p.t, "the process does not end", "%v", p.cmd.Args)
 	}
 	return p.cmd.ProcessState.ExitCode()
