@@ -24,6 +24,7 @@ const (
 	drainInterval     = 5 * time.Second
 	expireInterval    = time.Second
 	noticeInterval    = time.Second
+	tendInterval      = time.Second
 
 	sweepInterval = time.Minute
 	// sweepPause bounds the sweepers of all nodes to a hundredth of a core: after a pass a node pauses that many times as
@@ -55,7 +56,8 @@ func (e *Engine) maintenanceLoops() []loop {
 			what: "releasing deliveries within rate limits", interval: promoteInterval,
 			requested: p.Traffic.LimitedQueued(), run: e.refillPaced,
 		},
-		{what: "ending locks of consumers", interval: promoteInterval, run: p.Receiver.Expire},
+		{what: "ending locks of consumers", interval: promoteInterval, run: p.Receiver.ExpireLocks},
+		{what: "tending to queues", interval: tendInterval, run: p.Receiver.Tend},
 		{what: "learning the paces of endpoints", interval: promoteInterval, run: p.Paces.Learn},
 		{what: "claiming dead letters to export", interval: exportInterval, requested: e.exported, run: claim},
 		{what: "the heartbeat", interval: beatInterval, run: e.beat},

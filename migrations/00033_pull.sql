@@ -6,15 +6,28 @@
 -- append to tables that deliveries share and change only rows of their deliveries: a consumer's transaction that stays
 -- open delays nothing else.
 
--- How the deliveries of one event subscription with delivery mode Queue are handed out. hold is NULL if they may be.
-CREATE TYPE postrider_internal.pull_settings AS (
-    subscription_id    bigint,
-    lock_duration      interval,
-    max_delivery_count integer,
-    time_to_live       interval,
-    drops              boolean,
-    hold               text
-);
+-- How the deliveries of the event subscriptions with delivery mode Queue are handed out. hold is NULL if they may be.
+-- The times to live are shorter in `postrider dev --time-scale`.
+CREATE VIEW postrider_internal.pull_settings AS
+SELECT s.id AS subscription_id,
+       make_interval(secs => coalesce((o.settings #>> '{queue,receiveLockDurationInSeconds}')::integer, 60))
+       AS lock_duration,
+       CASE WHEN o.attempts IS NULL THEN p.default_max_attempts
+            ELSE least(greatest(o.attempts, p.min_max_attempts), p.max_max_attempts) END AS max_delivery_count,
+       postrider_internal.expires_at(0, 'epoch', (s.settings #>> '{retryPolicy,eventTimeToLiveInMinutes}')::integer,
+           t.event_retention_in_days, (SELECT coalesce(max(n.time_scale), 1) FROM postrider_internal.nodes n), p, NULL)
+           - 'epoch'::timestamptz AS time_to_live,
+       coalesce(s.settings #>> '{deadLetterDestination,endpointType}',
+                CASE WHEN s.settings ->> 'behavior' = 'documented' AND p.dead_letter_default = 'none' THEN 'None' END)
+           IS NOT DISTINCT FROM 'None' AS drops,
+       (SELECT st.hold FROM postrider_internal.event_subscription_states st WHERE st.subscription_id = s.id) AS hold
+  FROM postrider_internal.event_subscriptions s
+  JOIN postrider_internal.topics t ON t.id = s.topic_id
+  JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
+ CROSS JOIN LATERAL (
+       SELECT s.settings -> 'deliveryConfiguration' AS settings,
+              (s.settings #>> '{retryPolicy,maxDeliveryAttempts}')::integer AS attempts) o
+ WHERE s.deleted_at IS NULL AND o.settings ->> 'deliveryMode' = 'Queue';
 
 -- What a consumer receives.
 CREATE TYPE postrider_internal.received_delivery AS (
@@ -30,27 +43,10 @@ CREATE TYPE postrider_internal.received_delivery AS (
 );
 
 -- +goose StatementBegin
--- NULL if there is no such event subscription, or its mode is not Queue. The times to live are shorter in
--- `postrider dev --time-scale`.
+-- NULL if there is no such event subscription, or its mode is not Queue.
 CREATE FUNCTION postrider_internal.pull_settings_of(subscription bigint) RETURNS postrider_internal.pull_settings
 LANGUAGE sql STABLE AS $$
-SELECT s.id, make_interval(secs => coalesce((o.settings #>> '{queue,receiveLockDurationInSeconds}')::integer, 60)),
-       CASE WHEN o.attempts IS NULL THEN p.default_max_attempts
-            ELSE least(greatest(o.attempts, p.min_max_attempts), p.max_max_attempts) END,
-       postrider_internal.expires_at(0, 'epoch', (s.settings #>> '{retryPolicy,eventTimeToLiveInMinutes}')::integer,
-           t.event_retention_in_days, (SELECT coalesce(max(n.time_scale), 1) FROM postrider_internal.nodes n), p, NULL)
-           - 'epoch'::timestamptz,
-       coalesce(s.settings #>> '{deadLetterDestination,endpointType}',
-                CASE WHEN s.settings ->> 'behavior' = 'documented' AND p.dead_letter_default = 'none' THEN 'None' END)
-           IS NOT DISTINCT FROM 'None',
-       (SELECT st.hold FROM postrider_internal.event_subscription_states st WHERE st.subscription_id = s.id)
-  FROM postrider_internal.event_subscriptions s
-  JOIN postrider_internal.topics t ON t.id = s.topic_id
-  JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
- CROSS JOIN LATERAL (
-       SELECT s.settings -> 'deliveryConfiguration' AS settings,
-              (s.settings #>> '{retryPolicy,maxDeliveryAttempts}')::integer AS attempts) o
- WHERE s.id = pull_settings_of.subscription AND s.deleted_at IS NULL AND o.settings ->> 'deliveryMode' = 'Queue' $$;
+SELECT * FROM postrider_internal.pull_settings s WHERE s.subscription_id = pull_settings_of.subscription $$;
 
 -- Locks up to "most" available deliveries for a consumer, and up to "most_bytes" of their events but at least one: the
 -- first that became visible, first. Deliveries that other transactions have locked are skipped.
@@ -273,21 +269,35 @@ END $$;
 CREATE FUNCTION postrider_internal.tend_available(most integer) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     moment timestamptz := clock_timestamp();
-    q postrider_internal.pull_settings;
+    q record;
     ends postrider_internal.delivery_end[];
-    met bigint := 0; -- an event subscription
     changed bigint := 0;
     held bigint;
 BEGIN
+    -- It jumps along the index of available deliveries, with one lookup for each event subscription.
+    FOR q IN
+        WITH RECURSIVE jump(id) AS (
+            (SELECT d.subscription_id FROM postrider_internal.deliveries d
+              WHERE d.available ORDER BY d.subscription_id LIMIT 1)
+            UNION ALL
+            SELECT (SELECT d.subscription_id FROM postrider_internal.deliveries d
+                     WHERE d.available AND d.subscription_id > jump.id ORDER BY d.subscription_id LIMIT 1)
+              FROM jump WHERE jump.id IS NOT NULL
+        )
+        SELECT jump.id, s.subscription_id IS NOT NULL AS queued, s.time_to_live, s.drops
+          FROM jump LEFT JOIN postrider_internal.pull_settings s ON s.subscription_id = jump.id
+         WHERE jump.id IS NOT NULL
+           AND (s.subscription_id IS NULL
+                OR EXISTS (SELECT FROM postrider_internal.deliveries d
+                            WHERE d.subscription_id = jump.id AND d.available
+                              AND d.time_to_live_since <= moment - s.time_to_live)
+                AND NOT EXISTS (SELECT FROM postrider_internal.event_subscription_states st
+                                 WHERE st.subscription_id = jump.id AND st.stop_time_to_live))
     LOOP
-        SELECT d.subscription_id INTO met FROM postrider_internal.deliveries d
-         WHERE d.available AND d.subscription_id > met ORDER BY d.subscription_id LIMIT 1;
-        EXIT WHEN NOT FOUND;
-        q := postrider_internal.pull_settings_of(met);
-        IF q.subscription_id IS NULL THEN
+        IF NOT q.queued THEN
             WITH step AS (
                 SELECT d.id FROM postrider_internal.deliveries d
-                 WHERE d.subscription_id = met AND d.available LIMIT most FOR UPDATE SKIP LOCKED
+                 WHERE d.subscription_id = q.id AND d.available LIMIT most FOR UPDATE SKIP LOCKED
             )
             UPDATE postrider_internal.deliveries d SET pulled = false, hold = 'admission'
               FROM step WHERE d.id = step.id AND d.id = ANY (ARRAY (SELECT u.id FROM step u));
@@ -299,11 +309,9 @@ BEGIN
                    CASE WHEN NOT q.drops THEN postrider_internal.new_uuid() END, NULL, NULL, NULL,
                    NULL)::postrider_internal.delivery_end) INTO ends
           FROM (SELECT d.id FROM postrider_internal.deliveries d
-                 WHERE d.subscription_id = met AND d.available
-                   AND d.time_to_live_since <= moment - q.time_to_live
+                 WHERE d.subscription_id = q.id AND d.available AND d.time_to_live_since <= moment - q.time_to_live
                  ORDER BY d.time_to_live_since LIMIT most FOR UPDATE SKIP LOCKED) old;
-        IF ends IS NOT NULL AND NOT EXISTS (SELECT FROM postrider_internal.event_subscription_states st
-            WHERE st.subscription_id = met AND st.stop_time_to_live) THEN
+        IF ends IS NOT NULL THEN
             changed := changed + postrider_internal.end_deliveries(ends);
         END IF;
     END LOOP;
@@ -315,4 +323,5 @@ END $$;
 DROP FUNCTION postrider_internal.tend_available, postrider_internal.expire_locks, postrider_internal.renew_locks,
     postrider_internal.settle_locks, postrider_internal.end_locks, postrider_internal.take_locks,
     postrider_internal.receive_deliveries, postrider_internal.pull_settings_of;
-DROP TYPE postrider_internal.received_delivery, postrider_internal.pull_settings;
+DROP TYPE postrider_internal.received_delivery;
+DROP VIEW postrider_internal.pull_settings;

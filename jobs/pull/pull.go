@@ -277,21 +277,29 @@ SELECT coalesce(array_agg(s), '{}') FROM unnest($1::bigint[]) AS s
 	}
 }
 
-// Expire ends the locks whose time has ended, and available deliveries whose time to live has passed. Every node calls
-// it again and again.
-func (r *Receiver) Expire(ctx context.Context) error {
+// ExpireLocks ends the locks whose time has ended. Every node calls it again and again.
+func (r *Receiver) ExpireLocks(ctx context.Context) error {
+	return r.inSteps(ctx, "SELECT postrider_internal.expire_locks($1, $2)", expireStep, r.node)
+}
+
+// Tend ends available deliveries whose time to live has passed, and puts those on hold whose event subscription is no
+// longer a queue. Every node calls it again and again.
+func (r *Receiver) Tend(ctx context.Context) error {
+	return r.inSteps(ctx, "SELECT postrider_internal.tend_available($1)", expireStep)
+}
+
+// inSteps repeats a statement until it changes less than a step.
+func (r *Receiver) inSteps(ctx context.Context, statement string, args ...any) error {
 	for {
-		var locks, changed int64
-		err := r.db.QueryRow(ctx, "SELECT postrider_internal.expire_locks($1, $2), postrider_internal.tend_available($1)",
-			expireStep, r.node).Scan(&locks, &changed)
-		if err != nil {
-			return fmt.Errorf("end locks: %w", err)
+		var changed int64
+		if err := r.db.QueryRow(ctx, statement, args...).Scan(&changed); err != nil {
+			return fmt.Errorf("end what has expired: %w", err)
 		}
-		if locks > 0 {
+		if changed > 0 {
 			r.arrivals.ArrivedElsewhere()
 			r.notifier.RequestReceives()
 		}
-		if locks < expireStep && changed < expireStep {
+		if changed < expireStep {
 			return nil
 		}
 	}

@@ -82,7 +82,7 @@ func (b *bundle) settle(
 func (b *bundle) endLocks(t *testing.T) {
 	t.Helper()
 	b.exec(t, "UPDATE postrider_internal.river_job SET scheduled_at = now() - interval '1 second' WHERE kind = 'lock'")
-	require.NoError(t, b.store.Receiver.Expire(t.Context()))
+	require.NoError(t, b.store.Receiver.ExpireLocks(t.Context()))
 	require.Zero(t, b.count(t, brokenTokens))
 }
 
@@ -175,7 +175,7 @@ func TestAvailableDeliveriesExpire(t *testing.T) {
 	b.pulled(t, 10)
 	b.publishCloudEvents(t, "e", 2)
 	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '30 days'")
-	require.NoError(t, b.store.Receiver.Expire(t.Context()))
+	require.NoError(t, b.store.Receiver.Tend(t.Context()))
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded'"))
 }
 
@@ -267,7 +267,7 @@ func TestAcknowledgeAndExpiryRace(t *testing.T) {
 			done = true
 		default:
 			b.exec(t, "UPDATE postrider_internal.river_job SET scheduled_at = now() WHERE kind = 'lock' AND id % 10 = 0")
-			require.NoError(t, other.Receiver.Expire(t.Context()))
+			require.NoError(t, other.Receiver.ExpireLocks(t.Context()))
 		}
 	}
 	total := 0
@@ -292,7 +292,7 @@ func TestDeliveryModeChanges(t *testing.T) {
 		s.EventDeliverySchema, s.RetryPolicy.Policy, s.MaxEventsPerBatch = event.CloudEvents, "namespace-2023", &ten
 	})
 	require.Equal(t, 1, b.settle(t, sub, pull.Acknowledge, 0, locked...), "a consumer may end what it has locked")
-	require.NoError(t, b.store.Receiver.Expire(t.Context()))
+	require.NoError(t, b.store.Receiver.Tend(t.Context()))
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'admission'"))
 	_, err := b.store.Releaser.Refill(t.Context(), sub.ID, false, 10)
 	require.NoError(t, err)

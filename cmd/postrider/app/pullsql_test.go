@@ -219,7 +219,8 @@ func TestOpenTransactionsOfConsumersDelayNothing(t *testing.T) {
 	receiving.exec(t, "BEGIN")
 	locked := receiving.receive(t, 1)
 
-	require.NoError(t, b.store.Receiver.Expire(t.Context()))
+	require.NoError(t, b.store.Receiver.ExpireLocks(t.Context()))
+	require.NoError(t, b.store.Receiver.Tend(t.Context()))
 	_, err := b.store.Maintenance.MergeRollups(t.Context())
 	require.NoError(t, err)
 	_, err = b.store.Maintenance.Sweep(t.Context())
