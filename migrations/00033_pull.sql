@@ -49,10 +49,11 @@ LANGUAGE sql STABLE AS $$
 SELECT * FROM postrider_internal.pull_settings s WHERE s.subscription_id = pull_settings_of.subscription $$;
 
 -- Locks up to "most" available deliveries for a consumer, and up to "most_bytes" of their events but at least one: the
--- first that became visible, first. Deliveries that other transactions have locked are skipped.
+-- first that became visible, first. Deliveries that other transactions have locked are skipped. Only the plan that
+-- reads them in this order is allowed: without statistics, PostgreSQL sorted the whole backlog.
 CREATE FUNCTION postrider_internal.receive_deliveries(subscription bigint, most integer, most_bytes bigint,
     lock_duration interval, consumer text) RETURNS SETOF postrider_internal.received_delivery LANGUAGE plpgsql
-    SET plan_cache_mode = force_custom_plan SET jit = off AS $$
+    SET plan_cache_mode = force_custom_plan SET jit = off SET enable_sort = off SET enable_bitmapscan = off AS $$
 DECLARE
     q postrider_internal.pull_settings := postrider_internal.pull_settings_of(subscription);
     moment timestamptz := clock_timestamp();
@@ -70,7 +71,7 @@ BEGIN
         SELECT d.id, d.attempts, d.event_uuid, d.event_day, d.event_bytes, d.next_attempt_at
           FROM postrider_internal.deliveries d
          WHERE d.subscription_id = subscription AND d.available AND d.next_attempt_at <= moment
-           AND d.time_to_live_since > moment - q.time_to_live
+           AND d.time_to_live_since + q.time_to_live > moment -- the index by age would read all of them
          ORDER BY d.next_attempt_at, d.id LIMIT most FOR UPDATE SKIP LOCKED
     ), taken AS MATERIALIZED (
         SELECT v.*, nextval('postrider_internal.river_job_id_seq') AS job_id, gen_random_uuid() AS lock_id
