@@ -9,10 +9,10 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
+	"postrider/policy/filter"
 	"postrider/postgres"
 )
 
@@ -69,12 +69,11 @@ type APIKey struct {
 
 // Actor is the actor that sends the key from the address, for WithActor: of a personal key, its owner.
 func (k *APIKey) Actor(address string) Actor {
+	a := Actor{Name: keyActor + k.Name, Address: address, Role: k.Scope.Role(), Query: k.Query}
 	if k.Owner != nil {
-		return Actor{
-			Name: userActor + *k.Owner, Address: address, Role: k.Scope.Role(), Query: k.Query, PersonalKey: k.Name,
-		}
+		a.Name, a.PersonalKey = userActor+*k.Owner, k.Name
 	}
-	return Actor{Name: keyActor + k.Name, Address: address, Role: k.Scope.Role(), Query: k.Query}
+	return a
 }
 
 // Publishes reports whether the key opens a topic to publishers.
@@ -117,9 +116,9 @@ func (s *APIKeySpec) validate() error {
 		return postgres.Invalid("name", "name must be %s", KeyNameRule)
 	case !slices.Contains(Scopes, s.Scope):
 		return postgres.Invalid("scope", "scope must be publish, receive, read, operate or admin")
-	case !storable(s.Topic):
+	case !filter.Storable(s.Topic):
 		return postgres.Invalid("topic", "topic must be UTF-8 without the character 0")
-	case !storable(s.Subscription):
+	case !filter.Storable(s.Subscription):
 		return postgres.Invalid("subscription", "subscription must be UTF-8 without the character 0")
 	case s.Topic != "" && s.Scope.Role() != "":
 		return postgres.Invalid("topic", "topic must be absent: it is for the scopes publish and receive")
@@ -134,9 +133,6 @@ func (s *APIKeySpec) validate() error {
 		return nil
 	}
 }
-
-// storable reports whether PostgreSQL can store s.
-func storable(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
 const keyColumns = "SELECT name, scope, topic, subscription, hint, state, created_at, created_by, expires_at, " +
 	"last_used_at, revoked_at, owner, machine, query FROM postrider.api_keys "

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -220,9 +221,7 @@ func (a *admin) createTopic(ctx context.Context, topic string) (string, error) {
 // subscribe creates an event subscription without a validation handshake.
 func (a *admin) subscribe(ctx context.Context, topic, name, endpoint string, more settings) error {
 	s := settings{"endpointUrl": endpoint, "endpointValidation": "skip"}
-	for name, value := range more {
-		s[name] = value
-	}
+	maps.Copy(s, more)
 	return a.call(ctx, http.MethodPut, subscriptionPath(topic, name), s, nil)
 }
 
@@ -245,9 +244,7 @@ func (a *admin) copyPolicy(ctx context.Context, from, to string, changes setting
 	if err := a.call(ctx, http.MethodGet, "/v1/policies/"+from, nil, &policy); err != nil {
 		return err
 	}
-	for name, value := range changes {
-		policy[name] = value
-	}
+	maps.Copy(policy, changes)
 	return a.call(ctx, http.MethodPut, "/v1/policies/"+to, policy, nil)
 }
 

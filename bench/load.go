@@ -161,9 +161,7 @@ func (l *load) note(took time.Duration, err error) {
 	default:
 		r.failed += events
 	}
-	if r.firstError == nil {
-		r.firstError = err
-	}
+	r.firstError = cmp.Or(r.firstError, err)
 }
 
 // due waits until the request is due and returns that time; false when the load is over.

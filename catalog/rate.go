@@ -22,6 +22,18 @@ type Rate struct {
 
 // String names the limit: "the rate limit of 50 requests/s".
 func (r Rate) String() string {
+	of := "the rate limit of"
+	switch kind, _, _ := strings.Cut(r.Key, ":"); kind {
+	case "host":
+		of = "the rate limit of its host,"
+	case "endpoint":
+		of = "the endpoint's pace of"
+	}
+	return of + " " + r.Amount()
+}
+
+// Amount is the limit without its name: "50 requests/s".
+func (r Rate) Amount() string {
 	amount, unit := float64(time.Second)/float64(r.Step), "s"
 	for _, longer := range []struct {
 		unit string
@@ -36,13 +48,6 @@ func (r Rate) String() string {
 	if r.PerEvent {
 		what = "event"
 	}
-	of := "the rate limit of"
-	switch kind, _, _ := strings.Cut(r.Key, ":"); kind {
-	case "host":
-		of = "the rate limit of its host,"
-	case "endpoint":
-		of = "the endpoint's pace of"
-	}
 	number := strconv.FormatFloat(amount, 'g', 3, 64)
 	if amount >= 100 {
 		number = strconv.FormatFloat(amount, 'f', 0, 64)
@@ -50,13 +55,23 @@ func (r Rate) String() string {
 	if number != "1" {
 		what += "s"
 	}
-	return of + " " + number + " " + what + "/" + unit
+	return number + " " + what + "/" + unit
 }
 
 // Rate is the limit on an event subscription's deliveries; false if there is none.
 func (c *Snapshot) Rate(subscription int64) (Rate, bool) {
 	r, ok := c.rates[subscription]
 	return r, ok
+}
+
+// LowerLimit is the limit of its host, "30 requests/min", if that is lower than the one that an event subscription
+// sets; otherwise "".
+func (c *Snapshot) LowerLimit(s *Subscription) string {
+	r, limited := c.rates[s.ID]
+	if !limited || s.DeliveryRate == nil || r.Step <= s.DeliveryRate.Step() {
+		return ""
+	}
+	return r.Amount()
 }
 
 // Rates are the limits by event subscription. They must not be changed.
@@ -91,10 +106,13 @@ func (c *Snapshot) resolveRates() {
 	}
 }
 
-// hostOf is the host of a URL with its port, in lower case.
+// hostOf is the host of a URL in lower case, with its port unless that is the default one.
+// postrider_internal.endpoint_host is the same in SQL.
 func hostOf(base string) string {
-	if u, err := url.Parse(base); err == nil {
-		return strings.ToLower(u.Host)
+	u, err := url.Parse(base)
+	if err != nil {
+		return base
 	}
-	return base
+	port := map[string]string{"http": ":80", "https": ":443"}[u.Scheme]
+	return strings.TrimSuffix(strings.ToLower(u.Host), port)
 }

@@ -20,5 +20,6 @@ func TestRateString(t *testing.T) {
 		"the endpoint's pace of 93.1 requests/s":    {Key: "endpoint:00", Step: 10741 * time.Microsecond},
 	} {
 		require.Equal(t, want, rate.String())
+		require.Contains(t, want, " "+rate.Amount())
 	}
 }

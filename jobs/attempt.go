@@ -3,10 +3,7 @@ package jobs
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,7 +46,7 @@ const (
 func (e *Engine) deliver(ctx context.Context, job *river.Job[queue.AttemptArgs]) error {
 	ended := make(chan error, 1)
 	a := &attempt{
-		engine: e, args: job.Args, job: tokenOf(job.JobRow), reruns: job.Args.Reruns + job.Attempt - 1,
+		engine: e, args: job.Args, job: tokenOf(job.JobRow), due: job.ScheduledAt, reruns: job.Args.Reruns + job.Attempt - 1,
 		end: func(err error) { ended <- err },
 	}
 	defer e.parts.Active.Add(job.ID)()
@@ -117,6 +114,7 @@ type attempt struct {
 	engine *Engine
 	args   queue.AttemptArgs
 	job    queue.JobToken
+	due    time.Time // of the job; zero in the local handoff
 	reruns int
 	handed *queue.Work // of the local handoff; nil = the work is to be loaded
 	begun  bool        // a failure is a rerun from now on: the request may have been sent
@@ -183,6 +181,9 @@ func (a *attempt) run(ctx context.Context) error {
 	}
 	a.leave = sync.OnceFunc(func() { parts.Gate.Leave(a.args.Subscription) })
 	defer a.leave()
+	if a.args.Paced >= 0 && !a.args.CutsBatch() && parts.Traffic.Closed(a.args.Subscription) {
+		return a.hold(ctx, catalog.HoldRateLimited)
+	}
 	if a.args.CutsBatch() {
 		if err := a.cut(ctx); err != nil {
 			return err
@@ -333,10 +334,10 @@ func (a *attempt) post() error {
 func (a *attempt) conclude(started time.Time, resp endpoint.Response, size int) error {
 	now := a.work.Now()
 	a.engine.parts.Failpoint.Reach(PointResponded)
-	a.leave() // recording does not occupy the endpoint
-	a.engine.parts.Gate.Observe(a.sub.ID, a.rules.Policy.Classify(a.sub.EndpointKind, resp.Result), resp.Result)
 	facts := a.facts(started, now, resp)
 	a.pace(&facts, started, resp)
+	a.leave() // recording does not occupy the endpoint
+	a.engine.parts.Gate.Observe(a.sub.ID, a.rules.Policy.Classify(a.sub.EndpointKind, resp.Result), resp.Result)
 	verdicts := make([]policy.Verdict, len(a.work.Members))
 	for i := range a.work.Members {
 		facts.TimeToLiveSince = a.work.Members[i].TimeToLiveSince
@@ -392,114 +393,3 @@ func lateVerdict(
 
 // loggedEvents is how many events of a batch a line of the log names.
 const loggedEvents = 10
-
-// body writes the members' events in their order. An event that cannot be written leaves its batch and is attempted
-// alone: it would block the others for ever.
-func (a *attempt) body() ([]byte, error) {
-	body, err := a.write()
-	if err == nil || a.work.BatchID == 0 {
-		return body, err
-	}
-	if err := a.separate(delivery.ReasonUnsendable, func(m *queue.Member) bool {
-		_, err := event.AppendDelivery(nil, &m.Event, a.sub.Topic, a.sub.EventDeliverySchema)
-		return err == nil
-	}); err != nil {
-		return nil, err
-	}
-	return a.write()
-}
-
-func (a *attempt) write() ([]byte, error) {
-	body, err := event.Body(nil, a.work.Events(), a.sub.Topic, a.sub.EventDeliverySchema, a.batched())
-	if err != nil {
-		return nil, fmt.Errorf("write the body of delivery %d, batch %d: %w", a.work.Members[0].DeliveryID,
-			a.work.BatchID, err)
-	}
-	return body, nil
-}
-
-// batched reports whether the request has the format of batches: a single delivery has it if batches are on, and a
-// batch that was cut earlier still has it if they are off.
-func (a *attempt) batched() bool { return a.sub.Batching() || len(a.work.Members) > 1 }
-
-// separateHeaders keeps the members that have the first one's values of dynamic headers: the headers may have changed
-// after the batch was cut.
-func (a *attempt) separateHeaders() error {
-	if len(a.work.Members) == 1 || !a.sub.Headers.HasDynamic() {
-		return nil
-	}
-	values := func(m *queue.Member) string {
-		view := catalog.EventView(a.sub.Topic, &m.Event)
-		return a.sub.Headers.DynamicValues(&view, a.engine.options.MaxHeaderBytes)
-	}
-	first := values(&a.work.Members[0])
-	return a.separate(delivery.ReasonHeaderValue, func(m *queue.Member) bool { return values(m) == first })
-}
-
-// separate removes members from the batch before its request. Each is attempted alone.
-func (a *attempt) separate(reason policy.Reason, stays func(*queue.Member) bool) error {
-	gone := a.work.Keep(stays)
-	if len(gone) == 0 {
-		return nil
-	}
-	fates := make([]delivery.Fate, len(gone))
-	for i := range gone {
-		fates[i] = delivery.Fate{
-			DeliveryID: gone[i].DeliveryID, Verdict: policy.Verdict{Action: policy.Retry, At: a.work.Now(), Reason: reason},
-		}
-	}
-	if err := a.record(policy.Verdict{Action: delivery.Leave}, fates); err != nil || len(a.work.Members) > 0 {
-		return err
-	}
-	if err := a.record(policy.Verdict{Action: delivery.Cancel}, nil); err != nil {
-		return err
-	}
-	return a.job.Gone()
-}
-
-// header returns the headers of Event Grid's deliveries, see docs/guides/receive.md. Members of a batch have the same
-// values of dynamic headers. The system id and the data version are sent only with a single event.
-func (a *attempt) header() http.Header {
-	h := make(http.Header, 10)
-	first := &a.work.Members[0]
-	if a.sub.Headers != nil {
-		view := catalog.EventView(a.sub.Topic, &first.Event)
-		a.sub.Headers.Each(&view, a.engine.options.MaxHeaderBytes, h.Set) // first: none replaces a following header
-	}
-	h.Set("Content-Type", event.ContentType(a.sub.EventDeliverySchema, a.batched()))
-	h.Set("Aeg-Event-Type", "Notification")
-	h.Set("Aeg-Subscription-Name", strings.ToUpper(a.sub.Name))
-	h.Set("Aeg-Delivery-Count", strconv.Itoa(a.work.Attempts)) // attempts made before this one
-	h.Set("Aeg-Metadata-Version", event.MetadataVersion(a.sub.EventDeliverySchema))
-	if len(a.work.Members) == 1 {
-		h.Set("Aeg-Output-Event-Id", first.SystemID.String())
-		if a.sub.EventDeliverySchema != event.CloudEvents {
-			setIfValid(h, "Aeg-Data-Version", first.Event.DataVersion)
-		}
-	}
-	if a.trace.Parent != "" { // the trace of the publish
-		h.Set("Traceparent", a.trace.Parent)
-		if a.trace.State != "" {
-			h.Set("Tracestate", a.trace.State)
-		}
-	}
-	return h
-}
-
-// setIfValid omits a value with control characters (RFC 9110, 5.5). net/http would reject each request with it.
-func setIfValid(h http.Header, name, value string) {
-	control := func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
-	if !strings.ContainsFunc(value, control) {
-		h.Set(name, value)
-	}
-}
-
-// sign adds the headers of Standard Webhooks. The id must not change from attempt to attempt, because receivers
-// recognize a message by it. body is what is sent, byte for byte.
-//
-// Source: Standard Webhooks, specification 1.0.0, webhook headers.
-func (a *attempt) sign(h http.Header, id string, at time.Time, body []byte) {
-	h.Set("Webhook-Id", id)
-	h.Set("Webhook-Timestamp", strconv.FormatInt(at.Unix(), 10))
-	h.Set("Webhook-Signature", a.sub.SigningKeys.Sign(id, at, body))
-}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/cmd/postrider/app/apptest"
 	"postrider/pgdev"
 )
 
@@ -26,7 +27,7 @@ func TestControlSynchronousCommit(t *testing.T) {
 		t.Cleanup(func() { require.NoError(t, server.Stop(context.Background())) })
 		require.NoError(t, server.CreateDatabase(t.Context(), "postrider"))
 		url := server.URL("postrider")
-		require.NoError(t, migrate(t.Context(), url))
+		require.NoError(t, apptest.Migrate(t.Context(), url))
 		b := breakable(t, url)
 		l := newLedgers(t)
 		e := newEndpoint(t, func(w http.ResponseWriter, r request) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -19,10 +18,10 @@ import (
 
 	"postrider/catalog"
 	"postrider/cmd/postrider/app"
+	"postrider/cmd/postrider/app/apptest"
 	"postrider/event"
 	"postrider/jobs"
 	"postrider/jobs/publish"
-	"postrider/migrations"
 	"postrider/pgdev"
 	"postrider/policy"
 	"postrider/postgres"
@@ -33,7 +32,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
-	os.Exit(pgdev.RunTests(leakChecked{m}, migrate))
+	os.Exit(pgdev.RunTests(leakChecked{m}, apptest.Migrate))
 }
 
 // leakChecked fails a run that left goroutines behind: engines, stores and endpoints must be closed.
@@ -57,37 +56,13 @@ func (l leakChecked) Run() int {
 	return 0
 }
 
-// migrate fills the template that each test's database is cloned from, with partitions: creating them takes half of a
-// setup.
-func migrate(ctx context.Context, url string) error {
-	pool, err := postgres.OpenPool(ctx, url, 0)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	if err := migrations.Up(ctx, pool, io.Discard); err != nil {
-		return err
-	}
-	sealer, err := postgres.NewSealer(testKey)
-	if err != nil {
-		return err
-	}
-	s, err := app.New(ctx, app.Options{Pool: pool, Sealer: sealer, Node: "template"})
-	if err != nil {
-		return err
-	}
-	return s.Maintenance.EnsurePartitions(ctx)
-}
-
-var testKey = []byte("0123456789abcdef0123456789abcdef")
+var testKey = apptest.Key
 
 const (
 	topicName = "orders"
 	// waitTimeout is how long a test waits for an expected event.
-	waitTimeout = 30 * time.Second
+	waitTimeout = time.Minute
 	tick        = 10 * time.Millisecond
-	// queryTick is longer: at 10 ms the tests of a run sent 11,000 queries to wait.
-	queryTick = 2 * tick
 )
 
 // bundle is one database, one store and the engines that a test starts on it.
@@ -274,11 +249,7 @@ func (b *bundle) count(t *testing.T, query string, args ...any) int {
 // become waits until a query returns a number.
 func (b *bundle) become(t *testing.T, want int, query string, args ...any) {
 	t.Helper()
-	got := -1
-	require.Eventually(t, func() bool {
-		got = b.count(t, query, args...)
-		return got == want
-	}, waitTimeout, queryTick, "%s", query)
+	within(t, query, func() bool { return b.count(t, query, args...) == want })
 }
 
 func (b *bundle) exec(t *testing.T, statement string, args ...any) {

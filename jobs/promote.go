@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -93,7 +94,7 @@ func (e *Engine) refill(ctx context.Context) error {
 }
 
 // refillPaced releases deliveries within rate limits: those that publishes have put on hold, and those of the sample.
-func (e *Engine) refillPaced(ctx context.Context) error {
+func (e *Engine) refillPaced(ctx context.Context) (failed error) {
 	snapshot, traffic := e.parts.Cache.Snapshot(), e.parts.Traffic.LatestTraffic()
 	held, released := map[int64]bool{}, 0
 	for _, id := range e.parts.Traffic.TakeLimited() {
@@ -110,23 +111,18 @@ func (e *Engine) refillPaced(ctx context.Context) error {
 			continue
 		}
 		n, err := e.parts.Releaser.RefillPaced(ctx, sub, limits, 0, capacity)
-		if err != nil {
-			return err
-		}
 		released += n
-		if rules, known := snapshot.Rules(id); known && len(limits) > 1 {
+		if rules, known := snapshot.Rules(id); err == nil && known && len(limits) > 1 {
 			// A last attempt waits for the event subscription's own limit, not for the endpoint's pace.
 			n, err = e.parts.Releaser.RefillPaced(ctx, sub, limits[:1], rules.LastAttemptAge(), capacity-n)
-			if err != nil {
-				return err
-			}
 			released += n
 		}
+		failed = errors.Join(failed, err)
 	}
 	if released > 0 {
 		e.fetchPaced()
 	}
-	return nil
+	return failed
 }
 
 // fetchPaced fetches often while jobs have times ahead: at the usual interval, those of 100 ms would be sent at once.

@@ -49,9 +49,11 @@ func (a *arrivals) requireAtMost(t *testing.T, began time.Time, perSecond float6
 	}
 }
 
+// Two nodes deliver to event subscriptions with different limits, each to its own endpoint.
 func TestDeliveryRate(t *testing.T) {
 	t.Parallel()
-	for name, row := range map[string]struct {
+	b := setup(t)
+	rows := map[string]struct {
 		rate      policy.DeliveryRate
 		batch     int
 		perSecond float64
@@ -61,32 +63,34 @@ func TestDeliveryRate(t *testing.T) {
 		"burst":              {policy.DeliveryRate{Limit: 60, Burst: new(40)}, 1, 60, 40},
 		"slow":               {policy.DeliveryRate{Limit: 300, PeriodInSeconds: new(10)}, 1, 30, 8},
 		"batches":            {policy.DeliveryRate{Limit: 20, Burst: new(1)}, 10, 20, 1},
-		"events of batches":  {policy.DeliveryRate{Limit: 100, Burst: new(1), Count: policy.RateOfEvents}, 10, 100, 10},
-		"more than a bucket": {policy.DeliveryRate{Limit: 50, Burst: new(5), Count: policy.RateOfEvents}, 30, 50, 34},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := setup(t)
-			a := &arrivals{}
-			e := newEndpoint(t, a.respond(row.rate.Count == policy.RateOfEvents))
-			b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) {
-				s.DeliveryRate, s.MaxEventsPerBatch = &row.rate, &row.batch
-			})
-			other, _ := newStore(t, b.url, "node-2")
-			b.start(t, nil)
-			second := b.newEngine(t, other, nil)
-			require.NoError(t, second.Start(t.Context()))
-			t.Cleanup(func() { requireStops(t, second) })
-			const events = 150
-			began := time.Now()
-			b.publishMany(t, events)
-			b.become(t, events, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1")
-			a.requireAtMost(t, began, row.perSecond, row.burst)
-			require.Positive(t, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE hold = 'rate_limited'"))
-			require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts "+
-				"WHERE why NOT LIKE '%; waited for the rate limit of %s/s' AND started_at > due_at + interval '1.001 s'"))
-			require.Positive(t, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE why LIKE '%; waited for %'"))
+		"events-of-batches":  {policy.DeliveryRate{Limit: 100, Burst: new(1), Count: policy.RateOfEvents}, 10, 100, 10},
+		"more-than-a-bucket": {policy.DeliveryRate{Limit: 50, Burst: new(5), Count: policy.RateOfEvents}, 30, 50, 34},
+	}
+	seen := map[string]*arrivals{}
+	for name, row := range rows {
+		seen[name] = &arrivals{}
+		e := newEndpoint(t, seen[name].respond(row.rate.Count == policy.RateOfEvents))
+		b.subscribe(t, name, e.URL, func(s *catalog.SubscriptionSpec) {
+			s.DeliveryRate, s.MaxEventsPerBatch = &row.rate, &row.batch
 		})
+	}
+	other, _ := newStore(t, b.url, "node-2")
+	b.start(t, nil)
+	second := b.newEngine(t, other, nil)
+	require.NoError(t, second.Start(t.Context()))
+	t.Cleanup(func() { requireStops(t, second) })
+	const events = 150
+	began := time.Now()
+	b.publishMany(t, events)
+	b.become(t, len(rows)*events, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1")
+	for name, row := range rows {
+		t.Log(name)
+		seen[name].requireAtMost(t, began, row.perSecond, row.burst)
+		const attempts = "SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = $1 AND "
+		require.Positive(t, b.count(t, attempts+"hold = 'rate_limited'", name), name)
+		require.Zero(t,
+			b.count(t, attempts+"why LIKE '%; waited for %' AND started_at < due_at + interval '1 s'", name), name)
+		require.Positive(t, b.count(t, attempts+"why LIKE '%; waited for %'", name), name)
 	}
 }
 
@@ -133,6 +137,24 @@ func TestDeliveryRateChanges(t *testing.T) {
 	limit(nil)
 	b.attemptsMade(t, 16)
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE attempts = 2"))
+}
+
+// A limit that was raised a hundred times shortens the wait once: the next delivery is a second away, and not 100.
+func TestDeliveryRateIsRaised(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, respondWith(http.StatusOK))
+	limit := func(seconds int) {
+		b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) {
+			s.DeliveryRate = &policy.DeliveryRate{Limit: 1, PeriodInSeconds: &seconds, Burst: new(1)}
+		})
+	}
+	limit(100)
+	b.start(t, nil)
+	b.publishMany(t, 3)
+	b.attempt(t)
+	limit(1)
+	b.attemptsMade(t, 2)
 }
 
 // The time to live goes on. A delivery that expires takes no time of the limit.
@@ -211,8 +233,31 @@ func TestPaceFollowsTheEndpoint(t *testing.T) {
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL"))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts "+
 		"WHERE status = 429 AND why NOT LIKE '%; lowers the endpoint''s pace%'"))
-	require.Positive(t, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts "+
-		"WHERE why LIKE '%; waited for the endpoint''s pace of % requests/s'"))
+	b.become(t, 1, "SELECT count(*) FROM (SELECT FROM postrider.delivery_attempts "+
+		"WHERE why LIKE '%; waited for the endpoint''s pace of % requests/s' LIMIT 1) x")
+}
+
+// Deliveries that have jobs wait, too, once the endpoint has requested it, with a limit and without one.
+func TestRetryAfterStopsDeliveriesWithJobs(t *testing.T) {
+	t.Parallel()
+	for name, rate := range map[string]*policy.DeliveryRate{"limit": {Limit: 1000}, "no limit": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			e := newEndpoint(t, func(w http.ResponseWriter, _ request) {
+				w.Header().Set("Retry-After", "3000")
+				w.WriteHeader(http.StatusServiceUnavailable)
+			})
+			b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) {
+				s.DeliveryRate, s.MaxConcurrentDeliveries = rate, new(1)
+			})
+			b.publishMany(t, 50)
+			b.start(t, nil)
+			b.attempt(t)
+			b.become(t, 49, waiting)
+			require.Len(t, e.requests(), 1)
+		})
+	}
 }
 
 // Retry-After closes the endpoint for all its deliveries. Then one request tries first.

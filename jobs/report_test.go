@@ -86,7 +86,7 @@ func TestAttemptsAreLogged(t *testing.T) {
 			require.Equal(t, "e\ufffd1\ufffd[31m"+strings.Repeat("x", 248)+"…", safe)
 			at, err := time.Parse(time.RFC3339Nano, failed["next_attempt_at"].(string))
 			require.NoError(t, err)
-			require.WithinDuration(t, time.Now().Add(30*time.Second), at, 10*time.Second)
+			require.WithinDuration(t, time.Now(), at, time.Minute)
 			require.Positive(t, failed["duration_ms"])
 			require.Positive(t, failed["first_byte_ms"])
 			for name, value := range map[string]any{

@@ -29,7 +29,7 @@ func (a *attempt) facts(started, now time.Time, resp endpoint.Response) policy.A
 		HonorRetryAfter: a.rules.Policy.HonorRetryAfter, RetryAfter: a.rules.Wait(retryAfter(resp.RetryAfter, now)),
 		Jitter: a.engine.options.Jitter(),
 	}
-	if started.Sub(a.work.NextAttemptAt) >= leastWait {
+	if a.due.Sub(a.work.NextAttemptAt) >= leastWait {
 		facts.WaitedFor = a.waitedFor()
 	}
 	return facts
@@ -43,7 +43,7 @@ func (a *attempt) pace(facts *policy.Attempt, started time.Time, resp endpoint.R
 	var until time.Time
 	wait, requested := a.rules.Wait(resp.RateLimitReset), facts.RetryAfter
 	if !facts.HonorRetryAfter {
-		requested = 0
+		wait, requested = 0, 0
 	}
 	if facts.Throttled = a.rules.Throttles(resp.Result, requested > 0); facts.Throttled {
 		wait = max(wait, requested)
@@ -129,7 +129,7 @@ const leastWait = time.Second
 
 // waitedFor is the rate limit that the work waited for, the lower one of two; "" = none.
 func (a *attempt) waitedFor() string {
-	if a.work.LastHold != catalog.HoldRateLimited && a.work.LastHold != catalog.HoldAdmission {
+	if a.work.LastHold != catalog.HoldRateLimited {
 		return ""
 	}
 	limits, _ := a.engine.parts.Traffic.Limits(a.args.Subscription)

@@ -276,13 +276,13 @@ var unused = map[string]string{
 		AND NOT EXISTS (SELECT FROM postrider_internal.dead_letters l WHERE l.event_uuid = r.system_id)
 		AND NOT EXISTS (SELECT FROM postrider_internal.repairs c WHERE c.edited_from = r.system_id)
 		AND NOT EXISTS (SELECT FROM postrider_internal.events e WHERE e.id = r.system_id)`,
-	// Limits that were not used for a day, of event subscriptions that were deleted or changed, and old paces. The limits
-	// in use stay: a new row allows a burst.
+	// Limits that were not used for a day, of operations and of event subscriptions that were deleted or changed, and old
+	// paces. The limits in use stay: a new row allows a burst.
 	"delivery_rates": `next_at < now() - interval '1 day' AND coalesce(changed_at < now() - interval '1 day', true)
 		AND NOT EXISTS (SELECT FROM postrider_internal.event_subscriptions s
 		                 WHERE s.deleted_at IS NULL AND s.settings::jsonb -> 'deliveryRate' IS NOT NULL
 		                   AND r.key IN ('subscription:' || s.id,
-		                       'host:' || lower(substring(s.endpoint_base_url FROM '^[A-Za-z]+://([^/?]+)'))))`,
+		                       'host:' || postrider_internal.endpoint_host(s.endpoint_base_url)))`,
 	// Notices, if SystemTopic has no event subscriptions.
 	"notices": "postrider_internal.notices_since() IS NULL",
 }

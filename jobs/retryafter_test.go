@@ -90,7 +90,7 @@ func TestRetryAfterNeverOutlivesTheTimeToLive(t *testing.T) {
 	require.Eventually(t, func() bool {
 		b.travel(t)
 		return b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded'") == n
-	}, waitTimeout, queryTick)
+	}, waitTimeout, tick)
 	require.Zero(t, b.count(t, `SELECT count(*) FROM postrider.dead_letters
 		WHERE attempts NOT BETWEEN 2 AND 3 OR last_outcome <> 'Busy'`),
 		"60 s before its end a delivery may have time for a third")

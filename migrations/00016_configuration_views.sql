@@ -137,7 +137,7 @@ COMMENT ON COLUMN postrider.event_subscriptions.provisioning_state IS
     'is in progress. AwaitingManualAction: a person has to open validationUrl. Failed: the endpoint was not '
     'validated.';
 COMMENT ON COLUMN postrider.event_subscriptions.hold IS
-    'Why its deliveries wait without being attempted: paused, not_validated, probation, admission; NULL = they do not.';
+    'Why its deliveries wait without being attempted: paused, not_validated or probation; NULL = it has no hold.';
 COMMENT ON COLUMN postrider.event_subscriptions.hold_cause IS 'Of a probation: the outcome of the last failure.';
 COMMENT ON COLUMN postrider.event_subscriptions.hold_since IS 'When the hold began.';
 COMMENT ON COLUMN postrider.event_subscriptions.hold_until IS

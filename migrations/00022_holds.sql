@@ -2,10 +2,15 @@
 -- Pause, resume, release and retry now.
 
 -- +goose StatementBegin
--- The hold of new deliveries of an event subscription; admission without another one. Refilling checks it again.
+-- The hold of an event subscription; NULL = none.
 CREATE FUNCTION postrider_internal.hold_of(subscription_id bigint) RETURNS text LANGUAGE sql STABLE AS $$
-SELECT coalesce((SELECT h.hold FROM postrider_internal.subscription_holds h WHERE h.subscription_id = $1),
-    'admission') $$;
+SELECT h.hold FROM postrider_internal.subscription_holds h WHERE h.subscription_id = $1 $$;
+
+-- The hold of deliveries that are created without a job. Refilling checks it again.
+CREATE FUNCTION postrider_internal.hold_without_job(subscription_id bigint) RETURNS text LANGUAGE sql STABLE AS $$
+SELECT coalesce(postrider_internal.hold_of($1),
+           (SELECT 'rate_limited' FROM postrider_internal.event_subscriptions s
+             WHERE s.id = $1 AND jsonb_typeof(s.settings::jsonb -> 'deliveryRate') = 'object'), 'admission') $$;
 
 -- Raises an error that an event subscription is on hold, with a hint what ends the hold.
 CREATE FUNCTION postrider_internal.reject_held(topic text, subscription text, hold text) RETURNS void
@@ -28,7 +33,7 @@ CREATE FUNCTION postrider_internal.make_due(delivery_id bigint) RETURNS postride
 LANGUAGE plpgsql AS $$
 DECLARE
     t postrider_internal.taken_delivery := postrider_internal.take_delivery(delivery_id);
-    held text := nullif(postrider_internal.hold_of(t.subscription_id), 'admission');
+    held text := postrider_internal.hold_of(t.subscription_id);
     available boolean := (SELECT d.available FROM postrider_internal.deliveries d WHERE d.id = t.id);
     job bigint;
 BEGIN
@@ -162,7 +167,7 @@ CREATE FUNCTION postrider_internal.release(topic text, subscription text, actor 
 LANGUAGE plpgsql AS $$
 DECLARE
     wanted bigint := postrider_internal.find_subscription(topic, subscription);
-    held text := nullif(postrider_internal.hold_of(wanted), 'admission');
+    held text := postrider_internal.hold_of(wanted);
 BEGIN
     IF held <> 'probation' THEN
         PERFORM postrider_internal.reject_held(topic, subscription, held);
@@ -180,4 +185,5 @@ END $$;
 -- +goose Down
 DROP FUNCTION postrider_internal.release, postrider_internal.move_time_to_live, postrider_internal.resume,
     postrider_internal.pause, postrider_internal.find_subscription, postrider_internal.retry_now,
-    postrider_internal.make_due, postrider_internal.reject_held, postrider_internal.hold_of;
+    postrider_internal.make_due, postrider_internal.reject_held, postrider_internal.hold_without_job,
+    postrider_internal.hold_of;

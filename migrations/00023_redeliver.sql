@@ -99,7 +99,7 @@ BEGIN
         SELECT nextval('postrider_internal.deliveries_id_seq') AS delivery_id, f.* FROM (SELECT * FROM checked j
             WHERE j.problem IS NULL ORDER BY j.event_uuid, j.id) f
     ), holds AS MATERIALIZED (
-        SELECT f.subscription_id, postrider_internal.hold_of(f.subscription_id) AS hold FROM fit f GROUP BY 1
+        SELECT f.subscription_id, postrider_internal.hold_without_job(f.subscription_id) AS hold FROM fit f GROUP BY 1
     ), stored AS (
         INSERT INTO postrider_internal.events (id, day, topic_id, published_at, event_time, event_id, event_type,
             subject, source, data_version, schema, traceparent, tracestate, body)
@@ -173,8 +173,8 @@ BEGIN
     INSERT INTO postrider_internal.deliveries (subscription_id, topic_id, event_uuid, event_day, event_bytes, hold,
         time_to_live_since, next_attempt_at,
            redelivered_from, operation_id)
-    SELECT target, t, o.id, redeliver_past.event_day, o.bytes, postrider_internal.hold_of(target), at, at, operation,
-           operation
+    SELECT target, t, o.id, redeliver_past.event_day, o.bytes, (SELECT postrider_internal.hold_without_job(target)),
+           at, at, operation, operation
       FROM (SELECT * FROM unnest(ids, sizes) AS u(id, bytes) WHERE u.id = ANY (kept) ORDER BY u.id) o;
     GET DIAGNOSTICS created = ROW_COUNT;
     INSERT INTO postrider_internal.rollup_deltas (slot, entries)

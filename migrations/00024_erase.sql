@@ -1,5 +1,5 @@
 -- +goose Up
--- The erasure of events.
+-- The erasure of events, and of all events with a subject.
 
 -- +goose StatementBegin
 -- Rejects erasing what a node may be exporting now: it has read the bodies. The dead letters are locked against being
@@ -131,7 +131,151 @@ BEGIN
         system_id, 'events', erased));
     RETURN erased;
 END $$;
+
+-- Removes a subject from the filters of other operations: alone, as a prefix or as a value of match. It stays in the
+-- erasure itself, and in others that erase it: two that began at the same moment would wait for each other. Each
+-- removes its own.
+CREATE FUNCTION postrider_internal.forget_filters(topic text, subject text, eraser uuid) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    o record;
+BEGIN
+    FOR o IN SELECT p.id, p.state FROM postrider_internal.operations p
+              WHERE (subject IN (p.filter ->> 'subject', p.filter ->> 'subject_prefix')
+                    OR p.filter -> 'match' @> jsonb_build_array(jsonb_build_object('value', subject)))
+                AND coalesce(p.filter ->> 'topic', forget_filters.topic) = forget_filters.topic
+                AND (eraser IS NULL OR p.kind <> 'erase_subject') ORDER BY p.id FOR UPDATE LOOP
+        IF o.state = 'running' THEN
+            RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = 'operation',
+                MESSAGE = format('operation %s of this subject is running: cancel it, or wait until it has ended',
+                    o.id),
+                HINT = format('SELECT postrider.cancel_operation(%L) cancels it.', o.id);
+        END IF;
+        UPDATE postrider_internal.operations p SET filter = p.filter - '{subject,subject_prefix,match}'::text[]
+            || '{"erased": true}'::jsonb WHERE p.id = o.id;
+    END LOOP;
+END $$;
+
+-- The next events with a subject, and the position to continue from: of the next scan_limit events of one day, or of as
+-- many dead letters, which may outlive their events; up to a number.
+CREATE FUNCTION postrider_internal.next_of_subject(topic text, subject text, most integer, scan_limit integer,
+    INOUT of_dead_letters boolean, INOUT at timestamptz, INOUT id uuid, OUT ids uuid[], OUT last boolean)
+    LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    today date := (at AT TIME ZONE 'UTC')::date;
+    zero uuid := '00000000-0000-0000-0000-000000000000';
+    read integer;
+    edge record;
+    edge_id uuid;
+    edge_at timestamptz;
+BEGIN
+    last := false;
+    IF NOT of_dead_letters THEN
+        WITH searched AS MATERIALIZED (
+            SELECT e.id, e.subject = next_of_subject.subject AND e.topic_id IN (SELECT t.id
+                FROM postrider_internal.topics t WHERE t.name = next_of_subject.topic) AS matches
+              FROM postrider_internal.events e WHERE e.day = today AND e.id > next_of_subject.id ORDER BY e.id
+              LIMIT scan_limit
+        )
+        SELECT ARRAY (SELECT l.id FROM searched l WHERE l.matches ORDER BY l.id LIMIT most),
+               (SELECT l.id FROM searched l ORDER BY l.id DESC LIMIT 1), (SELECT count(*) FROM searched)
+          INTO ids, edge_id, read;
+        IF cardinality(ids) = most THEN
+            id := ids[most];
+        ELSIF read = scan_limit THEN
+            id := edge_id;
+        ELSE
+            of_dead_letters := today >= (clock_timestamp() AT TIME ZONE 'UTC')::date;
+            at := CASE WHEN of_dead_letters THEN '-infinity' ELSE (today + 1)::timestamp AT TIME ZONE 'UTC' END;
+            id := zero;
+        END IF;
+        RETURN;
+    END IF;
+    SELECT e.at, e.id INTO edge FROM postrider_internal.dead_letter_edge('{}', at, id, true, 'infinity',
+        scan_limit) e;
+    WITH found AS MATERIALIZED (
+        SELECT l.event_uuid, l.dead_lettered_at, l.id FROM postrider_internal.dead_letters l
+         WHERE (l.dead_lettered_at, l.id) > (next_of_subject.at, next_of_subject.id)
+           AND (l.dead_lettered_at, l.id) <= (coalesce(edge.at, 'infinity'),
+               coalesce(edge.id, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
+           AND l.dead_lettered_at BETWEEN next_of_subject.at AND coalesce(edge.at, 'infinity')
+           AND l.subject = next_of_subject.subject AND l.topic = next_of_subject.topic ORDER BY l.dead_lettered_at, l.id
+           LIMIT most
+    )
+    SELECT ARRAY (SELECT DISTINCT f.event_uuid FROM found f), count(*),
+           (array_agg(f.id ORDER BY f.dead_lettered_at DESC, f.id DESC))[1], max(f.dead_lettered_at) INTO ids, read,
+           edge_id, edge_at FROM found f;
+    last := read < most AND edge.at IS NULL;
+    at := CASE WHEN read < most THEN coalesce(edge.at, at) ELSE edge_at END;
+    id := CASE WHEN read < most THEN coalesce(edge.id, id) ELSE edge_id END;
+END $$;
+
+-- Erases all events of a topic with a subject: at once if they are few and found within a second, else as an operation.
+-- Its filter keeps the subject until it ends.
+CREATE FUNCTION postrider_internal.erase_subject(topic text, subject text, actor text, address text, OUT erased bigint,
+    OUT operation_id uuid) LANGUAGE plpgsql AS $$
+DECLARE
+    began timestamptz := clock_timestamp();
+    few integer := 1000;
+    o postrider_internal.operations;
+    next record;
+    ids uuid[] := postrider_internal.repairs_of_subject(topic, subject, few + 1);
+BEGIN
+    IF coalesce(subject, '') = '' THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'subject is required', COLUMN = 'subject',
+            HINT = 'Events without a subject are erased one by one: postrider.erase_event().';
+    ELSIF NOT EXISTS (SELECT FROM postrider_internal.topics t WHERE t.name = topic)
+        AND NOT EXISTS (SELECT FROM postrider_internal.dead_letters l WHERE l.topic = erase_subject.topic) THEN
+        RAISE EXCEPTION USING ERRCODE = 'P0002', MESSAGE = format('topic "%s" does not exist', topic), COLUMN = 'topic',
+            HINT = 'SELECT topic FROM postrider.topics lists those there are.';
+    END IF;
+    PERFORM postrider_internal.forget_filters(topic, subject, NULL);
+    o.cursor_at := postrider_internal.first_day_of_events()::timestamp AT TIME ZONE 'UTC';
+    SELECT false AS of_dead_letters, coalesce(o.cursor_at, now()) AS at,
+           '00000000-0000-0000-0000-000000000000'::uuid AS id INTO next;
+    LOOP
+        SELECT * INTO next FROM postrider_internal.next_of_subject(topic, subject, few + 1, 20000, next.of_dead_letters,
+            next.at, next.id);
+        ids := ids || next.ids;
+        EXIT WHEN next.last AND cardinality(ids) <= few;
+        IF cardinality(ids) > few OR clock_timestamp() - began > interval '1 second' THEN
+            erased := 0;
+            o.kind := 'erase_subject';
+            o.topic := erase_subject.topic;
+            o.filter := jsonb_build_object('topic', topic, 'subject', subject);
+            operation_id := postrider_internal.start_operation(o, actor, address);
+            RETURN;
+        END IF;
+    END LOOP;
+    erased := postrider_internal.erase_events(ids, '-infinity', actor, address);
+    PERFORM postrider_internal.note_audit(actor, address, 'subject_erased', topic, NULL, jsonb_build_object('events',
+        erased));
+END $$;
+
+-- One step of an erasure. What it rejects, such as a dead letter that is being exported, is retried later.
+CREATE FUNCTION postrider_internal.step_erasure(operation uuid, most integer, scan_limit integer, OUT done bigint,
+    OUT reached_at timestamptz, OUT reached_id uuid, OUT of_dead_letters boolean, OUT last boolean)
+    LANGUAGE plpgsql AS $$
+DECLARE
+    o postrider_internal.operations;
+    ids uuid[];
+    repairs uuid[];
+BEGIN
+    SELECT p.* INTO o FROM postrider_internal.operations p WHERE p.id = operation;
+    SELECT n.ids, n.at, n.id, n.of_dead_letters, n.last INTO ids, reached_at, reached_id, of_dead_letters, last
+      FROM postrider_internal.next_of_subject(o.topic, o.filter ->> 'subject', most, scan_limit, o.of_dead_letters,
+          o.cursor_at,
+          o.cursor_id) n;
+    repairs := postrider_internal.repairs_of_subject(o.topic, o.filter ->> 'subject', most);
+    done := postrider_internal.erase_events(ids || repairs, '-infinity', 'postrider', '');
+    last := last AND repairs = '{}'; -- an erasure removes them from this search
+    IF last THEN
+        PERFORM postrider_internal.forget_filters(o.topic, o.filter ->> 'subject', o.id);
+    END IF;
+END $$;
 -- +goose StatementEnd
 
 -- +goose Down
-DROP FUNCTION postrider_internal.erase_event, postrider_internal.erase_events, postrider_internal.reject_exporting;
+DROP FUNCTION postrider_internal.step_erasure, postrider_internal.erase_subject, postrider_internal.next_of_subject,
+    postrider_internal.forget_filters, postrider_internal.erase_event, postrider_internal.erase_events,
+    postrider_internal.reject_exporting;

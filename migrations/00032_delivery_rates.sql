@@ -1,10 +1,10 @@
 -- +goose Up
--- The limits on deliveries: those that event subscriptions set (deliveryRate), and those that endpoints' responses have
--- shown (429, and 503 with Retry-After).
+-- The limits on deliveries: those that event subscriptions set (deliveryRate), those that endpoints' responses have
+-- shown (429, and 503 with Retry-After), and the rates of operations.
 
 -- Each row gives its times to one request after the other: next_at is the first time that no request has. A job that is
 -- created for a delivery takes the next times in the same statement, so that a crash loses none, and all nodes together
--- keep one limit. key is subscription:ID, host:HOST or, for what was learned, endpoint:HASH.
+-- keep one limit. key is subscription:ID, host:HOST, operation:ID or, for what was learned, endpoint:HASH.
 CREATE TABLE postrider_internal.delivery_rates (
     key          text PRIMARY KEY,
     next_at      timestamptz NOT NULL DEFAULT '-infinity',
@@ -18,39 +18,89 @@ CREATE TABLE postrider_internal.delivery_rates (
     lowered_at   timestamptz
 ) WITH (fillfactor = 50);
 
+-- The host of an endpoint, with its port unless that is the default one, as catalog.Rate has it.
+CREATE FUNCTION postrider_internal.endpoint_host(base_url text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+SELECT regexp_replace(regexp_replace(substring(lower(base_url) FROM '^[a-z]+://[^/?]+'),
+                                     '^(http://.*):80$|^(https://.*):443$', '\1\2'), '^[a-z]+://', '') $$;
+
+-- An event subscription on hold takes no times of a limit now: its deliveries count only for itself. drains_too_late
+-- compares the turns of two deliveries with the ends of their time to live: of the newest one, and of the first one
+-- whose turn comes after the end of the oldest one. It reads at most 1,000 entries of an index to find the latter.
 CREATE VIEW postrider.delivery_rates AS
 WITH own AS (
     SELECT s.id, (d.rate ->> 'limit')::float8 / coalesce((d.rate ->> 'periodInSeconds')::float8, 1) AS per_second,
            coalesce(d.rate ->> 'scope', 'subscription') AS scope, coalesce(d.rate ->> 'count', 'requests') AS counts,
-           CASE d.rate ->> 'scope' WHEN 'endpoint'
-                THEN lower(substring(s.endpoint_base_url FROM '^[A-Za-z]+://([^/?]+)')) ELSE s.id::text END AS shared
+           CASE d.rate ->> 'scope' WHEN 'endpoint' THEN postrider_internal.endpoint_host(s.endpoint_base_url)
+                ELSE s.id::text END AS shared
       FROM postrider_internal.event_subscriptions s
      CROSS JOIN LATERAL (SELECT s.settings::jsonb -> 'deliveryRate' AS rate OFFSET 0) d
      WHERE s.deleted_at IS NULL AND jsonb_typeof(d.rate) = 'object'
 ), lowest AS (
     SELECT *, min(per_second) OVER (PARTITION BY scope, shared) AS limit_per_second FROM own
 ), limits AS (
-    SELECT v.topic, v.subscription, v.subscription_id, v.max_events_per_batch, v.event_time_to_live_in_minutes, l.scope,
-           l.counts, l.limit_per_second, r.per_second AS learned_per_second,
-           CASE WHEN r.closed_until > now() THEN r.closed_until END AS closed_until
+    SELECT v.topic, v.subscription, v.subscription_id, v.hold IS NOT NULL AS held,
+           make_interval(mins => v.event_time_to_live_in_minutes) AS time_to_live, l.scope, l.counts, l.shared,
+           l.limit_per_second, r.key AS pace, r.per_second AS learned_per_second,
+           -- After Retry-After the rate rises to ramp_to soon. A ramp from a first pace leads to an unknown rate.
+           CASE WHEN r.ramp_to IS NULL THEN r.per_second WHEN r.ramp_to < 1000 THEN r.ramp_to END
+           AS expected_per_second,
+           CASE WHEN r.closed_until > now() THEN r.closed_until END AS closed_until,
+           coalesce(b.pending_deliveries, 0) AS pending_deliveries,
+           coalesce(b.pending_deliveries, 0)::float8 / v.max_events_per_batch AS requests
       FROM postrider.event_subscriptions v
       JOIN postrider_internal.event_subscriptions s ON s.id = v.subscription_id
       LEFT JOIN lowest l ON l.id = v.subscription_id
       LEFT JOIN postrider_internal.delivery_rates r
         ON r.key = 'endpoint:' || encode(s.endpoint_hash, 'hex') AND r.changed_at > now() - interval '1 hour'
+       AND v.behavior <> 'documented'
+      LEFT JOIN postrider.backlogs b ON b.subscription_id = v.subscription_id
      WHERE l.id IS NOT NULL OR r.per_second IS NOT NULL
+), shares AS (
+    SELECT l.*, CASE WHEN held THEN t.times ELSE 0 END
+                + coalesce(sum(t.times) FILTER (WHERE NOT held) OVER (PARTITION BY scope, shared), 0) AS times,
+           CASE WHEN held THEN requests ELSE 0 END
+           + coalesce(sum(requests) FILTER (WHERE NOT held) OVER (PARTITION BY pace), 0) AS pace_times
+      FROM limits l
+     CROSS JOIN LATERAL (SELECT CASE counts WHEN 'events' THEN pending_deliveries ELSE requests END AS times) t
 ), drains AS (
-    SELECT l.*, coalesce(b.pending_deliveries, 0) AS pending_deliveries,
-           greatest(coalesce(l.closed_until - now(), '0'), '0') + make_interval(secs => least(1e10,
-               coalesce(b.pending_deliveries, 0)
-               / least(l.limit_per_second * CASE l.counts WHEN 'events' THEN 1 ELSE l.max_events_per_batch END,
-                       l.learned_per_second * l.max_events_per_batch))) AS drains_in
-      FROM limits l LEFT JOIN postrider.backlogs b ON b.subscription_id = l.subscription_id
+    SELECT s.*, greatest(closed_until - now(), '0') + CASE WHEN seconds IS NOT NULL
+                THEN make_interval(secs => least(seconds, 1e10)) END AS drains_in
+      FROM shares s
+     CROSS JOIN LATERAL (
+           SELECT greatest(times / limit_per_second, pace_times / expected_per_second) AS seconds) d
 )
-SELECT topic, subscription, limit_per_second, scope, counts, learned_per_second, closed_until, pending_deliveries,
-       now() + drains_in AS drains_at,
-       drains_in > make_interval(mins => event_time_to_live_in_minutes) AS drains_too_late, subscription_id
-  FROM drains;
+SELECT d.topic, d.subscription, d.limit_per_second, d.scope, d.counts,
+       round(d.learned_per_second::numeric, 2 - floor(log(d.learned_per_second))::integer)::float8
+       AS learned_per_second,
+       d.closed_until, d.pending_deliveries, now() + d.drains_in AS drains_at,
+       coalesce(greatest(clock.at, newest.time_to_live_since) + d.drains_in
+                    > newest.time_to_live_since + d.time_to_live
+                OR (SELECT greatest(clock.at, late.time_to_live_since)
+                           + d.drains_in * ((turn.n + 1) / d.pending_deliveries)
+                               > late.time_to_live_since + d.time_to_live
+                      FROM (SELECT f.time_to_live_since FROM postrider_internal.deliveries f
+                             WHERE d.pending_deliveries > 0 AND f.subscription_id = d.subscription_id
+                               AND f.hold IS NOT NULL
+                             ORDER BY f.time_to_live_since, f.id LIMIT 1) oldest
+                     CROSS JOIN LATERAL (
+                           SELECT least(greatest(floor(d.pending_deliveries * postrider_internal.seconds(
+                               oldest.time_to_live_since + d.time_to_live
+                               - greatest(clock.at, oldest.time_to_live_since))
+                               / nullif(postrider_internal.seconds(d.drains_in), 0)), 0), 1000)::float8 AS n) turn
+                     CROSS JOIN LATERAL (
+                           SELECT n.time_to_live_since FROM postrider_internal.deliveries n
+                            WHERE n.subscription_id = d.subscription_id AND n.hold IS NOT NULL
+                            ORDER BY n.time_to_live_since, n.id OFFSET turn.n LIMIT 1) late), false) AS drains_too_late,
+       d.subscription_id
+  FROM drains d
+  LEFT JOIN postrider_internal.event_subscription_states st
+    ON st.subscription_id = d.subscription_id AND st.stop_time_to_live
+ -- A pause can stop the time to live.
+ CROSS JOIN LATERAL (SELECT coalesce(st.paused_since, now()) AS at) clock
+  LEFT JOIN LATERAL (
+       SELECT n.time_to_live_since FROM postrider_internal.deliveries n
+        WHERE d.pending_deliveries > 0 AND n.subscription_id = d.subscription_id ORDER BY n.id DESC LIMIT 1) newest
+    ON true;
 COMMENT ON VIEW postrider.delivery_rates IS
     'Rate limits of event subscriptions: those that they set (deliveryRate) and those that their endpoints'' responses '
     'have shown.';
@@ -61,18 +111,21 @@ COMMENT ON COLUMN postrider.delivery_rates.limit_per_second IS
 COMMENT ON COLUMN postrider.delivery_rates.scope IS 'subscription or endpoint; NULL without a limit that is set.';
 COMMENT ON COLUMN postrider.delivery_rates.counts IS 'requests or events; NULL without a limit that is set.';
 COMMENT ON COLUMN postrider.delivery_rates.learned_per_second IS
-    'Requests per second that the endpoint accepts, learned from 429, and from 503 with Retry-After; NULL = not '
-    'learned, or an hour ago.';
+    'Requests per second that the endpoint accepts now, learned from 429, and from 503 with Retry-After. NULL = not '
+    'learned, an hour ago, or ignored because behavior is documented.';
 COMMENT ON COLUMN postrider.delivery_rates.closed_until IS
     'Until when the endpoint requested to wait (Retry-After); NULL = it did not.';
 COMMENT ON COLUMN postrider.delivery_rates.pending_deliveries IS 'Number of pending deliveries.';
 COMMENT ON COLUMN postrider.delivery_rates.drains_at IS
-    'When the pending deliveries are sent at this rate, if no further ones are added and batches are full.';
+    'When the pending deliveries are sent at this rate, if no further ones are added and batches are full. Those of '
+    'other event subscriptions that share the limit or the endpoint count, unless they are on hold. NULL while a '
+    'first pace is being learned.';
 COMMENT ON COLUMN postrider.delivery_rates.drains_too_late IS
-    'That takes longer than the time to live: some deliveries will end without success.';
+    'Some deliveries'' time to live ends before their turn: they will end without success.';
 COMMENT ON COLUMN postrider.delivery_rates.subscription_id IS
     'Id of the event subscription, see postrider.event_subscriptions.';
 
 -- +goose Down
 DROP VIEW postrider.delivery_rates;
+DROP FUNCTION postrider_internal.endpoint_host;
 DROP TABLE postrider_internal.delivery_rates;

@@ -300,7 +300,8 @@ BEGIN
                 SELECT d.id FROM postrider_internal.deliveries d
                  WHERE d.subscription_id = q.id AND d.available LIMIT most FOR UPDATE SKIP LOCKED
             )
-            UPDATE postrider_internal.deliveries d SET pulled = false, hold = 'admission'
+            UPDATE postrider_internal.deliveries d SET pulled = false,
+                   hold = (SELECT postrider_internal.hold_without_job(q.id))
               FROM step WHERE d.id = step.id AND d.id = ANY (ARRAY (SELECT u.id FROM step u));
             GET DIAGNOSTICS held = ROW_COUNT;
             changed := changed + held;

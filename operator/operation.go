@@ -90,8 +90,7 @@ func isBlocked(err error) bool { return postgres.SQLState(err) == "55000" }
 // reason returns why a step failed: the message of postrider's SQL functions, or one sentence for each class of
 // PostgreSQL's errors. PostgreSQL's message is in the log.
 func reason(wrong error) string {
-	var rejection *postgres.FunctionError
-	if errors.As(postgres.AsFunctionError(wrong), &rejection) {
+	if rejection, ok := errors.AsType[*postgres.FunctionError](postgres.AsFunctionError(wrong)); ok {
 		return rejection.Message // its hint is SQL
 	}
 	const seeLog = "; the log of the node has the cause"
@@ -139,24 +138,16 @@ func (o *Operator) runStep(ctx context.Context, job int64, wrong error) (pause t
 		if err != nil {
 			return err
 		}
-		pause, more = op.pause(step.Taken), !step.Last && step.Failure == nil
 		if isBlocked(wrong) {
 			pause = blockedPause
 		}
-		return endStep(ctx, tx, op, &step, pause)
+		pause, more, err = endStep(ctx, tx, op, &step, pause)
+		return err
 	})
 	if err == nil && op != nil && op.Kind == Retry {
 		o.requestFetch()
 	}
 	return pause, more, err
-}
-
-// pause returns the time that a number of dead letters or events takes at the operation's rate.
-func (op *operationRow) pause(taken int) time.Duration {
-	if op.RatePerSecond == nil {
-		return 0
-	}
-	return time.Duration(taken) * time.Second / time.Duration(*op.RatePerSecond)
 }
 
 // most is up to how many a step processes: those of a second at the operation's rate.
@@ -182,10 +173,22 @@ func beginStep(ctx context.Context, tx pgx.Tx, job int64) (*operationRow, error)
 	return op, nil
 }
 
-func endStep(ctx context.Context, tx pgx.Tx, op *operationRow, step *stepResult, pause time.Duration) error {
-	const call = "SELECT postrider_internal.end_step($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
-	return postgres.Exec(ctx, tx, "end a step of an operation", call, op.ID, step.Done, step.Skipped, step.Failed,
-		step.Error, step.ReachedAt, step.ReachedID, step.ReachedPosition, step.OfDeadLetters, step.Last, step.Failure, pause)
+// endStep returns the pause before the next step: at least the given one, longer at the operation's rate. more is false
+// if none follows.
+func endStep(
+	ctx context.Context, tx pgx.Tx, op *operationRow, step *stepResult, least time.Duration,
+) (pause time.Duration, more bool, err error) {
+	const call = "SELECT postrider_internal.end_step($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
+	var next *time.Duration
+	row := tx.QueryRow(ctx, call, op.ID, step.Done, step.Skipped, step.Failed, step.Error, step.ReachedAt, step.ReachedID,
+		step.ReachedPosition, step.OfDeadLetters, step.Last, step.Failure, step.Taken, least)
+	if err = row.Scan(&next); err != nil {
+		return 0, false, fmt.Errorf("end a step of an operation: %w", err)
+	}
+	if next == nil {
+		return 0, false, nil
+	}
+	return *next, true, nil
 }
 
 // stepDeadLetters redelivers or purges the next dead letters. The step that finds none is the last.

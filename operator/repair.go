@@ -82,8 +82,7 @@ func versions(when []postgres.Condition) (list []int64) {
 
 // redeliveryError is the error of a redelivery; ErrPrecondition if the dead letter has another version.
 func redeliveryError(err error) error {
-	var rejection *postgres.FunctionError
-	if errors.As(err, &rejection) && rejection.Conflict == "precondition" {
+	if rejection, ok := errors.AsType[*postgres.FunctionError](err); ok && rejection.Conflict == "precondition" {
 		return postgres.ErrPrecondition
 	}
 	return err

@@ -60,8 +60,7 @@ func (i *repairItem) edit(patch *Patch, now time.Time, includeUnchanged bool) (r
 		return *i.Problem
 	}
 	changed, err := patch.Apply(i.Body)
-	var failed *PatchError
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*PatchError](err); ok {
 		return failed.Cause + ": " + failed.Error()
 	}
 	if bytes.Equal(changed, i.Body) {

@@ -62,7 +62,7 @@ func TestPaceAfterRetryAfter(t *testing.T) {
 	p := Pace{PerSecond: 40, ChangedAt: now}
 	until := now.Add(10 * time.Second)
 	p = p.After(Responses{Accepted: 5, Throttled: 1, Window: time.Second, Until: until}, 1, now)
-	require.Equal(t, Pace{PerSecond: 1, Before: 38, ClosedUntil: until, ChangedAt: now, LoweredAt: now}, p)
+	require.Equal(t, Pace{PerSecond: 1, Before: 38, ClosedUntil: until, ChangedAt: until, LoweredAt: now}, p)
 	require.Equal(t, p, p.After(Responses{Accepted: 3, Window: time.Second}, 1, now.Add(5*time.Second)))
 	now = until
 	for _, want := range []float64{2, 4, 8, 16, 32, 38} {
@@ -70,6 +70,57 @@ func TestPaceAfterRetryAfter(t *testing.T) {
 		p = p.After(Responses{Accepted: int(p.PerSecond), Window: time.Second}, 1, now)
 		require.InDelta(t, want, p.PerSecond, 0.001)
 	}
+}
+
+// An endpoint that allows 100 requests a second and closes for a second beyond that gets more than half of them.
+func TestPaceOfAnEndpointThatClosesShortly(t *testing.T) {
+	t.Parallel()
+	var p Pace
+	now := time.Date(2026, 11, 23, 10, 0, 0, 0, time.UTC)
+	offered, accepted := 500.0, 0.0
+	for second := range 180 {
+		r := Responses{Accepted: int(min(offered, 100)), Window: time.Second}
+		now = now.Add(time.Second)
+		if r.Throttled = int(offered) - r.Accepted; r.Throttled > 0 {
+			r.Until = now.Add(time.Second)
+		}
+		if p = p.After(r, 1, now); second >= 30 {
+			accepted += float64(r.Accepted)
+		}
+		if offered = p.PerSecond; now.Before(p.ClosedUntil) {
+			offered = 0
+		}
+	}
+	require.Greater(t, accepted/150, 50.0)
+}
+
+// While an endpoint is down, each request gets another Retry-After. That does not lower the rate that it gets then.
+func TestPaceOfAnEndpointThatStaysClosed(t *testing.T) {
+	t.Parallel()
+	for _, known := range []Pace{{}, {PerSecond: 300}} {
+		p, now := known, time.Date(2026, 11, 23, 10, 0, 0, 0, time.UTC)
+		for range 100 {
+			p = p.After(Responses{Throttled: 1, Window: time.Second, Until: now.Add(time.Minute)}, 1, now)
+			now = now.Add(time.Minute + time.Millisecond)
+		}
+		for range 9 {
+			now = now.Add(time.Second)
+			p = p.After(Responses{Accepted: int(p.PerSecond), Window: time.Second}, 1, now)
+		}
+		require.Greater(t, p.PerSecond, 250.0, known)
+	}
+}
+
+// A ramp ends, even if nothing is throttled.
+func TestPaceHasABound(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 23, 10, 0, 0, 0, time.UTC)
+	p := Pace{}.After(Responses{Accepted: 5000, Throttled: 1, Window: time.Second}, 3, now)
+	for range 100 {
+		now = now.Add(time.Second)
+		p = p.After(Responses{Accepted: int(p.PerSecond), Window: time.Second}, 1, now)
+	}
+	require.InDelta(t, highestPace, p.PerSecond, 0)
 }
 
 // Two nodes that see the same throttling lower the pace once.
@@ -95,7 +146,10 @@ func TestRateLimitReset(t *testing.T) {
 		{"RateLimit", "limit=100, remaining=0, reset=5", "", 5 * time.Second},
 		{"RateLimit-Remaining", "0", "7", 7 * time.Second},
 		{"RateLimit-Remaining", "2", "7", 0},
-		{"RateLimit-Remaining", "0", "99999999", time.Hour},
+		{"RateLimit", `"burst";r=0;t=30, "day";r=900;t=3600`, "", 30 * time.Second},
+		{"RateLimit", `"day";r=900;t=3600,"burst";r=0;t=30, "hour";r=0;t=40`, "", 40 * time.Second},
+		{"RateLimit-Remaining", "0", "7200", time.Hour},
+		{"RateLimit-Remaining", "0", "1795484278", 0}, // a time
 		{"RateLimit-Remaining", "0", "-1", 0},
 		{"RateLimit-Remaining", "0", "soon", 0},
 		{"X-Other", "0", "7", 0},

@@ -41,8 +41,7 @@ var (
 // SQLState is the SQLSTATE of an error that PostgreSQL reported; "" for any other error. Source: PostgreSQL's
 // documentation, appendix A.
 func SQLState(err error) string {
-	var pgErr *pgconn.PgError
-	if errors.As(err, &pgErr) {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return pgErr.Code
 	}
 	return ""
@@ -55,8 +54,7 @@ func class(err error) string { return SQLState(err)[:min(2, len(SQLState(err)))]
 // constraint violation (23), program limit exceeded (54). A day without a partition is none: PostgreSQL reports it as
 // a violated check without a name.
 func IsPoison(err error) bool {
-	var pgErr *pgconn.PgError
-	if errors.As(err, &pgErr) && pgErr.Code == "23514" && pgErr.ConstraintName == "" {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == "23514" && pgErr.ConstraintName == "" {
 		return false
 	}
 	return slices.Contains([]string{"22", "23", "54"}, class(err))

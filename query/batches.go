@@ -13,7 +13,7 @@ type BatchFilter struct {
 	Topic        string `query:"topic"`
 	Subscription string `query:"subscription"`
 	State        string `query:"state" enum:"pending,delivered,dead_lettered,dropped,canceled"`
-	Hold         string `query:"hold" enum:"paused,not_validated,probation,admission"`
+	Hold         string `query:"hold" enum:"paused,not_validated,probation,admission,rate_limited"`
 }
 
 // BatchLine is one batch in a list.

@@ -15,7 +15,7 @@ type DeliveryFilter struct {
 	Topic        string `query:"topic" json:"topic,omitzero"`
 	Subscription string `query:"subscription" json:"subscription,omitzero"`
 	State        string `query:"state" json:"state,omitzero" enum:"pending,delivered,dead_lettered,dropped,canceled"`
-	Hold         string `query:"hold" json:"hold,omitzero" enum:"paused,not_validated,probation,admission"`
+	Hold         string `query:"hold" json:"hold,omitzero" enum:"paused,not_validated,probation,admission,rate_limited"`
 	Outcome      string `query:"lastOutcome" json:"lastOutcome,omitzero"`
 	// Event is the publisher's id of the event, or postrider's.
 	Event string `query:"eventId" json:"eventId,omitzero"`

@@ -55,9 +55,10 @@ type MeteredRate struct {
 	Topic, Subscription string
 	// Own is the limit that is set, Learned the one that the endpoint's responses have shown; nil = none.
 	Own, Learned *float64
-	// DrainSeconds is how long the backlog takes at this rate. TooLate: that is longer than the time to live.
-	DrainSeconds float64
-	TooLate      bool
+	// DrainSeconds is how long the backlog takes at this rate; nil while a first pace is being learned.
+	DrainSeconds *float64
+	// TooLate: the time to live of some deliveries ends before.
+	TooLate bool
 }
 
 // Vitals describe the state of all nodes together, and of the database.

@@ -64,7 +64,7 @@ type DeliveryRate struct {
 	Own, Learned          *float64
 	Counts, Scope         string
 	ClosedUntil, DrainsAt *time.Time
-	// TooLate: the backlog takes longer than the time to live.
+	// TooLate: the time to live of some deliveries ends before their turn.
 	TooLate bool
 }
 

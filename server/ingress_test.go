@@ -57,15 +57,16 @@ func TestRequestsPerSecond(t *testing.T) {
 	made := b.manage(http.MethodPut, "/v1/topics/orders", "").json(http.StatusCreated)
 	key1, key2 := made["key1"].(string), made["key2"].(string)
 	var last response
-	for range 30 {
+	require.Eventually(t, func() bool {
 		last = b.publish("orders", key1, "[]")
-	}
+		return last.status == http.StatusTooManyRequests
+	}, time.Minute, time.Millisecond)
 	require.Contains(t, last.rejected(http.StatusTooManyRequests, "TooManyRequests").Message,
 		"more than 5 requests a second")
 	require.Equal(t, "1", last.header.Get("Retry-After"))
 	require.Equal(t, http.StatusOK, b.publish("orders", key2, "[]").status, "another credential has its own")
 	require.Equal(t, http.StatusOK, b.send(http.MethodGet, "/healthz", "").status)
-	require.Eventually(t, func() bool { return b.publish("orders", key1, "[]").status == http.StatusOK }, 10*time.Second,
+	require.Eventually(t, func() bool { return b.publish("orders", key1, "[]").status == http.StatusOK }, time.Minute,
 		100*time.Millisecond)
 }
 
@@ -138,7 +139,7 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 			t.Parallel()
 			took := dripping(t, address, first, 100*time.Millisecond)
 			require.Greater(t, took, 500*time.Millisecond)
-			require.Less(t, took, 10*time.Second)
+			require.Less(t, took, 25*time.Second)
 		})
 	}
 	response, err := http.Get("http://" + address + "/healthz")

@@ -186,6 +186,7 @@ func TestListingTheAudit(t *testing.T) {
 func TestListsRejectWhatTheyCannotUse(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
+	const holds = "paused, not_validated, probation, admission, rate_limited"
 	for query, want := range map[string]string{
 		"events?limit=0":             "limit must be between 1 and 1000, not 0",
 		"events?limit=1001":          "limit must be between 1 and 1000, not 1001",
@@ -200,9 +201,9 @@ func TestListsRejectWhatTheyCannotUse(t *testing.T) {
 		"deliveries?state=dead":      `state must be one of pending, delivered, dead_lettered, dropped, canceled, not "dead"`,
 		"audit?action=dead":          "action must be one of topic_created, topic_replaced, ",
 		"deliveries?state=":          `state must be one of pending`,
-		"deliveries?hold=resting":    `hold must be one of paused, not_validated, probation, admission, not "resting"`,
+		"deliveries?hold=resting":    "hold must be one of " + holds + `, not "resting"`,
 		"batches?state=open":         "state must be one of",
-		"batches?hold=x":             "hold must be one of",
+		"batches?hold=x":             "hold must be one of " + holds,
 		"audit?until=now":            "until must be an RFC 3339 time",
 		"audit?limit=many":           `limit must be an integer between 1 and 1000, not "many"`,
 		"events?unmatched=perhaps":   `unmatched must be true or false, not "perhaps"`,

@@ -28,7 +28,7 @@ func TestSubscriptionRoundTrip(t *testing.T) {
 		"eventDeliverySchema": "EventGridSchema", "provisioningState": "Succeeded", "endpointValidation": "skip",
 		"validation": nil, "hold": nil, "deliveryConfiguration": map[string]any{"deliveryMode": "Push"},
 		"maxEventsPerBatch": 1.0, "preferredBatchSizeInKilobytes": 64.0, "maxConcurrentDeliveries": nil, "deliveryRate": nil,
-		"responseTimeoutInSeconds": 30.0,
+		"hostRateLimit": nil, "responseTimeoutInSeconds": 30.0,
 		"signing": map[string]any{
 			"enabled": false, "secrets": 0.0, "rotatedAt": nil, "previousValidUntil": nil,
 		},
@@ -258,6 +258,12 @@ func TestSubscriptionRejections(t *testing.T) {
 	require.Contains(t,
 		b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/billing", with(`"retryPolicy":{"policy":"x"}`)).body,
 		"preview-2017, ga-2018, ga-2019, ga-2021, namespace-2023", "the known names are listed")
+	for _, rate := range []string{`{}`, `{"burst":5}`, `{"limit":null,"scope":"endpoint"}`} {
+		rejection := b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/billing", with(`"deliveryRate":`+rate)).
+			rejected(400, "InvalidRequest")
+		require.Equal(t, "deliveryRate.limit must be 1 to 100000; without deliveryRate there is no limit",
+			rejection.Message)
+	}
 	require.Equal(t, []string{"subscription", "endpointUrl"},
 		targets(b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/x", "{}").rejected(400, "InvalidRequest")))
 	require.Zero(t, b.count("SELECT count(*) FROM postrider.event_subscriptions"))

@@ -42,10 +42,6 @@ type rejections struct {
 	anonymous, known map[rejection]int
 }
 
-func newRejections() *rejections {
-	return &rejections{anonymous: map[rejection]int{}, known: map[rejection]int{}}
-}
-
 // noteRejections counts rejected requests. It follows limitRate, whose rejections are not counted.
 func (s *Server) noteRejections(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {

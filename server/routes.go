@@ -10,6 +10,7 @@ import (
 
 	"postrider/access"
 	"postrider/jobs/pull"
+	"postrider/operator"
 	"postrider/server/api"
 	"postrider/server/auth"
 	"postrider/server/management"
@@ -40,6 +41,8 @@ const (
 	publishPath          = "/topics/:topic/api/events"
 	namespacePublishPath = "/topics/:topic:publish"
 	consumerPath         = "/topics/:topic/eventsubscriptions/:subscription"
+	deadLetter           = "/v1/deadLetters/:deadLetterId"
+	delivery             = "/v1/deliveries/:deliveryId"
 )
 
 // route is an operation, its address, and who may use it.
@@ -70,10 +73,7 @@ func (s *Server) routes() []route {
 // customRoutes are the routes for publishers, endpoints and monitoring.
 func (s *Server) customRoutes() []route {
 	return []route{
-		{
-			post, publishPath, publisher,
-			custom("publishEvents", s.publish, 400, 401, 403, 404, 413, 415, 429, 500, 503),
-		},
+		{post, publishPath, publisher, custom("publishEvents", s.publish, 400, 401, 403, 404, 413, 415, 429, 500, 503)},
 		{
 			post, namespacePublishPath, publisher,
 			custom("publishCloudEvents", s.publishToNamespace, 400, 401, 403, 404, 413, 415, 429, 500, 503),
@@ -127,6 +127,7 @@ func topicRoutes(m *management.Handlers) []route {
 
 // subscriptionRoutes are the routes of event subscriptions.
 func subscriptionRoutes(m *management.Handlers) []route {
+	holds := m.Parts.Holds
 	return []route{
 		{get, "/v1/topics/:topic/subscriptions", read, api.Handle("listSubscriptions", m.ListSubscriptions, 404)},
 		{put, subscription, admin, api.Handle("putSubscription", m.PutSubscription, 404, 409)},
@@ -134,9 +135,9 @@ func subscriptionRoutes(m *management.Handlers) []route {
 		{patch, subscription, admin, api.Handle("patchSubscription", m.PatchSubscription, 404, 409)},
 		{del, subscription, admin, api.Handle("deleteSubscription", m.DeleteSubscription, 404)},
 		{post, subscription + "/pause", operate, api.Handle("pauseSubscription", m.PauseSubscription, 404)},
-		{post, subscription + "/resume", operate, api.Handle("resumeSubscription", m.ResumeSubscription, 404)},
-		{post, subscription + "/release", operate, api.Handle("releaseSubscription", m.ReleaseSubscription, 404, 409)},
-		{post, subscription + "/probe", operate, api.Handle("probeSubscription", m.ProbeSubscription, 404, 409)},
+		{post, subscription + "/resume", operate, api.Handle("resumeSubscription", m.OnHold(holds.Resume), 404)},
+		{post, subscription + "/release", operate, api.Handle("releaseSubscription", m.OnHold(holds.Release), 404, 409)},
+		{post, subscription + "/probe", operate, api.Handle("probeSubscription", m.OnHold(holds.Probe), 404, 409)},
 		{post, subscription + "/validate", operate, api.Handle("validateSubscription", m.ValidateSubscription, 404, 409)},
 		{post, subscription + "/testFilter", read, api.Handle("testSubscriptionFilter", m.TestSubscriptionFilter, 404)},
 		{post, subscription + "/testDelivery", operate, api.Handle("testDelivery", m.TestDelivery, 404, 409)},
@@ -164,12 +165,9 @@ func deadLetterRoutes(m *management.Handlers) []route {
 		{post, "/v1/deadLetters/redeliver", operate, api.Handle("redeliverDeadLetters", m.RedeliverDeadLetters, 409)},
 		{post, "/v1/deadLetters/purge", operate, api.Handle("purgeDeadLetters", m.PurgeDeadLetters)},
 		{get, "/v1/deadLetterExport", read, api.Handle("exportDeadLetters", m.ExportDeadLetters)},
-		{get, "/v1/deadLetters/:deadLetterId", read, api.Handle("getDeadLetter", m.GetDeadLetter, 404)},
-		{del, "/v1/deadLetters/:deadLetterId", operate, api.Handle("purgeDeadLetter", m.PurgeDeadLetter, 404)},
-		{
-			post, "/v1/deadLetters/:deadLetterId/redeliver", operate,
-			api.Handle("redeliverDeadLetter", m.RedeliverDeadLetter, 404, 409),
-		},
+		{get, deadLetter, read, api.Handle("getDeadLetter", m.GetDeadLetter, 404)},
+		{del, deadLetter, operate, api.Handle("purgeDeadLetter", m.PurgeDeadLetter, 404)},
+		{post, deadLetter + "/redeliver", operate, api.Handle("redeliverDeadLetter", m.RedeliverDeadLetter, 404, 409)},
 		{get, "/v1/operations", read, api.Handle("listOperations", m.ListOperations)},
 		{get, "/v1/operations/:operationId", read, api.Handle("getOperation", m.GetOperation, 404)},
 		{post, "/v1/operations/:operationId/cancel", operate, api.Handle("cancelOperation", m.CancelOperation, 404)},
@@ -186,9 +184,9 @@ func selectionRoutes(m *management.Handlers) []route {
 		{get, one + "/export", operate, api.Handle("exportSelection", m.ExportSelection, 404)},
 		{post, one + "/redeliver", operate, api.Handle("redeliverSelection", m.RedeliverSelection, 404, 409)},
 		{post, one + "/repair", operate, api.Handle("repairSelection", m.RepairSelection, 404, 409)},
-		{post, one + "/purge", operate, api.Handle("purgeSelection", m.PurgeSelection, 404)},
-		{post, one + "/retry", operate, api.Handle("retrySelection", m.RetrySelection, 404)},
-		{post, one + "/cancel", operate, api.Handle("cancelSelection", m.CancelSelection, 404)},
+		{post, one + "/purge", operate, api.Handle("purgeSelection", m.ActOnSelection(operator.Purge), 404)},
+		{post, one + "/retry", operate, api.Handle("retrySelection", m.ActOnSelection(operator.Retry), 404)},
+		{post, one + "/cancel", operate, api.Handle("cancelSelection", m.ActOnSelection(operator.Cancel), 404)},
 	}
 }
 
@@ -202,14 +200,11 @@ func eventRoutes(m *management.Handlers) []route {
 		{post, "/v1/events/:systemId/erase", operate, api.Handle("eraseEvent", m.EraseEvent, 404, 409)},
 		{get, "/v1/problems", read, api.Handle("listProblems", m.ListProblems)},
 		{get, "/v1/deliveries", read, api.Handle("listDeliveries", m.ListDeliveries)},
-		{get, "/v1/deliveries/:deliveryId", read, api.Handle("getDelivery", m.GetDelivery, 404)},
-		{get, "/v1/deliveries/:deliveryId/attempts", read, api.Handle("listDeliveryAttempts", m.ListDeliveryAttempts, 404)},
-		{post, "/v1/deliveries/:deliveryId/cancel", operate, api.Handle("cancelDelivery", m.CancelDelivery, 404, 409)},
-		{post, "/v1/deliveries/:deliveryId/retryNow", operate, api.Handle("retryDelivery", m.RetryDelivery, 404, 409)},
-		{
-			post, "/v1/deliveries/:deliveryId/deadLetterNow", operate,
-			api.Handle("deadLetterDelivery", m.DeadLetterDelivery, 404, 409),
-		},
+		{get, delivery, read, api.Handle("getDelivery", m.GetDelivery, 404)},
+		{get, delivery + "/attempts", read, api.Handle("listDeliveryAttempts", m.ListDeliveryAttempts, 404)},
+		{post, delivery + "/cancel", operate, api.Handle("cancelDelivery", m.CancelDelivery, 404, 409)},
+		{post, delivery + "/retryNow", operate, api.Handle("retryDelivery", m.RetryDelivery, 404, 409)},
+		{post, delivery + "/deadLetterNow", operate, api.Handle("deadLetterDelivery", m.DeadLetterDelivery, 404, 409)},
 		{get, "/v1/batches", read, api.Handle("listBatches", m.ListBatches)},
 		{get, "/v1/batches/:batchId", read, api.Handle("getBatch", m.GetBatch, 404)},
 		{get, "/v1/batches/:batchId/members", read, api.Handle("listBatchMembers", m.ListBatchMembers, 404)},

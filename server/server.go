@@ -143,7 +143,8 @@ func New(o Options) (*Server, error) {
 		options: o, auth: auth.NewAuthenticator(o.Parts.Access, o.Parts.Clock, o.AdminToken, rejectedKey), parts: o.Parts,
 		log: o.Logger, echo: echo.New(),
 		rate:       auth.NewRate(o.RequestsPerSecond),
-		rejections: newRejections(), failures: &failures{kinds: map[string]failureKind{}},
+		rejections: &rejections{anonymous: map[rejection]int{}, known: map[rejection]int{}},
+		failures:   &failures{kinds: map[string]failureKind{}},
 	}
 	s.document = sync.OnceValues(func() ([]byte, error) {
 		text, _, err := Document()

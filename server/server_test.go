@@ -18,32 +18,14 @@ import (
 
 	"postrider/catalog"
 	"postrider/cmd/postrider/app"
-	"postrider/migrations"
+	"postrider/cmd/postrider/app/apptest"
 	"postrider/pgdev"
 	"postrider/postgres"
 	"postrider/server"
 	"postrider/server/api"
 )
 
-func TestMain(m *testing.M) { os.Exit(pgdev.RunTests(m, migrate)) }
-
-// migrate fills the template of the tests' databases, partitions included.
-func migrate(ctx context.Context, url string) error {
-	pool, err := postgres.OpenPool(ctx, url, 4)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	if err := migrations.Up(ctx, pool, io.Discard); err != nil {
-		return err
-	}
-	s, err := newStore(ctx, url, 0)
-	if err != nil {
-		return err
-	}
-	defer s.DB.Pool.Close()
-	return s.Maintenance.EnsurePartitions(ctx)
-}
+func TestMain(m *testing.M) { os.Exit(pgdev.RunTests(m, apptest.Migrate)) }
 
 const (
 	adminToken = "the-admin-token"
@@ -55,7 +37,7 @@ func newStore(ctx context.Context, url string, workers int) (*app.System, error)
 	if err != nil {
 		return nil, err
 	}
-	sealer, err := postgres.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
+	sealer, err := postgres.NewSealer(apptest.Key)
 	if err != nil {
 		return nil, err
 	}

@@ -73,8 +73,7 @@ func (r *Runner) missing(ctx context.Context, logins []*login) ([]string, error)
 // check returns the problems of one login. own: it is one of our roles.
 func (l *login) check(ctx context.Context, own bool) (problems []string, err error) {
 	conn, err := l.connect(ctx)
-	var rejected *rejectedError
-	if errors.As(err, &rejected) {
+	if rejected, ok := errors.AsType[*rejectedError](err); ok {
 		return []string{"cannot connect: " + rejected.message}, nil
 	}
 	if err != nil || conn == nil {

@@ -1,32 +1,21 @@
 package sqlquery_test
 
 import (
-	"context"
-	"io"
 	"os"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
-	"postrider/migrations"
+	"postrider/cmd/postrider/app/apptest"
 	"postrider/pgdev"
 	"postrider/postgres"
 	"postrider/sqlquery"
 )
 
-func TestMain(m *testing.M) { os.Exit(pgdev.RunTests(m, migrate)) }
+func TestMain(m *testing.M) { os.Exit(pgdev.RunTests(m, apptest.Migrate)) }
 
-func migrate(ctx context.Context, url string) error {
-	pool, err := postgres.OpenPool(ctx, url, 0)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	return migrations.Up(ctx, pool, io.Discard)
-}
-
-var testKey = []byte("0123456789abcdef0123456789abcdef")
+var testKey = apptest.Key
 
 // bundle is a migrated database with its login roles.
 type bundle struct {

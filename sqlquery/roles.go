@@ -60,8 +60,7 @@ func EnsureLogins(ctx context.Context, db *postgres.DB, sealer *postgres.Sealer)
 // isRight reports whether the login exists and Check finds nothing.
 func (r *Runner) isRight(ctx context.Context, role string) (bool, error) {
 	logins, err := r.logins(ctx)
-	var unreadable *rejectedError
-	if errors.As(err, &unreadable) { // sealed with another key
+	if _, ok := errors.AsType[*rejectedError](err); ok { // sealed with another key
 		return false, nil
 	}
 	if err != nil {

@@ -79,9 +79,7 @@ type Runner struct {
 // NewRunner returns a Runner that connects with the login roles of the database, or with the URLs of the options.
 func NewRunner(db *postgres.DB, sealer *postgres.Sealer, o Options) (*Runner, error) {
 	r := &Runner{db: db, sealer: sealer, timeout: cmp.Or(o.Timeout, DefaultTimeout), log: o.Logger}
-	if r.log == nil {
-		r.log = slog.Default()
-	}
+	r.log = cmp.Or(r.log, slog.Default())
 	for _, url := range o.URLs {
 		l, err := loginOf(url)
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"postrider/access"
 	"postrider/catalog"
+	"postrider/operator"
 	"postrider/web/display"
 	"postrider/web/site"
 )
@@ -18,7 +19,7 @@ import (
 func (p *pages) actions() map[access.Role]map[string]echo.HandlerFunc {
 	const subscription, delivery, deadLetter = "/subscriptions/:topic/:subscription/", "/deliveries/:id/",
 		"/dead-letters/:id/"
-	holds, operator := p.Parts.Holds, p.Parts.Operator
+	holds, act := p.Parts.Holds, p.Parts.Operator
 	return map[access.Role]map[string]echo.HandlerFunc{
 		access.RoleOperator: {
 			subscription + "pause":    site.Act(p.pause, p.subscription),
@@ -26,13 +27,13 @@ func (p *pages) actions() map[access.Role]map[string]echo.HandlerFunc {
 			subscription + "release":  p.hold("released", holds.Release),
 			subscription + "probe":    p.hold("probed", holds.Probe),
 			subscription + "test":     site.Act(p.testDelivery, p.subscription),
-			delivery + "retry":        p.deliveryAction("retried", operator.RetryNow),
-			delivery + "cancel":       p.deliveryAction("canceled", operator.Cancel),
+			delivery + "retry":        p.deliveryAction("retried", act.RetryNow),
+			delivery + "cancel":       p.deliveryAction("canceled", act.Cancel),
 			delivery + "dead-letter":  site.Act(p.deadLetterNow, p.delivery),
 			deadLetter + "redeliver":  site.Act(p.redeliverOne, p.deadLetter),
 			deadLetter + "purge":      site.Act(p.purgeOne, p.purging),
-			"/dead-letters/redeliver": site.Act(p.redeliverMany, p.manyToRedeliver),
-			"/dead-letters/purge":     site.Act(p.purgeMany, p.manyToPurge),
+			"/dead-letters/redeliver": site.Act(p.redeliverMany, p.many(operator.Redeliver)),
+			"/dead-letters/purge":     site.Act(p.purgeMany, p.many(operator.Purge)),
 			"/operations/:id/cancel":  site.Act(p.cancelOperation, p.operation),
 		},
 		access.RoleAdmin: {

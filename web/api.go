@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -25,9 +26,7 @@ func (r *apiResponse) Header() http.Header { return r.header }
 
 // WriteHeader stores the first status.
 func (r *apiResponse) WriteHeader(status int) {
-	if r.status == 0 {
-		r.status = status
-	}
+	r.status = cmp.Or(r.status, status)
 }
 
 // Write stores a part of the body.

@@ -19,6 +19,7 @@ import (
 	"postrider/query"
 	"postrider/web/display"
 	"postrider/web/site"
+	"postrider/web/workbench"
 )
 
 type deadLettersView struct {
@@ -241,7 +242,7 @@ func (p *pages) redeliverOne(ctx context.Context, c echo.Context) (href string, 
 	if err != nil {
 		return "", err
 	}
-	delivery, err := p.Parts.Operator.Redeliver(ctx, id, form.to, c.FormValue("again") != "")
+	delivery, err := p.Parts.Operator.Redeliver(ctx, id, form.To, c.FormValue("again") != "")
 	return deliveryPath(delivery) + "?done=redelivered", err
 }
 
@@ -259,32 +260,20 @@ func (p *pages) purgeOne(ctx context.Context, c echo.Context) (href string, err 
 
 // deadLetterForm is the input of the forms of dead letters.
 type deadLetterForm struct {
-	to          operator.Target
-	rate        int   // per second; 0 is no limit
+	operator.Action
 	redelivered *bool // filter; nil is the default of the operation
 }
-
-// maxRate is more than a database can process: a larger rate is a mistake.
-const maxRate = 1_000_000
 
 func deadLetterFormOf(c echo.Context) (form deadLetterForm, err error) {
 	if err := c.Request().ParseForm(); err != nil {
 		return form, site.Rejected(http.StatusBadRequest, "the form cannot be read")
 	}
 	f := display.FilterOfForm(c.Request().PostForm)
-	form.to = operator.Target{Subscription: f.Name("", "toSubscription", ""), Topic: f.Name("", "toTopic", "")}
 	if which := f.OneOf("", "redelivered", "", []string{"true", "false"}, ""); which != "" {
 		form.redelivered = new(which == "true")
 	}
-	rate := f.Number("", "rate", "")
-	if f.Err != nil || rate != nil && (*rate < 1 || *rate > maxRate) {
-		return form, site.Rejected(http.StatusBadRequest,
-			"the rate must be a whole number from 1 to 1,000,000, or empty, and names must be text")
-	}
-	if rate != nil {
-		form.rate = int(*rate)
-	}
-	return form, nil
+	form.Action, err = workbench.ActionOf(f)
+	return form, err
 }
 
 // manyView has the dead letters that a bulk operation would change.
@@ -298,34 +287,29 @@ type manyView struct {
 	Form         url.Values // the input of a rejected form
 }
 
-func (p *pages) manyToRedeliver(ctx context.Context, c echo.Context) error {
-	return p.many(ctx, c, false, "Redeliver dead letters")
-}
-
-func (p *pages) manyToPurge(ctx context.Context, c echo.Context) error {
-	return p.many(ctx, c, true, "Purge dead letters")
-}
-
-// many is the page that confirms a bulk operation.
-func (p *pages) many(ctx context.Context, c echo.Context, purge bool, title string) error {
-	f, err := p.manyFilter(c)
-	if err != nil {
-		return err
+// many is the page that confirms a bulk operation of a kind.
+func (p *pages) many(kind string) site.Page {
+	return func(ctx context.Context, c echo.Context) error {
+		f, err := p.manyFilter(c)
+		if err != nil {
+			return err
+		}
+		found, err := p.Parts.Reader.CountDeadLetters(ctx, &f)
+		if err != nil {
+			return err
+		}
+		from := "" // the span of the address would move on until the user confirms
+		if f.DeadLetteredFrom != nil {
+			from = f.DeadLetteredFrom.Format(time.RFC3339Nano)
+		}
+		view := manyView{
+			Purge: kind == operator.Purge, Matching: f, Count: found, Fresh: found.Matched - found.Redelivered,
+			Action: display.With(c, "to", f.DeadLetteredUntil.Format(time.RFC3339Nano), "from", from, "within", ""),
+			Back:   display.SameFilter(c, "/ui/dead-letters"), Form: site.Input(c),
+		}
+		trail := site.Link{Href: view.Back, Text: "Dead letters"}
+		return p.Show(c, "dead-letters-many", operationKinds[kind], false, view, trail)
 	}
-	found, err := p.Parts.Reader.CountDeadLetters(ctx, &f)
-	if err != nil {
-		return err
-	}
-	from := "" // the span of the address would move on until the user confirms
-	if f.DeadLetteredFrom != nil {
-		from = f.DeadLetteredFrom.Format(time.RFC3339Nano)
-	}
-	view := manyView{
-		Purge: purge, Matching: f, Count: found, Fresh: found.Matched - found.Redelivered, Form: site.Input(c),
-		Action: display.With(c, "to", f.DeadLetteredUntil.Format(time.RFC3339Nano), "from", from, "within", ""),
-		Back:   display.SameFilter(c, "/ui/dead-letters"),
-	}
-	return p.Show(c, "dead-letters-many", title, false, view, site.Link{Href: view.Back, Text: "Dead letters"})
 }
 
 // manyFilter is the filter of the address up to now, because the user confirms only the counted dead letters.
@@ -343,13 +327,13 @@ func (p *pages) manyFilter(c echo.Context) (query.DeadLetterFilter, error) {
 
 func (p *pages) redeliverMany(ctx context.Context, c echo.Context) (href string, err error) {
 	return p.startMany(c, func(f *query.DeadLetterFilter, form *deadLetterForm) (uuid.UUID, error) {
-		return p.Parts.Operator.RedeliverAll(ctx, f, form.to, form.rate)
+		return p.Parts.Operator.RedeliverAll(ctx, f, form.To, form.Rate)
 	})
 }
 
 func (p *pages) purgeMany(ctx context.Context, c echo.Context) (href string, err error) {
 	return p.startMany(c, func(f *query.DeadLetterFilter, form *deadLetterForm) (uuid.UUID, error) {
-		return p.Parts.Operator.PurgeAll(ctx, f, form.rate)
+		return p.Parts.Operator.PurgeAll(ctx, f, form.Rate)
 	})
 }
 

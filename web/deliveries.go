@@ -228,10 +228,10 @@ func nextText(w *pendingWork, hold string, now time.Time) string {
 	case w.job == "running":
 		return "An attempt is in progress."
 	case hold != "" && w.hold == "" && later:
-		return holdText(hold) + " " + attempt + " is scheduled for " + display.MomentOf(*w.due, now).Absolute +
+		return holdTexts[hold] + " " + attempt + " is scheduled for " + display.MomentOf(*w.due, now).Absolute +
 			" and is held if the hold still lasts."
 	case hold != "":
-		return holdText(hold)
+		return holdTexts[hold]
 	case w.pulled && w.job != "":
 		return "A consumer has received it, and its lock is valid."
 	case w.pulled && later:
@@ -251,20 +251,14 @@ func nextText(w *pendingWork, hold string, now time.Time) string {
 	}
 }
 
-// holdText describes a hold and what ends it.
-func holdText(hold string) string {
-	switch hold {
-	case catalog.HoldPaused:
-		return "The event subscription is paused until an operator resumes it."
-	case catalog.HoldNotValidated:
-		return "The endpoint is not validated. Deliveries begin when the validation handshake succeeds."
-	case catalog.HoldProbation:
-		return "The endpoint is in probation. Probes are sent one by one; if one succeeds, the probation ends."
-	case catalog.HoldAdmission:
-		return "Too many deliveries of this event subscription are in progress. It is released when capacity is free."
-	case catalog.HoldRateLimited:
-		return "The rate limit of its event subscription or endpoint is reached. The oldest deliveries go first."
-	default:
-		return ""
-	}
+// holdTexts describe each hold and what ends it.
+var holdTexts = map[string]string{
+	catalog.HoldPaused:       "The event subscription is paused until an operator resumes it.",
+	catalog.HoldNotValidated: "The endpoint is not validated. Deliveries begin when the validation handshake succeeds.",
+	catalog.HoldProbation: "The endpoint is in probation. Probes are sent one by one; if one succeeds, the probation " +
+		"ends.",
+	catalog.HoldAdmission: "Too many deliveries of this event subscription are in progress. It is released when " +
+		"capacity is free.",
+	catalog.HoldRateLimited: "The rate limit of its event subscription or endpoint is reached. The oldest deliveries " +
+		"go first.",
 }

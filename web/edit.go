@@ -93,8 +93,7 @@ func (p *pages) showForm(c echo.Context, e *editor) error {
 // readStored reads the object of this name from the REST API.
 func (p *pages) readStored(ctx context.Context, c echo.Context, e *editor, name string) error {
 	response, err := p.request(ctx, c, http.MethodGet, e.address(name), nil)
-	var rejected *apiError
-	if errors.As(err, &rejected) && rejected.status == http.StatusNotFound {
+	if rejected, ok := errors.AsType[*apiError](err); ok && rejected.status == http.StatusNotFound {
 		return postgres.ErrNotFound
 	}
 	if err != nil {
@@ -217,8 +216,7 @@ func (p *pages) submit(ctx context.Context, c echo.Context, e *editor, open open
 		return "", e.test(ctx, c)
 	}
 	href, err = p.save(ctx, c, e)
-	var rejected *apiError
-	if errors.As(err, &rejected) && rejected.status == http.StatusPreconditionFailed {
+	if rejected, ok := errors.AsType[*apiError](err); ok && rejected.status == http.StatusPreconditionFailed {
 		if e.name == "" {
 			*rejected = apiError{
 				status: rejected.status, Details: []apiProblem{{Target: "name", Message: "Another " + e.noun + " has this name."}},

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -136,9 +137,7 @@ func (f *form) fields(list ...formField) []formField {
 		if field.Secret && field.Value != "" {
 			field.Value, field.Mistakes = "", append(slices.Clip(field.Mistakes), "Enter the secret again. It is not shown.")
 		}
-		if field.Rows == 0 {
-			field.Rows = min(max(2, strings.Count(field.Value, "\n")+1), 12)
-		}
+		field.Rows = cmp.Or(field.Rows, min(max(2, strings.Count(field.Value, "\n")+1), 12))
 	}
 	return list
 }

@@ -316,8 +316,9 @@ func TestSubscriptionFormShowsErrorsAtFields(t *testing.T) {
 		"retryPolicy.eventTimeToLiveInMinutes": {
 			"retryPolicy.eventTimeToLiveInMinutes", "2880", "must be between 1 and 1440 minutes",
 		},
-		"maxEventsPerBatch": {"maxEventsPerBatch", "5001", "must be between 1 and 5000"},
-		"expirationTimeUtc": {"expirationTimeUtc", "2001-01-01T00:00", "must be in the future"},
+		"maxEventsPerBatch":  {"maxEventsPerBatch", "5001", "must be between 1 and 5000"},
+		"deliveryRate.limit": {"deliveryRate.burst", "5", "must be 1 to 100000"},
+		"expirationTimeUtc":  {"expirationTimeUtc", "2001-01-01T00:00", "must be in the future"},
 		"labels": {
 			"labels", strings.Repeat("x", 257), "labels[0] must be 1 to 256 characters long",
 		},

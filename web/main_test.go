@@ -22,10 +22,10 @@ import (
 
 	"postrider/catalog"
 	"postrider/cmd/postrider/app"
+	"postrider/cmd/postrider/app/apptest"
 	"postrider/event"
 	"postrider/jobs"
 	"postrider/jobs/publish"
-	"postrider/migrations"
 	"postrider/pgdev"
 	"postrider/policy"
 	"postrider/postgres"
@@ -33,27 +33,10 @@ import (
 	"postrider/web"
 )
 
-func TestMain(m *testing.M) { os.Exit(pgdev.RunTests(m, migrate)) }
-
-// migrate creates the template database, with partitions, from which each test's database is cloned.
-func migrate(ctx context.Context, url string) error {
-	pool, err := postgres.OpenPool(ctx, url, 0)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	if err := migrations.Up(ctx, pool, io.Discard); err != nil {
-		return err
-	}
-	s, err := newStore(ctx, pool, 0)
-	if err != nil {
-		return err
-	}
-	return s.Maintenance.EnsurePartitions(ctx)
-}
+func TestMain(m *testing.M) { os.Exit(pgdev.RunTests(m, apptest.Migrate)) }
 
 func newStore(ctx context.Context, pool *pgxpool.Pool, workers int) (*app.System, error) {
-	sealer, err := postgres.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
+	sealer, err := postgres.NewSealer(apptest.Key)
 	if err != nil {
 		return nil, err
 	}

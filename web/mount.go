@@ -4,6 +4,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -88,12 +89,8 @@ func Mount(e *echo.Echo, o Options) error {
 	case o.AdminToken == "" && !o.Open:
 		return errors.New("web: AdminToken is required unless Open")
 	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
-	if o.Stopping == nil {
-		o.Stopping = context.Background()
-	}
+	o.Logger = cmp.Or(o.Logger, slog.Default())
+	o.Stopping = cmp.Or(o.Stopping, context.Background())
 	p := &pages{
 		Site:    &site.Site{Now: o.Parts.Clock.Now, Log: o.Logger, Done: doneTexts},
 		Options: o, wrongTokens: make(chan struct{}, wrongTokensAtOnce),
@@ -177,8 +174,8 @@ func (p *pages) viewerPages() map[string]site.Page {
 		"/batches":                            p.batches,
 		"/batches/:id":                        p.batch,
 		"/dead-letters":                       p.deadLetters,
-		"/dead-letters/redeliver":             p.manyToRedeliver,
-		"/dead-letters/purge":                 p.manyToPurge,
+		"/dead-letters/redeliver":             p.many(operator.Redeliver),
+		"/dead-letters/purge":                 p.many(operator.Purge),
 		"/dead-letters/:id":                   p.deadLetter,
 		"/dead-letters/:id/purge":             p.purging,
 		"/operations":                         p.operations,

@@ -25,15 +25,15 @@ func TestNextText(t *testing.T) {
 		"no due time": {pendingWork{}, "", "Attempt 1 is due now and waits for a worker."},
 		"running":     {pendingWork{job: "running", due: &now}, catalog.HoldProbation, "An attempt is in progress."},
 		"own hold": {
-			pendingWork{hold: catalog.HoldPaused, due: &soon}, catalog.HoldPaused, holdText(catalog.HoldPaused),
+			pendingWork{hold: catalog.HoldPaused, due: &soon}, catalog.HoldPaused, holdTexts[catalog.HoldPaused],
 		},
 		"held by admission": {
-			pendingWork{hold: catalog.HoldAdmission}, catalog.HoldAdmission, holdText(catalog.HoldAdmission),
+			pendingWork{hold: catalog.HoldAdmission}, catalog.HoldAdmission, holdTexts[catalog.HoldAdmission],
 		},
 		"scheduled, event subscription on hold": {
 			pendingWork{attempts: 1, job: "scheduled", due: &soon},
 			catalog.HoldPaused,
-			holdText(catalog.HoldPaused) +
+			holdTexts[catalog.HoldPaused] +
 				" Attempt 2 is scheduled for 2026-01-31 09:01:00 UTC and is held if the hold still lasts.",
 		},
 		"locked by a consumer": {

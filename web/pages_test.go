@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -166,6 +167,10 @@ func requireValidMarkup(t *testing.T, path, page string) {
 			require.False(t, ids[id], "%s: two of id %s", path, id)
 			ids[id] = true
 		}
+		if _, hidden := attributes["hidden"]; attributes["id"] == "pause" ||
+			slices.Contains(strings.Fields(attributes["class"]), "copy") {
+			require.True(t, hidden, "%s: without JavaScript, a button does nothing: %v", path, attributes)
+		}
 		switch node.Data {
 		case "input", "select", "textarea":
 			labeled := node.Parent.Data == "label" || strings.Contains(page, `<label for="`+attributes["id"]+`">`)
@@ -179,6 +184,7 @@ func requireValidMarkup(t *testing.T, path, page string) {
 		}
 	}
 	require.NotContains(t, page, "&lt;nil&gt;", path)
+	require.Zero(t, count["canvas"], path)
 	require.Equal(t, 1, count["h1"], path)
 	require.Equal(t, 1, count["main"], path)
 	require.Equal(t, 1, strings.Count(page, `aria-current="page"`), path)

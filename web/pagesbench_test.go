@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/cmd/postrider/app/week"
+	"postrider/cmd/postrider/app/apptest"
 	"postrider/postgres"
 )
 
@@ -20,7 +20,7 @@ var deliveries = flag.Int("deliveries", 100_000, "number of `deliveries` in the 
 // longest.
 func BenchmarkPages(b *testing.B) {
 	d := setup(b)
-	require.NoError(b, week.Fill(b.Context(), d.pool, *deliveries))
+	require.NoError(b, apptest.FillWeek(b.Context(), d.pool, *deliveries))
 	sealer, err := postgres.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
 	require.NoError(b, err)
 	_, err = d.pool.Exec(b.Context(), "UPDATE postrider_internal.event_subscriptions SET secrets_sealed = $1",

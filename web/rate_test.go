@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,12 +22,18 @@ func TestRateLimitOfASubscription(t *testing.T) {
 	b.eventually(t, 2, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'rate_limited'")
 	page := text(b.page(t, "/ui/subscriptions/orders/billing"))
 	for _, want := range []string{
-		"requests/s, shared by the host's event subscriptions", "Backlog drains", "after its time to live",
-		"Delivered and limit, per minute",
+		"Rate limit 1 request/day, shared by the host's event subscriptions", "Backlog drains",
+		"too late for some deliveries", "Limit and delivered, per minute",
 	} {
 		require.Contains(t, page, want)
 	}
-	require.NotContains(t, text(b.page(t, "/ui/subscriptions/orders/free")), "Delivered and limit")
+	b.subscribe(t, "orders", "faster", func(s *catalog.SubscriptionSpec) {
+		s.EndpointURL = url + "/status/202"
+		s.DeliveryRate = &policy.DeliveryRate{Limit: 5, Scope: policy.RatePerEndpoint, Count: policy.RateOfEvents}
+	})
+	require.Contains(t, text(b.page(t, "/ui/subscriptions/orders/faster")),
+		"Rate limit 5 events/s, but the lowest limit of its host applies: 1 event/day")
+	require.NotContains(t, text(b.page(t, "/ui/subscriptions/orders/free")), "Limit and delivered")
 	require.Contains(t, text(b.page(t, "/ui/deliveries?hold=rate_limited")), "rate_limited")
 
 	b.pause(t, "orders", "billing")
@@ -40,4 +47,26 @@ func TestRateLimitOfASubscription(t *testing.T) {
 	for _, page := range []string{limited, paused} {
 		require.Contains(t, text(b.page(t, page)), "The rate limit of its event subscription or endpoint is reached")
 	}
+
+	_, err = b.pool.Exec(t.Context(), `INSERT INTO postrider_internal.delivery_rates (key, per_second, changed_at)
+		SELECT 'endpoint:' || encode(endpoint_hash, 'hex'), 7.49999, now()
+		  FROM postrider_internal.event_subscriptions WHERE name = 'free'`)
+	require.NoError(t, err)
+	free := text(b.page(t, "/ui/subscriptions/orders/free"))
+	require.Contains(t, free, "Endpoint's pace 7.5 requests/s")
+	require.NotContains(t, free, "Limit and delivered")
+}
+
+// The defaults of a limit's other settings are no limit. A setting that is none is not dropped silently.
+func TestFormWithoutARateLimit(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.put(t, "/v1/topics/orders", "{}")
+	b.put(t, "/v1/topics/orders/subscriptions/billing", `{"endpointUrl":"https://example.com","endpointValidation":"skip",
+		"deliveryRate":{"limit":5,"periodInSeconds":1,"scope":"subscription","count":"events"}}`)
+	const edit = "/ui/subscriptions/orders/billing/edit"
+	cleared := typed(formOf(t, b.page(t, edit)), "deliveryRate.limit", "")
+	b.requireRejected(t, edit, cleared, http.StatusBadRequest, "must be 1 to 100000")
+	b.requireRedirect(t, edit, typed(cleared, "deliveryRate.count", "requests"), `done=saved$`)
+	require.Nil(t, b.spec(t, "orders", "billing").DeliveryRate)
 }

@@ -116,7 +116,10 @@ func (s *subscriptionForm) load(sub *catalog.Subscription) error {
 	return nil
 }
 
-const modeSetting = "deliveryConfiguration.deliveryMode"
+const (
+	modeSetting = "deliveryConfiguration.deliveryMode"
+	rateLimit   = "deliveryRate.limit"
+)
 
 // finish leaves out the location of a destination without one, settings of the other delivery mode, and groups of
 // settings without values.
@@ -132,6 +135,14 @@ func (s *subscriptionForm) finish(settings map[string]any) {
 	if stored := s.stored["endpointValidation"]; s.has("endpointUrl") && s.name != "" &&
 		string(stored) == string(textJSON(s.get("endpointValidation"))) {
 		delete(settings, "endpointValidation") // it is for the stored endpoint
+	}
+	if !s.has(rateLimit) { // the defaults alone are no limit
+		for i := range s.table {
+			name := s.table[i].Name
+			if strings.HasPrefix(name, "deliveryRate.") && s.get(name) == s.table[i].Default {
+				put(settings, name, nil)
+			}
+		}
 	}
 	orNull(settings)
 }
@@ -180,6 +191,8 @@ func (s *subscriptionForm) dependent(section *formSection, field *formField) {
 			field.Options = field.Options[:2]
 			field.Hint = "Queue (pull delivery) requires a topic whose input schema is " + string(event.CloudEvents) + "."
 		}
+	case rateLimit:
+		field.Hint += " For no limit, clear the rate's other settings, too."
 	case "eventDeliverySchema":
 		field.Options = field.Options[:1]
 		for _, schema := range event.Deliveries(s.topic.InputSchema) {

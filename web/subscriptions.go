@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"math"
 	"time"
 
 	"github.com/google/uuid"
@@ -46,6 +45,8 @@ type subscriptionView struct {
 	Outcomes, Reasons []display.Share
 	Latency           []display.Share
 	HoldText          string
+	// Of requests or events, such as "30 requests/min"; "" = none. HostLimit applies instead of RateLimit.
+	RateLimit, HostLimit, Pace string
 }
 
 // explainedShown is the number of attempts of an explanation that are shown.
@@ -73,14 +74,14 @@ func (p *pages) subscription(ctx context.Context, c echo.Context) error {
 			display.OutcomeChart(r, details.Range), display.LatencyChart(r, details.Range.Minutes),
 			display.TrafficChart(r, display.MatchedSeries, details.Range.Minutes),
 		},
-		HoldText: holdText(sub.Hold.Reason), Latency: display.LatencyShares(&details.Day.Total.Latency),
+		HoldText: holdTexts[sub.Hold.Reason], Latency: display.LatencyShares(&details.Day.Total.Latency),
 		Outcomes: display.SharesOf(details.Day.Outcomes,
 			func(name string) string { return "/ui/deliveries" + of + "&outcome=" + name }),
 		Reasons: display.SharesOf(details.Day.Reasons,
 			func(name string) string { return "/ui/dead-letters" + of + "&reason=" + name }),
 	}
-	if rate := details.Rate; rate != nil {
-		view.Charts = append(view.Charts, display.RateChart(r, deliveriesPerSecond(sub, rate), details.Range.Minutes))
+	if limit := p.showRate(sub, &view); limit > 0 {
+		view.Charts = append(view.Charts, display.RateChart(r, limit, details.Range.Minutes))
 	}
 	if median, ok := details.Day.Total.Latency.Quantile(0.5); ok {
 		p95, _ := details.Day.Total.Latency.Quantile(0.95)
@@ -93,19 +94,26 @@ func (p *pages) subscription(ctx context.Context, c echo.Context) error {
 	return p.Show(c, "subscription", sub.Name, true, view, site.Link{Href: "/ui/topics/" + sub.Topic, Text: sub.Topic})
 }
 
-// deliveriesPerSecond is how many deliveries a rate limit allows, with full batches.
-func deliveriesPerSecond(sub *catalog.Subscription, r *query.DeliveryRate) float64 {
-	batch, limit := float64(sub.Batch().MaxEvents), math.Inf(1)
-	if r.Own != nil {
-		limit = *r.Own
-		if r.Counts == string(policy.RateOfRequests) {
-			limit *= batch
-		}
+// showRate shows the limits. It returns how many deliveries per second the one that is set allows, with full batches; 0
+// if none is set. A chart with the endpoint's pace would be wrong: a pace changes within seconds.
+func (p *pages) showRate(sub *catalog.Subscription, view *subscriptionView) (limit float64) {
+	rate := view.Details.Rate
+	if rate == nil {
+		return 0
 	}
-	if r.Learned != nil {
-		limit = min(limit, *r.Learned*batch)
+	if rate.Learned != nil {
+		view.Pace = catalog.Rate{Step: time.Duration(float64(time.Second) / *rate.Learned)}.Amount()
 	}
-	return limit
+	if sub.DeliveryRate == nil || rate.Own == nil {
+		return 0
+	}
+	perEvent := sub.DeliveryRate.Count == policy.RateOfEvents
+	view.RateLimit = catalog.Rate{Step: sub.DeliveryRate.Step(), PerEvent: perEvent}.Amount()
+	view.HostLimit = p.Parts.Cache.Snapshot().LowerLimit(sub)
+	if perEvent {
+		return *rate.Own
+	}
+	return *rate.Own * float64(sub.Batch().MaxEvents)
 }
 
 // explainFailure lists the attempts of a delivery that starts now and always gets status 500.

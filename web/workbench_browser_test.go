@@ -71,21 +71,20 @@ func TestRepairWhatASearchFinds(t *testing.T) {
 	w.do(t, chromedp.Navigate(srv.URL+"/ui/dead-letters"), chromedp.WaitReady(chromedp.CSS("#page")),
 		chromedp.SendKeys(chromedp.CSS(`input[name="search"]`), `data.order.currency = "XXX"`+"\r"),
 		chromedp.WaitReady(chromedp.CSS(`input[name="search"][value*="XXX"]`)))
-	w.eventually(t, `document.querySelector("#page").textContent.replace(/\s+/g, " ").includes(" 500 match")`)
+	// A search that took a second counts what it has found: "At least 300 match".
+	w.eventually(t, `/[1-9][0-9]* match/.test(document.querySelector("#page .total")?.textContent.replace(/\s+/g, " "))`)
 	w.screenshot(t, "dead-letter-search")
 	w.do(t, chromedp.Click(chromedp.CSS(`button[value="all"]`)), chromedp.WaitReady(chromedp.CSS(`a[href$="/repair"]`)))
 	require.Contains(t, w.value(t, `document.querySelector(".verdict").textContent`), "500 dead letters selected")
 	w.requireAccessible(t, "selection")
-	w.size(t, 1440, 900, "light")
 	w.do(t, chromedp.Click(chromedp.CSS(`a[href$="/repair"]`)), chromedp.WaitReady(chromedp.CSS(".editor")))
 	w.value(t, `((e) => { e.value = '{"data":{"order":{"currency":"EUR"}}}'; e.form.noValidate = true; return 1 })`+
 		`(document.querySelector("#patch"))`)
 	w.do(t, chromedp.Click(chromedp.CSS(`button[value="preview"]`)),
 		chromedp.WaitReady(chromedp.CSS(`button[value="start"]`)))
 	require.Contains(t, w.value(t, `document.querySelector("[role=status]").textContent`), "500 changed, 0 unchanged")
-	w.requireAccessible(t, "repair of a selection")
-	w.size(t, 1440, 900, "light")
 	w.screenshot(t, "repair")
+	w.requireAccessible(t, "repair of a selection")
 	require.Equal(t, "0", b.value(t, "SELECT count(*) FROM postrider.deliveries WHERE redelivered_from IS NOT NULL"))
 	w.do(t, chromedp.Click(chromedp.CSS(`button[value="start"]`)), chromedp.WaitReady(chromedp.CSS("#page")))
 	b.eventually(t, wrong, `SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'

@@ -29,7 +29,6 @@ type apikeyCreateCmd struct {
 	ExpiresInDays *int   `help:"Days until the key expires (default: never)." placeholder:"DAYS"`
 }
 
-// Run executes apikey create.
 func (c *apikeyCreateCmd) Run(ctx context.Context, a *access.Access) error {
 	spec := access.APIKeySpec{
 		Name: c.Name, Scope: access.Scope(c.Scope), Topic: c.Topic, Subscription: c.Subscription,
@@ -69,7 +68,6 @@ type apikeyListCmd struct {
 	terminal.OutputFlag
 }
 
-// Run executes apikey list.
 func (c *apikeyListCmd) Run(ctx context.Context, a *access.Access) error {
 	list, err := a.APIKeys(ctx, "", math.MaxInt32)
 	if err != nil {
@@ -109,7 +107,6 @@ type oneKey struct {
 
 type apikeyShowCmd struct{ oneKey }
 
-// Run executes apikey show.
 func (c *apikeyShowCmd) Run(ctx context.Context, a *access.Access) error {
 	k, err := a.APIKey(ctx, c.Name)
 	if err != nil {
@@ -125,7 +122,6 @@ func (c *apikeyShowCmd) Run(ctx context.Context, a *access.Access) error {
 
 type apikeyRevokeCmd struct{ oneKey }
 
-// Run executes apikey revoke.
 func (c *apikeyRevokeCmd) Run(ctx context.Context, a *access.Access) error {
 	k, err := a.RevokeAPIKey(ctx, c.Name)
 	if err != nil {

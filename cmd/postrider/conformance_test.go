@@ -281,7 +281,7 @@ func (c *clientCases) run(program string) {
 	require.NoError(c.t, err)
 	node, dir := nodePrograms(c.t)
 	p := startProcess(c.t, append(ownEnvironment(), "CASES="+string(text)), node, filepath.Join(dir, program))
-	require.Zero(c.t, p.waitFor(2*patience), p.stderr.String()) // a receive waits for a minute
+	require.Zero(c.t, p.waitFor(2*patience), p.stderr.String())
 	done := map[string]bool{}
 	for line := range strings.Lines(p.stdout.String()) {
 		var outcome struct {

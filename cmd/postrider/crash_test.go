@@ -107,7 +107,7 @@ func requireMadeAgain(t *testing.T, db *database, sink *gate, killed time.Time) 
 		after = append(after, again.Sub(killed).Round(time.Millisecond))
 	}
 	t.Logf("from the kill to the second arrival: %s to %s", slices.Min(after), slices.Max(after))
-	require.Less(t, slices.Max(after), 15*time.Second)
+	require.Less(t, slices.Max(after), 25*time.Second)
 	marked := one[[]string](db, "SELECT array_agg(event_id) FROM postrider.deliveries WHERE reruns > 0")
 	require.ElementsMatch(t, sink.cutIDs(), marked, "the interrupted are marked, and no others")
 }
@@ -142,7 +142,7 @@ func TestKilledNodeOfThreeHoldsUpNothing(t *testing.T) {
 		`SELECT max(extract(epoch FROM b.started_at - a.next_attempt_at))::float8 FROM postrider.delivery_attempts a
 		JOIN postrider.delivery_attempts b USING (delivery_id) WHERE a.number = 1 AND b.number = 2`)
 	t.Logf("the retries came %.3f s after their time", late)
-	require.Less(t, late, 5.0)
+	require.Less(t, late, 15.0)
 	require.Equal(t, 2, one[int](db, leasesQuery))
 	require.Zero(t, one[int](db, leasesQuery+" WHERE id = $1", first.name))
 }
@@ -172,7 +172,7 @@ func TestStoppedNodeReturnsItsJobs(t *testing.T) {
 		stopTimeout time.Duration
 		finish      bool // the endpoint responds while the node stops
 	}{
-		{"attempts in flight finish", 10 * time.Second, true},
+		{"attempts in flight finish", 30 * time.Second, true},
 		// Longer than the second that a job waits for its turn at an endpoint: those are put on hold, not cut.
 		{"attempts in flight are cut after the stop timeout", 2 * time.Second, false},
 	} {
@@ -199,7 +199,11 @@ func TestStoppedNodeReturnsItsJobs(t *testing.T) {
 			require.NoFileExists(t, stopped.readyFile)
 			took := time.Since(began)
 			t.Logf("stopped in %s", took.Round(time.Millisecond))
-			require.Less(t, took, row.stopTimeout+5*time.Second)
+			if row.finish {
+				require.Less(t, took, row.stopTimeout)
+			} else {
+				require.Less(t, took, row.stopTimeout+15*time.Second)
+			}
 			require.Zero(t, one[int](db, "SELECT count(*) FROM postrider_internal.nodes WHERE id = $1", stopped.name),
 				"it gave its lease back")
 			if !row.finish {
@@ -246,5 +250,5 @@ func TestStopWaitsForNoHalfSentRequest(t *testing.T) {
 	code, took := node.stop()
 
 	require.Zero(t, code)
-	require.Less(t, took, 8*time.Second)
+	require.Less(t, took, 18*time.Second, "the stop timeout of attempts is 20 s")
 }

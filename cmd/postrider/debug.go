@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -28,9 +29,7 @@ func (f debugFlags) listenDebug(ctx context.Context) (net.Listener, error) {
 	if err != nil {
 		return nil, terminal.Usagef("--debug-listen %q: must be an address such as 127.0.0.1:6060", f.DebugListen)
 	}
-	if host == "" {
-		host = "127.0.0.1"
-	}
+	host = cmp.Or(host, "127.0.0.1")
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", net.JoinHostPort(host, port))
 	if err != nil {

@@ -59,7 +59,6 @@ type devCmd struct {
 	LogLevel  slog.Level `help:"debug, info, warn or error." default:"warn" env:"POSTRIDER_LOG_LEVEL"`
 }
 
-// Help is shown by dev --help.
 func (devCmd) Help() string {
 	return `It needs no setup: the database is private and removed at exit. Ctrl-C stops everything.
 
@@ -90,7 +89,6 @@ type dev struct {
 	ready    local.ReadyInfo
 }
 
-// Run executes dev until ctx ends.
 func (c *devCmd) Run(ctx context.Context) error {
 	d := &dev{options: c, out: os.Stdout}
 	err := d.start(ctx)
@@ -109,17 +107,10 @@ func (d *dev) start(ctx context.Context) error {
 	if d.debug, err = d.options.listenDebug(ctx); err != nil { // first: PostgreSQL takes seconds to start
 		return err
 	}
-	if err = d.startPostgres(ctx); err != nil {
-		return err
-	}
-	if err = d.migrate(ctx); err != nil {
-		return err
-	}
-	if err = d.startListeners(ctx); err != nil {
-		return err
-	}
-	if err = d.startService(ctx); err != nil {
-		return err
+	for _, step := range []func(context.Context) error{d.startPostgres, d.migrate, d.startListeners, d.startService} {
+		if err = step(ctx); err != nil {
+			return err
+		}
 	}
 	if err = d.setUpDemo(ctx); err != nil {
 		return fmt.Errorf("set up the demo topic: %w", err)

@@ -28,10 +28,9 @@ type doctorCmd struct {
 	Endpoint []string `help:"Also check whether the service may call this URL, and connect to it without sending a request." placeholder:"URL"`
 }
 
-// Help is shown by doctor --help.
 func (doctorCmd) Help() string {
 	return `It changes nothing. Each finding has a level (ok, warn or fail) and a remedy. If a check fails, the exit
-code is 1. docs/guides/command-line.md lists the checks.
+code is 1.
 It checks the addresses of stored endpoints (up to 50 hosts) without connecting to them.
 Use the same --allow-cidr, --allow-http, --delivery-proxy, --max-conns and encryption key as serve, as flags or ` +
 		`environment variables.
@@ -97,7 +96,6 @@ func (f findings) count(level string) (n int) {
 // errChecksFailed is returned after the findings were printed.
 var errChecksFailed = errors.New("checks failed; fix the findings of level fail")
 
-// Run executes doctor.
 func (c *doctorCmd) Run(ctx context.Context) error {
 	_, err := c.proxy()
 	if err := cmp.Or(c.require(), err); err != nil {

@@ -18,7 +18,7 @@ import (
 )
 
 // flowBound is how long deliveries may take to flow again after the outside is well: measured are seconds, on a machine
-// that does nothing else.
+// that does nothing else, as with -faults.
 const flowBound = 15 * time.Second
 
 // ownerlessQuery counts what contradicts that every unfinished delivery has exactly one owner: a live job, which names
@@ -85,7 +85,7 @@ func publishStubbornly(t *testing.T, s *service, topic string, sink *gate) *stub
 
 func (l *stubborn) publishUntil(stopped <-chan struct{}, client int) {
 	for n := 0; ; n++ {
-		pause := faultTime(20*time.Millisecond, 30*time.Millisecond) // some 200 events/s of all clients; 500 with -faults
+		pause := faultTime(60*time.Millisecond, 30*time.Millisecond) // some 65 events/s of all clients; 500 with -faults
 		if !l.publishOne(fmt.Sprintf("%s-c%d-%d", l.topic, client, n)) {
 			pause = 40 * time.Millisecond
 		}
@@ -151,7 +151,7 @@ func (l *stubborn) flowsAgain(sink *gate, what string) time.Duration {
 	took := time.Since(began)
 	l.t.Logf("after %s: a publish was accepted within %s, and its event arrived within %s", what,
 		accepted.Round(time.Millisecond), took.Round(time.Millisecond))
-	require.Less(l.t, took, flowBound, what)
+	require.Less(l.t, took, faultTime(patience, flowBound), what)
 	return took
 }
 
@@ -353,7 +353,7 @@ func responseOfAFetchIsLost(t *testing.T) {
 	require.GreaterOrEqual(t, int64(marked), times/4,
 		"a quarter of the lost responses had a job at least: a fetch is also for the queue of routes, or finds nothing")
 	require.Equal(t, marked, one[int](db, "SELECT count(*) FROM postrider.delivery_attempts WHERE reruns > 0"))
-	require.Less(t, took, 25*time.Second, "a timeout of 15 s, and a second until the next check")
+	require.Less(t, took, faultTime(patience, 25*time.Second), "a timeout of 15 s, and a second until the next check")
 	requireNoDeadNode(t, n)
 }
 

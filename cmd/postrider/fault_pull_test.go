@@ -287,7 +287,7 @@ func (p *pullFaults) kill(slots ...int) {
 // which process and acknowledge in one transaction, process each event exactly once.
 func TestFaultPull(t *testing.T) {
 	t.Parallel()
-	kills, events, limit := 4, int64(2000), patience
+	kills, events, limit := 4, int64(1000), 3*patience
 	db := migratedDatabase(t)
 	if *faults {
 		kills, events, limit = 60, 200_000, 10*time.Minute

@@ -106,7 +106,7 @@ func (a *applicationRun) ended() int {
 // transaction), the service or PostgreSQL is killed.
 func TestPublishInTransactionsThatAreKilled(t *testing.T) {
 	t.Parallel()
-	transactions, kills := 1500, 6
+	transactions, kills := 600, 6
 	if *faults {
 		transactions, kills = 10_000, 40
 	}

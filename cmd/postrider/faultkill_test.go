@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	gentleLoad = faultShape{clients: 4, events: 20, pause: 40 * time.Millisecond, routed: 200, every: 15, backlog: 5000}
+	gentleLoad = faultShape{clients: 4, events: 10, pause: 150 * time.Millisecond, routed: 80, every: 15, backlog: 5000}
 	heavyLoad  = faultShape{clients: 8, events: 50, pause: 60 * time.Millisecond, routed: 200, every: 15, backlog: 5000}
 )
 

@@ -140,6 +140,9 @@ type publishers struct {
 	working sync.WaitGroup
 }
 
+// publishPause is a publisher's between two events: some 400 events/s of four are enough to meet a kill.
+const publishPause = 8 * time.Millisecond
+
 func startPublishers(t *testing.T, s *service, topic, key string, clients int) *publishers {
 	t.Helper()
 	p := &publishers{t: t, file: filepath.Join(t.TempDir(), "published")}
@@ -156,6 +159,7 @@ func startPublishers(t *testing.T, s *service, topic, key string, clients int) *
 				if err != nil || status != http.StatusOK || p.ledger.Note(id, sha256.Sum256([]byte(event))) != nil {
 					return
 				}
+				<-time.After(publishPause)
 			}
 		})
 	}

@@ -49,7 +49,6 @@ type keysRotateCmd struct {
 	terminal.OutputFlag
 }
 
-// Help is shown by keys rotate --help.
 func (keysRotateCmd) Help() string {
 	return `The service can stay running. Restart each node with the new key as POSTRIDER_ENCRYPTION_KEY first; see
 docs/operate/configure.md.
@@ -59,7 +58,6 @@ Example:
   postrider keys rotate --database-url postgres://postrider:secret@db:5432/postrider`
 }
 
-// Run executes keys rotate.
 func (c *keysRotateCmd) Run(ctx context.Context) error {
 	if err := cmp.Or(c.require(), c.checkKey()); err != nil {
 		return err

@@ -182,7 +182,6 @@ type completionCmd struct {
 	Shell string `arg:"" help:"bash, zsh or fish." enum:"bash,zsh,fish"`
 }
 
-// Help is shown by completion --help.
 func (completionCmd) Help() string {
 	return `The script calls this program, which completes verbs, flags and the values of flags that have a fixed set.
 In bash and zsh everything else completes as a file name.
@@ -193,14 +192,12 @@ Examples:
   postrider completion fish > ~/.config/fish/completions/postrider.fish`
 }
 
-// Run executes completion.
 func (c *completionCmd) Run(k *kong.Context) error {
 	return (&kongcompletion.Completion{Shell: c.Shell, Code: true}).Run(k)
 }
 
 type versionCmd struct{ terminal.OutputFlag }
 
-// Run executes version.
 func (c versionCmd) Run() error {
 	return c.PrintOne(version.Read(), version.Read().String())
 }

@@ -11,9 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"postrider/cmd/postrider/app"
+	"postrider/cmd/postrider/app/apptest"
 	"postrider/pgdev"
-	"postrider/postgres"
 )
 
 // program is the binary under test. Most tests here drive it as a user would: as a process, over HTTP, by SQL and by
@@ -67,18 +66,5 @@ func migrate(ctx context.Context, url string) error {
 	if out, err := up.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w\n%s", err, out)
 	}
-	pool, err := postgres.OpenPool(ctx, url, 0)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	sealer, err := postgres.NewSealer(make([]byte, 32)) // no test reads a secret
-	if err != nil {
-		return err
-	}
-	s, err := app.New(ctx, app.Options{Pool: pool, Sealer: sealer})
-	if err != nil {
-		return err
-	}
-	return s.Maintenance.EnsurePartitions(ctx)
+	return apptest.Migrate(ctx, url)
 }

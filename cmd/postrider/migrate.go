@@ -27,7 +27,6 @@ type migrateUpCmd struct {
 	logFlags
 }
 
-// Help is shown by migrate up --help.
 func (migrateUpCmd) Help() string {
 	return `Example:
   postrider migrate up --database-url postgres://owner:secret@db:5432/postrider
@@ -39,7 +38,6 @@ With the encryption key and CREATEROLE it also creates or repairs the login role
 --query-database-url is set.`
 }
 
-// Run executes migrate up.
 func (c *migrateUpCmd) Run(ctx context.Context) error {
 	if err := c.require(); err != nil {
 		return err
@@ -113,7 +111,6 @@ type migrateStatusCmd struct {
 	terminal.OutputFlag
 }
 
-// Run executes migrate status.
 func (c *migrateStatusCmd) Run(ctx context.Context) error {
 	if err := c.require(); err != nil {
 		return err

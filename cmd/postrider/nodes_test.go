@@ -22,7 +22,7 @@ func changeIsSeenByEveryNode(t *testing.T, db *database) {
 	sink.open()
 	this, other := startNode(t, db), startNode(t, db)
 	key := this.topic("orders")
-	const rounds = 30
+	const rounds = 12
 	for round := range rounds {
 		requireObeyed(t, db, sink, this, other, key, round)
 		this, other = other, this

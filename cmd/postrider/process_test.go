@@ -27,13 +27,14 @@ const (
 	pollTime = 10 * time.Millisecond
 )
 
-// eventually polls until ok, and fails the test when that takes longer than patience.
+// eventually polls until ok, and fails the test when that takes longer than patience. It polls less often after a
+// while: most polls are queries, and many tests wait at once.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	tick := time.NewTicker(pollTime)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); !ok(); <-tick.C {
+	deadline := time.Now().Add(patience)
+	for pause := pollTime; !ok(); pause = min(pause+pause/8, 5*pollTime) {
 		require.True(t, time.Now().Before(deadline), "not within %s: %s", patience, what)
+		<-time.After(pause)
 	}
 }
 

@@ -98,7 +98,6 @@ type readyCmd struct {
 
 const readyTimeout = 3 * time.Second
 
-// Run executes ready.
 func (c *readyCmd) Run(ctx context.Context) error {
 	host, port, err := net.SplitHostPort(c.Listen)
 	if err != nil {

@@ -172,6 +172,21 @@ func subscriptionVerbs(t *testing.T, r *remote) {
 	r.run(t, 0, "subscription", "create", "subscribed", "all-flags", "--endpoint", endpoint, "--endpoint-validation",
 		"skip", "--if-match", rest.TextAt(latest, "etag"))
 
+	for name, limit := range map[string][]string{
+		"limited": {"--rate-limit", "5"}, "slower": {"--rate-limit", "1", "--rate-period", "60"},
+	} {
+		r.run(t, 0, append([]string{
+			"subscription", "create", "subscribed", name, "--endpoint", r.api + "/" + name, "--endpoint-validation", "skip",
+			"--rate-scope", "endpoint",
+		}, limit...)...)
+	}
+	const lower = "lower limit of its host 1 request/min"
+	require.Contains(t, words(r.run(t, 0, "subscription", "show", "subscribed", "limited").stdout), lower)
+	require.NotContains(t, words(r.run(t, 0, "subscription", "show", "subscribed", "slower").stdout), lower)
+	require.Contains(t,
+		r.run(t, 1, "subscription", "update", "subscribed", "limited", "--unset", "deliveryRate.limit").stderr,
+		"deliveryRate.limit must be 1 to 100000")
+
 	require.Regexp(t, `(?m)^subscribed +all-flags +http`, r.run(t, 0, "subscription", "list", "subscribed").stdout)
 	require.Contains(t, r.run(t, 0, "subscription", "list").stdout, "all-flags")
 	require.Equal(t, "Event subscription all-flags of topic subscribed was deleted.\n",

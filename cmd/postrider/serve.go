@@ -49,7 +49,6 @@ type serveCmd struct {
 	deadLetterFlags
 }
 
-// Help is shown by serve --help.
 func (serveCmd) Help() string {
 	return `Example:
   export POSTRIDER_DATABASE_URL=postgres://postrider:secret@db:5432/postrider
@@ -58,7 +57,6 @@ func (serveCmd) Help() string {
   postrider serve --listen 0.0.0.0:7480 --tls-cert /etc/postrider/cert.pem --tls-key /etc/postrider/key.pem`
 }
 
-// Run executes serve until ctx ends.
 func (c *serveCmd) Run(ctx context.Context) error {
 	o, err := c.options()
 	if err != nil {

@@ -18,7 +18,6 @@ type sinkCmd struct {
 	Quiet     bool   `help:"Do not print a line per request."`
 }
 
-// Run executes sink until ctx ends.
 func (c *sinkCmd) Run(ctx context.Context) error {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", c.Listen)

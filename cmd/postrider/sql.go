@@ -35,7 +35,6 @@ type sqlCmd struct {
 	Statement    string        `arg:"" optional:"" help:"One SQL statement."`
 }
 
-// Help is shown by sql --help.
 func (sqlCmd) Help() string {
 	return `The statement runs in a read-only transaction, as the role postrider_reader if your role may become it.
 
@@ -46,7 +45,6 @@ Examples:
   postrider sql --question pending --topic orders --subscription billing -o csv`
 }
 
-// Run executes sql.
 func (c *sqlCmd) Run(ctx context.Context) error {
 	if c.Questions {
 		return c.listQuestions()
@@ -145,8 +143,7 @@ func (c *sqlCmd) explain(err error) error {
 		return nil
 	}
 	advice := ""
-	var pgErr *pgconn.PgError
-	if errors.As(err, &pgErr) {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch pgErr.Code {
 		case "57014": // query_canceled
 			advice = fmt.Sprintf("; it was canceled after %s, raise --timeout", c.Timeout)

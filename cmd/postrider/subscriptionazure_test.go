@@ -7,6 +7,8 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
+
+	"postrider/cmd/postrider/cli/management"
 )
 
 // azureCreates and azureUpdates are the flags of az eventgrid event-subscription create and update, their other
@@ -41,8 +43,10 @@ func TestEveryFlagOfTheAzureCLI(t *testing.T) {
 			if value == "" {
 				value = "1"
 			}
-			c := newVerbs()
-			parser, err := kong.New(c, kong.BindTo(t.Context(), (*context.Context)(nil)))
+			c := struct {
+				Subscription management.SubscriptionCmd `cmd:""`
+			}{management.NewSubscriptionCmd()}
+			parser, err := kong.New(&c, kong.BindTo(t.Context(), (*context.Context)(nil)))
 			require.NoError(t, err)
 			_, err = parser.Parse([]string{"subscription", verb, "orders", "billing", flag, value})
 			if err != nil {

@@ -98,14 +98,12 @@ type userAddCmd struct {
 	Role string `required:"" enum:"viewer,operator,admin" help:"Role of the user: viewer, operator or admin." placeholder:"ROLE"`
 }
 
-// Help is shown by user add --help.
 func (userAddCmd) Help() string {
 	return `Examples:
   postrider user add anna --role admin
   printf %s "$PASSWORD" | postrider user add anna --role viewer --password-stdin`
 }
 
-// Run executes user add.
 func (c *userAddCmd) Run(ctx context.Context, a *access.Access) error {
 	if _, err := a.User(ctx, c.Name); err == nil {
 		return fmt.Errorf("user %s exists already: change it with user role or user password", c.Name)
@@ -123,7 +121,6 @@ type userListCmd struct {
 	terminal.OutputFlag
 }
 
-// Run executes user list.
 func (c *userListCmd) Run(ctx context.Context, a *access.Access) error {
 	list, err := a.Users(ctx, "", math.MaxInt32)
 	if err != nil {
@@ -144,7 +141,6 @@ func userState(u *access.User) string { return terminal.Either(u.Disabled, "disa
 
 type userShowCmd struct{ oneUser }
 
-// Run executes user show.
 func (c *userShowCmd) Run(ctx context.Context, a *access.Access) error {
 	u, err := a.User(ctx, c.Name)
 	if err != nil {
@@ -162,7 +158,6 @@ type userRoleCmd struct {
 	Role string `arg:"" enum:"viewer,operator,admin" help:"viewer, operator or admin."`
 }
 
-// Run executes user role.
 func (c *userRoleCmd) Run(ctx context.Context, a *access.Access) error {
 	return c.change(ctx, a, access.UserSpec{Role: access.Role(c.Role)}, "User %s has the role %s.", c.Role)
 }
@@ -172,7 +167,6 @@ type userQueryCmd struct {
 	Query string `arg:"" enum:"on,off" help:"on or off."`
 }
 
-// Run executes user query.
 func (c *userQueryCmd) Run(ctx context.Context, a *access.Access) error {
 	return c.change(ctx, a, access.UserSpec{Query: new(c.Query == "on")}, "User %s %s run SQL queries.",
 		terminal.Either(c.Query == "on", "may", "may not"))
@@ -183,7 +177,6 @@ type userPasswordCmd struct {
 	passwordFlag
 }
 
-// Run executes user password.
 func (c *userPasswordCmd) Run(ctx context.Context, a *access.Access) error {
 	if _, err := a.User(ctx, c.Name); err != nil { // before the password is typed
 		return err
@@ -197,14 +190,12 @@ func (c *userPasswordCmd) Run(ctx context.Context, a *access.Access) error {
 
 type userDisableCmd struct{ oneUser }
 
-// Run executes user disable.
 func (c *userDisableCmd) Run(ctx context.Context, a *access.Access) error {
 	return c.change(ctx, a, access.UserSpec{Disabled: new(true)}, "User %s was disabled.")
 }
 
 type userEnableCmd struct{ oneUser }
 
-// Run executes user enable.
 func (c *userEnableCmd) Run(ctx context.Context, a *access.Access) error {
 	return c.change(ctx, a, access.UserSpec{Disabled: new(false)}, "User %s was enabled.")
 }
@@ -214,7 +205,6 @@ type userRemoveCmd struct {
 	terminal.ConfirmFlag
 }
 
-// Run executes user remove.
 func (c *userRemoveCmd) Run(ctx context.Context, a *access.Access) error {
 	if err := c.Confirm(func() (string, error) {
 		u, err := a.User(ctx, c.Name)

@@ -61,14 +61,18 @@ func (p *paces) next(by pacedBy, wait time.Duration) {
 }
 
 // RefillPaced is Refill for an event subscription with rate limits: each released delivery or batch takes the next time
-// of each limit. It does nothing while no time is free. It releases deliveries of at least this age. n is how many jobs
-// have times now.
+// of each limit. It does nothing while no time is free. With an age, it releases last attempts: deliveries of at least
+// this age, though their endpoint is closed. n is how many jobs have times now.
 func (r *Releaser) RefillPaced(ctx context.Context, sub *catalog.Subscription, limits []catalog.Rate,
 	age time.Duration, limit int,
 ) (n int, err error) {
 	by := pacedBy{sub.ID, len(limits)}
 	if len(limits) == 0 || r.paces.waits(by, time.Now()) {
 		return 0, nil
+	}
+	paced := 1
+	if age > 0 {
+		paced = -1
 	}
 	keys := postgres.Column(limits, func(l catalog.Rate) string { return l.Key })
 	var released, cutters int
@@ -78,7 +82,7 @@ func (r *Releaser) RefillPaced(ctx context.Context, sub *catalog.Subscription, l
 		"steps":     postgres.Column(limits, func(l catalog.Rate) time.Duration { return l.Step }),
 		"bursts":    postgres.Column(limits, func(l catalog.Rate) int { return l.Burst }),
 		"per_event": limits[0].PerEvent, "batching": sub.Batching(), "batch_size": sub.Batch().MaxEvents,
-		"ahead_of_time": AheadOfTime, "age": age, "probation": r.cache.Snapshot().ProbationKey(sub),
+		"ahead_of_time": AheadOfTime, "age": age, "paced": paced, "probation": r.cache.Snapshot().ProbationKey(sub),
 	}).Scan(&released, &cutters, &wait)
 	if err == nil && wait == nil { // another node takes times, or there is no row yet
 		_, err = r.db.Exec(ctx, createRatesStatement, keys)

@@ -65,13 +65,13 @@ func (r *Releaser) Refill(ctx context.Context, subscription int64, batching bool
 }
 
 // ReleaseExpired gives jobs to held deliveries of at least this age, though their event subscription is on hold. Their
-// jobs end them, because their time to live has passed or because of the probation's cause. onlyDue omits deliveries
-// whose next attempt is not due.
+// jobs end them, because their time to live has passed or because of the probation's cause, or are last attempts that
+// an endpoint's pace does not hold. onlyDue omits deliveries whose next attempt is not due.
 func (r *Releaser) ReleaseExpired(
 	ctx context.Context, subscription int64, age time.Duration, onlyDue bool, limit int,
 ) (int, error) {
 	released, _, err := r.release(ctx, subscription, limit, pgx.NamedArgs{
-		"refill": false, "also_later": !onlyDue, "batching": false, "age": age, "paced": 1,
+		"refill": false, "also_later": !onlyDue, "batching": false, "age": age, "paced": -1,
 	})
 	if err != nil {
 		return 0, err

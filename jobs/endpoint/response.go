@@ -56,7 +56,9 @@ func (r *Response) timedOut(ackTimeout time.Duration) {
 func (r *Response) read(resp *http.Response) {
 	r.Result = policy.Result{Status: resp.StatusCode}
 	r.RetryAfter = resp.Header.Get("Retry-After")
-	r.RateLimitReset = policy.RateLimitReset(resp.Header.Get)
+	r.RateLimitReset = policy.RateLimitReset(func(name string) string {
+		return strings.Join(resp.Header.Values(name), ",")
+	})
 	var excerpt []byte
 	var err error
 	if resp.ContentLength != 0 { // most responses have no body; ReadAll begins with 512 bytes

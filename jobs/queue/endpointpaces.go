@@ -26,11 +26,15 @@ type EndpointPaces struct {
 
 	ignores bool // see IgnoreResponses
 	// some is false while nothing is known or seen: most attempts then need no lock.
-	some  atomic.Bool
+	some atomic.Bool
+	// ahead is the database's clock minus the process's, in nanoseconds.
+	ahead atomic.Int64
 	mu    sync.Mutex
 	known map[string]knownPace
 	seen  map[string]*seenResponses
-	next  map[string]time.Time // of the next request, see Traffic.Space
+	// learning are the responses that are being stored.
+	learning map[string]*seenResponses
+	next     map[string]time.Time // of the next request, see Traffic.Space
 }
 
 // seenResponses are those of an endpoint since it throttled for the first time, or since the last change of its pace.
@@ -51,7 +55,8 @@ func (s *seenResponses) limits() bool { return s.Throttled > 0 || !s.Until.IsZer
 // NewEndpointPaces returns those of a node that knows nothing yet.
 func NewEndpointPaces(db *postgres.DB, nodes *Nodes) *EndpointPaces {
 	return &EndpointPaces{
-		db: db, nodes: nodes, known: map[string]knownPace{}, seen: map[string]*seenResponses{}, next: map[string]time.Time{},
+		db: db, nodes: nodes, known: map[string]knownPace{}, seen: map[string]*seenResponses{},
+		learning: map[string]*seenResponses{}, next: map[string]time.Time{},
 	}
 }
 
@@ -101,8 +106,22 @@ func (e *EndpointPaces) Of(sub *catalog.Subscription) (policy.Pace, bool) {
 	defer e.mu.Unlock()
 	key := paceKey(sub)
 	p, known := e.known[key]
-	s := e.seen[key]
-	return p.Pace, known || s != nil && s.limits()
+	return p.Pace, known || e.unstored(key, (*seenResponses).limits)
+}
+
+// unstored reports whether responses of an endpoint that are not stored yet have a property.
+func (e *EndpointPaces) unstored(key string, have func(*seenResponses) bool) bool {
+	seen, learning := e.seen[key], e.learning[key]
+	return seen != nil && have(seen) || learning != nil && have(learning)
+}
+
+// closed reports whether the endpoint accepts no request yet. What this node has seen counts before it is stored.
+func (e *EndpointPaces) closed(key string, now time.Time) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now = now.Add(time.Duration(e.ahead.Load()))
+	return e.known[key].ClosedUntil.After(now) ||
+		e.unstored(key, func(s *seenResponses) bool { return s.Until.After(now) })
 }
 
 // keep replaces what is known by what the nodes have stored. What this node has learned meanwhile stays.
@@ -121,7 +140,7 @@ func (e *EndpointPaces) keep(stored map[string]policy.Pace, began time.Time) {
 	}
 	e.known = known
 	maps.DeleteFunc(e.next, func(key string, next time.Time) bool { return next.Before(began) })
-	e.some.Store(len(e.known)+len(e.seen) > 0)
+	e.some.Store(len(e.known)+len(e.seen)+len(e.learning) > 0)
 }
 
 // forgetFirst forgets the responses to requests that began before an endpoint's first pace was known: they would lower
@@ -140,15 +159,13 @@ func (e *EndpointPaces) Learn(ctx context.Context) error {
 	var failed error
 	for key, seen := range e.take(time.Now()) {
 		pace, err := e.learn(ctx, key, seen)
-		if err != nil {
-			failed = errors.Join(failed, err)
-			continue
-		}
+		failed = errors.Join(failed, err)
 		e.mu.Lock()
-		if pace.Knows() {
+		if err == nil && pace.Knows() {
 			e.forgetFirst(key)
 			e.known[key] = knownPace{pace, time.Now()}
 		}
+		delete(e.learning, key)
 		e.mu.Unlock()
 	}
 	return failed
@@ -166,7 +183,7 @@ func (e *EndpointPaces) take(now time.Time) map[string]policy.Responses {
 			continue
 		}
 		if delete(e.seen, key); s.limits() || known && s.Accepted > 0 {
-			taken[key] = s.Responses
+			taken[key], e.learning[key] = s.Responses, s
 		}
 	}
 	return taken
@@ -194,6 +211,7 @@ func (e *EndpointPaces) learn(ctx context.Context, key string, seen policy.Respo
 		if err := row.Scan(&p.PerSecond, &p.Before, &closed, &changed, &lowered, &now); err != nil {
 			return err
 		}
+		e.ahead.Store(int64(time.Until(now)))
 		if p.ClosedUntil, p.ChangedAt, p.LoweredAt = closed.Time, changed.Time,
 			lowered.Time; now.Sub(p.ChangedAt) > policy.PaceKept {
 			p = policy.Pace{}
@@ -235,29 +253,40 @@ func (e *EndpointPaces) space(key string, pace policy.Pace, now time.Time) time.
 // Space returns how long a request that has its time waits, if the endpoint has a pace. Jobs that a slow database makes
 // late are due at once: without the wait, the endpoint would throttle most of them, and the pace would fall.
 func (t *Traffic) Space(subscription int64) time.Duration {
-	sub, known := t.cache.Snapshot().Subscription(subscription)
-	if !known || !t.paces.some.Load() {
-		return 0
-	}
-	if pace, slowed := t.paces.Of(sub); slowed && pace.Knows() {
-		return t.paces.space(paceKey(sub), pace, time.Now())
+	if sub, paced := t.paced(subscription); paced {
+		if pace, slowed := t.paces.Of(sub); slowed && pace.Knows() {
+			return t.paces.space(paceKey(sub), pace, time.Now())
+		}
 	}
 	return 0
+}
+
+// Closed reports whether the endpoint of an event subscription has requested to wait until a later time.
+func (t *Traffic) Closed(subscription int64) bool {
+	sub, paced := t.paced(subscription)
+	return paced && t.paces.closed(paceKey(sub), time.Now())
+}
+
+// paced finds an event subscription that obeys its endpoint's pace. It is false while no endpoint has a pace.
+func (t *Traffic) paced(subscription int64) (sub *catalog.Subscription, paced bool) {
+	if !t.paces.some.Load() {
+		return nil, false
+	}
+	snapshot := t.cache.Snapshot()
+	sub, known := snapshot.Subscription(subscription)
+	rules, _ := snapshot.Rules(subscription)
+	return sub, known && rules.Paced
 }
 
 // Limits are the rate limits of an event subscription's deliveries: its own one and the pace of its endpoint. limited
 // is true without limits while the pace is being learned.
 func (t *Traffic) Limits(subscription int64) (limits []catalog.Rate, limited bool) {
-	snapshot := t.cache.Snapshot()
-	own, limited := snapshot.Rate(subscription)
+	own, limited := t.cache.Snapshot().Rate(subscription)
 	if limited {
 		limits = append(limits, own)
 	}
-	if !t.paces.some.Load() {
-		return limits, limited
-	}
-	sub, known := snapshot.Subscription(subscription)
-	if rules, _ := snapshot.Rules(subscription); !known || !rules.Paced {
+	sub, paced := t.paced(subscription)
+	if !paced {
 		return limits, limited
 	}
 	pace, slowed := t.paces.Of(sub)
@@ -272,7 +301,7 @@ func (t *Traffic) Limits(subscription int64) (limits []catalog.Rate, limited boo
 		requests *= float64(sub.Batch().MaxEvents)
 	}
 	return append(limits, catalog.Rate{
-		Key: paceKey(sub), Step: time.Duration(float64(time.Second) / requests),
+		Key: paceKey(sub), Step: max(time.Duration(float64(time.Second)/requests), time.Microsecond),
 		Burst: max(int(requests*policy.RateTick.Seconds()), 1), PerEvent: own.PerEvent,
 	}), true
 }

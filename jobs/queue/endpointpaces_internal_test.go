@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
 	"postrider/policy"
 )
 
@@ -33,4 +34,33 @@ func TestFirstResponsesCountOnce(t *testing.T) {
 	e.seen["a"] = &seenResponses{Responses: policy.Responses{Throttled: 1}, since: began}
 	e.keep(map[string]policy.Pace{"a": {PerSecond: 10, LoweredAt: began}}, began)
 	require.Len(t, e.take(began.Add(2*time.Second)), 1)
+}
+
+// An endpoint is closed by the database's clock, however wrong the process's is.
+func TestClosedByTheDatabasesClock(t *testing.T) {
+	t.Parallel()
+	e, now := NewEndpointPaces(nil, nil), time.Now()
+	for _, ahead := range []time.Duration{-time.Hour, 0, time.Hour} {
+		e.ahead.Store(int64(ahead))
+		database := now.Add(ahead)
+		e.keep(map[string]policy.Pace{
+			"closed": {PerSecond: 1, ClosedUntil: database.Add(time.Minute)},
+			"open":   {PerSecond: 1, ClosedUntil: database.Add(-time.Minute)},
+		}, now)
+		require.True(t, e.closed("closed", now))
+		require.False(t, e.closed("open", now))
+	}
+}
+
+// While responses are being stored, they count.
+func TestResponsesCountWhileTheyAreStored(t *testing.T) {
+	t.Parallel()
+	e, now := NewEndpointPaces(nil, nil), time.Now()
+	sub := &catalog.Subscription{EndpointHash: []byte("a")}
+	e.Observe(sub, true, now, now.Add(time.Minute))
+	require.Len(t, e.take(now.Add(2*time.Second)), 1)
+	e.keep(nil, now)
+	_, slowed := e.Of(sub)
+	require.True(t, slowed)
+	require.True(t, e.closed(paceKey(sub), now))
 }

@@ -263,7 +263,7 @@ SELECT subscription_id, hold, stop_time_to_live, resumed_at IS NOT NULL
   FROM postrider_internal.event_subscription_states WHERE hold IS NOT NULL`
 
 const pacesStatement = `
-SELECT key, per_second, closed_until, changed_at, lowered_at FROM postrider_internal.delivery_rates
+SELECT key, per_second, closed_until, changed_at, lowered_at, clock_timestamp() FROM postrider_internal.delivery_rates
  WHERE per_second IS NOT NULL AND changed_at > now() - $1::interval`
 
 var (
@@ -306,8 +306,10 @@ func (t *Traffic) SampleTraffic(ctx context.Context) (*TrafficSample, error) {
 	var key string
 	var pace policy.Pace
 	var closed, lowered pgtype.Timestamptz
+	var now time.Time
 	batch.Queue(pacesStatement, policy.PaceKept).
-		Query(EachRow([]any{&key, &pace.PerSecond, &closed, &pace.ChangedAt, &lowered}, func() {
+		Query(EachRow([]any{&key, &pace.PerSecond, &closed, &pace.ChangedAt, &lowered, &now}, func() {
+			t.paces.ahead.Store(int64(time.Until(now)))
 			pace.ClosedUntil, pace.LoweredAt = closed.Time, lowered.Time
 			known[key] = pace
 		}))

@@ -1,5 +1,5 @@
 -- Reads the rate limit of an event subscription: its own one and that of its endpoint.
 SELECT limit_per_second AS own, coalesce(counts, '') AS counts, coalesce(scope, '') AS scope,
        learned_per_second AS learned, closed_until, drains_at,
-       coalesce(drains_too_late, false) AS too_late
+       drains_too_late AS too_late
   FROM postrider.delivery_rates WHERE subscription_id = @id

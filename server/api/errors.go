@@ -183,27 +183,22 @@ func (r *RejectionError) Write(c echo.Context) error {
 
 // ResponseTo is the response to an error; nil for an error that the client must not see.
 func ResponseTo(err error, c echo.Context) *RejectionError {
-	var (
-		rejected *RejectionError
-		parse    *event.Error
-		router   *echo.HTTPError
-		function *postgres.FunctionError
-		query    *sqlquery.Error
-	)
-	switch {
-	case errors.As(err, &rejected):
+	if rejected, ok := errors.AsType[*RejectionError](err); ok {
 		return rejected
-	case errors.As(err, &parse):
-		return EventRejection(parse, fmt.Sprintf("events[%d]", parse.Index))
-	case errors.As(err, &router):
-		return routerRejection(router, c.Request())
-	case errors.As(err, &function):
-		return functionRejection(function)
-	case errors.As(err, &query):
-		return queryRejection(query)
-	default:
-		return databaseRejection(err)
 	}
+	if parse, ok := errors.AsType[*event.Error](err); ok {
+		return EventRejection(parse, fmt.Sprintf("events[%d]", parse.Index))
+	}
+	if router, ok := errors.AsType[*echo.HTTPError](err); ok {
+		return routerRejection(router, c.Request())
+	}
+	if function, ok := errors.AsType[*postgres.FunctionError](err); ok {
+		return functionRejection(function)
+	}
+	if query, ok := errors.AsType[*sqlquery.Error](err); ok {
+		return queryRejection(query)
+	}
+	return databaseRejection(err)
 }
 
 // queryRejection is the response to a query that PostgreSQL rejects.

@@ -59,6 +59,9 @@ func Handle[I, O any](id string, handle func(context.Context, *I) (*O, error), s
 	}
 }
 
+// Body is a request with nothing but a body.
+type Body[T any] struct{ Body T }
+
 // input is the type of a request.
 type input struct {
 	parameters []parameter

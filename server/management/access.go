@@ -15,10 +15,10 @@ func (m *Handlers) ListAPIKeys(ctx context.Context, r *api.PageParams) (*api.Lis
 	return api.ListAfter(ctx, "/v1/apiKeys", r, m.Parts.Access.APIKeys, func(k access.APIKey) string { return k.Name })
 }
 
-type createAPIKeyRequest struct{ Body access.APIKeySpec }
-
 // CreateAPIKey responds to POST /v1/apiKeys.
-func (m *Handlers) CreateAPIKey(ctx context.Context, r *createAPIKeyRequest) (*api.Created[access.APIKey], error) {
+func (m *Handlers) CreateAPIKey(
+	ctx context.Context, r *api.Body[access.APIKeySpec],
+) (*api.Created[access.APIKey], error) {
 	if !api.Storable(r.Body.Topic) {
 		return nil, api.TopicNotFound(r.Body.Topic)
 	}

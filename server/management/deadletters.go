@@ -139,8 +139,7 @@ func (m *Handlers) RedeliverDeadLetter(ctx context.Context, r *redeliverDeadLett
 	} else {
 		delivery, err = m.Parts.Operator.Repair(ctx, r.ID, r.Body.Event, to, r.Body.Again, r.Conditions()...)
 	}
-	var mistake *event.Error
-	if errors.As(err, &mistake) {
+	if mistake, ok := errors.AsType[*event.Error](err); ok {
 		return nil, api.EventRejection(mistake, "event")
 	}
 	return &Redelivered{DeliveryID: delivery}, r.Rejected(err, "dead letter", r.ID.String())
@@ -159,14 +158,12 @@ type RedeliverAllSpec struct {
 	RedeliverTarget
 }
 
-type redeliverDeadLettersRequest struct{ Body RedeliverAllSpec }
-
 // StartedOperation is the response to a request for an operation: the operation, or the result of a dry run.
 type StartedOperation = api.Started[query.Matched, query.Operation]
 
 // RedeliverDeadLetters responds to POST /v1/deadLetters/redeliver.
 func (m *Handlers) RedeliverDeadLetters(
-	ctx context.Context, r *redeliverDeadLettersRequest,
+	ctx context.Context, r *api.Body[RedeliverAllSpec],
 ) (*StartedOperation, error) {
 	var found problems
 	to := found.target(r.Body.RedeliverTarget)
@@ -179,10 +176,8 @@ func (m *Handlers) RedeliverDeadLetters(
 		})
 }
 
-type purgeDeadLettersRequest struct{ Body PurgeAllSpec }
-
 // PurgeDeadLetters responds to POST /v1/deadLetters/purge.
-func (m *Handlers) PurgeDeadLetters(ctx context.Context, r *purgeDeadLettersRequest) (*StartedOperation, error) {
+func (m *Handlers) PurgeDeadLetters(ctx context.Context, r *api.Body[PurgeAllSpec]) (*StartedOperation, error) {
 	return m.startMany(ctx, &r.Body, &problems{}, m.Parts.Operator.PurgeAll)
 }
 

@@ -42,8 +42,7 @@ type problems struct{ api.Problems }
 
 // Merge adds the details of a rejection.
 func (p *problems) Merge(err error) {
-	var rejected *api.RejectionError
-	if errors.As(err, &rejected) {
+	if rejected, ok := errors.AsType[*api.RejectionError](err); ok {
 		p.Problems = append(p.Problems, rejected.Details...)
 	}
 }

@@ -28,19 +28,13 @@ func (m *Handlers) PauseSubscription(ctx context.Context, r *pauseRequest) (*Sub
 		})
 }
 
-// ResumeSubscription responds to POST /v1/topics/{topic}/subscriptions/{subscription}/resume.
-func (m *Handlers) ResumeSubscription(ctx context.Context, r *SubscriptionPath) (*Subscription, error) {
-	return m.changeHold(ctx, r, m.Parts.Holds.Resume)
-}
-
-// ReleaseSubscription responds to POST /v1/topics/{topic}/subscriptions/{subscription}/release.
-func (m *Handlers) ReleaseSubscription(ctx context.Context, r *SubscriptionPath) (*Subscription, error) {
-	return m.changeHold(ctx, r, m.Parts.Holds.Release)
-}
-
-// ProbeSubscription responds to POST /v1/topics/{topic}/subscriptions/{subscription}/probe.
-func (m *Handlers) ProbeSubscription(ctx context.Context, r *SubscriptionPath) (*Subscription, error) {
-	return m.changeHold(ctx, r, m.Parts.Holds.Probe)
+// OnHold responds to POST /v1/topics/{topic}/subscriptions/{subscription}/resume, release and probe.
+func (m *Handlers) OnHold(
+	change func(ctx context.Context, topic, name string) (*catalog.Subscription, error),
+) func(context.Context, *SubscriptionPath) (*Subscription, error) {
+	return func(ctx context.Context, r *SubscriptionPath) (*Subscription, error) {
+		return m.changeHold(ctx, r, change)
+	}
 }
 
 // TestDelivery is the response to POST …/testDelivery.

@@ -15,8 +15,6 @@ const (
 	loginPagePath = "/ui/login"
 )
 
-type beginLoginRequest struct{ Body access.PersonalKeySpec }
-
 // LoginBegun is a login that waits for approval.
 type LoginBegun struct {
 	DeviceCode              string `json:"deviceCode"`
@@ -28,7 +26,9 @@ type LoginBegun struct {
 }
 
 // BeginLogin responds to POST /v1/logins.
-func (m *Handlers) BeginLogin(ctx context.Context, r *beginLoginRequest) (*api.Created[LoginBegun], error) {
+func (m *Handlers) BeginLogin(
+	ctx context.Context, r *api.Body[access.PersonalKeySpec],
+) (*api.Created[LoginBegun], error) {
 	if m.NoSignIn {
 		return nil, api.RejectConflict(api.ConflictCodeNoSignIn, "no user can sign in to this server, so logins cannot be "+
 			"approved; postrider dev on this machine needs no personal key")
@@ -45,8 +45,6 @@ func (m *Handlers) BeginLogin(ctx context.Context, r *beginLoginRequest) (*api.C
 	}}, nil
 }
 
-type pollLoginRequest struct{ Body LoginPoll }
-
 // LoginPoll names a login.
 type LoginPoll struct {
 	DeviceCode string `json:"deviceCode"`
@@ -59,7 +57,7 @@ type LoginStatus struct {
 }
 
 // PollLogin responds to POST /v1/logins/poll.
-func (m *Handlers) PollLogin(ctx context.Context, r *pollLoginRequest) (*LoginStatus, error) {
+func (m *Handlers) PollLogin(ctx context.Context, r *api.Body[LoginPoll]) (*LoginStatus, error) {
 	if !access.IsAPIKey(r.Body.DeviceCode) {
 		return nil, api.Invalid("deviceCode", "must be the deviceCode of a response to POST /v1/logins")
 	}

@@ -2,7 +2,6 @@ package management
 
 import (
 	"context"
-	"strings"
 
 	"postrider/server/api"
 	"postrider/sqlquery"
@@ -13,7 +12,7 @@ func (m *Handlers) ListQueries(ctx context.Context, r *api.PageParams) (*api.Lis
 	read := func(ctx context.Context, after string, limit int) (page []sqlquery.Saved, err error) {
 		all, err := m.Parts.SavedQueries.List(ctx)
 		for _, q := range all {
-			if strings.Compare(q.Name, after) > 0 && len(page) < limit {
+			if q.Name > after && len(page) < limit {
 				page = append(page, q)
 			}
 		}
@@ -85,10 +84,8 @@ type QueryResult struct {
 	Plan             *string           `json:"plan"`
 }
 
-type runSQLRequest struct{ Body RunSQLSpec }
-
 // RunSQL responds to POST /v1/queries/run.
-func (m *Handlers) RunSQL(ctx context.Context, r *runSQLRequest) (*QueryResult, error) {
+func (m *Handlers) RunSQL(ctx context.Context, r *api.Body[RunSQLSpec]) (*QueryResult, error) {
 	return m.run(ctx, sqlquery.Request{SQL: r.Body.SQL, Args: r.Body.Args}, r.Body.Limit, r.Body.Plan)
 }
 

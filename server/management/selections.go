@@ -162,37 +162,18 @@ func (m *Handlers) RedeliverSelection(
 	return m.actOnSelection(ctx, r.ID, &do)
 }
 
-// PurgeSelection responds to POST /v1/selections/{selectionId}/purge.
-func (m *Handlers) PurgeSelection(
-	ctx context.Context, r *actOnSelectionRequest,
-) (*api.Accepted[query.Operation], error) {
-	return m.plainly(ctx, r, operator.Purge)
-}
-
-// RetrySelection responds to POST /v1/selections/{selectionId}/retry.
-func (m *Handlers) RetrySelection(
-	ctx context.Context, r *actOnSelectionRequest,
-) (*api.Accepted[query.Operation], error) {
-	return m.plainly(ctx, r, operator.Retry)
-}
-
-// CancelSelection responds to POST /v1/selections/{selectionId}/cancel.
-func (m *Handlers) CancelSelection(
-	ctx context.Context, r *actOnSelectionRequest,
-) (*api.Accepted[query.Operation], error) {
-	return m.plainly(ctx, r, operator.Cancel)
-}
-
-// plainly starts an operation whose only option is its rate.
-func (m *Handlers) plainly(
-	ctx context.Context, r *actOnSelectionRequest, kind string,
-) (*api.Accepted[query.Operation], error) {
-	var found problems
-	do := operator.Action{Kind: kind, Rate: found.rate(r.Body.RatePerSecond)}
-	if err := found.Err(); err != nil {
-		return nil, err
+// ActOnSelection responds to POST /v1/selections/{selectionId}/purge, retry and cancel, whose only option is the rate.
+func (m *Handlers) ActOnSelection(
+	kind string,
+) func(context.Context, *actOnSelectionRequest) (*api.Accepted[query.Operation], error) {
+	return func(ctx context.Context, r *actOnSelectionRequest) (*api.Accepted[query.Operation], error) {
+		var found problems
+		do := operator.Action{Kind: kind, Rate: found.rate(r.Body.RatePerSecond)}
+		if err := found.Err(); err != nil {
+			return nil, err
+		}
+		return m.actOnSelection(ctx, r.ID, &do)
 	}
-	return m.actOnSelection(ctx, r.ID, &do)
 }
 
 func (m *Handlers) actOnSelection(

@@ -65,6 +65,10 @@ func (m *Handlers) checkSubscription(
 	if stated.EndpointValidation == "" && !pulled {
 		stated.EndpointValidation = m.defaultValidation(stated.EndpointURL)
 	}
+	if rate := stated.DeliveryRate; rate != nil && rate.Limit == 0 {
+		found.Value("deliveryRate.limit", "must be %s; without deliveryRate there is no limit",
+			spec.Find(spec.Subscription, "deliveryRate.limit").Limits())
+	}
 	found.table(spec.Subscription, stated)
 	found.rename(aliases)
 	return stated, found.Err()

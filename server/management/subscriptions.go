@@ -157,6 +157,8 @@ type Subscription struct {
 	OAuth2                    *OAuth2View                   `json:"oauth2"`
 	Version                   postgres.Version              `json:"etag"`
 	ProvisioningState         catalog.ProvisioningState     `json:"provisioningState"`
+	// HostRateLimit is the limit that applies instead of deliveryRate, because it is lower.
+	HostRateLimit *string `json:"hostRateLimit"`
 	// Validation is the last handshake; nil in lists.
 	Validation *Validation `json:"validation"`
 	Hold       *Hold       `json:"hold"`
@@ -210,7 +212,8 @@ func (m *Handlers) subscriptionView(s *catalog.Subscription) *Subscription {
 		MinimumTLSVersionAllowed: cmp.Or(s.MinimumTLSVersion, policy.TLS12),
 		CertificateAuthorities:   textOrNull(s.CertificateAuthorities), ClientCertificate: open.ClientCertificate,
 		Version: s.Version, ProvisioningState: s.ProvisioningState, Hold: holdView(s.Hold),
-		CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
+		HostRateLimit: textOrNull(m.Parts.Cache.Snapshot().LowerLimit(s)),
+		CreatedAt:     s.CreatedAt, UpdatedAt: s.UpdatedAt,
 	}
 	if o := open.OAuth2; o != nil {
 		shown.OAuth2 = &OAuth2View{TokenURL: o.TokenURL, ClientID: o.ClientID, Scope: textOrNull(o.Scope)}

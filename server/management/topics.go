@@ -169,8 +169,7 @@ func (p *problems) mapping(schema event.Schema, mapping *event.Mapping) {
 	case !custom && mapping != nil:
 		p.Value("inputSchemaMapping", "must be absent: it belongs to inputSchema %s", event.Custom)
 	case custom:
-		var wrong *event.MappingError
-		if errors.As(mapping.Validate(), &wrong) {
+		if wrong, ok := errors.AsType[*event.MappingError](mapping.Validate()); ok {
 			p.Value(wrong.Field, "%s", wrong.Message)
 		}
 	}

@@ -18,7 +18,8 @@ import (
 )
 
 // texts is the document without what Go types declare: types, limits, parameters, required members and responses to
-// errors. Under x-shared it has examples with anchors, and the descriptions of members that several schemas have.
+// errors. Its operations are under their ids. Under x-shared it has examples with anchors, and the descriptions of
+// members that several schemas have.
 //
 //go:embed texts.yaml
 var texts []byte
@@ -42,11 +43,12 @@ func Document(operations []Operation) ([]byte, []string, error) {
 	root := expand(text.Content[0])
 	b := builder{root: root, shared: find(root, "x-shared", "members"), used: map[*yaml.Node]bool{}}
 	remove(root, "x-shared")
-	for i := range operations {
-		b.operation(&operations[i])
-	}
+	b.operations(operations)
 	for _, schema := range members(find(root, "components", "schemas")) {
 		listValues(schema)
+	}
+	for _, response := range members(find(root, "components", "responses")) {
+		content(response, referTo("schemas", "ErrorResponse"))
 	}
 	b.findUnused()
 	var document bytes.Buffer
@@ -72,13 +74,30 @@ func (b *builder) problem(format string, args ...any) {
 
 var pathParameter = regexp.MustCompile(`/:(\w+)`)
 
-func (b *builder) operation(op *Operation) {
-	path := pathParameter.ReplaceAllString(op.Path, "/{$1}")
-	text := find(b.root, "paths", path, strings.ToLower(op.Method))
-	if id := find(text, "operationId"); id == nil || id.Value != op.ID {
-		b.problem("operation %s has no text at %s %s", op.ID, op.Method, path)
-		return
+// operations fills paths with the operations, in the order of their texts.
+func (b *builder) operations(list []Operation) {
+	texts, paths := find(b.root, "operations"), &yaml.Node{Kind: yaml.MappingNode}
+	for id, text := range members(texts) {
+		i := slices.IndexFunc(list, func(op Operation) bool { return op.ID == id })
+		if i < 0 {
+			b.problem("the text of operation %s is not used", id)
+			continue
+		}
+		b.operation(&list[i], text)
+		path := need(paths, pathParameter.ReplaceAllString(list[i].Path, "/{$1}"))
+		set(path, strings.ToLower(list[i].Method), text)
 	}
+	for _, op := range list {
+		if find(texts, op.ID) == nil {
+			b.problem("operation %s has no text", op.ID)
+		}
+	}
+	remove(b.root, "operations")
+	set(b.root, "paths", paths)
+}
+
+func (b *builder) operation(op *Operation, text *yaml.Node) {
+	text.Content = append([]*yaml.Node{node("operationId"), node(op.ID)}, text.Content...)
 	set(text, "x-access", node(op.Access))
 	if op.Access == "none" {
 		set(text, "security", node([]string{}))
@@ -91,7 +110,7 @@ func (b *builder) operation(op *Operation) {
 	if field, has := op.In.FieldByName("Body"); has && len(field.Index) == 1 {
 		body := need(text, "requestBody")
 		set(body, "required", node(field.Tag.Get("required") != "false"))
-		b.content(need(body, "content"), b.schema(field.Type, field.Tag))
+		content(body, b.schema(field.Type, field.Tag))
 	}
 	b.responses(op, text)
 }
@@ -198,7 +217,7 @@ func (b *builder) responses(op *Operation, operation *yaml.Node) {
 			if hasETag(reflect.TypeOf(body)) {
 				set(need(text, "headers"), "ETag", referTo("headers", "ETag"))
 			}
-			b.content(need(text, "content"), b.schema(reflect.TypeOf(body), ""))
+			content(text, b.schema(reflect.TypeOf(body), ""))
 		}
 	}
 	errorResponses(responses, op.errors())
@@ -229,12 +248,22 @@ func (op *Operation) errors() []int {
 	return list
 }
 
-// content sets the schema of each media type that has a text; of application/json if there is none.
-func (b *builder) content(content, schema *yaml.Node) {
-	if len(content.Content) == 0 {
-		need(content, "application/json")
+// content sets the schema of each media type in the text of a body. Without media types, the text has the example or
+// the examples by name of application/json.
+func content(text, schema *yaml.Node) {
+	types := need(text, "content")
+	if len(types.Content) == 0 {
+		media := need(types, "application/json")
+		if example := find(text, "example"); example != nil {
+			remove(text, "example")
+			set(media, "example", example)
+		}
+		for name, example := range members(find(text, "examples")) {
+			set(need(need(media, "examples"), name), "value", example)
+		}
+		remove(text, "examples")
 	}
-	for _, media := range members(content) {
+	for _, media := range members(types) {
 		if find(media, "schema") == nil {
 			set(media, "schema", schema)
 		}
@@ -243,13 +272,6 @@ func (b *builder) content(content, schema *yaml.Node) {
 
 // findUnused reports texts that no operation uses.
 func (b *builder) findUnused() {
-	for path, item := range members(find(b.root, "paths")) {
-		for method, operation := range members(item) {
-			if method != "parameters" && find(operation, "x-access") == nil {
-				b.problem("the text of %s %s is not used", strings.ToUpper(method), path)
-			}
-		}
-	}
 	for kind, member := range map[string]string{"schemas": "type", "parameters": "schema"} {
 		for name, text := range members(find(b.root, "components", kind)) {
 			if find(text, member) == nil {

@@ -104,14 +104,15 @@ func TrafficChart(r *chartRange, first string, steps []query.Minute) Chart {
 	}
 }
 
-// RateChart shows deliveries that succeeded, and what a limit in deliveries per second allows.
+// RateChart shows deliveries that succeeded, and what a limit in deliveries per second allows. Of lines, the area below
+// the second one is filled.
 func RateChart(r *chartRange, perSecond float64, steps []query.Minute) Chart {
 	limit := strconv.FormatFloat(perSecond*r.Step.Seconds(), 'f', 0, 64)
 	return Chart{
-		Title: "Delivered and limit, per " + r.Each, Form: "lines",
-		Series: []series{{"Delivered", "accent"}, {"Limit", "bad-mark"}},
+		Title: "Limit and delivered, per " + r.Each, Form: "lines",
+		Series: []series{{"Limit", "bad-mark"}, {"Delivered", "accent"}},
 		Rows: r.rowsOf(steps, func(m *query.Minute) []string {
-			return append(numbers(m.Delivered), limit)
+			return append([]string{limit}, numbers(m.Delivered)...)
 		}),
 	}
 }

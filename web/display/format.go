@@ -156,8 +156,8 @@ func Tone(word string) string {
 		return "good"
 	case "active", "pending", "available", "running", "published", "note":
 		return "calm"
-	case "paused", "not_validated", "probation", "admission", "awaiting", "AwaitingManualAction", "Creating", "Updating",
-		"scheduled", "retryable", "retry", "canceled", "cancelled", "Released":
+	case "paused", "not_validated", "probation", "admission", "rate_limited", "awaiting", "AwaitingManualAction",
+		"Creating", "Updating", "scheduled", "retryable", "retry", "canceled", "cancelled", "Released":
 		return "waiting"
 	default:
 		return "bad"

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"net/url"
 
 	"github.com/labstack/echo/v4"
@@ -106,9 +107,7 @@ func SameFilter(c echo.Context, path string, changes ...string) string {
 
 func address(parameters url.Values, path string, changes ...string) string {
 	values := url.Values{}
-	for name, list := range parameters {
-		values[name] = list
-	}
+	maps.Copy(values, parameters)
 	values.Del("done")
 	for i := 0; i+1 < len(changes); i += 2 {
 		if changes[i+1] == "" {

@@ -1,6 +1,7 @@
 package display
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"slices"
@@ -84,9 +85,7 @@ func (t Table) Shows(key string) bool {
 func (t Table) SQL() string {
 	var columns []string
 	for _, col := range t.Columns {
-		if col.SQL == "" {
-			col.SQL = col.Key
-		}
+		col.SQL = cmp.Or(col.SQL, col.Key)
 		columns = append(columns, col.SQL)
 	}
 	return strings.Join(columns, ", ")

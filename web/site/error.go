@@ -84,8 +84,7 @@ func errorViewOf(status int, err error) ErrorView {
 	if text, ok := errorTexts[status]; ok {
 		view.Title, view.Detail = text[0], text[1]
 	}
-	var rejection *RejectionError
-	if errors.As(err, &rejection) {
+	if rejection, ok := errors.AsType[*RejectionError](err); ok {
 		view.Detail = rejection.Text
 	}
 	if errors.Is(err, postgres.ErrNotFound) {
@@ -193,13 +192,11 @@ var rejections = []struct {
 
 // RejectionOf returns the rejection for an error. It is nil for errors of the server and for missing objects.
 func RejectionOf(err error) *RejectionError {
-	var own *RejectionError
-	var locked *access.LockedError
 	var ofFunction *postgres.FunctionError
-	if errors.As(err, &own) {
+	if own, ok := errors.AsType[*RejectionError](err); ok {
 		return own
 	}
-	if errors.As(err, &locked) {
+	if locked, ok := errors.AsType[*access.LockedError](err); ok {
 		wait := display.Count(locked.Wait)
 		return &RejectionError{http.StatusTooManyRequests, "Too many wrong passwords. Try again in " + wait + "."}
 	}

@@ -1,5 +1,5 @@
--- Gives the rows of week.Fill the names and failures of a shop, for the pictures of docs/guides/dashboard.md. Nothing
--- is random.
+-- Gives the rows of apptest.FillWeek the names and failures of a shop, for the pictures of docs/guides/dashboard.md.
+-- Nothing is random.
 UPDATE postrider_internal.topics SET name = (ARRAY ['orders', 'invoices', 'customers', 'stock', 'carts', 'returns',
     'reviews', 'prices', 'shipments', 'vouchers'])[id];
 UPDATE postrider_internal.event_subscriptions SET endpoint_base_url = 'https://' || name || '.contoso.example/hooks/'

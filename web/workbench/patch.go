@@ -113,19 +113,8 @@ func (p *Pages) patchStep(ctx context.Context, c echo.Context) error {
 
 // patchAction is the repair that the form describes.
 func patchAction(view *patchView) (*operator.Action, error) {
-	f := display.FilterOfForm(view.Form)
-	rate := f.Number("", "rate", "")
-	do := &operator.Action{
-		Kind: operator.Repair, Patch: []byte(view.Patch), Again: view.Form.Get("again") != "",
-		IncludeUnchanged: view.Form.Get("includeUnchanged") != "",
-		To:               operator.Target{Subscription: f.Name("", "toSubscription", ""), Topic: f.Name("", "toTopic", "")},
-	}
-	if f.Err != nil || rate != nil && (*rate < 1 || *rate > 1_000_000) {
-		return nil, site.Rejected(http.StatusBadRequest,
-			"the rate must be a whole number from 1 to 1,000,000, or empty, and names must be text")
-	}
-	if rate != nil {
-		do.Rate = int(*rate)
-	}
-	return do, nil
+	do, err := ActionOf(display.FilterOfForm(view.Form))
+	do.Kind, do.Patch, do.Again = operator.Repair, []byte(view.Patch), view.Form.Get("again") != ""
+	do.IncludeUnchanged = view.Form.Get("includeUnchanged") != ""
+	return &do, err
 }

@@ -129,8 +129,7 @@ func (p *Pages) repairStep(ctx context.Context, c echo.Context) error {
 func (p *Pages) formatEvent(c echo.Context, view *repairView) error {
 	var text bytes.Buffer
 	if err := json.Indent(&text, []byte(view.Text), "", "  "); err != nil {
-		var syntax *json.SyntaxError
-		if errors.As(err, &syntax) {
+		if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 			view.Mistake = &mistake{Title: "The event is no JSON: " + syntax.Error() + "."}
 			view.Mistake.locateByte(view.Text, int(syntax.Offset)-1)
 		}
@@ -182,8 +181,7 @@ func sentText(original, sent string) string {
 
 // eventMistake explains why an edited event is rejected; nil for other errors.
 func eventMistake(err error, text string) *mistake {
-	var invalid *event.Error
-	if errors.As(err, &invalid) {
+	if invalid, ok := errors.AsType[*event.Error](err); ok {
 		m := &mistake{Title: capital(invalid.About("event"))}
 		m.locateByte(text, invalid.Offset)
 		return m

@@ -130,19 +130,11 @@ func (p *Pages) actOn(kind string) site.Action {
 		if err != nil {
 			return "", echo.NewHTTPError(http.StatusBadRequest)
 		}
-		f := display.FilterOfForm(form)
-		do := operator.Action{
-			Kind: kind, Again: form.Get("again") != "",
-			To: operator.Target{Subscription: f.Name("", "toSubscription", ""), Topic: f.Name("", "toTopic", "")},
+		do, err := ActionOf(display.FilterOfForm(form))
+		if err != nil {
+			return "", err
 		}
-		rate := f.Number("", "rate", "")
-		if f.Err != nil || rate != nil && (*rate < 1 || *rate > maxRate) {
-			return "", site.Rejected(http.StatusBadRequest,
-				"the rate must be a whole number from 1 to 1,000,000, or empty, and names must be text")
-		}
-		if rate != nil {
-			do.Rate = int(*rate)
-		}
+		do.Kind, do.Again = kind, form.Get("again") != ""
 		operation, err := p.Operator.ActOnSelection(ctx, id, &do)
 		return "/ui/operations/" + operation.String() + "?done=started", err
 	}
@@ -150,6 +142,20 @@ func (p *Pages) actOn(kind string) site.Action {
 
 // maxRate is more than a database can process: a larger rate is a mistake.
 const maxRate = 1_000_000
+
+// ActionOf reads the target and the rate of an action from the fields of its form.
+func ActionOf(f *display.Filter) (do operator.Action, err error) {
+	do.To = operator.Target{Subscription: f.Name("", "toSubscription", ""), Topic: f.Name("", "toTopic", "")}
+	rate := f.Number("", "rate", "")
+	if f.Err != nil || rate != nil && (*rate < 1 || *rate > maxRate) {
+		return do, site.Rejected(http.StatusBadRequest,
+			"the rate must be a whole number from 1 to 1,000,000, or empty, and names must be text")
+	}
+	if rate != nil {
+		do.Rate = int(*rate)
+	}
+	return do, nil
+}
 
 // Checked creates a selection of the rows that are checked in a list.
 func Checked(ctx context.Context, c echo.Context, o *operator.Operator, kind string) (*operator.Selection, error) {

@@ -81,7 +81,7 @@ func TestOpenTransactionDelaysOnlyItsDelivery(t *testing.T) {
 			first := slices.Min(d)
 			end := b.openTransaction(t, other.does, first)
 			recorded := b.recording(t, sub, policy.Verdict{Action: policy.Delivered}, d, j)
-			require.Eventually(t, func() bool { return recorded.Load() == 201-other.held }, 5*time.Second, 5*time.Millisecond)
+			require.Eventually(t, func() bool { return recorded.Load() == 201-other.held }, 30*time.Second, 5*time.Millisecond)
 			// Later flushes do not wait again for rows that are known to be locked.
 			b.publish(t, "orders", "f", 40)
 			d, j = b.fetched(t, "node-1")
@@ -94,7 +94,7 @@ func TestOpenTransactionDelaysOnlyItsDelivery(t *testing.T) {
 			require.NoError(t, b.store.Recorder.WaitRecording(t.Context()), "new requests may start")
 			require.Equal(t, 201-other.held, recorded.Load())
 			end(other.commit)
-			require.Eventually(t, func() bool { return recorded.Load() == 201 }, 5*time.Second, 5*time.Millisecond)
+			require.Eventually(t, func() bool { return recorded.Load() == 201 }, 30*time.Second, 5*time.Millisecond)
 			require.EqualValues(t, other.held,
 				b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = $1 AND delivery_id BETWEEN $2 AND $2 + $3 - 1",
 					other.state, first, other.held))
@@ -143,11 +143,11 @@ func TestAnOpenReleaseHoldsUpNoOtherEndpoint(t *testing.T) {
 			}
 		}()
 	}
-	require.Eventually(t, func() bool { return recorded[1].Load() == 10 }, 5*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return recorded[1].Load() == 10 }, 30*time.Second, 5*time.Millisecond)
 	require.NoError(t, b.store.Recorder.WaitRecording(t.Context()))
 	require.Zero(t, recorded[0].Load())
 	end(true)
-	require.Eventually(t, func() bool { return recorded[0].Load() == 10 }, 5*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return recorded[0].Load() == 10 }, 30*time.Second, 5*time.Millisecond)
 	require.Equal(t, 20, b.count(t, "SELECT count(*) FROM postrider_internal.delivery_attempts"), "each once")
 	n, err := b.store.Releaser.Refill(t.Context(), resting.ID, false, 100)
 	require.NoError(t, err)

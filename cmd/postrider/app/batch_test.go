@@ -162,7 +162,7 @@ func TestBatchesAreCut(t *testing.T) {
 			require.Eventually(t, func() bool {
 				b.cutAll(t, sub)
 				return b.count(t, "SELECT count(*) FROM postrider_internal.river_job") == len(row.want)
-			}, 5*time.Second, 20*time.Millisecond, "a batch cutter without deliveries deletes its job")
+			}, 30*time.Second, 20*time.Millisecond, "a batch cutter without deliveries deletes its job")
 		})
 	}
 }
@@ -290,11 +290,11 @@ func TestWaitingCuttersEndTogether(t *testing.T) {
 		return b.count(t,
 			"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") > 0
 	},
-		10*time.Second, time.Millisecond, "its turn has come")
+		30*time.Second, time.Millisecond, "its turn has come")
 	for i := range jobs[1:] {
 		start(i + 1)
 	}
-	require.Eventually(t, func() bool { return b.store.Loader.WaitingCutters(sub.ID) == 19 }, 10*time.Second,
+	require.Eventually(t, func() bool { return b.store.Loader.WaitingCutters(sub.ID) == 19 }, 30*time.Second,
 		time.Millisecond)
 	require.NoError(t, blocker.Rollback(t.Context()))
 	cutters.Wait()
@@ -328,12 +328,12 @@ func TestSlowSearchIsLeftToALaterCutter(t *testing.T) {
 	require.Eventually(t, func() bool {
 		b.cutAll(t, sub)
 		return b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE batch_id IS NULL") == 0
-	}, 5*time.Second, 20*time.Millisecond)
+	}, 30*time.Second, 20*time.Millisecond)
 	require.Zero(t, b.count(t, brokenTokens))
 	require.Eventually(t, func() bool {
 		b.cutAll(t, sub)
 		return b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE args -> 'b' IS NULL") == 0
-	}, 5*time.Second, 20*time.Millisecond, "there is one batch cutter")
+	}, 30*time.Second, 20*time.Millisecond, "there is one batch cutter")
 }
 
 func TestCutterWithoutItsJobCutsNothing(t *testing.T) {

@@ -33,7 +33,7 @@ func TestDrainCancelsWhatASlowPublishHeldAfterTheDeletion(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return b.count(t,
 			"SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()") > 0
-	}, 5*time.Second, 5*time.Millisecond)
+	}, 30*time.Second, 5*time.Millisecond)
 	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", "paused"))
 	require.NoError(t, blocker.Rollback(t.Context()))
 	require.NoError(t, <-published)

@@ -237,7 +237,7 @@ func TestEraseWaitsForARedeliveredPastEvent(t *testing.T) {
 	}()
 	const waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() " +
 		"AND wait_event_type = 'Lock' AND query LIKE '%erase_event%'"
-	require.Eventually(t, func() bool { return b.count(t, waits) == 1 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return b.count(t, waits) == 1 }, 30*time.Second, 10*time.Millisecond)
 	require.NoError(t, tx.Commit(t.Context()))
 	require.NoError(t, <-erased)
 	b.requireNowhere(t, secretOf)

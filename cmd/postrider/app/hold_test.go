@@ -193,7 +193,7 @@ func TestPausingAndResumingUnderLoadLosesNothing(t *testing.T) {
 			require.NoError(t, err)
 		}
 	})
-	for range 30 {
+	for range 12 {
 		_, err := b.store.Holds.Pause(t.Context(), "orders", "all", nil)
 		require.NoError(t, err)
 		_, err = b.store.Holds.Resume(t.Context(), "orders", "all")
@@ -239,7 +239,7 @@ func TestPauseDuringAResumeIsNotLost(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return b.count(t, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%.pause(%' "+
 			"AND datname = current_database()") > 0
-	}, 10*time.Second, 5*time.Millisecond)
+	}, 30*time.Second, 5*time.Millisecond)
 	require.NoError(t, another.Commit(t.Context()))
 	require.NoError(t, <-paused)
 

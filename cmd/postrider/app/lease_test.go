@@ -43,7 +43,7 @@ const (
 // beat is bounded: a heartbeat that waited for a connection of the pool would wait for ever here.
 func beat(t *testing.T, s *app.System) (map[string]int64, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	return s.Nodes.Beat(ctx, "host", 0)
 }
@@ -69,7 +69,7 @@ func TestHeartbeatGoesOnWhileThePoolIsBusy(t *testing.T) {
 			require.NoError(t, s.Nodes.Unregister(t.Context(), "lone", nil))
 
 			stop()
-			require.Eventually(t, func() bool { return b.count(t, "SELECT count(*)"+leaseSessions) == 0 }, 10*time.Second,
+			require.Eventually(t, func() bool { return b.count(t, "SELECT count(*)"+leaseSessions) == 0 }, 30*time.Second,
 				10*time.Millisecond, "closed at the end")
 		})
 	}
@@ -89,7 +89,7 @@ func TestHeartbeatComesOverANewConnectionAfterAFailure(t *testing.T) {
 
 	require.Equal(t, 2, b.count(t, beatQuery))
 	// A connection that came too late is closed, and PostgreSQL takes a moment to notice.
-	require.Eventually(t, func() bool { return b.count(t, "SELECT count(*)"+leaseSessions) == 1 }, 10*time.Second,
+	require.Eventually(t, func() bool { return b.count(t, "SELECT count(*)"+leaseSessions) == 1 }, 30*time.Second,
 		10*time.Millisecond)
 }
 

@@ -6,7 +6,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"postrider/cmd/postrider/app/week"
+	"postrider/cmd/postrider/app/apptest"
 	"postrider/query"
 )
 
@@ -14,7 +14,7 @@ import (
 func TestReadsOfAWeek(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	require.NoError(t, week.Fill(t.Context(), b.pool, planDeliveries))
+	require.NoError(t, apptest.FillWeek(t.Context(), b.pool, planDeliveries))
 	t.Run("questions", b.testQuestionsReadLittle) //nolint:paralleltest // before a row is deleted
 	//nolint:paralleltest // before a row is deleted
 	t.Run("compiled questions", b.testQuestionsAreNotCompiled)
@@ -24,7 +24,7 @@ func TestReadsOfAWeek(t *testing.T) {
 	t.Run("deliveries of a time", b.testDeliveriesOfATime) //nolint:paralleltest // after the first
 }
 
-// What week.Fill counts is what its rows say.
+// What apptest.FillWeek counts is what its rows say.
 func (b *bundle) testCountsOfAWeek(t *testing.T) {
 	for what, query := range map[string]string{
 		"backlogs": `SELECT count(*) FROM (SELECT subscription_id, count(*) AS n FROM postrider_internal.deliveries
@@ -45,7 +45,7 @@ func (b *bundle) testCountsOfAWeek(t *testing.T) {
 	} {
 		require.Zero(t, b.count(t, query), what)
 	}
-	require.ErrorContains(t, week.Fill(t.Context(), b.pool, planDeliveries), "the database has topics already")
+	require.ErrorContains(t, apptest.FillWeek(t.Context(), b.pool, planDeliveries), "the database has topics already")
 }
 
 // What no index knows is looked for in steps of 20,000 rows; they come to the end of the list, and see each row once.

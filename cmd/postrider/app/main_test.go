@@ -3,15 +3,14 @@ package app_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"testing"
 
 	"postrider/catalog"
 	"postrider/cmd/postrider/app"
+	"postrider/cmd/postrider/app/apptest"
 	"postrider/event"
 	"postrider/jobs/publish"
-	"postrider/migrations"
 	"postrider/pgdev"
 	"postrider/policy"
 	"postrider/postgres"
@@ -20,29 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestMain(m *testing.M) { os.Exit(pgdev.RunTests(m, migrate)) }
-
-// migrate fills the template that every test's database is cloned from, partitions included: making them takes half of
-// a setup's time.
-func migrate(ctx context.Context, url string) error {
-	pool, err := postgres.OpenPool(ctx, url, 0)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	if err := migrations.Up(ctx, pool, io.Discard); err != nil {
-		return err
-	}
-	sealer, err := postgres.NewSealer(testKey)
-	if err != nil {
-		return err
-	}
-	s, err := app.New(ctx, app.Options{Pool: pool, Sealer: sealer, Node: "template"})
-	if err != nil {
-		return err
-	}
-	return s.Maintenance.EnsurePartitions(ctx)
-}
+func TestMain(m *testing.M) { os.Exit(pgdev.RunTests(m, apptest.Migrate)) }
 
 // bundle is one migrated database with a running store.
 type bundle struct {
@@ -56,11 +33,10 @@ func setup(t *testing.T) *bundle {
 	url := pgdev.NewDatabase(t)
 	b := &bundle{url: url}
 	b.store, b.pool = newStore(t, url, "node-1")
-	require.NoError(t, b.store.Maintenance.EnsurePartitions(t.Context()))
 	return b
 }
 
-var testKey = []byte("0123456789abcdef0123456789abcdef")
+var testKey = apptest.Key
 
 // newStore opens a store of its own on a database, as another process would, and runs it until the test ends.
 func newStore(t *testing.T, url, node string) (*app.System, *pgxpool.Pool) {

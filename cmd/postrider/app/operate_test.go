@@ -381,7 +381,7 @@ func TestCancelOfAMemberWhileItsBatchIsRecorded(t *testing.T) {
 					"WHERE datname = current_database())") > 0 ||
 					b.count(t,
 						"SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()") > 0
-			}, 5*time.Second, time.Millisecond)
+			}, 30*time.Second, time.Millisecond)
 			require.NoError(t, tx.Commit(t.Context()))
 			require.NoError(t, <-recorded)
 

@@ -246,7 +246,7 @@ func TestPublishOfAClientThatWentAwayIsTakenOut(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return b.count(t,
 			"SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'postrider_internal.events'::regclass") > 0
-	}, 5*time.Second, 5*time.Millisecond)
+	}, 30*time.Second, 5*time.Millisecond)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err = b.store.Publisher.Publish(ctx, publication("orders", "gone", 1))

@@ -13,6 +13,7 @@ import (
 	"postrider/event"
 	"postrider/jobs/publish"
 	"postrider/jobs/pull"
+	"postrider/policy"
 )
 
 // pulled makes a topic of CloudEvents with an event subscription whose consumer pulls.
@@ -197,7 +198,7 @@ func TestReceiveWaits(t *testing.T) {
 	go wait(ctx, 1)
 	go wait(t.Context(), 1)
 	go wait(t.Context(), 1)
-	require.Eventually(t, waiting(3), 10*time.Second, time.Millisecond)
+	require.Eventually(t, waiting(3), 30*time.Second, time.Millisecond)
 	cancel()
 	require.Empty(t, <-received)
 	b.publishCloudEvents(t, "e", 2)
@@ -206,7 +207,7 @@ func TestReceiveWaits(t *testing.T) {
 	require.Len(t, second, 1)
 
 	go wait(t.Context(), 10)
-	require.Eventually(t, waiting(1), 10*time.Second, time.Millisecond)
+	require.Eventually(t, waiting(1), 30*time.Second, time.Millisecond)
 	b.settle(t, sub, pull.Release, 0, second...)
 	require.Equal(t, 2, (<-received)[0].Count)
 
@@ -218,12 +219,12 @@ func TestReceiveWaits(t *testing.T) {
 	_, err = b.store.Holds.Resume(t.Context(), "orders", "pull")
 	require.NoError(t, err)
 	go wait(t.Context(), 3)
-	require.Eventually(t, waiting(1), 10*time.Second, time.Millisecond)
+	require.Eventually(t, waiting(1), 30*time.Second, time.Millisecond)
 	require.NoError(t, b.store.Releaser.MakeAvailable(t.Context(), sub.ID, nil))
 	require.Len(t, <-received, 3)
 
 	go wait(t.Context(), 1)
-	require.Eventually(t, waiting(1), 10*time.Second, time.Millisecond)
+	require.Eventually(t, waiting(1), 30*time.Second, time.Millisecond)
 	b.store.Receiver.Stop()
 	require.Empty(t, <-received)
 }
@@ -287,13 +288,17 @@ func TestDeliveryModeChanges(t *testing.T) {
 	sub := b.pulled(t, 10)
 	b.publishCloudEvents(t, "e", 3)
 	locked := b.receive(t, sub, 1)
-	ten := 10
-	b.subscription(t, "orders", "pull", func(s *catalog.SubscriptionSpec) {
-		s.EventDeliverySchema, s.RetryPolicy.Policy, s.MaxEventsPerBatch = event.CloudEvents, "namespace-2023", &ten
-	})
+	push := func(limit *policy.DeliveryRate) {
+		b.subscription(t, "orders", "pull", func(s *catalog.SubscriptionSpec) {
+			s.EventDeliverySchema, s.RetryPolicy.Policy, s.MaxEventsPerBatch = event.CloudEvents, "namespace-2023", new(10)
+			s.DeliveryRate = limit
+		})
+	}
+	push(&policy.DeliveryRate{Limit: 1})
 	require.Equal(t, 1, b.settle(t, sub, pull.Acknowledge, 0, locked...), "a consumer may end what it has locked")
 	require.NoError(t, b.store.Receiver.Tend(t.Context()))
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'admission'"))
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'rate_limited'"))
+	push(nil)
 	_, err := b.store.Releaser.Refill(t.Context(), sub.ID, false, 10)
 	require.NoError(t, err)
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'deliver'"))

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
-	"postrider/cmd/postrider/app/week"
+	"postrider/cmd/postrider/app/apptest"
 	"postrider/docs"
 	"postrider/migrations"
 	"postrider/pgdev"
@@ -21,7 +21,7 @@ func BenchmarkQuestions(b *testing.B) {
 	pool, err := pgxpool.New(b.Context(), pgdev.NewDatabase(b))
 	require.NoError(b, err)
 	b.Cleanup(pool.Close)
-	require.NoError(b, week.Fill(b.Context(), pool, *deliveries))
+	require.NoError(b, apptest.FillWeek(b.Context(), pool, *deliveries))
 	for _, q := range docs.Questions() {
 		b.Run(q.Name, func(b *testing.B) {
 			rows := 0

@@ -42,7 +42,7 @@ func (b *bundle) testDeliveriesOfATime(t *testing.T) {
 	var from time.Time
 	require.NoError(t, b.pool.QueryRow(t.Context(),
 		"SELECT min(published_at) + interval '50 hours' FROM postrider_internal.events").Scan(&from))
-	to := from.Add(3 * time.Hour)
+	to := from.Add(time.Hour)
 	read := func(f query.DeliveryFilter) (ids []int64, pages int) {
 		places, pages := walk(t, 100, func(d query.DeliveryLine) query.DeliveryPlace { return d.Place() },
 			func(turn query.Turn[query.DeliveryPlace]) (query.Page[query.DeliveryLine], *query.DeliveryPlace) {
@@ -156,6 +156,17 @@ func TestListOfBatches(t *testing.T) {
 	}
 }
 
+// copies inserts n copies of an event subscription; changed is the SQL of the changes of copy i, from 1.
+func (b *bundle) copies(t *testing.T, id int64, changed string, n int) {
+	t.Helper()
+	stored := b.text(t, `SELECT string_agg(quote_ident(column_name), ', ') FROM information_schema.columns
+		WHERE table_schema = 'postrider_internal' AND table_name = 'event_subscriptions' AND is_generated = 'NEVER'`)
+	b.exec(t, fmt.Sprintf(`INSERT INTO postrider_internal.event_subscriptions (%[1]s)
+		SELECT %[1]s FROM (SELECT (jsonb_populate_record(s, %[2]s)).*
+		    FROM postrider_internal.event_subscriptions s, generate_series(1, $2) i WHERE s.id = $1) copies`,
+		stored, changed), id, n)
+}
+
 // A topic has had so many event subscriptions that their batches are read along the ids of all: a look sees 20,000,
 // whosever they are.
 func TestListOfBatchesOfVeryMany(t *testing.T) {
@@ -164,14 +175,7 @@ func TestListOfBatchesOfVeryMany(t *testing.T) {
 	b.topic(t, "orders")
 	b.topic(t, "bills")
 	one, other := b.subscription(t, "orders", "one", nil), b.subscription(t, "bills", "other", nil)
-	stored := b.text(t, `SELECT string_agg(quote_ident(column_name), ', ') FROM information_schema.columns
-		WHERE table_schema = 'postrider_internal' AND table_name = 'event_subscriptions' AND is_generated = 'NEVER'`)
-	b.exec(t, fmt.Sprintf(`INSERT INTO postrider_internal.event_subscriptions (%[1]s)
-		SELECT %[1]s FROM (
-		    SELECT (jsonb_populate_record(s, jsonb_build_object('id', 1000 + i, 'name', 'gone', 'deleted_at', now(),
-		           'drained_at', now()))).*
-		      FROM postrider_internal.event_subscriptions s, generate_series(1, 60) i
-		     WHERE s.id = $1) copies`, stored), one.ID)
+	b.copies(t, one.ID, `jsonb_build_object('id', 1000 + i, 'name', 'gone', 'deleted_at', now(), 'drained_at', now())`, 60)
 	b.exec(t, `INSERT INTO postrider_internal.batches (subscription_id, state, members, bytes, finished_at)
 		SELECT CASE WHEN i % 10 = 0 THEN 1001 + i % 60 WHEN i % 10 = 1 THEN $2 ELSE $1::bigint END, CASE WHEN i % 10000 = 0
 		    THEN 'dead_lettered' ELSE 'delivered' END, 2, 10, now() FROM generate_series(1, 20000) i`, one.ID, other.ID)

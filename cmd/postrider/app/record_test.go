@@ -177,7 +177,7 @@ func TestRecordOutlivesTheDatabasesAbsence(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
 		return b.store.Recorder.WaitRecording(ctx) != nil
-	}, 10*time.Second, 10*time.Millisecond, "no new requests while results cannot be written down")
+	}, 30*time.Second, 10*time.Millisecond, "no new requests while results cannot be written down")
 	require.Empty(t, recorded)
 	_, err = b.pool.Exec(t.Context(), "ALTER TABLE postrider_internal.hidden RENAME TO delivery_attempts")
 	require.NoError(t, err)

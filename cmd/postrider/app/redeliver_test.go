@@ -221,7 +221,7 @@ func TestRedeliverAnOldEvent(t *testing.T) {
 			detached <- b.store.Maintenance.Retain(context.Background(), query.Retention{DeliveredDays: 1})
 		}()
 		if ago == 2 {
-			require.Eventually(t, func() bool { return b.kept(t, "events") == day+" pending" }, 10*time.Second,
+			require.Eventually(t, func() bool { return b.kept(t, "events") == day+" pending" }, 30*time.Second,
 				10*time.Millisecond)
 		}
 		require.NoError(t, tx.Commit(t.Context()))

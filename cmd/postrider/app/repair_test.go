@@ -361,7 +361,7 @@ func TestErasureWaitsForRepair(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return b.count(t, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "+
 			"AND wait_event_type = 'Lock' AND query LIKE '%erase_event%'") > 0
-	}, 10*time.Second, 5*time.Millisecond)
+	}, 30*time.Second, 5*time.Millisecond)
 	end(true)
 	require.NoError(t, <-done)
 	b.requireNowhere(t, secretOf)

@@ -193,7 +193,7 @@ func TestStepWaitsForTheOneThatTakesItsJobAway(t *testing.T) {
 	stepped := make(chan error, 1)
 	go func() { stepped <- b.store.Publisher.Route(context.Background(), job) }()
 	require.Eventually(t, func() bool { return b.count(t, "SELECT count(*) FROM pg_locks WHERE NOT granted") > 0 },
-		5*time.Second, 5*time.Millisecond)
+		30*time.Second, 5*time.Millisecond)
 	require.NoError(t, tx.Commit(t.Context()))
 	require.NoError(t, <-stepped)
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
@@ -462,7 +462,7 @@ func TestStepThatLosesItsConnectionIsMadeAgain(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return b.count(t, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database()
 			AND wait_event_type = 'Lock' AND query LIKE '%after_subscription%'`) > 0
-	}, 5*time.Second, 5*time.Millisecond)
+	}, 30*time.Second, 5*time.Millisecond)
 	require.NoError(t, tx.Rollback(t.Context()))
 	require.NoError(t, <-stepped)
 	require.Equal(t, 30, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"))

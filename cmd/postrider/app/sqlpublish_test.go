@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
@@ -77,29 +78,31 @@ func TestPlainEventsTakeTheShortWay(t *testing.T) {
 	}
 }
 
-func (b *bundle) requireStored(t *testing.T, id uuid.UUID, want *event.Event) {
+// requireStored fails unless each of the events has been stored as wanted.
+func (b *bundle) requireStored(t *testing.T, want *event.Event, ids ...uuid.UUID) {
 	t.Helper()
+	const query = `SELECT event_id, event_type, subject, source, event_time, data_version, schema,
+		       coalesce(traceparent, ''), coalesce(tracestate, ''), body
+		  FROM postrider_internal.events WHERE id = ANY ($1)`
+	rows, _ := b.pool.Query(t.Context(), query, ids) // see ForEachRow
 	var got event.Event
 	var at *time.Time
-	var parent, state *string
-	const query = `SELECT event_id, event_type, subject, source, event_time, data_version, schema, traceparent, tracestate,
-		       body FROM postrider_internal.events WHERE id = $1`
-	require.NoError(t, b.pool.QueryRow(t.Context(), query, id).
-		Scan(&got.ID, &got.Type, &got.Subject, &got.Source, &at, &got.DataVersion, &got.Schema, &parent, &state, &got.Body))
-	if parent != nil {
-		got.Trace.Parent = *parent
-	}
-	if state != nil {
-		got.Trace.State = *state
-	}
-	require.JSONEq(t, string(want.Body), string(got.Body))
-	if want.Time.IsZero() {
-		require.Nil(t, at)
-	} else {
-		require.WithinDuration(t, want.Time, *at, time.Microsecond)
-	}
-	got.Body, got.Time = want.Body, want.Time
-	require.Equal(t, *want, got)
+	stored, err := pgx.ForEachRow(rows, []any{
+		&got.ID, &got.Type, &got.Subject, &got.Source, &at, &got.DataVersion, &got.Schema, &got.Trace.Parent,
+		&got.Trace.State, &got.Body,
+	}, func() error {
+		require.JSONEq(t, string(want.Body), string(got.Body))
+		if want.Time.IsZero() {
+			require.Nil(t, at)
+		} else {
+			require.WithinDuration(t, want.Time, *at, time.Microsecond)
+		}
+		got.Body, got.Time = want.Body, want.Time
+		require.Equal(t, *want, got)
+		return nil
+	})
+	require.NoError(t, err)
+	require.EqualValues(t, len(ids), stored.RowsAffected())
 }
 
 // TestPublishFromSQL: commit publishes, rollback publishes nothing; matches are found when the event is routed.

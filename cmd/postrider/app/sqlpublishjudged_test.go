@@ -158,8 +158,7 @@ func (b *bundle) validatedAlike(t *testing.T, schema event.Schema, e map[string]
 	}
 	require.NoError(t, err, "%s", text)
 	if rejection == nil {
-		b.requireStored(t, id, &expected[0])
-		b.requireStored(t, inBatch, &expected[0])
+		b.requireStored(t, &expected[0], id, inBatch)
 	}
 	return true
 }

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -78,12 +79,8 @@ func New(ctx context.Context, o Options) (*System, error) {
 	if o.Pool == nil || o.Sealer == nil {
 		return nil, errors.New("app: Pool and Sealer are required")
 	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
-	if o.MaxBodyBytes == 0 {
-		o.MaxBodyBytes = 64 << 20
-	}
+	o.Logger = cmp.Or(o.Logger, slog.Default())
+	o.MaxBodyBytes = cmp.Or(o.MaxBodyBytes, 64<<20)
 	db, clock := postgres.NewDB(o.Pool), postgres.NewClock()
 	cache, err := catalog.NewCache(ctx, db, o.Sealer, clock, o.TimeScale, o.Logger)
 	if err != nil {

@@ -279,7 +279,7 @@ func TestExpiredSubscriptionsAreNotified(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return b.store.Subscriptions.Expire(t.Context()) == nil &&
 			b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE subscription = 'brief'") == 0
-	}, 10*time.Second, 10*time.Millisecond)
+	}, 30*time.Second, 10*time.Millisecond)
 	notices := b.publishNotices(t)
 	require.Len(t, notices, 1)
 	require.Equal(t, "postrider.subscription.expired", notices[0].Type)

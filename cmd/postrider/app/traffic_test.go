@@ -267,7 +267,7 @@ func TestCleanRemovesUnusedRates(t *testing.T) {
 		s.EndpointURL, s.DeliveryRate = "https://Shop.example.com/x", &policy.DeliveryRate{Limit: 1}
 	})
 	b.subscription(t, "orders", "shared", func(s *catalog.SubscriptionSpec) {
-		s.EndpointURL = "https://shop.example.com/y"
+		s.EndpointURL = "https://shop.example.com:443/y"
 		s.DeliveryRate = &policy.DeliveryRate{Limit: 1, Scope: policy.RatePerEndpoint}
 	})
 	b.exec(t, `INSERT INTO postrider_internal.delivery_rates (key, next_at, changed_at) VALUES

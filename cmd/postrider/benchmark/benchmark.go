@@ -88,7 +88,6 @@ type throughputCmd struct {
 	ResponseTime time.Duration `help:"Response time of the endpoint." range:"0.."`
 }
 
-// Run executes bench throughput.
 func (c *throughputCmd) Run(ctx context.Context) error {
 	return c.run(ctx, bench.Options{
 		Scenario: "throughput", Rate: c.Rate, Subscriptions: c.Subs, ResponseTime: c.ResponseTime,
@@ -100,7 +99,6 @@ type publishCmd struct {
 	Events int `name:"events-per-request" help:"Events in a request." default:"100" range:"1..5000"`
 }
 
-// Run executes bench publish.
 func (c *publishCmd) Run(ctx context.Context) error {
 	return c.run(ctx, bench.Options{Scenario: "publish", EventsPerRequest: c.Events})
 }
@@ -110,7 +108,6 @@ type latencyCmd struct {
 	Rate float64 `help:"Events per second." default:"100" range:"0.001.."`
 }
 
-// Run executes bench latency.
 func (c *latencyCmd) Run(ctx context.Context) error {
 	return c.run(ctx, bench.Options{Scenario: "latency", Rate: c.Rate})
 }
@@ -121,7 +118,6 @@ type failingCmd struct {
 	Percent int `help:"Percentage of requests with the response 503." default:"20" range:"0..99"`
 }
 
-// Run executes bench failing.
 func (c *failingCmd) Run(ctx context.Context) error {
 	return c.run(ctx, bench.Options{Scenario: "failing", Rate: c.Rate, FailurePercent: c.Percent})
 }
@@ -132,7 +128,6 @@ type batchedCmd struct {
 	Batch  int `name:"events-per-batch" help:"Events in a delivered batch, at most." default:"100" range:"1..5000"`
 }
 
-// Run executes bench batched.
 func (c *batchedCmd) Run(ctx context.Context) error {
 	return c.run(ctx, bench.Options{Scenario: "batched", EventsPerRequest: c.Events, EventsPerBatch: c.Batch})
 }
@@ -144,7 +139,6 @@ type backlogCmd struct {
 	Waits   string `help:"State of these deliveries: paused (on hold) or scheduled (for a retry in hours)." enum:"paused,scheduled" default:"paused"`
 }
 
-// Run executes bench backlog.
 func (c *backlogCmd) Run(ctx context.Context) error {
 	return c.run(ctx, bench.Options{Scenario: "backlog", Rate: c.Rate, Waiting: c.Waiting, Waits: c.Waits})
 }
@@ -156,7 +150,6 @@ type sinkCmd struct {
 	Arrivals  string `help:"File for the times of arrival." placeholder:"FILE"`
 }
 
-// Run executes bench sink until ctx ends.
 func (c *sinkCmd) Run(ctx context.Context) error {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", c.Listen)
 	if err != nil {
@@ -175,7 +168,6 @@ type noisyCmd struct {
 	Check bool `help:"Exit with 1 also if a limit is exceeded."`
 }
 
-// Help is shown by bench noisy --help.
 func (noisyCmd) Help() string {
 	return `Measures throughput and latency of event subscriptions without a bad endpoint and then with it, in one run.
 Compare only the ratios. Each scenario has its own durable database.
@@ -192,7 +184,6 @@ Example:
   postrider bench noisy --scenario hang --check`
 }
 
-// Run executes bench noisy.
 func (c *noisyCmd) Run(ctx context.Context) (err error) {
 	o := c.NoisyOptions
 	if slices.Contains(o.Scenarios, "all") {
@@ -217,14 +208,12 @@ type pullCmd struct {
 	bench.PullOptions
 }
 
-// Help is shown by bench pull --help.
 func (pullCmd) Help() string {
 	return `Publishes a backlog, stops, and has consumers receive and acknowledge it over HTTP. Then it measures the
 latency from a publish to a waiting receiver, and the CPU time of receivers that wait without events.
 The exit code is 1 if an event is lost or pending at the end.`
 }
 
-// Run executes bench pull.
 func (c *pullCmd) Run(ctx context.Context) (err error) {
 	o := c.PullOptions
 	if o.Binary, o.Command, err = program(""); err != nil {

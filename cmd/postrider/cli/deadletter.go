@@ -126,7 +126,6 @@ type deadletterRedeliverCmd struct {
 	Again          bool   `help:"With ids: also redeliver those redelivered before. With a filter, use --redelivered."`
 }
 
-// Run executes deadletter redeliver.
 func (c *deadletterRedeliverCmd) Run(ctx context.Context) error {
 	err := c.check()
 	switch {
@@ -166,7 +165,6 @@ type deadletterPurgeCmd struct {
 	terminal.ConfirmFlag
 }
 
-// Run executes deadletter purge.
 func (c *deadletterPurgeCmd) Run(ctx context.Context) error {
 	if err := c.check(); err != nil {
 		return err
@@ -216,7 +214,6 @@ type deadletterEventsCmd struct {
 	Until        *time.Time `api:"until" aliases:"to" help:"Published before this time (default: now)." placeholder:"TIME"`
 }
 
-// Run executes deadletter events.
 func (c *deadletterEventsCmd) Run(ctx context.Context) error {
 	if err := c.checkRate(); err != nil {
 		return err

@@ -30,7 +30,6 @@ type deadletterExportCmd struct {
 	Output       string     `short:"o" help:"File, or its URL (file://, s3://, azblob://), which exists only after a complete export; - is standard output." default:"-" placeholder:"FILE"`
 }
 
-// Run executes deadletter export.
 func (c *deadletterExportCmd) Run(ctx context.Context, client *rest.Client) error {
 	filter, err := rest.Filter(c)
 	if err != nil {

@@ -31,7 +31,7 @@ type stateFilter struct {
 	Topic        string `api:"topic" help:"Of this topic." placeholder:"NAME"`
 	Subscription string `api:"subscription" help:"To this event subscription." placeholder:"NAME"`
 	State        string `api:"state" help:"In this state: pending, delivered, dead_lettered, dropped or canceled." enum:",pending,delivered,dead_lettered,dropped,canceled" default:"" placeholder:"STATE"`
-	Hold         string `api:"hold" help:"On this hold: paused, not_validated, probation or admission." enum:",paused,not_validated,probation,admission" default:"" placeholder:"HOLD"`
+	Hold         string `api:"hold" help:"On this hold: paused, not_validated, probation, admission or rate_limited." enum:",paused,not_validated,probation,admission,rate_limited" default:"" placeholder:"HOLD"`
 }
 
 type deliveryFilter struct {
@@ -97,7 +97,6 @@ type problemListCmd struct {
 	Within time.Duration `help:"Length of the time span before now: 1m to 168h." default:"1h" range:"60..604800" placeholder:"SPAN"`
 }
 
-// Run executes problem list.
 func (c *problemListCmd) Run(ctx context.Context) error {
 	span := rest.Object{"withinInMinutes": int(c.Within / time.Minute)}
 	rest.SetText(span, "topic", c.Topic)
@@ -129,7 +128,6 @@ type eventEraseCmd struct {
 	NoWait   bool     `help:"For many events: print the operation's id without waiting for its end."`
 }
 
-// Run executes event erase.
 func (c *eventEraseCmd) Run(ctx context.Context) error {
 	one, at, body := c.SystemID != "", rest.ItemURL("/v1/events", c.SystemID), any(nil)
 	switch {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,7 +60,6 @@ type deadletterCancelCmd struct {
 	Operation operationID `arg:"" help:"Id of the operation, as operation list shows it."`
 }
 
-// Run executes deadletter cancel.
 func (c *deadletterCancelCmd) Run(ctx context.Context, client *rest.Client) error {
 	at := rest.ItemURL("/v1/operations", c.Operation)
 	var before, now rest.Object
@@ -141,19 +141,9 @@ func progressText(o rest.Object) string {
 	if o["matched"] != nil {
 		of = fmt.Sprintf(" of %s%v", terminal.Either(o["matchedAtLeast"] == true, "more than ", ""), o["matched"])
 	}
-	verb := "redelivered"
-	switch o["kind"] {
-	case "purge":
-		verb = "purged"
-	case "repair":
-		verb = "repaired"
-	case "retry":
-		verb = "retried"
-	case "cancel":
-		verb = "canceled"
-	case "erase_subject":
-		verb = "erased"
-	}
+	verb := cmp.Or(map[any]string{
+		"purge": "purged", "repair": "repaired", "retry": "retried", "cancel": "canceled", "erase_subject": "erased",
+	}[o["kind"]], "redelivered")
 	return fmt.Sprintf("%v%s %s, %v skipped, %v failed", o["done"], of, verb, o["skipped"], o["failed"])
 }
 

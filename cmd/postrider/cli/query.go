@@ -10,6 +10,7 @@ import (
 
 	"postrider/cmd/postrider/cli/rest"
 	"postrider/cmd/postrider/terminal"
+	"postrider/server/management"
 	"postrider/sqlquery"
 )
 
@@ -28,7 +29,6 @@ type queryArg struct {
 
 type queryListCmd struct{ rest.Flags }
 
-// Run executes query list.
 func (c *queryListCmd) Run(ctx context.Context) error {
 	return c.All(ctx, "/v1/queries", columns("NAME name", "OWNER owner", "SHARED shared", "DESCRIPTION description"))
 }
@@ -38,7 +38,6 @@ type queryShowCmd struct {
 	queryArg
 }
 
-// Run executes query show.
 func (c *queryShowCmd) Run(ctx context.Context) error {
 	return c.Flags.Show(ctx, rest.ItemURL("/v1/queries", c.Name), func(w io.Writer, o rest.Object) {
 		for _, line := range columns("name name", "owner owner", "shared shared", "description description",
@@ -57,7 +56,6 @@ type querySaveCmd struct {
 	Shared      bool   `help:"All users who may run queries see and run it."`
 }
 
-// Run executes query save.
 func (c *querySaveCmd) Run(ctx context.Context) error {
 	if c.SQL == "" {
 		text, err := io.ReadAll(io.LimitReader(os.Stdin, 1<<20))
@@ -79,7 +77,6 @@ type queryDeleteCmd struct {
 	queryArg
 }
 
-// Run executes query delete.
 func (c *queryDeleteCmd) Run(ctx context.Context) error {
 	if err := c.Call(ctx, http.MethodDelete, rest.ItemURL("/v1/queries", c.Name), nil, nil); err != nil {
 		return err
@@ -97,15 +94,6 @@ type queryRunCmd struct {
 	Plan   bool              `help:"Show PostgreSQL's plan instead of running the query."`
 }
 
-// queryResult is a response of the REST API.
-type queryResult struct {
-	Columns []sqlquery.Column `json:"columns"`
-	Rows    [][]*string       `json:"rows"`
-	More    bool              `json:"more"`
-	Plan    string            `json:"plan"`
-}
-
-// Run executes query run.
 func (c *queryRunCmd) Run(ctx context.Context, client *rest.Client) error {
 	if (c.Name == "") == (c.SQL == "") {
 		return terminal.Usagef("query run: name either a query or --sql; query list lists the queries")
@@ -122,15 +110,15 @@ func (c *queryRunCmd) Run(ctx context.Context, client *rest.Client) error {
 		}
 		path, body["sql"], body["args"] = "/v1/queries/run", c.SQL, args
 	}
-	var result queryResult
+	var result management.QueryResult
 	if err := client.Call(ctx, http.MethodPost, path, body, &result); err != nil {
 		return err
 	}
-	if c.Plan {
-		_, err := fmt.Print(terminal.EscapeControls(result.Plan))
+	if result.Plan != nil {
+		_, err := fmt.Print(terminal.EscapeControls(*result.Plan))
 		return err
 	}
-	if err := result.print(c.Output); err != nil {
+	if err := printResult(&result, c.Output); err != nil {
 		return err
 	}
 	if result.More {
@@ -139,7 +127,7 @@ func (c *queryRunCmd) Run(ctx context.Context, client *rest.Client) error {
 	return nil
 }
 
-func (r *queryResult) print(form string) error {
+func printResult(r *management.QueryResult, form string) error {
 	var out sqlquery.Writer = &tableWriter{table: tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)}
 	switch form {
 	case "json":

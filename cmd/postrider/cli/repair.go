@@ -56,7 +56,6 @@ type deadletterEditCmd struct {
 	Format bool   `help:"Indent the event before the editor opens. Without it you edit the text as stored."`
 }
 
-// Run executes deadletter edit.
 func (c *deadletterEditCmd) Run(ctx context.Context, client *rest.Client) error {
 	settings, err := c.settings(rest.Object{})
 	if err != nil {
@@ -210,7 +209,6 @@ type deadletterPatchCmd struct {
 	IncludeUnchanged bool   `help:"Also redeliver events that the patch does not change."`
 }
 
-// Run executes deadletter patch.
 func (c *deadletterPatchCmd) Run(ctx context.Context, client *rest.Client) error {
 	filtered := c.deadLetterFilter != deadLetterFilter{}
 	switch {

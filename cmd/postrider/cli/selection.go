@@ -33,13 +33,7 @@ func (f *selectionFlags) check() error {
 
 // ids reads the ids of --ids-from.
 func (f *selectionFlags) ids() ([]string, error) {
-	var text []byte
-	var err error
-	if f.IDsFrom == "-" {
-		text, err = io.ReadAll(os.Stdin)
-	} else {
-		text, err = os.ReadFile(f.IDsFrom)
-	}
+	text, err := readInput(f.IDsFrom)
 	if err != nil {
 		return nil, fmt.Errorf("read the ids: %w", err)
 	}
@@ -140,7 +134,6 @@ type deliveryActCmd struct {
 	ID int64 `arg:"" optional:"" name:"id" help:"Id of the delivery, as delivery list shows it, instead of a filter."`
 }
 
-// Run executes the verb.
 func (c *deliveryActCmd) Run(ctx context.Context, k *kong.Context, client *rest.Client) error {
 	filtered := c.deliveryFilter != deliveryFilter{}
 	chosen := 0
@@ -184,7 +177,6 @@ type operationResultsCmd struct {
 	Limit     int         `help:"How many to list at most: 1 to 10000." default:"200" range:"1..10000" placeholder:"N"`
 }
 
-// Run executes operation results.
 func (c *operationResultsCmd) Run(ctx context.Context, client *rest.Client) error {
 	list, err := client.First(ctx, rest.ItemURL("/v1/operations", c.Operation)+"/results", rest.Object{}, c.Limit)
 	if err != nil {

@@ -103,11 +103,8 @@ func shown(one *rest.SavedServer, isDefault bool) shownServer {
 	return s
 }
 
-type serverListCmd struct {
-	terminal.OutputFlag
-}
+type serverListCmd struct{ terminal.OutputFlag }
 
-// Run executes server list.
 func (c *serverListCmd) Run() error {
 	saved, err := rest.ReadSavedServers()
 	if err != nil {
@@ -132,7 +129,6 @@ type serverUseCmd struct {
 	Name string `arg:"" help:"Name or URL of the server, as in server list."`
 }
 
-// Run executes server use.
 func (c *serverUseCmd) Run() error {
 	saved, one, err := storedServer(c.Name)
 	if err != nil {

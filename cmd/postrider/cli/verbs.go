@@ -21,7 +21,6 @@ type listVerb[F any] struct {
 	Filter F   `embed:""`
 }
 
-// Run executes the verb.
 func (c *listVerb[F]) Run(ctx context.Context, k *kong.Context, client *rest.Client) error {
 	filter, err := rest.Filter(&c.Filter)
 	if err != nil {

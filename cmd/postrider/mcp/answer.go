@@ -3,6 +3,7 @@ package mcp
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"unicode/utf8"
 
@@ -80,9 +81,7 @@ func size(r *sdk.CallToolResult) int {
 // render writes the blocks with this many rows of each table, and texts of this length.
 func (a *answer) render(rows, text int) *sdk.CallToolResult {
 	own, foreign, limits := rest.Object{}, rest.Object{}, []string{}
-	for name, value := range a.facts {
-		own[name] = value
-	}
+	maps.Copy(own, a.facts)
 	c := cutter{most: text}
 	for _, t := range a.tables {
 		shown := t.rows[:min(len(t.rows), rows)]

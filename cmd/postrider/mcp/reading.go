@@ -80,7 +80,7 @@ type deliveriesInput struct {
 	Topic          string `json:"topic,omitempty" jsonschema:"of this topic"`
 	Subscription   string `json:"subscription,omitempty" jsonschema:"to this event subscription"`
 	State          string `json:"state,omitempty" jsonschema:"pending, delivered, dead_lettered, dropped or canceled"`
-	Hold           string `json:"hold,omitempty" jsonschema:"paused, not_validated, probation or admission"`
+	Hold           string `json:"hold,omitempty" jsonschema:"paused, not_validated, probation, admission or rate_limited"`
 	LastOutcome    string `json:"lastOutcome,omitempty" jsonschema:"with this outcome of the last attempt, such as Busy"`
 	EventID        string `json:"eventId,omitempty" jsonschema:"of the event with this id, the publisher's or postrider's own"`
 	OperationID    string `json:"operationId,omitempty" jsonschema:"that this operation redelivered"`

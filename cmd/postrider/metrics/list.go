@@ -104,12 +104,12 @@ var (
 		"Requests per second that the endpoint accepts, learned from 429, and from 503 with Retry-After.",
 		"topic", "event_subscription")
 	drainTime = gauge(Shared, "backlog_drain_seconds",
-		"Time in which the backlog is sent at the rate limit.", "topic", "event_subscription")
+		"Time in which the backlog is sent at the rate limit, with those that share it.", "topic", "event_subscription")
 	drainsTooLate = gauge(Shared, "backlog_drains_too_late",
-		"1 if the backlog takes longer than the time to live at the rate limit.", "topic", "event_subscription")
+		"1 if the time to live of some deliveries ends before their turn at the rate limit.", "topic", "event_subscription")
 	heldDeliveries    = gauge(Shared, "held_deliveries", "Deliveries on hold, counted up to 100,000.", "hold")
 	heldSubscriptions = gauge(Shared, "held_event_subscriptions",
-		"Event subscriptions with deliveries on hold, by their own hold; admission if they have none.", "hold")
+		"Event subscriptions with deliveries on hold, by their own hold; else rate_limited or admission.", "hold")
 	queued    = gauge(Shared, "queued_deliveries", "Deliveries that are due and wait for a worker.")
 	available = gauge(Shared, "available_deliveries",
 		"Deliveries that consumers may receive now (pull delivery), counted up to 100,000.")

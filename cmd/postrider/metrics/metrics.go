@@ -127,6 +127,9 @@ func (m *collector) collectDatabase(out series) {
 		deliveries[held.Name] = held.Count
 	}
 	for _, w := range traffic.Waiting {
+		if w.Hold == "" && m.system.Traffic.Limited(w.SubscriptionID) {
+			w.Hold = catalog.HoldRateLimited
+		}
 		subscriptions[cmp.Or(w.Hold, catalog.HoldAdmission)]++
 	}
 	for hold := range deliveries {
@@ -145,7 +148,9 @@ func collectRates(out series, rates []query.MeteredRate) {
 		if r.Learned != nil {
 			out.value(learnedRate, *r.Learned, r.Topic, r.Subscription)
 		}
-		out.value(drainTime, r.DrainSeconds, r.Topic, r.Subscription)
+		if r.DrainSeconds != nil {
+			out.value(drainTime, *r.DrainSeconds, r.Topic, r.Subscription)
+		}
 		out.value(drainsTooLate, terminal.Either(r.TooLate, 1.0, 0), r.Topic, r.Subscription)
 	}
 }

@@ -1,9 +1,10 @@
--- Gives jobs to held batches and then to held deliveries without a batch of an event subscription with the rate limits
--- @keys, the oldest first, see release.sql. Each request takes the next time of each limit's row, with a step of @steps
--- to the one after it, and at most as many as in @bursts are due at once. If the step has changed, the wait for the
--- next time changes with it. Times up to @ahead_of_time from now are taken. Times and jobs are committed together, so
--- that a crash loses none. While another node takes times, or the probation @probation lasts, this one takes none. Only
--- deliveries of at least the age @age are released, and batches that have one.
+-- Gives jobs to held batches and then to held deliveries without a batch of an event subscription with the rate
+-- limits @keys, the oldest first, see release.sql. Each request takes the next time of each limit's row, with a step
+-- of @steps to the one after it, and at most as many as in @bursts are due at once. If the step of a limit that was
+-- set has changed, the wait for the next time changes with it, once; a pace changes each second. Times up to
+-- @ahead_of_time from now are taken. Times and jobs are committed together, so that a crash loses none. While
+-- another node takes times, or the probation @probation lasts, this one takes none. Only deliveries of at least the
+-- age @age are released, and batches that have one.
 --
 -- If @per_event, a batch takes a time for each member: the last one may take more than there are, and the next one
 -- waits longer. If @batching, deliveries that were never attempted stay on hold for batch cutters. A cutter corrects
@@ -17,14 +18,15 @@ WITH allowed AS MATERIALIZED (
             WHERE subscription_id = @subscription AND hold IS NOT NULL)
        AND NOT EXISTS (SELECT FROM postrider_internal.probations WHERE probation_key = @probation AND since IS NOT NULL)
 ), rates AS MATERIALIZED (
-    SELECT r.key, w.step,
-           greatest(CASE WHEN r.next_at > now() AND r.step <> w.step
-                         THEN now() + (r.next_at - now()) * (extract(epoch FROM w.step)
-                             / extract(epoch FROM r.step))::float8
-                         ELSE r.next_at END,
-                    r.closed_until, clock_timestamp() - (w.burst - 1) * w.step) AS first
+    SELECT r.key, w.step, c.next_at,
+           greatest(c.next_at, r.closed_until, clock_timestamp() - (w.burst - 1) * w.step) AS first
       FROM postrider_internal.delivery_rates r
       JOIN unnest(@keys::text[], @steps::interval[], @bursts::int[]) AS w(key, step, burst) ON w.key = r.key
+     CROSS JOIN LATERAL (
+           SELECT CASE WHEN r.next_at > now() AND r.step <> w.step AND r.key NOT LIKE 'endpoint:%'
+                       THEN now() + (r.next_at - now()) * (extract(epoch FROM w.step)
+                           / extract(epoch FROM r.step))::float8
+                       ELSE r.next_at END AS next_at) c
      WHERE r.key = ANY (@keys) AND EXISTS (SELECT FROM allowed) ORDER BY r.key FOR UPDATE OF r SKIP LOCKED
 ), rate AS MATERIALIZED (
     SELECT max(first) AS first, max(step) AS step FROM rates HAVING count(*) = cardinality(@keys::text[])
@@ -78,22 +80,23 @@ WITH allowed AS MATERIALIZED (
 ), wave AS MATERIALIZED (
     SELECT what, members, id, @subscription::bigint AS subscription_id, attempts, held_reruns, hold,
            greatest(now(), (SELECT first + position * step FROM rate)) AS due,
-           nextval('postrider_internal.river_job_id_seq') AS job_id, 1 AS paced
+           nextval('postrider_internal.river_job_id_seq') AS job_id, @paced::int AS paced
       FROM positions
 ), cutter_jobs AS (
     INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
     SELECT 'available', jsonb_build_object('s', @subscription::bigint, 'p', times), 'batch', 'deliveries', 1, 1000,
            greatest(now(), (SELECT first + position * step FROM rate))
       FROM cutters
+), times_taken AS MATERIALIZED (
+    SELECT (SELECT n FROM taken) + (SELECT coalesce(sum(times), 0) FROM cutters) AS n
 ), moved AS (
     UPDATE postrider_internal.delivery_rates r
-       SET next_at = rate.first
-                   + ((SELECT n FROM taken) + (SELECT coalesce(sum(times), 0) FROM cutters)) * rates.step,
-           step = rates.step
-      FROM rates, rate WHERE r.key = rates.key AND (SELECT n FROM taken) + (SELECT count(*) FROM cutters) > 0
-    RETURNING r.next_at
+       SET next_at = CASE WHEN t.n > 0 THEN rate.first + t.n * rates.step ELSE rates.next_at END, step = rates.step
+      FROM rates, rate, times_taken t
+     WHERE r.key = rates.key AND (t.n > 0 OR rates.next_at <> r.next_at)
+    RETURNING t.n, r.next_at
 ), -- start.sql
 SELECT (SELECT coalesce(sum(members), 0) FROM wave) AS released, (SELECT count(*) FROM cutters) AS cutters,
-       (SELECT extract(epoch FROM coalesce((SELECT max(next_at) FROM moved), first) - clock_timestamp())::float8
-           FROM rate)
-       AS wait
+       (SELECT extract(epoch FROM coalesce((SELECT max(next_at) FROM moved WHERE n > 0), first)
+                   - clock_timestamp())::float8
+          FROM rate) AS wait

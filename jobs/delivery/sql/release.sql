@@ -7,8 +7,8 @@
 -- deliveries of at least the age @age, even if their event subscription is on hold. @also_later releases deliveries
 -- that wait for a later retry, with a job for that time. If @batching, deliveries that were never attempted stay on
 -- hold for the batch cutter that this inserts: releasing them would write each row once more (27 of 100 µs for each
--- event). @paced is 1 if
--- nothing will be sent, so that a rate limit does not apply; paced.sql releases those that it applies to.
+-- event). @paced is -1 if no rate limit applies, because nothing will be sent or it is a last attempt; paced.sql
+-- releases those that one applies to.
 WITH allowed AS MATERIALIZED (
     SELECT 1 WHERE NOT @refill::boolean OR NOT EXISTS (
            SELECT FROM postrider_internal.event_subscription_states

@@ -38,7 +38,6 @@ type onePolicy struct {
 
 type policyListCmd struct{ rest.Flags }
 
-// Run executes policy list.
 func (c *policyListCmd) Run(ctx context.Context, client *rest.Client) error {
 	list, err := client.All(ctx, "/v1/policies")
 	if c.NoServer(err) {
@@ -144,7 +143,6 @@ func span(d time.Duration) string {
 
 type policyShowCmd struct{ onePolicy }
 
-// Run executes policy show.
 func (c *policyShowCmd) Run(ctx context.Context) error {
 	p, shown, err := c.find(ctx)
 	if err != nil {
@@ -172,6 +170,7 @@ func sourceOf(p *policy.Policy) string {
 }
 
 func scheduleLines(p *policy.Policy) [][2]string {
+	basis := "measured from the " + terminal.Either(p.Basis == policy.BasisOffset, "first", "failed") + " attempt"
 	steps := make([]string, len(p.Steps))
 	for i, step := range p.Steps {
 		steps[i] = span(step)
@@ -184,7 +183,7 @@ func scheduleLines(p *policy.Policy) [][2]string {
 		jitter = fmt.Sprintf("up to %.4g %%, %s at most", p.JitterFraction*100, span(p.JitterCap))
 	}
 	return [][2]string{
-		{"schedule", fmt.Sprintf("%s, then every %s (%s)", strings.Join(steps, " "), span(p.Tail), basisWords(p.Basis))},
+		{"schedule", fmt.Sprintf("%s, then every %s (%s)", strings.Join(steps, " "), span(p.Tail), basis)},
 		{"retry window", window},
 		{"jitter", jitter},
 		{"attempts", fmt.Sprintf("%s (may be set to %d-%d)", attempts(p.DefaultMaxAttempts), p.MinMaxAttempts,
@@ -247,13 +246,6 @@ func probationLines(p policy.Probation) [][2]string {
 	return lines
 }
 
-func basisWords(b policy.Basis) string {
-	if b == policy.BasisOffset {
-		return "measured from the first attempt"
-	}
-	return "measured from the failed attempt"
-}
-
 type policyExplainCmd struct {
 	onePolicy
 	EndpointKind string         `help:"webhook or azure-resource." enum:"webhook,azure-resource" default:"webhook"`
@@ -266,7 +258,6 @@ type policyExplainCmd struct {
 	DeadLetter   string         `help:"deadLetterDestination of the event subscription: rows or none (default: that of the behavior)." enum:",rows,none" default:"" placeholder:"rows|none"`
 }
 
-// Run executes policy explain.
 func (c *policyExplainCmd) Run(ctx context.Context) error {
 	p, _, err := c.find(ctx)
 	if err != nil {
@@ -326,7 +317,6 @@ type policyPutCmd struct {
 	File string `short:"f" required:"" help:"JSON as policy show -o json prints it, and as PUT /v1/policies/{name} takes it; - reads it from standard input." placeholder:"FILE"`
 }
 
-// Run executes policy put.
 func (c *policyPutCmd) Run(ctx context.Context) error {
 	if _, builtIn := policy.Builtin(c.Name); builtIn {
 		return builtInError(c.Name)
@@ -356,7 +346,6 @@ type policyDeleteCmd struct {
 	deleteFlags
 }
 
-// Run executes policy delete.
 func (c *policyDeleteCmd) Run(ctx context.Context) error {
 	if _, builtIn := policy.Builtin(c.Name); builtIn {
 		return builtInError(c.Name)

@@ -106,7 +106,6 @@ type subscriptionCreateCmd struct {
 	Replace bool `help:"Replace the event subscription if it exists; settings that you omit get their defaults. --if-match does the same."`
 }
 
-// Run executes subscription create.
 func (c *subscriptionCreateCmd) Run(ctx context.Context) error {
 	settings, err := c.Settings()
 	if err != nil {
@@ -132,7 +131,6 @@ type subscriptionUpdateCmd struct {
 	Unset []string `help:"Reset a setting to its default, by its name in the API, such as maxEventsPerBatch or retryPolicy.maxDeliveryAttempts." placeholder:"PROPERTY"`
 }
 
-// Run executes subscription update.
 func (c *subscriptionUpdateCmd) Run(ctx context.Context) error {
 	settings, err := c.Settings()
 	if err != nil {
@@ -158,7 +156,6 @@ type subscriptionListCmd struct {
 	Topic string `arg:"" optional:"" help:"Name of the topic; without it, all topics."`
 }
 
-// Run executes subscription list.
 func (c *subscriptionListCmd) Run(ctx context.Context, client *rest.Client) error {
 	list, err := subscriptionsOf(ctx, client, c.Topic)
 	if err != nil {
@@ -207,7 +204,6 @@ func subscriptionsOf(ctx context.Context, c *rest.Client, topic string) ([]rest.
 
 type subscriptionShowCmd struct{ oneSubscription }
 
-// Run executes subscription show.
 func (c *subscriptionShowCmd) Run(ctx context.Context) error {
 	return c.Show(ctx, c.url(), printSubscription)
 }
@@ -217,7 +213,6 @@ type subscriptionDeleteCmd struct {
 	deleteFlags
 }
 
-// Run executes subscription delete.
 func (c *subscriptionDeleteCmd) Run(ctx context.Context) error {
 	question := func() (string, error) {
 		filter := rest.Object{"topic": c.Topic, "subscription": c.Subscription, "state": "pending"}
@@ -261,8 +256,8 @@ func printSubscription(w io.Writer, s rest.Object) {
 		table = slices.DeleteFunc(slices.Clone(table), func(s spec.Setting) bool { return spec.OfRequests(&s) })
 	}
 	printSettings(w, table, s)
-	rest.PrintLines(w, s, "hold hold.reason", "held deliveries hold.heldDeliveries", "created at createdAt",
-		"updated at updatedAt")
+	rest.PrintLines(w, s, "lower limit of its host hostRateLimit", "hold hold.reason",
+		"held deliveries hold.heldDeliveries", "created at createdAt", "updated at updatedAt")
 	if rest.ValueAt(s, "validation.state") != "succeeded" {
 		rest.PrintLines(w, s, "handshake validation.message", "link to open validation.validationUrl")
 	}
@@ -293,14 +288,12 @@ func (c *oneSubscription) post(ctx context.Context, action string, body, into an
 
 type validateCmd struct{ oneSubscription }
 
-// Run executes subscription validate.
 func (c *validateCmd) Run(ctx context.Context) error {
 	return c.awaited(ctx, http.MethodPost, c.url()+"/validate", nil)
 }
 
 type revealCmd struct{ oneSubscription }
 
-// Run executes subscription reveal.
 func (c *revealCmd) Run(ctx context.Context) error {
 	var endpoint, headers rest.Object
 	if err := c.post(ctx, "getFullUrl", nil, &endpoint); err != nil {
@@ -329,7 +322,6 @@ type signingSecretsCmd struct {
 	SecretFile         string `help:"With --rotate: file with the new secret, whsec_ and base64; - reads it from standard input (default: the service creates one)." placeholder:"FILE"`
 }
 
-// Run executes subscription signing-secrets.
 func (c *signingSecretsCmd) Run(ctx context.Context) error {
 	action, body, err := c.request()
 	if err != nil {
@@ -406,7 +398,6 @@ type testFilterCmd struct {
 	Filter string `help:"Test the filter in this file instead of the stored one, JSON as the filter of an event subscription; - reads it from standard input." placeholder:"FILE"`
 }
 
-// Run executes subscription test-filter.
 func (c *testFilterCmd) Run(ctx context.Context) error {
 	path := c.url()
 	if c.Filter != "" { // only the topic's operation accepts a filter
@@ -421,7 +412,6 @@ type topicTestFilterCmd struct {
 	Filter string `required:"" help:"File with the filter, JSON as the filter of an event subscription; - reads it from standard input." placeholder:"FILE"`
 }
 
-// Run executes topic test-filter.
 func (c *topicTestFilterCmd) Run(ctx context.Context) error {
 	return c.run(ctx, c.Flags, rest.TopicURL(c.Topic), c.Filter)
 }

@@ -43,7 +43,6 @@ type topicCreateCmd struct {
 	InputMappingDefaults []string `name:"input-mapping-default-values" help:"Of CustomEventSchema: eventType, subject and dataVersion of events that have none." placeholder:"NAME=VALUE"`
 }
 
-// Run executes topic create.
 func (c *topicCreateCmd) Run(ctx context.Context) error {
 	settings, err := c.Settings()
 	if err == nil {
@@ -83,7 +82,6 @@ func printTopic(w io.Writer, topic rest.Object) {
 
 type topicListCmd struct{ rest.Flags }
 
-// Run executes topic list.
 func (c *topicListCmd) Run(ctx context.Context) error {
 	return c.All(ctx, "/v1/topics", rest.Columns("TOPIC name", "KIND kind", "INPUT SCHEMA inputSchema",
 		"PUBLISH TO endpoint", "CREATED AT createdAt"))
@@ -91,7 +89,6 @@ func (c *topicListCmd) Run(ctx context.Context) error {
 
 type topicShowCmd struct{ oneTopic }
 
-// Run executes topic show.
 func (c *topicShowCmd) Run(ctx context.Context) error {
 	return c.Show(ctx, rest.TopicURL(c.Topic), printTopic)
 }
@@ -101,7 +98,6 @@ type topicKeysCmd struct {
 	Renew string `help:"Replace this key; publishers that still use it are rejected." enum:",key1,key2" default:"" placeholder:"KEY1|KEY2"`
 }
 
-// Run executes topic keys.
 func (c *topicKeysCmd) Run(ctx context.Context) error {
 	path, body := rest.TopicURL(c.Topic)+"/listKeys", any(nil)
 	if c.Renew != "" {
@@ -119,7 +115,6 @@ type topicDeleteCmd struct {
 	deleteFlags
 }
 
-// Run executes topic delete.
 func (c *topicDeleteCmd) Run(ctx context.Context) error {
 	return c.delete(ctx, c.Flags, rest.TopicURL(c.Topic), func() (string, error) {
 		return fmt.Sprintf("Delete topic %s? Its settings and access keys are lost for good.", c.Topic), nil

@@ -38,7 +38,7 @@ await run({
     await sender(c).sendEvents(event("awaited"));
     return seen(await waiting);
   },
-  "wait for nothing": async (c) => seen(await receiver(c).receiveEvents()), // for 60 s
+  "wait for nothing": async (c) => seen(await receiver(c).receiveEvents({ maxWaitTime: 10 })),
   "abort": async (c) => {
     await receiver(c).receiveEvents({ abortSignal: AbortSignal.timeout(500) }).catch((e) => { if (e.name !== "AbortError") throw e; });
     await sender(c).sendEvents(event("after"));

@@ -1,5 +1,4 @@
-// Package week fills a database by SQL with what a week of deliveries leaves behind, for tests and Go benchmarks.
-package week
+package apptest
 
 import (
 	"context"
@@ -32,10 +31,10 @@ var (
 	fillCounts = []string{"fill_counts"}
 )
 
-// Fill creates by SQL what a week of deliveries leaves behind, in a database that is migrated and empty: ten million
-// real ones would take half an hour. A tenth are dead letters, a twentieth is pending. Nothing is random: all runs
-// create the same rows, except for their times.
-func Fill(ctx context.Context, pool *pgxpool.Pool, deliveries int) error {
+// FillWeek creates by SQL what a week of deliveries leaves behind, in a database that is migrated and empty: ten
+// million real ones would take half an hour. A tenth are dead letters, a twentieth is pending. Nothing is random: all
+// runs create the same rows, except for their times.
+func FillWeek(ctx context.Context, pool *pgxpool.Pool, deliveries int) error {
 	var topics bool
 	if err := pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM postrider_internal.topics)").Scan(&topics); err != nil {
 		return fmt.Errorf("check that the database is empty: %w", err)

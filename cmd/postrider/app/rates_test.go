@@ -1,0 +1,158 @@
+package app_test
+
+import (
+	"encoding/hex"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"postrider/catalog"
+	"postrider/operator"
+	"postrider/policy"
+)
+
+// shownRate is a row of postrider.delivery_rates, with drains_at in whole seconds from now.
+type shownRate struct {
+	Learned *float64 `db:"learned_per_second"`
+	Drains  *int     `db:"drains"`
+	TooLate bool     `db:"drains_too_late"`
+}
+
+func (b *bundle) rate(t *testing.T, subscription string) shownRate {
+	t.Helper()
+	rows, _ := b.pool.Query(t.Context(), `SELECT learned_per_second, drains_too_late,
+		round(extract(epoch FROM drains_at - now()))::int AS drains
+		FROM postrider.delivery_rates WHERE subscription = $1`, subscription)
+	r, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[shownRate])
+	require.NoError(t, err)
+	return r
+}
+
+// learn stores the pace of an event subscription's endpoint.
+func (b *bundle) learn(t *testing.T, sub *catalog.Subscription, perSecond float64, rampTo, closedFor any) {
+	t.Helper()
+	b.exec(t, `INSERT INTO postrider_internal.delivery_rates (key, per_second, ramp_to, closed_until, changed_at)
+		VALUES ($1, $2, $3, now() + $4::interval, now()) ON CONFLICT (key) DO UPDATE SET per_second = excluded.per_second,
+		ramp_to = excluded.ramp_to, closed_until = excluded.closed_until`,
+		"endpoint:"+hex.EncodeToString(sub.EndpointHash), perSecond, rampTo, closedFor)
+}
+
+// makeOlder adds to the age of all pending deliveries.
+func (b *bundle) makeOlder(t *testing.T, by time.Duration) {
+	t.Helper()
+	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - $1::interval", by)
+}
+
+func TestBacklogDrainsTooLate(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	b.subscription(t, "orders", "slow", func(s *catalog.SubscriptionSpec) {
+		s.RetryPolicy.EventTimeToLiveInMinutes, s.DeliveryRate = new(1), &policy.DeliveryRate{Limit: 1}
+	})
+	require.Equal(t, shownRate{Drains: new(0)}, b.rate(t, "slow"))
+	b.publish(t, "orders", "old", 45)
+	require.Equal(t, shownRate{Drains: new(45)}, b.rate(t, "slow"))
+	b.makeOlder(t, 10*time.Second)
+	require.False(t, b.rate(t, "slow").TooLate)
+	b.makeOlder(t, 30*time.Second)
+	require.True(t, b.rate(t, "slow").TooLate)
+	b.publish(t, "orders", "new", 1) // has the time
+	require.True(t, b.rate(t, "slow").TooLate)
+	b.exec(t, "DELETE FROM postrider_internal.deliveries WHERE id % 3 > 0")
+	b.exec(t, "DELETE FROM postrider_internal.backlog_counts")
+	b.exec(t, "DELETE FROM postrider_internal.rollup_deltas")
+	b.exec(t, "INSERT INTO postrider_internal.backlog_counts (subscription_id, deliveries) "+
+		"SELECT subscription_id, count(*) FROM postrider_internal.deliveries GROUP BY 1")
+	require.False(t, b.rate(t, "slow").TooLate) // 16 within 20 s
+}
+
+// A pause can stop the time to live.
+func TestBacklogDrainsAfterAPause(t *testing.T) {
+	t.Parallel()
+	for _, stop := range []bool{false, true} {
+		b := setup(t)
+		b.topic(t, "orders")
+		b.subscription(t, "orders", "slow", func(s *catalog.SubscriptionSpec) {
+			s.RetryPolicy.EventTimeToLiveInMinutes, s.DeliveryRate = new(1), &policy.DeliveryRate{Limit: 1}
+		})
+		b.publish(t, "orders", "e", 45)
+		_, err := b.store.Holds.Pause(t.Context(), "orders", "slow", &stop)
+		require.NoError(t, err)
+		b.makeOlder(t, time.Hour)
+		b.exec(t, "UPDATE postrider_internal.event_subscription_states SET paused_since = now() - interval '1 hour'")
+		require.Equal(t, !stop, b.rate(t, "slow").TooLate)
+	}
+}
+
+// All deliveries that share a limit take its times, unless they are on hold. A default port makes no other host.
+func TestBacklogsOfASharedLimit(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	for i, endpoint := range []string{"http://Host.example/a", "http://host.example:80/b", "http://host.example/c"} {
+		sub := b.subscription(t, "orders", fmt.Sprint("sub-", i), func(s *catalog.SubscriptionSpec) {
+			s.EndpointURL = endpoint
+			s.DeliveryRate = &policy.DeliveryRate{Limit: 10 + i, Scope: policy.RatePerEndpoint}
+		})
+		rate, _ := b.store.Cache.Snapshot().Rate(sub.ID)
+		require.Equal(t, "host:host.example", rate.Key)
+	}
+	b.publish(t, "orders", "e", 357)
+	for i := range 3 {
+		require.Equal(t, shownRate{Drains: new(107)}, b.rate(t, fmt.Sprint("sub-", i)))
+	}
+	_, err := b.store.Holds.Pause(t.Context(), "orders", "sub-0", nil)
+	require.NoError(t, err)
+	require.Equal(t, 71, *b.rate(t, "sub-1").Drains)
+	require.Equal(t, 107, *b.rate(t, "sub-0").Drains)
+}
+
+func TestBacklogsOfAPacedEndpoint(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	sub := b.subscription(t, "orders", "one", nil)
+	b.subscription(t, "orders", "batches", func(s *catalog.SubscriptionSpec) { s.MaxEventsPerBatch = new(10) })
+	b.subscription(t, "orders", "literal", func(s *catalog.SubscriptionSpec) { s.Behavior = policy.BehaviorDocumented })
+	b.publish(t, "orders", "e", 100)
+	for _, row := range []struct {
+		perSecond         float64
+		rampTo, closedFor any
+		want              shownRate
+	}{
+		{0.9999999999999999, nil, nil, shownRate{new(1.0), new(110), false}},
+		{0.001234, nil, nil, shownRate{new(0.00123), new(89141), true}},
+		{1, 50, "-1 s", shownRate{new(1.0), new(2), false}},
+		{1, 5, "30 s", shownRate{new(1.0), new(52), false}},
+		{0.001, 1050, nil, shownRate{Learned: new(0.001)}}, // the first pace
+	} {
+		b.learn(t, sub, row.perSecond, row.rampTo, row.closedFor)
+		require.Equal(t, row.want, b.rate(t, "one"))
+		require.Equal(t, row.want, b.rate(t, "batches"))
+		require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.delivery_rates"))
+	}
+}
+
+// A redelivery and a sample event wait for the limit, which is no hold that prevents an operator's retry.
+func TestLimitIsTheHoldOfRedeliveries(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	b.subscription(t, "orders", "slow", nil)
+	letter := b.dead(t, "orders", "e", 1)[0]
+	b.subscription(t, "orders", "slow", func(s *catalog.SubscriptionSpec) {
+		s.DeliveryRate = &policy.DeliveryRate{Limit: 1}
+	})
+	id, err := b.store.Operator.Redeliver(t.Context(), letter, operator.Target{}, false)
+	require.NoError(t, err)
+	_, err = b.store.Operator.TestDelivery(t.Context(), "orders", "slow")
+	require.NoError(t, err)
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'rate_limited'"))
+	require.NoError(t, b.store.Operator.RetryNow(t.Context(), id))
+	_, err = b.store.Holds.Release(t.Context(), "orders", "slow")
+	require.NoError(t, err)
+}
