@@ -181,7 +181,7 @@ func (a *attempt) run(ctx context.Context) error {
 	}
 	a.leave = sync.OnceFunc(func() { parts.Gate.Leave(a.args.Subscription) })
 	defer a.leave()
-	if a.args.Paced >= 0 && !a.args.CutsBatch() && parts.Traffic.Closed(a.args.Subscription) {
+	if a.args.Paced >= 0 && parts.Traffic.Closed(a.args.Subscription) {
 		return a.hold(ctx, catalog.HoldRateLimited)
 	}
 	if a.args.CutsBatch() {

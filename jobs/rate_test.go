@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -178,31 +179,42 @@ func TestDeliveryRateExpires(t *testing.T) {
 // A wait that the endpoint requests takes no last attempt, also if the event subscription has its own limit.
 func TestPaceLeavesTheLastAttempt(t *testing.T) {
 	t.Parallel()
+	for _, batch := range []int{1, 2} {
+		t.Run(fmt.Sprint("batches of ", batch), func(t *testing.T) {
+			t.Parallel()
+			paceLeavesTheLastAttempt(t, batch)
+		})
+	}
+}
+
+func paceLeavesTheLastAttempt(t *testing.T, batch int) {
 	b := setup(t)
 	e := newEndpoint(t, func(w http.ResponseWriter, r request) {
-		if r.eventID() == "closes" {
+		if strings.Contains(r.body, `"closes"`) {
 			w.Header().Set("Retry-After", "3000")
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	})
 	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) {
 		s.DeliveryRate = &policy.DeliveryRate{Limit: 3, PeriodInSeconds: new(86_400), Burst: new(3)}
+		s.MaxEventsPerBatch = &batch
 	})
 	b.start(t, nil)
 	b.publishOne(t, "closes")
 	b.attempt(t)
 	b.become(t, 1, "SELECT count(*) FROM postrider.delivery_rates WHERE closed_until > now()")
-	for i := range 5 {
+	const events = 5
+	for i := range events {
 		b.publishOne(t, fmt.Sprint("e-", i))
 	}
 	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '86380 seconds' "+
 		"WHERE attempts = 0")
-	b.attemptsMade(t, 2) // the third time of the limit was the first one's
-	b.become(t, 2, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'")
-	b.become(t, 3, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'rate_limited' AND attempts = 0")
+	sent := 2 * batch // the third time of the limit was the first one's
+	b.become(t, sent, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'")
+	b.become(t, events-sent, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'rate_limited' AND attempts = 0")
 	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '25 hours' "+
 		"WHERE attempts = 0")
-	b.become(t, 3, "SELECT count(*) FROM postrider.dead_letters WHERE attempts = 0 "+
+	b.become(t, events-sent, "SELECT count(*) FROM postrider.dead_letters WHERE attempts = 0 "+
 		"AND last_error = 'its time to live ended while it waited for the rate limit of 3 requests/day'")
 }
 
@@ -240,21 +252,29 @@ func TestPaceFollowsTheEndpoint(t *testing.T) {
 // Deliveries that have jobs wait, too, once the endpoint has requested it, with a limit and without one.
 func TestRetryAfterStopsDeliveriesWithJobs(t *testing.T) {
 	t.Parallel()
-	for name, rate := range map[string]*policy.DeliveryRate{"limit": {Limit: 1000}, "no limit": nil} {
+	limit := &policy.DeliveryRate{Limit: 1000}
+	rows := map[string]struct {
+		rate  *policy.DeliveryRate
+		batch int
+	}{"limit": {limit, 1}, "no limit": {nil, 1}, "batches with a limit": {limit, 2}, "batches": {nil, 2}}
+	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := setup(t)
+			b, respond := setup(t), make(chan struct{})
 			e := newEndpoint(t, func(w http.ResponseWriter, _ request) {
+				<-respond
 				w.Header().Set("Retry-After", "3000")
 				w.WriteHeader(http.StatusServiceUnavailable)
 			})
 			b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) {
-				s.DeliveryRate, s.MaxConcurrentDeliveries = rate, new(1)
+				s.DeliveryRate, s.MaxEventsPerBatch, s.MaxConcurrentDeliveries = row.rate, &row.batch, new(1)
 			})
 			b.publishMany(t, 50)
 			b.start(t, nil)
+			b.become(t, 1, "SELECT (count(*) > 1)::int FROM postrider_internal.river_job WHERE state = 'running'")
+			close(respond)
 			b.attempt(t)
-			b.become(t, 49, waiting)
+			b.become(t, 50-row.batch, waiting)
 			require.Len(t, e.requests(), 1)
 		})
 	}

@@ -282,7 +282,7 @@ func (c *cut) takeTimes(batch *pgx.Batch, limits []catalog.Rate, batches, events
 		needed = events
 	}
 	for _, cutter := range append(c.others, c.cutter) {
-		needed -= cutter.times
+		needed -= max(cutter.times, -cutter.times) // negative: of a last attempt
 	}
 	if needed != 0 && len(limits) > 0 {
 		batch.Queue(takeTimesStatement, postgres.Column(limits, func(l catalog.Rate) string { return l.Key }),

@@ -19,8 +19,8 @@ type AttemptArgs struct {
 	Batch        int64 `json:"b,omitempty"`
 	// Reruns is how often a crash interrupted the attempt before. The row also has its number, n, for operators.
 	Reruns int `json:"r,omitempty"`
-	// Paced is how many times of a rate limit the job has; 0 = it may not be sent under a limit, -1 = it needs none:
-	// nothing will be sent, or it is a probe or a last attempt.
+	// Paced is how many times of a rate limit the job has; 0 = it may not be sent under a limit. A negative number is a
+	// job that is sent though the endpoint is closed: a probe, a last attempt, or one that will send nothing.
 	Paced int `json:"p,omitempty"`
 }
 

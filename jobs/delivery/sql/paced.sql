@@ -4,7 +4,7 @@
 -- set has changed, the wait for the next time changes with it, once; a pace changes each second. Times up to
 -- @ahead_of_time from now are taken. Times and jobs are committed together, so that a crash loses none. While
 -- another node takes times, or the probation @probation lasts, this one takes none. Only deliveries of at least the
--- age @age are released, and batches that have one.
+-- age @age are released, and batches that have one. @paced is -1 for these last attempts, otherwise 1.
 --
 -- If @per_event, a batch takes a time for each member: the last one may take more than there are, and the next one
 -- waits longer. If @batching, deliveries that were never attempted stay on hold for batch cutters. A cutter corrects
@@ -84,7 +84,7 @@ WITH allowed AS MATERIALIZED (
       FROM positions
 ), cutter_jobs AS (
     INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT 'available', jsonb_build_object('s', @subscription::bigint, 'p', times), 'batch', 'deliveries', 1, 1000,
+    SELECT 'available', jsonb_build_object('s', @subscription::bigint, 'p', times * @paced::int), 'batch', 'deliveries', 1, 1000,
            greatest(now(), (SELECT first + position * step FROM rate))
       FROM cutters
 ), times_taken AS MATERIALIZED (
