@@ -310,3 +310,47 @@ func TestRetryAfterClosesTheEndpoint(t *testing.T) {
 		require.Greater(t, at.Sub(times[0]), 2900*time.Millisecond)
 	}
 }
+
+// Behavior documented does not know the pace that other event subscriptions of the endpoint obey.
+func TestDocumentedIgnoresThePace(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, func(w http.ResponseWriter, _ request) {
+		w.Header().Set("Retry-After", "3000")
+		w.WriteHeader(http.StatusServiceUnavailable)
+	})
+	b.subscribe(t, "safe", e.URL, nil)
+	sub := b.subscribe(t, "documented", e.URL, func(s *catalog.SubscriptionSpec) {
+		s.Behavior = policy.BehaviorDocumented
+	})
+	b.start(t, nil)
+	b.publishOne(t, "closes")
+	b.become(t, 1, "SELECT count(*) FROM postrider.delivery_rates WHERE closed_until > now()")
+	b.publishMany(t, 10)
+	const attempted = "SELECT count(*) FROM postrider.deliveries WHERE attempts = 1 AND subscription = $1"
+	b.become(t, 11, attempted, "documented")
+	b.become(t, 10, rateLimited)
+	require.Equal(t, 1, b.count(t, attempted, "safe"))
+	require.Zero(t, b.store.Traffic.Space(sub.ID))
+	require.False(t, b.store.Traffic.Limited(sub.ID))
+}
+
+// Without honorRetryAfter, RateLimit headers close no endpoint.
+func TestRateLimitHeadersAreIgnored(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, func(w http.ResponseWriter, _ request) { w.Header().Set("RateLimit", `"default";r=0;t=3000`) })
+	honors := false
+	subscribe := func() {
+		b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) { s.HonorRetryAfter = &honors })
+	}
+	subscribe()
+	b.start(t, nil)
+	b.publishMany(t, 10)
+	b.become(t, 10, delivered)
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.delivery_rates"))
+	honors = true
+	subscribe()
+	b.publishOne(t, "closes")
+	b.become(t, 1, "SELECT count(*) FROM postrider.delivery_rates WHERE closed_until > now()")
+}
