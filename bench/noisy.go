@@ -14,6 +14,7 @@ const (
 	ScenarioHang    = "hang"    // one endpoint that never responds, with a large backlog
 	ScenarioHang20  = "hang20"  // twenty such endpoints
 	ScenarioRetries = "retries" // the retries of one endpoint that responds 503 become due at the same time
+	ScenarioLimit   = "limit"   // one endpoint with a rate limit and a large backlog; it responds 503
 	ScenarioTopics  = "topics"  // many topics compared with one, without noise
 )
 
@@ -28,7 +29,7 @@ type NoisyOptions struct {
 	Binary  string `kong:"-"` // path of the postrider program
 	Command string `kong:"-"` // for the report
 
-	Scenarios     []string      `name:"scenario" help:"Scenarios: ${enum}; repeat the flag or separate them by commas." enum:"all,hang,hang20,retries,topics" default:"all" placeholder:"NAME"`
+	Scenarios     []string      `name:"scenario" help:"Scenarios: ${enum}; repeat the flag or separate them by commas." enum:"all,hang,hang20,retries,limit,topics" default:"all" placeholder:"NAME"`
 	Baseline      time.Duration `help:"Duration of the measurement without noise." default:"15s" range:"1.."`
 	Duration      time.Duration `help:"Duration of the measurement with noise." default:"30s" range:"1.."`
 	Subscriptions int           `help:"Measured event subscriptions; they receive the events in turn." default:"1000" range:"1..99999"`
@@ -36,10 +37,10 @@ type NoisyOptions struct {
 	Clients       int           `help:"Publishers, each with one connection; 0 = 256." range:"0.."`
 	Rate          float64       `help:"Events per second; 0 = as fast as the publishers can." range:"0.."`
 	EventBytes    int           `help:"Size of an event in bytes." default:"1024" range:"320.."`
-	Backlog       int           `name:"backlog" help:"hang: pending deliveries of the endpoint that hangs." default:"500000" range:"1.."`
+	Backlog       int           `name:"backlog" help:"hang, limit: pending deliveries of the bad endpoint." default:"500000" range:"1.."`
 	Endpoints     int           `help:"hang20: number of endpoints that hang." default:"20" range:"1..99999"`
 	BacklogEach   int           `name:"backlog-each" help:"hang20: pending deliveries of each endpoint." default:"5000" range:"1.."`
-	NoiseRate     float64       `help:"hang, hang20: events per second published for these endpoints." default:"200" range:"0.."`
+	NoiseRate     float64       `help:"hang, hang20, limit: events per second published for these endpoints." default:"200" range:"0.."`
 	Retries       int           `help:"retries: number of retries due at the same time." default:"90000" range:"1.."`
 	ManyTopics    int           `help:"topics: number of topics, each with one event subscription." default:"10000" range:"1..99999"`
 	Policy        string        `help:"Retry policy of the bad endpoints." default:"ga-2018"`
@@ -228,7 +229,9 @@ func (r *noisyRun) createOthers(ctx context.Context, name string, topics, subscr
 
 const (
 	noiseTopic    = "noise"
-	noiseClients  = 16              // enough for the noise's rate
+	noiseClients  = 16 // enough for the noise's rate
+	noiseLimit    = 50 // requests per second
+	failingPath   = "/failing/100/"
 	retriesPolicy = "bench-retries" // a copy of the retry policy with steps of an hour: one retry of each delivery
 
 	// Time to schedule the retries and to vacuum afterwards.
@@ -256,17 +259,20 @@ func (r *noisyRun) prepareNoise(ctx context.Context) error {
 	report := &r.result.Noise
 	*report = NoiseReport{Endpoints: 1, Policy: r.o.Policy}
 	each, policy, path := r.o.Backlog, r.o.Policy, "/hang"
+	var limit settings
 	switch r.result.Scenario {
 	case ScenarioHang20:
 		report.Endpoints, each = r.o.Endpoints, r.o.BacklogEach
+	case ScenarioLimit:
+		path, limit = failingPath, settings{"limit": noiseLimit, "burst": 1}
 	case ScenarioRetries:
-		each, policy, path = r.o.Retries, retriesPolicy, "/failing/100/"
+		each, policy, path = r.o.Retries, retriesPolicy, failingPath
 		changes := settings{"stepsInSeconds": []int{3600}, "jitterFraction": 0}
 		if err := r.api.copyPolicy(ctx, r.o.Policy, policy, changes); err != nil {
 			return err
 		}
 	}
-	if err := r.createNoise(ctx, policy, path); err != nil {
+	if err := r.createNoise(ctx, policy, path, limit); err != nil {
 		return err
 	}
 	if err := r.noise.forAll(ctx, r.api.pause); err != nil {
@@ -283,7 +289,7 @@ func (r *noisyRun) prepareNoise(ctx context.Context) error {
 	return r.settle(ctx)
 }
 
-func (r *noisyRun) createNoise(ctx context.Context, policy, path string) error {
+func (r *noisyRun) createNoise(ctx context.Context, policy, path string, limit settings) error {
 	key, err := r.api.createTopic(ctx, noiseTopic)
 	if err != nil {
 		return err
@@ -295,8 +301,9 @@ func (r *noisyRun) createNoise(ctx context.Context, policy, path string) error {
 			target{url: r.publishURL(noiseTopic), key: key, subject: "/" + name + "/load"})
 	}
 	return r.noise.forAll(ctx, func(ctx context.Context, topic, name string) error {
-		return r.api.subscribe(ctx, topic, name, r.sinkAPI.base+path+name,
-			settings{"retryPolicy": settings{"policy": policy}, "filter": bySubject("/" + name + "/")})
+		return r.api.subscribe(ctx, topic, name, r.sinkAPI.base+path+name, settings{
+			"retryPolicy": settings{"policy": policy}, "filter": bySubject("/" + name + "/"), "deliveryRate": limit,
+		})
 	})
 }
 

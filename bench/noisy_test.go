@@ -42,6 +42,7 @@ func TestNoisy(t *testing.T) {
 		ScenarioHang:    {2, 20, NoiseReport{Endpoints: 1, Policy: "ga-2018", Backlog: 2500}, true},
 		ScenarioHang20:  {2, 20, NoiseReport{Endpoints: 20, Policy: "ga-2018", Backlog: 300}, true},
 		ScenarioRetries: {2, 20, NoiseReport{Endpoints: 1, Policy: "ga-2018", Backlog: 300}, false},
+		ScenarioLimit:   {2, 20, NoiseReport{Endpoints: 1, Policy: "ga-2018", Backlog: 2500}, true},
 		ScenarioTopics:  {30, 30, NoiseReport{}, false},
 	} {
 		t.Run(scenario, func(t *testing.T) {

@@ -175,6 +175,8 @@ Compare only the ratios. Each scenario has its own durable database.
   hang     1,000 event subscriptions and one whose endpoint hangs and has 500,000 pending deliveries
   hang20   1,000 event subscriptions and twenty that hang, each with 5,000 pending deliveries
   retries  1,000 event subscriptions and one with 90,000 retries due at the same time, whose endpoint responds 503
+  limit    1,000 event subscriptions and one with a limit of 50 requests/s and 500,000 pending deliveries, whose
+           endpoint responds 503
   topics   10,000 topics with one event subscription each, compared with one topic
 
 Limits: throughput at least 0.8 times the baseline, p99 of the latency at most 2 times the baseline (except topics).
@@ -187,7 +189,9 @@ Example:
 func (c *noisyCmd) Run(ctx context.Context) (err error) {
 	o := c.NoisyOptions
 	if slices.Contains(o.Scenarios, "all") {
-		o.Scenarios = []string{bench.ScenarioHang, bench.ScenarioHang20, bench.ScenarioRetries, bench.ScenarioTopics}
+		o.Scenarios = []string{
+			bench.ScenarioHang, bench.ScenarioHang20, bench.ScenarioRetries, bench.ScenarioLimit, bench.ScenarioTopics,
+		}
 	}
 	if o.Binary, o.Command, err = program(""); err != nil {
 		return err
