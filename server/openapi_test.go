@@ -127,6 +127,7 @@ func TestSpecificationIsServed(t *testing.T) {
 	response := b.send(http.MethodGet, "/openapi.yaml", "")
 	require.Equal(t, http.StatusOK, response.status)
 	require.Equal(t, string(text), response.body)
+	require.NotContains(t, response.body, "- =\n", "reserved in YAML 1.1")
 	require.Equal(t, "application/yaml", response.header.Get("Content-Type"))
 }
 

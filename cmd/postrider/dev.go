@@ -285,7 +285,7 @@ func (d *dev) setUpDemo(ctx context.Context) error {
 	if err == nil && created == nil { // kept from an earlier run, with that run's keys
 		err = topics.SetKeys(ctx, demoTopic, *keys)
 	}
-	for name, path := range map[string]string{"ok": "/ok", "flaky": "/flaky", "rejected": "/status/400"} {
+	for name, path := range map[string]string{"accepted": "/ok", "flaky": "/flaky", "rejected": "/status/400"} {
 		if err == nil {
 			_, _, err = subscriptions.Put(ctx, demoTopic, name, catalog.SubscriptionSpec{
 				EndpointURL: d.ready.Sink + path, EndpointKind: policy.KindWebhook, EventDeliverySchema: event.EventGrid,

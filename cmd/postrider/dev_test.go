@@ -145,22 +145,22 @@ var functionCalls = map[string]string{
 	"publish_batch": `cardinality(postrider.publish_batch('demo', '[]')) = 0`,
 	"publish_data":  `postrider.publish_data('demo', 'test', 'sql', '{}') IS NOT NULL`,
 	"redeliver": `postrider.redeliver((SELECT dead_letter_id FROM postrider.dead_letters ORDER BY dead_lettered_at
-		    LIMIT 1), 'ok', again => true) > 0`,
+		    LIMIT 1), 'accepted', again => true) > 0`,
 	"purge":              `NOT postrider.purge('00000000-0000-0000-0000-000000000000')`,
 	"count_events":       `postrider.count_events('demo', '2000-01-01') >= 0`,
 	"count_dead_letters": `postrider.count_dead_letters('{"topic": "nowhere"}') = 0`,
 	"redeliver_all":      `postrider.redeliver_all('{"topic": "nowhere"}') IS NOT NULL`,
 	"purge_all":          `postrider.purge_all('{"topic": "nowhere"}') IS NOT NULL`,
-	"redeliver_events":   `postrider.redeliver_events('demo', 'ok', '2020-01-01', '2020-01-02') IS NOT NULL`,
+	"redeliver_events":   `postrider.redeliver_events('demo', 'accepted', '2020-01-01', '2020-01-02') IS NOT NULL`,
 	"cancel_operation":   `postrider.cancel_operation(postrider.redeliver_all('{"topic": "nowhere"}')) IS NOT NULL`,
 	// a trigger's, called by none but it
 	"publish_row_change": `to_regprocedure('postrider.publish_row_change()') IS NOT NULL`,
 
-	"pause": `coalesce(postrider.pause('demo', 'ok')::text, '') || coalesce(postrider.resume('demo',` +
-		` 'ok')::text, '') = ''`,
-	"resume":        `coalesce(postrider.resume('demo', 'ok')::text, '') = ''`,
-	"release":       `coalesce(postrider.release('demo', 'ok')::text, '') = ''`,
-	"test_delivery": `postrider.test_delivery('demo', 'ok') > 0`,
+	"pause": `coalesce(postrider.pause('demo', 'accepted')::text, '') || coalesce(postrider.resume('demo',` +
+		` 'accepted')::text, '') = ''`,
+	"resume":        `coalesce(postrider.resume('demo', 'accepted')::text, '') = ''`,
+	"release":       `coalesce(postrider.release('demo', 'accepted')::text, '') = ''`,
+	"test_delivery": `postrider.test_delivery('demo', 'accepted') > 0`,
 	"erase_subject": `(SELECT erased = 0 AND operation_id IS NULL FROM postrider.erase_subject('demo', 'unknown'))`,
 	// TestOperateFromTheCommandLine has a delivery and an event for these.
 	"cancel":          `to_regprocedure('postrider.cancel(bigint)') IS NOT NULL`,
@@ -195,7 +195,7 @@ func requireContract(t *testing.T, db *database) {
 
 func requireFirstEvent(t *testing.T, d *devRun, first string) {
 	t.Helper()
-	require.Equal(t, "delivered", d.delivery(first, "ok", 1))
+	require.Equal(t, "delivered", d.delivery(first, "accepted", 1))
 	require.Equal(t, "dead_lettered", d.delivery(first, "rejected", 1))
 	require.Equal(t, "UndeliverableDueToHttpBadRequest",
 		one[string](d.db, "SELECT reason FROM postrider.dead_letters WHERE event_id = $1", first))
@@ -209,7 +209,7 @@ func requireFirstEvent(t *testing.T, d *devRun, first string) {
 
 	for _, line := range []string{
 		`--> demo +%s \(demo\.hello\), matched by 3`,
-		`<-- ok +%s attempt 1: 200 in \S+, delivered`,
+		`<-- accepted +%s attempt 1: 200 in \S+, delivered`,
 		`<-- rejected +%s attempt 1: 400 in \S+, dead-lettered: UndeliverableDueToHttpBadRequest`,
 		`<-- flaky +%s attempt 1: 500 in \S+, next attempt in 1[01](\.\d)?s \(.*step 1 is 10 s.*\)`,
 	} {
@@ -235,7 +235,7 @@ func requireSample(t *testing.T, d *devRun, first string) {
 	t.Helper()
 	if _, err := exec.LookPath("curl"); err == nil {
 		require.Contains(t, shell(t, printedCommand(t, d, "Publish an event:")), "HTTP/1.1 200 OK")
-		require.Equal(t, "delivered", d.delivery("my-1", "ok", 1))
+		require.Equal(t, "delivered", d.delivery("my-1", "accepted", 1))
 		eventuallyPrinted(t, d, `--> demo +my-1 \(demo\.hello\), matched by 3\n`)
 	}
 	require.Contains(t,
@@ -342,7 +342,7 @@ func TestDevKeepsTheDatabase(t *testing.T) {
 	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755)) // root's PostgreSQL runs as another user
 	d := startDev(t, "--keep", dir)
 	d.publishDemo("kept")
-	require.Equal(t, "delivered", d.delivery("kept", "ok", 1))
+	require.Equal(t, "delivered", d.delivery("kept", "accepted", 1))
 	require.Equal(t, "pending", d.delivery("kept", "flaky", 1))
 	code, _ := d.stop()
 	require.Zero(t, code)
@@ -353,11 +353,11 @@ func TestDevKeepsTheDatabase(t *testing.T) {
 		eventuallyPrinted(t, d, `(?m)^Port `+port+` is taken; using \d+ instead\.$`)
 	}
 	require.Equal(t, 1, one[int](d.db, "SELECT count(*) FROM postrider.events WHERE event_id = 'kept'"))
-	require.Equal(t, "delivered", d.delivery("kept", "ok", 1))
+	require.Equal(t, "delivered", d.delivery("kept", "accepted", 1))
 	d.hasten("kept", "flaky")
 	require.Equal(t, "pending", d.delivery("kept", "flaky", 2), "the delivery is still pending")
 	d.publishDemo("published later")
-	require.Equal(t, "delivered", d.delivery("published later", "ok", 1), "to the demo endpoint's new port")
+	require.Equal(t, "delivered", d.delivery("published later", "accepted", 1), "to the demo endpoint's new port")
 	pids := d.processes()
 	code, _ = d.stop()
 	require.Zero(t, code)

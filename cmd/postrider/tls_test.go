@@ -240,7 +240,7 @@ func TestDevWithTLS(t *testing.T) {
 	require.Equal(t, http.StatusOK, response.StatusCode, "the other port goes on without it")
 	if _, err := exec.LookPath("curl"); err == nil {
 		require.Regexp(t, `(?m)^HTTP/\S+ 200`, shell(t, printedCommand(t, d, "Publish an event with TLS:")))
-		require.Equal(t, "delivered", d.delivery("my-2", "ok", 1))
+		require.Equal(t, "delivered", d.delivery("my-2", "accepted", 1))
 	}
 	info, err := os.Stat(filepath.Join(filepath.Dir(d.info.CAFile), "key.pem"))
 	require.NoError(t, err)

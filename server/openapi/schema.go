@@ -45,7 +45,13 @@ func (b *builder) schema(t reflect.Type, tag reflect.StructTag) *yaml.Node {
 		set(s, "nullable", node(true))
 	}
 	if words := tag.Get("enum"); words != "" {
-		set(s, "enum", node(strings.Split(words, ",")))
+		values := node(strings.Split(words, ","))
+		for _, v := range values.Content {
+			if v.Value == "=" { // reserved in YAML 1.1, which PyYAML reads
+				v.Style = yaml.SingleQuotedStyle
+			}
+		}
+		set(s, "enum", values)
 	}
 	for _, name := range schemaTags {
 		if text, has := tag.Lookup(name); has {

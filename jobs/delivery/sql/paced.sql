@@ -84,8 +84,8 @@ WITH allowed AS MATERIALIZED (
       FROM positions
 ), cutter_jobs AS (
     INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT 'available', jsonb_build_object('s', @subscription::bigint, 'p', times * @paced::int), 'batch', 'deliveries', 1, 1000,
-           greatest(now(), (SELECT first + position * step FROM rate))
+    SELECT 'available', jsonb_build_object('s', @subscription::bigint, 'p', times * @paced::int), 'batch', 'deliveries',
+           1, 1000, greatest(now(), (SELECT first + position * step FROM rate))
       FROM cutters
 ), times_taken AS MATERIALIZED (
     SELECT (SELECT n FROM taken) + (SELECT coalesce(sum(times), 0) FROM cutters) AS n
