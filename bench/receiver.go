@@ -29,11 +29,13 @@ import (
 //	/hang…             no response
 //	/failing/{percent} 503 for that share of the requests, evenly spread, and 200 for the others
 //	/slow/{ms}/…       204 after so many milliseconds
+//	/quota?…           204, and 429 beyond a quota, see quota.take
 type receiver struct {
 	ctx      context.Context // ends with the receiver
 	ledger   *Ledger         // of the acknowledged events
 	arrivals *bufferedFile   // of arrival records
 	failing  atomic.Int64    // requests at /failing
+	quota    quota
 
 	mu    sync.Mutex // of the files, too
 	seen  map[string]struct{}
@@ -99,6 +101,11 @@ func (r *receiver) handle(request *fasthttp.RequestCtx) {
 		return
 	}
 	status, delay := r.behavior(path)
+	if path == "/quota" {
+		var leave func()
+		status, delay, leave = r.quota.take(request, now)
+		defer leave()
+	}
 	err := r.note(path, request.PostBody(), status/100 == 2, now)
 	switch {
 	case err != nil:
@@ -130,6 +137,40 @@ func (r *receiver) behavior(path string) (status int, delay time.Duration) {
 		return http.StatusOK, 0 // policies before 2019 treat 204 as a failure
 	}
 	return http.StatusNoContent, 0
+}
+
+// quotaBurst is how many requests a quota per second accepts at once.
+const quotaBurst = 10
+
+// quota limits requests per second, or in progress.
+type quota struct {
+	mu         sync.Mutex
+	tokens     float64
+	at         time.Time
+	inProgress int
+}
+
+// take decides about a request: 204 after ms milliseconds, or at once 429, with Retry-After of retryAfter seconds. It
+// accepts perSecond requests per second and atOnce at once; 0 = any number. Call leave after the response.
+func (q *quota) take(request *fasthttp.RequestCtx, now time.Time) (status int, delay time.Duration, leave func()) {
+	value := func(name string) int { return max(request.QueryArgs().GetUintOrZero(name), 0) }
+	perSecond, atOnce := float64(value("perSecond")), value("atOnce")
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.tokens, q.at = min(q.tokens+perSecond*now.Sub(q.at).Seconds(), quotaBurst), now
+	if perSecond > 0 && q.tokens < 1 || atOnce > 0 && q.inProgress >= atOnce {
+		if seconds := value("retryAfter"); seconds > 0 {
+			request.Response.Header.Set("Retry-After", strconv.Itoa(seconds))
+		}
+		return http.StatusTooManyRequests, 0, func() {}
+	}
+	q.tokens--
+	q.inProgress++
+	return http.StatusNoContent, time.Duration(value("ms")) * time.Millisecond, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.inProgress--
+	}
 }
 
 // note counts a request and its events, and writes them to the files.

@@ -99,6 +99,27 @@ func TestReceiverThatMisbehaves(t *testing.T) {
 	require.Len(t, arrivals, 5)
 }
 
+func TestReceiverWithAQuota(t *testing.T) {
+	t.Parallel()
+	r, _, _ := newReceiver(t)
+	statuses := map[int]int{}
+	began := time.Now()
+	var retryAfter []byte
+	for range 30 {
+		response := &post(r, "/quota?perSecond=10&retryAfter=3", `[{"id":"a"}]`).Response
+		statuses[response.StatusCode()]++
+		retryAfter = response.Header.Peek("Retry-After")
+	}
+	require.Equal(t, "3", string(retryAfter))
+	require.GreaterOrEqual(t, statuses[204], quotaBurst)
+	require.LessOrEqual(t, statuses[204], quotaBurst+int(10*time.Since(began).Seconds()))
+	r.quota.inProgress = 2
+	require.Equal(t, 429, post(r, "/quota?atOnce=2", `[{"id":"a"}]`).Response.StatusCode())
+	r.quota.inProgress = 1
+	require.Equal(t, 204, post(r, "/quota?atOnce=2", `[{"id":"a"}]`).Response.StatusCode())
+	require.Equal(t, 1, r.quota.inProgress, "a request leaves")
+}
+
 func TestReceiverThatFails(t *testing.T) {
 	t.Parallel()
 	r, _, _ := newReceiver(t)

@@ -35,7 +35,9 @@ type system struct {
 	databaseURL   string
 	database      *pgdev.Server // nil if the database is the user's
 	conn          *pgx.Conn
+	environment   []string // of the service
 	service, sink *child
+	nodes         []*child // besides the service, of Pace
 	api, sinkAPI  *admin
 
 	topics      []string // whose deliveries are measured
@@ -79,7 +81,7 @@ func (s *system) start(ctx context.Context) (err error) {
 		return fmt.Errorf("connect to the database: %w", err)
 	}
 	token, key := rand.Text()+rand.Text(), []byte(rand.Text() + rand.Text())[:32]
-	environment := []string{
+	s.environment = []string{
 		"POSTRIDER_DATABASE_URL=" + s.databaseURL, "POSTRIDER_ADMIN_TOKEN=" + token,
 		"POSTRIDER_ENCRYPTION_KEY=" + base64.StdEncoding.EncodeToString(key),
 	}
@@ -87,8 +89,7 @@ func (s *system) start(ctx context.Context) (err error) {
 		return err
 	}
 	var base string
-	if s.service, base, err = startServer(ctx, s.dir, "service", s.binary, environment, "api", "serve", "--allow-cidr",
-		"127.0.0.0/8"); err != nil {
+	if s.service, base, err = s.startNode(ctx, "service"); err != nil {
 		return err
 	}
 	s.api = newAdmin(base, token)
@@ -106,6 +107,10 @@ func (s *system) start(ctx context.Context) (err error) {
 	})
 	go s.showProgress(running)
 	return nil
+}
+
+func (s *system) startNode(ctx context.Context, name string) (node *child, address string, err error) {
+	return startServer(ctx, s.dir, name, s.binary, s.environment, "api", "serve", "--allow-cidr", "127.0.0.0/8")
 }
 
 func (s *system) migrate(ctx context.Context) error {
@@ -231,7 +236,7 @@ func (s *system) close() error {
 	for _, undo := range slices.Backward(s.undo) {
 		errs = append(errs, undo(ctx))
 	}
-	for _, c := range []*child{s.sink, s.service} {
+	for _, c := range append(s.nodes, s.sink, s.service) {
 		if c != nil {
 			errs = append(errs, c.stop())
 		}

@@ -336,8 +336,12 @@ func (a *attempt) conclude(started time.Time, resp endpoint.Response, size int) 
 	a.engine.parts.Failpoint.Reach(PointResponded)
 	facts := a.facts(started, now, resp)
 	a.pace(&facts, started, resp)
+	if facts.Throttled {
+		a.engine.parts.Gate.ObserveThrottled(a.sub.ID)
+	} else {
+		a.engine.parts.Gate.Observe(a.sub.ID, a.rules.Policy.Classify(a.sub.EndpointKind, resp.Result), resp.Result)
+	}
 	a.leave() // recording does not occupy the endpoint
-	a.engine.parts.Gate.Observe(a.sub.ID, a.rules.Policy.Classify(a.sub.EndpointKind, resp.Result), resp.Result)
 	verdicts := make([]policy.Verdict, len(a.work.Members))
 	for i := range a.work.Members {
 		facts.TimeToLiveSince = a.work.Members[i].TimeToLiveSince

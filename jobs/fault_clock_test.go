@@ -35,7 +35,7 @@ var clockReaders = map[string]string{
 	"loops.go sweep":                 "how long a pass took",
 	"gate.go join":                   "how long ago an endpoint responded",
 	"gate.go Leave":                  "how long ago an endpoint responded",
-	"gate.go Observe":                "how long ago an endpoint responded",
+	"gate.go noteEnd":                "how long ago an endpoint responded",
 	"gate.go mayWait":                "how long ago an endpoint responded",
 	"conn.go usable":                 "how long a connection was idle",
 	"http1.go put":                   "since when a connection is idle",

@@ -6,7 +6,8 @@ const startingCap = 64
 
 // Cap is the number of delivery attempts of one event subscription that may be in flight at once. It adapts to the
 // endpoint: halved after a request without a response, one more after each success. An endpoint that hangs has one
-// request in flight after six of them (64, 32, 16, 8, 4, 2, 1); a healthy one doubles its cap with every full round.
+// request in flight after six of them (64, 32, 16, 8, 4, 2, 1); a healthy one doubles its cap with every full round. An
+// endpoint that throttles gets as many as it has accepted, see Throttled.
 //
 // A cap is at least 1, because only a request shows that the endpoint has recovered, and at most half the workers, so
 // that no event subscription blocks the others of a node. Compare caps with ==. The zero Cap stays at one request;
@@ -16,7 +17,14 @@ const startingCap = 64
 // (Microsoft, Event Grid message delivery and retry, 2019-05-15).
 type Cap struct {
 	value, most int
+	throttled   bool
+	successes   int // of a throttled one, since the last change
 }
+
+// throttledRound: the cap of an endpoint that has throttled grows by one after as many successes as it allows in flight,
+// and after eight at most. One per success would throttle every second request at an endpoint that accepts five at once.
+// One per round at an endpoint of 100/s with responses of 1 s would take 90 s instead of 20 s.
+const throttledRound = 8
 
 // NewCap returns the cap of a new endpoint. limit is the event subscription's maxConcurrentDeliveries, 0 for none;
 // workers is how many attempts one node has in flight in all.
@@ -41,6 +49,12 @@ func (c Cap) At(value int) Cap {
 // request that postrider canceled or never sent does not count.
 func (c Cap) After(o Outcome, r Result) Cap {
 	switch {
+	case o == OutcomeDelivered && c.throttled:
+		if c.successes++; c.successes < min(c.Value(), throttledRound) {
+			return c
+		}
+		c.successes = 0
+		return c.At(c.Value() + 1)
 	case o == OutcomeDelivered:
 		return c.At(c.Value() + 1)
 	case r.Err == ErrorTimeout, r.Err == ErrorSocket, r.Err == ErrorDNS:
@@ -48,6 +62,14 @@ func (c Cap) After(o Outcome, r Result) Cap {
 	default:
 		return c
 	}
+}
+
+// Throttled returns the cap after a response that asked the sender to slow down, see Rules.Throttles, while so many
+// other requests were in flight: the endpoint has accepted those, at most. A fixed factor would lower the cap of an
+// endpoint with slow responses below what its rate requires, as such an endpoint throttles all the time.
+func (c Cap) Throttled(others int) Cap {
+	c.throttled, c.successes = true, 0
+	return c.At(min(c.Value(), others))
 }
 
 // Value returns how many attempts may be in flight, 1 or more.

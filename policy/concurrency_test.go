@@ -104,6 +104,22 @@ func TestCapFallsToOneAndRecovers(t *testing.T) {
 	}
 }
 
+// An endpoint that accepts five requests at once gets five, and then one more after five successes.
+func TestCapThrottled(t *testing.T) {
+	t.Parallel()
+	c := policy.NewCap(0, 1000)
+	for others := 63; others >= 5; others-- {
+		c = c.Throttled(others)
+	}
+	require.Equal(t, 5, c.Value())
+	require.Equal(t, 5, c.Throttled(9).Value(), "a response to an earlier request raises nothing")
+	require.Equal(t, 5, afterAll(t, c, times(4, status(200))...).Value())
+	require.Equal(t, 6, afterAll(t, c, times(5, status(200))...).Value())
+	require.Equal(t, 5, afterAll(t, c, times(5, status(200))...).Throttled(5).Value())
+	require.Equal(t, 1, c.Throttled(0).Value())
+	require.Equal(t, 21, afterAll(t, policy.NewCap(0, 1000).Throttled(20), times(8, status(200))...).Value())
+}
+
 func TestCapAt(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -41,6 +41,8 @@ func TestBenchRejects(t *testing.T) {
 		"bench batched --events-per-batch 0":      "--events-per-batch 0: must be 1 to 5000",
 		"bench backlog --waiting=-1":              "--waiting -1: must not be negative",
 		"bench backlog --waits long":              `--waits must be one of "paused","scheduled"`,
+		"bench pace --duration 1s":                "--duration 1s: must be 10s or more",
+		"bench pace --nodes 1 --kill":             "--kill requires at least 2 --nodes",
 		"bench pull --receivers 0":                "--receivers 0: must be 1 or more",
 		"bench pull --event-bytes 5000":           "--event-bytes 5000: must be 320 to 2000",
 		"bench noisy --baseline 1ms":              "--baseline 1ms: must be 1s or more",

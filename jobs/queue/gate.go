@@ -230,13 +230,27 @@ func (g *Gate) Observe(subscription int64, o policy.Outcome, r policy.Result) {
 	defer g.mu.Unlock()
 	d := g.destination(subscription)
 	d.cap = d.cap.After(o, r)
-	now := time.Now()
-	if r.Status != 0 {
-		d.respondedAt = now
-		d.responses.add(now, 1)
-	}
 	if d.streak++; o == policy.OutcomeDelivered {
 		d.streak = 0
+	}
+	g.noteEnd(d, r.Status != 0)
+}
+
+// ObserveThrottled adapts the cap to a response that asks the sender to slow down, which is no failure of the endpoint:
+// see policy.Rules.Throttles. The call is still in flight.
+func (g *Gate) ObserveThrottled(subscription int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	d := g.destination(subscription)
+	d.cap = d.cap.Throttled(d.inFlight - 1)
+	g.noteEnd(d, true)
+}
+
+func (g *Gate) noteEnd(d *destination, responded bool) {
+	now := time.Now()
+	if responded {
+		d.respondedAt = now
+		d.responses.add(now, 1)
 	}
 	g.admit(d, now)
 }

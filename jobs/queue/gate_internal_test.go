@@ -37,6 +37,25 @@ func TestGateBoundsOneSubscriptionAndNotTheOthers(t *testing.T) {
 	require.True(t, g.Enter(t.Context(), subA, 0))
 }
 
+// A response 429 lowers the cap to the requests that are still in flight. It is no failure of the endpoint.
+func TestGateThrottled(t *testing.T) {
+	t.Parallel()
+	g := NewGate(1000, nil)
+	g.Observe(subA, policy.OutcomeDelivered, policy.Result{Status: 200})
+	for range 20 {
+		require.True(t, g.Enter(t.Context(), subA, 0))
+	}
+	for range 15 {
+		g.ObserveThrottled(subA)
+		g.Leave(subA)
+	}
+	require.Empty(t, g.Failing())
+	_, entered := g.join(subA, 0)
+	require.False(t, entered, "the endpoint accepts the five that are in flight")
+	g.Leave(subA)
+	require.True(t, g.Full(subA), "the waiter has entered")
+}
+
 func TestGateAdmitsWaitersInOrder(t *testing.T) {
 	t.Parallel()
 	g := NewGate(1000, nil)

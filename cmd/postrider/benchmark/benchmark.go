@@ -26,6 +26,7 @@ type Cmd struct {
 	Batched    batchedCmd    `cmd:"" help:"Measure the delivery of batches of 100 events." detail:"Measures publishing while delivery is paused, then the delivery of these events, then both at once." example:"bench batched --events-per-batch 1000"`
 	Backlog    backlogCmd    `cmd:"" help:"Measure the cost of a million pending deliveries." detail:"Measures an event subscription alone, and then with the backlog of another." example:"bench backlog --waits scheduled"`
 	Noisy      noisyCmd      `cmd:"" help:"Measure whether a bad endpoint, or many topics, slow down the other event subscriptions."`
+	Pace       paceCmd       `cmd:"" help:"Measure how exactly nodes keep a rate limit, or follow an endpoint that responds 429." example:"bench pace --limit 50 --warm-up 1s --kill; bench pace --nodes 2 --accepts 100; bench pace --nodes 1 --at-once 5 --response-time 200ms"`
 	Pull       pullCmd       `cmd:"" help:"Measure consumers of a queue: a backlog, latency, and waiting receivers." example:"bench pull --consumers 16"`
 	Sink       sinkCmd       `cmd:"" hidden:"" help:"The endpoint of a benchmark."`
 }
@@ -205,6 +206,23 @@ func (c *noisyCmd) Run(ctx context.Context) (err error) {
 		err = errors.Join(err, report.Unmet())
 	}
 	return err
+}
+
+type paceCmd struct {
+	terminal.OutputFlag
+	bench.PaceOptions
+}
+
+func (c *paceCmd) Run(ctx context.Context) (err error) {
+	o := c.PaceOptions
+	if o.Binary, o.Command, err = program(""); err != nil {
+		return err
+	}
+	report, err := bench.Pace(ctx, o, os.Stderr)
+	if err != nil {
+		return err
+	}
+	return errors.Join(c.Print(report, func(w io.Writer) { fmt.Fprintln(w, report) }), report.Err())
 }
 
 type pullCmd struct {
