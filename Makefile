@@ -20,7 +20,7 @@ dev: build ## Run everything: database, service, demo endpoint, demo topic (Ctrl
 # Go starts with the first packages: those that take longest, so that no slow one runs alone at the end. `make lint` runs
 # vet, with more checks. Without data for debuggers, linking takes a third of the CPU.
 test: ## Run all tests, against private PostgreSQL servers
-	$(GO) test -vet=off -ldflags='-s -w' -timeout 9m ./cmd/... ./bench ./jobs ./web ./server ./...
+	$(GO) test -vet=off -ldflags='-s -w' -timeout 30m ./cmd/... ./bench ./jobs ./web ./server ./...
 
 # The race detector makes computing three times slower. bench measures, and the tests of cmd run the program as it is
 # shipped: it checks nothing there.

@@ -53,7 +53,8 @@ type receiverStats struct {
 	LastAt          int64 `json:"lastAt"`          // arrival of the last event, in nanoseconds since 1970
 }
 
-// arrival is the first receipt of an event, or one that was not acknowledged. Times are in nanoseconds since 1970.
+// arrival is the first receipt of an event, one that was not acknowledged, or any with a quota. Times are in
+// nanoseconds since 1970.
 type arrival struct {
 	SentAt       int64 // data.sentAt of the event; 0 if there is none
 	At           int64
@@ -184,7 +185,8 @@ func (r *receiver) note(path string, body []byte, acknowledged bool, now time.Ti
 		r.stats.NotAcknowledged++
 	}
 	eachEvent(body, func(e *receivedEvent) {
-		if first := acknowledged && len(e.id) > 0 && r.count(prefix, e, now, &err); first || !acknowledged {
+		first := acknowledged && len(e.id) > 0 && r.count(prefix, e, now, &err)
+		if first || !acknowledged || path == "/quota" { // a repeated request uses the quota, too
 			r.line, _ = binary.Append(r.line[:0], binary.LittleEndian, arrival{e.sentAt, now.UnixNano(), acknowledged})
 			_, failed := r.arrivals.Write(r.line)
 			err = errors.Join(err, failed)

@@ -169,12 +169,11 @@ func (a *attempt) run(ctx context.Context) error {
 	if a.args.Paced == 0 && parts.Traffic.Limited(a.args.Subscription) {
 		return a.hold(ctx, catalog.HoldRateLimited)
 	}
-	if wait := parts.Traffic.Space(a.args.Subscription); wait > 0 {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(wait):
-		}
+	switch inTime, err := a.space(ctx); {
+	case err != nil:
+		return err
+	case !inTime:
+		return a.hold(ctx, catalog.HoldRateLimited)
 	}
 	if !parts.Gate.Enter(ctx, a.args.Subscription, a.engine.limit(a.args.Subscription)) {
 		return a.hold(ctx, catalog.HoldAdmission)
@@ -208,6 +207,24 @@ func (a *attempt) run(ctx context.Context) error {
 		if err != nil || !ready {
 			return err
 		}
+	}
+}
+
+// space waits for the work's turn within its rate limits on this node; false if that is too late. Last attempts do not
+// wait.
+func (a *attempt) space(ctx context.Context) (inTime bool, err error) {
+	if a.args.Paced <= 0 {
+		return true, nil
+	}
+	wait, inTime := a.engine.parts.Traffic.Space(a.args.Subscription, a.args.Paced)
+	if !inTime || wait == 0 {
+		return inTime, nil
+	}
+	select {
+	case <-ctx.Done():
+		return false, ctx.Err()
+	case <-time.After(wait):
+		return true, nil
 	}
 }
 

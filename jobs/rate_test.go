@@ -331,7 +331,9 @@ func TestDocumentedIgnoresThePace(t *testing.T) {
 	b.become(t, 11, attempted, "documented")
 	b.become(t, 10, rateLimited)
 	require.Equal(t, 1, b.count(t, attempted, "safe"))
-	require.Zero(t, b.store.Traffic.Space(sub.ID))
+	wait, inTime := b.store.Traffic.Space(sub.ID, 1)
+	require.True(t, inTime)
+	require.Zero(t, wait)
 	require.False(t, b.store.Traffic.Limited(sub.ID))
 }
 

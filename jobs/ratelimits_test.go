@@ -141,3 +141,83 @@ func TestBatchInDebtKeepsTheLimit(t *testing.T) {
 	a.requireAtMost(t, began, 100, 50)
 	require.Positive(t, b.count(t, "SELECT count(*) FROM postrider_internal.delivery_rates WHERE next_at > now()"))
 }
+
+// Deliveries whose time to live ends before their turn take no time of the limit.
+func TestDeliveryRateLeavesWhatExpires(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	sub := b.subscribe(t, "all", "https://example.com", daily(2))
+	b.publishMany(t, 5)
+	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '86399.9 seconds' "+
+		"WHERE id <= 3")
+	limits, _ := b.store.Traffic.Limits(sub.ID)
+	for range 2 { // the first one inserts the limit's row
+		_, err := b.store.Releaser.RefillPaced(t.Context(), sub, limits, 0, 100)
+		require.NoError(t, err)
+	}
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold IS NULL AND id > 3"))
+	require.Equal(t, 3, b.count(t, rateLimited))
+}
+
+// Jobs that were not fetched at their times do not exceed the limit together.
+func TestLateJobsKeepTheLimit(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	a := &arrivals{}
+	e := newEndpoint(t, a.respond(false))
+	sub := b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) {
+		s.DeliveryRate = &policy.DeliveryRate{Limit: 50, Burst: new(1)}
+	})
+	b.publishMany(t, 120)
+	limits, _ := b.store.Traffic.Limits(sub.ID)
+	for range 5 {
+		_, err := b.store.Releaser.RefillPaced(t.Context(), sub, limits, 0, 100)
+		require.NoError(t, err)
+		b.exec(t, "UPDATE postrider_internal.delivery_rates SET next_at = '-infinity'")
+	}
+	b.exec(t, "UPDATE postrider_internal.river_job SET scheduled_at = now()")
+	require.Greater(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"), 90)
+	began := time.Now()
+	b.start(t, nil)
+	b.become(t, 120, delivered)
+	a.requireAtMost(t, began, 50/0.8, 1)
+}
+
+// A batch cutter that finds nothing returns its time.
+func TestCutterReturnsItsTime(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, respondWith(http.StatusOK))
+	sub := b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) {
+		daily(2)(s)
+		s.MaxEventsPerBatch = new(10)
+	})
+	limits, _ := b.store.Traffic.Limits(sub.ID)
+	b.publishOne(t, "first")
+	for range 3 { // the first one inserts the limit's row
+		_, err := b.store.Releaser.RefillPaced(t.Context(), sub, limits, 0, 100)
+		require.NoError(t, err)
+	}
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+	b.start(t, nil)
+	b.become(t, 1, delivered)
+	b.become(t, 0, "SELECT count(*) FROM postrider_internal.river_job")
+	b.publishOne(t, "second")
+	b.become(t, 2, delivered)
+}
+
+// A delivery that was paused, and then waited for the limit until it expired, names the limit.
+func TestDeliveryRateIsNamedAfterAPause(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, respondWith(http.StatusOK))
+	b.subscribe(t, "all", e.URL, daily(1))
+	b.start(t, nil)
+	b.pause(t, "all")
+	b.publishMany(t, 3)
+	b.resume(t, "all")
+	b.become(t, 1, delivered)
+	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '25 hours'")
+	b.become(t, 2, "SELECT count(*) FROM postrider.dead_letters WHERE last_error = "+
+		"'its time to live ended while it waited for the rate limit of 1 request/day'")
+}

@@ -17,14 +17,7 @@ const startingCap = 64
 // (Microsoft, Event Grid message delivery and retry, 2019-05-15).
 type Cap struct {
 	value, most int
-	throttled   bool
-	successes   int // of a throttled one, since the last change
 }
-
-// throttledRound: the cap of an endpoint that has throttled grows by one after as many successes as it allows in flight,
-// and after eight at most. One per success would throttle every second request at an endpoint that accepts five at once.
-// One per round at an endpoint of 100/s with responses of 1 s would take 90 s instead of 20 s.
-const throttledRound = 8
 
 // NewCap returns the cap of a new endpoint. limit is the event subscription's maxConcurrentDeliveries, 0 for none;
 // workers is how many attempts one node has in flight in all.
@@ -49,12 +42,6 @@ func (c Cap) At(value int) Cap {
 // request that postrider canceled or never sent does not count.
 func (c Cap) After(o Outcome, r Result) Cap {
 	switch {
-	case o == OutcomeDelivered && c.throttled:
-		if c.successes++; c.successes < min(c.Value(), throttledRound) {
-			return c
-		}
-		c.successes = 0
-		return c.At(c.Value() + 1)
 	case o == OutcomeDelivered:
 		return c.At(c.Value() + 1)
 	case r.Err == ErrorTimeout, r.Err == ErrorSocket, r.Err == ErrorDNS:
@@ -64,13 +51,10 @@ func (c Cap) After(o Outcome, r Result) Cap {
 	}
 }
 
-// Throttled returns the cap after a response that asked the sender to slow down, see Rules.Throttles, while so many
-// other requests were in flight: the endpoint has accepted those, at most. A fixed factor would lower the cap of an
-// endpoint with slow responses below what its rate requires, as such an endpoint throttles all the time.
-func (c Cap) Throttled(others int) Cap {
-	c.throttled, c.successes = true, 0
-	return c.At(min(c.Value(), others))
-}
+// Throttled returns the cap after a response that requests a lower rate, see Rules.Throttles, while so many other
+// requests were in flight: the endpoint has accepted those. The cap grows by one per success, as always. It grew by one
+// per round, or per eight successes, in an experiment: an endpoint of 100/s with responses of 1 s got 72/s, not 95/s.
+func (c Cap) Throttled(others int) Cap { return c.At(min(c.Value(), others)) }
 
 // Value returns how many attempts may be in flight, 1 or more.
 func (c Cap) Value() int { return max(c.value, 1) }

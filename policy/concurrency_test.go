@@ -104,7 +104,7 @@ func TestCapFallsToOneAndRecovers(t *testing.T) {
 	}
 }
 
-// An endpoint that accepts five requests at once gets five, and then one more after five successes.
+// An endpoint that accepts five requests at once gets five, and one more after each success.
 func TestCapThrottled(t *testing.T) {
 	t.Parallel()
 	c := policy.NewCap(0, 1000)
@@ -113,11 +113,8 @@ func TestCapThrottled(t *testing.T) {
 	}
 	require.Equal(t, 5, c.Value())
 	require.Equal(t, 5, c.Throttled(9).Value(), "a response to an earlier request raises nothing")
-	require.Equal(t, 5, afterAll(t, c, times(4, status(200))...).Value())
-	require.Equal(t, 6, afterAll(t, c, times(5, status(200))...).Value())
-	require.Equal(t, 5, afterAll(t, c, times(5, status(200))...).Throttled(5).Value())
+	require.Equal(t, 6, afterAll(t, c, status(200)).Value())
 	require.Equal(t, 1, c.Throttled(0).Value())
-	require.Equal(t, 21, afterAll(t, policy.NewCap(0, 1000).Throttled(20), times(8, status(200))...).Value())
 }
 
 func TestCapAt(t *testing.T) {

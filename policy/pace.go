@@ -120,7 +120,7 @@ func (r *Responses) perSecond() float64 {
 	return float64(r.Accepted) / max(r.Window.Seconds(), 0.001)
 }
 
-// Throttles reports whether a response asks the sender to slow down: 429, or 503 with Retry-After. Such a response
+// Throttles reports whether a response requests a lower rate: 429, or 503 with Retry-After. Such a response
 // lowers the endpoint's pace and is no failure of the endpoint, unless the behavior is documented.
 func (r *Rules) Throttles(result Result, retryAfter bool) bool {
 	return r.Paced && result.Err == ErrorNone && (result.Status == 429 || result.Status == 503 && retryAfter)

@@ -125,7 +125,7 @@ func (c *cut) run(ctx context.Context) (hold string, err error) {
 			return err
 		}
 		if nothing = len(open) == 0; nothing {
-			return c.end(ctx)
+			return c.end(ctx, c.allTimes())
 		}
 		nothing, err = c.bind(ctx, open)
 		return err
@@ -209,15 +209,25 @@ func (c *cut) read(ctx context.Context, statement string, args ...any) ([]openDe
 	})
 }
 
-// end deletes the jobs of a cutter that found nothing. Rows that other transactions have locked may remain open: they
-// keep a cutter.
-func (c *cut) end(ctx context.Context) error {
+// allTimes is how many times of a rate limit the cutter and those that it replaces have.
+func (c *cut) allTimes() (n int) {
+	for _, cutter := range append(c.others, c.cutter) {
+		n += max(cutter.times, -cutter.times) // negative: of a last attempt
+	}
+	return n
+}
+
+// end deletes the jobs of a cutter that found nothing, and returns their times of a rate limit. Rows that other
+// transactions have locked may remain open: they keep a cutter.
+func (c *cut) end(ctx context.Context, times int) error {
 	var more bool
 	if err := c.tx.QueryRow(ctx, anyOpenStatement, c.sub.ID).Scan(&more); err != nil {
 		return err
 	}
 	batch := &pgx.Batch{}
 	queue.QueueEnd(batch, append(c.replaced(), c.token))
+	limits, _ := c.loader.Traffic.Limits(c.sub.ID)
+	takeTimes(batch, limits, -times)
 	if more {
 		batch.Queue(cutterStatement, c.sub.ID, searchLater)
 	}
@@ -248,10 +258,13 @@ func (c *cut) bind(ctx context.Context, open []openDelivery) (nothing bool, err 
 	}
 	batch := &pgx.Batch{}
 	batch.Queue(c.loader.DB.Keeping(postgres.KeepPlan))
-	paced := 0
+	paced, times, ofFirst := 0, len(batches), 1
 	if limited {
 		paced = 1
-		c.takeTimes(batch, limits, len(batches), len(ids))
+		if len(limits) > 0 && limits[0].PerEvent {
+			times, ofFirst = len(ids), len(batches[0])
+		}
+		takeTimes(batch, limits, times-c.allTimes())
 	}
 	batch.Queue(bindStatement, c.sub.ID, c.token.JobID, ids, of, bytes, paced).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&first) })
@@ -272,21 +285,14 @@ func (c *cut) bind(ctx context.Context, open []openDelivery) (nothing bool, err 
 	if first {
 		return false, nil
 	}
-	return true, c.end(ctx)
+	return true, c.end(ctx, ofFirst)
 }
 
-// takeTimes takes the times of rate limits that the batches need and the cutters do not have, or returns the others.
-func (c *cut) takeTimes(batch *pgx.Batch, limits []catalog.Rate, batches, events int) {
-	needed := batches
-	if len(limits) > 0 && limits[0].PerEvent {
-		needed = events
-	}
-	for _, cutter := range append(c.others, c.cutter) {
-		needed -= max(cutter.times, -cutter.times) // negative: of a last attempt
-	}
-	if needed != 0 && len(limits) > 0 {
+// takeTimes takes so many further times of rate limits; less than 0 returns some.
+func takeTimes(batch *pgx.Batch, limits []catalog.Rate, n int) {
+	if n != 0 && len(limits) > 0 {
 		batch.Queue(takeTimesStatement, postgres.Column(limits, func(l catalog.Rate) string { return l.Key }),
-			postgres.Column(limits, func(l catalog.Rate) time.Duration { return time.Duration(needed) * l.Step }))
+			postgres.Column(limits, func(l catalog.Rate) time.Duration { return time.Duration(n) * l.Step }))
 	}
 }
 

@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,30 +26,25 @@ const (
 	mostWait = time.Second
 )
 
-// paces remembers until when an event subscription has no free time within so many limits.
+// paces remembers until when limits have no free time, by their keys.
 type paces struct {
 	mu    sync.Mutex
-	until map[pacedBy]time.Time
+	until map[string]time.Time
 }
 
-type pacedBy struct {
-	subscription int64
-	limits       int
-}
-
-func (p *paces) waits(by pacedBy, now time.Time) bool {
+func (p *paces) waits(by string, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return now.Before(p.until[by])
 }
 
 // next remembers how far the next time is away. It forgets those that have passed.
-func (p *paces) next(by pacedBy, wait time.Duration) {
+func (p *paces) next(by string, wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
 	if p.until == nil {
-		p.until = map[pacedBy]time.Time{}
+		p.until = map[string]time.Time{}
 	}
 	for other, until := range p.until {
 		if !now.Before(until) {
@@ -61,20 +57,22 @@ func (p *paces) next(by pacedBy, wait time.Duration) {
 }
 
 // RefillPaced is Refill for an event subscription with rate limits: each released delivery or batch takes the next time
-// of each limit. It does nothing while no time is free. With an age, it releases last attempts: deliveries of at least
-// this age, though their endpoint is closed. n is how many jobs have times now.
+// of each limit. It does nothing while no time is free, and leaves what expires before its turn to ReleaseExpired. With
+// an age, it releases last attempts: deliveries of at least this age, though their endpoint is closed. n is how many
+// jobs have times now.
 func (r *Releaser) RefillPaced(ctx context.Context, sub *catalog.Subscription, limits []catalog.Rate,
 	age time.Duration, limit int,
 ) (n int, err error) {
-	by := pacedBy{sub.ID, len(limits)}
-	if len(limits) == 0 || r.paces.waits(by, time.Now()) {
+	keys := postgres.Column(limits, func(l catalog.Rate) string { return l.Key })
+	by := strings.Join(keys, " ")
+	rules, known := r.cache.Snapshot().Rules(sub.ID)
+	if len(limits) == 0 || !known || r.paces.waits(by, time.Now()) {
 		return 0, nil
 	}
 	paced := 1
 	if age > 0 {
 		paced = -1
 	}
-	keys := postgres.Column(limits, func(l catalog.Rate) string { return l.Key })
 	var released, cutters int
 	var wait *float64
 	err = r.db.QueryRow(ctx, pacedStatement, pgx.NamedArgs{
@@ -82,7 +80,8 @@ func (r *Releaser) RefillPaced(ctx context.Context, sub *catalog.Subscription, l
 		"steps":     postgres.Column(limits, func(l catalog.Rate) time.Duration { return l.Step }),
 		"bursts":    postgres.Column(limits, func(l catalog.Rate) int { return l.Burst }),
 		"per_event": limits[0].PerEvent, "batching": sub.Batching(), "batch_size": sub.Batch().MaxEvents,
-		"ahead_of_time": AheadOfTime, "age": age, "paced": paced, "probation": r.cache.Snapshot().ProbationKey(sub),
+		"ahead_of_time": AheadOfTime, "age": age, "max_age": rules.MaxAge(), "paced": paced,
+		"probation": r.cache.Snapshot().ProbationKey(sub),
 	}).Scan(&released, &cutters, &wait)
 	if err == nil && wait == nil { // another node takes times, or there is no row yet
 		_, err = r.db.Exec(ctx, createRatesStatement, keys)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -60,8 +61,11 @@ func NewEndpointPaces(db *postgres.DB, nodes *Nodes) *EndpointPaces {
 	}
 }
 
+// endpointKey begins the keys of endpoints' paces.
+const endpointKey = "endpoint:"
+
 func paceKey(sub *catalog.Subscription) string {
-	return "endpoint:" + hex.EncodeToString(sub.EndpointHash)
+	return endpointKey + hex.EncodeToString(sub.EndpointHash)
 }
 
 // Observe notes a response of an event subscription's endpoint to a request that began at started. until is the time
@@ -232,33 +236,45 @@ func (e *EndpointPaces) learn(ctx context.Context, key string, seen policy.Respo
 }
 
 const (
-	// spaced is the part of the time between two requests at a pace that a node keeps between its own. At 1, every delay
-	// would last.
+	// spaced is the part of the time between two requests within a limit that a node keeps between its own. At 1, every
+	// delay would last.
 	spaced = 0.8
-	// mostSpaced bounds the wait of a worker.
+	// mostSpaced bounds that time, because a limit may be raised, and the wait of a worker.
 	mostSpaced = 500 * time.Millisecond
 )
 
-// space takes the next time of an endpoint on this node, and returns the wait for it.
-func (e *EndpointPaces) space(key string, pace policy.Pace, now time.Time) time.Duration {
+// space takes so many of a limit's next times on this node, and returns the wait for them; false if that is longer than
+// a worker may wait.
+func (e *EndpointPaces) space(limit catalog.Rate, times int, now time.Time) (wait time.Duration, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	wait := max(e.next[key].Sub(now), 0)
-	if wait < mostSpaced {
-		e.next[key] = now.Add(wait + time.Duration(spaced*float64(time.Second)/pace.PerSecond))
+	next := now.Add(-time.Duration(limit.Burst-1) * min(limit.Step, mostSpaced))
+	if known := e.next[limit.Key]; known.After(next) {
+		next = known
 	}
-	return min(wait, mostSpaced)
+	if wait = max(next.Sub(now), 0); wait >= mostSpaced {
+		return 0, false
+	}
+	e.next[limit.Key] = next.Add(min(time.Duration(spaced*float64(times)*float64(limit.Step)), mostSpaced))
+	return wait, true
 }
 
-// Space returns how long a request that has its time waits, if the endpoint has a pace. Jobs that a slow database makes
-// late are due at once: without the wait, the endpoint would throttle most of them, and the pace would fall.
-func (t *Traffic) Space(subscription int64) time.Duration {
-	if sub, paced := t.paced(subscription); paced {
-		if pace, slowed := t.paces.Of(sub); slowed && pace.Knows() {
-			return t.paces.space(paceKey(sub), pace, time.Now())
+// Space returns how long a request that has its times waits, by the limits of its event subscription. It is false if
+// that is longer than a worker may wait: the work returns to hold, and takes later times. Jobs that a slow database,
+// busy workers or a dead node have made late are due at once: without the wait, they would exceed the limit together.
+func (t *Traffic) Space(subscription int64, times int) (wait time.Duration, ok bool) {
+	limits, _ := t.Limits(subscription)
+	for _, limit := range limits {
+		if strings.HasPrefix(limit.Key, endpointKey) {
+			limit.Burst = 1 // an endpoint's pace is learned without bursts
 		}
+		after, ok := t.paces.space(limit, times, time.Now())
+		if !ok {
+			return 0, false
+		}
+		wait = max(wait, after)
 	}
-	return 0
+	return wait, true
 }
 
 // Closed reports whether the endpoint of an event subscription has requested to wait until a later time.

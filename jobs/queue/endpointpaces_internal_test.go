@@ -10,17 +10,29 @@ import (
 	"postrider/policy"
 )
 
-// Late jobs of a paced endpoint begin one after the other, a little faster than its pace, and none waits long.
+// Late jobs of a limit begin one after the other, a little faster than it allows. None waits long.
 func TestSpaceBetweenRequests(t *testing.T) {
 	t.Parallel()
 	e := NewEndpointPaces(nil, nil)
-	pace, now := policy.Pace{PerSecond: 10}, time.Now()
-	for i := range 7 {
-		require.Equal(t, time.Duration(i)*80*time.Millisecond, e.space("a", pace, now))
+	a, now := catalog.Rate{Key: "a", Step: 100 * time.Millisecond, Burst: 1}, time.Now()
+	check := func(wait time.Duration, inTime bool, limit catalog.Rate, times int, at time.Time) {
+		t.Helper()
+		got, ok := e.space(limit, times, at)
+		require.Equal(t, []any{wait, inTime}, []any{got, ok})
 	}
-	require.Equal(t, mostSpaced, e.space("a", pace, now))
-	require.Zero(t, e.space("b", pace, now))
-	require.Zero(t, e.space("a", pace, now.Add(time.Second)))
+	for i := range 7 {
+		check(time.Duration(i)*80*time.Millisecond, true, a, 1, now)
+	}
+	check(0, false, a, 1, now)
+	check(0, false, a, 1, now.Add(time.Millisecond))
+	check(0, true, a, 10, now.Add(time.Second)) // 0.8 s, but at most 0.5 s
+	check(200*time.Millisecond, true, a, 1, now.Add(1300*time.Millisecond))
+	burst := catalog.Rate{Key: "b", Step: time.Hour, Burst: 3}
+	for range 3 {
+		check(0, true, burst, 1, now)
+	}
+	check(0, false, burst, 1, now)
+	check(0, true, burst, 1, now.Add(500*time.Millisecond))
 }
 
 // Requests that began before an endpoint's first pace was known lower it only once, though their responses come later.

@@ -236,8 +236,8 @@ func (g *Gate) Observe(subscription int64, o policy.Outcome, r policy.Result) {
 	g.noteEnd(d, r.Status != 0)
 }
 
-// ObserveThrottled adapts the cap to a response that asks the sender to slow down, which is no failure of the endpoint:
-// see policy.Rules.Throttles. The call is still in flight.
+// ObserveThrottled adapts the cap to a response that requests a lower rate, see policy.Rules.Throttles. It is no
+// failure of the endpoint. The call is still in flight.
 func (g *Gate) ObserveThrottled(subscription int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

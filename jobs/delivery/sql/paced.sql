@@ -4,7 +4,8 @@
 -- set has changed, the wait for the next time changes with it, once; a pace changes each second. Times up to
 -- @ahead_of_time from now are taken. Times and jobs are committed together, so that a crash loses none. While
 -- another node takes times, or the probation @probation lasts, this one takes none. Only deliveries of at least the
--- age @age are released, and batches that have one. @paced is -1 for these last attempts, otherwise 1.
+-- age @age are released, and batches that have one. @paced is -1 for these last attempts, otherwise 1. Deliveries that
+-- reach the age @max_age before @ahead_of_time has passed are left: they expire, and would use the times of the others.
 --
 -- If @per_event, a batch takes a time for each member: the last one may take more than there are, and the next one
 -- waits longer. If @batching, deliveries that were never attempted stay on hold for batch cutters. A cutter corrects
@@ -38,9 +39,9 @@ WITH allowed AS MATERIALIZED (
     SELECT id, members, attempts, held_reruns, hold, next_attempt_at FROM postrider_internal.batches b
      WHERE EXISTS (SELECT FROM times) AND subscription_id = @subscription AND hold IS NOT NULL
        AND next_attempt_at <= now()
-       AND (@age::interval = '0' OR EXISTS (SELECT FROM postrider_internal.deliveries d
-                                             WHERE d.batch_id = b.id
-                                               AND d.time_to_live_since <= now() - @age::interval))
+       AND EXISTS (SELECT FROM postrider_internal.deliveries d
+                    WHERE d.batch_id = b.id AND d.time_to_live_since <= now() - @age::interval
+                      AND d.time_to_live_since > now() + @ahead_of_time::interval - @max_age::interval)
      ORDER BY id LIMIT (SELECT n FROM times) FOR UPDATE SKIP LOCKED
 ), batch_times AS MATERIALIZED (
     SELECT *, sum(CASE WHEN @per_event::boolean THEN members ELSE 1 END) OVER (ORDER BY id) AS until FROM held_batches
@@ -53,6 +54,7 @@ WITH allowed AS MATERIALIZED (
       FROM (SELECT id, attempts, time_to_live_since FROM postrider_internal.deliveries
              WHERE EXISTS (SELECT FROM times) AND subscription_id = @subscription AND hold IS NOT NULL
                AND next_attempt_at <= now() AND time_to_live_since <= now() - @age::interval
+               AND time_to_live_since > now() + @ahead_of_time::interval - @max_age::interval
              ORDER BY time_to_live_since, id LIMIT (SELECT n FROM times) * @batch_size) d
 ), single AS MATERIALIZED (
     SELECT d.id, d.attempts, d.held_reruns, d.hold, d.next_attempt_at, o.place
