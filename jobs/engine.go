@@ -156,8 +156,7 @@ type Engine struct {
 	leases      leaseWatch
 	stalls      stallWatch
 	refills     int
-	pacedUntil  time.Time // fetches are requested until then, see fetchPaced
-	relabeled   map[int64]relabeling
+	pacedUntil  time.Time    // fetches are requested until then, see fetchPaced
 	stalled     atomic.Int64 // a duration, see Stalled
 
 	died     chan struct{} // a node was found dead
@@ -180,7 +179,6 @@ func New(o Options) (*Engine, error) {
 	e := &Engine{
 		options: o, parts: o.Parts, log: o.Logger, host: host, died: make(chan struct{}, 1), exported: make(chan struct{}, 1),
 		interrupted: queue.NewJobSet(), notBegun: queue.NewJobSet(), ended: queue.NewJobSet(), leases: leaseWatch{},
-		relabeled: map[int64]relabeling{},
 		locations: export.NewLocations(o.DeadLetters), failures: &joberrors{log: o.Logger, node: o.Parts.Node},
 	}
 	e.requests, e.cut = context.WithCancel(context.Background())

@@ -103,9 +103,6 @@ func (e *Engine) refillPaced(ctx context.Context) (failed error) {
 	for _, w := range traffic.Waiting {
 		held[w.SubscriptionID] = w.Hold == ""
 	}
-	for _, w := range traffic.Waiting {
-		failed = errors.Join(failed, e.relabel(ctx, snapshot, w))
-	}
 	for id, free := range held {
 		limits, limited := e.parts.Traffic.Limits(id)
 		sub, known := snapshot.Subscription(id)
@@ -126,30 +123,6 @@ func (e *Engine) refillPaced(ctx context.Context) (failed error) {
 		e.fetchPaced()
 	}
 	return failed
-}
-
-// relabeling is how far the holds of an event subscription's deliveries are relabeled.
-type relabeling struct {
-	last delivery.Position
-	done bool
-}
-
-// relabel relabels the next holds of an event subscription with a rate limit, after another hold has ended.
-func (e *Engine) relabel(ctx context.Context, snapshot *catalog.Snapshot, w queue.Waiting) error {
-	sub, known := snapshot.Subscription(w.SubscriptionID)
-	progress := e.relabeled[w.SubscriptionID]
-	switch {
-	case !known || w.Hold != "" || !e.parts.Traffic.Limited(w.SubscriptionID):
-		delete(e.relabeled, w.SubscriptionID)
-		return nil
-	case progress.done:
-		return nil
-	}
-	last, more, err := e.parts.Releaser.Relabel(ctx, sub, progress.last)
-	if err == nil {
-		e.relabeled[w.SubscriptionID] = relabeling{last, !more}
-	}
-	return err
 }
 
 // fetchPaced fetches often while jobs have times ahead: at the usual interval, those of 100 ms would be sent at once.

@@ -206,8 +206,8 @@ func TestCutterReturnsItsTime(t *testing.T) {
 	b.become(t, 2, delivered)
 }
 
-// What waits for the limit after a pause has the hold rate_limited. If it expires then, it names the limit.
-func TestDeliveryRateIsTheHoldAfterAPause(t *testing.T) {
+// A delivery that was paused, and then waited for the limit until it expired, names the limit.
+func TestDeliveryRateIsNamedAfterAPause(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusOK))
@@ -217,7 +217,6 @@ func TestDeliveryRateIsTheHoldAfterAPause(t *testing.T) {
 	b.publishMany(t, 3)
 	b.resume(t, "all")
 	b.become(t, 1, delivered)
-	b.become(t, 2, rateLimited)
 	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '25 hours'")
 	b.become(t, 2, "SELECT count(*) FROM postrider.dead_letters WHERE last_error = "+
 		"'its time to live ended while it waited for the rate limit of 1 request/day'")

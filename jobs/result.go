@@ -127,9 +127,10 @@ func (a *attempt) record(verdict policy.Verdict, fates []delivery.Fate) error {
 // leastWait is the shortest wait for a rate limit that an attempt mentions.
 const leastWait = time.Second
 
-// waitedFor is the rate limit that the work waited for, the lower one of two; "" = none.
+// waitedFor is the rate limit that the work waited for, the lower one of two; "" = none. What an earlier hold, such as
+// a pause, has left waits for the limit after its end.
 func (a *attempt) waitedFor() string {
-	if a.work.LastHold != catalog.HoldRateLimited {
+	if a.work.LastHold == "" || a.work.Hold != "" && a.work.LastHold != catalog.HoldRateLimited {
 		return ""
 	}
 	limits, _ := a.engine.parts.Traffic.Limits(a.args.Subscription)

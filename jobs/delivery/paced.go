@@ -2,7 +2,6 @@ package delivery
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -14,10 +13,7 @@ import (
 	"postrider/postgres"
 )
 
-var (
-	pacedStatement   = sqlFile("paced.sql")
-	relabelStatement = sqlFile("relabel.sql")
-)
+var pacedStatement = sqlFile("paced.sql")
 
 // createRatesStatement creates the rows of rate limits.
 const createRatesStatement = `
@@ -103,31 +99,4 @@ func (r *Releaser) RefillPaced(ctx context.Context, sub *catalog.Subscription, l
 		r.notifier.RequestDeliveries()
 	}
 	return released + cutters, nil
-}
-
-// Position is of a delivery on hold, in the order of their release.
-type Position struct {
-	since time.Time
-	id    int64
-}
-
-// relabelStep is how many deliveries one call of Relabel reads.
-const relabelStep = 500
-
-// Relabel gives the hold rate_limited to what an earlier hold of an event subscription with a rate limit has left, so
-// that users see what it waits for. It continues behind a position; more is false if nothing is left behind it.
-func (r *Releaser) Relabel(
-	ctx context.Context, sub *catalog.Subscription, after Position,
-) (last Position, more bool, err error) {
-	err = r.db.QueryRow(ctx, relabelStatement, pgx.NamedArgs{
-		"subscription": sub.ID, "probation": r.cache.Snapshot().ProbationKey(sub), "since": after.since, "id": after.id,
-		"limit": relabelStep,
-	}).Scan(&last.since, &last.id)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return after, false, nil
-	case err != nil:
-		return after, false, fmt.Errorf("name the hold of deliveries that wait for a rate limit: %w", err)
-	}
-	return last, true, nil
 }
