@@ -154,7 +154,7 @@ type quota struct {
 // take decides about a request: 204 after ms milliseconds, or at once 429, with Retry-After of retryAfter seconds. It
 // accepts perSecond requests per second and atOnce at once; 0 = any number. Call leave after the response.
 func (q *quota) take(request *fasthttp.RequestCtx, now time.Time) (status int, delay time.Duration, leave func()) {
-	value := func(name string) int { return max(request.QueryArgs().GetUintOrZero(name), 0) }
+	value := request.QueryArgs().GetUintOrZero
 	perSecond, atOnce := float64(value("perSecond")), value("atOnce")
 	q.mu.Lock()
 	defer q.mu.Unlock()

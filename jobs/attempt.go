@@ -176,6 +176,9 @@ func (a *attempt) run(ctx context.Context) error {
 		return a.hold(ctx, catalog.HoldRateLimited)
 	}
 	if !parts.Gate.Enter(ctx, a.args.Subscription, a.engine.limit(a.args.Subscription)) {
+		if a.args.Paced > 0 {
+			return a.hold(ctx, catalog.HoldRateLimited) // it takes another time next
+		}
 		return a.hold(ctx, catalog.HoldAdmission)
 	}
 	a.leave = sync.OnceFunc(func() { parts.Gate.Leave(a.args.Subscription) })
@@ -211,9 +214,9 @@ func (a *attempt) run(ctx context.Context) error {
 }
 
 // space waits for the work's turn within its rate limits on this node; false if that is too late. Last attempts do not
-// wait.
+// wait, nor do batch cutters: those of one node become one, and the batches of the others wait.
 func (a *attempt) space(ctx context.Context) (inTime bool, err error) {
-	if a.args.Paced <= 0 {
+	if a.args.Paced <= 0 || a.args.CutsBatch() {
 		return true, nil
 	}
 	wait, inTime := a.engine.parts.Traffic.Space(a.args.Subscription, a.args.Paced)

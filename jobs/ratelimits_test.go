@@ -221,3 +221,20 @@ func TestDeliveryRateIsNamedAfterAPause(t *testing.T) {
 	b.become(t, 2, "SELECT count(*) FROM postrider.dead_letters WHERE last_error = "+
 		"'its time to live ended while it waited for the rate limit of 1 request/day'")
 }
+
+// Batches leave out what expires, too.
+func TestDeliveryRateOfBatchesLeavesWhatExpires(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, respondWith(http.StatusOK))
+	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) {
+		daily(1)(s)
+		s.MaxEventsPerBatch = new(3)
+	})
+	b.publishMany(t, 5)
+	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '25 hours' WHERE id <= 3")
+	b.start(t, nil)
+	b.become(t, 2, delivered)
+	b.become(t, 3, "SELECT count(*) FROM postrider.dead_letters WHERE attempts = 0")
+	require.Len(t, e.requests(), 1)
+}

@@ -29,7 +29,7 @@ func (a *attempt) facts(started, now time.Time, resp endpoint.Response) policy.A
 		HonorRetryAfter: a.rules.Policy.HonorRetryAfter, RetryAfter: a.rules.Wait(retryAfter(resp.RetryAfter, now)),
 		Jitter: a.engine.options.Jitter(),
 	}
-	if a.due.Sub(a.work.NextAttemptAt) >= leastWait {
+	if a.work.LastHold == catalog.HoldRateLimited && a.due.Sub(a.work.NextAttemptAt) >= leastWait {
 		facts.WaitedFor = a.waitedFor()
 	}
 	return facts
@@ -127,8 +127,8 @@ func (a *attempt) record(verdict policy.Verdict, fates []delivery.Fate) error {
 // leastWait is the shortest wait for a rate limit that an attempt mentions.
 const leastWait = time.Second
 
-// waitedFor is the rate limit that the work waited for, the lower one of two; "" = none. What an earlier hold, such as
-// a pause, has left waits for the limit after its end.
+// waitedFor is the rate limit that the work waited for at last, the lower one of two; "" = none. What was on hold for
+// another reason, such as a pause, waits for the limit after the end of that.
 func (a *attempt) waitedFor() string {
 	if a.work.LastHold == "" || a.work.Hold != "" && a.work.LastHold != catalog.HoldRateLimited {
 		return ""

@@ -197,8 +197,8 @@ END $$;
 -- redelivered by others. The subject of an ended erasure is removed.
 --
 -- With a rate, what the step has taken takes its times from the row operation:ID of delivery_rates, as requests do: the
--- next step is due at the first free time. Times of the last 0.1 s that no step has taken can be taken later, so
--- that a late step costs no time. It returns how long the next step is away.
+-- next step is due at the first free time. Times of the last 0.1 s that no step has taken can be taken later, because
+-- a step may be late. It returns how long the next step is away.
 CREATE FUNCTION postrider_internal.end_step(operation uuid, done bigint, skipped bigint, failed bigint, error text,
     reached_at timestamptz, reached_id uuid, reached_position integer, of_dead_letters boolean, last boolean,
     failure text, taken integer, pause interval)

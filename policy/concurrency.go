@@ -52,8 +52,8 @@ func (c Cap) After(o Outcome, r Result) Cap {
 }
 
 // Throttled returns the cap after a response that requests a lower rate, see Rules.Throttles, while so many other
-// requests were in flight: the endpoint has accepted those. The cap grows by one per success, as always. It grew by one
-// per round, or per eight successes, in an experiment: an endpoint of 100/s with responses of 1 s got 72/s, not 95/s.
+// requests were in flight: the endpoint has accepted those. The cap then grows by one per success, as always: with one
+// per round, or per eight successes, an endpoint of 100/s with responses of 1 s got 72/s instead of 95/s.
 func (c Cap) Throttled(others int) Cap { return c.At(min(c.Value(), others)) }
 
 // Value returns how many attempts may be in flight, 1 or more.

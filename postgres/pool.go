@@ -81,7 +81,9 @@ func openPool(ctx context.Context, url string, maxConns int, configure func(*pgx
 	}
 	config.MaxConnLifetime = 30 * time.Minute
 	config.MaxConnLifetimeJitter = 5 * time.Minute
-	config.ConnConfig.ConnectTimeout = 5 * time.Second
+	if config.ConnConfig.ConnectTimeout == 0 { // the URL has no connect_timeout
+		config.ConnConfig.ConnectTimeout = 5 * time.Second
+	}
 	setParam(config, "application_name", "postrider") // every PgBouncer accepts this parameter
 	config.AfterConnect = registerTypes
 	configure(config)

@@ -66,10 +66,11 @@ func requireGone(t *testing.T, pids []int) {
 	}
 }
 
-// delivery waits until the delivery of the event has made that many attempts, and returns its state.
+// delivery waits until the delivery of the event has made that many attempts, or more on a busy machine. It returns the
+// state.
 func (d *devRun) delivery(event, subscription string, attempts int) (state string) {
 	d.t.Helper()
-	const query = "SELECT state FROM postrider.deliveries WHERE event_id = $1 AND subscription = $2 AND attempts = $3"
+	const query = "SELECT state FROM postrider.deliveries WHERE event_id = $1 AND subscription = $2 AND attempts >= $3"
 	eventually(d.t, fmt.Sprintf("%s was attempted %d times for %s", event, attempts, subscription), func() bool {
 		err := d.db.pool.QueryRow(d.t.Context(), query, event, subscription, attempts).Scan(&state)
 		if err != nil {
@@ -202,8 +203,9 @@ func requireFirstEvent(t *testing.T, d *devRun, first string) {
 	require.Equal(t, "pending", d.delivery(first, "flaky", 1))
 	// ga-2021's first step, and jitter of a tenth of it at most. The attempt's own time comes on top.
 	wait := one[float64](d.db,
-		"SELECT extract(epoch FROM next_attempt_at - last_attempt_at)::float8 FROM postrider.deliveries "+
-			"WHERE event_id = $1 AND subscription = 'flaky'", first)
+		"SELECT extract(epoch FROM a.next_attempt_at - a.started_at)::float8 FROM postrider.delivery_attempts a "+
+			"JOIN postrider.deliveries d USING (delivery_id) "+
+			"WHERE d.event_id = $1 AND d.subscription = 'flaky' AND a.number = 1", first)
 	require.GreaterOrEqual(t, wait, 10.0)
 	require.Less(t, wait, 13.0)
 

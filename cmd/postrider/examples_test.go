@@ -206,7 +206,9 @@ func TestExampleConsumers(t *testing.T) {
 			eventually(t, "the first event", func() bool { return strings.Contains(consumer.stdout.String(), name+"-1") })
 			publish("-2")
 			eventually(t, "both are acknowledged", acknowledged(name))
-			require.Contains(t, consumer.stdout.String(), "received Shop.OrderPlaced "+name+"-2 {")
+			eventually(t, "the second event", func() bool {
+				return strings.Contains(consumer.stdout.String(), "received Shop.OrderPlaced "+name+"-2 {")
+			})
 			require.Empty(t, consumer.stderr.String())
 		})
 	}

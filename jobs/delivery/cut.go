@@ -189,14 +189,19 @@ func (c *cut) open(ctx context.Context) (found []openDelivery, err error) {
 
 // readHeld continues at the cursor, or begins again if it finds less there than may be taken.
 func (c *cut) readHeld(ctx context.Context, limit int) ([]openDelivery, error) {
+	var maxAge *time.Duration
+	if rules, known := c.loader.Cache.Snapshot().Rules(c.sub.ID); known && c.loader.Traffic.Limited(c.sub.ID) {
+		maxAge = new(rules.MaxAge())
+	}
 	if time.Since(c.heldSearchedAt) < searchInterval {
-		found, err := c.read(ctx, heldStatement, c.sub.ID, c.heldCursor.timeToLiveSince, c.heldCursor.id, limit)
+		found, err := c.read(ctx, heldStatement, c.sub.ID, c.heldCursor.timeToLiveSince, c.heldCursor.id, limit,
+			maxAge)
 		if err != nil || len(found) == limit {
 			return found, err
 		}
 	}
 	c.heldSearchedAt = time.Now()
-	return c.read(ctx, heldStatement, c.sub.ID, time.Time{}, 0, limit)
+	return c.read(ctx, heldStatement, c.sub.ID, time.Time{}, 0, limit, maxAge)
 }
 
 func (c *cut) read(ctx context.Context, statement string, args ...any) ([]openDelivery, error) {
@@ -258,15 +263,15 @@ func (c *cut) bind(ctx context.Context, open []openDelivery) (nothing bool, err 
 	}
 	batch := &pgx.Batch{}
 	batch.Queue(c.loader.DB.Keeping(postgres.KeepPlan))
-	paced, times, ofFirst := 0, len(batches), 1
+	paced, times, ofFirst, perEvent := 0, len(batches), 1, len(limits) > 0 && limits[0].PerEvent
 	if limited {
 		paced = 1
-		if len(limits) > 0 && limits[0].PerEvent {
+		if perEvent {
 			times, ofFirst = len(ids), len(batches[0])
 		}
 		takeTimes(batch, limits, times-c.allTimes())
 	}
-	batch.Queue(bindStatement, c.sub.ID, c.token.JobID, ids, of, bytes, paced).
+	batch.Queue(bindStatement, c.sub.ID, c.token.JobID, ids, of, bytes, paced, perEvent).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&first) })
 	if replaced := c.replaced(); len(replaced) > 0 {
 		queue.QueueEnd(batch, replaced)

@@ -243,19 +243,24 @@ const (
 	mostSpaced = 500 * time.Millisecond
 )
 
-// space takes so many of a limit's next times on this node, and returns the wait for them; false if that is longer than
-// a worker may wait.
-func (e *EndpointPaces) space(limit catalog.Rate, times int, now time.Time) (wait time.Duration, ok bool) {
+// space takes so many of each limit's next times on this node, and returns the wait for them. It takes none, and
+// returns false, if that is longer than a worker may wait.
+func (e *EndpointPaces) space(limits []catalog.Rate, times int, now time.Time) (wait time.Duration, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	next := now.Add(-time.Duration(limit.Burst-1) * min(limit.Step, mostSpaced))
-	if known := e.next[limit.Key]; known.After(next) {
-		next = known
+	next := make([]time.Time, len(limits))
+	for i, limit := range limits {
+		next[i] = now.Add(-time.Duration(limit.Burst-1) * min(limit.Step, mostSpaced))
+		if known := e.next[limit.Key]; known.After(next[i]) {
+			next[i] = known
+		}
+		if wait = max(wait, next[i].Sub(now)); wait >= mostSpaced {
+			return 0, false
+		}
 	}
-	if wait = max(next.Sub(now), 0); wait >= mostSpaced {
-		return 0, false
+	for i, limit := range limits {
+		e.next[limit.Key] = next[i].Add(min(time.Duration(spaced*float64(times)*float64(limit.Step)), mostSpaced))
 	}
-	e.next[limit.Key] = next.Add(min(time.Duration(spaced*float64(times)*float64(limit.Step)), mostSpaced))
 	return wait, true
 }
 
@@ -264,17 +269,12 @@ func (e *EndpointPaces) space(limit catalog.Rate, times int, now time.Time) (wai
 // busy workers or a dead node have made late are due at once: without the wait, they would exceed the limit together.
 func (t *Traffic) Space(subscription int64, times int) (wait time.Duration, ok bool) {
 	limits, _ := t.Limits(subscription)
-	for _, limit := range limits {
-		if strings.HasPrefix(limit.Key, endpointKey) {
-			limit.Burst = 1 // an endpoint's pace is learned without bursts
+	for i := range limits {
+		if strings.HasPrefix(limits[i].Key, endpointKey) {
+			limits[i].Burst = 1 // an endpoint's pace is learned without bursts
 		}
-		after, ok := t.paces.space(limit, times, time.Now())
-		if !ok {
-			return 0, false
-		}
-		wait = max(wait, after)
 	}
-	return wait, true
+	return t.paces.space(limits, times, time.Now())
 }
 
 // Closed reports whether the endpoint of an event subscription has requested to wait until a later time.

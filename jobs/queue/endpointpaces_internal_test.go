@@ -17,7 +17,7 @@ func TestSpaceBetweenRequests(t *testing.T) {
 	a, now := catalog.Rate{Key: "a", Step: 100 * time.Millisecond, Burst: 1}, time.Now()
 	check := func(wait time.Duration, inTime bool, limit catalog.Rate, times int, at time.Time) {
 		t.Helper()
-		got, ok := e.space(limit, times, at)
+		got, ok := e.space([]catalog.Rate{limit}, times, at)
 		require.Equal(t, []any{wait, inTime}, []any{got, ok})
 	}
 	for i := range 7 {
@@ -33,6 +33,16 @@ func TestSpaceBetweenRequests(t *testing.T) {
 	}
 	check(0, false, burst, 1, now)
 	check(0, true, burst, 1, now.Add(500*time.Millisecond))
+
+	later := now.Add(time.Minute)
+	for range 7 {
+		check(0, true, catalog.Rate{Key: "c", Step: time.Second, Burst: 100}, 1, later)
+		_, _ = e.space([]catalog.Rate{a}, 1, later)
+	}
+	shared := catalog.Rate{Key: "d", Step: time.Second, Burst: 1}
+	_, inTime := e.space([]catalog.Rate{shared, a}, 1, later)
+	require.False(t, inTime)
+	check(0, true, shared, 1, later) // it took none
 }
 
 // Requests that began before an endpoint's first pace was known lower it only once, though their responses come later.

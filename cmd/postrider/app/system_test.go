@@ -249,6 +249,7 @@ func TestOneNodePublishesNotices(t *testing.T) {
 	other, _ := newStore(t, b.url, "node-2")
 	b.fail(t, "orders", sub, 5, rejected)
 	var group sync.WaitGroup
+	began := time.Now()
 	for range 5 {
 		for _, s := range []*app.System{b.store, other} {
 			group.Go(func() {
@@ -263,7 +264,9 @@ func TestOneNodePublishesNotices(t *testing.T) {
 	b.fail(t, "orders", sub, 1, rejected)
 	_, err := other.Maintenance.PublishNotices(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, 1, b.noted(t), "not twice in a second")
+	if time.Since(began) < time.Second {
+		require.Equal(t, 1, b.noted(t), "not twice in a second")
+	}
 	require.Len(t, b.publishNotices(t), 6)
 }
 

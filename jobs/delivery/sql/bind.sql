@@ -3,7 +3,7 @@
 -- cutter's ($2); the other batches get new jobs. Members have the order in which their events were accepted, which is
 -- that of their system ids. The deliveries were not locked when they were read: those that have a job or a batch by
 -- now are left out. $6 is 1 if each batch has its time within a
--- rate limit, else 0.
+-- rate limit, else 0; if $7, a batch has a time for each member.
 WITH cuts AS MATERIALIZED (
     SELECT c.n, c.bytes, nextval('postrider_internal.batches_id_seq') AS id,
            CASE c.n WHEN 1 THEN $2 ELSE nextval('postrider_internal.river_job_id_seq') END AS job_id
@@ -22,11 +22,11 @@ WITH cuts AS MATERIALIZED (
       JOIN (SELECT batch_id, count(*) AS members, array_agg(id ORDER BY event_uuid, id) AS delivery_ids,
                    min(next_attempt_at) AS due, (array_agg(last_hold ORDER BY id))[1] AS last_hold
               FROM bound GROUP BY 1) m ON m.batch_id = cuts.id
-    RETURNING id, job_id
+    RETURNING id, job_id, members
 ), jobs AS (
     INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
     SELECT job_id, 'available', jsonb_strip_nulls(jsonb_build_object('s', $1::bigint, 'b', id, 'n', 1,
-           'p', nullif($6::int, 0))),
+           'p', nullif($6::int, 0) * CASE WHEN $7::boolean THEN members ELSE 1 END)),
            'batch', 'deliveries', 1, 1000, now()
       FROM batches WHERE job_id <> $2
 ), first AS (

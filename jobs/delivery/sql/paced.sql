@@ -82,7 +82,8 @@ WITH allowed AS MATERIALIZED (
 ), wave AS MATERIALIZED (
     SELECT what, members, id, @subscription::bigint AS subscription_id, attempts, held_reruns, hold,
            greatest(now(), (SELECT first + position * step FROM rate)) AS due,
-           nextval('postrider_internal.river_job_id_seq') AS job_id, @paced::int AS paced
+           nextval('postrider_internal.river_job_id_seq') AS job_id,
+           CASE WHEN @per_event::boolean THEN members ELSE 1 END * @paced::int AS paced
       FROM positions
 ), cutter_jobs AS (
     INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
