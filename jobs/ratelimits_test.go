@@ -9,6 +9,7 @@ import (
 
 	"postrider/catalog"
 	"postrider/cmd/postrider/app"
+	"postrider/jobs/queue"
 	"postrider/policy"
 )
 
@@ -222,19 +223,26 @@ func TestDeliveryRateIsNamedAfterAPause(t *testing.T) {
 		"'its time to live ended while it waited for the rate limit of 1 request/day'")
 }
 
-// Batches leave out what expires, too.
+// Batches leave out what has expired, too.
 func TestDeliveryRateOfBatchesLeavesWhatExpires(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, respondWith(http.StatusOK))
-	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) {
+	sub := b.subscribe(t, "all", "https://example.com", func(s *catalog.SubscriptionSpec) {
 		daily(1)(s)
 		s.MaxEventsPerBatch = new(3)
 	})
 	b.publishMany(t, 5)
 	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '25 hours' WHERE id <= 3")
-	b.start(t, nil)
-	b.become(t, 2, delivered)
-	b.become(t, 3, "SELECT count(*) FROM postrider.dead_letters WHERE attempts = 0")
-	require.Len(t, e.requests(), 1)
+	limits, _ := b.store.Traffic.Limits(sub.ID)
+	for range 2 { // the first one inserts the limit's row
+		_, err := b.store.Releaser.RefillPaced(t.Context(), sub, limits, 0, 100)
+		require.NoError(t, err)
+	}
+	var cutter queue.JobToken
+	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT id, created_at FROM postrider_internal.river_job").
+		Scan(&cutter.JobID, &cutter.CreatedAt))
+	require.NoError(t, b.store.Loader.Cut(t.Context(), sub, cutter, 1))
+	const inBatch = "SELECT count(*) FROM postrider_internal.deliveries WHERE batch_id IS NOT NULL AND "
+	require.Equal(t, 2, b.count(t, inBatch+"id > 3"))
+	require.Zero(t, b.count(t, inBatch+"id <= 3"))
 }
