@@ -33,30 +33,7 @@ func (r Rate) String() string {
 }
 
 // Amount is the limit without its name: "50 requests/s".
-func (r Rate) Amount() string {
-	amount, unit := float64(time.Second)/float64(r.Step), "s"
-	for _, longer := range []struct {
-		unit string
-		n    float64
-	}{{"min", 60}, {"h", 60}, {"day", 24}} {
-		if amount >= 1 {
-			break
-		}
-		amount, unit = amount*longer.n, longer.unit
-	}
-	what := "request"
-	if r.PerEvent {
-		what = "event"
-	}
-	number := strconv.FormatFloat(amount, 'g', 3, 64)
-	if amount >= 100 {
-		number = strconv.FormatFloat(amount, 'f', 0, 64)
-	}
-	if number != "1" {
-		what += "s"
-	}
-	return number + " " + what + "/" + unit
-}
+func (r Rate) Amount() string { return policy.RateText(r.Step, r.PerEvent) }
 
 // Rate is the limit on an event subscription's deliveries; false if there is none.
 func (c *Snapshot) Rate(subscription int64) (Rate, bool) {

@@ -118,7 +118,7 @@ func (a *attempt) record(verdict policy.Verdict, fates []delivery.Fate) error {
 	result.Fates = fates
 	if slices.ContainsFunc(fates, func(f delivery.Fate) bool { return f.Verdict.Why.Rule == policy.RuleExpired }) {
 		if limit := a.waitedFor(); limit != "" {
-			result.Error = "its time to live ended while it waited for " + limit
+			result.Error = policy.ExpiredWaiting(limit)
 		}
 	}
 	return a.engine.parts.Recorder.Record(context.Background(), result)

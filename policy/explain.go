@@ -20,6 +20,8 @@ type ExplainOptions struct {
 	Behavior    Behavior      // "" = safe
 	DeadLetter  *bool         // nil = what Behavior says
 	RetryAfter  time.Duration // of every response; 0 = none
+	Wait        time.Duration // of the first attempt, for its turn at a rate limit; 0 = none
+	WaitedFor   string        // that rate limit: "the rate limit of 50 requests/s"
 }
 
 // Explanation is the attempt history of a delivery, in seconds from publishing.
@@ -42,11 +44,13 @@ type ExplainedEnd struct {
 	AtSeconds float64 `json:"atSeconds"`
 	State     string  `json:"state"`
 	Reason    Reason  `json:"reason,omitempty"`
+	// Error is the dead letter's last_error if the time to live ended before the first attempt.
+	Error string `json:"error,omitempty"`
 }
 
-// Explain returns the attempts under p if each has the same result at once, without jitter, delayed delivery, probation
-// and waits for rate limits. It calls Due and Decide as the engine does. An unknown kind or result, and limits outside
-// the policy's ranges, are a *ValidationError; more than 100,000 attempts are an error.
+// Explain returns the attempts under p if each has the same result at once, without jitter, delayed delivery and
+// probation. Only the first attempt waits for a rate limit: a retry is the oldest delivery then. It calls Due and Decide as the engine does. An unknown kind or result, and limits outside the ranges, are a
+// *ValidationError; more than 100,000 attempts are an error.
 func Explain(p *Policy, o ExplainOptions) (Explanation, error) {
 	if err := o.validate(); err != nil {
 		return Explanation{}, err
@@ -61,11 +65,21 @@ func Explain(p *Policy, o ExplainOptions) (Explanation, error) {
 	published := time.Unix(0, 0).UTC()
 	a := o.attempt(rules, published)
 	x := Explanation{Policy: p.Name, Attempts: []ExplainedAttempt{}}
-	for why := "published"; a.Number <= maxExplained; a.Number++ {
-		seconds := a.ScheduledAt.Sub(published).Round(time.Microsecond).Seconds()
-		due := DueCheck{a.Number - 1, a.TimeToLiveSince, a.ScheduledAt, limits, a.DeadLetter}
+	why := "published"
+	if o.Wait > 0 {
+		why += "; waited for " + o.WaitedFor
+		if deadline := p.Deadline(published, limits.TTL); !a.FinishedAt.Before(deadline) {
+			a.FinishedAt = deadline // what waits on hold expires there, before its turn
+		}
+	}
+	for ; a.Number <= maxExplained; a.Number++ {
+		seconds := a.FinishedAt.Sub(published).Round(time.Microsecond).Seconds()
+		due := DueCheck{a.Number - 1, a.TimeToLiveSince, a.FinishedAt, limits, a.DeadLetter}
 		if v, ok := Due(p, due); !ok {
 			x.End = explainedEnd(seconds, v)
+			if a.Number == 1 {
+				x.End.Error = ExpiredWaiting(o.WaitedFor)
+			}
 			return x, nil
 		}
 		x.Attempts = append(x.Attempts, ExplainedAttempt{Number: a.Number, AtSeconds: seconds, Why: why})
@@ -95,6 +109,8 @@ func (o ExplainOptions) validate() error {
 		return invalid("retryAfter", fmt.Sprintf("must be 0 or more, not %s", o.RetryAfter))
 	case hasStatus && !exactStatus(strconv.Itoa(o.Result.Status)):
 		return invalid("status", "must be between 200 and 599")
+	case o.Wait < 0:
+		return invalid("wait", fmt.Sprintf("must be 0 or more, not %s", o.Wait))
 	default:
 		return nil
 	}
@@ -103,7 +119,7 @@ func (o ExplainOptions) validate() error {
 func (o ExplainOptions) attempt(r Rules, at time.Time) Attempt {
 	a := Attempt{
 		Result: o.Result, Kind: o.Kind, Number: 1, Limits: r.Limits,
-		TimeToLiveSince: at, FirstAttemptAt: at, ScheduledAt: at, FinishedAt: at,
+		TimeToLiveSince: at, FirstAttemptAt: at.Add(o.Wait), ScheduledAt: at, FinishedAt: at.Add(o.Wait),
 		DeadLetter: r.DeadLetter, HonorRetryAfter: r.Policy.HonorRetryAfter, RetryAfter: o.RetryAfter,
 	}
 	if a.Result == (Result{}) {

@@ -33,6 +33,8 @@ func onOffsets2021(p *policy.Policy) {
 
 const exhausted, expired = policy.Reason("MaxDeliveryAttemptsExceeded"), policy.Reason("TimeToLiveExceeded")
 
+const rateLimit = "the rate limit of 50 requests/s"
+
 // The schedules in seconds: those of the pages up to 2019 read as gaps and as offsets, and the namespace's offsets.
 var (
 	classic      = []float64{0, 10, 40, 100, 400, 1000, 2800, 6400}
@@ -216,6 +218,27 @@ var explainVectors = []struct {
 		policy.ExplainedEnd{AtSeconds: 30, State: "dropped", Reason: exhausted},
 	},
 	{
+		"a rate limit takes the first turn", "ga-2021", nil,
+		policy.ExplainOptions{Wait: 400 * time.Second, WaitedFor: rateLimit, MaxAttempts: ptr(3)},
+		[]float64{400, 410, 440},
+		policy.ExplainedEnd{AtSeconds: 440, State: "dead_lettered", Reason: exhausted},
+	},
+	{
+		"a rate limit takes the schedule's end", "ga-2021", nil,
+		policy.ExplainOptions{Wait: 86370 * time.Second, WaitedFor: rateLimit},
+		[]float64{86370, 86380},
+		policy.ExplainedEnd{AtSeconds: 86400, State: "dead_lettered", Reason: expired},
+	},
+	{
+		"a rate limit takes the time to live", "namespace-2023", nil,
+		policy.ExplainOptions{Wait: 48 * time.Hour, WaitedFor: rateLimit, TTLMinutes: ptr(20)},
+		[]float64{},
+		policy.ExplainedEnd{
+			AtSeconds: 1200, State: "dead_lettered", Reason: expired,
+			Error: "its time to live ended while it waited for the rate limit of 50 requests/s",
+		},
+	},
+	{
 		"delivered", "ga-2021", nil,
 		policy.ExplainOptions{Result: status(200)},
 		[]float64{0},
@@ -275,6 +298,7 @@ func TestExplainErrors(t *testing.T) {
 	}{
 		{"too many attempts", policy.ExplainOptions{MaxAttempts: ptr(31)}, "retryPolicy.maxDeliveryAttempts"},
 		{"too long time to live", policy.ExplainOptions{TTLMinutes: ptr(1441)}, "retryPolicy.eventTimeToLiveInMinutes"},
+		{"a negative wait", policy.ExplainOptions{Wait: -1}, "wait"},
 		{"an unknown kind", policy.ExplainOptions{Kind: "pigeon"}, "endpointKind"},
 		{"an informational status", policy.ExplainOptions{Result: status(100)}, "status"},
 		{"negative Retry-After", policy.ExplainOptions{RetryAfter: -1}, "retryAfter"},

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"math"
+	"strconv"
 	"time"
 )
 
@@ -60,4 +61,30 @@ func (r *DeliveryRate) MaxBurst() int {
 		return *r.Burst
 	}
 	return max(int(math.Round(r.PerSecond()*RateTick.Seconds())), 1)
+}
+
+// RateText is a rate with step between two requests or events: "50 requests/s".
+func RateText(step time.Duration, perEvent bool) string {
+	amount, unit := float64(time.Second)/float64(step), "s"
+	for _, longer := range []struct {
+		unit string
+		n    float64
+	}{{"min", 60}, {"h", 60}, {"day", 24}} {
+		if amount >= 1 {
+			break
+		}
+		amount, unit = amount*longer.n, longer.unit
+	}
+	what := "request"
+	if perEvent {
+		what = "event"
+	}
+	number := strconv.FormatFloat(amount, 'g', 3, 64)
+	if amount >= 100 {
+		number = strconv.FormatFloat(amount, 'f', 0, 64)
+	}
+	if number != "1" {
+		what += "s"
+	}
+	return number + " " + what + "/" + unit
 }

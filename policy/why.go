@@ -41,6 +41,9 @@ type Why struct {
 	WaitedFor string // the rate limit that the attempt waited for; "" = none
 }
 
+// ExpiredWaiting is the last error of a delivery whose time to live ended while it waited for a rate limit.
+func ExpiredWaiting(limit string) string { return "its time to live ended while it waited for " + limit }
+
 // String returns the explanation: "503: at least 30 s; step 2 is 30 s after the failure".
 func (w Why) String() string {
 	text := w.decision()

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"postrider/catalog/spec"
 	"postrider/cmd/postrider/cli/rest"
 	"postrider/cmd/postrider/terminal"
 	"postrider/policy"
@@ -23,7 +24,7 @@ import (
 type PolicyCmd struct {
 	List    policyListCmd    `cmd:"" help:"List the retry policies: the built-in ones and your own." example:"policy list"`
 	Show    policyShowCmd    `cmd:"" help:"Show a policy: schedule, limits and the status-code table." detail:"Retry-After, dead letters and probation are shown for behavior documented. With behavior safe, the default, Retry-After is honored, dead letters are rows, and probation holds deliveries." example:"policy show ga-2021; policy show namespace-2023 -o json"`
-	Explain policyExplainCmd `cmd:"" help:"Preview the retry schedule of a policy: all attempts for one constant response, and the end of the delivery." detail:"Times are seconds from publishing. Jitter and probation are not included." example:"policy explain ga-2021 --status 503; policy explain ga-2021 --status 503 --retry-after 24h; policy explain namespace-2023 --ttl 20m -o json; policy explain ga-2018 --status 400 --dead-letter none; policy explain ga-2019 --status 400 --behavior documented"`
+	Explain policyExplainCmd `cmd:"" help:"Preview the retry schedule of a policy: all attempts for one constant response, and the end of the delivery." detail:"Times are seconds from publishing. Jitter and probation are not included." example:"policy explain ga-2021 --status 503; policy explain ga-2021 --status 503 --retry-after 24h; policy explain ga-2021 --rate-limit 50 --backlog 20000; policy explain namespace-2023 --ttl 20m -o json; policy explain ga-2018 --status 400 --dead-letter none; policy explain ga-2019 --status 400 --behavior documented"`
 	Put     policyPutCmd     `cmd:"" help:"Create or replace your own policy, from a file." detail:"Every node uses it within a second, also for pending deliveries. Settings that the file leaves out take their defaults, see docs/guides/retry-policies.md." example:"policy show ga-2021 -o json > mine.json; policy put mine -f mine.json; policy explain mine --status 404; policy put mine -f mine.json --if-match \"$(postrider policy show mine -o json | jq -r .etag)\""`
 	Delete  policyDeleteCmd  `cmd:"" help:"Delete your own policy that no event subscription uses." detail:"A policy that event subscriptions use is not deleted; the error names them." example:"policy delete mine; policy delete mine --yes"`
 }
@@ -256,6 +257,9 @@ type policyExplainCmd struct {
 	RetryAfter   time.Duration  `help:"Retry-After of every response, such as 10m; the policy limits it." placeholder:"DURATION"`
 	Behavior     string         `help:"safe or documented: how literally an event subscription takes the policy." enum:"safe,documented" default:"safe"`
 	DeadLetter   string         `help:"deadLetterDestination of the event subscription: rows or none (default: that of the behavior)." enum:",rows,none" default:"" placeholder:"rows|none"`
+	RateLimit    *int           `help:"Rate limit of the event subscription: requests in each period." placeholder:"N"`
+	RatePeriod   *int           `help:"Length of the rate limit's period in seconds (default 1)." placeholder:"SECONDS"`
+	Backlog      int            `help:"Deliveries that wait for the rate limit before this one." placeholder:"N"`
 }
 
 func (c *policyExplainCmd) Run(ctx context.Context) error {
@@ -296,8 +300,34 @@ func (c *policyExplainCmd) options() (policy.ExplainOptions, error) {
 		rows := c.DeadLetter == policy.DeadLetterRows
 		o.DeadLetter = &rows
 	}
-	return o, nil
+	return o, c.waitForTurn(&o)
 }
+
+// waitForTurn sets how long the rate limit makes the first attempt wait. It checks the limit as the API does.
+func (c *policyExplainCmd) waitForTurn(o *policy.ExplainOptions) error {
+	switch {
+	case c.RateLimit == nil && (c.RatePeriod != nil || c.Backlog != 0):
+		return terminal.Usagef("--rate-period and --backlog need --rate-limit")
+	case c.Backlog < 0:
+		return terminal.Usagef("--backlog: must be 0 or more, not %d", c.Backlog)
+	case c.RateLimit == nil:
+		return nil
+	}
+	rate := policy.DeliveryRate{Limit: *c.RateLimit, PeriodInSeconds: c.RatePeriod}
+	text, err := json.Marshal(rest.Object{"deliveryRate": rate})
+	if err != nil {
+		return err
+	}
+	for _, problem := range spec.Check(spec.Subscription, text) {
+		return terminal.Usagef("--%s: %s", spec.Find(spec.Subscription, problem.Field).FlagName(), problem.Message)
+	}
+	o.WaitedFor = "the rate limit of " + policy.RateText(rate.Step(), false)
+	o.Wait = time.Duration(min(float64(rate.Step())*float64(c.Backlog), float64(longestWait)))
+	return nil
+}
+
+// longestWait is longer than any time to live.
+const longestWait = 100 * 365 * 24 * time.Hour
 
 func printExplanation(w io.Writer, x policy.Explanation) {
 	fmt.Fprintln(w, "ATTEMPT\tAT SECOND\t\tREASON")
@@ -305,8 +335,12 @@ func printExplanation(w io.Writer, x policy.Explanation) {
 		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", a.Number, seconds(a.AtSeconds),
 			span(time.Duration(a.AtSeconds*float64(time.Second))), a.Why)
 	}
+	reason := string(x.End.Reason)
+	if x.End.Error != "" {
+		reason += ": " + x.End.Error
+	}
 	fmt.Fprintf(w, "end\t%s\t%s\t%s %s\n", seconds(x.End.AtSeconds),
-		span(time.Duration(x.End.AtSeconds*float64(time.Second))), x.End.State, x.End.Reason)
+		span(time.Duration(x.End.AtSeconds*float64(time.Second))), x.End.State, reason)
 }
 
 func seconds(s float64) string { return strconv.FormatFloat(s, 'f', -1, 64) }
