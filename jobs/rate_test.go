@@ -329,7 +329,7 @@ func TestDocumentedIgnoresThePace(t *testing.T) {
 	b.publishMany(t, 10)
 	const attempted = "SELECT count(*) FROM postrider.deliveries WHERE attempts = 1 AND subscription = $1"
 	b.become(t, 11, attempted, "documented")
-	b.become(t, 10, rateLimited)
+	b.become(t, 10, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold = 'rate_limited'")
 	require.Equal(t, 1, b.count(t, attempted, "safe"))
 	wait, inTime := b.store.Traffic.Space(sub.ID, 1)
 	require.True(t, inTime)

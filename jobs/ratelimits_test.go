@@ -140,7 +140,8 @@ func TestBatchInDebtKeepsTheLimit(t *testing.T) {
 		b.become(t, (i+1)*50, delivered)
 	}
 	a.requireAtMost(t, began, 100, 50)
-	require.Positive(t, b.count(t, "SELECT count(*) FROM postrider_internal.delivery_rates WHERE next_at > now()"))
+	require.Positive(t, b.count(t, `SELECT count(*) FROM postrider_internal.delivery_rates r
+		WHERE r.next_at > (SELECT max(started_at) FROM postrider_internal.delivery_attempts)`))
 }
 
 // Deliveries whose time to live ends before their turn take no time of the limit.

@@ -152,6 +152,8 @@ CREATE TABLE postrider_internal.event_subscriptions (
     -- Whether consumers receive the events, and how long each then has for an event; NULL = postrider sends them.
     pulled                            boolean NOT NULL GENERATED ALWAYS AS (
         coalesce(settings #>> '{deliveryConfiguration,deliveryMode}' = 'Queue', false)) STORED,
+    rate_limited                      boolean NOT NULL GENERATED ALWAYS AS (
+        coalesce(json_typeof(settings -> 'deliveryRate') = 'object', false)) STORED,
     lock_duration                     interval GENERATED ALWAYS AS (
         CASE WHEN settings #>> '{deliveryConfiguration,deliveryMode}' = 'Queue' THEN make_interval(secs => coalesce((
             settings #>> '{deliveryConfiguration,queue,receiveLockDurationInSeconds}')::integer, 60)) END) STORED,
@@ -242,6 +244,43 @@ SELECT CASE WHEN scope = 'endpoint' THEN endpoint_hash
             WHEN scope = 'event_subscription' AND endpoint_hash IS NOT NULL THEN int8send(subscription_id) END $$;
 -- +goose StatementEnd
 
+-- The limits on deliveries: those that event subscriptions set (deliveryRate), those that endpoints' responses have
+-- shown (429, and 503 with Retry-After), and the rates of operations.
+--
+-- Each row gives its times to one request after the other: next_at is the first time that no request has. A job that is
+-- created for a delivery takes the next times in the same statement, so that a crash loses none, and all nodes together
+-- keep one limit. key is subscription:ID, host:HOST, operation:ID or, for what was learned, endpoint:HASH.
+CREATE TABLE postrider_internal.delivery_rates (
+    key          text PRIMARY KEY,
+    next_at      timestamptz NOT NULL DEFAULT '-infinity',
+    -- The time between two requests or events when next_at was set: a changed limit changes the wait with it.
+    step         interval,
+    -- What was learned; NULL = nothing. After Retry-After the rate rises to ramp_to.
+    per_second   double precision,
+    ramp_to      double precision,
+    closed_until timestamptz,
+    changed_at   timestamptz,
+    lowered_at   timestamptz
+) WITH (fillfactor = 50);
+
+-- +goose StatementBegin
+-- What deliveries on hold wait for: the hold of their event subscription (that of its state, or a probation since then),
+-- or else a limit. learned_at is when its endpoint's pace changed. A delivery's own hold is the one with which it began
+-- to wait.
+CREATE FUNCTION postrider_internal.current_hold(state text, probation_since timestamptz, rate_limited boolean,
+    learned_at timestamptz) RETURNS text LANGUAGE sql STABLE PARALLEL SAFE AS $$
+SELECT CASE WHEN state IS NOT NULL THEN state
+            WHEN probation_since IS NOT NULL THEN 'probation'
+            WHEN rate_limited OR learned_at > now() - interval '1 hour' THEN 'rate_limited'
+            ELSE 'admission' END $$;
+
+-- The row of delivery_rates with the pace that the endpoint of an event subscription has shown.
+CREATE FUNCTION postrider_internal.pace_key(s postrider_internal.event_subscriptions) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+SELECT CASE WHEN s.settings ->> 'behavior' IS DISTINCT FROM 'documented'
+            THEN 'endpoint:' || encode(s.endpoint_hash, 'hex') END $$;
+-- +goose StatementEnd
+
 -- Several causes may hold at once: a pause and a missing validation come before a probation.
 CREATE VIEW postrider_internal.subscription_holds AS
 SELECT s.id AS subscription_id, coalesce(st.hold, CASE WHEN r.since IS NOT NULL THEN 'probation' END) AS hold,
@@ -251,13 +290,15 @@ SELECT s.id AS subscription_id, coalesce(st.hold, CASE WHEN r.since IS NOT NULL 
        CASE WHEN st.hold IS NULL THEN r.until END AS until,
        st.hold IS NULL AND EXISTS (SELECT FROM postrider_internal.river_job j
                                     WHERE j.id = r.probe_job_id AND j.finalized_at IS NULL) AS probing,
-       coalesce(st.stop_time_to_live, false) AS time_to_live_stopped, st.resumed_at IS NOT NULL AS resuming
+       coalesce(st.stop_time_to_live, false) AS time_to_live_stopped, st.resumed_at IS NOT NULL AS resuming,
+       postrider_internal.current_hold(st.hold, r.since, s.rate_limited, n.changed_at) AS delivery_hold
   FROM postrider_internal.event_subscriptions s
   JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
   LEFT JOIN postrider_internal.event_subscription_states st ON st.subscription_id = s.id
   LEFT JOIN postrider_internal.probations r
     ON r.since IS NOT NULL AND r.probation_key = postrider_internal.probation_key(p.probation_scope, s.endpoint_hash,
-        s.id);
+        s.id)
+  LEFT JOIN postrider_internal.delivery_rates n ON n.key = postrider_internal.pace_key(s);
 COMMENT ON VIEW postrider_internal.subscription_holds IS
     'Why deliveries of an event subscription wait now; one row for each event subscription, hold is NULL if they do '
         'not wait. Readers of this view need not know the tables of jobs.';
@@ -270,6 +311,8 @@ COMMENT ON COLUMN postrider_internal.subscription_holds.time_to_live_stopped IS
     'Of a pause: it does not count toward the time to live.';
 COMMENT ON COLUMN postrider_internal.subscription_holds.resuming IS
     'Of a pause: it ends as soon as the deliveries'' time to live was moved.';
+COMMENT ON COLUMN postrider_internal.subscription_holds.delivery_hold IS
+    'What its deliveries on hold wait for: its hold, or else rate_limited or admission.';
 
 -- Which encryption keys have sealed something here: a node with the wrong key must fail at its start, not at its first
 -- POST.
@@ -312,8 +355,8 @@ CREATE TRIGGER reject_retired_keys BEFORE INSERT OR UPDATE OF secrets_sealed, si
 -- +goose Down
 DROP TABLE postrider_internal.encryption_keys;
 DROP VIEW postrider_internal.subscription_holds;
-DROP FUNCTION postrider_internal.probation_key;
-DROP TABLE postrider_internal.probations, postrider_internal.event_subscription_states,
+DROP FUNCTION postrider_internal.current_hold, postrider_internal.pace_key, postrider_internal.probation_key;
+DROP TABLE postrider_internal.delivery_rates, postrider_internal.probations, postrider_internal.event_subscription_states,
     postrider_internal.event_subscriptions, postrider_internal.topics, postrider_internal.retry_policy_probations,
     postrider_internal.retry_policy_cells, postrider_internal.retry_policies;
 DROP FUNCTION postrider_internal.next_catalog_version;

@@ -86,39 +86,44 @@ COMMENT ON VIEW postrider_internal.all_deliveries IS 'Pending and finished deliv
 
 CREATE VIEW postrider.deliveries AS
 SELECT d.id AS delivery_id, t.name AS topic, s.name AS subscription, e.event_id, e.event_type, e.subject,
-       e.published_at, d.event_uuid AS system_id, d.state, coalesce(d.hold, b.hold) AS hold, d.reason, d.attempts,
+       e.published_at, d.event_uuid AS system_id, d.state, h.hold, d.reason, d.attempts,
            d.reruns,
-       CASE WHEN d.state = 'pending' AND coalesce(d.hold, b.hold) IS NULL AND NOT (d.pulled AND d.job_id IS NOT NULL)
+       CASE WHEN d.state = 'pending' AND h.hold IS NULL AND NOT (d.pulled AND d.job_id IS NOT NULL)
             THEN greatest(coalesce(b.next_attempt_at, d.next_attempt_at), now()) END AS next_attempt_at,
        d.last_attempt_at, d.last_outcome, d.last_status, d.time_to_live_since, d.finished_at, d.batch_id,
            d.redelivered_from,
        d.dead_letter_id,
        CASE WHEN d.state <> 'pending' THEN NULL
-            WHEN coalesce(d.hold, b.hold) IS NOT NULL THEN coalesce(d.hold, b.hold)
+            WHEN h.hold IS NOT NULL THEN h.hold
             WHEN d.open THEN 'batch'
             WHEN d.pulled AND d.job_id IS NOT NULL THEN 'lock'
             WHEN coalesce(b.next_attempt_at, d.next_attempt_at) > now() THEN 'next_attempt_at'
             WHEN d.pulled THEN 'consumer'
             ELSE 'worker' END AS waits_for,
        d.subscription_id,
-       CASE WHEN coalesce(d.hold, b.hold) = 'probation'
-            THEN (SELECT v.hold_until FROM postrider.event_subscriptions v WHERE v.subscription_id = s.id)
-       END AS hold_until,
+       CASE WHEN h.hold = 'probation' THEN greatest(r.until, now()) END AS hold_until,
        CASE WHEN d.state = 'pending'
             THEN (SELECT postrider_internal.expires_at(d.id, d.time_to_live_since,
                          (s.settings #>> '{retryPolicy,eventTimeToLiveInMinutes}')::integer,
                          t.event_retention_in_days,
-                         (SELECT coalesce(max(n.time_scale), 1) FROM postrider_internal.nodes n), p, st)
-                    FROM postrider_internal.retry_policies p
-                    LEFT JOIN postrider_internal.event_subscription_states st ON st.subscription_id = s.id
-                   WHERE p.name = s.retry_policy) END AS expires_at,
-       d.operation_id, r.edited_from, r.edited_by, r.edit
+                         (SELECT coalesce(max(n.time_scale), 1) FROM postrider_internal.nodes n), p, st)) END
+           AS expires_at,
+       d.operation_id, o.edited_from, o.edited_by, o.edit
   FROM postrider_internal.all_deliveries d
   JOIN postrider_internal.event_subscriptions s ON s.id = d.subscription_id
   JOIN postrider_internal.topics t ON t.id = d.topic_id
   LEFT JOIN postrider_internal.events e ON e.id = d.event_uuid AND e.day = d.event_day
   LEFT JOIN postrider_internal.batches b ON b.id = d.open_batch_id
-  LEFT JOIN postrider_internal.repairs r ON r.system_id = d.event_uuid;
+  LEFT JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
+  LEFT JOIN postrider_internal.event_subscription_states st ON st.subscription_id = s.id
+  LEFT JOIN postrider_internal.probations r
+    ON r.since IS NOT NULL AND r.probation_key = postrider_internal.probation_key(p.probation_scope, s.endpoint_hash,
+        s.id)
+  LEFT JOIN postrider_internal.delivery_rates n ON n.key = postrider_internal.pace_key(s)
+ CROSS JOIN LATERAL (
+       SELECT CASE WHEN d.hold IS NOT NULL OR b.hold IS NOT NULL
+                   THEN postrider_internal.current_hold(st.hold, r.since, s.rate_limited, n.changed_at) END AS hold) h
+  LEFT JOIN postrider_internal.repairs o ON o.system_id = d.event_uuid;
 COMMENT ON VIEW postrider.deliveries IS
     'One row for each event and each event subscription that it matched, pending and finished. Redeliveries and '
     'test deliveries have their own rows.';
@@ -228,7 +233,7 @@ COMMENT ON COLUMN postrider.delivery_attempts.floor_ms IS 'Minimum delay for the
 COMMENT ON COLUMN postrider.delivery_attempts.jitter_ms IS 'Jitter added, milliseconds.';
 COMMENT ON COLUMN postrider.delivery_attempts.retry_after_ms IS 'The endpoint''s Retry-After, in milliseconds.';
 COMMENT ON COLUMN postrider.delivery_attempts.hold IS
-    'Hold for which this attempt waited after it was due, from due_at to started_at; NULL = none.';
+    'Hold with which this attempt began to wait after it was due, from due_at to started_at; NULL = none.';
 COMMENT ON COLUMN postrider.delivery_attempts.skipped_offsets IS
     'Offsets of the schedule that have passed without an attempt, during a hold or a slow response.';
 COMMENT ON COLUMN postrider.delivery_attempts.late IS
@@ -248,17 +253,16 @@ COMMENT ON COLUMN postrider.delivery_attempts.subscription_id IS
     'Id of the event subscription, see postrider.event_subscriptions.';
 
 CREATE VIEW postrider.batches AS
-SELECT b.id AS batch_id, t.name AS topic, s.name AS subscription, b.state, b.hold, b.members, b.bytes, b.attempts,
+SELECT b.id AS batch_id, t.name AS topic, s.name AS subscription, b.state, h.delivery_hold AS hold, b.members, b.bytes, b.attempts,
        b.reruns,
        CASE WHEN b.state = 'pending' AND b.hold IS NULL THEN greatest(b.next_attempt_at, now()) END AS next_attempt_at,
        b.first_attempt_at, b.last_attempt_at, b.last_outcome, b.last_status, b.created_at, b.finished_at,
        b.subscription_id,
-       CASE WHEN b.hold = 'probation'
-            THEN (SELECT v.hold_until FROM postrider.event_subscriptions v WHERE v.subscription_id = s.id)
-       END AS hold_until
+       CASE WHEN h.delivery_hold = 'probation' THEN greatest(h.until, now()) END AS hold_until
   FROM postrider_internal.batches b
   JOIN postrider_internal.event_subscriptions s ON s.id = b.subscription_id
-  JOIN postrider_internal.topics t ON t.id = s.topic_id;
+  JOIN postrider_internal.topics t ON t.id = s.topic_id
+  LEFT JOIN postrider_internal.subscription_holds h ON h.subscription_id = b.subscription_id AND b.hold IS NOT NULL;
 COMMENT ON VIEW postrider.batches IS 'Deliveries sent together in one request, all or none.';
 COMMENT ON COLUMN postrider.batches.batch_id IS 'Id of the batch.';
 COMMENT ON COLUMN postrider.batches.topic IS 'Topic.';

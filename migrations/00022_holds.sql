@@ -8,9 +8,7 @@ SELECT h.hold FROM postrider_internal.subscription_holds h WHERE h.subscription_
 
 -- The hold of deliveries that are created without a job. Refilling checks it again.
 CREATE FUNCTION postrider_internal.hold_without_job(subscription_id bigint) RETURNS text LANGUAGE sql STABLE AS $$
-SELECT coalesce(postrider_internal.hold_of($1),
-           (SELECT 'rate_limited' FROM postrider_internal.event_subscriptions s
-             WHERE s.id = $1 AND jsonb_typeof(s.settings::jsonb -> 'deliveryRate') = 'object'), 'admission') $$;
+SELECT h.delivery_hold FROM postrider_internal.subscription_holds h WHERE h.subscription_id = $1 $$;
 
 -- Raises an error that an event subscription is on hold, with a hint what ends the hold.
 CREATE FUNCTION postrider_internal.reject_held(topic text, subscription text, hold text) RETURNS void

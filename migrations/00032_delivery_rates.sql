@@ -1,22 +1,5 @@
 -- +goose Up
--- The limits on deliveries: those that event subscriptions set (deliveryRate), those that endpoints' responses have
--- shown (429, and 503 with Retry-After), and the rates of operations.
-
--- Each row gives its times to one request after the other: next_at is the first time that no request has. A job that is
--- created for a delivery takes the next times in the same statement, so that a crash loses none, and all nodes together
--- keep one limit. key is subscription:ID, host:HOST, operation:ID or, for what was learned, endpoint:HASH.
-CREATE TABLE postrider_internal.delivery_rates (
-    key          text PRIMARY KEY,
-    next_at      timestamptz NOT NULL DEFAULT '-infinity',
-    -- The time between two requests or events when next_at was set: a changed limit changes the wait with it.
-    step         interval,
-    -- What was learned; NULL = nothing. After Retry-After the rate rises to ramp_to.
-    per_second   double precision,
-    ramp_to      double precision,
-    closed_until timestamptz,
-    changed_at   timestamptz,
-    lowered_at   timestamptz
-) WITH (fillfactor = 50);
+-- The limits on deliveries as users see them.
 
 -- The host of an endpoint, with its port unless that is the default one, as catalog.Rate has it.
 CREATE FUNCTION postrider_internal.endpoint_host(base_url text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
@@ -34,7 +17,7 @@ WITH own AS (
                 ELSE s.id::text END AS shared
       FROM postrider_internal.event_subscriptions s
      CROSS JOIN LATERAL (SELECT s.settings::jsonb -> 'deliveryRate' AS rate OFFSET 0) d
-     WHERE s.deleted_at IS NULL AND jsonb_typeof(d.rate) = 'object'
+     WHERE s.deleted_at IS NULL AND s.rate_limited
 ), lowest AS (
     SELECT *, min(per_second) OVER (PARTITION BY scope, shared) AS limit_per_second FROM own
 ), limits AS (
@@ -51,8 +34,7 @@ WITH own AS (
       JOIN postrider_internal.event_subscriptions s ON s.id = v.subscription_id
       LEFT JOIN lowest l ON l.id = v.subscription_id
       LEFT JOIN postrider_internal.delivery_rates r
-        ON r.key = 'endpoint:' || encode(s.endpoint_hash, 'hex') AND r.changed_at > now() - interval '1 hour'
-       AND v.behavior <> 'documented'
+        ON r.key = postrider_internal.pace_key(s) AND r.changed_at > now() - interval '1 hour'
       LEFT JOIN postrider.backlogs b ON b.subscription_id = v.subscription_id
      WHERE l.id IS NOT NULL OR r.per_second IS NOT NULL
 ), shares AS (
@@ -128,4 +110,3 @@ COMMENT ON COLUMN postrider.delivery_rates.subscription_id IS
 -- +goose Down
 DROP VIEW postrider.delivery_rates;
 DROP FUNCTION postrider_internal.endpoint_host;
-DROP TABLE postrider_internal.delivery_rates;

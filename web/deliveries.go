@@ -199,8 +199,6 @@ func (p *pages) outlookOf(ctx context.Context, w *pendingWork) (*outlook, error)
 		return o, err
 	case w.job != "running" && (o.Hold == "" || sub.Hold.Reason != ""):
 		o.Hold, o.Since, o.Until = sub.Hold.Reason, sub.Hold.Since, sub.Hold.Until
-	case sub.Hold.Reason == "" && sub.DeliveryRate != nil && o.Hold != "": // it waits for the limit since its hold ended
-		o.Hold = catalog.HoldRateLimited
 	}
 	if o.Hold == catalog.HoldProbation {
 		o.Probe = subscriptionPath(w.topic, w.subscription) + "/probe"

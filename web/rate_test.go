@@ -36,12 +36,12 @@ func TestRateLimitOfASubscription(t *testing.T) {
 	require.NotContains(t, text(b.page(t, "/ui/subscriptions/orders/free")), "Limit and delivered")
 	require.Contains(t, text(b.page(t, "/ui/deliveries?hold=rate_limited")), "rate_limited")
 
-	b.pause(t, "orders", "billing")
 	limited := "/ui/deliveries/" + b.value(t,
 		"SELECT min(delivery_id) FROM postrider.deliveries WHERE hold = 'rate_limited'")
+	b.pause(t, "orders", "billing")
 	require.Contains(t, text(b.page(t, limited)), "The event subscription is paused")
 	b.publish(t, "orders", "e-4")
-	paused := "/ui/deliveries/" + b.value(t, "SELECT delivery_id FROM postrider.deliveries WHERE hold = 'paused'")
+	paused := "/ui/deliveries/" + b.value(t, "SELECT max(delivery_id) FROM postrider.deliveries WHERE hold = 'paused'")
 	_, err := b.store.Holds.Resume(t.Context(), "orders", "billing")
 	require.NoError(t, err)
 	for _, page := range []string{limited, paused} {

@@ -3,16 +3,15 @@
 -- view postrider.deliveries joins first.
 SELECT d.id AS delivery_id, t.name AS topic, s.name AS subscription, e.event_id, e.event_type, e.subject,
     e.published_at,
-       d.event_uuid AS system_id, d.state, h.hold, d.reason, d.attempts, d.reruns,
-       CASE WHEN d.state = 'pending' AND h.hold IS NULL
+       d.event_uuid AS system_id, d.state, h.delivery_hold AS hold, d.reason, d.attempts, d.reruns,
+       CASE WHEN d.state = 'pending' AND h.delivery_hold IS NULL
             THEN greatest(coalesce(b.next_attempt_at, d.next_attempt_at), now()) END AS next_attempt_at,
        CASE WHEN d.state = 'pending'
             THEN postrider_internal.expires_at(d.id, d.time_to_live_since,
                  (s.settings #>> '{retryPolicy,eventTimeToLiveInMinutes}')::integer,
                  t.event_retention_in_days, (SELECT coalesce(max(n.time_scale), 1) FROM postrider_internal.nodes n),
                  p, st) END AS expires_at,
-       CASE WHEN h.hold = 'probation' AND st.hold IS NULL AND r.since IS NOT NULL
-            THEN greatest(r.until, now()) END AS hold_until,
+       CASE WHEN h.delivery_hold = 'probation' THEN greatest(h.until, now()) END AS hold_until,
        d.last_attempt_at, d.last_outcome, d.last_status, d.time_to_live_since, d.finished_at, d.batch_id,
            d.redelivered_from,
        d.operation_id, d.dead_letter_id, o.edited_from, o.edited_by, NULL::jsonb AS edit
@@ -32,11 +31,9 @@ SELECT d.id AS delivery_id, t.name AS topic, s.name AS subscription, e.event_id,
   JOIN postrider_internal.topics t ON t.id = d.topic_id
   LEFT JOIN postrider_internal.events e ON e.id = d.event_uuid AND e.day = d.event_day
   LEFT JOIN postrider_internal.batches b ON b.id = d.open_batch_id
- CROSS JOIN LATERAL (SELECT coalesce(d.hold, b.hold) AS hold) h
+  LEFT JOIN postrider_internal.subscription_holds h
+         ON h.subscription_id = d.subscription_id AND (d.hold IS NOT NULL OR b.hold IS NOT NULL)
   JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
   LEFT JOIN postrider_internal.event_subscription_states st ON st.subscription_id = s.id
-  LEFT JOIN postrider_internal.probations r
-         ON r.since IS NOT NULL AND r.probation_key = postrider_internal.probation_key(p.probation_scope,
-             s.endpoint_hash, s.id)
   LEFT JOIN postrider_internal.repairs o ON o.system_id = d.event_uuid
  ORDER BY d.place

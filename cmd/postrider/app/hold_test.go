@@ -18,7 +18,7 @@ import (
 	"postrider/postgres"
 )
 
-const heldQuery = "SELECT count(*) FROM postrider.deliveries WHERE hold = 'paused'"
+const heldQuery = "SELECT count(*) FROM postrider_internal.deliveries WHERE hold = 'paused'"
 
 func TestPublishToAPausedSubscriptionHolds(t *testing.T) {
 	t.Parallel()
