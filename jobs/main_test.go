@@ -106,7 +106,7 @@ func newStore(t *testing.T, url, node string) (*app.System, *pgxpool.Pool) {
 
 func newStoreWith(t *testing.T, url string, o app.Options) (*app.System, *pgxpool.Pool) {
 	t.Helper()
-	pool, err := postgres.OpenPool(t.Context(), url, 6)
+	pool, err := postgres.OpenPool(t.Context(), url, 3)
 	require.NoError(t, err)
 	sealer, err := postgres.NewSealer(testKey)
 	require.NoError(t, err)

@@ -141,7 +141,7 @@ func TestBatchInDebtKeepsTheLimit(t *testing.T) {
 	}
 	a.requireAtMost(t, began, 100, 50)
 	require.Positive(t, b.count(t, `SELECT count(*) FROM postrider_internal.delivery_rates r
-		WHERE r.next_at > (SELECT max(started_at) FROM postrider_internal.delivery_attempts)`))
+		WHERE r.next_at > (SELECT max(started_at) + interval '100 ms' FROM postrider_internal.delivery_attempts)`))
 }
 
 // Deliveries whose time to live ends before their turn take no time of the limit.

@@ -275,6 +275,11 @@ DECLARE
     changed bigint := 0;
     held bigint;
 BEGIN
+    -- Every node calls it each second, and the next statement takes up to 11 ms to plan. ORDER BY excludes a scan.
+    PERFORM FROM postrider_internal.deliveries d WHERE d.available ORDER BY d.subscription_id LIMIT 1;
+    IF NOT FOUND THEN
+        RETURN 0;
+    END IF;
     -- It jumps along the index of available deliveries, with one lookup for each event subscription.
     FOR q IN
         WITH RECURSIVE jump(id) AS (

@@ -117,7 +117,7 @@ func startNodeWith(t *testing.T, env []string, flags ...string) *node {
 
 func serveEnv(db *database) []string {
 	return append(db.env(), "POSTRIDER_ENCRYPTION_KEY="+testEncryptionKey, "POSTRIDER_ADMIN_TOKEN="+testAdminToken,
-		"POSTRIDER_ALLOW_CIDR=127.0.0.0/8")
+		"POSTRIDER_ALLOW_CIDR=127.0.0.0/8", "POSTRIDER_MAX_CONNS=4")
 }
 
 // nodeNameOf reads the name from the log line "ready". The line can arrive after the ready file.

@@ -58,7 +58,7 @@ func newStoreWith(t *testing.T, url string, o app.Options) (*app.System, *pgxpoo
 
 func openStore(t *testing.T, url string, o app.Options, change func(*app.System)) (*app.System, *pgxpool.Pool) {
 	t.Helper()
-	pool, err := postgres.OpenPool(t.Context(), url, 10)
+	pool, err := postgres.OpenPool(t.Context(), url, 3)
 	require.NoError(t, err)
 	sealer, err := postgres.NewSealer(testKey)
 	require.NoError(t, err)
