@@ -1,7 +1,8 @@
 -- +goose Up
--- Topics, event subscriptions and retry policies, with their holds and the encryption keys of their secrets. The
--- catalog has one version number. A publish filters events with the version in the node's memory, and its transaction
--- inserts only while that version is the newest: every later publish on every node uses a change that was confirmed.
+-- Topics, event subscriptions and retry policies, with their holds, rate limits and the encryption keys of their
+-- secrets. The catalog has one version number. A publish filters events with the version in the node's memory, and its
+-- transaction inserts only while that version is the newest: every later publish on every node uses a change that was
+-- confirmed.
 
 CREATE TABLE postrider_internal.catalog (
     one     boolean PRIMARY KEY DEFAULT true CHECK (one),
@@ -264,16 +265,6 @@ CREATE TABLE postrider_internal.delivery_rates (
 ) WITH (fillfactor = 50);
 
 -- +goose StatementBegin
--- What deliveries on hold wait for: the hold of their event subscription (that of its state, or a probation since then),
--- or else a limit. learned_at is when its endpoint's pace changed. A delivery's own hold is the one with which it began
--- to wait.
-CREATE FUNCTION postrider_internal.current_hold(state text, probation_since timestamptz, rate_limited boolean,
-    learned_at timestamptz) RETURNS text LANGUAGE sql STABLE PARALLEL SAFE AS $$
-SELECT CASE WHEN state IS NOT NULL THEN state
-            WHEN probation_since IS NOT NULL THEN 'probation'
-            WHEN rate_limited OR learned_at > now() - interval '1 hour' THEN 'rate_limited'
-            ELSE 'admission' END $$;
-
 -- The row of delivery_rates with the pace that the endpoint of an event subscription has shown.
 CREATE FUNCTION postrider_internal.pace_key(s postrider_internal.event_subscriptions) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
@@ -291,7 +282,10 @@ SELECT s.id AS subscription_id, coalesce(st.hold, CASE WHEN r.since IS NOT NULL 
        st.hold IS NULL AND EXISTS (SELECT FROM postrider_internal.river_job j
                                     WHERE j.id = r.probe_job_id AND j.finalized_at IS NULL) AS probing,
        coalesce(st.stop_time_to_live, false) AS time_to_live_stopped, st.resumed_at IS NOT NULL AS resuming,
-       postrider_internal.current_hold(st.hold, r.since, s.rate_limited, n.changed_at) AS delivery_hold
+       CASE WHEN st.hold IS NOT NULL THEN st.hold
+            WHEN r.since IS NOT NULL THEN 'probation'
+            WHEN s.rate_limited OR n.changed_at > now() - interval '1 hour' THEN 'rate_limited' -- policy.PaceKept
+            ELSE 'admission' END AS delivery_hold
   FROM postrider_internal.event_subscriptions s
   JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
   LEFT JOIN postrider_internal.event_subscription_states st ON st.subscription_id = s.id
@@ -312,7 +306,8 @@ COMMENT ON COLUMN postrider_internal.subscription_holds.time_to_live_stopped IS
 COMMENT ON COLUMN postrider_internal.subscription_holds.resuming IS
     'Of a pause: it ends as soon as the deliveries'' time to live was moved.';
 COMMENT ON COLUMN postrider_internal.subscription_holds.delivery_hold IS
-    'What its deliveries on hold wait for: its hold, or else rate_limited or admission.';
+    'What its deliveries on hold wait for now: its hold, or else rate_limited or admission. The row of a delivery or '
+        'batch keeps the hold that it had when it began to wait.';
 
 -- Which encryption keys have sealed something here: a node with the wrong key must fail at its start, not at its first
 -- POST.
@@ -355,10 +350,11 @@ CREATE TRIGGER reject_retired_keys BEFORE INSERT OR UPDATE OF secrets_sealed, si
 -- +goose Down
 DROP TABLE postrider_internal.encryption_keys;
 DROP VIEW postrider_internal.subscription_holds;
-DROP FUNCTION postrider_internal.current_hold, postrider_internal.pace_key, postrider_internal.probation_key;
-DROP TABLE postrider_internal.delivery_rates, postrider_internal.probations, postrider_internal.event_subscription_states,
-    postrider_internal.event_subscriptions, postrider_internal.topics, postrider_internal.retry_policy_probations,
-    postrider_internal.retry_policy_cells, postrider_internal.retry_policies;
+DROP FUNCTION postrider_internal.pace_key, postrider_internal.probation_key;
+DROP TABLE postrider_internal.delivery_rates, postrider_internal.probations,
+    postrider_internal.event_subscription_states, postrider_internal.event_subscriptions, postrider_internal.topics,
+    postrider_internal.retry_policy_probations, postrider_internal.retry_policy_cells,
+    postrider_internal.retry_policies;
 DROP FUNCTION postrider_internal.next_catalog_version;
 DROP TABLE postrider_internal.catalog;
 DROP FUNCTION postrider_internal.reject_retired_keys, postrider_internal.touch_policies,

@@ -34,7 +34,7 @@ WITH own AS (
       JOIN postrider_internal.event_subscriptions s ON s.id = v.subscription_id
       LEFT JOIN lowest l ON l.id = v.subscription_id
       LEFT JOIN postrider_internal.delivery_rates r
-        ON r.key = postrider_internal.pace_key(s) AND r.changed_at > now() - interval '1 hour'
+        ON r.key = postrider_internal.pace_key(s) AND r.changed_at > now() - interval '1 hour' -- policy.PaceKept
       LEFT JOIN postrider.backlogs b ON b.subscription_id = v.subscription_id
      WHERE l.id IS NOT NULL OR r.per_second IS NOT NULL
 ), shares AS (

@@ -44,12 +44,13 @@ type ExplainedEnd struct {
 	AtSeconds float64 `json:"atSeconds"`
 	State     string  `json:"state"`
 	Reason    Reason  `json:"reason,omitempty"`
-	// Error is the dead letter's last_error if the time to live ended before the first attempt.
+	// Error is the last_error if the time to live ended before the first attempt.
 	Error string `json:"error,omitempty"`
 }
 
 // Explain returns the attempts under p if each has the same result at once, without jitter, delayed delivery and
-// probation. Only the first attempt waits for a rate limit: a retry is the oldest delivery then. It calls Due and Decide as the engine does. An unknown kind or result, and limits outside the ranges, are a
+// probation. Only the first attempt waits for a rate limit: the deliveries before it are assumed to succeed. It calls
+// Due and Decide as the engine does. An unknown kind or result, and limits outside the policy's ranges, are a
 // *ValidationError; more than 100,000 attempts are an error.
 func Explain(p *Policy, o ExplainOptions) (Explanation, error) {
 	if err := o.validate(); err != nil {

@@ -42,7 +42,9 @@ type Why struct {
 }
 
 // ExpiredWaiting is the last error of a delivery whose time to live ended while it waited for a rate limit.
-func ExpiredWaiting(limit string) string { return "its time to live ended while it waited for " + limit }
+func ExpiredWaiting(limit string) string {
+	return "its time to live ended while it waited for " + limit
+}
 
 // String returns the explanation: "503: at least 30 s; step 2 is 30 s after the failure".
 func (w Why) String() string {

@@ -21,6 +21,8 @@ type Problem struct {
 	DeadLetters int64      `json:"deadLetters"` // of the event subscription, with any outcome
 	Hold        *string    `json:"hold"`
 	HoldUntil   *time.Time `json:"holdUntil"` // of a probation: when the next probe is sent
+	// DeliveryHold is the hold of those of its deliveries that are on hold; nil if it was deleted.
+	DeliveryHold *string `json:"-"`
 	// Waiting is the number of pending deliveries whose last attempt had this outcome, up to 1,000, among the oldest
 	// 10,000 pending ones: those with an attempt are older than those without.
 	Waiting int `json:"waiting"`

@@ -124,6 +124,8 @@ func TestListingBatches(t *testing.T) {
 		FROM postrider_internal.event_subscriptions s, generate_series(1, 5) i) SELECT 1`)
 	b.change("WITH bound AS (UPDATE postrider_internal.deliveries SET job_id = NULL, hold = NULL, batch_id = 101) " +
 		"SELECT 1")
+	b.change(`WITH paused AS (INSERT INTO postrider_internal.event_subscription_states (subscription_id, paused_since)
+		SELECT id, now() FROM postrider_internal.event_subscriptions) SELECT 1`)
 	b.change(`INSERT INTO postrider_internal.left_members (batch_id, delivery_id, left_at, left_after, left_reason)
 		SELECT 101, delivery_id, now(), 2, 'TimeToLiveExceeded' FROM postrider.deliveries WHERE event_id = 'e1'`)
 	for query, want := range map[string][]any{

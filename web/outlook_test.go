@@ -60,6 +60,13 @@ func TestProblemsCountHeldDeliveries(t *testing.T) {
 	page := text(b.page(t, "/ui/problems?within=1h"))
 	require.Contains(t, page, "paused 3 on hold , 2 pending")
 	require.Regexp(t, `archive of orders NotFound .* none pending`, page)
+	_, err := b.store.Holds.Resume(t.Context(), "orders", "billing")
+	require.NoError(t, err)
+	require.Contains(t, b.page(t, "/ui/problems?within=1h"), `hold=admission">3 on hold`)
+	_, err = b.pool.Exec(t.Context(), `UPDATE postrider_internal.event_subscriptions
+		SET settings = jsonb_set(settings::jsonb, '{deliveryRate}', '{"limit": 1}') WHERE name = 'billing'`)
+	require.NoError(t, err)
+	require.Contains(t, b.page(t, "/ui/problems?within=1h"), `hold=rate_limited">3 on hold`)
 }
 
 // The provisioning state "Succeeded" is shown as "active", because it does not describe the endpoint.

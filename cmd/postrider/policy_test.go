@@ -194,6 +194,24 @@ end      120        2m     dropped TimeToLiveExceeded
 `, "\n"+r.stdout)
 }
 
+func TestPolicyExplainWaitsForARateLimit(t *testing.T) {
+	t.Parallel()
+	limited := []string{"policy", "explain", "ga-2021", "--ttl", "6m", "--rate-period", "60"}
+	r := postrider(t, nil, append(limited, "--rate-limit", "300", "--backlog", "1500")...)
+	require.Zero(t, r.code, r.stderr)
+	require.Equal(t, `
+ATTEMPT  AT SECOND         REASON
+1        300        5m     published; waited for the rate limit of 5 requests/s
+2        310        5m10s  500 (other): at least 10 s; step 1 is 10 s after the failure
+3        340        5m40s  500 (other): at least 10 s; step 2 is 30 s after the failure
+end      400        6m40s  dead_lettered TimeToLiveExceeded
+`, "\n"+r.stdout)
+	r = postrider(t, nil, append(limited, "--rate-limit", "1", "--backlog", "1500")...)
+	require.Zero(t, r.code, r.stderr)
+	require.Equal(t, "ATTEMPT  AT SECOND      REASON\nend      360        6m  dead_lettered TimeToLiveExceeded: "+
+		"its time to live ended while it waited for the rate limit of 1 request/min\n", r.stdout)
+}
+
 func TestPolicyExplainRejects(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ name, args, says string }{
@@ -209,6 +227,11 @@ func TestPolicyExplainRejects(t *testing.T) {
 		{"status that is no number", "ga-2021 --status fine", "--status"},
 		{"unknown error", "ga-2021 --error gremlins", `"timeout","canceled","socket","dns","unauthorized","argument"`},
 		{"status and error at once", "ga-2021 --status 500 --error timeout", "with an error"},
+		{"a backlog without a rate limit", "ga-2021 --backlog 5", "must be set together"},
+		{"a rate limit without a backlog", "ga-2021 --rate-limit 5", "must be set together"},
+		{"a negative backlog", "ga-2021 --rate-limit 5 --backlog=-1", "must be 0 or more, not -1"},
+		{"no rate", "ga-2021 --rate-limit 0 --backlog 5", "--rate-limit: must be between 1 and 100000, not 0"},
+		{"too long a period", "ga-2021 --rate-limit 5 --rate-period 100000 --backlog 5", "between 1 and 86400"},
 		{"a wait into the past", "ga-2021 --retry-after=-5m", "must be 0 or more, not -5m0s"},
 		{"unknown kind of endpoint", "ga-2021 --endpoint-kind pigeon", `"webhook","azure-resource"`},
 		{"unknown dead-letter destination", "ga-2021 --dead-letter blob", `"rows","none"`},

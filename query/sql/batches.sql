@@ -12,8 +12,9 @@ SELECT -- batch_columns.sql
                   AND (@state::text IS NULL OR b.state = @state)
                   AND (@hold::text IS NULL
                        OR b.hold IS NOT NULL
-                          AND b.subscription_id IN (SELECT h.subscription_id FROM postrider_internal.subscription_holds h
-                                                     WHERE h.delivery_hold = @hold))
+                          AND b.subscription_id IN (
+                              SELECT h.subscription_id FROM postrider_internal.subscription_holds h
+                               WHERE h.delivery_hold = @hold))
                   AND (@cursor::bigint IS NULL OR CASE WHEN @backwards THEN b.id > @cursor ELSE b.id < @cursor END)
                   AND (@end::bigint IS NULL OR CASE WHEN @backwards THEN b.id <= @end ELSE b.id >= @end END)
                 ORDER BY CASE WHEN @backwards THEN b.id END, b.id DESC

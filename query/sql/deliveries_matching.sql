@@ -10,8 +10,9 @@
                        OR d.state = 'pending'
                           AND coalesce(d.hold, (SELECT b.hold FROM postrider_internal.batches b
                                                  WHERE b.id = d.open_batch_id)) IS NOT NULL
-                          AND d.subscription_id IN (SELECT h.subscription_id FROM postrider_internal.subscription_holds h
-                                                     WHERE h.delivery_hold = @hold))
+                          AND d.subscription_id IN (
+                              SELECT h.subscription_id FROM postrider_internal.subscription_holds h
+                               WHERE h.delivery_hold = @hold))
                   AND (@outcome::text IS NULL OR d.last_outcome = @outcome)
                   AND (@events::uuid[] IS NULL OR d.event_uuid = ANY (@events))
                   AND (@by_subscription OR @topics::bigint[] IS NULL OR d.topic_id = ANY (@topics))

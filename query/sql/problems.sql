@@ -40,7 +40,7 @@ WITH kept AS (
      LIMIT @limit
 )
 SELECT f.topic, f.subscription, f.outcome, f.failures, f.attempts, coalesce(earliest.at, f.first) AS first,
-       coalesce(latest.at, least(f.last, now())) AS last, f.dead_letters, v.hold, v.hold_until,
+       coalesce(latest.at, least(f.last, now())) AS last, f.dead_letters, v.hold, v.hold_until, v.delivery_hold,
        coalesce(w.waiting, 0) AS waiting, h.held, d.id AS delivery_id, l.id AS dead_letter_id,
        coalesce(a.status, l.last_status) AS status, coalesce(a.error, l.last_error) AS error,
        left(coalesce(a.response_excerpt, postrider.try_text(l.last_response)), 300) AS response,
@@ -64,7 +64,11 @@ SELECT f.topic, f.subscription, f.outcome, f.failures, f.attempts, coalesce(earl
                        WHERE r.minute = g.at AND r.topic_id = s.topic_id AND r.subscription_id = s.id
                          AND r.kind = 'attempt' AND r.detail = f.outcome)
         LIMIT 1) earliest ON true
-  LEFT JOIN LATERAL (SELECT hold, hold_until FROM postrider.event_subscriptions WHERE subscription_id = s.id) v ON true
+  LEFT JOIN LATERAL (
+       SELECT e.hold, e.hold_until, n.delivery_hold
+         FROM postrider.event_subscriptions e
+         JOIN postrider_internal.subscription_holds n ON n.subscription_id = s.id
+        WHERE e.subscription_id = s.id) v ON true
   LEFT JOIN LATERAL (
        SELECT count(*)::int AS waiting, max(id) AS example
          FROM (SELECT id

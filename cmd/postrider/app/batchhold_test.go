@@ -25,7 +25,8 @@ func TestBatchIsHeldAsAWhole(t *testing.T) {
 	hold.Number, hold.Reruns, hold.Bytes = 0, 3, 0
 	require.NoError(t, b.store.Recorder.Record(t.Context(), hold))
 	require.Zero(t, b.count(t, brokenTokens))
-	require.Equal(t, 3, b.count(t, "SELECT members FROM postrider_internal.batches WHERE hold = 'paused' AND attempts = 0"))
+	require.Equal(t, 3,
+		b.count(t, "SELECT members FROM postrider_internal.batches WHERE hold = 'paused' AND attempts = 0"))
 	require.Equal(t, 3, b.count(t, "SELECT held_deliveries FROM postrider.event_subscriptions"))
 	held, err := b.store.Holds.CountHeld(t.Context(), sub.ID)
 	require.NoError(t, err)

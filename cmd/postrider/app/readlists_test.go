@@ -125,8 +125,8 @@ func TestListOfBatches(t *testing.T) {
 	b.exec(t,
 		`INSERT INTO postrider_internal.batches (subscription_id, state, members, bytes, hold) SELECT $1, 'pending', 2, 10,
 			    'paused' FROM generate_series(1, 30)`, one.ID)
-	b.exec(t, "INSERT INTO postrider_internal.event_subscription_states (subscription_id, paused_since) VALUES ($1, now())",
-		one.ID)
+	b.exec(t, `INSERT INTO postrider_internal.event_subscription_states (subscription_id, paused_since)
+		VALUES ($1, now())`, one.ID)
 	read := func(f query.BatchFilter) ([]int64, int) {
 		return walk(t, 1000, func(l query.BatchLine) int64 { return l.BatchID },
 			func(turn query.Turn[int64]) (query.Page[query.BatchLine], *int64) {
@@ -184,8 +184,8 @@ func TestListOfBatchesOfVeryMany(t *testing.T) {
 	b.exec(t,
 		`INSERT INTO postrider_internal.batches (subscription_id, state, members, bytes, hold) SELECT $1, 'pending', 2, 10,
 			    'paused' FROM generate_series(1, 30)`, one.ID)
-	b.exec(t, "INSERT INTO postrider_internal.event_subscription_states (subscription_id, paused_since) VALUES ($1, now())",
-		one.ID)
+	b.exec(t, `INSERT INTO postrider_internal.event_subscription_states (subscription_id, paused_since)
+		VALUES ($1, now())`, one.ID)
 	for name, row := range map[string]struct {
 		filter      query.BatchFilter
 		rows, pages int

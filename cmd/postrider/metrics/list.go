@@ -107,7 +107,8 @@ var (
 		"Time in which the backlog is sent at the rate limit, with those that share it.", "topic", "event_subscription")
 	drainsTooLate = gauge(Shared, "backlog_drains_too_late",
 		"1 if the time to live of some deliveries ends before their turn at the rate limit.", "topic", "event_subscription")
-	heldDeliveries    = gauge(Shared, "held_deliveries", "Deliveries on hold, counted up to 100,000.", "hold")
+	heldDeliveries = gauge(Shared, "held_deliveries",
+		"Deliveries on hold by what they wait for now, counted up to 100,000.", "hold")
 	heldSubscriptions = gauge(Shared, "held_event_subscriptions",
 		"Event subscriptions with deliveries on hold, by their own hold; else rate_limited or admission.", "hold")
 	queued    = gauge(Shared, "queued_deliveries", "Deliveries that are due and wait for a worker.")

@@ -24,7 +24,7 @@ import (
 type PolicyCmd struct {
 	List    policyListCmd    `cmd:"" help:"List the retry policies: the built-in ones and your own." example:"policy list"`
 	Show    policyShowCmd    `cmd:"" help:"Show a policy: schedule, limits and the status-code table." detail:"Retry-After, dead letters and probation are shown for behavior documented. With behavior safe, the default, Retry-After is honored, dead letters are rows, and probation holds deliveries." example:"policy show ga-2021; policy show namespace-2023 -o json"`
-	Explain policyExplainCmd `cmd:"" help:"Preview the retry schedule of a policy: all attempts for one constant response, and the end of the delivery." detail:"Times are seconds from publishing. Jitter and probation are not included." example:"policy explain ga-2021 --status 503; policy explain ga-2021 --status 503 --retry-after 24h; policy explain ga-2021 --rate-limit 50 --backlog 20000; policy explain namespace-2023 --ttl 20m -o json; policy explain ga-2018 --status 400 --dead-letter none; policy explain ga-2019 --status 400 --behavior documented"`
+	Explain policyExplainCmd `cmd:"" help:"Preview the retry schedule of a policy: all attempts for one constant response, and the end of the delivery." detail:"Times are seconds from publishing. Jitter and probation are not included. With --rate-limit, the first attempt waits for the backlog, whose deliveries are assumed to succeed, one in each request." example:"policy explain ga-2021 --status 503; policy explain ga-2021 --status 503 --retry-after 24h; policy explain ga-2021 --rate-limit 50 --backlog 20000; policy explain namespace-2023 --ttl 20m -o json; policy explain ga-2018 --status 400 --dead-letter none; policy explain ga-2019 --status 400 --behavior documented"`
 	Put     policyPutCmd     `cmd:"" help:"Create or replace your own policy, from a file." detail:"Every node uses it within a second, also for pending deliveries. Settings that the file leaves out take their defaults, see docs/guides/retry-policies.md." example:"policy show ga-2021 -o json > mine.json; policy put mine -f mine.json; policy explain mine --status 404; policy put mine -f mine.json --if-match \"$(postrider policy show mine -o json | jq -r .etag)\""`
 	Delete  policyDeleteCmd  `cmd:"" help:"Delete your own policy that no event subscription uses." detail:"A policy that event subscriptions use is not deleted; the error names them." example:"policy delete mine; policy delete mine --yes"`
 }
@@ -259,7 +259,7 @@ type policyExplainCmd struct {
 	DeadLetter   string         `help:"deadLetterDestination of the event subscription: rows or none (default: that of the behavior)." enum:",rows,none" default:"" placeholder:"rows|none"`
 	RateLimit    *int           `help:"Rate limit of the event subscription: requests in each period." placeholder:"N"`
 	RatePeriod   *int           `help:"Length of the rate limit's period in seconds (default 1)." placeholder:"SECONDS"`
-	Backlog      int            `help:"Deliveries that wait for the rate limit before this one." placeholder:"N"`
+	Backlog      *int           `help:"Deliveries that wait for the rate limit before this one." placeholder:"N"`
 }
 
 func (c *policyExplainCmd) Run(ctx context.Context) error {
@@ -300,29 +300,29 @@ func (c *policyExplainCmd) options() (policy.ExplainOptions, error) {
 		rows := c.DeadLetter == policy.DeadLetterRows
 		o.DeadLetter = &rows
 	}
-	return o, c.waitForTurn(&o)
+	return o, c.setRateWait(&o)
 }
 
-// waitForTurn sets how long the rate limit makes the first attempt wait. It checks the limit as the API does.
-func (c *policyExplainCmd) waitForTurn(o *policy.ExplainOptions) error {
+// setRateWait sets how long the first attempt waits for the rate limit, which it checks as the API does.
+func (c *policyExplainCmd) setRateWait(o *policy.ExplainOptions) error {
 	switch {
-	case c.RateLimit == nil && (c.RatePeriod != nil || c.Backlog != 0):
-		return terminal.Usagef("--rate-period and --backlog need --rate-limit")
-	case c.Backlog < 0:
-		return terminal.Usagef("--backlog: must be 0 or more, not %d", c.Backlog)
-	case c.RateLimit == nil:
+	case c.RateLimit == nil && c.RatePeriod == nil && c.Backlog == nil:
 		return nil
+	case c.RateLimit == nil || c.Backlog == nil:
+		return terminal.Usagef("--rate-limit and --backlog must be set together")
+	case *c.Backlog < 0:
+		return terminal.Usagef("--backlog: must be 0 or more, not %d", *c.Backlog)
 	}
 	rate := policy.DeliveryRate{Limit: *c.RateLimit, PeriodInSeconds: c.RatePeriod}
 	text, err := json.Marshal(rest.Object{"deliveryRate": rate})
 	if err != nil {
 		return err
 	}
-	for _, problem := range spec.Check(spec.Subscription, text) {
-		return terminal.Usagef("--%s: %s", spec.Find(spec.Subscription, problem.Field).FlagName(), problem.Message)
+	if found := spec.Check(spec.Subscription, text); len(found) > 0 {
+		return terminal.Usagef("--%s: %s", spec.Find(spec.Subscription, found[0].Field).FlagName(), found[0].Message)
 	}
 	o.WaitedFor = "the rate limit of " + policy.RateText(rate.Step(), false)
-	o.Wait = time.Duration(min(float64(rate.Step())*float64(c.Backlog), float64(longestWait)))
+	o.Wait = time.Duration(min(float64(rate.Step())*float64(*c.Backlog), float64(longestWait)))
 	return nil
 }
 
