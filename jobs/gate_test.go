@@ -41,7 +41,8 @@ func TestHangingEndpointHoldsFewWorkers(t *testing.T) {
 	b.useWorkers(t, workers)
 	b.publishMany(t, backlog)
 	b.start(t, nil)
-	b.become(t, 1, "SELECT (count(*) >= $1)::int FROM postrider.deliveries WHERE hold = 'admission'", backlog-workers*4)
+	b.become(t, 1, "SELECT (count(*) >= $1)::int FROM postrider_internal.deliveries WHERE hold = 'admission'",
+		backlog-workers*4)
 
 	for i := range 60 {
 		b.publish(t, "application/json",
@@ -82,7 +83,7 @@ func TestMaxConcurrentDeliveries(t *testing.T) {
 	b.publishMany(t, 40)
 	b.start(t, nil)
 	<-full
-	b.become(t, 1, "SELECT (count(*) > 0)::int FROM postrider.deliveries WHERE hold = 'admission'")
+	b.become(t, 1, "SELECT (count(*) > 0)::int FROM postrider_internal.deliveries WHERE hold = 'admission'")
 	release()
 	b.attemptsMade(t, 40)
 	require.EqualValues(t, 2, most.Load())

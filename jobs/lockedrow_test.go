@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 )
 
@@ -24,9 +25,11 @@ func lockedFor() time.Duration {
 // endpoint "other" at once. begin is called once the row is locked.
 func (b *bundle) whileLocked(t *testing.T, begin func(), lock string, args ...any) {
 	t.Helper()
-	tx, err := b.pool.Begin(t.Context())
+	user, err := pgx.Connect(t.Context(), b.url)
 	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	defer func() { _ = user.Close(context.WithoutCancel(t.Context())) }()
+	tx, err := user.Begin(t.Context())
+	require.NoError(t, err)
 	_, err = tx.Exec(t.Context(), "SET LOCAL idle_in_transaction_session_timeout = 0")
 	require.NoError(t, err)
 	locked, err := tx.Exec(t.Context(), lock, args...)

@@ -197,7 +197,7 @@ func paceLeavesTheLastAttempt(t *testing.T, batch int) {
 	})
 	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) {
 		s.DeliveryRate = &policy.DeliveryRate{Limit: 3, PeriodInSeconds: new(86_400), Burst: new(3)}
-		s.MaxEventsPerBatch = &batch
+		s.MaxEventsPerBatch, s.ResponseTimeoutInSeconds = &batch, new(230)
 	})
 	b.start(t, nil)
 	b.publishOne(t, "closes")
@@ -207,7 +207,7 @@ func paceLeavesTheLastAttempt(t *testing.T, batch int) {
 	for i := range events {
 		b.publishOne(t, fmt.Sprint("e-", i))
 	}
-	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '86380 seconds' "+
+	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '86280 seconds' "+
 		"WHERE attempts = 0")
 	sent := 2 * batch // the third time of the limit was the first one's
 	b.become(t, sent, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'")

@@ -140,8 +140,8 @@ func TestBatchInDebtKeepsTheLimit(t *testing.T) {
 		b.become(t, (i+1)*50, delivered)
 	}
 	a.requireAtMost(t, began, 100, 50)
-	require.Positive(t, b.count(t, `SELECT count(*) FROM postrider_internal.delivery_rates r
-		WHERE r.next_at > (SELECT max(started_at) + interval '100 ms' FROM postrider_internal.delivery_attempts)`))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.delivery_rates WHERE next_at >= $1",
+		began.Add(1500*time.Millisecond)), "150 events at 100/s")
 }
 
 // Deliveries whose time to live ends before their turn take no time of the limit.

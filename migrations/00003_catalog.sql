@@ -153,11 +153,12 @@ CREATE TABLE postrider_internal.event_subscriptions (
     -- Whether consumers receive the events, and how long each then has for an event; NULL = postrider sends them.
     pulled                            boolean NOT NULL GENERATED ALWAYS AS (
         coalesce(settings #>> '{deliveryConfiguration,deliveryMode}' = 'Queue', false)) STORED,
-    rate_limited                      boolean NOT NULL GENERATED ALWAYS AS (
-        coalesce(json_typeof(settings -> 'deliveryRate') = 'object', false)) STORED,
     lock_duration                     interval GENERATED ALWAYS AS (
         CASE WHEN settings #>> '{deliveryConfiguration,deliveryMode}' = 'Queue' THEN make_interval(secs => coalesce((
             settings #>> '{deliveryConfiguration,queue,receiveLockDurationInSeconds}')::integer, 60)) END) STORED,
+    -- Whether it sets a deliveryRate.
+    rate_limited                      boolean NOT NULL GENERATED ALWAYS AS (
+        coalesce(json_typeof(settings -> 'deliveryRate') = 'object', false)) STORED,
     event_delivery_schema             text NOT NULL
         CHECK (event_delivery_schema IN ('EventGridSchema', 'CloudEventSchemaV1_0', 'CustomInputSchema')),
     retry_policy                      text NOT NULL REFERENCES postrider_internal.retry_policies,

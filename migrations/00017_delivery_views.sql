@@ -84,8 +84,9 @@ SELECT id, subscription_id, topic_id, event_uuid, event_day, state, NULL, reason
   FROM postrider_internal.delivery_history;
 COMMENT ON VIEW postrider_internal.all_deliveries IS 'Pending and finished deliveries, without joins.';
 
--- One value, which PostgreSQL computes once in a statement. As a join, it made postrider.deliveries a view of more than
--- eight tables, and PostgreSQL planned users' joins with it as scans. As a subquery, it took 10 us per delivery.
+-- One value, which PostgreSQL computes once for each column that uses it. As a join, it made postrider.deliveries a
+-- view of more than eight tables, and PostgreSQL planned users' joins with it as scans. As a subquery, it took 10 us
+-- per delivery.
 CREATE VIEW postrider_internal.current_holds AS
 SELECT jsonb_object_agg(subscription_id, delivery_hold) AS holds
   FROM postrider_internal.subscription_holds WHERE delivery_hold <> 'admission';
@@ -148,8 +149,8 @@ COMMENT ON COLUMN postrider.deliveries.published_at IS
 COMMENT ON COLUMN postrider.deliveries.system_id IS 'postrider''s own id of the event.';
 COMMENT ON COLUMN postrider.deliveries.state IS 'pending, delivered, dead_lettered, dropped or canceled.';
 COMMENT ON COLUMN postrider.deliveries.hold IS
-    'What it waits for now, without being attempted: the hold of its event subscription (paused, not_validated, '
-    'probation), or else rate_limited or admission; NULL = it is not on hold.';
+    'What it waits for now without being attempted: paused, not_validated, probation, rate_limited or admission. '
+    'NULL = it is not on hold.';
 COMMENT ON COLUMN postrider.deliveries.reason IS 'Why it ended dead_lettered, dropped or canceled.';
 COMMENT ON COLUMN postrider.deliveries.attempts IS 'Attempts recorded.';
 COMMENT ON COLUMN postrider.deliveries.reruns IS
@@ -282,8 +283,8 @@ COMMENT ON COLUMN postrider.batches.topic IS 'Topic.';
 COMMENT ON COLUMN postrider.batches.subscription IS 'Event subscription.';
 COMMENT ON COLUMN postrider.batches.state IS 'pending, delivered, dead_lettered, dropped or canceled.';
 COMMENT ON COLUMN postrider.batches.hold IS
-    'What it waits for now, without being attempted: the hold of its event subscription (paused, not_validated, '
-    'probation), or else rate_limited or admission; NULL = it is not on hold.';
+    'What it waits for now without being attempted: paused, not_validated, probation, rate_limited or admission. '
+    'NULL = it is not on hold.';
 COMMENT ON COLUMN postrider.batches.members IS
     'Number of events in it, without those that left; see postrider.batch_members.';
 COMMENT ON COLUMN postrider.batches.bytes IS

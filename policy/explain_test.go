@@ -218,19 +218,19 @@ var explainVectors = []struct {
 		policy.ExplainedEnd{AtSeconds: 30, State: "dropped", Reason: exhausted},
 	},
 	{
-		"a rate limit takes the first turn", "ga-2021", nil,
+		"the first attempt waits for a rate limit", "ga-2021", nil,
 		policy.ExplainOptions{Wait: 400 * time.Second, WaitedFor: rateLimit, MaxAttempts: ptr(3)},
 		[]float64{400, 410, 440},
 		policy.ExplainedEnd{AtSeconds: 440, State: "dead_lettered", Reason: exhausted},
 	},
 	{
-		"a rate limit takes the schedule's end", "ga-2021", nil,
+		"it waits until just before its time to live ends", "ga-2021", nil,
 		policy.ExplainOptions{Wait: 86370 * time.Second, WaitedFor: rateLimit},
 		[]float64{86370, 86380},
 		policy.ExplainedEnd{AtSeconds: 86400, State: "dead_lettered", Reason: expired},
 	},
 	{
-		"a rate limit takes the time to live", "namespace-2023", nil,
+		"it waits until its time to live ends", "namespace-2023", nil,
 		policy.ExplainOptions{Wait: 48 * time.Hour, WaitedFor: rateLimit, TTLMinutes: ptr(20)},
 		[]float64{},
 		policy.ExplainedEnd{

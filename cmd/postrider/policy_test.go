@@ -229,6 +229,7 @@ func TestPolicyExplainRejects(t *testing.T) {
 		{"status and error at once", "ga-2021 --status 500 --error timeout", "with an error"},
 		{"a backlog without a rate limit", "ga-2021 --backlog 5", "must be set together"},
 		{"a rate limit without a backlog", "ga-2021 --rate-limit 5", "must be set together"},
+		{"a rate period alone", "ga-2021 --rate-period 60", "--rate-period only with them"},
 		{"a negative backlog", "ga-2021 --rate-limit 5 --backlog=-1", "must be 0 or more, not -1"},
 		{"no rate", "ga-2021 --rate-limit 0 --backlog 5", "--rate-limit: must be between 1 and 100000, not 0"},
 		{"too long a period", "ga-2021 --rate-limit 5 --rate-period 100000 --backlog 5", "between 1 and 86400"},

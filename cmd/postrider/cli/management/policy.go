@@ -309,7 +309,7 @@ func (c *policyExplainCmd) setRateWait(o *policy.ExplainOptions) error {
 	case c.RateLimit == nil && c.RatePeriod == nil && c.Backlog == nil:
 		return nil
 	case c.RateLimit == nil || c.Backlog == nil:
-		return terminal.Usagef("--rate-limit and --backlog must be set together")
+		return terminal.Usagef("--rate-limit and --backlog must be set together, --rate-period only with them")
 	case *c.Backlog < 0:
 		return terminal.Usagef("--backlog: must be 0 or more, not %d", *c.Backlog)
 	}
