@@ -177,7 +177,7 @@ func (a *attempt) run(ctx context.Context) error {
 	}
 	if !parts.Gate.Enter(ctx, a.args.Subscription, a.engine.limit(a.args.Subscription)) {
 		if a.args.Paced > 0 {
-			return a.hold(ctx, catalog.HoldRateLimited) // it takes another time next
+			return a.hold(ctx, catalog.HoldRateLimited)
 		}
 		return a.hold(ctx, catalog.HoldAdmission)
 	}
@@ -240,12 +240,16 @@ func (a *attempt) hold(ctx context.Context, hold string) error {
 	if a.args.CutsBatch() {
 		ctx, cancel := context.WithTimeout(ctx, beginTimeout)
 		defer cancel()
-		return a.engine.parts.Loader.HoldOpen(ctx, a.args.Subscription, a.job, hold)
+		return a.engine.parts.Loader.HoldOpen(ctx, a.args.Subscription, a.job, hold, a.args.Paced)
 	}
-	return a.engine.parts.Recorder.Record(context.Background(), delivery.Result{
+	err := a.engine.parts.Recorder.Record(context.Background(), delivery.Result{
 		JobToken: a.job, DeliveryID: a.args.Delivery, BatchID: a.args.Batch, SubscriptionID: a.args.Subscription,
 		Reruns: a.reruns, Verdict: policy.Verdict{Action: delivery.Hold, Reason: policy.Reason(hold)},
 	})
+	if err != nil || a.args.Paced == 0 {
+		return err
+	}
+	return a.engine.parts.Loader.ReturnTimes(ctx, a.args.Subscription, a.args.Paced)
 }
 
 // cut cuts the batch that this job is going to send. If the event subscription was deleted, it cancels its pending

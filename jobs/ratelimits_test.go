@@ -1,6 +1,7 @@
 package jobs_test
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -121,6 +122,28 @@ func TestDeliveryRateOnANodeWithoutWorkers(t *testing.T) {
 	require.Equal(t, 2, b.count(t, rateLimited))
 	b.store = worker
 	require.Len(t, e.requests(), 3)
+}
+
+// A job that finds its endpoint busy returns its time: it does not wait for the next one, 8 hours later.
+func TestBusyEndpointKeepsTheTimes(t *testing.T) {
+	t.Parallel()
+	for _, batch := range []int{1, 2} {
+		t.Run(fmt.Sprint("batches of ", batch), func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			e, h := newHanging(t, respondWith(http.StatusOK))
+			b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) {
+				daily(3)(s)
+				s.MaxEventsPerBatch, s.MaxConcurrentDeliveries = &batch, new(1)
+			})
+			b.start(t, nil)
+			b.publishMany(t, 3*batch)
+			<-h.begun
+			b.become(t, 2*batch, waiting)
+			h.letGo()
+			b.become(t, 3*batch, delivered)
+		})
+	}
 }
 
 // A batch that is larger than the burst makes the next one wait, also if that is published later.

@@ -100,7 +100,7 @@ func (l *Loader) Cut(ctx context.Context, sub *catalog.Subscription, token queue
 	case err != nil:
 		return fmt.Errorf("%w: cut a batch: %w", postgres.ErrUnavailable, err)
 	case hold != "":
-		return l.HoldOpen(ctx, sub.ID, token, hold)
+		return l.HoldOpen(ctx, sub.ID, token, hold, c.times)
 	}
 	if c.later {
 		state.trust(began)
@@ -356,9 +356,9 @@ func (c *cut) divide(open []openDelivery, all bool) (batches [][]openDelivery) {
 	return batches
 }
 
-// HoldOpen puts the open deliveries of an event subscription on hold, and ends the job of the batch cutter that met the
-// hold. It returns ErrNotFound: there is nothing to send.
-func (l *Loader) HoldOpen(ctx context.Context, subscription int64, token queue.JobToken, hold string) error {
+// HoldOpen puts the open deliveries of an event subscription on hold, ends the job of the batch cutter that met the
+// hold, and returns the job's times of a rate limit, see ReturnTimes. It returns ErrNotFound: there is nothing to send.
+func (l *Loader) HoldOpen(ctx context.Context, subscription int64, token queue.JobToken, hold string, times int) error {
 	args := pgx.NamedArgs{
 		"subscription": subscription, "job": token.JobID, "job_created_at": token.CreatedAt, "hold": hold, "step": holdStep,
 	}
@@ -367,7 +367,38 @@ func (l *Loader) HoldOpen(ctx context.Context, subscription int64, token queue.J
 			return fmt.Errorf("%w: hold what is open: %w", postgres.ErrUnavailable, err)
 		}
 	}
-	return l.Jobs.EndJob(ctx, token)
+	err := pgx.BeginFunc(ctx, l.DB, func(tx pgx.Tx) error {
+		if err := tx.QueryRow(ctx, lockJobStatement, token.JobID, token.CreatedAt).Scan(nil); err != nil {
+			return err // ErrNoRows: another job has its times now
+		}
+		batch := &pgx.Batch{}
+		queue.QueueEnd(batch, []queue.JobToken{token})
+		l.queueReturn(batch, subscription, times)
+		return tx.SendBatch(ctx, batch).Close()
+	})
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return fmt.Errorf("%w: end job %d: %w", postgres.ErrUnavailable, token.JobID, err)
+	}
+	return token.Gone()
+}
+
+// longStep is the step of a limit whose unused times are returned. The next time of a faster one comes soon. If they
+// were returned, a busy endpoint would get more jobs than it can have requests.
+const longStep = time.Second
+
+// ReturnTimes returns the times of an event subscription's own limit that no request has used, because its endpoint was
+// busy or closed. times is as in a job's arguments: negative for a last attempt.
+func (l *Loader) ReturnTimes(ctx context.Context, subscription int64, times int) error {
+	batch := &pgx.Batch{}
+	l.queueReturn(batch, subscription, times)
+	return l.DB.SendBatch(ctx, batch).Close()
+}
+
+func (l *Loader) queueReturn(batch *pgx.Batch, subscription int64, times int) {
+	own, limited := l.Cache.Snapshot().Rate(subscription)
+	if limited && own.Step >= longStep {
+		takeTimes(batch, []catalog.Rate{own}, -max(times, -times))
+	}
 }
 
 // valuesAhead bounds the bodies that one cut reads to compare their Dynamic header values.

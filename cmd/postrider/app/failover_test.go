@@ -71,7 +71,8 @@ func TestBatchesOfLostCommitsEndNothing(t *testing.T) {
 	require.Equal(t, lost.Job.JobID, cutter.JobID)
 	_, err := loadBatch(t, b.store, sub, lost.Job, true)
 	require.ErrorIs(t, err, postgres.ErrNotFound, "it cuts nothing")
-	require.ErrorIs(t, b.store.Loader.HoldOpen(t.Context(), sub.ID, lost.Job, catalog.HoldAdmission), postgres.ErrNotFound)
+	err = b.store.Loader.HoldOpen(t.Context(), sub.ID, lost.Job, catalog.HoldAdmission, 1)
+	require.ErrorIs(t, err, postgres.ErrNotFound)
 	require.ErrorIs(t, b.store.JobRows.EndJob(t.Context(), lost.Job), postgres.ErrNotFound)
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE open"))
 
