@@ -107,7 +107,7 @@ func newStore(t *testing.T, url, node string) (*app.System, *pgxpool.Pool) {
 
 func newStoreWith(t *testing.T, url string, o app.Options) (*app.System, *pgxpool.Pool) {
 	t.Helper()
-	pool, err := postgres.OpenPool(t.Context(), url, max(o.MaxWorkers/50, 4))
+	pool, err := postgres.OpenPool(t.Context(), url, max(o.MaxWorkers/50, 6))
 	require.NoError(t, err)
 	sealer, err := postgres.NewSealer(testKey)
 	require.NoError(t, err)
