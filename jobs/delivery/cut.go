@@ -391,7 +391,10 @@ const longStep = time.Second
 func (l *Loader) ReturnTimes(ctx context.Context, subscription int64, times int) error {
 	batch := &pgx.Batch{}
 	l.queueReturn(batch, subscription, times)
-	return l.DB.SendBatch(ctx, batch).Close()
+	if err := l.DB.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("return the unused times of a rate limit: %w", err)
+	}
+	return nil
 }
 
 func (l *Loader) queueReturn(batch *pgx.Batch, subscription int64, times int) {
