@@ -17,7 +17,7 @@ WITH live AS (
        AND state IN ('available', 'scheduled', 'retryable', 'running')
 ), owners AS (
     SELECT d.id, (SELECT count(*) FROM live WHERE kind <> 'batch' AND delivery_id = d.id)
-         + (d.hold IS NOT NULL)::int + d.available::int
+         + (d.hold IS NOT NULL)::int + (d.available_at IS NOT NULL)::int
          + (SELECT count(*) FROM postrider_internal.batches b WHERE b.id = d.batch_id AND b.state = 'pending')
          + (d.job_id IS NULL AND d.batch_id IS NULL AND d.hold IS NULL AND NOT d.pulled
              AND EXISTS (SELECT FROM live WHERE kind = 'batch' AND batch_id IS NULL

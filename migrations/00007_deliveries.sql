@@ -40,8 +40,11 @@ CREATE TABLE postrider_internal.deliveries (
                      job_id IS NULL AND batch_id IS NULL AND hold IS NULL AND NOT pulled) STORED,
     -- Its consumer pulls it: it waits for a receive, or job_id is the job of a consumer's lock.
     pulled           boolean NOT NULL DEFAULT false,
-    available        boolean GENERATED ALWAYS AS (
-                     job_id IS NULL AND batch_id IS NULL AND hold IS NULL AND pulled) STORED,
+    -- When consumers may receive it; NULL if it is not available. An index on next_attempt_at would prevent in-place
+    -- updates, too.
+    available_at     timestamptz GENERATED ALWAYS AS (
+                     CASE WHEN job_id IS NULL AND batch_id IS NULL AND hold IS NULL AND pulled
+                     THEN next_attempt_at END) STORED,
     CONSTRAINT one_owner CHECK (num_nonnulls(job_id, batch_id, hold) <= 1)
 ) WITH (
     fillfactor = 80, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
@@ -59,10 +62,10 @@ CREATE INDEX deliveries_event_idx ON postrider_internal.deliveries (event_uuid);
 -- The deliveries that the next batch of an event subscription is cut from: without job, batch and hold.
 CREATE INDEX deliveries_open_idx ON postrider_internal.deliveries (subscription_id, id) WHERE open;
 -- The deliveries that consumers may receive, in their order, and by age for the ends of the time to live.
-CREATE INDEX deliveries_available_idx ON postrider_internal.deliveries (subscription_id, next_attempt_at, id)
-WHERE available;
+CREATE INDEX deliveries_available_idx ON postrider_internal.deliveries (subscription_id, available_at, id)
+WHERE available_at IS NOT NULL;
 CREATE INDEX deliveries_available_age_idx ON postrider_internal.deliveries (subscription_id, time_to_live_since)
-WHERE available;
+WHERE available_at IS NOT NULL;
 -- The redeliveries of an operation; other deliveries have no entry.
 CREATE INDEX deliveries_operation_idx ON postrider_internal.deliveries (operation_id, id)
 WHERE operation_id IS NOT NULL;

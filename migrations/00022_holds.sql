@@ -32,7 +32,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     t postrider_internal.taken_delivery := postrider_internal.take_delivery(delivery_id);
     held text := postrider_internal.hold_of(t.subscription_id);
-    available boolean := (SELECT d.available FROM postrider_internal.deliveries d WHERE d.id = t.id);
+    available boolean := (SELECT d.available_at IS NOT NULL FROM postrider_internal.deliveries d WHERE d.id = t.id);
     job bigint;
 BEGIN
     IF t.job_state = 'running' THEN

@@ -68,14 +68,14 @@ BEGIN
         RETURN;
     END IF;
     WITH visible AS MATERIALIZED (
-        SELECT d.id, d.attempts, d.event_uuid, d.event_day, d.event_bytes, d.next_attempt_at
+        SELECT d.id, d.attempts, d.event_uuid, d.event_day, d.event_bytes, d.available_at
           FROM postrider_internal.deliveries d
-         WHERE d.subscription_id = subscription AND d.available AND d.next_attempt_at <= moment
+         WHERE d.subscription_id = subscription AND d.available_at <= moment
            AND d.time_to_live_since + q.time_to_live > moment -- the index by age would read all of them
-         ORDER BY d.next_attempt_at, d.id LIMIT most FOR UPDATE SKIP LOCKED
+         ORDER BY d.available_at, d.id LIMIT most FOR UPDATE SKIP LOCKED
     ), taken AS MATERIALIZED (
         SELECT v.*, nextval('postrider_internal.river_job_id_seq') AS job_id, gen_random_uuid() AS lock_id
-          FROM (SELECT v.*, sum(v.event_bytes) OVER (ORDER BY v.next_attempt_at, v.id) - v.event_bytes AS before
+          FROM (SELECT v.*, sum(v.event_bytes) OVER (ORDER BY v.available_at, v.id) - v.event_bytes AS before
                   FROM visible v) v
          WHERE before < most_bytes
     ), locked AS (
@@ -277,7 +277,7 @@ DECLARE
 BEGIN
     -- Every node calls it each second, and the next statement takes up to 11 ms to plan. ORDER BY makes PostgreSQL use
     -- the index.
-    PERFORM FROM postrider_internal.deliveries d WHERE d.available ORDER BY d.subscription_id LIMIT 1;
+    PERFORM FROM postrider_internal.deliveries d WHERE d.available_at IS NOT NULL ORDER BY d.subscription_id LIMIT 1;
     IF NOT FOUND THEN
         RETURN 0;
     END IF;
@@ -285,10 +285,11 @@ BEGIN
     FOR q IN
         WITH RECURSIVE jump(id) AS (
             (SELECT d.subscription_id FROM postrider_internal.deliveries d
-              WHERE d.available ORDER BY d.subscription_id LIMIT 1)
+              WHERE d.available_at IS NOT NULL ORDER BY d.subscription_id LIMIT 1)
             UNION ALL
             SELECT (SELECT d.subscription_id FROM postrider_internal.deliveries d
-                     WHERE d.available AND d.subscription_id > jump.id ORDER BY d.subscription_id LIMIT 1)
+                     WHERE d.available_at IS NOT NULL AND d.subscription_id > jump.id
+                     ORDER BY d.subscription_id LIMIT 1)
               FROM jump WHERE jump.id IS NOT NULL
         )
         SELECT jump.id, s.subscription_id IS NOT NULL AS queued, s.time_to_live, s.drops
@@ -296,7 +297,7 @@ BEGIN
          WHERE jump.id IS NOT NULL
            AND (s.subscription_id IS NULL
                 OR EXISTS (SELECT FROM postrider_internal.deliveries d
-                            WHERE d.subscription_id = jump.id AND d.available
+                            WHERE d.subscription_id = jump.id AND d.available_at IS NOT NULL
                               AND d.time_to_live_since <= moment - s.time_to_live)
                 AND NOT EXISTS (SELECT FROM postrider_internal.event_subscription_states st
                                  WHERE st.subscription_id = jump.id AND st.stop_time_to_live))
@@ -304,7 +305,7 @@ BEGIN
         IF NOT q.queued THEN
             WITH step AS (
                 SELECT d.id FROM postrider_internal.deliveries d
-                 WHERE d.subscription_id = q.id AND d.available LIMIT most FOR UPDATE SKIP LOCKED
+                 WHERE d.subscription_id = q.id AND d.available_at IS NOT NULL LIMIT most FOR UPDATE SKIP LOCKED
             )
             UPDATE postrider_internal.deliveries d SET pulled = false,
                    hold = (SELECT postrider_internal.hold_without_job(q.id))
@@ -317,7 +318,8 @@ BEGIN
                    CASE WHEN NOT q.drops THEN postrider_internal.new_uuid() END, NULL, NULL, NULL,
                    NULL)::postrider_internal.delivery_end) INTO ends
           FROM (SELECT d.id FROM postrider_internal.deliveries d
-                 WHERE d.subscription_id = q.id AND d.available AND d.time_to_live_since <= moment - q.time_to_live
+                 WHERE d.subscription_id = q.id AND d.available_at IS NOT NULL
+                   AND d.time_to_live_since <= moment - q.time_to_live
                  ORDER BY d.time_to_live_since LIMIT most FOR UPDATE SKIP LOCKED) old;
         IF ends IS NOT NULL THEN
             changed := changed + postrider_internal.end_deliveries(ends);

@@ -172,6 +172,29 @@ func TestViewsInParallelQueries(t *testing.T) {
 	require.Equal(t, 5000, errors)
 }
 
+// A failed attempt must not write all indexes of the delivery again.
+func TestFailedAttemptIsAnInPlaceUpdate(t *testing.T) {
+	t.Parallel()
+	pool := open(t, pgdev.NewDatabase(t))
+	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
+	tx, err := pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	_, err = tx.Exec(t.Context(), `INSERT INTO postrider_internal.deliveries (subscription_id, topic_id, event_uuid,
+		       event_day, event_bytes, job_id, time_to_live_since, next_attempt_at)
+		VALUES (1, 1, gen_random_uuid(), current_date, 10, 1, now(), now())`)
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `UPDATE postrider_internal.deliveries
+		   SET attempts = 1, skipped_offsets = 1, last_status = 503, last_outcome = 'Busy', first_attempt_at = now(),
+		       last_attempt_at = now(), next_attempt_at = now() + interval '10 seconds', job_id = 2, not_before = now(),
+		       last_hold = 'admission', held_reruns = 1`)
+	require.NoError(t, err)
+	var inPlace int
+	require.NoError(t, tx.QueryRow(t.Context(),
+		"SELECT pg_stat_get_xact_tuples_hot_updated('postrider_internal.deliveries'::regclass)").Scan(&inPlace))
+	require.Equal(t, 1, inPlace)
+}
+
 func TestDownAndUpAgain(t *testing.T) {
 	t.Parallel()
 	pool := open(t, pgdev.NewDatabase(t))

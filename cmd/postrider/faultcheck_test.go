@@ -26,7 +26,7 @@ WITH live AS MATERIALIZED (
     SELECT DISTINCT subscription_id FROM live WHERE kind = 'batch' AND batch_id IS NULL
 ), pending AS (
     SELECT CASE WHEN d.batch_id IS NOT NULL THEN (b.id IS NOT NULL)::int ELSE 0 END + coalesce(j.n,
-        0) + (d.hold IS NOT NULL)::int + d.available::int
+        0) + (d.hold IS NOT NULL)::int + (d.available_at IS NOT NULL)::int
          + (d.job_id IS NULL AND d.batch_id IS NULL AND d.hold IS NULL AND NOT d.pulled
              AND p.subscription_id IS NOT NULL)::int
              AS owners,

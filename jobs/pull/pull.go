@@ -264,7 +264,7 @@ func (r *Receiver) search(ctx context.Context) {
 	const visible = `
 SELECT coalesce(array_agg(s), '{}') FROM unnest($1::bigint[]) AS s
  WHERE EXISTS (SELECT FROM postrider_internal.deliveries d
-                WHERE d.subscription_id = s AND d.available AND d.next_attempt_at <= now())`
+                WHERE d.subscription_id = s AND d.available_at <= now())`
 	waiting := r.arrivals.Waiting()
 	if len(waiting) == 0 {
 		return

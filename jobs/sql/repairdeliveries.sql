@@ -12,14 +12,14 @@
 --
 -- Scalar subqueries and arrays instead of joins are always lookups by id: for a join the planner may read a table.
 WITH step AS MATERIALIZED (
-    SELECT id, subscription_id, job_id, batch_id, hold, available, time_to_live_since, last_attempt_at
+    SELECT id, subscription_id, job_id, batch_id, hold, available_at, time_to_live_since, last_attempt_at
       FROM postrider_internal.deliveries WHERE id > $2 ORDER BY id LIMIT $1
 ), cutters AS MATERIALIZED (
     SELECT (args ->> 's')::bigint AS subscription_id FROM postrider_internal.river_job
      WHERE queue = 'deliveries' AND kind = 'batch' AND finalized_at IS NULL AND args -> 'b' IS NULL
 ), broken AS MATERIALIZED (
     SELECT d.id, d.job_id, d.batch_id FROM step d
-     WHERE d.hold IS NULL AND NOT d.available
+     WHERE d.hold IS NULL AND d.available_at IS NULL
        AND (SELECT true FROM postrider_internal.batches b WHERE b.id = d.batch_id AND b.state = 'pending') IS NULL
        AND greatest(d.time_to_live_since, d.last_attempt_at) < now() - interval '60 seconds'
        AND (SELECT true FROM postrider_internal.river_job j

@@ -16,7 +16,7 @@ SELECT 0::bigint AS pending_deliveries, 0::float8 AS oldest_pending_seconds,
          WHERE datname = current_database() AND backend_type = 'client backend'
            AND pid <> pg_backend_pid()) AS oldest_transaction_seconds,
        (SELECT count(*) FROM (SELECT FROM postrider_internal.deliveries
-                               WHERE available AND next_attempt_at <= now() LIMIT @limit) few) AS available_deliveries,
+                               WHERE available_at <= now() LIMIT @limit) few) AS available_deliveries,
        (SELECT count(*) FROM (SELECT FROM postrider_internal.river_job
                                WHERE state = 'scheduled' AND queue = 'locks' LIMIT @limit) few) AS locked_deliveries,
        least(@limit, (SELECT count(*) FROM (SELECT FROM postrider_internal.dead_letters

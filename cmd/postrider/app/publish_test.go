@@ -30,7 +30,7 @@ WITH live AS (
 ), owners AS (
     SELECT d.id, (SELECT count(*) FROM postrider_internal.river_job j WHERE j.id = d.job_id
         AND j.args ->> 'd' = d.id::text AND j.finalized_at IS NULL)
-         + (d.hold IS NOT NULL)::int + d.available::int
+         + (d.hold IS NOT NULL)::int + (d.available_at IS NOT NULL)::int
          + (SELECT count(*) FROM postrider_internal.batches b WHERE b.id = d.batch_id AND b.state = 'pending')
          + (d.job_id IS NULL AND d.batch_id IS NULL AND d.hold IS NULL AND NOT d.pulled
              AND EXISTS (SELECT FROM live WHERE kind = 'batch' AND batch_id IS NULL
