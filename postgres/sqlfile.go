@@ -16,6 +16,7 @@ func SQLFile(folder fs.FS, name string, without ...string) string {
 		panic(err)
 	}
 	var b strings.Builder
+	b.Grow(len(text))
 	skip := false
 	for line := range strings.Lines(string(text)) {
 		code, comment, _ := strings.Cut(line, "-- ")
@@ -28,9 +29,12 @@ func SQLFile(folder fs.FS, name string, without ...string) string {
 			skip = false
 		case skip:
 		case strings.HasSuffix(comment, ".sql") && !strings.Contains(comment, " "):
-			b.WriteString(code + " " + SQLFile(folder, comment, without...))
+			b.WriteString(code)
+			b.WriteByte(' ')
+			b.WriteString(SQLFile(folder, comment, without...))
 		case code != "":
-			b.WriteString(code + "\n")
+			b.WriteString(code)
+			b.WriteByte('\n')
 		}
 	}
 	return b.String()

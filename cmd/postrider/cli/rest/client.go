@@ -96,18 +96,9 @@ func (f ServerFlags) Connect() (*Client, error) {
 		u.Fragment != "" {
 		return nil, terminal.Usagef("--server %q: not a URL such as https://events.example.com", f.Server)
 	}
-	roots, err := x509.SystemCertPool()
+	roots, err := rootsWith(f.CAFile)
 	if err != nil {
-		roots = x509.NewCertPool()
-	}
-	if f.CAFile != "" {
-		pem, err := os.ReadFile(f.CAFile)
-		if err != nil {
-			return nil, terminal.Usagef("--ca-file: %v", err)
-		}
-		if !roots.AppendCertsFromPEM(pem) {
-			return nil, terminal.Usagef("--ca-file %s: no certificate in it", f.CAFile)
-		}
+		return nil, err
 	}
 	transport := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
@@ -118,6 +109,26 @@ func (f ServerFlags) Connect() (*Client, error) {
 		Base: strings.TrimRight(f.Server, "/"),
 		http: &http.Client{Transport: transport, Timeout: callTimeout, CheckRedirect: NoRedirect},
 	}, nil
+}
+
+// rootsWith returns the system's certificate authorities and those of a file. Without a file it returns nil, which
+// stands for the system's: reading them took 40 % of the CPU of a verb over http.
+func rootsWith(file string) (*x509.CertPool, error) {
+	if file == "" {
+		return nil, nil
+	}
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		roots = x509.NewCertPool()
+	}
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, terminal.Usagef("--ca-file: %v", err)
+	}
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, terminal.Usagef("--ca-file %s: no certificate in it", file)
+	}
+	return roots, nil
 }
 
 // NoRedirect follows no redirect: the key must be sent to the named server only.
