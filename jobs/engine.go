@@ -233,9 +233,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	beginning, stopLocal := context.WithCancel(running)
 	e.stopLocal = stopLocal
 	e.beginning.Go(func() { e.runLocal(beginning) })
-	for _, l := range e.maintenanceLoops() {
-		e.loops.Go(func() { e.repeat(running, l) })
-	}
+	e.startLoops(running)
 	if err := e.river.Start(context.WithoutCancel(ctx)); err != nil {
 		stop()
 		return fmt.Errorf("start River: %w", err)
