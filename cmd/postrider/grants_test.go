@@ -20,7 +20,7 @@ import (
 	"postrider/postgres"
 )
 
-// plantSecrets fills a database with one of each kind, by every door that they come in by, and returns them.
+// plantSecrets fills a database with one of each kind, by every interface that accepts them, and returns them.
 func plantSecrets(t *testing.T, db *database) (secrets map[string]string) {
 	t.Helper()
 	n := startNode(t, db)
