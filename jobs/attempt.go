@@ -246,10 +246,20 @@ func (a *attempt) hold(ctx context.Context, hold string) error {
 		JobToken: a.job, DeliveryID: a.args.Delivery, BatchID: a.args.Batch, SubscriptionID: a.args.Subscription,
 		Reruns: a.reruns, Verdict: policy.Verdict{Action: delivery.Hold, Reason: policy.Reason(hold)},
 	})
-	if err != nil || a.args.Paced == 0 {
-		return err
+	if err == nil && a.args.Paced > 0 {
+		a.returnTimes()
 	}
-	return a.engine.parts.Loader.ReturnTimes(ctx, a.args.Subscription, a.args.Paced)
+	return err
+}
+
+// returnTimes returns the times of the job's rate limit. If that fails they are lost: later deliveries wait longer.
+func (a *attempt) returnTimes() {
+	ctx, cancel := context.WithTimeout(context.Background(), beginTimeout)
+	defer cancel()
+	if err := a.engine.parts.Loader.ReturnTimes(ctx, a.args.Subscription, a.args.Paced); err != nil {
+		a.engine.log.Warn("the next deliveries wait longer for their rate limit", "subscription", a.args.Subscription,
+			"times", a.args.Paced, "error", err, "sqlstate", postgres.SQLState(err))
+	}
 }
 
 // cut cuts the batch that this job is going to send. If the event subscription was deleted, it cancels its pending

@@ -91,18 +91,23 @@ func partitionLoop(m *Maintenance) loop {
 	return loop{what: "creating partitions", interval: housekeepInterval, run: m.EnsurePartitions}
 }
 
+// firstMinute is when the loops that run once a minute begin: a node that starts has more urgent work.
+const firstMinute = 5 * time.Second
+
 // startLoops starts the loops one after the other: started together, they would always run together, each on its own
-// connection. Those that run once a minute begin a minute later. A node that starts uses 20 % less of PostgreSQL's CPU.
+// connection. In its first seconds, a node uses 20 % less of PostgreSQL's CPU.
 func (e *Engine) startLoops(ctx context.Context) {
 	loops := e.maintenanceLoops()
 	for i, l := range loops {
 		wait := time.Duration(i) * promoteInterval / time.Duration(len(loops))
 		if l.interval >= housekeepInterval {
-			wait += l.interval
+			wait += firstMinute
 		}
 		e.loops.Go(func() {
 			pause(ctx, wait)
-			e.repeat(ctx, l)
+			if ctx.Err() == nil {
+				e.repeat(ctx, l)
+			}
 		})
 	}
 }

@@ -137,13 +137,40 @@ func TestBusyEndpointKeepsTheTimes(t *testing.T) {
 				s.MaxEventsPerBatch, s.MaxConcurrentDeliveries = &batch, new(1)
 			})
 			b.start(t, nil)
-			b.publishMany(t, 3*batch)
+			b.publishMany(t, 4*batch)
 			<-h.begun
-			b.become(t, 2*batch, waiting)
+			b.become(t, 3*batch, waiting)
 			h.letGo()
 			b.become(t, 3*batch, delivered)
+			require.Equal(t, batch, b.count(t, rateLimited))
+			require.Equal(t, 1, b.count(t, nextTimeIsLate))
 		})
 	}
+}
+
+const nextTimeIsLate = `
+SELECT count(*) FROM postrider_internal.delivery_rates WHERE next_at > now() + interval '7 hours'`
+
+// The job of an expired delivery has no time: it returns none when it finds its endpoint busy.
+func TestExpiredDeliveriesReturnNoTime(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e, h := newHanging(t, respondWith(http.StatusOK))
+	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) {
+		daily(1)(s)
+		s.MaxConcurrentDeliveries = new(1)
+	})
+	b.start(t, nil)
+	b.publishMany(t, 1)
+	<-h.begun
+	b.publishMany(t, 1)
+	b.become(t, 1, waiting)
+	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '2 days' "+
+		"WHERE hold IS NOT NULL")
+	b.become(t, 1, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold = 'admission'")
+	h.letGo()
+	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded'")
+	require.Equal(t, 1, b.count(t, nextTimeIsLate))
 }
 
 // A batch that is larger than the burst makes the next one wait, also if that is published later.

@@ -41,7 +41,7 @@ CREATE TABLE postrider_internal.deliveries (
     -- Its consumer pulls it: it waits for a receive, or job_id is the job of a consumer's lock.
     pulled           boolean NOT NULL DEFAULT false,
     -- When consumers may receive it; NULL if it is not available. An index on next_attempt_at would prevent in-place
-    -- updates, too.
+    -- updates after failed attempts.
     available_at     timestamptz GENERATED ALWAYS AS (
                      CASE WHEN job_id IS NULL AND batch_id IS NULL AND hold IS NULL AND pulled
                      THEN next_attempt_at END) STORED,

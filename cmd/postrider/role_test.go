@@ -11,7 +11,7 @@ import (
 
 const leasesQuery = "SELECT count(*) FROM postrider_internal.nodes"
 
-// An api node publishes and never delivers; a worker delivers what it finds and serves only its health.
+// An api node publishes and never delivers; a worker delivers what it finds and serves only its health endpoints.
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	db, sink := migratedDatabase(t), newGate(t)

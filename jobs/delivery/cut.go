@@ -373,7 +373,7 @@ func (l *Loader) HoldOpen(ctx context.Context, subscription int64, token queue.J
 		}
 		batch := &pgx.Batch{}
 		queue.QueueEnd(batch, []queue.JobToken{token})
-		l.queueReturn(batch, subscription, times)
+		l.queueReturn(batch, subscription, max(times, -times)) // a cutter of last attempts has times, too
 		return tx.SendBatch(ctx, batch).Close()
 	})
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
@@ -387,7 +387,7 @@ func (l *Loader) HoldOpen(ctx context.Context, subscription int64, token queue.J
 const longStep = time.Second
 
 // ReturnTimes returns the times of an event subscription's own limit that no request has used, because its endpoint was
-// busy or closed. times is as in a job's arguments: negative for a last attempt.
+// busy or closed, or because this node was too late.
 func (l *Loader) ReturnTimes(ctx context.Context, subscription int64, times int) error {
 	batch := &pgx.Batch{}
 	l.queueReturn(batch, subscription, times)
@@ -400,7 +400,7 @@ func (l *Loader) ReturnTimes(ctx context.Context, subscription int64, times int)
 func (l *Loader) queueReturn(batch *pgx.Batch, subscription int64, times int) {
 	own, limited := l.Cache.Snapshot().Rate(subscription)
 	if limited && own.Step >= longStep {
-		takeTimes(batch, []catalog.Rate{own}, -max(times, -times))
+		takeTimes(batch, []catalog.Rate{own}, -times)
 	}
 }
 

@@ -119,15 +119,16 @@ func (r *Recorder) RecorderCounters() RecorderCounters {
 }
 
 // Record stores a result. It returns when the result is stored, or when ctx ends: then it may still become stored. If
-// the job row is gone, nothing is recorded; for a batch, whose run may continue after a result, Record then returns
-// ErrJobGone. ErrPoison: PostgreSQL rejects the result even without the response, and the attempt must be made again.
+// the job row is gone, nothing is recorded. Record then returns ErrJobGone for a batch, whose run may continue after a
+// result, and for a hold, whose times may be returned. ErrPoison: PostgreSQL rejects the result even without the
+// response, and the attempt must be made again.
 func (r *Recorder) Record(ctx context.Context, result Result) error {
 	req := &recording{Result: result, done: make(chan struct{})}
 	r.identify(req)
 	r.queue.Add(req)
 	select {
 	case <-req.done:
-		if req.gone && req.failed == nil && req.BatchID != 0 {
+		if req.gone && req.failed == nil && (req.BatchID != 0 || req.Verdict.Action == Hold) {
 			return req.JobToken.Gone()
 		}
 		return req.failed
