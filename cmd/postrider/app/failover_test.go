@@ -8,6 +8,7 @@ import (
 
 	"postrider/catalog"
 	"postrider/jobs/delivery"
+	"postrider/jobs/queue"
 	"postrider/policy"
 	"postrider/postgres"
 )
@@ -46,7 +47,12 @@ func TestResultsOfLostCommitsEndNothing(t *testing.T) {
 		{Action: policy.Retry, At: time.Now().Add(time.Hour)},
 		{Action: delivery.Hold, Reason: catalog.HoldAdmission},
 	} {
-		require.NoError(t, b.store.Recorder.Record(t.Context(), result(lostDeliveries[0], lostJobs[0], sub, verdict)))
+		err := b.store.Recorder.Record(t.Context(), result(lostDeliveries[0], lostJobs[0], sub, verdict))
+		if verdict.Action == delivery.Hold {
+			require.ErrorIs(t, err, queue.ErrJobGone) // its times of a rate limit must not be returned
+		} else {
+			require.NoError(t, err)
+		}
 		require.Equal(t, 1,
 			b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE event_id = 'kept-0' AND state = 'pending' "+
 				"AND attempts = 0 AND hold IS NULL"), verdict.Action)
