@@ -240,13 +240,13 @@ func (a *attempt) hold(ctx context.Context, hold string) error {
 	if a.args.CutsBatch() {
 		ctx, cancel := context.WithTimeout(ctx, beginTimeout)
 		defer cancel()
-		return a.engine.parts.Loader.HoldOpen(ctx, a.args.Subscription, a.job, hold, a.args.Paced)
+		return a.engine.parts.Loader.HoldOpen(ctx, a.args.Subscription, a.job, hold, a.args.Times())
 	}
 	err := a.engine.parts.Recorder.Record(context.Background(), delivery.Result{
 		JobToken: a.job, DeliveryID: a.args.Delivery, BatchID: a.args.Batch, SubscriptionID: a.args.Subscription,
 		Reruns: a.reruns, Verdict: policy.Verdict{Action: delivery.Hold, Reason: policy.Reason(hold)},
 	})
-	if err == nil && a.args.Paced > 0 {
+	if err == nil && a.args.Times() > 0 {
 		a.returnTimes()
 	}
 	return err
@@ -256,9 +256,9 @@ func (a *attempt) hold(ctx context.Context, hold string) error {
 func (a *attempt) returnTimes() {
 	ctx, cancel := context.WithTimeout(context.Background(), beginTimeout)
 	defer cancel()
-	if err := a.engine.parts.Loader.ReturnTimes(ctx, a.args.Subscription, a.args.Paced); err != nil {
+	if err := a.engine.parts.Loader.ReturnTimes(ctx, a.args.Subscription, a.args.Times()); err != nil {
 		a.engine.log.Warn("the next deliveries wait longer for their rate limit", "subscription", a.args.Subscription,
-			"times", a.args.Paced, "error", err, "sqlstate", postgres.SQLState(err))
+			"times", a.args.Times(), "error", err, "sqlstate", postgres.SQLState(err))
 	}
 }
 
@@ -274,7 +274,7 @@ func (a *attempt) cut(ctx context.Context) error {
 	case found && a.sub.Pulled():
 		return a.hold(ctx, catalog.HoldAdmission)
 	case found:
-		return a.engine.parts.Loader.Cut(ctx, a.sub, a.job, a.args.Paced)
+		return a.engine.parts.Loader.Cut(ctx, a.sub, a.job, a.args.Times())
 	}
 	if err := a.engine.parts.Subscriptions.CancelPending(ctx, a.args.Subscription); err != nil {
 		return err

@@ -33,7 +33,7 @@ func TestBatchesThroughStopsPausesAndFailures(t *testing.T) {
 	require.NoError(t, b.store.Cache.Reload(t.Context()))
 	b.subscribe(t, "all", e.URL, both(batching(20, 64), under("brief")))
 
-	const requests, events = 100, 15
+	const requests, events = 60, 15
 	stop := make(chan struct{})
 	var nodes sync.WaitGroup
 	for n := range 2 {

@@ -217,7 +217,7 @@ func (c *cut) read(ctx context.Context, statement string, args ...any) ([]openDe
 // allTimes is how many times of a rate limit the cutter and those that it replaces have.
 func (c *cut) allTimes() (n int) {
 	for _, cutter := range append(c.others, c.cutter) {
-		n += max(cutter.times, -cutter.times) // negative: of a last attempt
+		n += cutter.times
 	}
 	return n
 }
@@ -373,7 +373,7 @@ func (l *Loader) HoldOpen(ctx context.Context, subscription int64, token queue.J
 		}
 		batch := &pgx.Batch{}
 		queue.QueueEnd(batch, []queue.JobToken{token})
-		l.queueReturn(batch, subscription, max(times, -times)) // a cutter of last attempts has times, too
+		l.queueReturn(batch, subscription, times)
 		return tx.SendBatch(ctx, batch).Close()
 	})
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {

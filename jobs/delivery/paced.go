@@ -69,10 +69,6 @@ func (r *Releaser) RefillPaced(ctx context.Context, sub *catalog.Subscription, l
 	if len(limits) == 0 || !known || r.paces.waits(by, time.Now()) {
 		return 0, nil
 	}
-	paced := 1
-	if age > 0 {
-		paced = -1
-	}
 	var released, cutters int
 	var wait *float64
 	err = r.db.QueryRow(ctx, pacedStatement, pgx.NamedArgs{
@@ -80,7 +76,7 @@ func (r *Releaser) RefillPaced(ctx context.Context, sub *catalog.Subscription, l
 		"steps":     postgres.Column(limits, func(l catalog.Rate) time.Duration { return l.Step }),
 		"bursts":    postgres.Column(limits, func(l catalog.Rate) int { return l.Burst }),
 		"per_event": limits[0].PerEvent, "batching": sub.Batching(), "batch_size": sub.Batch().MaxEvents,
-		"ahead_of_time": AheadOfTime, "age": age, "max_age": rules.MaxAge(), "paced": paced,
+		"ahead_of_time": AheadOfTime, "age": age, "max_age": rules.MaxAge(), "last": age > 0,
 		"probation": r.cache.Snapshot().ProbationKey(sub),
 	}).Scan(&released, &cutters, &wait)
 	if err == nil && wait == nil { // another node takes times, or there is no row yet

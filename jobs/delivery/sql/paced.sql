@@ -4,7 +4,7 @@
 -- set has changed, the wait for the next time changes with it, once; a pace changes each second. Times up to
 -- @ahead_of_time from now are taken. Times and jobs are committed together, so that a crash loses none. While
 -- another node takes times, or the probation @probation lasts, this one takes none. Only deliveries of at least the
--- age @age are released, and batches that have one. @paced is -1 for these last attempts, otherwise 1. Deliveries that
+-- age @age are released, and batches that have one. If @last, these are last attempts. Deliveries that
 -- reach the age @max_age before @ahead_of_time has passed are left: they expire, and would use the times of the others.
 --
 -- If @per_event, a batch takes a time for each member: the last one may take more than there are, and the next one
@@ -79,16 +79,19 @@ WITH allowed AS MATERIALIZED (
            CASE WHEN @per_event::boolean THEN least(u.each, u.n - g * @batch_size::int) ELSE 1 END AS times
       FROM uncut u, generate_series(0, ceil(u.n::float8 / @batch_size::int)::int - 1) g
      WHERE (SELECT n FROM taken) + g * u.each < (SELECT n FROM times)
-), wave AS MATERIALIZED (
+), timed AS MATERIALIZED (
     SELECT what, members, id, @subscription::bigint AS subscription_id, attempts, held_reruns, hold,
            greatest(now(), (SELECT first + position * step FROM rate)) AS due,
            nextval('postrider_internal.river_job_id_seq') AS job_id,
-           CASE WHEN @per_event::boolean THEN members ELSE 1 END * @paced::int AS paced
+           CASE WHEN @per_event::boolean THEN members ELSE 1 END AS times
       FROM positions
+), wave AS MATERIALIZED (
+    SELECT *, CASE WHEN @last::boolean THEN -1 - times ELSE times END AS paced FROM timed
 ), cutter_jobs AS (
     INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT 'available', jsonb_build_object('s', @subscription::bigint, 'p', times * @paced::int), 'batch', 'deliveries',
-           1, 1000, greatest(now(), (SELECT first + position * step FROM rate))
+    SELECT 'available', jsonb_build_object('s', @subscription::bigint,
+                                           'p', CASE WHEN @last::boolean THEN -1 - times ELSE times END),
+           'batch', 'deliveries', 1, 1000, greatest(now(), (SELECT first + position * step FROM rate))
       FROM cutters
 ), times_taken AS MATERIALIZED (
     SELECT (SELECT n FROM taken) + (SELECT coalesce(sum(times), 0) FROM cutters) AS n
