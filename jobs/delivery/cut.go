@@ -231,7 +231,7 @@ func (c *cut) end(ctx context.Context, times int) error {
 	}
 	batch := &pgx.Batch{}
 	queue.QueueEnd(batch, append(c.replaced(), c.token))
-	limits, _ := c.loader.Traffic.Limits(c.sub.ID)
+	limits, _ := c.limits()
 	takeTimes(batch, limits, -times)
 	if more {
 		batch.Queue(cutterStatement, c.sub.ID, searchLater)
@@ -245,7 +245,7 @@ func (c *cut) bind(ctx context.Context, open []openDelivery) (nothing bool, err 
 	if err != nil {
 		return false, err
 	}
-	limits, limited := c.loader.Traffic.Limits(c.sub.ID)
+	limits, limited := c.limits()
 	if limited { // each cutter has one time
 		batches = batches[:min(len(batches), 1+len(c.others))]
 	}
@@ -291,6 +291,16 @@ func (c *cut) bind(ctx context.Context, open []openDelivery) (nothing bool, err 
 		return false, nil
 	}
 	return true, c.end(ctx, ofFirst)
+}
+
+// limits are those of Traffic.Limits. While the endpoint's pace is being learned, it is the event subscription's own
+// limit: cutters have times of it.
+func (c *cut) limits() (limits []catalog.Rate, limited bool) {
+	limits, limited = c.loader.Traffic.Limits(c.sub.ID)
+	if own, has := c.loader.Cache.Snapshot().Rate(c.sub.ID); has && len(limits) == 0 {
+		limits = append(limits, own)
+	}
+	return limits, limited
 }
 
 // takeTimes takes so many further times of rate limits; less than 0 returns some.
