@@ -91,7 +91,7 @@ func (w *browser) listen(m chromedp.ConsoleMessage) {
 }
 
 // patience is the timeout of a step in the browser.
-const patience = 20 * time.Second
+const patience = 40 * time.Second
 
 func (w *browser) do(t *testing.T, actions ...chromedp.Action[chromedp.Void]) {
 	t.Helper()
