@@ -2,8 +2,8 @@
 -- deliveries and $4 the number of each one's batch, $5 the bytes of each batch. The job of the first batch is the
 -- cutter's ($2); the other batches get new jobs. Members have the order in which their events were accepted, which is
 -- that of their system ids. The deliveries were not locked when they were read: those that have a job or a batch by
--- now are left out. $6 is 1 if each batch has its time within a
--- rate limit, else 0; if $7, a batch has a time for each member.
+-- now are left out. $6 is 1 if each batch has its time within a rate limit, else 0; if $7, a batch has a time for each
+-- member.
 WITH cuts AS MATERIALIZED (
     SELECT c.n, c.bytes, nextval('postrider_internal.batches_id_seq') AS id,
            CASE c.n WHEN 1 THEN $2 ELSE nextval('postrider_internal.river_job_id_seq') END AS job_id
