@@ -284,16 +284,38 @@ func TestDeliveryRateOfBatchesLeavesWhatExpires(t *testing.T) {
 	})
 	b.publishMany(t, 5)
 	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '25 hours' WHERE id <= 3")
+	require.NoError(t, b.store.Loader.Cut(t.Context(), sub, b.pacedCutter(t, sub), 1))
+	const inBatch = "SELECT count(*) FROM postrider_internal.deliveries WHERE batch_id IS NOT NULL AND "
+	require.Equal(t, 2, b.count(t, inBatch+"id > 3"))
+	require.Zero(t, b.count(t, inBatch+"id <= 3"))
+}
+
+// pacedCutter releases held deliveries to a batch cutter with one time of their limit.
+func (b *bundle) pacedCutter(t *testing.T, sub *catalog.Subscription) (cutter queue.JobToken) {
+	t.Helper()
 	limits, _ := b.store.Traffic.Limits(sub.ID)
 	for range 2 { // the first one inserts the limit's row
 		_, err := b.store.Releaser.RefillPaced(t.Context(), sub, limits, 0, 100)
 		require.NoError(t, err)
 	}
-	var cutter queue.JobToken
 	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT id, created_at FROM postrider_internal.river_job").
 		Scan(&cutter.JobID, &cutter.CreatedAt))
-	require.NoError(t, b.store.Loader.Cut(t.Context(), sub, cutter, 1))
-	const inBatch = "SELECT count(*) FROM postrider_internal.deliveries WHERE batch_id IS NOT NULL AND "
-	require.Equal(t, 2, b.count(t, inBatch+"id > 3"))
-	require.Zero(t, b.count(t, inBatch+"id <= 3"))
+	return cutter
+}
+
+// A batch cutter that finds nothing returns its time, also while the endpoint's first pace is being learned.
+func TestUnusedCutterReturnsItsTime(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	sub := b.subscribe(t, "all", "https://example.com", func(s *catalog.SubscriptionSpec) {
+		daily(1)(s)
+		s.MaxEventsPerBatch = new(3)
+	})
+	b.publishMany(t, 1)
+	cutter := b.pacedCutter(t, sub)
+	require.Equal(t, 1, b.count(t, nextTimeIsLate))
+	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '25 hours'")
+	b.store.Paces.Observe(sub, true, time.Now(), time.Time{})
+	require.ErrorIs(t, b.store.Loader.Cut(t.Context(), sub, cutter, 1), queue.ErrJobGone)
+	require.Zero(t, b.count(t, nextTimeIsLate))
 }
