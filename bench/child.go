@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"bytes"
@@ -38,8 +38,8 @@ type child struct {
 }
 
 // startChild runs the program with these arguments, and with the environment of this process without variables of
-// postrider and PostgreSQL, and with extra. It ends with stop, or on Linux with this process.
-func startChild(dir, name, binary string, extra []string, args ...string) (*child, error) {
+// postrider and PostgreSQL, and with extra. It inherits file, unless nil. It ends with stop, or on Linux with this process.
+func startChild(dir, name, binary string, extra []string, file *os.File, args ...string) (*child, error) {
 	log, err := os.Create(filepath.Join(dir, name+".log"))
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
@@ -58,6 +58,9 @@ func startChild(dir, name, binary string, extra []string, args ...string) (*chil
 		}
 	}
 	c.cmd.Env = append(c.cmd.Env, extra...)
+	if file != nil {
+		c.cmd.ExtraFiles = []*os.File{file}
+	}
 	c.cmd.SysProcAttr = childAttributes()
 	started := make(chan error, 1)
 	go c.run(started)
@@ -72,7 +75,7 @@ func startServer(
 	ctx context.Context, dir, name, binary string, extra []string, member string, args ...string,
 ) (c *child, address string, err error) {
 	args = append(args, "--listen", "127.0.0.1:0", "--ready-file", filepath.Join(dir, name+".json"))
-	if c, err = startChild(dir, name, binary, extra, args...); err != nil {
+	if c, err = startChild(dir, name, binary, extra, nil, args...); err != nil {
 		return nil, "", err
 	}
 	if address, err = c.awaitReady(ctx, member); err != nil {

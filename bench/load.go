@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"cmp"
@@ -17,6 +17,8 @@ import (
 
 	"github.com/valyala/fasthttp"
 	"golang.org/x/sync/errgroup"
+
+	"postrider/ledger"
 )
 
 const (
@@ -45,7 +47,7 @@ type loadOptions struct {
 	duration         time.Duration
 	eventBytes       int
 	eventsPerRequest int
-	ledger           *Ledger // of the accepted events; nil: none
+	ledger           *ledger.Ledger // of the accepted events; nil: none
 }
 
 // loadReport has the results of the publishers, in events.
@@ -139,7 +141,7 @@ func (l *load) runClient(ctx context.Context) error {
 		if err != nil {
 			pause(ctx, failurePause)
 		} else if l.ledger != nil {
-			if err := l.ledger.write(p.lines); err != nil {
+			if err := l.ledger.Write(p.lines); err != nil {
 				return err
 			}
 		}
@@ -195,7 +197,7 @@ func (p *publication) prepare(t target, w eventWriter, run string, first int64, 
 		event := p.body[start : len(p.body)-1]
 		id, hash := event[len(idPrefix):len(idPrefix)+idLength], sha256.Sum256(event)
 		for _, prefix := range t.prefixes {
-			p.lines = appendLine(p.lines, prefix, id, hash)
+			p.lines = ledger.AppendLine(p.lines, prefix, id, hash)
 		}
 	}
 	p.body[len(p.body)-1] = ']'

@@ -1,73 +1,81 @@
-package bench
+package main
 
 import (
-	"context"
-	"fmt"
+	"encoding/json"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
-	"sync"
-	"syscall"
+	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
-
-	"postrider/pgdev"
+	"github.com/stretchr/testify/require"
 )
 
-// roleVariable turns this test binary into one of the programs that tests start as children.
+// roleVariable turns this test binary into one of the programs that tests start.
 const roleVariable = "BENCH_TEST_ROLE"
 
 func TestMain(m *testing.M) {
-	if role := os.Getenv(roleVariable); role != "" {
-		if err := play(role); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
+	if os.Getenv(roleVariable) == "bench" || len(os.Args) > 1 && os.Args[1] == "sink" {
+		main()
 	}
-	disk = os.TempDir()
-	pgdev.TempInMemory()
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		if builtIn != "" {
-			_ = os.RemoveAll(builtIn)
-		}
-		os.Exit(code)
-	}), goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*HostClient).connsCleaner"), // ends after 10 s
-		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"),
-		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2")) // ends after 10 s
+	os.Exit(m.Run())
 }
 
-// builtIn is the folder of the program that build made for the tests of this process, below disk: a run that is killed
-// leaves 50 MB behind.
-var disk, builtIn string
+// bench runs this program.
+func bench(t *testing.T, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	var out, problems strings.Builder
+	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+	cmd.Env = append(os.Environ(), roleVariable+"=bench")
+	cmd.Stdout, cmd.Stderr = &out, &problems
+	_ = cmd.Run()
+	return out.String(), problems.String(), cmd.ProcessState.ExitCode()
+}
 
-// build makes the real binary, once, without what debuggers read.
-var build = sync.OnceValues(func() (binary string, err error) {
-	if builtIn, err = os.MkdirTemp(disk, "postrider-binary-"); err != nil {
-		return "", err
+func TestWrongUsage(t *testing.T) {
+	t.Parallel()
+	for args, says := range map[string]string{
+		"speed":                             "unexpected argument speed",
+		"throughput --binary /none":         "--binary /none: there is no such file",
+		"throughput --duration 10ms":        "--duration 10ms: must be 1s or more",
+		"throughput -o xml":                 `--output must be one of "table","json"`,
+		"publish --events-per-request 2000": "bench publish: a request has 1048576 bytes at most",
+		"failing --percent 100":             "--percent 100: must be 0 to 99",
+		"backlog --waits long":              `--waits must be one of "paused","scheduled"`,
+		"rates --nodes 1 --kill":            "--kill requires at least 2 --nodes",
+		"noisy --topics 2000":               "there must be an event subscription for each topic",
+	} {
+		t.Run(args, func(t *testing.T) {
+			t.Parallel()
+			verb, flags, _ := strings.Cut(args, " ")
+			_, stderr, code := bench(t, append([]string{verb, "--binary", os.Args[0]}, strings.Fields(flags)...)...)
+			require.Equal(t, 2, code, stderr)
+			require.Contains(t, stderr, says)
+		})
 	}
-	binary = filepath.Join(builtIn, "postrider")
-	out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", binary, "postrider/cmd/postrider").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build: %w\n%s", err, out)
-	}
-	return binary, nil
-})
+}
 
-func play(role string) error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	switch role {
-	case "silent": // runs until it is stopped, and is never ready
-		<-ctx.Done()
-	case "broken":
-		return fmt.Errorf("first line\nno database here")
-	case "broken serve": // of all its verbs, serve fails
-		if os.Args[1] == "serve" {
-			return fmt.Errorf("port trouble")
-		}
+// TestThroughput measures a real build for a second.
+func TestThroughput(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("builds and runs the whole program")
 	}
-	return nil
+	binary := filepath.Join(t.TempDir(), "postrider")
+	build := exec.CommandContext(t.Context(), "go", "build", "-C", "..", "-ldflags=-s -w", "-o", binary, "./cmd/postrider")
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, string(out))
+	stdout, stderr, code := bench(t, "throughput", "--binary", binary, "--duration", "1s", "--rate", "50", "-o", "json")
+	require.Zero(t, code, stderr)
+	var report Report
+	require.NoError(t, json.Unmarshal([]byte(stdout), &report))
+	require.EqualValues(t, 50, report.Published)
+	require.EqualValues(t, 50, report.Delivered)
+	require.EqualValues(t, 50, report.Received)
+	require.Zero(t, report.Lost+report.Duplicates+report.Changed)
+	require.Positive(t, report.LatencyMs.P95)
+	for _, process := range []string{"service", "postgres"} {
+		require.Contains(t, report.CPUSecondsPer10k, process)
+	}
+	require.Contains(t, stderr, "throughput: starting", "progress is not in the report")
 }

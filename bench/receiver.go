@@ -1,6 +1,7 @@
-package bench
+package main
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -21,6 +22,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"postrider/jsonscan"
+	"postrider/ledger"
 )
 
 // receiver is the endpoint of a benchmark. It responds 204 and notes the events. The name of an event is the path of
@@ -32,7 +34,7 @@ import (
 //	/quota?…           204, and 429 beyond a quota, see quota.take
 type receiver struct {
 	ctx      context.Context // ends with the receiver
-	ledger   *Ledger         // of the acknowledged events
+	ledger   *bufferedFile   // of the acknowledged events
 	arrivals *bufferedFile   // of arrival records
 	failing  atomic.Int64    // requests at /failing
 	quota    quota
@@ -68,9 +70,9 @@ var arrivalBytes = binary.Size(arrival{})
 
 // RunSink serves the endpoint of a benchmark until ctx ends. It writes a ledger and the arrivals to files, unless their
 // paths are "".
-func RunSink(ctx context.Context, listener net.Listener, ledger, arrivals string) (err error) {
+func RunSink(ctx context.Context, listener net.Listener, ledgerFile, arrivals string) (err error) {
 	r := &receiver{ctx: ctx, seen: map[string]struct{}{}}
-	if r.ledger, err = openBufferedLedger(cmp.Or(ledger, os.DevNull)); err != nil {
+	if r.ledger, err = createBuffered(cmp.Or(ledgerFile, os.DevNull)); err != nil {
 		return err
 	}
 	if r.arrivals, err = createBuffered(cmp.Or(arrivals, os.DevNull)); err != nil {
@@ -197,8 +199,9 @@ func (r *receiver) note(path string, body []byte, acknowledged bool, now time.Ti
 
 // count counts an event and reports whether it is no duplicate.
 func (r *receiver) count(prefix string, e *receivedEvent, now time.Time, err *error) (first bool) {
-	r.line = appendLine(r.line[:0], prefix, e.id, sha256.Sum256(e.text))
-	*err = errors.Join(*err, r.ledger.write(r.line))
+	r.line = ledger.AppendLine(r.line[:0], prefix, e.id, sha256.Sum256(e.text))
+	_, failed := r.ledger.Write(r.line)
+	*err = errors.Join(*err, failed)
 	r.stats.Received++
 	r.stats.LastAt = now.UnixNano()
 	r.name = append(append(r.name[:0], prefix...), e.id...)
@@ -237,6 +240,23 @@ type span struct{ from, to time.Time }
 func (s span) holds(nanos int64) bool { return nanos >= s.from.UnixNano() && nanos < s.to.UnixNano() }
 
 func (s span) length() time.Duration { return s.to.Sub(s.from) }
+
+// bufferedFile is a file that is written in blocks.
+type bufferedFile struct {
+	*bufio.Writer
+	file *os.File
+}
+
+func createBuffered(path string) (*bufferedFile, error) {
+	file, err := os.Create(path)
+	if err != nil {
+		return nil, fmt.Errorf("create a file of the endpoint: %w", err)
+	}
+	return &bufferedFile{bufio.NewWriterSize(file, 64<<10), file}, nil
+}
+
+// Close implements io.Closer.
+func (f *bufferedFile) Close() error { return errors.Join(f.Flush(), f.file.Close()) }
 
 // receivedEvent has the parts of an event that the receiver reads.
 type receivedEvent struct {

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"fmt"
@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"postrider/ledger"
 )
 
 // Report is the result of a scenario. Its own Figures are those of the last phase.
@@ -62,7 +64,7 @@ func (o *outcome) addLoad(l loadReport) {
 	}
 }
 
-func (o *outcome) addVerdict(v Verdict) {
+func (o *outcome) addVerdict(v ledger.Verdict) {
 	o.Received, o.Lost, o.Duplicates = int64(v.Received), len(v.Lost), v.Duplicates
 	o.Changed, o.Unacknowledged, o.LostIDs = len(v.Changed), len(v.Unacknowledged), v.Lost[:min(len(v.Lost), 10)]
 }
@@ -310,12 +312,12 @@ func (l Latencies) String() string {
 }
 
 func latencies(took []time.Duration) Latencies {
-	at := func(p float64) float64 { return millis(Percentile(took, p)) }
+	at := func(p float64) float64 { return millis(percentile(took, p)) }
 	return Latencies{P50: at(50), P90: at(90), P95: at(95), P99: at(99), Max: at(100)}
 }
 
-// Percentile sorts the durations and returns the one that p percent of them do not exceed; 0 if there are none.
-func Percentile(took []time.Duration, p float64) time.Duration {
+// percentile sorts the durations and returns the one that p percent of them do not exceed; 0 if there are none.
+func percentile(took []time.Duration, p float64) time.Duration {
 	if len(took) == 0 {
 		return 0
 	}

@@ -1,6 +1,6 @@
 // Package bench measures postrider. It starts the program like a user, publishes events, receives them in another
 // process, and reports throughput, latency, cost and losses. Tests use its ledgers to detect lost events.
-package bench
+package main
 
 import (
 	"cmp"

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,10 +17,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
-	"postrider/migrations"
+	"postrider/ledger"
 	"postrider/pgdev"
 )
 
@@ -85,7 +85,7 @@ func (s *system) start(ctx context.Context) (err error) {
 		"POSTRIDER_DATABASE_URL=" + s.databaseURL, "POSTRIDER_ADMIN_TOKEN=" + token,
 		"POSTRIDER_ENCRYPTION_KEY=" + base64.StdEncoding.EncodeToString(key),
 	}
-	if err := s.migrate(ctx); err != nil {
+	if err := s.migrate(); err != nil {
 		return err
 	}
 	var base string
@@ -93,11 +93,9 @@ func (s *system) start(ctx context.Context) (err error) {
 		return err
 	}
 	s.api = newAdmin(base, token)
-	if s.sink, base, err = startServer(ctx, s.dir, "sink", s.binary, nil, "sink", "bench", "sink", "--ledger",
-		s.receivedPath(), "--arrivals", s.arrivalsPath()); err != nil {
+	if err := s.startSink(ctx); err != nil {
 		return err
 	}
-	s.sinkAPI = newAdmin(base, "")
 	running, stop := context.WithCancel(ctx)
 	s.undo = append(s.undo, func(context.Context) error {
 		stop()
@@ -113,13 +111,39 @@ func (s *system) startNode(ctx context.Context, name string) (node *child, addre
 	return startServer(ctx, s.dir, name, s.binary, s.environment, "api", "serve", "--allow-cidr", "127.0.0.0/8")
 }
 
-func (s *system) migrate(ctx context.Context) error {
-	pool, err := pgxpool.New(ctx, s.databaseURL)
+// startSink starts this program again, as the endpoint. The child inherits the listener, so it is ready at once.
+func (s *system) startSink(ctx context.Context) error {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
-		return fmt.Errorf("connect to the database: %w", err)
+		return fmt.Errorf("open the endpoint: %w", err)
 	}
-	defer pool.Close()
-	return migrations.Up(ctx, pool, io.Discard)
+	defer listener.Close()
+	file, err := listener.(*net.TCPListener).File()
+	if err != nil {
+		return fmt.Errorf("open the endpoint: %w", err)
+	}
+	defer file.Close()
+	this, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program's file: %w", err)
+	}
+	s.sinkAPI = newAdmin("http://"+listener.Addr().String(), "")
+	s.sink, err = startChild(s.dir, "sink", this, nil, file, "sink", "--ledger", s.receivedPath(), "--arrivals",
+		s.arrivalsPath())
+	return err
+}
+
+// migrate creates the schema without login roles for queries.
+func (s *system) migrate() error {
+	c, err := startChild(s.dir, "migrate", s.binary, []string{"POSTRIDER_DATABASE_URL=" + s.databaseURL}, nil,
+		"migrate", "up")
+	if err != nil {
+		return err
+	}
+	if <-c.done; c.err != nil {
+		return c.ended()
+	}
+	return nil
 }
 
 func (s *system) publishedPath() string { return filepath.Join(s.dir, "published") }
@@ -204,16 +228,16 @@ func (s *system) conclude(ctx context.Context, o *outcome) (counted deliveries, 
 	if err := s.sink.stop(); err != nil {
 		return counted, nil, err
 	}
-	published, err := ReadLedger(s.publishedPath())
+	published, err := ledger.Read(s.publishedPath())
 	if err != nil {
 		return counted, nil, err
 	}
-	received, err := ReadLedger(s.receivedPath())
+	received, err := ledger.Read(s.receivedPath())
 	if err != nil {
 		return counted, nil, err
 	}
 	o.Delivered, o.Left = counted.delivered, counted.left
-	o.addVerdict(Compare(published, received))
+	o.addVerdict(ledger.Compare(published, received))
 	arrivals, err = readArrivals(s.arrivalsPath())
 	return counted, arrivals, err
 }
@@ -317,7 +341,7 @@ func parallel(ctx context.Context, atOnce, n int, do func(ctx context.Context, i
 func (s *system) publishLoad(
 	ctx context.Context, o loadOptions, do func(context.Context) error,
 ) (loaded loadReport, err error) {
-	if o.ledger, err = OpenLedger(s.publishedPath()); err != nil {
+	if o.ledger, err = ledger.Open(s.publishedPath()); err != nil {
 		return loaded, err
 	}
 	l, err := newLoad(o)

@@ -12,10 +12,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/bench"
 	"postrider/catalog"
 	"postrider/event"
 	"postrider/jobs"
+	"postrider/ledger"
 	"postrider/pgdev"
 )
 
@@ -45,7 +45,7 @@ func (b *bundle) damage(t *testing.T) damage {
 
 // ledgers are the publisher's and the endpoint's; lost events follow from them alone.
 type ledgers struct {
-	published, accepted         *bench.Ledger
+	published, accepted         *ledger.Ledger
 	publishedPath, acceptedPath string
 }
 
@@ -55,9 +55,9 @@ func newLedgers(t *testing.T) *ledgers {
 		publishedPath: filepath.Join(t.TempDir(), "published"), acceptedPath: filepath.Join(t.TempDir(), "accepted"),
 	}
 	var err error
-	l.published, err = bench.OpenLedger(l.publishedPath)
+	l.published, err = ledger.Open(l.publishedPath)
 	require.NoError(t, err)
-	l.accepted, err = bench.OpenLedger(l.acceptedPath)
+	l.accepted, err = ledger.Open(l.acceptedPath)
 	require.NoError(t, err)
 	t.Cleanup(func() { l.published.Close(); l.accepted.Close() })
 	return l
@@ -69,7 +69,7 @@ func (l *ledgers) publish(t *testing.T, b *bundle, n int) {
 	for i := range n {
 		id := fmt.Sprint("event-", i)
 		b.publishOne(t, id)
-		require.NoError(t, l.published.Note(id, bench.Hash{}))
+		require.NoError(t, l.published.Note(id, ledger.Hash{}))
 	}
 }
 
@@ -82,13 +82,13 @@ func (l *ledgers) accept(r request) {
 	}
 }
 
-func (l *ledgers) compare(t *testing.T) bench.Verdict {
+func (l *ledgers) compare(t *testing.T) ledger.Verdict {
 	t.Helper()
-	published, err := bench.ReadLedger(l.publishedPath)
+	published, err := ledger.Read(l.publishedPath)
 	require.NoError(t, err)
-	accepted, err := bench.ReadLedger(l.acceptedPath)
+	accepted, err := ledger.Read(l.acceptedPath)
 	require.NoError(t, err)
-	return bench.Compare(published, accepted)
+	return ledger.Compare(published, accepted)
 }
 
 // controlled runs a scenario with the rule in force, and with it broken.

@@ -69,8 +69,6 @@ func TestCompletions(t *testing.T) {
 		completions(t, "subscription create orders billing --endpoint x --adv"))
 	require.Equal(t, []string{"json\n", "table\n", "yaml\n"}, completions(t, "topic list -o "))
 	require.Equal(t, []string{"bash\n", "fish\n", "zsh\n"}, completions(t, "completion "))
-	require.Equal(t, []string{"throughput\n"}, completions(t, "bench t"))
-	require.Empty(t, completions(t, "bench si"), "hidden")
 	require.Empty(t, completions(t, "publish --key "))
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		require.Contains(t, postrider(t, nil, "completion", shell).stdout, program)

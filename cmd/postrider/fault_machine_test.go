@@ -17,7 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/bench"
+	"postrider/ledger"
 )
 
 // A node that is frozen long enough to be taken for dead, and wakes when another has done its work: whatever it still
@@ -78,7 +78,7 @@ func publishNoted(t *testing.T, s *service, topic string, sink *gate, n int) *pu
 	t.Helper()
 	p := &publishers{t: t, file: filepath.Join(t.TempDir(), "published")}
 	var err error
-	p.ledger, err = bench.OpenLedger(p.file)
+	p.ledger, err = ledger.Open(p.file)
 	require.NoError(t, err)
 	s.publishMany(topic, sink.url, n)
 	var events []json.RawMessage

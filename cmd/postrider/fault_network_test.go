@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/bench"
+	"postrider/ledger"
 )
 
 // flowBound is how long deliveries may take to flow again after the outside is well: measured are seconds, on a machine
@@ -58,7 +58,7 @@ func publishStubbornly(t *testing.T, s *service, topic string, sink *gate) *stub
 	t.Helper()
 	p := &publishers{t: t, file: filepath.Join(t.TempDir(), "published")}
 	var err error
-	p.ledger, err = bench.OpenLedger(p.file)
+	p.ledger, err = ledger.Open(p.file)
 	require.NoError(t, err)
 	l := &stubborn{publishers: p, service: s, topic: topic, key: s.topic(topic)}
 	s.subscribe(topic, "billing", sink.url)
@@ -192,7 +192,7 @@ func (l *stubborn) owned(db *database) {
 
 // settled ends the publishing, waits until everything has ended and requires that nothing was lost, changed, or ended
 // twice.
-func (l *stubborn) settled(db *database, sink *gate, duplicates int) bench.Verdict {
+func (l *stubborn) settled(db *database, sink *gate, duplicates int) ledger.Verdict {
 	l.t.Helper()
 	l.owned(db)
 	l.stop()

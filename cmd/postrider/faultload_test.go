@@ -19,7 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/bench"
+	"postrider/ledger"
 )
 
 // faultDestination is one event subscription under fault, and what its endpoint does. Together they take an event along
@@ -85,7 +85,7 @@ func faultSQLEvent(id, eventType string) string {
 // rejecting destination rejects, too.
 type faultSink struct {
 	url, file string
-	ledger    *bench.Ledger
+	ledger    *ledger.Ledger
 	period    *atomic.Int32 // the kill that the nodes are on their way to
 	latest    atomic.Int64  // arrival, nanoseconds
 
@@ -102,7 +102,7 @@ func newFaultSink(t *testing.T, period *atomic.Int32) *faultSink {
 		period: period, file: filepath.Join(t.TempDir(), "received"), seen: map[string]int32{}, duplicates: map[int32]int{},
 	}
 	var err error
-	s.ledger, err = bench.OpenLedger(s.file)
+	s.ledger, err = ledger.Open(s.file)
 	require.NoError(t, err)
 	mux := http.NewServeMux()
 	for _, destination := range faultDestinations {
@@ -197,7 +197,7 @@ func (s *faultSink) fail(err error) {
 type faultLoad struct {
 	key, file string
 	db        *database
-	ledger    *bench.Ledger
+	ledger    *ledger.Ledger
 	apis      func() []string // of the nodes that are ready
 	period    *atomic.Int32
 	full      func() bool  // too many deliveries are pending: pause publishing
@@ -225,7 +225,7 @@ func startFaultLoad(t *testing.T, l *faultLoad, shape faultShape) *faultLoad {
 	t.Helper()
 	l.file, l.inPeriod = filepath.Join(t.TempDir(), "published"), map[int32]int{}
 	var err error
-	l.ledger, err = bench.OpenLedger(l.file)
+	l.ledger, err = ledger.Open(l.file)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	l.over, l.cancel = ctx, cancel
@@ -276,7 +276,7 @@ func (l *faultLoad) publish(ctx context.Context, client int, shape faultShape) {
 // faultSent is one event on its way to a node.
 type faultSent struct {
 	id, eventType, text string
-	hash                bench.Hash
+	hash                ledger.Hash
 }
 
 func newFaultSent(id, eventType string, write func(id, eventType string) string) faultSent {
@@ -347,15 +347,15 @@ func (l *faultLoad) fail(err error) {
 }
 
 // compare holds the two ledgers against each other, once nothing is published and delivered any more.
-func (l *faultLoad) compare(t *testing.T, s *faultSink) bench.Verdict {
+func (l *faultLoad) compare(t *testing.T, s *faultSink) ledger.Verdict {
 	t.Helper()
 	require.NoError(t, l.failed)
 	require.NoError(t, s.failed)
 	require.NoError(t, l.ledger.Close())
 	require.NoError(t, s.ledger.Close())
-	published, err := bench.ReadLedger(l.file)
+	published, err := ledger.Read(l.file)
 	require.NoError(t, err)
-	received, err := bench.ReadLedger(s.file)
+	received, err := ledger.Read(s.file)
 	require.NoError(t, err)
-	return bench.Compare(published, received)
+	return ledger.Compare(published, received)
 }

@@ -13,8 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/bench"
 	"postrider/jobs/publish"
+	"postrider/ledger"
 )
 
 // requireNothingLost holds the ledgers against each other, prints what the kills met, and holds the tables against what
@@ -63,7 +63,7 @@ func (f *faultFleet) inHand() (sum int) {
 
 // requireReported: a kill between the commit and the responses leaves stored events without acknowledgment. Without
 // any, the point would be at the wrong place.
-func (f *faultFleet) requireReported(v bench.Verdict) {
+func (f *faultFleet) requireReported(v ledger.Verdict) {
 	f.t.Helper()
 	for _, row := range f.rows(v) {
 		if row.point == publish.PointPublishAfter {
@@ -99,7 +99,7 @@ type faultRow struct {
 	next, takenUp    []time.Duration
 }
 
-func (f *faultFleet) rows(v bench.Verdict) []*faultRow {
+func (f *faultFleet) rows(v ledger.Verdict) []*faultRow {
 	rows, of := map[string]*faultRow{}, map[int32]*faultRow{}
 	for _, k := range f.kills {
 		row := rows[k.point]
@@ -151,7 +151,7 @@ func periodOf(name string) (period int32) {
 }
 
 // report is the table of a campaign.
-func (f *faultFleet) report(v bench.Verdict) string {
+func (f *faultFleet) report(v ledger.Verdict) string {
 	var text strings.Builder
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "killed at\tkills\tevents\tunfinished min\tmedian\tlost\tduplicates\tunanswered\tnext delivery "+

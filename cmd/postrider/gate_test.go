@@ -17,7 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/bench"
+	"postrider/ledger"
 )
 
 // gate is an endpoint in the test's own process. It holds every request until it is opened, then responds 200,
@@ -25,7 +25,7 @@ import (
 type gate struct {
 	t      *testing.T
 	url    string
-	ledger *bench.Ledger
+	ledger *ledger.Ledger
 	file   string
 	opened chan struct{}
 	passes chan struct{} // lets one request through each
@@ -43,7 +43,7 @@ func newGate(t *testing.T) *gate {
 		file: filepath.Join(t.TempDir(), "received"),
 	}
 	var err error
-	g.ledger, err = bench.OpenLedger(g.file)
+	g.ledger, err = ledger.Open(g.file)
 	require.NoError(t, err)
 	server := httptest.NewServer(g)
 	g.url = server.URL
@@ -136,7 +136,7 @@ func (g *gate) again(id string) time.Time {
 type publishers struct {
 	t       *testing.T
 	file    string
-	ledger  *bench.Ledger
+	ledger  *ledger.Ledger
 	working sync.WaitGroup
 }
 
@@ -147,7 +147,7 @@ func startPublishers(t *testing.T, s *service, topic, key string, clients int) *
 	t.Helper()
 	p := &publishers{t: t, file: filepath.Join(t.TempDir(), "published")}
 	var err error
-	p.ledger, err = bench.OpenLedger(p.file)
+	p.ledger, err = ledger.Open(p.file)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	for client := range clients {
@@ -171,14 +171,14 @@ func startPublishers(t *testing.T, s *service, topic, key string, clients int) *
 }
 
 // compare closes both ledgers and holds them against each other.
-func (p *publishers) compare(g *gate) bench.Verdict {
+func (p *publishers) compare(g *gate) ledger.Verdict {
 	p.t.Helper()
 	p.working.Wait()
 	require.NoError(p.t, p.ledger.Close())
 	require.NoError(p.t, g.ledger.Close())
-	published, err := bench.ReadLedger(p.file)
+	published, err := ledger.Read(p.file)
 	require.NoError(p.t, err)
-	received, err := bench.ReadLedger(g.file)
+	received, err := ledger.Read(g.file)
 	require.NoError(p.t, err)
-	return bench.Compare(published, received)
+	return ledger.Compare(published, received)
 }

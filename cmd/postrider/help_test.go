@@ -34,7 +34,7 @@ func TestEveryVerbHelps(t *testing.T) {
 	require.Subset(t, verbs,
 		[]string{
 			"dev", "serve", "migrate up", "migrate status", "policy explain", "subscription test-filter", "sql", "sink",
-			"bench throughput", "version",
+			"version",
 		})
 	for _, verb := range verbs {
 		t.Run(verb, func(t *testing.T) {
@@ -73,7 +73,7 @@ func described(verb *kong.Node) (lines []string) {
 
 // silent are the verbs that print no data, or run until they are ended.
 var silent = []string{
-	"bench sink", "completion", "deadletter export", "dev", "mcp", "migrate up", "ready", "serve", "sink",
+	"completion", "deadletter export", "dev", "mcp", "migrate up", "ready", "serve", "sink",
 }
 
 // Every verb that prints data, or changes something, prints it as JSON, too.

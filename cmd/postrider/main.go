@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,16 +11,13 @@ import (
 	"os/signal"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/alecthomas/kong"
 	kongcompletion "github.com/jotaen/kong-completion"
 
 	"postrider/access"
-	"postrider/cmd/postrider/benchmark"
 	"postrider/cmd/postrider/cli"
 	"postrider/cmd/postrider/cli/management"
 	"postrider/cmd/postrider/mcp"
@@ -39,7 +35,6 @@ type verbs struct {
 	Policy  management.PolicyCmd `cmd:"" help:"Show the retry policies, explain what they do, and create your own. The built-in ones need no database."`
 	SQL     sqlCmd               `cmd:"" name:"sql" help:"Run one read-only SQL statement and print its rows."`
 	Sink    sinkCmd              `cmd:"" help:"Run the demo endpoint: /ok /flaky /slow /status/{code} /hang." detail:"Paths: /ok responds with 200, /flaky with 500 twice and then 204, /slow after ?ms= milliseconds, /status/{code} with that code, /hang never." example:"sink --listen 127.0.0.1:7481"`
-	Bench   benchmark.Cmd        `cmd:"" help:"Measure how many events this machine publishes and delivers per second, and check that none is lost."`
 	Ready   readyCmd             `cmd:"" help:"Check that a node on this machine is ready, or alive, for health checks of containers." detail:"The exit code is 0 if it is, and 1 if it is not; the reason is printed." example:"ready --listen 127.0.0.1:7480; ready --live"`
 	Version versionCmd           `cmd:"" help:"Print version and build." example:"version -o json"`
 
@@ -121,7 +116,7 @@ func run(ctx context.Context, args []string) int {
 		kong.ShortUsageOnError(),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.PostBuild(describeVerbs),
+		kong.PostBuild(terminal.DescribeVerbs),
 		kong.TypeMapper(reflect.TypeFor[netip.Prefix](), kong.MapperFunc(addressRange)),
 		kong.Exit(func(code int) { // kong's own code: 80 for wrong usage, 1 for a bad value in the environment
 			fmt.Fprint(os.Stderr, hint)
@@ -144,7 +139,7 @@ func run(ctx context.Context, args []string) int {
 		// They change the database themselves: the audit records them as cli.
 		kctx.BindTo(access.WithActor(ctx, access.Actor{Name: "cli"}), (*context.Context)(nil))
 	}
-	if err = checkRanges(kctx); err == nil {
+	if err = terminal.CheckRanges(kctx); err == nil {
 		err = kctx.Run()
 	}
 	var coded *terminal.ExitError
@@ -159,23 +154,6 @@ func run(ctx context.Context, args []string) int {
 	}
 	fmt.Fprintln(os.Stderr, "postrider:", terminal.PlainLines(err.Error()))
 	return terminal.Either(terminal.IsUsage(err), 2, 1)
-}
-
-// describeVerbs adds the tags detail:"A sentence." and example:"user list; user show a" to the help of verbs.
-func describeVerbs(k *kong.Kong) error {
-	for _, leaf := range k.Model.Leaves(false) {
-		if detail := leaf.Tag.Get("detail"); detail != "" {
-			leaf.Detail = detail + "\n\n"
-		}
-		examples := strings.Split(leaf.Tag.Get("example"), "; ")
-		if examples[0] != "" {
-			leaf.Detail += terminal.Either(len(examples) == 1, "Example:", "Examples:")
-		}
-		for _, line := range examples {
-			leaf.Detail += terminal.Either(line == "", "", "\n  "+k.Model.Name+" "+line)
-		}
-	}
-	return nil
 }
 
 type completionCmd struct {
@@ -200,38 +178,6 @@ type versionCmd struct{ terminal.OutputFlag }
 
 func (c versionCmd) Run() error {
 	return c.PrintOne(version.Read(), version.Read().String())
-}
-
-// checkRanges rejects the first flag whose value is outside the range of its tag: range:"1..1000", or range:"0.."
-// without an upper limit. Ranges of durations are in seconds.
-func checkRanges(k *kong.Context) error {
-	for _, flag := range k.Flags() {
-		low, high, declared := strings.Cut(flag.Tag.Get("range"), "..")
-		if !declared {
-			continue
-		}
-		var value float64
-		unit := ""
-		switch v := flag.Target.Interface().(type) {
-		case int:
-			value = float64(v)
-		case float64:
-			value = v
-		case time.Duration:
-			value, unit = v.Seconds(), "s"
-		}
-		least, _ := strconv.ParseFloat(low, 64)
-		most, _ := strconv.ParseFloat(cmp.Or(high, "inf"), 64)
-		if value >= least && value <= most {
-			continue
-		}
-		allowed := "be " + low + unit + terminal.Either(high == "", " or more", " to "+high+unit)
-		if low == "0" && high == "" {
-			allowed = "not be negative"
-		}
-		return terminal.Usagef("--%s %v: must %s", flag.Name, flag.Target.Interface(), allowed)
-	}
-	return nil
 }
 
 // addressRange reads flags of type netip.Prefix.

@@ -17,8 +17,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"postrider/bench"
 	"postrider/cmd/postrider/local"
+	"postrider/ledger"
 )
 
 // pooler is a real PgBouncer before one database.
@@ -189,7 +189,7 @@ func TestPgBouncerManyEventsAtOnce(t *testing.T) {
 	key := n.topic("orders")
 	n.subscribe("orders", "billing", sink.url)
 	file := filepath.Join(t.TempDir(), "published")
-	ledger, err := bench.OpenLedger(file)
+	ledger, err := ledger.Open(file)
 	require.NoError(t, err)
 	load := &publishers{t: t, file: file, ledger: ledger}
 	for client := range 20 {

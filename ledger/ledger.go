@@ -1,13 +1,13 @@
-package bench
+// Package ledger has files of event ids that publishers and endpoints note, and compares them to find lost events.
+// Tests and the benchmark use it, the service does not.
+package ledger
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"sync"
@@ -22,12 +22,12 @@ type Hash [sha256.Size]byte
 // two such files, never from the tables of the service that may have lost them. Methods are safe for concurrent use.
 type Ledger struct {
 	mu   sync.Mutex
-	file io.WriteCloser
+	file *os.File
 	err  error // the first error: an incomplete ledger proves nothing
 }
 
-// OpenLedger opens a ledger for appending. It writes each line at once, so that a killed program loses none.
-func OpenLedger(path string) (*Ledger, error) {
+// Open opens a ledger for appending. It writes each line at once, so that a killed program loses none.
+func Open(path string) (*Ledger, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open ledger: %w", err)
@@ -35,19 +35,13 @@ func OpenLedger(path string) (*Ledger, error) {
 	return &Ledger{file: file}, nil
 }
 
-// openBufferedLedger creates a ledger that writes lines in blocks, and the last ones at Close.
-func openBufferedLedger(path string) (*Ledger, error) {
-	file, err := createBuffered(path)
-	return &Ledger{file: file}, err
-}
-
 // Note appends an event. The id must not contain a line break. After an error every later Note and Close return it.
 func (l *Ledger) Note(id string, hash Hash) error {
-	return l.write(appendLine(nil, "", []byte(id), hash))
+	return l.Write(AppendLine(nil, "", []byte(id), hash))
 }
 
-// write appends lines of appendLine.
-func (l *Ledger) write(lines []byte) error {
+// Write appends lines of AppendLine.
+func (l *Ledger) Write(lines []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err == nil {
@@ -58,7 +52,8 @@ func (l *Ledger) write(lines []byte) error {
 	return l.err
 }
 
-func appendLine(lines []byte, prefix string, id []byte, hash Hash) []byte {
+// AppendLine appends the line of an event whose id begins with a prefix.
+func AppendLine(lines []byte, prefix string, id []byte, hash Hash) []byte {
 	lines = append(append(append(lines, prefix...), id...), ' ')
 	if hash == (Hash{}) {
 		return append(lines, '-', '\n')
@@ -78,32 +73,15 @@ func (l *Ledger) Close() error {
 	return nil
 }
 
-// bufferedFile is a file that is written in blocks.
-type bufferedFile struct {
-	*bufio.Writer
-	file *os.File
-}
-
-func createBuffered(path string) (*bufferedFile, error) {
-	file, err := os.Create(path)
-	if err != nil {
-		return nil, fmt.Errorf("create the file of arrivals: %w", err)
-	}
-	return &bufferedFile{bufio.NewWriterSize(file, 64<<10), file}, nil
-}
-
-// Close implements io.Closer.
-func (f *bufferedFile) Close() error { return errors.Join(f.Flush(), f.file.Close()) }
-
 // Entry is one line of a ledger.
 type Entry struct {
 	ID   string
 	Hash Hash // zero: not noted
 }
 
-// ReadLedger reads a ledger. A last line without its end is left out: its writer was killed while writing it. Any
+// Read reads a ledger. A last line without its end is left out: its writer was killed while writing it. Any
 // other invalid line is an error that names its number.
-func ReadLedger(path string) ([]Entry, error) {
+func Read(path string) ([]Entry, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read ledger: %w", err)

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"context"
@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	paceTopic        = "bench"
-	paceSubscription = "paced"
-	// paceWindow is the length of the spans that are compared; one begins each paceStep.
-	paceWindow = 10 * time.Second
-	paceStep   = 100 * time.Millisecond
+	ratesTopic        = "bench"
+	ratesSubscription = "limited"
+	// ratesWindow is the length of the spans that are compared; one begins each ratesStep.
+	ratesWindow = 10 * time.Second
+	ratesStep   = 100 * time.Millisecond
 )
 
-// PaceOptions are the options of Pace, with the tags of their flags.
-type PaceOptions struct {
+// RatesOptions are the options of Rates, with the tags of their flags.
+type RatesOptions struct {
 	Binary  string `kong:"-"` // path of the postrider program
 	Command string `kong:"-"` // for the report
 
@@ -36,15 +36,15 @@ type PaceOptions struct {
 }
 
 // Validate is called by kong. It returns an error if the options contradict each other.
-func (o *PaceOptions) Validate() error {
+func (o *RatesOptions) Validate() error {
 	if o.Kill && o.Nodes < 2 {
 		return errors.New("--kill requires at least 2 --nodes")
 	}
 	return nil
 }
 
-// PaceReport is the result of Pace. Rates are in requests per second, after the warm-up.
-type PaceReport struct {
+// RatesReport is the result of Rates. Rates are in requests per second, after the warm-up.
+type RatesReport struct {
 	Command string `json:"command"`
 	Nodes   int    `json:"nodes"`
 	Pending int    `json:"pending"`
@@ -64,7 +64,7 @@ type PaceReport struct {
 }
 
 // Err returns an error if deliveries became dead letters.
-func (r PaceReport) Err() error {
+func (r RatesReport) Err() error {
 	if r.DeadLettered > 0 {
 		return fmt.Errorf("%d deliveries became dead letters", r.DeadLettered)
 	}
@@ -72,7 +72,7 @@ func (r PaceReport) Err() error {
 }
 
 // String formats the report for people.
-func (r PaceReport) String() string {
+func (r RatesReport) String() string {
 	var p printer
 	p.line("accepted", "%.1f requests/s; lowest and highest in 10 s: %.1f, %.1f", r.Accepted, r.Lowest, r.Highest)
 	p.line("throttled", "%.1f %% of the responses; most in 10 s: %.1f %%", r.Throttled, r.MostThrottled)
@@ -86,26 +86,26 @@ func (r PaceReport) String() string {
 	return strings.TrimSuffix(p.String(), "\n")
 }
 
-// Pace measures how exactly nodes keep a rate limit together, or follow an endpoint that responds 429. It writes
+// Rates measures how exactly nodes keep a rate limit together, or follow an endpoint that responds 429. It writes
 // progress to log. An error means that there is no report.
-func Pace(ctx context.Context, o PaceOptions, log io.Writer) (report PaceReport, err error) {
-	report = PaceReport{Command: o.Command, Nodes: o.Nodes, Pending: o.Pending, Machine: thisMachine()}
-	err = withSystem(ctx, o.Binary, "", "pace", log, func(s *system) error {
-		r := &paceRun{system: s, o: o, report: &report}
+func Rates(ctx context.Context, o RatesOptions, log io.Writer) (report RatesReport, err error) {
+	report = RatesReport{Command: o.Command, Nodes: o.Nodes, Pending: o.Pending, Machine: thisMachine()}
+	err = withSystem(ctx, o.Binary, "", "rates", log, func(s *system) error {
+		r := &ratesRun{system: s, o: o, report: &report}
 		return s.guarded(ctx, r.measure)
 	})
 	return report, err
 }
 
-// paceRun is one run of Pace.
-type paceRun struct {
+// ratesRun is one run of Rates.
+type ratesRun struct {
 	*system
-	o      PaceOptions
-	report *PaceReport
+	o      RatesOptions
+	report *RatesReport
 }
 
 // measure publishes the backlog while delivery is paused, and then lets the nodes deliver it.
-func (r *paceRun) measure(ctx context.Context) (err error) {
+func (r *ratesRun) measure(ctx context.Context) (err error) {
 	if r.report.Settings, err = r.readSettings(ctx); err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (r *paceRun) measure(ctx context.Context) (err error) {
 	if r.o.Limit > 0 {
 		more["deliveryRate"] = settings{"limit": r.o.Limit, "burst": 1}
 	}
-	to, err := r.measuredTopic(ctx, paceTopic, endpoint{paceSubscription, path, more})
+	to, err := r.measuredTopic(ctx, ratesTopic, endpoint{ratesSubscription, path, more})
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (r *paceRun) measure(ctx context.Context) (err error) {
 		}
 		r.nodes = append(r.nodes, node)
 	}
-	if err := r.api.pause(ctx, paceTopic, paceSubscription); err != nil {
+	if err := r.api.pause(ctx, ratesTopic, ratesSubscription); err != nil {
 		return err
 	}
 	if err := r.publishBulk(ctx, []target{to}, r.o.Pending); err != nil {
@@ -149,8 +149,8 @@ func (r *paceRun) measure(ctx context.Context) (err error) {
 }
 
 // deliver returns the span after the warm-up.
-func (r *paceRun) deliver(ctx context.Context) (measured span, err error) {
-	if err := r.api.resume(ctx, paceTopic, paceSubscription); err != nil {
+func (r *ratesRun) deliver(ctx context.Context) (measured span, err error) {
+	if err := r.api.resume(ctx, ratesTopic, ratesSubscription); err != nil {
 		return measured, err
 	}
 	from := time.Now().Add(r.o.WarmUp)
@@ -166,11 +166,11 @@ func (r *paceRun) deliver(ctx context.Context) (measured span, err error) {
 	if !waitUntil(ctx, measured.to) {
 		return measured, ctx.Err()
 	}
-	return measured, r.api.pause(ctx, paceTopic, paceSubscription)
+	return measured, r.api.pause(ctx, ratesTopic, ratesSubscription)
 }
 
 // addArrivals computes the rates of a span.
-func (r *PaceReport) addArrivals(arrivals []arrival, measured span) {
+func (r *RatesReport) addArrivals(arrivals []arrival, measured span) {
 	type counts struct{ accepted, throttled int }
 	count := func(s span) (c counts) {
 		for _, a := range arrivals {
@@ -190,9 +190,9 @@ func (r *PaceReport) addArrivals(arrivals []arrival, measured span) {
 	rate := func(c counts, d time.Duration) float64 { return round(float64(c.accepted)/d.Seconds(), 2) }
 	all := count(measured)
 	r.Accepted, r.Throttled, r.Lowest = rate(all, measured.length()), percent(all), math.Inf(1)
-	for from := measured.from; !from.Add(paceWindow).After(measured.to); from = from.Add(paceStep) {
-		c := count(span{from, from.Add(paceWindow)})
-		r.Lowest, r.Highest = min(r.Lowest, rate(c, paceWindow)), max(r.Highest, rate(c, paceWindow))
+	for from := measured.from; !from.Add(ratesWindow).After(measured.to); from = from.Add(ratesStep) {
+		c := count(span{from, from.Add(ratesWindow)})
+		r.Lowest, r.Highest = min(r.Lowest, rate(c, ratesWindow)), max(r.Highest, rate(c, ratesWindow))
 		r.MostThrottled = max(r.MostThrottled, percent(c))
 	}
 }

@@ -1,4 +1,4 @@
-package bench
+package ledger
 
 import (
 	"crypto/sha256"
@@ -58,37 +58,22 @@ func TestLedgerRoundTrip(t *testing.T) {
 		entry("a", "A"), entry("an id with spaces", "B"), entry("a", ""), entry("é-"+strings.Repeat("x", 1000), "C"),
 	}
 	for _, part := range [][]Entry{want[:2], want[2:]} { // opened again, as after a restart
-		ledger, err := OpenLedger(path)
+		ledger, err := Open(path)
 		require.NoError(t, err)
 		for i, e := range part {
 			require.NoError(t, ledger.Note(e.ID, e.Hash))
-			got, err := ReadLedger(path)
+			got, err := Read(path)
 			require.NoError(t, err)
 			require.Equal(t, part[i], got[len(got)-1], "on file before Note returned: the publisher may be killed next")
 		}
 		require.NoError(t, ledger.Close())
 	}
-	got, err := ReadLedger(path)
+	got, err := Read(path)
 	require.NoError(t, err)
 	require.Equal(t, want, got)
 }
 
-func TestBufferedLedger(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "ledger")
-	ledger, err := openBufferedLedger(path)
-	require.NoError(t, err)
-	for range 2000 { // more than the buffer holds
-		require.NoError(t, ledger.Note("a", sha256.Sum256(nil)))
-	}
-	require.NoError(t, ledger.Close())
-	got, err := ReadLedger(path)
-	require.NoError(t, err)
-	require.Len(t, got, 2000)
-	require.ErrorIs(t, ledger.Note("b", Hash{}), os.ErrClosed)
-}
-
-func TestReadLedger(t *testing.T) {
+func TestRead(t *testing.T) {
 	t.Parallel()
 	hash := strings.Repeat("0a", sha256.Size)
 	for name, tc := range map[string]struct {
@@ -109,7 +94,7 @@ func TestReadLedger(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "ledger")
 			require.NoError(t, os.WriteFile(path, []byte(tc.content), 0o600))
-			got, err := ReadLedger(path)
+			got, err := Read(path)
 			if tc.fails != "" {
 				require.ErrorContains(t, err, tc.fails)
 				return
@@ -122,19 +107,19 @@ func TestReadLedger(t *testing.T) {
 			require.Equal(t, tc.ids, ids)
 		})
 	}
-	_, err := ReadLedger(filepath.Join(t.TempDir(), "none"))
+	_, err := Read(filepath.Join(t.TempDir(), "none"))
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
 func TestLedgerThatCannotWrite(t *testing.T) {
 	t.Parallel()
-	ledger, err := OpenLedger(filepath.Join(t.TempDir(), "ledger"))
+	ledger, err := Open(filepath.Join(t.TempDir(), "ledger"))
 	require.NoError(t, err)
 	require.NoError(t, ledger.file.Close()) // as a disk that fails under it
 	first := ledger.Note("a", Hash{})
 	require.Error(t, first)
 	require.Equal(t, first, ledger.Note("b", Hash{}), "a ledger with a hole proves nothing: the failure stays")
 	require.Error(t, ledger.Close())
-	_, err = OpenLedger(t.TempDir())
+	_, err = Open(t.TempDir())
 	require.Error(t, err, "a folder")
 }
