@@ -25,7 +25,17 @@ var sessionSettings = []struct{ name, value, unset string }{
 	{"idle_in_transaction_session_timeout", "30s", "0"},
 	// Preparing a statement waits for table locks too: a table that a user has locked must not stall a node.
 	{"lock_timeout", "2s", "0"},
+	// Our backslashes are no escapes.
+	{"standard_conforming_strings", "on", "off"},
 }
+
+// The search path of our sessions, whatever the URL has. PostgreSQL prefers a function in public whose parameters have
+// the types of a call to a variadic one of its own, such as format: any login with CREATE on public could make a node
+// run its function. pg_temp is last, because it would be first if it were not named.
+const (
+	searchPath = "search_path"
+	safePath   = "pg_catalog, pg_temp"
+)
 
 const planCacheMode = "plan_cache_mode"
 
@@ -55,6 +65,7 @@ func OpenPool(ctx context.Context, url string, maxConns int) (*pgxpool.Pool, err
 		for _, s := range sessionSettings {
 			setParam(config, s.name, s.value)
 		}
+		config.ConnConfig.RuntimeParams[searchPath] = safePath
 	})
 }
 
@@ -133,16 +144,20 @@ func SettingsDropped(ctx context.Context, pool *pgxpool.Pool) (bool, error) {
 }
 
 // MissingSettings is the SQL that sets for the role what our sessions cannot set through a pooler; "" if the role has
-// values for all of them. Without it postrider works, but a statement waits for a forgotten lock until its own deadline
-// (10 to 15 s) instead of 2 s.
+// values for all of them. Without it postrider works, but a login with CREATE on a schema of the role's search_path can
+// make it run functions, and a statement waits for a forgotten lock until its own deadline (10 to 15 s) instead of 2 s.
 func MissingSettings(ctx context.Context, pool *pgxpool.Pool) (string, error) {
-	const query = `SELECT coalesce(string_agg(format('ALTER ROLE %I IN DATABASE %I SET %s = %L;', session_user,
-		    current_database(), name, value), ' '), '')
-		FROM unnest($1::text[], $2::text[], $3::text[]) AS s(name, value, unset) WHERE current_setting(name) = unset`
-	var names, values, unset []string
+	// The names are qualified, because search_path may be what is missing. A list must not be quoted as one value.
+	const query = `SELECT coalesce(pg_catalog.string_agg(pg_catalog.format('ALTER ROLE %I IN DATABASE %I SET %s = %s;',
+		    session_user, pg_catalog.current_database(), s.name, s.value), ' '), '')
+		FROM ROWS FROM (pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::text[]), pg_catalog.unnest($3::text[]))
+		    AS s(name, value, unset)
+		WHERE CASE s.unset WHEN '' THEN pg_catalog.current_setting(s.name) <> s.value
+		    ELSE pg_catalog.current_setting(s.name) = s.unset END`
+	names, values, unset := []string{searchPath}, []string{safePath}, []string{""}
 	for _, s := range sessionSettings {
 		if s.unset != "" {
-			names, values, unset = append(names, s.name), append(values, s.value), append(unset, s.unset)
+			names, values, unset = append(names, s.name), append(values, "'"+s.value+"'"), append(unset, s.unset)
 		}
 	}
 	var statements string

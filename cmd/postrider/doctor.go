@@ -176,7 +176,8 @@ func (c *doctorCmd) checkConnection(ctx context.Context, found *findings, pool *
 		return false
 	}
 	found.check("pooler", "PgBouncer drops session settings, and the role has them", problem{
-		statements != "", warn, "PgBouncer drops session settings, and the role lacks them", "run: " + statements,
+		statements != "", warn, "PgBouncer drops session settings, and the role lacks them: statements may run functions " +
+			"that another login created in schema public", "run: " + statements,
 	})
 	return true
 }

@@ -114,8 +114,16 @@ func signIn(t *testing.T, db *database, name, password string) (token string) {
 // loginAs is a session of a user who has one of our roles and nothing else.
 func loginAs(t *testing.T, db *database, role string) *pgx.Conn {
 	t.Helper()
-	user := pgx.Identifier{role + "_" + one[string](db, "SELECT current_database()")}
-	db.exec("CREATE ROLE " + user.Sanitize() + " LOGIN PASSWORD 'known' IN ROLE " + role)
+	conn := login(t, db, role)
+	db.exec("GRANT " + role + " TO " + conn.Config().User)
+	return conn
+}
+
+// login is a session of a new role without rights.
+func login(t *testing.T, db *database, name string) *pgx.Conn {
+	t.Helper()
+	user := pgx.Identifier{name + "_" + one[string](db, "SELECT current_database()")}
+	db.exec("CREATE ROLE " + user.Sanitize() + " LOGIN PASSWORD 'known'")
 	config, err := pgx.ParseConfig(db.url)
 	require.NoError(t, err)
 	config.User, config.Password = user[0], "known"

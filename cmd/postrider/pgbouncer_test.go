@@ -227,7 +227,7 @@ func TestPgBouncerSurvivorMakesTheAttemptsOfAKilledNodeAgain(t *testing.T) {
 func TestWithoutTheSwitchPgBouncerIsNamed(t *testing.T) {
 	t.Parallel()
 	const ignore = "ignore_startup_parameters = plan_cache_mode,jit,enable_bitmapscan,lock_timeout," +
-		"idle_in_transaction_session_timeout"
+		"idle_in_transaction_session_timeout,search_path"
 	for _, row := range []struct{ name, setting, says string }{
 		{"it rejects our settings", "", "leads to PgBouncer (unsupported startup parameter: "},
 		{"it ignores our settings", ignore, "leads to a connection pooler that drops the session's settings"},
@@ -280,7 +280,8 @@ func TestPgBouncerSettingsAreAdvised(t *testing.T) {
 	db.migrate()
 	n := startNode(t, db)
 	advice := adviceOf(t, n)
-	for _, setting := range []string{"lock_timeout = '2s'", "idle_in_transaction_session_timeout = '30s'", "jit = 'off'"} {
+	for _, setting := range []string{"search_path = pg_catalog, pg_temp", "lock_timeout = '2s'",
+		"idle_in_transaction_session_timeout = '30s'", "jit = 'off'"} {
 		require.Contains(t, advice, "SET "+setting+";")
 	}
 	n.stop()

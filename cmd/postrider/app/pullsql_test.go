@@ -77,7 +77,7 @@ func TestReceiveInSQL(t *testing.T) {
 	b := setup(t)
 	b.pulled(t, 10)
 	b.publishCloudEvents(t, "e", 3)
-	b.exec(t, "CREATE TABLE ledger (event_id text); GRANT ALL ON ledger TO postrider_consumer")
+	b.exec(t, "CREATE TABLE public.ledger (event_id text); GRANT ALL ON public.ledger TO postrider_consumer")
 	c := b.consumer(t)
 
 	c.exec(t, "BEGIN")
@@ -93,9 +93,9 @@ func TestReceiveInSQL(t *testing.T) {
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts"))
 
 	c.exec(t, `WITH received AS (SELECT * FROM postrider.receive('orders', 'pull', 10)),
-		stored AS (INSERT INTO ledger SELECT event_id FROM received)
+		stored AS (INSERT INTO public.ledger SELECT event_id FROM received)
 		SELECT postrider.acknowledge(array_agg(lock_token)) FROM received`)
-	require.Equal(t, 3, b.count(t, "SELECT count(DISTINCT event_id) FROM ledger"))
+	require.Equal(t, 3, b.count(t, "SELECT count(DISTINCT event_id) FROM public.ledger"))
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE outcome = 'Acknowledged'"))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'lock'"))

@@ -319,15 +319,16 @@ func TestPublishRowChange(t *testing.T) {
 	_, _, err := b.store.Topics.Put(t.Context(), "cloud",
 		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.CloudEvents})
 	require.NoError(t, err)
-	b.exec(t, `CREATE TABLE orders (region text, nr integer, total numeric, PRIMARY KEY (region, nr));
+	b.exec(t, `CREATE TABLE public.orders (region text, nr integer, total numeric, PRIMARY KEY (region, nr));
 		CREATE TRIGGER events AFTER INSERT OR UPDATE OR
-		DELETE ON orders FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('orders');
-		CREATE TRIGGER cloud AFTER INSERT ON orders FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('cloud',
+		DELETE ON public.orders FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('orders');
+		CREATE TRIGGER cloud AFTER INSERT ON public.orders FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('cloud',
 		    'Shop.Order', 'nr, region')`)
-	b.exec(t, `INSERT INTO orders VALUES ('eu', 1, 9.50), ('eu', 2, 1)`)
+	b.exec(t, `INSERT INTO public.orders VALUES ('eu', 1, 9.50), ('eu', 2, 1)`)
 	b.exec(t,
-		`UPDATE orders SET total = 10.00 WHERE nr = 1; UPDATE orders SET total = total; DELETE FROM orders WHERE nr = 1`)
-	b.exec(t, `BEGIN; INSERT INTO orders VALUES ('us', 1, 1); ROLLBACK`)
+		`UPDATE public.orders SET total = 10.00 WHERE nr = 1; UPDATE public.orders SET total = total;
+		DELETE FROM public.orders WHERE nr = 1`)
+	b.exec(t, `BEGIN; INSERT INTO public.orders VALUES ('us', 1, 1); ROLLBACK`)
 	require.Equal(t,
 		"public.orders.Inserted public/orders/eu/1 null 9.50,public.orders.Inserted public/orders/eu/2 null 1,"+
 			"public.orders.Updated public/orders/eu/1 9.50 10.00,public.orders.Deleted public/orders/eu/1 10.00 null", b.text(t,
@@ -339,27 +340,30 @@ func TestPublishRowChange(t *testing.T) {
 			       system_id LIMIT 1`))
 
 	// Types that cannot be compared, and changes of what is equal.
-	b.exec(t, `CREATE TABLE notes (nr integer PRIMARY KEY, body json, price numeric);
-		CREATE TRIGGER events AFTER UPDATE ON notes FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('orders',
-		    'Note');
-		INSERT INTO notes VALUES (1, '{}', 1.0); UPDATE notes SET body = body; UPDATE notes SET body = '{ }';
-		UPDATE notes SET price = 1.00`)
+	b.exec(t, `CREATE TABLE public.notes (nr integer PRIMARY KEY, body json, price numeric);
+		CREATE TRIGGER events AFTER UPDATE ON public.notes FOR EACH ROW
+		    EXECUTE FUNCTION postrider.publish_row_change('orders', 'Note');
+		INSERT INTO public.notes VALUES (1, '{}', 1.0); UPDATE public.notes SET body = body;
+		UPDATE public.notes SET body = '{ }'; UPDATE public.notes SET price = 1.00`)
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.events WHERE event_type = 'Note.Updated'"))
 
 	for _, c := range []struct{ trigger, message string }{
-		{"AFTER INSERT ON wrong FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change()", "publish_row_change takes " +
-			"a topic"},
-		{"AFTER INSERT ON wrong FOR EACH STATEMENT EXECUTE FUNCTION postrider.publish_row_change('orders')", "FOR EACH ROW"},
-		{"BEFORE INSERT ON wrong FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('orders')", "AFTER the change"},
+		{"AFTER INSERT ON public.wrong FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change()",
+			"publish_row_change takes a topic"},
+		{"AFTER INSERT ON public.wrong FOR EACH STATEMENT EXECUTE FUNCTION postrider.publish_row_change('orders')",
+			"FOR EACH ROW"},
+		{"BEFORE INSERT ON public.wrong FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('orders')",
+			"AFTER the change"},
 		{
-			"AFTER INSERT ON wrong FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('orders', '', 'nr')",
+			"AFTER INSERT ON public.wrong FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('orders', '', 'nr')",
 			`column "nr", which the subject needs, does not exist in public.wrong`,
 		},
-		{"AFTER INSERT ON wrong FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('nowhere')", `topic "nowhere" ` +
-			`does not exist`},
+		{"AFTER INSERT ON public.wrong FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('nowhere')",
+			`topic "nowhere" does not exist`},
 	} {
-		b.exec(t, "DROP TABLE IF EXISTS wrong; CREATE TABLE wrong (a integer); CREATE TRIGGER events "+c.trigger)
-		_, err := b.pool.Exec(t.Context(), "INSERT INTO wrong VALUES (1)")
+		b.exec(t, "DROP TABLE IF EXISTS public.wrong; CREATE TABLE public.wrong (a integer)")
+		b.exec(t, "CREATE TRIGGER events "+c.trigger)
+		_, err := b.pool.Exec(t.Context(), "INSERT INTO public.wrong VALUES (1)")
 		require.ErrorContains(t, err, c.message)
 	}
 }

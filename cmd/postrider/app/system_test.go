@@ -398,10 +398,10 @@ func TestTheSystemTopicIsPostridersOwn(t *testing.T) {
 		_, err := b.pool.Exec(t.Context(), "SELECT "+call)
 		require.ErrorContains(t, err, "postrider's own", call)
 	}
-	b.exec(t, "CREATE TABLE shop (id int PRIMARY KEY)")
-	b.exec(t, "CREATE TRIGGER noticed AFTER INSERT ON shop FOR EACH ROW EXECUTE FUNCTION "+
+	b.exec(t, "CREATE TABLE public.shop (id int PRIMARY KEY)")
+	b.exec(t, "CREATE TRIGGER noticed AFTER INSERT ON public.shop FOR EACH ROW EXECUTE FUNCTION "+
 		"postrider.publish_row_change('postrider.system')")
-	_, err = b.pool.Exec(t.Context(), "INSERT INTO shop VALUES (1)")
+	_, err = b.pool.Exec(t.Context(), "INSERT INTO public.shop VALUES (1)")
 	require.ErrorContains(t, err, "postrider's own")
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.events"))
 }
