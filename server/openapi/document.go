@@ -60,6 +60,19 @@ func Document(operations []Operation) ([]byte, []string, error) {
 	return document.Bytes(), b.problems, nil
 }
 
+// Description is the text of a component's member, or the one that all members with this name share; "" for none.
+func Description(component, name string) string {
+	var text yaml.Node
+	if err := yaml.Unmarshal(texts, &text); err != nil {
+		return ""
+	}
+	root := text.Content[0]
+	if own := textAt(find(root, "components", "schemas", component, "properties"), name); own != "" {
+		return own
+	}
+	return textAt(find(root, "x-shared", "members"), name)
+}
+
 // builder adds the declarations of Go types to the texts.
 type builder struct {
 	root     *yaml.Node
