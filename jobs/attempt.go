@@ -135,7 +135,7 @@ type attempt struct {
 func (a *attempt) start(ctx context.Context) {
 	a.engine.progress.begin()
 	a.engine.parts.Failpoint.Reach(PointFetched)
-	a.engine.goroutines.Go(func() { a.finish(a.recovered(func() error { return a.run(ctx) })) })
+	go func() { a.finish(a.recovered(func() error { return a.run(ctx) })) }()
 }
 
 // finish ends the attempt; only the first call counts.

@@ -144,10 +144,9 @@ type Engine struct {
 	cut       context.CancelFunc // ends the requests in flight
 	locations *export.Locations  // of dead letters
 
-	requests   context.Context //nolint:containedctx // the lifetime of requests and local attempts, which Stop cuts
-	failures   *joberrors
-	goroutines goroutines     // of attempts
-	local      sync.WaitGroup // attempts of the local handoff
+	requests context.Context //nolint:containedctx // the lifetime of requests and local attempts, which Stop cuts
+	failures *joberrors
+	local    sync.WaitGroup // attempts of the local handoff
 
 	ended       *queue.JobSet // jobs whose row is gone, until River completes them
 	interrupted *queue.JobSet // jobs whose attempt was cut by Stop
@@ -277,7 +276,6 @@ func (e *Engine) Stop(ctx context.Context) error {
 	}
 	e.cut()
 	e.endpoint.CloseIdle()
-	e.goroutines.Close()
 	e.locations.Close()
 	e.stopLoops()
 	e.loops.Wait()
