@@ -93,8 +93,8 @@ func (db *DB) DeleteInSteps(ctx context.Context, statement string, step int, arg
 }
 
 const (
-	// readTime bounds each statement of a page or a list.
-	readTime = 5 * time.Second
+	// ReadTime bounds each statement of a page or a list.
+	ReadTime = 5 * time.Second
 	// collectTime bounds the statement of Collect. Counts stop earlier, and report that there may be more.
 	collectTime = 10 * time.Second
 	// connWait is how long ReadAlways waits for a connection of the pool.
@@ -136,9 +136,53 @@ func ReadWithin(
 	}
 }
 
+const (
+	// cancelPause is the time between two requests to cancel: one may arrive between two statements.
+	cancelPause = 100 * time.Millisecond
+	// cancelTime bounds a request to cancel.
+	cancelTime = time.Second
+)
+
+// ReadCanceling is ReadWithin whose statements PostgreSQL cancels when ctx ends. It returns when PostgreSQL has ended
+// them: pgx would close the connection, and PostgreSQL go on until the limit. read uses the ctx that it gets.
+func (db *DB) ReadCanceling(
+	ctx context.Context, limit time.Duration, what string, read func(context.Context, pgx.Tx) error,
+) error {
+	conn, err := db.Acquire(ctx)
+	if err != nil {
+		return ReadError(what, err)
+	}
+	defer conn.Release()
+	ended, canceled := make(chan struct{}), make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(canceled)
+		for {
+			bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTime)
+			_ = conn.Conn().PgConn().CancelRequest(bounded)
+			cancel()
+			select {
+			case <-ended:
+				return
+			case <-time.After(cancelPause):
+			}
+		}
+	})
+	// For a network that loses everything; PostgreSQL's own limit is earlier.
+	lasting, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*limit)
+	defer cancel()
+	err = ReadWithin(lasting, conn, limit, what, func(tx pgx.Tx) error { return read(lasting, tx) })
+	close(ended)
+	if stop() {
+		return err
+	}
+	<-canceled
+	_ = conn.Conn().Close(lasting) // the last request to cancel may still arrive
+	return ReadError(what, ctx.Err())
+}
+
 // Read is ReadWithin 5 s, for a page: its counts and its lists agree.
 func (db *DB) Read(ctx context.Context, what string, read func(pgx.Tx) error) error {
-	return ReadWithin(ctx, db, readTime, what, read)
+	return ReadWithin(ctx, db, ReadTime, what, read)
 }
 
 // ReadAlways is Read, but opens its own connection if the pool has none free within 1 s: metrics must distinguish a
@@ -150,7 +194,7 @@ func (db *DB) ReadAlways(ctx context.Context, what string, read func(pgx.Tx) err
 	switch {
 	case err == nil:
 		defer pooled.Release()
-		return ReadWithin(ctx, pooled, readTime, what, read)
+		return ReadWithin(ctx, pooled, ReadTime, what, read)
 	case wait.Err() == nil:
 		return ReadError(what, err)
 	}
@@ -159,7 +203,7 @@ func (db *DB) ReadAlways(ctx context.Context, what string, read func(pgx.Tx) err
 		return ReadError(what, err)
 	}
 	defer CloseConn(own)
-	return ReadWithin(ctx, own, readTime, what, read)
+	return ReadWithin(ctx, own, ReadTime, what, read)
 }
 
 // CloseConn closes a connection within a second: the other end may be gone.

@@ -168,7 +168,7 @@ func (r *Reader) ListDeadLetters(
 	if !after.DeadLetteredAt.IsZero() {
 		s.after = &after
 	}
-	err = readFound(ctx, r.db, func(r *reading) {
+	err = r.searchFound(ctx, func(r *reading) {
 		found := r.findDeadLetters(s)
 		list.Rows = found.rows(r, false, limit)
 		if list.Scanned = found.Scanned; len(found.IDs) < limit {
@@ -205,15 +205,10 @@ type foundDeadLetters struct {
 	Condition *string
 }
 
-// readFound reads a page of found dead letters. A search has its own time limit, which its last step may exceed.
+// searchFound reads a page of found dead letters. A search has its own time limit, which its last step may exceed.
 // *FunctionError: the filter is invalid.
-func readFound(ctx context.Context, db *postgres.DB, page func(*reading)) error {
-	err := postgres.ReadWithin(ctx, db, 2*searchTime, "dead letters", func(tx pgx.Tx) error {
-		r := &reading{ctx: ctx, tx: tx}
-		page(r)
-		return r.err
-	})
-	return postgres.AsFunctionError(err)
+func (r *Reader) searchFound(ctx context.Context, page func(*reading)) error {
+	return postgres.AsFunctionError(r.search(ctx, 2*searchTime, "dead letters", page))
 }
 
 func (r *reading) findDeadLetters(s searchArgs) foundDeadLetters {
@@ -268,11 +263,13 @@ func (r *Reader) CountDeadLetters(ctx context.Context, filter *DeadLetterFilter)
 		return found, err
 	}
 	const count = "SELECT matched, redelivered, at_least FROM postrider_internal.measure_dead_letters($1, 'infinity', $2)"
-	list, err := postgres.Collect[Matched](ctx, r.db, count, text, countTime)
-	if err != nil {
-		return found, postgres.AsFunctionError(err)
-	}
-	return list[0], nil
+	err = r.searchFound(ctx, func(r *reading) {
+		var counted *Matched
+		if counted, r.err = postgres.Row[Matched](r.ctx, r.tx, count, text, countTime); r.err == nil {
+			found = *counted
+		}
+	})
+	return found, err
 }
 
 // DeadLetterRow is one dead letter with everything that is kept of it.
@@ -327,7 +324,7 @@ func (r *Reader) ReadDeadLetters(
 		s.most, s.scanLimit = matchSample, math.MaxInt32
 	}
 	d := DeadLetterPage{Facets: map[string][]Counted{}}
-	err = readFound(ctx, r.db, func(r *reading) {
+	err = r.searchFound(ctx, func(r *reading) {
 		found := r.findDeadLetters(s)
 		found.IDs = append(slices.Clip(begun), found.IDs...)
 		list := found.rows(r, s.ascending, t.Limit+1)

@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"postrider/postgres"
 )
 
 // Found is what has an id or a name.
@@ -23,7 +25,7 @@ type Found struct {
 }
 
 // Find reads what has an id or a name, at most 50: exact matches first, and then the newest. ErrTooSlow,
-// ErrUnavailable.
+// ErrUnavailable, *postgres.BusyError.
 func (r *Reader) Find(ctx context.Context, text string) (found []Found, err error) {
 	args := pgx.NamedArgs{"text": text, "number": nil, "uuid": nil}
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
@@ -32,6 +34,6 @@ func (r *Reader) Find(ctx context.Context, text string) (found []Found, err erro
 	if id, err := uuid.Parse(text); err == nil {
 		args["uuid"] = id
 	}
-	err = read(ctx, r.db, "a search", func(r *reading) { found = rows[Found](r, "find", args) })
+	err = r.search(ctx, postgres.ReadTime, "a search", func(r *reading) { found = rows[Found](r, "find", args) })
 	return found, err
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"postrider/access"
 	"postrider/catalog"
 	"postrider/policy/filter"
 	"postrider/postgres"
@@ -97,10 +98,16 @@ func MatchPast(
 // countStepTime bounds each statement of a count.
 const countStepTime = 10 * time.Second
 
-// CountEvents counts the events that RedeliverEvents would deliver now, for a little more than 5 s. *FunctionError.
+// CountEvents counts the events that RedeliverEvents would deliver now, for a little more than 5 s. *FunctionError,
+// *postgres.BusyError.
 func (r *Reader) CountEvents(
 	ctx context.Context, topic, subscription string, from time.Time, until *time.Time,
 ) (found Matched, err error) {
+	release, err := r.searches.Take(ctx, access.ActorOf(ctx).Name)
+	if err != nil {
+		return found, err
+	}
+	defer release()
 	began := time.Now()
 	past, match, err := r.pastOf(ctx, topic, subscription, from, until)
 	if err != nil {
@@ -123,7 +130,7 @@ func (r *Reader) CountEvents(
 func (r *Reader) countNext(
 	ctx context.Context, topic string, past *Past, match *filter.Filter,
 ) (n int64, end bool, err error) {
-	err = postgres.ReadWithin(ctx, r.db, countStepTime, "past events", func(tx pgx.Tx) error {
+	err = r.db.ReadCanceling(ctx, countStepTime, "past events", func(ctx context.Context, tx pgx.Tx) error {
 		next, err := past.Scan(ctx, tx, ScanStep)
 		if err != nil {
 			return err

@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"postrider/postgres"
 )
 
 // Problem is an outcome of failed attempts of one event subscription.
@@ -38,11 +40,12 @@ type Problem struct {
 }
 
 // ReadProblems groups the failed attempts of a span by event subscription and outcome, the last failure first, at most
-// 100 groups. From 6 hours on it reads the counts by the hour instead of by the minute. ErrTooSlow, ErrUnavailable.
+// 100 groups. From 6 hours on it reads the counts by the hour instead of by the minute. ErrTooSlow, ErrUnavailable,
+// *postgres.BusyError.
 func (r *Reader) ReadProblems(ctx context.Context, topic string, span time.Duration) (found []Problem, err error) {
 	args := pgx.NamedArgs{
 		"from": r.clock.Now().Add(-span), "hours": span >= 6*time.Hour, "topic": given(topic), "limit": 100,
 	}
-	err = read(ctx, r.db, "problems", func(r *reading) { found = rows[Problem](r, "problems", args) })
+	err = r.search(ctx, postgres.ReadTime, "problems", func(r *reading) { found = rows[Problem](r, "problems", args) })
 	return found, err
 }

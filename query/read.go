@@ -9,10 +9,12 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"postrider/access"
 	"postrider/postgres"
 )
 
@@ -23,12 +25,17 @@ var sql = postgres.SQLFiles(sqlFiles)
 
 // Reader reads what the REST API's lists, the dashboard's pages and the metrics show. It needs no encryption key.
 type Reader struct {
-	db    *postgres.DB
-	clock *postgres.Clock
+	db       *postgres.DB
+	clock    *postgres.Clock
+	searches *postgres.Bound
 }
 
-// NewReader returns a Reader of a database.
-func NewReader(db *postgres.DB, clock *postgres.Clock) *Reader { return &Reader{db, clock} }
+// NewReader returns a Reader of a database. Its searches use at most half of the pool's connections, and those of one
+// credential an eighth: publishes and results of attempts need the others.
+func NewReader(db *postgres.DB, clock *postgres.Clock) *Reader {
+	conns := int(db.Config().MaxConns)
+	return &Reader{db, clock, postgres.NewBound("searches, counts and tails", max(1, conns/2), max(1, conns/8))}
+}
 
 // reading is the snapshot that a page is read from. After an error, rows and row read nothing.
 type reading struct {
@@ -40,6 +47,22 @@ type reading struct {
 // read reads a page in one snapshot. ErrTooSlow; ErrUnavailable; ErrNotFound.
 func read(ctx context.Context, db *postgres.DB, what string, page func(*reading)) error {
 	return db.Read(ctx, what, func(tx pgx.Tx) error {
+		r := &reading{ctx: ctx, tx: tx}
+		page(r)
+		return r.err
+	})
+}
+
+// search reads what may take PostgreSQL seconds, such as a search, a count or a report. It waits until the node and the
+// credential of ctx have a place for it, and keeps the place until PostgreSQL is done. *postgres.BusyError; the errors
+// of read.
+func (r *Reader) search(ctx context.Context, limit time.Duration, what string, page func(*reading)) error {
+	release, err := r.searches.Take(ctx, access.ActorOf(ctx).Name)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return r.db.ReadCanceling(ctx, limit, what, func(ctx context.Context, tx pgx.Tx) error {
 		r := &reading{ctx: ctx, tx: tx}
 		page(r)
 		return r.err

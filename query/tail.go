@@ -84,10 +84,10 @@ func (r *Reader) ResumeTail(f TailFilter, mark string) (*Tail, error) {
 }
 
 // Next returns the lines since the last call, the oldest first: up to 200 events and 200 attempts, the newest ones.
-// ErrTooSlow, ErrUnavailable.
+// ErrTooSlow, ErrUnavailable, *postgres.BusyError.
 func (t *Tail) Next(ctx context.Context) (lines []TailLine, err error) {
 	var now time.Time
-	err = read(ctx, t.reader.db, "new events and attempts", func(r *reading) {
+	err = t.reader.search(ctx, postgres.ReadTime, "new events and attempts", func(r *reading) {
 		if t.filter.Subscription == "" && !t.filter.Failed {
 			from := t.since.Add(-tailBack)
 			lines = rows[TailLine](r, "tail_events", pgx.NamedArgs{

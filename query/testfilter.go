@@ -49,19 +49,18 @@ func ReadFilter(ctx context.Context, pool *pgxpool.Pool, topic, name string) (*S
 const lastEventsTimeout = 10 * time.Second
 
 // LastEvents reads the last events of a topic, up to limit, the newest first, as filters see them, without their trace.
-// ErrTooSlow after 10 s: very many events of other topics are newer.
-func LastEvents(ctx context.Context, pool *pgxpool.Pool, topicID int64, limit int) ([]event.Event, error) {
-	return LastEventsWithin(ctx, pool, topicID, limit, lastEventsTimeout)
+// ErrTooSlow after 10 s: very many events of other topics are newer. *postgres.BusyError.
+func (r *Reader) LastEvents(ctx context.Context, topicID int64, limit int) ([]event.Event, error) {
+	return r.LastEventsWithin(ctx, topicID, limit, lastEventsTimeout)
 }
 
 // LastEventsWithin is LastEvents with another time limit.
-func LastEventsWithin(
-	ctx context.Context, pool *pgxpool.Pool, topicID int64, limit int, timeout time.Duration,
+func (r *Reader) LastEventsWithin(
+	ctx context.Context, topicID int64, limit int, timeout time.Duration,
 ) (events []event.Event, err error) {
-	err = postgres.ReadWithin(ctx, pool, timeout, "the topic's last events", func(tx pgx.Tx) error {
-		rows, _ := tx.Query(ctx, sql("last_events"), topicID, limit) // CollectRows returns its error
-		events, err = pgx.CollectRows(rows, eventOfRow)
-		return err
+	err = r.search(ctx, timeout, "the topic's last events", func(r *reading) {
+		rows, _ := r.tx.Query(r.ctx, sql("last_events"), topicID, limit) // CollectRows returns its error
+		events, r.err = pgx.CollectRows(rows, eventOfRow)
 	})
 	return events, err
 }

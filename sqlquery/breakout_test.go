@@ -3,12 +3,16 @@ package sqlquery_test
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"postrider/access"
+	"postrider/postgres"
 	"postrider/sqlquery"
 )
 
@@ -239,21 +243,25 @@ func (b *bundle) idle(t *testing.T) {
 	require.Eventually(t, func() bool { return b.text(t, running) == "0" }, time.Minute, 10*time.Millisecond)
 }
 
-// Of two concurrent users, neither sees the other's query or ends it. A fifth query is rejected.
+// Of two concurrent users, neither sees the other's query or ends it. A user's third query and a node's fifth are
+// rejected, and on another node those that find no login.
 func TestConcurrentQueries(t *testing.T) {
 	t.Parallel()
 	b := setup(t, sqlquery.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, sqlquery.Logins)
-	start := func() {
+	as := func(ctx context.Context, name string) context.Context {
+		return access.WithActor(ctx, access.Actor{Name: "user:" + name})
+	}
+	start := func(name string) {
 		go func() {
-			_, err := b.runner.Run(ctx, sqlquery.Request{SQL: "SELECT 'a secret', pg_sleep(600)"})
+			_, err := b.runner.Run(as(ctx, name), sqlquery.Request{SQL: "SELECT 'a secret', pg_sleep(600)"})
 			ended <- err
 		}()
 	}
 	const running = `SELECT count(*)::text FROM pg_stat_activity WHERE query LIKE '%FETCH%' AND wait_event = 'PgSleep'
 		AND usename IN (SELECT role FROM postrider_internal.query_logins)`
-	start()
+	start("anna")
 	require.Eventually(t, func() bool { return b.text(t, running) == "1" }, time.Minute, 10*time.Millisecond)
 	pid := b.text(t, `SELECT pid::text FROM pg_stat_activity WHERE wait_event = 'PgSleep'
 		AND usename IN (SELECT role FROM postrider_internal.query_logins)`)
@@ -272,12 +280,25 @@ func TestConcurrentQueries(t *testing.T) {
 	require.Equal(t, [][]string{{"<insufficient privilege>", "NULL", "NULL"}}, texts(seen.Rows))
 	require.Equal(t, "1", b.text(t, running), "the query still runs")
 
-	for range sqlquery.Logins - 1 {
-		start()
+	for _, name := range []string{"anna", "bob", "bob"} {
+		start(name)
 	}
 	require.Eventually(t, func() bool { return b.text(t, running) == "4" }, time.Minute, 10*time.Millisecond)
-	_, err = b.runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT 1"})
+	elsewhere, err := sqlquery.NewRunner(postgres.NewDB(b.pool), b.sealer, sqlquery.Options{})
+	require.NoError(t, err)
+	_, err = elsewhere.Run(as(t.Context(), "anna"), sqlquery.Request{SQL: "SELECT 1"})
 	require.ErrorIs(t, err, sqlquery.ErrBusy)
+	var more sync.WaitGroup
+	for name, says := range map[string]string{"anna": "2 of your queries run", "carla": "4 queries run on this node"} {
+		more.Go(func() {
+			_, err := b.runner.Run(as(t.Context(), name), sqlquery.Request{SQL: "SELECT 1"})
+			var busy *postgres.BusyError
+			assert.ErrorAs(t, err, &busy)
+			assert.ErrorContains(t, err, says)
+			assert.Equal(t, name == "anna", busy.Own)
+		})
+	}
+	more.Wait()
 	cancel()
 	for range sqlquery.Logins {
 		require.ErrorIs(t, <-ended, context.Canceled)

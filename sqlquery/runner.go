@@ -74,6 +74,7 @@ type Runner struct {
 	timeout time.Duration
 	log     *slog.Logger
 	fixed   []*login // of the URLs
+	running *postgres.Bound
 }
 
 // NewRunner returns a Runner that connects with the login roles of the database, or with the URLs of the options.
@@ -87,6 +88,8 @@ func NewRunner(db *postgres.DB, sealer *postgres.Sealer, o Options) (*Runner, er
 		}
 		r.fixed = append(r.fixed, l)
 	}
+	most := cmp.Or(len(r.fixed), Logins)
+	r.running = postgres.NewBound("queries", most, max(1, most/2))
 	return r, nil
 }
 

@@ -33,6 +33,11 @@ func (r *Runner) within(
 	if err := q.validate(); err != nil {
 		return err
 	}
+	release, err := r.running.Take(ctx, access.ActorOf(ctx).Name)
+	if err != nil {
+		return err
+	}
+	defer release()
 	limited, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	conn, l, err := r.connect(limited)

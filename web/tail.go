@@ -105,6 +105,10 @@ func (p *pages) tailMessages(c echo.Context, tail *query.Tail) ([]byte, error) {
 	ctx, cancel := site.Context(c)
 	defer cancel()
 	lines, err := tail.Next(ctx)
+	var busy *postgres.BusyError
+	if errors.As(err, &busy) {
+		return []byte("event: busy\ndata: {}\n\n"), nil
+	}
 	if errors.Is(err, postgres.ErrUnavailable) || errors.Is(err, postgres.ErrTooSlow) {
 		return []byte("event: unavailable\ndata: {}\n\n"), nil
 	}

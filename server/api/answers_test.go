@@ -37,6 +37,8 @@ func TestResponseTo(t *testing.T) {
 		"data that PostgreSQL rejects": {wrapped(postgres.ErrPoison), 400, "InvalidEvent"},
 		"unavailable":                  {wrapped(postgres.ErrUnavailable), 503, "ServiceUnavailable"},
 		"a slow list":                  {wrapped(postgres.ErrTooSlow), 503, "ServiceUnavailable"},
+		"too many own searches":        {wrapped(&postgres.BusyError{Own: true}), 429, "TooManyRequests"},
+		"too many searches":            {wrapped(&postgres.BusyError{}), 503, "ServiceUnavailable"},
 		"too many receivers": {
 			wrapped(fmt.Errorf("%w: %w", postgres.ErrUnavailable, pull.ErrTooManyReceivers)), 503, "ServiceUnavailable",
 		},

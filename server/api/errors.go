@@ -35,6 +35,7 @@ const (
 	codeForbidden            = "Forbidden"
 	codeNotFound             = "NotFound"
 	codePreconditionFailed   = "PreconditionFailed"
+	codeTooManyRequests      = "TooManyRequests"
 	CodeUnsupportedMediaType = event.CodeUnsupportedMediaType
 	CodeInternal             = "InternalError"
 	CodeUnavailable          = "ServiceUnavailable"
@@ -69,7 +70,7 @@ type RejectionError struct {
 	Details       []ErrorDetail
 	// Actor is the authenticated actor whose role does not allow the request; "" for other errors.
 	Actor string
-	// RetryAfter is sent with 429, rounded up to seconds.
+	// RetryAfter is sent with 429 and 503, rounded up to seconds; with 503 at least 1 s.
 	RetryAfter time.Duration
 }
 
@@ -100,7 +101,7 @@ func RejectConflict(code ConflictCode, format string, args ...any) *RejectionErr
 
 // TooManyRequests is a response 429. wait is sent in Retry-After.
 func TooManyRequests(wait time.Duration, format string, args ...any) error {
-	r := Reject(http.StatusTooManyRequests, "TooManyRequests", format+"; see Retry-After", args...)
+	r := Reject(http.StatusTooManyRequests, codeTooManyRequests, format+"; see Retry-After", args...)
 	r.RetryAfter = wait
 	return r
 }
@@ -170,10 +171,8 @@ func (r *RejectionError) Write(c echo.Context) error {
 	switch r.Status {
 	case http.StatusUnauthorized:
 		header.Set(echo.HeaderWWWAuthenticate, `Bearer realm="postrider"`)
-	case http.StatusServiceUnavailable:
-		header.Set(echo.HeaderRetryAfter, "1")
-	case http.StatusTooManyRequests:
-		header.Set(echo.HeaderRetryAfter, strconv.Itoa(int(math.Ceil(r.RetryAfter.Seconds()))))
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
+		header.Set(echo.HeaderRetryAfter, strconv.Itoa(max(1, int(math.Ceil(r.RetryAfter.Seconds())))))
 	}
 	if c.Request().Method == http.MethodHead {
 		return c.NoContent(r.Status)
@@ -249,7 +248,15 @@ func databaseRejection(err error) *RejectionError {
 	unavailable := func(message string) *RejectionError {
 		return Reject(http.StatusServiceUnavailable, CodeUnavailable, "%s", message)
 	}
+	var busy *postgres.BusyError
 	switch {
+	case errors.As(err, &busy):
+		r := Reject(http.StatusServiceUnavailable, CodeUnavailable, "%s", busy.Error())
+		if busy.Own {
+			r.Status, r.Code = http.StatusTooManyRequests, codeTooManyRequests
+		}
+		r.RetryAfter = postgres.BusyWait
+		return r
 	case postgres.IsDiskFull(err):
 		return unavailable("the database's disk is full; nothing was stored; retry later")
 	case errors.Is(err, postgres.ErrNotFound):
@@ -259,7 +266,7 @@ func databaseRejection(err error) *RejectionError {
 			"be deleted", catalog.SystemTopic)
 	case errors.Is(err, sqlquery.ErrBusy):
 		return &RejectionError{
-			Status: http.StatusTooManyRequests, Code: "TooManyRequests", Message: sqlquery.ErrBusy.Error(),
+			Status: http.StatusTooManyRequests, Code: codeTooManyRequests, Message: sqlquery.ErrBusy.Error(),
 			RetryAfter: queryRetry,
 		}
 	case errors.Is(err, sqlquery.ErrDeadline), errors.Is(err, sqlquery.ErrTooLarge):

@@ -125,7 +125,7 @@ func (m *Handlers) testedEvents(ctx context.Context, topic *catalog.Topic, test 
 	case given:
 		return readTestedEvent(topic, test.Event)
 	}
-	events, err := query.LastEvents(ctx, m.Parts.DB.Pool, topic.ID, last)
+	events, err := m.Parts.Reader.LastEvents(ctx, topic.ID, last)
 	return events, lastEventsError(err)
 }
 

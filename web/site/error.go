@@ -58,7 +58,12 @@ func (s *Site) logFailure(c echo.Context, status int, err error) {
 func StatusOf(err error) int {
 	var ofEcho *echo.HTTPError
 	var own interface{ HTTPStatus() int }
+	var busy *postgres.BusyError
 	switch {
+	case errors.As(err, &busy) && busy.Own:
+		return http.StatusTooManyRequests
+	case errors.As(err, &busy):
+		return http.StatusServiceUnavailable
 	case errors.As(err, &own):
 		return own.HTTPStatus()
 	case errors.As(err, &ofEcho):
@@ -86,6 +91,9 @@ func errorViewOf(status int, err error) ErrorView {
 	}
 	if rejection, ok := errors.AsType[*RejectionError](err); ok {
 		view.Detail = rejection.Text
+	}
+	if busy, ok := errors.AsType[*postgres.BusyError](err); ok {
+		view.Title, view.Detail = "Too many searches", strings.ToUpper(busy.Error()[:1])+busy.Error()[1:]+"."
 	}
 	if errors.Is(err, postgres.ErrNotFound) {
 		view.Title, view.Detail = "Not found", "It does not exist, or it was deleted at the end of its retention."

@@ -65,6 +65,8 @@ func TestStatusOfErrors(t *testing.T) {
 		"invalid filter": {fmt.Errorf("%w: x", display.ErrQuery), http.StatusBadRequest},
 		"not found":      {fmt.Errorf("x: %w", postgres.ErrNotFound), http.StatusNotFound},
 		"too slow":       {fmt.Errorf("x: %w", postgres.ErrTooSlow), http.StatusGatewayTimeout},
+		"own searches":   {fmt.Errorf("x: %w", &postgres.BusyError{Own: true}), http.StatusTooManyRequests},
+		"searches":       {fmt.Errorf("x: %w", &postgres.BusyError{}), http.StatusServiceUnavailable},
 		"paused":         {fmt.Errorf("x: %w", postgres.ErrPaused), http.StatusConflict},
 		"error of echo":  {echo.ErrNotFound, http.StatusNotFound},
 		"anything else":  {errors.New("boom"), http.StatusInternalServerError},

@@ -333,6 +333,7 @@
     const source = new EventSource(tail.dataset.stream);
     source.onopen = () => { state.textContent = "Following."; };
     source.onerror = () => { state.textContent = "Server unavailable. Reconnecting …"; };
+    source.addEventListener("busy", () => { state.textContent = "This node runs many searches. Retrying …"; });
     source.addEventListener("unavailable", () => { state.textContent = "Database unavailable. Retrying …"; });
     source.onmessage = (event) => {
       const message = JSON.parse(event.data);

@@ -181,6 +181,7 @@ func (p *Pages) failed(ctx context.Context, c echo.Context, view queryView, err 
 func mistakeOf(err error, sql string) (*mistake, int) {
 	var rejected *sqlquery.Error
 	var own *site.RejectionError
+	var busy *postgres.BusyError
 	switch {
 	case errors.As(err, &own):
 		return &mistake{Title: own.Text}, own.Status
@@ -194,7 +195,7 @@ func mistakeOf(err error, sql string) (*mistake, int) {
 	case errors.Is(err, sqlquery.ErrDeadline):
 		return &mistake{Title: capital(err.Error()), Advice: "It was canceled. Restrict it by time, topic or event " +
 			"subscription. Explain shows what it reads."}, http.StatusGatewayTimeout
-	case errors.Is(err, sqlquery.ErrBusy):
+	case errors.Is(err, sqlquery.ErrBusy), errors.As(err, &busy):
 		return &mistake{Title: capital(err.Error()), Advice: "Nothing was run."}, http.StatusServiceUnavailable
 	case errors.Is(err, sqlquery.ErrTooLarge):
 		return &mistake{

@@ -125,7 +125,7 @@ func TestLastEvents(t *testing.T) {
 	require.NoError(t, err)
 	b.publish(t, "orders", "second", 2)
 
-	last, err := query.LastEvents(t.Context(), b.store.DB.Pool, plain.ID, 4)
+	last, err := b.store.Reader.LastEvents(t.Context(), plain.ID, 4)
 	require.NoError(t, err)
 	ids := make([]string, len(last))
 	for i := range last {
@@ -134,7 +134,7 @@ func TestLastEvents(t *testing.T) {
 	}
 	require.Equal(t, []string{"second-1", "second-0", "first-2", "first-1"}, ids)
 
-	last, err = query.LastEvents(t.Context(), b.store.DB.Pool, custom.ID, 50)
+	last, err = b.store.Reader.LastEvents(t.Context(), custom.ID, 50)
 	require.NoError(t, err)
 	require.Len(t, last, 1)
 	require.WithinDuration(t, time.Now(), last[0].Time, time.Minute)
@@ -156,11 +156,11 @@ func TestLastEventsThatTakeTooLong(t *testing.T) {
 	// before lock_timeout, 2 s, the statement's own time is up
 	_, err = tx.Exec(t.Context(), "LOCK TABLE postrider_internal.events")
 	require.NoError(t, err)
-	_, err = query.LastEventsWithin(t.Context(), b.store.DB.Pool, topic.ID, 50, 20*time.Millisecond)
+	_, err = b.store.Reader.LastEventsWithin(t.Context(), topic.ID, 50, 20*time.Millisecond)
 	require.ErrorIs(t, err, postgres.ErrTooSlow)
 	require.NotErrorIs(t, err, postgres.ErrUnavailable, "trying again does not help")
 	require.NoError(t, tx.Rollback(t.Context()))
-	last, err := query.LastEvents(t.Context(), b.store.DB.Pool, topic.ID, 50)
+	last, err := b.store.Reader.LastEvents(t.Context(), topic.ID, 50)
 	require.NoError(t, err)
 	require.Len(t, last, 1)
 }

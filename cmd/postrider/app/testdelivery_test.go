@@ -10,7 +10,6 @@ import (
 	"postrider/catalog"
 	"postrider/event"
 	"postrider/postgres"
-	"postrider/query"
 )
 
 // One event for one event subscription whose filter it does not match, on hold until the refill lets it go as any
@@ -59,7 +58,7 @@ func TestTestDeliveryInEverySchema(t *testing.T) {
 		require.NoError(t, err, topic)
 		made, err := b.store.Topics.Get(t.Context(), topic)
 		require.NoError(t, err)
-		events, err := query.LastEvents(t.Context(), b.store.DB.Pool, made.ID, 1)
+		events, err := b.store.Reader.LastEvents(t.Context(), made.ID, 1)
 		require.NoError(t, err)
 		require.Len(t, events, 1)
 		in := event.Input{

@@ -1,0 +1,120 @@
+package app_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/access"
+	"postrider/pgdev"
+	"postrider/postgres"
+	"postrider/query"
+)
+
+// searchesBehindALock returns a Reader with 16 connections, and the number of its statements in PostgreSQL: they wait
+// for a table that the test has locked.
+func searchesBehindALock(t *testing.T) (*query.Reader, func() int) {
+	t.Helper()
+	url := pgdev.NewDatabase(t)
+	pool, err := postgres.OpenPool(t.Context(), url, 16)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	watch, err := postgres.OpenPool(t.Context(), url, 2)
+	require.NoError(t, err)
+	t.Cleanup(watch.Close)
+	tx, err := watch.Begin(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	_, err = tx.Exec(t.Context(), "LOCK TABLE postrider_internal.dead_letters, postrider_internal.events, "+
+		"postrider_internal.rollup_sums, postrider_internal.topics")
+	require.NoError(t, err)
+	return query.NewReader(postgres.NewDB(pool), postgres.NewClock()), func() int {
+		var n int
+		const blocked = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+			AND wait_event_type = 'Lock'`
+		require.NoError(t, watch.QueryRow(t.Context(), blocked).Scan(&n))
+		return n
+	}
+}
+
+func viewer(ctx context.Context, name string) context.Context {
+	return access.WithActor(ctx, access.Actor{Name: "user:" + name, Role: access.RoleViewer})
+}
+
+// Searches, counts, problems and tails of one credential use two of 16 connections, those of all credentials eight.
+func TestSearchesLeaveConnectionsToOthers(t *testing.T) {
+	t.Parallel()
+	reader, blocked := searchesBehindALock(t)
+	tail := query.TailFilter{}
+	reads := []func(context.Context) error{
+		func(ctx context.Context) error {
+			_, err := reader.ListDeadLetters(ctx, &query.DeadLetterFilter{Search: "refund"}, query.DeadLetterPlace{}, 10)
+			return err
+		},
+		func(ctx context.Context) error {
+			_, err := reader.ReadDeadLetters(ctx, &query.DeadLetterFilter{}, query.Turn[query.DeadLetterPlace]{Limit: 10}, nil)
+			return err
+		},
+		func(ctx context.Context) error {
+			_, err := reader.CountDeadLetters(ctx, &query.DeadLetterFilter{})
+			return err
+		},
+		func(ctx context.Context) error { _, err := reader.ReadProblems(ctx, "", 24*time.Hour); return err },
+		func(ctx context.Context) error { _, err := reader.Find(ctx, "orders"); return err },
+		func(ctx context.Context) error { _, err := reader.LastEvents(ctx, 1, 10); return err },
+		func(ctx context.Context) error { _, err := reader.NewTail(tail).Next(ctx); return err },
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer cancel()
+	start := func(name string) {
+		for _, read := range append(reads, reads...) {
+			group.Go(func() {
+				for ctx.Err() == nil { // a statement waits two seconds for the lock
+					_ = read(viewer(ctx, name))
+				}
+			})
+		}
+	}
+	start("anna")
+	eventually := func(want int) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			n := blocked()
+			require.LessOrEqual(t, n, want)
+			return n == want
+		}, time.Minute, 10*time.Millisecond)
+	}
+	eventually(2)
+	for n := range 5 {
+		start(fmt.Sprint(n))
+	}
+	eventually(8)
+	for _, read := range reads {
+		bounded, stop := context.WithTimeout(viewer(t.Context(), "late"), 50*time.Millisecond)
+		require.ErrorIs(t, read(bounded), context.DeadlineExceeded)
+		stop()
+	}
+	require.LessOrEqual(t, blocked(), 8)
+}
+
+// A search that its client abandons keeps its place until PostgreSQL has ended it.
+func TestAbandonedSearchEndsInPostgreSQL(t *testing.T) {
+	t.Parallel()
+	reader, blocked := searchesBehindALock(t)
+	ctx, cancel := context.WithCancel(viewer(t.Context(), "anna"))
+	ended := make(chan error)
+	go func() {
+		_, err := reader.CountDeadLetters(ctx, &query.DeadLetterFilter{Search: "refund"})
+		ended <- err
+	}()
+	require.Eventually(t, func() bool { return blocked() == 1 }, time.Minute, 5*time.Millisecond)
+	cancel()
+	require.ErrorIs(t, <-ended, context.Canceled)
+	require.Zero(t, blocked())
+}
