@@ -141,7 +141,7 @@ type ingressFlags struct {
 	TrustedProxies    []netip.Prefix `help:"Address ranges of the proxies in front of this service, which report the client's address." env:"POSTRIDER_TRUSTED_PROXIES" placeholder:"CIDR"`
 	ForwardedHeader   string         `help:"Header in which those proxies report the client's address: x-forwarded-for or forwarded." enum:"x-forwarded-for,forwarded" default:"x-forwarded-for" env:"POSTRIDER_FORWARDED_HEADER"`
 	RequestsPerSecond int            `help:"Requests per second of one credential on this node; more get the response 429. 0 = no limit." default:"0" range:"0..1000000" env:"POSTRIDER_REQUESTS_PER_SECOND"`
-	MaxConnections    int            `help:"Connections to this node at a time; further ones wait." default:"10000" range:"1..1000000" env:"POSTRIDER_MAX_CONNECTIONS"`
+	MaxConnections    int            `help:"Connections to this node at a time; further ones wait. At most half come from one address that is no trusted proxy; further ones are closed." default:"10000" range:"1..1000000" env:"POSTRIDER_MAX_CONNECTIONS"`
 }
 
 // deadLetterFlags name the external locations that dead letters may be exported to. A user who changes an event

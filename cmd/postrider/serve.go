@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/net/netutil"
-
 	"postrider/cmd/postrider/app"
 	"postrider/cmd/postrider/local"
 	"postrider/cmd/postrider/version"
@@ -106,7 +104,7 @@ func (c *serveCmd) listen(ctx context.Context, o *appOptions) (base string, err 
 	if err != nil {
 		return "", fmt.Errorf("listen on %s: %w", c.Listen, err)
 	}
-	listener = netutil.LimitListener(listener, c.MaxConnections)
+	listener = local.LimitAddresses(listener, c.MaxConnections, c.TrustedProxies)
 	if o.certificate == nil {
 		o.listener = listener
 		return "http://" + listener.Addr().String(), nil

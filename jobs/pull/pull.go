@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -27,6 +26,8 @@ const (
 	maxReceiveBytes = 8 << 20
 	// maxWaiting bounds the receivers that wait on this node. Over HTTP/1.1 each has a connection, of 10,000 by default.
 	maxWaiting = 5000
+	// maxWaitingOfTopic bounds those of one topic: its consumers cannot take the places of all others.
+	maxWaitingOfTopic = maxWaiting / 2
 	// searchInterval finds deliveries that became visible by their time, or whose notification was lost.
 	searchInterval = time.Second
 	// pollInterval is the same on a node that gets no notifications.
@@ -39,8 +40,12 @@ const (
 	expireStep = 1000
 )
 
-// ErrTooManyReceivers rejects a receive while too many wait on this node.
-var ErrTooManyReceivers = errors.New("too many receivers wait on this node")
+// Errors of Receive while too many receivers wait on this node: in all, and for the topic.
+var (
+	ErrTooManyReceivers        = errors.New("too many receivers wait on this node")
+	ErrTooManyReceiversOfTopic = fmt.Errorf("%d receivers of this topic wait on this node, the most for one topic; "+
+		"retry later, or use fewer consumers", maxWaitingOfTopic)
+)
 
 // Settlement is what a consumer answers to the events that it has received.
 type Settlement string
@@ -93,9 +98,12 @@ type Receiver struct {
 	arrivals *queue.Arrivals
 	node     string
 	poll     time.Duration
-	waiting  atomic.Int64
 	stop     sync.Once
 	stopping chan struct{}
+
+	mu        sync.Mutex
+	waiting   int
+	waitingOf map[int64]int // by topic
 }
 
 // NewReceiver makes a Receiver. listens: the node gets notifications of deliveries from other nodes.
@@ -104,6 +112,7 @@ func NewReceiver(
 ) *Receiver {
 	r := &Receiver{
 		db: db, notifier: notifier, arrivals: arrivals, node: node, poll: pollInterval, stopping: make(chan struct{}),
+		waitingOf: map[int64]int{},
 	}
 	if listens {
 		r.poll = searchInterval
@@ -112,7 +121,35 @@ func NewReceiver(
 }
 
 // Waiting is how many receivers wait on this node.
-func (r *Receiver) Waiting() int64 { return r.waiting.Load() }
+func (r *Receiver) Waiting() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.waiting
+}
+
+// enter takes a waiting place for a receiver of a topic, which it leaves again.
+func (r *Receiver) enter(topic int64) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.waitingOf[topic] == maxWaitingOfTopic:
+		return ErrTooManyReceiversOfTopic
+	case r.waiting == maxWaiting:
+		return fmt.Errorf("%w: %w", postgres.ErrUnavailable, ErrTooManyReceivers)
+	}
+	r.waiting++
+	r.waitingOf[topic]++
+	return nil
+}
+
+func (r *Receiver) leave(topic int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waiting--
+	if r.waitingOf[topic]--; r.waitingOf[topic] == 0 {
+		delete(r.waitingOf, topic)
+	}
+}
 
 // Receive locks up to most available events for a consumer, at most 8 MiB, the first that became visible first. If
 // there are none it waits: until one arrives, wait has passed, ctx ends or this node stops. Then it returns none and no
@@ -120,11 +157,10 @@ func (r *Receiver) Waiting() int64 { return r.waiting.Load() }
 func (r *Receiver) Receive(
 	ctx context.Context, sub *catalog.Subscription, most int, wait time.Duration, consumer string,
 ) (received []Delivery, err error) {
-	if r.waiting.Add(1) > maxWaiting {
-		r.waiting.Add(-1)
-		return nil, fmt.Errorf("%w: %w", postgres.ErrUnavailable, ErrTooManyReceivers)
+	if err := r.enter(sub.TopicID); err != nil {
+		return nil, err
 	}
-	defer r.waiting.Add(-1)
+	defer r.leave(sub.TopicID)
 	over := time.NewTimer(wait)
 	defer over.Stop()
 	place := r.arrivals.Wait(sub.ID)

@@ -281,6 +281,10 @@ func databaseRejection(err error) *RejectionError {
 		return Reject(http.StatusUnauthorized, codeUnauthorized, "the credential is not accepted")
 	case errors.Is(err, postgres.ErrPoison):
 		return Reject(http.StatusBadRequest, event.CodeInvalidEvent, "PostgreSQL cannot store this data")
+	case errors.Is(err, pull.ErrTooManyReceiversOfTopic):
+		return &RejectionError{
+			Status: http.StatusTooManyRequests, Code: codeTooManyRequests, Message: pull.ErrTooManyReceiversOfTopic.Error(),
+		}
 	case errors.Is(err, pull.ErrTooManyReceivers):
 		return unavailable("too many receivers wait on this node; retry later")
 	case errors.Is(err, postgres.ErrUnavailable), postgres.IsOutage(err), errors.Is(err, context.Canceled):

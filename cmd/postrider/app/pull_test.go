@@ -193,7 +193,7 @@ func TestReceiveWaits(t *testing.T) {
 		}
 		received <- got
 	}
-	waiting := func(n int64) func() bool { return func() bool { return b.store.Receiver.Waiting() == n } }
+	waiting := func(n int) func() bool { return func() bool { return b.store.Receiver.Waiting() == n } }
 	ctx, cancel := context.WithCancel(t.Context())
 	go wait(ctx, 1)
 	go wait(t.Context(), 1)
@@ -305,4 +305,27 @@ func TestDeliveryModeChanges(t *testing.T) {
 	require.Zero(t, b.count(t, brokenTokens))
 	b.publishCloudEvents(t, "batched", 2)
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE waits_for = 'batch'"))
+}
+
+// Receivers of one topic take at most half of a node's waiting places.
+func TestReceiversOfOneTopicLeavePlacesToOthers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	sub := b.pulled(t, 10)
+	ctx, cancel := context.WithCancel(t.Context())
+	var waiting sync.WaitGroup
+	for range 2500 {
+		waiting.Go(func() { _, _ = b.store.Receiver.Receive(ctx, sub, 1, time.Minute, "test") })
+	}
+	require.Eventually(t, func() bool { return b.store.Receiver.Waiting() == 2500 }, 30*time.Second, time.Millisecond)
+	_, err := b.store.Receiver.Receive(ctx, sub, 1, 0, "test")
+	require.ErrorIs(t, err, pull.ErrTooManyReceiversOfTopic)
+	other := *sub
+	other.ID, other.TopicID = sub.ID+1, sub.TopicID+1
+	_, err = b.store.Receiver.Receive(ctx, &other, 1, 0, "test")
+	require.NoError(t, err)
+	cancel()
+	waiting.Wait()
+	_, err = b.store.Receiver.Receive(t.Context(), sub, 1, 0, "test")
+	require.NoError(t, err)
 }

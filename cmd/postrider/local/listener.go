@@ -6,10 +6,16 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
+
+	"golang.org/x/net/netutil"
 
 	"postrider/cmd/postrider/terminal"
+	"postrider/policy"
 )
 
 // ListenOrFree listens on the address. If the port is taken, it chooses a free one and prints it to out.
@@ -29,6 +35,74 @@ func ListenOrFree(ctx context.Context, address string, out io.Writer) (net.Liste
 	}
 	fmt.Fprintf(out, "Port %s is taken; using %d instead.\n", port, free.Addr().(*net.TCPAddr).Port)
 	return free, nil
+}
+
+// LimitAddresses limits the connections of a listener. At most half of them have the same address, of IPv6 the same /64;
+// it closes further ones. It does not count those of trusted proxies, which connect for many clients. While all are in
+// use, further ones wait.
+func LimitAddresses(listener net.Listener, most int, trusted []netip.Prefix) net.Listener {
+	shared := &sharedListener{
+		Listener: listener, each: max(1, most/2), trusted: trusted, open: map[netip.Prefix]int{},
+	}
+	return netutil.LimitListener(shared, most)
+}
+
+type sharedListener struct {
+	net.Listener
+	each    int
+	trusted []netip.Prefix
+
+	mu   sync.Mutex
+	open map[netip.Prefix]int
+}
+
+// Accept waits for the next connection from an address that has not its share yet.
+func (l *sharedListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		at, _ := netip.ParseAddrPort(conn.RemoteAddr().String())
+		address := at.Addr().Unmap().WithZone("")
+		if slices.ContainsFunc(l.trusted, func(p netip.Prefix) bool { return p.Contains(address) }) {
+			return conn, nil
+		}
+		from := policy.ClientNetwork(address)
+		if l.enter(from) {
+			return &sharedConn{Conn: conn, leave: sync.OnceFunc(func() { l.leave(from) })}, nil
+		}
+		_ = conn.Close()
+	}
+}
+
+func (l *sharedListener) enter(from netip.Prefix) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open[from] == l.each {
+		return false
+	}
+	l.open[from]++
+	return true
+}
+
+func (l *sharedListener) leave(from netip.Prefix) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open[from]--; l.open[from] == 0 {
+		delete(l.open, from)
+	}
+}
+
+type sharedConn struct {
+	net.Conn
+	leave func()
+}
+
+// Close closes the connection, which then no longer counts.
+func (c *sharedConn) Close() error {
+	c.leave()
+	return c.Conn.Close()
 }
 
 // Reachable returns the address at which this machine can call a listener.
