@@ -23,11 +23,8 @@ type Rate struct {
 // String names the limit: "the rate limit of 50 requests/s".
 func (r Rate) String() string {
 	of := "the rate limit of"
-	switch kind, _, _ := strings.Cut(r.Key, ":"); kind {
-	case "host":
+	if strings.HasPrefix(r.Key, "host:") {
 		of = "the rate limit of its host,"
-	case "endpoint":
-		of = "the endpoint's pace of"
 	}
 	return of + " " + r.Amount()
 }

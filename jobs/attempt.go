@@ -121,6 +121,7 @@ type attempt struct {
 	leave  func()      // releases the place at the gate, once
 	end    func(error) // gets the end of the attempt, see finish
 	over   atomic.Bool
+	trial  atomic.Pointer[queue.Trial] // of a half-open endpoint, until it ends
 
 	work  *queue.Work
 	sub   *catalog.Subscription
@@ -166,7 +167,7 @@ func (a *attempt) run(ctx context.Context) error {
 	if err := parts.Recorder.WaitRecording(ctx); err != nil {
 		return err
 	}
-	if a.args.Paced == 0 && parts.Traffic.Limited(a.args.Subscription) {
+	if a.args.RateTimes == 0 && parts.Traffic.Limited(a.args.Subscription) {
 		return a.hold(ctx, catalog.HoldRateLimited)
 	}
 	switch inTime, err := a.space(ctx); {
@@ -176,16 +177,23 @@ func (a *attempt) run(ctx context.Context) error {
 		return a.hold(ctx, catalog.HoldRateLimited)
 	}
 	if !parts.Gate.Enter(ctx, a.args.Subscription, a.engine.limit(a.args.Subscription)) {
-		if a.args.Paced > 0 {
+		if a.args.RateTimes > 0 {
 			return a.hold(ctx, catalog.HoldRateLimited)
 		}
 		return a.hold(ctx, catalog.HoldAdmission)
 	}
 	a.leave = sync.OnceFunc(func() { parts.Gate.Leave(a.args.Subscription) })
 	defer a.leave()
-	if a.args.Paced >= 0 && parts.Traffic.Closed(a.args.Subscription) {
+	if err := sleep(ctx, parts.Gate.Spacing(a.args.Subscription)); err != nil {
+		return err
+	}
+	switch open, err := a.enterEndpoint(ctx); {
+	case err != nil:
+		return err
+	case !open:
 		return a.hold(ctx, catalog.HoldRateLimited)
 	}
+	defer a.endTrial(false, 0) // unless it has ended
 	if a.args.CutsBatch() {
 		if err := a.cut(ctx); err != nil {
 			return err
@@ -216,19 +224,52 @@ func (a *attempt) run(ctx context.Context) error {
 // space waits for the work's turn within its rate limits on this node; false if that is too late. Last attempts do not
 // wait, nor do batch cutters: those of one node become one, and the batches of the others wait.
 func (a *attempt) space(ctx context.Context) (inTime bool, err error) {
-	if a.args.Paced <= 0 || a.args.CutsBatch() {
+	if a.args.RateTimes <= 0 || a.args.CutsBatch() {
 		return true, nil
 	}
-	wait, inTime := a.engine.parts.Traffic.Space(a.args.Subscription, a.args.Paced)
-	if !inTime || wait == 0 {
-		return inTime, nil
+	wait, inTime := a.engine.parts.Traffic.Space(a.args.Subscription, a.args.RateTimes)
+	return inTime, sleep(ctx, wait)
+}
+
+func sleep(ctx context.Context, wait time.Duration) error {
+	if wait == 0 {
+		return nil
 	}
 	select {
 	case <-ctx.Done():
-		return false, ctx.Err()
+		return ctx.Err()
 	case <-time.After(wait):
+		return nil
+	}
+}
+
+// enterEndpoint reports whether the endpoint is open for the work; last attempts and probes do not wait for it. Of a
+// half-open endpoint, this may be the trial.
+func (a *attempt) enterEndpoint(ctx context.Context) (open bool, err error) {
+	if a.args.RateTimes < 0 {
 		return true, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, beginTimeout)
+	defer cancel()
+	open, trial, err := a.engine.parts.Closed.Enter(ctx, a.args.Subscription)
+	a.trial.Store(trial)
+	return open, err
+}
+
+// endTrial opens the endpoint, or closes it again for so long, if the request is its trial. If that fails, another
+// request tries when this one could no longer take.
+func (a *attempt) endTrial(opens bool, wait time.Duration) (ended bool) {
+	trial := a.trial.Swap(nil)
+	if trial == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), beginTimeout)
+	defer cancel()
+	if err := a.engine.parts.Closed.EndTrial(ctx, trial, opens, wait); err != nil {
+		a.engine.log.Warn("an endpoint stays closed until its next trial", "subscription", a.args.Subscription,
+			"error", err, "sqlstate", postgres.SQLState(err))
+	}
+	return true
 }
 
 // hold puts the work on hold because the gate is full, or because it has no time within the rate limit; a later refill
@@ -369,12 +410,7 @@ func (a *attempt) conclude(started time.Time, resp endpoint.Response, size int) 
 	now := a.work.Now()
 	a.engine.parts.Failpoint.Reach(PointResponded)
 	facts := a.facts(started, now, resp)
-	a.pace(&facts, started, resp)
-	if facts.Throttled {
-		a.engine.parts.Gate.ObserveThrottled(a.sub.ID)
-	} else {
-		a.engine.parts.Gate.Observe(a.sub.ID, a.rules.Policy.Classify(a.sub.EndpointKind, resp.Result), resp.Result)
-	}
+	a.adapt(&facts, resp)
 	a.leave() // recording does not occupy the endpoint
 	verdicts := make([]policy.Verdict, len(a.work.Members))
 	for i := range a.work.Members {
@@ -402,7 +438,7 @@ func (a *attempt) concludeLate(started time.Time, resp endpoint.Response) {
 		return
 	}
 	result := a.attempted(verdict, started, resp)
-	a.engine.parts.Gate.Observe(a.sub.ID, result.Outcome, resp.Result)
+	a.engine.parts.Gate.Observe(a.sub.ID, result.Outcome, resp.Result, resp.Duration)
 	switch ended, err := a.engine.parts.Recorder.RecordLate(context.Background(), result, why); {
 	case err != nil:
 		a.engine.log.Warn("a late response could not be recorded; the delivery is retried", "delivery", result.DeliveryID,

@@ -67,7 +67,7 @@ type Parts struct {
 	Handoff  *queue.Handoff
 	Gate     *queue.Gate
 	Pace     *queue.Pace
-	Paces    *queue.EndpointPaces
+	Closed   *queue.ClosedEndpoints
 
 	Publisher   *publish.Publisher
 	Loader      *delivery.Loader
@@ -155,7 +155,7 @@ type Engine struct {
 	leases      leaseWatch
 	stalls      stallWatch
 	refills     int
-	pacedUntil  time.Time    // fetches are requested until then, see fetchPaced
+	fetchUntil  time.Time    // fetches are requested until then, see fetchLimited
 	stalled     atomic.Int64 // a duration, see Stalled
 
 	died     chan struct{} // a node was found dead

@@ -51,14 +51,14 @@ func (e *Engine) maintenanceLoops() []loop {
 	retain := func(ctx context.Context) error { return m.Retain(ctx, e.options.Retention) }
 	return []loop{
 		{what: "promoting due jobs", interval: promoteInterval, run: e.promote},
-		{what: "releasing held deliveries", interval: promoteInterval, run: e.refill},
+		{what: "releasing held deliveries", interval: promoteInterval, requested: p.Closed.Opened(), run: e.refill},
 		{
 			what: "releasing deliveries within rate limits", interval: promoteInterval,
-			requested: p.Traffic.LimitedQueued(), run: e.refillPaced,
+			requested: p.Traffic.LimitedQueued(), run: e.refillLimited,
 		},
 		{what: "ending locks of consumers", interval: promoteInterval, run: p.Receiver.ExpireLocks},
 		{what: "tending to queues", interval: tendInterval, run: p.Receiver.Tend},
-		{what: "learning the paces of endpoints", interval: promoteInterval, run: p.Paces.Learn},
+		{what: "closing endpoints", interval: promoteInterval, requested: p.Closed.Changed(), run: p.Closed.Store},
 		{what: "claiming dead letters to export", interval: exportInterval, requested: e.exported, run: claim},
 		{what: "the heartbeat", interval: beatInterval, run: e.beat},
 		{what: "reclaiming interrupted attempts", interval: reclaimInterval, requested: e.died, run: e.reclaim},

@@ -23,8 +23,8 @@ const (
 	// firstRelease bounds the first release to an endpoint that this node has never called: 20 hanging endpoints that are
 	// resumed at once would insert 5,000 jobs ahead of all others. The next release, 250 ms later, knows the response.
 	firstRelease = 16
-	// pacedFetch is the interval of fetches while jobs have times of a rate limit.
-	pacedFetch = 20 * time.Millisecond
+	// limitedFetch is the interval of fetches while jobs have times of a rate limit.
+	limitedFetch = 20 * time.Millisecond
 )
 
 // promote makes due jobs available. It also checks for publishes by SQL.
@@ -41,7 +41,7 @@ func (e *Engine) promote(ctx context.Context) error {
 }
 
 // capacities bounds the promotion for event subscriptions that have jobs queued, are on hold, fail, or have a rate
-// limit. The others have the default.
+// limit or a closed endpoint. The others have the default.
 func (e *Engine) capacities(t *queue.TrafficSample) []queue.Capacity {
 	capacities := map[int64]queue.Capacity{}
 	for id := range t.Queued {
@@ -53,7 +53,8 @@ func (e *Engine) capacities(t *queue.TrafficSample) []queue.Capacity {
 	for _, w := range t.Waiting { // deliveries that already wait go first
 		capacities[w.SubscriptionID] = queue.Capacity{SubscriptionID: w.SubscriptionID, Hold: w.Hold}
 	}
-	for _, id := range e.parts.Traffic.AllLimited() {
+	limited := slices.AppendSeq(e.parts.Closed.Subscriptions(), maps.Keys(e.parts.Cache.Snapshot().Rates()))
+	for _, id := range limited {
 		if capacities[id].Hold == "" {
 			capacities[id] = queue.Capacity{SubscriptionID: id, Hold: catalog.HoldRateLimited}
 		}
@@ -83,7 +84,12 @@ func (e *Engine) refill(ctx context.Context) error {
 	}
 	e.refills++
 	for _, w := range rotated(traffic.Waiting, rand.Int()) { //nolint:gosec // no secret
-		if (w.Hold != "" || e.parts.Traffic.Limited(w.SubscriptionID)) && e.refills%heldRounds != 0 {
+		state := e.parts.Closed.State(w.SubscriptionID)
+		if state != queue.EndpointOpen {
+			e.parts.Gate.ObserveClosed(w.SubscriptionID)
+		}
+		waits := w.Hold != "" || e.parts.Traffic.Limited(w.SubscriptionID) || state == queue.EndpointClosed
+		if waits && e.refills%heldRounds != 0 {
 			continue
 		}
 		if err := e.releaseFrom(ctx, traffic, w); err != nil {
@@ -93,8 +99,9 @@ func (e *Engine) refill(ctx context.Context) error {
 	return nil
 }
 
-// refillPaced releases deliveries within rate limits: those that publishes have put on hold, and those of the sample.
-func (e *Engine) refillPaced(ctx context.Context) (failed error) {
+// refillLimited releases deliveries within rate limits: those that publishes have put on hold, and those of the sample.
+// While the endpoint is closed, it releases last attempts.
+func (e *Engine) refillLimited(ctx context.Context) (failed error) {
 	snapshot, traffic := e.parts.Cache.Snapshot(), e.parts.Traffic.LatestTraffic()
 	held, released := map[int64]bool{}, 0
 	for _, id := range e.parts.Traffic.TakeLimited() {
@@ -104,36 +111,37 @@ func (e *Engine) refillPaced(ctx context.Context) (failed error) {
 		held[w.SubscriptionID] = w.Hold == ""
 	}
 	for id, free := range held {
-		limits, limited := e.parts.Traffic.Limits(id)
+		rate, limited := snapshot.Rate(id)
 		sub, known := snapshot.Subscription(id)
-		capacity := e.parts.Traffic.Capacity(id)
-		if !free || !limited || !known || capacity <= 0 {
+		if !free || !limited || !known {
 			continue
 		}
-		n, err := e.parts.Releaser.RefillPaced(ctx, sub, limits, 0, capacity)
-		released += n
-		if rules, known := snapshot.Rules(id); err == nil && known && len(limits) > 1 {
-			// A last attempt waits for the event subscription's own limit, not for the endpoint's pace.
-			n, err = e.parts.Releaser.RefillPaced(ctx, sub, limits[:1], rules.LastAttemptAge(), capacity-n)
-			released += n
+		age, state := time.Duration(0), e.parts.Closed.State(id)
+		capacity := e.parts.Traffic.OpenCapacity(id, state)
+		if rules, known := snapshot.Rules(id); known && state == queue.EndpointClosed {
+			age, capacity = rules.LastAttemptAge(), e.parts.Traffic.Capacity(id)
 		}
-		failed = errors.Join(failed, err)
+		if capacity > 0 {
+			n, err := e.parts.Releaser.RefillLimited(ctx, sub, rate, age, capacity)
+			released += n
+			failed = errors.Join(failed, err)
+		}
 	}
 	if released > 0 {
-		e.fetchPaced()
+		e.fetchLimited()
 	}
 	return failed
 }
 
-// fetchPaced fetches often while jobs have times ahead: at the usual interval, those of 100 ms would be sent at once.
-func (e *Engine) fetchPaced() {
+// fetchLimited fetches often while jobs have times ahead: at the usual interval, those of 100 ms would be sent at once.
+func (e *Engine) fetchLimited() {
 	now := time.Now()
-	for at := pacedFetch; at <= delivery.AheadOfTime; at += pacedFetch {
-		if now.Add(at).After(e.pacedUntil) {
+	for at := limitedFetch; at <= delivery.AheadOfTime; at += limitedFetch {
+		if now.Add(at).After(e.fetchUntil) {
 			time.AfterFunc(at, func() { e.parts.Wake.Request(queue.DeliverQueue) })
 		}
 	}
-	e.pacedUntil = now.Add(delivery.AheadOfTime)
+	e.fetchUntil = now.Add(delivery.AheadOfTime)
 }
 
 // rotated begins the list at another index. A round ends at its timeout or at an error: the same event subscriptions
@@ -161,8 +169,9 @@ func (e *Engine) releaseFrom(ctx context.Context, t *queue.TrafficSample, w queu
 	if !e.parts.Gate.Knows(w.SubscriptionID) {
 		capacity = min(capacity, firstRelease)
 	}
-	limits, limited := e.parts.Traffic.Limits(sub.ID)
-	if w.Hold == "" && !limited {
+	limited, state := e.parts.Traffic.Limited(sub.ID), e.parts.Closed.State(sub.ID)
+	if w.Hold == "" && !limited && state != queue.EndpointClosed {
+		capacity = min(capacity, e.parts.Traffic.OpenCapacity(sub.ID, state))
 		_, err := e.parts.Releaser.Refill(ctx, w.SubscriptionID, sub.Batching(), capacity)
 		return err
 	}
@@ -171,7 +180,7 @@ func (e *Engine) releaseFrom(ctx context.Context, t *queue.TrafficSample, w queu
 		return nil
 	}
 	p, age := rules.Policy, rules.MaxAge()
-	if _, own := snapshot.Rate(sub.ID); w.Hold == "" && !own && len(limits) > 0 {
+	if w.Hold == "" && !limited { // the endpoint is closed
 		age = rules.LastAttemptAge()
 	}
 	if w.Hold == catalog.HoldProbation &&

@@ -91,9 +91,9 @@ func TestDeliveryRateAfterACrash(t *testing.T) {
 	e := newEndpoint(t, respondWith(http.StatusOK))
 	sub := b.subscribe(t, "all", e.URL, daily(3))
 	b.publishMany(t, 4)
-	limits, _ := b.store.Traffic.Limits(sub.ID)
+	rate, _ := b.store.Cache.Snapshot().Rate(sub.ID)
 	for range 2 { // the first one inserts the limit's row
-		_, err := b.store.Releaser.RefillPaced(t.Context(), sub, limits, 0, 100)
+		_, err := b.store.Releaser.RefillLimited(t.Context(), sub, rate, 0, 100)
 		require.NoError(t, err)
 	}
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
@@ -202,9 +202,9 @@ func TestDeliveryRateLeavesWhatExpires(t *testing.T) {
 	b.publishMany(t, 5)
 	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '86399.9 seconds' "+
 		"WHERE id <= 3")
-	limits, _ := b.store.Traffic.Limits(sub.ID)
+	rate, _ := b.store.Cache.Snapshot().Rate(sub.ID)
 	for range 2 { // the first one inserts the limit's row
-		_, err := b.store.Releaser.RefillPaced(t.Context(), sub, limits, 0, 100)
+		_, err := b.store.Releaser.RefillLimited(t.Context(), sub, rate, 0, 100)
 		require.NoError(t, err)
 	}
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold IS NULL AND id > 3"))
@@ -221,9 +221,9 @@ func TestLateJobsKeepTheLimit(t *testing.T) {
 		s.DeliveryRate = &policy.DeliveryRate{Limit: 50, Burst: new(1)}
 	})
 	b.publishMany(t, 120)
-	limits, _ := b.store.Traffic.Limits(sub.ID)
+	rate, _ := b.store.Cache.Snapshot().Rate(sub.ID)
 	for range 5 {
-		_, err := b.store.Releaser.RefillPaced(t.Context(), sub, limits, 0, 100)
+		_, err := b.store.Releaser.RefillLimited(t.Context(), sub, rate, 0, 100)
 		require.NoError(t, err)
 		b.exec(t, "UPDATE postrider_internal.delivery_rates SET next_at = '-infinity'")
 	}
@@ -244,10 +244,10 @@ func TestCutterReturnsItsTime(t *testing.T) {
 		daily(2)(s)
 		s.MaxEventsPerBatch = new(10)
 	})
-	limits, _ := b.store.Traffic.Limits(sub.ID)
+	rate, _ := b.store.Cache.Snapshot().Rate(sub.ID)
 	b.publishOne(t, "first")
 	for range 3 { // the first one inserts the limit's row
-		_, err := b.store.Releaser.RefillPaced(t.Context(), sub, limits, 0, 100)
+		_, err := b.store.Releaser.RefillLimited(t.Context(), sub, rate, 0, 100)
 		require.NoError(t, err)
 	}
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
@@ -284,18 +284,18 @@ func TestDeliveryRateOfBatchesLeavesWhatExpires(t *testing.T) {
 	})
 	b.publishMany(t, 5)
 	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '25 hours' WHERE id <= 3")
-	require.NoError(t, b.store.Loader.Cut(t.Context(), sub, b.pacedCutter(t, sub), 1))
+	require.NoError(t, b.store.Loader.Cut(t.Context(), sub, b.limitedCutter(t, sub), 1))
 	const inBatch = "SELECT count(*) FROM postrider_internal.deliveries WHERE batch_id IS NOT NULL AND "
 	require.Equal(t, 2, b.count(t, inBatch+"id > 3"))
 	require.Zero(t, b.count(t, inBatch+"id <= 3"))
 }
 
-// pacedCutter releases held deliveries to a batch cutter with one time of their limit.
-func (b *bundle) pacedCutter(t *testing.T, sub *catalog.Subscription) (cutter queue.JobToken) {
+// limitedCutter releases held deliveries to a batch cutter with one time of their limit.
+func (b *bundle) limitedCutter(t *testing.T, sub *catalog.Subscription) (cutter queue.JobToken) {
 	t.Helper()
-	limits, _ := b.store.Traffic.Limits(sub.ID)
+	rate, _ := b.store.Cache.Snapshot().Rate(sub.ID)
 	for range 2 { // the first one inserts the limit's row
-		_, err := b.store.Releaser.RefillPaced(t.Context(), sub, limits, 0, 100)
+		_, err := b.store.Releaser.RefillLimited(t.Context(), sub, rate, 0, 100)
 		require.NoError(t, err)
 	}
 	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT id, created_at FROM postrider_internal.river_job").
@@ -303,7 +303,7 @@ func (b *bundle) pacedCutter(t *testing.T, sub *catalog.Subscription) (cutter qu
 	return cutter
 }
 
-// A batch cutter that finds nothing returns its time, also while the endpoint's first pace is being learned.
+// A batch cutter that finds nothing returns its time.
 func TestUnusedCutterReturnsItsTime(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -312,10 +312,9 @@ func TestUnusedCutterReturnsItsTime(t *testing.T) {
 		s.MaxEventsPerBatch = new(3)
 	})
 	b.publishMany(t, 1)
-	cutter := b.pacedCutter(t, sub)
+	cutter := b.limitedCutter(t, sub)
 	require.Equal(t, 1, b.count(t, nextTimeIsLate))
 	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '25 hours'")
-	b.store.Paces.Observe(sub, true, time.Now(), time.Time{})
 	require.ErrorIs(t, b.store.Loader.Cut(t.Context(), sub, cutter, 1), queue.ErrJobGone)
 	require.Zero(t, b.count(t, nextTimeIsLate))
 }

@@ -35,23 +35,28 @@ func (a *attempt) facts(started, now time.Time, resp endpoint.Response) policy.A
 	return facts
 }
 
-// pace notes whether the response requests a lower rate, for the endpoint's pace.
-func (a *attempt) pace(facts *policy.Attempt, started time.Time, resp endpoint.Response) {
-	if !a.rules.Paced || resp.Result.Err != policy.ErrorNone {
+// closedAlone is how long 429 without Retry-After closes an endpoint to which no other request is in flight.
+const closedAlone = time.Second
+
+// adapt changes the concurrency by a response, and closes or opens the endpoint. It sets Throttled.
+func (a *attempt) adapt(facts *policy.Attempt, resp endpoint.Response) {
+	parts, wait := &a.engine.parts, facts.RetryAfter
+	if !facts.HonorRetryAfter {
+		wait = 0
+	}
+	if facts.Throttled = a.rules.Throttles(resp.Result, wait > 0); !facts.Throttled {
+		parts.Gate.Observe(a.sub.ID, a.rules.Policy.Classify(a.sub.EndpointKind, resp.Result), resp.Result, resp.Duration)
+		a.endTrial(true, 0)
 		return
 	}
-	var until time.Time
-	wait, requested := a.rules.Wait(resp.RateLimitReset), facts.RetryAfter
-	if !facts.HonorRetryAfter {
-		wait, requested = 0, 0
+	wait = min(wait, cmp.Or(a.rules.Policy.RetryAfterCap, wait))
+	alone := parts.Gate.ObserveThrottled(a.sub.ID, resp.Duration)
+	if wait == 0 && (alone || a.trial.Load() != nil) {
+		wait = a.rules.Wait(closedAlone)
 	}
-	if facts.Throttled = a.rules.Throttles(resp.Result, requested > 0); facts.Throttled {
-		wait = max(wait, requested)
+	if !a.endTrial(false, wait) && wait > 0 {
+		parts.Closed.Close(a.sub, wait)
 	}
-	if wait > 0 {
-		until = facts.FinishedAt.Add(min(wait, cmp.Or(a.rules.Policy.RetryAfterCap, wait)))
-	}
-	a.engine.parts.Paces.Observe(a.sub, facts.Throttled, started, until)
 }
 
 // combine combines the members' verdicts: the batch is retried at the latest of their times. separate are the members
@@ -127,17 +132,17 @@ func (a *attempt) record(verdict policy.Verdict, fates []delivery.Fate) error {
 // leastWait is the shortest wait for a rate limit that an attempt mentions.
 const leastWait = time.Second
 
-// waitedFor is the rate limit that the work waited for at last, the lower one of two; "" = none. What was on hold for
-// another reason, such as a pause, waits for the limit after the end of that.
+// waitedFor is the rate limit that the work waited for at last; "" = none. What was on hold for another reason, such as
+// a pause, waits for the limit after the end of that.
 func (a *attempt) waitedFor() string {
 	if a.work.LastHold == "" || a.work.Hold != "" && a.work.LastHold != catalog.HoldRateLimited {
 		return ""
 	}
-	limits, _ := a.engine.parts.Traffic.Limits(a.args.Subscription)
-	if len(limits) == 0 {
+	rate, limited := a.engine.parts.Cache.Snapshot().Rate(a.args.Subscription)
+	if !limited {
 		return ""
 	}
-	return slices.MaxFunc(limits, func(x, y catalog.Rate) int { return cmp.Compare(x.Step, y.Step) }).String()
+	return rate.String()
 }
 
 func (a *attempt) result(verdict policy.Verdict) delivery.Result {

@@ -276,9 +276,9 @@ var unused = map[string]string{
 		AND NOT EXISTS (SELECT FROM postrider_internal.dead_letters l WHERE l.event_uuid = r.system_id)
 		AND NOT EXISTS (SELECT FROM postrider_internal.repairs c WHERE c.edited_from = r.system_id)
 		AND NOT EXISTS (SELECT FROM postrider_internal.events e WHERE e.id = r.system_id)`,
-	// Limits that were not used for a day, of operations and of event subscriptions that were deleted or changed, and old
-	// paces. The limits in use stay: a new row allows a burst.
-	"delivery_rates": `next_at < now() - interval '1 day' AND coalesce(changed_at < now() - interval '1 day', true)
+	// Limits that were not used for a day, of operations and of event subscriptions that were deleted or changed, and
+	// endpoints that no request has tried since. The limits in use stay: a new row allows a burst.
+	"delivery_rates": `next_at < now() - interval '1 day' AND coalesce(closed_until < now() - interval '1 day', true)
 		AND NOT EXISTS (SELECT FROM postrider_internal.event_subscriptions s
 		                 WHERE s.deleted_at IS NULL AND s.settings::jsonb -> 'deliveryRate' IS NOT NULL
 		                   AND r.key IN ('subscription:' || s.id,

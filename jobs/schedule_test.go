@@ -95,7 +95,7 @@ func TestBuiltInPoliciesFollowExplain(t *testing.T) {
 		})
 	}
 	b.publishOne(t, "e")
-	b.store.Paces.IgnoreResponses()
+	b.store.Closed.IgnoreResponses()
 	b.start(t, func(o *jobs.Options) { o.OnAttempt = nil })
 	for b.settle(t); b.travel(t) > 0; b.settle(t) {
 	}

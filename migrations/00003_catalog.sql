@@ -246,28 +246,25 @@ SELECT CASE WHEN scope = 'endpoint' THEN endpoint_hash
             WHEN scope = 'event_subscription' AND endpoint_hash IS NOT NULL THEN int8send(subscription_id) END $$;
 -- +goose StatementEnd
 
--- The limits on deliveries: those that event subscriptions set (deliveryRate), those that endpoints' responses have
--- shown (429, and 503 with Retry-After), and the rates of operations.
+-- The limits on deliveries: those that event subscriptions set (deliveryRate), and the rates of operations. Endpoints
+-- that have requested to wait (429, and 503 with Retry-After) have a row, too.
 --
 -- Each row gives its times to one request after the other: next_at is the first time that no request has. A job that is
 -- created for a delivery takes the next times in the same statement, so that a crash loses none, and all nodes together
--- keep one limit. key is subscription:ID, host:HOST, operation:ID or, for what was learned, endpoint:HASH.
+-- keep one limit. key is subscription:ID, host:HOST, operation:ID or, for an endpoint, endpoint:HASH.
 CREATE TABLE postrider_internal.delivery_rates (
     key          text PRIMARY KEY,
     next_at      timestamptz NOT NULL DEFAULT '-infinity',
     -- The time between two requests or events when next_at was set: a changed limit changes the wait with it.
     step         interval,
-    -- What was learned; NULL = nothing. After Retry-After the rate rises to ramp_to.
-    per_second   double precision,
-    ramp_to      double precision,
-    closed_until timestamptz,
-    changed_at   timestamptz,
-    lowered_at   timestamptz
+    -- Until when an endpoint is closed: then one request tries, and closes it for all others for as long as it may take.
+    -- Its success deletes the row.
+    closed_until timestamptz
 ) WITH (fillfactor = 50);
 
 -- +goose StatementBegin
--- The row of delivery_rates with the pace that the endpoint of an event subscription has shown.
-CREATE FUNCTION postrider_internal.pace_key(s postrider_internal.event_subscriptions) RETURNS text
+-- The row of delivery_rates that closes the endpoint of an event subscription; NULL if behavior documented ignores that.
+CREATE FUNCTION postrider_internal.closed_key(s postrider_internal.event_subscriptions) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
 SELECT CASE WHEN s.settings ->> 'behavior' IS DISTINCT FROM 'documented'
             THEN 'endpoint:' || encode(s.endpoint_hash, 'hex') END $$;
@@ -285,7 +282,7 @@ SELECT s.id AS subscription_id, coalesce(st.hold, CASE WHEN r.since IS NOT NULL 
        coalesce(st.stop_time_to_live, false) AS time_to_live_stopped, st.resumed_at IS NOT NULL AS resuming,
        CASE WHEN st.hold IS NOT NULL THEN st.hold
             WHEN r.since IS NOT NULL THEN 'probation'
-            WHEN s.rate_limited OR n.changed_at > now() - interval '1 hour' THEN 'rate_limited' -- policy.PaceKept
+            WHEN s.rate_limited OR n.closed_until > now() THEN 'rate_limited'
             ELSE 'admission' END AS delivery_hold
   FROM postrider_internal.event_subscriptions s
   JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
@@ -293,7 +290,7 @@ SELECT s.id AS subscription_id, coalesce(st.hold, CASE WHEN r.since IS NOT NULL 
   LEFT JOIN postrider_internal.probations r
     ON r.since IS NOT NULL AND r.probation_key = postrider_internal.probation_key(p.probation_scope, s.endpoint_hash,
         s.id)
-  LEFT JOIN postrider_internal.delivery_rates n ON n.key = postrider_internal.pace_key(s);
+  LEFT JOIN postrider_internal.delivery_rates n ON n.key = postrider_internal.closed_key(s);
 COMMENT ON VIEW postrider_internal.subscription_holds IS
     'Why deliveries of an event subscription wait now; one row for each event subscription, hold is NULL if they do '
         'not wait. Readers of this view need not know the tables of jobs.';
@@ -351,7 +348,7 @@ CREATE TRIGGER reject_retired_keys BEFORE INSERT OR UPDATE OF secrets_sealed, si
 -- +goose Down
 DROP TABLE postrider_internal.encryption_keys;
 DROP VIEW postrider_internal.subscription_holds;
-DROP FUNCTION postrider_internal.pace_key, postrider_internal.probation_key;
+DROP FUNCTION postrider_internal.closed_key, postrider_internal.probation_key;
 DROP TABLE postrider_internal.delivery_rates, postrider_internal.probations,
     postrider_internal.event_subscription_states, postrider_internal.event_subscriptions, postrider_internal.topics,
     postrider_internal.retry_policy_probations, postrider_internal.retry_policy_cells,

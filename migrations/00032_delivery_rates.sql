@@ -23,37 +23,27 @@ WITH own AS (
 ), limits AS (
     SELECT v.topic, v.subscription, v.subscription_id, v.hold IS NOT NULL AS held,
            make_interval(mins => v.event_time_to_live_in_minutes) AS time_to_live, l.scope, l.counts, l.shared,
-           l.limit_per_second, r.key AS pace, r.per_second AS learned_per_second,
-           -- After Retry-After the rate rises to ramp_to soon. A ramp from a first pace leads to an unknown rate.
-           CASE WHEN r.ramp_to IS NULL THEN r.per_second WHEN r.ramp_to < 1000 THEN r.ramp_to END
-           AS expected_per_second,
-           CASE WHEN r.closed_until > now() THEN r.closed_until END AS closed_until,
-           coalesce(b.pending_deliveries, 0) AS pending_deliveries,
+           l.limit_per_second, r.closed_until, coalesce(b.pending_deliveries, 0) AS pending_deliveries,
            coalesce(b.pending_deliveries, 0)::float8 / v.max_events_per_batch AS requests
       FROM postrider.event_subscriptions v
       JOIN postrider_internal.event_subscriptions s ON s.id = v.subscription_id
       LEFT JOIN lowest l ON l.id = v.subscription_id
       LEFT JOIN postrider_internal.delivery_rates r
-        ON r.key = postrider_internal.pace_key(s) AND r.changed_at > now() - interval '1 hour' -- policy.PaceKept
+        ON r.key = postrider_internal.closed_key(s) AND r.closed_until > now()
       LEFT JOIN postrider.backlogs b ON b.subscription_id = v.subscription_id
-     WHERE l.id IS NOT NULL OR r.per_second IS NOT NULL
+     WHERE l.id IS NOT NULL OR r.key IS NOT NULL
 ), shares AS (
     SELECT l.*, CASE WHEN held THEN t.times ELSE 0 END
-                + coalesce(sum(t.times) FILTER (WHERE NOT held) OVER (PARTITION BY scope, shared), 0) AS times,
-           CASE WHEN held THEN requests ELSE 0 END
-           + coalesce(sum(requests) FILTER (WHERE NOT held) OVER (PARTITION BY pace), 0) AS pace_times
+                + coalesce(sum(t.times) FILTER (WHERE NOT held) OVER (PARTITION BY scope, shared), 0) AS times
       FROM limits l
      CROSS JOIN LATERAL (SELECT CASE counts WHEN 'events' THEN pending_deliveries ELSE requests END AS times) t
 ), drains AS (
-    SELECT s.*, greatest(closed_until - now(), '0') + CASE WHEN seconds IS NOT NULL
-                THEN make_interval(secs => least(seconds, 1e10)) END AS drains_in
+    SELECT s.*, coalesce(closed_until - now(), '0')
+                + make_interval(secs => CASE WHEN limit_per_second > 0
+                                             THEN least(times / limit_per_second, 1e10) END) AS drains_in
       FROM shares s
-     CROSS JOIN LATERAL (
-           SELECT greatest(times / limit_per_second, pace_times / expected_per_second) AS seconds) d
 )
 SELECT d.topic, d.subscription, d.limit_per_second, d.scope, d.counts,
-       round(d.learned_per_second::numeric, 2 - floor(log(d.learned_per_second))::integer)::float8
-       AS learned_per_second,
        d.closed_until, d.pending_deliveries, now() + d.drains_in AS drains_at,
        coalesce(greatest(clock.at, newest.time_to_live_since) + d.drains_in
                     > newest.time_to_live_since + d.time_to_live
@@ -84,24 +74,20 @@ SELECT d.topic, d.subscription, d.limit_per_second, d.scope, d.counts,
         WHERE d.pending_deliveries > 0 AND n.subscription_id = d.subscription_id ORDER BY n.id DESC LIMIT 1) newest
     ON true;
 COMMENT ON VIEW postrider.delivery_rates IS
-    'Rate limits of event subscriptions: those that they set (deliveryRate) and those that their endpoints'' responses '
-    'have shown.';
+    'Event subscriptions with a rate limit (deliveryRate), or whose endpoint has requested to wait.';
 COMMENT ON COLUMN postrider.delivery_rates.topic IS 'Topic.';
 COMMENT ON COLUMN postrider.delivery_rates.subscription IS 'Event subscription.';
 COMMENT ON COLUMN postrider.delivery_rates.limit_per_second IS
     'Limit per second that is set; with scope endpoint the lowest of those that share the host. NULL = none.';
 COMMENT ON COLUMN postrider.delivery_rates.scope IS 'subscription or endpoint; NULL without a limit that is set.';
 COMMENT ON COLUMN postrider.delivery_rates.counts IS 'requests or events; NULL without a limit that is set.';
-COMMENT ON COLUMN postrider.delivery_rates.learned_per_second IS
-    'Requests per second that the endpoint accepts now, learned from 429, and from 503 with Retry-After. NULL = not '
-    'learned, an hour ago, or ignored because behavior is documented.';
 COMMENT ON COLUMN postrider.delivery_rates.closed_until IS
-    'Until when the endpoint requested to wait (Retry-After); NULL = it did not.';
+    'Until when the endpoint is closed: it responded 429, or 503 with Retry-After. NULL = it is not, or behavior is '
+    'documented, which ignores that.';
 COMMENT ON COLUMN postrider.delivery_rates.pending_deliveries IS 'Number of pending deliveries.';
 COMMENT ON COLUMN postrider.delivery_rates.drains_at IS
     'When the pending deliveries are sent at this rate, if no further ones are added and batches are full. Those of '
-    'other event subscriptions that share the limit or the endpoint count, unless they are on hold. NULL while a '
-    'first pace is being learned.';
+    'other event subscriptions that share the limit count, unless they are on hold. NULL without a limit that is set.';
 COMMENT ON COLUMN postrider.delivery_rates.drains_too_late IS
     'Some deliveries'' time to live ends before their turn: they will end without success.';
 COMMENT ON COLUMN postrider.delivery_rates.subscription_id IS

@@ -50,8 +50,9 @@ type Rules struct {
 	Limits Limits
 	// DeadLetter: a delivery that fails for good becomes a dead letter; otherwise it is dropped.
 	DeadLetter bool
-	// Paced: responses that throttle lower the endpoint's pace, see Throttles. It is false under behavior documented.
-	Paced bool
+	// BacksOff: responses that throttle lower the concurrency or close the endpoint, see Throttles. It is false under
+	// behavior documented.
+	BacksOff bool
 }
 
 // Resolve returns the rules of an event subscription under p. Limits outside p's ranges are brought into them: the
@@ -80,7 +81,7 @@ func (p *Policy) Resolve(o Overrides) Rules {
 		l.TTL = min(l.TTL, o.MaxTTL)
 	}
 	deadLetter := orDefault(o.DeadLetter, safe || p.DeadLetterDefault != DeadLetterNone)
-	return Rules{Policy: &own, Limits: l, DeadLetter: deadLetter, Paced: safe}
+	return Rules{Policy: &own, Limits: l, DeadLetter: deadLetter, BacksOff: safe}
 }
 
 // MaxAge is the age at which a delivery expires.
@@ -88,8 +89,14 @@ func (r *Rules) MaxAge() time.Duration {
 	return r.Policy.Deadline(time.Time{}, r.Limits.TTL).Sub(time.Time{})
 }
 
-// LastAttemptAge is the age from which a delivery waits for no endpoint's pace: the rest of its time to live is enough
-// for a response.
+// Throttles reports whether a response requests fewer requests: 429, or 503 with Retry-After. It is no failure of the
+// endpoint, unless the behavior is documented.
+func (r *Rules) Throttles(result Result, retryAfter bool) bool {
+	return r.BacksOff && result.Err == ErrorNone && (result.Status == 429 || result.Status == 503 && retryAfter)
+}
+
+// LastAttemptAge is the age from which a delivery is attempted though its endpoint is closed: the rest of its time to
+// live is enough for a response.
 func (r *Rules) LastAttemptAge() time.Duration {
 	age := r.MaxAge()
 	return age - min(r.Policy.AckTimeout, age/2)

@@ -104,17 +104,24 @@ func TestCapFallsToOneAndRecovers(t *testing.T) {
 	}
 }
 
-// An endpoint that accepts five requests at once gets five, and one more after each success.
+// 429 halves the requests in flight once for those that began before it. Further ones leave those that were accepted.
 func TestCapThrottled(t *testing.T) {
 	t.Parallel()
-	c := policy.NewCap(0, 1000)
-	for others := 63; others >= 5; others-- {
-		c = c.Throttled(others)
+	c := policy.NewCap(0, 1000).Throttled(40, false)
+	require.Equal(t, 20, c.Value())
+	for inFlight := 39; inFlight > 10; inFlight-- {
+		c = c.Throttled(inFlight, true)
 	}
-	require.Equal(t, 5, c.Value())
-	require.Equal(t, 5, c.Throttled(9).Value(), "a response to an earlier request raises nothing")
-	require.Equal(t, 6, afterAll(t, c, status(200)).Value())
-	require.Equal(t, 1, c.Throttled(0).Value())
+	require.Equal(t, 10, c.Value())
+	require.Equal(t, 10, c.Throttled(30, true).Value(), "a response to an earlier request raises nothing")
+	c = afterAll(t, c, times(24, status(200))...)
+	require.Equal(t, 34, c.Value(), "one more per success until the concurrency is near that of the response")
+	c = afterAll(t, c, times(33, status(200))...)
+	require.Equal(t, 34, c.Value())
+	c = afterAll(t, c, status(200))
+	require.Equal(t, 35, c.Value(), "and then one more per round")
+	require.Equal(t, 36, afterAll(t, c.Unthrottled(), status(200)).Value())
+	require.Equal(t, 1, c.Throttled(1, false).Value())
 }
 
 func TestCapAt(t *testing.T) {

@@ -339,11 +339,11 @@ func TestExplainEndsForEveryPolicy(t *testing.T) {
 }
 
 // A response that throttles says so, unless the behavior is documented.
-func TestExplainNamesThePace(t *testing.T) {
+func TestExplainNamesThrottling(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
-		with  policy.ExplainOptions
-		paced bool
+		with      policy.ExplainOptions
+		throttled bool
 	}{
 		{policy.ExplainOptions{Result: policy.Result{Status: 429}}, true},
 		{policy.ExplainOptions{Result: policy.Result{Status: 429}, Behavior: policy.BehaviorDocumented}, false},
@@ -352,6 +352,6 @@ func TestExplainNamesThePace(t *testing.T) {
 	} {
 		x, err := policy.Explain(builtin(t, "ga-2021"), row.with)
 		require.NoError(t, err)
-		require.Equal(t, row.paced, strings.HasSuffix(x.Attempts[1].Why, "; lowers the endpoint's pace"), x.Attempts[1].Why)
+		require.Equal(t, row.throttled, strings.HasSuffix(x.Attempts[1].Why, "; lowers the concurrency"), x.Attempts[1].Why)
 	}
 }

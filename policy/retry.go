@@ -22,7 +22,7 @@ type Attempt struct {
 	HonorRetryAfter bool
 	RetryAfter      time.Duration // of the response's Retry-After; 0 = none
 
-	Throttled bool   // the response lowers the endpoint's pace, see Rules.Throttles
+	Throttled bool   // the response requests fewer requests, see Rules.Throttles
 	WaitedFor string // the rate limit that the attempt waited for; "" = none
 
 	Jitter float64 // a random number in [0,1); 0 = no jitter

@@ -37,7 +37,7 @@ type Why struct {
 	Skipped       int           // retry: offsets that have passed
 	Limit         time.Duration // expired: the time to live; retry: set if the delivery ends before the scheduled time
 
-	Throttled bool   // the response lowers the endpoint's pace, see Rules.Throttles
+	Throttled bool   // the response requests fewer requests, see Rules.Throttles
 	WaitedFor string // the rate limit that the attempt waited for; "" = none
 }
 
@@ -50,7 +50,7 @@ func ExpiredWaiting(limit string) string {
 func (w Why) String() string {
 	text := w.decision()
 	if w.Throttled {
-		text += "; lowers the endpoint's pace"
+		text += "; lowers the concurrency"
 	}
 	if w.WaitedFor != "" {
 		text += "; waited for " + w.WaitedFor

@@ -78,8 +78,8 @@ func TestWhyString(t *testing.T) {
 		},
 		{"never retried", "ga-2021", status(404), nil, "404: never retried"},
 		{
-			"a pace that is lowered", "ga-2021", status(429), func(a *policy.Attempt) { a.Throttled = true },
-			"429 (other): at least 10 s; step 1 is 10 s after the failure; lowers the endpoint's pace",
+			"a throttled attempt", "ga-2021", status(429), func(a *policy.Attempt) { a.Throttled = true },
+			"429 (other): at least 10 s; step 1 is 10 s after the failure; lowers the concurrency",
 		},
 		{
 			"a rate limit", "ga-2021", status(200), func(a *policy.Attempt) { a.WaitedFor = "the rate limit of 5 requests/s" },
@@ -89,7 +89,7 @@ func TestWhyString(t *testing.T) {
 			"over before a throttled attempt ended", "ga-2018", status(429), func(a *policy.Attempt) {
 				a.Limits.TTL, a.FinishedAt, a.Throttled, a.WaitedFor = time.Minute, seconds(61), true, "the rate limit"
 			},
-			"429: the time to live of 1 min had passed before the attempt ended; lowers the endpoint's pace; " +
+			"429: the time to live of 1 min had passed before the attempt ended; lowers the concurrency; " +
 				"waited for the rate limit",
 		},
 		{

@@ -53,9 +53,9 @@ type Backlog struct {
 // MeteredRate is the rate limit of an event subscription's deliveries.
 type MeteredRate struct {
 	Topic, Subscription string
-	// Own is the limit that is set, Learned the one that the endpoint's responses have shown; nil = none.
-	Own, Learned *float64
-	// DrainSeconds is how long the backlog takes at this rate; nil while a first pace is being learned.
+	// Own is the limit that is set; nil = the endpoint is closed.
+	Own *float64
+	// DrainSeconds is how long the backlog takes at this rate; nil without one.
 	DrainSeconds *float64
 	// TooLate: the time to live of some deliveries ends before.
 	TooLate bool

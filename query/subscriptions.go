@@ -60,8 +60,8 @@ type HandshakeLine struct {
 
 // DeliveryRate is the rate limit of an event subscription's deliveries.
 type DeliveryRate struct {
-	// Own is the limit per second that is set; Counts and Scope are its. Learned is that of the endpoint, in requests.
-	Own, Learned          *float64
+	// Own is the limit per second that is set; Counts and Scope are its.
+	Own                   *float64
 	Counts, Scope         string
 	ClosedUntil, DrainsAt *time.Time
 	// TooLate: the time to live of some deliveries ends before their turn.
@@ -76,7 +76,7 @@ type SubscriptionDetails struct {
 	// Held is the number of its deliveries on hold, and Pending of all that are pending, up to 10,000 each.
 	Held, Pending int
 	Audit         []AuditLine   `db:"-"` // the newest ten
-	Rate          *DeliveryRate `db:"-"` // nil = no limit
+	Rate          *DeliveryRate `db:"-"` // nil = no limit, and the endpoint is not closed
 	Queue         *Queue        `db:"-"` // nil in push delivery
 }
 

@@ -257,6 +257,6 @@ var holdTexts = map[string]string{
 		"ends.",
 	catalog.HoldAdmission: "Too many deliveries of this event subscription are in progress. It is released when " +
 		"capacity is free.",
-	catalog.HoldRateLimited: "The rate limit of its event subscription or endpoint is reached. The oldest deliveries " +
-		"go first.",
+	catalog.HoldRateLimited: "The rate limit of its event subscription or endpoint is reached, or the endpoint has " +
+		"requested to wait. The oldest deliveries go first.",
 }

@@ -48,12 +48,12 @@ func TestRateLimitOfASubscription(t *testing.T) {
 		require.Contains(t, text(b.page(t, page)), "The rate limit of its event subscription or endpoint is reached")
 	}
 
-	_, err = b.pool.Exec(t.Context(), `INSERT INTO postrider_internal.delivery_rates (key, per_second, changed_at)
-		SELECT 'endpoint:' || encode(endpoint_hash, 'hex'), 7.49999, now()
+	_, err = b.pool.Exec(t.Context(), `INSERT INTO postrider_internal.delivery_rates (key, closed_until)
+		SELECT 'endpoint:' || encode(endpoint_hash, 'hex'), now() + interval '1 hour'
 		  FROM postrider_internal.event_subscriptions WHERE name = 'free'`)
 	require.NoError(t, err)
 	free := text(b.page(t, "/ui/subscriptions/orders/free"))
-	require.Contains(t, free, "Endpoint's pace 7.5 requests/s")
+	require.Contains(t, free, "Closed until")
 	require.NotContains(t, free, "Limit and delivered")
 }
 

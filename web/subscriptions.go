@@ -46,7 +46,7 @@ type subscriptionView struct {
 	Latency           []display.Share
 	HoldText          string
 	// Of requests or events, such as "30 requests/min"; "" = none. HostLimit applies instead of RateLimit.
-	RateLimit, HostLimit, Pace string
+	RateLimit, HostLimit string
 }
 
 // explainedShown is the number of attempts of an explanation that are shown.
@@ -94,17 +94,11 @@ func (p *pages) subscription(ctx context.Context, c echo.Context) error {
 	return p.Show(c, "subscription", sub.Name, true, view, site.Link{Href: "/ui/topics/" + sub.Topic, Text: sub.Topic})
 }
 
-// showRate shows the limits. It returns how many deliveries per second the one that is set allows, with full batches; 0
-// if none is set. A chart with the endpoint's pace would be wrong: a pace changes within seconds.
+// showRate shows the rate limit. It returns how many deliveries per second it allows, with full batches; 0 if none is
+// set.
 func (p *pages) showRate(sub *catalog.Subscription, view *subscriptionView) (limit float64) {
 	rate := view.Details.Rate
-	if rate == nil {
-		return 0
-	}
-	if rate.Learned != nil {
-		view.Pace = catalog.Rate{Step: time.Duration(float64(time.Second) / *rate.Learned)}.Amount()
-	}
-	if sub.DeliveryRate == nil || rate.Own == nil {
+	if rate == nil || sub.DeliveryRate == nil || rate.Own == nil {
 		return 0
 	}
 	perEvent := sub.DeliveryRate.Count == policy.RateOfEvents

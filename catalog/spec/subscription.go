@@ -265,7 +265,7 @@ var Subscription = []Setting{
 	},
 	{
 		Name: "honorRetryAfter", Section: Advanced, Label: "Honor Retry-After", Kind: Switch, Default: "set by behavior",
-		Help: "An endpoint's Retry-After and RateLimit headers defer attempts.",
+		Help: "An endpoint's Retry-After headers defer attempts.",
 	},
 	{
 		Name: "probationAction", Section: Advanced, Label: "During probation", Kind: Choice, Default: "set by behavior",

@@ -41,8 +41,7 @@ VALUES ('available', jsonb_build_object('s', $1::bigint), 'batch', 'deliveries',
 
 	// takeTimesStatement takes further times of a rate limit; less than 0 returns some.
 	takeTimesStatement = `
-UPDATE postrider_internal.delivery_rates r SET next_at = r.next_at + t.time
-  FROM unnest($1::text[], $2::interval[]) AS t(key, time) WHERE r.key = t.key AND r.key = ANY ($1)`
+UPDATE postrider_internal.delivery_rates SET next_at = next_at + $2::interval WHERE key = $1`
 
 	// holdStep is how many deliveries one statement puts on hold.
 	holdStep = 5000
@@ -231,8 +230,7 @@ func (c *cut) end(ctx context.Context, times int) error {
 	}
 	batch := &pgx.Batch{}
 	queue.QueueEnd(batch, append(c.replaced(), c.token))
-	limits, _ := c.limits()
-	takeTimes(batch, limits, -times)
+	c.takeTimes(batch, -times)
 	if more {
 		batch.Queue(cutterStatement, c.sub.ID, searchLater)
 	}
@@ -245,7 +243,7 @@ func (c *cut) bind(ctx context.Context, open []openDelivery) (nothing bool, err 
 	if err != nil {
 		return false, err
 	}
-	limits, limited := c.limits()
+	rate, limited := c.loader.Cache.Snapshot().Rate(c.sub.ID)
 	if limited { // each cutter has one time
 		batches = batches[:min(len(batches), 1+len(c.others))]
 	}
@@ -263,15 +261,15 @@ func (c *cut) bind(ctx context.Context, open []openDelivery) (nothing bool, err 
 	}
 	batch := &pgx.Batch{}
 	batch.Queue(c.loader.DB.Keeping(postgres.KeepPlan))
-	paced, times, ofFirst, perEvent := 0, len(batches), 1, len(limits) > 0 && limits[0].PerEvent
+	rateTimes, times, ofFirst := 0, len(batches), 1
 	if limited {
-		paced = 1
-		if perEvent {
+		rateTimes = 1
+		if rate.PerEvent {
 			times, ofFirst = len(ids), len(batches[0])
 		}
-		takeTimes(batch, limits, times-c.allTimes())
+		c.takeTimes(batch, times-c.allTimes())
 	}
-	batch.Queue(bindStatement, c.sub.ID, c.token.JobID, ids, of, bytes, paced, perEvent).
+	batch.Queue(bindStatement, c.sub.ID, c.token.JobID, ids, of, bytes, rateTimes, rate.PerEvent).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&first) })
 	if replaced := c.replaced(); len(replaced) > 0 {
 		queue.QueueEnd(batch, replaced)
@@ -293,21 +291,16 @@ func (c *cut) bind(ctx context.Context, open []openDelivery) (nothing bool, err 
 	return true, c.end(ctx, ofFirst)
 }
 
-// limits are those of Traffic.Limits. While the endpoint's pace is being learned, it is the event subscription's own
-// limit: cutters have times of it.
-func (c *cut) limits() (limits []catalog.Rate, limited bool) {
-	limits, limited = c.loader.Traffic.Limits(c.sub.ID)
-	if own, has := c.loader.Cache.Snapshot().Rate(c.sub.ID); has && len(limits) == 0 {
-		limits = append(limits, own)
+// takeTimes takes so many further times of the rate limit, if there is one; less than 0 returns some.
+func (c *cut) takeTimes(batch *pgx.Batch, n int) {
+	if rate, limited := c.loader.Cache.Snapshot().Rate(c.sub.ID); limited {
+		queueTimes(batch, rate, n)
 	}
-	return limits, limited
 }
 
-// takeTimes takes so many further times of rate limits; less than 0 returns some.
-func takeTimes(batch *pgx.Batch, limits []catalog.Rate, n int) {
-	if n != 0 && len(limits) > 0 {
-		batch.Queue(takeTimesStatement, postgres.Column(limits, func(l catalog.Rate) string { return l.Key }),
-			postgres.Column(limits, func(l catalog.Rate) time.Duration { return time.Duration(n) * l.Step }))
+func queueTimes(batch *pgx.Batch, rate catalog.Rate, n int) {
+	if n != 0 {
+		batch.Queue(takeTimesStatement, rate.Key, time.Duration(n)*rate.Step)
 	}
 }
 
@@ -410,7 +403,7 @@ func (l *Loader) ReturnTimes(ctx context.Context, subscription int64, times int)
 func (l *Loader) queueReturn(batch *pgx.Batch, subscription int64, times int) {
 	own, limited := l.Cache.Snapshot().Rate(subscription)
 	if limited && own.Step >= longStep {
-		takeTimes(batch, []catalog.Rate{own}, -times)
+		queueTimes(batch, own, -times)
 	}
 }
 

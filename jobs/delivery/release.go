@@ -32,8 +32,8 @@ type Releaser struct {
 	traffic  *queue.Traffic
 	notifier *queue.Notifier
 	postgres.Failpoint
-	count atomic.Int64
-	paces paces
+	count     atomic.Int64
+	rateWaits rateWaits
 }
 
 // NewReleaser makes a releaser.
@@ -51,7 +51,7 @@ func (r *Releaser) ReleasedCount() int64 { return r.count.Load() }
 // node calls it again and again, so that no pause, crash or race leaves a delivery on hold.
 func (r *Releaser) Refill(ctx context.Context, subscription int64, batching bool, limit int) (int, error) {
 	released, forCutter, err := r.release(ctx, subscription, limit, pgx.NamedArgs{
-		"refill": true, "also_later": true, "batching": batching, "age": nil, "paced": 0,
+		"refill": true, "also_later": true, "batching": batching, "age": nil, "rate_times": 0,
 	})
 	if err != nil {
 		return 0, err
@@ -65,13 +65,13 @@ func (r *Releaser) Refill(ctx context.Context, subscription int64, batching bool
 }
 
 // ReleaseExpired gives jobs to held deliveries of at least this age, though their event subscription is on hold. Their
-// jobs end them, because their time to live has passed or because of the probation's cause, or are last attempts that
-// an endpoint's pace does not hold. onlyDue omits deliveries whose next attempt is not due.
+// jobs end them, because their time to live has passed or because of the probation's cause, or are last attempts to
+// a closed endpoint. onlyDue omits deliveries whose next attempt is not due.
 func (r *Releaser) ReleaseExpired(
 	ctx context.Context, subscription int64, age time.Duration, onlyDue bool, limit int,
 ) (int, error) {
 	released, _, err := r.release(ctx, subscription, limit, pgx.NamedArgs{
-		"refill": false, "also_later": !onlyDue, "batching": false, "age": age, "paced": -1,
+		"refill": false, "also_later": !onlyDue, "batching": false, "age": age, "rate_times": -1,
 	})
 	if err != nil {
 		return 0, err

@@ -31,12 +31,10 @@ type Response struct {
 	Headers    []byte
 	Excerpt    []byte
 	RetryAfter string // the header as received
-	// RateLimitReset is how long the endpoint accepts no further request, see policy.RateLimitReset.
-	RateLimitReset time.Duration
-	Timings        Timings
-	Duration       time.Duration
-	Sent           http.Header // the headers of the request; nil = no request was sent
-	Token          string      // the access token in them; "" = none
+	Timings    Timings
+	Duration   time.Duration
+	Sent       http.Header // the headers of the request; nil = no request was sent
+	Token      string      // the access token in them; "" = none
 }
 
 // Failed sets ErrorText and Cause from the error of a request without a response.
@@ -56,9 +54,6 @@ func (r *Response) timedOut(ackTimeout time.Duration) {
 func (r *Response) read(resp *http.Response) {
 	r.Result = policy.Result{Status: resp.StatusCode}
 	r.RetryAfter = resp.Header.Get("Retry-After")
-	r.RateLimitReset = policy.RateLimitReset(func(name string) string {
-		return strings.Join(resp.Header.Values(name), ",")
-	})
 	var excerpt []byte
 	var err error
 	if resp.ContentLength != 0 { // most responses have no body; ReadAll begins with 512 bytes

@@ -43,6 +43,10 @@ const (
 	// before all others.
 	wavesPerCall = 4
 	maxWave      = 10_000
+	// throttledFor is how long an endpoint that has responded 429 is called with care.
+	throttledFor = time.Hour
+	// timedShare is how many successes the response time is the mean of, about.
+	timedShare = 8
 	// soloCapacity is for an endpoint that keeps up while no other has jobs: holding and releasing a delivery costs the
 	// database a quarter more. The next event subscription may then wait for about three seconds.
 	soloCapacity = 20_000
@@ -73,6 +77,11 @@ type destination struct {
 
 	responses   rate
 	respondedAt time.Time
+
+	// Of an endpoint that throttles: how long its successes take, when the next request may begin, and when the endpoint
+	// has throttled at last and its cap was last halved.
+	responseTime                 time.Duration
+	next, throttledAt, loweredAt time.Time
 }
 
 // proven endpoints have responded lately, whatever the response.
@@ -224,26 +233,60 @@ func (g *Gate) Leave(subscription int64) {
 	g.admit(d, time.Now())
 }
 
-// Observe adapts the cap to the result of a call.
-func (g *Gate) Observe(subscription int64, o policy.Outcome, r policy.Result) {
+// Spacing returns how long a request waits that has entered, see policy.Cap.Spacing. A worker waits no longer than at
+// the gate.
+func (g *Gate) Spacing(subscription int64) time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	d, now := g.destination(subscription), time.Now()
+	if !d.cap.IsThrottled() {
+		return 0
+	}
+	wait := min(max(d.next.Sub(now), 0), gateWait)
+	d.next = now.Add(wait + d.cap.Spacing(d.responseTime))
+	return wait
+}
+
+// Observe adapts the cap to the result of a call, which took so long.
+func (g *Gate) Observe(subscription int64, o policy.Outcome, r policy.Result, took time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	d := g.destination(subscription)
 	d.cap = d.cap.After(o, r)
+	if o == policy.OutcomeDelivered {
+		d.responseTime += (took - d.responseTime) / timedShare
+	}
+	if d.cap.IsThrottled() && time.Since(d.throttledAt) > throttledFor {
+		d.cap = d.cap.Unthrottled()
+	}
 	if d.streak++; o == policy.OutcomeDelivered {
 		d.streak = 0
 	}
 	g.noteEnd(d, r.Status != 0)
 }
 
-// ObserveThrottled adapts the cap to a response that requests a lower rate, see policy.Rules.Throttles. It is no
-// failure of the endpoint. The call is still in flight.
-func (g *Gate) ObserveThrottled(subscription int64) {
+// ObserveThrottled adapts the cap to a response that requests fewer requests, see policy.Rules.Throttles. It is no
+// failure of the endpoint. The call took so long and is still in flight. alone: no other one is.
+func (g *Gate) ObserveThrottled(subscription int64, took time.Duration) (alone bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	d := g.destination(subscription)
-	d.cap = d.cap.Throttled(d.inFlight - 1)
+	d, now := g.destination(subscription), time.Now()
+	again := now.Add(-took).Before(d.loweredAt)
+	d.cap, d.throttledAt = d.cap.Throttled(d.inFlight, again), now
+	if !again {
+		d.loweredAt = now
+	}
 	g.noteEnd(d, true)
+	return d.inFlight == 1
+}
+
+// ObserveClosed notes that another node has found the endpoint to throttle.
+func (g *Gate) ObserveClosed(subscription int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if d, known := g.destinations[subscription]; known {
+		d.cap, d.throttledAt = d.cap.Closed(), time.Now()
+	}
 }
 
 func (g *Gate) noteEnd(d *destination, responded bool) {
@@ -290,7 +333,7 @@ func (g *Gate) localCapacity(subscription int64, others int) int {
 		// Silent: further jobs would return to their holds four times a second (20 hanging endpoints with a full queue
 		// each took half the throughput of the others).
 		return g.maxInFlight(d, now) + 1
-	case proven && !failing && quiet:
+	case proven && !failing && quiet && !d.cap.IsThrottled():
 		return soloCapacity
 	}
 	return min(max(wavesPerCall*d.cap.Value(), 2*d.responses.perSecond(now)), maxWave)

@@ -15,7 +15,7 @@ const subA, subB = int64(1), int64(2)
 
 func timeouts(g *Gate, subscription int64, n int) {
 	for range n {
-		g.Observe(subscription, policy.OutcomeTimedOut, policy.Result{Err: policy.ErrorTimeout})
+		g.Observe(subscription, policy.OutcomeTimedOut, policy.Result{Err: policy.ErrorTimeout}, 0)
 	}
 }
 
@@ -28,7 +28,7 @@ func TestGateBoundsOneSubscriptionAndNotTheOthers(t *testing.T) {
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.False(t, g.Enter(canceled, subA, 0))
-	g.Observe(subB, policy.OutcomeDelivered, policy.Result{Status: 200})
+	g.Observe(subB, policy.OutcomeDelivered, policy.Result{Status: 200}, 0)
 	for range 65 {
 		require.True(t, g.Enter(t.Context(), subB, 0))
 	}
@@ -37,23 +37,34 @@ func TestGateBoundsOneSubscriptionAndNotTheOthers(t *testing.T) {
 	require.True(t, g.Enter(t.Context(), subA, 0))
 }
 
-// A response 429 lowers the cap to the requests that are still in flight. It is no failure of the endpoint.
+// A response 429 halves the requests in flight, once for those that began before it. It is no failure of the endpoint.
 func TestGateThrottled(t *testing.T) {
 	t.Parallel()
 	g := NewGate(1000, nil)
-	g.Observe(subA, policy.OutcomeDelivered, policy.Result{Status: 200})
+	g.Observe(subA, policy.OutcomeDelivered, policy.Result{Status: 200}, time.Second)
 	for range 20 {
 		require.True(t, g.Enter(t.Context(), subA, 0))
 	}
-	for range 15 {
-		g.ObserveThrottled(subA)
+	require.Zero(t, g.Spacing(subA))
+	for range 3 {
+		require.False(t, g.ObserveThrottled(subA, time.Hour))
 		g.Leave(subA)
 	}
+	require.Equal(t, 10, g.destinations[subA].cap.Value())
 	require.Empty(t, g.Failing())
+	require.LessOrEqual(t, g.localCapacity(subA, 0), wavesPerCall*10, "no queue that would return to hold at the next 429")
 	_, entered := g.join(subA, 0)
-	require.False(t, entered, "the endpoint accepts the five that are in flight")
-	g.Leave(subA)
+	require.False(t, entered)
+	for range 8 {
+		g.Leave(subA)
+	}
 	require.True(t, g.Full(subA), "the waiter has entered")
+	require.Zero(t, g.Spacing(subA))
+	require.Positive(t, g.Spacing(subA), "the next request begins later")
+	for range 9 {
+		g.Leave(subA)
+	}
+	require.True(t, g.ObserveThrottled(subA, 0), "no other request is in flight")
 }
 
 func TestGateAdmitsWaitersInOrder(t *testing.T) {
@@ -76,7 +87,7 @@ func TestGateAdmitsWaitersInOrder(t *testing.T) {
 		t.Fatal("one attempt ended, so one waiter enters")
 	default:
 	}
-	g.Observe(subA, policy.OutcomeDelivered, policy.Result{Status: 200})
+	g.Observe(subA, policy.OutcomeDelivered, policy.Result{Status: 200}, 0)
 	<-second
 	require.False(t, g.stopWaiting(subA, second), "it has entered and must leave")
 }
@@ -108,7 +119,7 @@ func TestGateNeverExceedsItsCap(t *testing.T) {
 			inFlight++
 			most = max(most, inFlight)
 			mu.Unlock()
-			g.Observe(subA, policy.OutcomeDelivered, policy.Result{Status: 200})
+			g.Observe(subA, policy.OutcomeDelivered, policy.Result{Status: 200}, 0)
 			mu.Lock()
 			inFlight--
 			mu.Unlock()
@@ -130,7 +141,7 @@ func TestGateCapacityFollowsTheCap(t *testing.T) {
 	g.Leave(subA)
 	require.Equal(t, wavesPerCall, g.localCapacity(subA, 0))
 	for range 1000 {
-		g.Observe(subA, policy.OutcomeDelivered, policy.Result{Status: 200})
+		g.Observe(subA, policy.OutcomeDelivered, policy.Result{Status: 200}, 0)
 	}
 	require.Equal(t, 2000, g.localCapacity(subA, quietQueue+1))
 	require.Equal(t, soloCapacity, g.localCapacity(subA, quietQueue), "no other event subscription has jobs")
@@ -142,7 +153,7 @@ func TestGateCapacityOfAFailingEndpoint(t *testing.T) {
 	g := NewGate(1000, nil)
 	fail := func(n int) {
 		for range n {
-			g.Observe(subA, policy.OutcomeBusy, policy.Result{Status: 503})
+			g.Observe(subA, policy.OutcomeBusy, policy.Result{Status: 503}, 0)
 		}
 	}
 	fail(failingStreak - 1)
@@ -152,10 +163,10 @@ func TestGateCapacityOfAFailingEndpoint(t *testing.T) {
 	require.Equal(t, []int64{subA}, g.Failing())
 	require.Equal(t, wavesPerCall*64, g.localCapacity(subA, quietQueue), "no other event subscription has jobs")
 	require.Equal(t, 64/failingShare, g.localCapacity(subA, quietQueue+1))
-	g.Observe(subA, policy.OutcomeDelivered, policy.Result{Status: 200})
+	g.Observe(subA, policy.OutcomeDelivered, policy.Result{Status: 200}, 0)
 	require.Equal(t, wavesPerCall*65, g.localCapacity(subA, quietQueue+1))
 	for range 1000 {
-		g.Observe(subA, policy.OutcomeBadRequest, policy.Result{Status: 400})
+		g.Observe(subA, policy.OutcomeBadRequest, policy.Result{Status: 400}, 0)
 	}
 	require.Greater(t, g.localCapacity(subA, quietQueue), 2000,
 		"it responds at once and no other event subscription has jobs")
@@ -178,7 +189,7 @@ func TestGateBoundsEndpointsThatNeverResponded(t *testing.T) {
 	require.LessOrEqual(t, calls, workers/unprovenShare+hanging)
 	const healthy = int64(hanging)
 	require.True(t, g.Enter(canceled, healthy, 0), "a first call is always made")
-	g.Observe(healthy, policy.OutcomeDelivered, policy.Result{Status: 200})
+	g.Observe(healthy, policy.OutcomeDelivered, policy.Result{Status: 200}, 0)
 	for range 64 {
 		require.True(t, g.Enter(canceled, healthy, 0), "an endpoint that responds has its whole cap")
 	}
@@ -193,11 +204,11 @@ func TestGateFollowsTheLimitOfTheEventSubscription(t *testing.T) {
 	require.True(t, g.Enter(canceled, subA, 2))
 	require.False(t, g.Enter(canceled, subA, 2))
 	for range 100 {
-		g.Observe(subA, policy.OutcomeDelivered, policy.Result{Status: 200})
+		g.Observe(subA, policy.OutcomeDelivered, policy.Result{Status: 200}, 0)
 	}
 	require.False(t, g.Enter(canceled, subA, 2))
 	require.False(t, g.Enter(canceled, subA, 3), "raised: the cap grows with the next success")
-	g.Observe(subA, policy.OutcomeDelivered, policy.Result{Status: 200})
+	g.Observe(subA, policy.OutcomeDelivered, policy.Result{Status: 200}, 0)
 	require.True(t, g.Enter(canceled, subA, 3))
 	require.False(t, g.Enter(canceled, subA, 3))
 }
@@ -219,7 +230,7 @@ func TestRate(t *testing.T) {
 func TestGateLetsManyWaitAtAQuickEndpoint(t *testing.T) {
 	t.Parallel()
 	g := NewGate(100, nil)
-	g.Observe(subA, policy.OutcomeDelivered, policy.Result{Status: 200})
+	g.Observe(subA, policy.OutcomeDelivered, policy.Result{Status: 200}, 0)
 	for range 50 {
 		require.True(t, g.Enter(t.Context(), subA, 0))
 	}
@@ -254,7 +265,7 @@ func TestGateForgetsDeletedEventSubscriptions(t *testing.T) {
 	forget()
 	require.ElementsMatch(t, []int64{subA, known}, g.Failing(), "the waiter is in flight now")
 	g.Leave(subA)
-	g.Observe(subA, policy.OutcomeDelivered, policy.Result{Status: 200}) // once more, late
+	g.Observe(subA, policy.OutcomeDelivered, policy.Result{Status: 200}, 0) // once more, late
 	forget()
 	require.True(t, g.Knows(known))
 	require.Len(t, g.destinations, 1)
@@ -265,7 +276,7 @@ func TestGateKeepsWorkersFromBlockedResults(t *testing.T) {
 	t.Parallel()
 	g := NewGate(100, nil)
 	for _, id := range []int64{subA, subB} {
-		g.Observe(id, policy.OutcomeDelivered, policy.Result{Status: 200})
+		g.Observe(id, policy.OutcomeDelivered, policy.Result{Status: 200}, 0)
 	}
 	g.Block(subA, 24)
 	require.True(t, g.Enter(t.Context(), subA, 0))

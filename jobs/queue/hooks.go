@@ -20,5 +20,5 @@ func QueueStatements() map[string]postgres.KeptStatement {
 	}
 }
 
-// IgnoreResponses makes responses change no pace. It is for tests of retry schedules, before a start.
-func (e *EndpointPaces) IgnoreResponses() { e.ignores = true }
+// IgnoreResponses makes responses close no endpoint. It is for tests of retry schedules, before a start.
+func (c *ClosedEndpoints) IgnoreResponses() { c.ignores = true }

@@ -85,7 +85,7 @@ func TestLagLeavesOutJobsThatWaitForTheirEndpoint(t *testing.T) {
 		require.Greater(t, p.Lag(), 4*time.Second)
 
 		p = NewPace(gate)
-		gate.Observe(subB, policy.OutcomeDelivered, policy.Result{Status: 200})
+		gate.Observe(subB, policy.OutcomeDelivered, policy.Result{Status: 200}, 0)
 		gate.Block(subB, 1000)
 		fetch(p, job(subB, 5*time.Second))
 		require.Zero(t, p.Lag(), "results behind a locked row")

@@ -13,7 +13,6 @@ import (
 	"postrider/postgres"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 )
 
 const (
@@ -72,9 +71,10 @@ type TrafficSample struct {
 
 // Traffic keeps the latest sample and counts the jobs that this node has queued since.
 type Traffic struct {
-	db    *postgres.DB
-	cache *catalog.Cache
-	paces *EndpointPaces
+	db      *postgres.DB
+	cache   *catalog.Cache
+	closed  *ClosedEndpoints
+	spacing spacing
 	// capacity is how many jobs of an event subscription may be queued, see Gate.Capacity.
 	capacity func(subscription int64, others int) int
 	sampling sync.Mutex
@@ -95,13 +95,13 @@ type Traffic struct {
 
 // NewTraffic samples the database and counts jobs. capacity is Gate.Capacity; nil on a node that makes no attempts.
 func NewTraffic(
-	db *postgres.DB, cache *catalog.Cache, paces *EndpointPaces, capacity func(subscription int64, others int) int,
+	db *postgres.DB, cache *catalog.Cache, closed *ClosedEndpoints, capacity func(subscription int64, others int) int,
 ) *Traffic {
 	if capacity == nil {
 		capacity = func(int64, int) int { return publisherCapacity }
 	}
 	return &Traffic{
-		db: db, cache: cache, paces: paces, capacity: capacity, latest: &TrafficSample{}, since: map[int64]int{},
+		db: db, cache: cache, closed: closed, capacity: capacity, latest: &TrafficSample{}, since: map[int64]int{},
 		queued: make(chan struct{}, 1), limited: map[int64]bool{}, released: make(chan struct{}, 1),
 	}
 }
@@ -113,11 +113,30 @@ func (t *Traffic) LatestTraffic() *TrafficSample {
 	return t.latest
 }
 
-// Capacity returns how many more jobs of an event subscription may be queued now; 0 or less for none.
+// Capacity returns how many more jobs of an event subscription may be queued now; 0 or less for none. It does not
+// consider whether the endpoint is closed.
 func (t *Traffic) Capacity(subscription int64) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.free(subscription)
+}
+
+// OpenCapacity is Capacity of an endpoint in this state: none if it is closed, one if it is half open.
+func (t *Traffic) OpenCapacity(subscription int64, state EndpointState) int {
+	switch state {
+	case EndpointClosed:
+		return 0
+	case EndpointHalfOpen:
+		return min(t.Capacity(subscription), 1)
+	default:
+		return t.Capacity(subscription)
+	}
+}
+
+// Limited reports whether the deliveries of an event subscription have a rate limit.
+func (t *Traffic) Limited(subscription int64) bool {
+	_, limited := t.cache.Snapshot().Rate(subscription)
+	return limited
 }
 
 // free counts events if an event subscription takes batches: a call sends as many as a batch may have.
@@ -138,6 +157,7 @@ type Admissions map[int64]*admission
 type admission struct {
 	capacity, taken int
 	limited         bool // by a rate
+	closed          bool // the endpoint
 }
 
 // Take takes capacity for one delivery; false if there is none.
@@ -150,22 +170,23 @@ func (a Admissions) Take(subscription int64) bool {
 	return true
 }
 
-// Limited reports whether an event subscription has a rate limit.
+// Limited reports whether an event subscription has a rate limit, or a closed endpoint.
 func (a Admissions) Limited(subscription int64) bool {
 	of := a[subscription]
-	return of != nil && of.limited
+	return of != nil && (of.limited || of.closed)
 }
 
 // Admit returns the free capacity of event subscriptions. It is none if many deliveries are on hold: new ones wait
-// behind them. It is none if there is a rate limit: a release takes the times of its deliveries.
+// behind them. It is none if there is a rate limit: a release takes the times of its deliveries. It is none while the
+// endpoint is closed, or half open: a release lets one try.
 func (t *Traffic) Admit(subscriptions []int64) Admissions {
 	admitted := Admissions{}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, id := range subscriptions {
-		limited := t.Limited(id)
-		admitted[id] = &admission{limited: limited}
-		if !t.crowded[id] && !limited {
+		limited, closed := t.Limited(id), t.closed.State(id) != EndpointOpen
+		admitted[id] = &admission{limited: limited, closed: closed}
+		if !t.crowded[id] && !limited && !closed {
 			admitted[id].capacity = t.free(id)
 		}
 	}
@@ -262,9 +283,8 @@ const holdsStatement = `
 SELECT subscription_id, hold, stop_time_to_live, resumed_at IS NOT NULL
   FROM postrider_internal.event_subscription_states WHERE hold IS NOT NULL`
 
-const pacesStatement = `
-SELECT key, per_second, closed_until, changed_at, lowered_at, clock_timestamp() FROM postrider_internal.delivery_rates
- WHERE per_second IS NOT NULL AND changed_at > now() - $1::interval`
+const closedStatement = `
+SELECT key, closed_until - clock_timestamp() FROM postrider_internal.delivery_rates WHERE closed_until IS NOT NULL`
 
 var (
 	queuedStatement     = sqlFile("queued.sql")
@@ -302,22 +322,16 @@ func (t *Traffic) SampleTraffic(ctx context.Context) (*TrafficSample, error) {
 	}))
 	batch.Queue(waitingStatement, DefaultCapacity).
 		Query(EachRow([]any{&id, &n}, func() { fresh.Waiting = append(fresh.Waiting, Waiting{SubscriptionID: id, Held: n}) }))
-	known := map[string]policy.Pace{}
+	closed := map[string]time.Duration{}
 	var key string
-	var pace policy.Pace
-	var closed, lowered pgtype.Timestamptz
-	var now time.Time
-	batch.Queue(pacesStatement, policy.PaceKept).
-		Query(EachRow([]any{&key, &pace.PerSecond, &closed, &pace.ChangedAt, &lowered, &now}, func() {
-			t.paces.ahead.Store(int64(time.Until(now)))
-			pace.ClosedUntil, pace.LoweredAt = closed.Time, lowered.Time
-			known[key] = pace
-		}))
+	var wait time.Duration
+	batch.Queue(closedStatement).Query(EachRow([]any{&key, &wait}, func() { closed[key] = wait }))
 	if err := t.db.SendBatch(ctx, batch).Close(); err != nil {
 		t.keep()
 		return nil, fmt.Errorf("sample the traffic: %w", err)
 	}
-	t.paces.keep(known, began)
+	t.closed.keep(closed, began)
+	t.spacing.forget(began)
 	t.end(fresh)
 	return fresh, nil
 }

@@ -19,18 +19,18 @@ type AttemptArgs struct {
 	Batch        int64 `json:"b,omitempty"`
 	// Reruns is how often a crash interrupted the attempt before. The row also has its number, n, for operators.
 	Reruns int `json:"r,omitempty"`
-	// Paced is how many times of a rate limit the job has; 0 = it may not be sent under a limit. A negative number is a
-	// job that is sent though the endpoint is closed: a probe, or one that will send nothing (-1, without times), or a
+	// RateTimes is how many times of a rate limit the job has; 0 = it may not be sent under a limit. A negative number is
+	// a job that is sent though the endpoint is closed: a probe, or one that will send nothing (-1, without times), or a
 	// last attempt (-2 with one time, -3 with two).
-	Paced int `json:"p,omitempty"`
+	RateTimes int `json:"p,omitempty"`
 }
 
 // Times is how many times of a rate limit the job has.
 func (a AttemptArgs) Times() int {
-	if a.Paced < 0 {
-		return -1 - a.Paced
+	if a.RateTimes < 0 {
+		return -1 - a.RateTimes
 	}
-	return a.Paced
+	return a.RateTimes
 }
 
 // Kind implements river.JobArgs.

@@ -243,7 +243,6 @@ func TestMeterReadsRates(t *testing.T) {
 	require.Len(t, r.Rates, 1)
 	require.Equal(t, "billing", r.Rates[0].Subscription)
 	require.InEpsilon(t, 1.0/86_400, *r.Rates[0].Own, 0.001)
-	require.Nil(t, r.Rates[0].Learned)
 	require.True(t, r.Rates[0].TooLate)
 	require.Greater(t, *r.Rates[0].DrainSeconds, 86_400.0)
 }

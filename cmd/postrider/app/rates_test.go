@@ -17,14 +17,13 @@ import (
 
 // shownRate is a row of postrider.delivery_rates, with drains_at in whole seconds from now.
 type shownRate struct {
-	Learned *float64 `db:"learned_per_second"`
-	Drains  *int     `db:"drains"`
-	TooLate bool     `db:"drains_too_late"`
+	Drains  *int `db:"drains"`
+	TooLate bool `db:"drains_too_late"`
 }
 
 func (b *bundle) rate(t *testing.T, subscription string) shownRate {
 	t.Helper()
-	rows, _ := b.pool.Query(t.Context(), `SELECT learned_per_second, drains_too_late,
+	rows, _ := b.pool.Query(t.Context(), `SELECT drains_too_late,
 		round(extract(epoch FROM drains_at - now()))::int AS drains
 		FROM postrider.delivery_rates WHERE subscription = $1`, subscription)
 	r, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[shownRate])
@@ -32,13 +31,12 @@ func (b *bundle) rate(t *testing.T, subscription string) shownRate {
 	return r
 }
 
-// learn stores the pace of an event subscription's endpoint.
-func (b *bundle) learn(t *testing.T, sub *catalog.Subscription, perSecond float64, rampTo, closedFor any) {
+// closeFor stores that an event subscription's endpoint is closed.
+func (b *bundle) closeFor(t *testing.T, sub *catalog.Subscription, wait time.Duration) {
 	t.Helper()
-	b.exec(t, `INSERT INTO postrider_internal.delivery_rates (key, per_second, ramp_to, closed_until, changed_at)
-		VALUES ($1, $2, $3, now() + $4::interval, now()) ON CONFLICT (key) DO UPDATE SET per_second = excluded.per_second,
-		ramp_to = excluded.ramp_to, closed_until = excluded.closed_until`,
-		"endpoint:"+hex.EncodeToString(sub.EndpointHash), perSecond, rampTo, closedFor)
+	b.exec(t, `INSERT INTO postrider_internal.delivery_rates (key, closed_until) VALUES ($1, now() + $2::interval)
+		ON CONFLICT (key) DO UPDATE SET closed_until = excluded.closed_until`,
+		"endpoint:"+hex.EncodeToString(sub.EndpointHash), wait)
 }
 
 // makeOlder adds to the age of all pending deliveries.
@@ -112,30 +110,24 @@ func TestBacklogsOfASharedLimit(t *testing.T) {
 	require.Equal(t, 107, *b.rate(t, "sub-0").Drains)
 }
 
-func TestBacklogsOfAPacedEndpoint(t *testing.T) {
+// A closed endpoint delays the backlog of a limit. Without a limit, when the backlog drains is unknown.
+func TestBacklogsOfAClosedEndpoint(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
 	sub := b.subscription(t, "orders", "one", nil)
-	b.subscription(t, "orders", "batches", func(s *catalog.SubscriptionSpec) { s.MaxEventsPerBatch = new(10) })
+	b.subscription(t, "orders", "limited", func(s *catalog.SubscriptionSpec) {
+		s.DeliveryRate = &policy.DeliveryRate{Limit: 10}
+	})
 	b.subscription(t, "orders", "literal", func(s *catalog.SubscriptionSpec) { s.Behavior = policy.BehaviorDocumented })
 	b.publish(t, "orders", "e", 100)
-	for _, row := range []struct {
-		perSecond         float64
-		rampTo, closedFor any
-		want              shownRate
-	}{
-		{0.9999999999999999, nil, nil, shownRate{new(1.0), new(110), false}},
-		{0.001234, nil, nil, shownRate{new(0.00123), new(89141), true}},
-		{1, 50, "-1 s", shownRate{new(1.0), new(2), false}},
-		{1, 5, "30 s", shownRate{new(1.0), new(52), false}},
-		{0.001, 1050, nil, shownRate{Learned: new(0.001)}}, // the first pace
-	} {
-		b.learn(t, sub, row.perSecond, row.rampTo, row.closedFor)
-		require.Equal(t, row.want, b.rate(t, "one"))
-		require.Equal(t, row.want, b.rate(t, "batches"))
-		require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.delivery_rates"))
-	}
+	b.closeFor(t, sub, 30*time.Second)
+	require.Equal(t, shownRate{}, b.rate(t, "one"))
+	require.Equal(t, shownRate{Drains: new(40)}, b.rate(t, "limited"))
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.delivery_rates WHERE closed_until > now()"))
+	b.closeFor(t, sub, -time.Second)
+	require.Equal(t, shownRate{Drains: new(10)}, b.rate(t, "limited"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_rates"))
 }
 
 // A redelivery and a sample event wait for the limit, which is no hold that prevents an operator's retry.
@@ -167,15 +159,15 @@ func TestHoldIsWhatADeliveryWaitsForNow(t *testing.T) {
 		s.DeliveryRate = &policy.DeliveryRate{Limit: 1}
 	})
 	b.subscription(t, "orders", "free", nil)
-	learned := b.subscription(t, "orders", "learned", func(s *catalog.SubscriptionSpec) { s.EndpointURL += "/learned" })
+	closed := b.subscription(t, "orders", "closed", func(s *catalog.SubscriptionSpec) { s.EndpointURL += "/closed" })
 	b.subscription(t, "orders", "documented", func(s *catalog.SubscriptionSpec) {
-		s.EndpointURL, s.Behavior = s.EndpointURL+"/learned", policy.BehaviorDocumented
+		s.EndpointURL, s.Behavior = s.EndpointURL+"/closed", policy.BehaviorDocumented
 	})
 	batches := b.subscription(t, "orders", "batches", func(s *catalog.SubscriptionSpec) {
 		s.DeliveryRate = &policy.DeliveryRate{Limit: 1}
 	})
 	want := map[string]string{}
-	for _, name := range []string{"limited", "free", "learned", "documented", "batches"} {
+	for _, name := range []string{"limited", "free", "closed", "documented", "batches"} {
 		want[name] = "paused"
 		_, err := b.store.Holds.Pause(t.Context(), "orders", name, nil)
 		require.NoError(t, err)
@@ -185,17 +177,17 @@ func TestHoldIsWhatADeliveryWaitsForNow(t *testing.T) {
 		SELECT $1, 'paused', 2, 100, array_agg(id) FROM postrider_internal.deliveries WHERE subscription_id = $1 RETURNING id)
 		UPDATE postrider_internal.deliveries d SET hold = NULL, batch_id = b.id FROM b WHERE d.subscription_id = $1`,
 		batches.ID)
-	b.learn(t, learned, 1, nil, nil)
+	b.closeFor(t, closed, time.Hour)
 	b.requireHolds(t, want)
 	for name := range want {
 		want[name] = "admission"
 		_, err := b.store.Holds.Resume(t.Context(), "orders", name)
 		require.NoError(t, err)
 	}
-	want["limited"], want["learned"], want["batches"] = "rate_limited", "rate_limited", "rate_limited"
+	want["limited"], want["closed"], want["batches"] = "rate_limited", "rate_limited", "rate_limited"
 	b.requireHolds(t, want)
-	b.exec(t, "UPDATE postrider_internal.delivery_rates SET changed_at = changed_at - interval '1 hour'")
-	want["learned"] = "admission"
+	b.exec(t, "UPDATE postrider_internal.delivery_rates SET closed_until = closed_until - interval '1 hour'")
+	want["closed"] = "admission"
 	b.requireHolds(t, want)
 }
 

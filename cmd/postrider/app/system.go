@@ -110,8 +110,8 @@ func New(ctx context.Context, o Options) (*System, error) {
 	s.Receiver = pull.NewReceiver(db, s.Notifier, s.Arrivals, o.Node, s.Wake != nil && !db.ThroughPgBouncer)
 	s.Maintenance = jobs.NewMaintenance(db, cache, s.Notifier, o.Logger, o.Failpoint)
 	s.Operator = operator.NewOperator(db, clock, s.Subscriptions, s.Notifier.RequestDeliveries, o.Logger)
-	s.Paces = queue.NewEndpointPaces(db, s.Nodes)
-	s.Traffic = queue.NewTraffic(db, cache, s.Paces, o.QueueCapacity)
+	s.Closed = queue.NewClosedEndpoints(db, cache)
+	s.Traffic = queue.NewTraffic(db, cache, s.Closed, o.QueueCapacity)
 	s.JobRows = queue.NewJobRows(db, o.Node, s.Notifier, s.Traffic, o.Failpoint)
 	s.Publisher = publish.NewPublisher(publish.PublisherParts{
 		DB: db, Cache: cache, IDs: s.IDs, Traffic: s.Traffic, Notifier: s.Notifier, Handoff: s.Handoff, Pace: s.Pace,

@@ -100,9 +100,6 @@ var (
 		"topic", "event_subscription")
 	rateLimit = gauge(Shared, "delivery_rate_limit",
 		"Rate limit per second that is set (deliveryRate), of requests or events.", "topic", "event_subscription")
-	learnedRate = gauge(Shared, "delivery_rate_learned",
-		"Requests per second that the endpoint accepts, learned from 429, and from 503 with Retry-After.",
-		"topic", "event_subscription")
 	drainTime = gauge(Shared, "backlog_drain_seconds",
 		"Time in which the backlog is sent at the rate limit, with those that share it.", "topic", "event_subscription")
 	drainsTooLate = gauge(Shared, "backlog_drains_too_late",

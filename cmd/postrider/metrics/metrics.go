@@ -19,6 +19,7 @@ import (
 	"postrider/cmd/postrider/terminal"
 	"postrider/cmd/postrider/version"
 	"postrider/jobs"
+	"postrider/jobs/queue"
 	"postrider/policy"
 	"postrider/postgres"
 	"postrider/query"
@@ -127,7 +128,8 @@ func (m *collector) collectDatabase(out series) {
 		deliveries[held.Name] = held.Count
 	}
 	for _, w := range traffic.Waiting {
-		if w.Hold == "" && m.system.Traffic.Limited(w.SubscriptionID) {
+		id := w.SubscriptionID
+		if w.Hold == "" && (m.system.Traffic.Limited(id) || m.system.Closed.State(id) != queue.EndpointOpen) {
 			w.Hold = catalog.HoldRateLimited
 		}
 		subscriptions[cmp.Or(w.Hold, catalog.HoldAdmission)]++
@@ -144,9 +146,6 @@ func collectRates(out series, rates []query.MeteredRate) {
 	for _, r := range rates {
 		if r.Own != nil {
 			out.value(rateLimit, *r.Own, r.Topic, r.Subscription)
-		}
-		if r.Learned != nil {
-			out.value(learnedRate, *r.Learned, r.Topic, r.Subscription)
 		}
 		if r.DrainSeconds != nil {
 			out.value(drainTime, *r.DrainSeconds, r.Topic, r.Subscription)

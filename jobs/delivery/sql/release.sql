@@ -7,8 +7,8 @@
 -- deliveries of at least the age @age, even if their event subscription is on hold. @also_later releases deliveries
 -- that wait for a later retry, with a job for that time. If @batching, deliveries that were never attempted stay on
 -- hold for the batch cutter that this inserts: releasing them would write each row once more (27 of 100 µs for each
--- event). @paced is -1 if no rate limit applies, because nothing will be sent or it is a last attempt; paced.sql
--- releases those that one applies to.
+-- event). @rate_times is -1 if no rate limit applies, because nothing will be sent or it is a last attempt;
+-- limited.sql releases those that one applies to.
 WITH allowed AS MATERIALIZED (
     SELECT 1 WHERE NOT @refill::boolean OR NOT EXISTS (
            SELECT FROM postrider_internal.event_subscription_states
@@ -43,11 +43,11 @@ WITH allowed AS MATERIALIZED (
 ), wave AS MATERIALIZED (
     SELECT 'b' AS what, members, id, @subscription::bigint AS subscription_id, attempts, held_reruns, hold,
            greatest(now(), next_attempt_at) AS due, nextval('postrider_internal.river_job_id_seq') AS job_id,
-           @paced::int AS paced
+           @rate_times::int AS rate_times
       FROM chosen_batches
      UNION ALL
     SELECT 'd', 1, id, @subscription::bigint, attempts, held_reruns, hold, greatest(now(), next_attempt_at),
-           nextval('postrider_internal.river_job_id_seq'), @paced::int
+           nextval('postrider_internal.river_job_id_seq'), @rate_times::int
       FROM chosen_deliveries
 ), -- start.sql
 SELECT (SELECT coalesce(sum(members), 0) FROM wave) AS released,

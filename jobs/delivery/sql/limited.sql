@@ -1,10 +1,9 @@
 -- Gives jobs to held batches and then to held deliveries without a batch of an event subscription with the rate
--- limits @keys, the oldest first, see release.sql. Each request takes the next time of each limit's row, with a step
--- of @steps to the one after it, and at most as many as in @bursts are due at once. If the step of a limit that was
--- set has changed, the wait for the next time changes with it, once; a pace changes each second. Times up to
--- @ahead_of_time from now are taken. Times and jobs are committed together, so that a crash loses none. While
--- another node takes times, or the probation @probation lasts, this one takes none. Only deliveries of at least the
--- age @age are released, and batches that have one. If @last, these are last attempts. Deliveries that
+-- limit @key, the oldest first, see release.sql. Each request takes the next time of the limit's row, with @step to
+-- the one after it, and at most @burst are due at once. If the step has changed, the wait for the next time changes
+-- with it, once. Times up to @ahead_of_time from now are taken. Times and jobs are committed together, so that a crash
+-- loses none. While another node takes times, or the probation @probation lasts, this one takes none. Only deliveries
+-- of at least the age @age are released, and batches that have one. If @last, these are last attempts. Deliveries that
 -- reach the age @max_age before @ahead_of_time has passed are left: they expire, and would use the times of the others.
 --
 -- If @per_event, a batch takes a time for each member: the last one may take more than there are, and the next one
@@ -18,19 +17,16 @@ WITH allowed AS MATERIALIZED (
            SELECT FROM postrider_internal.event_subscription_states
             WHERE subscription_id = @subscription AND hold IS NOT NULL)
        AND NOT EXISTS (SELECT FROM postrider_internal.probations WHERE probation_key = @probation AND since IS NOT NULL)
-), rates AS MATERIALIZED (
-    SELECT r.key, w.step, c.next_at,
-           greatest(c.next_at, r.closed_until, clock_timestamp() - (w.burst - 1) * w.step) AS first
+), rate AS MATERIALIZED (
+    SELECT @step::interval AS step, r.next_at AS stored, c.next_at,
+           greatest(c.next_at, clock_timestamp() - (@burst::int - 1) * @step::interval) AS first
       FROM postrider_internal.delivery_rates r
-      JOIN unnest(@keys::text[], @steps::interval[], @bursts::int[]) AS w(key, step, burst) ON w.key = r.key
      CROSS JOIN LATERAL (
-           SELECT CASE WHEN r.next_at > now() AND r.step <> w.step AND r.key NOT LIKE 'endpoint:%'
-                       THEN now() + (r.next_at - now()) * (extract(epoch FROM w.step)
+           SELECT CASE WHEN r.next_at > now() AND r.step <> @step::interval
+                       THEN now() + (r.next_at - now()) * (extract(epoch FROM @step::interval)
                            / extract(epoch FROM r.step))::float8
                        ELSE r.next_at END AS next_at) c
-     WHERE r.key = ANY (@keys) AND EXISTS (SELECT FROM allowed) ORDER BY r.key FOR UPDATE OF r SKIP LOCKED
-), rate AS MATERIALIZED (
-    SELECT max(first) AS first, max(step) AS step FROM rates HAVING count(*) = cardinality(@keys::text[])
+     WHERE r.key = @key AND EXISTS (SELECT FROM allowed) FOR UPDATE OF r SKIP LOCKED
 ), times AS MATERIALIZED (
     SELECT least(ceil(extract(epoch FROM now() + @ahead_of_time::interval - first) / extract(epoch FROM step)),
                  @limit)::bigint AS n
@@ -86,7 +82,7 @@ WITH allowed AS MATERIALIZED (
            CASE WHEN @per_event::boolean THEN members ELSE 1 END AS times
       FROM positions
 ), wave AS MATERIALIZED (
-    SELECT *, CASE WHEN @last::boolean THEN -1 - times ELSE times END AS paced FROM timed
+    SELECT *, CASE WHEN @last::boolean THEN -1 - times ELSE times END AS rate_times FROM timed
 ), cutter_jobs AS (
     INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
     SELECT 'available', jsonb_build_object('s', @subscription::bigint,
@@ -97,9 +93,9 @@ WITH allowed AS MATERIALIZED (
     SELECT (SELECT n FROM taken) + (SELECT coalesce(sum(times), 0) FROM cutters) AS n
 ), moved AS (
     UPDATE postrider_internal.delivery_rates r
-       SET next_at = CASE WHEN t.n > 0 THEN rate.first + t.n * rates.step ELSE rates.next_at END, step = rates.step
-      FROM rates, rate, times_taken t
-     WHERE r.key = rates.key AND (t.n > 0 OR rates.next_at <> r.next_at)
+       SET next_at = CASE WHEN t.n > 0 THEN rate.first + t.n * rate.step ELSE rate.next_at END, step = rate.step
+      FROM rate, times_taken t
+     WHERE r.key = @key AND (t.n > 0 OR rate.next_at <> rate.stored)
     RETURNING t.n, r.next_at
 ), -- start.sql
 SELECT (SELECT coalesce(sum(members), 0) FROM wave) AS released, (SELECT count(*) FROM cutters) AS cutters,

@@ -1,0 +1,267 @@
+package jobs_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/catalog"
+	"postrider/jobs/queue"
+	"postrider/policy"
+)
+
+const closedQuery = "SELECT count(*) FROM postrider.delivery_rates WHERE closed_until > now()"
+
+// visits are the requests to an endpoint, which responds to the first ones as a test says.
+type visits struct {
+	mu      sync.Mutex
+	began   []time.Time
+	ended   []time.Time
+	respond func(n int, w http.ResponseWriter)
+}
+
+func newVisits(t *testing.T, respond func(n int, w http.ResponseWriter)) (*endpoint, *visits) {
+	t.Helper()
+	v := &visits{respond: respond}
+	return newEndpoint(t, func(w http.ResponseWriter, _ request) {
+		v.mu.Lock()
+		n := len(v.began)
+		v.began, v.ended = append(v.began, time.Now()), append(v.ended, time.Time{})
+		v.mu.Unlock()
+		v.respond(n, w)
+		v.mu.Lock()
+		v.ended[n] = time.Now()
+		v.mu.Unlock()
+	}), v
+}
+
+// requireAfter requires that request n began so long after another one had ended.
+func (v *visits) requireAfter(t *testing.T, n, other int, wait time.Duration) {
+	t.Helper()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	require.GreaterOrEqual(t, v.began[n].Sub(v.ended[other]), wait, "request %d after request %d", n, other)
+}
+
+// Retry-After closes the endpoint for all its deliveries, on all nodes, until its time. Then one request tries. Another
+// Retry-After closes it again; a success opens it. Other endpoints go on meanwhile.
+func TestRetryAfterClosesTheEndpoint(t *testing.T) {
+	t.Parallel()
+	b, tried, opens := setup(t), make(chan struct{}), make(chan struct{})
+	open := sync.OnceFunc(func() { close(opens) })
+	t.Cleanup(open)
+	e, v := newVisits(t, func(n int, w http.ResponseWriter) {
+		switch n {
+		case 0, 1:
+			w.Header().Set("Retry-After", "2")
+			w.WriteHeader([]int{http.StatusServiceUnavailable, http.StatusTooManyRequests}[n])
+		case 2:
+			close(tried)
+			<-opens
+		}
+	})
+	only := func(eventType string) func(*catalog.SubscriptionSpec) {
+		return func(s *catalog.SubscriptionSpec) { s.Filter.IncludedEventTypes = []string{eventType} }
+	}
+	b.subscribe(t, "closed", e.URL, only("test"))
+	b.subscribe(t, "others", newEndpoint(t, respondWith(http.StatusOK)).URL, only("other"))
+	other, _ := newStore(t, b.url, "node-2")
+	b.start(t, nil)
+	second := b.newEngine(t, other, nil)
+	require.NoError(t, second.Start(t.Context()))
+	t.Cleanup(func() { requireStops(t, second) })
+
+	b.publishOne(t, "first")
+	b.attempt(t)
+	b.become(t, 1, closedQuery)
+	b.publishMany(t, 10)
+	b.become(t, 10, rateLimited)
+	b.attempt(t) // the second one
+	<-tried
+	for i := range 20 {
+		b.publish(t, "application/json",
+			"["+strings.Replace(eventGridBody(fmt.Sprint("other-", i), "{}"), `"test"`, `"other"`, 1)+"]")
+		b.attempt(t)
+	}
+	require.Len(t, e.requests(), 3, "one request tries")
+	open()
+	b.attemptsMade(t, 9)
+	b.become(t, 29, delivered)
+	b.become(t, 0, closedQuery)
+	v.requireAfter(t, 1, 0, 1900*time.Millisecond)
+	v.requireAfter(t, 2, 1, 1900*time.Millisecond)
+	for n := 3; n < 11; n++ {
+		v.requireAfter(t, n, 2, 0)
+	}
+}
+
+// 429 without Retry-After closes an endpoint for a second if no other request is in flight.
+func TestThrottledAloneClosesTheEndpoint(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e, v := newVisits(t, func(n int, w http.ResponseWriter) {
+		if n < 2 {
+			w.WriteHeader(http.StatusTooManyRequests)
+		}
+	})
+	b.subscribe(t, "all", e.URL, nil)
+	b.start(t, nil)
+	b.publishOne(t, "first")
+	b.attempt(t)
+	b.publishMany(t, 10)
+	b.attemptsMade(t, 10)
+	v.requireAfter(t, 1, 0, 900*time.Millisecond)
+	v.requireAfter(t, 2, 1, 900*time.Millisecond)
+	for n := 3; n < 11; n++ {
+		v.requireAfter(t, n, 2, 0)
+	}
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL"))
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts "+
+		"WHERE status = 429 AND why LIKE '%; lowers the concurrency'"))
+}
+
+// One node's request tries a half-open endpoint. If it ends unsent, or its node dies, another one tries.
+func TestTrialOfAnEndpoint(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	sub := b.subscribe(t, "all", "https://example.com", nil)
+	other, _ := newStore(t, b.url, "node-2")
+	sample := func() {
+		for _, s := range []*queue.Traffic{b.store.Traffic, other.Traffic} {
+			_, err := s.SampleTraffic(t.Context())
+			require.NoError(t, err)
+		}
+	}
+	enter := func(c *queue.ClosedEndpoints, wantOpen bool) *queue.Trial {
+		open, trial, err := c.Enter(t.Context(), sub.ID)
+		require.NoError(t, err)
+		require.Equal(t, wantOpen, open)
+		return trial
+	}
+	passes := func() {
+		b.exec(t, "UPDATE postrider_internal.delivery_rates SET closed_until = now() - interval '1 s'")
+		sample()
+	}
+	require.Nil(t, enter(b.store.Closed, true))
+	b.store.Closed.Close(sub, time.Hour)
+	require.NoError(t, b.store.Closed.Store(t.Context()))
+	sample()
+	require.Nil(t, enter(b.store.Closed, false))
+	require.Nil(t, enter(other.Closed, false))
+	passes()
+	first := enter(b.store.Closed, true)
+	require.NotNil(t, first)
+	require.Nil(t, enter(b.store.Closed, false))
+	require.Nil(t, enter(other.Closed, false))
+	passes() // the node dies
+	second := enter(other.Closed, true)
+	require.NotNil(t, second)
+	require.NoError(t, b.store.Closed.EndTrial(t.Context(), first, true, 0))
+	require.Equal(t, 1, b.count(t, closedQuery), "a lost trial changes nothing")
+	require.NoError(t, other.Closed.EndTrial(t.Context(), second, false, 0))
+	sample()
+	third := enter(b.store.Closed, true)
+	require.NotNil(t, third)
+	require.NoError(t, b.store.Closed.EndTrial(t.Context(), third, true, 0))
+	sample()
+	require.Nil(t, enter(b.store.Closed, true))
+	require.Nil(t, enter(other.Closed, true))
+}
+
+// A wait that the endpoint requests takes no last attempt, also if the event subscription has its own limit.
+func TestClosedEndpointGetsLastAttempts(t *testing.T) {
+	t.Parallel()
+	for _, batch := range []int{1, 2} {
+		t.Run(fmt.Sprint("batches of ", batch), func(t *testing.T) {
+			t.Parallel()
+			closedEndpointGetsLastAttempts(t, batch)
+		})
+	}
+}
+
+func closedEndpointGetsLastAttempts(t *testing.T, batch int) {
+	b := setup(t)
+	e := newEndpoint(t, func(w http.ResponseWriter, r request) {
+		if strings.Contains(r.body, `"closes"`) {
+			w.Header().Set("Retry-After", "3000")
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) {
+		s.DeliveryRate = &policy.DeliveryRate{Limit: 3, PeriodInSeconds: new(86_400), Burst: new(3)}
+		s.MaxEventsPerBatch, s.ResponseTimeoutInSeconds = &batch, new(230)
+	})
+	b.start(t, nil)
+	b.publishOne(t, "closes")
+	b.attempt(t)
+	b.become(t, 1, "SELECT count(*) FROM postrider.delivery_rates WHERE closed_until > now()")
+	const events = 5
+	for i := range events {
+		b.publishOne(t, fmt.Sprint("e-", i))
+	}
+	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '86280 seconds' "+
+		"WHERE attempts = 0")
+	sent := 2 * batch // the third time of the limit was the first one's
+	b.become(t, sent, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'")
+	b.become(t, events-sent, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'rate_limited' AND attempts = 0")
+	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '25 hours' "+
+		"WHERE attempts = 0")
+	b.become(t, events-sent, "SELECT count(*) FROM postrider.dead_letters WHERE attempts = 0 "+
+		"AND last_error = 'its time to live ended while it waited for the rate limit of 3 requests/day'")
+}
+
+// Deliveries that have jobs wait, too, once the endpoint has requested it, with a limit and without one.
+func TestRetryAfterStopsDeliveriesWithJobs(t *testing.T) {
+	t.Parallel()
+	limit := &policy.DeliveryRate{Limit: 1000}
+	rows := map[string]struct {
+		rate  *policy.DeliveryRate
+		batch int
+	}{"limit": {limit, 1}, "no limit": {nil, 1}, "batches with a limit": {limit, 2}, "batches": {nil, 2}}
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, respond := setup(t), make(chan struct{})
+			e := newEndpoint(t, func(w http.ResponseWriter, _ request) {
+				<-respond
+				w.Header().Set("Retry-After", "3000")
+				w.WriteHeader(http.StatusServiceUnavailable)
+			})
+			b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) {
+				s.DeliveryRate, s.MaxEventsPerBatch, s.MaxConcurrentDeliveries = row.rate, &row.batch, new(1)
+			})
+			b.publishMany(t, 50)
+			b.start(t, nil)
+			b.become(t, 1, "SELECT (count(*) > 1)::int FROM postrider_internal.river_job WHERE state = 'running'")
+			close(respond)
+			b.attempt(t)
+			b.become(t, 50-row.batch, waiting)
+			require.Len(t, e.requests(), 1)
+		})
+	}
+}
+
+// Behavior documented does not know that the endpoint is closed for other event subscriptions. The wait is capped.
+func TestDocumentedIgnoresThatTheEndpointIsClosed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, func(w http.ResponseWriter, _ request) {
+		w.Header().Set("Retry-After", "86400")
+		w.WriteHeader(http.StatusServiceUnavailable)
+	})
+	b.subscribe(t, "safe", e.URL, nil)
+	b.subscribe(t, "documented", e.URL, func(s *catalog.SubscriptionSpec) { s.Behavior = policy.BehaviorDocumented })
+	b.start(t, nil)
+	b.publishOne(t, "closes")
+	b.become(t, 1, closedQuery+" AND closed_until <= now() + interval '1 hour'")
+	b.publishMany(t, 10)
+	const attempted = "SELECT count(*) FROM postrider.deliveries WHERE attempts = 1 AND subscription = $1"
+	b.become(t, 11, attempted, "documented")
+	b.become(t, 10, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold = 'rate_limited'")
+	require.Equal(t, 1, b.count(t, attempted, "safe"))
+}

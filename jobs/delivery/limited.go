@@ -1,0 +1,92 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"postrider/catalog"
+)
+
+var limitedStatement = sqlFile("limited.sql")
+
+// createRateStatement creates the row of a rate limit.
+const createRateStatement = `
+INSERT INTO postrider_internal.delivery_rates (key) VALUES ($1) ON CONFLICT DO NOTHING`
+
+const (
+	// AheadOfTime is how far ahead a release takes the times of a rate limit. It is two intervals of the release.
+	AheadOfTime = 500 * time.Millisecond
+	// mostWait bounds how long a node relies on the next time that it has read.
+	mostWait = time.Second
+)
+
+// rateWaits remembers until when limits have no free time, by their keys.
+type rateWaits struct {
+	mu    sync.Mutex
+	until map[string]time.Time
+}
+
+func (w *rateWaits) waits(key string, now time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return now.Before(w.until[key])
+}
+
+// next remembers how far the next time is away. It forgets those that have passed.
+func (w *rateWaits) next(key string, wait time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	if w.until == nil {
+		w.until = map[string]time.Time{}
+	}
+	for other, until := range w.until {
+		if !now.Before(until) {
+			delete(w.until, other)
+		}
+	}
+	if wait -= AheadOfTime; wait > 0 {
+		w.until[key] = now.Add(min(wait, mostWait))
+	}
+}
+
+// RefillLimited is Refill for an event subscription with a rate limit: each released delivery or batch takes the next
+// time of the limit. It does nothing while no time is free, and leaves what expires before its turn to ReleaseExpired.
+// With an age, it releases last attempts: deliveries of at least this age, though their endpoint is closed. n is how
+// many jobs have times now.
+func (r *Releaser) RefillLimited(ctx context.Context, sub *catalog.Subscription, rate catalog.Rate, age time.Duration,
+	limit int,
+) (n int, err error) {
+	rules, known := r.cache.Snapshot().Rules(sub.ID)
+	if !known || r.rateWaits.waits(rate.Key, time.Now()) {
+		return 0, nil
+	}
+	var released, cutters int
+	var wait *float64
+	err = r.db.QueryRow(ctx, limitedStatement, pgx.NamedArgs{
+		"subscription": sub.ID, "limit": max(limit, 0), "key": rate.Key, "step": rate.Step, "burst": rate.Burst,
+		"per_event": rate.PerEvent, "batching": sub.Batching(), "batch_size": sub.Batch().MaxEvents,
+		"ahead_of_time": AheadOfTime, "age": age, "max_age": rules.MaxAge(), "last": age > 0,
+		"probation": r.cache.Snapshot().ProbationKey(sub),
+	}).Scan(&released, &cutters, &wait)
+	if err == nil && wait == nil { // another node takes times, or there is no row yet
+		_, err = r.db.Exec(ctx, createRateStatement, rate.Key)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("release deliveries within a rate limit: %w", err)
+	}
+	if wait != nil {
+		r.rateWaits.next(rate.Key, time.Duration(*wait*float64(time.Second)))
+	}
+	r.traffic.AddOne(sub.ID, released)
+	if released+cutters > 0 {
+		r.count.Add(int64(released))
+		r.Reach(PointRefill)
+		r.notifier.RequestDeliveries()
+	}
+	return released + cutters, nil
+}

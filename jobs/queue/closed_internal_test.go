@@ -1,0 +1,31 @@
+package queue
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/catalog"
+)
+
+// What this node has closed counts before it is stored, and a sample that began before does not change it.
+func TestClosedBeforeItIsStored(t *testing.T) {
+	t.Parallel()
+	c, began := NewClosedEndpoints(nil, nil), time.Now()
+	sub := &catalog.Subscription{EndpointHash: []byte("a")}
+	key := closedKey(sub)
+	require.Equal(t, EndpointOpen, c.state(key, began))
+	c.Close(sub, time.Minute)
+	c.Close(sub, time.Second)
+	<-c.Changed()
+	for _, sampled := range []time.Time{began, time.Now()} {
+		c.keep(nil, sampled)
+		require.Equal(t, EndpointClosed, c.state(key, time.Now().Add(50*time.Second)))
+		require.Equal(t, EndpointHalfOpen, c.state(key, time.Now().Add(time.Minute)))
+	}
+	c.known[key] = closing{until: c.known[key].until, changedAt: began}
+	c.keep(map[string]time.Duration{"other": 0}, time.Now())
+	require.Equal(t, EndpointOpen, c.state(key, time.Now()), "another node has opened it")
+	require.Equal(t, EndpointHalfOpen, c.state("other", time.Now()))
+}
