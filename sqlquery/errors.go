@@ -24,14 +24,14 @@ var (
 		"database role that has CREATEROLE, or set --query-database-url")
 )
 
-// Error is PostgreSQL's rejection of a query. Its texts may be shown to the user.
+// Error is the rejection of a query, mostly PostgreSQL's. Its texts may be shown to the user.
 type Error struct {
 	Message string
 	// Hint is what to do about it, or "".
 	Hint string
 	// Position is the character of the user's SQL at which the error is, from 1; 0 = unknown.
 	Position int
-	// State is the SQLSTATE, "" if the query was not sent.
+	// State is the SQLSTATE, "" if PostgreSQL did not reject it.
 	State string
 }
 

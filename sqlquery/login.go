@@ -89,19 +89,31 @@ func (r *Runner) connect(ctx context.Context) (*pgconn.PgConn, *login, error) {
 	case len(logins) == 0:
 		return nil, nil, ErrNotConfigured
 	}
-	for deadline := time.Now().Add(busyWait); ; {
+	var used *login
+	conn, err := untilFree(ctx, func() (*pgconn.PgConn, error) {
 		for _, i := range rand.Perm(len(logins)) { //nolint:gosec // spreads the load, and is no secret
-			conn, err := logins[i].connect(ctx)
-			if conn != nil || err != nil {
-				return conn, logins[i], err
+			if conn, err := logins[i].connect(ctx); conn != nil || err != nil {
+				used = logins[i]
+				return conn, err
 			}
 		}
+		return nil, nil //nolint:nilnil // all are in use
+	})
+	return conn, used, err
+}
+
+// untilFree calls connect until it returns a connection or an error. ErrBusy.
+func untilFree(ctx context.Context, connect func() (*pgconn.PgConn, error)) (*pgconn.PgConn, error) {
+	for deadline := time.Now().Add(busyWait); ; {
+		if conn, err := connect(); conn != nil || err != nil {
+			return conn, err
+		}
 		if time.Now().After(deadline) {
-			return nil, nil, ErrBusy
+			return nil, ErrBusy
 		}
 		select {
 		case <-ctx.Done():
-			return nil, nil, ctx.Err()
+			return nil, ctx.Err()
 		case <-time.After(busyPause):
 		}
 	}
@@ -114,18 +126,26 @@ func (l *login) connect(ctx context.Context) (*pgconn.PgConn, error) {
 	default:
 		return nil, nil //nolint:nilnil // in use is no error
 	}
-	conn, err := pgconn.ConnectConfig(ctx, l.config)
+	conn, err := connectWith(ctx, l.config)
+	if conn == nil {
+		l.release()
+	}
+	return conn, err
+}
+
+// connectWith returns nil if the role is in use.
+func connectWith(ctx context.Context, config *pgconn.Config) (*pgconn.PgConn, error) {
+	conn, err := pgconn.ConnectConfig(ctx, config)
 	if err == nil {
 		return conn, nil
 	}
-	l.release()
 	switch state := postgres.SQLState(err); {
 	case state == "53300":
 		return nil, nil //nolint:nilnil // in use is no error
 	case strings.HasPrefix(state, "28"), state == "08P01", state == "42501", state == "3D000":
 		var pgErr *pgconn.PgError
 		errors.As(err, &pgErr)
-		return nil, &rejectedError{l.config.User, pgErr.Message}
+		return nil, &rejectedError{config.User, pgErr.Message}
 	default:
 		return nil, postgres.Outage("connect for a query", err)
 	}

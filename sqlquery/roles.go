@@ -40,6 +40,9 @@ func EnsureLogins(ctx context.Context, db *postgres.DB, sealer *postgres.Sealer)
 		if err := tx.QueryRow(ctx, prepare).Scan(&database, &superuser); err != nil {
 			return err
 		}
+		if err := grantTemporary(ctx, tx, database); err != nil {
+			return err
+		}
 		runner := &Runner{db: db, sealer: sealer}
 		for n := 1; n <= Logins; n++ {
 			role := roleName(database, n)
@@ -55,6 +58,17 @@ func EnsureLogins(ctx context.Context, db *postgres.DB, sealer *postgres.Sealer)
 		}
 		return nil
 	})
+}
+
+// grantTemporary grants what the check of a query needs, if the database's owner has revoked it from PUBLIC.
+func grantTemporary(ctx context.Context, tx pgx.Tx, database string) error {
+	var granted bool
+	const query = "SELECT has_database_privilege('" + reader + "', current_database(), 'TEMPORARY')"
+	if err := tx.QueryRow(ctx, query).Scan(&granted); err != nil || granted {
+		return err
+	}
+	_, err := tx.Exec(ctx, "GRANT TEMPORARY ON DATABASE "+pgx.Identifier{database}.Sanitize()+" TO "+reader)
+	return err
 }
 
 // isRight reports whether the login exists and Check finds nothing.

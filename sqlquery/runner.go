@@ -39,6 +39,9 @@ type Request struct {
 	MaxRows int
 	// Name of the saved query that runs, for the audit; "" for another one.
 	Name string
+
+	// types of Args that PostgreSQL has found.
+	types []uint32
 }
 
 // Column of a result.
@@ -96,8 +99,8 @@ func NewRunner(db *postgres.DB, sealer *postgres.Sealer, o Options) (*Runner, er
 // Timeout is the time limit of a query.
 func (r *Runner) Timeout() time.Duration { return r.timeout }
 
-// Run runs a query and returns its first rows. *Error for one that PostgreSQL rejects; ErrBusy, ErrDeadline,
-// ErrTooLarge, ErrNotConfigured; ErrUnavailable. A canceled ctx cancels the query.
+// Run runs a query and returns its first rows. *Error for one that is not allowed or that PostgreSQL rejects; ErrBusy,
+// *postgres.BusyError, ErrDeadline, ErrTooLarge, ErrNotConfigured; ErrUnavailable. A canceled ctx cancels the query.
 func (r *Runner) Run(ctx context.Context, q Request) (*Result, error) {
 	limit, bytes := MaxRows, 0
 	if q.MaxRows > 0 {
@@ -141,7 +144,7 @@ var errStop = errors.New("enough rows")
 func (r *Runner) Stream(
 	ctx context.Context, q Request, begin func([]Column) error, row func([]*string) error,
 ) error {
-	return r.within(ctx, q, func(ctx context.Context, conn *pgconn.PgConn) (rows int, err error) {
+	return r.within(ctx, q, func(ctx context.Context, conn *pgconn.PgConn, q Request) (rows int, err error) {
 		if err := execute(ctx, conn, declare, q, nil); err != nil {
 			return 0, err
 		}
@@ -184,7 +187,7 @@ func size(row []*string) (bytes int) {
 // Plan returns the plan of a query. The errors are those of Run.
 func (r *Runner) Plan(ctx context.Context, q Request) (string, error) {
 	var plan strings.Builder
-	err := r.within(ctx, q, func(ctx context.Context, conn *pgconn.PgConn) (int, error) {
+	err := r.within(ctx, q, func(ctx context.Context, conn *pgconn.PgConn, q Request) (int, error) {
 		return 0, execute(ctx, conn, "EXPLAIN "+declare, q, func(row []*string) error {
 			plan.WriteString(*row[0] + "\n")
 			return nil

@@ -139,13 +139,14 @@ func TestPlan(t *testing.T) {
 func TestDeadlineAndCancel(t *testing.T) {
 	t.Parallel()
 	b := setup(t, sqlquery.Options{Timeout: 300 * time.Millisecond})
-	_, err := b.runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT pg_sleep(60)"})
+	_, err := b.runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT count(*) FROM generate_series(1, 1e12)"})
 	require.ErrorIs(t, err, sqlquery.ErrDeadline)
 
 	b = setup(t, sqlquery.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err = b.runner.Each(ctx, sqlquery.Request{SQL: "SELECT n, CASE WHEN n > 9000 THEN pg_sleep(60) END " +
-		"FROM generate_series(1, 10000) n"}, func([]*string) error { cancel(); return nil })
+	_, err = b.runner.Each(ctx, sqlquery.Request{SQL: "SELECT n, CASE WHEN n > 9000 THEN " +
+		"(SELECT count(*) FROM generate_series(n, 1e12)) END FROM generate_series(1, 10000) n"},
+		func([]*string) error { cancel(); return nil })
 	require.ErrorIs(t, err, context.Canceled)
 	require.Eventually(t, func() bool {
 		var running int

@@ -20,15 +20,16 @@ import (
 const (
 	cursor = "postrider_query"
 	// declare stands before the SQL of the user. PostgreSQL itself rejects what is no single query.
-	declare = "DECLARE " + cursor + " NO SCROLL CURSOR FOR "
+	declare    = "DECLARE " + cursor + " NO SCROLL CURSOR FOR "
+	searchPath = "SET LOCAL search_path = postrider, pg_catalog, pg_temp"
 	// recordTime is how long the audit of a canceled query may take.
 	recordTime = 5 * time.Second
 )
 
-// within calls do in a read-only transaction of a new connection, which it rolls back and closes, and writes the audit.
-// The node cancels the query at the deadline: no setting of the session can prevent that.
+// within checks a query, calls do in a read-only transaction of a new connection, which it rolls back and closes, and
+// writes the audit. The node cancels the query at the deadline: no setting of the session can prevent that.
 func (r *Runner) within(
-	ctx context.Context, q Request, do func(context.Context, *pgconn.PgConn) (rows int, err error),
+	ctx context.Context, q Request, do func(context.Context, *pgconn.PgConn, Request) (rows int, err error),
 ) error {
 	if err := q.validate(); err != nil {
 		return err
@@ -45,10 +46,13 @@ func (r *Runner) within(
 		return r.ended(ctx, limited, err)
 	}
 	began := time.Now()
-	err = begin(limited, conn, r.timeout)
+	q.types, err = r.check(limited, conn, l, q)
+	if err == nil {
+		err = begin(limited, conn, r.timeout)
+	}
 	rows := 0
 	if err == nil {
-		rows, err = do(limited, conn)
+		rows, err = do(limited, conn, q)
 	}
 	closeConn(conn)
 	l.release()
@@ -70,11 +74,11 @@ func (r *Runner) ended(ctx, limited context.Context, err error) error {
 	}
 }
 
-// begin also limits the time in PostgreSQL, for the case that this node dies. A query can change that limit.
+// begin ends the transaction of the check, and begins that of the query. It also limits the time in PostgreSQL, for the
+// case that this node dies.
 func begin(ctx context.Context, conn *pgconn.PgConn, timeout time.Duration) error {
-	settings := fmt.Sprintf("BEGIN READ ONLY; SET LOCAL statement_timeout = %d; SET LOCAL lock_timeout = '2s'; "+
-		"SET LOCAL jit = off; SET LOCAL search_path = postrider, pg_catalog",
-		(timeout + 5*time.Second).Milliseconds())
+	settings := fmt.Sprintf("ROLLBACK; BEGIN READ ONLY; SET LOCAL statement_timeout = %d; "+
+		"SET LOCAL lock_timeout = '2s'; SET LOCAL jit = off; %s", (timeout + 5*time.Second).Milliseconds(), searchPath)
 	_, err := conn.Exec(ctx, settings).ReadAll()
 	if err != nil {
 		return postgres.Outage("begin a query", err)
@@ -101,17 +105,7 @@ func execute(ctx context.Context, conn *pgconn.PgConn, prefix string, q Request,
 	for i, arg := range q.Args {
 		args[i] = []byte(arg)
 	}
-	if prefix != "" { // ExecParams reports a wrong number of parameters as a violation of the protocol
-		prepared, err := conn.Prepare(ctx, "", prefix+q.SQL, nil)
-		if err != nil {
-			return userError(err, prefix)
-		}
-		if len(prepared.ParamOIDs) != len(q.Args) {
-			return &Error{Message: fmt.Sprintf("the query has %d parameters; %d values were sent", len(prepared.ParamOIDs),
-				len(q.Args))}
-		}
-	}
-	reader := conn.ExecParams(ctx, prefix+q.SQL, args, nil, nil, nil)
+	reader := conn.ExecParams(ctx, prefix+q.SQL, args, q.types, nil, nil)
 	for reader.NextRow() {
 		if row == nil {
 			continue
@@ -126,7 +120,7 @@ func execute(ctx context.Context, conn *pgconn.PgConn, prefix string, q Request,
 	return nil
 }
 
-// copied copies values, which are valid until the next row. A query can change client_encoding.
+// copied copies values, which are valid until the next row.
 func copied(values [][]byte) []*string {
 	row := make([]*string, len(values))
 	for i, value := range values {
@@ -151,8 +145,7 @@ func columnsOf(ctx context.Context, conn *pgconn.PgConn) ([]Column, error) {
 	for i, f := range fields {
 		oids[i], modifiers[i] = strconv.FormatUint(uint64(f.DataTypeOID), 10), strconv.Itoa(int(f.TypeModifier))
 	}
-	list := func(items []string) string { return "{" + strings.Join(items, ",") + "}" }
-	q := Request{SQL: query, Args: []string{list(oids), list(modifiers)}}
+	q := Request{SQL: query, Args: []string{arrayOf(oids), arrayOf(modifiers)}}
 	err = execute(ctx, conn, "", q, func(row []*string) error {
 		columns = append(columns, Column{Name: fields[len(columns)].Name, Type: *row[0]})
 		return nil

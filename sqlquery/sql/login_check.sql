@@ -24,4 +24,7 @@ SELECT problem FROM (
     UNION ALL
     SELECT 6, 'may not read the views of schema postrider' FROM me
      WHERE NOT has_table_privilege('postrider.dead_letters', 'SELECT')
+    UNION ALL
+    SELECT 7, format('has no right TEMPORARY: GRANT TEMPORARY ON DATABASE %I TO postrider_reader', current_database())
+     WHERE NOT has_database_privilege(current_database(), 'TEMPORARY')
 ) AS problems ORDER BY n, problem

@@ -1,0 +1,42 @@
+-- What a query uses but must not: one row for each. $1: its functions, $2: its types, $3: the functions to which it gives
+-- a search text of unlimited length. pg_depend has all other objects that PostgreSQL did not come with (from 16384 on).
+WITH used AS (
+    SELECT d.refclassid AS class, d.refobjid AS id FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid
+     WHERE p.proname = 'postrider_query' AND p.pronamespace = pg_my_temp_schema()
+       AND d.classid = 'pg_proc'::regclass AND d.refobjid >= 16384
+), ours AS (SELECT oid AS id FROM pg_namespace WHERE nspname = 'postrider'
+), functions AS (
+    SELECT unnest($1::oid[]) AS id UNION SELECT id FROM used WHERE class = 'pg_proc'::regclass
+     UNION SELECT o.oprcode FROM used u JOIN pg_operator o ON o.oid = u.id WHERE u.class = 'pg_operator'::regclass
+), types AS (
+    SELECT unnest($2::oid[]) AS id UNION SELECT id FROM used WHERE class = 'pg_type'::regclass
+)
+SELECT 'calls ' || p.oid::regprocedure
+  FROM functions f JOIN pg_proc p ON p.oid = f.id
+ WHERE NOT (p.pronamespace = 'pg_catalog'::regnamespace AND p.oid < 16384
+       OR p.pronamespace IN (SELECT id FROM ours))
+    OR p.provolatile = 'v' AND NOT (p.pronamespace = 'pg_catalog'::regnamespace
+       AND p.proname ~ '^(random|random_normal|clock_timestamp|timeofday|gen_random_uuid|uuidv[47]|pg_.*_size)$')
+    -- Of no use, and PostgreSQL cannot cancel normalize(); the others read a type by its name, or lock every object.
+    OR p.proname ~ 'xml|^(is_normalized|normalize|pg_input_.*|pg_get_object_address)$'
+    OR 'cstring'::regtype = ANY (p.proargtypes) OR p.prorettype IN ('xml'::regtype, 'xml[]'::regtype)
+    OR 'xml'::regtype = ANY (p.proargtypes)
+ UNION ALL
+SELECT 'calls ' || p.oid::regprocedure || ' with a search text that is neither a constant nor a parameter of at most '
+       '64 bytes'
+  FROM unnest($3::oid[]) s(id) JOIN pg_proc p ON p.oid = s.id
+ WHERE p.proname IN ('replace', 'translate', 'position', 'strpos', 'split_part', 'string_to_array', 'string_to_table',
+       'btrim', 'ltrim', 'rtrim') AND p.pronamespace = 'pg_catalog'::regnamespace
+ UNION ALL
+SELECT 'uses type ' || t.oid::regtype
+  FROM types f JOIN pg_type t ON t.oid = f.id
+ WHERE t.oid IN ('xml'::regtype, 'xml[]'::regtype, 'path'::regtype, 'path[]'::regtype, 'polygon'::regtype,
+       'polygon[]'::regtype) OR t.oid >= 16384 AND t.typnamespace NOT IN (SELECT id FROM ours)
+ UNION ALL
+SELECT 'reads ' || CASE c.relkind WHEN 'v' THEN 'view ' WHEN 'f' THEN 'foreign table ' ELSE 'table ' END
+       || c.oid::regclass || CASE WHEN c.relkind IN ('r', 'p') THEN ', which has row security' ELSE '' END
+  FROM used u JOIN pg_class c ON c.oid = u.id
+ WHERE u.class = 'pg_class'::regclass AND c.relnamespace NOT IN (SELECT id FROM ours)
+   AND (c.relkind NOT IN ('r', 'p', 'm') OR c.relrowsecurity)
+ ORDER BY 1
+ LIMIT 1
