@@ -46,7 +46,7 @@ const giveBackTimeout = 3 * time.Second
 type Parts struct {
 	Node      string
 	DB        *postgres.DB
-	Disk      *postgres.Disk
+	Commits   *postgres.Commits
 	Failpoint postgres.Failpoint
 
 	Cache         *catalog.Cache

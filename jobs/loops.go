@@ -10,6 +10,7 @@ import (
 
 	"postrider/catalog"
 	"postrider/jobs/queue"
+	"postrider/postgres"
 	"postrider/query"
 )
 
@@ -123,7 +124,6 @@ func (e *Engine) repeat(ctx context.Context, l loop) {
 		}
 		err := l.run(bounded)
 		cancel()
-		e.parts.Disk.Noticed(err)
 		if err != nil && ctx.Err() == nil {
 			e.log.Warn(l.what+" failed, trying again", "in", l.interval, "error", err)
 		}
@@ -139,9 +139,13 @@ func (e *Engine) repeat(ctx context.Context, l loop) {
 // beat writes this node's heartbeat and reads those of the others. Another loop replaces the jobs of dead nodes,
 // because its statements may take longer.
 func (e *Engine) beat(ctx context.Context) error {
+	stopping := ctx
 	ctx, cancel := context.WithTimeout(ctx, beatTimeout)
 	defer cancel()
 	beats, err := e.parts.Nodes.Beat(ctx, e.host, e.parts.Maintenance.Repairs())
+	if stopping.Err() == nil {
+		e.parts.Commits.Noted(postgres.HeartbeatCommits, err)
+	}
 	if err != nil {
 		return err
 	}

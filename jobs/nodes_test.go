@@ -90,6 +90,8 @@ func TestFailedHeartbeatsKeepNodesAlive(t *testing.T) {
 	b.exec(t, "ALTER TABLE postrider_internal.nodes RENAME TO hidden")
 	require.Eventually(t, func() bool { return strings.Count(log.String(), "the heartbeat failed") >= 6 },
 		waitTimeout, tick)
+	require.Equal(t, `the heartbeat cannot be written: relation "postrider_internal.nodes" does not exist (SQLSTATE 42P01)`,
+		b.store.Commits.Failing())
 	b.exec(t, "ALTER TABLE postrider_internal.hidden RENAME TO nodes")
 
 	b.beats(t, b.store.Node, 1)
@@ -97,6 +99,7 @@ func TestFailedHeartbeatsKeepNodesAlive(t *testing.T) {
 	b.beats(t, b.store.Node, 2)
 
 	require.NotContains(t, log.String(), "a node stopped its heartbeat")
+	require.Empty(t, b.store.Commits.Failing())
 }
 
 // During a rolling upgrade an older node finds jobs of a newer kind, and sees a newer node die. It runs the kinds that

@@ -15,8 +15,9 @@ type Readiness struct {
 	// Silent is the time since this node's last heartbeat. Registered is false for a node that does not deliver.
 	Silent     time.Duration
 	Registered bool
-	// DiskFull: PostgreSQL cannot store anything. The caller sets it, see postgres.Disk.
-	DiskFull bool
+	// Failing is what this node cannot commit and why; "" if all commits succeed. The caller sets it, see
+	// postgres.Commits.
+	Failing string
 }
 
 // Readiness reads the state for a node with this name and this encryption key.

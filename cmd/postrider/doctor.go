@@ -144,8 +144,8 @@ func (c *doctorCmd) checkAll(ctx context.Context, found *findings) {
 		return
 	}
 	checkServer(found, seen, queried.Add(time.Since(queried)/2))
-	checkDisk(found, postgres.ProbeDisk(ctx, pool))
 	if c.checkSchema(ctx, found, pool, seen) {
+		checkWrites(found, postgres.TestWrite(ctx, pool))
 		checkStored(ctx, found, pool, c.egressFlags)
 	}
 }

@@ -132,20 +132,14 @@ func TestDoctorChecks(t *testing.T) {
 	}
 }
 
-func TestDoctorReportsAFullDisk(t *testing.T) {
+func TestDoctorReportsAFailedTestWrite(t *testing.T) {
 	t.Parallel()
-	for _, row := range []struct {
-		probe error
-		level string
-	}{{nil, "ok"}, {&pgconn.PgError{Code: "53100"}, "fail"}} {
+	for level, failed := range map[string]error{"ok": nil, "fail": &pgconn.PgError{Code: "53100"}} {
 		var found findings
-		checkDisk(&found, row.probe)
+		checkWrites(&found, failed)
 		require.Len(t, found, 1)
-		require.Equal(t, []string{row.level, "disk"}, []string{found[0].Level, found[0].Check})
+		require.Equal(t, []string{level, "writes"}, []string{found[0].Level, found[0].Check})
 	}
-	var found findings
-	checkDisk(&found, &pgconn.PgError{Code: "42501"})
-	require.Empty(t, found, "it is not known")
 }
 
 func allowing(addresses string) egressFlags {

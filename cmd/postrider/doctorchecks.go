@@ -9,7 +9,6 @@ import (
 	"postrider/cmd/postrider/terminal"
 	"postrider/jobs"
 	"postrider/migrations"
-	"postrider/postgres"
 	"postrider/query"
 )
 
@@ -58,11 +57,11 @@ func checkServer(found *findings, seen *query.Checkup, now time.Time) {
 	}
 }
 
-// checkDisk checks the result of a probe. Other errors of the probe, such as missing rights, have their own findings.
-func checkDisk(found *findings, probe error) {
-	found.check("disk", terminal.Either(probe == nil, "PostgreSQL has space to store data", ""), problem{
-		postgres.IsDiskFull(probe), fail, "PostgreSQL's disk is full: events cannot be stored, nor attempts recorded",
-		"free space on the disk of PostgreSQL's data directory, or enlarge it; then the nodes continue by themselves",
+// checkWrites checks the result of a test write.
+func checkWrites(found *findings, failed error) {
+	found.check("writes", "events can be stored", problem{
+		failed != nil, fail, fmt.Sprintf("events cannot be stored: %v", failed),
+		"remove the cause; then the nodes continue by themselves",
 	})
 }
 

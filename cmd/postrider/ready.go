@@ -59,7 +59,7 @@ func (a *instance) check(ctx context.Context) error {
 		}
 		return err
 	}
-	r.DiskFull = a.store.Disk.DiskFull()
+	r.Failing = a.store.Commits.Failing()
 	stalled := time.Duration(0)
 	if a.engine != nil {
 		stalled = a.engine.Stats().Stalled
@@ -72,11 +72,11 @@ func (a *instance) missing(r query.Readiness, stalled time.Duration) error {
 	switch {
 	case !r.KeyKnown:
 		return server.NotReadyError("the database was set up with another encryption key than this node's")
-	case r.DiskFull:
-		return server.NotReadyError("PostgreSQL's disk is full, and no event can be stored: free space or enlarge the disk")
 	case !r.PartitionsToday:
 		return server.NotReadyError("the database has no partition for today's events; nodes create them every minute, and " +
 			"the log of a node that cannot has the reason")
+	case r.Failing != "":
+		return server.NotReadyError(r.Failing)
 	case a.engine != nil && !r.Registered:
 		return server.NotReadyError("this node is not registered: it has written no heartbeat yet, or its lease has expired")
 	case a.engine != nil && r.Silent > silentTooLong:

@@ -58,7 +58,7 @@ func TestReadyReasons(t *testing.T) {
 		both   bool // of a node that delivers nothing, too
 	}{
 		{"another encryption key", func(r *query.Readiness) { r.KeyKnown = false }, true},
-		{"PostgreSQL's disk is full", func(r *query.Readiness) { r.DiskFull = true }, true},
+		{"events cannot be stored", func(r *query.Readiness) { r.Failing = "events cannot be stored" }, true},
 		{"no partition for today's events", func(r *query.Readiness) { r.PartitionsToday = false }, true},
 		{"not registered", func(r *query.Readiness) { r.Registered = false }, false},
 		{"wrote its last heartbeat 31s ago", func(r *query.Readiness) { r.Silent = 31 * time.Second }, false},

@@ -77,7 +77,7 @@ type RecorderParts struct {
 	Traffic   *queue.Traffic
 	Gate      *queue.Gate
 	Notifier  *queue.Notifier
-	Disk      *postgres.Disk
+	Commits   *postgres.Commits
 	Log       *slog.Logger
 	Node      string
 	TimeScale int
@@ -223,7 +223,7 @@ func (r *Recorder) flush(ctx context.Context, group []*recording) {
 		}
 		r.setHealthy(false)
 		r.failures.Add(1)
-		r.Disk.Noticed(err)
+		r.Commits.Noted(postgres.ResultCommits, err)
 		r.Log.Warn("results could not be recorded and are kept in memory; no new requests until they are recorded",
 			"results", len(group), "retry_in", pause, "error", err)
 		if !postgres.WaitJittered(ctx, pause) {
@@ -232,6 +232,7 @@ func (r *Recorder) flush(ctx context.Context, group []*recording) {
 		pause = min(pause*2, recordMaxPause)
 	}
 	r.setHealthy(true)
+	r.Commits.Noted(postgres.ResultCommits, nil)
 	if len(group) > 0 {
 		r.flushes.Observe(int64(len(group)))
 		r.flushTime.Observe(int64(time.Since(began)))

@@ -151,11 +151,13 @@ func (p *Publisher) store(group []*publishRequest) {
 	ctx := context.Background()
 	var err error
 	for try := 0; try < commitTries && len(group) > 0; try++ {
-		group = refilter(group, p.Cache.Snapshot())
+		if group = refilter(group, p.Cache.Snapshot()); len(group) == 0 {
+			break
+		}
 		commit := func(part []*publishRequest) error { return p.commit(ctx, part, try >= p.optimistic) }
 		err = postgres.Isolate(group, commit, reject)
-		p.Disk.Noticed(err)
 		if group = unfinished(group); len(group) == 0 || !p.again(ctx, err) {
+			p.Commits.Noted(postgres.PublishCommits, err)
 			break
 		}
 	}

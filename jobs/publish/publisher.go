@@ -46,7 +46,7 @@ type PublisherParts struct {
 	Handoff  *queue.Handoff
 	Pace     *queue.Pace
 	Memory   *queue.Memory
-	Disk     *postgres.Disk
+	Commits  *postgres.Commits
 }
 
 // PublisherOptions of a Publisher. Threshold is how many deliveries a request may have before they are created in

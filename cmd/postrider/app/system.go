@@ -90,7 +90,7 @@ func New(ctx context.Context, o Options) (*System, error) {
 		Clock: clock, IDs: postgres.NewIDs(clock), Reader: query.NewReader(db, clock),
 		Memory: queue.NewMemory(o.MaxBodyBytes),
 	}
-	s.Node, s.DB, s.Disk, s.Failpoint = o.Node, db, postgres.NewDisk(db, o.Logger), o.Failpoint
+	s.Node, s.DB, s.Commits, s.Failpoint = o.Node, db, postgres.NewCommits(db, o.Logger), o.Failpoint
 	s.Cache, s.Access, s.SavedQueries = cache, access.NewAccess(db, o.Logger), sqlquery.NewStore(db)
 	if s.Queries, err = sqlquery.NewRunner(db, o.Sealer, o.Query); err != nil {
 		return nil, err
@@ -115,13 +115,13 @@ func New(ctx context.Context, o Options) (*System, error) {
 	s.JobRows = queue.NewJobRows(db, o.Node, s.Notifier, s.Traffic, o.Failpoint)
 	s.Publisher = publish.NewPublisher(publish.PublisherParts{
 		DB: db, Cache: cache, IDs: s.IDs, Traffic: s.Traffic, Notifier: s.Notifier, Handoff: s.Handoff, Pace: s.Pace,
-		Memory: s.Memory, Disk: s.Disk,
+		Memory: s.Memory, Commits: s.Commits,
 	}, publish.PublisherOptions{Node: o.Node, Threshold: o.RouteThreshold, Log: o.Logger, Failpoint: o.Failpoint})
 	s.Loader = delivery.NewLoader(delivery.LoaderParts{
 		DB: db, Cache: cache, Memory: s.Memory, Jobs: s.JobRows, Traffic: s.Traffic, Notifier: s.Notifier,
 	}, o.Failpoint)
 	s.Recorder = delivery.NewRecorder(delivery.RecorderParts{
-		DB: db, Cache: cache, IDs: s.IDs, Traffic: s.Traffic, Gate: s.Gate, Notifier: s.Notifier, Disk: s.Disk,
+		DB: db, Cache: cache, IDs: s.IDs, Traffic: s.Traffic, Gate: s.Gate, Notifier: s.Notifier, Commits: s.Commits,
 		Log: o.Logger, Node: o.Node, TimeScale: o.TimeScale, MaxWorkers: o.MaxWorkers,
 	}, o.Failpoint)
 	s.Releaser = delivery.NewReleaser(db, cache, s.Traffic, s.Notifier, o.Failpoint)
@@ -134,7 +134,7 @@ func New(ctx context.Context, o Options) (*System, error) {
 func (s *System) Run(ctx context.Context) {
 	var group sync.WaitGroup
 	for _, loop := range []func(context.Context){
-		s.Publisher.Run, s.Recorder.Run, s.Loader.Run, s.Notifier.Run, s.Traffic.Run, s.Cache.Run, s.Disk.Watch,
+		s.Publisher.Run, s.Recorder.Run, s.Loader.Run, s.Notifier.Run, s.Traffic.Run, s.Cache.Run, s.Commits.Watch,
 		s.Receiver.Run,
 	} {
 		group.Go(func() { loop(ctx) })

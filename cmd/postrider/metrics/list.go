@@ -180,8 +180,8 @@ var (
 	databaseRead = gauge(Node, "database_read_seconds",
 		"Duration of the last read of these metrics from the database, including the wait for a connection. Results are "+
 			"reused for 5 s.")
-	diskFull = gauge(Node, "database_disk_full",
-		"1 from the first write that fails because PostgreSQL's disk is full until a write succeeds, else 0.")
+	commitsFailing = gauge(Node, "commits_failing",
+		"1 from a failed commit of this part of the node until one succeeds, else 0: publish, record or heartbeat.", "part")
 	connections = gauge(Node, "pool_connections",
 		"Connections to the database that are acquired, idle or opening, without the heartbeat's.", "state")
 	maxConnections = gauge(Node, "pool_connections_max", "Limit of connections to the database (--max-conns).")

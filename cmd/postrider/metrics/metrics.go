@@ -234,7 +234,11 @@ func collectParts(out series, s *app.System) {
 	out.value(repairs, float64(s.Maintenance.Repairs()))
 	out.value(receivers, float64(s.Receiver.Waiting()))
 	out.value(attemptBytes, float64(s.Memory.InUse()))
-	out.value(diskFull, terminal.Either(s.Disk.DiskFull(), 1.0, 0))
+	for part, name := range map[postgres.CommittingPart]string{
+		postgres.PublishCommits: "publish", postgres.ResultCommits: "record", postgres.HeartbeatCommits: "heartbeat",
+	} {
+		out.value(commitsFailing, terminal.Either(s.Commits.Fails(part), 1.0, 0), name)
+	}
 	pool := s.DB.Pool.Stat()
 	out.value(connections, float64(pool.AcquiredConns()), "acquired")
 	out.value(connections, float64(pool.IdleConns()), "idle")
