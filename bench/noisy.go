@@ -5,30 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"slices"
 	"time"
+
+	"postrider/cmd/postrider/terminal"
 )
 
-// The scenarios of Noisy.
-const (
-	ScenarioHang    = "hang"    // one endpoint that never responds, with a large backlog
-	ScenarioHang20  = "hang20"  // twenty such endpoints
-	ScenarioRetries = "retries" // the retries of one endpoint that responds 503 become due at the same time
-	ScenarioLimit   = "limit"   // one endpoint with a rate limit and a large backlog; it responds 503
-	ScenarioTopics  = "topics"  // many topics compared with one, without noise
-)
-
-const (
-	warmUpShare = 5                      // the warm-up lasts baseline / 5: the first second of a load is its slowest
-	loadTail    = 300 * time.Millisecond // the load lasts longer than the last phase, so that its last second is whole
-)
-
-// NoisyOptions are the options of Noisy, with the tags of their flags. "The others" are the measured event
-// subscriptions, "noise" is the bad endpoints.
-type NoisyOptions struct {
-	Binary  string `kong:"-"` // path of the postrider program
-	Command string `kong:"-"` // for the report
-
+// noisyCmd: "the others" are the measured event subscriptions, "noise" is the bad endpoints.
+type noisyCmd struct {
+	terminal.OutputFlag
 	Scenarios     []string      `name:"scenario" help:"Scenarios: ${enum}; repeat the flag or separate them by commas." enum:"all,hang,hang20,retries,limit,topics" default:"all" placeholder:"NAME"`
 	Baseline      time.Duration `help:"Duration of the measurement without noise." default:"15s" range:"1.."`
 	Duration      time.Duration `help:"Duration of the measurement with noise." default:"30s" range:"1.."`
@@ -44,315 +29,352 @@ type NoisyOptions struct {
 	Retries       int           `help:"retries: number of retries due at the same time." default:"90000" range:"1.."`
 	ManyTopics    int           `help:"topics: number of topics, each with one event subscription." default:"10000" range:"1..99999"`
 	Policy        string        `help:"Retry policy of the bad endpoints." default:"ga-2018"`
+	Check         bool          `help:"Exit with 1 also if a limit is exceeded."`
 }
 
-// Validate is called by kong. It returns an error if the options contradict each other.
-func (o *NoisyOptions) Validate() error {
-	if o.Topics > o.Subscriptions {
+// Validate is called by kong.
+func (c *noisyCmd) Validate() error {
+	if c.Topics > c.Subscriptions {
 		return errors.New("there must be an event subscription for each topic")
 	}
 	return nil
 }
 
-// Noisy measures what a bad endpoint costs the other event subscriptions, first without it and then with it. Only
-// measurements of one run can be compared. It writes progress to log.
-//
-// An error means that there is no report. Lost events and exceeded limits are in the report: see NoisyReport.Err and
-// NoisyReport.Unmet.
-func Noisy(ctx context.Context, o NoisyOptions, log io.Writer) (report NoisyReport, err error) {
-	o.Clients = cmp.Or(o.Clients, defaultClients)
-	report = NoisyReport{Command: o.Command, Machine: thisMachine()}
-	for _, name := range o.Scenarios {
-		r := &noisyRun{o: o, result: NoisyResult{Scenario: name, Clients: o.Clients, EventBytes: o.EventBytes}}
-		if err := withSystem(ctx, o.Binary, "", name, log, func(s *system) (err error) {
-			r.system = s
-			if report.Settings, err = s.readSettings(ctx); err != nil {
-				return err
-			}
-			return r.measure(ctx)
-		}); err != nil {
-			return report, err
-		}
-		report.Results = append(report.Results, r.result)
+type noisyReport struct {
+	Results []*noisyResult `json:"results"`
+	common
+}
+
+// noisyResult is the result of one scenario, for the others unless it names the noise.
+type noisyResult struct {
+	Scenario      string `json:"scenario"`
+	Topics        int    `json:"topics"`
+	Subscriptions int    `json:"subscriptions"`
+	Clients       int    `json:"clients"`
+	EventBytes    int    `json:"eventBytes"`
+	// Baseline is without noise, Noisy with it. In topics they are one topic and many, and Again is the one once more.
+	Baseline phaseReport  `json:"baseline"`
+	Noisy    phaseReport  `json:"noisy"`
+	Again    *phaseReport `json:"again,omitempty"`
+	// FirstSecond and FirstFiveSeconds are latencies at the beginning of the noise.
+	FirstSecond      map[string]float64 `json:"firstSecondMs"`
+	FirstFiveSeconds map[string]float64 `json:"firstFiveSecondsMs"`
+	// Seconds are those of the noise. Latency is of the events sent in it; in the first second also of those in progress
+	// when the noise began. ratio is to the baseline's average second.
+	Seconds     []map[string]float64 `json:"secondsOfNoise"`
+	WorstSecond int                  `json:"worstSecond"` // index of the lowest throughput in Seconds
+	Ratios      map[string]float64   `json:"ratios"`      // the noise's figures divided by the baseline's
+	Bounds      []bound              `json:"bounds"`
+	Noise       noiseReport          `json:"noise"`
+
+	outcome       // of the whole load, including the warm-up
+	Ended   int64 `json:"ended"` // deliveries that were dead-lettered, dropped or canceled
+}
+
+// phaseReport is about the events that arrived in one phase, without duplicates.
+type phaseReport struct {
+	StartedAt          time.Time `json:"startedAt"`
+	Seconds            float64   `json:"seconds"`
+	Delivered          int64     `json:"delivered"`
+	DeliveredPerSecond float64   `json:"deliveredPerSecond"`
+	// Latency is from an event's publish to its arrival. With noise, it includes events sent before the noise that
+	// arrived later.
+	Latency    map[string]float64 `json:"latencyMs"`
+	CPUSeconds map[string]float64 `json:"cpuSeconds"` // as in figures
+
+	span span
+	took []time.Duration // of the events sent in it
+}
+
+// noiseReport is about the bad endpoints. It is empty for topics.
+type noiseReport struct {
+	Endpoints int    `json:"endpoints"`
+	Policy    string `json:"policy,omitempty"`
+	Backlog   int64  `json:"backlog"`   // pending deliveries when the noise began
+	Published int64  `json:"published"` // events, including those of Backlog
+	// Calls are the delivery attempts during the noise. FirstCallAfter is 0 if there was none.
+	Calls          int64   `json:"calls"`
+	FirstCallAfter float64 `json:"firstCallAfterSeconds"`
+	// Unaccounted are accepted events without a delivery in the database.
+	Unaccounted int64 `json:"unaccounted"`
+}
+
+// bound is the limit of a ratio.
+type bound struct {
+	Name   string  `json:"name"` // throughput or p99
+	AtMost bool    `json:"atMost"`
+	Limit  float64 `json:"limit"`
+	Value  float64 `json:"value"`
+	Met    bool    `json:"met"`
+}
+
+// Run measures what a bad endpoint costs the other event subscriptions, first without it and then with it. Only
+// measurements of one run can be compared.
+func (c *noisyCmd) Run(ctx context.Context, p *program) error {
+	if slices.Contains(c.Scenarios, "all") {
+		c.Scenarios = []string{"hang", "hang20", "retries", "limit", "topics"}
 	}
-	return report, nil
+	c.Clients = cmp.Or(c.Clients, defaultClients)
+	var o noisyReport
+	var lost error
+	for _, name := range c.Scenarios {
+		r := &noisyRun{noisyCmd: c, result: &noisyResult{Scenario: name, Clients: c.Clients, EventBytes: c.EventBytes}}
+		if err := withSystem(ctx, p, "", name, &o.common, func(s *system) {
+			r.system = s
+			if name == "topics" {
+				r.measureTopics()
+			} else {
+				r.measureNoise()
+			}
+			counted, arrivals := s.conclude(&r.result.outcome)
+			r.result.Ended = counted.otherwise + counted.deadLettered
+			r.result.addArrivals(arrivals)
+		}); err != nil {
+			return err
+		}
+		o.Results = append(o.Results, r.result)
+		lost = errors.Join(lost, r.result.err(c.Check))
+	}
+	return finish(c.OutputFlag, o, lost)
 }
 
 // noisyRun is one scenario.
 type noisyRun struct {
 	*system
-	o      NoisyOptions
-	result NoisyResult
-	noise  noise
+	*noisyCmd
+	result *noisyResult
 
-	baseline, noisy, again span // again: only of topics
-}
-
-// measure runs the scenario and completes its result.
-func (r *noisyRun) measure(ctx context.Context) error {
-	scenario := r.measureNoise
-	if r.result.Scenario == ScenarioTopics {
-		scenario = r.measureTopics
-	}
-	if err := r.guarded(ctx, scenario); err != nil {
-		return err
-	}
-	counted, arrivals, err := r.conclude(ctx, &r.result.outcome)
-	if err != nil {
-		return err
-	}
-	r.result.Ended = counted.otherwise + counted.deadLettered
-	r.result.addArrivals(arrivals, r.baseline, r.noisy, r.again)
-	return nil
+	topic   string    // of the noise
+	names   []string  // of its event subscriptions
+	targets []target  // of the noise
+	at      time.Time // when the retries are due; zero: startNoise starts the noise
 }
 
 // measureNoise measures the others without and then with the noise, under one continuous load.
-func (r *noisyRun) measureNoise(ctx context.Context) error {
-	targets, err := r.createOthers(ctx, "bench", r.o.Topics, r.o.Subscriptions)
-	if err != nil {
-		return err
+func (r *noisyRun) measureNoise() {
+	others := r.createOthers("bench", r.Topics, r.Subscriptions)
+	r.prepareNoise()
+	begins := r.warmedUp()
+	if !r.at.IsZero() {
+		begins = r.at.Add(-r.Baseline)
 	}
-	if err := r.prepareNoise(ctx); err != nil {
-		return err
-	}
-	begins := time.Now().Add(r.warmUp())
-	if !r.noise.at.IsZero() {
-		begins = r.noise.at.Add(-r.o.Baseline)
-	}
-	if err := r.measureStretches(ctx, targets, begins,
-		stretch{"baseline", r.o.Baseline, &r.baseline, &r.result.Baseline, nil},
-		stretch{"noise", r.o.Duration, &r.noisy, &r.result.Noisy, r.startNoise}); err != nil {
-		return err
-	}
-	return r.countNoise(ctx)
+	r.publish(others, begins.Add(r.Baseline+r.Duration), func() {
+		r.waitUntil(begins)
+		r.stretch("baseline", &r.result.Baseline, r.Baseline, func() {})
+		r.stretch("noise", &r.result.Noisy, r.Duration, r.startNoise)
+		r.actOnNoise("pause")
+	})
+	var known int64
+	r.row("SELECT count(*) FROM postrider.deliveries WHERE topic = $1", []any{r.topic}, &known)
+	r.result.Noise.Unaccounted = max(r.result.Noise.Published-known, 0)
 }
 
 // measureTopics measures one topic, then many with one event subscription each, then the one again, which shows whether
 // the machine's speed changed while the topics were created.
-func (r *noisyRun) measureTopics(ctx context.Context) error {
-	one, err := r.createOthers(ctx, "one", 1, 1)
-	if err != nil {
-		return err
+func (r *noisyRun) measureTopics() {
+	r.result.Again = &phaseReport{}
+	alone := func(name string, targets []target, report *phaseReport, length time.Duration) {
+		r.settle()
+		begins := r.warmedUp()
+		r.publish(targets, begins.Add(length), func() {
+			r.waitUntil(begins)
+			r.stretch(name, report, length, func() {})
+		})
 	}
-	r.result.Again = &PhaseReport{}
-	alone := func(targets []target, s stretch) error {
-		if err := r.settle(ctx); err != nil {
-			return err
-		}
-		return r.measureStretches(ctx, targets, time.Now().Add(r.warmUp()), s)
-	}
-	if err := alone(one, stretch{"one topic", r.o.Baseline, &r.baseline, &r.result.Baseline, nil}); err != nil {
-		return err
-	}
-	many, err := r.createOthers(ctx, "many", r.o.ManyTopics, r.o.ManyTopics)
-	if err != nil {
-		return err
-	}
-	if err := alone(many, stretch{"many topics", r.o.Duration, &r.noisy, &r.result.Noisy, nil}); err != nil {
-		return err
-	}
-	return alone(one, stretch{"one topic again", r.o.Baseline, &r.again, r.result.Again, nil})
+	one := r.createOthers("one", 1, 1)
+	alone("one topic", one, &r.result.Baseline, r.Baseline)
+	alone("many topics", r.createOthers("many", r.ManyTopics, r.ManyTopics), &r.result.Noisy, r.Duration)
+	alone("one topic again", one, r.result.Again, r.Baseline)
 }
 
-func (r *noisyRun) warmUp() time.Duration { return r.o.Baseline / warmUpShare }
+// warmedUp is the end of a warm-up that begins now: the first second of a load is its slowest.
+func (r *noisyRun) warmedUp() time.Time { return time.Now().Add(r.Baseline / 5) }
 
-// stretch is a measured part of a load.
-type stretch struct {
-	name   string
-	length time.Duration
-	span   *span
-	report *PhaseReport
-	start  func(context.Context) error // called at its beginning, unless nil
+// publish calls measure while it publishes to the targets, and waits until everything is delivered. It publishes a bit
+// longer, so that the last second is whole.
+func (r *noisyRun) publish(targets []target, end time.Time, measure func()) {
+	r.result.addLoad(r.publishLoad(&load{
+		targets: targets, clients: r.Clients, rate: r.Rate, duration: time.Until(end) + 300*time.Millisecond,
+		eventBytes: r.EventBytes, eventsPerRequest: 1,
+	}, measure))
+	r.drain(r.result.Published)
 }
 
-// measureStretches publishes to the targets, measures the stretches one after another, and waits until everything is
-// delivered. The noise is paused after the last stretch.
-func (r *noisyRun) measureStretches(
-	ctx context.Context, targets []target, begins time.Time, stretches ...stretch,
-) error {
-	until := begins.Add(loadTail)
-	for _, s := range stretches {
-		until = until.Add(s.length)
-	}
-	loaded, err := r.publishLoad(ctx, loadOptions{
-		targets: targets, clients: r.o.Clients, rate: r.o.Rate, duration: time.Until(until), eventBytes: r.o.EventBytes,
-		eventsPerRequest: 1,
-	}, func(ctx context.Context) error {
-		waitUntil(ctx, begins)
-		for _, s := range stretches {
-			r.say("%s, %s", s.name, s.length)
-			before, now := r.cpu(), time.Now()
-			*s.span = span{now, now.Add(s.length)}
-			if s.start != nil {
-				if err := s.start(ctx); err != nil {
-					return err
-				}
-			}
-			if !waitUntil(ctx, s.span.to) {
-				return ctx.Err()
-			}
-			s.report.CPUSeconds = used(before, r.cpu())
-		}
-		return r.noise.forAll(ctx, r.api.pause)
-	})
-	r.result.addLoad(loaded)
-	if err != nil {
-		return err
-	}
-	return r.drain(ctx, r.result.Published)
+// stretch measures a part of a load.
+func (r *noisyRun) stretch(name string, report *phaseReport, length time.Duration, start func()) {
+	r.say("%s, %s", name, length)
+	before, now := r.cpu(), time.Now()
+	report.span = span{now, now.Add(length)}
+	start()
+	r.waitUntil(report.span.to)
+	report.CPUSeconds = used(before, r.cpu())
 }
 
 // createOthers creates topics and event subscriptions, each with its own path at the endpoint.
-func (r *noisyRun) createOthers(ctx context.Context, name string, topics, subscriptions int) ([]target, error) {
-	keys, names := make([]string, topics), make([]string, topics)
+func (r *noisyRun) createOthers(name string, topics, subscriptions int) []target {
 	r.say("creating topics: %d, event subscriptions: %d", topics, subscriptions)
-	err := parallel(ctx, parallelChanges, topics, func(ctx context.Context, i int) (err error) {
-		names[i] = fmt.Sprintf("%s-%05d", name, i)
-		keys[i], err = r.api.createTopic(ctx, names[i])
-		return err
-	})
-	if err != nil {
-		return nil, err
+	created, targets, first := make([]target, topics), make([]target, subscriptions), len(r.topics)
+	for i := range topics {
+		r.topics = append(r.topics, fmt.Sprintf("%s-%05d", name, i))
 	}
-	r.topics = append(r.topics, names...)
+	r.parallel(topics, func(i int) { created[i] = r.createTopic(r.topics[first+i], settings{}) })
+	r.parallel(subscriptions, func(i int) {
+		sub := fmt.Sprintf("sub-%05d", i)
+		targets[i] = created[i%topics]
+		targets[i].subject, targets[i].prefixes = "/"+sub+"/load", []string{sub + "/"}
+		r.subscribe(r.topics[first+i%topics], subscription{sub, "/" + sub, settings{"filter": bySubject(targets[i])}})
+	})
 	r.result.Topics, r.result.Subscriptions = topics, subscriptions
-	targets := make([]target, subscriptions)
-	return targets, parallel(ctx, parallelChanges, subscriptions, func(ctx context.Context, i int) error {
-		sub, topic := fmt.Sprintf("sub-%05d", i), i%topics
-		targets[i] = target{
-			url: r.publishURL(names[topic]), key: keys[topic], subject: "/" + sub + "/load",
-			prefixes: []string{sub + "/"},
-		}
-		return r.api.subscribe(ctx, names[topic], sub, r.sinkAPI.base+"/"+sub, settings{"filter": bySubject("/" + sub + "/")})
-	})
+	return targets
 }
 
-const (
-	noiseTopic    = "noise"
-	noiseClients  = 16 // enough for the noise's rate
-	noiseLimit    = 50 // requests per second
-	failingPath   = "/failing/100/"
-	retriesPolicy = "bench-retries" // a copy of the retry policy with steps of an hour: one retry of each delivery
-
-	// Time to schedule the retries and to vacuum afterwards.
-	scheduleTime       = 5 * time.Second
-	schedulesPerSecond = 8_000
-)
-
-// noise has the bad endpoints: event subscriptions of one topic.
-type noise struct {
-	names   []string
-	targets []target
-	at      time.Time // when the retries are due; zero: startNoise starts the noise
+// actOnNoise pauses or resumes the bad endpoints.
+func (r *noisyRun) actOnNoise(action string) {
+	r.parallel(len(r.names), func(i int) { r.act(action, r.topic, r.names[i]) })
 }
 
-// forAll calls a function of the API for each event subscription.
-func (n *noise) forAll(ctx context.Context, call func(ctx context.Context, topic, name string) error) error {
-	return parallel(ctx, parallelChanges, len(n.names), func(ctx context.Context, i int) error {
-		return call(ctx, noiseTopic, n.names[i])
-	})
-}
-
-// prepareNoise creates the backlog of the bad endpoints. They are paused until startNoise, or until the retries are
+// prepareNoise creates the bad endpoints and their backlog. They are paused until startNoise, or until the retries are
 // due.
-func (r *noisyRun) prepareNoise(ctx context.Context) error {
-	report := &r.result.Noise
-	*report = NoiseReport{Endpoints: 1, Policy: r.o.Policy}
-	each, policy, path := r.o.Backlog, r.o.Policy, "/hang"
+func (r *noisyRun) prepareNoise() {
+	report, each, policy, query := &r.result.Noise, r.Backlog, r.Policy, "?hang=1"
+	*report = noiseReport{Endpoints: 1, Policy: r.Policy}
 	var limit settings
 	switch r.result.Scenario {
-	case ScenarioHang20:
-		report.Endpoints, each = r.o.Endpoints, r.o.BacklogEach
-	case ScenarioLimit:
-		path, limit = failingPath, settings{"limit": noiseLimit, "burst": 1}
-	case ScenarioRetries:
-		each, policy, path = r.o.Retries, retriesPolicy, failingPath
-		changes := settings{"stepsInSeconds": []int{3600}, "jitterFraction": 0}
-		if err := r.api.copyPolicy(ctx, r.o.Policy, policy, changes); err != nil {
-			return err
-		}
+	case "hang20":
+		report.Endpoints, each = r.Endpoints, r.BacklogEach
+	case "limit":
+		query, limit = "?failing=100", settings{"limit": 50, "burst": 1}
+	case "retries":
+		each, policy, query = r.Retries, "bench-retries", "?failing=100" // one retry of each delivery, after an hour
+		r.copyPolicy(r.Policy, policy, settings{"stepsInSeconds": []int{3600}, "jitterFraction": 0})
 	}
-	if err := r.createNoise(ctx, policy, path, limit); err != nil {
-		return err
-	}
-	if err := r.noise.forAll(ctx, r.api.pause); err != nil {
-		return err
-	}
-	if err := r.publishBulk(ctx, r.noise.targets, each); err != nil {
-		return err
-	}
-	report.Backlog = int64(each * report.Endpoints)
-	report.Published = report.Backlog
-	if r.result.Scenario == ScenarioRetries {
-		return r.scheduleRetries(ctx)
-	}
-	return r.settle(ctx)
-}
-
-func (r *noisyRun) createNoise(ctx context.Context, policy, path string, limit settings) error {
-	key, err := r.api.createTopic(ctx, noiseTopic)
-	if err != nil {
-		return err
-	}
-	for i := range r.result.Noise.Endpoints {
+	r.topic = "noise" + r.suffix
+	t := r.createTopic(r.topic, settings{})
+	for i := range report.Endpoints {
 		name := fmt.Sprintf("noise-%05d", i)
-		r.noise.names = append(r.noise.names, name)
-		r.noise.targets = append(r.noise.targets,
-			target{url: r.publishURL(noiseTopic), key: key, subject: "/" + name + "/load"})
+		t.subject = "/" + name + "/load"
+		r.names, r.targets = append(r.names, name), append(r.targets, t)
 	}
-	return r.noise.forAll(ctx, func(ctx context.Context, topic, name string) error {
-		return r.api.subscribe(ctx, topic, name, r.sinkAPI.base+path+name, settings{
-			"retryPolicy": settings{"policy": policy}, "filter": bySubject("/" + name + "/"), "deliveryRate": limit,
-		})
+	r.parallel(len(r.names), func(i int) {
+		r.subscribe(r.topic, subscription{r.names[i], "/" + r.names[i] + query, settings{
+			"retryPolicy": settings{"policy": policy}, "filter": bySubject(r.targets[i]), "deliveryRate": limit,
+		}})
 	})
+	r.actOnNoise("pause")
+	report.Backlog = r.publishBulk(r.targets, each)
+	report.Published = report.Backlog
+	if r.result.Scenario == "retries" {
+		// All are due at the same time, after warm-up, baseline, and the time to schedule them and to vacuum.
+		r.at = r.warmedUp().Add(r.Baseline + 5*time.Second + time.Duration(r.Retries)*time.Second/8000)
+		r.schedule(r.topic, r.at)
+		r.actOnNoise("resume")
+	}
+	r.settle()
+	if !r.at.IsZero() && r.warmedUp().Add(r.Baseline).After(r.at) {
+		r.fail(fmt.Errorf("the database is too slow for %d retries: choose fewer (--retries)", r.Retries))
+	}
 }
 
 // startNoise resumes the bad endpoints and publishes more events for them, except for retries.
-func (r *noisyRun) startNoise(ctx context.Context) error {
-	if !r.noise.at.IsZero() {
-		return nil
+func (r *noisyRun) startNoise() {
+	if !r.at.IsZero() {
+		return
 	}
-	if err := r.noise.forAll(ctx, r.api.resume); err != nil || r.o.NoiseRate == 0 {
-		return err
+	r.actOnNoise("resume")
+	if r.NoiseRate == 0 {
+		return
 	}
-	l, err := newLoad(loadOptions{
-		targets: r.noise.targets, clients: noiseClients, rate: r.o.NoiseRate, duration: r.o.Duration,
-		eventBytes: bulkBytes, eventsPerRequest: 1,
-	})
-	if err != nil {
-		return err
+	r.result.Noise.Published += (&load{
+		targets: r.targets, clients: 16, rate: r.NoiseRate, duration: r.Duration, eventBytes: bulkBytes,
+		eventsPerRequest: 1,
+	}).publish(r.system).published
+}
+
+// addArrivals counts by the time of arrival and measures latency by the time of sending. Events in progress when the
+// noise began count as sent then.
+func (r *noisyResult) addArrivals(arrivals []arrival) {
+	began := r.Noisy.span.from
+	firstFive := &phaseReport{span: span{began, began.Add(min(5*time.Second, r.Noisy.span.length()))}}
+	parts := []*phaseReport{&r.Baseline, &r.Noisy, firstFive}
+	if r.Again != nil {
+		parts = append(parts, r.Again)
 	}
-	loaded, err := l.publish(ctx)
-	r.result.Noise.Published += loaded.published
+	seconds := len(parts)
+	for from := began; !from.Add(time.Second).After(r.Noisy.span.to); from = from.Add(time.Second) {
+		parts = append(parts, &phaseReport{span: span{from, from.Add(time.Second)}})
+	}
+	for _, a := range arrivals {
+		if n := &r.Noise; !a.acknowledged && r.Noisy.span.holds(a.at) { // a delivery attempt of a bad endpoint
+			after := round(float64(a.at-began.UnixNano())/1e9, 3)
+			n.Calls++
+			n.FirstCallAfter = terminal.Either(n.Calls == 1, after, min(n.FirstCallAfter, after))
+		}
+		if !a.acknowledged {
+			continue
+		}
+		sent := a.sentAt
+		if a.at >= began.UnixNano() && r.Baseline.span.holds(sent) {
+			sent = began.UnixNano()
+		}
+		for _, p := range parts {
+			if p.span.holds(a.at) {
+				p.Delivered++
+			}
+			if p.span.holds(sent) {
+				p.took = append(p.took, time.Duration(a.at-a.sentAt))
+			}
+		}
+	}
+	for _, p := range parts {
+		p.StartedAt, p.Latency = p.span.from.UTC(), latencies(p.took)
+		p.Seconds = round(p.span.length().Seconds(), 3)
+		_, p.DeliveredPerSecond = perSecond(p.Delivered, p.span.length())
+	}
+	r.FirstFiveSeconds = firstFive.Latency
+	for i, s := range parts[seconds:] {
+		r.Seconds = append(r.Seconds, map[string]float64{
+			"delivered": float64(s.Delivered), "ratio": ratio(float64(s.Delivered), r.Baseline.DeliveredPerSecond),
+			"p50Ms": s.Latency["p50"], "p99Ms": s.Latency["p99"],
+		})
+		if i == 0 {
+			r.FirstSecond = s.Latency
+		}
+		if float64(s.Delivered) < r.Seconds[r.WorstSecond]["delivered"] {
+			r.WorstSecond = i
+		}
+	}
+	r.compare()
+}
+
+func (r *noisyResult) compare() {
+	was, is := r.Baseline, r.Noisy
+	throughput, p99 := ratio(is.DeliveredPerSecond, was.DeliveredPerSecond), ratio(is.Latency["p99"], was.Latency["p99"])
+	r.Ratios = map[string]float64{
+		"throughput": throughput, "worstSecondThroughput": 0, "p50": ratio(is.Latency["p50"], was.Latency["p50"]), "p99": p99,
+		"firstSecondP99":      ratio(r.FirstSecond["p99"], was.Latency["p99"]),
+		"firstFiveSecondsP99": ratio(r.FirstFiveSeconds["p99"], was.Latency["p99"]),
+	}
+	if len(r.Seconds) > 0 {
+		r.Ratios["worstSecondThroughput"] = r.Seconds[r.WorstSecond]["ratio"]
+	}
+	r.Bounds = []bound{{"throughput", false, 0.8, throughput, throughput >= 0.8}}
+	if r.Scenario != "topics" {
+		// Without arrivals there is no p99, and the bound is not met.
+		r.Bounds = append(r.Bounds, bound{"p99", true, 2, p99, p99 > 0 && p99 <= 2})
+	}
+}
+
+// err returns nil if nothing was lost: every accepted event of the others was delivered unchanged and recorded, and the
+// database has a delivery for every accepted event of the noise. With bounds, it also returns those that were not met.
+func (r *noisyResult) err(bounds bool) (err error) {
+	if lost := r.outcome.err(r.Ended, r.Noise.Unaccounted); lost != nil {
+		err = fmt.Errorf("%s: %w", r.Scenario, lost)
+	}
+	for _, b := range r.Bounds {
+		if bounds && !b.Met {
+			err = errors.Join(err, fmt.Errorf("%s: %s %g %s %g: not met", r.Scenario, b.Name, b.Value,
+				terminal.Either(b.AtMost, "<=", ">="), b.Limit))
+		}
+	}
 	return err
-}
-
-// scheduleRetries makes all retries due at the same time, after warm-up and baseline.
-func (r *noisyRun) scheduleRetries(ctx context.Context) error {
-	needed := r.warmUp() + r.o.Baseline
-	r.noise.at = time.Now().Add(needed + scheduleTime + time.Duration(r.o.Retries)*time.Second/schedulesPerSecond)
-	if err := r.schedule(ctx, noiseTopic, r.noise.at); err != nil {
-		return err
-	}
-	if err := r.noise.forAll(ctx, r.api.resume); err != nil {
-		return err
-	}
-	if err := r.settle(ctx); err != nil {
-		return err
-	}
-	if time.Until(r.noise.at) < needed {
-		return fmt.Errorf("the database is too slow for %d retries: choose fewer (--retries)", r.o.Retries)
-	}
-	return nil
-}
-
-// countNoise counts accepted events for bad endpoints without a delivery in the database.
-func (r *noisyRun) countNoise(ctx context.Context) error {
-	var known int64
-	if err := r.conn.QueryRow(ctx, "SELECT count(*) FROM postrider.deliveries WHERE topic = $1", noiseTopic).
-		Scan(&known); err != nil {
-		return fmt.Errorf("count the noise's deliveries: %w", err)
-	}
-	r.result.Noise.Unaccounted = max(r.result.Noise.Published-known, 0)
-	return nil
 }

@@ -4,25 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"strings"
+	"syscall"
 	"time"
+
+	"postrider/cmd/postrider/terminal"
 )
 
-const (
-	ratesTopic        = "bench"
-	ratesSubscription = "limited"
-	// ratesWindow is the length of the spans that are compared; one begins each ratesStep.
-	ratesWindow = 10 * time.Second
-	ratesStep   = 100 * time.Millisecond
-)
-
-// RatesOptions are the options of Rates, with the tags of their flags.
-type RatesOptions struct {
-	Binary  string `kong:"-"` // path of the postrider program
-	Command string `kong:"-"` // for the report
-
+type ratesCmd struct {
+	terminal.OutputFlag
 	Nodes        int           `help:"Nodes that deliver." default:"3" range:"1.."`
 	Pending      int           `help:"Pending deliveries at the start." default:"20000" range:"1.."`
 	Limit        int           `help:"deliveryRate of the event subscription, in requests per second with burst 1; 0 = none." range:"0..100000"`
@@ -35,20 +25,18 @@ type RatesOptions struct {
 	Duration     time.Duration `help:"Duration of the measurement." default:"60s" range:"10.."`
 }
 
-// Validate is called by kong. It returns an error if the options contradict each other.
-func (o *RatesOptions) Validate() error {
-	if o.Kill && o.Nodes < 2 {
+// Validate is called by kong.
+func (c *ratesCmd) Validate() error {
+	if c.Kill && c.Nodes < 2 {
 		return errors.New("--kill requires at least 2 --nodes")
 	}
 	return nil
 }
 
-// RatesReport is the result of Rates. Rates are in requests per second, after the warm-up.
-type RatesReport struct {
-	Command string `json:"command"`
-	Nodes   int    `json:"nodes"`
-	Pending int    `json:"pending"`
-
+// ratesReport has rates in requests per second, after the warm-up.
+type ratesReport struct {
+	Nodes    int     `json:"nodes"`
+	Pending  int     `json:"pending"`
 	Accepted float64 `json:"acceptedPerSecond"`
 	// Lowest and Highest are of all spans of 10 s, one beginning every 0.1 s.
 	Lowest  float64 `json:"lowestPerSecond"`
@@ -57,142 +45,73 @@ type RatesReport struct {
 	Throttled     float64 `json:"throttledPercent"`
 	MostThrottled float64 `json:"mostThrottledPercent"`
 	// DeadLettered are deliveries whose attempts were exhausted, in all. Killed is the node that was killed; "" = none.
-	DeadLettered int64    `json:"deadLettered"`
-	Killed       string   `json:"killed,omitempty"`
-	Settings     Settings `json:"settings"`
-	Machine      Machine  `json:"machine"`
+	DeadLettered int64  `json:"deadLettered"`
+	Killed       string `json:"killed,omitempty"`
+	common
 }
 
-// Err returns an error if deliveries became dead letters.
-func (r RatesReport) Err() error {
+// Run measures how exactly nodes keep a rate limit together, or what an endpoint that responds 429 accepts. It stores
+// the backlog while delivery is paused, and then lets the nodes deliver it.
+func (c *ratesCmd) Run(ctx context.Context, p *program) error {
+	r := &ratesReport{Nodes: c.Nodes, Pending: c.Pending}
+	if err := withSystem(ctx, p, "", "rates", &r.common, func(s *system) {
+		path, more := fmt.Sprintf("/limited?perSecond=%d&atOnce=%d&retryAfter=%d&ms=%d", c.Accepts, c.AtOnce, c.RetryAfter,
+			c.ResponseTime.Milliseconds()), settings{}
+		if c.Limit > 0 {
+			more["deliveryRate"] = settings{"limit": c.Limit, "burst": 1}
+		}
+		to := s.measuredTopic("bench", subscription{"limited", path, more})
+		for n := 2; n <= c.Nodes; n++ {
+			s.startNode(fmt.Sprintf("node-%d", n))
+		}
+		s.act("pause", s.topics[0], "limited")
+		s.publishBulk([]target{to}, c.Pending)
+		s.settle()
+		s.act("resume", s.topics[0], "limited")
+		from := time.Now().Add(c.WarmUp)
+		measured := span{from, from.Add(c.Duration)}
+		if c.Kill && s.waitUntil(from.Add(c.Duration/2)) {
+			node := s.nodes[len(s.nodes)-1]
+			r.Killed = node.name
+			s.check(node.stop(syscall.SIGKILL))
+		}
+		s.waitUntil(measured.to)
+		s.act("pause", s.topics[0], "limited")
+		r.DeadLettered = s.count().deadLettered
+		arrivals, err := s.sink.close()
+		s.check(err)
+		r.addArrivals(arrivals, measured)
+	}); err != nil {
+		return err
+	}
+	var lost error
 	if r.DeadLettered > 0 {
-		return fmt.Errorf("%d deliveries became dead letters", r.DeadLettered)
+		lost = fmt.Errorf("%d deliveries became dead letters", r.DeadLettered)
 	}
-	return nil
-}
-
-// String formats the report for people.
-func (r RatesReport) String() string {
-	var p printer
-	p.line("accepted", "%.1f requests/s; lowest and highest in 10 s: %.1f, %.1f", r.Accepted, r.Lowest, r.Highest)
-	p.line("throttled", "%.1f %% of the responses; most in 10 s: %.1f %%", r.Throttled, r.MostThrottled)
-	if r.Killed != "" {
-		p.line("killed", "%s, halfway", r.Killed)
-	}
-	p.line("dead letters", "%d", r.DeadLettered)
-	p.line("PostgreSQL", "%s", r.Settings)
-	p.line("machine", "%s", r.Machine)
-	p.line("command", "%s", r.Command)
-	return strings.TrimSuffix(p.String(), "\n")
-}
-
-// Rates measures how exactly nodes keep a rate limit together, or follow an endpoint that responds 429. It writes
-// progress to log. An error means that there is no report.
-func Rates(ctx context.Context, o RatesOptions, log io.Writer) (report RatesReport, err error) {
-	report = RatesReport{Command: o.Command, Nodes: o.Nodes, Pending: o.Pending, Machine: thisMachine()}
-	err = withSystem(ctx, o.Binary, "", "rates", log, func(s *system) error {
-		r := &ratesRun{system: s, o: o, report: &report}
-		return s.guarded(ctx, r.measure)
-	})
-	return report, err
-}
-
-// ratesRun is one run of Rates.
-type ratesRun struct {
-	*system
-	o      RatesOptions
-	report *RatesReport
-}
-
-// measure publishes the backlog while delivery is paused, and then lets the nodes deliver it.
-func (r *ratesRun) measure(ctx context.Context) (err error) {
-	if r.report.Settings, err = r.readSettings(ctx); err != nil {
-		return err
-	}
-	path, more := fmt.Sprintf("/quota?perSecond=%d&atOnce=%d&retryAfter=%d&ms=%d", r.o.Accepts, r.o.AtOnce,
-		r.o.RetryAfter, r.o.ResponseTime.Milliseconds()), settings{}
-	if r.o.Limit > 0 {
-		more["deliveryRate"] = settings{"limit": r.o.Limit, "burst": 1}
-	}
-	to, err := r.measuredTopic(ctx, ratesTopic, endpoint{ratesSubscription, path, more})
-	if err != nil {
-		return err
-	}
-	for n := 2; n <= r.o.Nodes; n++ {
-		node, _, err := r.startNode(ctx, fmt.Sprintf("node-%d", n))
-		if err != nil {
-			return err
-		}
-		r.nodes = append(r.nodes, node)
-	}
-	if err := r.api.pause(ctx, ratesTopic, ratesSubscription); err != nil {
-		return err
-	}
-	if err := r.publishBulk(ctx, []target{to}, r.o.Pending); err != nil {
-		return err
-	}
-	if err := r.settle(ctx); err != nil {
-		return err
-	}
-	measured, err := r.deliver(ctx)
-	if err != nil {
-		return err
-	}
-	counted, err := r.countDeliveries(ctx)
-	if err := errors.Join(err, r.sink.stop()); err != nil {
-		return err
-	}
-	arrivals, err := readArrivals(r.arrivalsPath())
-	r.report.DeadLettered = counted.deadLettered
-	r.report.addArrivals(arrivals, measured)
-	return err
-}
-
-// deliver returns the span after the warm-up.
-func (r *ratesRun) deliver(ctx context.Context) (measured span, err error) {
-	if err := r.api.resume(ctx, ratesTopic, ratesSubscription); err != nil {
-		return measured, err
-	}
-	from := time.Now().Add(r.o.WarmUp)
-	measured = span{from, from.Add(r.o.Duration)}
-	halfway := from.Add(r.o.Duration / 2)
-	if r.o.Kill && waitUntil(ctx, halfway) {
-		node := r.nodes[len(r.nodes)-1]
-		r.report.Killed = node.name
-		if err := node.cmd.Process.Kill(); err != nil {
-			return measured, fmt.Errorf("kill %s: %w", node.name, err)
-		}
-	}
-	if !waitUntil(ctx, measured.to) {
-		return measured, ctx.Err()
-	}
-	return measured, r.api.pause(ctx, ratesTopic, ratesSubscription)
+	return finish(c.OutputFlag, r, lost)
 }
 
 // addArrivals computes the rates of a span.
-func (r *RatesReport) addArrivals(arrivals []arrival, measured span) {
-	type counts struct{ accepted, throttled int }
-	count := func(s span) (c counts) {
+func (r *ratesReport) addArrivals(arrivals []arrival, measured span) {
+	count := func(s span) (perSecond, throttledPercent float64) {
+		var accepted, throttled float64
 		for _, a := range arrivals {
 			switch {
-			case !s.holds(a.At):
-			case a.Acknowledged:
-				c.accepted++
+			case !s.holds(a.at):
+			case a.acknowledged:
+				accepted++
 			default:
-				c.throttled++
+				throttled++
 			}
 		}
-		return c
+		return round(accepted/s.length().Seconds(), 2), round(100*throttled/max(accepted+throttled, 1), 2)
 	}
-	percent := func(c counts) float64 {
-		return round(100*float64(c.throttled)/float64(max(c.accepted+c.throttled, 1)), 2)
-	}
-	rate := func(c counts, d time.Duration) float64 { return round(float64(c.accepted)/d.Seconds(), 2) }
-	all := count(measured)
-	r.Accepted, r.Throttled, r.Lowest = rate(all, measured.length()), percent(all), math.Inf(1)
-	for from := measured.from; !from.Add(ratesWindow).After(measured.to); from = from.Add(ratesStep) {
-		c := count(span{from, from.Add(ratesWindow)})
-		r.Lowest, r.Highest = min(r.Lowest, rate(c, ratesWindow)), max(r.Highest, rate(c, ratesWindow))
-		r.MostThrottled = max(r.MostThrottled, percent(c))
+	r.Accepted, r.Throttled = count(measured)
+	r.Lowest = math.Inf(1)
+	const window = 10 * time.Second
+	for from := measured.from; !from.Add(window).After(measured.to); from = from.Add(100 * time.Millisecond) {
+		rate, throttled := count(span{from, from.Add(window)})
+		r.Lowest, r.Highest = min(r.Lowest, rate), max(r.Highest, rate)
+		r.MostThrottled = max(r.MostThrottled, throttled)
 	}
 }

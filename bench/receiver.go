@@ -1,237 +1,195 @@
 package main
 
 import (
-	"bufio"
-	"cmp"
+	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"strconv"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/valyala/fasthttp"
 
-	"postrider/jsonscan"
 	"postrider/ledger"
 )
 
-// receiver is the endpoint of a benchmark. It responds 204 and notes the events. The name of an event is the path of
-// the request and its id, such as "a/1": paths distinguish the event subscriptions of a topic. Special paths:
-//
-//	/hang…             no response
-//	/failing/{percent} 503 for that share of the requests, evenly spread, and 200 for the others
-//	/slow/{ms}/…       204 after so many milliseconds
-//	/quota?…           204, and 429 beyond a quota, see quota.take
+// receiver is the endpoint of a benchmark. It responds 200 and notes the events; the query of the URL changes that, see
+// behave. The name of an event is the path of the request and its id, such as "a/1": paths distinguish the event
+// subscriptions of a topic.
 type receiver struct {
-	ctx      context.Context // ends with the receiver
-	ledger   *bufferedFile   // of the acknowledged events
-	arrivals *bufferedFile   // of arrival records
-	failing  atomic.Int64    // requests at /failing
-	quota    quota
+	ctx    context.Context // ends with the receiver
+	url    string
+	ledger *ledger.Ledger // of the acknowledged events
+	seed   maphash.Seed
 
-	mu    sync.Mutex // of the files, too
-	seen  map[string]struct{}
-	name  []byte // reused
-	line  []byte // reused
-	stats receiverStats
+	mu         sync.Mutex // of the following
+	tokens     float64    // of perSecond
+	tokensAt   time.Time
+	inProgress int
+	stats      receiverStats
+	seen       map[uint64]struct{}
+	line       []byte // reused
+	// arrivals are the first receipts of events, those without acknowledgment, and all with perSecond or atOnce.
+	arrivals []arrival
 }
 
-// receiverStats are the counters of a receiver.
+// receiverStats are counters.
 type receiverStats struct {
-	Requests        int64 `json:"requests"`        // acknowledged requests; the next two are of these
-	Received        int64 `json:"received"`        // events, including duplicates
-	Distinct        int64 `json:"distinct"`        // names
-	NotAcknowledged int64 `json:"notAcknowledged"` // requests without a response 2xx
-	LastAt          int64 `json:"lastAt"`          // arrival of the last event, in nanoseconds since 1970
+	attempts int64 // all requests
+	requests int64 // acknowledged requests; the next two are of these
+	received int64 // events, including duplicates
+	distinct int64
 }
 
-// arrival is the first receipt of an event, one that was not acknowledged, or any with a quota. Times are in
-// nanoseconds since 1970.
+// arrival has times in nanoseconds since 1970.
 type arrival struct {
-	SentAt       int64 // data.sentAt of the event; 0 if there is none
-	At           int64
-	Acknowledged bool
+	sentAt, at   int64
+	acknowledged bool
 }
 
-// maxBody is twice the limit of a request.
-const maxBody = 2 << 20
-
-var arrivalBytes = binary.Size(arrival{})
-
-// RunSink serves the endpoint of a benchmark until ctx ends. It writes a ledger and the arrivals to files, unless their
-// paths are "".
-func RunSink(ctx context.Context, listener net.Listener, ledgerFile, arrivals string) (err error) {
-	r := &receiver{ctx: ctx, seen: map[string]struct{}{}}
-	if r.ledger, err = createBuffered(cmp.Or(ledgerFile, os.DevNull)); err != nil {
-		return err
+// startReceiver serves an endpoint until ctx ends.
+func startReceiver(ctx context.Context, ledgerFile string) (*receiver, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("open the endpoint: %w", err)
 	}
-	if r.arrivals, err = createBuffered(cmp.Or(arrivals, os.DevNull)); err != nil {
-		return errors.Join(err, r.ledger.Close())
+	// A slice that grows would be copied while events arrive. Memory that is not used costs nothing.
+	r := &receiver{
+		ctx: ctx, url: "http://" + listener.Addr().String(), seed: maphash.MakeSeed(), seen: map[uint64]struct{}{},
+		arrivals: make([]arrival, 0, 4<<20),
 	}
-	defer func() { err = errors.Join(err, r.close()) }()
-	defer context.AfterFunc(ctx, func() { _ = listener.Close() })()
+	if r.ledger, err = ledger.Create(ledgerFile); err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
 	server := fasthttp.Server{
-		Handler: r.handle, MaxRequestBodySize: maxBody, NoDefaultServerHeader: true, NoDefaultDate: true,
+		Handler: r.handle, MaxRequestBodySize: 2 * maxRequestBytes, NoDefaultServerHeader: true, NoDefaultDate: true,
 		NoDefaultContentType: true, CloseOnShutdown: true,
 	}
-	if err := server.Serve(listener); err != nil && ctx.Err() == nil {
-		return fmt.Errorf("serve the endpoint of the benchmark: %w", err)
-	}
-	return nil
+	context.AfterFunc(ctx, func() { _ = listener.Close() })
+	go func() { _ = server.Serve(listener) }()
+	return r, nil
 }
 
-// close completes the files. Later requests get a 500.
-func (r *receiver) close() error {
+// close completes the ledger and returns the arrivals. Later requests get a 500.
+func (r *receiver) close() ([]arrival, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return errors.Join(r.ledger.Close(), r.arrivals.Close())
+	return r.arrivals, r.ledger.Close()
 }
 
 func (r *receiver) handle(request *fasthttp.RequestCtx) {
 	path, now := string(request.Path()), time.Now()
-	if path == "/stats" {
-		r.sendStats(request)
-		return
-	}
-	status, delay := r.behavior(path)
-	if path == "/quota" {
-		var leave func()
-		status, delay, leave = r.quota.take(request, now)
-		defer leave()
-	}
-	err := r.note(path, request.PostBody(), status/100 == 2, now)
+	limited := request.QueryArgs().Has("atOnce")
+	status := r.behave(request, now)
+	err := r.note(path, request.PostBody(), status == http.StatusOK, limited, now)
 	switch {
 	case err != nil:
 		request.Error(err.Error(), http.StatusInternalServerError)
 	case status == 0:
 		request.HijackSetNoResponse(true)
 		request.Hijack(func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }) // until the client closes the connection
-	case pause(r.ctx, delay):
+	case status != http.StatusOK || pause(r.ctx, time.Duration(request.QueryArgs().GetUintOrZero("ms"))*time.Millisecond):
 		request.SetStatusCode(status)
 	}
-}
-
-// behavior returns status 0 for no response.
-func (r *receiver) behavior(path string) (status int, delay time.Duration) {
-	kind, value, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-	if strings.HasPrefix(kind, "hang") {
-		return 0, 0
+	if limited && status == http.StatusOK {
+		r.mu.Lock()
+		r.inProgress--
+		r.mu.Unlock()
 	}
-	value, _, _ = strings.Cut(value, "/")
-	number, err := strconv.Atoi(value)
-	switch {
-	case err != nil || number < 0:
-	case kind == "slow":
-		return http.StatusNoContent, time.Duration(number) * time.Millisecond
-	case kind == "failing":
-		if n, percent := r.failing.Add(1), int64(number); n*percent/100 > (n-1)*percent/100 {
-			return http.StatusServiceUnavailable, 0
-		}
-		return http.StatusOK, 0 // policies before 2019 treat 204 as a failure
-	}
-	return http.StatusNoContent, 0
 }
 
-// quotaBurst is how many requests a quota per second accepts at once.
-const quotaBurst = 10
+// burst is how many requests perSecond accepts at once.
+const burst = 10
 
-// quota limits requests per second, or in progress.
-type quota struct {
-	mu         sync.Mutex
-	tokens     float64
-	at         time.Time
-	inProgress int
-}
-
-// take decides about a request: 204 after ms milliseconds, or at once 429, with Retry-After of retryAfter seconds. It
-// accepts perSecond requests per second and atOnce at once; 0 = any number. Call leave after the response.
-func (q *quota) take(request *fasthttp.RequestCtx, now time.Time) (status int, delay time.Duration, leave func()) {
+// behave returns the status of a response, 0 for none. In the URL, hang=1 is no response, and failing a percentage of
+// 503, evenly spread. perSecond and atOnce are how many requests get no 429, with Retry-After of retryAfter seconds.
+func (r *receiver) behave(request *fasthttp.RequestCtx, now time.Time) int {
 	value := request.QueryArgs().GetUintOrZero
-	perSecond, atOnce := float64(value("perSecond")), value("atOnce")
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.tokens, q.at = min(q.tokens+perSecond*now.Sub(q.at).Seconds(), quotaBurst), now
-	if perSecond > 0 && q.tokens < 1 || atOnce > 0 && q.inProgress >= atOnce {
+	percent, perSecond, atOnce := int64(value("failing")), value("perSecond"), value("atOnce")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stats.attempts++
+	r.tokens, r.tokensAt = min(r.tokens+float64(perSecond)*now.Sub(r.tokensAt).Seconds(), burst), now
+	switch {
+	case value("hang") > 0:
+		return 0
+	case r.stats.attempts*percent/100 > (r.stats.attempts-1)*percent/100:
+		return http.StatusServiceUnavailable
+	case perSecond > 0 && r.tokens < 1, atOnce > 0 && r.inProgress >= atOnce:
 		if seconds := value("retryAfter"); seconds > 0 {
 			request.Response.Header.Set("Retry-After", strconv.Itoa(seconds))
 		}
-		return http.StatusTooManyRequests, 0, func() {}
+		return http.StatusTooManyRequests
 	}
-	q.tokens--
-	q.inProgress++
-	return http.StatusNoContent, time.Duration(value("ms")) * time.Millisecond, func() {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		q.inProgress--
-	}
+	r.tokens = max(r.tokens-1, 0)
+	r.inProgress++
+	return http.StatusOK
 }
 
-// note counts a request and its events, and writes them to the files.
-func (r *receiver) note(path string, body []byte, acknowledged bool, now time.Time) (err error) {
+// note counts a request and its events. A repeated request uses a limit, too.
+func (r *receiver) note(path string, body []byte, acknowledged, limited bool, now time.Time) (err error) {
 	prefix := path[1:] + "/"
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if acknowledged {
-		r.stats.Requests++
-	} else {
-		r.stats.NotAcknowledged++
+		r.stats.requests++
 	}
-	eachEvent(body, func(e *receivedEvent) {
-		first := acknowledged && len(e.id) > 0 && r.count(prefix, e, now, &err)
-		if first || !acknowledged || path == "/quota" { // a repeated request uses the quota, too
-			r.line, _ = binary.Append(r.line[:0], binary.LittleEndian, arrival{e.sentAt, now.UnixNano(), acknowledged})
-			_, failed := r.arrivals.Write(r.line)
-			err = errors.Join(err, failed)
+	eachEvent(body, func(event, id []byte, sentAt int64) {
+		known := len(r.seen)
+		if acknowledged {
+			r.line = ledger.AppendLine(r.line[:0], prefix, id, sha256.Sum256(event))
+			err = errors.Join(err, r.ledger.Write(r.line))
+			r.stats.received++
+			// The hash has 64 bits: two names with the same one are improbable.
+			r.seen[maphash.Bytes(r.seed, r.line[:len(prefix)+len(id)])] = struct{}{}
+		}
+		if len(r.seen) > known || !acknowledged || limited {
+			r.arrivals = append(r.arrivals, arrival{sentAt, now.UnixNano(), acknowledged})
 		}
 	})
+	r.stats.distinct = int64(len(r.seen))
 	return err
 }
 
-// count counts an event and reports whether it is no duplicate.
-func (r *receiver) count(prefix string, e *receivedEvent, now time.Time, err *error) (first bool) {
-	r.line = ledger.AppendLine(r.line[:0], prefix, e.id, sha256.Sum256(e.text))
-	_, failed := r.ledger.Write(r.line)
-	*err = errors.Join(*err, failed)
-	r.stats.Received++
-	r.stats.LastAt = now.UnixNano()
-	r.name = append(append(r.name[:0], prefix...), e.id...)
-	if _, twice := r.seen[string(r.name)]; twice {
-		return false
-	}
-	r.seen[string(r.name)] = struct{}{}
-	return true
-}
-
-func (r *receiver) sendStats(request *fasthttp.RequestCtx) {
+func (r *receiver) counters() receiverStats {
 	r.mu.Lock()
-	stats := r.stats
-	stats.Distinct = int64(len(r.seen))
-	r.mu.Unlock()
-	request.SetContentType("application/json")
-	_ = json.NewEncoder(request).Encode(stats)
+	defer r.mu.Unlock()
+	return r.stats
 }
 
-// readArrivals reads the file of arrivals after the end of the receiver.
-func readArrivals(path string) ([]arrival, error) {
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read arrivals: %w", err)
+func (r *receiver) attempts() int64 { return r.counters().attempts }
+
+// eachEvent calls use with each event of a body, one object or an array. It expects the form that eventWriter writes:
+// an event in any other form counts as lost or changed.
+func eachEvent(body []byte, use func(event, id []byte, sentAt int64)) {
+	body = bytes.TrimSuffix(bytes.TrimPrefix(body, []byte("[")), []byte("]"))
+	for len(body) > 0 {
+		event, rest, more := bytes.Cut(body, []byte(eventEnd))
+		if more {
+			event = body[:len(event)+len(eventEnd)]
+		}
+		use(event, between(event, `"id":"`, `"`), sentAt(event))
+		body = bytes.TrimPrefix(rest, []byte(","))
 	}
-	arrivals := make([]arrival, len(raw)/arrivalBytes)
-	if _, err := binary.Decode(raw, binary.LittleEndian, arrivals); err != nil {
-		return nil, fmt.Errorf("read arrivals: %w", err)
-	}
-	return arrivals, nil
+}
+
+// between returns the text after begin, up to end.
+func between(text []byte, begin, end string) []byte {
+	_, after, _ := bytes.Cut(text, []byte(begin))
+	found, _, _ := bytes.Cut(after, []byte(end))
+	return found
+}
+
+// sentAt returns data.sentAt of the first event in a text, in nanoseconds since 1970; 0 if there is none.
+func sentAt(text []byte) int64 {
+	nanoseconds, _ := strconv.ParseInt(string(between(text, `"sentAt":`, ",")), 10, 64)
+	return nanoseconds
 }
 
 // span is a span of time without its end.
@@ -240,75 +198,3 @@ type span struct{ from, to time.Time }
 func (s span) holds(nanos int64) bool { return nanos >= s.from.UnixNano() && nanos < s.to.UnixNano() }
 
 func (s span) length() time.Duration { return s.to.Sub(s.from) }
-
-// bufferedFile is a file that is written in blocks.
-type bufferedFile struct {
-	*bufio.Writer
-	file *os.File
-}
-
-func createBuffered(path string) (*bufferedFile, error) {
-	file, err := os.Create(path)
-	if err != nil {
-		return nil, fmt.Errorf("create a file of the endpoint: %w", err)
-	}
-	return &bufferedFile{bufio.NewWriterSize(file, 64<<10), file}, nil
-}
-
-// Close implements io.Closer.
-func (f *bufferedFile) Close() error { return errors.Join(f.Flush(), f.file.Close()) }
-
-// receivedEvent has the parts of an event that the receiver reads.
-type receivedEvent struct {
-	text   []byte // the whole object
-	id     []byte // decoded; empty if there is none
-	sentAt int64  // data.sentAt in nanoseconds since 1970, 0 if there is none
-}
-
-// eachEvent calls use with each event of a body, one object or an array, until the first syntax error. It takes 1 µs
-// for an event of 1 KB; encoding/json would take 15 µs of the CPUs that the service also uses.
-func eachEvent(body []byte, use func(e *receivedEvent)) {
-	s := jsonscan.Scanner{Text: body}
-	var e receivedEvent
-	event := func() bool {
-		if s.Peek() != '{' || !e.read(&s) {
-			return false
-		}
-		use(&e)
-		return true
-	}
-	if s.Space() == '[' {
-		s.Array(event)
-	} else {
-		event()
-	}
-}
-
-// read reads the event at s.Pos.
-func (e *receivedEvent) read(s *jsonscan.Scanner) bool {
-	*e = receivedEvent{}
-	start := s.Pos
-	ok := s.Object(func(name []byte) bool {
-		value := s.Pos
-		switch {
-		case string(name) == "data" && s.Peek() == '{':
-			return s.Object(func(name []byte) bool {
-				value := s.Pos
-				ok := s.Value()
-				if string(name) == "sentAt" {
-					e.sentAt, _ = strconv.ParseInt(string(s.Text[value:s.Pos]), 10, 64)
-				}
-				return ok
-			})
-		case string(name) == "id" && s.Peek() == '"':
-			if !s.Value() {
-				return false
-			}
-			e.id, _ = jsonscan.Unescape(s.Text[value+1 : s.Pos-1])
-			return true
-		}
-		return s.Value()
-	})
-	e.text = s.Text[start:s.Pos]
-	return ok
-}

@@ -3,6 +3,7 @@
 package ledger
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
@@ -21,9 +22,10 @@ type Hash [sha256.Size]byte
 // publisher notes an event after the response 200, an endpoint when it receives it. Lost events are found by comparing
 // two such files, never from the tables of the service that may have lost them. Methods are safe for concurrent use.
 type Ledger struct {
-	mu   sync.Mutex
-	file *os.File
-	err  error // the first error: an incomplete ledger proves nothing
+	mu     sync.Mutex
+	file   *os.File
+	blocks *bufio.Writer // nil: each line is written at once
+	err    error         // the first error: an incomplete ledger proves nothing
 }
 
 // Open opens a ledger for appending. It writes each line at once, so that a killed program loses none.
@@ -35,6 +37,15 @@ func Open(path string) (*Ledger, error) {
 	return &Ledger{file: file}, nil
 }
 
+// Create creates a ledger that writes lines in blocks, and the last ones at Close.
+func Create(path string) (*Ledger, error) {
+	file, err := os.Create(path)
+	if err != nil {
+		return nil, fmt.Errorf("create ledger: %w", err)
+	}
+	return &Ledger{file: file, blocks: bufio.NewWriterSize(file, 64<<10)}, nil
+}
+
 // Note appends an event. The id must not contain a line break. After an error every later Note and Close return it.
 func (l *Ledger) Note(id string, hash Hash) error {
 	return l.Write(AppendLine(nil, "", []byte(id), hash))
@@ -44,10 +55,17 @@ func (l *Ledger) Note(id string, hash Hash) error {
 func (l *Ledger) Write(lines []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.err == nil {
-		if _, err := l.file.Write(lines); err != nil {
-			l.err = fmt.Errorf("write ledger: %w", err)
-		}
+	if l.err != nil {
+		return l.err
+	}
+	var err error
+	if l.blocks != nil {
+		_, err = l.blocks.Write(lines)
+	} else {
+		_, err = l.file.Write(lines)
+	}
+	if err != nil {
+		l.err = fmt.Errorf("write ledger: %w", err)
 	}
 	return l.err
 }
@@ -65,7 +83,11 @@ func AppendLine(lines []byte, prefix string, id []byte, hash Hash) []byte {
 func (l *Ledger) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	err := errors.Join(l.err, l.file.Close())
+	err := l.err
+	if l.blocks != nil && err == nil {
+		err = l.blocks.Flush()
+	}
+	err = errors.Join(err, l.file.Close())
 	l.err = os.ErrClosed
 	if err != nil {
 		return fmt.Errorf("close ledger: %w", err)
@@ -127,6 +149,16 @@ type Verdict struct {
 	Changed        []string // received with other bytes than published, if both ledgers have a hash
 	Unacknowledged []string // received although the publisher got no 200: valid only after a crash
 	Duplicates     int      // receipts after the first of each id
+}
+
+// CompareFiles compares the ledger files of a publisher and an endpoint.
+func CompareFiles(published, received string) (Verdict, error) {
+	sent, err := Read(published)
+	if err != nil {
+		return Verdict{}, err
+	}
+	arrived, err := Read(received)
+	return Compare(sent, arrived), err
 }
 
 // Compare compares the ledger of an endpoint with the publisher's.

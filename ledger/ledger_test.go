@@ -73,6 +73,21 @@ func TestLedgerRoundTrip(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
+func TestCreate(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "ledger")
+	ledger, err := Create(path)
+	require.NoError(t, err)
+	for range 2000 { // more than a block
+		require.NoError(t, ledger.Note("a", sha256.Sum256(nil)))
+	}
+	require.NoError(t, ledger.Close())
+	got, err := Read(path)
+	require.NoError(t, err)
+	require.Len(t, got, 2000)
+	require.ErrorIs(t, ledger.Note("b", Hash{}), os.ErrClosed)
+}
+
 func TestRead(t *testing.T) {
 	t.Parallel()
 	hash := strings.Repeat("0a", sha256.Size)

@@ -176,9 +176,7 @@ func (p *publishers) compare(g *gate) ledger.Verdict {
 	p.working.Wait()
 	require.NoError(p.t, p.ledger.Close())
 	require.NoError(p.t, g.ledger.Close())
-	published, err := ledger.Read(p.file)
+	verdict, err := ledger.CompareFiles(p.file, g.file)
 	require.NoError(p.t, err)
-	received, err := ledger.Read(g.file)
-	require.NoError(p.t, err)
-	return ledger.Compare(published, received)
+	return verdict
 }

@@ -9,7 +9,6 @@ import (
 	"math"
 	"net/http"
 	"regexp"
-	"slices"
 	"strconv"
 	"time"
 
@@ -48,18 +47,8 @@ type publishSummary struct {
 func (p *publisher) summary() publishSummary {
 	s := p.done
 	s.Topic, s.Seconds = p.Topic, math.Round(time.Since(p.began).Seconds()*1000)/1000
-	s.P50Ms, s.P99Ms = millis(percentile(p.took, 50)), millis(percentile(p.took, 99))
+	s.P50Ms, s.P99Ms = millis(terminal.Percentile(p.took, 50)), millis(terminal.Percentile(p.took, 99))
 	return s
-}
-
-// percentile sorts the durations and returns the one that p percent of them do not exceed; 0 if there are none.
-func percentile(took []time.Duration, p float64) time.Duration {
-	if len(took) == 0 {
-		return 0
-	}
-	slices.Sort(took)
-	rank := int(math.Ceil(p / 100 * float64(len(took))))
-	return took[max(rank, 1)-1]
 }
 
 // String is the summary in a sentence.

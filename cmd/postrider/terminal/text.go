@@ -3,7 +3,9 @@ package terminal
 import (
 	"database/sql/driver"
 	"fmt"
+	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -150,3 +152,13 @@ func Time(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
 
 // Clock formats the time of day.
 func Clock(t time.Time) string { return t.Format("15:04:05") }
+
+// Percentile sorts the durations and returns the one that p percent of them do not exceed; 0 if there are none.
+func Percentile(took []time.Duration, p float64) time.Duration {
+	if len(took) == 0 {
+		return 0
+	}
+	slices.Sort(took)
+	rank := int(math.Ceil(p / 100 * float64(len(took))))
+	return took[max(rank, 1)-1]
+}
