@@ -90,11 +90,11 @@ var clockReaders = map[string]string{
 	"confirm.go run":                 "how long ago the catalog was queried",
 	"handoff.go Query":               "how long ago jobs were queried",
 	"handoff.go Fetched":             "how long ago a job was fetched",
+	"deliveries.go CountDeliveries":  "how long the count takes",
 	"pastevents.go CountEvents":      "how long the count takes",
 	"promote.go Promote":             "how long ago River's own times were searched",
 	"promote.go promoteScheduled":    "how long ago a large backlog was skipped",
 	"repairpreview.go PreviewRepair": "how long a preview takes",
-	"selection.go freeze":            "how long a selection takes",
 	"remember.go memory":             "how long ago a credential was read",
 	"signin.go verify":               "how long ago wrong passwords were sent",
 	// The only time that reaches the database: when River runs a job again whose attempt has no outcome. Promote corrects

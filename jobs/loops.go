@@ -198,12 +198,10 @@ func (w leaseWatch) dead(beats map[string]int64) map[string]int64 {
 	return dead
 }
 
-// clean removes unused rows: those of Maintenance.Clean, old handshakes and operations, expired selections, sessions
-// and temporary queries.
+// clean removes unused rows: those of Maintenance.Clean, old handshakes and operations, sessions and temporary queries.
 func (e *Engine) clean(ctx context.Context) error {
 	return errors.Join(e.parts.Maintenance.Clean(ctx), e.parts.Handshakes.Clean(ctx),
-		e.parts.Operator.CleanOperations(ctx), e.parts.Operator.CleanSelections(ctx),
-		e.parts.Access.CleanSessions(ctx), e.parts.SavedQueries.Clean(ctx))
+		e.parts.Operator.CleanOperations(ctx), e.parts.Access.CleanSessions(ctx), e.parts.SavedQueries.Clean(ctx))
 }
 
 // forget frees the memory that this node uses for deleted event subscriptions.

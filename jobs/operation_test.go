@@ -71,7 +71,8 @@ func TestRedeliveryInBatches(t *testing.T) {
 	b.become(t, 5, deadLetters)
 	repair()
 	b.subscribe(t, "billing", e.URL, func(s *catalog.SubscriptionSpec) { s.MaxEventsPerBatch = new(10) })
-	_, err := b.store.Operator.RedeliverAll(t.Context(), &query.DeadLetterFilter{}, operator.Target{}, 0)
+	_, err := b.store.Operator.OnDeadLetters(t.Context(), &query.DeadLetterFilter{},
+		&operator.Action{Kind: operator.Redeliver})
 	require.NoError(t, err)
 	b.become(t, 5, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND batch_id IS NOT NULL "+
 		"AND redelivered_from IS NOT NULL")
@@ -93,7 +94,8 @@ func TestOperationSurvivesItsNode(t *testing.T) {
 	b.become(t, 25, deadLetters)
 	repair()
 	began := time.Now()
-	id, err := b.store.Operator.RedeliverAll(t.Context(), &query.DeadLetterFilter{}, operator.Target{}, 10)
+	id, err := b.store.Operator.OnDeadLetters(t.Context(), &query.DeadLetterFilter{},
+		&operator.Action{Kind: operator.Redeliver, Rate: 10})
 	require.NoError(t, err)
 	b.become(t, 1, "SELECT count(*) FROM postrider.operations WHERE done >= 10")
 	requireStops(t, first)

@@ -20,13 +20,12 @@ CREATE INDEX audit_at_idx ON postrider_internal.audit (at);
 -- What the functions of schema postrider write down. Without an actor it is the caller: session_user is who logged in,
 -- as whichever role the function runs.
 CREATE FUNCTION postrider_internal.note_audit(actor text, address text, action text, topic text, subscription text,
-    details jsonb) RETURNS void LANGUAGE sql BEGIN ATOMIC
+    details jsonb) RETURNS void LANGUAGE sql AS $$
 INSERT INTO postrider_internal.audit (actor, address, action, topic, subscription, details)
 VALUES (coalesce(note_audit.actor, session_user), CASE WHEN note_audit.actor IS NULL THEN host(inet_client_addr())
     ELSE nullif(note_audit.address, '') END, note_audit.action,
         nullif(note_audit.topic, ''), nullif(note_audit.subscription, ''),
-        coalesce(jsonb_strip_nulls(note_audit.details), '{}'));
-END;
+        coalesce(jsonb_strip_nulls(note_audit.details), '{}')) $$;
 -- +goose StatementEnd
 
 CREATE VIEW postrider.audit AS
@@ -62,8 +61,7 @@ sample event: test_delivery_created
 delivery: delivery_canceled, delivery_retried, delivery_dead_lettered
 dead letter: dead_letter_redelivered, dead_letter_repaired, dead_letter_purged
 event: event_erased, subject_erased
-selection of dead letters or deliveries: selection_created
-redelivery, purge, retry, cancellation or erasure of many: operation_started, operation_canceled, operation_finished
+operation on many: operation_started, operation_canceled, operation_finished
 retry policy: policy_created, policy_replaced, policy_deleted
 SQL query: query_run, query_saved, query_deleted
 API key: api_key_created, api_key_revoked
@@ -81,7 +79,6 @@ access keys: keys (which were replaced)
 delivery, dead letter: deliveryId, deadLetterId, eventId, systemId
 repair: also paths (up to 100 changed members of the event, without values)
 event: systemId, events (how many were published or erased)
-selection: selectionId, kind, count, source (ids, filter or query)
 operation: operationId, its parameters and its progress
 retry policy: policy
 query_run: query (name of a saved one), length and sha256 (of the SQL), rows, tookMilliseconds, failed

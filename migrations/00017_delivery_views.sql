@@ -6,8 +6,8 @@
 CREATE FUNCTION postrider_internal.expires_at(id bigint, time_to_live_since timestamptz, minutes integer,
     retention_days integer, time_scale integer, p postrider_internal.retry_policies,
     st postrider_internal.event_subscription_states) RETURNS timestamptz
-    LANGUAGE sql STABLE PARALLEL SAFE
-RETURN time_to_live_since
+    LANGUAGE sql STABLE PARALLEL SAFE AS $$
+SELECT time_to_live_since
        + make_interval(secs => extract(epoch FROM least(
              nullif(p.retry_window, '0'), make_interval(days => retention_days),
              CASE WHEN minutes IS NULL THEN p.default_ttl
@@ -16,7 +16,7 @@ RETURN time_to_live_since
        + CASE WHEN st.stop_time_to_live AND st.paused_since IS NOT NULL AND id > st.moved_to
                    AND time_to_live_since < coalesce(st.resumed_at, 'infinity')
               THEN greatest(coalesce(st.resumed_at, now()) - greatest(time_to_live_since, st.paused_since), '0')
-              ELSE '0' END;
+              ELSE '0' END $$;
 -- +goose StatementEnd
 
 CREATE VIEW postrider.events AS
@@ -65,8 +65,8 @@ COMMENT ON COLUMN postrider.events.edited_from IS
     'Event that this one is a repair of: its system_id. NULL = it was not edited.';
 COMMENT ON COLUMN postrider.events.edited_by IS 'Who edited it, as in postrider.audit; NULL = it was not edited.';
 COMMENT ON COLUMN postrider.events.edit IS
-    'What the repair changed: a JSON Patch (RFC 6902) from the original to this event. NULL if it was not edited, if '
-    'one of both is no jsonb, and after an erasure.';
+    'What the repair changed: a JSON merge patch (RFC 7396) from the original to this event. A member '
+    'that was set to null is shown as a removed one. NULL if it was not edited, if one of both is no jsonb, and after an erasure.';
 
 -- Views join only above this one: so PostgreSQL can read both tables in the order of an index and stop at the end of a
 -- page. The state of each is a constant or has a CHECK, so a table that cannot match is left out.
@@ -186,8 +186,8 @@ COMMENT ON COLUMN postrider.deliveries.edited_from IS
     'Event that this one is a repair of: its system_id. NULL = its event was not edited.';
 COMMENT ON COLUMN postrider.deliveries.edited_by IS 'Who edited it, as in postrider.audit; NULL = it was not edited.';
 COMMENT ON COLUMN postrider.deliveries.edit IS
-    'What the repair changed: a JSON Patch (RFC 6902) from the original to its event. NULL if it was not edited, if '
-    'one of both is no jsonb, and after an erasure.';
+    'What the repair changed: a JSON merge patch (RFC 7396) from the original to its event. A member '
+    'that was set to null is shown as a removed one. NULL if it was not edited, if one of both is no jsonb, and after an erasure.';
 
 CREATE VIEW postrider.delivery_attempts AS
 SELECT a.delivery_id, a.batch_id, t.name AS topic, s.name AS subscription, a.number, a.reruns, a.due_at, a.started_at,
@@ -421,8 +421,8 @@ COMMENT ON COLUMN postrider.dead_letters.edited_from IS
     'Event that this one is a repair of: its system_id. NULL = its event was not edited.';
 COMMENT ON COLUMN postrider.dead_letters.edited_by IS 'Who edited it, as in postrider.audit; NULL = it was not edited.';
 COMMENT ON COLUMN postrider.dead_letters.edit IS
-    'What the repair changed: a JSON Patch (RFC 6902) from the original to its event. NULL if it was not edited, if '
-    'one of both is no jsonb, and after an erasure.';
+    'What the repair changed: a JSON merge patch (RFC 7396) from the original to its event. A member '
+    'that was set to null is shown as a removed one. NULL if it was not edited, if one of both is no jsonb, and after an erasure.';
 
 -- +goose Down
 DROP VIEW postrider.dead_letters, postrider.batch_members, postrider_internal.batch_members, postrider.batches,

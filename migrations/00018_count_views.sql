@@ -78,8 +78,7 @@ COMMENT ON COLUMN postrider.backlogs.subscription_id IS
 
 CREATE VIEW postrider.operations AS
 SELECT o.id AS operation_id, o.kind, o.state, o.filter, o.topic, o.subscription, o.published_from, o.published_until,
-       o.selection_id, o.paths, o.rate_per_second, o.matched::integer AS matched, o.matched_at_least, o.done, o.skipped,
-       o.failed, o.last_error,
+       o.paths, o.rate_per_second, o.expected_count, o.counting, o.matched, o.done, o.skipped, o.failed, o.last_error,
        CASE WHEN o.steps = 0 THEN NULL
             WHEN o.kind = 'redeliver_events' OR o.kind = 'erase_subject' AND NOT o.of_dead_letters
             THEN greatest(o.cursor_at, postrider_internal.time_of_id(o.cursor_id))
@@ -107,11 +106,12 @@ COMMENT ON VIEW postrider.operations IS
     'kept for 30 days.';
 COMMENT ON COLUMN postrider.operations.operation_id IS 'Id of the operation; a later one has a higher id.';
 COMMENT ON COLUMN postrider.operations.kind IS
-    'redeliver (dead letters), repair (dead letters, with a patch of their events), purge (dead letters), retry '
+    'redeliver (dead letters), repair (dead letters, with a merge patch of their events), purge (dead letters), retry '
     '(deliveries), cancel (deliveries), redeliver_events (past events) or erase_subject.';
 COMMENT ON COLUMN postrider.operations.state IS 'running; done; canceled (by an operator); failed: see last_error.';
 COMMENT ON COLUMN postrider.operations.filter IS
-    'Filter of the dead letters, see postrider.count_dead_letters(); {} = all. The filter of an erasure has the '
+    'Filter of the dead letters, see postrider.count_dead_letters(), or of the deliveries; {} = all. The filter of an '
+    'erasure has the '
     'subject while it is running. {"erased": true}: the filter contained an erased subject.';
 COMMENT ON COLUMN postrider.operations.topic IS
     'Topic of the event subscription that receives all redeliveries; NULL = each dead letter''s own. Of an erasure, '
@@ -119,22 +119,22 @@ COMMENT ON COLUMN postrider.operations.topic IS
 COMMENT ON COLUMN postrider.operations.subscription IS 'That event subscription.';
 COMMENT ON COLUMN postrider.operations.published_from IS 'Of past events: from this time of publishing on.';
 COMMENT ON COLUMN postrider.operations.published_until IS 'Of past events: before this time of publishing.';
-COMMENT ON COLUMN postrider.operations.selection_id IS
-    'Selection that it acts on: a frozen list of dead letters or deliveries, and no filter; NULL = none.';
 COMMENT ON COLUMN postrider.operations.paths IS
     'Of a repair: the members of the events that its patch changes, as an array of JSON Pointers.';
 COMMENT ON COLUMN postrider.operations.rate_per_second IS 'Most per second; NULL = no limit.';
+COMMENT ON COLUMN postrider.operations.expected_count IS
+    'Number that must match. Otherwise the operation fails and changes nothing. NULL = any number.';
+COMMENT ON COLUMN postrider.operations.counting IS 'true: it counts what matches, and has changed nothing yet.';
 COMMENT ON COLUMN postrider.operations.matched IS
-    'Number of dead letters that matched at the start, or of items in the selection; NULL for past events and '
-    'erasures, which are searched in steps.';
-COMMENT ON COLUMN postrider.operations.matched_at_least IS 'true: more than matched. Counting stops after two seconds.';
+    'Number of dead letters or deliveries that matched at the start; so far, while counting. NULL for past events and '
+    'erasures, which are not counted.';
 COMMENT ON COLUMN postrider.operations.done IS 'Number redelivered, purged, retried, canceled or erased.';
 COMMENT ON COLUMN postrider.operations.skipped IS
     'Number of dead letters that other users purged or redelivered first, or of deliveries that ended first or have '
     'an attempt in progress; of past events, those that the filter does not match.';
 COMMENT ON COLUMN postrider.operations.failed IS
     'Number that could not be redelivered: their event subscription was deleted, has expired or does not accept their '
-    'schema, or they were erased. Of retries, those on hold. For a selection, postrider.operation_results has them.';
+    'schema, or they were erased. Of repairs, also those whose edited event is invalid; of retries, those on hold.';
 COMMENT ON COLUMN postrider.operations.last_error IS 'The last error; NULL = none.';
 COMMENT ON COLUMN postrider.operations.reached_at IS
     'Progress of the search: the time of the last dead letter or event that was checked; NULL = not begun. An erasure '

@@ -3,19 +3,16 @@
 
 -- +goose StatementBegin
 -- The hold of an event subscription; NULL = none.
-CREATE FUNCTION postrider_internal.hold_of(subscription_id bigint) RETURNS text LANGUAGE sql STABLE BEGIN ATOMIC
-SELECT h.hold FROM postrider_internal.subscription_holds h WHERE h.subscription_id = $1;
-END;
+CREATE FUNCTION postrider_internal.hold_of(subscription_id bigint) RETURNS text LANGUAGE sql STABLE AS $$
+SELECT h.hold FROM postrider_internal.subscription_holds h WHERE h.subscription_id = $1 $$;
 
 -- The hold of deliveries that are created without a job. Refilling checks it again.
-CREATE FUNCTION postrider_internal.hold_without_job(subscription_id bigint) RETURNS text LANGUAGE sql STABLE
-    BEGIN ATOMIC
-SELECT h.delivery_hold FROM postrider_internal.subscription_holds h WHERE h.subscription_id = $1;
-END;
+CREATE FUNCTION postrider_internal.hold_without_job(subscription_id bigint) RETURNS text LANGUAGE sql STABLE AS $$
+SELECT h.delivery_hold FROM postrider_internal.subscription_holds h WHERE h.subscription_id = $1 $$;
 
 -- Raises an error that an event subscription is on hold, with a hint what ends the hold.
 CREATE FUNCTION postrider_internal.reject_held(topic text, subscription text, hold text) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = hold,
         MESSAGE = format('event subscription "%s" of topic "%s" is ', subscription, topic)
@@ -31,7 +28,7 @@ END $$;
 
 -- Makes a delivery due now. Returns the delivery as it was; NULL = it is due already.
 CREATE FUNCTION postrider_internal.make_due(delivery_id bigint) RETURNS postrider_internal.taken_delivery
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql AS $$
 DECLARE
     t postrider_internal.taken_delivery := postrider_internal.take_delivery(delivery_id);
     held text := postrider_internal.hold_of(t.subscription_id);
@@ -68,14 +65,13 @@ BEGIN
 END $$;
 
 CREATE FUNCTION postrider_internal.retry_now(delivery_id bigint, actor text, address text) RETURNS void
-LANGUAGE sql BEGIN ATOMIC
+LANGUAGE sql AS $$
 SELECT postrider_internal.note_audit(actor, address, 'delivery_retried', t.topic, t.subscription,
        jsonb_build_object('deliveryId', t.id))
-  FROM postrider_internal.make_due(delivery_id) t WHERE t.id IS NOT NULL;
-END;
+  FROM postrider_internal.make_due(delivery_id) t WHERE t.id IS NOT NULL $$;
 
 CREATE FUNCTION postrider_internal.find_subscription(topic text, subscription text) RETURNS bigint LANGUAGE plpgsql
-    STABLE SET search_path = pg_catalog, pg_temp AS $$
+    STABLE AS $$
 DECLARE
     found_id bigint;
 BEGIN
@@ -91,7 +87,7 @@ BEGIN
 END $$;
 
 CREATE FUNCTION postrider_internal.pause(topic text, subscription text, stop_time_to_live boolean, actor text,
-    address text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+    address text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     wanted bigint := postrider_internal.find_subscription(topic, subscription);
 BEGIN
@@ -114,7 +110,7 @@ BEGIN
 END $$;
 
 CREATE FUNCTION postrider_internal.resume(topic text, subscription text, actor text, address text) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql AS $$
 DECLARE
     wanted bigint := postrider_internal.find_subscription(topic, subscription);
 BEGIN
@@ -131,7 +127,7 @@ END $$;
 -- length, one that was published during the pause by the remainder. Publishes wait for that row, so a step does not
 -- wait for a delivery that a consumer's open transaction has locked.
 CREATE FUNCTION postrider_internal.move_time_to_live(subscription bigint, most integer, wait boolean) RETURNS boolean
-LANGUAGE sql SET lock_timeout = '100ms' BEGIN ATOMIC
+LANGUAGE sql SET lock_timeout = '100ms' AS $$
 WITH awaited AS MATERIALIZED (
     SELECT st.* FROM postrider_internal.event_subscription_states st
      WHERE wait AND st.subscription_id = subscription AND st.resumed_at IS NOT NULL FOR UPDATE
@@ -156,8 +152,7 @@ WITH awaited AS MATERIALIZED (
        SET updated_at = now(), moved_to = 0, paused_since = NULL, resumed_at = NULL, stop_time_to_live = false
       FROM state WHERE st.subscription_id = state.subscription_id AND (SELECT count(*) FROM step) < most
 )
-SELECT count(*) = most FROM step;
-END;
+SELECT count(*) = most FROM step $$;
 -- +goose StatementEnd
 
 COMMENT ON FUNCTION postrider_internal.move_time_to_live IS
@@ -167,7 +162,7 @@ COMMENT ON FUNCTION postrider_internal.move_time_to_live IS
 
 -- +goose StatementBegin
 CREATE FUNCTION postrider_internal.release(topic text, subscription text, actor text, address text) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql AS $$
 DECLARE
     wanted bigint := postrider_internal.find_subscription(topic, subscription);
     held text := postrider_internal.hold_of(wanted);

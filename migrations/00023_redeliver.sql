@@ -121,7 +121,7 @@ BEGIN
         INSERT INTO postrider_internal.repairs (system_id, edited_from, dead_letter_id, topic_id, edited_by, edited_at,
             edit, old_subject)
         SELECT n.id, l.event_uuid, l.id, p.topic_id, redeliver_dead_letters.edited_by, at,
-               postrider_internal.json_patch(postrider.try_jsonb(l.body), postrider.try_jsonb(n.body)),
+               postrider_internal.merge_patch(postrider.try_jsonb(l.body), postrider.try_jsonb(n.body)),
                CASE WHEN n.subject <> l.subject THEN l.subject END
           FROM repaired p JOIN edited n ON n.id = p.id JOIN postrider_internal.dead_letters l ON l.id = n.dead_letter_id
          WHERE l.id = ANY (ids)
@@ -270,10 +270,8 @@ BEGIN
     ELSE
         PERFORM postrider_internal.note_audit(actor, address, 'dead_letter_repaired', l.topic, l.subscription,
             jsonb_build_object('deadLetterId', dead_letter_id, 'deliveryId', r.delivery, 'systemId', r.event, 'paths',
-                (SELECT jsonb_agg(o.change -> 'path' ORDER BY o.n)
-                   FROM postrider_internal.repairs p
-                  CROSS JOIN jsonb_array_elements(p.edit) WITH ORDINALITY AS o(change, n)
-                  WHERE p.system_id = r.event AND o.n <= 100)));
+                (SELECT postrider_internal.patch_paths(p.edit, 100) FROM postrider_internal.repairs p
+                  WHERE p.system_id = r.event)));
     END IF;
     RETURN r.delivery;
 END $$;

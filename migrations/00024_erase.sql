@@ -5,8 +5,7 @@
 -- Rejects erasing what a node may be exporting now: it has read the bodies. The dead letters are locked against being
 -- claimed by an export, and the jobs of their exports against being started. A locked job is being started or ended: it
 -- is not waited for.
-CREATE FUNCTION postrider_internal.reject_exporting(events uuid[]) RETURNS void LANGUAGE plpgsql
-    SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION postrider_internal.reject_exporting(events uuid[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     l record;
 BEGIN
@@ -32,7 +31,7 @@ END $$;
 -- so both are searched until neither is found. Jobs and events are locked in the same order as recording and
 -- redelivering lock them.
 CREATE FUNCTION postrider_internal.erase_events(ids uuid[], first_day date, actor text, address text) RETURNS bigint
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql AS $$
 DECLARE
     erased uuid[] := '{}';
     stored uuid[];
@@ -90,9 +89,6 @@ BEGIN
         erased := erased || stored || dead_letters;
     END LOOP;
     UPDATE postrider_internal.repairs r SET edit = NULL, old_subject = NULL WHERE r.system_id = ANY (ids);
-    UPDATE postrider_internal.operation_results r SET result = 'invalid: its event was erased'
-     WHERE r.result LIKE 'invalid: %' AND r.dead_letter_id IN (SELECT l.id FROM postrider_internal.dead_letters l
-         WHERE l.event_uuid = ANY (ids));
     -- Dead letters and attempts may be kept longer than deliveries.
     SELECT array_agg(id) INTO redelivered FROM (SELECT h.id FROM postrider_internal.delivery_history h
         WHERE h.event_uuid = ANY (ids)
@@ -106,7 +102,7 @@ BEGIN
 END $$;
 
 CREATE FUNCTION postrider_internal.erase_event(system_id uuid, day date, actor text, address text) RETURNS bigint
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql AS $$
 DECLARE
     topic text;
     erased bigint;
@@ -137,7 +133,7 @@ END $$;
 -- erasure itself, and in others that erase it: two that began at the same moment would wait for each other. Each
 -- removes its own.
 CREATE FUNCTION postrider_internal.forget_filters(topic text, subject text, eraser uuid) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql AS $$
 DECLARE
     o record;
 BEGIN
@@ -161,7 +157,7 @@ END $$;
 -- many dead letters, which may outlive their events; up to a number.
 CREATE FUNCTION postrider_internal.next_of_subject(topic text, subject text, most integer, scan_limit integer,
     INOUT of_dead_letters boolean, INOUT at timestamptz, INOUT id uuid, OUT ids uuid[], OUT last boolean)
-    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql STABLE AS $$
 DECLARE
     today date := (at AT TIME ZONE 'UTC')::date;
     zero uuid := '00000000-0000-0000-0000-000000000000';
@@ -214,7 +210,7 @@ END $$;
 -- Erases all events of a topic with a subject: at once if they are few and found within a second, else as an operation.
 -- Its filter keeps the subject until it ends.
 CREATE FUNCTION postrider_internal.erase_subject(topic text, subject text, actor text, address text, OUT erased bigint,
-    OUT operation_id uuid) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+    OUT operation_id uuid) LANGUAGE plpgsql AS $$
 DECLARE
     began timestamptz := clock_timestamp();
     few integer := 1000;
@@ -256,7 +252,7 @@ END $$;
 -- One step of an erasure. What it rejects, such as a dead letter that is being exported, is retried later.
 CREATE FUNCTION postrider_internal.step_erasure(operation uuid, most integer, scan_limit integer, OUT done bigint,
     OUT reached_at timestamptz, OUT reached_id uuid, OUT of_dead_letters boolean, OUT last boolean)
-    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql AS $$
 DECLARE
     o postrider_internal.operations;
     ids uuid[];

@@ -11,37 +11,44 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = 'rate_per_second',
             MESSAGE = format('rate_per_second must be 1 or more, is %s', o.rate_per_second),
             HINT = 'NULL is as fast as it goes.';
+    ELSIF o.expected_count < 0 THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = 'expected_count',
+            MESSAGE = format('expected_count must be 0 or more, is %s', o.expected_count),
+            HINT = 'NULL accepts any number.';
     END IF;
     o.id := postrider_internal.new_uuid();
+    o.counting := o.kind NOT IN ('redeliver_events', 'erase_subject');
     INSERT INTO postrider_internal.operations (id, kind, filter, topic, subscription, target_id, published_from,
-        published_until, selection_id, again, patch, paths, include_unchanged, rate_per_second, matched,
-        matched_at_least, started_by, job_id, cursor_at)
+        published_until, again, patch, paths, include_unchanged, rate_per_second, expected_count, counting, matched,
+        started_by, job_id, cursor_at)
     VALUES (o.id, o.kind, o.filter, o.topic, o.subscription, o.target_id, o.published_from, o.published_until,
-        o.selection_id, coalesce(o.again, false), o.patch, o.paths, coalesce(o.include_unchanged, false),
-        o.rate_per_second, o.matched, coalesce(o.matched_at_least, false), coalesce(actor, session_user),
+        coalesce(o.again, false), o.patch, o.paths, coalesce(o.include_unchanged, false), o.rate_per_second,
+        o.expected_count, o.counting, CASE WHEN o.counting THEN 0 END, coalesce(actor, session_user),
         nextval('postrider_internal.river_job_id_seq'), coalesce(o.cursor_at, '-infinity')) RETURNING * INTO o;
     INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
     VALUES (o.job_id, 'available', jsonb_build_object('o', o.id), 'operation', 'operations', 1, 1000, now());
     PERFORM pg_notify('postrider_internal.river_insert', '{"queue":"operations"}');
     PERFORM postrider_internal.note_audit(actor, address, 'operation_started', o.topic, o.subscription,
-        jsonb_build_object('operationId', o.id, 'kind', o.kind, 'matched', o.matched, 'ratePerSecond',
-            o.rate_per_second, 'selectionId', o.selection_id, 'again', CASE WHEN o.again THEN true END, 'paths',
-            o.paths,
+        jsonb_build_object('operationId', o.id, 'kind', o.kind, 'expectedCount', o.expected_count, 'ratePerSecond',
+            o.rate_per_second, 'again', CASE WHEN o.again THEN true END, 'paths', o.paths,
             'filter', (SELECT coalesce(jsonb_object_agg(key, CASE WHEN key IN ('subject', 'subject_prefix') THEN 'true'
                 WHEN key = 'match' THEN (SELECT jsonb_agg(c - 'value') FROM jsonb_array_elements(value) c)
                 ELSE value END), '{}') FROM jsonb_each(o.filter))));
     RETURN o.id;
 END $$;
 
--- Unless the filter names redelivered, dead letters that were redelivered before are left out.
-CREATE FUNCTION postrider_internal.redeliver_all(filter jsonb, subscription text, topic text, rate_per_second integer,
+-- Starts an operation on dead letters. Unless the filter names redelivered, or again, a redelivery or repair leaves out
+-- those that were redelivered before. patch, its paths and include_unchanged are of a repair.
+CREATE FUNCTION postrider_internal.operate_on_dead_letters(kind text, filter jsonb, subscription text, topic text,
+    again boolean, rate_per_second integer, expected_count bigint, patch text, paths text[], include_unchanged boolean,
     actor text, address text) RETURNS uuid LANGUAGE plpgsql AS $$
 DECLARE
     o postrider_internal.operations;
 BEGIN
     PERFORM postrider_internal.dead_letter_condition(filter);
-    o.kind := 'redeliver';
-    o.filter := '{"redelivered": false}'::jsonb || filter;
+    o.kind := operate_on_dead_letters.kind;
+    o.again := again OR (filter ->> 'redelivered')::boolean;
+    o.filter := CASE WHEN kind = 'purge' OR o.again THEN '{}' ELSE '{"redelivered": false}' END::jsonb || filter;
     IF subscription IS NOT NULL THEN
         o.topic := coalesce(topic, filter ->> 'topic');
         IF o.topic IS NULL THEN
@@ -54,24 +61,11 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = 'subscription',
             MESSAGE = 'subscription is required with topic';
     END IF;
-    o.rate_per_second := redeliver_all.rate_per_second;
-    SELECT c.matched, c.at_least INTO o.matched, o.matched_at_least
-        FROM postrider_internal.measure_dead_letters(o.filter,
-        now(), '2 seconds') c;
-    RETURN postrider_internal.start_operation(o, actor, address);
-END $$;
-
-CREATE FUNCTION postrider_internal.purge_all(filter jsonb, rate_per_second integer, actor text, address text)
-RETURNS uuid LANGUAGE plpgsql AS $$
-DECLARE
-    o postrider_internal.operations;
-BEGIN
-    o.kind := 'purge';
-    SELECT c.matched, c.at_least INTO o.matched, o.matched_at_least FROM postrider_internal.measure_dead_letters(filter,
-        now(),
-        '2 seconds') c;
-    o.filter := purge_all.filter;
-    o.rate_per_second := purge_all.rate_per_second;
+    o.rate_per_second := operate_on_dead_letters.rate_per_second;
+    o.expected_count := operate_on_dead_letters.expected_count;
+    o.patch := operate_on_dead_letters.patch;
+    o.paths := to_jsonb(operate_on_dead_letters.paths);
+    o.include_unchanged := operate_on_dead_letters.include_unchanged;
     RETURN postrider_internal.start_operation(o, actor, address);
 END $$;
 
@@ -194,27 +188,45 @@ END $$;
 
 -- Ends a step: stores its result and creates the next step's job, at the earliest after a pause; or ends the operation,
 -- as done or, with failure, as failed. Dead letters that matched at the start and were not found were purged or
--- redelivered by others. The subject of an ended erasure is removed.
+-- redelivered by others. The subject of an ended erasure is removed. The last step of a count begins the operation, or
+-- ends it if it counted another number than expected.
 --
 -- With a rate, what the step has taken takes its times from the row operation:ID of delivery_rates, as requests do: the
 -- next step is due at the first free time. Times of the last 0.1 s that no step has taken can be taken later, because
 -- a step may be late. It returns how long the next step is away.
 CREATE FUNCTION postrider_internal.end_step(operation uuid, done bigint, skipped bigint, failed bigint, error text,
-    reached_at timestamptz, reached_id uuid, reached_position integer, of_dead_letters boolean, last boolean,
+    reached_at timestamptz, reached_id uuid, reached_delivery bigint, of_dead_letters boolean, last boolean,
     failure text, taken integer, pause interval)
     RETURNS interval LANGUAGE plpgsql AS $$
 DECLARE
     o postrider_internal.operations;
-    over boolean := end_step.last OR end_step.failure IS NOT NULL;
+    over boolean;
     due timestamptz := clock_timestamp() + pause;
 BEGIN
+    SELECT p.* INTO o FROM postrider_internal.operations p WHERE p.id = operation;
+    IF o.counting THEN
+        UPDATE postrider_internal.operations p SET matched = p.matched + taken, counting = NOT end_step.last
+         WHERE p.id = operation RETURNING p.* INTO o;
+        taken := 0;
+        IF last THEN
+            reached_at := '-infinity';
+            reached_id := '00000000-0000-0000-0000-000000000000';
+            reached_delivery := 0;
+            last := o.matched = 0;
+            IF o.matched <> o.expected_count THEN
+                failure := format('expected %s, found %s; nothing was changed', to_char(o.expected_count,
+                    'FM999,999,999,999,990'), to_char(o.matched, 'FM999,999,999,999,990'));
+            END IF;
+        END IF;
+    END IF;
+    over := last OR failure IS NOT NULL;
     UPDATE postrider_internal.operations p
        SET steps = p.steps + 1, done = p.done + end_step.done, failed = p.failed + end_step.failed,
            last_error = coalesce(end_step.failure, end_step.error, p.last_error),
-           skipped = CASE WHEN end_step.last AND NOT p.matched_at_least THEN greatest(p.skipped + end_step.skipped,
+           skipped = CASE WHEN end_step.last THEN greatest(p.skipped + end_step.skipped,
                p.matched - p.done - end_step.done - p.failed - end_step.failed) ELSE p.skipped + end_step.skipped END,
            cursor_at = coalesce(end_step.reached_at, p.cursor_at), cursor_id = coalesce(end_step.reached_id,
-               p.cursor_id), cursor_position = coalesce(end_step.reached_position, p.cursor_position),
+               p.cursor_id), cursor_delivery = coalesce(end_step.reached_delivery, p.cursor_delivery),
            of_dead_letters = p.of_dead_letters OR end_step.of_dead_letters,
            filter = CASE WHEN over AND p.kind = 'erase_subject' THEN '{"erased": true}' ELSE p.filter END,
            patch = CASE WHEN NOT over THEN p.patch END,
@@ -224,11 +236,11 @@ BEGIN
      WHERE p.id = operation RETURNING p.* INTO o;
     IF over THEN
         PERFORM postrider_internal.note_audit('postrider', '', 'operation_finished', o.topic, o.subscription,
-            jsonb_build_object('operationId', o.id, 'kind', o.kind, 'state', o.state, 'done', o.done, 'skipped',
-                o.skipped, 'failed', o.failed));
+            jsonb_build_object('operationId', o.id, 'kind', o.kind, 'state', o.state, 'matched', o.matched, 'done',
+                o.done, 'skipped', o.skipped, 'failed', o.failed));
         RETURN NULL;
     END IF;
-    IF o.rate_per_second IS NOT NULL THEN
+    IF o.rate_per_second IS NOT NULL AND taken > 0 THEN
         INSERT INTO postrider_internal.delivery_rates AS r (key, next_at)
         VALUES ('operation:' || o.id, now() + taken * interval '1 second' / o.rate_per_second)
             ON CONFLICT (key) DO UPDATE SET next_at = greatest(r.next_at, now() - interval '0.1 seconds')
@@ -240,72 +252,105 @@ BEGIN
     RETURN greatest(due - clock_timestamp(), pause);
 END $$;
 
--- One step of an operation on dead letters: scans the next scan_limit ones and acts on those that its filter matches,
--- up to a number and a size of bodies. The step that finds none left is the last.
+-- The next dead letters that a filter matches and that were dead-lettered until a time: of the next scan_limit ones
+-- after a position, up to a number and a size of bodies. NULL bytes are no limit. reached_at and reached_id are where
+-- to continue.
+CREATE FUNCTION postrider_internal.next_dead_letters(filter jsonb, until timestamptz, after_at timestamptz,
+    after_id uuid, most integer, bytes bigint, scan_limit integer, OUT ids uuid[], OUT reached_at timestamptz,
+    OUT reached_id uuid, OUT last boolean) LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    found uuid[];
+    edge record;
+BEGIN
+    SELECT e.at, e.id INTO edge FROM postrider_internal.dead_letter_edge(filter, after_at, after_id, true, until,
+        CASE WHEN postrider_internal.search_method(filter) = 'scan' AND filter ? 'match' THEN 1000
+        ELSE scan_limit END) e;
+    found := postrider_internal.scan_step(format('dead_lettered_at <= %L AND ', until)
+        || postrider_internal.dead_letter_condition(filter), after_at, after_id, edge.at, edge.id, true, most);
+    ids := found;
+    IF bytes IS NOT NULL THEN
+        ids := ARRAY (SELECT f.id FROM (SELECT l.id, l.dead_lettered_at AS at, sum(octet_length(l.body)) OVER (
+                   ORDER BY l.dead_lettered_at, l.id) - octet_length(l.body) AS before
+              FROM postrider_internal.dead_letters l WHERE l.id = ANY (found)) f
+             WHERE f.before < bytes ORDER BY f.at, f.id);
+    END IF;
+    last := edge.at IS NULL AND cardinality(found) < most AND cardinality(ids) = cardinality(found);
+    IF edge.at IS NOT NULL AND cardinality(found) < most AND cardinality(ids) = cardinality(found) THEN
+        reached_at := edge.at;
+        reached_id := edge.id;
+    ELSE
+        SELECT l.dead_lettered_at, l.id INTO reached_at, reached_id FROM postrider_internal.dead_letters l
+         WHERE l.id = ids[cardinality(ids)];
+    END IF;
+END $$;
+
+-- One step of a count.
+CREATE FUNCTION postrider_internal.count_step(operation uuid, scan_limit integer, OUT taken integer,
+    OUT reached_at timestamptz, OUT reached_id uuid, OUT last boolean) LANGUAGE sql STABLE AS $$
+SELECT cardinality(n.ids), n.reached_at, n.reached_id, n.last
+  FROM postrider_internal.operations o
+ CROSS JOIN LATERAL postrider_internal.next_dead_letters(o.filter, o.created_at, o.cursor_at, o.cursor_id,
+       scan_limit + 1, NULL, scan_limit) n
+ WHERE o.id = operation $$;
+
+-- One step of a redelivery or a purge of dead letters.
 CREATE FUNCTION postrider_internal.step_dead_letters(operation uuid, most integer, bytes bigint, scan_limit integer,
     OUT taken integer, OUT done bigint, OUT skipped bigint, OUT failed bigint, OUT error text,
     OUT reached_at timestamptz, OUT reached_id uuid, OUT last boolean) LANGUAGE plpgsql AS $$
 DECLARE
     o postrider_internal.operations;
-    matching uuid[];
     ids uuid[];
-    found integer;
-    edge record;
 BEGIN
     SELECT p.* INTO o FROM postrider_internal.operations p WHERE p.id = operation;
-    SELECT e.at, e.id INTO edge FROM postrider_internal.dead_letter_edge(o.filter, o.cursor_at, o.cursor_id, true,
-        o.created_at, CASE WHEN postrider_internal.search_method(o.filter) = 'scan' AND o.filter ? 'match' THEN 1000
-        ELSE scan_limit END) e;
-    matching := postrider_internal.scan_step(format('dead_lettered_at <= %L AND ', o.created_at)
-        || postrider_internal.dead_letter_condition(o.filter), o.cursor_at, o.cursor_id, edge.at, edge.id, true, most);
-    SELECT array_agg(f.id) FILTER (WHERE f.before < bytes), max(f.at) FILTER (WHERE f.before < bytes),
-           (array_agg(f.id ORDER BY f.at DESC, f.id DESC) FILTER (WHERE f.before < bytes))[1]
-      INTO ids, reached_at, reached_id
-      FROM (SELECT l.id, l.dead_lettered_at AS at, sum(octet_length(l.body)) OVER (ORDER BY l.dead_lettered_at, l.id)
-                   - octet_length(l.body) AS before
-              FROM postrider_internal.dead_letters l WHERE l.id = ANY (matching)) f;
-    found := cardinality(matching);
-    taken := coalesce(cardinality(ids), 0);
-    IF found < most AND found = taken AND edge.at IS NOT NULL THEN
-        reached_at := edge.at;
-        reached_id := edge.id;
-    END IF;
-    last := taken = 0 AND edge.at IS NULL;
-    IF taken = 0 THEN
-        done := 0;
-        failed := 0;
-    ELSIF o.kind = 'purge' THEN
+    SELECT n.ids, n.reached_at, n.reached_id, n.last INTO ids, reached_at, reached_id, last
+      FROM postrider_internal.next_dead_letters(o.filter, o.created_at, o.cursor_at, o.cursor_id, most, bytes,
+          scan_limit) n;
+    taken := cardinality(ids);
+    IF o.kind = 'purge' THEN
         PERFORM FROM postrider_internal.dead_letters l WHERE l.id = ANY (ids) ORDER BY l.id FOR UPDATE;
         DELETE FROM postrider_internal.dead_letters l WHERE l.id = ANY (ids);
         GET DIAGNOSTICS done = ROW_COUNT;
         failed := 0;
     ELSE
         SELECT count(*) FILTER (WHERE r.problem IS NULL), count(*) FILTER (WHERE r.problem <> 'redelivered'),
-               max(CASE r.problem WHEN 'deleted' THEN
-                   format('the event subscription of dead letter %s was deleted: name another one', r.letter)
-                                  WHEN 'expired'
-                                  THEN format('the event subscription of dead letter %s has expired: name another one',
-                                      r.letter)
-                                  WHEN 'erased' THEN format('the event of dead letter %s was erased', r.letter)
-                                  WHEN 'schema'
-                                  THEN format('the event of dead letter %s cannot be delivered in the schema of its '
-                                      'event subscription', r.letter) END)
+               max(format('dead letter %s: %s', r.letter, postrider_internal.result_message(r.problem)))
+                   FILTER (WHERE r.problem <> 'redelivered')
           INTO done, failed, error
           FROM postrider_internal.redeliver_dead_letters(ids, NULL, NULL, o.target_id,
-              CASE WHEN (o.filter -> 'redelivered')::boolean
-              THEN o.created_at END, o.id) r;
+              CASE WHEN o.again THEN o.created_at END, o.id) r;
     END IF;
     skipped := taken - done - failed;
 END $$;
 
-CREATE FUNCTION postrider.redeliver_all(filter jsonb, subscription text DEFAULT NULL, topic text DEFAULT NULL,
-    rate_per_second integer DEFAULT NULL) RETURNS uuid
-    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT postrider_internal.redeliver_all($1, $2, $3, $4, NULL, NULL) $$;
+-- Why nothing was done with a dead letter or a delivery, in words.
+CREATE FUNCTION postrider_internal.result_message(result text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+SELECT CASE result WHEN 'redelivered' THEN 'it was redelivered before'
+                   WHEN 'erased' THEN 'its event was erased'
+                   WHEN 'deleted' THEN 'its event subscription was deleted: name another one'
+                   WHEN 'expired' THEN 'its event subscription has expired: name another one'
+                   WHEN 'schema' THEN 'its event cannot be delivered in the schema of the event subscription'
+                   WHEN 'ended' THEN 'the delivery had ended'
+                   WHEN 'running' THEN 'an attempt is in progress'
+                   WHEN 'paused' THEN 'its event subscription is paused'
+                   WHEN 'probation' THEN 'its event subscription is in probation'
+                   WHEN 'not_validated' THEN 'its event subscription waits for its endpoint''s validation'
+                   WHEN 'unchanged' THEN 'the patch does not change it'
+                   WHEN 'invalid' THEN 'the edited event is invalid'
+                   WHEN 'topic_deleted' THEN 'its topic was deleted'
+                   WHEN 'system_topic' THEN 'its event belongs to postrider'
+                   ELSE result END $$;
 
-CREATE FUNCTION postrider.purge_all(filter jsonb, rate_per_second integer DEFAULT NULL) RETURNS uuid
+CREATE FUNCTION postrider.redeliver_all(filter jsonb, subscription text DEFAULT NULL, topic text DEFAULT NULL,
+    rate_per_second integer DEFAULT NULL, again boolean DEFAULT false, expected_count bigint DEFAULT NULL) RETURNS uuid
     LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT postrider_internal.purge_all($1, $2, NULL, NULL) $$;
+    SELECT postrider_internal.operate_on_dead_letters('redeliver', $1, $2, $3, $5, $4, $6, NULL, NULL, NULL, NULL, NULL)
+    $$;
+
+CREATE FUNCTION postrider.purge_all(filter jsonb, rate_per_second integer DEFAULT NULL,
+    expected_count bigint DEFAULT NULL) RETURNS uuid
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT postrider_internal.operate_on_dead_letters('purge', $1, NULL, NULL, NULL, $2, $3, NULL, NULL, NULL, NULL,
+        NULL) $$;
 
 CREATE FUNCTION postrider.redeliver_events(topic text, subscription text, published_from timestamptz,
     published_until timestamptz DEFAULT NULL, rate_per_second integer DEFAULT NULL) RETURNS uuid
@@ -326,17 +371,20 @@ CREATE FUNCTION postrider.cancel_operation(operation_id uuid) RETURNS boolean
     SELECT postrider_internal.cancel_operation($1, NULL, NULL) $$;
 -- +goose StatementEnd
 
-REVOKE EXECUTE ON FUNCTION postrider.redeliver_all(jsonb, text, text, integer), postrider.purge_all(jsonb, integer),
+REVOKE EXECUTE ON FUNCTION postrider.redeliver_all(jsonb, text, text, integer, boolean, bigint),
+    postrider.purge_all(jsonb, integer, bigint),
     postrider.redeliver_events(text, text, timestamptz, timestamptz, integer), postrider.cancel_operation(uuid),
     postrider.count_events(text, timestamptz, timestamptz), postrider.erase_subject(text, text) FROM PUBLIC;
-COMMENT ON FUNCTION postrider.redeliver_all(jsonb, text, text, integer) IS
+COMMENT ON FUNCTION postrider.redeliver_all(jsonb, text, text, integer, boolean, bigint) IS
     'Redelivers all dead letters that match a filter, see postrider.count_dead_letters(), and exist now, each once. '
-    'Without the member redelivered, it skips those that were redelivered before. Returns the id of the operation, '
-    'see postrider.operations; the service runs it in steps. subscription and topic: the event subscription that '
-    'receives all of them, instead of each one''s own. rate_per_second: the most in one second.';
-COMMENT ON FUNCTION postrider.purge_all(jsonb, integer) IS
+    'Without the member redelivered, it skips those that were redelivered before, unless again is true. Returns the id '
+    'of the operation, see postrider.operations; the service counts them, then redelivers them in steps. If '
+    'expected_count is another number, the operation fails and changes nothing. subscription and topic: the event '
+    'subscription that receives all of them, instead of each one''s own. rate_per_second: the most in one second.';
+COMMENT ON FUNCTION postrider.purge_all(jsonb, integer, bigint) IS
     'Removes all dead letters that match a filter, see postrider.count_dead_letters(), and exist now. Returns the id '
-    'of the operation, see postrider.operations; the service runs it in steps. rate_per_second: the most in one '
+    'of the operation, see postrider.operations; the service counts them, then removes them in steps. If '
+    'expected_count is another number, the operation fails and changes nothing. rate_per_second: the most in one '
     'second.';
 COMMENT ON FUNCTION postrider.redeliver_events(text, text, timestamptz, timestamptz, integer) IS
     'Delivers past events of a topic to one of its event subscriptions: those that its filter matches, published from '
@@ -362,8 +410,9 @@ COMMENT ON FUNCTION postrider.cancel_operation(uuid) IS
 
 -- +goose Down
 DROP FUNCTION postrider.cancel_operation, postrider.erase_subject, postrider.count_events,
-    postrider.redeliver_events, postrider.purge_all, postrider.redeliver_all, postrider_internal.step_dead_letters,
+    postrider.redeliver_events, postrider.purge_all, postrider.redeliver_all, postrider_internal.result_message,
+    postrider_internal.step_dead_letters, postrider_internal.count_step, postrider_internal.next_dead_letters,
     postrider_internal.end_step, postrider_internal.begin_step,
     postrider_internal.cancel_operation, postrider_internal.count_events, postrider_internal.redeliver_events,
-    postrider_internal.first_day_of_events, postrider_internal.past_events, postrider_internal.purge_all,
-    postrider_internal.redeliver_all, postrider_internal.start_operation;
+    postrider_internal.first_day_of_events, postrider_internal.past_events,
+    postrider_internal.operate_on_dead_letters, postrider_internal.start_operation;

@@ -3,28 +3,34 @@
 -- stores the edited event and its lineage, and creates its delivery.
 
 -- +goose StatementBegin
--- The changes from one document to another, as a JSON Patch (RFC 6902) of the operations add, remove and replace.
--- Objects are compared member by member, arrays and other values as a whole. NULL if either is NULL.
-CREATE FUNCTION postrider_internal.json_patch(before jsonb, after jsonb) RETURNS jsonb LANGUAGE sql
+-- The changes from one document to another, as a JSON merge patch (RFC 7396). Objects are compared member by member,
+-- arrays and other values as a whole. A member that is set to null is shown as one that was removed: a merge patch has
+-- no other null. NULL if either is NULL.
+CREATE FUNCTION postrider_internal.merge_patch(before jsonb, after jsonb) RETURNS jsonb LANGUAGE plpgsql
     IMMUTABLE STRICT PARALLEL SAFE AS $$
-WITH RECURSIVE pairs (path, old, new, both_objects) AS (
-    SELECT '', before, after, jsonb_typeof(before) = 'object' AND jsonb_typeof(after) = 'object'
-     WHERE before <> after
+BEGIN
+    IF jsonb_typeof(before) <> 'object' OR jsonb_typeof(after) <> 'object' THEN
+        RETURN after;
+    END IF;
+    RETURN (SELECT coalesce(jsonb_object_agg(coalesce(o.key, n.key), CASE WHEN n.value IS NULL THEN 'null'
+                WHEN o.value IS NULL THEN n.value ELSE postrider_internal.merge_patch(o.value, n.value) END), '{}')
+              FROM jsonb_each(before) o FULL JOIN jsonb_each(after) n ON n.key = o.key
+             WHERE o.value IS DISTINCT FROM n.value);
+END $$;
+
+-- What a merge patch changes, as JSON Pointers, the first ones in order.
+CREATE FUNCTION postrider_internal.patch_paths(patch jsonb, most integer) RETURNS jsonb LANGUAGE sql
+    IMMUTABLE STRICT PARALLEL SAFE AS $$
+WITH RECURSIVE members (path, value) AS (
+    SELECT '', patch
      UNION ALL
-    SELECT p.path || '/' || replace(replace(m.name, '~', '~0'), '/', '~1'), m.old, m.new,
-           jsonb_typeof(m.old) = 'object' AND jsonb_typeof(m.new) = 'object'
-      FROM pairs p
-     CROSS JOIN LATERAL (
-           SELECT coalesce(o.key, n.key) AS name, o.value AS old, n.value AS new
-             FROM jsonb_each(CASE WHEN p.both_objects THEN p.old ELSE '{}' END) o
-             FULL JOIN jsonb_each(CASE WHEN p.both_objects THEN p.new ELSE '{}' END) n ON n.key = o.key) m
-     WHERE p.both_objects AND m.old IS DISTINCT FROM m.new
+    SELECT m.path || '/' || replace(replace(e.key, '~', '~0'), '/', '~1'), e.value
+      FROM members m
+     CROSS JOIN LATERAL jsonb_each(CASE jsonb_typeof(m.value) WHEN 'object' THEN m.value ELSE '{}' END) e
 )
-SELECT coalesce(jsonb_agg(
-           CASE WHEN p.new IS NULL THEN jsonb_build_object('op', 'remove', 'path', p.path)
-                ELSE jsonb_build_object('op', CASE WHEN p.old IS NULL THEN 'add' ELSE 'replace' END, 'path', p.path,
-                    'value', p.new) END ORDER BY p.path COLLATE "C"), '[]')
-  FROM pairs p WHERE p.both_objects IS NOT TRUE $$;
+SELECT jsonb_agg(f.path ORDER BY f.path COLLATE "C")
+  FROM (SELECT m.path FROM members m WHERE jsonb_typeof(m.value) <> 'object' OR m.value = '{}' AND m.path <> ''
+         ORDER BY m.path COLLATE "C" LIMIT most) f $$;
 
 -- The topic of a dead letter's event: that of the event, or of the delivery if the event is gone.
 CREATE FUNCTION postrider_internal.topic_of_event(l postrider_internal.dead_letters) RETURNS postrider_internal.topics
@@ -77,61 +83,24 @@ BEGIN
         t.input_schema_mapping), t.input_schema, clock_timestamp());
 END $$;
 
--- The next dead letters of a selection with what their repair needs, up to a number and a size of bodies. problem is
--- why one cannot be repaired, message the same in words; its body is NULL then.
-CREATE FUNCTION postrider_internal.next_repairs(selection uuid, after integer, most integer, bytes bigint,
-    target bigint, again_before timestamptz)
-    RETURNS TABLE ("position" integer, dead_letter_id uuid, problem text, message text, skipped boolean, topic text,
-        input_schema text, input_schema_mapping jsonb, body bytea) LANGUAGE sql STABLE AS $$
-SELECT i.position, i.dead_letter_id, p.problem, postrider_internal.result_message(p.problem),
-       coalesce(postrider_internal.is_skipped(p.problem), false), t.name, t.input_schema, t.input_schema_mapping,
+-- Dead letters with what their repair needs, in order. problem is why one cannot be repaired, message the same in
+-- words; its body is NULL then.
+CREATE FUNCTION postrider_internal.read_repairs(ids uuid[], target bigint, again_before timestamptz)
+    RETURNS TABLE (dead_letter_id uuid, problem text, message text, topic text, input_schema text,
+        input_schema_mapping jsonb, body bytea) LANGUAGE sql STABLE AS $$
+SELECT l.id, p.problem, postrider_internal.result_message(p.problem), t.name, t.input_schema, t.input_schema_mapping,
        CASE WHEN p.problem IS NULL THEN l.body END
-  FROM postrider_internal.next_items(selection, after, most, bytes) i
-  LEFT JOIN postrider_internal.dead_letters l ON l.id = i.dead_letter_id
+  FROM postrider_internal.dead_letters l
   LEFT JOIN postrider_internal.event_subscriptions s ON s.id = coalesce(target, l.subscription_id)
   LEFT JOIN LATERAL postrider_internal.topic_of_event(l) t ON true
  CROSS JOIN LATERAL (
-       SELECT CASE WHEN l.id IS NULL THEN 'missing' ELSE coalesce(postrider_internal.redelivery_problem(
-                  octet_length(l.body), l.schema, l.redelivered_at, again_before, s),
+       SELECT coalesce(postrider_internal.redelivery_problem(octet_length(l.body), l.schema, l.redelivered_at,
+                  again_before, s),
                   CASE WHEN t.id IS NULL OR t.deleted_at IS NOT NULL THEN 'topic_deleted'
                        WHEN t.name = 'postrider.system' THEN 'system_topic'
-                       WHEN t.input_schema <> l.schema THEN 'schema' END) END AS problem) p
- ORDER BY i.position $$;
-
--- One step of a repair of a selection: redelivers the items without a result. An edit without id redelivers the
--- original event.
-CREATE FUNCTION postrider_internal.step_repairs(operation uuid, items postrider_internal.operation_results[],
-    edits postrider_internal.envelope[], OUT taken integer, OUT done bigint, OUT skipped bigint, OUT failed bigint,
-    OUT error text, OUT reached_position integer, OUT last boolean) LANGUAGE plpgsql AS $$
-DECLARE
-    o postrider_internal.operations;
-    ids uuid[];
-    edited postrider_internal.envelope[];
-BEGIN
-    SELECT p.* INTO o FROM postrider_internal.operations p WHERE p.id = operation;
-    -- An erasure erases the results that it sees. It has to wait for this step, or this step for it.
-    PERFORM FROM postrider_internal.dead_letters l
-      WHERE l.id = ANY (ARRAY (SELECT i.dead_letter_id FROM unnest(items) i)) ORDER BY l.id FOR UPDATE;
-    SELECT array_agg(i.dead_letter_id ORDER BY i.n),
-           array_agg(ROW (e.id, e.event_time, e.event_id, e.event_type, e.subject, e.source, e.data_version,
-               e.traceparent, e.tracestate, e.body)::postrider_internal.envelope ORDER BY i.n)
-      INTO ids, edited
-      FROM unnest(items) WITH ORDINALITY AS i(operation_id, position, dead_letter_id, delivery_id, result, n)
-      JOIN unnest(edits) WITH ORDINALITY AS e(id, event_time, event_id, event_type, subject, source, data_version,
-          traceparent, tracestate, body, n) ON e.n = i.n
-     WHERE i.result IS NULL;
-    items := ARRAY (
-        SELECT ROW (operation, i.position, i.dead_letter_id, NULL,
-                   CASE WHEN i.result IS NULL THEN CASE WHEN r.letter IS NULL THEN 'missing' ELSE r.problem END
-                        WHEN l.erased_at IS NOT NULL THEN 'erased'
-                        ELSE i.result END)::postrider_internal.operation_results
-          FROM unnest(items) i
-          LEFT JOIN postrider_internal.dead_letters l ON l.id = i.dead_letter_id
-          LEFT JOIN postrider_internal.redeliver_dead_letters(ids, edited, o.started_by, o.target_id,
-              CASE WHEN o.again THEN o.created_at END, operation) r ON r.letter = i.dead_letter_id);
-    SELECT * INTO taken, done, skipped, failed, error, reached_position, last
-      FROM postrider_internal.note_results(o, items);
-END $$;
+                       WHEN t.input_schema <> l.schema THEN 'schema' END) AS problem) p
+ WHERE l.id = ANY (ids)
+ ORDER BY l.dead_lettered_at, l.id $$;
 
 -- Events and all repairs that were edited from them, directly or not.
 CREATE FUNCTION postrider_internal.with_repairs(ids uuid[]) RETURNS uuid[] LANGUAGE sql STABLE AS $$
@@ -154,5 +123,5 @@ SELECT ARRAY (SELECT r.system_id FROM postrider_internal.repairs r
 
 -- +goose Down
 DROP FUNCTION postrider_internal.repairs_of_subject, postrider_internal.with_repairs,
-    postrider_internal.step_repairs, postrider_internal.next_repairs, postrider_internal.read_edit,
-    postrider_internal.topic_of_edit, postrider_internal.topic_of_event, postrider_internal.json_patch;
+    postrider_internal.read_repairs, postrider_internal.read_edit, postrider_internal.topic_of_edit,
+    postrider_internal.topic_of_event, postrider_internal.patch_paths, postrider_internal.merge_patch;

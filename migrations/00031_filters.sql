@@ -3,8 +3,7 @@
 
 -- +goose StatementBegin
 -- Rejects a member of a filter.
-CREATE FUNCTION postrider_internal.reject_filter(member text, problem text) RETURNS void LANGUAGE plpgsql
-    SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION postrider_internal.reject_filter(member text, problem text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = member, MESSAGE = format('%s %s', member, problem),
         HINT = CASE WHEN member LIKE 'filter.match%' THEN
@@ -17,7 +16,7 @@ END $$;
 
 -- Rejects a value of the wrong type.
 CREATE FUNCTION postrider_internal.require_type(member text, value jsonb, types text[]) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql AS $$
 BEGIN
     IF coalesce(jsonb_typeof(value) <> ALL (types), true) THEN
         PERFORM postrider_internal.reject_filter(member, CASE WHEN value IS NULL THEN 'is required' ELSE
@@ -29,8 +28,7 @@ END $$;
 
 -- The path of a field such as data.items.0.sku: ["items", 0, "sku"]. A number is a position in an array, and a key in
 -- quotes is any text.
-CREATE FUNCTION postrider_internal.data_path(member text, field text) RETURNS jsonb LANGUAGE plpgsql STABLE
-    SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
+CREATE FUNCTION postrider_internal.data_path(member text, field text) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
 DECLARE
     part text;
     path jsonb := '[]';
@@ -48,8 +46,7 @@ BEGIN
 END $$;
 
 -- The smallest document that has a value at a path. Data with this value there contains the document.
-CREATE FUNCTION postrider_internal.document_with(path jsonb, value jsonb) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE
-    SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION postrider_internal.document_with(path jsonb, value jsonb) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     FOR i IN REVERSE jsonb_array_length(path) - 1 .. 0 LOOP
         value := CASE jsonb_typeof(path -> i) WHEN 'number' THEN jsonb_build_array(value)
@@ -59,8 +56,7 @@ BEGIN
 END $$;
 
 -- Rejects what PostgreSQL cannot match in time: a back reference may take exponential time.
-CREATE FUNCTION postrider_internal.check_regexp(member text, given text) RETURNS void LANGUAGE plpgsql STABLE
-    SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
+CREATE FUNCTION postrider_internal.check_regexp(member text, given text) RETURNS void LANGUAGE plpgsql STABLE AS $$
 BEGIN
     IF length(given) > 1000 THEN
         PERFORM postrider_internal.reject_filter(member, 'must have at most 1000 characters');
@@ -76,7 +72,7 @@ END $$;
 
 -- A condition of a filter on a text.
 CREATE FUNCTION postrider_internal.text_condition(member text, expression text, op text, value jsonb) RETURNS text
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql STABLE AS $$
 DECLARE
     given text := value #>> '{}';
 BEGIN
@@ -91,7 +87,7 @@ END $$;
 -- A condition of a filter on a value in the data. The index has what data contains; an operator would also search the
 -- index for the other conditions, which it does not have, so those are functions.
 CREATE FUNCTION postrider_internal.data_condition(member text, path jsonb, op text, value jsonb) RETURNS text
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql STABLE AS $$
 DECLARE
     kind text := jsonb_typeof(value);
     place text := 'strict $' || coalesce((SELECT string_agg(CASE jsonb_typeof(e) WHEN 'number' THEN format('[%s]', e)
@@ -116,8 +112,7 @@ BEGIN
 END $$;
 
 -- A member of a filter's match as a condition. A field that is missing matches no operator, != and !~ included.
-CREATE FUNCTION postrider_internal.match_condition(member text, given jsonb) RETURNS text LANGUAGE plpgsql STABLE
-    SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION postrider_internal.match_condition(member text, given jsonb) RETURNS text LANGUAGE plpgsql STABLE AS $$
 DECLARE
     field text := given ->> 'field';
     value jsonb := given -> 'value';
@@ -154,8 +149,7 @@ END $$;
 
 -- A filter of dead letters as conditions on columns of postrider.dead_letters. Values of the filter become quoted
 -- literals. A status of 0 is none: the endpoint did not respond.
-CREATE FUNCTION postrider_internal.dead_letter_condition(filter jsonb) RETURNS text LANGUAGE plpgsql STABLE
-    SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION postrider_internal.dead_letter_condition(filter jsonb) RETURNS text LANGUAGE plpgsql STABLE AS $$
 DECLARE
     member text;
     value jsonb;
@@ -196,8 +190,7 @@ BEGIN
     RETURN coalesce(nullif(array_to_string(conditions, E'\n   AND '), ''), 'true');
 END $$;
 
-CREATE FUNCTION postrider_internal.match_conditions(value jsonb) RETURNS text LANGUAGE plpgsql STABLE STRICT
-    SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION postrider_internal.match_conditions(value jsonb) RETURNS text LANGUAGE plpgsql STABLE STRICT AS $$
 BEGIN
     IF jsonb_array_length(value) NOT BETWEEN 1 AND 20 THEN
         PERFORM postrider_internal.reject_filter('filter.match', format('must have between 1 and 20 conditions, has %s',
@@ -208,7 +201,7 @@ BEGIN
 END $$;
 
 CREATE FUNCTION postrider_internal.filter_time(member text, given text) RETURNS timestamptz LANGUAGE plpgsql
-STABLE SET search_path = pg_catalog, pg_temp AS $$
+STABLE AS $$
 BEGIN
     RETURN postrider_internal.envelope_time(member, given);
 EXCEPTION WHEN invalid_parameter_value THEN
@@ -216,13 +209,12 @@ EXCEPTION WHEN invalid_parameter_value THEN
         MESSAGE = format('%s: "%s" is not an RFC 3339 time such as 2026-11-23T10:00:00Z', member, left(given, 64));
 END $$;
 
-CREATE FUNCTION postrider_internal.filter_ids(member text, value jsonb) RETURNS uuid[] LANGUAGE plpgsql IMMUTABLE
-    SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION postrider_internal.filter_ids(member text, value jsonb) RETURNS uuid[] LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     wrong jsonb;
 BEGIN
-    IF jsonb_array_length(value) > 5000 THEN
-        PERFORM postrider_internal.reject_filter(member, format('holds at most 5000 ids, this one has %s',
+    IF jsonb_array_length(value) > 10000 THEN
+        PERFORM postrider_internal.reject_filter(member, format('holds at most 10000 ids, this one has %s',
             jsonb_array_length(value)));
     END IF;
     SELECT e INTO wrong FROM jsonb_array_elements(value) e

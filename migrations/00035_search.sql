@@ -4,7 +4,7 @@
 -- +goose StatementBegin
 -- How the dead letters that a filter matches are found. few: an index has just them. ordered: an index has them in
 -- order of time. data: the index of the data has them, without an order. scan: in no index.
-CREATE FUNCTION postrider_internal.search_method(filter jsonb) RETURNS text LANGUAGE sql STABLE BEGIN ATOMIC
+CREATE FUNCTION postrider_internal.search_method(filter jsonb) RETURNS text LANGUAGE sql STABLE AS $$
 WITH conditions AS (
     SELECT c ->> 'field' AS field, c ->> 'op' AS op, jsonb_typeof(c -> 'value') IN ('object', 'array') AS is_document
       FROM jsonb_array_elements(filter -> 'match') c
@@ -22,15 +22,14 @@ WITH conditions AS (
 SELECT CASE WHEN list && '{event_id,dead_letter_ids}' THEN 'few'
             WHEN 'data' = ANY (list) THEN 'data'
             WHEN list IN ('{}', '{reason}', '{event_type}', '{last_status}', '{subscription,topic}') THEN 'ordered'
-            ELSE 'scan' END FROM names;
-END;
+            ELSE 'scan' END FROM names $$;
 
 -- The position of the last dead letter of the next step of a search, or nothing if no more than that many are left. If
 -- a filter names an event, or a topic with its event subscription, an index has exactly those. A step of NULL has no
 -- end.
 CREATE FUNCTION postrider_internal.dead_letter_edge(filter jsonb, after_at timestamptz, after_id uuid,
     ascending boolean, until timestamptz, step integer, OUT at timestamptz, OUT id uuid)
-    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql STABLE AS $$
 DECLARE
     first timestamptz := coalesce(postrider_internal.envelope_time('filter.dead_lettered_from',
         filter ->> 'dead_lettered_from'), '-infinity');
@@ -56,18 +55,17 @@ END $$;
 -- The conditions on the dead letters of one step: those after a position, $1 and $2, up to its edge, $3 and $4. BETWEEN
 -- repeats the bounds for the planner, which would expect a third of the table without it.
 CREATE FUNCTION postrider_internal.step_condition(condition text, ascending boolean) RETURNS text LANGUAGE sql
-    IMMUTABLE
-RETURN CASE WHEN ascending THEN '(dead_lettered_at, dead_letter_id) > ($1, $2) AND (dead_lettered_at, dead_letter_id) '
+    IMMUTABLE AS $$
+SELECT CASE WHEN ascending THEN '(dead_lettered_at, dead_letter_id) > ($1, $2) AND (dead_lettered_at, dead_letter_id) '
         '<= (coalesce($3, ''infinity''), coalesce($4, ''ffffffff-ffff-ffff-ffff-ffffffffffff'')) AND '
         'dead_lettered_at BETWEEN $1 AND coalesce($3, ''infinity'') AND '
     ELSE '(dead_lettered_at, dead_letter_id) < ($1, $2) AND (dead_lettered_at, dead_letter_id) >= '
         '(coalesce($3, ''-infinity''), coalesce($4, ''00000000-0000-0000-0000-000000000000'')) AND '
-        'dead_lettered_at BETWEEN coalesce($3, ''-infinity'') AND $1 AND ' END || condition;
+        'dead_lettered_at BETWEEN coalesce($3, ''-infinity'') AND $1 AND ' END || condition $$;
 
 -- The dead letters of one step that match, in order, up to a number.
 CREATE FUNCTION postrider_internal.scan_step(condition text, from_at timestamptz, from_id uuid, to_at timestamptz,
-    to_id uuid, ascending boolean, most integer) RETURNS uuid[] LANGUAGE plpgsql STABLE
-    SET search_path = pg_catalog, pg_temp AS $$
+    to_id uuid, ascending boolean, most integer) RETURNS uuid[] LANGUAGE plpgsql STABLE AS $$
 DECLARE
     found uuid[];
 BEGIN
@@ -82,7 +80,7 @@ END $$;
 -- it does not know how many match, nor that all of them may be old.
 CREATE FUNCTION postrider_internal.data_step(condition text, from_at timestamptz, from_id uuid, to_at timestamptz,
     to_id uuid, ascending boolean, most integer) RETURNS uuid[] LANGUAGE plpgsql STABLE
-    SET enable_seqscan = off SET enable_indexscan = off SET search_path = pg_catalog, pg_temp AS $$
+    SET enable_seqscan = off SET enable_indexscan = off AS $$
 DECLARE
     found uuid[];
 BEGIN
@@ -95,9 +93,9 @@ BEGIN
 END $$;
 
 -- The size of the next step, by what the last one took: a step reads the bodies, which may be large.
-CREATE FUNCTION postrider_internal.next_step(step integer, took interval) RETURNS integer LANGUAGE sql IMMUTABLE
-RETURN CASE WHEN took < '100 ms' THEN least(step * 2, 50000) WHEN took > '400 ms' THEN greatest(step / 4, 50)
-            ELSE step END;
+CREATE FUNCTION postrider_internal.next_step(step integer, took interval) RETURNS integer LANGUAGE sql IMMUTABLE AS $$
+SELECT CASE WHEN took < '100 ms' THEN least(step * 2, 50000) WHEN took > '400 ms' THEN greatest(step / 4, 50)
+            ELSE step END $$;
 
 -- Finds dead letters that a filter matches, after a position: newest first, or ascending. It ends with the list
 -- (reached_at is NULL), with most of them found, after the time limit or after scan_limit rows; reached_at and
@@ -109,7 +107,7 @@ RETURN CASE WHEN took < '100 ms' THEN least(step * 2, 50000) WHEN took > '400 ms
 CREATE FUNCTION postrider_internal.find_dead_letters(filter jsonb, after_at timestamptz, after_id uuid,
     ascending boolean, enough integer, most integer, scan_limit integer, time_limit interval,
     OUT ids uuid[], OUT scanned bigint, OUT reached_at timestamptz, OUT reached_id uuid, OUT condition text)
-    LANGUAGE plpgsql STABLE SET jit = off SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql STABLE SET jit = off AS $$
 DECLARE
     conditions text := postrider_internal.dead_letter_condition(filter);
     began timestamptz := clock_timestamp();
@@ -169,8 +167,7 @@ END $$;
 -- these ids, or up to sample ones among the newest scan_limit. Row all has their number; its name is partial if there
 -- may be more.
 CREATE FUNCTION postrider_internal.dead_letter_facets(filter jsonb, ids uuid[], sample integer, scan_limit integer,
-    top integer) RETURNS TABLE (facet text, name text, count bigint) LANGUAGE plpgsql STABLE SET jit = off
-    SET search_path = pg_catalog, pg_temp AS $$
+    top integer) RETURNS TABLE (facet text, name text, count bigint) LANGUAGE plpgsql STABLE SET jit = off AS $$
 DECLARE
     edge record;
 BEGIN
@@ -207,23 +204,22 @@ BEGIN
 END $$;
 
 -- What a count reads: the index that has all the filter needs, or the table.
-CREATE FUNCTION postrider_internal.scanned_for(filter jsonb) RETURNS regclass LANGUAGE sql STABLE
-RETURN ('postrider_internal.dead_letters' || CASE ARRAY (SELECT k FROM jsonb_object_keys(filter) k
+CREATE FUNCTION postrider_internal.scanned_for(filter jsonb) RETURNS regclass LANGUAGE sql STABLE AS $$
+SELECT ('postrider_internal.dead_letters' || CASE ARRAY (SELECT k FROM jsonb_object_keys(filter) k
         WHERE k NOT IN ('dead_lettered_from', 'dead_lettered_until', 'redelivered') ORDER BY k)
     WHEN '{}' THEN '_time_idx' WHEN '{topic}' THEN '_name_idx' WHEN '{subscription,topic}' THEN '_name_idx'
     WHEN '{reason}' THEN '_reason_idx' WHEN '{last_status}' THEN '_status_idx' WHEN '{event_type}' THEN '_type_idx'
-    ELSE '' END)::regclass;
+    ELSE '' END)::regclass $$;
 
 -- Whether one scan, without steps, takes about a second at most.
-CREATE FUNCTION postrider_internal.few_dead_letters(filter jsonb) RETURNS boolean LANGUAGE sql STABLE
-RETURN NOT filter ? 'match'
-    AND pg_relation_size(postrider_internal.scanned_for(filter)) < 256 * 1024 * 1024;
+CREATE FUNCTION postrider_internal.few_dead_letters(filter jsonb) RETURNS boolean LANGUAGE sql STABLE AS $$
+SELECT NOT filter ? 'match'
+    AND pg_relation_size(postrider_internal.scanned_for(filter)) < 256 * 1024 * 1024 $$;
 
 -- Counts the dead letters that a filter matches until the timeout, which it checks after each step unless there are
 -- few.
 CREATE FUNCTION postrider_internal.measure_dead_letters(filter jsonb, until timestamptz, timeout interval,
-    OUT matched bigint, OUT redelivered bigint, OUT at_least boolean) LANGUAGE plpgsql STABLE SET jit = off
-    SET search_path = pg_catalog, pg_temp AS $$
+    OUT matched bigint, OUT redelivered bigint, OUT at_least boolean) LANGUAGE plpgsql STABLE SET jit = off AS $$
 DECLARE
     began timestamptz := clock_timestamp();
     began_step timestamptz;
@@ -258,7 +254,7 @@ END $$;
 
 -- Fails after the timeout instead of returning a partial count: a caller would take it for the whole number.
 CREATE FUNCTION postrider_internal.count_to_the_end(what text, counted bigint, at_least boolean, timeout interval)
-RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
     IF at_least THEN
         RAISE EXCEPTION USING ERRCODE = '57014',
@@ -270,14 +266,13 @@ BEGIN
 END $$;
 
 CREATE FUNCTION postrider_internal.count_dead_letters(filter jsonb, timeout interval) RETURNS bigint LANGUAGE sql
-    STABLE BEGIN ATOMIC
+    STABLE AS $$
 SELECT postrider_internal.count_to_the_end('dead letters that match', c.matched, c.at_least, timeout)
-FROM postrider_internal.measure_dead_letters(filter, 'infinity', timeout) c;
-END;
+FROM postrider_internal.measure_dead_letters(filter, 'infinity', timeout) c $$;
 
 CREATE FUNCTION postrider.count_dead_letters(filter jsonb) RETURNS bigint
-    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-RETURN postrider_internal.count_dead_letters($1, '30 seconds');
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT postrider_internal.count_dead_letters($1, '30 seconds') $$;
 -- +goose StatementEnd
 
 REVOKE EXECUTE ON FUNCTION postrider.count_dead_letters(jsonb) FROM PUBLIC;
@@ -286,7 +281,7 @@ COMMENT ON FUNCTION postrider.count_dead_letters(jsonb) IS
     'all its members must match, and {} matches every dead letter: topic, subscription, reason, last_outcome, '
     'last_status (0: without a response), event_id, event_type, subject, subject_prefix, source, dead_lettered_from '
     '(included), dead_lettered_until (excluded), redelivered (true or false), dead_letter_ids (an array of up to '
-    '5,000), match. Times are RFC 3339, such as 2026-11-23T10:00:00Z. If counting takes more than 30 s, an error has '
+    '10,000), match. Times are RFC 3339, such as 2026-11-23T10:00:00Z. If counting takes more than 30 s, an error has '
     'the count so far.
 
 match is an array of up to 20 conditions such as {"field": "data.order.id", "op": "=", "value": 42}; all must match. '

@@ -18,7 +18,9 @@ const (
 	// operationStep is how many dead letters or events one transaction processes: a cancellation waits for it.
 	operationStep = 500
 	// eraseStep is how many events one transaction erases, or deliveries it retries or cancels: each delivery alone.
-	eraseStep        = 200
+	eraseStep = 200
+	// countStep is how many dead letters or deliveries one transaction counts.
+	countStep        = query.ScanStep
 	operationTimeout = 30 * time.Second
 	// stepMinPause and stepMaxPause are the waits between tries of a step while the database is unavailable.
 	stepMinPause = 50 * time.Millisecond
@@ -33,14 +35,16 @@ const (
 type operationRow struct {
 	ID                            uuid.UUID
 	Kind                          string
-	SelectionID                   *uuid.UUID
+	Filter                        string
+	Counting                      bool
 	TargetID                      *int64
 	PublishedFrom, PublishedUntil *time.Time
 	RatePerSecond                 *int
 	ReachedAt                     *time.Time // nil at the beginning
 	ReachedID                     uuid.UUID
-	CursorPosition                int // in a selection
+	CursorDelivery                int64
 	CreatedAt                     time.Time
+	StartedBy                     string
 	// Of a repair.
 	Patch                   *string
 	Again, IncludeUnchanged bool
@@ -53,7 +57,7 @@ type stepResult struct {
 	Error                 *string
 	ReachedAt             pgtype.Timestamptz // -infinity if an erasure continues with the dead letters
 	ReachedID             *uuid.UUID
-	ReachedPosition       *int    // in a selection
+	ReachedDelivery       *int64
 	OfDeadLetters         bool    // an erasure continues with the dead letters
 	Last                  bool    // nothing is left
 	Failure               *string // why the operation cannot continue
@@ -124,16 +128,8 @@ func (o *Operator) runStep(ctx context.Context, job int64, wrong error) (pause t
 			step.Error = new(reason(wrong))
 		case wrong != nil:
 			step.Failure = new("a step failed: " + reason(wrong))
-		case op.Kind == "redeliver_events":
-			step, err = o.stepEvents(ctx, tx, op)
-		case op.Kind == "erase_subject":
-			step, err = stepErasure(ctx, tx, op)
-		case op.Kind == Repair:
-			step, err = o.stepRepair(ctx, tx, op)
-		case op.SelectionID != nil:
-			step, err = stepSelection(ctx, tx, op)
 		default:
-			step, err = stepDeadLetters(ctx, tx, op)
+			step, err = o.step(ctx, tx, op)
 		}
 		if err != nil {
 			return err
@@ -150,6 +146,24 @@ func (o *Operator) runStep(ctx context.Context, job int64, wrong error) (pause t
 	return pause, more, err
 }
 
+// step executes one step by its kind.
+func (o *Operator) step(ctx context.Context, tx pgx.Tx, op *operationRow) (stepResult, error) {
+	switch {
+	case op.Kind == "redeliver_events":
+		return o.stepEvents(ctx, tx, op)
+	case op.Kind == "erase_subject":
+		return stepErasure(ctx, tx, op)
+	case op.Kind == Retry || op.Kind == Cancel:
+		return stepDeliveries(ctx, tx, op)
+	case op.Counting:
+		return callStep(ctx, tx, "SELECT * FROM postrider_internal.count_step($1, $2)", op.ID, countStep)
+	case op.Kind == Repair:
+		return o.stepRepair(ctx, tx, op)
+	default:
+		return stepDeadLetters(ctx, tx, op)
+	}
+}
+
 // most is up to how many a step processes: those of a second at the operation's rate.
 func (op *operationRow) most() int {
 	if op.RatePerSecond == nil {
@@ -160,9 +174,9 @@ func (op *operationRow) most() int {
 
 // beginStep deletes the job and locks its operation; nil if the job was replaced or the operation has ended.
 func beginStep(ctx context.Context, tx pgx.Tx, job int64) (*operationRow, error) {
-	const query = `SELECT id, kind, selection_id, target_id, published_from, published_until, rate_per_second,
+	const query = `SELECT id, kind, filter::text, counting, target_id, published_from, published_until, rate_per_second,
 		       nullif(cursor_at, '-infinity') AS reached_at, cursor_id AS reached_id,
-		       cursor_position, created_at, patch, again, include_unchanged
+		       cursor_delivery, created_at, started_by, patch, again, include_unchanged
 		FROM postrider_internal.begin_step($1)`
 	op, err := postgres.Row[operationRow](ctx, tx, query, job)
 	if errors.Is(err, postgres.ErrNotFound) {
@@ -181,7 +195,7 @@ func endStep(
 	const call = "SELECT postrider_internal.end_step($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
 	var next *time.Duration
 	row := tx.QueryRow(ctx, call, op.ID, step.Done, step.Skipped, step.Failed, step.Error, step.ReachedAt, step.ReachedID,
-		step.ReachedPosition, step.OfDeadLetters, step.Last, step.Failure, step.Taken, least)
+		step.ReachedDelivery, step.OfDeadLetters, step.Last, step.Failure, step.Taken, least)
 	if err = row.Scan(&next); err != nil {
 		return 0, false, fmt.Errorf("end a step of an operation: %w", err)
 	}
@@ -191,7 +205,7 @@ func endStep(
 	return *next, true, nil
 }
 
-// stepDeadLetters redelivers or purges the next dead letters. The step that finds none is the last.
+// stepDeadLetters redelivers or purges the next dead letters.
 func stepDeadLetters(ctx context.Context, tx pgx.Tx, op *operationRow) (stepResult, error) {
 	const call = "SELECT * FROM postrider_internal.step_dead_letters($1, $2, $3, $4)"
 	return callStep(ctx, tx, call, op.ID, op.most(), query.PastBytes, query.ScanStep)
@@ -212,12 +226,11 @@ func callStep(ctx context.Context, tx pgx.Tx, call string, args ...any) (stepRes
 	return step, nil
 }
 
-// CleanOperations deletes operations that ended 30 days ago, with their results.
+// CleanOperations deletes operations that ended 30 days ago.
 func (o *Operator) CleanOperations(ctx context.Context) error {
-	const ended = `WITH ended AS (DELETE FROM postrider_internal.operations WHERE id IN (
+	const ended = `DELETE FROM postrider_internal.operations WHERE id IN (
 		SELECT id FROM postrider_internal.operations WHERE finished_at < now() - interval '30 days' LIMIT $1
-		FOR UPDATE SKIP LOCKED) RETURNING id)
-		DELETE FROM postrider_internal.operation_results r USING ended e WHERE r.operation_id = e.id`
+		FOR UPDATE SKIP LOCKED)`
 	// A redelivery that ends after its operation was deleted leaves counts without an operation.
 	const outcomes = `DELETE FROM postrider_internal.operation_outcomes e
 		WHERE NOT EXISTS (SELECT FROM postrider_internal.operations o WHERE o.id = e.operation_id)`

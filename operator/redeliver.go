@@ -7,7 +7,6 @@ import (
 	"github.com/google/uuid"
 
 	"postrider/postgres"
-	"postrider/query"
 )
 
 // Target is the event subscription that dead letters are redelivered to; the zero value is that of each. Without Topic,
@@ -31,36 +30,9 @@ func (o *Operator) Purge(ctx context.Context, id uuid.UUID) (purged bool, err er
 	return call[bool](ctx, o, "purge a dead letter", "SELECT postrider_internal.purge($1, $2, $3)", id)
 }
 
-// RedeliverAll begins to redeliver all dead letters that a filter matches now, and returns the operation's id. Without
-// Redelivered in the filter, it omits those that were redelivered before. rate is the most per second; 0 = no limit.
-// *FunctionError.
-func (o *Operator) RedeliverAll(
-	ctx context.Context, filter *query.DeadLetterFilter, to Target, rate int,
-) (operation uuid.UUID, err error) {
-	const function = `SELECT postrider_internal.redeliver_all($1, nullif($2::text, ''), nullif($3::text, ''),
-		nullif($4::int, 0), $5, $6)`
-	text, err := filter.Text()
-	if err != nil {
-		return uuid.Nil, err
-	}
-	return call[uuid.UUID](ctx, o, "redeliver dead letters", function, text, to.Subscription, to.Topic, rate)
-}
-
-// PurgeAll begins to remove all dead letters that a filter matches now, and returns the operation's id. rate as for
-// RedeliverAll. *FunctionError.
-func (o *Operator) PurgeAll(
-	ctx context.Context, filter *query.DeadLetterFilter, rate int,
-) (operation uuid.UUID, err error) {
-	text, err := filter.Text()
-	if err != nil {
-		return uuid.Nil, err
-	}
-	const function = "SELECT postrider_internal.purge_all($1, nullif($2::int, 0), $3, $4)"
-	return call[uuid.UUID](ctx, o, "purge dead letters", function, text, rate)
-}
-
 // RedeliverEvents begins to deliver the past events of a topic that match the filter of one of its event subscriptions:
-// published at from or later, and before until, nil for now. It returns the operation's id. rate as for RedeliverAll.
+// published at from or later, and before until, nil for now. It returns the operation's id. rate is the most per second;
+// 0 = no limit.
 // *FunctionError.
 func (o *Operator) RedeliverEvents(
 	ctx context.Context, topic, subscription string, from time.Time, until *time.Time, rate int,

@@ -2,12 +2,14 @@ package operator
 
 import (
 	"context"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"postrider/postgres"
+	"postrider/query"
 )
 
 const (
@@ -20,9 +22,8 @@ const (
 
 // RepairPreview is the result of a dry run of a repair.
 type RepairPreview struct {
-	// Matched is the number of dead letters in the selection, Checked how many of them the counts are about.
+	// Matched is the number of dead letters that were found and checked.
 	Matched int `json:"matched"`
-	Checked int `json:"checked"`
 	// AtLeast: checking stopped early, and the counts are minimums.
 	AtLeast bool `json:"atLeast"`
 	// Changed events would be redelivered as edited. Unchanged ones are skipped unless includeUnchanged.
@@ -50,74 +51,77 @@ type RepairSample struct {
 
 // RepairDiff is what a repair would change of one event.
 type RepairDiff struct {
-	DeadLetterID uuid.UUID  `json:"deadLetterId"`
-	Diff         string     `json:"diff"`
-	Lines        []DiffLine `json:"-"`
+	DeadLetterID uuid.UUID `json:"deadLetterId"`
+	Changes      []Change  `json:"changes"`
 }
 
-// PreviewRepair returns what a repair of a selection would do now, for a little more than 5 s. *FunctionError.
-func (o *Operator) PreviewRepair(ctx context.Context, id uuid.UUID, do *Action) (*RepairPreview, error) {
+// PreviewRepair returns what a repair would do now, for a little more than 5 s. *FunctionError.
+func (o *Operator) PreviewRepair(
+	ctx context.Context, filter *query.DeadLetterFilter, do *Action,
+) (*RepairPreview, error) {
 	patch, err := ParsePatch(do.Patch)
 	if err != nil {
 		return nil, err
 	}
-	selected, err := o.Selection(ctx, id)
+	matching := *filter
+	if matching.Redelivered == nil && !do.Again {
+		matching.Redelivered = new(false)
+	}
+	text, err := matching.Text()
 	if err != nil {
 		return nil, err
 	}
-	if selected.Kind != SelectedDeadLetters {
-		return nil, postgres.Invalid("selection", "selection %s has deliveries: they cannot be repaired", id)
-	}
-	target, again, err := o.previewTarget(ctx, do)
+	target, again, err := o.previewTarget(ctx, filter, do)
 	if err != nil {
 		return nil, err
 	}
-	found := &RepairPreview{
-		Matched: selected.Count, Skipped: []RepairCause{}, Failed: []RepairCause{}, Diffs: []RepairDiff{},
-	}
-	began, after := time.Now(), 0
-	for found.Checked < found.Matched {
-		if found.AtLeast = time.Since(began) > previewTime; found.AtLeast {
-			break
-		}
-		items, err := readRepairs(ctx, o.db, id, after, previewStep, target, again)
+	preview := &RepairPreview{Skipped: []RepairCause{}, Failed: []RepairCause{}, Diffs: []RepairDiff{}}
+	began, reached := time.Now(), &foundDeadLetters{ReachedID: new(uuid.UUID)}
+	reached.ReachedAt = pgtype.Timestamptz{Valid: true, InfinityModifier: pgtype.NegativeInfinity}
+	for until := o.clock.Now().Add(time.Hour); !reached.Last && !preview.AtLeast; {
+		var items []repairItem
+		reached, items, err = nextRepairs(ctx, o.db, text, until, reached.ReachedAt, *reached.ReachedID, previewStep,
+			target, again)
 		if err != nil {
 			return nil, postgres.CallError("preview a repair", err)
 		}
-		if len(items) == 0 {
-			break // the selection has expired
-		}
 		for i := range items {
-			found.add(&items[i], items[i].edit(patch, o.clock.Now(), false))
-			after = items[i].Position
+			preview.add(&items[i], patch, o.clock.Now())
 		}
+		preview.AtLeast = !reached.Last && time.Since(began) > previewTime
 	}
-	return found, nil
+	return preview, nil
 }
 
 // previewTarget is the target of a repair, and the time before which a redelivery counts.
-func (o *Operator) previewTarget(ctx context.Context, do *Action) (target *int64, again *time.Time, err error) {
-	if do.Again {
+func (o *Operator) previewTarget(
+	ctx context.Context, filter *query.DeadLetterFilter, do *Action,
+) (target *int64, again *time.Time, err error) {
+	if do.Again || filter.Redelivered != nil && *filter.Redelivered {
 		again = new(o.clock.Now().Add(time.Hour))
 	}
 	if do.To.Subscription != "" {
+		topic := do.To.Topic
+		if topic == "" && filter.Topic != nil {
+			topic = *filter.Topic
+		}
 		const find = "SELECT postrider_internal.redelivery_target($1, $2)"
-		if err = o.db.QueryRow(ctx, find, do.To.Topic, do.To.Subscription).Scan(&target); err != nil {
+		if err = o.db.QueryRow(ctx, find, topic, do.To.Subscription).Scan(&target); err != nil {
 			err = postgres.CallError("find the event subscription", err)
 		}
 	}
 	return target, again, err
 }
 
-// add counts an item.
-func (p *RepairPreview) add(i *repairItem, result string) {
-	p.Checked++
-	switch result {
+// add counts a dead letter.
+func (p *RepairPreview) add(i *repairItem, patch *Patch, now time.Time) {
+	p.Matched++
+	cause, message := i.edit(patch, now, false)
+	switch cause {
 	case "":
 		p.Changed++
 		if len(p.Diffs) < previewDiffs {
-			lines := DiffJSON(i.Body, i.edited.Body)
-			p.Diffs = append(p.Diffs, RepairDiff{DeadLetterID: i.DeadLetterID, Diff: DiffText(lines), Lines: lines})
+			p.Diffs = append(p.Diffs, RepairDiff{i.DeadLetterID, Diff(i.Body, i.edited.Body)})
 		}
 		return
 	case resultUnchanged:
@@ -125,21 +129,15 @@ func (p *RepairPreview) add(i *repairItem, result string) {
 		return
 	}
 	list := &p.Failed
-	if i.Skipped {
+	if isSkipped(cause) {
 		list = &p.Skipped
 	}
-	cause, message, _ := strings.Cut(result, ": ")
-	if i.Message != nil {
-		message = *i.Message
+	at := slices.IndexFunc(*list, func(c RepairCause) bool { return c.Cause == cause })
+	if at < 0 {
+		at, *list = len(*list), append(*list, RepairCause{Cause: cause})
 	}
-	for at := range *list {
-		if c := &(*list)[at]; c.Cause == cause {
-			c.Count++
-			if len(c.Samples) < previewSamples {
-				c.Samples = append(c.Samples, RepairSample{i.DeadLetterID, message})
-			}
-			return
-		}
+	c := &(*list)[at]
+	if c.Count++; len(c.Samples) < previewSamples {
+		c.Samples = append(c.Samples, RepairSample{i.DeadLetterID, message})
 	}
-	*list = append(*list, RepairCause{Cause: cause, Count: 1, Samples: []RepairSample{{i.DeadLetterID, message}}})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"postrider/event"
 	"postrider/postgres"
@@ -19,20 +20,17 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-// Results of items that a repair does not redeliver. Those of paths, tests and validations continue with the problem.
+// Why a repair does not redeliver a dead letter whose event it could change.
 const (
 	resultUnchanged = "unchanged"
 	resultInvalid   = "invalid"
-	resultSize      = "size"
 )
 
-// repairItem is a dead letter of a selection. Problem is why it cannot be repaired, Message the same in words; nil if
-// it can.
+// repairItem is a dead letter to repair. Problem is why it cannot be repaired, Message the same in words; nil if it
+// can.
 type repairItem struct {
-	Position           int
 	DeadLetterID       uuid.UUID
 	Problem, Message   *string
-	Skipped            bool // the problem is no failure
 	Topic, InputSchema *string
 	InputSchemaMapping *event.Mapping
 	Body               []byte
@@ -41,59 +39,64 @@ type repairItem struct {
 	edited *event.Event `db:"-"`
 }
 
-// readRepairs reads the next items of a selection after a position.
-func readRepairs(
-	ctx context.Context, db postgres.Querier, selection uuid.UUID, after, most int, target *int64, again *time.Time,
-) ([]repairItem, error) {
-	const next = "SELECT * FROM postrider_internal.next_repairs($1, $2, $3, $4, $5, $6)"
-	rows, _ := db.Query(ctx, next, selection, after, most, query.PastBytes, target, again) // CollectRows has its error
-	items, err := pgx.CollectRows(rows, pgx.RowToStructByNameLax[repairItem])
-	if err != nil {
-		return nil, fmt.Errorf("read the dead letters of a repair: %w", err)
-	}
-	return items, nil
+// foundDeadLetters are the next dead letters that a filter matches, and where to continue.
+type foundDeadLetters struct {
+	IDs       []uuid.UUID
+	ReachedAt pgtype.Timestamptz
+	ReachedID *uuid.UUID
+	Last      bool
 }
 
-// edit applies a patch and validates the event. The result is "" for an event to deliver.
-func (i *repairItem) edit(patch *Patch, now time.Time, includeUnchanged bool) (result string) {
+// nextRepairs reads the next dead letters that a filter matches.
+func nextRepairs(
+	ctx context.Context, db postgres.Querier, filter string, until time.Time, at pgtype.Timestamptz, id uuid.UUID,
+	most int, target *int64, again *time.Time,
+) (*foundDeadLetters, []repairItem, error) {
+	const next = `SELECT ids, reached_at, reached_id, last
+		FROM postrider_internal.next_dead_letters($1, $2, $3, $4, $5, $6, $7)`
+	found, err := postgres.Row[foundDeadLetters](ctx, db, next, filter, until, at, id, most, query.PastBytes,
+		query.ScanStep)
+	if err != nil {
+		return nil, nil, fmt.Errorf("find the dead letters of a repair: %w", err)
+	}
+	const read = "SELECT * FROM postrider_internal.read_repairs($1, $2, $3)"
+	items, err := postgres.Rows[repairItem](ctx, db, read, found.IDs, target, again)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the dead letters of a repair: %w", err)
+	}
+	return found, items, nil
+}
+
+// edit applies a patch and validates the event. cause is "" for an event to deliver; message is the cause in words.
+func (i *repairItem) edit(patch *Patch, now time.Time, includeUnchanged bool) (cause, message string) {
 	if i.Problem != nil {
-		return *i.Problem
+		return *i.Problem, *i.Message
 	}
-	changed, err := patch.Apply(i.Body)
-	if failed, ok := errors.AsType[*PatchError](err); ok {
-		return failed.Cause + ": " + failed.Error()
-	}
+	changed := patch.Apply(i.Body)
 	if bytes.Equal(changed, i.Body) {
 		if includeUnchanged {
-			return ""
+			return "", ""
 		}
-		return resultUnchanged
+		return resultUnchanged, "the patch does not change it"
 	}
 	in := event.Input{
 		Schema: event.Schema(*i.InputSchema), Topic: *i.Topic, Mapping: i.InputSchemaMapping, NewID: uuid.NewString, Now: now,
 	}
-	i.edited, err = in.ParseOne(changed)
-	var invalid *event.Error
-	switch {
-	case err == nil:
-		return ""
-	case errors.As(err, &invalid) && invalid.Code == event.CodePayloadTooLarge:
-		return resultSize + ": " + invalid.About("event")
-	case errors.As(err, &invalid):
-		return resultInvalid + ": " + invalid.About("event")
-	default:
-		return resultInvalid + ": " + err.Error()
+	var err error
+	if i.edited, err = in.ParseOne(changed); err == nil {
+		return "", ""
 	}
+	if invalid, ok := errors.AsType[*event.Error](err); ok {
+		return resultInvalid, invalid.About("event")
+	}
+	return resultInvalid, err.Error()
 }
 
-// repairedItem is an item with its result.
-type repairedItem struct {
-	*repairItem
-	result string
-}
+// isSkipped reports whether a cause is no failure.
+func isSkipped(cause string) bool { return cause == resultUnchanged || cause == "redelivered" }
 
 // event is the edited event; an empty one delivers the original.
-func (i repairedItem) event() event.Event {
+func (i *repairItem) event() event.Event {
 	if i.edited == nil {
 		return event.Event{}
 	}
@@ -101,42 +104,63 @@ func (i repairedItem) event() event.Event {
 }
 
 var (
-	repairedColumns = postgres.Columns[repairedItem]{
-		postgres.Col("position", "int", func(i repairedItem) int { return i.Position }),
-		postgres.Col("dead_letter_id", "uuid", func(i repairedItem) [16]byte { return i.DeadLetterID }),
-		postgres.NullTextCol("result", func(i repairedItem) string { return i.result }),
-		postgres.Col("edited", "bool", func(i repairedItem) bool { return i.edited != nil }),
-		postgres.NullTimeCol("event_time", func(i repairedItem) time.Time { e := i.event(); return storedTime(&e) }),
-		postgres.Col("event_id", "text", func(i repairedItem) string { return i.event().ID }),
-		postgres.Col("event_type", "text", func(i repairedItem) string { return i.event().Type }),
-		postgres.Col("subject", "text", func(i repairedItem) string { return i.event().Subject }),
-		postgres.Col("source", "text", func(i repairedItem) string { return i.event().Source }),
-		postgres.Col("data_version", "text", func(i repairedItem) string { return i.event().DataVersion }),
-		postgres.NullTextCol("traceparent", func(i repairedItem) string { return i.event().Trace.Parent }),
-		postgres.NullTextCol("tracestate", func(i repairedItem) string { return i.event().Trace.State }),
-		postgres.Col("body", "bytea", func(i repairedItem) []byte { return i.event().Body }),
+	repairedColumns = postgres.Columns[*repairItem]{
+		postgres.Col("dead_letter_id", "uuid", func(i *repairItem) [16]byte { return i.DeadLetterID }),
+		postgres.Col("edited", "bool", func(i *repairItem) bool { return i.edited != nil }),
+		postgres.NullTimeCol("event_time", func(i *repairItem) time.Time { e := i.event(); return storedTime(&e) }),
+		postgres.Col("event_id", "text", func(i *repairItem) string { return i.event().ID }),
+		postgres.Col("event_type", "text", func(i *repairItem) string { return i.event().Type }),
+		postgres.Col("subject", "text", func(i *repairItem) string { return i.event().Subject }),
+		postgres.Col("source", "text", func(i *repairItem) string { return i.event().Source }),
+		postgres.Col("data_version", "text", func(i *repairItem) string { return i.event().DataVersion }),
+		postgres.NullTextCol("traceparent", func(i *repairItem) string { return i.event().Trace.Parent }),
+		postgres.NullTextCol("tracestate", func(i *repairItem) string { return i.event().Trace.State }),
+		postgres.Col("body", "bytea", func(i *repairItem) []byte { return i.event().Body }),
 	}
 	stepRepairsStatement = postgres.Bind(postgres.SQLFile(sqlFiles, "steprepairs.sql"),
-		postgres.Value("operation", "uuid"), repairedColumns.As("items"))
+		postgres.Value("operation", "uuid"), postgres.Value("started_by", "text"), postgres.Value("target", "bigint"),
+		postgres.Value("again_before", "timestamptz"), repairedColumns.As("items"))
 )
 
-// stepRepair repairs and redelivers the next items of a selection. What fails is recorded and does not end the step.
+// stepRepair repairs and redelivers the next dead letters. What fails is counted and does not end the step.
 func (o *Operator) stepRepair(ctx context.Context, tx pgx.Tx, op *operationRow) (step stepResult, err error) {
 	patch, err := ParsePatch([]byte(*op.Patch))
 	if err != nil {
 		return step, err
 	}
-	var again *time.Time
-	if op.Again {
-		again = &op.CreatedAt
+	at := pgtype.Timestamptz{Valid: true, InfinityModifier: pgtype.NegativeInfinity}
+	if op.ReachedAt != nil {
+		at = pgtype.Timestamptz{Valid: true, Time: *op.ReachedAt}
 	}
-	items, err := readRepairs(ctx, tx, *op.SelectionID, op.CursorPosition, op.most(), op.TargetID, again)
+	found, items, err := nextRepairs(ctx, tx, op.Filter, op.CreatedAt, at, op.ReachedID, op.most(), op.TargetID,
+		op.again())
 	if err != nil {
 		return step, err
 	}
-	repaired := make([]repairedItem, len(items))
+	var edits []*repairItem
+	var failed int64
+	var failure *string
 	for i := range items {
-		repaired[i] = repairedItem{&items[i], items[i].edit(patch, o.clock.Now(), op.IncludeUnchanged)}
+		item := &items[i]
+		cause, message := item.edit(patch, o.clock.Now(), op.IncludeUnchanged)
+		switch {
+		case cause == "":
+			edits = append(edits, item)
+		case !isSkipped(cause):
+			if cause == resultInvalid { // an erasure would not find the text
+				message = "the edited event is invalid"
+			}
+			failed, failure = failed+1, new(fmt.Sprintf("dead letter %s: %s", item.DeadLetterID, message))
+		}
 	}
-	return callStep(ctx, tx, stepRepairsStatement, repairedColumns.Append([]any{op.ID}, repaired)...)
+	if len(edits) > 0 {
+		args := []any{op.ID, op.StartedBy, op.TargetID, op.again()}
+		step, err = callStep(ctx, tx, stepRepairsStatement, repairedColumns.Append(args, edits)...)
+	}
+	step.Taken, step.ReachedAt, step.ReachedID, step.Last = len(found.IDs), found.ReachedAt, found.ReachedID, found.Last
+	if step.Failed += failed; step.Error == nil {
+		step.Error = failure
+	}
+	step.Skipped = int64(step.Taken) - step.Done - step.Failed
+	return step, err
 }

@@ -26,7 +26,7 @@ var AuditActions = []string{
 	"subscription_released", "subscription_probed", "endpoint_url_shown", "delivery_attributes_shown",
 	"signing_secrets_shown", "signing_secret_rotated", "test_delivery_created", "delivery_canceled", "delivery_retried",
 	"delivery_dead_lettered", "dead_letter_redelivered", "dead_letter_repaired", "dead_letter_purged", "event_erased",
-	"subject_erased", "selection_created", "operation_started", "operation_canceled", "operation_finished",
+	"subject_erased", "operation_started", "operation_canceled", "operation_finished",
 	"policy_created", "policy_replaced",
 	"policy_deleted", "query_run", "query_saved", "query_deleted", "api_key_created", "api_key_revoked",
 	"login_approved", "login_denied", "user_created",

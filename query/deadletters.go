@@ -35,8 +35,8 @@ type DeadLetterFilter struct {
 	// Redelivered: true for those that were redelivered, false for the others, nil for both. A redelivery of many
 	// reads nil as false.
 	Redelivered *bool `query:"redelivered" json:"redelivered,omitzero"`
-	// DeadLetterIDs are at most 5,000; nil for all, and an empty list for none.
-	DeadLetterIDs []uuid.UUID `json:"deadLetterIds,omitzero" maxItems:"5000"`
+	// DeadLetterIDs are at most 10,000; nil for all, and an empty list for none.
+	DeadLetterIDs []uuid.UUID `json:"deadLetterIds,omitzero" maxItems:"10000"`
 	// Match are conditions on the event's data and other texts, at most 20.
 	Match []Condition `json:"match,omitzero" maxItems:"20"`
 	// Search are further conditions, as ParseSearch reads them.
@@ -130,8 +130,8 @@ type Lineage struct {
 	// EditedFrom is the original event.
 	EditedFrom *uuid.UUID `json:"editedFrom"`
 	EditedBy   *string    `json:"editedBy"`
-	// Edit is a JSON Patch from the original to the event; nil in a list, if PostgreSQL cannot hold one of the two as
-	// jsonb, and after an erasure.
+	// Edit is a JSON merge patch from the original to the event; nil in a list, if PostgreSQL cannot hold one of the two
+	// as jsonb, and after an erasure.
 	Edit json.RawMessage `json:"edit,omitempty"`
 }
 

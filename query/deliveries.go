@@ -2,12 +2,15 @@ package query
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"postrider/catalog"
+	"postrider/postgres"
 )
 
 // DeliveryFilter selects deliveries; "" or nil = all.
@@ -25,6 +28,39 @@ type DeliveryFilter struct {
 	// of postrider's ids of the events.
 	From *time.Time `query:"publishedFrom" json:"publishedFrom,omitzero"`
 	To   *time.Time `query:"publishedUntil" json:"publishedUntil,omitzero"`
+	// CreatedUntil excludes deliveries that were created at this time or later. Only operations have it, and DeliveryIDs:
+	// at most 10,000; nil for all.
+	CreatedUntil *time.Time `json:"createdUntil,omitzero"`
+	DeliveryIDs  []int64    `json:"deliveryIds,omitzero" maxItems:"10000"`
+}
+
+// storedDeliveryFilter is a DeliveryFilter as operations store it.
+type storedDeliveryFilter struct {
+	Topic        string     `json:"topic,omitzero"`
+	Subscription string     `json:"subscription,omitzero"`
+	State        string     `json:"state,omitzero"`
+	Hold         string     `json:"hold,omitzero"`
+	Outcome      string     `json:"last_outcome,omitzero"`
+	Event        string     `json:"event_id,omitzero"`
+	Operation    *uuid.UUID `json:"operation_id,omitzero"`
+	From         *time.Time `json:"published_from,omitzero"`
+	To           *time.Time `json:"published_until,omitzero"`
+	CreatedUntil *time.Time `json:"created_until,omitzero"`
+	DeliveryIDs  []int64    `json:"delivery_ids,omitzero"`
+}
+
+// Scan implements sql.Scanner for a stored filter.
+func (f *DeliveryFilter) Scan(stored any) error {
+	return json.Unmarshal(fmt.Appendf(nil, "%s", stored), (*storedDeliveryFilter)(f))
+}
+
+// Text returns the filter as operations store it.
+func (f *DeliveryFilter) Text() (string, error) {
+	text, err := json.Marshal((*storedDeliveryFilter)(f))
+	if err != nil {
+		return "", fmt.Errorf("write a filter of deliveries: %w", err)
+	}
+	return string(text), nil
 }
 
 // DeliveryLine is one delivery in a list.
@@ -92,21 +128,21 @@ func (r *Reader) ReadDeliveries(
 func readDeliveries(
 	r *reading, f DeliveryFilter, t Turn[DeliveryPlace],
 ) (page SearchedPage[DeliveryLine, DeliveryPlace]) {
-	args, search, some := bindDeliveries(r, f)
+	args, search, some := bindDeliveries(r, f, f.From != nil || f.To != nil)
 	if !some {
 		return page
 	}
 	return readPage[DeliveryLine](r, "deliveries", t, search, args)
 }
 
-// bindDeliveries returns the arguments of a filter. search: no index has the rows that it matches. some is false if it
-// can match none.
-func bindDeliveries(r *reading, f DeliveryFilter) (args pgx.NamedArgs, search, some bool) {
+// bindDeliveries returns the arguments of a filter. timed: the list is in the order of the ids of the events. search:
+// no index has the rows that it matches. some is false if it can match none.
+func bindDeliveries(r *reading, f DeliveryFilter, timed bool) (args pgx.NamedArgs, search, some bool) {
 	names := readNames(r, f.Topic, f.Subscription, f.Event, topicShare+1)
-	timed := f.From != nil || f.To != nil // in the order of the ids of the events
 	args = pgx.NamedArgs{
 		"topics": names.Topics, "events": names.Events, "timed": timed, "from": f.From, "to": f.To,
 		"state": given(f.State), "hold": given(f.Hold), "outcome": given(f.Outcome), "operation": f.Operation,
+		"created_until": f.CreatedUntil, "ids": f.DeliveryIDs,
 	}
 	bySubscription := names.bind(args, f.Topic, f.Subscription, timed)
 	if !bySubscription && f.Subscription == "" {
@@ -124,4 +160,60 @@ func bindDeliveries(r *reading, f DeliveryFilter) (args pgx.NamedArgs, search, s
 	search = f.Event == "" && (f.Outcome != "" || f.Hold != "" || f.State != "" && f.State != "pending" ||
 		f.Topic+f.Subscription != "" && !bySubscription)
 	return args, search, true
+}
+
+// FoundDeliveries are the next pending deliveries of an operation. Reached is the last one that was checked.
+type FoundDeliveries struct {
+	IDs     []int64
+	Reached int64
+	Last    bool
+}
+
+// NextDeliveries finds up to most pending deliveries that a filter matches and that were created before a time, among
+// the next ones after an id. The zero time is no limit.
+func NextDeliveries(
+	ctx context.Context, tx pgx.Tx, f DeliveryFilter, until time.Time, after int64, most int,
+) (found FoundDeliveries, err error) {
+	found = FoundDeliveries{IDs: []int64{}, Reached: after, Last: true}
+	if f.State != "" && f.State != "pending" {
+		return found, nil
+	}
+	if f.State = "pending"; !until.IsZero() && (f.CreatedUntil == nil || until.Before(*f.CreatedUntil)) {
+		f.CreatedUntil = &until
+	}
+	r := &reading{ctx: ctx, tx: tx}
+	args, _, _ := bindDeliveries(r, f, false)
+	args["limit"], args["backwards"], args["end"] = most, true, nil
+	bindKey(args, "cursor", &DeliveryPlace{DeliveryID: after})
+	var end *DeliveryPlace
+	if f.Event == "" && f.Operation == nil && f.DeliveryIDs == nil {
+		end = searchEnd[DeliveryPlace](r, "pending_deliveries", args)
+	}
+	if r.err != nil {
+		return found, r.err
+	}
+	found.IDs, err = postgres.Values[int64](ctx, tx, sql("pending_deliveries"), args)
+	if len(found.IDs) == most {
+		found.Reached, found.Last = found.IDs[most-1], false
+	} else if end != nil {
+		found.Reached, found.Last = end.DeliveryID, false
+	}
+	return found, err
+}
+
+// CountDeliveries counts the pending deliveries that a filter matches, for a little more than 5 s. ErrTooSlow;
+// ErrUnavailable.
+func (r *Reader) CountDeliveries(ctx context.Context, f DeliveryFilter) (counted Matched, err error) {
+	err = postgres.ReadWithin(ctx, r.db, 2*countTime, "deliveries", func(tx pgx.Tx) error {
+		var found FoundDeliveries
+		for began := time.Now(); !found.Last && !counted.AtLeast; {
+			if found, err = NextDeliveries(ctx, tx, f, time.Time{}, found.Reached, ScanStep); err != nil {
+				return err
+			}
+			counted.Matched += int64(len(found.IDs))
+			counted.AtLeast = !found.Last && time.Since(began) > countTime
+		}
+		return nil
+	})
+	return counted, err
 }

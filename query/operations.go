@@ -13,26 +13,29 @@ import (
 
 // Operation is a bulk operation: a redelivery, a purge or an erasure of many.
 type Operation struct {
-	OperationID  uuid.UUID        `json:"operationId"`
-	Kind         string           `json:"kind" enum:"redeliver,repair,purge,retry,cancel,redeliver_events,erase_subject"`
-	State        string           `json:"state" enum:"running,done,canceled,failed"`
-	Filter       DeadLetterFilter `json:"filter"`
-	Topic        *string          `json:"topic"`
-	Subscription *string          `json:"subscription"`
-	// SelectionID is the selection that it acts on; nil for a filter.
-	SelectionID *uuid.UUID `json:"selectionId"`
+	OperationID uuid.UUID        `json:"operationId"`
+	Kind        string           `json:"kind" enum:"redeliver,repair,purge,retry,cancel,redeliver_events,erase_subject"`
+	State       string           `json:"state" enum:"running,done,canceled,failed"`
+	Filter      DeadLetterFilter `json:"filter"`
+	// DeliveryFilter is instead of Filter that of a retry or a cancellation.
+	DeliveryFilter *DeliveryFilter `json:"deliveryFilter,omitempty"`
+	Topic          *string         `json:"topic"`
+	Subscription   *string         `json:"subscription"`
 	// Paths are the members of events that a repair changes, as JSON Pointers; nil for other operations.
 	Paths          []string   `json:"paths,omitempty"`
 	PublishedFrom  *time.Time `json:"publishedFrom"`
 	PublishedUntil *time.Time `json:"publishedUntil"`
 	RatePerSecond  *int       `json:"ratePerSecond"`
+	// ExpectedCount must match, or the operation fails and changes nothing; nil = any number.
+	ExpectedCount *int64 `json:"expectedCount"`
+	// Counting: it counts what matches, and has changed nothing yet.
+	Counting bool `json:"counting"`
 	// Matched is nil for past events and erasures.
-	Matched        *int64  `json:"matched"`
-	MatchedAtLeast bool    `json:"matchedAtLeast"`
-	Done           int64   `json:"done"`
-	Skipped        int64   `json:"skipped"`
-	Failed         int64   `json:"failed"`
-	LastError      *string `json:"lastError"`
+	Matched   *int64  `json:"matched"`
+	Done      int64   `json:"done"`
+	Skipped   int64   `json:"skipped"`
+	Failed    int64   `json:"failed"`
+	LastError *string `json:"lastError"`
 	// ReachedAt is its progress: a time of dead-lettering, or of publishing.
 	ReachedAt  *time.Time `json:"reachedAt"`
 	StartedBy  string     `json:"startedBy"`

@@ -212,41 +212,74 @@ func TestRepairDeadLetter(t *testing.T) {
 	delivery := b.manage(http.MethodGet, fmt.Sprintf("/v1/deliveries/%v",
 		done.value().(map[string]any)["deliveryId"]), "")
 	require.Contains(t, delivery.body, `"editedBy":"admin"`)
-	require.Contains(t, delivery.body, `"edit":[{"op":"add","path":"/data","value":1000`)
+	require.Contains(t, delivery.body, `"edit":{"data":1000`)
 	require.Contains(t, b.manage(http.MethodGet, "/v1/events?eventId=e", "").body, `"editedBy":"admin"`)
 	systemID := b.rows("SELECT system_id::text AS id FROM postrider_internal.repairs")[0]["id"].(string)
-	require.Contains(t, b.manage(http.MethodGet, "/v1/events/"+systemID, "").body, `"edit":[{"op":"add","path":"/data"`)
+	require.Contains(t, b.manage(http.MethodGet, "/v1/events/"+systemID, "").body, `"edit":{"data":1`)
 	require.True(t, strings.HasSuffix(b.manage(http.MethodGet, "/v1/events/"+systemID, "").body, `,"event":`+event+"}"))
 }
 
-func TestRepairSelectionOverREST(t *testing.T) {
+func TestRepairManyOverREST(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic("orders", "")
 	b.subscription("orders", "billing", `{"endpointUrl":"https://example.com/hook"}`)
 	ids := b.deadLettersOf("orders", "billing", 2)
-	selected := b.manage(http.MethodPost, "/v1/selections", fmt.Sprintf(`{"deadLetterIds":["%s","%s"]}`, ids[0], ids[1]))
-	at := "/v1/selections/" + selected.json(http.StatusCreated)["selectionId"].(string) + "/repair"
+	const at = "/v1/deadLetters/repair"
 	for body, message := range map[string]string{
-		`{}`:                           "patch or mergePatch is required, and not both",
-		`{"patch":[],"mergePatch":{}}`: "patch or mergePatch is required, and not both",
-		`{"patch":{}}`:                 "patch must be an array of operations",
-		`{"mergePatch":[]}`:            "mergePatch must be an object",
-		`{"patch":[{"op":"copy","path":"/a","from":"/b"}]}`: "patch[0].op must be test, add, replace or remove",
-		`{"mergePatch":{},"ratePerSecond":0}`:               "ratePerSecond must be between 1 and",
+		`{"mergePatch":{}}`:                                "filter is required",
+		`{"filter":{}}`:                                    "mergePatch must be an object",
+		`{"filter":{},"mergePatch":[]}`:                    "mergePatch must be an object",
+		`{"filter":{},"patch":[]}`:                         "patch is not a member",
+		`{"filter":{},"mergePatch":{},"ratePerSecond":0}`:  "ratePerSecond must be between 1 and",
+		`{"filter":{},"mergePatch":{},"expectedCount":-1}`: "expectedCount must be 0 or more, not -1",
 	} {
 		rejected := b.manage(http.MethodPost, at, body)
 		require.Equal(t, 400, rejected.status, rejected.body)
 		require.Contains(t, rejected.body, message)
 	}
-	const patch = `"mergePatch":{"subject":"s","eventType":"t","eventTime":"2026-01-01T00:00:00Z","data":1e400}`
-	preview := b.manage(http.MethodPost, at, `{"dryRun":true,`+patch+`}`).json(http.StatusOK)
-	require.EqualValues(t, 2, preview["changed"])
-	require.Len(t, preview["diffs"], 2)
-	started := b.manage(http.MethodPost, at, `{`+patch+`}`).json(http.StatusAccepted)
+	filter := fmt.Sprintf(`"filter":{"deadLetterIds":["%s","%s"]}`, ids[0], ids[1])
+	const patch = `,"mergePatch":{"subject":"s","eventType":"t","eventTime":"2026-01-01T00:00:00Z","data":1e400}`
+	preview := b.manage(http.MethodPost, at, `{"dryRun":true,`+filter+patch+`}`)
+	require.Equal(t, http.StatusOK, preview.status, preview.body)
+	require.Contains(t, preview.body, `{"matched":2,"atLeast":false,"changed":2,"unchanged":0,`)
+	require.Equal(t, 2, strings.Count(preview.body, `{"path":"/data","after":1e400}`))
+	started := b.manage(http.MethodPost, at, `{"expectedCount":2,`+filter+patch+`}`).json(http.StatusAccepted)
 	require.Equal(t, "repair", started["kind"])
+	require.EqualValues(t, 2, started["expectedCount"])
+	require.Equal(t, true, started["counting"])
 	require.Equal(t, []any{"/subject", "/eventType", "/eventTime", "/data"}, started["paths"])
-	b.manage(http.MethodPost, strings.Replace(at, "0", "1", 20), `{"mergePatch":{}}`).rejected(404, "NotFound")
+}
+
+func TestDeliveriesInBulk(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	key := b.topic("orders", "")
+	b.subscription("orders", "billing", `{"endpointUrl":"https://example.com/hook"}`)
+	for _, id := range []string{"1", "2", "3"} {
+		require.Equal(t, http.StatusOK, b.publish("orders", key, "["+gridEvent(id)+"]").status)
+	}
+	tooMany := strings.TrimSuffix(strings.Repeat("1,", 10_001), ",")
+	for body, message := range map[string]string{
+		`{}`:                                           "filter is required; {} matches all pending deliveries",
+		`{"filter":{"state":"delivered"}}`:             "filter.state must be pending",
+		`{"filter":{"topic":"\u0000"}}`:                "filter.topic must be UTF-8",
+		`{"filter":{"hold":"none"}}`:                   "filter.hold must be one of",
+		`{"filter":{"deliveryIds":[]}}`:                "filter.deliveryIds must have between 1 and 10000 ids, not 0",
+		`{"filter":{"deliveryIds":[` + tooMany + `]}}`: "10001",
+	} {
+		rejected := b.manage(http.MethodPost, "/v1/deliveries/cancel", body)
+		require.Equal(t, 400, rejected.status, rejected.body)
+		require.Contains(t, rejected.body, message)
+	}
+	dry := b.manage(http.MethodPost, "/v1/deliveries/retryNow",
+		`{"dryRun":true,"filter":{"topic":"orders","createdUntil":"2100-01-01T00:00:00Z"}}`).json(http.StatusOK)
+	require.EqualValues(t, 3, dry["matched"])
+	started := b.manage(http.MethodPost, "/v1/deliveries/cancel",
+		`{"expectedCount":3,"filter":{"deliveryIds":[1,2,2]}}`).json(http.StatusAccepted)
+	require.Equal(t, "cancel", started["kind"])
+	require.Equal(t, map[string]any{"deliveryIds": []any{1.0, 2.0, 2.0}}, started["deliveryFilter"])
+	require.Empty(t, started["filter"])
 }
 
 // The event of a dead letter is shown as stored: white space, escapes and digits of numbers included.

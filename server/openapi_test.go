@@ -136,7 +136,7 @@ func TestSpecificationHasEveryRoute(t *testing.T) {
 	b := setup(t)
 	var routes, specified []string
 	for _, r := range b.server.Echo().Routes() {
-		path := strings.NewReplacer(":operationId", exampleOperation, ":selectionId", exampleSelection, ":deadLetterId",
+		path := strings.NewReplacer(":operationId", exampleOperation, ":deadLetterId",
 			exampleDeadLetter, ":topic", "orders", ":subscription", "billing", ":policy",
 			"ga-2021", ":deliveryId", "1", ":batchId", "1", ":systemId", exampleEvent, ":apiKey", "ci", ":user", "anna",
 			":query", "by-topic").Replace(r.Path)
@@ -183,19 +183,6 @@ func TestExamples(t *testing.T) {
 		"getOperation": func() {
 			b.change("UPDATE postrider_internal.operations SET id = $1, job_id = NULL WHERE id = (SELECT id "+
 				"FROM postrider_internal.operations ORDER BY id LIMIT 1)", exampleOperation)
-		},
-		"getSelection": func() {
-			b.change("UPDATE postrider_internal.selection_items SET selection_id = $1 WHERE selection_id = (SELECT id "+
-				"FROM postrider_internal.selections WHERE kind = 'dead_letters' LIMIT 1)", exampleSelection)
-			b.change("UPDATE postrider_internal.selections SET id = $1 WHERE id = (SELECT id "+
-				"FROM postrider_internal.selections WHERE kind = 'dead_letters' LIMIT 1)", exampleSelection)
-		},
-		"retrySelection": func() {
-			b.change("UPDATE postrider_internal.selections SET kind = 'deliveries' WHERE id = $1", exampleSelection)
-		},
-		"listOperationResults": func() {
-			b.change(`INSERT INTO postrider_internal.operation_results (operation_id, position, dead_letter_id, result)
-				VALUES ($1, 17, $2, 'redelivered')`, exampleOperation, exampleDeadLetter)
 		},
 		"getDelivery": func() {
 			b.change("UPDATE postrider_internal.events SET id = $1 WHERE topic_id = (SELECT topic_id "+
@@ -294,11 +281,9 @@ func TestExamples(t *testing.T) {
 		"patchSubscription",
 		"getSigningSecrets", "rotateSigningSecret",
 		"listDeadLetters", "getDeadLetter", "putQuery", "getQuery", "runQuery", "runSQL", "deleteQuery",
-		"exportDeadLetters", "createSelection", "getSelection", "exportSelection", "redeliverDeadLetters", "getOperation",
+		"exportDeadLetters", "redeliverDeadLetters", "getOperation",
 		"redeliverDeadLetter", "redeliverEvents", "purgeDeadLetters", "listOperations", "cancelOperation",
-		"listOperationResults", "redeliverSelection", "repairSelection", "purgeSelection", "retrySelection",
-		"cancelSelection",
-		"purgeDeadLetter",
+		"repairDeadLetters", "retryDeliveries", "cancelDeliveries", "purgeDeadLetter",
 		"listAudit", "createAPIKey", "listAPIKeys", "getAPIKey", "revokeAPIKey", "putUser", "getUser", "listUsers",
 		"beginLogin", "pollLogin", "whoAmI", "deleteUser",
 		"listPolicies", "getPolicy", "putPolicy", "deletePolicy", "eraseSubject", "eraseEvent", "testDelivery",
@@ -323,7 +308,6 @@ func TestExamples(t *testing.T) {
 // The ids in openapi.yaml.
 const (
 	exampleDeadLetter = "0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60"
-	exampleSelection  = "0198c5a4-2b7e-7f31-8c40-6d1e9a2b3c50"
 	exampleOperation  = "0198c5a2-11aa-7d20-8e31-0c9f6b7a5e42"
 	exampleKey        = "prk_9cXf0aQeZl4pTtqvJ1B0m6uYkWc2dRhs8NgEoiVxLyA"
 )
@@ -451,7 +435,7 @@ func mask(v any) {
 		for name, value := range v {
 			if slices.Contains(
 				[]string{
-					"createdAt", "updatedAt", "etag", "since", "operationId", "selectionId", "nextProbeAt",
+					"createdAt", "updatedAt", "etag", "since", "operationId", "nextProbeAt",
 					"key1", "key2", "secret", "rotatedAt",
 					"previousValidUntil", "validUntil", "nextAttemptAt", "holdUntil", "timeToLiveSince", "publishedAt",
 					"filterVersion",

@@ -67,7 +67,7 @@ func (s *Server) routes() []route {
 		NoSignIn: s.options.NoSignIn, Log: s.log,
 	}
 	return slices.Concat(s.customRoutes(), s.consumerRoutes(), topicRoutes(m), subscriptionRoutes(m), deadLetterRoutes(m),
-		selectionRoutes(m), eventRoutes(m), queryRoutes(m), s.accessRoutes(m))
+		eventRoutes(m), queryRoutes(m), s.accessRoutes(m))
 }
 
 // customRoutes are the routes for publishers, endpoints and monitoring.
@@ -163,6 +163,7 @@ func deadLetterRoutes(m *management.Handlers) []route {
 	return []route{
 		{get, "/v1/deadLetters", read, api.Handle("listDeadLetters", m.ListDeadLetters)},
 		{post, "/v1/deadLetters/redeliver", operate, api.Handle("redeliverDeadLetters", m.RedeliverDeadLetters, 409)},
+		{post, "/v1/deadLetters/repair", operate, api.Handle("repairDeadLetters", m.RepairDeadLetters, 409)},
 		{post, "/v1/deadLetters/purge", operate, api.Handle("purgeDeadLetters", m.PurgeDeadLetters)},
 		{get, "/v1/deadLetterExport", read, api.Handle("exportDeadLetters", m.ExportDeadLetters)},
 		{get, deadLetter, read, api.Handle("getDeadLetter", m.GetDeadLetter, 404)},
@@ -171,22 +172,6 @@ func deadLetterRoutes(m *management.Handlers) []route {
 		{get, "/v1/operations", read, api.Handle("listOperations", m.ListOperations)},
 		{get, "/v1/operations/:operationId", read, api.Handle("getOperation", m.GetOperation, 404)},
 		{post, "/v1/operations/:operationId/cancel", operate, api.Handle("cancelOperation", m.CancelOperation, 404)},
-		{get, "/v1/operations/:operationId/results", read, api.Handle("listOperationResults", m.ListOperationResults, 404)},
-	}
-}
-
-// selectionRoutes are the routes of selections.
-func selectionRoutes(m *management.Handlers) []route {
-	const one = "/v1/selections/:selectionId"
-	return []route{
-		{post, "/v1/selections", operate, api.Handle("createSelection", m.CreateSelection)},
-		{get, one, operate, api.Handle("getSelection", m.GetSelection, 404)},
-		{get, one + "/export", operate, api.Handle("exportSelection", m.ExportSelection, 404)},
-		{post, one + "/redeliver", operate, api.Handle("redeliverSelection", m.RedeliverSelection, 404, 409)},
-		{post, one + "/repair", operate, api.Handle("repairSelection", m.RepairSelection, 404, 409)},
-		{post, one + "/purge", operate, api.Handle("purgeSelection", m.ActOnSelection(operator.Purge), 404)},
-		{post, one + "/retry", operate, api.Handle("retrySelection", m.ActOnSelection(operator.Retry), 404)},
-		{post, one + "/cancel", operate, api.Handle("cancelSelection", m.ActOnSelection(operator.Cancel), 404)},
 	}
 }
 
@@ -200,6 +185,8 @@ func eventRoutes(m *management.Handlers) []route {
 		{post, "/v1/events/:systemId/erase", operate, api.Handle("eraseEvent", m.EraseEvent, 404, 409)},
 		{get, "/v1/problems", read, api.Handle("listProblems", m.ListProblems)},
 		{get, "/v1/deliveries", read, api.Handle("listDeliveries", m.ListDeliveries)},
+		{post, "/v1/deliveries/retryNow", operate, api.Handle("retryDeliveries", m.OnDeliveries(operator.Retry))},
+		{post, "/v1/deliveries/cancel", operate, api.Handle("cancelDeliveries", m.OnDeliveries(operator.Cancel))},
 		{get, delivery, read, api.Handle("getDelivery", m.GetDelivery, 404)},
 		{get, delivery + "/attempts", read, api.Handle("listDeliveryAttempts", m.ListDeliveryAttempts, 404)},
 		{post, delivery + "/cancel", operate, api.Handle("cancelDelivery", m.CancelDelivery, 404, 409)},

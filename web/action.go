@@ -32,8 +32,11 @@ func (p *pages) actions() map[access.Role]map[string]echo.HandlerFunc {
 			delivery + "dead-letter":  site.Act(p.deadLetterNow, p.delivery),
 			deadLetter + "redeliver":  site.Act(p.redeliverOne, p.deadLetter),
 			deadLetter + "purge":      site.Act(p.purgeOne, p.purging),
-			"/dead-letters/redeliver": site.Act(p.redeliverMany, p.many(operator.Redeliver)),
-			"/dead-letters/purge":     site.Act(p.purgeMany, p.many(operator.Purge)),
+			"/dead-letters/redeliver": p.bulk(operator.Redeliver),
+			"/dead-letters/repair":    p.bulk(operator.Repair),
+			"/dead-letters/purge":     p.bulk(operator.Purge),
+			"/deliveries/retry":       p.bulk(operator.Retry),
+			"/deliveries/cancel":      p.bulk(operator.Cancel),
 			"/operations/:id/cancel":  site.Act(p.cancelOperation, p.operation),
 		},
 		access.RoleAdmin: {

@@ -135,6 +135,13 @@ func TestBulkRedeliverAndPurge(t *testing.T) {
 	require.Contains(t, text(b.page(t, "/ui/dead-letters/redeliver?topic=none")), "0 dead letters match .")
 	require.NotContains(t, b.page(t, "/ui/dead-letters/redeliver?topic=none"), `class="action-form"`)
 	form := b.confirmAddress(t, redeliver)
+	counted := func(n string) url.Values { return url.Values{"matched": {n}, "counted": {"0"}} }
+	require.Contains(t, b.page(t, redeliver), `name="matched" value="3"`)
+	b.requireRedirect(t, form, counted("4"), `done=started$`)
+	b.eventually(t, 1, `SELECT count(*) FROM postrider.operations
+		WHERE state = 'failed' AND last_error = 'expected 4, found 3; nothing was changed'`)
+	_, err := b.pool.Exec(t.Context(), "DELETE FROM postrider_internal.operations; DELETE FROM postrider_internal.audit")
+	require.NoError(t, err)
 	// created after the confirmation page
 	b.insert(t, deadLetter{at: time.Now().Add(time.Minute), subscription: "archive", outcome: ptr("NotFound")})
 	for _, rate := range []string{"0", "-1", "1.5", "many", "1000001", "99999999999999999999"} {
@@ -146,7 +153,7 @@ func TestBulkRedeliverAndPurge(t *testing.T) {
 	require.Contains(t, rejected, `name="rate" min="1" max="1000000" value="7"`, "the input is kept")
 	require.Equal(t, "0", b.value(t, "SELECT count(*) FROM postrider.operations"))
 
-	b.requireRedirect(t, form, url.Values{"toSubscription": {"accounting"}},
+	b.requireRedirect(t, form, url.Values{"toSubscription": {"accounting"}, "matched": {"3"}, "counted": {"0"}},
 		`^/ui/operations/[0-9a-f-]{36}\?done=started$`)
 	b.eventually(t, 1, "SELECT count(*) FROM postrider.operations WHERE state = 'done'")
 	b.eventually(t, 6,
@@ -169,7 +176,7 @@ func TestBulkRedeliverAndPurge(t *testing.T) {
 	running := b.requireRedirect(t, b.confirmAddress(t, "/ui/dead-letters/redeliver?topic=orders&subscription=lost"),
 		url.Values{"rate": {"1"}, "toSubscription": {"held"}}, `done=started$`)
 	require.Contains(t, running, "limit 1/s")
-	require.Contains(t, running, "of 60")
+	b.eventually(t, 60, "SELECT matched FROM postrider.operations WHERE state = 'running' AND NOT counting")
 	id := "/ui/operations/" + b.value(t, "SELECT operation_id FROM postrider.operations WHERE state = 'running'")
 	require.Contains(t, b.requireRedirect(t, id+"/cancel", nil, `\?done=stopped$`), "Canceled. Completed changes stay.")
 	require.Equal(t, http.StatusNotFound,
@@ -235,7 +242,7 @@ func TestFormsRequireSessionAndOrigin(t *testing.T) {
 		require.Equal(t, http.StatusForbidden, foreign.Code, route.Path)
 		require.Equal(t, http.StatusUnauthorized, shut.post(route.Path, nil).Code, route.Path)
 	}
-	require.Equal(t, 51, forms)
+	require.Equal(t, 46, forms)
 }
 
 // An incomplete count is shown as a minimum; the operation includes all matches.
@@ -250,4 +257,31 @@ func TestBulkOperationWithIncompleteCount(t *testing.T) {
 	page := text(b.page(t, "/ui/dead-letters/redeliver"))
 	require.Contains(t, page, "At least 40,000 dead letters match")
 	require.Contains(t, page, "Counting stopped")
+}
+
+// Checked rows are acted on alone, and nothing if none is checked.
+func TestActOnCheckedRows(t *testing.T) {
+	t.Parallel()
+	b := seeded(t, "e-1", "e-2", "e-3")
+	list := b.page(t, "/ui/deliveries?topic=orders")
+	requireValidMarkup(t, "/ui/deliveries", list)
+	require.Contains(t, list, `href="/ui/deliveries/cancel?topic=orders"`)
+	held := b.value(t, "SELECT min(delivery_id) FROM postrider.deliveries WHERE subscription = 'held'")
+	require.Contains(t, list, `value="`+held+`" form="selection"`)
+	for _, path := range []string{"/ui/deliveries/cancel", "/ui/dead-letters/purge"} {
+		require.Contains(t, b.request("GET", path+"?checked=1").Body.String(), "no row is checked")
+		require.Equal(t, http.StatusBadRequest, b.request("GET", path+"?checked=1&id=x").Code)
+	}
+	at := "/ui/deliveries/cancel?checked=1&id=" + held
+	require.Contains(t, text(b.page(t, at)), "1 pending delivery matches .")
+	running := b.requireRedirect(t, b.confirmAddress(t, at), url.Values{"matched": {"1"}}, `done=started$`)
+	require.Contains(t, running, "Selected by id 1")
+	b.eventually(t, 1, "SELECT count(*) FROM postrider.operations WHERE kind = 'cancel' AND state = 'done' AND done = 1")
+	require.Equal(t, "1", b.value(t, "SELECT count(*) FROM postrider.deliveries WHERE reason = 'CanceledByOperator'"))
+
+	letter := b.value(t, "SELECT dead_letter_id FROM postrider.dead_letters ORDER BY 1 LIMIT 1")
+	all := b.value(t, "SELECT count(*) FROM postrider.dead_letters")
+	b.requireRedirect(t, b.confirmAddress(t, "/ui/dead-letters/purge?checked=1&id="+letter), nil, `done=started$`)
+	b.eventually(t, 1, "SELECT count(*) FROM postrider.operations WHERE kind = 'purge' AND state = 'done' AND done = 1")
+	require.Equal(t, "true", b.value(t, "SELECT count(*) = "+all+" - 1 FROM postrider.dead_letters"))
 }

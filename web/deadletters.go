@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -19,7 +18,6 @@ import (
 	"postrider/query"
 	"postrider/web/display"
 	"postrider/web/site"
-	"postrider/web/workbench"
 )
 
 type deadLettersView struct {
@@ -28,9 +26,9 @@ type deadLettersView struct {
 	Total    int64
 	Partly   bool // only the newest dead letters were searched
 	Facets   []facetGroup
-	// Redeliver and Purge are the pages of the bulk operations.
-	Redeliver, Purge string
-	Search           contentSearch
+	// Redeliver, Repair and Purge are the pages of the bulk operations.
+	Redeliver, Repair, Purge string
+	Search                   contentSearch
 }
 
 type facetGroup struct {
@@ -98,24 +96,15 @@ func (p *pages) deadLetters(ctx context.Context, c echo.Context) error {
 	view := deadLettersView{
 		List: list, Matching: filter, Total: found.Total, Partly: found.Partly, Facets: facetsOf(c, found.Facets),
 		Redeliver: display.SameFilter(c, "/ui/dead-letters/redeliver", notOfFilter...),
+		Repair:    display.SameFilter(c, "/ui/dead-letters/repair", notOfFilter...),
 		Purge:     display.SameFilter(c, "/ui/dead-letters/purge", notOfFilter...),
 	}
 	if filter.Match != nil {
 		view.Search = continued(c, found, scanned+found.Scanned)
 		view.Paging.Further = ""
 	}
-	view.Selectable(c, notOfFilter)
-	view.Table.SelectAll = selectAll(found)
+	view.Selectable(c, checkedDeadLetters)
 	return p.Show(c, "dead-letters", "Dead letters", filter.Match == nil, view)
-}
-
-// selectAll is the label of the button that selects what the filter matches.
-func selectAll(found *query.DeadLetterPage) string {
-	count := display.Grouped(found.Total)
-	if found.Partly || found.Total >= query.FacetSample {
-		return "Select all that match (at least " + count + ")"
-	}
-	return "Select all " + count + " that match"
 }
 
 func facetsOf(c echo.Context, facets map[string][]query.Counted) []facetGroup {
@@ -238,11 +227,11 @@ func (p *pages) redeliverOne(ctx context.Context, c echo.Context) (href string, 
 	if err != nil {
 		return "", err
 	}
-	form, err := deadLetterFormOf(c)
+	do, err := actionOf(c, operator.Redeliver)
 	if err != nil {
 		return "", err
 	}
-	delivery, err := p.Parts.Operator.Redeliver(ctx, id, form.To, c.FormValue("again") != "")
+	delivery, err := p.Parts.Operator.Redeliver(ctx, id, do.To, do.Again)
 	return deliveryPath(delivery) + "?done=redelivered", err
 }
 
@@ -258,101 +247,6 @@ func (p *pages) purgeOne(ctx context.Context, c echo.Context) (href string, err 
 	return "/ui/dead-letters?done=purged", err
 }
 
-// deadLetterForm is the input of the forms of dead letters.
-type deadLetterForm struct {
-	operator.Action
-	redelivered *bool // filter; nil is the default of the operation
-}
-
-func deadLetterFormOf(c echo.Context) (form deadLetterForm, err error) {
-	if err := c.Request().ParseForm(); err != nil {
-		return form, site.Rejected(http.StatusBadRequest, "the form cannot be read")
-	}
-	f := display.FilterOfForm(c.Request().PostForm)
-	if which := f.OneOf("", "redelivered", "", []string{"true", "false"}, ""); which != "" {
-		form.redelivered = new(which == "true")
-	}
-	form.Action, err = workbench.ActionOf(f)
-	return form, err
-}
-
-// manyView has the dead letters that a bulk operation would change.
-type manyView struct {
-	Purge bool
-	// Matching excludes dead letters that are created after the count.
-	Matching     query.DeadLetterFilter
-	Count        query.Matched
-	Fresh        int64 // not redelivered yet
-	Action, Back string
-	Form         url.Values // the input of a rejected form
-}
-
-// many is the page that confirms a bulk operation of a kind.
-func (p *pages) many(kind string) site.Page {
-	return func(ctx context.Context, c echo.Context) error {
-		f, err := p.manyFilter(c)
-		if err != nil {
-			return err
-		}
-		found, err := p.Parts.Reader.CountDeadLetters(ctx, &f)
-		if err != nil {
-			return err
-		}
-		from := "" // the span of the address would move on until the user confirms
-		if f.DeadLetteredFrom != nil {
-			from = f.DeadLetteredFrom.Format(time.RFC3339Nano)
-		}
-		view := manyView{
-			Purge: kind == operator.Purge, Matching: f, Count: found, Fresh: found.Matched - found.Redelivered,
-			Action: display.With(c, "to", f.DeadLetteredUntil.Format(time.RFC3339Nano), "from", from, "within", ""),
-			Back:   display.SameFilter(c, "/ui/dead-letters"), Form: site.Input(c),
-		}
-		trail := site.Link{Href: view.Back, Text: "Dead letters"}
-		return p.Show(c, "dead-letters-many", operationKinds[kind], false, view, trail)
-	}
-}
-
-// manyFilter is the filter of the address up to now, because the user confirms only the counted dead letters.
-func (p *pages) manyFilter(c echo.Context) (query.DeadLetterFilter, error) {
-	f := display.FilterOf(c)
-	filter, wrong := p.deadLetterFilter(f)
-	if wrong != nil {
-		return filter, site.Rejected(http.StatusBadRequest, searchProblem(wrong))
-	}
-	if filter.DeadLetteredUntil == nil {
-		filter.DeadLetteredUntil = new(p.Now().UTC().Truncate(time.Microsecond))
-	}
-	return filter, f.Err
-}
-
-func (p *pages) redeliverMany(ctx context.Context, c echo.Context) (href string, err error) {
-	return p.startMany(c, func(f *query.DeadLetterFilter, form *deadLetterForm) (uuid.UUID, error) {
-		return p.Parts.Operator.RedeliverAll(ctx, f, form.To, form.Rate)
-	})
-}
-
-func (p *pages) purgeMany(ctx context.Context, c echo.Context) (href string, err error) {
-	return p.startMany(c, func(f *query.DeadLetterFilter, form *deadLetterForm) (uuid.UUID, error) {
-		return p.Parts.Operator.PurgeAll(ctx, f, form.Rate)
-	})
-}
-
-func (p *pages) startMany(
-	c echo.Context, start func(*query.DeadLetterFilter, *deadLetterForm) (uuid.UUID, error),
-) (href string, err error) {
-	f, err := p.manyFilter(c)
-	if err != nil {
-		return "", err
-	}
-	form, err := deadLetterFormOf(c)
-	if err != nil {
-		return "", err
-	}
-	f.Redelivered = form.redelivered
-	id, err := start(&f, &form)
-	return operationPath(id) + "?done=started", err
-}
-
 func operationPath(id uuid.UUID) string { return "/ui/operations/" + id.String() }
 
 // operationKinds are the titles of the kinds of operation.
@@ -361,9 +255,6 @@ var operationKinds = map[string]string{
 	"erase_subject": "Erase events of a subject", "retry": "Retry deliveries", "cancel": "Cancel deliveries",
 	"repair": "Repair dead letters",
 }
-
-// resultsShown is how many results the page of an operation has.
-const resultsShown = 200
 
 // operationVerbs are what an operation of a kind did.
 var operationVerbs = map[string]string{
@@ -391,8 +282,6 @@ type operationView struct {
 	display.Progress
 	All bool   // without filter
 	Did string // what happened to those that are done
-	// Results are the first items of its selection that it skipped or failed to act on.
-	Results []query.OperationResult
 	// Redelivered are the states of its redeliveries, if it has any.
 	Redelivered []display.Share
 }
@@ -408,6 +297,9 @@ func (p *pages) operation(ctx context.Context, c echo.Context) error {
 	}
 	view := operationView{Operation: *o, Progress: display.ProgressOf(*o, p.Now())}
 	filter, err := o.Filter.Text()
+	if o.DeliveryFilter != nil {
+		filter, err = o.DeliveryFilter.Text()
+	}
 	if err != nil {
 		return err
 	}
@@ -419,11 +311,6 @@ func (p *pages) operation(ctx context.Context, c echo.Context) error {
 			{Name: "Dead-lettered again", Href: "dead_lettered", Count: states.DeadLettered},
 			{Name: "Dropped", Href: "dropped", Count: states.Dropped},
 			{Name: "Canceled", Href: "canceled", Count: states.Canceled},
-		}
-	}
-	if o.SelectionID != nil && o.Skipped+o.Failed > 0 {
-		if view.Results, err = p.Parts.Reader.OperationResults(ctx, id, 0, resultsShown); err != nil {
-			return err
 		}
 	}
 	return p.Show(c, "operation", operationKinds[o.Kind], view.Running, view)

@@ -35,8 +35,17 @@ func (p *pages) deliveries(ctx context.Context, c echo.Context) error {
 	f := display.FilterOf(c)
 	filter := p.deliveryFilter(c, f)
 	list, err := site.ListOf(ctx, c, "delivery", f, filter, p.Parts.Reader.ReadDeliveries, (*query.DeliveryLine).Place)
-	list.Selectable(c, notOfFilter)
-	return p.ShowList(c, "deliveries", "Deliveries", list, err)
+	list.Selectable(c, checkedDeliveries)
+	return p.ShowList(c, "deliveries", "Deliveries", deliveriesView{
+		List: list, Retry: display.SameFilter(c, "/ui/deliveries/retry", notOfFilter...),
+		Cancel: display.SameFilter(c, "/ui/deliveries/cancel", notOfFilter...),
+	}, err)
+}
+
+type deliveriesView struct {
+	site.List[query.DeliveryLine]
+	// Retry and Cancel are the pages of the bulk operations.
+	Retry, Cancel string
 }
 
 // deliveryFilter reads the filter of deliveries.

@@ -147,7 +147,6 @@ func (p *pages) mount(e *echo.Echo) {
 			ui.POST(path, action, sameOrigin(), login, site.Requires(role))
 		}
 	}
-	p.mountSelect(ui, login)
 	workbench.New(workbench.Parts{
 		Site: p.Site, DB: p.Parts.DB, Reader: p.Parts.Reader, Operator: p.Parts.Operator, Queries: p.Parts.Queries,
 		SavedQueries: p.Parts.SavedQueries,
@@ -175,7 +174,10 @@ func (p *pages) viewerPages() map[string]site.Page {
 		"/batches/:id":                        p.batch,
 		"/dead-letters":                       p.deadLetters,
 		"/dead-letters/redeliver":             p.many(operator.Redeliver),
+		"/dead-letters/repair":                p.many(operator.Repair),
 		"/dead-letters/purge":                 p.many(operator.Purge),
+		"/deliveries/retry":                   p.many(operator.Retry),
+		"/deliveries/cancel":                  p.many(operator.Cancel),
 		"/dead-letters/:id":                   p.deadLetter,
 		"/dead-letters/:id/purge":             p.purging,
 		"/operations":                         p.operations,

@@ -137,8 +137,8 @@ func commandsOf(t *testing.T, page string) (commands []string) {
 func TestOperationShowsRedeliveryOutcomes(t *testing.T) {
 	t.Parallel()
 	b := seeded(t, "e-1", "e-2")
-	_, err := b.store.Operator.RedeliverAll(t.Context(), &query.DeadLetterFilter{Topic: ptr("orders")},
-		operator.Target{}, 0)
+	_, err := b.store.Operator.OnDeadLetters(t.Context(), &query.DeadLetterFilter{Topic: ptr("orders")},
+		&operator.Action{Kind: operator.Redeliver})
 	require.NoError(t, err)
 	b.eventually(t, 2, "SELECT dead_lettered FROM postrider.operations")
 	page := b.page(t, "/ui/operations/"+b.value(t, "SELECT operation_id FROM postrider.operations"))

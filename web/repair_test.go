@@ -7,11 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
-
-	"postrider/access"
-	"postrider/operator"
 )
 
 // hiddenVersion is the version of a dead letter in its form.
@@ -46,7 +42,7 @@ func TestEditAndRedeliver(t *testing.T) {
 	review := b.post(at, send("review", sent))
 	require.Equal(t, http.StatusOK, review.Code, text(review.Body.String()))
 	requireValidMarkup(t, at, review.Body.String())
-	require.Contains(t, text(review.Body.String()), `"total": 1e400`)
+	require.Contains(t, text(review.Body.String()), `/data/total 1e400`)
 	require.Contains(t, review.Body.String(), `class="added"`)
 	require.Equal(t, "0", b.value(t, "SELECT count(*) FROM postrider.events WHERE edit IS NOT NULL"),
 		"nothing is done yet")
@@ -64,33 +60,29 @@ func TestEditAndRedeliver(t *testing.T) {
 		page := b.page(t, path)
 		requireValidMarkup(t, path, page)
 		require.Contains(t, text(page), "Repair of the original event , edited by admin", path)
-		require.Contains(t, text(page), "JSON Patch from the original event", path)
+		require.Contains(t, text(page), "JSON merge patch from the original event", path)
 	}
 }
 
-func TestRepairSelectionInDashboard(t *testing.T) {
+func TestRepairManyInDashboard(t *testing.T) {
 	t.Parallel()
 	b := seeded(t, "e-1", "e-2", "e-3")
-	ids := b.value(t,
-		"SELECT string_agg(dead_letter_id::text, ' ') FROM postrider.dead_letters WHERE subscription = 'archive'")
-	ctx := access.WithActor(t.Context(), access.Actor{Name: "admin", Role: access.RoleAdmin})
-	var list []uuid.UUID
-	for _, id := range strings.Fields(ids) {
-		list = append(list, uuid.MustParse(id))
+	at := "/ui/dead-letters/repair?subscription=archive&topic=orders"
+	page := b.page(t, at)
+	requireValidMarkup(t, at, page)
+	require.Contains(t, text(page), "3 dead letters match .")
+	form := func(patch, do string) url.Values {
+		return url.Values{"patch": {patch}, "do": {do}, "matched": {"3"}, "counted": {"0"}}
 	}
-	s, err := b.store.Operator.SelectDeadLetters(ctx, list)
-	require.NoError(t, err)
-	require.Equal(t, operator.SelectedDeadLetters, s.Kind)
-	at := "/ui/selections/" + s.ID.String() + "/repair"
-	requireValidMarkup(t, at, b.page(t, at))
-	require.Contains(t, text(b.requireRejected(t, at, url.Values{"patch": {"7"}}, 400, "")),
-		"Patch must be a JSON merge patch")
-	preview := b.post(at, url.Values{"patch": {"{\r\n\"data\":{\"currency\":\"EUR\"}}"}, "do": {"preview"}})
+	rejected := b.requireRejected(t, at, form("7", "preview"), 400, "mergePatch must be a JSON object")
+	require.Contains(t, rejected, "\n7</textarea>", "the input is kept")
+	preview := b.post(at, form("{\r\n\"data\":{\"currency\":\"EUR\"}}", "preview"))
 	require.Equal(t, http.StatusOK, preview.Code, text(preview.Body.String()))
 	requireValidMarkup(t, at, preview.Body.String())
 	require.Contains(t, text(preview.Body.String()), "3 changed, 0 unchanged.")
-	require.Contains(t, text(preview.Body.String()), `"currency": "EUR"`)
+	require.Contains(t, text(preview.Body.String()), `/data/currency "EUR"`)
 	require.Contains(t, text(preview.Body.String()), "Repair and redeliver 3")
-	b.requireRedirect(t, at, url.Values{"patch": {`{"data":{"currency":"EUR"}}`}, "do": {"start"}}, "done=started")
-	b.eventually(t, 3, `SELECT count(*) FROM postrider.deliveries WHERE edit @> '[{"path": "/data/currency"}]'`)
+	b.requireRedirect(t, at, form(`{"data":{"currency":"EUR"}}`, "start"), "done=started")
+	b.eventually(t, 3, `SELECT count(*) FROM postrider.deliveries WHERE edit = '{"data": {"currency": "EUR"}}'`)
+	require.Equal(t, "3", b.value(t, "SELECT expected_count FROM postrider.operations"))
 }

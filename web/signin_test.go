@@ -256,7 +256,7 @@ func TestRoles(t *testing.T) {
 	}
 	admins := []string{"/ui/users", "/ui/api-keys"}
 	own := []string{"/ui/sign-in", "/ui/first-admin", "/ui/sign-out", "/ui/account/"}
-	workbench := []string{"/ui/query", "/ui/dead-letters/:id/repair", "/ui/selections/"}
+	workbench := []string{"/ui/query", "/ui/dead-letters/:id/repair"}
 	begins := func(path string, list []string) bool {
 		for _, prefix := range list {
 			if strings.HasPrefix(path, prefix) {

@@ -92,17 +92,16 @@ func TestDeadletterUsage(t *testing.T) {
 	n := startNode(t, migratedDatabase(t), "--role", "api")
 	for code, rows := range map[int]map[string][]string{
 		2: {
-			"choose dead letters with ids, filters such as --topic, --ids-from, --selection or --all": {"redeliver"},
+			"choose dead letters with ids, filters such as --topic, --ids-from or --all": {"redeliver"},
 			"use either ids or filters, not both": {
 				"purge", "0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60", "--topic", "orders",
 			},
-			`"x": not the id of a dead letter`:        {"redeliver", "x"},
-			"--again requires ids":                    {"redeliver", "--all", "--again"},
-			"--to-topic requires --to-subscription":   {"redeliver", "--all", "--to-topic", "orders"},
-			"--rate -1: must be 1 or more":            {"purge", "--all", "--rate=-1"},
-			"--dry-run requires a filter, --ids-from": {"purge", "0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60", "--dry-run"},
-			"--limit 0: must be 1 to 10000":           {"list", "--limit", "0"},
-			"--from must be before --until":           {"list", "--from", "1h", "--to", "2h"},
+			`"x": not the id of a dead letter`:      {"redeliver", "x"},
+			"--to-topic requires --to-subscription": {"redeliver", "--all", "--to-topic", "orders"},
+			"--rate -1: must be 1 or more":          {"purge", "--all", "--rate=-1"},
+			"--expected-count require a filter or":  {"purge", "0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60", "--dry-run"},
+			"--limit 0: must be 1 to 10000":         {"list", "--limit", "0"},
+			"--from must be before --until":         {"list", "--from", "1h", "--to", "2h"},
 		},
 		1: {
 			`dead letter "0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60" does not exist`: {

@@ -1,11 +1,14 @@
--- Redelivers the repaired items of one step of the operation @operation, see postrider_internal.step_repairs().
+-- Redelivers the repaired dead letters of one step of the operation @operation. One without edit is redelivered as it is.
 WITH items AS MATERIALIZED (
-    SELECT * FROM @items AS i(@items.*)
+    SELECT i.*, row_number() OVER () AS n FROM @items AS i(@items.*)
 )
-SELECT *
-  FROM postrider_internal.step_repairs(@operation,
-       ARRAY (SELECT ROW (@operation, i.position, i.dead_letter_id, NULL,
-                          i.result)::postrider_internal.operation_results FROM items i ORDER BY i.position),
+SELECT count(*) FILTER (WHERE r.problem IS NULL) AS done,
+       count(*) FILTER (WHERE r.problem <> 'redelivered') AS failed,
+       max(format('dead letter %s: %s', r.letter, postrider_internal.result_message(r.problem)))
+           FILTER (WHERE r.problem <> 'redelivered') AS error
+  FROM postrider_internal.redeliver_dead_letters(
+       ARRAY (SELECT i.dead_letter_id FROM items i ORDER BY i.n),
        ARRAY (SELECT ROW (CASE WHEN i.edited THEN postrider_internal.new_uuid() END, i.event_time, i.event_id,
                           i.event_type, i.subject, i.source, i.data_version, i.traceparent, i.tracestate,
-                          i.body)::postrider_internal.envelope FROM items i ORDER BY i.position))
+                          i.body)::postrider_internal.envelope FROM items i ORDER BY i.n),
+       @started_by, @target, @again_before, @operation) r

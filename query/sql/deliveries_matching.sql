@@ -14,11 +14,12 @@
                               SELECT h.subscription_id FROM postrider_internal.subscription_holds h
                                WHERE h.delivery_hold = @hold))
                   AND (@outcome::text IS NULL OR d.last_outcome = @outcome)
+                  AND (@created_until::timestamptz IS NULL OR d.time_to_live_since < @created_until)
                   AND (@events::uuid[] IS NULL OR d.event_uuid = ANY (@events))
                   AND (@by_subscription OR @topics::bigint[] IS NULL OR d.topic_id = ANY (@topics))
                   AND (@by_subscription OR @subscriptions IS NULL OR d.subscription_id = ANY (@subscriptions))
                   -- A value and not EXISTS, which PostgreSQL would make a join along all events.
-                  AND (NOT @timed
+                  AND (@from::timestamptz IS NULL AND @to::timestamptz IS NULL
                        OR (SELECT (@from::timestamptz IS NULL OR e.published_at >= @from)
                                   AND (@to::timestamptz IS NULL OR e.published_at < @to)
                              FROM postrider_internal.events e WHERE e.id = d.event_uuid AND e.day = d.event_day))

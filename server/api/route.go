@@ -130,7 +130,6 @@ func (in *input) read(c echo.Context, request reflect.Value) error {
 var nouns = map[string]string{
 	"topic": "topic", "policy": "retry policy", "apiKey": "API key", "user": "user", "deadLetterId": "dead letter",
 	"operationId": "operation", "systemId": "event", "deliveryId": "delivery", "batchId": "batch",
-	"selectionId": "selection",
 }
 
 // notFound is the response for the object in the path, which does not exist.

@@ -145,17 +145,24 @@ func (m *Handlers) RedeliverDeadLetter(ctx context.Context, r *redeliverDeadLett
 	return &Redelivered{DeliveryID: delivery}, r.Rejected(err, "dead letter", r.ID.String())
 }
 
+// BulkSpec has the options of operations on many.
+type BulkSpec struct {
+	ExpectedCount *int64 `json:"expectedCount,omitempty" minimum:"0"`
+	RatePerSecond *int   `json:"ratePerSecond,omitempty" minimum:"1"`
+	DryRun        bool   `json:"dryRun,omitempty" default:"false"`
+}
+
 // PurgeAllSpec selects the dead letters that an operation purges.
 type PurgeAllSpec struct {
-	Filter        *query.DeadLetterFilter `json:"filter,omitempty"`
-	RatePerSecond *int                    `json:"ratePerSecond,omitempty" minimum:"1"`
-	DryRun        bool                    `json:"dryRun,omitempty" default:"false"`
+	Filter *query.DeadLetterFilter `json:"filter,omitempty"`
+	BulkSpec
 }
 
 // RedeliverAllSpec selects the dead letters that an operation redelivers.
 type RedeliverAllSpec struct {
 	PurgeAllSpec
 	RedeliverTarget
+	Again bool `json:"again,omitempty" default:"false"`
 }
 
 // StartedOperation is the response to a request for an operation: the operation, or the result of a dry run.
@@ -165,42 +172,50 @@ type StartedOperation = api.Started[query.Matched, query.Operation]
 func (m *Handlers) RedeliverDeadLetters(
 	ctx context.Context, r *api.Body[RedeliverAllSpec],
 ) (*StartedOperation, error) {
-	var found problems
-	to := found.target(r.Body.RedeliverTarget)
-	if f := r.Body.Filter; f != nil && f.Redelivered == nil {
-		f.Redelivered = new(false)
-	}
-	return m.startMany(ctx, &r.Body.PurgeAllSpec, &found,
-		func(ctx context.Context, filter *query.DeadLetterFilter, rate int) (uuid.UUID, error) {
-			return m.Parts.Operator.RedeliverAll(ctx, filter, to, rate)
-		})
+	return m.startMany(ctx, operator.Redeliver, &r.Body)
 }
 
 // PurgeDeadLetters responds to POST /v1/deadLetters/purge.
 func (m *Handlers) PurgeDeadLetters(ctx context.Context, r *api.Body[PurgeAllSpec]) (*StartedOperation, error) {
-	return m.startMany(ctx, &r.Body, &problems{}, m.Parts.Operator.PurgeAll)
+	return m.startMany(ctx, operator.Purge, &RedeliverAllSpec{PurgeAllSpec: r.Body})
 }
 
 // startMany starts an operation for the dead letters that match a filter, or counts them.
-func (m *Handlers) startMany(
-	ctx context.Context, spec *PurgeAllSpec, found *problems,
-	start func(context.Context, *query.DeadLetterFilter, int) (uuid.UUID, error),
-) (*StartedOperation, error) {
-	rate := found.rate(spec.RatePerSecond)
-	if spec.Filter == nil {
-		found.Value("filter", "is required; {} matches all dead letters")
-	} else {
-		found.filter(spec.Filter)
-	}
+func (m *Handlers) startMany(ctx context.Context, kind string, spec *RedeliverAllSpec) (*StartedOperation, error) {
+	var found problems
+	do := found.action(kind, spec)
 	if err := found.Err(); err != nil {
 		return nil, err
 	}
 	if spec.DryRun {
+		if kind == operator.Redeliver && !spec.Again && spec.Filter.Redelivered == nil {
+			spec.Filter.Redelivered = new(false)
+		}
 		n, err := m.Parts.Reader.CountDeadLetters(ctx, spec.Filter)
 		return &StartedOperation{Done: &n}, err
 	}
-	id, err := start(ctx, spec.Filter, rate)
+	id, err := m.Parts.Operator.OnDeadLetters(ctx, spec.Filter, do)
 	return m.started(ctx, id, err)
+}
+
+// action checks the filter and the options of an operation on dead letters.
+func (p *problems) action(kind string, spec *RedeliverAllSpec) *operator.Action {
+	do := p.bulk(kind, &spec.BulkSpec)
+	do.To, do.Again = p.target(spec.RedeliverTarget), spec.Again
+	if spec.Filter == nil {
+		p.Value("filter", "is required; {} matches all dead letters")
+	} else {
+		p.filter(spec.Filter)
+	}
+	return do
+}
+
+// bulk checks the options of an operation on many.
+func (p *problems) bulk(kind string, spec *BulkSpec) *operator.Action {
+	if spec.ExpectedCount != nil && *spec.ExpectedCount < 0 {
+		p.Value("expectedCount", "must be 0 or more, not %d", *spec.ExpectedCount)
+	}
+	return &operator.Action{Kind: kind, Rate: p.rate(spec.RatePerSecond), Expected: spec.ExpectedCount}
 }
 
 // target checks the event subscription of a redelivery.
@@ -227,7 +242,7 @@ func (p *problems) rate(given *int) int {
 const (
 	maxRate = 1_000_000
 	// maxFilterIDs is the limit of ids in a filter.
-	maxFilterIDs = 5000
+	maxFilterIDs = 10_000
 )
 
 // filter checks the filter in a body.

@@ -3,6 +3,7 @@ package management
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -150,4 +151,57 @@ func (m *Handlers) ListBatchAttempts(ctx context.Context, r *BatchPath) (*Delive
 		return nil, err
 	}
 	return &DeliveryAttempts{Value: api.Shown(b.History)}, nil
+}
+
+// DeliveriesSpec selects the pending deliveries that an operation retries or cancels.
+type DeliveriesSpec struct {
+	Filter *query.DeliveryFilter `json:"filter,omitempty"`
+	BulkSpec
+}
+
+// OnDeliveries responds to POST /v1/deliveries/retryNow and cancel.
+func (m *Handlers) OnDeliveries(
+	kind string,
+) func(context.Context, *api.Body[DeliveriesSpec]) (*StartedOperation, error) {
+	return func(ctx context.Context, r *api.Body[DeliveriesSpec]) (*StartedOperation, error) {
+		var found problems
+		do := found.bulk(kind, &r.Body.BulkSpec)
+		if r.Body.Filter == nil {
+			found.Value("filter", "is required; {} matches all pending deliveries")
+		} else {
+			found.deliveryFilter(r.Body.Filter)
+		}
+		if err := found.Err(); err != nil {
+			return nil, err
+		}
+		if r.Body.DryRun {
+			n, err := m.Parts.Reader.CountDeliveries(ctx, *r.Body.Filter)
+			return &StartedOperation{Done: &n}, err
+		}
+		id, err := m.Parts.Operator.OnDeliveries(ctx, r.Body.Filter, do)
+		return m.started(ctx, id, err)
+	}
+}
+
+// deliveryFilter checks the filter of an operation on deliveries.
+func (p *problems) deliveryFilter(f *query.DeliveryFilter) {
+	for name, text := range map[string]string{
+		"topic": f.Topic, "subscription": f.Subscription, "lastOutcome": f.Outcome, "eventId": f.Event,
+	} {
+		if !api.Storable(text) {
+			p.Value("filter."+name, "must be UTF-8 without the character 0")
+		}
+	}
+	if f.State != "" && f.State != "pending" {
+		p.Value("filter.state", "must be pending, not %q: others have ended", api.Shorten(f.State))
+	}
+	if f.Hold != "" && !slices.Contains(query.HoldReasons, f.Hold) {
+		p.Value("filter.hold", "must be one of %v, not %q", query.HoldReasons, api.Shorten(f.Hold))
+	}
+	if f.From != nil && f.To != nil && !f.From.Before(*f.To) {
+		p.Value("filter.publishedFrom", "must be before publishedUntil")
+	}
+	if n := len(f.DeliveryIDs); f.DeliveryIDs != nil && (n == 0 || n > maxFilterIDs) {
+		p.Value("filter.deliveryIds", "must have between 1 and %d ids, not %d", maxFilterIDs, n)
+	}
 }

@@ -9,55 +9,39 @@ import (
 	"postrider/server/api"
 )
 
-type repairSelectionRequest struct {
-	SelectionPath
-	Body RepairSelectionSpec
-}
-
-// RepairSelectionSpec is the patch of a repair, in one of its two forms, and its options.
-type RepairSelectionSpec struct {
-	RedeliverSelectionSpec
-	Patch            json.RawMessage `json:"patch,omitempty" type:"array"`
-	MergePatch       json.RawMessage `json:"mergePatch,omitempty" type:"object"`
+// RepairSpec is the patch of a repair, the dead letters whose events it changes, and its options.
+type RepairSpec struct {
+	RedeliverAllSpec
+	MergePatch       json.RawMessage `json:"mergePatch" type:"object"`
 	IncludeUnchanged bool            `json:"includeUnchanged,omitempty" default:"false"`
-	DryRun           bool            `json:"dryRun,omitempty" default:"false"`
 }
 
-// StartedRepair is the response to a repair of a selection: the operation, or the result of a dry run.
+type repairRequest struct {
+	Body RepairSpec `extraBytes:"524288"`
+}
+
+// StartedRepair is the response to a repair: the operation, or the result of a dry run.
 type StartedRepair = api.Started[operator.RepairPreview, query.Operation]
 
-// RepairSelection responds to POST /v1/selections/{selectionId}/repair.
-func (m *Handlers) RepairSelection(ctx context.Context, r *repairSelectionRequest) (*StartedRepair, error) {
+// RepairDeadLetters responds to POST /v1/deadLetters/repair.
+func (m *Handlers) RepairDeadLetters(ctx context.Context, r *repairRequest) (*StartedRepair, error) {
 	var found problems
-	do := operator.Action{
-		Kind: operator.Repair, To: found.target(r.Body.RedeliverTarget), Again: r.Body.Again,
-		Rate: found.rate(r.Body.RatePerSecond), Patch: found.patch(&r.Body), IncludeUnchanged: r.Body.IncludeUnchanged,
+	do := found.action(operator.Repair, &r.Body.RedeliverAllSpec)
+	do.Patch, do.IncludeUnchanged = r.Body.MergePatch, r.Body.IncludeUnchanged
+	if len(do.Patch) == 0 || do.Patch[0] != '{' {
+		found.Value("mergePatch", "must be an object (RFC 7396)")
 	}
 	if err := found.Err(); err != nil {
 		return nil, err
 	}
 	if r.Body.DryRun {
-		preview, err := m.Parts.Operator.PreviewRepair(ctx, r.ID, &do)
+		preview, err := m.Parts.Operator.PreviewRepair(ctx, r.Body.Filter, do)
 		return &StartedRepair{Done: preview}, err
 	}
-	started, err := m.actOnSelection(ctx, r.ID, &do)
+	id, err := m.Parts.Operator.OnDeadLetters(ctx, r.Body.Filter, do)
+	started, err := m.started(ctx, id, err)
 	if err != nil {
 		return nil, err
 	}
-	return &StartedRepair{Operation: started.Body}, nil
-}
-
-// patch returns the patch of a repair in the form that was given.
-func (p *problems) patch(spec *RepairSelectionSpec) []byte {
-	switch {
-	case (spec.Patch == nil) == (spec.MergePatch == nil):
-		p.Value("patch", "or mergePatch is required, and not both")
-	case spec.Patch != nil && spec.Patch[0] != '[':
-		p.Value("patch", "must be an array of operations (RFC 6902)")
-	case spec.MergePatch != nil && spec.MergePatch[0] != '{':
-		p.Value("mergePatch", "must be an object (RFC 7396)")
-	case spec.Patch != nil:
-		return spec.Patch
-	}
-	return spec.MergePatch
+	return &StartedRepair{Operation: started.Operation}, nil
 }

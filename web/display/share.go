@@ -61,7 +61,7 @@ type Progress struct {
 // ProgressOf is the progress at the time now, or at its end.
 func ProgressOf(o query.Operation, now time.Time) (pr Progress) {
 	pr.Running, pr.Seen = o.State == query.OperationRunning, o.Done+o.Skipped+o.Failed
-	if o.Matched != nil && !o.MatchedAtLeast {
+	if o.Matched != nil && !o.Counting {
 		pr.Percent = int(100 * min(pr.Seen, *o.Matched) / max(1, *o.Matched))
 	}
 	if o.FinishedAt != nil {

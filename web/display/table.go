@@ -30,18 +30,18 @@ type Table struct {
 	Wrap bool
 	// Chosen: the user has chosen the columns.
 	Chosen bool
-	// Select: each row begins with a check-box, which the template list/pick writes.
-	Select bool
-	// Action is the address of the form of these check-boxes.
-	Action string
-	// SelectAll is the label of the button that selects all rows of the list.
-	SelectAll string
+	// Checked are the buttons that act on checked rows: with them, each row begins with a check-box, which the template
+	// list/pick writes.
+	Checked []Button
 	// Order is the address of the page in the other order, the newest or the oldest row first; "" is no other order.
 	Order string
 	// Oldest: the oldest row is first.
 	Oldest bool
 	Rows   any
 }
+
+// Button is a button of a form that opens another page.
+type Button struct{ Href, Text string }
 
 // ColumnsCookie has the chosen columns of each list.
 const ColumnsCookie = "postrider-columns"

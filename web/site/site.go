@@ -133,8 +133,6 @@ func menuOf(user access.Actor) (groups []menuGroup) {
 func sectionOf(path string) string {
 	if path == "/ui/new-topic" {
 		return "/ui/topics"
-	} else if strings.HasPrefix(path, "/ui/selections/") {
-		return "/ui/operations"
 	}
 	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/ui/"), "/")
 	return "/ui/" + first
@@ -244,17 +242,14 @@ func ListOf[F, T, K any](
 	return List[T]{noun, f, page.Rows, paging, table, display.With(c)}, err
 }
 
-// Selectable gives the rows check-boxes if the user is an operator. Their form is sent to the address of the page
-// followed by /select, without the parameters that are no filter (name, "", name, "").
-func (l *List[T]) Selectable(c echo.Context, notOfFilter []string) {
+// Selectable gives the rows check-boxes if the user is an operator. The pages act on the checked rows.
+func (l *List[T]) Selectable(c echo.Context, pages []Link) {
 	if access.ActorOf(c.Request().Context()).Role.Allows(access.RoleOperator) {
-		path := strings.TrimSuffix(c.Request().URL.Path, selectPath) + selectPath
-		l.Table.Select, l.Table.Action = true, display.SameFilter(c, path, notOfFilter...)
-		l.Table.SelectAll = "Select all that match"
+		for _, page := range pages {
+			l.Table.Checked = append(l.Table.Checked, display.Button{Href: page.Href, Text: page.Text})
+		}
 	}
 }
-
-const selectPath = "/select"
 
 // ForwardList is ListOf for a list without filter that is read forward only: limit rows after a key.
 func ForwardList[T, K any](

@@ -78,7 +78,7 @@
   }
 
   function sortable(table) {
-    for (const th of all("th:not(.pick)", table)) {
+    for (const th of all("th", table)) {
       const button = document.createElement("button");
       button.type = "button";
       button.className = "sort";

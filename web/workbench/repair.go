@@ -26,11 +26,9 @@ import (
 // mountRepairs adds the pages that edit and redeliver dead letters, for users with the role operator.
 func (p *Pages) mountRepairs(ui *echo.Group, login, sameOrigin echo.MiddlewareFunc) {
 	operates := site.Requires(access.RoleOperator)
-	const one, many = "/dead-letters/:id/repair", "/selections/:id/repair"
+	const one = "/dead-letters/:id/repair"
 	ui.Match(readMethods, one, site.Timed(site.PageTime, p.repairForm), login, operates)
 	ui.POST(one, site.Timed(site.PageTime, p.repairStep), sameOrigin, login, operates)
-	ui.Match(readMethods, many, site.Timed(site.PageTime, p.patchForm), login, operates)
-	ui.POST(many, site.Timed(site.PageTime, p.patchStep), sameOrigin, login, operates)
 }
 
 // repairView is the page that edits the event of a dead letter, or the next one, which confirms the changes.
@@ -41,22 +39,7 @@ type repairView struct {
 	Form          url.Values
 	Mistake       *mistake
 	// Diff is what was edited, to confirm.
-	Diff []diffRow
-}
-
-// diffRow is a line of a diff as a row of a table.
-type diffRow struct{ Class, Mark, Text string }
-
-func diffRows(lines []operator.DiffLine) (rows []diffRow) {
-	classes := map[byte]string{'+': "added", '-': "removed", '@': "apart"}
-	for _, line := range lines {
-		row := diffRow{classes[line.Kind], string(line.Kind), line.Text}
-		if line.Kind == '@' {
-			row.Mark = ""
-		}
-		rows = append(rows, row)
-	}
-	return rows
+	Diff []operator.Change
 }
 
 // openRepair reads the dead letter of the address.
@@ -121,7 +104,7 @@ func (p *Pages) repairStep(ctx context.Context, c echo.Context) error {
 	if view.Mistake != nil {
 		return p.showRepair(c, http.StatusBadRequest, "repair", &view)
 	}
-	view.Diff = diffRows(operator.DiffJSON([]byte(original), []byte(view.Text)))
+	view.Diff = operator.Diff([]byte(original), []byte(view.Text))
 	return p.showRepair(c, http.StatusOK, "repair-review", &view)
 }
 

@@ -7,7 +7,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"postrider/operator"
 	"postrider/sqlquery"
 	"postrider/web/display"
 )
@@ -18,24 +17,6 @@ type result struct {
 	Rows    [][]cell
 	More    bool
 	Took    string
-	// Kind is of a selection of the rows; "" if no column has ids for it. IDs are those of the rows.
-	Kind string
-	IDs  []string
-}
-
-// selectable finds the column with the ids of dead letters, or else of deliveries.
-func (r *result) selectable(rows [][]*string, at map[string]int) {
-	for _, kind := range []string{operator.SelectedDeadLetters, operator.SelectedDeliveries} {
-		column, has := at[operator.IDColumns[kind]]
-		if !has {
-			continue
-		}
-		r.Kind = kind
-		for _, row := range rows {
-			r.IDs = append(r.IDs, display.OrEmpty(row[column]))
-		}
-		return
-	}
 }
 
 // column is a column of a result.
@@ -82,7 +63,6 @@ func resultOf(found *sqlquery.Result) *result {
 		r.Columns = append(r.Columns, column{c, numberTypes[bareType(c.Type)]})
 		at[c.Name] = i
 	}
-	r.selectable(found.Rows, at)
 	for i, row := range found.Rows {
 		r.Rows[i] = make([]cell, len(row))
 		for j, value := range row {

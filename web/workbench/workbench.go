@@ -1,4 +1,4 @@
-// Package workbench has the dashboard's pages for work on many rows: the query editor, selections and repairs.
+// Package workbench has the dashboard's pages for the query editor and for repairs of one dead letter.
 // Package web mounts them and renders their templates in its own set, with its helpers and parts.
 package workbench
 
@@ -44,7 +44,6 @@ var readMethods = []string{http.MethodGet, http.MethodHead}
 // Mount adds the routes to the dashboard's group. login requires a session; sameOrigin rejects forms of other sites.
 func (p *Pages) Mount(ui *echo.Group, login, sameOrigin echo.MiddlewareFunc) {
 	p.mountQuery(ui, login, sameOrigin)
-	p.mountSelections(ui, login, sameOrigin)
 	p.mountRepairs(ui, login, sameOrigin)
 }
 

@@ -61,8 +61,7 @@ func TestRepairStoresItsBytes(t *testing.T) {
 		`SELECT count(*) FROM postrider_internal.deliveries d JOIN postrider_internal.events e ON e.id = d.event_uuid
 			WHERE d.event_bytes = octet_length(e.body) AND d.redelivered_from = $1 AND e.published_at > now() - interval '1 day'
 			AND e.day = (now() AT TIME ZONE 'UTC')::date`, letter))
-	const edit = `[{"op": "add", "path": "/data/a~1b", "value": "é"},
-		{"op": "add", "path": "/data/total", "value": 1e400}]`
+	const edit = `{"data": {"a/b": "é", "total": 1e400}}`
 	for _, view := range []string{"events", "deliveries"} {
 		require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider."+view+
 			" WHERE system_id = $1 AND edited_from = $2 AND edited_by = 'user:ann' AND edit = $3", id, original.SystemID, edit),
@@ -94,7 +93,7 @@ func TestRepairStoresItsBytes(t *testing.T) {
 	require.Equal(t, repairedBody, *row.BodyText)
 	require.Equal(t, original.SystemID, *row.EditedFrom)
 	require.Equal(t, "user:ann", *row.EditedBy)
-	require.Contains(t, string(row.Edit), `{"op": "add", "path": "/data/a~1b", "value": "é"}`)
+	require.Contains(t, string(row.Edit), `"a/b": "é"`)
 	require.Zero(t, b.count(t, brokenTokens))
 }
 
@@ -228,7 +227,7 @@ func TestRepairCloudEvent(t *testing.T) {
 		operator.Target{}, false)
 	require.NoError(t, err)
 	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1
-		AND edit = '[{"op": "replace", "path": "/data_base64", "value": "AAED"}]'`, delivery))
+		AND edit = '{"data_base64": "AAED"}'`, delivery))
 }
 
 // One of two repairs at the same moment is delivered.
@@ -248,34 +247,32 @@ func TestRepairOnlyOnce(t *testing.T) {
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.repairs"))
 }
 
-func TestJSONPatch(t *testing.T) {
+func TestEditsAreMergePatches(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	for _, row := range []struct{ before, after, patch string }{
-		{`{}`, `{}`, `[]`},
-		{`{"a":1.0,"b":2}`, `{"b":2,"a":1.00}`, `[]`},
-		{`{"a":{"b":{"c":1,"d":2}}}`, `{"a":{"b":{"c":1,"d":3}}}`, `[{"op":"replace","path":"/a/b/d","value":3}]`},
-		{`{"a":[1,2]}`, `{"a":[1,3]}`, `[{"op":"replace","path":"/a","value":[1,3]}]`},
-		{`{"a":null}`, `{}`, `[{"op":"remove","path":"/a"}]`},
-		{`{}`, `{"a":null}`, `[{"op":"add","path":"/a","value":null}]`},
-		{`{"a":{}}`, `{"a":1}`, `[{"op":"replace","path":"/a","value":1}]`},
-		{
-			`{"~":{"/":1}}`, `{"~":{"/":2},"":3}`,
-			`[{"op":"add","path":"/","value":3},{"op":"replace","path":"/~0/~1","value":2}]`,
-		},
-		{`[1]`, `{}`, `[{"op":"replace","path":"","value":{}}]`},
+	for _, row := range []struct{ before, after, patch, paths string }{
+		{`{}`, `{}`, `{}`, `null`},
+		{`{"a":1.0,"b":2}`, `{"b":2,"a":1.00}`, `{}`, `null`},
+		{`{"a":{"b":{"c":1,"d":2}}}`, `{"a":{"b":{"c":1,"d":3}}}`, `{"a":{"b":{"d":3}}}`, `["/a/b/d"]`},
+		{`{"a":[1,2]}`, `{"a":[1,3]}`, `{"a":[1,3]}`, `["/a"]`},
+		{`{"a":null,"b":{}}`, `{"b":{}}`, `{"a":null}`, `["/a"]`},
+		{`{}`, `{"a":null}`, `{"a":null}`, `["/a"]`},
+		{`{"a":1}`, `{"a":{}}`, `{"a":{}}`, `["/a"]`},
+		{`{"~":{"/":1}}`, `{"~":{"/":2},"":3}`, `{"~":{"/":2},"":3}`, `["/","/~0/~1"]`},
+		{`{}`, `[1]`, `[1]`, `[""]`},
 	} {
-		var patch string
-		require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT postrider_internal.json_patch($1, $2)", row.before,
-			row.after).Scan(&patch))
+		var patch, paths string
+		require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT p, coalesce(postrider_internal.patch_paths(p, 100), 'null')
+			FROM postrider_internal.merge_patch($1, $2) p`, row.before, row.after).Scan(&patch, &paths))
 		require.JSONEq(t, row.patch, patch, "%s to %s", row.before, row.after)
+		require.JSONEq(t, row.paths, paths, row.patch)
 	}
-	require.Equal(t, 2, b.count(t, `SELECT count(*) FROM (VALUES (postrider_internal.json_patch(NULL, '{}')),
-		(postrider_internal.json_patch('{}', NULL))) v(p) WHERE p IS NULL`))
+	require.Equal(t, 2, b.count(t, `SELECT count(*) FROM (VALUES (postrider_internal.merge_patch(NULL, '{}')),
+		(postrider_internal.merge_patch('{}', NULL))) v(p) WHERE p IS NULL`))
 	// Many changed members take no quadratic time.
-	require.Equal(t, 100_000, b.count(t, `SELECT jsonb_array_length(postrider_internal.json_patch(
-		(SELECT jsonb_object_agg(i::text, i) FROM generate_series(1, 100000) i),
-		(SELECT jsonb_object_agg(i::text, -i) FROM generate_series(1, 100000) i)))`))
+	require.Equal(t, 100, b.count(t, `SELECT jsonb_array_length(postrider_internal.patch_paths(
+		postrider_internal.merge_patch((SELECT jsonb_object_agg(i::text, i) FROM generate_series(1, 100000) i),
+		(SELECT jsonb_object_agg(i::text, -i) FROM generate_series(1, 100000) i)), 100))`))
 }
 
 func TestErasureOfRepairs(t *testing.T) {

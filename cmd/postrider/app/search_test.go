@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"postrider/operator"
 	"postrider/postgres"
 	"postrider/query"
 )
@@ -205,8 +206,7 @@ func TestPurgeWhatASearchFinds(t *testing.T) {
 	t.Parallel()
 	b := searchable(t, searchData)
 	filter := &query.DeadLetterFilter{Search: "data.order.id ~ ^42 subject : invoices/"}
-	id, err := b.store.Operator.PurgeAll(t.Context(), filter, 0)
-	require.NoError(t, err)
+	id := b.begin(t, filter, operator.Action{Kind: operator.Purge})
 	b.operateOn(t)
 	b.requireOperation(t, id, "purge done: matched 3 done 3 skipped 0 failed 0")
 	require.Equal(t, 4, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE topic = 'shop'"))

@@ -17,9 +17,9 @@ import (
 type DeadletterCmd struct {
 	List      listVerb[deadLetterFilter] `cmd:"" path:"/v1/deadLetters" help:"List dead letters, the newest first." example:"deadletter list --topic orders --reason MaxDeliveryAttemptsExceeded; deadletter list --last-status 503 --no-redelivered --from 1h -o json; deadletter list --search 'data.order.id = 42'"`
 	Show      showVerb[deadLetterArg]    `cmd:"" path:"/v1/deadLetters/{id}" help:"Show one dead letter with its event." example:"deadletter show 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60"`
-	Redeliver deadletterRedeliverCmd     `cmd:"" help:"Redeliver dead letters: those named, or all that match." detail:"Each becomes a new delivery with its own time to live; the dead letter stays. With a filter the service redelivers all matching dead letters that exist now and were not redelivered before. With --ids-from or --selection it redelivers exactly these, and operation results lists those that it skipped. The command waits for the end; Ctrl-C stops only the waiting." example:"deadletter redeliver 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60; deadletter redeliver --ids-from ids.txt --rate 100; deadletter redeliver --topic orders --last-status 503 --dry-run; deadletter redeliver --topic orders --last-status 503 --from 2h --rate 100"`
+	Redeliver deadletterRedeliverCmd     `cmd:"" help:"Redeliver dead letters: those named, or all that match." detail:"Each becomes a new delivery with its own time to live; the dead letter stays. With a filter the service redelivers all matching dead letters that exist now and were not redelivered before. The command waits for the end; Ctrl-C stops only the waiting." example:"deadletter redeliver 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60; deadletter redeliver --ids-from ids.txt --rate 100; deadletter redeliver --topic orders --last-status 503 --dry-run; deadletter redeliver --topic orders --last-status 503 --until 2026-11-20T10:00:00Z --expected-count 1200"`
 	Edit      deadletterEditCmd          `cmd:"" help:"Edit the event of a dead letter and redeliver it." detail:"Opens $VISUAL or $EDITOR, shows the changes and asks for confirmation. The edited event is a new event, which only this event subscription receives, whatever its filter. The original and its dead letter stay. If the event is invalid, the editor opens again with the reason in its first line." example:"deadletter edit 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60; deadletter edit 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60 --event edited.json --yes"`
-	Patch     deadletterPatchCmd         `cmd:"" help:"Change the events of many dead letters by a patch and redeliver them." detail:"Freezes the dead letters as a selection. The service changes and redelivers each; what the patch does not name keeps its bytes. With --dry-run nothing changes: it prints counts, examples of what would fail, and three diffs. The command waits for the end; Ctrl-C stops only the waiting." example:"deadletter patch --topic orders --search 'error ~ \"currency\"' --merge-patch currency.json --dry-run; deadletter patch --selection 0198c5a4-2b7e-7f31-8c40-6d1e9a2b3c50 --patch fix.json --rate 100"`
+	Patch     deadletterPatchCmd         `cmd:"" help:"Change the events of many dead letters by a JSON merge patch and redeliver them." detail:"The service counts the dead letters, then changes and redelivers each; what the patch does not name keeps its bytes. With --dry-run nothing changes: it prints counts, examples of what would fail, and the changes of three events. The command waits for the end; Ctrl-C stops only the waiting." example:"deadletter patch --topic orders --search 'error ~ \"currency\"' --merge-patch currency.json --dry-run; deadletter patch --ids-from ids.txt --merge-patch currency.json --rate 100"`
 	Purge     deadletterPurgeCmd         `cmd:"" help:"Delete dead letters permanently: those named, or all that match." detail:"You cannot undo it. With a filter the service deletes all matching dead letters that exist now, and the command waits for the end." example:"deadletter purge 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60; deadletter purge --topic orders --redelivered --until 30d --dry-run; deadletter purge --topic orders --redelivered --until 30d --yes"`
 	Events    deadletterEventsCmd        `cmd:"" help:"Deliver a topic's past events to one of its event subscriptions." detail:"Delivers all stored events that the filter matches. Each becomes a new delivery with its own time to live. A dry run counts for five seconds at most." example:"deadletter events orders billing --from 1h --dry-run; deadletter events orders billing --from 2026-11-20T09:00:00Z --until 2026-11-20T10:00:00Z --rate 50"`
 	Export    deadletterExportCmd        `cmd:"" help:"Export dead letters as JSON, one per line, the oldest first." detail:"The dead letters do not change. Dead letters added during the export are not included. An incomplete export leaves no file, and the exit code is 1." example:"deadletter export --topic orders --from 24h > dead.ndjson; deadletter export --format rows -o dead.ndjson; deadletter export -o 's3://backup/dead.ndjson?region=eu-west-1'"`
@@ -48,49 +48,55 @@ type deadLetterFilter struct {
 	Redelivered   *bool      `api:"redelivered" help:"Only those redelivered before, or with --no-redelivered only the others." negatable:""`
 }
 
-// chosenFlags choose dead letters by their ids or by a filter.
-type chosenFlags struct {
-	bulkFlags
+// deadLetterFlags choose dead letters by a filter, or by the ids of a file.
+type deadLetterFlags struct {
+	manyFlags
 	deadLetterFilter
-	selectionFlags
-	IDs []deadLetterID `arg:"" optional:"" name:"id" help:"Ids of dead letters, instead of a filter."`
-	All bool           `help:"All dead letters: required without an id and without a filter."`
+	All bool `help:"All dead letters: required without an id and without a filter."`
 }
 
-// check validates the flags.
-func (c *chosenFlags) check() error {
-	filtered := c.deadLetterFilter != deadLetterFilter{}
+// filter validates the flags and returns the filter of a request.
+func (f *deadLetterFlags) filter() (rest.Object, error) {
+	filtered := f.deadLetterFilter != deadLetterFilter{}
 	switch {
-	case (len(c.IDs) > 0 || c.given()) && (filtered || c.All) || len(c.IDs) > 0 && c.given():
-		return terminal.Usagef("use either ids or filters, not both")
-	case len(c.IDs) == 0 && !c.given() && !filtered && !c.All:
-		return terminal.Usagef("choose dead letters with ids, filters such as --topic, --ids-from, --selection or --all")
-	case len(c.IDs) > 0 && c.DryRun:
-		return terminal.Usagef("--dry-run requires a filter, --ids-from or --selection: it counts")
+	case f.IDsFrom != "" && (filtered || f.All):
+		return nil, terminal.Usagef("use either ids or filters, not both")
+	case f.IDsFrom == "" && !filtered && !f.All:
+		return nil, terminal.Usagef("choose dead letters with ids, filters such as --topic, --ids-from or --all")
 	}
-	if _, err := rest.Filter(&c.deadLetterFilter); err != nil {
-		return err
+	if _, err := rest.Filter(&f.deadLetterFilter); err != nil {
+		return nil, err
 	}
-	return errors.Join(c.selectionFlags.check(), c.checkRate())
+	filter := rest.Given(&f.deadLetterFilter)
+	if f.IDsFrom != "" {
+		ids, err := readIDs(&f.manyFlags, func(text string) (deadLetterID, error) {
+			return readID[deadLetterID]([]byte(text), "id of a dead letter, which is a UUID")
+		})
+		if err != nil {
+			return nil, err
+		}
+		filter["deadLetterIds"] = ids
+	}
+	return filter, f.checkRate()
 }
 
-// selected creates or reads the selection of --ids-from and --selection; nil without these.
-func (c *chosenFlags) selected(ctx context.Context) (*rest.Client, rest.Object, error) {
-	if !c.given() {
-		return nil, nil, nil
-	}
-	client, err := c.Client()
-	if err != nil {
-		return nil, nil, err
-	}
-	s, err := c.deadLetters(ctx, client)
-	return client, s, err
+// chosenFlags choose dead letters by arguments too.
+type chosenFlags struct {
+	deadLetterFlags
+	IDs []deadLetterID `arg:"" optional:"" name:"id" help:"Ids of dead letters, instead of a filter."`
 }
 
-// inBulk starts an operation on all dead letters that match.
-func (c *chosenFlags) inBulk(ctx context.Context, action string, settings rest.Object) error {
-	settings["filter"] = rest.Given(&c.deadLetterFilter)
-	return c.start(ctx, "/v1/deadLetters/"+action, settings, "dead letter")
+// filter validates the flags and returns the filter of a request; nil with ids as arguments.
+func (c *chosenFlags) filter() (rest.Object, error) {
+	switch {
+	case len(c.IDs) == 0:
+		return c.deadLetterFlags.filter()
+	case c.deadLetterFilter != deadLetterFilter{} || c.All || c.IDsFrom != "":
+		return nil, terminal.Usagef("use either ids or filters, not both")
+	case c.DryRun || c.ExpectedCount != nil:
+		return nil, terminal.Usagef("--dry-run and --expected-count require a filter or --ids-from: they count")
+	}
+	return nil, c.checkRate()
 }
 
 // eachOf calls do for each id, also after an error, and returns all errors.
@@ -123,33 +129,23 @@ type deadletterRedeliverCmd struct {
 	chosenFlags
 	ToSubscription string `help:"Deliver to this event subscription instead of the original one." placeholder:"NAME"`
 	ToTopic        string `help:"Topic of --to-subscription (default: the dead letter's, or --topic)." placeholder:"NAME"`
-	Again          bool   `help:"With ids: also redeliver those redelivered before. With a filter, use --redelivered."`
+	Again          bool   `help:"Also redeliver those redelivered before."`
 }
 
 func (c *deadletterRedeliverCmd) Run(ctx context.Context) error {
-	err := c.check()
-	switch {
-	case err != nil:
+	filter, err := c.filter()
+	if err != nil {
 		return err
-	case c.ToTopic != "" && c.ToSubscription == "":
-		return terminal.Usagef("--to-topic requires --to-subscription")
-	case len(c.IDs) == 0 && !c.given() && c.Again:
-		return terminal.Usagef("--again requires ids; with a filter, use --redelivered")
 	}
-	settings := rest.Object{}
+	if c.ToTopic != "" && c.ToSubscription == "" {
+		return terminal.Usagef("--to-topic requires --to-subscription")
+	}
+	settings := rest.Object{"again": c.Again}
 	rest.SetText(settings, "subscription", c.ToSubscription)
 	rest.SetText(settings, "topic", c.ToTopic)
-	if client, selection, err := c.selected(ctx); err != nil || selection != nil {
-		if err == nil {
-			settings["again"] = c.Again
-			err = c.onSelection(ctx, client, selection, "redeliver", settings)
-		}
-		return err
+	if filter != nil {
+		return c.inBulk(ctx, "/v1/deadLetters/redeliver", filter, settings, "dead letter")
 	}
-	if len(c.IDs) == 0 {
-		return c.inBulk(ctx, "redeliver", settings)
-	}
-	settings["again"] = c.Again
 	return c.eachOf(func(client *rest.Client, at string) (string, error) {
 		var created rest.Object
 		err := client.Call(ctx, http.MethodPost, at+"/redeliver", settings, &created)
@@ -166,23 +162,17 @@ type deadletterPurgeCmd struct {
 }
 
 func (c *deadletterPurgeCmd) Run(ctx context.Context) error {
-	if err := c.check(); err != nil {
-		return err
-	}
-	client, selection, err := c.selected(ctx)
+	filter, err := c.filter()
 	if err != nil {
 		return err
 	}
 	if !c.DryRun {
-		if err := c.Confirm(func() (string, error) { return c.question(ctx, selection) }); err != nil {
+		if err := c.Confirm(func() (string, error) { return c.question(ctx, filter) }); err != nil {
 			return err
 		}
 	}
-	if selection != nil {
-		return c.onSelection(ctx, client, selection, "purge", rest.Object{})
-	}
-	if len(c.IDs) == 0 {
-		return c.inBulk(ctx, "purge", rest.Object{})
+	if filter != nil {
+		return c.inBulk(ctx, "/v1/deadLetters/purge", filter, rest.Object{}, "dead letter")
 	}
 	return c.eachOf(func(client *rest.Client, at string) (string, error) {
 		return "purged", client.Call(ctx, http.MethodDelete, at, nil, nil)
@@ -190,13 +180,11 @@ func (c *deadletterPurgeCmd) Run(ctx context.Context) error {
 }
 
 // question describes what a purge deletes. It counts what the filter matches.
-func (c *deadletterPurgeCmd) question(ctx context.Context, selection rest.Object) (string, error) {
+func (c *deadletterPurgeCmd) question(ctx context.Context, filter rest.Object) (string, error) {
 	n, least := int64(len(c.IDs)), ""
-	if selection != nil {
-		n = integerAt(selection, "count")
-	} else if n == 0 {
+	if filter != nil {
 		var found rest.Object
-		settings := rest.Object{"filter": rest.Given(&c.deadLetterFilter), "dryRun": true}
+		settings := rest.Object{"filter": filter, "dryRun": true}
 		if err := c.Call(ctx, http.MethodPost, "/v1/deadLetters/purge", settings, &found); err != nil {
 			return "", err
 		}

@@ -20,7 +20,6 @@ import (
 
 type deadletterExportCmd struct {
 	rest.ServerFlags
-	selectionFlags
 	Topic        string     `api:"topic" help:"Those of this topic." placeholder:"NAME"`
 	Subscription string     `api:"subscription" help:"Those of event subscriptions of this name." placeholder:"NAME"`
 	Reason       string     `api:"reason" help:"Those with this reason, such as MaxDeliveryAttemptsExceeded." placeholder:"REASON"`
@@ -35,27 +34,13 @@ func (c *deadletterExportCmd) Run(ctx context.Context, client *rest.Client) erro
 	if err != nil {
 		return err
 	}
-	if err := c.check(); err != nil {
-		return err
-	}
 	filter["limit"] = 500
-	from := "/v1/deadLetterExport"
-	if c.given() {
-		if len(filter) > 2 {
-			return terminal.Usagef("use either a selection or filters, not both")
-		}
-		s, err := c.deadLetters(ctx, client)
-		if err != nil {
-			return err
-		}
-		from = rest.ItemURL("/v1/selections", rest.TextAt(s, "selectionId")) + "/export"
-	}
 	out, err := c.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer out.Abort()
-	if err := c.export(ctx, client, rest.QueryURL(from, filter), out); err != nil {
+	if err := c.export(ctx, client, rest.QueryURL("/v1/deadLetterExport", filter), out); err != nil {
 		return err
 	}
 	if err := out.Commit(); err != nil {

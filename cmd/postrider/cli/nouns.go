@@ -17,8 +17,8 @@ import (
 type DeliveryCmd struct {
 	List          listVerb[deliveryFilter]  `cmd:"" path:"/v1/deliveries" help:"List pending and finished deliveries, the newest first." detail:"With --from or --until they are sorted by the time of their events, otherwise by the time of their creation." example:"delivery list --topic orders --subscription billing --state pending; delivery list --event-id o-42; delivery list --hold probation --from 1h -o json"`
 	Show          showVerb[deliveryArg]     `cmd:"" path:"/v1/deliveries/{id}" help:"Show a delivery and its attempts." example:"delivery show 4711; delivery show 4711 -o json"`
-	Cancel        deliveryActCmd            `cmd:"" path:"/v1/deliveries/{id}/cancel" action:"cancel" done:"Delivery {deliveryId} was canceled." help:"Cancel pending deliveries: one, or all that match." detail:"An attempt in progress may still reach the endpoint; its result is not recorded. For many, the command waits for the end; Ctrl-C stops only the waiting." example:"delivery cancel 4711; delivery cancel --topic orders --hold probation --dry-run; delivery cancel --ids-from ids.txt"`
-	RetryNow      deliveryActCmd            `cmd:"" path:"/v1/deliveries/{id}/retryNow" action:"retry" done:"The next attempt of delivery {deliveryId} is due now." help:"Make the next attempt of pending deliveries due now: one, or all that match." detail:"The number of attempts and the time to live do not change. The service rejects this during an attempt, and while the event subscription is on hold. For many, the command waits for the end; Ctrl-C stops only the waiting." example:"delivery retry-now 4711; delivery retry-now --topic orders --state pending --rate 50"`
+	Cancel        deliveryActCmd            `cmd:"" path:"/v1/deliveries/{id}/cancel" done:"Delivery {deliveryId} was canceled." help:"Cancel pending deliveries: one, or all that match." detail:"An attempt in progress may still reach the endpoint; its result is not recorded. For many, the command waits for the end; Ctrl-C stops only the waiting." example:"delivery cancel 4711; delivery cancel --topic orders --hold probation --dry-run; delivery cancel --ids-from ids.txt"`
+	RetryNow      deliveryActCmd            `cmd:"" path:"/v1/deliveries/{id}/retryNow" done:"The next attempt of delivery {deliveryId} is due now." help:"Make the next attempt of pending deliveries due now: one, or all that match." detail:"The number of attempts and the time to live do not change. The service rejects this during an attempt, and while the event subscription is on hold. For many, the command waits for the end; Ctrl-C stops only the waiting." example:"delivery retry-now 4711; delivery retry-now --topic orders --state pending --rate 50"`
 	DeadLetterNow rest.ActVerb[deliveryArg] `cmd:"" path:"/v1/deliveries/{id}/deadLetterNow" done:"Delivery {deliveryId} became dead letter {deadLetterId}." help:"Turn a pending delivery into a dead letter." detail:"This works even if the event subscription keeps no dead letters." example:"delivery dead-letter-now 4711"`
 }
 
@@ -77,9 +77,8 @@ type eventArg struct {
 
 // OperationCmd is operation with its verbs.
 type OperationCmd struct {
-	List    listVerb[struct{}]     `cmd:"" path:"/v1/operations" help:"List bulk operations (redeliveries, purges, retries, cancellations, erasures), the newest first." detail:"Finished operations are kept for 30 days. deadletter cancel stops one." example:"operation list"`
-	Show    showVerb[operationArg] `cmd:"" path:"/v1/operations/{id}" help:"Show a bulk operation and its progress." example:"operation show 0198c5a2-11aa-7d20-8e31-0c9f6b7a5e42"`
-	Results operationResultsCmd    `cmd:"" help:"List the items of a selection that an operation skipped or failed to act on." example:"operation results 0198c5a2-11aa-7d20-8e31-0c9f6b7a5e42"`
+	List listVerb[struct{}]     `cmd:"" path:"/v1/operations" help:"List bulk operations (redeliveries, purges, retries, cancellations, erasures), the newest first." detail:"Finished operations are kept for 30 days. deadletter cancel stops one." example:"operation list"`
+	Show showVerb[operationArg] `cmd:"" path:"/v1/operations/{id}" help:"Show a bulk operation and its progress." example:"operation show 0198c5a2-11aa-7d20-8e31-0c9f6b7a5e42"`
 }
 
 type operationArg struct {

@@ -8,11 +8,47 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"postrider/cmd/postrider/cli/rest"
 	"postrider/cmd/postrider/terminal"
 )
+
+// manyFlags are the flags of verbs that act on what a filter matches, or on up to 10,000 ids.
+type manyFlags struct {
+	bulkFlags
+	IDsFrom       string `name:"ids-from" help:"Those whose ids this file has, one per line or separated by spaces, up to 10,000; - is standard input." placeholder:"FILE"`
+	ExpectedCount *int64 `help:"Change nothing unless exactly so many match." placeholder:"N"`
+}
+
+// readIDs reads the ids of --ids-from.
+func readIDs[T any](f *manyFlags, parse func(string) (T, error)) (ids []T, err error) {
+	text, err := readInput(f.IDsFrom)
+	if err != nil {
+		return nil, fmt.Errorf("read the ids: %w", err)
+	}
+	for text := range strings.FieldsSeq(string(text)) {
+		id, err := parse(text)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	if len(ids) == 0 {
+		return nil, fmt.Errorf("%s has no ids", f.IDsFrom)
+	}
+	return ids, nil
+}
+
+// inBulk starts an operation on what a filter matches.
+func (f *manyFlags) inBulk(ctx context.Context, path string, filter, settings rest.Object, thing string) error {
+	settings["filter"] = filter
+	if f.ExpectedCount != nil {
+		settings["expectedCount"] = *f.ExpectedCount
+	}
+	return f.start(ctx, path, settings, thing)
+}
 
 // bulkFlags are the flags of verbs that start a bulk operation.
 type bulkFlags struct {
@@ -96,7 +132,8 @@ func follow(ctx context.Context, client *rest.Client, id any, noWait bool, out t
 			return printEnded(o, out)
 		}
 		line.Show(func() string { return progress(o) })
-		if !hinted && processed(o) == 0 && o["reachedAt"] == nil && time.Since(began) > idleTimeout {
+		idle := processed(o)+integerAt(o, "matched") == 0 && o["reachedAt"] == nil
+		if idle && !hinted && time.Since(began) > idleTimeout {
 			hinted = true
 			line.End()
 			fmt.Fprintln(os.Stderr,
@@ -137,9 +174,12 @@ func processed(o rest.Object) int64 {
 }
 
 func progressText(o rest.Object) string {
+	if o["counting"] == true {
+		return fmt.Sprintf("counting, %v so far", o["matched"])
+	}
 	of := ""
 	if o["matched"] != nil {
-		of = fmt.Sprintf(" of %s%v", terminal.Either(o["matchedAtLeast"] == true, "more than ", ""), o["matched"])
+		of = fmt.Sprintf(" of %v", o["matched"])
 	}
 	verb := cmp.Or(map[any]string{
 		"purge": "purged", "repair": "repaired", "retry": "retried", "cancel": "canceled", "erase_subject": "erased",
@@ -150,7 +190,7 @@ func progressText(o rest.Object) string {
 // progress is the progress line of an operation.
 func progress(o rest.Object) string {
 	line := fmt.Sprintf("%v: %s", o["state"], progressText(o))
-	if o["matched"] != nil && o["matchedAtLeast"] != true {
+	if o["matched"] != nil && o["counting"] != true {
 		line = terminal.Bar(processed(o), integerAt(o, "matched")) + line
 	}
 	if o["reachedAt"] != nil {

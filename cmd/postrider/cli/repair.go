@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -144,7 +145,11 @@ func (c *deadletterEditCmd) sendEdited(ctx context.Context, before []byte, send 
 
 // confirm shows the changes and requests a confirmation.
 func (c *deadletterEditCmd) confirm(before, after []byte) error {
-	fmt.Fprint(os.Stderr, terminal.PlainLines(operator.DiffText(operator.DiffJSON(before, after))))
+	var text strings.Builder
+	for _, change := range operator.Diff(before, after) {
+		printChange(&text, change.Path, string(change.Before), string(change.After))
+	}
+	fmt.Fprint(os.Stderr, terminal.PlainLines(cmp.Or(text.String(), "Only white space or the order of members.\n")))
 	return c.Confirm(func() (string, error) { return "Redeliver the edited event? The original stays.", nil })
 }
 
@@ -199,45 +204,23 @@ func editText(ctx context.Context, text []byte, problem string) ([]byte, error) 
 }
 
 type deadletterPatchCmd struct {
-	bulkFlags
+	deadLetterFlags
 	targetFlags
-	deadLetterFilter
-	selectionFlags
-	All              bool   `help:"All dead letters: required without a filter, --ids-from and --selection."`
-	MergePatch       string `help:"JSON merge patch (RFC 7396) in this file; - is standard input." placeholder:"FILE"`
-	Patch            string `help:"JSON Patch (RFC 6902) of test, add, replace and remove in this file; - is standard input." placeholder:"FILE"`
+	MergePatch       string `required:"" help:"JSON merge patch (RFC 7396) in this file; - is standard input." placeholder:"FILE"`
 	IncludeUnchanged bool   `help:"Also redeliver events that the patch does not change."`
 }
 
 func (c *deadletterPatchCmd) Run(ctx context.Context, client *rest.Client) error {
-	filtered := c.deadLetterFilter != deadLetterFilter{}
-	switch {
-	case (c.MergePatch == "") == (c.Patch == ""):
-		return terminal.Usagef("use either --merge-patch or --patch")
-	case c.given() && (filtered || c.All):
-		return terminal.Usagef("use either a filter, --ids-from or --selection")
-	case !c.given() && !filtered && !c.All:
-		return terminal.Usagef("choose dead letters with filters such as --search, --ids-from, --selection or --all")
-	}
-	if err := errors.Join(c.selectionFlags.check(), c.checkRate()); err != nil {
-		return err
-	}
-	body, err := c.body()
+	filter, err := c.filter()
 	if err != nil {
 		return err
 	}
-	var selected rest.Object
-	if c.given() {
-		selected, err = c.deadLetters(ctx, client)
-	} else if _, err = rest.Filter(&c.deadLetterFilter); err == nil {
-		selected, err = selectItems(ctx, client, rest.Object{"filter": rest.Given(&c.deadLetterFilter)})
-	}
+	body, err := c.body(filter)
 	if err != nil {
 		return err
 	}
 	var response rest.Object
-	at := rest.ItemURL("/v1/selections", rest.TextAt(selected, "selectionId")) + "/repair"
-	if err := client.Call(ctx, http.MethodPost, at, rest.Raw(body), &response); err != nil {
+	if err := client.Call(ctx, http.MethodPost, "/v1/deadLetters/repair", rest.Raw(body), &response); err != nil {
 		return err
 	}
 	if !c.DryRun {
@@ -247,24 +230,23 @@ func (c *deadletterPatchCmd) Run(ctx context.Context, client *rest.Client) error
 }
 
 // body is the request, with the patch byte for byte.
-func (c *deadletterPatchCmd) body() ([]byte, error) {
-	name, member := c.MergePatch, "mergePatch"
-	if name == "" {
-		name, member = c.Patch, "patch"
-	}
-	patch, err := readInput(name)
+func (c *deadletterPatchCmd) body(filter rest.Object) ([]byte, error) {
+	patch, err := readInput(c.MergePatch)
 	if err != nil {
 		return nil, fmt.Errorf("read the patch: %w", err)
 	}
 	if problem := jsonProblem(patch); problem != "" {
-		return nil, fmt.Errorf("%s is no JSON: %s", name, problem)
+		return nil, fmt.Errorf("%s is no JSON: %s", c.MergePatch, problem)
 	}
-	more := rest.Object{"includeUnchanged": c.IncludeUnchanged, "dryRun": c.DryRun}
+	more := rest.Object{"filter": filter, "includeUnchanged": c.IncludeUnchanged, "dryRun": c.DryRun}
 	if c.Rate > 0 {
 		more["ratePerSecond"] = c.Rate
 	}
+	if c.ExpectedCount != nil {
+		more["expectedCount"] = *c.ExpectedCount
+	}
 	settings, err := c.settings(more)
-	return fmt.Appendf(settings, `,%q:%s}`, member, bytes.TrimSpace(patch)), err
+	return fmt.Appendf(settings, `,"mergePatch":%s}`, bytes.TrimSpace(patch)), err
 }
 
 // printRepair prints the result of a dry run.
@@ -282,6 +264,24 @@ func printRepair(w io.Writer, r rest.Object) {
 		}
 	}
 	for _, diff := range rest.Objects(r, "diffs") {
-		fmt.Fprintf(w, "Dead letter %v:\n%v", diff["deadLetterId"], diff["diff"])
+		fmt.Fprintf(w, "Dead letter %v:\n", diff["deadLetterId"])
+		for _, change := range rest.Objects(diff, "changes") {
+			printChange(w, rest.TextAt(change, "path"), compact(change, "before"), compact(change, "after"))
+		}
 	}
+}
+
+// printChange prints one change of an event; "" is no value.
+func printChange(w io.Writer, path, before, after string) {
+	fmt.Fprintf(w, "  %s: %s -> %s\n", path, cmp.Or(before, "(none)"), cmp.Or(after, "(none)"))
+}
+
+// compact is a member as JSON; "" for none.
+func compact(o rest.Object, name string) string {
+	value, has := o[name]
+	if !has {
+		return ""
+	}
+	text, _ := terminal.EncodePlainly(value)
+	return string(bytes.TrimSpace(text))
 }

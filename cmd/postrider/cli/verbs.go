@@ -56,11 +56,10 @@ func (c *showVerb[A]) Run(ctx context.Context, k *kong.Context, client *rest.Cli
 	return c.Print(o, func(w io.Writer) { kind.print(w, o) })
 }
 
-// deadLetterID, operationID, selectionID and systemID are ids that are checked before a request is sent.
+// deadLetterID, operationID and systemID are ids that are checked before a request is sent.
 type (
 	deadLetterID string
 	operationID  string
-	selectionID  string
 	systemID     string
 )
 
@@ -73,12 +72,6 @@ func (id *deadLetterID) UnmarshalText(text []byte) (err error) {
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (id *operationID) UnmarshalText(text []byte) (err error) {
 	*id, err = readID[operationID](text, "id of an operation, which is a UUID")
-	return err
-}
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (id *selectionID) UnmarshalText(text []byte) (err error) {
-	*id, err = readID[selectionID](text, "id of a selection, which is a UUID")
 	return err
 }
 
