@@ -23,6 +23,9 @@ type Problem struct {
 	DeadLetters int64      `json:"deadLetters"` // of the event subscription, with any outcome
 	Hold        *string    `json:"hold"`
 	HoldUntil   *time.Time `json:"holdUntil"` // of a probation: when the next probe is sent
+	// ThrottledPercent is how many percent of all attempts were 429, as many as of the newest 1,000 failures with this
+	// outcome: deliveryRate keeps to the endpoint's limit.
+	ThrottledPercent float64 `json:"throttledPercent"`
 	// DeliveryHold is the hold of those of its deliveries that are on hold; nil if it was deleted.
 	DeliveryHold *string `json:"-"`
 	// Waiting is the number of pending deliveries whose last attempt had this outcome, up to 1,000, among the oldest

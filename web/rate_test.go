@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -55,6 +56,20 @@ func TestRateLimitOfASubscription(t *testing.T) {
 	free := text(b.page(t, "/ui/subscriptions/orders/free"))
 	require.Contains(t, free, "Closed until")
 	require.NotContains(t, free, "Limit and delivered")
+}
+
+// Problems names the share of 429, and the setting against it.
+func TestProblemsNameThrottling(t *testing.T) {
+	t.Parallel()
+	b, url := setupRunning(t), endpoint(t)
+	b.subscribe(t, "orders", "throttled", func(s *catalog.SubscriptionSpec) { s.EndpointURL = url + "/status/429" })
+	b.subscribe(t, "orders", "busy", func(s *catalog.SubscriptionSpec) { s.EndpointURL = url + "/status/503" })
+	b.publish(t, "orders", "e-1")
+	b.eventually(t, 2, "SELECT count(*) FROM postrider.delivery_attempts")
+	page := text(b.page(t, "/ui/problems?within=1h"))
+	require.Regexp(t, `throttled of orders Busy 429 .* 100 % of all attempts were 429: set deliveryRate \.`, page)
+	require.NotRegexp(t, `busy of orders Busy 503 [^.]* were 429`, page)
+	require.Equal(t, 1, strings.Count(page, "deliveryRate"))
 }
 
 // The defaults of a limit's other settings are no limit. A setting that is none is not dropped silently.

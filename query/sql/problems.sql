@@ -44,7 +44,8 @@ SELECT f.topic, f.subscription, f.outcome, f.failures, f.attempts, coalesce(earl
        coalesce(w.waiting, 0) AS waiting, h.held, d.id AS delivery_id, l.id AS dead_letter_id,
        coalesce(a.status, l.last_status) AS status, coalesce(a.error, l.last_error) AS error,
        left(coalesce(a.response_excerpt, postrider.try_text(l.last_response)), 300) AS response,
-       CASE WHEN d.hold IS NULL THEN greatest(d.next_attempt_at, now()) END AS next_attempt
+       CASE WHEN d.hold IS NULL THEN greatest(d.next_attempt_at, now()) END AS next_attempt,
+       coalesce(round(100 * t.part * f.failures / f.attempts, 1), 0)::float8 AS throttled_percent
   FROM failing f
   JOIN postrider_internal.event_subscriptions s ON s.id = f.subscription_id
   LEFT JOIN LATERAL (
@@ -83,6 +84,14 @@ SELECT f.topic, f.subscription, f.outcome, f.failures, f.attempts, coalesce(earl
               + (SELECT coalesce(sum(b.members), 0) FROM postrider_internal.batches b
                   WHERE b.subscription_id = s.id AND b.hold IS NOT NULL))::int AS held) h ON true
   LEFT JOIN postrider_internal.deliveries d ON d.id = w.example
+  LEFT JOIN LATERAL (
+       SELECT avg((status = 429)::int) AS part
+         FROM (SELECT status
+                 FROM postrider_internal.delivery_attempts
+                WHERE f.outcome = 'Busy' AND subscription_id = s.id AND verdict <> 'deliver' AND outcome = 'Busy'
+                  AND started_at >= @from AND day >= (@from::timestamptz AT TIME ZONE 'UTC')::date
+                ORDER BY started_at DESC
+                LIMIT 1000) newest) t ON true
   LEFT JOIN LATERAL (
        SELECT status, error, postrider.try_text(response_excerpt) AS response_excerpt
          FROM postrider_internal.delivery_attempts
