@@ -63,7 +63,7 @@ func (s *system) startNode(name string) (address string) {
 	go func() {
 		c.err = c.cmd.Wait()
 		close(c.done)
-		if !c.ending.Load() {
+		if !c.ending.Swap(true) {
 			s.fail(c.explain(fmt.Errorf("%s ended: %w", name, cmp.Or(c.err, errors.New("exit status 0")))))
 		}
 	}()
