@@ -1,4 +1,4 @@
-// Package access has the users, sessions, API keys and logins of the service, and writes the audit.
+// Package access has the users, sessions and API keys of the service, and writes the audit.
 package access
 
 import (
@@ -123,17 +123,15 @@ func one[T any](ctx context.Context, db postgres.Querier, none error, query stri
 	return found, nil
 }
 
-// CleanSessions removes sessions and logins that have ended, and personal keys that ended some days ago.
+// CleanSessions removes sessions that have ended, and personal keys that ended some days ago.
 func (a *Access) CleanSessions(ctx context.Context) error {
 	const (
 		sessions = "DELETE FROM postrider_internal.sessions s WHERE postrider_internal.session_ends(s) <= now()"
-		logins   = "DELETE FROM postrider_internal.login_requests WHERE expires_at <= now()"
 		keys     = `DELETE FROM postrider_internal.api_keys
 			WHERE user_id IS NOT NULL AND least(revoked_at, expires_at) <= now() - $1::interval`
 	)
 	return errors.Join(
 		postgres.Exec(ctx, a.db, "remove sessions that have ended", sessions),
-		postgres.Exec(ctx, a.db, "remove logins that have expired", logins),
 		postgres.Exec(ctx, a.db, "remove personal keys that have ended", keys, personalKeyKept))
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -152,7 +151,7 @@ func (a *Access) CreateAPIKey(ctx context.Context, spec APIKeySpec) (key string,
 		if made, err = readKey(ctx, tx, spec.Name); err != nil {
 			return err
 		}
-		return made.auditCreation(ctx, tx, auditKeyCreated, nil)
+		return made.auditCreation(ctx, tx)
 	})
 	if err != nil {
 		return "", nil, err
@@ -161,9 +160,9 @@ func (a *Access) CreateAPIKey(ctx context.Context, spec APIKeySpec) (key string,
 	return key, made, nil
 }
 
-// auditCreation writes the new key's settings, and further details, into the audit. The row has no secret.
-func (k *APIKey) auditCreation(ctx context.Context, tx pgx.Tx, action AuditAction, details map[string]any) error {
-	e := AuditEntry{Action: action, Details: map[string]any{"key": k.Name, "scope": k.Scope}}
+// auditCreation writes the new key's settings into the audit. The row has no secret.
+func (k *APIKey) auditCreation(ctx context.Context, tx pgx.Tx) error {
+	e := AuditEntry{Action: auditKeyCreated, Details: map[string]any{"key": k.Name, "scope": k.Scope}}
 	settings := Settings{"scope": k.Scope, "owner": k.Owner, "machine": k.Machine, "state": k.State, "query": k.Query}
 	if k.Topic != nil {
 		e.Topic = *k.Topic
@@ -178,7 +177,6 @@ func (k *APIKey) auditCreation(ctx context.Context, tx pgx.Tx, action AuditActio
 		settings["expiresAt"] = k.ExpiresAt.UTC().Format(time.RFC3339)
 		e.Details["expiresAt"] = settings["expiresAt"]
 	}
-	maps.Copy(e.Details, details)
 	e.Changes = Changes(nil, settings)
 	return Audit(ctx, tx, e)
 }

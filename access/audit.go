@@ -100,8 +100,6 @@ const (
 	AuditKeysRetired          AuditAction = "encryption_keys_retired"
 	auditKeyCreated           AuditAction = "api_key_created"
 	auditKeyRevoked           AuditAction = "api_key_revoked"
-	auditLoginApproved        AuditAction = "login_approved"
-	auditLoginDenied          AuditAction = "login_denied"
 	auditUserCreated          AuditAction = "user_created"
 	auditUserReplaced         AuditAction = "user_replaced"
 	auditUserDeleted          AuditAction = "user_deleted"

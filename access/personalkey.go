@@ -2,6 +2,7 @@ package access
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"strings"
 	"time"
@@ -26,9 +27,9 @@ const (
 // PersonalKeySpec has the settings of a new personal key.
 type PersonalKeySpec struct {
 	// Machine is the computer that the key is for, as its user calls it: 1 to 100 printable characters.
-	Machine string `json:"machine"`
+	Machine string
 	// Role bounds what the key allows; "" = the role of its owner.
-	Role Role `json:"role,omitempty" enum:"viewer,operator,admin"`
+	Role Role
 }
 
 func (s *PersonalKeySpec) validate() error {
@@ -54,36 +55,6 @@ func (r Role) scope() *Scope {
 	return nil
 }
 
-// newKeySecret returns a new API key with the hash and the hint that are stored.
-func newKeySecret() (key string, hash []byte, hint string) {
-	key = APIKeyPrefix + newSecret()
-	sum := hashSecret(key)
-	return key, sum[:], key[:hintLength]
-}
-
-// personalKey is a new row of api_keys.
-type personalKey struct {
-	owner, machine string
-	scope          *Scope // nil = that of the owner's role
-	hash           []byte
-	hint           string
-}
-
-// insert creates the key, unless its owner was disabled or removed in the meantime.
-func (p *personalKey) insert(ctx context.Context, tx pgx.Tx) (*APIKey, error) {
-	name := "personal-" + strings.ToLower(randomLetters(10))
-	tag, err := tx.Exec(ctx, sql("personal_key_insert"), name, p.hash, p.hint, p.scope, p.machine,
-		ActorOf(ctx).Name, p.owner,
-		personalKeyLife)
-	if err != nil {
-		return nil, err
-	}
-	if tag.RowsAffected() == 0 {
-		return nil, noUser(p.owner)
-	}
-	return readKey(ctx, tx, name)
-}
-
 // CreatePersonalKey creates a personal key of a user, which is returned here and never again. *FunctionError:
 // ErrInvalid, or ErrNotFound if the user was disabled or removed. ErrUnavailable.
 func (a *Access) CreatePersonalKey(
@@ -92,13 +63,22 @@ func (a *Access) CreatePersonalKey(
 	if err := spec.validate(); err != nil {
 		return "", nil, err
 	}
-	p := personalKey{owner: owner, machine: spec.Machine, scope: spec.Role.scope()}
-	key, p.hash, p.hint = newKeySecret()
+	name := "personal-" + strings.ToLower(rand.Text()[:10])
+	key = APIKeyPrefix + newSecret()
+	hash := hashSecret(key)
 	err = a.change(ctx, "create a personal key", func(tx pgx.Tx) error {
-		if made, err = p.insert(ctx, tx); err != nil {
+		tag, err := tx.Exec(ctx, sql("personal_key_insert"), name, hash[:], key[:hintLength], spec.Role.scope(),
+			spec.Machine, ActorOf(ctx).Name, owner, personalKeyLife)
+		if err != nil {
 			return err
 		}
-		return made.auditCreation(ctx, tx, auditKeyCreated, nil)
+		if tag.RowsAffected() == 0 {
+			return noUser(owner)
+		}
+		if made, err = readKey(ctx, tx, name); err != nil {
+			return err
+		}
+		return made.auditCreation(ctx, tx)
 	})
 	if err != nil {
 		return "", nil, err

@@ -65,7 +65,6 @@ operation on many: operation_started, operation_canceled, operation_finished
 retry policy: policy_created, policy_replaced, policy_deleted
 SQL query: query_run, query_saved, query_deleted
 API key: api_key_created, api_key_revoked
-login of the command line: login_approved, login_denied
 user: user_created, user_replaced, user_deleted, password_changed (their own)
 session: signed_in, signed_out, sessions_ended, sign_in_failed (a wrong password)
 wrong credentials: requests_rejected (a row per minute, actor, address, status and topic)
@@ -83,7 +82,7 @@ operation: operationId, its parameters and its progress
 retry policy: policy
 query_run: query (name of a saved one), length and sha256 (of the SQL), rows, tookMilliseconds, failed
 saved query: query, shared
-API key, login: key, scope, expiresAt, machine and requestedFrom (the computer of a personal key, and its address)
+API key: key, scope, expiresAt, and machine (the computer of a personal key)
 user: user, role, disabled and query if they differ, password (true if it differs), sessions and keys (how many ended)
 sign_in_failed: user, if it exists
 requests_rejected: status (401, 403 or 429), times

@@ -57,22 +57,6 @@ CREATE FUNCTION postrider_internal.may_query(query boolean, role_or_scope text) 
 SELECT coalesce(query, role_or_scope IN ('operator', 'operate', 'admin')) $$;
 -- +goose StatementEnd
 
--- Logins of the command line that a user has to approve. The secret that the computer polls with becomes its key when a
--- user approves it, so a key is never stored: here, as in api_keys, is its SHA-256.
-CREATE TABLE postrider_internal.login_requests (
-    key_hash   bytea PRIMARY KEY CHECK (octet_length(key_hash) = 32),
-    hint       text NOT NULL,
-    user_code  text NOT NULL UNIQUE,
-    state      text NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'approved', 'denied')),
-    machine    text NOT NULL CHECK (char_length(machine) <= 100),
-    address    text,
-    -- NULL = as much as the user who approves it may do.
-    scope      text CHECK (scope IN ('read', 'operate', 'admin')),
-    created_at timestamptz NOT NULL DEFAULT now(),
-    expires_at timestamptz NOT NULL
-);
-CREATE INDEX login_requests_expires_idx ON postrider_internal.login_requests (expires_at);
-
 CREATE TABLE postrider_internal.sessions (
     token_hash   bytea PRIMARY KEY CHECK (octet_length(token_hash) = 32),
     user_id      bigint NOT NULL REFERENCES postrider_internal.users ON DELETE CASCADE,
@@ -119,7 +103,7 @@ COMMENT ON COLUMN postrider.api_keys.last_used_at IS 'When it was last used, to 
 COMMENT ON COLUMN postrider.api_keys.revoked_at IS 'When it was revoked; NULL = it was not.';
 COMMENT ON COLUMN postrider.api_keys.owner IS 'User whose personal key it is; NULL = a program''s key.';
 COMMENT ON COLUMN postrider.api_keys.machine IS
-    'Name of the computer that requested the personal key; NULL = not a personal key.';
+    'Name of the computer that the personal key is for; NULL = not a personal key.';
 COMMENT ON COLUMN postrider.api_keys.query IS
     'Whether it may run SQL queries. By default those of scope operate and admin may; a personal key follows its '
     'owner.';
@@ -146,6 +130,6 @@ COMMENT ON COLUMN postrider.users.query IS 'Whether they may run SQL queries. By
 -- +goose Down
 DROP VIEW postrider.users, postrider.api_keys;
 DROP FUNCTION postrider_internal.session_ends;
-DROP TABLE postrider_internal.sessions, postrider_internal.login_requests;
+DROP TABLE postrider_internal.sessions;
 DROP FUNCTION postrider_internal.may_query, postrider_internal.key_scope;
 DROP TABLE postrider_internal.api_keys, postrider_internal.users;

@@ -29,8 +29,7 @@ var AuditActions = []string{
 	"subject_erased", "operation_started", "operation_canceled", "operation_finished",
 	"policy_created", "policy_replaced",
 	"policy_deleted", "query_run", "query_saved", "query_deleted", "api_key_created", "api_key_revoked",
-	"login_approved", "login_denied", "user_created",
-	"user_replaced", "user_deleted", "password_changed", "signed_in", "signed_out", "sessions_ended", "sign_in_failed",
+	"user_created", "user_replaced", "user_deleted", "password_changed", "signed_in", "signed_out", "sessions_ended", "sign_in_failed",
 	"requests_rejected", "encryption_keys_retired",
 }
 

@@ -142,22 +142,3 @@ func Guarded(next http.Handler) http.Handler {
 		next.ServeHTTP(w, r)
 	})
 }
-
-// Limits of an address without a credential. People behind one proxy share an address.
-var (
-	loginStarts = policy.Bucket{Burst: 10, Every: 30 * time.Second}
-	loginPolls  = policy.Bucket{Burst: 60, Every: 100 * time.Millisecond}
-)
-
-// limitLogins limits the requests of an address, and notes the address for the user who approves the login.
-func (s *Server) limitLogins(limit *auth.Rate, r api.Route) api.Route {
-	next := r.Handle
-	r.Handle = func(c echo.Context) error {
-		if wait := limit.TryTake(auth.CallerFrom(c.Request()), time.Now()); wait > 0 {
-			return api.TooManyRequests(wait, "too many logins from your address")
-		}
-		auth.ActAs(c, access.Actor{Address: c.RealIP()})
-		return next(c)
-	}
-	return r
-}

@@ -161,7 +161,6 @@ func TestExamples(t *testing.T) {
 	}
 	delete(byID, "openValidationUrl") // the examples have no endpoint: TestValidationURL
 	delete(byID, "postValidationUrl")
-	delete(byID, "revokeMyKey") // the examples are sent with the admin token, which is no personal key: TestPersonalKey
 	delete(byID, "listQueries") // it also lists the templates: TestQueries
 	publishing := byID["publishCloudEvents"]
 	delete(byID, "listActivity") // a page begins with its own request: TestActivity
@@ -242,16 +241,6 @@ func TestExamples(t *testing.T) {
 			require.Equal(t, http.StatusOK,
 				b.manage(http.MethodPost, "/topics/orders/api/events", "["+strings.Join(letters, ",")+"]").status)
 		},
-		// A login that anna has approved.
-		"pollLogin": func() {
-			b.change(`WITH login AS (
-				INSERT INTO postrider_internal.login_requests (key_hash, hint, user_code, machine, state, expires_at)
-				VALUES (sha256($1::text::bytea), left($1, 12), 'ABC', 'annas-laptop', 'approved', now() + interval '1 minute')
-				RETURNING *)
-				INSERT INTO postrider_internal.api_keys (name, key_hash, hint, scope, user_id, machine, created_by, expires_at)
-				SELECT 'personal-kdwmxrtbqz', key_hash, login.hint, 'operate', u.id, machine, 'user:anna', now() + interval '1 hour'
-				  FROM login, postrider_internal.users u WHERE u.name = 'anna'`, exampleKey)
-		},
 		"receiveEvents": func() {
 			b.topic("parcels", `{"kind":"namespace"}`)
 			b.subscription("parcels", "billing", queueMode)
@@ -285,7 +274,7 @@ func TestExamples(t *testing.T) {
 		"redeliverDeadLetter", "redeliverEvents", "purgeDeadLetters", "listOperations", "cancelOperation",
 		"repairDeadLetters", "retryDeliveries", "cancelDeliveries", "purgeDeadLetter",
 		"listAudit", "createAPIKey", "listAPIKeys", "getAPIKey", "revokeAPIKey", "putUser", "getUser", "listUsers",
-		"beginLogin", "pollLogin", "whoAmI", "deleteUser",
+		"whoAmI", "deleteUser",
 		"listPolicies", "getPolicy", "putPolicy", "deletePolicy", "eraseSubject", "eraseEvent", "testDelivery",
 		"validateSubscription", "deleteSubscription", "deleteTopic",
 		"receiveEvents", "renewLocks", "releaseEvents", "acknowledgeEvents", "rejectEvents",
@@ -309,7 +298,6 @@ func TestExamples(t *testing.T) {
 const (
 	exampleDeadLetter = "0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60"
 	exampleOperation  = "0198c5a2-11aa-7d20-8e31-0c9f6b7a5e42"
-	exampleKey        = "prk_9cXf0aQeZl4pTtqvJ1B0m6uYkWc2dRhs8NgEoiVxLyA"
 )
 
 // exampleDeadLetter stores the dead letter of the examples.

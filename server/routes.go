@@ -64,10 +64,10 @@ func (s *Server) routes() []route {
 		Parts: s.parts, Allow: s.options.AllowCIDR, AllowHTTP: s.options.AllowHTTP, Locations: s.options.DeadLetters,
 		FilterLimits: s.options.FilterLimits, HeaderLimits: s.options.HeaderLimits,
 		DefaultValidation: s.options.DefaultValidation, ValidationWait: s.options.ValidationWait,
-		NoSignIn: s.options.NoSignIn, Log: s.log,
+		Log: s.log,
 	}
 	return slices.Concat(s.customRoutes(), s.consumerRoutes(), topicRoutes(m), subscriptionRoutes(m), deadLetterRoutes(m),
-		eventRoutes(m), queryRoutes(m), s.accessRoutes(m))
+		eventRoutes(m), queryRoutes(m), accessRoutes(m))
 }
 
 // customRoutes are the routes for publishers, endpoints and monitoring.
@@ -199,8 +199,8 @@ func eventRoutes(m *management.Handlers) []route {
 	}
 }
 
-// accessRoutes are the routes of the audit, API keys, users and logins. Logins need no credential.
-func (s *Server) accessRoutes(m *management.Handlers) []route {
+// accessRoutes are the routes of the audit, API keys and users.
+func accessRoutes(m *management.Handlers) []route {
 	return []route{
 		{get, "/v1/audit", read, api.Handle("listAudit", m.ListAudit)},
 		{get, "/v1/apiKeys", admin, api.Handle("listAPIKeys", m.ListAPIKeys)},
@@ -211,10 +211,7 @@ func (s *Server) accessRoutes(m *management.Handlers) []route {
 		{put, "/v1/users/:user", admin, api.Handle("putUser", m.PutUser, 409)},
 		{get, "/v1/users/:user", admin, api.Handle("getUser", m.GetUser, 404)},
 		{del, "/v1/users/:user", admin, api.Handle("deleteUser", m.DeleteUser, 404, 409)},
-		{post, "/v1/logins", anyone, s.limitLogins(s.logins, api.Handle("beginLogin", m.BeginLogin, 409))},
-		{post, "/v1/logins/poll", anyone, s.limitLogins(s.polls, api.Handle("pollLogin", m.PollLogin, 404))},
 		{get, "/v1/me", read, api.Handle("whoAmI", m.WhoAmI)},
-		{del, "/v1/me/key", read, api.Handle("revokeMyKey", m.RevokeMyKey, 409)},
 	}
 }
 

@@ -68,8 +68,6 @@ type Options struct {
 	Counters *Counters
 	// Stopping ends with the program and cancels the requests that still run. Default: never.
 	Stopping context.Context //nolint:containedctx // it is the program's, and outlives each request
-	// NoSignIn rejects logins: this server has no dashboard in which a user could approve one.
-	NoSignIn bool
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 	// OnPublish is called for each stored publish before its response; nil = no call.
@@ -104,8 +102,6 @@ type Server struct {
 	document  func() ([]byte, error) // the OpenAPI document, built by the first request
 	reference *openapi.Reference
 	rate      *auth.Rate // nil = no limit
-	logins    *auth.Rate // new logins by address
-	polls     *auth.Rate // polls of logins by address
 
 	rejections *rejections
 	failures   *failures
@@ -151,7 +147,6 @@ func New(o Options) (*Server, error) {
 		return text, err
 	})
 	s.reference = openapi.NewReference(s.document)
-	s.logins, s.polls = auth.RateOf(loginStarts), auth.RateOf(loginPolls)
 	s.setUp()
 	return s, nil
 }

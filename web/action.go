@@ -52,8 +52,6 @@ func (p *pages) actions() map[access.Role]map[string]echo.HandlerFunc {
 			"/account/sign-out-everywhere": p.accountAction(p.signOutEverywhere, p.account),
 			"/account/keys/create":         p.accountAction(p.createPersonalKey, p.account),
 			"/account/keys/:key/revoke":    p.accountAction(p.revokePersonalKey, p.account),
-			"/login/approve":               p.accountAction(p.approveLogin, p.loginPage),
-			"/login/deny":                  p.accountAction(p.denyLogin, p.loginPage),
 		},
 	}
 }
@@ -112,8 +110,6 @@ var doneTexts = map[string]string{
 	"policy-saved":   "Saved. Deliveries use the policy from their next attempt on.",
 	"policy-deleted": "Deleted.",
 
-	"login-approved":   "Approved. The computer receives its key.",
-	"login-denied":     "Denied. The computer receives no key.",
 	"signed-out":       "Signed out.",
 	"password-changed": "Password changed. Sign in with the new one.",
 	"user-added":       "Added. Give the user the password; the user can change it after sign-in.",

@@ -75,9 +75,7 @@ type pages struct {
 	Options
 	// wrongTokens has the wrong admin tokens whose response is delayed.
 	wrongTokens chan struct{}
-	// wrongCodes limits the wrong codes of logins of each user on this node.
-	wrongCodes *policy.Buckets[string]
-	assets     site.Assets
+	assets      site.Assets
 }
 
 // Mount adds the dashboard's routes below /ui to e. An error means invalid options or a broken build, never an
@@ -94,7 +92,6 @@ func Mount(e *echo.Echo, o Options) error {
 	p := &pages{
 		Site:    &site.Site{Now: o.Parts.Clock.Now, Log: o.Logger, Done: doneTexts},
 		Options: o, wrongTokens: make(chan struct{}, wrongTokensAtOnce),
-		wrongCodes: policy.NewBuckets[string](policy.Bucket{Burst: 10, Every: 10 * time.Second}),
 	}
 	if err := p.load(); err != nil {
 		return fmt.Errorf("web: %w", err)
@@ -192,7 +189,6 @@ func (p *pages) viewerPages() map[string]site.Page {
 		"/audit":                              p.audit,
 		"/search":                             p.search,
 		"/account":                            p.account,
-		"/login":                              p.loginPage,
 	}
 }
 

@@ -29,7 +29,7 @@ var views = map[string]any{
 		Subscription: &catalog.Subscription{}, Details: query.SubscriptionDetails{Day: &query.Counts{}},
 	},
 	"policies": policiesView{}, "jobs": jobsView{List: emptyList[query.JobLine]()}, "storage": storageView{},
-	"audit": emptyList[query.AuditLine](), "sign-in": signInView{}, "account": accountView{}, "login": loginView{},
+	"audit": emptyList[query.AuditLine](), "sign-in": signInView{}, "account": accountView{},
 	"users": usersView{List: emptyList[access.User]()}, "api-keys": apiKeysView{List: emptyList[access.APIKey]()},
 	"form": formView{}, "delete": deletionView{}, "subscription-topic": chooseView{}, "topic-keys": keysView{},
 	"publish": publishView{}, "error": site.ErrorView{}, "search": searchView{},

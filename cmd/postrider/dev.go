@@ -203,7 +203,7 @@ func (d *dev) startService(ctx context.Context) error {
 		certificate: certificate, debugListener: d.debug, log: log, openUI: local,
 		api: server.Options{
 			AdminToken: d.ready.AdminToken, AllowCIDR: loopback, AllowHTTP: true, DeadLetters: deadLetters,
-			DefaultValidation: validation, DevKey: devAccessKey, AllowDevKey: local, LocalHostOnly: local, NoSignIn: local,
+			DefaultValidation: validation, DevKey: devAccessKey, AllowDevKey: local, LocalHostOnly: local,
 			OpenMetrics: local, OnPublish: d.published,
 		},
 		engine: jobs.Options{
@@ -298,7 +298,7 @@ func (d *dev) setUpDemo(ctx context.Context) error {
 
 // publishFirst publishes the first event over HTTP.
 func (d *dev) publishFirst(ctx context.Context) error {
-	client, err := rest.ServerFlags{Server: d.ready.API}.Connect()
+	client, err := rest.ServerFlags{URL: d.ready.API}.Connect()
 	if err == nil {
 		now := time.Now().UTC()
 		event := json.RawMessage(demoEvent("hello-"+now.Format("150405"), now.Format(time.RFC3339)))

@@ -87,7 +87,7 @@ func (d *dev) greet() {
 	}
 	if d.local() { // otherwise the verbs need the admin token
 		fmt.Fprintln(d.out, "Publish a sample order; `listen --topic demo` receives it:")
-		fmt.Fprintf(d.out, "  %s publish %s --server %s --sample\n", program, demoTopic, d.ready.API)
+		fmt.Fprintf(d.out, "  %s publish %s --url %s --sample\n", program, demoTopic, d.ready.API)
 	}
 	fmt.Fprintln(d.out, "Query the dead letters:")
 	fmt.Fprintf(d.out, "  %s sql --database-url '%s' \"select event_id, subscription, reason, attempts, last_outcome, "+

@@ -35,7 +35,7 @@ func TestExitCodes(t *testing.T) {
 			"operation show " + zeroID, "policy show none",
 			"policy delete none --yes", "policy delete ga-2021 --yes", "user show none", "user remove none --yes",
 			"apikey show none", "apikey revoke none",
-			"topic list --server http://127.0.0.1:1", "topic create x", "deadletter events orders none --from 1h",
+			"topic list --url http://127.0.0.1:1", "topic create x", "deadletter events orders none --from 1h",
 		},
 		2: {
 			"topic", "topic list --loud", "topic list -o xml", "event list --limit 0", "event list --from soon",
@@ -43,7 +43,7 @@ func TestExitCodes(t *testing.T) {
 			"delivery show x", "delivery list --state dead", "deadletter purge", "deadletter purge " + zeroID,
 			"deadletter show x", "event erase " + zeroID,
 			"topic delete orders", "subscription delete orders billing", "policy delete mine", "user remove anna",
-			"topic list --server orders:1",
+			"topic list --url orders:1",
 			"policy put mine -f nowhere.json", "tail --subscription billing", "apikey create x --scope root",
 		},
 	} {

@@ -44,7 +44,7 @@ func TestHintsFollowCodes(t *testing.T) {
 				_, _ = w.Write([]byte(row.body))
 			}))
 			t.Cleanup(api.Close)
-			r := postrider(t, []string{"POSTRIDER_SERVER=" + api.URL}, strings.Fields(row.args)...)
+			r := postrider(t, []string{"POSTRIDER_URL=" + api.URL}, strings.Fields(row.args)...)
 			require.Equal(t, 1, r.code, r.stderr)
 			require.Equal(t, row.hinted, strings.Contains(r.stderr, row.hint), r.stderr)
 		})

@@ -63,10 +63,7 @@ type verbs struct {
 	Operation    cli.OperationCmd           `cmd:"" help:"List and show bulk operations: redeliveries, purges and erasures."`
 	Query        cli.QueryCmd               `cmd:"" help:"List, save and run SQL queries on the server."`
 
-	Login  cli.LoginCmd  `cmd:"" help:"Get a personal key for a server: you approve it in a browser."`
-	Logout cli.LogoutCmd `cmd:"" help:"Revoke your personal key for a server, and remove it from this computer." detail:"If the server does not respond, the key is removed here all the same; it works at the server until it expires, or until you revoke it on your account page." example:"logout; logout staging"`
-	Whoami cli.WhoamiCmd `cmd:"" help:"Show the server that verbs call, and who you are there." detail:"Shows the server, your name and role, and until when the key works." example:"whoami; whoami --server staging -o json"`
-	Server cli.ServerCmd `cmd:"" help:"List the servers that you have logged in to, and choose the default one."`
+	Whoami cli.WhoamiCmd `cmd:"" help:"Show the server that verbs call, and who you are there." detail:"Shows the server, your name and role, and until when the key works." example:"whoami; whoami --url https://events.example.com -o json"`
 
 	MCP mcp.Cmd `cmd:"" name:"mcp" help:"Serve the tools of AI assistants over standard input and output (Model Context Protocol)."`
 

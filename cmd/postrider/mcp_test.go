@@ -201,7 +201,7 @@ func TestMCPRunsQueries(t *testing.T) {
 	n.topic("orders")
 	n.subscribe("orders", "billing", "http://127.0.0.1:1/")
 	ids := db.deadLetters(250)
-	a := startAssistant(t, []string{"POSTRIDER_SERVER=" + n.api, "POSTRIDER_API_KEY=" + n.apiKey("operate")})
+	a := startAssistant(t, []string{"POSTRIDER_URL=" + n.api, "POSTRIDER_API_KEY=" + n.apiKey("operate")})
 
 	r := a.call("run_query", map[string]any{
 		"sql":  "select dead_letter_id, $1 as note, null as nothing from postrider.dead_letters order by 1",
@@ -233,7 +233,7 @@ func TestMCPRunsQueries(t *testing.T) {
 		n.apiKey("read"): {"problems", "quer"}, n.apiKey("publish"): {"only publishes", "only publishes"},
 		"prk_wrong": {"set POSTRIDER_API_KEY", "set POSTRIDER_API_KEY"},
 	} {
-		other := startAssistant(t, []string{"POSTRIDER_SERVER=" + n.api, "POSTRIDER_API_KEY=" + key})
+		other := startAssistant(t, []string{"POSTRIDER_URL=" + n.api, "POSTRIDER_API_KEY=" + key})
 		require.Contains(t, other.call("list_problems", nil).text, messages[0])
 		require.Contains(t, other.call("run_query", map[string]any{"sql": "select 1"}).text, messages[1])
 	}

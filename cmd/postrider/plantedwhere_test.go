@@ -118,7 +118,7 @@ func (n *node) verbs(t *testing.T, db *database, endpoint, certificate, key stri
 	letter := one[string](db,
 		"SELECT dead_letter_id::text FROM postrider.dead_letters WHERE subscription = 'echo' LIMIT 1")
 	delivery := one[string](db, "SELECT delivery_id::text FROM postrider.dead_letters WHERE subscription = 'echo' LIMIT 1")
-	remote := []string{"POSTRIDER_SERVER=" + n.api, "POSTRIDER_API_KEY=" + testAdminToken}
+	remote := []string{"POSTRIDER_URL=" + n.api, "POSTRIDER_API_KEY=" + testAdminToken}
 	local := []string{"POSTRIDER_DATABASE_URL=" + db.url, "POSTRIDER_ENCRYPTION_KEY=" + testEncryptionKey}
 	broken := []string{"POSTRIDER_DATABASE_URL=" + elsewhere(t, db.url), "POSTRIDER_ENCRYPTION_KEY=" + testEncryptionKey}
 	said := map[string]string{}

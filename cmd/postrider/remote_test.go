@@ -203,14 +203,14 @@ func rejectedVerbs(t *testing.T, r *remote) {
   retryPolicy.maxDeliveryAttempts: must be between 1 and 30 under retry policy ga-2021, not 900
   retryPolicy.eventTimeToLiveInMinutes: must be between 1 and 1440 minutes under retry policy ga-2021, not 0
 `, said)
-	require.Contains(t, r.run(t, 1, "topic", "list", "--api-key", "wrong").stderr, "set POSTRIDER_API_KEY, or --api-key")
-	require.Contains(t, r.run(t, 1, "topic", "list", "--server", "http://127.0.0.1:1").stderr,
+	require.Contains(t, r.run(t, 1, "topic", "list", "--api-key", "wrong").stderr, "set POSTRIDER_API_KEY or pass --api-key")
+	require.Contains(t, r.run(t, 1, "topic", "list", "--url", "http://127.0.0.1:1").stderr,
 		"check that the service is running")
-	require.Contains(t, r.run(t, 1, "topic", "list", "--server", strings.Replace(r.api, "http:", "https:", 1)).stderr,
+	require.Contains(t, r.run(t, 1, "topic", "list", "--url", strings.Replace(r.api, "http:", "https:", 1)).stderr,
 		"does not use TLS: use http://")
 	for _, args := range [][]string{
-		{"topic", "list", "--server", "ftp://x"},
-		{"topic", "list", "--server", "https://events.example.com", "--api-key", ""},
+		{"topic", "list", "--url", "ftp://x"},
+		{"topic", "list", "--url", "https://events.example.com", "--api-key", ""},
 		{"topic", "list", "--ca-file", "/none"},
 		{"topic", "create", "abc", "--input-mapping-fields", "kind"},
 		{"subscription", "create", "refusing", "abc", "--endpoint-type", "eventhub"},
@@ -277,7 +277,7 @@ func publishVerb(t *testing.T, r *remote) {
 		"files are opened before anything is sent")
 
 	onlyTheKey := postrider(t,
-		[]string{"POSTRIDER_SERVER=" + r.api, "POSTRIDER_API_KEY=none", "POSTRIDER_TOPIC_KEY=" + key}, "publish", "published",
+		[]string{"POSTRIDER_URL=" + r.api, "POSTRIDER_API_KEY=none", "POSTRIDER_TOPIC_KEY=" + key}, "publish", "published",
 		writtenFile(t, cloudEvent("p9")))
 	require.Zero(t, onlyTheKey.code, onlyTheKey.stderr)
 	r.run(t, 1, "publish", "published", file, "--key", "wrong")
@@ -295,7 +295,7 @@ func publishByAPIKey(t *testing.T, r *remote) {
 		made := r.manage(http.StatusCreated, http.MethodPost, "/v1/apiKeys", `{"name":"`+name+`","scope":"`+scope+`"}`)
 		var shown struct{ Key string }
 		require.NoError(t, json.Unmarshal([]byte(made), &shown))
-		return postrider(t, []string{"POSTRIDER_SERVER=" + r.api, "POSTRIDER_API_KEY=" + shown.Key},
+		return postrider(t, []string{"POSTRIDER_URL=" + r.api, "POSTRIDER_API_KEY=" + shown.Key},
 			append([]string{"publish"}, args...)...)
 	}
 	for name, args := range map[string][]string{

@@ -90,7 +90,7 @@ func applyTooLate(t *testing.T, r *remote) {
 			proxy.ServeHTTP(w, request)
 		}))
 		t.Cleanup(between.Close)
-		late := r.run(t, 1, "apply", "-f", file, "--yes", "--server", between.URL)
+		late := r.run(t, 1, "apply", "-f", file, "--yes", "--url", between.URL)
 		require.Contains(t, late.stdout, meanwhile.shown)
 		require.Contains(t, late.stderr, "policy raced was rejected: another client has changed it since it was compared")
 		require.Contains(t, r.manage(http.StatusOK, http.MethodGet, "/v1/policies/raced", ""), meanwhile.steps)

@@ -96,7 +96,7 @@ type node struct {
 
 // cliEnv is the environment of verbs that call the node.
 func (n *node) cliEnv() []string {
-	return []string{"POSTRIDER_SERVER=" + n.api, "POSTRIDER_API_KEY=" + testAdminToken}
+	return []string{"POSTRIDER_URL=" + n.api, "POSTRIDER_API_KEY=" + testAdminToken}
 }
 
 // startNode starts a node on the database and waits until it is ready.

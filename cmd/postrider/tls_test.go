@@ -111,8 +111,8 @@ func TestServeTLS(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, http.StatusBadRequest, response.StatusCode, "nothing is served in the clear")
 	require.Contains(t,
-		postrider(t, nil, "topic", "list", "--server", strings.Replace(n.api, "https:", "http:", 1)).stderr,
-		"use https:// in --server")
+		postrider(t, nil, "topic", "list", "--url", strings.Replace(n.api, "https:", "http:", 1)).stderr,
+		"use https:// in --url")
 
 	code, _ := n.stop()
 	require.Zero(t, code)

@@ -23,8 +23,6 @@ const (
 	ConflictCodePolicyInUse                ConflictCode = "PolicyInUse"
 	ConflictCodeNameTaken                  ConflictCode = "NameTaken"
 	ConflictCodeLastAdmin                  ConflictCode = "LastAdmin"
-	ConflictCodeNoSignIn                   ConflictCode = "NoSignIn"
-	ConflictCodeNotPersonalKey             ConflictCode = "NotPersonalKey"
 	ConflictCodeDeliveryEnded              ConflictCode = "DeliveryEnded"
 	ConflictCodeAttemptInProgress          ConflictCode = "AttemptInProgress"
 	ConflictCodeEventGone                  ConflictCode = "EventGone"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"postrider/access"
 	"postrider/query"
@@ -113,4 +114,27 @@ func (m *Handlers) ListAudit(ctx context.Context, r *listAuditRequest) (*api.Lis
 	}
 	return newestFirst(ctx, "/v1/audit", r, r.AuditFilter, m.Parts.Reader.ReadAudit,
 		func(l *query.AuditLine) int64 { return l.AuditID })
+}
+
+// Me is the actor that a credential belongs to.
+type Me struct {
+	Name      string      `json:"name"`
+	Role      access.Role `json:"role" enum:"viewer,operator,admin"`
+	Query     bool        `json:"query"`
+	APIKey    *string     `json:"apiKey"`
+	ExpiresAt *time.Time  `json:"expiresAt"`
+}
+
+// WhoAmI responds to GET /v1/me.
+func (m *Handlers) WhoAmI(ctx context.Context, _ *struct{}) (*Me, error) {
+	who := access.ActorOf(ctx)
+	me := Me{Name: who.Name, Role: who.Role, Query: who.Query}
+	if name := who.APIKey(); name != "" {
+		k, err := m.Parts.Access.APIKey(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		me.APIKey, me.ExpiresAt = &name, k.ExpiresAt
+	}
+	return &me, nil
 }

@@ -33,7 +33,6 @@ type Handlers struct {
 	// The rest is as in Options of package server.
 	DefaultValidation func(host string) catalog.EndpointValidation
 	ValidationWait    time.Duration
-	NoSignIn          bool
 	Log               *slog.Logger
 }
 

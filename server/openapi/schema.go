@@ -155,7 +155,7 @@ func (b *builder) component(t reflect.Type, tag reflect.StructTag) string {
 // schemaNames are the names of components that differ from those of the types.
 var schemaNames = map[string]string{
 	"Audit": "AuditEntry", "Member": "BatchMember", "MemberPage": "BatchMemberPage", "Attempt": "DeliveryAttempt",
-	"PersonalKeySettings": "LoginSettings", "Scope": "KeyScope", "Role": "UserRole", "Saved": "SavedQuery",
+	"Scope": "KeyScope", "Role": "UserRole", "Saved": "SavedQuery",
 	"SavedPage": "SavedQueryPage", "Column": "QueryColumn",
 }
 

@@ -61,15 +61,13 @@ func TestTheAuditHasThePersonalKeysAndUsersValues(t *testing.T) {
 			"SELECT "+column+"::text FROM postrider.audit WHERE action = '"+action+"' ORDER BY audit_id DESC LIMIT 1")
 	}
 	b.user(t, "anna", access.RoleOperator)
-	_, approved := b.approved(t, "anna", access.RoleViewer)
-	_, made, err := users.CreatePersonalKey(t.Context(), "anna", access.PersonalKeySpec{Machine: "jump host"})
-	require.NoError(t, err)
-	for action, k := range map[string]*access.APIKey{"login_approved": approved, "api_key_created": made} {
+	for _, role := range []access.Role{access.RoleViewer, ""} {
+		_, k := b.personalKey(t, "anna", role)
 		require.JSONEq(t, fmt.Sprintf(`{"scope": {"old": null, "new": %q}, "owner": {"old": null, "new": "anna"},
 			"machine": {"old": null, "new": %q}, "expiresAt": {"old": null, "new": %q}, "state": {"old": null,`+
 			` "new": "active"}, "query": {"old": null, "new": %t}}`,
-			k.Scope, *k.Machine, k.ExpiresAt.UTC().Format(time.RFC3339), action == "api_key_created"),
-			newest("changes", action))
+			k.Scope, *k.Machine, k.ExpiresAt.UTC().Format(time.RFC3339), role == ""),
+			newest("changes", "api_key_created"))
 	}
 	require.NoError(t, users.DeleteUser(t.Context(), "anna"))
 	require.JSONEq(t, `{"role": {"old": "operator", "new": null}, "disabled": {"old": false, "new": null}}`,

@@ -172,3 +172,23 @@ func (c *eventEraseCmd) question(ctx context.Context) (string, error) {
 		rest.TextAt(e, "eventId"), rest.TextAt(e, "topic"), rest.TextAt(e, "eventType"),
 		terminal.Plural(pending, "pending delivery"), terminal.Either(pending == 1, "is", "are")), nil
 }
+
+// WhoamiCmd is whoami.
+type WhoamiCmd struct {
+	rest.ServerFlags
+	terminal.OutputFlag
+}
+
+var identity = resource{
+	lines: columns("name name", "role role", "server server", "API key apiKey", "expires expiresAt"),
+}
+
+// Run executes whoami.
+func (c *WhoamiCmd) Run(ctx context.Context, client *rest.Client) error {
+	var me rest.Object
+	if err := client.Call(ctx, http.MethodGet, "/v1/me", nil, &me); err != nil {
+		return err
+	}
+	me["server"] = client.Base
+	return c.Print(me, func(w io.Writer) { identity.print(w, me) })
+}

@@ -35,7 +35,7 @@ func TestPublishRepeatsRequestsWithTheSameKey(t *testing.T) {
 		w.WriteHeader(status)
 	}))
 	t.Cleanup(server.Close)
-	client, err := rest.ServerFlags{Server: server.URL}.Client()
+	client, err := rest.ServerFlags{URL: server.URL}.Client()
 	require.NoError(t, err)
 	p := &publisher{
 		PublishCmd: &PublishCmd{Topic: "orders", Key: "k", Batch: 2, RetryFor: time.Minute}, client: client,

@@ -30,8 +30,8 @@ Results have at most 200 rows and 64 KiB. Texts of events and responses are mark
 standard error.
 
 Examples:
-  postrider mcp --server https://events.example.com
-  claude mcp add --env POSTRIDER_API_KEY=prk_... --transport stdio postrider -- postrider mcp --server https://...`
+  postrider mcp --url https://events.example.com
+  claude mcp add --env POSTRIDER_API_KEY=prk_... --transport stdio postrider -- postrider mcp --url https://...`
 }
 
 const instructions = `Tools to find out why events were not delivered by postrider, a service with Azure Event Grid's

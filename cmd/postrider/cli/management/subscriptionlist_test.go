@@ -27,7 +27,7 @@ func topicDeletedMeanwhile(t *testing.T) *rest.Client {
 		_, _ = w.Write([]byte(response))
 	}))
 	t.Cleanup(server.Close)
-	client, err := rest.ServerFlags{Server: server.URL, APIKey: "k"}.Client()
+	client, err := rest.ServerFlags{URL: server.URL, APIKey: "k"}.Client()
 	require.NoError(t, err)
 	return client
 }

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -28,12 +29,9 @@ import (
 
 // ServerFlags are the flags of verbs that call the REST API.
 type ServerFlags struct {
-	Server string `help:"URL of the service, or the name of a server that you have logged in to. Default: the default server (postrider server list); without one, or if a key is set, http://127.0.0.1:7480 (postrider dev)." env:"POSTRIDER_SERVER" placeholder:"URL|NAME"`
-	APIKey string `name:"api-key" help:"Key for the management API: an API key or the admin token. Default: the personal key of postrider login; without one, for a server on this machine, the well-known token of postrider dev." env:"POSTRIDER_API_KEY,POSTRIDER_ADMIN_TOKEN" placeholder:"KEY"`
-	CAFile string `name:"ca-file" help:"Certificate authority (PEM) of the server, beside those of the system." env:"POSTRIDER_CA_FILE" placeholder:"FILE"`
-
-	stored   string // name of the stored server with the key
-	topicKey string // access key of a topic, also sent; "" for none
+	URL    string `name:"url" help:"URL of the service. Default: http://127.0.0.1:7480 (postrider dev)." env:"POSTRIDER_URL" placeholder:"URL"`
+	APIKey string `name:"api-key" help:"Key for the management API: an API key or the admin token. Default, for a service on this machine: the well-known token of postrider dev." env:"POSTRIDER_API_KEY,POSTRIDER_ADMIN_TOKEN" placeholder:"KEY"`
+	CAFile string `name:"ca-file" help:"Certificate authority (PEM) of the service, beside those of the system." env:"POSTRIDER_CA_FILE" placeholder:"FILE"`
 }
 
 // IfMatchFlag is a flag of verbs that change or delete an object with a version.
@@ -57,44 +55,41 @@ const callTimeout = 45 * time.Second
 type Client struct {
 	Base string // without a slash at its end
 	Key  string // "" for none
-	// stored is the name of the stored server with the key; "" for a key of the flags or the environment.
-	stored string
-	http   *http.Client
+	http *http.Client
 }
 
 // ProvideClient gives kong the client as an argument of verbs.
 func (f ServerFlags) ProvideClient() (*Client, error) { return f.Client() }
 
-// Client returns a client with the key of the flags, of the stored server, or of postrider dev on this machine.
+// Client returns a client with the key of the flags, or that of postrider dev for a service on this machine.
 func (f ServerFlags) Client() (*Client, error) { return f.ClientForTopic("") }
 
 // ClientForTopic is Client for requests with an access key of a topic, which need no other key.
 func (f ServerFlags) ClientForTopic(accessKey string) (*Client, error) {
-	f.topicKey = accessKey
-	f, err := f.resolved()
-	if err != nil {
-		return nil, err
-	}
 	c, err := f.Connect()
 	if err != nil {
 		return nil, err
 	}
-	if c.Key, c.stored = f.APIKey, f.stored; c.Key == "" && onThisMachine(c.Base) {
+	if c.Key = f.APIKey; c.Key == "" && onThisMachine(c.Base) {
 		c.Key = DevAdminToken
 	}
 	if c.Key == "" && accessKey == "" {
-		return nil, terminal.Usagef("no key for %s: run postrider login, or set POSTRIDER_API_KEY (or "+
-			"POSTRIDER_ADMIN_TOKEN) or --api-key", c.Base)
+		return nil, terminal.Usagef("no key for %s: %s", c.Base, setKey)
 	}
 	return c, nil
 }
 
+// setKey is the advice for a missing or wrong key.
+const setKey = "set POSTRIDER_API_KEY or pass --api-key; you create a key on your account page (/ui/account) or with " +
+	"postrider apikey create"
+
 // Connect is a client without a key.
 func (f ServerFlags) Connect() (*Client, error) {
-	u, err := url.Parse(f.Server)
+	base := cmp.Or(f.URL, devServer)
+	u, err := url.Parse(base)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" ||
 		u.Fragment != "" {
-		return nil, terminal.Usagef("--server %q: not a URL such as https://events.example.com", f.Server)
+		return nil, terminal.Usagef("--url %q: not a URL such as https://events.example.com", f.URL)
 	}
 	roots, err := rootsWith(f.CAFile)
 	if err != nil {
@@ -106,7 +101,7 @@ func (f ServerFlags) Connect() (*Client, error) {
 		IdleConnTimeout: 30 * time.Second,
 	}
 	return &Client{
-		Base: strings.TrimRight(f.Server, "/"),
+		Base: strings.TrimRight(base, "/"),
 		http: &http.Client{Transport: transport, Timeout: callTimeout, CheckRedirect: NoRedirect},
 	}, nil
 }
@@ -216,15 +211,13 @@ func (c *Client) Call(ctx context.Context, method, path string, body, into any, 
 		err = response.Err()
 	}
 	switch {
-	case IsStatus(err, http.StatusUnauthorized) && c.stored != "":
-		return fmt.Errorf("%w; log in again: postrider login %s", err, c.stored)
 	case IsStatus(err, http.StatusUnauthorized):
-		return fmt.Errorf("%w; run postrider login, or set POSTRIDER_API_KEY, or --api-key", err)
+		return fmt.Errorf("%w; %s", err, setKey)
 	case err != nil || into == nil || len(response.body) == 0:
 		return err
 	}
 	if err := terminal.DecodeExactly(response.body, into); err != nil {
-		return fmt.Errorf("%s %s %s: the response is not JSON of this API; check that --server names a postrider", method,
+		return fmt.Errorf("%s %s %s: the response is not JSON of this API; check that --url names a postrider", method,
 			c.Base, path)
 	}
 	return nil
@@ -270,10 +263,10 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	case errors.As(err, &trust):
 		return fmt.Errorf("%s: %w; set --ca-file to its certificate authority", c.Base, trust.Err)
 	case errors.Is(err, http.ErrSchemeMismatch):
-		return fmt.Errorf("%s does not use TLS: use http:// in --server", c.Base)
+		return fmt.Errorf("%s does not use TLS: use http:// in --url", c.Base)
 	case errors.As(err, &network) && network.Op == "dial":
-		return fmt.Errorf("cannot connect to %s (%w): check that the service is running, or use --server", c.Base,
-			network.Err)
+		return fmt.Errorf("cannot connect to %s (%w): check that the service is running, or set POSTRIDER_URL or pass "+
+			"--url, for example https://events.example.com", c.Base, network.Err)
 	}
 	return fmt.Errorf("call %s: %w", c.Base, err)
 }
@@ -285,7 +278,7 @@ func (a *Response) Err() error {
 	}
 	var body api.ErrorResponse
 	if bytes.HasPrefix(a.body, []byte("Client sent an HTTP request to an HTTPS server")) { // net/http's text
-		return &Error{Status: a.status, Message: "the server requires TLS: use https:// in --server"}
+		return &Error{Status: a.status, Message: "the server requires TLS: use https:// in --url"}
 	}
 	if json.Unmarshal(a.body, &body) != nil || body.Error.Message == "" {
 		return &Error{

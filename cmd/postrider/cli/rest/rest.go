@@ -1,28 +1,21 @@
-// Package rest is the client of the REST API that verbs use: flags for server and key, stored servers, requests, lists
-// and tables of what the API returns.
+// Package rest is the client of the REST API that verbs use: flags for server and key, requests, lists and tables of
+// what the API returns.
 package rest
 
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"net/url"
-	"os"
-	"path/filepath"
 	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
 
-	"postrider/cmd/postrider/local"
 	"postrider/cmd/postrider/terminal"
 )
 
@@ -100,7 +93,7 @@ func (f Flags) Call(ctx context.Context, method, path string, body, into any, he
 
 // NoServer reports whether no server was named and none runs on this machine.
 func (f Flags) NoServer(err error) bool {
-	return err != nil && f.Server == "" && ErrorOf(err).Status == 0
+	return err != nil && f.URL == "" && ErrorOf(err).Status == 0
 }
 
 // All prints a whole list.
@@ -223,198 +216,8 @@ func (f Flags) Count(ctx context.Context, path string, filter Object, thing stri
 // ItemURL is the path of something that has an id.
 func ItemURL(list string, id any) string { return list + "/" + url.PathEscape(fmt.Sprint(id)) }
 
-// SavedServer is a server that the user has logged in to, with their personal key.
-type SavedServer struct {
-	Name      string    `json:"name"`
-	URL       string    `json:"url"`
-	CAFile    string    `json:"caFile,omitempty"`
-	User      string    `json:"user"`
-	Role      string    `json:"role"`
-	ExpiresAt time.Time `json:"expiresAt"`
-	Key       string    `json:"key,omitempty"`
-}
-
-// SavedServers is the file that `postrider login` writes.
-type SavedServers struct {
-	// Default is the name of the server that verbs use without --server; "" for none.
-	Default string        `json:"default,omitempty"`
-	Servers []SavedServer `json:"servers"`
-}
-
-// ServerName matches the names of servers; no URL matches.
-var ServerName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,62}$`)
-
-// ServerNameRule describes ServerName.
-const ServerNameRule = "1 to 63 letters, digits, dots, underscores, colons and hyphens, the first a letter or digit"
-
-// savedServersFile is the path of the file.
-func savedServersFile() (string, error) {
-	folder, err := os.UserConfigDir()
-	if err != nil {
-		return "", fmt.Errorf("find the directory for the keys of servers: %w", err)
-	}
-	return filepath.Join(folder, "postrider", "servers.json"), nil
-}
-
-// ReadSavedServers returns an empty list if there is no file.
-func ReadSavedServers() (saved SavedServers, err error) {
-	file, err := savedServersFile()
-	if err != nil {
-		return saved, nil //nolint:nilerr // no server can have been stored
-	}
-	text, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return saved, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(text, &saved)
-	}
-	if err != nil {
-		err = fmt.Errorf("read the stored servers: %w; remove %s and log in again", err, file)
-	}
-	return saved, err
-}
-
-// Write replaces the file as a whole. Only the user can read it.
-func (s *SavedServers) Write() error {
-	file, err := savedServersFile()
-	if err != nil {
-		return err
-	}
-	folder := filepath.Dir(file)
-	text, err := json.MarshalIndent(s, "", "  ")
-	if err == nil {
-		err = os.MkdirAll(folder, 0o700)
-	}
-	if err == nil {
-		err = os.Chmod(folder, 0o700)
-	}
-	if err == nil {
-		err = local.ReplaceFile(file, 0o600, append(text, '\n'))
-	}
-	if err != nil {
-		return fmt.Errorf("store the servers: %w", err)
-	}
-	return nil
-}
-
-// Find returns the server with this name or URL, or the default server for "". It returns nil if there is none. A name
-// that is not stored is an error.
-func (s *SavedServers) Find(named string) (*SavedServer, error) {
-	isURL := strings.Contains(named, "://")
-	if named == "" {
-		if named = s.Default; named == "" && len(s.Servers) > 0 {
-			return nil, terminal.Usagef("no default server: set --server (or POSTRIDER_SERVER) to one of %s, or run "+
-				"postrider server use NAME", s.Names())
-		}
-	}
-	at := slices.IndexFunc(s.Servers, func(one SavedServer) bool {
-		return one.Name == named || isURL && SameServer(one.URL, named)
-	})
-	switch {
-	case at >= 0:
-		return &s.Servers[at], nil
-	case named == "" || isURL:
-		return nil, nil
-	default:
-		return nil,
-			terminal.Usagef("--server %q: must be a URL such as https://events.example.com, or the name of a stored server "+
-				"(%s)", named, s.Names())
-	}
-}
-
-// Names are the names of the stored servers, for an error message.
-func (s *SavedServers) Names() string {
-	if len(s.Servers) == 0 {
-		return "none is stored: see postrider login"
-	}
-	names := make([]string, len(s.Servers))
-	for i := range s.Servers {
-		names[i] = s.Servers[i].Name
-	}
-	return strings.Join(names, ", ")
-}
-
-// Put adds a server, or replaces the one with its name, and makes it the default.
-func (s *SavedServers) Put(one SavedServer) {
-	s.Remove(one.Name)
-	s.Servers = append(s.Servers, one)
-	slices.SortFunc(s.Servers, func(a, b SavedServer) int { return strings.Compare(a.Name, b.Name) })
-	s.Default = one.Name
-}
-
-// Remove removes a server. If it was the default, there is no default afterwards.
-func (s *SavedServers) Remove(name string) {
-	s.Servers = slices.DeleteFunc(s.Servers, func(one SavedServer) bool { return one.Name == name })
-	if s.Default == name {
-		s.Default = ""
-	}
-}
-
-// SameServer compares two URLs of servers. Scheme and host are case-insensitive.
-func SameServer(a, b string) bool {
-	return plainServer(a) == plainServer(b)
-}
-
-func plainServer(text string) string {
-	u, err := url.Parse(text)
-	if err != nil {
-		return text
-	}
-	return strings.ToLower(u.Scheme+"://"+u.Host) + strings.TrimRight(u.EscapedPath(), "/")
-}
-
 // DevAdminToken is the admin token of postrider dev on loopback. It is public on purpose.
 const DevAdminToken = "postrider-dev-admin" //nolint:gosec // no secret
 
 // devServer is where postrider dev listens.
 const devServer = "http://127.0.0.1:7480"
-
-// resolved completes the flags with URL, certificate authority and key of the named or the default stored server.
-func (f ServerFlags) resolved() (ServerFlags, error) {
-	if strings.Contains(f.Server, "://") && f.APIKey != "" {
-		return f, nil
-	}
-	saved, err := ReadSavedServers()
-	if err != nil {
-		return f, err
-	}
-	return f.resolvedWith(&saved)
-}
-
-// resolvedWith is resolved with these stored servers. A key of the flags or the environment is not sent to the default
-// server: it may be for another one.
-func (f ServerFlags) resolvedWith(saved *SavedServers) (ServerFlags, error) {
-	one, err := saved.Find(f.Server)
-	if f.Server == "" && (f.APIKey != "" || f.topicKey != "") {
-		f.Server = devServer
-		switch {
-		case saved.Default == "":
-			return f, nil
-		case err != nil:
-			return f, err
-		}
-		return f, terminal.Usagef(
-			"a key is set (--api-key, POSTRIDER_API_KEY, POSTRIDER_ADMIN_TOKEN or the key of a topic), but no server: "+
-				"set --server (or POSTRIDER_SERVER) to %s (%s), to %s or to another server, or unset the key to use your "+
-				"personal key for %s", one.Name, one.URL, devServer, one.Name)
-	}
-	if err != nil || one == nil {
-		f.Server = cmp.Or(f.Server, devServer)
-		return f, err
-	}
-	f.Server, f.CAFile = one.URL, cmp.Or(f.CAFile, one.CAFile)
-	if f.APIKey != "" {
-		return f, nil
-	}
-	f.APIKey, f.stored = one.Key, one.Name
-	return f, RequireSecret(one.URL)
-}
-
-// RequireSecret rejects a server to which a stored key would be sent in plain text over a network.
-func RequireSecret(server string) error {
-	if strings.HasPrefix(strings.ToLower(server), "http:") && !onThisMachine(server) {
-		return terminal.Usagef("%s: a personal key is sent over https only, except to this machine", server)
-	}
-	return nil
-}
