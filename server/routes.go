@@ -84,7 +84,7 @@ func (s *Server) customRoutes() []route {
 		{get, "/readyz", anyone, custom("readiness", s.readyz, 500, 503)},
 		{get, "/metrics", s.metricsAccess(), custom("metrics", s.metrics, 401, 403, 404, 429, 500, 503)},
 		{get, "/openapi.yaml", anyone, custom("specification", s.specification, 429)},
-		{get, "/openapi", anyone, custom("reference", s.reference.Respond, 429, 500)},
+		{get, "/openapi", anyone, custom("reference", s.reference, 429, 500)},
 	}
 }
 

@@ -100,8 +100,8 @@ type Server struct {
 	log       *slog.Logger
 	echo      *echo.Echo
 	document  func() ([]byte, error) // the OpenAPI document, built by the first request
-	reference *openapi.Reference
-	rate      *auth.Rate // nil = no limit
+	reference echo.HandlerFunc       // the page of the operations
+	rate      *auth.Rate             // nil = no limit
 
 	rejections *rejections
 	failures   *failures
@@ -146,7 +146,7 @@ func New(o Options) (*Server, error) {
 		text, _, err := Document()
 		return text, err
 	})
-	s.reference = openapi.NewReference(s.document)
+	s.reference = openapi.Reference(s.document)
 	s.setUp()
 	return s, nil
 }

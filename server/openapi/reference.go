@@ -2,104 +2,98 @@ package openapi
 
 import (
 	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
 	"fmt"
 	"html/template"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/labstack/echo/v4"
+	"go.yaml.in/yaml/v3"
 )
 
 var (
-	//go:embed reference/page.html
+	//go:embed reference.html
 	referenceHTML string
-	//go:embed reference/style.css
+	//go:embed reference.css
 	referenceCSS string
-	//go:embed reference/copy.js
-	referenceJS string
 )
 
-// renderedPage is the page, plain and in gzip.
-type renderedPage struct {
-	plain, zipped []byte
-	etag          string
+type referenceGroup struct {
+	Name, Anchor, Description string
+	Operations                []referenceOperation
 }
 
-// Reference is the page that shows the OpenAPI document. The first request renders it.
-type Reference struct {
-	page func() (*renderedPage, error)
-}
+type referenceOperation struct{ ID, Method, Path, Summary, Access string }
 
-// NewReference returns the page of a document in YAML.
-func NewReference(document func() ([]byte, error)) *Reference {
-	return &Reference{page: sync.OnceValues(func() (*renderedPage, error) {
+// Reference returns the handler of GET /openapi: a page with the operations of a document, which the first request
+// renders.
+func Reference(document func() ([]byte, error)) echo.HandlerFunc {
+	page := sync.OnceValues(func() ([]byte, error) {
 		text, err := document()
 		if err != nil {
 			return nil, err
 		}
-		file, err := readAPIFile(text)
+		return renderReference(text)
+	})
+	sum := sha256.Sum256([]byte(referenceCSS))
+	policy := "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
+		"'; img-src data:; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
+	return func(c echo.Context) error {
+		html, err := page()
 		if err != nil {
-			return nil, err
+			return err
 		}
-		return renderReference(file)
-	})}
+		c.Response().Header().Set(echo.HeaderContentSecurityPolicy, policy)
+		c.Response().Header().Set(echo.HeaderCacheControl, "no-cache") // another version of the program has another page
+		return c.HTMLBlob(http.StatusOK, html)
+	}
 }
 
-func renderReference(file *apiFile) (*renderedPage, error) {
-	t, err := template.New("reference").Funcs(file.functions()).Parse(referenceHTML)
+func renderReference(document []byte) ([]byte, error) {
+	var file yaml.Node
+	if err := yaml.Unmarshal(document, &file); err != nil {
+		return nil, fmt.Errorf("read the OpenAPI document: %w", err)
+	}
+	t, err := template.New("reference").Parse(referenceHTML)
 	if err != nil {
 		return nil, fmt.Errorf("parse the page of the API: %w", err)
 	}
 	var page bytes.Buffer
-	//nolint:gosec // they are this package's own files
-	view := struct {
-		*apiFile
+	err = t.Execute(&page, struct {
+		Groups []referenceGroup
 		Style  template.CSS
-		Script template.JS
-	}{file, template.CSS(referenceCSS), template.JS(referenceJS)}
-	if err := t.Execute(&page, view); err != nil {
+	}{referenceGroups(file.Content[0]), template.CSS(referenceCSS)}) //nolint:gosec // it is this package's own file
+	if err != nil {
 		return nil, fmt.Errorf("render the page of the API: %w", err)
 	}
-	var zipped bytes.Buffer
-	w, _ := gzip.NewWriterLevel(&zipped, gzip.BestCompression) // a valid level
-	_, _ = w.Write(page.Bytes())                               // cannot fail in memory
-	_ = w.Close()
-	return &renderedPage{plain: page.Bytes(), zipped: zipped.Bytes(), etag: `"` + hashOf(page.String()) + `"`}, nil
+	return page.Bytes(), nil
 }
 
-// contentPolicy allows the page's own style and script only.
-func contentPolicy() string {
-	return "default-src 'none'; style-src 'sha256-" + hashOf(referenceCSS) + "'; script-src 'sha256-" +
-		hashOf(referenceJS) + "'; img-src data:; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
-}
-
-func hashOf(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return base64.StdEncoding.EncodeToString(sum[:])
-}
-
-// Respond responds to GET /openapi.
-func (ref *Reference) Respond(c echo.Context) error {
-	page, err := ref.page()
-	if err != nil {
-		return err
+// referenceGroups are the operations of each tag, in the order of the document.
+func referenceGroups(root *yaml.Node) []referenceGroup {
+	groups := []referenceGroup{}
+	for _, tag := range find(root, "tags").Content {
+		name := textAt(tag, "name")
+		groups = append(groups, referenceGroup{
+			Name: name, Anchor: "tag-" + strings.ReplaceAll(name, " ", "-"), Description: textAt(tag, "description"),
+		})
 	}
-	header := c.Response().Header()
-	header.Set(echo.HeaderContentSecurityPolicy, contentPolicy())
-	header.Set(echo.HeaderCacheControl, "no-cache") // another version of the program has another page
-	header.Set(echo.HeaderVary, echo.HeaderAcceptEncoding)
-	header.Set("ETag", page.etag)
-	if strings.Contains(c.Request().Header.Get("If-None-Match"), page.etag) {
-		return c.NoContent(http.StatusNotModified)
+	for path, methods := range members(find(root, "paths")) {
+		for method, op := range members(methods) {
+			tags := find(op, "tags")
+			if tags == nil { // parameters of all methods
+				continue
+			}
+			i := slices.IndexFunc(groups, func(g referenceGroup) bool { return g.Name == tags.Content[0].Value })
+			groups[i].Operations = append(groups[i].Operations, referenceOperation{
+				textAt(op, "operationId"), strings.ToUpper(method), path, textAt(op, "summary"), textAt(op, "x-access"),
+			})
+		}
 	}
-	if strings.Contains(c.Request().Header.Get(echo.HeaderAcceptEncoding), "gzip") {
-		header.Set(echo.HeaderContentEncoding, "gzip")
-		return c.Blob(http.StatusOK, echo.MIMETextHTMLCharsetUTF8, page.zipped)
-	}
-	return c.Blob(http.StatusOK, echo.MIMETextHTMLCharsetUTF8, page.plain)
+	return groups
 }
