@@ -93,7 +93,8 @@ func TestEventsHaveOneSize(t *testing.T) {
 		for _, number := range []int64{0, 9, 123_456_789_012} {
 			text := w.append(nil, newRunID(), number, time.Now())
 			require.Len(t, text, 320)
-			parsed, err := event.Input{Schema: tc.schema, Topic: "failing-20-abcdefgh"}.Parse(tc.media, []byte("["+string(text)+"]"))
+			input := event.Input{Schema: tc.schema, Topic: "failing-20-abcdefgh"}
+			parsed, err := input.Parse(tc.media, []byte("["+string(text)+"]"))
 			require.NoError(t, err)
 			require.Equal(t, string(text[len(w.head):len(w.head)+idLength]), parsed[0].ID)
 			eachEvent(text, func(found, id []byte, at int64) {
