@@ -36,7 +36,7 @@ var storageGroups = []struct {
 	{"Events", []string{"events", "event_keys", "idempotency_keys", "routes", "sql_publish"}},
 	{"Deliveries", []string{"deliver", "batches", "left_members"}},
 	{"Attempts", []string{"delivery_attempts"}},
-	{"Dead letters", []string{"dead_letters", "exports", "repairs", "selection"}},
+	{"Dead letters", []string{"dead_letters", "exports", "repairs"}},
 	{"Jobs", []string{"river_"}},
 	{"Other", []string{""}},
 }

@@ -256,7 +256,7 @@ func TestDeadLetterList(t *testing.T) {
 	require.Contains(t, *one.BodyText, `"id":"e-0"`)
 	_, err = d.Reader.GetDeadLetter(t.Context(), uuid.Nil)
 	require.ErrorIs(t, err, postgres.ErrNotFound)
-	_, err = d.Reader.ListDeadLetters(t.Context(), &query.DeadLetterFilter{DeadLetterIDs: make([]uuid.UUID, 5001)},
+	_, err = d.Reader.ListDeadLetters(t.Context(), &query.DeadLetterFilter{DeadLetterIDs: make([]uuid.UUID, 10_001)},
 		query.DeadLetterPlace{}, 1)
 	require.ErrorIs(t, err, postgres.ErrInvalid)
 	n, err := d.Reader.CountDeadLetters(t.Context(), &query.DeadLetterFilter{DeadLetterIDs: []uuid.UUID{}})
