@@ -95,7 +95,9 @@ func (e *Engine) writeFile(ctx context.Context, x *export.Export, r *export.Resu
 	bounded, cancel := context.WithTimeout(ctx, export.Timeout)
 	defer cancel()
 	if err := e.locations.Write(bounded, target, x.Path(), body); err != nil {
-		return &endpoint.PlainError{Text: fmt.Sprintf("write to %s: %s", target, export.ErrorText(err)), Cause: err}
+		return &endpoint.PlainError{
+			Text: fmt.Sprintf("write to %s: %s", target, export.ErrorText(err)), Cause: endpoint.OriginalError(err),
+		}
 	}
 	r.Location = target.String() + "/" + x.Path()
 	return nil

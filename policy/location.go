@@ -3,6 +3,7 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"regexp"
 	"slices"
@@ -31,6 +32,52 @@ func (l Location) String() string {
 	return l.Scheme + "://" + l.Bucket + "/" + l.Path
 }
 
+// onOff has the values of a parameter that is a switch.
+var onOff = []string{"true", "false"}
+
+// locationParameters are the parameters of a location's query, with their values; nil = any but an empty one.
+var locationParameters = map[string]map[string][]string{
+	"s3": {
+		"region": nil, "endpoint": nil, "use_path_style": onOff, "accelerate": onOff, "dualstack": onOff, "profile": nil,
+		"anonymous": onOff, "ssetype": {"AES256", "aws:kms"}, "kmskeyid": nil,
+	},
+	"azblob": {
+		"storage_account": nil, "domain": nil, "protocol": {"https", "http"}, "cdn": onOff, "localemu": onOff,
+	},
+}
+
+// checkQuery checks the query of a bucket or a container.
+func (l Location) checkQuery() error {
+	query, err := url.ParseQuery(l.Query)
+	if err != nil {
+		return errors.New("must have a query such as name=value&name=value")
+	}
+	known := locationParameters[l.Scheme]
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		values, ok := known[name]
+		value := query.Get(name)
+		switch {
+		case !ok:
+			return fmt.Errorf("must have no parameter %q in its query; %s:// has %s",
+				name, l.Scheme, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+		case len(query[name]) > 1 || value == "":
+			return fmt.Errorf("must have one value of parameter %s", name)
+		case values != nil && !slices.Contains(values, value):
+			return fmt.Errorf("must have %s or %s as parameter %s, not %q", values[0], values[1], name, value)
+		case name == "endpoint" && !plainServer(value):
+			return fmt.Errorf("must have a URL such as https://s3.example.com:9000, without a path, as endpoint, not %q", value)
+		}
+	}
+	return nil
+}
+
+// plainServer reports whether a URL names a server and nothing else.
+func plainServer(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Hostname() != "" && u.User == nil &&
+		strings.Trim(u.Path, "/") == "" && !strings.ContainsAny(text, "?#")
+}
+
 // ParseLocation reads the URL of a location: file:///directory, s3://bucket/prefix?region=… or
 // azblob://container/prefix.
 func ParseLocation(raw string) (Location, error) {
@@ -48,10 +95,10 @@ func ParseLocation(raw string) (Location, error) {
 		return l, errors.New("must have a path without empty parts, . and .., backslashes and control characters")
 	case u.Scheme != "file" && (u.Hostname() == "" || u.Port() != ""):
 		return l, fmt.Errorf("must name a bucket or container after %s://", u.Scheme)
-	case u.Scheme == "azblob":
+	case u.Scheme == "azblob" && checkContainer(u.Host) != nil:
 		return l, checkContainer(u.Host)
 	case u.Scheme != "file":
-		return l, nil
+		return l, l.checkQuery()
 	case l.Bucket != "" || l.Path == "" || l.Query != "":
 		return l,
 			errors.New("must be an absolute directory, with three slashes and without a query: file:///var/lib/postrider/dead")

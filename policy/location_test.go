@@ -33,6 +33,38 @@ func TestInvalidLocations(t *testing.T) {
 	}
 }
 
+// A parameter that no part of a node reads is an error when the node starts, not when a dead letter is due.
+func TestParametersOfLocations(t *testing.T) {
+	t.Parallel()
+	for raw, says := range map[string]string{
+		"s3://bucket?region=a&use_path_style=true&endpoint=http://127.0.0.1:9000/":       "",
+		"s3://bucket?profile=a&anonymous=false&accelerate=true&dualstack=true":           "",
+		"s3://bucket?ssetype=aws:kms&kmskeyid=arn:aws:kms:eu-west-1:1:key/x":             "",
+		"azblob://dead?storage_account=a&domain=localhost:1&protocol=http&localemu=true": "",
+		"azblob://dead?cdn=true": "",
+		"s3://bucket?role=arn:x": `must have no parameter "role" in its query; s3:// has accelerate, anonymous, dualstack, ` +
+			`endpoint, kmskeyid, profile, region, ssetype, use_path_style`,
+		"azblob://dead?region=a": `must have no parameter "region" in its query; azblob:// has cdn, domain, localemu, ` +
+			`protocol, storage_account`,
+		"s3://bucket?region=a&region=b":             "must have one value of parameter region",
+		"s3://bucket?region=":                       "must have one value of parameter region",
+		"s3://bucket?use_path_style=1":              `must have true or false as parameter use_path_style, not "1"`,
+		"azblob://dead?protocol=ftp":                `must have https or http as parameter protocol, not "ftp"`,
+		"s3://bucket?endpoint=127.0.0.1:9000":       "must have a URL such as https://s3.example.com:9000, without a path, as endpoint",
+		"s3://bucket?endpoint=http://u:p@host":      "as endpoint",
+		"s3://bucket?endpoint=https://host/storage": "as endpoint",
+		"s3://bucket?endpoint=https://host?a":       "as endpoint",
+		"s3://bucket?%zz":                           "must have a query such as name=value&name=value",
+	} {
+		_, err := policy.ParseLocation(raw)
+		if says == "" {
+			require.NoError(t, err, raw)
+			continue
+		}
+		require.ErrorContains(t, err, says, raw)
+	}
+}
+
 func TestLocationWithinAnAllowedOne(t *testing.T) {
 	t.Parallel()
 	l := locations(t, "file:///var/dead", "s3://bucket?region=eu-west-1", "s3://bucket/inner/?region=eu-north-1",

@@ -1,22 +1,20 @@
 package export
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
+	"net/url"
 	"os"
 	"path"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-	"gocloud.dev/blob"
-	_ "gocloud.dev/blob/azureblob" // azblob://
-	_ "gocloud.dev/blob/s3blob"    // s3://
 
 	"postrider/jobs/endpoint"
 	"postrider/policy"
@@ -100,62 +98,95 @@ func syncDirectory(root *os.Root, name string) error {
 	return errors.Join(directory.Sync(), directory.Close())
 }
 
-// createObject begins an object. It is not written if its context ends before Close.
-func createObject(ctx context.Context, bucket *blob.Bucket, key string) (*File, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	contentType := "application/json"
+// bucket is an S3 bucket or an Azure container.
+type bucket interface {
+	// put writes an object, completely or not at all. It replaces an object of that name. A size of -1 is unknown.
+	put(ctx context.Context, key string, body io.Reader, size int64) error
+}
+
+// blockSize is the size of the parts of an object whose size is unknown. One part is in memory.
+const blockSize = 8 << 20
+
+func contentType(key string) string {
 	if path.Ext(key) != ".json" {
-		contentType = "application/x-ndjson" // one record a line
+		return "application/x-ndjson" // one record a line
 	}
-	w, err := bucket.NewWriter(ctx, key, &blob.WriterOptions{ContentType: contentType})
-	if err != nil {
-		cancel()
-		return nil, err
-	}
+	return "application/json"
+}
+
+// createObject begins an object of unknown size.
+func createObject(ctx context.Context, b bucket, key string) *File {
+	r, w := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		err := b.put(ctx, key, r, -1)
+		_ = r.CloseWithError(err)
+		done <- err
+	}()
 	return &File{Writer: w, end: func(commit bool) error {
-		defer cancel()
-		if !commit {
-			cancel()
+		if commit {
+			_ = w.Close()
+		} else {
+			_ = w.CloseWithError(context.Canceled)
 		}
-		return w.Close()
-	}}, nil
+		return <-done
+	}}
 }
 
 // Locations writes files to external locations. It keeps buckets open: finding the credentials of one takes a second.
 type Locations struct {
 	Allowed policy.ExportLocations
 
+	client  *http.Client
 	mu      sync.Mutex
-	buckets map[policy.Location]*blob.Bucket
+	buckets map[policy.Location]bucket
 }
 
 // NewLocations returns Locations with no open bucket. allowed are the locations that the server allows.
 func NewLocations(allowed policy.ExportLocations) *Locations {
-	return &Locations{Allowed: allowed, buckets: map[policy.Location]*blob.Bucket{}}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.ResponseHeaderTimeout = Timeout
+	// Another server must get neither dead letters nor credentials.
+	client := &http.Client{
+		Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return &Locations{Allowed: allowed, client: client, buckets: map[policy.Location]bucket{}}
 }
 
-// bucket opens a bucket with the credentials that the library of the cloud finds.
-func (p *Locations) bucket(ctx context.Context, l policy.Location) (*blob.Bucket, error) {
+// bucket returns an open bucket.
+func (p *Locations) bucket(ctx context.Context, l policy.Location) (bucket, error) {
 	l.Path = "" // it belongs to the objects, not to the bucket
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if bucket, ok := p.buckets[l]; ok {
-		return bucket, nil
+	if b, ok := p.buckets[l]; ok {
+		return b, nil
 	}
-	url := l.Scheme + "://" + l.Bucket
-	if l.Query != "" {
-		url += "?" + l.Query
-	}
-	bucket, err := blob.OpenBucket(ctx, url)
+	query, err := url.ParseQuery(l.Query)
 	if err != nil {
-		return nil, fmt.Errorf("open %s://%s: %w", l.Scheme, l.Bucket, err)
+		return nil, err
 	}
-	p.buckets[l] = bucket
-	return bucket, nil
+	var b bucket
+	if l.Scheme == "s3" {
+		b, err = openS3(ctx, l.Bucket, query, p.client)
+	} else {
+		b, err = openAzure(l.Bucket, query, p.client)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p.buckets[l] = b
+	return b, nil
 }
 
 // Write writes a file to a location, completely or not at all.
 func (p *Locations) Write(ctx context.Context, target policy.ExportTarget, name string, body []byte) error {
+	if target.Location.Scheme != "file" {
+		b, err := p.bucket(ctx, target.Location)
+		if err != nil {
+			return err
+		}
+		return b.put(ctx, key(target, name), bytes.NewReader(body), int64(len(body)))
+	}
 	f, err := p.create(ctx, target, name)
 	if err != nil {
 		return err
@@ -167,45 +198,68 @@ func (p *Locations) Write(ctx context.Context, target policy.ExportTarget, name 
 	return f.Commit()
 }
 
+func key(target policy.ExportTarget, name string) string {
+	return path.Join(target.Location.Path, target.Path, name)
+}
+
 func (p *Locations) create(ctx context.Context, target policy.ExportTarget, name string) (*File, error) {
 	if target.Location.Scheme == "file" {
 		return createLocalFile(target.Location.Path, path.Join(target.Path, name))
 	}
-	bucket, err := p.bucket(ctx, target.Location)
+	b, err := p.bucket(ctx, target.Location)
 	if err != nil {
 		return nil, err
 	}
-	return createObject(ctx, bucket, path.Join(target.Location.Path, target.Path, name))
+	return createObject(ctx, b, key(target, name)), nil
 }
 
-// Close closes all buckets.
-func (p *Locations) Close() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, bucket := range p.buckets {
-		_ = bucket.Close()
+// Close closes idle connections.
+func (p *Locations) Close() { p.client.CloseIdleConnections() }
+
+// credentialsTimeout is how long finding credentials may take: a machine without a role may have no metadata server.
+const credentialsTimeout = 15 * time.Second
+
+// advice is what to do about an error of S3 or Azure.
+var advice = map[string]string{
+	"NoSuchBucket":                    "create the bucket or correct the location",
+	"InvalidAccessKeyId":              "check AWS_ACCESS_KEY_ID",
+	"SignatureDoesNotMatch":           "check AWS_SECRET_ACCESS_KEY",
+	"InvalidToken":                    "check AWS_SESSION_TOKEN",
+	"ExpiredToken":                    "renew the credentials and AWS_SESSION_TOKEN",
+	"AccessDenied":                    "grant the right s3:PutObject",
+	"AuthorizationHeaderMalformed":    "set the region of the bucket in the location: region=…",
+	"PermanentRedirect":               "set the region of the bucket in the location: region=…",
+	"RequestTimeTooSkewed":            "correct the clock of this machine",
+	"ContainerNotFound":               "create the container or correct the location",
+	"AuthenticationFailed":            "check AZURE_STORAGE_KEY, or renew AZURE_STORAGE_SAS_TOKEN; is the clock right?",
+	"AuthorizationFailure":            "grant the right to write, and let the account's firewall pass this machine",
+	"AuthorizationPermissionMismatch": "grant the right to write, such as Storage Blob Data Contributor",
+}
+
+// rejected is the error of a response.
+func rejected(err error, status, code, message string) error {
+	text := "the location responded with " + strings.TrimSpace(status+" "+code)
+	if advised := advice[code]; advised != "" {
+		message = advised
 	}
-	clear(p.buckets)
+	if message != "" {
+		text += ": " + message
+	}
+	return &endpoint.PlainError{Text: text, Cause: err}
 }
 
 // ErrorText returns the error of writing a file in plain words.
 func ErrorText(err error) string {
 	var file *fs.PathError
 	var link *os.LinkError
-	var azure *azcore.ResponseError
-	var s3 interface {
-		ErrorCode() string
-		ErrorMessage() string
-	}
+	var plain *endpoint.PlainError
 	switch {
+	case errors.As(err, &plain):
+		return plain.Text
 	case errors.As(err, &file):
 		return file.Path + ": " + file.Err.Error()
 	case errors.As(err, &link):
 		return link.New + ": " + link.Err.Error()
-	case errors.As(err, &azure):
-		return strings.TrimSpace(fmt.Sprintf("the location responded with %d %s", azure.StatusCode, azure.ErrorCode))
-	case errors.As(err, &s3):
-		return strings.TrimSuffix("the location responded with "+s3.ErrorCode()+": "+s3.ErrorMessage(), ": ")
 	case endpoint.IsNetworkError(err):
 		return endpoint.ErrorText(err)
 	case errors.Is(err, context.DeadlineExceeded):
