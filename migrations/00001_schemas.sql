@@ -8,10 +8,13 @@ CREATE SCHEMA IF NOT EXISTS postrider;
 -- A body is accepted as any valid JSON text, and PostgreSQL's jsonb cannot hold all of that (\u0000, a lone surrogate,
 -- 1e999999). One such row must never fail the query over all the others, so questions go through this function. Not
 -- PARALLEL SAFE: catching an error takes a subtransaction, which PostgreSQL rejects in parallel queries up to 16.
+--
+-- The names in these three functions are qualified: lists call them for each row, and setting search_path took as much
+-- time again.
 CREATE FUNCTION postrider.try_jsonb(body bytea) RETURNS jsonb
     LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
-    RETURN convert_from(body, 'UTF8')::jsonb;
+    RETURN pg_catalog.convert_from(body, 'UTF8')::pg_catalog.jsonb;
 EXCEPTION WHEN OTHERS THEN
     RETURN NULL;
 END $$;
@@ -19,7 +22,7 @@ END $$;
 CREATE FUNCTION postrider.jsonb_error(body bytea) RETURNS text
     LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
-    PERFORM convert_from(body, 'UTF8')::jsonb;
+    PERFORM pg_catalog.convert_from(body, 'UTF8')::pg_catalog.jsonb;
     RETURN NULL;
 EXCEPTION WHEN OTHERS THEN
     RETURN SQLERRM;
@@ -29,9 +32,9 @@ END $$;
 CREATE FUNCTION postrider.try_text(body bytea) RETURNS text
     LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
-    RETURN convert_from(body, 'UTF8');
+    RETURN pg_catalog.convert_from(body, 'UTF8');
 EXCEPTION WHEN OTHERS THEN
-    RETURN encode(body, 'escape');
+    RETURN pg_catalog.encode(body, 'escape');
 END $$;
 -- +goose StatementEnd
 
@@ -48,17 +51,18 @@ COMMENT ON FUNCTION postrider.try_text(bytea) IS
 -- +goose StatementBegin
 -- An interval in seconds as a number: what people compare and sort by.
 CREATE FUNCTION postrider_internal.seconds(i interval) RETURNS double precision
-    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$ SELECT extract(epoch FROM i)::double precision $$;
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE RETURN extract(epoch FROM i)::double precision;
 
 -- Ids are created as the service creates them: version 7, so that those of one time are adjacent in the index.
-CREATE FUNCTION postrider_internal.new_uuid() RETURNS uuid LANGUAGE sql VOLATILE AS $$
-SELECT encode(set_bit(set_bit(overlay(uuid_send(gen_random_uuid()) PLACING substring(int8send((extract(epoch
-    FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6), 52, 1), 53, 1), 'hex')::uuid $$;
+CREATE FUNCTION postrider_internal.new_uuid() RETURNS uuid LANGUAGE sql VOLATILE
+RETURN encode(set_bit(set_bit(overlay(uuid_send(gen_random_uuid()) PLACING substring(int8send((extract(epoch
+    FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6), 52, 1), 53, 1), 'hex')::uuid;
 
 -- What these functions lock, publishing or recording may wait for: an attempt that ends finds its job's row locked, and
 -- its result waits in its node's memory until this one ends. So a transaction that calls one and then idles for 5 s is
 -- ended by PostgreSQL, unless its session has a shorter limit.
-CREATE FUNCTION postrider_internal.commit_soon() RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.commit_soon() RETURNS void LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF (SELECT setting::integer NOT BETWEEN 1 AND 5000 FROM pg_settings
         WHERE name = 'idle_in_transaction_session_timeout') THEN
@@ -66,17 +70,18 @@ BEGIN
     END IF;
 END $$;
 
-CREATE FUNCTION postrider_internal.json_time(at timestamptz) RETURNS text LANGUAGE sql STABLE AS $$
-SELECT to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') $$;
+CREATE FUNCTION postrider_internal.json_time(at timestamptz) RETURNS text LANGUAGE sql STABLE
+RETURN to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"');
 
 -- The time in an id of version 7; NULL of the lowest id.
-CREATE FUNCTION postrider_internal.time_of_id(id uuid) RETURNS timestamptz LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-SELECT to_timestamp(nullif(('x' || translate(left(id::text, 13), '-', ''))::bit(48)::bigint, 0) / 1000.0) $$;
+CREATE FUNCTION postrider_internal.time_of_id(id uuid) RETURNS timestamptz LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN to_timestamp(nullif(('x' || translate(left(id::text, 13), '-', ''))::bit(48)::bigint, 0) / 1000.0);
 -- +goose StatementEnd
 
 -- +goose StatementBegin
 -- Attaches the partition of a day to its table.
-CREATE FUNCTION postrider_internal.attach_partition(parent text, day date) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.attach_partition(parent text, day date) RETURNS void LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     EXECUTE format('ALTER TABLE postrider_internal.%I ATTACH PARTITION postrider_internal.%I
                     FOR VALUES FROM (%L) TO (%L)', parent, parent || to_char(day, '_YYYYMMDD'), day, day + 1);
@@ -87,7 +92,8 @@ END $$;
 --
 -- 1,000 distinct event subscriptions, as for deliveries: with few of them PostgreSQL looks for the last rows of one in
 -- order of id, and reads a whole day for one that has none.
-CREATE FUNCTION postrider_internal.create_partition(parent text, day date) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.create_partition(parent text, day date) RETURNS void LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     name text := parent || to_char(day, '_YYYYMMDD');
 BEGIN
@@ -102,12 +108,12 @@ END $$;
 -- Whether a transaction is open that may have written to the partition of a day: it began before the end of the day.
 -- What it published is pending after its commit, and no other transaction sees that yet. Later transactions have locks
 -- on all days for other reasons. A transaction whose beginning is not visible counts as old.
-CREATE FUNCTION postrider_internal.has_writer(partition text, day date) RETURNS boolean LANGUAGE sql STABLE AS $$
-SELECT EXISTS (
+CREATE FUNCTION postrider_internal.has_writer(partition text, day date) RETURNS boolean LANGUAGE sql STABLE
+RETURN EXISTS (
     SELECT FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
      WHERE l.locktype = 'relation' AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
        AND l.relation = to_regclass('postrider_internal.' || quote_ident(partition)) AND l.mode = 'RowExclusiveLock'
-       AND ((a.xact_start AT TIME ZONE 'UTC')::date <= day) IS NOT FALSE) $$;
+       AND ((a.xact_start AT TIME ZONE 'UTC')::date <= day) IS NOT FALSE);
 -- +goose StatementEnd
 
 -- +goose Down

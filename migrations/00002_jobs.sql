@@ -34,13 +34,21 @@ ALTER TABLE postrider_internal.river_job SET (
     autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 5000
 );
 
+-- River's function, whose body depended on search_path.
+CREATE OR REPLACE FUNCTION postrider_internal.river_job_state_in_bitmask(bitmask bit,
+    state postrider_internal.river_job_state) RETURNS boolean LANGUAGE sql IMMUTABLE
+RETURN CASE state WHEN 'available' THEN get_bit(bitmask, 7) WHEN 'cancelled' THEN get_bit(bitmask, 6)
+    WHEN 'completed' THEN get_bit(bitmask, 5) WHEN 'discarded' THEN get_bit(bitmask, 4)
+    WHEN 'pending' THEN get_bit(bitmask, 3) WHEN 'retryable' THEN get_bit(bitmask, 2)
+    WHEN 'running' THEN get_bit(bitmask, 1) WHEN 'scheduled' THEN get_bit(bitmask, 0) ELSE 0 END = 1;
+
 -- The state of a new job. Up to 5 s ahead it is available, with its time: River's poll is exact then. Later ones are
 -- scheduled until a node promotes them: each fetch reads past jobs that are available and not due (500,000 such rows:
 -- 39 ms an empty poll).
 CREATE FUNCTION postrider_internal.job_state(due timestamptz) RETURNS postrider_internal.river_job_state LANGUAGE sql
-    STABLE AS $$
-SELECT CASE WHEN due <= now() + interval '5 seconds' THEN 'available'
-    ELSE 'scheduled' END::postrider_internal.river_job_state $$;
+    STABLE
+RETURN CASE WHEN due <= now() + interval '5 seconds' THEN 'available'
+    ELSE 'scheduled' END::postrider_internal.river_job_state;
 
 -- A node is one process. Its heartbeat is a counter, not a time. Another node calls it dead only after it has itself
 -- written four heartbeats since this one last changed, so a restart of PostgreSQL makes no node dead.
@@ -69,7 +77,8 @@ INSERT INTO postrider_internal.locks (name, key) VALUES ('partitions', 0), ('swe
 
 -- +goose StatementBegin
 -- Has the row of locks until the transaction ends, and waits for it. In a transaction of READ COMMITTED only.
-CREATE FUNCTION postrider_internal.lock(name text, key bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.lock(name text, key bigint) RETURNS void LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     LOOP
         PERFORM FROM postrider_internal.locks l WHERE l.name = lock.name AND l.key = lock.key FOR UPDATE;
@@ -79,7 +88,8 @@ BEGIN
 END $$;
 
 -- lock without waiting: false where another transaction has the row.
-CREATE FUNCTION postrider_internal.try_lock(name text, key bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.try_lock(name text, key bigint) RETURNS boolean LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM FROM postrider_internal.locks l WHERE l.name = try_lock.name AND l.key = try_lock.key
     FOR UPDATE SKIP LOCKED;

@@ -16,7 +16,8 @@ INSERT INTO postrider_internal.catalog (version) VALUES (1);
 --
 -- A version is the microsecond of its change: a failover that loses the last changes must not give their versions to
 -- others.
-CREATE FUNCTION postrider_internal.next_catalog_version() RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.next_catalog_version() RETURNS bigint LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
 DECLARE newest bigint;
 BEGIN
     UPDATE postrider_internal.catalog SET version = greatest(version + 1,
@@ -24,7 +25,8 @@ BEGIN
     RETURN newest;
 END $$;
 
-CREATE FUNCTION postrider_internal.stamp_catalog_version() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.stamp_catalog_version() RETURNS trigger LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     NEW.version := postrider_internal.next_catalog_version();
     NEW.updated_at := now();
@@ -93,7 +95,8 @@ CREATE TRIGGER stamp_version BEFORE INSERT OR UPDATE ON postrider_internal.retry
 -- +goose StatementBegin
 -- A change of a cell is a change of its policy: policies are read again as a whole when the newest version among them
 -- moved.
-CREATE FUNCTION postrider_internal.touch_policies() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.touch_policies() RETURNS trigger LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     UPDATE postrider_internal.retry_policies SET name = name
      WHERE name = CASE WHEN TG_OP = 'DELETE' THEN OLD.policy ELSE NEW.policy END;
@@ -241,9 +244,9 @@ CREATE INDEX probations_held_idx ON postrider_internal.probations (until) WHERE 
 -- +goose StatementBegin
 -- The key of probations for an event subscription under a policy of this scope; NULL without an endpoint.
 CREATE FUNCTION postrider_internal.probation_key(scope text, endpoint_hash bytea, subscription_id bigint) RETURNS bytea
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-SELECT CASE WHEN scope = 'endpoint' THEN endpoint_hash
-            WHEN scope = 'event_subscription' AND endpoint_hash IS NOT NULL THEN int8send(subscription_id) END $$;
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN scope = 'endpoint' THEN endpoint_hash
+            WHEN scope = 'event_subscription' AND endpoint_hash IS NOT NULL THEN int8send(subscription_id) END;
 -- +goose StatementEnd
 
 -- The limits on deliveries: those that event subscriptions set (deliveryRate), and the rates of operations. Endpoints
@@ -257,17 +260,17 @@ CREATE TABLE postrider_internal.delivery_rates (
     next_at      timestamptz NOT NULL DEFAULT '-infinity',
     -- The time between two requests or events when next_at was set: a changed limit changes the wait with it.
     step         interval,
-    -- Until when an endpoint is closed: then one request tries, and closes it for all others for as long as it may take.
+    -- Until when an endpoint is closed: then one request tries, and closes it for others for as long as it may take.
     -- Its success deletes the row.
     closed_until timestamptz
 ) WITH (fillfactor = 50);
 
 -- +goose StatementBegin
--- The row of delivery_rates that closes the endpoint of an event subscription; NULL if behavior documented ignores that.
+-- The row of delivery_rates that closes the endpoint of an event subscription; NULL if behavior is documented.
 CREATE FUNCTION postrider_internal.closed_key(s postrider_internal.event_subscriptions) RETURNS text
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-SELECT CASE WHEN s.settings ->> 'behavior' IS DISTINCT FROM 'documented'
-            THEN 'endpoint:' || encode(s.endpoint_hash, 'hex') END $$;
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN s.settings ->> 'behavior' IS DISTINCT FROM 'documented'
+            THEN 'endpoint:' || encode(s.endpoint_hash, 'hex') END;
 -- +goose StatementEnd
 
 -- Several causes may hold at once: a pause and a missing validation come before a probation.
@@ -323,7 +326,8 @@ CREATE TABLE postrider_internal.encryption_keys (
 -- Rejects a value that a node without the new key has sealed with a retired key: no node could open it later. The
 -- arguments are the sealed columns. A key's id is bytes 2 to 9 of a sealed value. Share-locking the key's row makes its
 -- retirement wait for this commit.
-CREATE FUNCTION postrider_internal.reject_retired_keys() RETURNS trigger LANGUAGE plpgsql SET bytea_output = 'hex' AS $$
+CREATE FUNCTION postrider_internal.reject_retired_keys() RETURNS trigger LANGUAGE plpgsql SET bytea_output = 'hex'
+    SET search_path = pg_catalog, pg_temp AS $$
 DECLARE retired text;
 BEGIN
     FOR retired IN SELECT k.key_id FROM postrider_internal.encryption_keys k

@@ -24,9 +24,9 @@ CREATE INDEX event_keys_expiry_idx ON postrider_internal.event_keys (expires_at)
 -- +goose StatementBegin
 -- The key of an event for duplicate detection. A text in PostgreSQL has no zero byte, so the separator is unambiguous.
 CREATE FUNCTION postrider_internal.event_key(source text, event_id text) RETURNS uuid LANGUAGE sql
-    IMMUTABLE PARALLEL SAFE AS $$
-SELECT encode(substr(sha256(convert_to(source, 'UTF8') || '\x00' || convert_to(event_id, 'UTF8')), 1, 16),
-    'hex')::uuid $$;
+    IMMUTABLE PARALLEL SAFE
+RETURN encode(substr(sha256(convert_to(source, 'UTF8') || '\x00' || convert_to(event_id, 'UTF8')), 1, 16),
+    'hex')::uuid;
 
 -- Takes the keys of events for the windows of their topics. Returns for each event its own id, or the id of the event
 -- that was published first with the same key. An event without a key keeps its own id. If another open transaction took
@@ -37,7 +37,7 @@ SELECT encode(substr(sha256(convert_to(source, 'UTF8') || '\x00' || convert_to(e
 CREATE FUNCTION postrider_internal.take_events(topics bigint[], minutes integer[], keys uuid[], ids uuid[])
 RETURNS uuid[] LANGUAGE plpgsql
     SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
-    SET plan_cache_mode = force_generic_plan AS $$
+    SET plan_cache_mode = force_generic_plan SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     firsts uuid[];
 BEGIN
@@ -71,7 +71,7 @@ END $$;
 -- wait.
 CREATE FUNCTION postrider_internal.try_take_events(topics bigint[], minutes integer[], keys uuid[], ids uuid[])
 RETURNS uuid[] LANGUAGE plpgsql
-    SET lock_timeout = '1ms' AS $$
+    SET lock_timeout = '1ms' SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN postrider_internal.take_events(topics, minutes, keys, ids);
 EXCEPTION WHEN lock_not_available THEN
@@ -84,7 +84,7 @@ END $$;
 CREATE FUNCTION postrider_internal.try_take_keys(topics bigint[], hashes bytea[], sizes integer[], ids uuid[])
 RETURNS boolean[] LANGUAGE plpgsql
     SET lock_timeout = '1ms' SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
-    SET plan_cache_mode = force_generic_plan AS $$
+    SET plan_cache_mode = force_generic_plan SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     free boolean[];
 BEGIN
@@ -112,7 +112,8 @@ EXCEPTION WHEN lock_not_available THEN
 END $$;
 
 -- The service chooses keys by its catalog in memory. Called last, this checks that the catalog was current.
-CREATE FUNCTION postrider_internal.require_catalog(seen bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.require_catalog(seen bigint) RETURNS void LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF (SELECT c.version FROM postrider_internal.catalog c) <> seen THEN
         RAISE EXCEPTION USING ERRCODE = '40001', MESSAGE = 'topics, event subscriptions or retry policies were changed';

@@ -4,13 +4,14 @@
 -- +goose StatementBegin
 -- The data of an event, for searches by content; a custom event is all data. NULL if PostgreSQL's jsonb cannot hold the
 -- event. An index has its values: what it returns for an event must never change. Its cost is about what parsing takes.
+-- Its names are qualified, as in try_jsonb.
 CREATE FUNCTION postrider_internal.event_data(schema text, body bytea) RETURNS jsonb
     LANGUAGE plpgsql IMMUTABLE STRICT COST 1000 AS $$
 BEGIN
-    IF schema = 'CustomEventSchema' THEN
-        RETURN convert_from(body, 'UTF8')::jsonb;
+    IF pg_catalog.texteq(schema, 'CustomEventSchema') THEN
+        RETURN pg_catalog.convert_from(body, 'UTF8')::pg_catalog.jsonb;
     END IF;
-    RETURN convert_from(body, 'UTF8')::jsonb -> 'data';
+    RETURN pg_catalog.jsonb_object_field(pg_catalog.convert_from(body, 'UTF8')::pg_catalog.jsonb, 'data');
 EXCEPTION WHEN OTHERS THEN
     RETURN NULL;
 END $$;

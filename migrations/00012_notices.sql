@@ -34,18 +34,21 @@ CREATE TABLE postrider_internal.notice_pass (
 INSERT INTO postrider_internal.notice_pass DEFAULT VALUES;
 
 -- +goose StatementBegin
-CREATE FUNCTION postrider_internal.system_topic() RETURNS bigint LANGUAGE sql STABLE AS $$
-SELECT id FROM postrider_internal.topics WHERE name = 'postrider.system' AND deleted_at IS NULL $$;
+CREATE FUNCTION postrider_internal.system_topic() RETURNS bigint LANGUAGE sql STABLE BEGIN ATOMIC
+SELECT id FROM postrider_internal.topics WHERE name = 'postrider.system' AND deleted_at IS NULL;
+END;
 
 -- Since when postrider.system has an event subscription; NULL = it has none.
-CREATE FUNCTION postrider_internal.notices_since() RETURNS timestamptz LANGUAGE sql STABLE AS $$
+CREATE FUNCTION postrider_internal.notices_since() RETURNS timestamptz LANGUAGE sql STABLE BEGIN ATOMIC
 SELECT min(s.created_at) FROM postrider_internal.topics t JOIN postrider_internal.event_subscriptions s
     ON s.topic_id = t.id
- WHERE t.name = 'postrider.system' AND t.deleted_at IS NULL AND s.deleted_at IS NULL $$;
+ WHERE t.name = 'postrider.system' AND t.deleted_at IS NULL AND s.deleted_at IS NULL;
+END;
 
 -- Stores notices of those deliveries that the calling transaction has dead-lettered or dropped. It is called after
 -- their history was written. The day is part of the statement's text: a kept plan would lock every day's partition.
-CREATE FUNCTION postrider_internal.note_ends(deliveries bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.note_ends(deliveries bigint[]) RETURNS void LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF postrider_internal.notices_since() IS NULL THEN
         RETURN;
@@ -66,7 +69,7 @@ END $$;
 -- Stores notices of dead letters whose export was abandoned, in the transaction that marks them so. details are members
 -- of the event's data: the result of the last try, never a credential of the location. Above 4 KiB they are left out.
 CREATE FUNCTION postrider_internal.note_exports_abandoned(dead_letters uuid[], reason text, details jsonb DEFAULT '{}')
-RETURNS void LANGUAGE sql AS $$
+RETURNS void LANGUAGE sql BEGIN ATOMIC
 INSERT INTO postrider_internal.notices (type, topic_id, subscription_id, reason, count, deliveries, dead_letters,
     details)
 SELECT 'postrider.deadLetter.exportAbandoned', l.topic_id, l.subscription_id, left(note_exports_abandoned.reason, 256),
@@ -77,18 +80,21 @@ SELECT 'postrider.deadLetter.exportAbandoned', l.topic_id, l.subscription_id, le
   FROM postrider_internal.dead_letters l
  WHERE l.id = ANY (note_exports_abandoned.dead_letters) AND l.topic_id <> postrider_internal.system_topic()
    AND postrider_internal.notices_since() IS NOT NULL
- GROUP BY l.topic_id, l.subscription_id $$;
+ GROUP BY l.topic_id, l.subscription_id;
+END;
 
 -- Stores a notice that an event subscription has reached its expirationTimeUtc and is being deleted.
-CREATE FUNCTION postrider_internal.note_expired(subscription_id bigint) RETURNS void LANGUAGE sql AS $$
+CREATE FUNCTION postrider_internal.note_expired(subscription_id bigint) RETURNS void LANGUAGE sql BEGIN ATOMIC
 INSERT INTO postrider_internal.notices (type, topic_id, subscription_id, details)
 SELECT 'postrider.subscription.expired', s.topic_id, s.id, jsonb_build_object('endpointBaseUrl', s.endpoint_base_url,
     'expirationTimeUtc', postrider_internal.json_time(s.expiration_time_utc))
   FROM postrider_internal.event_subscriptions s WHERE s.id = note_expired.subscription_id
-      AND postrider_internal.notices_since() IS NOT NULL $$;
+      AND postrider_internal.notices_since() IS NOT NULL;
+END;
 
 -- A probation ends with a probe's success, a late one, a release, or the deletion of its last event subscription.
-CREATE FUNCTION postrider_internal.note_probation() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.note_probation() RETURNS trigger LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF OLD.since IS NOT NULL AND OLD.notified THEN
         INSERT INTO postrider_internal.notices (type, probation_key, reason, details)
@@ -114,7 +120,7 @@ CREATE TRIGGER note_probation_removed AFTER DELETE ON postrider_internal.probati
 -- +goose StatementBegin
 -- The data of the n-th fact of a notice.
 CREATE FUNCTION postrider_internal.notice_data(n postrider_internal.notices, place integer) RETURNS jsonb
-LANGUAGE plpgsql STABLE AS $$
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     data jsonb := jsonb_build_object('count', 1, 'reason', n.reason) || n.details;
     found jsonb;
@@ -148,16 +154,17 @@ END $$;
 
 -- The event id of a fact: the same however often the event is delivered; for a dead letter its own id.
 CREATE FUNCTION postrider_internal.notice_event_id(n postrider_internal.notices, place integer) RETURNS text
-LANGUAGE sql IMMUTABLE AS $$
-SELECT CASE n.type WHEN 'postrider.deadLetter.created' THEN n.dead_letters[place]::text
+LANGUAGE sql IMMUTABLE
+RETURN CASE n.type WHEN 'postrider.deadLetter.created' THEN n.dead_letters[place]::text
     WHEN 'postrider.deadLetter.exportAbandoned' THEN n.dead_letters[place] || '/exportAbandoned'
-                   WHEN 'postrider.delivery.dropped' THEN n.id || '/' || n.deliveries[place] ELSE n.id::text END $$;
+                   WHEN 'postrider.delivery.dropped' THEN n.id || '/' || n.deliveries[place] ELSE n.id::text END;
 
 -- Turns the notices into events and deletes them, in one transaction. Returns the number of events. Up to 20 of one
 -- type and event subscription become single events, more become a sum. If a type still has more than 100 events, it is
 -- summed by topic, and if necessary over all topics: at most 600 events a second; 100 take 20 ms. No text is longer
 -- than the limit of events: one rejected event would block all others.
-CREATE FUNCTION postrider_internal.publish_notices() RETURNS integer LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.publish_notices() RETURNS integer LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     since timestamptz := postrider_internal.notices_since();
     published jsonb;

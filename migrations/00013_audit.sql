@@ -20,12 +20,13 @@ CREATE INDEX audit_at_idx ON postrider_internal.audit (at);
 -- What the functions of schema postrider write down. Without an actor it is the caller: session_user is who logged in,
 -- as whichever role the function runs.
 CREATE FUNCTION postrider_internal.note_audit(actor text, address text, action text, topic text, subscription text,
-    details jsonb) RETURNS void LANGUAGE sql AS $$
+    details jsonb) RETURNS void LANGUAGE sql BEGIN ATOMIC
 INSERT INTO postrider_internal.audit (actor, address, action, topic, subscription, details)
 VALUES (coalesce(note_audit.actor, session_user), CASE WHEN note_audit.actor IS NULL THEN host(inet_client_addr())
     ELSE nullif(note_audit.address, '') END, note_audit.action,
         nullif(note_audit.topic, ''), nullif(note_audit.subscription, ''),
-        coalesce(jsonb_strip_nulls(note_audit.details), '{}')) $$;
+        coalesce(jsonb_strip_nulls(note_audit.details), '{}'));
+END;
 -- +goose StatementEnd
 
 CREATE VIEW postrider.audit AS

@@ -61,7 +61,7 @@ CREATE FUNCTION postrider_internal.begin_handshake(
     purpose text, topic text, subscription text, subscription_id bigint, settings json, secrets_sealed bytea,
     endpoint_base_url text, endpoint_hash bytea, schema text, code_sealed bytea, code_hash bytea, callback boolean,
     public_url text
-) RETURNS bigint LANGUAGE sql AS $$
+) RETURNS bigint LANGUAGE sql BEGIN ATOMIC
 WITH handshake AS (
     INSERT INTO postrider_internal.handshakes AS h (purpose, topic, subscription, subscription_id, settings,
            secrets_sealed, endpoint_base_url, endpoint_hash, schema, code_sealed, code_hash, callback, public_url,
@@ -78,7 +78,8 @@ WITH handshake AS (
            CASE h.purpose WHEN 'validation' THEN 1 ELSE 3 END, 1000, now()
       FROM handshake h
 )
-SELECT h.id FROM handshake h, pg_notify('postrider_internal.river_insert', '{"queue":"handshakes"}') $$;
+SELECT h.id FROM handshake h, pg_notify('postrider_internal.river_insert', '{"queue":"handshakes"}');
+END;
 
 -- The job row is the token: only the statement that deletes it records the step, changes the handshake and inserts the
 -- job of the next request. A handshake that was completed at validationUrl meanwhile gets the step and no other change.
@@ -87,7 +88,7 @@ CREATE FUNCTION postrider_internal.record_handshake_step(
     next_after interval,
     callback_lifetime interval, at timestamptz, sent text, status integer, error text, response bytea, verdict text,
     duration_us bigint, node text
-) RETURNS boolean LANGUAGE sql AS $$
+) RETURNS boolean LANGUAGE sql BEGIN ATOMIC
 WITH gone AS (
     DELETE FROM postrider_internal.river_job j WHERE j.id = job AND j.kind = 'handshake' AND EXISTS (
         SELECT FROM postrider_internal.handshakes h WHERE h.id = handshake AND h.created_at = handshake_created_at)
@@ -120,7 +121,8 @@ WITH gone AS (
            CASE m.purpose WHEN 'validation' THEN 2 ELSE 3 END, 1000, now() + next_after
       FROM moved m WHERE m.job_id IS NOT NULL
 )
-SELECT coalesce(bool_or(m.pending), false) FROM moved m $$;
+SELECT coalesce(bool_or(m.pending), false) FROM moved m;
+END;
 -- +goose StatementEnd
 
 COMMENT ON FUNCTION postrider_internal.begin_handshake IS

@@ -46,15 +46,14 @@ CREATE INDEX api_keys_user_idx ON postrider_internal.api_keys (user_id) WHERE us
 
 -- +goose StatementBegin
 -- What a key may do now: a personal key (role is its owner's) never more than its owner.
-CREATE FUNCTION postrider_internal.key_scope(scope text, role text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
-SELECT CASE WHEN role IS NULL THEN scope ELSE (ARRAY ['read', 'operate', 'admin'])[least(
+CREATE FUNCTION postrider_internal.key_scope(scope text, role text) RETURNS text LANGUAGE sql IMMUTABLE
+RETURN CASE WHEN role IS NULL THEN scope ELSE (ARRAY ['read', 'operate', 'admin'])[least(
     array_position(ARRAY ['read', 'operate', 'admin'], scope), array_position(ARRAY ['viewer', 'operator', 'admin'],
-        role))] END $$;
+        role))] END;
 
 -- Whether a user with the role, or a key with the scope, may run SQL queries.
 CREATE FUNCTION postrider_internal.may_query(query boolean, role_or_scope text) RETURNS boolean LANGUAGE sql
-    IMMUTABLE AS $$
-SELECT coalesce(query, role_or_scope IN ('operator', 'operate', 'admin')) $$;
+    IMMUTABLE RETURN coalesce(query, role_or_scope IN ('operator', 'operate', 'admin'));
 -- +goose StatementEnd
 
 CREATE TABLE postrider_internal.sessions (
@@ -71,8 +70,7 @@ CREATE INDEX sessions_user_idx ON postrider_internal.sessions (user_id);
 -- +goose StatementBegin
 -- A session ends 12 hours after its owner was last seen, and at its own expires_at in any case.
 CREATE FUNCTION postrider_internal.session_ends(s postrider_internal.sessions) RETURNS timestamptz LANGUAGE sql
-    STABLE AS $$
-SELECT least(s.expires_at, s.last_seen_at + interval '12 hours') $$;
+    STABLE RETURN least(s.expires_at, s.last_seen_at + interval '12 hours');
 -- +goose StatementEnd
 
 CREATE VIEW postrider.api_keys AS

@@ -6,8 +6,8 @@
 CREATE FUNCTION postrider_internal.expires_at(id bigint, time_to_live_since timestamptz, minutes integer,
     retention_days integer, time_scale integer, p postrider_internal.retry_policies,
     st postrider_internal.event_subscription_states) RETURNS timestamptz
-    LANGUAGE sql STABLE PARALLEL SAFE AS $$
-SELECT time_to_live_since
+    LANGUAGE sql STABLE PARALLEL SAFE
+RETURN time_to_live_since
        + make_interval(secs => extract(epoch FROM least(
              nullif(p.retry_window, '0'), make_interval(days => retention_days),
              CASE WHEN minutes IS NULL THEN p.default_ttl
@@ -16,7 +16,7 @@ SELECT time_to_live_since
        + CASE WHEN st.stop_time_to_live AND st.paused_since IS NOT NULL AND id > st.moved_to
                    AND time_to_live_since < coalesce(st.resumed_at, 'infinity')
               THEN greatest(coalesce(st.resumed_at, now()) - greatest(time_to_live_since, st.paused_since), '0')
-              ELSE '0' END $$;
+              ELSE '0' END;
 -- +goose StatementEnd
 
 CREATE VIEW postrider.events AS

@@ -16,19 +16,20 @@ CREATE TYPE postrider_internal.envelope_rule AS (
 
 -- +goose StatementBegin
 -- Rejects a publish: 22023 with a message such as "event.eventType is required", and the field as COLUMN for programs.
-CREATE FUNCTION postrider_internal.reject_event(field text, problem text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.reject_event(field text, problem text) RETURNS void LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = format('%s %s', field, problem), COLUMN = field;
 END $$;
 
-CREATE FUNCTION postrider_internal.kind_in_words(value jsonb) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-SELECT CASE jsonb_typeof(value) WHEN 'object' THEN 'an object' WHEN 'array' THEN 'an array' WHEN 'string'
+CREATE FUNCTION postrider_internal.kind_in_words(value jsonb) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE jsonb_typeof(value) WHEN 'object' THEN 'an object' WHEN 'array' THEN 'an array' WHEN 'string'
     THEN 'a string' WHEN 'boolean' THEN 'a boolean'
-            WHEN 'number' THEN 'a number' ELSE 'null' END $$;
+            WHEN 'number' THEN 'a number' ELSE 'null' END;
 
 -- An RFC 3339 time. The calendar is checked here: catching the error of a cast would cost a subtransaction per event.
 CREATE FUNCTION postrider_internal.envelope_time(field text, given text) RETURNS timestamptz LANGUAGE plpgsql
-    STABLE AS $$
+    STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 DECLARE
     moment timestamptz;
 BEGIN
@@ -58,7 +59,7 @@ END $$;
 
 -- How deep objects and arrays nest. Strings are taken out first, then pairs of brackets, innermost first.
 CREATE FUNCTION postrider_internal.nests_deeper(body text, most integer) RETURNS boolean LANGUAGE plpgsql
-    IMMUTABLE AS $$
+    IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 DECLARE
     brackets text;
 BEGIN
@@ -75,7 +76,7 @@ END $$;
 
 -- Distributed traces: a malformed value is ignored (W3C, Trace Context, 2021-11-23, section 2.2.2).
 CREATE FUNCTION postrider_internal.with_trace(e postrider_internal.envelope, event jsonb)
-RETURNS postrider_internal.envelope LANGUAGE plpgsql IMMUTABLE AS $$
+RETURNS postrider_internal.envelope LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     parent text := CASE jsonb_typeof(event -> 'traceparent') WHEN 'string' THEN event ->> 'traceparent' END;
     state text := CASE jsonb_typeof(event -> 'tracestate') WHEN 'string' THEN event ->> 'tracestate' END;
@@ -96,7 +97,7 @@ END $$;
 -- Sources: Microsoft, Azure Event Grid event schema, 2023-05-24, and Map custom fields to Event Grid schema,
 -- 2021-09-28; CNCF, CloudEvents 1.0.2.
 CREATE FUNCTION postrider_internal.envelope_rules(topic text, schema text, mapping jsonb)
-    RETURNS postrider_internal.envelope_rule[] LANGUAGE plpgsql IMMUTABLE AS $$
+    RETURNS postrider_internal.envelope_rule[] LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     -- member, field, fallback, required, shortest, longest, allowed; a literal is read once in a session
     rules postrider_internal.envelope_rule[] := CASE schema WHEN 'CloudEventSchemaV1_0' THEN '{
@@ -136,7 +137,8 @@ END $$;
 
 -- Checks the data of a CloudEvent, and the names and kinds of its extension attributes.
 -- Source: CNCF, CloudEvents 1.0.2 and its JSON event format; the length of a name is Event Grid's.
-CREATE FUNCTION postrider_internal.check_cloud_event(event jsonb, place text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.check_cloud_event(event jsonb, place text) RETURNS void LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     encoded jsonb := nullif(event -> 'data_base64', 'null');
     name text;
@@ -166,7 +168,7 @@ END $$;
 -- Reads the texts of an envelope by the rules; NULL = no such text. Lengths are bytes. Line breaks are rejected: such a
 -- text may become a header. also_numbers: the digits of a number count as a text, too.
 CREATE FUNCTION postrider_internal.envelope_texts(event jsonb, place text, rules postrider_internal.envelope_rule[],
-    also_numbers boolean) RETURNS text[] LANGUAGE plpgsql AS $$
+    also_numbers boolean) RETURNS text[] LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     texts text[] := '{}';
     r postrider_internal.envelope_rule;
@@ -196,7 +198,8 @@ END $$;
 
 -- Reads and checks one event. A missing id, eventTime and specversion is filled in.
 CREATE FUNCTION postrider_internal.read_event(event jsonb, place text, rules postrider_internal.envelope_rule[],
-    schema text, at timestamptz) RETURNS postrider_internal.envelope LANGUAGE plpgsql AS $$
+    schema text, at timestamptz) RETURNS postrider_internal.envelope LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     e postrider_internal.envelope;
     cloud boolean := schema = 'CloudEventSchemaV1_0';
@@ -240,7 +243,7 @@ END $$;
 -- Takes the key of a publish for 24 hours, or returns the ids of the events that were published with it. If another
 -- open transaction took the same key, it waits for its end. A repeat only reads and locks nothing.
 CREATE FUNCTION postrider_internal.take_key(topic_id bigint, key text, ids uuid[]) RETURNS uuid[]
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     hash bytea := sha256(convert_to(key, 'UTF8'));
     taken uuid[];
@@ -269,7 +272,8 @@ END $$;
 -- take_events for events that accept_events has created, of one topic. An id that was generated here is unique and
 -- needs no key. A repeat of the idempotency key returns the same ids.
 CREATE FUNCTION postrider_internal.take_accepted(topic_id bigint, minutes integer,
-    accepted postrider_internal.envelope[], idempotency_key text) RETURNS uuid[] LANGUAGE plpgsql AS $$
+    accepted postrider_internal.envelope[], idempotency_key text) RETURNS uuid[] LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     n integer := cardinality(accepted);
     keys uuid[];
@@ -292,7 +296,7 @@ END $$;
 -- unless a node polls anyway. A transaction that notifies holds a server-wide lock while it commits, so publishers wait
 -- for one another's disk: with 16 of them, a third of the rate.
 CREATE FUNCTION postrider_internal.accept_events(topic_name text, events jsonb, alone boolean, notify boolean,
-    idempotency_key text) RETURNS uuid[] LANGUAGE plpgsql AS $$
+    idempotency_key text) RETURNS uuid[] LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     taken uuid[];
     firsts uuid[];

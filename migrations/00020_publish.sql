@@ -3,7 +3,8 @@
 
 -- +goose StatementBegin
 -- Only postrider itself publishes to its own topic: its events must be trustworthy.
-CREATE FUNCTION postrider_internal.reject_own_topic(topic text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.reject_own_topic(topic text) RETURNS void LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF topic = 'postrider.system' THEN
         RAISE EXCEPTION USING ERRCODE = '22023',
@@ -18,7 +19,7 @@ END $$;
 -- returns NULL for anything else, invalid events included; the caller then uses accept_events. It accepts nothing that
 -- accept_events rejects, and stores the same.
 CREATE FUNCTION postrider_internal.accept_plain_event(topic_name text, event jsonb, notify boolean) RETURNS uuid
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 DECLARE
     accepted uuid;
     watched boolean;
@@ -85,7 +86,7 @@ BEGIN
 END $$;
 
 CREATE FUNCTION postrider_internal.accept_event(topic text, event jsonb, notify boolean, idempotency_key text)
-RETURNS uuid LANGUAGE plpgsql AS $$
+RETURNS uuid LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     accepted uuid;
 BEGIN

@@ -3,16 +3,19 @@
 
 -- +goose StatementBegin
 -- The hold of an event subscription; NULL = none.
-CREATE FUNCTION postrider_internal.hold_of(subscription_id bigint) RETURNS text LANGUAGE sql STABLE AS $$
-SELECT h.hold FROM postrider_internal.subscription_holds h WHERE h.subscription_id = $1 $$;
+CREATE FUNCTION postrider_internal.hold_of(subscription_id bigint) RETURNS text LANGUAGE sql STABLE BEGIN ATOMIC
+SELECT h.hold FROM postrider_internal.subscription_holds h WHERE h.subscription_id = $1;
+END;
 
 -- The hold of deliveries that are created without a job. Refilling checks it again.
-CREATE FUNCTION postrider_internal.hold_without_job(subscription_id bigint) RETURNS text LANGUAGE sql STABLE AS $$
-SELECT h.delivery_hold FROM postrider_internal.subscription_holds h WHERE h.subscription_id = $1 $$;
+CREATE FUNCTION postrider_internal.hold_without_job(subscription_id bigint) RETURNS text LANGUAGE sql STABLE
+    BEGIN ATOMIC
+SELECT h.delivery_hold FROM postrider_internal.subscription_holds h WHERE h.subscription_id = $1;
+END;
 
 -- Raises an error that an event subscription is on hold, with a hint what ends the hold.
 CREATE FUNCTION postrider_internal.reject_held(topic text, subscription text, hold text) RETURNS void
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = hold,
         MESSAGE = format('event subscription "%s" of topic "%s" is ', subscription, topic)
@@ -28,7 +31,7 @@ END $$;
 
 -- Makes a delivery due now. Returns the delivery as it was; NULL = it is due already.
 CREATE FUNCTION postrider_internal.make_due(delivery_id bigint) RETURNS postrider_internal.taken_delivery
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     t postrider_internal.taken_delivery := postrider_internal.take_delivery(delivery_id);
     held text := postrider_internal.hold_of(t.subscription_id);
@@ -65,13 +68,14 @@ BEGIN
 END $$;
 
 CREATE FUNCTION postrider_internal.retry_now(delivery_id bigint, actor text, address text) RETURNS void
-LANGUAGE sql AS $$
+LANGUAGE sql BEGIN ATOMIC
 SELECT postrider_internal.note_audit(actor, address, 'delivery_retried', t.topic, t.subscription,
        jsonb_build_object('deliveryId', t.id))
-  FROM postrider_internal.make_due(delivery_id) t WHERE t.id IS NOT NULL $$;
+  FROM postrider_internal.make_due(delivery_id) t WHERE t.id IS NOT NULL;
+END;
 
 CREATE FUNCTION postrider_internal.find_subscription(topic text, subscription text) RETURNS bigint LANGUAGE plpgsql
-    STABLE AS $$
+    STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     found_id bigint;
 BEGIN
@@ -87,7 +91,7 @@ BEGIN
 END $$;
 
 CREATE FUNCTION postrider_internal.pause(topic text, subscription text, stop_time_to_live boolean, actor text,
-    address text) RETURNS void LANGUAGE plpgsql AS $$
+    address text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     wanted bigint := postrider_internal.find_subscription(topic, subscription);
 BEGIN
@@ -110,7 +114,7 @@ BEGIN
 END $$;
 
 CREATE FUNCTION postrider_internal.resume(topic text, subscription text, actor text, address text) RETURNS void
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     wanted bigint := postrider_internal.find_subscription(topic, subscription);
 BEGIN
@@ -127,7 +131,7 @@ END $$;
 -- length, one that was published during the pause by the remainder. Publishes wait for that row, so a step does not
 -- wait for a delivery that a consumer's open transaction has locked.
 CREATE FUNCTION postrider_internal.move_time_to_live(subscription bigint, most integer, wait boolean) RETURNS boolean
-LANGUAGE sql SET lock_timeout = '100ms' AS $$
+LANGUAGE sql SET lock_timeout = '100ms' BEGIN ATOMIC
 WITH awaited AS MATERIALIZED (
     SELECT st.* FROM postrider_internal.event_subscription_states st
      WHERE wait AND st.subscription_id = subscription AND st.resumed_at IS NOT NULL FOR UPDATE
@@ -152,7 +156,8 @@ WITH awaited AS MATERIALIZED (
        SET updated_at = now(), moved_to = 0, paused_since = NULL, resumed_at = NULL, stop_time_to_live = false
       FROM state WHERE st.subscription_id = state.subscription_id AND (SELECT count(*) FROM step) < most
 )
-SELECT count(*) = most FROM step $$;
+SELECT count(*) = most FROM step;
+END;
 -- +goose StatementEnd
 
 COMMENT ON FUNCTION postrider_internal.move_time_to_live IS
@@ -162,7 +167,7 @@ COMMENT ON FUNCTION postrider_internal.move_time_to_live IS
 
 -- +goose StatementBegin
 CREATE FUNCTION postrider_internal.release(topic text, subscription text, actor text, address text) RETURNS void
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     wanted bigint := postrider_internal.find_subscription(topic, subscription);
     held text := postrider_internal.hold_of(wanted);

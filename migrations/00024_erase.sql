@@ -5,7 +5,8 @@
 -- Rejects erasing what a node may be exporting now: it has read the bodies. The dead letters are locked against being
 -- claimed by an export, and the jobs of their exports against being started. A locked job is being started or ended: it
 -- is not waited for.
-CREATE FUNCTION postrider_internal.reject_exporting(events uuid[]) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.reject_exporting(events uuid[]) RETURNS void LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     l record;
 BEGIN
@@ -31,7 +32,7 @@ END $$;
 -- so both are searched until neither is found. Jobs and events are locked in the same order as recording and
 -- redelivering lock them.
 CREATE FUNCTION postrider_internal.erase_events(ids uuid[], first_day date, actor text, address text) RETURNS bigint
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     erased uuid[] := '{}';
     stored uuid[];
@@ -102,7 +103,7 @@ BEGIN
 END $$;
 
 CREATE FUNCTION postrider_internal.erase_event(system_id uuid, day date, actor text, address text) RETURNS bigint
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     topic text;
     erased bigint;
@@ -133,7 +134,7 @@ END $$;
 -- erasure itself, and in others that erase it: two that began at the same moment would wait for each other. Each
 -- removes its own.
 CREATE FUNCTION postrider_internal.forget_filters(topic text, subject text, eraser uuid) RETURNS void
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     o record;
 BEGIN
@@ -157,7 +158,7 @@ END $$;
 -- many dead letters, which may outlive their events; up to a number.
 CREATE FUNCTION postrider_internal.next_of_subject(topic text, subject text, most integer, scan_limit integer,
     INOUT of_dead_letters boolean, INOUT at timestamptz, INOUT id uuid, OUT ids uuid[], OUT last boolean)
-    LANGUAGE plpgsql STABLE AS $$
+    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     today date := (at AT TIME ZONE 'UTC')::date;
     zero uuid := '00000000-0000-0000-0000-000000000000';
@@ -210,7 +211,7 @@ END $$;
 -- Erases all events of a topic with a subject: at once if they are few and found within a second, else as an operation.
 -- Its filter keeps the subject until it ends.
 CREATE FUNCTION postrider_internal.erase_subject(topic text, subject text, actor text, address text, OUT erased bigint,
-    OUT operation_id uuid) LANGUAGE plpgsql AS $$
+    OUT operation_id uuid) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     began timestamptz := clock_timestamp();
     few integer := 1000;
@@ -252,7 +253,7 @@ END $$;
 -- One step of an erasure. What it rejects, such as a dead letter that is being exported, is retried later.
 CREATE FUNCTION postrider_internal.step_erasure(operation uuid, most integer, scan_limit integer, OUT done bigint,
     OUT reached_at timestamptz, OUT reached_id uuid, OUT of_dead_letters boolean, OUT last boolean)
-    LANGUAGE plpgsql AS $$
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     o postrider_internal.operations;
     ids uuid[];

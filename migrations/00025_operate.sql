@@ -4,32 +4,27 @@
 
 -- +goose StatementBegin
 CREATE FUNCTION postrider.cancel(delivery_id bigint) RETURNS text LANGUAGE sql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp AS $$
-SELECT postrider_internal.cancel(delivery_id, NULL, NULL) $$;
+SET search_path = pg_catalog, pg_temp RETURN postrider_internal.cancel(delivery_id, NULL, NULL);
 
 CREATE FUNCTION postrider.retry_now(delivery_id bigint) RETURNS void LANGUAGE sql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp AS $$
-SELECT postrider_internal.retry_now(delivery_id, NULL, NULL) $$;
+SET search_path = pg_catalog, pg_temp RETURN postrider_internal.retry_now(delivery_id, NULL, NULL);
 
 CREATE FUNCTION postrider.dead_letter_now(delivery_id bigint) RETURNS uuid LANGUAGE sql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp AS $$
-SELECT postrider_internal.dead_letter_now(delivery_id, NULL, NULL) $$;
+SET search_path = pg_catalog, pg_temp RETURN postrider_internal.dead_letter_now(delivery_id, NULL, NULL);
 
 CREATE FUNCTION postrider.pause(topic text, subscription text, stop_time_to_live boolean DEFAULT NULL) RETURNS void
-LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-SELECT postrider_internal.pause(topic, subscription, stop_time_to_live, NULL, NULL) $$;
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+RETURN postrider_internal.pause(topic, subscription, stop_time_to_live, NULL, NULL);
 
 CREATE FUNCTION postrider.resume(topic text, subscription text) RETURNS void LANGUAGE sql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp AS $$
-SELECT postrider_internal.resume(topic, subscription, NULL, NULL) $$;
+SET search_path = pg_catalog, pg_temp RETURN postrider_internal.resume(topic, subscription, NULL, NULL);
 
 CREATE FUNCTION postrider.release(topic text, subscription text) RETURNS void LANGUAGE sql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp AS $$
-SELECT postrider_internal.release(topic, subscription, NULL, NULL) $$;
+SET search_path = pg_catalog, pg_temp RETURN postrider_internal.release(topic, subscription, NULL, NULL);
 
 CREATE FUNCTION postrider.erase_event(system_id uuid, day date DEFAULT NULL) RETURNS bigint LANGUAGE sql
-    SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-SELECT postrider_internal.erase_event(system_id, day, NULL, NULL) $$;
+    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+RETURN postrider_internal.erase_event(system_id, day, NULL, NULL);
 -- +goose StatementEnd
 
 REVOKE EXECUTE ON FUNCTION postrider.cancel(bigint), postrider.retry_now(bigint), postrider.dead_letter_now(bigint),

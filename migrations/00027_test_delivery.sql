@@ -5,8 +5,8 @@
 -- +goose StatementBegin
 -- The sample, in the input schema of the topic. A custom topic's is written into the fields that its mapping names.
 CREATE FUNCTION postrider_internal.test_event(topic text, schema text, mapping jsonb, id uuid, subject text, data jsonb,
-    at timestamptz) RETURNS jsonb LANGUAGE sql STABLE AS $$
-SELECT CASE schema
+    at timestamptz) RETURNS jsonb LANGUAGE sql STABLE
+RETURN CASE schema
        WHEN 'EventGridSchema' THEN jsonb_build_object('id', id, 'eventType', 'postrider.TestEvent', 'subject', subject,
            'eventTime', postrider_internal.json_time(at), 'dataVersion', '1', 'data', data)
        WHEN 'CloudEventSchemaV1_0' THEN jsonb_build_object('specversion', '1.0', 'id', id, 'type',
@@ -17,12 +17,12 @@ SELECT CASE schema
                                                           WHEN 'eventTime' THEN postrider_internal.json_time(at)
                                                               WHEN 'topic' THEN topic ELSE '1' END), '{}')
                        FROM jsonb_each(mapping -> 'properties') m WHERE m.value ->> 'sourceField' <> '')
-       END $$;
+       END;
 
 -- The event subscription is locked against a deletion that would not see the delivery. It comes into the world on hold,
 -- as every redelivery does.
 CREATE FUNCTION postrider_internal.test_delivery(topic text, subscription text, actor text, address text) RETURNS bigint
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     target bigint;
     t record;
@@ -66,8 +66,8 @@ BEGIN
 END $$;
 
 CREATE FUNCTION postrider.test_delivery(topic text, subscription text) RETURNS bigint
-    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT postrider_internal.test_delivery($1, $2, NULL, NULL) $$;
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+RETURN postrider_internal.test_delivery($1, $2, NULL, NULL);
 -- +goose StatementEnd
 
 REVOKE EXECUTE ON FUNCTION postrider.test_delivery(text, text) FROM PUBLIC;

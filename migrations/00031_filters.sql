@@ -3,7 +3,8 @@
 
 -- +goose StatementBegin
 -- Rejects a member of a filter.
-CREATE FUNCTION postrider_internal.reject_filter(member text, problem text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.reject_filter(member text, problem text) RETURNS void LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = member, MESSAGE = format('%s %s', member, problem),
         HINT = CASE WHEN member LIKE 'filter.match%' THEN
@@ -16,7 +17,7 @@ END $$;
 
 -- Rejects a value of the wrong type.
 CREATE FUNCTION postrider_internal.require_type(member text, value jsonb, types text[]) RETURNS void
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF coalesce(jsonb_typeof(value) <> ALL (types), true) THEN
         PERFORM postrider_internal.reject_filter(member, CASE WHEN value IS NULL THEN 'is required' ELSE
@@ -28,7 +29,8 @@ END $$;
 
 -- The path of a field such as data.items.0.sku: ["items", 0, "sku"]. A number is a position in an array, and a key in
 -- quotes is any text.
-CREATE FUNCTION postrider_internal.data_path(member text, field text) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
+CREATE FUNCTION postrider_internal.data_path(member text, field text) RETURNS jsonb LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 DECLARE
     part text;
     path jsonb := '[]';
@@ -46,7 +48,8 @@ BEGIN
 END $$;
 
 -- The smallest document that has a value at a path. Data with this value there contains the document.
-CREATE FUNCTION postrider_internal.document_with(path jsonb, value jsonb) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE FUNCTION postrider_internal.document_with(path jsonb, value jsonb) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE
+    SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     FOR i IN REVERSE jsonb_array_length(path) - 1 .. 0 LOOP
         value := CASE jsonb_typeof(path -> i) WHEN 'number' THEN jsonb_build_array(value)
@@ -56,7 +59,8 @@ BEGIN
 END $$;
 
 -- Rejects what PostgreSQL cannot match in time: a back reference may take exponential time.
-CREATE FUNCTION postrider_internal.check_regexp(member text, given text) RETURNS void LANGUAGE plpgsql STABLE AS $$
+CREATE FUNCTION postrider_internal.check_regexp(member text, given text) RETURNS void LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 BEGIN
     IF length(given) > 1000 THEN
         PERFORM postrider_internal.reject_filter(member, 'must have at most 1000 characters');
@@ -72,7 +76,7 @@ END $$;
 
 -- A condition of a filter on a text.
 CREATE FUNCTION postrider_internal.text_condition(member text, expression text, op text, value jsonb) RETURNS text
-LANGUAGE plpgsql STABLE AS $$
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     given text := value #>> '{}';
 BEGIN
@@ -87,7 +91,7 @@ END $$;
 -- A condition of a filter on a value in the data. The index has what data contains; an operator would also search the
 -- index for the other conditions, which it does not have, so those are functions.
 CREATE FUNCTION postrider_internal.data_condition(member text, path jsonb, op text, value jsonb) RETURNS text
-LANGUAGE plpgsql STABLE AS $$
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     kind text := jsonb_typeof(value);
     place text := 'strict $' || coalesce((SELECT string_agg(CASE jsonb_typeof(e) WHEN 'number' THEN format('[%s]', e)
@@ -112,7 +116,8 @@ BEGIN
 END $$;
 
 -- A member of a filter's match as a condition. A field that is missing matches no operator, != and !~ included.
-CREATE FUNCTION postrider_internal.match_condition(member text, given jsonb) RETURNS text LANGUAGE plpgsql STABLE AS $$
+CREATE FUNCTION postrider_internal.match_condition(member text, given jsonb) RETURNS text LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     field text := given ->> 'field';
     value jsonb := given -> 'value';
@@ -149,7 +154,8 @@ END $$;
 
 -- A filter of dead letters as conditions on columns of postrider.dead_letters. Values of the filter become quoted
 -- literals. A status of 0 is none: the endpoint did not respond.
-CREATE FUNCTION postrider_internal.dead_letter_condition(filter jsonb) RETURNS text LANGUAGE plpgsql STABLE AS $$
+CREATE FUNCTION postrider_internal.dead_letter_condition(filter jsonb) RETURNS text LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     member text;
     value jsonb;
@@ -190,7 +196,8 @@ BEGIN
     RETURN coalesce(nullif(array_to_string(conditions, E'\n   AND '), ''), 'true');
 END $$;
 
-CREATE FUNCTION postrider_internal.match_conditions(value jsonb) RETURNS text LANGUAGE plpgsql STABLE STRICT AS $$
+CREATE FUNCTION postrider_internal.match_conditions(value jsonb) RETURNS text LANGUAGE plpgsql STABLE STRICT
+    SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF jsonb_array_length(value) NOT BETWEEN 1 AND 20 THEN
         PERFORM postrider_internal.reject_filter('filter.match', format('must have between 1 and 20 conditions, has %s',
@@ -201,7 +208,7 @@ BEGIN
 END $$;
 
 CREATE FUNCTION postrider_internal.filter_time(member text, given text) RETURNS timestamptz LANGUAGE plpgsql
-STABLE AS $$
+STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN postrider_internal.envelope_time(member, given);
 EXCEPTION WHEN invalid_parameter_value THEN
@@ -209,7 +216,8 @@ EXCEPTION WHEN invalid_parameter_value THEN
         MESSAGE = format('%s: "%s" is not an RFC 3339 time such as 2026-11-23T10:00:00Z', member, left(given, 64));
 END $$;
 
-CREATE FUNCTION postrider_internal.filter_ids(member text, value jsonb) RETURNS uuid[] LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE FUNCTION postrider_internal.filter_ids(member text, value jsonb) RETURNS uuid[] LANGUAGE plpgsql IMMUTABLE
+    SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     wrong jsonb;
 BEGIN

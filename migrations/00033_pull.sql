@@ -45,15 +45,17 @@ CREATE TYPE postrider_internal.received_delivery AS (
 -- +goose StatementBegin
 -- NULL if there is no such event subscription, or its mode is not Queue.
 CREATE FUNCTION postrider_internal.pull_settings_of(subscription bigint) RETURNS postrider_internal.pull_settings
-LANGUAGE sql STABLE AS $$
-SELECT * FROM postrider_internal.pull_settings s WHERE s.subscription_id = pull_settings_of.subscription $$;
+LANGUAGE sql STABLE BEGIN ATOMIC
+SELECT * FROM postrider_internal.pull_settings s WHERE s.subscription_id = pull_settings_of.subscription;
+END;
 
 -- Locks up to "most" available deliveries for a consumer, and up to "most_bytes" of their events but at least one: the
 -- first that became visible, first. Deliveries that other transactions have locked are skipped. Only the plan that
 -- reads them in this order is allowed: without statistics, PostgreSQL sorted the whole backlog.
 CREATE FUNCTION postrider_internal.receive_deliveries(subscription bigint, most integer, most_bytes bigint,
     lock_duration interval, consumer text) RETURNS SETOF postrider_internal.received_delivery LANGUAGE plpgsql
-    SET plan_cache_mode = force_custom_plan SET jit = off SET enable_sort = off SET enable_bitmapscan = off AS $$
+    SET plan_cache_mode = force_custom_plan SET jit = off SET enable_sort = off SET enable_bitmapscan = off
+    SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     q postrider_internal.pull_settings := postrider_internal.pull_settings_of(subscription);
     moment timestamptz := clock_timestamp();
@@ -107,7 +109,7 @@ END $$;
 CREATE FUNCTION postrider_internal.take_locks(subscription bigint, deliveries bigint[], locks uuid[], unexpired boolean)
 RETURNS TABLE (token bigint, job_id bigint) LANGUAGE plpgsql
     SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_nestloop = off
-    SET enable_mergejoin = off SET jit = off AS $$
+    SET enable_mergejoin = off SET jit = off SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     moment timestamptz := clock_timestamp();
     jobs bigint[];
@@ -130,7 +132,7 @@ END $$;
 CREATE FUNCTION postrider_internal.end_locks(jobs bigint[], how text, delay interval, node text) RETURNS bigint
 LANGUAGE plpgsql
     SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_nestloop = off
-    SET enable_mergejoin = off SET jit = off AS $$
+    SET enable_mergejoin = off SET jit = off SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     moment timestamptz := clock_timestamp();
     ended bigint;
@@ -212,7 +214,8 @@ END $$;
 -- Ends the locks of tokens, and returns the positions of those that it ended. The others are lost: their locks have
 -- ended, or another consumer has the event.
 CREATE FUNCTION postrider_internal.settle_locks(subscription bigint, deliveries bigint[], locks uuid[], how text,
-    delay interval, unexpired boolean, node text) RETURNS bigint[] LANGUAGE plpgsql AS $$
+    delay interval, unexpired boolean, node text) RETURNS bigint[] LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     positions bigint[];
     jobs bigint[];
@@ -227,7 +230,7 @@ END $$;
 -- Gives locks their whole duration again, from now on, and returns the positions of their tokens. Each lock gets a new
 -- job: a job's row never serves twice. A lock can be renewed within an hour of its receive.
 CREATE FUNCTION postrider_internal.renew_locks(subscription bigint, deliveries bigint[], locks uuid[],
-    lock_duration interval, unexpired boolean) RETURNS bigint[] LANGUAGE sql AS $$
+    lock_duration interval, unexpired boolean) RETURNS bigint[] LANGUAGE sql BEGIN ATOMIC
 WITH taken AS MATERIALIZED (
     SELECT * FROM postrider_internal.take_locks(subscription, deliveries, locks, unexpired)
 ), gone AS (
@@ -247,10 +250,12 @@ WITH taken AS MATERIALIZED (
     INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
     SELECT r.job_id, 'scheduled', r.args, 'lock', 'locks', 1, 1000, r.until FROM renewed r
 )
-SELECT coalesce(array_agg(r.token ORDER BY r.token), '{}') FROM renewed r $$;
+SELECT coalesce(array_agg(r.token ORDER BY r.token), '{}') FROM renewed r;
+END;
 
 -- Ends up to "most" locks whose time has ended, and returns how many. Locks that a consumer is ending are skipped.
-CREATE FUNCTION postrider_internal.expire_locks(most integer, node text) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.expire_locks(most integer, node text) RETURNS bigint LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     moment timestamptz := clock_timestamp();
     jobs bigint[];
@@ -267,7 +272,8 @@ END $$;
 
 -- Ends up to "most" available deliveries of each event subscription whose time to live has passed. Where the mode is no
 -- longer Queue, it puts as many on hold, for the release that gives them jobs. Returns how many deliveries it changed.
-CREATE FUNCTION postrider_internal.tend_available(most integer) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.tend_available(most integer) RETURNS bigint LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     moment timestamptz := clock_timestamp();
     q record;

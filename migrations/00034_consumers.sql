@@ -4,7 +4,7 @@
 -- +goose StatementBegin
 -- Raises an error unless a value is in its range. NULL is in the range.
 CREATE FUNCTION postrider_internal.require_range(name text, value integer, lowest integer, highest integer, hint text)
-RETURNS void LANGUAGE plpgsql AS $$
+RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF value NOT BETWEEN lowest AND highest THEN
         RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = name, HINT = hint,
@@ -12,16 +12,17 @@ BEGIN
     END IF;
 END $$;
 
-CREATE FUNCTION postrider_internal.require_lock_seconds(lock_seconds integer) RETURNS interval LANGUAGE sql AS $$
+CREATE FUNCTION postrider_internal.require_lock_seconds(lock_seconds integer) RETURNS interval LANGUAGE sql BEGIN ATOMIC
 SELECT postrider_internal.require_range('lock_seconds', lock_seconds, 60, 300,
     'NULL is the event subscription''s own setting, receiveLockDurationInSeconds.');
-SELECT make_interval(secs => lock_seconds) $$;
+SELECT make_interval(secs => lock_seconds);
+END;
 
 -- The event that a consumer receives. Those of topics with another input schema become CloudEvents; only a redelivery
 -- creates deliveries of them. NULL: PostgreSQL cannot hold the event as jsonb.
 CREATE FUNCTION postrider_internal.received_event(delivery_id bigint, schema text, body bytea, topic text) RETURNS jsonb
-LANGUAGE sql STABLE AS $$
-SELECT CASE WHEN schema = 'CloudEventSchemaV1_0' THEN postrider.try_jsonb(body)
+LANGUAGE sql STABLE
+RETURN CASE WHEN schema = 'CloudEventSchemaV1_0' THEN postrider.try_jsonb(body)
             WHEN postrider.try_jsonb(body) IS NOT NULL THEN (
                  SELECT jsonb_strip_nulls(jsonb_build_object('specversion', '1.0', 'id', e.event_id,
                             'source', '/topics/' || topic, 'type', e.event_type, 'subject', nullif(e.subject, ''),
@@ -32,7 +33,7 @@ SELECT CASE WHEN schema = 'CloudEventSchemaV1_0' THEN postrider.try_jsonb(body)
                    FROM postrider_internal.deliveries d
                    JOIN postrider_internal.events e ON e.id = d.event_uuid AND e.day = d.event_day
                   CROSS JOIN postrider_internal.event_data(schema, body) AS data(value)
-                  WHERE d.id = delivery_id) END $$;
+                  WHERE d.id = delivery_id) END;
 
 CREATE FUNCTION postrider.receive(topic text, subscription text, max_events integer DEFAULT 1,
     lock_seconds integer DEFAULT NULL)
@@ -66,7 +67,7 @@ END $$;
 -- Ends or renews the locks of tokens, and returns the lost tokens: those without such a lock. Strict: it raises an
 -- error for the first of them.
 CREATE FUNCTION postrider_internal.settle_tokens(tokens text[], how text, duration interval, strict boolean)
-RETURNS text[] LANGUAGE plpgsql AS $$
+RETURNS text[] LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     deliveries bigint[];
     locks uuid[];

@@ -4,7 +4,7 @@
 -- +goose StatementBegin
 -- How the dead letters that a filter matches are found. few: an index has just them. ordered: an index has them in
 -- order of time. data: the index of the data has them, without an order. scan: in no index.
-CREATE FUNCTION postrider_internal.search_method(filter jsonb) RETURNS text LANGUAGE sql STABLE AS $$
+CREATE FUNCTION postrider_internal.search_method(filter jsonb) RETURNS text LANGUAGE sql STABLE BEGIN ATOMIC
 WITH conditions AS (
     SELECT c ->> 'field' AS field, c ->> 'op' AS op, jsonb_typeof(c -> 'value') IN ('object', 'array') AS is_document
       FROM jsonb_array_elements(filter -> 'match') c
@@ -22,14 +22,15 @@ WITH conditions AS (
 SELECT CASE WHEN list && '{event_id,dead_letter_ids}' THEN 'few'
             WHEN 'data' = ANY (list) THEN 'data'
             WHEN list IN ('{}', '{reason}', '{event_type}', '{last_status}', '{subscription,topic}') THEN 'ordered'
-            ELSE 'scan' END FROM names $$;
+            ELSE 'scan' END FROM names;
+END;
 
 -- The position of the last dead letter of the next step of a search, or nothing if no more than that many are left. If
 -- a filter names an event, or a topic with its event subscription, an index has exactly those. A step of NULL has no
 -- end.
 CREATE FUNCTION postrider_internal.dead_letter_edge(filter jsonb, after_at timestamptz, after_id uuid,
     ascending boolean, until timestamptz, step integer, OUT at timestamptz, OUT id uuid)
-    LANGUAGE plpgsql STABLE AS $$
+    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     first timestamptz := coalesce(postrider_internal.envelope_time('filter.dead_lettered_from',
         filter ->> 'dead_lettered_from'), '-infinity');
@@ -55,17 +56,18 @@ END $$;
 -- The conditions on the dead letters of one step: those after a position, $1 and $2, up to its edge, $3 and $4. BETWEEN
 -- repeats the bounds for the planner, which would expect a third of the table without it.
 CREATE FUNCTION postrider_internal.step_condition(condition text, ascending boolean) RETURNS text LANGUAGE sql
-    IMMUTABLE AS $$
-SELECT CASE WHEN ascending THEN '(dead_lettered_at, dead_letter_id) > ($1, $2) AND (dead_lettered_at, dead_letter_id) '
+    IMMUTABLE
+RETURN CASE WHEN ascending THEN '(dead_lettered_at, dead_letter_id) > ($1, $2) AND (dead_lettered_at, dead_letter_id) '
         '<= (coalesce($3, ''infinity''), coalesce($4, ''ffffffff-ffff-ffff-ffff-ffffffffffff'')) AND '
         'dead_lettered_at BETWEEN $1 AND coalesce($3, ''infinity'') AND '
     ELSE '(dead_lettered_at, dead_letter_id) < ($1, $2) AND (dead_lettered_at, dead_letter_id) >= '
         '(coalesce($3, ''-infinity''), coalesce($4, ''00000000-0000-0000-0000-000000000000'')) AND '
-        'dead_lettered_at BETWEEN coalesce($3, ''-infinity'') AND $1 AND ' END || condition $$;
+        'dead_lettered_at BETWEEN coalesce($3, ''-infinity'') AND $1 AND ' END || condition;
 
 -- The dead letters of one step that match, in order, up to a number.
 CREATE FUNCTION postrider_internal.scan_step(condition text, from_at timestamptz, from_id uuid, to_at timestamptz,
-    to_id uuid, ascending boolean, most integer) RETURNS uuid[] LANGUAGE plpgsql STABLE AS $$
+    to_id uuid, ascending boolean, most integer) RETURNS uuid[] LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     found uuid[];
 BEGIN
@@ -80,7 +82,7 @@ END $$;
 -- it does not know how many match, nor that all of them may be old.
 CREATE FUNCTION postrider_internal.data_step(condition text, from_at timestamptz, from_id uuid, to_at timestamptz,
     to_id uuid, ascending boolean, most integer) RETURNS uuid[] LANGUAGE plpgsql STABLE
-    SET enable_seqscan = off SET enable_indexscan = off AS $$
+    SET enable_seqscan = off SET enable_indexscan = off SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     found uuid[];
 BEGIN
@@ -93,9 +95,9 @@ BEGIN
 END $$;
 
 -- The size of the next step, by what the last one took: a step reads the bodies, which may be large.
-CREATE FUNCTION postrider_internal.next_step(step integer, took interval) RETURNS integer LANGUAGE sql IMMUTABLE AS $$
-SELECT CASE WHEN took < '100 ms' THEN least(step * 2, 50000) WHEN took > '400 ms' THEN greatest(step / 4, 50)
-            ELSE step END $$;
+CREATE FUNCTION postrider_internal.next_step(step integer, took interval) RETURNS integer LANGUAGE sql IMMUTABLE
+RETURN CASE WHEN took < '100 ms' THEN least(step * 2, 50000) WHEN took > '400 ms' THEN greatest(step / 4, 50)
+            ELSE step END;
 
 -- Finds dead letters that a filter matches, after a position: newest first, or ascending. It ends with the list
 -- (reached_at is NULL), with most of them found, after the time limit or after scan_limit rows; reached_at and
@@ -107,7 +109,7 @@ SELECT CASE WHEN took < '100 ms' THEN least(step * 2, 50000) WHEN took > '400 ms
 CREATE FUNCTION postrider_internal.find_dead_letters(filter jsonb, after_at timestamptz, after_id uuid,
     ascending boolean, enough integer, most integer, scan_limit integer, time_limit interval,
     OUT ids uuid[], OUT scanned bigint, OUT reached_at timestamptz, OUT reached_id uuid, OUT condition text)
-    LANGUAGE plpgsql STABLE SET jit = off AS $$
+    LANGUAGE plpgsql STABLE SET jit = off SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     conditions text := postrider_internal.dead_letter_condition(filter);
     began timestamptz := clock_timestamp();
@@ -167,7 +169,8 @@ END $$;
 -- these ids, or up to sample ones among the newest scan_limit. Row all has their number; its name is partial if there
 -- may be more.
 CREATE FUNCTION postrider_internal.dead_letter_facets(filter jsonb, ids uuid[], sample integer, scan_limit integer,
-    top integer) RETURNS TABLE (facet text, name text, count bigint) LANGUAGE plpgsql STABLE SET jit = off AS $$
+    top integer) RETURNS TABLE (facet text, name text, count bigint) LANGUAGE plpgsql STABLE SET jit = off
+    SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     edge record;
 BEGIN
@@ -204,22 +207,23 @@ BEGIN
 END $$;
 
 -- What a count reads: the index that has all the filter needs, or the table.
-CREATE FUNCTION postrider_internal.scanned_for(filter jsonb) RETURNS regclass LANGUAGE sql STABLE AS $$
-SELECT ('postrider_internal.dead_letters' || CASE ARRAY (SELECT k FROM jsonb_object_keys(filter) k
+CREATE FUNCTION postrider_internal.scanned_for(filter jsonb) RETURNS regclass LANGUAGE sql STABLE
+RETURN ('postrider_internal.dead_letters' || CASE ARRAY (SELECT k FROM jsonb_object_keys(filter) k
         WHERE k NOT IN ('dead_lettered_from', 'dead_lettered_until', 'redelivered') ORDER BY k)
     WHEN '{}' THEN '_time_idx' WHEN '{topic}' THEN '_name_idx' WHEN '{subscription,topic}' THEN '_name_idx'
     WHEN '{reason}' THEN '_reason_idx' WHEN '{last_status}' THEN '_status_idx' WHEN '{event_type}' THEN '_type_idx'
-    ELSE '' END)::regclass $$;
+    ELSE '' END)::regclass;
 
 -- Whether one scan, without steps, takes about a second at most.
-CREATE FUNCTION postrider_internal.few_dead_letters(filter jsonb) RETURNS boolean LANGUAGE sql STABLE AS $$
-SELECT NOT filter ? 'match'
-    AND pg_relation_size(postrider_internal.scanned_for(filter)) < 256 * 1024 * 1024 $$;
+CREATE FUNCTION postrider_internal.few_dead_letters(filter jsonb) RETURNS boolean LANGUAGE sql STABLE
+RETURN NOT filter ? 'match'
+    AND pg_relation_size(postrider_internal.scanned_for(filter)) < 256 * 1024 * 1024;
 
 -- Counts the dead letters that a filter matches until the timeout, which it checks after each step unless there are
 -- few.
 CREATE FUNCTION postrider_internal.measure_dead_letters(filter jsonb, until timestamptz, timeout interval,
-    OUT matched bigint, OUT redelivered bigint, OUT at_least boolean) LANGUAGE plpgsql STABLE SET jit = off AS $$
+    OUT matched bigint, OUT redelivered bigint, OUT at_least boolean) LANGUAGE plpgsql STABLE SET jit = off
+    SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     began timestamptz := clock_timestamp();
     began_step timestamptz;
@@ -254,7 +258,7 @@ END $$;
 
 -- Fails after the timeout instead of returning a partial count: a caller would take it for the whole number.
 CREATE FUNCTION postrider_internal.count_to_the_end(what text, counted bigint, at_least boolean, timeout interval)
-RETURNS bigint LANGUAGE plpgsql AS $$
+RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF at_least THEN
         RAISE EXCEPTION USING ERRCODE = '57014',
@@ -266,13 +270,14 @@ BEGIN
 END $$;
 
 CREATE FUNCTION postrider_internal.count_dead_letters(filter jsonb, timeout interval) RETURNS bigint LANGUAGE sql
-    STABLE AS $$
+    STABLE BEGIN ATOMIC
 SELECT postrider_internal.count_to_the_end('dead letters that match', c.matched, c.at_least, timeout)
-FROM postrider_internal.measure_dead_letters(filter, 'infinity', timeout) c $$;
+FROM postrider_internal.measure_dead_letters(filter, 'infinity', timeout) c;
+END;
 
 CREATE FUNCTION postrider.count_dead_letters(filter jsonb) RETURNS bigint
-    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT postrider_internal.count_dead_letters($1, '30 seconds') $$;
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+RETURN postrider_internal.count_dead_letters($1, '30 seconds');
 -- +goose StatementEnd
 
 REVOKE EXECUTE ON FUNCTION postrider.count_dead_letters(jsonb) FROM PUBLIC;

@@ -25,8 +25,6 @@ var sessionSettings = []struct{ name, value, unset string }{
 	{"idle_in_transaction_session_timeout", "30s", "0"},
 	// Preparing a statement waits for table locks too: a table that a user has locked must not stall a node.
 	{"lock_timeout", "2s", "0"},
-	// Our backslashes are no escapes.
-	{"standard_conforming_strings", "on", "off"},
 }
 
 // The search path of our sessions, whatever the URL has. PostgreSQL prefers a function in public whose parameters have
@@ -95,7 +93,9 @@ func openPool(ctx context.Context, url string, maxConns int, configure func(*pgx
 	if config.ConnConfig.ConnectTimeout == 0 { // the URL has no connect_timeout
 		config.ConnConfig.ConnectTimeout = 5 * time.Second
 	}
-	setParam(config, "application_name", "postrider") // every PgBouncer accepts this parameter
+	// Every PgBouncer accepts these parameters.
+	setParam(config, "application_name", "postrider")
+	config.ConnConfig.RuntimeParams["standard_conforming_strings"] = "on" // our backslashes are no escapes
 	config.AfterConnect = registerTypes
 	configure(config)
 	pool, err := pgxpool.NewWithConfig(ctx, config)
