@@ -3,14 +3,12 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -151,66 +149,13 @@ func TestDeadletterExport(t *testing.T) {
 	require.Contains(t, run(2, "--from", "yesterday").stderr, "yesterday")
 }
 
-// azure is a storage account's server, as far as one blob is written to it.
-type azure struct {
-	*httptest.Server
-	mu   sync.Mutex
-	puts map[string]string // bodies by path
-	auth string
-}
-
-func newAzure(t *testing.T) *azure {
-	t.Helper()
-	a := &azure{puts: map[string]string{}}
-	a.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil || r.Method != http.MethodPut || r.Header.Get("X-Ms-Blob-Type") != "BlockBlob" {
-			w.WriteHeader(http.StatusBadRequest)
-			return
-		}
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.puts[r.URL.Path], a.auth = string(body), r.Header.Get("Authorization")
-		w.WriteHeader(http.StatusCreated)
-	}))
-	t.Cleanup(a.Close)
-	return a
-}
-
-func TestDeadletterExportToAzure(t *testing.T) {
-	t.Parallel()
-	db, a := migratedDatabase(t), newAzure(t)
-	env := append(serveEnv(db), "AZURE_STORAGE_ACCOUNT=mystorage", "AZURE_STORAGE_KEY=c2VjcmV0")
-	query := "?protocol=http&domain=" + strings.TrimPrefix(a.URL, "http://")
-	n := startNodeWith(t, env, "--dead-letter-container="+
-		strings.ReplaceAll(containerID, "/blobServices/default/containers", "")+"=azblob://dead"+query)
-	buried(t, db, n,
-		fmt.Sprintf(`,"deadLetterDestination":{"endpointType":"StorageBlob","properties":{"resourceId":%q}}`, containerID),
-		order("1", 5))
-	db.exec("UPDATE postrider_internal.dead_letters SET export_due_at = now()")
-	eventually(t, "it is exported",
-		db.atLeast(1, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'exported'"))
-	location := one[string](db, "SELECT export_location FROM postrider.dead_letters")
-	require.NotContains(t, location, "?")
-	require.Zero(t,
-		postrider(t, append(env, n.cliEnv()...), "deadletter", "export", "-o", "azblob://dead/by-hand.ndjson"+query).code)
-
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	require.Contains(t, a.auth, "SharedKey mystorage:")
-	require.Len(t, a.puts, 2)
-	byNode, byHand := a.puts["/mystorage/"+strings.TrimPrefix(location, "azblob://")],
-		a.puts["/mystorage/dead/by-hand.ndjson"]
-	require.Contains(t, byNode, `"deadletterreason"`)
-	require.JSONEq(t, byNode, "["+byHand+"]", "the same records")
-}
-
 func TestDeadLetterLocationsOfTheCommandLine(t *testing.T) {
 	t.Parallel()
 	db := emptyDatabase(t)
 	for flag, says := range map[string]string{
 		"--dead-letter-location=/var/dead":                    `--dead-letter-location "/var/dead": must begin with file://`,
 		"--dead-letter-location=file://var/dead":              "three slashes",
+		"--dead-letter-location=s3://dead?role=arn:x":         `must have no parameter "role" in its query; s3:// has`,
 		"--dead-letter-container=mystorage=s3://bucket":       "must be ACCOUNT/CONTAINER=URL",
 		"--dead-letter-container=mystorage/dead=http://local": "must begin with file://",
 	} {

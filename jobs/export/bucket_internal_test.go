@@ -306,8 +306,8 @@ func TestErrorsOfBuckets(t *testing.T) {
 		{s3, 503, "SlowDown", tries, "the location responded with SlowDown: the server's"},
 		{"azblob://dead", 404, "ContainerNotFound", 1, "the location responded with 404 ContainerNotFound: create the " +
 			"container or correct the location"},
-		{"azblob://dead", 403, "AuthenticationFailed", 1, "the location responded with 403 AuthenticationFailed: check " +
-			"AZURE_STORAGE_KEY, or renew AZURE_STORAGE_SAS_TOKEN; is the clock right?"},
+		{"azblob://dead", 403, "AuthenticationFailed", 1, "the location responded with 403 AuthenticationFailed: " +
+			azureDenied},
 		{"azblob://dead", 307, "", 1, "the location responded with 307"},
 		{"azblob://dead", 503, "ServerBusy", tries, "the location responded with 503 ServerBusy"},
 	} {

@@ -219,6 +219,10 @@ func (p *Locations) Close() { p.client.CloseIdleConnections() }
 // credentialsTimeout is how long finding credentials may take: a machine without a role may have no metadata server.
 const credentialsTimeout = 15 * time.Second
 
+// azureDenied: Azurite does not tell these errors apart as Azure does.
+const azureDenied = "check AZURE_STORAGE_KEY, renew AZURE_STORAGE_SAS_TOKEN with the right to write, or allow this " +
+	"machine in the account's firewall"
+
 // advice is what to do about an error of S3 or Azure.
 var advice = map[string]string{
 	"NoSuchBucket":                    "create the bucket or correct the location",
@@ -231,8 +235,8 @@ var advice = map[string]string{
 	"PermanentRedirect":               "set the region of the bucket in the location: region=…",
 	"RequestTimeTooSkewed":            "correct the clock of this machine",
 	"ContainerNotFound":               "create the container or correct the location",
-	"AuthenticationFailed":            "check AZURE_STORAGE_KEY, or renew AZURE_STORAGE_SAS_TOKEN; is the clock right?",
-	"AuthorizationFailure":            "grant the right to write, and let the account's firewall pass this machine",
+	"AuthenticationFailed":            azureDenied,
+	"AuthorizationFailure":            azureDenied,
 	"AuthorizationPermissionMismatch": "grant the right to write, such as Storage Blob Data Contributor",
 }
 
