@@ -32,8 +32,8 @@ const (
 var errHTTP2 = errors.New("the endpoint has HTTP/2")
 
 // http1 sends HTTP/1.1 requests on the caller's goroutine. net/http needs two goroutines for each connection, and wakes
-// both for each request: 10 to 13 µs of 210 per delivery, 5 to 6 % of all CPU. 67 kinds of hostile endpoints disturbed it
-// less than net/http.
+// both for each request: 10 to 13 µs of 210 per delivery, 5 to 6 % of all CPU. It held against 67 kinds of
+// hostile endpoints better than net/http.
 type http1 struct {
 	maxIdle int
 

@@ -127,7 +127,8 @@ func (c *azureContainer) checkIdentity(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, credentialsTimeout)
 	defer cancel()
-	_, err := c.identity.GetToken(ctx, azpolicy.TokenRequestOptions{Scopes: []string{"https://storage.azure.com/.default"}})
+	scopes := []string{"https://storage.azure.com/.default"}
+	_, err := c.identity.GetToken(ctx, azpolicy.TokenRequestOptions{Scopes: scopes})
 	if err == nil {
 		return nil
 	}

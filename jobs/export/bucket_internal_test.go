@@ -239,7 +239,8 @@ func TestCredentialsMissing(t *testing.T) {
 			map[string]string{"AWS_SHARED_CREDENTIALS_FILE": unreadable},
 		},
 		"no web identity": {
-			"s3://dead?region=eu-west-1", "no credentials for S3 (", map[string]string{"AWS_WEB_IDENTITY_TOKEN_FILE": unreadable},
+			"s3://dead?region=eu-west-1", "no credentials for S3 (",
+			map[string]string{"AWS_WEB_IDENTITY_TOKEN_FILE": unreadable},
 		},
 		"no region":        {"s3://dead", "set region=… in the location, or AWS_REGION", nil},
 		"no bucket's name": {"s3://x", "the location names no bucket of S3", nil},
