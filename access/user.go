@@ -214,8 +214,8 @@ func changeUser(ctx context.Context, tx pgx.Tx, id int64, name string, was *User
 	return auditUser(ctx, tx, auditUserReplaced, name, details, found)
 }
 
-// DeleteUser removes a user and ends their sessions. The audit keeps the name. *FunctionError, which is ErrNotFound, or
-// ErrLastAdmin as for PutUser; ErrPrecondition.
+// DeleteUser removes a user with their private queries and ends their sessions. The audit keeps the name.
+// *FunctionError, which is ErrNotFound, or ErrLastAdmin as for PutUser; ErrPrecondition.
 func (a *Access) DeleteUser(ctx context.Context, name string, when ...postgres.Condition) error {
 	if !userName.MatchString(name) {
 		return noUser(name)
@@ -239,6 +239,12 @@ func (a *Access) DeleteUser(ctx context.Context, name string, when ...postgres.C
 			return err
 		}
 		if err := rejectLastAdmin(ctx, tx, &was); err != nil {
+			return err
+		}
+		// A later user of this name gets none of the queries: private ones go, shared ones get an owner who is no actor.
+		const queries = `WITH private AS (DELETE FROM postrider_internal.queries WHERE owner = $1 AND NOT shared)
+			UPDATE postrider_internal.queries SET owner = 'removed:' || $2 WHERE owner = $1 AND shared`
+		if _, err := tx.Exec(ctx, queries, userActor+name, name); err != nil {
 			return err
 		}
 		removed := Changes(Settings{"role": was.Role, "disabled": was.Disabled}, nil)

@@ -296,7 +296,7 @@ SELECT cardinality(n.ids), n.reached_at, n.reached_id, n.last
 -- One step of a redelivery or a purge of dead letters.
 CREATE FUNCTION postrider_internal.step_dead_letters(operation uuid, most integer, bytes bigint, scan_limit integer,
     OUT taken integer, OUT done bigint, OUT skipped bigint, OUT failed bigint, OUT error text,
-    OUT reached_at timestamptz, OUT reached_id uuid, OUT last boolean) LANGUAGE plpgsql AS $$
+    OUT reached_at timestamptz, OUT reached_id uuid, OUT last boolean) LANGUAGE plpgsql SET datestyle = 'ISO' AS $$
 DECLARE
     o postrider_internal.operations;
     ids uuid[];

@@ -155,7 +155,8 @@ END $$;
 -- A filter of dead letters as conditions on columns of postrider.dead_letters. Values of the filter become quoted
 -- literals. A status of 0 is none: the endpoint did not respond.
 CREATE FUNCTION postrider_internal.dead_letter_condition(filter jsonb) RETURNS text LANGUAGE plpgsql STABLE
-    SET search_path = pg_catalog, pg_temp AS $$
+    SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO' AS $$
+    -- Other styles write an ambiguous name of the time zone, such as IST.
 DECLARE
     member text;
     value jsonb;

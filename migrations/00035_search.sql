@@ -170,7 +170,7 @@ END $$;
 -- may be more.
 CREATE FUNCTION postrider_internal.dead_letter_facets(filter jsonb, ids uuid[], sample integer, scan_limit integer,
     top integer) RETURNS TABLE (facet text, name text, count bigint) LANGUAGE plpgsql STABLE SET jit = off
-    SET search_path = pg_catalog, pg_temp AS $$
+    SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO' AS $$
 DECLARE
     edge record;
 BEGIN
@@ -223,7 +223,7 @@ RETURN NOT filter ? 'match'
 -- few.
 CREATE FUNCTION postrider_internal.measure_dead_letters(filter jsonb, until timestamptz, timeout interval,
     OUT matched bigint, OUT redelivered bigint, OUT at_least boolean) LANGUAGE plpgsql STABLE SET jit = off
-    SET search_path = pg_catalog, pg_temp AS $$
+    SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO' AS $$
 DECLARE
     began timestamptz := clock_timestamp();
     began_step timestamptz;

@@ -101,11 +101,14 @@ func TestQueries(t *testing.T) {
 	one := `{"sql":"select $1::int + 1 as n","description":"Adds one"}`
 	require.Equal(t, false, as(anna, "PUT", "/v1/queries/one", one).json(201)["shared"])
 	as(otto, "GET", "/v1/queries/one", "").rejected(404, "NotFound")
-	as(otto, "PUT", "/v1/queries/one", one).rejected(409, "NameTaken")
 	as(otto, "DELETE", "/v1/queries/one", "").rejected(404, "NotFound")
+	as(otto, "PUT", "/v1/queries/one", one).json(201)
+	require.Equal(t, "key:otto", as(otto, "GET", "/v1/queries/one", "").json(200)["owner"], "anna's name is no secret")
+	require.Equal(t, http.StatusNoContent, as(otto, "DELETE", "/v1/queries/one", "").status)
 	as(anna, "PUT", "/v1/queries/one", `{"sql":"select $1::int + 1 as n","shared":true}`).json(200)
 	require.Equal(t, []any{[]any{"41414141"}},
 		as(otto, "POST", "/v1/queries/one/run", `{"args":{"1":"41414140"}}`).json(200)["rows"])
+	as(otto, "PUT", "/v1/queries/one", `{"sql":"select 1","shared":true}`).rejected(409, "NameTaken")
 	as(otto, "POST", "/v1/queries/one/run", `{"args":{"n":"41414140"}}`).rejected(400, "InvalidRequest")
 	as(otto, "DELETE", "/v1/queries/one", "").rejected(404, "NotFound")
 	for name, status := range map[string]int{"pending": 409, "run": 400, "temporary-x": 400, "a%20b": 400} {
@@ -124,9 +127,29 @@ func TestQueries(t *testing.T) {
 	require.Equal(t, http.StatusNoContent, as(anna, "DELETE", "/v1/queries/one", "").status)
 	const saved = "SELECT count(*) FROM postrider.audit WHERE action = 'query_saved' AND actor = 'key:anna'"
 	require.Equal(t, 2, b.count(saved))
-	require.Equal(t, 1, b.count("SELECT count(*) FROM postrider.audit WHERE action = 'query_deleted'"))
+	require.Equal(t, 2, b.count("SELECT count(*) FROM postrider.audit WHERE action = 'query_deleted'"))
 	const run = `SELECT count(*) FROM postrider.audit WHERE action = 'query_run' AND actor = 'key:otto'
 		AND details ->> 'query' = 'one' AND details ->> 'rows' = '1' AND details ->> 'sha256' ~ '^[0-9a-f]{64}$'
 		AND details::text NOT LIKE '%4141%'`
 	require.Equal(t, 1, b.count(run))
+}
+
+// A new user with the name of a removed one gets none of their queries. Shared ones stay for all.
+func TestQueriesOfRemovedUsers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	anna := func() string {
+		b.manage("PUT", "/v1/users/anna", `{"role":"operator","password":"correct horse battery"}`).json(201)
+		return "Bearer " + b.personalKey("anna", "operator")
+	}
+	key := anna()
+	b.send("PUT", "/v1/queries/private", `{"sql":"select 1"}`, "Authorization", key).json(201)
+	b.send("PUT", "/v1/queries/shared", `{"sql":"select 1","shared":true}`, "Authorization", key).json(201)
+	require.Equal(t, http.StatusNoContent, b.manage("DELETE", "/v1/users/anna", "").status)
+	key = anna()
+	b.send("GET", "/v1/queries/private", "", "Authorization", key).rejected(404, "NotFound")
+	shared := b.send("GET", "/v1/queries/shared", "", "Authorization", key).json(200)
+	require.Equal(t, "removed:anna", shared["owner"])
+	b.send("DELETE", "/v1/queries/shared", "", "Authorization", key).rejected(404, "NotFound")
+	require.Equal(t, http.StatusNoContent, b.manage("DELETE", "/v1/queries/shared", "").status)
 }

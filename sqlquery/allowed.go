@@ -15,11 +15,11 @@ const (
 	// maxJoins limits a query, because PostgreSQL cannot cancel the parsing of a thousand joins, which takes seconds.
 	maxJoins = 100
 	// checkSettings are those of a query, but with a time limit that parsing does not need.
-	checkSettings = "SET LOCAL statement_timeout = '2s'; SET LOCAL lock_timeout = '1s'; " +
+	checkSettings = "SET LOCAL statement_timeout = '5s'; SET LOCAL lock_timeout = '1s'; " +
 		"SET LOCAL check_function_bodies = off; " + searchPath
-	allowedHint = "Remove it. Queries may call functions of pg_catalog and postrider that are not volatile, and random(), " +
-		"clocks, UUIDs and pg_…_size(). They may read tables, and the views of pg_catalog, information_schema and " +
-		"postrider. XML, paths and polygons are not allowed."
+	allowedHint = "Remove it. Queries may call functions of pg_catalog and postrider that are not volatile, and " +
+		"random(), clocks, UUIDs and pg_…_size(). They may read tables, and the views of pg_catalog, information_schema " +
+		"and postrider. XML, paths, polygons and multiranges are not allowed."
 )
 
 // check rejects a query that uses what no cancellation ends, or what a rollback does not undo. It returns the types of
@@ -53,7 +53,8 @@ func (r *Runner) check(ctx context.Context, conn *pgconn.PgConn, l *login, q Req
 	if queries != 1 {
 		return nil, &Error{Message: "a query has one statement", Hint: onlySelect}
 	}
-	found, err := value(ctx, primary, sql("not_allowed"), arrayOf(u.functions), arrayOf(u.types), arrayOf(u.searches))
+	found, err := value(ctx, primary, sql("not_allowed"), arrayOf(u.functions), arrayOf(u.types), arrayOf(u.searches),
+		arrayOf(u.products))
 	if err == nil && found != "" {
 		err = &Error{Message: "the query " + found + ", which is not allowed", Hint: allowedHint}
 	}
@@ -122,7 +123,7 @@ func parse(ctx context.Context, conn *pgconn.PgConn, l *login, q Request) ([]uin
 func parseError(err error, prefix string) error {
 	if postgres.SQLState(err) == "57014" { // query_canceled
 		return &Error{
-			Message: "PostgreSQL needs more than 2 s to parse the query", Hint: "Use fewer columns, joins and subqueries.",
+			Message: "PostgreSQL needs more than 5 s to parse the query", Hint: "Use fewer columns, joins and subqueries.",
 		}
 	}
 	return userError(err, prefix)

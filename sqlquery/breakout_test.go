@@ -147,10 +147,14 @@ var notAllowed = []struct {
 	}},
 	{"uses type (public.)?(shoe|granted|short)", []string{
 		"SELECT '1'::public.shoe", "SELECT $1::public.shoe", "SELECT '{1}'::public.shoe[] IS NULL",
-		"SELECT NULL::public.granted", "SELECT ROW(1, '')::public.granted", "SELECT jsonb_populate_record(t, '{}') FROM public.granted t",
+		"SELECT NULL::public.granted", "SELECT ROW(1, '')::public.granted",
+		"SELECT jsonb_populate_record(t, '{}') FROM public.granted t",
 		"SELECT '1'::text::public.shoe",
 	}},
 	{"uses type (path|polygon)", []string{"SELECT '(0,0)'::path ?# '(0,0)'", "SELECT topic::polygon FROM topics"}},
+	{"(reads view|calls) public.pg_stat_statements", []string{ // has the texts of other users' queries
+		"SELECT query FROM public.pg_stat_statements", "SELECT query FROM public.pg_stat_statements(true)",
+	}},
 	{"reads view public.hidden", []string{
 		"SELECT * FROM public.hidden", "SELECT 1 WHERE EXISTS (TABLE public.hidden)",
 		"WITH a AS (SELECT 1 AS x FROM topics t LEFT JOIN (SELECT * FROM public.hidden) h ON true) SELECT * FROM a",
@@ -161,6 +165,17 @@ var notAllowed = []struct {
 		"SELECT translate(topic, repeat('b', 100000), '') FROM topics", "SELECT split_part(topic, $1, 1) FROM topics",
 		"SELECT string_to_array(topic, topic) FROM topics", "SELECT ltrim(topic, topic) FROM topics",
 	}},
+	{"calls (text(ic)?n?like|to_timestamp|to_char|jsonb_delete)", []string{
+		"SELECT topic LIKE '%' || topic || '%' FROM topics", "SELECT topic NOT ILIKE repeat('a', 100000) FROM topics",
+		"SELECT topic LIKE ANY (SELECT topic FROM topics)", "SELECT topic LIKE ANY (ARRAY[topic]) FROM topics",
+		"SELECT to_timestamp(repeat('1', 1000000), repeat('YYYY', 100000))", "SELECT to_char(now(), topic) FROM topics",
+		"SELECT jsonb_agg(topic) - array_agg(topic) FROM topics",
+	}},
+	{"calls (array|jsonb)(contain|overlap)", []string{
+		"SELECT array_agg(n) @> array_agg(-n) FROM generate_series(1, 100000) n", "SELECT body::jsonb <@ data FROM events",
+		"SELECT array_agg(n) && array_agg(-n) FROM generate_series(1, 100000) n",
+	}},
+	{"uses type int8multirange", []string{"SELECT int8multirange(variadic array_agg(int8range(1, 2)))"}},
 	{"101 joins", []string{"SELECT 1 FROM topics" + strings.Repeat(" CROSS JOIN topics", 101)}},
 }
 
@@ -179,7 +194,7 @@ func TestBreakouts(t *testing.T) {
 	t.Parallel()
 	b := setup(t, sqlquery.Options{})
 	b.exec(t, "CREATE TABLE public.canary (n int); INSERT INTO public.canary VALUES (1); "+
-		"CREATE SEQUENCE public.canary_seq; CREATE EXTENSION dblink; SELECT lo_create(1); "+
+		"CREATE SEQUENCE public.canary_seq; CREATE EXTENSION dblink SCHEMA public; SELECT lo_create(1); "+
 		"CREATE PROCEDURE postrider.p() LANGUAGE sql AS 'SELECT 1'")
 	before := b.text(t, state)
 	for _, group := range breakouts {
@@ -201,7 +216,7 @@ func TestBreakouts(t *testing.T) {
 func TestNotAllowed(t *testing.T) {
 	t.Parallel()
 	b := setup(t, sqlquery.Options{})
-	b.exec(t, `CREATE EXTENSION dblink;
+	b.exec(t, `CREATE EXTENSION dblink SCHEMA public; CREATE EXTENSION pg_stat_statements SCHEMA public;
 		CREATE FUNCTION public.own(int, int DEFAULT 1) RETURNS int LANGUAGE sql IMMUTABLE RETURN 1;
 		CREATE FUNCTION public.fits(text) RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
 		CREATE OPERATOR public.=== (FUNCTION = public.own, LEFTARG = int, RIGHTARG = int);
@@ -230,7 +245,7 @@ func TestNotAllowed(t *testing.T) {
 func TestAllowed(t *testing.T) {
 	t.Parallel()
 	b := setup(t, sqlquery.Options{})
-	b.exec(t, `CREATE TYPE public.color AS ENUM ('red'); CREATE TABLE public.granted (n int, x xml, c color);
+	b.exec(t, `CREATE TYPE public.color AS ENUM ('red'); CREATE TABLE public.granted (n int, x xml, c public.color);
 		INSERT INTO public.granted VALUES (1, '<a/>', 'red'); GRANT SELECT ON public.granted TO postrider_reader`)
 	for _, q := range docs.Questions() {
 		_, err := b.runner.Run(t.Context(), sqlquery.Request{SQL: q.SQL})
@@ -245,6 +260,8 @@ func TestAllowed(t *testing.T) {
 		"SELECT 1 AS a, 2 AS a, $1::text AS xml, $1 || 'x'", "SELECT * FROM topics a JOIN topics b USING (topic); -- all",
 		"SELECT a.*, b.* FROM topics a, topics b /* } { */", `SELECT 1 AS "{XMLEXPR :funcid 2880", 2 AS "\}(({QUERY"`,
 		"SELECT replace(topic, $1, '}'), split_part(event_id || '/', '/', 2), trim(topic) FROM events",
+		"SELECT topic ILIKE '%' || $1 || '%', topic LIKE ANY ('{a%,b%}'), to_char(now(), 'YYYY') FROM topics",
+		"SELECT data @> '{\"a\": 1}', '{a}' && ARRAY[topic], ARRAY[topic, $1] @> ARRAY['a', 'b'] FROM dead_letters",
 		"SELECT max(c), c::text FROM public.granted GROUP BY c", "SELECT 1 END; --",
 		"SELECT * FROM pg_stat_activity, information_schema.tables LIMIT 1", "SELECT count(*) FROM pg_locks",
 		"SELECT max(x::text COLLATE \"C\") FILTER (WHERE true) FROM (VALUES (1)) v(x) GROUP BY GROUPING SETS ((x), ())",
@@ -300,7 +317,8 @@ func (b *bundle) idle(t *testing.T) {
 	require.Eventually(t, func() bool { return b.text(t, running) == "0" }, time.Minute, 10*time.Millisecond)
 }
 
-// Of two concurrent users, neither sees the other's query. A user's third query and a node's fifth are rejected, and on another node those that find no login.
+// Of two concurrent users, neither sees the other's query. A user's third query and a node's fifth are rejected, and on
+// another node those that find no login.
 func TestConcurrentQueries(t *testing.T) {
 	t.Parallel()
 	b := setup(t, sqlquery.Options{})

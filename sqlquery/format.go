@@ -49,7 +49,7 @@ func (w *csvWriter) Columns(columns []Column) error {
 	w.columns = columns
 	cells := make([]string, len(columns))
 	for i, c := range columns {
-		cells[i] = escaped(c.Name)
+		cells[i] = CSVCell(c.Name)
 	}
 	return w.lines.Write(cells)
 }
@@ -63,7 +63,7 @@ func (w *csvWriter) Row(row []*string) error {
 		case w.columns[i].isNumeric():
 			cells[i] = *value
 		default:
-			cells[i] = escaped(*value)
+			cells[i] = CSVCell(*value)
 		}
 	}
 	return w.lines.Write(cells)
@@ -75,7 +75,8 @@ func (w *csvWriter) Close() error {
 	return w.lines.Error()
 }
 
-func escaped(cell string) string {
+// CSVCell is a text of a cell that no spreadsheet runs as a formula.
+func CSVCell(cell string) string {
 	if cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
 		return "'" + cell
 	}

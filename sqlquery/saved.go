@@ -57,12 +57,15 @@ type Store struct{ db *postgres.DB }
 // NewStore returns the saved queries of a database.
 func NewStore(db *postgres.DB) *Store { return &Store{db} }
 
-const savedColumns = "SELECT name, description, sql, owner, shared, expires_at IS NOT NULL AS temporary, created_at, " +
-	"changed_at FROM postrider_internal.queries WHERE (expires_at IS NULL OR expires_at > now()) AND "
+// savedColumns begins a query for the saved queries of $1 and the shared ones; of the same name, the own one.
+const savedColumns = "SELECT DISTINCT ON (name) name, description, sql, owner, shared, " +
+	"expires_at IS NOT NULL AS temporary, created_at, changed_at " +
+	"FROM postrider_internal.queries WHERE (expires_at IS NULL OR expires_at > now()) " +
+	"AND (shared OR owner = $1) "
 
 // List returns the actor's own and shared queries and the templates, by name. ErrUnavailable.
 func (s *Store) List(ctx context.Context) ([]Saved, error) {
-	const own = savedColumns + "expires_at IS NULL AND (shared OR owner = $1)"
+	const own = savedColumns + "AND expires_at IS NULL ORDER BY name, owner = $1 DESC"
 	all, err := postgres.Collect[Saved](ctx, s.db, own, access.ActorOf(ctx).Name)
 	if err != nil {
 		return nil, err
@@ -94,8 +97,8 @@ func (s *Store) Get(ctx context.Context, name string) (*Saved, error) {
 	if !queryName.MatchString(name) {
 		return nil, noQuery(name)
 	}
-	const query = savedColumns + "name = $1 AND (shared OR owner = $2)"
-	found, err := postgres.Row[Saved](ctx, s.db, query, name, access.ActorOf(ctx).Name)
+	const query = savedColumns + "AND name = $2 ORDER BY name, owner = $1 DESC"
+	found, err := postgres.Row[Saved](ctx, s.db, query, access.ActorOf(ctx).Name, name)
 	if errors.Is(err, postgres.ErrNotFound) {
 		return nil, noQuery(name)
 	}
@@ -111,7 +114,7 @@ func noQuery(name string) error {
 }
 
 // Put creates or replaces a query of the actor. created reports which. *FunctionError: ErrInvalid, ErrConflict if the
-// name is taken by another owner or a template. ErrUnavailable.
+// name is taken by a template, or a shared query's by another one. ErrUnavailable.
 func (s *Store) Put(ctx context.Context, q Saved) (created bool, err error) {
 	if err := q.validate(); err != nil {
 		return false, err
@@ -150,8 +153,11 @@ func (s *Store) put(ctx context.Context, q Saved) (created bool, err error) {
 		owner := access.ActorOf(ctx).Name
 		err := tx.QueryRow(ctx, sql("query_put"), q.Name, q.Description, q.SQL, owner, q.Shared, life, maxSaved).
 			Scan(&created)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return s.rejected(ctx, tx, q.Name)
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			return postgres.NewFunctionError(postgres.ErrConflict, "", "you have %d queries; delete one first", maxSaved)
+		case postgres.SQLState(err) == "23505": // unique_violation
+			return postgres.NewFunctionError(postgres.ErrNameTaken, "name", "another user shares a query as %q", q.Name)
 		}
 		if err != nil || q.Temporary {
 			return err
@@ -160,19 +166,6 @@ func (s *Store) put(ctx context.Context, q Saved) (created bool, err error) {
 		return access.Audit(ctx, tx, access.AuditEntry{Action: access.AuditQuerySaved, Details: details})
 	})
 	return created, err
-}
-
-// rejected explains why a query was not saved.
-func (s *Store) rejected(ctx context.Context, tx pgx.Tx, name string) error {
-	var taken bool
-	const query = "SELECT EXISTS (SELECT FROM postrider_internal.queries WHERE name = $1)"
-	if err := tx.QueryRow(ctx, query, name).Scan(&taken); err != nil {
-		return err
-	}
-	if taken {
-		return postgres.NewFunctionError(postgres.ErrNameTaken, "name", "another user has saved a query as %q", name)
-	}
-	return postgres.NewFunctionError(postgres.ErrConflict, "", "you have %d queries; delete one first", maxSaved)
 }
 
 const temporaryPrefix = "temporary-"
@@ -188,15 +181,19 @@ func (s *Store) OpenTemporary(ctx context.Context, text string) (name string, er
 	return name, err
 }
 
-// Delete removes a query of the actor; an administrator removes any. *FunctionError, which is ErrNotFound.
+// Delete removes a query of the actor; an administrator also removes shared ones. *FunctionError, which is ErrNotFound.
 func (s *Store) Delete(ctx context.Context, name string) error {
-	if _, err := s.Get(ctx, name); err != nil && !access.ActorOf(ctx).Role.Allows(access.RoleAdmin) {
+	found, err := s.Get(ctx, name)
+	if err != nil {
 		return err
 	}
+	actor := access.ActorOf(ctx)
+	if found.Owner != actor.Name && !actor.Role.Allows(access.RoleAdmin) {
+		return postgres.NewFunctionError(postgres.ErrNotFound, "query", "you have no query %q", name)
+	}
 	return s.change(ctx, "delete a query", func(tx pgx.Tx) error {
-		const remove = "DELETE FROM postrider_internal.queries WHERE name = $1 AND (owner = $2 OR $3)"
-		actor := access.ActorOf(ctx)
-		tag, err := tx.Exec(ctx, remove, name, actor.Name, actor.Role.Allows(access.RoleAdmin))
+		const remove = "DELETE FROM postrider_internal.queries WHERE name = $1 AND owner = $2"
+		tag, err := tx.Exec(ctx, remove, name, found.Owner)
 		switch {
 		case err != nil:
 			return err

@@ -1,15 +1,17 @@
 package sqlquery
 
 import (
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// maxSearched is the longest text, in bytes, that replace() and similar functions may search for. Their time is the
-// product of two lengths, and PostgreSQL cannot cancel them.
-const maxSearched = 64
+// Some functions take as long as the product of the sizes of two arguments, and PostgreSQL cannot cancel them:
+// replace() and similar ones, LIKE and formats of times, whose second argument must be known and have at most
+// maxSearched bytes, and @> and && of arrays and jsonb, which need one known argument of at most maxContained bytes.
+const maxSearched, maxContained = 64, 1024
 
 var (
 	joins = regexp.MustCompile(`(?i)\bjoin\b`)
@@ -21,10 +23,12 @@ var (
 	// converted are the fields with the type of a value that the query makes from another one, or from a text.
 	converted = regexp.MustCompile(`^(consttype|paramtype|funcresulttype|resulttype|typid|typeId|funccoltypes|coltypes)$`)
 	typeField = regexp.MustCompile(`(?i)type?(s|id)?$`)
-	// functionCall, constant and parameter are the beginnings of nodes.
-	functionCall = regexp.MustCompile(`^\{FUNCEXPR :funcid (\d+) `)
-	constant     = regexp.MustCompile(`^\{CONST [^{}]*:constvalue (?:<>|(\d+) )`)
-	parameter    = regexp.MustCompile(`^\{PARAM :paramkind 0 :paramid (\d+) `)
+	// call, constant, parameter and sum are the beginnings of nodes; sum is one that is as long as its parts: ||, lower()
+	// and upper() of texts, arrays.
+	call      = regexp.MustCompile(`^\{(?:FUNCEXPR :funcid|(?:SCALARARRAY)?OPEXPR :opno \d+ :opfuncid) (\d+) `)
+	constant  = regexp.MustCompile(`^\{CONST [^{}]*:constvalue (?:<>|(\d+) )`)
+	parameter = regexp.MustCompile(`^\{PARAM :paramkind 0 :paramid (\d+) `)
+	sum       = regexp.MustCompile(`^\{(?:RELABELTYPE|ARRAYEXPR|OPEXPR :opno \d+ :opfuncid 1258|FUNCEXPR :funcid 87[01]) `)
 	// unsafeTypes are xml, path and polygon with their arrays: PostgreSQL does not cancel what it computes with them.
 	unsafeTypes = []string{"142", "143", "602", "1019", "604", "1027"}
 )
@@ -32,8 +36,9 @@ var (
 // uses are OIDs that the tree of a query (pg_node_tree) names.
 type uses struct {
 	functions, types []string
-	// searches are functions with a second argument that may be longer than maxSearched.
-	searches []string
+	// searches are functions with a second argument that may be longer than maxSearched, and products those with two
+	// that may be longer than maxContained.
+	searches, products []string
 }
 
 // usesOf returns what the tree uses, and the number of its queries.
@@ -54,30 +59,44 @@ func usesOf(tree string, args []string) (u uses, queries int) {
 		}
 	}
 	queries = len(walk(tree, func(node string, children []string) {
-		if call := functionCall.FindStringSubmatch(node); call != nil && len(children) > 1 && !isShort(children[1], args) {
-			u.searches = append(u.searches, call[1])
+		found := call.FindStringSubmatch(node)
+		if found == nil || len(children) < 2 {
+			return
+		}
+		first, second := sizeOf(children[0], args), sizeOf(children[1], args)
+		if second > maxSearched {
+			u.searches = append(u.searches, found[1])
+		}
+		if min(first, second) > maxContained {
+			u.products = append(u.products, found[1])
 		}
 	}))
-	for _, list := range []*[]string{&u.functions, &u.types, &u.searches} {
+	for _, list := range []*[]string{&u.functions, &u.types, &u.searches, &u.products} {
 		slices.Sort(*list)
 		*list = slices.Compact(*list)
 	}
 	return u, queries
 }
 
-// isShort reports whether a node is a constant or a parameter of at most maxSearched bytes.
-func isShort(node string, args []string) bool {
+// sizeOf is the size of a value in bytes, or math.MaxInt32 if it depends on data.
+func sizeOf(node string, args []string) (size int) {
 	if found := parameter.FindStringSubmatch(node); found != nil {
-		n, err := strconv.Atoi(found[1])
-		return err == nil && n <= len(args) && len(args[n-1]) <= maxSearched
+		if n, err := strconv.Atoi(found[1]); err == nil && n <= len(args) {
+			return len(args[n-1])
+		}
 	}
-	found := constant.FindStringSubmatch(node)
-	if found == nil {
-		return false
+	if found := constant.FindStringSubmatch(node); found != nil {
+		const header = 4 // of PostgreSQL, before the bytes
+		size, _ = strconv.Atoi(found[1])
+		return max(0, size-header)
 	}
-	const header = 4 // of PostgreSQL, before the bytes
-	size, _ := strconv.Atoi(found[1])
-	return size <= maxSearched+header
+	if !sum.MatchString(node) {
+		return math.MaxInt32
+	}
+	for _, child := range walk(node[1:len(node)-1], func(string, []string) {}) {
+		size += sizeOf(child, args)
+	}
+	return size
 }
 
 // walk calls visit for each node of a tree after the nodes in it, with its direct children, and returns the outermost

@@ -21,11 +21,12 @@ import (
 
 	"postrider/cmd/postrider/terminal"
 	"postrider/docs"
+	"postrider/sqlquery"
 )
 
 type sqlCmd struct {
 	databaseFlags
-	Output       string        `short:"o" help:"table, json (one object per row), yaml (one document per row) or csv." enum:"table,json,yaml,csv" default:"table"`
+	Output       string        `short:"o" help:"table, json (one object per row), yaml (one document per row) or csv. In csv, an apostrophe stands before texts that a spreadsheet would run as formulas." enum:"table,json,yaml,csv" default:"table"`
 	Timeout      time.Duration `help:"Time limit of the statement; 0 = none." default:"30s" range:"0.."`
 	Questions    bool          `help:"List the questions of docs/reference/sql.md."`
 	Question     string        `help:"Run one of them, by its name or number." placeholder:"NAME"`
@@ -216,7 +217,11 @@ func printRows(out io.Writer, form string, names []string, rows iter.Seq2[[]any,
 	switch {
 	case len(names) == 0:
 	case form == "csv":
-		_ = lines.Write(names) // lines.Error returns the error
+		header := make([]string, len(names))
+		for i, name := range names {
+			header[i] = csvCell(name)
+		}
+		_ = lines.Write(header) // lines.Error returns the error
 	case form == "table":
 		fmt.Fprintln(table, strings.Join(names, "\t"))
 	}
@@ -227,7 +232,7 @@ func printRows(out io.Writer, form string, names []string, rows iter.Seq2[[]any,
 		count++
 		cells, object := make([]string, len(names)), make(map[string]any, len(names))
 		for i, name := range names {
-			cells[i], object[name] = terminal.PlainLines(terminal.PlainText(values[i])), jsonValue(values[i])
+			cells[i], object[name] = csvCell(values[i]), jsonValue(values[i])
 		}
 		switch form {
 		case "table":
@@ -254,6 +259,17 @@ func printRows(out io.Writer, form string, names []string, rows iter.Seq2[[]any,
 	_ = table.Flush() // the next line would fail, too
 	_, err := fmt.Fprintf(out, "(%s)\n", terminal.Plural(count, "row"))
 	return err
+}
+
+// csvCell is a value without control characters; a spreadsheet runs no text as a formula.
+func csvCell(value any) string {
+	text := terminal.PlainText(value)
+	switch value.(type) {
+	case int16, int32, int64, float32, float64, pgtype.Numeric:
+		return text
+	default:
+		return terminal.PlainLines(sqlquery.CSVCell(text))
+	}
 }
 
 func columnNames(rows pgx.Rows) []string {

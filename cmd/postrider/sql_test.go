@@ -77,6 +77,10 @@ func TestSQLPrints(t *testing.T) {
 	require.Equal(t,
 		"x,y,z,j,l\n\"a \"\"b\"\", c\",\"two\nlines\",,\"{\"\"n\"\":12345678901234567890.10}\","+strings.Repeat("l", 100)+
 			"\n", r.stdout)
+	r = postrider(t, db.env(), "sql", "-o", "csv",
+		`SELECT -1 AS "@n", -1.5 AS m, '-1' AS t, '=1+1' AS f, E'\t+' AS g, interval '-1 day' AS i`)
+	require.Zero(t, r.code, r.stderr)
+	require.Equal(t, "'@n,m,t,f,g,i\n-1,-1.5,'-1,'=1+1,' +,'-1 day 00:00:00\n", r.stdout)
 	r = postrider(t, db.env(), "sql", "-o", "json", values)
 	require.Zero(t, r.code, r.stderr)
 	require.Contains(t, r.stdout, `{"n":12345678901234567890.10}`, "every digit")

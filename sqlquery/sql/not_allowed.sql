@@ -1,5 +1,5 @@
--- What a query uses but must not: one row for each. $1: its functions, $2: its types, $3: the functions to which it gives
--- a search text of unlimited length. pg_depend has all other objects that PostgreSQL did not come with (from 16384 on).
+-- The first thing that a query uses but must not. $1: its functions, $2: its types, $3: functions with a second
+-- argument of unlimited size, $4: with two. pg_depend has all objects that PostgreSQL did not come with (16384 and up).
 WITH used AS (
     SELECT d.refclassid AS class, d.refobjid AS id FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid
      WHERE p.proname = 'postrider_query' AND p.pronamespace = pg_my_temp_schema()
@@ -22,16 +22,22 @@ SELECT 'calls ' || p.oid::regprocedure
     OR 'cstring'::regtype = ANY (p.proargtypes) OR p.prorettype IN ('xml'::regtype, 'xml[]'::regtype)
     OR 'xml'::regtype = ANY (p.proargtypes)
  UNION ALL
-SELECT 'calls ' || p.oid::regprocedure || ' with a search text that is neither a constant nor a parameter of at most '
-       '64 bytes'
+SELECT 'calls ' || p.oid::regprocedure || ' with a second argument that is not a constant or parameter of at most 64 '
+       'bytes'
   FROM unnest($3::oid[]) s(id) JOIN pg_proc p ON p.oid = s.id
- WHERE p.proname IN ('replace', 'translate', 'position', 'strpos', 'split_part', 'string_to_array', 'string_to_table',
-       'btrim', 'ltrim', 'rtrim') AND p.pronamespace = 'pg_catalog'::regnamespace
+ WHERE p.pronamespace = 'pg_catalog'::regnamespace
+   AND (p.proname ~ 'like$|^(replace|translate|position|strpos|split_part|string_to_(array|table)|[blr]trim)$'
+     OR p.proname ~ '^(like|notlike|like_escape|to_(char|date|number|timestamp))$'
+     OR p.oid = 'jsonb_delete(jsonb,text[])'::regprocedure)
+ UNION ALL
+SELECT 'calls ' || p.oid::regprocedure || ' with no argument that is a constant or parameter of at most 1024 bytes'
+  FROM unnest($4::oid[]) s(id) JOIN pg_proc p ON p.oid = s.id
+ WHERE p.proname IN ('arraycontains', 'arraycontained', 'arrayoverlap', 'jsonb_contains', 'jsonb_contained')
  UNION ALL
 SELECT 'uses type ' || t.oid::regtype
   FROM types f JOIN pg_type t ON t.oid = f.id
  WHERE t.oid IN ('xml'::regtype, 'xml[]'::regtype, 'path'::regtype, 'path[]'::regtype, 'polygon'::regtype,
-       'polygon[]'::regtype) OR t.oid >= 16384 AND t.typnamespace NOT IN (SELECT id FROM ours)
+       'polygon[]'::regtype) OR t.typtype = 'm' OR t.oid >= 16384 AND t.typnamespace NOT IN (SELECT id FROM ours)
  UNION ALL
 SELECT 'reads ' || CASE c.relkind WHEN 'v' THEN 'view ' WHEN 'f' THEN 'foreign table ' ELSE 'table ' END
        || c.oid::regclass || CASE WHEN c.relkind IN ('r', 'p') THEN ', which has row security' ELSE '' END

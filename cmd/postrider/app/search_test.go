@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -212,4 +213,21 @@ func TestPurgeWhatASearchFinds(t *testing.T) {
 	require.Equal(t, 4, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE topic = 'shop'"))
 	require.Equal(t, `[{"op": "~", "field": "data.order.id"}, {"op": ":", "field": "subject"}]`,
 		b.text(t, "SELECT details #>> '{filter,match}' FROM postrider.audit WHERE action = 'operation_started'"))
+}
+
+// IST of Kolkata, as DateStyle SQL writes it, is read as Israel's.
+func TestFiltersDoNotDependOnDateStyle(t *testing.T) {
+	t.Parallel()
+	b := searchable(t, nil)
+	const count = `SELECT postrider.count_dead_letters(jsonb_build_object(
+		'dead_lettered_from', to_char(now() AT TIME ZONE 'UTC' - interval '1 hour', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
+		'dead_lettered_until', to_char(now() AT TIME ZONE 'UTC' + interval '1 hour', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')))`
+	tx, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	_, err = tx.Exec(t.Context(), "SET LOCAL datestyle = 'SQL, DMY'; SET LOCAL timezone = 'Asia/Kolkata'")
+	require.NoError(t, err)
+	var n int
+	require.NoError(t, tx.QueryRow(t.Context(), count).Scan(&n))
+	require.Equal(t, 1, n)
 }
