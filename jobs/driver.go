@@ -69,7 +69,7 @@ func (e executor) fetch(ctx context.Context, p *riverdriver.JobGetAvailableParam
 	fetched, err := parts.JobRows.Fetch(ctx, p.Queue, p.Kind, limit)
 	if err == nil {
 		parts.Handoff.Fetched(len(fetched), limit)
-		parts.Pace.Fetched(fetched, limit)
+		parts.Backpressure.Fetched(fetched, limit)
 	}
 	return fetched, err
 }

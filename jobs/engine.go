@@ -57,17 +57,17 @@ type Parts struct {
 	Operator      *operator.Operator
 	SavedQueries  *sqlquery.Store
 
-	Nodes    *queue.Nodes
-	Notifier *queue.Notifier
-	Traffic  *queue.Traffic
-	JobRows  *queue.JobRows
-	Active   *queue.JobSet
-	Wake     *queue.Wake
-	Arrivals *queue.Arrivals
-	Handoff  *queue.Handoff
-	Gate     *queue.Gate
-	Pace     *queue.Pace
-	Closed   *queue.ClosedEndpoints
+	Nodes        *queue.Nodes
+	Notifier     *queue.Notifier
+	Traffic      *queue.Traffic
+	JobRows      *queue.JobRows
+	Active       *queue.JobSet
+	Wake         *queue.Wake
+	Arrivals     *queue.Arrivals
+	Handoff      *queue.Handoff
+	Gate         *queue.Gate
+	Backpressure *queue.Backpressure
+	Closed       *queue.ClosedEndpoints
 
 	Publisher   *publish.Publisher
 	Loader      *delivery.Loader

@@ -111,9 +111,9 @@ func TestPublishesAreAcceptedWhileNoWorkerIsFree(t *testing.T) {
 	b.exec(t, `UPDATE postrider_internal.river_job SET created_at = now() - interval '1 minute',
 		scheduled_at = now() - interval '1 minute'`)
 	b.start(t, nil)
-	require.Eventually(t, func() bool { return b.store.Pace.Lag() > time.Second }, waitTimeout, tick)
+	require.Eventually(t, func() bool { return b.store.Backpressure.Lag() > time.Second }, waitTimeout, tick)
 	b.publishMany(t, 1)
 	release()
 	b.attemptsMade(t, 2*subscriptions)
-	require.Eventually(t, func() bool { return b.store.Pace.Lag() == 0 }, waitTimeout, tick)
+	require.Eventually(t, func() bool { return b.store.Backpressure.Lag() == 0 }, waitTimeout, tick)
 }

@@ -312,6 +312,6 @@ type Stats struct {
 func (e *Engine) Stats() Stats {
 	return Stats{
 		InFlight: e.parts.Active.Len(), MaxWorkers: e.parts.Handoff.Workers(), OpenCalls: e.endpoint.OpenCalls(),
-		Stalled: time.Duration(e.stalled.Load()), FetchLag: e.parts.Pace.Lag(),
+		Stalled: time.Duration(e.stalled.Load()), FetchLag: e.parts.Backpressure.Lag(),
 	}
 }

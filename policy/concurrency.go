@@ -94,7 +94,7 @@ func (c Cap) Unthrottled() Cap {
 
 // Spacing is the least time between the beginnings of two requests to an endpoint that throttles and whose responses
 // take so long. Without it, requests that end together begin together, and exceed the limit together: an endpoint of
-// 100/s with responses of 1 s got 9/s. Below 1, because each delay would last.
+// 100/s with responses of 1 s got 10/s. Below 1, because each delay would last.
 func (c Cap) Spacing(responseTime time.Duration) time.Duration {
 	if c.throttled == 0 {
 		return 0

@@ -99,10 +99,10 @@ func fitsGroup() func(*publishRequest) bool {
 
 // pause waits while the node's workers cannot keep up with publishes, and not at a stop.
 func (p *Publisher) pause(ctx context.Context, group []*publishRequest) {
-	if p.Pace == nil {
+	if p.Backpressure == nil {
 		return
 	}
-	if wait := p.Pace.Next(jobsOf(group)); wait > 0 {
+	if wait := p.Backpressure.Next(jobsOf(group)); wait > 0 {
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait):

@@ -62,7 +62,7 @@ func TestRefilterPostponesRequestsOfTopicsThatDetectDuplicates(t *testing.T) {
 func TestGroupsWaitWhileWorkersCannotKeepUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		pace, ten := queue.NewPace(queue.NewGate(1000, nil)), request("a")
+		slow, ten := queue.NewBackpressure(queue.NewGate(1000, nil)), request("a")
 		single, batches := &catalog.Subscription{}, &catalog.Subscription{}
 		batches.MaxEventsPerBatch = new(10)
 		ten.subscribers = [][]*catalog.Subscription{slices.Repeat([]*catalog.Subscription{single, batches}, 10)}
@@ -72,13 +72,13 @@ func TestGroupsWaitWhileWorkersCannotKeepUp(t *testing.T) {
 			p.pause(ctx, []*publishRequest{ten})
 			return time.Since(began)
 		}
-		p := &Publisher{PublisherParts: PublisherParts{Pace: pace}}
+		p := &Publisher{PublisherParts: PublisherParts{Backpressure: slow}}
 		require.Zero(t, waits(p))
 		require.Zero(t, waits(p), "no job waits")
 		due := time.Now()
 		late := queue.Job{CreatedAt: due, ScheduledAt: due, AttemptedAt: due.Add(2 * time.Second), Args: []byte("{}")}
 		for range 100 {
-			pace.Fetched([]queue.Job{late}, 1)
+			slow.Fetched([]queue.Job{late}, 1)
 		}
 		require.Zero(t, waits(p))
 		require.InDelta(t, 200*time.Millisecond, waits(p), float64(time.Millisecond))

@@ -36,17 +36,18 @@ type Publisher struct {
 	commitTime *postgres.Histogram
 }
 
-// PublisherParts are the objects that a Publisher needs. Handoff and Pace are nil on a node that makes no attempts.
+// PublisherParts are the objects that a Publisher needs. Handoff and Backpressure are nil on a node that makes no
+// attempts.
 type PublisherParts struct {
-	DB       *postgres.DB
-	Cache    *catalog.Cache
-	IDs      *postgres.IDs
-	Traffic  *queue.Traffic
-	Notifier *queue.Notifier
-	Handoff  *queue.Handoff
-	Pace     *queue.Pace
-	Memory   *queue.Memory
-	Commits  *postgres.Commits
+	DB           *postgres.DB
+	Cache        *catalog.Cache
+	IDs          *postgres.IDs
+	Traffic      *queue.Traffic
+	Notifier     *queue.Notifier
+	Handoff      *queue.Handoff
+	Backpressure *queue.Backpressure
+	Memory       *queue.Memory
+	Commits      *postgres.Commits
 }
 
 // PublisherOptions of a Publisher. Threshold is how many deliveries a request may have before they are created in

@@ -61,7 +61,7 @@ type Options struct {
 // System is the wired parts of a node: everything but the REST API, the dashboard and the engine. Publishing, loading
 // and recording need Run.
 type System struct {
-	// Parts are those of the engine. Active, Wake, Handoff, Gate and Pace are nil on a node that makes no attempts.
+	// Parts are those of the engine. Active, Wake, Handoff, Gate and Backpressure are nil on a node that makes no attempts.
 	jobs.Parts
 
 	// Clock is the database's time.
@@ -100,7 +100,7 @@ func New(ctx context.Context, o Options) (*System, error) {
 	if o.MaxWorkers > 0 {
 		s.Active, s.Wake = queue.NewJobSet(), queue.NewWake()
 		s.Handoff, s.Gate = queue.NewHandoff(o.MaxWorkers, s.Active, s.Wake), queue.NewGate(o.MaxWorkers, s.Nodes)
-		s.Pace = queue.NewPace(s.Gate)
+		s.Backpressure = queue.NewBackpressure(s.Gate)
 		if o.QueueCapacity == nil {
 			o.QueueCapacity = s.Gate.Capacity
 		}
@@ -114,8 +114,9 @@ func New(ctx context.Context, o Options) (*System, error) {
 	s.Traffic = queue.NewTraffic(db, cache, s.Closed, o.QueueCapacity)
 	s.JobRows = queue.NewJobRows(db, o.Node, s.Notifier, s.Traffic, o.Failpoint)
 	s.Publisher = publish.NewPublisher(publish.PublisherParts{
-		DB: db, Cache: cache, IDs: s.IDs, Traffic: s.Traffic, Notifier: s.Notifier, Handoff: s.Handoff, Pace: s.Pace,
-		Memory: s.Memory, Commits: s.Commits,
+		DB: db, Cache: cache, IDs: s.IDs, Traffic: s.Traffic, Notifier: s.Notifier, Handoff: s.Handoff,
+		Backpressure: s.Backpressure,
+		Memory:       s.Memory, Commits: s.Commits,
 	}, publish.PublisherOptions{Node: o.Node, Threshold: o.RouteThreshold, Log: o.Logger, Failpoint: o.Failpoint})
 	s.Loader = delivery.NewLoader(delivery.LoaderParts{
 		DB: db, Cache: cache, Memory: s.Memory, Jobs: s.JobRows, Traffic: s.Traffic, Notifier: s.Notifier,

@@ -20,7 +20,7 @@ func job(subscription int64, waited time.Duration) Job {
 }
 
 // fetch reports many fetches that had all requested jobs, each a job like this.
-func fetch(p *Pace, j Job) {
+func fetch(p *Backpressure, j Job) {
 	for range 100 {
 		p.Fetched([]Job{j}, 1)
 	}
@@ -49,7 +49,7 @@ func TestPause(t *testing.T) {
 func TestLagIsThatOfTheLastFetches(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := NewPace(NewGate(1000, nil))
+		p := NewBackpressure(NewGate(1000, nil))
 		require.Zero(t, p.Lag())
 		p.Fetched([]Job{job(subA, time.Hour)}, 2)
 		require.Zero(t, p.Lag(), "no further job is due")
@@ -71,7 +71,7 @@ func TestLagLeavesOutJobsThatWaitForTheirEndpoint(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		gate := NewGate(1000, nil)
-		p := NewPace(gate)
+		p := NewBackpressure(gate)
 		timeouts(gate, subA, 10)
 		require.False(t, gate.Full(subA))
 		require.True(t, gate.Enter(t.Context(), subA, 0))
@@ -84,7 +84,7 @@ func TestLagLeavesOutJobsThatWaitForTheirEndpoint(t *testing.T) {
 		fetch(p, job(subA, 5*time.Second))
 		require.Greater(t, p.Lag(), 4*time.Second)
 
-		p = NewPace(gate)
+		p = NewBackpressure(gate)
 		gate.Observe(subB, policy.OutcomeDelivered, policy.Result{Status: 200}, 0)
 		gate.Block(subB, 1000)
 		fetch(p, job(subB, 5*time.Second))
@@ -96,7 +96,7 @@ func TestLagLeavesOutJobsThatWaitForTheirEndpoint(t *testing.T) {
 func TestLagLeavesOutRetriesThatWerePromotedLate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p, retry := NewPace(NewGate(1000, nil)), job(subA, 5*time.Second)
+		p, retry := NewBackpressure(NewGate(1000, nil)), job(subA, 5*time.Second)
 		retry.CreatedAt = retry.ScheduledAt.Add(-time.Minute)
 		fetch(p, retry)
 		require.Zero(t, p.Lag())
@@ -107,7 +107,7 @@ func TestLagLeavesOutRetriesThatWerePromotedLate(t *testing.T) {
 func TestLagDoesNotGrowAfterAJobThatDidNotWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := NewPace(NewGate(1000, nil))
+		p := NewBackpressure(NewGate(1000, nil))
 		fetch(p, job(subA, time.Millisecond))
 		<-time.After(time.Minute)
 		require.Less(t, p.Lag(), minLag)
@@ -117,7 +117,7 @@ func TestLagDoesNotGrowAfterAJobThatDidNotWait(t *testing.T) {
 func TestNextGroupWaitsForTheOneBefore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := NewPace(NewGate(1000, nil))
+		p := NewBackpressure(NewGate(1000, nil))
 		require.Zero(t, p.Next(1000))
 		require.Zero(t, p.Next(1000), "no lag")
 		fetch(p, job(subA, 2*time.Second)) // 100 jobs in this second

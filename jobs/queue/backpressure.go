@@ -17,9 +17,9 @@ const (
 	lagShare = 8
 )
 
-// Pace slows publishes down while this node's workers, its CPU or the database cannot keep up with them. Without it,
-// publishers queue jobs until admission puts their deliveries on hold, which costs more CPU.
-type Pace struct {
+// Backpressure slows publishes down while this node's workers, its CPU or the database cannot keep up with them.
+// Without it, publishers queue jobs until admission puts their deliveries on hold, which costs more CPU.
+type Backpressure struct {
 	gate *Gate
 
 	mu        sync.Mutex
@@ -30,62 +30,62 @@ type Pace struct {
 	next      time.Time // when the next group of publishes may begin
 }
 
-// NewPace makes the pace of a node with this gate.
-func NewPace(gate *Gate) *Pace { return &Pace{gate: gate} }
+// NewBackpressure makes that of a node with this gate.
+func NewBackpressure(gate *Gate) *Backpressure { return &Backpressure{gate: gate} }
 
 // Fetched reports the jobs that a fetch found. With fewer than requested, no due job waits.
-func (p *Pace) Fetched(jobs []Job, requested int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (b *Backpressure) Fetched(jobs []Job, requested int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	now := time.Now()
-	p.fetched.add(now, len(jobs))
-	p.fetchedAt, p.backlog = now, len(jobs) == requested
-	if !p.backlog {
-		p.lag = 0
+	b.fetched.add(now, len(jobs))
+	b.fetchedAt, b.backlog = now, len(jobs) == requested
+	if !b.backlog {
+		b.lag = 0
 	} else if len(jobs) > 0 {
-		p.lag += (p.waited(&jobs[0]) - p.lag) / lagShare
+		b.lag += (b.waited(&jobs[0]) - b.lag) / lagShare
 	}
 }
 
 // waited is how long a job has waited for a worker. Above maxLag, only a job counts that was due when it was created
 // and may begin now. A later one may have waited to be promoted, and admission puts the others on hold.
-func (p *Pace) waited(j *Job) time.Duration {
+func (b *Backpressure) waited(j *Job) time.Duration {
 	waited := j.AttemptedAt.Sub(j.ScheduledAt)
 	if waited <= maxLag {
 		return waited
 	}
 	var args AttemptArgs
-	if j.ScheduledAt.After(j.CreatedAt) || json.Unmarshal(j.Args, &args) != nil || p.gate.Full(args.Subscription) {
+	if j.ScheduledAt.After(j.CreatedAt) || json.Unmarshal(j.Args, &args) != nil || b.gate.Full(args.Subscription) {
 		return 0
 	}
 	return waited
 }
 
 // Lag is how long due jobs wait until this node fetches them. It grows while no worker is free to fetch any.
-func (p *Pace) Lag() time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.lagAt(time.Now())
+func (b *Backpressure) Lag() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.lagAt(time.Now())
 }
 
-func (p *Pace) lagAt(now time.Time) time.Duration {
-	if !p.backlog || p.lag < minLag { // it may have fetched the last job
-		return p.lag
+func (b *Backpressure) lagAt(now time.Time) time.Duration {
+	if !b.backlog || b.lag < minLag { // it may have fetched the last job
+		return b.lag
 	}
-	return p.lag + now.Sub(p.fetchedAt)
+	return b.lag + now.Sub(b.fetchedAt)
 }
 
 // Next returns how long the next group of publishes waits before its transaction. The group after it waits until the
 // workers have fetched as many jobs as this one has.
-func (p *Pace) Next(jobs int) time.Duration {
+func (b *Backpressure) Next(jobs int) time.Duration {
 	if jobs == 0 {
 		return 0
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	now := time.Now()
-	wait := max(p.next.Sub(now), 0)
-	p.next = now.Add(min(wait+pause(p.lagAt(now), p.fetched.perSecond(now), jobs), maxPause))
+	wait := max(b.next.Sub(now), 0)
+	b.next = now.Add(min(wait+pause(b.lagAt(now), b.fetched.perSecond(now), jobs), maxPause))
 	return wait
 }
 
