@@ -116,19 +116,13 @@ func CallerOf(r *http.Request) caller {
 	if basic := r.Header.Get(echo.HeaderAuthorization); strings.HasPrefix(basic, "Basic ") {
 		return caller{credential: DigestOf(basic)}
 	}
-	return CallerFrom(r)
+	return caller{from: Sender(r.RemoteAddr)}
 }
-
-// CallerFrom is the address of a request.
-func CallerFrom(r *http.Request) caller { return caller{from: Sender(r.RemoteAddr)} }
 
 // NewRate limits requests per second; nil = no limit, for 0.
 func NewRate(perSecond int) *Rate {
 	if perSecond <= 0 {
 		return nil
 	}
-	return RateOf(policy.Bucket{Burst: perSecond, Every: time.Second / time.Duration(perSecond)})
+	return policy.NewBuckets[caller](policy.Bucket{Burst: perSecond, Every: time.Second / time.Duration(perSecond)})
 }
-
-// RateOf limits requests by buckets.
-func RateOf(bucket policy.Bucket) *Rate { return policy.NewBuckets[caller](bucket) }

@@ -102,7 +102,7 @@ func (f ServerFlags) Connect() (*Client, error) {
 	}
 	return &Client{
 		Base: strings.TrimRight(base, "/"),
-		http: &http.Client{Transport: transport, Timeout: callTimeout, CheckRedirect: NoRedirect},
+		http: &http.Client{Transport: transport, Timeout: callTimeout, CheckRedirect: noRedirect},
 	}, nil
 }
 
@@ -126,8 +126,8 @@ func rootsWith(file string) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// NoRedirect follows no redirect: the key must be sent to the named server only.
-func NoRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+// noRedirect follows no redirect: the key must be sent to the named server only.
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 func onThisMachine(server string) bool {
 	u, err := url.Parse(server)
