@@ -81,11 +81,13 @@ func TestEventsHaveOneSize(t *testing.T) {
 		media  string
 	}{
 		{
-			target{url: "http://h/topics/failing-20-abcdefgh/api/events", subject: "/sub-00000/load"}, event.EventGrid,
+			target{url: "http://h/topics/failing-20-abcdefgh/api/events", subject: "/sub-00000/load"},
+			event.EventGrid,
 			"application/json",
 		},
 		{
-			target{url: "http://h/topics/failing-20-abcdefgh/api/events", cloud: true}, event.CloudEvents,
+			target{url: "http://h/topics/failing-20-abcdefgh/api/events", cloud: true},
+			event.CloudEvents,
 			"application/cloudevents-batch+json",
 		},
 	} {

@@ -90,7 +90,8 @@ func TestFailedHeartbeatsKeepNodesAlive(t *testing.T) {
 	b.exec(t, "ALTER TABLE postrider_internal.nodes RENAME TO hidden")
 	require.Eventually(t, func() bool { return strings.Count(log.String(), "the heartbeat failed") >= 6 },
 		waitTimeout, tick)
-	require.Equal(t, `the heartbeat cannot be written: relation "postrider_internal.nodes" does not exist (SQLSTATE 42P01)`,
+	require.Equal(t,
+		`the heartbeat cannot be written: relation "postrider_internal.nodes" does not exist (SQLSTATE 42P01)`,
 		b.store.Commits.Failing())
 	b.exec(t, "ALTER TABLE postrider_internal.hidden RENAME TO nodes")
 

@@ -23,7 +23,8 @@ func patched(t *testing.T, patch, document string) string {
 // What a patch does not name keeps its bytes: white space, escapes, order, and numbers that a decoder would change.
 func TestPatchKeepsBytes(t *testing.T) {
 	t.Parallel()
-	const data = "\"b\":1e400,\n \"a\":12345678901234567890 , \"h\":\"<&\\u00e9\\ud800>\", \"arr\":[1.0, 2 ], \"c\":1,\"c\":2"
+	const data = "" +
+		"\"b\":1e400,\n \"a\":12345678901234567890 , \"h\":\"<&\\u00e9\\ud800>\", \"arr\":[1.0, 2 ], \"c\":1,\"c\":2"
 	const tail = ", \"a\": \"\\/x\", \"\\u0075\": { }\n} "
 	const document = " {\"z\": 1, \"data\" : {" + data + "}" + tail
 	for patch, want := range map[string]string{
@@ -88,7 +89,7 @@ func TestPatchesAreLinear(t *testing.T) {
 		return "{" + strings.Join(members, ",") + "}"
 	}
 	before, after := object(1), object(2)
-	require.True(t, after == patched(t, after, before))
+	require.Equal(t, after, patched(t, after, before))
 	nested := func(value string) string { return strings.Repeat(`{"a":`, deep) + value + strings.Repeat("}", deep) }
-	require.True(t, nested(after) == patched(t, nested(after), nested(before)))
+	require.Equal(t, nested(after), patched(t, nested(after), nested(before)))
 }

@@ -115,10 +115,15 @@ func (e *throttling) run() (accepted, throttled float64) {
 func TestCapFollowsTheEndpoint(t *testing.T) {
 	t.Parallel()
 	for _, e := range []throttling{
-		{perSecond: 10, responseTime: 0.02}, {perSecond: 10, responseTime: 0.02, retryAfter: 1},
-		{perSecond: 100, responseTime: 1}, {perSecond: 100, responseTime: 1, retryAfter: 1},
-		{perSecond: 10, responseTime: 0.2}, {perSecond: 10, responseTime: 1}, {perSecond: 50, responseTime: 0.1},
-		{perSecond: 100, responseTime: 0.02}, {perSecond: 1000, responseTime: 0.02},
+		{perSecond: 10, responseTime: 0.02},
+		{perSecond: 10, responseTime: 0.02, retryAfter: 1},
+		{perSecond: 100, responseTime: 1},
+		{perSecond: 100, responseTime: 1, retryAfter: 1},
+		{perSecond: 10, responseTime: 0.2},
+		{perSecond: 10, responseTime: 1},
+		{perSecond: 50, responseTime: 0.1},
+		{perSecond: 100, responseTime: 0.02},
+		{perSecond: 1000, responseTime: 0.02},
 	} {
 		accepted, throttled := e.run()
 		about := fmt.Sprintf("%g/s, %g s, Retry-After %g: accepted %.2f, throttled %.2f", e.perSecond, e.responseTime,

@@ -27,10 +27,9 @@ var AuditActions = []string{
 	"signing_secrets_shown", "signing_secret_rotated", "test_delivery_created", "delivery_canceled", "delivery_retried",
 	"delivery_dead_lettered", "dead_letter_redelivered", "dead_letter_repaired", "dead_letter_purged", "event_erased",
 	"subject_erased", "operation_started", "operation_canceled", "operation_finished",
-	"policy_created", "policy_replaced",
-	"policy_deleted", "query_run", "query_saved", "query_deleted", "api_key_created", "api_key_revoked",
-	"user_created", "user_replaced", "user_deleted", "password_changed", "signed_in", "signed_out", "sessions_ended", "sign_in_failed",
-	"requests_rejected", "encryption_keys_retired",
+	"policy_created", "policy_replaced", "policy_deleted", "query_run", "query_saved", "query_deleted",
+	"api_key_created", "api_key_revoked", "user_created", "user_replaced", "user_deleted", "password_changed",
+	"signed_in", "signed_out", "sessions_ended", "sign_in_failed", "requests_rejected", "encryption_keys_retired",
 }
 
 // AuditLine is one row of the audit.

@@ -18,10 +18,10 @@ import (
 // Queries on a standby are checked on the primary.
 func TestStandby(t *testing.T) {
 	t.Parallel()
-	root, err := os.MkdirTemp("", "standby-")
+	root, err := os.MkdirTemp("", "standby-") //nolint:usetesting // its parent, too, must be open to the user of PostgreSQL
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(root) })
-	require.NoError(t, os.Chmod(root, 0o755)) //nolint:gosec // the user of PostgreSQL enters it
+	require.NoError(t, os.Chmod(root, 0o755))
 	primary, err := pgdev.Start(t.Context(), pgdev.Options{Dir: filepath.Join(root, "primary")})
 	require.NoError(t, err)
 	defer func() { _ = primary.Kill() }()

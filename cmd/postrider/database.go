@@ -105,8 +105,8 @@ func adviseOnSettings(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger)
 	}
 	statements, err := postgres.MissingSettings(ctx, pool)
 	if err == nil && statements != "" {
-		log.Warn("PgBouncer drops session settings; set them for the role, or statements wait 15 s for a lock instead of 2 s, "+
-			"and may run functions that another login created in schema public", "sql", statements)
+		log.Warn("PgBouncer drops session settings; set them for the role, or statements wait 15 s for a lock instead "+
+			"of 2 s, and may run functions that another login created in schema public", "sql", statements)
 	}
 	return err
 }

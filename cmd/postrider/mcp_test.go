@@ -147,7 +147,7 @@ func TestMCPReadsFailures(t *testing.T) {
 	require.Len(t, found.rows("deadLetters"), 1)
 	require.Equal(t, "o-1", found.rows("deadLetters")[0]["eventId"])
 	for message, arguments := range map[string]map[string]any{
-		"at character ": {"search": "data.total >"}, "deadLetteredFrom": {"deadLetteredFrom": "yesterday"},
+		"at character": {"search": "data.total >"}, "deadLetteredFrom": {"deadLetteredFrom": "yesterday"},
 		"limit": {"limit": 201}, "colour": {"colour": "red"}, "type": {"topic": 7},
 		"deadLetterIds": {"deadLetterIds": []string{"a"}},
 	} {

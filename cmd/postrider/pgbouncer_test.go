@@ -280,8 +280,10 @@ func TestPgBouncerSettingsAreAdvised(t *testing.T) {
 	db.migrate()
 	n := startNode(t, db)
 	advice := adviceOf(t, n)
-	for _, setting := range []string{"search_path = pg_catalog, pg_temp", "lock_timeout = '2s'",
-		"idle_in_transaction_session_timeout = '30s'", "jit = 'off'"} {
+	for _, setting := range []string{
+		"search_path = pg_catalog, pg_temp", "lock_timeout = '2s'",
+		"idle_in_transaction_session_timeout = '30s'", "jit = 'off'",
+	} {
 		require.Contains(t, advice, "SET "+setting+";")
 	}
 	n.stop()

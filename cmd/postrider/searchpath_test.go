@@ -38,8 +38,10 @@ func plantFunctions(t *testing.T, db *database) {
 		}
 		plant("format", strings.TrimSuffix(strings.Repeat("text, ", n), "text, ")+"bigint", "text")
 	}
-	for _, keys := range []string{"text, bigint", "text, bigint, text, bigint, text, integer", "text, uuid",
-		"text, bigint, text, uuid"} {
+	for _, keys := range []string{
+		"text, bigint", "text, bigint, text, bigint, text, integer", "text, uuid",
+		"text, bigint, text, uuid",
+	} {
 		plant("jsonb_build_object", keys, "jsonb")
 	}
 	plant("num_nonnulls", "bigint, text", "integer")
@@ -117,12 +119,13 @@ func TestPlantedFunctionsAreNotRun(t *testing.T) {
 	run("sql", "SELECT format('%s %s', 1, 2), * FROM postrider.dead_letters")
 	run("sql", "--question", "pending", "--topic", "orders", "--subscription", "rejected")
 	for _, list := range []string{
-		"/events", "/deliveries", "/deadLetters", "/topics", "/topics/orders/subscriptions", "/audit", "/batches", "/problems", "/activity", "/operations",
+		"/events", "/deliveries", "/deadLetters", "/topics", "/topics/orders/subscriptions", "/audit",
+		"/batches", "/problems", "/activity", "/operations",
 	} {
 		n.manage(http.StatusOK, http.MethodGet, "/v1"+list, "")
 	}
-	require.Zero(t, one[int](db, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = $1 AND database = "+
-		"(SELECT oid FROM pg_database WHERE datname = current_database())", plantedLock))
+	require.Zero(t, one[int](db, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = $1 AND "+
+		"database = (SELECT oid FROM pg_database WHERE datname = current_database())", plantedLock))
 	n.stop()
 	require.Empty(t, complaints(n))
 }

@@ -158,7 +158,8 @@ func TestCredentialsOfLocations(t *testing.T) {
 			}, "Credential=by-environment/", "dead.s3.eu-west-1.amazonaws.com/in/a%20b/x.json",
 		},
 		"shared file": {
-			"s3://dead?region=eu-west-1&dualstack=true", map[string]string{"AWS_SHARED_CREDENTIALS_FILE": aws},
+			"s3://dead?region=eu-west-1&dualstack=true",
+			map[string]string{"AWS_SHARED_CREDENTIALS_FILE": aws},
 			"Credential=by-file/", "dead.s3.dualstack.eu-west-1.amazonaws.com/a%20b/x.json",
 		},
 		"profile of the location": {
@@ -181,12 +182,14 @@ func TestCredentialsOfLocations(t *testing.T) {
 			"s3://dead?region=eu-west-1", nil, "Credential=by-instance/", "dead.s3.eu-west-1.amazonaws.com/a%20b/x.json",
 		},
 		"key": {
-			"azblob://dead/in", map[string]string{"AZURE_STORAGE_ACCOUNT": "acct", "AZURE_STORAGE_KEY": "c2VjcmV0"},
+			"azblob://dead/in",
+			map[string]string{"AZURE_STORAGE_ACCOUNT": "acct", "AZURE_STORAGE_KEY": "c2VjcmV0"},
 			"SharedKey acct:", "acct.blob.core.windows.net/dead/in/a%20b/x.json",
 		},
 		"key of an emulator": {
 			"azblob://dead?storage_account=acct&protocol=http&domain=azurite:10000&localemu=true",
-			map[string]string{"AZURE_STORAGE_KEY": "c2VjcmV0"}, "SharedKey acct:", "azurite:10000/acct/dead/a%20b/x.json",
+			map[string]string{"AZURE_STORAGE_KEY": "c2VjcmV0"},
+			"SharedKey acct:", "azurite:10000/acct/dead/a%20b/x.json",
 		},
 		"SAS": {
 			"azblob://dead", map[string]string{

@@ -207,6 +207,7 @@ func (c *ClosedEndpoints) Enter(ctx context.Context, subscription int64) (open b
 		return true, nil, nil
 	case EndpointClosed:
 		return false, nil, nil
+	case EndpointHalfOpen: // below
 	}
 	snapshot := c.cache.Snapshot()
 	sub, known := snapshot.Subscription(subscription)

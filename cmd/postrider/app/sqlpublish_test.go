@@ -348,18 +348,26 @@ func TestPublishRowChange(t *testing.T) {
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.events WHERE event_type = 'Note.Updated'"))
 
 	for _, c := range []struct{ trigger, message string }{
-		{"AFTER INSERT ON public.wrong FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change()",
-			"publish_row_change takes a topic"},
-		{"AFTER INSERT ON public.wrong FOR EACH STATEMENT EXECUTE FUNCTION postrider.publish_row_change('orders')",
-			"FOR EACH ROW"},
-		{"BEFORE INSERT ON public.wrong FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('orders')",
-			"AFTER the change"},
+		{
+			"AFTER INSERT ON public.wrong FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change()",
+			"publish_row_change takes a topic",
+		},
+		{
+			"AFTER INSERT ON public.wrong FOR EACH STATEMENT EXECUTE FUNCTION postrider.publish_row_change('orders')",
+			"FOR EACH ROW",
+		},
+		{
+			"BEFORE INSERT ON public.wrong FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('orders')",
+			"AFTER the change",
+		},
 		{
 			"AFTER INSERT ON public.wrong FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('orders', '', 'nr')",
 			`column "nr", which the subject needs, does not exist in public.wrong`,
 		},
-		{"AFTER INSERT ON public.wrong FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('nowhere')",
-			`topic "nowhere" does not exist`},
+		{
+			"AFTER INSERT ON public.wrong FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('nowhere')",
+			`topic "nowhere" does not exist`,
+		},
 	} {
 		b.exec(t, "DROP TABLE IF EXISTS public.wrong; CREATE TABLE public.wrong (a integer)")
 		b.exec(t, "CREATE TRIGGER events "+c.trigger)

@@ -37,8 +37,8 @@ func ListenOrFree(ctx context.Context, address string, out io.Writer) (net.Liste
 	return free, nil
 }
 
-// LimitAddresses limits the connections of a listener. At most half of them have the same address, of IPv6 the same /64;
-// it closes further ones. It does not count those of trusted proxies, which connect for many clients. While all are in
+// LimitAddresses limits the connections of a listener. At most half of them have the same address, of IPv6 the same
+// /64; it closes further ones. It does not count those of trusted proxies, which connect for many clients. While all are in
 // use, further ones wait.
 func LimitAddresses(listener net.Listener, most int, trusted []netip.Prefix) net.Listener {
 	shared := &sharedListener{
