@@ -120,7 +120,6 @@ func clearVariables(t *testing.T) {
 			require.NoError(t, os.Unsetenv(name))
 		}
 	}
-	t.Setenv("HOME", t.TempDir())
 }
 
 // open returns Locations whose connections end before the servers that were started before.
@@ -140,6 +139,7 @@ func write(t *testing.T, locations *Locations, location string) error {
 
 // Each kind of credentials is found, and is used for the server that the parameters name.
 func TestCredentialsOfLocations(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
 	files := t.TempDir()
 	aws, token := filepath.Join(files, "aws"), filepath.Join(files, "token")
 	require.NoError(t, os.WriteFile(token, []byte("pod-token"), 0o600))
@@ -228,6 +228,7 @@ func TestCredentialsOfLocations(t *testing.T) {
 
 // Without usable credentials nothing is sent, not even an anonymous request.
 func TestCredentialsMissing(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
 	unreadable := filepath.Join(t.TempDir(), "missing")
 	for name, c := range map[string]struct {
 		location, says string
