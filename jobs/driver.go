@@ -145,13 +145,9 @@ func unmarked[T any](column []T, marked []bool) []T {
 	return values
 }
 
-const (
-	// insertTopic is the only channel that nodes listen on. Any database login can notify any channel: on River's control
-	// channel it could pause queues and cancel jobs.
-	insertTopic = "river_insert"
-	// publishedPayload reports publishes by SQL. It names no queue of River's.
-	publishedPayload = `{"queue":"published"}`
-)
+// insertTopic is the only channel that nodes listen on. Any database login can notify any channel: on River's control
+// channel it could pause queues and cancel jobs.
+const insertTopic = "river_insert"
 
 // wakeableQueues are the queues that notifications may wake.
 var wakeableQueues = []string{
@@ -230,10 +226,6 @@ func (l *listener) read() {
 // forward requests a fetch of the queue that a notification names, if it is a wake-up.
 func (l *listener) forward(n *riverdriver.Notification) {
 	if n.Topic != insertTopic {
-		return
-	}
-	if n.Payload == publishedPayload {
-		l.wake.RequestCollect()
 		return
 	}
 	if n.Payload == wakePayload(queue.LockQueue) {

@@ -23,7 +23,7 @@ var clockReaders = map[string]string{
 	"token.go rejected":              "the age of a token",
 	"token.go renew":                 "the age of a token",
 	"token.go request":               "the lifetime of a token",
-	"collect.go collectUntilIdle":    "how long no publish by SQL was found",
+	"collect.go collect":             "how long no publish by SQL was found",
 	"collect.go collectOnce":         "how long a search took",
 	"driver.go deferred":             "how long a job is deferred",
 	"response.go begin":              "how long a phase of a request took",

@@ -47,9 +47,9 @@ func newFlood(n int, topic string, payloads ...string) *flood {
 }
 
 // received lets a listener read all notifications, and returns what River receives of them.
-func received(t *testing.T, f *flood) (payloads []string, w *queue.Wake) {
+func received(t *testing.T, f *flood) (payloads []string) {
 	t.Helper()
-	w = queue.NewWake()
+	w := queue.NewWake()
 	l := &listener{Listener: f, wake: w}
 	l.read()
 	<-f.read
@@ -63,7 +63,7 @@ func received(t *testing.T, f *flood) (payloads []string, w *queue.Wake) {
 	end()
 	_, err := l.WaitForNotification(ended)
 	require.ErrorIs(t, err, context.Canceled)
-	return payloads, w
+	return payloads
 }
 
 func TestNodesListenOnlyToWakeUps(t *testing.T) {
@@ -79,16 +79,9 @@ func TestNodesListenOnlyToWakeUps(t *testing.T) {
 
 func TestFloodOfWakeUpsIsOneForEachQueue(t *testing.T) {
 	t.Parallel()
-	payloads, _ := received(t,
+	payloads := received(t,
 		newFlood(10_000, insertTopic, wakePayload(queue.DeliverQueue), wakePayload(queue.RouteQueue)))
 	require.ElementsMatch(t, []string{wakePayload(queue.DeliverQueue), wakePayload(queue.RouteQueue)}, payloads)
-}
-
-func TestWakeUpForPublishesBySQL(t *testing.T) {
-	t.Parallel()
-	payloads, w := received(t, newFlood(3, insertTopic, publishedPayload))
-	require.Empty(t, payloads, "it names no queue")
-	require.Len(t, w.CollectRequested(), 1)
 }
 
 func TestOtherNotificationsAreIgnored(t *testing.T) {
@@ -97,8 +90,6 @@ func TestOtherNotificationsAreIgnored(t *testing.T) {
 		"river_control": `{"action":"pause","queue":"*"}`, "river_leadership": `{"action":"request_resign"}`,
 		insertTopic: `{"queue":"deliveries","n":1}`, "": "\x01",
 	} {
-		payloads, w := received(t, newFlood(100, topic, payload))
-		require.Empty(t, payloads, payload)
-		require.Empty(t, w.CollectRequested(), payload)
+		require.Empty(t, received(t, newFlood(100, topic, payload)), payload)
 	}
 }

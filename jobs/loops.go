@@ -68,7 +68,7 @@ func (e *Engine) maintenanceLoops() []loop {
 		{what: "canceling deliveries of deleted event subscriptions", interval: drainInterval, run: p.Subscriptions.Drain},
 		{what: "deleting expired event subscriptions", interval: expireInterval, run: p.Subscriptions.Expire},
 		{what: "ending handshakes", interval: awaitInterval, run: p.Handshakes.Expire},
-		{what: "publishing notices to topic " + catalog.SystemTopic, interval: noticeInterval, run: e.publishNotices},
+		{what: "publishing notices to topic " + catalog.SystemTopic, interval: noticeInterval, run: uncounted(m.PublishNotices)},
 		{what: "merging roll-ups", interval: mergeInterval, run: uncounted(m.MergeRollups)},
 		partitionLoop(m),
 		{what: "removing data past its retention", interval: housekeepInterval, run: retain},
@@ -214,15 +214,6 @@ func (e *Engine) forget(context.Context) error {
 	e.parts.Loader.Forget()
 	e.parts.Recorder.Forget()
 	return nil
-}
-
-// publishNotices publishes the notices for operators to topic postrider.system.
-func (e *Engine) publishNotices(ctx context.Context) error {
-	published, err := e.parts.Maintenance.PublishNotices(ctx)
-	if published > 0 {
-		e.parts.Wake.RequestCollect()
-	}
-	return err
 }
 
 // sweep repairs inconsistent rows. There should be none, so a repair is logged as an error: a statement separated a

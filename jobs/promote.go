@@ -27,13 +27,10 @@ const (
 	limitedFetch = 20 * time.Millisecond
 )
 
-// promote makes due jobs available. It also checks for publishes by SQL.
+// promote makes due jobs available.
 func (e *Engine) promote(ctx context.Context) error {
 	due, err := e.parts.JobRows.Due(ctx)
-	if due.Published {
-		e.parts.Wake.RequestCollect()
-	}
-	if err != nil || !due.Promote {
+	if err != nil || !due {
 		return err
 	}
 	_, err = e.parts.JobRows.Promote(ctx, e.capacities(e.parts.Traffic.LatestTraffic())...)

@@ -80,7 +80,6 @@ func TestUnprivilegedNotifications(t *testing.T) {
 		notify(t, conn, "river_insert", fmt.Sprintf(`{"queue":"deliveries","n":%d}`, i))
 		notify(t, conn, "river_insert", "\x01 no JSON "+strings.Repeat("x", 4*i))
 		notify(t, conn, "river_insert", `{"queue":"deliveries"}`)
-		notify(t, conn, "river_insert", `{"queue":"published"}`)
 		if i%25 == 0 {
 			b.publishOne(t, fmt.Sprint("event-", i))
 			require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)

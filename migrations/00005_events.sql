@@ -58,13 +58,5 @@ CREATE TABLE postrider_internal.sql_publishes (
     event_uuids uuid[] NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
--- Until when a node polls sql_publishes every few milliseconds; until then publishers need not notify.
-CREATE TABLE postrider_internal.sql_publish_watch (
-    one           boolean PRIMARY KEY DEFAULT true CHECK (one),
-    watched_until timestamptz NOT NULL
-) WITH (fillfactor = 10);
-INSERT INTO postrider_internal.sql_publish_watch (watched_until) VALUES ('-infinity');
-
 -- +goose Down
-DROP TABLE postrider_internal.sql_publish_watch, postrider_internal.sql_publishes, postrider_internal.routes,
-    postrider_internal.events;
+DROP TABLE postrider_internal.sql_publishes, postrider_internal.routes, postrider_internal.events;

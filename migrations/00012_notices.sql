@@ -236,7 +236,7 @@ BEGIN
       FROM facts f LEFT JOIN postrider_internal.topics t ON t.id = f.of_topic
       LEFT JOIN postrider_internal.event_subscriptions s ON s.id = f.of_subscription;
     IF published IS NOT NULL THEN
-        PERFORM postrider_internal.accept_events('postrider.system', published, false, false, NULL);
+        PERFORM postrider_internal.accept_events('postrider.system', published, false, NULL);
     END IF;
     RETURN coalesce(jsonb_array_length(published), 0);
 END $$;

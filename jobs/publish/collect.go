@@ -3,7 +3,6 @@ package publish
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -16,9 +15,6 @@ const (
 	collectStep = 1000
 	// collectEvents bounds the events of those publishes: each step of a route reads the route again.
 	collectEvents = 20_000
-	// publishWatch is how far ahead a node promises to search for publishes by SQL. It renews the promise after half of
-	// that.
-	publishWatch = time.Second
 )
 
 // PointCollect is the failpoint after publishes by SQL got their route jobs.
@@ -44,15 +40,4 @@ func (p *Publisher) CollectPublishes(ctx context.Context) (n int, jobs []int64, 
 		p.Failpoint.Reach(PointCollect)
 	}
 	return n, jobs, nil
-}
-
-// WatchPublishes promises that this node searches for publishes by SQL for the duration that it returns, a second.
-// Meanwhile no publisher sends a notification.
-func (p *Publisher) WatchPublishes(ctx context.Context) (time.Duration, error) {
-	const watch = `UPDATE postrider_internal.sql_publish_watch
-		SET watched_until = clock_timestamp() + $1::interval WHERE watched_until < clock_timestamp() + $1::interval / 2`
-	if _, err := p.DB.Exec(ctx, watch, publishWatch); err != nil {
-		return publishWatch, fmt.Errorf("watch for publishes by SQL: %w", err)
-	}
-	return publishWatch, nil
 }

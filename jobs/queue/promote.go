@@ -35,12 +35,9 @@ var (
 	dueStatement     = sqlFile("due.sql")
 )
 
-// Due reports what is due: Promote, or CollectPublishes.
-type Due struct{ Promote, Published bool }
-
-// Due checks what is due. Every node calls it every 250 ms.
-func (q *JobRows) Due(ctx context.Context) (due Due, err error) {
-	if err := q.db.QueryRow(ctx, dueStatement).Scan(&due.Promote, &due.Published); err != nil {
+// Due reports whether Promote would find a job. Every node calls it every 250 ms.
+func (q *JobRows) Due(ctx context.Context) (due bool, err error) {
+	if err := q.db.QueryRow(ctx, dueStatement).Scan(&due); err != nil {
 		return due, fmt.Errorf("check what is due: %w", err)
 	}
 	return due, nil

@@ -14,7 +14,6 @@ import (
 // Wake wakes this process's own fetchers without the database. PostgreSQL's notifications, for other nodes, take half a
 // millisecond.
 type Wake struct {
-	collect   chan struct{}
 	requested chan struct{} // queues is not empty
 	// fetchRequested: deliveries were requested since the last query.
 	fetchRequested atomic.Bool
@@ -25,7 +24,7 @@ type Wake struct {
 
 // NewWake makes a Wake with no requests.
 func NewWake() *Wake {
-	return &Wake{collect: make(chan struct{}, 1), requested: make(chan struct{}, 1)}
+	return &Wake{requested: make(chan struct{}, 1)}
 }
 
 // Request wakes the fetcher of a queue. It never waits: a fetcher that has been woken finds what is committed before
@@ -58,12 +57,6 @@ func (w *Wake) Next() (queue string) {
 	}
 	return queue
 }
-
-// RequestCollect requests a search for publishes by SQL.
-func (w *Wake) RequestCollect() { Signal(w.collect) }
-
-// CollectRequested receives when a search for publishes by SQL was requested.
-func (w *Wake) CollectRequested() <-chan struct{} { return w.collect }
 
 // Signal fills a channel of capacity 1, if it is not full already.
 func Signal(c chan struct{}) {

@@ -168,7 +168,7 @@ func TestPublishFromSQLIsCounted(t *testing.T) {
 		    FROM generate_series(1, 3400)))`)
 	for range 30 {
 		b.exec(t, `SELECT postrider.publish_batch('orders',
-			    '[{"eventType": "A", "subject": ""}, {"eventType": "B", "subject": ""}]', false)`)
+			    '[{"eventType": "A", "subject": ""}, {"eventType": "B", "subject": ""}]')`)
 	}
 	require.Greater(t, b.routeAll(t, b.store), 1)
 	b.requireRoutedOnce(t)
@@ -199,43 +199,6 @@ func TestPublishBesideChanges(t *testing.T) {
 	b.routeAll(t, b.store)
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'early'"))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries"))
-}
-
-// TestPublishNotifies: not while a node polls anyway, and not if it is switched off.
-func TestPublishNotifies(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	conn, err := b.pool.Acquire(t.Context())
-	require.NoError(t, err)
-	defer conn.Release()
-	_, err = conn.Exec(t.Context(), `LISTEN "postrider_internal.river_insert"`)
-	require.NoError(t, err)
-	const batch = `SELECT postrider.publish_batch('orders', '[{"eventType": "A", "subject": ""}]')`
-	const quiet = `SELECT postrider.publish('orders', '{"eventType": "A", "subject": ""}', notify => false)`
-	const loud = `SELECT postrider.publish('orders', '{"eventType": "A", "subject": ""}')`
-	b.exec(t, loud)
-	b.exec(t, quiet)
-	b.exec(t, batch)
-	promised, err := b.store.Publisher.WatchPublishes(t.Context())
-	require.NoError(t, err)
-	require.Greater(t, promised, 500*time.Millisecond)
-	b.exec(t, "UPDATE postrider_internal.sql_publish_watch SET watched_until = watched_until + interval '1 hour' "+
-		"WHERE watched_until > now()")
-	b.exec(t, loud)
-	b.exec(t, batch)
-	b.exec(t, "UPDATE postrider_internal.sql_publish_watch SET watched_until = clock_timestamp()")
-	b.exec(t, loud)
-	b.exec(t, `SELECT pg_notify('postrider_internal.river_insert', 'end')`)
-	var heard []string
-	for len(heard) == 0 || heard[len(heard)-1] != "end" {
-		n, err := conn.Conn().WaitForNotification(t.Context())
-		require.NoError(t, err)
-		if n.Payload != `{"queue":"deliveries"}` {
-			heard = append(heard, n.Payload)
-		}
-	}
-	require.Equal(t, []string{`{"queue":"published"}`, `{"queue":"published"}`, `{"queue":"published"}`, "end"}, heard)
 }
 
 // TestPublishRejections: what is wrong beside the envelope.

@@ -140,9 +140,9 @@ func (b *bundle) validatedAlike(t *testing.T, schema event.Schema, e map[string]
 	}
 	expected, rejection := in.Parse(media, append(append([]byte("["), text...), ']'))
 	var id, inBatch uuid.UUID
-	err = b.pool.QueryRow(t.Context(), "SELECT postrider.publish('orders', $1::jsonb, false)", string(text)).Scan(&id)
+	err = b.pool.QueryRow(t.Context(), "SELECT postrider.publish('orders', $1::jsonb)", string(text)).Scan(&id)
 	batchErr := b.pool.QueryRow(t.Context(),
-		"SELECT (postrider.publish_batch('orders', jsonb_build_array($1::jsonb), false))[1]", string(text)).Scan(&inBatch)
+		"SELECT (postrider.publish_batch('orders', jsonb_build_array($1::jsonb)))[1]", string(text)).Scan(&inBatch)
 	require.Equal(t, err == nil, batchErr == nil, "%s: alone %v, in a batch %v", text, err, batchErr)
 	if rejection != nil && !made(schema, e) {
 		var pgErr *pgconn.PgError
