@@ -56,6 +56,12 @@ func (s Status) Ready() bool { return s.Current >= s.Target && s.River >= RiverV
 // cannot be created, it writes the statements for an administrator to notices and goes on. When another session delays
 // it, it names that session there.
 func Up(ctx context.Context, pool *pgxpool.Pool, notices io.Writer) error {
+	return UpWithAdmin(ctx, pool, pool, notices)
+}
+
+// UpWithAdmin is Up that creates the roles as another role. So the role of pool, which owns the schema and serves,
+// needs no CREATEROLE.
+func UpWithAdmin(ctx context.Context, pool, admin *pgxpool.Pool, notices io.Writer) error {
 	if err := checkServer(ctx, pool); err != nil {
 		return err
 	}
@@ -63,7 +69,7 @@ func Up(ctx context.Context, pool *pgxpool.Pool, notices io.Writer) error {
 		if err := upSchema(ctx, pool); err != nil {
 			return err
 		}
-		return ensureRoles(ctx, pool, notices)
+		return ensureRoles(ctx, pool, admin, notices)
 	})
 }
 

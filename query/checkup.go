@@ -43,6 +43,8 @@ type ServerFacts struct {
 	Connections         int       // of clients, to any database of the server
 	OwnConnections      int       // of them of postrider to this database
 	SeesAll             bool      // this role sees what sessions of other roles do (pg_read_all_stats)
+	Superuser           bool      // this role is one
+	CreatesRoles        bool      // this role has CREATEROLE
 }
 
 // SettingOverride is a setting of a role or a database.

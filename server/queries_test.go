@@ -17,7 +17,7 @@ func (b *bundle) queryLogins() {
 	b.t.Helper()
 	sealer, err := postgres.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
 	require.NoError(b.t, err)
-	require.NoError(b.t, sqlquery.EnsureLogins(b.t.Context(), b.store.DB, sealer))
+	require.NoError(b.t, sqlquery.EnsureLogins(b.t.Context(), b.store.DB, b.store.DB, sealer))
 }
 
 // key creates an API key of a scope; query is "", true or false.

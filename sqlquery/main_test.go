@@ -35,7 +35,7 @@ func setup(t *testing.T, o sqlquery.Options) *bundle {
 	b.sealer, err = postgres.NewSealer(testKey)
 	require.NoError(t, err)
 	db := postgres.NewDB(b.pool)
-	require.NoError(t, sqlquery.EnsureLogins(t.Context(), db, b.sealer))
+	require.NoError(t, sqlquery.EnsureLogins(t.Context(), db, db, b.sealer))
 	b.runner, err = sqlquery.NewRunner(db, b.sealer, o)
 	require.NoError(t, err)
 	return b

@@ -30,14 +30,13 @@ func roleName(database string, n int) string {
 	return fmt.Sprintf("postrider_query_%s_%d", database, n)
 }
 
-// EnsureLogins creates the login roles of the database, and replaces those whose rights or password are wrong.
-func EnsureLogins(ctx context.Context, db *postgres.DB, sealer *postgres.Sealer) error {
+// EnsureLogins creates the login roles of the database, and replaces those whose rights or password are wrong. admin
+// connects as a role that may create roles; db is the service's.
+func EnsureLogins(ctx context.Context, db, admin *postgres.DB, sealer *postgres.Sealer) error {
 	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-		const prepare = `SELECT current_database(), current_setting('is_superuser') = 'on'
-			FROM pg_advisory_xact_lock(hashtext('postrider_query_logins'))`
+		const prepare = `SELECT current_database() FROM pg_advisory_xact_lock(hashtext('postrider_query_logins'))`
 		var database string
-		var superuser bool
-		if err := tx.QueryRow(ctx, prepare).Scan(&database, &superuser); err != nil {
+		if err := tx.QueryRow(ctx, prepare).Scan(&database); err != nil {
 			return err
 		}
 		if err := grantTemporary(ctx, tx, database); err != nil {
@@ -52,7 +51,14 @@ func EnsureLogins(ctx context.Context, db *postgres.DB, sealer *postgres.Sealer)
 				}
 				continue
 			}
-			if err := createLogin(ctx, tx, sealer, n, role, superuser); err != nil {
+			password := rand.Text()
+			err := pgx.BeginFunc(ctx, admin, func(tx pgx.Tx) error { return createLogin(ctx, tx, role, password) })
+			if err != nil {
+				return err
+			}
+			const save = `INSERT INTO postrider_internal.query_logins (id, role, password_sealed) VALUES ($1, $2, $3)
+				ON CONFLICT (id) DO UPDATE SET role = EXCLUDED.role, password_sealed = EXCLUDED.password_sealed`
+			if _, err := tx.Exec(ctx, save, n, role, sealer.Seal(passwordColumn, password)); err != nil {
 				return err
 			}
 		}
@@ -93,15 +99,13 @@ func (r *Runner) isRight(ctx context.Context, role string) (bool, error) {
 }
 
 // createLogin creates a role anew, because a role may have rights that only a superuser can revoke.
-func createLogin(ctx context.Context, tx pgx.Tx, sealer *postgres.Sealer, n int, role string, superuser bool) error {
-	const save = `INSERT INTO postrider_internal.query_logins (id, role, password_sealed) VALUES ($1, $2, $3)
-		ON CONFLICT (id) DO UPDATE SET role = EXCLUDED.role, password_sealed = EXCLUDED.password_sealed`
-	var exists bool
-	const query = "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1)"
-	if err := tx.QueryRow(ctx, query, role).Scan(&exists); err != nil {
+func createLogin(ctx context.Context, tx pgx.Tx, role, password string) error {
+	var exists, superuser bool
+	const query = "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1), current_setting('is_superuser') = 'on'"
+	if err := tx.QueryRow(ctx, query, role).Scan(&exists, &superuser); err != nil {
 		return err
 	}
-	password, name := rand.Text(), pgx.Identifier{role}.Sanitize()
+	name := pgx.Identifier{role}.Sanitize()
 	var statements []string
 	if exists {
 		statements = []string{"DROP ROLE " + name}
@@ -117,8 +121,7 @@ func createLogin(ctx context.Context, tx pgx.Tx, sealer *postgres.Sealer, n int,
 			return err
 		}
 	}
-	_, err := tx.Exec(ctx, save, n, role, sealer.Seal(passwordColumn, password))
-	return err
+	return nil
 }
 
 // verifier is what PostgreSQL stores of a password (RFC 5802, RFC 7677). So the log of the server never has the

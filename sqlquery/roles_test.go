@@ -46,7 +46,8 @@ func (b *bundle) problems(t *testing.T) (list []string) {
 func TestLoginsAreRepaired(t *testing.T) {
 	t.Parallel()
 	b := setup(t, sqlquery.Options{})
-	ensure := func() error { return sqlquery.EnsureLogins(t.Context(), postgres.NewDB(b.pool), b.sealer) }
+	db := postgres.NewDB(b.pool)
+	ensure := func() error { return sqlquery.EnsureLogins(t.Context(), db, db, b.sealer) }
 	const passwords = "SELECT string_agg(encode(password_sealed, 'hex'), ' ' ORDER BY id) " +
 		"FROM postrider_internal.query_logins"
 	before := b.text(t, passwords)
@@ -85,7 +86,8 @@ func TestLoginsOfARestoredDatabase(t *testing.T) {
 	require.Contains(t, b.problems(t), "1 does not exist")
 	_, err := b.runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT 1"})
 	require.ErrorIs(t, err, sqlquery.ErrNotConfigured)
-	require.NoError(t, sqlquery.EnsureLogins(t.Context(), postgres.NewDB(b.pool), b.sealer))
+	db := postgres.NewDB(b.pool)
+	require.NoError(t, sqlquery.EnsureLogins(t.Context(), db, db, b.sealer))
 	require.Empty(t, b.problems(t))
 }
 
@@ -100,8 +102,6 @@ func TestLoginsNeedCreateRole(t *testing.T) {
 		role := strings.ToLower(row.attribute) + "_" + database[:strings.IndexByte(database, '_')]
 		b.exec(t, fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD 'x' %s", role, row.attribute))
 		b.exec(t, "GRANT postrider_reader TO "+role+" WITH ADMIN OPTION")
-		b.exec(t, "GRANT ALL ON SCHEMA postrider_internal TO "+role)
-		b.exec(t, "GRANT ALL ON ALL TABLES IN SCHEMA postrider_internal TO "+role)
 		for n := 1; n <= sqlquery.Logins; n++ {
 			b.exec(t, "DROP ROLE IF EXISTS "+b.login(t, n))
 		}
@@ -111,7 +111,7 @@ func TestLoginsNeedCreateRole(t *testing.T) {
 		pool, err := postgres.OpenPool(t.Context(), u.String(), 2)
 		require.NoError(t, err)
 		t.Cleanup(pool.Close)
-		err = sqlquery.EnsureLogins(t.Context(), postgres.NewDB(pool), b.sealer)
+		err = sqlquery.EnsureLogins(t.Context(), postgres.NewDB(b.pool), postgres.NewDB(pool), b.sealer)
 		if row.message != "" {
 			require.ErrorContains(t, err, row.message)
 			continue

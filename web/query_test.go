@@ -22,7 +22,7 @@ func (b *bundle) queryable(t *testing.T) *bundle {
 	t.Helper()
 	sealer, err := postgres.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
 	require.NoError(t, err)
-	require.NoError(t, sqlquery.EnsureLogins(t.Context(), b.store.DB, sealer))
+	require.NoError(t, sqlquery.EnsureLogins(t.Context(), b.store.DB, b.store.DB, sealer))
 	return b
 }
 

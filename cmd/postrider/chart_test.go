@@ -50,6 +50,7 @@ nodeSelector: {kubernetes.io/os: linux}
 tolerations: [{key: spot, operator: Exists}]
 affinity: {nodeAffinity: {}}
 imagePullSecrets: [{name: registry}]
+migrate: {existingSecret: administrator}
 `
 
 // chartValues are sets of values that the chart is rendered with.
@@ -238,6 +239,8 @@ func TestChartRendersWhatIsSwitchedOn(t *testing.T) {
 	require.Equal(t, "/etc/postrider/tls/tls.crt", own["POSTRIDER_TLS_CERT"]["value"])
 	migrates := podOf(t, objects, migration)
 	require.Equal(t, "ca", within(t, migrates, "volumes", 0, "name"), "the database's certificate is checked with it, too")
+	require.Equal(t, "administrator", within(t, migrates, "containers", 0, "envFrom", 1, "secretRef", "name"))
+	require.Len(t, within(t, pod, "containers", 0, "envFrom"), 1, "the nodes do not get it")
 	for _, env := range []map[string]map[string]any{own, environmentOf(t, migrates)} {
 		require.Equal(t, "10.0.0.0/8", env["POSTRIDER_ALLOW_CIDR"]["value"])
 		require.Equal(t, "true", env["POSTRIDER_PGBOUNCER"]["value"])

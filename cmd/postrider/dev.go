@@ -148,9 +148,9 @@ func (d *dev) migrate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return migrateUp(ctx, databaseFlags{DatabaseURL: d.ready.DatabaseURL},
-		logFlags{LogLevel: slog.LevelError, LogFormat: "text"}, io.Discard, func(pool *pgxpool.Pool) string {
-			return setUpQueries(ctx, postgres.NewDB(pool), sealer)
+	return migrateUp(ctx, databaseFlags{DatabaseURL: d.ready.DatabaseURL}, "",
+		logFlags{LogLevel: slog.LevelError, LogFormat: "text"}, io.Discard, func(pool, admin *pgxpool.Pool) string {
+			return setUpQueries(ctx, postgres.NewDB(pool), postgres.NewDB(admin), sealer)
 		})
 }
 

@@ -223,6 +223,7 @@ func (c *doctorCmd) checkSchema(ctx context.Context, found *findings, pool *pgxp
 // checkQueries checks the login roles that run the queries of users.
 func (c *doctorCmd) checkQueries(ctx context.Context, found *findings, pool *pgxpool.Pool) {
 	const check = "queries"
+	remedy := "run migrate up with the encryption key and --admin-database-url of a role that has CREATEROLE"
 	sealer, err := c.sealer()
 	if err != nil && len(c.QueryDatabaseURL) == 0 {
 		return // the encryption key has its own finding
@@ -235,10 +236,9 @@ func (c *doctorCmd) checkQueries(ctx context.Context, found *findings, pool *pgx
 	wrong, err := runner.Check(ctx)
 	if err != nil {
 		found.warn(check, "users cannot run queries: "+err.Error(),
-			"run migrate up with the encryption key as a role that has CREATEROLE, or set --query-database-url")
+			remedy+", or set --query-database-url")
 		return
 	}
-	remedy := "run migrate up with the encryption key as a role that has CREATEROLE"
 	if len(c.QueryDatabaseURL) > 0 {
 		remedy = "correct the role; docs/operate/access.md has the statements"
 	}

@@ -62,6 +62,8 @@ func TestDoctorChecks(t *testing.T) {
 		}},
 		{"fail", "writes", "the server is a standby", func(c *query.Checkup) { c.Server.InReplica = true }},
 		{"fail", "writes", "default_transaction_read_only", func(c *query.Checkup) { c.Server.ReadOnly = true }},
+		{"warn", "role", "is a superuser", func(c *query.Checkup) { c.Server.Superuser = true }},
+		{"warn", "role", "has CREATEROLE", func(c *query.Checkup) { c.Server.CreatesRoles = true }},
 		{"fail", "durability", "fsync is off", func(c *query.Checkup) { c.Settings["fsync"] = "off" }},
 		{"fail", "durability", "synchronous_commit is off:", func(c *query.Checkup) {
 			c.Settings["synchronous_commit"] = "off"

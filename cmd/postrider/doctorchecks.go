@@ -34,6 +34,7 @@ func checkServer(found *findings, seen *query.Checkup, now time.Time) {
 			terminal.Either(s.InReplica, "the server is a standby", "default_transaction_read_only is on"),
 		"set POSTRIDER_DATABASE_URL to the primary (target_session_attrs=read-write finds it)",
 	})
+	checkRole(found, s)
 	checkDurability(found, seen)
 	difference := s.Clock.Sub(now).Abs()
 	found.check("clock",
@@ -55,6 +56,18 @@ func checkServer(found *findings, seen *query.Checkup, now time.Time) {
 			"remove it for postrider's role: migrations and purges can take longer",
 		})
 	}
+}
+
+// checkRole checks that who controls a node does not control more than its database.
+func checkRole(found *findings, s *query.ServerFacts) {
+	const remedy = "see docs/operate/install.md, \"The database's role\"; migrate up has --admin-database-url"
+	found.check("role", fmt.Sprintf("role %s is no superuser and has no CREATEROLE", s.Role), problem{
+		s.Superuser, warn, fmt.Sprintf("role %s is a superuser: a node needs only a role that owns its schema", s.Role),
+		"serve with another role: " + remedy,
+	}, problem{
+		s.CreatesRoles && !s.Superuser, warn, fmt.Sprintf("role %s has CREATEROLE, which a node does not need", s.Role),
+		fmt.Sprintf("ALTER ROLE %q NOCREATEROLE; %s", s.Role, remedy),
+	})
 }
 
 // checkWrites checks the result of a test write.

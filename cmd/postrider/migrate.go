@@ -22,6 +22,7 @@ type migrateCmd struct {
 
 type migrateUpCmd struct {
 	databaseFlags
+	AdminDatabaseURL string `help:"URL of the same database with a role that has CREATEROLE. Only the roles are created with it." placeholder:"URL" env:"POSTRIDER_ADMIN_DATABASE_URL"`
 	encryptionFlags
 	queryFlags
 	logFlags
@@ -31,11 +32,12 @@ func (migrateUpCmd) Help() string {
 	return `Example:
   postrider migrate up --database-url postgres://owner:secret@db:5432/postrider
 
-The role needs CREATE on the database. It also creates the roles postrider_reader, postrider_publisher,
-postrider_consumer and postrider_operator if it may; otherwise it prints the statements for an administrator.
+The role owns the schema, and needs CREATE on the database. It is the role that serve connects with.
 
-With the encryption key and CREATEROLE it also creates or repairs the login roles that run the queries of users, unless
---query-database-url is set.`
+The roles postrider_reader, postrider_publisher, postrider_consumer and postrider_operator, and with the encryption key
+the login roles that run the queries of users (unless --query-database-url is set), are created with
+--admin-database-url. Without it the first role creates them if it has CREATEROLE; otherwise the statements for an
+administrator are printed.`
 }
 
 func (c *migrateUpCmd) Run(ctx context.Context) error {
@@ -49,17 +51,18 @@ func (c *migrateUpCmd) Run(ctx context.Context) error {
 			return err
 		}
 	}
-	return migrateUp(ctx, c.databaseFlags, c.logFlags, os.Stdout, func(pool *pgxpool.Pool) string {
-		if len(c.QueryDatabaseURL) > 0 {
-			return ""
-		}
-		return setUpQueries(ctx, postgres.NewDB(pool), sealer)
-	})
+	return migrateUp(ctx, c.databaseFlags, c.AdminDatabaseURL, c.logFlags, os.Stdout,
+		func(pool, admin *pgxpool.Pool) string {
+			if len(c.QueryDatabaseURL) > 0 {
+				return ""
+			}
+			return setUpQueries(ctx, postgres.NewDB(pool), postgres.NewDB(admin), sealer)
+		})
 }
 
 // setUpQueries creates or repairs the login roles for queries. It returns one line about what is missing; postrider
 // works without them.
-func setUpQueries(ctx context.Context, db *postgres.DB, sealer *postgres.Sealer) string {
+func setUpQueries(ctx context.Context, db, admin *postgres.DB, sealer *postgres.Sealer) string {
 	var err error
 	if sealer == nil {
 		var exist bool
@@ -68,34 +71,49 @@ func setUpQueries(ctx context.Context, db *postgres.DB, sealer *postgres.Sealer)
 			err = errors.New("POSTRIDER_ENCRYPTION_KEY is not set")
 		}
 	} else {
-		err = sqlquery.EnsureLogins(ctx, db, sealer)
+		err = sqlquery.EnsureLogins(ctx, db, admin, sealer)
 	}
 	if err == nil {
 		return ""
 	}
-	return fmt.Sprintf("Queries of users are not set up (%s): run migrate up with the encryption key as a role that has "+
-		"CREATEROLE, or set --query-database-url.\n", terminal.OneLine(err.Error()))
+	return fmt.Sprintf("Queries of users are not set up (%s): run migrate up with the encryption key and "+
+		"--admin-database-url of a role that has CREATEROLE, or set --query-database-url.\n", terminal.OneLine(err.Error()))
 }
 
-// migrateUp migrates the database. queries returns a line about the login roles for queries, or "".
+// migrateUp migrates the database, and creates the roles with adminURL; "" = the database's own. queries returns a line
+// about the login roles for queries, or "".
 func migrateUp(
-	ctx context.Context, database databaseFlags, flags logFlags, out io.Writer, queries func(*pgxpool.Pool) string,
+	ctx context.Context, database databaseFlags, adminURL string, flags logFlags, out io.Writer,
+	queries func(pool, admin *pgxpool.Pool) string,
 ) error {
 	pool, err := openDatabase(ctx, database, 4, flags.logger())
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
+	admin := pool
+	if adminURL != "" {
+		if admin, err = postgres.OpenPool(ctx, adminURL, 1); err == nil {
+			defer admin.Close()
+			err = admin.Ping(ctx)
+		}
+		if err != nil {
+			return fmt.Errorf("POSTRIDER_ADMIN_DATABASE_URL: %w", err)
+		}
+	}
 	before, _ := migrations.ReadStatus(ctx, pool) // only printed; may fail while another process migrates
 	// Notices are printed at once: they may report what the migration waits for.
-	if err := terminal.Await("the schema is migrated", func() error { return migrations.Up(ctx, pool, out) }); err != nil {
+	err = terminal.Await("the schema is migrated", func() error {
+		return migrations.UpWithAdmin(ctx, pool, admin, out)
+	})
+	if err != nil {
 		return err
 	}
 	after, err := migrations.ReadStatus(ctx, pool)
 	if err != nil {
 		return err
 	}
-	line, newer := queries(pool), ""
+	line, newer := queries(pool, admin), ""
 	if after.Current > after.Target || after.River > migrations.RiverVersion {
 		newer = fmt.Sprintf(" A newer release created it (this build has %d and %d); nothing was changed.", after.Target,
 			migrations.RiverVersion)

@@ -43,7 +43,9 @@ func TestComposeIsFitForUse(t *testing.T) {
 		require.Equal(t, "unless-stopped", s.Restart, name)
 		require.Equal(t, "local", s.Logging.Driver, "%s: the logs have an end", name)
 	}
-	require.Equal(t, []string{"data:/var/lib/postgresql/data"}, compose.Services["postgres"].Volumes)
+	const socket = "socket:/var/run/postgresql"
+	require.Equal(t, []string{"data:/var/lib/postgresql/data", socket}, compose.Services["postgres"].Volumes)
+	require.Equal(t, []string{socket}, compose.Services["migrate"].Volumes, "no node can log in as the superuser")
 	require.Contains(t, fromRoot(t, ".dockerignore"), "\n.env\n", "secrets stay out of images")
 	require.Contains(t, fromRoot(t, ".gitignore"), "\n/.env\n", "and out of commits")
 	for _, setting := range []string{"fsync", "synchronous_commit", "full_page_writes"} {

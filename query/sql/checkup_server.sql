@@ -7,4 +7,6 @@ SELECT current_setting('server_version_num')::int AS version_number, current_set
          WHERE coalesce(backend_type, 'client backend') = 'client backend' AND datid IS NOT NULL)::int AS connections,
        (SELECT count(*) FROM pg_stat_activity
          WHERE application_name = 'postrider' AND datname = current_database())::int AS own_connections,
-       pg_has_role(current_user, 'pg_read_all_stats', 'USAGE') AS sees_all
+       pg_has_role(current_user, 'pg_read_all_stats', 'USAGE') AS sees_all, r.rolsuper AS superuser,
+       r.rolcreaterole AS creates_roles
+  FROM pg_roles r WHERE r.rolname = current_user
