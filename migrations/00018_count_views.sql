@@ -78,7 +78,8 @@ COMMENT ON COLUMN postrider.backlogs.subscription_id IS
 
 CREATE VIEW postrider.operations AS
 SELECT o.id AS operation_id, o.kind, o.state, o.filter, o.topic, o.subscription, o.published_from, o.published_until,
-       o.paths, o.rate_per_second, o.expected_count, o.counting, o.matched, o.done, o.skipped, o.failed, o.last_error,
+       o.paths, o.rate_per_second, o.expected_count, o.counting, o.matched::integer AS matched, o.done,
+       o.skipped, o.failed, o.last_error,
        CASE WHEN o.steps = 0 THEN NULL
             WHEN o.kind = 'redeliver_events' OR o.kind = 'erase_subject' AND NOT o.of_dead_letters
             THEN greatest(o.cursor_at, postrider_internal.time_of_id(o.cursor_id))

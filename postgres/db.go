@@ -168,7 +168,7 @@ func (db *DB) ReadCanceling(
 		}
 	})
 	// For a network that loses everything; PostgreSQL's own limit is earlier.
-	lasting, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*limit)
+	lasting, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*limit+ReadTime)
 	defer cancel()
 	err = ReadWithin(lasting, conn, limit, what, func(tx pgx.Tx) error { return read(lasting, tx) })
 	close(ended)

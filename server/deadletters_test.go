@@ -133,7 +133,7 @@ func TestDeadLetterRejections(t *testing.T) {
 		{"POST", "/v1/deadLetters/redeliver", `{"filter":{"topik":"x"}}`, 400, "filter.topik is not a member"},
 		{"POST", "/v1/deadLetters/redeliver", `{"filter":{"deadLetterIds":["x"]}}`, 400, "filter.deadLetterIds[0] must " +
 			"be a UUID, not"},
-		{"POST", "/v1/deadLetters/redeliver", `{"filter":{"deadLetterIds":[]}}`, 400, "must have between 1 and 5000 " +
+		{"POST", "/v1/deadLetters/redeliver", `{"filter":{"deadLetterIds":[]}}`, 400, "must have between 1 and 10000 " +
 			"ids, not 0"},
 		{"POST", "/v1/deadLetters/redeliver", `{"filter":{},"ratePerSecond":0}`, 400, "ratePerSecond must be between 1 and"},
 		{"POST", "/v1/deadLetters/redeliver", `{"filter":{},"subscription":"billing"}`, 400, "topic is required with " +

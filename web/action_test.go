@@ -242,7 +242,7 @@ func TestFormsRequireSessionAndOrigin(t *testing.T) {
 		require.Equal(t, http.StatusForbidden, foreign.Code, route.Path)
 		require.Equal(t, http.StatusUnauthorized, shut.post(route.Path, nil).Code, route.Path)
 	}
-	require.Equal(t, 46, forms)
+	require.Equal(t, 44, forms)
 }
 
 // An incomplete count is shown as a minimum; the operation includes all matches.

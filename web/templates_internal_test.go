@@ -19,7 +19,7 @@ import (
 var views = map[string]any{
 	"overview": overviewView{Overview: emptyOverview()}, "problems": problemsView{Filter: &display.Filter{}},
 	"tail":   tailView{Filter: &display.Filter{}},
-	"events": emptyList[query.EventLine](), "event": eventView{}, "deliveries": emptyList[query.DeliveryLine](),
+	"events": emptyList[query.EventLine](), "event": eventView{}, "deliveries": deliveriesView{List: emptyList[query.DeliveryLine]()},
 	"delivery": deliveryView{}, "batches": emptyList[query.BatchLine](), "batch": batchView{},
 	"dead-letters": deadLettersView{List: emptyList[query.DeadLetter]()}, "dead-letter": deadLetterView{},
 	"dead-letter-purge": deadLetterView{}, "dead-letters-many": manyView{},

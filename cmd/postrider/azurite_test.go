@@ -39,8 +39,8 @@ func azurite(t *testing.T) (*container.Client, string) {
 	return dead, found[1]
 }
 
-// A node with the account's key and the command line with a SAS token write to Azure. What is wrong with a location or
-// its credentials is told.
+// A node with the account's key and the command line with a SAS token write to Azure. Errors name what is wrong with a
+// location or its credentials.
 func TestDeadletterExportToAzure(t *testing.T) {
 	t.Parallel()
 	dead, address := azurite(t)

@@ -145,7 +145,9 @@ func (c *doctorCmd) checkAll(ctx context.Context, found *findings) {
 	}
 	checkServer(found, seen, queried.Add(time.Since(queried)/2))
 	if c.checkSchema(ctx, found, pool, seen) {
-		checkWrites(found, postgres.TestWrite(ctx, pool))
+		if !seen.Server.InReplica && !seen.Server.ReadOnly { // reported already
+			checkWrites(found, postgres.TestWrite(ctx, pool))
+		}
 		checkStored(ctx, found, pool, c.egressFlags)
 	}
 }

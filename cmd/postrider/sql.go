@@ -128,8 +128,8 @@ func (c *sqlCmd) limit(ctx context.Context, tx pgx.Tx) error {
 	// The time is rounded up, because 0 means no limit.
 	const settings = "SELECT set_config('statement_timeout', $1, true), set_config('lock_timeout', '2s', true), " +
 		"set_config('jit', 'off', true)"
-	// First of all: what follows, and the statement, must not run a function that somebody planted in public. It could
-	// leave the reader's role.
+	// First of all: what follows, and the statement, must not run a function that another login planted in public. It
+	// could leave the reader's role.
 	if _, err := tx.Exec(ctx, "SET LOCAL search_path = pg_catalog, pg_temp", pgx.QueryExecModeExec); err != nil {
 		return fmt.Errorf("set the search path: %w", err)
 	}

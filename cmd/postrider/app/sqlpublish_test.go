@@ -73,7 +73,7 @@ func TestPlainEventsTakeTheShortWay(t *testing.T) {
 		{"cloud", `{"type": "A", "source": "/s", "datacontenttype": "text/plain", "data": "a"}`, false},
 	} {
 		taken := b.text(t,
-			fmt.Sprintf("SELECT (postrider_internal.accept_plain_event('%s', '%s', false) IS NOT NULL)::text", c.topic, c.event))
+			fmt.Sprintf("SELECT (postrider_internal.accept_plain_event('%s', '%s') IS NOT NULL)::text", c.topic, c.event))
 		require.Equal(t, fmt.Sprint(c.short), taken, c.event)
 	}
 }

@@ -270,7 +270,7 @@ func TestCleanRemovesUnusedRates(t *testing.T) {
 		s.EndpointURL = "https://shop.example.com:443/y"
 		s.DeliveryRate = &policy.DeliveryRate{Limit: 1, Scope: policy.RatePerEndpoint}
 	})
-	b.exec(t, `INSERT INTO postrider_internal.delivery_rates (key, next_at, changed_at) VALUES
+	b.exec(t, `INSERT INTO postrider_internal.delivery_rates (key, next_at, closed_until) VALUES
 		('subscription:' || $1::bigint, now() - interval '2 days', NULL),
 		('host:shop.example.com', now() - interval '2 days', NULL), ('subscription:0', now(), NULL),
 		('endpoint:00', '-infinity', now()), ('subscription:00', now() - interval '2 days', NULL),
