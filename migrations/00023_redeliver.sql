@@ -8,26 +8,27 @@
 -- +goose StatementBegin
 -- The length of a text inside a JSON string, as event.Size counts it.
 CREATE FUNCTION postrider_internal.quoted_length(given text) RETURNS integer LANGUAGE sql
-    IMMUTABLE STRICT PARALLEL SAFE AS $$
-SELECT octet_length(given) + length(given) - length(translate(given, '"\', '')) + 5 *
-    (length(given) - length(regexp_replace(given, '[\x01-\x1f]', '', 'g'))) $$;
+    IMMUTABLE STRICT PARALLEL SAFE
+RETURN octet_length(given) + length(given) - length(translate(given, '"\', '')) + 5 *
+    (length(given) - length(regexp_replace(given, '[\x01-\x1f]', '', 'g')));
 
 -- Which schema can be delivered as which, as event.CanDeliver decides it.
 CREATE FUNCTION postrider_internal.can_deliver(input text, delivery text) RETURNS boolean LANGUAGE sql
-    IMMUTABLE PARALLEL SAFE AS $$
-SELECT (input, delivery) IN (('EventGridSchema', 'EventGridSchema'), ('EventGridSchema', 'CloudEventSchemaV1_0'),
+    IMMUTABLE PARALLEL SAFE
+RETURN (input, delivery) IN (('EventGridSchema', 'EventGridSchema'), ('EventGridSchema', 'CloudEventSchemaV1_0'),
     ('CloudEventSchemaV1_0', 'CloudEventSchemaV1_0'),
                              ('CustomEventSchema', 'EventGridSchema'), ('CustomEventSchema', 'CloudEventSchemaV1_0'),
-                             ('CustomEventSchema', 'CustomInputSchema')) $$;
+                             ('CustomEventSchema', 'CustomInputSchema'));
 
 -- The first day whose events may be referenced. Retention never removes yesterday, and the transaction may stay open
 -- for an hour. An older day may be detached soon, and a delivery whose event is gone would be dropped: such events are
 -- stored again under today's day.
-CREATE FUNCTION postrider_internal.first_sure_day() RETURNS date LANGUAGE sql STABLE AS $$
-SELECT ((clock_timestamp() + interval '1 hour') AT TIME ZONE 'UTC')::date - 1 $$;
+CREATE FUNCTION postrider_internal.first_sure_day() RETURNS date LANGUAGE sql STABLE
+RETURN ((clock_timestamp() + interval '1 hour') AT TIME ZONE 'UTC')::date - 1;
 
 -- Today, as publishing uses it.
-CREATE FUNCTION postrider_internal.day_of_publishing() RETURNS date LANGUAGE plpgsql STABLE AS $$
+CREATE FUNCTION postrider_internal.day_of_publishing() RETURNS date LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     today date := (clock_timestamp() AT TIME ZONE 'UTC')::date;
 BEGIN
@@ -40,19 +41,19 @@ END $$;
 
 -- The size of a delivery's event, as event.Size counts it: its body, and a custom event's envelope.
 CREATE FUNCTION postrider_internal.event_bytes(schema text, body integer, event_id text, event_type text, subject text,
-    data_version text) RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-SELECT body + CASE schema WHEN 'CustomEventSchema'
+    data_version text) RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN body + CASE schema WHEN 'CustomEventSchema'
     THEN postrider_internal.quoted_length(event_id) + postrider_internal.quoted_length(event_type)
-        + postrider_internal.quoted_length(subject) + postrider_internal.quoted_length(data_version) ELSE 0 END $$;
+        + postrider_internal.quoted_length(subject) + postrider_internal.quoted_length(data_version) ELSE 0 END;
 
 -- Why a dead letter cannot be redelivered to an event subscription; NULL = it can.
 CREATE FUNCTION postrider_internal.redelivery_problem(bytes integer, schema text, redelivered_at timestamptz,
-    again_before timestamptz, s postrider_internal.event_subscriptions) RETURNS text LANGUAGE sql STABLE AS $$
-SELECT CASE WHEN bytes = 0 THEN 'erased'
+    again_before timestamptz, s postrider_internal.event_subscriptions) RETURNS text LANGUAGE sql STABLE
+RETURN CASE WHEN bytes = 0 THEN 'erased'
             WHEN redelivered_at >= coalesce(again_before, '-infinity') THEN 'redelivered'
             WHEN s.id IS NULL OR s.deleted_at IS NOT NULL THEN 'deleted'
             WHEN s.expiration_time_utc <= statement_timestamp() THEN 'expired'
-            WHEN NOT postrider_internal.can_deliver(schema, s.event_delivery_schema) THEN 'schema' END $$;
+            WHEN NOT postrider_internal.can_deliver(schema, s.event_delivery_schema) THEN 'schema' END;
 
 -- Redelivers dead letters to target, or each to its own event subscription. Returns for each existing one its new
 -- delivery and its event, or the obstacle: redelivered, deleted, expired, schema or erased (its body is gone). One that
@@ -65,7 +66,8 @@ SELECT CASE WHEN bytes = 0 THEN 'erased'
 -- Holds are not locked: refilling checks them again.
 CREATE FUNCTION postrider_internal.redeliver_dead_letters(ids uuid[], edits postrider_internal.envelope[],
     edited_by text, target bigint, again_before timestamptz, operation uuid)
-    RETURNS TABLE (letter uuid, delivery bigint, event uuid, problem text) LANGUAGE plpgsql AS $$
+    RETURNS TABLE (letter uuid, delivery bigint, event uuid, problem text) LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     today date := postrider_internal.day_of_publishing();
     sure date := postrider_internal.first_sure_day();
@@ -150,7 +152,7 @@ END $$;
 -- are event.Size. The events are locked against an erasure, which would see neither the new rows nor the deliveries.
 -- Events that were erased meanwhile are left out.
 CREATE FUNCTION postrider_internal.redeliver_past(ids uuid[], sizes integer[], event_day date, target bigint,
-    operation uuid) RETURNS bigint LANGUAGE plpgsql AS $$
+    operation uuid) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     today date := postrider_internal.day_of_publishing();
     at timestamptz := clock_timestamp();
@@ -185,7 +187,7 @@ END $$;
 
 -- The event subscription that a redelivery names, or an error.
 CREATE FUNCTION postrider_internal.redelivery_target(topic text, subscription text) RETURNS bigint
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     s record;
 BEGIN
@@ -205,7 +207,8 @@ BEGIN
     RETURN s.id;
 END $$;
 
-CREATE FUNCTION postrider_internal.reject_dead_letter(id uuid) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.reject_dead_letter(id uuid) RETURNS void LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION USING ERRCODE = 'P0002', MESSAGE = CASE WHEN id IS NULL
         THEN 'dead_letter_id is required' ELSE format('dead letter %s does not exist', id) END,
@@ -214,14 +217,14 @@ END $$;
 
 -- The version of a dead letter, for conditional requests.
 CREATE FUNCTION postrider_internal.dead_letter_version(dead_lettered_at timestamptz, redelivered_at timestamptz,
-    erased_at timestamptz) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-SELECT (extract(epoch FROM greatest(dead_lettered_at, redelivered_at, erased_at)) * 1000000)::bigint $$;
+    erased_at timestamptz) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN (extract(epoch FROM greatest(dead_lettered_at, redelivered_at, erased_at)) * 1000000)::bigint;
 
 -- Redelivers one dead letter. versions are those that it may have; NULL = any. edit is the event to deliver instead,
 -- already validated; event is one that is still to be validated.
 CREATE FUNCTION postrider_internal.redeliver(dead_letter_id uuid, subscription text, topic text, again boolean,
     versions bigint[], event jsonb, edit postrider_internal.envelope, actor text, address text) RETURNS bigint
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     l record;
     target bigint;
@@ -277,7 +280,7 @@ BEGIN
 END $$;
 
 CREATE FUNCTION postrider_internal.purge(dead_letter_id uuid, actor text, address text) RETURNS boolean
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     l record;
 BEGIN
@@ -294,12 +297,11 @@ END $$;
 
 CREATE FUNCTION postrider.redeliver(dead_letter_id uuid, subscription text DEFAULT NULL, topic text DEFAULT NULL,
     again boolean DEFAULT false, event jsonb DEFAULT NULL) RETURNS bigint
-    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT postrider_internal.redeliver($1, $2, $3, $4, NULL, $5, NULL, NULL, NULL) $$;
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+RETURN postrider_internal.redeliver($1, $2, $3, $4, NULL, $5, NULL, NULL, NULL);
 
 CREATE FUNCTION postrider.purge(dead_letter_id uuid) RETURNS boolean
-    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT postrider_internal.purge($1, NULL, NULL) $$;
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp RETURN postrider_internal.purge($1, NULL, NULL);
 -- +goose StatementEnd
 
 REVOKE EXECUTE ON FUNCTION postrider.redeliver(uuid, text, text, boolean, jsonb), postrider.purge(uuid)

@@ -5,7 +5,7 @@
 -- Starts an operation: its row and the job of its first step. The audit outlives an erasure, so instead of the subject
 -- it has true, and the conditions of match have no values.
 CREATE FUNCTION postrider_internal.start_operation(o postrider_internal.operations, actor text, address text)
-RETURNS uuid LANGUAGE plpgsql AS $$
+RETURNS uuid LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF o.rate_per_second < 1 THEN
         RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = 'rate_per_second',
@@ -41,7 +41,7 @@ END $$;
 -- those that were redelivered before. patch, its paths and include_unchanged are of a repair.
 CREATE FUNCTION postrider_internal.operate_on_dead_letters(kind text, filter jsonb, subscription text, topic text,
     again boolean, rate_per_second integer, expected_count bigint, patch text, paths text[], include_unchanged boolean,
-    actor text, address text) RETURNS uuid LANGUAGE plpgsql AS $$
+    actor text, address text) RETURNS uuid LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     o postrider_internal.operations;
 BEGIN
@@ -71,7 +71,8 @@ END $$;
 
 -- Which past events a redelivery would scan, and its target; cursor_at is the first existing day.
 CREATE FUNCTION postrider_internal.past_events(topic text, subscription text, published_from timestamptz,
-    published_until timestamptz) RETURNS postrider_internal.operations LANGUAGE plpgsql AS $$
+    published_until timestamptz) RETURNS postrider_internal.operations LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     o postrider_internal.operations;
     missing text := CASE WHEN topic IS NULL THEN 'topic' WHEN subscription IS NULL THEN 'subscription'
@@ -96,13 +97,14 @@ BEGIN
     RETURN o;
 END $$;
 
-CREATE FUNCTION postrider_internal.first_day_of_events() RETURNS date LANGUAGE sql STABLE AS $$
+CREATE FUNCTION postrider_internal.first_day_of_events() RETURNS date LANGUAGE sql STABLE BEGIN ATOMIC
 SELECT min(to_date(right(c.relname, 8), 'YYYYMMDD')) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
- WHERE i.inhparent = 'postrider_internal.events'::regclass AND c.relname ~ '^events_[0-9]{8}$' $$;
+ WHERE i.inhparent = 'postrider_internal.events'::regclass AND c.relname ~ '^events_[0-9]{8}$';
+END;
 
 CREATE FUNCTION postrider_internal.redeliver_events(topic text, subscription text, published_from timestamptz,
     published_until timestamptz, rate_per_second integer, actor text, address text)
-    RETURNS uuid LANGUAGE plpgsql AS $$
+    RETURNS uuid LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     o postrider_internal.operations := postrider_internal.past_events(topic, subscription, published_from,
         published_until);
@@ -114,7 +116,7 @@ END $$;
 -- Counts the past events of a topic as redeliver_events() scans them, 20,000 of a day at a time, until the timeout. The
 -- service evaluates an event subscription's filter.
 CREATE FUNCTION postrider_internal.count_events(topic text, published_from timestamptz, published_until timestamptz,
-    timeout interval) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+    timeout interval) RETURNS bigint LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     wanted bigint;
     began timestamptz := clock_timestamp();
@@ -151,7 +153,7 @@ END $$;
 
 -- Waits for a step in progress: its work is done, and no further step follows.
 CREATE FUNCTION postrider_internal.cancel_operation(operation_id uuid, actor text, address text) RETURNS boolean
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     o postrider_internal.operations;
 BEGIN
@@ -176,7 +178,7 @@ END $$;
 -- Takes a job as the token of one step. Returns nothing if the job belongs to no operation or the operation has ended:
 -- then only the job is deleted.
 CREATE FUNCTION postrider_internal.begin_step(job bigint) RETURNS SETOF postrider_internal.operations
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     operation uuid;
 BEGIN
@@ -197,7 +199,7 @@ END $$;
 CREATE FUNCTION postrider_internal.end_step(operation uuid, done bigint, skipped bigint, failed bigint, error text,
     reached_at timestamptz, reached_id uuid, reached_delivery bigint, of_dead_letters boolean, last boolean,
     failure text, taken integer, pause interval)
-    RETURNS interval LANGUAGE plpgsql AS $$
+    RETURNS interval LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     o postrider_internal.operations;
     over boolean;
@@ -257,7 +259,7 @@ END $$;
 -- to continue.
 CREATE FUNCTION postrider_internal.next_dead_letters(filter jsonb, until timestamptz, after_at timestamptz,
     after_id uuid, most integer, bytes bigint, scan_limit integer, OUT ids uuid[], OUT reached_at timestamptz,
-    OUT reached_id uuid, OUT last boolean) LANGUAGE plpgsql STABLE AS $$
+    OUT reached_id uuid, OUT last boolean) LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     found uuid[];
     edge record;
@@ -286,17 +288,19 @@ END $$;
 
 -- One step of a count.
 CREATE FUNCTION postrider_internal.count_step(operation uuid, scan_limit integer, OUT taken integer,
-    OUT reached_at timestamptz, OUT reached_id uuid, OUT last boolean) LANGUAGE sql STABLE AS $$
+    OUT reached_at timestamptz, OUT reached_id uuid, OUT last boolean) LANGUAGE sql STABLE BEGIN ATOMIC
 SELECT cardinality(n.ids), n.reached_at, n.reached_id, n.last
   FROM postrider_internal.operations o
  CROSS JOIN LATERAL postrider_internal.next_dead_letters(o.filter, o.created_at, o.cursor_at, o.cursor_id,
        scan_limit + 1, NULL, scan_limit) n
- WHERE o.id = operation $$;
+ WHERE o.id = operation;
+END;
 
 -- One step of a redelivery or a purge of dead letters.
 CREATE FUNCTION postrider_internal.step_dead_letters(operation uuid, most integer, bytes bigint, scan_limit integer,
     OUT taken integer, OUT done bigint, OUT skipped bigint, OUT failed bigint, OUT error text,
-    OUT reached_at timestamptz, OUT reached_id uuid, OUT last boolean) LANGUAGE plpgsql SET datestyle = 'ISO' AS $$
+    OUT reached_at timestamptz, OUT reached_id uuid, OUT last boolean) LANGUAGE plpgsql SET datestyle = 'ISO'
+    SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     o postrider_internal.operations;
     ids uuid[];
@@ -323,8 +327,8 @@ BEGIN
 END $$;
 
 -- Why nothing was done with a dead letter or a delivery, in words.
-CREATE FUNCTION postrider_internal.result_message(result text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-SELECT CASE result WHEN 'redelivered' THEN 'it was redelivered before'
+CREATE FUNCTION postrider_internal.result_message(result text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE result WHEN 'redelivered' THEN 'it was redelivered before'
                    WHEN 'erased' THEN 'its event was erased'
                    WHEN 'deleted' THEN 'its event subscription was deleted: name another one'
                    WHEN 'expired' THEN 'its event subscription has expired: name another one'
@@ -338,37 +342,38 @@ SELECT CASE result WHEN 'redelivered' THEN 'it was redelivered before'
                    WHEN 'invalid' THEN 'the edited event is invalid'
                    WHEN 'topic_deleted' THEN 'its topic was deleted'
                    WHEN 'system_topic' THEN 'its event belongs to postrider'
-                   ELSE result END $$;
+                   ELSE result END;
 
 CREATE FUNCTION postrider.redeliver_all(filter jsonb, subscription text DEFAULT NULL, topic text DEFAULT NULL,
     rate_per_second integer DEFAULT NULL, again boolean DEFAULT false, expected_count bigint DEFAULT NULL) RETURNS uuid
-    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT postrider_internal.operate_on_dead_letters('redeliver', $1, $2, $3, $5, $4, $6, NULL, NULL, NULL, NULL, NULL)
-    $$;
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+RETURN postrider_internal.operate_on_dead_letters('redeliver', $1, $2, $3, $5, $4, $6, NULL, NULL, NULL, NULL, NULL);
 
 CREATE FUNCTION postrider.purge_all(filter jsonb, rate_per_second integer DEFAULT NULL,
     expected_count bigint DEFAULT NULL) RETURNS uuid
-    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT postrider_internal.operate_on_dead_letters('purge', $1, NULL, NULL, NULL, $2, $3, NULL, NULL, NULL, NULL,
-        NULL) $$;
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+RETURN postrider_internal.operate_on_dead_letters('purge', $1, NULL, NULL, NULL, $2, $3, NULL, NULL, NULL, NULL,
+        NULL);
 
 CREATE FUNCTION postrider.redeliver_events(topic text, subscription text, published_from timestamptz,
     published_until timestamptz DEFAULT NULL, rate_per_second integer DEFAULT NULL) RETURNS uuid
-    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT postrider_internal.redeliver_events($1, $2, $3, $4, $5, NULL, NULL) $$;
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+RETURN postrider_internal.redeliver_events($1, $2, $3, $4, $5, NULL, NULL);
 
 CREATE FUNCTION postrider.count_events(topic text, published_from timestamptz, published_until timestamptz DEFAULT NULL)
 RETURNS bigint
-    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT postrider_internal.count_events($1, $2, $3, '30 seconds') $$;
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+RETURN postrider_internal.count_events($1, $2, $3, '30 seconds');
 
 CREATE FUNCTION postrider.erase_subject(topic text, subject text, OUT erased bigint, OUT operation_id uuid)
-    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT *
-    FROM postrider_internal.erase_subject($1, $2, NULL, NULL) $$;
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp BEGIN ATOMIC
+SELECT *
+    FROM postrider_internal.erase_subject($1, $2, NULL, NULL);
+END;
 
 CREATE FUNCTION postrider.cancel_operation(operation_id uuid) RETURNS boolean
-    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT postrider_internal.cancel_operation($1, NULL, NULL) $$;
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+RETURN postrider_internal.cancel_operation($1, NULL, NULL);
 -- +goose StatementEnd
 
 REVOKE EXECUTE ON FUNCTION postrider.redeliver_all(jsonb, text, text, integer, boolean, bigint),

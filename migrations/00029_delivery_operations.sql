@@ -4,7 +4,8 @@
 -- +goose StatementBegin
 -- Starts an operation on the deliveries that a filter matches. The service has validated the filter.
 CREATE FUNCTION postrider_internal.operate_on_deliveries(kind text, filter jsonb, rate_per_second integer,
-    expected_count bigint, actor text, address text) RETURNS uuid LANGUAGE plpgsql AS $$
+    expected_count bigint, actor text, address text) RETURNS uuid LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     o postrider_internal.operations;
 BEGIN
@@ -17,7 +18,8 @@ END $$;
 
 -- One step of an operation on deliveries. Those that ended first, or have an attempt in progress, are skipped.
 CREATE FUNCTION postrider_internal.step_deliveries(operation uuid, ids bigint[], OUT done bigint, OUT skipped bigint,
-    OUT failed bigint, OUT error text) LANGUAGE plpgsql SET client_min_messages = warning AS $$
+    OUT failed bigint, OUT error text) LANGUAGE plpgsql SET client_min_messages = warning
+    SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     o postrider_internal.operations;
 BEGIN
@@ -33,7 +35,8 @@ END $$;
 
 -- Locks deliveries with their jobs and batches in the order in which all others lock them. Without it, a step that
 -- takes one delivery after the other could deadlock with the recorder.
-CREATE FUNCTION postrider_internal.lock_deliveries(ids bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.lock_deliveries(ids bigint[]) RETURNS void LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM FROM postrider_internal.river_job j WHERE j.id = ANY (ARRAY (
         SELECT coalesce(d.job_id, b.job_id) FROM postrider_internal.deliveries d
@@ -45,7 +48,8 @@ END $$;
 
 -- Retries or cancels one delivery. A rejection becomes the result and does not end the step; the constraint's name says
 -- which.
-CREATE FUNCTION postrider_internal.try_delivery(delivery bigint, kind text) RETURNS text LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.try_delivery(delivery bigint, kind text) RETURNS text LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     problem text;
 BEGIN

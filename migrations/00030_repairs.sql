@@ -7,7 +7,7 @@
 -- arrays and other values as a whole. A member that is set to null is shown as one that was removed: a merge patch has
 -- no other null. NULL if either is NULL.
 CREATE FUNCTION postrider_internal.merge_patch(before jsonb, after jsonb) RETURNS jsonb LANGUAGE plpgsql
-    IMMUTABLE STRICT PARALLEL SAFE AS $$
+    IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF jsonb_typeof(before) <> 'object' OR jsonb_typeof(after) <> 'object' THEN
         RETURN after;
@@ -20,7 +20,7 @@ END $$;
 
 -- What a merge patch changes, as JSON Pointers, the first ones in order.
 CREATE FUNCTION postrider_internal.patch_paths(patch jsonb, most integer) RETURNS jsonb LANGUAGE sql
-    IMMUTABLE STRICT PARALLEL SAFE AS $$
+    IMMUTABLE STRICT PARALLEL SAFE BEGIN ATOMIC
 WITH RECURSIVE members (path, value) AS (
     SELECT '', patch
      UNION ALL
@@ -30,18 +30,20 @@ WITH RECURSIVE members (path, value) AS (
 )
 SELECT jsonb_agg(f.path ORDER BY f.path COLLATE "C")
   FROM (SELECT m.path FROM members m WHERE jsonb_typeof(m.value) <> 'object' OR m.value = '{}' AND m.path <> ''
-         ORDER BY m.path COLLATE "C" LIMIT most) f $$;
+         ORDER BY m.path COLLATE "C" LIMIT most) f;
+END;
 
 -- The topic of a dead letter's event: that of the event, or of the delivery if the event is gone.
 CREATE FUNCTION postrider_internal.topic_of_event(l postrider_internal.dead_letters) RETURNS postrider_internal.topics
-LANGUAGE sql STABLE AS $$
+LANGUAGE sql STABLE BEGIN ATOMIC
 SELECT t.* FROM postrider_internal.topics t
  WHERE t.id = coalesce((SELECT e.topic_id FROM postrider_internal.events e WHERE e.id = l.event_uuid
-     AND e.day = l.event_day LIMIT 1), l.topic_id) $$;
+     AND e.day = l.event_day LIMIT 1), l.topic_id);
+END;
 
 -- The topic whose schema and mapping an edited event is read by.
 CREATE FUNCTION postrider_internal.topic_of_edit(dead_letter_id uuid, OUT topic text, OUT input_schema text,
-    OUT input_schema_mapping jsonb) LANGUAGE plpgsql STABLE AS $$
+    OUT input_schema_mapping jsonb) LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     l postrider_internal.dead_letters;
     t postrider_internal.topics;
@@ -74,7 +76,7 @@ END $$;
 
 -- Reads an edited event as publishing by SQL reads an event.
 CREATE FUNCTION postrider_internal.read_edit(dead_letter_id uuid, event jsonb) RETURNS postrider_internal.envelope
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     t record;
 BEGIN
@@ -87,7 +89,7 @@ END $$;
 -- words; its body is NULL then.
 CREATE FUNCTION postrider_internal.read_repairs(ids uuid[], target bigint, again_before timestamptz)
     RETURNS TABLE (dead_letter_id uuid, problem text, message text, topic text, input_schema text,
-        input_schema_mapping jsonb, body bytea) LANGUAGE sql STABLE AS $$
+        input_schema_mapping jsonb, body bytea) LANGUAGE sql STABLE BEGIN ATOMIC
 SELECT l.id, p.problem, postrider_internal.result_message(p.problem), t.name, t.input_schema, t.input_schema_mapping,
        CASE WHEN p.problem IS NULL THEN l.body END
   FROM postrider_internal.dead_letters l
@@ -100,25 +102,27 @@ SELECT l.id, p.problem, postrider_internal.result_message(p.problem), t.name, t.
                        WHEN t.name = 'postrider.system' THEN 'system_topic'
                        WHEN t.input_schema <> l.schema THEN 'schema' END) AS problem) p
  WHERE l.id = ANY (ids)
- ORDER BY l.dead_lettered_at, l.id $$;
+ ORDER BY l.dead_lettered_at, l.id;
+END;
 
 -- Events and all repairs that were edited from them, directly or not.
-CREATE FUNCTION postrider_internal.with_repairs(ids uuid[]) RETURNS uuid[] LANGUAGE sql STABLE AS $$
+CREATE FUNCTION postrider_internal.with_repairs(ids uuid[]) RETURNS uuid[] LANGUAGE sql STABLE BEGIN ATOMIC
 WITH RECURSIVE found (id) AS (
     SELECT unnest(ids)
      UNION
     SELECT r.system_id FROM found f JOIN postrider_internal.repairs r ON r.edited_from = f.id
 )
-SELECT coalesce(array_agg(f.id), '{}') FROM found f $$;
+SELECT coalesce(array_agg(f.id), '{}') FROM found f;
+END;
 
 -- Repairs of events of a topic that had a subject before they were edited, up to a number.
 CREATE FUNCTION postrider_internal.repairs_of_subject(topic text, subject text, most integer) RETURNS uuid[]
-LANGUAGE sql STABLE AS $$
-SELECT ARRAY (SELECT r.system_id FROM postrider_internal.repairs r
+LANGUAGE sql STABLE
+RETURN ARRAY (SELECT r.system_id FROM postrider_internal.repairs r
                WHERE r.old_subject = repairs_of_subject.subject
                  AND r.topic_id IN (SELECT t.id FROM postrider_internal.topics t
                      WHERE t.name = repairs_of_subject.topic)
-               LIMIT most) $$;
+               LIMIT most);
 -- +goose StatementEnd
 
 -- +goose Down

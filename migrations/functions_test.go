@@ -1,0 +1,52 @@
+package migrations_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/migrations"
+	"postrider/pgdev"
+)
+
+// Functions run in sessions of users, who choose search_path and standard_conforming_strings. So PostgreSQL resolves
+// the names of a function when it creates it, or the function sets its own path, or its names are qualified.
+func TestFunctionsDependOnNoSetting(t *testing.T) {
+	t.Parallel()
+	url := pgdev.EmptyDatabase(t)
+	pool := open(t, url)
+	require.NoError(t, migrations.Up(t.Context(), pool, t.Output()))
+	const functions = `SELECT p.oid::regprocedure::text FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang
+		WHERE p.pronamespace IN ('postrider'::regnamespace, 'postrider_internal'::regnamespace) AND p.prokind <> 'a' AND `
+	qualified := []string{
+		"postrider.jsonb_error(bytea)", "postrider.try_jsonb(bytea)", "postrider.try_text(bytea)",
+		"postrider_internal.add_buckets(bigint[],bigint[])",
+		"postrider_internal.add_to_bucket(bigint[],integer,bigint)", "postrider_internal.event_data(text,bytea)",
+	}
+	require.Equal(t, qualified, texts(t, pool, functions+`NOT CASE l.lanname WHEN 'sql' THEN p.prosqlbody IS NOT NULL
+		ELSE 'search_path=pg_catalog, pg_temp' = ANY (coalesce(p.proconfig, '{}')) END ORDER BY 1`))
+	require.Empty(t, texts(t, pool, functions+`regexp_replace(p.prosrc, '\mE''[^'']*''', '', 'g') LIKE '%\\%'
+		AND 'standard_conforming_strings=on' <> ALL (coalesce(p.proconfig, '{}'))`), "backslashes in plain literals")
+	require.Equal(t, []string{"true"}, texts(t, open(t, url+"&standard_conforming_strings=off"),
+		`SELECT (postrider_internal.envelope_time('time', '2026-11-28T10:00:00Z') IS NOT NULL)::text`))
+
+	// Functions of another schema, first in the path, would be preferred to unqualified names.
+	_, err := pool.Exec(t.Context(), `CREATE SCHEMA trap; CREATE DOMAIN trap.jsonb AS pg_catalog.jsonb CHECK (false);
+		CREATE FUNCTION trap.convert_from(bytea, name) RETURNS text LANGUAGE sql RETURN (1 / 0)::text;
+		CREATE FUNCTION trap.encode(bytea, text) RETURNS text LANGUAGE sql RETURN (1 / 0)::text;
+		CREATE FUNCTION trap.array_fill(bigint, integer[]) RETURNS bigint[] LANGUAGE sql RETURN ARRAY [1 / 0];
+		CREATE FUNCTION trap.equal(text, text) RETURNS boolean LANGUAGE sql RETURN 1 / 0 = 1;
+		CREATE FUNCTION trap.plus(bigint, bigint) RETURNS bigint LANGUAGE sql RETURN 1 / 0;
+		CREATE FUNCTION trap.plus(integer, integer) RETURNS integer LANGUAGE sql RETURN 1 / 0;
+		CREATE FUNCTION trap.member(jsonb, text) RETURNS jsonb LANGUAGE sql RETURN (1 / 0)::text::jsonb;
+		CREATE OPERATOR trap.= (LEFTARG = text, RIGHTARG = text, FUNCTION = trap.equal);
+		CREATE OPERATOR trap.+ (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = trap.plus);
+		CREATE OPERATOR trap.+ (LEFTARG = integer, RIGHTARG = integer, FUNCTION = trap.plus);
+		CREATE OPERATOR trap.-> (LEFTARG = jsonb, RIGHTARG = text, FUNCTION = trap.member)`)
+	require.NoError(t, err)
+	require.Equal(t, []string{`{"data": 1} 1 {"data": 1} x \377 - 3 5`}, texts(t,
+		open(t, url+"&search_path=trap,pg_catalog"), `SELECT concat_ws(' ', postrider.try_jsonb('{"data": 1}'), postrider_internal.event_data('EventGridSchema',
+		    '{"data": 1}'), postrider_internal.event_data('CustomEventSchema', '{"data": 1}'), postrider.try_text('x'),
+		    postrider.try_text('\xff'), coalesce(postrider.jsonb_error('1'), '-'),
+		    (postrider_internal.add_buckets('{1}', '{2}'))[1], (postrider_internal.add_to_bucket(NULL, 1, 5))[2])`))
+}
