@@ -22,7 +22,7 @@ var views = map[string]any{
 	"events": emptyList[query.EventLine](), "event": eventView{}, "deliveries": deliveriesView{List: emptyList[query.DeliveryLine]()},
 	"delivery": deliveryView{}, "batches": emptyList[query.BatchLine](), "batch": batchView{},
 	"dead-letters": deadLettersView{List: emptyList[query.DeadLetter]()}, "dead-letter": deadLetterView{},
-	"dead-letter-purge": deadLetterView{}, "dead-letters-many": manyView{},
+	"dead-letter-purge": deadLetterView{}, "many": &manyView{}, "many-repair": &manyView{},
 	"operations": emptyList[query.Operation](), "operation": operationView{},
 	"topics": emptyList[query.TopicLine](), "topic": topicView{TopicDetails: query.TopicDetails{Day: &query.Counts{}}},
 	"subscriptions": emptyList[query.SubscriptionLine](), "subscription": subscriptionView{
