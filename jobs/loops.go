@@ -68,7 +68,10 @@ func (e *Engine) maintenanceLoops() []loop {
 		{what: "canceling deliveries of deleted event subscriptions", interval: drainInterval, run: p.Subscriptions.Drain},
 		{what: "deleting expired event subscriptions", interval: expireInterval, run: p.Subscriptions.Expire},
 		{what: "ending handshakes", interval: awaitInterval, run: p.Handshakes.Expire},
-		{what: "publishing notices to topic " + catalog.SystemTopic, interval: noticeInterval, run: uncounted(m.PublishNotices)},
+		{
+			what: "publishing notices to topic " + catalog.SystemTopic, interval: noticeInterval,
+			run: uncounted(m.PublishNotices),
+		},
 		{what: "merging roll-ups", interval: mergeInterval, run: uncounted(m.MergeRollups)},
 		partitionLoop(m),
 		{what: "removing data past its retention", interval: housekeepInterval, run: retain},

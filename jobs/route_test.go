@@ -156,7 +156,8 @@ func TestVeryManyDeliveries(t *testing.T) {
 	b.requireDeliveredOnce(t, e, 10_100)
 }
 
-// The events of a transaction are delivered when it commits, even if their ids are older than those of delivered events.
+// The events of a transaction are delivered when it commits, even if their ids are older than those of delivered
+// events.
 func TestPublishedBySQL(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -66,7 +66,8 @@ COMMENT ON COLUMN postrider.events.edited_from IS
 COMMENT ON COLUMN postrider.events.edited_by IS 'Who edited it, as in postrider.audit; NULL = it was not edited.';
 COMMENT ON COLUMN postrider.events.edit IS
     'What the repair changed: a JSON merge patch (RFC 7396) from the original to this event. A member '
-    'that was set to null is shown as a removed one. NULL if it was not edited, if one of both is no jsonb, and after an erasure.';
+    'that was set to null is shown as a removed one. NULL if it was not edited, if one of both is no jsonb, '
+    'and after an erasure.';
 
 -- Views join only above this one: so PostgreSQL can read both tables in the order of an index and stop at the end of a
 -- page. The state of each is a constant or has a CHECK, so a table that cannot match is left out.
@@ -187,7 +188,8 @@ COMMENT ON COLUMN postrider.deliveries.edited_from IS
 COMMENT ON COLUMN postrider.deliveries.edited_by IS 'Who edited it, as in postrider.audit; NULL = it was not edited.';
 COMMENT ON COLUMN postrider.deliveries.edit IS
     'What the repair changed: a JSON merge patch (RFC 7396) from the original to its event. A member '
-    'that was set to null is shown as a removed one. NULL if it was not edited, if one of both is no jsonb, and after an erasure.';
+    'that was set to null is shown as a removed one. NULL if it was not edited, if one of both is no jsonb, '
+    'and after an erasure.';
 
 CREATE VIEW postrider.delivery_attempts AS
 SELECT a.delivery_id, a.batch_id, t.name AS topic, s.name AS subscription, a.number, a.reruns, a.due_at, a.started_at,
@@ -422,7 +424,8 @@ COMMENT ON COLUMN postrider.dead_letters.edited_from IS
 COMMENT ON COLUMN postrider.dead_letters.edited_by IS 'Who edited it, as in postrider.audit; NULL = it was not edited.';
 COMMENT ON COLUMN postrider.dead_letters.edit IS
     'What the repair changed: a JSON merge patch (RFC 7396) from the original to its event. A member '
-    'that was set to null is shown as a removed one. NULL if it was not edited, if one of both is no jsonb, and after an erasure.';
+    'that was set to null is shown as a removed one. NULL if it was not edited, if one of both is no jsonb, '
+    'and after an erasure.';
 
 -- +goose Down
 DROP VIEW postrider.dead_letters, postrider.batch_members, postrider_internal.batch_members, postrider.batches,

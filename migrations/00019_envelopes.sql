@@ -293,8 +293,8 @@ BEGIN
 END $$;
 
 -- Stores events as part of the caller's transaction and returns their ids in the events' order. It does not notify: a
--- transaction that does holds a server-wide lock while it commits, so publishers wait for one another's disk. With 16 of
--- them, that is a third of the rate. Nodes poll.
+-- transaction that does holds a server-wide lock while it commits, so publishers wait for one another's disk. With 16
+-- of them, that is a third of the rate. Nodes poll.
 CREATE FUNCTION postrider_internal.accept_events(topic_name text, events jsonb, alone boolean, idempotency_key text)
 RETURNS uuid[] LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -45,8 +45,9 @@ func TestFunctionsDependOnNoSetting(t *testing.T) {
 		CREATE OPERATOR trap.-> (LEFTARG = jsonb, RIGHTARG = text, FUNCTION = trap.member)`)
 	require.NoError(t, err)
 	require.Equal(t, []string{`{"data": 1} 1 {"data": 1} x \377 - 3 5`}, texts(t,
-		open(t, url+"&search_path=trap,pg_catalog"), `SELECT concat_ws(' ', postrider.try_jsonb('{"data": 1}'), postrider_internal.event_data('EventGridSchema',
-		    '{"data": 1}'), postrider_internal.event_data('CustomEventSchema', '{"data": 1}'), postrider.try_text('x'),
+		open(t, url+"&search_path=trap,pg_catalog"), `SELECT concat_ws(' ', postrider.try_jsonb('{"data": 1}'),
+		    postrider_internal.event_data('EventGridSchema', '{"data": 1}'),
+		    postrider_internal.event_data('CustomEventSchema', '{"data": 1}'), postrider.try_text('x'),
 		    postrider.try_text('\xff'), coalesce(postrider.jsonb_error('1'), '-'),
 		    (postrider_internal.add_buckets('{1}', '{2}'))[1], (postrider_internal.add_to_bucket(NULL, 1, 5))[2])`))
 }

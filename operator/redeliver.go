@@ -31,9 +31,8 @@ func (o *Operator) Purge(ctx context.Context, id uuid.UUID) (purged bool, err er
 }
 
 // RedeliverEvents begins to deliver the past events of a topic that match the filter of one of its event subscriptions:
-// published at from or later, and before until, nil for now. It returns the operation's id. rate is the most per second;
-// 0 = no limit.
-// *FunctionError.
+// published at from or later, and before until, nil for now. It returns the operation's id. rate is the most per
+// second; 0 = no limit. *FunctionError.
 func (o *Operator) RedeliverEvents(
 	ctx context.Context, topic, subscription string, from time.Time, until *time.Time, rate int,
 ) (operation uuid.UUID, err error) {

@@ -26,7 +26,8 @@ func TestBound(t *testing.T) {
 		_, err := b.Take(t.Context(), "anna")
 		require.ErrorAs(t, err, &busy)
 		require.True(t, busy.Own)
-		require.EqualError(t, err, "2 of your searches run on this node, the most for one credential; retry when one has ended")
+		require.EqualError(t, err,
+			"2 of your searches run on this node, the most for one credential; retry when one has ended")
 
 		third := take("bob")
 		_, err = b.Take(t.Context(), "carla")

@@ -18,7 +18,7 @@ import (
 // Queries on a standby are checked on the primary.
 func TestStandby(t *testing.T) {
 	t.Parallel()
-	root, err := os.MkdirTemp("", "standby-") //nolint:usetesting // its parent, too, must be open to the user of PostgreSQL
+	root, err := os.MkdirTemp("", "standby-") //nolint:usetesting // PostgreSQL's user needs its parent, too
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(root) })
 	require.NoError(t, os.Chmod(root, 0o755))

@@ -19,8 +19,9 @@ import (
 var views = map[string]any{
 	"overview": overviewView{Overview: emptyOverview()}, "problems": problemsView{Filter: &display.Filter{}},
 	"tail":   tailView{Filter: &display.Filter{}},
-	"events": emptyList[query.EventLine](), "event": eventView{}, "deliveries": deliveriesView{List: emptyList[query.DeliveryLine]()},
-	"delivery": deliveryView{}, "batches": emptyList[query.BatchLine](), "batch": batchView{},
+	"events": emptyList[query.EventLine](), "event": eventView{},
+	"deliveries": deliveriesView{List: emptyList[query.DeliveryLine]()},
+	"delivery":   deliveryView{}, "batches": emptyList[query.BatchLine](), "batch": batchView{},
 	"dead-letters": deadLettersView{List: emptyList[query.DeadLetter]()}, "dead-letter": deadLetterView{},
 	"dead-letter-purge": deadLetterView{}, "many": &manyView{}, "many-repair": &manyView{},
 	"operations": emptyList[query.Operation](), "operation": operationView{},

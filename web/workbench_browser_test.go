@@ -74,7 +74,8 @@ func TestRepairWhatASearchFinds(t *testing.T) {
 	// A search that took a second counts what it has found: "At least 300 match".
 	w.eventually(t, `/[1-9][0-9]* match/.test(document.querySelector("#page .total")?.textContent.replace(/\s+/g, " "))`)
 	w.screenshot(t, "dead-letter-search")
-	w.do(t, chromedp.Click(chromedp.CSS(`a[href^="/ui/dead-letters/repair?"]`)), chromedp.WaitReady(chromedp.CSS(".editor")))
+	w.do(t, chromedp.Click(chromedp.CSS(`a[href^="/ui/dead-letters/repair?"]`)),
+		chromedp.WaitReady(chromedp.CSS(".editor")))
 	require.Contains(t, w.value(t, `document.querySelector(".verdict").textContent`), "500")
 	w.value(t, `((e) => { e.value = '{"data":{"order":{"currency":"EUR"}}}'; e.form.noValidate = true; return 1 })`+
 		`(document.querySelector("#patch"))`)

@@ -41,7 +41,8 @@ func TestBulkVerbs(t *testing.T) {
 	for i := range 3 {
 		n.publish("orders", key, order(fmt.Sprint(i), i))
 	}
-	require.Equal(t, "11 pending deliveries match.\n", run(0, "delivery", "cancel", "--topic", "orders", "--dry-run").stdout)
+	require.Equal(t, "11 pending deliveries match.\n",
+		run(0, "delivery", "cancel", "--topic", "orders", "--dry-run").stdout)
 	require.Regexp(t, `, 0 of 11 retried, 0 skipped, 11 failed`,
 		run(1, "delivery", "retry-now", "--topic", "orders", "--state", "pending").stdout)
 	require.Regexp(t, `, 11 of 11 canceled, 0 skipped, 0 failed`, run(0, "delivery", "cancel", "--hold", "paused").stdout)

@@ -203,7 +203,8 @@ func rejectedVerbs(t *testing.T, r *remote) {
   retryPolicy.maxDeliveryAttempts: must be between 1 and 30 under retry policy ga-2021, not 900
   retryPolicy.eventTimeToLiveInMinutes: must be between 1 and 1440 minutes under retry policy ga-2021, not 0
 `, said)
-	require.Contains(t, r.run(t, 1, "topic", "list", "--api-key", "wrong").stderr, "set POSTRIDER_API_KEY or pass --api-key")
+	require.Contains(t, r.run(t, 1, "topic", "list", "--api-key", "wrong").stderr,
+		"set POSTRIDER_API_KEY or pass --api-key")
 	require.Contains(t, r.run(t, 1, "topic", "list", "--url", "http://127.0.0.1:1").stderr,
 		"check that the service is running")
 	require.Contains(t, r.run(t, 1, "topic", "list", "--url", strings.Replace(r.api, "http:", "https:", 1)).stderr,

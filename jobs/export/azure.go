@@ -141,7 +141,7 @@ type concealing struct{ *http.Client }
 
 // Do sends a request.
 func (c concealing) Do(r *http.Request) (*http.Response, error) {
-	resp, err := c.Client.Do(r)
+	resp, err := c.Client.Do(r) //nolint:gosec // the operator sets the URL
 	var failed *url.Error
 	if errors.As(err, &failed) {
 		failed.URL, _, _ = strings.Cut(failed.URL, "?")

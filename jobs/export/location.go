@@ -224,7 +224,7 @@ const azureDenied = "check AZURE_STORAGE_KEY, renew AZURE_STORAGE_SAS_TOKEN with
 	"machine in the account's firewall"
 
 // advice is what to do about an error of S3 or Azure.
-var advice = map[string]string{
+var advice = map[string]string{ //nolint:gosec // names of variables, no credentials
 	"NoSuchBucket":                    "create the bucket or correct the location",
 	"InvalidAccessKeyId":              "check AWS_ACCESS_KEY_ID",
 	"SignatureDoesNotMatch":           "check AWS_SECRET_ACCESS_KEY",

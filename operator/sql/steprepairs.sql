@@ -1,4 +1,5 @@
--- Redelivers the repaired dead letters of one step of the operation @operation. One without edit is redelivered as it is.
+-- Redelivers the repaired dead letters of one step of the operation @operation. One without edit is redelivered as it
+-- is.
 WITH items AS MATERIALIZED (
     SELECT i.*, row_number() OVER () AS n FROM @items AS i(@items.*)
 )

@@ -61,7 +61,8 @@ type Options struct {
 // System is the wired parts of a node: everything but the REST API, the dashboard and the engine. Publishing, loading
 // and recording need Run.
 type System struct {
-	// Parts are those of the engine. Active, Wake, Handoff, Gate and Backpressure are nil on a node that makes no attempts.
+	// Parts are those of the engine. Active, Wake, Handoff, Gate and Backpressure are nil on a node that makes no
+	// attempts.
 	jobs.Parts
 
 	// Clock is the database's time.

@@ -38,8 +38,8 @@ func ListenOrFree(ctx context.Context, address string, out io.Writer) (net.Liste
 }
 
 // LimitAddresses limits the connections of a listener. At most half of them have the same address, of IPv6 the same
-// /64; it closes further ones. It does not count those of trusted proxies, which connect for many clients. While all are in
-// use, further ones wait.
+// /64; it closes further ones. It does not count those of trusted proxies, which connect for many clients. While all
+// are in use, further ones wait.
 func LimitAddresses(listener net.Listener, most int, trusted []netip.Prefix) net.Listener {
 	shared := &sharedListener{
 		Listener: listener, each: max(1, most/2), trusted: trusted, open: map[netip.Prefix]int{},
