@@ -15,11 +15,11 @@ import (
 	"postrider/postgres"
 )
 
-// APIKeyPrefix is the beginning of every API key, by which secret scanners can recognize one.
-const APIKeyPrefix = "prk_"
+// apiKeyPrefix is the beginning of every API key, by which secret scanners can recognize one.
+const apiKeyPrefix = "prk_"
 
 // hintLength is the length of the part of a key that stays readable: 8 of its 43 random characters.
-const hintLength = len(APIKeyPrefix) + 8
+const hintLength = len(apiKeyPrefix) + 8
 
 // Scope is what an API key allows.
 type Scope string
@@ -106,13 +106,13 @@ const maxKeyDays = 3650
 
 var keyName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
-// KeyNameRule is what the name of an API key may be, in words.
-const KeyNameRule = "1 to 63 letters, digits, dots, underscores and hyphens, the first a letter or digit"
+// keyNameRule is what the name of an API key may be, in words.
+const keyNameRule = "1 to 63 letters, digits, dots, underscores and hyphens, the first a letter or digit"
 
 func (s *APIKeySpec) validate() error {
 	switch {
 	case !keyName.MatchString(s.Name):
-		return postgres.Invalid("name", "name must be %s", KeyNameRule)
+		return postgres.Invalid("name", "name must be %s", keyNameRule)
 	case !slices.Contains(Scopes, s.Scope):
 		return postgres.Invalid("scope", "scope must be publish, receive, read, operate or admin")
 	case !filter.Storable(s.Topic):
@@ -143,7 +143,7 @@ func (a *Access) CreateAPIKey(ctx context.Context, spec APIKeySpec) (key string,
 	if err := spec.validate(); err != nil {
 		return "", nil, err
 	}
-	key = APIKeyPrefix + newSecret()
+	key = apiKeyPrefix + newSecret()
 	err = a.change(ctx, "create an API key", func(tx pgx.Tx) error {
 		if err := insertKey(ctx, tx, &spec, key); err != nil {
 			return err
@@ -276,7 +276,7 @@ func (a *Access) RevokeAPIKey(ctx context.Context, name string) (k *APIKey, err 
 }
 
 // IsAPIKey reports whether a credential has the form of an API key. No access key has: base64 has no underscore.
-func IsAPIKey(credential string) bool { return strings.HasPrefix(credential, APIKeyPrefix) }
+func IsAPIKey(credential string) bool { return strings.HasPrefix(credential, apiKeyPrefix) }
 
 // APIKeyOf finds the key that was sent. This node uses the result for a second, so a key that was revoked elsewhere, or
 // has expired, works no longer than that. Callers share the result and must not change it. ErrWrongCredentials: there

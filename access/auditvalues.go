@@ -21,7 +21,7 @@ func Changes(before, after Settings) map[string]any {
 	found := map[string]any{}
 	for _, side := range []Settings{before, after} {
 		for name := range side {
-			if SameValue(before[name], after[name]) {
+			if sameValue(before[name], after[name]) {
 				continue
 			}
 			old, fresh := auditedValue(before[name]), auditedValue(after[name])
@@ -73,8 +73,8 @@ func withoutSecrets(value any) any {
 	return value
 }
 
-// SameValue compares values as JSON, the form in which settings are sent and stored. Null and an empty list are equal.
-func SameValue(old, fresh any) bool {
+// sameValue compares values as JSON, the form in which settings are sent and stored. Null and an empty list are equal.
+func sameValue(old, fresh any) bool {
 	before, err := json.Marshal(old)
 	after, err2 := json.Marshal(fresh)
 	if err != nil || err2 != nil {

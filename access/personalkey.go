@@ -64,7 +64,7 @@ func (a *Access) CreatePersonalKey(
 		return "", nil, err
 	}
 	name := "personal-" + strings.ToLower(rand.Text()[:10])
-	key = APIKeyPrefix + newSecret()
+	key = apiKeyPrefix + newSecret()
 	hash := hashSecret(key)
 	err = a.change(ctx, "create a personal key", func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, sql("personal_key_insert"), name, hash[:], key[:hintLength], spec.Role.scope(),

@@ -41,8 +41,8 @@ type UserSpec struct {
 
 var userName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{1,62}$`)
 
-// UserNameRule is what the name of a user may be, in words.
-const UserNameRule = "2 to 63 letters, digits, dots, underscores, at signs and hyphens, the first a letter or digit"
+// userNameRule is what the name of a user may be, in words.
+const userNameRule = "2 to 63 letters, digits, dots, underscores, at signs and hyphens, the first a letter or digit"
 
 // userVersion is the column that Version is read from.
 const userVersion = "(extract(epoch FROM changed_at) * 1000000)::bigint AS version"
@@ -127,7 +127,7 @@ func (a *Access) PutUser(
 // validate rejects invalid settings, and hashes the password, before anything is locked.
 func (s *UserSpec) validate(ctx context.Context, name string) (hash string, err error) {
 	if !userName.MatchString(name) {
-		return "", postgres.Invalid("name", "name must be %s", UserNameRule)
+		return "", postgres.Invalid("name", "name must be %s", userNameRule)
 	}
 	if s.Role != "" && !s.Role.Allows(RoleViewer) {
 		return "", postgres.Invalid("role", "role must be viewer, operator or admin")

@@ -84,8 +84,8 @@ type IdentityDestination struct {
 	Identity              json.RawMessage        `json:"identity,omitempty" type:"object"`
 }
 
-// DefaultLockDuration is how long a consumer has for an event without receiveLockDurationInSeconds.
-const DefaultLockDuration = time.Minute
+// defaultLockDuration is how long a consumer has for an event without receiveLockDurationInSeconds.
+const defaultLockDuration = time.Minute
 
 // Pulled reports whether consumers receive the events. Otherwise postrider sends them to the endpoint.
 func (s *SubscriptionSpec) Pulled() bool {
@@ -97,7 +97,7 @@ func (s *SubscriptionSpec) LockDuration() time.Duration {
 	if c := s.DeliveryConfiguration; c != nil && c.Queue != nil && c.Queue.ReceiveLockDurationInSeconds != nil {
 		return time.Duration(*c.Queue.ReceiveLockDurationInSeconds) * time.Second
 	}
-	return DefaultLockDuration
+	return defaultLockDuration
 }
 
 // SigningSpec says whether deliveries are signed with the event subscription's own secrets, see policy.Signing.

@@ -56,9 +56,6 @@ func (t *Topic) version() postgres.Version {
 // Azure Event Grid namespace topics and event subscriptions.
 const DefaultRetentionInDays = 7
 
-// MaxDuplicateWindow is the longest DuplicateWindow of a topic, the shortest is a minute.
-const MaxDuplicateWindow = 7 * 24 * time.Hour
-
 // TopicSpec are the settings of a topic. Only the retention, the window and the keys can be changed later.
 type TopicSpec struct {
 	Kind        TopicKind
@@ -67,7 +64,7 @@ type TopicSpec struct {
 	InputSchemaMapping *event.Mapping
 	// EventRetentionInDays is of namespace topics, 1 to 7; 0 for their default, and for the others.
 	EventRetentionInDays int
-	// DuplicateWindow is whole minutes up to MaxDuplicateWindow; 0 stores an event each time that it is published.
+	// DuplicateWindow is 1 minute to 7 days in whole minutes; 0 stores an event each time that it is published.
 	DuplicateWindow time.Duration
 	// Keys are generated if nil; dev sets its well-known key.
 	Keys *AccessKeys

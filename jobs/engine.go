@@ -97,7 +97,7 @@ type Options struct {
 	PollOnly bool
 	// UserAgent of the requests; default "postrider".
 	UserAgent string
-	// WebhookOrigin is the origin for which CloudEvents endpoints grant permission; default DefaultWebhookOrigin.
+	// WebhookOrigin is the origin for which CloudEvents endpoints grant permission; default defaultWebhookOrigin.
 	// WebhookRequestRate is the requested number of requests per minute; 0 requests none.
 	WebhookOrigin      string
 	WebhookRequestRate int
@@ -127,7 +127,7 @@ func (o *Options) withDefaults() {
 	o.stallInterval = cmp.Or(o.stallInterval, stallInterval)
 	o.LogAttempts = cmp.Or(o.LogAttempts, LogFailed)
 	o.UserAgent = cmp.Or(o.UserAgent, "postrider")
-	o.WebhookOrigin = cmp.Or(o.WebhookOrigin, DefaultWebhookOrigin)
+	o.WebhookOrigin = cmp.Or(o.WebhookOrigin, defaultWebhookOrigin)
 	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, policy.HandshakeTimeout)
 	o.HandshakePause = cmp.Or(o.HandshakePause, policy.HandshakePause)
 }

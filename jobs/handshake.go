@@ -18,8 +18,8 @@ import (
 	"postrider/policy/filter"
 )
 
-// DefaultWebhookOrigin is the origin that receivers of Event Grid's CloudEvents allow, such as Azure Functions.
-const DefaultWebhookOrigin = "eventgrid.azure.net"
+// defaultWebhookOrigin is the origin that receivers of Event Grid's CloudEvents allow, such as Azure Functions.
+const defaultWebhookOrigin = "eventgrid.azure.net"
 
 // awaitInterval is how late a handshake whose validationUrl was not opened may end.
 const awaitInterval = 5 * time.Second

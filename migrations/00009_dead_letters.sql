@@ -118,7 +118,7 @@ CREATE TABLE postrider_internal.repairs (
     topic_id       bigint NOT NULL,
     edited_by      text NOT NULL,
     edited_at      timestamptz NOT NULL,
-    -- JSON Patch (RFC 6902); NULL if one of the events is no jsonb, or was erased.
+    -- A JSON merge patch (RFC 7396); NULL if one of the events is no jsonb, or was erased.
     edit           jsonb,
     -- The original's subject, if the repair changed it: an erasure by subject needs it once the original is gone.
     old_subject    text

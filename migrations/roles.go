@@ -15,8 +15,8 @@ const (
 	ReaderRole = "postrider_reader"
 	// PublisherRole is for programs that publish from SQL; it may read nothing.
 	PublisherRole = "postrider_publisher"
-	// ConsumerRole is for programs that receive events in SQL; it reads no view.
-	ConsumerRole = "postrider_consumer"
+	// consumerRole is for programs that receive events in SQL; it reads no view.
+	consumerRole = "postrider_consumer"
 	// OperatorRole is for people on call: it reads every view and calls the functions that act on deliveries and dead
 	// letters.
 	OperatorRole = "postrider_operator"
@@ -67,7 +67,7 @@ func ensureRoles(ctx context.Context, pool, admin *pgxpool.Pool, notices io.Writ
 	if errors.As(err, &pgErr) && (pgErr.Code == "42501" || pgErr.Code == "42704") {
 		_, err = fmt.Fprintf(notices,
 			"The roles %s, %s, %s and %s were not set up (%s). An administrator may run:\n%s\n%s\n",
-			ReaderRole, PublisherRole, ConsumerRole, OperatorRole, pgErr.Message, create, grantRoles)
+			ReaderRole, PublisherRole, consumerRole, OperatorRole, pgErr.Message, create, grantRoles)
 		return err
 	}
 	if err != nil {

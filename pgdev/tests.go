@@ -96,7 +96,7 @@ func newDatabase(tb TB, template string) string {
 			tb.Logf("pgdev: drop database: %v", err)
 		}
 	})
-	return c.server.URL(name) + "&connect_timeout=15" // a busy machine took 6 s
+	return c.server.URL(name) + "&connect_timeout=60" // a busy machine took more than 15 s
 }
 
 func running(tb TB) *cluster {

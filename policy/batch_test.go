@@ -84,38 +84,35 @@ func TestCut(t *testing.T) {
 		name     string
 		settings policy.BatchSettings
 		sizes    []int
-		overhead int
 		want     int
 	}{
-		{"4 KB preferred, an event of 10 KB goes alone", fourKB, []int{10 * kilobyte}, 0, 1},
-		{"… without those after it", fourKB, []int{10 * kilobyte, 10, 10}, 0, 1},
-		{"… and without those before it", fourKB, []int{10, 10, 10 * kilobyte, 10}, 0, 2},
-		{"no events", fourKB, nil, 0, 0},
-		{"one event", fourKB, []int{100}, 0, 1},
-		{"more than the maximum", three, []int{1, 1, 1, 1}, 0, 3},
-		{"fewer than the maximum", three, []int{1, 1}, 0, 2},
-		{"1,000 bytes: four are 4,005 with brackets and commas", fourKB, []int{1000, 1000, 1000, 1000, 1000}, 0, 4},
-		{"exactly 4,096 bytes: [ 2,046 , 2,047 ]", fourKB, []int{2046, 2047, 1}, 0, 2},
-		{"one byte more", fourKB, []int{2047, 2047}, 0, 1},
-		{"exactly 4,096 bytes alone", fourKB, []int{4094, 1}, 0, 1},
-		{"with the overhead of the delivery schema", fourKB, []int{2000, 2000, 10}, 46, 2},
-		{"too much overhead of the delivery schema", fourKB, []int{2000, 2000}, 47, 1},
+		{"4 KB preferred, an event of 10 KB goes alone", fourKB, []int{10 * kilobyte}, 1},
+		{"… without those after it", fourKB, []int{10 * kilobyte, 10, 10}, 1},
+		{"… and without those before it", fourKB, []int{10, 10, 10 * kilobyte, 10}, 2},
+		{"no events", fourKB, nil, 0},
+		{"one event", fourKB, []int{100}, 1},
+		{"more than the maximum", three, []int{1, 1, 1, 1}, 3},
+		{"fewer than the maximum", three, []int{1, 1}, 2},
+		{"1,000 bytes: four are 4,005 with brackets and commas", fourKB, []int{1000, 1000, 1000, 1000, 1000}, 4},
+		{"exactly 4,096 bytes: [ 2,046 , 2,047 ]", fourKB, []int{2046, 2047, 1}, 2},
+		{"one byte more", fourKB, []int{2047, 2047}, 1},
+		{"exactly 4,096 bytes alone", fourKB, []int{4094, 1}, 1},
 		{
 			"1 KB holds 511 events of one byte: 1,023 with brackets and commas",
 			policy.BatchSettings{MaxEvents: 5000, PreferredKilobytes: 1},
-			slices.Repeat([]int{1}, 600), 0, 511,
+			slices.Repeat([]int{1}, 600), 511,
 		},
 		{
 			"5,000 small events are one body",
 			policy.BatchSettings{MaxEvents: 5000, PreferredKilobytes: 1024},
-			slices.Repeat([]int{200}, 6000), 0, 5000,
+			slices.Repeat([]int{200}, 6000), 5000,
 		},
-		{"zero settings", policy.BatchSettings{}, []int{1, 1}, 0, 1},
+		{"zero settings", policy.BatchSettings{}, []int{1, 1}, 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			require.Equal(t, tt.want, tt.settings.Cut(tt.sizes, tt.overhead))
+			require.Equal(t, tt.want, tt.settings.Cut(tt.sizes))
 		})
 	}
 }
@@ -123,11 +120,11 @@ func TestCut(t *testing.T) {
 // FuzzCut cuts a list of events into bodies. No body is empty, has more than the maximum, or is larger than the target
 // unless it is one event. The next event would not have fit into it.
 func FuzzCut(f *testing.F) {
-	f.Add(uint16(10), uint16(4), uint8(0), []byte{10, 200, 255, 0, 3, 3, 3})
-	f.Add(uint16(2), uint16(1), uint8(60), []byte{1, 1, 1, 1, 1})
-	f.Add(uint16(4999), uint16(1023), uint8(0), slices.Repeat([]byte{255}, 300))
-	f.Add(uint16(0), uint16(0), uint8(0), []byte{0, 0, 21})
-	f.Fuzz(func(t *testing.T, maxEvents, kilobytes uint16, overhead uint8, row []byte) {
+	f.Add(uint16(10), uint16(4), []byte{10, 200, 255, 0, 3, 3, 3})
+	f.Add(uint16(2), uint16(1), []byte{1, 1, 1, 1, 1})
+	f.Add(uint16(4999), uint16(1023), slices.Repeat([]byte{255}, 300))
+	f.Add(uint16(0), uint16(0), []byte{0, 0, 21})
+	f.Fuzz(func(t *testing.T, maxEvents, kilobytes uint16, row []byte) {
 		b := policy.BatchSettings{MaxEvents: 1 + int(maxEvents)%5000, PreferredKilobytes: 1 + int(kilobytes)%1024}
 		row = row[:min(len(row), 1000)]
 		sizes := make([]int, len(row))
@@ -135,13 +132,13 @@ func FuzzCut(f *testing.F) {
 			sizes[i] = int(n) * 48 // up to 12 KB
 		}
 		for len(sizes) > 0 {
-			n := b.Cut(sizes, int(overhead))
+			n := b.Cut(sizes)
 			require.GreaterOrEqual(t, n, 1)
 			require.LessOrEqual(t, n, min(b.MaxEvents, len(sizes)))
 			target := b.PreferredKilobytes * 1024
-			require.True(t, n == 1 || bodyLength(sizes[:n], int(overhead)) <= target, "%d events: over the target", n)
+			require.True(t, n == 1 || bodyLength(sizes[:n]) <= target, "%d events: over the target", n)
 			if n < min(b.MaxEvents, len(sizes)) {
-				require.Greater(t, bodyLength(sizes[:n+1], int(overhead)), target, "the next event would have fit")
+				require.Greater(t, bodyLength(sizes[:n+1]), target, "the next event would have fit")
 			}
 			sizes = sizes[n:]
 		}
@@ -149,10 +146,10 @@ func FuzzCut(f *testing.F) {
 }
 
 // bodyLength writes a delivery's body.
-func bodyLength(sizes []int, overhead int) int {
+func bodyLength(sizes []int) int {
 	events := make([]string, len(sizes))
 	for i, size := range sizes {
-		events[i] = strings.Repeat("x", size+overhead)
+		events[i] = strings.Repeat("x", size)
 	}
 	return len("[" + strings.Join(events, ",") + "]")
 }

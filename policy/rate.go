@@ -52,15 +52,15 @@ func (r *DeliveryRate) Step() time.Duration {
 	return time.Duration(float64(time.Second) / r.PerSecond())
 }
 
-// RateTick is how much of a rate may be sent at once without a burst.
-const RateTick = 250 * time.Millisecond
+// rateTick is how much of a rate may be sent at once without a burst.
+const rateTick = 250 * time.Millisecond
 
 // MaxBurst is how many may be sent at once, at least 1.
 func (r *DeliveryRate) MaxBurst() int {
 	if r.Burst != nil {
 		return *r.Burst
 	}
-	return max(int(math.Round(r.PerSecond()*RateTick.Seconds())), 1)
+	return max(int(math.Round(r.PerSecond()*rateTick.Seconds())), 1)
 }
 
 // RateText is a rate with step between two requests or events: "50 requests/s".

@@ -19,9 +19,9 @@ const (
 	minSigningKeyBytes, maxSigningKeyBytes = 24, 64
 )
 
-// MaxSigningSecrets is the most secrets that sign a delivery: each costs a signature over the whole body and 48 bytes
+// maxSigningSecrets is the most secrets that sign a delivery: each costs a signature over the whole body and 48 bytes
 // of header.
-const MaxSigningSecrets = 3
+const maxSigningSecrets = 3
 
 // MaxPreviousSecret is the longest time for which a replaced secret may continue to sign.
 const MaxPreviousSecret = 7 * 24 * time.Hour
@@ -88,10 +88,10 @@ func (s *Signing) Rotate(key []byte, at time.Time, previous time.Duration) (*Sig
 			rotated.Secrets = append(rotated.Secrets, secret)
 		}
 	}
-	if len(rotated.Secrets) > MaxSigningSecrets {
+	if len(rotated.Secrets) > maxSigningSecrets {
 		ends := live[len(live)-1].ValidUntil.UTC().Format(time.RFC3339) // the oldest: none outlives a newer one
 		return nil, invalid("previousValidForHours",
-			fmt.Sprintf("must be 0, so that only the new secret signs, until %s: %d already sign", ends, MaxSigningSecrets))
+			fmt.Sprintf("must be 0, so that only the new secret signs, until %s: %d already sign", ends, maxSigningSecrets))
 	}
 	return rotated, nil
 }

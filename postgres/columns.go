@@ -8,34 +8,34 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// ColumnOf is a column of a group of rows. A statement gets it as one array.
-type ColumnOf[T any] struct {
+// columnOf is a column of a group of rows. A statement gets it as one array.
+type columnOf[T any] struct {
 	name, kind string
 	values     func([]T) any
 }
 
 // Col is a column with its SQL type and its value in a row.
-func Col[T, V any](name, kind string, value func(T) V) ColumnOf[T] {
-	return ColumnOf[T]{name, kind, func(rows []T) any { return Column(rows, value) }}
+func Col[T, V any](name, kind string, value func(T) V) columnOf[T] {
+	return columnOf[T]{name, kind, func(rows []T) any { return Column(rows, value) }}
 }
 
 // NullTimeCol is a column of times that is NULL for the zero time.
-func NullTimeCol[T any](name string, value func(T) time.Time) ColumnOf[T] {
+func NullTimeCol[T any](name string, value func(T) time.Time) columnOf[T] {
 	return Col(name, "timestamptz", func(row T) pgtype.Timestamptz { return NullTime(value(row)) })
 }
 
 // NullTextCol is a column of texts that is NULL for "".
-func NullTextCol[T any](name string, value func(T) string) ColumnOf[T] {
+func NullTextCol[T any](name string, value func(T) string) columnOf[T] {
 	return Col(name, "text", func(row T) pgtype.Text { return NullText(value(row)) })
 }
 
 // NullIntCol is a column of integers that is NULL for 0.
-func NullIntCol[T any](name string, value func(T) int64) ColumnOf[T] {
+func NullIntCol[T any](name string, value func(T) int64) columnOf[T] {
 	return Col(name, "bigint", func(row T) pgtype.Int8 { return NullInt(value(row)) })
 }
 
 // Columns are the columns of a group of rows that a statement reads as a table.
-type Columns[T any] []ColumnOf[T]
+type Columns[T any] []columnOf[T]
 
 // Append adds an array for each column to the parameters of a statement.
 func (c Columns[T]) Append(args []any, rows []T) []any {

@@ -101,8 +101,8 @@ const (
 	connWait = time.Second
 )
 
-// Beginner begins transactions: a pool, or one connection.
-type Beginner interface {
+// beginner begins transactions: a pool, or one connection.
+type beginner interface {
 	BeginTx(ctx context.Context, options pgx.TxOptions) (pgx.Tx, error)
 }
 
@@ -116,7 +116,7 @@ type Querier interface {
 // ReadWithin runs statements in one snapshot. PostgreSQL itself ends a statement that exceeds the limit: it would
 // continue after its client has left. ErrTooSlow; ErrUnavailable; ErrNotFound of read.
 func ReadWithin(
-	ctx context.Context, db Beginner, limit time.Duration, what string, read func(pgx.Tx) error,
+	ctx context.Context, db beginner, limit time.Duration, what string, read func(pgx.Tx) error,
 ) error {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	err := pgx.BeginTxFunc(ctx, db, options, func(tx pgx.Tx) error {
@@ -244,7 +244,7 @@ func Values[T any](ctx context.Context, db Querier, query string, args ...any) (
 }
 
 // Collect returns the rows of one query within 10 s, by column names. ErrTooSlow; ErrUnavailable.
-func Collect[T any](ctx context.Context, db Beginner, query string, args ...any) (found []T, err error) {
+func Collect[T any](ctx context.Context, db beginner, query string, args ...any) (found []T, err error) {
 	err = ReadWithin(ctx, db, collectTime, "a report", func(tx pgx.Tx) error {
 		found, err = Rows[T](ctx, tx, query, args...)
 		return err

@@ -2,7 +2,6 @@ package query
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"strings"
 	"time"
@@ -79,8 +78,8 @@ type Counts struct {
 	Reasons  []Counted // of dead letters
 }
 
-// CountsFilter selects counts; "" = of all.
-type CountsFilter struct{ Topic, Subscription string }
+// countsFilter selects counts; "" = of all.
+type countsFilter struct{ Topic, Subscription string }
 
 // counted is a row of counts.sql.
 type counted struct {
@@ -90,18 +89,9 @@ type counted struct {
 	LatencyBuckets []int64
 }
 
-// ReadCounts reads the counts of a span up to now, which is a whole number of steps. A step is a number of minutes, or
-// whole hours.
-func (r *Reader) ReadCounts(
-	ctx context.Context, f CountsFilter, span, step time.Duration,
-) (counts *Counts, err error) {
-	err = read(ctx, r.db, "counts", func(r *reading) { counts = readCounts(r, f, span, step) })
-	return counts, err
-}
-
 // source chooses the counts to add up for a step: the sums of rollup_sums, or those by the minute, and how many minutes
 // each covers.
-func (f *CountsFilter) source(step time.Duration) (sums bool, grain int) {
+func (f *countsFilter) source(step time.Duration) (sums bool, grain int) {
 	switch {
 	case f.Subscription != "" && step >= time.Hour:
 		return true, 60
@@ -114,7 +104,9 @@ func (f *CountsFilter) source(step time.Duration) (sums bool, grain int) {
 	}
 }
 
-func readCounts(r *reading, f CountsFilter, span, step time.Duration) *Counts {
+// readCounts reads the counts of a span up to now, which is a whole number of steps. A step is a number of minutes, or
+// whole hours.
+func readCounts(r *reading, f countsFilter, span, step time.Duration) *Counts {
 	args := pgx.NamedArgs{
 		"topic": given(f.Topic), "subscription": given(f.Subscription), "step": int(step / time.Minute),
 	}

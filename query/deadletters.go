@@ -146,8 +146,8 @@ func (l *DeadLetter) Place() DeadLetterPlace {
 	return DeadLetterPlace{l.DeadLetteredAt, l.DeadLetterID}
 }
 
-// DeadLetterSearch is a part of the dead letters that a filter matches.
-type DeadLetterSearch struct {
+// deadLetterSearch is a part of the dead letters that a filter matches.
+type deadLetterSearch struct {
 	Rows []DeadLetter
 	// SearchedTo is where a search ended that found no more than Rows; nil if it reached the end of the list.
 	SearchedTo *DeadLetterPlace
@@ -159,7 +159,7 @@ type DeadLetterSearch struct {
 // *FunctionError: the filter is invalid.
 func (r *Reader) ListDeadLetters(
 	ctx context.Context, filter *DeadLetterFilter, after DeadLetterPlace, limit int,
-) (list DeadLetterSearch, err error) {
+) (list deadLetterSearch, err error) {
 	text, err := filter.Text()
 	if err != nil {
 		return list, err
@@ -284,8 +284,8 @@ type DeadLetterRow struct {
 }
 
 const (
-	// FacetSample is the number of dead letters, the newest that match, that the facets are counted among.
-	FacetSample = 10_000
+	// facetSample is the number of dead letters, the newest that match, that the facets are counted among.
+	facetSample = 10_000
 	// matchSample is the same for a filter with conditions, which reads the bodies: 1,000 take some 15 ms.
 	matchSample = 1_000
 )
@@ -341,7 +341,7 @@ func (r *Reader) ReadDeadLetters(
 // count counts what the filter matches. Without conditions that is independent of the page.
 func (d *DeadLetterPage) count(r *reading, text string, found *foundDeadLetters) {
 	args := pgx.NamedArgs{
-		"filter": text, "ids": nil, "sample": FacetSample, "scan_limit": searchLimit, "top": 10,
+		"filter": text, "ids": nil, "sample": facetSample, "scan_limit": searchLimit, "top": 10,
 	}
 	if found.Condition != nil {
 		args["ids"], d.Partly = found.IDs, found.ReachedAt != nil
@@ -352,7 +352,7 @@ func (d *DeadLetterPage) count(r *reading, text string, found *foundDeadLetters)
 	}
 	for _, facet := range rows[row](r, "dead_letter_facets", args) {
 		if facet.Facet == "all" {
-			d.Total, d.Partly = facet.Count, d.Partly || facet.Name != "" && facet.Count < FacetSample
+			d.Total, d.Partly = facet.Count, d.Partly || facet.Name != "" && facet.Count < facetSample
 		} else {
 			d.Facets[facet.Facet] = append(d.Facets[facet.Facet], facet.Counted)
 		}

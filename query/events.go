@@ -83,9 +83,6 @@ func (r *Reader) ReadEvents(
 	return page, err
 }
 
-// StatesLimit is the number of deliveries of an event that States counts.
-const StatesLimit = 100
-
 // readStates reads how many deliveries of each event are in each state. The days limit the partitions that are read.
 func readStates(r *reading, events []EventLine, today time.Time) {
 	if len(events) == 0 {

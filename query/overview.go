@@ -51,16 +51,16 @@ type Overview struct {
 	Holds []HoldLine
 }
 
-// ReadOverview reads the overview with the counts of a span, see ReadCounts. ErrTooSlow, ErrUnavailable.
+// ReadOverview reads the overview with the counts of a span. ErrTooSlow, ErrUnavailable.
 func (r *Reader) ReadOverview(ctx context.Context, span, step time.Duration) (*Overview, error) {
 	var o Overview
 	err := read(ctx, r.db, "the overview", func(r *reading) {
 		o.Current = row[CurrentState](r, "current_state", pgx.NamedArgs{"held": heldLimit, "sample": lagSample})
-		o.LastHour = readCounts(r, CountsFilter{}, time.Hour, time.Minute)
-		o.Day = readCounts(r, CountsFilter{}, 24*time.Hour, time.Hour)
+		o.LastHour = readCounts(r, countsFilter{}, time.Hour, time.Minute)
+		o.Day = readCounts(r, countsFilter{}, 24*time.Hour, time.Hour)
 		o.Range = o.LastHour
 		if span != time.Hour || step != time.Minute {
-			o.Range = readCounts(r, CountsFilter{}, span, step)
+			o.Range = readCounts(r, countsFilter{}, span, step)
 		}
 		o.Holds = rows[HoldLine](r, "holds", pgx.NamedArgs{"limit": 50})
 	})

@@ -80,7 +80,7 @@ type SubscriptionDetails struct {
 	Queue         *Queue        `db:"-"` // nil in push delivery
 }
 
-// ReadSubscriptionDetails reads the activity of an event subscription, and its counts of a span, see ReadCounts.
+// ReadSubscriptionDetails reads the activity of an event subscription, and its counts of a span.
 // ErrTooSlow, ErrUnavailable.
 func (r *Reader) ReadSubscriptionDetails(
 	ctx context.Context, sub *catalog.Subscription, span, step time.Duration,
@@ -88,7 +88,7 @@ func (r *Reader) ReadSubscriptionDetails(
 	const newest = 10
 	var d SubscriptionDetails
 	args := pgx.NamedArgs{"topic": sub.Topic, "subscription": sub.Name, "id": sub.ID}
-	counts := CountsFilter{Topic: sub.Topic, Subscription: sub.Name}
+	counts := countsFilter{Topic: sub.Topic, Subscription: sub.Name}
 	err := read(ctx, r.db, "an event subscription", func(r *reading) {
 		d = row[SubscriptionDetails](r, "pending", args)
 		if rates := rows[DeliveryRate](r, "delivery_rate", args); len(rates) > 0 {

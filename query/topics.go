@@ -37,12 +37,12 @@ type TopicDetails struct {
 	Range, Day *Counts // of the requested span; of 24 hours by the hour
 }
 
-// ReadTopicDetails reads one topic and its counts of a span, see ReadCounts; ErrNotFound.
+// ReadTopicDetails reads one topic and its counts of a span; ErrNotFound.
 func (r *Reader) ReadTopicDetails(
 	ctx context.Context, name string, span, step time.Duration,
 ) (*TopicDetails, error) {
 	var d TopicDetails
-	filter := CountsFilter{Topic: name}
+	filter := countsFilter{Topic: name}
 	err := read(ctx, r.db, "a topic", func(r *reading) {
 		d.TopicLine = row[TopicLine](r, "topics", pgx.NamedArgs{"only": name, "limit": 1})
 		d.Range, d.Day = readCounts(r, filter, span, step), readCounts(r, filter, 24*time.Hour, time.Hour)

@@ -18,8 +18,8 @@ import (
 const (
 	// Logins is how many queries run at a time, for all nodes together.
 	Logins = 4
-	// DefaultTimeout is the time limit of a query.
-	DefaultTimeout = 30 * time.Second
+	// defaultTimeout is the time limit of a query.
+	defaultTimeout = 30 * time.Second
 	// MaxRows is the most rows that Run returns.
 	MaxRows = 1000
 	// maxBytes limits the values that Run returns, and each row that PostgreSQL sends.
@@ -64,7 +64,7 @@ type Result struct {
 type Options struct {
 	// URLs replace the login roles: each is used by one query at a time.
 	URLs []string
-	// Timeout of a query; 0 = DefaultTimeout.
+	// Timeout of a query; 0 = defaultTimeout.
 	Timeout time.Duration
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
@@ -82,7 +82,7 @@ type Runner struct {
 
 // NewRunner returns a Runner that connects with the login roles of the database, or with the URLs of the options.
 func NewRunner(db *postgres.DB, sealer *postgres.Sealer, o Options) (*Runner, error) {
-	r := &Runner{db: db, sealer: sealer, timeout: cmp.Or(o.Timeout, DefaultTimeout), log: o.Logger}
+	r := &Runner{db: db, sealer: sealer, timeout: cmp.Or(o.Timeout, defaultTimeout), log: o.Logger}
 	r.log = cmp.Or(r.log, slog.Default())
 	for _, url := range o.URLs {
 		l, err := loginOf(url)

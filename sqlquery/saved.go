@@ -27,8 +27,8 @@ const (
 	maxDescription = 1000
 )
 
-// NameRule is what the name of a saved query may be, in words.
-const NameRule = "1 to 63 letters, digits, dots, underscores and hyphens, the first a letter or digit"
+// nameRule is what the name of a saved query may be, in words.
+const nameRule = "1 to 63 letters, digits, dots, underscores and hyphens, the first a letter or digit"
 
 var queryName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
@@ -127,7 +127,7 @@ func (q *Saved) validate() error {
 	request := Request{SQL: q.SQL}
 	switch {
 	case !queryName.MatchString(q.Name) || strings.HasPrefix(q.Name, temporaryPrefix):
-		return postgres.Invalid("name", "name must be %s; names that begin with %s are of temporary queries", NameRule,
+		return postgres.Invalid("name", "name must be %s; names that begin with %s are of temporary queries", nameRule,
 			temporaryPrefix)
 	case q.Name == "run": // in URLs, it runs SQL that is not saved
 		return postgres.Invalid("name", "name must not be run")

@@ -34,7 +34,7 @@ func (b *bundle) requireRejected(t *testing.T, path string, form url.Values, sta
 
 func TestDeliveryActions(t *testing.T) {
 	t.Parallel()
-	b := seeded(t, "e-1", "e-2", "e-3")
+	b := seededRunning(t, "e-1", "e-2", "e-3")
 	of := func(end, subscription string) string {
 		return b.value(t, "SELECT "+end+"(delivery_id) FROM postrider.deliveries WHERE subscription = '"+subscription+"'")
 	}
@@ -72,7 +72,7 @@ func TestDeliveryActions(t *testing.T) {
 
 func TestDeadLetterActions(t *testing.T) {
 	t.Parallel()
-	b := seeded(t, "e-1", "e-2")
+	b := seededRunning(t, "e-1", "e-2")
 	at := "/ui/dead-letters/" + b.value(t, "SELECT dead_letter_id FROM postrider.dead_letters ORDER BY 1 LIMIT 1")
 	accounting := url.Values{"toSubscription": {"accounting"}}
 
@@ -124,7 +124,7 @@ func (b *bundle) confirmAddress(t *testing.T, path string) string {
 
 func TestBulkRedeliverAndPurge(t *testing.T) {
 	t.Parallel()
-	b := seeded(t, "e-1", "e-2", "e-3")
+	b := seededRunning(t, "e-1", "e-2", "e-3")
 	const redeliver, purge = "/ui/dead-letters/redeliver?outcome=NotFound&subscription=archive&topic=orders",
 		"/ui/dead-letters/purge?subscription=archive&topic=orders"
 	require.Contains(t, b.page(t, "/ui/problems"),
@@ -262,7 +262,7 @@ func TestBulkOperationWithIncompleteCount(t *testing.T) {
 // Checked rows are acted on alone, and nothing if none is checked.
 func TestActOnCheckedRows(t *testing.T) {
 	t.Parallel()
-	b := seeded(t, "e-1", "e-2", "e-3")
+	b := seededRunning(t, "e-1", "e-2", "e-3")
 	list := b.page(t, "/ui/deliveries?topic=orders")
 	requireValidMarkup(t, "/ui/deliveries", list)
 	require.Contains(t, list, `href="/ui/deliveries/cancel?topic=orders"`)

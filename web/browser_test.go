@@ -179,7 +179,7 @@ func (w *browser) requireFits(t *testing.T, path string, width int64) {
 func TestDashboardInBrowser(t *testing.T) {
 	t.Parallel()
 	w := newBrowser(t)
-	b := seeded(t, pageTexts...)
+	b := seededRunning(t, pageTexts...)
 	srv := httptest.NewServer(b.echo)
 	t.Cleanup(srv.Close)
 	w.size(t, 1440, 900, "light")

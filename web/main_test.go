@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -49,6 +50,8 @@ type bundle struct {
 	store *app.System
 	echo  *echo.Echo
 	api   http.Handler
+
+	stopEngine func() // of setupRunning
 }
 
 // setup mounts a dashboard without sign-in; change may alter its options.
@@ -110,7 +113,7 @@ func endpoint(t *testing.T) string {
 	return srv.URL
 }
 
-// setupRunning is a dashboard with a running engine.
+// setupRunning is a dashboard with a running engine, until stopEngine.
 func setupRunning(t *testing.T, change ...func(*web.Options)) *bundle {
 	t.Helper()
 	b := setupWorkers(t, 20, change...)
@@ -124,10 +127,13 @@ func setupRunning(t *testing.T, change ...func(*web.Options)) *bundle {
 	})
 	require.NoError(t, err)
 	require.NoError(t, engine.Start(t.Context()))
-	t.Cleanup(func() {
+	b.stopEngine = sync.OnceFunc(func() {
 		stop, end := context.WithTimeout(context.Background(), 20*time.Second)
 		defer end()
 		_ = engine.Stop(stop)
+	})
+	t.Cleanup(func() {
+		b.stopEngine()
 		cancel()
 		<-done
 	})
@@ -155,8 +161,16 @@ func (b *bundle) publish(t *testing.T, topic string, texts ...string) {
 }
 
 // seeded has deliveries in each state, on hold and in a batch, and an unmatched event. The texts are the ids, types
-// and subjects of the events.
+// and subjects of the events. Nothing is attempted or released afterwards.
 func seeded(t *testing.T, texts ...string) *bundle {
+	t.Helper()
+	b := seededRunning(t, texts...)
+	b.stopEngine()
+	return b
+}
+
+// seededRunning is seeded with an engine that goes on.
+func seededRunning(t *testing.T, texts ...string) *bundle {
 	t.Helper()
 	b := setupRunning(t)
 	url := endpoint(t)

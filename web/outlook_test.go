@@ -136,7 +136,7 @@ func commandsOf(t *testing.T, page string) (commands []string) {
 // An operation shows the states of its redeliveries.
 func TestOperationShowsRedeliveryOutcomes(t *testing.T) {
 	t.Parallel()
-	b := seeded(t, "e-1", "e-2")
+	b := seededRunning(t, "e-1", "e-2")
 	_, err := b.store.Operator.OnDeadLetters(t.Context(), &query.DeadLetterFilter{Topic: ptr("orders")},
 		&operator.Action{Kind: operator.Redeliver})
 	require.NoError(t, err)

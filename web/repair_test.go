@@ -66,7 +66,7 @@ func TestEditAndRedeliver(t *testing.T) {
 
 func TestRepairManyInDashboard(t *testing.T) {
 	t.Parallel()
-	b := seeded(t, "e-1", "e-2", "e-3")
+	b := seededRunning(t, "e-1", "e-2", "e-3")
 	at := "/ui/dead-letters/repair?subscription=archive&topic=orders"
 	page := b.page(t, at)
 	requireValidMarkup(t, at, page)

@@ -4,7 +4,7 @@ import "postrider/policy"
 
 // Sections of a retry policy's settings.
 const (
-	PolicySection = "Policy"
+	policySection = "Policy"
 	Schedule      = "Schedule"
 	Outcomes      = "Outcomes"
 	Probation     = "Probation"
@@ -13,7 +13,7 @@ const (
 // Policy are the settings of a retry policy.
 var Policy = []Setting{
 	{
-		Name: "source", Section: PolicySection, Label: "Source", Kind: Text, Max: 500, Default: "empty",
+		Name: "source", Section: policySection, Label: "Source", Kind: Text, Max: 500, Default: "empty",
 		Help: "Where the values of this policy come from.",
 	},
 	{

@@ -4,7 +4,7 @@ import "postrider/event"
 
 // Sections of a topic's settings.
 const (
-	TopicSection = "Topic"
+	topicSection = "Topic"
 	Mapping      = "Mapping"
 	Limits       = "Limits"
 )
@@ -12,11 +12,11 @@ const (
 // Topic are the settings of a topic.
 var Topic = []Setting{
 	{
-		Name: "kind", Section: TopicSection, Label: "Kind", Kind: Choice, Choices: []string{"basic", "namespace"},
+		Name: "kind", Section: topicSection, Label: "Kind", Kind: Choice, Choices: []string{"basic", "namespace"},
 		Help: "basic: Event Grid's custom topic. namespace: takes CloudEvents only.", Default: "basic", Fixed: true,
 	},
 	{
-		Name: "inputSchema", Section: TopicSection, Label: "Input schema", Kind: Choice,
+		Name: "inputSchema", Section: topicSection, Label: "Input schema", Kind: Choice,
 		Choices: []string{string(event.EventGrid), string(event.CloudEvents), string(event.Custom)},
 		Help:    "Schema of published events. CustomEventSchema is your own JSON with an input mapping.",
 		Default: "EventGridSchema; CloudEventSchemaV1_0 on a namespace topic", Fixed: true,

@@ -349,7 +349,7 @@ func (c *cut) batches(ctx context.Context, open []openDelivery) (batches [][]ope
 func (c *cut) divide(open []openDelivery, all bool) (batches [][]openDelivery) {
 	sizes := postgres.Column(open, func(o openDelivery) int { return o.bytes })
 	for len(open) > 0 {
-		n := c.sub.Batch().Cut(sizes, 0)
+		n := c.sub.Batch().Cut(sizes)
 		if n == len(open) && len(batches) > 0 && !all {
 			break
 		}

@@ -152,7 +152,7 @@ var fateColumns = postgres.Columns[fateRow]{
 	postgres.NullTimeCol("not_before", func(f fateRow) time.Time { return f.Verdict.NotBefore }),
 	postgres.Col("reason", "text", func(f fateRow) pgtype.Text {
 		if f.Verdict.Action == policy.Retry && f.Verdict.Reason == "" {
-			return postgres.NullText(string(ReasonOwnTime))
+			return postgres.NullText(string(reasonOwnTime))
 		}
 		return postgres.NullText(string(f.Verdict.Reason))
 	}),

@@ -22,8 +22,8 @@ const (
 
 // Reasons why a delivery leaves its batch to be attempted alone.
 const (
-	// ReasonOwnTime: its time to live ends before the batch's next attempt.
-	ReasonOwnTime policy.Reason = "OwnTime"
+	// reasonOwnTime: its time to live ends before the batch's next attempt.
+	reasonOwnTime policy.Reason = "OwnTime"
 	// ReasonUnsendable: its event cannot be written into a request's body, and must not delay the others.
 	ReasonUnsendable policy.Reason = "Unsendable"
 	// ReasonHeaderValue: its values of Dynamic headers are not those of the batch's first delivery. The headers were

@@ -13,9 +13,8 @@ const (
 	// core.
 	DeliverQueue = "deliveries"
 
-	// LockKind is the kind of the jobs that are due when a consumer's lock ends, see package pull.
-	LockKind = "lock"
-	// LockQueue is a separate queue that no worker fetches: a statement ends many locks at once.
+	// LockQueue has the jobs that are due when a consumer's lock ends, see package pull. No worker fetches them: a
+	// statement ends many locks at once.
 	LockQueue = "locks"
 
 	// RouteKind is the kind of the jobs that create the deliveries of a route, see docs/internals/delivery.md.

@@ -107,18 +107,18 @@ func Operators() []string {
 	return names
 }
 
-// Arity is how many values an operator compares with.
-type Arity uint8
+// arity is how many values an operator compares with.
+type arity uint8
 
 // The arities of operators. One value is in value, many are in values.
 const (
-	NoValue Arity = iota
+	NoValue arity = iota
 	OneValue
 	ManyValues
 )
 
 // ArityOf returns how many values the operator has; false if there is no such operator.
-func ArityOf(name string) (Arity, bool) {
+func ArityOf(name string) (arity, bool) {
 	op := operatorOf(name)
 	switch {
 	case op == nil:

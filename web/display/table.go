@@ -43,8 +43,8 @@ type Table struct {
 // Button is a button of a form that opens another page.
 type Button struct{ Href, Text string }
 
-// ColumnsCookie has the chosen columns of each list.
-const ColumnsCookie = "postrider-columns"
+// columnsCookie has the chosen columns of each list.
+const columnsCookie = "postrider-columns"
 
 // wrapText is the key of Table.Wrap in the cookie and in the form.
 const wrapText = "wrap"
@@ -92,7 +92,7 @@ func (t Table) SQL() string {
 }
 
 func chosenColumns(c echo.Context) url.Values {
-	cookie, err := c.Cookie(ColumnsCookie)
+	cookie, err := c.Cookie(columnsCookie)
 	if err != nil {
 		return url.Values{}
 	}
@@ -124,7 +124,7 @@ func ChooseColumns(c echo.Context, name string, keys []string) {
 		values.Set(name, strings.Join(stored, "."))
 	}
 	cookie := &http.Cookie{ //nolint:gosec // it holds no secret and must also work without HTTPS
-		Name: ColumnsCookie, Value: values.Encode(), Path: "/ui/", HttpOnly: true, SameSite: http.SameSiteLaxMode,
+		Name: columnsCookie, Value: values.Encode(), Path: "/ui/", HttpOnly: true, SameSite: http.SameSiteLaxMode,
 		MaxAge: 365 * 24 * 60 * 60,
 	}
 	if len(values) == 0 || len(cookie.Value) > maxCookie {

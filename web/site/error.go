@@ -29,7 +29,7 @@ func (s *Site) Explain(next echo.HandlerFunc) echo.HandlerFunc {
 		if err == nil || c.Response().Committed {
 			return err
 		}
-		status := StatusOf(err)
+		status := statusOf(err)
 		s.logFailure(c, status, err)
 		view := errorViewOf(status, err)
 		return s.render(c, status, "error", Frame{Title: view.Title, View: view})
@@ -54,8 +54,8 @@ func (s *Site) logFailure(c echo.Context, status int, err error) {
 	s.Log.Log(ctx, level, "dashboard page failed", args...)
 }
 
-// StatusOf is the status code for an error.
-func StatusOf(err error) int {
+// statusOf is the status code for an error.
+func statusOf(err error) int {
 	var ofEcho *echo.HTTPError
 	var own interface{ HTTPStatus() int }
 	var busy *postgres.BusyError
@@ -215,7 +215,7 @@ func RejectionOf(err error) *RejectionError {
 	}
 	if errors.As(err, &ofFunction) && !errors.Is(err, postgres.ErrNotFound) {
 		text := "Nothing was done: " + ofFunction.Message + ". " + advice(ofFunction)
-		return &RejectionError{StatusOf(err), strings.TrimSpace(text)}
+		return &RejectionError{statusOf(err), strings.TrimSpace(text)}
 	}
 	for _, conflict := range []error{postgres.ErrPaused, postgres.ErrNotValidated, catalog.ErrNoProbation} {
 		if errors.Is(err, conflict) {

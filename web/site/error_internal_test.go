@@ -41,7 +41,7 @@ func TestFailedPagesAreLogged(t *testing.T) {
 			var log bytes.Buffer
 			s := &Site{Log: slog.New(slog.NewJSONHandler(&log, nil))}
 			r := httptest.NewRequestWithContext(row.ctx, http.MethodGet, "/ui/jobs", http.NoBody)
-			s.logFailure(echo.New().NewContext(r, httptest.NewRecorder()), StatusOf(row.err), row.err)
+			s.logFailure(echo.New().NewContext(r, httptest.NewRecorder()), statusOf(row.err), row.err)
 			if row.level == "" {
 				require.Empty(t, log.String())
 				return
@@ -73,7 +73,7 @@ func TestStatusOfErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			require.Equal(t, row.want, StatusOf(row.err))
+			require.Equal(t, row.want, statusOf(row.err))
 		})
 	}
 }

@@ -68,7 +68,7 @@ func Login(users *access.Access, open bool) echo.MiddlewareFunc {
 				return err
 			}
 			if reads(c.Request()) && !refreshes(c.Request()) {
-				return c.Redirect(http.StatusSeeOther, SignInPath(c.Request().URL.RequestURI()))
+				return c.Redirect(http.StatusSeeOther, signInPath(c.Request().URL.RequestURI()))
 			}
 			return echo.ErrUnauthorized
 		}
@@ -143,8 +143,8 @@ func ownHostOnly(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// SignInPath is the address of the sign-in page that continues at to.
-func SignInPath(to string) string {
+// signInPath is the address of the sign-in page that continues at to.
+func signInPath(to string) string {
 	if to == "/ui/" || to == "" {
 		return "/ui/sign-in"
 	}
