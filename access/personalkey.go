@@ -16,8 +16,8 @@ import (
 // A personal key is an API key with an owner. Its actor is this user, whose role bounds its own. It ends with the user.
 
 const (
-	// personalKeyLife is how long a personal key is valid: a shift.
-	personalKeyLife = 12 * time.Hour
+	// maxPersonalKeyDays is the longest life of a personal key.
+	maxPersonalKeyDays = 90
 	// personalKeyKept is how long a key that has ended stays listed. The audit keeps its actions.
 	personalKeyKept = 7 * 24 * time.Hour
 	// maxMachine bounds the name of a computer.
@@ -30,6 +30,8 @@ type PersonalKeySpec struct {
 	Machine string
 	// Role bounds what the key allows; "" = the role of its owner.
 	Role Role
+	// Days is after how many days the key expires: 1 to 90.
+	Days int
 }
 
 func (s *PersonalKeySpec) validate() error {
@@ -40,6 +42,8 @@ func (s *PersonalKeySpec) validate() error {
 		return postgres.Invalid("machine", "machine must be 1 to %d printable characters", maxMachine)
 	case s.Role != "" && !s.Role.Allows(RoleViewer):
 		return postgres.Invalid("role", "role must be viewer, operator or admin, not %q", string(s.Role))
+	case s.Days < 1 || s.Days > maxPersonalKeyDays:
+		return postgres.Invalid("days", "days must be a whole number from 1 to %d", maxPersonalKeyDays)
 	default:
 		return nil
 	}
@@ -68,7 +72,7 @@ func (a *Access) CreatePersonalKey(
 	hash := hashSecret(key)
 	err = a.change(ctx, "create a personal key", func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, sql("personal_key_insert"), name, hash[:], key[:hintLength], spec.Role.scope(),
-			spec.Machine, ActorOf(ctx).Name, owner, personalKeyLife)
+			spec.Machine, ActorOf(ctx).Name, owner, spec.Days)
 		if err != nil {
 			return err
 		}

@@ -11,7 +11,7 @@ import (
 // personalKey is what a user creates on the account page.
 func (b *bundle) personalKey(user, role string) (key string) {
 	b.t.Helper()
-	spec := access.PersonalKeySpec{Machine: "laptop", Role: access.Role(role)}
+	spec := access.PersonalKeySpec{Machine: "laptop", Role: access.Role(role), Days: 1}
 	ctx := access.WithActor(b.t.Context(), access.Actor{Name: "admin", Address: "127.0.0.1"})
 	key, _, err := b.store.Access.CreatePersonalKey(ctx, user, spec)
 	require.NoError(b.t, err)

@@ -88,7 +88,8 @@ func (p *pages) signOutEverywhere(ctx context.Context, c echo.Context, user stri
 }
 
 func (p *pages) createPersonalKey(ctx context.Context, c echo.Context, user string) (href string, err error) {
-	spec := access.PersonalKeySpec{Machine: c.FormValue("machine"), Role: access.Role(c.FormValue("role"))}
+	days, _ := strconv.Atoi(c.FormValue("days")) // CreatePersonalKey rejects 0
+	spec := access.PersonalKeySpec{Machine: c.FormValue("machine"), Role: access.Role(c.FormValue("role")), Days: days}
 	secret, key, err := p.Parts.Access.CreatePersonalKey(ctx, user, spec)
 	return keyCreated(c, secret, key, err)
 }

@@ -377,6 +377,29 @@ func TestAPIKeys(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, b.post("/ui/api-keys/missing/revoke", nil, root).Code)
 }
 
+func TestPersonalKeys(t *testing.T) {
+	t.Parallel()
+	b := setup(t, withSignIn)
+	anna := b.as(t, "anna", access.RoleOperator)
+	created := b.post("/ui/account/keys/create",
+		url.Values{"machine": {"jump-host"}, "role": {"viewer"}, "days": {"7"}}, anna)
+	require.Equal(t, http.StatusOK, created.Code, created.Body)
+	key := "prk_" + between(created.Body.String(), "prk_", "<")
+	found, err := b.store.Access.APIKeyOf(t.Context(), key)
+	require.NoError(t, err)
+	require.Equal(t, 7*24*time.Hour, found.ExpiresAt.Sub(found.CreatedAt))
+	require.Contains(t, text(b.request(http.MethodGet, "/ui/account", anna).Body.String()), "jump-host")
+	for _, days := range []string{"", "0", "91", "soon"} {
+		rejected := b.post("/ui/account/keys/create",
+			url.Values{"machine": {"kept"}, "role": {"viewer"}, "days": {days}}, anna)
+		require.Equal(t, http.StatusBadRequest, rejected.Code, days)
+		require.Contains(t, rejected.Body.String(), "days must be a whole number from 1 to 90")
+		require.Contains(t, rejected.Body.String(), `value="kept"`)
+	}
+	require.Equal(t, http.StatusSeeOther, b.post("/ui/account/keys/"+found.Name+"/revoke", nil, anna).Code)
+	require.NotContains(t, b.request(http.MethodGet, "/ui/account", anna).Body.String(), "jump-host")
+}
+
 func between(text, from, to string) string {
 	_, rest, _ := strings.Cut(text, from)
 	inner, _, _ := strings.Cut(rest, to)

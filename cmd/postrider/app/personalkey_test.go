@@ -15,7 +15,8 @@ import (
 func (b *bundle) personalKey(t *testing.T, user string, role access.Role) (key string, made *access.APIKey) {
 	t.Helper()
 	ctx := access.WithActor(t.Context(), access.Actor{Name: "user:" + user, Address: "192.0.2.7"})
-	key, made, err := b.store.Access.CreatePersonalKey(ctx, user, access.PersonalKeySpec{Machine: "laptop", Role: role})
+	spec := access.PersonalKeySpec{Machine: "laptop", Role: role, Days: 1}
+	key, made, err := b.store.Access.CreatePersonalKey(ctx, user, spec)
 	require.NoError(t, err)
 	return key, made
 }
@@ -32,6 +33,9 @@ func TestPersonalKeysThatAreRejected(t *testing.T) {
 		{Machine: "lap\u202etop"}:              "machine",
 		{Machine: "lap\x00top"}:                "machine",
 		{Machine: "laptop", Role: "superuser"}: "role",
+		{Machine: "laptop"}:                    "days",
+		{Machine: "laptop", Days: -1}:          "days",
+		{Machine: "laptop", Days: 91}:          "days",
 	} {
 		_, _, err := users.CreatePersonalKey(t.Context(), "anna", spec)
 		var rejected *postgres.FunctionError
@@ -41,7 +45,7 @@ func TestPersonalKeysThatAreRejected(t *testing.T) {
 	_, err := users.PutUser(t.Context(), "anna", access.UserSpec{Disabled: new(true)})
 	require.NoError(t, err)
 	for _, user := range []string{"unknown", "anna"} {
-		_, _, err = users.CreatePersonalKey(t.Context(), user, access.PersonalKeySpec{Machine: "laptop"})
+		_, _, err = users.CreatePersonalKey(t.Context(), user, access.PersonalKeySpec{Machine: "laptop", Days: 30})
 		require.ErrorIs(t, err, postgres.ErrNotFound, user)
 	}
 }
@@ -120,7 +124,7 @@ func TestPersonalKeysOfTheAccountPage(t *testing.T) {
 	b.user(t, "bob", access.RoleAdmin)
 	b.audited(t)
 	ctx := access.WithActor(t.Context(), access.Actor{Name: "user:anna", Address: "192.0.2.7"})
-	spec := access.PersonalKeySpec{Machine: "jump host", Role: access.RoleViewer}
+	spec := access.PersonalKeySpec{Machine: "jump host", Role: access.RoleViewer, Days: 90}
 	key, made, err := users.CreatePersonalKey(ctx, "anna", spec)
 	require.NoError(t, err)
 	found, err := users.APIKeyOf(t.Context(), key)
@@ -128,7 +132,7 @@ func TestPersonalKeysOfTheAccountPage(t *testing.T) {
 	actor := found.Actor("192.0.2.8")
 	require.Equal(t, []any{"user:anna", access.RoleViewer}, []any{actor.Name, actor.Role})
 	require.Equal(t, made.Name, found.Actor("").APIKey())
-	require.Equal(t, 12*time.Hour, made.ExpiresAt.Sub(made.CreatedAt))
+	require.Equal(t, 90*24*time.Hour, made.ExpiresAt.Sub(made.CreatedAt))
 	list, err := users.PersonalKeys(t.Context(), "anna")
 	require.NoError(t, err)
 	require.Len(t, list, 1)
@@ -148,7 +152,7 @@ func TestPersonalKeysOfTheAccountPage(t *testing.T) {
 	require.NotContains(t, b.text(t, "SELECT jsonb_agg(k)::text FROM postrider_internal.api_keys k"), key[:13])
 	require.Equal(t, `user:anna 192.0.2.7 api_key_revoked - {"key": "`+made.Name+`"}`, rows[1])
 
-	_, expired, err := users.CreatePersonalKey(ctx, "anna", access.PersonalKeySpec{Machine: "laptop"})
+	_, expired, err := users.CreatePersonalKey(ctx, "anna", access.PersonalKeySpec{Machine: "laptop", Days: 30})
 	require.NoError(t, err)
 	const longAgo = "UPDATE postrider_internal.api_keys SET expires_at = now() - interval '8 days' WHERE name = $1"
 	b.exec(t, longAgo, expired.Name)
