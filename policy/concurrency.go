@@ -29,21 +29,25 @@ type Cap struct {
 	successes int // since value or throttled changed
 }
 
-// NewCap returns the cap of a new endpoint. limit is the event subscription's maxConcurrentDeliveries, 0 for none;
-// workers is how many attempts one node has in flight in all.
+// NewCap returns the cap of a new endpoint, see Within.
 func NewCap(limit, workers int) Cap {
-	most := workers / 2
-	if limit > 0 {
-		most = min(most, limit)
-	}
-	return Cap{most: most}.At(startingCap)
+	return Cap{value: startingCap}.Within(limit, workers)
 }
 
-// At returns the cap with a value learned earlier, within the bounds of c: the limit may have changed since, or this
-// node have fewer workers than the one that learned it.
-func (c Cap) At(value int) Cap {
-	c.most = max(c.most, 1)
-	c.value, c.successes = min(max(value, 1), c.most), 0
+// Within returns the cap with other bounds. limit is the event subscription's maxConcurrentDeliveries, 0 for none;
+// workers is how many attempts one node has in flight in all.
+func (c Cap) Within(limit, workers int) Cap {
+	c.most = workers / 2
+	if limit > 0 {
+		c.most = min(c.most, limit)
+	}
+	c.value = min(c.Value(), max(c.most, 1))
+	return c
+}
+
+// at returns the cap with a value within its bounds, after which successes count anew.
+func (c Cap) at(value int) Cap {
+	c.value, c.successes = min(max(value, 1), max(c.most, 1)), 0
 	return c
 }
 
@@ -56,11 +60,11 @@ func (c Cap) After(o Outcome, r Result) Cap {
 		if c.successes++; c.successes < max(c.Value(), leastRound) {
 			return c
 		}
-		return c.At(c.Value() + 1)
+		return c.at(c.Value() + 1)
 	case o == OutcomeDelivered:
-		return c.At(c.Value() + 1)
+		return c.at(c.Value() + 1)
 	case r.Err == ErrorTimeout, r.Err == ErrorSocket, r.Err == ErrorDNS:
-		return c.At(c.Value() / 2)
+		return c.at(c.Value() / 2)
 	default:
 		return c
 	}
@@ -75,10 +79,10 @@ func (c Cap) Throttled(inFlight int, again bool) Cap {
 		c.throttled = max(inFlight, 1)
 		others = inFlight / 2
 	}
-	return c.At(min(c.Value(), others))
+	return c.at(min(c.Value(), others))
 }
 
-// Closed returns the cap of an endpoint that another node has found to throttle.
+// Closed returns the cap of an endpoint that this node or another one has found to throttle.
 func (c Cap) Closed() Cap {
 	if c.throttled == 0 {
 		c.throttled, c.successes = c.Value(), 0

@@ -124,26 +124,18 @@ func TestCapThrottled(t *testing.T) {
 	require.Equal(t, 1, c.Throttled(1, false).Value())
 }
 
-func TestCapAt(t *testing.T) {
+func TestCapWithin(t *testing.T) {
 	t.Parallel()
-	tests := []struct {
-		name string
-		cap  policy.Cap
-		kept int
-		want int
-	}{
-		{"within the bounds", policy.NewCap(0, 1000), 200, 200},
-		{"learned by a node with more workers", policy.NewCap(0, 100), 200, 50},
-		{"before the limit was lowered", policy.NewCap(10, 1000), 200, 10},
-		{"no value", policy.NewCap(0, 1000), 0, 1},
-		{"negative value", policy.NewCap(0, 1000), -3, 1},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			require.Equal(t, tt.want, tt.cap.At(tt.kept).Value())
-		})
-	}
+	c := afterAll(t, policy.NewCap(0, 1000), times(136, status(200))...)
+	require.Equal(t, 200, c.Value())
+	require.Equal(t, 200, c.Within(0, 2000).Value())
+	require.Equal(t, 50, c.Within(0, 100).Value(), "with fewer workers")
+	require.Equal(t, 10, c.Within(10, 1000).Value(), "a lower limit")
+	require.Equal(t, 11, afterAll(t, c.Within(10, 1000).Within(20, 1000), status(200)).Value())
+	require.Equal(t, 1, c.Within(0, 0).Value())
+	throttled := c.Throttled(40, false).Within(100, 1000)
+	require.True(t, throttled.IsThrottled(), "another limit does not end the throttling")
+	require.Equal(t, 20, throttled.Value())
 }
 
 func TestZeroCap(t *testing.T) {

@@ -83,6 +83,8 @@ func CommitReason(err error) string {
 		return "PostgreSQL did not respond in time"
 	case pgErr == nil:
 		return "the connection to PostgreSQL failed"
+	case pgErr.Code == "23514" && pgErr.ConstraintName == "":
+		return "a table has no partition for this day (SQLSTATE 23514); nodes create partitions every minute"
 	case class(err) == "22" || class(err) == "23" || class(err) == "P0":
 		return "SQLSTATE " + pgErr.Code
 	case IsDiskFull(err):

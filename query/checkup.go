@@ -45,6 +45,8 @@ type ServerFacts struct {
 	SeesAll             bool      // this role sees what sessions of other roles do (pg_read_all_stats)
 	Superuser           bool      // this role is one
 	CreatesRoles        bool      // this role has CREATEROLE
+	// StatementReaders are logins of users that read the texts of others' queries in pg_stat_statements.
+	StatementReaders []string
 }
 
 // SettingOverride is a setting of a role or a database.

@@ -64,6 +64,9 @@ func TestDoctorChecks(t *testing.T) {
 		{"fail", "writes", "default_transaction_read_only", func(c *query.Checkup) { c.Server.ReadOnly = true }},
 		{"warn", "role", "is a superuser", func(c *query.Checkup) { c.Server.Superuser = true }},
 		{"warn", "role", "has CREATEROLE", func(c *query.Checkup) { c.Server.CreatesRoles = true }},
+		{"warn", "statements", "pg_stat_statements: anna, bob", func(c *query.Checkup) {
+			c.Server.StatementReaders = []string{"anna", "bob"}
+		}},
 		{"fail", "durability", "fsync is off", func(c *query.Checkup) { c.Settings["fsync"] = "off" }},
 		{"fail", "durability", "synchronous_commit is off:", func(c *query.Checkup) {
 			c.Settings["synchronous_commit"] = "off"

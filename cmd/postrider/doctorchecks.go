@@ -9,6 +9,7 @@ import (
 	"postrider/cmd/postrider/terminal"
 	"postrider/jobs"
 	"postrider/migrations"
+	"postrider/postgres"
 	"postrider/query"
 )
 
@@ -35,6 +36,7 @@ func checkServer(found *findings, seen *query.Checkup, now time.Time) {
 		"set POSTRIDER_DATABASE_URL to the primary (target_session_attrs=read-write finds it)",
 	})
 	checkRole(found, s)
+	checkStatements(found, s)
 	checkDurability(found, seen)
 	difference := s.Clock.Sub(now).Abs()
 	found.check("clock",
@@ -70,10 +72,19 @@ func checkRole(found *findings, s *query.ServerFacts) {
 	})
 }
 
+// checkStatements checks that users do not read the texts of other users' queries.
+func checkStatements(found *findings, s *query.ServerFacts) {
+	names := strings.Join(s.StatementReaders, ", ")
+	found.check("statements", "no user reads other users' queries in pg_stat_statements", problem{
+		names != "", warn, "users read other users' queries in pg_stat_statements: " + names,
+		"REVOKE pg_read_all_stats from these roles, or pg_monitor, which includes it",
+	})
+}
+
 // checkWrites checks the result of a test write.
 func checkWrites(found *findings, failed error) {
 	found.check("writes", "events can be stored", problem{
-		failed != nil, fail, fmt.Sprintf("events cannot be stored: %v", failed),
+		failed != nil, fail, "events cannot be stored: " + postgres.CommitReason(failed),
 		"remove the cause; then the nodes continue by themselves",
 	})
 }

@@ -241,7 +241,8 @@ func (c *ClosedEndpoints) EndTrial(ctx context.Context, t *Trial, opens bool, wa
 	if !opens {
 		statement, args = closeAgain, append(args, wait)
 	}
-	if _, err := c.db.Exec(ctx, statement, args...); err != nil {
+	tag, err := c.db.Exec(ctx, statement, args...)
+	if err != nil {
 		return fmt.Errorf("end the trial of a closed endpoint: %w", err)
 	}
 	ended := closing{changedAt: time.Now()}
@@ -250,6 +251,9 @@ func (c *ClosedEndpoints) EndTrial(ctx context.Context, t *Trial, opens bool, wa
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.set(t.key, ended)
+	// A request from before the trial may have closed the endpoint for longer: stored, or not yet.
+	if tag.RowsAffected() > 0 && !c.known[t.key].unstored {
+		c.set(t.key, ended)
+	}
 	return nil
 }

@@ -179,7 +179,7 @@ func (g *Gate) take(d *destination, now time.Time) {
 // bound follows a change of the event subscription's own limit.
 func (d *destination) bound(limit, workers int) {
 	if limit != d.limit {
-		d.limit, d.cap = limit, policy.NewCap(limit, workers).At(d.cap.Value())
+		d.limit, d.cap = limit, d.cap.Within(limit, workers)
 	}
 }
 
@@ -280,7 +280,7 @@ func (g *Gate) ObserveThrottled(subscription int64, took time.Duration) (alone b
 	return d.inFlight == 1
 }
 
-// ObserveClosed notes that another node has found the endpoint to throttle.
+// ObserveClosed notes that the endpoint is closed: it throttles, as this node or another one has found.
 func (g *Gate) ObserveClosed(subscription int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -8,5 +8,11 @@ SELECT current_setting('server_version_num')::int AS version_number, current_set
        (SELECT count(*) FROM pg_stat_activity
          WHERE application_name = 'postrider' AND datname = current_database())::int AS own_connections,
        pg_has_role(current_user, 'pg_read_all_stats', 'USAGE') AS sees_all, r.rolsuper AS superuser,
-       r.rolcreaterole AS creates_roles
+       r.rolcreaterole AS creates_roles,
+       ARRAY (SELECT l.rolname::text FROM pg_roles l
+               WHERE l.rolcanlogin AND NOT l.rolsuper AND pg_has_role(l.oid, 'pg_read_all_stats', 'USAGE')
+                 AND EXISTS (SELECT FROM pg_roles g WHERE g.rolname = 'postrider_reader'
+                                AND pg_has_role(l.oid, g.oid, 'USAGE'))
+                 AND EXISTS (SELECT FROM pg_extension WHERE extname = 'pg_stat_statements')
+               ORDER BY 1) AS statement_readers
   FROM pg_roles r WHERE r.rolname = current_user
