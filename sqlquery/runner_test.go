@@ -122,6 +122,20 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// The check of a query is linear in its size: || makes a tree whose every node contains all the earlier ones.
+func TestChainsOfOperators(t *testing.T) {
+	t.Parallel()
+	b := setup(t, sqlquery.Options{})
+	chain := func(terms int) string { return strings.Repeat("'a'||", terms-1) + "'a'" }
+	got, err := b.runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT length(" + chain(3000) + ")"})
+	require.NoError(t, err)
+	require.Equal(t, [][]string{{"3000"}}, texts(got.Rows))
+	_, err = b.runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT strpos(topic, " + chain(64) + ") FROM topics"})
+	require.NoError(t, err)
+	_, err = b.runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT strpos(topic, " + chain(65) + ") FROM topics"})
+	require.ErrorContains(t, err, "calls strpos(text,text) with a second argument")
+}
+
 func TestPlan(t *testing.T) {
 	t.Parallel()
 	b := setup(t, sqlquery.Options{})

@@ -58,18 +58,16 @@ func usesOf(tree string, args []string) (u uses, queries int) {
 			}
 		}
 	}
-	queries = len(walk(tree, func(node string, children []string) {
-		found := call.FindStringSubmatch(node)
-		if found == nil || len(children) < 2 {
-			return
+	queries = len(walk(tree, func(head string, sizes []int) int {
+		if found := call.FindStringSubmatch(head); found != nil && len(sizes) > 1 {
+			if sizes[1] > maxSearched {
+				u.searches = append(u.searches, found[1])
+			}
+			if min(sizes[0], sizes[1]) > maxContained {
+				u.products = append(u.products, found[1])
+			}
 		}
-		first, second := sizeOf(children[0], args), sizeOf(children[1], args)
-		if second > maxSearched {
-			u.searches = append(u.searches, found[1])
-		}
-		if min(first, second) > maxContained {
-			u.products = append(u.products, found[1])
-		}
+		return sizeOf(head, sizes, args)
 	}))
 	for _, list := range []*[]string{&u.functions, &u.types, &u.searches, &u.products} {
 		slices.Sort(*list)
@@ -78,47 +76,59 @@ func usesOf(tree string, args []string) (u uses, queries int) {
 	return u, queries
 }
 
-// sizeOf is the size of a value in bytes, or math.MaxInt32 if it depends on data.
-func sizeOf(node string, args []string) (size int) {
-	if found := parameter.FindStringSubmatch(node); found != nil {
+// sizeOf is the size of a value in bytes, or at least math.MaxInt32 if it depends on data. sizes are those of the nodes
+// directly in its node.
+func sizeOf(head string, sizes []int, args []string) (size int) {
+	if found := parameter.FindStringSubmatch(head); found != nil {
 		if n, err := strconv.Atoi(found[1]); err == nil && n <= len(args) {
 			return len(args[n-1])
 		}
 	}
-	if found := constant.FindStringSubmatch(node); found != nil {
+	if found := constant.FindStringSubmatch(head); found != nil {
 		const header = 4 // of PostgreSQL, before the bytes
 		size, _ = strconv.Atoi(found[1])
 		return max(0, size-header)
 	}
-	if !sum.MatchString(node) {
+	if !sum.MatchString(head) {
 		return math.MaxInt32
 	}
-	for _, child := range walk(node[1:len(node)-1], func(string, []string) {}) {
-		size += sizeOf(child, args)
+	for _, s := range sizes {
+		size += s
 	}
 	return size
 }
 
-// walk calls visit for each node of a tree after the nodes in it, with its direct children, and returns the outermost
-// nodes.
-func walk(tree string, visit func(node string, children []string)) []string {
-	starts, levels := []int{}, [][]string{nil}
+// walk calls visit for each node of a tree after the nodes in it, with the text before its first child and the sizes of
+// its direct children, and returns the sizes of the outermost nodes. It passes each part of the tree to visit at most
+// once: nodes can be nested by the thousand.
+func walk(tree string, visit func(head string, sizes []int) int) []int {
+	type level struct {
+		start, end int // of the head; end 0 = no child yet
+		sizes      []int
+	}
+	levels := []level{{}}
 	for i := 0; i < len(tree); i++ {
+		last := len(levels) - 1
 		switch tree[i] {
 		case '\\': // the next character belongs to a name
 			i++
 		case '{':
-			starts, levels = append(starts, i), append(levels, nil)
+			if levels[last].end == 0 {
+				levels[last].end = i
+			}
+			levels = append(levels, level{start: i})
 		case '}':
-			last := len(starts) - 1
-			if last < 0 {
+			if last == 0 {
 				continue
 			}
-			node, children := tree[starts[last]:i+1], levels[last+1]
-			visit(node, children)
-			starts, levels = starts[:last], levels[:last+1]
-			levels[last] = append(levels[last], node)
+			node := levels[last]
+			if node.end == 0 {
+				node.end = i + 1
+			}
+			levels = levels[:last]
+			parent := &levels[last-1]
+			parent.sizes = append(parent.sizes, visit(tree[node.start:node.end], node.sizes))
 		}
 	}
-	return levels[0]
+	return levels[0].sizes
 }
