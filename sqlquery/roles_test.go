@@ -78,6 +78,20 @@ func TestLoginsAreRepaired(t *testing.T) {
 	require.Empty(t, b.problems(t))
 }
 
+// PostgreSQL prefers operators for exactly the types of an expression, also to its own ones for other types.
+func TestPlantedOperatorsAreNotRun(t *testing.T) {
+	t.Parallel()
+	b := setup(t, sqlquery.Options{})
+	b.exec(t, `CREATE FUNCTION public.planted(oid, regclass) RETURNS boolean LANGUAGE plpgsql COST 0.001 AS
+		$$ BEGIN RAISE EXCEPTION 'planted() was run by %', current_user; END $$`)
+	for _, operator := range []string{"=", "<>"} {
+		b.exec(t, "CREATE OPERATOR public."+operator+" (LEFTARG = oid, RIGHTARG = regclass, FUNCTION = public.planted)")
+	}
+	require.Empty(t, b.problems(t))
+	_, err := b.runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT topic FROM topics"})
+	require.NoError(t, err)
+}
+
 // A database that is restored under another name gets its own roles.
 func TestLoginsOfARestoredDatabase(t *testing.T) {
 	t.Parallel()
