@@ -17,7 +17,8 @@ SELECT 'calls ' || p.oid::regprocedure
        OR p.pronamespace IN (SELECT id FROM ours))
     OR p.provolatile = 'v' AND NOT (p.pronamespace = 'pg_catalog'::regnamespace
        AND p.proname ~ '^(random|random_normal|clock_timestamp|timeofday|gen_random_uuid|uuidv[47]|pg_.*_size)$')
-    -- Of no use, and PostgreSQL cannot cancel normalize(); the others read a type by its name, or lock every object.
+    -- PostgreSQL does not cancel functions of XML, normalize() and is_normalized(). Those that begin with pg_input_ find
+    -- a type by its name, unseen by this check. pg_get_object_address() locks the object.
     OR p.proname ~ 'xml|^(is_normalized|normalize|pg_input_.*|pg_get_object_address)$'
     OR 'cstring'::regtype = ANY (p.proargtypes) OR p.prorettype IN ('xml'::regtype, 'xml[]'::regtype)
     OR 'xml'::regtype = ANY (p.proargtypes)
