@@ -19,7 +19,7 @@ const (
 		"SET LOCAL check_function_bodies = off; " + searchPath
 	allowedHint = "Remove it. Queries may call functions of pg_catalog and postrider that are not volatile, and " +
 		"random(), clocks, UUIDs and pg_…_size(). They may read tables, and the views of pg_catalog, information_schema " +
-		"and postrider. XML, paths, polygons and multiranges are not allowed."
+		"and postrider. XML, paths, polygons, multiranges and jsonpath are not allowed."
 )
 
 // check rejects a query that uses what no cancellation ends, or what a rollback does not undo. It returns the types of
@@ -54,7 +54,7 @@ func (r *Runner) check(ctx context.Context, conn *pgconn.PgConn, l *login, q Req
 		return nil, &Error{Message: "a query has one statement", Hint: onlySelect}
 	}
 	found, err := value(ctx, primary, sql("not_allowed"), arrayOf(u.functions), arrayOf(u.types), arrayOf(u.searches),
-		arrayOf(u.products))
+		arrayOf(u.products), arrayOf(u.sets))
 	if err == nil && found != "" {
 		err = &Error{Message: "the query " + found + ", which is not allowed", Hint: allowedHint}
 	}

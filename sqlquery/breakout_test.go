@@ -123,7 +123,10 @@ var notAllowed = []struct {
 	}},
 	{"calls ts_", []string{
 		"SELECT * FROM ts_stat('SELECT 1')", "SELECT ts_rewrite('a'::tsquery, 'SELECT 1')",
-		"SELECT ts_rewrite('a', ($1)::text)",
+		"SELECT ts_rewrite('a', ($1)::text)", "SELECT ts_rewrite('a & b'::tsquery, 'a', 'c')",
+		"SELECT ts_rank(to_tsvector(topic), 'a & b') FROM topics",
+		"SELECT ts_rank_cd('{1,1,1,1}'::real[], 'a:1'::tsvector, 'a'::tsquery)",
+		"SELECT ts_headline(topic, 'a') FROM topics",
 	}},
 	{"calls (nextval|setval|pg_|dblink|random)", []string{
 		"SELECT nextval('public.canary_seq')", "SELECT setval('public.canary_seq', 99)",
@@ -153,6 +156,12 @@ var notAllowed = []struct {
 		"SELECT '1'::text::public.shoe",
 	}},
 	{"uses type (path|polygon)", []string{"SELECT '(0,0)'::path ?# '(0,0)'", "SELECT topic::polygon FROM topics"}},
+	{"uses type jsonpath", []string{
+		"SELECT jsonb_path_match(jsonb_build_object('a', jsonb_agg(n), 'b', jsonb_agg(-n)), '$.a[*] == $.b[*]') " +
+			"FROM generate_series(1, 200000) n",
+		"SELECT data @? '$.a' FROM dead_letters", "SELECT data @@ topic::jsonpath FROM dead_letters",
+		"SELECT '{$}'::jsonpath[] IS NULL",
+	}},
 	{"(reads view|calls) public.pg_stat_statements", []string{ // has the texts of other users' queries
 		"SELECT query FROM public.pg_stat_statements", "SELECT query FROM public.pg_stat_statements(true)",
 	}},
@@ -171,6 +180,14 @@ var notAllowed = []struct {
 		"SELECT 'a' LIKE ANY (SELECT topic FROM topics)", "SELECT topic LIKE ANY (ARRAY[topic]) FROM topics",
 		"SELECT to_timestamp(repeat('1', 1000000), repeat('YYYY', 100000))", "SELECT to_char(now(), topic) FROM topics",
 		"SELECT jsonb_agg(topic) - array_agg(topic) FROM topics",
+	}},
+	{"calls (btrim|ltrim|translate).* of at most 8 bytes", []string{
+		"SELECT ltrim(repeat('a', 10000000), 'bcdefghia')", "SELECT trim('bcdefgh' || 'ia' FROM topic) FROM topics",
+		"SELECT translate(topic, 'abcdefghi', '') FROM topics",
+	}},
+	{"calls jsonb_exists_(any|all)", []string{
+		"SELECT to_jsonb(array_agg(n::text)) ?| array_agg('x' || n) FROM generate_series(1, 100000) n",
+		"SELECT to_jsonb(array_agg(n::text)) ?& array_agg(n::text) FROM generate_series(1, 100000) n",
 	}},
 	{"calls (array|jsonb_)(contain|overlap)", []string{
 		"SELECT array_agg(n) @> array_agg(-n) FROM generate_series(1, 100000) n",
@@ -266,6 +283,8 @@ func TestAllowed(t *testing.T) {
 		"SELECT replace(topic, $1, '}'), split_part(event_id || '/', '/', 2), trim(topic) FROM events",
 		"SELECT topic ILIKE '%' || $1 || '%', topic LIKE ANY ('{a%,b%}'), to_char(now(), 'YYYY') FROM topics",
 		"SELECT data @> '{\"a\": 1}', '{a}' && ARRAY[topic], ARRAY[topic, $1] @> ARRAY['a', 'b'] FROM dead_letters",
+		"SELECT data ?| '{a,b}', data ?& ARRAY['a', 'b'], data ? topic FROM dead_letters",
+		"SELECT ltrim(topic, '0'), trim(both $1 from topic), translate(topic, '.-', '__') FROM topics",
 		"SELECT max(c), c::text FROM public.granted GROUP BY c", "SELECT 1 END; --",
 		"SELECT * FROM pg_stat_activity, information_schema.tables LIMIT 1", "SELECT count(*) FROM pg_locks",
 		"SELECT max(x::text COLLATE \"C\") FILTER (WHERE true) FROM (VALUES (1)) v(x) GROUP BY GROUPING SETS ((x), ())",

@@ -9,9 +9,11 @@ import (
 )
 
 // Some functions take as long as the product of the sizes of two arguments, and PostgreSQL cannot cancel them:
-// replace() and similar ones, LIKE and formats of times, whose second argument must be known and have at most
-// maxSearched bytes, and @> and && of arrays and jsonb, which need one known argument of at most maxContained bytes.
-const maxSearched, maxContained = 64, 1024
+//   - replace() and similar ones, LIKE and formats of times: the second argument must be known and have at most
+//     maxSearched bytes.
+//   - translate() and trim(): at most maxSet. With 63 bytes, 10 MB take more than 10 s.
+//   - @> and && of arrays and jsonb, ?| and ?&: one argument must be known and have at most maxContained.
+const maxSet, maxSearched, maxContained = 8, 64, 1024
 
 var (
 	joins = regexp.MustCompile(`(?i)\bjoin\b`)
@@ -29,16 +31,17 @@ var (
 	constant  = regexp.MustCompile(`^\{CONST [^{}]*:constvalue (?:<>|(\d+) )`)
 	parameter = regexp.MustCompile(`^\{PARAM :paramkind 0 :paramid (\d+) `)
 	sum       = regexp.MustCompile(`^\{(?:RELABELTYPE|ARRAYEXPR|OPEXPR :opno \d+ :opfuncid 1258|FUNCEXPR :funcid 87[01]) `)
-	// unsafeTypes are xml, path and polygon with their arrays: PostgreSQL does not cancel what it computes with them.
-	unsafeTypes = []string{"142", "143", "602", "1019", "604", "1027"}
+	// unsafeTypes are xml, path, polygon and jsonpath with their arrays: PostgreSQL does not cancel what it computes with
+	// them. A jsonpath can compare each element of one array with each of another: $.a[*] == $.b[*].
+	unsafeTypes = []string{"142", "143", "602", "1019", "604", "1027", "4072", "4073"}
 )
 
 // uses are OIDs that the tree of a query (pg_node_tree) names.
 type uses struct {
 	functions, types []string
-	// searches are functions with a second argument that may be longer than maxSearched, and products those with two
-	// that may be longer than maxContained.
-	searches, products []string
+	// sets and searches are functions with a second argument that may be longer than maxSet and maxSearched, and products
+	// those with two that may be longer than maxContained.
+	sets, searches, products []string
 }
 
 // usesOf returns what the tree uses, and the number of its queries.
@@ -60,6 +63,9 @@ func usesOf(tree string, args []string) (u uses, queries int) {
 	}
 	queries = len(walk(tree, func(head string, sizes []int) int {
 		if found := call.FindStringSubmatch(head); found != nil && len(sizes) > 1 {
+			if sizes[1] > maxSet {
+				u.sets = append(u.sets, found[1])
+			}
 			if sizes[1] > maxSearched {
 				u.searches = append(u.searches, found[1])
 			}
@@ -69,7 +75,7 @@ func usesOf(tree string, args []string) (u uses, queries int) {
 		}
 		return sizeOf(head, sizes, args)
 	}))
-	for _, list := range []*[]string{&u.functions, &u.types, &u.searches, &u.products} {
+	for _, list := range []*[]string{&u.functions, &u.types, &u.sets, &u.searches, &u.products} {
 		slices.Sort(*list)
 		*list = slices.Compact(*list)
 	}
