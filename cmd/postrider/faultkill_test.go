@@ -77,21 +77,19 @@ func TestFaultCampaign(t *testing.T) { //nolint:paralleltest // it has the machi
 	if !*faults {
 		t.Skip("a run of 25 minutes: go test ./cmd/postrider -run TestFaultCampaign -faults")
 	}
-	const kills, events, limit = 500, 1_000_000, 22 * time.Minute
+	const kills, events, quiet = 500, 1_000_000, 22 * time.Minute // on a quiet machine
 	_, db := ownCluster(t)
 	f := newFaultFleet(t, db, 2, heavyLoad)
 	f.out, f.strict = os.Stderr, true
-	done := f.tell(limit)
+	done := f.tell(quiet)
 	defer done()
 	points := slices.DeleteFunc(failpoints(), func(p string) bool { return p == queue.PointReclaim })
-	for round := 0; time.Since(f.began) < limit && (len(f.kills) < kills || f.load.acked.Load() < events); round++ {
+	for round := 0; len(f.kills) < kills || f.load.acked.Load() < events; round++ {
 		rand.Shuffle(len(points), func(i, k int) { points[i], points[k] = points[k], points[i] })
 		f.round(round%2, append(slices.Clone(points), queue.PointReclaim))
 	}
 	f.end(3 * time.Minute)
 	f.requireNothingLost()
-	require.GreaterOrEqual(t, len(f.kills), kills)
-	require.GreaterOrEqual(t, f.load.acked.Load(), int64(events))
 }
 
 // A single node, killed and started again at once: no other node continues meanwhile.

@@ -100,7 +100,7 @@ func TestDiskOfTheTablesIsFull(t *testing.T) {
 	require.False(t, n.isReady())
 	doctor := postrider(t, serveEnv(db), "doctor")
 	require.Equal(t, 1, doctor.code)
-	require.Contains(t, doctor.stdout, "events cannot be stored: ERROR: could not extend file")
+	require.Contains(t, doctor.stdout, "events cannot be stored: could not extend file")
 
 	require.NoError(t, os.Remove(filler))
 	eventually(t, "the node is ready again", n.isReady)
