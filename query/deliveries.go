@@ -201,19 +201,18 @@ func NextDeliveries(
 	return found, err
 }
 
-// CountDeliveries counts the pending deliveries that a filter matches, for a little more than 5 s. ErrTooSlow;
-// ErrUnavailable.
+// CountDeliveries counts the pending deliveries that a filter matches, for a little more than 5 s. The errors of
+// search.
 func (r *Reader) CountDeliveries(ctx context.Context, f DeliveryFilter) (counted Matched, err error) {
-	err = postgres.ReadWithin(ctx, r.db, 2*countTime, "deliveries", func(tx pgx.Tx) error {
+	err = r.search(ctx, 2*countTime, "deliveries", func(r *reading) {
 		var found FoundDeliveries
 		for began := time.Now(); !found.Last && !counted.AtLeast; {
-			if found, err = NextDeliveries(ctx, tx, f, time.Time{}, found.Reached, ScanStep); err != nil {
-				return err
+			if found, r.err = NextDeliveries(r.ctx, r.tx, f, time.Time{}, found.Reached, ScanStep); r.err != nil {
+				return
 			}
 			counted.Matched += int64(len(found.IDs))
 			counted.AtLeast = !found.Last && time.Since(began) > countTime
 		}
-		return nil
 	})
 	return counted, err
 }

@@ -63,6 +63,10 @@ func TestSearchesLeaveConnectionsToOthers(t *testing.T) {
 			_, err := reader.CountDeadLetters(ctx, &query.DeadLetterFilter{})
 			return err
 		},
+		func(ctx context.Context) error {
+			_, err := reader.CountDeliveries(ctx, query.DeliveryFilter{})
+			return err
+		},
 		func(ctx context.Context) error { _, err := reader.ReadProblems(ctx, "", 24*time.Hour); return err },
 		func(ctx context.Context) error { _, err := reader.Find(ctx, "orders"); return err },
 		func(ctx context.Context) error { _, err := reader.LastEvents(ctx, 1, 10); return err },
