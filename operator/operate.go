@@ -8,6 +8,7 @@ import (
 	"postrider/access"
 	"postrider/catalog"
 	"postrider/postgres"
+	"postrider/query"
 
 	"github.com/google/uuid"
 )
@@ -16,17 +17,22 @@ import (
 // operators call with psql, so that each action is implemented once. It returns their rejections as *FunctionError.
 type Operator struct {
 	db            *postgres.DB
+	reader        *query.Reader
 	log           *slog.Logger
 	clock         *postgres.Clock
 	subscriptions *catalog.Subscriptions
 	requestFetch  func()
 }
 
-// NewOperator returns the Operator of a database. It calls requestFetch after deliveries became due.
+// NewOperator returns the Operator of a database. It calls requestFetch after deliveries became due. Its dry runs share
+// the places of the reader's searches.
 func NewOperator(
-	db *postgres.DB, clock *postgres.Clock, subscriptions *catalog.Subscriptions, requestFetch func(), log *slog.Logger,
+	db *postgres.DB, reader *query.Reader, clock *postgres.Clock, subscriptions *catalog.Subscriptions,
+	requestFetch func(), log *slog.Logger,
 ) *Operator {
-	return &Operator{db: db, log: log, clock: clock, subscriptions: subscriptions, requestFetch: requestFetch}
+	return &Operator{
+		db: db, reader: reader, log: log, clock: clock, subscriptions: subscriptions, requestFetch: requestFetch,
+	}
 }
 
 // Cancel ends a pending delivery. A running attempt may still reach the endpoint, but is not recorded. ErrNotFound;

@@ -2,10 +2,12 @@ package operator
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"postrider/postgres"
@@ -55,10 +57,11 @@ type RepairDiff struct {
 	Changes      []Change  `json:"changes"`
 }
 
-// PreviewRepair returns what a repair would do now, for a little more than 5 s. *FunctionError.
+// PreviewRepair returns what a repair would do now, for a little more than 5 s. *FunctionError; the errors of
+// query.Reader.Search.
 func (o *Operator) PreviewRepair(
 	ctx context.Context, filter *query.DeadLetterFilter, do *Action,
-) (*RepairPreview, error) {
+) (preview *RepairPreview, err error) {
 	patch, err := ParsePatch(do.Patch)
 	if err != nil {
 		return nil, err
@@ -71,19 +74,32 @@ func (o *Operator) PreviewRepair(
 	if err != nil {
 		return nil, err
 	}
-	target, again, err := o.previewTarget(ctx, filter, do)
+	err = o.reader.Search(ctx, 2*previewTime, "dead letters", func(ctx context.Context, tx pgx.Tx) error {
+		target, again, err := o.previewTarget(ctx, tx, filter, do)
+		if err == nil {
+			preview, err = o.previewRepair(ctx, tx, text, patch, target, again)
+		}
+		return err
+	})
 	if err != nil {
-		return nil, err
+		return nil, postgres.AsFunctionError(err)
 	}
+	return preview, nil
+}
+
+func (o *Operator) previewRepair(
+	ctx context.Context, tx pgx.Tx, filter string, patch *Patch, target *int64, again *time.Time,
+) (*RepairPreview, error) {
 	preview := &RepairPreview{Skipped: []RepairCause{}, Failed: []RepairCause{}, Diffs: []RepairDiff{}}
 	began, reached := time.Now(), &foundDeadLetters{ReachedID: new(uuid.UUID)}
 	reached.ReachedAt = pgtype.Timestamptz{Valid: true, InfinityModifier: pgtype.NegativeInfinity}
 	for until := o.clock.Now().Add(time.Hour); !reached.Last && !preview.AtLeast; {
 		var items []repairItem
-		reached, items, err = nextRepairs(ctx, o.db, text, until, reached.ReachedAt, *reached.ReachedID, previewStep,
+		var err error
+		reached, items, err = nextRepairs(ctx, tx, filter, until, reached.ReachedAt, *reached.ReachedID, previewStep,
 			target, again)
 		if err != nil {
-			return nil, postgres.CallError("preview a repair", err)
+			return nil, err
 		}
 		for i := range items {
 			preview.add(&items[i], patch, o.clock.Now())
@@ -95,7 +111,7 @@ func (o *Operator) PreviewRepair(
 
 // previewTarget is the target of a repair, and the time before which a redelivery counts.
 func (o *Operator) previewTarget(
-	ctx context.Context, filter *query.DeadLetterFilter, do *Action,
+	ctx context.Context, tx pgx.Tx, filter *query.DeadLetterFilter, do *Action,
 ) (target *int64, again *time.Time, err error) {
 	if do.Again || filter.Redelivered != nil && *filter.Redelivered {
 		again = new(o.clock.Now().Add(time.Hour))
@@ -106,8 +122,8 @@ func (o *Operator) previewTarget(
 			topic = *filter.Topic
 		}
 		const find = "SELECT postrider_internal.redelivery_target($1, $2)"
-		if err = o.db.QueryRow(ctx, find, topic, do.To.Subscription).Scan(&target); err != nil {
-			err = postgres.CallError("find the event subscription", err)
+		if err = tx.QueryRow(ctx, find, topic, do.To.Subscription).Scan(&target); err != nil {
+			err = fmt.Errorf("find the event subscription: %w", err)
 		}
 	}
 	return target, again, err

@@ -53,20 +53,27 @@ func read(ctx context.Context, db *postgres.DB, what string, page func(*reading)
 	})
 }
 
-// search reads what may take PostgreSQL seconds, such as a search, a count or a report. It waits until the node and the
-// credential of ctx have a place for it, and keeps the place until PostgreSQL is done. *postgres.BusyError; the errors
-// of read.
+// search reads a page that may take PostgreSQL seconds, such as a search, a count or a report. The errors of Search.
 func (r *Reader) search(ctx context.Context, limit time.Duration, what string, page func(*reading)) error {
+	return r.Search(ctx, limit, what, func(ctx context.Context, tx pgx.Tx) error {
+		r := &reading{ctx: ctx, tx: tx}
+		page(r)
+		return r.err
+	})
+}
+
+// Search reads what may take PostgreSQL seconds, in one snapshot. It waits until the node and the credential of ctx
+// have a place for it, and keeps the place until PostgreSQL is done. read uses the ctx that it gets.
+// *postgres.BusyError; the errors of read.
+func (r *Reader) Search(
+	ctx context.Context, limit time.Duration, what string, read func(context.Context, pgx.Tx) error,
+) error {
 	release, err := r.searches.Take(ctx, access.ActorOf(ctx).Name)
 	if err != nil {
 		return err
 	}
 	defer release()
-	return r.db.ReadCanceling(ctx, limit, what, func(ctx context.Context, tx pgx.Tx) error {
-		r := &reading{ctx: ctx, tx: tx}
-		page(r)
-		return r.err
-	})
+	return r.db.ReadCanceling(ctx, limit, what, read)
 }
 
 // rows reads the rows of a statement in sql/.

@@ -10,14 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/access"
+	"postrider/operator"
 	"postrider/pgdev"
 	"postrider/postgres"
 	"postrider/query"
 )
 
-// searchesBehindALock returns a Reader with 16 connections, and the number of its statements in PostgreSQL: they wait
-// for a table that the test has locked.
-func searchesBehindALock(t *testing.T) (*query.Reader, func() int) {
+// searchesBehindALock returns a database with 16 connections, its Reader, and the number of its statements in
+// PostgreSQL: they wait for a table that the test has locked.
+func searchesBehindALock(t *testing.T) (*postgres.DB, *query.Reader, func() int) {
 	t.Helper()
 	url := pgdev.NewDatabase(t)
 	pool, err := postgres.OpenPool(t.Context(), url, 16)
@@ -32,7 +33,8 @@ func searchesBehindALock(t *testing.T) (*query.Reader, func() int) {
 	_, err = tx.Exec(t.Context(), "LOCK TABLE postrider_internal.dead_letters, postrider_internal.events, "+
 		"postrider_internal.rollup_sums, postrider_internal.topics")
 	require.NoError(t, err)
-	return query.NewReader(postgres.NewDB(pool), postgres.NewClock()), func() int {
+	db := postgres.NewDB(pool)
+	return db, query.NewReader(db, postgres.NewClock()), func() int {
 		var n int
 		const blocked = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
 			AND wait_event_type = 'Lock'`
@@ -45,10 +47,12 @@ func viewer(ctx context.Context, name string) context.Context {
 	return access.WithActor(ctx, access.Actor{Name: "user:" + name, Role: access.RoleViewer})
 }
 
-// Searches, counts, problems and tails of one credential use two of 16 connections, those of all credentials eight.
+// Searches, counts, dry runs, problems and tails of one credential use two of 16 connections, those of all credentials
+// eight.
 func TestSearchesLeaveConnectionsToOthers(t *testing.T) {
 	t.Parallel()
-	reader, blocked := searchesBehindALock(t)
+	db, reader, blocked := searchesBehindALock(t)
+	operators := operator.NewOperator(db, reader, postgres.NewClock(), nil, nil, nil)
 	tail := query.TailFilter{}
 	reads := []func(context.Context) error{
 		func(ctx context.Context) error {
@@ -65,6 +69,10 @@ func TestSearchesLeaveConnectionsToOthers(t *testing.T) {
 		},
 		func(ctx context.Context) error {
 			_, err := reader.CountDeliveries(ctx, query.DeliveryFilter{})
+			return err
+		},
+		func(ctx context.Context) error {
+			_, err := operators.PreviewRepair(ctx, &query.DeadLetterFilter{}, &operator.Action{Patch: []byte("{}")})
 			return err
 		},
 		func(ctx context.Context) error { _, err := reader.ReadProblems(ctx, "", 24*time.Hour); return err },
@@ -110,7 +118,7 @@ func TestSearchesLeaveConnectionsToOthers(t *testing.T) {
 // A search that its client abandons keeps its place until PostgreSQL has ended it.
 func TestAbandonedSearchEndsInPostgreSQL(t *testing.T) {
 	t.Parallel()
-	reader, blocked := searchesBehindALock(t)
+	_, reader, blocked := searchesBehindALock(t)
 	ctx, cancel := context.WithCancel(viewer(t.Context(), "anna"))
 	ended := make(chan error)
 	go func() {

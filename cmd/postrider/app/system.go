@@ -110,7 +110,7 @@ func New(ctx context.Context, o Options) (*System, error) {
 	s.Notifier = queue.NewNotifier(db, s.Nodes, s.Wake, s.Arrivals, o.Logger)
 	s.Receiver = pull.NewReceiver(db, s.Notifier, s.Arrivals, o.Node, s.Wake != nil && !db.ThroughPgBouncer)
 	s.Maintenance = jobs.NewMaintenance(db, cache, s.Notifier, o.Logger, o.Failpoint)
-	s.Operator = operator.NewOperator(db, clock, s.Subscriptions, s.Notifier.RequestDeliveries, o.Logger)
+	s.Operator = operator.NewOperator(db, s.Reader, clock, s.Subscriptions, s.Notifier.RequestDeliveries, o.Logger)
 	s.Closed = queue.NewClosedEndpoints(db, cache)
 	s.Traffic = queue.NewTraffic(db, cache, s.Closed, o.QueueCapacity)
 	s.JobRows = queue.NewJobRows(db, o.Node, s.Notifier, s.Traffic, o.Failpoint)
