@@ -23,6 +23,9 @@ CREATE TABLE postrider_internal.deliveries (
     last_status      integer,
     job_id           bigint,
     batch_id         bigint,
+    -- Operations exclude deliveries that are created later. time_to_live_since is no time of creation: the end of a
+    -- pause moves it.
+    created_at       timestamptz NOT NULL DEFAULT now(),
     time_to_live_since       timestamptz NOT NULL,
     next_attempt_at  timestamptz NOT NULL,
     -- The time that the policy chose for the next attempt, if the time to live ends earlier: next_attempt_at is its

@@ -76,12 +76,12 @@ SELECT id, subscription_id, topic_id, event_uuid, event_day, 'pending'::text AS 
        attempts, reruns, next_attempt_at, first_attempt_at, last_attempt_at, last_outcome, last_status,
            time_to_live_since,
        NULL::timestamptz AS finished_at, batch_id, batch_id AS open_batch_id, redelivered_from, operation_id,
-       NULL::uuid AS dead_letter_id, open, pulled, job_id
+       NULL::uuid AS dead_letter_id, open, pulled, job_id, created_at
   FROM postrider_internal.deliveries
  UNION ALL
 SELECT id, subscription_id, topic_id, event_uuid, event_day, state, NULL, reason, attempts, reruns, NULL,
        first_attempt_at, last_attempt_at, last_outcome, last_status, time_to_live_since, finished_at, batch_id, NULL,
-       redelivered_from, operation_id, dead_letter_id, false, false, NULL
+       redelivered_from, operation_id, dead_letter_id, false, false, NULL, NULL
   FROM postrider_internal.delivery_history;
 COMMENT ON VIEW postrider_internal.all_deliveries IS 'Pending and finished deliveries, without joins.';
 

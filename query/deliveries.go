@@ -28,8 +28,8 @@ type DeliveryFilter struct {
 	// of postrider's ids of the events.
 	From *time.Time `query:"publishedFrom" json:"publishedFrom,omitzero"`
 	To   *time.Time `query:"publishedUntil" json:"publishedUntil,omitzero"`
-	// CreatedUntil excludes deliveries that were created at this time or later. Only operations have it, and DeliveryIDs:
-	// at most 10,000; nil for all.
+	// CreatedUntil excludes deliveries that were created at this time or later; those of finished deliveries are not
+	// stored. Only operations have it, and DeliveryIDs: at most 10,000; nil for all.
 	CreatedUntil *time.Time `json:"createdUntil,omitzero"`
 	DeliveryIDs  []int64    `json:"deliveryIds,omitzero" maxItems:"10000"`
 }

@@ -14,7 +14,7 @@
                               SELECT h.subscription_id FROM postrider_internal.subscription_holds h
                                WHERE h.delivery_hold = @hold))
                   AND (@outcome::text IS NULL OR d.last_outcome = @outcome)
-                  AND (@created_until::timestamptz IS NULL OR d.time_to_live_since < @created_until)
+                  AND (@created_until::timestamptz IS NULL OR d.created_at < @created_until)
                   AND (@events::uuid[] IS NULL OR d.event_uuid = ANY (@events))
                   AND (@by_subscription OR @topics::bigint[] IS NULL OR d.topic_id = ANY (@topics))
                   AND (@by_subscription OR @subscriptions IS NULL OR d.subscription_id = ANY (@subscriptions))

@@ -157,3 +157,33 @@ func TestDeliveriesOfAnOperation(t *testing.T) {
 		require.Equal(t, query.Matched{Matched: int64(len(c.want))}, counted)
 	}
 }
+
+// The end of a pause that stopped the time to live moves time_to_live_since to the time of the resume. Deliveries that
+// were created before an operation stay part of it.
+func TestCreatedUntilDoesNotMove(t *testing.T) {
+	t.Parallel()
+	b, sub := operateSetup(t)
+	ids := b.failed(t, sub, 3)
+	_, err := b.store.Holds.Pause(t.Context(), "orders", "all", new(true))
+	require.NoError(t, err)
+	b.publish(t, "orders", "paused", 2)
+	id, err := b.store.Operator.OnDeliveries(t.Context(), &query.DeliveryFilter{}, &operator.Action{
+		Kind: operator.Cancel, Expected: new(int64(5)),
+	})
+	require.NoError(t, err)
+	b.operate(t)
+	_, err = b.store.Holds.Resume(t.Context(), "orders", "all")
+	require.NoError(t, err)
+	require.NoError(t, b.store.Holds.MoveTimeToLive(t.Context(), sub.ID))
+	const moved = `SELECT count(*) FROM postrider_internal.deliveries d JOIN postrider_internal.operations o
+		ON o.id = $1 AND d.time_to_live_since > o.created_at`
+	require.Positive(t, b.count(t, moved, id))
+	later := b.failed(t, sub, 1)
+	b.operateOn(t)
+	b.requireOperation(t, id, "cancel done: matched 5 done 5 skipped 0 failed 0")
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending'"))
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND state = 'canceled'",
+		later[0]))
+	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE delivery_id = ANY ($1) "+
+		"AND state = 'canceled'", ids))
+}
