@@ -158,8 +158,9 @@ func countedOf(form url.Values) (m query.Matched) {
 	return m
 }
 
-// startMany starts a bulk operation of a kind, if the count is still the one that the user has confirmed. A repair is
-// started or previewed.
+// startMany starts a bulk operation of a kind, or previews a repair. An operation on dead letters changes nothing if the
+// count is no longer the one that the user has confirmed. Pending deliveries end continuously, so no number of them is
+// expected.
 func (p *pages) startMany(kind string) site.Action {
 	return func(ctx context.Context, c echo.Context) (href string, err error) {
 		view := manyView{Kind: kind}
@@ -175,7 +176,8 @@ func (p *pages) startMany(kind string) site.Action {
 		if slices.Contains([]string{"true", "false"}, which) {
 			view.Matching.Redelivered = new(which == "true")
 		}
-		if view.Count = countedOf(form); form.Has("matched") && !view.Count.AtLeast {
+		view.Count = countedOf(form)
+		if view.Deliveries == nil && form.Has("matched") && !view.Count.AtLeast {
 			do.Expected = new(view.expected(which, do.Again))
 		}
 		var id uuid.UUID
