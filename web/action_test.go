@@ -266,6 +266,12 @@ func TestActOnCheckedRows(t *testing.T) {
 	list := b.page(t, "/ui/deliveries?topic=orders")
 	requireValidMarkup(t, "/ui/deliveries", list)
 	require.Contains(t, list, `href="/ui/deliveries/cancel?topic=orders"`)
+	require.Contains(t, b.page(t, "/ui/deliveries?state=pending"), `>Cancel all …</a>`)
+	ended := b.page(t, "/ui/deliveries?state=dead_lettered")
+	require.Contains(t, ended, `href="/ui/subscriptions/orders/archive"`, "it has rows")
+	for _, action := range []string{"all …", "checked …", "Select delivery"} {
+		require.NotContains(t, ended, action, "the filter matches no pending delivery")
+	}
 	held := b.value(t, "SELECT min(delivery_id) FROM postrider.deliveries WHERE subscription = 'held'")
 	require.Contains(t, list, `value="`+held+`" form="selection"`)
 	for _, path := range []string{"/ui/deliveries/cancel", "/ui/dead-letters/purge"} {

@@ -35,7 +35,9 @@ func (p *pages) deliveries(ctx context.Context, c echo.Context) error {
 	f := display.FilterOf(c)
 	filter := p.deliveryFilter(c, f)
 	list, err := site.ListOf(ctx, c, "delivery", f, filter, p.Parts.Reader.ReadDeliveries, (*query.DeliveryLine).Place)
-	list.Selectable(c, checkedDeliveries)
+	if filter.State == "" || filter.State == "pending" { // the operations change only pending deliveries
+		list.Selectable(c, checkedDeliveries)
+	}
 	return p.ShowList(c, "deliveries", "Deliveries", deliveriesView{
 		List: list, Retry: display.SameFilter(c, "/ui/deliveries/retry", notOfFilter...),
 		Cancel: display.SameFilter(c, "/ui/deliveries/cancel", notOfFilter...),
