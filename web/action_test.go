@@ -273,7 +273,7 @@ func TestActOnCheckedRows(t *testing.T) {
 		require.NotContains(t, ended, action, "the filter matches no pending delivery")
 	}
 	held := b.value(t, "SELECT min(delivery_id) FROM postrider.deliveries WHERE subscription = 'held'")
-	require.Contains(t, list, `value="`+held+`" form="selection"`)
+	require.Contains(t, list, `value="`+held+`" form="checked"`)
 	for _, path := range []string{"/ui/deliveries/cancel", "/ui/dead-letters/purge"} {
 		require.Contains(t, b.request("GET", path+"?checked=1").Body.String(), "no row is checked")
 		require.Equal(t, http.StatusBadRequest, b.request("GET", path+"?checked=1&id=x").Code)
