@@ -45,7 +45,8 @@ func TestBulkVerbs(t *testing.T) {
 		run(0, "delivery", "cancel", "--topic", "orders", "--dry-run").stdout)
 	require.Regexp(t, `, 0 of 11 retried, 0 skipped, 11 failed`,
 		run(1, "delivery", "retry-now", "--topic", "orders", "--state", "pending").stdout)
-	require.Regexp(t, `, 11 of 11 canceled, 0 skipped, 0 failed`, run(0, "delivery", "cancel", "--hold", "paused").stdout)
+	require.Regexp(t, `, 11 of 11 canceled, 0 skipped, 0 failed`, run(0, "delivery", "cancel", "--hold", "paused",
+		"--yes").stdout)
 	for says, args := range map[string][]string{
 		"choose deliveries with one of": {"delivery", "cancel"},
 		"not the id of a delivery":      {"delivery", "cancel", "--ids-from", file},

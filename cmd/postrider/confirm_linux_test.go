@@ -46,6 +46,12 @@ func TestIrreversibleVerbsRequireConfirmation(t *testing.T) {
 	n.publish("orders", key, cloudEvent("1"))
 	ids := db.deadLetters(3)
 	event := one[string](db, "SELECT system_id::text FROM postrider.events")
+	key = n.topic("parcels")
+	n.subscribe("parcels", "depot", "http://127.0.0.1:1/")
+	for i := range 3 {
+		n.publish("parcels", key, cloudEvent(fmt.Sprint(i)))
+	}
+	delivery := one[string](db, "SELECT min(delivery_id)::text FROM postrider.deliveries WHERE topic = 'parcels'")
 	n.manage(http.StatusCreated, http.MethodPut, "/v1/policies/mine", `{"stepsInSeconds":[1]}`)
 	n.manage(http.StatusCreated, http.MethodPut, "/v1/users/anna", `{"role":"viewer","password":"correct horse battery"}`)
 	env := append(n.cliEnv(), db.env()...)
@@ -54,7 +60,10 @@ func TestIrreversibleVerbsRequireConfirmation(t *testing.T) {
 			ids[0], "Purge 1 dead letter? They and their events are lost for good. [y/N]", "postrider.dead_letters", "2"},
 		{"deadletter purge --topic orders --no-wait", "Purge 2 dead letters? ", "postrider.operations", "1"},
 		{"event erase " + event, "Erase event 1 of topic orders (type shop.order.placed)? Its body and subject are lost " +
-			"for good, and 1 pending delivery is canceled.", "postrider.events WHERE erased_at IS NULL", "0"},
+			"for good, and 1 pending delivery is canceled.", "postrider.events WHERE erased_at IS NULL", "3"},
+		{"delivery cancel " + delivery, "Cancel delivery " + delivery + "? You cannot undo it. An attempt in progress may " +
+			"still reach the endpoint. [y/N]", "postrider.deliveries WHERE topic = 'parcels' AND state = 'pending'", "2"},
+		{"delivery cancel --topic parcels --no-wait", "Cancel 2 pending deliveries? ", "postrider.operations", "2"},
 		{"subscription delete orders billing", "Delete event subscription billing of topic orders? Its settings are lost, " +
 			"and 0 pending deliveries will be canceled.", "postrider.event_subscriptions WHERE subscription = 'billing'", "0"},
 		{"topic delete empty", "Delete topic empty? Its settings and access keys are lost for good.", "postrider.topics " +
@@ -83,6 +92,8 @@ func TestIrreversibleVerbsRequireConfirmation(t *testing.T) {
 		require.Zero(t, code, "%s: %s", row.args, shown)
 		require.Equal(t, row.gone, count(), row.args)
 	}
+	require.Equal(t, "1", one[string](db, "SELECT count(*)::text FROM postrider_internal.operations "+
+		"WHERE kind = 'cancel' AND (filter ->> 'created_until')::timestamptz <= created_at"), "later ones are not canceled")
 	code, shown := onTerminalOf(t, env, "y", "topic", "delete", "empty")
 	require.Equal(t, 1, code)
 	require.Contains(t, shown, `topic "empty" does not exist`)

@@ -36,9 +36,9 @@ func TestOperateFromTheCommandLine(t *testing.T) {
 	}
 	id := func(i int) string { return fmt.Sprint(ids[i]) }
 
-	require.Equal(t, "Delivery "+id(0)+" was canceled.\n", run(0, "delivery", "cancel", id(0)))
-	require.Contains(t, run(1, "delivery", "cancel", id(0)), "delivery "+id(0)+" has ended: canceled\n")
-	require.Equal(t, "postrider: delivery 7777 does not exist\n", run(1, "delivery", "cancel", "7777"))
+	require.Equal(t, "Delivery "+id(0)+" was canceled.\n", run(0, "delivery", "cancel", id(0), "--yes"))
+	require.Contains(t, run(1, "delivery", "cancel", id(0), "--yes"), "delivery "+id(0)+" has ended: canceled\n")
+	require.Equal(t, "postrider: delivery 7777 does not exist\n", run(1, "delivery", "cancel", "7777", "--yes"))
 	require.Regexp(t, "Delivery "+id(1)+" became dead letter [0-9a-f-]{36}\\.\n",
 		run(0, "delivery", "dead-letter-now", id(1)))
 	require.Equal(t, "The next attempt of delivery "+id(2)+" is due now.\n", run(0, "delivery", "retry-now", id(2)))

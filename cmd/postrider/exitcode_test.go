@@ -29,7 +29,8 @@ func TestExitCodes(t *testing.T) {
 		1: {
 			"topic show none", "topic delete none --yes", "subscription show orders none",
 			"subscription delete orders none --yes", "subscription pause orders none",
-			"event show " + zeroID, "event erase --yes " + zeroID, "delivery show 7", "delivery cancel 7", "batch show 7",
+			"event show " + zeroID, "event erase --yes " + zeroID, "delivery show 7", "delivery cancel 7 --yes",
+			"batch show 7",
 			"deadletter show " + zeroID,
 			"deadletter purge --yes " + zeroID, "deadletter redeliver " + zeroID, "deadletter cancel " + zeroID,
 			"operation show " + zeroID, "policy show none",
@@ -41,7 +42,7 @@ func TestExitCodes(t *testing.T) {
 			"topic", "topic list --loud", "topic list -o xml", "event list --limit 0", "event list --from soon",
 			"event list --from 1h --to 2h", "event show 7",
 			"delivery show x", "delivery list --state dead", "deadletter purge", "deadletter purge " + zeroID,
-			"deadletter show x", "event erase " + zeroID,
+			"deadletter show x", "event erase " + zeroID, "delivery cancel 7",
 			"topic delete orders", "subscription delete orders billing", "policy delete mine", "user remove anna",
 			"topic list --url orders:1",
 			"policy put mine -f nowhere.json", "tail --subscription billing", "apikey create x --scope root",

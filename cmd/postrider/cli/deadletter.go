@@ -181,17 +181,15 @@ func (c *deadletterPurgeCmd) Run(ctx context.Context) error {
 
 // question describes what a purge deletes. It counts what the filter matches.
 func (c *deadletterPurgeCmd) question(ctx context.Context, filter rest.Object) (string, error) {
-	n, least := int64(len(c.IDs)), ""
+	n, atLeast := int64(len(c.IDs)), false
 	if filter != nil {
-		var found rest.Object
-		settings := rest.Object{"filter": filter, "dryRun": true}
-		if err := c.Call(ctx, http.MethodPost, "/v1/deadLetters/purge", settings, &found); err != nil {
+		var err error
+		if n, atLeast, err = c.count(ctx, "/v1/deadLetters/purge", filter); err != nil {
 			return "", err
 		}
-		n, least = integerAt(found, "matched"), terminal.Either(found["atLeast"] == true, "at least ", "")
 	}
-	return fmt.Sprintf("Purge %s%s? They and their events are lost for good.", least,
-		terminal.Plural(n, "dead letter")), nil
+	return fmt.Sprintf("Purge %s%s? They and their events are lost for good.",
+		terminal.Either(atLeast, "at least ", ""), terminal.Plural(n, "dead letter")), nil
 }
 
 type deadletterEventsCmd struct {

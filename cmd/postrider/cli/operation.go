@@ -50,6 +50,13 @@ func (f *manyFlags) inBulk(ctx context.Context, path string, filter, settings re
 	return f.start(ctx, path, settings, thing)
 }
 
+// count counts what the filter of an operation matches; atLeast: there may be more.
+func (f *manyFlags) count(ctx context.Context, path string, filter rest.Object) (n int64, atLeast bool, err error) {
+	var found rest.Object
+	err = f.Call(ctx, http.MethodPost, path, rest.Object{"filter": filter, "dryRun": true}, &found)
+	return integerAt(found, "matched"), found["atLeast"] == true, err
+}
+
 // bulkFlags are the flags of verbs that start a bulk operation.
 type bulkFlags struct {
 	rest.Flags
