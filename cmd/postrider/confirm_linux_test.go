@@ -1,13 +1,17 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -98,4 +102,52 @@ func TestIrreversibleVerbsRequireConfirmation(t *testing.T) {
 	require.Equal(t, 1, code)
 	require.Contains(t, shown, `topic "empty" does not exist`)
 	require.NotContains(t, shown, "[y/N]", "no prompt for what does not exist")
+}
+
+// A confirmed purge is one of what was counted, unless counting stopped early: not of what becomes a dead letter while
+// the prompt is open.
+func TestPurgeIsLimitedToWhatWasCounted(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		args, counted string
+		until         time.Time // the zero time: when it counted
+		expected      any
+	}{
+		{"--all", `{"matched":2,"atLeast":false}`, time.Time{}, 2.0},
+		{"--all", `{"matched":2,"atLeast":true}`, time.Time{}, nil},
+		{"--topic orders --until 2100-01-01", `{"matched":2,"atLeast":false}`, time.Time{}, 2.0},
+		{
+			"--until 2026-01-01 --expected-count 3", `{"matched":2,"atLeast":false}`,
+			time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), 3.0,
+		},
+	} {
+		var requests []map[string]any
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var body map[string]any
+			if r.Method == http.MethodPost && assert.NoError(t, json.NewDecoder(r.Body).Decode(&body)) {
+				requests = append(requests, body)
+			}
+			if body["dryRun"] == true {
+				_, _ = fmt.Fprint(w, row.counted)
+			} else {
+				_, _ = fmt.Fprint(w, `{"operationId":"0198c5a2-11aa-7d20-8e31-0c9f6b7a5e42"}`)
+			}
+		}))
+		began := time.Now()
+		args := append(strings.Fields("deadletter purge --no-wait"), strings.Fields(row.args)...)
+		code, shown := onTerminalOf(t, []string{"POSTRIDER_URL=" + server.URL, "POSTRIDER_API_KEY=key"}, "y", args...)
+		server.Close()
+		require.Zero(t, code, shown)
+		require.Len(t, requests, 2)
+		require.Equal(t, true, requests[0]["dryRun"])
+		require.Equal(t, requests[0]["filter"], requests[1]["filter"])
+		require.Equal(t, row.expected, requests[1]["expectedCount"])
+		until, err := time.Parse(time.RFC3339, requests[1]["filter"].(map[string]any)["deadLetteredUntil"].(string))
+		require.NoError(t, err)
+		if row.until.IsZero() {
+			require.WithinRange(t, until, began, time.Now())
+		} else {
+			require.Equal(t, row.until, until)
+		}
+	}
 }

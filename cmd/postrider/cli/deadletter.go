@@ -179,13 +179,20 @@ func (c *deadletterPurgeCmd) Run(ctx context.Context) error {
 	})
 }
 
-// question describes what a purge deletes. It counts what the filter matches.
+// question describes what a purge deletes. It counts what the filter matches, and limits the purge to what it counted:
+// more can become dead letters until the user replies.
 func (c *deadletterPurgeCmd) question(ctx context.Context, filter rest.Object) (string, error) {
 	n, atLeast := int64(len(c.IDs)), false
 	if filter != nil {
+		if now := time.Now(); c.Until == nil || now.Before(*c.Until) {
+			filter["deadLetteredUntil"] = now.UTC()
+		}
 		var err error
 		if n, atLeast, err = c.count(ctx, "/v1/deadLetters/purge", filter); err != nil {
 			return "", err
+		}
+		if !atLeast && c.ExpectedCount == nil {
+			c.ExpectedCount = &n
 		}
 	}
 	return fmt.Sprintf("Purge %s%s? They and their events are lost for good.",
