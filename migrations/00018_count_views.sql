@@ -121,7 +121,7 @@ COMMENT ON COLUMN postrider.operations.subscription IS 'That event subscription.
 COMMENT ON COLUMN postrider.operations.published_from IS 'Of past events: from this time of publishing on.';
 COMMENT ON COLUMN postrider.operations.published_until IS 'Of past events: before this time of publishing.';
 COMMENT ON COLUMN postrider.operations.paths IS
-    'Of a repair: the members of the events that its patch changes, as an array of JSON Pointers.';
+    'Of a repair: the members of the events that its patch changes, as an array of up to 100 JSON Pointers.';
 COMMENT ON COLUMN postrider.operations.rate_per_second IS 'Most per second; NULL = no limit.';
 COMMENT ON COLUMN postrider.operations.expected_count IS
     'Number that must match. Otherwise the operation fails and changes nothing. NULL = any number.';

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"postrider/event"
 	"postrider/jsonscan"
 	"postrider/postgres"
 )
@@ -23,13 +24,22 @@ type patchValue struct {
 	name    []byte // as it is in the patch
 }
 
-// ParsePatch reads a patch. *FunctionError that is ErrInvalid.
+// maxPaths is how many paths of a patch operations and the audit list, as postrider_internal.patch_paths does for the
+// edit of one event.
+const maxPaths = 100
+
+// ParsePatch reads a patch, which is nested no deeper than an event may be. *FunctionError that is ErrInvalid.
 func ParsePatch(text []byte) (*Patch, error) {
 	text = bytes.TrimSpace(text)
 	if !utf8.Valid(text) || !json.Valid(text) || text[0] != '{' {
 		return nil, postgres.Invalid("mergePatch", "mergePatch must be a JSON object (RFC 7396)")
 	}
-	return &Patch{readPatch(&jsonscan.Scanner{Text: text})}, nil
+	s := &jsonscan.Scanner{Text: text, MaxDepth: event.DefaultLimits().MaxDepth}
+	root := readPatch(s)
+	if s.Problem != "" {
+		return nil, postgres.Invalid("mergePatch", "mergePatch is %s, the most for an event", s.Problem)
+	}
+	return &Patch{root}, nil
 }
 
 func readPatch(s *jsonscan.Scanner) *patchValue {
@@ -44,7 +54,7 @@ func readPatch(s *jsonscan.Scanner) *patchValue {
 			}
 			p.members[name] = readPatch(s) // of equal names the last one counts
 			p.members[name].name = raw
-			return true
+			return s.Problem == ""
 		})
 	} else {
 		s.Value()
@@ -56,7 +66,7 @@ func readPatch(s *jsonscan.Scanner) *patchValue {
 // removes reports whether the value removes a member.
 func (p *patchValue) removes() bool { return !p.object && string(p.text) == "null" }
 
-// Paths returns what the patch changes, as JSON Pointers.
+// Paths returns what the patch changes, as JSON Pointers, the first 100 in its order.
 func (p *Patch) Paths() []string { return p.root.paths(nil, "") }
 
 func (p *patchValue) paths(list []string, at string) []string {
@@ -64,6 +74,9 @@ func (p *patchValue) paths(list []string, at string) []string {
 		return append(list, at)
 	}
 	for _, name := range p.names {
+		if len(list) == maxPaths {
+			break
+		}
 		list = p.members[name].paths(list, at+"/"+pointerEscapes.Replace(name))
 	}
 	return list

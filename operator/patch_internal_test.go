@@ -80,7 +80,7 @@ func TestPatchPaths(t *testing.T) {
 // member would be 10^11 steps, which exceeds the test's time.
 func TestPatchesAreLinear(t *testing.T) {
 	t.Parallel()
-	const wide, deep = 500_000, 9_000
+	const wide, deep = 500_000, 255
 	object := func(value int) string {
 		members := make([]string, wide)
 		for i := range members {
@@ -92,4 +92,36 @@ func TestPatchesAreLinear(t *testing.T) {
 	require.Equal(t, after, patched(t, after, before))
 	nested := func(value string) string { return strings.Repeat(`{"a":`, deep) + value + strings.Repeat("}", deep) }
 	require.Equal(t, nested(after), patched(t, nested(after), nested(before)))
+}
+
+// The paths of a patch would otherwise be as many as its members, each as long as the names above it.
+func TestPatchHasUpTo100Paths(t *testing.T) {
+	t.Parallel()
+	members := make([]string, 150)
+	for i := range members {
+		members[i] = fmt.Sprintf(`"n%d":{"a":%d}`, i, i)
+	}
+	p, err := ParsePatch([]byte(`{"data":{` + strings.Join(members, ",") + `}}`))
+	require.NoError(t, err)
+	paths := p.Paths()
+	require.Len(t, paths, 100)
+	require.Equal(t, []string{"/data/n0/a", "/data/n99/a"}, []string{paths[0], paths[99]})
+}
+
+func TestPatchIsNestedLikeAnEvent(t *testing.T) {
+	t.Parallel()
+	for _, brackets := range [][2]string{{`{"a":`, "}"}, {`{"a":[`, "]}"}} {
+		levels := strings.Count(brackets[0], "{") + strings.Count(brackets[0], "[")
+		nested := func(depth int) []byte {
+			n := depth / levels
+			return []byte(strings.Repeat(brackets[0], n) + "1" + strings.Repeat(brackets[1], n))
+		}
+		_, err := ParsePatch(nested(256))
+		require.NoError(t, err)
+		for _, depth := range []int{256 + levels, 5000} {
+			_, err = ParsePatch(nested(depth))
+			require.ErrorIs(t, err, postgres.ErrInvalid)
+			require.EqualError(t, err, "mergePatch is nested deeper than 256 levels, the most for an event")
+		}
+	}
 }
