@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"postrider/postgres"
 	"postrider/query"
 )
 
@@ -64,6 +65,10 @@ func (o *Operator) OnDeadLetters(
 func (o *Operator) OnDeliveries(
 	ctx context.Context, filter *query.DeliveryFilter, do *Action,
 ) (operation uuid.UUID, err error) {
+	if n := len(filter.DeliveryIDs); filter.DeliveryIDs != nil && (n == 0 || n > query.MaxFilterIDs) {
+		const field = "filter.deliveryIds"
+		return uuid.Nil, postgres.Invalid(field, "%s must have between 1 and %d ids, not %d", field, query.MaxFilterIDs, n)
+	}
 	text, err := filter.Text()
 	if err != nil {
 		return uuid.Nil, err

@@ -13,6 +13,9 @@ import (
 	"postrider/postgres"
 )
 
+// MaxFilterIDs is the most ids in a filter of an operation. postrider_internal.filter_ids has the same limit.
+const MaxFilterIDs = 10_000
+
 // DeliveryFilter selects deliveries; "" or nil = all.
 type DeliveryFilter struct {
 	Topic        string `query:"topic" json:"topic,omitzero"`

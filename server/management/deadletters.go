@@ -239,11 +239,7 @@ func (p *problems) rate(given *int) int {
 	return optional(given, 0)
 }
 
-const (
-	maxRate = 1_000_000
-	// maxFilterIDs is the limit of ids in a filter.
-	maxFilterIDs = 10_000
-)
+const maxRate = 1_000_000
 
 // filter checks the filter in a body.
 func (p *problems) filter(f *query.DeadLetterFilter) {
@@ -259,8 +255,8 @@ func (p *problems) filter(f *query.DeadLetterFilter) {
 	if _, err := f.Conditions(); err != nil {
 		p.Value("filter.search", "%v", err)
 	}
-	if n := len(f.DeadLetterIDs); f.DeadLetterIDs != nil && (n == 0 || n > maxFilterIDs) {
-		p.Value("filter.deadLetterIds", "must have between 1 and %d ids, not %d", maxFilterIDs, n)
+	if n := len(f.DeadLetterIDs); f.DeadLetterIDs != nil && (n == 0 || n > query.MaxFilterIDs) {
+		p.Value("filter.deadLetterIds", "must have between 1 and %d ids, not %d", query.MaxFilterIDs, n)
 	}
 }
 

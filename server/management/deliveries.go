@@ -201,7 +201,7 @@ func (p *problems) deliveryFilter(f *query.DeliveryFilter) {
 	if f.From != nil && f.To != nil && !f.From.Before(*f.To) {
 		p.Value("filter.publishedFrom", "must be before publishedUntil")
 	}
-	if n := len(f.DeliveryIDs); f.DeliveryIDs != nil && (n == 0 || n > maxFilterIDs) {
-		p.Value("filter.deliveryIds", "must have between 1 and %d ids, not %d", maxFilterIDs, n)
+	if n := len(f.DeliveryIDs); f.DeliveryIDs != nil && (n == 0 || n > query.MaxFilterIDs) {
+		p.Value("filter.deliveryIds", "must have between 1 and %d ids, not %d", query.MaxFilterIDs, n)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/operator"
+	"postrider/postgres"
 	"postrider/query"
 )
 
@@ -75,6 +76,12 @@ func TestOperationsOnIDs(t *testing.T) {
 	_, err := b.store.Operator.OnDeadLetters(t.Context(), &query.DeadLetterFilter{DeadLetterIDs: many},
 		&operator.Action{Kind: operator.Purge})
 	require.ErrorContains(t, err, "filter.dead_letter_ids holds at most 10000 ids, this one has 10001")
+	for _, n := range []int{0, 10_001} {
+		_, err = b.store.Operator.OnDeliveries(t.Context(), &query.DeliveryFilter{DeliveryIDs: make([]int64, n)},
+			&operator.Action{Kind: operator.Cancel})
+		require.ErrorIs(t, err, postgres.ErrInvalid)
+		require.EqualError(t, err, fmt.Sprintf("filter.deliveryIds must have between 1 and 10000 ids, not %d", n))
+	}
 }
 
 // A delivery that cannot be retried or canceled does not stop the others. One that was created later is not touched.
