@@ -11,7 +11,7 @@ import (
 	"postrider/postgres"
 )
 
-// Operation is a bulk operation: a redelivery, a purge or an erasure of many.
+// Operation is a bulk operation: a redelivery, a repair, a purge, a retry, a cancellation or an erasure of many.
 type Operation struct {
 	OperationID uuid.UUID        `json:"operationId"`
 	Kind        string           `json:"kind" enum:"redeliver,repair,purge,retry,cancel,redeliver_events,erase_subject"`
