@@ -259,7 +259,8 @@ END $$;
 -- to continue.
 CREATE FUNCTION postrider_internal.next_dead_letters(filter jsonb, until timestamptz, after_at timestamptz,
     after_id uuid, most integer, bytes bigint, scan_limit integer, OUT ids uuid[], OUT reached_at timestamptz,
-    OUT reached_id uuid, OUT last boolean) LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    OUT reached_id uuid, OUT last boolean) LANGUAGE plpgsql STABLE SET datestyle = 'ISO'
+    SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     found uuid[];
     edge record;
