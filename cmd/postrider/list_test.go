@@ -63,6 +63,7 @@ func TestListsFromTheCommandLine(t *testing.T) {
 	require.Empty(t, listed("event list --unmatched"))
 	require.Len(t, listed("delivery list --limit 3"), 3)
 
+	require.Regexp(t, `^TOPIC .* ATTEMPTS +429 % +LAST FAILED `, run(0, "problem list"))
 	table := run(0, "event list --limit 1")
 	require.Regexp(t, `(?m)^PUBLISHED +TOPIC +EVENT ID`, table)
 	require.Contains(t, table, "orders")
