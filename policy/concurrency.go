@@ -6,7 +6,7 @@ import "time"
 // events/s at once, and one that hangs occupies 64 workers, not all of them, until its ack timeout.
 const startingCap = 64
 
-// After 429, one more request is in flight per round of successes, of at least this many, once the concurrency is near
+// After 429, one more request is in flight per round of successes, of at least this many, while the concurrency is near
 // that of the response. An endpoint that allows 10 requests/s, with a burst of 10, gets them one at a time: it rejects
 // one of 12.
 const leastRound = 16
@@ -56,7 +56,7 @@ func (c Cap) at(value int) Cap {
 // request that postrider canceled or never sent does not count.
 func (c Cap) After(o Outcome, r Result) Cap {
 	switch {
-	case o == OutcomeDelivered && c.throttled > 0 && c.Value() >= c.throttled-c.throttled/8-1:
+	case o == OutcomeDelivered && c.isNearThrottled():
 		if c.successes++; c.successes < max(c.Value(), leastRound) {
 			return c
 		}
@@ -68,6 +68,13 @@ func (c Cap) After(o Outcome, r Result) Cap {
 	default:
 		return c
 	}
+}
+
+// isNearThrottled reports whether as many requests may be in flight as when the endpoint responded 429, within an
+// eighth. Once there are more, the endpoint allows more than then: the requests of a burst were too many at once.
+func (c Cap) isNearThrottled() bool {
+	near := c.throttled/8 + 1
+	return c.throttled > 0 && c.Value() >= c.throttled-near && c.Value() <= c.throttled+near
 }
 
 // Throttled returns the cap after a response that requests fewer requests, see Rules.Throttles. inFlight counts the

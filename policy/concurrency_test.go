@@ -120,6 +120,9 @@ func TestCapThrottled(t *testing.T) {
 	require.Equal(t, 34, c.Value())
 	c = afterAll(t, c, status(200))
 	require.Equal(t, 35, c.Value(), "and then one more per round")
+	above := afterAll(t, c, times(12*(35+46)/2, status(200))...)
+	require.Equal(t, 47, above.Value())
+	require.Equal(t, 49, afterAll(t, above, times(2, status(200))...).Value(), "quickly above: it allows more than then")
 	require.Equal(t, 36, afterAll(t, c.Unthrottled(), status(200)).Value())
 	require.Equal(t, 1, c.Throttled(1, false).Value())
 }
