@@ -43,8 +43,9 @@ func (p *Policy) CheckBatch(maxEvents, preferredKilobytes *int) error {
 	return invalid(field, fmt.Sprintf("%s under retry policy %s, which delivers each event separately", message, p.Name))
 }
 
-// Cut returns how many of the first events go into one request. sizes are their bytes in order. The array's brackets and commas count. It is 0 only if there are no events;
-// the first event always goes, a second one only within the target.
+// Cut returns how many of the first events go into one request. sizes are their bytes in order. The array's brackets
+// and commas count. It is 0 only if there are no events; the first event always goes, a second one only within the
+// target.
 func (b BatchSettings) Cut(sizes []int) int {
 	const brackets, comma = 2, 1
 	most := min(max(b.MaxEvents, 1), len(sizes))

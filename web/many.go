@@ -158,9 +158,9 @@ func countedOf(form url.Values) (m query.Matched) {
 	return m
 }
 
-// startMany starts a bulk operation of a kind, or previews a repair. An operation on dead letters changes nothing if the
-// count is no longer the one that the user has confirmed. Pending deliveries end continuously, so no number of them is
-// expected.
+// startMany starts a bulk operation of a kind, or previews a repair. An operation on dead letters changes nothing if
+// the count is no longer the one that the user has confirmed. Pending deliveries end continuously, so no number of them
+// is expected.
 func (p *pages) startMany(kind string) site.Action {
 	return func(ctx context.Context, c echo.Context) (href string, err error) {
 		view := manyView{Kind: kind}

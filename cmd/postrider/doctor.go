@@ -29,8 +29,8 @@ type doctorCmd struct {
 }
 
 func (doctorCmd) Help() string {
-	return `It changes nothing; it stores an event of 1 MB and deletes it. Each finding has a level (ok, warn or fail) and a remedy. If a check fails, the exit
-code is 1.
+	return `It changes nothing; it stores an event of 1 MB and deletes it. Each finding has a level (ok, warn or fail)
+and a remedy. If a check fails, the exit code is 1.
 It checks the addresses of stored endpoints (up to 50 hosts) without connecting to them.
 Use the same --allow-cidr, --allow-http, --delivery-proxy, --max-conns and encryption key as serve, as flags or ` +
 		`environment variables.

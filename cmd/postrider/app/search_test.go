@@ -230,7 +230,8 @@ func TestFiltersDoNotDependOnDateStyle(t *testing.T) {
 	var n int
 	require.NoError(t, tx.QueryRow(t.Context(), count).Scan(&n))
 	require.Equal(t, 1, n)
-	const step = `SELECT cardinality(ids) FROM postrider_internal.next_dead_letters('{}', now() + $1::interval, '-infinity',
+	const step = `SELECT cardinality(ids) FROM postrider_internal.next_dead_letters('{}',
+		now() + $1::interval, '-infinity',
 		'00000000-0000-0000-0000-000000000000', 10, NULL, 1000)`
 	for until, want := range map[string]int{"-1 hour": 0, "1 hour": 1} {
 		require.NoError(t, tx.QueryRow(t.Context(), step, until).Scan(&n))

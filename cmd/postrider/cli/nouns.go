@@ -100,8 +100,9 @@ func (c *problemListCmd) Run(ctx context.Context) error {
 	span := rest.Object{"withinInMinutes": int(c.Within / time.Minute)}
 	rest.SetText(span, "topic", c.Topic)
 	return c.All(ctx, rest.QueryURL("/v1/problems", span), columns("TOPIC topic", "SUBSCRIPTION subscription",
-		"OUTCOME outcome", "FAILURES failures", "ATTEMPTS attempts", "429 % throttledPercent", "LAST FAILED lastFailedAt", "HOLD hold",
-		"DEAD LETTERS deadLetters", "DELIVERY deliveryId", "DEAD LETTER deadLetterId"))
+		"OUTCOME outcome", "FAILURES failures", "ATTEMPTS attempts", "429 % throttledPercent",
+		"LAST FAILED lastFailedAt", "HOLD hold", "DEAD LETTERS deadLetters", "DELIVERY deliveryId",
+		"DEAD LETTER deadLetterId"))
 }
 
 // AuditCmd is audit.
