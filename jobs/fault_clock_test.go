@@ -94,7 +94,7 @@ var clockReaders = map[string]string{
 	"pastevents.go CountEvents":      "how long the count takes",
 	"promote.go Promote":             "how long ago River's own times were searched",
 	"promote.go promoteScheduled":    "how long ago a large backlog was skipped",
-	"repairpreview.go PreviewRepair": "how long a preview takes",
+	"repairpreview.go previewRepair": "how long a preview takes",
 	"remember.go memory":             "how long ago a credential was read",
 	"signin.go verify":               "how long ago wrong passwords were sent",
 	// The only time that reaches the database: when River runs a job again whose attempt has no outcome. Promote corrects
