@@ -72,7 +72,7 @@ func (b *Bound) Take(ctx context.Context, credential string) (release func(), er
 func (b *Bound) busy(own bool) error {
 	if own {
 		return &BusyError{Own: true, message: fmt.Sprintf(
-			"%d of your %s run on this node, the most for one credential; retry when one has ended", b.each, b.uses)}
+			"at most %d of your %s at a time on a node; retry when one has ended", b.each, b.uses)}
 	}
 	return &BusyError{message: fmt.Sprintf("%d %s run on this node, the most; retry later", cap(b.node), b.uses)}
 }

@@ -27,7 +27,7 @@ func TestBound(t *testing.T) {
 		require.ErrorAs(t, err, &busy)
 		require.True(t, busy.Own)
 		require.EqualError(t, err,
-			"2 of your searches run on this node, the most for one credential; retry when one has ended")
+			"at most 2 of your searches at a time on a node; retry when one has ended")
 
 		third := take("bob")
 		_, err = b.Take(t.Context(), "carla")

@@ -377,7 +377,9 @@ func TestConcurrentQueries(t *testing.T) {
 	_, err = elsewhere.Run(as(t.Context(), "anna"), sqlquery.Request{SQL: "SELECT 1"})
 	require.ErrorIs(t, err, sqlquery.ErrBusy)
 	var more sync.WaitGroup
-	for name, says := range map[string]string{"anna": "2 of your queries run", "carla": "4 queries run on this node"} {
+	for name, says := range map[string]string{
+		"anna": "at most 2 of your queries at a time", "carla": "4 queries run on this node",
+	} {
 		more.Go(func() {
 			_, err := b.runner.Run(as(t.Context(), name), sqlquery.Request{SQL: "SELECT 1"})
 			busy, ok := errors.AsType[*postgres.BusyError](err)

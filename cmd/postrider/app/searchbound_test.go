@@ -102,8 +102,8 @@ func TestSearchesLeaveConnectionsToOthers(t *testing.T) {
 			return n == want
 		}, time.Minute, 10*time.Millisecond)
 	}
-	eventually(2)
-	for n := range 5 {
+	eventually(1)
+	for n := range 9 {
 		start(fmt.Sprint(n))
 	}
 	eventually(8)
