@@ -77,7 +77,7 @@ func TestFaultCampaign(t *testing.T) { //nolint:paralleltest // it has the machi
 	if !*faults {
 		t.Skip("a run of 25 minutes: go test ./cmd/postrider -run TestFaultCampaign -faults")
 	}
-	const kills, events, quiet = 500, 1_000_000, 22 * time.Minute // on a quiet machine
+	const kills, events, quiet = 300, 1_000_000, 20 * time.Minute // on a quiet machine
 	_, db := ownCluster(t)
 	f := newFaultFleet(t, db, 2, heavyLoad)
 	f.out, f.strict = os.Stderr, true
