@@ -378,7 +378,6 @@ func (f *faultFleet) died(slot int, n *faultNode) {
 	} else {
 		k.point = outside
 	}
-	require.Positive(f.t, k.unfinished, "%s: unfinished at the kill", n.point)
 	require.Zero(f.t, one[int](f.db, brokenOwners), "%s: every unfinished delivery has exactly one owner", n.point)
 	f.requireSound(n)
 	f.kills = append(f.kills, k)
