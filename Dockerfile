@@ -9,7 +9,7 @@ COPY . .
 # set it: --build-arg VERSION=1.0.0 --build-arg REVISION=$(git rev-parse HEAD).
 ARG VERSION=""
 ARG REVISION=""
-RUN PACKAGE=postrider/cmd/postrider/version && CGO_ENABLED=0 go build -trimpath \
+RUN PACKAGE=postrider/internal/version && CGO_ENABLED=0 go build -trimpath \
     -ldflags "-s -w -X ${PACKAGE}.release=${VERSION} -X ${PACKAGE}.revision=${REVISION}" -o /postrider ./cmd/postrider
 RUN mkdir -p /state/dead
 

@@ -59,7 +59,7 @@ fmt: ## Format the code
 
 generate: ## Generate the policies' rows, reference pages and THIRD_PARTY_NOTICES
 	$(GO) test ./policy -run TestSeedSQL -update
-	$(GO) test ./catalog/spec -run TestReferencePage -update
+	$(GO) test ./internal/catalog/spec -run TestReferencePage -update
 	$(GO) test ./cmd/postrider -run TestReferencePages -update-reference
 	$(GO) test ./cmd/postrider -run TestThirdPartyNotices -update-notices
 

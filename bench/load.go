@@ -14,7 +14,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"postrider/ledger"
+	"postrider/internal/ledger"
 )
 
 const (

@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/event"
-	"postrider/ledger"
+	"postrider/internal/event"
+	"postrider/internal/ledger"
 )
 
 // TestLoad publishes to an endpoint instead of the service: what is accepted, rejected and lost is counted.

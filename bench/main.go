@@ -16,7 +16,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"postrider/cmd/postrider/terminal"
+	"postrider/internal/terminal"
 )
 
 // verbs has a verb for each scenario.

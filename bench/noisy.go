@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"postrider/cmd/postrider/terminal"
+	"postrider/internal/terminal"
 )
 
 // noisyCmd: "the others" are the measured event subscriptions, "noise" is the bad endpoints.

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"postrider/cmd/postrider/terminal"
+	"postrider/internal/terminal"
 )
 
 // pullRequestEvents fill a request of a publisher to less than its limit.

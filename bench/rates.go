@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"postrider/cmd/postrider/terminal"
+	"postrider/internal/terminal"
 )
 
 type ratesCmd struct {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"postrider/ledger"
+	"postrider/internal/ledger"
 )
 
 // receiver is the endpoint of a benchmark. It responds 200 and notes the events; the query of the URL changes that, see

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
-	"postrider/ledger"
+	"postrider/internal/ledger"
 )
 
 func newReceiver(t *testing.T) (r *receiver, file string) {

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"postrider/cmd/postrider/terminal"
-	"postrider/ledger"
+	"postrider/internal/ledger"
+	"postrider/internal/terminal"
 )
 
 // common is in all reports.

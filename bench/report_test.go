@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/ledger"
+	"postrider/internal/ledger"
 )
 
 var zero = time.Unix(1_800_000_000, 0)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"postrider/cmd/postrider/terminal"
+	"postrider/internal/terminal"
 )
 
 // throughputCmd is throughput and, in an open loop, latency.

@@ -23,8 +23,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"golang.org/x/sync/errgroup"
 
-	"postrider/ledger"
-	"postrider/pgdev"
+	"postrider/internal/ledger"
+	"postrider/internal/pgdev"
 )
 
 // system is a complete installation on this machine. Database and nodes are processes, publishers and endpoint run in

@@ -10,13 +10,13 @@ import (
 
 	"github.com/riverqueue/river"
 
-	"postrider/catalog"
-	"postrider/event"
+	"postrider/internal/catalog"
+	"postrider/internal/event"
+	"postrider/internal/postgres"
 	"postrider/jobs/delivery"
 	"postrider/jobs/endpoint"
 	"postrider/jobs/queue"
 	"postrider/policy"
-	"postrider/postgres"
 )
 
 const (

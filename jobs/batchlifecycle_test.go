@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
+	"postrider/internal/catalog"
 	"postrider/jobs"
 	"postrider/jobs/queue"
 	"postrider/policy"

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/cmd/postrider/app"
+	"postrider/internal/node"
 	"postrider/jobs"
 )
 
@@ -68,7 +68,7 @@ func TestBatchesThroughStopsPausesAndFailures(t *testing.T) {
 // restartEngines runs one engine after the other, each for about a second, and cuts its attempts at its end.
 func (b *bundle) restartEngines(t *testing.T, name string, stop <-chan struct{}) {
 	for life := 0; ; life++ {
-		s, _ := newStoreWith(t, b.url, app.Options{Node: fmt.Sprintf("%s-%d", name, life), MaxWorkers: 20})
+		s, _ := newStoreWith(t, b.url, node.Options{Node: fmt.Sprintf("%s-%d", name, life), MaxWorkers: 20})
 		engine := b.newEngine(t, s, func(o *jobs.Options) { o.StopTimeout = 20 * time.Millisecond })
 		require.NoError(t, engine.Start(t.Context()))
 		select {

@@ -10,7 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
+	"postrider/internal/catalog"
+	"postrider/internal/endpointconf"
 	"postrider/jobs/queue"
 	"postrider/policy"
 )
@@ -205,7 +206,7 @@ func closedEndpointGetsLastAttempts(t *testing.T, batch int) {
 		}
 	})
 	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) {
-		s.DeliveryRate = &policy.DeliveryRate{Limit: 3, PeriodInSeconds: new(86_400), Burst: new(3)}
+		s.DeliveryRate = &endpointconf.DeliveryRate{Limit: 3, PeriodInSeconds: new(86_400), Burst: new(3)}
 		s.MaxEventsPerBatch, s.ResponseTimeoutInSeconds = &batch, new(230)
 	})
 	b.start(t, nil)
@@ -230,9 +231,9 @@ func closedEndpointGetsLastAttempts(t *testing.T, batch int) {
 // Deliveries that have jobs wait, too, once the endpoint has requested it, with a limit and without one.
 func TestRetryAfterStopsDeliveriesWithJobs(t *testing.T) {
 	t.Parallel()
-	limit := &policy.DeliveryRate{Limit: 1000}
+	limit := &endpointconf.DeliveryRate{Limit: 1000}
 	rows := map[string]struct {
-		rate  *policy.DeliveryRate
+		rate  *endpointconf.DeliveryRate
 		batch int
 	}{"limit": {limit, 1}, "no limit": {nil, 1}, "batches with a limit": {limit, 2}, "batches": {nil, 2}}
 	for name, row := range rows {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/event"
+	"postrider/internal/event"
 	"postrider/policy"
 )
 

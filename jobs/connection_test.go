@@ -16,9 +16,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
-	"postrider/event"
-	"postrider/policy"
+	"postrider/internal/catalog"
+	"postrider/internal/endpointconf"
+	"postrider/internal/event"
 )
 
 // secureEndpoint serves TLS with a configuration, and counts the requests that it served.
@@ -35,7 +35,7 @@ func secureEndpoint(t *testing.T, config *tls.Config, handler http.HandlerFunc) 
 	return e.URL, served
 }
 
-func connecting(c policy.Connection) func(*catalog.SubscriptionSpec) {
+func connecting(c endpointconf.Connection) func(*catalog.SubscriptionSpec) {
 	return func(s *catalog.SubscriptionSpec) { s.Connection, s.RetryPolicy.MaxDeliveryAttempts = c, new(1) }
 }
 
@@ -66,32 +66,32 @@ func TestConnectionSettings(t *testing.T) {
 	const notAdmitted = "certificate|could not be established|reset|EOF|broken pipe|closed"
 	rows := map[string]struct {
 		url   string
-		by    policy.Connection
+		by    endpointconf.Connection
 		fails string // the error, as an expression; "" = delivered
 	}{
-		"not trusted":       {open, policy.Connection{}, "certificate"},
-		"trusted":           {open, policy.Connection{CertificateAuthorities: ours.pem}, ""},
-		"another authority": {open, policy.Connection{CertificateAuthorities: theirs.pem}, "certificate"},
-		"both authorities":  {open, policy.Connection{CertificateAuthorities: theirs.pem + ours.pem}, ""},
+		"not trusted":       {open, endpointconf.Connection{}, "certificate"},
+		"trusted":           {open, endpointconf.Connection{CertificateAuthorities: ours.pem}, ""},
+		"another authority": {open, endpointconf.Connection{CertificateAuthorities: theirs.pem}, "certificate"},
+		"both authorities":  {open, endpointconf.Connection{CertificateAuthorities: theirs.pem + ours.pem}, ""},
 		"TLS 1.3": {
-			open, policy.Connection{CertificateAuthorities: ours.pem, MinimumTLSVersion: policy.TLS13}, "",
+			open, endpointconf.Connection{CertificateAuthorities: ours.pem, MinimumTLSVersion: endpointconf.TLS13}, "",
 		},
-		"TLS 1.2 at an old one": {oldURL, policy.Connection{CertificateAuthorities: ours.pem}, ""},
+		"TLS 1.2 at an old one": {oldURL, endpointconf.Connection{CertificateAuthorities: ours.pem}, ""},
 		"TLS 1.3 at an old one": {
-			oldURL, policy.Connection{CertificateAuthorities: ours.pem, MinimumTLSVersion: policy.TLS13}, "protocol version",
+			oldURL, endpointconf.Connection{CertificateAuthorities: ours.pem, MinimumTLSVersion: endpointconf.TLS13}, "protocol version",
 		},
-		"no client certificate": {mutual, policy.Connection{CertificateAuthorities: ours.pem}, notAdmitted},
+		"no client certificate": {mutual, endpointconf.Connection{CertificateAuthorities: ours.pem}, notAdmitted},
 		"ours": {
 			mutual,
-			policy.Connection{
+			endpointconf.Connection{
 				CertificateAuthorities: ours.pem,
-				ClientCertificate:      &policy.ClientCertificate{Certificate: own, PrivateKey: ownKey},
+				ClientCertificate:      &endpointconf.ClientCertificate{Certificate: own, PrivateKey: ownKey},
 			},
 			"",
 		},
 		"another client's": {
 			mutual,
-			policy.Connection{CertificateAuthorities: ours.pem, ClientCertificate: &policy.ClientCertificate{
+			endpointconf.Connection{CertificateAuthorities: ours.pem, ClientCertificate: &endpointconf.ClientCertificate{
 				Certificate: other, PrivateKey: otherKey,
 			}},
 			notAdmitted,
@@ -159,8 +159,8 @@ func newTokenServer(t *testing.T) *tokenServer {
 	return s
 }
 
-func (s *tokenServer) credentials() policy.Connection {
-	return policy.Connection{OAuth2: &policy.OAuth2{
+func (s *tokenServer) credentials() endpointconf.Connection {
+	return endpointconf.Connection{OAuth2: &endpointconf.OAuth2{
 		TokenURL: s.url, ClientID: "the/client", ClientSecret: plantedClientSecret, Scope: "orders/write",
 	}}
 }

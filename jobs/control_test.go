@@ -12,11 +12,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
-	"postrider/event"
+	"postrider/internal/catalog"
+	"postrider/internal/event"
+	"postrider/internal/ledger"
+	"postrider/internal/testdb"
 	"postrider/jobs"
-	"postrider/ledger"
-	"postrider/pgdev"
 )
 
 // Negative controls: a check that never failed proves nothing. Each test breaks one rule that keeps events safe, in the
@@ -121,7 +121,7 @@ CREATE TRIGGER put_back AFTER DELETE
 func TestControlFence(t *testing.T) {
 	t.Parallel()
 	controlled(t, func(t *testing.T, broken bool) {
-		b := breakable(t, pgdev.NewDatabase(t))
+		b := breakable(t, testdb.Clone(t))
 		if broken {
 			b.exec(t, unfenced)
 		}
@@ -173,7 +173,7 @@ CREATE TRIGGER keep_job BEFORE INSERT ON postrider_internal.river_job FOR EACH R
 func TestControlJobRow(t *testing.T) {
 	t.Parallel()
 	controlled(t, func(t *testing.T, broken bool) {
-		b := breakable(t, pgdev.NewDatabase(t))
+		b := breakable(t, testdb.Clone(t))
 		if broken {
 			b.exec(t, sameRow)
 		}

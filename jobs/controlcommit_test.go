@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/cmd/postrider/app/apptest"
-	"postrider/pgdev"
+	"postrider/internal/pgdev"
+	"postrider/internal/testnode"
 )
 
 // PostgreSQL responds to a commit when it is on disk. With synchronous_commit = off it responds before, and a crash
@@ -27,7 +27,7 @@ func TestControlSynchronousCommit(t *testing.T) {
 		t.Cleanup(func() { require.NoError(t, server.Stop(context.Background())) })
 		require.NoError(t, server.CreateDatabase(t.Context(), "postrider"))
 		url := server.URL("postrider")
-		require.NoError(t, apptest.Migrate(t.Context(), url))
+		require.NoError(t, testnode.Migrate(t.Context(), url))
 		b := breakable(t, url)
 		l := newLedgers(t)
 		e := newEndpoint(t, func(w http.ResponseWriter, r request) {

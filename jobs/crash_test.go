@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
-	"postrider/cmd/postrider/app"
+	"postrider/internal/catalog"
+	"postrider/internal/node"
 	"postrider/jobs"
 	"postrider/policy"
 )
@@ -201,8 +201,8 @@ func TestTwoEnginesShareTheWork(t *testing.T) {
 	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribe(t, "all", e.URL, nil)
 	var want []string
-	for _, node := range []string{"node-2", "node-3"} {
-		s, _ := newStoreWith(t, b.url, app.Options{Node: node, MaxWorkers: 5})
+	for _, name := range []string{"node-2", "node-3"} {
+		s, _ := newStoreWith(t, b.url, node.Options{Node: name, MaxWorkers: 5})
 		engine := b.newEngine(t, s, nil)
 		require.NoError(t, engine.Start(t.Context()))
 		t.Cleanup(func() { requireStops(t, engine) })

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
-	"postrider/event"
+	"postrider/internal/catalog"
+	"postrider/internal/event"
 )
 
 // setupCustom creates a database with one topic of custom events. postrider generates ids and times that the mapping

@@ -18,8 +18,9 @@ import (
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
-	"postrider/event"
+	"postrider/internal/catalog"
+	"postrider/internal/endpointconf"
+	"postrider/internal/event"
 	"postrider/jobs"
 	"postrider/policy"
 )
@@ -28,7 +29,7 @@ import (
 func into(location string) func(*catalog.SubscriptionSpec) {
 	return func(s *catalog.SubscriptionSpec) {
 		s.DeadLetterDestination = &catalog.DeadLetterDestination{
-			EndpointType: catalog.DeadLetterBlob, Properties: &policy.DeadLetterProperties{URL: location},
+			EndpointType: catalog.DeadLetterBlob, Properties: &endpointconf.DeadLetterProperties{URL: location},
 		}
 	}
 }
@@ -36,9 +37,9 @@ func into(location string) func(*catalog.SubscriptionSpec) {
 // allowing allows a node to write to locations.
 func allowing(t *testing.T, urls ...string) func(*jobs.Options) {
 	t.Helper()
-	var locations policy.ExportLocations
+	var locations endpointconf.ExportLocations
 	for _, url := range urls {
-		l, err := policy.ParseLocation(url)
+		l, err := endpointconf.ParseLocation(url)
 		require.NoError(t, err)
 		locations.Allowed = append(locations.Allowed, l)
 	}

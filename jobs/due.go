@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"postrider/catalog"
+	"postrider/internal/catalog"
 	"postrider/jobs/delivery"
 	"postrider/jobs/queue"
 	"postrider/policy"

@@ -23,8 +23,13 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivertype"
 
-	"postrider/access"
-	"postrider/catalog"
+	"postrider/internal/access"
+	"postrider/internal/catalog"
+	"postrider/internal/endpointconf"
+	"postrider/internal/operator"
+	"postrider/internal/postgres"
+	"postrider/internal/query"
+	"postrider/internal/sqlquery"
 	"postrider/jobs/delivery"
 	"postrider/jobs/endpoint"
 	"postrider/jobs/export"
@@ -32,11 +37,6 @@ import (
 	"postrider/jobs/pull"
 	"postrider/jobs/queue"
 	"postrider/migrations"
-	"postrider/operator"
-	"postrider/policy"
-	"postrider/postgres"
-	"postrider/query"
-	"postrider/sqlquery"
 )
 
 // giveBackTimeout is how long a stop tries to give jobs back. Other nodes reclaim the rest once the lease is gone.
@@ -82,7 +82,7 @@ type Parts struct {
 type Options struct {
 	Parts  Parts
 	Logger *slog.Logger // default slog.Default()
-	// AllowCIDR opens address ranges that policy.Address denies, such as loopback in dev.
+	// AllowCIDR opens address ranges that endpointconf.Address denies, such as loopback in dev.
 	AllowCIDR []netip.Prefix
 	// AllowHTTP allows requests without TLS to public addresses. In AllowCIDR they are always allowed.
 	AllowHTTP bool
@@ -109,7 +109,7 @@ type Options struct {
 	// MaxHeaderBytes bounds the value of a custom header that comes from an event; 0 = Event Grid's 4,096.
 	MaxHeaderBytes int
 	// DeadLetters are the external locations for dead letters; zero = none.
-	DeadLetters policy.ExportLocations
+	DeadLetters endpointconf.ExportLocations
 	// LogAttempts selects the attempts that are logged at level info; default LogFailed. Level debug has all.
 	LogAttempts LogAttempts
 	// OnAttempt gets every recorded attempt, and again a late success that ended its delivery; nil = none.
@@ -128,8 +128,8 @@ func (o *Options) withDefaults() {
 	o.LogAttempts = cmp.Or(o.LogAttempts, LogFailed)
 	o.UserAgent = cmp.Or(o.UserAgent, "postrider")
 	o.WebhookOrigin = cmp.Or(o.WebhookOrigin, defaultWebhookOrigin)
-	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, policy.HandshakeTimeout)
-	o.HandshakePause = cmp.Or(o.HandshakePause, policy.HandshakePause)
+	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, endpointconf.HandshakeTimeout)
+	o.HandshakePause = cmp.Or(o.HandshakePause, endpointconf.HandshakePause)
 }
 
 // Engine makes delivery attempts. One per process.

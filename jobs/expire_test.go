@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
-	"postrider/cmd/postrider/app"
-	"postrider/event"
+	"postrider/internal/catalog"
+	"postrider/internal/event"
+	"postrider/internal/node"
 	"postrider/jobs/publish"
 
 	"github.com/google/uuid"
@@ -34,7 +34,7 @@ func TestExpirationOnTwoNodes(t *testing.T) {
 	b.start(t, nil)
 	other, _ := b.startNode(t, "node-2", nil)
 	idle, _ := newStore(t, b.url, "node-3")
-	nodes := []*app.System{b.store, other, idle}
+	nodes := []*node.System{b.store, other, idle}
 	require.Equal(t, []int{4}, b.publishOne(t, "before").Matched)
 	b.attemptsMade(t, 3)
 
@@ -58,7 +58,7 @@ func TestExpirationOnTwoNodes(t *testing.T) {
 }
 
 // publishTo publishes one Event Grid event on a node.
-func publishTo(t *testing.T, s *app.System, id string) *publish.Receipt {
+func publishTo(t *testing.T, s *node.System, id string) *publish.Receipt {
 	t.Helper()
 	receipt, err := s.Publisher.Publish(t.Context(),
 		publish.Publication{Topic: topicName, Parse: func(topic *catalog.Topic) ([]event.Event, error) {

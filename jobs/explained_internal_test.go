@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
+	"postrider/internal/catalog"
 	"postrider/jobs/delivery"
 	"postrider/jobs/endpoint"
 	"postrider/jobs/queue"

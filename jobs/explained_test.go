@@ -6,7 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
+	"postrider/internal/catalog"
+	"postrider/internal/endpointconf"
 	"postrider/policy"
 )
 
@@ -19,7 +20,7 @@ func TestHoldFollowsTheResult(t *testing.T) {
 	safe, documented := under("namespace-2023"), literally("namespace-2023")
 	azure := func(s *catalog.SubscriptionSpec) { s.EndpointKind = policy.KindAzureResource }
 	withoutToken := func(s *catalog.SubscriptionSpec) {
-		s.Connection = policy.Connection{OAuth2: &policy.OAuth2{TokenURL: closedPort, ClientID: "id", ClientSecret: "secret"}}
+		s.Connection = endpointconf.Connection{OAuth2: &endpointconf.OAuth2{TokenURL: closedPort, ClientID: "id", ClientSecret: "secret"}}
 	}
 	const ended, waits = "dropped UndeliverableDueToProbationCausedByClientError 0", "pending probation 0"
 	rows := map[string]struct {

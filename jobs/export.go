@@ -9,11 +9,11 @@ import (
 
 	"github.com/google/uuid"
 
-	"postrider/event"
+	"postrider/internal/endpointconf"
+	"postrider/internal/event"
 	"postrider/jobs/endpoint"
 	"postrider/jobs/export"
 	"postrider/jobs/queue"
-	"postrider/policy"
 )
 
 const (
@@ -70,7 +70,7 @@ func (e *Engine) logExport(r *export.Result, original string, done export.Export
 			"tries", x.Tries+1)
 	case r.Error != "":
 		log.Warn("dead letters could not be exported, trying again", "dead_letters", done.Pending,
-			"in", policy.ExportPause(x.Tries+1))
+			"in", endpointconf.ExportPause(x.Tries+1))
 	}
 	if done.Written > 0 {
 		log.Info("dead letters were exported", "dead_letters", done.Written, "location", r.Location)

@@ -11,12 +11,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
-	"postrider/event"
+	"postrider/internal/catalog"
+	"postrider/internal/event"
+	"postrider/internal/postgres"
 	"postrider/jobs/delivery"
 	"postrider/jobs/queue"
 	"postrider/policy"
-	"postrider/postgres"
 )
 
 // publishMany stores n events in requests of at most 500 and returns their ids, sorted.

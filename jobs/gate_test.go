@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
+	"postrider/internal/catalog"
 )
 
 // One endpoint hangs with a backlog of many times the workers: the others are served, and none of its deliveries is

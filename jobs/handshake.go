@@ -11,11 +11,11 @@ import (
 
 	"github.com/google/uuid"
 
-	"postrider/catalog"
-	"postrider/event"
+	"postrider/internal/catalog"
+	"postrider/internal/endpointconf"
+	"postrider/internal/event"
+	"postrider/internal/filter"
 	"postrider/jobs/endpoint"
-	"postrider/policy"
-	"postrider/policy/filter"
 )
 
 // defaultWebhookOrigin is the origin that receivers of Event Grid's CloudEvents allow, such as Azure Functions.
@@ -55,34 +55,34 @@ func (e *Engine) sendHandshake(ctx context.Context, h *catalog.Handshake, job in
 
 // handshakeState returns the handshake's state after an outcome.
 func handshakeState(
-	h *catalog.Handshake, outcome policy.HandshakeOutcome, why string,
+	h *catalog.Handshake, outcome endpointconf.HandshakeOutcome, why string,
 ) (state catalog.HandshakeState, message string) {
 	switch outcome {
-	case policy.HandshakeRejected: // below
-	case policy.HandshakeAccepted:
+	case endpointconf.HandshakeRejected: // below
+	case endpointconf.HandshakeAccepted:
 		return catalog.HandshakeSucceeded, why
-	case policy.HandshakeAwaits:
+	case endpointconf.HandshakeAwaits:
 		return catalog.HandshakeAwaiting,
 			fmt.Sprintf("the endpoint %s: open validationUrl within %d minutes, or set endpointValidation to skip",
 				why, int(catalog.CallbackLifetime.Minutes()))
 	}
-	message = fmt.Sprintf("try %d of %d: %s", h.Tries+1, policy.HandshakeTries, why)
-	if h.Tries+1 < policy.HandshakeTries {
+	message = fmt.Sprintf("try %d of %d: %s", h.Tries+1, endpointconf.HandshakeTries, why)
+	if h.Tries+1 < endpointconf.HandshakeTries {
 		return catalog.HandshakePending, message
 	}
 	return catalog.HandshakeFailed, message
 }
 
 func handshakeOutcome(
-	h *catalog.Handshake, resp policy.HandshakeResponse, origin string,
-) (outcome policy.HandshakeOutcome, why string) {
+	h *catalog.Handshake, resp endpointconf.HandshakeResponse, origin string,
+) (outcome endpointconf.HandshakeOutcome, why string) {
 	switch {
 	case h.Purpose == catalog.PurposeDeletion:
-		return policy.HandshakeAcknowledged(resp)
+		return endpointconf.HandshakeAcknowledged(resp)
 	case h.Schema == event.CloudEvents:
-		return policy.HandshakeByOrigin(resp, origin, h.Callback)
+		return endpointconf.HandshakeByOrigin(resp, origin, h.Callback)
 	}
-	return policy.HandshakeByCode(resp, h.Code)
+	return endpointconf.HandshakeByCode(resp, h.Code)
 }
 
 func (e *Engine) handshakeRequest(h *catalog.Handshake) *endpoint.HandshakeRequest {
@@ -102,8 +102,8 @@ func (e *Engine) handshakeRequest(h *catalog.Handshake) *endpoint.HandshakeReque
 }
 
 // addStatic adds the static headers of deliveries, without replacing other headers.
-func addStatic(header http.Header, list []policy.DeliveryAttribute) {
-	policy.NewHeaderSet(list).Each(&filter.EventView{}, 0, func(name, value string) {
+func addStatic(header http.Header, list []endpointconf.DeliveryAttribute) {
+	endpointconf.NewHeaderSet(list).Each(&filter.EventView{}, 0, func(name, value string) {
 		if header.Get(name) == "" {
 			header.Set(name, value)
 		}
@@ -144,7 +144,7 @@ func (e *Engine) permissionRequest(h *catalog.Handshake) *endpoint.HandshakeRequ
 // concealing returns a function that removes the secrets of the endpoint's URL and headers and the code, in any case,
 // from text that is stored: readers of the views must not find a valid code.
 func concealing(h *catalog.Handshake, token string) func(string) string {
-	secrets := policy.NewSecrets(h.Headers, h.EndpointURL).With(token)
+	secrets := endpointconf.NewSecrets(h.Headers, h.EndpointURL).With(token)
 	if h.Code == "" {
 		return secrets.Redact
 	}

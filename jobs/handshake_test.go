@@ -12,11 +12,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
-	"postrider/event"
+	"postrider/internal/catalog"
+	"postrider/internal/event"
+	"postrider/internal/postgres"
 	"postrider/jobs"
 	"postrider/policy"
-	"postrider/postgres"
 )
 
 // validated is an event subscription whose endpoint must be validated.

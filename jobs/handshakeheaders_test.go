@@ -7,10 +7,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
-	"postrider/event"
+	"postrider/internal/catalog"
+	"postrider/internal/endpointconf"
+	"postrider/internal/event"
 	"postrider/jobs"
-	"postrider/policy"
 )
 
 // Handshake requests have the static headers of deliveries. What is stored of them has no secret.
@@ -27,7 +27,7 @@ func TestHandshakesHaveStaticHeaders(t *testing.T) {
 			})
 			b.startHandshakes(t, func(o *jobs.Options) { o.Logger = slog.New(slog.NewTextHandler(log, nil)) })
 			spec := validated(e.URL, schema)
-			spec.DeliveryAttributes = []policy.DeliveryAttribute{
+			spec.DeliveryAttributes = []endpointconf.DeliveryAttribute{
 				secretHeader("Authorization", "Bearer s3cret-t0ken"), staticHeader("X-Key", "shown"),
 				staticHeader("User-Agent", "shop/1"),
 				staticHeader("Aeg-Event-Type", "theirs"), dynamicHeader("X-Id", "id"),
@@ -61,11 +61,11 @@ func TestHandshakesHaveStoredSecrets(t *testing.T) {
 	e := newEndpoint(t, sendsBack)
 	b.startHandshakes(t, nil)
 	spec := validated(e.URL+"/one", event.EventGrid)
-	spec.DeliveryAttributes = []policy.DeliveryAttribute{secretHeader("X-Key", "s3cret")}
+	spec.DeliveryAttributes = []endpointconf.DeliveryAttribute{secretHeader("X-Key", "s3cret")}
 	b.put(t, "billing", spec, b.handshakeEnded(t, "billing", spec).ID)
 	spec.EndpointURL += "/two"
-	spec.DeliveryAttributes = []policy.DeliveryAttribute{
-		{Name: "x-key", Type: policy.AttributeStatic, AttributeProperties: policy.AttributeProperties{IsSecret: true}},
+	spec.DeliveryAttributes = []endpointconf.DeliveryAttribute{
+		{Name: "x-key", Type: endpointconf.AttributeStatic, AttributeProperties: endpointconf.AttributeProperties{IsSecret: true}},
 	}
 	require.Equal(t, catalog.HandshakeSucceeded, b.handshakeEnded(t, "billing", spec).State)
 	require.Equal(t, map[string]string{"X-Key": "s3cret"}, e.requests()[1].custom())

@@ -9,32 +9,32 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
-	"postrider/event"
+	"postrider/internal/catalog"
+	"postrider/internal/endpointconf"
+	"postrider/internal/event"
 	"postrider/jobs"
-	"postrider/policy"
 )
 
 // sending sets custom headers.
-func sending(list ...policy.DeliveryAttribute) func(*catalog.SubscriptionSpec) {
+func sending(list ...endpointconf.DeliveryAttribute) func(*catalog.SubscriptionSpec) {
 	return func(s *catalog.SubscriptionSpec) { s.DeliveryAttributes = list }
 }
 
-func staticHeader(name, value string) policy.DeliveryAttribute {
-	return policy.DeliveryAttribute{
-		Name: name, Type: policy.AttributeStatic, AttributeProperties: policy.AttributeProperties{Value: &value},
+func staticHeader(name, value string) endpointconf.DeliveryAttribute {
+	return endpointconf.DeliveryAttribute{
+		Name: name, Type: endpointconf.AttributeStatic, AttributeProperties: endpointconf.AttributeProperties{Value: &value},
 	}
 }
 
-func secretHeader(name, value string) policy.DeliveryAttribute {
+func secretHeader(name, value string) endpointconf.DeliveryAttribute {
 	a := staticHeader(name, value)
 	a.IsSecret = true
 	return a
 }
 
-func dynamicHeader(name, sourceField string) policy.DeliveryAttribute {
-	return policy.DeliveryAttribute{
-		Name: name, Type: policy.AttributeDynamic, AttributeProperties: policy.AttributeProperties{SourceField: sourceField},
+func dynamicHeader(name, sourceField string) endpointconf.DeliveryAttribute {
+	return endpointconf.DeliveryAttribute{
+		Name: name, Type: endpointconf.AttributeDynamic, AttributeProperties: endpointconf.AttributeProperties{SourceField: sourceField},
 	}
 }
 
@@ -58,13 +58,13 @@ func TestCustomHeadersOfEachSchema(t *testing.T) {
 		input       func(*testing.T) *bundle
 		contentType string
 		body        string
-		headers     []policy.DeliveryAttribute
+		headers     []endpointconf.DeliveryAttribute
 		want        map[string]string
 	}{
 		{
 			event.EventGrid, setup, jsonType, "[" +
 				eventGridBody("7", `{"system":"crm","n":1.50,"deep":{"yes":true},"list":[1]}`) + "]",
-			[]policy.DeliveryAttribute{
+			[]endpointconf.DeliveryAttribute{
 				staticHeader("X-Fixed", "é v"), dynamicHeader("X-System", "data.system"), dynamicHeader("X-N", "data.n"),
 				dynamicHeader("X-Yes", "Data.deep.yes"),
 				dynamicHeader("X-Type", "eventtype"), dynamicHeader("X-Id", "id"), dynamicHeader("X-Topic", "topic"),
@@ -79,7 +79,7 @@ func TestCustomHeadersOfEachSchema(t *testing.T) {
 		{
 			event.CloudEvents, func(t *testing.T) *bundle { return setupTopic(t, event.CloudEvents) }, structuredType,
 			`{"specversion":"1.0","id":"7","source":"/s","type":"t","partitionkey":"p1","sampled":5,"data":{"system":"crm"}}`,
-			[]policy.DeliveryAttribute{
+			[]endpointconf.DeliveryAttribute{
 				staticHeader("X-Fixed", "v"), dynamicHeader("X-System", "data.system"), dynamicHeader("X-Key", "partitionkey"),
 				dynamicHeader("X-Sampled", "sampled"),
 				dynamicHeader("X-Source", "source"), dynamicHeader("X-Type", "type"), dynamicHeader("X-Subject", "subject"),
@@ -92,7 +92,7 @@ func TestCustomHeadersOfEachSchema(t *testing.T) {
 		{
 			event.CustomInput, func(t *testing.T) *bundle { return setupCustom(t, custom) }, jsonType,
 			`{"no":7,"at":"2026-01-01T01:00:00.123456789+01:00","kind":"order","who":"me","total":1e3}`,
-			[]policy.DeliveryAttribute{
+			[]endpointconf.DeliveryAttribute{
 				dynamicHeader("X-Id", "id"), dynamicHeader("X-Time", "eventTime"), dynamicHeader("X-Type", "eventType"),
 				dynamicHeader("X-Total", "total"), dynamicHeader("X-Data", "data.total"),
 			},
@@ -259,7 +259,7 @@ func TestCustomHeadersChange(t *testing.T) {
 	b.start(t, nil)
 	b.publishOne(t, "1")
 	b.attempt(t)
-	for _, next := range [][]policy.DeliveryAttribute{{staticHeader("X-A", "two")}, nil} {
+	for _, next := range [][]endpointconf.DeliveryAttribute{{staticHeader("X-A", "two")}, nil} {
 		b.subscribe(t, "all", e.URL, sending(next...))
 		b.travel(t)
 		b.attempt(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/riverqueue/river/rivertype"
 	"github.com/stretchr/testify/require"
 
+	"postrider/internal/postgres"
 	"postrider/jobs/endpoint"
-	"postrider/postgres"
 )
 
 // The stored error of a failed job has no text of PostgreSQL or Go. Its cause is unchanged.

@@ -5,8 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/internal/query"
 	"postrider/jobs/queue"
-	"postrider/query"
 )
 
 // The Jobs page can filter by every kind.

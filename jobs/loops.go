@@ -8,10 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"postrider/catalog"
+	"postrider/internal/catalog"
+	"postrider/internal/postgres"
+	"postrider/internal/query"
 	"postrider/jobs/queue"
-	"postrider/postgres"
-	"postrider/query"
 )
 
 const (

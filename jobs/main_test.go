@@ -16,15 +16,15 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"postrider/catalog"
-	"postrider/cmd/postrider/app"
-	"postrider/cmd/postrider/app/apptest"
-	"postrider/event"
+	"postrider/internal/catalog"
+	"postrider/internal/event"
+	"postrider/internal/node"
+	"postrider/internal/postgres"
+	"postrider/internal/testdb"
+	"postrider/internal/testnode"
 	"postrider/jobs"
 	"postrider/jobs/publish"
-	"postrider/pgdev"
 	"postrider/policy"
-	"postrider/postgres"
 )
 
 func TestMain(m *testing.M) {
@@ -32,31 +32,16 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
-	os.Exit(pgdev.RunTests(leakChecked{m}, apptest.Migrate))
-}
-
-// leakChecked fails a run that left goroutines behind: engines, stores and endpoints must be closed.
-type leakChecked struct{ tests *testing.M }
-
-func (l leakChecked) Run() int {
-	code := l.tests.Run()
-	if code != 0 {
-		return code
-	}
-	err := goleak.Find(
-		goleak.IgnoreAnyFunction("postrider/pgdev.(*process).run"),
-		// pgx reads in the background after a slow write. The connections that create and drop databases stay open until the
-		// server stops.
-		goleak.IgnoreAnyFunction("github.com/jackc/pgx/v5/pgconn/internal/bgreader.(*BGReader).bgRead"),
-	)
-	if err != nil {
+	code := testdb.Run(m, testnode.Migrate)
+	// Engines, stores and endpoints must be closed.
+	if err := goleak.Find(); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
-		return 1
+		code = 1
 	}
-	return 0
+	os.Exit(code)
 }
 
-var testKey = apptest.Key
+var testKey = testnode.Key
 
 const (
 	topicName = "orders"
@@ -69,7 +54,7 @@ const (
 type bundle struct {
 	url      string
 	pool     *pgxpool.Pool
-	store    *app.System
+	store    *node.System
 	attempts chan jobs.AttemptReport // the recorded attempts of all engines
 }
 
@@ -88,7 +73,7 @@ func setupTopic(t *testing.T, schema event.Schema) *bundle {
 // setupSpec creates a database with one topic. It checks the invariants when the test ends, after its engines stopped.
 func setupSpec(t *testing.T, topic catalog.TopicSpec) *bundle {
 	t.Helper()
-	b := &bundle{url: pgdev.NewDatabase(t), attempts: make(chan jobs.AttemptReport, 10_000)}
+	b := &bundle{url: testdb.New(t), attempts: make(chan jobs.AttemptReport, 10_000)}
 	b.store, b.pool = newStore(t, b.url, "node-1")
 	require.NoError(t, b.store.Maintenance.EnsurePartitions(t.Context()))
 	t.Cleanup(func() { b.requireInvariants(t) })
@@ -97,43 +82,40 @@ func setupSpec(t *testing.T, topic catalog.TopicSpec) *bundle {
 	return b
 }
 
-// newStore opens a separate store on a database, as another process would, and runs it until the test ends. Its pool is
-// small: a connection costs 125 ms of a CPU until its caches are warm. All tests took 667 s of CPU with pools of 6, and
-// 421 s with pools of 3.
-func newStore(t *testing.T, url, node string) (*app.System, *pgxpool.Pool) {
+// newStore opens a separate store on a database, as another process would, and runs it until the test ends.
+func newStore(t *testing.T, url, name string) (*node.System, *pgxpool.Pool) {
 	t.Helper()
-	return newStoreWith(t, url, app.Options{Node: node})
+	return newStoreWith(t, url, node.Options{Node: name})
 }
 
-func newStoreWith(t *testing.T, url string, o app.Options) (*app.System, *pgxpool.Pool) {
+func newStoreWith(t *testing.T, url string, o node.Options) (*node.System, *pgxpool.Pool) {
 	t.Helper()
-	pool, err := postgres.OpenPool(t.Context(), url, max(o.MaxWorkers/50, 6))
-	require.NoError(t, err)
+	pool := testdb.Pool(t, url)
 	sealer, err := postgres.NewSealer(testKey)
 	require.NoError(t, err)
 	o.Pool, o.Sealer, o.Logger = pool, sealer, quiet()
 	if o.MaxWorkers == 0 {
 		o.MaxWorkers = 100
 	}
-	s, err := app.New(t.Context(), o)
+	s, err := node.New(t.Context(), o)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); s.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-done; pool.Close() })
+	t.Cleanup(func() { cancel(); <-done })
 	return s, pool
 }
 
 // useWorkers replaces the bundle's store by one with n workers.
 func (b *bundle) useWorkers(t *testing.T, n int) {
 	t.Helper()
-	b.store, _ = newStoreWith(t, b.url, app.Options{Node: "node-1", MaxWorkers: n}) // the invariants need the pool
+	b.store, _ = newStoreWith(t, b.url, node.Options{Node: "node-1", MaxWorkers: n}) // the invariants need the pool
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // newEngine returns an engine that may call loopback and adds no jitter, without starting it.
-func (b *bundle) newEngine(t *testing.T, s *app.System, change func(*jobs.Options)) *jobs.Engine {
+func (b *bundle) newEngine(t *testing.T, s *node.System, change func(*jobs.Options)) *jobs.Engine {
 	t.Helper()
 	o := jobs.Options{
 		Parts: s.Parts, Logger: quiet(), StopTimeout: time.Second,

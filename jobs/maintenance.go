@@ -11,9 +11,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"postrider/catalog"
+	"postrider/internal/catalog"
+	"postrider/internal/postgres"
 	"postrider/jobs/queue"
-	"postrider/postgres"
 )
 
 //go:embed sql/*.sql

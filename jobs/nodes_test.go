@@ -10,12 +10,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
-	"postrider/cmd/postrider/app"
+	"postrider/internal/node"
 	"postrider/jobs"
 )
 
 // startNode runs another engine, on its own store and pool, until the test ends.
-func (b *bundle) startNode(t *testing.T, name string, change func(*jobs.Options)) (*app.System, *pgxpool.Pool) {
+func (b *bundle) startNode(t *testing.T, name string, change func(*jobs.Options)) (*node.System, *pgxpool.Pool) {
 	t.Helper()
 	s, pool := newStore(t, b.url, name)
 	e := b.newEngine(t, s, change)

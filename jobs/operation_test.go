@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
-	"postrider/operator"
-	"postrider/query"
+	"postrider/internal/catalog"
+	"postrider/internal/operator"
+	"postrider/internal/query"
 )
 
 const deadLetters = "SELECT count(*) FROM postrider.dead_letters"

@@ -8,18 +8,18 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
+	"postrider/internal/catalog"
 	"postrider/jobs"
 	"postrider/policy"
-	"postrider/server/management"
+	v1 "postrider/server/v1"
 )
 
 // putExample stores a policy of the examples.
 func (b *bundle) putExample(t *testing.T, name string) *policy.Policy {
 	t.Helper()
-	body, err := os.ReadFile("../examples/policies/" + name + ".json")
+	body, err := os.ReadFile("../deploy/examples/policies/" + name + ".json")
 	require.NoError(t, err)
-	p, err := management.ReadPolicy(name, body)
+	p, err := v1.ReadPolicy(name, body)
 	require.NoError(t, err)
 	_, made, err := b.store.Policies.Put(t.Context(), p)
 	require.NoError(t, err)

@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
+	"postrider/internal/catalog"
+	"postrider/internal/postgres"
 	"postrider/policy"
-	"postrider/postgres"
 )
 
 // switchable is an endpoint whose status a test changes.

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"postrider/catalog"
+	"postrider/internal/catalog"
 	"postrider/jobs/delivery"
 	"postrider/jobs/queue"
 	"postrider/policy"

@@ -18,10 +18,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
-	"postrider/cmd/postrider/app"
+	"postrider/internal/catalog"
+	"postrider/internal/node"
+	"postrider/internal/postgres"
 	"postrider/jobs"
-	"postrider/postgres"
 )
 
 var sequence = flag.Uint64("sequence", 0, "the sequence that TestRandomSequences runs")
@@ -76,7 +76,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		arrived: map[string]bool{}, statuses: map[string]int{}, release: make(chan struct{}),
 	}
 	// Five events for all event subscriptions are routed.
-	w.store, _ = newStoreWith(t, w.url, app.Options{Node: "publisher", RouteThreshold: 5*len(subscriptionKinds) - 1})
+	w.store, _ = newStoreWith(t, w.url, node.Options{Node: "publisher", RouteThreshold: 5*len(subscriptionKinds) - 1})
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("sequence %d:\n%s", seed, strings.Join(w.steps, "\n"))

@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
-	"postrider/policy"
+	"postrider/internal/catalog"
+	"postrider/internal/endpointconf"
 )
 
 // arrivals are the times at which an endpoint received events, from the first one on.
@@ -54,22 +54,22 @@ func TestDeliveryRate(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	rows := map[string]struct {
-		rate      policy.DeliveryRate
+		rate      endpointconf.DeliveryRate
 		batch     int
 		perSecond float64
 		burst     int // with what a batch may exceed
 	}{
-		"single":             {policy.DeliveryRate{Limit: 100, Burst: new(1)}, 1, 100, 1},
-		"burst":              {policy.DeliveryRate{Limit: 60, Burst: new(40)}, 1, 60, 40},
-		"slow":               {policy.DeliveryRate{Limit: 300, PeriodInSeconds: new(10)}, 1, 30, 8},
-		"batches":            {policy.DeliveryRate{Limit: 20, Burst: new(1)}, 10, 20, 1},
-		"events-of-batches":  {policy.DeliveryRate{Limit: 100, Burst: new(1), Count: policy.RateOfEvents}, 10, 100, 10},
-		"more-than-a-bucket": {policy.DeliveryRate{Limit: 50, Burst: new(5), Count: policy.RateOfEvents}, 30, 50, 34},
+		"single":             {endpointconf.DeliveryRate{Limit: 100, Burst: new(1)}, 1, 100, 1},
+		"burst":              {endpointconf.DeliveryRate{Limit: 60, Burst: new(40)}, 1, 60, 40},
+		"slow":               {endpointconf.DeliveryRate{Limit: 300, PeriodInSeconds: new(10)}, 1, 30, 8},
+		"batches":            {endpointconf.DeliveryRate{Limit: 20, Burst: new(1)}, 10, 20, 1},
+		"events-of-batches":  {endpointconf.DeliveryRate{Limit: 100, Burst: new(1), Count: endpointconf.RateOfEvents}, 10, 100, 10},
+		"more-than-a-bucket": {endpointconf.DeliveryRate{Limit: 50, Burst: new(5), Count: endpointconf.RateOfEvents}, 30, 50, 34},
 	}
 	seen := map[string]*arrivals{}
 	for name, row := range rows {
 		seen[name] = &arrivals{}
-		e := newEndpoint(t, seen[name].respond(row.rate.Count == policy.RateOfEvents))
+		e := newEndpoint(t, seen[name].respond(row.rate.Count == endpointconf.RateOfEvents))
 		b.subscribe(t, name, e.URL, func(s *catalog.SubscriptionSpec) {
 			s.DeliveryRate, s.MaxEventsPerBatch = &row.rate, &row.batch
 		})
@@ -102,7 +102,7 @@ func TestDeliveryRateOfAnEndpoint(t *testing.T) {
 	e := newEndpoint(t, a.respond(false))
 	for i, limit := range []int{40, 4000} {
 		b.subscribe(t, fmt.Sprint("sub-", i), fmt.Sprint(e.URL, "/", i), func(s *catalog.SubscriptionSpec) {
-			s.DeliveryRate = &policy.DeliveryRate{Limit: limit, Burst: new(limit / 20), Scope: policy.RatePerEndpoint}
+			s.DeliveryRate = &endpointconf.DeliveryRate{Limit: limit, Burst: new(limit / 20), Scope: endpointconf.RatePerEndpoint}
 		})
 	}
 	b.start(t, nil)
@@ -122,17 +122,17 @@ func TestDeliveryRateChanges(t *testing.T) {
 	b.withoutProbation(t)
 	b.subscribe(t, "all", e.URL, nil)
 	b.publishMany(t, 20)
-	limit := func(rate *policy.DeliveryRate) {
+	limit := func(rate *endpointconf.DeliveryRate) {
 		b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) { s.DeliveryRate = rate })
 	}
-	limit(&policy.DeliveryRate{Limit: 2, PeriodInSeconds: new(86_400), Burst: new(2)})
+	limit(&endpointconf.DeliveryRate{Limit: 2, PeriodInSeconds: new(86_400), Burst: new(2)})
 	b.start(t, nil)
 	b.attemptsMade(t, 2)
 	b.become(t, 18, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'rate_limited'")
 	require.Equal(t, 2, b.travel(t))
 	b.become(t, 20, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'rate_limited'")
-	limit(&policy.DeliveryRate{Limit: 1, PeriodInSeconds: new(20_000)}) // the next time is hours away
-	limit(&policy.DeliveryRate{Limit: 10, Burst: new(1)})               // now within a second
+	limit(&endpointconf.DeliveryRate{Limit: 1, PeriodInSeconds: new(20_000)}) // the next time is hours away
+	limit(&endpointconf.DeliveryRate{Limit: 10, Burst: new(1)})               // now within a second
 	b.attemptsMade(t, 4)
 	limit(nil)
 	b.attemptsMade(t, 16)
@@ -146,7 +146,7 @@ func TestDeliveryRateIsRaised(t *testing.T) {
 	e := newEndpoint(t, respondWith(http.StatusOK))
 	limit := func(seconds int) {
 		b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) {
-			s.DeliveryRate = &policy.DeliveryRate{Limit: 1, PeriodInSeconds: &seconds, Burst: new(1)}
+			s.DeliveryRate = &endpointconf.DeliveryRate{Limit: 1, PeriodInSeconds: &seconds, Burst: new(1)}
 		})
 	}
 	limit(100)
@@ -163,7 +163,7 @@ func TestDeliveryRateExpires(t *testing.T) {
 	b := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) {
-		s.DeliveryRate = &policy.DeliveryRate{Limit: 1, PeriodInSeconds: new(86_400)}
+		s.DeliveryRate = &endpointconf.DeliveryRate{Limit: 1, PeriodInSeconds: new(86_400)}
 	})
 	b.start(t, nil)
 	b.publishMany(t, 5)

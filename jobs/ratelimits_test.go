@@ -8,16 +8,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
-	"postrider/cmd/postrider/app"
+	"postrider/internal/catalog"
+	"postrider/internal/endpointconf"
+	"postrider/internal/node"
 	"postrider/jobs/queue"
-	"postrider/policy"
 )
 
 // daily limits an event subscription to n requests a day, all of which may be made at once.
 func daily(n int) func(*catalog.SubscriptionSpec) {
 	return func(s *catalog.SubscriptionSpec) {
-		s.DeliveryRate = &policy.DeliveryRate{Limit: n, PeriodInSeconds: new(86_400), Burst: &n}
+		s.DeliveryRate = &endpointconf.DeliveryRate{Limit: n, PeriodInSeconds: new(86_400), Burst: &n}
 	}
 }
 
@@ -116,7 +116,7 @@ func TestDeliveryRateOnANodeWithoutWorkers(t *testing.T) {
 	b.subscribe(t, "all", e.URL, daily(3))
 	b.start(t, nil)
 	worker := b.store
-	b.store, _ = newStoreWith(t, b.url, app.Options{Node: "api", MaxWorkers: -1})
+	b.store, _ = newStoreWith(t, b.url, node.Options{Node: "api", MaxWorkers: -1})
 	b.publishMany(t, 5)
 	b.become(t, 3, delivered)
 	require.Equal(t, 2, b.count(t, rateLimited))
@@ -180,7 +180,7 @@ func TestBatchInDebtKeepsTheLimit(t *testing.T) {
 	a := &arrivals{}
 	e := newEndpoint(t, a.respond(true))
 	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) {
-		s.DeliveryRate = &policy.DeliveryRate{Limit: 100, Burst: new(1), Count: policy.RateOfEvents}
+		s.DeliveryRate = &endpointconf.DeliveryRate{Limit: 100, Burst: new(1), Count: endpointconf.RateOfEvents}
 		s.MaxEventsPerBatch = new(50)
 	})
 	b.start(t, nil)
@@ -218,7 +218,7 @@ func TestLateJobsKeepTheLimit(t *testing.T) {
 	a := &arrivals{}
 	e := newEndpoint(t, a.respond(false))
 	sub := b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) {
-		s.DeliveryRate = &policy.DeliveryRate{Limit: 50, Burst: new(1)}
+		s.DeliveryRate = &endpointconf.DeliveryRate{Limit: 50, Burst: new(1)}
 	})
 	b.publishMany(t, 120)
 	rate, _ := b.store.Cache.Snapshot().Rate(sub.ID)

@@ -8,7 +8,7 @@ import (
 	"time"
 	"unicode"
 
-	"postrider/event"
+	"postrider/internal/event"
 	"postrider/jobs/delivery"
 	"postrider/jobs/endpoint"
 	"postrider/policy"

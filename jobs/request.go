@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"postrider/catalog"
-	"postrider/event"
+	"postrider/internal/catalog"
+	"postrider/internal/event"
 	"postrider/jobs/delivery"
 	"postrider/jobs/queue"
 	"postrider/policy"

@@ -9,7 +9,8 @@ import (
 	"strconv"
 	"time"
 
-	"postrider/catalog"
+	"postrider/internal/catalog"
+	"postrider/internal/endpointconf"
 	"postrider/jobs/delivery"
 	"postrider/jobs/endpoint"
 	"postrider/policy"
@@ -206,7 +207,7 @@ func (a *attempt) sentHeaders() []byte {
 }
 
 // secrets must not be stored with this result. Most results have no text to search.
-func (a *attempt) secrets(r *delivery.Result) *policy.Secrets {
+func (a *attempt) secrets(r *delivery.Result) *endpointconf.Secrets {
 	if a.token == "" || r.Error == "" && len(r.ResponseHeaders) == 0 && len(r.ResponseExcerpt) == 0 {
 		return a.sub.Secrets
 	}
@@ -214,7 +215,7 @@ func (a *attempt) secrets(r *delivery.Result) *policy.Secrets {
 }
 
 // redact removes secrets that the endpoint, or an error that quotes it, repeats.
-func redact(r *delivery.Result, secrets *policy.Secrets) {
+func redact(r *delivery.Result, secrets *endpointconf.Secrets) {
 	r.Error = secrets.Redact(r.Error)
 	for _, kept := range []*[]byte{&r.RequestHeaders, &r.ResponseHeaders, &r.ResponseExcerpt} {
 		if len(*kept) > 0 {

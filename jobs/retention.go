@@ -11,9 +11,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"postrider/internal/postgres"
+	"postrider/internal/query"
 	"postrider/jobs/queue"
-	"postrider/postgres"
-	"postrider/query"
 )
 
 // PartitionsAhead is the number of days after today that have partitions: a week to notice a service that fails to

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/cmd/postrider/app"
+	"postrider/internal/node"
 	"postrider/jobs"
 	"postrider/jobs/publish"
 )
@@ -28,7 +28,7 @@ const deliveredQuery = "SELECT count(*) FROM postrider.deliveries WHERE state = 
 func routing(t *testing.T) *bundle {
 	t.Helper()
 	b := setup(t)
-	b.store, _ = newStoreWith(t, b.url, app.Options{Node: "node-r", RouteThreshold: 10})
+	b.store, _ = newStoreWith(t, b.url, node.Options{Node: "node-r", RouteThreshold: 10})
 	return b
 }
 

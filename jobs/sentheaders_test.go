@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
-	"postrider/policy"
+	"postrider/internal/catalog"
+	"postrider/internal/endpointconf"
 )
 
 // An attempt stores its request headers without secrets, whatever the result.
@@ -27,7 +27,7 @@ func testSentHeaders(t *testing.T, status int) {
 	e := newEndpoint(t, func(w http.ResponseWriter, _ request) { w.WriteHeader(status) })
 	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) {
 		s.Signing.Enabled = true
-		s.DeliveryAttributes = []policy.DeliveryAttribute{
+		s.DeliveryAttributes = []endpointconf.DeliveryAttribute{
 			staticHeader("X-Open", "open"), staticHeader("X-Repeats", "of hush-hush"), secretHeader("X-Secret", "hush-hush"),
 			secretHeader("Authorization", "Bearer token-1234"), staticHeader("X-Long", strings.Repeat("l", 3000)),
 		}

@@ -12,10 +12,10 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
-	"postrider/event"
-	"postrider/policy"
-	"postrider/postgres"
+	"postrider/internal/catalog"
+	"postrider/internal/endpointconf"
+	"postrider/internal/event"
+	"postrider/internal/postgres"
 )
 
 // signing switches signatures on.
@@ -59,7 +59,7 @@ func (b *bundle) ageSecrets(t *testing.T, name string, by time.Duration) {
 		"SELECT signing_sealed FROM postrider_internal.event_subscriptions WHERE name = $1", name).Scan(&sealed))
 	text, err := sealer.Open(column, sealed)
 	require.NoError(t, err)
-	var secrets []policy.SigningSecret
+	var secrets []endpointconf.SigningSecret
 	require.NoError(t, json.Unmarshal([]byte(text), &secrets))
 	for i := range secrets {
 		secrets[i].CreatedAt = secrets[i].CreatedAt.Add(-by)

@@ -11,10 +11,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
+	"postrider/internal/catalog"
+	"postrider/internal/filter"
 	"postrider/jobs"
 	"postrider/policy"
-	"postrider/policy/filter"
 )
 
 // Every status from 100 to 599 under each of the five policies, with real requests: the record and the time of the next

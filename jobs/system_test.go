@@ -9,11 +9,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
-	"postrider/event"
+	"postrider/internal/catalog"
+	"postrider/internal/event"
+	"postrider/internal/filter"
 	"postrider/jobs"
 	"postrider/policy"
-	"postrider/policy/filter"
 )
 
 // subscribeSystem subscribes an endpoint to postrider.system.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
-	"postrider/policy"
+	"postrider/internal/catalog"
+	"postrider/internal/endpointconf"
 )
 
 // The phases of an attempt add up to at most its duration, also on a reused connection.
@@ -21,7 +21,7 @@ func TestPhasesAddUpToTheAttempt(t *testing.T) {
 	e.StartTLS()
 	t.Cleanup(e.Close)
 	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) {
-		s.Connection = policy.Connection{CertificateAuthorities: trusted.pem}
+		s.Connection = endpointconf.Connection{CertificateAuthorities: trusted.pem}
 	})
 	b.start(t, nil)
 	for range 3 {

@@ -9,10 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
-	"postrider/event"
+	"postrider/internal/catalog"
+	"postrider/internal/event"
+	"postrider/internal/postgres"
 	"postrider/policy"
-	"postrider/postgres"
 )
 
 const notValidatedQuery = "SELECT count(*) FROM postrider.deliveries WHERE hold = 'not_validated'"

@@ -11,9 +11,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
-	"postrider/cmd/postrider/app"
+	"postrider/internal/node"
+	"postrider/internal/postgres"
 	"postrider/jobs"
-	"postrider/postgres"
 )
 
 // wire carries all connections of a node to PostgreSQL. While it is cut, other nodes take the node for dead: nothing
@@ -109,7 +109,7 @@ func (m *killableNode) kill(t *testing.T) {
 
 // newStoreOver is newStore with connections over a wire. An endpoint that has never responded gets a sixth of its
 // workers.
-func newStoreOver(t *testing.T, url, node string, w *wire) *app.System {
+func newStoreOver(t *testing.T, url, name string, w *wire) *node.System {
 	t.Helper()
 	plain, err := postgres.OpenPool(t.Context(), url, 10)
 	require.NoError(t, err)
@@ -120,8 +120,8 @@ func newStoreOver(t *testing.T, url, node string, w *wire) *app.System {
 	require.NoError(t, err)
 	sealer, err := postgres.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
 	require.NoError(t, err)
-	s, err := app.New(t.Context(),
-		app.Options{Pool: pool, Sealer: sealer, Logger: quiet(), Node: node, MaxWorkers: 6 * controlEvents})
+	s, err := node.New(t.Context(),
+		node.Options{Pool: pool, Sealer: sealer, Logger: quiet(), Node: name, MaxWorkers: 6 * controlEvents})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

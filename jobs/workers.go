@@ -12,9 +12,9 @@ import (
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/rivertype"
 
+	"postrider/internal/postgres"
 	"postrider/jobs/endpoint"
 	"postrider/jobs/queue"
-	"postrider/postgres"
 )
 
 const (

@@ -17,12 +17,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"postrider/internal/pgdev"
+	"postrider/internal/testdb"
 	"postrider/migrations"
-	"postrider/pgdev"
 )
 
 // The template database stays empty: these tests migrate.
-func TestMain(m *testing.M) { os.Exit(pgdev.RunTests(m, nil)) }
+func TestMain(m *testing.M) { os.Exit(testdb.Run(m, nil)) }
 
 func open(t *testing.T, url string) *pgxpool.Pool {
 	t.Helper()
@@ -43,7 +44,7 @@ func texts(t *testing.T, pool *pgxpool.Pool, query string) []string {
 
 func TestUpFromManyProcessesAtOnce(t *testing.T) {
 	t.Parallel()
-	url := pgdev.NewDatabase(t)
+	url := testdb.Clone(t)
 	before, err := migrations.ReadStatus(t.Context(), open(t, url))
 	require.NoError(t, err)
 	require.Zero(t, before.Current)
@@ -68,7 +69,7 @@ func TestUpFromManyProcessesAtOnce(t *testing.T) {
 
 func TestEveryPublicNameHasAComment(t *testing.T) {
 	t.Parallel()
-	pool := open(t, pgdev.NewDatabase(t))
+	pool := open(t, testdb.Clone(t))
 	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
 
 	require.Empty(t, texts(t, pool, `SELECT c.relname || coalesce('.' || a.attname, '') FROM pg_class c
@@ -85,7 +86,7 @@ func TestEveryPublicNameHasAComment(t *testing.T) {
 // Columns that several views share have one name and one type.
 func TestSharedColumnsHaveOneType(t *testing.T) {
 	t.Parallel()
-	pool := open(t, pgdev.NewDatabase(t))
+	pool := open(t, testdb.Clone(t))
 	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
 	require.Empty(t,
 		texts(t, pool, `SELECT column_name || ': ' || string_agg(DISTINCT data_type, ', ') FROM information_schema.columns
@@ -94,7 +95,7 @@ func TestSharedColumnsHaveOneType(t *testing.T) {
 
 func TestReaderReadsTheViewsAndNothingElse(t *testing.T) {
 	t.Parallel()
-	pool := open(t, pgdev.NewDatabase(t))
+	pool := open(t, testdb.Clone(t))
 	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
 	views := texts(t, pool, "SELECT viewname FROM pg_views WHERE schemaname = 'postrider'")
 	tx, err := pool.Begin(t.Context())
@@ -112,7 +113,7 @@ func TestReaderReadsTheViewsAndNothingElse(t *testing.T) {
 
 func TestSecretsAppearInNoView(t *testing.T) {
 	t.Parallel()
-	pool := open(t, pgdev.NewDatabase(t))
+	pool := open(t, testdb.Clone(t))
 	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
 	for _, name := range texts(t, pool,
 		"SELECT column_name FROM information_schema.columns WHERE table_schema = 'postrider'") {
@@ -159,7 +160,7 @@ func TestUpWithoutTheRightToCreateRoles(t *testing.T) {
 
 func TestViewsInParallelQueries(t *testing.T) {
 	t.Parallel()
-	pool := open(t, pgdev.NewDatabase(t))
+	pool := open(t, testdb.Clone(t))
 	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
 	_, err := pool.Exec(t.Context(), `INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id,
 		    subscription_id, topic_id, topic, subscription,
@@ -186,7 +187,7 @@ func TestViewsInParallelQueries(t *testing.T) {
 // A failed attempt must not write all indexes of the delivery again.
 func TestFailedAttemptIsAnInPlaceUpdate(t *testing.T) {
 	t.Parallel()
-	pool := open(t, pgdev.NewDatabase(t))
+	pool := open(t, testdb.Clone(t))
 	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
 	tx, err := pool.Begin(t.Context())
 	require.NoError(t, err)
@@ -208,7 +209,7 @@ func TestFailedAttemptIsAnInPlaceUpdate(t *testing.T) {
 
 func TestDownAndUpAgain(t *testing.T) {
 	t.Parallel()
-	pool := open(t, pgdev.NewDatabase(t))
+	pool := open(t, testdb.Clone(t))
 	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
 	require.NoError(t, migrations.Down(t.Context(), pool, 0))
 	require.Empty(t, texts(t, pool, "SELECT viewname FROM pg_views WHERE schemaname = 'postrider'"))
@@ -217,7 +218,7 @@ func TestDownAndUpAgain(t *testing.T) {
 
 func TestBodiesThatJsonbCannotHoldBreakNoView(t *testing.T) {
 	t.Parallel()
-	pool := open(t, pgdev.NewDatabase(t))
+	pool := open(t, testdb.Clone(t))
 	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
 	for name, body := range map[string]string{
 		"NUL": `{"a":"\u0000"}`, "lone surrogate": `{"a":"\ud800"}`, "huge number": `{"a":1e999999}`,
@@ -236,7 +237,7 @@ func TestBodiesThatJsonbCannotHoldBreakNoView(t *testing.T) {
 // Any login can hold the lock: that delays a migration, and the notice names the session.
 func TestUpNamesTheHolderOfItsLock(t *testing.T) {
 	t.Parallel()
-	pool := open(t, pgdev.NewDatabase(t))
+	pool := open(t, testdb.Clone(t))
 	holder, err := pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = holder.Rollback(context.Background()) }()
@@ -260,7 +261,7 @@ func TestUpNamesTheHolderOfItsLock(t *testing.T) {
 // A migration is not changed after a database has it.
 func TestUpRejectsAChangedMigration(t *testing.T) {
 	t.Parallel()
-	pool := open(t, pgdev.NewDatabase(t))
+	pool := open(t, testdb.Clone(t))
 	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
 	status, err := migrations.ReadStatus(t.Context(), pool)
 	require.NoError(t, err)
@@ -289,7 +290,7 @@ func TestUpRejectsAChangedMigration(t *testing.T) {
 // A newer release migrated the database first: its migrations are no reason to reject it.
 func TestUpAcceptsLaterMigrations(t *testing.T) {
 	t.Parallel()
-	pool := open(t, pgdev.NewDatabase(t))
+	pool := open(t, testdb.Clone(t))
 	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
 	_, err := pool.Exec(t.Context(),
 		`INSERT INTO postrider_internal.goose_db_version (version_id, is_applied) VALUES (9999, true);

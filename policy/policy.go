@@ -1,6 +1,6 @@
-// Package policy makes the decisions about deliveries: what a response means, when an attempt is repeated, when a
-// delivery ends and why, and which addresses may be called. It is pure: it reads no clock, opens no connection, writes
-// no log and draws no random number. Times and jitter are arguments.
+// Package policy makes the decisions about deliveries: what a response means, when an attempt is repeated, and when a
+// delivery ends and why. It is pure: it reads no clock, opens no connection, writes no log and draws no random number.
+// Times and jitter are arguments.
 package policy
 
 import (

@@ -71,5 +71,5 @@ func impure(path string) bool {
 		return true
 	}
 	return strings.Contains(strings.Split(path, "/")[0], ".") ||
-		strings.HasPrefix(path, "postrider/") && path != "postrider/policy/filter" && path != "postrider/jsonscan"
+		strings.HasPrefix(path, "postrider/") && path != "postrider/internal/filter" && path != "postrider/internal/jsonscan"
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 	"unicode"
 
-	"postrider/policy/filter"
+	"postrider/internal/filter"
 )
 
 // ValidationError says which property is invalid and why; see filter.ValidationError.
@@ -62,7 +62,7 @@ const (
 )
 
 // Mistakes lists what is wrong with a copied policy beyond the ranges and choices of its settings, which the table
-// Policy of package catalog/spec has. Each mistake names its property as the REST API spells it.
+// Policy of package spec has. Each mistake names its property as the REST API spells it.
 func (p *Policy) Mistakes() []ValidationError {
 	var found []ValidationError
 	check := func(ok bool, field, message string) {

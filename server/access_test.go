@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/access"
+	"postrider/internal/access"
 	"postrider/server"
 )
 

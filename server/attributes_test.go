@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/policy"
+	"postrider/internal/endpointconf"
 	"postrider/server"
 )
 
@@ -155,7 +155,7 @@ func TestInvalidCustomHeaders(t *testing.T) {
 
 func TestConfiguredCustomHeaderLimits(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(o *server.Options) { o.HeaderLimits = policy.HeaderLimits{MaxHeaders: 1, MaxValueBytes: 3} })
+	b := setup(t, func(o *server.Options) { o.HeaderLimits = endpointconf.HeaderLimits{MaxHeaders: 1, MaxValueBytes: 3} })
 	b.topic("orders", "")
 	b.putHeaders(`[{"name":"X","type":"Static","properties":{"value":"abc"}}]`).json(http.StatusCreated)
 	require.Contains(t,

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"postrider/query"
+	"postrider/internal/query"
 
 	"github.com/stretchr/testify/require"
 )

@@ -177,7 +177,7 @@ func TestRejectedEndpointsAreNotStored(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(o *server.Options) { o.AllowHTTP = true })
 	b.topic("orders", "")
-	text, err := os.ReadFile("../policy/testdata/rejected-endpoints.txt")
+	text, err := os.ReadFile("../internal/endpointconf/testdata/rejected-endpoints.txt")
 	require.NoError(t, err)
 	const path = "/v1/topics/orders/subscriptions/billing"
 	put := 0

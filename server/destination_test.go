@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/policy"
+	"postrider/internal/endpointconf"
 	"postrider/server"
 )
 
@@ -16,7 +16,7 @@ const storageAccount = "/subscriptions/1b2/resourceGroups/rg/providers/Microsoft
 // outside allows dead letters in two locations, and in one of Event Grid's containers.
 func outside(o *server.Options) {
 	for _, raw := range []string{"file:///var/dead", "s3://bucket?region=eu-west-1"} {
-		location, err := policy.ParseLocation(raw)
+		location, err := endpointconf.ParseLocation(raw)
 		if err != nil {
 			panic(err)
 		}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/server/management"
+	v1 "postrider/server/v1"
 )
 
 // A dry run checks the settings and shows the result of a PUT. It stores nothing.
@@ -50,7 +50,7 @@ func TestReadTopicAndCheckSubscription(t *testing.T) {
 	} {
 		b.manage(http.MethodPut, "/v1/topics/"+name, settings).json(201)
 		shown := b.manage(http.MethodGet, "/v1/topics/"+name, "").json(200)
-		read, err := management.ReadTopic(name, []byte(settings))
+		read, err := v1.ReadTopic(name, []byte(settings))
 		require.NoError(t, err)
 		require.Equal(t, []any{shown["kind"], shown["inputSchema"], shown["endpoint"]},
 			[]any{string(*read.Kind), string(*read.InputSchema), read.Endpoint})
@@ -58,20 +58,20 @@ func TestReadTopicAndCheckSubscription(t *testing.T) {
 			require.EqualValues(t, days, *read.EventRetentionInDays, "with its default")
 		}
 	}
-	_, err := management.ReadTopic("a b", []byte(`{"kind":"other","eventRetentionInDays":3}`))
+	_, err := v1.ReadTopic("a b", []byte(`{"kind":"other","eventRetentionInDays":3}`))
 	require.ErrorContains(t, err, "kind must be basic or namespace\neventRetentionInDays must be absent")
-	_, err = management.ReadTopic("orders", []byte(`{"colour":1}`))
+	_, err = v1.ReadTopic("orders", []byte(`{"colour":1}`))
 	require.ErrorContains(t, err, "colour is not a member")
 
-	require.NoError(t, management.CheckSubscription("billing", []byte(`{"endpointUrl":"https://example.com"}`)))
-	err = management.CheckSubscription("a b",
+	require.NoError(t, v1.CheckSubscription("billing", []byte(`{"endpointUrl":"https://example.com"}`)))
+	err = v1.CheckSubscription("a b",
 		[]byte(`{"filter":{"advancedFilters":[{"key":"data.a","operatorType":"Like"}]}}`))
 	for _, mistake := range []string{
 		"subscription must be", "endpointUrl is required", "filter.advancedFilters[0].operatorType",
 	} {
 		require.ErrorContains(t, err, mistake)
 	}
-	require.ErrorContains(t, management.CheckSubscription("billing", []byte(`{"endpoint":1}`)),
+	require.ErrorContains(t, v1.CheckSubscription("billing", []byte(`{"endpoint":1}`)),
 		"endpoint is not a member")
-	require.Error(t, management.CheckSubscription("billing", nil))
+	require.Error(t, v1.CheckSubscription("billing", nil))
 }

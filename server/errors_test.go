@@ -16,7 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/pgdev"
+	"postrider/internal/testdb"
 	"postrider/server"
 )
 
@@ -202,7 +202,7 @@ func (r *relay) cut() {
 
 func TestOutage(t *testing.T) {
 	t.Parallel()
-	direct := pgdev.NewDatabase(t)
+	direct := testdb.Clone(t)
 	u, err := url.Parse(direct)
 	require.NoError(t, err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -10,7 +10,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/postgres"
+	"postrider/internal/postgres"
 	"postrider/server/api"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"postrider/pgdev"
+	"postrider/internal/testdb"
 	"postrider/server"
 )
 
@@ -63,7 +63,7 @@ func databaseRequests() [][3]string {
 // failing is a server whose database is reached through a relay, with its log; settings are those of its sessions.
 func failing(t *testing.T, settings string) (s *server.Server, db *pgx.Conn, way *relay, log *lines) {
 	t.Helper()
-	direct := pgdev.NewDatabase(t)
+	direct := testdb.Clone(t)
 	db, err := pgx.Connect(t.Context(), direct)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close(t.Context()) })

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/policy/filter"
+	"postrider/internal/filter"
 	"postrider/server"
 )
 

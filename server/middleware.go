@@ -12,8 +12,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/access"
-	"postrider/policy"
+	"postrider/internal/access"
+	"postrider/internal/endpointconf"
 	"postrider/server/api"
 	"postrider/server/auth"
 )
@@ -106,7 +106,7 @@ func (s *Server) limitRate(next echo.HandlerFunc) echo.HandlerFunc {
 // localHostOnly implements Options.LocalHostOnly.
 func localHostOnly(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		if host := c.Request().Host; !policy.IsLocalHost(host) {
+		if host := c.Request().Host; !endpointconf.IsLocalHost(host) {
 			return api.Reject(http.StatusMisdirectedRequest, "MisdirectedRequest",
 				"host %q is not accepted: postrider dev accepts localhost and IP addresses only", api.Shorten(host))
 		}

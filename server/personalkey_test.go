@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/access"
+	"postrider/internal/access"
 )
 
 // personalKey is what a user creates on the account page.

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/policy"
-	"postrider/server/management"
+	v1 "postrider/server/v1"
 )
 
 func TestPolicies(t *testing.T) {
@@ -58,7 +58,7 @@ func TestPolicyShowsEveryField(t *testing.T) {
 
 func describe(t *testing.T, p *policy.Policy) string {
 	t.Helper()
-	text, err := json.Marshal(management.DescribePolicy(p, 0))
+	text, err := json.Marshal(v1.DescribePolicy(p, 0))
 	require.NoError(t, err)
 	return string(text)
 }

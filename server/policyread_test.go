@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/policy"
-	"postrider/server/management"
+	v1 "postrider/server/v1"
 )
 
 // without is the JSON of a policy without its name and its version.
@@ -259,7 +259,7 @@ func TestPolicyRejections(t *testing.T) {
 			messages += d.Message + "\n"
 		}
 		require.Contains(t, messages, row.says, name)
-		_, err := management.ReadPolicy("mine", []byte(row.body))
+		_, err := v1.ReadPolicy("mine", []byte(row.body))
 		require.EqualError(t, err, strings.TrimSuffix(messages, "\n"), "the command line says the same")
 	}
 	for _, name := range []string{"ab", "postrider.mine", "-mine", "m%20e", strings.Repeat("a", 65), "a%00b"} {
@@ -267,9 +267,9 @@ func TestPolicyRejections(t *testing.T) {
 			targets(b.manage(http.MethodPut, "/v1/policies/"+name, "{}").rejected(400, "InvalidRequest")), name)
 	}
 	require.Equal(t, 5, b.count("SELECT count(*) FROM postrider_internal.retry_policies"))
-	_, err := management.ReadPolicy("mine", []byte(" \n"))
+	_, err := v1.ReadPolicy("mine", []byte(" \n"))
 	require.EqualError(t, err, "the body must be a JSON object")
-	_, err = management.ReadPolicy("mine", []byte("[]"))
+	_, err = v1.ReadPolicy("mine", []byte("[]"))
 	require.ErrorContains(t, err, "must be a JSON object")
 }
 
@@ -363,12 +363,12 @@ func TestEtagsOfPolicies(t *testing.T) {
 
 func TestExamplePoliciesAreAccepted(t *testing.T) {
 	t.Parallel()
-	files, err := os.ReadDir("../examples/policies")
+	files, err := os.ReadDir("../deploy/examples/policies")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	b := setup(t)
 	for _, file := range files {
-		body, err := os.ReadFile("../examples/policies/" + file.Name())
+		body, err := os.ReadFile("../deploy/examples/policies/" + file.Name())
 		require.NoError(t, err)
 		name := strings.TrimSuffix(file.Name(), ".json")
 		b.manage(http.MethodPut, "/v1/policies/"+name, string(body)).json(http.StatusCreated)

@@ -11,14 +11,14 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/access"
-	"postrider/catalog"
-	"postrider/event"
+	"postrider/internal/access"
+	"postrider/internal/catalog"
+	"postrider/internal/event"
+	"postrider/internal/postgres"
 	"postrider/jobs/publish"
-	"postrider/postgres"
 	"postrider/server/api"
 	"postrider/server/auth"
-	"postrider/server/management"
+	v1 "postrider/server/v1"
 )
 
 // protocol is Event Grid's publish protocol for one kind of topic.
@@ -84,7 +84,7 @@ func (s *Server) publishBy(p *protocol, c echo.Context, topic string) error {
 			if err := p.check(t, r.Header); err != nil {
 				return nil, err
 			}
-			return management.InputOf(t).ParseRequest(r.Header, body.Bytes())
+			return v1.InputOf(t).ParseRequest(r.Header, body.Bytes())
 		},
 	})
 	if err != nil {
@@ -159,7 +159,7 @@ func (p *protocol) check(t *catalog.Topic, header http.Header) error {
 			"topic %q belongs to postrider: subscribe to it, but do not publish to it", t.Name)
 	case t.Kind != p.kind:
 		return api.Reject(http.StatusBadRequest, api.CodeInvalidRequest, "topic %q is of kind %s: publish to %s", t.Name,
-			t.Kind, management.EndpointOf(t))
+			t.Kind, v1.EndpointOf(t))
 	case !p.cloudEventsOnly || event.IsBinary(header):
 		return nil
 	}
@@ -220,7 +220,7 @@ func (s *Server) openValidationURL(c echo.Context) error {
 		}
 		return noValidation()
 	case errors.Is(err, catalog.ErrValidationExpired):
-		return api.Reject(http.StatusBadRequest, management.CodeValidationOver,
+		return api.Reject(http.StatusBadRequest, v1.CodeValidationOver,
 			"this validation has failed or expired; start another one with "+
 				"POST /v1/topics/{topic}/subscriptions/{subscription}/validate")
 	case err != nil:

@@ -13,10 +13,10 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/catalog"
+	"postrider/internal/catalog"
+	"postrider/internal/postgres"
 	"postrider/jobs/publish"
 	"postrider/jobs/pull"
-	"postrider/postgres"
 	"postrider/server/api"
 	"postrider/server/auth"
 )

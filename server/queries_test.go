@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/docs"
-	"postrider/postgres"
-	"postrider/sqlquery"
+	"postrider/internal/postgres"
+	"postrider/internal/sqlquery"
 )
 
 // queryLogins creates the login roles for queries.

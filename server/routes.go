@@ -8,12 +8,12 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/access"
+	"postrider/internal/access"
+	"postrider/internal/operator"
 	"postrider/jobs/pull"
-	"postrider/operator"
 	"postrider/server/api"
 	"postrider/server/auth"
-	"postrider/server/management"
+	v1 "postrider/server/v1"
 )
 
 // permission is the least scope that a route needs.
@@ -60,7 +60,7 @@ func custom(id string, handle echo.HandlerFunc, errors ...int) api.Route {
 
 // routes are the routes of the API.
 func (s *Server) routes() []route {
-	m := &management.Handlers{
+	m := &v1.Handlers{
 		Parts: s.parts, Allow: s.options.AllowCIDR, AllowHTTP: s.options.AllowHTTP, Locations: s.options.DeadLetters,
 		FilterLimits: s.options.FilterLimits, HeaderLimits: s.options.HeaderLimits,
 		DefaultValidation: s.options.DefaultValidation, ValidationWait: s.options.ValidationWait,
@@ -109,7 +109,7 @@ func (s *Server) consumerRoutes() (list []route) {
 }
 
 // topicRoutes are the routes of topics and retry policies.
-func topicRoutes(m *management.Handlers) []route {
+func topicRoutes(m *v1.Handlers) []route {
 	return []route{
 		{get, "/v1/topics", read, api.Handle("listTopics", m.ListTopics)},
 		{put, "/v1/topics/:topic", admin, api.Handle("putTopic", m.PutTopic, 409)},
@@ -126,7 +126,7 @@ func topicRoutes(m *management.Handlers) []route {
 }
 
 // subscriptionRoutes are the routes of event subscriptions.
-func subscriptionRoutes(m *management.Handlers) []route {
+func subscriptionRoutes(m *v1.Handlers) []route {
 	holds := m.Parts.Holds
 	return []route{
 		{get, "/v1/topics/:topic/subscriptions", read, api.Handle("listSubscriptions", m.ListSubscriptions, 404)},
@@ -159,7 +159,7 @@ func subscriptionRoutes(m *management.Handlers) []route {
 }
 
 // deadLetterRoutes are the routes of dead letters and operations.
-func deadLetterRoutes(m *management.Handlers) []route {
+func deadLetterRoutes(m *v1.Handlers) []route {
 	return []route{
 		{get, "/v1/deadLetters", read, api.Handle("listDeadLetters", m.ListDeadLetters)},
 		{post, "/v1/deadLetters/redeliver", operate, api.Handle("redeliverDeadLetters", m.RedeliverDeadLetters, 409)},
@@ -176,7 +176,7 @@ func deadLetterRoutes(m *management.Handlers) []route {
 }
 
 // eventRoutes are the routes of events, deliveries and batches.
-func eventRoutes(m *management.Handlers) []route {
+func eventRoutes(m *v1.Handlers) []route {
 	return []route{
 		{post, "/v1/topics/:topic/eraseSubject", operate, api.Handle("eraseSubject", m.EraseSubject, 404, 409)},
 		{get, "/v1/events", read, api.Handle("listEvents", m.ListEvents)},
@@ -200,7 +200,7 @@ func eventRoutes(m *management.Handlers) []route {
 }
 
 // accessRoutes are the routes of the audit, API keys and users.
-func accessRoutes(m *management.Handlers) []route {
+func accessRoutes(m *v1.Handlers) []route {
 	return []route{
 		{get, "/v1/audit", read, api.Handle("listAudit", m.ListAudit)},
 		{get, "/v1/apiKeys", admin, api.Handle("listAPIKeys", m.ListAPIKeys)},
@@ -216,7 +216,7 @@ func accessRoutes(m *management.Handlers) []route {
 }
 
 // queryRoutes are the routes of SQL queries.
-func queryRoutes(m *management.Handlers) []route {
+func queryRoutes(m *v1.Handlers) []route {
 	return []route{
 		{get, "/v1/queries", query, api.Handle("listQueries", m.ListQueries)},
 		{post, "/v1/queries/run", query, api.Handle("runSQL", m.RunSQL, 409)},
@@ -285,7 +285,7 @@ func (r *route) addMiddleware(s *Server) {
 		middleware = append(middleware, s.auth.Permit(needed))
 	}
 	if strings.HasPrefix(r.path, "/v1/") {
-		middleware = append(middleware, management.WithBase(s.options.PublicURL))
+		middleware = append(middleware, v1.WithBase(s.options.PublicURL))
 	}
 	for _, m := range slices.Backward(middleware) {
 		r.Handle = m(r.Handle)

@@ -14,18 +14,18 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/catalog"
-	"postrider/event"
-	"postrider/policy"
-	"postrider/policy/filter"
+	"postrider/internal/catalog"
+	"postrider/internal/endpointconf"
+	"postrider/internal/event"
+	"postrider/internal/filter"
 	"postrider/server/auth"
-	"postrider/server/management"
 	"postrider/server/openapi"
+	v1 "postrider/server/v1"
 )
 
 // Options of a Server. Parts and AdminToken are required.
 type Options struct {
-	Parts management.Parts
+	Parts v1.Parts
 	// AdminToken is the bearer token of administrators. It also publishes to every topic.
 	AdminToken string
 	// AllowCIDR are address ranges of endpoints that are rejected by default, such as 10.0.0.0/8.
@@ -34,10 +34,10 @@ type Options struct {
 	AllowHTTP bool
 	// FilterLimits limit the filter of an event subscription; zero = policy.DefaultFilterLimits.
 	FilterLimits filter.Limits
-	// HeaderLimits limit the custom headers of an event subscription; zero = policy.DefaultHeaderLimits.
-	HeaderLimits policy.HeaderLimits
+	// HeaderLimits limit the custom headers of an event subscription; zero = endpointconf.DefaultHeaderLimits.
+	HeaderLimits endpointconf.HeaderLimits
 	// DeadLetters are the external locations that dead letters may be exported to.
-	DeadLetters policy.ExportLocations
+	DeadLetters endpointconf.ExportLocations
 	// PublicURL is the public URL of this service, such as https://events.example.com, for validationUrl. Default: the URL
 	// of the management request.
 	PublicURL string
@@ -96,7 +96,7 @@ func (n NotReadyError) Error() string { return string(n) }
 type Server struct {
 	options   Options
 	auth      *auth.Authenticator
-	parts     management.Parts
+	parts     v1.Parts
 	log       *slog.Logger
 	echo      *echo.Echo
 	document  func() ([]byte, error) // the OpenAPI document, built by the first request
@@ -119,7 +119,7 @@ func New(o Options) (*Server, error) {
 		return nil, errors.New("server: the admin token must not be the well-known key of postrider dev")
 	}
 	o.Logger = cmp.Or(o.Logger, slog.Default())
-	o.ValidationWait = cmp.Or(o.ValidationWait, management.DefaultValidationWait)
+	o.ValidationWait = cmp.Or(o.ValidationWait, v1.DefaultValidationWait)
 	o.ForwardedHeader = cmp.Or(o.ForwardedHeader, auth.XForwardedFor)
 	o.Counters = cmp.Or(o.Counters, NewCounters())
 	o.Stopping = cmp.Or(o.Stopping, context.Background())

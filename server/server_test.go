@@ -16,42 +16,33 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
-	"postrider/cmd/postrider/app"
-	"postrider/cmd/postrider/app/apptest"
-	"postrider/pgdev"
-	"postrider/postgres"
+	"postrider/internal/catalog"
+	"postrider/internal/node"
+	"postrider/internal/postgres"
+	"postrider/internal/testdb"
+	"postrider/internal/testnode"
 	"postrider/server"
 	"postrider/server/api"
 )
 
-func TestMain(m *testing.M) { os.Exit(pgdev.RunTests(m, apptest.Migrate)) }
+func TestMain(m *testing.M) { os.Exit(testdb.Run(m, testnode.Migrate)) }
 
 const (
 	adminToken = "the-admin-token"
 	devKey     = "ZGV2IGtleSBkZXYga2V5IGRldiBrZXkgZGV2IGtleSE="
 )
 
-func newStore(ctx context.Context, url string, workers int) (*app.System, error) {
-	pool, err := postgres.OpenPool(ctx, url, 0)
-	if err != nil {
-		return nil, err
-	}
-	sealer, err := postgres.NewSealer(apptest.Key)
-	if err != nil {
-		return nil, err
-	}
-	return app.New(ctx,
-		app.Options{Pool: pool, Sealer: sealer, Logger: slog.New(slog.DiscardHandler), Node: "test", MaxWorkers: workers})
-}
-
 // openStore is one node's parts, running until the test ends.
-func openStore(t *testing.T, url string) *app.System { return openWorkers(t, url, 0) }
+func openStore(t *testing.T, url string) *node.System { return openWorkers(t, url, 0) }
 
 // openWorkers is openStore with workers for an engine.
-func openWorkers(t *testing.T, url string, workers int) *app.System {
+func openWorkers(t *testing.T, url string, workers int) *node.System {
 	t.Helper()
-	s, err := newStore(t.Context(), url, workers)
+	sealer, err := postgres.NewSealer(testnode.Key)
+	require.NoError(t, err)
+	s, err := node.New(t.Context(), node.Options{
+		Pool: testdb.Pool(t, url), Sealer: sealer, Logger: slog.New(slog.DiscardHandler), Node: "test", MaxWorkers: workers,
+	})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -62,7 +53,6 @@ func openWorkers(t *testing.T, url string, workers int) *app.System {
 	t.Cleanup(func() {
 		cancel()
 		<-done
-		s.DB.Pool.Close()
 	})
 	return s
 }
@@ -75,7 +65,7 @@ type bundle struct {
 	t        *testing.T
 	dbURL    string
 	url      string
-	store    *app.System
+	store    *node.System
 	server   *server.Server
 	counters *server.Counters
 	db       *pgx.Conn
@@ -88,7 +78,7 @@ func setup(t *testing.T, change ...func(*server.Options)) *bundle {
 // setupWorkers is setup with workers for an engine.
 func setupWorkers(t *testing.T, workers int, change ...func(*server.Options)) *bundle {
 	t.Helper()
-	b := &bundle{t: t, dbURL: pgdev.NewDatabase(t)}
+	b := &bundle{t: t, dbURL: testdb.New(t)}
 	b.store = openWorkers(t, b.dbURL, workers)
 	b.counters = server.NewCounters()
 	options := server.Options{
@@ -252,7 +242,7 @@ func cloudEvent(id string) string {
 
 func TestNewRejectsInvalidOptions(t *testing.T) {
 	t.Parallel()
-	s := openStore(t, pgdev.NewDatabase(t))
+	s := openStore(t, testdb.Clone(t))
 	for name, row := range map[string]struct {
 		options server.Options
 		says    string

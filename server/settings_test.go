@@ -11,8 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
-	"postrider/policy"
+	"postrider/internal/catalog"
 )
 
 // settingsOf are the settings that behavior decides.
@@ -320,14 +319,19 @@ func TestNamespaceLimits(t *testing.T) {
 	}
 	require.Equal(t, shown(10, 3*1440, "P3D"), limits(put("null")),
 		"the topic's retention ends it sooner than the policy's 7 days")
-	for text, minutes := range map[string]int{
-		"P1D": 1440, "PT90M": 90, "P1DT2H": 1560, "PT1M": 1, "P3D": 4320, "PT72H": 4320, "P0DT5M": 5, "P1DT1H1M": 1501,
-		"PT60S": 1,
+	for _, tt := range []struct {
+		given   string
+		minutes int
+		shown   string
+	}{
+		{"P1D", 1440, "P1D"}, {"PT90M", 90, "PT1H30M"}, {"P1DT2H", 1560, "P1DT2H"}, {"PT1M", 1, "PT1M"},
+		{"P3D", 4320, "P3D"}, {"PT72H", 4320, "P3D"}, {"P0DT5M", 5, "PT5M"}, {"P1DT1H1M", 1501, "P1DT1H1M"},
+		{"PT60S", 1, "PT1M"},
 	} {
-		got := limits(put(`{"eventTimeToLive":"` + text + `","maxDeliveryCount":4}`))
-		require.Equal(t, shown(4, minutes, policy.FormatMinutes(minutes)), got, text)
-		require.Equal(t, got, limits(put(fmt.Sprintf(`{"eventTimeToLiveInMinutes":%d,"maxDeliveryAttempts":4}`, minutes))),
-			"the other names")
+		got := limits(put(`{"eventTimeToLive":"` + tt.given + `","maxDeliveryCount":4}`))
+		require.Equal(t, shown(4, tt.minutes, tt.shown), got, tt.given)
+		byNumbers := fmt.Sprintf(`{"eventTimeToLiveInMinutes":%d,"maxDeliveryAttempts":4}`, tt.minutes)
+		require.Equal(t, got, limits(put(byNumbers)), "the other names")
 	}
 	for _, text := range []string{
 		"", "P", "PT", "P1", "1D", "P1Y", "P1M", "P1W1D", "PT1S", "PT90S", "P1DT", "PT1.5H", "P-1D", "-P1D", "+P1D", "pt1m",

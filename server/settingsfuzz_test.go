@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/server/management"
+	v1 "postrider/server/v1"
 )
 
 // FuzzSettings: any body of a topic, an event subscription or a retry policy is read, or rejected with a message.
@@ -22,9 +22,9 @@ func FuzzSettings(f *testing.F) {
 		f.Add("orders", []byte(text))
 	}
 	f.Fuzz(func(t *testing.T, name string, body []byte) {
-		_, topic := management.ReadTopic(name, body)
-		_, policy := management.ReadPolicy(name, body)
-		for _, err := range []error{topic, policy, management.CheckSubscription(name, body)} {
+		_, topic := v1.ReadTopic(name, body)
+		_, policy := v1.ReadPolicy(name, body)
+		for _, err := range []error{topic, policy, v1.CheckSubscription(name, body)} {
 			if err != nil {
 				require.NotEmpty(t, err.Error())
 			}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"postrider/internal/postgres"
 	"postrider/jobs/publish"
-	"postrider/postgres"
 	"postrider/server/api"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
+	"postrider/internal/catalog"
 )
 
 // postrider.system can be read and subscribed to. It cannot be created, changed, deleted or published to, and has no

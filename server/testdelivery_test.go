@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/access"
+	"postrider/internal/access"
 )
 
 func TestTestDelivery(t *testing.T) {

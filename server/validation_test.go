@@ -15,10 +15,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
+	"postrider/internal/catalog"
 	"postrider/jobs"
 	"postrider/server"
-	"postrider/server/management"
+	v1 "postrider/server/v1"
 )
 
 // setupEngine is a server with an engine that makes handshakes without delays.
@@ -259,7 +259,7 @@ func TestValidateRunsTheHandshakeAgain(t *testing.T) {
 func TestEndpointValidationSetting(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(o *server.Options) {
-		o.DefaultValidation = management.SkipOnLoopback
+		o.DefaultValidation = v1.SkipOnLoopback
 		o.AllowCIDR = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 	})
 	b.topic("orders", "")
@@ -280,14 +280,14 @@ func TestEndpointValidationSetting(t *testing.T) {
 	made := b.manage(http.MethodPut, billing, `{"endpointUrl":"http://127.0.0.1:9/","endpointValidation":"required"}`).
 		json(http.StatusCreated)
 	require.Equal(t, "Creating", made["provisioningState"], "what is stated goes before the default")
-	require.Equal(t, catalog.ValidationRequired, management.SkipOnLoopback(""))
+	require.Equal(t, catalog.ValidationRequired, v1.SkipOnLoopback(""))
 }
 
 // Skipping the validation of an endpoint on this machine does not skip that of others.
 func TestPatchedEndpointIsValidatedAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(o *server.Options) {
-		o.DefaultValidation, o.AllowCIDR = management.SkipOnLoopback, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+		o.DefaultValidation, o.AllowCIDR = v1.SkipOnLoopback, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	})
 	b.topic("orders", "")
 	patch := func(name, change string) string {

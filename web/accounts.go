@@ -10,8 +10,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/access"
-	"postrider/postgres"
+	"postrider/internal/access"
+	"postrider/internal/postgres"
 	"postrider/web/site"
 )
 

@@ -8,9 +8,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
-	"postrider/access"
-	"postrider/catalog"
-	"postrider/operator"
+	"postrider/internal/access"
+	"postrider/internal/catalog"
+	"postrider/internal/operator"
 	"postrider/web/display"
 	"postrider/web/site"
 )

@@ -13,9 +13,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
-	"postrider/operator"
-	"postrider/postgres"
-	"postrider/query"
+	"postrider/internal/operator"
+	"postrider/internal/postgres"
+	"postrider/internal/query"
 	"postrider/web/display"
 	"postrider/web/site"
 )

@@ -9,9 +9,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
-	"postrider/catalog"
-	"postrider/postgres"
-	"postrider/query"
+	"postrider/internal/catalog"
+	"postrider/internal/postgres"
+	"postrider/internal/query"
 	"postrider/web/display"
 	"postrider/web/site"
 )

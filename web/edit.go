@@ -12,8 +12,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/catalog/spec"
-	"postrider/postgres"
+	"postrider/internal/catalog/spec"
+	"postrider/internal/postgres"
 	"postrider/web/site"
 )
 

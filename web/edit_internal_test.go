@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog/spec"
+	"postrider/internal/catalog/spec"
 )
 
 // A new setting of a table gets a form field without a change in this package.

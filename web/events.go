@@ -6,10 +6,10 @@ import (
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
-	"postrider/catalog"
-	"postrider/event"
-	"postrider/policy/filter"
-	"postrider/query"
+	"postrider/internal/catalog"
+	"postrider/internal/event"
+	"postrider/internal/filter"
+	"postrider/internal/query"
 	"postrider/web/display"
 	"postrider/web/site"
 )

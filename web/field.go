@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"postrider/catalog/spec"
+	"postrider/internal/catalog/spec"
 )
 
 // The kinds of field; each has its part in form-parts.html.

@@ -21,8 +21,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/html"
 
-	"postrider/access"
-	"postrider/catalog"
+	"postrider/internal/access"
+	"postrider/internal/catalog"
 )
 
 // formOf is what a browser sends for the unchanged form of a page, without buttons.

@@ -9,10 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
-	"postrider/event"
-	"postrider/policy"
-	"postrider/policy/filter"
+	"postrider/internal/catalog"
+	"postrider/internal/endpointconf"
+	"postrider/internal/event"
+	"postrider/internal/filter"
 )
 
 // Stored and entered texts are escaped and kept unchanged.
@@ -38,11 +38,11 @@ func TestHostileTextInForms(t *testing.T) {
 					IncludedEventTypes: []string{bad}, SubjectBeginsWith: bad, SubjectEndsWith: bad,
 					AdvancedFilters: []filter.AdvancedFilter{{OperatorType: "StringIn", Key: bad, Values: raws(quoteJSON(t, bad))}},
 				}
-				s.DeliveryAttributes = []policy.DeliveryAttribute{
-					{Name: bad, Type: policy.AttributeStatic, AttributeProperties: policy.AttributeProperties{Value: &bad}},
+				s.DeliveryAttributes = []endpointconf.DeliveryAttribute{
+					{Name: bad, Type: endpointconf.AttributeStatic, AttributeProperties: endpointconf.AttributeProperties{Value: &bad}},
 				}
 				s.DeadLetterDestination = &catalog.DeadLetterDestination{
-					EndpointType: catalog.DeadLetterBlob, Properties: &policy.DeadLetterProperties{URL: bad, Prefix: bad},
+					EndpointType: catalog.DeadLetterBlob, Properties: &endpointconf.DeadLetterProperties{URL: bad, Prefix: bad},
 				}
 			})
 			form := url.Values{}

@@ -9,7 +9,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
+	"postrider/internal/catalog"
 )
 
 // A user finds a failure and its reason, fixes the endpoint and redelivers the dead letters.

@@ -21,33 +21,34 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
-	"postrider/cmd/postrider/app"
-	"postrider/cmd/postrider/app/apptest"
-	"postrider/event"
+	"postrider/internal/catalog"
+	"postrider/internal/endpointconf"
+	"postrider/internal/event"
+	"postrider/internal/node"
+	"postrider/internal/postgres"
+	"postrider/internal/testdb"
+	"postrider/internal/testnode"
 	"postrider/jobs"
 	"postrider/jobs/publish"
-	"postrider/pgdev"
 	"postrider/policy"
-	"postrider/postgres"
 	"postrider/server"
 	"postrider/web"
 )
 
-func TestMain(m *testing.M) { os.Exit(pgdev.RunTests(m, apptest.Migrate)) }
+func TestMain(m *testing.M) { os.Exit(testdb.Run(m, testnode.Migrate)) }
 
-func newStore(ctx context.Context, pool *pgxpool.Pool, workers int) (*app.System, error) {
-	sealer, err := postgres.NewSealer(apptest.Key)
+func newStore(ctx context.Context, pool *pgxpool.Pool, workers int) (*node.System, error) {
+	sealer, err := postgres.NewSealer(testnode.Key)
 	if err != nil {
 		return nil, err
 	}
-	return app.New(ctx, app.Options{Pool: pool, Sealer: sealer, Node: "test", MaxWorkers: workers})
+	return node.New(ctx, node.Options{Pool: pool, Sealer: sealer, Node: "test", MaxWorkers: workers})
 }
 
 // bundle is a dashboard with its own database.
 type bundle struct {
 	pool  *pgxpool.Pool
-	store *app.System
+	store *node.System
 	echo  *echo.Echo
 	api   http.Handler
 
@@ -60,10 +61,9 @@ func setup(t testing.TB, change ...func(*web.Options)) *bundle { return setupWor
 // setupWorkers is setup with workers of an engine.
 func setupWorkers(t testing.TB, workers int, change ...func(*web.Options)) *bundle {
 	t.Helper()
-	pool, err := postgres.OpenPool(t.Context(), pgdev.NewDatabase(t), 8)
-	require.NoError(t, err)
-	t.Cleanup(pool.Close)
+	pool := testdb.Pool(t, testdb.New(t))
 	b := &bundle{pool: pool, echo: echo.New()}
+	var err error
 	b.store, err = newStore(t.Context(), pool, workers)
 	require.NoError(t, err)
 	api, err := server.New(server.Options{
@@ -83,11 +83,11 @@ func setupWorkers(t testing.TB, workers int, change ...func(*web.Options)) *bund
 }
 
 // exportLocations are the locations for exports of dead letters, with the mapping of an Event Grid container.
-func exportLocations(t testing.TB) policy.ExportLocations {
+func exportLocations(t testing.TB) endpointconf.ExportLocations {
 	t.Helper()
-	location, err := policy.ParseLocation("file:///srv/dead")
+	location, err := endpointconf.ParseLocation("file:///srv/dead")
 	require.NoError(t, err)
-	locations := policy.ExportLocations{Allowed: []policy.Location{location}}
+	locations := endpointconf.ExportLocations{Allowed: []endpointconf.Location{location}}
 	require.NoError(t, locations.AddContainer("mystorage/dead=azblob://container"))
 	return locations
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
-	"postrider/operator"
-	"postrider/query"
+	"postrider/internal/operator"
+	"postrider/internal/query"
 	"postrider/web/display"
 	"postrider/web/site"
 )

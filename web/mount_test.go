@@ -9,7 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
 
-	"postrider/postgres"
+	"postrider/internal/postgres"
 	"postrider/web"
 )
 

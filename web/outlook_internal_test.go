@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
-	"postrider/query"
+	"postrider/internal/catalog"
+	"postrider/internal/query"
 )
 
 func TestNextText(t *testing.T) {

@@ -13,9 +13,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
-	"postrider/operator"
-	"postrider/query"
+	"postrider/internal/catalog"
+	"postrider/internal/operator"
+	"postrider/internal/query"
 )
 
 // A paused delivery does not show the time of its scheduled retry.

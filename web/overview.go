@@ -8,8 +8,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
-	"postrider/catalog"
-	"postrider/query"
+	"postrider/internal/catalog"
+	"postrider/internal/query"
 	"postrider/web/display"
 )
 

@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/html"
 
-	"postrider/access"
-	"postrider/catalog"
+	"postrider/internal/access"
+	"postrider/internal/catalog"
 )
 
 func TestEmptyPages(t *testing.T) {

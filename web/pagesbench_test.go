@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/cmd/postrider/app/apptest"
-	"postrider/postgres"
+	"postrider/internal/postgres"
+	"postrider/internal/testnode"
 )
 
 var deliveries = flag.Int("deliveries", 100_000, "number of `deliveries` in the database of BenchmarkPages")
@@ -20,7 +20,7 @@ var deliveries = flag.Int("deliveries", 100_000, "number of `deliveries` in the 
 // longest.
 func BenchmarkPages(b *testing.B) {
 	d := setup(b)
-	require.NoError(b, apptest.FillWeek(b.Context(), d.pool, *deliveries))
+	require.NoError(b, testnode.FillWeek(b.Context(), d.pool, *deliveries))
 	sealer, err := postgres.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
 	require.NoError(b, err)
 	_, err = d.pool.Exec(b.Context(), "UPDATE postrider_internal.event_subscriptions SET secrets_sealed = $1",

@@ -12,9 +12,9 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/catalog/spec"
+	"postrider/internal/catalog/spec"
+	"postrider/internal/postgres"
 	"postrider/policy"
-	"postrider/postgres"
 	"postrider/web/display"
 	"postrider/web/site"
 )

@@ -12,10 +12,10 @@ import (
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
-	"postrider/catalog"
-	"postrider/event"
-	"postrider/postgres"
-	"postrider/query"
+	"postrider/internal/catalog"
+	"postrider/internal/event"
+	"postrider/internal/postgres"
+	"postrider/internal/query"
 	"postrider/web/display"
 	"postrider/web/site"
 )

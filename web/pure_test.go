@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/query"
+	"postrider/internal/query"
 	"postrider/web/display"
 )
 

@@ -11,10 +11,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/access"
 	"postrider/docs"
-	"postrider/postgres"
-	"postrider/sqlquery"
+	"postrider/internal/access"
+	"postrider/internal/postgres"
+	"postrider/internal/sqlquery"
 )
 
 // queryable creates the login roles that queries run as.

@@ -19,9 +19,9 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
-	"postrider/cmd/postrider/app/apptest"
-	"postrider/postgres"
-	"postrider/query"
+	"postrider/internal/postgres"
+	"postrider/internal/query"
+	"postrider/internal/testnode"
 	"postrider/web"
 )
 
@@ -44,7 +44,7 @@ func demo(t *testing.T) *bundle {
 	b := setup(t, func(o *web.Options) {
 		o.Retention = query.Retention{DeliveredDays: 30, AttemptsDays: 14}
 	})
-	require.NoError(t, apptest.FillWeek(t.Context(), b.pool, demoDeliveries))
+	require.NoError(t, testnode.FillWeek(t.Context(), b.pool, demoDeliveries))
 	sealer, err := postgres.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
 	require.NoError(t, err)
 	_, err = b.pool.Exec(t.Context(), "UPDATE postrider_internal.event_subscriptions SET secrets_sealed = $1",

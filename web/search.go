@@ -6,7 +6,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/query"
+	"postrider/internal/query"
 	"postrider/web/display"
 )
 

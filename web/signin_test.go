@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/access"
+	"postrider/internal/access"
 )
 
 const password = "twelve horses at least"

@@ -12,11 +12,11 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/catalog"
-	"postrider/catalog/spec"
-	"postrider/event"
-	"postrider/policy"
-	"postrider/policy/filter"
+	"postrider/internal/catalog"
+	"postrider/internal/catalog/spec"
+	"postrider/internal/endpointconf"
+	"postrider/internal/event"
+	"postrider/internal/filter"
 	"postrider/web/display"
 	"postrider/web/site"
 )
@@ -304,11 +304,11 @@ func headers() rowList {
 			}
 		},
 		write: func(f *form, at string, row json.RawMessage) {
-			var h policy.DeliveryAttribute
+			var h endpointconf.DeliveryAttribute
 			_ = json.Unmarshal(row, &h) // it is always valid
 			kind, value := headerStatic, display.OrEmpty(h.Value)
 			switch {
-			case h.Type == policy.AttributeDynamic:
+			case h.Type == endpointconf.AttributeDynamic:
 				kind, value = headerDynamic, h.SourceField
 			case h.IsSecret:
 				kind = headerSecret
@@ -318,11 +318,11 @@ func headers() rowList {
 			f.set(at+"properties", value)
 		},
 		read: func(f *form, at string) any {
-			h := policy.DeliveryAttribute{Name: f.get(at + "name"), Type: policy.AttributeStatic}
+			h := endpointconf.DeliveryAttribute{Name: f.get(at + "name"), Type: endpointconf.AttributeStatic}
 			value := f.get(at + "properties")
 			switch f.get(at + "type") {
 			case headerDynamic:
-				h.Type, h.SourceField = policy.AttributeDynamic, value
+				h.Type, h.SourceField = endpointconf.AttributeDynamic, value
 			case headerSecret:
 				h.IsSecret = true
 				if value != "" {

@@ -9,10 +9,11 @@ import (
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
-	"postrider/catalog"
+	"postrider/internal/catalog"
+	"postrider/internal/endpointconf"
+	"postrider/internal/postgres"
+	"postrider/internal/query"
 	"postrider/policy"
-	"postrider/postgres"
-	"postrider/query"
 	"postrider/web/display"
 	"postrider/web/site"
 )
@@ -101,7 +102,7 @@ func (p *pages) showRate(sub *catalog.Subscription, view *subscriptionView) (lim
 	if rate == nil || sub.DeliveryRate == nil || rate.Own == nil {
 		return 0
 	}
-	perEvent := sub.DeliveryRate.Count == policy.RateOfEvents
+	perEvent := sub.DeliveryRate.Count == endpointconf.RateOfEvents
 	view.RateLimit = catalog.Rate{Step: sub.DeliveryRate.Step(), PerEvent: perEvent}.Amount()
 	view.HostLimit = p.Parts.Cache.Snapshot().LowerLimit(sub)
 	if perEvent {

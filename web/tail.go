@@ -10,8 +10,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/postgres"
-	"postrider/query"
+	"postrider/internal/postgres"
+	"postrider/internal/query"
 	"postrider/web/display"
 	"postrider/web/site"
 )

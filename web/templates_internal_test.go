@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/access"
-	"postrider/catalog"
-	"postrider/query"
+	"postrider/internal/access"
+	"postrider/internal/catalog"
+	"postrider/internal/query"
 	"postrider/web/display"
 	"postrider/web/site"
 )

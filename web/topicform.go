@@ -9,8 +9,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/catalog"
-	"postrider/catalog/spec"
+	"postrider/internal/catalog"
+	"postrider/internal/catalog/spec"
 	"postrider/web/site"
 )
 

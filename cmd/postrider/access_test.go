@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/access"
+	"postrider/internal/access"
 )
 
 // typed runs the program with something at standard input.

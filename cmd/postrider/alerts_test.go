@@ -13,7 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// alertNames are those of examples/prometheus/alerts.yaml.
+// alertNames are those of deploy/examples/prometheus/alerts.yaml.
 func alertNames(t *testing.T) (names []string) {
 	t.Helper()
 	var rules struct {
@@ -24,7 +24,7 @@ func alertNames(t *testing.T) (names []string) {
 			}
 		}
 	}
-	require.NoError(t, yaml.Unmarshal([]byte(fromRoot(t, "examples/prometheus/alerts.yaml")), &rules))
+	require.NoError(t, yaml.Unmarshal([]byte(fromRoot(t, "deploy/examples/prometheus/alerts.yaml")), &rules))
 	for _, group := range rules.Groups {
 		for _, rule := range group.Rules {
 			names = append(names, rule.Alert)
@@ -39,7 +39,7 @@ func alertNames(t *testing.T) (names []string) {
 // Each alert has a runbook and a test.
 func TestEachAlertHasItsRunbook(t *testing.T) {
 	t.Parallel()
-	operations, tests := fromRoot(t, "docs/operate/monitor.md"), fromRoot(t, "examples/prometheus/alerts_test.yaml")
+	operations, tests := fromRoot(t, "docs/operate/monitor.md"), fromRoot(t, "deploy/examples/prometheus/alerts_test.yaml")
 	for _, name := range alertNames(t) {
 		require.Contains(t, operations, "\n### "+name+"\n")
 		require.Contains(t, tests, name)
@@ -49,7 +49,7 @@ func TestEachAlertHasItsRunbook(t *testing.T) {
 // promtool runs the rules on a healthy service and on a failing one.
 func TestAlertsFire(t *testing.T) {
 	t.Parallel()
-	tool, folder := promtool(t), filepath.Join("..", "..", "examples", "prometheus")
+	tool, folder := promtool(t), filepath.Join("..", "..", "deploy", "examples", "prometheus")
 	for _, args := range [][]string{
 		{"check", "config", "--syntax-only", "prometheus.yaml"},
 		{"check", "rules", "alerts.yaml"},
@@ -77,7 +77,7 @@ func panels(t *testing.T) (all []panel) {
 			Targets []struct{ Expr string }
 		}
 	}
-	require.NoError(t, json.Unmarshal([]byte(fromRoot(t, "examples/grafana/postrider.json")), &dashboard))
+	require.NoError(t, json.Unmarshal([]byte(fromRoot(t, "deploy/examples/grafana/postrider.json")), &dashboard))
 	variables := strings.NewReplacer("$__rate_interval", "5m", "$topic", ".*", "$subscription", ".*")
 	for _, p := range dashboard.Panels {
 		one := panel{title: p.Title}

@@ -7,8 +7,8 @@ import (
 	"math"
 	"time"
 
-	"postrider/access"
-	"postrider/cmd/postrider/terminal"
+	"postrider/internal/access"
+	"postrider/internal/terminal"
 )
 
 type apikeyCmd struct {

@@ -15,14 +15,14 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"postrider/catalog"
-	"postrider/cmd/postrider/app"
-	"postrider/cmd/postrider/metrics"
-	"postrider/cmd/postrider/version"
+	"postrider/internal/catalog"
+	"postrider/internal/metrics"
+	"postrider/internal/node"
+	"postrider/internal/postgres"
+	"postrider/internal/sqlquery"
+	"postrider/internal/version"
 	"postrider/jobs"
-	"postrider/postgres"
 	"postrider/server"
-	"postrider/sqlquery"
 	"postrider/web"
 )
 
@@ -32,7 +32,7 @@ type appOptions struct {
 	role       role
 	maxConns   int
 	maxWorkers int
-	timeScale  int // see app.Options; 0 and 1 are real time
+	timeScale  int // see node.Options; 0 and 1 are real time
 	sealer     *postgres.Sealer
 	query      sqlquery.Options
 	// listener serves without TLS, secureListener with it and the certificate. At least one is set.
@@ -50,7 +50,7 @@ type appOptions struct {
 // instance is one running node. startApp starts its parts in the order of the fields.
 type instance struct {
 	pool    *pgxpool.Pool
-	store   *app.System
+	store   *node.System
 	engine  *jobs.Engine
 	http    *http.Server
 	debug   *http.Server // nil without --debug-listen
@@ -74,8 +74,8 @@ func startApp(ctx context.Context, o appOptions) (_ *instance, err error) {
 	if o.debugListener != nil { // first, to show what a slow start does
 		a.debug = serveDebug(o.debugListener, o.log)
 	}
-	node := nodeName()
-	if err = a.startTracing(ctx, node, &o); err != nil {
+	name := nodeName()
+	if err = a.startTracing(ctx, name, &o); err != nil {
 		return nil, err
 	}
 	if a.pool, err = openDatabase(ctx, o.database, o.maxConns, o.log); err != nil {
@@ -90,14 +90,14 @@ func startApp(ctx context.Context, o appOptions) (_ *instance, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := app.Options{
-		Pool: a.pool, Sealer: o.sealer, Logger: o.log, Node: node, Version: version.Number(), TimeScale: o.timeScale,
+	s := node.Options{
+		Pool: a.pool, Sealer: o.sealer, Logger: o.log, Node: name, Version: version.Number(), TimeScale: o.timeScale,
 		Query: o.query,
 	}
 	if o.role.delivers() {
-		s.MaxWorkers = cmp.Or(o.maxWorkers, app.DefaultMaxWorkers)
+		s.MaxWorkers = cmp.Or(o.maxWorkers, node.DefaultMaxWorkers)
 	}
-	if a.store, err = app.New(ctx, withFailpoint(s)); err != nil {
+	if a.store, err = node.New(ctx, withFailpoint(s)); err != nil {
 		return nil, err
 	}
 	if err = a.store.Topics.EnsureSystem(ctx); err != nil {

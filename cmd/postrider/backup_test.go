@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/pgdev"
+	"postrider/internal/pgdev"
 )
 
 // A dump taken under load is restored into another cluster, as docs/operate/backup-and-upgrade.md says, and served:

@@ -12,11 +12,11 @@ import (
 	"strings"
 	"time"
 
-	"postrider/cmd/postrider/terminal"
-	"postrider/policy"
-	"postrider/policy/filter"
-	"postrider/query"
-	"postrider/sqlquery"
+	"postrider/internal/endpointconf"
+	"postrider/internal/filter"
+	"postrider/internal/query"
+	"postrider/internal/sqlquery"
+	"postrider/internal/terminal"
 )
 
 // databaseFlags are the flags of verbs that use the database.
@@ -94,8 +94,8 @@ type headerFlags struct {
 	MaxDeliveryHeaderBytes int `help:"Bytes of a custom header's value. A longer value from an event is not sent." default:"4096" range:"1..65536" env:"POSTRIDER_MAX_DELIVERY_HEADER_BYTES"`
 }
 
-func (f headerFlags) limits() policy.HeaderLimits {
-	return policy.HeaderLimits{MaxHeaders: f.MaxDeliveryHeaders, MaxValueBytes: f.MaxDeliveryHeaderBytes}
+func (f headerFlags) limits() endpointconf.HeaderLimits {
+	return endpointconf.HeaderLimits{MaxHeaders: f.MaxDeliveryHeaders, MaxValueBytes: f.MaxDeliveryHeaderBytes}
 }
 
 // webhookFlags configure the validation handshake with endpoints.
@@ -152,9 +152,9 @@ type deadLetterFlags struct {
 	DeadLetterContainer []string `help:"Location for one of Event Grid's storage containers (StorageBlob): ACCOUNT/CONTAINER=URL, with the account's name or resource id." env:"POSTRIDER_DEAD_LETTER_CONTAINER" placeholder:"CONTAINER=URL"`
 }
 
-func (f deadLetterFlags) locations() (found policy.ExportLocations, err error) {
+func (f deadLetterFlags) locations() (found endpointconf.ExportLocations, err error) {
 	for _, raw := range f.DeadLetterLocation {
-		location, err := policy.ParseLocation(raw)
+		location, err := endpointconf.ParseLocation(raw)
 		if err != nil {
 			return found, terminal.Usagef("--dead-letter-location %q: %v", raw, err)
 		}

@@ -120,7 +120,7 @@ func azureCloudEvents(t *testing.T, id string) (events []messaging.CloudEvent) {
 }
 
 // requireRejections: a rejection reaches the program with its status and code, after one request.
-func requireRejections(t *testing.T, n *node, files devTLS, keys map[string]string) {
+func requireRejections(t *testing.T, n *nodeProcess, files devTLS, keys map[string]string) {
 	t.Helper()
 	large, untyped := gridEvent("large"), gridEvent("untyped")
 	large.Data, untyped.EventType = strings.Repeat("x", 1100_000), new(string)

@@ -150,7 +150,7 @@ func newRelay(t *testing.T, api string) *relay {
 }
 
 // newTLSRelay speaks TLS on both sides, with the node's own certificate.
-func newTLSRelay(t *testing.T, n *node, files devTLS) *relay {
+func newTLSRelay(t *testing.T, n *nodeProcess, files devTLS) *relay {
 	t.Helper()
 	r, handler := relayTo(t, n.api, n.client)
 	pair, err := tls.LoadX509KeyPair(files.files().TLSCert, files.files().TLSKey)

@@ -118,7 +118,7 @@ func TestKilledNodeOfThreeHoldsUpNothing(t *testing.T) {
 	t.Parallel()
 	db, sink := migratedDatabase(t), newGate(t)
 	// an endpoint without a response so far gets a sixth of them
-	start := func() *node { return startNode(t, db, "--max-workers", "120") }
+	start := func() *nodeProcess { return startNode(t, db, "--max-workers", "120") }
 	first := start()
 	first.publishMany("orders", sink.url, 20)
 	eventually(t, "the first node has 20 requests in flight", func() bool { return sink.held() == 20 })
@@ -148,7 +148,7 @@ func TestKilledNodeOfThreeHoldsUpNothing(t *testing.T) {
 }
 
 // failOnce has five events fail and wait for their retry, long enough to need a promotion.
-func failOnce(t *testing.T, db *database, n *node) {
+func failOnce(t *testing.T, db *database, n *nodeProcess) {
 	t.Helper()
 	retriesAfter(db, "patient", "7 seconds")
 	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -11,10 +11,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"postrider/access"
-	"postrider/cmd/postrider/terminal"
+	"postrider/internal/access"
+	"postrider/internal/postgres"
+	"postrider/internal/terminal"
 	"postrider/migrations"
-	"postrider/postgres"
 )
 
 // openPool connects to nothing yet.

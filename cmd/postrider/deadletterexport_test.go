@@ -24,7 +24,7 @@ func newRejecting(t *testing.T) string {
 }
 
 // buried is a service with dead letters of these events in topic orders.
-func buried(t *testing.T, db *database, n *node, settings string, bodies ...string) {
+func buried(t *testing.T, db *database, n *nodeProcess, settings string, bodies ...string) {
 	t.Helper()
 	key := n.topic("orders")
 	n.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/billing",

@@ -10,8 +10,8 @@ import (
 	"net/http/pprof" // no listener serves http.DefaultServeMux
 	"time"
 
-	"postrider/cmd/postrider/metrics"
-	"postrider/cmd/postrider/terminal"
+	"postrider/internal/metrics"
+	"postrider/internal/terminal"
 	"postrider/server"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/cmd/postrider/cli/rest"
+	"postrider/internal/cli/rest"
 )
 
 // What people on call do, by the verbs that they have: the audit has each, with who did it and from where.

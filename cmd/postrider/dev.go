@@ -16,16 +16,17 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"postrider/catalog"
-	"postrider/cmd/postrider/cli/rest"
-	"postrider/cmd/postrider/local"
-	"postrider/event"
+	"postrider/internal/catalog"
+	"postrider/internal/cli/rest"
+	"postrider/internal/endpointconf"
+	"postrider/internal/event"
+	"postrider/internal/local"
+	"postrider/internal/pgdev"
+	"postrider/internal/postgres"
 	"postrider/jobs"
-	"postrider/pgdev"
 	"postrider/policy"
-	"postrider/postgres"
 	"postrider/server"
-	"postrider/server/management"
+	v1 "postrider/server/v1"
 )
 
 // devAccessKey is the access key of dev's topic, always the same so that samples run unchanged. It is no secret: serve
@@ -193,7 +194,7 @@ func (d *dev) startService(ctx context.Context) error {
 	}
 	local := d.local()
 	d.ready.AdminToken, d.ready.TopicKey = devSecrets(local)
-	validation := management.SkipOnLoopback
+	validation := v1.SkipOnLoopback
 	if d.options.Validate {
 		validation = nil
 	}
@@ -215,7 +216,7 @@ func (d *dev) startService(ctx context.Context) error {
 }
 
 // deadLetters returns the locations of the flags, and a directory beside the database that needs no flag.
-func (d *dev) deadLetters() (policy.ExportLocations, error) {
+func (d *dev) deadLetters() (endpointconf.ExportLocations, error) {
 	locations, err := d.options.locations()
 	if err != nil {
 		return locations, err
@@ -224,7 +225,7 @@ func (d *dev) deadLetters() (policy.ExportLocations, error) {
 	if err != nil {
 		return locations, err
 	}
-	own := policy.Location{Scheme: "file", Path: filepath.Join(folder, "dead-letters")}
+	own := endpointconf.Location{Scheme: "file", Path: filepath.Join(folder, "dead-letters")}
 	locations.Allowed = append(locations.Allowed, own)
 	return locations, os.MkdirAll(own.Path, 0o750)
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"postrider/cmd/postrider/cli/rest"
-	"postrider/cmd/postrider/local"
+	"postrider/internal/cli/rest"
+	"postrider/internal/local"
 )
 
 // devRun is one `postrider dev`.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"postrider/cmd/postrider/terminal"
+	"postrider/internal/terminal"
 	"postrider/jobs"
 	"postrider/policy"
 	"postrider/server"

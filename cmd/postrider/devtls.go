@@ -15,7 +15,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"postrider/cmd/postrider/local"
+	"postrider/internal/local"
 )
 
 const (

@@ -44,7 +44,7 @@ func documentPages(t *testing.T) (names []string) {
 	t.Helper()
 	root := filepath.Join("..", "..")
 	names = []string{"README.md"}
-	for _, folder := range []string{"docs", "examples", "deploy"} {
+	for _, folder := range []string{"docs", "deploy"} {
 		require.NoError(t, filepath.WalkDir(filepath.Join(root, folder), func(file string, _ fs.DirEntry, err error) error {
 			if filepath.Ext(file) == ".md" {
 				names = append(names, strings.TrimPrefix(filepath.ToSlash(file), "../../"))
@@ -173,7 +173,7 @@ func pageFolder(t *testing.T) string {
 	caller, err := os.ReadFile("testdata/docsrun-postrider.sh")
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "bin", "postrider"), caller, 0o755))
-	for _, name := range []string{"examples", "deploy"} {
+	for _, name := range []string{"deploy"} {
 		from, err := filepath.Abs(filepath.Join("..", "..", name))
 		require.NoError(t, err)
 		require.NoError(t, os.Symlink(from, filepath.Join(dir, name)))

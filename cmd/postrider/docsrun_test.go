@@ -14,14 +14,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/cmd/postrider/cli/rest"
+	"postrider/internal/cli/rest"
 )
 
 // readers is what those who type the pages have: `postrider dev`, and a service as in production on another database of
 // the same server, whose endpoints have public names.
 type readers struct {
 	dev      *devRun
-	node     *node
+	node     *nodeProcess
 	internet internet
 	pages    *database // the node's
 }

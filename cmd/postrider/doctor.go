@@ -10,12 +10,12 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"postrider/catalog"
-	"postrider/cmd/postrider/terminal"
+	"postrider/internal/catalog"
+	"postrider/internal/postgres"
+	"postrider/internal/query"
+	"postrider/internal/sqlquery"
+	"postrider/internal/terminal"
 	"postrider/migrations"
-	"postrider/postgres"
-	"postrider/query"
-	"postrider/sqlquery"
 )
 
 type doctorCmd struct {

@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
-	"postrider/query"
+	"postrider/internal/query"
 )
 
 // well is a database that has nothing wrong with it.

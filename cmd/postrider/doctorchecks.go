@@ -6,11 +6,11 @@ import (
 	"strings"
 	"time"
 
-	"postrider/cmd/postrider/terminal"
+	"postrider/internal/postgres"
+	"postrider/internal/query"
+	"postrider/internal/terminal"
 	"postrider/jobs"
 	"postrider/migrations"
-	"postrider/postgres"
-	"postrider/query"
 )
 
 const (

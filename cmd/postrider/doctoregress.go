@@ -16,9 +16,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"postrider/cmd/postrider/terminal"
-	"postrider/policy"
-	"postrider/query"
+	"postrider/internal/endpointconf"
+	"postrider/internal/query"
+	"postrider/internal/terminal"
 )
 
 const (
@@ -75,7 +75,7 @@ func checkEgress(ctx context.Context, found *findings, endpoint string, out egre
 	if u == nil {
 		return
 	}
-	host, began := policy.BaseURL(u), time.Now()
+	host, began := endpointconf.BaseURL(u), time.Now()
 	if out.DeliveryProxy != "" {
 		found.ok(check, "%s may be called by its URL; the proxy checks the addresses", host)
 		return
@@ -104,12 +104,12 @@ func checkAddresses(
 	ctx context.Context, found *findings, endpoint string, out egressFlags,
 ) (called *url.URL, open []netip.Addr) {
 	const check = "egress"
-	u, err := policy.EndpointURL(endpoint, out.AllowCIDR)
+	u, err := endpointconf.EndpointURL(endpoint, out.AllowCIDR)
 	if err == nil && !out.AllowHTTP {
-		err = policy.PlainEndpoint(u, out.AllowCIDR)
+		err = endpointconf.PlainEndpoint(u, out.AllowCIDR)
 	}
 	if err == nil && out.DeliveryProxy != "" {
-		err = policy.ProxiedPort(u)
+		err = endpointconf.ProxiedPort(u)
 	}
 	remedy := "use a public https URL, or start serve with --allow-cidr and the endpoint's range if it may be called"
 	if u != nil && u.Scheme == "http" {
@@ -123,7 +123,7 @@ func checkAddresses(
 	if out.DeliveryProxy != "" {
 		return u, nil
 	}
-	host := policy.BaseURL(u)
+	host := endpointconf.BaseURL(u)
 	ctx, cancel := context.WithTimeout(ctx, egressTimeout)
 	defer cancel()
 	addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname())
@@ -149,12 +149,12 @@ func checkAddresses(
 func (f egressFlags) partition(u *url.URL, addresses []netip.Addr) (open []netip.Addr, rejected []string) {
 	port, _ := strconv.ParseUint(u.Port(), 10, 16) // 0 is the scheme's port
 	for _, a := range addresses {
-		err := policy.Address(a, f.AllowCIDR)
+		err := endpointconf.Address(a, f.AllowCIDR)
 		if err == nil {
-			err = policy.Port(netip.AddrPortFrom(a, uint16(port)), f.AllowCIDR)
+			err = endpointconf.Port(netip.AddrPortFrom(a, uint16(port)), f.AllowCIDR)
 		}
 		if err == nil && u.Scheme == "http" && !f.AllowHTTP {
-			err = policy.PlainAddress(a, f.AllowCIDR)
+			err = endpointconf.PlainAddress(a, f.AllowCIDR)
 		}
 		if err != nil {
 			rejected = append(rejected, err.Error())

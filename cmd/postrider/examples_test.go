@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const examplesDir = "../../examples"
+const examplesDir = "../../deploy/examples"
 
 // exampleSecret signs the deliveries to the examples.
 const exampleSecret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
@@ -122,7 +122,7 @@ func requireEachOnce(t *testing.T, receiver *process, url string) {
 	require.Equal(t, 5, strings.Count(receiver.stdout.String(), "received Shop.Same same"))
 }
 
-func publishShop(t *testing.T, node *node, subject, id string) {
+func publishShop(t *testing.T, node *nodeProcess, subject, id string) {
 	t.Helper()
 	body := fmt.Sprintf(`[{"id":%q,"eventType":"Shop.OrderPlaced","subject":%q,"eventTime":"2026-01-01T00:00:00Z",`+
 		`"dataVersion":"1","data":{"total":9.5}}]`, id, subject)
@@ -227,13 +227,13 @@ func TestExamplesInCSharp(t *testing.T) {
 				require.NoError(t, err, "%s", out)
 				return
 			}
-			source := fromRoot(t, "examples/"+folder+"/Program.cs")
+			source := fromRoot(t, "deploy/examples/"+folder+"/Program.cs")
 			require.Empty(t, unmatched(source), folder)
 			require.NotEmpty(t, unmatched(strings.Replace(source, "(", "", 1)), "one that is missing is noticed")
 			projects, err := filepath.Glob(examplesDir + "/" + folder + "/*.csproj")
 			require.NoError(t, err)
 			require.Len(t, projects, 1)
-			project := fromRoot(t, "examples/"+folder+"/"+filepath.Base(projects[0]))
+			project := fromRoot(t, "deploy/examples/"+folder+"/"+filepath.Base(projects[0]))
 			require.NoError(t, xml.Unmarshal([]byte(project), new(struct {
 				Group struct{ TargetFramework string } `xml:"PropertyGroup"`
 			})))

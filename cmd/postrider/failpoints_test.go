@@ -1,7 +1,7 @@
 package main
 
 import (
-	"postrider/catalog"
+	"postrider/internal/catalog"
 	"postrider/jobs"
 	"postrider/jobs/delivery"
 	"postrider/jobs/publish"

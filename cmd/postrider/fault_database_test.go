@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"postrider/pgdev"
+	"postrider/internal/pgdev"
 )
 
 // PostgreSQL restarted again and again, and killed, while events are published and delivered by two nodes.
@@ -23,7 +23,7 @@ func TestRestartsOfPostgresUnderLoad(t *testing.T) {
 	t.Parallel()
 	server, db := ownCluster(t)
 	sink := newGate(t)
-	nodes := []*node{startNode(t, db), startNode(t, db)}
+	nodes := []*nodeProcess{startNode(t, db), startNode(t, db)}
 	load := publishStubbornly(t, &nodes[0].service, "orders", sink)
 	restarts, kills := 3, 1
 	if *faults {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/pgdev"
+	"postrider/internal/pgdev"
 )
 
 // A failover to a standby that lacks the last commits: the node has requests in flight about events that are no more,

@@ -17,7 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/ledger"
+	"postrider/internal/ledger"
 )
 
 // A node that is frozen long enough to be taken for dead, and wakes when another has done its work: whatever it still
@@ -25,7 +25,7 @@ import (
 func frozenNodeWakes(t *testing.T) {
 	db, sink := migratedDatabase(t), newGate(t)
 	// an endpoint without a response so far gets a sixth of them
-	nodes := []*node{startNode(t, db, "--max-workers", "120"), startNode(t, db, "--max-workers", "120")}
+	nodes := []*nodeProcess{startNode(t, db, "--max-workers", "120"), startNode(t, db, "--max-workers", "120")}
 	frozen, awake := nodes[0], nodes[1]
 	load := publishNoted(t, &awake.service, "orders", sink, 40)
 	eventually(t, "both nodes have 20 requests in flight", func() bool {
@@ -145,7 +145,7 @@ func TestClocksThatAreAnHourOff(t *testing.T) {
 }
 
 // clockOf is what a node's clock said when it became ready.
-func clockOf(t *testing.T, n *node) time.Time {
+func clockOf(t *testing.T, n *nodeProcess) time.Time {
 	t.Helper()
 	for line := range strings.Lines(n.stderr.String()) {
 		var entry struct {
@@ -211,11 +211,11 @@ var testSkew = func() int64 {
 	return skewed
 }
 
-func startSkewed(t *testing.T, db *database, skewed, by string) *node {
+func startSkewed(t *testing.T, db *database, skewed, by string) *nodeProcess {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "ready.json")
 	p := startProcess(t, append(serveEnv(db), "POSTRIDER_TEST_CLOCK="+by), skewed, "serve", "--listen", "127.0.0.1:0",
 		"--ready-file", file)
 	info := p.ready(file)
-	return &node{service{process: p, api: info.API + info.Health, token: testAdminToken}, nodeNameOf(p)}
+	return &nodeProcess{service{process: p, api: info.API + info.Health, token: testAdminToken}, nodeNameOf(p)}
 }

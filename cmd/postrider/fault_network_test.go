@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/ledger"
+	"postrider/internal/ledger"
 )
 
 // flowBound is how long deliveries may take to flow again after the outside is well: measured are seconds, on a machine
@@ -214,7 +214,7 @@ func (l *stubborn) settled(db *database, sink *gate, duplicates int) ledger.Verd
 }
 
 // requireNoDeadNode requires that no node was ever considered dead.
-func requireNoDeadNode(t *testing.T, nodes ...*node) {
+func requireNoDeadNode(t *testing.T, nodes ...*nodeProcess) {
 	t.Helper()
 	for _, n := range nodes {
 		require.NotContains(t, n.stderr.String(), "a node stopped its heartbeat")
@@ -222,7 +222,7 @@ func requireNoDeadNode(t *testing.T, nodes ...*node) {
 }
 
 // wired is a node that reaches its database over a wire, under load.
-func wired(t *testing.T) (w *wire, db *database, n *node, load *stubborn, sink *gate) {
+func wired(t *testing.T) (w *wire, db *database, n *nodeProcess, load *stubborn, sink *gate) {
 	t.Helper()
 	db, sink = migratedDatabase(t), newGate(t)
 	w = newWire(t, db)
@@ -386,7 +386,7 @@ func TestLostResponseToAPublishsCommit(t *testing.T) {
 func TestTwoConnectionsAreEnough(t *testing.T) {
 	t.Parallel()
 	db, sink := migratedDatabase(t), newGate(t)
-	nodes := []*node{startNode(t, db, "--max-conns", "2"), startNode(t, db, "--max-conns", "2")}
+	nodes := []*nodeProcess{startNode(t, db, "--max-conns", "2"), startNode(t, db, "--max-conns", "2")}
 	load := publishStubbornly(t, &nodes[0].service, "orders", sink)
 	<-time.After(faultTime(time.Second, 30*time.Second))
 	load.flowsAgain(sink, "load on two connections")

@@ -69,7 +69,7 @@ type pullFaults struct {
 	number       atomic.Int64 // of the last publish
 
 	mu     sync.Mutex
-	nodes  []*node        // nil: dead
+	nodes  []*nodeProcess // nil: dead
 	sent   []string       // prefixes of the ids of requests with response 200
 	acked  map[string]int // over HTTP: how many acknowledgments of the event succeeded
 	asked  map[string]int // over HTTP: how many were sent
@@ -92,14 +92,14 @@ func (p *pullFaults) failure() error {
 func (p *pullFaults) api() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	alive := slices.DeleteFunc(slices.Clone(p.nodes), func(n *node) bool { return n == nil })
+	alive := slices.DeleteFunc(slices.Clone(p.nodes), func(n *nodeProcess) bool { return n == nil })
 	if len(alive) == 0 {
 		return ""
 	}
 	return alive[rand.IntN(len(alive))].api
 }
 
-func (p *pullFaults) put(slot int, n *node) {
+func (p *pullFaults) put(slot int, n *nodeProcess) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.nodes[slot] = n
@@ -295,7 +295,7 @@ func TestFaultPull(t *testing.T) {
 	}
 	db.exec(pullLedger)
 	p := &pullFaults{
-		t: t, db: db, nodes: []*node{startNode(t, db), startNode(t, db)}, acked: map[string]int{}, asked: map[string]int{},
+		t: t, db: db, nodes: []*nodeProcess{startNode(t, db), startNode(t, db)}, acked: map[string]int{}, asked: map[string]int{},
 	}
 	p.key = p.nodes[0].topic("orders")
 	for _, name := range []string{"http", "sql"} {

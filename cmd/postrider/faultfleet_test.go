@@ -21,7 +21,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/cmd/postrider/local"
+	"postrider/internal/local"
 	"postrider/jobs"
 	"postrider/jobs/queue"
 )
@@ -70,7 +70,7 @@ type faultFleet struct {
 
 // faultNode is a node that may know where to die.
 type faultNode struct {
-	node
+	nodeProcess
 	point, fired string // fired is the file that the node writes
 	armed        bool   // dies there
 	since        time.Time

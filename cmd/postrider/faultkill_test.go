@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
+	"postrider/internal/catalog"
 	"postrider/jobs"
 	"postrider/jobs/delivery"
 	"postrider/jobs/publish"

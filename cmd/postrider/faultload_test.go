@@ -19,7 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/ledger"
+	"postrider/internal/ledger"
 )
 
 // faultDestination is one event subscription under fault, and what its endpoint does. Together they take an event along

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"postrider/cmd/postrider/app"
+	"postrider/internal/node"
 	"postrider/jobs"
 	"postrider/jobs/delivery"
 	"postrider/jobs/publish"
@@ -38,7 +38,7 @@ type failpoint struct {
 	once       sync.Once
 }
 
-func withFailpoint(o app.Options) app.Options {
+func withFailpoint(o node.Options) node.Options {
 	if threshold, err := strconv.Atoi(os.Getenv("POSTRIDER_ROUTE_THRESHOLD")); err == nil {
 		o.RouteThreshold = threshold
 	}

@@ -3,8 +3,8 @@
 package main
 
 import (
-	"postrider/cmd/postrider/app"
+	"postrider/internal/node"
 )
 
 // withFailpoint changes nothing: only the program that the tests build has failpoints.
-func withFailpoint(o app.Options) app.Options { return o }
+func withFailpoint(o node.Options) node.Options { return o }

@@ -13,8 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/internal/ledger"
 	"postrider/jobs/publish"
-	"postrider/ledger"
 )
 
 // requireNothingLost holds the ledgers against each other, prints what the kills met, and holds the tables against what

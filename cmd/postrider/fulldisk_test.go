@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/pgdev"
+	"postrider/internal/pgdev"
 )
 
 // PostgreSQL's disk is full: publishers and managers learn that in plain words, load balancers and operators with

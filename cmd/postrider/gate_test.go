@@ -17,7 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/ledger"
+	"postrider/internal/ledger"
 )
 
 // gate is an endpoint in the test's own process. It holds every request until it is opened, then responds 200,

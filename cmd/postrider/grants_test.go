@@ -16,8 +16,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"postrider/access"
-	"postrider/postgres"
+	"postrider/internal/access"
+	"postrider/internal/postgres"
 )
 
 // plantSecrets fills a database with one of each kind, by every interface that accepts them, and returns them.

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"postrider/catalog"
-	"postrider/cmd/postrider/cli/rest"
-	"postrider/cmd/postrider/terminal"
-	"postrider/postgres"
+	"postrider/internal/catalog"
+	"postrider/internal/cli/rest"
+	"postrider/internal/postgres"
+	"postrider/internal/terminal"
 )
 
 // encryptionFlags are the flags of verbs that encrypt or decrypt secrets.

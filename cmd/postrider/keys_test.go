@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/postgres"
+	"postrider/internal/postgres"
 )
 
 const otherEncryptionKey = "ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA="
@@ -89,13 +89,13 @@ func TestEncryptionKeyRotation(t *testing.T) {
 		}
 	}))
 	defer e.Close()
-	start := func(key string, also ...string) *node {
+	start := func(key string, also ...string) *nodeProcess {
 		return startNodeWith(t,
 			append(serveEnv(db), "POSTRIDER_ENCRYPTION_KEY="+key, "POSTRIDER_PREVIOUS_ENCRYPTION_KEYS="+strings.Join(also, ",")),
 			"--max-conns", "4")
 	}
 	var api atomic.Pointer[string]
-	turn := func(from *node, to *node) *node {
+	turn := func(from *nodeProcess, to *nodeProcess) *nodeProcess {
 		api.Store(&to.api)
 		if from != nil {
 			code, _ := from.stop()

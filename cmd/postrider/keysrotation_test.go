@@ -20,7 +20,7 @@ type credential struct {
 // rotation is a publisher that never stops, at two nodes in turn, whose credential is replaced meanwhile.
 type rotation struct {
 	t        *testing.T
-	nodes    []*node
+	nodes    []*nodeProcess
 	now      atomic.Pointer[credential]
 	rejected atomic.Pointer[string]
 	events   atomic.Int64
@@ -28,7 +28,7 @@ type rotation struct {
 	group    sync.WaitGroup
 }
 
-func (r *rotation) send(n *node, c *credential, id string) (int, string, error) {
+func (r *rotation) send(n *nodeProcess, c *credential, id string) (int, string, error) {
 	return call(r.t.Context(), http.MethodPost, n.api+"/topics/orders/api/events", cloudEvent(id), c.header, c.value,
 		"Content-Type", "application/cloudevents+json")
 }
@@ -83,7 +83,7 @@ func TestKeysOfPublishersAreReplaced(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)
 	r := &rotation{
-		t: t, nodes: []*node{startNode(t, db, "--max-conns", "4"), startNode(t, db, "--max-conns", "4")},
+		t: t, nodes: []*nodeProcess{startNode(t, db, "--max-conns", "4"), startNode(t, db, "--max-conns", "4")},
 		end: make(chan struct{}),
 	}
 	n := r.nodes[0]

@@ -17,51 +17,51 @@ import (
 	"github.com/alecthomas/kong"
 	kongcompletion "github.com/jotaen/kong-completion"
 
-	"postrider/access"
-	"postrider/cmd/postrider/cli"
-	"postrider/cmd/postrider/cli/management"
-	"postrider/cmd/postrider/mcp"
-	"postrider/cmd/postrider/terminal"
-	"postrider/cmd/postrider/version"
-	"postrider/postgres"
+	"postrider/internal/access"
+	"postrider/internal/cli"
+	"postrider/internal/cli/config"
+	"postrider/internal/mcp"
+	"postrider/internal/postgres"
+	"postrider/internal/terminal"
+	"postrider/internal/version"
 )
 
 // verbs are all verbs with their flags and environment variables.
 type verbs struct {
-	Dev     devCmd               `cmd:"" help:"Run everything on this machine: a private PostgreSQL, the service, a demo endpoint and a demo topic."`
-	Serve   serveCmd             `cmd:"" help:"Run the service: REST API, dashboard and deliveries."`
-	Migrate migrateCmd           `cmd:"" help:"Upgrade the database's schema, or show its version."`
-	Keys    keysCmd              `cmd:"" help:"Rotate the key that encrypts the secrets in the database."`
-	Policy  management.PolicyCmd `cmd:"" help:"Show the retry policies, explain what they do, and create your own. The built-in ones need no database."`
-	SQL     sqlCmd               `cmd:"" name:"sql" help:"Run one read-only SQL statement and print its rows."`
-	Sink    sinkCmd              `cmd:"" help:"Run the demo endpoint: /ok /flaky /slow /status/{code} /hang." detail:"Paths: /ok responds with 200, /flaky with 500 twice and then 204, /slow after ?ms= milliseconds, /status/{code} with that code, /hang never." example:"sink --listen 127.0.0.1:7481"`
-	Ready   readyCmd             `cmd:"" help:"Check that a node on this machine is ready, or alive, for health checks of containers." detail:"The exit code is 0 if it is, and 1 if it is not; the reason is printed." example:"ready --listen 127.0.0.1:7480; ready --live"`
-	Version versionCmd           `cmd:"" help:"Print version and build." example:"version -o json"`
+	Dev     devCmd           `cmd:"" help:"Run everything on this machine: a private PostgreSQL, the service, a demo endpoint and a demo topic."`
+	Serve   serveCmd         `cmd:"" help:"Run the service: REST API, dashboard and deliveries."`
+	Migrate migrateCmd       `cmd:"" help:"Upgrade the database's schema, or show its version."`
+	Keys    keysCmd          `cmd:"" help:"Rotate the key that encrypts the secrets in the database."`
+	Policy  config.PolicyCmd `cmd:"" help:"Show the retry policies, explain what they do, and create your own. The built-in ones need no database."`
+	SQL     sqlCmd           `cmd:"" name:"sql" help:"Run one read-only SQL statement and print its rows."`
+	Sink    sinkCmd          `cmd:"" help:"Run the demo endpoint: /ok /flaky /slow /status/{code} /hang." detail:"Paths: /ok responds with 200, /flaky with 500 twice and then 204, /slow after ?ms= milliseconds, /status/{code} with that code, /hang never." example:"sink --listen 127.0.0.1:7481"`
+	Ready   readyCmd         `cmd:"" help:"Check that a node on this machine is ready, or alive, for health checks of containers." detail:"The exit code is 0 if it is, and 1 if it is not; the reason is printed." example:"ready --listen 127.0.0.1:7480; ready --live"`
+	Version versionCmd       `cmd:"" help:"Print version and build." example:"version -o json"`
 
-	Topic   management.TopicCmd `cmd:"" help:"Create, list, show and delete topics, and show their access keys."`
-	Publish cli.PublishCmd      `cmd:"" help:"Publish events from files, from standard input, or generated samples."`
-	Listen  cli.ListenCmd       `cmd:"" help:"Receive events on this machine: print them, respond to them or forward them."`
-	Receive cli.ReceiveCmd      `cmd:"" help:"Receive events of an event subscription with delivery mode Queue, and print them."`
+	Topic   config.TopicCmd `cmd:"" help:"Create, list, show and delete topics, and show their access keys."`
+	Publish cli.PublishCmd  `cmd:"" help:"Publish events from files, from standard input, or generated samples."`
+	Listen  cli.ListenCmd   `cmd:"" help:"Receive events on this machine: print them, respond to them or forward them."`
+	Receive cli.ReceiveCmd  `cmd:"" help:"Receive events of an event subscription with delivery mode Queue, and print them."`
 
 	Acknowledge cli.SettleCmd  `cmd:"" help:"End deliveries of received events as delivered, by their lock tokens." example:"acknowledge orders ledger TOKEN"`
 	Release     cli.ReleaseCmd `cmd:"" help:"Make received events available again, by their lock tokens." example:"release orders ledger TOKEN --delay 60"`
 	Reject      cli.SettleCmd  `cmd:"" help:"End deliveries of received events as dead letters, by their lock tokens." example:"reject orders ledger TOKEN"`
 
-	Tail   cli.TailCmd         `cmd:"" help:"Follow published events and delivery attempts as they happen." detail:"Published events (-->) and attempts (<--) are shown within about a second. If more than 200 of either happen in a second, the newest 200 are shown. Ctrl-C ends it." example:"tail; tail --topic orders --state pending,dead_lettered; tail --topic orders --subscription billing -o json"`
-	Apply  management.ApplyCmd `cmd:"" help:"Create and change topics, event subscriptions and retry policies as a file declares them, after showing what would change." detail:"The file has topics, subscriptions and policies with the property names of the API; settings that it leaves out take their defaults. It may also be the output of az eventgrid event-subscription list --include-full-endpoint-url true: parts that postrider does not have are listed. The whole file is checked first. Then policies, topics and event subscriptions are written in this order, until the first error. Changes that other clients make meanwhile are not overwritten." example:"apply -f postrider.yaml; apply -f postrider.yaml --dry-run; apply -f azure.json --topic orders --yes"`
-	Doctor doctorCmd           `cmd:"" help:"Check the database, its settings and the nodes, and report what to fix."`
+	Tail   cli.TailCmd     `cmd:"" help:"Follow published events and delivery attempts as they happen." detail:"Published events (-->) and attempts (<--) are shown within about a second. If more than 200 of either happen in a second, the newest 200 are shown. Ctrl-C ends it." example:"tail; tail --topic orders --state pending,dead_lettered; tail --topic orders --subscription billing -o json"`
+	Apply  config.ApplyCmd `cmd:"" help:"Create and change topics, event subscriptions and retry policies as a file declares them, after showing what would change." detail:"The file has topics, subscriptions and policies with the property names of the API; settings that it leaves out take their defaults. It may also be the output of az eventgrid event-subscription list --include-full-endpoint-url true: parts that postrider does not have are listed. The whole file is checked first. Then policies, topics and event subscriptions are written in this order, until the first error. Changes that other clients make meanwhile are not overwritten." example:"apply -f postrider.yaml; apply -f postrider.yaml --dry-run; apply -f azure.json --topic orders --yes"`
+	Doctor doctorCmd       `cmd:"" help:"Check the database, its settings and the nodes, and report what to fix."`
 
 	Completion completionCmd `cmd:"" help:"Print the completion script of a shell."`
 
-	Subscription management.SubscriptionCmd `cmd:"" help:"Create, change, list, show and delete event subscriptions; test them, and hold or release their deliveries."`
-	Delivery     cli.DeliveryCmd            `cmd:"" help:"List, show, cancel, retry or dead-letter deliveries."`
-	Event        cli.EventCmd               `cmd:"" help:"List, show and erase events."`
-	Batch        cli.BatchCmd               `cmd:"" help:"List and show batches."`
-	ShowVersion  kong.VersionFlag           `name:"version" help:"Print version and build."`
-	Problem      cli.ProblemCmd             `cmd:"" help:"List what fails: outcomes of failed attempts."`
-	Deadletter   cli.DeadletterCmd          `cmd:"" help:"List, redeliver, purge and export dead letters, one by one or in bulk."`
-	Operation    cli.OperationCmd           `cmd:"" help:"List and show bulk operations: redeliveries, purges and erasures."`
-	Query        cli.QueryCmd               `cmd:"" help:"List, save and run SQL queries on the server."`
+	Subscription config.SubscriptionCmd `cmd:"" help:"Create, change, list, show and delete event subscriptions; test them, and hold or release their deliveries."`
+	Delivery     cli.DeliveryCmd        `cmd:"" help:"List, show, cancel, retry or dead-letter deliveries."`
+	Event        cli.EventCmd           `cmd:"" help:"List, show and erase events."`
+	Batch        cli.BatchCmd           `cmd:"" help:"List and show batches."`
+	ShowVersion  kong.VersionFlag       `name:"version" help:"Print version and build."`
+	Problem      cli.ProblemCmd         `cmd:"" help:"List what fails: outcomes of failed attempts."`
+	Deadletter   cli.DeadletterCmd      `cmd:"" help:"List, redeliver, purge and export dead letters, one by one or in bulk."`
+	Operation    cli.OperationCmd       `cmd:"" help:"List and show bulk operations: redeliveries, purges and erasures."`
+	Query        cli.QueryCmd           `cmd:"" help:"List, save and run SQL queries on the server."`
 
 	Whoami cli.WhoamiCmd `cmd:"" help:"Show the server that verbs call, and who you are there." detail:"Shows the server, your name and role, and until when the key works." example:"whoami; whoami --url https://events.example.com -o json"`
 
@@ -75,7 +75,7 @@ type verbs struct {
 // newVerbs has the flags of all settings.
 func newVerbs() *verbs {
 	return &verbs{
-		Topic: management.NewTopicCmd(), Subscription: management.NewSubscriptionCmd(), Listen: cli.NewListenCmd(),
+		Topic: config.NewTopicCmd(), Subscription: config.NewSubscriptionCmd(), Listen: cli.NewListenCmd(),
 	}
 }
 
@@ -127,7 +127,7 @@ func run(ctx context.Context, args []string) int {
 	kongcompletion.Register(parser) // exits if a shell requests completions
 	kctx, err := parser.Parse(args)
 	if err != nil {
-		hint = management.MisreadList(args, err)
+		hint = config.MisreadList(args, err)
 		parser.Stdout = os.Stderr // the usage must not go into a pipe
 		parser.FatalIfErrorf(err)
 		return 2

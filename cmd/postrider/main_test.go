@@ -11,8 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"postrider/cmd/postrider/app/apptest"
-	"postrider/pgdev"
+	"postrider/internal/pgdev"
+	"postrider/internal/testdb"
+	"postrider/internal/testnode"
 )
 
 // program is the binary under test. Most tests here drive it as a user would: as a process, over HTTP, by SQL and by
@@ -50,7 +51,7 @@ func testMain(m *testing.M) int {
 	if !slices.ContainsFunc(os.Args, func(arg string) bool { return strings.HasPrefix(arg, "-test.parallel") }) {
 		_ = flag.Set("test.parallel", "4")
 	}
-	return pgdev.RunTests(m, migrate)
+	return testdb.Run(m, migrate)
 }
 
 func isFuzzing(arg string) bool {
@@ -66,5 +67,5 @@ func migrate(ctx context.Context, url string) error {
 	if out, err := up.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w\n%s", err, out)
 	}
-	return apptest.Migrate(ctx, url)
+	return testnode.Migrate(ctx, url)
 }

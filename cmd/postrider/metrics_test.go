@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/cmd/postrider/metrics"
+	"postrider/internal/metrics"
 )
 
 // promtool is Prometheus' checker of metrics and rules. The whole test suite requires it.
@@ -51,7 +51,7 @@ func TestMetricsCountWhatHappened(t *testing.T) {
 	sink.open()
 	api := startNode(t, db, "--role", "api")
 	worker := startNode(t, db, "--role", "worker")
-	for _, n := range []*node{api, worker} {
+	for _, n := range []*nodeProcess{api, worker} {
 		status, text, err := call(t.Context(), http.MethodGet, n.api+"/metrics", "")
 		require.NoError(t, err)
 		require.Equal(t, http.StatusUnauthorized, status, text)
@@ -65,7 +65,7 @@ func TestMetricsCountWhatHappened(t *testing.T) {
 	db.drained()
 
 	const sub = `{event_subscription="billing",topic="orders"}`
-	for _, n := range []*node{api, worker} {
+	for _, n := range []*nodeProcess{api, worker} {
 		require.Eventually(t, func() bool { return valueOf(n.scrape(), "postrider_delivery_success_total"+sub) == 3 },
 			patience, pollTime, "within 5 s of its last look")
 		text := n.scrape()
@@ -108,7 +108,7 @@ func TestNamedMetricsExist(t *testing.T) {
 	}
 	require.Greater(t, len(defined), 40)
 	for _, file := range []string{
-		"examples/prometheus/alerts.yaml", "examples/prometheus/alerts_test.yaml", "examples/grafana/postrider.json",
+		"deploy/examples/prometheus/alerts.yaml", "deploy/examples/prometheus/alerts_test.yaml", "deploy/examples/grafana/postrider.json",
 	} {
 		names := metricName.FindAllString(fromRoot(t, file), -1)
 		require.NotEmpty(t, names)

@@ -9,10 +9,10 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"postrider/cmd/postrider/terminal"
+	"postrider/internal/postgres"
+	"postrider/internal/sqlquery"
+	"postrider/internal/terminal"
 	"postrider/migrations"
-	"postrider/postgres"
-	"postrider/sqlquery"
 )
 
 type migrateCmd struct {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/cmd/postrider/cli/rest"
+	"postrider/internal/cli/rest"
 )
 
 // A change that one node has confirmed applies to the next publish at the other.
@@ -32,7 +32,7 @@ func changeIsSeenByEveryNode(t *testing.T, db *database) {
 
 // requireObeyed makes an event subscription at one node, pauses it at the other, lets it go on and deletes it, and
 // publishes after each response at the other node.
-func requireObeyed(t *testing.T, db *database, sink *gate, this, other *node, key string, round int) {
+func requireObeyed(t *testing.T, db *database, sink *gate, this, other *nodeProcess, key string, round int) {
 	t.Helper()
 	const held = "SELECT count(*) FILTER (WHERE hold = 'paused') FROM postrider.deliveries WHERE event_id = $1"
 	const matched = "SELECT matched FROM postrider.events WHERE event_id = $1"

@@ -17,8 +17,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"postrider/cmd/postrider/local"
-	"postrider/ledger"
+	"postrider/internal/ledger"
+	"postrider/internal/local"
 )
 
 // pooler is a real PgBouncer before one database.
@@ -95,7 +95,7 @@ func pooledDatabase(t *testing.T) *database {
 
 // complaints are the lines of a node's log above info, but for the advice on settings and what is said of the tests'
 // clusters, which forget on purpose.
-func complaints(n *node) (lines []string) {
+func complaints(n *nodeProcess) (lines []string) {
 	for line := range strings.Lines(n.stderr.String()) {
 		var entry struct{ Level, SQL, Settings string }
 		if json.Unmarshal([]byte(line), &entry) != nil || (entry.Level != "INFO" && entry.SQL == "" && entry.Settings == "") {
@@ -292,7 +292,7 @@ func TestPgBouncerSettingsAreAdvised(t *testing.T) {
 	require.Empty(t, adviceOf(t, startNode(t, startPgBouncer(t, direct).through(direct))))
 }
 
-func adviceOf(t *testing.T, n *node) (sql string) {
+func adviceOf(t *testing.T, n *nodeProcess) (sql string) {
 	t.Helper()
 	for line := range strings.Lines(n.stderr.String()) {
 		var entry struct{ SQL string }

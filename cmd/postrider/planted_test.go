@@ -181,7 +181,7 @@ func TestPlantedSecretsAreNowhere(t *testing.T) {
 }
 
 // pages are those that show what was made and what became of it.
-func (n *node) pages(t *testing.T, db *database) []string {
+func (n *nodeProcess) pages(t *testing.T, db *database) []string {
 	t.Helper()
 	letter := one[string](db,
 		"SELECT dead_letter_id::text FROM postrider.dead_letters WHERE subscription = 'echo' LIMIT 1")
@@ -208,7 +208,7 @@ func (n *node) pages(t *testing.T, db *database) []string {
 	return paths
 }
 
-func (n *node) page(t *testing.T, path string) string {
+func (n *nodeProcess) page(t *testing.T, path string) string {
 	t.Helper()
 	credential := "Bearer " + testAdminToken
 	if strings.HasPrefix(path, "/ui") {

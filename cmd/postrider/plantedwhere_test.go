@@ -62,7 +62,7 @@ func elsewhere(t *testing.T, database string) string {
 }
 
 // people are a program with an API key, who uses it, and a person, who has signed in with her password.
-func (n *node) people(t *testing.T) (key, session string) {
+func (n *nodeProcess) people(t *testing.T) (key, session string) {
 	t.Helper()
 	var made struct{ Key string }
 	require.NoError(t,
@@ -91,7 +91,7 @@ func (n *node) people(t *testing.T) (key, session string) {
 }
 
 // verbs are what the program prints where secrets are not far.
-func (n *node) verbs(t *testing.T, db *database, endpoint, certificate, key string) map[string]string {
+func (n *nodeProcess) verbs(t *testing.T, db *database, endpoint, certificate, key string) map[string]string {
 	t.Helper()
 	settings := map[string]any{
 		"topic": "orders", "name": "fresh", "endpointUrl": endpoint + "/echo?code=planted-query-secret",

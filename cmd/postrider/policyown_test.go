@@ -10,10 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const patientFile = "../../examples/policies/patient.json"
+const patientFile = "../../deploy/examples/policies/patient.json"
 
 // policyVerbs runs one, and requires its exit code.
-func policyVerbs(t *testing.T, n *node) func(code int, args ...string) result {
+func policyVerbs(t *testing.T, n *nodeProcess) func(code int, args ...string) result {
 	return func(code int, args ...string) result {
 		t.Helper()
 		r := postrider(t, n.cliEnv(), append([]string{"policy"}, args...)...)

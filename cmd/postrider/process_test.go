@@ -18,7 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/cmd/postrider/local"
+	"postrider/internal/local"
 )
 
 const (

@@ -12,9 +12,9 @@ import (
 	"sync"
 	"time"
 
-	"postrider/cmd/postrider/terminal"
+	"postrider/internal/query"
+	"postrider/internal/terminal"
 	"postrider/jobs"
-	"postrider/query"
 	"postrider/server"
 )
 

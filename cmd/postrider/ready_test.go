@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/internal/query"
 	"postrider/jobs"
-	"postrider/query"
 )
 
 // /readyz returns the reason to any client, without details.

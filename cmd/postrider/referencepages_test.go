@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
-	"postrider/cmd/postrider/metrics"
 	"postrider/docs"
+	"postrider/internal/metrics"
 	"postrider/policy"
 	"postrider/server"
 )
@@ -156,7 +156,7 @@ func collected[T any](db *database, file string) []T {
 	return list
 }
 
-// alert is a rule of examples/prometheus/alerts.yaml.
+// alert is a rule of deploy/examples/prometheus/alerts.yaml.
 type alert struct {
 	Name        string `yaml:"alert"`
 	For         string
@@ -180,7 +180,7 @@ func metricsPage(t *testing.T) string {
 		byScope[string(m.Scope)] = append(byScope[string(m.Scope)], m)
 	}
 	var rules struct{ Groups []struct{ Rules []alert } }
-	require.NoError(t, yaml.Unmarshal([]byte(fromRoot(t, "examples/prometheus/alerts.yaml")), &rules))
+	require.NoError(t, yaml.Unmarshal([]byte(fromRoot(t, "deploy/examples/prometheus/alerts.yaml")), &rules))
 	return page(t, "metrics.md", map[string]any{"Metrics": byScope, "Alerts": rules.Groups[0].Rules})
 }
 

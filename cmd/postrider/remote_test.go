@@ -11,13 +11,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/cmd/postrider/cli/rest"
-	"postrider/cmd/postrider/local"
+	"postrider/internal/cli/rest"
+	"postrider/internal/local"
 )
 
 // remote is a service that the tests of the verbs of the REST API share: each has topics of its own.
 type remote struct {
-	*node
+	*nodeProcess
 	db  *database
 	env []string
 }
@@ -26,14 +26,14 @@ func newRemote(t *testing.T) *remote {
 	t.Helper()
 	db := migratedDatabase(t)
 	n := startNode(t, db)
-	return &remote{node: n, db: db, env: n.cliEnv()}
+	return &remote{nodeProcess: n, db: db, env: n.cliEnv()}
 }
 
 // of is the same service for a test that runs beside others: what fails there fails that one.
 func (r *remote) of(t *testing.T) *remote {
 	t.Helper()
-	n := &node{service{process: &process{t: t}, api: r.api, token: r.token}, r.name}
-	return &remote{node: n, db: &database{t: t, url: r.db.url, pool: r.db.pool}, env: r.env}
+	n := &nodeProcess{service{process: &process{t: t}, api: r.api, token: r.token}, r.name}
+	return &remote{nodeProcess: n, db: &database{t: t, url: r.db.url, pool: r.db.pool}, env: r.env}
 }
 
 // run runs a verb and requires its exit code.

@@ -17,7 +17,7 @@ import (
 func applyVerb(t *testing.T, r *remote) {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "postrider.yaml")
-	text := strings.ReplaceAll(fromRoot(t, "cmd/postrider/cli/management/testdata/apply.yaml"), "ENDPOINT",
+	text := strings.ReplaceAll(fromRoot(t, "internal/cli/config/testdata/apply.yaml"), "ENDPOINT",
 		r.api+"/healthz")
 	apply := func(code int, flags ...string) string {
 		t.Helper()

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/pgdev"
+	"postrider/internal/pgdev"
 )
 
 // ownCluster is a PostgreSQL that no other test uses, with a migrated database. It keeps what it has committed: a crash
@@ -29,11 +29,11 @@ func ownCluster(t *testing.T) (*pgdev.Server, *database) {
 // progress continue: endpoints respond to some before the database is available, to others long after.
 func TestRestartOfPostgresKillsNoNode(t *testing.T) {
 	t.Parallel()
-	for name, restart := range map[string]func(*testing.T, *pgdev.Server, []*node){
-		"pg_ctl restart -m fast": func(t *testing.T, server *pgdev.Server, _ []*node) {
+	for name, restart := range map[string]func(*testing.T, *pgdev.Server, []*nodeProcess){
+		"pg_ctl restart -m fast": func(t *testing.T, server *pgdev.Server, _ []*nodeProcess) {
 			require.NoError(t, server.Restart(t.Context()))
 		},
-		"a crash, and away for longer than a dead node has": func(t *testing.T, server *pgdev.Server, nodes []*node) {
+		"a crash, and away for longer than a dead node has": func(t *testing.T, server *pgdev.Server, nodes []*nodeProcess) {
 			require.NoError(t, server.Kill())
 			for _, n := range nodes {
 				eventually(t, "the node missed six heartbeats",
@@ -71,10 +71,10 @@ func (s *service) saysOfADatabaseThatIsAway() {
 }
 
 // twoBusyNodes have 20 requests in flight each.
-func twoBusyNodes(t *testing.T, db *database, sink *gate) []*node {
+func twoBusyNodes(t *testing.T, db *database, sink *gate) []*nodeProcess {
 	t.Helper()
 	// an endpoint without a response so far gets a sixth of them
-	nodes := []*node{startNode(t, db, "--max-workers", "120"), startNode(t, db, "--max-workers", "120")}
+	nodes := []*nodeProcess{startNode(t, db, "--max-workers", "120"), startNode(t, db, "--max-workers", "120")}
 	nodes[0].publishMany("orders", sink.url, 40)
 	eventually(t, "both nodes have 20 requests in flight", func() bool {
 		return sink.held() == 40 && one[int](db, runningQuery, nodes[0].name) == 20 &&
@@ -102,7 +102,7 @@ func cloudEvents(prefix string, n int) string {
 }
 
 // requireBeating waits until the nodes have written more heartbeats than it takes to find another one dead.
-func requireBeating(t *testing.T, db *database, nodes []*node) {
+func requireBeating(t *testing.T, db *database, nodes []*nodeProcess) {
 	t.Helper()
 	const query = "SELECT beat FROM postrider_internal.nodes WHERE id = $1"
 	before := make([]int, len(nodes))
@@ -121,7 +121,7 @@ func requireBeating(t *testing.T, db *database, nodes []*node) {
 }
 
 // requireMadeOnce: no request was made a second time, and each node recorded its own.
-func requireMadeOnce(t *testing.T, db *database, nodes []*node, sink *gate) {
+func requireMadeOnce(t *testing.T, db *database, nodes []*nodeProcess, sink *gate) {
 	t.Helper()
 	require.Zero(t, one[int](db, "SELECT count(*) FROM postrider.deliveries WHERE reruns > 0"))
 	require.Zero(t, one[int](db, "SELECT count(*) FROM postrider.delivery_attempts WHERE reruns > 0"))

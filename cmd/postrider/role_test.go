@@ -44,7 +44,7 @@ func TestRoles(t *testing.T) {
 	api.publish("orders", key, cloudEvent("e3"))
 	db.drained()
 	require.ElementsMatch(t, []string{"e1", "e2", "e3"}, sink.arrivalsSoFar())
-	for _, n := range []*node{api, worker} {
+	for _, n := range []*nodeProcess{api, worker} {
 		code, _ := n.stop()
 		require.Zero(t, code)
 		require.Empty(t, complaints(n))
@@ -61,7 +61,7 @@ func permits(t *testing.T) string {
 	return e.URL
 }
 
-func requireHealthOnly(t *testing.T, n *node) {
+func requireHealthOnly(t *testing.T, n *nodeProcess) {
 	t.Helper()
 	for _, row := range []struct {
 		method, path string

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/cmd/postrider/local"
+	"postrider/internal/local"
 )
 
 // plantedLock is the advisory lock that a planted function takes. It outlasts errors and rollbacks, until its session

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/cmd/postrider/cli/rest"
+	"postrider/internal/cli/rest"
 )
 
 // A service whose secrets are short, published or placeholders does not start, and the error names the flag, not the
@@ -66,7 +66,7 @@ func TestServeRejectsSecretsOfTheExamples(t *testing.T) {
 	stated := regexp.MustCompile(`(POSTRIDER_ADMIN_TOKEN|POSTRIDER_ENCRYPTION_KEY|--admin-token|--encryption-key)(?:=|: ` +
 		`| )["']?([^\s"'` + "`" + `$\\;&|)]+)`)
 	files := []string{"../../compose.yaml", "../../.env.example", "../../README.md"}
-	for _, folder := range []string{"docs", "examples", "deploy"} {
+	for _, folder := range []string{"docs", "deploy"} {
 		require.NoError(t, filepath.WalkDir("../../"+folder, func(path string, entry fs.DirEntry, err error) error {
 			if err == nil && entry.Type().IsRegular() {
 				files = append(files, path)

@@ -11,11 +11,11 @@ import (
 	"strings"
 	"time"
 
-	"postrider/cmd/postrider/app"
-	"postrider/cmd/postrider/local"
-	"postrider/cmd/postrider/version"
+	"postrider/internal/local"
+	"postrider/internal/node"
+	"postrider/internal/postgres"
+	"postrider/internal/version"
 	"postrider/jobs"
-	"postrider/postgres"
 	"postrider/server"
 	"postrider/server/auth"
 )
@@ -88,7 +88,7 @@ func (c *serveCmd) Run(ctx context.Context) error {
 }
 
 // warnUnsafeSettings logs settings with which PostgreSQL may lose commits in a crash.
-func warnUnsafeSettings(ctx context.Context, s *app.System, log *slog.Logger) error {
+func warnUnsafeSettings(ctx context.Context, s *node.System, log *slog.Logger) error {
 	names, err := postgres.UnsafeSettings(ctx, s.DB.Pool)
 	if len(names) > 0 {
 		log.Warn("PostgreSQL can lose accepted events in a crash; switch these settings on for cluster, database and role",

@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
-	"postrider/pgdev"
+	"postrider/internal/testdb"
 	"postrider/policy"
 )
 
@@ -49,13 +49,13 @@ func openDatabaseAt(t *testing.T, url string) *database {
 
 func emptyDatabase(t *testing.T) *database {
 	t.Helper()
-	return openDatabaseAt(t, pgdev.EmptyDatabase(t))
+	return openDatabaseAt(t, testdb.Empty(t))
 }
 
 // migratedDatabase is a copy of one that was migrated by the program.
 func migratedDatabase(t *testing.T) *database {
 	t.Helper()
-	return openDatabaseAt(t, pgdev.NewDatabase(t))
+	return openDatabaseAt(t, testdb.Clone(t))
 }
 
 func (d *database) migrate() {
@@ -89,30 +89,30 @@ type service struct {
 }
 
 // node is one `postrider serve`.
-type node struct {
+type nodeProcess struct {
 	service
 	name string // in the table of nodes
 }
 
 // cliEnv is the environment of verbs that call the node.
-func (n *node) cliEnv() []string {
+func (n *nodeProcess) cliEnv() []string {
 	return []string{"POSTRIDER_URL=" + n.api, "POSTRIDER_API_KEY=" + testAdminToken}
 }
 
 // startNode starts a node on the database and waits until it is ready.
-func startNode(t *testing.T, db *database, flags ...string) *node {
+func startNode(t *testing.T, db *database, flags ...string) *nodeProcess {
 	t.Helper()
 	return startNodeWith(t, serveEnv(db), flags...)
 }
 
 // startNodeWith has an environment of its own.
-func startNodeWith(t *testing.T, env []string, flags ...string) *node {
+func startNodeWith(t *testing.T, env []string, flags ...string) *nodeProcess {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "ready.json")
 	args := append([]string{"serve", "--listen", "127.0.0.1:0", "--ready-file", file}, flags...)
 	p := startProcess(t, env, program, args...)
 	info := p.ready(file)
-	return &node{service{process: p, api: info.API + info.Health, token: testAdminToken}, nodeNameOf(p)}
+	return &nodeProcess{service{process: p, api: info.API + info.Health, token: testAdminToken}, nodeNameOf(p)}
 }
 
 func serveEnv(db *database) []string {

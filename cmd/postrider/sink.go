@@ -9,7 +9,7 @@ import (
 	"os"
 	"time"
 
-	"postrider/cmd/postrider/local"
+	"postrider/internal/local"
 )
 
 type sinkCmd struct {

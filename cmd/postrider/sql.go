@@ -19,9 +19,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"postrider/cmd/postrider/terminal"
 	"postrider/docs"
-	"postrider/sqlquery"
+	"postrider/internal/sqlquery"
+	"postrider/internal/terminal"
 )
 
 type sqlCmd struct {

@@ -19,7 +19,7 @@ func order(id string, total int) string {
 }
 
 // filteredService has a topic with three events and an event subscription whose filter matches one of them.
-func filteredService(t *testing.T) (*database, *node) {
+func filteredService(t *testing.T) (*database, *nodeProcess) {
 	t.Helper()
 	db := migratedDatabase(t)
 	n := startNode(t, db, "--role", "api")

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/cmd/postrider/cli/rest"
+	"postrider/internal/cli/rest"
 )
 
 // agreeing is an endpoint that passes the handshake and rejects events for now.

@@ -8,7 +8,7 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
 
-	"postrider/cmd/postrider/cli/management"
+	"postrider/internal/cli/config"
 )
 
 // azureCreates and azureUpdates are the flags of az eventgrid event-subscription create and update, their other
@@ -44,8 +44,8 @@ func TestEveryFlagOfTheAzureCLI(t *testing.T) {
 				value = "1"
 			}
 			c := struct {
-				Subscription management.SubscriptionCmd `cmd:""`
-			}{management.NewSubscriptionCmd()}
+				Subscription config.SubscriptionCmd `cmd:""`
+			}{config.NewSubscriptionCmd()}
 			parser, err := kong.New(&c, kong.BindTo(t.Context(), (*context.Context)(nil)))
 			require.NoError(t, err)
 			_, err = parser.Parse([]string{"subscription", verb, "orders", "billing", flag, value})

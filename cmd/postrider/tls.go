@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"postrider/cmd/postrider/terminal"
+	"postrider/internal/terminal"
 )
 
 // tlsFlags name the certificate of a listener: both or none.

@@ -71,7 +71,7 @@ func shownSerial(t *testing.T, api string) string {
 	return conn.ConnectionState().PeerCertificates[0].SerialNumber.String()
 }
 
-func startTLSNode(t *testing.T, db *database, files tlsFlags) *node {
+func startTLSNode(t *testing.T, db *database, files tlsFlags) *nodeProcess {
 	t.Helper()
 	n := startNode(t, db, "--tls-cert", files.TLSCert, "--tls-key", files.TLSKey)
 	require.True(t, strings.HasPrefix(n.api, "https://127.0.0.1:"), n.api)

@@ -16,9 +16,9 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace"
 	api "go.opentelemetry.io/otel/trace"
 
-	"postrider/cmd/postrider/terminal"
-	"postrider/cmd/postrider/version"
-	"postrider/event"
+	"postrider/internal/event"
+	"postrider/internal/terminal"
+	"postrider/internal/version"
 	"postrider/jobs"
 	"postrider/policy"
 	"postrider/server"

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/term"
 
-	"postrider/access"
-	"postrider/cmd/postrider/terminal"
+	"postrider/internal/access"
+	"postrider/internal/terminal"
 )
 
 type userCmd struct {

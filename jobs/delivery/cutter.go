@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"postrider/catalog"
+	"postrider/internal/catalog"
+	"postrider/internal/postgres"
 	"postrider/jobs/queue"
-	"postrider/postgres"
 )
 
 // cutStates let one batch cutter of an event subscription run at a time on this node. One that continues where the last

@@ -3,7 +3,7 @@ package delivery
 import (
 	"time"
 
-	"postrider/postgres"
+	"postrider/internal/postgres"
 )
 
 // SearchSlowerThan sets from which duration a search for earlier deliveries of a batch counts as slow. It is for

@@ -7,8 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"postrider/internal/postgres"
 	"postrider/policy"
-	"postrider/postgres"
 )
 
 // Note is the verdict of a late response that changes nothing.

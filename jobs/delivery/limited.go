@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"postrider/catalog"
+	"postrider/internal/catalog"
 )
 
 var limitedStatement = sqlFile("limited.sql")

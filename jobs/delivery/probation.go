@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
+	"postrider/internal/postgres"
 	"postrider/jobs/queue"
 	"postrider/policy"
-	"postrider/postgres"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"

@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"postrider/internal/postgres"
 	"postrider/policy"
-	"postrider/postgres"
 )
 
 // T3, for any group of results, and for single deliveries or whole batches that end without a dead letter: see

@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"time"
 
+	"postrider/internal/endpointconf"
 	"postrider/policy"
 )
 
@@ -42,7 +43,7 @@ func (e *rejectedError) Unwrap() error { return e.cause }
 // Options configure a Client.
 type Options struct {
 	UserAgent string
-	// AllowCIDR opens address ranges that policy.Address denies.
+	// AllowCIDR opens address ranges that endpointconf.Address denies.
 	AllowCIDR []netip.Prefix
 	// AllowHTTP allows requests without TLS to public addresses.
 	AllowHTTP bool
@@ -84,7 +85,7 @@ type Request struct {
 	URL        string
 	Header     http.Header
 	Body       *Payload
-	Connection *policy.Connection // nil = none of its own
+	Connection *endpointconf.Connection // nil = none of its own
 	AckTimeout time.Duration
 	// Window is how long after the request a late response still counts; up to the ack timeout there is none.
 	Window time.Duration

@@ -132,7 +132,7 @@ func (c *conn) write(req *http.Request, payload *Payload) error {
 	} {
 		_, _ = c.out.WriteString(part)
 	}
-	_ = req.Header.Write(c.out) // policy.HeaderLimits keeps out the headers above
+	_ = req.Header.Write(c.out) // endpointconf.HeaderLimits keeps out the headers above
 	_, _ = c.out.WriteString("\r\n")
 	_, _ = c.out.Write(body)
 	return c.out.Flush()

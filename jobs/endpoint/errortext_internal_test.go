@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/internal/endpointconf"
 	"postrider/policy"
 )
 
@@ -50,7 +51,7 @@ func TestErrorTextIsPlain(t *testing.T) {
 // Errors that Go wraps with its operations and addresses are plain, too.
 func TestErrorTextUnwraps(t *testing.T) {
 	t.Parallel()
-	login := &policy.Connection{OAuth2: &policy.OAuth2{TokenURL: "https://login/"}}
+	login := &endpointconf.Connection{OAuth2: &endpointconf.OAuth2{TokenURL: "https://login/"}}
 	host := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 443}
 	unreachable := &net.OpError{Op: "dial", Addr: host, Err: os.NewSyscallError("connect", syscall.EHOSTUNREACH)}
 	for _, row := range []struct {
@@ -95,7 +96,7 @@ func TestMalformedURLsArePlain(t *testing.T) {
 	require.ErrorContains(t, resp.Cause, "invalid port")
 
 	handshake, _, _, err := c.SendHandshake(&HandshakeRequest{
-		Method: http.MethodPost, URL: malformed, Header: http.Header{}, Connection: &policy.Connection{},
+		Method: http.MethodPost, URL: malformed, Header: http.Header{}, Connection: &endpointconf.Connection{},
 	}, time.Second)
 	require.NoError(t, err)
 	require.Equal(t, "the URL is malformed", handshake.Err)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/policy"
+	"postrider/internal/endpointconf"
 )
 
 // FuzzTokenResponse: whatever a token server responds, the outcome is a token that a header can carry, or an error that
@@ -21,11 +21,11 @@ func FuzzTokenResponse(f *testing.F) {
 	f.Add(200, `{"access_token":{},"expires_in":"1e999"}`)
 	f.Add(500, ``)
 	f.Fuzz(func(t *testing.T, status int, body string) {
-		s := newTokens(t.Context(), "test", func(r *http.Request, _ *policy.Connection) (*http.Response, error) {
+		s := newTokens(t.Context(), "test", func(r *http.Request, _ *endpointconf.Connection) (*http.Response, error) {
 			body := io.NopCloser(strings.NewReader(body))
 			return &http.Response{StatusCode: status, Header: http.Header{}, Body: body, Request: r}, nil
 		})
-		by := &policy.Connection{OAuth2: &policy.OAuth2{TokenURL: "https://login/", ClientID: "id"}}
+		by := &endpointconf.Connection{OAuth2: &endpointconf.OAuth2{TokenURL: "https://login/", ClientID: "id"}}
 		text, lifetime, err := s.request(by)
 		if err != nil {
 			require.Empty(t, text)

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/dns/dnsmessage"
 
+	"postrider/internal/endpointconf"
 	"postrider/policy"
 )
 
@@ -137,11 +138,11 @@ func TestRebindingReachesNothing(t *testing.T) {
 		return netip.MustParseAddr("127.0.0.1")
 	})
 	endpoint := "http://rebind.example.test" + port + "/"
-	_, err := policy.EndpointURL(endpoint, nil)
+	_, err := endpointconf.EndpointURL(endpoint, nil)
 	require.NoError(t, err, "its name is allowed")
 	found, err := resolver.LookupNetIP(t.Context(), "ip4", "rebind.example.test")
 	require.NoError(t, err)
-	require.NoError(t, policy.Address(found[0], nil), "so is its first address")
+	require.NoError(t, endpointconf.Address(found[0], nil), "so is its first address")
 
 	c := NewClient(t.Context(), Options{MaxIdleConnections: 10, AllowHTTP: true, Resolver: resolver})
 	for range 3 {
@@ -286,7 +287,7 @@ func counting(t *testing.T) (port string, reached *atomic.Int64) {
 func TestRejectedEndpointsAreNotCalled(t *testing.T) {
 	t.Parallel()
 	port, reached := counting(t)
-	text, err := os.ReadFile("../../policy/testdata/rejected-endpoints.txt")
+	text, err := os.ReadFile("../../internal/endpointconf/testdata/rejected-endpoints.txt")
 	require.NoError(t, err)
 	resolver := nameServer(t, func(string) netip.Addr { return netip.MustParseAddr("127.0.0.1") })
 	c := NewClient(t.Context(), Options{MaxIdleConnections: 10, AllowHTTP: true, Resolver: resolver})
@@ -341,13 +342,13 @@ func TestOwnPoolsAreBounded(t *testing.T) {
 	send := func(n int) Response {
 		k := testCall(inside.URL, 20*time.Second)
 		// the same authority, in different settings
-		k.Connection = &policy.Connection{CertificateAuthorities: strings.Repeat("\n", n) + authority}
+		k.Connection = &endpointconf.Connection{CertificateAuthorities: strings.Repeat("\n", n) + authority}
 		resp, _, err := c.post(k)
 		require.NoError(t, err)
 		return resp
 	}
 	const settings = maxOwnTransports + 50
-	first, err := c.transports.of(&policy.Connection{CertificateAuthorities: authority})
+	first, err := c.transports.of(&endpointconf.Connection{CertificateAuthorities: authority})
 	require.NoError(t, err)
 	for n := range settings {
 		require.Equal(t, http.StatusOK, send(n).Result.Status)
@@ -355,7 +356,7 @@ func TestOwnPoolsAreBounded(t *testing.T) {
 		require.Equal(t, http.StatusOK, send(0).Result.Status, "a pool in use stays")
 	}
 	require.Len(t, c.transports.own, maxOwnTransports)
-	again, err := c.transports.of(&policy.Connection{CertificateAuthorities: authority})
+	again, err := c.transports.of(&endpointconf.Connection{CertificateAuthorities: authority})
 	require.NoError(t, err)
 	require.Same(t, first, again)
 	require.Eventually(t, func() bool { return open.Load() == 0 }, 20*time.Second, 50*time.Millisecond,

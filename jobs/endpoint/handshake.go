@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"time"
 
-	"postrider/policy"
+	"postrider/internal/endpointconf"
 )
 
 // HandshakeRequest is one request of a handshake.
@@ -18,7 +18,7 @@ type HandshakeRequest struct {
 	Header      http.Header
 	Body        []byte
 	Summary     string // for the handshake's history
-	Connection  *policy.Connection
+	Connection  *endpointconf.Connection
 }
 
 // SendHandshake sends one request of a handshake, with an access token if the connection has OAuth2: an endpoint that
@@ -26,7 +26,7 @@ type HandshakeRequest struct {
 // stored. The error is ErrInterrupted or nil.
 func (c *Client) SendHandshake(
 	r *HandshakeRequest, timeout time.Duration,
-) (resp policy.HandshakeResponse, took time.Duration, token string, err error) {
+) (resp endpointconf.HandshakeResponse, took time.Duration, token string, err error) {
 	began := time.Now()
 	if r.Connection.OAuth2 != nil {
 		if token, err = c.Token(r.Connection); errors.Is(err, ErrInterrupted) {
@@ -42,18 +42,18 @@ func (c *Client) SendHandshake(
 	return resp, time.Since(began), token, err
 }
 
-func (c *Client) handshake(r *HandshakeRequest, timeout time.Duration) (policy.HandshakeResponse, error) {
+func (c *Client) handshake(r *HandshakeRequest, timeout time.Duration) (endpointconf.HandshakeResponse, error) {
 	ctx, cancel := context.WithTimeout(c.requests, timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, r.Method, r.URL, bytes.NewReader(r.Body))
 	if err != nil {
-		return policy.HandshakeResponse{Err: ErrorText(err), Cause: err}, nil
+		return endpointconf.HandshakeResponse{Err: ErrorText(err), Cause: err}, nil
 	}
 	req.Header = r.Header
 	if req.Header.Get("User-Agent") == "" {
 		req.Header.Set("User-Agent", c.userAgent)
 	}
-	var result policy.HandshakeResponse
+	var result endpointconf.HandshakeResponse
 	resp, err := c.transports.roundTrip(req, r.Connection)
 	if err == nil {
 		defer func() { _ = resp.Body.Close() }()

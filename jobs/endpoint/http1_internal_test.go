@@ -22,6 +22,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/internal/endpointconf"
 	"postrider/policy"
 )
 
@@ -199,7 +200,7 @@ func TestHandshakeEndsAtSwitchingProtocols(t *testing.T) {
 	t.Parallel()
 	e := newScripted(t, respond(switching))
 	resp, _, _, err := loopbackClient(t).SendHandshake(&HandshakeRequest{
-		Method: http.MethodPost, URL: e.url, Header: http.Header{}, Connection: &policy.Connection{},
+		Method: http.MethodPost, URL: e.url, Header: http.Header{}, Connection: &endpointconf.Connection{},
 	}, time.Minute)
 	require.NoError(t, err)
 	require.Equal(t, 101, resp.Status)
@@ -430,7 +431,7 @@ func TestHTTP1ChecksTLS(t *testing.T) {
 	require.Equal(t, policy.ErrorSocket, resp.Result.Err)
 	require.Contains(t, resp.ErrorText, "certificate is not trusted")
 	k := testCall(e.URL, 5*time.Second)
-	k.Connection = &policy.Connection{MinimumTLSVersion: policy.TLS13}
+	k.Connection = &endpointconf.Connection{MinimumTLSVersion: endpointconf.TLS13}
 	resp, _, err := loopbackClient(t).post(k)
 	require.NoError(t, err)
 	require.Contains(t, resp.ErrorText, "protocol version")

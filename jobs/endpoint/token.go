@@ -16,7 +16,7 @@ import (
 	"golang.org/x/oauth2/clientcredentials"
 	"golang.org/x/sync/singleflight"
 
-	"postrider/policy"
+	"postrider/internal/endpointconf"
 )
 
 const (
@@ -38,7 +38,7 @@ const (
 // tokens are the access tokens of this node, by the credentials that they were requested with.
 type tokens struct {
 	requests   context.Context //nolint:containedctx // the lifetime of requests, cut by the engine's stop
-	roundTrip  func(*http.Request, *policy.Connection) (*http.Response, error)
+	roundTrip  func(*http.Request, *endpointconf.Connection) (*http.Response, error)
 	userAgent  string
 	minAge     time.Duration
 	requesting singleflight.Group
@@ -57,7 +57,7 @@ type token struct {
 }
 
 func newTokens(
-	requests context.Context, userAgent string, roundTrip func(*http.Request, *policy.Connection) (*http.Response, error),
+	requests context.Context, userAgent string, roundTrip func(*http.Request, *endpointconf.Connection) (*http.Response, error),
 ) *tokens {
 	return &tokens{
 		requests: requests, roundTrip: roundTrip, userAgent: userAgent, minAge: minTokenAge, held: map[string]token{},
@@ -66,7 +66,7 @@ func newTokens(
 
 // Token returns an access token for a connection with OAuth2. The error is ErrInterrupted if the node's stop cut the
 // request.
-func (c *Client) Token(by *policy.Connection) (string, error) {
+func (c *Client) Token(by *endpointconf.Connection) (string, error) {
 	ctx, cancel := context.WithTimeout(c.requests, tokenTimeout+time.Second)
 	defer cancel()
 	token, err := c.tokens.get(ctx, by)
@@ -78,7 +78,7 @@ func (c *Client) Token(by *policy.Connection) (string, error) {
 
 // get returns a token that is valid for a request. Callers that need the same one share one request. It continues if
 // one of them is canceled.
-func (s *tokens) get(ctx context.Context, by *policy.Connection) (text string, err error) {
+func (s *tokens) get(ctx context.Context, by *endpointconf.Connection) (text string, err error) {
 	key := credentialsOf(by)
 	s.mu.Lock()
 	t := s.held[key]
@@ -96,7 +96,7 @@ func (s *tokens) get(ctx context.Context, by *policy.Connection) (text string, e
 }
 
 // rejected notes that an endpoint has responded to this token with 401. It reports whether to request another.
-func (s *tokens) rejected(by *policy.Connection, text string) bool {
+func (s *tokens) rejected(by *endpointconf.Connection, text string) bool {
 	key := credentialsOf(by)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,14 +111,14 @@ func (s *tokens) rejected(by *policy.Connection, text string) bool {
 	return true
 }
 
-func credentialsOf(by *policy.Connection) string {
+func credentialsOf(by *endpointconf.Connection) string {
 	text, _ := json.Marshal([]any{by.OAuth2, by.CertificateAuthorities, by.MinimumTLSVersion}) // strings: no error
 	sum := sha256.Sum256(text)
 	return string(sum[:])
 }
 
 // renew requests a token and stores the outcome.
-func (s *tokens) renew(key string, by *policy.Connection) (text string, err error) {
+func (s *tokens) renew(key string, by *endpointconf.Connection) (text string, err error) {
 	text, lifetime, err := s.request(by)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,11 +144,11 @@ func (s *tokens) renew(key string, by *policy.Connection) (text string, err erro
 
 // request requests a token with HTTP Basic credentials, which every server must accept (RFC 6749, 2.3.1). No error
 // quotes the request or the response.
-func (s *tokens) request(by *policy.Connection) (text string, lifetime time.Duration, err error) {
+func (s *tokens) request(by *endpointconf.Connection) (text string, lifetime time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(s.requests, tokenTimeout)
 	defer cancel()
 	// The token server is not the endpoint's: it gets no client certificate.
-	trusted := &policy.Connection{
+	trusted := &endpointconf.Connection{
 		MinimumTLSVersion: by.MinimumTLSVersion, CertificateAuthorities: by.CertificateAuthorities,
 	}
 	client := &http.Client{
@@ -196,7 +196,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 
 // noToken is the error of a request that failed. It quotes only the status and the error code (RFC 6749, 5.2) of a
 // response.
-func noToken(by *policy.Connection, err error) error {
+func noToken(by *endpointconf.Connection, err error) error {
 	var rejected *oauth2.RetrieveError
 	var request *url.Error
 	text := "its response is no JSON object with an access_token"

@@ -13,11 +13,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/policy"
+	"postrider/internal/endpointconf"
 )
 
 // newTokenServer returns a client of a token server with this handler.
-func newTokenServer(t *testing.T, handle http.HandlerFunc) (*Client, *policy.Connection) {
+func newTokenServer(t *testing.T, handle http.HandlerFunc) (*Client, *endpointconf.Connection) {
 	t.Helper()
 	e := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -27,7 +27,7 @@ func newTokenServer(t *testing.T, handle http.HandlerFunc) (*Client, *policy.Con
 	c := NewClient(t.Context(),
 		Options{MaxIdleConnections: 10, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 	t.Cleanup(c.transports.close)
-	return c, &policy.Connection{OAuth2: &policy.OAuth2{TokenURL: e.URL, ClientID: "id", ClientSecret: "secret"}}
+	return c, &endpointconf.Connection{OAuth2: &endpointconf.OAuth2{TokenURL: e.URL, ClientID: "id", ClientSecret: "secret"}}
 }
 
 func TestOneRequestForAToken(t *testing.T) {
@@ -220,9 +220,9 @@ func TestRejectedTokenIsReplacedOnce(t *testing.T) {
 func TestOwnTransportsAreBounded(t *testing.T) {
 	t.Parallel()
 	c := newTransports(Options{MaxIdleConnections: 10})
-	first, err := c.of(&policy.Connection{MinimumTLSVersion: policy.TLS13})
+	first, err := c.of(&endpointconf.Connection{MinimumTLSVersion: endpointconf.TLS13})
 	require.NoError(t, err)
-	same, err := c.of(&policy.Connection{MinimumTLSVersion: policy.TLS13, OAuth2: &policy.OAuth2{ClientID: "x"}})
+	same, err := c.of(&endpointconf.Connection{MinimumTLSVersion: endpointconf.TLS13, OAuth2: &endpointconf.OAuth2{ClientID: "x"}})
 	require.NoError(t, err)
 	require.Same(t, first, same, "a token belongs to a request, not to a connection")
 	require.NotSame(t, c.secure, first)
@@ -233,9 +233,9 @@ func TestOwnTransportsAreBounded(t *testing.T) {
 		}
 	}
 	require.Len(t, c.own, maxOwnTransports)
-	again, err := c.of(&policy.Connection{MinimumTLSVersion: policy.TLS13})
+	again, err := c.of(&endpointconf.Connection{MinimumTLSVersion: endpointconf.TLS13})
 	require.NoError(t, err)
 	require.NotSame(t, first, again, "it was the least recently used")
-	_, err = c.of(&policy.Connection{CertificateAuthorities: "x"})
+	_, err = c.of(&endpointconf.Connection{CertificateAuthorities: "x"})
 	require.ErrorIs(t, err, errUnreadable)
 }

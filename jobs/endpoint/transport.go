@@ -18,7 +18,7 @@ import (
 	"syscall"
 	"time"
 
-	"postrider/policy"
+	"postrider/internal/endpointconf"
 )
 
 // maxOwnTransports bounds the connection pools of event subscriptions that have their own TLS settings. An empty pool
@@ -85,13 +85,13 @@ func guard(allow []netip.Prefix, plain bool) func(network, address string, _ sys
 	return func(_, address string, _ syscall.RawConn) error {
 		addr, err := netip.ParseAddrPort(address)
 		if err == nil {
-			err = policy.Address(addr.Addr(), allow)
+			err = endpointconf.Address(addr.Addr(), allow)
 		}
 		if err == nil {
-			err = policy.Port(addr, allow)
+			err = endpointconf.Port(addr, allow)
 		}
 		if err == nil && plain {
-			err = policy.PlainAddress(addr.Addr(), allow)
+			err = endpointconf.PlainAddress(addr.Addr(), allow)
 		}
 		if err != nil {
 			return &rejectedError{cause: err}
@@ -101,7 +101,7 @@ func guard(allow []netip.Prefix, plain bool) func(network, address string, _ sys
 }
 
 // roundTrip makes one request with the right pool. A redirect is a response like any other.
-func (t *transports) roundTrip(req *http.Request, by *policy.Connection) (*http.Response, error) {
+func (t *transports) roundTrip(req *http.Request, by *endpointconf.Connection) (*http.Response, error) {
 	settings, err := t.settings(req.URL, by)
 	if err != nil {
 		return nil, err
@@ -145,7 +145,7 @@ func (t *transports) send(req *http.Request, k *Call) (*http.Response, error) {
 }
 
 // settings are net/http's pool for a request, with its dialer and TLS settings.
-func (t *transports) settings(u *url.URL, by *policy.Connection) (*http.Transport, error) {
+func (t *transports) settings(u *url.URL, by *endpointconf.Connection) (*http.Transport, error) {
 	if t.Proxy != nil {
 		if err := t.checkProxied(u); err != nil {
 			return nil, &rejectedError{cause: err}
@@ -162,17 +162,17 @@ func (t *transports) settings(u *url.URL, by *policy.Connection) (*http.Transpor
 
 // checkProxied checks a URL whose name the proxy resolves.
 func (t *transports) checkProxied(u *url.URL) error {
-	if _, err := policy.EndpointURL(u.String(), t.AllowCIDR); err != nil {
+	if _, err := endpointconf.EndpointURL(u.String(), t.AllowCIDR); err != nil {
 		return err
 	}
-	if err := policy.ProxiedPort(u); err != nil || t.AllowHTTP {
+	if err := endpointconf.ProxiedPort(u); err != nil || t.AllowHTTP {
 		return err
 	}
-	return policy.PlainEndpoint(u, t.AllowCIDR)
+	return endpointconf.PlainEndpoint(u, t.AllowCIDR)
 }
 
 // of returns the pool for these settings.
-func (t *transports) of(by *policy.Connection) (*http.Transport, error) {
+func (t *transports) of(by *endpointconf.Connection) (*http.Transport, error) {
 	settings := *by
 	settings.OAuth2 = nil // a token belongs to a request
 	text, _ := json.Marshal(settings)
@@ -210,7 +210,7 @@ func (t *transports) forget() {
 // errUnreadable replaces an error that may quote a secret.
 var errUnreadable = errors.New("the stored value cannot be read")
 
-func setTLS(config *tls.Config, by *policy.Connection) error {
+func setTLS(config *tls.Config, by *endpointconf.Connection) error {
 	config.MinVersion = by.MinimumTLSVersion.Number()
 	if by.CertificateAuthorities != "" {
 		config.RootCAs = x509.NewCertPool()

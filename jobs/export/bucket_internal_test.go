@@ -19,8 +19,8 @@ import (
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 	"github.com/stretchr/testify/require"
 
+	"postrider/internal/endpointconf"
 	"postrider/jobs/endpoint"
-	"postrider/policy"
 )
 
 // cloud is a server with all hosts of Amazon and Microsoft that are needed.
@@ -125,16 +125,16 @@ func clearVariables(t *testing.T) {
 // open returns Locations whose connections end before the servers that were started before.
 func open(t *testing.T) *Locations {
 	t.Helper()
-	l := NewLocations(policy.ExportLocations{})
+	l := NewLocations(endpointconf.ExportLocations{})
 	t.Cleanup(l.Close)
 	return l
 }
 
 func write(t *testing.T, locations *Locations, location string) error {
 	t.Helper()
-	l, err := policy.ParseLocation(location)
+	l, err := endpointconf.ParseLocation(location)
 	require.NoError(t, err)
-	return locations.Write(t.Context(), policy.ExportTarget{Location: l, Path: "a b"}, "x.json", []byte("[]"))
+	return locations.Write(t.Context(), endpointconf.ExportTarget{Location: l, Path: "a b"}, "x.json", []byte("[]"))
 }
 
 // Each kind of credentials is found, and is used for the server that the parameters name.
@@ -334,9 +334,9 @@ func TestErrorsOfBuckets(t *testing.T) {
 	}
 	ended, cancel := context.WithTimeout(t.Context(), 0)
 	defer cancel()
-	l, err := policy.ParseLocation(s3)
+	l, err := endpointconf.ParseLocation(s3)
 	require.NoError(t, err)
-	err = open(t).Write(ended, policy.ExportTarget{Location: l}, "x", nil)
+	err = open(t).Write(ended, endpointconf.ExportTarget{Location: l}, "x", nil)
 	require.Equal(t, "it was not written within 60 s", ErrorText(err))
 }
 
@@ -347,11 +347,11 @@ func TestObjectsOfUnknownSize(t *testing.T) {
 	require.NoError(t, backend.CreateBucket("dead"))
 	server := httptest.NewServer(gofakes3.New(backend).Server())
 	t.Cleanup(server.Close)
-	l, err := policy.ParseLocation("s3://dead/in?anonymous=true&endpoint=" + server.URL)
+	l, err := endpointconf.ParseLocation("s3://dead/in?anonymous=true&endpoint=" + server.URL)
 	require.NoError(t, err)
 	locations, want := open(t), bytes.Repeat([]byte("0123456789abcdef"), (blockSize+1000)/16)
 	for _, size := range []int{0, 10, len(want)} {
-		f, err := locations.create(t.Context(), policy.ExportTarget{Location: l}, "x.ndjson")
+		f, err := locations.create(t.Context(), endpointconf.ExportTarget{Location: l}, "x.ndjson")
 		require.NoError(t, err)
 		_, err = f.Write(want[:size])
 		require.NoError(t, err)
@@ -364,7 +364,7 @@ func TestObjectsOfUnknownSize(t *testing.T) {
 		require.True(t, bytes.Equal(want[:size], body))
 		require.Equal(t, "application/x-ndjson", object.Metadata["Content-Type"])
 
-		f, err = locations.create(t.Context(), policy.ExportTarget{Location: l}, "half.ndjson")
+		f, err = locations.create(t.Context(), endpointconf.ExportTarget{Location: l}, "half.ndjson")
 		require.NoError(t, err)
 		_, err = f.Write(want[:size])
 		require.NoError(t, err)

@@ -14,11 +14,11 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"postrider/event"
+	"postrider/internal/endpointconf"
+	"postrider/internal/event"
+	"postrider/internal/postgres"
+	"postrider/internal/query"
 	"postrider/jobs/queue"
-	"postrider/policy"
-	"postrider/postgres"
-	"postrider/query"
 )
 
 //go:embed sql/*.sql
@@ -92,7 +92,7 @@ type Export struct {
 	Topic, Subscription string
 	Namespace           bool
 	// Destination is the current dead-letter destination of the event subscription; nil if it is no external location.
-	Destination *policy.DeadLetterProperties
+	Destination *endpointconf.DeadLetterProperties
 	// File and CreatedAt form the file's name.
 	File      uuid.UUID
 	CreatedAt time.Time
@@ -113,7 +113,7 @@ func (x *Export) Path() string {
 	if x.Namespace {
 		of = x.Topic + "/" + x.Subscription
 	}
-	return policy.DeadLetterPath(of, x.CreatedAt, x.File.String())
+	return endpointconf.DeadLetterPath(of, x.CreatedAt, x.File.String())
 }
 
 // Form returns the format of its dead letters.
@@ -171,7 +171,7 @@ func (e *Exports) RecordExport(ctx context.Context, r *Result) (done Exported, e
 	err = e.db.QueryRow(ctx, recordStatement, pgx.NamedArgs{
 		"job": r.Job, "id": r.Export.ID, "created": r.Export.CreatedAt, "location": r.Location,
 		"error": postgres.NullText(r.Error).String, "final": r.Final, "unfit": unfit, "unfit_errors": reasons,
-		"pause": policy.ExportPause(r.Export.Tries + 1),
+		"pause": endpointconf.ExportPause(r.Export.Tries + 1),
 	}).Scan(&done.Written, &done.Abandoned, &done.Pending, nil)
 	if err != nil {
 		return Exported{}, fmt.Errorf("record an export: %w", err)

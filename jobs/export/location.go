@@ -16,8 +16,8 @@ import (
 	"sync"
 	"time"
 
+	"postrider/internal/endpointconf"
 	"postrider/jobs/endpoint"
-	"postrider/policy"
 )
 
 // Timeout is how long a location may take for one file.
@@ -49,8 +49,8 @@ func (f *File) Abort() {
 }
 
 // CreateFile begins a file in a location. It replaces a file of that name.
-func CreateFile(ctx context.Context, target policy.ExportTarget, name string) (*File, error) {
-	return NewLocations(policy.ExportLocations{}).create(ctx, target, name)
+func CreateFile(ctx context.Context, target endpointconf.ExportTarget, name string) (*File, error) {
+	return NewLocations(endpointconf.ExportLocations{}).create(ctx, target, name)
 }
 
 // Dead letters are the publisher's data: other users of the machine must not read them.
@@ -135,26 +135,26 @@ func createObject(ctx context.Context, b bucket, key string) *File {
 
 // Locations writes files to external locations. It keeps buckets open: finding the credentials of one takes a second.
 type Locations struct {
-	Allowed policy.ExportLocations
+	Allowed endpointconf.ExportLocations
 
 	client  *http.Client
 	mu      sync.Mutex
-	buckets map[policy.Location]bucket
+	buckets map[endpointconf.Location]bucket
 }
 
 // NewLocations returns Locations with no open bucket. allowed are the locations that the server allows.
-func NewLocations(allowed policy.ExportLocations) *Locations {
+func NewLocations(allowed endpointconf.ExportLocations) *Locations {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.ResponseHeaderTimeout = Timeout
 	// Another server must get neither dead letters nor credentials.
 	client := &http.Client{
 		Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	return &Locations{Allowed: allowed, client: client, buckets: map[policy.Location]bucket{}}
+	return &Locations{Allowed: allowed, client: client, buckets: map[endpointconf.Location]bucket{}}
 }
 
 // bucket returns an open bucket.
-func (p *Locations) bucket(ctx context.Context, l policy.Location) (bucket, error) {
+func (p *Locations) bucket(ctx context.Context, l endpointconf.Location) (bucket, error) {
 	l.Path = "" // it belongs to the objects, not to the bucket
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -179,7 +179,7 @@ func (p *Locations) bucket(ctx context.Context, l policy.Location) (bucket, erro
 }
 
 // Write writes a file to a location, completely or not at all.
-func (p *Locations) Write(ctx context.Context, target policy.ExportTarget, name string, body []byte) error {
+func (p *Locations) Write(ctx context.Context, target endpointconf.ExportTarget, name string, body []byte) error {
 	if target.Location.Scheme != "file" {
 		b, err := p.bucket(ctx, target.Location)
 		if err != nil {
@@ -198,11 +198,11 @@ func (p *Locations) Write(ctx context.Context, target policy.ExportTarget, name 
 	return f.Commit()
 }
 
-func key(target policy.ExportTarget, name string) string {
+func key(target endpointconf.ExportTarget, name string) string {
 	return path.Join(target.Location.Path, target.Path, name)
 }
 
-func (p *Locations) create(ctx context.Context, target policy.ExportTarget, name string) (*File, error) {
+func (p *Locations) create(ctx context.Context, target endpointconf.ExportTarget, name string) (*File, error) {
 	if target.Location.Scheme == "file" {
 		return createLocalFile(target.Location.Path, path.Join(target.Path, name))
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"postrider/postgres"
+	"postrider/internal/postgres"
 )
 
 const (

@@ -4,9 +4,9 @@ import (
 	"embed"
 	"time"
 
-	"postrider/catalog"
+	"postrider/internal/catalog"
+	"postrider/internal/postgres"
 	"postrider/jobs/queue"
-	"postrider/postgres"
 )
 
 //go:embed sql/*.sql

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"postrider/catalog"
-	"postrider/postgres"
+	"postrider/internal/catalog"
+	"postrider/internal/postgres"
 )
 
 const (

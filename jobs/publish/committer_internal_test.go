@@ -11,9 +11,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
+	"postrider/internal/catalog"
+	"postrider/internal/postgres"
 	"postrider/jobs/queue"
-	"postrider/postgres"
 )
 
 func request(topic string) *publishRequest {

@@ -1,6 +1,6 @@
 package publish
 
-import "postrider/postgres"
+import "postrider/internal/postgres"
 
 // LimitSteps bounds the steps of routes by deliveries and by bytes of bodies; 0 leaves a limit as it is. It is for
 // tests, before Run.

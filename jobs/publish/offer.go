@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"postrider/catalog"
-	"postrider/event"
+	"postrider/internal/catalog"
+	"postrider/internal/event"
 	"postrider/jobs/queue"
 )
 

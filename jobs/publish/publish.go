@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"postrider/catalog"
-	"postrider/event"
-	"postrider/postgres"
+	"postrider/internal/catalog"
+	"postrider/internal/event"
+	"postrider/internal/postgres"
 
 	"github.com/google/uuid"
 )

@@ -10,9 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"postrider/catalog"
+	"postrider/internal/catalog"
+	"postrider/internal/postgres"
 	"postrider/jobs/queue"
-	"postrider/postgres"
 )
 
 // Publisher stores published events with their deliveries and jobs. Its methods may be called from any goroutine.

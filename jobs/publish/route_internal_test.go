@@ -7,9 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
-	"postrider/event"
-	"postrider/policy/filter"
+	"postrider/internal/catalog"
+	"postrider/internal/event"
+	"postrider/internal/filter"
 )
 
 // routingCatalog has one topic with event subscriptions of these ids, in this order.

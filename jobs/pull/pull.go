@@ -15,10 +15,10 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"postrider/catalog"
-	"postrider/event"
+	"postrider/internal/catalog"
+	"postrider/internal/event"
+	"postrider/internal/postgres"
 	"postrider/jobs/queue"
-	"postrider/postgres"
 )
 
 const (

@@ -11,8 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"postrider/catalog"
-	"postrider/postgres"
+	"postrider/internal/catalog"
+	"postrider/internal/postgres"
 )
 
 // EndpointState says whether an endpoint may be called.

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"postrider/postgres"
+	"postrider/internal/postgres"
 )
 
 // Handoff gives the deliveries of this node's publishes to its free workers. Fetching and loading them would take two

@@ -3,7 +3,7 @@ package queue
 import (
 	"slices"
 
-	"postrider/postgres"
+	"postrider/internal/postgres"
 )
 
 // Waiting returns the jobs that publishes gave to free workers, and the number of workers reserved. It is for tests.

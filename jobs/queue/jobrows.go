@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"postrider/postgres"
+	"postrider/internal/postgres"
 )
 
 //go:embed sql/*.sql

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"postrider/postgres"
+	"postrider/internal/postgres"
 )
 
 // Locks of work that one node does at a time: rows of postrider_internal.locks. Each lock lasts as long as its

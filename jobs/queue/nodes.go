@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"postrider/postgres"
+	"postrider/internal/postgres"
 )
 
 // Nodes are the processes that make attempts, as rows with a heartbeat. This node writes its heartbeat over a separate

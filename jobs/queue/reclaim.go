@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"postrider/postgres"
+	"postrider/internal/postgres"
 )
 
 // The find statements lock jobs that are to be replaced, and return their ids.

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"postrider/catalog"
+	"postrider/internal/catalog"
 )
 
 const (

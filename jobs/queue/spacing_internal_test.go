@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
+	"postrider/internal/catalog"
 )
 
 // Late jobs of a limit begin one after the other, a little faster than it allows. None waits long.

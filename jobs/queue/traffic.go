@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"postrider/catalog"
+	"postrider/internal/catalog"
+	"postrider/internal/postgres"
 	"postrider/policy"
-	"postrider/postgres"
 
 	"github.com/jackc/pgx/v5"
 )

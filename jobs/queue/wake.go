@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"postrider/postgres"
+	"postrider/internal/postgres"
 )
 
 // Wake wakes this process's own fetchers without the database. PostgreSQL's notifications, for other nodes, take half a

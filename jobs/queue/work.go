@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"postrider/catalog"
-	"postrider/event"
+	"postrider/internal/catalog"
+	"postrider/internal/event"
 	"postrider/policy"
 
 	"github.com/google/uuid"

@@ -11,10 +11,10 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
 
-	"postrider/event"
+	"postrider/internal/event"
+	"postrider/internal/postgres"
 	"postrider/jobs/publish"
 	"postrider/jobs/pull"
-	"postrider/postgres"
 )
 
 func TestResponseTo(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/event"
+	"postrider/internal/event"
 )
 
 const (

@@ -17,7 +17,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
-	"postrider/jsonscan"
+	"postrider/internal/jsonscan"
 )
 
 // readJSON decodes the request's body, of up to limit bytes, into target; an empty body does not change it.

@@ -15,14 +15,14 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/access"
-	"postrider/catalog"
-	"postrider/event"
+	"postrider/internal/access"
+	"postrider/internal/catalog"
+	"postrider/internal/event"
+	"postrider/internal/postgres"
+	"postrider/internal/sqlquery"
 	"postrider/jobs/publish"
 	"postrider/jobs/pull"
 	"postrider/policy"
-	"postrider/postgres"
-	"postrider/sqlquery"
 )
 
 // Codes of error responses. Package event has more.

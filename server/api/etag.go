@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"postrider/postgres"
+	"postrider/internal/postgres"
 )
 
 // ETagOf is the entity tag of a version. Versions are unique among all topics, event subscriptions, retry policies and

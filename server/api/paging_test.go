@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/postgres"
+	"postrider/internal/postgres"
 )
 
 // FuzzReadCursor: a cursor is rejected, or it has a key that PostgreSQL can store. The next cursor of that key has it

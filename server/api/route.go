@@ -15,7 +15,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
-	"postrider/postgres"
+	"postrider/internal/postgres"
 )
 
 // Route is one operation of the REST API: its handler, and the types that describe it in /openapi.yaml.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/access"
+	"postrider/internal/access"
 )
 
 // ForwardedHeader is the header in which the trusted proxies report a client's address. Other headers are ignored: the

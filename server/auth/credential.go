@@ -11,10 +11,10 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/access"
-	"postrider/catalog"
+	"postrider/internal/access"
+	"postrider/internal/catalog"
+	"postrider/internal/postgres"
 	"postrider/jobs/publish"
-	"postrider/postgres"
 	"postrider/server/api"
 )
 

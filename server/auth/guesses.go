@@ -7,20 +7,20 @@ import (
 	"sync"
 	"time"
 
-	"github.com/labstack/echo/v4"
+	"postrider/internal/access"
 
-	"postrider/policy"
+	"github.com/labstack/echo/v4"
 )
 
 // Limits of wrong credentials. Over the first one, an address may send one credential a second. Over the second one,
 // only the response to wrong credentials changes: valid ones must not suffer from other clients.
 var (
-	wrongByAddress = policy.Bucket{Burst: 30, Every: time.Second}
-	wrongByTopic   = policy.Bucket{Burst: 300, Every: 100 * time.Millisecond}
+	wrongByAddress = access.Bucket{Burst: 30, Every: time.Second}
+	wrongByTopic   = access.Bucket{Burst: 300, Every: 100 * time.Millisecond}
 )
 
 // maxRemembered limits the valid credentials in memory, about two MB.
-const maxRemembered = policy.MaxBuckets
+const maxRemembered = access.MaxBuckets
 
 // guesses has the addresses that sent wrong credentials to this node, and recent valid credentials.
 //
@@ -28,8 +28,8 @@ const maxRemembered = policy.MaxBuckets
 // was valid from this address is not limited. One that was valid from another address is: otherwise a limited address
 // could test guesses against it at any speed.
 type guesses struct {
-	addresses *policy.Buckets[netip.Prefix]
-	topics    *policy.Buckets[string]
+	addresses *access.Buckets[netip.Prefix]
+	topics    *access.Buckets[string]
 
 	mu    sync.RWMutex
 	valid map[validFrom]struct{}
@@ -43,7 +43,7 @@ type validFrom struct {
 
 func newGuesses() *guesses {
 	return &guesses{
-		addresses: policy.NewBuckets[netip.Prefix](wrongByAddress), topics: policy.NewBuckets[string](wrongByTopic),
+		addresses: access.NewBuckets[netip.Prefix](wrongByAddress), topics: access.NewBuckets[string](wrongByTopic),
 		valid: map[validFrom]struct{}{},
 	}
 }
@@ -97,11 +97,11 @@ func Sender(remote string) netip.Prefix {
 	if err != nil {
 		return netip.Prefix{}
 	}
-	return policy.ClientNetwork(at.Addr())
+	return access.ClientNetwork(at.Addr())
 }
 
 // Rate limits the requests of each credential on this node; of each address for requests without one.
-type Rate = policy.Buckets[caller]
+type Rate = access.Buckets[caller]
 
 type caller struct {
 	credential digest
@@ -124,5 +124,5 @@ func NewRate(perSecond int) *Rate {
 	if perSecond <= 0 {
 		return nil
 	}
-	return policy.NewBuckets[caller](policy.Bucket{Burst: perSecond, Every: time.Second / time.Duration(perSecond)})
+	return access.NewBuckets[caller](access.Bucket{Burst: perSecond, Every: time.Second / time.Duration(perSecond)})
 }

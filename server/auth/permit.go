@@ -8,7 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/access"
+	"postrider/internal/access"
 	"postrider/server/api"
 )
 

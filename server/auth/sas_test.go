@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
+	"postrider/internal/catalog"
 )
 
 // vectorKey is the bytes 0 to 31. The tokens below were created with it by Python's hmac and urllib, node's crypto and

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/catalog"
+	"postrider/internal/catalog"
 )
 
 // Rejecting a key takes as long whether its first or its last byte is wrong. The limit allows for a busy machine.

@@ -10,7 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"postrider/catalog/spec"
+	"postrider/internal/catalog/spec"
 	"postrider/server/api"
 )
 

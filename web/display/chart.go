@@ -8,8 +8,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"postrider/internal/query"
 	"postrider/policy"
-	"postrider/query"
 )
 
 // Chart is a table with a row for each step of a range. The page's script draws it; without JavaScript the page shows

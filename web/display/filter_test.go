@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"postrider/query"
+	"postrider/internal/query"
 )
 
 func filterWith(name, value string) *Filter { return FilterOfForm(url.Values{name: {value}}) }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/query"
+	"postrider/internal/query"
 )
 
 // PageSize is the number of rows of a list that a page shows.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"postrider/catalog"
-	"postrider/event"
+	"postrider/internal/catalog"
+	"postrider/internal/event"
 )
 
 // SpellOut writes invisible characters of a JSON document as escapes, so that a copied command hides nothing.

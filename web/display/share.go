@@ -3,7 +3,7 @@ package display
 import (
 	"time"
 
-	"postrider/query"
+	"postrider/internal/query"
 )
 
 // Share is a part of a whole, with the width of its bar in percent.

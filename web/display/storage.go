@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"postrider/query"
+	"postrider/internal/query"
 )
 
 // StorageGroup is what the tables for one thing take.

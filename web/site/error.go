@@ -10,9 +10,9 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/access"
-	"postrider/catalog"
-	"postrider/postgres"
+	"postrider/internal/access"
+	"postrider/internal/catalog"
+	"postrider/internal/postgres"
 	"postrider/web/display"
 )
 

@@ -9,9 +9,9 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/access"
-	"postrider/policy"
-	"postrider/postgres"
+	"postrider/internal/access"
+	"postrider/internal/endpointconf"
+	"postrider/internal/postgres"
 )
 
 const (
@@ -135,7 +135,7 @@ func RequiresQuery(next echo.HandlerFunc) echo.HandlerFunc {
 // the same site for the browser, but sends its own name as the host.
 func ownHostOnly(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		if !policy.IsLocalHost(c.Request().Host) {
+		if !endpointconf.IsLocalHost(c.Request().Host) {
 			return echo.NewHTTPError(http.StatusMisdirectedRequest)
 		}
 		actAs(c, access.Actor{Name: AdminName, Address: c.RealIP(), Role: access.RoleAdmin, Query: true})

@@ -16,8 +16,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/access"
-	"postrider/query"
+	"postrider/internal/access"
+	"postrider/internal/query"
 	"postrider/web/display"
 )
 

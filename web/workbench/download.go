@@ -8,7 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/sqlquery"
+	"postrider/internal/sqlquery"
 	"postrider/web/site"
 )
 

@@ -10,11 +10,11 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/access"
 	"postrider/docs"
-	"postrider/postgres"
-	"postrider/query"
-	"postrider/sqlquery"
+	"postrider/internal/access"
+	"postrider/internal/postgres"
+	"postrider/internal/query"
+	"postrider/internal/sqlquery"
 	"postrider/web/site"
 )
 

@@ -13,12 +13,12 @@ import (
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
-	"postrider/access"
-	"postrider/event"
-	"postrider/jsonscan"
-	"postrider/operator"
-	"postrider/postgres"
-	"postrider/query"
+	"postrider/internal/access"
+	"postrider/internal/event"
+	"postrider/internal/jsonscan"
+	"postrider/internal/operator"
+	"postrider/internal/postgres"
+	"postrider/internal/query"
 	"postrider/web/display"
 	"postrider/web/site"
 )

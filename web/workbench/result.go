@@ -7,7 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"postrider/sqlquery"
+	"postrider/internal/sqlquery"
 	"postrider/web/display"
 )
 

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/docs"
-	"postrider/postgres"
-	"postrider/sqlquery"
+	"postrider/internal/postgres"
+	"postrider/internal/sqlquery"
 )
 
 func TestParameters(t *testing.T) {

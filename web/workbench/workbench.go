@@ -10,10 +10,10 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/operator"
-	"postrider/postgres"
-	"postrider/query"
-	"postrider/sqlquery"
+	"postrider/internal/operator"
+	"postrider/internal/postgres"
+	"postrider/internal/query"
+	"postrider/internal/sqlquery"
 	"postrider/web/site"
 )
 

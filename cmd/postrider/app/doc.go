@@ -1,2 +1,0 @@
-// Package app wires the parts of a node, without flags and environment.
-package app

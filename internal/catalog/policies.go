@@ -1,0 +1,273 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"postrider/internal/access"
+	"postrider/internal/postgres"
+	"postrider/policy"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// ErrBuiltIn means: the retry policy is built in and cannot be changed.
+var ErrBuiltIn = errors.New("the retry policy is built in")
+
+// PolicyInUseError names the event subscriptions that keep a retry policy from being deleted, or from no longer
+// allowing batches. It is an ErrConflict.
+type PolicyInUseError struct {
+	Policy string
+	// Users are the first ten of the event subscriptions, as "topic/subscription"; Count is how many there are.
+	Users []string
+	Count int
+}
+
+// Error names the first event subscriptions and their number.
+func (e *PolicyInUseError) Error() string {
+	more := ""
+	if n := e.Count - len(e.Users); n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+	}
+	return fmt.Sprintf("retry policy %q is used by event subscriptions (%d): %s%s",
+		e.Policy, e.Count, strings.Join(e.Users, ", "), more)
+}
+
+// Unwrap returns ErrConflict.
+func (e *PolicyInUseError) Unwrap() error { return postgres.ErrConflict }
+
+// Policies changes retry policies.
+type Policies struct{ cache *Cache }
+
+// Put creates or replaces a retry policy, and returns its version. Pending deliveries use it from their next
+// decision on; other nodes have it within a second. The caller checks p: its Mistakes, and the ranges of spec.Policy.
+// ErrBuiltIn; ErrPrecondition; *PolicyInUseError: it no longer allows batches, and event subscriptions use them.
+func (s *Policies) Put(
+	ctx context.Context, p *policy.Policy, when ...postgres.Condition,
+) (version postgres.Version, created bool, err error) {
+	err = s.changePolicies(ctx, func(tx pgx.Tx) error {
+		version, created, err = putPolicy(ctx, tx, p, when)
+		return err
+	})
+	return version, created, err
+}
+
+// Delete deletes a retry policy. ErrNotFound; ErrBuiltIn; ErrPrecondition; *PolicyInUseError.
+func (s *Policies) Delete(ctx context.Context, name string, when ...postgres.Condition) error {
+	return s.changePolicies(ctx, func(tx pgx.Tx) error { return deletePolicy(ctx, tx, name, when) })
+}
+
+// changePolicies reloads after a failed precondition too. Policies are read from the Snapshot in memory: a client that
+// reads again must not get the same old version.
+func (s *Policies) changePolicies(ctx context.Context, change func(pgx.Tx) error) error {
+	err := s.cache.change(ctx, change)
+	if errors.Is(err, postgres.ErrPrecondition) {
+		if failed := s.cache.Reload(ctx); failed != nil {
+			s.cache.log.Warn("the catalog could not be reloaded after a failed precondition", "error", failed)
+		}
+	}
+	return err
+}
+
+// ErrNoPolicy means: the retry policy named does not exist.
+var ErrNoPolicy = errors.New("no such retry policy")
+
+func putPolicy(
+	ctx context.Context, tx pgx.Tx, p *policy.Policy, when []postgres.Condition,
+) (version postgres.Version, created bool, err error) {
+	existing, err := ownPolicy(ctx, tx, p.Name)
+	if err != nil {
+		return 0, false, err
+	}
+	if err := postgres.CheckConditions(when, existing); err != nil {
+		return 0, false, err
+	}
+	if !p.Batching {
+		if err := rejectUsed(ctx, tx, p.Name, true); err != nil {
+			return 0, false, err
+		}
+	}
+	before, err := readSettings(ctx, tx, sql("policy_settings"), p.Name)
+	if err != nil {
+		return 0, false, err
+	}
+	if version, err = writePolicy(ctx, tx, p); err != nil {
+		return 0, false, err
+	}
+	action := access.AuditPolicyReplaced
+	if existing == 0 {
+		action = access.AuditPolicyCreated
+	}
+	return version, existing == 0, auditPolicy(ctx, tx, action, p.Name, before)
+}
+
+// writePolicy stores the policy and its tables. It reads the version last: each row of a table changes it.
+func writePolicy(ctx context.Context, tx pgx.Tx, p *policy.Policy) (version postgres.Version, err error) {
+	const (
+		cells = `INSERT INTO postrider_internal.retry_policy_cells (policy, endpoint_kind, condition, action, min_delay)
+			SELECT $1, c ->> 'EndpointKind', c ->> 'Condition', c ->> 'Action',
+			       make_interval(secs => (c ->> 'MinDelay')::float8 / 1e9) FROM jsonb_array_elements($2::jsonb) c`
+		probations = `INSERT INTO postrider_internal.retry_policy_probations (policy, outcome, duration)
+			SELECT $1, key, make_interval(secs => value::float8 / 1e9) FROM jsonb_each_text($2::jsonb)`
+		query = "SELECT version FROM postrider_internal.retry_policies WHERE name = $1"
+	)
+	doing := fmt.Sprintf("store retry policy %q", p.Name)
+	if err := postgres.Exec(ctx, tx, doing, sql("policy_put"), policyArgs(p)); err != nil {
+		return 0, err
+	}
+	if err := deleteTables(ctx, tx, p.Name); err != nil {
+		return 0, err
+	}
+	if len(p.Cells) > 0 {
+		if err := postgres.Exec(ctx, tx, doing, cells, p.Name, p.Cells); err != nil {
+			return 0, err
+		}
+	}
+	if len(p.Probation.ByOutcome) > 0 {
+		if err := postgres.Exec(ctx, tx, doing, probations, p.Name, p.Probation.ByOutcome); err != nil {
+			return 0, err
+		}
+	}
+	if err := tx.QueryRow(ctx, query, p.Name).Scan(&version); err != nil {
+		return 0, fmt.Errorf("%s: %w", doing, err)
+	}
+	return version, nil
+}
+
+func auditPolicy(ctx context.Context, tx pgx.Tx, action access.AuditAction, name string, before access.Settings) error {
+	after, err := readSettings(ctx, tx, sql("policy_settings"), name)
+	if err != nil {
+		return err
+	}
+	return access.Audit(ctx, tx, access.AuditEntry{
+		Action: action, Details: map[string]any{"policy": name}, Changes: access.Changes(before, after),
+	})
+}
+
+func deletePolicy(ctx context.Context, tx pgx.Tx, name string, when []postgres.Condition) error {
+	existing, err := ownPolicy(ctx, tx, name)
+	switch {
+	case err != nil:
+		return err
+	case existing == 0:
+		return fmt.Errorf("retry policy %q: %w", name, postgres.ErrNotFound)
+	}
+	if err := postgres.CheckConditions(when, existing); err != nil {
+		return err
+	}
+	if err := rejectUsed(ctx, tx, name, false); err != nil {
+		return err
+	}
+	before, err := readSettings(ctx, tx, sql("policy_settings"), name)
+	if err != nil {
+		return err
+	}
+	if err := deleteTables(ctx, tx, name); err != nil {
+		return err
+	}
+	const deleted = "UPDATE postrider_internal.retry_policies SET deleted_at = now() WHERE name = $1"
+	if err := postgres.Exec(ctx, tx, fmt.Sprintf("delete retry policy %q", name), deleted, name); err != nil {
+		return err
+	}
+	return auditPolicy(ctx, tx, access.AuditPolicyDeleted, name, before)
+}
+
+// ownPolicy returns the version of a policy that may be changed, 0 if there is none; ErrBuiltIn.
+func ownPolicy(ctx context.Context, tx pgx.Tx, name string) (version postgres.Version, err error) {
+	const query = `SELECT version, built_in FROM postrider_internal.retry_policies
+		WHERE name = $1 AND deleted_at IS NULL`
+	var builtIn bool
+	err = tx.QueryRow(ctx, query, name).Scan(&version, &builtIn)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return 0, nil
+	case err != nil:
+		return 0, fmt.Errorf("read retry policy %q: %w", name, err)
+	case builtIn:
+		return 0, fmt.Errorf("retry policy %q: %w", name, ErrBuiltIn)
+	}
+	return version, nil
+}
+
+// rejectUsed is a *PolicyInUseError if event subscriptions use the policy; with batching, only if they use batches.
+func rejectUsed(ctx context.Context, tx pgx.Tx, name string, batching bool) error {
+	used := &PolicyInUseError{Policy: name}
+	type user struct {
+		Name  string
+		Count int
+	}
+	users, err := postgres.Rows[user](ctx, tx, sql("policy_users"), name, batching)
+	if err != nil {
+		return fmt.Errorf("read the users of retry policy %q: %w", name, err)
+	}
+	for _, u := range users {
+		used.Users, used.Count = append(used.Users, u.Name), u.Count
+	}
+	if used.Count > 0 {
+		return used
+	}
+	return nil
+}
+
+// deleteTables removes a policy's status table and its durations of probations.
+func deleteTables(ctx context.Context, tx pgx.Tx, name string) error {
+	const clear = `WITH cells AS (DELETE FROM postrider_internal.retry_policy_cells WHERE policy = $1)
+		DELETE FROM postrider_internal.retry_policy_probations WHERE policy = $1`
+	return postgres.Exec(ctx, tx, fmt.Sprintf("clear the tables of retry policy %q", name), clear, name)
+}
+
+// policyArgs has durations in seconds: through PgBouncer, PostgreSQL only knows that they are numbers.
+func policyArgs(p *policy.Policy) pgx.NamedArgs {
+	return pgx.NamedArgs{
+		"name": p.Name, "source": p.Source, "ack_timeout": p.AckTimeout.Seconds(),
+		"late_response_window": p.LateResponseWindow.Seconds(), "basis": string(p.Basis), "steps": inSeconds(p.Steps),
+		"tail": p.Tail.Seconds(), "retry_window": p.RetryWindow.Seconds(), "jitter_fraction": p.JitterFraction,
+		"jitter_cap": p.JitterCap.Seconds(), "expiry": string(p.Expiry), "default_ttl": p.DefaultTTL.Seconds(),
+		"min_ttl": p.MinTTL.Seconds(), "max_ttl": p.MaxTTL.Seconds(), "default_max_attempts": p.DefaultMaxAttempts,
+		"min_max_attempts": p.MinMaxAttempts, "max_max_attempts": p.MaxMaxAttempts,
+		"honor_retry_after": p.HonorRetryAfter, "retry_after_cap": p.RetryAfterCap.Seconds(),
+		"retry_transport_errors": p.RetryTransportErrors, "dead_letter_default": p.DeadLetterDefault,
+		"dead_letter_delay": p.DeadLetterDelay.Seconds(), "dead_letter_export_window": p.DeadLetterExportWindow.Seconds(),
+		"batching": p.Batching, "probation_scope": string(p.Probation.Scope),
+		"probation_trigger": p.Probation.Trigger, "probation_action": string(p.Probation.Action),
+		"probation_first": p.Probation.First.Seconds(), "probation_max": p.Probation.Max.Seconds(),
+	}
+}
+
+func inSeconds(spans []time.Duration) []float64 {
+	list := make([]float64, 0, len(spans))
+	for _, span := range spans {
+		list = append(list, span.Seconds())
+	}
+	return list
+}
+
+func (c *Snapshot) readPolicies(ctx context.Context, tx postgres.Querier) error {
+	var newest int64
+	const query = "SELECT coalesce(max(version), 0) FROM postrider_internal.retry_policies"
+	if err := tx.QueryRow(ctx, query).Scan(&newest); err != nil {
+		return err
+	}
+	if newest == c.policiesSeen {
+		return nil
+	}
+	type stored struct {
+		Version postgres.Version
+		Policy  policy.Policy
+	}
+	list, err := postgres.Rows[stored](ctx, tx, sql("policies"))
+	if err != nil {
+		return err
+	}
+	c.policies, c.policyVersions = map[string]*policy.Policy{}, map[string]postgres.Version{}
+	c.policyList, c.policiesSeen = nil, newest
+	for i := range list {
+		p := &list[i].Policy
+		c.policies[p.Name], c.policyVersions[p.Name] = p, list[i].Version
+		c.policyList = append(c.policyList, p)
+	}
+	return nil
+}

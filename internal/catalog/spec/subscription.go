@@ -1,0 +1,290 @@
+package spec
+
+import (
+	"math"
+
+	"postrider/internal/endpointconf"
+	"postrider/internal/event"
+	"postrider/policy"
+)
+
+// Sections of an event subscription's settings.
+const (
+	Mode        = "Delivery mode"
+	Endpoint    = "Endpoint"
+	Filter      = "Filter"
+	Delivery    = "Delivery"
+	Retry       = "Retry"
+	DeadLetters = "Dead letters"
+	Connection  = "Connection"
+	Advanced    = "Advanced"
+)
+
+// maxCertificateBytes and maxOAuthBytes bound what real certificates and credentials need several times over.
+const (
+	maxCertificateBytes = 64 << 10
+	maxOAuthBytes       = 4096
+)
+
+var deliverySchemas = []string{string(event.EventGrid), string(event.CloudEvents), string(event.CustomInput)}
+
+// OfRequests reports whether a setting of an event subscription concerns requests to an endpoint. With deliveryMode
+// Queue there are none.
+func OfRequests(s *Setting) bool {
+	switch s.Name {
+	case "eventDeliverySchema":
+		return false
+	case "honorRetryAfter", "probationAction", "retryTransportErrors":
+		return true
+	}
+	return s.Section == Endpoint || s.Section == Delivery || s.Section == Connection
+}
+
+// Subscription are the settings of an event subscription. Names are Event Grid's if it has the setting.
+var Subscription = []Setting{
+	{
+		Name: "deliveryConfiguration.deliveryMode", Section: Mode, Label: "Mode", Kind: Choice, Default: "Push",
+		Choices: []string{"Push", "Queue"},
+		Help: "Push: postrider sends events to the endpoint. Queue: consumers receive events and acknowledge them (pull " +
+			"delivery). Settings of requests must then be absent.",
+	},
+	{
+		Name: "deliveryConfiguration.queue.receiveLockDurationInSeconds", Section: Mode, Label: "Lock duration (s)",
+		Kind: Whole, Min: 60, Max: 300, Flag: "lock-duration", Default: "60",
+		Help: "Of Queue: seconds that a consumer has for an event that it received.",
+	},
+	{
+		Name: "deliveryConfiguration.queue.maxDeliveryCount", Section: "", Kind: Whole, Min: 1, Max: 10,
+		Flag: "max-delivery-count", Label: "Delivery count",
+		Help: "Of Queue: name of retryPolicy.maxDeliveryAttempts.", Default: "10",
+	},
+	{
+		Name: "deliveryConfiguration.queue.eventTimeToLive", Section: "", Kind: Text, Flag: "event-time-to-live",
+		Label: "Time to live", Default: "P7D, or the topic's retention if it is shorter", Example: "P1D",
+		Help: "Of Queue: name of retryPolicy.eventTimeToLiveInMinutes: an ISO 8601 duration of whole minutes.",
+	},
+	{
+		Name: "deliveryConfiguration.queue.deadLetterDestination", Section: "", Kind: JSON, Flag: "-",
+		Label: "Destination", Help: "Of Queue: name of deadLetterDestination.", Default: "deadLetterDestination",
+	},
+	{
+		Name: "deliveryConfiguration.queue.deadLetterDestinationWithResourceIdentity", Section: "", Kind: JSON, Flag: "-",
+		Label: "Destination, identity", Default: "deadLetterDestination",
+		Help: "Of Queue: deadLetterDestination beside an identity, which is not used: an operator configures access.",
+	},
+	{
+		Name: "endpointUrl", Section: Endpoint, Label: "URL", Kind: URL, Max: 2048, Secret: true, Flag: "endpoint",
+		Azure: true, Default: "none; required with Push",
+		Help:    "URL that events are delivered to. It is not shown again with its query, which often holds a secret.",
+		Example: "https://billing.example.com/events",
+	},
+	{
+		Name: "eventDeliverySchema", Section: Endpoint, Label: "Schema", Kind: Choice, Choices: deliverySchemas, Azure: true,
+		Help: "Schema of the delivered events.", Default: "the topic's input schema",
+	},
+	{
+		Name: "endpointValidation", Section: Endpoint, Label: "Validation", Kind: Choice,
+		Choices: []string{"required", "skip"}, Default: "required",
+		Help: "required: a new endpoint must pass the validation handshake before the first delivery; saving waits up to " +
+			"15 s for it. skip: an operator is responsible for the endpoint.",
+	},
+	{
+		Name: "endpointKind", Section: Endpoint, Label: "Kind", Kind: Choice, Default: "webhook",
+		Choices: []string{string(policy.KindWebhook), string(policy.KindAzureResource)},
+		Help:    "Column of the retry policy's status table.",
+	},
+	{
+		Name: "filter.includedEventTypes", Section: Filter, Label: "Event types", Kind: Lines, Azure: true,
+		Help: "Match only events of these types, compared exactly.", Default: "every type", Example: "Shop.OrderPlaced",
+	},
+	{
+		Name: "filter.subjectBeginsWith", Section: Filter, Label: "Subject prefix", Kind: Text, Azure: true,
+		Help: "Match only events whose subject begins with this text.", Default: "any subject", Example: "orders/",
+	},
+	{
+		Name: "filter.subjectEndsWith", Section: Filter, Label: "Subject suffix", Kind: Text, Azure: true,
+		Help: "Match only events whose subject ends with this text.", Default: "any subject", Example: ".jpg",
+	},
+	{
+		Name: "filter.isSubjectCaseSensitive", Section: Filter, Label: "Case-sensitive subject", Kind: Switch, Azure: true,
+		Flag: "subject-case-sensitive", Help: "Compare the subject's prefix and suffix with regard to case.",
+		Default: "false",
+	},
+	{
+		Name: "filter.enableAdvancedFilteringOnArrays", Section: Filter, Label: "Match array elements", Kind: Switch,
+		Azure: true, Flag: "enable-advanced-filtering-on-arrays", Aliases: []string{"enable-af-arr"},
+		Help:    "Advanced filters match an array if one of its elements matches.",
+		Default: "false",
+	},
+	{
+		Name: "filter.advancedFilters", Section: Filter, Label: "Advanced filters", Kind: JSON, Azure: true,
+		Flag: "advanced-filter", Default: "none", Example: "data.total NumberGreaterThan 100",
+		Help: "Conditions on the event's content; all of them must hold.",
+	},
+	{
+		Name: "maxEventsPerBatch", Section: Delivery, Label: "Events per batch", Kind: Whole, Min: 1, Max: 5000, Azure: true,
+		Help:    "Most events in one request. More than 1 delivers batches. postrider does not wait for a batch to fill.",
+		Default: "1; 10 if only preferredBatchSizeInKilobytes is set",
+	},
+	{
+		Name: "preferredBatchSizeInKilobytes", Section: Delivery, Label: "Batch size (KiB)", Kind: Whole, Min: 1, Max: 1024,
+		Azure: true, Aliases: []string{"pref-batch-size-kb"}, Default: "64 if batches are on",
+		Help: "Target size of a batch's body in KiB. A larger single event is sent alone.",
+	},
+	{
+		Name: "maxConcurrentDeliveries", Section: Delivery, Label: "Concurrent requests", Kind: Whole, Min: 1,
+		Max: math.MaxInt32, Help: "Most requests in flight, counted over all nodes.",
+		Default: "adapts to the endpoint",
+	},
+	{
+		Name: "deliveryRate.limit", Section: Delivery, Label: "Rate limit", Kind: Whole, Min: 1, Max: 100_000,
+		Flag: "rate-limit", Help: "Most requests or events in each period, over all nodes. Further deliveries wait, the " +
+			"oldest first.", Default: "no limit",
+	},
+	{
+		Name: "deliveryRate.periodInSeconds", Section: Delivery, Label: "Rate period (s)", Kind: Whole, Min: 1, Max: 86_400,
+		Flag: "rate-period", Help: "Length of the rate limit's period in seconds.", Default: "1",
+	},
+	{
+		Name: "deliveryRate.burst", Section: Delivery, Label: "Rate burst", Kind: Whole, Min: 1, Max: 100_000,
+		Flag: "rate-burst", Help: "Most requests or events at once after a pause.",
+		Default: "those of 250 ms, at least 1",
+	},
+	{
+		Name: "deliveryRate.scope", Section: Delivery, Label: "Rate scope", Kind: Choice, Flag: "rate-scope",
+		Choices: []string{string(endpointconf.RatePerSubscription), string(endpointconf.RatePerEndpoint)}, Default: "subscription",
+		Help: "subscription: a separate limit. endpoint: one limit for all event subscriptions with this scope whose " +
+			"endpoints have the same host; the lowest holds.",
+	},
+	{
+		Name: "deliveryRate.count", Section: Delivery, Label: "Rate counts", Kind: Choice, Flag: "rate-count",
+		Choices: []string{string(endpointconf.RateOfRequests), string(endpointconf.RateOfEvents)}, Default: "requests",
+		Help: "What the rate limit counts: requests, or the events in them.",
+	},
+	{
+		Name: "responseTimeoutInSeconds", Section: Delivery, Label: "Response timeout (s)", Kind: Whole, Min: 1, Max: 230,
+		Help: "Seconds that the endpoint has for its response.", Default: "the retry policy's",
+	},
+	{
+		Name: "signing.enabled", Section: Delivery, Label: "Sign deliveries", Kind: Switch, Flag: "signing", Default: "false",
+		Help: "Sign deliveries as Standard Webhooks describes. Setting it to false deletes the secrets.",
+	},
+	{
+		Name: "deliveryAttributeMappings", Section: Delivery, Label: "Headers", Kind: JSON, Azure: true, Default: "none",
+		Flag: "delivery-attribute-mapping", Example: "X-Team static billing", Secret: true,
+		Help: "Headers of every delivery: a fixed value, a secret, or a field of the event.",
+	},
+	{
+		Name: "retryPolicy.policy", Section: Retry, Label: "Retry policy", Kind: Text, Example: "ga-2021",
+		Help: "Name of the retry policy.", Default: "ga-2021; namespace-2023 on a namespace topic and with Queue",
+	},
+	{
+		Name: "retryPolicy.maxDeliveryAttempts", Section: Retry, Label: "Delivery attempts", Kind: Whole, Azure: true,
+		Help: "Most delivery attempts, within the range of the retry policy.", Default: "the retry policy's", Example: "10",
+	},
+	{
+		Name: "retryPolicy.eventTimeToLiveInMinutes", Section: Retry, Label: "Time to live (min)", Kind: Whole, Azure: true,
+		Flag: "event-ttl", Help: "Minutes after publishing until an event is no longer attempted, within the range of the " +
+			"retry policy.", Default: "the retry policy's", Example: "1440",
+	},
+	{
+		Name: "retryPolicy.maxDeliveryCount", Section: "", Kind: Whole, Flag: "-", Label: "Delivery count",
+		Help: "Name of maxDeliveryAttempts on a namespace topic.", Default: "maxDeliveryAttempts",
+	},
+	{
+		Name: "retryPolicy.eventTimeToLive", Section: "", Kind: Text, Flag: "-", Label: "Time to live",
+		Help:    "Name of eventTimeToLiveInMinutes on a namespace topic: an ISO 8601 duration of whole minutes.",
+		Default: "eventTimeToLiveInMinutes", Example: "P1DT2H",
+	},
+	{
+		Name: "deadLetterDestination.endpointType", Section: DeadLetters, Label: "Destination", Kind: Choice, Flag: "-",
+		Choices: []string{"Rows", "None", "Blob", "StorageBlob"}, Default: "Rows under behavior safe",
+		Help: "Where events go that cannot be delivered. Rows: a dead letter in this database. None: the event is dropped. " +
+			"Blob and StorageBlob: a dead letter, also written to a storage location.",
+	},
+	{
+		Name: "deadLetterDestination.properties.url", Section: DeadLetters, Label: "Blob location", Kind: Text, Flag: "-",
+		Help:    "Of Blob: a location that an operator has allowed with serve --dead-letter-location, or a path within it.",
+		Default: "none", Example: "s3://bucket/dead-letters",
+	},
+	{
+		Name: "deadLetterDestination.properties.prefix", Section: DeadLetters, Label: "Blob prefix", Kind: Text, Flag: "-",
+		Help: "Of Blob: path within the location.", Default: "none",
+	},
+	{
+		Name: "deadLetterDestination.properties.resourceId", Section: DeadLetters, Label: "Storage resource", Kind: Text,
+		Flag: "-", Help: "Of StorageBlob: resource id of a storage account or of a container in it.", Default: "none",
+		Example: "/subscriptions/…/storageAccounts/NAME",
+	},
+	{
+		Name: "deadLetterDestination.properties.blobContainerName", Section: DeadLetters, Label: "Storage container",
+		Kind: Text, Flag: "-", Help: "Of StorageBlob: name of the container.", Default: "none",
+	},
+	{
+		Name: "minimumTlsVersionAllowed", Section: Connection, Label: "Minimum TLS", Kind: Choice, Default: "1.2",
+		Choices: []string{string(endpointconf.TLS12), string(endpointconf.TLS13)},
+		Help:    "Lowest TLS version that the endpoint may use.",
+	},
+	{
+		Name: "certificateAuthorities", Section: Connection, Label: "Certificate authorities", Kind: PEM,
+		Max: maxCertificateBytes, Default: "those that the system trusts", Example: "-----BEGIN CERTIFICATE-----",
+		Help: "PEM. One of these authorities must have issued the endpoint's certificate.",
+	},
+	{
+		Name: "clientCertificate.certificate", Section: Connection, Label: "Client certificate", Kind: PEM,
+		Max: maxCertificateBytes, Flag: "client-certificate", Default: "none", Example: "-----BEGIN CERTIFICATE-----",
+		Help: "PEM. Certificate that postrider presents to the endpoint, followed by its chain.",
+	},
+	{
+		Name: "clientCertificate.privateKey", Section: Connection, Label: "Private key", Kind: PEM, Secret: true,
+		Max: maxCertificateBytes, Flag: "client-key", Default: "the stored one", Example: "-----BEGIN PRIVATE KEY-----",
+		Help: "PEM, not encrypted. Key of the client certificate. It is not shown again.",
+	},
+	{
+		Name: "oauth2.tokenUrl", Section: Connection, Label: "OAuth token URL", Kind: URL, Flag: "oauth2-token-url",
+		Help: "Source of the access token that each request carries (OAuth 2.0 client credentials).", Default: "no token",
+		Example: "https://login.example.com/oauth2/token",
+	},
+	{
+		Name: "oauth2.clientId", Section: Connection, Label: "OAuth client id", Kind: Text, Max: maxOAuthBytes,
+		Flag: "oauth2-client-id", Help: "Client id at the token URL.", Default: "none",
+	},
+	{
+		Name: "oauth2.clientSecret", Section: Connection, Label: "OAuth client secret", Kind: Text, Max: maxOAuthBytes,
+		Secret: true, Flag: "oauth2-client-secret-file", Default: "the stored one",
+		Help: "Client secret at the token URL. It is not shown again.",
+	},
+	{
+		Name: "oauth2.scope", Section: Connection, Label: "OAuth scope", Kind: Text, Max: maxOAuthBytes,
+		Flag: "oauth2-scope", Help: "Scope of the access token.", Default: "none", Example: "api://orders/.default",
+	},
+	{
+		Name: "behavior", Section: Advanced, Label: "Behavior", Kind: Choice, Default: "safe",
+		Choices: []string{string(policy.BehaviorSafe), string(policy.BehaviorDocumented)},
+		Help: "safe: no event is lost by a rule that you did not choose. documented: the retry policy's page, taken " +
+			"literally.",
+	},
+	{
+		Name: "honorRetryAfter", Section: Advanced, Label: "Honor Retry-After", Kind: Switch, Default: "set by behavior",
+		Help: "An endpoint's Retry-After headers defer attempts.",
+	},
+	{
+		Name: "probationAction", Section: Advanced, Label: "During probation", Kind: Choice, Default: "set by behavior",
+		Choices: []string{string(policy.ProbationHold), string(policy.ProbationDocumented)},
+		Help:    "hold: events wait until the endpoint recovers. documented: they may be dead-lettered without an attempt.",
+	},
+	{
+		Name: "retryTransportErrors", Section: Advanced, Label: "Retry transport errors", Kind: Switch,
+		Default: "set by behavior",
+		Help:    "Retry if there was no response, even if the status table forbids it.",
+	},
+	{
+		Name: "labels", Section: Advanced, Label: "Labels", Kind: Lines, Azure: true, Max: 100, Default: "none",
+		Help: "Free texts of 1 to 256 characters each.", Example: "team-billing",
+	},
+	{
+		Name: "expirationTimeUtc", Section: Advanced, Label: "Expires (UTC)", Kind: Time, Azure: true,
+		Flag: "expiration-date", Help: "Time at which the event subscription is deleted and its pending deliveries are " +
+			"canceled.", Default: "never", Example: "2030-01-31T12:00:00Z",
+	},
+}

@@ -1,0 +1,38 @@
+package spec
+
+import "postrider/internal/event"
+
+// Sections of a topic's settings.
+const (
+	topicSection = "Topic"
+	Mapping      = "Mapping"
+	Limits       = "Limits"
+)
+
+// Topic are the settings of a topic.
+var Topic = []Setting{
+	{
+		Name: "kind", Section: topicSection, Label: "Kind", Kind: Choice, Choices: []string{"basic", "namespace"},
+		Help: "basic: Event Grid's custom topic. namespace: takes CloudEvents only.", Default: "basic", Fixed: true,
+	},
+	{
+		Name: "inputSchema", Section: topicSection, Label: "Input schema", Kind: Choice,
+		Choices: []string{string(event.EventGrid), string(event.CloudEvents), string(event.Custom)},
+		Help:    "Schema of published events. CustomEventSchema is your own JSON with an input mapping.",
+		Default: "EventGridSchema; CloudEventSchemaV1_0 on a namespace topic", Fixed: true,
+	},
+	{
+		Name: "inputSchemaMapping", Section: Mapping, Label: "Input mapping", Kind: JSON, Flag: "-",
+		Help:    "Of CustomEventSchema: which members of your JSON are the event's id, type, subject and time.",
+		Default: "none", Fixed: true,
+	},
+	{
+		Name: "duplicateDetectionWindowInMinutes", Section: Limits, Label: "Duplicate window (min)", Kind: Whole, Min: 1,
+		Max: 10080, Default: "every event is stored", Example: "1440",
+		Help: "Minutes in which an event with the same source and id is not stored again. 1440 is a day.",
+	},
+	{
+		Name: "eventRetentionInDays", Section: Limits, Label: "Retention (days)", Kind: Whole, Min: 1, Max: 7,
+		Help: "Of a namespace topic: no event is delivered for longer.", Default: "7",
+	},
+}

@@ -1,0 +1,241 @@
+package catalog
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"postrider/internal/endpointconf"
+	"postrider/internal/event"
+	"postrider/internal/filter"
+	"postrider/policy"
+)
+
+// SubscriptionSpec are the settings of an event subscription as its owner states them: what is absent has its default.
+// It is the JSON of the REST API and of the database. Package spec describes each setting.
+// A member with minLength has no empty value: an empty string would be taken for an absent member.
+type SubscriptionSpec struct {
+	DeliveryConfiguration *DeliveryConfiguration           `json:"deliveryConfiguration"`
+	EndpointURL           string                           `json:"endpointUrl,omitempty"`
+	EndpointKind          policy.EndpointKind              `json:"endpointKind,omitempty" minLength:"1"`
+	EventDeliverySchema   event.Schema                     `json:"eventDeliverySchema,omitempty" minLength:"1"`
+	EndpointValidation    EndpointValidation               `json:"endpointValidation,omitempty" minLength:"1"`
+	Filter                filter.Filter                    `json:"filter"`
+	RetryPolicy           RetryPolicySpec                  `json:"retryPolicy"`
+	DeadLetterDestination *DeadLetterDestination           `json:"deadLetterDestination"`
+	DeliveryAttributes    []endpointconf.DeliveryAttribute `json:"deliveryAttributeMappings"`
+	Signing               SigningSpec                      `json:"signing"`
+	// The first two switch batches on, see policy.ResolveBatch.
+	MaxEventsPerBatch             *int                       `json:"maxEventsPerBatch"`
+	PreferredBatchSizeInKilobytes *int                       `json:"preferredBatchSizeInKilobytes"`
+	MaxConcurrentDeliveries       *int                       `json:"maxConcurrentDeliveries"`
+	DeliveryRate                  *endpointconf.DeliveryRate `json:"deliveryRate"`
+	ResponseTimeoutInSeconds      *int                       `json:"responseTimeoutInSeconds"`
+	Behavior                      policy.Behavior            `json:"behavior,omitempty" minLength:"1"`
+	HonorRetryAfter               *bool                      `json:"honorRetryAfter"`
+	ProbationAction               *policy.ProbationAction    `json:"probationAction" minLength:"1"`
+	RetryTransportErrors          *bool                      `json:"retryTransportErrors"`
+	Labels                        []string                   `json:"labels"`
+	ExpirationTimeUTC             *time.Time                 `json:"expirationTimeUtc"`
+	endpointconf.Connection
+}
+
+// RetryPolicySpec names a retry policy and the limits within it. The last two are names that the first two have on a
+// namespace topic; they are not stored.
+type RetryPolicySpec struct {
+	Policy                   string  `json:"policy,omitempty" minLength:"1"`
+	MaxDeliveryAttempts      *int    `json:"maxDeliveryAttempts"`
+	EventTimeToLiveInMinutes *int    `json:"eventTimeToLiveInMinutes"`
+	MaxDeliveryCount         *int    `json:"maxDeliveryCount,omitempty"`
+	EventTimeToLive          *string `json:"eventTimeToLive,omitempty"`
+}
+
+// DeliveryConfiguration says who begins a delivery: postrider (push), or the consumer (queue, pull delivery).
+type DeliveryConfiguration struct {
+	DeliveryMode DeliveryMode   `json:"deliveryMode,omitempty" minLength:"1"`
+	Queue        *QueueSettings `json:"queue,omitempty"`
+}
+
+// DeliveryMode is Event Grid's name of who begins a delivery.
+type DeliveryMode string
+
+// The delivery modes. The zero value is ModePush.
+const (
+	ModePush  DeliveryMode = "Push"
+	ModeQueue DeliveryMode = "Queue"
+)
+
+// QueueSettings are the settings of pull delivery. Only the first is stored: the others are Event Grid's names of
+// limits in retryPolicy and of deadLetterDestination.
+type QueueSettings struct {
+	ReceiveLockDurationInSeconds *int                   `json:"receiveLockDurationInSeconds,omitempty"`
+	MaxDeliveryCount             *int                   `json:"maxDeliveryCount,omitempty"`
+	EventTimeToLive              *string                `json:"eventTimeToLive,omitempty"`
+	DeadLetterDestination        *DeadLetterDestination `json:"deadLetterDestination,omitempty"`
+	// DeadLetterWithIdentity is the destination with the Azure identity that writes to it, which postrider has no use for.
+	DeadLetterWithIdentity *IdentityDestination `json:"deadLetterDestinationWithResourceIdentity,omitempty"`
+}
+
+// IdentityDestination is a dead-letter destination beside an Azure identity.
+type IdentityDestination struct {
+	DeadLetterDestination *DeadLetterDestination `json:"deadLetterDestination,omitempty"`
+	Identity              json.RawMessage        `json:"identity,omitempty" type:"object"`
+}
+
+// defaultLockDuration is how long a consumer has for an event without receiveLockDurationInSeconds.
+const defaultLockDuration = time.Minute
+
+// Pulled reports whether consumers receive the events. Otherwise postrider sends them to the endpoint.
+func (s *SubscriptionSpec) Pulled() bool {
+	return s.DeliveryConfiguration != nil && s.DeliveryConfiguration.DeliveryMode == ModeQueue
+}
+
+// LockDuration is how long a consumer has for an event that it received.
+func (s *SubscriptionSpec) LockDuration() time.Duration {
+	if c := s.DeliveryConfiguration; c != nil && c.Queue != nil && c.Queue.ReceiveLockDurationInSeconds != nil {
+		return time.Duration(*c.Queue.ReceiveLockDurationInSeconds) * time.Second
+	}
+	return defaultLockDuration
+}
+
+// SigningSpec says whether deliveries are signed with the event subscription's own secrets, see endpointconf.Signing.
+type SigningSpec struct {
+	Enabled bool `json:"enabled"`
+}
+
+// DeadLetterDestination says where events go that could not be delivered.
+type DeadLetterDestination struct {
+	EndpointType DeadLetterType `json:"endpointType"`
+	// Properties name the location of exports; nil without exports.
+	Properties *endpointconf.DeadLetterProperties `json:"properties,omitempty"`
+}
+
+// DeadLetterType is the type of a dead-letter destination.
+type DeadLetterType string
+
+// The types of destinations. Without a destination, events go to rows under behavior safe, and to the retry policy's
+// default under documented.
+const (
+	DeadLetterRows DeadLetterType = "Rows"
+	DeadLetterNone DeadLetterType = "None"
+	// DeadLetterBlob and DeadLetterStorageBlob are rows that are also exported. The second is Event Grid's name.
+	DeadLetterBlob        DeadLetterType = "Blob"
+	DeadLetterStorageBlob DeadLetterType = "StorageBlob"
+)
+
+// Outside reports whether dead letters are also exported.
+func (d DeadLetterType) Outside() bool { return d == DeadLetterBlob || d == DeadLetterStorageBlob }
+
+// NamespacePolicy is the default retry policy on namespace topics and of pull delivery: the only behavior documented
+// for them.
+// Source: Microsoft, Event Grid namespace push delivery and retry, 2023-11.
+const NamespacePolicy = "namespace-2023"
+
+// withDefaults fills in what a delivery needs. A custom topic's events are delivered as they were published.
+// Source: Microsoft, Azure CLI reference, az eventgrid event-subscription create, --event-delivery-schema.
+func (s SubscriptionSpec) withDefaults(kind TopicKind, input event.Schema) SubscriptionSpec {
+	s.EndpointKind = cmp.Or(s.EndpointKind, policy.KindWebhook)
+	if input == event.Custom {
+		input = event.CustomInput
+	}
+	s.EventDeliverySchema = cmp.Or(s.EventDeliverySchema, input)
+	s.Behavior = cmp.Or(s.Behavior, policy.BehaviorSafe)
+	if s.Pulled() {
+		s.EndpointValidation = ValidationSkip
+	}
+	if kind == TopicNamespace || s.Pulled() {
+		s.RetryPolicy.Policy = cmp.Or(s.RetryPolicy.Policy, NamespacePolicy)
+	}
+	s.RetryPolicy.Policy = cmp.Or(s.RetryPolicy.Policy, policy.DefaultName)
+	return s
+}
+
+// WithDefaults are the settings on a topic with defaults for those without which an event cannot be delivered.
+func (s SubscriptionSpec) WithDefaults(t *Topic) SubscriptionSpec {
+	return s.withDefaults(t.Kind, t.InputSchema)
+}
+
+// EndpointBaseURL is the endpoint's URL without its query, which may contain a secret; "" without an endpoint.
+func (s *SubscriptionSpec) EndpointBaseURL() string {
+	if u, err := url.Parse(s.EndpointURL); err == nil {
+		return endpointconf.BaseURL(u)
+	}
+	base, _, _ := strings.Cut(s.EndpointURL, "?")
+	return base
+}
+
+// Batching reports whether events are delivered in batches.
+func (s *SubscriptionSpec) Batching() bool {
+	_, on := policy.ResolveBatch(s.MaxEventsPerBatch, s.PreferredBatchSizeInKilobytes)
+	return on
+}
+
+// Batch is how batches are cut: one event each if batches are off.
+func (s *SubscriptionSpec) Batch() policy.BatchSettings {
+	settings, _ := policy.ResolveBatch(s.MaxEventsPerBatch, s.PreferredBatchSizeInKilobytes)
+	return settings
+}
+
+// specSecrets are the secret settings, at their places in the JSON of a SubscriptionSpec. All custom headers are
+// secret: their names may be confidential, too.
+type specSecrets struct {
+	EndpointURL        string                           `json:"endpointUrl"`
+	DeliveryAttributes []endpointconf.DeliveryAttribute `json:"deliveryAttributeMappings,omitempty"`
+	ClientCertificate  *secretKey                       `json:"clientCertificate,omitempty"`
+	OAuth2             *clientSecret                    `json:"oauth2,omitempty"`
+}
+
+type secretKey struct {
+	PrivateKey string `json:"privateKey"`
+}
+
+type clientSecret struct {
+	ClientSecret string `json:"clientSecret"`
+}
+
+const (
+	secretsColumn          = "event_subscriptions.secrets_sealed"
+	handshakeSecretsColumn = "handshakes.secrets_sealed"
+)
+
+// sealSpec returns the JSON of the settings without the secret ones, and the sealed JSON of those.
+func (r records) sealSpec(column string, s SubscriptionSpec) (settings, sealed []byte, err error) {
+	secrets := specSecrets{EndpointURL: s.EndpointURL, DeliveryAttributes: s.DeliveryAttributes}
+	if s.ClientCertificate != nil {
+		secrets.ClientCertificate = &secretKey{s.ClientCertificate.PrivateKey}
+	}
+	if s.OAuth2 != nil {
+		secrets.OAuth2 = &clientSecret{s.OAuth2.ClientSecret}
+	}
+	s.EndpointURL, s.DeliveryAttributes = "", nil
+	s.Connection = s.Connection.WithoutSecrets()
+	if settings, err = json.Marshal(s); err != nil {
+		return nil, nil, fmt.Errorf("write the settings of an event subscription: %w", err)
+	}
+	text, err := json.Marshal(secrets)
+	if err != nil {
+		return nil, nil, fmt.Errorf("write the secrets of an event subscription: %w", err)
+	}
+	return settings, r.sealer.Seal(column, string(text)), nil
+}
+
+// openSpec is the reverse of sealSpec.
+func (r records) openSpec(column string, settings, sealed []byte) (s SubscriptionSpec, err error) {
+	if err := json.Unmarshal(settings, &s); err != nil {
+		return s, fmt.Errorf("read its settings: %w", err)
+	}
+	if sealed == nil {
+		return s, nil // of a deleted event subscription
+	}
+	secrets, err := r.sealer.Open(column, sealed)
+	if err != nil {
+		return s, err
+	}
+	if err := json.Unmarshal([]byte(secrets), &s); err != nil {
+		return s, fmt.Errorf("read its secrets: %w", err)
+	}
+	return s, nil
+}

@@ -1,0 +1,208 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"postrider/internal/catalog/spec"
+	"postrider/internal/cli/rest"
+	"postrider/internal/terminal"
+)
+
+// azureList returns the event subscriptions that `az eventgrid event-subscription list` or show prints, or that Azure's
+// API returns.
+func azureList(value any) ([]rest.Object, bool) {
+	if o, ok := value.(rest.Object); ok {
+		if isAzure(o) {
+			return []rest.Object{o}, true
+		}
+		value = o["value"]
+	}
+	list, ok := value.([]any)
+	if !ok || len(list) == 0 {
+		return nil, false
+	}
+	found := make([]rest.Object, len(list))
+	for i, entry := range list {
+		if found[i], ok = entry.(rest.Object); !ok || !isAzure(found[i]) {
+			return nil, false
+		}
+	}
+	return found, true
+}
+
+func isAzure(o rest.Object) bool {
+	kind, _ := o["type"].(string)
+	_, nested := o["properties"].(rest.Object)
+	_, flat := o["destination"]
+	return strings.Contains(strings.ToLower(kind), "microsoft.eventgrid/") &&
+		strings.HasSuffix(strings.ToLower(kind), "eventsubscriptions") && (nested || flat)
+}
+
+// flattened moves the members of `properties` one level up, as the Azure CLI prints them.
+func flattened(value any) rest.Object {
+	o, _ := value.(rest.Object)
+	flat := without(o, "properties")
+	if inner, ok := o["properties"].(rest.Object); ok {
+		maps.Copy(flat, inner)
+	}
+	return flat
+}
+
+// azureReader converts one event subscription and notes what postrider does not support.
+type azureReader struct {
+	title string
+	notes []string
+}
+
+func (a *azureReader) note(format string, args ...any) {
+	a.notes = append(a.notes, a.title+": "+fmt.Sprintf(format, args...))
+}
+
+// fromAzure adds the event subscriptions of a list and their topics. A new topic has the CloudEvents schema if all of
+// its event subscriptions receive CloudEvents.
+func (f *applyFile) fromAzure(list []rest.Object, topic string) error {
+	others := map[string]bool{} // topics with an event subscription that receives another schema than CloudEvents
+	for _, o := range list {
+		name := textOf(o["name"])
+		a := &azureReader{title: "event subscription " + terminal.Cell(name)}
+		d, ok := a.subscription(flattened(o), name, topic)
+		f.notes = append(f.notes, a.notes...)
+		if !ok {
+			continue
+		}
+		if err := f.add(d); err != nil {
+			return err
+		}
+		others[d.topic] = others[d.topic] || d.settings["eventDeliverySchema"] != "CloudEventSchemaV1_0"
+	}
+	for _, name := range slices.Sorted(maps.Keys(others)) {
+		settings := rest.Object{"inputSchema": "CloudEventSchemaV1_0"}
+		if others[name] {
+			settings = rest.Object{}
+		}
+		if err := f.add(declared{key: key{kindTopic, "", name}, settings: settings, ifMissing: true}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *azureReader) subscription(o rest.Object, name, topic string) (declared, bool) {
+	d := declared{key: key{kindSubscription, cmp.Or(topic, azureTopic(textOf(o["topic"]))), name}, settings: rest.Object{}}
+	switch {
+	case d.topic == "":
+		a.note("omitted, because %s is not a topic of postrider; use --topic to name the topic of its events",
+			terminal.Cell(o["topic"]))
+		return d, false
+	case o["deliveryConfiguration"] != nil:
+		a.note("omitted, because it has the deliveryConfiguration of a namespace; use subscription create")
+		return d, false
+	}
+	destination := flattened(o["destination"])
+	if identity, ok := o["deliveryWithResourceIdentity"].(rest.Object); ok {
+		a.note("deliveryWithResourceIdentity is not supported: deliveries have no token of Azure's")
+		destination = flattened(identity["destination"])
+	}
+	if !a.destination(destination) {
+		return d, false
+	}
+	maps.Copy(o, destination)
+	a.deadLetters(o)
+	for i := range spec.Subscription {
+		s := &spec.Subscription[i]
+		fromAzure := s.Azure || s.Section == spec.DeadLetters
+		if value := rest.ValueAt(o, s.Name); fromAzure && value != nil {
+			setAt(d.settings, s.Name, value)
+		}
+	}
+	return d, true
+}
+
+// azureTopic returns the name of a topic: a custom one, or one of a domain or namespace. It returns "" for other
+// resources, such as a storage account.
+func azureTopic(id string) string {
+	parts := strings.Split(strings.Trim(id, "/"), "/")
+	if len(parts) < 2 || !strings.Contains(strings.ToLower(id), "/microsoft.eventgrid/") ||
+		!strings.EqualFold(parts[len(parts)-2], "topics") {
+		return ""
+	}
+	return parts[len(parts)-1]
+}
+
+// destination completes the members of a destination. It returns false if postrider cannot deliver to it.
+func (a *azureReader) destination(d rest.Object) bool {
+	if kind := textOf(d["endpointType"]); kind != "WebHook" {
+		a.note("omitted, because endpointType %s is not supported; postrider delivers to WebHook",
+			terminal.Cell(d["endpointType"]))
+		return false
+	}
+	if textOf(d["endpointUrl"]) == "" {
+		d["endpointUrl"] = d["endpointBaseUrl"]
+		a.note("the list has no endpointUrl, so a query string is missing; list with --include-full-endpoint-url true")
+	}
+	if textOf(d["endpointUrl"]) == "" {
+		a.note("omitted, because it has no endpoint")
+		return false
+	}
+	for _, member := range []string{
+		"azureActiveDirectoryTenantId", "azureActiveDirectoryApplicationIdOrUri", "minimumTlsVersionAllowed",
+	} {
+		if d[member] != nil {
+			a.note("%s is not supported", member)
+		}
+	}
+	mappings, _ := d["deliveryAttributeMappings"].([]any)
+	var headers []any
+	for _, entry := range mappings {
+		headers = a.header(headers, flattened(entry))
+	}
+	delete(d, "deliveryAttributeMappings")
+	if headers != nil {
+		d["deliveryAttributeMappings"] = headers
+	}
+	return true
+}
+
+// header adds a custom header. Lists do not have the values of secret headers.
+func (a *azureReader) header(headers []any, m rest.Object) []any {
+	if m["isSecret"] == true && (m["value"] == nil || m["value"] == "Hidden") {
+		a.note("omitted secret header %s, because the list does not have its value; set it afterwards",
+			terminal.Cell(m["name"]))
+		return headers
+	}
+	properties := present(m, "value", "isSecret")
+	if m["type"] == "Dynamic" {
+		properties = present(m, "sourceField")
+	}
+	return append(headers, rest.Object{"name": m["name"], "type": m["type"], "properties": properties})
+}
+
+// present returns the named members that have a value.
+func present(o rest.Object, names ...string) rest.Object {
+	found := rest.Object{}
+	for _, name := range names {
+		if o[name] != nil {
+			found[name] = o[name]
+		}
+	}
+	return found
+}
+
+// deadLetters nests the members of a dead-letter destination as the REST API does.
+func (a *azureReader) deadLetters(o rest.Object) {
+	if identity, ok := o["deadLetterWithResourceIdentity"].(rest.Object); ok {
+		a.note("deadLetterWithResourceIdentity is not supported; dead letters go to the location of serve " +
+			"--dead-letter-container")
+		o["deadLetterDestination"] = identity["deadLetterDestination"]
+	}
+	if o["deadLetterDestination"] != nil {
+		flat := flattened(o["deadLetterDestination"])
+		o["deadLetterDestination"] = rest.Object{
+			"endpointType": flat["endpointType"], "properties": present(flat, "resourceId", "blobContainerName"),
+		}
+	}
+}

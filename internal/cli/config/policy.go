@@ -1,0 +1,395 @@
+package config
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"postrider/internal/catalog/spec"
+	"postrider/internal/cli/rest"
+	"postrider/internal/endpointconf"
+	"postrider/internal/terminal"
+	"postrider/policy"
+	v1 "postrider/server/v1"
+)
+
+// PolicyCmd is policy with its verbs.
+type PolicyCmd struct {
+	List    policyListCmd    `cmd:"" help:"List the retry policies: the built-in ones and your own." example:"policy list"`
+	Show    policyShowCmd    `cmd:"" help:"Show a policy: schedule, limits and the status-code table." detail:"Retry-After, dead letters and probation are shown for behavior documented. With behavior safe, the default, Retry-After is honored, dead letters are rows, and probation holds deliveries." example:"policy show ga-2021; policy show namespace-2023 -o json"`
+	Explain policyExplainCmd `cmd:"" help:"Preview the retry schedule of a policy: all attempts for one constant response, and the end of the delivery." detail:"Times are seconds from publishing. Jitter and probation are not included. With --rate-limit, the first attempt waits for the backlog, whose deliveries are assumed to succeed, one in each request." example:"policy explain ga-2021 --status 503; policy explain ga-2021 --status 503 --retry-after 24h; policy explain ga-2021 --rate-limit 50 --backlog 20000; policy explain namespace-2023 --ttl 20m -o json; policy explain ga-2018 --status 400 --dead-letter none; policy explain ga-2019 --status 400 --behavior documented"`
+	Put     policyPutCmd     `cmd:"" help:"Create or replace your own policy, from a file." detail:"Every node uses it within a second, also for pending deliveries. Settings that the file leaves out take their defaults, see docs/guides/retry-policies.md." example:"policy show ga-2021 -o json > mine.json; policy put mine -f mine.json; policy explain mine --status 404; policy put mine -f mine.json --if-match \"$(postrider policy show mine -o json | jq -r .etag)\""`
+	Delete  policyDeleteCmd  `cmd:"" help:"Delete your own policy that no event subscription uses." detail:"A policy that event subscriptions use is not deleted; the error names them." example:"policy delete mine; policy delete mine --yes"`
+}
+
+func policyURL(name string) string { return rest.ItemURL("/v1/policies", name) }
+
+// onePolicy has the flags of verbs about one policy.
+type onePolicy struct {
+	rest.Flags
+	Name string `arg:"" help:"Name of the policy, for example ga-2021."`
+}
+
+type policyListCmd struct{ rest.Flags }
+
+func (c *policyListCmd) Run(ctx context.Context, client *rest.Client) error {
+	list, err := client.All(ctx, "/v1/policies")
+	if c.NoServer(err) {
+		fmt.Fprintln(os.Stderr, "postrider: no server; the list has only the built-in policies:", err)
+		list, err = builtInPolicies()
+	}
+	if err != nil {
+		return err
+	}
+	policies := make([]*policy.Policy, len(list))
+	for i, o := range list {
+		if policies[i], err = readPolicy(o); err != nil {
+			return err
+		}
+	}
+	return c.Print(list, func(w io.Writer) {
+		fmt.Fprintln(w, "NAME\tATTEMPTS\tTIME TO LIVE\tACK TIMEOUT\tSOURCE")
+		for _, p := range policies {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", p.Name, attempts(p.DefaultMaxAttempts), span(p.DefaultTTL),
+				span(p.AckTimeout), sourceOf(p))
+		}
+	})
+}
+
+// builtInPolicies returns the built-in policies in the form of the REST API.
+func builtInPolicies() (list []rest.Object, err error) {
+	for _, p := range policy.Builtins() {
+		o, err := plainly(v1.DescribePolicy(&p, 0))
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, o)
+	}
+	return list, nil
+}
+
+// readPolicy reads a retry policy in the form of the REST API.
+func readPolicy(o rest.Object) (*policy.Policy, error) {
+	name := fmt.Sprint(o["name"])
+	if p, ok := policy.Builtin(name); ok {
+		return &p, nil
+	}
+	text, err := terminal.EncodePlainly(o)
+	if err != nil {
+		return nil, fmt.Errorf("read retry policy %s: %w", name, err)
+	}
+	p, err := v1.ReadPolicy(name, text)
+	if err != nil {
+		return nil, fmt.Errorf("read retry policy %s of the server: %w", name, err)
+	}
+	return p, nil
+}
+
+// find returns the policy and its form in the REST API. A built-in policy needs no server.
+func (c *onePolicy) find(ctx context.Context) (*policy.Policy, any, error) {
+	if p, ok := policy.Builtin(c.Name); ok {
+		return &p, v1.DescribePolicy(&p, 0), nil
+	}
+	client, err := c.Client()
+	if err != nil {
+		return nil, nil, err
+	}
+	p, shown, err := FindPolicy(ctx, client, c.Name)
+	if c.NoServer(err) {
+		var names []string
+		for _, p := range policy.Builtins() {
+			names = append(names, p.Name)
+		}
+		return nil, nil, terminal.Usagef("no built-in policy %q (they are %s), and your own policies need a server: %v",
+			c.Name, strings.Join(names, ", "), err)
+	}
+	return p, shown, err
+}
+
+// FindPolicy reads a policy from the server, and returns its form in the REST API, too.
+func FindPolicy(ctx context.Context, client *rest.Client, name string) (*policy.Policy, rest.Object, error) {
+	var shown rest.Object
+	if err := client.Call(ctx, http.MethodGet, policyURL(name), nil, &shown); err != nil {
+		return nil, nil, err
+	}
+	p, err := readPolicy(shown)
+	return p, shown, err
+}
+
+func attempts(n int) string {
+	if n == 0 {
+		return "no limit"
+	}
+	return strconv.Itoa(n)
+}
+
+func span(d time.Duration) string {
+	text := d.String()
+	text = strings.TrimSuffix(text, "m0s")
+	if strings.HasSuffix(text, "h0") {
+		return strings.TrimSuffix(text, "0")
+	}
+	if d >= time.Minute && !strings.HasSuffix(text, "s") && !strings.HasSuffix(text, "h") {
+		return text + "m"
+	}
+	return text
+}
+
+type policyShowCmd struct{ onePolicy }
+
+func (c *policyShowCmd) Run(ctx context.Context) error {
+	p, shown, err := c.find(ctx)
+	if err != nil {
+		return err
+	}
+	return c.Print(shown, func(w io.Writer) { printPolicy(w, p) })
+}
+
+func printPolicy(w io.Writer, p *policy.Policy) {
+	fmt.Fprintf(w, "%s\t(%s)\n\n", p.Name, sourceOf(p))
+	for _, line := range slices.Concat(scheduleLines(p), optionLines(p), probationLines(p.Probation)) {
+		fmt.Fprintf(w, "%s\t%s\n", line[0], line[1])
+	}
+	fmt.Fprintln(w, "\nENDPOINT\tRESPONSE\tACTION\tMINIMUM DELAY")
+	for _, cell := range p.Cells {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", cell.EndpointKind, cell.Condition, cell.Action, span(cell.MinDelay))
+	}
+}
+
+func sourceOf(p *policy.Policy) string {
+	if p.Source == "" {
+		return "your own"
+	}
+	return p.Source
+}
+
+func scheduleLines(p *policy.Policy) [][2]string {
+	basis := "measured from the " + terminal.Either(p.Basis == policy.BasisOffset, "first", "failed") + " attempt"
+	steps := make([]string, len(p.Steps))
+	for i, step := range p.Steps {
+		steps[i] = span(step)
+	}
+	window, jitter := "none", "none"
+	if p.RetryWindow > 0 {
+		window = fmt.Sprintf("no attempt later than %s after publishing", span(p.RetryWindow))
+	}
+	if p.JitterFraction > 0 && p.JitterCap > 0 { // either 0 leaves nothing to add
+		jitter = fmt.Sprintf("up to %.4g %%, %s at most", p.JitterFraction*100, span(p.JitterCap))
+	}
+	return [][2]string{
+		{"schedule", fmt.Sprintf("%s, then every %s (%s)", strings.Join(steps, " "), span(p.Tail), basis)},
+		{"retry window", window},
+		{"jitter", jitter},
+		{"attempts", fmt.Sprintf("%s (may be set to %d-%d)", attempts(p.DefaultMaxAttempts), p.MinMaxAttempts,
+			p.MaxMaxAttempts)},
+		{"time to live", fmt.Sprintf("%s (may be set to %s-%s), expires %s", span(p.DefaultTTL), span(p.MinTTL),
+			span(p.MaxTTL), p.Expiry)},
+		{"ack timeout", span(p.AckTimeout)},
+	}
+}
+
+func optionLines(p *policy.Policy) [][2]string {
+	late := "ignored"
+	if p.LateResponseWindow > 0 {
+		late = fmt.Sprintf("a success up to %s after the request cancels the retry", span(p.LateResponseWindow))
+	}
+	return [][2]string{
+		{"late responses", late},
+		{"no response", terminal.Either(p.RetryTransportErrors, "always retried",
+			"documented: as in the table; safe: always retried")},
+		{"Retry-After", terminal.Either(p.HonorRetryAfter, "", "documented: not honored; safe: ") + "honored up to " +
+			span(p.RetryAfterCap)},
+		{"dead letters", deadLetterWords(p)},
+		{"batching", terminal.Either(p.Batching, "if the event subscription sets it", "never: one event per request")},
+	}
+}
+
+func deadLetterWords(p *policy.Policy) string {
+	words := fmt.Sprintf("%s by default", p.DeadLetterDefault)
+	if p.DeadLetterDelay > 0 {
+		words += fmt.Sprintf("; exported %s after the last attempt", span(p.DeadLetterDelay))
+	}
+	if p.DeadLetterExportWindow > 0 {
+		words += fmt.Sprintf("; export abandoned after %s", span(p.DeadLetterExportWindow))
+	}
+	return words
+}
+
+// probationLines describes when a probation starts and how long it lasts. If that depends on the outcome, there is one
+// line for each duration.
+func probationLines(p policy.Probation) [][2]string {
+	if p.Scope == policy.ProbationNone {
+		return [][2]string{{"probation", "none"}}
+	}
+	rule := fmt.Sprintf("%s, after %d of its events failed in a row (%s)", p.Scope, p.Trigger, p.Action)
+	if p.Trigger == 1 {
+		rule = fmt.Sprintf("%s, after one failure (%s)", p.Scope, p.Action)
+	}
+	if len(p.ByOutcome) == 0 {
+		return [][2]string{{"probation", rule + fmt.Sprintf(": %s, doubled up to %s", span(p.First), span(p.Max))}}
+	}
+	causes := map[time.Duration][]string{}
+	for outcome, hold := range p.ByOutcome {
+		causes[hold] = append(causes[hold], string(outcome))
+	}
+	lines := [][2]string{{"probation", rule + ", by outcome:"}}
+	for _, hold := range slices.Sorted(maps.Keys(causes)) {
+		slices.Sort(causes[hold])
+		lines = append(lines, [2]string{"", fmt.Sprintf("%s after %s", span(hold), strings.Join(causes[hold], " "))})
+	}
+	return lines
+}
+
+type policyExplainCmd struct {
+	onePolicy
+	EndpointKind string         `help:"webhook or azure-resource." enum:"webhook,azure-resource" default:"webhook"`
+	Status       *int           `help:"HTTP status of every response (default 500)." placeholder:"CODE"`
+	Error        string         `help:"Error of every attempt instead of a status: timeout, canceled, socket, dns, unauthorized, argument." enum:",timeout,canceled,socket,dns,unauthorized,argument" default:"" placeholder:"KIND"`
+	MaxAttempts  *int           `help:"Limit of attempts instead of the policy's default." placeholder:"N"`
+	TTL          *time.Duration `name:"ttl" help:"Time to live instead of the policy's default, in whole minutes: 20m, 24h." placeholder:"DURATION"`
+	RetryAfter   time.Duration  `help:"Retry-After of every response, such as 10m; the policy limits it." placeholder:"DURATION"`
+	Behavior     string         `help:"safe or documented: how literally an event subscription takes the policy." enum:"safe,documented" default:"safe"`
+	DeadLetter   string         `help:"deadLetterDestination of the event subscription: rows or none (default: that of the behavior)." enum:",rows,none" default:"" placeholder:"rows|none"`
+	RateLimit    *int           `help:"Rate limit of the event subscription: requests in each period." placeholder:"N"`
+	RatePeriod   *int           `help:"Length of the rate limit's period in seconds (default 1)." placeholder:"SECONDS"`
+	Backlog      *int           `help:"Deliveries that wait for the rate limit before this one." placeholder:"N"`
+}
+
+func (c *policyExplainCmd) Run(ctx context.Context) error {
+	p, _, err := c.find(ctx)
+	if err != nil {
+		return err
+	}
+	options, err := c.options()
+	if err != nil {
+		return err
+	}
+	explanation, err := policy.Explain(p, options)
+	if err != nil {
+		return terminal.Usagef("%v", err)
+	}
+	return c.Print(explanation, func(w io.Writer) { printExplanation(w, explanation) })
+}
+
+func (c *policyExplainCmd) options() (policy.ExplainOptions, error) {
+	o := policy.ExplainOptions{
+		Kind: policy.EndpointKind(c.EndpointKind), Behavior: policy.Behavior(c.Behavior),
+		Result: policy.Result{Err: policy.ErrorKind(c.Error)}, MaxAttempts: c.MaxAttempts, RetryAfter: c.RetryAfter,
+	}
+	if c.Status != nil {
+		if *c.Status == 0 { // means no status in package policy
+			return o, terminal.Usagef("--status 0: must be between 200 and 599")
+		}
+		o.Result.Status = *c.Status
+	}
+	if c.TTL != nil {
+		minutes := int(*c.TTL / time.Minute)
+		if time.Duration(minutes)*time.Minute != *c.TTL {
+			return o, terminal.Usagef("--ttl %s: must be whole minutes", *c.TTL)
+		}
+		o.TTLMinutes = &minutes
+	}
+	if c.DeadLetter != "" {
+		rows := c.DeadLetter == policy.DeadLetterRows
+		o.DeadLetter = &rows
+	}
+	return o, c.setRateWait(&o)
+}
+
+// setRateWait sets how long the first attempt waits for the rate limit, which it checks as the API does.
+func (c *policyExplainCmd) setRateWait(o *policy.ExplainOptions) error {
+	switch {
+	case c.RateLimit == nil && c.RatePeriod == nil && c.Backlog == nil:
+		return nil
+	case c.RateLimit == nil || c.Backlog == nil:
+		return terminal.Usagef("--rate-limit and --backlog must be set together, --rate-period only with them")
+	case *c.Backlog < 0:
+		return terminal.Usagef("--backlog: must be 0 or more, not %d", *c.Backlog)
+	}
+	rate := endpointconf.DeliveryRate{Limit: *c.RateLimit, PeriodInSeconds: c.RatePeriod}
+	text, err := json.Marshal(rest.Object{"deliveryRate": rate})
+	if err != nil {
+		return err
+	}
+	if found := spec.Check(spec.Subscription, text); len(found) > 0 {
+		return terminal.Usagef("--%s: %s", spec.Find(spec.Subscription, found[0].Field).FlagName(), found[0].Message)
+	}
+	o.WaitedFor = "the rate limit of " + endpointconf.RateText(rate.Step(), false)
+	o.Wait = time.Duration(min(float64(rate.Step())*float64(*c.Backlog), float64(longestWait)))
+	return nil
+}
+
+// longestWait is longer than any time to live.
+const longestWait = 100 * 365 * 24 * time.Hour
+
+func printExplanation(w io.Writer, x policy.Explanation) {
+	fmt.Fprintln(w, "ATTEMPT\tAT SECOND\t\tREASON")
+	for _, a := range x.Attempts {
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", a.Number, seconds(a.AtSeconds),
+			span(time.Duration(a.AtSeconds*float64(time.Second))), a.Why)
+	}
+	reason := string(x.End.Reason)
+	if x.End.Error != "" {
+		reason += ": " + x.End.Error
+	}
+	fmt.Fprintf(w, "end\t%s\t%s\t%s %s\n", seconds(x.End.AtSeconds),
+		span(time.Duration(x.End.AtSeconds*float64(time.Second))), x.End.State, reason)
+}
+
+func seconds(s float64) string { return strconv.FormatFloat(s, 'f', -1, 64) }
+
+type policyPutCmd struct {
+	onePolicy
+	rest.IfMatchFlag
+	File string `short:"f" required:"" help:"JSON as policy show -o json prints it, and as PUT /v1/policies/{name} takes it; - reads it from standard input." placeholder:"FILE"`
+}
+
+func (c *policyPutCmd) Run(ctx context.Context) error {
+	if _, builtIn := policy.Builtin(c.Name); builtIn {
+		return builtInError(c.Name)
+	}
+	body, err := terminal.ReadFileOrInput(c.File)
+	if err != nil {
+		return err
+	}
+	if _, err := v1.ReadPolicy(c.Name, body); err != nil {
+		return terminal.Usagef("%s: %v", c.File, err)
+	}
+	before := c.Call(ctx, http.MethodGet, policyURL(c.Name), nil, nil)
+	if before != nil && !rest.IsStatus(before, http.StatusNotFound) {
+		return before
+	}
+	var now rest.Object
+	if err := c.Call(ctx, http.MethodPut, policyURL(c.Name), json.RawMessage(body), &now, c.Headers()...); err != nil {
+		return err
+	}
+	return c.Print(now, func(w io.Writer) {
+		fmt.Fprintf(w, "Retry policy %s was %s.\n", c.Name, terminal.Either(before != nil, "created", "replaced"))
+	})
+}
+
+type policyDeleteCmd struct {
+	onePolicy
+	deleteFlags
+}
+
+func (c *policyDeleteCmd) Run(ctx context.Context) error {
+	if _, builtIn := policy.Builtin(c.Name); builtIn {
+		return builtInError(c.Name)
+	}
+	return c.delete(ctx, c.Flags, policyURL(c.Name), func() (string, error) {
+		return fmt.Sprintf("Delete retry policy %s? Its settings are lost for good.", c.Name), nil
+	}, "Retry policy "+c.Name, "name", c.Name)
+}
+
+func builtInError(name string) error {
+	return fmt.Errorf("retry policy %q is built in and never changes: copy it under another name", name)
+}

@@ -1,0 +1,122 @@
+package config
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"postrider/internal/catalog/spec"
+	"postrider/internal/cli/rest"
+	"postrider/internal/terminal"
+)
+
+// TopicCmd is topic with its verbs.
+type TopicCmd struct {
+	Create topicCreateCmd `cmd:"" help:"Create a topic, and show its access keys." detail:"Creating a topic that exists with the same settings changes nothing and shows no keys; topic keys shows them." example:"topic create orders; topic create orders --input-schema cloudeventschemav1_0 --duplicate-detection-window-in-minutes 1440; topic create machines --input-schema CustomEventSchema --input-mapping-fields eventType=kind --input-mapping-default-values subject=machines"`
+	List   topicListCmd   `cmd:"" help:"List the topics." example:"topic list -o json"`
+	Show   topicShowCmd   `cmd:"" help:"Show a topic." example:"topic show orders"`
+	Keys   topicKeysCmd   `cmd:"" help:"Show a topic's access keys, or renew one." detail:"Publishers can use either key. To renew both without an outage: renew the key that is not in use, switch the publishers to it, renew the other key." example:"topic keys orders; topic keys orders --renew key2"`
+	Delete topicDeleteCmd `cmd:"" help:"Delete a topic that has no event subscriptions." detail:"A topic with event subscriptions is not deleted. Its events stay until the end of their retention." example:"topic delete orders; topic delete orders --yes"`
+
+	TestFilter topicTestFilterCmd `cmd:"" help:"Show which events of a topic a new filter would match, and which clause decided." detail:"Nothing is stored or delivered. subscription test-filter tests the filter of an event subscription." example:"topic test-filter orders --filter filter.json; topic test-filter orders --filter filter.json --event order.json -o json"`
+}
+
+// NewTopicCmd returns the verbs with flags for all settings.
+func NewTopicCmd() (c TopicCmd) {
+	c.Create.TableFlags = NewTableFlags(spec.Topic, "")
+	return c
+}
+
+// oneTopic has the flags of verbs about one topic.
+type oneTopic struct {
+	rest.Flags
+	Topic string `arg:"" help:"Name of the topic."`
+}
+
+type topicCreateCmd struct {
+	oneTopic
+	rest.IfMatchFlag
+	TableFlags
+	InputMappingFields   []string `help:"Of CustomEventSchema: members with an event's id, topic, eventTime, eventType, subject and dataVersion, such as eventType=kind." placeholder:"NAME=MEMBER"`
+	InputMappingDefaults []string `name:"input-mapping-default-values" help:"Of CustomEventSchema: eventType, subject and dataVersion of events that have none." placeholder:"NAME=VALUE"`
+}
+
+func (c *topicCreateCmd) Run(ctx context.Context) error {
+	settings, err := c.Settings()
+	if err == nil {
+		err = addMapping(settings, "--input-mapping-fields", "sourceField", c.InputMappingFields)
+	}
+	if err == nil {
+		err = addMapping(settings, "--input-mapping-default-values", "defaultValue", c.InputMappingDefaults)
+	}
+	if err != nil {
+		return err
+	}
+	var topic rest.Object
+	if err := c.Call(ctx, http.MethodPut, rest.TopicURL(c.Topic), settings, &topic, c.Headers()...); err != nil {
+		return err
+	}
+	return c.Print(topic, func(w io.Writer) { printTopic(w, topic) })
+}
+
+// addMapping adds pairs of a property and its member or default value to the input mapping.
+func addMapping(settings rest.Object, flag, member string, pairs []string) error {
+	for _, pair := range pairs {
+		name, value, _ := strings.Cut(pair, "=")
+		if name == "" || value == "" || strings.Contains(name, ".") {
+			return terminal.Usagef("%s %q: must be a pair such as eventType=kind", flag, pair)
+		}
+		setAt(settings, "inputSchemaMapping.inputSchemaMappingType", "Json")
+		setAt(settings, "inputSchemaMapping.properties."+name+"."+member, value)
+	}
+	return nil
+}
+
+func printTopic(w io.Writer, topic rest.Object) {
+	rest.PrintLines(w, topic, "topic name")
+	printSettings(w, spec.Topic, topic)
+	rest.PrintLines(w, topic, "publish to endpoint", "created at createdAt", "key1 key1", "key2 key2")
+}
+
+type topicListCmd struct{ rest.Flags }
+
+func (c *topicListCmd) Run(ctx context.Context) error {
+	return c.All(ctx, "/v1/topics", rest.Columns("TOPIC name", "KIND kind", "INPUT SCHEMA inputSchema",
+		"PUBLISH TO endpoint", "CREATED AT createdAt"))
+}
+
+type topicShowCmd struct{ oneTopic }
+
+func (c *topicShowCmd) Run(ctx context.Context) error {
+	return c.Show(ctx, rest.TopicURL(c.Topic), printTopic)
+}
+
+type topicKeysCmd struct {
+	oneTopic
+	Renew string `help:"Replace this key; publishers that still use it are rejected." enum:",key1,key2" default:"" placeholder:"KEY1|KEY2"`
+}
+
+func (c *topicKeysCmd) Run(ctx context.Context) error {
+	path, body := rest.TopicURL(c.Topic)+"/listKeys", any(nil)
+	if c.Renew != "" {
+		path, body = rest.TopicURL(c.Topic)+"/regenerateKey", rest.Object{"keyName": c.Renew}
+	}
+	var keys rest.Object
+	if err := c.Call(ctx, http.MethodPost, path, body, &keys); err != nil {
+		return err
+	}
+	return c.Print(keys, func(w io.Writer) { rest.PrintLines(w, keys, "key1 key1", "key2 key2") })
+}
+
+type topicDeleteCmd struct {
+	oneTopic
+	deleteFlags
+}
+
+func (c *topicDeleteCmd) Run(ctx context.Context) error {
+	return c.delete(ctx, c.Flags, rest.TopicURL(c.Topic), func() (string, error) {
+		return fmt.Sprintf("Delete topic %s? Its settings and access keys are lost for good.", c.Topic), nil
+	}, "Topic "+c.Topic, "name", c.Topic)
+}

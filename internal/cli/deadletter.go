@@ -1,0 +1,219 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"postrider/internal/cli/rest"
+	"postrider/internal/terminal"
+	"postrider/server/api"
+)
+
+// DeadletterCmd is deadletter with its verbs.
+type DeadletterCmd struct {
+	List      listVerb[deadLetterFilter] `cmd:"" path:"/v1/deadLetters" help:"List dead letters, the newest first." example:"deadletter list --topic orders --reason MaxDeliveryAttemptsExceeded; deadletter list --last-status 503 --no-redelivered --from 1h -o json; deadletter list --search 'data.order.id = 42'"`
+	Show      showVerb[deadLetterArg]    `cmd:"" path:"/v1/deadLetters/{id}" help:"Show one dead letter with its event." example:"deadletter show 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60"`
+	Redeliver deadletterRedeliverCmd     `cmd:"" help:"Redeliver dead letters: those named, or all that match." detail:"Each becomes a new delivery with its own time to live; the dead letter stays. With a filter the service redelivers all matching dead letters that exist now and were not redelivered before. The command waits for the end; Ctrl-C stops only the waiting." example:"deadletter redeliver 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60; deadletter redeliver --ids-from ids.txt --rate 100; deadletter redeliver --topic orders --last-status 503 --dry-run; deadletter redeliver --topic orders --last-status 503 --until 2026-11-20T10:00:00Z --expected-count 1200"`
+	Edit      deadletterEditCmd          `cmd:"" help:"Edit the event of a dead letter and redeliver it." detail:"Opens $VISUAL or $EDITOR, shows the changes and asks for confirmation. The edited event is a new event, which only this event subscription receives, whatever its filter. The original and its dead letter stay. If the event is invalid, the editor opens again with the reason in its first line." example:"deadletter edit 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60; deadletter edit 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60 --event edited.json --yes"`
+	Patch     deadletterPatchCmd         `cmd:"" help:"Change the events of many dead letters by a JSON merge patch and redeliver them." detail:"The service counts the dead letters, then changes and redelivers each; what the patch does not name keeps its bytes. With --dry-run nothing changes: it prints counts, examples of what would fail, and the changes of three events. The command waits for the end; Ctrl-C stops only the waiting." example:"deadletter patch --topic orders --search 'error ~ \"currency\"' --merge-patch currency.json --dry-run; deadletter patch --ids-from ids.txt --merge-patch currency.json --rate 100"`
+	Purge     deadletterPurgeCmd         `cmd:"" help:"Delete dead letters permanently: those named, or all that match." detail:"You cannot undo it. With a filter the service deletes all matching dead letters that exist now, and the command waits for the end." example:"deadletter purge 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60; deadletter purge --topic orders --redelivered --until 30d --dry-run; deadletter purge --topic orders --redelivered --until 30d --yes"`
+	Events    deadletterEventsCmd        `cmd:"" help:"Deliver a topic's past events to one of its event subscriptions." detail:"Delivers all stored events that the filter matches. Each becomes a new delivery with its own time to live. A dry run counts for five seconds at most." example:"deadletter events orders billing --from 1h --dry-run; deadletter events orders billing --from 2026-11-20T09:00:00Z --until 2026-11-20T10:00:00Z --rate 50"`
+	Export    deadletterExportCmd        `cmd:"" help:"Export dead letters as JSON, one per line, the oldest first." detail:"The dead letters do not change. Dead letters added during the export are not included. An incomplete export leaves no file, and the exit code is 1." example:"deadletter export --topic orders --from 24h > dead.ndjson; deadletter export --format rows -o dead.ndjson; deadletter export -o 's3://backup/dead.ndjson?region=eu-west-1'"`
+	Cancel    deadletterCancelCmd        `cmd:"" help:"Cancel a bulk operation, such as a redelivery." detail:"Completed work is not undone." example:"deadletter cancel 0198c5a2-11aa-7d20-8e31-0c9f6b7a5e42"`
+}
+
+type deadLetterArg struct {
+	ID deadLetterID `arg:"" help:"Id of the dead letter."`
+}
+
+// deadLetterFilter has the filters of dead letters.
+type deadLetterFilter struct {
+	Topic         *string    `api:"topic" help:"Of this topic." placeholder:"NAME"`
+	Subscription  *string    `api:"subscription" help:"Of this event subscription." placeholder:"NAME"`
+	Reason        *string    `api:"reason" help:"Dead-lettered for this reason, such as MaxDeliveryAttemptsExceeded." placeholder:"REASON"`
+	LastOutcome   *string    `api:"lastOutcome" help:"With this outcome of the last attempt, such as Busy." placeholder:"OUTCOME"`
+	LastStatus    *int       `api:"lastStatus" help:"With this HTTP status of the last attempt; 0: no response." placeholder:"CODE"`
+	EventID       *string    `api:"eventId" name:"event-id" help:"With this id, the publisher's." placeholder:"ID"`
+	EventType     *string    `api:"eventType" help:"Of this event type." placeholder:"TYPE"`
+	Subject       *string    `api:"subject" help:"With this subject." placeholder:"SUBJECT"`
+	SubjectPrefix *string    `api:"subjectPrefix" help:"With a subject that begins with this." placeholder:"PREFIX"`
+	Source        *string    `api:"source" help:"With this CloudEvents source." placeholder:"SOURCE"`
+	From          *time.Time `api:"deadLetteredFrom" help:"Dead-lettered at this time or later: 1h (an hour ago), 2026-11-20 or 2026-11-20T09:30:00Z." placeholder:"TIME"`
+	Until         *time.Time `api:"deadLetteredUntil" aliases:"to" help:"Dead-lettered before this time." placeholder:"TIME"`
+	Search        *string    `api:"search" help:"Found by content, such as 'data.order.id = 42 error ~ \"currency\" refund'." placeholder:"TEXT"`
+	Redelivered   *bool      `api:"redelivered" help:"Only those redelivered before, or with --no-redelivered only the others." negatable:""`
+}
+
+// deadLetterFlags choose dead letters by a filter, or by the ids of a file.
+type deadLetterFlags struct {
+	manyFlags
+	deadLetterFilter
+	All bool `help:"All dead letters: required without an id and without a filter."`
+}
+
+// filter validates the flags and returns the filter of a request.
+func (f *deadLetterFlags) filter() (rest.Object, error) {
+	filtered := f.deadLetterFilter != deadLetterFilter{}
+	switch {
+	case f.IDsFrom != "" && (filtered || f.All):
+		return nil, terminal.Usagef("use either ids or filters, not both")
+	case f.IDsFrom == "" && !filtered && !f.All:
+		return nil, terminal.Usagef("choose dead letters with ids, filters such as --topic, --ids-from or --all")
+	}
+	if _, err := rest.Filter(&f.deadLetterFilter); err != nil {
+		return nil, err
+	}
+	filter := rest.Given(&f.deadLetterFilter)
+	if f.IDsFrom != "" {
+		ids, err := readIDs(&f.manyFlags, func(text string) (deadLetterID, error) {
+			return readID[deadLetterID]([]byte(text), "id of a dead letter, which is a UUID")
+		})
+		if err != nil {
+			return nil, err
+		}
+		filter["deadLetterIds"] = ids
+	}
+	return filter, f.checkRate()
+}
+
+// chosenFlags choose dead letters by arguments too.
+type chosenFlags struct {
+	deadLetterFlags
+	IDs []deadLetterID `arg:"" optional:"" name:"id" help:"Ids of dead letters, instead of a filter."`
+}
+
+// filter validates the flags and returns the filter of a request; nil with ids as arguments.
+func (c *chosenFlags) filter() (rest.Object, error) {
+	switch {
+	case len(c.IDs) == 0:
+		return c.deadLetterFlags.filter()
+	case c.deadLetterFilter != deadLetterFilter{} || c.All || c.IDsFrom != "":
+		return nil, terminal.Usagef("use either ids or filters, not both")
+	case c.DryRun || c.ExpectedCount != nil:
+		return nil, terminal.Usagef("--dry-run and --expected-count require a filter or --ids-from: they count")
+	}
+	return nil, c.checkRate()
+}
+
+// eachOf calls do for each id, also after an error, and returns all errors.
+func (c *chosenFlags) eachOf(do func(client *rest.Client, at string) (string, error)) (failed error) {
+	client, err := c.Client()
+	if err != nil {
+		return err
+	}
+	results := make([]rest.Object, len(c.IDs))
+	for i, id := range c.IDs {
+		done, err := do(client, rest.ItemURL("/v1/deadLetters", id))
+		if results[i] = (rest.Object{"deadLetterId": id, "result": done}); err != nil {
+			results[i] = rest.Object{"deadLetterId": id, "error": err.Error()}
+			failed = errors.Join(failed, err)
+		}
+	}
+	if err := c.Print(results, func(w io.Writer) {
+		for _, r := range results {
+			if r["error"] == nil {
+				fmt.Fprintf(w, "%s\t%s\n", r["deadLetterId"], r["result"])
+			}
+		}
+	}); err != nil {
+		return err
+	}
+	return failed
+}
+
+type deadletterRedeliverCmd struct {
+	chosenFlags
+	ToSubscription string `help:"Deliver to this event subscription instead of the original one." placeholder:"NAME"`
+	ToTopic        string `help:"Topic of --to-subscription (default: the dead letter's, or --topic)." placeholder:"NAME"`
+	Again          bool   `help:"Also redeliver those redelivered before."`
+}
+
+func (c *deadletterRedeliverCmd) Run(ctx context.Context) error {
+	filter, err := c.filter()
+	if err != nil {
+		return err
+	}
+	if c.ToTopic != "" && c.ToSubscription == "" {
+		return terminal.Usagef("--to-topic requires --to-subscription")
+	}
+	settings := rest.Object{"again": c.Again}
+	rest.SetText(settings, "subscription", c.ToSubscription)
+	rest.SetText(settings, "topic", c.ToTopic)
+	if filter != nil {
+		return c.inBulk(ctx, "/v1/deadLetters/redeliver", filter, settings, "dead letter")
+	}
+	return c.eachOf(func(client *rest.Client, at string) (string, error) {
+		var created rest.Object
+		err := client.Call(ctx, http.MethodPost, at+"/redeliver", settings, &created)
+		if rest.IsConflict(err, api.ConflictCodeDeadLetterRedelivered) {
+			err = fmt.Errorf("%w; --again redelivers it once more", err)
+		}
+		return fmt.Sprintf("redelivered as delivery %v", created["deliveryId"]), err
+	})
+}
+
+type deadletterPurgeCmd struct {
+	chosenFlags
+	terminal.ConfirmFlag
+}
+
+func (c *deadletterPurgeCmd) Run(ctx context.Context) error {
+	filter, err := c.filter()
+	if err != nil {
+		return err
+	}
+	if !c.DryRun {
+		if err := c.Confirm(func() (string, error) { return c.question(ctx, filter) }); err != nil {
+			return err
+		}
+	}
+	if filter != nil {
+		return c.inBulk(ctx, "/v1/deadLetters/purge", filter, rest.Object{}, "dead letter")
+	}
+	return c.eachOf(func(client *rest.Client, at string) (string, error) {
+		return "purged", client.Call(ctx, http.MethodDelete, at, nil, nil)
+	})
+}
+
+// question describes what a purge deletes. It counts what the filter matches, and limits the purge to what it counted:
+// more can become dead letters until the user replies.
+func (c *deadletterPurgeCmd) question(ctx context.Context, filter rest.Object) (string, error) {
+	n, atLeast := int64(len(c.IDs)), false
+	if filter != nil {
+		if now := time.Now(); c.Until == nil || now.Before(*c.Until) {
+			filter["deadLetteredUntil"] = now.UTC()
+		}
+		var err error
+		if n, atLeast, err = c.count(ctx, "/v1/deadLetters/purge", filter); err != nil {
+			return "", err
+		}
+		if !atLeast && c.ExpectedCount == nil {
+			c.ExpectedCount = &n
+		}
+	}
+	return fmt.Sprintf("Purge %s%s? They and their events are lost for good.",
+		terminal.Either(atLeast, "at least ", ""), terminal.Plural(n, "dead letter")), nil
+}
+
+type deadletterEventsCmd struct {
+	bulkFlags
+	Topic        string     `arg:"" help:"Name of the topic."`
+	Subscription string     `arg:"" help:"Name of the event subscription that receives them."`
+	From         *time.Time `api:"from" required:"" help:"Published at this time or later: 1h (an hour ago), 2026-11-20 or 2026-11-20T09:30:00Z." placeholder:"TIME"`
+	Until        *time.Time `api:"until" aliases:"to" help:"Published before this time (default: now)." placeholder:"TIME"`
+}
+
+func (c *deadletterEventsCmd) Run(ctx context.Context) error {
+	if err := c.checkRate(); err != nil {
+		return err
+	}
+	settings, err := rest.Filter(c)
+	if err != nil {
+		return err
+	}
+	return c.start(ctx, rest.SubscriptionURL(c.Topic, c.Subscription)+"/redeliverEvents", settings, "past event")
+}

@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"strconv"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"postrider/internal/cli/rest"
+	"postrider/internal/terminal"
+)
+
+// deliveryActCmd acts on one delivery, or many as an operation. The tags of the verb are those of
+// rest.ActVerb; path is for one.
+type deliveryActCmd struct {
+	manyFlags
+	deliveryFilter
+	ID int64 `arg:"" optional:"" name:"id" help:"Id of the delivery, as delivery list shows it, instead of a filter."`
+}
+
+func (c *deliveryActCmd) Run(ctx context.Context, k *kong.Context) error {
+	filter, err := c.filter()
+	if err != nil {
+		return err
+	}
+	return c.act(ctx, k, filter)
+}
+
+// filter validates the flags and returns the filter of a request; nil for one delivery.
+func (c *deliveryActCmd) filter() (filter rest.Object, err error) {
+	chosen := 0
+	for _, given := range []bool{c.ID != 0, c.deliveryFilter != deliveryFilter{}, c.IDsFrom != ""} {
+		if given {
+			chosen++
+		}
+	}
+	switch {
+	case chosen != 1:
+		return nil, terminal.Usagef("choose deliveries with one of an id, filters such as --topic, and --ids-from")
+	case c.ID != 0 && (c.DryRun || c.Rate != 0 || c.NoWait || c.ExpectedCount != nil):
+		return nil, terminal.Usagef("--dry-run, --rate, --no-wait and --expected-count are for many deliveries")
+	case c.ID != 0:
+		return nil, nil
+	}
+	filter, err = rest.Filter(&c.deliveryFilter)
+	if err == nil {
+		err = c.checkRate()
+	}
+	if err == nil && c.IDsFrom != "" {
+		filter["deliveryIds"], err = readIDs(&c.manyFlags, func(text string) (int64, error) {
+			id, err := strconv.ParseInt(text, 10, 64)
+			if err != nil {
+				err = terminal.Usagef("%q: not the id of a delivery, which is a number", text)
+			}
+			return id, err
+		})
+	}
+	return filter, err
+}
+
+// act acts on what a filter matches; without one on the delivery of the argument.
+func (c *deliveryActCmd) act(ctx context.Context, k *kong.Context, filter rest.Object) error {
+	if filter == nil {
+		return rest.Act(ctx, c.Flags, k, nil)
+	}
+	return c.inBulk(ctx, manyDeliveries(k), filter, rest.Object{}, "pending delivery")
+}
+
+// manyDeliveries is the path of the verb's operation on many deliveries.
+func manyDeliveries(k *kong.Context) string {
+	return "/v1/deliveries/" + path.Base(k.Selected().Tag.Get("path"))
+}
+
+// deliveryCancelCmd is a deliveryActCmd that requires a confirmation.
+type deliveryCancelCmd struct {
+	deliveryActCmd
+	terminal.ConfirmFlag
+}
+
+func (c *deliveryCancelCmd) Run(ctx context.Context, k *kong.Context) error {
+	filter, err := c.filter()
+	if err == nil && !c.DryRun {
+		err = c.Confirm(func() (string, error) { return c.question(ctx, k, filter) })
+	}
+	if err != nil {
+		return err
+	}
+	return c.act(ctx, k, filter)
+}
+
+// question describes what is canceled. It counts what the filter matches, and excludes from the filter what is created
+// later. It expects no count: pending deliveries end until the user replies.
+func (c *deliveryCancelCmd) question(ctx context.Context, k *kong.Context, filter rest.Object) (string, error) {
+	what := fmt.Sprintf("delivery %d", c.ID)
+	if filter != nil {
+		filter["createdUntil"] = time.Now().UTC()
+		n, atLeast, err := c.count(ctx, manyDeliveries(k), filter)
+		if err != nil {
+			return "", err
+		}
+		what = terminal.Either(atLeast, "at least ", "") + terminal.Plural(n, "pending delivery")
+	}
+	return fmt.Sprintf("Cancel %s? You cannot undo it. An attempt in progress may still reach the endpoint.", what), nil
+}

@@ -1,0 +1,195 @@
+// Package cli has the verbs that are clients of the REST API. Package management has those for topics, event
+// subscriptions and retry policies.
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"postrider/internal/cli/rest"
+	"postrider/internal/terminal"
+)
+
+// DeliveryCmd is delivery with its verbs.
+type DeliveryCmd struct {
+	List          listVerb[deliveryFilter]  `cmd:"" path:"/v1/deliveries" help:"List pending and finished deliveries, the newest first." detail:"With --from or --until they are sorted by the time of their events, otherwise by the time of their creation." example:"delivery list --topic orders --subscription billing --state pending; delivery list --event-id o-42; delivery list --hold probation --from 1h -o json"`
+	Show          showVerb[deliveryArg]     `cmd:"" path:"/v1/deliveries/{id}" help:"Show a delivery and its attempts." example:"delivery show 4711; delivery show 4711 -o json"`
+	Cancel        deliveryCancelCmd         `cmd:"" path:"/v1/deliveries/{id}/cancel" done:"Delivery {deliveryId} was canceled." help:"Cancel pending deliveries: one, or all that match." detail:"You cannot undo it. An attempt in progress may still reach the endpoint; its result is not recorded. For many, the command waits for the end; Ctrl-C stops only the waiting." example:"delivery cancel 4711; delivery cancel --topic orders --hold probation --dry-run; delivery cancel --ids-from ids.txt --yes"`
+	RetryNow      deliveryActCmd            `cmd:"" path:"/v1/deliveries/{id}/retryNow" done:"The next attempt of delivery {deliveryId} is due now." help:"Make the next attempt of pending deliveries due now: one, or all that match." detail:"The number of attempts and the time to live do not change. The service rejects this during an attempt, and while the event subscription is on hold. For many, the command waits for the end; Ctrl-C stops only the waiting." example:"delivery retry-now 4711; delivery retry-now --topic orders --state pending --rate 50"`
+	DeadLetterNow rest.ActVerb[deliveryArg] `cmd:"" path:"/v1/deliveries/{id}/deadLetterNow" done:"Delivery {deliveryId} became dead letter {deadLetterId}." help:"Turn a pending delivery into a dead letter." detail:"This works even if the event subscription keeps no dead letters." example:"delivery dead-letter-now 4711"`
+}
+
+type deliveryArg struct {
+	ID int64 `arg:"" name:"id" help:"Id of the delivery, as delivery list shows it."`
+}
+
+// stateFilter has the filters of deliveries and of batches.
+type stateFilter struct {
+	Topic        string `api:"topic" help:"Of this topic." placeholder:"NAME"`
+	Subscription string `api:"subscription" help:"To this event subscription." placeholder:"NAME"`
+	State        string `api:"state" help:"In this state: pending, delivered, dead_lettered, dropped or canceled." enum:",pending,delivered,dead_lettered,dropped,canceled" default:"" placeholder:"STATE"`
+	Hold         string `api:"hold" help:"On this hold: paused, not_validated, probation, admission or rate_limited." enum:",paused,not_validated,probation,admission,rate_limited" default:"" placeholder:"HOLD"`
+}
+
+type deliveryFilter struct {
+	stateFilter
+	LastOutcome string      `api:"lastOutcome" help:"With this outcome of the last attempt, such as Busy." placeholder:"OUTCOME"`
+	EventID     string      `api:"eventId" name:"event-id" help:"Of the event with this id: the publisher's, or postrider's own." placeholder:"ID"`
+	Operation   operationID `api:"operationId" help:"That this operation redelivered: its id." placeholder:"ID"`
+	From        *time.Time  `api:"publishedFrom" help:"Of events that were published at this time or later: 1h (an hour ago), 2026-11-20 or 2026-11-20T09:30:00Z." placeholder:"TIME"`
+	Until       *time.Time  `api:"publishedUntil" aliases:"to" help:"Of events that were published before this time." placeholder:"TIME"`
+}
+
+// BatchCmd is batch with its verbs.
+type BatchCmd struct {
+	List listVerb[stateFilter] `cmd:"" path:"/v1/batches" help:"List batches, the newest first." example:"batch list --topic orders --subscription audit; batch list --state pending -o json"`
+	Show showVerb[batchArg]    `cmd:"" path:"/v1/batches/{id}" help:"Show a batch, its attempts and its deliveries." example:"batch show 4711; batch show 4711 -o json"`
+}
+
+type batchArg struct {
+	ID int64 `arg:"" name:"id" help:"Id of the batch, as batch list shows it."`
+}
+
+// EventCmd is event with its verbs.
+type EventCmd struct {
+	List  listVerb[eventFilter] `cmd:"" path:"/v1/events" help:"List events, the newest first." example:"event list --topic orders --limit 20; event list --event-id o-42; event list --unmatched --from 1h --to 10m -o json"`
+	Show  showVerb[eventArg]    `cmd:"" path:"/v1/events/{system-id}" help:"Show an event as it was accepted, and its deliveries." detail:"Shows the newest 200 deliveries; delivery list --event-id has all." example:"event show 0199f0a4-7b1e-7c52-9d0e-3f6f2b8a4c11"`
+	Erase eventEraseCmd         `cmd:"" help:"Erase the content of an event, or of all events of a subject, everywhere." detail:"Erases body and subject of the event and of its dead letters, and the responses of endpoints. Pending deliveries are canceled first. Ids, types, times, attempts and states stay. Exported copies and copies at endpoints are not erased. You cannot undo it. If a subject has more than a thousand events, the service erases them in steps, and the command waits for the end; Ctrl-C stops only the waiting." example:"event erase 0199f0a4-7b1e-7c52-9d0e-3f6f2b8a4c11; event erase --topic orders --subject customers/4711 --yes"`
+}
+
+type eventFilter struct {
+	Topic         string     `api:"topic" help:"Of this topic." placeholder:"NAME"`
+	EventID       string     `api:"eventId" name:"event-id" help:"With this id: the publisher's, or postrider's own." placeholder:"ID"`
+	EventType     string     `api:"eventType" help:"Of this event type." placeholder:"TYPE"`
+	Subject       string     `api:"subject" help:"With this subject." placeholder:"SUBJECT"`
+	SubjectPrefix string     `api:"subjectPrefix" help:"With a subject that begins with this." placeholder:"PREFIX"`
+	From          *time.Time `api:"publishedFrom" help:"Published at this time or later: 1h (an hour ago), 2026-11-20 or 2026-11-20T09:30:00Z." placeholder:"TIME"`
+	Until         *time.Time `api:"publishedUntil" aliases:"to" help:"Published before this time." placeholder:"TIME"`
+	Unmatched     bool       `api:"unmatched" help:"Only those that matched no event subscription."`
+}
+
+type eventArg struct {
+	ID systemID `arg:"" name:"system-id" help:"postrider's own id of the event; event list finds it by the publisher's."`
+}
+
+// OperationCmd is operation with its verbs.
+type OperationCmd struct {
+	List listVerb[struct{}]     `cmd:"" path:"/v1/operations" help:"List bulk operations (redeliveries, purges, retries, cancellations, erasures), the newest first." detail:"Finished operations are kept for 30 days. deadletter cancel stops one." example:"operation list"`
+	Show showVerb[operationArg] `cmd:"" path:"/v1/operations/{id}" help:"Show a bulk operation and its progress." example:"operation show 0198c5a2-11aa-7d20-8e31-0c9f6b7a5e42"`
+}
+
+type operationArg struct {
+	ID operationID `arg:"" name:"id" help:"Id of the operation, as operation list shows it."`
+}
+
+// ProblemCmd is problem.
+type ProblemCmd struct {
+	List problemListCmd `cmd:"" help:"List failed attempts by event subscription and outcome, the newest failure first." example:"problem list; problem list --topic orders --within 24h -o json"`
+}
+
+type problemListCmd struct {
+	rest.Flags
+	Topic  string        `help:"Of this topic." placeholder:"NAME"`
+	Within time.Duration `help:"Length of the time span before now: 1m to 168h." default:"1h" range:"60..604800" placeholder:"SPAN"`
+}
+
+func (c *problemListCmd) Run(ctx context.Context) error {
+	span := rest.Object{"withinInMinutes": int(c.Within / time.Minute)}
+	rest.SetText(span, "topic", c.Topic)
+	return c.All(ctx, rest.QueryURL("/v1/problems", span), columns("TOPIC topic", "SUBSCRIPTION subscription",
+		"OUTCOME outcome", "FAILURES failures", "ATTEMPTS attempts", "429 % throttledPercent",
+		"LAST FAILED lastFailedAt", "HOLD hold", "DEAD LETTERS deadLetters", "DELIVERY deliveryId",
+		"DEAD LETTER deadLetterId"))
+}
+
+// AuditCmd is audit.
+type AuditCmd struct {
+	List listVerb[auditFilter] `cmd:"" path:"/v1/audit" help:"List the actions of users and programs, the newest first." example:"audit list --actor key:ci; audit list --topic orders --from 24h -o json"`
+}
+
+type auditFilter struct {
+	Actor        string     `api:"actor" help:"By this actor: user:NAME, key:NAME, admin, cli, signIn or a role of the database." placeholder:"ACTOR"`
+	Action       string     `api:"action" help:"Only this action, such as subscription_paused." placeholder:"ACTION"`
+	Topic        string     `api:"topic" help:"About this topic." placeholder:"NAME"`
+	Subscription string     `api:"subscription" help:"About this event subscription." placeholder:"NAME"`
+	From         *time.Time `api:"from" help:"At this time or later: 1h (an hour ago), 2026-11-20 or 2026-11-20T09:30:00Z." placeholder:"TIME"`
+	Until        *time.Time `api:"until" aliases:"to" help:"Before this time." placeholder:"TIME"`
+}
+
+type eventEraseCmd struct {
+	rest.Flags
+	terminal.ConfirmFlag
+	SystemID systemID `arg:"" optional:"" name:"system-id" help:"postrider's own id of the event, as event list shows it."`
+	Topic    string   `help:"Instead of an event: all events of this topic with --subject." placeholder:"NAME"`
+	Subject  string   `help:"Exactly this subject." placeholder:"SUBJECT"`
+	NoWait   bool     `help:"For many events: print the operation's id without waiting for its end."`
+}
+
+func (c *eventEraseCmd) Run(ctx context.Context) error {
+	one, at, body := c.SystemID != "", rest.ItemURL("/v1/events", c.SystemID), any(nil)
+	switch {
+	case one && c.Topic == "" && c.Subject == "":
+		at += "/erase"
+	case !one && c.Topic != "" && c.Subject != "":
+		at, body = rest.TopicURL(c.Topic)+"/eraseSubject", rest.Object{"subject": c.Subject}
+	default:
+		return terminal.Usagef("name either an event, or --topic and --subject")
+	}
+	if err := c.Confirm(func() (string, error) { return c.question(ctx) }); err != nil {
+		return err
+	}
+	client, err := c.Client()
+	if err != nil {
+		return err
+	}
+	var erased rest.Object
+	if err := client.Call(ctx, http.MethodPost, at, body, &erased); err != nil {
+		return err
+	}
+	if operation := erased["operationId"]; operation != nil {
+		return follow(ctx, client, operation, c.NoWait, c.OutputFlag)
+	}
+	return c.Print(erased, func(w io.Writer) { fmt.Fprintf(w, "Events erased: %v\n", erased["events"]) })
+}
+
+// question describes what the erasure deletes.
+func (c *eventEraseCmd) question(ctx context.Context) (string, error) {
+	if c.SystemID == "" {
+		return fmt.Sprintf("Erase all events of topic %s with subject %s? "+
+			"Their bodies and subjects are lost for good, and pending deliveries are canceled.", c.Topic, c.Subject), nil
+	}
+	var e rest.Object
+	if err := c.Call(ctx, http.MethodGet, rest.ItemURL("/v1/events", c.SystemID), nil, &e); err != nil {
+		return "", err
+	}
+	pending := 0
+	for _, d := range rest.Objects(e, "deliveries") {
+		pending += terminal.Either(d["state"] == "pending", 1, 0)
+	}
+	return fmt.Sprintf("Erase event %s of topic %s (type %s)? Its body and subject are lost for good, and %s %s canceled.",
+		rest.TextAt(e, "eventId"), rest.TextAt(e, "topic"), rest.TextAt(e, "eventType"),
+		terminal.Plural(pending, "pending delivery"), terminal.Either(pending == 1, "is", "are")), nil
+}
+
+// WhoamiCmd is whoami.
+type WhoamiCmd struct {
+	rest.ServerFlags
+	terminal.OutputFlag
+}
+
+var identity = resource{
+	lines: columns("name name", "role role", "server server", "API key apiKey", "expires expiresAt"),
+}
+
+// Run executes whoami.
+func (c *WhoamiCmd) Run(ctx context.Context, client *rest.Client) error {
+	var me rest.Object
+	if err := client.Call(ctx, http.MethodGet, "/v1/me", nil, &me); err != nil {
+		return err
+	}
+	me["server"] = client.Base
+	return c.Print(me, func(w io.Writer) { identity.print(w, me) })
+}

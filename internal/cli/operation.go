@@ -1,0 +1,207 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"postrider/internal/cli/rest"
+	"postrider/internal/terminal"
+)
+
+// manyFlags are the flags of verbs that act on what a filter matches, or on up to 10,000 ids.
+type manyFlags struct {
+	bulkFlags
+	IDsFrom       string `name:"ids-from" help:"Those whose ids this file has, one per line or separated by spaces, up to 10,000; - is standard input." placeholder:"FILE"`
+	ExpectedCount *int64 `help:"Change nothing unless exactly so many match." placeholder:"N"`
+}
+
+// readIDs reads the ids of --ids-from.
+func readIDs[T any](f *manyFlags, parse func(string) (T, error)) (ids []T, err error) {
+	text, err := readInput(f.IDsFrom)
+	if err != nil {
+		return nil, fmt.Errorf("read the ids: %w", err)
+	}
+	for text := range strings.FieldsSeq(string(text)) {
+		id, err := parse(text)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	if len(ids) == 0 {
+		return nil, fmt.Errorf("%s has no ids", f.IDsFrom)
+	}
+	return ids, nil
+}
+
+// inBulk starts an operation on what a filter matches.
+func (f *manyFlags) inBulk(ctx context.Context, path string, filter, settings rest.Object, thing string) error {
+	settings["filter"] = filter
+	if f.ExpectedCount != nil {
+		settings["expectedCount"] = *f.ExpectedCount
+	}
+	return f.start(ctx, path, settings, thing)
+}
+
+// count counts what the filter of an operation matches; atLeast: there may be more.
+func (f *manyFlags) count(ctx context.Context, path string, filter rest.Object) (n int64, atLeast bool, err error) {
+	var found rest.Object
+	err = f.Call(ctx, http.MethodPost, path, rest.Object{"filter": filter, "dryRun": true}, &found)
+	return integerAt(found, "matched"), found["atLeast"] == true, err
+}
+
+// bulkFlags are the flags of verbs that start a bulk operation.
+type bulkFlags struct {
+	rest.Flags
+	Rate   int  `help:"Limit per second (default: as fast as possible)." placeholder:"N"`
+	DryRun bool `help:"Only count what matches."`
+	NoWait bool `help:"Start the operation and print its id without waiting for its end."`
+}
+
+// start starts an operation and follows it; with --dry-run it counts the things instead.
+func (f *bulkFlags) start(ctx context.Context, path string, settings rest.Object, thing string) error {
+	client, err := f.Client()
+	if err != nil {
+		return err
+	}
+	if f.Rate > 0 {
+		settings["ratePerSecond"] = f.Rate
+	}
+	if f.DryRun {
+		settings["dryRun"] = true
+	}
+	var response rest.Object
+	if err := client.Call(ctx, http.MethodPost, path, settings, &response); err != nil {
+		return err
+	}
+	if !f.DryRun {
+		return follow(ctx, client, response["operationId"], f.NoWait, f.OutputFlag)
+	}
+	return f.Print(response, func(w io.Writer) {
+		n, partly := integerAt(response, "matched"), response["atLeast"] == true
+		fmt.Fprintf(w, "%s%s %s%s.\n", terminal.Either(partly, "At least ", ""), terminal.Plural(n, thing),
+			terminal.Either(n == 1, "matches", "match"), terminal.Either(partly, "; counting was stopped", ""))
+	})
+}
+
+func (f *bulkFlags) checkRate() error {
+	if f.Rate < 0 {
+		return terminal.Usagef("--rate %d: must be 1 or more", f.Rate)
+	}
+	return nil
+}
+
+type deadletterCancelCmd struct {
+	rest.Flags
+	Operation operationID `arg:"" help:"Id of the operation, as operation list shows it."`
+}
+
+func (c *deadletterCancelCmd) Run(ctx context.Context, client *rest.Client) error {
+	at := rest.ItemURL("/v1/operations", c.Operation)
+	var before, now rest.Object
+	err := client.Call(ctx, http.MethodGet, at, nil, &before)
+	if err == nil {
+		err = client.Call(ctx, http.MethodPost, at+"/cancel", nil, &now)
+	}
+	if err != nil {
+		return err
+	}
+	return c.Print(now, func(w io.Writer) {
+		fmt.Fprintf(w, "Operation %s %s.\n", c.Operation,
+			terminal.Either(before["state"] == running, "was canceled", "had already ended"))
+	})
+}
+
+const (
+	running        = "running"
+	followInterval = 250 * time.Millisecond
+	idleTimeout    = 5 * time.Second // without progress, a hint is printed
+)
+
+// follow waits until an operation has ended and prints its result. On a terminal it shows the progress.
+func follow(ctx context.Context, client *rest.Client, id any, noWait bool, out terminal.OutputFlag) error {
+	hinted, line := false, terminal.NewProgressLine()
+	defer line.End()
+	for began := time.Now(); ; {
+		var o rest.Object
+		if err := client.Call(ctx, http.MethodGet, rest.ItemURL("/v1/operations", id), nil, &o); err != nil {
+			return err
+		}
+		if noWait || o["state"] != running {
+			line.End()
+			return printEnded(o, out)
+		}
+		line.Show(func() string { return progress(o) })
+		idle := processed(o)+integerAt(o, "matched") == 0 && o["reachedAt"] == nil
+		if idle && !hinted && time.Since(began) > idleTimeout {
+			hinted = true
+			line.End()
+			fmt.Fprintln(os.Stderr,
+				"postrider: no progress yet; check that a node that delivers is running (serve --role all or worker)")
+		}
+		if pause(ctx, followInterval) != nil {
+			return fmt.Errorf("operation %s continues in the service; stop it with: postrider deadletter cancel %[1]s", id)
+		}
+	}
+}
+
+// printEnded prints an operation. It returns an error if the operation failed or was canceled.
+func printEnded(o rest.Object, out terminal.OutputFlag) error {
+	if err := out.Print(o, func(w io.Writer) {
+		fmt.Fprintf(w, "Operation %s: %s, %s.\n", rest.TextAt(o, "operationId"), rest.TextAt(o, "state"), progressText(o))
+	}); err != nil {
+		return err
+	}
+	switch {
+	case o["state"] == "failed" || integerAt(o, "failed") > 0:
+		return errors.New(rest.TextAt(o, "lastError"))
+	case o["state"] == "canceled":
+		return errors.New("the operation was canceled")
+	default:
+		return nil
+	}
+}
+
+// integerAt returns an integer member of an object; 0 if there is none.
+func integerAt(o rest.Object, name string) (n int64) {
+	_, _ = fmt.Sscan(fmt.Sprint(o[name]), &n)
+	return n
+}
+
+// processed is the number of objects that an operation has processed.
+func processed(o rest.Object) int64 {
+	return integerAt(o, "done") + integerAt(o, "skipped") + integerAt(o, "failed")
+}
+
+func progressText(o rest.Object) string {
+	if o["counting"] == true {
+		return fmt.Sprintf("counting, %v so far", o["matched"])
+	}
+	of := ""
+	if o["matched"] != nil {
+		of = fmt.Sprintf(" of %v", o["matched"])
+	}
+	verb := cmp.Or(map[any]string{
+		"purge": "purged", "repair": "repaired", "retry": "retried", "cancel": "canceled", "erase_subject": "erased",
+	}[o["kind"]], "redelivered")
+	return fmt.Sprintf("%v%s %s, %v skipped, %v failed", o["done"], of, verb, o["skipped"], o["failed"])
+}
+
+// progress is the progress line of an operation.
+func progress(o rest.Object) string {
+	line := fmt.Sprintf("%v: %s", o["state"], progressText(o))
+	if o["matched"] != nil && o["counting"] != true {
+		line = terminal.Bar(processed(o), integerAt(o, "matched")) + line
+	}
+	if o["reachedAt"] != nil {
+		line += ", searched until " + rest.Column{Path: "reachedAt"}.Cell(o)
+	}
+	return line
+}

@@ -1,0 +1,199 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"text/tabwriter"
+
+	"postrider/internal/cli/rest"
+	"postrider/internal/sqlquery"
+	"postrider/internal/terminal"
+	v1 "postrider/server/v1"
+)
+
+// QueryCmd is query with its verbs.
+type QueryCmd struct {
+	List   queryListCmd   `cmd:"" help:"List your queries, shared ones and the documented questions." example:"query list"`
+	Show   queryShowCmd   `cmd:"" help:"Show a query with its SQL." example:"query show pending"`
+	Save   querySaveCmd   `cmd:"" help:"Save a query, or replace yours with the same name." example:"query save unpaid --sql \"select event_id from postrider.dead_letters where reason = 'Expired'\"; query save unpaid --shared < unpaid.sql"`
+	Delete queryDeleteCmd `cmd:"" help:"Delete a query." example:"query delete unpaid"`
+	Run    queryRunCmd    `cmd:"" help:"Run a query, up to 1,000 rows." detail:"The server runs it in a read-only transaction of a role that may only read, for at most 30 s." example:"query run pending --arg topic=orders --arg subscription=billing; query run unpaid -o csv > unpaid.csv; query run --sql 'select * from postrider.backlogs'"`
+}
+
+type queryArg struct {
+	Name string `arg:"" help:"Name of the query."`
+}
+
+type queryListCmd struct{ rest.Flags }
+
+func (c *queryListCmd) Run(ctx context.Context) error {
+	return c.All(ctx, "/v1/queries", columns("NAME name", "OWNER owner", "SHARED shared", "DESCRIPTION description"))
+}
+
+type queryShowCmd struct {
+	rest.Flags
+	queryArg
+}
+
+func (c *queryShowCmd) Run(ctx context.Context) error {
+	return c.Flags.Show(ctx, rest.ItemURL("/v1/queries", c.Name), func(w io.Writer, o rest.Object) {
+		for _, line := range columns("name name", "owner owner", "shared shared", "description description",
+			"arguments parameters") {
+			fmt.Fprintf(w, "%s\t%s\n", line.Title, line.Cell(o))
+		}
+		fmt.Fprintf(w, "\n%s\n", terminal.EscapeControls(rest.TextAt(o, "sql")))
+	})
+}
+
+type querySaveCmd struct {
+	rest.Flags
+	queryArg
+	SQL         string `name:"sql" help:"The SQL (default: read it from standard input)." placeholder:"SQL"`
+	Description string `help:"What the query returns." placeholder:"TEXT"`
+	Shared      bool   `help:"All users who may run queries see and run it."`
+}
+
+func (c *querySaveCmd) Run(ctx context.Context) error {
+	if c.SQL == "" {
+		text, err := io.ReadAll(io.LimitReader(os.Stdin, 1<<20))
+		if err != nil {
+			return fmt.Errorf("read the SQL: %w", err)
+		}
+		c.SQL = string(text)
+	}
+	var saved rest.Object
+	body := rest.Object{"sql": c.SQL, "description": c.Description, "shared": c.Shared}
+	if err := c.Call(ctx, http.MethodPut, rest.ItemURL("/v1/queries", c.Name), body, &saved); err != nil {
+		return err
+	}
+	return c.Done(func() (any, error) { return saved, nil }, "Query %s was saved.", c.Name)
+}
+
+type queryDeleteCmd struct {
+	rest.Flags
+	queryArg
+}
+
+func (c *queryDeleteCmd) Run(ctx context.Context) error {
+	if err := c.Call(ctx, http.MethodDelete, rest.ItemURL("/v1/queries", c.Name), nil, nil); err != nil {
+		return err
+	}
+	return c.Done(terminal.Deleted("name", c.Name), "Query %s was deleted.", c.Name)
+}
+
+type queryRunCmd struct {
+	rest.ServerFlags
+	Output string            `short:"o" help:"table, json or csv. In csv, an apostrophe stands before texts that a spreadsheet would run as formulas." enum:"table,json,csv" default:"table"`
+	Name   string            `arg:"" optional:"" help:"Name of the query, as query list shows it."`
+	SQL    string            `name:"sql" help:"Run this SQL instead of a saved query." placeholder:"SQL"`
+	Arg    map[string]string `name:"arg" mapsep:"none" help:"Value of a parameter, which query show names; 1=VALUE is that of $1." placeholder:"NAME=VALUE"`
+	Limit  int               `help:"Rows at most." range:"1..1000" default:"1000" placeholder:"N"`
+	Plan   bool              `help:"Show PostgreSQL's plan instead of running the query."`
+}
+
+func (c *queryRunCmd) Run(ctx context.Context, client *rest.Client) error {
+	if (c.Name == "") == (c.SQL == "") {
+		return terminal.Usagef("query run: name either a query or --sql; query list lists the queries")
+	}
+	path, body := rest.ItemURL("/v1/queries", c.Name)+"/run", rest.Object{"limit": c.Limit, "plan": c.Plan, "args": c.Arg}
+	if c.SQL != "" {
+		args := []string{}
+		for n := 1; n <= len(c.Arg); n++ {
+			value, found := c.Arg[fmt.Sprint(n)]
+			if !found {
+				return terminal.Usagef("query run: the arguments of SQL are 1 to %d: --arg 1=VALUE", len(c.Arg))
+			}
+			args = append(args, value)
+		}
+		path, body["sql"], body["args"] = "/v1/queries/run", c.SQL, args
+	}
+	var result v1.QueryResult
+	if err := client.Call(ctx, http.MethodPost, path, body, &result); err != nil {
+		return err
+	}
+	if result.Plan != nil {
+		_, err := fmt.Print(terminal.EscapeControls(*result.Plan))
+		return err
+	}
+	if err := printResult(&result, c.Output); err != nil {
+		return err
+	}
+	if result.More {
+		fmt.Fprintf(os.Stderr, "postrider: the query has more rows; only the first %d are shown\n", len(result.Rows))
+	}
+	return nil
+}
+
+func printResult(r *v1.QueryResult, form string) error {
+	var out sqlquery.Writer = &tableWriter{table: tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)}
+	switch form {
+	case "json":
+		out = sqlquery.NewJSON(plain{})
+	case "csv":
+		out = sqlquery.NewCSV(os.Stdout)
+	}
+	err := out.Columns(r.Columns)
+	for _, row := range r.Rows {
+		if err == nil {
+			err = out.Row(row)
+		}
+	}
+	if err == nil {
+		err = out.Close()
+	}
+	return err
+}
+
+// plain is the standard output without control characters.
+type plain struct{}
+
+// Write writes text.
+func (plain) Write(text []byte) (int, error) {
+	_, err := fmt.Print(terminal.EscapeControls(string(text)))
+	return len(text), err
+}
+
+// tableWriter writes rows for a person.
+type tableWriter struct {
+	table *tabwriter.Writer
+	rows  int
+}
+
+// Columns writes the header.
+func (w *tableWriter) Columns(columns []sqlquery.Column) error {
+	names := make([]*string, len(columns))
+	for i := range columns {
+		names[i] = &columns[i].Name
+	}
+	w.rows--
+	return w.Row(names)
+}
+
+// Row writes a line.
+func (w *tableWriter) Row(row []*string) error {
+	w.rows++
+	for i, value := range row {
+		var cell any
+		if value != nil {
+			cell = *value
+		}
+		if i > 0 {
+			fmt.Fprint(w.table, "\t")
+		}
+		fmt.Fprint(w.table, terminal.Cell(cell))
+	}
+	_, err := fmt.Fprintln(w.table)
+	return err
+}
+
+// Close prints the table.
+func (w *tableWriter) Close() error {
+	if err := w.table.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Printf("(%s)\n", terminal.Plural(w.rows, "row"))
+	return err
+}

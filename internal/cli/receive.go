@@ -1,0 +1,236 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"postrider/internal/cli/rest"
+	"postrider/internal/terminal"
+)
+
+// queueFlags name an event subscription with delivery mode Queue, and a key for it.
+type queueFlags struct {
+	rest.ServerFlags
+	Topic        string `arg:"" help:"Name of the topic."`
+	Subscription string `arg:"" help:"Name of the event subscription. Its delivery mode is Queue."`
+	Key          string `help:"Access key of the topic; without one the API key receives: its scope must be receive, or admin." env:"POSTRIDER_TOPIC_KEY" placeholder:"KEY"`
+}
+
+// call makes a request of a consumer.
+func (f *queueFlags) call(
+	ctx context.Context, client *rest.Client, operation string, parameters, body rest.Object, into any,
+) error {
+	parameters["api-version"] = "2024-06-01"
+	path := fmt.Sprintf("/topics/%s/eventsubscriptions/%s:%s", url.PathEscape(f.Topic), url.PathEscape(f.Subscription),
+		operation)
+	var headers []string
+	if f.Key != "" {
+		headers = []string{"Aeg-Sas-Key", f.Key}
+		keyless := *client
+		keyless.Key = ""
+		client = &keyless
+	}
+	if body == nil {
+		return client.Call(ctx, http.MethodPost, rest.QueryURL(path, parameters), nil, into, headers...)
+	}
+	return client.Call(ctx, http.MethodPost, rest.QueryURL(path, parameters), body, into, headers...)
+}
+
+// settle ends the locks of tokens. The error counts the lost ones.
+func (f *queueFlags) settle(
+	ctx context.Context, client *rest.Client, operation string, parameters rest.Object, tokens []string,
+) error {
+	const most = 1000 // tokens in a request
+	lost, first := 0, ""
+	for len(tokens) > 0 {
+		n := min(len(tokens), most)
+		var settled struct {
+			FailedLockTokens []struct {
+				LockToken string
+				Error     struct{ Code, Message string }
+			}
+		}
+		if err := f.call(ctx, client, operation, parameters, rest.Object{"lockTokens": tokens[:n]}, &settled); err != nil {
+			return err
+		}
+		for _, failed := range settled.FailedLockTokens {
+			if lost++; first == "" {
+				first = fmt.Sprintf("%s: %s: %s", failed.LockToken, failed.Error.Code, failed.Error.Message)
+			}
+		}
+		tokens = tokens[n:]
+	}
+	if lost > 0 {
+		return fmt.Errorf("%s failed for %s; first: %s", operation, terminal.Plural(lost, "lock token"), first)
+	}
+	return nil
+}
+
+// ReceiveCmd is receive.
+type ReceiveCmd struct {
+	queueFlags
+	terminal.OutputFlag
+	Max    int           `help:"Limit of events in a receive." default:"10" range:"1..100" placeholder:"N"`
+	Wait   time.Duration `help:"Time to wait for the first event, at least 10s." default:"60s" range:"10.." placeholder:"SPAN"`
+	Ack    bool          `help:"Acknowledge the events after they are printed: they are delivered." xor:"end"`
+	Lock   bool          `help:"Keep the events locked and print their lock tokens, for acknowledge, release and reject." xor:"end"`
+	Follow bool          `help:"Receive again and again until Ctrl-C; requires --ack or --lock."`
+}
+
+// Help is shown by receive --help.
+func (ReceiveCmd) Help() string {
+	return `Prints the events that are available, or the first ones that arrive within --wait. Without --ack and --lock the
+events are released after they are printed, so that consumers can receive them. Each receive counts as a delivery: after
+the event subscription's maxDeliveryCount, a released event becomes a dead letter. With -o json, each line is one event
+as it was published; with --lock, an object with brokerProperties and event.
+
+Examples:
+  postrider receive orders ledger
+  postrider receive orders ledger --ack --follow -o json
+  postrider receive orders ledger --max 1 --lock`
+}
+
+// lockedEvent is an event as the API returns it.
+type lockedEvent struct {
+	BrokerProperties struct {
+		LockToken     string `json:"lockToken"`
+		DeliveryCount int    `json:"deliveryCount"`
+	} `json:"brokerProperties"`
+	Event json.RawMessage `json:"event"`
+}
+
+// Run executes receive.
+func (c *ReceiveCmd) Run(ctx context.Context) error {
+	if c.Follow && !c.Ack && !c.Lock {
+		return terminal.Usagef("--follow requires --ack or --lock: without them, released events would be received again")
+	}
+	client, err := c.ClientForTopic(c.Key)
+	if err != nil {
+		return err
+	}
+	if c.Follow {
+		fmt.Fprintln(os.Stderr, "Receiving. Press Ctrl-C to stop.")
+	}
+	for {
+		received, err := c.receive(ctx, client)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		case len(received) > 0:
+			// Settled also after Ctrl-C: the events were received.
+			if err := c.show(context.WithoutCancel(ctx), client, received); err != nil {
+				return err
+			}
+		case !c.Follow:
+			fmt.Fprintf(os.Stderr, "No event within %s.\n", c.Wait)
+		}
+		if !c.Follow {
+			return nil
+		}
+	}
+}
+
+// receive waits in requests of at most 30 s, which proxies let through.
+func (c *ReceiveCmd) receive(ctx context.Context, client *rest.Client) ([]lockedEvent, error) {
+	requests := math.Ceil(c.Wait.Seconds() / 30)
+	seconds := max(10, int(math.Ceil(c.Wait.Seconds()/requests)))
+	for range int(requests) {
+		var page struct{ Value []lockedEvent }
+		err := c.call(ctx, client, "receive", rest.Object{"maxEvents": c.Max, "maxWaitTime": seconds}, nil, &page)
+		if err != nil || len(page.Value) > 0 {
+			return page.Value, err
+		}
+	}
+	return nil, nil
+}
+
+// show prints the events and ends their locks.
+func (c *ReceiveCmd) show(ctx context.Context, client *rest.Client, received []lockedEvent) error {
+	err := c.print(received)
+	tokens := make([]string, len(received))
+	for i := range received {
+		tokens[i] = received[i].BrokerProperties.LockToken
+	}
+	switch {
+	case c.Lock:
+		return err
+	case c.Ack && err == nil:
+		return c.settle(ctx, client, "acknowledge", rest.Object{}, tokens)
+	}
+	return errors.Join(err, c.settle(ctx, client, "release", rest.Object{}, tokens))
+}
+
+func (c *ReceiveCmd) print(received []lockedEvent) error {
+	if c.Output != "table" {
+		for _, r := range received {
+			if err := c.PrintOne(terminal.Either[any](c.Lock, r, r.Event), ""); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	columns := rest.Columns("COUNT brokerProperties.deliveryCount", "ID event.id", "TYPE event.type",
+		"SUBJECT event.subject")
+	if c.Lock {
+		columns = append(columns, rest.Columns("LOCK TOKEN brokerProperties.lockToken")...)
+	}
+	list := make([]rest.Object, len(received))
+	for i, r := range received {
+		var event rest.Object
+		if err := json.Unmarshal(r.Event, &event); err != nil {
+			return fmt.Errorf("read an event: %w", err)
+		}
+		list[i] = rest.Object{"event": event, "brokerProperties": rest.Object{
+			"lockToken": r.BrokerProperties.LockToken, "deliveryCount": r.BrokerProperties.DeliveryCount,
+		}}
+	}
+	return c.Print(list, func(w io.Writer) { rest.PrintColumns(w, columns, list) })
+}
+
+// SettleCmd is acknowledge and reject.
+type SettleCmd struct {
+	queueFlags
+	terminal.OutputFlag
+	Tokens []string `arg:"" name:"token" help:"Lock tokens, which receive --lock prints."`
+}
+
+// Run executes acknowledge or reject.
+func (c *SettleCmd) Run(ctx context.Context, k *kong.Context) error {
+	return c.run(ctx, k.Selected().Name, rest.Object{})
+}
+
+func (c *SettleCmd) run(ctx context.Context, operation string, parameters rest.Object) error {
+	client, err := c.ClientForTopic(c.Key)
+	if err == nil {
+		err = c.settle(ctx, client, operation, parameters, c.Tokens)
+	}
+	if err != nil {
+		return err
+	}
+	return c.Print(rest.Object{"succeededLockTokens": c.Tokens}, func(w io.Writer) {
+		fmt.Fprintf(w, "%s: %s.\n", operation, terminal.Plural(len(c.Tokens), "event"))
+	})
+}
+
+// ReleaseCmd is release.
+type ReleaseCmd struct {
+	SettleCmd
+	Delay string `help:"Seconds until the events are available again: 0, 10, 60, 600 or 3600." enum:"0,10,60,600,3600" default:"0" placeholder:"N"`
+}
+
+// Run executes release.
+func (c *ReleaseCmd) Run(ctx context.Context) error {
+	return c.run(ctx, "release", rest.Object{"releaseDelayInSeconds": c.Delay})
+}

@@ -1,0 +1,287 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"postrider/internal/cli/rest"
+	"postrider/internal/jsonscan"
+	"postrider/internal/operator"
+	"postrider/internal/terminal"
+)
+
+// targetFlags name the destination of a repair.
+type targetFlags struct {
+	ToSubscription string `help:"Deliver to this event subscription instead of the original one." placeholder:"NAME"`
+	ToTopic        string `help:"Topic of --to-subscription (default: the dead letter's)." placeholder:"NAME"`
+	Again          bool   `help:"Also repair what was redelivered before."`
+}
+
+// settings are those of a request, without its last brace: text such as an event is added byte for byte.
+func (f *targetFlags) settings(more rest.Object) ([]byte, error) {
+	if f.ToTopic != "" && f.ToSubscription == "" {
+		return nil, terminal.Usagef("--to-topic requires --to-subscription")
+	}
+	more["again"] = f.Again
+	rest.SetText(more, "subscription", f.ToSubscription)
+	rest.SetText(more, "topic", f.ToTopic)
+	text, err := terminal.EncodePlainly(more)
+	return bytes.TrimSuffix(bytes.TrimSpace(text), []byte("}")), err
+}
+
+// readInput reads a file, or standard input for -.
+func readInput(name string) ([]byte, error) {
+	if name == "-" {
+		return io.ReadAll(os.Stdin)
+	}
+	return os.ReadFile(filepath.Clean(name))
+}
+
+type deadletterEditCmd struct {
+	rest.Flags
+	terminal.ConfirmFlag
+	targetFlags
+	deadLetterArg
+	Event  string `help:"Take the edited event from this file instead of an editor; - is standard input." placeholder:"FILE"`
+	Format bool   `help:"Indent the event before the editor opens. Without it you edit the text as stored."`
+}
+
+func (c *deadletterEditCmd) Run(ctx context.Context, client *rest.Client) error {
+	settings, err := c.settings(rest.Object{})
+	if err != nil {
+		return err
+	}
+	at := rest.ItemURL("/v1/deadLetters", c.ID)
+	var found struct {
+		Event         json.RawMessage `json:"event"`
+		ETag          string          `json:"etag"`
+		RedeliveredAt *time.Time      `json:"redeliveredAt"`
+	}
+	if err := client.Call(ctx, http.MethodGet, at, nil, &found); err != nil {
+		return err
+	}
+	if len(found.Event) == 0 {
+		return errors.New("the event was erased: it cannot be edited")
+	}
+	if found.RedeliveredAt != nil && !c.Again {
+		return fmt.Errorf("the dead letter was redelivered at %s; use --again to redeliver it once more",
+			terminal.Time(*found.RedeliveredAt))
+	}
+	var sent rest.Object
+	send := func(edited []byte) error {
+		body := append(append(append(settings, `,"event":`...), edited...), '}')
+		return client.Call(ctx, http.MethodPost, at+"/redeliver", rest.Raw(body), &sent, "If-Match", found.ETag)
+	}
+	before := bytes.NewBuffer(found.Event)
+	if c.Format {
+		before = new(bytes.Buffer)
+		if err := json.Indent(before, found.Event, "", "  "); err != nil {
+			return fmt.Errorf("read the event: %w", err)
+		}
+	}
+	if c.Event != "" {
+		err = c.sendFile(before.Bytes(), send)
+	} else {
+		err = c.sendEdited(ctx, append(before.Bytes(), '\n'), send)
+	}
+	if err != nil {
+		return err
+	}
+	return c.Print(sent, func(w io.Writer) { fmt.Fprintf(w, "Redelivered as delivery %v.\n", sent["deliveryId"]) })
+}
+
+// sendFile sends the event of --event.
+func (c *deadletterEditCmd) sendFile(before []byte, send func([]byte) error) error {
+	edited, err := readInput(c.Event)
+	if err != nil {
+		return fmt.Errorf("read the event: %w", err)
+	}
+	edited = bytes.TrimSpace(edited)
+	if problem := jsonProblem(edited); problem != "" {
+		return fmt.Errorf("%s is no JSON: %s", c.Event, problem)
+	}
+	if err := c.confirm(before, edited); err != nil {
+		return err
+	}
+	return send(edited)
+}
+
+// sendEdited opens the editor until the event is valid and sent. Without a change nothing is sent.
+func (c *deadletterEditCmd) sendEdited(ctx context.Context, before []byte, send func([]byte) error) error {
+	edited, problem := before, ""
+	for {
+		saved, err := editText(ctx, edited, problem)
+		switch {
+		case err != nil:
+			return err
+		case bytes.Equal(saved, edited):
+			return errors.New("nothing was changed")
+		}
+		edited = saved
+		if problem = jsonProblem(edited); problem != "" {
+			continue
+		}
+		if err := c.confirm(before, edited); err != nil {
+			return err
+		}
+		err = send(bytes.TrimSpace(edited))
+		if !rest.IsStatus(err, http.StatusBadRequest) {
+			return err
+		}
+		problem = err.Error()
+	}
+}
+
+// confirm shows the changes and requests a confirmation.
+func (c *deadletterEditCmd) confirm(before, after []byte) error {
+	var text strings.Builder
+	for _, change := range operator.Diff(before, after) {
+		printChange(&text, change.Path, string(change.Before), string(change.After))
+	}
+	fmt.Fprint(os.Stderr, terminal.PlainLines(cmp.Or(text.String(), "Only white space or the order of members.\n")))
+	return c.Confirm(func() (string, error) { return "Redeliver the edited event? The original stays.", nil })
+}
+
+// jsonProblem is what is wrong with a text that should be JSON, and where; "" if nothing.
+func jsonProblem(text []byte) string {
+	s := jsonscan.Scanner{Text: text}
+	s.Space()
+	ok := s.Value()
+	if ok && s.Space() != 0 {
+		ok, s.Problem = false, "the text continues after its end"
+	}
+	if ok {
+		return ""
+	}
+	line, column := jsonscan.Position(text, s.Pos)
+	return fmt.Sprintf("line %d, column %d: %s", line, column, s.Problem)
+}
+
+// editText opens an editor with a text, below the problem if there is one, and returns the saved text.
+func editText(ctx context.Context, text []byte, problem string) ([]byte, error) {
+	folder, err := os.MkdirTemp("", "postrider-")
+	if err != nil {
+		return nil, fmt.Errorf("create a file for the editor: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	file := filepath.Join(folder, "event.json")
+	if problem != "" {
+		text = append([]byte("# "+strings.ReplaceAll(problem, "\n", " ")+"\n"), text...)
+	}
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return nil, fmt.Errorf("write a file for the editor: %w", err)
+	}
+	editor := "vi"
+	for _, name := range []string{"EDITOR", "VISUAL"} {
+		if value := os.Getenv(name); value != "" { // the command of the user
+			editor = value
+		}
+	}
+	command := exec.CommandContext(ctx, "sh", "-c", editor+` "$1"`, "sh", file) //nolint:gosec // the user's editor
+	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stderr, os.Stderr
+	if err := command.Run(); err != nil {
+		return nil, fmt.Errorf("run the editor %s: %w", editor, err)
+	}
+	saved, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read the file of the editor: %w", err)
+	}
+	for bytes.HasPrefix(saved, []byte("#")) {
+		_, saved, _ = bytes.Cut(saved, []byte("\n"))
+	}
+	return saved, nil
+}
+
+type deadletterPatchCmd struct {
+	deadLetterFlags
+	targetFlags
+	MergePatch       string `required:"" help:"JSON merge patch (RFC 7396) in this file; - is standard input." placeholder:"FILE"`
+	IncludeUnchanged bool   `help:"Also redeliver events that the patch does not change."`
+}
+
+func (c *deadletterPatchCmd) Run(ctx context.Context, client *rest.Client) error {
+	filter, err := c.filter()
+	if err != nil {
+		return err
+	}
+	body, err := c.body(filter)
+	if err != nil {
+		return err
+	}
+	var response rest.Object
+	if err := client.Call(ctx, http.MethodPost, "/v1/deadLetters/repair", rest.Raw(body), &response); err != nil {
+		return err
+	}
+	if !c.DryRun {
+		return follow(ctx, client, response["operationId"], c.NoWait, c.OutputFlag)
+	}
+	return c.Print(response, func(w io.Writer) { printRepair(w, response) })
+}
+
+// body is the request, with the patch byte for byte.
+func (c *deadletterPatchCmd) body(filter rest.Object) ([]byte, error) {
+	patch, err := readInput(c.MergePatch)
+	if err != nil {
+		return nil, fmt.Errorf("read the patch: %w", err)
+	}
+	if problem := jsonProblem(patch); problem != "" {
+		return nil, fmt.Errorf("%s is no JSON: %s", c.MergePatch, problem)
+	}
+	more := rest.Object{"filter": filter, "includeUnchanged": c.IncludeUnchanged, "dryRun": c.DryRun}
+	if c.Rate > 0 {
+		more["ratePerSecond"] = c.Rate
+	}
+	if c.ExpectedCount != nil {
+		more["expectedCount"] = *c.ExpectedCount
+	}
+	settings, err := c.settings(more)
+	return fmt.Appendf(settings, `,"mergePatch":%s}`, bytes.TrimSpace(patch)), err
+}
+
+// printRepair prints the result of a dry run.
+func printRepair(w io.Writer, r rest.Object) {
+	least := terminal.Either(r["atLeast"] == true, "At least ", "")
+	changed := terminal.Plural(integerAt(r, "changed"), "event")
+	fmt.Fprintf(w, "%s%s changed, %v unchanged.\n", least, changed, r["unchanged"])
+	for _, list := range []string{"failed", "skipped"} {
+		for _, cause := range rest.Objects(r, list) {
+			would := terminal.Either(list == "failed", "Would fail", "Would be skipped")
+			fmt.Fprintf(w, "%s: %v (%v)\n", would, cause["count"], cause["cause"])
+			for _, sample := range rest.Objects(cause, "samples") {
+				fmt.Fprintf(w, "  %v: %v\n", sample["deadLetterId"], sample["message"])
+			}
+		}
+	}
+	for _, diff := range rest.Objects(r, "diffs") {
+		fmt.Fprintf(w, "Dead letter %v:\n", diff["deadLetterId"])
+		for _, change := range rest.Objects(diff, "changes") {
+			printChange(w, rest.TextAt(change, "path"), compact(change, "before"), compact(change, "after"))
+		}
+	}
+}
+
+// printChange prints one change of an event; "" is no value.
+func printChange(w io.Writer, path, before, after string) {
+	fmt.Fprintf(w, "  %s: %s -> %s\n", path, cmp.Or(before, "(none)"), cmp.Or(after, "(none)"))
+}
+
+// compact is a member as JSON; "" for none.
+func compact(o rest.Object, name string) string {
+	value, has := o[name]
+	if !has {
+		return ""
+	}
+	text, _ := terminal.EncodePlainly(value)
+	return string(bytes.TrimSpace(text))
+}

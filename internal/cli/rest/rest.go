@@ -1,0 +1,223 @@
+// Package rest is the client of the REST API that verbs use: flags for server and key, requests, lists and tables of
+// what the API returns.
+package rest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"reflect"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"postrider/internal/terminal"
+)
+
+// Flags are the flags of verbs that call the REST API and print the response.
+type Flags struct {
+	ServerFlags
+	terminal.OutputFlag
+}
+
+// Column is a column of a table, or a line of show.
+type Column struct {
+	Title string
+	Path  string              // of the value in the API's object
+	Text  func(Object) string // computes the value; nil: it is at Path
+}
+
+// Columns reads a title and, behind the last space, a path from each text.
+func Columns(texts ...string) []Column {
+	list := make([]Column, len(texts))
+	for i, text := range texts {
+		space := strings.LastIndexByte(text, ' ')
+		list[i] = Column{Title: text[:space], Path: text[space+1:]}
+	}
+	return list
+}
+
+// PrintLines writes the title and the whole value of each column that has a value. The texts are as for Columns.
+func PrintLines(w io.Writer, o Object, texts ...string) {
+	for _, c := range Columns(texts...) {
+		if value := PresentAt(o, c.Path); value != nil {
+			fmt.Fprintf(w, "%s\t%s\n", c.Title, terminal.OneLine(terminal.PlainText(value)))
+		}
+	}
+}
+
+// timeNamed matches the names of times in the API.
+var timeNamed = regexp.MustCompile(`(^at|At|Until|Since)$`)
+
+// Cell is the value of the column in one line; "-" for none.
+func (c Column) Cell(o Object) string {
+	if c.Text != nil {
+		return terminal.Cell(c.Text(o))
+	}
+	if text, ok := ValueAt(o, c.Path).(string); ok && timeNamed.MatchString(c.Path) {
+		if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
+			return terminal.Time(at)
+		}
+	}
+	return TextAt(o, c.Path)
+}
+
+// PrintColumns writes a line of titles and a line for each object.
+func PrintColumns(w io.Writer, columns []Column, list []Object) {
+	cells := make([]string, len(columns))
+	for i, c := range columns {
+		cells[i] = c.Title
+	}
+	fmt.Fprintln(w, strings.Join(cells, "\t"))
+	for _, o := range list {
+		for i, c := range columns {
+			cells[i] = c.Cell(o)
+		}
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
+	}
+}
+
+// Call makes one request to the server of the flags.
+func (f Flags) Call(ctx context.Context, method, path string, body, into any, headers ...string) error {
+	client, err := f.Client()
+	if err != nil {
+		return err
+	}
+	return client.Call(ctx, method, path, body, into, headers...)
+}
+
+// NoServer reports whether no server was named and none runs on this machine.
+func (f Flags) NoServer(err error) bool {
+	return err != nil && f.URL == "" && ErrorOf(err).Status == 0
+}
+
+// All prints a whole list.
+func (f Flags) All(ctx context.Context, path string, columns []Column) error {
+	client, err := f.Client()
+	if err != nil {
+		return err
+	}
+	list, err := client.All(ctx, path)
+	if err != nil {
+		return err
+	}
+	return f.Print(list, func(w io.Writer) { PrintColumns(w, columns, list) })
+}
+
+// Show prints one object.
+func (f Flags) Show(ctx context.Context, path string, table func(io.Writer, Object)) error {
+	var shown Object
+	if err := f.Call(ctx, http.MethodGet, path, nil, &shown); err != nil {
+		return err
+	}
+	return f.Print(shown, func(w io.Writer) { table(w, shown) })
+}
+
+// ActVerb is a verb that posts its flags with the tag api to the path in its tag, and prints the tag done. Both tags
+// can name arguments, and done also members of the response.
+type ActVerb[A any] struct {
+	Flags
+	Argument A `embed:""`
+}
+
+// Run executes the verb.
+func (c *ActVerb[A]) Run(ctx context.Context, k *kong.Context) error {
+	var body any
+	if given := Given(&c.Argument); len(given) > 0 {
+		body = given
+	}
+	return Act(ctx, c.Flags, k, body)
+}
+
+// Act does what an ActVerb does, with a body.
+func Act(ctx context.Context, f Flags, k *kong.Context, body any) error {
+	var now Object
+	if err := f.Call(ctx, http.MethodPost, ArgumentPath(k), body, &now); err != nil {
+		return err
+	}
+	values := arguments(k)
+	done := expand(k.Selected().Tag.Get("done"), func(name string) string {
+		return cmp.Or(values[name], TextAt(now, name))
+	})
+	return f.Print(now, func(w io.Writer) { fmt.Fprintln(w, done) })
+}
+
+// ArgumentPath returns the path in the verb's tag with its arguments.
+func ArgumentPath(k *kong.Context) string {
+	values := arguments(k)
+	return expand(k.Selected().Tag.Get("path"), func(name string) string { return url.PathEscape(values[name]) })
+}
+
+func arguments(k *kong.Context) map[string]string {
+	values := map[string]string{}
+	for _, argument := range k.Selected().Positional {
+		values[argument.Name] = fmt.Sprint(argument.Target.Interface())
+	}
+	return values
+}
+
+var nameInBraces = regexp.MustCompile(`\{[\w-]+\}`)
+
+// expand replaces each {name} in a text.
+func expand(text string, value func(name string) string) string {
+	return nameInBraces.ReplaceAllStringFunc(text, func(name string) string { return value(name[1 : len(name)-1]) })
+}
+
+// Filter is Given for flags that can have From and Until. From must be before Until.
+func Filter(flags any) (Object, error) {
+	value := reflect.Indirect(reflect.ValueOf(flags))
+	if value.FieldByName("From").IsValid() {
+		from, _ := value.FieldByName("From").Interface().(*time.Time)
+		until, _ := value.FieldByName("Until").Interface().(*time.Time)
+		if from != nil && until != nil && !from.Before(*until) {
+			return nil, terminal.Usagef("--from must be before --until: %s is not before %s", terminal.Time(*from),
+				terminal.Time(*until))
+		}
+	}
+	return Given(flags), nil
+}
+
+// Given returns the values of the flags that are set, by their names in the REST API: the tag api of each flag.
+func Given(flags any) Object {
+	o, all := Object{}, reflect.Indirect(reflect.ValueOf(flags))
+	for _, field := range reflect.VisibleFields(all.Type()) {
+		value := all.FieldByIndex(field.Index)
+		name, has := field.Tag.Lookup("api")
+		if !has || value.IsZero() {
+			continue
+		}
+		o[name] = reflect.Indirect(value).Interface()
+		if at, ok := o[name].(time.Time); ok {
+			o[name] = at.UTC().Format(time.RFC3339Nano)
+		}
+	}
+	return o
+}
+
+// Count counts the objects of a list up to 100: "3 pending deliveries", "more than 100 pending deliveries".
+func (f Flags) Count(ctx context.Context, path string, filter Object, thing string) (string, error) {
+	const most = 100
+	client, err := f.Client()
+	if err != nil {
+		return "", err
+	}
+	list, err := client.First(ctx, path, filter, most+1)
+	if err != nil {
+		return "", err
+	}
+	return terminal.Either(len(list) > most, "more than ", "") + terminal.Plural(min(len(list), most), thing), nil
+}
+
+// ItemURL is the path of something that has an id.
+func ItemURL(list string, id any) string { return list + "/" + url.PathEscape(fmt.Sprint(id)) }
+
+// DevAdminToken is the admin token of postrider dev on loopback. It is public on purpose.
+const DevAdminToken = "postrider-dev-admin" //nolint:gosec // no secret
+
+// devServer is where postrider dev listens.
+const devServer = "http://127.0.0.1:7480"

@@ -1,0 +1,124 @@
+package endpointconf
+
+import (
+	"encoding/json"
+	"html"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	redacted = "***"
+	// minQuerySecret: short values of an endpoint's query, such as v=1, are not secrets and occur in many texts.
+	minQuerySecret = 8
+	// minCutSecret is the least part of a secret at the end of a text that counts as a cut secret.
+	minCutSecret = 4
+)
+
+// Secrets are texts that requests carry and that must not be stored if the response repeats them: the values of secret
+// headers, and those of 8 bytes and more in the query of the endpoint's URL. It is safe for concurrent use.
+type Secrets struct {
+	texts    []string // the longest first
+	replacer *strings.Replacer
+}
+
+// NewSecrets returns nil if there are none.
+func NewSecrets(list []DeliveryAttribute, endpointURL string) *Secrets {
+	var texts []string
+	for _, a := range list {
+		if a.IsSecret && a.Value != nil {
+			texts = append(texts, *a.Value)
+			// Of "Bearer abc…" a response may repeat only the token.
+			if _, token, found := strings.Cut(*a.Value, " "); found && len(token) >= minQuerySecret {
+				texts = append(texts, token)
+			}
+		}
+	}
+	texts = append(texts, querySecrets(endpointURL)...)
+	if len(texts) == 0 {
+		return nil
+	}
+	return newSecrets(texts)
+}
+
+// querySecrets are the values of a URL's query, as sent and decoded. A member without "=" is a value.
+func querySecrets(endpointURL string) (texts []string) {
+	_, query, _ := strings.Cut(endpointURL, "?")
+	for member := range strings.SplitSeq(query, "&") {
+		value := member
+		if _, after, found := strings.Cut(member, "="); found {
+			value = after
+		}
+		if len(value) < minQuerySecret {
+			continue
+		}
+		texts = append(texts, value)
+		if decoded, err := url.QueryUnescape(value); err == nil {
+			texts = append(texts, decoded)
+		}
+	}
+	return texts
+}
+
+// With returns s with more secrets, such as the token of one request. s may be nil, and texts "".
+func (s *Secrets) With(texts ...string) *Secrets {
+	more := slices.DeleteFunc(slices.Clone(texts), func(text string) bool { return text == "" })
+	if len(more) == 0 {
+		return s
+	}
+	if s != nil {
+		more = append(more, s.texts...)
+	}
+	return newSecrets(more)
+}
+
+func newSecrets(texts []string) *Secrets {
+	s := &Secrets{}
+	for _, text := range texts {
+		s.texts = append(s.texts, spellings(text)...)
+	}
+	slices.SortFunc(s.texts, func(x, y string) int { return len(y) - len(x) })
+	var pairs []string
+	for _, text := range s.texts {
+		pairs = append(pairs, text, redacted)
+	}
+	s.replacer = strings.NewReplacer(pairs...)
+	return s
+}
+
+// spellings are the text itself and how JSON, URLs and HTML write it: responses repeat requests in these forms.
+func spellings(text string) []string {
+	var plain strings.Builder
+	encoder := json.NewEncoder(&plain)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(text) // a string can always be written
+	escaped, _ := json.Marshal(text)
+	inside := func(quoted string) string { return strings.TrimSuffix(strings.TrimPrefix(quoted, `"`), `"`) }
+	list := []string{
+		text, inside(strings.TrimSpace(plain.String())), inside(string(escaped)), inside(strconv.QuoteToASCII(text)),
+		url.QueryEscape(text), url.PathEscape(text), html.EscapeString(text),
+	}
+	for _, spelling := range list[1:4] {
+		list = append(list, strings.ReplaceAll(spelling, "/", `\/`))
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// Redact replaces every secret in the text by ***, and one that the end of the text cuts off after 4 bytes or more.
+func (s *Secrets) Redact(text string) string {
+	if s == nil || text == "" {
+		return text
+	}
+	text = s.replacer.Replace(text)
+	for _, secret := range s.texts {
+		for n := min(len(secret)-1, len(text)); n >= minCutSecret; n-- {
+			if strings.HasSuffix(text, secret[:n]) {
+				return text[:len(text)-n] + redacted
+			}
+		}
+	}
+	return text
+}

@@ -1,0 +1,326 @@
+package node_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alexedwards/argon2id"
+	"github.com/stretchr/testify/require"
+
+	"postrider/internal/access"
+	"postrider/internal/node"
+	"postrider/internal/postgres"
+)
+
+const (
+	annasPassword = "correct horse battery"
+	wrongPassword = "incorrect horse battery"
+)
+
+var someBrowser = access.SignInFrom{Address: "192.0.2.7", UserAgent: "Browser/1"}
+
+// cheapHash is a hash of the password with parameters of one kilobyte: to check it takes no 30 ms of CPU time.
+var cheapHash = sync.OnceValues(func() (string, error) {
+	return argon2id.CreateHash(annasPassword,
+		&argon2id.Params{Memory: 8, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32})
+})
+
+// user creates a user whose password is cheap to check.
+func (b *bundle) user(t *testing.T, name string, role access.Role) {
+	t.Helper()
+	made, err := b.store.Access.PutUser(t.Context(), name, access.UserSpec{Role: role, Password: new(annasPassword)})
+	require.NoError(t, err)
+	require.True(t, made)
+	hash, err := cheapHash()
+	require.NoError(t, err)
+	b.exec(t, "UPDATE postrider_internal.users SET password_hash = $1 WHERE name = $2", hash, name)
+}
+
+func (b *bundle) signIn(t *testing.T, name string) (token string) {
+	t.Helper()
+	token, _, err := b.store.Access.SignIn(t.Context(), name, annasPassword, someBrowser)
+	require.NoError(t, err)
+	return token
+}
+
+// elsewhere is another node's memory, or this one's a second later.
+func (b *bundle) elsewhere() *access.Access { return access.AccessOf(b.pool) }
+
+// audited takes the rows of the audit, as "actor address action topic details".
+func (b *bundle) audited(t *testing.T) []string {
+	t.Helper()
+	rows, err := b.pool.Query(t.Context(), `WITH gone AS (DELETE FROM postrider_internal.audit RETURNING *)
+		SELECT concat_ws(' ', actor, coalesce(address, '-'), action, coalesce(topic, '-'), details) FROM gone ORDER BY id`)
+	require.NoError(t, err)
+	defer rows.Close()
+	list := []string{}
+	for rows.Next() {
+		var row string
+		require.NoError(t, rows.Scan(&row))
+		list = append(list, row)
+	}
+	require.NoError(t, rows.Err())
+	return list
+}
+
+func TestSignIn(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	users := b.store.Access
+	b.user(t, "anna@example.com", access.RoleOperator)
+	before, err := users.User(t.Context(), "anna@example.com")
+	require.NoError(t, err)
+	require.Nil(t, before.LastSignInAt)
+	require.Zero(t, before.Sessions)
+
+	token, s, err := users.SignIn(t.Context(), "anna@example.com", annasPassword,
+		access.SignInFrom{Address: "192.0.2.7", UserAgent: strings.Repeat("é", 400) + "\x00\xff"})
+	require.NoError(t, err)
+	require.Equal(t, "anna@example.com", s.User)
+	require.Equal(t, access.RoleOperator, s.Role)
+	require.Equal(t, strings.Repeat("é", 300), s.UserAgent)
+	require.Equal(t, 12*time.Hour, s.ExpiresAt.Sub(s.CreatedAt))
+	raw, err := base64.RawURLEncoding.DecodeString(token)
+	require.NoError(t, err)
+	require.Len(t, raw, 32)
+	for name, a := range map[string]*access.Access{"here": users, "elsewhere": b.elsewhere()} {
+		found, err := a.SessionOf(t.Context(), token)
+		require.NoError(t, err, name)
+		require.Equal(t, s, found, name)
+	}
+	anna := access.Actor{Name: "user:anna@example.com", Address: "192.0.2.8", Role: access.RoleOperator, Query: true}
+	require.Equal(t, anna,
+		s.Actor("192.0.2.8"))
+	again := b.signIn(t, "anna@example.com")
+	require.NotEqual(t, token, again)
+	after, err := users.User(t.Context(), "anna@example.com")
+	require.NoError(t, err)
+	require.NotNil(t, after.LastSignInAt)
+	require.Equal(t, 2, after.Sessions)
+
+	require.NoError(t, users.SignOut(t.Context(), token))
+	require.NoError(t, users.SignOut(t.Context(), token), "it is over already")
+	for _, a := range []*access.Access{users, b.elsewhere()} {
+		_, err = a.SessionOf(t.Context(), token)
+		require.ErrorIs(t, err, postgres.ErrNotFound)
+		_, err = a.SessionOf(t.Context(), again)
+		require.NoError(t, err)
+	}
+	require.Equal(t, []string{
+		`postrider - user_created - {"role": "operator", "user": "anna@example.com"}`,
+		`user:anna@example.com 192.0.2.7 signed_in - {"user": "anna@example.com"}`,
+		`user:anna@example.com 192.0.2.7 signed_in - {"user": "anna@example.com"}`,
+		`postrider - signed_out - {"user": "anna@example.com"}`,
+	}, b.audited(t))
+}
+
+// Neither tables nor the audit contain credentials.
+func TestNothingStoredLetsAnybodyIn(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.user(t, "anna", access.RoleAdmin)
+	token := b.signIn(t, "anna")
+	key, _, err := b.store.Access.CreateAPIKey(t.Context(), access.APIKeySpec{Name: "ci", Scope: access.ScopeAdmin})
+	require.NoError(t, err)
+	_, err = b.store.Access.APIKeyOf(t.Context(), key)
+	require.NoError(t, err)
+	stored := b.text(t, `SELECT concat((SELECT jsonb_agg(u) FROM postrider_internal.users u), (SELECT jsonb_agg(s)
+		    FROM postrider_internal.sessions s),
+		(SELECT jsonb_agg(k) FROM postrider_internal.api_keys k), (SELECT jsonb_agg(a) FROM postrider_internal.audit a))`)
+	require.Contains(t, stored, "$argon2id$v=19$m=")
+	require.Contains(t, stored, key[:12])
+	for _, secret := range []string{annasPassword, token, key, key[:13]} {
+		require.NotContains(t, stored, secret)
+		require.NotContains(t, stored, hex.EncodeToString([]byte(secret)))
+	}
+	shown := b.text(t,
+		"SELECT concat((SELECT jsonb_agg(u) FROM postrider.users u), (SELECT jsonb_agg(k) FROM postrider.api_keys k))")
+	require.Contains(t, shown, "anna")
+	require.NotContains(t, shown, "argon2id")
+	require.NotContains(t, shown, b.text(t, "SELECT encode(key_hash, 'hex') FROM postrider_internal.api_keys"))
+}
+
+func TestWrongCredentials(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.user(t, "anna", access.RoleViewer)
+	for _, tried := range [][2]string{
+		{"anna", wrongPassword},
+		{"anna", ""},
+		{"anna", annasPassword + " "},
+		{"Anna", annasPassword},
+		{"bob", annasPassword},
+		{"", ""},
+		{"anna\x00", annasPassword},
+		{strings.Repeat("a", 100_000), annasPassword},
+		{"anna", strings.Repeat("a", 100_000)},
+		{"anna\xff", annasPassword},
+	} {
+		_, _, err := b.store.Access.SignIn(t.Context(), tried[0], tried[1], someBrowser)
+		require.ErrorIs(t, err, access.ErrWrongCredentials, "%.20q", tried)
+	}
+	require.Equal(t, 3, b.count(t,
+		`SELECT count(*) FROM postrider.audit WHERE action = 'sign_in_failed' AND details = '{"user": "anna"}'`))
+	require.Equal(t, 6, b.count(t,
+		"SELECT count(*) FROM postrider.audit WHERE action = 'sign_in_failed' AND details = '{}'"))
+	b.signIn(t, "anna")
+
+	_, err := b.store.Access.PutUser(t.Context(), "anna", access.UserSpec{Role: access.RoleViewer, Disabled: new(true)})
+	require.NoError(t, err)
+	_, _, err = b.store.Access.SignIn(t.Context(), "anna", annasPassword, someBrowser)
+	require.ErrorIs(t, err, access.ErrWrongCredentials)
+}
+
+func TestSessionTimes(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.user(t, "anna", access.RoleViewer)
+	token := b.signIn(t, "anna")
+	move := func(change string) {
+		t.Helper()
+		b.exec(t, "UPDATE postrider_internal.sessions SET "+change)
+	}
+	seen := "SELECT extract(epoch FROM now() - last_seen_at)::int / 10 FROM postrider_internal.sessions"
+	look := func() (*access.Session, error) { return b.elsewhere().SessionOf(t.Context(), token) }
+
+	move("last_seen_at = now() - interval '50 seconds'")
+	_, err := look()
+	require.NoError(t, err)
+	require.Equal(t, 5, b.count(t, seen), "written at most once a minute")
+	move("last_seen_at = now() - interval '11 hours 59 minutes'")
+	s, err := look()
+	require.NoError(t, err)
+	require.Zero(t, b.count(t, seen))
+	require.InDelta(t, 12*60, time.Until(s.ExpiresAt).Minutes(), 1, "it has moved on")
+	move("last_seen_at = now() - interval '11 hours'")
+	far := b.elsewhere()
+	for range 2 {
+		s, err = far.WatchedSession(t.Context(), token)
+		require.NoError(t, err)
+		require.InDelta(t, 60, time.Until(s.ExpiresAt).Minutes(), 1, "reading does not extend a session")
+	}
+	require.Equal(t, 360*11, b.count(t, seen))
+	s, err = far.SessionOf(t.Context(), token)
+	require.NoError(t, err)
+	require.InDelta(t, 12*60, time.Until(s.ExpiresAt).Minutes(), 1,
+		"its owner does, though what was found of it is remembered")
+	require.Zero(t, b.count(t, seen))
+	s, err = far.WatchedSession(t.Context(), token)
+	require.NoError(t, err)
+	require.InDelta(t, 12*60, time.Until(s.ExpiresAt).Minutes(), 1, "as everybody sees at once")
+	move("expires_at = now() + interval '1 hour', last_seen_at = now() - interval '2 minutes'")
+	s, err = look()
+	require.NoError(t, err)
+	require.InDelta(t, 60, time.Until(s.ExpiresAt).Minutes(), 1, "but not for ever")
+
+	require.NoError(t, b.store.Access.CleanSessions(t.Context()))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.sessions"))
+	for _, over := range []string{
+		"last_seen_at = now() - interval '12 hours', expires_at = now() + interval '1 day'",
+		"last_seen_at = now(), expires_at = now()",
+	} {
+		move(over)
+		_, err = look()
+		require.ErrorIs(t, err, postgres.ErrNotFound, over)
+	}
+	require.Zero(t, b.count(t, "SELECT sessions FROM postrider.users"))
+	require.NoError(t, b.store.Access.CleanSessions(t.Context()))
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.sessions"))
+}
+
+func TestWhatEndsSessions(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	users := b.store.Access
+	b.user(t, "anna", access.RoleViewer)
+	b.user(t, "bob", access.RoleAdmin)
+	bobs := b.signIn(t, "bob")
+	put := func(spec access.UserSpec) func(context.Context) error {
+		return func(ctx context.Context) error { _, err := users.PutUser(ctx, "anna", spec); return err }
+	}
+	for _, step := range []struct {
+		name  string
+		do    func(context.Context) error
+		stays bool
+		audit string
+	}{
+		{"nothing", put(access.UserSpec{Role: access.RoleViewer, Disabled: new(false)}), true, ""},
+		{"another role", put(access.UserSpec{Role: access.RoleAdmin}), false, `user_replaced - {"role": "admin",` +
+			` "user": "anna"}`},
+		{"a password", put(access.UserSpec{Role: access.RoleAdmin, Password: new(annasPassword)}), false, `user_replaced - ` +
+			`{"user": "anna", "password": true}`},
+		{"the wrong old password", func(ctx context.Context) error {
+			require.ErrorIs(t, users.ChangePassword(ctx, "anna", wrongPassword, annasPassword), access.ErrWrongCredentials)
+			return nil
+		}, true, `sign_in_failed - {"user": "anna"}`},
+		{"one's own password", func(ctx context.Context) error {
+			return users.ChangePassword(ctx, "anna", annasPassword, annasPassword)
+		}, false, `password_changed - {"user": "anna"}`},
+		{"all sessions", func(ctx context.Context) error {
+			n, err := users.EndSessions(ctx, "anna")
+			require.Equal(t, 2, n)
+			return err
+		}, false, `sessions_ended - {"user": "anna", "sessions": 2}`},
+		{"disabled", func(ctx context.Context) error {
+			require.NoError(t, put(access.UserSpec{Role: access.RoleAdmin, Disabled: new(true)})(ctx))
+			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.users WHERE disabled AND disabled_at IS NOT NULL"))
+			return put(access.UserSpec{Role: access.RoleAdmin, Disabled: new(false)})(ctx)
+		}, false, `user_replaced - {"user": "anna", "disabled": false}`},
+		{"removed", func(ctx context.Context) error { return users.DeleteUser(ctx, "anna") }, false, `user_deleted - ` +
+			`{"user": "anna", "sessions": 2}`},
+	} {
+		one, other := b.signIn(t, "anna"), b.signIn(t, "anna")
+		far := b.elsewhere()
+		_, err := far.SessionOf(t.Context(), one)
+		require.NoError(t, err, step.name)
+		b.audited(t)
+		require.NoError(t, step.do(access.WithActor(t.Context(), access.Actor{Name: "user:bob", Address: "192.0.2.9"})),
+			step.name)
+		rows := b.audited(t)
+		if step.audit == "" {
+			require.Empty(t, rows, step.name)
+		} else {
+			require.Equal(t, "user:bob 192.0.2.9 "+step.audit, rows[len(rows)-1])
+		}
+		for _, token := range []string{one, other} {
+			_, err := users.SessionOf(t.Context(), token)
+			require.Equal(t, step.stays, err == nil, step.name)
+		}
+		if !step.stays {
+			require.Eventually(t, func() bool { _, err := far.SessionOf(t.Context(), one); return err != nil }, 30*time.Second,
+				50*time.Millisecond, "%s: within a second elsewhere", step.name)
+		}
+		_, err = users.SessionOf(t.Context(), bobs)
+		require.NoError(t, err, step.name)
+		if step.name != "removed" {
+			_, err = users.EndSessions(t.Context(), "anna")
+			require.NoError(t, err)
+		}
+	}
+	_, err := users.EndSessions(t.Context(), "anna")
+	require.ErrorIs(t, err, postgres.ErrNotFound)
+	require.ErrorIs(t, users.DeleteUser(t.Context(), "anna"), postgres.ErrNotFound)
+	_, err = users.User(t.Context(), "anna")
+	require.ErrorIs(t, err, postgres.ErrNotFound)
+}
+
+// The log has PostgreSQL's error where a change is rejected in plain words.
+func TestRejectedChangesAreLogged(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.exec(t, "ALTER TABLE postrider_internal.users ADD CONSTRAINT planted CHECK (name <> 'anna')")
+	var log bytes.Buffer
+	s, _ := newStoreWith(t, b.url, node.Options{Node: "node-2", Logger: slog.New(slog.NewJSONHandler(&log, nil))})
+	_, err := s.Access.PutUser(t.Context(), "anna", access.UserSpec{Role: access.RoleAdmin, Password: new(annasPassword)})
+	require.ErrorIs(t, err, postgres.ErrConflict)
+	require.NotContains(t, err.Error(), "planted")
+	require.Contains(t, log.String(), "planted")
+	require.Contains(t, log.String(), `"sqlstate":"23514"`)
+}

@@ -1,0 +1,438 @@
+package node_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"postrider/internal/catalog"
+	"postrider/internal/event"
+	"postrider/internal/node"
+	"postrider/internal/postgres"
+	"postrider/jobs/delivery"
+	"postrider/jobs/publish"
+	"postrider/jobs/queue"
+	"postrider/policy"
+)
+
+func batching(maxEvents, kilobytes int) func(*catalog.SubscriptionSpec) {
+	return func(s *catalog.SubscriptionSpec) {
+		s.MaxEventsPerBatch, s.PreferredBatchSizeInKilobytes = &maxEvents, &kilobytes
+	}
+}
+
+// batchSetup is a bundle whose event subscription "all" takes batches.
+func batchSetup(t *testing.T, maxEvents, kilobytes int) (*bundle, *catalog.Subscription) {
+	t.Helper()
+	b := setup(t)
+	b.topic(t, "orders")
+	return b, b.subscription(t, "orders", "all", batching(maxEvents, kilobytes))
+}
+
+type batchJob struct {
+	queue.JobToken
+	Cutter bool
+}
+
+// fetchBatches marks jobs of batches as River's fetch does, and returns them, the oldest first.
+func (b *bundle) fetchBatches(t *testing.T, node string) []batchJob {
+	t.Helper()
+	rows, err := b.pool.Query(t.Context(),
+		`UPDATE postrider_internal.river_job SET state = 'running', attempt = attempt + 1, attempted_at = now(),
+		attempted_by = array_append(attempted_by, $1) WHERE state = 'available' AND kind = 'batch' AND scheduled_at <= now()
+		RETURNING id AS job_id, created_at, args -> 'b' IS NULL AS cutter`, node)
+	require.NoError(t, err)
+	jobs, err := pgx.CollectRows(rows, pgx.RowToStructByName[batchJob])
+	require.NoError(t, err)
+	slices.SortFunc(jobs, func(a, b batchJob) int { return int(a.JobID - b.JobID) })
+	return jobs
+}
+
+// cut returns the batch of a job. A batch cutter cuts it first; nil if nothing was open.
+func cut(t *testing.T, s *node.System, sub *catalog.Subscription, job batchJob) *queue.Work {
+	t.Helper()
+	batch, err := loadBatch(t, s, sub, job.JobToken, job.Cutter)
+	if err != nil {
+		require.ErrorIs(t, err, postgres.ErrNotFound)
+		return nil
+	}
+	t.Cleanup(batch.Release)
+	return batch
+}
+
+// loadBatch reads the batch of a job, cut before if it is a batch cutter's.
+func loadBatch(
+	t *testing.T, s *node.System, sub *catalog.Subscription, job queue.JobToken, cuts bool,
+) (*queue.Work, error) {
+	t.Helper()
+	if cuts {
+		if err := s.Loader.Cut(t.Context(), sub, job, 0); err != nil {
+			return nil, err
+		}
+	}
+	return s.Loader.Load(t.Context(), queue.AttemptArgs{Subscription: sub.ID}, job)
+}
+
+// cutAll cuts until nothing is open.
+func (b *bundle) cutAll(t *testing.T, sub *catalog.Subscription) (batches []*queue.Work) {
+	t.Helper()
+	for jobs := b.fetchBatches(t, "node-1"); len(jobs) > 0; jobs = b.fetchBatches(t, "node-1") {
+		for _, job := range jobs {
+			if batch := cut(t, b.store, sub, job); batch != nil {
+				batches = append(batches, batch)
+			}
+		}
+	}
+	return batches
+}
+
+// cutOne cuts the one batch that there is.
+func (b *bundle) cutOne(t *testing.T, sub *catalog.Subscription) *queue.Work {
+	t.Helper()
+	batches := b.cutAll(t, sub)
+	require.Len(t, batches, 1)
+	return batches[0]
+}
+
+func eventIDs(batch *queue.Work) []string {
+	ids := make([]string, len(batch.Members))
+	for i, m := range batch.Members {
+		ids[i] = m.Event.ID
+	}
+	return ids
+}
+
+func batchResult(
+	batch *queue.Work, sub *catalog.Subscription, verdict policy.Verdict, fates ...delivery.Fate,
+) delivery.Result {
+	r := result(0, batch.Job, sub, verdict)
+	r.BatchID, r.Events, r.Number, r.Bytes, r.Fates = batch.BatchID, len(batch.Members), batch.Attempts+1, 100, fates
+	return r
+}
+
+// sized publishes one event of each size given.
+func (b *bundle) sized(t *testing.T, kilobytes ...int) {
+	t.Helper()
+	_, err := b.store.Publisher.Publish(t.Context(),
+		publish.Publication{Topic: "orders", Parse: func(*catalog.Topic) ([]event.Event, error) {
+			events := make([]event.Event, len(kilobytes))
+			for i, size := range kilobytes {
+				body := fmt.Sprintf(`{"id":"%d","data":%q}`, i, strings.Repeat("x", size*1024))
+				events[i] = event.Event{Schema: event.EventGrid, ID: fmt.Sprint(i), Type: "test", Body: []byte(body)}
+			}
+			return events, nil
+		}})
+	require.NoError(t, err)
+}
+
+func TestBatchesAreCut(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		maxEvents, kilobytes int
+		events               []int
+		want                 []int // sizes, sorted
+	}{
+		"never more than maxEventsPerBatch":                       {3, 1024, []int{0, 0, 0, 0, 0, 0, 0}, []int{1, 3, 3}},
+		"exactly one batch":                                       {3, 1024, []int{0, 0, 0}, []int{3}},
+		"one event of 10 KB goes alone though 4 KB are preferred": {100, 4, []int{10}, []int{1}},
+		"and does not take others along":                          {100, 4, []int{10, 10, 10}, []int{1, 1, 1}},
+		"small ones go together up to the preferred size":         {100, 4, []int{1, 1, 1, 1, 1, 1}, []int{3, 3}},
+		"two of half the size do not fit, with what is added":     {100, 4, []int{2, 2}, []int{1, 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, sub := batchSetup(t, row.maxEvents, row.kilobytes)
+			b.sized(t, row.events...)
+			var got []int
+			for _, batch := range b.cutAll(t, sub) {
+				got = append(got, len(batch.Members))
+			}
+			slices.Sort(got)
+			require.Equal(t, row.want, got)
+			require.Zero(t, b.count(t, brokenTokens))
+			require.Equal(t, len(row.want),
+				b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE args ->> 'b' IS NOT NULL"))
+			require.Eventually(t, func() bool {
+				b.cutAll(t, sub)
+				return b.count(t, "SELECT count(*) FROM postrider_internal.river_job") == len(row.want)
+			}, 30*time.Second, 20*time.Millisecond, "a batch cutter without deliveries deletes its job")
+		})
+	}
+}
+
+func TestBatchHasTheOrderOfPublishing(t *testing.T) {
+	t.Parallel()
+	b, sub := batchSetup(t, 100, 1024)
+	for i := range 5 {
+		b.publish(t, "orders", fmt.Sprint(i), 3)
+	}
+	batch := b.cutOne(t, sub)
+	want := []string{
+		"0-0", "0-1", "0-2", "1-0", "1-1", "1-2", "2-0", "2-1", "2-2", "3-0", "3-1", "3-2", "4-0", "4-1", "4-2",
+	}
+	require.Equal(t, want, eventIDs(batch))
+	require.Equal(t, 15, b.count(t,
+		`SELECT count(*) FROM postrider.batch_members m JOIN unnest($1::text[]) WITH ORDINALITY AS w(event_id, position)
+		ON w.event_id = m.event_id AND w.position = m.position WHERE left_at IS NULL`, want))
+}
+
+func TestTwoNodesCutDisjointBatchesAndLoseNothing(t *testing.T) {
+	t.Parallel()
+	b, sub := batchSetup(t, 7, 1024)
+	other, _ := newStore(t, b.url, "node-2")
+	require.NoError(t, other.Cache.Reload(t.Context()))
+	stop := make(chan struct{})
+	var publishers, cutters sync.WaitGroup
+	for worker := range 2 {
+		publishers.Go(func() {
+			for i := range 30 {
+				b.publish(t, "orders", fmt.Sprintf("%d-%d", worker, i), 10)
+			}
+		})
+	}
+	for node, s := range []*node.System{b.store, b.store, other, other} {
+		cutters.Go(func() {
+			for {
+				jobs := b.fetchBatches(t, fmt.Sprint(node))
+				for _, job := range jobs {
+					cut(t, s, sub, job)
+				}
+				select {
+				case <-stop:
+					return
+				default:
+				}
+			}
+		})
+	}
+	publishers.Wait()
+	require.Eventually(t, func() bool {
+		return b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE batch_id IS NULL") == 0
+	}, 20*time.Second, 10*time.Millisecond)
+	close(stop)
+	cutters.Wait()
+	require.Equal(t, 600, b.count(t, "SELECT count(DISTINCT delivery_id) FROM postrider_internal.batch_members"))
+	require.Equal(t, 600, b.count(t, "SELECT count(*) FROM postrider_internal.batch_members"))
+	require.Equal(t, 600, b.count(t, "SELECT sum(members) FROM postrider_internal.batches"))
+	require.Zero(t, b.count(t, brokenTokens))
+}
+
+// What one node leaves behind the place to which another has come is not forgotten.
+func TestCutterGoesBackForWhatItPassed(t *testing.T) {
+	t.Parallel()
+	b, sub := batchSetup(t, 2, 1024)
+	b.store.Loader.SearchSlowerThan(time.Hour)
+	b.publish(t, "orders", "early", 1)
+	b.exec(t, "UPDATE postrider_internal.deliveries SET job_id = -1") // as if it were not committed yet
+	b.publish(t, "orders", "late", 6)
+	require.Len(t, b.cutAll(t, sub), 3)
+	b.exec(t, "UPDATE postrider_internal.deliveries SET job_id = NULL WHERE job_id = -1")
+	b.publish(t, "orders", "last", 1)
+	require.Equal(t, []string{"early-0", "last-0"}, eventIDs(b.cutOne(t, sub)))
+	require.Zero(t, b.count(t, brokenTokens))
+}
+
+// What was on hold is cut as it is, before what came later, and keeps nothing of the hold but its name. What was
+// attempted before goes alone.
+func TestCutterTakesHeldDeliveries(t *testing.T) {
+	t.Parallel()
+	b, sub := batchSetup(t, 3, 1024)
+	b.publish(t, "orders", "early", 3)
+	b.exec(t, "UPDATE postrider_internal.deliveries SET hold = 'paused'")
+	b.exec(t, "UPDATE postrider_internal.deliveries SET attempts = 1 WHERE id = (SELECT min(id) "+
+		"FROM postrider_internal.deliveries)")
+	b.exec(t, "DELETE FROM postrider_internal.river_job")
+	n, err := b.store.Releaser.Refill(t.Context(), sub.ID, true, 100)
+	require.NoError(t, err)
+	require.Equal(t, 3, n)
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'deliver' AND args ->> 'n' = '2'"))
+	b.publish(t, "orders", "late", 1)
+	batch := b.cutOne(t, sub)
+	require.Equal(t, []string{"early-1", "early-2", "late-0"}, eventIDs(batch))
+	require.Equal(t, "paused", batch.LastHold)
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold IS NOT NULL"))
+	require.Zero(t, b.count(t, brokenTokens))
+}
+
+// A batch cutter that waits takes along those that wait with it; no other deliveries lose their only batch cutter.
+func TestWaitingCuttersEndTogether(t *testing.T) {
+	t.Parallel()
+	b, sub := batchSetup(t, 100, 1024)
+	for i := range 20 {
+		b.publish(t, "orders", fmt.Sprint(i), 1)
+	}
+	jobs := b.fetchBatches(t, "node-1")
+	require.Len(t, jobs, 20)
+	blocker, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = blocker.Rollback(context.Background()) }()
+	_, err = blocker.Exec(t.Context(), "SELECT FROM postrider_internal.river_job WHERE id = $1 FOR UPDATE", jobs[0].JobID)
+	require.NoError(t, err)
+	var cutters sync.WaitGroup
+	var sizes [20]int
+	start := func(i int) {
+		cutters.Go(func() {
+			if batch := cut(t, b.store, sub, jobs[i]); batch != nil {
+				sizes[i] = len(batch.Members)
+			}
+		})
+	}
+	start(0)
+	require.Eventually(t, func() bool {
+		return b.count(t,
+			"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") > 0
+	},
+		30*time.Second, time.Millisecond, "its turn has come")
+	for i := range jobs[1:] {
+		start(i + 1)
+	}
+	require.Eventually(t, func() bool { return b.store.Loader.WaitingCutters(sub.ID) == 19 }, 30*time.Second,
+		time.Millisecond)
+	require.NoError(t, blocker.Rollback(t.Context()))
+	cutters.Wait()
+	require.Equal(t, 20, sizes[0], "the first one cuts all")
+	require.Zero(t, b.store.Loader.WaitingCutters(sub.ID))
+	for _, size := range sizes[1:] {
+		require.Zero(t, size)
+	}
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"), "the batch's")
+	require.Zero(t, b.count(t, brokenTokens))
+}
+
+// A slow search for earlier deliveries is left to a later batch cutter, which must exist.
+func TestSlowSearchIsLeftToALaterCutter(t *testing.T) {
+	t.Parallel()
+	b, sub := batchSetup(t, 2, 1024)
+	b.store.Loader.SearchSlowerThan(0)
+	b.publish(t, "orders", "early", 1)
+	b.exec(t, "UPDATE postrider_internal.deliveries SET job_id = -1")
+	b.publish(t, "orders", "middle", 1)
+	b.cutOne(t, sub) // the first cut has nothing to look back to
+	b.publish(t, "orders", "next", 1)
+	b.cutOne(t, sub) // looks back
+	later := b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE args -> 'b' IS NULL "+
+		"AND scheduled_at > now() - interval '1 second'")
+	require.Equal(t, 1, later)
+	b.publish(t, "orders", "late", 1)
+	b.exec(t, "UPDATE postrider_internal.deliveries SET job_id = NULL WHERE job_id = -1")
+	b.cutAll(t, sub)
+	require.Zero(t, b.count(t, brokenTokens), "skipped deliveries have a batch cutter")
+	require.Eventually(t, func() bool {
+		b.cutAll(t, sub)
+		return b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE batch_id IS NULL") == 0
+	}, 30*time.Second, 20*time.Millisecond)
+	require.Zero(t, b.count(t, brokenTokens))
+	require.Eventually(t, func() bool {
+		b.cutAll(t, sub)
+		return b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE args -> 'b' IS NULL") == 0
+	}, 30*time.Second, 20*time.Millisecond, "there is one batch cutter")
+}
+
+func TestCutterWithoutItsJobCutsNothing(t *testing.T) {
+	t.Parallel()
+	b, sub := batchSetup(t, 10, 64)
+	b.publish(t, "orders", "e", 3)
+	jobs := b.fetchBatches(t, "lost")
+	n, err := b.store.JobRows.ReclaimFromLost(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, n, "a batch cutter is replaced")
+	require.Nil(t, cut(t, b.store, sub, jobs[0]), "the node that was thought dead comes back")
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.batches"))
+	require.Len(t, b.cutOne(t, sub).Members, 3)
+}
+
+// A node that dies after the cut: its batch is sent again as it was cut, under another token.
+func TestBatchSurvivesItsNode(t *testing.T) {
+	t.Parallel()
+	b, sub := batchSetup(t, 10, 64)
+	b.publish(t, "orders", "e", 5)
+	before := b.cutOne(t, sub)
+	b.exec(t, "UPDATE postrider_internal.river_job SET attempted_by = '{lost}'")
+	b.publish(t, "orders", "more", 2)
+	n, err := b.store.JobRows.ReclaimFromLost(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.Zero(t, b.count(t, brokenTokens))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batches WHERE reruns = 1"))
+
+	job := b.count(t, "SELECT job_id FROM postrider_internal.batches")
+	after, err := loadBatch(t, b.store, sub, queue.JobToken{JobID: int64(job)}, false)
+	require.NoError(t, err)
+	defer after.Release()
+	require.Equal(t, before.Members, after.Members)
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE id = $1 AND args ->> 'r' = '1'", job))
+
+	_, err = loadBatch(t, b.store, sub, before.Job, false)
+	require.ErrorIs(t, err, postgres.ErrNotFound, "the old token opens nothing")
+	err = b.store.Recorder.Record(t.Context(), batchResult(before, sub, policy.Verdict{Action: policy.Delivered}))
+	require.ErrorIs(t, err, postgres.ErrNotFound)
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts"),
+		"a node that was thought dead records nothing")
+	require.Equal(t, 7, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending'"))
+}
+
+func TestBatchIsRecordedAllOrNone(t *testing.T) {
+	t.Parallel()
+	soon := time.Now().Add(time.Hour).Truncate(time.Microsecond)
+	for name, row := range map[string]struct {
+		verdict         policy.Verdict
+		delivery, batch string
+	}{
+		"delivered": {policy.Verdict{Action: policy.Delivered}, "state = 'delivered' AND reason IS NULL", "state = " +
+			"'delivered' AND finished_at IS NOT NULL"},
+		"retry": {policy.Verdict{Action: policy.Retry, At: soon}, "state = 'pending' AND next_attempt_at > now() " +
+			"AND hold IS NULL", "state = 'pending' AND next_attempt_at > now()"},
+		"dropped": {policy.Verdict{Action: policy.Drop, Reason: policy.ReasonHTTPBadRequest}, "state = 'dropped' " +
+			"AND reason = 'UndeliverableDueToHttpBadRequest'", "state = 'dropped'"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, sub := batchSetup(t, 10, 64)
+			b.publish(t, "orders", "e", 5)
+			batch := b.cutOne(t, sub)
+			require.NoError(t, b.store.Recorder.Record(t.Context(), batchResult(batch, sub, row.verdict)))
+			require.Equal(t, 5,
+				b.count(t,
+					"SELECT count(*) FROM postrider.deliveries WHERE attempts = 1 AND last_status = 503 AND last_outcome = 'Busy' "+
+						"AND batch_id = $1 AND "+row.delivery, batch.BatchID))
+			require.Equal(t, 1,
+				b.count(t, "SELECT count(*) FROM postrider.batches WHERE attempts = 1 AND members = 5 AND bytes = 100 "+
+					"AND last_status = 503 AND last_attempt_at IS NOT NULL AND "+row.batch))
+			require.Equal(t, 1,
+				b.count(t,
+					"SELECT count(*) FROM postrider.delivery_attempts WHERE batch_id = $1 AND delivery_id IS NULL AND number = 1",
+					batch.BatchID))
+			require.Zero(t, b.count(t, brokenTokens))
+			require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE id = $1", batch.Job.JobID),
+				"a job row never serves two attempts")
+			require.Equal(t, 1, b.count(t, "SELECT sum(count) FROM postrider.delivery_counts WHERE kind = 'attempt'"),
+				"one request")
+		})
+	}
+}
+
+func TestBigBatchIsRecordedInOneStatement(t *testing.T) {
+	t.Parallel()
+	b, sub := batchSetup(t, 5000, 1024)
+	for i := range 5 {
+		b.publish(t, "orders", fmt.Sprint(i), 1000)
+	}
+	batch := b.cutOne(t, sub)
+	require.Len(t, batch.Members, 5000)
+	began := time.Now()
+	require.NoError(t,
+		b.store.Recorder.Record(t.Context(), batchResult(batch, sub, policy.Verdict{Action: policy.Delivered})))
+	require.Equal(t, 5000,
+		b.count(t, "SELECT count(*) FROM postrider_internal.delivery_history WHERE state = 'delivered'"))
+	require.Less(t, time.Since(began), 10*time.Second)
+	t.Log("5,000 members cut and recorded; recording took", time.Since(began))
+}

@@ -1,0 +1,2 @@
+// Package app wires the parts of a node, without flags and environment.
+package node

@@ -1,0 +1,117 @@
+package node_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/jobs"
+)
+
+// futureJobs are what a node of a newer version may have in the queue: in every state, with arguments that mean nothing
+// here.
+const futureJobs = `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, attempt,
+	    scheduled_at, attempted_at, attempted_by, created_at)
+	SELECT j.state::postrider_internal.river_job_state, '{"d":"x","s":"y"}', 'future', 'deliveries', 1, 1000, 0,
+	       now() - interval '1 second', j.at, j.by, now() - interval '1 hour' FROM (VALUES
+		('available', NULL::timestamptz, NULL::text[]), ('scheduled', NULL, NULL), ('retryable', now() - interval '1 hour',
+		    '{dead}'),
+		('running', now() - interval '1 hour', '{dead}'), ('running', now() - interval '1 hour', '{node-1}')) AS j(state, at,
+		    by)`
+
+const futureStates = "SELECT coalesce(string_agg(state::text, ' ' ORDER BY id), '') " +
+	"FROM postrider_internal.river_job WHERE kind = 'future'"
+
+func (b *bundle) futureStates(t *testing.T) (states string) {
+	t.Helper()
+	require.NoError(t, b.pool.QueryRow(t.Context(), futureStates).Scan(&states))
+	return states
+}
+
+// During a rolling upgrade this version meets jobs of a kind that only the next one knows.
+func TestJobsOfAnUnknownKindAreOnlyPromoted(t *testing.T) {
+	t.Parallel()
+	b := pendingDeliveries(t, 4)
+	_, j := b.fetched(t, "dead")
+	require.Len(t, j, 4)
+	b.exec(t, futureJobs)
+
+	n, err := b.store.JobRows.ReclaimFromLost(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 4, n, "the others are replaced")
+	n, err = b.store.JobRows.ReclaimOwn(t.Context(), nil)
+	require.NoError(t, err)
+	require.Zero(t, n)
+	var ids []int64
+	require.NoError(t, b.pool.QueryRow(t.Context(),
+		"SELECT array_agg(id) FROM postrider_internal.river_job WHERE kind = 'future'").Scan(&ids))
+	n, err = b.store.JobRows.Reclaim(t.Context(), ids)
+	require.NoError(t, err)
+	require.Zero(t, n)
+	_, err = b.store.Maintenance.Sweep(t.Context())
+	require.NoError(t, err)
+	traffic, err := b.store.Traffic.SampleTraffic(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 4, traffic.QueuedInAll)
+	require.Equal(t, "available scheduled retryable running running", b.futureStates(t))
+
+	_, err = b.store.JobRows.Promote(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "available available available running running", b.futureStates(t))
+	require.Equal(t, 5,
+		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'future' AND id = ANY ($1)", ids),
+		"the same rows")
+	require.Zero(t, b.count(t, brokenFree))
+}
+
+// A delivery whose job is of an unknown kind is the newer version's: whatever this one does, both stay as they are.
+func TestDeliveryOfAnUnknownKindOfJobIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		state string
+		do    func(*testing.T, *bundle)
+	}{
+		"the sweeper": {"scheduled", func(t *testing.T, b *bundle) {
+			require.Equal(t, jobs.Swept{}, b.sweep(t))
+		}},
+		"the lease": {"running", func(t *testing.T, b *bundle) {
+			n, err := b.store.JobRows.ReclaimFromLost(t.Context())
+			require.NoError(t, err)
+			require.Zero(t, n)
+		}},
+		"the drain": {"scheduled", func(t *testing.T, b *bundle) {
+			require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", "all"))
+			require.NoError(t, b.store.Subscriptions.Drain(t.Context()))
+			require.Zero(t,
+				b.count(t, "SELECT count(*) FROM postrider_internal.event_subscriptions WHERE drained_at IS NOT NULL"),
+				"there is something left to do")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := pendingDeliveries(t, 1)
+			b.exec(t,
+				"UPDATE postrider_internal.river_job SET kind = 'future', attempted_by = '{dead}', state = "+
+					"$1::postrider_internal.river_job_state", row.state)
+			b.age(t)
+			row.do(t, b)
+			require.Equal(t, row.state, b.futureStates(t))
+			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE queue = 'deliveries'"))
+			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries d "+
+				"JOIN postrider_internal.river_job j ON j.id = d.job_id WHERE d.reruns = 0"))
+		})
+	}
+}
+
+// A late success ends the delivery by deleting the job of its next attempt, when it knows what that job is.
+func TestLateSuccessLeavesAJobOfAnUnknownKind(t *testing.T) {
+	t.Parallel()
+	b, sub := lateSetup(t)
+	r := b.timedOut(t, sub, 1)
+	b.exec(t, "UPDATE postrider_internal.river_job SET kind = 'future'")
+	ended, err := b.store.Recorder.RecordLate(t.Context(), late(r[0], 200), "200")
+	require.NoError(t, err)
+	require.False(t, ended)
+	b.requireLate(t, "note", "200; only noted: no retry was waiting in the queue")
+	require.Equal(t, "available", b.futureStates(t))
+}

@@ -1,0 +1,130 @@
+package node_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"postrider/internal/node"
+	"postrider/internal/postgres"
+)
+
+// leasing is a bundle whose store has a pool of one connection.
+func leasing(
+	t *testing.T, open func(ctx context.Context, url string, maxConns int) (*pgxpool.Pool, error),
+) (b *bundle, s *node.System, pool *pgxpool.Pool, stop func()) {
+	t.Helper()
+	b = setup(t)
+	pool, err := open(t.Context(), b.url, 1)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	sealer, err := postgres.NewSealer(testKey)
+	require.NoError(t, err)
+	s, err = node.New(t.Context(), node.Options{Pool: pool, Sealer: sealer, Node: "lone"})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); s.Run(ctx) }()
+	stop = func() { cancel(); <-done }
+	t.Cleanup(stop)
+	return b, s, pool, stop
+}
+
+const (
+	beatQuery = "SELECT beat FROM postrider_internal.nodes WHERE id = 'lone'"
+	// leaseSessions are the sessions whose last query was about nodes, without this one.
+	leaseSessions = " FROM pg_stat_activity WHERE datname = current_database() " +
+		"AND query LIKE '%postrider_internal.nodes%' AND pid <> pg_backend_pid()"
+)
+
+// beat is bounded: a heartbeat that waited for a connection of the pool would wait for ever here.
+func beat(t *testing.T, s *node.System) (map[string]int64, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	return s.Nodes.Beat(ctx, "host", 0)
+}
+
+func TestHeartbeatGoesOnWhileThePoolIsBusy(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(context.Context, string, int) (*pgxpool.Pool, error){
+		"PostgreSQL itself": postgres.OpenPool, "the way through PgBouncer": postgres.OpenPoolThroughPgBouncer,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, s, pool, stop := leasing(t, open)
+			busy, err := pool.Acquire(t.Context())
+			require.NoError(t, err)
+			defer busy.Release() // the pool's end waits for it
+			require.NoError(t, s.Nodes.Register(t.Context(), "host"))
+			for n := range 5 {
+				_, err := beat(t, s)
+				require.NoError(t, err)
+				require.Equal(t, n+1, b.count(t, beatQuery))
+			}
+			require.Equal(t, 1, b.count(t, "SELECT count(*)"+leaseSessions), "one connection for all of them")
+			require.NoError(t, s.Nodes.Unregister(t.Context(), "lone", nil))
+
+			stop()
+			require.Eventually(t, func() bool { return b.count(t, "SELECT count(*)"+leaseSessions) == 0 }, 30*time.Second,
+				10*time.Millisecond, "closed at the end")
+		})
+	}
+}
+
+func TestHeartbeatComesOverANewConnectionAfterAFailure(t *testing.T) {
+	t.Parallel()
+	b, s, _, _ := leasing(t, postgres.OpenPool)
+	_, err := beat(t, s)
+	require.NoError(t, err)
+	require.Equal(t, 1, b.count(t, "SELECT count(pg_terminate_backend(pid, 10000))"+leaseSessions))
+
+	_, err = beat(t, s)
+	require.Error(t, err)
+	_, err = beat(t, s)
+	require.NoError(t, err)
+
+	require.Equal(t, 2, b.count(t, beatQuery))
+	// A connection that came too late is closed, and PostgreSQL takes a moment to notice.
+	require.Eventually(t, func() bool { return b.count(t, "SELECT count(*)"+leaseSessions) == 1 }, 30*time.Second,
+		10*time.Millisecond)
+}
+
+func TestHeartbeatKeepsToItsDeadline(t *testing.T) {
+	t.Parallel()
+	b, s, _, _ := leasing(t, postgres.OpenPool)
+	_, err := beat(t, s)
+	require.NoError(t, err)
+	locked, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = locked.Exec(t.Context(), "LOCK TABLE postrider_internal.nodes")
+	require.NoError(t, err)
+
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err = s.Nodes.Beat(short, "host", 0)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+
+	require.NoError(t, locked.Rollback(t.Context()))
+	_, err = beat(t, s)
+	require.NoError(t, err)
+}
+
+func TestWorkerNodes(t *testing.T) {
+	t.Parallel()
+	b, s, _, _ := leasing(t, postgres.OpenPool)
+	require.Equal(t, 1, s.Nodes.WorkerNodes(), "before the first heartbeat, and on a node that has none")
+	require.NoError(t, b.store.Nodes.Register(t.Context(), "host"))
+	_, err := beat(t, s)
+	require.NoError(t, err)
+	require.Equal(t, 2, s.Nodes.WorkerNodes())
+	require.NoError(t, b.store.Nodes.Unregister(t.Context(), "node-1", nil))
+	require.Equal(t, 2, s.Nodes.WorkerNodes(), "as of the last heartbeat")
+	_, err = beat(t, s)
+	require.NoError(t, err)
+	require.Equal(t, 1, s.Nodes.WorkerNodes())
+	require.Equal(t, 1, b.store.Nodes.WorkerNodes())
+}

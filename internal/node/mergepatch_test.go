@@ -1,0 +1,27 @@
+package node_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The edit of an event that is nested as deeply as an event may be fits the default stack of PostgreSQL, deep and wide.
+func TestMergePatchOfADeepEvent(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	require.Equal(t, "2MB", b.text(t, "SHOW max_stack_depth"))
+	for _, members := range []int{0, 20} {
+		var wide strings.Builder
+		for i := range members {
+			fmt.Fprintf(&wide, `"m%d":1,`, i)
+		}
+		nested := func(value string) string {
+			return strings.Repeat("{"+wide.String()+`"a":`, 256) + value + strings.Repeat("}", 256)
+		}
+		require.Equal(t, 1, b.count(t, "SELECT count(*) WHERE postrider_internal.merge_patch($1, $2) = $3::jsonb",
+			nested("1"), nested("2"), strings.Repeat(`{"a":`, 256)+"2"+strings.Repeat("}", 256)))
+	}
+}

@@ -1,0 +1,289 @@
+package node_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"postrider/internal/catalog"
+	"postrider/internal/event"
+	"postrider/internal/filter"
+	"postrider/internal/postgres"
+	"postrider/jobs/publish"
+
+	"github.com/stretchr/testify/require"
+)
+
+// brokenTokens counts violations of the rule that each unfinished delivery has exactly one of: a job, which names it; a
+// pending batch that has a job, which names it, or a hold; a hold; the open set of an event subscription that has a
+// batch cutter.
+const brokenTokens = `
+WITH live AS (
+    SELECT id, kind, (args ->> 'd')::bigint AS delivery_id, (args ->> 'b')::bigint AS batch_id,
+           (args ->> 's')::bigint AS subscription_id FROM postrider_internal.river_job
+     WHERE queue IN ('deliveries', 'locks') AND kind IN ('deliver', 'batch', 'lock') AND finalized_at IS NULL
+), owners AS (
+    SELECT d.id, (SELECT count(*) FROM postrider_internal.river_job j WHERE j.id = d.job_id
+        AND j.args ->> 'd' = d.id::text AND j.finalized_at IS NULL)
+         + (d.hold IS NOT NULL)::int + (d.available_at IS NOT NULL)::int
+         + (SELECT count(*) FROM postrider_internal.batches b WHERE b.id = d.batch_id AND b.state = 'pending')
+         + (d.job_id IS NULL AND d.batch_id IS NULL AND d.hold IS NULL AND NOT d.pulled
+             AND EXISTS (SELECT FROM live WHERE kind = 'batch' AND batch_id IS NULL
+                 AND subscription_id = d.subscription_id))::int AS n
+      FROM postrider_internal.deliveries d
+)
+SELECT (SELECT count(*) FROM owners WHERE n <> 1)
+     + (SELECT count(*) FROM live WHERE kind <> 'batch' AND NOT EXISTS (SELECT FROM postrider_internal.deliveries d
+         WHERE d.id = live.delivery_id AND d.job_id = live.id))
+     + (SELECT count(*) FROM live WHERE batch_id IS NOT NULL AND NOT EXISTS (SELECT FROM postrider_internal.batches b
+         WHERE b.id = live.batch_id AND b.job_id = live.id))
+     + (SELECT count(*) FROM postrider_internal.batches b
+         WHERE (b.state = 'pending')::int <> (SELECT count(*) FROM live
+             WHERE batch_id = b.id) + (b.hold IS NOT NULL)::int
+            OR b.state = 'pending' AND b.members <> (SELECT count(*) FROM postrider_internal.deliveries d
+                WHERE d.batch_id = b.id))`
+
+func TestPublishStoresEventsDeliveriesAndJobs(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	topic := b.topic(t, "orders")
+	b.subscription(t, "orders", "all", nil)
+	b.subscription(t, "orders", "none",
+		func(s *catalog.SubscriptionSpec) { s.Filter = filter.Filter{IncludedEventTypes: []string{"other"}} })
+
+	receipt := b.publish(t, "orders", "e", 3)
+
+	require.Equal(t, []int{1, 1, 1}, receipt.Matched)
+	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.events WHERE topic = 'orders' AND matched = 1"))
+	require.Equal(t, 3, b.count(t,
+		"SELECT count(*) FROM postrider.deliveries WHERE subscription = 'all' AND state = 'pending' AND attempts = 0"))
+	require.Equal(t, 3,
+		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND kind = 'deliver'"))
+	require.Zero(t, b.count(t, brokenTokens))
+	require.Equal(t, topic.ID, receipt.Topic.ID)
+}
+
+func TestPublishUnmatchedEventIsKept(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	receipt := b.publish(t, "orders", "e", 1)
+	require.Equal(t, []int{0}, receipt.Matched)
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.events WHERE event_id = 'e-0' AND matched = 0"))
+}
+
+func TestPublishFromManyAtOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	b.subscription(t, "orders", "all", nil)
+	var group sync.WaitGroup
+	for worker := range 20 {
+		group.Go(func() {
+			for i := range 10 {
+				size := 1
+				if i == 9 {
+					size = 150 // a transaction of its own
+				}
+				_, err := b.store.Publisher.Publish(t.Context(), publication("orders", fmt.Sprintf("w%d-%d", worker, i), size))
+				require.NoError(t, err)
+			}
+		})
+	}
+	group.Wait()
+	require.Equal(t, 20*(9+150), b.count(t, "SELECT count(*) FROM postrider.deliveries"))
+	require.Zero(t, b.count(t, brokenTokens))
+}
+
+func TestPublishBlamesOnlyTheGuiltyRequest(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	b.subscription(t, "orders", "all", nil)
+	poison := publication("orders", "poison", 2)
+	parse := poison.Parse
+	poison.Parse = func(topic *catalog.Topic) ([]event.Event, error) {
+		events, err := parse(topic)
+		events[1].Subject = "nul \x00" // a text column cannot hold it; parsing rejects it before
+		return events, err
+	}
+	var group sync.WaitGroup
+	errs := make([]error, 40)
+	for i := range errs {
+		group.Go(func() {
+			if i == 20 {
+				_, errs[i] = b.store.Publisher.Publish(t.Context(), poison)
+				return
+			}
+			_, errs[i] = b.store.Publisher.Publish(t.Context(), publication("orders", fmt.Sprint(i), 1))
+		})
+	}
+	group.Wait()
+	for i, err := range errs {
+		if i == 20 {
+			require.ErrorIs(t, err, postgres.ErrPoison)
+			continue
+		}
+		require.NoError(t, err)
+	}
+	require.Equal(t, 39, b.count(t, "SELECT count(*) FROM postrider.events"))
+}
+
+func TestChangeIsSeenByTheNextPublishOnEveryNode(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	other, _ := newStore(t, b.url, "node-2")
+	for i := range 20 {
+		name := fmt.Sprintf("sub-%02d", i)
+		b.subscription(t, "orders", name, nil)
+		receipt, err := other.Publisher.Publish(t.Context(), publication("orders", fmt.Sprintf("after-%d", i), 1))
+		require.NoError(t, err)
+		require.Equal(t, i+1, receipt.Matched[0], "the other node published without event subscription %s", name)
+	}
+	for i := range 20 {
+		require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", fmt.Sprintf("sub-%02d", i)))
+		receipt, err := other.Publisher.Publish(t.Context(), publication("orders", fmt.Sprintf("gone-%d", i), 1))
+		require.NoError(t, err)
+		require.Equal(t, 19-i, receipt.Matched[0])
+	}
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"),
+		"deleting cancels pending deliveries")
+	require.Zero(t, b.count(t, brokenTokens))
+}
+
+func TestPublishToTopicMadeOnAnotherNode(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	other, _ := newStore(t, b.url, "node-2")
+	b.topic(t, "fresh")
+	_, err := other.Publisher.Publish(t.Context(), publication("fresh", "e", 1))
+	require.NoError(t, err)
+	_, err = other.Publisher.Publish(t.Context(), publication("never", "e", 1))
+	require.ErrorIs(t, err, postgres.ErrNotFound)
+}
+
+func TestPublishRacingWithDeletesLeavesNothingPending(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	other, _ := newStore(t, b.url, "node-2")
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	for worker := range 4 {
+		group.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				if _, err := other.Publisher.Publish(ctx, publication("orders", fmt.Sprintf("%d-%d", worker, i), 1)); err != nil {
+					require.True(t, errors.Is(err, postgres.ErrUnavailable) && ctx.Err() != nil, "publish: %v", err)
+				}
+			}
+		})
+	}
+	for range 30 {
+		b.subscription(t, "orders", "brief", nil)
+		require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", "brief"))
+	}
+	cancel()
+	group.Wait()
+	// A publish that ran while the event subscription was deleted may commit after it: such a delivery has its
+	// job, which cancels it.
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries d "+
+		"JOIN postrider_internal.event_subscriptions s ON s.id = d.subscription_id WHERE s.deleted_at IS NULL"))
+	require.Zero(t, b.count(t, brokenTokens))
+}
+
+func TestPublishWaitsForNoOpenTransaction(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	b.subscription(t, "orders", "all", nil)
+	tx, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	_, err = tx.Exec(t.Context(), "UPDATE postrider_internal.topics SET name = 'renamed'; "+
+		"UPDATE postrider_internal.event_subscriptions SET deleted_at = now()")
+	require.NoError(t, err)
+
+	receipt := b.publish(t, "orders", "e", 1)
+
+	require.Equal(t, []int{1}, receipt.Matched)
+}
+
+func TestPublishWhileATableIsLockedIsRejectedAndStoresNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	b.subscription(t, "orders", "all", nil)
+	tx, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "LOCK TABLE postrider_internal.events")
+	require.NoError(t, err)
+	_, err = b.store.Publisher.Publish(t.Context(), publication("orders", "e", 1))
+	require.ErrorIs(t, err, postgres.ErrUnavailable)
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.events"))
+	b.publish(t, "orders", "later", 1)
+}
+
+func TestPublishOfAClientThatWentAwayIsTakenOut(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	tx, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "LOCK TABLE postrider_internal.events")
+	require.NoError(t, err)
+	first := make(chan error, 1)
+	go func() { // occupies the committer
+		_, err := b.store.Publisher.Publish(context.Background(), publication("orders", "first", 1))
+		first <- err
+	}()
+	require.Eventually(t, func() bool {
+		return b.count(t,
+			"SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'postrider_internal.events'::regclass") > 0
+	}, 30*time.Second, 5*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err = b.store.Publisher.Publish(ctx, publication("orders", "gone", 1))
+	require.ErrorIs(t, err, postgres.ErrUnavailable)
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.NoError(t, <-first)
+	b.publish(t, "orders", "last", 1)
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.events WHERE event_id = 'gone-0'"))
+}
+
+func TestReplacedKeysAreRejectedByTheNextPublishOnEveryNode(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	old := catalog.AccessKeys{Key1: "one", Key2: "two"}
+	_, _, err := b.store.Topics.Put(t.Context(), "orders",
+		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.EventGrid, Keys: &old})
+	require.NoError(t, err)
+	other, _ := newStore(t, b.url, "node-2")
+	with := func(key string) publish.Publication {
+		sum := sha256.Sum256([]byte(key))
+		p := publication("orders", key, 1)
+		p.Authorize = func(topic *catalog.Topic) bool {
+			return bytes.Equal(topic.Key1Hash, sum[:]) || bytes.Equal(topic.Key2Hash, sum[:])
+		}
+		return p
+	}
+	for _, key := range []string{"one", "two"} {
+		_, err := other.Publisher.Publish(t.Context(), with(key))
+		require.NoError(t, err)
+	}
+	require.NoError(t, b.store.Topics.SetKeys(t.Context(), "orders", catalog.AccessKeys{Key1: "three", Key2: "two"}))
+	_, err = other.Publisher.Publish(t.Context(), with("one"))
+	require.ErrorIs(t, err, publish.ErrUnauthorized,
+		"it is checked again in the transaction, by the catalog of that moment")
+	for _, key := range []string{"two", "three"} {
+		_, err := other.Publisher.Publish(t.Context(), with(key))
+		require.NoError(t, err)
+	}
+	require.ErrorIs(t, b.store.Topics.SetKeys(t.Context(), "never", old), postgres.ErrNotFound)
+}

@@ -1,0 +1,127 @@
+package node_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"postrider/internal/catalog"
+	"postrider/internal/endpointconf"
+	"postrider/internal/node"
+	"postrider/internal/postgres"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+)
+
+var otherKey = []byte("fedcba9876543210fedcba9876543210")
+
+func sealer(t *testing.T, key []byte, also ...[]byte) *postgres.Sealer {
+	t.Helper()
+	s, err := postgres.NewSealer(key, also...)
+	require.NoError(t, err)
+	return s
+}
+
+func secretive(n int) func(*catalog.SubscriptionSpec) {
+	return func(s *catalog.SubscriptionSpec) {
+		s.EndpointURL, s.Signing.Enabled = fmt.Sprintf("https://example.com/hook?code=%d", n), true
+		s.DeliveryAttributes = []endpointconf.DeliveryAttribute{
+			{Name: "X-A", Type: endpointconf.AttributeStatic, AttributeProperties: endpointconf.AttributeProperties{
+				Value: new("secret"), IsSecret: true,
+			}},
+		}
+		s.Connection = endpointconf.Connection{
+			OAuth2: &endpointconf.OAuth2{TokenURL: "https://login.example.com", ClientID: "a", ClientSecret: "planted"},
+		}
+	}
+}
+
+// A rotation goes through every row in steps while others change them, and what was sealed says the same afterwards.
+func TestRotateKeys(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	require.NoError(t, catalog.CheckKey(t.Context(), b.pool, sealer(t, testKey)))
+	topic := b.topic(t, "orders")
+	const subscriptions = 230 // more than two steps
+	sub := b.subscription(t, "orders", "s000", secretive(0))
+	b.copies(t, sub.ID, `jsonb_build_object('id', 1000 + i, 'name', 's' || lpad(i::text, 3, '0'))`, subscriptions-1)
+	s := spec()
+	_, err := b.store.Handshakes.BeginValidation(t.Context(), topic, "s000", &s, "https://events.example.com")
+	require.NoError(t, err)
+
+	rotating := sealer(t, otherKey, testKey)
+	require.NoError(t, catalog.CheckKey(t.Context(), b.pool, rotating))
+	pool, err := postgres.OpenPool(t.Context(), b.url, 8)
+	require.NoError(t, err)
+	defer pool.Close()
+	behind, err := node.New(t.Context(), node.Options{Pool: pool, Sealer: sealer(t, testKey, otherKey), Node: "behind"})
+	require.NoError(t, err)
+	var changing sync.WaitGroup
+	changed := 0
+	changing.Go(func() { // by a node that still seals with the old key, until it is rejected
+		for n := 0; ; n++ {
+			spec := spec()
+			secretive(n % subscriptions)(&spec)
+			spec.Labels = []string{fmt.Sprint(n)}
+			if _, _, err := behind.Subscriptions.Put(t.Context(), "orders", fmt.Sprintf("s%03d", n%subscriptions),
+				spec); err != nil {
+				if n == 0 || !retired(err) {
+					t.Errorf("change %d: %v", n, err)
+				}
+				return
+			}
+			changed++
+		}
+	})
+	rows := map[string]int{}
+	gone, err := catalog.RotateKeys(t.Context(), b.pool, rotating, func(table string, n int) { rows[table] += n })
+	require.NoError(t, err)
+	require.Equal(t, []string{sealer(t, testKey).KeyID()}, gone)
+	changing.Wait()
+	require.GreaterOrEqual(t, rows["event_subscriptions"], subscriptions)
+	require.Equal(t, 1, rows["handshakes"])
+
+	fresh := sealer(t, otherKey)
+	require.NoError(t, catalog.CheckKey(t.Context(), b.pool, fresh))
+	other, err := node.New(t.Context(), node.Options{Pool: pool, Sealer: fresh, Node: "after"})
+	require.NoError(t, err)
+	for n := range subscriptions {
+		sub, err := other.Subscriptions.Get(t.Context(), "orders", fmt.Sprintf("s%03d", n))
+		require.NoError(t, err)
+		code := 0 // as copied
+		if n < changed {
+			code = n
+		}
+		require.Equal(t, fmt.Sprint("https://example.com/hook?code=", code), sub.EndpointURL)
+		require.Equal(t, "secret", *sub.DeliveryAttributes[0].Value)
+		require.Equal(t, "planted", sub.Connection.OAuth2.ClientSecret)
+		require.Len(t, sub.SigningKeys.Secrets, 1)
+	}
+	require.ErrorContains(t, catalog.CheckKey(t.Context(), b.pool, sealer(t, testKey)), "is retired")
+	require.ErrorContains(t, catalog.CheckKey(t.Context(), b.pool, sealer(t, []byte("00000000000000000000000000000000"))),
+		"another encryption key")
+}
+
+func retired(err error) bool {
+	return strings.Contains(err.Error(), "is retired: nothing may be sealed with it")
+}
+
+// Every sealed column is one that a rotation knows of.
+func TestEverySealedColumnIsRotated(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	rows, err := b.pool.Query(t.Context(), `SELECT c.table_name || '.' || c.column_name FROM information_schema.columns c
+		WHERE c.table_schema = 'postrider_internal'
+		AND c.column_name LIKE '%\_sealed' AND c.table_name <> 'encryption_keys' ORDER BY 1`)
+	require.NoError(t, err)
+	columns, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	require.ElementsMatch(t, catalog.SealedColumns(), columns)
+	for _, column := range columns { // and one whose retired keys are rejected
+		require.NotZero(t, b.count(t, `SELECT count(*) FROM pg_trigger WHERE tgname = 'reject_retired_keys'
+			    AND tgrelid::regclass::text = 'postrider_internal.' || split_part($1, '.', 1)
+			AND pg_get_triggerdef(oid) LIKE '%''' || split_part($1, '.', 2) || '''%'`, column), column)
+	}
+}

@@ -1,0 +1,157 @@
+package node_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/internal/catalog"
+	"postrider/internal/filter"
+	"postrider/internal/node"
+	"postrider/policy"
+)
+
+// miscountedRollups compares the counts with the rows that were counted.
+const miscountedRollups = `
+WITH truth AS (
+    SELECT topic, NULL AS subscription, 'published' AS kind, '' AS detail, count(*) AS n FROM postrider.events
+    GROUP BY 1
+    UNION ALL SELECT topic, subscription, 'matched', '', count(*) FROM postrider.deliveries GROUP BY 1, 2
+    UNION ALL SELECT topic, subscription, 'attempt', outcome, count(*) FROM postrider.delivery_attempts WHERE NOT late
+    GROUP BY 1, 2, 4
+    UNION ALL SELECT topic, subscription, state, CASE WHEN state = 'delivered' AND attempts = 1 THEN 'FirstAttempt'
+        ELSE coalesce(reason, '') END, count(*) FROM postrider.deliveries WHERE state <> 'pending' GROUP BY 1, 2, 3, 4
+    UNION ALL SELECT topic, subscription, 'backlog', '', count(*) FROM postrider.deliveries WHERE state = 'pending'
+    GROUP BY 1, 2
+), counted AS (
+    SELECT topic, subscription, kind, detail, sum(count) AS n FROM postrider.delivery_counts WHERE kind <> 'duplicate'
+    GROUP BY 1, 2, 3, 4
+    UNION ALL SELECT topic, subscription, 'backlog', '', pending_deliveries FROM postrider.backlogs
+)
+SELECT count(*) FROM truth FULL JOIN counted ON truth.topic = counted.topic AND coalesce(truth.subscription,
+    '') = coalesce(counted.subscription, '')
+       AND truth.kind = counted.kind AND truth.detail = counted.detail
+ WHERE truth.n IS DISTINCT FROM counted.n`
+
+// missummedRollups compares the sums that pages read with the minutes.
+const missummedRollups = `
+WITH added AS (
+    SELECT *, (SELECT coalesce(sum(n), 0) FROM unnest(latency_buckets) n) AS timed FROM postrider_internal.rollups
+), truth AS (
+    SELECT 60 AS span, date_bin('1 hour', minute, 'epoch') AS begins, topic_id, subscription_id, kind, detail,
+           sum(count) AS n, sum(timed) AS timed FROM added WHERE subscription_id > 0 GROUP BY 2, 3, 4, 5, 6
+    UNION ALL SELECT 15, date_bin('15 minutes', minute, 'epoch'), topic_id, 0, kind, detail, sum(count), sum(timed)
+    FROM added GROUP BY 2, 3, 5, 6
+    UNION ALL SELECT 15, date_bin('15 minutes', minute, 'epoch'), 0, 0, kind, detail, sum(count), sum(timed) FROM added
+    GROUP BY 2, 5, 6
+    UNION ALL SELECT 1, minute, 0, 0, kind, detail, sum(count), sum(timed) FROM added GROUP BY 2, 5, 6
+)
+SELECT count(*) FROM truth FULL JOIN postrider_internal.rollup_sums s USING (span, begins, topic_id, subscription_id,
+    kind, detail)
+ WHERE s.count IS DISTINCT FROM truth.n OR (SELECT coalesce(sum(b), 0)
+     FROM unnest(s.latency_buckets) b) IS DISTINCT FROM truth.timed`
+
+func TestRollupsCountWhatHappened(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	b.topic(t, "empty")
+	all := b.subscription(t, "orders", "all", nil)
+	b.subscription(t, "orders", "none",
+		func(s *catalog.SubscriptionSpec) { s.Filter = filter.Filter{IncludedEventTypes: []string{"other"}} })
+	b.publish(t, "orders", "e", 6)
+	b.publish(t, "empty", "e", 2)
+	d, j := b.fetched(t, "node-1")
+	for i, verdict := range []policy.Verdict{
+		{Action: policy.Delivered},
+		{Action: policy.Delivered},
+		{Action: policy.Retry, At: time.Now().Add(time.Hour)},
+		{Action: policy.DeadLetter, Reason: policy.ReasonMaxDeliveryAttemptsExceeded},
+		{Action: policy.Drop, Reason: policy.ReasonTimeToLiveExceeded},
+	} {
+		r := result(d[i], j[i], all, verdict)
+		r.Duration = []time.Duration{
+			time.Millisecond, 5 * time.Millisecond, 70 * time.Second, time.Second, 900 * time.Millisecond,
+		}[i]
+		if verdict.Action == policy.Drop {
+			r.Number = 0 // ended without a request
+		}
+		require.NoError(t, b.store.Recorder.Record(t.Context(), r))
+		require.NoError(t, b.store.Recorder.Record(t.Context(), r), "a result that was recorded already is not counted again")
+	}
+
+	for _, when := range []string{"appended", "merged", "merged and appended"} {
+		require.Zero(t, b.count(t, miscountedRollups), when)
+		require.Zero(t, b.count(t, missummedRollups), when)
+		require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.delivery_counts WHERE kind = 'attempt'
+			AND latency_buckets = '{1,1,0,0,0,0,0,0,1,0,0,0,0,1}'`), when)
+		if when == "merged" {
+			b.publish(t, "empty", "again", 2)
+			continue
+		}
+		_, err := b.store.Maintenance.MergeRollups(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.rollup_deltas"))
+	}
+	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", "all"))
+	require.Zero(t, b.count(t, miscountedRollups),
+		"canceled deliveries are counted, and the deleted event subscription's counts stay")
+	require.Equal(t, 2, b.count(t, "SELECT sum(count) FROM postrider.delivery_counts WHERE kind = 'canceled'"))
+}
+
+func TestRollupsAddUpWhileTheyAreMerged(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	sub := b.subscription(t, "orders", "all", nil)
+	other, _ := newStore(t, b.url, "node-2")
+	ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
+	defer stop()
+	var group sync.WaitGroup
+	loop := func(do func(i int)) {
+		group.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				do(i)
+			}
+		})
+	}
+	loop(func(i int) { b.publish(t, "orders", fmt.Sprint(i), 1+i%30) })
+	loop(func(int) { b.recordSome(t, sub, "node-1") })
+	for _, s := range []*node.System{b.store, other} {
+		loop(func(int) {
+			_, err := s.Maintenance.MergeRollups(t.Context())
+			require.NoError(t, err)
+		})
+	}
+	group.Wait()
+	require.Zero(t, b.count(t, miscountedRollups))
+	_, err := b.store.Maintenance.MergeRollups(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, b.count(t, miscountedRollups))
+	require.Zero(t, b.count(t, missummedRollups))
+	require.Positive(t, b.count(t, "SELECT count(*) FROM postrider_internal.rollup_sums"))
+}
+
+func TestLateSuccessIsCountedOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	sub := b.subscription(t, "orders", "all", nil)
+	b.publish(t, "orders", "e", 1)
+	d, j := b.fetched(t, "node-1")
+	r := result(d[0], j[0], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})
+	require.NoError(t,
+		b.pool.QueryRow(t.Context(), "SELECT event_uuid FROM postrider_internal.deliveries").Scan(&r.FirstEvent))
+	require.NoError(t, b.store.Recorder.Record(t.Context(), r))
+	r.Verdict, r.Status, r.Outcome = policy.Verdict{Action: policy.Delivered}, 200, policy.OutcomeDelivered
+	for range 2 {
+		_, err := b.store.Recorder.RecordLate(t.Context(), r, "late")
+		require.NoError(t, err)
+	}
+	require.Zero(t, b.count(t, miscountedRollups))
+	require.Equal(t, 1, b.count(t, "SELECT sum(count) FROM postrider.delivery_counts WHERE kind = 'delivered'"))
+}

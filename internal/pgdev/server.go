@@ -1,0 +1,403 @@
+// Package pgdev finds, starts and stops a private PostgreSQL: one for the dev verb, one per test process, one per
+// benchmark. It listens on 127.0.0.1 with a random password, and stops when the process ends that started it. Package
+// pgdev never uses a server that runs already, and is not for production.
+package pgdev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+const (
+	superuser    = "postgres"       // PostgreSQL's default name: no role of postrider's schema has it
+	shm          = "/dev/shm"       // a file system in memory on Linux
+	bootDeadline = 2 * time.Minute  // with the crash recovery of a kept directory: up to max_wal_size (4 GB) of WAL
+	lockDeadline = 10 * time.Second // of a kept directory: the server of a killed run may be in its last checkpoint
+	stopDeadline = 20 * time.Second // of a fast shutdown
+	quitDeadline = 5 * time.Second  // of an immediate shutdown
+	poll         = 5 * time.Millisecond
+)
+
+// Options configure Start. The zero value is a server for tests: a free port, a temporary directory, not durable.
+type Options struct {
+	Dir      string            // keeps the data between runs; empty is a temporary directory, which Stop removes
+	Port     int               // on 127.0.0.1; if it is 0 or taken, a free one
+	Settings map[string]string // override the defaults in postgresql.conf
+	Durable  bool              // fsync and full_page_writes are on, for benchmarks and for data to keep
+	Log      io.Writer         // receives progress lines for a person; nil discards them
+
+	cache string // replaces owner.cacheDir in tests
+}
+
+// Server is a running private PostgreSQL. Its methods may be called from several goroutines.
+type Server struct {
+	opts     Options
+	owner    owner
+	dir      string // has data/ (the cluster) and postgres.log
+	bin      installation
+	password string
+	port     int
+	guardian *guardian
+
+	mu      sync.Mutex
+	proc    *process
+	stopped bool
+}
+
+// Start finds or fetches PostgreSQL, creates the cluster if there is none, starts the server and waits until it accepts
+// connections. The error of a failed start ends with the server's log. The server outlives ctx: only Stop, Kill or the
+// end of this process ends it.
+func Start(ctx context.Context, opts Options) (*Server, error) {
+	owner, err := unprivileged()
+	if err == nil && opts.cache == "" {
+		opts.cache, err = owner.cacheDir()
+	}
+	if err := errors.Join(err, openToAll(opts.cache)); err != nil {
+		return nil, fmt.Errorf("pgdev: %w", err)
+	}
+	s := &Server{opts: opts, owner: owner}
+	if opts.Log == nil {
+		s.opts.Log = io.Discard
+	}
+	if err = s.openDir(); err == nil {
+		err = s.start(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("pgdev: %w", errors.Join(err, s.close()))
+	}
+	return s, nil
+}
+
+// openDir creates or reuses the directory of the options. Temporary data that need not be durable are in memory.
+func (s *Server) openDir() (err error) {
+	if s.opts.Dir != "" {
+		if s.dir, err = filepath.Abs(s.opts.Dir); err == nil {
+			err = os.MkdirAll(s.dir, 0o755)
+		}
+	} else {
+		root := os.TempDir()
+		if space, _ := memory(); space && !s.opts.Durable {
+			root = shm
+		}
+		if s.dir, err = os.MkdirTemp(root, "postrider-pg-"); err == nil {
+			err = openToAll(s.dir)
+		}
+	}
+	if err == nil {
+		s.guardian, err = guard(s.dir, s.opts.Dir == "")
+	}
+	if err == nil && !s.owner.canEnter(s.dir) {
+		err = fmt.Errorf("PostgreSQL does not run as root, and the user %s, which runs it, may not enter %s: choose "+
+			"another directory, such as /var/lib/postrider, or start postrider as another user", s.owner.name, s.dir)
+	}
+	return err
+}
+
+func (s *Server) file(name string) string { return filepath.Join(s.dir, name) }
+
+// openToAll creates a directory in which the owner can reach its files. Its private files have mode 0600.
+func openToAll(dir string) error { return errors.Join(os.MkdirAll(dir, 0o755), os.Chmod(dir, 0o711)) }
+
+func (s *Server) start(ctx context.Context) error {
+	raw, err := os.ReadFile(s.file("data/PG_VERSION"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read version of the data: %w", err)
+	}
+	major, _ := strconv.Atoi(strings.TrimSpace(string(raw))) // 0: there is no cluster yet
+	if s.bin, err = programs(ctx, s.owner, s.opts, major); err != nil {
+		return err
+	}
+	if major == 0 {
+		if err := s.createCluster(ctx); err != nil {
+			return fmt.Errorf("create cluster: %w", err)
+		}
+	}
+	password, err := os.ReadFile(s.file("data/" + passwordFile))
+	if err != nil {
+		return fmt.Errorf("%s has a cluster but no password file: choose another directory: %w", s.dir, err)
+	}
+	s.password = string(password)
+	for range 5 { // another process may take the port first
+		s.port = choosePort(s.opts)
+		if err = s.boot(ctx); err == nil || !strings.Contains(err.Error(), "could not bind") {
+			break
+		}
+	}
+	return err
+}
+
+// close removes a temporary directory. It retries for a while, because sessions of a killed server may still write.
+func (s *Server) close() (err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), quitDeadline)
+	defer cancel()
+	for s.opts.Dir == "" && s.dir != "" {
+		if err = os.RemoveAll(s.dir); err == nil || !pause(ctx, 10*poll) {
+			break
+		}
+	}
+	s.guardian.release()
+	return err
+}
+
+// URL is the address of a database for the superuser, with the password.
+func (s *Server) URL(database string) string {
+	return fmt.Sprintf("postgres://%s:%s@127.0.0.1:%d/%s?sslmode=disable", superuser, s.password, s.port, database)
+}
+
+// Port is the TCP port on 127.0.0.1.
+func (s *Server) Port() int { return s.port }
+
+// Dir is the directory of the data and the log.
+func (s *Server) Dir() string { return s.dir }
+
+// Binaries is the directory of the server's programs. Some installations have no pg_dump there.
+func (s *Server) Binaries() string { return s.bin.dir }
+
+// Version is the server's release, for example "15.18".
+func (s *Server) Version() string { return s.bin.version }
+
+// PID is the process id of the postmaster, also after it ended.
+func (s *Server) PID() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.proc.cmd.Process.Pid
+}
+
+// CreateDatabase creates an empty database unless it exists.
+func (s *Server) CreateDatabase(ctx context.Context, name string) error {
+	conn, err := pgx.Connect(ctx, s.URL("postgres"))
+	if err == nil {
+		defer conn.Close(ctx)
+		_, err = conn.Exec(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize())
+	}
+	var rejected *pgconn.PgError
+	if err != nil && (!errors.As(err, &rejected) || rejected.Code != "42P04") { // duplicate_database
+		return fmt.Errorf("pgdev: create database %s: %w", name, err)
+	}
+	return nil
+}
+
+// Stop shuts the server down and removes a temporary directory. When ctx or 20 s end, the shutdown is an immediate one.
+func (s *Server) Stop(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return nil
+	}
+	s.stopped = true
+	s.proc.stop(ctx)
+	return s.close()
+}
+
+// Kill ends the postmaster with SIGKILL, as a crash would. Its sessions end shortly after.
+func (s *Server) Kill() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.proc.kill() {
+		return errors.New("pgdev: the killed server does not end")
+	}
+	return nil
+}
+
+// Restart shuts the server down unless it is down, and starts it with the same port and data.
+func (s *Server) Restart(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return errors.New("pgdev: restart: the server was stopped for good")
+	}
+	s.proc.stop(ctx)
+	if err := s.boot(ctx); err != nil {
+		return fmt.Errorf("pgdev: restart: %w", err)
+	}
+	return nil
+}
+
+// Outgoing connections have higher ports (Linux: from 32768): none takes the server's port while it restarts.
+const lowestFreePort, highestFreePort = 20000, 32767
+
+// choosePort returns the port of the options, or a free one.
+func choosePort(opts Options) int {
+	port := opts.Port
+	for port == 0 || taken(port) {
+		port = lowestFreePort + rand.IntN(highestFreePort-lowestFreePort+1)
+	}
+	if port != opts.Port && opts.Port != 0 {
+		fmt.Fprintf(opts.Log, "Port %d is taken; using %d instead.\n", opts.Port, port)
+	}
+	return port
+}
+
+// taken connects, because on macOS a bind succeeds beside a listener on all addresses.
+func taken(port int) bool {
+	conn, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), time.Second)
+	if err == nil {
+		conn.Close()
+	}
+	return err == nil
+}
+
+// boot starts the postmaster and waits until it accepts connections. It retries what ends by itself: a server of a
+// killed run, or sessions of a killed postmaster.
+func (s *Server) boot(ctx context.Context) error {
+	if err := s.write(s.file("data/postgresql.conf"), config(s.opts, s.port)); err != nil {
+		return fmt.Errorf("write settings: %w", err)
+	}
+	passing := regexp.MustCompile(`lock file ".*" already exists|pre-existing shared memory block`)
+	for end := time.Now().Add(lockDeadline); ; {
+		log, err := s.bootOnce(ctx)
+		switch {
+		case err == nil:
+			return nil
+		case !passing.MatchString(log) || time.Now().After(end) || !pause(ctx, 10*poll):
+			return fmt.Errorf("%w\n%s", err, tail(log))
+		}
+	}
+}
+
+// bootOnce is one try. An error leaves no process behind, and comes with the server's log of this try.
+func (s *Server) bootOnce(ctx context.Context) (text string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, bootDeadline)
+	defer cancel()
+	log, err := os.OpenFile(s.file("postgres.log"), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+	if err != nil {
+		return "", fmt.Errorf("open server log: %w", err)
+	}
+	defer log.Close()
+	before, _ := log.Seek(0, io.SeekEnd)
+	// The server outlives the context of its start.
+	cmd := s.owner.command(context.WithoutCancel(ctx), filepath.Join(s.bin.dir, "postgres"), "-D", s.file("data"))
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		return "", fmt.Errorf("start server: %w", err)
+	}
+	fmt.Fprintln(s.guardian.pipe, cmd.Process.Pid)
+	s.proc = &process{cmd, make(chan struct{})}
+	go s.proc.run()
+	if err := s.awaitReady(ctx); err != nil {
+		s.proc.stop(ctx)
+		text, _ := io.ReadAll(io.NewSectionReader(log, before, 1<<20))
+		return string(text), fmt.Errorf("server on port %d: %w", s.port, err)
+	}
+	return "", nil
+}
+
+// awaitReady returns nil when a connection succeeds, or the reason why none can.
+func (s *Server) awaitReady(ctx context.Context) error {
+	for {
+		conn, err := pgx.Connect(ctx, s.URL("postgres")+"&connect_timeout=1")
+		if err == nil {
+			return conn.Close(ctx)
+		}
+		select {
+		case <-s.proc.done:
+			return errors.New("it ended at once")
+		case <-ctx.Done():
+			return fmt.Errorf("no connection: %w", err)
+		case <-time.After(poll):
+		}
+	}
+}
+
+// tail is the last twelve lines.
+func tail(log string) string {
+	lines := strings.Split(strings.TrimRight(log, "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-12):], "\n")
+}
+
+// pause waits for d, and reports false if ctx ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// guardian is a shell that, when this process ends, even by SIGKILL, stops the postmaster and removes a temporary
+// directory. It reads the postmaster's process ids from a pipe, which ends with this process.
+type guardian struct {
+	cmd  *exec.Cmd
+	pipe io.WriteCloser
+}
+
+const guardianScript = `trap '' HUP INT TERM
+while read -r line; do pid=$line; done
+kill -INT "$pid"
+for _ in $(seq 300); do kill -0 "$pid" || break; sleep 0.1; done
+! "$2" || rm -rf "$1"`
+
+func guard(dir string, temporary bool) (*guardian, error) {
+	cmd := exec.Command("/bin/sh", "-c", guardianScript, "sh", dir, strconv.FormatBool(temporary))
+	cmd.SysProcAttr = ownGroup()
+	pipe, err := cmd.StdinPipe()
+	if err := errors.Join(err, cmd.Start()); err != nil {
+		return nil, err
+	}
+	return &guardian{cmd, pipe}, nil
+}
+
+// release ends the guardian before it acts.
+func (g *guardian) release() {
+	if g != nil {
+		_ = g.cmd.Process.Kill()
+		_ = g.cmd.Wait()
+	}
+}
+
+// process is a postmaster that this process started.
+type process struct {
+	cmd  *exec.Cmd
+	done chan struct{} // closed when the postmaster has ended
+}
+
+func (p *process) run() {
+	_ = p.cmd.Wait() // the server's log has the reason of a failure
+	close(p.done)
+}
+
+// stop ends the postmaster by a fast shutdown, after ctx or the deadline by an immediate one, at last by SIGKILL.
+func (p *process) stop(ctx context.Context) {
+	rest := context.WithoutCancel(ctx)
+	_ = p.ends(ctx, syscall.SIGINT, stopDeadline) || p.ends(rest, syscall.SIGQUIT, quitDeadline) || p.kill()
+}
+
+func (p *process) kill() bool { return p.ends(context.Background(), syscall.SIGKILL, time.Minute) }
+
+// ends sends a signal and reports whether the postmaster ends in time.
+func (p *process) ends(ctx context.Context, signal os.Signal, limit time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	_ = p.cmd.Process.Signal(signal) // it fails if the postmaster has ended
+	select {
+	case <-p.done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// TempInMemory puts the temporary files of a test process, also of durable servers, in memory if it has enough space.
+func TempInMemory() {
+	if space, programs := memory(); space && programs {
+		_ = os.Setenv("TMPDIR", shm)
+	}
+}

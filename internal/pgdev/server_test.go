@@ -1,0 +1,258 @@
+package pgdev_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"postrider/internal/pgdev"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+)
+
+func start(t *testing.T, opts pgdev.Options) *pgdev.Server {
+	t.Helper()
+	s, err := pgdev.Start(t.Context(), opts)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Stop(context.Background())) })
+	return s
+}
+
+// queryText runs one statement on a separate connection and returns its first value as text.
+func queryText(t *testing.T, url, sql string) string {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer conn.Close(context.Background())
+	var value any
+	rows, err := conn.Query(t.Context(), sql)
+	require.NoError(t, err)
+	for rows.Next() {
+		values, err := rows.Values()
+		require.NoError(t, err)
+		value = values[0]
+	}
+	require.NoError(t, rows.Err())
+	return fmt.Sprint(value)
+}
+
+func eventually(t *testing.T, condition func() bool, message string) {
+	t.Helper()
+	require.Eventually(t, condition, 30*time.Second, 10*time.Millisecond, message)
+}
+
+func gone(path string) bool {
+	_, err := os.Stat(path)
+	return os.IsNotExist(err)
+}
+
+// parentDir is a folder that the server's user may enter even when root runs the tests.
+func parentDir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
+	require.NoError(t, os.Chmod(dir, 0o755))
+	return dir
+}
+
+func TestStartAndStop(t *testing.T) {
+	t.Parallel()
+	s := start(t, pgdev.Options{Settings: map[string]string{"work_mem": "7MB"}})
+	require.Equal(t, "127.0.0.1/32", queryText(t, s.URL("postgres"), "SELECT inet_server_addr()::text"))
+	require.Equal(t, strconv.Itoa(s.Port()), queryText(t, s.URL("postgres"), "SELECT inet_server_port()"))
+	require.Equal(t, "UTF8 C", queryText(t, s.URL("postgres"),
+		"SELECT concat_ws(' ', current_setting('server_encoding'), datcollate) FROM pg_database WHERE datname = 'postgres'"))
+	for name, want := range map[string]string{
+		"work_mem": "7MB", "fsync": "off", "max_connections": "200", "timezone": "UTC", "listen_addresses": "127.0.0.1",
+	} {
+		require.Equal(t, want, queryText(t, s.URL("postgres"), "SHOW "+name))
+	}
+	require.True(t, strings.HasPrefix(queryText(t, s.URL("postgres"), "SHOW server_version"), s.Version()))
+	require.False(t, gone(filepath.Join(s.Binaries(), "initdb")))
+	require.False(t, gone(filepath.Join(s.Dir(), "postgres.log")))
+
+	require.NoError(t, s.Stop(t.Context()))
+	require.True(t, gone(s.Dir()), "temporary data are removed")
+	_, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port())))
+	require.Error(t, err)
+	require.NoError(t, s.Stop(t.Context()), "a second stop does nothing")
+	require.ErrorContains(t, s.Restart(t.Context()), "stopped for good")
+}
+
+func TestPasswordIsNeeded(t *testing.T) {
+	t.Parallel()
+	s := pgdev.CurrentServer(t)
+	_, err := pgx.Connect(t.Context(),
+		fmt.Sprintf("postgres://postgres:wrong@127.0.0.1:%d/postgres?sslmode=disable", s.Port()))
+	require.ErrorContains(t, err, "password authentication failed")
+}
+
+func TestStopCutsSessionsAndOutlivesItsContext(t *testing.T) {
+	t.Parallel()
+	s := start(t, pgdev.Options{})
+	conn, err := pgx.Connect(t.Context(), s.URL("postgres"))
+	require.NoError(t, err)
+	defer conn.Close(context.Background())
+	_, err = conn.Exec(t.Context(), "BEGIN; CREATE TABLE open_transaction ()")
+	require.NoError(t, err)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NoError(t, s.Stop(ended), "a context that has ended means at once, not never")
+	require.Error(t, conn.Ping(t.Context()))
+}
+
+func TestRestartAndKill(t *testing.T) {
+	t.Parallel()
+	s := start(t, pgdev.Options{Durable: true})
+	port, pid := s.Port(), s.PID()
+	require.Equal(t, "on", queryText(t, s.URL("postgres"), "SHOW fsync"))
+	queryText(t, s.URL("postgres"), "CREATE TABLE kept AS SELECT 1")
+
+	require.NoError(t, s.Restart(t.Context()))
+	require.Equal(t, port, s.Port())
+	require.NotEqual(t, pid, s.PID())
+	require.Equal(t, "1", queryText(t, s.URL("postgres"), "SELECT count(*) FROM kept"))
+
+	busy, err := pgx.Connect(t.Context(), s.URL("postgres"))
+	require.NoError(t, err)
+	working := make(chan error, 1)
+	// A session that computes notices the death of its postmaster only when it is done, about a second later.
+	go func() {
+		_, err := busy.Exec(context.Background(), "DO 'BEGIN FOR i IN 1..20000000 LOOP END LOOP; END'")
+		working <- err
+	}()
+	eventually(t, func() bool {
+		return queryText(t, s.URL("postgres"),
+			"SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'DO %'") == "1"
+	}, "the session computes")
+	require.NoError(t, s.Kill())
+	require.NoError(t, s.Kill(), "what is dead stays dead")
+	_, err = pgx.Connect(t.Context(), s.URL("postgres"))
+	require.Error(t, err)
+	require.NoError(t, s.Restart(t.Context()), "the sessions of the killed server are waited for")
+	<-working // in an error or, if the response was faster than the notice, in none
+	require.NoError(t, busy.Close(t.Context()))
+	require.Equal(t, port, s.Port())
+	require.Equal(t, "1", queryText(t, s.URL("postgres"), "SELECT count(*) FROM kept"), "committed rows survive")
+}
+
+func TestTakenPort(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	port := listener.Addr().(*net.TCPAddr).Port
+
+	var log bytes.Buffer
+	s := start(t, pgdev.Options{Port: port, Log: &log})
+	require.NotEqual(t, port, s.Port())
+	require.Equal(t, fmt.Sprintf("Port %d is taken; using %d instead.\n", port, s.Port()), log.String())
+}
+
+func TestChosenPort(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	port := listener.Addr().(*net.TCPAddr).Port
+	require.NoError(t, listener.Close())
+	require.Equal(t, port, start(t, pgdev.Options{Port: port}).Port())
+}
+
+func TestKeptFolder(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(parentDir(t), "kept")
+	s := start(t, pgdev.Options{Dir: dir, Durable: true})
+	require.Equal(t, dir, s.Dir())
+	require.NoError(t, s.CreateDatabase(t.Context(), "postrider"))
+	require.NoError(t, s.CreateDatabase(t.Context(), "postrider"), "one that exists is left alone")
+	queryText(t, s.URL("postrider"), "CREATE TABLE kept AS SELECT 42 AS n")
+	queryText(t, s.URL("postrider"), "ALTER SYSTEM SET work_mem = '9MB'")
+	password, err := os.Stat(filepath.Join(dir, "data", "postrider.password"))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), password.Mode().Perm())
+	require.NoError(t, s.Stop(t.Context()))
+
+	again := start(t, pgdev.Options{Dir: dir, Durable: true, Port: s.Port()})
+	require.Equal(t, s.URL("postrider"), again.URL("postrider"), "password and all")
+	require.Equal(t, "42", queryText(t, again.URL("postrider"), "SELECT n FROM kept"))
+	require.Equal(t, "9MB", queryText(t, again.URL("postrider"), "SHOW work_mem"), "ALTER SYSTEM was kept")
+	require.NoError(t, again.Stop(t.Context()))
+
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "data", "PG_VERSION"), []byte("99\n"), 0o600))
+	_, err = pgdev.Start(t.Context(), pgdev.Options{Dir: dir})
+	require.ErrorContains(t, err, "the data were created by PostgreSQL 99")
+}
+
+func TestFolderInUse(t *testing.T) {
+	t.Parallel()
+	s := pgdev.CurrentServer(t)
+	want := "Is another postmaster (PID " + strconv.Itoa(s.PID()) + ") running"
+	var err error
+	// A start retries until its context ends. On a busy machine a short context ends before the first try does.
+	for limit := time.Second; limit < time.Minute; limit *= 4 {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		_, err = pgdev.Start(ctx, pgdev.Options{Dir: s.Dir()})
+		cancel()
+		require.Error(t, err)
+		if strings.Contains(err.Error(), want) {
+			break
+		}
+	}
+	require.ErrorContains(t, err, want)
+	require.Equal(t, "1", queryText(t, s.URL("postgres"), "SELECT 1"))
+}
+
+func TestFailedStart(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		settings map[string]string
+		want     string
+	}{
+		"the server's own words are in the error": {
+			map[string]string{"shared_buffers": "plenty"}, `invalid value for parameter "shared_buffers": "plenty"`,
+		},
+		"what is no setting": {map[string]string{"a b": "c"}, "syntax error in file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := pgdev.Start(t.Context(), pgdev.Options{Settings: tc.settings})
+			require.ErrorContains(t, err, tc.want)
+		})
+	}
+}
+
+func TestHalfMadeClusterIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(parentDir(t), "kept")
+	half := filepath.Join(dir, "data.new")
+	require.NoError(t, os.MkdirAll(half, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(half, "PG_VERSION"), []byte("15\n"), 0o600))
+	s := start(t, pgdev.Options{Dir: dir})
+	require.Equal(t, "1", queryText(t, s.URL("postgres"), "SELECT 1"))
+	require.True(t, gone(half))
+}
+
+// TestTempInMemory checks the directory of temporary files: in memory, or unchanged.
+func TestTempInMemory(t *testing.T) {
+	disk := t.TempDir()
+	t.Setenv("TMPDIR", disk)
+	pgdev.TempInMemory()
+	if os.TempDir() == disk {
+		t.Skip("no space in memory, or no programs may run there")
+	}
+	require.Equal(t, "/dev/shm", os.TempDir())
+	script := filepath.Join(t.TempDir(), "script")
+	require.NoError(t, os.WriteFile(script, []byte("#!/bin/sh\necho runs\n"), 0o700))
+	out, err := exec.CommandContext(t.Context(), script).Output()
+	require.NoError(t, err)
+	require.Equal(t, "runs\n", string(out), "tests put programs there")
+}

@@ -1,0 +1,99 @@
+package postgres_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/internal/postgres"
+)
+
+// groupsOf returns the sizes of the groups of items that arrive at these distances.
+func groupsOf(t *testing.T, g postgres.Gathering, distances ...time.Duration) (sizes []int) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := postgres.NewGatheringBatcher[int](g)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			b.Run(ctx, postgres.AtMost[int](1000), func(group []int) { sizes = append(sizes, len(group)) })
+		}()
+		for i, distance := range distances {
+			time.Sleep(distance) //nolint:forbidigo // virtual time
+			b.Add(i)
+			synctest.Wait()
+		}
+		time.Sleep(time.Second) //nolint:forbidigo // virtual time
+		stop()
+		<-done
+	})
+	return sizes
+}
+
+func repeat(n int, d time.Duration) []time.Duration {
+	list := make([]time.Duration, n)
+	for i := range list {
+		list[i] = d
+	}
+	return list
+}
+
+func TestGathering(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	patient := postgres.Gathering{Enough: 100, Longest: 50*ms + ms/2, Worth: 2}
+	quick := postgres.Gathering{Enough: 100, Longest: 10 * ms, Quiet: 2 * ms, Worth: 6}
+
+	require.Equal(t, []int{1, 51, 51, 17}, groupsOf(t, patient, repeat(120, ms)...), "fast items fill the longest wait")
+	require.Equal(t, []int{1, 100, 19}, groupsOf(t, patient, repeat(120, ms/4)...),
+		"a group with enough items is processed")
+	require.Equal(t, []int{1, 1, 1, 1, 1, 1, 1, 1}, groupsOf(t, patient, repeat(8, 80*ms)...),
+		"slow items are processed alone")
+	require.Equal(t, []int{1, 1, 1}, groupsOf(t, patient, repeat(3, 3*time.Second)...))
+	require.Equal(t, []int{1, 39, 1, 39}, groupsOf(t, quick, append(repeat(40, 0), append([]time.Duration{100 * ms},
+		repeat(39, 0)...)...)...), "a pause ends the wait")
+}
+
+func TestGatheringEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := postgres.NewGatheringBatcher[int](postgres.Gathering{Enough: 9, Longest: time.Hour, Worth: 2})
+		ctx, stop := context.WithCancel(t.Context())
+		stop()
+		b.Add(1)
+		n := 0
+		b.Run(ctx, postgres.AtMost[int](9), func(group []int) { n += len(group) })
+		require.Equal(t, 1, n)
+	})
+}
+
+// A wait that brought nothing is not repeated for each item, and an item long after the last one never waits.
+func TestGatheringCoolsDown(t *testing.T) {
+	t.Parallel()
+	for distance, waits := range map[time.Duration][2]int{30 * time.Millisecond: {1, 15}, 3 * time.Second: {0, 0}} {
+		synctest.Test(t, func(t *testing.T) {
+			b := postgres.NewGatheringBatcher[int](postgres.Gathering{Enough: 9, Longest: 50 * time.Millisecond, Worth: 2})
+			ctx, stop := context.WithCancel(t.Context())
+			waited := 0
+			added := make(chan struct{})
+			go b.Run(ctx, postgres.AtMost[int](9), func([]int) { close(added) })
+			for range 100 {
+				added = make(chan struct{})
+				began := time.Now()
+				b.Add(1)
+				<-added
+				if time.Since(began) > 0 {
+					waited++
+				}
+				time.Sleep(distance) //nolint:forbidigo // virtual time
+			}
+			stop()
+			require.LessOrEqual(t, waited, waits[1])
+			require.GreaterOrEqual(t, waited, waits[0], "the rate may have risen")
+		})
+	}
+}

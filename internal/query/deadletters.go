@@ -1,0 +1,369 @@
+package query
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"postrider/internal/postgres"
+)
+
+// DeadLetterFilter selects dead letters; the zero value matches all. Its members are columns of
+// postrider.dead_letters.
+type DeadLetterFilter struct {
+	Topic        *string `query:"topic" json:"topic,omitzero"`
+	Subscription *string `query:"subscription" json:"subscription,omitzero"`
+	Reason       *string `query:"reason" json:"reason,omitzero"`
+	LastOutcome  *string `query:"lastOutcome" json:"lastOutcome,omitzero"`
+	// LastStatus 0 selects those whose last attempt got no response.
+	LastStatus    *int    `query:"lastStatus" json:"lastStatus,omitzero"`
+	EventID       *string `query:"eventId" json:"eventId,omitzero"`
+	EventType     *string `query:"eventType" json:"eventType,omitzero"`
+	Subject       *string `query:"subject" json:"subject,omitzero"`
+	SubjectPrefix *string `query:"subjectPrefix" json:"subjectPrefix,omitzero"`
+	Source        *string `query:"source" json:"source,omitzero"`
+	// DeadLetteredFrom is included, DeadLetteredUntil is not.
+	DeadLetteredFrom  *time.Time `query:"deadLetteredFrom" json:"deadLetteredFrom,omitzero"`
+	DeadLetteredUntil *time.Time `query:"deadLetteredUntil" json:"deadLetteredUntil,omitzero"`
+	// Redelivered: true for those that were redelivered, false for the others, nil for both. A redelivery of many
+	// reads nil as false.
+	Redelivered *bool `query:"redelivered" json:"redelivered,omitzero"`
+	// DeadLetterIDs are at most 10,000; nil for all, and an empty list for none.
+	DeadLetterIDs []uuid.UUID `json:"deadLetterIds,omitzero" maxItems:"10000"`
+	// Match are conditions on the event's data and other texts, at most 20.
+	Match []Condition `json:"match,omitzero" maxItems:"20"`
+	// Search are further conditions, as ParseSearch reads them.
+	Search string `query:"search" json:"search,omitzero" maxLength:"4096"`
+}
+
+// storedFilter is a DeadLetterFilter as the functions of schema postrider have it.
+type storedFilter struct {
+	Topic             *string     `json:"topic,omitzero"`
+	Subscription      *string     `json:"subscription,omitzero"`
+	Reason            *string     `json:"reason,omitzero"`
+	LastOutcome       *string     `json:"last_outcome,omitzero"`
+	LastStatus        *int        `json:"last_status,omitzero"`
+	EventID           *string     `json:"event_id,omitzero"`
+	EventType         *string     `json:"event_type,omitzero"`
+	Subject           *string     `json:"subject,omitzero"`
+	SubjectPrefix     *string     `json:"subject_prefix,omitzero"`
+	Source            *string     `json:"source,omitzero"`
+	DeadLetteredFrom  *time.Time  `json:"dead_lettered_from,omitzero"`
+	DeadLetteredUntil *time.Time  `json:"dead_lettered_until,omitzero"`
+	Redelivered       *bool       `json:"redelivered,omitzero"`
+	DeadLetterIDs     []uuid.UUID `json:"dead_letter_ids,omitzero"`
+	Match             []Condition `json:"match,omitzero"`
+	Search            string      `json:"-"`
+}
+
+// Scan implements sql.Scanner for a stored filter.
+func (f *DeadLetterFilter) Scan(stored any) error {
+	return json.Unmarshal(fmt.Appendf(nil, "%s", stored), (*storedFilter)(f))
+}
+
+// Conditions returns those of Match and Search. *SearchError.
+func (f *DeadLetterFilter) Conditions() ([]Condition, error) {
+	found, err := ParseSearch(f.Search)
+	return append(slices.Clip(f.Match), found...), err
+}
+
+// Text returns the filter as the functions of schema postrider expect it. *SearchError.
+func (f *DeadLetterFilter) Text() (string, error) {
+	stored := storedFilter(*f)
+	var err error
+	if stored.Match, err = f.Conditions(); err != nil {
+		return "", err
+	}
+	text, err := json.Marshal(stored)
+	if err != nil {
+		return "", fmt.Errorf("write a filter of dead letters: %w", err)
+	}
+	return string(text), nil
+}
+
+// DeadLetter is one row of postrider.dead_letters.
+type DeadLetter struct {
+	DeadLetterID    uuid.UUID  `json:"deadLetterId"`
+	DeadLetteredAt  time.Time  `json:"deadLetteredAt"`
+	Topic           string     `json:"topic"`
+	Subscription    string     `json:"subscription"`
+	Reason          string     `json:"reason"`
+	Attempts        int        `json:"attempts"`
+	LastOutcome     *string    `json:"lastOutcome"`
+	LastStatus      *int       `json:"lastStatus"`
+	LastError       *string    `json:"lastError"`
+	EventID         string     `json:"eventId"`
+	EventType       string     `json:"eventType"`
+	Subject         string     `json:"subject"`
+	Source          *string    `json:"source"`
+	EventTime       *time.Time `json:"eventTime"`
+	PublishedAt     time.Time  `json:"publishedAt"`
+	FirstAttemptAt  *time.Time `json:"firstAttemptAt"`
+	LastAttemptAt   *time.Time `json:"lastAttemptAt"`
+	TimeToLiveSince time.Time  `json:"timeToLiveSince"`
+	Schema          string     `json:"schema"`
+	RetryPolicy     string     `json:"retryPolicy"`
+	EndpointBaseURL string     `db:"endpoint_base_url" json:"endpointBaseUrl"`
+	DeliveryID      int64      `json:"deliveryId"`
+	SystemID        uuid.UUID  `json:"systemId"`
+	RedeliveredFrom *uuid.UUID `json:"redeliveredFrom"`
+	RedeliveredAt   *time.Time `json:"redeliveredAt"`
+	Lineage
+	// Version is nil in a list.
+	Version *postgres.Version `json:"etag,omitempty"`
+	// BodyText is the event as it was accepted; nil in a list, and empty if it was erased. The API shows it as Event.
+	BodyText *string         `json:"-"`
+	Event    json.RawMessage `db:"-" json:"event,omitempty"`
+	// LastResponse is the beginning of the last response's body; nil in a list.
+	LastResponse *string `json:"lastResponse,omitempty"`
+}
+
+// Lineage is what a repair made of an event. Its members are nil for an event that was not edited.
+type Lineage struct {
+	// EditedFrom is the original event.
+	EditedFrom *uuid.UUID `json:"editedFrom"`
+	EditedBy   *string    `json:"editedBy"`
+	// Edit is a JSON merge patch from the original to the event; nil in a list, if PostgreSQL cannot hold one of the two
+	// as jsonb, and after an erasure.
+	Edit json.RawMessage `json:"edit,omitempty"`
+}
+
+// DeadLetterPlace is a position in the list of dead letters; the zero value is its beginning.
+type DeadLetterPlace struct {
+	DeadLetteredAt time.Time
+	DeadLetterID   uuid.UUID
+}
+
+// Place returns the position of the dead letter in a list.
+func (l *DeadLetter) Place() DeadLetterPlace {
+	return DeadLetterPlace{l.DeadLetteredAt, l.DeadLetterID}
+}
+
+// deadLetterSearch is a part of the dead letters that a filter matches.
+type deadLetterSearch struct {
+	Rows []DeadLetter
+	// SearchedTo is where a search ended that found no more than Rows; nil if it reached the end of the list.
+	SearchedTo *DeadLetterPlace
+	// Scanned is how many dead letters it had checked by then.
+	Scanned int64
+}
+
+// ListDeadLetters lists up to limit dead letters that a filter matches, the newest first, after a position in the list.
+// *FunctionError: the filter is invalid.
+func (r *Reader) ListDeadLetters(
+	ctx context.Context, filter *DeadLetterFilter, after DeadLetterPlace, limit int,
+) (list deadLetterSearch, err error) {
+	text, err := filter.Text()
+	if err != nil {
+		return list, err
+	}
+	s := searchArgs{filter: text, enough: limit, most: limit, scanLimit: math.MaxInt32, timeLimit: searchTime}
+	if !after.DeadLetteredAt.IsZero() {
+		s.after = &after
+	}
+	err = r.searchFound(ctx, func(r *reading) {
+		found := r.findDeadLetters(s)
+		list.Rows = found.rows(r, false, limit)
+		if list.Scanned = found.Scanned; len(found.IDs) < limit {
+			list.SearchedTo = found.place()
+		}
+	})
+	return list, err
+}
+
+const (
+	// searchTime is how long a search runs before it returns what it has found.
+	searchTime = 5 * time.Second
+	// pageSearchTime is the same for a page, which shows the progress and continues.
+	pageSearchTime = time.Second
+)
+
+// searchArgs are the arguments of postrider_internal.find_dead_letters.
+type searchArgs struct {
+	filter    string
+	after     *DeadLetterPlace // nil: from the beginning
+	ascending bool
+	// It ends with most found, or, after a short time, with enough.
+	enough, most, scanLimit int
+	timeLimit               time.Duration
+}
+
+// foundDeadLetters is the result of postrider_internal.find_dead_letters.
+type foundDeadLetters struct {
+	IDs       []uuid.UUID
+	Scanned   int64
+	ReachedAt *time.Time
+	ReachedID *uuid.UUID
+	// Condition is the filter's Match in SQL; nil without one.
+	Condition *string
+}
+
+// searchFound reads a page of found dead letters. A search has its own time limit, which its last step may exceed.
+// *FunctionError: the filter is invalid.
+func (r *Reader) searchFound(ctx context.Context, page func(*reading)) error {
+	return postgres.AsFunctionError(r.search(ctx, 2*searchTime, "dead letters", page))
+}
+
+func (r *reading) findDeadLetters(s searchArgs) foundDeadLetters {
+	args := pgx.NamedArgs{
+		"filter": s.filter, "ascending": s.ascending, "enough": s.enough, "most": s.most, "scan_limit": s.scanLimit,
+		"time_limit": s.timeLimit,
+	}
+	bindKey(args, "cursor", s.after)
+	return row[foundDeadLetters](r, "dead_letters_found", args)
+}
+
+// place is where to continue; nil at the end of the list.
+func (f *foundDeadLetters) place() *DeadLetterPlace {
+	if f.ReachedAt == nil || f.ReachedID == nil {
+		return nil
+	}
+	return &DeadLetterPlace{*f.ReachedAt, *f.ReachedID}
+}
+
+// rows reads up to limit of the dead letters, in order.
+func (f *foundDeadLetters) rows(r *reading, ascending bool, limit int) []DeadLetter {
+	ids := f.IDs[:min(len(f.IDs), limit)]
+	return rows[DeadLetter](r, "dead_letters", pgx.NamedArgs{"ids": ids, "ascending": ascending})
+}
+
+// GetDeadLetter reads one dead letter; ErrNotFound.
+func (r *Reader) GetDeadLetter(ctx context.Context, id uuid.UUID) (*DeadLetter, error) {
+	row, err := r.ReadDeadLetter(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("dead letter %s: %w", id, err)
+	}
+	return &row.DeadLetter, nil
+}
+
+// countTime is how long a dry run counts. Its caller waits for it.
+const countTime = 5 * time.Second
+
+// Matched is the result of a dry run.
+type Matched struct {
+	Matched int64 `json:"matched"`
+	// Redelivered is how many of them were redelivered before; of events 0.
+	Redelivered int64 `json:"-"`
+	// AtLeast: counting stopped early, there may be more.
+	AtLeast bool `json:"atLeast"`
+}
+
+// CountDeadLetters counts the dead letters that a filter matches, for a little more than 5 s. *FunctionError: the
+// filter is invalid.
+func (r *Reader) CountDeadLetters(ctx context.Context, filter *DeadLetterFilter) (found Matched, err error) {
+	text, err := filter.Text()
+	if err != nil {
+		return found, err
+	}
+	const count = "SELECT matched, redelivered, at_least FROM postrider_internal.measure_dead_letters($1, 'infinity', $2)"
+	err = r.searchFound(ctx, func(r *reading) {
+		var counted *Matched
+		if counted, r.err = postgres.Row[Matched](r.ctx, r.tx, count, text, countTime); r.err == nil {
+			found = *counted
+		}
+	})
+	return found, err
+}
+
+// DeadLetterRow is one dead letter with everything that is kept of it.
+type DeadLetterRow struct {
+	DeadLetter
+	// BodyError is why PostgreSQL cannot hold the body as jsonb.
+	BodyError *string
+	// SubscriptionGone and EventGone report whether its event subscription or its event no longer exists.
+	SubscriptionGone, EventGone bool
+	// RedeliveredFromKind is what RedeliveredFrom is, as in DeliveryDetails.
+	RedeliveredFromKind string
+}
+
+const (
+	// facetSample is the number of dead letters, the newest that match, that the facets are counted among.
+	facetSample = 10_000
+	// matchSample is the same for a filter with conditions, which reads the bodies: 1,000 take some 15 ms.
+	matchSample = 1_000
+)
+
+// DeadLetterPage is a page of dead letters, without their bodies, with what they have in common.
+type DeadLetterPage struct {
+	SearchedPage[DeadLetter, DeadLetterPlace]
+	// Facets by name: reason, outcome, status, subscription (topic/subscription), day. Each has its ten most frequent
+	// values among the newest 10,000 dead letters that match. With conditions: among up to 1,000 that the search found.
+	Facets map[string][]Counted
+	// Total is the number of dead letters that match, up to the number that facets are counted among. Partly: there may
+	// be more, because the search ended before the list.
+	Total  int64
+	Partly bool
+	// Scanned is how many dead letters the search had checked when it ended before the list.
+	Scanned int64
+	// Condition is the filter's Match in SQL, on the columns of postrider.dead_letters; nil without one.
+	Condition *string
+}
+
+// ReadDeadLetters reads a page of dead letters, the newest first. A filter with conditions is searched for up to a
+// second. begun has what an earlier search found for this page. *FunctionError: the filter is invalid.
+// ErrTooSlow, ErrUnavailable.
+func (r *Reader) ReadDeadLetters(
+	ctx context.Context, filter *DeadLetterFilter, t Turn[DeadLetterPlace], begun []uuid.UUID,
+) (*DeadLetterPage, error) {
+	text, err := filter.Text()
+	if err != nil {
+		return nil, err
+	}
+	s := searchArgs{
+		filter: text, after: cmp.Or(t.After, t.Before), ascending: t.After != nil, enough: t.Limit + 1, most: t.Limit + 1,
+		scanLimit: searchLimit, timeLimit: pageSearchTime,
+	}
+	if filter.Match != nil || filter.Search != "" {
+		s.most, s.scanLimit = matchSample, math.MaxInt32
+	}
+	d := DeadLetterPage{Facets: map[string][]Counted{}}
+	err = r.searchFound(ctx, func(r *reading) {
+		found := r.findDeadLetters(s)
+		found.IDs = append(slices.Clip(begun), found.IDs...)
+		list := found.rows(r, s.ascending, t.Limit+1)
+		d.SearchedPage = pageOf(list, t, found.place())
+		d.Newer = d.Newer && len(begun) == 0
+		d.Condition, d.Scanned = found.Condition, found.Scanned
+		d.count(r, text, &found)
+		fromHere := found.Condition != nil && len(begun) == 0 && s.after != nil && *s.after != DeadLetterPlace{}
+		d.Partly = d.Partly || fromHere // earlier pages are not counted
+	})
+	return &d, err
+}
+
+// count counts what the filter matches. Without conditions that is independent of the page.
+func (d *DeadLetterPage) count(r *reading, text string, found *foundDeadLetters) {
+	args := pgx.NamedArgs{
+		"filter": text, "ids": nil, "sample": facetSample, "scan_limit": searchLimit, "top": 10,
+	}
+	if found.Condition != nil {
+		args["ids"], d.Partly = found.IDs, found.ReachedAt != nil
+	}
+	type row struct {
+		Facet string
+		Counted
+	}
+	for _, facet := range rows[row](r, "dead_letter_facets", args) {
+		if facet.Facet == "all" {
+			d.Total, d.Partly = facet.Count, d.Partly || facet.Name != "" && facet.Count < facetSample
+		} else {
+			d.Facets[facet.Facet] = append(d.Facets[facet.Facet], facet.Counted)
+		}
+	}
+}
+
+// ReadDeadLetter reads one dead letter; ErrNotFound.
+func (r *Reader) ReadDeadLetter(ctx context.Context, id uuid.UUID) (*DeadLetterRow, error) {
+	var l DeadLetterRow
+	err := read(ctx, r.db, "a dead letter", func(r *reading) {
+		l = row[DeadLetterRow](r, "dead_letter", pgx.NamedArgs{"id": id})
+	})
+	return &l, err
+}

@@ -1,0 +1,96 @@
+package sqlquery
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+
+	"postrider/internal/postgres"
+)
+
+// Problem is what is wrong with a login role.
+type Problem struct {
+	Role, Message string
+}
+
+// Check connects with each login and returns what is wrong with them. A login that runs a query is not checked.
+// ErrNotConfigured; ErrUnavailable.
+func (r *Runner) Check(ctx context.Context) (found []Problem, err error) {
+	logins, err := r.fixed, error(nil)
+	if len(r.fixed) == 0 {
+		logins, err = r.logins(ctx)
+	}
+	if err == nil && len(logins) == 0 {
+		err = ErrNotConfigured
+	}
+	if err != nil {
+		return nil, err
+	}
+	var missing []string
+	if len(r.fixed) == 0 {
+		if missing, err = r.missing(ctx, logins); err != nil {
+			return nil, err
+		}
+	}
+	for _, l := range logins {
+		problems := []string{"does not exist"}
+		if !slices.Contains(missing, l.config.User) {
+			if problems, err = l.check(ctx, len(r.fixed) == 0); err != nil {
+				return nil, err
+			}
+		}
+		for _, message := range problems {
+			found = append(found, Problem{l.config.User, message})
+		}
+	}
+	return found, nil
+}
+
+// missing returns the logins that do not exist, for example after a restore, and those of the database from which this
+// one was restored.
+func (r *Runner) missing(ctx context.Context, logins []*login) ([]string, error) {
+	var database string
+	if err := r.db.QueryRow(ctx, "SELECT current_database()").Scan(&database); err != nil {
+		return nil, postgres.ReadError("the name of the database", err)
+	}
+	names, expected := make([]string, len(logins)), make([]string, Logins)
+	for i, l := range logins {
+		names[i] = l.config.User
+	}
+	for i := range expected {
+		expected[i] = roleName(database, i+1)
+	}
+	const query = `SELECT name FROM unnest($1::text[]) AS name
+		WHERE name <> ALL ($2::text[]) OR NOT EXISTS (SELECT FROM pg_roles WHERE rolname = name)`
+	missing, err := postgres.Values[string](ctx, r.db, query, names, expected)
+	if err != nil {
+		return nil, postgres.ReadError("the roles", err)
+	}
+	return missing, nil
+}
+
+// check returns the problems of one login. own: it is one of our roles.
+func (l *login) check(ctx context.Context, own bool) (problems []string, err error) {
+	conn, err := l.connect(ctx)
+	if rejected, ok := errors.AsType[*rejectedError](err); ok {
+		return []string{"cannot connect: " + rejected.message}, nil
+	}
+	if err != nil || conn == nil {
+		return nil, err
+	}
+	defer l.release()
+	defer closeConn(conn)
+	// Operators in another schema of the role's search path could be preferred to those of pg_catalog. No parameter of the
+	// connection sets the path, because PgBouncer rejects it.
+	const begin = "BEGIN READ ONLY; SET LOCAL search_path = pg_catalog, pg_temp"
+	if _, err = conn.Exec(ctx, begin).ReadAll(); err != nil {
+		return nil, postgres.Outage("begin the check of a login", err)
+	}
+	q := Request{SQL: sql("login_check"), Args: []string{strconv.FormatBool(own)}}
+	err = execute(ctx, conn, "", q, func(row []*string) error {
+		problems = append(problems, *row[0])
+		return nil
+	})
+	return problems, err
+}

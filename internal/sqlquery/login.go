@@ -1,0 +1,164 @@
+package sqlquery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
+
+	"postrider/internal/postgres"
+)
+
+const (
+	// passwordColumn is what the passwords are sealed for.
+	passwordColumn = "query_logins.password_sealed" //nolint:gosec // the name of a column
+	// A session that has ended counts for the connection limit of its role for some milliseconds.
+	busyWait, busyPause = 2 * time.Second, 50 * time.Millisecond
+	// cancelTime is how long PostgreSQL may take to cancel, before the node closes the connection.
+	cancelTime = 2 * time.Second
+)
+
+// login is a role that runs one query at a time.
+type login struct {
+	config *pgconn.Config
+	// free has room for one query. PostgreSQL limits the connections of our own roles itself.
+	free chan struct{}
+}
+
+func newLogin(config *pgconn.Config) *login {
+	return &login{config: limit(config), free: make(chan struct{}, 1)}
+}
+
+func loginOf(url string) (*login, error) {
+	config, err := pgconn.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("read the URL of the query database: %w", err)
+	}
+	return newLogin(config), nil
+}
+
+// limit prepares a connection for queries.
+func limit(config *pgconn.Config) *pgconn.Config {
+	config.RuntimeParams = map[string]string{"application_name": "postrider query", "client_encoding": "UTF8"}
+	config.ConnectTimeout = 5 * time.Second
+	config.MaxProtocolMessageBodyLen = maxBytes
+	config.OnNotice = nil
+	config.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
+		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: cancelTime}
+	}
+	return config
+}
+
+// logins reads the login roles.
+func (r *Runner) logins(ctx context.Context) ([]*login, error) {
+	type row struct {
+		Role           string
+		PasswordSealed []byte
+	}
+	const query = "SELECT role, password_sealed FROM postrider_internal.query_logins ORDER BY id"
+	rows, err := postgres.Rows[row](ctx, r.db, query)
+	if err != nil {
+		return nil, postgres.ReadError("the query logins", err)
+	}
+	found := make([]*login, len(rows))
+	for i, l := range rows {
+		config := r.db.Config().ConnConfig.Config.Copy()
+		config.User = l.Role
+		if config.Password, err = r.sealer.Open(passwordColumn, l.PasswordSealed); err != nil {
+			return nil, &rejectedError{l.Role, err.Error()}
+		}
+		found[i] = newLogin(config)
+	}
+	return found, nil
+}
+
+// connect connects with a free login, which the caller releases after closing the connection.
+func (r *Runner) connect(ctx context.Context) (*pgconn.PgConn, *login, error) {
+	logins, err := r.fixed, error(nil)
+	if len(logins) == 0 {
+		logins, err = r.logins(ctx)
+	}
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case len(logins) == 0:
+		return nil, nil, ErrNotConfigured
+	}
+	var used *login
+	conn, err := untilFree(ctx, func() (*pgconn.PgConn, error) {
+		for _, i := range rand.Perm(len(logins)) { //nolint:gosec // spreads the load, and is no secret
+			if conn, err := logins[i].connect(ctx); conn != nil || err != nil {
+				used = logins[i]
+				return conn, err
+			}
+		}
+		return nil, nil //nolint:nilnil // all are in use
+	})
+	return conn, used, err
+}
+
+// untilFree calls connect until it returns a connection or an error. ErrBusy.
+func untilFree(ctx context.Context, connect func() (*pgconn.PgConn, error)) (*pgconn.PgConn, error) {
+	for deadline := time.Now().Add(busyWait); ; {
+		if conn, err := connect(); conn != nil || err != nil {
+			return conn, err
+		}
+		if time.Now().After(deadline) {
+			return nil, ErrBusy
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(busyPause):
+		}
+	}
+}
+
+// connect returns nil if the login is in use.
+func (l *login) connect(ctx context.Context) (*pgconn.PgConn, error) {
+	select {
+	case l.free <- struct{}{}:
+	default:
+		return nil, nil //nolint:nilnil // in use is no error
+	}
+	conn, err := connectWith(ctx, l.config)
+	if conn == nil {
+		l.release()
+	}
+	return conn, err
+}
+
+// connectWith returns nil if the role is in use.
+func connectWith(ctx context.Context, config *pgconn.Config) (*pgconn.PgConn, error) {
+	conn, err := pgconn.ConnectConfig(ctx, config)
+	if err == nil {
+		return conn, nil
+	}
+	switch state := postgres.SQLState(err); {
+	case state == "53300":
+		return nil, nil //nolint:nilnil // in use is no error
+	case strings.HasPrefix(state, "28"), state == "08P01", state == "42501", state == "3D000":
+		var pgErr *pgconn.PgError
+		errors.As(err, &pgErr)
+		return nil, &rejectedError{config.User, pgErr.Message}
+	default:
+		return nil, postgres.Outage("connect for a query", err)
+	}
+}
+
+func (l *login) release() { <-l.free }
+
+// rejectedError: PostgreSQL rejects the connection of a login.
+type rejectedError struct{ role, message string }
+
+func (e *rejectedError) Error() string {
+	return fmt.Sprintf("queries cannot run: PostgreSQL rejects the login role %s: %s; run `postrider doctor`", e.role,
+		e.message)
+}
+
+func (e *rejectedError) Unwrap() error { return ErrNotConfigured }

@@ -1,0 +1,176 @@
+package sqlquery_test
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/internal/postgres"
+	"postrider/internal/sqlquery"
+)
+
+// login returns the name of one of the bundle's login roles.
+func (b *bundle) login(t *testing.T, n int) string {
+	t.Helper()
+	var role string
+	const query = "SELECT role FROM postrider_internal.query_logins WHERE id = $1"
+	require.NoError(t, b.pool.QueryRow(t.Context(), query, n).Scan(&role))
+	return role
+}
+
+func (b *bundle) exec(t *testing.T, statement string) {
+	t.Helper()
+	_, err := b.pool.Exec(t.Context(), statement)
+	require.NoError(t, err, statement)
+}
+
+func (b *bundle) text(t *testing.T, query string) (text string) {
+	t.Helper()
+	require.NoError(t, b.pool.QueryRow(t.Context(), query).Scan(&text), query)
+	return text
+}
+
+func (b *bundle) problems(t *testing.T) (list []string) {
+	t.Helper()
+	found, err := b.runner.Check(t.Context())
+	require.NoError(t, err)
+	for _, p := range found {
+		list = append(list, p.Role[strings.LastIndexByte(p.Role, '_')+1:]+" "+p.Message)
+	}
+	return list
+}
+
+func TestLoginsAreRepaired(t *testing.T) {
+	t.Parallel()
+	b := setup(t, sqlquery.Options{})
+	db := postgres.NewDB(b.pool)
+	ensure := func() error { return sqlquery.EnsureLogins(t.Context(), db, db, b.sealer) }
+	const passwords = "SELECT string_agg(encode(password_sealed, 'hex'), ' ' ORDER BY id) " +
+		"FROM postrider_internal.query_logins"
+	before := b.text(t, passwords)
+	require.NoError(t, ensure())
+	require.Equal(t, before, b.text(t, passwords), "what is right stays")
+	require.Empty(t, b.problems(t))
+
+	b.exec(t, "DROP ROLE "+b.login(t, 1))
+	b.exec(t, "ALTER ROLE "+b.login(t, 2)+" PASSWORD 'other'")
+	b.exec(t, "GRANT postrider_operator TO "+b.login(t, 3))
+	b.exec(t, "ALTER ROLE "+b.login(t, 4)+" CREATEROLE CONNECTION LIMIT 5")
+	require.Equal(t, []string{
+		"1 does not exist",
+		"2 cannot connect: password authentication failed for user \"" + b.login(t, 2) + "\"",
+		"3 is a member of postrider_operator",
+		"4 has the attribute CREATEROLE", "4 has no CONNECTION LIMIT 1: its queries can end each other",
+	}, b.problems(t))
+	require.NoError(t, ensure())
+	require.Empty(t, b.problems(t))
+
+	b.exec(t, "GRANT USAGE ON SCHEMA postrider_internal TO "+b.login(t, 1))
+	require.Equal(t, []string{
+		"1 has rights on schema postrider_internal", "1 owns objects or has been granted rights of its own",
+	}, b.problems(t))
+	require.ErrorContains(t, ensure(), "cannot be dropped", "an administrator must revoke what was granted")
+	b.exec(t, "DROP OWNED BY "+b.login(t, 1))
+	require.NoError(t, ensure())
+	require.Empty(t, b.problems(t))
+}
+
+// PostgreSQL prefers operators for exactly the types of an expression, also to its own ones for other types.
+func TestPlantedOperatorsAreNotRun(t *testing.T) {
+	t.Parallel()
+	b := setup(t, sqlquery.Options{})
+	b.exec(t, `CREATE FUNCTION public.planted(oid, regclass) RETURNS boolean LANGUAGE plpgsql COST 0.001 AS
+		$$ BEGIN RAISE EXCEPTION 'planted() was run by %', current_user; END $$`)
+	for _, operator := range []string{"=", "<>"} {
+		b.exec(t, "CREATE OPERATOR public."+operator+" (LEFTARG = oid, RIGHTARG = regclass, FUNCTION = public.planted)")
+	}
+	require.Empty(t, b.problems(t))
+	_, err := b.runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT topic FROM topics"})
+	require.NoError(t, err)
+}
+
+// A database that is restored under another name gets its own roles.
+func TestLoginsOfARestoredDatabase(t *testing.T) {
+	t.Parallel()
+	b := setup(t, sqlquery.Options{})
+	b.exec(t, "UPDATE postrider_internal.query_logins SET role = replace(role, '_query_', '_query_old_')")
+	require.Contains(t, b.problems(t), "1 does not exist")
+	_, err := b.runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT 1"})
+	require.ErrorIs(t, err, sqlquery.ErrNotConfigured)
+	db := postgres.NewDB(b.pool)
+	require.NoError(t, sqlquery.EnsureLogins(t.Context(), db, db, b.sealer))
+	require.Empty(t, b.problems(t))
+}
+
+// A role with CREATEROLE that is no superuser can create the logins; another one cannot.
+func TestLoginsNeedCreateRole(t *testing.T) {
+	t.Parallel()
+	b := setup(t, sqlquery.Options{})
+	database := b.text(t, "SELECT current_database()")
+	for _, row := range []struct{ attribute, message string }{
+		{"CREATEROLE", ""}, {"NOCREATEROLE", "permission denied to create role"},
+	} {
+		role := strings.ToLower(row.attribute) + "_" + database[:strings.IndexByte(database, '_')]
+		b.exec(t, fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD 'x' %s", role, row.attribute))
+		b.exec(t, "GRANT postrider_reader TO "+role+" WITH ADMIN OPTION")
+		for n := 1; n <= sqlquery.Logins; n++ {
+			b.exec(t, "DROP ROLE IF EXISTS "+b.login(t, n))
+		}
+		u, err := url.Parse(b.url)
+		require.NoError(t, err)
+		u.User = url.UserPassword(role, "x")
+		pool, err := postgres.OpenPool(t.Context(), u.String(), 2)
+		require.NoError(t, err)
+		t.Cleanup(pool.Close)
+		err = sqlquery.EnsureLogins(t.Context(), postgres.NewDB(b.pool), postgres.NewDB(pool), b.sealer)
+		if row.message != "" {
+			require.ErrorContains(t, err, row.message)
+			continue
+		}
+		require.NoError(t, err)
+		require.Empty(t, b.problems(t))
+		_, err = b.runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT topic FROM topics"})
+		require.NoError(t, err)
+	}
+}
+
+func TestNotConfigured(t *testing.T) {
+	t.Parallel()
+	b := setup(t, sqlquery.Options{})
+	b.exec(t, "DELETE FROM postrider_internal.query_logins")
+	_, err := b.runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT 1"})
+	require.ErrorIs(t, err, sqlquery.ErrNotConfigured)
+	_, err = b.runner.Check(t.Context())
+	require.ErrorIs(t, err, sqlquery.ErrNotConfigured)
+}
+
+func TestQueryURL(t *testing.T) {
+	t.Parallel()
+	b := setup(t, sqlquery.Options{})
+	database := b.text(t, "SELECT current_database()")
+	role := "fixed_" + database[:strings.IndexByte(database, '_')]
+	b.exec(t, "CREATE ROLE "+role+" LOGIN PASSWORD 'x'; GRANT postrider_reader TO "+role)
+	u, err := url.Parse(b.url)
+	require.NoError(t, err)
+	u.User = url.UserPassword(role, "x")
+	runner, err := sqlquery.NewRunner(postgres.NewDB(b.pool), nil, sqlquery.Options{URLs: []string{u.String()}})
+	require.NoError(t, err)
+	got, err := runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT current_user"})
+	require.NoError(t, err)
+	require.Equal(t, [][]string{{role}}, texts(got.Rows))
+	found, err := runner.Check(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []sqlquery.Problem{
+		{Role: role, Message: "has no CONNECTION LIMIT 1: its queries can end each other"},
+	}, found)
+	b.exec(t, "ALTER ROLE "+role+" CONNECTION LIMIT 1; GRANT postrider_operator TO "+role)
+	found, err = runner.Check(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []sqlquery.Problem{{Role: role, Message: "is a member of postrider_operator"}}, found)
+
+	_, err = sqlquery.NewRunner(postgres.NewDB(b.pool), nil, sqlquery.Options{URLs: []string{"postgres://%zz"}})
+	require.ErrorContains(t, err, "URL of the query database")
+}

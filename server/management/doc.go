@@ -1,3 +1,0 @@
-// Package management handles the REST API's operations under /v1. The generated code in package api reads their
-// parameters and writes their responses.
-package management

@@ -1,0 +1,140 @@
+package v1
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"postrider/internal/access"
+	"postrider/internal/query"
+	"postrider/server/api"
+)
+
+// ListAPIKeys responds to GET /v1/apiKeys.
+func (m *Handlers) ListAPIKeys(ctx context.Context, r *api.PageParams) (*api.List[access.APIKey], error) {
+	return api.ListAfter(ctx, "/v1/apiKeys", r, m.Parts.Access.APIKeys, func(k access.APIKey) string { return k.Name })
+}
+
+// CreateAPIKey responds to POST /v1/apiKeys.
+func (m *Handlers) CreateAPIKey(
+	ctx context.Context, r *api.Body[access.APIKeySpec],
+) (*api.Created[access.APIKey], error) {
+	if !api.Storable(r.Body.Topic) {
+		return nil, api.TopicNotFound(r.Body.Topic)
+	}
+	secret, key, err := m.Parts.Access.CreateAPIKey(ctx, r.Body)
+	if err != nil {
+		return nil, err
+	}
+	m.logSecret(ctx, "an API key was created", "key", r.Body.Name, "scope", r.Body.Scope)
+	key.Key = secret
+	return &api.Created[access.APIKey]{Body: key}, nil
+}
+
+// APIKeyPath names an API key.
+type APIKeyPath struct {
+	Name string `path:"apiKey" example:"ci"`
+}
+
+// GetAPIKey responds to GET /v1/apiKeys/{apiKey}.
+func (m *Handlers) GetAPIKey(ctx context.Context, r *APIKeyPath) (*access.APIKey, error) {
+	return m.Parts.Access.APIKey(ctx, r.Name)
+}
+
+// RevokeAPIKey responds to DELETE /v1/apiKeys/{apiKey}.
+func (m *Handlers) RevokeAPIKey(ctx context.Context, r *APIKeyPath) (*access.APIKey, error) {
+	return m.Parts.Access.RevokeAPIKey(ctx, r.Name)
+}
+
+// logSecret logs a response with a secret, without the secret.
+func (m *Handlers) logSecret(ctx context.Context, what string, about ...any) {
+	actor := access.ActorOf(ctx)
+	m.Log.Info(what, append(about, "client", actor.Address, "actor", actor.Name)...)
+}
+
+// ListUsers responds to GET /v1/users.
+func (m *Handlers) ListUsers(ctx context.Context, r *api.PageParams) (*api.List[access.User], error) {
+	return api.ListAfter(ctx, "/v1/users", r, m.Parts.Access.Users, func(u access.User) string { return u.Name })
+}
+
+// UserPath names a user.
+type UserPath struct {
+	Name string `path:"user" example:"anna"`
+}
+
+type putUserRequest struct {
+	UserPath
+	api.PutHeaders
+	Body access.UserSpec
+}
+
+// PutUser responds to PUT /v1/users/{user}.
+func (m *Handlers) PutUser(ctx context.Context, r *putUserRequest) (*api.Put[access.User], error) {
+	if r.Body.Role == "" {
+		return nil, api.Invalid("role", "is required: viewer, operator or admin")
+	}
+	created, err := m.Parts.Access.PutUser(ctx, r.Name, r.Body, r.Conditions()...)
+	if err != nil {
+		return nil, r.Rejected(err, "user", r.Name)
+	}
+	u, err := m.Parts.Access.User(ctx, r.Name)
+	return &api.Put[access.User]{Body: u, Created: created}, err
+}
+
+// GetUser responds to GET /v1/users/{user}.
+func (m *Handlers) GetUser(ctx context.Context, r *UserPath) (*access.User, error) {
+	return m.Parts.Access.User(ctx, r.Name)
+}
+
+type deleteUserRequest struct {
+	UserPath
+	api.IfMatchHeader
+}
+
+// DeleteUser responds to DELETE /v1/users/{user}.
+func (m *Handlers) DeleteUser(ctx context.Context, r *deleteUserRequest) (*api.NoContent, error) {
+	err := m.Parts.Access.DeleteUser(ctx, r.Name, r.Conditions()...)
+	return &api.NoContent{}, r.Rejected(err, "user", r.Name)
+}
+
+type listAuditRequest struct {
+	api.PageParams
+	query.AuditFilter
+}
+
+// ListAudit responds to GET /v1/audit.
+func (m *Handlers) ListAudit(ctx context.Context, r *listAuditRequest) (*api.List[query.AuditLine], error) {
+	if r.Action != "" && !slices.Contains(query.AuditActions, r.Action) {
+		return nil, api.Invalid("action", "must be one of %s, not %q", strings.Join(query.AuditActions, ", "),
+			api.Shorten(r.Action))
+	}
+	if err := inOrder("from", r.From, "until", r.To); err != nil {
+		return nil, err
+	}
+	return newestFirst(ctx, "/v1/audit", r, r.AuditFilter, m.Parts.Reader.ReadAudit,
+		func(l *query.AuditLine) int64 { return l.AuditID })
+}
+
+// Me is the actor that a credential belongs to.
+type Me struct {
+	Name      string      `json:"name"`
+	Role      access.Role `json:"role" enum:"viewer,operator,admin"`
+	Query     bool        `json:"query"`
+	APIKey    *string     `json:"apiKey"`
+	ExpiresAt *time.Time  `json:"expiresAt"`
+}
+
+// WhoAmI responds to GET /v1/me.
+func (m *Handlers) WhoAmI(ctx context.Context, _ *struct{}) (*Me, error) {
+	who := access.ActorOf(ctx)
+	me := Me{Name: who.Name, Role: who.Role, Query: who.Query}
+	if name := who.APIKey(); name != "" {
+		k, err := m.Parts.Access.APIKey(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		me.APIKey, me.ExpiresAt = &name, k.ExpiresAt
+	}
+	return &me, nil
+}

@@ -1,0 +1,390 @@
+package v1
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"postrider/internal/event"
+	"postrider/internal/operator"
+	"postrider/internal/postgres"
+	"postrider/internal/query"
+	"postrider/server/api"
+)
+
+type listDeadLettersRequest struct {
+	query.DeadLetterFilter
+	api.PageParams
+}
+
+// FoundDeadLetters is one page of the list of dead letters.
+type FoundDeadLetters struct {
+	api.List[query.DeadLetter]
+	// Scanned is nil unless a search ended before the page was full.
+	Scanned *int64 `json:"scanned,omitempty"`
+}
+
+// ListDeadLetters responds to GET /v1/deadLetters.
+func (m *Handlers) ListDeadLetters(
+	ctx context.Context, r *listDeadLettersRequest,
+) (*FoundDeadLetters, error) {
+	if _, err := r.Conditions(); err != nil {
+		return nil, api.Invalid("search", "%v", err)
+	}
+	page := &FoundDeadLetters{}
+	read := func(ctx context.Context, after query.DeadLetterPlace, limit int) ([]query.DeadLetter, error) {
+		found, err := m.Parts.Reader.ListDeadLetters(ctx, &r.DeadLetterFilter, after, limit)
+		if found.SearchedTo != nil {
+			page.NextLink, page.Scanned = api.NextLink("/v1/deadLetters", r, *found.SearchedTo), &found.Scanned
+		}
+		return found.Rows, err
+	}
+	list, err := api.ListAfter(ctx, "/v1/deadLetters", r, read,
+		func(l query.DeadLetter) query.DeadLetterPlace { return l.Place() })
+	if err != nil {
+		return nil, err
+	}
+	if page.Value = list.Value; page.NextLink == nil {
+		page.NextLink = list.NextLink
+	}
+	return page, nil
+}
+
+// DeadLetterPath names a dead letter.
+type DeadLetterPath struct {
+	ID uuid.UUID `path:"deadLetterId" example:"0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60"`
+}
+
+// ShownDeadLetter is a dead letter with its event byte for byte.
+type ShownDeadLetter struct{ *query.DeadLetter }
+
+// Content implements api.Response.
+func (d ShownDeadLetter) Content() (int, any) {
+	text := ""
+	if d.BodyText != nil {
+		text = *d.BodyText
+	}
+	return http.StatusOK, withEvent(d.DeadLetter, text)
+}
+
+// Bodies implements api.Response.
+func (ShownDeadLetter) Bodies() map[int]any { return map[int]any{http.StatusOK: query.DeadLetter{}} }
+
+// withEvent is an object as JSON with the member event, byte for byte: encoding/json would change its white space.
+func withEvent(object any, event string) []byte {
+	text := mustJSON(object)
+	if event == "" {
+		return text
+	}
+	return append(bytes.TrimSuffix(text, []byte("}")), `,"event":`+event+"}"...)
+}
+
+// GetDeadLetter responds to GET /v1/deadLetters/{deadLetterId}.
+func (m *Handlers) GetDeadLetter(ctx context.Context, r *DeadLetterPath) (*ShownDeadLetter, error) {
+	l, err := m.Parts.Reader.GetDeadLetter(ctx, r.ID)
+	return &ShownDeadLetter{l}, err
+}
+
+// PurgeDeadLetter responds to DELETE /v1/deadLetters/{deadLetterId}.
+func (m *Handlers) PurgeDeadLetter(ctx context.Context, r *DeadLetterPath) (*api.NoContent, error) {
+	purged, err := m.Parts.Operator.Purge(ctx, r.ID)
+	if err == nil && !purged {
+		err = postgres.ErrNotFound
+	}
+	return &api.NoContent{}, err
+}
+
+type redeliverDeadLetterRequest struct {
+	DeadLetterPath
+	api.IfMatchHeader
+	// An event of the maximum size has options around it.
+	Body RedeliverSpec `required:"false" extraBytes:"65536"`
+}
+
+// RedeliverSpec are the options of a redelivery.
+type RedeliverSpec struct {
+	RedeliverTarget
+	Again bool `json:"again,omitempty" default:"false"`
+	// Event is delivered instead of the dead letter's; nil delivers that one.
+	Event json.RawMessage `json:"event,omitempty"`
+}
+
+// RedeliverTarget is the event subscription of a redelivery; empty for that of each dead letter.
+type RedeliverTarget struct {
+	Subscription string `json:"subscription,omitempty"`
+	Topic        string `json:"topic,omitempty"`
+}
+
+// Redelivered is the new delivery of a dead letter.
+type Redelivered struct {
+	DeliveryID int64 `json:"deliveryId"`
+}
+
+// RedeliverDeadLetter responds to POST /v1/deadLetters/{deadLetterId}/redeliver.
+func (m *Handlers) RedeliverDeadLetter(ctx context.Context, r *redeliverDeadLetterRequest) (*Redelivered, error) {
+	var found problems
+	to := found.target(r.Body.RedeliverTarget)
+	if err := found.Err(); err != nil {
+		return nil, err
+	}
+	var delivery int64
+	var err error
+	if r.Body.Event == nil {
+		delivery, err = m.Parts.Operator.Redeliver(ctx, r.ID, to, r.Body.Again, r.Conditions()...)
+	} else {
+		delivery, err = m.Parts.Operator.Repair(ctx, r.ID, r.Body.Event, to, r.Body.Again, r.Conditions()...)
+	}
+	if mistake, ok := errors.AsType[*event.Error](err); ok {
+		return nil, api.EventRejection(mistake, "event")
+	}
+	return &Redelivered{DeliveryID: delivery}, r.Rejected(err, "dead letter", r.ID.String())
+}
+
+// BulkSpec has the options of operations on many.
+type BulkSpec struct {
+	ExpectedCount *int64 `json:"expectedCount,omitempty" minimum:"0"`
+	RatePerSecond *int   `json:"ratePerSecond,omitempty" minimum:"1"`
+	DryRun        bool   `json:"dryRun,omitempty" default:"false"`
+}
+
+// PurgeAllSpec selects the dead letters that an operation purges.
+type PurgeAllSpec struct {
+	Filter *query.DeadLetterFilter `json:"filter,omitempty"`
+	BulkSpec
+}
+
+// RedeliverAllSpec selects the dead letters that an operation redelivers.
+type RedeliverAllSpec struct {
+	PurgeAllSpec
+	RedeliverTarget
+	Again bool `json:"again,omitempty" default:"false"`
+}
+
+// StartedOperation is the response to a request for an operation: the operation, or the result of a dry run.
+type StartedOperation = api.Started[query.Matched, query.Operation]
+
+// RedeliverDeadLetters responds to POST /v1/deadLetters/redeliver.
+func (m *Handlers) RedeliverDeadLetters(
+	ctx context.Context, r *api.Body[RedeliverAllSpec],
+) (*StartedOperation, error) {
+	return m.startMany(ctx, operator.Redeliver, &r.Body)
+}
+
+// PurgeDeadLetters responds to POST /v1/deadLetters/purge.
+func (m *Handlers) PurgeDeadLetters(ctx context.Context, r *api.Body[PurgeAllSpec]) (*StartedOperation, error) {
+	return m.startMany(ctx, operator.Purge, &RedeliverAllSpec{PurgeAllSpec: r.Body})
+}
+
+// startMany starts an operation for the dead letters that match a filter, or counts them.
+func (m *Handlers) startMany(ctx context.Context, kind string, spec *RedeliverAllSpec) (*StartedOperation, error) {
+	var found problems
+	do := found.action(kind, spec)
+	if err := found.Err(); err != nil {
+		return nil, err
+	}
+	if spec.DryRun {
+		if kind == operator.Redeliver && !spec.Again && spec.Filter.Redelivered == nil {
+			spec.Filter.Redelivered = new(false)
+		}
+		n, err := m.Parts.Reader.CountDeadLetters(ctx, spec.Filter)
+		return &StartedOperation{Done: &n}, err
+	}
+	id, err := m.Parts.Operator.OnDeadLetters(ctx, spec.Filter, do)
+	return m.started(ctx, id, err)
+}
+
+// action checks the filter and the options of an operation on dead letters.
+func (p *problems) action(kind string, spec *RedeliverAllSpec) *operator.Action {
+	do := p.bulk(kind, &spec.BulkSpec)
+	do.To, do.Again = p.target(spec.RedeliverTarget), spec.Again
+	if spec.Filter == nil {
+		p.Value("filter", "is required; {} matches all dead letters")
+	} else {
+		p.filter(spec.Filter)
+	}
+	return do
+}
+
+// bulk checks the options of an operation on many.
+func (p *problems) bulk(kind string, spec *BulkSpec) *operator.Action {
+	if spec.ExpectedCount != nil && *spec.ExpectedCount < 0 {
+		p.Value("expectedCount", "must be 0 or more, not %d", *spec.ExpectedCount)
+	}
+	return &operator.Action{Kind: kind, Rate: p.rate(spec.RatePerSecond), Expected: spec.ExpectedCount}
+}
+
+// target checks the event subscription of a redelivery.
+func (p *problems) target(to RedeliverTarget) operator.Target {
+	if to.Topic != "" && to.Subscription == "" {
+		p.Value("subscription", "is required with topic")
+	}
+	for name, value := range map[string]string{"topic": to.Topic, "subscription": to.Subscription} {
+		if !api.Storable(value) {
+			p.Value(name, "must be UTF-8 without the character 0")
+		}
+	}
+	return operator.Target{Topic: to.Topic, Subscription: to.Subscription}
+}
+
+// rate checks ratePerSecond; 0 = no limit.
+func (p *problems) rate(given *int) int {
+	if given != nil && (*given < 1 || *given > maxRate) {
+		p.Value("ratePerSecond", "must be between 1 and %d, not %d", maxRate, *given)
+	}
+	return optional(given, 0)
+}
+
+const maxRate = 1_000_000
+
+// filter checks the filter in a body.
+func (p *problems) filter(f *query.DeadLetterFilter) {
+	for name, text := range map[string]*string{
+		"topic": f.Topic, "subscription": f.Subscription, "reason": f.Reason, "lastOutcome": f.LastOutcome,
+		"eventId": f.EventID, "eventType": f.EventType,
+		"subject": f.Subject, "subjectPrefix": f.SubjectPrefix, "source": f.Source,
+	} {
+		if text != nil && !api.Storable(*text) {
+			p.Value("filter."+name, "must be UTF-8 without the character 0")
+		}
+	}
+	if _, err := f.Conditions(); err != nil {
+		p.Value("filter.search", "%v", err)
+	}
+	if n := len(f.DeadLetterIDs); f.DeadLetterIDs != nil && (n == 0 || n > query.MaxFilterIDs) {
+		p.Value("filter.deadLetterIds", "must have between 1 and %d ids, not %d", query.MaxFilterIDs, n)
+	}
+}
+
+// maxExportedPage bounds the bytes of a page; one dead letter has at most about 1 MiB.
+const maxExportedPage = 8 << 20
+
+// errPageFull stops the reading of a page.
+var errPageFull = errors.New("the page is full")
+
+type exportDeadLettersRequest struct {
+	query.StoredDeadLetterFilter
+	Format string `query:"format" enum:"eventgrid,rows" default:"eventgrid"`
+	api.PageParams
+}
+
+// ExportedDeadLetters is one page of dead letters.
+type ExportedDeadLetters api.List[json.RawMessage]
+
+// Content writes the page with the unchanged bytes of the dead letters.
+func (p ExportedDeadLetters) Content() (int, any) {
+	return http.StatusOK, mustJSON(p)
+}
+
+// exactJSON is a value as JSON in which <, > and & are not escaped.
+func exactJSON(value any) ([]byte, error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(value)
+	return bytes.TrimSpace(text.Bytes()), err
+}
+
+// mustJSON is exactJSON of a value that can be encoded.
+func mustJSON(value any) []byte {
+	text, err := exactJSON(value)
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
+
+// Bodies implements api.Response.
+func (ExportedDeadLetters) Bodies() map[int]any {
+	return map[int]any{http.StatusOK: ExportedDeadLetters{}}
+}
+
+// ExportDeadLetters responds to GET /v1/deadLetterExport.
+func (m *Handlers) ExportDeadLetters(ctx context.Context, r *exportDeadLettersRequest) (*ExportedDeadLetters, error) {
+	if err := api.ReadCursor(r.Cursor, &r.After); err != nil {
+		return nil, err
+	}
+	switch {
+	case r.Until.IsZero():
+		r.Until = m.Parts.Clock.Now().UTC() // for the following pages too
+	case !r.From.Before(r.Until):
+		return nil, api.Invalid("deadLetteredFrom", "must be before deadLetteredUntil")
+	}
+	read, last, err := m.readExported(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	page := &ExportedDeadLetters{Value: read}
+	if last != nil {
+		page.NextLink = api.NextLink("/v1/deadLetterExport", r, *last)
+	}
+	return page, nil
+}
+
+// readExported reads one page. last is the position of its last dead letter if there are more.
+func (m *Handlers) readExported(
+	ctx context.Context, r *exportDeadLettersRequest,
+) (read []json.RawMessage, last *query.DeadLetterPlace, err error) {
+	const step = 50 // limits the dead letters that are read in vain if the page is full early
+	page, f := exportPage{limit: r.Limit, format: r.Format, records: []json.RawMessage{}}, r.StoredDeadLetterFilter
+	for n := step; n == step; {
+		n = 0
+		err := query.EachDeadLetter(ctx, m.Parts.DB.Pool, f, step, func(l *query.StoredDeadLetter) error {
+			n++
+			err := page.add(l)
+			if err == nil {
+				f.After = query.DeadLetterPlace{DeadLetteredAt: l.DeadLetteredAt, DeadLetterID: l.ID}
+			}
+			return err
+		})
+		if errors.Is(err, errPageFull) {
+			return page.records, &f.After, nil
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return page.records, nil, nil
+}
+
+// exportPage is a page of exported dead letters.
+type exportPage struct {
+	limit   int
+	format  string
+	records []json.RawMessage
+	size    int
+}
+
+// add adds a dead letter; errPageFull.
+func (p *exportPage) add(l *query.StoredDeadLetter) error {
+	if len(p.records) == p.limit || p.size > maxExportedPage {
+		return errPageFull
+	}
+	record, err := exported(l, p.format)
+	if err != nil {
+		return fmt.Errorf("dead letter %s: %w", l.ID, err)
+	}
+	p.size, p.records = p.size+len(record), append(p.records, record)
+	return nil
+}
+
+// exported is one dead letter in a format.
+func exported(l *query.StoredDeadLetter, format string) (json.RawMessage, error) {
+	if format == "rows" {
+		return exactJSON(l)
+	}
+	form := event.DeadLetterFlat
+	if l.Namespace {
+		form = event.DeadLetterNested
+	}
+	d := l.EventGrid(form)
+	text, err := event.AppendDeadLetter(nil, &d, form)
+	if err == nil && !json.Valid(text) {
+		err = errors.New("the stored event is not JSON")
+	}
+	return text, err
+}

@@ -1,0 +1,100 @@
+package v1
+
+import (
+	"errors"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/google/uuid"
+
+	"postrider/internal/access"
+	"postrider/internal/catalog"
+	"postrider/internal/endpointconf"
+	"postrider/internal/event"
+	"postrider/internal/filter"
+	"postrider/internal/operator"
+	"postrider/internal/postgres"
+	"postrider/internal/query"
+	"postrider/internal/sqlquery"
+	"postrider/jobs/publish"
+	"postrider/jobs/pull"
+	"postrider/policy"
+	"postrider/server/api"
+)
+
+// Handlers respond to the requests under /v1.
+type Handlers struct {
+	Parts        Parts
+	Allow        []netip.Prefix
+	AllowHTTP    bool
+	FilterLimits filter.Limits
+	HeaderLimits endpointconf.HeaderLimits
+	Locations    endpointconf.ExportLocations
+	// The rest is as in Options of package server.
+	DefaultValidation func(host string) catalog.EndpointValidation
+	ValidationWait    time.Duration
+	Log               *slog.Logger
+}
+
+// problems are the mistakes in one request, with checks of the management operations.
+type problems struct{ api.Problems }
+
+// Merge adds the details of a rejection.
+func (p *problems) Merge(err error) {
+	if rejected, ok := errors.AsType[*api.RejectionError](err); ok {
+		p.Problems = append(p.Problems, rejected.Details...)
+	}
+}
+
+func (p *problems) validation(mistakes []policy.ValidationError) {
+	for i := range mistakes {
+		p.Check(&mistakes[i])
+	}
+}
+
+// Parts are what the REST API works with. All are required.
+type Parts struct {
+	DB            *postgres.DB
+	Clock         *postgres.Clock
+	Cache         *catalog.Cache
+	Topics        *catalog.Topics
+	Subscriptions *catalog.Subscriptions
+	Holds         *catalog.Holds
+	Handshakes    *catalog.Handshakes
+	Policies      *catalog.Policies
+	Publisher     *publish.Publisher
+	Receiver      *pull.Receiver
+	Access        *access.Access
+	Reader        *query.Reader
+	Operator      *operator.Operator
+	Queries       *sqlquery.Runner
+	SavedQueries  *sqlquery.Store
+}
+
+// TopicPath names a topic.
+type TopicPath struct {
+	Topic string `path:"topic" example:"orders"`
+}
+
+// SubscriptionPath names an event subscription.
+type SubscriptionPath struct {
+	TopicPath
+	Subscription string `path:"subscription" example:"billing"`
+}
+
+// EndpointOf is the path for publishing to a topic.
+func EndpointOf(t *catalog.Topic) string {
+	if t.Kind == catalog.TopicNamespace {
+		return topicPath(t.Name) + ":publish"
+	}
+	return topicPath(t.Name) + "/api/events"
+}
+
+// InputOf is how a topic's events are read.
+func InputOf(t *catalog.Topic) event.Input {
+	return event.Input{
+		Schema: t.InputSchema, Topic: t.Name, Mapping: t.InputSchemaMapping, NewID: uuid.NewString, Now: time.Now(),
+		Limits: event.DefaultLimits(),
+	}
+}

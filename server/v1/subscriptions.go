@@ -1,0 +1,284 @@
+package v1
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"postrider/internal/catalog"
+	"postrider/internal/endpointconf"
+	"postrider/internal/filter"
+	"postrider/internal/postgres"
+	"postrider/policy"
+	"postrider/server/api"
+)
+
+type listSubscriptionsRequest struct {
+	TopicPath
+	api.PageParams
+}
+
+// ListSubscriptions responds to GET /v1/topics/{topic}/subscriptions.
+func (m *Handlers) ListSubscriptions(
+	ctx context.Context, r *listSubscriptionsRequest,
+) (*api.List[Subscription], error) {
+	read := func(ctx context.Context, after string, limit int) ([]Subscription, error) {
+		list, err := m.Parts.Subscriptions.List(ctx, r.Topic, after, limit)
+		subs := make([]Subscription, len(list))
+		for i, sub := range list {
+			subs[i] = *m.subscriptionView(sub)
+		}
+		return subs, err
+	}
+	return api.ListAfter(ctx, "/v1"+topicPath(r.Topic)+"/subscriptions", r, read,
+		func(s Subscription) string { return s.Name })
+}
+
+type putSubscriptionRequest struct {
+	SubscriptionPath
+	api.PutHeaders
+	DryRun bool `query:"dryRun"`
+	Body   catalog.SubscriptionSpec
+}
+
+// PutSubscription responds to PUT /v1/topics/{topic}/subscriptions/{subscription}.
+func (m *Handlers) PutSubscription(ctx context.Context, r *putSubscriptionRequest) (*api.Put[Subscription], error) {
+	topic, err := m.topic(ctx, r.Topic)
+	if err != nil {
+		return nil, err
+	}
+	spec, err := m.checkSubscription(ctx, topic, r.Subscription, r.Body)
+	if err != nil {
+		return nil, err
+	}
+	if r.DryRun {
+		shown, err := m.dryRun(ctx, topic, r.Subscription, spec)
+		return &api.Put[Subscription]{Body: shown}, err
+	}
+	sub, created, err := m.put(ctx, topic, r.Subscription, spec, r.Conditions()...)
+	if err != nil {
+		return nil, r.Rejected(m.putError(r.Topic, err), "event subscription", r.Subscription)
+	}
+	shown, err := m.withHeld(ctx, sub)
+	return &api.Put[Subscription]{Body: shown, Created: created}, err
+}
+
+// putError is the response to an error of the catalog.
+func (m *Handlers) putError(topic string, err error) error {
+	var mistake *policy.ValidationError
+	switch {
+	case errors.As(err, &mistake): // another request has removed a secret that this one keeps
+		return api.Invalid(mistake.Field, "%s", mistake.Message)
+	case errors.Is(err, catalog.ErrNoPolicy): // another request has deleted it
+		return m.unknownPolicy()
+	case errors.Is(err, postgres.ErrNotFound):
+		return api.TopicNotFound(topic)
+	}
+	return err
+}
+
+// GetSubscription responds to GET /v1/topics/{topic}/subscriptions/{subscription}.
+func (m *Handlers) GetSubscription(ctx context.Context, r *SubscriptionPath) (*Subscription, error) {
+	sub, err := m.Parts.Subscriptions.Get(ctx, r.Topic, r.Subscription)
+	if err != nil {
+		return nil, err
+	}
+	return m.withHeld(ctx, sub)
+}
+
+type deleteSubscriptionRequest struct {
+	SubscriptionPath
+	api.IfMatchHeader
+}
+
+// DeleteSubscription responds to DELETE /v1/topics/{topic}/subscriptions/{subscription}.
+func (m *Handlers) DeleteSubscription(ctx context.Context, r *deleteSubscriptionRequest) (*api.NoContent, error) {
+	err := m.Parts.Subscriptions.Delete(ctx, r.Topic, r.Subscription, r.Conditions()...)
+	return &api.NoContent{}, r.Rejected(err, "event subscription", r.Subscription)
+}
+
+// rules are the effective rules of its deliveries. The policy's ranges, or the topic's retention, may have changed
+// since its limits were set.
+func (m *Handlers) rules(s *catalog.Subscription) policy.Rules {
+	p, known := m.Parts.Cache.Snapshot().Policy(s.RetryPolicy.Policy)
+	if !known { // created on another node within the last second
+		p = &policy.Policy{MaxMaxAttempts: math.MaxInt, MaxTTL: math.MaxInt64, RetryTransportErrors: true}
+	}
+	return p.Resolve(s.Overrides())
+}
+
+func textOrNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// dryRun shows an event subscription as a PUT would leave it.
+func (m *Handlers) dryRun(
+	ctx context.Context, topic *catalog.Topic, name string, spec catalog.SubscriptionSpec,
+) (*Subscription, error) {
+	sub := catalog.Subscription{Topic: topic.Name, Name: name, EventRetentionInDays: topic.EventRetentionInDays}
+	before, err := m.Parts.Subscriptions.Get(ctx, topic.Name, name)
+	switch {
+	case err == nil:
+		sub = *before
+	case !errors.Is(err, postgres.ErrNotFound):
+		return nil, err
+	default:
+		if err := m.Parts.Subscriptions.CheckNameFree(ctx, topic, name); err != nil {
+			return nil, err
+		}
+		sub.ProvisioningState = catalog.ProvisioningSucceeded
+		sub.CreatedAt, sub.UpdatedAt = m.Parts.Clock.Now(), m.Parts.Clock.Now()
+	}
+	sub.SubscriptionSpec, sub.EndpointBaseURL = spec.WithDefaults(topic), spec.EndpointBaseURL()
+	return m.subscriptionView(&sub), nil
+}
+
+// Subscription shows an event subscription: its effective settings without secrets, and its state. A field replaces the
+// setting of the same name.
+type Subscription struct {
+	Topic           string `json:"topic"`
+	Name            string `json:"name"`
+	EndpointBaseURL string `json:"endpointBaseUrl"`
+	catalog.SubscriptionSpec
+	// EndpointURL is never set: getFullUrl shows the URL.
+	EndpointURL               *string                         `json:"endpointUrl,omitempty" hidden:"true"`
+	DeliveryConfiguration     catalog.DeliveryConfiguration   `json:"deliveryConfiguration"`
+	Filter                    FilterView                      `json:"filter"`
+	DeadLetterDestination     catalog.DeadLetterDestination   `json:"deadLetterDestination"`
+	DeliveryAttributeMappings []DeliveryAttributeView         `json:"deliveryAttributeMappings"`
+	Signing                   Signing                         `json:"signing"`
+	MinimumTLSVersionAllowed  endpointconf.TLSVersion         `json:"minimumTlsVersionAllowed"`
+	CertificateAuthorities    *string                         `json:"certificateAuthorities"`
+	ClientCertificate         *endpointconf.ClientCertificate `json:"clientCertificate"`
+	OAuth2                    *OAuth2View                     `json:"oauth2"`
+	Version                   postgres.Version                `json:"etag"`
+	ProvisioningState         catalog.ProvisioningState       `json:"provisioningState"`
+	// HostRateLimit is the limit that applies instead of deliveryRate, because it is lower.
+	HostRateLimit *string `json:"hostRateLimit"`
+	// Validation is the last handshake; nil in lists.
+	Validation *Validation `json:"validation"`
+	Hold       *Hold       `json:"hold"`
+	CreatedAt  time.Time   `json:"createdAt"`
+	UpdatedAt  time.Time   `json:"updatedAt"`
+}
+
+// FilterView is a filter with all members.
+type FilterView struct {
+	IncludedEventTypes              []string                `json:"includedEventTypes"`
+	SubjectBeginsWith               string                  `json:"subjectBeginsWith"`
+	SubjectEndsWith                 string                  `json:"subjectEndsWith"`
+	IsSubjectCaseSensitive          bool                    `json:"isSubjectCaseSensitive"`
+	AdvancedFilters                 []filter.AdvancedFilter `json:"advancedFilters"`
+	EnableAdvancedFilteringOnArrays bool                    `json:"enableAdvancedFilteringOnArrays"`
+}
+
+// OAuth2View are the OAuth credentials of an event subscription without the secret.
+type OAuth2View struct {
+	TokenURL string  `json:"tokenUrl"`
+	ClientID string  `json:"clientId"`
+	Scope    *string `json:"scope"`
+}
+
+// DeliveryAttributeView is a custom header. Properties is a StaticAttribute or a DynamicAttribute.
+type DeliveryAttributeView struct {
+	Name       string                             `json:"name"`
+	Type       endpointconf.DeliveryAttributeType `json:"type"`
+	Properties any                                `json:"properties"`
+}
+
+// StaticAttribute is a fixed value. Value is nil if it is secret.
+type StaticAttribute struct {
+	Value    *string `json:"value"`
+	IsSecret bool    `json:"isSecret"`
+}
+
+// DynamicAttribute is the path of a value in the event.
+type DynamicAttribute struct {
+	SourceField string `json:"sourceField"`
+}
+
+// subscriptionView shows an event subscription with its effective settings and without its secrets.
+func (m *Handlers) subscriptionView(s *catalog.Subscription) *Subscription {
+	rules, batch, open := m.rules(s), s.Batch(), s.Connection.WithoutSecrets()
+	shown := &Subscription{
+		Topic: s.Topic, Name: s.Name, EndpointBaseURL: s.EndpointBaseURL, SubscriptionSpec: s.SubscriptionSpec,
+		DeliveryConfiguration: catalog.DeliveryConfiguration{DeliveryMode: catalog.ModePush},
+		Filter:                filterView(s.Filter), DeadLetterDestination: destinationView(s, rules.DeadLetter),
+		DeliveryAttributeMappings: attributesView(s.DeliveryAttributes, false), Signing: m.signingView(s),
+		MinimumTLSVersionAllowed: cmp.Or(s.MinimumTLSVersion, endpointconf.TLS12),
+		CertificateAuthorities:   textOrNull(s.CertificateAuthorities), ClientCertificate: open.ClientCertificate,
+		Version: s.Version, ProvisioningState: s.ProvisioningState, Hold: holdView(s.Hold),
+		HostRateLimit: textOrNull(m.Parts.Cache.Snapshot().LowerLimit(s)),
+		CreatedAt:     s.CreatedAt, UpdatedAt: s.UpdatedAt,
+	}
+	if o := open.OAuth2; o != nil {
+		shown.OAuth2 = &OAuth2View{TokenURL: o.TokenURL, ClientID: o.ClientID, Scope: textOrNull(o.Scope)}
+	}
+	effective := &shown.SubscriptionSpec
+	effective.EndpointURL = ""
+	effective.RetryPolicy.MaxDeliveryAttempts = limitOf(rules.Limits.MaxAttempts)
+	effective.RetryPolicy.EventTimeToLiveInMinutes = new(minutes(rules.Limits.TTL))
+	if s.EventRetentionInDays > 0 { // of a namespace topic
+		effective.RetryPolicy.MaxDeliveryCount = effective.RetryPolicy.MaxDeliveryAttempts
+		effective.RetryPolicy.EventTimeToLive = new(span(rules.Limits.TTL))
+	}
+	if s.Pulled() {
+		shown.DeliveryConfiguration = catalog.DeliveryConfiguration{
+			DeliveryMode: catalog.ModeQueue, Queue: &catalog.QueueSettings{
+				ReceiveLockDurationInSeconds: new(int(s.LockDuration().Seconds())),
+				MaxDeliveryCount:             effective.RetryPolicy.MaxDeliveryAttempts,
+				EventTimeToLive:              new(span(rules.Limits.TTL)), DeadLetterDestination: &shown.DeadLetterDestination,
+			},
+		}
+	}
+	effective.MaxEventsPerBatch, effective.PreferredBatchSizeInKilobytes = &batch.MaxEvents, &batch.PreferredKilobytes
+	effective.ResponseTimeoutInSeconds = new(int(rules.Policy.AckTimeout.Seconds()))
+	effective.HonorRetryAfter = &rules.Policy.HonorRetryAfter
+	effective.ProbationAction = &rules.Policy.Probation.Action
+	effective.RetryTransportErrors = &rules.Policy.RetryTransportErrors
+	effective.Labels = append([]string{}, s.Labels...)
+	return shown
+}
+
+// destinationView is the effective dead-letter destination.
+func destinationView(s *catalog.Subscription, kept bool) catalog.DeadLetterDestination {
+	switch d := s.DeadLetterDestination; {
+	case !kept:
+		return catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterNone}
+	case d != nil && d.EndpointType.Outside():
+		return *d
+	}
+	return catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterRows}
+}
+
+func filterView(f filter.Filter) FilterView {
+	shown := FilterView(f)
+	if len(f.IncludedEventTypes) == 0 {
+		shown.IncludedEventTypes = []string{"All"}
+	}
+	if f.AdvancedFilters == nil {
+		shown.AdvancedFilters = []filter.AdvancedFilter{}
+	}
+	return shown
+}
+
+// attributesView shows custom headers. reveal includes secret values.
+func attributesView(list []endpointconf.DeliveryAttribute, reveal bool) []DeliveryAttributeView {
+	shown := make([]DeliveryAttributeView, len(list))
+	for i, a := range list {
+		shown[i] = DeliveryAttributeView{Name: a.Name, Type: a.Type, Properties: DynamicAttribute{a.SourceField}}
+		if a.Type == endpointconf.AttributeStatic {
+			static := StaticAttribute{IsSecret: a.IsSecret}
+			if reveal || !a.IsSecret {
+				static.Value = a.Value
+			}
+			shown[i].Properties = static
+		}
+	}
+	return shown
+}
