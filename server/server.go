@@ -34,7 +34,7 @@ type Options struct {
 	AllowHTTP bool
 	// FilterLimits limit the filter of an event subscription; zero = policy.DefaultFilterLimits.
 	FilterLimits filter.Limits
-	// HeaderLimits limit the custom headers of an event subscription; zero = endpointconf.DefaultHeaderLimits.
+	// HeaderLimits limit the custom headers of an event subscription; zero = Event Grid's.
 	HeaderLimits endpointconf.HeaderLimits
 	// DeadLetters are the external locations that dead letters may be exported to.
 	DeadLetters endpointconf.ExportLocations

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/catalog"
@@ -68,7 +69,7 @@ type bundle struct {
 	store    *node.System
 	server   *server.Server
 	counters *server.Counters
-	db       *pgx.Conn
+	db       *pgxpool.Pool
 }
 
 func setup(t *testing.T, change ...func(*server.Options)) *bundle {
@@ -96,9 +97,7 @@ func setupWorkers(t *testing.T, workers int, change ...func(*server.Options)) *b
 	listener := httptest.NewServer(b.server.Handler())
 	t.Cleanup(listener.Close)
 	b.url = listener.URL
-	b.db, err = pgx.Connect(t.Context(), b.dbURL)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = b.db.Close(context.Background()) })
+	b.db = b.store.DB.Pool
 	return b
 }
 

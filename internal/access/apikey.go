@@ -33,8 +33,8 @@ const (
 	ScopeAdmin   Scope = "admin"   // what RoleAdmin allows, and to publish and to receive, like the admin token
 )
 
-// Scopes are all scopes, the least first.
-var Scopes = []Scope{ScopePublish, ScopeReceive, ScopeRead, ScopeOperate, ScopeAdmin}
+// scopes are all scopes, the least first.
+var scopes = []Scope{ScopePublish, ScopeReceive, ScopeRead, ScopeOperate, ScopeAdmin}
 
 // Role is the role that the scope stands for; "" for ScopePublish and ScopeReceive, which have none.
 func (s Scope) Role() Role {
@@ -113,7 +113,7 @@ func (s *APIKeySpec) validate() error {
 	switch {
 	case !keyName.MatchString(s.Name):
 		return postgres.Invalid("name", "name must be %s", keyNameRule)
-	case !slices.Contains(Scopes, s.Scope):
+	case !slices.Contains(scopes, s.Scope):
 		return postgres.Invalid("scope", "scope must be publish, receive, read, operate or admin")
 	case !filter.Storable(s.Topic):
 		return postgres.Invalid("topic", "topic must be UTF-8 without the character 0")

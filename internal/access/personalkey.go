@@ -51,7 +51,7 @@ func (s *PersonalKeySpec) validate() error {
 
 // scope is the scope of an API key with the role; nil for "".
 func (r Role) scope() *Scope {
-	for _, scope := range Scopes {
+	for _, scope := range scopes {
 		if r != "" && scope.Role() == r {
 			return &scope
 		}

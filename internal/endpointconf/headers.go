@@ -37,23 +37,19 @@ type AttributeProperties struct {
 	SourceField string `json:"sourceField,omitempty"`
 }
 
-// HeaderLimits bounds the custom headers of one event subscription. A field that is zero or less takes its value from
-// DefaultHeaderLimits.
+// HeaderLimits bounds the custom headers of one event subscription. A field that is zero or less is Event Grid's: 10
+// headers of 4,096 bytes (Microsoft, Custom delivery properties, 2023-02-21).
 type HeaderLimits struct {
 	MaxHeaders    int
 	MaxValueBytes int // of one value; a longer Dynamic value is not sent
 }
 
-// DefaultHeaderLimits are Event Grid's 10 headers and 4,096 bytes (Microsoft, Custom delivery properties, 2023-02-21).
-func DefaultHeaderLimits() HeaderLimits { return HeaderLimits{MaxHeaders: 10, MaxValueBytes: 4096} }
-
 func (l HeaderLimits) withDefaults() HeaderLimits {
-	d := DefaultHeaderLimits()
 	if l.MaxHeaders <= 0 {
-		l.MaxHeaders = d.MaxHeaders
+		l.MaxHeaders = 10
 	}
 	if l.MaxValueBytes <= 0 {
-		l.MaxValueBytes = d.MaxValueBytes
+		l.MaxValueBytes = 4096
 	}
 	return l
 }

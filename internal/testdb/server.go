@@ -137,7 +137,10 @@ func databaseName(test string, serial int64) string {
 func startCluster(migrate func(context.Context, string) error) (*cluster, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*deadline)
 	defer cancel()
-	server, err := pgdev.Start(ctx, pgdev.Options{Settings: map[string]string{"max_connections": "400"}, Log: os.Stderr})
+	server, err := pgdev.Start(ctx, pgdev.Options{Log: os.Stderr, Settings: map[string]string{
+		"max_connections":    "400",
+		"autovacuum_naptime": "1d", // statistics change plans, and with them what the tests of a database find
+	}})
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ package testdb
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -24,12 +25,13 @@ const poolSize = 6
 // database is a migrated database that the tests of New share, one at a time.
 type database struct {
 	name, url string
+	schema    int64 // see schema.sql
 	pools     []*pgxpool.Pool
 	used      int // of pools, by the present test
 }
 
-// New returns the URL of a migrated database until the test ends. A test must not change its schema, partitions
-// included, or its settings: see Clone.
+// New returns the URL of a migrated database until the test ends. If the test changes the schema, partitions included,
+// no other test gets it. A test of the settings of a database or a role uses Clone.
 func New(tb testing.TB) string {
 	tb.Helper()
 	c := running(tb)
@@ -40,6 +42,9 @@ func New(tb testing.TB) string {
 			tb.Fatalf("testdb: new database: %v", err)
 		}
 		db = &database{url: c.url(name), name: name}
+		if db.schema, err = db.readSchema(tb.Context()); err != nil {
+			tb.Fatalf("testdb: read the schema: %v", err)
+		}
 	}
 	c.mu.Lock()
 	c.taken[db.url] = db
@@ -96,19 +101,16 @@ func (c *cluster) release(tb testing.TB, db *database) {
 		c.idle = append(c.idle, db)
 		return
 	}
-	tb.Logf("testdb: %v", err)
+	if !errors.Is(err, errSchemaChanged) {
+		tb.Logf("testdb: %v", err)
+	}
 	c.drop(tb, db.name)
 	go db.close() // waits for connections that the test never returns
 }
 
+var errSchemaChanged = errors.New("the test has changed the schema")
+
 func (c *cluster) restore(db *database) error {
-	if len(db.pools) == 0 { // the test opened connections by itself
-		pool, err := postgres.OpenPool(context.Background(), db.url, poolSize)
-		if err != nil {
-			return err
-		}
-		db.pools = append(db.pools, pool)
-	}
 	for _, pool := range db.pools {
 		if n := pool.Stat().AcquiredConns(); n > 0 {
 			return fmt.Errorf("the test has not returned %d connections", n)
@@ -116,6 +118,12 @@ func (c *cluster) restore(db *database) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	defer cancel()
+	switch schema, err := db.readSchema(ctx); {
+	case err != nil:
+		return fmt.Errorf("read the schema: %w", err)
+	case schema != db.schema:
+		return errSchemaChanged
+	}
 	err := pgx.BeginFunc(ctx, db.pools[0], func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, c.reset, pgx.QueryExecModeSimpleProtocol)
 		return err
@@ -126,6 +134,18 @@ func (c *cluster) restore(db *database) error {
 	return nil
 }
 
+func (db *database) readSchema(ctx context.Context) (number int64, err error) {
+	if len(db.pools) == 0 {
+		pool, err := postgres.OpenPool(context.Background(), db.url, poolSize)
+		if err != nil {
+			return 0, err
+		}
+		db.pools = append(db.pools, pool)
+	}
+	err = db.pools[0].QueryRow(ctx, schemaQuery).Scan(&number)
+	return number, err
+}
+
 func (db *database) close() {
 	for _, pool := range db.pools {
 		pool.Close()
@@ -134,6 +154,9 @@ func (db *database) close() {
 
 // keptSchema has copies of the rows that the template's tables have.
 const keptSchema = "testdb"
+
+//go:embed schema.sql
+var schemaQuery string
 
 //go:embed tables.sql
 var tablesQuery string

@@ -120,6 +120,25 @@ func TestNewAfterAnOpenTransaction(t *testing.T) { //nolint:paralleltest // as T
 	require.Error(t, open.Commit(t.Context()), "its database was dropped")
 }
 
+// The change of a test's schema is seen by no other test.
+func TestNewAfterAChangeOfTheSchema(t *testing.T) { //nolint:paralleltest // as TestNew
+	seen := map[string]bool{}
+	for _, change := range []string{
+		"ALTER TABLE postrider.filled ADD CONSTRAINT planted CHECK (id > 0)", "ANALYZE postrider.filled",
+		"ALTER TABLE postrider.filled RENAME COLUMN name TO hidden", "CREATE TABLE public.planted ()",
+		"ALTER TABLE postrider.parts ALTER id SET DEFAULT 1", "ALTER TABLE postrider.parts DETACH PARTITION postrider.parts_1",
+		"CREATE FUNCTION public.planted() RETURNS int RETURN 1", "CREATE SCHEMA planted",
+	} {
+		t.Run("", func(t *testing.T) {
+			url := testdb.New(t)
+			require.False(t, seen[url])
+			seen[url] = true
+			_, err := testdb.Pool(t, url).Exec(t.Context(), change)
+			require.NoError(t, err)
+		})
+	}
+}
+
 type suite func() int
 
 func (s suite) Run() int { return s() }
