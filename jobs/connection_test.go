@@ -78,7 +78,9 @@ func TestConnectionSettings(t *testing.T) {
 		},
 		"TLS 1.2 at an old one": {oldURL, endpointconf.Connection{CertificateAuthorities: ours.pem}, ""},
 		"TLS 1.3 at an old one": {
-			oldURL, endpointconf.Connection{CertificateAuthorities: ours.pem, MinimumTLSVersion: endpointconf.TLS13}, "protocol version",
+			oldURL,
+			endpointconf.Connection{CertificateAuthorities: ours.pem, MinimumTLSVersion: endpointconf.TLS13},
+			"protocol version",
 		},
 		"no client certificate": {mutual, endpointconf.Connection{CertificateAuthorities: ours.pem}, notAdmitted},
 		"ours": {

@@ -20,7 +20,9 @@ func TestHoldFollowsTheResult(t *testing.T) {
 	safe, documented := under("namespace-2023"), literally("namespace-2023")
 	azure := func(s *catalog.SubscriptionSpec) { s.EndpointKind = policy.KindAzureResource }
 	withoutToken := func(s *catalog.SubscriptionSpec) {
-		s.Connection = endpointconf.Connection{OAuth2: &endpointconf.OAuth2{TokenURL: closedPort, ClientID: "id", ClientSecret: "secret"}}
+		s.Connection = endpointconf.Connection{
+			OAuth2: &endpointconf.OAuth2{TokenURL: closedPort, ClientID: "id", ClientSecret: "secret"},
+		}
 	}
 	const ended, waits = "dropped UndeliverableDueToProbationCausedByClientError 0", "pending probation 0"
 	rows := map[string]struct {

@@ -107,7 +107,10 @@ var clockReaders = map[string]string{
 func TestTheProcessesClockDecidesNothing(t *testing.T) {
 	t.Parallel()
 	var found []string
-	for _, dir := range []string{"jobs", "catalog", "access", "operator", "postgres", "query", "policy", "event"} {
+	for _, dir := range []string{
+		"jobs", "policy", "internal/catalog", "internal/access", "internal/operator", "internal/postgres", "internal/query",
+		"internal/event", "internal/endpointconf",
+	} {
 		found = append(found, readersOfTheClock(t, dir)...)
 	}
 	slices.Sort(found)

@@ -65,7 +65,10 @@ func TestHandshakesHaveStoredSecrets(t *testing.T) {
 	b.put(t, "billing", spec, b.handshakeEnded(t, "billing", spec).ID)
 	spec.EndpointURL += "/two"
 	spec.DeliveryAttributes = []endpointconf.DeliveryAttribute{
-		{Name: "x-key", Type: endpointconf.AttributeStatic, AttributeProperties: endpointconf.AttributeProperties{IsSecret: true}},
+		{
+			Name: "x-key", Type: endpointconf.AttributeStatic,
+			AttributeProperties: endpointconf.AttributeProperties{IsSecret: true},
+		},
 	}
 	require.Equal(t, catalog.HandshakeSucceeded, b.handshakeEnded(t, "billing", spec).State)
 	require.Equal(t, map[string]string{"X-Key": "s3cret"}, e.requests()[1].custom())

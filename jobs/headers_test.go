@@ -34,7 +34,8 @@ func secretHeader(name, value string) endpointconf.DeliveryAttribute {
 
 func dynamicHeader(name, sourceField string) endpointconf.DeliveryAttribute {
 	return endpointconf.DeliveryAttribute{
-		Name: name, Type: endpointconf.AttributeDynamic, AttributeProperties: endpointconf.AttributeProperties{SourceField: sourceField},
+		Name: name, Type: endpointconf.AttributeDynamic,
+		AttributeProperties: endpointconf.AttributeProperties{SourceField: sourceField},
 	}
 }
 

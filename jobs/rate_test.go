@@ -59,12 +59,20 @@ func TestDeliveryRate(t *testing.T) {
 		perSecond float64
 		burst     int // with what a batch may exceed
 	}{
-		"single":             {endpointconf.DeliveryRate{Limit: 100, Burst: new(1)}, 1, 100, 1},
-		"burst":              {endpointconf.DeliveryRate{Limit: 60, Burst: new(40)}, 1, 60, 40},
-		"slow":               {endpointconf.DeliveryRate{Limit: 300, PeriodInSeconds: new(10)}, 1, 30, 8},
-		"batches":            {endpointconf.DeliveryRate{Limit: 20, Burst: new(1)}, 10, 20, 1},
-		"events-of-batches":  {endpointconf.DeliveryRate{Limit: 100, Burst: new(1), Count: endpointconf.RateOfEvents}, 10, 100, 10},
-		"more-than-a-bucket": {endpointconf.DeliveryRate{Limit: 50, Burst: new(5), Count: endpointconf.RateOfEvents}, 30, 50, 34},
+		"single":  {endpointconf.DeliveryRate{Limit: 100, Burst: new(1)}, 1, 100, 1},
+		"burst":   {endpointconf.DeliveryRate{Limit: 60, Burst: new(40)}, 1, 60, 40},
+		"slow":    {endpointconf.DeliveryRate{Limit: 300, PeriodInSeconds: new(10)}, 1, 30, 8},
+		"batches": {endpointconf.DeliveryRate{Limit: 20, Burst: new(1)}, 10, 20, 1},
+		"events-of-batches": {
+			endpointconf.DeliveryRate{Limit: 100, Burst: new(1), Count: endpointconf.RateOfEvents},
+			10,
+			100, 10,
+		},
+		"more-than-a-bucket": {
+			endpointconf.DeliveryRate{Limit: 50, Burst: new(5), Count: endpointconf.RateOfEvents},
+			30, 50,
+			34,
+		},
 	}
 	seen := map[string]*arrivals{}
 	for name, row := range rows {
@@ -102,7 +110,10 @@ func TestDeliveryRateOfAnEndpoint(t *testing.T) {
 	e := newEndpoint(t, a.respond(false))
 	for i, limit := range []int{40, 4000} {
 		b.subscribe(t, fmt.Sprint("sub-", i), fmt.Sprint(e.URL, "/", i), func(s *catalog.SubscriptionSpec) {
-			s.DeliveryRate = &endpointconf.DeliveryRate{Limit: limit, Burst: new(limit / 20), Scope: endpointconf.RatePerEndpoint}
+			s.DeliveryRate = &endpointconf.DeliveryRate{
+				Limit: limit, Burst: new(limit / 20),
+				Scope: endpointconf.RatePerEndpoint,
+			}
 		})
 	}
 	b.start(t, nil)

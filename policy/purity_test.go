@@ -16,13 +16,13 @@ import (
 // lists the parts that are forbidden here.
 func TestPackageIsPure(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("*.go")
-	require.NoError(t, err)
-	require.Contains(t, files, "retry.go")
-	filters, err := filepath.Glob("filter/*.go")
-	require.NoError(t, err)
-	require.Contains(t, filters, "filter/set.go")
-	files = append(files, filters...)
+	var files []string
+	for _, folder := range []string{".", "../internal/endpointconf", "../internal/filter"} {
+		found, err := filepath.Glob(folder + "/*.go")
+		require.NoError(t, err)
+		require.NotEmpty(t, found, folder)
+		files = append(files, found...)
+	}
 	for _, name := range files {
 		if strings.HasSuffix(name, "_test.go") {
 			continue

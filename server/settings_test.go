@@ -324,8 +324,14 @@ func TestNamespaceLimits(t *testing.T) {
 		minutes int
 		shown   string
 	}{
-		{"P1D", 1440, "P1D"}, {"PT90M", 90, "PT1H30M"}, {"P1DT2H", 1560, "P1DT2H"}, {"PT1M", 1, "PT1M"},
-		{"P3D", 4320, "P3D"}, {"PT72H", 4320, "P3D"}, {"P0DT5M", 5, "PT5M"}, {"P1DT1H1M", 1501, "P1DT1H1M"},
+		{"P1D", 1440, "P1D"},
+		{"PT90M", 90, "PT1H30M"},
+		{"P1DT2H", 1560, "P1DT2H"},
+		{"PT1M", 1, "PT1M"},
+		{"P3D", 4320, "P3D"},
+		{"PT72H", 4320, "P3D"},
+		{"P0DT5M", 5, "PT5M"},
+		{"P1DT1H1M", 1501, "P1DT1H1M"},
 		{"PT60S", 1, "PT1M"},
 	} {
 		got := limits(put(`{"eventTimeToLive":"` + tt.given + `","maxDeliveryCount":4}`))

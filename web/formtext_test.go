@@ -39,7 +39,10 @@ func TestHostileTextInForms(t *testing.T) {
 					AdvancedFilters: []filter.AdvancedFilter{{OperatorType: "StringIn", Key: bad, Values: raws(quoteJSON(t, bad))}},
 				}
 				s.DeliveryAttributes = []endpointconf.DeliveryAttribute{
-					{Name: bad, Type: endpointconf.AttributeStatic, AttributeProperties: endpointconf.AttributeProperties{Value: &bad}},
+					{
+						Name: bad, Type: endpointconf.AttributeStatic,
+						AttributeProperties: endpointconf.AttributeProperties{Value: &bad},
+					},
 				}
 				s.DeadLetterDestination = &catalog.DeadLetterDestination{
 					EndpointType: catalog.DeadLetterBlob, Properties: &endpointconf.DeadLetterProperties{URL: bad, Prefix: bad},

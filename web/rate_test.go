@@ -16,7 +16,10 @@ func TestRateLimitOfASubscription(t *testing.T) {
 	b, url := setupRunning(t), endpoint(t)
 	b.subscribe(t, "orders", "billing", func(s *catalog.SubscriptionSpec) {
 		s.EndpointURL = url + "/status/200"
-		s.DeliveryRate = &endpointconf.DeliveryRate{Limit: 1, PeriodInSeconds: new(86_400), Scope: endpointconf.RatePerEndpoint}
+		s.DeliveryRate = &endpointconf.DeliveryRate{
+			Limit: 1, PeriodInSeconds: new(86_400),
+			Scope: endpointconf.RatePerEndpoint,
+		}
 	})
 	b.subscribe(t, "orders", "free", func(s *catalog.SubscriptionSpec) { s.EndpointURL = url + "/status/200" })
 	b.publish(t, "orders", "e-1", "e-2", "e-3")
@@ -30,7 +33,10 @@ func TestRateLimitOfASubscription(t *testing.T) {
 	}
 	b.subscribe(t, "orders", "faster", func(s *catalog.SubscriptionSpec) {
 		s.EndpointURL = url + "/status/202"
-		s.DeliveryRate = &endpointconf.DeliveryRate{Limit: 5, Scope: endpointconf.RatePerEndpoint, Count: endpointconf.RateOfEvents}
+		s.DeliveryRate = &endpointconf.DeliveryRate{
+			Limit: 5, Scope: endpointconf.RatePerEndpoint,
+			Count: endpointconf.RateOfEvents,
+		}
 	})
 	require.Contains(t, text(b.page(t, "/ui/subscriptions/orders/faster")),
 		"Rate limit 5 events/s, but the lowest limit of its host applies: 1 event/day")

@@ -3,13 +3,19 @@ package main
 import (
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+)
+
+var (
+	commandLine  = regexp.MustCompile(`(?m)^\s*(?:command:|CMD) (\[.*\])$`)
+	variableName = regexp.MustCompile(`POSTRIDER_[A-Z_]+`)
+	fence        = regexp.MustCompile("(?ms)^```[a-z ]*\n(.*?)^```")
+	makeCommand  = regexp.MustCompile(`(?m)^\s*(?:\$ )?make ([a-z0-9-]+)`)
 )
 
 // fromRoot reads a file of the repository.
@@ -19,14 +25,6 @@ func fromRoot(t *testing.T, name string) string {
 	require.NoError(t, err)
 	return string(raw)
 }
-
-var (
-	commandLine  = regexp.MustCompile(`(?m)^\s*(?:command:|CMD) (\[.*\])$`)
-	variableName = regexp.MustCompile(`POSTRIDER_[A-Z_]+`)
-	fence        = regexp.MustCompile("(?ms)^```[a-z ]*\n(.*?)^```")
-	explainShown = regexp.MustCompile(`(?m)^\$ bin/postrider (policy explain .*)$`)
-	makeCommand  = regexp.MustCompile(`(?m)^\s*(?:\$ )?make ([a-z-]+)`)
-)
 
 // The files that start the program are checked without Docker: a verb or flag that was renamed is found here.
 func TestContainerFilesNameWhatExists(t *testing.T) {
@@ -75,24 +73,6 @@ func TestContainerFilesNameWhatExists(t *testing.T) {
 // ofTheImage are the variables that compose builds it by; no flag reads them.
 var ofTheImage = []string{"POSTRIDER_VERSION", "POSTRIDER_REVISION"}
 
-var caller3am = regexp.MustCompile("`(postrider\\(\\) \\{ .* \\})`")
-
-// The shell function of docs/operate/troubleshoot.md passes each word unchanged.
-func TestVerbsRunWhereTheNodesRun(t *testing.T) {
-	t.Parallel()
-	bash := tool(t, "bash", "bash")
-	callers := caller3am.FindAllStringSubmatch(fromRoot(t, "docs/operate/troubleshoot.md"), -1)
-	require.Len(t, callers, 3)
-	for _, caller := range callers {
-		out, err := exec.Command(bash, "-c",
-			`say() { printf '%s\n' "$@"; }; kubectl() { say "$@"; }; docker() { say "$@"; }; systemd-run() { say "$@"; }
-`+caller[1]+`
-postrider sql "select 1"`).CombinedOutput()
-		require.NoError(t, err, caller[1])
-		require.Regexp(t, `(?s)\n(/usr/local/bin/)?postrider\nsql\nselect 1\n$`, string(out), caller[1])
-	}
-}
-
 // docs/operate/install.md promises it.
 func TestEachFlagOfServeHasAVariable(t *testing.T) {
 	t.Parallel()
@@ -115,16 +95,6 @@ func variables(t *testing.T) (names []string) {
 	return names
 }
 
-func TestScriptParses(t *testing.T) {
-	t.Parallel()
-	bash, err := exec.LookPath("bash")
-	if err != nil {
-		t.Skip("no bash here")
-	}
-	out, err := exec.Command(bash, "-n", filepath.Join("..", "..", ".ci", "run")).CombinedOutput()
-	require.NoError(t, err, string(out))
-}
-
 func TestReadmeNamesTargetsThatExist(t *testing.T) {
 	t.Parallel()
 	makefile := fromRoot(t, "Makefile")
@@ -137,35 +107,4 @@ func TestReadmeNamesTargetsThatExist(t *testing.T) {
 	}
 	require.True(t, named["dev"], "the README says how to try it")
 	require.True(t, named["test"], "the README says how to test it")
-}
-
-// What the README shows of policy explain is what it prints, but for the width of the columns; "…" stands for lines
-// left out.
-func TestReadmeShowsWhatPolicyExplainPrints(t *testing.T) {
-	t.Parallel()
-	shown := 0
-	for _, block := range fence.FindAllStringSubmatch(fromRoot(t, "README.md"), -1) {
-		command := explainShown.FindStringSubmatch(block[1])
-		if command == nil {
-			continue
-		}
-		shown++
-		r := postrider(t, nil, strings.Fields(command[1])...)
-		require.Zero(t, r.code, r.stderr)
-		printed := words(r.stdout)
-		for _, line := range words(block[1]) {
-			if line != "…" && !strings.HasPrefix(line, "$ ") {
-				require.Contains(t, printed, line)
-			}
-		}
-	}
-	require.NotZero(t, shown)
-}
-
-// words are the lines of a text with one space between their words.
-func words(text string) (lines []string) {
-	for line := range strings.Lines(text) {
-		lines = append(lines, strings.Join(strings.Fields(line), " "))
-	}
-	return lines
 }

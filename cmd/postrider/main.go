@@ -52,6 +52,7 @@ type verbs struct {
 	Doctor doctorCmd       `cmd:"" help:"Check the database, its settings and the nodes, and report what to fix."`
 
 	Completion completionCmd `cmd:"" help:"Print the completion script of a shell."`
+	Commands   commandsCmd   `cmd:"" hidden:"" help:"Print all commands and their flags as JSON."`
 
 	Subscription config.SubscriptionCmd `cmd:"" help:"Create, change, list, show and delete event subscriptions; test them, and hold or release their deliveries."`
 	Delivery     cli.DeliveryCmd        `cmd:"" help:"List, show, cancel, retry or dead-letter deliveries."`

@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -30,13 +31,13 @@ func TestHeapTunerFollowsCollections(t *testing.T) {
 	newHeapTuner(func(p int) { percent.Store(int64(p)) }).watch()
 	require.EqualValues(t, maxGCPercent, percent.Load())
 	bodies := make([]byte, 256<<20)
-	eventually(t, "the percentage is lower", func() bool {
+	require.Eventually(t, func() bool {
 		runtime.GC()
 		return percent.Load() < maxGCPercent/2
-	})
+	}, time.Minute, 10*time.Millisecond, "the percentage is lower")
 	runtime.KeepAlive(bodies)
-	eventually(t, "the percentage is higher again", func() bool {
+	require.Eventually(t, func() bool {
 		runtime.GC()
 		return percent.Load() > maxGCPercent/2
-	})
+	}, time.Minute, 10*time.Millisecond, "the percentage is higher again")
 }

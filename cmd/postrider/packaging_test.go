@@ -1,11 +1,9 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -75,78 +73,12 @@ func TestComposeIsFitForUse(t *testing.T) {
 	}
 }
 
-// An empty variable, as compose passes it on, is none.
-func TestEmptyVariablesAreNone(t *testing.T) {
-	t.Parallel()
-	db := migratedDatabase(t)
-	n := startNodeWith(t, append(serveEnv(db), "POSTRIDER_ALLOW_CIDR=", "POSTRIDER_PUBLIC_URL=",
-		"POSTRIDER_TRUSTED_PROXIES=", "POSTRIDER_PREVIOUS_ENCRYPTION_KEYS=", "POSTRIDER_DEAD_LETTER_LOCATION="))
-	r := postrider(t, nil, "ready", "--listen", strings.TrimPrefix(n.api, "http://"))
-	require.Zero(t, r.code, r.stderr)
-	n.stop()
-	r = postrider(t, nil, "ready", "--listen", strings.TrimPrefix(n.api, "http://"))
-	require.Equal(t, 1, r.code)
-	require.Contains(t, r.stderr, "not ready")
-	require.Equal(t, 2, postrider(t, nil, "ready", "--listen", "nowhere").code)
-}
-
-// healthCheck is the health check of the image.
-var healthCheck = regexp.MustCompile(`(?m)^HEALTHCHECK .* CMD \["/usr/local/bin/postrider", (.*)\]$`)
-
-// The image's health is the process's, whatever it lacks: who restarts what is unhealthy must not restart nodes that
-// wait for their database. It finds a node that speaks TLS by the node's own settings.
-func TestHealthOfAContainer(t *testing.T) {
-	t.Parallel()
-	check := healthCheck.FindStringSubmatch(fromRoot(t, "Dockerfile"))
-	require.Len(t, check, 2)
-	var args []string
-	require.NoError(t, json.Unmarshal([]byte("["+check[1]+"]"), &args))
-	for name, scheme := range map[string]string{"in the clear": "http", "TLS": "https"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			db, env := migratedDatabase(t), []string(nil)
-			if scheme == "https" {
-				files := newDevTLS(t).files()
-				env = []string{"POSTRIDER_TLS_CERT=" + files.TLSCert, "POSTRIDER_TLS_KEY=" + files.TLSKey}
-			}
-			n := startNodeWith(t, append(serveEnv(db), env...))
-			address, of := strings.CutPrefix(n.api, scheme+"://")
-			require.True(t, of, n.api)
-			env = append(env, "POSTRIDER_LISTEN="+address)
-			live, ready := func() result { return postrider(t, env, args...) }, func() result {
-				return postrider(t, env,
-					"ready")
-			}
-			require.Zero(t, live().code, live().stderr)
-			require.Zero(t, ready().code, ready().stderr)
-
-			db.exec("ALTER SCHEMA postrider_internal RENAME TO elsewhere")
-			eventually(t, "it is not ready", func() bool { return ready().code == 1 })
-			require.Contains(t, ready().stderr, "not ready")
-			require.Zero(t, live().code, live().stderr)
-			db.exec("ALTER SCHEMA elsewhere RENAME TO postrider_internal")
-
-			n.stop()
-			require.Equal(t, 1, live().code)
-			require.Contains(t, live().stderr, "not alive")
-		})
-	}
-}
-
 // In an image the linker sets the revision, because the source has no history.
 func TestImageSaysItsRevision(t *testing.T) {
 	t.Parallel()
 	require.Contains(t, fromRoot(t, "Dockerfile"),
 		`-ldflags "-s -w -X ${PACKAGE}.release=${VERSION} -X ${PACKAGE}.revision=${REVISION}"`)
 	require.Contains(t, fromRoot(t, "internal/version/version.go"), "\nvar revision = \"\"\n")
-}
-
-func TestVersionSaysWhatWasBuilt(t *testing.T) {
-	t.Parallel()
-	flag, verb := postrider(t, nil, "--version"), postrider(t, nil, "version")
-	require.Zero(t, flag.code, flag.stderr)
-	require.Equal(t, verb.stdout, flag.stdout)
-	require.Contains(t, postrider(t, nil, "version", "-o", "json").stdout, `"platform":"`)
 }
 
 var execLine = regexp.MustCompile(`(?m)^Exec(?:Start|StartPre)=/usr/local/bin/postrider (.*)$`)
@@ -164,12 +96,6 @@ func TestSystemdUnitRunsWhatExists(t *testing.T) {
 	require.Contains(t, unit, "\nRestart=always\n")
 	require.Contains(t, unit, "\nStateDirectory=postrider/dead\n", "all else is read-only: ProtectSystem=strict")
 	require.NotContains(t, unit, "RestartPreventExitStatus", "2 is what a panic ends with, as a wrong setting does")
-	analyze := tool(t, "systemd-analyze", "systemd")
-	file := filepath.Join(t.TempDir(), "postrider.service")
-	require.NoError(t, os.WriteFile(file, []byte(strings.ReplaceAll(unit, "/usr/local/bin/postrider", program)), 0o600))
-	out, err := exec.Command(analyze, "verify", "--recursive-errors=no", file).CombinedOutput()
-	require.NoError(t, err, string(out))
-	require.NotContains(t, string(out), "postrider.service", "nothing in it is unknown")
 }
 
 // A release has the version of its name, and the linker's variable exists.
@@ -201,8 +127,8 @@ func TestReleaseIsMadeOfWhatExists(t *testing.T) {
 	require.Equal(t, 2, release.Version)
 	require.Len(t, release.Builds, 1)
 	b := release.Builds[0]
-	require.Contains(t, fromRoot(t, b.Main+"/version/version.go"), "\nvar release = \"\"\n")
-	require.Contains(t, b.Ldflags[0], "-X postrider/cmd/postrider/version.release={{ .Version }}")
+	require.Contains(t, fromRoot(t, "internal/version/version.go"), "\nvar release = \"\"\n")
+	require.Contains(t, b.Ldflags[0], "-X postrider/internal/version.release={{ .Version }}")
 	require.Contains(t, fromRoot(t, "Dockerfile"), "-X ${PACKAGE}.release=${VERSION}")
 	require.Equal(t, []string{"CGO_ENABLED=0"}, b.Env)
 	require.Equal(t, [][]string{{"linux", "darwin"}, {"amd64", "arm64"}}, [][]string{b.Goos, b.Goarch})

@@ -61,7 +61,7 @@ func TestRenovateCoversWhatIsPinned(t *testing.T) {
 	require.Len(t, renovate.CustomManagers, 1)
 	tools := renovate.CustomManagers[0]
 	pattern := regexp.MustCompile(tools.MatchStrings[0])
-	for _, file := range []string{"Makefile", "cmd/postrider/openapi_test.go"} {
+	for _, file := range []string{"Makefile", "e2e/openapi_test.go"} {
 		at := regexp.MustCompile(`\.(com|org)/\S+@v\d`)
 		require.NotEmpty(t, at.FindString(fromRoot(t, file)), file)
 		require.Len(t, pattern.FindAllString(fromRoot(t, file), -1), len(at.FindAllString(fromRoot(t, file), -1)), file)

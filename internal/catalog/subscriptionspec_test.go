@@ -56,7 +56,8 @@ func fullSpec() SubscriptionSpec {
 		},
 		MaxEventsPerBatch: new(2), PreferredBatchSizeInKilobytes: new(7), MaxConcurrentDeliveries: new(9),
 		DeliveryRate: &endpointconf.DeliveryRate{
-			Limit: 5, PeriodInSeconds: new(60), Burst: new(2), Scope: endpointconf.RatePerEndpoint, Count: endpointconf.RateOfEvents,
+			Limit: 5, PeriodInSeconds: new(60), Burst: new(2), Scope: endpointconf.RatePerEndpoint,
+			Count: endpointconf.RateOfEvents,
 		},
 		ResponseTimeoutInSeconds: new(12),
 		Behavior:                 policy.BehaviorDocumented, HonorRetryAfter: new(false), ProbationAction: &action,

@@ -183,7 +183,7 @@ func PlainAddress(a netip.Addr, allow []netip.Prefix) error {
 	return errPlainHTTP
 }
 
-// PlainEndpoint returns a *filter.ValidationError on endpointUrl if the URL, which EndpointURL has accepted, is http and
+// PlainEndpoint returns a *ValidationError on endpointUrl if the URL, which EndpointURL has accepted, is http and
 // cannot be in an opened network. A name may be in one if there is one: PlainAddress checks that when it is called.
 func PlainEndpoint(u *url.URL, allow []netip.Prefix) error {
 	if u.Scheme == "https" {
@@ -216,7 +216,7 @@ func Port(at netip.AddrPort, allow []netip.Prefix) error {
 	return fmt.Errorf("port %d must not be called: it belongs to another protocol", at.Port())
 }
 
-// ProxiedPort returns a *filter.ValidationError on endpointUrl if a URL that EndpointURL has accepted must not be called
+// ProxiedPort returns a *ValidationError on endpointUrl if a URL that EndpointURL has accepted must not be called
 // through a proxy. Only the proxy resolves its name, so a name is in no opened network.
 func ProxiedPort(u *url.URL) error {
 	if _, err := netip.ParseAddr(u.Hostname()); err == nil {

@@ -82,7 +82,7 @@ func (c *Connection) WithoutSecrets() Connection {
 
 // KeepConnectionSecrets replaces each secret that was left out by the stored one, so that what was read can be written
 // back. A client secret is kept only with the same token URL and client: otherwise a user who does not know it could
-// have it sent to an address of their choice. *filter.ValidationError if nothing is stored.
+// have it sent to an address of their choice. *ValidationError if nothing is stored.
 func KeepConnectionSecrets(given Connection, stored *Connection) (Connection, error) {
 	if c := given.ClientCertificate; c != nil && c.PrivateKey == "" {
 		if stored == nil || stored.ClientCertificate == nil {

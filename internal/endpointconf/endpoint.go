@@ -31,7 +31,7 @@ func isMetadataHost(host string) bool {
 	return private || slices.Contains(metadataHosts, host)
 }
 
-// EndpointURL parses the URL of an endpoint. Its error is a *filter.ValidationError on endpointUrl, which does not repeat the
+// EndpointURL parses the URL of an endpoint. Its error is a *ValidationError on endpointUrl, which does not repeat the
 // URL: the query may be a secret. A literal address is checked here, the addresses of a name when it is called.
 func EndpointURL(raw string, allow []netip.Prefix) (*url.URL, error) {
 	if len(raw) > maxEndpointLength {

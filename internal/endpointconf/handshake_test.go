@@ -16,7 +16,8 @@ func TestHandshakeByCode(t *testing.T) {
 		want     endpointconf.HandshakeOutcome
 	}{
 		"the code": {
-			endpointconf.HandshakeResponse{Status: 200, Body: []byte(`{"validationResponse":"c0de"}`)}, endpointconf.HandshakeAccepted,
+			endpointconf.HandshakeResponse{Status: 200, Body: []byte(`{"validationResponse":"c0de"}`)},
+			endpointconf.HandshakeAccepted,
 		},
 		"among other things": {
 			endpointconf.HandshakeResponse{Status: 200, Body: []byte(` {"a":[1],"VALIDATIONRESPONSE":"c0de"}`)},
@@ -27,17 +28,20 @@ func TestHandshakeByCode(t *testing.T) {
 			endpointconf.HandshakeAccepted,
 		},
 		"in capitals": {
-			endpointconf.HandshakeResponse{Status: 200, Body: []byte(`{"validationResponse":"C0DE"}`)}, endpointconf.HandshakeAwaits,
+			endpointconf.HandshakeResponse{Status: 200, Body: []byte(`{"validationResponse":"C0DE"}`)},
+			endpointconf.HandshakeAwaits,
 		},
 		"a list": {
-			endpointconf.HandshakeResponse{Status: 200, Body: []byte(`[{"validationResponse":"c0de"}]`)}, endpointconf.HandshakeAwaits,
+			endpointconf.HandshakeResponse{Status: 200, Body: []byte(`[{"validationResponse":"c0de"}]`)},
+			endpointconf.HandshakeAwaits,
 		},
 		"empty": {
 			endpointconf.HandshakeResponse{Status: 200, Body: []byte(`{"validationResponse":""}`)}, endpointconf.HandshakeAwaits,
 		},
 		"nothing": {endpointconf.HandshakeResponse{Status: 200}, endpointconf.HandshakeAwaits},
 		"accepted": {
-			endpointconf.HandshakeResponse{Status: 202, Body: []byte(`{"validationResponse":"c0de"}`)}, endpointconf.HandshakeRejected,
+			endpointconf.HandshakeResponse{Status: 202, Body: []byte(`{"validationResponse":"c0de"}`)},
+			endpointconf.HandshakeRejected,
 		},
 		"not found": {endpointconf.HandshakeResponse{Status: 404}, endpointconf.HandshakeRejected},
 		"a status and a body cut off": {
@@ -90,9 +94,21 @@ func TestHandshakeByOrigin(t *testing.T) {
 			endpointconf.HandshakeRejected,
 			endpointconf.HandshakeRejected,
 		},
-		"empty body":     {endpointconf.HandshakeResponse{Status: 200}, endpointconf.HandshakeAwaits, endpointconf.HandshakeRejected},
-		"no content":     {endpointconf.HandshakeResponse{Status: 204}, endpointconf.HandshakeRejected, endpointconf.HandshakeRejected},
-		"no such method": {endpointconf.HandshakeResponse{Status: 405}, endpointconf.HandshakeRejected, endpointconf.HandshakeRejected},
+		"empty body": {
+			endpointconf.HandshakeResponse{Status: 200},
+			endpointconf.HandshakeAwaits,
+			endpointconf.HandshakeRejected,
+		},
+		"no content": {
+			endpointconf.HandshakeResponse{Status: 204},
+			endpointconf.HandshakeRejected,
+			endpointconf.HandshakeRejected,
+		},
+		"no such method": {
+			endpointconf.HandshakeResponse{Status: 405},
+			endpointconf.HandshakeRejected,
+			endpointconf.HandshakeRejected,
+		},
 		"no response": {
 			endpointconf.HandshakeResponse{Err: "timed out", Status: 200, AllowedOrigin: []string{origin}},
 			endpointconf.HandshakeRejected,

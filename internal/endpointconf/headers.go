@@ -167,7 +167,7 @@ func sendable(value string) bool {
 }
 
 // KeepSecrets gives each secret without a value the one stored under its name: reads show no secrets, and what was read
-// can be written back. It returns a *filter.ValidationError for the first that has none stored. It changes neither list.
+// can be written back. It returns a *ValidationError for the first that has none stored. It changes neither list.
 func KeepSecrets(given, stored []DeliveryAttribute) ([]DeliveryAttribute, error) {
 	kept := slices.Clone(given)
 	for i := range kept {

@@ -31,7 +31,8 @@ func withheld(name string) endpointconf.DeliveryAttribute {
 
 func dynamic(name, sourceField string) endpointconf.DeliveryAttribute {
 	return endpointconf.DeliveryAttribute{
-		Name: name, Type: endpointconf.AttributeDynamic, AttributeProperties: endpointconf.AttributeProperties{SourceField: sourceField},
+		Name: name, Type: endpointconf.AttributeDynamic,
+		AttributeProperties: endpointconf.AttributeProperties{SourceField: sourceField},
 	}
 }
 
@@ -64,14 +65,16 @@ func TestValidDeliveryAttributes(t *testing.T) {
 		"ten": {static("a", "v"), static("b", "v"), static("c", "v"), static("d", "v"), static("e", "v"), static("f",
 			"v"), static("g", "v"), static("h", "v"), static("i", "v"), static("j", "v")},
 	} {
-		require.Empty(t, endpointconf.HeaderLimits{}.Mistakes(list, []endpointconf.DeliveryAttribute{secret("X-Kept", "v")}), name)
+		stored := []endpointconf.DeliveryAttribute{secret("X-Kept", "v")}
+		require.Empty(t, endpointconf.HeaderLimits{}.Mistakes(list, stored), name)
 	}
 }
 
 func TestInvalidDeliveryAttributes(t *testing.T) {
 	t.Parallel()
 	const own = ": those headers are reserved for postrider and HTTP"
-	of := func(a endpointconf.DeliveryAttribute, change func(*endpointconf.DeliveryAttribute)) []endpointconf.DeliveryAttribute {
+	type attribute = endpointconf.DeliveryAttribute
+	of := func(a attribute, change func(*attribute)) []attribute {
 		change(&a)
 		return []endpointconf.DeliveryAttribute{a}
 	}
@@ -80,16 +83,23 @@ func TestInvalidDeliveryAttributes(t *testing.T) {
 		says []string
 	}{
 		"no name": {[]endpointconf.DeliveryAttribute{static("", "v")}, []string{"[0].name is required"}},
-		"a long name": {[]endpointconf.DeliveryAttribute{static(strings.Repeat("n", 257), "v")}, []string{"[0].name must be " +
-			"1 to 256 characters long, is 257"}},
+		"a long name": {[]endpointconf.DeliveryAttribute{static(strings.Repeat("n", 257), "v")}, []string{
+			"[0].name must be " +
+				"1 to 256 characters long, is 257",
+		}},
 		"a blank name": {[]endpointconf.DeliveryAttribute{static("X A", "v")}, []string{"[0].name must be a header's name: " +
 			"letters, digits and !#$%&'*+-.^_`|~"}},
-		"a line in a name": {[]endpointconf.DeliveryAttribute{static("X-A\r\nX-B", "v")}, []string{"[0].name must be a header's " +
-			"name: letters, digits and !#$%&'*+-.^_`|~"}},
+		"a line in a name": {[]endpointconf.DeliveryAttribute{static("X-A\r\nX-B", "v")}, []string{
+			"[0].name must be a header's " +
+				"name: letters, digits and !#$%&'*+-.^_`|~",
+		}},
 		"a colon": {[]endpointconf.DeliveryAttribute{static("X-A:", "v")}, []string{"[0].name must be a header's name: " +
 			"letters, digits and !#$%&'*+-.^_`|~"}},
-		"an umlaut": {[]endpointconf.DeliveryAttribute{static("Ä", "v")}, []string{"[0].name must be a header's name: letters, " +
-			"digits and !#$%&'*+-.^_`|~"}},
+		"an umlaut": {
+			[]endpointconf.DeliveryAttribute{static("Ä", "v")},
+			[]string{"[0].name must be a header's name: letters, " +
+				"digits and !#$%&'*+-.^_`|~"},
+		},
 		"repeated": {
 			[]endpointconf.DeliveryAttribute{static("X-A", "v"), static("X-B", "v"), dynamic("x-a", "id")},
 			[]string{"[2].name repeats deliveryAttributeMappings[0].name; names are compared without regard to case"},
@@ -104,7 +114,8 @@ func TestInvalidDeliveryAttributes(t *testing.T) {
 			"[0].properties.value is required by a Static header",
 		}},
 		"an empty value": {
-			[]endpointconf.DeliveryAttribute{static("X-A", "")}, []string{"[0].properties.value must be 1 to 4096 bytes long, is 0"},
+			[]endpointconf.DeliveryAttribute{static("X-A", "")},
+			[]string{"[0].properties.value must be 1 to 4096 bytes long, is 0"},
 		},
 		"a long value": {
 			[]endpointconf.DeliveryAttribute{secret("X-A", strings.Repeat("v", 4097))},
@@ -138,15 +149,22 @@ func TestInvalidDeliveryAttributes(t *testing.T) {
 			of(dynamic("X-A", "id"), func(a *endpointconf.DeliveryAttribute) { a.IsSecret = true }),
 			[]string{"[0].properties.isSecret must be absent or false: only a Static header can be a secret"},
 		},
-		"no source": {[]endpointconf.DeliveryAttribute{dynamic("X-A", "")}, []string{"[0].properties.sourceField is required"}},
-		"an empty one": {[]endpointconf.DeliveryAttribute{dynamic("X-A", "data..a")}, []string{"[0].properties.sourceField must " +
-			"be names with a dot between them, none of them empty"}},
+		"no source": {[]endpointconf.DeliveryAttribute{dynamic("X-A", "")}, []string{
+			"[0].properties.sourceField is required",
+		}},
+		"an empty one": {[]endpointconf.DeliveryAttribute{dynamic("X-A", "data..a")}, []string{
+			"[0].properties.sourceField must " +
+				"be names with a dot between them, none of them empty",
+		}},
 		"a long source": {
 			[]endpointconf.DeliveryAttribute{dynamic("X-A", strings.Repeat("k", 513))},
 			[]string{"[0].properties.sourceField must be 1 to 512 characters long"},
 		},
 		"several mistakes": {
-			[]endpointconf.DeliveryAttribute{static("", ""), dynamic("X-B", ""), withheld("X-A"), withheld("X-C"), withheld("X-D")},
+			[]endpointconf.DeliveryAttribute{
+				static("", ""), dynamic("X-B", ""), withheld("X-A"), withheld("X-C"),
+				withheld("X-D"),
+			},
 			[]string{
 				"[0].name is required", "[0].properties.value must be 1 to 4096 bytes long, is 0",
 				"[1].properties.sourceField is required",
@@ -157,8 +175,10 @@ func TestInvalidDeliveryAttributes(t *testing.T) {
 		"eleven": {
 			make([]endpointconf.DeliveryAttribute, 11), []string{" must have at most 10 entries, has 11"},
 		},
-		"Event Grid's own": {[]endpointconf.DeliveryAttribute{static("AEG-Event-Type", "v")}, []string{"[0].name must not begin " +
-			"with aeg-, content-, proxy-, webhook-" + own}},
+		"Event Grid's own": {[]endpointconf.DeliveryAttribute{static("AEG-Event-Type", "v")}, []string{
+			"[0].name must not begin " +
+				"with aeg-, content-, proxy-, webhook-" + own,
+		}},
 	} {
 		require.Equal(t, row.says,
 			strip(mistakes(endpointconf.HeaderLimits{}.Mistakes(row.list,
@@ -206,7 +226,8 @@ func TestKeepSecrets(t *testing.T) {
 	given := []endpointconf.DeliveryAttribute{withheld("x-a"), withheld("X-B"), secret("X-C", "three")}
 	kept, err := endpointconf.KeepSecrets(given, stored)
 	require.NoError(t, err)
-	require.Equal(t, []endpointconf.DeliveryAttribute{secret("x-a", "one"), secret("X-B", "two"), secret("X-C", "three")}, kept)
+	want := []endpointconf.DeliveryAttribute{secret("x-a", "one"), secret("X-B", "two"), secret("X-C", "three")}
+	require.Equal(t, want, kept)
 	require.Nil(t, given[0].Value, "what was given is not changed")
 
 	for _, list := range [][]endpointconf.DeliveryAttribute{
@@ -303,7 +324,8 @@ func TestDynamicHeaders(t *testing.T) {
 			delete(want, "X-D")
 		}
 		require.Equal(t, want,
-			headersOf([]endpointconf.DeliveryAttribute{dynamic("X-D", row.field), static("X-S", "always")}, row.view, 0), row.field)
+			headersOf([]endpointconf.DeliveryAttribute{dynamic("X-D", row.field), static("X-S", "always")}, row.view, 0),
+			row.field)
 	}
 	require.Equal(t, map[string]string{"X-D": "7"},
 		headersOf([]endpointconf.DeliveryAttribute{dynamic("X-D", "id"), dynamic("X-E", "subject")}, grid, 4))

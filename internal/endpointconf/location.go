@@ -207,7 +207,7 @@ func propertyError(name, format string, args ...any) error {
 	return invalid(propertiesField+"."+name, fmt.Sprintf(format, args...))
 }
 
-// Resolve returns the target of dead letters with these properties. Its error is a *filter.ValidationError.
+// Resolve returns the target of dead letters with these properties. Its error is a *ValidationError.
 func (l ExportLocations) Resolve(p DeadLetterProperties) (ExportTarget, error) {
 	if p.ResourceID != "" || p.BlobContainerName != "" {
 		return l.container(p)

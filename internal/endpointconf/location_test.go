@@ -154,8 +154,12 @@ func TestContainersOfEventGrid(t *testing.T) {
 				"--dead-letter-container mystorage/other=URL",
 			},
 			{endpointconf.DeadLetterProperties{ResourceID: accountID}, "blobContainerName", "3 to 63"},
-			{endpointconf.DeadLetterProperties{ResourceID: accountID, BlobContainerName: "../x"}, "blobContainerName", `3 to 63 ` +
-				`letters, digits and '-', not "../x"`},
+			{
+				endpointconf.DeadLetterProperties{ResourceID: accountID, BlobContainerName: "../x"},
+				"blobContainerName",
+				`3 to 63 ` +
+					`letters, digits and '-', not "../x"`,
+			},
 			{
 				endpointconf.DeadLetterProperties{ResourceID: accountID + "/blobServices/default/containers/bad_name"},
 				"resourceId",
@@ -195,7 +199,8 @@ func TestInvalidContainers(t *testing.T) {
 func TestDeadLetterPath(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 2, 23, 4, 5, 0, time.FixedZone("", -3600))
-	require.Equal(t, "BILLING/2026/1/3/0/x.json", endpointconf.DeadLetterPath("BILLING", at, "x"), "UTC, without leading zeros")
+	require.Equal(t, "BILLING/2026/1/3/0/x.json", endpointconf.DeadLetterPath("BILLING", at, "x"),
+		"UTC, without leading zeros")
 }
 
 func TestExportPause(t *testing.T) {

@@ -48,7 +48,8 @@ func TestRedact(t *testing.T) {
 
 func TestRedactTakesTheLongerSecretFirst(t *testing.T) {
 	t.Parallel()
-	s := endpointconf.NewSecrets([]endpointconf.DeliveryAttribute{secret("X-A", "secret"), secret("X-B", "secret-and-more")},
+	s := endpointconf.NewSecrets(
+		[]endpointconf.DeliveryAttribute{secret("X-A", "secret"), secret("X-B", "secret-and-more")},
 		"https://example.com/")
 	require.Equal(t, "*** ***", s.Redact("secret-and-more secret"))
 }
@@ -58,7 +59,8 @@ func TestNoSecrets(t *testing.T) {
 	for _, endpoint := range []string{
 		"https://example.com/hook", "https://example.com/hook?v=1234567", "https://example.com/hook?", "",
 	} {
-		s := endpointconf.NewSecrets([]endpointconf.DeliveryAttribute{static("X-A", "a long value"), dynamic("X-B", "id")}, endpoint)
+		attributes := []endpointconf.DeliveryAttribute{static("X-A", "a long value"), dynamic("X-B", "id")}
+		s := endpointconf.NewSecrets(attributes, endpoint)
 		require.Nil(t, s, endpoint)
 		require.Equal(t, "a long value", s.Redact("a long value"))
 	}

@@ -38,7 +38,7 @@ type SigningSecret struct {
 // Text is the secret as receivers get it: whsec_ and base64.
 func (s SigningSecret) Text() string { return signingPrefix + base64.StdEncoding.EncodeToString(s.Key) }
 
-// ParseSigningSecret reads the key of a secret. Its error is a *filter.ValidationError on secret, which does not repeat it.
+// ParseSigningSecret reads the key of a secret. Its error is a *ValidationError on secret, which does not repeat it.
 func ParseSigningSecret(text string) ([]byte, error) {
 	encoded, prefixed := strings.CutPrefix(text, signingPrefix)
 	key, err := base64.StdEncoding.DecodeString(encoded)
@@ -73,7 +73,7 @@ func (s *SigningSecret) signs(at time.Time) bool {
 }
 
 // Rotate adds a new key before the others, which continue to sign for the duration previous, or until their ValidUntil
-// if that is earlier. Its error is a *filter.ValidationError: on secret if the key already signs, on previousValidForHours if
+// if that is earlier. Its error is a *ValidationError: on secret if the key already signs, on previousValidForHours if
 // there are too many secrets.
 func (s *Signing) Rotate(key []byte, at time.Time, previous time.Duration) (*Signing, error) {
 	live, until, rotated := s.Live(at), at.Add(previous), NewSigning(key, at)

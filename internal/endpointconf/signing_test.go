@@ -75,7 +75,8 @@ func TestSignatureVerifies(t *testing.T) {
 			require.False(t, verifies(t, secret, "id", at, got, body+" "), "another body")
 			require.False(t, verifies(t, secret, "id2", at, got, body), "another id")
 			require.False(t, verifies(t, secret, "id", at.Add(time.Second), got, body), "another time")
-			require.False(t, verifies(t, endpointconf.SigningSecret{Key: key(size, 8)}.Text(), "id", at, got, body), "another secret")
+			require.False(t, verifies(t, endpointconf.SigningSecret{Key: key(size, 8)}.Text(), "id", at, got, body),
+				"another secret")
 		}
 	}
 }

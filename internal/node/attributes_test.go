@@ -53,7 +53,8 @@ func TestDeliveryAttributesAreSealed(t *testing.T) {
 	_, err = sealer.Open("event_subscriptions.signing_sealed", sealed)
 	require.Error(t, err, "it opens as its own column only")
 
-	kept := b.subscription(t, "orders", "billing", with([]endpointconf.DeliveryAttribute{secretHeader("x-hidden-name", nil)}))
+	unknown := []endpointconf.DeliveryAttribute{secretHeader("x-hidden-name", nil)}
+	kept := b.subscription(t, "orders", "billing", with(unknown))
 	require.Equal(t, []endpointconf.DeliveryAttribute{secretHeader("x-hidden-name", new("hidden-value"))},
 		kept.DeliveryAttributes)
 

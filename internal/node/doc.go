@@ -1,2 +1,2 @@
-// Package app wires the parts of a node, without flags and environment.
+// Package node wires the parts of a node, without flags and environment.
 package node

@@ -43,8 +43,8 @@ type cluster struct {
 var current atomic.Pointer[func() (*cluster, error)]
 
 // Run is the body of a TestMain: it runs the tests with a private server and fills its template database with migrate,
-// unless that is nil. It returns the exit code of m, or 1 if the server cannot be stopped. The first test that needs the
-// server starts it; fuzz workers start none.
+// unless that is nil. It returns the exit code of m, or 1 if the server cannot be stopped. The first test that needs
+// the server starts it; fuzz workers start none.
 func Run(m interface{ Run() int }, migrate func(ctx context.Context, url string) error) int {
 	var started *cluster
 	start := sync.OnceValues(func() (c *cluster, err error) {
@@ -70,8 +70,8 @@ func Server(tb testing.TB) *pgdev.Server {
 	return running(tb).server
 }
 
-// Clone creates a migrated database that no other test uses, drops it when the test ends, and returns its URL. It is for
-// tests of roles, settings, partitions, plans and restarts; the others use New, which takes less CPU.
+// Clone creates a migrated database that no other test uses, drops it when the test ends, and returns its URL. It is
+// for tests of roles, settings, partitions, plans and restarts; the others use New, which takes less CPU.
 func Clone(tb testing.TB) string {
 	tb.Helper()
 	return newDatabase(tb, templateName)

@@ -76,7 +76,7 @@ func migrate(ctx context.Context, url string) error {
 }
 
 // The tests after a first one find its database and connections, with the rows and sequences of the template.
-func TestNew(t *testing.T) { //nolint:paralleltest // the second test shall get the database of the first one
+func TestNew(t *testing.T) {
 	var urls []string
 	var backends []uint32
 	for range 3 {
@@ -106,7 +106,7 @@ func TestNew(t *testing.T) { //nolint:paralleltest // the second test shall get 
 }
 
 // A connection that a test keeps would change the data of the next one.
-func TestNewAfterAnOpenTransaction(t *testing.T) { //nolint:paralleltest // as TestNew
+func TestNewAfterAnOpenTransaction(t *testing.T) {
 	var first, second string
 	var open pgx.Tx
 	t.Run("", func(t *testing.T) {
@@ -121,12 +121,13 @@ func TestNewAfterAnOpenTransaction(t *testing.T) { //nolint:paralleltest // as T
 }
 
 // The change of a test's schema is seen by no other test.
-func TestNewAfterAChangeOfTheSchema(t *testing.T) { //nolint:paralleltest // as TestNew
+func TestNewAfterAChangeOfTheSchema(t *testing.T) {
 	seen := map[string]bool{}
 	for _, change := range []string{
 		"ALTER TABLE postrider.filled ADD CONSTRAINT planted CHECK (id > 0)", "ANALYZE postrider.filled",
 		"ALTER TABLE postrider.filled RENAME COLUMN name TO hidden", "CREATE TABLE public.planted ()",
-		"ALTER TABLE postrider.parts ALTER id SET DEFAULT 1", "ALTER TABLE postrider.parts DETACH PARTITION postrider.parts_1",
+		"ALTER TABLE postrider.parts ALTER id SET DEFAULT 1",
+		"ALTER TABLE postrider.parts DETACH PARTITION postrider.parts_1",
 		"CREATE FUNCTION public.planted() RETURNS int RETURN 1", "CREATE SCHEMA planted",
 	} {
 		t.Run("", func(t *testing.T) {
@@ -143,7 +144,6 @@ type suite func() int
 
 func (s suite) Run() int { return s() }
 
-//nolint:paralleltest // it takes the place of this process's server, and of its stderr
 func TestRun(t *testing.T) {
 	silence(t)
 	outer := testdb.Server(t)
@@ -155,8 +155,6 @@ func TestRun(t *testing.T) {
 }
 
 // A run of tests that need no database starts no server, and one whose server cannot be had fails those that do.
-//
-//nolint:paralleltest // it takes the place of this process's server, and of its stderr
 func TestRunStartsOnDemand(t *testing.T) {
 	silence(t)
 	calls := 0
@@ -197,7 +195,7 @@ func (f *failing) catch(t *testing.T, run func()) {
 }
 
 // TestCloneAfterACrash kills the server under the connections that make databases.
-func TestCloneAfterACrash(t *testing.T) { //nolint:paralleltest // it kills this process's server
+func TestCloneAfterACrash(t *testing.T) {
 	require.NoError(t, testdb.Server(t).Kill())
 	require.NoError(t, testdb.Server(t).Restart(t.Context()))
 	require.Equal(t, "0", queryText(t, testdb.Clone(t), "SELECT count(*) FROM migrated"))

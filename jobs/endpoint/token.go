@@ -57,7 +57,8 @@ type token struct {
 }
 
 func newTokens(
-	requests context.Context, userAgent string, roundTrip func(*http.Request, *endpointconf.Connection) (*http.Response, error),
+	requests context.Context, userAgent string,
+	roundTrip func(*http.Request, *endpointconf.Connection) (*http.Response, error),
 ) *tokens {
 	return &tokens{
 		requests: requests, roundTrip: roundTrip, userAgent: userAgent, minAge: minTokenAge, held: map[string]token{},

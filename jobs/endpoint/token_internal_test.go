@@ -27,7 +27,10 @@ func newTokenServer(t *testing.T, handle http.HandlerFunc) (*Client, *endpointco
 	c := NewClient(t.Context(),
 		Options{MaxIdleConnections: 10, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 	t.Cleanup(c.transports.close)
-	return c, &endpointconf.Connection{OAuth2: &endpointconf.OAuth2{TokenURL: e.URL, ClientID: "id", ClientSecret: "secret"}}
+	return c, &endpointconf.Connection{OAuth2: &endpointconf.OAuth2{
+		TokenURL: e.URL, ClientID: "id",
+		ClientSecret: "secret",
+	}}
 }
 
 func TestOneRequestForAToken(t *testing.T) {
@@ -222,7 +225,9 @@ func TestOwnTransportsAreBounded(t *testing.T) {
 	c := newTransports(Options{MaxIdleConnections: 10})
 	first, err := c.of(&endpointconf.Connection{MinimumTLSVersion: endpointconf.TLS13})
 	require.NoError(t, err)
-	same, err := c.of(&endpointconf.Connection{MinimumTLSVersion: endpointconf.TLS13, OAuth2: &endpointconf.OAuth2{ClientID: "x"}})
+	same, err := c.of(&endpointconf.Connection{
+		MinimumTLSVersion: endpointconf.TLS13, OAuth2: &endpointconf.OAuth2{ClientID: "x"},
+	})
 	require.NoError(t, err)
 	require.Same(t, first, same, "a token belongs to a request, not to a connection")
 	require.NotSame(t, c.secure, first)

@@ -26,7 +26,10 @@ func TestPatched(t *testing.T) {
 			Name: "X-Key", Type: endpointconf.AttributeStatic,
 			AttributeProperties: endpointconf.AttributeProperties{Value: new("secret"), IsSecret: true},
 		}},
-		Connection: endpointconf.Connection{OAuth2: &endpointconf.OAuth2{TokenURL: "https://a", ClientID: "i", ClientSecret: "s"}},
+		Connection: endpointconf.Connection{OAuth2: &endpointconf.OAuth2{
+			TokenURL: "https://a", ClientID: "i",
+			ClientSecret: "s",
+		}},
 	}
 	after, err := patched(stored, json.RawMessage(`{}`))
 	require.NoError(t, err)

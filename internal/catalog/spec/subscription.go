@@ -152,7 +152,8 @@ var Subscription = []Setting{
 	},
 	{
 		Name: "deliveryRate.scope", Section: Delivery, Label: "Rate scope", Kind: Choice, Flag: "rate-scope",
-		Choices: []string{string(endpointconf.RatePerSubscription), string(endpointconf.RatePerEndpoint)}, Default: "subscription",
+		Choices: []string{string(endpointconf.RatePerSubscription), string(endpointconf.RatePerEndpoint)},
+		Default: "subscription",
 		Help: "subscription: a separate limit. endpoint: one limit for all event subscriptions with this scope whose " +
 			"endpoints have the same host; the lowest holds.",
 	},

@@ -1,0 +1,228 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+
+	"postrider/internal/query"
+)
+
+// well is a database that has nothing wrong with it.
+func well(now time.Time) *query.Checkup {
+	return &query.Checkup{
+		Server: query.ServerFacts{
+			VersionNumber: 160003, Version: "16.3", Clock: now, Connections: 20, OwnConnections: 18, SeesAll: true,
+		},
+		Settings: map[string]string{
+			"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "autovacuum": "on", "track_counts": "on",
+			"max_connections": "100", "superuser_reserved_connections": "3",
+		},
+		HotTables: []query.HotTable{{Name: "river_job", Rows: 100_000, DeadRows: 150_000, Autovacuum: true}},
+		Holders: []query.HorizonHolder{
+			{Kind: "transaction", Name: "psql", Age: 2 * time.Minute}, {Kind: "slot", Name: "standby", KeptBytes: 1 << 40},
+		},
+		Partitions: []query.PartitionDays{{Table: "events", Ahead: 7, Today: true, Oldest: &now}},
+		Nodes:      []query.NodeFacts{{Name: "a", Version: "1", Silent: time.Second}},
+	}
+}
+
+func TestDoctorChecks(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	examine := func(c *query.Checkup) (found findings) {
+		checkServer(&found, c, now)
+		checkRights(&found, c)
+		checkTables(&found, c)
+		checkHolders(&found, c)
+		checkPartitions(&found, c)
+		checkConnections(&found, c, 16)
+		checkNodes(&found, c)
+		return found
+	}
+	found := examine(well(now))
+	require.Zero(t, found.count("warn")+found.count("fail"), found)
+	for _, row := range []struct {
+		level, check, message string
+		spoil                 func(*query.Checkup)
+	}{
+		{"fail", "version", "PostgreSQL 14.2", func(c *query.Checkup) {
+			c.Server.VersionNumber, c.Server.Version = 140002, "14.2"
+		}},
+		{"fail", "writes", "the server is a standby", func(c *query.Checkup) { c.Server.InReplica = true }},
+		{"fail", "writes", "default_transaction_read_only", func(c *query.Checkup) { c.Server.ReadOnly = true }},
+		{"warn", "role", "is a superuser", func(c *query.Checkup) { c.Server.Superuser = true }},
+		{"warn", "role", "has CREATEROLE", func(c *query.Checkup) { c.Server.CreatesRoles = true }},
+		{"warn", "statements", "pg_stat_statements: anna, bob", func(c *query.Checkup) {
+			c.Server.StatementReaders = []string{"anna", "bob"}
+		}},
+		{"fail", "durability", "fsync is off", func(c *query.Checkup) { c.Settings["fsync"] = "off" }},
+		{"fail", "durability", "synchronous_commit is off:", func(c *query.Checkup) {
+			c.Settings["synchronous_commit"] = "off"
+		}},
+		{"fail", "durability", "off for role r in database d", func(c *query.Checkup) {
+			c.Overrides = []query.SettingOverride{{Role: "r", Database: "d", Name: "synchronous_commit", Value: "off"}}
+		}},
+		{"warn", "timeouts", "statement_timeout = 5s", func(c *query.Checkup) {
+			c.Overrides = []query.SettingOverride{{Name: "statement_timeout", Value: "5s"}}
+		}},
+		{"warn", "clock", "differ by 1m0s", func(c *query.Checkup) { c.Server.Clock = now.Add(-time.Minute) }},
+		{"fail", "autovacuum", "is off", func(c *query.Checkup) { c.Settings["autovacuum"] = "off" }},
+		{"warn", "autovacuum", "autovacuum is off for table river_job", func(c *query.Checkup) {
+			c.HotTables[0].Autovacuum = false
+		}},
+		{"warn", "autovacuum", "500000 dead and 100000 live rows", func(c *query.Checkup) {
+			c.HotTables[0].DeadRows = 500_000
+		}},
+		{"fail", "rights", "deliveries", func(c *query.Checkup) { c.Unreachable = []string{"deliveries"} }},
+		{"warn", "roles", "postrider_reader", func(c *query.Checkup) { c.RolesGone = []string{"postrider_reader"} }},
+		{"warn", "vacuum horizon", "cannot see the age of other roles' transactions", func(c *query.Checkup) {
+			c.Server.SeesAll = false
+		}},
+		{"warn", "vacuum horizon", "open for 20m0s", func(c *query.Checkup) { c.Holders[0].Age = 20 * time.Minute }},
+		{"warn", "vacuum horizon", "prepared transaction", func(c *query.Checkup) {
+			c.Holders = []query.HorizonHolder{{Kind: "prepared", Age: time.Hour}}
+		}},
+		{"warn", "vacuum horizon", "replication slot standby has no reader and keeps 1024 GiB", func(c *query.Checkup) {
+			c.Holders[1].Idle = true
+		}},
+		{"warn", "vacuum horizon", "transactions behind", func(c *query.Checkup) { c.Holders[1].Transactions = 20_000_000 }},
+		{"fail", "partitions", "no partition for today", func(c *query.Checkup) { c.Partitions[0].Today = false }},
+		{"fail", "partitions", "no partition for tomorrow", func(c *query.Checkup) { c.Partitions[0].Ahead = 0 }},
+		{"warn", "partitions", "for 3 days ahead", func(c *query.Checkup) { c.Partitions[0].Ahead = 3 }},
+		{"warn", "partitions", "default partition", func(c *query.Checkup) { c.Partitions[0].Default = true }},
+		{"warn", "connections", "of 17", func(c *query.Checkup) { c.Settings["max_connections"] = "20" }},
+		{"warn", "nodes", "no node that delivers", func(c *query.Checkup) { c.Nodes = nil }},
+		{"warn", "nodes", "last heartbeat 1m0s ago", func(c *query.Checkup) { c.Nodes[0].Silent = time.Minute }},
+		{"warn", "nodes", "2 versions", func(c *query.Checkup) {
+			c.Nodes = append(c.Nodes,
+				query.NodeFacts{Name: "b", Version: "2"})
+		}},
+		{"warn", "sweeper", "since the nodes started: 3", func(c *query.Checkup) { c.Nodes[0].ConsistencyRepairs = 3 }},
+		{
+			"warn", "backlog", "are due, for up to 2m0s",
+			func(c *query.Checkup) { late := 2 * time.Minute; c.OldestDue = &late },
+		},
+		{"warn", "backlog", "are due, for up to 2m0s", func(c *query.Checkup) {
+			late := 2 * time.Minute
+			c.OldestDue, c.Overdue, c.Running = &late, true, true
+		}},
+		{"fail", "backlog", "none is in flight: no node delivers", func(c *query.Checkup) {
+			late := 2 * time.Minute
+			c.OldestDue, c.Overdue = &late, true
+		}},
+	} {
+		spoiled := well(now)
+		row.spoil(spoiled)
+		found := examine(spoiled)
+		require.Condition(t, func() bool {
+			for _, f := range found {
+				if f.Level == row.level && f.Check == row.check && strings.Contains(f.Message, row.message) && f.Remedy != "" {
+					return true
+				}
+			}
+			return false
+		}, "%s %s %s: %+v", row.level, row.check, row.message, found)
+	}
+}
+
+func TestDoctorReportsAFailedTestWrite(t *testing.T) {
+	t.Parallel()
+	for level, failed := range map[string]error{"ok": nil, "fail": &pgconn.PgError{Code: "53100"}} {
+		var found findings
+		checkWrites(&found, failed)
+		require.Len(t, found, 1)
+		require.Equal(t, []string{level, "writes"}, []string{found[0].Level, found[0].Check})
+	}
+}
+
+func allowing(addresses string) egressFlags {
+	return egressFlags{AllowCIDR: []netip.Prefix{netip.MustParsePrefix(addresses)}}
+}
+
+func TestDoctorChecksEndpoints(t *testing.T) {
+	t.Parallel()
+	handler := func(http.ResponseWriter, *http.Request) { t.Error("the doctor sent a request") }
+	plain, secure := httptest.NewServer(http.HandlerFunc(handler)), httptest.NewTLSServer(http.HandlerFunc(handler))
+	t.Cleanup(plain.Close)
+	t.Cleanup(secure.Close)
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // the doctor aborts the handshake
+	for _, row := range []struct {
+		name, endpoint         string
+		flags                  egressFlags
+		level, message, remedy string
+	}{
+		{"no URL", "ftp://a", egressFlags{}, "fail", "http or https", "public https URL"},
+		{
+			"a user name", "https://user@example.com", egressFlags{}, "fail", "must not contain a user name", "public https URL",
+		},
+		{"an odd literal", "https://2130706433/", egressFlags{}, "fail", "four decimal numbers", "public https URL"},
+		{
+			"metadata", "https://169.254.169.254/",
+			allowing("169.254.0.0/16"),
+			"fail", "cloud metadata",
+			"public https URL",
+		},
+		{"a private address", "https://10.1.2.3/?code=secret", egressFlags{}, "fail", "10.1.2.3: private", "--allow-cidr"},
+		{"plain http", "http://93.184.216.34/?code=secret", egressFlags{}, "fail", "must be https", "--allow-http"},
+		{"plain http at a name", "http://localhost:1/" +
+			"?code=secret", allowing("10.0.0.0/8"), "fail", "127.0.0.1", "--allow-cidr"},
+		{"no such name", "https://nowhere.invalid/?code=secret", egressFlags{}, "fail", "nowhere.invalid", "fix the name"},
+		{"no listener", "http://127.0.0.1:1/" +
+			"?code=secret", allowing("127.0.0.0/8"), "warn", "does not respond", "firewalls"},
+		{"an untrusted certificate", secure.URL +
+			"/?code=secret", allowing("127.0.0.0/8"), "warn", "certificate", "certificateAuthorities"},
+		{"it responds", plain.URL +
+			"/?code=secret", allowing("127.0.0.0/8"), "ok", "may be called and responds in", ""},
+		{
+			"another protocol's port, through a proxy", "https://inside.example:25/?code=secret",
+			egressFlags{DeliveryProxy: "http://proxy:3128", AllowCIDR: allowing("10.0.0.0/8").AllowCIDR},
+			"fail", "another protocol", "public https URL",
+		},
+		{"through a proxy", "https://inside.example/" +
+			"?code=secret", egressFlags{DeliveryProxy: "http://proxy:3128"}, "ok", "the proxy checks", ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			var found findings
+			checkEgress(t.Context(), &found, row.endpoint, row.flags)
+			require.Len(t, found, 1)
+			require.Equal(t, row.level, found[0].Level, found)
+			require.Contains(t, found[0].Message, row.message)
+			require.Contains(t, found[0].Remedy, row.remedy)
+			require.Equal(t, row.level == "ok", found[0].Remedy == "")
+			text, err := json.Marshal(found)
+			require.NoError(t, err)
+			require.NotContains(t, string(text), "secret")
+		})
+	}
+}
+
+// A name can have several addresses. Each one that may not be called is reported.
+func TestDoctorChecksEachAddress(t *testing.T) {
+	t.Parallel()
+	u := &url.URL{Scheme: "http", Host: "billing.example.com"}
+	addresses := []netip.Addr{netip.MustParseAddr("10.1.2.3"), netip.MustParseAddr("93.184.216.34")}
+	open, rejected := allowing("10.1.0.0/16").partition(u, addresses)
+	require.Equal(t, addresses[:1], open)
+	require.Len(t, rejected, 1)
+	require.Contains(t, rejected[0], "--allow-http")
+	open, rejected = egressFlags{AllowHTTP: true}.partition(u, addresses)
+	require.Equal(t, addresses[1:], open)
+	require.Contains(t, rejected[0], "10.1.2.3")
+
+	mail := &url.URL{Scheme: "https", Host: "billing.example.com:25"}
+	open, rejected = allowing("10.1.0.0/16").partition(mail, addresses)
+	require.Equal(t, addresses[:1], open, "an opened network is the operator's own")
+	require.Equal(t, []string{"port 25 must not be called: it belongs to another protocol"}, rejected)
+}

@@ -1,5 +1,0 @@
-package main
-
-import "flag"
-
-var faults = flag.Bool("faults", false, "run the long fault tests")

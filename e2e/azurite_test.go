@@ -1,0 +1,104 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/sas"
+	"github.com/stretchr/testify/require"
+)
+
+const azureKey = "c2VjcmV0"
+
+// azurite starts Microsoft's emulator of Azure Storage with account mystorage, and returns its container "dead" and its
+// address.
+func azurite(t *testing.T) (*container.Client, string) {
+	t.Helper()
+	node, modules := nodePackages(t, "testdata/azurite")
+	p := startProcess(t, append(ownEnvironment(), "AZURITE_ACCOUNTS=mystorage:"+azureKey), node,
+		filepath.Join(modules, "node_modules/azurite/dist/src/blob/main.js"),
+		"--blobPort", "0", "--inMemoryPersistence", "--disableTelemetry", "--skipApiVersionCheck", "--silent")
+	listening := regexp.MustCompile(`listens on http://(127\.0\.0\.1:\d+)`)
+	var found []string
+	eventually(t, "azurite listens", func() bool {
+		found = listening.FindStringSubmatch(p.stdout.String())
+		return found != nil
+	})
+	key, err := container.NewSharedKeyCredential("mystorage", azureKey)
+	require.NoError(t, err)
+	dead, err := container.NewClientWithSharedKeyCredential("http://"+found[1]+"/mystorage/dead", key, nil)
+	require.NoError(t, err)
+	_, err = dead.Create(t.Context(), nil)
+	require.NoError(t, err)
+	return dead, found[1]
+}
+
+// A node with the account's key and the command line with a SAS token write to Azure. Errors name what is wrong with a
+// location or its credentials.
+func TestDeadletterExportToAzure(t *testing.T) {
+	t.Parallel()
+	dead, address := azurite(t)
+	db := migratedDatabase(t)
+	server := []string{
+		"AZURE_STORAGE_ACCOUNT=mystorage", "AZURE_STORAGE_PROTOCOL=http", "AZURE_STORAGE_DOMAIN=" + address,
+	}
+	query := "?protocol=http&domain=" + address
+	n := startNodeWith(t, append(serveEnv(db), "AZURE_STORAGE_ACCOUNT=mystorage", "AZURE_STORAGE_KEY="+azureKey),
+		"--dead-letter-container="+strings.ReplaceAll(containerID, "/blobServices/default/containers", "")+
+			"=azblob://dead"+query)
+	buried(t, db, n,
+		fmt.Sprintf(`,"deadLetterDestination":{"endpointType":"StorageBlob","properties":{"resourceId":%q}}`, containerID),
+		order("1", 5))
+	db.exec("UPDATE postrider_internal.dead_letters SET export_due_at = now()")
+	eventually(t, "it is exported",
+		db.atLeast(1, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'exported'"))
+	location := one[string](db, "SELECT export_location FROM postrider.dead_letters")
+	require.NotContains(t, location, "?")
+
+	token := func(ends time.Duration) string {
+		url, err := dead.GetSASURL(sas.ContainerPermissions{Create: true, Write: true}, time.Now().Add(ends), nil)
+		require.NoError(t, err)
+		_, token, _ := strings.Cut(url, "?")
+		return token
+	}
+	export := func(output string, env ...string) result {
+		return postrider(t, append(append(n.cliEnv(), server...), env...), "deadletter", "export", "-o", output)
+	}
+	const byHand = "by hand+100%.ndjson"
+	r := export("azblob://dead/by%20hand+100%25.ndjson", "AZURE_STORAGE_SAS_TOKEN="+token(time.Hour))
+	require.Zero(t, r.code, r.stderr)
+	stored := func(key string) string {
+		blob, err := dead.NewBlobClient(key).DownloadStream(t.Context(), nil)
+		require.NoError(t, err)
+		defer blob.Body.Close()
+		body, err := io.ReadAll(blob.Body)
+		require.NoError(t, err)
+		return string(body)
+	}
+	byNode := stored(strings.TrimPrefix(location, "azblob://dead/"))
+	require.Contains(t, byNode, `"deadletterreason"`)
+	require.JSONEq(t, byNode, "["+stored(byHand)+"]", "the same records")
+
+	for says, run := range map[string]func() result{
+		"403 AuthorizationFailure: check AZURE_STORAGE_KEY": func() result {
+			return export("azblob://dead/x", "AZURE_STORAGE_KEY=d3Jvbmc=")
+		},
+		"renew AZURE_STORAGE_SAS_TOKEN": func() result {
+			return export("azblob://dead/x", "AZURE_STORAGE_SAS_TOKEN="+token(-time.Minute))
+		},
+		"404 ContainerNotFound: create the container": func() result {
+			return export("azblob://missing/x", "AZURE_STORAGE_KEY="+azureKey)
+		},
+	} {
+		r := run()
+		require.Equal(t, 1, r.code, says)
+		require.Contains(t, r.stderr, says)
+		require.NotContains(t, r.stderr, "sig=")
+	}
+}

@@ -1,0 +1,183 @@
+package e2e
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"postrider/internal/pgdev"
+)
+
+// PostgreSQL restarted again and again, and killed, while events are published and delivered by two nodes.
+func TestFaultRestartsOfPostgresUnderLoad(t *testing.T) {
+	t.Parallel()
+	server, db := ownCluster(t)
+	sink := newGate(t)
+	nodes := []*nodeProcess{startNode(t, db), startNode(t, db)}
+	load := publishStubbornly(t, &nodes[0].service, "orders", sink)
+	restarts, kills := 3, 1
+	if *faults {
+		restarts, kills = 10, 5
+	}
+	var after []time.Duration
+	for range restarts {
+		load.more(sink, 50)
+		require.NoError(t, server.Restart(t.Context()))
+		after = append(after, load.flowsAgain(sink, "a restart"))
+	}
+	t.Logf("after pg_ctl restart -m fast deliveries continued within %s to %s",
+		slices.Min(after).Round(time.Millisecond), slices.Max(after).Round(time.Millisecond))
+	after = nil
+	for range kills {
+		load.more(sink, 50)
+		require.NoError(t, server.Kill())
+		require.NoError(t, server.Restart(t.Context()))
+		after = append(after, load.flowsAgain(sink, "a kill"))
+	}
+	t.Logf("after SIGKILL of the postmaster and its recovery deliveries continued within %s to %s",
+		slices.Min(after).Round(time.Millisecond), slices.Max(after).Round(time.Millisecond))
+	load.settled(db, sink, 0)
+	requireNoDeadNode(t, nodes...)
+}
+
+// An administrator repeatedly ends postrider's sessions or cancels their statements.
+func TestFaultSessionsThatAnAdministratorEnds(t *testing.T) {
+	t.Parallel()
+	db, sink := migratedDatabase(t), newGate(t)
+	n := startNode(t, db)
+	load := publishStubbornly(t, &n.service, "orders", sink)
+	many := 40
+	if *faults {
+		many = 300
+	}
+	for _, how := range []string{"pg_cancel_backend", "pg_terminate_backend"} {
+		load.more(sink, 20)
+		ended := 0
+		eventually(t, "many were ended", func() bool {
+			for range 10 { // a session is rarely seen in a statement
+				ended += one[int](db, "SELECT count("+how+"(pid)) FROM pg_stat_activity WHERE datname = current_database() "+
+					"AND application_name = 'postrider' AND state <> 'idle'")
+			}
+			return ended >= many
+		})
+		load.owned(db)
+		load.flowsAgain(sink, how)
+	}
+	load.settled(db, sink, 0)
+	requireNoDeadNode(t, n)
+}
+
+// A user's session that locks one of our tables blocks only the use of that table, and only until it
+// does.
+func userLocks(t *testing.T, table string) {
+	db, sink := migratedDatabase(t), newGate(t)
+	n := startNode(t, db)
+	load := publishStubbornly(t, &n.service, "orders", sink)
+	load.flowsAgain(sink, "start")
+	lockTable(t, db, table, 5*time.Second)
+	load.flowsAgain(sink, "the lock")
+	n.manage(http.StatusOK, http.MethodGet, "/v1/topics", "")
+	load.settled(db, sink, 0)
+	requireNoDeadNode(t, n)
+}
+
+// lockTable is a user's transaction that locks a table and is forgotten for a while.
+func lockTable(t *testing.T, db *database, table string, lasts time.Duration) {
+	t.Helper()
+	err := pgx.BeginFunc(t.Context(), db.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(t.Context(), "LOCK TABLE postrider_internal."+table+" IN ACCESS EXCLUSIVE MODE"); err != nil {
+			return err
+		}
+		<-time.After(lasts)
+		return nil
+	})
+	require.NoError(t, err)
+}
+
+// PostgreSQL's disk is full for some seconds. PostgreSQL may stop and must be restarted; postrider continues by itself.
+func TestFaultDiskOfPostgresIsFull(t *testing.T) {
+	t.Parallel()
+	disk := smallDisk(t)
+	server, err := pgdev.Start(t.Context(),
+		pgdev.Options{Dir: filepath.Join(disk, "pg"), Durable: true, Settings: map[string]string{
+			"shared_buffers": "32MB", "max_wal_size": "48MB", "min_wal_size": "32MB",
+		}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Stop(context.Background())) })
+	require.NoError(t, server.CreateDatabase(t.Context(), "postrider"))
+	db, sink := openDatabaseAt(t, server.URL("postrider")), newGate(t)
+	db.migrate()
+	n := startNode(t, db)
+	load := publishStubbornly(t, &n.service, "orders", sink)
+	load.flowsAgain(sink, "start")
+
+	filler := filepath.Join(disk, "filler")
+	fillDisk(t, filler)
+	rejected := load.rejected.Load()
+	lasts := time.After(faultTime(4*time.Second, time.Minute))
+	eventually(t, "publishes are rejected", func() bool {
+		fillDisk(t, filler) // PostgreSQL frees some of it itself
+		return load.rejected.Load() > rejected
+	})
+	for range 3 { // without space for its log PostgreSQL cannot go on: it ends all sessions, and perhaps itself
+		_, _ = db.pool.Exec(t.Context(), "SELECT pg_switch_wal()")
+		_, _ = db.pool.Exec(t.Context(), "CREATE TABLE public.filling AS SELECT generate_series(1, 1000)")
+	}
+	<-lasts
+	require.NoError(t, os.Remove(filler))
+	eventually(t, "PostgreSQL responds again, or has stopped", func() bool {
+		return !alive(server.PID()) ||
+			db.pool.Ping(t.Context()) == nil
+	})
+	stopped := !alive(server.PID())
+	if stopped {
+		require.NoError(t, server.Restart(t.Context()))
+	}
+	t.Logf("PostgreSQL had stopped: %t", stopped)
+
+	load.flowsAgain(sink, "there was space again")
+	load.settled(db, sink, 0)
+	requireNoDeadNode(t, n)
+}
+
+// smallDisk is a file system of 200 MB.
+func smallDisk(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o711)) // PostgreSQL's user must get through
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=200m,mode=0755", "tmpfs", dir).
+		CombinedOutput(); err != nil {
+		t.Skipf("no file system can be mounted here: %v %s", err, out)
+	}
+	t.Cleanup(func() { require.NoError(t, exec.Command("umount", dir).Run()) })
+	return dir
+}
+
+// fillDisk writes to the file until nothing more fits.
+func fillDisk(t *testing.T, path string) {
+	t.Helper()
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	require.NoError(t, err)
+	defer file.Close()
+	for size := 1 << 20; size >= 1<<10; {
+		if _, err = io.CopyN(file, zeros{}, int64(size)); err != nil {
+			require.ErrorIs(t, err, syscall.ENOSPC)
+			size /= 4
+		}
+	}
+}
+
+type zeros struct{}
+
+// Read implements io.Reader.
+func (zeros) Read(b []byte) (int, error) { return len(b), nil }

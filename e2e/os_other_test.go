@@ -1,0 +1,12 @@
+//go:build !linux
+
+package e2e
+
+import (
+	"syscall"
+	"testing"
+)
+
+func childAttributes() *syscall.SysProcAttr { return nil }
+
+func unprivilegedAttributes(*testing.T, string) *syscall.SysProcAttr { return nil }
