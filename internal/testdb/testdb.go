@@ -1,8 +1,8 @@
 // Package testdb gives tests migrated databases on a private PostgreSQL server.
 //
-// A new connection costs 125 ms of CPU until its caches are filled, a clone of the template and its drop 30 ms. So New
-// reuses databases with their connections, and restores the rows of the template when a test ends: 31 ms of CPU instead
-// of 120 for a simple test.
+// A clone of the template and connections whose caches are empty take most of the CPU of a simple test. So New reuses
+// databases with their connections, and restores the rows of the template when a test ends: 81 tests of internal/node
+// took 43 s of CPU instead of 78 s.
 package testdb
 
 import (
