@@ -7,13 +7,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/catalog"
+	"postrider/internal/testnode"
 	"postrider/policy"
 )
 
 // aging creates an event subscription with a time to live in minutes, with batches or without.
-func (b *bundle) aging(t *testing.T, url string, minutes int, batched bool) {
+func aging(t *testing.T, tn *testnode.Node, url string, minutes int, batched bool) {
 	t.Helper()
-	b.subscribe(t, "all", url, func(s *catalog.SubscriptionSpec) {
+	subscribe(t, tn, "all", url, func(s *catalog.SubscriptionSpec) {
 		s.RetryPolicy.Policy, s.RetryPolicy.EventTimeToLiveInMinutes = "ga-2019", &minutes
 		if batched {
 			s.MaxEventsPerBatch = new(10)
@@ -43,34 +44,34 @@ func TestExpiryAfterAPause(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := setup(t)
+			tn := setup(t)
 			e, h := newHanging(t, respondWith(http.StatusNotFound))
-			b.aging(t, e.URL, 1, test.batched)
-			b.publishOne(t, "e")
-			b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval '50 seconds'")
-			b.start(t, nil)
+			aging(t, tn, e.URL, 1, test.batched)
+			publishOne(t, tn, "e")
+			tn.Exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval '50 seconds'")
+			tn.Start(t)
 			<-h.begun
-			_, err := b.store.Holds.Pause(t.Context(), topicName, "all", &test.stop)
+			_, err := tn.System.Holds.Pause(t.Context(), topicName, "all", &test.stop)
 			require.NoError(t, err)
-			b.exec(t, agedAtPause, "51 seconds")
-			b.become(t, 1,
+			tn.Exec(t, agedAtPause, "51 seconds")
+			tn.Become(t, 1,
 				"SELECT count(*) FROM postrider_internal.deliveries WHERE time_to_live_since < clock_timestamp() - interval '61 "+
 					"seconds'")
 			if test.resumed {
-				b.resume(t, "all")
+				resume(t, tn, "all")
 			}
 			h.letGo()
-			report := b.attempt(t)
+			report := tn.Attempt(t)
 			require.Equal(t, test.want, report.Verdict.Action)
 			if test.want == policy.DeadLetter {
 				require.Equal(t, policy.ReasonTimeToLiveExceeded, report.Verdict.Reason)
 				return
 			}
-			b.resume(t, "all")
-			b.travel(t) // it has some seconds to live at most
-			b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded' AND attempts = 1")
+			resume(t, tn, "all")
+			travel(t, tn) // it has some seconds to live at most
+			tn.Become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded' AND attempts = 1")
 			require.Equal(t, 1,
-				b.count(t,
+				tn.Count(t,
 					"SELECT count(*) FROM postrider_internal.dead_letters WHERE dead_lettered_at - time_to_live_since BETWEEN '60 "+
 						"seconds' AND '80 seconds'"), "as old as it was at the pause, and then the rest")
 		})
@@ -78,7 +79,7 @@ func TestExpiryAfterAPause(t *testing.T) {
 }
 
 // laterBy moves all times into the past by the length of the pause.
-func (b *bundle) laterBy(t *testing.T, pause string) {
+func laterBy(t *testing.T, tn *testnode.Node, pause string) {
 	t.Helper()
 	for _, earlier := range []string{
 		"event_subscription_states SET paused_since = paused_since - $1::interval",
@@ -89,7 +90,7 @@ func (b *bundle) laterBy(t *testing.T, pause string) {
 		"delivery_attempts SET started_at = started_at - $1::interval, next_attempt_at = next_attempt_at - $1::interval",
 		"river_job SET scheduled_at = scheduled_at - $1::interval",
 	} {
-		b.exec(t, "UPDATE postrider_internal."+earlier, pause)
+		tn.Exec(t, "UPDATE postrider_internal."+earlier, pause)
 	}
 }
 
@@ -99,60 +100,60 @@ func TestMoreTimeToLiveBringsNoEarlierAttempt(t *testing.T) {
 	t.Parallel()
 	for _, batched := range []bool{false, true} {
 		name := map[bool]string{false: "alone", true: "in a batch"}[batched]
-		begin := func(t *testing.T) (*bundle, *endpoint) {
+		begin := func(t *testing.T) (*testnode.Node, *endpoint) {
 			t.Helper()
-			b := setup(t)
+			tn := setup(t)
 			e := newEndpoint(t, respondWith(http.StatusNotFound)) // at least 5 min
-			b.aging(t, e.URL, 1, batched)
-			b.start(t, nil)
-			b.publishOne(t, "e")
-			b.attempt(t)
+			aging(t, tn, e.URL, 1, batched)
+			tn.Start(t)
+			publishOne(t, tn, "e")
+			tn.Attempt(t)
 			require.Equal(t, 1,
-				b.count(t,
+				tn.Count(t,
 					"SELECT count(*) FROM postrider.deliveries WHERE next_attempt_at = time_to_live_since + interval '1 minute'"))
-			return b, e
+			return tn, e
 		}
 		const waitsForFloor = "SELECT count(*) FROM postrider.deliveries d JOIN postrider.delivery_attempts a " +
 			"USING (subscription) WHERE waits_for = 'next_attempt_at' AND d.next_attempt_at >= a.started_at + interval '5 " +
 			"minutes'"
-		attemptedAgain := func(t *testing.T, b *bundle, e *endpoint) {
+		attemptedAgain := func(t *testing.T, tn *testnode.Node, e *endpoint) {
 			t.Helper()
-			b.become(t, 1, waitsForFloor)
+			tn.Become(t, 1, waitsForFloor)
 			require.Len(t, e.requests(), 1)
-			require.Equal(t, 1, b.travel(t))
-			b.attempt(t)
+			require.Equal(t, 1, travel(t, tn))
+			tn.Attempt(t)
 			require.Len(t, e.requests(), 2)
 		}
 		t.Run(name+", changed by a user", func(t *testing.T) {
 			t.Parallel()
-			b, e := begin(t)
-			b.aging(t, e.URL, 1440, batched)
-			require.Equal(t, 1, b.travel(t))
-			attemptedAgain(t, b, e)
+			tn, e := begin(t)
+			aging(t, tn, e.URL, 1440, batched)
+			require.Equal(t, 1, travel(t, tn))
+			attemptedAgain(t, tn, e)
 		})
 		t.Run(name+", after a pause", func(t *testing.T) {
 			t.Parallel()
-			b, e := begin(t)
+			tn, e := begin(t)
 			stop := true
-			_, err := b.store.Holds.Pause(t.Context(), topicName, "all", &stop)
+			_, err := tn.System.Holds.Pause(t.Context(), topicName, "all", &stop)
 			require.NoError(t, err)
-			b.laterBy(t, "30 seconds")
-			b.resume(t, "all")
-			require.Equal(t, 1, b.travel(t), "the end of the time to live as it was")
-			b.become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE waits_for = 'next_attempt_at'")
-			require.Equal(t, 1, b.travel(t), "and as it is")
-			b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded' AND attempts = 1")
+			laterBy(t, tn, "30 seconds")
+			resume(t, tn, "all")
+			require.Equal(t, 1, travel(t, tn), "the end of the time to live as it was")
+			tn.Become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE waits_for = 'next_attempt_at'")
+			require.Equal(t, 1, travel(t, tn), "and as it is")
+			tn.Become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded' AND attempts = 1")
 			require.Len(t, e.requests(), 1)
 		})
 		t.Run(name+", but not enough", func(t *testing.T) {
 			t.Parallel()
-			b, e := begin(t)
-			b.aging(t, e.URL, 3, batched)
-			require.Equal(t, 1, b.travel(t))
-			b.become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE waits_for = 'next_attempt_at' "+
+			tn, e := begin(t)
+			aging(t, tn, e.URL, 3, batched)
+			require.Equal(t, 1, travel(t, tn))
+			tn.Become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE waits_for = 'next_attempt_at' "+
 				"AND next_attempt_at = time_to_live_since + interval '3 minutes'")
-			require.Equal(t, 1, b.travel(t))
-			b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded' AND attempts = 1")
+			require.Equal(t, 1, travel(t, tn))
+			tn.Become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded' AND attempts = 1")
 			require.Len(t, e.requests(), 1)
 		})
 	}

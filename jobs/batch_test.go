@@ -56,12 +56,12 @@ const deliveredInBatch = "SELECT count(*) FROM postrider.deliveries WHERE state 
 
 func TestBatchIsOneRequest(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusOK))
-	b.subscribe(t, "all", e.URL, batching(4, 64))
-	b.publishAtOnce(t, "e", 10)
-	b.start(t, nil)
-	b.attemptsMade(t, 3)
+	subscribe(t, tn, "all", e.URL, batching(4, 64))
+	publishAtOnce(t, tn, "e", 10)
+	tn.Start(t)
+	tn.AttemptsMade(t, 3)
 	var got []string
 	sizes := []int{}
 	for _, r := range e.requests() {
@@ -75,22 +75,22 @@ func TestBatchIsOneRequest(t *testing.T) {
 	slices.Sort(sizes)
 	require.Equal(t, names("e", 10), got)
 	require.Equal(t, []int{2, 4, 4}, sizes)
-	require.Equal(t, 10, b.count(t, deliveredInBatch))
-	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE delivery_id IS NULL "+
+	require.Equal(t, 10, tn.Count(t, deliveredInBatch))
+	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE delivery_id IS NULL "+
 		"AND batch_id IS NOT NULL AND number = 1 AND verdict = 'deliver'"))
-	require.Equal(t, 3, b.count(t,
+	require.Equal(t, 3, tn.Count(t,
 		"SELECT count(*) FROM postrider.batches WHERE state = 'delivered' AND attempts = 1 AND finished_at IS NOT NULL"))
-	b.become(t, 0, "SELECT count(*) FROM postrider_internal.river_job")
+	tn.Become(t, 0, "SELECT count(*) FROM postrider_internal.river_job")
 }
 
 func TestLoneEventDoesNotWaitForABatch(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusOK))
-	b.subscribe(t, "all", e.URL, batching(5000, 1024))
-	b.start(t, nil)
-	receipt := b.publishOne(t, "lone")
-	b.attempt(t)
+	subscribe(t, tn, "all", e.URL, batching(5000, 1024))
+	tn.Start(t)
+	receipt := publishOne(t, tn, "lone")
+	tn.Attempt(t)
 	r := requireOneRequest(t, e)
 	require.Equal(t, []string{"lone"}, r.ids(t))
 	require.Equal(t, receipt.SystemIDs[0].String(), r.header.Get("Aeg-Output-Event-Id"),
@@ -100,21 +100,21 @@ func TestLoneEventDoesNotWaitForABatch(t *testing.T) {
 
 func TestBatchOfCloudEvents(t *testing.T) {
 	t.Parallel()
-	b := setupTopic(t, event.CloudEvents)
+	tn := setupTopic(t, event.CloudEvents)
 	e := newEndpoint(t, respondWith(http.StatusOK))
 	cloud := func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents }
-	b.subscribe(t, "all", e.URL, both(batching(10, 64), cloud))
+	subscribe(t, tn, "all", e.URL, both(batching(10, 64), cloud))
 	const first, second = `{ "specversion":"1.0", "id":"1","source":"/s","type":"t","ext":5,"data":{"n":1.50,` +
 		`"s":"\u00e9é"} }`, `{"specversion":"1.0","id":"2","source":"/s","type":"t"}`
-	b.publish(t, "application/cloudevents-batch+json", "["+first+" , "+second+"]")
-	b.start(t, nil)
-	b.attempt(t)
+	publishBody(t, tn, "application/cloudevents-batch+json", "["+first+" , "+second+"]")
+	tn.Start(t)
+	tn.Attempt(t)
 	r := requireOneRequest(t, e)
 	require.Equal(t, "application/cloudevents-batch+json; charset=utf-8", r.header.Get("Content-Type"))
 	require.Equal(t, "["+first+","+second+"]", r.body, "every event byte for byte")
 
-	b.publish(t, structuredType, second)
-	b.attempt(t)
+	publishBody(t, tn, structuredType, second)
+	tn.Attempt(t)
 	require.Equal(t, "["+second+"]", e.requests()[1].body, "an array, also of one: the type says so")
 	require.Equal(t, "application/cloudevents-batch+json; charset=utf-8", e.requests()[1].header.Get("Content-Type"))
 }
@@ -122,14 +122,14 @@ func TestBatchOfCloudEvents(t *testing.T) {
 // A delivery from before batches were switched on has its own job, and is sent alone in the format of batches.
 func TestDeliveryFromBeforeBatchesIsSentAlone(t *testing.T) {
 	t.Parallel()
-	b := setupTopic(t, event.CloudEvents)
+	tn := setupTopic(t, event.CloudEvents)
 	e := newEndpoint(t, respondWith(http.StatusOK))
 	cloud := func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents }
-	b.subscribe(t, "all", e.URL, cloud)
-	b.publish(t, structuredType, `{"specversion":"1.0","id":"1","source":"/s","type":"t"}`)
-	b.subscribe(t, "all", e.URL, both(batching(10, 64), cloud))
-	b.start(t, nil)
-	b.attempt(t)
+	subscribe(t, tn, "all", e.URL, cloud)
+	publishBody(t, tn, structuredType, `{"specversion":"1.0","id":"1","source":"/s","type":"t"}`)
+	subscribe(t, tn, "all", e.URL, both(batching(10, 64), cloud))
+	tn.Start(t)
+	tn.Attempt(t)
 	r := requireOneRequest(t, e)
 	require.Equal(t, []string{"1"}, r.ids(t))
 	require.Equal(t, "application/cloudevents-batch+json; charset=utf-8", r.header.Get("Content-Type"))
@@ -138,45 +138,45 @@ func TestDeliveryFromBeforeBatchesIsSentAlone(t *testing.T) {
 // Open deliveries are still sent after batches are switched off.
 func TestBatchesSwitchedOff(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusOK))
-	b.subscribe(t, "all", e.URL, batching(10, 64))
-	b.publishAtOnce(t, "e", 3)
-	b.subscribe(t, "all", e.URL, nil)
-	b.start(t, nil)
-	b.attemptsMade(t, 3)
+	subscribe(t, tn, "all", e.URL, batching(10, 64))
+	publishAtOnce(t, tn, "e", 3)
+	subscribe(t, tn, "all", e.URL, nil)
+	tn.Start(t)
+	tn.AttemptsMade(t, 3)
 	require.Equal(t, []string{"e-0", "e-1", "e-2"}, e.eventIDs())
 }
 
 // The deliveries of a large publish, which are routed, are batched like others.
 func TestRoutedEventsAreBatched(t *testing.T) {
 	t.Parallel()
-	b := routing(t)
+	tn := routing(t)
 	e := newEndpoint(t, respondWith(http.StatusOK))
-	b.subscribe(t, "all", e.URL, batching(10, 64))
-	b.publishAtOnce(t, "e", 25)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.routes"))
-	b.start(t, nil)
-	b.become(t, 25, deliveredInBatch)
-	require.Zero(t, b.count(t, misrouted))
+	subscribe(t, tn, "all", e.URL, batching(10, 64))
+	publishAtOnce(t, tn, "e", 25)
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.routes"))
+	tn.Start(t)
+	tn.Become(t, 25, deliveredInBatch)
+	require.Zero(t, tn.Count(t, misrouted))
 	require.Less(t, len(e.requests()), 10)
 }
 
 // A batch is sent again with the same events in the same order, though more have been published since.
 func TestFailedBatchIsSentAgain(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	statuses := make(chan int, 3)
 	statuses <- http.StatusServiceUnavailable
 	statuses <- http.StatusServiceUnavailable
 	statuses <- http.StatusOK
 	e := newEndpoint(t, func(w http.ResponseWriter, _ request) { w.WriteHeader(<-statuses) })
-	b.subscribe(t, "all", e.URL, batching(5, 64))
-	b.publishAtOnce(t, "e", 5)
-	b.start(t, nil)
+	subscribe(t, tn, "all", e.URL, batching(5, 64))
+	publishAtOnce(t, tn, "e", 5)
+	tn.Start(t)
 	for range 3 {
-		b.attempt(t)
-		b.travel(t)
+		tn.Attempt(t)
+		travel(t, tn)
 	}
 	seen := e.requests()
 	require.Len(t, seen, 3)
@@ -185,40 +185,40 @@ func TestFailedBatchIsSentAgain(t *testing.T) {
 		require.Equal(t, seen[0].body, r.body)
 		require.Equal(t, fmt.Sprint(i), r.header.Get("Aeg-Delivery-Count"))
 	}
-	require.Equal(t, 5, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 3"))
+	require.Equal(t, 5, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 3"))
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'delivered' AND attempts = 3 AND members = 5"))
+		tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'delivered' AND attempts = 3 AND members = 5"))
 }
 
 // A status that is never retried ends every member, each with a self-contained dead letter.
 func TestRejectedBatchIsDeadLettered(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusBadRequest))
-	b.subscribe(t, "all", e.URL, batching(5, 64))
-	b.publishAtOnce(t, "e", 5)
-	b.start(t, nil)
-	require.Equal(t, policy.DeadLetter, b.attempt(t).Verdict.Action)
-	require.Equal(t, 5, b.count(t, `SELECT count(DISTINCT dead_letter_id) FROM postrider.dead_letters
+	subscribe(t, tn, "all", e.URL, batching(5, 64))
+	publishAtOnce(t, tn, "e", 5)
+	tn.Start(t)
+	require.Equal(t, policy.DeadLetter, tn.Attempt(t).Verdict.Action)
+	require.Equal(t, 5, tn.Count(t, `SELECT count(DISTINCT dead_letter_id) FROM postrider.dead_letters
 		WHERE reason = 'UndeliverableDueToHttpBadRequest' AND attempts = 1 AND body ->> 'id' = event_id AND last_status = 400
 		  AND last_outcome = 'BadRequest'`))
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'dead_lettered' AND attempts = 1"))
+		tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'dead_lettered' AND attempts = 1"))
 }
 
 // Without a dead-letter destination the same status drops them.
 func TestRejectedBatchIsDropped(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusBadRequest))
-	b.subscribe(t, "all", e.URL,
+	subscribe(t, tn, "all", e.URL,
 		both(batching(5, 64), func(s *catalog.SubscriptionSpec) {
 			s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterNone}
 		}))
-	b.publishAtOnce(t, "e", 5)
-	b.start(t, nil)
-	b.attempt(t)
-	require.Equal(t, 5, b.count(t,
+	publishAtOnce(t, tn, "e", 5)
+	tn.Start(t)
+	tn.Attempt(t)
+	require.Equal(t, 5, tn.Count(t,
 		"SELECT count(*) FROM postrider.deliveries WHERE state = 'dropped' AND reason = 'UndeliverableDueToHttpBadRequest'"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'dropped'"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'dropped'"))
 }

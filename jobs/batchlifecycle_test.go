@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/catalog"
+	"postrider/internal/node"
+	"postrider/internal/testnode"
 	"postrider/jobs"
 	"postrider/jobs/queue"
 	"postrider/policy"
@@ -18,24 +20,24 @@ import (
 // A node stops during a batch's request; another node sends the same bytes.
 func TestBatchCutByAStopIsSentAgain(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e, h := newHanging(t, respondWith(http.StatusOK))
-	b.subscribe(t, "all", e.URL, batching(5, 64))
-	first := b.newEngine(t, b.store, func(o *jobs.Options) { o.StopTimeout = 100 * time.Millisecond })
-	b.publishAtOnce(t, "e", 5)
+	subscribe(t, tn, "all", e.URL, batching(5, 64))
+	first := tn.Engine(t, func(o *jobs.Options) { o.StopTimeout = 100 * time.Millisecond })
+	publishAtOnce(t, tn, "e", 5)
 	require.NoError(t, first.Start(t.Context()))
 	<-h.begun
-	b.publishAtOnce(t, "more", 3) // waits for the next batch
-	requireStops(t, first)
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE batch_id = 1"))
-	b.requireInvariants(t)
+	publishAtOnce(t, tn, "more", 3) // waits for the next batch
+	testnode.RequireStops(t, first)
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE batch_id = 1"))
+	tn.RequireInvariants(t)
 
 	h.letGo()
-	other, _ := newStore(t, b.url, "node-2")
-	second := b.newEngine(t, other, nil)
+	other := tn.Beside(t, node.Options{Node: "node-2"})
+	second := other.Engine(t)
 	require.NoError(t, second.Start(t.Context()))
-	t.Cleanup(func() { requireStops(t, second) })
-	b.become(t, 8, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1")
+	t.Cleanup(func() { testnode.RequireStops(t, second) })
+	tn.Become(t, 8, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1")
 	same := 0
 	for _, r := range e.requests() {
 		if r.ids(t)[0] == "e-0" {
@@ -46,118 +48,118 @@ func TestBatchCutByAStopIsSentAgain(t *testing.T) {
 	}
 	require.Equal(t, 2, same)
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE batch_id = 1 AND number = 1 AND reruns >= 1"))
+		tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE batch_id = 1 AND number = 1 AND reruns >= 1"))
 }
 
 // The same if the node dies: its running job is replaced.
 func TestBatchOfADeadNodeIsSentAgain(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusOK))
-	sub := b.subscribe(t, "all", e.URL, batching(5, 64))
-	b.publishAtOnce(t, "e", 5)
-	b.run(t, "dead", "all")
+	sub := subscribe(t, tn, "all", e.URL, batching(5, 64))
+	publishAtOnce(t, tn, "e", 5)
+	runOn(t, tn, "dead", "all")
 	var job queue.JobToken
-	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT id, created_at FROM postrider_internal.river_job").
+	require.NoError(t, tn.Pool.QueryRow(t.Context(), "SELECT id, created_at FROM postrider_internal.river_job").
 		Scan(&job.JobID, &job.CreatedAt))
-	require.NoError(t, b.store.Loader.Cut(t.Context(), sub, job, 0))
-	batch, err := b.store.Loader.Load(t.Context(), queue.AttemptArgs{Subscription: sub.ID}, job)
+	require.NoError(t, tn.System.Loader.Cut(t.Context(), sub, job, 0))
+	batch, err := tn.System.Loader.Load(t.Context(), queue.AttemptArgs{Subscription: sub.ID}, job)
 	require.NoError(t, err)
 	batch.Release()
-	b.start(t, nil)
-	b.attempt(t)
+	tn.Start(t)
+	tn.Attempt(t)
 	require.Equal(t, names("e", 5), requireOneRequest(t, e).ids(t))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'delivered' AND reruns = 1"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'delivered' AND reruns = 1"))
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE reruns = 1 AND batch_id IS NOT NULL"))
+		tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE reruns = 1 AND batch_id IS NOT NULL"))
 }
 
 // After twenty reruns the members of a batch are sent alone: only the event that causes the crashes is abandoned.
 func TestTwentyRerunsOfABatchAreEnough(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusOK))
-	b.subscribe(t, "all", e.URL, batching(5, 64))
-	b.publishAtOnce(t, "e", 3)
-	b.exec(t, `UPDATE postrider_internal.river_job SET args = args || '{"r": 20}'`)
-	b.start(t, nil)
-	b.attemptsMade(t, 3)
+	subscribe(t, tn, "all", e.URL, batching(5, 64))
+	publishAtOnce(t, tn, "e", 3)
+	tn.Exec(t, `UPDATE postrider_internal.river_job SET args = args || '{"r": 20}'`)
+	tn.Start(t)
+	tn.AttemptsMade(t, 3)
 	require.Len(t, e.requests(), 3, "each by itself")
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'canceled' AND attempts = 0"))
-	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.batch_members WHERE left_reason = 'TooManyReruns'"))
-	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'canceled' AND attempts = 0"))
+	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.batch_members WHERE left_reason = 'TooManyReruns'"))
+	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
 }
 
 func TestTwentyRerunsOfABatchOfOneAreEnough(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusOK))
-	b.subscribe(t, "all", e.URL, batching(5, 64))
-	b.publishAtOnce(t, "e", 1)
-	b.exec(t, `UPDATE postrider_internal.river_job SET args = args || '{"r": 20}'`)
-	b.start(t, nil)
-	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TooManyReruns' AND attempts = 0")
+	subscribe(t, tn, "all", e.URL, batching(5, 64))
+	publishAtOnce(t, tn, "e", 1)
+	tn.Exec(t, `UPDATE postrider_internal.river_job SET args = args || '{"r": 20}'`)
+	tn.Start(t)
+	tn.Become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TooManyReruns' AND attempts = 0")
 	require.Empty(t, e.requests())
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'dead_lettered' AND attempts = 0"))
+		tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'dead_lettered' AND attempts = 0"))
 }
 
 // A member whose time to live has passed leaves before the request; the others are sent.
 func TestExpiredMemberLeavesItsBatch(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusOK))
 	minute := 1
-	b.subscribe(t, "all", e.URL,
+	subscribe(t, tn, "all", e.URL,
 		both(batching(5, 64), func(s *catalog.SubscriptionSpec) { s.RetryPolicy.EventTimeToLiveInMinutes = &minute }))
-	b.publishAtOnce(t, "old", 2)
-	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval '1 minute', "+
+	publishAtOnce(t, tn, "old", 2)
+	tn.Exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval '1 minute', "+
 		"next_attempt_at "+
 		"= next_attempt_at - interval '1 minute'")
-	b.publishAtOnce(t, "new", 2)
-	b.start(t, nil)
-	b.attempt(t)
+	publishAtOnce(t, tn, "new", 2)
+	tn.Start(t)
+	tn.Attempt(t)
 	require.Equal(t, names("new", 2), requireOneRequest(t, e).ids(t))
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE event_id LIKE 'old-%' "+
+	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE event_id LIKE 'old-%' "+
 		"AND reason = 'TimeToLiveExceeded' AND attempts = 0"))
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.batch_members WHERE event_id LIKE 'old-%' "+
+	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.batch_members WHERE event_id LIKE 'old-%' "+
 		"AND left_at IS NOT NULL AND left_reason = 'TimeToLiveExceeded'"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'delivered' AND members = 2"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'delivered' AND members = 2"))
 }
 
 // A member whose time to live ends before the batch's next attempt leaves the batch and has its own due check.
 func TestMemberOfLessTimeLeavesItsBatch(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newSwitchable(t, http.StatusServiceUnavailable)
 	minute := 1
 	ttl := func(s *catalog.SubscriptionSpec) {
 		s.RetryPolicy.Policy, s.RetryPolicy.EventTimeToLiveInMinutes = "at-ttl", &minute
 	}
-	b.copyPolicy(t, "ga-2021", "at-ttl", `{"expiry":"at_ttl"}`)
-	b.subscribe(t, "all", e.URL, both(batching(5, 64), ttl))
-	b.publishAtOnce(t, "old", 1)
-	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval '40 seconds'")
-	b.publishAtOnce(t, "new", 2)
-	b.start(t, nil)
-	require.Equal(t, policy.Retry, b.attempt(t).Verdict.Action)
+	copyPolicy(t, tn, "ga-2021", "at-ttl", `{"expiry":"at_ttl"}`)
+	subscribe(t, tn, "all", e.URL, both(batching(5, 64), ttl))
+	publishAtOnce(t, tn, "old", 1)
+	tn.Exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval '40 seconds'")
+	publishAtOnce(t, tn, "new", 2)
+	tn.Start(t)
+	require.Equal(t, policy.Retry, tn.Attempt(t).Verdict.Action)
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider.batch_members WHERE event_id = 'old-0' AND left_reason = 'OwnTime'"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE event_id = 'old-0' "+
+		tn.Count(t, "SELECT count(*) FROM postrider.batch_members WHERE event_id = 'old-0' AND left_reason = 'OwnTime'"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE event_id = 'old-0' "+
 		"AND batch_id IS NULL AND attempts = 1 AND next_attempt_at = time_to_live_since + interval '1 minute'"))
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE not_before > next_attempt_at"),
+		tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE not_before > next_attempt_at"),
 		"it keeps its members")
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE batch_id IS NOT NULL "+
+	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE batch_id IS NOT NULL "+
 		"AND attempts = 1 AND next_attempt_at < time_to_live_since + interval '1 minute'"))
 
 	e.status.Store(http.StatusOK)
-	b.travel(t)
-	b.attempt(t)
+	travel(t, tn)
+	tn.Attempt(t)
 	require.Equal(t, names("new", 2), e.requests()[1].ids(t))
-	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE event_id = 'old-0' "+
+	tn.Become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE event_id = 'old-0' "+
 		"AND reason = 'TimeToLiveExceeded' AND attempts = 1")
-	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.deliveries d JOIN postrider.delivery_attempts a
+	require.Equal(t, 1, tn.Count(t, `SELECT count(*) FROM postrider.deliveries d JOIN postrider.delivery_attempts a
 		    ON a.delivery_id = d.delivery_id OR EXISTS (
 		SELECT FROM postrider.batch_members m WHERE m.batch_id = a.batch_id AND m.delivery_id = d.delivery_id
 		    AND a.number <= coalesce(m.left_after, a.number))
@@ -167,214 +169,214 @@ func TestMemberOfLessTimeLeavesItsBatch(t *testing.T) {
 // An event whose row is gone, or that cannot be written, delays no other member.
 func TestBrokenMembersLeaveTheirBatch(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusOK))
-	b.subscribe(t, "all", e.URL, batching(5, 64))
-	b.publishAtOnce(t, "e", 4)
-	b.exec(t, "DELETE FROM postrider_internal.events WHERE event_id = 'e-1'")
-	b.exec(t, "UPDATE postrider_internal.events SET body = 'not an object' WHERE event_id = 'e-2'")
-	b.start(t, nil)
-	b.attempt(t)
+	subscribe(t, tn, "all", e.URL, batching(5, 64))
+	publishAtOnce(t, tn, "e", 4)
+	tn.Exec(t, "DELETE FROM postrider_internal.events WHERE event_id = 'e-1'")
+	tn.Exec(t, "UPDATE postrider_internal.events SET body = 'not an object' WHERE event_id = 'e-2'")
+	tn.Start(t)
+	tn.Attempt(t)
 	require.Equal(t, []string{"e-0", "e-3"}, requireOneRequest(t, e).ids(t))
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dropped' AND reason = 'EventMissing'"))
+		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dropped' AND reason = 'EventMissing'"))
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider.batch_members WHERE event_id = 'e-2' AND left_reason = 'Unsendable'"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE event_id = 'e-2' "+
+		tn.Count(t, "SELECT count(*) FROM postrider.batch_members WHERE event_id = 'e-2' AND left_reason = 'Unsendable'"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE event_id = 'e-2' "+
 		"AND state = 'pending' AND attempts = 0 AND batch_id IS NULL"))
 }
 
 // A batch with only broken members ends without a request.
 func TestBatchOfBrokenMembersEnds(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusOK))
-	b.subscribe(t, "all", e.URL, batching(5, 64))
-	b.publishAtOnce(t, "e", 2)
-	b.exec(t, "UPDATE postrider_internal.events SET body = 'not an object'")
-	b.start(t, nil)
-	b.become(t, 1, "SELECT count(*) FROM postrider.batches WHERE state = 'canceled' AND members = 0")
+	subscribe(t, tn, "all", e.URL, batching(5, 64))
+	publishAtOnce(t, tn, "e", 2)
+	tn.Exec(t, "UPDATE postrider_internal.events SET body = 'not an object'")
+	tn.Start(t)
+	tn.Become(t, 1, "SELECT count(*) FROM postrider.batches WHERE state = 'canceled' AND members = 0")
 	require.Empty(t, e.requests())
 	require.Equal(t, 2,
-		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND batch_id IS NULL"))
+		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND batch_id IS NULL"))
 }
 
 // Open deliveries of a paused event subscription are shown as held, and so is a batch that waits for its retry.
 func TestPauseHoldsBatchesAndLosesNothing(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newSwitchable(t, http.StatusServiceUnavailable)
-	b.subscribe(t, "billing", e.URL, batching(3, 64))
-	b.publishAtOnce(t, "before", 3)
-	b.start(t, nil)
-	b.attempt(t)
-	b.pause(t, "billing")
-	b.publishAtOnce(t, "during", 4)
-	b.travel(t)
-	b.become(t, 7, heldQuery)
+	subscribe(t, tn, "billing", e.URL, batching(3, 64))
+	publishAtOnce(t, tn, "before", 3)
+	tn.Start(t)
+	tn.Attempt(t)
+	pause(t, tn, "billing")
+	publishAtOnce(t, tn, "during", 4)
+	travel(t, tn)
+	tn.Become(t, 7, heldQuery)
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider.batches WHERE hold = 'paused' AND attempts = 1 AND members = 3"))
-	require.Equal(t, 7, b.count(t, "SELECT held_deliveries FROM postrider.event_subscriptions"))
+		tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE hold = 'paused' AND attempts = 1 AND members = 3"))
+	require.Equal(t, 7, tn.Count(t, "SELECT held_deliveries FROM postrider.event_subscriptions"))
 	require.Len(t, e.requests(), 1)
 
 	e.status.Store(http.StatusOK)
-	b.resume(t, "billing")
-	b.attemptsMade(t, 3)
+	resume(t, tn, "billing")
+	tn.AttemptsMade(t, 3)
 	seen := e.requests()
 	again := slices.IndexFunc(seen[1:], func(r request) bool { return r.body == seen[0].body }) + 1
 	require.Positive(t, again, "the batch went as it was")
 	require.Equal(t, "1", seen[again].header.Get("Aeg-Delivery-Count"))
-	require.Equal(t, 7, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
-	require.Equal(t, 1, b.count(t,
+	require.Equal(t, 7, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
+	require.Equal(t, 1, tn.Count(t,
 		"SELECT count(*) FROM postrider.delivery_attempts WHERE number = 2 AND hold = 'paused' AND started_at > due_at"))
 }
 
 // Repeated pauses and resumes lose nothing and send no event twice.
 func TestPausesBetweenBatches(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusOK))
-	b.subscribe(t, "billing", e.URL, batching(7, 64))
-	b.start(t, nil)
+	subscribe(t, tn, "billing", e.URL, batching(7, 64))
+	tn.Start(t)
 	for i := range 10 {
-		b.publishAtOnce(t, fmt.Sprint("a", i), 10)
-		b.pause(t, "billing")
-		b.publishAtOnce(t, fmt.Sprint("b", i), 10)
-		b.resume(t, "billing")
+		publishAtOnce(t, tn, fmt.Sprint("a", i), 10)
+		pause(t, tn, "billing")
+		publishAtOnce(t, tn, fmt.Sprint("b", i), 10)
+		resume(t, tn, "billing")
 	}
-	b.become(t, 200, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1")
+	tn.Become(t, 200, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1")
 	var got []string
 	for _, r := range e.requests() {
 		got = append(got, r.ids(t)...)
 	}
 	require.Len(t, got, 200)
 	require.Len(t, slices.Compact(slices.Sorted(slices.Values(got))), 200)
-	b.become(t, 0, "SELECT count(*) FROM postrider_internal.river_job")
+	tn.Become(t, 0, "SELECT count(*) FROM postrider_internal.river_job")
 }
 
 // The probe of an event subscription with batches is one event in an array: its failure costs one attempt. If only
 // batches are held, the oldest is the probe.
 func TestProbeOfBatches(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newSwitchable(t, http.StatusServiceUnavailable)
-	b.copyPolicy(t, "ga-2021", "touchy", `{"probation_trigger":1,"steps":["1 hour"]}`)
-	b.subscribe(t, "billing", e.URL, both(batching(3, 64), under("touchy")))
-	b.publishAtOnce(t, "first", 3)
-	b.start(t, nil)
-	b.attempt(t)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE hold = 'probation'"),
+	copyPolicy(t, tn, "ga-2021", "touchy", `{"probation_trigger":1,"steps":["1 hour"]}`)
+	subscribe(t, tn, "billing", e.URL, both(batching(3, 64), under("touchy")))
+	publishAtOnce(t, tn, "first", 3)
+	tn.Start(t)
+	tn.Attempt(t)
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE hold = 'probation'"),
 		"one request has failed")
-	b.travel(t)
-	b.become(t, 3, inProbation)
+	travel(t, tn)
+	tn.Become(t, 3, inProbation)
 
-	b.passHold(t)
-	require.Equal(t, policy.Retry, b.attempt(t).Verdict.Action)
+	passHold(t, tn)
+	require.Equal(t, policy.Retry, tn.Attempt(t).Verdict.Action)
 	require.Equal(t, e.requests()[0].body, e.requests()[1].body, "the held batch is the probe")
-	b.become(t, 1, "SELECT count(*) FROM postrider_internal.probations WHERE step = 2 AND probe_job_id IS NULL")
+	tn.Become(t, 1, "SELECT count(*) FROM postrider_internal.probations WHERE step = 2 AND probe_job_id IS NULL")
 
-	b.publishAtOnce(t, "second", 4)
-	require.Equal(t, 4, b.count(t, inProbation))
+	publishAtOnce(t, tn, "second", 4)
+	require.Equal(t, 4, tn.Count(t, inProbation))
 	e.status.Store(http.StatusOK)
-	b.passHold(t)
-	b.attempt(t)
+	passHold(t, tn)
+	tn.Attempt(t)
 	require.Equal(t, []string{"second-0"}, e.requests()[2].ids(t))
-	b.become(t, 4, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'")
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.probations"))
+	tn.Become(t, 4, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'")
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.probations"))
 }
 
 // A hanging endpoint gets a few requests. The other deliveries wait on hold, and all of them arrive.
 func TestBatchesForAnEndpointThatHangs(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e, h := newHanging(t, respondWith(http.StatusOK))
-	b.subscribe(t, "slow", e.URL, batching(2, 64))
-	b.useWorkers(t, 10)
-	b.start(t, nil)
+	subscribe(t, tn, "slow", e.URL, batching(2, 64))
+	useWorkers(t, tn, 10)
+	tn.Start(t)
 	for i := range 40 {
-		b.publishAtOnce(t, fmt.Sprint(i), 5)
+		publishAtOnce(t, tn, fmt.Sprint(i), 5)
 	}
 	<-h.begun
-	b.become(t, 1, "SELECT (count(*) > 0)::int FROM postrider.deliveries WHERE hold = 'admission'")
+	tn.Become(t, 1, "SELECT (count(*) > 0)::int FROM postrider.deliveries WHERE hold = 'admission'")
 	h.letGo()
-	b.become(t, 200, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1")
+	tn.Become(t, 200, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1")
 }
 
 func TestDeletingTheEventSubscriptionDuringABatch(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e, h := newHanging(t, respondWith(http.StatusOK))
-	b.subscribe(t, "all", e.URL, batching(3, 64))
-	b.start(t, nil)
-	b.publishAtOnce(t, "e", 3)
+	subscribe(t, tn, "all", e.URL, batching(3, 64))
+	tn.Start(t)
+	publishAtOnce(t, tn, "e", 3)
 	<-h.begun
-	b.publishAtOnce(t, "open", 2)
-	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), topicName, "all"))
+	publishAtOnce(t, tn, "open", 2)
+	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), topicName, "all"))
 	h.letGo()
-	b.become(t, 5, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled'")
-	b.become(t, 0, "SELECT count(*) FROM postrider_internal.river_job WHERE state <> 'completed'")
+	tn.Become(t, 5, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled'")
+	tn.Become(t, 0, "SELECT count(*) FROM postrider_internal.river_job WHERE state <> 'completed'")
 }
 
 func TestLateSuccessOfABatchCancelsItsRetry(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.copyPolicy(t, "ga-2021", "one-second", `{"ack_timeout": "1 second", "late_response_window": "3 minutes"}`)
+	tn := setup(t)
+	copyPolicy(t, tn, "ga-2021", "one-second", `{"ack_timeout": "1 second", "late_response_window": "3 minutes"}`)
 	x := newManualEndpoint(t)
-	b.subscribe(t, "all", x.URL, both(batching(3, 64), under("one-second")))
-	b.publishAtOnce(t, "e", 3)
-	b.start(t, nil)
+	subscribe(t, tn, "all", x.URL, both(batching(3, 64), under("one-second")))
+	publishAtOnce(t, tn, "e", 3)
+	tn.Start(t)
 	r := x.next(t)
-	require.Equal(t, policy.Result{Err: policy.ErrorTimeout}, b.attempt(t).Result)
-	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' "+
+	require.Equal(t, policy.Result{Err: policy.ErrorTimeout}, tn.Attempt(t).Result)
+	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' "+
 		"AND last_outcome = 'TimedOut' AND attempts = 1 AND next_attempt_at > now()"))
 	r.respond(http.StatusOK)
-	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
-	require.Equal(t, 3, b.count(t,
+	require.Equal(t, policy.Delivered, tn.Attempt(t).Verdict.Action)
+	require.Equal(t, 3, tn.Count(t,
 		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1 AND last_status = 200"))
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'delivered' AND attempts = 1 AND last_status = 200"))
-	require.Equal(t, 1, b.count(t, lateRows, 1, "Delivered", "deliver",
+		tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'delivered' AND attempts = 1 AND last_status = 200"))
+	require.Equal(t, 1, tn.Count(t, lateRows, 1, "Delivered", "deliver",
 		"response after the ack timeout: 200: success; the queued retry was canceled"))
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"))
 	require.Len(t, x.requests(), 1)
 }
 
 func TestLateSuccessOfABatchWhileTheRetryRuns(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.copyPolicy(t, "ga-2021", "one-second", `{"ack_timeout": "1 second", "late_response_window": "3 minutes"}`)
+	tn := setup(t)
+	copyPolicy(t, tn, "ga-2021", "one-second", `{"ack_timeout": "1 second", "late_response_window": "3 minutes"}`)
 	x := newManualEndpoint(t)
-	b.subscribe(t, "all", x.URL, both(batching(3, 64), under("one-second")))
-	b.publishAtOnce(t, "e", 3)
-	b.start(t, nil)
+	subscribe(t, tn, "all", x.URL, both(batching(3, 64), under("one-second")))
+	publishAtOnce(t, tn, "e", 3)
+	tn.Start(t)
 	first := x.next(t)
-	b.attempt(t)
-	b.subscribe(t, "all", x.URL, both(batching(3, 64), under("ga-2021")))
-	b.travel(t)
+	tn.Attempt(t)
+	subscribe(t, tn, "all", x.URL, both(batching(3, 64), under("ga-2021")))
+	travel(t, tn)
 	second := x.next(t)
 	first.respond(http.StatusOK)
-	b.become(t, 1, lateRows, 1, "Delivered", "note",
+	tn.Become(t, 1, lateRows, 1, "Delivered", "note",
 		"response after the ack timeout: 200: success; only noted: no retry was waiting in the queue")
-	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 1"))
+	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 1"))
 	second.respond(http.StatusOK)
-	b.attempt(t)
-	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 2"))
+	tn.Attempt(t)
+	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 2"))
 }
 
 // After a failover that lost commits another batch may have the job's id. The result of the lost batch must not end the
 // other's row, as River would, which knows only ids.
 func TestStaleBatchLeavesTheRowOfItsID(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e, h := newHanging(t, respondWith(http.StatusOK))
-	b.subscribe(t, "all", e.URL, batching(5, 64))
-	b.publishAtOnce(t, "e", 5)
-	first := b.newEngine(t, b.store, nil)
+	subscribe(t, tn, "all", e.URL, batching(5, 64))
+	publishAtOnce(t, tn, "e", 5)
+	first := tn.Engine(t)
 	require.NoError(t, first.Start(t.Context()))
 	<-h.begun
-	b.exec(t, "UPDATE postrider_internal.river_job SET created_at = created_at + interval '1 second'")
+	tn.Exec(t, "UPDATE postrider_internal.river_job SET created_at = created_at + interval '1 second'")
 	h.letGo()
-	requireStops(t, first)
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE finalized_at IS NOT NULL"))
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts"))
+	testnode.RequireStops(t, first)
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE finalized_at IS NOT NULL"))
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts"))
 }

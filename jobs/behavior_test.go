@@ -9,6 +9,8 @@ import (
 
 	"postrider/internal/catalog"
 	"postrider/internal/event"
+	"postrider/internal/node"
+	"postrider/internal/testnode"
 	"postrider/policy"
 )
 
@@ -21,10 +23,10 @@ func literally(retryPolicy string) func(*catalog.SubscriptionSpec) {
 
 func TestRetryAfterByBehavior(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := retryAfterEndpoint(t)
 	const floor, requested = 30 * time.Second, 2 * time.Minute
-	b.copyPolicy(t, policy.DefaultName, "honors", `{"honor_retry_after":true}`)
+	copyPolicy(t, tn, policy.DefaultName, "honors", `{"honor_retry_after":true}`)
 	want := map[string]time.Duration{}
 	for name, row := range map[string]struct {
 		policy   string
@@ -42,54 +44,54 @@ func TestRetryAfterByBehavior(t *testing.T) {
 		"safe-and-honors": {"honors", policy.BehaviorSafe, nil, requested},
 	} {
 		want[name] = row.want
-		b.subscribe(t, name, e.URL+"/?after=120&row="+name, func(s *catalog.SubscriptionSpec) {
+		subscribe(t, tn, name, e.URL+"/?after=120&row="+name, func(s *catalog.SubscriptionSpec) {
 			s.RetryPolicy.Policy, s.Behavior, s.HonorRetryAfter = row.policy, row.behavior, row.honor
 		})
 	}
-	b.start(t, nil)
-	b.publishOne(t, "e")
-	b.attemptsMade(t, len(want))
+	tn.Start(t)
+	publishOne(t, tn, "e")
+	tn.AttemptsMade(t, len(want))
 	for name, gap := range want {
-		b.requireGap(t, gap, name)
+		requireGap(t, tn, gap, name)
 	}
 }
 
 // Without a destination Event Grid has no place for dead letters: they are dropped, or retried if the table says so.
 func TestDocumentedDeadLettersAreOffByDefault(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, statusOfPath)
-	b.subscribe(t, "safe-2019", e.URL+"/400", under("ga-2019"))
-	b.subscribe(t, "literal-2019", e.URL+"/400", literally("ga-2019"))
-	b.subscribe(t, "literal-2018", e.URL+"/400", literally("ga-2018"))
-	b.subscribe(t, "stated-2019", e.URL+"/400",
+	subscribe(t, tn, "safe-2019", e.URL+"/400", under("ga-2019"))
+	subscribe(t, tn, "literal-2019", e.URL+"/400", literally("ga-2019"))
+	subscribe(t, tn, "literal-2018", e.URL+"/400", literally("ga-2018"))
+	subscribe(t, tn, "stated-2019", e.URL+"/400",
 		func(s *catalog.SubscriptionSpec) {
 			literally("ga-2019")(s)
 			s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterRows}
 		})
-	b.subscribe(t, "safe-2021", e.URL+"/404", under("ga-2021"))
-	b.subscribe(t, "literal-2021", e.URL+"/404", literally("ga-2021"))
-	b.subscribe(t, "none-2021", e.URL+"/404", func(s *catalog.SubscriptionSpec) {
+	subscribe(t, tn, "safe-2021", e.URL+"/404", under("ga-2021"))
+	subscribe(t, tn, "literal-2021", e.URL+"/404", literally("ga-2021"))
+	subscribe(t, tn, "none-2021", e.URL+"/404", func(s *catalog.SubscriptionSpec) {
 		s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterNone}
 	})
-	b.subscribe(t, "batch-2021", e.URL+"/404",
+	subscribe(t, tn, "batch-2021", e.URL+"/404",
 		func(s *catalog.SubscriptionSpec) { literally("ga-2021")(s); s.MaxEventsPerBatch = new(10) })
-	b.start(t, nil)
-	b.publishOne(t, "e")
-	b.attemptsMade(t, 8)
+	tn.Start(t)
+	publishOne(t, tn, "e")
+	tn.AttemptsMade(t, 8)
 	for name, state := range map[string]string{
 		"safe-2019": "dead_lettered", "literal-2019": "pending", "literal-2018": "pending", "stated-2019": "dead_lettered",
 		"safe-2021": "dead_lettered", "literal-2021": "dropped", "none-2021": "dropped", "batch-2021": "dropped",
 	} {
-		b.become(t, 1,
+		tn.Become(t, 1,
 			"SELECT count(*) FROM postrider.deliveries WHERE subscription = $1 AND state = $2 AND attempts = 1 "+
 				"AND last_outcome IN ('BadRequest', 'NotFound')", name, state)
 	}
-	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.dead_letters"))
+	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters"))
 	require.Equal(t, 3,
-		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dropped' "+
+		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dropped' "+
 			"AND reason = 'UndeliverableDueToClientError'"), "visible, with its reason")
-	b.requireGap(t, 5*time.Minute, "literal-2019")
+	requireGap(t, tn, 5*time.Minute, "literal-2019")
 }
 
 // The namespace page ends held deliveries for some causes of a probation; "safe" holds them.
@@ -114,13 +116,13 @@ func TestProbationEndsOrHoldsDeliveries(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := setup(t)
+			tn := setup(t)
 			bad := newSwitchable(t, http.StatusNotFound)
-			b.subscribe(t, "billing", bad.URL, row.change)
-			b.start(t, nil)
-			b.publishFailing(t, 1)
-			b.publishOne(t, "second")
-			b.become(t, 1,
+			subscribe(t, tn, "billing", bad.URL, row.change)
+			tn.Start(t)
+			publishFailing(t, tn, 1)
+			publishOne(t, tn, "second")
+			tn.Become(t, 1,
 				"SELECT count(*) FROM postrider.deliveries WHERE event_id = 'second' AND concat_ws(' ', state, coalesce(hold, "+
 					"reason)) = $1 AND attempts = 0", row.want)
 			require.Len(t, bad.requests(), 1)
@@ -130,45 +132,45 @@ func TestProbationEndsOrHoldsDeliveries(t *testing.T) {
 
 func TestTransportErrorsByBehavior(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.subscribe(t, "safe", closedPort, under("namespace-2023"))
-	b.subscribe(t, "literal", closedPort, literally("namespace-2023"))
-	b.subscribe(t, "retried", closedPort, func(s *catalog.SubscriptionSpec) {
+	tn := setup(t)
+	subscribe(t, tn, "safe", closedPort, under("namespace-2023"))
+	subscribe(t, tn, "literal", closedPort, literally("namespace-2023"))
+	subscribe(t, tn, "retried", closedPort, func(s *catalog.SubscriptionSpec) {
 		literally("namespace-2023")(s)
 		s.RetryTransportErrors = new(true)
 	})
-	b.copyPolicy(t, policy.DefaultName, "strict", `{}`)
-	b.exec(t,
+	copyPolicy(t, tn, policy.DefaultName, "strict", `{}`)
+	tn.Exec(t,
 		"UPDATE postrider_internal.retry_policy_cells SET action = 'never' WHERE policy = 'strict' AND condition = 'socket'")
-	require.NoError(t, b.store.Cache.Reload(t.Context()))
-	b.subscribe(t, "strict", closedPort, under("strict"))
-	b.subscribe(t, "exhausted", closedPort,
+	require.NoError(t, tn.System.Cache.Reload(t.Context()))
+	subscribe(t, tn, "strict", closedPort, under("strict"))
+	subscribe(t, tn, "exhausted", closedPort,
 		func(s *catalog.SubscriptionSpec) { s.RetryPolicy.Policy, s.RetryTransportErrors = "strict", new(false) })
-	b.start(t, nil)
-	b.publishOne(t, "e")
-	b.attemptsMade(t, 5)
+	tn.Start(t)
+	publishOne(t, tn, "e")
+	tn.AttemptsMade(t, 5)
 	for name, state := range map[string]string{
 		"safe": "pending", "literal": "dropped", "retried": "pending", "strict": "pending", "exhausted": "dead_lettered",
 	} {
-		b.become(t, 1,
+		tn.Become(t, 1,
 			"SELECT count(*) FROM postrider.deliveries WHERE subscription = $1 AND state = $2 AND last_outcome = 'SocketError'",
 			name, state)
 	}
-	b.requireGap(t, 10*time.Second, "retried")
-	b.requireGap(t, 10*time.Second, "safe")
+	requireGap(t, tn, 10*time.Second, "retried")
+	requireGap(t, tn, 10*time.Second, "safe")
 }
 
 // Rules are computed once per version of the catalog: a change applies to pending deliveries, on a running node.
 func TestChangedBehaviorAppliesToPendingDeliveries(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := retryAfterEndpoint(t)
-	b.subscribe(t, "billing", e.URL+"/?after=120", nil)
-	b.start(t, nil)
-	b.publishOne(t, "e")
-	b.attempt(t)
-	b.requireGap(t, 2*time.Minute, "billing")
-	elsewhere, _ := newStore(t, b.url, "node-2")
+	subscribe(t, tn, "billing", e.URL+"/?after=120", nil)
+	tn.Start(t)
+	publishOne(t, tn, "e")
+	tn.Attempt(t)
+	requireGap(t, tn, 2*time.Minute, "billing")
+	elsewhere := tn.Beside(t, node.Options{Node: "node-2"}).System
 	sub, err := elsewhere.Subscriptions.Get(t.Context(), topicName, "billing")
 	require.NoError(t, err)
 	changed := sub.SubscriptionSpec
@@ -176,12 +178,12 @@ func TestChangedBehaviorAppliesToPendingDeliveries(t *testing.T) {
 	_, _, err = elsewhere.Subscriptions.Put(t.Context(), topicName, "billing", changed)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
-		rules, _ := b.store.Cache.Snapshot().Rules(sub.ID)
+		rules, _ := tn.System.Cache.Snapshot().Rules(sub.ID)
 		return !rules.Policy.HonorRetryAfter
-	}, waitTimeout, tick)
-	b.travel(t)
-	b.attempt(t)
-	b.requireGap(t, 30*time.Second, "billing")
+	}, testnode.Timeout, tick)
+	travel(t, tn)
+	tn.Attempt(t)
+	requireGap(t, tn, 30*time.Second, "billing")
 }
 
 // A namespace topic's retention ends a delivery before its own time to live: at its next attempt, on hold, and in a
@@ -189,49 +191,49 @@ func TestChangedBehaviorAppliesToPendingDeliveries(t *testing.T) {
 func TestRetentionEndsDeliveries(t *testing.T) {
 	t.Parallel()
 	topic := catalog.TopicSpec{Kind: catalog.TopicNamespace, InputSchema: event.CloudEvents}
-	b := setupSpec(t, topic)
-	b.copyPolicy(t, "namespace-2023", "prompt", `{"expiry":"at_ttl"}`)
+	tn := setupSpec(t, topic)
+	copyPolicy(t, tn, "namespace-2023", "prompt", `{"expiry":"at_ttl"}`)
 	e := newSwitchable(t, http.StatusInternalServerError)
 	cloud := func(s *catalog.SubscriptionSpec) {
 		s.RetryPolicy.Policy, s.EventDeliverySchema, s.RetryPolicy.EventTimeToLiveInMinutes = "prompt", event.CloudEvents,
 			new(7*1440)
 	}
-	b.subscribe(t, "tried", e.URL, cloud)
-	b.subscribe(t, "batched", e.URL, func(s *catalog.SubscriptionSpec) { cloud(s); s.MaxEventsPerBatch = new(10) })
-	b.subscribe(t, "default", e.URL,
+	subscribe(t, tn, "tried", e.URL, cloud)
+	subscribe(t, tn, "batched", e.URL, func(s *catalog.SubscriptionSpec) { cloud(s); s.MaxEventsPerBatch = new(10) })
+	subscribe(t, tn, "default", e.URL,
 		func(s *catalog.SubscriptionSpec) { cloud(s); s.RetryPolicy.EventTimeToLiveInMinutes = nil })
-	b.subscribe(t, "held", e.URL, cloud)
-	b.subscribe(t, "open", e.URL, cloud)
-	b.pause(t, "held")
-	b.start(t, nil)
+	subscribe(t, tn, "held", e.URL, cloud)
+	subscribe(t, tn, "open", e.URL, cloud)
+	pause(t, tn, "held")
+	tn.Start(t)
 	publish := func() {
-		b.publish(t, "application/cloudevents+json", `{"specversion":"1.0","id":"e","source":"/s","type":"t","data":{}}`)
-		b.attemptsMade(t, 4)
+		publishBody(t, tn, "application/cloudevents+json", `{"specversion":"1.0","id":"e","source":"/s","type":"t","data":{}}`)
+		tn.AttemptsMade(t, 4)
 	}
 	publish()
 	old := func() {
-		b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '2 days' "+
+		tn.Exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '2 days' "+
 			"WHERE subscription_id NOT IN (SELECT id FROM postrider_internal.event_subscriptions WHERE name = 'open')")
 	}
 	old()
-	b.travel(t)
-	b.attemptsMade(t, 4)
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.dead_letters"), "seven days are the default")
+	travel(t, tn)
+	tn.AttemptsMade(t, 4)
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters"), "seven days are the default")
 
-	elsewhere, _ := newStore(t, b.url, "node-2")
+	elsewhere := tn.Beside(t, node.Options{Node: "node-2"}).System
 	topic.EventRetentionInDays = 1
 	_, _, err := elsewhere.Topics.Put(t.Context(), topicName, topic)
 	require.NoError(t, err)
 	require.Equal(t, 5,
-		b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE event_time_to_live_in_minutes = 1440"))
-	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'held' "+
+		tn.Count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE event_time_to_live_in_minutes = 1440"))
+	tn.Become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'held' "+
 		"AND reason = 'TimeToLiveExceeded' AND attempts = 0")
-	b.travel(t)
+	travel(t, tn)
 	for _, name := range []string{"tried", "batched", "default"} {
-		b.become(t, 1,
+		tn.Become(t, 1,
 			"SELECT count(*) FROM postrider.dead_letters WHERE subscription = $1 AND reason = 'TimeToLiveExceeded' "+
 				"AND attempts = 2", name)
 	}
-	b.become(t, 1,
+	tn.Become(t, 1,
 		"SELECT count(*) FROM postrider.deliveries WHERE subscription = 'open' AND state = 'pending' AND attempts = 3")
 }

@@ -12,6 +12,8 @@ import (
 
 	"postrider/internal/catalog"
 	"postrider/internal/endpointconf"
+	"postrider/internal/node"
+	"postrider/internal/testnode"
 	"postrider/jobs/queue"
 	"postrider/policy"
 )
@@ -53,7 +55,7 @@ func (v *visits) requireAfter(t *testing.T, n, other int, wait time.Duration) {
 // Retry-After closes it again; a success opens it. Other endpoints go on meanwhile.
 func TestRetryAfterClosesTheEndpoint(t *testing.T) {
 	t.Parallel()
-	b, tried, opens := setup(t), make(chan struct{}), make(chan struct{})
+	tn, tried, opens := setup(t), make(chan struct{}), make(chan struct{})
 	open := sync.OnceFunc(func() { close(opens) })
 	t.Cleanup(open)
 	e, v := newVisits(t, func(n int, w http.ResponseWriter) {
@@ -69,31 +71,31 @@ func TestRetryAfterClosesTheEndpoint(t *testing.T) {
 	only := func(eventType string) func(*catalog.SubscriptionSpec) {
 		return func(s *catalog.SubscriptionSpec) { s.Filter.IncludedEventTypes = []string{eventType} }
 	}
-	b.subscribe(t, "closed", e.URL, only("test"))
-	b.subscribe(t, "others", newEndpoint(t, respondWith(http.StatusOK)).URL, only("other"))
-	other, _ := newStore(t, b.url, "node-2")
-	b.start(t, nil)
-	second := b.newEngine(t, other, nil)
+	subscribe(t, tn, "closed", e.URL, only("test"))
+	subscribe(t, tn, "others", newEndpoint(t, respondWith(http.StatusOK)).URL, only("other"))
+	other := tn.Beside(t, node.Options{Node: "node-2"})
+	tn.Start(t)
+	second := other.Engine(t)
 	require.NoError(t, second.Start(t.Context()))
-	t.Cleanup(func() { requireStops(t, second) })
+	t.Cleanup(func() { testnode.RequireStops(t, second) })
 
-	b.publishOne(t, "first")
-	b.attempt(t)
-	b.become(t, 1, closedQuery)
-	b.publishMany(t, 10)
-	b.become(t, 10, rateLimited)
-	b.attempt(t) // the second one
+	publishOne(t, tn, "first")
+	tn.Attempt(t)
+	tn.Become(t, 1, closedQuery)
+	publishMany(t, tn, 10)
+	tn.Become(t, 10, rateLimited)
+	tn.Attempt(t) // the second one
 	<-tried
 	for i := range 20 {
-		b.publish(t, "application/json",
+		publishBody(t, tn, "application/json",
 			"["+strings.Replace(eventGridBody(fmt.Sprint("other-", i), "{}"), `"test"`, `"other"`, 1)+"]")
-		b.attempt(t)
+		tn.Attempt(t)
 	}
 	require.Len(t, e.requests(), 3, "one request tries")
 	open()
-	b.attemptsMade(t, 9)
-	b.become(t, 29, delivered)
-	b.become(t, 0, closedQuery)
+	tn.AttemptsMade(t, 9)
+	tn.Become(t, 29, delivered)
+	tn.Become(t, 0, closedQuery)
 	v.requireAfter(t, 1, 0, 1900*time.Millisecond)
 	v.requireAfter(t, 2, 1, 1900*time.Millisecond)
 	for n := 3; n < 11; n++ {
@@ -104,36 +106,36 @@ func TestRetryAfterClosesTheEndpoint(t *testing.T) {
 // 429 without Retry-After closes an endpoint for a second if no other request is in flight.
 func TestThrottledAloneClosesTheEndpoint(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e, v := newVisits(t, func(n int, w http.ResponseWriter) {
 		if n < 2 {
 			w.WriteHeader(http.StatusTooManyRequests)
 		}
 	})
-	b.subscribe(t, "all", e.URL, nil)
-	b.start(t, nil)
-	b.publishOne(t, "first")
-	b.attempt(t)
-	b.publishMany(t, 10)
-	b.attemptsMade(t, 10)
+	subscribe(t, tn, "all", e.URL, nil)
+	tn.Start(t)
+	publishOne(t, tn, "first")
+	tn.Attempt(t)
+	publishMany(t, tn, 10)
+	tn.AttemptsMade(t, 10)
 	v.requireAfter(t, 1, 0, 900*time.Millisecond)
 	v.requireAfter(t, 2, 1, 900*time.Millisecond)
 	for n := 3; n < 11; n++ {
 		v.requireAfter(t, n, 2, 0)
 	}
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL"))
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts "+
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL"))
+	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts "+
 		"WHERE status = 429 AND why LIKE '%; lowers the concurrency'"))
 }
 
 // One node's request tries a half-open endpoint. If it ends unsent, or its node dies, another one tries.
 func TestTrialOfAnEndpoint(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	sub := b.subscribe(t, "all", "https://example.com", nil)
-	other, _ := newStore(t, b.url, "node-2")
+	tn := setup(t)
+	sub := subscribe(t, tn, "all", "https://example.com", nil)
+	other := tn.Beside(t, node.Options{Node: "node-2"}).System
 	sample := func() {
-		for _, s := range []*queue.Traffic{b.store.Traffic, other.Traffic} {
+		for _, s := range []*queue.Traffic{tn.System.Traffic, other.Traffic} {
 			_, err := s.SampleTraffic(t.Context())
 			require.NoError(t, err)
 		}
@@ -145,44 +147,44 @@ func TestTrialOfAnEndpoint(t *testing.T) {
 		return trial
 	}
 	passes := func() {
-		b.exec(t, "UPDATE postrider_internal.delivery_rates SET closed_until = now() - interval '1 s'")
+		tn.Exec(t, "UPDATE postrider_internal.delivery_rates SET closed_until = now() - interval '1 s'")
 		sample()
 	}
-	require.Nil(t, enter(b.store.Closed, true))
-	b.store.Closed.Close(sub, time.Hour)
-	require.NoError(t, b.store.Closed.Store(t.Context()))
+	require.Nil(t, enter(tn.System.Closed, true))
+	tn.System.Closed.Close(sub, time.Hour)
+	require.NoError(t, tn.System.Closed.Store(t.Context()))
 	sample()
-	require.Nil(t, enter(b.store.Closed, false))
+	require.Nil(t, enter(tn.System.Closed, false))
 	require.Nil(t, enter(other.Closed, false))
 	passes()
-	first := enter(b.store.Closed, true)
+	first := enter(tn.System.Closed, true)
 	require.NotNil(t, first)
-	require.Nil(t, enter(b.store.Closed, false))
+	require.Nil(t, enter(tn.System.Closed, false))
 	require.Nil(t, enter(other.Closed, false))
 	passes() // the node dies
 	second := enter(other.Closed, true)
 	require.NotNil(t, second)
-	require.NoError(t, b.store.Closed.EndTrial(t.Context(), first, true, 0))
-	require.Equal(t, 1, b.count(t, closedQuery), "a lost trial changes nothing")
+	require.NoError(t, tn.System.Closed.EndTrial(t.Context(), first, true, 0))
+	require.Equal(t, 1, tn.Count(t, closedQuery), "a lost trial changes nothing")
 	require.NoError(t, other.Closed.EndTrial(t.Context(), second, false, 0))
 	sample()
-	third := enter(b.store.Closed, true)
+	third := enter(tn.System.Closed, true)
 	require.NotNil(t, third)
-	b.store.Closed.Close(sub, time.Hour) // an older request ends
-	require.NoError(t, b.store.Closed.EndTrial(t.Context(), third, true, 0))
-	require.Nil(t, enter(b.store.Closed, false), "the wait is not stored yet")
-	require.NoError(t, b.store.Closed.Store(t.Context()))
+	tn.System.Closed.Close(sub, time.Hour) // an older request ends
+	require.NoError(t, tn.System.Closed.EndTrial(t.Context(), third, true, 0))
+	require.Nil(t, enter(tn.System.Closed, false), "the wait is not stored yet")
+	require.NoError(t, tn.System.Closed.Store(t.Context()))
 	passes()
-	fourth := enter(b.store.Closed, true)
+	fourth := enter(tn.System.Closed, true)
 	require.NotNil(t, fourth)
-	b.store.Closed.Close(sub, time.Hour)
-	require.NoError(t, b.store.Closed.Store(t.Context()))
-	require.NoError(t, b.store.Closed.EndTrial(t.Context(), fourth, true, 0))
-	require.Nil(t, enter(b.store.Closed, false), "the wait is stored")
+	tn.System.Closed.Close(sub, time.Hour)
+	require.NoError(t, tn.System.Closed.Store(t.Context()))
+	require.NoError(t, tn.System.Closed.EndTrial(t.Context(), fourth, true, 0))
+	require.Nil(t, enter(tn.System.Closed, false), "the wait is stored")
 	passes()
-	require.NoError(t, b.store.Closed.EndTrial(t.Context(), enter(b.store.Closed, true), true, 0))
+	require.NoError(t, tn.System.Closed.EndTrial(t.Context(), enter(tn.System.Closed, true), true, 0))
 	sample()
-	require.Nil(t, enter(b.store.Closed, true))
+	require.Nil(t, enter(tn.System.Closed, true))
 	require.Nil(t, enter(other.Closed, true))
 }
 
@@ -198,33 +200,33 @@ func TestClosedEndpointGetsLastAttempts(t *testing.T) {
 }
 
 func closedEndpointGetsLastAttempts(t *testing.T, batch int) {
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, func(w http.ResponseWriter, r request) {
 		if strings.Contains(r.body, `"closes"`) {
 			w.Header().Set("Retry-After", "3000")
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	})
-	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) {
+	subscribe(t, tn, "all", e.URL, func(s *catalog.SubscriptionSpec) {
 		s.DeliveryRate = &endpointconf.DeliveryRate{Limit: 3, PeriodInSeconds: new(86_400), Burst: new(3)}
 		s.MaxEventsPerBatch, s.ResponseTimeoutInSeconds = &batch, new(230)
 	})
-	b.start(t, nil)
-	b.publishOne(t, "closes")
-	b.attempt(t)
-	b.become(t, 1, "SELECT count(*) FROM postrider.delivery_rates WHERE closed_until > now()")
+	tn.Start(t)
+	publishOne(t, tn, "closes")
+	tn.Attempt(t)
+	tn.Become(t, 1, "SELECT count(*) FROM postrider.delivery_rates WHERE closed_until > now()")
 	const events = 5
 	for i := range events {
-		b.publishOne(t, fmt.Sprint("e-", i))
+		publishOne(t, tn, fmt.Sprint("e-", i))
 	}
-	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '86280 seconds' "+
+	tn.Exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '86280 seconds' "+
 		"WHERE attempts = 0")
 	sent := 2 * batch // the third time of the limit was the first one's
-	b.become(t, sent, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'")
-	b.become(t, events-sent, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'rate_limited' AND attempts = 0")
-	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '25 hours' "+
+	tn.Become(t, sent, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'")
+	tn.Become(t, events-sent, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'rate_limited' AND attempts = 0")
+	tn.Exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '25 hours' "+
 		"WHERE attempts = 0")
-	b.become(t, events-sent, "SELECT count(*) FROM postrider.dead_letters WHERE attempts = 0 "+
+	tn.Become(t, events-sent, "SELECT count(*) FROM postrider.dead_letters WHERE attempts = 0 "+
 		"AND last_error = 'its time to live ended while it waited for the rate limit of 3 requests/day'")
 }
 
@@ -239,21 +241,21 @@ func TestRetryAfterStopsDeliveriesWithJobs(t *testing.T) {
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, respond := setup(t), make(chan struct{})
+			tn, respond := setup(t), make(chan struct{})
 			e := newEndpoint(t, func(w http.ResponseWriter, _ request) {
 				<-respond
 				w.Header().Set("Retry-After", "3000")
 				w.WriteHeader(http.StatusServiceUnavailable)
 			})
-			b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) {
+			subscribe(t, tn, "all", e.URL, func(s *catalog.SubscriptionSpec) {
 				s.DeliveryRate, s.MaxEventsPerBatch, s.MaxConcurrentDeliveries = row.rate, &row.batch, new(1)
 			})
-			b.publishMany(t, 50)
-			b.start(t, nil)
-			b.become(t, 1, "SELECT (count(*) > 1)::int FROM postrider_internal.river_job WHERE state = 'running'")
+			publishMany(t, tn, 50)
+			tn.Start(t)
+			tn.Become(t, 1, "SELECT (count(*) > 1)::int FROM postrider_internal.river_job WHERE state = 'running'")
 			close(respond)
-			b.attempt(t)
-			b.become(t, 50-row.batch, waiting)
+			tn.Attempt(t)
+			tn.Become(t, 50-row.batch, waiting)
 			require.Len(t, e.requests(), 1)
 		})
 	}
@@ -262,19 +264,19 @@ func TestRetryAfterStopsDeliveriesWithJobs(t *testing.T) {
 // Behavior documented does not know that the endpoint is closed for other event subscriptions. The wait is capped.
 func TestDocumentedIgnoresThatTheEndpointIsClosed(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, func(w http.ResponseWriter, _ request) {
 		w.Header().Set("Retry-After", "86400")
 		w.WriteHeader(http.StatusServiceUnavailable)
 	})
-	b.subscribe(t, "safe", e.URL, nil)
-	b.subscribe(t, "documented", e.URL, func(s *catalog.SubscriptionSpec) { s.Behavior = policy.BehaviorDocumented })
-	b.start(t, nil)
-	b.publishOne(t, "closes")
-	b.become(t, 1, closedQuery+" AND closed_until <= now() + interval '1 hour'")
-	b.publishMany(t, 10)
+	subscribe(t, tn, "safe", e.URL, nil)
+	subscribe(t, tn, "documented", e.URL, func(s *catalog.SubscriptionSpec) { s.Behavior = policy.BehaviorDocumented })
+	tn.Start(t)
+	publishOne(t, tn, "closes")
+	tn.Become(t, 1, closedQuery+" AND closed_until <= now() + interval '1 hour'")
+	publishMany(t, tn, 10)
 	const attempted = "SELECT count(*) FROM postrider.deliveries WHERE attempts = 1 AND subscription = $1"
-	b.become(t, 11, attempted, "documented")
-	b.become(t, 10, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold = 'rate_limited'")
-	require.Equal(t, 1, b.count(t, attempted, "safe"))
+	tn.Become(t, 11, attempted, "documented")
+	tn.Become(t, 10, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold = 'rate_limited'")
+	require.Equal(t, 1, tn.Count(t, attempted, "safe"))
 }

@@ -8,27 +8,28 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/event"
+	"postrider/internal/testnode"
 	"postrider/policy"
 )
 
 // No page promises an order: an event that waits for its retry delays no later event.
 func TestRetryDelaysNoLaterEvent(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	var rejected atomic.Bool
 	e := newEndpoint(t, func(w http.ResponseWriter, r request) {
 		if r.eventID() == "first" && rejected.CompareAndSwap(false, true) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	})
-	b.subscribe(t, "all", e.URL, nil)
-	b.start(t, nil)
-	b.publishOne(t, "first")
-	require.Equal(t, policy.Retry, b.attempt(t).Verdict.Action)
-	b.publishOne(t, "second")
-	require.Equal(t, "second", b.attempt(t).EventID)
-	require.Equal(t, 1, b.travel(t))
-	require.Equal(t, "first", b.attempt(t).EventID)
+	subscribe(t, tn, "all", e.URL, nil)
+	tn.Start(t)
+	publishOne(t, tn, "first")
+	require.Equal(t, policy.Retry, tn.Attempt(t).Verdict.Action)
+	publishOne(t, tn, "second")
+	require.Equal(t, "second", tn.Attempt(t).EventID)
+	require.Equal(t, 1, travel(t, tn))
+	require.Equal(t, "first", tn.Attempt(t).EventID)
 	require.Len(t, e.requests(), 3)
 	require.Equal(t, "second", e.requests()[1].eventID())
 }
@@ -38,7 +39,7 @@ func TestDeadLetterHasEventGridsFields(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name              string
-		bundle            func(*testing.T) *bundle
+		setup             func(*testing.T) *testnode.Node
 		delivery          event.Schema
 		contentType, body string // of one event with id 7, type order and subject ann
 	}{
@@ -48,29 +49,29 @@ func TestDeadLetterHasEventGridsFields(t *testing.T) {
 				`"data":{"n":1.50}}`,
 		},
 		{
-			"CloudEvents", func(t *testing.T) *bundle { t.Helper(); return setupTopic(t, event.CloudEvents) }, event.CloudEvents,
+			"CloudEvents", func(t *testing.T) *testnode.Node { t.Helper(); return setupTopic(t, event.CloudEvents) }, event.CloudEvents,
 			structuredType,
 			`{"specversion":"1.0","id":"7","source":"/s","type":"order","subject":"ann","time":"2026-01-01T00:00:00Z"}`,
 		},
 		{
-			"custom", func(t *testing.T) *bundle { t.Helper(); return setupCustom(t, wholeMapping) }, event.EventGrid, jsonType,
+			"custom", func(t *testing.T) *testnode.Node { t.Helper(); return setupCustom(t, wholeMapping) }, event.EventGrid, jsonType,
 			`{"no":7,"at":"2026-01-01T00:00:00Z","who":"ann","total":1.50}`,
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			b := row.bundle(t)
+			tn := row.setup(t)
 			e := newEndpoint(t, respondWith(http.StatusNotFound))
-			b.subscribe(t, "all", e.URL, delivering(row.delivery))
-			b.start(t, nil)
+			subscribe(t, tn, "all", e.URL, delivering(row.delivery))
+			tn.Start(t)
 			body := row.body
 			if row.name == "Event Grid" {
 				body = "[" + body + "]"
 			}
-			b.publish(t, row.contentType, body)
-			require.Equal(t, policy.DeadLetter, b.attempt(t).Verdict.Action)
+			publishBody(t, tn, row.contentType, body)
+			require.Equal(t, policy.DeadLetter, tn.Attempt(t).Verdict.Action)
 			require.Equal(t, 1,
-				b.count(t, `SELECT count(*) FROM postrider.dead_letters l JOIN postrider.events e USING (system_id)
+				tn.Count(t, `SELECT count(*) FROM postrider.dead_letters l JOIN postrider.events e USING (system_id)
 				WHERE l.reason = 'UndeliverableDueToClientError' AND l.attempts = 1 AND l.last_outcome = 'NotFound'
 				  AND l.last_status = 404
 				  AND l.published_at = e.published_at AND l.last_attempt_at BETWEEN l.published_at AND l.dead_lettered_at

@@ -19,6 +19,7 @@ import (
 	"postrider/internal/catalog"
 	"postrider/internal/endpointconf"
 	"postrider/internal/event"
+	"postrider/internal/testnode"
 )
 
 // secureEndpoint serves TLS with a configuration, and counts the requests that it served.
@@ -43,7 +44,7 @@ func connecting(c endpointconf.Connection) func(*catalog.SubscriptionSpec) {
 // the same time.
 func TestConnectionSettings(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	ours, theirs := newAuthority(t), newAuthority(t)
 	own, ownKey := ours.issue(t, "postrider")
 	other, otherKey := theirs.issue(t, "another client")
@@ -100,14 +101,14 @@ func TestConnectionSettings(t *testing.T) {
 		},
 	}
 	for name, row := range rows {
-		b.subscribe(t, strings.ReplaceAll(name, " ", "-"), row.url, connecting(row.by))
+		subscribe(t, tn, strings.ReplaceAll(name, " ", "-"), row.url, connecting(row.by))
 	}
-	b.start(t, nil)
-	b.publishOne(t, "e")
-	b.attemptsMade(t, len(rows))
+	tn.Start(t)
+	publishOne(t, tn, "e")
+	tn.AttemptsMade(t, len(rows))
 	for name, row := range rows {
 		var outcome, problem string
-		require.NoError(t, b.pool.QueryRow(t.Context(),
+		require.NoError(t, tn.Pool.QueryRow(t.Context(),
 			"SELECT outcome, coalesce(error, '') FROM postrider.delivery_attempts WHERE subscription = $1",
 			strings.ReplaceAll(name, " ", "-")).Scan(&outcome, &problem), name)
 		if row.fails == "" {
@@ -170,64 +171,64 @@ func (s *tokenServer) credentials() endpointconf.Connection {
 // Deliveries have a token that is requested once, and no stored text of a response contains it.
 func TestDeliveriesHaveAToken(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.withoutProbation(t)
+	tn := setup(t)
+	withoutProbation(t, tn)
 	tokens := newTokenServer(t)
 	e := newEndpoint(t, func(w http.ResponseWriter, r request) {
 		w.WriteHeader(http.StatusBadRequest)
 		_, _ = io.WriteString(w, "you said "+r.header.Get("Authorization"))
 	})
-	b.subscribe(t, "billing", e.URL, connecting(tokens.credentials()))
-	b.subscribe(t, "batched", e.URL,
+	subscribe(t, tn, "billing", e.URL, connecting(tokens.credentials()))
+	subscribe(t, tn, "batched", e.URL,
 		func(s *catalog.SubscriptionSpec) { connecting(tokens.credentials())(s); s.MaxEventsPerBatch = new(10) })
-	b.start(t, nil)
+	tn.Start(t)
 	const events = 20
 	for n := range events {
-		b.publishOne(t, fmt.Sprint(n))
+		publishOne(t, tn, fmt.Sprint(n))
 	}
-	b.become(t, 2*events, "SELECT count(*) FROM postrider.dead_letters")
+	tn.Become(t, 2*events, "SELECT count(*) FROM postrider.dead_letters")
 	for _, r := range e.requests() {
 		require.Equal(t, "Bearer planted-token-1", r.header.Get("Authorization"))
 	}
 	require.EqualValues(t, 1, tokens.requests.Load(), "all of them share one")
 	for _, view := range []string{"delivery_attempts", "dead_letters", "event_subscriptions", "audit"} {
-		text, err := json.Marshal(b.everything(t, view))
+		text, err := json.Marshal(everything(t, tn, view))
 		require.NoError(t, err)
 		require.NotContains(t, string(text), "planted-token", view)
 		require.NotContains(t, string(text), "pl@nted", view)
 	}
 	require.NotZero(t,
-		b.count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE response_excerpt = 'you said Bearer ***'`))
+		tn.Count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE response_excerpt = 'you said Bearer ***'`))
 	require.Equal(t, 2,
-		b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE oauth2_token_url = $1", tokens.url))
+		tn.Count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE oauth2_token_url = $1", tokens.url))
 }
 
 // A failing token server is an outcome of the attempt, which the policy retries. The endpoint is not called, and event
 // subscriptions without a token are not affected.
 func TestFailingTokenServer(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.withoutProbation(t)
+	tn := setup(t)
+	withoutProbation(t, tn)
 	tokens := newTokenServer(t)
 	tokens.failing.Store(http.StatusServiceUnavailable)
 	e, other := newEndpoint(t, func(http.ResponseWriter, request) {}), newEndpoint(t,
 		func(http.ResponseWriter, request) {})
-	b.subscribe(t, "billing", e.URL, func(s *catalog.SubscriptionSpec) { s.Connection = tokens.credentials() })
+	subscribe(t, tn, "billing", e.URL, func(s *catalog.SubscriptionSpec) { s.Connection = tokens.credentials() })
 	wrong := tokens.credentials()
 	wrong.OAuth2.ClientSecret = "another"
-	b.subscribe(t, "wrong", e.URL, func(s *catalog.SubscriptionSpec) { s.Connection = wrong })
-	b.subscribe(t, "other", other.URL, nil)
-	b.start(t, nil)
+	subscribe(t, tn, "wrong", e.URL, func(s *catalog.SubscriptionSpec) { s.Connection = wrong })
+	subscribe(t, tn, "other", other.URL, nil)
+	tn.Start(t)
 	const events = 50
 	began := time.Now()
 	for n := range events {
-		b.publishOne(t, fmt.Sprint(n))
+		publishOne(t, tn, fmt.Sprint(n))
 	}
 	// Only first attempts are counted: on a busy machine a retry may be due before the last of them.
-	b.become(t, 3*events, "SELECT count(*) FROM postrider.delivery_attempts WHERE number = 1")
+	tn.Become(t, 3*events, "SELECT count(*) FROM postrider.delivery_attempts WHERE number = 1")
 	require.Empty(t, e.requests())
 	require.Len(t, other.requests(), events)
-	require.Equal(t, 2*events, b.count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE outcome = 'Unauthorized'
+	require.Equal(t, 2*events, tn.Count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE outcome = 'Unauthorized'
 		    AND status IS NULL AND verdict = 'retry' AND number = 1
 		AND error = 'no token from `+tokens.url+`: it responded with 503 temporarily_unavailable'`))
 	require.Less(t, tokens.requests.Load(), 20+2*int64(time.Since(began).Seconds()),
@@ -235,19 +236,19 @@ func TestFailingTokenServer(t *testing.T) {
 
 	tokens.failing.Store(0)
 	require.Eventually(t, func() bool {
-		b.travel(t)
+		travel(t, tn)
 		return len(e.requests()) == events
-	}, 2*waitTimeout, tokenWait)
-	b.become(t, 1, `SELECT least(count(*), 1) FROM postrider.delivery_attempts WHERE subscription = 'wrong'
+	}, 2*testnode.Timeout, tokenWait)
+	tn.Become(t, 1, `SELECT least(count(*), 1) FROM postrider.delivery_attempts WHERE subscription = 'wrong'
 		    AND error LIKE '%it responded with 401 invalid_client'`)
-	b.become(t, events,
+	tn.Become(t, events,
 		"SELECT count(*) FROM postrider.deliveries WHERE subscription = 'billing' AND state = 'delivered'")
 }
 
 // An endpoint that rejects deliveries without a token also rejects handshakes without one.
 func TestHandshakesHaveAToken(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	tokens := newTokenServer(t)
 	e := newEndpoint(t, func(w http.ResponseWriter, r request) {
 		if r.header.Get("Authorization") != "Bearer planted-token-1" {
@@ -256,17 +257,17 @@ func TestHandshakesHaveAToken(t *testing.T) {
 		}
 		sendsBack(w, r)
 	})
-	b.startHandshakes(t, nil)
+	startHandshakes(t, tn, nil)
 	spec := validated(e.URL, event.EventGrid)
-	require.Equal(t, catalog.HandshakeFailed, b.handshakeEnded(t, "unknown", spec).State)
+	require.Equal(t, catalog.HandshakeFailed, handshakeEnded(t, tn, "unknown", spec).State)
 	spec.Connection = tokens.credentials()
-	require.Equal(t, catalog.HandshakeSucceeded, b.handshakeEnded(t, "known", spec).State)
+	require.Equal(t, catalog.HandshakeSucceeded, handshakeEnded(t, tn, "known", spec).State)
 	tokens.failing.Store(500)
 	spec.Connection.OAuth2.Scope = "another"
-	failed := b.handshakeEnded(t, "failing", spec)
+	failed := handshakeEnded(t, tn, "failing", spec)
 	require.Equal(t, catalog.HandshakeFailed, failed.State)
 	require.Contains(t, failed.Message, "no token from")
-	text, err := json.Marshal(b.everything(t, "handshake_steps"))
+	text, err := json.Marshal(everything(t, tn, "handshake_steps"))
 	require.NoError(t, err)
 	require.NotContains(t, string(text), "planted-token")
 	require.NotContains(t, string(text), base64.StdEncoding.EncodeToString([]byte(plantedClientSecret)))

@@ -15,32 +15,31 @@ import (
 	"postrider/internal/catalog"
 	"postrider/internal/event"
 	"postrider/internal/ledger"
+	"postrider/internal/node"
 	"postrider/internal/testdb"
-	"postrider/jobs"
+	"postrider/internal/testnode"
 )
 
 // Negative controls: a check that never failed proves nothing. Each test breaks one rule that keeps events safe, in the
 // database of the test, and requires that the checks of all fault tests detect the damage. The same scenario with the
 // rule in force must pass, so that the broken rule is the cause.
 
-// breakable is a bundle without the check of invariants at its end.
-func breakable(t *testing.T, url string) *bundle {
+// breakable is a node without the check of invariants at its end.
+func breakable(t *testing.T, url string) *testnode.Node {
 	t.Helper()
-	b := &bundle{url: url, attempts: make(chan jobs.AttemptReport, 10_000)}
-	b.store, b.pool = newStore(t, url, "publisher")
-	require.NoError(t, b.store.Maintenance.EnsurePartitions(t.Context()))
-	_, _, err := b.store.Topics.Put(t.Context(), topicName,
+	tn := testnode.Open(t, url, node.Options{Node: "publisher"})
+	_, _, err := tn.System.Topics.Put(t.Context(), topicName,
 		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.EventGrid})
 	require.NoError(t, err)
-	return b
+	return tn
 }
 
 // damage has the counts of the invariants' queries; zero for a consistent database.
 type damage struct{ BrokenTokens, EndedTwice, Miscounted, TooEarly int }
 
-func (b *bundle) damage(t *testing.T) damage {
+func damageOf(t *testing.T, tn *testnode.Node) damage {
 	t.Helper()
-	return damage{b.count(t, brokenTokens), b.count(t, endedTwice), b.count(t, miscounted), b.count(t, tooEarly)}
+	return damage{tn.Count(t, testnode.BrokenTokens), tn.Count(t, testnode.EndedTwice), tn.Count(t, testnode.Miscounted), tn.Count(t, testnode.TooEarly)}
 }
 
 // ledgers are the publisher's and the endpoint's; lost events follow from them alone.
@@ -64,11 +63,11 @@ func newLedgers(t *testing.T) *ledgers {
 }
 
 // publish notes n events, each after the response to its publish.
-func (l *ledgers) publish(t *testing.T, b *bundle, n int) {
+func (l *ledgers) publish(t *testing.T, tn *testnode.Node, n int) {
 	t.Helper()
 	for i := range n {
 		id := fmt.Sprint("event-", i)
-		b.publishOne(t, id)
+		publishOne(t, tn, id)
 		require.NoError(t, l.published.Note(id, ledger.Hash{}))
 	}
 }
@@ -121,30 +120,30 @@ CREATE TRIGGER put_back AFTER DELETE
 func TestControlFence(t *testing.T) {
 	t.Parallel()
 	controlled(t, func(t *testing.T, broken bool) {
-		b := breakable(t, testdb.Clone(t))
+		tn := breakable(t, testdb.Clone(t))
 		if broken {
-			b.exec(t, unfenced)
+			tn.Exec(t, unfenced)
 		}
 		x := newTrap(t, 1)
-		b.copyPolicy(t, "ga-2021", "hourly", `{"steps":["1 hour"],"probation_scope":"none"}`)
-		b.subscribe(t, "all", x.URL, under("hourly"))
-		first := b.startKillable(t, "first", nil)
-		newLedgers(t).publish(t, b, controlEvents)
+		copyPolicy(t, tn, "ga-2021", "hourly", `{"steps":["1 hour"],"probation_scope":"none"}`)
+		subscribe(t, tn, "all", x.URL, under("hourly"))
+		first := startKillable(t, tn, "first", nil)
+		newLedgers(t).publish(t, tn, controlEvents)
 		x.catches(t, controlEvents)
 		first.kill(t)
-		b.startKillable(t, "second", nil)
-		b.attemptsMade(t, controlEvents)
-		require.Equal(t, damage{}, b.damage(t), "the second node alone does no damage")
+		startKillable(t, tn, "second", nil)
+		tn.AttemptsMade(t, controlEvents)
+		require.Equal(t, damage{}, damageOf(t, tn), "the second node alone does no damage")
 
 		x.letGo[0]()
 		first.wire.repair()
-		b.attemptsMade(t, controlEvents) // the first node believes that it has recorded them
+		tn.AttemptsMade(t, controlEvents) // the first node believes that it has recorded them
 
 		if !broken {
-			require.Equal(t, damage{}, b.damage(t))
+			require.Equal(t, damage{}, damageOf(t, tn))
 			return
 		}
-		require.Equal(t, damage{BrokenTokens: 2 * controlEvents, Miscounted: controlEvents}, b.damage(t),
+		require.Equal(t, damage{BrokenTokens: 2 * controlEvents, Miscounted: controlEvents}, damageOf(t, tn),
 			"each attempt is recorded twice; each delivery has two jobs, and names one of them")
 	})
 }
@@ -173,32 +172,32 @@ CREATE TRIGGER keep_job BEFORE INSERT ON postrider_internal.river_job FOR EACH R
 func TestControlJobRow(t *testing.T) {
 	t.Parallel()
 	controlled(t, func(t *testing.T, broken bool) {
-		b := breakable(t, testdb.Clone(t))
+		tn := breakable(t, testdb.Clone(t))
 		if broken {
-			b.exec(t, sameRow)
+			tn.Exec(t, sameRow)
 		}
 		x := newTrap(t, 2)
-		b.copyPolicy(t, "ga-2021", "hourly", `{"steps":["1 hour"],"probation_scope":"none"}`)
-		b.subscribe(t, "all", x.URL, under("hourly"))
-		first := b.startKillable(t, "first", nil)
-		newLedgers(t).publish(t, b, controlEvents)
+		copyPolicy(t, tn, "ga-2021", "hourly", `{"steps":["1 hour"],"probation_scope":"none"}`)
+		subscribe(t, tn, "all", x.URL, under("hourly"))
+		first := startKillable(t, tn, "first", nil)
+		newLedgers(t).publish(t, tn, controlEvents)
 		x.catches(t, controlEvents)
 		first.kill(t)
-		b.startKillable(t, "second", nil)
+		startKillable(t, tn, "second", nil)
 		x.catches(t, 2*controlEvents)
 
 		x.letGo[0]()
 		first.wire.repair()
-		b.attemptsMade(t, controlEvents)
+		tn.AttemptsMade(t, controlEvents)
 		x.letGo[1]()
-		b.attemptsMade(t, controlEvents)
+		tn.AttemptsMade(t, controlEvents)
 
 		require.Len(t, x.requests(), 2*controlEvents)
 		if !broken {
-			require.Equal(t, damage{}, b.damage(t))
+			require.Equal(t, damage{}, damageOf(t, tn))
 			return
 		}
-		require.Equal(t, damage{Miscounted: controlEvents}, b.damage(t), "each attempt is recorded twice")
+		require.Equal(t, damage{Miscounted: controlEvents}, damageOf(t, tn), "each attempt is recorded twice")
 	})
 }
 
@@ -233,5 +232,5 @@ func newTrap(t *testing.T, groups int) *trap {
 // catches waits until n requests are waiting.
 func (x *trap) catches(t *testing.T, n int) {
 	t.Helper()
-	within(t, "requests in the trap", func() bool { return int(x.caught.Load()) == n })
+	testnode.Within(t, "requests in the trap", func() bool { return int(x.caught.Load()) == n })
 }

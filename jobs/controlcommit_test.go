@@ -28,24 +28,24 @@ func TestControlSynchronousCommit(t *testing.T) {
 		require.NoError(t, server.CreateDatabase(t.Context(), "postrider"))
 		url := server.URL("postrider")
 		require.NoError(t, testnode.Migrate(t.Context(), url))
-		b := breakable(t, url)
+		tn := breakable(t, url)
 		l := newLedgers(t)
 		e := newEndpoint(t, func(w http.ResponseWriter, r request) {
 			l.accept(r)
 			w.WriteHeader(http.StatusOK)
 		})
-		b.subscribe(t, "all", e.URL, nil)
-		b.exec(t, "CHECKPOINT") // the event subscription survives
+		subscribe(t, tn, "all", e.URL, nil)
+		tn.Exec(t, "CHECKPOINT") // the event subscription survives
 
-		l.publish(t, b, controlEvents)
+		l.publish(t, tn, controlEvents)
 		require.NoError(t, server.Kill())
 		require.NoError(t, server.Restart(t.Context()))
 
-		within(t, "PostgreSQL responds", func() bool { return b.store.Reader.Ping(t.Context()) == nil })
-		b.start(t, nil)
-		b.settle(t)
-		b.become(t, 0, "SELECT count(*) FROM postrider_internal.deliveries")
-		require.Equal(t, damage{}, b.damage(t), "the tables are sound, and know nothing of what is missing")
+		testnode.Within(t, "PostgreSQL responds", func() bool { return tn.System.Reader.Ping(t.Context()) == nil })
+		tn.Start(t)
+		settle(t, tn)
+		tn.Become(t, 0, "SELECT count(*) FROM postrider_internal.deliveries")
+		require.Equal(t, damage{}, damageOf(t, tn), "the tables are sound, and know nothing of what is missing")
 		if !broken {
 			require.Empty(t, l.compare(t).Lost)
 			return

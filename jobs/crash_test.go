@@ -11,6 +11,7 @@ import (
 
 	"postrider/internal/catalog"
 	"postrider/internal/node"
+	"postrider/internal/testnode"
 	"postrider/jobs"
 	"postrider/policy"
 )
@@ -18,31 +19,31 @@ import (
 // namespace-2023 never retries a request without a response. A request that our stop cut is not such a request.
 func TestStopDuringARequestIsNoOutcome(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e, h := newHanging(t, respondWith(http.StatusOK))
-	b.subscribe(t, "all", e.URL, under("namespace-2023"))
-	first := b.newEngine(t, b.store, func(o *jobs.Options) { o.StopTimeout = 100 * time.Millisecond })
+	subscribe(t, tn, "all", e.URL, under("namespace-2023"))
+	first := tn.Engine(t, func(o *jobs.Options) { o.StopTimeout = 100 * time.Millisecond })
 	require.NoError(t, first.Start(t.Context()))
-	b.publishOne(t, "e")
+	publishOne(t, tn, "e")
 	<-h.begun
-	requireStops(t, first)
+	testnode.RequireStops(t, first)
 
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts"))
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.dead_letters"))
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts"))
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters"))
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state IN ('available', 'retryable')"))
-	require.Equal(t, 1, b.count(t,
+		tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state IN ('available', 'retryable')"))
+	require.Equal(t, 1, tn.Count(t,
 		"SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 0 AND last_outcome IS NULL"))
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.nodes"), "the lease is given back")
-	b.requireInvariants(t)
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.nodes"), "the lease is given back")
+	tn.RequireInvariants(t)
 
 	h.letGo()
-	other, _ := newStore(t, b.url, "node-2")
-	second := b.newEngine(t, other, nil)
+	other := tn.Beside(t, node.Options{Node: "node-2"})
+	second := other.Engine(t)
 	require.NoError(t, second.Start(t.Context()))
-	t.Cleanup(func() { requireStops(t, second) })
-	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE node = 'node-2' "+
+	t.Cleanup(func() { testnode.RequireStops(t, second) })
+	require.Equal(t, policy.Delivered, tn.Attempt(t).Verdict.Action)
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE node = 'node-2' "+
 		"AND number = 1 AND reruns >= 1 AND outcome = 'Delivered'"))
 	seen := e.requests()
 	require.Len(t, seen, 2)
@@ -52,17 +53,17 @@ func TestStopDuringARequestIsNoOutcome(t *testing.T) {
 // After River gives a cut attempt back and before the end of the stop, another node may reclaim it.
 func TestStopLeavesReclaimedJobs(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.subscribe(t, "all", closedPort, nil)
-	b.publishOne(t, "e")
+	tn := setup(t)
+	subscribe(t, tn, "all", closedPort, nil)
+	publishOne(t, tn, "e")
 	var job int64
-	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT job_id FROM postrider_internal.deliveries").Scan(&job))
-	b.run(t, "node-2", "all")
-	n, err := b.store.JobRows.Reclaim(t.Context(), []int64{job})
+	require.NoError(t, tn.Pool.QueryRow(t.Context(), "SELECT job_id FROM postrider_internal.deliveries").Scan(&job))
+	runOn(t, tn, "node-2", "all")
+	n, err := tn.System.JobRows.Reclaim(t.Context(), []int64{job})
 	require.NoError(t, err)
 	require.Zero(t, n)
-	b.run(t, b.store.Node, "all")
-	n, err = b.store.JobRows.Reclaim(t.Context(), []int64{job})
+	runOn(t, tn, tn.System.Node, "all")
+	n, err = tn.System.JobRows.Reclaim(t.Context(), []int64{job})
 	require.NoError(t, err)
 	require.Equal(t, 1, n, "what this node still has is given back")
 }
@@ -71,16 +72,16 @@ func TestStopLeavesReclaimedJobs(t *testing.T) {
 // removed, after which any node can reclaim the row.
 func TestStopBehindALockedRow(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.subscribe(t, "all", closedPort, nil)
-	engine := b.newEngine(t, b.store, nil) // never started: no worker begins its local jobs
+	tn := setup(t)
+	subscribe(t, tn, "all", closedPort, nil)
+	engine := tn.Engine(t) // never started: no worker begins its local jobs
 	engine.TakeOver()
-	require.NoError(t, b.store.Nodes.Register(t.Context(), "here"))
+	require.NoError(t, tn.System.Nodes.Register(t.Context(), "here"))
 	for _, id := range []string{"a", "b", "c"} {
-		b.publishOne(t, id)
+		publishOne(t, tn, id)
 	}
-	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running'"))
-	tx, err := b.pool.Begin(t.Context())
+	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running'"))
+	tx, err := tn.Pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
 	var locked int64
@@ -90,55 +91,55 @@ func TestStopBehindALockedRow(t *testing.T) {
 	require.NoError(t, engine.GiveBackUnbegun(t.Context()))
 
 	require.Equal(t, 2,
-		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND args ->> 'r' = '0'"))
+		tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND args ->> 'r' = '0'"))
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running' AND id = $1", locked))
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.nodes"))
+		tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running' AND id = $1", locked))
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.nodes"))
 	require.NoError(t, tx.Rollback(t.Context()))
-	other, _ := newStore(t, b.url, "node-2")
+	other := tn.Beside(t, node.Options{Node: "node-2"}).System
 	n, err := other.JobRows.ReclaimFromLost(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
-	b.requireInvariants(t)
+	tn.RequireInvariants(t)
 }
 
 // A left-over job row of a dead node inserts no second job for a delivery that has one.
 func TestReclaimingALeftOverJobInsertsNone(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.subscribe(t, "all", closedPort, nil)
-	b.publishOne(t, "e")
-	b.exec(t, `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, attempt,
+	tn := setup(t)
+	subscribe(t, tn, "all", closedPort, nil)
+	publishOne(t, tn, "e")
+	tn.Exec(t, `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, attempt,
 		    attempted_at, attempted_by)
 		SELECT 'running', args, kind, queue, priority, max_attempts, 1, now(), '{dead}' FROM postrider_internal.river_job`)
-	n, err := b.store.JobRows.ReclaimFromLost(t.Context())
+	n, err := tn.System.JobRows.ReclaimFromLost(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, n)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"))
 }
 
 // Attempts that finish during a stop are recorded as usual.
 func TestStopWaitsForResponses(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e, h := newHanging(t, respondWith(http.StatusOK))
-	b.subscribe(t, "all", e.URL, nil)
-	engine := b.newEngine(t, b.store, func(o *jobs.Options) { o.StopTimeout = waitTimeout })
+	subscribe(t, tn, "all", e.URL, nil)
+	engine := tn.Engine(t, func(o *jobs.Options) { o.StopTimeout = testnode.Timeout })
 	require.NoError(t, engine.Start(t.Context()))
-	b.publishOne(t, "e")
+	publishOne(t, tn, "e")
 	<-h.begun
 	stopped := make(chan error, 1)
 	go func() { stopped <- engine.Stop(context.Background()) }()
 	require.Empty(t, stopped)
 	h.letGo()
 	require.NoError(t, <-stopped)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
 }
 
 // run marks a job as fetched by a node, as River's fetch does.
-func (b *bundle) run(t *testing.T, node, subscription string) {
+func runOn(t *testing.T, tn *testnode.Node, node, subscription string) {
 	t.Helper()
-	b.exec(t, `UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at = now(),
+	tn.Exec(t, `UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at = now(),
 		    attempted_by = ARRAY[$1::text]
 		WHERE (args ->> 's')::bigint = (SELECT id FROM postrider_internal.event_subscriptions WHERE name = $2)`, node,
 		subscription)
@@ -148,36 +149,36 @@ func (b *bundle) run(t *testing.T, node, subscription string) {
 // node with a heartbeat keeps its attempts.
 func TestAttemptOfADeadNodeIsRepeated(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	ownBeats := make(chan int, 10)
 	e := newEndpoint(t, func(w http.ResponseWriter, _ request) {
-		ownBeats <- b.count(t, "SELECT beat FROM postrider_internal.nodes WHERE id = 'node-1'")
+		ownBeats <- tn.Count(t, "SELECT beat FROM postrider_internal.nodes WHERE id = 'node-1'")
 		w.WriteHeader(http.StatusOK)
 	})
-	b.subscribe(t, "of-the-dead", e.URL, nil)
-	b.subscribe(t, "of-the-living", e.URL, nil)
-	b.publishOne(t, "e")
-	b.exec(t, "INSERT INTO postrider_internal.nodes (id, beat, host, version) VALUES ('dead', 7, 'h', 'v'), ('living', "+
+	subscribe(t, tn, "of-the-dead", e.URL, nil)
+	subscribe(t, tn, "of-the-living", e.URL, nil)
+	publishOne(t, tn, "e")
+	tn.Exec(t, "INSERT INTO postrider_internal.nodes (id, beat, host, version) VALUES ('dead', 7, 'h', 'v'), ('living', "+
 		"7, 'h', 'v')")
-	b.run(t, "dead", "of-the-dead")
-	b.run(t, "living", "of-the-living")
-	b.start(t, nil)
-	b.keepBeating(t, "living")
+	runOn(t, tn, "dead", "of-the-dead")
+	runOn(t, tn, "living", "of-the-living")
+	tn.Start(t)
+	keepBeating(t, tn, "living")
 
-	report := b.attempt(t)
+	report := tn.Attempt(t)
 	require.Equal(t, "of-the-dead", report.Subscription)
 	require.GreaterOrEqual(t, <-ownBeats, 5, "the one that showed the dead node's heartbeat, and four more")
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE number = 1 AND reruns = 1 AND node = 'node-1'"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND reruns = 1"))
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.nodes WHERE id = 'dead'"))
+		tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE number = 1 AND reruns = 1 AND node = 'node-1'"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND reruns = 1"))
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.nodes WHERE id = 'dead'"))
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running' AND attempted_by = '{living}'"))
+		tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running' AND attempted_by = '{living}'"))
 	require.Len(t, e.requests(), 1)
 }
 
 // keepBeating moves a node's heartbeat until the test ends.
-func (b *bundle) keepBeating(t *testing.T, node string) {
+func keepBeating(t *testing.T, tn *testnode.Node, node string) {
 	t.Helper()
 	stop, done := make(chan struct{}), make(chan struct{})
 	ticker := time.NewTicker(200 * time.Millisecond)
@@ -188,7 +189,7 @@ func (b *bundle) keepBeating(t *testing.T, node string) {
 			case <-stop:
 				return
 			case <-ticker.C:
-				_, _ = b.pool.Exec(context.Background(), "UPDATE postrider_internal.nodes SET beat = beat + 1 WHERE id = $1", node)
+				_, _ = tn.Pool.Exec(context.Background(), "UPDATE postrider_internal.nodes SET beat = beat + 1 WHERE id = $1", node)
 			}
 		}
 	}()
@@ -197,65 +198,61 @@ func (b *bundle) keepBeating(t *testing.T, node string) {
 
 func TestTwoEnginesShareTheWork(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusOK))
-	b.subscribe(t, "all", e.URL, nil)
-	var want []string
+	subscribe(t, tn, "all", e.URL, nil)
 	for _, name := range []string{"node-2", "node-3"} {
-		s, _ := newStoreWith(t, b.url, node.Options{Node: name, MaxWorkers: 5})
-		engine := b.newEngine(t, s, nil)
-		require.NoError(t, engine.Start(t.Context()))
-		t.Cleanup(func() { requireStops(t, engine) })
+		tn.Beside(t, node.Options{Node: name, MaxWorkers: 5}).Start(t)
 	}
-	want = b.publishMany(t, 300)
-	b.attemptsMade(t, len(want))
+	want := publishMany(t, tn, 300)
+	tn.AttemptsMade(t, len(want))
 	require.Equal(t, want, e.eventIDs(), "each once")
 	require.Equal(t, len(want),
-		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND reruns = 0"))
-	require.Equal(t, 2, b.count(t, "SELECT count(DISTINCT node) FROM postrider.delivery_attempts"))
+		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND reruns = 0"))
+	require.Equal(t, 2, tn.Count(t, "SELECT count(DISTINCT node) FROM postrider.delivery_attempts"))
 }
 
 // Every node promotes due jobs. River's scheduler, which bypasses the gate, runs on no node, because no leader is
 // elected.
 func TestDueJobsArePromotedWithoutALeader(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusInternalServerError))
-	b.subscribe(t, "scheduled", e.URL, nil)
-	b.subscribe(t, "retryable", e.URL, nil)
-	b.start(t, nil)
-	b.publishOne(t, "e")
-	b.attemptsMade(t, 2)
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'scheduled'"))
-	require.Equal(t, 2, b.count(t, strings.Replace(travelStatement, "state = 'available'",
+	subscribe(t, tn, "scheduled", e.URL, nil)
+	subscribe(t, tn, "retryable", e.URL, nil)
+	tn.Start(t)
+	publishOne(t, tn, "e")
+	tn.AttemptsMade(t, 2)
+	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'scheduled'"))
+	require.Equal(t, 2, tn.Count(t, strings.Replace(travelStatement, "state = 'available'",
 		"state = (SELECT name FROM postrider_internal.event_subscriptions s "+
 			"WHERE s.id = (args ->> 's')::bigint)::postrider_internal.river_job_state", 1)))
-	b.attemptsMade(t, 2)
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_leader"))
+	tn.AttemptsMade(t, 2)
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_leader"))
 }
 
 // An event whose delivery crashes the process must not do so for ever.
 func TestTwentyRerunsAreEnough(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusOK))
-	b.subscribe(t, "rows", e.URL+"/rows", nil)
-	b.subscribe(t, "none", e.URL+"/none", func(s *catalog.SubscriptionSpec) {
+	subscribe(t, tn, "rows", e.URL+"/rows", nil)
+	subscribe(t, tn, "none", e.URL+"/none", func(s *catalog.SubscriptionSpec) {
 		s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterNone}
 	})
-	b.subscribe(t, "nineteen", e.URL+"/nineteen", nil)
-	b.publishOne(t, "e")
-	b.exec(t, `UPDATE postrider_internal.river_job j
+	subscribe(t, tn, "nineteen", e.URL+"/nineteen", nil)
+	publishOne(t, tn, "e")
+	tn.Exec(t, `UPDATE postrider_internal.river_job j
 		SET args = args || jsonb_build_object('r', CASE WHEN s.name = 'nineteen' THEN 19 ELSE 20 END)
 		FROM postrider_internal.event_subscriptions s WHERE s.id = (args ->> 's')::bigint`)
-	b.start(t, nil)
-	b.attempt(t)
-	b.become(t, 3, "SELECT count(*) FROM postrider.deliveries WHERE state <> 'pending'")
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'rows' "+
+	tn.Start(t)
+	tn.Attempt(t)
+	tn.Become(t, 3, "SELECT count(*) FROM postrider.deliveries WHERE state <> 'pending'")
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'rows' "+
 		"AND reason = 'TooManyReruns' AND attempts = 0"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'none' "+
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'none' "+
 		"AND state = 'dropped' AND reason = 'TooManyReruns'"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = 'nineteen' "+
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = 'nineteen' "+
 		"AND reruns = 19 AND outcome = 'Delivered'"))
 	require.Equal(t, "/nineteen", requireOneRequest(t, e).uri)
 }
@@ -264,16 +261,16 @@ func TestTwentyRerunsAreEnough(t *testing.T) {
 // without one.
 func TestTwentyInternalFailuresAreEnough(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusOK))
-	b.subscribe(t, "all", e.URL, nil)
-	b.publishOne(t, "e")
-	b.exec(t, "UPDATE postrider_internal.events SET body = 'not an object'")
-	b.start(t, nil)
-	b.become(t, 1,
+	subscribe(t, tn, "all", e.URL, nil)
+	publishOne(t, tn, "e")
+	tn.Exec(t, "UPDATE postrider_internal.events SET body = 'not an object'")
+	tn.Start(t)
+	tn.Become(t, 1,
 		"SELECT count(*) FROM postrider_internal.river_job WHERE attempt = 0 AND state = 'available' AND args ->> 'r' = '1'")
-	b.exec(t, `UPDATE postrider_internal.river_job SET args = args || '{"r": 20}', scheduled_at = now()`)
-	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TooManyReruns' AND attempts = 0 "+
+	tn.Exec(t, `UPDATE postrider_internal.river_job SET args = args || '{"r": 20}', scheduled_at = now()`)
+	tn.Become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TooManyReruns' AND attempts = 0 "+
 		"AND body_text = 'not an object'")
 	require.Empty(t, e.requests())
 }
@@ -281,17 +278,17 @@ func TestTwentyInternalFailuresAreEnough(t *testing.T) {
 // A local job that waits for a worker when its node stops has not begun: another node's attempt is the first.
 func TestStopGivesBackUnbegunJobsWithoutARerun(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.subscribe(t, "all", closedPort, nil)
-	engine := b.newEngine(t, b.store, nil) // never started: no worker begins its local jobs
+	tn := setup(t)
+	subscribe(t, tn, "all", closedPort, nil)
+	engine := tn.Engine(t) // never started: no worker begins its local jobs
 	engine.TakeOver()
-	b.publishOne(t, "e")
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running'"))
+	publishOne(t, tn, "e")
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running'"))
 
 	require.NoError(t, engine.GiveBackUnbegun(t.Context()))
 
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND args ->> 'r' = '0'"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE reruns = 0"))
-	b.requireInvariants(t)
+		tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND args ->> 'r' = '0'"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE reruns = 0"))
+	tn.RequireInvariants(t)
 }

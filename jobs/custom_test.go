@@ -10,11 +10,12 @@ import (
 
 	"postrider/internal/catalog"
 	"postrider/internal/event"
+	"postrider/internal/testnode"
 )
 
 // setupCustom creates a database with one topic of custom events. postrider generates ids and times that the mapping
 // does not name.
-func setupCustom(t *testing.T, mapping string) *bundle {
+func setupCustom(t *testing.T, mapping string) *testnode.Node {
 	t.Helper()
 	var m event.Mapping
 	require.NoError(t, json.Unmarshal([]byte(`{"inputSchemaMappingType":"Json","properties":{`+mapping+`}}`), &m))
@@ -58,12 +59,12 @@ func TestCustomDelivery(t *testing.T) {
 	} {
 		t.Run(string(row.schema), func(t *testing.T) {
 			t.Parallel()
-			b := setupCustom(t, wholeMapping)
+			tn := setupCustom(t, wholeMapping)
 			e := newEndpoint(t, respondWith(http.StatusOK))
-			b.subscribe(t, "all", e.URL, both(delivering(row.schema), batching(row.maxEvents, 64)))
-			b.start(t, nil)
-			b.publish(t, jsonType, own)
-			b.attempt(t)
+			subscribe(t, tn, "all", e.URL, both(delivering(row.schema), batching(row.maxEvents, 64)))
+			tn.Start(t)
+			publishBody(t, tn, jsonType, own)
+			tn.Attempt(t)
 			r := requireOneRequest(t, e)
 			require.Equal(t, row.body, r.body)
 			require.Equal(t, row.contentType, r.header.Get("Content-Type"))
@@ -76,14 +77,14 @@ func TestCustomDelivery(t *testing.T) {
 // A generated id and time are the same at each attempt.
 func TestCustomDeliveryGeneratesOnce(t *testing.T) {
 	t.Parallel()
-	b := setupCustom(t, `"eventType":{"defaultValue":"order"},"subject":{"defaultValue":"s"}`)
+	tn := setupCustom(t, `"eventType":{"defaultValue":"order"},"subject":{"defaultValue":"s"}`)
 	e := newEndpoint(t, respondWith(http.StatusServiceUnavailable))
-	b.subscribe(t, "all", e.URL, nil)
-	b.start(t, nil)
-	receipt := b.publish(t, jsonType, `{}`)
-	b.attempt(t)
-	b.travel(t)
-	b.attempt(t)
+	subscribe(t, tn, "all", e.URL, nil)
+	tn.Start(t)
+	receipt := publishBody(t, tn, jsonType, `{}`)
+	tn.Attempt(t)
+	travel(t, tn)
+	tn.Attempt(t)
 	seen := e.requests()
 	require.Len(t, seen, 2)
 	require.Equal(t, seen[0].body, seen[1].body)
@@ -103,44 +104,44 @@ const (
 
 func TestTraceIsForwarded(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusOK))
-	b.subscribe(t, "all", e.URL, nil)
-	b.start(t, nil)
+	subscribe(t, tn, "all", e.URL, nil)
+	tn.Start(t)
 	event := "[" + eventGridBody("1", "{}") + "]"
 	header := http.Header{"Content-Type": {jsonType}, "Traceparent": {parent}, "Tracestate": {"a=1", "b=2"}}
-	b.publishRequest(t, header, event)
-	b.attempt(t)
+	publishRequest(t, tn, header, event)
+	tn.Attempt(t)
 	r := requireOneRequest(t, e)
 	require.Equal(t, []string{parent}, r.header["Traceparent"])
 	require.Equal(t, []string{"a=1,b=2"}, r.header["Tracestate"])
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider.events WHERE traceparent = $1 AND tracestate = 'a=1,b=2'", parent))
+		tn.Count(t, "SELECT count(*) FROM postrider.events WHERE traceparent = $1 AND tracestate = 'a=1,b=2'", parent))
 
 	header.Set("Traceparent", "made-up")
-	b.publishRequest(t, header, event)
-	b.attempt(t)
+	publishRequest(t, tn, header, event)
+	tn.Attempt(t)
 	require.NotContains(t, e.requests()[1].header, "Traceparent")
 	require.NotContains(t, e.requests()[1].header, "Tracestate")
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider.events WHERE traceparent IS NULL AND tracestate IS NULL"))
+		tn.Count(t, "SELECT count(*) FROM postrider.events WHERE traceparent IS NULL AND tracestate IS NULL"))
 }
 
 // A request has the trace of all its events, or none.
 func TestTraceOfBatches(t *testing.T) {
 	t.Parallel()
-	b := setupTopic(t, event.CloudEvents)
+	tn := setupTopic(t, event.CloudEvents)
 	e := newEndpoint(t, respondWith(http.StatusOK))
-	b.subscribe(t, "all", e.URL, both(delivering(event.CloudEvents), batching(10, 64)))
+	subscribe(t, tn, "all", e.URL, both(delivering(event.CloudEvents), batching(10, 64)))
 	cloud := func(id, trace string) string {
 		return `{"specversion":"1.0","id":"` + id + `","source":"/s","type":"t","traceparent":"` + trace + `"}`
 	}
 	const batchType = "application/cloudevents-batch+json"
-	b.publish(t, batchType, "["+cloud("1", parent)+","+cloud("2", parent)+"]")
-	b.start(t, nil)
-	b.attempt(t)
-	b.publish(t, batchType, "["+cloud("3", parent)+","+cloud("4", other)+"]")
-	b.attempt(t)
+	publishBody(t, tn, batchType, "["+cloud("1", parent)+","+cloud("2", parent)+"]")
+	tn.Start(t)
+	tn.Attempt(t)
+	publishBody(t, tn, batchType, "["+cloud("3", parent)+","+cloud("4", other)+"]")
+	tn.Attempt(t)
 	seen := e.requests()
 	require.Len(t, seen, 2)
 	require.Equal(t, parent, seen[0].header.Get("Traceparent"))

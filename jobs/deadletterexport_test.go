@@ -21,6 +21,8 @@ import (
 	"postrider/internal/catalog"
 	"postrider/internal/endpointconf"
 	"postrider/internal/event"
+	"postrider/internal/node"
+	"postrider/internal/testnode"
 	"postrider/jobs"
 	"postrider/policy"
 )
@@ -47,22 +49,22 @@ func allowing(t *testing.T, urls ...string) func(*jobs.Options) {
 }
 
 // afterDelay makes all dead letters due once there are n.
-func (b *bundle) afterDelay(t *testing.T, n int) {
+func afterDelay(t *testing.T, tn *testnode.Node, n int) {
 	t.Helper()
-	b.become(t, n, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'pending'")
-	b.exec(t, `UPDATE postrider_internal.dead_letters SET export_due_at = export_due_at - interval '5 minutes',
+	tn.Become(t, n, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'pending'")
+	tn.Exec(t, `UPDATE postrider_internal.dead_letters SET export_due_at = export_due_at - interval '5 minutes',
 		    export_abandon_at = export_abandon_at - interval '5 minutes' WHERE export_state = 'pending'`)
 }
 
 // exportAgain makes the next try due.
-func (b *bundle) exportAgain(t *testing.T) {
+func exportAgain(t *testing.T, tn *testnode.Node) {
 	t.Helper()
-	b.exec(t, "UPDATE postrider_internal.river_job SET scheduled_at = now() WHERE kind = 'export' AND state = 'available'")
+	tn.Exec(t, "UPDATE postrider_internal.river_job SET scheduled_at = now() WHERE kind = 'export' AND state = 'available'")
 }
 
-func (b *bundle) exported(t *testing.T, n int) {
+func exported(t *testing.T, tn *testnode.Node, n int) {
 	t.Helper()
-	b.become(t, n, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'exported'")
+	tn.Become(t, n, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'exported'")
 }
 
 // files returns all files below a directory, by path.
@@ -92,11 +94,11 @@ func theFile(t *testing.T, directory string) (name, body string) {
 }
 
 // written is the time of a dead letter's column in Event Grid's format.
-func (b *bundle) written(t *testing.T, column, subscription, eventID string) string {
+func written(t *testing.T, tn *testnode.Node, column, subscription, eventID string) string {
 	t.Helper()
 	var at time.Time
 	require.NoError(t,
-		b.pool.QueryRow(t.Context(),
+		tn.Pool.QueryRow(t.Context(),
 			"SELECT "+column+" FROM postrider.dead_letters WHERE subscription = $1 AND event_id = $2", subscription, eventID).
 			Scan(&at))
 	return at.UTC().Format("2006-01-02T15:04:05.0000000Z")
@@ -113,25 +115,25 @@ const (
 // Event Grid's delay counts from the last attempt; then one file has the due dead letters, byte for byte.
 func TestDeadLettersAreExported(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	directory := t.TempDir()
 	e := newEndpoint(t, respondWith(http.StatusBadRequest))
-	b.copyPolicy(t, "ga-2021", "at-once", `{"dead_letter_delay":"0"}`)
-	b.subscribe(t, "billing", e.URL, into("file://"+directory+"/late"))
-	b.subscribe(t, "hasty", e.URL, func(s *catalog.SubscriptionSpec) {
+	copyPolicy(t, tn, "ga-2021", "at-once", `{"dead_letter_delay":"0"}`)
+	subscribe(t, tn, "billing", e.URL, into("file://"+directory+"/late"))
+	subscribe(t, tn, "hasty", e.URL, func(s *catalog.SubscriptionSpec) {
 		into("file://" + directory + "/early")(s)
 		s.RetryPolicy.Policy = "at-once"
 	})
-	b.subscribe(t, "rows", e.URL, nil)
-	b.start(t, allowing(t, "file://"+directory))
-	b.publish(t, "application/json", "["+eventGridBody("a", `{"n":1.0}`)+","+eventGridBody("b", "null")+"]")
+	subscribe(t, tn, "rows", e.URL, nil)
+	tn.Start(t, allowing(t, "file://"+directory))
+	publishBody(t, tn, "application/json", "["+eventGridBody("a", `{"n":1.0}`)+","+eventGridBody("b", "null")+"]")
 
-	b.exported(t, 2)
+	exported(t, tn, 2)
 	require.NoDirExists(t, directory+"/late", "not before its time")
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'billing' "+
+	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'billing' "+
 		"AND export_state = 'pending' AND export_attempts = 0"))
-	b.afterDelay(t, 2)
-	b.exported(t, 4)
+	afterDelay(t, tn, 2)
+	exported(t, tn, 4)
 
 	name, body := theFile(t, directory+"/late")
 	require.Regexp(t, "^BILLING"+pathOf, name)
@@ -140,18 +142,18 @@ func TestDeadLettersAreExported(t *testing.T) {
 		data := map[string]string{"a": `{"n":1.0}`, "b": "null"}[id]
 		accepted := strings.TrimSuffix(eventGridBody(id, data), "}")
 		want = append(want, accepted+`,"topic":"/topics/orders","metadataVersion":"1",`+fmt.Sprintf(besideNames,
-			b.written(t, "published_at", "billing", id), b.written(t, "last_attempt_at", "billing", id))+"}")
+			written(t, tn, "published_at", "billing", id), written(t, tn, "last_attempt_at", "billing", id))+"}")
 	}
 	if strings.Index(body, `"id":"b"`) < strings.Index(body, `"id":"a"`) { // they were attempted in parallel
 		want[0], want[1] = want[1], want[0]
 	}
 	require.Equal(t, "["+strings.Join(want, ",")+"]", body)
 	require.Equal(t, 2,
-		b.count(t,
+		tn.Count(t,
 			"SELECT count(*) FROM postrider.dead_letters WHERE export_location = $1 AND exported_at >= export_due_at "+
 				"AND export_attempts = 1", "file://"+directory+"/late/"+name))
 	require.Equal(t, 2,
-		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'billing' AND state = 'dead_lettered'"),
+		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'billing' AND state = 'dead_lettered'"),
 		"the rows stay")
 }
 
@@ -199,18 +201,18 @@ func TestExportedDeadLettersOfEverySchema(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := setupSpec(t, c.topic)
+			tn := setupSpec(t, c.topic)
 			directory := t.TempDir()
 			e := newEndpoint(t, respondWith(http.StatusBadRequest))
-			b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) { into("file://" + directory)(s); c.change(s) })
-			b.start(t, allowing(t, "file://"+directory))
-			b.publish(t, c.contentType, c.body)
-			b.afterDelay(t, 1)
-			b.exported(t, 1)
+			subscribe(t, tn, "all", e.URL, func(s *catalog.SubscriptionSpec) { into("file://" + directory)(s); c.change(s) })
+			tn.Start(t, allowing(t, "file://"+directory))
+			publishBody(t, tn, c.contentType, c.body)
+			afterDelay(t, tn, 1)
+			exported(t, tn, 1)
 			file, body := theFile(t, directory)
 			require.Regexp(t, "^"+c.path+pathOf, file)
 			require.Equal(t,
-				fmt.Sprintf(c.want, b.written(t, "published_at", "all", "a"), b.written(t, "last_attempt_at", "all", "a")), body)
+				fmt.Sprintf(c.want, written(t, tn, "published_at", "all", "a"), written(t, tn, "last_attempt_at", "all", "a")), body)
 		})
 	}
 }
@@ -218,77 +220,77 @@ func TestExportedDeadLettersOfEverySchema(t *testing.T) {
 // A failing location is tried again; once it works, no dead letter is missing.
 func TestExportIsRetried(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	directory := filepath.Join(t.TempDir(), "mount")
 	e := newEndpoint(t, respondWith(http.StatusBadRequest))
-	b.subscribe(t, "all", e.URL, into("file://"+directory))
-	b.start(t, allowing(t, "file://"+directory))
-	b.publishOne(t, "a")
-	b.afterDelay(t, 1)
-	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'pending' AND export_attempts = 1 "+
+	subscribe(t, tn, "all", e.URL, into("file://"+directory))
+	tn.Start(t, allowing(t, "file://"+directory))
+	publishOne(t, tn, "a")
+	afterDelay(t, tn, 1)
+	tn.Become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'pending' AND export_attempts = 1 "+
 		"AND export_error LIKE '%no such file%'")
-	b.exportAgain(t)
-	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'pending' AND export_attempts = 2")
+	exportAgain(t, tn)
+	tn.Become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'pending' AND export_attempts = 2")
 	require.NoDirExists(t, directory, "it may be a disk that is not mounted")
 	require.NoError(t, os.Mkdir(directory, 0o750))
-	b.exportAgain(t)
-	b.exported(t, 1)
+	exportAgain(t, tn)
+	exported(t, tn, 1)
 	theFile(t, directory)
 }
 
 // Event Grid drops the dead letter; here the row stays, under either behavior.
 func TestExportIsAbandoned(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusBadRequest))
 	missing := "file://" + filepath.Join(t.TempDir(), "missing")
-	b.subscribe(t, "safe", e.URL, into(missing))
-	b.subscribe(t, "documented", e.URL,
+	subscribe(t, tn, "safe", e.URL, into(missing))
+	subscribe(t, tn, "documented", e.URL,
 		func(s *catalog.SubscriptionSpec) { into(missing)(s); s.Behavior = policy.BehaviorDocumented })
-	b.subscribe(t, "forbidden", e.URL, into("file:///etc"))
-	b.start(t, allowing(t, missing))
-	b.publishOne(t, "a")
-	b.afterDelay(t, 3)
-	b.become(t, 3, "SELECT count(*) FROM postrider.dead_letters WHERE export_attempts = 1 AND export_state = 'pending'")
+	subscribe(t, tn, "forbidden", e.URL, into("file:///etc"))
+	tn.Start(t, allowing(t, missing))
+	publishOne(t, tn, "a")
+	afterDelay(t, tn, 3)
+	tn.Become(t, 3, "SELECT count(*) FROM postrider.dead_letters WHERE export_attempts = 1 AND export_state = 'pending'")
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'forbidden' "+
+		tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'forbidden' "+
 			"AND export_error LIKE '%not allowed%--dead-letter-location%'"), "the node checks the location when it writes, too")
-	b.exec(t, "UPDATE postrider_internal.dead_letters SET export_abandon_at = now()")
-	b.exportAgain(t)
-	b.become(t, 3, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'abandoned' AND exported_at IS NULL "+
+	tn.Exec(t, "UPDATE postrider_internal.dead_letters SET export_abandon_at = now()")
+	exportAgain(t, tn)
+	tn.Become(t, 3, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'abandoned' AND exported_at IS NULL "+
 		"AND body IS NOT NULL")
-	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dead_lettered'"))
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.exports"))
+	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dead_lettered'"))
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.exports"))
 }
 
 // A policy with zero times has one try, at once.
 func TestExportOfAPolicyWithoutTimes(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusBadRequest))
 	missing := "file://" + filepath.Join(t.TempDir(), "missing")
-	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) { into(missing)(s); s.RetryPolicy.Policy = "ga-2018" })
-	b.start(t, allowing(t, missing))
-	b.publishOne(t, "a")
-	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'abandoned' AND export_attempts = 1")
+	subscribe(t, tn, "all", e.URL, func(s *catalog.SubscriptionSpec) { into(missing)(s); s.RetryPolicy.Policy = "ga-2018" })
+	tn.Start(t, allowing(t, missing))
+	publishOne(t, tn, "a")
+	tn.Become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'abandoned' AND export_attempts = 1")
 }
 
 // A changed setting applies to dead letters that are not exported yet.
 func TestExportFollowsTheSetting(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	directory := t.TempDir()
 	e := newEndpoint(t, respondWith(http.StatusBadRequest))
-	b.subscribe(t, "moves", e.URL, into("file://"+directory+"/missing/../wrong"))
-	b.subscribe(t, "stays", e.URL, into("file://"+directory))
-	b.start(t, allowing(t, "file://"+directory))
-	b.publishOne(t, "a")
-	b.become(t, 2, "SELECT count(*) FROM postrider.dead_letters")
-	b.subscribe(t, "moves", e.URL, into("file://"+directory+"/right"))
-	b.subscribe(t, "stays", e.URL, nil)
-	b.afterDelay(t, 2)
-	b.exported(t, 1)
-	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'stays' "+
+	subscribe(t, tn, "moves", e.URL, into("file://"+directory+"/missing/../wrong"))
+	subscribe(t, tn, "stays", e.URL, into("file://"+directory))
+	tn.Start(t, allowing(t, "file://"+directory))
+	publishOne(t, tn, "a")
+	tn.Become(t, 2, "SELECT count(*) FROM postrider.dead_letters")
+	subscribe(t, tn, "moves", e.URL, into("file://"+directory+"/right"))
+	subscribe(t, tn, "stays", e.URL, nil)
+	afterDelay(t, tn, 2)
+	exported(t, tn, 1)
+	tn.Become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'stays' "+
 		"AND export_state = 'abandoned' AND export_error LIKE '%names no external location%'")
 	name, _ := theFile(t, directory)
 	require.True(t, strings.HasPrefix(name, "right/MOVES/"))
@@ -297,17 +299,17 @@ func TestExportFollowsTheSetting(t *testing.T) {
 // No name and no symbolic link leads out of the directory that the operator allowed.
 func TestExportStaysInItsDirectory(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	directory, outside := t.TempDir(), t.TempDir()
 	require.NoError(t, os.Symlink(outside, filepath.Join(directory, "ALL")))
 	require.NoError(t, os.Symlink(outside, filepath.Join(directory, "linked")))
 	e := newEndpoint(t, respondWith(http.StatusBadRequest))
-	b.subscribe(t, "all", e.URL, into("file://"+directory))
-	b.subscribe(t, "other", e.URL, into("file://"+directory+"/linked"))
-	b.start(t, allowing(t, "file://"+directory))
-	b.publishOne(t, "a")
-	b.afterDelay(t, 2)
-	b.become(t, 2, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'pending' AND export_attempts >= 1 "+
+	subscribe(t, tn, "all", e.URL, into("file://"+directory))
+	subscribe(t, tn, "other", e.URL, into("file://"+directory+"/linked"))
+	tn.Start(t, allowing(t, "file://"+directory))
+	publishOne(t, tn, "a")
+	afterDelay(t, tn, 2)
+	tn.Become(t, 2, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'pending' AND export_attempts >= 1 "+
 		"AND export_error LIKE '%escapes%'")
 	require.Empty(t, files(t, outside))
 }
@@ -352,14 +354,14 @@ func objects(t *testing.T, backend *s3mem.Backend) map[string]string {
 
 func TestDeadLettersAreExportedToS3(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	url, backend := bucket(t, nil)
 	e := newEndpoint(t, respondWith(http.StatusBadRequest))
-	b.subscribe(t, "all", e.URL, into("s3://dead/letters/of-mine"))
-	b.start(t, allowing(t, url))
-	b.publishOne(t, "a")
-	b.afterDelay(t, 1)
-	b.exported(t, 1)
+	subscribe(t, tn, "all", e.URL, into("s3://dead/letters/of-mine"))
+	tn.Start(t, allowing(t, url))
+	publishOne(t, tn, "a")
+	afterDelay(t, tn, 1)
+	exported(t, tn, 1)
 	found := objects(t, backend)
 	require.Len(t, found, 1)
 	for key, body := range found {
@@ -369,7 +371,7 @@ func TestDeadLettersAreExportedToS3(t *testing.T) {
 		require.Len(t, records, 1)
 		require.Equal(t, "UndeliverableDueToHttpBadRequest", records[0]["deadLetterReason"])
 		require.Equal(t, 1,
-			b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE export_location = $1", "s3://dead/"+key))
+			tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE export_location = $1", "s3://dead/"+key))
 	}
 }
 
@@ -377,32 +379,32 @@ func TestDeadLettersAreExportedToS3(t *testing.T) {
 // same name.
 func TestCrashBetweenTheFileAndItsMark(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	stored, release := make(chan string, 10), make(chan struct{})
 	var once sync.Once
 	letGo := func() { once.Do(func() { close(release) }) }
 	url, backend := bucket(t, func(r *http.Request) { stored <- r.URL.Path; <-release })
 	t.Cleanup(letGo)
 	e := newEndpoint(t, respondWith(http.StatusBadRequest))
-	b.subscribe(t, "all", e.URL, into("s3://dead/letters"))
-	first := b.newEngine(t, b.store, func(o *jobs.Options) { allowing(t, url)(o); o.StopTimeout = 100 * time.Millisecond })
+	subscribe(t, tn, "all", e.URL, into("s3://dead/letters"))
+	first := tn.Engine(t, func(o *jobs.Options) { allowing(t, url)(o); o.StopTimeout = 100 * time.Millisecond })
 	require.NoError(t, first.Start(t.Context()))
-	b.publishOne(t, "a")
-	b.afterDelay(t, 1)
+	publishOne(t, tn, "a")
+	afterDelay(t, tn, 1)
 	<-stored
 	before := objects(t, backend)
 	require.Len(t, before, 1)
-	requireStops(t, first)
+	testnode.RequireStops(t, first)
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'pending' AND export_attempts = 0 "+
+		tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'pending' AND export_attempts = 0 "+
 			"AND export_error IS NULL"), "our own stop is no failure")
 
 	letGo()
-	other, _ := newStore(t, b.url, "node-2")
-	second := b.newEngine(t, other, allowing(t, url))
+	other := tn.Beside(t, node.Options{Node: "node-2"})
+	second := other.Engine(t, allowing(t, url))
 	require.NoError(t, second.Start(t.Context()))
-	t.Cleanup(func() { requireStops(t, second) })
-	b.exported(t, 1)
+	t.Cleanup(func() { testnode.RequireStops(t, second) })
+	exported(t, tn, 1)
 	require.Equal(t, before, objects(t, backend), "the same object with the same bytes")
 	require.NotEmpty(t, stored, "it was written once more")
 }
@@ -410,24 +412,24 @@ func TestCrashBetweenTheFileAndItsMark(t *testing.T) {
 // The job of a dead node is reclaimed, and its unfinished file does not appear.
 func TestExportOfADeadNodeIsRepeated(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	directory := t.TempDir()
 	e := newEndpoint(t, respondWith(http.StatusBadRequest))
-	b.subscribe(t, "all", e.URL, into("file://"+directory))
-	first := b.newEngine(t, b.store, nil) // no location is allowed
+	subscribe(t, tn, "all", e.URL, into("file://"+directory))
+	first := tn.Engine(t) // no location is allowed
 	require.NoError(t, first.Start(t.Context()))
-	b.publishOne(t, "a")
-	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters")
-	requireStops(t, first)
-	b.afterDelay(t, 1)
-	_, err := b.store.Exports.ClaimExports(t.Context())
+	publishOne(t, tn, "a")
+	tn.Become(t, 1, "SELECT count(*) FROM postrider.dead_letters")
+	testnode.RequireStops(t, first)
+	afterDelay(t, tn, 1)
+	_, err := tn.System.Exports.ClaimExports(t.Context())
 	require.NoError(t, err)
-	b.exec(t, "UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at = now(), "+
+	tn.Exec(t, "UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at = now(), "+
 		"attempted_by = '{dead}' WHERE kind = 'export'")
-	b.start(t, allowing(t, "file://"+directory))
-	b.exported(t, 1)
+	tn.Start(t, allowing(t, "file://"+directory))
+	exported(t, tn, 1)
 	name, _ := theFile(t, directory)
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE export_location = $1 AND export_attempts = 1",
+		tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE export_location = $1 AND export_attempts = 1",
 			"file://"+directory+"/"+name))
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/catalog"
+	"postrider/internal/testnode"
 	"postrider/jobs"
 	"postrider/policy"
 )
@@ -178,40 +179,40 @@ func endpointCases(other *endpoint, tlsURL string) []endpointCase {
 
 func TestEndpointBehavior(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.withoutProbation(t)
+	tn := setup(t)
+	withoutProbation(t, tn)
 	other := newEndpoint(t, respondWith(http.StatusOK))
 	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
 	secure.StartTLS()
 	t.Cleanup(secure.Close)
-	b.copyPolicy(t, policy.DefaultName, "quick", `{"ack_timeout": "2 seconds"}`)
+	copyPolicy(t, tn, policy.DefaultName, "quick", `{"ack_timeout": "2 seconds"}`)
 	zoo := endpointCases(other, secure.URL)
 	for _, a := range zoo {
 		url := a.url
 		if url == "" {
 			url, _ = rawEndpoint(t, a.serve)
 		}
-		b.subscribe(t, a.name, url, under("quick"))
+		subscribe(t, tn, a.name, url, under("quick"))
 	}
-	b.start(t, nil)
-	b.publishOne(t, "e")
-	b.attemptsMade(t, len(zoo))
+	tn.Start(t)
+	publishOne(t, tn, "e")
+	tn.AttemptsMade(t, len(zoo))
 	require.Empty(t, other.requests(), "redirects are not followed")
 	for _, a := range zoo {
-		b.requireCase(t, a)
+		requireCase(t, tn, a)
 	}
-	require.Equal(t, 2, b.count(t, `SELECT count(*) FROM postrider_internal.delivery_attempts a
+	require.Equal(t, 2, tn.Count(t, `SELECT count(*) FROM postrider_internal.delivery_attempts a
 		JOIN postrider_internal.event_subscriptions s ON s.id = a.subscription_id
 		WHERE s.name LIKE '%-with-endless-body' AND octet_length(response_excerpt) = 4096 AND duration_us < 1900000`),
 		"an endless body is cut, not waited for")
 }
 
-func (b *bundle) requireCase(t *testing.T, a endpointCase) {
+func requireCase(t *testing.T, tn *testnode.Node, a endpointCase) {
 	t.Helper()
 	var outcome, verdict, errText string
 	var status int
-	err := b.pool.QueryRow(t.Context(), `SELECT outcome, coalesce(status, 0), verdict, coalesce(error, '')
+	err := tn.Pool.QueryRow(t.Context(), `SELECT outcome, coalesce(status, 0), verdict, coalesce(error, '')
 		FROM postrider.delivery_attempts WHERE subscription = $1`,
 		a.name).Scan(&outcome, &status, &verdict, &errText)
 	require.NoError(t, err, a.name)
@@ -227,26 +228,26 @@ func (b *bundle) requireCase(t *testing.T, a endpointCase) {
 // says.
 func TestStatusSweep(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.withoutProbation(t)
+	tn := setup(t)
+	withoutProbation(t, tn)
 	e := newEndpoint(t, func(w http.ResponseWriter, r request) {
 		status, _ := strconv.Atoi(r.eventID())
 		w.WriteHeader(status)
 	})
 	for _, kind := range []policy.EndpointKind{policy.KindWebhook, policy.KindAzureResource} {
-		b.subscribe(t, string(kind), e.URL, func(s *catalog.SubscriptionSpec) { s.EndpointKind = kind })
+		subscribe(t, tn, string(kind), e.URL, func(s *catalog.SubscriptionSpec) { s.EndpointKind = kind })
 	}
 	var bodies []string
 	for status := 200; status <= 599; status++ {
 		bodies = append(bodies, eventGridBody(strconv.Itoa(status), "{}"))
 	}
-	b.start(t, nil)
-	b.publish(t, "application/json", "["+strings.Join(bodies, ",")+"]")
-	b.become(t, 2*len(bodies), "SELECT count(*) FROM postrider.delivery_attempts WHERE number = 1")
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE first_byte_ms IS NULL "+
+	tn.Start(t)
+	publishBody(t, tn, "application/json", "["+strings.Join(bodies, ",")+"]")
+	tn.Become(t, 2*len(bodies), "SELECT count(*) FROM postrider.delivery_attempts WHERE number = 1")
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE first_byte_ms IS NULL "+
 		"OR first_byte_ms > duration_ms OR dns_ms IS NOT NULL OR tls_ms IS NOT NULL"))
-	require.NotZero(t, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE connect_ms > 0"))
-	rows, err := b.pool.Query(t.Context(),
+	require.NotZero(t, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE connect_ms > 0"))
+	rows, err := tn.Pool.Query(t.Context(),
 		`SELECT a.subscription AS kind, d.event_id::int AS expected, coalesce(a.status, 0) AS status, a.outcome, a.verdict,
 		coalesce(a.floor_ms, 0) AS floor, d.state, coalesce(d.reason, '') AS reason FROM postrider.delivery_attempts a
 		JOIN postrider.deliveries d USING (delivery_id) WHERE a.number = 1`)
@@ -286,18 +287,18 @@ func (s statusResult) require(t *testing.T) {
 
 func TestRejectedAddressesAreNeverConnectedTo(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	url, accepted := rawEndpoint(t, respondRaw("HTTP/1.1 200 OK\r\n\r\n"))
 	port := url[strings.LastIndexByte(url, ':'):]
 	for name, host := range map[string]string{
 		"literal": "127.0.0.1", "name": "localhost", "mapped": "[::ffff:127.0.0.1]", "other-loopback": "127.9.9.9",
 	} {
-		b.subscribe(t, name, "http://"+host+port, nil)
+		subscribe(t, tn, name, "http://"+host+port, nil)
 	}
-	b.start(t, func(o *jobs.Options) { o.AllowCIDR = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} })
-	b.publishOne(t, "e")
-	b.attemptsMade(t, 4)
-	require.Equal(t, 4, b.count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE outcome = 'GenericError'
+	tn.Start(t, func(o *jobs.Options) { o.AllowCIDR = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} })
+	publishOne(t, tn, "e")
+	tn.AttemptsMade(t, 4)
+	require.Equal(t, 4, tn.Count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE outcome = 'GenericError'
 		    AND status IS NULL AND verdict = 'retry'
 		AND (error LIKE '%loopback 127.0.0.0/8%' OR error LIKE '%loopback ::1/128%')`))
 	require.Zero(t, accepted.Load())
@@ -306,7 +307,7 @@ func TestRejectedAddressesAreNeverConnectedTo(t *testing.T) {
 // Bytes that neither UTF-8 nor a text column can hold are stored and can be read.
 func TestPoisonousResponses(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	responses := map[string]string{
 		"body": "HTTP/1.1 500 Oh\r\nContent-Length: 6\r\n\r\n\x00\xff\xfe\xc3\x28x",
 		"half-a-rune": "HTTP/1.1 500 Oh\r\nContent-Length: 5000\r\n\r\n" + strings.Repeat("x", 4095) + "é" +
@@ -320,29 +321,29 @@ func TestPoisonousResponses(t *testing.T) {
 	}
 	for name, response := range responses {
 		url, _ := rawEndpoint(t, respondRaw(response))
-		b.subscribe(t, name, url, func(s *catalog.SubscriptionSpec) { s.RetryPolicy.MaxDeliveryAttempts = new(1) })
+		subscribe(t, tn, name, url, func(s *catalog.SubscriptionSpec) { s.RetryPolicy.MaxDeliveryAttempts = new(1) })
 	}
-	b.start(t, nil)
-	b.publishOne(t, "e")
-	b.attemptsMade(t, len(responses))
+	tn.Start(t)
+	publishOne(t, tn, "e")
+	tn.AttemptsMade(t, len(responses))
 	for _, view := range []string{"delivery_attempts", "dead_letters", "deliveries"} {
-		require.Len(t, b.everything(t, view), len(responses), view)
+		require.Len(t, everything(t, tn, view), len(responses), view)
 	}
-	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = 'body'
+	require.Equal(t, 1, tn.Count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = 'body'
 		    AND response_excerpt = '\000\377\376\303(x'`))
-	require.Equal(t, 1, b.count(t,
+	require.Equal(t, 1, tn.Count(t,
 		`SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'body' AND last_response = '\000\377\376\303(x'`))
-	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = 'header'
+	require.Equal(t, 1, tn.Count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = 'header'
 		    AND response_headers LIKE 'Content-Length: 0%X-Bad:%'`))
 	require.Zero(t,
-		b.count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE response_excerpt LIKE '(postrider:%'`),
+		tn.Count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE response_excerpt LIKE '(postrider:%'`),
 		"nothing had to be left out")
 }
 
 // everything reads all columns of all rows of a view, as JSON.
-func (b *bundle) everything(t *testing.T, view string) []map[string]any {
+func everything(t *testing.T, tn *testnode.Node, view string) []map[string]any {
 	t.Helper()
-	rows, err := b.pool.Query(t.Context(),
+	rows, err := tn.Pool.Query(t.Context(),
 		fmt.Sprintf("SELECT row_to_json(v)::text FROM (SELECT * FROM postrider.%s) v", view))
 	require.NoError(t, err)
 	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])

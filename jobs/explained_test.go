@@ -15,7 +15,7 @@ import (
 // table.
 func TestHoldFollowsTheResult(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, statusOfPath)
 	safe, documented := under("namespace-2023"), literally("namespace-2023")
 	azure := func(s *catalog.SubscriptionSpec) { s.EndpointKind = policy.KindAzureResource }
@@ -44,14 +44,14 @@ func TestHoldFollowsTheResult(t *testing.T) {
 		"no-token-is-not-401-azure": {both(documented, azure, withoutToken), e.URL + "/200", ended},
 	}
 	for name, row := range rows {
-		b.subscribe(t, name, row.url, row.change)
+		subscribe(t, tn, name, row.url, row.change)
 	}
-	b.start(t, nil)
-	b.publishOne(t, "first")
-	b.attemptsMade(t, len(rows))
-	b.publishOne(t, "second")
+	tn.Start(t)
+	publishOne(t, tn, "first")
+	tn.AttemptsMade(t, len(rows))
+	publishOne(t, tn, "second")
 	for name, row := range rows {
-		b.become(t, 1, `SELECT count(*) FROM postrider.deliveries WHERE event_id = 'second' AND subscription = $1
+		tn.Become(t, 1, `SELECT count(*) FROM postrider.deliveries WHERE event_id = 'second' AND subscription = $1
 			AND concat_ws(' ', state, coalesce(hold, reason), attempts) = $2`, name, row.want)
 	}
 }
@@ -72,21 +72,21 @@ func TestFailedBatchIsOneFailure(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := setup(t)
+			tn := setup(t)
 			bad := newSwitchable(t, row.status)
-			b.copyPolicy(t, "ga-2021", "touchy", `{"probation_trigger":3}`)
-			b.subscribe(t, "billing", bad.URL, both(batching(20, 64), row.change))
-			b.subscribe(t, "shipping", bad.URL, both(batching(20, 64), row.change))
-			b.publishAtOnce(t, "first", 20)
-			b.start(t, nil)
-			b.attemptsMade(t, 2)
+			copyPolicy(t, tn, "ga-2021", "touchy", `{"probation_trigger":3}`)
+			subscribe(t, tn, "billing", bad.URL, both(batching(20, 64), row.change))
+			subscribe(t, tn, "shipping", bad.URL, both(batching(20, 64), row.change))
+			publishAtOnce(t, tn, "first", 20)
+			tn.Start(t)
+			tn.AttemptsMade(t, 2)
 			require.Len(t, bad.requests()[0].ids(t), 20)
-			require.Equal(t, row.want, b.count(t, counted))
-			b.publishAtOnce(t, "second", 1)
-			b.attemptsMade(t, 2)
-			b.publishAtOnce(t, "third", 1)
-			b.attemptsMade(t, 2-row.want) // a failure that counts may hold the other attempt
-			b.become(t, row.want, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL")
+			require.Equal(t, row.want, tn.Count(t, counted))
+			publishAtOnce(t, tn, "second", 1)
+			tn.AttemptsMade(t, 2)
+			publishAtOnce(t, tn, "third", 1)
+			tn.AttemptsMade(t, 2-row.want) // a failure that counts may hold the other attempt
+			tn.Become(t, row.want, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL")
 		})
 	}
 }
@@ -94,7 +94,7 @@ func TestFailedBatchIsOneFailure(t *testing.T) {
 // A limit below the number of attempts ends a delivery or a batch at its due check: no request is sent.
 func TestLoweredLimitEndsDeliveriesAtTheirDueCheck(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newSwitchable(t, http.StatusInternalServerError)
 	specs := map[string]func(*catalog.SubscriptionSpec){
 		"single": nil, "batched": batching(10, 64),
@@ -104,16 +104,16 @@ func TestLoweredLimitEndsDeliveriesAtTheirDueCheck(t *testing.T) {
 		"equal": nil,
 	}
 	for name, change := range specs {
-		b.subscribe(t, name, e.URL, change)
+		subscribe(t, tn, name, e.URL, change)
 	}
-	b.publishAtOnce(t, "e", 2)
-	b.start(t, nil)
+	publishAtOnce(t, tn, "e", 2)
+	tn.Start(t)
 	const each = 2 + 1 + 2 + 2 // requests, the two events in one batch
 	for n := range 3 {
 		if n > 0 {
-			require.Equal(t, each, b.travel(t))
+			require.Equal(t, each, travel(t, tn))
 		}
-		b.attemptsMade(t, each)
+		tn.AttemptsMade(t, each)
 	}
 	for name, change := range specs {
 		limit := 2
@@ -124,15 +124,15 @@ func TestLoweredLimitEndsDeliveriesAtTheirDueCheck(t *testing.T) {
 		if change != nil {
 			lowered = both(change, lowered)
 		}
-		b.subscribe(t, name, e.URL, lowered)
+		subscribe(t, tn, name, e.URL, lowered)
 	}
-	require.Equal(t, each, b.travel(t))
-	b.become(t, 8, `SELECT count(*) FROM postrider.deliveries WHERE reason = 'MaxDeliveryAttemptsExceeded' AND attempts = 3
+	require.Equal(t, each, travel(t, tn))
+	tn.Become(t, 8, `SELECT count(*) FROM postrider.deliveries WHERE reason = 'MaxDeliveryAttemptsExceeded' AND attempts = 3
 		AND state = CASE subscription WHEN 'dropped' THEN 'dropped' ELSE 'dead_lettered' END`)
-	require.Equal(t, 6, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE attempts = 3 AND last_status = 500"))
+	require.Equal(t, 6, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE attempts = 3 AND last_status = 500"))
 	require.Len(t, e.requests(), 3*each)
-	b.become(t, 0, "SELECT count(*) FROM postrider_internal.river_job")
+	tn.Become(t, 0, "SELECT count(*) FROM postrider_internal.river_job")
 	for name, change := range specs { // the test's end compares attempts with the limit in force
-		b.subscribe(t, name, e.URL, change)
+		subscribe(t, tn, name, e.URL, change)
 	}
 }

@@ -38,9 +38,9 @@ func headed(status string, fields, bytes int) func(*net.TCPConn) {
 // attempt ends in time.
 func TestHugeAndMalformedResponses(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.withoutProbation(t)
-	b.copyPolicy(t, policy.DefaultName, "patient", `{"ack_timeout": "10 minutes"}`) // none is waited for
+	tn := setup(t)
+	withoutProbation(t, tn)
+	copyPolicy(t, tn, policy.DefaultName, "patient", `{"ack_timeout": "10 minutes"}`) // none is waited for
 	mebibyte := "100000\r\n" + strings.Repeat("\x00", 1<<20) + "\r\n"
 	constant := func(chunk string) func(int) string { return func(int) string { return chunk } }
 	cases := []endpointCase{
@@ -73,35 +73,35 @@ func TestHugeAndMalformedResponses(t *testing.T) {
 	}
 	for _, a := range cases {
 		url, _ := rawEndpoint(t, a.serve)
-		b.subscribe(t, a.name, url, under("patient"))
+		subscribe(t, tn, a.name, url, under("patient"))
 	}
-	b.start(t, nil)
-	b.publishOne(t, "e")
-	b.attemptsMade(t, len(cases))
+	tn.Start(t)
+	publishOne(t, tn, "e")
+	tn.AttemptsMade(t, len(cases))
 	for _, a := range cases {
-		b.requireCase(t, a)
+		requireCase(t, tn, a)
 	}
 	for _, view := range []string{"delivery_attempts", "deliveries"} {
-		require.Len(t, b.everything(t, view), len(cases), view)
+		require.Len(t, everything(t, tn, view), len(cases), view)
 	}
-	require.Len(t, b.everything(t, "dead_letters"), 1)
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.delivery_attempts "+
+	require.Len(t, everything(t, tn, "dead_letters"), 1)
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.delivery_attempts "+
 		"WHERE octet_length(response_headers) > 4096 OR octet_length(response_excerpt) > 4096"))
 	require.Zero(t,
-		b.count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE response_excerpt LIKE '(postrider:%'`),
+		tn.Count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE response_excerpt LIKE '(postrider:%'`),
 		"nothing had to be left out")
 }
 
 // A batch with a poisonous response ends like a single delivery: the rows of the members and of the batch are written.
 func TestPoisonousResponsesToABatch(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	url, _ := rawEndpoint(t,
 		respondRaw("HTTP/1.1 400 \xff\x01\r\nX-Bad: \xff\xfe\r\nContent-Length: 6\r\n\r\n\x00\xff\xfe\xc3\x28x"))
-	b.subscribe(t, "all", url, func(s *catalog.SubscriptionSpec) { s.MaxEventsPerBatch = new(10) })
-	b.publishMany(t, 10)
-	b.start(t, nil)
-	b.become(t, 10, "SELECT count(*) FROM postrider.dead_letters WHERE last_response = '\\000\\377\\376\\303(x'")
-	require.Len(t, b.everything(t, "deliveries"), 10)
-	require.NotEmpty(t, b.everything(t, "delivery_attempts"))
+	subscribe(t, tn, "all", url, func(s *catalog.SubscriptionSpec) { s.MaxEventsPerBatch = new(10) })
+	publishMany(t, tn, 10)
+	tn.Start(t)
+	tn.Become(t, 10, "SELECT count(*) FROM postrider.dead_letters WHERE last_response = '\\000\\377\\376\\303(x'")
+	require.Len(t, everything(t, tn, "deliveries"), 10)
+	require.NotEmpty(t, everything(t, tn, "delivery_attempts"))
 }

@@ -14,13 +14,14 @@ import (
 	"postrider/internal/catalog"
 	"postrider/internal/event"
 	"postrider/internal/postgres"
+	"postrider/internal/testnode"
 	"postrider/jobs/delivery"
 	"postrider/jobs/queue"
 	"postrider/policy"
 )
 
 // publishMany stores n events in requests of at most 500 and returns their ids, sorted.
-func (b *bundle) publishMany(t *testing.T, n int) []string {
+func publishMany(t *testing.T, tn *testnode.Node, n int) []string {
 	t.Helper()
 	ids := make([]string, n)
 	bodies := make([]string, n)
@@ -29,44 +30,44 @@ func (b *bundle) publishMany(t *testing.T, n int) []string {
 		bodies[i] = eventGridBody(ids[i], "{}")
 	}
 	for part := range slices.Chunk(bodies, 500) {
-		b.publish(t, jsonType, "["+strings.Join(part, ",")+"]")
+		publishBody(t, tn, jsonType, "["+strings.Join(part, ",")+"]")
 	}
 	return ids
 }
 
 func TestDeletingTheEventSubscriptionDuringARequest(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e, h := newHanging(t, respondWith(http.StatusServiceUnavailable))
-	b.subscribe(t, "all", e.URL, nil)
-	b.start(t, nil)
-	b.publishOne(t, "e")
+	subscribe(t, tn, "all", e.URL, nil)
+	tn.Start(t)
+	publishOne(t, tn, "e")
 	<-h.begun
-	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), topicName, "all"))
+	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), topicName, "all"))
 	canceled := func() int {
-		return b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' "+
+		return tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' "+
 			"AND reason = 'EventSubscriptionDeleted' AND attempts = 0 AND last_outcome IS NULL")
 	}
 	require.Equal(t, 1, canceled(), "canceled when Delete returns")
 	h.letGo()
-	b.attempt(t)
+	tn.Attempt(t)
 	require.Equal(t, 1, canceled(), "the late response changes nothing")
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.delivery_attempts"))
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
-	b.become(t, 0, "SELECT count(*) FROM postrider_internal.river_job")
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.delivery_attempts"))
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
+	tn.Become(t, 0, "SELECT count(*) FROM postrider_internal.river_job")
 }
 
 // The cancellation of a deleted event subscription was interrupted: the next due check finds no event subscription.
 func TestDeletedEventSubscriptionIsNotCalled(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusOK))
-	b.subscribe(t, "all", e.URL, nil)
-	b.publishOne(t, "e")
-	b.exec(t, "UPDATE postrider_internal.event_subscriptions SET deleted_at = now(), drained_at = now()")
-	require.NoError(t, b.store.Cache.Reload(t.Context()))
-	b.start(t, nil)
-	b.become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' "+
+	subscribe(t, tn, "all", e.URL, nil)
+	publishOne(t, tn, "e")
+	tn.Exec(t, "UPDATE postrider_internal.event_subscriptions SET deleted_at = now(), drained_at = now()")
+	require.NoError(t, tn.System.Cache.Reload(t.Context()))
+	tn.Start(t)
+	tn.Become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' "+
 		"AND reason = 'EventSubscriptionDeleted' AND attempts = 0")
 	require.Empty(t, e.requests())
 }
@@ -74,98 +75,98 @@ func TestDeletedEventSubscriptionIsNotCalled(t *testing.T) {
 // A node that cannot record results must not send requests.
 func TestNoRequestsWhileNothingCanBeRecorded(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e, h := newHanging(t, respondWith(http.StatusOK))
-	b.subscribe(t, "all", e.URL, nil)
-	b.start(t, nil)
-	b.publishOne(t, "in-flight")
+	subscribe(t, tn, "all", e.URL, nil)
+	tn.Start(t)
+	publishOne(t, tn, "in-flight")
 	<-h.begun
-	b.exec(t, "ALTER TABLE postrider_internal.delivery_attempts RENAME TO hidden")
+	tn.Exec(t, "ALTER TABLE postrider_internal.delivery_attempts RENAME TO hidden")
 	h.letGo()
 	require.Eventually(t, func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), tick)
 		defer cancel()
-		return b.store.Recorder.WaitRecording(ctx) != nil
-	}, waitTimeout, tick)
-	ids := b.publishMany(t, 20)
-	b.become(t, 21, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running'")
+		return tn.System.Recorder.WaitRecording(ctx) != nil
+	}, testnode.Timeout, tick)
+	ids := publishMany(t, tn, 20)
+	tn.Become(t, 21, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running'")
 	require.Never(t, func() bool { return len(e.requests()) > 1 }, 500*time.Millisecond, tick)
-	require.Empty(t, b.attempts)
+	require.Empty(t, tn.Attempts)
 
-	b.exec(t, "ALTER TABLE postrider_internal.hidden RENAME TO delivery_attempts")
-	b.attemptsMade(t, 21)
+	tn.Exec(t, "ALTER TABLE postrider_internal.hidden RENAME TO delivery_attempts")
+	tn.AttemptsMade(t, 21)
 	require.Equal(t, append(ids, "in-flight"), e.eventIDs(), "each event was sent once")
-	require.Equal(t, 21, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE reruns = 0 AND number = 1"))
-	require.Equal(t, 21, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
+	require.Equal(t, 21, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE reruns = 0 AND number = 1"))
+	require.Equal(t, 21, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
 }
 
 // An attempt that could not begin, however often, does not count: the event is not dead-lettered for it.
 func TestAttemptsThatCannotBeginAreNoReruns(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusOK))
-	b.subscribe(t, "all", e.URL, nil)
-	b.publishOne(t, "e")
+	subscribe(t, tn, "all", e.URL, nil)
+	publishOne(t, tn, "e")
 	// The body cannot be loaded; everything else works.
-	b.exec(t, "ALTER TABLE postrider_internal.events RENAME COLUMN body TO hidden")
-	b.start(t, nil)
+	tn.Exec(t, "ALTER TABLE postrider_internal.events RENAME COLUMN body TO hidden")
+	tn.Start(t)
 	for range 3 {
-		b.become(t, 1, "SELECT count(*) FROM postrider_internal.river_job WHERE state <> 'running' AND scheduled_at > now()")
-		b.exec(t, "UPDATE postrider_internal.river_job SET scheduled_at = now() - interval '1 minute', state = 'available'")
-		b.become(t, 0, "SELECT count(*) FROM postrider_internal.river_job WHERE scheduled_at < now() - interval '30 "+
+		tn.Become(t, 1, "SELECT count(*) FROM postrider_internal.river_job WHERE state <> 'running' AND scheduled_at > now()")
+		tn.Exec(t, "UPDATE postrider_internal.river_job SET scheduled_at = now() - interval '1 minute', state = 'available'")
+		tn.Become(t, 0, "SELECT count(*) FROM postrider_internal.river_job WHERE scheduled_at < now() - interval '30 "+
 			"seconds' AND state <> 'running'")
 	}
-	b.exec(t, "ALTER TABLE postrider_internal.events RENAME COLUMN hidden TO body")
-	b.attempt(t)
+	tn.Exec(t, "ALTER TABLE postrider_internal.events RENAME COLUMN hidden TO body")
+	tn.Attempt(t)
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE reruns = 0 AND outcome = 'Delivered'"))
+		tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE reruns = 0 AND outcome = 'Delivered'"))
 }
 
 // A result that PostgreSQL rejects, even without the response, must not count as recorded: its job would be completed,
 // and the delivery would have none.
 func TestResultThatCannotBeRecorded(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.subscribe(t, "all", closedPort, nil)
-	b.publishOne(t, "e")
+	tn := setup(t)
+	subscribe(t, tn, "all", closedPort, nil)
+	publishOne(t, tn, "e")
 	var job queue.JobToken
 	var id int64
 	require.NoError(t,
-		b.pool.QueryRow(t.Context(), "SELECT j.id, j.created_at, d.id FROM postrider_internal.deliveries d "+
+		tn.Pool.QueryRow(t.Context(), "SELECT j.id, j.created_at, d.id FROM postrider_internal.deliveries d "+
 			"JOIN postrider_internal.river_job j ON j.id = d.job_id").Scan(&job.JobID, &job.CreatedAt, &id))
 	unknown := delivery.Result{
 		JobToken: job, DeliveryID: id, Number: 1, StartedAt: time.Now(), Verdict: policy.Verdict{Action: "unknown"},
 	}
-	require.ErrorIs(t, b.store.Recorder.Record(t.Context(), unknown), postgres.ErrPoison)
-	require.NoError(t, b.store.Recorder.WaitRecording(t.Context()), "the others go on")
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 0"))
+	require.ErrorIs(t, tn.System.Recorder.Record(t.Context(), unknown), postgres.ErrPoison)
+	require.NoError(t, tn.System.Recorder.WaitRecording(t.Context()), "the others go on")
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 0"))
 }
 
 func TestDrain(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.withoutProbation(t)
+	tn := setup(t)
+	withoutProbation(t, tn)
 	statuses := []int{http.StatusNoContent, http.StatusInternalServerError, http.StatusBadRequest, http.StatusNoContent}
 	e := newEndpoint(t, func(w http.ResponseWriter, r request) {
 		id := r.eventID()
 		w.WriteHeader(statuses[id[len(id)-1]%4])
 	})
-	b.copyPolicy(t, "ga-2021", "slow", `{"steps":["1 hour"]}`) // no second attempt, however long a busy machine takes
-	b.subscribe(t, "all", e.URL, under("slow"))
+	copyPolicy(t, tn, "ga-2021", "slow", `{"steps":["1 hour"]}`) // no second attempt, however long a busy machine takes
+	subscribe(t, tn, "all", e.URL, under("slow"))
 	const n = 2000
-	b.publishMany(t, n)
-	b.start(t, nil)
-	b.attemptsMade(t, n)
-	b.settle(t)
+	publishMany(t, tn, n)
+	tn.Start(t)
+	tn.AttemptsMade(t, n)
+	settle(t, tn)
 	// '0' is 48: the last digits 0 4 8, 1 5 9, 2 6 and 3 7.
 	require.Equal(t, n*5/10,
-		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
+		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
 	require.Equal(t, n*3/10,
-		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 1"))
-	require.Equal(t, n*2/10, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dead_lettered' "+
+		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 1"))
+	require.Equal(t, n*2/10, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dead_lettered' "+
 		"AND reason = 'UndeliverableDueToHttpBadRequest'"))
-	require.Equal(t, n*2/10, b.count(t, "SELECT count(*) FROM postrider.dead_letters"))
-	require.Equal(t, n*3/10, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+	require.Equal(t, n*2/10, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters"))
+	require.Equal(t, n*3/10, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"))
 	require.Len(t, e.requests(), n)
 }
 
@@ -173,11 +174,11 @@ func TestDrain(t *testing.T) {
 // rows.
 func TestEventsThatJSONBCannotHold(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.withoutProbation(t) // twelve rejections of one endpoint would start one
+	tn := setup(t)
+	withoutProbation(t, tn) // twelve rejections of one endpoint would start one
 	e := newEndpoint(t, respondWith(http.StatusBadRequest))
-	b.subscribe(t, "rows", e.URL, nil)
-	b.subscribe(t, "none", e.URL, func(s *catalog.SubscriptionSpec) {
+	subscribe(t, tn, "rows", e.URL, nil)
+	subscribe(t, tn, "none", e.URL, func(s *catalog.SubscriptionSpec) {
 		s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterNone}
 	})
 	depth := event.DefaultLimits().MaxDepth - 1
@@ -192,15 +193,15 @@ func TestEventsThatJSONBCannotHold(t *testing.T) {
 		"deep":           {strings.Repeat("[", depth) + strings.Repeat("]", depth), true},
 		"ordinary":       {`{"a":1}`, true},
 	}
-	b.start(t, nil)
+	tn.Start(t)
 	for id, row := range rows {
-		b.publish(t, jsonType, "["+eventGridBody(id, row.data)+"]")
+		publishBody(t, tn, jsonType, "["+eventGridBody(id, row.data)+"]")
 	}
-	b.attemptsMade(t, 2*len(rows))
-	require.Len(t, b.everything(t, "events"), len(rows))
-	require.Len(t, b.everything(t, "deliveries"), 2*len(rows))
-	require.Len(t, b.everything(t, "delivery_attempts"), 2*len(rows))
-	deadLetters := b.everything(t, "dead_letters")
+	tn.AttemptsMade(t, 2*len(rows))
+	require.Len(t, everything(t, tn, "events"), len(rows))
+	require.Len(t, everything(t, tn, "deliveries"), 2*len(rows))
+	require.Len(t, everything(t, tn, "delivery_attempts"), 2*len(rows))
+	deadLetters := everything(t, tn, "dead_letters")
 	require.Len(t, deadLetters, len(rows))
 	for _, deadLetter := range deadLetters {
 		id := deadLetter["event_id"].(string)
@@ -208,6 +209,6 @@ func TestEventsThatJSONBCannotHold(t *testing.T) {
 		require.Equal(t, rows[id].held, deadLetter["body"] != nil, id)
 		require.Equal(t, rows[id].held, deadLetter["body_error"] == nil, id)
 	}
-	require.Equal(t, len(rows), b.count(t,
+	require.Equal(t, len(rows), tn.Count(t,
 		"SELECT count(*) FROM postrider.deliveries WHERE state = 'dropped' AND reason = 'UndeliverableDueToHttpBadRequest'"))
 }

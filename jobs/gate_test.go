@@ -12,13 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/catalog"
+	"postrider/internal/testnode"
 )
 
 // One endpoint hangs with a backlog of many times the workers: the others are served, and none of its deliveries is
 // lost.
 func TestHangingEndpointHoldsFewWorkers(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	const workers, backlog = 40, 400
 	var inFlight, most atomic.Int64
 	open := make(chan struct{})
@@ -36,32 +37,32 @@ func TestHangingEndpointHoldsFewWorkers(t *testing.T) {
 	only := func(eventType string) func(*catalog.SubscriptionSpec) {
 		return func(s *catalog.SubscriptionSpec) { s.Filter.IncludedEventTypes = []string{eventType} }
 	}
-	b.subscribe(t, "hanging", hanging.URL, only("test"))
-	b.subscribe(t, "healthy", healthy.URL, only("other"))
-	b.useWorkers(t, workers)
-	b.publishMany(t, backlog)
-	b.start(t, nil)
-	b.become(t, 1, "SELECT (count(*) >= $1)::int FROM postrider_internal.deliveries WHERE hold = 'admission'",
+	subscribe(t, tn, "hanging", hanging.URL, only("test"))
+	subscribe(t, tn, "healthy", healthy.URL, only("other"))
+	useWorkers(t, tn, workers)
+	publishMany(t, tn, backlog)
+	tn.Start(t)
+	tn.Become(t, 1, "SELECT (count(*) >= $1)::int FROM postrider_internal.deliveries WHERE hold = 'admission'",
 		backlog-workers*4)
 
 	for i := range 60 {
-		b.publish(t, "application/json",
+		publishBody(t, tn, "application/json",
 			"["+strings.Replace(eventGridBody(fmt.Sprint("other-", i), "{}"), `"test"`, `"other"`, 1)+"]")
 	}
-	b.attemptsMade(t, 60)
+	tn.AttemptsMade(t, 60)
 
 	require.Len(t, healthy.requests(), 60)
 	require.LessOrEqual(t, most.Load(), int64(workers/2))
 	release()
-	b.attemptsMade(t, backlog)
+	tn.AttemptsMade(t, backlog)
 	require.Equal(t, backlog+60,
-		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
+		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
 }
 
 // maxConcurrentDeliveries bounds the requests in flight, and everything is delivered.
 func TestMaxConcurrentDeliveries(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	var inFlight, most atomic.Int64
 	full, open := make(chan struct{}), make(chan struct{})
 	reached := sync.OnceFunc(func() { close(full) })
@@ -79,22 +80,22 @@ func TestMaxConcurrentDeliveries(t *testing.T) {
 	release := sync.OnceFunc(func() { close(open) })
 	t.Cleanup(release) // before the endpoint closes and waits for its requests
 	two := 2
-	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) { s.MaxConcurrentDeliveries = &two })
-	b.publishMany(t, 40)
-	b.start(t, nil)
+	subscribe(t, tn, "all", e.URL, func(s *catalog.SubscriptionSpec) { s.MaxConcurrentDeliveries = &two })
+	publishMany(t, tn, 40)
+	tn.Start(t)
 	<-full
-	b.become(t, 1, "SELECT (count(*) > 0)::int FROM postrider_internal.deliveries WHERE hold = 'admission'")
+	tn.Become(t, 1, "SELECT (count(*) > 0)::int FROM postrider_internal.deliveries WHERE hold = 'admission'")
 	release()
-	b.attemptsMade(t, 40)
+	tn.AttemptsMade(t, 40)
 	require.EqualValues(t, 2, most.Load())
 	require.Equal(t, 40,
-		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
+		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
 }
 
 // Every worker waits for an endpoint, and further deliveries wait for a worker: publishes are still accepted.
 func TestPublishesAreAcceptedWhileNoWorkerIsFree(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	open := make(chan struct{})
 	release := sync.OnceFunc(func() { close(open) })
 	hanging := newEndpoint(t, func(w http.ResponseWriter, _ request) {
@@ -104,16 +105,16 @@ func TestPublishesAreAcceptedWhileNoWorkerIsFree(t *testing.T) {
 	t.Cleanup(release) // before the endpoint closes and waits for its requests
 	const workers, subscriptions = 4, 6
 	for i := range subscriptions {
-		b.subscribe(t, fmt.Sprint("hanging-", i), fmt.Sprint(hanging.URL, "/", i), nil)
+		subscribe(t, tn, fmt.Sprint("hanging-", i), fmt.Sprint(hanging.URL, "/", i), nil)
 	}
-	b.useWorkers(t, workers)
-	b.publishMany(t, 1)
-	b.exec(t, `UPDATE postrider_internal.river_job SET created_at = now() - interval '1 minute',
+	useWorkers(t, tn, workers)
+	publishMany(t, tn, 1)
+	tn.Exec(t, `UPDATE postrider_internal.river_job SET created_at = now() - interval '1 minute',
 		scheduled_at = now() - interval '1 minute'`)
-	b.start(t, nil)
-	require.Eventually(t, func() bool { return b.store.Backpressure.Lag() > time.Second }, waitTimeout, tick)
-	b.publishMany(t, 1)
+	tn.Start(t)
+	require.Eventually(t, func() bool { return tn.System.Backpressure.Lag() > time.Second }, testnode.Timeout, tick)
+	publishMany(t, tn, 1)
 	release()
-	b.attemptsMade(t, 2*subscriptions)
-	require.Eventually(t, func() bool { return b.store.Backpressure.Lag() == 0 }, waitTimeout, tick)
+	tn.AttemptsMade(t, 2*subscriptions)
+	require.Eventually(t, func() bool { return tn.System.Backpressure.Lag() == 0 }, testnode.Timeout, tick)
 }

@@ -14,7 +14,9 @@ import (
 
 	"postrider/internal/catalog"
 	"postrider/internal/event"
+	"postrider/internal/node"
 	"postrider/internal/postgres"
+	"postrider/internal/testnode"
 	"postrider/jobs"
 	"postrider/policy"
 )
@@ -29,9 +31,9 @@ func validated(url string, schema event.Schema) catalog.SubscriptionSpec {
 }
 
 // startHandshakes starts an engine whose three tries follow one another at once.
-func (b *bundle) startHandshakes(t *testing.T, change func(*jobs.Options)) {
+func startHandshakes(t *testing.T, tn *testnode.Node, change func(*jobs.Options)) {
 	t.Helper()
-	b.start(t, func(o *jobs.Options) {
+	tn.Start(t, func(o *jobs.Options) {
 		o.HandshakePause = time.Millisecond
 		if change != nil {
 			change(o)
@@ -40,36 +42,36 @@ func (b *bundle) startHandshakes(t *testing.T, change func(*jobs.Options)) {
 }
 
 // begin begins a handshake.
-func (b *bundle) begin(t *testing.T, name string, spec catalog.SubscriptionSpec) (id int64) {
+func begin(t *testing.T, tn *testnode.Node, name string, spec catalog.SubscriptionSpec) (id int64) {
 	t.Helper()
-	topic, err := b.store.Topics.Get(t.Context(), topicName)
+	topic, err := tn.System.Topics.Get(t.Context(), topicName)
 	require.NoError(t, err)
-	_, _, err = b.store.Subscriptions.Put(t.Context(), topicName, name, spec)
+	_, _, err = tn.System.Subscriptions.Put(t.Context(), topicName, name, spec)
 	require.ErrorIs(t, err, postgres.ErrNotValidated)
-	id, err = b.store.Handshakes.BeginValidation(t.Context(), topic, name, &spec, "https://events.example.com")
+	id, err = tn.System.Handshakes.BeginValidation(t.Context(), topic, name, &spec, "https://events.example.com")
 	require.NoError(t, err)
 	return id
 }
 
 // handshakeEnded begins a handshake and waits for its end.
-func (b *bundle) handshakeEnded(t *testing.T, name string, spec catalog.SubscriptionSpec) *catalog.Handshake {
+func handshakeEnded(t *testing.T, tn *testnode.Node, name string, spec catalog.SubscriptionSpec) *catalog.Handshake {
 	t.Helper()
-	id := b.begin(t, name, spec)
-	require.NoError(t, b.store.Handshakes.Wait(t.Context(), id, waitTimeout))
-	return b.handshake(t, id)
+	id := begin(t, tn, name, spec)
+	require.NoError(t, tn.System.Handshakes.Wait(t.Context(), id, testnode.Timeout))
+	return handshakeOf(t, tn, id)
 }
 
-func (b *bundle) handshake(t *testing.T, id int64) *catalog.Handshake {
+func handshakeOf(t *testing.T, tn *testnode.Node, id int64) *catalog.Handshake {
 	t.Helper()
-	h, err := b.store.Handshakes.Get(t.Context(), id)
+	h, err := tn.System.Handshakes.Get(t.Context(), id)
 	require.NoError(t, err)
 	return h
 }
 
 // put stores an event subscription with its handshake.
-func (b *bundle) put(t *testing.T, name string, spec catalog.SubscriptionSpec, handshake int64) *catalog.Subscription {
+func put(t *testing.T, tn *testnode.Node, name string, spec catalog.SubscriptionSpec, handshake int64) *catalog.Subscription {
 	t.Helper()
-	sub, _, err := b.store.Subscriptions.PutValidated(t.Context(), topicName, name, spec, handshake)
+	sub, _, err := tn.System.Subscriptions.PutValidated(t.Context(), topicName, name, spec, handshake)
 	require.NoError(t, err)
 	return sub
 }
@@ -94,10 +96,10 @@ func sendsBack(w http.ResponseWriter, r request) {
 
 func TestValidationEvent(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, sendsBack)
-	b.startHandshakes(t, nil)
-	h := b.handshakeEnded(t, "billing", validated(e.URL+"/in?secret=1", event.EventGrid))
+	startHandshakes(t, tn, nil)
+	h := handshakeEnded(t, tn, "billing", validated(e.URL+"/in?secret=1", event.EventGrid))
 
 	require.Equal(t, catalog.HandshakeSucceeded, h.State, h.Message)
 	require.Equal(t, 1, h.Tries)
@@ -105,7 +107,7 @@ func TestValidationEvent(t *testing.T) {
 	require.Len(t, h.Steps, 1)
 	require.Equal(t, 200, h.Steps[0].Status)
 	require.JSONEq(t, `{"ValidationResponse":"(code)"}`, string(h.Steps[0].Response))
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'handshake'"))
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'handshake'"))
 
 	require.Len(t, e.requests(), 1)
 	r := e.requests()[0]
@@ -128,10 +130,10 @@ func TestValidationEvent(t *testing.T) {
 			"eventsubscriptions/billing/validate?id=" + h.Code},
 	}, events[0])
 
-	sub := b.put(t, "billing", validated(e.URL+"/in?secret=1", event.EventGrid), h.ID)
+	sub := put(t, tn, "billing", validated(e.URL+"/in?secret=1", event.EventGrid), h.ID)
 	require.Equal(t, catalog.ProvisioningSucceeded, sub.ProvisioningState)
-	b.publishOne(t, "a")
-	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
+	publishOne(t, tn, "a")
+	require.Equal(t, policy.Delivered, tn.Attempt(t).Verdict.Action)
 }
 
 // handshakeCase has an endpoint's responses to a handshake, and the result.
@@ -145,8 +147,8 @@ type handshakeCase struct {
 
 func TestResponsesToHandshakes(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.startHandshakes(t, func(o *jobs.Options) { o.HandshakeTimeout = 300 * time.Millisecond })
+	tn := setup(t)
+	startHandshakes(t, tn, func(o *jobs.Options) { o.HandshakeTimeout = 300 * time.Millisecond })
 	with := func(status int, header, value, body string) func(http.ResponseWriter, request) {
 		return func(w http.ResponseWriter, _ request) {
 			if header != "" {
@@ -220,7 +222,7 @@ func TestResponsesToHandshakes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := newEndpoint(t, c.respond)
-			h := b.handshakeEnded(t, strings.ReplaceAll(name, " ", "-"), validated(e.URL, c.schema))
+			h := handshakeEnded(t, tn, strings.ReplaceAll(name, " ", "-"), validated(e.URL, c.schema))
 			require.Equal(t, c.state, h.State, h.Message)
 			require.Contains(t, h.Message, c.says)
 			require.Equal(t, c.tries, h.Tries)
@@ -230,12 +232,12 @@ func TestResponsesToHandshakes(t *testing.T) {
 				require.NotContains(t, string(step.Response), h.Code, "a response may repeat the request")
 				require.LessOrEqual(t, len(step.Response), 4096)
 			}
-			_, _, err := b.store.Subscriptions.PutValidated(t.Context(), topicName, strings.ReplaceAll(name, " ", "-"),
+			_, _, err := tn.System.Subscriptions.PutValidated(t.Context(), topicName, strings.ReplaceAll(name, " ", "-"),
 				validated(e.URL, c.schema), h.ID)
 			var failed *catalog.ValidationFailedError
 			require.Equal(t, c.state == catalog.HandshakeFailed, errors.As(err, &failed), "%v", err)
 			require.Zero(t,
-				b.count(t, "SELECT count(*) FROM postrider.handshake_steps WHERE response LIKE '%' || $1 || '%'", h.Code))
+				tn.Count(t, "SELECT count(*) FROM postrider.handshake_steps WHERE response LIKE '%' || $1 || '%'", h.Code))
 		})
 	}
 }
@@ -243,8 +245,8 @@ func TestResponsesToHandshakes(t *testing.T) {
 // Endpoints repeat what they received. Neither the code, in any case, nor secrets of their URL are stored, even partly.
 func TestHandshakesStoreNoSecrets(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.startHandshakes(t, nil)
+	tn := setup(t)
+	startHandshakes(t, tn, nil)
 	for name, c := range map[string]struct {
 		schema event.Schema
 		repeat func(http.ResponseWriter, request)
@@ -274,7 +276,7 @@ func TestHandshakesStoreNoSecrets(t *testing.T) {
 		}},
 	} {
 		e := newEndpoint(t, c.repeat)
-		h := b.handshakeEnded(t, name, validated(e.URL+"/in?code=hush%2Fhush", c.schema))
+		h := handshakeEnded(t, tn, name, validated(e.URL+"/in?code=hush%2Fhush", c.schema))
 		kept := h.Message
 		require.NotEmpty(t, h.Steps, name)
 		for _, step := range h.Steps {
@@ -287,13 +289,13 @@ func TestHandshakesStoreNoSecrets(t *testing.T) {
 
 func TestPermissionRequest(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, func(w http.ResponseWriter, r request) {
 		w.Header()["Webhook-Allowed-Origin"] = r.header["Webhook-Request-Origin"]
 		w.Header().Set("WebHook-Allowed-Rate", "100")
 	})
-	b.startHandshakes(t, func(o *jobs.Options) { o.WebhookOrigin, o.WebhookRequestRate = "events.example.com", 120 })
-	h := b.handshakeEnded(t, "billing", validated(e.URL+"/in?secret=1", event.CloudEvents))
+	startHandshakes(t, tn, func(o *jobs.Options) { o.WebhookOrigin, o.WebhookRequestRate = "events.example.com", 120 })
+	h := handshakeEnded(t, tn, "billing", validated(e.URL+"/in?secret=1", event.CloudEvents))
 
 	require.Equal(t, catalog.HandshakeSucceeded, h.State, h.Message)
 	require.Contains(t, h.Message, `"100", which is not applied`)
@@ -308,32 +310,32 @@ func TestPermissionRequest(t *testing.T) {
 // Endpoints of namespace topics get no URL to open, so a response without permission is a failure.
 func TestNamespaceTopicsHaveNoCallback(t *testing.T) {
 	t.Parallel()
-	b := setupSpec(t, catalog.TopicSpec{Kind: catalog.TopicNamespace, InputSchema: event.CloudEvents})
+	tn := setupSpec(t, catalog.TopicSpec{Kind: catalog.TopicNamespace, InputSchema: event.CloudEvents})
 	e := newEndpoint(t, respondWith(http.StatusOK))
-	b.startHandshakes(t, nil)
-	h := b.handshakeEnded(t, "billing", validated(e.URL, event.CloudEvents))
+	startHandshakes(t, tn, nil)
+	h := handshakeEnded(t, tn, "billing", validated(e.URL, event.CloudEvents))
 	require.Equal(t, catalog.HandshakeFailed, h.State, h.Message)
 	require.Len(t, e.requests(), 3)
 	require.Equal(t, "eventgrid.azure.net", e.requests()[0].header.Get("WebHook-Request-Origin"))
 	require.NotContains(t, e.requests()[0].header, "Webhook-Request-Callback")
 	require.NotContains(t, e.requests()[0].header, "Webhook-Request-Rate")
-	require.ErrorIs(t, b.store.Handshakes.CompleteValidation(t.Context(), topicName, "billing", h.Code),
+	require.ErrorIs(t, tn.System.Handshakes.CompleteValidation(t.Context(), topicName, "billing", h.Code),
 		postgres.ErrNotFound)
 }
 
 // An endpoint is notified of the deletion of its event subscription, unless that was never ready for deliveries.
 func TestEndpointIsNotifiedOfTheDeletion(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	status := make(chan int, 10)
 	e := newEndpoint(t, func(w http.ResponseWriter, _ request) { w.WriteHeader(<-status) })
-	b.startHandshakes(t, nil)
-	b.subscribe(t, "billing", e.URL+"/?secret=1", nil)
-	b.subscribe(t, "cloudy", e.URL, func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents })
+	startHandshakes(t, tn, nil)
+	subscribe(t, tn, "billing", e.URL+"/?secret=1", nil)
+	subscribe(t, tn, "cloudy", e.URL, func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents })
 	status <- http.StatusInternalServerError
 	status <- http.StatusAccepted
-	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), topicName, "billing"))
-	b.become(t, 1,
+	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), topicName, "billing"))
+	tn.Become(t, 1,
 		"SELECT count(*) FROM postrider.handshakes WHERE purpose = 'deletion' AND state = 'succeeded' AND tries = 2")
 	r := e.requests()[1]
 	require.Equal(t, "POST /?secret=1", r.method+" "+r.uri)
@@ -347,8 +349,8 @@ func TestEndpointIsNotifiedOfTheDeletion(t *testing.T) {
 	require.Equal(t, "/topics/orders/eventSubscriptions/billing", events[0].Data.EventSubscriptionID)
 
 	status <- http.StatusOK
-	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), topicName, "cloudy"))
-	b.become(t, 2, "SELECT count(*) FROM postrider.handshakes WHERE purpose = 'deletion' AND state = 'succeeded'")
+	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), topicName, "cloudy"))
+	tn.Become(t, 2, "SELECT count(*) FROM postrider.handshakes WHERE purpose = 'deletion' AND state = 'succeeded'")
 	r = e.requests()[2]
 	require.Equal(t, "application/cloudevents+json; charset=utf-8", r.header.Get("Content-Type"))
 	var one struct{ Specversion, Type, Source, ID, Time string }
@@ -358,39 +360,39 @@ func TestEndpointIsNotifiedOfTheDeletion(t *testing.T) {
 
 	status <- http.StatusOK
 	spec := validated(e.URL, event.EventGrid)
-	b.put(t, "unvalidated", spec, b.handshakeEnded(t, "unvalidated", spec).ID)
-	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), topicName, "unvalidated"))
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.handshakes WHERE purpose = 'deletion'"))
+	put(t, tn, "unvalidated", spec, handshakeEnded(t, tn, "unvalidated", spec).ID)
+	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), topicName, "unvalidated"))
+	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.handshakes WHERE purpose = 'deletion'"))
 }
 
 // A node dies during a handshake: another node repeats the request, with a new row.
 func TestHandshakeOfADeadNodeIsReclaimed(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, sendsBack)
 	spec := validated(e.URL, event.EventGrid)
-	id := b.begin(t, "billing", spec)
+	id := begin(t, tn, "billing", spec)
 	var job int64
 	require.NoError(t,
-		b.pool.QueryRow(t.Context(), "UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at "+
+		tn.Pool.QueryRow(t.Context(), "UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at "+
 			"= now(), attempted_by = '{dead}' RETURNING id").Scan(&job))
-	died, err := b.store.Handshakes.Load(t.Context(), id, job)
+	died, err := tn.System.Handshakes.Load(t.Context(), id, job)
 	require.NoError(t, err)
-	sub := b.put(t, "billing", spec, id)
+	sub := put(t, tn, "billing", spec, id)
 	require.Equal(t, catalog.ProvisioningCreating, sub.ProvisioningState)
 	lost := *died
 	lost.CreatedAt = died.CreatedAt.Add(-time.Second)
-	require.NoError(t, b.store.Handshakes.Record(t.Context(),
+	require.NoError(t, tn.System.Handshakes.Record(t.Context(),
 		&catalog.HandshakeResult{Job: job, Handshake: &lost, State: catalog.HandshakeFailed, Message: "lost"}))
-	require.Equal(t, catalog.HandshakePending, b.handshake(t, id).State,
+	require.Equal(t, catalog.HandshakePending, handshakeOf(t, tn, id).State,
 		"nor does a word on a handshake that a failover lost, whose ids this one has")
 
-	b.startHandshakes(t, nil)
-	b.become(t, 1,
+	startHandshakes(t, tn, nil)
+	tn.Become(t, 1,
 		"SELECT count(*) FROM postrider.event_subscriptions WHERE provisioning_state = 'Succeeded' AND hold IS NULL")
-	require.NoError(t, b.store.Handshakes.Record(t.Context(),
+	require.NoError(t, tn.System.Handshakes.Record(t.Context(),
 		&catalog.HandshakeResult{Job: job, Handshake: died, State: catalog.HandshakeFailed, Message: "late"}))
-	h := b.handshake(t, id)
+	h := handshakeOf(t, tn, id)
 	require.Equal(t, catalog.HandshakeSucceeded, h.State, "the dead node's word counts no more")
 	require.Len(t, h.Steps, 1)
 	require.Len(t, e.requests(), 1)
@@ -399,72 +401,72 @@ func TestHandshakeOfADeadNodeIsReclaimed(t *testing.T) {
 // A stop cuts the request; the next node repeats it.
 func TestStopDuringAHandshake(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e, hang := newHanging(t, sendsBack)
-	engine := b.newEngine(t, b.store, func(o *jobs.Options) { o.StopTimeout = 50 * time.Millisecond })
+	engine := tn.Engine(t, func(o *jobs.Options) { o.StopTimeout = 50 * time.Millisecond })
 	require.NoError(t, engine.Start(t.Context()))
-	id := b.begin(t, "billing", validated(e.URL, event.EventGrid))
+	id := begin(t, tn, "billing", validated(e.URL, event.EventGrid))
 	<-hang.begun
-	requireStops(t, engine)
+	testnode.RequireStops(t, engine)
 	hang.letGo()
-	require.Equal(t, catalog.HandshakePending, b.handshake(t, id).State)
-	require.Empty(t, b.handshake(t, id).Steps, "a request that we cut is no try")
-	other, _ := newStore(t, b.url, "node-2")
-	second := b.newEngine(t, other, nil)
+	require.Equal(t, catalog.HandshakePending, handshakeOf(t, tn, id).State)
+	require.Empty(t, handshakeOf(t, tn, id).Steps, "a request that we cut is no try")
+	other := tn.Beside(t, node.Options{Node: "node-2"})
+	second := other.Engine(t)
 	require.NoError(t, second.Start(t.Context()))
-	defer requireStops(t, second)
-	require.NoError(t, b.store.Handshakes.Wait(t.Context(), id, waitTimeout))
-	require.Equal(t, catalog.HandshakeSucceeded, b.handshake(t, id).State)
+	defer testnode.RequireStops(t, second)
+	require.NoError(t, tn.System.Handshakes.Wait(t.Context(), id, testnode.Timeout))
+	require.Equal(t, catalog.HandshakeSucceeded, handshakeOf(t, tn, id).State)
 }
 
 // A hold that ends on one of two nodes ends on both.
 func TestHandshakeOnTwoNodes(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e, hang := newHanging(t, sendsBack)
-	other, _ := newStore(t, b.url, "node-2")
-	second := b.newEngine(t, other, nil)
+	other := tn.Beside(t, node.Options{Node: "node-2"})
+	second := other.Engine(t)
 	require.NoError(t, second.Start(t.Context()))
-	t.Cleanup(func() { requireStops(t, second) })
+	t.Cleanup(func() { testnode.RequireStops(t, second) })
 	spec := validated(e.URL, event.EventGrid)
-	id := b.begin(t, "billing", spec) // by a node without an engine
+	id := begin(t, tn, "billing", spec) // by a node without an engine
 	<-hang.begun
-	b.put(t, "billing", spec, id)
-	b.publishOne(t, "a")
-	b.startHandshakes(t, nil)
+	put(t, tn, "billing", spec, id)
+	publishOne(t, tn, "a")
+	startHandshakes(t, tn, nil)
 	hang.letGo()
-	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
-	b.publishOne(t, "b")
-	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
+	require.Equal(t, policy.Delivered, tn.Attempt(t).Verdict.Action)
+	publishOne(t, tn, "b")
+	require.Equal(t, policy.Delivered, tn.Attempt(t).Verdict.Action)
 }
 
 // Hanging handshakes take no workers of deliveries and delay none.
 func TestHangingHandshakesDelayNoDelivery(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	silent, hang := newHanging(t, respondWith(http.StatusInternalServerError))
 	e := newEndpoint(t, respondWith(http.StatusOK))
-	b.useWorkers(t, 2)
-	b.start(t, nil)
+	useWorkers(t, tn, 2)
+	tn.Start(t)
 	for n := range 20 {
-		b.begin(t, fmt.Sprintf("silent-%d", n), validated(silent.URL, event.EventGrid))
+		begin(t, tn, fmt.Sprintf("silent-%d", n), validated(silent.URL, event.EventGrid))
 	}
 	for range 20 {
 		<-hang.begun
 	}
-	b.subscribe(t, "billing", e.URL, nil)
-	b.publishOne(t, "a")
-	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
+	subscribe(t, tn, "billing", e.URL, nil)
+	publishOne(t, tn, "a")
+	require.Equal(t, policy.Delivered, tn.Attempt(t).Verdict.Action)
 	hang.letGo()
 }
 
 // Handshakes obey the address guard, too.
 func TestHandshakeObeysTheAddressGuard(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, sendsBack)
-	b.startHandshakes(t, func(o *jobs.Options) { o.AllowCIDR = nil })
-	h := b.handshakeEnded(t, "billing", validated(e.URL, event.EventGrid))
+	startHandshakes(t, tn, func(o *jobs.Options) { o.AllowCIDR = nil })
+	h := handshakeEnded(t, tn, "billing", validated(e.URL, event.EventGrid))
 	require.Equal(t, catalog.HandshakeFailed, h.State)
 	require.Contains(t, h.Message, "rejected address")
 	require.Empty(t, e.requests())
@@ -473,15 +475,15 @@ func TestHandshakeObeysTheAddressGuard(t *testing.T) {
 // A handshake whose job is gone gets a new one.
 func TestSweeperRepairsHandshakes(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, sendsBack)
-	id := b.begin(t, "billing", validated(e.URL, event.EventGrid))
-	b.exec(t, "DELETE FROM postrider_internal.river_job")
-	b.exec(t, "UPDATE postrider_internal.handshakes SET created_at = now() - interval '2 minutes'")
-	found, err := b.store.Maintenance.Sweep(t.Context())
+	id := begin(t, tn, "billing", validated(e.URL, event.EventGrid))
+	tn.Exec(t, "DELETE FROM postrider_internal.river_job")
+	tn.Exec(t, "UPDATE postrider_internal.handshakes SET created_at = now() - interval '2 minutes'")
+	found, err := tn.System.Maintenance.Sweep(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, jobs.Swept{Handshakes: 1}, found)
-	b.startHandshakes(t, nil)
-	require.NoError(t, b.store.Handshakes.Wait(t.Context(), id, waitTimeout))
-	require.Equal(t, catalog.HandshakeSucceeded, b.handshake(t, id).State)
+	startHandshakes(t, tn, nil)
+	require.NoError(t, tn.System.Handshakes.Wait(t.Context(), id, testnode.Timeout))
+	require.Equal(t, catalog.HandshakeSucceeded, handshakeOf(t, tn, id).State)
 }

@@ -12,6 +12,7 @@ import (
 	"postrider/internal/catalog"
 	"postrider/internal/endpointconf"
 	"postrider/internal/event"
+	"postrider/internal/testnode"
 	"postrider/jobs"
 )
 
@@ -56,7 +57,7 @@ func TestCustomHeadersOfEachSchema(t *testing.T) {
 		`"subject":{"sourceField":"who"},"dataVersion":{"defaultValue":"3"}`
 	for _, row := range []struct {
 		schema      event.Schema
-		input       func(*testing.T) *bundle
+		input       func(*testing.T) *testnode.Node
 		contentType string
 		body        string
 		headers     []endpointconf.DeliveryAttribute
@@ -78,7 +79,7 @@ func TestCustomHeadersOfEachSchema(t *testing.T) {
 			},
 		},
 		{
-			event.CloudEvents, func(t *testing.T) *bundle { return setupTopic(t, event.CloudEvents) }, structuredType,
+			event.CloudEvents, func(t *testing.T) *testnode.Node { return setupTopic(t, event.CloudEvents) }, structuredType,
 			`{"specversion":"1.0","id":"7","source":"/s","type":"t","partitionkey":"p1","sampled":5,"data":{"system":"crm"}}`,
 			[]endpointconf.DeliveryAttribute{
 				staticHeader("X-Fixed", "v"), dynamicHeader("X-System", "data.system"), dynamicHeader("X-Key", "partitionkey"),
@@ -91,7 +92,7 @@ func TestCustomHeadersOfEachSchema(t *testing.T) {
 			},
 		},
 		{
-			event.CustomInput, func(t *testing.T) *bundle { return setupCustom(t, custom) }, jsonType,
+			event.CustomInput, func(t *testing.T) *testnode.Node { return setupCustom(t, custom) }, jsonType,
 			`{"no":7,"at":"2026-01-01T01:00:00.123456789+01:00","kind":"order","who":"me","total":1e3}`,
 			[]endpointconf.DeliveryAttribute{
 				dynamicHeader("X-Id", "id"), dynamicHeader("X-Time", "eventTime"), dynamicHeader("X-Type", "eventType"),
@@ -104,14 +105,14 @@ func TestCustomHeadersOfEachSchema(t *testing.T) {
 	} {
 		t.Run(string(row.schema), func(t *testing.T) {
 			t.Parallel()
-			b := row.input(t)
+			tn := row.input(t)
 			e := newEndpoint(t, respondWith(http.StatusServiceUnavailable))
-			b.subscribe(t, "all", e.URL, both(delivering(row.schema), sending(row.headers...)))
-			b.start(t, nil)
-			b.publish(t, row.contentType, row.body)
-			b.attempt(t)
-			b.travel(t)
-			b.attempt(t)
+			subscribe(t, tn, "all", e.URL, both(delivering(row.schema), sending(row.headers...)))
+			tn.Start(t)
+			publishBody(t, tn, row.contentType, row.body)
+			tn.Attempt(t)
+			travel(t, tn)
+			tn.Attempt(t)
 			seen := e.requests()
 			require.Len(t, seen, 2)
 			require.Equal(t, row.want, seen[0].custom())
@@ -124,27 +125,27 @@ func TestCustomHeadersOfEachSchema(t *testing.T) {
 // All members of a batch have the header values of their request, also at the next attempt.
 func TestCustomHeadersOfBatches(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusServiceUnavailable))
 	headers := sending(staticHeader("X-Fixed", "v"), dynamicHeader("X-Kind", "data.kind"))
-	b.subscribe(t, "all", e.URL, both(batching(10, 64), headers))
+	subscribe(t, tn, "all", e.URL, both(batching(10, 64), headers))
 	var list []string
 	for i, data := range []string{`{"kind":"a"}`, `{"kind":"b"}`, `{}`, `{"kind":"a"}`, `{"kind":null}`, `{"kind":"b"}`} {
 		list = append(list, eventGridBody(strconv.Itoa(i), data))
 	}
-	b.publish(t, jsonType, "["+strings.Join(list, ",")+"]")
-	b.start(t, nil)
-	b.attemptsMade(t, 3)
-	require.Equal(t, 3, b.travel(t))
-	b.attemptsMade(t, 3)
+	publishBody(t, tn, jsonType, "["+strings.Join(list, ",")+"]")
+	tn.Start(t)
+	tn.AttemptsMade(t, 3)
+	require.Equal(t, 3, travel(t, tn))
+	tn.AttemptsMade(t, 3)
 	got := map[string]int{}
 	for _, r := range e.requests() {
 		got[strings.Join(r.ids(t), ",")+"="+r.custom()["X-Kind"]]++
 		require.Equal(t, "v", r.custom()["X-Fixed"])
 	}
 	require.Equal(t, map[string]int{"0,3=a": 2, "1,5=b": 2, "2,4=": 2}, got)
-	b.publish(t, jsonType, "["+eventGridBody("lone", `{"kind":"c"}`)+"]")
-	b.attempt(t)
+	publishBody(t, tn, jsonType, "["+eventGridBody("lone", `{"kind":"c"}`)+"]")
+	tn.Attempt(t)
 	require.Equal(t, map[string]string{"X-Fixed": "v", "X-Kind": "c"}, e.requests()[6].custom(), "a batch of one")
 	require.NotEmpty(t, e.requests()[6].header.Get("Aeg-Output-Event-Id"))
 }
@@ -152,62 +153,62 @@ func TestCustomHeadersOfBatches(t *testing.T) {
 // Members that differ in a header that was added after their batch was cut leave it and are sent alone.
 func TestDynamicHeaderAddedToABatch(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusServiceUnavailable))
-	b.subscribe(t, "all", e.URL, batching(10, 64))
-	b.publish(t, jsonType, "["+eventGridBody("1", `{"kind":"a"}`)+","+eventGridBody("2", `{"kind":"b"}`)+","+
+	subscribe(t, tn, "all", e.URL, batching(10, 64))
+	publishBody(t, tn, jsonType, "["+eventGridBody("1", `{"kind":"a"}`)+","+eventGridBody("2", `{"kind":"b"}`)+","+
 		eventGridBody("3", `{"kind":"a"}`)+"]")
-	b.start(t, nil)
-	b.attempt(t)
-	b.subscribe(t, "all", e.URL, both(batching(10, 64), sending(dynamicHeader("X-Kind", "data.kind"))))
-	require.Equal(t, 1, b.travel(t))
-	b.attemptsMade(t, 2)
+	tn.Start(t)
+	tn.Attempt(t)
+	subscribe(t, tn, "all", e.URL, both(batching(10, 64), sending(dynamicHeader("X-Kind", "data.kind"))))
+	require.Equal(t, 1, travel(t, tn))
+	tn.AttemptsMade(t, 2)
 	got := map[string]string{}
 	for _, r := range e.requests() {
 		got[strings.Join(r.ids(t), ",")] = r.custom()["X-Kind"]
 	}
 	require.Equal(t, map[string]string{"1,2,3": "", "1,3": "a", "2": "b"}, got)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batch_members WHERE left_reason = 'HeaderValue'"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.batch_members WHERE left_reason = 'HeaderValue'"))
 }
 
 // More events than one cut reads, of many values and sizes: every event is delivered once, with its own value.
 func TestDynamicHeadersOfManyBatches(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusOK))
-	b.subscribe(t, "all", e.URL, both(batching(20, 1024), sending(dynamicHeader("X-Kind", "data.kind"))))
+	subscribe(t, tn, "all", e.URL, both(batching(20, 1024), sending(dynamicHeader("X-Kind", "data.kind"))))
 	const large, small = 40, 1100
 	for range large {
 		id := uuid.NewString()
-		b.publish(t, jsonType, "["+eventGridBody(id, `{"kind":"`+id[:1]+`","fill":"`+strings.Repeat("x", 400_000)+`"}`)+"]")
+		publishBody(t, tn, jsonType, "["+eventGridBody(id, `{"kind":"`+id[:1]+`","fill":"`+strings.Repeat("x", 400_000)+`"}`)+"]")
 	}
 	var list []string
 	for range small {
 		id := uuid.NewString()
 		list = append(list, eventGridBody(id, `{"kind":"`+id[:1]+`"}`))
 	}
-	b.publish(t, jsonType, "["+strings.Join(list, ",")+"]")
-	b.start(t, nil)
-	b.become(t, large+small, deliveredInBatch)
+	publishBody(t, tn, jsonType, "["+strings.Join(list, ",")+"]")
+	tn.Start(t)
+	tn.Become(t, large+small, deliveredInBatch)
 	for _, r := range e.requests() {
 		for _, id := range r.ids(t) {
 			require.Equal(t, id[:1], r.custom()["X-Kind"])
 		}
 	}
 	require.Less(t, len(e.requests()), 250, "events of one value go together")
-	b.become(t, 0, "SELECT count(*) FROM postrider_internal.river_job")
+	tn.Become(t, 0, "SELECT count(*) FROM postrider_internal.river_job")
 }
 
 func TestCustomUserAgent(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusOK))
-	b.subscribe(t, "all", e.URL+"/own",
+	subscribe(t, tn, "all", e.URL+"/own",
 		sending(staticHeader("user-agent", "shop/1"), secretHeader("authorization", "Bearer t")))
-	b.subscribe(t, "none", e.URL+"/none", nil)
-	b.start(t, func(o *jobs.Options) { o.UserAgent = "postrider/test" })
-	b.publishOne(t, "1")
-	b.attemptsMade(t, 2)
+	subscribe(t, tn, "none", e.URL+"/none", nil)
+	tn.Start(t, func(o *jobs.Options) { o.UserAgent = "postrider/test" })
+	publishOne(t, tn, "1")
+	tn.AttemptsMade(t, 2)
 	for _, r := range e.requests() {
 		if r.uri == "/own" {
 			require.Equal(t, []string{"shop/1"}, r.header["User-Agent"])
@@ -222,13 +223,13 @@ func TestCustomUserAgent(t *testing.T) {
 // A stored custom header does not replace one of ours whose name was reserved later.
 func TestCustomHeaderNeverReplacesOurs(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusOK))
-	b.subscribe(t, "all", e.URL, sending(staticHeader("Aeg-Event-Type", "theirs"),
+	subscribe(t, tn, "all", e.URL, sending(staticHeader("Aeg-Event-Type", "theirs"),
 		staticHeader("content-type", "text/plain"), staticHeader("X-A", "v")))
-	b.start(t, nil)
-	b.publishOne(t, "1")
-	b.attempt(t)
+	tn.Start(t)
+	publishOne(t, tn, "1")
+	tn.Attempt(t)
 	r := requireOneRequest(t, e)
 	require.Equal(t, []string{"Notification"}, r.header["Aeg-Event-Type"])
 	require.Equal(t, []string{"application/json; charset=utf-8"}, r.header["Content-Type"])
@@ -238,13 +239,13 @@ func TestCustomHeaderNeverReplacesOurs(t *testing.T) {
 // A value that no header can carry must not block the event's delivery.
 func TestDynamicHeaderThatCannotBeSent(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusOK))
-	b.subscribe(t, "all", e.URL, sending(dynamicHeader("X-A", "data.a"), dynamicHeader("X-B", "data.b")))
-	b.start(t, func(o *jobs.Options) { o.MaxHeaderBytes = 5 })
+	subscribe(t, tn, "all", e.URL, sending(dynamicHeader("X-A", "data.a"), dynamicHeader("X-B", "data.b")))
+	tn.Start(t, func(o *jobs.Options) { o.MaxHeaderBytes = 5 })
 	for _, a := range []string{`"a\r\nX-C: c"`, `"\u0000"`, `"\u007f"`, `"\ud800"`, `"123456"`, `{}`, `null`} {
-		b.publish(t, jsonType, "["+eventGridBody("1", `{"a":`+a+`,"b":"12345"}`)+"]")
-		require.Equal(t, http.StatusOK, b.attempt(t).Result.Status, a)
+		publishBody(t, tn, jsonType, "["+eventGridBody("1", `{"a":`+a+`,"b":"12345"}`)+"]")
+		require.Equal(t, http.StatusOK, tn.Attempt(t).Result.Status, a)
 	}
 	for _, r := range e.requests() {
 		require.Equal(t, map[string]string{"X-B": "12345"}, r.custom(), r.body)
@@ -254,16 +255,16 @@ func TestDynamicHeaderThatCannotBeSent(t *testing.T) {
 // A changed setting applies from the next attempt on.
 func TestCustomHeadersChange(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusServiceUnavailable))
-	b.subscribe(t, "all", e.URL, sending(staticHeader("X-A", "one")))
-	b.start(t, nil)
-	b.publishOne(t, "1")
-	b.attempt(t)
+	subscribe(t, tn, "all", e.URL, sending(staticHeader("X-A", "one")))
+	tn.Start(t)
+	publishOne(t, tn, "1")
+	tn.Attempt(t)
 	for _, next := range [][]endpointconf.DeliveryAttribute{{staticHeader("X-A", "two")}, nil} {
-		b.subscribe(t, "all", e.URL, sending(next...))
-		b.travel(t)
-		b.attempt(t)
+		subscribe(t, tn, "all", e.URL, sending(next...))
+		travel(t, tn)
+		tn.Attempt(t)
 	}
 	seen := e.requests()
 	require.Len(t, seen, 3)
@@ -274,21 +275,21 @@ func TestCustomHeadersChange(t *testing.T) {
 // Only secrets are removed from stored responses, and only if there are any.
 func TestResponsesAreStoredWithoutSecrets(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, func(w http.ResponseWriter, r request) {
 		w.Header().Set("X-Echo", r.header.Get("X-Secret"))
 		w.WriteHeader(http.StatusServiceUnavailable)
 		_, _ = w.Write([]byte("got " + r.header.Get("X-Secret") + " and " + r.header.Get("X-Open") + " at " + r.uri))
 	})
-	b.subscribe(t, "secret", e.URL+"/?code=12345678",
+	subscribe(t, tn, "secret", e.URL+"/?code=12345678",
 		sending(secretHeader("X-Secret", "hush"), staticHeader("X-Open", "open")))
-	b.subscribe(t, "open", e.URL+"/?code=1234567",
+	subscribe(t, tn, "open", e.URL+"/?code=1234567",
 		sending(staticHeader("X-Secret", "hush"), staticHeader("X-Open", "open")))
-	b.start(t, nil)
-	b.publishOne(t, "1")
-	b.attemptsMade(t, 2)
+	tn.Start(t)
+	publishOne(t, tn, "1")
+	tn.AttemptsMade(t, 2)
 	const kept = `SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = $1 AND response_excerpt = $2
 		    AND response_headers LIKE '%X-Echo: ' || $3 || '%'`
-	require.Equal(t, 1, b.count(t, kept, "secret", "got *** and open at /?code=***", "***"))
-	require.Equal(t, 1, b.count(t, kept, "open", "got hush and open at /?code=1234567", "hush"))
+	require.Equal(t, 1, tn.Count(t, kept, "secret", "got *** and open at /?code=***", "***"))
+	require.Equal(t, 1, tn.Count(t, kept, "open", "got hush and open at /?code=1234567", "hush"))
 }

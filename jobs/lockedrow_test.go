@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"postrider/internal/testnode"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 )
@@ -23,9 +25,9 @@ func lockedFor() time.Duration {
 
 // whileLocked locks a row in another session, as a user of psql would, and publishes: each event must reach the
 // endpoint "other" at once. begin is called once the row is locked.
-func (b *bundle) whileLocked(t *testing.T, begin func(), lock string, args ...any) {
+func whileLocked(t *testing.T, tn *testnode.Node, begin func(), lock string, args ...any) {
 	t.Helper()
-	user, err := pgx.Connect(t.Context(), b.url)
+	user, err := pgx.Connect(t.Context(), tn.URL)
 	require.NoError(t, err)
 	defer func() { _ = user.Close(context.WithoutCancel(t.Context())) }()
 	tx, err := user.Begin(t.Context())
@@ -41,9 +43,9 @@ func (b *bundle) whileLocked(t *testing.T, begin func(), lock string, args ...an
 	last := time.Now().Add(lockedFor())
 	for i := 0; time.Now().Before(last); i++ {
 		id, published := fmt.Sprint("meanwhile-", i), time.Now()
-		b.publishOne(t, id)
-		for report := b.attempt(t); report.Subscription != "other" || report.EventID != id; {
-			report = b.attempt(t)
+		publishOne(t, tn, id)
+		for report := tn.Attempt(t); report.Subscription != "other" || report.EventID != id; {
+			report = tn.Attempt(t)
 		}
 		require.Less(t, time.Since(published), 3*time.Second, id)
 		<-pace.C
@@ -53,7 +55,7 @@ func (b *bundle) whileLocked(t *testing.T, begin func(), lock string, args ...an
 
 func TestLockedJobRowDelaysOnlyItsDelivery(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	arrived, respond := make(chan struct{}), make(chan struct{})
 	var first sync.Once
 	slow := newEndpoint(t, func(w http.ResponseWriter, _ request) {
@@ -61,35 +63,35 @@ func TestLockedJobRowDelaysOnlyItsDelivery(t *testing.T) {
 		w.WriteHeader(http.StatusOK)
 	})
 	fine := newEndpoint(t, respondWith(http.StatusOK))
-	sub := b.subscribe(t, "slow", slow.URL, nil)
-	b.subscribe(t, "other", fine.URL, nil)
-	b.start(t, nil)
-	b.publishOne(t, "locked")
+	sub := subscribe(t, tn, "slow", slow.URL, nil)
+	subscribe(t, tn, "other", fine.URL, nil)
+	tn.Start(t)
+	publishOne(t, tn, "locked")
 	<-arrived
-	require.Equal(t, "other", b.attempt(t).Subscription)
+	require.Equal(t, "other", tn.Attempt(t).Subscription)
 
-	b.whileLocked(t, func() { close(respond) },
+	whileLocked(t, tn, func() { close(respond) },
 		"SELECT FROM postrider_internal.river_job WHERE (args ->> 's')::bigint = $1 FOR UPDATE", sub.ID)
 
-	b.become(t, 0, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending'")
+	tn.Become(t, 0, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending'")
 }
 
 func TestLockedProbationRowDelaysOnlyItsEndpoint(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	bad := newEndpoint(t, respondWith(http.StatusInternalServerError))
 	fine := newEndpoint(t, respondWith(http.StatusOK))
-	b.copyPolicy(t, "ga-2021", "touchy", `{"probation_trigger":3}`)
-	b.subscribe(t, "bad", bad.URL, under("touchy"))
-	b.subscribe(t, "other", fine.URL, nil)
-	b.start(t, nil)
-	b.publishOne(t, "first")
-	b.attemptsMade(t, 2)
+	copyPolicy(t, tn, "ga-2021", "touchy", `{"probation_trigger":3}`)
+	subscribe(t, tn, "bad", bad.URL, under("touchy"))
+	subscribe(t, tn, "other", fine.URL, nil)
+	tn.Start(t)
+	publishOne(t, tn, "first")
+	tn.AttemptsMade(t, 2)
 	const failed = "SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = 'bad'"
-	require.Equal(t, 1, b.count(t, failed))
+	require.Equal(t, 1, tn.Count(t, failed))
 
-	b.whileLocked(t, func() {}, "SELECT FROM postrider_internal.probations FOR UPDATE")
+	whileLocked(t, tn, func() {}, "SELECT FROM postrider_internal.probations FOR UPDATE")
 
-	b.become(t, 1, "SELECT least(count(*), 1) FROM postrider_internal.probations WHERE since IS NOT NULL")
-	require.Greater(t, b.count(t, failed), 1)
+	tn.Become(t, 1, "SELECT least(count(*), 1) FROM postrider_internal.probations WHERE since IS NOT NULL")
+	require.Greater(t, tn.Count(t, failed), 1)
 }

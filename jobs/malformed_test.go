@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/internal/testnode"
 	"postrider/policy"
 )
 
@@ -182,47 +183,47 @@ func malformedTLS() []endpointCase {
 // Responses that are not HTTP have an outcome within the ack timeout, and are stored.
 func TestMalformedResponses(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.withoutProbation(t)
-	b.copyPolicy(t, policy.DefaultName, "quick", `{"ack_timeout": "2 seconds", "late_response_window": "0"}`)
+	tn := setup(t)
+	withoutProbation(t, tn)
+	copyPolicy(t, tn, policy.DefaultName, "quick", `{"ack_timeout": "2 seconds", "late_response_window": "0"}`)
 	zoo := malformed()
 	for _, a := range zoo {
 		a.url, _ = rawEndpoint(t, a.serve)
-		b.subscribe(t, a.name, a.url, under("quick"))
+		subscribe(t, tn, a.name, a.url, under("quick"))
 	}
 	for _, a := range malformedTLS() {
 		zoo = append(zoo, a)
 		url, _ := rawEndpoint(t, a.serve)
-		b.subscribe(t, a.name, strings.Replace(url, "http:", "https:", 1), under("quick"))
+		subscribe(t, tn, a.name, strings.Replace(url, "http:", "https:", 1), under("quick"))
 	}
-	b.start(t, nil)
-	b.publishOne(t, "e")
-	b.attemptsMade(t, len(zoo))
+	tn.Start(t)
+	publishOne(t, tn, "e")
+	tn.AttemptsMade(t, len(zoo))
 	for _, a := range zoo {
-		b.requireCase(t, a)
+		requireCase(t, tn, a)
 	}
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.delivery_attempts "+
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.delivery_attempts "+
 		"WHERE octet_length(response_excerpt) > 4096 OR octet_length(response_headers) > 4096"))
-	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider_internal.delivery_attempts a
+	require.Equal(t, 1, tn.Count(t, `SELECT count(*) FROM postrider_internal.delivery_attempts a
 		JOIN postrider_internal.event_subscriptions s ON s.id = a.subscription_id
 		WHERE s.name = 'gzip-bomb' AND substring(response_excerpt FOR 2) = '\x1f8b'`), "what is packed stays packed")
-	require.Len(t, b.everything(t, "delivery_attempts"), len(zoo))
+	require.Len(t, everything(t, tn, "delivery_attempts"), len(zoo))
 }
 
 // An endpoint that redirects to itself gets one request for each attempt.
 func TestRedirectToItself(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, func(w http.ResponseWriter, r request) {
 		w.Header().Set("Location", r.uri)
 		w.WriteHeader(http.StatusPermanentRedirect)
 	})
-	b.subscribe(t, "all", e.URL+"/again", nil)
-	b.start(t, nil)
-	b.publishOne(t, "e")
-	b.attempt(t)
-	b.travel(t)
-	b.attempt(t)
+	subscribe(t, tn, "all", e.URL+"/again", nil)
+	tn.Start(t)
+	publishOne(t, tn, "e")
+	tn.Attempt(t)
+	travel(t, tn)
+	tn.Attempt(t)
 	require.Len(t, e.requests(), 2)
 }
 
@@ -230,24 +231,24 @@ func TestRedirectToItself(t *testing.T) {
 // is an attempt, and the next one follows on schedule.
 func TestBrokenKeepAlive(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	var responses atomic.Int64
 	url, accepted := rawEndpoint(t, func(conn *net.TCPConn) {
 		respondRaw(okEmpty)(conn)
 		responses.Add(1)
 		readRequest(conn)
 	})
-	b.subscribe(t, "all", url, nil)
-	b.start(t, nil)
-	b.publishOne(t, "first")
-	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
-	b.publishOne(t, "second")
-	cut := b.attempt(t)
+	subscribe(t, tn, "all", url, nil)
+	tn.Start(t)
+	publishOne(t, tn, "first")
+	require.Equal(t, policy.Delivered, tn.Attempt(t).Verdict.Action)
+	publishOne(t, tn, "second")
+	cut := tn.Attempt(t)
 	require.Equal(t, policy.Result{Err: policy.ErrorSocket}, cut.Result)
 	require.Equal(t, policy.Retry, cut.Verdict.Action)
-	b.travel(t)
-	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
+	travel(t, tn)
+	require.Equal(t, policy.Delivered, tn.Attempt(t).Verdict.Action)
+	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
 	require.EqualValues(t, 2, accepted.Load())
 	require.EqualValues(t, 2, responses.Load())
 }
@@ -255,7 +256,7 @@ func TestBrokenKeepAlive(t *testing.T) {
 // An endpoint that closes connections between requests has no effect: the next request opens another.
 func TestConnectionsClosedBetweenRequests(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	var closed atomic.Int64
 	url, accepted := rawEndpoint(t, func(conn *net.TCPConn) {
 		respondRaw(okEmpty)(conn)
@@ -263,12 +264,12 @@ func TestConnectionsClosedBetweenRequests(t *testing.T) {
 		untilClosed(conn) // the client has noticed
 		closed.Add(1)
 	})
-	b.subscribe(t, "all", url, nil)
-	b.start(t, nil)
+	subscribe(t, tn, "all", url, nil)
+	tn.Start(t)
 	for i := range 5 {
-		b.publishOne(t, fmt.Sprint(i))
-		require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
-		within(t, "the client closes its side", func() bool { return int(closed.Load()) == i+1 })
+		publishOne(t, tn, fmt.Sprint(i))
+		require.Equal(t, policy.Delivered, tn.Attempt(t).Verdict.Action)
+		testnode.Within(t, "the client closes its side", func() bool { return int(closed.Load()) == i+1 })
 	}
 	require.EqualValues(t, 5, accepted.Load())
 }

@@ -10,8 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/catalog"
+	"postrider/internal/node"
 	"postrider/internal/operator"
 	"postrider/internal/query"
+	"postrider/internal/testnode"
 )
 
 const deadLetters = "SELECT count(*) FROM postrider.dead_letters"
@@ -29,22 +31,22 @@ func repairable(t *testing.T) (e *endpoint, repair func()) {
 func TestRedeliveryHasTheSameBytes(t *testing.T) {
 	t.Parallel()
 	for _, gone := range []bool{false, true} {
-		b := setup(t)
+		tn := setup(t)
 		e, repair := repairable(t)
-		b.subscribe(t, "billing", e.URL, nil)
-		b.start(t, nil)
-		b.publishRequest(t, http.Header{
+		subscribe(t, tn, "billing", e.URL, nil)
+		tn.Start(t)
+		publishRequest(t, tn, http.Header{
 			"Content-Type": {"application/json"}, "Traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
 		},
 			`[ {"id":"e-1", "subject":"s","eventType":"test","eventTime":"2026-01-01T00:00:00Z","dataVersion":"2.1",`+
 				` "data": {"a" : 1.50, "a":"\u0000"} } ]`)
-		b.become(t, 1, deadLetters)
+		tn.Become(t, 1, deadLetters)
 		if gone {
-			b.exec(t, "DELETE FROM postrider_internal.events")
+			tn.Exec(t, "DELETE FROM postrider_internal.events")
 		}
 		repair()
-		b.exec(t, "SELECT postrider.redeliver(dead_letter_id) FROM postrider.dead_letters")
-		b.become(t, 1, "SELECT count(*) FROM postrider.deliveries d JOIN postrider.dead_letters l "+
+		tn.Exec(t, "SELECT postrider.redeliver(dead_letter_id) FROM postrider.dead_letters")
+		tn.Become(t, 1, "SELECT count(*) FROM postrider.deliveries d JOIN postrider.dead_letters l "+
 			"ON d.redelivered_from = l.dead_letter_id WHERE d.state = 'delivered' AND d.attempts = 1")
 		seen := e.requests()
 		require.Len(t, seen, 2)
@@ -61,73 +63,73 @@ func TestRedeliveryHasTheSameBytes(t *testing.T) {
 // Redelivered dead letters are batched if the event subscription has batches.
 func TestRedeliveryInBatches(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e, repair := repairable(t)
-	b.subscribe(t, "billing", e.URL, nil)
-	b.start(t, nil)
+	subscribe(t, tn, "billing", e.URL, nil)
+	tn.Start(t)
 	for i := range 5 {
-		b.publishOne(t, fmt.Sprintf("e-%d", i))
+		publishOne(t, tn, fmt.Sprintf("e-%d", i))
 	}
-	b.become(t, 5, deadLetters)
+	tn.Become(t, 5, deadLetters)
 	repair()
-	b.subscribe(t, "billing", e.URL, func(s *catalog.SubscriptionSpec) { s.MaxEventsPerBatch = new(10) })
-	_, err := b.store.Operator.OnDeadLetters(t.Context(), &query.DeadLetterFilter{},
+	subscribe(t, tn, "billing", e.URL, func(s *catalog.SubscriptionSpec) { s.MaxEventsPerBatch = new(10) })
+	_, err := tn.System.Operator.OnDeadLetters(t.Context(), &query.DeadLetterFilter{},
 		&operator.Action{Kind: operator.Redeliver})
 	require.NoError(t, err)
-	b.become(t, 5, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND batch_id IS NOT NULL "+
+	tn.Become(t, 5, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND batch_id IS NOT NULL "+
 		"AND redelivered_from IS NOT NULL")
-	b.become(t, 1, "SELECT count(*) FROM postrider.operations WHERE state = 'done' AND done = 5")
+	tn.Become(t, 1, "SELECT count(*) FROM postrider.operations WHERE state = 'done' AND done = 5")
 }
 
 // An operation keeps its rate, continues after its node has stopped, and redelivers each dead letter once.
 func TestOperationSurvivesItsNode(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e, repair := repairable(t)
-	b.withoutProbation(t)
-	b.subscribe(t, "billing", e.URL, nil)
-	first := b.newEngine(t, b.store, nil)
+	withoutProbation(t, tn)
+	subscribe(t, tn, "billing", e.URL, nil)
+	first := tn.Engine(t)
 	require.NoError(t, first.Start(t.Context()))
 	for i := range 25 {
-		b.publishOne(t, fmt.Sprintf("e-%d", i))
+		publishOne(t, tn, fmt.Sprintf("e-%d", i))
 	}
-	b.become(t, 25, deadLetters)
+	tn.Become(t, 25, deadLetters)
 	repair()
 	began := time.Now()
-	id, err := b.store.Operator.OnDeadLetters(t.Context(), &query.DeadLetterFilter{},
+	id, err := tn.System.Operator.OnDeadLetters(t.Context(), &query.DeadLetterFilter{},
 		&operator.Action{Kind: operator.Redeliver, Rate: 10})
 	require.NoError(t, err)
-	b.become(t, 1, "SELECT count(*) FROM postrider.operations WHERE done >= 10")
-	requireStops(t, first)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.operations WHERE state = 'running'"))
-	s, _ := newStore(t, b.url, "node-2")
-	second := b.newEngine(t, s, nil)
+	tn.Become(t, 1, "SELECT count(*) FROM postrider.operations WHERE done >= 10")
+	testnode.RequireStops(t, first)
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.operations WHERE state = 'running'"))
+	s := tn.Beside(t, node.Options{Node: "node-2"})
+	second := s.Engine(t)
 	require.NoError(t, second.Start(t.Context()))
-	t.Cleanup(func() { requireStops(t, second) })
-	b.become(t, 1,
+	t.Cleanup(func() { testnode.RequireStops(t, second) })
+	tn.Become(t, 1,
 		"SELECT count(*) FROM postrider.operations WHERE operation_id = $1 AND state = 'done' AND done = 25", id)
 	require.GreaterOrEqual(t, time.Since(began), 2*time.Second, "ten a second")
-	b.become(t, 25, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'")
+	tn.Become(t, 25, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'")
 	require.Equal(t, 25,
-		b.count(t, "SELECT count(DISTINCT redelivered_from) FROM postrider.deliveries WHERE state = 'delivered'"))
+		tn.Count(t, "SELECT count(DISTINCT redelivered_from) FROM postrider.deliveries WHERE state = 'delivered'"))
 	require.Len(t, e.requests(), 50)
 }
 
 // Past events reach a later event subscription like other events.
 func TestPastEventsAreDelivered(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	began := time.Now()
 	for i := range 3 {
-		b.publishOne(t, fmt.Sprintf("e-%d", i))
+		publishOne(t, tn, fmt.Sprintf("e-%d", i))
 	}
 	e := newEndpoint(t, respondWith(http.StatusOK))
-	b.subscribe(t, "late", e.URL, nil)
-	b.start(t, nil)
-	_, err := b.store.Operator.RedeliverEvents(t.Context(), topicName, "late", began.Add(-time.Hour), nil, 0)
+	subscribe(t, tn, "late", e.URL, nil)
+	tn.Start(t)
+	_, err := tn.System.Operator.RedeliverEvents(t.Context(), topicName, "late", began.Add(-time.Hour), nil, 0)
 	require.NoError(t, err)
-	b.become(t, 1, "SELECT count(*) FROM postrider.operations WHERE state = 'done' AND done = 3")
-	b.become(t, 3, "SELECT count(*) FROM postrider.deliveries d JOIN postrider.operations o "+
+	tn.Become(t, 1, "SELECT count(*) FROM postrider.operations WHERE state = 'done' AND done = 3")
+	tn.Become(t, 3, "SELECT count(*) FROM postrider.deliveries d JOIN postrider.operations o "+
 		"ON o.operation_id = d.redelivered_from WHERE d.state = 'delivered'")
 	require.Equal(t, []string{"e-0", "e-1", "e-2"}, e.eventIDs())
 }

@@ -9,19 +9,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/catalog"
+	"postrider/internal/node"
+	"postrider/internal/testnode"
 	"postrider/jobs"
 	"postrider/policy"
 	v1 "postrider/server/v1"
 )
 
 // putExample stores a policy of the examples.
-func (b *bundle) putExample(t *testing.T, name string) *policy.Policy {
+func putExample(t *testing.T, tn *testnode.Node, name string) *policy.Policy {
 	t.Helper()
 	body, err := os.ReadFile("../deploy/examples/policies/" + name + ".json")
 	require.NoError(t, err)
 	p, err := v1.ReadPolicy(name, body)
 	require.NoError(t, err)
-	_, made, err := b.store.Policies.Put(t.Context(), p)
+	_, made, err := tn.System.Policies.Put(t.Context(), p)
 	require.NoError(t, err)
 	require.True(t, made)
 	return p
@@ -39,8 +41,8 @@ func patientTimes() []float64 {
 
 func TestPatientPolicyBridgesAWeekend(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	p := b.putExample(t, "patient")
+	tn := setup(t)
+	p := putExample(t, tn, "patient")
 	explained, err := policy.Explain(p, policy.ExplainOptions{Result: policy.Result{Status: http.StatusNotFound}})
 	require.NoError(t, err)
 	var at []float64
@@ -53,51 +55,51 @@ func TestPatientPolicyBridgesAWeekend(t *testing.T) {
 		explained.End)
 
 	e := newEndpoint(t, statusOfPath)
-	b.subscribe(t, "missing", e.URL+"/404", under("patient"))
-	b.subscribe(t, "large", e.URL+"/413", under("patient"))
-	b.publishOne(t, "e")
-	b.start(t, func(o *jobs.Options) { o.OnAttempt = nil })
-	for b.settle(t); b.travel(t) > 0; b.settle(t) {
+	subscribe(t, tn, "missing", e.URL+"/404", under("patient"))
+	subscribe(t, tn, "large", e.URL+"/413", under("patient"))
+	publishOne(t, tn, "e")
+	tn.Start(t, func(o *jobs.Options) { o.OnAttempt = nil })
+	for settle(t, tn); travel(t, tn) > 0; settle(t, tn) {
 	}
-	b.requireTimeline(t, "missing", explained)
+	requireTimeline(t, tn, "missing", explained)
 	once, err := policy.Explain(p, policy.ExplainOptions{Result: policy.Result{Status: http.StatusRequestEntityTooLarge}})
 	require.NoError(t, err)
-	b.requireTimeline(t, "large", once)
+	requireTimeline(t, tn, "large", once)
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'large' AND attempts = 1"))
+		tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'large' AND attempts = 1"))
 }
 
 // A replaced policy applies to pending deliveries from the next decision on, on a running node; limits are moved into
 // its ranges.
 func TestReplacedPolicyAppliesToPendingDeliveries(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusInternalServerError))
-	b.copyPolicy(t, policy.DefaultName, "mine", "{}")
-	b.subscribe(t, "billing", e.URL,
+	copyPolicy(t, tn, policy.DefaultName, "mine", "{}")
+	subscribe(t, tn, "billing", e.URL,
 		func(s *catalog.SubscriptionSpec) {
 			s.RetryPolicy.Policy, s.RetryPolicy.MaxDeliveryAttempts = "mine", new(20)
 		})
-	b.start(t, nil)
-	b.publishOne(t, "e")
-	b.attempt(t)
-	b.requireGap(t, 10*time.Second, "billing")
+	tn.Start(t)
+	publishOne(t, tn, "e")
+	tn.Attempt(t)
+	requireGap(t, tn, 10*time.Second, "billing")
 
-	elsewhere, _ := newStore(t, b.url, "node-2")
+	elsewhere := tn.Beside(t, node.Options{Node: "node-2"}).System
 	p, _ := elsewhere.Cache.Snapshot().Policy("mine")
 	changed := p.Clone()
 	changed.Steps, changed.MaxMaxAttempts, changed.DefaultMaxAttempts = []time.Duration{time.Second, 7 * time.Minute}, 3, 3
 	_, _, err := elsewhere.Policies.Put(t.Context(), &changed)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { // the running node's own reload, once per second
-		seen, _ := b.store.Cache.Snapshot().Policy("mine")
+		seen, _ := tn.System.Cache.Snapshot().Policy("mine")
 		return seen.MaxMaxAttempts == 3
-	}, waitTimeout, tick)
-	b.travel(t)
-	b.attempt(t)
-	b.requireGap(t, 7*time.Minute, "billing")
-	b.travel(t)
-	require.Equal(t, policy.ReasonMaxDeliveryAttemptsExceeded, b.attempt(t).Verdict.Reason)
+	}, testnode.Timeout, tick)
+	travel(t, tn)
+	tn.Attempt(t)
+	requireGap(t, tn, 7*time.Minute, "billing")
+	travel(t, tn)
+	require.Equal(t, policy.ReasonMaxDeliveryAttemptsExceeded, tn.Attempt(t).Verdict.Reason)
 	require.Len(t, e.requests(), 3)
 }
 
@@ -107,27 +109,27 @@ func TestReplacedPolicyEndsItsProbations(t *testing.T) {
 	for _, scope := range []policy.ProbationScope{policy.ProbationEndpoint, policy.ProbationEventSubscription} {
 		t.Run(string(scope), func(t *testing.T) {
 			t.Parallel()
-			b := setup(t)
+			tn := setup(t)
 			e := newSwitchable(t, http.StatusInternalServerError)
 			builtin, _ := policy.Builtin(policy.DefaultName)
 			p := builtin.Clone()
 			p.Name, p.BuiltIn, p.Probation.Scope, p.Probation.Trigger, p.Steps = "mine", false, scope, 1,
 				[]time.Duration{time.Hour}
-			_, _, err := b.store.Policies.Put(t.Context(), &p)
+			_, _, err := tn.System.Policies.Put(t.Context(), &p)
 			require.NoError(t, err)
-			b.subscribe(t, "billing", e.URL, under("mine"))
-			b.start(t, nil)
-			b.publishFailing(t, 1)
-			b.publishOne(t, "held")
-			require.Equal(t, 1, b.count(t, inProbation))
+			subscribe(t, tn, "billing", e.URL, under("mine"))
+			tn.Start(t)
+			publishFailing(t, tn, 1)
+			publishOne(t, tn, "held")
+			require.Equal(t, 1, tn.Count(t, inProbation))
 
 			e.status.Store(http.StatusOK)
 			p.Probation = policy.Probation{Scope: policy.ProbationNone, Action: policy.ProbationHold}
-			_, _, err = b.store.Policies.Put(t.Context(), &p)
+			_, _, err = tn.System.Policies.Put(t.Context(), &p)
 			require.NoError(t, err)
-			require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action, "the held event")
-			require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold IS NOT NULL"))
-			require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE hold IS NOT NULL"))
+			require.Equal(t, policy.Delivered, tn.Attempt(t).Verdict.Action, "the held event")
+			require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold IS NOT NULL"))
+			require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE hold IS NOT NULL"))
 		})
 	}
 }

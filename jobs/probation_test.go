@@ -11,6 +11,7 @@ import (
 
 	"postrider/internal/catalog"
 	"postrider/internal/postgres"
+	"postrider/internal/testnode"
 	"postrider/policy"
 )
 
@@ -29,94 +30,94 @@ func newSwitchable(t *testing.T, status int) *switchable {
 }
 
 // publishFailing publishes events one after the other, each when the attempt of the one before was recorded.
-func (b *bundle) publishFailing(t *testing.T, n int) {
+func publishFailing(t *testing.T, tn *testnode.Node, n int) {
 	t.Helper()
 	for i := range n {
-		b.publishOne(t, fmt.Sprint("failing-", i))
-		b.attempt(t)
+		publishOne(t, tn, fmt.Sprint("failing-", i))
+		tn.Attempt(t)
 	}
 }
 
 const inProbation = "SELECT count(*) FROM postrider.deliveries WHERE hold = 'probation'"
 
 // passHold makes the end of each hold now.
-func (b *bundle) passHold(t *testing.T) {
+func passHold(t *testing.T, tn *testnode.Node) {
 	t.Helper()
-	b.exec(t, "UPDATE postrider_internal.probations SET until = now() WHERE since IS NOT NULL")
+	tn.Exec(t, "UPDATE postrider_internal.probations SET until = now() WHERE since IS NOT NULL")
 }
 
 // Ten different events fail in a row: the endpoint is in probation for all its event subscriptions. New deliveries are
 // held, one probe is sent at the end, and its success releases all.
 func TestDelayedDeliveryHoldsTheEndpoint(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	bad := newSwitchable(t, http.StatusInternalServerError)
-	b.copyPolicy(t, "ga-2021", "hourly", `{"steps":["1 hour"]}`)
-	b.subscribe(t, "billing", bad.URL, under("hourly"))
-	b.start(t, nil)
-	b.publishFailing(t, 9)
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE hold IS NOT NULL"))
-	b.publishFailing(t, 1)
+	copyPolicy(t, tn, "ga-2021", "hourly", `{"steps":["1 hour"]}`)
+	subscribe(t, tn, "billing", bad.URL, under("hourly"))
+	tn.Start(t)
+	publishFailing(t, tn, 9)
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE hold IS NOT NULL"))
+	publishFailing(t, tn, 1)
 
 	var cause, endpoint string
 	var until, since time.Time
 	require.NoError(t,
-		b.pool.QueryRow(t.Context(), "SELECT hold_cause, hold_since, hold_until, endpoint_base_url "+
+		tn.Pool.QueryRow(t.Context(), "SELECT hold_cause, hold_since, hold_until, endpoint_base_url "+
 			"FROM postrider.event_subscriptions WHERE hold = 'probation'").
 			Scan(&cause, &since, &until, &endpoint))
 	require.Equal(t, "GenericError", cause)
 	require.Equal(t, 5*time.Minute, until.Sub(since))
 
 	// Another event subscription of the same endpoint, created during the hold, is held as well.
-	b.subscribe(t, "shipping", bad.URL, nil)
-	b.publishOne(t, "new")
-	require.Equal(t, 2, b.count(t, inProbation))
-	require.Equal(t, 2, b.count(t, "SELECT sum(held_deliveries) FROM postrider.event_subscriptions"))
+	subscribe(t, tn, "shipping", bad.URL, nil)
+	publishOne(t, tn, "new")
+	require.Equal(t, 2, tn.Count(t, inProbation))
+	require.Equal(t, 2, tn.Count(t, "SELECT sum(held_deliveries) FROM postrider.event_subscriptions"))
 
 	// The probe fails: the next hold is twice as long, and nothing else was attempted.
-	b.passHold(t)
-	require.Equal(t, policy.Retry, b.attempt(t).Verdict.Action)
+	passHold(t, tn)
+	require.Equal(t, policy.Retry, tn.Attempt(t).Verdict.Action)
 	require.Len(t, bad.requests(), 11)
-	b.become(t, 600,
+	tn.Become(t, 600,
 		"SELECT extract(epoch FROM until - updated_at)::int FROM postrider_internal.probations WHERE probe_job_id IS NULL")
-	require.Equal(t, 1, b.count(t, inProbation), "the probe waits for its retry")
+	require.Equal(t, 1, tn.Count(t, inProbation), "the probe waits for its retry")
 
 	bad.status.Store(http.StatusOK)
-	b.passHold(t)
-	b.attempt(t)
-	b.become(t, 0, "SELECT count(*) FROM postrider_internal.probations")
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE hold IS NOT NULL"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE hold = 'probation' "+
+	passHold(t, tn)
+	tn.Attempt(t)
+	tn.Become(t, 0, "SELECT count(*) FROM postrider_internal.probations")
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE hold IS NOT NULL"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE hold = 'probation' "+
 		"AND verdict = 'deliver' AND started_at > due_at"))
 }
 
 // A retry that becomes due during the hold is held without an attempt, and made after it.
 func TestRetryDuringProbationIsHeldAndNotCounted(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	bad := newSwitchable(t, http.StatusServiceUnavailable)
-	b.copyPolicy(t, "ga-2021", "touchy", `{"probation_trigger":1}`)
-	b.subscribe(t, "billing", bad.URL, under("touchy"))
-	b.start(t, nil)
-	b.publishFailing(t, 1)
-	require.Equal(t, 1, b.travel(t))
-	b.become(t, 1, inProbation)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE attempts = 1 AND state = 'pending'"))
+	copyPolicy(t, tn, "ga-2021", "touchy", `{"probation_trigger":1}`)
+	subscribe(t, tn, "billing", bad.URL, under("touchy"))
+	tn.Start(t)
+	publishFailing(t, tn, 1)
+	require.Equal(t, 1, travel(t, tn))
+	tn.Become(t, 1, inProbation)
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE attempts = 1 AND state = 'pending'"))
 
 	bad.status.Store(http.StatusOK)
-	_, err := b.store.Holds.Release(t.Context(), topicName, "billing")
+	_, err := tn.System.Holds.Release(t.Context(), topicName, "billing")
 	require.NoError(t, err)
-	b.attempt(t)
+	tn.Attempt(t)
 	require.Len(t, bad.requests(), 2)
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE number = 2 AND hold = 'probation'"))
-	b.become(t, 0, "SELECT count(*) FROM postrider_internal.probations")
+		tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE number = 2 AND hold = 'probation'"))
+	tn.Become(t, 0, "SELECT count(*) FROM postrider_internal.probations")
 }
 
 // One event that fails repeatedly starts no probation, and a success resets the count.
 func TestFailuresThatStartNoProbation(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, func(w http.ResponseWriter, r request) {
 		if r.eventID() == "good" {
 			w.WriteHeader(http.StatusOK)
@@ -124,24 +125,24 @@ func TestFailuresThatStartNoProbation(t *testing.T) {
 		}
 		w.WriteHeader(http.StatusInternalServerError)
 	})
-	b.copyPolicy(t, "ga-2021", "touchy", `{"probation_trigger":3}`)
-	b.subscribe(t, "billing", e.URL, under("touchy"))
-	b.start(t, nil)
-	b.publishFailing(t, 2)
+	copyPolicy(t, tn, "ga-2021", "touchy", `{"probation_trigger":3}`)
+	subscribe(t, tn, "billing", e.URL, under("touchy"))
+	tn.Start(t)
+	publishFailing(t, tn, 2)
 	for range 5 {
-		b.travel(t)
-		b.attempt(t)
-		b.attempt(t)
+		travel(t, tn)
+		tn.Attempt(t)
+		tn.Attempt(t)
 	}
-	require.Equal(t, 2, b.count(t, "SELECT failures_in_a_row FROM postrider_internal.probations"))
-	b.publishOne(t, "good")
-	b.attempt(t)
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.probations"),
+	require.Equal(t, 2, tn.Count(t, "SELECT failures_in_a_row FROM postrider_internal.probations"))
+	publishOne(t, tn, "good")
+	tn.Attempt(t)
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.probations"),
 		"a success leaves nothing to count on")
-	b.publishFailing(t, 2)
-	require.Zero(t, b.count(t, inProbation))
-	b.publishFailing(t, 1)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL"))
+	publishFailing(t, tn, 2)
+	require.Zero(t, tn.Count(t, inProbation))
+	publishFailing(t, tn, 1)
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL"))
 }
 
 // One event counts once, however many event subscriptions of an endpoint it matches and however often it is
@@ -149,35 +150,35 @@ func TestFailuresThatStartNoProbation(t *testing.T) {
 func TestOneEventCountsOnceAtItsEndpoint(t *testing.T) {
 	t.Parallel()
 	const counted = "SELECT coalesce(sum(failures_in_a_row), 0) FROM postrider_internal.probations"
-	b := setup(t)
+	tn := setup(t)
 	bad := newSwitchable(t, http.StatusNotFound) // never retried: a dead letter at once
-	b.copyPolicy(t, "ga-2021", "touchy", `{"probation_trigger":3}`)
+	copyPolicy(t, tn, "ga-2021", "touchy", `{"probation_trigger":3}`)
 	for i := range 5 {
-		b.subscribe(t, fmt.Sprint("all-", i), bad.URL, func(s *catalog.SubscriptionSpec) {
+		subscribe(t, tn, fmt.Sprint("all-", i), bad.URL, func(s *catalog.SubscriptionSpec) {
 			s.RetryPolicy.Policy = "touchy"
 			if i > 2 {
 				s.MaxEventsPerBatch = new(10)
 			}
 		})
 	}
-	b.start(t, nil)
-	b.publishOne(t, "first")
-	b.attemptsMade(t, 5)
-	require.Equal(t, 1, b.count(t, counted))
+	tn.Start(t)
+	publishOne(t, tn, "first")
+	tn.AttemptsMade(t, 5)
+	require.Equal(t, 1, tn.Count(t, counted))
 	for range 3 {
-		b.exec(t,
+		tn.Exec(t,
 			"SELECT postrider.redeliver(dead_letter_id) FROM (SELECT dead_letter_id FROM postrider.dead_letters LIMIT 1) one")
-		b.attempt(t)
+		tn.Attempt(t)
 	}
-	require.Equal(t, 1, b.count(t, counted))
+	require.Equal(t, 1, tn.Count(t, counted))
 	require.Len(t, bad.requests(), 8)
 
-	b.publishOne(t, "second")
-	b.attemptsMade(t, 5)
-	require.Equal(t, 2, b.count(t, counted))
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE hold IS NOT NULL"))
-	b.publishOne(t, "third")
-	b.become(t, 1, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL AND failed_events IS NULL")
+	publishOne(t, tn, "second")
+	tn.AttemptsMade(t, 5)
+	require.Equal(t, 2, tn.Count(t, counted))
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE hold IS NOT NULL"))
+	publishOne(t, tn, "third")
+	tn.Become(t, 1, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL AND failed_events IS NULL")
 }
 
 // Namespace probation applies to one event subscription, starts at the first failure in the table, and lasts as long as
@@ -187,131 +188,131 @@ func TestNamespaceProbation(t *testing.T) {
 	for status, seconds := range map[int]int{http.StatusServiceUnavailable: 10, http.StatusRequestTimeout: 10} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			t.Parallel()
-			b := setup(t)
+			tn := setup(t)
 			bad := newSwitchable(t, status)
-			b.subscribe(t, "billing", bad.URL, under("namespace-2023"))
-			b.start(t, nil)
-			b.publishFailing(t, 1)
-			require.Equal(t, seconds, b.count(t, "SELECT extract(epoch FROM hold_until - hold_since)::int "+
+			subscribe(t, tn, "billing", bad.URL, under("namespace-2023"))
+			tn.Start(t)
+			publishFailing(t, tn, 1)
+			require.Equal(t, seconds, tn.Count(t, "SELECT extract(epoch FROM hold_until - hold_since)::int "+
 				"FROM postrider.event_subscriptions WHERE hold = 'probation'"))
-			b.subscribe(t, "shipping", bad.URL, under("namespace-2023"))
-			b.publishOne(t, "new")
-			require.Equal(t, "shipping", b.attempt(t).Subscription, "the endpoint is the same, the probation is not")
-			require.Equal(t, 1, b.count(t, inProbation))
-			require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE hold = 'probation'"))
+			subscribe(t, tn, "shipping", bad.URL, under("namespace-2023"))
+			publishOne(t, tn, "new")
+			require.Equal(t, "shipping", tn.Attempt(t).Subscription, "the endpoint is the same, the probation is not")
+			require.Equal(t, 1, tn.Count(t, inProbation))
+			require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE hold = 'probation'"))
 		})
 	}
 	t.Run("an outcome that is not in the table", func(t *testing.T) {
 		t.Parallel()
-		b := setup(t)
-		b.subscribe(t, "billing", newSwitchable(t, http.StatusInternalServerError).URL, under("namespace-2023"))
-		b.start(t, nil)
-		b.publishFailing(t, 3)
-		require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.probations"))
+		tn := setup(t)
+		subscribe(t, tn, "billing", newSwitchable(t, http.StatusInternalServerError).URL, under("namespace-2023"))
+		tn.Start(t)
+		publishFailing(t, tn, 3)
+		require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.probations"))
 	})
 }
 
 // A probe whose node died is replaced by another.
 func TestLostProbeIsReplaced(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	bad := newSwitchable(t, http.StatusServiceUnavailable)
-	b.copyPolicy(t, "ga-2021", "touchy", `{"probation_trigger":1}`)
-	sub := b.subscribe(t, "billing", bad.URL, under("touchy"))
-	b.start(t, nil)
-	b.publishFailing(t, 1)
-	b.publishOne(t, "probe")
-	b.publishOne(t, "other")
-	require.Equal(t, 2, b.count(t, inProbation))
+	copyPolicy(t, tn, "ga-2021", "touchy", `{"probation_trigger":1}`)
+	sub := subscribe(t, tn, "billing", bad.URL, under("touchy"))
+	tn.Start(t)
+	publishFailing(t, tn, 1)
+	publishOne(t, tn, "probe")
+	publishOne(t, tn, "other")
+	require.Equal(t, 2, tn.Count(t, inProbation))
 	bad.status.Store(http.StatusOK)
 	// of a job that is gone
-	b.exec(t, "UPDATE postrider_internal.probations SET until = now(), probe_job_id = 4711 WHERE since IS NOT NULL")
-	require.Equal(t, sub.Name, b.attempt(t).Subscription)
-	b.attemptsMade(t, 1)
-	b.become(t, 0, "SELECT count(*) FROM postrider.deliveries WHERE hold IS NOT NULL")
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.probations"))
+	tn.Exec(t, "UPDATE postrider_internal.probations SET until = now(), probe_job_id = 4711 WHERE since IS NOT NULL")
+	require.Equal(t, sub.Name, tn.Attempt(t).Subscription)
+	tn.AttemptsMade(t, 1)
+	tn.Become(t, 0, "SELECT count(*) FROM postrider.deliveries WHERE hold IS NOT NULL")
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.probations"))
 }
 
 // A held delivery whose time to live ends during the probation ends then.
 func TestHeldByProbationExpires(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.copyPolicy(t, "ga-2019", "touchy", `{"probation_trigger":1}`)
-	b.subscribe(t, "billing", newSwitchable(t, http.StatusServiceUnavailable).URL, under("touchy"))
-	b.start(t, nil)
-	b.publishFailing(t, 1)
-	b.publishOne(t, "late")
-	require.Equal(t, 1, b.count(t, inProbation))
-	b.exec(t,
+	tn := setup(t)
+	copyPolicy(t, tn, "ga-2019", "touchy", `{"probation_trigger":1}`)
+	subscribe(t, tn, "billing", newSwitchable(t, http.StatusServiceUnavailable).URL, under("touchy"))
+	tn.Start(t)
+	publishFailing(t, tn, 1)
+	publishOne(t, tn, "late")
+	require.Equal(t, 1, tn.Count(t, inProbation))
+	tn.Exec(t,
 		"UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval '2 days' "+
 			"WHERE hold = 'probation'")
-	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded' AND attempts = 0")
+	tn.Become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded' AND attempts = 0")
 }
 
 func TestProbeNowAndReleaseNow(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	bad := newSwitchable(t, http.StatusServiceUnavailable)
-	b.copyPolicy(t, "ga-2021", "touchy", `{"probation_trigger":1}`)
-	b.subscribe(t, "billing", bad.URL, under("touchy"))
-	_, err := b.store.Holds.Probe(t.Context(), topicName, "billing")
+	copyPolicy(t, tn, "ga-2021", "touchy", `{"probation_trigger":1}`)
+	subscribe(t, tn, "billing", bad.URL, under("touchy"))
+	_, err := tn.System.Holds.Probe(t.Context(), topicName, "billing")
 	require.ErrorIs(t, err, catalog.ErrNoProbation)
-	_, err = b.store.Holds.Release(t.Context(), topicName, "billing")
+	_, err = tn.System.Holds.Release(t.Context(), topicName, "billing")
 	require.NoError(t, err, "nothing to release")
-	b.start(t, nil)
-	b.publishFailing(t, 1)
-	b.publishOne(t, "a")
-	b.publishOne(t, "b")
-	sub, err := b.store.Holds.Probe(t.Context(), topicName, "billing")
+	tn.Start(t)
+	publishFailing(t, tn, 1)
+	publishOne(t, tn, "a")
+	publishOne(t, tn, "b")
+	sub, err := tn.System.Holds.Probe(t.Context(), topicName, "billing")
 	require.NoError(t, err)
 	require.Equal(t, "probation", sub.Hold.Reason)
-	b.attempt(t)
+	tn.Attempt(t)
 	require.Len(t, bad.requests(), 2, "one and no more")
-	require.Equal(t, 1, b.count(t, inProbation))
+	require.Equal(t, 1, tn.Count(t, inProbation))
 
-	b.pause(t, "billing")
-	_, err = b.store.Holds.Release(t.Context(), topicName, "billing")
+	pause(t, tn, "billing")
+	_, err = tn.System.Holds.Release(t.Context(), topicName, "billing")
 	require.ErrorIs(t, err, postgres.ErrPaused)
-	_, err = b.store.Holds.Probe(t.Context(), topicName, "billing")
+	_, err = tn.System.Holds.Probe(t.Context(), topicName, "billing")
 	require.ErrorIs(t, err, postgres.ErrPaused)
-	b.resume(t, "billing")
+	resume(t, tn, "billing")
 	bad.status.Store(http.StatusOK)
-	sub, err = b.store.Holds.Release(t.Context(), topicName, "billing")
+	sub, err = tn.System.Holds.Release(t.Context(), topicName, "billing")
 	require.NoError(t, err)
 	require.Empty(t, sub.Hold.Reason)
-	b.attempt(t)
+	tn.Attempt(t)
 	require.Len(t, bad.requests(), 3)
 }
 
 // With stopTimeToLive a pause does not count for a delivery's age.
 func TestPauseThatStopsTheTimeToLive(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, func(w http.ResponseWriter, _ request) { w.WriteHeader(http.StatusOK) })
-	b.subscribe(t, "billing", e.URL, under("ga-2019"))
-	b.publishOne(t, "before")
+	subscribe(t, tn, "billing", e.URL, under("ga-2019"))
+	publishOne(t, tn, "before")
 	stop := true
-	_, err := b.store.Holds.Pause(t.Context(), topicName, "billing", &stop)
+	_, err := tn.System.Holds.Pause(t.Context(), topicName, "billing", &stop)
 	require.NoError(t, err)
-	b.publishOne(t, "during")
-	b.start(t, nil)
-	b.become(t, 2, heldQuery)
+	publishOne(t, tn, "during")
+	tn.Start(t)
+	tn.Become(t, 2, heldQuery)
 	// Two days of pause, which began an hour after the first delivery was created.
-	b.exec(t, "UPDATE postrider_internal.event_subscription_states SET paused_since = paused_since - interval '2 days'")
-	b.exec(t,
+	tn.Exec(t, "UPDATE postrider_internal.event_subscription_states SET paused_since = paused_since - interval '2 days'")
+	tn.Exec(t,
 		"UPDATE postrider_internal.deliveries d SET time_to_live_since = time_to_live_since - CASE e.event_id WHEN 'before' "+
 			"THEN interval '2 days 1 hour' ELSE interval '1 day' END FROM postrider_internal.events e WHERE e.id = d.event_uuid")
-	b.settle(t)
-	require.Equal(t, 2, b.count(t, heldQuery), "no delivery grows older")
+	settle(t, tn)
+	require.Equal(t, 2, tn.Count(t, heldQuery), "no delivery grows older")
 
-	b.resume(t, "billing")
-	b.attemptsMade(t, 2)
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
-	require.Equal(t, 60, b.count(t, "SELECT round(extract(epoch FROM finished_at - time_to_live_since) / 60) "+
+	resume(t, tn, "billing")
+	tn.AttemptsMade(t, 2)
+	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
+	require.Equal(t, 60, tn.Count(t, "SELECT round(extract(epoch FROM finished_at - time_to_live_since) / 60) "+
 		"FROM postrider.deliveries WHERE event_id = 'before'"))
-	require.Zero(t, b.count(t, "SELECT round(extract(epoch FROM finished_at - time_to_live_since) / 60) "+
+	require.Zero(t, tn.Count(t, "SELECT round(extract(epoch FROM finished_at - time_to_live_since) / 60) "+
 		"FROM postrider.deliveries WHERE event_id = 'during'"))
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.event_subscription_states "+
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.event_subscription_states "+
 		"WHERE stop_time_to_live OR resumed_at IS NOT NULL"))
 }
 
@@ -319,18 +320,18 @@ func TestPauseThatStopsTheTimeToLive(t *testing.T) {
 // timeouts started.
 func TestLateSuccessEndsTheProbation(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.copyPolicy(t, "ga-2019", "one-second",
+	tn := setup(t)
+	copyPolicy(t, tn, "ga-2019", "one-second",
 		`{"ack_timeout": "1 second", "late_response_window": "3 minutes", "probation_trigger": 1}`)
 	x := newManualEndpoint(t)
-	b.subscribe(t, "all", x.URL, under("one-second"))
-	b.start(t, nil)
-	slow := b.timedOut(t, x, "e")
-	b.publishOne(t, "waits")
-	require.Equal(t, 1, b.count(t, inProbation))
+	subscribe(t, tn, "all", x.URL, under("one-second"))
+	tn.Start(t)
+	slow := timedOut(t, tn, x, "e")
+	publishOne(t, tn, "waits")
+	require.Equal(t, 1, tn.Count(t, inProbation))
 	slow.respond(http.StatusOK)
-	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
+	require.Equal(t, policy.Delivered, tn.Attempt(t).Verdict.Action)
 	x.next(t).respond(http.StatusOK)
-	require.Equal(t, "waits", b.attempt(t).EventID)
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.probations"))
+	require.Equal(t, "waits", tn.Attempt(t).EventID)
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.probations"))
 }

@@ -21,6 +21,7 @@ import (
 	"postrider/internal/catalog"
 	"postrider/internal/node"
 	"postrider/internal/postgres"
+	"postrider/internal/testnode"
 	"postrider/jobs"
 )
 
@@ -51,7 +52,7 @@ func TestRandomSequences(t *testing.T) {
 
 // world is the model beside the real system.
 type world struct {
-	*bundle
+	*testnode.Node
 	*model
 	random *rand.Rand
 	steps  []string
@@ -72,20 +73,20 @@ type world struct {
 func newWorld(t *testing.T, seed uint64) *world {
 	t.Helper()
 	w := &world{
-		bundle: setup(t), model: newModel(), random: rand.New(rand.NewPCG(seed, seed)),
+		Node: setup(t), model: newModel(), random: rand.New(rand.NewPCG(seed, seed)),
 		arrived: map[string]bool{}, statuses: map[string]int{}, release: make(chan struct{}),
 	}
 	// Five events for all event subscriptions are routed.
-	w.store, _ = newStoreWith(t, w.url, node.Options{Node: "publisher", RouteThreshold: 5*len(subscriptionKinds) - 1})
+	w.System = w.Beside(t, node.Options{Node: "publisher", RouteThreshold: 5*len(subscriptionKinds) - 1}).System
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("sequence %d:\n%s", seed, strings.Join(w.steps, "\n"))
 		}
 	})
 	const hours = `"steps":["1 hour"],"tail":"1 hour","default_max_attempts":4`
-	w.copyPolicy(t, "ga-2021", "plain", `{`+hours+`,"probation_scope":"none"}`)
-	w.copyPolicy(t, "ga-2019", "at-ttl", `{`+hours+`,"probation_scope":"none"}`)
-	w.copyPolicy(t, "ga-2021", "probation", `{`+hours+`,"probation_trigger":2}`)
+	copyPolicy(t, w.Node, "ga-2021", "plain", `{`+hours+`,"probation_scope":"none"}`)
+	copyPolicy(t, w.Node, "ga-2019", "at-ttl", `{`+hours+`,"probation_scope":"none"}`)
+	copyPolicy(t, w.Node, "ga-2021", "probation", `{`+hours+`,"probation_trigger":2}`)
 	w.endpoint = newEndpoint(t, w.respond)
 	t.Cleanup(w.unhang) // before the server closes and waits for its handlers
 	for _, kind := range subscriptionKinds {
@@ -132,7 +133,7 @@ func (w *world) unhang() {
 func (w *world) startNode(t *testing.T) {
 	t.Helper()
 	w.nodes++
-	w.node = w.startKillable(t, fmt.Sprint("node-k", w.nodes), func(o *jobs.Options) {
+	w.node = startKillable(t, w.Node, fmt.Sprint("node-k", w.nodes), func(o *jobs.Options) {
 		o.StopTimeout, o.OnAttempt = 50*time.Millisecond, nil
 	})
 }
@@ -159,7 +160,7 @@ func (w *world) put(t *testing.T, subscription *modelSubscription) {
 			s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterNone}
 		})
 	}
-	subscription.id = w.subscribe(t, subscription.kind.name, w.endpoint.URL+"/"+subscription.kind.name,
+	subscription.id = subscribe(t, w.Node, subscription.kind.name, w.endpoint.URL+"/"+subscription.kind.name,
 		both(changes...)).ID
 }
 
@@ -199,7 +200,7 @@ func (w *world) step(t *testing.T) {
 		w.publishSome(t)
 	case n < 36:
 		w.log("travel")
-		w.bundle.travel(t)
+		travel(t, w.Node)
 		w.model.travel()
 	case n < 48:
 		w.setStatus(subscription, modelStatuses[w.random.IntN(len(modelStatuses))])
@@ -208,7 +209,7 @@ func (w *world) step(t *testing.T) {
 		w.pauseOne(t, subscription, w.random.IntN(2) == 0)
 	case n < 68:
 		w.log("resume %s", subscription.kind.name)
-		w.bundle.resume(t, subscription.kind.name)
+		resume(t, w.Node, subscription.kind.name)
 		w.model.resume(subscription)
 	case n < 74:
 		w.age(t, subscription)
@@ -218,7 +219,7 @@ func (w *world) step(t *testing.T) {
 		w.endProbations(t)
 	case n < 87:
 		w.log("delete %s", subscription.kind.name)
-		require.NoError(t, w.store.Subscriptions.Delete(t.Context(), topicName, subscription.kind.name))
+		require.NoError(t, w.System.Subscriptions.Delete(t.Context(), topicName, subscription.kind.name))
 		w.model.remove(subscription)
 	case n < 90:
 		w.recreate(t)
@@ -249,7 +250,7 @@ func (w *world) send(t *testing.T) (ids []string) {
 		bodies = []string{strings.Join(bodies, ",")}
 	}
 	for _, body := range bodies {
-		w.bundle.publish(t, jsonType, "["+body+"]")
+		publishBody(t, w.Node, jsonType, "["+body+"]")
 	}
 	return ids
 }
@@ -263,7 +264,7 @@ func (w *world) expect(ids []string) {
 func (w *world) pauseOne(t *testing.T, subscription *modelSubscription, stop bool) {
 	t.Helper()
 	w.log("pause %s, stop the time to live %v", subscription.kind.name, stop)
-	_, err := w.store.Holds.Pause(t.Context(), topicName, subscription.kind.name, &stop)
+	_, err := w.System.Holds.Pause(t.Context(), topicName, subscription.kind.name, &stop)
 	require.NoError(t, err)
 	w.model.pause(subscription, stop)
 }
@@ -273,7 +274,7 @@ func (w *world) age(t *testing.T, subscription *modelSubscription) {
 	t.Helper()
 	odd := w.random.IntN(2)
 	w.log("%s: the events whose number is %d modulo 2 are past their time to live", subscription.kind.name, odd)
-	w.exec(t, `UPDATE postrider_internal.deliveries d SET time_to_live_since = time_to_live_since - interval '2 days'
+	w.Exec(t, `UPDATE postrider_internal.deliveries d SET time_to_live_since = time_to_live_since - interval '2 days'
 		FROM postrider_internal.events e
 		WHERE subscription_id = $1 AND e.id = d.event_uuid AND right(e.event_id, 1)::int % 2 = $2`, subscription.id, odd)
 	w.model.age(subscription, odd)
@@ -292,11 +293,11 @@ func (w *world) endProbations(t *testing.T) {
 	t.Helper()
 	if w.random.IntN(2) == 0 {
 		w.log("the holds of probations end")
-		w.passHold(t)
+		passHold(t, w.Node)
 		return
 	}
 	for _, subscription := range w.live() {
-		_, err := w.store.Holds.Release(t.Context(), topicName, subscription.kind.name)
+		_, err := w.System.Holds.Release(t.Context(), topicName, subscription.kind.name)
 		w.log("release %s: %v", subscription.kind.name, err)
 		if subscription.paused {
 			require.ErrorIs(t, err, postgres.ErrPaused)
@@ -312,7 +313,7 @@ func (w *world) operate(t *testing.T, subscription *modelSubscription) {
 	t.Helper()
 	var id int64
 	var event string
-	err := w.pool.QueryRow(t.Context(),
+	err := w.Pool.QueryRow(t.Context(),
 		`SELECT d.id, e.event_id FROM postrider_internal.deliveries d JOIN postrider_internal.events e ON e.id = d.event_uuid
 		WHERE d.subscription_id = $1 ORDER BY d.id LIMIT 1 OFFSET $2`, subscription.id, w.random.IntN(3)).Scan(&id, &event)
 	if errors.Is(err, pgx.ErrNoRows) || subscription.kind.probation {
@@ -321,7 +322,7 @@ func (w *world) operate(t *testing.T, subscription *modelSubscription) {
 	require.NoError(t, err)
 	act := []string{"cancel", "dead-letter", "retry"}[w.random.IntN(3)]
 	w.log("%s %s to %s", act, event, subscription.kind.name)
-	operator := w.store.Operator
+	operator := w.System.Operator
 	switch act {
 	case "cancel":
 		err = operator.Cancel(t.Context(), id)
@@ -357,7 +358,7 @@ func (w *world) endNode(t *testing.T, subscription *modelSubscription) {
 	w.hang.Store(hang)
 	ids, old := w.send(t), w.node
 	if hang && slices.ContainsFunc(w.live(), func(l *modelSubscription) bool { return !l.paused && !l.kind.probation }) {
-		within(t, "requests in flight", func() bool { return w.hung.Load() > 0 })
+		testnode.Within(t, "requests in flight", func() bool { return w.hung.Load() > 0 })
 		if pauses {
 			w.pauseOne(t, subscription, false)
 		}
@@ -383,17 +384,17 @@ func (w *world) drain(t *testing.T) {
 	w.log("everything works again")
 	for _, subscription := range w.live() {
 		w.setStatus(subscription, http.StatusOK)
-		w.bundle.resume(t, subscription.kind.name)
+		resume(t, w.Node, subscription.kind.name)
 		w.model.resume(subscription)
 	}
 	w.model.travel()
-	within(t, "everything has ended", func() bool {
+	testnode.Within(t, "everything has ended", func() bool {
 		for _, subscription := range w.live() {
-			_, err := w.store.Holds.Release(t.Context(), topicName, subscription.kind.name)
+			_, err := w.System.Holds.Release(t.Context(), topicName, subscription.kind.name)
 			require.NoError(t, err)
 		}
-		w.bundle.travel(t)
-		return w.count(t, "SELECT count(*) FROM postrider_internal.deliveries") == 0
+		travel(t, w.Node)
+		return w.Count(t, "SELECT count(*) FROM postrider_internal.deliveries") == 0
 	})
 }
 
@@ -424,7 +425,7 @@ SELECT d.event_id, ids.subscription_id, d.subscription, d.state, coalesce(d.reas
 
 func (w *world) rows(t *testing.T) []seen {
 	t.Helper()
-	rows, err := w.pool.Query(t.Context(), seenQuery)
+	rows, err := w.Pool.Query(t.Context(), seenQuery)
 	require.NoError(t, err)
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (s seen, err error) {
 		return s, row.Scan(&s.Event, &s.Subscription, &s.Name, &s.Row.State, &s.Row.Reason, &s.Row.Hold, &s.Row.Attempts,
@@ -438,14 +439,14 @@ func (w *world) rows(t *testing.T) []seen {
 func (w *world) requireModel(t *testing.T) {
 	t.Helper()
 	var differences []string
-	for deadline := time.Now().Add(waitTimeout); ; <-time.After(tick) {
+	for deadline := time.Now().Add(testnode.Timeout); ; <-time.After(tick) {
 		if differences = w.differences(w.rows(t)); len(differences) == 0 {
 			break
 		}
 		require.True(t, time.Now().Before(deadline), "%d deliveries differ from the model:\n%s", len(differences),
 			strings.Join(differences[:min(len(differences), 10)], "\n"))
 	}
-	w.requireInvariants(t)
+	w.RequireInvariants(t)
 }
 
 func (w *world) differences(rows []seen) (differences []string) {

@@ -9,6 +9,7 @@ import (
 
 	"postrider/internal/catalog"
 	"postrider/internal/event"
+	"postrider/internal/testnode"
 	"postrider/jobs/publish"
 )
 
@@ -19,14 +20,14 @@ func TestPushBecomesQueue(t *testing.T) {
 	for name, batch := range map[string]*int{"single": nil, "batches": new(10)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := setup(t)
-			_, _, err := b.store.Topics.Put(t.Context(), "cloud",
+			tn := setup(t)
+			_, _, err := tn.System.Topics.Put(t.Context(), "cloud",
 				catalog.TopicSpec{Kind: catalog.TopicNamespace, InputSchema: event.CloudEvents})
 			require.NoError(t, err)
 			e := newEndpoint(t, respondWith(http.StatusServiceUnavailable))
 			set := func(s catalog.SubscriptionSpec) *catalog.Subscription {
 				s.EventDeliverySchema, s.RetryPolicy.Policy = event.CloudEvents, "namespace-2023"
-				sub, _, err := b.store.Subscriptions.Put(t.Context(), "cloud", "all", s)
+				sub, _, err := tn.System.Subscriptions.Put(t.Context(), "cloud", "all", s)
 				require.NoError(t, err)
 				return sub
 			}
@@ -35,10 +36,10 @@ func TestPushBecomesQueue(t *testing.T) {
 				DeliveryConfiguration: &catalog.DeliveryConfiguration{DeliveryMode: catalog.ModeQueue},
 			}
 			set(push)
-			b.withoutProbation(t)
-			b.start(t, nil)
+			withoutProbation(t, tn)
+			tn.Start(t)
 			publishOne := func(id string) {
-				_, err := b.store.Publisher.Publish(t.Context(), publish.Publication{
+				_, err := tn.System.Publisher.Publish(t.Context(), publish.Publication{
 					Topic: "cloud", Parse: func(*catalog.Topic) ([]event.Event, error) {
 						return []event.Event{{
 							Schema: event.CloudEvents, ID: id, Type: "t", Source: "/s",
@@ -49,26 +50,26 @@ func TestPushBecomesQueue(t *testing.T) {
 				require.NoError(t, err)
 			}
 			publishOne("retried")
-			b.attempt(t)
-			_, err = b.store.Holds.Pause(t.Context(), "cloud", "all", nil)
+			tn.Attempt(t)
+			_, err = tn.System.Holds.Pause(t.Context(), "cloud", "all", nil)
 			require.NoError(t, err)
 			publishOne("held")
 			sub := set(queue)
-			b.travel(t)
-			_, err = b.store.Holds.Resume(t.Context(), "cloud", "all")
+			travel(t, tn)
+			_, err = tn.System.Holds.Resume(t.Context(), "cloud", "all")
 			require.NoError(t, err)
-			b.become(t, 2, "SELECT count(*) FROM postrider.deliveries WHERE waits_for = 'consumer'")
-			require.Zero(t, b.count(t, brokenTokens))
-			received, err := b.store.Receiver.Receive(t.Context(), sub, 10, time.Minute, "test")
+			tn.Become(t, 2, "SELECT count(*) FROM postrider.deliveries WHERE waits_for = 'consumer'")
+			require.Zero(t, tn.Count(t, testnode.BrokenTokens))
+			received, err := tn.System.Receiver.Receive(t.Context(), sub, 10, time.Minute, "test")
 			require.NoError(t, err)
 			require.Len(t, received, 2)
 			require.Equal(t, 3, received[0].Count+received[1].Count, "attempts of both modes count")
-			require.NoError(t, b.store.Receiver.Return(sub, received))
+			require.NoError(t, tn.System.Receiver.Return(sub, received))
 
 			set(push)
-			b.attempt(t)
-			b.become(t, 0, "SELECT count(*) FROM postrider_internal.deliveries WHERE pulled")
-			require.Zero(t, b.count(t, brokenTokens))
+			tn.Attempt(t)
+			tn.Become(t, 0, "SELECT count(*) FROM postrider_internal.deliveries WHERE pulled")
+			require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 		})
 	}
 }

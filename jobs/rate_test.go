@@ -12,6 +12,8 @@ import (
 
 	"postrider/internal/catalog"
 	"postrider/internal/endpointconf"
+	"postrider/internal/node"
+	"postrider/internal/testnode"
 )
 
 // arrivals are the times at which an endpoint received events, from the first one on.
@@ -52,7 +54,7 @@ func (a *arrivals) requireAtMost(t *testing.T, began time.Time, perSecond float6
 // Two nodes deliver to event subscriptions with different limits, each to its own endpoint.
 func TestDeliveryRate(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	rows := map[string]struct {
 		rate      endpointconf.DeliveryRate
 		batch     int
@@ -78,110 +80,110 @@ func TestDeliveryRate(t *testing.T) {
 	for name, row := range rows {
 		seen[name] = &arrivals{}
 		e := newEndpoint(t, seen[name].respond(row.rate.Count == endpointconf.RateOfEvents))
-		b.subscribe(t, name, e.URL, func(s *catalog.SubscriptionSpec) {
+		subscribe(t, tn, name, e.URL, func(s *catalog.SubscriptionSpec) {
 			s.DeliveryRate, s.MaxEventsPerBatch = &row.rate, &row.batch
 		})
 	}
-	other, _ := newStore(t, b.url, "node-2")
-	b.start(t, nil)
-	second := b.newEngine(t, other, nil)
+	other := tn.Beside(t, node.Options{Node: "node-2"})
+	tn.Start(t)
+	second := other.Engine(t)
 	require.NoError(t, second.Start(t.Context()))
-	t.Cleanup(func() { requireStops(t, second) })
+	t.Cleanup(func() { testnode.RequireStops(t, second) })
 	const events = 150
 	began := time.Now()
-	b.publishMany(t, events)
-	b.become(t, len(rows)*events, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1")
+	publishMany(t, tn, events)
+	tn.Become(t, len(rows)*events, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1")
 	for name, row := range rows {
 		t.Log(name)
 		seen[name].requireAtMost(t, began, row.perSecond, row.burst)
 		const attempts = "SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = $1 AND "
-		require.Positive(t, b.count(t, attempts+"hold = 'rate_limited'", name), name)
+		require.Positive(t, tn.Count(t, attempts+"hold = 'rate_limited'", name), name)
 		require.Zero(t,
-			b.count(t, attempts+"why LIKE '%; waited for %' AND started_at < due_at + interval '1 s'", name), name)
-		require.Positive(t, b.count(t, attempts+"why LIKE '%; waited for %'", name), name)
+			tn.Count(t, attempts+"why LIKE '%; waited for %' AND started_at < due_at + interval '1 s'", name), name)
+		require.Positive(t, tn.Count(t, attempts+"why LIKE '%; waited for %'", name), name)
 	}
 }
 
 // Event subscriptions whose endpoints have one host share the lowest of their limits.
 func TestDeliveryRateOfAnEndpoint(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	a := &arrivals{}
 	e := newEndpoint(t, a.respond(false))
 	for i, limit := range []int{40, 4000} {
-		b.subscribe(t, fmt.Sprint("sub-", i), fmt.Sprint(e.URL, "/", i), func(s *catalog.SubscriptionSpec) {
+		subscribe(t, tn, fmt.Sprint("sub-", i), fmt.Sprint(e.URL, "/", i), func(s *catalog.SubscriptionSpec) {
 			s.DeliveryRate = &endpointconf.DeliveryRate{
 				Limit: limit, Burst: new(limit / 20),
 				Scope: endpointconf.RatePerEndpoint,
 			}
 		})
 	}
-	b.start(t, nil)
+	tn.Start(t)
 	began := time.Now()
-	b.publishMany(t, 40)
-	b.become(t, 80, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'")
+	publishMany(t, tn, 40)
+	tn.Become(t, 80, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'")
 	a.requireAtMost(t, began, 40, 2)
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.delivery_rates "+
+	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.delivery_rates "+
 		"WHERE limit_per_second = 40 AND scope = 'endpoint'"))
 }
 
 // Retries wait for their times, too. A limit that is set later applies to queued jobs; without it all are released.
 func TestDeliveryRateChanges(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusServiceUnavailable))
-	b.withoutProbation(t)
-	b.subscribe(t, "all", e.URL, nil)
-	b.publishMany(t, 20)
+	withoutProbation(t, tn)
+	subscribe(t, tn, "all", e.URL, nil)
+	publishMany(t, tn, 20)
 	limit := func(rate *endpointconf.DeliveryRate) {
-		b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) { s.DeliveryRate = rate })
+		subscribe(t, tn, "all", e.URL, func(s *catalog.SubscriptionSpec) { s.DeliveryRate = rate })
 	}
 	limit(&endpointconf.DeliveryRate{Limit: 2, PeriodInSeconds: new(86_400), Burst: new(2)})
-	b.start(t, nil)
-	b.attemptsMade(t, 2)
-	b.become(t, 18, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'rate_limited'")
-	require.Equal(t, 2, b.travel(t))
-	b.become(t, 20, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'rate_limited'")
+	tn.Start(t)
+	tn.AttemptsMade(t, 2)
+	tn.Become(t, 18, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'rate_limited'")
+	require.Equal(t, 2, travel(t, tn))
+	tn.Become(t, 20, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'rate_limited'")
 	limit(&endpointconf.DeliveryRate{Limit: 1, PeriodInSeconds: new(20_000)}) // the next time is hours away
 	limit(&endpointconf.DeliveryRate{Limit: 10, Burst: new(1)})               // now within a second
-	b.attemptsMade(t, 4)
+	tn.AttemptsMade(t, 4)
 	limit(nil)
-	b.attemptsMade(t, 16)
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE attempts = 2"))
+	tn.AttemptsMade(t, 16)
+	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE attempts = 2"))
 }
 
 // A limit that was raised a hundred times shortens the wait once: the next delivery is a second away, and not 100.
 func TestDeliveryRateIsRaised(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusOK))
 	limit := func(seconds int) {
-		b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) {
+		subscribe(t, tn, "all", e.URL, func(s *catalog.SubscriptionSpec) {
 			s.DeliveryRate = &endpointconf.DeliveryRate{Limit: 1, PeriodInSeconds: &seconds, Burst: new(1)}
 		})
 	}
 	limit(100)
-	b.start(t, nil)
-	b.publishMany(t, 3)
-	b.attempt(t)
+	tn.Start(t)
+	publishMany(t, tn, 3)
+	tn.Attempt(t)
 	limit(1)
-	b.attemptsMade(t, 2)
+	tn.AttemptsMade(t, 2)
 }
 
 // The time to live goes on. A delivery that expires takes no time of the limit.
 func TestDeliveryRateExpires(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusOK))
-	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) {
+	subscribe(t, tn, "all", e.URL, func(s *catalog.SubscriptionSpec) {
 		s.DeliveryRate = &endpointconf.DeliveryRate{Limit: 1, PeriodInSeconds: new(86_400)}
 	})
-	b.start(t, nil)
-	b.publishMany(t, 5)
-	b.attempt(t)
-	b.become(t, 4, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'rate_limited'")
-	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '25 hours'")
-	b.become(t, 4, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded' "+
+	tn.Start(t)
+	publishMany(t, tn, 5)
+	tn.Attempt(t)
+	tn.Become(t, 4, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'rate_limited'")
+	tn.Exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '25 hours'")
+	tn.Become(t, 4, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded' "+
 		"AND last_error = 'its time to live ended while it waited for the rate limit of 1 request/day'")
 	require.Len(t, e.requests(), 1)
 }

@@ -11,6 +11,7 @@ import (
 	"postrider/internal/catalog"
 	"postrider/internal/endpointconf"
 	"postrider/internal/node"
+	"postrider/internal/testnode"
 	"postrider/jobs/queue"
 )
 
@@ -29,98 +30,98 @@ const (
 
 func TestDeliveryRateAfterAPause(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusOK))
-	b.subscribe(t, "all", e.URL, daily(3))
-	b.start(t, nil)
-	b.pause(t, "all")
-	b.publishMany(t, 5)
-	require.Equal(t, 5, b.count(t, heldQuery))
-	b.resume(t, "all")
-	b.become(t, 3, delivered)
-	require.Equal(t, 2, b.count(t, waiting))
+	subscribe(t, tn, "all", e.URL, daily(3))
+	tn.Start(t)
+	pause(t, tn, "all")
+	publishMany(t, tn, 5)
+	require.Equal(t, 5, tn.Count(t, heldQuery))
+	resume(t, tn, "all")
+	tn.Become(t, 3, delivered)
+	require.Equal(t, 2, tn.Count(t, waiting))
 	require.Len(t, e.requests(), 3)
-	b.subscribe(t, "all", e.URL, nil)
-	b.become(t, 5, delivered)
+	subscribe(t, tn, "all", e.URL, nil)
+	tn.Become(t, 5, delivered)
 }
 
 // A probe takes no time of the limit. The deliveries that the probation held do.
 func TestDeliveryRateAfterAProbation(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newSwitchable(t, http.StatusServiceUnavailable)
-	b.copyPolicy(t, "ga-2021", "touchy", `{"probation_trigger":1}`)
-	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) {
+	copyPolicy(t, tn, "ga-2021", "touchy", `{"probation_trigger":1}`)
+	subscribe(t, tn, "all", e.URL, func(s *catalog.SubscriptionSpec) {
 		daily(3)(s)
 		under("touchy")(s)
 	})
-	b.start(t, nil)
-	b.publishFailing(t, 1)
-	b.publishMany(t, 6)
-	b.become(t, 6, inProbation)
+	tn.Start(t)
+	publishFailing(t, tn, 1)
+	publishMany(t, tn, 6)
+	tn.Become(t, 6, inProbation)
 	e.status.Store(http.StatusOK)
-	b.passHold(t)
-	b.become(t, 3, delivered)
-	require.Equal(t, 3, b.count(t, waiting+" AND attempts = 0"))
+	passHold(t, tn)
+	tn.Become(t, 3, delivered)
+	require.Equal(t, 3, tn.Count(t, waiting+" AND attempts = 0"))
 	require.Len(t, e.requests(), 4)
 }
 
 // An operator's retry and redelivery wait for their times, too.
 func TestDeliveryRateOfAnOperatorsRetry(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newSwitchable(t, http.StatusServiceUnavailable)
-	b.subscribe(t, "all", e.URL, daily(2))
-	b.start(t, nil)
-	b.publishFailing(t, 1)
+	subscribe(t, tn, "all", e.URL, daily(2))
+	tn.Start(t)
+	publishFailing(t, tn, 1)
 	e.status.Store(http.StatusBadRequest)
-	b.publishFailing(t, 1)
-	require.NoError(t, b.store.Operator.RetryNow(t.Context(), int64(b.count(t, pendingDelivery))))
-	b.exec(t, "SELECT postrider.redeliver(dead_letter_id) FROM postrider.dead_letters")
-	b.become(t, 2, waiting)
+	publishFailing(t, tn, 1)
+	require.NoError(t, tn.System.Operator.RetryNow(t.Context(), int64(tn.Count(t, pendingDelivery))))
+	tn.Exec(t, "SELECT postrider.redeliver(dead_letter_id) FROM postrider.dead_letters")
+	tn.Become(t, 2, waiting)
 	require.Len(t, e.requests(), 2)
 	e.status.Store(http.StatusOK)
-	b.subscribe(t, "all", e.URL, nil)
-	b.become(t, 2, delivered)
+	subscribe(t, tn, "all", e.URL, nil)
+	tn.Become(t, 2, delivered)
 }
 
 // A job that a dead node had keeps its time. A delivery whose job was lost takes another one.
 func TestDeliveryRateAfterACrash(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusOK))
-	sub := b.subscribe(t, "all", e.URL, daily(3))
-	b.publishMany(t, 4)
-	rate, _ := b.store.Cache.Snapshot().Rate(sub.ID)
+	sub := subscribe(t, tn, "all", e.URL, daily(3))
+	publishMany(t, tn, 4)
+	rate, _ := tn.System.Cache.Snapshot().Rate(sub.ID)
 	for range 2 { // the first one inserts the limit's row
-		_, err := b.store.Releaser.RefillLimited(t.Context(), sub, rate, 0, 100)
+		_, err := tn.System.Releaser.RefillLimited(t.Context(), sub, rate, 0, 100)
 		require.NoError(t, err)
 	}
-	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
-	b.exec(t, "INSERT INTO postrider_internal.nodes (id, beat, host, version) VALUES ('dead', 7, 'h', 'v')")
-	b.run(t, "dead", "all")
-	b.exec(t, "DELETE FROM postrider_internal.river_job WHERE id = (SELECT max(id) FROM postrider_internal.river_job)")
-	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval '2 minutes', "+
+	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+	tn.Exec(t, "INSERT INTO postrider_internal.nodes (id, beat, host, version) VALUES ('dead', 7, 'h', 'v')")
+	runOn(t, tn, "dead", "all")
+	tn.Exec(t, "DELETE FROM postrider_internal.river_job WHERE id = (SELECT max(id) FROM postrider_internal.river_job)")
+	tn.Exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval '2 minutes', "+
 		"next_attempt_at = next_attempt_at - interval '2 minutes'")
-	b.start(t, nil)
-	b.become(t, 2, delivered)
-	b.become(t, 2, rateLimited)
+	tn.Start(t)
+	tn.Become(t, 2, delivered)
+	tn.Become(t, 2, rateLimited)
 	require.Len(t, e.requests(), 2)
 }
 
 // A node without workers publishes within the limits, too.
 func TestDeliveryRateOnANodeWithoutWorkers(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusOK))
-	b.subscribe(t, "all", e.URL, daily(3))
-	b.start(t, nil)
-	worker := b.store
-	b.store, _ = newStoreWith(t, b.url, node.Options{Node: "api", MaxWorkers: -1})
-	b.publishMany(t, 5)
-	b.become(t, 3, delivered)
-	require.Equal(t, 2, b.count(t, rateLimited))
-	b.store = worker
+	subscribe(t, tn, "all", e.URL, daily(3))
+	tn.Start(t)
+	worker := tn.System
+	tn.System = tn.Beside(t, node.Options{Node: "api", MaxWorkers: -1}).System
+	publishMany(t, tn, 5)
+	tn.Become(t, 3, delivered)
+	require.Equal(t, 2, tn.Count(t, rateLimited))
+	tn.System = worker
 	require.Len(t, e.requests(), 3)
 }
 
@@ -130,20 +131,20 @@ func TestBusyEndpointKeepsTheTimes(t *testing.T) {
 	for _, batch := range []int{1, 2} {
 		t.Run(fmt.Sprint("batches of ", batch), func(t *testing.T) {
 			t.Parallel()
-			b := setup(t)
+			tn := setup(t)
 			e, h := newHanging(t, respondWith(http.StatusOK))
-			b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) {
+			subscribe(t, tn, "all", e.URL, func(s *catalog.SubscriptionSpec) {
 				daily(3)(s)
 				s.MaxEventsPerBatch, s.MaxConcurrentDeliveries = &batch, new(1)
 			})
-			b.start(t, nil)
-			b.publishMany(t, 4*batch)
+			tn.Start(t)
+			publishMany(t, tn, 4*batch)
 			<-h.begun
-			b.become(t, 3*batch, waiting)
+			tn.Become(t, 3*batch, waiting)
 			h.letGo()
-			b.become(t, 3*batch, delivered)
-			require.Equal(t, batch, b.count(t, rateLimited))
-			require.Equal(t, 1, b.count(t, nextTimeIsLate))
+			tn.Become(t, 3*batch, delivered)
+			require.Equal(t, batch, tn.Count(t, rateLimited))
+			require.Equal(t, 1, tn.Count(t, nextTimeIsLate))
 		})
 	}
 }
@@ -154,151 +155,151 @@ SELECT count(*) FROM postrider_internal.delivery_rates WHERE next_at > now() + i
 // The job of an expired delivery has no time: it returns none when it finds its endpoint busy.
 func TestExpiredDeliveriesReturnNoTime(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e, h := newHanging(t, respondWith(http.StatusOK))
-	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) {
+	subscribe(t, tn, "all", e.URL, func(s *catalog.SubscriptionSpec) {
 		daily(1)(s)
 		s.MaxConcurrentDeliveries = new(1)
 	})
-	b.start(t, nil)
-	b.publishMany(t, 1)
+	tn.Start(t)
+	publishMany(t, tn, 1)
 	<-h.begun
-	b.publishMany(t, 1)
-	b.become(t, 1, waiting)
-	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '2 days' "+
+	publishMany(t, tn, 1)
+	tn.Become(t, 1, waiting)
+	tn.Exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '2 days' "+
 		"WHERE hold IS NOT NULL")
-	b.become(t, 1, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold = 'admission'")
+	tn.Become(t, 1, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold = 'admission'")
 	h.letGo()
-	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded'")
-	require.Equal(t, 1, b.count(t, nextTimeIsLate))
+	tn.Become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded'")
+	require.Equal(t, 1, tn.Count(t, nextTimeIsLate))
 }
 
 // A batch that is larger than the burst makes the next one wait, also if that is published later.
 func TestBatchInDebtKeepsTheLimit(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	a := &arrivals{}
 	e := newEndpoint(t, a.respond(true))
-	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) {
+	subscribe(t, tn, "all", e.URL, func(s *catalog.SubscriptionSpec) {
 		s.DeliveryRate = &endpointconf.DeliveryRate{Limit: 100, Burst: new(1), Count: endpointconf.RateOfEvents}
 		s.MaxEventsPerBatch = new(50)
 	})
-	b.start(t, nil)
+	tn.Start(t)
 	began := time.Now()
 	for i := range 3 {
-		b.publishMany(t, 50)
-		b.become(t, (i+1)*50, delivered)
+		publishMany(t, tn, 50)
+		tn.Become(t, (i+1)*50, delivered)
 	}
 	a.requireAtMost(t, began, 100, 50)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.delivery_rates WHERE next_at >= $1",
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.delivery_rates WHERE next_at >= $1",
 		began.Add(1500*time.Millisecond)), "150 events at 100/s")
 }
 
 // Deliveries whose time to live ends before their turn take no time of the limit.
 func TestDeliveryRateLeavesWhatExpires(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	sub := b.subscribe(t, "all", "https://example.com", daily(2))
-	b.publishMany(t, 5)
-	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '86399.9 seconds' "+
+	tn := setup(t)
+	sub := subscribe(t, tn, "all", "https://example.com", daily(2))
+	publishMany(t, tn, 5)
+	tn.Exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '86399.9 seconds' "+
 		"WHERE id <= 3")
-	rate, _ := b.store.Cache.Snapshot().Rate(sub.ID)
+	rate, _ := tn.System.Cache.Snapshot().Rate(sub.ID)
 	for range 2 { // the first one inserts the limit's row
-		_, err := b.store.Releaser.RefillLimited(t.Context(), sub, rate, 0, 100)
+		_, err := tn.System.Releaser.RefillLimited(t.Context(), sub, rate, 0, 100)
 		require.NoError(t, err)
 	}
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold IS NULL AND id > 3"))
-	require.Equal(t, 3, b.count(t, rateLimited))
+	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold IS NULL AND id > 3"))
+	require.Equal(t, 3, tn.Count(t, rateLimited))
 }
 
 // Jobs that were not fetched at their times do not exceed the limit together.
 func TestLateJobsKeepTheLimit(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	a := &arrivals{}
 	e := newEndpoint(t, a.respond(false))
-	sub := b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) {
+	sub := subscribe(t, tn, "all", e.URL, func(s *catalog.SubscriptionSpec) {
 		s.DeliveryRate = &endpointconf.DeliveryRate{Limit: 50, Burst: new(1)}
 	})
-	b.publishMany(t, 120)
-	rate, _ := b.store.Cache.Snapshot().Rate(sub.ID)
+	publishMany(t, tn, 120)
+	rate, _ := tn.System.Cache.Snapshot().Rate(sub.ID)
 	for range 5 {
-		_, err := b.store.Releaser.RefillLimited(t.Context(), sub, rate, 0, 100)
+		_, err := tn.System.Releaser.RefillLimited(t.Context(), sub, rate, 0, 100)
 		require.NoError(t, err)
-		b.exec(t, "UPDATE postrider_internal.delivery_rates SET next_at = '-infinity'")
+		tn.Exec(t, "UPDATE postrider_internal.delivery_rates SET next_at = '-infinity'")
 	}
-	b.exec(t, "UPDATE postrider_internal.river_job SET scheduled_at = now()")
-	require.Greater(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"), 90)
+	tn.Exec(t, "UPDATE postrider_internal.river_job SET scheduled_at = now()")
+	require.Greater(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"), 90)
 	began := time.Now()
-	b.start(t, nil)
-	b.become(t, 120, delivered)
+	tn.Start(t)
+	tn.Become(t, 120, delivered)
 	a.requireAtMost(t, began, 50/0.8, 1)
 }
 
 // A batch cutter that finds nothing returns its time.
 func TestCutterReturnsItsTime(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusOK))
-	sub := b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) {
+	sub := subscribe(t, tn, "all", e.URL, func(s *catalog.SubscriptionSpec) {
 		daily(2)(s)
 		s.MaxEventsPerBatch = new(10)
 	})
-	rate, _ := b.store.Cache.Snapshot().Rate(sub.ID)
-	b.publishOne(t, "first")
+	rate, _ := tn.System.Cache.Snapshot().Rate(sub.ID)
+	publishOne(t, tn, "first")
 	for range 3 { // the first one inserts the limit's row
-		_, err := b.store.Releaser.RefillLimited(t.Context(), sub, rate, 0, 100)
+		_, err := tn.System.Releaser.RefillLimited(t.Context(), sub, rate, 0, 100)
 		require.NoError(t, err)
 	}
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
-	b.start(t, nil)
-	b.become(t, 1, delivered)
-	b.become(t, 0, "SELECT count(*) FROM postrider_internal.river_job")
-	b.publishOne(t, "second")
-	b.become(t, 2, delivered)
+	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+	tn.Start(t)
+	tn.Become(t, 1, delivered)
+	tn.Become(t, 0, "SELECT count(*) FROM postrider_internal.river_job")
+	publishOne(t, tn, "second")
+	tn.Become(t, 2, delivered)
 }
 
 // A delivery that was paused, and then waited for the limit until it expired, names the limit.
 func TestDeliveryRateIsNamedAfterAPause(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusOK))
-	b.subscribe(t, "all", e.URL, daily(1))
-	b.start(t, nil)
-	b.pause(t, "all")
-	b.publishMany(t, 3)
-	b.resume(t, "all")
-	b.become(t, 1, delivered)
-	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '25 hours'")
-	b.become(t, 2, "SELECT count(*) FROM postrider.dead_letters WHERE last_error = "+
+	subscribe(t, tn, "all", e.URL, daily(1))
+	tn.Start(t)
+	pause(t, tn, "all")
+	publishMany(t, tn, 3)
+	resume(t, tn, "all")
+	tn.Become(t, 1, delivered)
+	tn.Exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '25 hours'")
+	tn.Become(t, 2, "SELECT count(*) FROM postrider.dead_letters WHERE last_error = "+
 		"'its time to live ended while it waited for the rate limit of 1 request/day'")
 }
 
 // Batches leave out what has expired, too.
 func TestDeliveryRateOfBatchesLeavesWhatExpires(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	sub := b.subscribe(t, "all", "https://example.com", func(s *catalog.SubscriptionSpec) {
+	tn := setup(t)
+	sub := subscribe(t, tn, "all", "https://example.com", func(s *catalog.SubscriptionSpec) {
 		daily(1)(s)
 		s.MaxEventsPerBatch = new(3)
 	})
-	b.publishMany(t, 5)
-	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '25 hours' WHERE id <= 3")
-	require.NoError(t, b.store.Loader.Cut(t.Context(), sub, b.limitedCutter(t, sub), 1))
+	publishMany(t, tn, 5)
+	tn.Exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '25 hours' WHERE id <= 3")
+	require.NoError(t, tn.System.Loader.Cut(t.Context(), sub, limitedCutter(t, tn, sub), 1))
 	const inBatch = "SELECT count(*) FROM postrider_internal.deliveries WHERE batch_id IS NOT NULL AND "
-	require.Equal(t, 2, b.count(t, inBatch+"id > 3"))
-	require.Zero(t, b.count(t, inBatch+"id <= 3"))
+	require.Equal(t, 2, tn.Count(t, inBatch+"id > 3"))
+	require.Zero(t, tn.Count(t, inBatch+"id <= 3"))
 }
 
 // limitedCutter releases held deliveries to a batch cutter with one time of their limit.
-func (b *bundle) limitedCutter(t *testing.T, sub *catalog.Subscription) (cutter queue.JobToken) {
+func limitedCutter(t *testing.T, tn *testnode.Node, sub *catalog.Subscription) (cutter queue.JobToken) {
 	t.Helper()
-	rate, _ := b.store.Cache.Snapshot().Rate(sub.ID)
+	rate, _ := tn.System.Cache.Snapshot().Rate(sub.ID)
 	for range 2 { // the first one inserts the limit's row
-		_, err := b.store.Releaser.RefillLimited(t.Context(), sub, rate, 0, 100)
+		_, err := tn.System.Releaser.RefillLimited(t.Context(), sub, rate, 0, 100)
 		require.NoError(t, err)
 	}
-	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT id, created_at FROM postrider_internal.river_job").
+	require.NoError(t, tn.Pool.QueryRow(t.Context(), "SELECT id, created_at FROM postrider_internal.river_job").
 		Scan(&cutter.JobID, &cutter.CreatedAt))
 	return cutter
 }
@@ -306,15 +307,15 @@ func (b *bundle) limitedCutter(t *testing.T, sub *catalog.Subscription) (cutter 
 // A batch cutter that finds nothing returns its time.
 func TestUnusedCutterReturnsItsTime(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	sub := b.subscribe(t, "all", "https://example.com", func(s *catalog.SubscriptionSpec) {
+	tn := setup(t)
+	sub := subscribe(t, tn, "all", "https://example.com", func(s *catalog.SubscriptionSpec) {
 		daily(1)(s)
 		s.MaxEventsPerBatch = new(3)
 	})
-	b.publishMany(t, 1)
-	cutter := b.limitedCutter(t, sub)
-	require.Equal(t, 1, b.count(t, nextTimeIsLate))
-	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '25 hours'")
-	require.ErrorIs(t, b.store.Loader.Cut(t.Context(), sub, cutter, 1), queue.ErrJobGone)
-	require.Zero(t, b.count(t, nextTimeIsLate))
+	publishMany(t, tn, 1)
+	cutter := limitedCutter(t, tn, sub)
+	require.Equal(t, 1, tn.Count(t, nextTimeIsLate))
+	tn.Exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '25 hours'")
+	require.ErrorIs(t, tn.System.Loader.Cut(t.Context(), sub, cutter, 1), queue.ErrJobGone)
+	require.Zero(t, tn.Count(t, nextTimeIsLate))
 }

@@ -61,19 +61,19 @@ func TestAttemptsAreLogged(t *testing.T) {
 	for level, want := range map[jobs.LogAttempts]int{jobs.LogNone: 0, jobs.LogFailed: 1, jobs.LogAll: 2} {
 		t.Run(string(level), func(t *testing.T) {
 			t.Parallel()
-			b, log := setup(t), &book{}
+			tn, log := setup(t), &book{}
 			url := twice(t)
-			b.subscribe(t, "billing", url+"?code=planted-secret", nil)
-			b.start(t, func(o *jobs.Options) { o.Logger, o.LogAttempts = slog.New(slog.NewJSONHandler(log, nil)), level })
+			subscribe(t, tn, "billing", url+"?code=planted-secret", nil)
+			tn.Start(t, func(o *jobs.Options) { o.Logger, o.LogAttempts = slog.New(slog.NewJSONHandler(log, nil)), level })
 			id := "e\u202e1\x1b[31m" + strings.Repeat("x", 300)
 			body, err := json.Marshal(map[string]any{
 				"id": id, "subject": "s", "eventType": "test", "eventTime": "2026-01-01T00:00:00Z", "data": 1,
 			})
 			require.NoError(t, err)
-			b.publish(t, "application/json", "["+string(body)+"]")
-			require.Equal(t, 503, b.attempt(t).Result.Status)
-			require.Equal(t, 1, b.travel(t))
-			require.Equal(t, 200, b.attempt(t).Result.Status)
+			publishBody(t, tn, "application/json", "["+string(body)+"]")
+			require.Equal(t, 503, tn.Attempt(t).Result.Status)
+			require.Equal(t, 1, travel(t, tn))
+			require.Equal(t, 200, tn.Attempt(t).Result.Status)
 
 			lines := log.attempts(t)
 			require.Len(t, lines, want)
@@ -105,15 +105,15 @@ func TestAttemptsAreLogged(t *testing.T) {
 // A batch has one line, with its first events.
 func TestBatchesAreLoggedOnce(t *testing.T) {
 	t.Parallel()
-	b, log := setup(t), &book{}
-	b.subscribe(t, "billing", twice(t), func(s *catalog.SubscriptionSpec) { most := 20; s.MaxEventsPerBatch = &most })
+	tn, log := setup(t), &book{}
+	subscribe(t, tn, "billing", twice(t), func(s *catalog.SubscriptionSpec) { most := 20; s.MaxEventsPerBatch = &most })
 	events := make([]string, 12)
 	for i := range events {
 		events[i] = eventGridBody("e"+string(rune('a'+i)), "{}")
 	}
-	b.publish(t, "application/json", "["+strings.Join(events, ",")+"]")
-	b.start(t, func(o *jobs.Options) { o.Logger = slog.New(slog.NewJSONHandler(log, nil)) })
-	require.Equal(t, 12, b.attempt(t).Events)
+	publishBody(t, tn, "application/json", "["+strings.Join(events, ",")+"]")
+	tn.Start(t, func(o *jobs.Options) { o.Logger = slog.New(slog.NewJSONHandler(log, nil)) })
+	require.Equal(t, 12, tn.Attempt(t).Events)
 	lines := log.attempts(t)
 	require.Len(t, lines, 1)
 	require.Equal(t, 12.0, lines[0]["events"])

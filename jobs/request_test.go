@@ -19,15 +19,15 @@ const (
 // The headers of an Event Grid delivery: Microsoft, Event Grid message headers; first attempts count 0.
 func TestEventGridDelivery(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusServiceUnavailable))
-	b.subscribe(t, "Mixed-Case.sub", e.URL+"/hook?code=s%20ecret&x=1", nil)
-	b.start(t, nil)
-	receipt := b.publish(t, jsonType, `[{"id":"1","subject":"s/é","eventType":"t","eventTime":"2026-01-01T00:00:00Z",`+
+	subscribe(t, tn, "Mixed-Case.sub", e.URL+"/hook?code=s%20ecret&x=1", nil)
+	tn.Start(t)
+	receipt := publishBody(t, tn, jsonType, `[{"id":"1","subject":"s/é","eventType":"t","eventTime":"2026-01-01T00:00:00Z",`+
 		`"dataVersion":"2.1","data":{"n":1.50,  "a":"\u0041"}}]`)
-	b.attempt(t)
-	b.travel(t)
-	b.attempt(t)
+	tn.Attempt(t)
+	travel(t, tn)
+	tn.Attempt(t)
 
 	seen := e.requests()
 	require.Len(t, seen, 2)
@@ -50,48 +50,48 @@ func TestEventGridDelivery(t *testing.T) {
 			`[{"id":"1","subject":"s/é","eventType":"t","eventTime":"2026-01-01T00:00:00Z","dataVersion":"2.1",`+
 				`"data":{"n":1.50,  "a":"\u0041"},"topic":"/topics/orders","metadataVersion":"1"}]`, r.body)
 	}
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.events WHERE system_id = $1", receipt.SystemIDs[0]))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.events WHERE system_id = $1", receipt.SystemIDs[0]))
 }
 
 func TestEventGridDeliveryKeepsProperties(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusOK))
-	b.subscribe(t, "all", e.URL, nil)
-	b.start(t, nil)
+	subscribe(t, tn, "all", e.URL, nil)
+	tn.Start(t)
 	const body = `[ {"topic":"orders","metadataVersion":"1","dataVersion":"","id":"1","subject":"s","eventType":"t",` +
 		`"eventTime":"2026-01-01T00:00:00Z","data":[1e400,"\ud800",{"a":1,"a":2}]} ]`
-	b.publish(t, jsonType, body)
-	b.attempt(t)
+	publishBody(t, tn, jsonType, body)
+	tn.Attempt(t)
 	require.Equal(t, "["+body[2:len(body)-2]+"]", requireOneRequest(t, e).body)
 }
 
 func TestEventGridDeliveryFillsTheDataVersion(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusOK))
-	b.subscribe(t, "all", e.URL, nil)
-	b.start(t, nil)
+	subscribe(t, tn, "all", e.URL, nil)
+	tn.Start(t)
 	const head = `{"topic":"orders","metadataVersion":"1","id":"1","subject":"s","eventType":"t",` +
 		`"eventTime":"2026-01-01T00:00:00Z"`
-	b.publish(t, jsonType, "["+head+`}]`)
-	b.attempt(t)
-	b.publish(t, jsonType, "["+head+`,"dataVersion": null,"data":null}]`)
-	b.attempt(t)
+	publishBody(t, tn, jsonType, "["+head+`}]`)
+	tn.Attempt(t)
+	publishBody(t, tn, jsonType, "["+head+`,"dataVersion": null,"data":null}]`)
+	tn.Attempt(t)
 	require.Equal(t, "["+head+`,"dataVersion":""}]`, e.requests()[0].body)
 	require.Equal(t, "["+head+`,"dataVersion": "","data":null}]`, e.requests()[1].body)
 }
 
 func TestCloudEventsDelivery(t *testing.T) {
 	t.Parallel()
-	b := setupTopic(t, event.CloudEvents)
+	tn := setupTopic(t, event.CloudEvents)
 	e := newEndpoint(t, respondWith(http.StatusOK))
-	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents })
-	b.start(t, nil)
+	subscribe(t, tn, "all", e.URL, func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents })
+	tn.Start(t)
 	const body = `{ "specversion":"1.0", "id":"1","source":"/s","type":"t","ext":5,"data":{"n":1.50,"s":"\u00e9é"},` +
 		` "datacontenttype":"application/json" }`
-	receipt := b.publish(t, structuredType, body)
-	b.attempt(t)
+	receipt := publishBody(t, tn, structuredType, body)
+	tn.Attempt(t)
 	r := requireOneRequest(t, e)
 	require.Equal(t, body, r.body, "one object, byte for byte")
 	require.Equal(t, structuredType, r.header.Get("Content-Type"))
@@ -103,13 +103,13 @@ func TestCloudEventsDelivery(t *testing.T) {
 
 func TestEventGridToCloudEventsDelivery(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusOK))
-	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents })
-	b.start(t, nil)
-	b.publish(t, jsonType,
+	subscribe(t, tn, "all", e.URL, func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents })
+	tn.Start(t)
+	publishBody(t, tn, jsonType,
 		`[{"id":"1","subject":"s","eventType":"t","eventTime":"2026-01-01T00:00:00Z","dataVersion":"2.1","data":{"n":1.50}}]`)
-	b.attempt(t)
+	tn.Attempt(t)
 	r := requireOneRequest(t, e)
 	require.Equal(t, structuredType, r.header.Get("Content-Type"))
 	require.NotContains(t, r.header, "Aeg-Data-Version")
@@ -126,17 +126,17 @@ func TestEventGridToCloudEventsDelivery(t *testing.T) {
 // A header that HTTP cannot carry is omitted: it must not block the event's delivery.
 func TestDataVersionThatNoHeaderCanCarry(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusOK))
-	b.subscribe(t, "all", e.URL, nil)
-	b.start(t, nil)
+	subscribe(t, tn, "all", e.URL, nil)
+	tn.Start(t)
 	versions := map[string]any{`\u0001`: nil, `\u007f`: nil, `a\tb`: "a\tb", `é`: "é", ``: nil}
 	for version := range versions {
-		b.publish(t, jsonType, `[{"id":"`+version+
+		publishBody(t, tn, jsonType, `[{"id":"`+version+
 			`x","subject":"s","eventType":"t","eventTime":"2026-01-01T00:00:00Z","dataVersion":"`+version+`","data":{}}]`)
 	}
-	b.attemptsMade(t, len(versions))
-	require.Equal(t, len(versions), b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
+	tn.AttemptsMade(t, len(versions))
+	require.Equal(t, len(versions), tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
 	for _, r := range e.requests() {
 		var sent []struct{ DataVersion string }
 		require.NoError(t, json.Unmarshal([]byte(r.body), &sent))

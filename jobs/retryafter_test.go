@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/catalog"
+	"postrider/internal/testnode"
 	"postrider/policy"
 )
 
@@ -24,7 +25,7 @@ func retryAfterEndpoint(t *testing.T) *endpoint {
 
 func TestRetryAfterMovesTheNextAttempt(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := retryAfterEndpoint(t)
 	const floor = 30 * time.Second // of 503 under ga-2021
 	rows := map[string]struct {
@@ -45,53 +46,53 @@ func TestRetryAfterMovesTheNextAttempt(t *testing.T) {
 		"date-without-zone": {"Wed, 21 Oct 2099 07:28:00", floor},
 	}
 	for name, row := range rows {
-		b.subscribe(t, name, e.URL+"/?after="+url.QueryEscape(row.after), nil)
+		subscribe(t, tn, name, e.URL+"/?after="+url.QueryEscape(row.after), nil)
 	}
 	at := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
-	b.subscribe(t, "date", e.URL+"/?after="+url.QueryEscape(at.Format(http.TimeFormat)), nil)
-	b.start(t, nil)
-	b.publishOne(t, "e")
-	b.attemptsMade(t, len(rows)+1)
+	subscribe(t, tn, "date", e.URL+"/?after="+url.QueryEscape(at.Format(http.TimeFormat)), nil)
+	tn.Start(t)
+	publishOne(t, tn, "e")
+	tn.AttemptsMade(t, len(rows)+1)
 	for name, row := range rows {
-		b.requireGap(t, row.want, name)
+		requireGap(t, tn, row.want, name)
 	}
 	require.Equal(t, 1,
-		b.count(t,
+		tn.Count(t,
 			"SELECT count(*) FROM postrider.deliveries WHERE subscription = 'date' AND next_attempt_at BETWEEN "+
 				"$1::timestamptz - interval '1 ms' AND $1::timestamptz + interval '1 ms'", at))
 	const explained = "SELECT count(*) FROM postrider.delivery_attempts WHERE retry_after_ms IS NOT NULL AND why LIKE $1"
-	require.Equal(t, 3, b.count(t, explained, "%Retry-After requests%"), "only if it decided")
-	require.Equal(t, 1, b.count(t, explained, "%Retry-After requests 24 h, capped at 1 h; lowers%"))
+	require.Equal(t, 3, tn.Count(t, explained, "%Retry-After requests%"), "only if it decided")
+	require.Equal(t, 1, tn.Count(t, explained, "%Retry-After requests 24 h, capped at 1 h; lowers%"))
 }
 
 // However long an endpoint's Retry-After, a last attempt is made before the time to live ends.
 func TestRetryAfterNeverOutlivesTheTimeToLive(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.withoutProbation(t)
+	tn := setup(t)
+	withoutProbation(t, tn)
 	e := retryAfterEndpoint(t)
 	for _, p := range policy.Builtins() {
-		b.subscribe(t, p.Name, e.URL+"/?after=2000000000&policy="+p.Name, func(s *catalog.SubscriptionSpec) {
+		subscribe(t, tn, p.Name, e.URL+"/?after=2000000000&policy="+p.Name, func(s *catalog.SubscriptionSpec) {
 			s.RetryPolicy.Policy, s.RetryPolicy.EventTimeToLiveInMinutes = p.Name, new(10)
 		})
 	}
 	n := len(policy.Builtins())
-	b.start(t, nil)
-	b.publishOne(t, "e")
-	b.attemptsMade(t, n)
+	tn.Start(t)
+	publishOne(t, tn, "e")
+	tn.AttemptsMade(t, n)
 	require.Equal(t, n,
-		b.count(t, `SELECT count(*) FROM postrider.deliveries d JOIN postrider.retry_policies p ON p.name = d.subscription
+		tn.Count(t, `SELECT count(*) FROM postrider.deliveries d JOIN postrider.retry_policies p ON p.name = d.subscription
 		WHERE d.state = 'pending' AND d.next_attempt_at = d.time_to_live_since + interval '10 minutes' -
 		    make_interval(secs => p.ack_timeout_seconds)`))
-	require.Equal(t, n, b.count(t, `SELECT count(*) FROM postrider.delivery_attempts
+	require.Equal(t, n, tn.Count(t, `SELECT count(*) FROM postrider.delivery_attempts
 		WHERE why LIKE '%, shortened for a last attempt before the delivery ends; lowers%'`))
-	require.Equal(t, n, b.travel(t))
-	b.attemptsMade(t, n)
+	require.Equal(t, n, travel(t, tn))
+	tn.AttemptsMade(t, n)
 	require.Eventually(t, func() bool {
-		b.travel(t)
-		return b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded'") == n
-	}, waitTimeout, tick)
-	require.Zero(t, b.count(t, `SELECT count(*) FROM postrider.dead_letters
+		travel(t, tn)
+		return tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded'") == n
+	}, testnode.Timeout, tick)
+	require.Zero(t, tn.Count(t, `SELECT count(*) FROM postrider.dead_letters
 		WHERE attempts NOT BETWEEN 2 AND 3 OR last_outcome <> 'Busy'`),
 		"60 s before its end a delivery may have time for a third")
 }

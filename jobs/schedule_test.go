@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/catalog"
+	"postrider/internal/testnode"
 	"postrider/jobs"
 	"postrider/policy"
 )
@@ -82,29 +83,29 @@ const closedPort = "http://127.0.0.1:1/"
 // rows.
 func TestBuiltInPoliciesFollowExplain(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.withoutProbation(t)
+	tn := setup(t)
+	withoutProbation(t, tn)
 	e := newEndpoint(t, statusOfPath)
 	all := timelines()
 	for _, c := range all {
-		b.subscribe(t, c.name(), c.url(e.URL, closedPort), func(s *catalog.SubscriptionSpec) {
+		subscribe(t, tn, c.name(), c.url(e.URL, closedPort), func(s *catalog.SubscriptionSpec) {
 			s.RetryPolicy.Policy, s.EndpointKind = c.policy.Name, c.kind
 			if !c.deadLetter {
 				s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterNone}
 			}
 		})
 	}
-	b.publishOne(t, "e")
-	b.store.Closed.IgnoreResponses()
-	b.start(t, func(o *jobs.Options) { o.OnAttempt = nil })
-	for b.settle(t); b.travel(t) > 0; b.settle(t) {
+	publishOne(t, tn, "e")
+	tn.System.Closed.IgnoreResponses()
+	tn.Start(t, func(o *jobs.Options) { o.OnAttempt = nil })
+	for settle(t, tn); travel(t, tn) > 0; settle(t, tn) {
 	}
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE reruns > 0"))
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE reruns > 0"))
 	for _, c := range all {
 		explained, err := policy.Explain(&c.policy,
 			policy.ExplainOptions{Kind: c.kind, Result: c.result, DeadLetter: &c.deadLetter})
 		require.NoError(t, err)
-		b.requireTimeline(t, c.name(), explained)
+		requireTimeline(t, tn, c.name(), explained)
 	}
 }
 
@@ -118,7 +119,7 @@ type made struct {
 	Attempts, TotalAttempts int
 }
 
-func (b *bundle) made(t *testing.T, subscription string) []made {
+func madeOf(t *testing.T, tn *testnode.Node, subscription string) []made {
 	t.Helper()
 	const query = `
 SELECT a.number, postrider_internal.seconds(a.started_at - h.time_to_live_since) AS began,
@@ -129,7 +130,7 @@ SELECT a.number, postrider_internal.seconds(a.started_at - h.time_to_live_since)
   JOIN postrider_internal.event_subscriptions s ON s.id = h.subscription_id
   JOIN postrider_internal.delivery_attempts a ON a.delivery_id = h.id
  WHERE s.name = $1 ORDER BY a.number`
-	rows, err := b.pool.Query(t.Context(), query, subscription)
+	rows, err := tn.Pool.Query(t.Context(), query, subscription)
 	require.NoError(t, err)
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[made])
 	require.NoError(t, err)
@@ -138,10 +139,10 @@ SELECT a.number, postrider_internal.seconds(a.started_at - h.time_to_live_since)
 
 // requireTimeline compares. Real attempts begin late and take time: the next attempt may be later than explained by
 // exactly the time lost so far, and never earlier.
-func (b *bundle) requireTimeline(t *testing.T, name string, want policy.Explanation) {
+func requireTimeline(t *testing.T, tn *testnode.Node, name string, want policy.Explanation) {
 	t.Helper()
 	const rounding = 0.002
-	list := b.made(t, name)
+	list := madeOf(t, tn, name)
 	require.Len(t, list, len(want.Attempts), name)
 	for i, a := range list {
 		expected := want.Attempts[i].AtSeconds
@@ -170,86 +171,86 @@ func (b *bundle) requireTimeline(t *testing.T, name string, want policy.Explanat
 }
 
 // gap is the time between the end of the last attempt recorded for an event subscription and the next attempt.
-func (b *bundle) gap(t *testing.T, subscription string) time.Duration {
+func gapOf(t *testing.T, tn *testnode.Node, subscription string) time.Duration {
 	t.Helper()
 	const query = `SELECT coalesce(postrider_internal.seconds(a.next_attempt_at - a.started_at) - a.duration_us / 1e6, -1)
 		FROM postrider_internal.delivery_attempts a JOIN postrider_internal.event_subscriptions s ON s.id = a.subscription_id
 		WHERE s.name = $1 ORDER BY a.number DESC LIMIT 1`
 	var seconds float64
-	require.NoError(t, b.pool.QueryRow(t.Context(), query, subscription).Scan(&seconds))
+	require.NoError(t, tn.Pool.QueryRow(t.Context(), query, subscription).Scan(&seconds))
 	return time.Duration(seconds * float64(time.Second))
 }
 
 // decisionDelay allows for a busy machine between the end of the request and the policy's decision.
 const decisionDelay = 2 * time.Second
 
-func (b *bundle) requireGap(t *testing.T, want time.Duration, subscription string) {
+func requireGap(t *testing.T, tn *testnode.Node, want time.Duration, subscription string) {
 	t.Helper()
-	got := b.gap(t, subscription)
+	got := gapOf(t, tn, subscription)
 	require.GreaterOrEqual(t, got, want-time.Millisecond, subscription)
 	require.Less(t, got, want+decisionDelay, subscription)
 }
 
 func TestEngineReadsThePolicyRows(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusInternalServerError))
-	b.copyPolicy(t, policy.DefaultName, "mine", "{}")
-	b.exec(t, "UPDATE postrider_internal.retry_policy_cells SET min_delay = '7 minutes' WHERE policy = 'mine' "+
+	copyPolicy(t, tn, policy.DefaultName, "mine", "{}")
+	tn.Exec(t, "UPDATE postrider_internal.retry_policy_cells SET min_delay = '7 minutes' WHERE policy = 'mine' "+
 		"AND condition = 'other'")
-	require.NoError(t, b.store.Cache.Reload(t.Context()))
-	b.subscribe(t, "changed", e.URL, under("mine"))
-	b.subscribe(t, "builtin", e.URL, nil)
-	b.start(t, nil)
-	b.publishOne(t, "e")
-	b.attemptsMade(t, 2)
-	b.requireGap(t, 7*time.Minute, "changed")
-	b.requireGap(t, 10*time.Second, "builtin")
+	require.NoError(t, tn.System.Cache.Reload(t.Context()))
+	subscribe(t, tn, "changed", e.URL, under("mine"))
+	subscribe(t, tn, "builtin", e.URL, nil)
+	tn.Start(t)
+	publishOne(t, tn, "e")
+	tn.AttemptsMade(t, 2)
+	requireGap(t, tn, 7*time.Minute, "changed")
+	requireGap(t, tn, 10*time.Second, "builtin")
 
-	b.exec(t, "INSERT INTO postrider_internal.retry_policy_cells VALUES ('mine', 'webhook', '500', 'retry', '9 minutes')")
+	tn.Exec(t, "INSERT INTO postrider_internal.retry_policy_cells VALUES ('mine', 'webhook', '500', 'retry', '9 minutes')")
 	require.Eventually(t, func() bool { // the store's reload, once per second
-		p, _ := b.store.Cache.Snapshot().Policy("mine")
+		p, _ := tn.System.Cache.Snapshot().Policy("mine")
 		return p.Cell(policy.KindWebhook, policy.Result{Status: 500}).MinDelay == 9*time.Minute
-	}, waitTimeout, tick)
-	require.Equal(t, 2, b.travel(t))
-	b.attemptsMade(t, 2)
-	b.requireGap(t, 9*time.Minute, "changed")
-	b.requireGap(t, 30*time.Second, "builtin")
+	}, testnode.Timeout, tick)
+	require.Equal(t, 2, travel(t, tn))
+	tn.AttemptsMade(t, 2)
+	requireGap(t, tn, 9*time.Minute, "changed")
+	requireGap(t, tn, 30*time.Second, "builtin")
 
-	b.exec(t, "UPDATE postrider_internal.retry_policy_cells SET action = 'success', min_delay = '0' "+
+	tn.Exec(t, "UPDATE postrider_internal.retry_policy_cells SET action = 'success', min_delay = '0' "+
 		"WHERE policy = 'mine' AND condition = '500'")
-	require.NoError(t, b.store.Cache.Reload(t.Context()))
-	b.travel(t)
-	b.attemptsMade(t, 2)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'changed' "+
+	require.NoError(t, tn.System.Cache.Reload(t.Context()))
+	travel(t, tn)
+	tn.AttemptsMade(t, 2)
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'changed' "+
 		"AND state = 'delivered' AND last_outcome = 'Delivered' AND last_status = 500"))
 }
 
 func TestHangingEndpointUnderEveryBuiltInPolicy(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e, _ := newHanging(t, respondWith(http.StatusOK))
 	for _, p := range policy.Builtins() {
-		b.copyPolicy(t, p.Name, "quick-"+p.Name, `{"ack_timeout": "1 second"}`)
-		b.subscribe(t, p.Name, e.URL,
+		copyPolicy(t, tn, p.Name, "quick-"+p.Name, `{"ack_timeout": "1 second"}`)
+		subscribe(t, tn, p.Name, e.URL,
 			both(literally("quick-"+p.Name), func(s *catalog.SubscriptionSpec) {
 				s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterRows}
 			}))
-		b.subscribe(t, "safe-"+p.Name, e.URL, under("quick-"+p.Name))
+		subscribe(t, tn, "safe-"+p.Name, e.URL, under("quick-"+p.Name))
 	}
-	b.start(t, nil)
-	b.publishOne(t, "e")
-	b.attemptsMade(t, 2*len(policy.Builtins()))
+	tn.Start(t)
+	publishOne(t, tn, "e")
+	tn.AttemptsMade(t, 2*len(policy.Builtins()))
 	for _, p := range policy.Builtins() {
-		require.Equal(t, 1, b.count(t,
+		require.Equal(t, 1, tn.Count(t,
 			`SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = $1 AND outcome = 'TimedOut' AND status IS NULL
 			AND duration_ms BETWEEN 1000 AND 4000`, p.Name), p.Name)
-		b.requireGap(t, 10*time.Second, "safe-"+p.Name)
+		requireGap(t, tn, 10*time.Second, "safe-"+p.Name)
 		if p.RetryTransportErrors {
-			b.requireGap(t, 10*time.Second, p.Name)
+			requireGap(t, tn, 10*time.Second, p.Name)
 			continue
 		}
-		require.Equal(t, 1, b.count(t,
+		require.Equal(t, 1, tn.Count(t,
 			`SELECT count(*) FROM postrider.dead_letters WHERE subscription = $1 AND reason = 'UndeliverableDueToClientError'
 			AND last_outcome = 'TimedOut' AND last_status IS NULL AND attempts = 1`, p.Name), p.Name)
 	}
@@ -261,7 +262,7 @@ const busyMachine = 10
 // The examples of Microsoft's pages.
 func TestWorkedExamplesOfThePages(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, statusOfPath)
 	rows := []struct {
 		name, policy string
@@ -292,23 +293,23 @@ func TestWorkedExamplesOfThePages(t *testing.T) {
 		},
 	}
 	for _, row := range rows {
-		b.subscribe(t, row.name, fmt.Sprintf("%s/%d", e.URL, row.status), func(s *catalog.SubscriptionSpec) {
+		subscribe(t, tn, row.name, fmt.Sprintf("%s/%d", e.URL, row.status), func(s *catalog.SubscriptionSpec) {
 			s.RetryPolicy.Policy, s.RetryPolicy.EventTimeToLiveInMinutes, s.RetryPolicy.MaxDeliveryAttempts = row.policy,
 				row.ttl, row.limit
 		})
 	}
-	b.publishOne(t, "e")
-	b.start(t, func(o *jobs.Options) { o.OnAttempt = nil })
-	for b.settle(t); b.travel(t) > 0; b.settle(t) {
+	publishOne(t, tn, "e")
+	tn.Start(t, func(o *jobs.Options) { o.OnAttempt = nil })
+	for settle(t, tn); travel(t, tn) > 0; settle(t, tn) {
 	}
 	for _, row := range rows {
-		list := b.made(t, row.name)
+		list := madeOf(t, tn, row.name)
 		require.Len(t, list, len(row.began), row.name)
 		for i, began := range row.began {
 			require.GreaterOrEqual(t, list[i].Began, began, "%s: attempt %d", row.name, i+1)
 			require.Less(t, list[i].Began, began+busyMachine, "%s: attempt %d", row.name, i+1)
 		}
-		require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = $1 "+
+		require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = $1 "+
 			"AND reason = $2 AND attempts = $3 AND last_outcome = $4 AND last_status = $5",
 			row.name, row.reason, len(row.began), row.outcome, row.status), row.name)
 	}
@@ -317,48 +318,48 @@ func TestWorkedExamplesOfThePages(t *testing.T) {
 // Offsets that passed while no node delivered are skipped, not made up for in a burst.
 func TestPassedOffsetsAreSkipped(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusInternalServerError))
-	b.subscribe(t, "offsets", e.URL, under("namespace-2023"))
-	b.start(t, nil)
-	b.publishOne(t, "e")
-	b.attempt(t)
-	b.settle(t)
+	subscribe(t, tn, "offsets", e.URL, under("namespace-2023"))
+	tn.Start(t)
+	publishOne(t, tn, "e")
+	tn.Attempt(t)
+	settle(t, tn)
 	late := strings.Replace(travelStatement, "d.next_attempt_at - now()",
 		"d.next_attempt_at - now() + interval '90 seconds'", 1)
-	require.Equal(t, 1, b.count(t, late)) // the offset of 10 s is reached at 100 s: those of 30 s and 1 min have passed
-	b.attempt(t)
+	require.Equal(t, 1, tn.Count(t, late)) // the offset of 10 s is reached at 100 s: those of 30 s and 1 min have passed
+	tn.Attempt(t)
 	next := func() int {
-		return b.count(t, "SELECT extract(epoch FROM next_attempt_at - first_attempt_at)::int "+
+		return tn.Count(t, "SELECT extract(epoch FROM next_attempt_at - first_attempt_at)::int "+
 			"FROM postrider_internal.deliveries WHERE skipped_offsets = 2")
 	}
 	require.Equal(t, 300, next())
-	b.travel(t)
-	b.attempt(t)
+	travel(t, tn)
+	tn.Attempt(t)
 	require.Equal(t, 600, next())
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE number = 2 "+
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE number = 2 "+
 		"AND why LIKE '%offsets skipped: 2; offset 4 is 5 min after the first attempt'"))
 }
 
 // A delivery whose time to live ends while no node delivers ends without a request.
 func TestExpiredWithoutAnEngine(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusOK))
-	b.subscribe(t, "rows", e.URL, nil)
-	b.subscribe(t, "none", e.URL, func(s *catalog.SubscriptionSpec) {
+	subscribe(t, tn, "rows", e.URL, nil)
+	subscribe(t, tn, "none", e.URL, func(s *catalog.SubscriptionSpec) {
 		s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterNone}
 	})
-	b.publishOne(t, "e")
-	b.exec(t,
+	publishOne(t, tn, "e")
+	tn.Exec(t,
 		"UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '24 hours', next_attempt_at = "+
 			"now() - interval '24 hours'")
-	b.start(t, nil)
-	b.become(t, 2, "SELECT count(*) FROM postrider.deliveries WHERE reason = 'TimeToLiveExceeded' AND attempts = 0 "+
+	tn.Start(t)
+	tn.Become(t, 2, "SELECT count(*) FROM postrider.deliveries WHERE reason = 'TimeToLiveExceeded' AND attempts = 0 "+
 		"AND last_outcome IS NULL")
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'rows' AND state = 'dead_lettered'"))
+		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'rows' AND state = 'dead_lettered'"))
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'none' AND state = 'dropped'"))
+		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'none' AND state = 'dropped'"))
 	require.Empty(t, e.requests())
 }

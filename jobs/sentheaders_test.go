@@ -23,20 +23,20 @@ func TestAttemptsStoreRequestHeaders(t *testing.T) {
 }
 
 func testSentHeaders(t *testing.T, status int) {
-	b := setup(t)
+	tn := setup(t)
 	e := newEndpoint(t, func(w http.ResponseWriter, _ request) { w.WriteHeader(status) })
-	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) {
+	subscribe(t, tn, "all", e.URL, func(s *catalog.SubscriptionSpec) {
 		s.Signing.Enabled = true
 		s.DeliveryAttributes = []endpointconf.DeliveryAttribute{
 			staticHeader("X-Open", "open"), staticHeader("X-Repeats", "of hush-hush"), secretHeader("X-Secret", "hush-hush"),
 			secretHeader("Authorization", "Bearer token-1234"), staticHeader("X-Long", strings.Repeat("l", 3000)),
 		}
 	})
-	b.start(t, nil)
-	b.publishOne(t, "1")
-	b.attemptsMade(t, 1)
+	tn.Start(t)
+	publishOne(t, tn, "1")
+	tn.AttemptsMade(t, 1)
 	var kept string
-	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT request_headers FROM postrider.delivery_attempts").Scan(&kept))
+	require.NoError(t, tn.Pool.QueryRow(t.Context(), "SELECT request_headers FROM postrider.delivery_attempts").Scan(&kept))
 	for _, line := range []string{
 		"Aeg-Delivery-Count: 0", "Aeg-Event-Type: Notification", "Aeg-Subscription-Name: ALL", "Authorization: ***",
 		"Content-Type: application/json",

@@ -13,6 +13,7 @@ import (
 
 	"postrider/internal/catalog"
 	"postrider/internal/filter"
+	"postrider/internal/testnode"
 	"postrider/jobs"
 	"postrider/policy"
 )
@@ -22,8 +23,8 @@ import (
 // connection. 101 is the exception: no HTTP follows it.
 func TestEveryStatusUnderEveryPolicy(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.withoutProbation(t)
+	tn := setup(t)
+	withoutProbation(t, tn)
 	e := newEndpoint(t, statusOfEvent)
 	var kinds []statusColumn
 	for _, p := range policy.Builtins() {
@@ -34,19 +35,19 @@ func TestEveryStatusUnderEveryPolicy(t *testing.T) {
 	for _, k := range kinds {
 		// Broken connections reduce the gate's limit: there must be few for one event subscription.
 		for i := range 10 {
-			b.subscribe(t, fmt.Sprintf("%s-1x%d", k.name(), i), e.URL, k.with(fmt.Sprintf("announced/%d", i)))
+			subscribe(t, tn, fmt.Sprintf("%s-1x%d", k.name(), i), e.URL, k.with(fmt.Sprintf("announced/%d", i)))
 		}
-		b.subscribe(t, k.name(), e.URL, k.with("status/"))
+		subscribe(t, tn, k.name(), e.URL, k.with("status/"))
 	}
-	b.useWorkers(t, 400)
-	b.start(t, func(o *jobs.Options) { o.OnAttempt = nil })
-	b.publishStatuses(t)
+	useWorkers(t, tn, 400)
+	tn.Start(t, func(o *jobs.Options) { o.OnAttempt = nil })
+	publishStatuses(t, tn)
 	const made = "SELECT count(*) FROM postrider_internal.delivery_attempts WHERE number = 1"
 	for n := 100; n <= 500*len(kinds); n += 100 { // each has its own time: a busy machine takes minutes for all
-		within(t, fmt.Sprintf("%d attempts", n), func() bool { return b.count(t, made) >= n })
+		testnode.Within(t, fmt.Sprintf("%d attempts", n), func() bool { return tn.Count(t, made) >= n })
 	}
 	for _, k := range kinds {
-		rows := b.statusRows(t, k.name())
+		rows := statusRows(t, tn, k.name())
 		require.Equal(t, 500, len(rows), k.name()) //nolint:testifylint // Len would print them all
 		for _, row := range rows {
 			row.require(t, k)
@@ -67,7 +68,7 @@ func (k statusColumn) with(subject string) func(*catalog.SubscriptionSpec) {
 	}
 }
 
-func (b *bundle) publishStatuses(t *testing.T) {
+func publishStatuses(t *testing.T, tn *testnode.Node) {
 	t.Helper()
 	bodies := make([]string, 500)
 	for i := range bodies {
@@ -78,7 +79,7 @@ func (b *bundle) publishStatuses(t *testing.T) {
 		bodies[i] = fmt.Sprintf(`{"id":"%d","subject":%q,"eventType":"test","eventTime":"2026-01-01T00:00:00Z",`+
 			`"dataVersion":"1","data":{}}`, status, subject)
 	}
-	b.publish(t, jsonType, "["+strings.Join(bodies, ",")+"]")
+	publishBody(t, tn, jsonType, "["+strings.Join(bodies, ",")+"]")
 }
 
 func announced(status int) bool { return status < 200 && status != http.StatusSwitchingProtocols }
@@ -106,9 +107,9 @@ type statusRow struct {
 	Gap                             float64
 }
 
-func (b *bundle) statusRows(t *testing.T, name string) []statusRow {
+func statusRows(t *testing.T, tn *testnode.Node, name string) []statusRow {
 	t.Helper()
-	rows, err := b.pool.Query(t.Context(), `SELECT d.event_id::int AS event, coalesce(a.status, 0) AS status, a.outcome,
+	rows, err := tn.Pool.Query(t.Context(), `SELECT d.event_id::int AS event, coalesce(a.status, 0) AS status, a.outcome,
 		       a.verdict, d.state, coalesce(d.reason, '') AS reason,
 		coalesce(a.floor_ms, 0) AS floor, coalesce(extract(epoch FROM a.next_attempt_at - a.started_at) - a.duration_us / 1e6,
 		    0)::float8 AS gap

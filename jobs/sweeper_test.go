@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/internal/testnode"
 	"postrider/jobs"
 )
 
@@ -32,24 +33,24 @@ func (l *logged) String() string {
 
 func TestDeliveryWithoutItsJobIsRepairedAndLogged(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	sink := newEndpoint(t, respondWith(200))
-	b.subscribe(t, "all", sink.URL, nil)
-	b.publishOne(t, "lost")
-	b.exec(t, "DELETE FROM postrider_internal.river_job")
-	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval '2 minutes', "+
+	subscribe(t, tn, "all", sink.URL, nil)
+	publishOne(t, tn, "lost")
+	tn.Exec(t, "DELETE FROM postrider_internal.river_job")
+	tn.Exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval '2 minutes', "+
 		"next_attempt_at "+
 		"= next_attempt_at - interval '2 minutes'")
 	var log logged
-	b.start(t, func(o *jobs.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	tn.Start(t, func(o *jobs.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 
-	require.Equal(t, "lost", b.attempt(t).EventID)
+	require.Equal(t, "lost", tn.Attempt(t).EventID)
 
-	b.become(t, 1, "SELECT count(*) FROM postrider.delivery_attempts WHERE reruns = 1")
+	tn.Become(t, 1, "SELECT count(*) FROM postrider.delivery_attempts WHERE reruns = 1")
 	require.Eventually(t, func() bool {
 		return strings.Contains(log.String(), "level=ERROR") &&
 			strings.Contains(log.String(), "deliveries_without_job=1 jobs_without_delivery=0")
-	}, waitTimeout, tick)
-	require.EqualValues(t, 1, b.store.Maintenance.Repairs())
-	b.become(t, 1, "SELECT consistency_repairs FROM postrider.nodes") // with the next heartbeat
+	}, testnode.Timeout, tick)
+	require.EqualValues(t, 1, tn.System.Maintenance.Repairs())
+	tn.Become(t, 1, "SELECT consistency_repairs FROM postrider.nodes") // with the next heartbeat
 }

@@ -12,15 +12,17 @@ import (
 	"postrider/internal/catalog"
 	"postrider/internal/event"
 	"postrider/internal/filter"
+	"postrider/internal/node"
+	"postrider/internal/testnode"
 	"postrider/jobs"
 	"postrider/policy"
 )
 
 // subscribeSystem subscribes an endpoint to postrider.system.
-func (b *bundle) subscribeSystem(t *testing.T, name, url string, types ...string) {
+func subscribeSystem(t *testing.T, tn *testnode.Node, name, url string, types ...string) {
 	t.Helper()
-	require.NoError(t, b.store.Topics.EnsureSystem(t.Context()))
-	_, _, err := b.store.Subscriptions.Put(t.Context(), catalog.SystemTopic, name, catalog.SubscriptionSpec{
+	require.NoError(t, tn.System.Topics.EnsureSystem(t.Context()))
+	_, _, err := tn.System.Subscriptions.Put(t.Context(), catalog.SystemTopic, name, catalog.SubscriptionSpec{
 		EndpointURL: url, EndpointKind: policy.KindWebhook, EventDeliverySchema: event.CloudEvents,
 		RetryPolicy: catalog.RetryPolicySpec{Policy: policy.DefaultName},
 		Filter:      filter.Filter{IncludedEventTypes: types},
@@ -52,32 +54,32 @@ const ofBilling = " /topics/orders/subscriptions/billing"
 // Each type of notice is delivered by an ordinary event subscription, and a filter selects types.
 func TestOperatorsAreNotified(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	all, some := newEndpoint(t, respondWith(http.StatusOK)), newEndpoint(t, respondWith(http.StatusOK))
-	b.subscribeSystem(t, "all", all.URL)
-	b.subscribeSystem(t, "some", some.URL, "postrider.probation.ended", "postrider.subscription.expired")
+	subscribeSystem(t, tn, "all", all.URL)
+	subscribeSystem(t, tn, "some", some.URL, "postrider.probation.ended", "postrider.subscription.expired")
 	bad := newSwitchable(t, http.StatusNotFound)
-	b.copyPolicy(t, "ga-2021", "touchy", `{"probation_trigger":3}`)
-	b.subscribe(t, "billing", bad.URL, under("touchy"))
-	b.start(t, nil)
-	b.publishOne(t, "dead")
-	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters")
+	copyPolicy(t, tn, "ga-2021", "touchy", `{"probation_trigger":3}`)
+	subscribe(t, tn, "billing", bad.URL, under("touchy"))
+	tn.Start(t)
+	publishOne(t, tn, "dead")
+	tn.Become(t, 1, "SELECT count(*) FROM postrider.dead_letters")
 
-	b.subscribe(t, "billing", bad.URL, func(s *catalog.SubscriptionSpec) {
+	subscribe(t, tn, "billing", bad.URL, func(s *catalog.SubscriptionSpec) {
 		s.RetryPolicy.Policy = "touchy"
 		s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterNone}
 	})
-	b.publishOne(t, "dropped")
-	b.become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dropped'")
-	b.publishOne(t, "third")
-	b.become(t, 1, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL AND notified")
+	publishOne(t, tn, "dropped")
+	tn.Become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dropped'")
+	publishOne(t, tn, "third")
+	tn.Become(t, 1, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL AND notified")
 
 	bad.status.Store(http.StatusOK)
-	b.publishOne(t, "probe")
-	b.passHold(t)
-	b.become(t, 0, "SELECT count(*) FROM postrider_internal.probations")
-	at := b.store.Clock.Now().Add(100 * time.Millisecond)
-	b.subscribe(t, "brief", bad.URL+"/brief", func(s *catalog.SubscriptionSpec) { s.ExpirationTimeUTC = &at })
+	publishOne(t, tn, "probe")
+	passHold(t, tn)
+	tn.Become(t, 0, "SELECT count(*) FROM postrider_internal.probations")
+	at := tn.System.Clock.Now().Add(100 * time.Millisecond)
+	subscribe(t, tn, "brief", bad.URL+"/brief", func(s *catalog.SubscriptionSpec) { s.ExpirationTimeUTC = &at })
 	want := []string{
 		"postrider.deadLetter.created" + ofBilling, "postrider.delivery.dropped" + ofBilling,
 		"postrider.delivery.dropped" + ofBilling,
@@ -85,87 +87,87 @@ func TestOperatorsAreNotified(t *testing.T) {
 		"postrider.subscription.expired /topics/orders/subscriptions/brief",
 	}
 	require.Eventually(t, func() bool { return len(all.notices(t)) >= len(want) && len(some.notices(t)) >= 2 },
-		waitTimeout, tick)
+		testnode.Timeout, tick)
 	require.Equal(t, want, all.notices(t))
 	require.Equal(t, []string{want[3], want[5]}, some.notices(t))
-	b.settle(t)
+	settle(t, tn)
 }
 
 // If an endpoint rejects notices, that creates no further notices, and ends.
 func TestFailedNoticesCreateNoNotices(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	failing := newEndpoint(t, respondWith(http.StatusNotFound))
-	b.exec(t, "UPDATE postrider_internal.retry_policies SET probation_trigger = 1 WHERE name = 'ga-2021'")
-	require.NoError(t, b.store.Cache.Reload(t.Context()))
-	b.subscribeSystem(t, "operators", failing.URL)
-	b.subscribe(t, "billing", failing.URL, nil) // shares its probation with "operators"
-	b.start(t, nil)
-	b.publishOne(t, "dead")
+	tn.Exec(t, "UPDATE postrider_internal.retry_policies SET probation_trigger = 1 WHERE name = 'ga-2021'")
+	require.NoError(t, tn.System.Cache.Reload(t.Context()))
+	subscribeSystem(t, tn, "operators", failing.URL)
+	subscribe(t, tn, "billing", failing.URL, nil) // shares its probation with "operators"
+	tn.Start(t)
+	publishOne(t, tn, "dead")
 	const notices = "SELECT count(*) FROM postrider.events WHERE topic = 'postrider.system'"
 	fail := func(n int) {
 		require.Eventually(t, func() bool {
-			b.passHold(t) // each probe is a notice, and fails
-			return b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE topic = 'postrider.system'") == n
-		}, waitTimeout, tick)
+			passHold(t, tn) // each probe is a notice, and fails
+			return tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE topic = 'postrider.system'") == n
+		}, testnode.Timeout, tick)
 	}
-	b.become(t, 2, notices) // the dead letter, and the probation that it started
+	tn.Become(t, 2, notices) // the dead letter, and the probation that it started
 	fail(2)
-	b.exec(t, "DELETE FROM postrider_internal.probations")
-	b.become(t, 3, notices) // the end of that probation
+	tn.Exec(t, "DELETE FROM postrider_internal.probations")
+	tn.Become(t, 3, notices) // the end of that probation
 	fail(3)
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL AND NOT notified"),
+		tn.Count(t, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL AND NOT notified"),
 		"a notice started the next one")
-	b.exec(t, "DELETE FROM postrider_internal.probations")
-	b.settle(t)
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.notices"))
-	require.Equal(t, 3, b.count(t, notices), "no more notices")
+	tn.Exec(t, "DELETE FROM postrider_internal.probations")
+	settle(t, tn)
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.notices"))
+	require.Equal(t, 3, tn.Count(t, notices), "no more notices")
 }
 
 // If a node dies after the dead letter's transaction and before it published the notice, another node publishes it.
 func TestNoticesSurviveTheirNode(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	operators := newEndpoint(t, respondWith(http.StatusOK))
-	b.subscribeSystem(t, "operators", operators.URL)
+	subscribeSystem(t, tn, "operators", operators.URL)
 	bad := newEndpoint(t, respondWith(http.StatusBadRequest))
-	b.subscribe(t, "billing", bad.URL, nil)
-	b.exec(t, "UPDATE postrider_internal.notice_pass SET noticed_at = 'infinity'") // no node publishes it
-	b.publishOne(t, "dead")
-	first := b.newEngine(t, b.store, nil)
+	subscribe(t, tn, "billing", bad.URL, nil)
+	tn.Exec(t, "UPDATE postrider_internal.notice_pass SET noticed_at = 'infinity'") // no node publishes it
+	publishOne(t, tn, "dead")
+	first := tn.Engine(t)
 	require.NoError(t, first.Start(t.Context()))
-	b.attempt(t)
-	requireStops(t, first)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.notices"))
+	tn.Attempt(t)
+	testnode.RequireStops(t, first)
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.notices"))
 	require.Empty(t, operators.requests())
 
-	b.exec(t, "UPDATE postrider_internal.notice_pass SET noticed_at = '-infinity'")
-	other, _ := newStore(t, b.url, "node-2")
-	second := b.newEngine(t, other, func(o *jobs.Options) { o.OnAttempt = nil })
+	tn.Exec(t, "UPDATE postrider_internal.notice_pass SET noticed_at = '-infinity'")
+	other := tn.Beside(t, node.Options{Node: "node-2"})
+	second := other.Engine(t, func(o *jobs.Options) { o.OnAttempt = nil })
 	require.NoError(t, second.Start(t.Context()))
-	t.Cleanup(func() { requireStops(t, second) })
-	require.Eventually(t, func() bool { return len(operators.requests()) > 0 }, waitTimeout, tick)
-	b.settle(t)
+	t.Cleanup(func() { testnode.RequireStops(t, second) })
+	require.Eventually(t, func() bool { return len(operators.requests()) > 0 }, testnode.Timeout, tick)
+	settle(t, tn)
 	require.Equal(t, []string{"postrider.deadLetter.created" + ofBilling}, operators.notices(t))
 }
 
 // A probation of several event subscriptions is one notice that names all of them; an operator's release ends it.
 func TestProbationOfASharedEndpointIsOneNotice(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	operators, bad := newEndpoint(t, respondWith(http.StatusOK)), newEndpoint(t,
 		respondWith(http.StatusServiceUnavailable))
-	b.subscribeSystem(t, "operators", operators.URL, "postrider.probation.started", "postrider.probation.ended")
-	b.copyPolicy(t, "ga-2021", "touchy", `{"probation_trigger":1}`)
-	b.subscribe(t, "billing", bad.URL, under("touchy"))
-	b.subscribe(t, "shipping", bad.URL, under("touchy"))
-	b.start(t, nil)
-	b.publishOne(t, "a")
-	require.Eventually(t, func() bool { return len(operators.requests()) == 1 }, waitTimeout, tick)
-	_, err := b.store.Holds.Release(t.Context(), topicName, "billing")
+	subscribeSystem(t, tn, "operators", operators.URL, "postrider.probation.started", "postrider.probation.ended")
+	copyPolicy(t, tn, "ga-2021", "touchy", `{"probation_trigger":1}`)
+	subscribe(t, tn, "billing", bad.URL, under("touchy"))
+	subscribe(t, tn, "shipping", bad.URL, under("touchy"))
+	tn.Start(t)
+	publishOne(t, tn, "a")
+	require.Eventually(t, func() bool { return len(operators.requests()) == 1 }, testnode.Timeout, tick)
+	_, err := tn.System.Holds.Release(t.Context(), topicName, "billing")
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return len(operators.requests()) == 2 }, waitTimeout, tick)
+	require.Eventually(t, func() bool { return len(operators.requests()) == 2 }, testnode.Timeout, tick)
 	require.Equal(t, []string{"postrider.probation.ended /topics/orders", "postrider.probation.started /topics/orders"},
 		operators.notices(t))
 	for i, r := range operators.requests() {

@@ -15,24 +15,25 @@ import (
 
 	"postrider/internal/catalog"
 	"postrider/internal/event"
+	"postrider/internal/testnode"
 	"postrider/jobs"
 	"postrider/jobs/publish"
 	"postrider/policy"
 )
 
 // unprivileged connects to the database as a role without any grant.
-func (b *bundle) unprivileged(t *testing.T) *pgx.Conn {
+func unprivileged(t *testing.T, tn *testnode.Node) *pgx.Conn {
 	t.Helper()
-	login, err := url.Parse(b.url)
+	login, err := url.Parse(tn.URL)
 	require.NoError(t, err)
 	role := "unprivileged_" + strings.TrimPrefix(login.Path, "/")
-	b.exec(t, "CREATE ROLE "+pgx.Identifier{role}.Sanitize()+" LOGIN PASSWORD 'known'")
+	tn.Exec(t, "CREATE ROLE "+pgx.Identifier{role}.Sanitize()+" LOGIN PASSWORD 'known'")
 	login.User = url.UserPassword(role, "known")
 	conn, err := pgx.Connect(t.Context(), login.String())
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		_ = conn.Close(t.Context())
-		_, _ = b.pool.Exec(t.Context(), "DROP ROLE "+pgx.Identifier{role}.Sanitize())
+		_, _ = tn.Pool.Exec(t.Context(), "DROP ROLE "+pgx.Identifier{role}.Sanitize())
 	})
 	return conn
 }
@@ -46,7 +47,7 @@ func notify(t *testing.T, conn *pgx.Conn, topic, payload string) {
 // Any login can notify River's channels. Nodes only act on wake-ups: nothing is paused, canceled or stopped.
 func TestUnprivilegedNotifications(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := setup(t)
 	begun, release := make(chan struct{}), make(chan struct{})
 	letGo := sync.OnceFunc(func() { close(release) })
 	sink := newEndpoint(t, func(w http.ResponseWriter, r request) {
@@ -57,13 +58,13 @@ func TestUnprivilegedNotifications(t *testing.T) {
 		w.WriteHeader(http.StatusOK)
 	})
 	t.Cleanup(letGo)
-	b.subscribe(t, "all", sink.URL, nil)
-	b.start(t, nil)
-	b.publishOne(t, "held")
+	subscribe(t, tn, "all", sink.URL, nil)
+	tn.Start(t)
+	publishOne(t, tn, "held")
 	<-begun
-	job := b.count(t, "SELECT id FROM postrider_internal.river_job WHERE state = 'running'")
+	job := tn.Count(t, "SELECT id FROM postrider_internal.river_job WHERE state = 'running'")
 
-	conn := b.unprivileged(t)
+	conn := unprivileged(t, tn)
 	messages := []string{
 		`{"action":"pause","queue":"*"}`, `{"action":"metadata_changed","queue":"deliveries","metadata":{"a":1}}`,
 	}
@@ -81,21 +82,21 @@ func TestUnprivilegedNotifications(t *testing.T) {
 		notify(t, conn, "river_insert", "\x01 no JSON "+strings.Repeat("x", 4*i))
 		notify(t, conn, "river_insert", `{"queue":"deliveries"}`)
 		if i%25 == 0 {
-			b.publishOne(t, fmt.Sprint("event-", i))
-			require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
+			publishOne(t, tn, fmt.Sprint("event-", i))
+			require.Equal(t, policy.Delivered, tn.Attempt(t).Verdict.Action)
 		}
 	}
-	b.exec(t, "SELECT postrider.publish_data($1, 'test', 's', '{}')", topicName)
-	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
+	tn.Exec(t, "SELECT postrider.publish_data($1, 'test', 's', '{}')", topicName)
+	require.Equal(t, policy.Delivered, tn.Attempt(t).Verdict.Action)
 	letGo()
-	held := b.attempt(t)
+	held := tn.Attempt(t)
 	require.Equal(t, policy.Delivered, held.Verdict.Action, "the attempt in flight was not canceled")
-	b.become(t, 22, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'")
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_queue WHERE paused_at IS NOT NULL"))
+	tn.Become(t, 22, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'")
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_queue WHERE paused_at IS NOT NULL"))
 }
 
 // holdEveryAdvisoryLock takes all advisory locks that postrider has ever used, in both forms, for the session.
-func (b *bundle) holdEveryAdvisoryLock(t *testing.T, conn *pgx.Conn, idempotencyKeys ...string) {
+func holdEveryAdvisoryLock(t *testing.T, tn *testnode.Node, conn *pgx.Conn, idempotencyKeys ...string) {
 	t.Helper()
 	for _, statement := range []string{
 		`SELECT pg_advisory_lock(727274, n), pg_advisory_lock((727274::bigint << 32) | n), pg_advisory_lock(n)
@@ -118,45 +119,45 @@ func (b *bundle) holdEveryAdvisoryLock(t *testing.T, conn *pgx.Conn, idempotency
 // Any login can hold advisory locks. postrider waits for none of them.
 func TestUnprivilegedAdvisoryLocks(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.holdEveryAdvisoryLock(t, b.unprivileged(t), "by REST", "by SQL")
+	tn := setup(t)
+	holdEveryAdvisoryLock(t, tn, unprivileged(t, tn), "by REST", "by SQL")
 	sink := newEndpoint(t, respondWith(http.StatusOK))
-	b.subscribe(t, "all", sink.URL, nil)
+	subscribe(t, tn, "all", sink.URL, nil)
 
-	b.exec(t, fmt.Sprintf("DROP TABLE postrider_internal.events_%s",
+	tn.Exec(t, fmt.Sprintf("DROP TABLE postrider_internal.events_%s",
 		time.Now().UTC().AddDate(0, 0, jobs.PartitionsAhead).Format("20060102")))
-	require.NoError(t, b.store.Maintenance.EnsurePartitions(t.Context()))
+	require.NoError(t, tn.System.Maintenance.EnsurePartitions(t.Context()))
 	require.Equal(t, jobs.PartitionsAhead+1,
-		b.count(t, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'postrider_internal.events'::regclass"))
+		tn.Count(t, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'postrider_internal.events'::regclass"))
 
 	for range 2 {
-		b.keyed(t, "by REST")
-		b.exec(t, "SELECT postrider.publish_data($1, 'test', 's', '{}', idempotency_key => 'by SQL')", topicName)
+		keyed(t, tn, "by REST")
+		tn.Exec(t, "SELECT postrider.publish_data($1, 'test', 's', '{}', idempotency_key => 'by SQL')", topicName)
 	}
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.events"))
+	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.events"))
 
-	merged, err := b.store.Maintenance.MergeRollups(t.Context())
+	merged, err := tn.System.Maintenance.MergeRollups(t.Context())
 	require.NoError(t, err)
 	require.NotZero(t, merged)
 
-	b.exec(t, "DELETE FROM postrider_internal.river_job WHERE kind = 'deliver'")
-	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval '2 minutes', "+
+	tn.Exec(t, "DELETE FROM postrider_internal.river_job WHERE kind = 'deliver'")
+	tn.Exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval '2 minutes', "+
 		"next_attempt_at "+
 		"= next_attempt_at - interval '2 minutes'")
-	swept, err := b.store.Maintenance.Sweep(t.Context())
+	swept, err := tn.System.Maintenance.Sweep(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, jobs.Swept{Repaired: 1}, swept)
 
-	b.subscribe(t, "batched", sink.URL, func(s *catalog.SubscriptionSpec) { s.MaxEventsPerBatch = new(10) })
-	b.start(t, nil)
-	b.publishOne(t, "in a batch")
-	b.become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND subscription = 'batched'")
+	subscribe(t, tn, "batched", sink.URL, func(s *catalog.SubscriptionSpec) { s.MaxEventsPerBatch = new(10) })
+	tn.Start(t)
+	publishOne(t, tn, "in a batch")
+	tn.Become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND subscription = 'batched'")
 }
 
 // keyed publishes one event with an idempotency key.
-func (b *bundle) keyed(t *testing.T, key string) {
+func keyed(t *testing.T, tn *testnode.Node, key string) {
 	t.Helper()
-	_, err := b.store.Publisher.Publish(t.Context(),
+	_, err := tn.System.Publisher.Publish(t.Context(),
 		publish.Publication{Topic: topicName, IdempotencyKey: key, Parse: func(topic *catalog.Topic) ([]event.Event, error) {
 			in := event.Input{Schema: topic.InputSchema, Topic: topic.Name, NewID: uuid.NewString, Now: time.Now()}
 			return in.ParseRequest(http.Header{"Content-Type": {"application/json"}}, []byte("["+eventGridBody(key, "{}")+"]"))

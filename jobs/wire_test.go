@@ -6,13 +6,13 @@ import (
 	"net"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/node"
 	"postrider/internal/postgres"
+	"postrider/internal/testnode"
 	"postrider/jobs"
 )
 
@@ -69,7 +69,7 @@ func (w *wire) repair() {
 // killableNode is a node that can die and return.
 type killableNode struct {
 	*jobs.Engine
-	b    *bundle
+	tn   *testnode.Node
 	name string
 	wire *wire
 	dead bool
@@ -77,10 +77,10 @@ type killableNode struct {
 }
 
 // startKillable runs a node on its own wire until the test ends.
-func (b *bundle) startKillable(t *testing.T, name string, change func(*jobs.Options)) *killableNode {
+func startKillable(t *testing.T, tn *testnode.Node, name string, change func(*jobs.Options)) *killableNode {
 	t.Helper()
-	m := &killableNode{b: b, name: name, wire: newWire()}
-	m.Engine = b.newEngine(t, newStoreOver(t, b.url, name, m.wire), change)
+	m := &killableNode{tn: tn, name: name, wire: newWire()}
+	m.Engine = besideOver(t, tn, name, m.wire).Engine(t, change)
 	require.NoError(t, m.Start(t.Context()))
 	var once sync.Once
 	m.stop = func() { once.Do(func() { m.end(t) }) }
@@ -91,7 +91,7 @@ func (b *bundle) startKillable(t *testing.T, name string, change func(*jobs.Opti
 func (m *killableNode) end(t *testing.T) {
 	t.Helper()
 	m.wire.repair()
-	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), testnode.Timeout)
 	defer cancel()
 	if err := m.Stop(ctx); !m.dead { // a dead node's connection may be cut when it removes its lease
 		require.NoError(t, err)
@@ -104,39 +104,19 @@ func (m *killableNode) kill(t *testing.T) {
 	t.Helper()
 	m.dead = true
 	m.wire.sever()
-	m.b.exec(t, "DELETE FROM postrider_internal.nodes WHERE id = $1", m.name)
+	m.tn.Exec(t, "DELETE FROM postrider_internal.nodes WHERE id = $1", m.name)
 }
 
-// newStoreOver is newStore with connections over a wire. An endpoint that has never responded gets a sixth of its
-// workers.
-func newStoreOver(t *testing.T, url, name string, w *wire) *node.System {
+// besideOver is Beside with connections over a wire. An endpoint that has never responded gets a sixth of its workers.
+func besideOver(t *testing.T, tn *testnode.Node, name string, w *wire) *testnode.Node {
 	t.Helper()
-	plain, err := postgres.OpenPool(t.Context(), url, 10)
+	plain, err := postgres.OpenPool(t.Context(), tn.URL, 10)
 	require.NoError(t, err)
 	config := plain.Config()
 	plain.Close()
 	config.ConnConfig.DialFunc = w.dial
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	require.NoError(t, err)
-	sealer, err := postgres.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
-	require.NoError(t, err)
-	s, err := node.New(t.Context(),
-		node.Options{Pool: pool, Sealer: sealer, Logger: quiet(), Node: name, MaxWorkers: 6 * controlEvents})
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { defer close(done); s.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-done; pool.Close() })
-	return s
-}
-
-// within waits for a condition that the test needs. It polls less often after a while: most polls are queries, and at
-// 10 ms the tests of a run sent 11,000.
-func within(t *testing.T, what string, happened func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(waitTimeout)
-	for pause := tick; !happened(); pause = min(pause+pause/8, 10*tick) {
-		require.True(t, time.Now().Before(deadline), "not within %s: %s", waitTimeout, what)
-		<-time.After(pause)
-	}
+	t.Cleanup(pool.Close)
+	return tn.Beside(t, node.Options{Pool: pool, Node: name, MaxWorkers: 6 * controlEvents})
 }

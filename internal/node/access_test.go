@@ -17,6 +17,7 @@ import (
 	"postrider/internal/access"
 	"postrider/internal/node"
 	"postrider/internal/postgres"
+	"postrider/internal/testnode"
 )
 
 const (
@@ -33,30 +34,30 @@ var cheapHash = sync.OnceValues(func() (string, error) {
 })
 
 // user creates a user whose password is cheap to check.
-func (b *bundle) user(t *testing.T, name string, role access.Role) {
+func newUser(t *testing.T, tn *testnode.Node, name string, role access.Role) {
 	t.Helper()
-	made, err := b.store.Access.PutUser(t.Context(), name, access.UserSpec{Role: role, Password: new(annasPassword)})
+	made, err := tn.System.Access.PutUser(t.Context(), name, access.UserSpec{Role: role, Password: new(annasPassword)})
 	require.NoError(t, err)
 	require.True(t, made)
 	hash, err := cheapHash()
 	require.NoError(t, err)
-	b.exec(t, "UPDATE postrider_internal.users SET password_hash = $1 WHERE name = $2", hash, name)
+	tn.Exec(t, "UPDATE postrider_internal.users SET password_hash = $1 WHERE name = $2", hash, name)
 }
 
-func (b *bundle) signIn(t *testing.T, name string) (token string) {
+func signIn(t *testing.T, tn *testnode.Node, name string) (token string) {
 	t.Helper()
-	token, _, err := b.store.Access.SignIn(t.Context(), name, annasPassword, someBrowser)
+	token, _, err := tn.System.Access.SignIn(t.Context(), name, annasPassword, someBrowser)
 	require.NoError(t, err)
 	return token
 }
 
 // elsewhere is another node's memory, or this one's a second later.
-func (b *bundle) elsewhere() *access.Access { return access.AccessOf(b.pool) }
+func elsewhere(tn *testnode.Node) *access.Access { return access.AccessOf(tn.Pool) }
 
 // audited takes the rows of the audit, as "actor address action topic details".
-func (b *bundle) audited(t *testing.T) []string {
+func auditedOf(t *testing.T, tn *testnode.Node) []string {
 	t.Helper()
-	rows, err := b.pool.Query(t.Context(), `WITH gone AS (DELETE FROM postrider_internal.audit RETURNING *)
+	rows, err := tn.Pool.Query(t.Context(), `WITH gone AS (DELETE FROM postrider_internal.audit RETURNING *)
 		SELECT concat_ws(' ', actor, coalesce(address, '-'), action, coalesce(topic, '-'), details) FROM gone ORDER BY id`)
 	require.NoError(t, err)
 	defer rows.Close()
@@ -72,9 +73,9 @@ func (b *bundle) audited(t *testing.T) []string {
 
 func TestSignIn(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	users := b.store.Access
-	b.user(t, "anna@example.com", access.RoleOperator)
+	tn := testnode.Unchecked(t)
+	users := tn.System.Access
+	newUser(t, tn, "anna@example.com", access.RoleOperator)
 	before, err := users.User(t.Context(), "anna@example.com")
 	require.NoError(t, err)
 	require.Nil(t, before.LastSignInAt)
@@ -90,7 +91,7 @@ func TestSignIn(t *testing.T) {
 	raw, err := base64.RawURLEncoding.DecodeString(token)
 	require.NoError(t, err)
 	require.Len(t, raw, 32)
-	for name, a := range map[string]*access.Access{"here": users, "elsewhere": b.elsewhere()} {
+	for name, a := range map[string]*access.Access{"here": users, "elsewhere": elsewhere(tn)} {
 		found, err := a.SessionOf(t.Context(), token)
 		require.NoError(t, err, name)
 		require.Equal(t, s, found, name)
@@ -98,7 +99,7 @@ func TestSignIn(t *testing.T) {
 	anna := access.Actor{Name: "user:anna@example.com", Address: "192.0.2.8", Role: access.RoleOperator, Query: true}
 	require.Equal(t, anna,
 		s.Actor("192.0.2.8"))
-	again := b.signIn(t, "anna@example.com")
+	again := signIn(t, tn, "anna@example.com")
 	require.NotEqual(t, token, again)
 	after, err := users.User(t.Context(), "anna@example.com")
 	require.NoError(t, err)
@@ -107,7 +108,7 @@ func TestSignIn(t *testing.T) {
 
 	require.NoError(t, users.SignOut(t.Context(), token))
 	require.NoError(t, users.SignOut(t.Context(), token), "it is over already")
-	for _, a := range []*access.Access{users, b.elsewhere()} {
+	for _, a := range []*access.Access{users, elsewhere(tn)} {
 		_, err = a.SessionOf(t.Context(), token)
 		require.ErrorIs(t, err, postgres.ErrNotFound)
 		_, err = a.SessionOf(t.Context(), again)
@@ -118,20 +119,20 @@ func TestSignIn(t *testing.T) {
 		`user:anna@example.com 192.0.2.7 signed_in - {"user": "anna@example.com"}`,
 		`user:anna@example.com 192.0.2.7 signed_in - {"user": "anna@example.com"}`,
 		`postrider - signed_out - {"user": "anna@example.com"}`,
-	}, b.audited(t))
+	}, auditedOf(t, tn))
 }
 
 // Neither tables nor the audit contain credentials.
 func TestNothingStoredLetsAnybodyIn(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.user(t, "anna", access.RoleAdmin)
-	token := b.signIn(t, "anna")
-	key, _, err := b.store.Access.CreateAPIKey(t.Context(), access.APIKeySpec{Name: "ci", Scope: access.ScopeAdmin})
+	tn := testnode.Unchecked(t)
+	newUser(t, tn, "anna", access.RoleAdmin)
+	token := signIn(t, tn, "anna")
+	key, _, err := tn.System.Access.CreateAPIKey(t.Context(), access.APIKeySpec{Name: "ci", Scope: access.ScopeAdmin})
 	require.NoError(t, err)
-	_, err = b.store.Access.APIKeyOf(t.Context(), key)
+	_, err = tn.System.Access.APIKeyOf(t.Context(), key)
 	require.NoError(t, err)
-	stored := b.text(t, `SELECT concat((SELECT jsonb_agg(u) FROM postrider_internal.users u), (SELECT jsonb_agg(s)
+	stored := tn.Text(t, `SELECT concat((SELECT jsonb_agg(u) FROM postrider_internal.users u), (SELECT jsonb_agg(s)
 		    FROM postrider_internal.sessions s),
 		(SELECT jsonb_agg(k) FROM postrider_internal.api_keys k), (SELECT jsonb_agg(a) FROM postrider_internal.audit a))`)
 	require.Contains(t, stored, "$argon2id$v=19$m=")
@@ -140,17 +141,17 @@ func TestNothingStoredLetsAnybodyIn(t *testing.T) {
 		require.NotContains(t, stored, secret)
 		require.NotContains(t, stored, hex.EncodeToString([]byte(secret)))
 	}
-	shown := b.text(t,
+	shown := tn.Text(t,
 		"SELECT concat((SELECT jsonb_agg(u) FROM postrider.users u), (SELECT jsonb_agg(k) FROM postrider.api_keys k))")
 	require.Contains(t, shown, "anna")
 	require.NotContains(t, shown, "argon2id")
-	require.NotContains(t, shown, b.text(t, "SELECT encode(key_hash, 'hex') FROM postrider_internal.api_keys"))
+	require.NotContains(t, shown, tn.Text(t, "SELECT encode(key_hash, 'hex') FROM postrider_internal.api_keys"))
 }
 
 func TestWrongCredentials(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.user(t, "anna", access.RoleViewer)
+	tn := testnode.Unchecked(t)
+	newUser(t, tn, "anna", access.RoleViewer)
 	for _, tried := range [][2]string{
 		{"anna", wrongPassword},
 		{"anna", ""},
@@ -163,55 +164,55 @@ func TestWrongCredentials(t *testing.T) {
 		{"anna", strings.Repeat("a", 100_000)},
 		{"anna\xff", annasPassword},
 	} {
-		_, _, err := b.store.Access.SignIn(t.Context(), tried[0], tried[1], someBrowser)
+		_, _, err := tn.System.Access.SignIn(t.Context(), tried[0], tried[1], someBrowser)
 		require.ErrorIs(t, err, access.ErrWrongCredentials, "%.20q", tried)
 	}
-	require.Equal(t, 3, b.count(t,
+	require.Equal(t, 3, tn.Count(t,
 		`SELECT count(*) FROM postrider.audit WHERE action = 'sign_in_failed' AND details = '{"user": "anna"}'`))
-	require.Equal(t, 6, b.count(t,
+	require.Equal(t, 6, tn.Count(t,
 		"SELECT count(*) FROM postrider.audit WHERE action = 'sign_in_failed' AND details = '{}'"))
-	b.signIn(t, "anna")
+	signIn(t, tn, "anna")
 
-	_, err := b.store.Access.PutUser(t.Context(), "anna", access.UserSpec{Role: access.RoleViewer, Disabled: new(true)})
+	_, err := tn.System.Access.PutUser(t.Context(), "anna", access.UserSpec{Role: access.RoleViewer, Disabled: new(true)})
 	require.NoError(t, err)
-	_, _, err = b.store.Access.SignIn(t.Context(), "anna", annasPassword, someBrowser)
+	_, _, err = tn.System.Access.SignIn(t.Context(), "anna", annasPassword, someBrowser)
 	require.ErrorIs(t, err, access.ErrWrongCredentials)
 }
 
 func TestSessionTimes(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.user(t, "anna", access.RoleViewer)
-	token := b.signIn(t, "anna")
+	tn := testnode.Unchecked(t)
+	newUser(t, tn, "anna", access.RoleViewer)
+	token := signIn(t, tn, "anna")
 	move := func(change string) {
 		t.Helper()
-		b.exec(t, "UPDATE postrider_internal.sessions SET "+change)
+		tn.Exec(t, "UPDATE postrider_internal.sessions SET "+change)
 	}
 	seen := "SELECT extract(epoch FROM now() - last_seen_at)::int / 10 FROM postrider_internal.sessions"
-	look := func() (*access.Session, error) { return b.elsewhere().SessionOf(t.Context(), token) }
+	look := func() (*access.Session, error) { return elsewhere(tn).SessionOf(t.Context(), token) }
 
 	move("last_seen_at = now() - interval '50 seconds'")
 	_, err := look()
 	require.NoError(t, err)
-	require.Equal(t, 5, b.count(t, seen), "written at most once a minute")
+	require.Equal(t, 5, tn.Count(t, seen), "written at most once a minute")
 	move("last_seen_at = now() - interval '11 hours 59 minutes'")
 	s, err := look()
 	require.NoError(t, err)
-	require.Zero(t, b.count(t, seen))
+	require.Zero(t, tn.Count(t, seen))
 	require.InDelta(t, 12*60, time.Until(s.ExpiresAt).Minutes(), 1, "it has moved on")
 	move("last_seen_at = now() - interval '11 hours'")
-	far := b.elsewhere()
+	far := elsewhere(tn)
 	for range 2 {
 		s, err = far.WatchedSession(t.Context(), token)
 		require.NoError(t, err)
 		require.InDelta(t, 60, time.Until(s.ExpiresAt).Minutes(), 1, "reading does not extend a session")
 	}
-	require.Equal(t, 360*11, b.count(t, seen))
+	require.Equal(t, 360*11, tn.Count(t, seen))
 	s, err = far.SessionOf(t.Context(), token)
 	require.NoError(t, err)
 	require.InDelta(t, 12*60, time.Until(s.ExpiresAt).Minutes(), 1,
 		"its owner does, though what was found of it is remembered")
-	require.Zero(t, b.count(t, seen))
+	require.Zero(t, tn.Count(t, seen))
 	s, err = far.WatchedSession(t.Context(), token)
 	require.NoError(t, err)
 	require.InDelta(t, 12*60, time.Until(s.ExpiresAt).Minutes(), 1, "as everybody sees at once")
@@ -220,8 +221,8 @@ func TestSessionTimes(t *testing.T) {
 	require.NoError(t, err)
 	require.InDelta(t, 60, time.Until(s.ExpiresAt).Minutes(), 1, "but not for ever")
 
-	require.NoError(t, b.store.Access.CleanSessions(t.Context()))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.sessions"))
+	require.NoError(t, tn.System.Access.CleanSessions(t.Context()))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.sessions"))
 	for _, over := range []string{
 		"last_seen_at = now() - interval '12 hours', expires_at = now() + interval '1 day'",
 		"last_seen_at = now(), expires_at = now()",
@@ -230,18 +231,18 @@ func TestSessionTimes(t *testing.T) {
 		_, err = look()
 		require.ErrorIs(t, err, postgres.ErrNotFound, over)
 	}
-	require.Zero(t, b.count(t, "SELECT sessions FROM postrider.users"))
-	require.NoError(t, b.store.Access.CleanSessions(t.Context()))
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.sessions"))
+	require.Zero(t, tn.Count(t, "SELECT sessions FROM postrider.users"))
+	require.NoError(t, tn.System.Access.CleanSessions(t.Context()))
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.sessions"))
 }
 
 func TestWhatEndsSessions(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	users := b.store.Access
-	b.user(t, "anna", access.RoleViewer)
-	b.user(t, "bob", access.RoleAdmin)
-	bobs := b.signIn(t, "bob")
+	tn := testnode.Unchecked(t)
+	users := tn.System.Access
+	newUser(t, tn, "anna", access.RoleViewer)
+	newUser(t, tn, "bob", access.RoleAdmin)
+	bobs := signIn(t, tn, "bob")
 	put := func(spec access.UserSpec) func(context.Context) error {
 		return func(ctx context.Context) error { _, err := users.PutUser(ctx, "anna", spec); return err }
 	}
@@ -270,20 +271,20 @@ func TestWhatEndsSessions(t *testing.T) {
 		}, false, `sessions_ended - {"user": "anna", "sessions": 2}`},
 		{"disabled", func(ctx context.Context) error {
 			require.NoError(t, put(access.UserSpec{Role: access.RoleAdmin, Disabled: new(true)})(ctx))
-			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.users WHERE disabled AND disabled_at IS NOT NULL"))
+			require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.users WHERE disabled AND disabled_at IS NOT NULL"))
 			return put(access.UserSpec{Role: access.RoleAdmin, Disabled: new(false)})(ctx)
 		}, false, `user_replaced - {"user": "anna", "disabled": false}`},
 		{"removed", func(ctx context.Context) error { return users.DeleteUser(ctx, "anna") }, false, `user_deleted - ` +
 			`{"user": "anna", "sessions": 2}`},
 	} {
-		one, other := b.signIn(t, "anna"), b.signIn(t, "anna")
-		far := b.elsewhere()
+		one, other := signIn(t, tn, "anna"), signIn(t, tn, "anna")
+		far := elsewhere(tn)
 		_, err := far.SessionOf(t.Context(), one)
 		require.NoError(t, err, step.name)
-		b.audited(t)
+		auditedOf(t, tn)
 		require.NoError(t, step.do(access.WithActor(t.Context(), access.Actor{Name: "user:bob", Address: "192.0.2.9"})),
 			step.name)
-		rows := b.audited(t)
+		rows := auditedOf(t, tn)
 		if step.audit == "" {
 			require.Empty(t, rows, step.name)
 		} else {
@@ -314,10 +315,10 @@ func TestWhatEndsSessions(t *testing.T) {
 // The log has PostgreSQL's error where a change is rejected in plain words.
 func TestRejectedChangesAreLogged(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.exec(t, "ALTER TABLE postrider_internal.users ADD CONSTRAINT planted CHECK (name <> 'anna')")
+	tn := testnode.Unchecked(t)
+	tn.Exec(t, "ALTER TABLE postrider_internal.users ADD CONSTRAINT planted CHECK (name <> 'anna')")
 	var log bytes.Buffer
-	s, _ := newStoreWith(t, b.url, node.Options{Node: "node-2", Logger: slog.New(slog.NewJSONHandler(&log, nil))})
+	s := tn.Beside(t, node.Options{Node: "node-2", Logger: slog.New(slog.NewJSONHandler(&log, nil))}).System
 	_, err := s.Access.PutUser(t.Context(), "anna", access.UserSpec{Role: access.RoleAdmin, Password: new(annasPassword)})
 	require.ErrorIs(t, err, postgres.ErrConflict)
 	require.NotContains(t, err.Error(), "planted")

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"postrider/internal/testnode"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -11,15 +13,15 @@ import (
 // be.
 func TestAgesWhileAResumeCorrectsThem(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.subscription(t, "orders", "all", nil)
-	b.publish(t, "orders", "e", 4)
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	tn.Subscribe(t, "orders", "all", nil)
+	tn.Publish(t, "orders", "e", 4)
 	// Ids 1 and 2 were corrected. The pause lasted ten minutes; 4 was published in the middle of it.
-	b.exec(t,
+	tn.Exec(t,
 		"UPDATE postrider_internal.deliveries SET time_to_live_since = now() - make_interval(mins => (ARRAY [10, 10, 20, "+
 			"5])[id])")
-	b.exec(t, `INSERT INTO postrider_internal.event_subscription_states (subscription_id, paused_since, resumed_at,
+	tn.Exec(t, `INSERT INTO postrider_internal.event_subscription_states (subscription_id, paused_since, resumed_at,
 		    stop_time_to_live, moved_to)
 		SELECT subscription_id, min(time_to_live_since) + interval '10 minutes',
 		       min(time_to_live_since) + interval '20 minutes', true, 2
@@ -27,8 +29,8 @@ func TestAgesWhileAResumeCorrectsThem(t *testing.T) {
 	later := func(at time.Duration) []time.Duration {
 		var now time.Time
 		require.NoError(t,
-			b.pool.QueryRow(t.Context(), "SELECT resumed_at FROM postrider_internal.event_subscription_states").Scan(&now))
-		since, err := b.store.Loader.TimeToLiveSince(t.Context(), []int64{1, 2, 3, 4, 4711}, now.Add(at))
+			tn.Pool.QueryRow(t.Context(), "SELECT resumed_at FROM postrider_internal.event_subscription_states").Scan(&now))
+		since, err := tn.System.Loader.TimeToLiveSince(t.Context(), []int64{1, 2, 3, 4, 4711}, now.Add(at))
 		require.NoError(t, err)
 		require.Len(t, since, 4)
 		ages := make([]time.Duration, 4)
@@ -43,6 +45,6 @@ func TestAgesWhileAResumeCorrectsThem(t *testing.T) {
 		"three minutes into the pause")
 	require.Equal(t, []time.Duration{10 * minute, 10 * minute, 20 * minute, 5 * minute}, later(-11*minute), "before it")
 
-	b.exec(t, "UPDATE postrider_internal.event_subscription_states SET stop_time_to_live = false")
+	tn.Exec(t, "UPDATE postrider_internal.event_subscription_states SET stop_time_to_live = false")
 	require.Equal(t, []time.Duration{10 * minute, 10 * minute, 20 * minute, 5 * minute}, later(0), "the clock goes on")
 }

@@ -8,11 +8,12 @@ import (
 
 	"postrider/internal/access"
 	"postrider/internal/postgres"
+	"postrider/internal/testnode"
 )
 
-func (b *bundle) apiKey(t *testing.T, spec access.APIKeySpec) (string, *access.APIKey) {
+func newAPIKey(t *testing.T, tn *testnode.Node, spec access.APIKeySpec) (string, *access.APIKey) {
 	t.Helper()
-	key, made, err := b.store.Access.CreateAPIKey(
+	key, made, err := tn.System.Access.CreateAPIKey(
 		access.WithActor(t.Context(), access.Actor{Name: "user:anna", Address: "192.0.2.7"}), spec)
 	require.NoError(t, err)
 	return key, made
@@ -20,11 +21,11 @@ func (b *bundle) apiKey(t *testing.T, spec access.APIKeySpec) (string, *access.A
 
 func TestAPIKeys(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	users := b.store.Access
-	b.topic(t, "orders")
-	b.audited(t)
-	key, made := b.apiKey(t,
+	tn := testnode.Unchecked(t)
+	users := tn.System.Access
+	tn.Topic(t, "orders")
+	auditedOf(t, tn)
+	key, made := newAPIKey(t, tn,
 		access.APIKeySpec{Name: "shop", Scope: access.ScopePublish, Topic: "orders", ExpiresInDays: new(1)})
 	require.Regexp(t, `^prk_[A-Za-z0-9_-]{43}$`, key)
 	require.True(t, access.IsAPIKey(key))
@@ -46,8 +47,8 @@ func TestAPIKeys(t *testing.T) {
 		access.ScopePublish: "", access.ScopeReceive: "", access.ScopeRead: access.RoleViewer,
 		access.ScopeOperate: access.RoleOperator, access.ScopeAdmin: access.RoleAdmin,
 	} {
-		key, _ := b.apiKey(t, access.APIKeySpec{Name: "every-" + string(scope), Scope: scope})
-		found, err := b.elsewhere().APIKeyOf(t.Context(), key)
+		key, _ := newAPIKey(t, tn, access.APIKeySpec{Name: "every-" + string(scope), Scope: scope})
+		found, err := elsewhere(tn).APIKeyOf(t.Context(), key)
 		require.NoError(t, err)
 		require.Equal(t, role, found.Scope.Role())
 		require.Equal(t, scope == access.ScopePublish || scope == access.ScopeAdmin, found.Publishes("orders"), scope)
@@ -75,7 +76,7 @@ func TestAPIKeys(t *testing.T) {
 	shown, err := users.APIKey(t.Context(), "shop")
 	require.NoError(t, err)
 	require.Equal(t, revoked, shown)
-	rows := b.audited(t)
+	rows := auditedOf(t, tn)
 	require.Contains(t, rows[0],
 		`user:anna 192.0.2.7 api_key_created orders {"key": "shop", "scope": "publish", "expiresAt": "20`)
 	require.Equal(t, `postrider - api_key_revoked orders {"key": "shop"}`, rows[len(rows)-1])
@@ -85,15 +86,15 @@ func TestAPIKeys(t *testing.T) {
 // A key of scope receive can be limited to a topic, and to one of its event subscriptions.
 func TestAPIKeysOfConsumers(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.subscription(t, "orders", "billing", nil)
-	one, made := b.apiKey(t,
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	tn.Subscribe(t, "orders", "billing", nil)
+	one, made := newAPIKey(t, tn,
 		access.APIKeySpec{Name: "one", Scope: access.ScopeReceive, Topic: "orders", Subscription: "billing"})
 	require.Equal(t, "billing", *made.Subscription)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'api_key_created' "+
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'api_key_created' "+
 		"AND topic = 'orders' AND subscription = 'billing'"))
-	all, _ := b.apiKey(t, access.APIKeySpec{Name: "all", Scope: access.ScopeReceive, Topic: "orders"})
+	all, _ := newAPIKey(t, tn, access.APIKeySpec{Name: "all", Scope: access.ScopeReceive, Topic: "orders"})
 	for _, row := range []struct {
 		key, topic, subscription string
 		receives                 bool
@@ -104,7 +105,7 @@ func TestAPIKeysOfConsumers(t *testing.T) {
 		{all, "orders", "stock", true},
 		{all, "bills", "billing", false},
 	} {
-		key, err := b.store.Access.APIKeyOf(t.Context(), row.key)
+		key, err := tn.System.Access.APIKeyOf(t.Context(), row.key)
 		require.NoError(t, err)
 		require.Equal(t, row.receives, key.Receives(row.topic, row.subscription), row)
 		require.False(t, key.Publishes("orders"))
@@ -113,10 +114,10 @@ func TestAPIKeysOfConsumers(t *testing.T) {
 
 func TestAPIKeyRejections(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.apiKey(t, access.APIKeySpec{Name: "ci", Scope: access.ScopeRead})
-	_, err := b.store.Access.RevokeAPIKey(t.Context(), "ci")
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	newAPIKey(t, tn, access.APIKeySpec{Name: "ci", Scope: access.ScopeRead})
+	_, err := tn.System.Access.RevokeAPIKey(t.Context(), "ci")
 	require.NoError(t, err)
 	for _, wrong := range []struct {
 		spec  access.APIKeySpec
@@ -154,29 +155,29 @@ func TestAPIKeyRejections(t *testing.T) {
 		},
 		{access.APIKeySpec{Name: "ci", Scope: access.ScopeRead}, "name", postgres.ErrConflict},
 	} {
-		_, _, err := b.store.Access.CreateAPIKey(t.Context(), wrong.spec)
+		_, _, err := tn.System.Access.CreateAPIKey(t.Context(), wrong.spec)
 		var rejected *postgres.FunctionError
 		require.ErrorAs(t, err, &rejected, "%+v", wrong.spec)
 		require.ErrorIs(t, err, wrong.kind)
 		require.Equal(t, wrong.field, rejected.Field)
 	}
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.api_keys"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.api_keys"))
 }
 
 // What was revoked on one node, or has expired, works nowhere a second later.
 func TestAPIKeysEndEverywhere(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	far := b.elsewhere()
-	revoked, _ := b.apiKey(t, access.APIKeySpec{Name: "revoked", Scope: access.ScopeRead})
-	expired, _ := b.apiKey(t, access.APIKeySpec{Name: "expired", Scope: access.ScopeRead, ExpiresInDays: new(1)})
+	tn := testnode.Unchecked(t)
+	far := elsewhere(tn)
+	revoked, _ := newAPIKey(t, tn, access.APIKeySpec{Name: "revoked", Scope: access.ScopeRead})
+	expired, _ := newAPIKey(t, tn, access.APIKeySpec{Name: "expired", Scope: access.ScopeRead, ExpiresInDays: new(1)})
 	for _, key := range []string{revoked, expired} {
 		_, err := far.APIKeyOf(t.Context(), key)
 		require.NoError(t, err)
 	}
-	_, err := b.store.Access.RevokeAPIKey(t.Context(), "revoked")
+	_, err := tn.System.Access.RevokeAPIKey(t.Context(), "revoked")
 	require.NoError(t, err)
-	b.exec(t, "UPDATE postrider_internal.api_keys SET expires_at = now() WHERE name = 'expired'")
+	tn.Exec(t, "UPDATE postrider_internal.api_keys SET expires_at = now() WHERE name = 'expired'")
 	ended := time.Now()
 	for _, key := range []string{revoked, expired} {
 		require.Eventually(t, func() bool {
@@ -186,5 +187,5 @@ func TestAPIKeysEndEverywhere(t *testing.T) {
 			return err != nil
 		}, 30*time.Second, 20*time.Millisecond)
 	}
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.api_keys WHERE state = 'expired'"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.api_keys WHERE state = 'expired'"))
 }

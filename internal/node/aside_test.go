@@ -11,14 +11,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/catalog"
+	"postrider/internal/testnode"
 	"postrider/jobs/queue"
 	"postrider/policy"
 )
 
 // openTransaction runs a statement in a transaction that stays open until the returned function ends it.
-func (b *bundle) openTransaction(t *testing.T, statement string, args ...any) (end func(commit bool)) {
+func openTransaction(t *testing.T, tn *testnode.Node, statement string, args ...any) (end func(commit bool)) {
 	t.Helper()
-	tx, err := b.pool.BeginTx(t.Context(), pgx.TxOptions{})
+	tx, err := tn.Pool.BeginTx(t.Context(), pgx.TxOptions{})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // the test's context is over by then
 	_, err = tx.Exec(t.Context(), "SET LOCAL idle_in_transaction_session_timeout = 0")
@@ -35,14 +36,14 @@ func (b *bundle) openTransaction(t *testing.T, statement string, args ...any) (e
 }
 
 // recording records results at the same time, and counts those that are recorded.
-func (b *bundle) recording(
-	t *testing.T, sub *catalog.Subscription, verdict policy.Verdict, deliveries []int64, jobs []queue.JobToken,
+func recording(
+	t *testing.T, tn *testnode.Node, sub *catalog.Subscription, verdict policy.Verdict, deliveries []int64, jobs []queue.JobToken,
 ) *atomic.Int64 {
 	t.Helper()
 	var recorded atomic.Int64
 	for i := range deliveries {
 		go func() {
-			if b.store.Recorder.Record(t.Context(), result(deliveries[i], jobs[i], sub, verdict)) == nil {
+			if tn.System.Recorder.Record(t.Context(), result(deliveries[i], jobs[i], sub, verdict)) == nil {
 				recorded.Add(1)
 			}
 		}()
@@ -75,34 +76,34 @@ func TestOpenTransactionDelaysOnlyItsDelivery(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, sub := operateSetup(t)
-			b.publish(t, "orders", "e", 201)
-			d, j := b.fetched(t, "node-1")
+			tn, sub := operateSetup(t)
+			tn.Publish(t, "orders", "e", 201)
+			d, j := fetched(t, tn, "node-1")
 			first := slices.Min(d)
-			end := b.openTransaction(t, other.does, first)
-			recorded := b.recording(t, sub, policy.Verdict{Action: policy.Delivered}, d, j)
+			end := openTransaction(t, tn, other.does, first)
+			recorded := recording(t, tn, sub, policy.Verdict{Action: policy.Delivered}, d, j)
 			require.Eventually(t, func() bool { return recorded.Load() == 201-other.held }, 30*time.Second, 5*time.Millisecond)
 			// Later flushes do not wait again for rows that are known to be locked.
-			b.publish(t, "orders", "f", 40)
-			d, j = b.fetched(t, "node-1")
+			tn.Publish(t, "orders", "f", 40)
+			d, j = fetched(t, tn, "node-1")
 			began := time.Now()
 			for i := range d {
 				require.NoError(t,
-					b.store.Recorder.Record(t.Context(), result(d[i], j[i], sub, policy.Verdict{Action: policy.Delivered})))
+					tn.System.Recorder.Record(t.Context(), result(d[i], j[i], sub, policy.Verdict{Action: policy.Delivered})))
 			}
 			require.Less(t, time.Since(began), 10*time.Second, "one after the other: half a second each would be 20 s")
-			require.NoError(t, b.store.Recorder.WaitRecording(t.Context()), "new requests may start")
+			require.NoError(t, tn.System.Recorder.WaitRecording(t.Context()), "new requests may start")
 			require.Equal(t, 201-other.held, recorded.Load())
 			end(other.commit)
 			require.Eventually(t, func() bool { return recorded.Load() == 201 }, 30*time.Second, 5*time.Millisecond)
 			require.EqualValues(t, other.held,
-				b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = $1 AND delivery_id BETWEEN $2 AND $2 + $3 - 1",
+				tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = $1 AND delivery_id BETWEEN $2 AND $2 + $3 - 1",
 					other.state, first, other.held))
 			require.Equal(t, 241,
-				b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state IN ('delivered', $1)", other.state),
+				tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state IN ('delivered', $1)", other.state),
 				"each ended once")
-			require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
-			require.Zero(t, b.count(t, brokenTokens))
+			require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+			require.Zero(t, tn.Count(t, brokenTokens))
 		})
 	}
 }
@@ -111,48 +112,48 @@ func TestOpenTransactionDelaysOnlyItsDelivery(t *testing.T) {
 // publish waits.
 func TestAnOpenReleaseHoldsUpNoOtherEndpoint(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	resting := b.subscription(t, "orders", "resting", nil)
-	other := b.subscription(t, "orders", "other",
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	resting := tn.Subscribe(t, "orders", "resting", nil)
+	other := tn.Subscribe(t, "orders", "other",
 		func(s *catalog.SubscriptionSpec) { s.EndpointURL = "https://other.example.com/hook" })
-	b.publish(t, "orders", "e", 10)
-	d, j := b.fetched(t, "node-1")
-	b.rest(t, "resting")
-	end := b.openTransaction(t, "SELECT postrider.release('orders', 'resting')")
+	tn.Publish(t, "orders", "e", 10)
+	d, j := fetched(t, tn, "node-1")
+	restOf(t, tn, "resting")
+	end := openTransaction(t, tn, "SELECT postrider.release('orders', 'resting')")
 	began := time.Now()
-	b.publish(t, "orders", "f", 20)
+	tn.Publish(t, "orders", "f", 20)
 	require.Less(t, time.Since(began), 2*time.Second, "no publish waits for it")
 	require.Equal(t, 20,
-		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'resting' AND hold = 'probation'"))
+		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'resting' AND hold = 'probation'"))
 
 	var recorded [2]atomic.Int64
 	for i := range d {
 		sub, which := other, 1
-		if b.count(t, "SELECT subscription_id FROM postrider_internal.deliveries WHERE id = $1", d[i]) == int(resting.ID) {
+		if tn.Count(t, "SELECT subscription_id FROM postrider_internal.deliveries WHERE id = $1", d[i]) == int(resting.ID) {
 			sub, which = resting, 0
 		}
-		work, err := b.store.Loader.Load(t.Context(), queue.AttemptArgs{Delivery: d[i], Subscription: sub.ID}, j[i])
+		work, err := tn.System.Loader.Load(t.Context(), queue.AttemptArgs{Delivery: d[i], Subscription: sub.ID}, j[i])
 		require.NoError(t, err)
 		r := result(d[i], j[i], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})
 		r.Probation = work.Probation
 		work.Release()
 		go func() {
-			if b.store.Recorder.Record(t.Context(), r) == nil {
+			if tn.System.Recorder.Record(t.Context(), r) == nil {
 				recorded[which].Add(1)
 			}
 		}()
 	}
 	require.Eventually(t, func() bool { return recorded[1].Load() == 10 }, 30*time.Second, 5*time.Millisecond)
-	require.NoError(t, b.store.Recorder.WaitRecording(t.Context()))
+	require.NoError(t, tn.System.Recorder.WaitRecording(t.Context()))
 	require.Zero(t, recorded[0].Load())
 	end(true)
 	require.Eventually(t, func() bool { return recorded[0].Load() == 10 }, 30*time.Second, 5*time.Millisecond)
-	require.Equal(t, 20, b.count(t, "SELECT count(*) FROM postrider_internal.delivery_attempts"), "each once")
-	n, err := b.store.Releaser.Refill(t.Context(), resting.ID, false, 100)
+	require.Equal(t, 20, tn.Count(t, "SELECT count(*) FROM postrider_internal.delivery_attempts"), "each once")
+	n, err := tn.System.Releaser.Refill(t.Context(), resting.ID, false, 100)
 	require.NoError(t, err)
 	require.Equal(t, 20, n, "what was held for what was over is let go")
-	require.Zero(t, b.count(t, brokenTokens))
+	require.Zero(t, tn.Count(t, brokenTokens))
 }
 
 // A person who resumes and does not commit holds up no publish; what is published meanwhile is held, and let go by the
@@ -160,21 +161,21 @@ func TestAnOpenReleaseHoldsUpNoOtherEndpoint(t *testing.T) {
 func TestAnOpenResumeHoldsUpNoPublish(t *testing.T) {
 	t.Parallel()
 	for _, commit := range []bool{true, false} {
-		b, sub := operateSetup(t)
-		b.subscription(t, "orders", "other", nil)
-		b.exec(t, "SELECT postrider.pause('orders', $1)", sub.Name)
-		end := b.openTransaction(t, "SELECT postrider.resume('orders', $1)", sub.Name)
+		tn, sub := operateSetup(t)
+		tn.Subscribe(t, "orders", "other", nil)
+		tn.Exec(t, "SELECT postrider.pause('orders', $1)", sub.Name)
+		end := openTransaction(t, tn, "SELECT postrider.resume('orders', $1)", sub.Name)
 		began := time.Now()
 		for range 20 {
-			b.publish(t, "orders", "e", 10)
+			tn.Publish(t, "orders", "e", 10)
 		}
 		require.Less(t, time.Since(began), 2*time.Second)
-		require.Equal(t, 200, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'paused'"))
-		require.Equal(t, 200, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"), "the other's")
+		require.Equal(t, 200, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'paused'"))
+		require.Equal(t, 200, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"), "the other's")
 		end(commit)
-		n, err := b.store.Releaser.Refill(t.Context(), sub.ID, false, 1000)
+		n, err := tn.System.Releaser.Refill(t.Context(), sub.ID, false, 1000)
 		require.NoError(t, err)
 		require.Equal(t, map[bool]int{true: 200}[commit], n)
-		require.Zero(t, b.count(t, brokenTokens))
+		require.Zero(t, tn.Count(t, brokenTokens))
 	}
 }

@@ -8,18 +8,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/access"
+	"postrider/internal/testnode"
 	"postrider/policy"
 )
 
 // A retry policy's changes are in the audit by the names that the REST API has for its settings, each cell for itself.
 func TestTheAuditHasThePolicysOldAndNewValues(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := testnode.Unchecked(t)
 	base, ok := policy.Builtin(policy.DefaultName)
 	require.True(t, ok)
 	p := base.Clone()
 	p.Name, p.BuiltIn = "own", false
-	b.putPolicy(t, &p)
+	putPolicy(t, tn, &p)
 	p.AckTimeout = 20 * time.Second
 	for i := range p.Cells {
 		if p.Cells[i].Condition == "404" {
@@ -27,7 +28,7 @@ func TestTheAuditHasThePolicysOldAndNewValues(t *testing.T) {
 		}
 	}
 	was := base.AckTimeout.Seconds()
-	b.putPolicy(t, &p)
+	putPolicy(t, tn, &p)
 	const changes = "SELECT changes #>> $2::text[] FROM postrider.audit WHERE action = $1 ORDER BY audit_id DESC LIMIT 1"
 	for _, row := range []struct {
 		path string
@@ -39,30 +40,30 @@ func TestTheAuditHasThePolicysOldAndNewValues(t *testing.T) {
 	} {
 		var value float64
 		require.NoError(t,
-			b.pool.QueryRow(t.Context(), "SELECT ("+changes+")::float8", "policy_replaced", row.path).Scan(&value), row.path)
+			tn.Pool.QueryRow(t.Context(), "SELECT ("+changes+")::float8", "policy_replaced", row.path).Scan(&value), row.path)
 		require.InDelta(t, row.want, value, 0, row.path)
 	}
 	const names = "SELECT string_agg(DISTINCT split_part(n, ' ', 1), ' ') " +
 		"FROM postrider.audit, jsonb_object_keys(changes) n WHERE action = 'policy_replaced'"
-	require.Equal(t, "ackTimeoutSeconds cells.azure-resource cells.webhook", b.text(t, names))
-	require.NoError(t, b.store.Policies.Delete(t.Context(), "own"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'policy_deleted' "+
+	require.Equal(t, "ackTimeoutSeconds cells.azure-resource cells.webhook", tn.Text(t, names))
+	require.NoError(t, tn.System.Policies.Delete(t.Context(), "own"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'policy_deleted' "+
 		"AND (changes #>> '{ackTimeoutSeconds,old}')::int = 20"))
 }
 
 // What was made or removed of users and personal keys is in the audit with its values.
 func TestTheAuditHasThePersonalKeysAndUsersValues(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	users := b.store.Access
+	tn := testnode.Unchecked(t)
+	users := tn.System.Access
 	newest := func(column, action string) string {
 		t.Helper()
-		return b.text(t,
+		return tn.Text(t,
 			"SELECT "+column+"::text FROM postrider.audit WHERE action = '"+action+"' ORDER BY audit_id DESC LIMIT 1")
 	}
-	b.user(t, "anna", access.RoleOperator)
+	newUser(t, tn, "anna", access.RoleOperator)
 	for _, role := range []access.Role{access.RoleViewer, ""} {
-		_, k := b.personalKey(t, "anna", role)
+		_, k := newPersonalKey(t, tn, "anna", role)
 		require.JSONEq(t, fmt.Sprintf(`{"scope": {"old": null, "new": %q}, "owner": {"old": null, "new": "anna"},
 			"machine": {"old": null, "new": %q}, "expiresAt": {"old": null, "new": %q}, "state": {"old": null,`+
 			` "new": "active"}, "query": {"old": null, "new": %t}}`,

@@ -16,6 +16,7 @@ import (
 	"postrider/internal/event"
 	"postrider/internal/node"
 	"postrider/internal/postgres"
+	"postrider/internal/testnode"
 	"postrider/jobs/delivery"
 	"postrider/jobs/publish"
 	"postrider/jobs/queue"
@@ -29,11 +30,11 @@ func batching(maxEvents, kilobytes int) func(*catalog.SubscriptionSpec) {
 }
 
 // batchSetup is a bundle whose event subscription "all" takes batches.
-func batchSetup(t *testing.T, maxEvents, kilobytes int) (*bundle, *catalog.Subscription) {
+func batchSetup(t *testing.T, maxEvents, kilobytes int) (*testnode.Node, *catalog.Subscription) {
 	t.Helper()
-	b := setup(t)
-	b.topic(t, "orders")
-	return b, b.subscription(t, "orders", "all", batching(maxEvents, kilobytes))
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	return tn, tn.Subscribe(t, "orders", "all", batching(maxEvents, kilobytes))
 }
 
 type batchJob struct {
@@ -42,9 +43,9 @@ type batchJob struct {
 }
 
 // fetchBatches marks jobs of batches as River's fetch does, and returns them, the oldest first.
-func (b *bundle) fetchBatches(t *testing.T, node string) []batchJob {
+func fetchBatches(t *testing.T, tn *testnode.Node, node string) []batchJob {
 	t.Helper()
-	rows, err := b.pool.Query(t.Context(),
+	rows, err := tn.Pool.Query(t.Context(),
 		`UPDATE postrider_internal.river_job SET state = 'running', attempt = attempt + 1, attempted_at = now(),
 		attempted_by = array_append(attempted_by, $1) WHERE state = 'available' AND kind = 'batch' AND scheduled_at <= now()
 		RETURNING id AS job_id, created_at, args -> 'b' IS NULL AS cutter`, node)
@@ -81,11 +82,11 @@ func loadBatch(
 }
 
 // cutAll cuts until nothing is open.
-func (b *bundle) cutAll(t *testing.T, sub *catalog.Subscription) (batches []*queue.Work) {
+func cutAll(t *testing.T, tn *testnode.Node, sub *catalog.Subscription) (batches []*queue.Work) {
 	t.Helper()
-	for jobs := b.fetchBatches(t, "node-1"); len(jobs) > 0; jobs = b.fetchBatches(t, "node-1") {
+	for jobs := fetchBatches(t, tn, "node-1"); len(jobs) > 0; jobs = fetchBatches(t, tn, "node-1") {
 		for _, job := range jobs {
-			if batch := cut(t, b.store, sub, job); batch != nil {
+			if batch := cut(t, tn.System, sub, job); batch != nil {
 				batches = append(batches, batch)
 			}
 		}
@@ -94,9 +95,9 @@ func (b *bundle) cutAll(t *testing.T, sub *catalog.Subscription) (batches []*que
 }
 
 // cutOne cuts the one batch that there is.
-func (b *bundle) cutOne(t *testing.T, sub *catalog.Subscription) *queue.Work {
+func cutOne(t *testing.T, tn *testnode.Node, sub *catalog.Subscription) *queue.Work {
 	t.Helper()
-	batches := b.cutAll(t, sub)
+	batches := cutAll(t, tn, sub)
 	require.Len(t, batches, 1)
 	return batches[0]
 }
@@ -118,9 +119,9 @@ func batchResult(
 }
 
 // sized publishes one event of each size given.
-func (b *bundle) sized(t *testing.T, kilobytes ...int) {
+func sized(t *testing.T, tn *testnode.Node, kilobytes ...int) {
 	t.Helper()
-	_, err := b.store.Publisher.Publish(t.Context(),
+	_, err := tn.System.Publisher.Publish(t.Context(),
 		publish.Publication{Topic: "orders", Parse: func(*catalog.Topic) ([]event.Event, error) {
 			events := make([]event.Event, len(kilobytes))
 			for i, size := range kilobytes {
@@ -148,20 +149,20 @@ func TestBatchesAreCut(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, sub := batchSetup(t, row.maxEvents, row.kilobytes)
-			b.sized(t, row.events...)
+			tn, sub := batchSetup(t, row.maxEvents, row.kilobytes)
+			sized(t, tn, row.events...)
 			var got []int
-			for _, batch := range b.cutAll(t, sub) {
+			for _, batch := range cutAll(t, tn, sub) {
 				got = append(got, len(batch.Members))
 			}
 			slices.Sort(got)
 			require.Equal(t, row.want, got)
-			require.Zero(t, b.count(t, brokenTokens))
+			require.Zero(t, tn.Count(t, brokenTokens))
 			require.Equal(t, len(row.want),
-				b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE args ->> 'b' IS NOT NULL"))
+				tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE args ->> 'b' IS NOT NULL"))
 			require.Eventually(t, func() bool {
-				b.cutAll(t, sub)
-				return b.count(t, "SELECT count(*) FROM postrider_internal.river_job") == len(row.want)
+				cutAll(t, tn, sub)
+				return tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job") == len(row.want)
 			}, 30*time.Second, 20*time.Millisecond, "a batch cutter without deliveries deletes its job")
 		})
 	}
@@ -169,38 +170,38 @@ func TestBatchesAreCut(t *testing.T) {
 
 func TestBatchHasTheOrderOfPublishing(t *testing.T) {
 	t.Parallel()
-	b, sub := batchSetup(t, 100, 1024)
+	tn, sub := batchSetup(t, 100, 1024)
 	for i := range 5 {
-		b.publish(t, "orders", fmt.Sprint(i), 3)
+		tn.Publish(t, "orders", fmt.Sprint(i), 3)
 	}
-	batch := b.cutOne(t, sub)
+	batch := cutOne(t, tn, sub)
 	want := []string{
 		"0-0", "0-1", "0-2", "1-0", "1-1", "1-2", "2-0", "2-1", "2-2", "3-0", "3-1", "3-2", "4-0", "4-1", "4-2",
 	}
 	require.Equal(t, want, eventIDs(batch))
-	require.Equal(t, 15, b.count(t,
+	require.Equal(t, 15, tn.Count(t,
 		`SELECT count(*) FROM postrider.batch_members m JOIN unnest($1::text[]) WITH ORDINALITY AS w(event_id, position)
 		ON w.event_id = m.event_id AND w.position = m.position WHERE left_at IS NULL`, want))
 }
 
 func TestTwoNodesCutDisjointBatchesAndLoseNothing(t *testing.T) {
 	t.Parallel()
-	b, sub := batchSetup(t, 7, 1024)
-	other, _ := newStore(t, b.url, "node-2")
+	tn, sub := batchSetup(t, 7, 1024)
+	other := tn.Beside(t, node.Options{Node: "node-2"}).System
 	require.NoError(t, other.Cache.Reload(t.Context()))
 	stop := make(chan struct{})
 	var publishers, cutters sync.WaitGroup
 	for worker := range 2 {
 		publishers.Go(func() {
 			for i := range 30 {
-				b.publish(t, "orders", fmt.Sprintf("%d-%d", worker, i), 10)
+				tn.Publish(t, "orders", fmt.Sprintf("%d-%d", worker, i), 10)
 			}
 		})
 	}
-	for node, s := range []*node.System{b.store, b.store, other, other} {
+	for node, s := range []*node.System{tn.System, tn.System, other, other} {
 		cutters.Go(func() {
 			for {
-				jobs := b.fetchBatches(t, fmt.Sprint(node))
+				jobs := fetchBatches(t, tn, fmt.Sprint(node))
 				for _, job := range jobs {
 					cut(t, s, sub, job)
 				}
@@ -214,64 +215,64 @@ func TestTwoNodesCutDisjointBatchesAndLoseNothing(t *testing.T) {
 	}
 	publishers.Wait()
 	require.Eventually(t, func() bool {
-		return b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE batch_id IS NULL") == 0
+		return tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE batch_id IS NULL") == 0
 	}, 20*time.Second, 10*time.Millisecond)
 	close(stop)
 	cutters.Wait()
-	require.Equal(t, 600, b.count(t, "SELECT count(DISTINCT delivery_id) FROM postrider_internal.batch_members"))
-	require.Equal(t, 600, b.count(t, "SELECT count(*) FROM postrider_internal.batch_members"))
-	require.Equal(t, 600, b.count(t, "SELECT sum(members) FROM postrider_internal.batches"))
-	require.Zero(t, b.count(t, brokenTokens))
+	require.Equal(t, 600, tn.Count(t, "SELECT count(DISTINCT delivery_id) FROM postrider_internal.batch_members"))
+	require.Equal(t, 600, tn.Count(t, "SELECT count(*) FROM postrider_internal.batch_members"))
+	require.Equal(t, 600, tn.Count(t, "SELECT sum(members) FROM postrider_internal.batches"))
+	require.Zero(t, tn.Count(t, brokenTokens))
 }
 
 // What one node leaves behind the place to which another has come is not forgotten.
 func TestCutterGoesBackForWhatItPassed(t *testing.T) {
 	t.Parallel()
-	b, sub := batchSetup(t, 2, 1024)
-	b.store.Loader.SearchSlowerThan(time.Hour)
-	b.publish(t, "orders", "early", 1)
-	b.exec(t, "UPDATE postrider_internal.deliveries SET job_id = -1") // as if it were not committed yet
-	b.publish(t, "orders", "late", 6)
-	require.Len(t, b.cutAll(t, sub), 3)
-	b.exec(t, "UPDATE postrider_internal.deliveries SET job_id = NULL WHERE job_id = -1")
-	b.publish(t, "orders", "last", 1)
-	require.Equal(t, []string{"early-0", "last-0"}, eventIDs(b.cutOne(t, sub)))
-	require.Zero(t, b.count(t, brokenTokens))
+	tn, sub := batchSetup(t, 2, 1024)
+	tn.System.Loader.SearchSlowerThan(time.Hour)
+	tn.Publish(t, "orders", "early", 1)
+	tn.Exec(t, "UPDATE postrider_internal.deliveries SET job_id = -1") // as if it were not committed yet
+	tn.Publish(t, "orders", "late", 6)
+	require.Len(t, cutAll(t, tn, sub), 3)
+	tn.Exec(t, "UPDATE postrider_internal.deliveries SET job_id = NULL WHERE job_id = -1")
+	tn.Publish(t, "orders", "last", 1)
+	require.Equal(t, []string{"early-0", "last-0"}, eventIDs(cutOne(t, tn, sub)))
+	require.Zero(t, tn.Count(t, brokenTokens))
 }
 
 // What was on hold is cut as it is, before what came later, and keeps nothing of the hold but its name. What was
 // attempted before goes alone.
 func TestCutterTakesHeldDeliveries(t *testing.T) {
 	t.Parallel()
-	b, sub := batchSetup(t, 3, 1024)
-	b.publish(t, "orders", "early", 3)
-	b.exec(t, "UPDATE postrider_internal.deliveries SET hold = 'paused'")
-	b.exec(t, "UPDATE postrider_internal.deliveries SET attempts = 1 WHERE id = (SELECT min(id) "+
+	tn, sub := batchSetup(t, 3, 1024)
+	tn.Publish(t, "orders", "early", 3)
+	tn.Exec(t, "UPDATE postrider_internal.deliveries SET hold = 'paused'")
+	tn.Exec(t, "UPDATE postrider_internal.deliveries SET attempts = 1 WHERE id = (SELECT min(id) "+
 		"FROM postrider_internal.deliveries)")
-	b.exec(t, "DELETE FROM postrider_internal.river_job")
-	n, err := b.store.Releaser.Refill(t.Context(), sub.ID, true, 100)
+	tn.Exec(t, "DELETE FROM postrider_internal.river_job")
+	n, err := tn.System.Releaser.Refill(t.Context(), sub.ID, true, 100)
 	require.NoError(t, err)
 	require.Equal(t, 3, n)
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'deliver' AND args ->> 'n' = '2'"))
-	b.publish(t, "orders", "late", 1)
-	batch := b.cutOne(t, sub)
+		tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'deliver' AND args ->> 'n' = '2'"))
+	tn.Publish(t, "orders", "late", 1)
+	batch := cutOne(t, tn, sub)
 	require.Equal(t, []string{"early-1", "early-2", "late-0"}, eventIDs(batch))
 	require.Equal(t, "paused", batch.LastHold)
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold IS NOT NULL"))
-	require.Zero(t, b.count(t, brokenTokens))
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold IS NOT NULL"))
+	require.Zero(t, tn.Count(t, brokenTokens))
 }
 
 // A batch cutter that waits takes along those that wait with it; no other deliveries lose their only batch cutter.
 func TestWaitingCuttersEndTogether(t *testing.T) {
 	t.Parallel()
-	b, sub := batchSetup(t, 100, 1024)
+	tn, sub := batchSetup(t, 100, 1024)
 	for i := range 20 {
-		b.publish(t, "orders", fmt.Sprint(i), 1)
+		tn.Publish(t, "orders", fmt.Sprint(i), 1)
 	}
-	jobs := b.fetchBatches(t, "node-1")
+	jobs := fetchBatches(t, tn, "node-1")
 	require.Len(t, jobs, 20)
-	blocker, err := b.pool.Begin(t.Context())
+	blocker, err := tn.Pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = blocker.Rollback(context.Background()) }()
 	_, err = blocker.Exec(t.Context(), "SELECT FROM postrider_internal.river_job WHERE id = $1 FOR UPDATE", jobs[0].JobID)
@@ -280,104 +281,104 @@ func TestWaitingCuttersEndTogether(t *testing.T) {
 	var sizes [20]int
 	start := func(i int) {
 		cutters.Go(func() {
-			if batch := cut(t, b.store, sub, jobs[i]); batch != nil {
+			if batch := cut(t, tn.System, sub, jobs[i]); batch != nil {
 				sizes[i] = len(batch.Members)
 			}
 		})
 	}
 	start(0)
 	require.Eventually(t, func() bool {
-		return b.count(t,
+		return tn.Count(t,
 			"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") > 0
 	},
 		30*time.Second, time.Millisecond, "its turn has come")
 	for i := range jobs[1:] {
 		start(i + 1)
 	}
-	require.Eventually(t, func() bool { return b.store.Loader.WaitingCutters(sub.ID) == 19 }, 30*time.Second,
+	require.Eventually(t, func() bool { return tn.System.Loader.WaitingCutters(sub.ID) == 19 }, 30*time.Second,
 		time.Millisecond)
 	require.NoError(t, blocker.Rollback(t.Context()))
 	cutters.Wait()
 	require.Equal(t, 20, sizes[0], "the first one cuts all")
-	require.Zero(t, b.store.Loader.WaitingCutters(sub.ID))
+	require.Zero(t, tn.System.Loader.WaitingCutters(sub.ID))
 	for _, size := range sizes[1:] {
 		require.Zero(t, size)
 	}
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"), "the batch's")
-	require.Zero(t, b.count(t, brokenTokens))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"), "the batch's")
+	require.Zero(t, tn.Count(t, brokenTokens))
 }
 
 // A slow search for earlier deliveries is left to a later batch cutter, which must exist.
 func TestSlowSearchIsLeftToALaterCutter(t *testing.T) {
 	t.Parallel()
-	b, sub := batchSetup(t, 2, 1024)
-	b.store.Loader.SearchSlowerThan(0)
-	b.publish(t, "orders", "early", 1)
-	b.exec(t, "UPDATE postrider_internal.deliveries SET job_id = -1")
-	b.publish(t, "orders", "middle", 1)
-	b.cutOne(t, sub) // the first cut has nothing to look back to
-	b.publish(t, "orders", "next", 1)
-	b.cutOne(t, sub) // looks back
-	later := b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE args -> 'b' IS NULL "+
+	tn, sub := batchSetup(t, 2, 1024)
+	tn.System.Loader.SearchSlowerThan(0)
+	tn.Publish(t, "orders", "early", 1)
+	tn.Exec(t, "UPDATE postrider_internal.deliveries SET job_id = -1")
+	tn.Publish(t, "orders", "middle", 1)
+	cutOne(t, tn, sub) // the first cut has nothing to look back to
+	tn.Publish(t, "orders", "next", 1)
+	cutOne(t, tn, sub) // looks back
+	later := tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE args -> 'b' IS NULL "+
 		"AND scheduled_at > now() - interval '1 second'")
 	require.Equal(t, 1, later)
-	b.publish(t, "orders", "late", 1)
-	b.exec(t, "UPDATE postrider_internal.deliveries SET job_id = NULL WHERE job_id = -1")
-	b.cutAll(t, sub)
-	require.Zero(t, b.count(t, brokenTokens), "skipped deliveries have a batch cutter")
+	tn.Publish(t, "orders", "late", 1)
+	tn.Exec(t, "UPDATE postrider_internal.deliveries SET job_id = NULL WHERE job_id = -1")
+	cutAll(t, tn, sub)
+	require.Zero(t, tn.Count(t, brokenTokens), "skipped deliveries have a batch cutter")
 	require.Eventually(t, func() bool {
-		b.cutAll(t, sub)
-		return b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE batch_id IS NULL") == 0
+		cutAll(t, tn, sub)
+		return tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE batch_id IS NULL") == 0
 	}, 30*time.Second, 20*time.Millisecond)
-	require.Zero(t, b.count(t, brokenTokens))
+	require.Zero(t, tn.Count(t, brokenTokens))
 	require.Eventually(t, func() bool {
-		b.cutAll(t, sub)
-		return b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE args -> 'b' IS NULL") == 0
+		cutAll(t, tn, sub)
+		return tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE args -> 'b' IS NULL") == 0
 	}, 30*time.Second, 20*time.Millisecond, "there is one batch cutter")
 }
 
 func TestCutterWithoutItsJobCutsNothing(t *testing.T) {
 	t.Parallel()
-	b, sub := batchSetup(t, 10, 64)
-	b.publish(t, "orders", "e", 3)
-	jobs := b.fetchBatches(t, "lost")
-	n, err := b.store.JobRows.ReclaimFromLost(t.Context())
+	tn, sub := batchSetup(t, 10, 64)
+	tn.Publish(t, "orders", "e", 3)
+	jobs := fetchBatches(t, tn, "lost")
+	n, err := tn.System.JobRows.ReclaimFromLost(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 1, n, "a batch cutter is replaced")
-	require.Nil(t, cut(t, b.store, sub, jobs[0]), "the node that was thought dead comes back")
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.batches"))
-	require.Len(t, b.cutOne(t, sub).Members, 3)
+	require.Nil(t, cut(t, tn.System, sub, jobs[0]), "the node that was thought dead comes back")
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.batches"))
+	require.Len(t, cutOne(t, tn, sub).Members, 3)
 }
 
 // A node that dies after the cut: its batch is sent again as it was cut, under another token.
 func TestBatchSurvivesItsNode(t *testing.T) {
 	t.Parallel()
-	b, sub := batchSetup(t, 10, 64)
-	b.publish(t, "orders", "e", 5)
-	before := b.cutOne(t, sub)
-	b.exec(t, "UPDATE postrider_internal.river_job SET attempted_by = '{lost}'")
-	b.publish(t, "orders", "more", 2)
-	n, err := b.store.JobRows.ReclaimFromLost(t.Context())
+	tn, sub := batchSetup(t, 10, 64)
+	tn.Publish(t, "orders", "e", 5)
+	before := cutOne(t, tn, sub)
+	tn.Exec(t, "UPDATE postrider_internal.river_job SET attempted_by = '{lost}'")
+	tn.Publish(t, "orders", "more", 2)
+	n, err := tn.System.JobRows.ReclaimFromLost(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
-	require.Zero(t, b.count(t, brokenTokens))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batches WHERE reruns = 1"))
+	require.Zero(t, tn.Count(t, brokenTokens))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE reruns = 1"))
 
-	job := b.count(t, "SELECT job_id FROM postrider_internal.batches")
-	after, err := loadBatch(t, b.store, sub, queue.JobToken{JobID: int64(job)}, false)
+	job := tn.Count(t, "SELECT job_id FROM postrider_internal.batches")
+	after, err := loadBatch(t, tn.System, sub, queue.JobToken{JobID: int64(job)}, false)
 	require.NoError(t, err)
 	defer after.Release()
 	require.Equal(t, before.Members, after.Members)
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE id = $1 AND args ->> 'r' = '1'", job))
+		tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE id = $1 AND args ->> 'r' = '1'", job))
 
-	_, err = loadBatch(t, b.store, sub, before.Job, false)
+	_, err = loadBatch(t, tn.System, sub, before.Job, false)
 	require.ErrorIs(t, err, postgres.ErrNotFound, "the old token opens nothing")
-	err = b.store.Recorder.Record(t.Context(), batchResult(before, sub, policy.Verdict{Action: policy.Delivered}))
+	err = tn.System.Recorder.Record(t.Context(), batchResult(before, sub, policy.Verdict{Action: policy.Delivered}))
 	require.ErrorIs(t, err, postgres.ErrNotFound)
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts"),
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts"),
 		"a node that was thought dead records nothing")
-	require.Equal(t, 7, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending'"))
+	require.Equal(t, 7, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending'"))
 }
 
 func TestBatchIsRecordedAllOrNone(t *testing.T) {
@@ -396,25 +397,25 @@ func TestBatchIsRecordedAllOrNone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, sub := batchSetup(t, 10, 64)
-			b.publish(t, "orders", "e", 5)
-			batch := b.cutOne(t, sub)
-			require.NoError(t, b.store.Recorder.Record(t.Context(), batchResult(batch, sub, row.verdict)))
+			tn, sub := batchSetup(t, 10, 64)
+			tn.Publish(t, "orders", "e", 5)
+			batch := cutOne(t, tn, sub)
+			require.NoError(t, tn.System.Recorder.Record(t.Context(), batchResult(batch, sub, row.verdict)))
 			require.Equal(t, 5,
-				b.count(t,
+				tn.Count(t,
 					"SELECT count(*) FROM postrider.deliveries WHERE attempts = 1 AND last_status = 503 AND last_outcome = 'Busy' "+
 						"AND batch_id = $1 AND "+row.delivery, batch.BatchID))
 			require.Equal(t, 1,
-				b.count(t, "SELECT count(*) FROM postrider.batches WHERE attempts = 1 AND members = 5 AND bytes = 100 "+
+				tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE attempts = 1 AND members = 5 AND bytes = 100 "+
 					"AND last_status = 503 AND last_attempt_at IS NOT NULL AND "+row.batch))
 			require.Equal(t, 1,
-				b.count(t,
+				tn.Count(t,
 					"SELECT count(*) FROM postrider.delivery_attempts WHERE batch_id = $1 AND delivery_id IS NULL AND number = 1",
 					batch.BatchID))
-			require.Zero(t, b.count(t, brokenTokens))
-			require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE id = $1", batch.Job.JobID),
+			require.Zero(t, tn.Count(t, brokenTokens))
+			require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE id = $1", batch.Job.JobID),
 				"a job row never serves two attempts")
-			require.Equal(t, 1, b.count(t, "SELECT sum(count) FROM postrider.delivery_counts WHERE kind = 'attempt'"),
+			require.Equal(t, 1, tn.Count(t, "SELECT sum(count) FROM postrider.delivery_counts WHERE kind = 'attempt'"),
 				"one request")
 		})
 	}
@@ -422,17 +423,17 @@ func TestBatchIsRecordedAllOrNone(t *testing.T) {
 
 func TestBigBatchIsRecordedInOneStatement(t *testing.T) {
 	t.Parallel()
-	b, sub := batchSetup(t, 5000, 1024)
+	tn, sub := batchSetup(t, 5000, 1024)
 	for i := range 5 {
-		b.publish(t, "orders", fmt.Sprint(i), 1000)
+		tn.Publish(t, "orders", fmt.Sprint(i), 1000)
 	}
-	batch := b.cutOne(t, sub)
+	batch := cutOne(t, tn, sub)
 	require.Len(t, batch.Members, 5000)
 	began := time.Now()
 	require.NoError(t,
-		b.store.Recorder.Record(t.Context(), batchResult(batch, sub, policy.Verdict{Action: policy.Delivered})))
+		tn.System.Recorder.Record(t.Context(), batchResult(batch, sub, policy.Verdict{Action: policy.Delivered})))
 	require.Equal(t, 5000,
-		b.count(t, "SELECT count(*) FROM postrider_internal.delivery_history WHERE state = 'delivered'"))
+		tn.Count(t, "SELECT count(*) FROM postrider_internal.delivery_history WHERE state = 'delivered'"))
 	require.Less(t, time.Since(began), 10*time.Second)
 	t.Log("5,000 members cut and recorded; recording took", time.Since(began))
 }

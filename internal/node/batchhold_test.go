@@ -18,128 +18,128 @@ import (
 
 func TestBatchIsHeldAsAWhole(t *testing.T) {
 	t.Parallel()
-	b, sub := batchSetup(t, 10, 64)
-	b.publish(t, "orders", "e", 3)
-	batch := b.cutOne(t, sub)
+	tn, sub := batchSetup(t, 10, 64)
+	tn.Publish(t, "orders", "e", 3)
+	batch := cutOne(t, tn, sub)
 	hold := batchResult(batch, sub, policy.Verdict{Action: delivery.Hold, Reason: catalog.HoldPaused})
 	hold.Number, hold.Reruns, hold.Bytes = 0, 3, 0
-	require.NoError(t, b.store.Recorder.Record(t.Context(), hold))
-	require.Zero(t, b.count(t, brokenTokens))
+	require.NoError(t, tn.System.Recorder.Record(t.Context(), hold))
+	require.Zero(t, tn.Count(t, brokenTokens))
 	require.Equal(t, 3,
-		b.count(t, "SELECT members FROM postrider_internal.batches WHERE hold = 'paused' AND attempts = 0"))
-	require.Equal(t, 3, b.count(t, "SELECT held_deliveries FROM postrider.event_subscriptions"))
-	held, err := b.store.Holds.CountHeld(t.Context(), sub.ID)
+		tn.Count(t, "SELECT members FROM postrider_internal.batches WHERE hold = 'paused' AND attempts = 0"))
+	require.Equal(t, 3, tn.Count(t, "SELECT held_deliveries FROM postrider.event_subscriptions"))
+	held, err := tn.System.Holds.CountHeld(t.Context(), sub.ID)
 	require.NoError(t, err)
 	require.Equal(t, 3, held)
 
-	n, err := b.store.Releaser.Refill(t.Context(), sub.ID, true, 1)
+	n, err := tn.System.Releaser.Refill(t.Context(), sub.ID, true, 1)
 	require.NoError(t, err)
 	require.Equal(t, 3, n, "a batch is released whole, if there is capacity for one of its events")
-	require.Zero(t, b.count(t, brokenTokens))
+	require.Zero(t, tn.Count(t, brokenTokens))
 	require.Equal(t, 1,
-		b.count(t,
+		tn.Count(t,
 			"SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'batch' AND args ->> 'b' = $1::text "+
 				"AND args ->> 'n' = '1' AND args ->> 'r' = '3'", fmt.Sprint(batch.BatchID)))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.batches WHERE last_hold = 'paused'"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.batches WHERE last_hold = 'paused'"))
 }
 
 // Of held batches whose event subscription is on hold those continue that have a member whose time to live has ended.
 func TestHeldBatchWithAnExpiredMemberIsLetThrough(t *testing.T) {
 	t.Parallel()
-	b, sub := batchSetup(t, 2, 64)
-	b.publish(t, "orders", "e", 4)
-	for _, batch := range b.cutAll(t, sub) {
+	tn, sub := batchSetup(t, 2, 64)
+	tn.Publish(t, "orders", "e", 4)
+	for _, batch := range cutAll(t, tn, sub) {
 		hold := batchResult(batch, sub, policy.Verdict{Action: delivery.Hold, Reason: catalog.HoldPaused})
 		hold.Number, hold.Bytes = 0, 0
-		require.NoError(t, b.store.Recorder.Record(t.Context(), hold))
+		require.NoError(t, tn.System.Recorder.Record(t.Context(), hold))
 	}
-	b.exec(t,
+	tn.Exec(t,
 		"UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval '1 hour' WHERE id = "+
 			firstDelivery)
-	n, err := b.store.Releaser.ReleaseExpired(t.Context(), sub.ID, 30*time.Minute, true, 100)
+	n, err := tn.System.Releaser.ReleaseExpired(t.Context(), sub.ID, 30*time.Minute, true, 100)
 	require.NoError(t, err)
 	require.Equal(t, 2, n)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.batches WHERE hold IS NULL"))
-	require.Zero(t, b.count(t, brokenTokens))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.batches WHERE hold IS NULL"))
+	require.Zero(t, tn.Count(t, brokenTokens))
 }
 
 // A batch cutter holds open deliveries during a pause. The release inserts one batch cutter for all of them.
 func TestCutterHoldsDuringAPause(t *testing.T) {
 	t.Parallel()
-	b, sub := batchSetup(t, 10, 64)
-	b.publish(t, "orders", "e", 25)
-	_, err := b.store.Holds.Pause(t.Context(), "orders", "all", nil)
+	tn, sub := batchSetup(t, 10, 64)
+	tn.Publish(t, "orders", "e", 25)
+	_, err := tn.System.Holds.Pause(t.Context(), "orders", "all", nil)
 	require.NoError(t, err)
-	require.Empty(t, b.cutAll(t, sub))
-	require.Zero(t, b.count(t, brokenTokens))
-	require.Equal(t, 25, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'paused'"))
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+	require.Empty(t, cutAll(t, tn, sub))
+	require.Zero(t, tn.Count(t, brokenTokens))
+	require.Equal(t, 25, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'paused'"))
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"))
 
-	_, err = b.store.Holds.Resume(t.Context(), "orders", "all")
+	_, err = tn.System.Holds.Resume(t.Context(), "orders", "all")
 	require.NoError(t, err)
-	n, err := b.store.Releaser.Refill(t.Context(), sub.ID, true, 100)
+	n, err := tn.System.Releaser.Refill(t.Context(), sub.ID, true, 100)
 	require.NoError(t, err)
 	require.Equal(t, 25, n)
-	require.Zero(t, b.count(t, brokenTokens))
-	require.Len(t, b.cutAll(t, sub), 3)
+	require.Zero(t, tn.Count(t, brokenTokens))
+	require.Len(t, cutAll(t, tn, sub), 3)
 }
 
 func TestPromoteHoldsBatchesAboveTheCapacity(t *testing.T) {
 	t.Parallel()
-	b, sub := batchSetup(t, 3, 64)
-	b.publish(t, "orders", "e", 9)
-	for _, batch := range b.cutAll(t, sub) {
-		require.NoError(t, b.store.Recorder.Record(t.Context(),
+	tn, sub := batchSetup(t, 3, 64)
+	tn.Publish(t, "orders", "e", 9)
+	for _, batch := range cutAll(t, tn, sub) {
+		require.NoError(t, tn.System.Recorder.Record(t.Context(),
 			batchResult(batch, sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})))
 	}
-	b.exec(t, "UPDATE postrider_internal.river_job SET scheduled_at = now()")
-	due, err := b.store.JobRows.Promote(t.Context(), queue.Capacity{SubscriptionID: sub.ID, Jobs: 4})
+	tn.Exec(t, "UPDATE postrider_internal.river_job SET scheduled_at = now()")
+	due, err := tn.System.JobRows.Promote(t.Context(), queue.Capacity{SubscriptionID: sub.ID, Jobs: 4})
 	require.NoError(t, err)
 	require.Equal(t, 3, due)
 	require.Equal(t, 2,
-		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND kind = 'batch' "+
+		tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND kind = 'batch' "+
 			"AND args ? 'b'"), "capacity is counted in events: %s",
-		b.text(t, "SELECT jsonb_agg(to_jsonb(j))::text FROM postrider_internal.river_job j"))
+		tn.Text(t, "SELECT jsonb_agg(to_jsonb(j))::text FROM postrider_internal.river_job j"))
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider.batches WHERE hold = 'admission' AND state = 'pending'"))
-	require.Zero(t, b.count(t, brokenTokens))
+		tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE hold = 'admission' AND state = 'pending'"))
+	require.Zero(t, tn.Count(t, brokenTokens))
 }
 
 // The queue of an event subscription that takes batches is measured in events, before and after they are cut.
 func TestTrafficCountsTheEventsOfBatches(t *testing.T) {
 	t.Parallel()
-	b, sub := batchSetup(t, 4, 64)
+	tn, sub := batchSetup(t, 4, 64)
 	queued := func() int {
-		traffic, err := b.store.Traffic.SampleTraffic(t.Context())
+		traffic, err := tn.System.Traffic.SampleTraffic(t.Context())
 		require.NoError(t, err)
 		return traffic.Queued[sub.ID]
 	}
-	b.publish(t, "orders", "e", 10)
+	tn.Publish(t, "orders", "e", 10)
 	require.Equal(t, 10, queued())
-	batches := b.cutAll(t, sub)
+	batches := cutAll(t, tn, sub)
 	require.Equal(t, 10, queued())
-	require.NoError(t, b.store.Recorder.Record(t.Context(),
+	require.NoError(t, tn.System.Recorder.Record(t.Context(),
 		batchResult(batches[0], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})))
 	require.Equal(t, 10-len(batches[0].Members), queued(), "what waits for its retry delays no other batch")
 }
 
 func TestDeletingAnEventSubscriptionCancelsItsBatches(t *testing.T) {
 	t.Parallel()
-	b, sub := batchSetup(t, 3, 64)
-	b.publish(t, "orders", "sent", 3)
-	running := b.cutOne(t, sub)
-	b.publish(t, "orders", "held", 3)
-	held := batchResult(b.cutOne(t, sub), sub, policy.Verdict{Action: delivery.Hold, Reason: catalog.HoldPaused})
+	tn, sub := batchSetup(t, 3, 64)
+	tn.Publish(t, "orders", "sent", 3)
+	running := cutOne(t, tn, sub)
+	tn.Publish(t, "orders", "held", 3)
+	held := batchResult(cutOne(t, tn, sub), sub, policy.Verdict{Action: delivery.Hold, Reason: catalog.HoldPaused})
 	held.Number = 0
-	require.NoError(t, b.store.Recorder.Record(t.Context(), held))
-	b.publish(t, "orders", "open", 2)
-	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", "all"))
-	require.Equal(t, 8, b.count(t,
+	require.NoError(t, tn.System.Recorder.Record(t.Context(), held))
+	tn.Publish(t, "orders", "open", 2)
+	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), "orders", "all"))
+	require.Equal(t, 8, tn.Count(t,
 		"SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' AND reason = 'EventSubscriptionDeleted'"))
-	require.Equal(t, 2, b.count(t,
+	require.Equal(t, 2, tn.Count(t,
 		"SELECT count(*) FROM postrider.batches WHERE state = 'canceled' AND hold IS NULL AND finished_at IS NOT NULL"))
-	require.Equal(t, 8, b.count(t, "SELECT sum(count) FROM postrider.delivery_counts WHERE kind = 'canceled'"))
-	err := b.store.Recorder.Record(t.Context(), batchResult(running, sub, policy.Verdict{Action: policy.Delivered}))
+	require.Equal(t, 8, tn.Count(t, "SELECT sum(count) FROM postrider.delivery_counts WHERE kind = 'canceled'"))
+	err := tn.System.Recorder.Record(t.Context(), batchResult(running, sub, policy.Verdict{Action: policy.Delivered}))
 	require.ErrorIs(t, err, postgres.ErrNotFound)
 }
 
@@ -171,20 +171,20 @@ func TestSweepRepairsBatches(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, sub := batchSetup(t, 10, 64)
-			b.publish(t, "orders", "e", 3)
-			b.cutOne(t, sub)
-			b.publish(t, "orders", "open", 3)
+			tn, sub := batchSetup(t, 10, 64)
+			tn.Publish(t, "orders", "e", 3)
+			cutOne(t, tn, sub)
+			tn.Publish(t, "orders", "open", 3)
 			for statement := range strings.SplitSeq(row.breaking, ";") {
-				b.exec(t, statement)
+				tn.Exec(t, statement)
 			}
-			require.Equal(t, jobs.Swept{}, b.sweep(t), "touched a moment ago")
-			b.age(t)
-			b.exec(t, ageBatches)
-			require.Equal(t, jobs.Swept{Repaired: row.want}, b.sweep(t))
-			require.Equal(t, jobs.Swept{}, b.sweep(t))
+			require.Equal(t, jobs.Swept{}, sweep(t, tn), "touched a moment ago")
+			age(t, tn)
+			tn.Exec(t, ageBatches)
+			require.Equal(t, jobs.Swept{Repaired: row.want}, sweep(t, tn))
+			require.Equal(t, jobs.Swept{}, sweep(t, tn))
 			if name != "the batch names no job" { // the job that it has lost finds that it belongs to no batch
-				require.Zero(t, b.count(t, brokenTokens))
+				require.Zero(t, tn.Count(t, brokenTokens))
 			}
 		})
 	}

@@ -11,73 +11,74 @@ import (
 	"postrider/internal/operator"
 	"postrider/internal/postgres"
 	"postrider/internal/query"
+	"postrider/internal/testnode"
 )
 
 // lastError is the last error of an operation; "" for none.
-func (b *bundle) lastError(t *testing.T, operation uuid.UUID) string {
+func lastError(t *testing.T, tn *testnode.Node, operation uuid.UUID) string {
 	t.Helper()
-	return b.text(t, fmt.Sprintf("SELECT coalesce(last_error, '') FROM postrider.operations WHERE operation_id = '%s'",
+	return tn.Text(t, fmt.Sprintf("SELECT coalesce(last_error, '') FROM postrider.operations WHERE operation_id = '%s'",
 		operation))
 }
 
 // An operation that counts another number than expected changes nothing.
 func TestOperationsExpectTheirCount(t *testing.T) {
 	t.Parallel()
-	b, _ := deadMany(t, 1203)
+	tn, _ := deadMany(t, 1203)
 	for _, kind := range []string{operator.Redeliver, operator.Purge, operator.Repair} {
-		id := b.begin(t, &query.DeadLetterFilter{Topic: new("orders")},
+		id := begin(t, tn, &query.DeadLetterFilter{Topic: new("orders")},
 			operator.Action{Kind: kind, Expected: new(int64(1200)), Patch: []byte(`{"data":1}`)})
-		_, more := b.operate(t)
+		_, more := operate(t, tn)
 		require.False(t, more)
-		b.requireOperation(t, id, kind+" failed: matched 1203 done 0 skipped 0 failed 0")
-		require.Equal(t, "expected 1,200, found 1,203; nothing was changed", b.lastError(t, id))
+		requireOperation(t, tn, id, kind+" failed: matched 1203 done 0 skipped 0 failed 0")
+		require.Equal(t, "expected 1,200, found 1,203; nothing was changed", lastError(t, tn, id))
 	}
-	require.Equal(t, 1203, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE redelivered_at IS NULL"))
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
-	require.Equal(t, 3, b.count(t, `SELECT count(*) FROM postrider.audit WHERE action = 'operation_finished'
+	require.Equal(t, 1203, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE redelivered_at IS NULL"))
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
+	require.Equal(t, 3, tn.Count(t, `SELECT count(*) FROM postrider.audit WHERE action = 'operation_finished'
 		AND details ->> 'state' = 'failed' AND details ->> 'matched' = '1203'`))
 
-	b.exec(t, `SELECT postrider.redeliver_all('{}', expected_count => 1203)`)
-	b.operateOn(t)
-	require.Equal(t, 1203, b.count(t, "SELECT done FROM postrider.operations ORDER BY operation_id DESC LIMIT 1"))
-	require.Contains(t, b.rejectedBy(t, "SELECT postrider.purge_all('{}', expected_count => -1)"),
+	tn.Exec(t, `SELECT postrider.redeliver_all('{}', expected_count => 1203)`)
+	operateOn(t, tn)
+	require.Equal(t, 1203, tn.Count(t, "SELECT done FROM postrider.operations ORDER BY operation_id DESC LIMIT 1"))
+	require.Contains(t, rejectedBy(t, tn, "SELECT postrider.purge_all('{}', expected_count => -1)"),
 		"expected_count must be 0 or more, is -1")
 }
 
 // What is dead-lettered after an operation has begun is not part of it: neither of its count nor of its steps.
 func TestOperationsHaveAnUpperTime(t *testing.T) {
 	t.Parallel()
-	b, letters := deadMany(t, 4)
-	id := b.begin(t, &query.DeadLetterFilter{}, operator.Action{Kind: operator.Purge, Expected: new(int64(4))})
-	b.dead(t, "orders", "later", 1)
-	b.operate(t)
-	b.requireOperation(t, id, "purge running: matched 4 done 0 skipped 0 failed 0")
-	b.dead(t, "orders", "last", 1)
-	b.exec(t, "SELECT postrider.purge($1)", letters[0])
-	b.operate(t)
-	b.requireOperation(t, id, "purge done: matched 4 done 3 skipped 1 failed 0")
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.dead_letters"))
+	tn, letters := deadMany(t, 4)
+	id := begin(t, tn, &query.DeadLetterFilter{}, operator.Action{Kind: operator.Purge, Expected: new(int64(4))})
+	dead(t, tn, "orders", "later", 1)
+	operate(t, tn)
+	requireOperation(t, tn, id, "purge running: matched 4 done 0 skipped 0 failed 0")
+	dead(t, tn, "orders", "last", 1)
+	tn.Exec(t, "SELECT postrider.purge($1)", letters[0])
+	operate(t, tn)
+	requireOperation(t, tn, id, "purge done: matched 4 done 3 skipped 1 failed 0")
+	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters"))
 }
 
 // Ids that are given twice or do not exist count once and not at all.
 func TestOperationsOnIDs(t *testing.T) {
 	t.Parallel()
-	b, letters := deadMany(t, 5)
-	b.exec(t, "SELECT postrider.redeliver($1)", letters[2])
+	tn, letters := deadMany(t, 5)
+	tn.Exec(t, "SELECT postrider.redeliver($1)", letters[2])
 	ids := &query.DeadLetterFilter{DeadLetterIDs: append(letters[1:4:4], letters[1], uuid.New())}
-	id := b.begin(t, ids, operator.Action{Kind: operator.Redeliver})
-	b.operateOn(t)
-	b.requireOperation(t, id, "redeliver done: matched 2 done 2 skipped 0 failed 0")
-	id = b.begin(t, ids, operator.Action{Kind: operator.Redeliver, Again: true})
-	b.operateOn(t)
-	b.requireOperation(t, id, "redeliver done: matched 3 done 3 skipped 0 failed 0")
+	id := begin(t, tn, ids, operator.Action{Kind: operator.Redeliver})
+	operateOn(t, tn)
+	requireOperation(t, tn, id, "redeliver done: matched 2 done 2 skipped 0 failed 0")
+	id = begin(t, tn, ids, operator.Action{Kind: operator.Redeliver, Again: true})
+	operateOn(t, tn)
+	requireOperation(t, tn, id, "redeliver done: matched 3 done 3 skipped 0 failed 0")
 
 	many := make([]uuid.UUID, 10_001)
-	_, err := b.store.Operator.OnDeadLetters(t.Context(), &query.DeadLetterFilter{DeadLetterIDs: many},
+	_, err := tn.System.Operator.OnDeadLetters(t.Context(), &query.DeadLetterFilter{DeadLetterIDs: many},
 		&operator.Action{Kind: operator.Purge})
 	require.ErrorContains(t, err, "filter.dead_letter_ids holds at most 10000 ids, this one has 10001")
 	for _, n := range []int{0, 10_001} {
-		_, err = b.store.Operator.OnDeliveries(t.Context(), &query.DeliveryFilter{DeliveryIDs: make([]int64, n)},
+		_, err = tn.System.Operator.OnDeliveries(t.Context(), &query.DeliveryFilter{DeliveryIDs: make([]int64, n)},
 			&operator.Action{Kind: operator.Cancel})
 		require.ErrorIs(t, err, postgres.ErrInvalid)
 		require.EqualError(t, err, fmt.Sprintf("filter.deliveryIds must have between 1 and 10000 ids, not %d", n))
@@ -99,27 +100,27 @@ func TestRetryAndCancelMany(t *testing.T) {
 	} {
 		t.Run(c.kind, func(t *testing.T) {
 			t.Parallel()
-			b, sub := operateSetup(t)
-			b.topic(t, "paused")
-			ids := b.failed(t, sub, 3)
-			ids = append(ids, b.failed(t, b.subscription(t, "paused", "all", nil), 1)...)
-			_, err := b.store.Holds.Pause(t.Context(), "paused", "all", nil)
+			tn, sub := operateSetup(t)
+			tn.Topic(t, "paused")
+			ids := failed(t, tn, sub, 3)
+			ids = append(ids, failed(t, tn, tn.Subscribe(t, "paused", "all", nil), 1)...)
+			_, err := tn.System.Holds.Pause(t.Context(), "paused", "all", nil)
 			require.NoError(t, err)
-			b.exec(t, "UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at = now(), "+
+			tn.Exec(t, "UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at = now(), "+
 				"attempted_by = '{node-1}' WHERE args ->> 'd' = $1", fmt.Sprint(ids[0]))
-			id, err := b.store.Operator.OnDeliveries(t.Context(), &query.DeliveryFilter{},
+			id, err := tn.System.Operator.OnDeliveries(t.Context(), &query.DeliveryFilter{},
 				&operator.Action{Kind: c.kind, Expected: new(int64(4))})
 			require.NoError(t, err)
-			b.operate(t)
-			b.exec(t, "SELECT postrider.cancel($1)", ids[1])
-			later := b.failed(t, sub, 1)[0]
-			b.operateOn(t)
-			b.requireOperation(t, id, c.counts)
-			require.Contains(t, b.lastError(t, id), c.problem)
-			require.Equal(t, 1, b.count(t, c.changed, fmt.Sprint(ids[2])))
-			require.Zero(t, b.count(t, c.changed, fmt.Sprint(later)))
-			require.Zero(t, b.count(t, brokenTokens))
-			require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'delivery_retried'"))
+			operate(t, tn)
+			tn.Exec(t, "SELECT postrider.cancel($1)", ids[1])
+			later := failed(t, tn, sub, 1)[0]
+			operateOn(t, tn)
+			requireOperation(t, tn, id, c.counts)
+			require.Contains(t, lastError(t, tn, id), c.problem)
+			require.Equal(t, 1, tn.Count(t, c.changed, fmt.Sprint(ids[2])))
+			require.Zero(t, tn.Count(t, c.changed, fmt.Sprint(later)))
+			require.Zero(t, tn.Count(t, brokenTokens))
+			require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'delivery_retried'"))
 		})
 	}
 }
@@ -127,10 +128,10 @@ func TestRetryAndCancelMany(t *testing.T) {
 // The filters of deliveries find the same as the list.
 func TestDeliveriesOfAnOperation(t *testing.T) {
 	t.Parallel()
-	b, sub := operateSetup(t)
-	ids := b.failed(t, sub, 7)
-	b.exec(t, "SELECT postrider.cancel($1)", ids[6])
-	event := b.text(t, fmt.Sprintf("SELECT event_id FROM postrider.deliveries WHERE delivery_id = %d", ids[1]))
+	tn, sub := operateSetup(t)
+	ids := failed(t, tn, sub, 7)
+	tn.Exec(t, "SELECT postrider.cancel($1)", ids[6])
+	event := tn.Text(t, fmt.Sprintf("SELECT event_id FROM postrider.deliveries WHERE delivery_id = %d", ids[1]))
 	now := time.Now()
 	for _, c := range []struct {
 		filter query.DeliveryFilter
@@ -147,7 +148,7 @@ func TestDeliveriesOfAnOperation(t *testing.T) {
 		{query.DeliveryFilter{From: new(now.Add(time.Hour))}, []int64{}},
 		{query.DeliveryFilter{CreatedUntil: new(now.Add(-time.Hour))}, []int64{}},
 	} {
-		tx, err := b.pool.Begin(t.Context())
+		tx, err := tn.Pool.Begin(t.Context())
 		require.NoError(t, err)
 		var found query.FoundDeliveries
 		list := []int64{}
@@ -159,7 +160,7 @@ func TestDeliveriesOfAnOperation(t *testing.T) {
 		}
 		require.NoError(t, tx.Rollback(t.Context()))
 		require.Equal(t, c.want, list, "%+v", c.filter)
-		counted, err := b.store.Reader.CountDeliveries(t.Context(), c.filter)
+		counted, err := tn.System.Reader.CountDeliveries(t.Context(), c.filter)
 		require.NoError(t, err)
 		require.Equal(t, query.Matched{Matched: int64(len(c.want))}, counted)
 	}
@@ -169,28 +170,28 @@ func TestDeliveriesOfAnOperation(t *testing.T) {
 // were created before an operation stay part of it.
 func TestCreatedUntilDoesNotMove(t *testing.T) {
 	t.Parallel()
-	b, sub := operateSetup(t)
-	ids := b.failed(t, sub, 3)
-	_, err := b.store.Holds.Pause(t.Context(), "orders", "all", new(true))
+	tn, sub := operateSetup(t)
+	ids := failed(t, tn, sub, 3)
+	_, err := tn.System.Holds.Pause(t.Context(), "orders", "all", new(true))
 	require.NoError(t, err)
-	b.publish(t, "orders", "paused", 2)
-	id, err := b.store.Operator.OnDeliveries(t.Context(), &query.DeliveryFilter{}, &operator.Action{
+	tn.Publish(t, "orders", "paused", 2)
+	id, err := tn.System.Operator.OnDeliveries(t.Context(), &query.DeliveryFilter{}, &operator.Action{
 		Kind: operator.Cancel, Expected: new(int64(5)),
 	})
 	require.NoError(t, err)
-	b.operate(t)
-	_, err = b.store.Holds.Resume(t.Context(), "orders", "all")
+	operate(t, tn)
+	_, err = tn.System.Holds.Resume(t.Context(), "orders", "all")
 	require.NoError(t, err)
-	require.NoError(t, b.store.Holds.MoveTimeToLive(t.Context(), sub.ID))
+	require.NoError(t, tn.System.Holds.MoveTimeToLive(t.Context(), sub.ID))
 	const moved = `SELECT count(*) FROM postrider_internal.deliveries d JOIN postrider_internal.operations o
 		ON o.id = $1 AND d.time_to_live_since > o.created_at`
-	require.Positive(t, b.count(t, moved, id))
-	later := b.failed(t, sub, 1)
-	b.operateOn(t)
-	b.requireOperation(t, id, "cancel done: matched 5 done 5 skipped 0 failed 0")
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending'"))
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND state = 'canceled'",
+	require.Positive(t, tn.Count(t, moved, id))
+	later := failed(t, tn, sub, 1)
+	operateOn(t, tn)
+	requireOperation(t, tn, id, "cancel done: matched 5 done 5 skipped 0 failed 0")
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending'"))
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND state = 'canceled'",
 		later[0]))
-	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE delivery_id = ANY ($1) "+
+	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE delivery_id = ANY ($1) "+
 		"AND state = 'canceled'", ids))
 }

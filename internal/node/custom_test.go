@@ -10,6 +10,7 @@ import (
 	"postrider/internal/event"
 	"postrider/internal/postgres"
 	"postrider/internal/query"
+	"postrider/internal/testnode"
 	"postrider/jobs/publish"
 
 	"github.com/google/uuid"
@@ -17,14 +18,14 @@ import (
 )
 
 // customTopic makes a topic of custom events, with every member of the envelope mapped but the time.
-func (b *bundle) customTopic(t *testing.T, name string) *catalog.Topic {
+func customTopic(t *testing.T, tn *testnode.Node, name string) *catalog.Topic {
 	t.Helper()
 	var m event.Mapping
 	require.NoError(t,
 		json.Unmarshal(
 			[]byte(`{"inputSchemaMappingType":"Json","properties":{"id":{"sourceField":"no"},"dataVersion":{"sourceField":"v"},
 		"eventType":{"sourceField":"kind","defaultValue":"test"},"subject":{"sourceField":"who","defaultValue":"s"}}}`), &m))
-	topic, _, err := b.store.Topics.Put(t.Context(), name,
+	topic, _, err := tn.System.Topics.Put(t.Context(), name,
 		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.Custom, InputSchemaMapping: &m})
 	require.NoError(t, err)
 	return topic
@@ -43,43 +44,43 @@ func own(topic, body string) publish.Publication {
 
 func TestCustomTopicIsReadBack(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	made := b.customTopic(t, "orders")
-	again := b.customTopic(t, "orders")
+	tn := testnode.Unchecked(t)
+	made := customTopic(t, tn, "orders")
+	again := customTopic(t, tn, "orders")
 	require.Equal(t, made, again, "the same mapping once more")
-	cached, ok := b.store.Cache.Snapshot().Topic("orders")
+	cached, ok := tn.System.Cache.Snapshot().Topic("orders")
 	require.True(t, ok)
 	require.Equal(t, made.InputSchemaMapping, cached.InputSchemaMapping)
 	changed := *made.InputSchemaMapping
 	changed.Properties.ID = nil
-	_, _, err := b.store.Topics.Put(t.Context(), "orders",
+	_, _, err := tn.System.Topics.Put(t.Context(), "orders",
 		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.Custom, InputSchemaMapping: &changed})
 	require.ErrorIs(t, err, postgres.ErrConflict)
-	require.Nil(t, b.topic(t, "plain").InputSchemaMapping)
+	require.Nil(t, tn.Topic(t, "plain").InputSchemaMapping)
 }
 
 // A batch is cut by the sizes of its events, which must never be less than what will be sent.
 func TestSizesOfCustomEvents(t *testing.T) {
 	t.Parallel()
 	const bodies = `[{"no":"a\"b\\c","v":"\u0001\t","who":"\u00e9\"","kind":"k"}, {"no":1}]`
-	for name, b := range map[string]*bundle{"at once": setup(t), "by a route": routed(t, 0)} {
-		b.customTopic(t, "custom")
+	for name, tn := range map[string]*testnode.Node{"at once": testnode.Unchecked(t), "by a route": routed(t, 0)} {
+		customTopic(t, tn, "custom")
 		subs := 6 // with two events: more deliveries than go without a route
 		for i := range subs {
-			b.subscription(t, "custom", "sub-"+string(rune('a'+i)),
+			tn.Subscribe(t, "custom", "sub-"+string(rune('a'+i)),
 				filtered(t, [2]string{`{}`, `{"advancedFilters":[{"operatorType":"IsNotNull","key":"id"}]}`}[i%2]))
 		}
-		receipt, err := b.store.Publisher.Publish(t.Context(), own("custom", bodies))
+		receipt, err := tn.System.Publisher.Publish(t.Context(), own("custom", bodies))
 		require.NoError(t, err)
 		if name == "by a route" {
-			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.routes"))
-			b.routeAll(t, b.store)
+			require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.routes"))
+			routeAll(t, tn, tn.System)
 		}
 		for i := range receipt.Events {
 			e := &receipt.Events[i]
 			require.Greater(t, e.Size(), len(e.Body))
 			require.Equal(t, subs,
-				b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE event_uuid = $1 AND event_bytes = $2",
+				tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE event_uuid = $1 AND event_bytes = $2",
 					receipt.SystemIDs[i], e.Size()), name)
 			delivered, err := event.AppendDelivery(nil, e, "custom", event.EventGrid)
 			require.NoError(t, err)
@@ -91,8 +92,8 @@ func TestSizesOfCustomEvents(t *testing.T) {
 // Filters see the envelope that the mapping gives, at publishing and when a route reads the events again.
 func TestFiltersOfCustomEvents(t *testing.T) {
 	t.Parallel()
-	for name, b := range map[string]*bundle{"at once": setup(t), "by a route": routed(t, 0)} {
-		b.customTopic(t, "custom")
+	for name, tn := range map[string]*testnode.Node{"at once": testnode.Unchecked(t), "by a route": routed(t, 0)} {
+		customTopic(t, tn, "custom")
 		for subscription, clause := range map[string]string{
 			"by-envelope": `{"operatorType":"StringIn","key":"dataVersion","values":["2"]}`,
 			"by-data":     `{"operatorType":"NumberGreaterThan","key":"data.total","value":10}`,
@@ -101,31 +102,31 @@ func TestFiltersOfCustomEvents(t *testing.T) {
 			"by-subject":  `{"operatorType":"StringIn","key":"subject","values":["ann"]}`,
 			"all":         `{"operatorType":"IsNotNull","key":"data"}`,
 		} {
-			b.subscription(t, "custom", subscription, filtered(t, `{"advancedFilters":[`+clause+`]}`))
+			tn.Subscribe(t, "custom", subscription, filtered(t, `{"advancedFilters":[`+clause+`]}`))
 		}
-		_, err := b.store.Publisher.Publish(t.Context(),
+		_, err := tn.System.Publisher.Publish(t.Context(),
 			own("custom", `[{"no":1,"v":2,"total":5,"subject":"ann"},{"no":2,"total":11,"who":"ann"},{"no":3,"who":"Ann",`+
 				`"total":12,"v":"1"}]`))
 		require.NoError(t, err)
 		if name == "by a route" {
-			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.routes"))
-			b.routeAll(t, b.store)
+			require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.routes"))
+			routeAll(t, tn, tn.System)
 		}
-		b.requireDeliveries(t,
+		requireDeliveries(t, tn,
 			map[string]int{"by-envelope": 1, "by-data": 2, "by-own": 2, "by-time": 3, "by-subject": 2, "all": 3})
 	}
 }
 
 func TestLastEvents(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	plain, custom := b.topic(t, "orders"), b.customTopic(t, "custom")
-	b.publish(t, "orders", "first", 3)
-	_, err := b.store.Publisher.Publish(t.Context(), own("custom", `[{"no":1,"v":2,"who":"ann"}]`))
+	tn := testnode.Unchecked(t)
+	plain, custom := tn.Topic(t, "orders"), customTopic(t, tn, "custom")
+	tn.Publish(t, "orders", "first", 3)
+	_, err := tn.System.Publisher.Publish(t.Context(), own("custom", `[{"no":1,"v":2,"who":"ann"}]`))
 	require.NoError(t, err)
-	b.publish(t, "orders", "second", 2)
+	tn.Publish(t, "orders", "second", 2)
 
-	last, err := b.store.Reader.LastEvents(t.Context(), plain.ID, 4)
+	last, err := tn.System.Reader.LastEvents(t.Context(), plain.ID, 4)
 	require.NoError(t, err)
 	ids := make([]string, len(last))
 	for i := range last {
@@ -134,7 +135,7 @@ func TestLastEvents(t *testing.T) {
 	}
 	require.Equal(t, []string{"second-1", "second-0", "first-2", "first-1"}, ids)
 
-	last, err = b.store.Reader.LastEvents(t.Context(), custom.ID, 50)
+	last, err = tn.System.Reader.LastEvents(t.Context(), custom.ID, 50)
 	require.NoError(t, err)
 	require.Len(t, last, 1)
 	require.WithinDuration(t, time.Now(), last[0].Time, time.Minute)
@@ -147,32 +148,32 @@ func TestLastEvents(t *testing.T) {
 
 func TestLastEventsThatTakeTooLong(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	topic := b.topic(t, "orders")
-	b.publish(t, "orders", "e", 1)
-	tx, err := b.store.DB.Pool.Begin(t.Context())
+	tn := testnode.Unchecked(t)
+	topic := tn.Topic(t, "orders")
+	tn.Publish(t, "orders", "e", 1)
+	tx, err := tn.System.DB.Pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
 	// before lock_timeout, 2 s, the statement's own time is up
 	_, err = tx.Exec(t.Context(), "LOCK TABLE postrider_internal.events")
 	require.NoError(t, err)
-	_, err = b.store.Reader.LastEventsWithin(t.Context(), topic.ID, 50, 20*time.Millisecond)
+	_, err = tn.System.Reader.LastEventsWithin(t.Context(), topic.ID, 50, 20*time.Millisecond)
 	require.ErrorIs(t, err, postgres.ErrTooSlow)
 	require.NotErrorIs(t, err, postgres.ErrUnavailable, "trying again does not help")
 	require.NoError(t, tx.Rollback(t.Context()))
-	last, err := b.store.Reader.LastEvents(t.Context(), topic.ID, 50)
+	last, err := tn.System.Reader.LastEvents(t.Context(), topic.ID, 50)
 	require.NoError(t, err)
 	require.Len(t, last, 1)
 }
 
 func TestReadFilter(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	custom := b.customTopic(t, "custom")
+	tn := testnode.Unchecked(t)
+	custom := customTopic(t, tn, "custom")
 	const text = `{"includedEventTypes":["test"],"advancedFilters":[{"operatorType":"NumberGreaterThan","key":"total",` +
 		`"value":10.0}]}`
-	sub := b.subscription(t, "custom", "billing", filtered(t, text))
-	read, err := query.ReadFilter(t.Context(), b.store.DB.Pool, "custom", "billing")
+	sub := tn.Subscribe(t, "custom", "billing", filtered(t, text))
+	read, err := query.ReadFilter(t.Context(), tn.System.DB.Pool, "custom", "billing")
 	require.NoError(t, err)
 	require.Equal(t, sub.Filter, read.Filter)
 	require.Equal(t,
@@ -181,9 +182,9 @@ func TestReadFilter(t *testing.T) {
 			InputSchemaMapping: custom.InputSchemaMapping,
 		}, read.Topic)
 
-	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "custom", "billing"))
+	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), "custom", "billing"))
 	for _, names := range [][2]string{{"custom", "billing"}, {"nowhere", "billing"}} {
-		_, err = query.ReadFilter(t.Context(), b.store.DB.Pool, names[0], names[1])
+		_, err = query.ReadFilter(t.Context(), tn.System.DB.Pool, names[0], names[1])
 		require.ErrorIs(t, err, postgres.ErrNotFound)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"postrider/internal/postgres"
 	"postrider/internal/query"
+	"postrider/internal/testnode"
 	"postrider/jobs/delivery"
 	"postrider/jobs/queue"
 	"postrider/policy"
@@ -19,16 +20,16 @@ import (
 
 // dead publishes n events to a topic whose event subscriptions fail at once, and returns the dead letters, the
 // oldest first.
-func (b *bundle) dead(t *testing.T, topic, prefix string, n int) (letters []uuid.UUID) {
+func dead(t *testing.T, tn *testnode.Node, topic, prefix string, n int) (letters []uuid.UUID) {
 	t.Helper()
-	b.publish(t, topic, prefix, n)
-	return b.deadLetterAll(t)
+	tn.Publish(t, topic, prefix, n)
+	return deadLetterAll(t, tn)
 }
 
 // deadLetterAll dead-letters all deliveries with a job, and returns all dead letters.
-func (b *bundle) deadLetterAll(t *testing.T) (letters []uuid.UUID) {
+func deadLetterAll(t *testing.T, tn *testnode.Node) (letters []uuid.UUID) {
 	t.Helper()
-	rows, err := b.pool.Query(t.Context(), `UPDATE postrider_internal.river_job SET state = 'running', attempt = 1,
+	rows, err := tn.Pool.Query(t.Context(), `UPDATE postrider_internal.river_job SET state = 'running', attempt = 1,
 		    attempted_at = now(), attempted_by = '{node-1}'
 		WHERE kind = 'deliver' RETURNING (args ->> 'd')::bigint, id, (args ->> 's')::bigint, created_at`)
 	require.NoError(t, err)
@@ -43,9 +44,9 @@ func (b *bundle) deadLetterAll(t *testing.T) (letters []uuid.UUID) {
 	}
 	require.NoError(t, rows.Err())
 	for _, r := range results {
-		require.NoError(t, b.store.Recorder.Record(t.Context(), r))
+		require.NoError(t, tn.System.Recorder.Record(t.Context(), r))
 	}
-	list, err := b.store.Reader.ListDeadLetters(t.Context(), &query.DeadLetterFilter{}, query.DeadLetterPlace{}, 10_000)
+	list, err := tn.System.Reader.ListDeadLetters(t.Context(), &query.DeadLetterFilter{}, query.DeadLetterPlace{}, 10_000)
 	require.NoError(t, err)
 	for _, l := range slices.Backward(list.Rows) {
 		letters = append(letters, l.DeadLetterID)
@@ -54,44 +55,44 @@ func (b *bundle) deadLetterAll(t *testing.T) (letters []uuid.UUID) {
 }
 
 // rejectedBy returns the error of a statement.
-func (b *bundle) rejectedBy(t *testing.T, query string, args ...any) string {
+func rejectedBy(t *testing.T, tn *testnode.Node, query string, args ...any) string {
 	t.Helper()
-	_, err := b.pool.Exec(t.Context(), query, args...)
+	_, err := tn.Pool.Exec(t.Context(), query, args...)
 	require.Error(t, err)
 	return err.Error()
 }
 
 func TestPurge(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.subscription(t, "orders", "all", nil)
-	letters := b.dead(t, "orders", "e", 2)
-	purged, err := b.store.Operator.Purge(t.Context(), letters[0])
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	tn.Subscribe(t, "orders", "all", nil)
+	letters := dead(t, tn, "orders", "e", 2)
+	purged, err := tn.System.Operator.Purge(t.Context(), letters[0])
 	require.NoError(t, err)
 	require.True(t, purged)
-	purged, err = b.store.Operator.Purge(t.Context(), letters[0])
+	purged, err = tn.System.Operator.Purge(t.Context(), letters[0])
 	require.NoError(t, err)
 	require.False(t, purged)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'dead_letter_purged' "+
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'dead_letter_purged' "+
 		"AND actor = 'postrider' AND details ->> 'eventId' = 'e-0'"))
-	b.exec(t, "SELECT postrider.purge($1)", letters[1])
+	tn.Exec(t, "SELECT postrider.purge($1)", letters[1])
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'dead_letter_purged' AND actor = session_user"))
+		tn.Count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'dead_letter_purged' AND actor = session_user"))
 }
 
 func TestDeadLetterFilters(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.subscription(t, "orders", "all", nil)
-	b.subscription(t, "orders", "other", nil)
-	b.dead(t, "orders", "e", 2)
-	letters := b.deadLetterAll(t)
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	tn.Subscribe(t, "orders", "all", nil)
+	tn.Subscribe(t, "orders", "other", nil)
+	dead(t, tn, "orders", "e", 2)
+	letters := deadLetterAll(t, tn)
 	require.Len(t, letters, 4)
-	b.exec(t, "SELECT postrider.redeliver($1)", letters[0])
-	b.exec(t, `UPDATE postrider_internal.dead_letters SET subject = $1, last_status = NULL, source = '/s' WHERE id = $2`,
+	tn.Exec(t, "SELECT postrider.redeliver($1)", letters[0])
+	tn.Exec(t, `UPDATE postrider_internal.dead_letters SET subject = $1, last_status = NULL, source = '/s' WHERE id = $2`,
 		`50%\' OR true --`, letters[3])
 	for filter, want := range map[string]int{
 		`{}`:                     4,
@@ -116,10 +117,10 @@ func TestDeadLetterFilters(t *testing.T) {
 		`{"dead_lettered_from":"2020-01-01T00:00:00Z"}`:       4,
 		`{"dead_lettered_until":"2020-01-01T00:00:00+02:00"}`: 0,
 		`{"dead_letter_ids":[]}`:                              0,
-		fmt.Sprintf(`{"dead_letter_ids":["%s","%s"],"event_id":"e-0"}`, letters[0], uuid.Nil): b.count(t,
+		fmt.Sprintf(`{"dead_letter_ids":["%s","%s"],"event_id":"e-0"}`, letters[0], uuid.Nil): tn.Count(t,
 			"SELECT count(*) FROM postrider.dead_letters WHERE dead_letter_id = $1 AND event_id = 'e-0'", letters[0]),
 	} {
-		require.Equal(t, want, b.count(t, "SELECT postrider.count_dead_letters($1)", filter), filter)
+		require.Equal(t, want, tn.Count(t, "SELECT postrider.count_dead_letters($1)", filter), filter)
 	}
 	for filter, problem := range map[string]string{
 		`null`:                   "filter must be an object, is null",
@@ -136,15 +137,15 @@ func TestDeadLetterFilters(t *testing.T) {
 		`{"dead_letter_ids":["x"]}`: `filter.dead_letter_ids must hold ids of dead letters, not "x"`,
 		`{"dead_letter_ids":[{}]}`:  "filter.dead_letter_ids must hold ids",
 	} {
-		require.Contains(t, b.rejectedBy(t, "SELECT postrider.count_dead_letters($1)", filter), problem, filter)
+		require.Contains(t, rejectedBy(t, tn, "SELECT postrider.count_dead_letters($1)", filter), problem, filter)
 	}
-	require.Contains(t, b.rejectedBy(t, "SELECT postrider.count_dead_letters(NULL)"), "filter is required")
+	require.Contains(t, rejectedBy(t, tn, "SELECT postrider.count_dead_letters(NULL)"), "filter is required")
 }
 
 // A count is bounded by the size of what it reads.
 func TestCountsOfDeadLettersReadAnIndex(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := testnode.Unchecked(t)
 	for filter, columns := range map[string]string{
 		`{}`: "(dead_lettered_at, id)",
 		`{"redelivered":false,"dead_lettered_from":""}`: "(dead_lettered_at, id)",
@@ -154,22 +155,22 @@ func TestCountsOfDeadLettersReadAnIndex(t *testing.T) {
 		`{"last_status":1}`:                "(last_status, dead_lettered_at, id)",
 		`{"event_type":"a"}`:               "(event_type, dead_lettered_at, id)",
 	} {
-		require.Contains(t, b.text(t, "SELECT pg_get_indexdef(postrider_internal.scanned_for($1))", filter),
+		require.Contains(t, tn.Text(t, "SELECT pg_get_indexdef(postrider_internal.scanned_for($1))", filter),
 			columns+" INCLUDE (redelivered_at)", filter)
 	}
 	for _, filter := range []string{`{"subject":"a"}`, `{"subscription":"a"}`, `{"reason":"a","topic":"b"}`} {
 		require.Equal(t, "postrider_internal.dead_letters",
-			b.text(t, "SELECT postrider_internal.scanned_for($1)::text", filter), filter)
+			tn.Text(t, "SELECT postrider_internal.scanned_for($1)::text", filter), filter)
 	}
 }
 
 // A count is that of the rows, while these are created, redelivered and purged.
 func TestCountsOfDeadLettersAreExact(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.subscription(t, "orders", "all", nil)
-	b.dead(t, "orders", "e", 20)
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	tn.Subscribe(t, "orders", "all", nil)
+	dead(t, tn, "orders", "e", 20)
 	const compare = `SELECT postrider.count_dead_letters('{}') = count(*)
 		    AND postrider.count_dead_letters('{"redelivered": false}') = count(*) FILTER (WHERE redelivered_at IS NULL)
 		    AND postrider.count_dead_letters('{"last_status": 400, "topic": "orders"}') = count(*)
@@ -178,7 +179,7 @@ func TestCountsOfDeadLettersAreExact(t *testing.T) {
 	go func() {
 		for {
 			var same bool
-			if err := b.pool.QueryRow(t.Context(), compare).Scan(&same); err != nil || !same {
+			if err := tn.Pool.QueryRow(t.Context(), compare).Scan(&same); err != nil || !same {
 				compared <- fmt.Errorf("the counts are the same: %t: %w", same, err)
 				return
 			}
@@ -190,21 +191,21 @@ func TestCountsOfDeadLettersAreExact(t *testing.T) {
 			}
 		}
 	}()
-	for i, id := range b.dead(t, "orders", "f", 20) {
-		b.exec(t, []string{"SELECT postrider.redeliver($1)", "SELECT postrider.purge($1)"}[i%2], id)
+	for i, id := range dead(t, tn, "orders", "f", 20) {
+		tn.Exec(t, []string{"SELECT postrider.redeliver($1)", "SELECT postrider.purge($1)"}[i%2], id)
 	}
 	close(ended)
 	require.NoError(t, <-compared)
-	require.Equal(t, 20, b.count(t, "SELECT postrider.count_dead_letters('{}')"))
+	require.Equal(t, 20, tn.Count(t, "SELECT postrider.count_dead_letters('{}')"))
 }
 
 // Operators may do all this, other roles may not.
 func TestOperatorsMayRedeliver(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.subscription(t, "orders", "all", nil)
-	letters := b.dead(t, "orders", "e", 2)
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	tn.Subscribe(t, "orders", "all", nil)
+	letters := dead(t, tn, "orders", "e", 2)
 	calls := []string{
 		"SELECT postrider.count_dead_letters('{}')", fmt.Sprintf("SELECT postrider.redeliver('%s')", letters[0]),
 		fmt.Sprintf("SELECT postrider.purge('%s')", letters[1]),
@@ -216,7 +217,7 @@ func TestOperatorsMayRedeliver(t *testing.T) {
 		"postrider_operator": true, "postrider_reader": false, "postrider_publisher": false, "postrider_consumer": false,
 	} {
 		for _, call := range calls {
-			tx, err := b.pool.Begin(t.Context())
+			tx, err := tn.Pool.Begin(t.Context())
 			require.NoError(t, err)
 			_, err = tx.Exec(t.Context(), "SET LOCAL ROLE "+role)
 			require.NoError(t, err)
@@ -236,11 +237,11 @@ func TestOperatorsMayRedeliver(t *testing.T) {
 
 func TestDeadLetterList(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.subscription(t, "orders", "all", nil)
-	letters := b.dead(t, "orders", "e", 5)
-	d, filter := b.store, &query.DeadLetterFilter{Topic: new("orders"), DeadLetteredFrom: new(time.Now().Add(-time.Hour))}
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	tn.Subscribe(t, "orders", "all", nil)
+	letters := dead(t, tn, "orders", "e", 5)
+	d, filter := tn.System, &query.DeadLetterFilter{Topic: new("orders"), DeadLetteredFrom: new(time.Now().Add(-time.Hour))}
 	var listed []uuid.UUID
 	for place, pages := (query.DeadLetterPlace{}), 0; pages < 3; pages++ {
 		list, err := d.Reader.ListDeadLetters(t.Context(), filter, place, 2)
@@ -265,9 +266,9 @@ func TestDeadLetterList(t *testing.T) {
 }
 
 // tokenOf is the job of a delivery.
-func (b *bundle) tokenOf(t *testing.T, delivery int64) queue.JobToken {
+func tokenOf(t *testing.T, tn *testnode.Node, delivery int64) queue.JobToken {
 	t.Helper()
 	return queue.JobToken{
-		JobID: int64(b.count(t, "SELECT job_id FROM postrider_internal.deliveries WHERE id = $1", delivery)),
+		JobID: int64(tn.Count(t, "SELECT job_id FROM postrider_internal.deliveries WHERE id = $1", delivery)),
 	}
 }

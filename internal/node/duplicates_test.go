@@ -15,6 +15,7 @@ import (
 	"postrider/internal/event"
 	"postrider/internal/node"
 	"postrider/internal/postgres"
+	"postrider/internal/testnode"
 	"postrider/jobs/publish"
 
 	"github.com/google/uuid"
@@ -23,9 +24,9 @@ import (
 )
 
 // window makes a topic detect duplicates for so long; 0 ends it.
-func (b *bundle) window(t *testing.T, name string, window time.Duration) {
+func setWindow(t *testing.T, tn *testnode.Node, name string, window time.Duration) {
 	t.Helper()
-	topic, _, err := b.store.Topics.Put(t.Context(), name,
+	topic, _, err := tn.System.Topics.Put(t.Context(), name,
 		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.EventGrid, DuplicateWindow: window})
 	require.NoError(t, err)
 	require.Equal(t, window, topic.DuplicateWindow)
@@ -77,31 +78,31 @@ func bySQL(ctx context.Context, db interface {
 }
 
 // requireStoredOnce: each event is stored once, its key names it, and the counts agree.
-func (b *bundle) requireStoredOnce(t *testing.T, events, duplicates int) {
+func requireStoredOnce(t *testing.T, tn *testnode.Node, events, duplicates int) {
 	t.Helper()
-	require.Equal(t, events, b.events(t))
+	require.Equal(t, events, eventCount(t, tn))
 	require.Equal(t, events,
-		b.count(t, "SELECT count(*) FROM postrider_internal.event_keys k JOIN postrider_internal.events e "+
+		tn.Count(t, "SELECT count(*) FROM postrider_internal.event_keys k JOIN postrider_internal.events e "+
 			"ON e.id = k.event_uuid AND k.key_hash = postrider_internal.event_key(e.source, e.event_id)"))
-	require.Equal(t, events, b.count(t, "SELECT count(*) FROM postrider_internal.event_keys"))
+	require.Equal(t, events, tn.Count(t, "SELECT count(*) FROM postrider_internal.event_keys"))
 	require.Equal(t, duplicates,
-		b.count(t, "SELECT coalesce(sum(count), 0) FROM postrider.delivery_counts WHERE kind = 'duplicate'"))
+		tn.Count(t, "SELECT coalesce(sum(count), 0) FROM postrider.delivery_counts WHERE kind = 'duplicate'"))
 }
 
 func TestDuplicatesAreStoredOnce(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.window(t, "orders", time.Hour)
-	b.topic(t, "others")
-	b.subscription(t, "orders", "all", nil)
+	tn := testnode.Unchecked(t)
+	setWindow(t, tn, "orders", time.Hour)
+	tn.Topic(t, "others")
+	tn.Subscribe(t, "orders", "all", nil)
 	interfaces := map[string]func(topic string, ids ...string) []uuid.UUID{
 		"REST": func(topic string, ids ...string) []uuid.UUID {
-			systemIDs, err := byREST(t.Context(), b.store, topic, ids...)
+			systemIDs, err := byREST(t.Context(), tn.System, topic, ids...)
 			require.NoError(t, err)
 			return systemIDs
 		},
 		"SQL": func(topic string, ids ...string) []uuid.UUID {
-			systemIDs, err := bySQL(t.Context(), b.pool, topic, ids...)
+			systemIDs, err := bySQL(t.Context(), tn.Pool, topic, ids...)
 			require.NoError(t, err)
 			return systemIDs
 		},
@@ -121,20 +122,20 @@ func TestDuplicatesAreStoredOnce(t *testing.T) {
 			events, duplicates = events+2, duplicates+3
 		}
 	}
-	b.requireStoredOnce(t, events, duplicates)
-	b.routeAll(t, b.store)
-	require.Equal(t, events, b.count(t, "SELECT count(*) FROM postrider.deliveries"))
-	require.Equal(t, events, b.count(t, "SELECT sum(count) FROM postrider.delivery_counts WHERE kind = 'published'"))
+	requireStoredOnce(t, tn, events, duplicates)
+	routeAll(t, tn, tn.System)
+	require.Equal(t, events, tn.Count(t, "SELECT count(*) FROM postrider.deliveries"))
+	require.Equal(t, events, tn.Count(t, "SELECT sum(count) FROM postrider.delivery_counts WHERE kind = 'published'"))
 	for _, publish := range interfaces {
 		publish("others", "REST1", "REST1")
 	}
-	require.Equal(t, events+4, b.events(t), "another topic's setting")
+	require.Equal(t, events+4, eventCount(t, tn), "another topic's setting")
 }
 
 func TestReceiptOfDuplicates(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.window(t, "orders", time.Hour)
+	tn := testnode.Unchecked(t)
+	setWindow(t, tn, "orders", time.Hour)
 	for _, row := range []struct {
 		ids        []string
 		duplicates []bool
@@ -144,7 +145,7 @@ func TestReceiptOfDuplicates(t *testing.T) {
 		{[]string{"a", "c", "c"}, []bool{true, false, true}, false},
 		{[]string{"c", "a"}, []bool{true, true}, true},
 	} {
-		receipt, err := b.store.Publisher.Publish(t.Context(), named("orders", row.ids...))
+		receipt, err := tn.System.Publisher.Publish(t.Context(), named("orders", row.ids...))
 		require.NoError(t, err)
 		require.Equal(t, row.duplicates, receipt.Duplicates)
 		require.Equal(t, row.repeated, receipt.Repeated)
@@ -154,17 +155,17 @@ func TestReceiptOfDuplicates(t *testing.T) {
 
 func TestDuplicatesAreFoundBySourceAndID(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	_, _, err := b.store.Topics.Put(t.Context(), "orders",
+	tn := testnode.Unchecked(t)
+	_, _, err := tn.System.Topics.Put(t.Context(), "orders",
 		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.CloudEvents, DuplicateWindow: time.Hour})
 	require.NoError(t, err)
 	publish := func(source, id string) {
-		_, err := b.store.Publisher.Publish(t.Context(),
+		_, err := tn.System.Publisher.Publish(t.Context(),
 			publish.Publication{Topic: "orders", Parse: func(*catalog.Topic) ([]event.Event, error) {
 				return []event.Event{{Schema: event.CloudEvents, ID: id, Source: source, Type: "test", Body: []byte(`{}`)}}, nil
 			}})
 		require.NoError(t, err)
-		b.exec(t,
+		tn.Exec(t,
 			`SELECT postrider.publish('orders', jsonb_build_object('type', 'test', 'source', $1::text, 'id', $2::text))`,
 			source, id)
 	}
@@ -173,21 +174,21 @@ func TestDuplicatesAreFoundBySourceAndID(t *testing.T) {
 	publish("a", "2")
 	publish("a1", "1")
 	publish("a", "1é")
-	b.requireStoredOnce(t, 5, 5)
+	requireStoredOnce(t, tn, 5, 5)
 	for range 2 {
-		b.exec(t, `SELECT postrider.publish('orders', '{"type": "test", "source": "a"}')`)
-		b.exec(t, `SELECT postrider.publish_data('orders', 'test', '', '{}')`)
+		tn.Exec(t, `SELECT postrider.publish('orders', '{"type": "test", "source": "a"}')`)
+		tn.Exec(t, `SELECT postrider.publish_data('orders', 'test', '', '{}')`)
 	}
-	require.Equal(t, 9, b.events(t), "an id that is made is new")
-	require.Equal(t, 5, b.count(t, "SELECT count(*) FROM postrider_internal.event_keys"))
+	require.Equal(t, 9, eventCount(t, tn), "an id that is made is new")
+	require.Equal(t, 5, tn.Count(t, "SELECT count(*) FROM postrider_internal.event_keys"))
 }
 
 // TestEventKeysAreFoundByTheirIndex: also by a session that has planned for an empty table.
 func TestEventKeysAreFoundByTheirIndex(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.window(t, "orders", time.Hour)
-	session, err := pgx.Connect(t.Context(), b.url)
+	tn := testnode.Unchecked(t)
+	setWindow(t, tn, "orders", time.Hour)
+	session, err := pgx.Connect(t.Context(), tn.URL)
 	require.NoError(t, err)
 	defer func() { _ = session.Close(context.Background()) }()
 	_, err = session.Exec(t.Context(), "VACUUM ANALYZE postrider_internal.event_keys")
@@ -211,61 +212,61 @@ func TestEventKeysAreFoundByTheirIndex(t *testing.T) {
 
 func TestWindowOfDuplicates(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.window(t, "orders", 2*time.Minute)
+	tn := testnode.Unchecked(t)
+	setWindow(t, tn, "orders", 2*time.Minute)
 	publish := func(ids ...string) {
-		_, err := byREST(t.Context(), b.store, "orders", ids...)
+		_, err := byREST(t.Context(), tn.System, "orders", ids...)
 		require.NoError(t, err)
 	}
 	publish("a", "b")
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider_internal.event_keys "+
+	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider_internal.event_keys "+
 		"WHERE expires_at BETWEEN now() + interval '1 minute' AND now() + interval '2 minutes'"))
-	b.exec(t, "UPDATE postrider_internal.event_keys SET expires_at = now() - interval '1 second'")
+	tn.Exec(t, "UPDATE postrider_internal.event_keys SET expires_at = now() - interval '1 second'")
 	publish("a")
-	require.Equal(t, 3, b.events(t), "its window is over")
-	_, err := bySQL(t.Context(), b.pool, "orders", "a", "b")
+	require.Equal(t, 3, eventCount(t, tn), "its window is over")
+	_, err := bySQL(t.Context(), tn.Pool, "orders", "a", "b")
 	require.NoError(t, err)
-	require.Equal(t, 4, b.events(t))
+	require.Equal(t, 4, eventCount(t, tn))
 
-	b.exec(t, "UPDATE postrider_internal.event_keys SET expires_at = now() - interval '1 second' "+
+	tn.Exec(t, "UPDATE postrider_internal.event_keys SET expires_at = now() - interval '1 second' "+
 		"WHERE key_hash = postrider_internal.event_key('', 'b')")
-	require.NoError(t, b.store.Maintenance.Clean(t.Context()))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.event_keys"))
+	require.NoError(t, tn.System.Maintenance.Clean(t.Context()))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.event_keys"))
 
 	// A change counts for the next publish on every node, and for what is published from then on.
-	other, _ := newStore(t, b.url, "node-2")
+	other := tn.Beside(t, node.Options{Node: "node-2"}).System
 	for i := range 5 {
 		id := fmt.Sprint(i)
-		b.window(t, "orders", 0)
+		setWindow(t, tn, "orders", 0)
 		for range 2 {
 			_, err = byREST(t.Context(), other, "orders", id)
 			require.NoError(t, err)
 		}
-		require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.events WHERE event_id = $1", id))
-		b.window(t, "orders", time.Hour)
+		require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.events WHERE event_id = $1", id))
+		setWindow(t, tn, "orders", time.Hour)
 		for range 2 {
 			_, err = byREST(t.Context(), other, "orders", id)
 			require.NoError(t, err)
 		}
-		require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.events WHERE event_id = $1", id))
+		require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.events WHERE event_id = $1", id))
 	}
-	require.Equal(t, 10, b.count(t, `SELECT count(*) FROM postrider.audit WHERE action = 'topic_replaced'
+	require.Equal(t, 10, tn.Count(t, `SELECT count(*) FROM postrider.audit WHERE action = 'topic_replaced'
 		    AND details = '{"settings": ["duplicateDetectionWindowInMinutes"]}'`))
 }
 
 // TestSameEventEverywhere: it is stored once, and every response has its id.
 func TestSameEventEverywhere(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.window(t, "orders", time.Hour)
-	other, _ := newStore(t, b.url, "node-2")
+	tn := testnode.Unchecked(t)
+	setWindow(t, tn, "orders", time.Hour)
+	other := tn.Beside(t, node.Options{Node: "node-2"}).System
 	const rounds, each = 10, 8
 	for round := range rounds {
 		id := fmt.Sprint(round)
 		responses := make(chan uuid.UUID, 3*each)
 		var group sync.WaitGroup
 		for range each {
-			for _, s := range []*node.System{b.store, other} {
+			for _, s := range []*node.System{tn.System, other} {
 				group.Go(func() {
 					ids, err := byRESTAgain(t.Context(), s, "orders", id)
 					if assertNoError(t, err) {
@@ -275,12 +276,12 @@ func TestSameEventEverywhere(t *testing.T) {
 			}
 		}
 		group.Go(func() {
-			ids, err := bySQL(t.Context(), b.pool, "orders", id)
+			ids, err := bySQL(t.Context(), tn.Pool, "orders", id)
 			if assertNoError(t, err) {
 				responses <- ids[0]
 			}
 		})
-		group.Go(func() { b.subscription(t, "orders", "sub-"+id, nil) })
+		group.Go(func() { tn.Subscribe(t, "orders", "sub-"+id, nil) })
 		group.Wait()
 		close(responses)
 		first := <-responses
@@ -288,7 +289,7 @@ func TestSameEventEverywhere(t *testing.T) {
 			require.Equal(t, first, id)
 		}
 	}
-	b.requireStoredOnce(t, rounds, rounds*2*each)
+	requireStoredOnce(t, tn, rounds, rounds*2*each)
 }
 
 func assertNoError(t *testing.T, err error) bool {
@@ -302,9 +303,9 @@ func assertNoError(t *testing.T, err error) bool {
 // TestDuplicatesAtRandom: batches by REST, by SQL and from two nodes, with the same events in any order.
 func TestDuplicatesAtRandom(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.window(t, "orders", time.Hour)
-	other, _ := newStore(t, b.url, "node-2")
+	tn := testnode.Unchecked(t)
+	setWindow(t, tn, "orders", time.Hour)
+	other := tn.Beside(t, node.Options{Node: "node-2"}).System
 	var mu sync.Mutex
 	responses := map[string]uuid.UUID{}
 	published := 0
@@ -332,9 +333,9 @@ func TestDuplicatesAtRandom(t *testing.T) {
 				var err error
 				switch worker % 3 {
 				case 0:
-					systemIDs, err = bySQL(t.Context(), b.pool, "orders", ids...)
+					systemIDs, err = bySQL(t.Context(), tn.Pool, "orders", ids...)
 				case 1:
-					systemIDs, err = byRESTAgain(t.Context(), b.store, "orders", ids...)
+					systemIDs, err = byRESTAgain(t.Context(), tn.System, "orders", ids...)
 				default:
 					systemIDs, err = byRESTAgain(t.Context(), other, "orders", ids...)
 				}
@@ -345,7 +346,7 @@ func TestDuplicatesAtRandom(t *testing.T) {
 		})
 	}
 	group.Wait()
-	b.requireStoredOnce(t, len(responses), published-len(responses))
+	requireStoredOnce(t, tn, len(responses), published-len(responses))
 }
 
 // TestOpenTransactionHoldsItsEventsAlone: a transaction that stays open keeps the publishers of its own events waiting,
@@ -358,9 +359,9 @@ func TestOpenTransactionHoldsItsEventsAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := setup(t)
-			b.window(t, "orders", time.Hour)
-			tx, err := b.pool.Begin(t.Context())
+			tn := testnode.Unchecked(t)
+			setWindow(t, tn, "orders", time.Hour)
+			tx, err := tn.Pool.Begin(t.Context())
 			require.NoError(t, err)
 			defer func() { _ = tx.Rollback(context.Background()) }()
 			first, err := bySQL(t.Context(), tx, "orders", "held-0", "held-1", "held-2")
@@ -371,7 +372,7 @@ func TestOpenTransactionHoldsItsEventsAlone(t *testing.T) {
 			longest := make([]time.Duration, others)
 			for i := range 3 {
 				group.Go(func() {
-					_, err := byREST(t.Context(), b.store, "orders", fmt.Sprintf("new-%d", i), fmt.Sprintf("held-%d", i))
+					_, err := byREST(t.Context(), tn.System, "orders", fmt.Sprintf("new-%d", i), fmt.Sprintf("held-%d", i))
 					if err == nil {
 						t.Error("published although it is unknown whether the first one was")
 						return
@@ -382,13 +383,13 @@ func TestOpenTransactionHoldsItsEventsAlone(t *testing.T) {
 			for i := range others {
 				group.Go(func() {
 					began := time.Now()
-					_, err := byREST(t.Context(), b.store, "orders", fmt.Sprint(i))
+					_, err := byREST(t.Context(), tn.System, "orders", fmt.Sprint(i))
 					assertNoError(t, err)
 					longest[i] = time.Since(began)
 				})
 			}
 			waits := make(chan []uuid.UUID, 1)
-			user, err := pgx.Connect(t.Context(), b.url) // whose sessions wait for as long as it takes
+			user, err := pgx.Connect(t.Context(), tn.URL) // whose sessions wait for as long as it takes
 			require.NoError(t, err)
 			defer func() { _ = user.Close(context.Background()) }()
 			holding.Go(func() {
@@ -398,21 +399,21 @@ func TestOpenTransactionHoldsItsEventsAlone(t *testing.T) {
 			})
 			group.Wait()
 			require.Less(t, slices.Max(longest), lockTimeout, "others do not wait")
-			require.Equal(t, others, b.events(t))
+			require.Equal(t, others, eventCount(t, tn))
 			require.Empty(t, waits, "a repeat by SQL waits for the end")
 
 			require.NoError(t, end(tx))
 			holding.Wait()
 			second := <-waits
-			again, err := byREST(t.Context(), b.store, "orders", "held-1", "later", "new-1")
+			again, err := byREST(t.Context(), tn.System, "orders", "held-1", "later", "new-1")
 			require.NoError(t, err)
 			require.Equal(t, second, again[:2])
 			if name == "committed" {
 				require.Equal(t, first[1], second[0])
-				b.requireStoredOnce(t, others+5, 3)
+				requireStoredOnce(t, tn, others+5, 3)
 			} else {
 				require.NotEqual(t, first[1], second[0])
-				b.requireStoredOnce(t, others+3, 2)
+				requireStoredOnce(t, tn, others+3, 2)
 			}
 		})
 	}
@@ -424,76 +425,76 @@ const lockTimeout = 2 * time.Second
 // TestKeyOfARepeatedEvent: what has a key of its own and events that are known keeps both, or neither.
 func TestKeyOfARepeatedEvent(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.window(t, "orders", time.Hour)
-	first, err := byREST(t.Context(), b.store, "orders", "a")
+	tn := testnode.Unchecked(t)
+	setWindow(t, tn, "orders", time.Hour)
+	first, err := byREST(t.Context(), tn.System, "orders", "a")
 	require.NoError(t, err)
 	keyedBoth := func(key string, ids ...string) *publish.Receipt {
 		p := named("orders", ids...)
 		p.IdempotencyKey = key
-		receipt, err := b.store.Publisher.Publish(t.Context(), p)
+		receipt, err := tn.System.Publisher.Publish(t.Context(), p)
 		require.NoError(t, err)
 		return receipt
 	}
 	require.True(t, keyedBoth("k", "a").Repeated)
 	require.Equal(t, []bool{true, false}, keyedBoth("l", "a", "b").Duplicates)
 	require.True(t, keyedBoth("l", "c").Repeated, "the key was taken")
-	b.requireStoredOnce(t, 2, 2)
+	requireStoredOnce(t, tn, 2, 2)
 	for _, row := range []struct{ key, id string }{{"k", "x"}, {"m", "a"}, {"m", "y"}} {
 		var id uuid.UUID
 		const publish = "SELECT postrider.publish('orders', jsonb_build_object('eventType', 'A', 'subject', '', 'id', " +
 			"$1::text), idempotency_key => $2)"
-		require.NoError(t, b.pool.QueryRow(t.Context(), publish, row.id, row.key).Scan(&id))
+		require.NoError(t, tn.Pool.QueryRow(t.Context(), publish, row.id, row.key).Scan(&id))
 		require.Equal(t, first[0], id,
 			"a repeated key returns the same id, and so does a key that is new with an event that is not")
 	}
-	b.requireStoredOnce(t, 2, 3)
+	requireStoredOnce(t, tn, 2, 3)
 }
 
 // TestPoisonLeavesNoEventKey: an event that PostgreSQL rejects is not published; the others of its group are.
 func TestPoisonLeavesNoEventKey(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.window(t, "orders", time.Hour)
-	b.exec(t, "ALTER TABLE postrider_internal.events ADD CONSTRAINT poison CHECK (event_id <> 'bad')")
+	tn := testnode.Unchecked(t)
+	setWindow(t, tn, "orders", time.Hour)
+	tn.Exec(t, "ALTER TABLE postrider_internal.events ADD CONSTRAINT poison CHECK (event_id <> 'bad')")
 	var group sync.WaitGroup
 	for i := range 20 {
 		group.Go(func() {
-			_, err := byREST(t.Context(), b.store, "orders", fmt.Sprint(i))
+			_, err := byREST(t.Context(), tn.System, "orders", fmt.Sprint(i))
 			assertNoError(t, err)
 		})
 	}
-	_, err := byREST(t.Context(), b.store, "orders", "good", "bad")
+	_, err := byREST(t.Context(), tn.System, "orders", "good", "bad")
 	require.ErrorIs(t, err, postgres.ErrPoison)
 	group.Wait()
-	b.requireStoredOnce(t, 20, 0)
+	requireStoredOnce(t, tn, 20, 0)
 }
 
 // TestDuplicatesOfLargeRequests: as many events as a request may have, by REST and SQL, and with a route.
 func TestDuplicatesOfLargeRequests(t *testing.T) {
 	t.Parallel()
-	b := routed(t, 1)
-	b.window(t, "orders", time.Hour)
+	tn := routed(t, 1)
+	setWindow(t, tn, "orders", time.Hour)
 	ids := make([]string, 5000)
 	for i := range ids {
 		ids[i] = fmt.Sprint(i)
 	}
-	stored, err := byREST(t.Context(), b.store, "orders", ids...)
+	stored, err := byREST(t.Context(), tn.System, "orders", ids...)
 	require.NoError(t, err)
-	again, err := bySQL(t.Context(), b.pool, "orders", ids...)
+	again, err := bySQL(t.Context(), tn.Pool, "orders", ids...)
 	require.NoError(t, err)
 	require.Equal(t, stored, again)
 	for i := range 2500 {
 		ids[i*2] = "new-" + ids[i*2]
 	}
 	slices.Reverse(ids)
-	stored, err = bySQL(t.Context(), b.pool, "orders", ids...)
+	stored, err = bySQL(t.Context(), tn.Pool, "orders", ids...)
 	require.NoError(t, err)
 	require.Equal(t, again[1], stored[4998])
-	again, err = byREST(t.Context(), b.store, "orders", ids...)
+	again, err = byREST(t.Context(), tn.System, "orders", ids...)
 	require.NoError(t, err)
 	require.Equal(t, stored, again)
-	b.requireStoredOnce(t, 7500, 12500)
-	b.routeAll(t, b.store)
-	b.requireRoutedOnce(t)
+	requireStoredOnce(t, tn, 7500, 12500)
+	routeAll(t, tn, tn.System)
+	requireRoutedOnce(t, tn)
 }

@@ -16,6 +16,7 @@ import (
 	"postrider/internal/event"
 	"postrider/internal/postgres"
 	"postrider/internal/query"
+	"postrider/internal/testnode"
 	"postrider/jobs/export"
 	"postrider/jobs/publish"
 	"postrider/jobs/queue"
@@ -26,9 +27,9 @@ import (
 const secretOf = "anna@example.com"
 
 // personal publishes an event about a person to each of the event subscriptions there are.
-func (b *bundle) personal(t *testing.T, id, subject string) uuid.UUID {
+func personal(t *testing.T, tn *testnode.Node, id, subject string) uuid.UUID {
 	t.Helper()
-	receipt, err := b.store.Publisher.Publish(t.Context(),
+	receipt, err := tn.System.Publisher.Publish(t.Context(),
 		publish.Publication{Topic: "orders", Parse: func(*catalog.Topic) ([]event.Event, error) {
 			body := fmt.Appendf(nil, `{"id":%q,"subject":%q,"eventType":"test","data":{"mail":%q}}`, id, subject, secretOf)
 			return []event.Event{{Schema: event.EventGrid, ID: id, Type: "test", Subject: subject, Body: body}}, nil
@@ -39,11 +40,11 @@ func (b *bundle) personal(t *testing.T, id, subject string) uuid.UUID {
 
 // attempted records the deliveries' attempts, by what becomes of each event subscription's; what is not named is left
 // running.
-func (b *bundle) attempted(t *testing.T, verdicts map[int64]policy.Verdict) {
+func attempted(t *testing.T, tn *testnode.Node, verdicts map[int64]policy.Verdict) {
 	t.Helper()
-	d, j := b.fetched(t, "node-1")
+	d, j := fetched(t, tn, "node-1")
 	for i := range d {
-		sub := int64(b.count(t, "SELECT subscription_id FROM postrider_internal.deliveries WHERE id = $1", d[i]))
+		sub := int64(tn.Count(t, "SELECT subscription_id FROM postrider_internal.deliveries WHERE id = $1", d[i]))
 		verdict, ends := verdicts[sub]
 		if !ends {
 			continue
@@ -54,21 +55,21 @@ func (b *bundle) attempted(t *testing.T, verdicts map[int64]policy.Verdict) {
 			}}, verdict)
 		r.Error, r.ResponseHeaders, r.ResponseExcerpt = "malformed: "+secretOf, []byte("X-Echo: "+secretOf),
 			[]byte("echo "+secretOf)
-		require.NoError(t, b.store.Recorder.Record(t.Context(), r))
+		require.NoError(t, tn.System.Recorder.Record(t.Context(), r))
 	}
 }
 
 // requireNowhere looks for a text in every row of every table.
-func (b *bundle) requireNowhere(t *testing.T, text string) {
+func requireNowhere(t *testing.T, tn *testnode.Node, text string) {
 	t.Helper()
 	var tables []string
 	require.NoError(t,
-		b.pool.QueryRow(t.Context(), "SELECT array_agg(oid::regclass::text) FROM pg_class "+
+		tn.Pool.QueryRow(t.Context(), "SELECT array_agg(oid::regclass::text) FROM pg_class "+
 			"WHERE relnamespace = 'postrider_internal'::regnamespace AND relkind IN ('r', 'p')").Scan(&tables))
 	require.Greater(t, len(tables), 20)
 	for _, table := range tables {
 		require.Zero(t,
-			b.count(t,
+			tn.Count(t,
 				"SELECT count(*) FROM "+table+" x WHERE strpos(x::text, $1) > 0 OR strpos(x::text, encode(convert_to($1, "+
 					"'UTF8'), 'hex')) > 0", text), "%s in %s", text, table)
 	}
@@ -76,131 +77,131 @@ func (b *bundle) requireNowhere(t *testing.T, text string) {
 
 func TestErasedEventIsNowhere(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	dead := b.subscription(t, "orders", "dead", nil)
-	waits := b.subscription(t, "orders", "waits", nil)
-	b.subscription(t, "orders", "runs", nil)
-	id := b.personal(t, "e", "people/anna")
-	b.attempted(t,
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	dead := tn.Subscribe(t, "orders", "dead", nil)
+	waits := tn.Subscribe(t, "orders", "waits", nil)
+	tn.Subscribe(t, "orders", "runs", nil)
+	id := personal(t, tn, "e", "people/anna")
+	attempted(t, tn,
 		map[int64]policy.Verdict{
 			dead.ID:  {Action: policy.DeadLetter, Reason: policy.ReasonClientError},
 			waits.ID: {Action: policy.Retry, At: time.Now().Add(time.Hour)},
 		})
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE body ->> 'id' = 'e' AND erased_at IS NULL"))
+		tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE body ->> 'id' = 'e' AND erased_at IS NULL"))
 
-	erased, err := b.store.Operator.EraseEvent(access.WithActor(t.Context(), access.Actor{Name: "anna"}), id)
+	erased, err := tn.System.Operator.EraseEvent(access.WithActor(t.Context(), access.Actor{Name: "anna"}), id)
 	require.NoError(t, err)
 	require.Equal(t, 1, erased)
 
-	b.requireNowhere(t, secretOf)
-	b.requireNowhere(t, "people/anna")
+	requireNowhere(t, tn, secretOf)
+	requireNowhere(t, tn, "people/anna")
 	require.Equal(t, 1,
-		b.count(t,
+		tn.Count(t,
 			"SELECT count(*) FROM postrider.events WHERE system_id = $1 AND event_id = 'e' AND event_type = 'test' "+
 				"AND body IS NULL AND body_text IS NULL AND body_error = 'erased at ' || erased_at", id))
 	require.Equal(t, 1,
-		b.count(t,
+		tn.Count(t,
 			"SELECT count(*) FROM postrider.dead_letters WHERE system_id = $1 AND body IS NULL AND body_text IS NULL "+
 				"AND last_response IS NULL AND attempts = 1 AND body_error = 'erased at ' || erased_at", id))
 	require.Equal(t, 2,
-		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' AND reason = 'EventErased'"),
+		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' AND reason = 'EventErased'"),
 		"what was pending, and what was running")
 	require.Equal(t, 2,
-		b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE status = 503 AND response_excerpt IS NULL "+
+		tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE status = 503 AND response_excerpt IS NULL "+
 			"AND response_headers IS NULL"), "the trace stays")
 	require.Equal(t, 1,
-		b.count(t,
+		tn.Count(t,
 			"SELECT count(*) FROM postrider.audit WHERE actor = 'anna' AND action = 'event_erased' AND topic = 'orders' "+
 				"AND details = jsonb_build_object('systemId', $1::uuid, 'events', 1)", id))
-	require.Zero(t, b.count(t, brokenTokens))
+	require.Zero(t, tn.Count(t, brokenTokens))
 
-	again, err := b.store.Operator.EraseEvent(t.Context(), id)
+	again, err := tn.System.Operator.EraseEvent(t.Context(), id)
 	require.NoError(t, err)
 	require.Zero(t, again)
-	_, err = b.store.Operator.EraseEvent(t.Context(), uuid.New())
+	_, err = tn.System.Operator.EraseEvent(t.Context(), uuid.New())
 	require.ErrorIs(t, err, postgres.ErrNotFound)
 }
 
 func TestErasedSubjectIsNowhere(t *testing.T) {
 	t.Parallel()
-	b, sub := operateSetup(t)
-	b.topic(t, "others")
-	b.personal(t, "a", "people/anna")
-	b.attempted(t, map[int64]policy.Verdict{sub.ID: {Action: policy.DeadLetter, Reason: policy.ReasonClientError}})
-	b.exec(t, "DELETE FROM postrider_internal.events") // a dead letter outlives it
-	b.personal(t, "b", "people/anna")
-	b.personal(t, "c", "people/bert")
+	tn, sub := operateSetup(t)
+	tn.Topic(t, "others")
+	personal(t, tn, "a", "people/anna")
+	attempted(t, tn, map[int64]policy.Verdict{sub.ID: {Action: policy.DeadLetter, Reason: policy.ReasonClientError}})
+	tn.Exec(t, "DELETE FROM postrider_internal.events") // a dead letter outlives it
+	personal(t, tn, "b", "people/anna")
+	personal(t, tn, "c", "people/bert")
 
 	for topic, want := range map[string]int{"others": 0, "orders": 2} {
-		erased, _, err := b.store.Operator.EraseSubject(t.Context(), topic, "people/anna")
+		erased, _, err := tn.System.Operator.EraseSubject(t.Context(), topic, "people/anna")
 		require.NoError(t, err)
 		require.Equal(t, want, erased)
 	}
-	b.requireNowhere(t, "people/anna")
-	require.Equal(t, 1, b.count(t,
+	requireNowhere(t, tn, "people/anna")
+	require.Equal(t, 1, tn.Count(t,
 		"SELECT count(*) FROM postrider.events WHERE erased_at IS NULL AND event_id = 'c' AND body_text LIKE '%bert%'"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND event_id = 'c'"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'subject_erased' "+
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND event_id = 'c'"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'subject_erased' "+
 		"AND topic = 'orders' AND details = '{\"events\": 2}'"))
-	_, _, err := b.store.Operator.EraseSubject(t.Context(), "none", "people/anna")
+	_, _, err := tn.System.Operator.EraseSubject(t.Context(), "none", "people/anna")
 	require.ErrorIs(t, err, postgres.ErrNotFound)
-	_, err = b.pool.Exec(t.Context(), "SELECT postrider.erase_subject('orders', '')")
+	_, err = tn.Pool.Exec(t.Context(), "SELECT postrider.erase_subject('orders', '')")
 	require.ErrorContains(t, err, "subject is required")
 }
 
 // A batch's response may repeat any of its events; the members of an erased one go on.
 func TestErasedMemberLeavesItsBatch(t *testing.T) {
 	t.Parallel()
-	b, sub := batchSetup(t, 10, 64)
-	batch := b.waitingBatch(t, sub, 2, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})
-	b.exec(t, "UPDATE postrider_internal.delivery_attempts SET response_excerpt = 'echo e-0'")
-	_, err := b.store.Operator.EraseEvent(t.Context(), batch.Members[0].SystemID)
+	tn, sub := batchSetup(t, 10, 64)
+	batch := waitingBatch(t, tn, sub, 2, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})
+	tn.Exec(t, "UPDATE postrider_internal.delivery_attempts SET response_excerpt = 'echo e-0'")
+	_, err := tn.System.Operator.EraseEvent(t.Context(), batch.Members[0].SystemID)
 	require.NoError(t, err)
-	require.Equal(t, 1, b.count(t, leftQuery, batch.Members[0].DeliveryID, "EventErased", 1))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'pending' AND members = 1"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE response_excerpt IS NULL"))
-	require.Zero(t, b.count(t, brokenTokens))
+	require.Equal(t, 1, tn.Count(t, leftQuery, batch.Members[0].DeliveryID, "EventErased", 1))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'pending' AND members = 1"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE response_excerpt IS NULL"))
+	require.Zero(t, tn.Count(t, brokenTokens))
 }
 
 // Attempts that are recorded as dead letters meanwhile leave nothing behind.
 func TestEraseAndRecordAtTheSameTime(t *testing.T) {
 	t.Parallel()
-	b, sub := operateSetup(t)
+	tn, sub := operateSetup(t)
 	for i := range 30 {
-		b.personal(t, fmt.Sprint(i), "people/anna")
+		personal(t, tn, fmt.Sprint(i), "people/anna")
 	}
-	d, j := b.fetched(t, "node-1")
+	d, j := fetched(t, tn, "node-1")
 	var group sync.WaitGroup
 	for i := range d {
 		group.Go(func() {
 			r := result(d[i], j[i], sub, policy.Verdict{Action: policy.DeadLetter, Reason: policy.ReasonClientError})
 			r.ResponseExcerpt = []byte(secretOf)
-			require.NoError(t, b.store.Recorder.Record(t.Context(), r))
+			require.NoError(t, tn.System.Recorder.Record(t.Context(), r))
 		})
 	}
 	group.Go(func() {
-		erased, _, err := b.store.Operator.EraseSubject(t.Context(), "orders", "people/anna")
+		erased, _, err := tn.System.Operator.EraseSubject(t.Context(), "orders", "people/anna")
 		require.NoError(t, err)
 		require.Equal(t, 30, erased)
 	})
 	group.Wait()
-	b.requireNowhere(t, secretOf)
+	requireNowhere(t, tn, secretOf)
 	require.Equal(t, 30,
-		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state IN ('canceled', 'dead_lettered')"))
-	require.Zero(t, b.count(t, brokenTokens))
+		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state IN ('canceled', 'dead_lettered')"))
+	require.Zero(t, tn.Count(t, brokenTokens))
 }
 
 // An event that was erased before its route made deliveries is not delivered, even if a delivery was created at that
 // moment.
 func TestErasedEventIsNotDelivered(t *testing.T) {
 	t.Parallel()
-	b, sub := operateSetup(t)
-	id := b.personal(t, "e", "people/anna")
-	d, j := b.fetched(t, "node-1")
-	b.exec(t, "UPDATE postrider_internal.events SET erased_at = now(), body = '', subject = '' WHERE id = $1", id)
-	work, err := b.store.Loader.Load(t.Context(), queue.AttemptArgs{Delivery: d[0], Subscription: sub.ID}, j[0])
+	tn, sub := operateSetup(t)
+	id := personal(t, tn, "e", "people/anna")
+	d, j := fetched(t, tn, "node-1")
+	tn.Exec(t, "UPDATE postrider_internal.events SET erased_at = now(), body = '', subject = '' WHERE id = $1", id)
+	work, err := tn.System.Loader.Load(t.Context(), queue.AttemptArgs{Delivery: d[0], Subscription: sub.ID}, j[0])
 	require.NoError(t, err)
 	defer work.Release()
 	require.True(t, work.Members[0].EventMissing)
@@ -208,14 +209,14 @@ func TestErasedEventIsNotDelivered(t *testing.T) {
 
 // pastPersonal is an event about a person that was published three days ago, and an event subscription that was made
 // since.
-func (b *bundle) pastPersonal(t *testing.T) (id uuid.UUID, redeliver string) {
+func pastPersonal(t *testing.T, tn *testnode.Node) (id uuid.UUID, redeliver string) {
 	t.Helper()
-	old := b.day(t, 3)
-	b.topic(t, "orders")
-	id = b.personal(t, "e", "people/anna")
-	b.exec(t, "UPDATE postrider_internal.events SET published_at = published_at - interval '3 days'")
-	b.moveEvents(t, old)
-	sub := b.subscription(t, "orders", "late", nil)
+	old := day(t, tn, 3)
+	tn.Topic(t, "orders")
+	id = personal(t, tn, "e", "people/anna")
+	tn.Exec(t, "UPDATE postrider_internal.events SET published_at = published_at - interval '3 days'")
+	moveEvents(t, tn, old)
+	sub := tn.Subscribe(t, "orders", "late", nil)
 	return id, fmt.Sprintf("SELECT postrider_internal.redeliver_past('{%s}', '{100}', '%s', %d, gen_random_uuid())", id,
 		old, sub.ID)
 }
@@ -223,76 +224,76 @@ func (b *bundle) pastPersonal(t *testing.T) (id uuid.UUID, redeliver string) {
 // An erasure waits for the redelivery of a past event, which has stored it once more, and erases that as well.
 func TestEraseWaitsForARedeliveredPastEvent(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	id, redeliver := b.pastPersonal(t)
-	tx, err := b.pool.Begin(t.Context())
+	tn := testnode.Unchecked(t)
+	id, redeliver := pastPersonal(t, tn)
+	tx, err := tn.Pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.Background()) }()
 	_, err = tx.Exec(t.Context(), redeliver)
 	require.NoError(t, err)
 	erased := make(chan error, 1)
 	go func() {
-		_, err := b.store.Operator.EraseEvent(t.Context(), id)
+		_, err := tn.System.Operator.EraseEvent(t.Context(), id)
 		erased <- err
 	}()
 	const waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() " +
 		"AND wait_event_type = 'Lock' AND query LIKE '%erase_event%'"
-	require.Eventually(t, func() bool { return b.count(t, waits) == 1 }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return tn.Count(t, waits) == 1 }, 30*time.Second, 10*time.Millisecond)
 	require.NoError(t, tx.Commit(t.Context()))
 	require.NoError(t, <-erased)
-	b.requireNowhere(t, secretOf)
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider_internal.events WHERE erased_at IS NOT NULL"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE reason = 'EventErased'"))
+	requireNowhere(t, tn, secretOf)
+	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider_internal.events WHERE erased_at IS NOT NULL"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE reason = 'EventErased'"))
 }
 
 // One that was erased after a step had read it is left out.
 func TestErasedPastEventIsNotRedelivered(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	id, redeliver := b.pastPersonal(t)
-	_, err := b.store.Operator.EraseEvent(t.Context(), id)
+	tn := testnode.Unchecked(t)
+	id, redeliver := pastPersonal(t, tn)
+	_, err := tn.System.Operator.EraseEvent(t.Context(), id)
 	require.NoError(t, err)
-	require.Zero(t, b.count(t, redeliver))
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.deliveries"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.events"))
+	require.Zero(t, tn.Count(t, redeliver))
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.deliveries"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.events"))
 }
 
 // What a node may be writing to a file is not erased behind its back; what waits for that is.
 func TestEraseIsRejectedDuringAnExport(t *testing.T) {
 	t.Parallel()
 	for state, want := range map[string]string{"available": "", "running": "exported"} {
-		b := setup(t)
-		b.topic(t, "orders")
-		sub := b.subscription(t, "orders", "all", outside)
-		id := b.personal(t, "e", "people/anna")
-		b.attempted(t, map[int64]policy.Verdict{sub.ID: {Action: policy.DeadLetter, Reason: policy.ReasonClientError}})
-		b.afterDelay(t)
-		b.claim(t, 1)
-		b.exec(t, "UPDATE postrider_internal.river_job SET state = $1 WHERE kind = 'export'", state)
-		x, job := b.load(t)
+		tn := testnode.Unchecked(t)
+		tn.Topic(t, "orders")
+		sub := tn.Subscribe(t, "orders", "all", outside)
+		id := personal(t, tn, "e", "people/anna")
+		attempted(t, tn, map[int64]policy.Verdict{sub.ID: {Action: policy.DeadLetter, Reason: policy.ReasonClientError}})
+		afterDelay(t, tn)
+		claim(t, tn, 1)
+		tn.Exec(t, "UPDATE postrider_internal.river_job SET state = $1 WHERE kind = 'export'", state)
+		x, job := load(t, tn)
 		if state == "running" {
-			_, err := b.store.Operator.EraseEvent(t.Context(), id)
+			_, err := tn.System.Operator.EraseEvent(t.Context(), id)
 			require.ErrorIs(t, err, postgres.ErrConflict)
 			require.ErrorContains(t, err, x.DeadLetters[0].ID.String()+" is being exported; try again in a minute")
-			b.recordExport(t, export.Result{Job: job, Export: x, Location: "file:///nowhere/x"})
+			recordExport(t, tn, export.Result{Job: job, Export: x, Location: "file:///nowhere/x"})
 		}
-		_, err := b.store.Operator.EraseEvent(t.Context(), id)
+		_, err := tn.System.Operator.EraseEvent(t.Context(), id)
 		require.NoError(t, err)
-		b.requireNowhere(t, secretOf)
-		require.Equal(t, want, b.text(t, "SELECT coalesce(export_state, '') FROM postrider.dead_letters"), state)
+		requireNowhere(t, tn, secretOf)
+		require.Equal(t, want, tn.Text(t, "SELECT coalesce(export_state, '') FROM postrider.dead_letters"), state)
 	}
 }
 
 // Attempts may be kept longer than the deliveries that they were made for.
 func TestEraseFindsTheAttemptsOfDeadLetters(t *testing.T) {
 	t.Parallel()
-	b, sub := operateSetup(t)
-	id := b.personal(t, "e", "people/anna")
-	b.attempted(t, map[int64]policy.Verdict{sub.ID: {Action: policy.DeadLetter, Reason: policy.ReasonClientError}})
-	b.exec(t, "DELETE FROM postrider_internal.delivery_history")
-	_, err := b.store.Operator.EraseEvent(t.Context(), id)
+	tn, sub := operateSetup(t)
+	id := personal(t, tn, "e", "people/anna")
+	attempted(t, tn, map[int64]policy.Verdict{sub.ID: {Action: policy.DeadLetter, Reason: policy.ReasonClientError}})
+	tn.Exec(t, "DELETE FROM postrider_internal.delivery_history")
+	_, err := tn.System.Operator.EraseEvent(t.Context(), id)
 	require.NoError(t, err)
-	b.requireNowhere(t, secretOf)
+	requireNowhere(t, tn, secretOf)
 }
 
 // A subject is in the filters that went by it, and not in what the audit has of them.
@@ -301,21 +302,21 @@ func TestErasedSubjectIsInNoFilter(t *testing.T) {
 	for member, filter := range map[string]*query.DeadLetterFilter{
 		"subject": {Subject: new("people/anna")}, "subject_prefix": {SubjectPrefix: new("people/anna"), Topic: new("orders")},
 	} {
-		b, sub := operateSetup(t)
-		b.personal(t, "e", "people/anna")
-		b.attempted(t, map[int64]policy.Verdict{sub.ID: {Action: policy.DeadLetter, Reason: policy.ReasonClientError}})
-		id := b.redeliverAll(t, filter, 0)
+		tn, sub := operateSetup(t)
+		personal(t, tn, "e", "people/anna")
+		attempted(t, tn, map[int64]policy.Verdict{sub.ID: {Action: policy.DeadLetter, Reason: policy.ReasonClientError}})
+		id := redeliverAll(t, tn, filter, 0)
 		require.Equal(t, "true",
-			b.text(t, "SELECT details -> 'filter' ->> '"+member+"' FROM postrider.audit WHERE action = 'operation_started'"))
-		_, _, err := b.store.Operator.EraseSubject(t.Context(), "orders", "people/anna")
+			tn.Text(t, "SELECT details -> 'filter' ->> '"+member+"' FROM postrider.audit WHERE action = 'operation_started'"))
+		_, _, err := tn.System.Operator.EraseSubject(t.Context(), "orders", "people/anna")
 		require.ErrorIs(t, err, postgres.ErrConflict)
 		require.ErrorContains(t, err, id.String()+" of this subject is running: cancel it, or wait until it has ended")
-		_, err = b.store.Operator.CancelOperation(t.Context(), id)
+		_, err = tn.System.Operator.CancelOperation(t.Context(), id)
 		require.NoError(t, err)
-		_, _, err = b.store.Operator.EraseSubject(t.Context(), "orders", "people/anna")
+		_, _, err = tn.System.Operator.EraseSubject(t.Context(), "orders", "people/anna")
 		require.NoError(t, err)
-		b.requireNowhere(t, "people/anna")
-		require.Equal(t, 1, b.count(t,
+		requireNowhere(t, tn, "people/anna")
+		require.Equal(t, 1, tn.Count(t,
 			"SELECT count(*) FROM postrider.operations WHERE filter - 'topic' = '{\"erased\": true, \"redelivered\": false}'"))
 	}
 }
@@ -323,10 +324,10 @@ func TestErasedSubjectIsInNoFilter(t *testing.T) {
 // A snapshot that is older than what is waited for would not show it.
 func TestEraseRequiresReadCommitted(t *testing.T) {
 	t.Parallel()
-	b, _ := operateSetup(t)
-	id := b.personal(t, "e", "people/anna")
+	tn, _ := operateSetup(t)
+	id := personal(t, tn, "e", "people/anna")
 	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
-		err := pgx.BeginTxFunc(t.Context(), b.pool, pgx.TxOptions{IsoLevel: level}, func(tx pgx.Tx) error {
+		err := pgx.BeginTxFunc(t.Context(), tn.Pool, pgx.TxOptions{IsoLevel: level}, func(tx pgx.Tx) error {
 			_, err := tx.Exec(t.Context(), "SELECT postrider.erase_event($1)", id)
 			return err
 		})

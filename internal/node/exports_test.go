@@ -15,6 +15,7 @@ import (
 	"postrider/internal/event"
 	"postrider/internal/postgres"
 	"postrider/internal/query"
+	"postrider/internal/testnode"
 	"postrider/jobs"
 	"postrider/jobs/export"
 	"postrider/jobs/queue"
@@ -29,46 +30,46 @@ func outside(s *catalog.SubscriptionSpec) {
 }
 
 // bury makes n dead letters of an event subscription, each after one attempt a moment ago.
-func (b *bundle) bury(t *testing.T, sub *catalog.Subscription, n int) {
+func bury(t *testing.T, tn *testnode.Node, sub *catalog.Subscription, n int) {
 	t.Helper()
-	b.publish(t, sub.Topic, uuid.NewString()[:8], n)
-	b.exec(t, "UPDATE postrider_internal.river_job SET state = 'pending' WHERE kind <> 'deliver'")
-	d, j := b.fetched(t, "node-1")
-	b.exec(t, "UPDATE postrider_internal.river_job SET state = 'available' WHERE state = 'pending'")
+	tn.Publish(t, sub.Topic, uuid.NewString()[:8], n)
+	tn.Exec(t, "UPDATE postrider_internal.river_job SET state = 'pending' WHERE kind <> 'deliver'")
+	d, j := fetched(t, tn, "node-1")
+	tn.Exec(t, "UPDATE postrider_internal.river_job SET state = 'available' WHERE state = 'pending'")
 	for i := range d {
 		r := result(d[i], j[i], sub,
 			policy.Verdict{Action: policy.DeadLetter, Reason: policy.ReasonMaxDeliveryAttemptsExceeded})
-		require.NoError(t, b.store.Recorder.Record(t.Context(), r))
+		require.NoError(t, tn.System.Recorder.Record(t.Context(), r))
 	}
 }
 
 // afterDelay lets the time go by until dead letters are due.
-func (b *bundle) afterDelay(t *testing.T) {
+func afterDelay(t *testing.T, tn *testnode.Node) {
 	t.Helper()
-	b.exec(t, `UPDATE postrider_internal.dead_letters SET export_due_at = export_due_at - interval '5 minutes',
+	tn.Exec(t, `UPDATE postrider_internal.dead_letters SET export_due_at = export_due_at - interval '5 minutes',
 		    export_abandon_at = export_abandon_at - interval '5 minutes'`)
 }
 
-func (b *bundle) claim(t *testing.T, want int) {
+func claim(t *testing.T, tn *testnode.Node, want int) {
 	t.Helper()
-	n, err := b.store.Exports.ClaimExports(t.Context())
+	n, err := tn.System.Exports.ClaimExports(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, want, n)
 }
 
 // load reads the one export there is.
-func (b *bundle) load(t *testing.T) (x *export.Export, job int64) {
+func load(t *testing.T, tn *testnode.Node) (x *export.Export, job int64) {
 	t.Helper()
 	var id int64
-	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT id, job_id FROM postrider_internal.exports").Scan(&id, &job))
-	x, err := b.store.Exports.LoadExport(t.Context(), id, job)
+	require.NoError(t, tn.Pool.QueryRow(t.Context(), "SELECT id, job_id FROM postrider_internal.exports").Scan(&id, &job))
+	x, err := tn.System.Exports.LoadExport(t.Context(), id, job)
 	require.NoError(t, err)
 	return x, job
 }
 
-func (b *bundle) recordExport(t *testing.T, r export.Result) export.Exported {
+func recordExport(t *testing.T, tn *testnode.Node, r export.Result) export.Exported {
 	t.Helper()
-	done, err := b.store.Exports.RecordExport(t.Context(), &r)
+	done, err := tn.System.Exports.RecordExport(t.Context(), &r)
 	require.NoError(t, err)
 	return done
 }
@@ -79,71 +80,71 @@ const exportJobs = "SELECT count(*) FROM postrider_internal.river_job WHERE kind
 // When a dead letter is due, and until when it is tried, is the policy's. One that stays here has neither.
 func TestDeadLetterIsMarkedForItsExport(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
 	for _, name := range []string{"ga-2018", "ga-2019", "ga-2021", "namespace-2023"} {
-		sub := b.subscription(t, "orders", name,
+		sub := tn.Subscribe(t, "orders", name,
 			func(s *catalog.SubscriptionSpec) { outside(s); s.RetryPolicy.Policy = name })
-		b.bury(t, sub, 1)
-		require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", name))
+		bury(t, tn, sub, 1)
+		require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), "orders", name))
 	}
-	sub := b.subscription(t, "orders", "rows", func(s *catalog.SubscriptionSpec) {
+	sub := tn.Subscribe(t, "orders", "rows", func(s *catalog.SubscriptionSpec) {
 		s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterRows}
 	})
-	b.bury(t, sub, 1)
+	bury(t, tn, sub, 1)
 
 	require.Equal(t,
 		"ga-2018 00:00:00 00:00:00,ga-2019 00:05:00 04:00:00,ga-2021 00:05:00 04:00:00,namespace-2023 00:05:00 04:00:00",
-		b.text(t, `SELECT string_agg(format('%s %s %s', subscription, export_due_at - last_attempt_at,
+		tn.Text(t, `SELECT string_agg(format('%s %s %s', subscription, export_due_at - last_attempt_at,
 			    export_abandon_at - export_due_at), ',' ORDER BY subscription)
 			FROM postrider.dead_letters WHERE export_state = 'pending' AND export_attempts = 0`))
-	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'rows'
+	require.Equal(t, 1, tn.Count(t, `SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'rows'
 		    AND num_nonnulls(export_state, export_due_at, export_abandon_at, export_attempts) = 0`))
 }
 
 // What never was attempted counts from the moment it was dead-lettered.
 func TestDeadLetterWithoutAnAttemptIsMarked(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	sub := b.subscription(t, "orders", "all", outside)
-	b.publish(t, "orders", "e", 1)
-	d, j := b.fetched(t, "node-1")
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	sub := tn.Subscribe(t, "orders", "all", outside)
+	tn.Publish(t, "orders", "e", 1)
+	d, j := fetched(t, tn, "node-1")
 	r := result(d[0], j[0], sub, policy.Verdict{Action: policy.DeadLetter, Reason: policy.ReasonTimeToLiveExceeded})
 	r.Number, r.StartedAt, r.Status, r.Outcome = 0, time.Time{}, 0, ""
-	require.NoError(t, b.store.Recorder.Record(t.Context(), r))
-	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.dead_letters
+	require.NoError(t, tn.System.Recorder.Record(t.Context(), r))
+	require.Equal(t, 1, tn.Count(t, `SELECT count(*) FROM postrider.dead_letters
 		WHERE export_due_at - dead_lettered_at = interval '5 minutes' AND last_attempt_at IS NULL`))
 }
 
 func TestNothingIsExportedEarly(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	sub := b.subscription(t, "orders", "all", outside)
-	b.bury(t, sub, 2)
-	b.claim(t, 0)
-	b.afterDelay(t)
-	b.exec(t,
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	sub := tn.Subscribe(t, "orders", "all", outside)
+	bury(t, tn, sub, 2)
+	claim(t, tn, 0)
+	afterDelay(t, tn)
+	tn.Exec(t,
 		"UPDATE postrider_internal.dead_letters SET export_due_at = now() + interval '1 minute' WHERE event_id LIKE '%-1'")
-	b.claim(t, 1)
-	x, _ := b.load(t)
+	claim(t, tn, 1)
+	x, _ := load(t, tn)
 	require.Len(t, x.DeadLetters, 1)
-	require.Equal(t, 1, b.count(t, exportJobs))
+	require.Equal(t, 1, tn.Count(t, exportJobs))
 }
 
 func TestExportHasWhatIsDue(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	sub := b.subscription(t, "orders", "Billing", outside)
-	b.bury(t, sub, 3)
-	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", "Billing"))
-	require.NoError(t, b.store.Topics.Delete(t.Context(), "orders"))
-	b.afterDelay(t)
-	b.claim(t, 1)
-	b.claim(t, 0)
-	x, job := b.load(t)
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	sub := tn.Subscribe(t, "orders", "Billing", outside)
+	bury(t, tn, sub, 3)
+	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), "orders", "Billing"))
+	require.NoError(t, tn.System.Topics.Delete(t.Context(), "orders"))
+	afterDelay(t, tn)
+	claim(t, tn, 1)
+	claim(t, tn, 0)
+	x, job := load(t, tn)
 	require.Equal(t, &endpointconf.DeadLetterProperties{URL: "file:///nowhere"}, x.Destination)
 	require.Len(t, x.DeadLetters, 3)
 	require.Equal(t, event.EventGrid, x.DeadLetters[0].Delivery)
@@ -151,141 +152,141 @@ func TestExportHasWhatIsDue(t *testing.T) {
 	at := x.CreatedAt.UTC()
 	require.Equal(t,
 		fmt.Sprintf("BILLING/%d/%d/%d/%d/%s.json", at.Year(), at.Month(), at.Day(), at.Hour(), x.File), x.Path())
-	_, err := b.store.Exports.LoadExport(t.Context(), x.ID, job+1)
+	_, err := tn.System.Exports.LoadExport(t.Context(), x.ID, job+1)
 	require.ErrorIs(t, err, postgres.ErrNotFound)
 
 	require.Equal(t, export.Exported{},
-		b.recordExport(t, export.Result{Job: job + 1, Export: x, Location: "file:///there"}), "a job of no export")
+		recordExport(t, tn, export.Result{Job: job + 1, Export: x, Location: "file:///there"}), "a job of no export")
 	lost := *x
 	lost.CreatedAt = x.CreatedAt.Add(-time.Second)
 	require.Equal(t, export.Exported{},
-		b.recordExport(t, export.Result{Job: job, Export: &lost, Location: "file:///there"}),
+		recordExport(t, tn, export.Result{Job: job, Export: &lost, Location: "file:///there"}),
 		"of an export that a failover lost, whose ids this one has")
 	require.Equal(t, export.Exported{Written: 3},
-		b.recordExport(t, export.Result{Job: job, Export: x, Location: "file:///there"}))
+		recordExport(t, tn, export.Result{Job: job, Export: x, Location: "file:///there"}))
 	require.Equal(t, export.Exported{},
-		b.recordExport(t, export.Result{Job: job, Export: x, Location: "file:///again"}), "it is over")
+		recordExport(t, tn, export.Result{Job: job, Export: x, Location: "file:///again"}), "it is over")
 	require.Equal(t, 3,
-		b.count(t, `SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'exported' AND exported_at IS NOT NULL
+		tn.Count(t, `SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'exported' AND exported_at IS NOT NULL
 			    AND export_location = 'file:///there' AND export_attempts = 1 AND export_error IS NULL`))
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.exports"))
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'export'"))
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.dead_letters WHERE export_id IS NOT NULL"))
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.exports"))
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'export'"))
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.dead_letters WHERE export_id IS NOT NULL"))
 }
 
 // One event subscription has one export at a time: the next is there as soon as it is over.
 func TestExportsAreBoundedAndOneAtATime(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	sub, other := b.subscription(t, "orders", "all", outside), b.subscription(t, "orders", "other", outside)
-	b.bury(t, sub, 1)
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	sub, other := tn.Subscribe(t, "orders", "all", outside), tn.Subscribe(t, "orders", "other", outside)
+	bury(t, tn, sub, 1)
 	const more = `INSERT INTO postrider_internal.dead_letters
 		SELECT (jsonb_populate_record(l, jsonb_build_object('id', gen_random_uuid(), 'event_id', 'copy', 'subscription_id',
 		    $1::bigint, 'export_due_at', l.export_due_at - n * interval '1 second'))).*
 		FROM postrider_internal.dead_letters l, generate_series(1, $2::int) n WHERE l.delivery_id = (SELECT max(id)
 		    FROM postrider_internal.delivery_history) AND l.event_id LIKE '%-0'`
-	b.exec(t, more, sub.ID, 1100)
-	b.exec(t, more, other.ID, 3)
-	b.exec(t,
+	tn.Exec(t, more, sub.ID, 1100)
+	tn.Exec(t, more, other.ID, 3)
+	tn.Exec(t,
 		"UPDATE postrider_internal.dead_letters SET body = convert_to(repeat('x', 3000000), 'UTF8') "+
 			"WHERE subscription_id = $1", other.ID)
-	b.exec(t, "UPDATE postrider_internal.dead_letters SET export_due_at = export_due_at - interval '1 hour'")
-	b.claim(t, 2)
-	b.claim(t, 0)
-	require.Equal(t, "1000,2", b.text(t, "SELECT string_agg(n::text, ',' ORDER BY n DESC) FROM (SELECT count(*) AS n "+
+	tn.Exec(t, "UPDATE postrider_internal.dead_letters SET export_due_at = export_due_at - interval '1 hour'")
+	claim(t, tn, 2)
+	claim(t, tn, 0)
+	require.Equal(t, "1000,2", tn.Text(t, "SELECT string_agg(n::text, ',' ORDER BY n DESC) FROM (SELECT count(*) AS n "+
 		"FROM postrider_internal.dead_letters WHERE export_id IS NOT NULL GROUP BY export_id) l"))
-	require.Zero(t, b.count(t, `SELECT count(*) FROM postrider_internal.dead_letters w, postrider_internal.dead_letters t
+	require.Zero(t, tn.Count(t, `SELECT count(*) FROM postrider_internal.dead_letters w, postrider_internal.dead_letters t
 		WHERE w.export_id IS NULL AND t.export_id IS NOT NULL
 		AND w.subscription_id = t.subscription_id AND w.export_due_at < t.export_due_at`), "the oldest first")
-	b.exec(t, "DELETE FROM postrider_internal.river_job WHERE kind = 'export'")
-	b.exec(t,
+	tn.Exec(t, "DELETE FROM postrider_internal.river_job WHERE kind = 'export'")
+	tn.Exec(t,
 		"UPDATE postrider_internal.dead_letters SET export_state = 'exported', export_id = NULL WHERE export_id IS NOT NULL")
-	b.exec(t, "DELETE FROM postrider_internal.exports")
-	b.exec(t,
+	tn.Exec(t, "DELETE FROM postrider_internal.exports")
+	tn.Exec(t,
 		"UPDATE postrider_internal.dead_letters SET body = convert_to(repeat('x', 9000000), 'UTF8') "+
 			"WHERE subscription_id = $1", other.ID)
-	b.claim(t, 2)
+	claim(t, tn, 2)
 	require.Equal(t, 1,
-		b.count(t,
+		tn.Count(t,
 			"SELECT count(*) FROM postrider_internal.dead_letters WHERE export_id IS NOT NULL AND subscription_id = $1",
 			other.ID), "what is larger than a file goes alone")
 }
 
 func TestFailedExportIsTriedAgainUntilItsTimeIsOver(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	sub := b.subscription(t, "orders", "all", outside)
-	b.bury(t, sub, 2)
-	b.afterDelay(t)
-	b.exec(t, "UPDATE postrider_internal.dead_letters SET export_abandon_at = now() + interval '3 seconds' "+
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	sub := tn.Subscribe(t, "orders", "all", outside)
+	bury(t, tn, sub, 2)
+	afterDelay(t, tn)
+	tn.Exec(t, "UPDATE postrider_internal.dead_letters SET export_abandon_at = now() + interval '3 seconds' "+
 		"WHERE event_id LIKE '%-0'")
-	b.claim(t, 1)
+	claim(t, tn, 1)
 	for tries, pause := range []string{"00:00:01", "00:00:02"} {
-		x, job := b.load(t)
+		x, job := load(t, tn)
 		require.Equal(t, tries, x.Tries)
 		require.Equal(t, export.Exported{Pending: 2},
-			b.recordExport(t, export.Result{Job: job, Export: x, Error: "no\x00 space"}))
-		require.Equal(t, 1, b.count(t, exportJobs))
+			recordExport(t, tn, export.Result{Job: job, Export: x, Error: "no\x00 space"}))
+		require.Equal(t, 1, tn.Count(t, exportJobs))
 		require.Equal(t, 2,
-			b.count(t,
+			tn.Count(t,
 				"SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'pending' AND export_error = 'no space' "+
 					"AND export_attempts = $1", tries+1))
 		require.Equal(t, 1,
-			b.count(t,
+			tn.Count(t,
 				"SELECT count(*) FROM postrider_internal.river_job WHERE id = (SELECT job_id FROM postrider_internal.exports) "+
 					"AND scheduled_at BETWEEN now() + $1::interval - interval '1 second' AND now() + $1::interval", pause))
 	}
-	x, job := b.load(t)
-	b.recordExport(t, export.Result{Job: job, Export: x, Error: "no space"})
+	x, job := load(t, tn)
+	recordExport(t, tn, export.Result{Job: job, Export: x, Error: "no space"})
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider_internal.river_job j JOIN postrider_internal.dead_letters l "+
+		tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job j JOIN postrider_internal.dead_letters l "+
 			"ON j.scheduled_at = l.export_abandon_at WHERE j.kind = 'export'"), "once more at the end of that time")
 
-	b.bury(t, sub, 1)
-	b.afterDelay(t)
-	b.claim(t, 0) // what comes later waits
-	b.exec(t, "UPDATE postrider_internal.dead_letters SET export_abandon_at = now() - interval '1 second' "+
+	bury(t, tn, sub, 1)
+	afterDelay(t, tn)
+	claim(t, tn, 0) // what comes later waits
+	tn.Exec(t, "UPDATE postrider_internal.dead_letters SET export_abandon_at = now() - interval '1 second' "+
 		"WHERE export_abandon_at < now() + interval '1 hour'")
-	x, job = b.load(t)
+	x, job = load(t, tn)
 	require.Equal(t, export.Exported{Abandoned: 1, Pending: 1},
-		b.recordExport(t, export.Result{Job: job, Export: x, Error: "no space"}))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'abandoned' "+
+		recordExport(t, tn, export.Result{Job: job, Export: x, Error: "no space"}))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'abandoned' "+
 		"AND export_attempts = 4 AND exported_at IS NULL AND body IS NOT NULL AND export_error = 'no space'"))
-	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dead_lettered'"),
+	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dead_lettered'"),
 		"a delivery ends once")
-	x, job = b.load(t)
+	x, job = load(t, tn)
 	require.Len(t, x.DeadLetters, 1)
-	b.subscribeToNotices(t)
+	subscribeToNotices(t, tn)
 	require.Equal(t, export.Exported{Abandoned: 1},
-		b.recordExport(t, export.Result{Job: job, Export: x, Error: "never", Final: true}))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.notices "+
+		recordExport(t, tn, export.Result{Job: job, Export: x, Error: "never", Final: true}))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.notices "+
 		"WHERE type = 'postrider.deadLetter.exportAbandoned' AND reason = 'never'"))
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.exports"))
-	b.claim(t, 1)
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.exports"))
+	claim(t, tn, 1)
 }
 
 // One that cannot be written does not keep the others from it.
 func TestExportWithoutWhatIsUnfit(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.subscribeToNotices(t)
-	sub := b.subscription(t, "orders", "all", outside)
-	b.bury(t, sub, 2)
-	b.afterDelay(t)
-	b.claim(t, 1)
-	x, job := b.load(t)
-	done := b.recordExport(t, export.Result{
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	subscribeToNotices(t, tn)
+	sub := tn.Subscribe(t, "orders", "all", outside)
+	bury(t, tn, sub, 2)
+	afterDelay(t, tn)
+	claim(t, tn, 1)
+	x, job := load(t, tn)
+	done := recordExport(t, tn, export.Result{
 		Job: job, Export: x, Location: "file:///there", Unfit: map[uuid.UUID]string{x.DeadLetters[0].ID: "no object"},
 	})
 	require.Equal(t, export.Exported{Written: 1, Abandoned: 1}, done)
 	require.Equal(t, 1,
-		b.count(t,
+		tn.Count(t,
 			"SELECT count(*) FROM postrider.dead_letters WHERE dead_letter_id = $1 AND export_state = 'abandoned' "+
 				"AND export_error = 'no object' AND export_location IS NULL", [16]byte(x.DeadLetters[0].ID)))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.notices "+
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.notices "+
 		"WHERE type = 'postrider.deadLetter.exportAbandoned' AND dead_letters = ARRAY [$1::uuid] AND reason = 'no object'",
 		[16]byte(x.DeadLetters[0].ID)), "operators are notified")
 }
@@ -293,109 +294,109 @@ func TestExportWithoutWhatIsUnfit(t *testing.T) {
 // The setting counts as it is when a file is written; a dead letter that was purged is in none.
 func TestExportFollowsTheSetting(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	sub := b.subscription(t, "orders", "all", outside)
-	b.bury(t, sub, 2)
-	b.afterDelay(t)
-	b.claim(t, 1)
-	b.exec(t, "DELETE FROM postrider_internal.dead_letters WHERE event_id LIKE '%-0'")
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	sub := tn.Subscribe(t, "orders", "all", outside)
+	bury(t, tn, sub, 2)
+	afterDelay(t, tn)
+	claim(t, tn, 1)
+	tn.Exec(t, "DELETE FROM postrider_internal.dead_letters WHERE event_id LIKE '%-0'")
 	azure := &endpointconf.DeadLetterProperties{ResourceID: "/subscriptions/x", BlobContainerName: "dead"}
-	b.subscription(t, "orders", "all", func(s *catalog.SubscriptionSpec) {
+	tn.Subscribe(t, "orders", "all", func(s *catalog.SubscriptionSpec) {
 		s.DeadLetterDestination = &catalog.DeadLetterDestination{
 			EndpointType: catalog.DeadLetterStorageBlob, Properties: azure,
 		}
 	})
-	x, _ := b.load(t)
+	x, _ := load(t, tn)
 	require.Equal(t, azure, x.Destination)
 	require.Len(t, x.DeadLetters, 1)
-	b.subscription(t, "orders", "all", func(s *catalog.SubscriptionSpec) {
+	tn.Subscribe(t, "orders", "all", func(s *catalog.SubscriptionSpec) {
 		s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterRows}
 	})
-	x, _ = b.load(t)
+	x, _ = load(t, tn)
 	require.Nil(t, x.Destination)
-	b.exec(t, "DELETE FROM postrider_internal.dead_letters")
-	x, job := b.load(t)
+	tn.Exec(t, "DELETE FROM postrider_internal.dead_letters")
+	x, job := load(t, tn)
 	require.Empty(t, x.DeadLetters)
-	require.Equal(t, export.Exported{}, b.recordExport(t, export.Result{Job: job, Export: x}))
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.exports"))
+	require.Equal(t, export.Exported{}, recordExport(t, tn, export.Result{Job: job, Export: x}))
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.exports"))
 }
 
 func TestExportOfALostNodeIsMadeAgain(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	sub := b.subscription(t, "orders", "all", outside)
-	b.bury(t, sub, 1)
-	b.afterDelay(t)
-	b.claim(t, 1)
-	before, job := b.load(t)
-	b.exec(t, "UPDATE postrider_internal.river_job SET state = 'running', attempted_at = now(), attempted_by = '{dead}'")
-	n, err := b.store.JobRows.ReclaimFromLost(t.Context())
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	sub := tn.Subscribe(t, "orders", "all", outside)
+	bury(t, tn, sub, 1)
+	afterDelay(t, tn)
+	claim(t, tn, 1)
+	before, job := load(t, tn)
+	tn.Exec(t, "UPDATE postrider_internal.river_job SET state = 'running', attempted_at = now(), attempted_by = '{dead}'")
+	n, err := tn.System.JobRows.ReclaimFromLost(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
-	after, again := b.load(t)
+	after, again := load(t, tn)
 	require.NotEqual(t, job, again, "a new row")
 	require.Equal(t, before.Path(), after.Path(), "and the same file")
 	require.Equal(t, export.Exported{},
-		b.recordExport(t, export.Result{Job: job, Export: before, Location: "file:///there"}),
+		recordExport(t, tn, export.Result{Job: job, Export: before, Location: "file:///there"}),
 		"the dead node comes back")
 
-	b.exec(t, "UPDATE postrider_internal.river_job SET state = 'running', attempted_at = now(), attempted_by = '{node-1}'")
-	n, err = b.store.JobRows.Defer(t.Context(), []queue.Deferred{{Job: again, After: 2 * time.Second}})
+	tn.Exec(t, "UPDATE postrider_internal.river_job SET state = 'running', attempted_at = now(), attempted_by = '{node-1}'")
+	n, err = tn.System.JobRows.Defer(t.Context(), []queue.Deferred{{Job: again, After: 2 * time.Second}})
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
-	require.Equal(t, 1, b.count(t, exportJobs+" AND scheduled_at > now()"))
+	require.Equal(t, 1, tn.Count(t, exportJobs+" AND scheduled_at > now()"))
 }
 
 func TestSweeperMendsExports(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	sub := b.subscription(t, "orders", "all", outside)
-	b.bury(t, sub, 2)
-	b.afterDelay(t)
-	b.claim(t, 1)
-	require.Equal(t, jobs.Swept{}, b.sweep(t))
-	b.exec(t, "DELETE FROM postrider_internal.river_job")
-	require.Equal(t, jobs.Swept{}, b.sweep(t), "what was touched a moment ago is left alone")
-	b.exec(t, "UPDATE postrider_internal.exports SET created_at = now() - interval '2 minutes'")
-	require.Equal(t, jobs.Swept{Exports: 1}, b.sweep(t))
-	require.Equal(t, 1, b.count(t, exportJobs))
-	b.exec(t, "DELETE FROM postrider_internal.exports")
-	require.Equal(t, jobs.Swept{Exports: 2}, b.sweep(t))
-	b.claim(t, 1)
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	sub := tn.Subscribe(t, "orders", "all", outside)
+	bury(t, tn, sub, 2)
+	afterDelay(t, tn)
+	claim(t, tn, 1)
+	require.Equal(t, jobs.Swept{}, sweep(t, tn))
+	tn.Exec(t, "DELETE FROM postrider_internal.river_job")
+	require.Equal(t, jobs.Swept{}, sweep(t, tn), "what was touched a moment ago is left alone")
+	tn.Exec(t, "UPDATE postrider_internal.exports SET created_at = now() - interval '2 minutes'")
+	require.Equal(t, jobs.Swept{Exports: 1}, sweep(t, tn))
+	require.Equal(t, 1, tn.Count(t, exportJobs))
+	tn.Exec(t, "DELETE FROM postrider_internal.exports")
+	require.Equal(t, jobs.Swept{Exports: 2}, sweep(t, tn))
+	claim(t, tn, 1)
 }
 
 func TestRetentionKeepsWhatIsToBeExported(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.bury(t, b.subscription(t, "orders", "all", outside), 2)
-	b.exec(t, "UPDATE postrider_internal.dead_letters SET dead_lettered_at = now() - interval '9 days'")
-	b.exec(t, "UPDATE postrider_internal.dead_letters SET export_state = 'abandoned' WHERE event_id LIKE '%-1'")
-	require.NoError(t, b.store.Maintenance.Retain(t.Context(), query.Retention{DeadLettersDays: 3}))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters"))
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	bury(t, tn, tn.Subscribe(t, "orders", "all", outside), 2)
+	tn.Exec(t, "UPDATE postrider_internal.dead_letters SET dead_lettered_at = now() - interval '9 days'")
+	tn.Exec(t, "UPDATE postrider_internal.dead_letters SET export_state = 'abandoned' WHERE event_id LIKE '%-1'")
+	require.NoError(t, tn.System.Maintenance.Retain(t.Context(), query.Retention{DeadLettersDays: 3}))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters"))
 }
 
 func TestEachLetter(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	sub := b.subscription(t, "orders", "all", nil)
-	b.bury(t, sub, 3)
-	b.exec(t, `INSERT INTO postrider_internal.dead_letters
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	sub := tn.Subscribe(t, "orders", "all", nil)
+	bury(t, tn, sub, 3)
+	tn.Exec(t, `INSERT INTO postrider_internal.dead_letters
 		SELECT (jsonb_populate_record(l, jsonb_build_object('id', gen_random_uuid(), 'event_id', 'many', 'dead_lettered_at',
 		    l.dead_lettered_at - (n % 7) * interval '1 second', 'reason', CASE n % 2 WHEN 0 THEN 'A' ELSE 'B' END))).*
 		FROM postrider_internal.dead_letters l, generate_series(1, 1200) n WHERE l.event_id LIKE '%-0'`)
 	read := func(f query.StoredDeadLetterFilter) (n int) {
 		if f.Until.IsZero() {
-			f.Until = b.store.Clock.Now().Add(time.Hour)
+			f.Until = tn.System.Clock.Now().Add(time.Hour)
 		}
 		var last query.StoredDeadLetter
 		for more := true; more; { // in steps of 500
 			before := n
-			require.NoError(t, query.EachDeadLetter(t.Context(), b.pool, f, 500, func(l *query.StoredDeadLetter) error {
+			require.NoError(t, query.EachDeadLetter(t.Context(), tn.Pool, f, 500, func(l *query.StoredDeadLetter) error {
 				require.False(t, l.DeadLetteredAt.Before(last.DeadLetteredAt), "the oldest first")
 				require.True(t, strings.HasPrefix(string(l.Body), `{"id":`))
 				n, last = n+1, *l
@@ -412,10 +413,10 @@ func TestEachLetter(t *testing.T) {
 	require.Zero(t, read(query.StoredDeadLetterFilter{Subscription: "other"}))
 	var newest time.Time
 	require.NoError(t,
-		b.pool.QueryRow(t.Context(), "SELECT max(dead_lettered_at) FROM postrider.dead_letters").Scan(&newest))
+		tn.Pool.QueryRow(t.Context(), "SELECT max(dead_lettered_at) FROM postrider.dead_letters").Scan(&newest))
 	require.Equal(t, 1, read(query.StoredDeadLetterFilter{From: newest}))
 	require.Equal(t, 1202, read(query.StoredDeadLetterFilter{Until: newest}))
 	require.ErrorIs(t,
-		query.EachDeadLetter(t.Context(), b.pool, query.StoredDeadLetterFilter{Until: b.store.Clock.Now().Add(time.Hour)}, 1,
+		query.EachDeadLetter(t.Context(), tn.Pool, query.StoredDeadLetterFilter{Until: tn.System.Clock.Now().Add(time.Hour)}, 1,
 			func(*query.StoredDeadLetter) error { return context.Canceled }), context.Canceled)
 }

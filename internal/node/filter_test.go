@@ -7,6 +7,7 @@ import (
 
 	"postrider/internal/catalog"
 	"postrider/internal/event"
+	"postrider/internal/testnode"
 	"postrider/jobs/publish"
 
 	"github.com/stretchr/testify/require"
@@ -35,43 +36,43 @@ func colours(n int) publish.Publication {
 }
 
 // advanced creates event subscriptions with advanced filters and returns how many of eight events each matches.
-func (b *bundle) advanced(t *testing.T) map[string]int {
+func advanced(t *testing.T, tn *testnode.Node) map[string]int {
 	t.Helper()
-	b.subscription(t, "orders", "all", nil)
-	b.subscription(t, "orders", "red",
+	tn.Subscribe(t, "orders", "all", nil)
+	tn.Subscribe(t, "orders", "red",
 		filtered(t, `{"advancedFilters":[{"operatorType":"StringIn","key":"data.colour","values":["RED"]}]}`))
-	b.subscription(t, "orders", "large",
+	tn.Subscribe(t, "orders", "large",
 		filtered(t, `{"advancedFilters":[{"operatorType":"NumberGreaterThan","key":"data.n","value":4.5}]}`))
-	b.subscription(t, "orders", "envelope", filtered(t, `{"includedEventTypes":["test"],"advancedFilters":[
+	tn.Subscribe(t, "orders", "envelope", filtered(t, `{"includedEventTypes":["test"],"advancedFilters":[
 		{"operatorType":"StringEndsWith","key":"id","values":["-3"]},{"operatorType":"StringIn","key":"Topic",`+
 		`"values":["/topics/orders"]},
 		{"operatorType":"StringIn","key":"DataVersion","values":["1"]}]}`))
-	b.subscription(t, "orders", "other", filtered(t, `{"includedEventTypes":["other"]}`))
+	tn.Subscribe(t, "orders", "other", filtered(t, `{"includedEventTypes":["other"]}`))
 	return map[string]int{"all": 8, "red": 4, "large": 3, "envelope": 1, "other": 0}
 }
 
 // requireDeliveries counts the deliveries of each event subscription.
-func (b *bundle) requireDeliveries(t *testing.T, want map[string]int) {
+func requireDeliveries(t *testing.T, tn *testnode.Node, want map[string]int) {
 	t.Helper()
 	for name, n := range want {
-		require.Equal(t, n, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = $1", name), name)
+		require.Equal(t, n, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = $1", name), name)
 	}
-	require.Zero(t, b.count(t, brokenTokens))
+	require.Zero(t, tn.Count(t, brokenTokens))
 }
 
 func TestAdvancedFiltersSelectSubscriptions(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	want := b.advanced(t)
-	receipt, err := b.store.Publisher.Publish(t.Context(), colours(8))
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	want := advanced(t, tn)
+	receipt, err := tn.System.Publisher.Publish(t.Context(), colours(8))
 	require.NoError(t, err)
 	require.Equal(t, []int{2, 1, 2, 2, 2, 2, 3, 2}, receipt.Matched)
-	b.requireDeliveries(t, want)
+	requireDeliveries(t, tn, want)
 
-	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", "all"))
-	b.subscription(t, "orders", "red", nil)
-	receipt, err = b.store.Publisher.Publish(t.Context(), colours(8))
+	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), "orders", "all"))
+	tn.Subscribe(t, "orders", "red", nil)
+	receipt, err = tn.System.Publisher.Publish(t.Context(), colours(8))
 	require.NoError(t, err)
 	require.Equal(t, []int{1, 1, 1, 2, 1, 2, 2, 2}, receipt.Matched, "the others still differ")
 }
@@ -79,14 +80,14 @@ func TestAdvancedFiltersSelectSubscriptions(t *testing.T) {
 // A route reads the bodies again, and no more of them at once than it may.
 func TestAdvancedFiltersOfRoutedEvents(t *testing.T) {
 	t.Parallel()
-	b := routed(t, 0)
-	want := b.advanced(t)
-	b.store.Publisher.LimitSteps(0, 300) // two or three bodies
-	receipt, err := b.store.Publisher.Publish(t.Context(), colours(8))
+	tn := routed(t, 0)
+	want := advanced(t, tn)
+	tn.System.Publisher.LimitSteps(0, 300) // two or three bodies
+	receipt, err := tn.System.Publisher.Publish(t.Context(), colours(8))
 	require.NoError(t, err)
 	require.Equal(t, 16, receipt.Deliveries())
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.routes"))
-	require.GreaterOrEqual(t, b.routeAll(t, b.store), 3)
-	b.requireDeliveries(t, want)
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.routes"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.routes"))
+	require.GreaterOrEqual(t, routeAll(t, tn, tn.System), 3)
+	requireDeliveries(t, tn, want)
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.routes"))
 }

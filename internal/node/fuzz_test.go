@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/postgres"
+	"postrider/internal/testnode"
 )
 
 // FuzzParseKey: a key that is read is of 32 bytes, and no error repeats what was given.
@@ -30,7 +31,7 @@ func FuzzParseKey(f *testing.F) {
 
 // FuzzOpen: what was not sealed for this column with this key does not open.
 func FuzzOpen(f *testing.F) {
-	s, err := postgres.NewSealer(testKey, otherKey)
+	s, err := postgres.NewSealer(testnode.Key, otherKey)
 	if err != nil {
 		f.Fatal(err)
 	}

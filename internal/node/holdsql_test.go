@@ -11,42 +11,42 @@ import (
 // Who pauses and resumes by SQL does the same as the API, and is written down.
 func TestHoldsBySQL(t *testing.T) {
 	t.Parallel()
-	b, _ := operateSetup(t)
-	b.exec(t, "SELECT postrider.pause('orders', 'all', stop_time_to_live => true)")
-	b.publish(t, "orders", "e", 2)
-	require.Equal(t, 2, b.count(t, heldQuery))
-	b.exec(t, "SELECT postrider.resume('orders', 'all')")
-	sub, err := b.store.Subscriptions.Get(t.Context(), "orders", "all")
+	tn, _ := operateSetup(t)
+	tn.Exec(t, "SELECT postrider.pause('orders', 'all', stop_time_to_live => true)")
+	tn.Publish(t, "orders", "e", 2)
+	require.Equal(t, 2, tn.Count(t, heldQuery))
+	tn.Exec(t, "SELECT postrider.resume('orders', 'all')")
+	sub, err := tn.System.Subscriptions.Get(t.Context(), "orders", "all")
 	require.NoError(t, err)
 	require.True(t, sub.Hold.Resuming, "time_to_live_since of pending deliveries is still to be moved")
-	_, err = b.pool.Exec(t.Context(), "SELECT postrider.pause('orders', 'all')")
+	_, err = tn.Pool.Exec(t.Context(), "SELECT postrider.pause('orders', 'all')")
 	require.ErrorContains(t, err, "still ending its last pause")
-	require.NoError(t, b.store.Holds.MoveTimeToLive(t.Context(), sub.ID))
-	n, err := b.store.Releaser.Refill(t.Context(), sub.ID, false, 10)
+	require.NoError(t, tn.System.Holds.MoveTimeToLive(t.Context(), sub.ID))
+	n, err := tn.System.Releaser.Refill(t.Context(), sub.ID, false, 10)
 	require.NoError(t, err)
 	require.Equal(t, 2, n)
 
-	b.rest(t, "all")
-	b.exec(t, "SELECT postrider.release('orders', 'all')")
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.probations"))
-	b.exec(t, "SELECT postrider.pause('orders', 'all')")
-	_, err = b.pool.Exec(t.Context(), "SELECT postrider.release('orders', 'all')")
+	restOf(t, tn, "all")
+	tn.Exec(t, "SELECT postrider.release('orders', 'all')")
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.probations"))
+	tn.Exec(t, "SELECT postrider.pause('orders', 'all')")
+	_, err = tn.Pool.Exec(t.Context(), "SELECT postrider.release('orders', 'all')")
 	require.ErrorContains(t, err, `event subscription "all" of topic "orders" is paused`)
-	_, err = b.pool.Exec(t.Context(), "SELECT postrider.pause('orders', 'none')")
+	_, err = tn.Pool.Exec(t.Context(), "SELECT postrider.pause('orders', 'none')")
 	require.ErrorContains(t, err, `topic "orders" has no event subscription "none"`)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'subscription_paused' "+
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'subscription_paused' "+
 		"AND actor = current_user AND details = '{\"stopTimeToLive\": true}'"))
-	require.Equal(t, 4, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action IN ('subscription_paused', "+
+	require.Equal(t, 4, tn.Count(t, "SELECT count(*) FROM postrider.audit WHERE action IN ('subscription_paused', "+
 		"'subscription_resumed', 'subscription_released')"))
 }
 
 // An earlier pause that is still ending is ended first.
 func TestPauseAgainWhileTheLastOneEnds(t *testing.T) {
 	t.Parallel()
-	b, _ := operateSetup(t)
-	b.exec(t, "SELECT postrider.pause('orders', 'all', true)")
-	b.exec(t, "SELECT postrider.resume('orders', 'all')")
-	sub, err := b.store.Holds.Pause(t.Context(), "orders", "all", nil)
+	tn, _ := operateSetup(t)
+	tn.Exec(t, "SELECT postrider.pause('orders', 'all', true)")
+	tn.Exec(t, "SELECT postrider.resume('orders', 'all')")
+	sub, err := tn.System.Holds.Pause(t.Context(), "orders", "all", nil)
 	require.NoError(t, err)
 	require.Equal(t, catalog.HoldPaused, sub.Hold.Reason)
 	require.False(t, sub.Hold.Resuming)

@@ -12,13 +12,14 @@ import (
 
 	"postrider/internal/node"
 	"postrider/internal/postgres"
+	"postrider/internal/testnode"
 	"postrider/jobs/publish"
 )
 
 // keyed publishes one event with a key. Like a client, it tries again if another publish has the key for too long.
-func (b *bundle) keyed(t *testing.T, s *node.System, topic, key string) *publish.Receipt {
+func keyed(t *testing.T, tn *testnode.Node, s *node.System, topic, key string) *publish.Receipt {
 	t.Helper()
-	p := publication(topic, uuid.NewString(), 1)
+	p := testnode.Publication(topic, uuid.NewString(), 1)
 	p.IdempotencyKey = key
 	for {
 		receipt, err := s.Publisher.Publish(t.Context(), p)
@@ -30,85 +31,85 @@ func (b *bundle) keyed(t *testing.T, s *node.System, topic, key string) *publish
 	}
 }
 
-func (b *bundle) events(t *testing.T) int {
+func eventCount(t *testing.T, tn *testnode.Node) int {
 	t.Helper()
-	return b.count(t, "SELECT count(*) FROM postrider.events")
+	return tn.Count(t, "SELECT count(*) FROM postrider.events")
 }
 
 func TestRepeatedPublish(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.topic(t, "others")
-	b.subscription(t, "orders", "all", nil)
-	require.False(t, b.keyed(t, b.store, "orders", "a").Repeated)
-	require.True(t, b.keyed(t, b.store, "orders", "a").Repeated)
-	require.False(t, b.keyed(t, b.store, "orders", "b").Repeated)
-	require.False(t, b.keyed(t, b.store, "others", "a").Repeated, "a key is a topic's own")
-	require.Equal(t, 3, b.events(t))
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries"))
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	tn.Topic(t, "others")
+	tn.Subscribe(t, "orders", "all", nil)
+	require.False(t, keyed(t, tn, tn.System, "orders", "a").Repeated)
+	require.True(t, keyed(t, tn, tn.System, "orders", "a").Repeated)
+	require.False(t, keyed(t, tn, tn.System, "orders", "b").Repeated)
+	require.False(t, keyed(t, tn, tn.System, "others", "a").Repeated, "a key is a topic's own")
+	require.Equal(t, 3, eventCount(t, tn))
+	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.deliveries"))
 
-	b.exec(t, "UPDATE postrider_internal.idempotency_keys SET expires_at = now() - interval '1 second'")
-	require.False(t, b.keyed(t, b.store, "orders", "a").Repeated, "its window is over")
-	require.True(t, b.keyed(t, b.store, "orders", "a").Repeated)
-	require.NoError(t, b.store.Maintenance.Clean(t.Context()))
-	require.Equal(t, 1, b.count(t,
+	tn.Exec(t, "UPDATE postrider_internal.idempotency_keys SET expires_at = now() - interval '1 second'")
+	require.False(t, keyed(t, tn, tn.System, "orders", "a").Repeated, "its window is over")
+	require.True(t, keyed(t, tn, tn.System, "orders", "a").Repeated)
+	require.NoError(t, tn.System.Maintenance.Clean(t.Context()))
+	require.Equal(t, 1, tn.Count(t,
 		"SELECT count(*) FROM postrider_internal.idempotency_keys WHERE expires_at > now() + interval '23 hours 50 minutes'"))
 }
 
 // TestSameKeyEverywhere: two nodes and SQL publish with the same keys at the same time, while the catalog moves.
 func TestSameKeyEverywhere(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	other, _ := newStore(t, b.url, "node-2")
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	other := tn.Beside(t, node.Options{Node: "node-2"}).System
 	const keys = 40
 	var group sync.WaitGroup
-	for _, s := range []*node.System{b.store, other} {
+	for _, s := range []*node.System{tn.System, other} {
 		for k := range keys {
 			for range 2 {
-				group.Go(func() { b.keyed(t, s, "orders", fmt.Sprint(k)) })
+				group.Go(func() { keyed(t, tn, s, "orders", fmt.Sprint(k)) })
 			}
 		}
 	}
 	group.Go(func() {
 		for k := range keys {
-			b.exec(t, `SELECT postrider.publish('orders', '{"eventType": "A", "subject": ""}', idempotency_key => $1)`,
+			tn.Exec(t, `SELECT postrider.publish('orders', '{"eventType": "A", "subject": ""}', idempotency_key => $1)`,
 				fmt.Sprint(k))
 		}
 	})
 	group.Go(func() {
 		for i := range 10 {
-			b.subscription(t, "orders", fmt.Sprintf("sub-%d", i), nil)
+			tn.Subscribe(t, "orders", fmt.Sprintf("sub-%d", i), nil)
 		}
 	})
 	group.Wait()
-	require.Equal(t, keys, b.events(t))
-	require.Equal(t, keys, b.count(t, "SELECT count(*) FROM postrider_internal.idempotency_keys k "+
+	require.Equal(t, keys, eventCount(t, tn))
+	require.Equal(t, keys, tn.Count(t, "SELECT count(*) FROM postrider_internal.idempotency_keys k "+
 		"JOIN postrider_internal.events e ON e.id = k.event_uuids[1]"))
 }
 
 // TestKeyIsKeptWithItsEvents: an event that PostgreSQL rejects leaves no key.
 func TestKeyIsKeptWithItsEvents(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.exec(t, "ALTER TABLE postrider_internal.events ADD CONSTRAINT poison CHECK (event_type <> 'test')")
-	p := publication("orders", "e", 1)
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	tn.Exec(t, "ALTER TABLE postrider_internal.events ADD CONSTRAINT poison CHECK (event_type <> 'test')")
+	p := testnode.Publication("orders", "e", 1)
 	p.IdempotencyKey = "a"
-	_, err := b.store.Publisher.Publish(t.Context(), p)
+	_, err := tn.System.Publisher.Publish(t.Context(), p)
 	require.ErrorIs(t, err, postgres.ErrPoison)
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.idempotency_keys"))
-	b.exec(t, "ALTER TABLE postrider_internal.events DROP CONSTRAINT poison")
-	require.False(t, b.keyed(t, b.store, "orders", "a").Repeated)
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.idempotency_keys"))
+	tn.Exec(t, "ALTER TABLE postrider_internal.events DROP CONSTRAINT poison")
+	require.False(t, keyed(t, tn, tn.System, "orders", "a").Repeated)
 }
 
 // TestOpenTransactionHoldsItsKeyAlone: a transaction that stays open delays its own key alone.
 func TestOpenTransactionHoldsItsKeyAlone(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	tx, err := b.pool.Begin(t.Context())
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	tx, err := tn.Pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.Background()) }()
 	var id uuid.UUID
@@ -118,46 +119,46 @@ func TestOpenTransactionHoldsItsKeyAlone(t *testing.T) {
 	var group sync.WaitGroup
 	held := make(chan error, 1)
 	group.Go(func() {
-		p := publication("orders", "e", 1)
+		p := testnode.Publication("orders", "e", 1)
 		p.IdempotencyKey = "held"
-		_, err := b.store.Publisher.Publish(t.Context(), p)
+		_, err := tn.System.Publisher.Publish(t.Context(), p)
 		held <- err
 	})
 	for k := range 50 {
-		group.Go(func() { b.keyed(t, b.store, "orders", fmt.Sprint(k)) })
+		group.Go(func() { keyed(t, tn, tn.System, "orders", fmt.Sprint(k)) })
 	}
-	group.Go(func() { b.publish(t, "orders", "plain", 1) })
+	group.Go(func() { tn.Publish(t, "orders", "plain", 1) })
 	group.Wait()
 	require.ErrorIs(t, <-held, postgres.ErrUnavailable)
-	require.Equal(t, 51, b.events(t))
+	require.Equal(t, 51, eventCount(t, tn))
 
 	require.NoError(t, tx.Commit(t.Context()))
-	require.True(t, b.keyed(t, b.store, "orders", "held").Repeated)
+	require.True(t, keyed(t, tn, tn.System, "orders", "held").Repeated)
 	var again uuid.UUID
-	require.NoError(t, b.pool.QueryRow(t.Context(), publish).Scan(&again))
+	require.NoError(t, tn.Pool.QueryRow(t.Context(), publish).Scan(&again))
 	require.Equal(t, id, again, "a repeat returns the first response")
-	require.Equal(t, 52, b.events(t))
+	require.Equal(t, 52, eventCount(t, tn))
 }
 
 // TestRolledBackKey: a key whose transaction was rolled back is free.
 func TestRolledBackKey(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
 	const publish = `SELECT postrider.publish_batch('orders',
 		    '[{"eventType": "A", "subject": ""}, {"eventType": "B", "subject": ""}]', idempotency_key => 'a')`
-	tx, err := b.pool.Begin(t.Context())
+	tx, err := tn.Pool.Begin(t.Context())
 	require.NoError(t, err)
 	_, err = tx.Exec(t.Context(), publish)
 	require.NoError(t, errors.Join(err, tx.Rollback(t.Context())))
 	var first, again []uuid.UUID
-	require.NoError(t, b.pool.QueryRow(t.Context(), publish).Scan(&first))
-	require.NoError(t, b.pool.QueryRow(t.Context(), publish).Scan(&again))
+	require.NoError(t, tn.Pool.QueryRow(t.Context(), publish).Scan(&first))
+	require.NoError(t, tn.Pool.QueryRow(t.Context(), publish).Scan(&again))
 	require.Len(t, first, 2)
 	require.Equal(t, first, again)
-	require.Equal(t, 2, b.events(t))
+	require.Equal(t, 2, eventCount(t, tn))
 	for _, key := range []string{"''", "repeat('x', 256)"} {
-		_, err = b.pool.Exec(t.Context(),
+		_, err = tn.Pool.Exec(t.Context(),
 			`SELECT postrider.publish('orders', '{"eventType": "A", "subject": ""}', idempotency_key => `+key+`)`)
 		require.ErrorContains(t, err, "idempotency_key must be 1 to 255 bytes long")
 	}
@@ -166,14 +167,14 @@ func TestRolledBackKey(t *testing.T) {
 // TestKeyedRoute: a publish with very many deliveries keeps its key with its route.
 func TestKeyedRoute(t *testing.T) {
 	t.Parallel()
-	b := routed(t, 6)
+	tn := routed(t, 6)
 	for range 2 {
-		p := publication("orders", "e", 5)
+		p := testnode.Publication("orders", "e", 5)
 		p.IdempotencyKey = "a"
-		_, err := b.store.Publisher.Publish(t.Context(), p)
+		_, err := tn.System.Publisher.Publish(t.Context(), p)
 		require.NoError(t, err)
 	}
-	b.routeAll(t, b.store)
-	b.requireRoutedOnce(t)
-	require.Equal(t, 5, b.events(t))
+	routeAll(t, tn, tn.System)
+	requireRoutedOnce(t, tn)
+	require.Equal(t, 5, eventCount(t, tn))
 }

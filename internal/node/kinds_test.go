@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/internal/testnode"
 	"postrider/jobs"
 )
 
@@ -22,46 +23,46 @@ const futureJobs = `INSERT INTO postrider_internal.river_job (state, args, kind,
 const futureStates = "SELECT coalesce(string_agg(state::text, ' ' ORDER BY id), '') " +
 	"FROM postrider_internal.river_job WHERE kind = 'future'"
 
-func (b *bundle) futureStates(t *testing.T) (states string) {
+func statesOfFutureKinds(t *testing.T, tn *testnode.Node) (states string) {
 	t.Helper()
-	require.NoError(t, b.pool.QueryRow(t.Context(), futureStates).Scan(&states))
+	require.NoError(t, tn.Pool.QueryRow(t.Context(), futureStates).Scan(&states))
 	return states
 }
 
 // During a rolling upgrade this version meets jobs of a kind that only the next one knows.
 func TestJobsOfAnUnknownKindAreOnlyPromoted(t *testing.T) {
 	t.Parallel()
-	b := pendingDeliveries(t, 4)
-	_, j := b.fetched(t, "dead")
+	tn := pendingDeliveries(t, 4)
+	_, j := fetched(t, tn, "dead")
 	require.Len(t, j, 4)
-	b.exec(t, futureJobs)
+	tn.Exec(t, futureJobs)
 
-	n, err := b.store.JobRows.ReclaimFromLost(t.Context())
+	n, err := tn.System.JobRows.ReclaimFromLost(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 4, n, "the others are replaced")
-	n, err = b.store.JobRows.ReclaimOwn(t.Context(), nil)
+	n, err = tn.System.JobRows.ReclaimOwn(t.Context(), nil)
 	require.NoError(t, err)
 	require.Zero(t, n)
 	var ids []int64
-	require.NoError(t, b.pool.QueryRow(t.Context(),
+	require.NoError(t, tn.Pool.QueryRow(t.Context(),
 		"SELECT array_agg(id) FROM postrider_internal.river_job WHERE kind = 'future'").Scan(&ids))
-	n, err = b.store.JobRows.Reclaim(t.Context(), ids)
+	n, err = tn.System.JobRows.Reclaim(t.Context(), ids)
 	require.NoError(t, err)
 	require.Zero(t, n)
-	_, err = b.store.Maintenance.Sweep(t.Context())
+	_, err = tn.System.Maintenance.Sweep(t.Context())
 	require.NoError(t, err)
-	traffic, err := b.store.Traffic.SampleTraffic(t.Context())
+	traffic, err := tn.System.Traffic.SampleTraffic(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 4, traffic.QueuedInAll)
-	require.Equal(t, "available scheduled retryable running running", b.futureStates(t))
+	require.Equal(t, "available scheduled retryable running running", statesOfFutureKinds(t, tn))
 
-	_, err = b.store.JobRows.Promote(t.Context())
+	_, err = tn.System.JobRows.Promote(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, "available available available running running", b.futureStates(t))
+	require.Equal(t, "available available available running running", statesOfFutureKinds(t, tn))
 	require.Equal(t, 5,
-		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'future' AND id = ANY ($1)", ids),
+		tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'future' AND id = ANY ($1)", ids),
 		"the same rows")
-	require.Zero(t, b.count(t, brokenFree))
+	require.Zero(t, tn.Count(t, brokenFree))
 }
 
 // A delivery whose job is of an unknown kind is the newer version's: whatever this one does, both stay as they are.
@@ -69,35 +70,35 @@ func TestDeliveryOfAnUnknownKindOfJobIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		state string
-		do    func(*testing.T, *bundle)
+		do    func(*testing.T, *testnode.Node)
 	}{
-		"the sweeper": {"scheduled", func(t *testing.T, b *bundle) {
-			require.Equal(t, jobs.Swept{}, b.sweep(t))
+		"the sweeper": {"scheduled", func(t *testing.T, tn *testnode.Node) {
+			require.Equal(t, jobs.Swept{}, sweep(t, tn))
 		}},
-		"the lease": {"running", func(t *testing.T, b *bundle) {
-			n, err := b.store.JobRows.ReclaimFromLost(t.Context())
+		"the lease": {"running", func(t *testing.T, tn *testnode.Node) {
+			n, err := tn.System.JobRows.ReclaimFromLost(t.Context())
 			require.NoError(t, err)
 			require.Zero(t, n)
 		}},
-		"the drain": {"scheduled", func(t *testing.T, b *bundle) {
-			require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", "all"))
-			require.NoError(t, b.store.Subscriptions.Drain(t.Context()))
+		"the drain": {"scheduled", func(t *testing.T, tn *testnode.Node) {
+			require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), "orders", "all"))
+			require.NoError(t, tn.System.Subscriptions.Drain(t.Context()))
 			require.Zero(t,
-				b.count(t, "SELECT count(*) FROM postrider_internal.event_subscriptions WHERE drained_at IS NOT NULL"),
+				tn.Count(t, "SELECT count(*) FROM postrider_internal.event_subscriptions WHERE drained_at IS NOT NULL"),
 				"there is something left to do")
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := pendingDeliveries(t, 1)
-			b.exec(t,
+			tn := pendingDeliveries(t, 1)
+			tn.Exec(t,
 				"UPDATE postrider_internal.river_job SET kind = 'future', attempted_by = '{dead}', state = "+
 					"$1::postrider_internal.river_job_state", row.state)
-			b.age(t)
-			row.do(t, b)
-			require.Equal(t, row.state, b.futureStates(t))
-			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE queue = 'deliveries'"))
-			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries d "+
+			age(t, tn)
+			row.do(t, tn)
+			require.Equal(t, row.state, statesOfFutureKinds(t, tn))
+			require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE queue = 'deliveries'"))
+			require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries d "+
 				"JOIN postrider_internal.river_job j ON j.id = d.job_id WHERE d.reruns = 0"))
 		})
 	}
@@ -106,12 +107,12 @@ func TestDeliveryOfAnUnknownKindOfJobIsLeftAlone(t *testing.T) {
 // A late success ends the delivery by deleting the job of its next attempt, when it knows what that job is.
 func TestLateSuccessLeavesAJobOfAnUnknownKind(t *testing.T) {
 	t.Parallel()
-	b, sub := lateSetup(t)
-	r := b.timedOut(t, sub, 1)
-	b.exec(t, "UPDATE postrider_internal.river_job SET kind = 'future'")
-	ended, err := b.store.Recorder.RecordLate(t.Context(), late(r[0], 200), "200")
+	tn, sub := lateSetup(t)
+	r := timedOut(t, tn, sub, 1)
+	tn.Exec(t, "UPDATE postrider_internal.river_job SET kind = 'future'")
+	ended, err := tn.System.Recorder.RecordLate(t.Context(), late(r[0], 200), "200")
 	require.NoError(t, err)
 	require.False(t, ended)
-	b.requireLate(t, "note", "200; only noted: no retry was waiting in the queue")
-	require.Equal(t, "available", b.futureStates(t))
+	requireLate(t, tn, "note", "200; only noted: no retry was waiting in the queue")
+	require.Equal(t, "available", statesOfFutureKinds(t, tn))
 }

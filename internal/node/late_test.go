@@ -9,23 +9,24 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/catalog"
+	"postrider/internal/testnode"
 	"postrider/jobs/delivery"
 	"postrider/policy"
 )
 
 // timedOut publishes n events whose first attempts time out. Their retries are queued and due.
-func (b *bundle) timedOut(t *testing.T, sub *catalog.Subscription, n int) []delivery.Result {
+func timedOut(t *testing.T, tn *testnode.Node, sub *catalog.Subscription, n int) []delivery.Result {
 	t.Helper()
-	b.publish(t, sub.Topic, "e", n)
-	d, j := b.fetched(t, "node-1")
+	tn.Publish(t, sub.Topic, "e", n)
+	d, j := fetched(t, tn, "node-1")
 	require.Len(t, d, n)
 	results := make([]delivery.Result, n)
 	for i := range results {
 		results[i] = result(d[i], j[i], sub, policy.Verdict{Action: policy.Retry, At: time.Now()})
 		results[i].Status, results[i].Outcome = 0, policy.OutcomeTimedOut
-		require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT event_uuid FROM postrider_internal.deliveries WHERE id = $1",
+		require.NoError(t, tn.Pool.QueryRow(t.Context(), "SELECT event_uuid FROM postrider_internal.deliveries WHERE id = $1",
 			d[i]).Scan(&results[i].FirstEvent))
-		require.NoError(t, b.store.Recorder.Record(t.Context(), results[i]))
+		require.NoError(t, tn.System.Recorder.Record(t.Context(), results[i]))
 	}
 	return results
 }
@@ -40,153 +41,153 @@ func late(timedOut delivery.Result, status int) delivery.Result {
 	return r
 }
 
-func (b *bundle) requireLate(t *testing.T, verdict, why string) {
+func requireLate(t *testing.T, tn *testnode.Node, verdict, why string) {
 	t.Helper()
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE late"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE late"))
 	require.Equal(t, 1,
-		b.count(t,
+		tn.Count(t,
 			"SELECT count(*) FROM postrider.delivery_attempts WHERE late AND number = 1 AND verdict = $1 AND why = $2 "+
 				"AND next_attempt_at IS NULL", verdict, why))
-	require.Zero(t, b.count(t, brokenTokens))
+	require.Zero(t, tn.Count(t, brokenTokens))
 }
 
-func lateSetup(t *testing.T) (*bundle, *catalog.Subscription) {
+func lateSetup(t *testing.T) (*testnode.Node, *catalog.Subscription) {
 	t.Helper()
-	b := setup(t)
-	b.topic(t, "orders")
-	return b, b.subscription(t, "orders", "all", nil)
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	return tn, tn.Subscribe(t, "orders", "all", nil)
 }
 
 func TestLateSuccessDeletesTheQueuedRetry(t *testing.T) {
 	t.Parallel()
-	b, sub := lateSetup(t)
-	r := b.timedOut(t, sub, 2)
-	ended, err := b.store.Recorder.RecordLate(t.Context(), late(r[0], 200), "200")
+	tn, sub := lateSetup(t)
+	r := timedOut(t, tn, sub, 2)
+	ended, err := tn.System.Recorder.RecordLate(t.Context(), late(r[0], 200), "200")
 	require.NoError(t, err)
 	require.True(t, ended)
-	b.requireLate(t, "deliver", "200; the queued retry was canceled")
-	require.Equal(t, 1, b.count(t,
+	requireLate(t, tn, "deliver", "200; the queued retry was canceled")
+	require.Equal(t, 1, tn.Count(t,
 		"SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND state = 'delivered' AND attempts = 1 "+
 			"AND last_status = 200 AND last_outcome = 'Delivered' AND reason IS NULL AND finished_at IS NOT NULL",
 		r[0].DeliveryID))
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND state = 'pending'", r[1].DeliveryID),
+		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND state = 'pending'", r[1].DeliveryID),
 		"the other one waits on")
 
-	ended, err = b.store.Recorder.RecordLate(t.Context(), late(r[0], 200), "again")
+	ended, err = tn.System.Recorder.RecordLate(t.Context(), late(r[0], 200), "again")
 	require.NoError(t, err)
 	require.False(t, ended)
-	b.requireLate(t, "deliver", "200; the queued retry was canceled")
+	requireLate(t, tn, "deliver", "200; the queued retry was canceled")
 }
 
 func TestLateSuccessLeavesARunningRetryAlone(t *testing.T) {
 	t.Parallel()
-	b, sub := lateSetup(t)
-	r := b.timedOut(t, sub, 1)
-	d, j := b.fetched(t, "node-2")
-	ended, err := b.store.Recorder.RecordLate(t.Context(), late(r[0], 200), "200")
+	tn, sub := lateSetup(t)
+	r := timedOut(t, tn, sub, 1)
+	d, j := fetched(t, tn, "node-2")
+	ended, err := tn.System.Recorder.RecordLate(t.Context(), late(r[0], 200), "200")
 	require.NoError(t, err)
 	require.False(t, ended)
-	b.requireLate(t, "note", "200; only noted: no retry was waiting in the queue")
+	requireLate(t, tn, "note", "200; only noted: no retry was waiting in the queue")
 
 	second := result(d[0], j[0], sub, policy.Verdict{Action: policy.Delivered})
 	second.Number = 2
-	require.NoError(t, b.store.Recorder.Record(t.Context(), second))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 2"))
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
+	require.NoError(t, tn.System.Recorder.Record(t.Context(), second))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 2"))
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
 }
 
 func TestLateSuccessSkipsARetryThatIsBeingFetched(t *testing.T) {
 	t.Parallel()
-	b, sub := lateSetup(t)
-	r := b.timedOut(t, sub, 1)
-	tx, err := b.pool.Begin(t.Context())
+	tn, sub := lateSetup(t)
+	r := timedOut(t, tn, sub, 1)
+	tx, err := tn.Pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.Background()) }()
 	_, err = tx.Exec(t.Context(), "SELECT FROM postrider_internal.river_job FOR UPDATE")
 	require.NoError(t, err)
-	ended, err := b.store.Recorder.RecordLate(t.Context(), late(r[0], 200), "200")
+	ended, err := tn.System.Recorder.RecordLate(t.Context(), late(r[0], 200), "200")
 	require.NoError(t, err)
 	require.False(t, ended, "it waits for no lock")
 	require.NoError(t, tx.Rollback(t.Context()))
-	b.requireLate(t, "note", "200; only noted: no retry was waiting in the queue")
+	requireLate(t, tn, "note", "200; only noted: no retry was waiting in the queue")
 }
 
 func TestLateSuccessOfADeliveryOnHold(t *testing.T) {
 	t.Parallel()
-	b, sub := lateSetup(t)
-	r := b.timedOut(t, sub, 1)
-	d, j := b.fetched(t, "node-1")
+	tn, sub := lateSetup(t)
+	r := timedOut(t, tn, sub, 1)
+	d, j := fetched(t, tn, "node-1")
 	parked := result(d[0], j[0], sub, policy.Verdict{Action: delivery.Hold, Reason: catalog.HoldPaused})
 	parked.Number = 0
-	require.NoError(t, b.store.Recorder.Record(t.Context(), parked))
-	ended, err := b.store.Recorder.RecordLate(t.Context(), late(r[0], 200), "200")
+	require.NoError(t, tn.System.Recorder.Record(t.Context(), parked))
+	ended, err := tn.System.Recorder.RecordLate(t.Context(), late(r[0], 200), "200")
 	require.NoError(t, err)
 	require.True(t, ended)
-	b.requireLate(t, "deliver", "200; the queued retry was canceled")
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
+	requireLate(t, tn, "deliver", "200; the queued retry was canceled")
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
 }
 
 func TestLateSuccessAfterTheEnd(t *testing.T) {
 	t.Parallel()
-	b, sub := lateSetup(t)
-	r := b.timedOut(t, sub, 1)
-	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", "all"))
-	ended, err := b.store.Recorder.RecordLate(t.Context(), late(r[0], 200), "200")
+	tn, sub := lateSetup(t)
+	r := timedOut(t, tn, sub, 1)
+	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), "orders", "all"))
+	ended, err := tn.System.Recorder.RecordLate(t.Context(), late(r[0], 200), "200")
 	require.NoError(t, err)
 	require.False(t, ended)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE late AND verdict = 'note' "+
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE late AND verdict = 'note' "+
 		"AND why = '200; only noted: the delivery had ended'"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled'"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled'"))
 }
 
 func TestLateFailureChangesNothing(t *testing.T) {
 	t.Parallel()
-	b, sub := lateSetup(t)
-	r := b.timedOut(t, sub, 1)
+	tn, sub := lateSetup(t)
+	r := timedOut(t, tn, sub, 1)
 	response := late(r[0], 503)
 	response.ResponseExcerpt, response.ResponseHeaders = []byte{0xff, 0x00}, []byte("Retry-After: 1\r\n")
-	ended, err := b.store.Recorder.RecordLate(t.Context(), response, "503")
+	ended, err := tn.System.Recorder.RecordLate(t.Context(), response, "503")
 	require.NoError(t, err)
 	require.False(t, ended)
-	b.requireLate(t, "note", "503; only noted")
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 1 "+
+	requireLate(t, tn, "note", "503; only noted")
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 1 "+
 		"AND last_outcome = 'TimedOut' AND last_status IS NULL"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts "+
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts "+
 		"WHERE late AND response_headers LIKE 'Retry-After%' AND response_excerpt = '\\377\\000'"))
 }
 
 // A node that was found dead continues with an attempt that another node has reclaimed: it records no late response.
 func TestLateSuccessOfAZombieChangesNothing(t *testing.T) {
 	t.Parallel()
-	b, sub := lateSetup(t)
-	b.publish(t, "orders", "e", 1)
-	d, j := b.fetched(t, "dead-node")
-	n, err := b.store.JobRows.ReclaimFromLost(t.Context())
+	tn, sub := lateSetup(t)
+	tn.Publish(t, "orders", "e", 1)
+	d, j := fetched(t, tn, "dead-node")
+	n, err := tn.System.JobRows.ReclaimFromLost(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	zombie := result(d[0], j[0], sub, policy.Verdict{Action: policy.Retry, At: time.Now()})
-	require.NoError(t, b.store.Recorder.Record(t.Context(), zombie))
-	ended, err := b.store.Recorder.RecordLate(t.Context(), late(zombie, 200), "200")
+	require.NoError(t, tn.System.Recorder.Record(t.Context(), zombie))
+	ended, err := tn.System.Recorder.RecordLate(t.Context(), late(zombie, 200), "200")
 	require.NoError(t, err)
 	require.False(t, ended)
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 0"))
-	require.Zero(t, b.count(t, brokenTokens))
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 0"))
+	require.Zero(t, tn.Count(t, brokenTokens))
 }
 
 // Late responses and fetches race for the same rows: one of the two gets each delivery.
 func TestLateResponsesRaceWithFetches(t *testing.T) {
 	t.Parallel()
-	b, sub := lateSetup(t)
+	tn, sub := lateSetup(t)
 	const n = 300
-	results := b.timedOut(t, sub, n)
+	results := timedOut(t, tn, sub, n)
 	var group sync.WaitGroup
 	var canceled [3]int
 	for w := range canceled {
 		group.Go(func() {
 			for i := w; i < n; i += len(canceled) {
-				ended, err := b.store.Recorder.RecordLate(context.Background(), late(results[i], 200), "200")
+				ended, err := tn.System.Recorder.RecordLate(context.Background(), late(results[i], 200), "200")
 				require.NoError(t, err)
 				if ended {
 					canceled[w]++
@@ -200,14 +201,14 @@ func TestLateResponsesRaceWithFetches(t *testing.T) {
 		taken AS (UPDATE postrider_internal.river_job j SET state = 'running' FROM free WHERE j.id = free.id RETURNING j.id)
 		SELECT count(*) FROM taken`
 	for got := 1; got > 0; fetched += got {
-		got = b.count(t, fetch)
+		got = tn.Count(t, fetch)
 	}
 	group.Wait()
 	ended := canceled[0] + canceled[1] + canceled[2]
 	require.LessOrEqual(t, ended+fetched, n, "nothing is had by both")
-	require.Equal(t, ended, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
-	require.Equal(t, n-ended, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending'"))
-	require.Equal(t, n-ended, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
-	require.Equal(t, n, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE late"))
-	require.Zero(t, b.count(t, brokenTokens))
+	require.Equal(t, ended, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
+	require.Equal(t, n-ended, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending'"))
+	require.Equal(t, n-ended, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+	require.Equal(t, n, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE late"))
+	require.Zero(t, tn.Count(t, brokenTokens))
 }

@@ -10,18 +10,19 @@ import (
 
 	"postrider/internal/node"
 	"postrider/internal/postgres"
+	"postrider/internal/testnode"
 )
 
 // leasing is a bundle whose store has a pool of one connection.
 func leasing(
 	t *testing.T, open func(ctx context.Context, url string, maxConns int) (*pgxpool.Pool, error),
-) (b *bundle, s *node.System, pool *pgxpool.Pool, stop func()) {
+) (tn *testnode.Node, s *node.System, pool *pgxpool.Pool, stop func()) {
 	t.Helper()
-	b = setup(t)
-	pool, err := open(t.Context(), b.url, 1)
+	tn = testnode.Unchecked(t)
+	pool, err := open(t.Context(), tn.URL, 1)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	sealer, err := postgres.NewSealer(testKey)
+	sealer, err := postgres.NewSealer(testnode.Key)
 	require.NoError(t, err)
 	s, err = node.New(t.Context(), node.Options{Pool: pool, Sealer: sealer, Node: "lone"})
 	require.NoError(t, err)
@@ -30,7 +31,7 @@ func leasing(
 	go func() { defer close(done); s.Run(ctx) }()
 	stop = func() { cancel(); <-done }
 	t.Cleanup(stop)
-	return b, s, pool, stop
+	return tn, s, pool, stop
 }
 
 const (
@@ -55,7 +56,7 @@ func TestHeartbeatGoesOnWhileThePoolIsBusy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, s, pool, stop := leasing(t, open)
+			tn, s, pool, stop := leasing(t, open)
 			busy, err := pool.Acquire(t.Context())
 			require.NoError(t, err)
 			defer busy.Release() // the pool's end waits for it
@@ -63,13 +64,13 @@ func TestHeartbeatGoesOnWhileThePoolIsBusy(t *testing.T) {
 			for n := range 5 {
 				_, err := beat(t, s)
 				require.NoError(t, err)
-				require.Equal(t, n+1, b.count(t, beatQuery))
+				require.Equal(t, n+1, tn.Count(t, beatQuery))
 			}
-			require.Equal(t, 1, b.count(t, "SELECT count(*)"+leaseSessions), "one connection for all of them")
+			require.Equal(t, 1, tn.Count(t, "SELECT count(*)"+leaseSessions), "one connection for all of them")
 			require.NoError(t, s.Nodes.Unregister(t.Context(), "lone", nil))
 
 			stop()
-			require.Eventually(t, func() bool { return b.count(t, "SELECT count(*)"+leaseSessions) == 0 }, 30*time.Second,
+			require.Eventually(t, func() bool { return tn.Count(t, "SELECT count(*)"+leaseSessions) == 0 }, 30*time.Second,
 				10*time.Millisecond, "closed at the end")
 		})
 	}
@@ -77,28 +78,28 @@ func TestHeartbeatGoesOnWhileThePoolIsBusy(t *testing.T) {
 
 func TestHeartbeatComesOverANewConnectionAfterAFailure(t *testing.T) {
 	t.Parallel()
-	b, s, _, _ := leasing(t, postgres.OpenPool)
+	tn, s, _, _ := leasing(t, postgres.OpenPool)
 	_, err := beat(t, s)
 	require.NoError(t, err)
-	require.Equal(t, 1, b.count(t, "SELECT count(pg_terminate_backend(pid, 10000))"+leaseSessions))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(pg_terminate_backend(pid, 10000))"+leaseSessions))
 
 	_, err = beat(t, s)
 	require.Error(t, err)
 	_, err = beat(t, s)
 	require.NoError(t, err)
 
-	require.Equal(t, 2, b.count(t, beatQuery))
+	require.Equal(t, 2, tn.Count(t, beatQuery))
 	// A connection that came too late is closed, and PostgreSQL takes a moment to notice.
-	require.Eventually(t, func() bool { return b.count(t, "SELECT count(*)"+leaseSessions) == 1 }, 30*time.Second,
+	require.Eventually(t, func() bool { return tn.Count(t, "SELECT count(*)"+leaseSessions) == 1 }, 30*time.Second,
 		10*time.Millisecond)
 }
 
 func TestHeartbeatKeepsToItsDeadline(t *testing.T) {
 	t.Parallel()
-	b, s, _, _ := leasing(t, postgres.OpenPool)
+	tn, s, _, _ := leasing(t, postgres.OpenPool)
 	_, err := beat(t, s)
 	require.NoError(t, err)
-	locked, err := b.pool.Begin(t.Context())
+	locked, err := tn.Pool.Begin(t.Context())
 	require.NoError(t, err)
 	_, err = locked.Exec(t.Context(), "LOCK TABLE postrider_internal.nodes")
 	require.NoError(t, err)
@@ -115,16 +116,16 @@ func TestHeartbeatKeepsToItsDeadline(t *testing.T) {
 
 func TestWorkerNodes(t *testing.T) {
 	t.Parallel()
-	b, s, _, _ := leasing(t, postgres.OpenPool)
+	tn, s, _, _ := leasing(t, postgres.OpenPool)
 	require.Equal(t, 1, s.Nodes.WorkerNodes(), "before the first heartbeat, and on a node that has none")
-	require.NoError(t, b.store.Nodes.Register(t.Context(), "host"))
+	require.NoError(t, tn.System.Nodes.Register(t.Context(), "host"))
 	_, err := beat(t, s)
 	require.NoError(t, err)
 	require.Equal(t, 2, s.Nodes.WorkerNodes())
-	require.NoError(t, b.store.Nodes.Unregister(t.Context(), "node-1", nil))
+	require.NoError(t, tn.System.Nodes.Unregister(t.Context(), "node-1", nil))
 	require.Equal(t, 2, s.Nodes.WorkerNodes(), "as of the last heartbeat")
 	_, err = beat(t, s)
 	require.NoError(t, err)
 	require.Equal(t, 1, s.Nodes.WorkerNodes())
-	require.Equal(t, 1, b.store.Nodes.WorkerNodes())
+	require.Equal(t, 1, tn.System.Nodes.WorkerNodes())
 }

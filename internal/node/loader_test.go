@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/postgres"
+	"postrider/internal/testnode"
 	"postrider/jobs/delivery"
 	"postrider/jobs/publish"
 	"postrider/jobs/queue"
@@ -19,11 +20,11 @@ import (
 // beside what is new and beside what is gone.
 func TestLoadFindsEventsOfAnyDay(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.subscription(t, "orders", "all", nil)
-	b.publish(t, "orders", "e", 3)
-	d, j := b.fetched(t, "node-1")
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	tn.Subscribe(t, "orders", "all", nil)
+	tn.Publish(t, "orders", "e", 3)
+	d, j := fetched(t, tn, "node-1")
 	for _, statement := range []string{
 		"CREATE TABLE postrider_internal.events_old (LIKE postrider_internal.events INCLUDING ALL)",
 		"INSERT INTO postrider_internal.events_old SELECT * FROM postrider_internal.events WHERE event_id = 'e-0'",
@@ -32,16 +33,16 @@ func TestLoadFindsEventsOfAnyDay(t *testing.T) {
 		"DO $$ BEGIN EXECUTE format('ALTER TABLE postrider_internal.events ATTACH PARTITION postrider_internal.events_old " +
 			"FOR VALUES FROM (%L) TO (%L)', now()::date - 25, now()::date - 15); END $$",
 	} {
-		b.exec(t, statement)
+		tn.Exec(t, statement)
 	}
-	b.exec(t, "UPDATE postrider_internal.deliveries SET event_day = event_day - 20 WHERE id = $1", d[0])
+	tn.Exec(t, "UPDATE postrider_internal.deliveries SET event_day = event_day - 20 WHERE id = $1", d[0])
 
 	for range 2 { // the first look knows no day yet
 		for i, row := range []struct {
 			id      string
 			missing bool
 		}{{"e-0", false}, {"", true}, {"e-2", false}} {
-			work, err := b.store.Loader.Load(t.Context(), queue.AttemptArgs{Delivery: d[i]}, j[i])
+			work, err := tn.System.Loader.Load(t.Context(), queue.AttemptArgs{Delivery: d[i]}, j[i])
 			require.NoError(t, err)
 			require.Equal(t, row.missing, work.Members[0].EventMissing)
 			require.Equal(t, row.id, work.Members[0].Event.ID)
@@ -54,10 +55,10 @@ func TestLoadFindsEventsOfAnyDay(t *testing.T) {
 // A plan that was made while a table was empty is kept, so it must be right for a full one: tables are read by keys.
 func TestKeptPlansReadTablesByKeys(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.exec(t, "VACUUM ANALYZE") // PostgreSQL believes from here on that all tables are empty
+	tn := testnode.Unchecked(t)
+	tn.Exec(t, "VACUUM ANALYZE") // PostgreSQL believes from here on that all tables are empty
 	for name, statement := range keptStatements() {
-		plan := strings.Join(b.keptPlan(t, statement), "\n")
+		plan := strings.Join(keptPlan(t, tn, statement), "\n")
 		for table := range strings.SplitSeq(plan, "->") {
 			if found := regexp.MustCompile(`^\s+(Seq|Bitmap|Index|Index Only) Scan.* on ` +
 				`(deliveries|batches|left_members|river_job|events|delivery_history|event_subscriptions|` +
@@ -69,9 +70,9 @@ func TestKeptPlansReadTablesByKeys(t *testing.T) {
 }
 
 // keptPlan is the plan that a statement keeps, whatever its parameters.
-func (b *bundle) keptPlan(t *testing.T, kept postgres.KeptStatement) []string {
+func keptPlan(t *testing.T, tn *testnode.Node, kept postgres.KeptStatement) []string {
 	t.Helper()
-	tx, err := b.pool.Begin(t.Context())
+	tx, err := tn.Pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(t.Context()) }()
 	_, err = tx.Exec(t.Context(), kept.Settings)

@@ -4,14 +4,16 @@ import (
 	"context"
 	"testing"
 
+	"postrider/internal/testnode"
+
 	"github.com/stretchr/testify/require"
 )
 
 // holdLock has a row of locks until end, as a user's forgotten psql would. The table's rights allow that to operators
 // of the database alone.
-func (b *bundle) holdLock(t *testing.T, name string) (end func()) {
+func holdLock(t *testing.T, tn *testnode.Node, name string) (end func()) {
 	t.Helper()
-	tx, err := b.pool.Begin(t.Context())
+	tx, err := tn.Pool.Begin(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
 	_, err = tx.Exec(t.Context(), "SELECT postrider_internal.lock($1, 0)", name)
@@ -21,22 +23,22 @@ func (b *bundle) holdLock(t *testing.T, name string) (end func()) {
 
 func TestHeldLocks(t *testing.T) {
 	t.Parallel()
-	b := pendingDeliveries(t, 3)
-	end := b.holdLock(t, "partitions")
-	require.NoError(t, b.store.Maintenance.EnsurePartitions(t.Context()), "nothing is missing: the lock is not needed")
-	b.exec(t, "DO $$ BEGIN EXECUTE format('DROP TABLE postrider_internal.delivery_history_%s', to_char(now() AT TIME "+
+	tn := pendingDeliveries(t, 3)
+	end := holdLock(t, tn, "partitions")
+	require.NoError(t, tn.System.Maintenance.EnsurePartitions(t.Context()), "nothing is missing: the lock is not needed")
+	tn.Exec(t, "DO $$ BEGIN EXECUTE format('DROP TABLE postrider_internal.delivery_history_%s', to_char(now() AT TIME "+
 		"ZONE 'UTC' + interval '7 days', 'YYYYMMDD')); END $$")
-	require.ErrorContains(t, b.store.Maintenance.EnsurePartitions(t.Context()),
+	require.ErrorContains(t, tn.System.Maintenance.EnsurePartitions(t.Context()),
 		`row "partitions" of postrider_internal.locks is locked by process`)
 	end()
-	require.NoError(t, b.store.Maintenance.EnsurePartitions(t.Context()))
+	require.NoError(t, tn.System.Maintenance.EnsurePartitions(t.Context()))
 
-	end = b.holdLock(t, "rollups")
-	merged, err := b.store.Maintenance.MergeRollups(t.Context())
+	end = holdLock(t, tn, "rollups")
+	merged, err := tn.System.Maintenance.MergeRollups(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, merged, "another node is at it")
 	end()
-	merged, err = b.store.Maintenance.MergeRollups(t.Context())
+	merged, err = tn.System.Maintenance.MergeRollups(t.Context())
 	require.NoError(t, err)
 	require.NotZero(t, merged)
 }
@@ -44,12 +46,12 @@ func TestHeldLocks(t *testing.T) {
 // TestLocksAreExclusive: also when the row is not there yet, and when it is deleted meanwhile.
 func TestLocksAreExclusive(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	first, err := b.pool.Begin(t.Context())
+	tn := testnode.Unchecked(t)
+	first, err := tn.Pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = first.Rollback(context.Background()) }()
 	try := func(name string) (mine bool) {
-		require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT postrider_internal.try_lock($1, 1)", name).Scan(&mine))
+		require.NoError(t, tn.Pool.QueryRow(t.Context(), "SELECT postrider_internal.try_lock($1, 1)", name).Scan(&mine))
 		return mine
 	}
 	require.True(t, try("a"))
@@ -64,14 +66,14 @@ func TestLocksAreExclusive(t *testing.T) {
 
 func TestLocksOfDeletedSubscriptionsAreRemoved(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	sub := b.subscription(t, "orders", "all", nil)
-	b.exec(t,
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	sub := tn.Subscribe(t, "orders", "all", nil)
+	tn.Exec(t,
 		"SELECT postrider_internal.lock('batching', $1), postrider_internal.lock('batching', 4711), "+
 			"postrider_internal.lock('sweeper', 0)", sub.ID)
-	require.NoError(t, b.store.Maintenance.Clean(t.Context()))
-	require.Equal(t, 4, b.count(t, "SELECT count(*) FROM postrider_internal.locks"))
+	require.NoError(t, tn.System.Maintenance.Clean(t.Context()))
+	require.Equal(t, 4, tn.Count(t, "SELECT count(*) FROM postrider_internal.locks"))
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider_internal.locks WHERE name = 'batching' AND key = $1", sub.ID))
+		tn.Count(t, "SELECT count(*) FROM postrider_internal.locks WHERE name = 'batching' AND key = $1", sub.ID))
 }

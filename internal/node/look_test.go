@@ -9,13 +9,13 @@ import (
 // TestDueDeliveriesAreFound: one query of an idle node finds everything that is due.
 func TestDueDeliveriesAreFound(t *testing.T) {
 	t.Parallel()
-	b, _ := operateSetup(t)
+	tn, _ := operateSetup(t)
 	look := func() bool {
-		found, err := b.store.JobRows.Due(t.Context())
+		found, err := tn.System.JobRows.Due(t.Context())
 		require.NoError(t, err)
 		return found
 	}
-	b.publish(t, "orders", "e", 1)
+	tn.Publish(t, "orders", "e", 1)
 	require.False(t, look(), "an available job is for the fetchers")
 	for _, due := range []string{
 		"state = 'scheduled', scheduled_at = now()", "state = 'retryable', scheduled_at = now()",
@@ -23,14 +23,14 @@ func TestDueDeliveriesAreFound(t *testing.T) {
 		"state = 'available', scheduled_at = now() + interval '1 minute'",
 		"state = 'available', queue = 'routes', scheduled_at = now() + interval '1 minute'",
 	} {
-		b.exec(t, "UPDATE postrider_internal.river_job SET "+due)
+		tn.Exec(t, "UPDATE postrider_internal.river_job SET "+due)
 		require.True(t, look(), due)
 	}
 	for _, later := range []string{
 		"state = 'scheduled', scheduled_at = now() + interval '1 hour'",
 		"state = 'available', scheduled_at = now() + interval '5 seconds'", "state = 'running'",
 	} {
-		b.exec(t, "UPDATE postrider_internal.river_job SET queue = 'deliveries', "+later)
+		tn.Exec(t, "UPDATE postrider_internal.river_job SET queue = 'deliveries', "+later)
 		require.False(t, look(), later)
 	}
 }

@@ -13,19 +13,24 @@ import (
 // All read the same week, which takes longer to create than to read.
 func TestReadsOfAWeek(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	require.NoError(t, testnode.FillWeek(t.Context(), b.pool, planDeliveries))
-	t.Run("questions", b.testQuestionsReadLittle) //nolint:paralleltest // before a row is deleted
-	//nolint:paralleltest // before a row is deleted
-	t.Run("compiled questions", b.testQuestionsAreNotCompiled)
-	t.Run("counts", b.testCountsOfAWeek) //nolint:paralleltest // before a row is deleted
-	//nolint:paralleltest // the other one deletes a row in the end
-	t.Run("a look goes on where it ended", b.testALookGoesOnWhereItEnded)
-	t.Run("deliveries of a time", b.testDeliveriesOfATime) //nolint:paralleltest // after the first
+	tn := testnode.Unchecked(t)
+	require.NoError(t, testnode.FillWeek(t.Context(), tn.Pool, planDeliveries))
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, *testnode.Node)
+	}{
+		{"questions", testQuestionsReadLittle},
+		{"compiled questions", testQuestionsAreNotCompiled},
+		{"counts", testCountsOfAWeek},
+		{"deliveries of a time", testDeliveriesOfATime},
+		{"a look goes on where it ended", testALookGoesOnWhereItEnded}, // deletes a row in the end
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, tn) }) //nolint:paralleltest // in this order
+	}
 }
 
 // What testnode.FillWeek counts is what its rows say.
-func (b *bundle) testCountsOfAWeek(t *testing.T) {
+func testCountsOfAWeek(t *testing.T, tn *testnode.Node) {
 	for what, query := range map[string]string{
 		"backlogs": `SELECT count(*) FROM (SELECT subscription_id, count(*) AS n FROM postrider_internal.deliveries
 			    GROUP BY 1) d FULL JOIN postrider.backlogs b USING (subscription_id)
@@ -43,18 +48,18 @@ func (b *bundle) testCountsOfAWeek(t *testing.T) {
 			USING (kind, detail) WHERE r.n IS DISTINCT FROM s.n`,
 		"events": `SELECT count(*) FROM postrider.deliveries WHERE event_id IS NULL`,
 	} {
-		require.Zero(t, b.count(t, query), what)
+		require.Zero(t, tn.Count(t, query), what)
 	}
-	require.ErrorContains(t, testnode.FillWeek(t.Context(), b.pool, planDeliveries), "the database has topics already")
+	require.ErrorContains(t, testnode.FillWeek(t.Context(), tn.Pool, planDeliveries), "the database has topics already")
 }
 
 // What no index knows is looked for in steps of 20,000 rows; they come to the end of the list, and see each row once.
-func (b *bundle) testALookGoesOnWhereItEnded(t *testing.T) {
+func testALookGoesOnWhereItEnded(t *testing.T, tn *testnode.Node) {
 	deliveries := func(f query.DeliveryFilter) (found, looks int) {
 		last := int64(1 << 60)
 		turn := query.Turn[query.DeliveryPlace]{Limit: 50}
 		for {
-			page, err := b.store.Reader.ReadDeliveries(t.Context(), f, turn)
+			page, err := tn.System.Reader.ReadDeliveries(t.Context(), f, turn)
 			require.NoError(t, err)
 			for _, line := range page.Rows {
 				require.Less(t, line.DeliveryID, last)
@@ -76,18 +81,18 @@ func (b *bundle) testALookGoesOnWhereItEnded(t *testing.T) {
 	require.Zero(t, found)
 	require.GreaterOrEqual(t, looks, 3)
 	found, _ = deliveries(query.DeliveryFilter{State: "dropped"})
-	require.Equal(t, b.count(t, "SELECT count(*) FROM postrider_internal.delivery_history WHERE state = 'dropped'"), found)
+	require.Equal(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.delivery_history WHERE state = 'dropped'"), found)
 	found, _ = deliveries(query.DeliveryFilter{Topic: "orders", State: "canceled"})
 	require.Equal(t,
-		b.count(t, "SELECT count(*) FROM postrider_internal.delivery_history WHERE state = 'canceled' AND topic_id = 1"),
+		tn.Count(t, "SELECT count(*) FROM postrider_internal.delivery_history WHERE state = 'canceled' AND topic_id = 1"),
 		found)
 	found, looks = deliveries(query.DeliveryFilter{State: "pending"})
-	require.Equal(t, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"), found)
+	require.Equal(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries"), found)
 	require.Equal(t, (found+49)/50, looks, "an index knows them")
 
 	turn, total := query.Turn[uuid.UUID]{Limit: 50}, 0
 	for {
-		page, err := b.store.Reader.ReadEvents(t.Context(), query.EventFilter{Topic: "vouchers"}, turn)
+		page, err := tn.System.Reader.ReadEvents(t.Context(), query.EventFilter{Topic: "vouchers"}, turn)
 		require.NoError(t, err)
 		total += len(page.Rows)
 		if !page.Older && page.SearchedTo == nil {
@@ -97,5 +102,5 @@ func (b *bundle) testALookGoesOnWhereItEnded(t *testing.T) {
 			turn.Before = &page.Rows[len(page.Rows)-1].SystemID
 		}
 	}
-	require.Equal(t, b.count(t, "SELECT count(*) FROM postrider_internal.events WHERE topic_id = 10"), total)
+	require.Equal(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.events WHERE topic_id = 10"), total)
 }

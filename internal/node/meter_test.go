@@ -12,8 +12,10 @@ import (
 
 	"postrider/internal/catalog"
 	"postrider/internal/endpointconf"
+	"postrider/internal/node"
 	"postrider/internal/postgres"
 	"postrider/internal/query"
+	"postrider/internal/testnode"
 	"postrider/jobs/export"
 	"postrider/policy"
 )
@@ -36,40 +38,40 @@ func totals(t *testing.T, m *query.Meter) (map[[4]string]int64, *query.Reading) 
 // not.
 func TestMeterCountsEachMinuteOnce(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	sub := b.subscription(t, "orders", "billing", nil)
-	b.publish(t, "orders", "before", 3)
-	b.exec(t,
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	sub := tn.Subscribe(t, "orders", "billing", nil)
+	tn.Publish(t, "orders", "before", 3)
+	tn.Exec(t,
 		`UPDATE postrider_internal.rollup_deltas SET entries = ARRAY (SELECT ROW (minute - interval '1 hour', topic_id,
 			    subscription_id, kind, detail, bucket, count, NULL)::postrider_internal.rollup_entry FROM unnest(entries))`)
-	_, err := b.store.Maintenance.MergeRollups(t.Context())
+	_, err := tn.System.Maintenance.MergeRollups(t.Context())
 	require.NoError(t, err)
 
-	meter := query.NewMeter(b.store.DB)
+	meter := query.NewMeter(tn.System.DB)
 	meter.ForgetReading()
 	counts, _ := totals(t, meter)
 	require.Empty(t, counts, "what was before the process began is not its own to count")
 
 	want := map[[4]string]int64{}
 	for range 3 {
-		b.publish(t, "orders", "e", 2)
+		tn.Publish(t, "orders", "e", 2)
 		want[[4]string{"orders", "", "published", ""}] += 2
 		want[[4]string{"orders", "billing", "matched", ""}] += 2
 		for range 2 { // appended, then merged
 			meter.ForgetReading()
 			counts, _ = totals(t, meter)
 			require.Equal(t, want, counts)
-			_, err := b.store.Maintenance.MergeRollups(t.Context())
+			_, err := tn.System.Maintenance.MergeRollups(t.Context())
 			require.NoError(t, err)
 		}
 		meter.Elapse(3 * time.Minute) // as if all that was three minutes ago
-		b.exec(t, `UPDATE postrider_internal.rollups SET minute = minute - interval '3 minutes'`)
+		tn.Exec(t, `UPDATE postrider_internal.rollups SET minute = minute - interval '3 minutes'`)
 	}
 
-	d, j := b.fetched(t, "node-1")
+	d, j := fetched(t, tn, "node-1")
 	r := result(d[0], j[0], sub, policy.Verdict{Action: policy.Delivered})
-	require.NoError(t, b.store.Recorder.Record(t.Context(), r))
+	require.NoError(t, tn.System.Recorder.Record(t.Context(), r))
 	meter.ForgetReading()
 	counts, reading := totals(t, meter)
 	want[[4]string{"orders", "billing", "delivered", "FirstAttempt"}] = 1
@@ -86,12 +88,12 @@ func TestMeterCountsEachMinuteOnce(t *testing.T) {
 // However many readers there are, the database is queried once per interval; an error is kept as long.
 func TestMeterLimitsItsQueries(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	meter := query.NewMeter(b.store.DB)
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	meter := query.NewMeter(tn.System.DB)
 	first, err := meter.Read(t.Context())
 	require.NoError(t, err)
-	b.publish(t, "orders", "e", 1)
+	tn.Publish(t, "orders", "e", 1)
 	second, err := meter.Read(t.Context())
 	require.NoError(t, err)
 	require.Same(t, first, second)
@@ -105,15 +107,15 @@ func TestMeterLimitsItsQueries(t *testing.T) {
 // twice.
 func TestMeterLimitsItsLabels(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	meter := query.NewMeter(b.store.DB)
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	meter := query.NewMeter(tn.System.DB)
 	meter.LimitKeys(3)
 	for i := range 5 {
-		b.subscription(t, "orders", fmt.Sprint("billing-", i), nil)
+		tn.Subscribe(t, "orders", fmt.Sprint("billing-", i), nil)
 	}
 	for i := range 2 {
-		b.publish(t, "orders", "e", 1)
+		tn.Publish(t, "orders", "e", 1)
 		meter.ForgetReading()
 		counts, _ := totals(t, meter)
 		require.LessOrEqual(t, len(counts), 5,
@@ -132,39 +134,39 @@ func TestMeterLimitsItsLabels(t *testing.T) {
 // Stats count what the transactions of this node hold.
 func TestStatsCountTransactions(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	sub := b.subscription(t, "orders", "billing", nil)
-	b.publish(t, "orders", "e", 7)
-	d, j := b.fetched(t, "node-1")
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	sub := tn.Subscribe(t, "orders", "billing", nil)
+	tn.Publish(t, "orders", "e", 7)
+	d, j := fetched(t, tn, "node-1")
 	require.NoError(t,
-		b.store.Recorder.Record(t.Context(), result(d[0], j[0], sub, policy.Verdict{Action: policy.Delivered})))
-	publishes, records := b.store.Publisher.PublishCounters(), b.store.Recorder.RecorderCounters()
+		tn.System.Recorder.Record(t.Context(), result(d[0], j[0], sub, policy.Verdict{Action: policy.Delivered})))
+	publishes, records := tn.System.Publisher.PublishCounters(), tn.System.Recorder.RecorderCounters()
 	require.Equal(t, int64(7), publishes.Groups.Sum)
 	require.Equal(t, int64(1), records.Flushes.Sum)
 	require.Positive(t, publishes.Time.Sum)
 	require.Positive(t, records.Time.Sum)
-	require.Zero(t, records.Failures+b.store.Maintenance.Repairs()+publishes.Waiting+publishes.WaitingBytes+
+	require.Zero(t, records.Failures+tn.System.Maintenance.Repairs()+publishes.Waiting+publishes.WaitingBytes+
 		records.Waiting)
-	n, err := b.store.JobRows.Reclaim(t.Context(), []int64{j[1].JobID, j[2].JobID})
+	n, err := tn.System.JobRows.Reclaim(t.Context(), []int64{j[1].JobID, j[2].JobID})
 	require.NoError(t, err)
-	require.Equal(t, int64(n), b.store.JobRows.JobCounters().Reclaimed)
+	require.Equal(t, int64(n), tn.System.JobRows.JobCounters().Reclaimed)
 }
 
 // The row of the last node stays when it is killed: it must not count as a node that delivers.
 func TestMeterCountsNodesThatLive(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	for _, node := range []string{"a", "b"} {
-		s, _ := newStore(t, b.url, node)
+	tn := testnode.Unchecked(t)
+	for _, name := range []string{"a", "b"} {
+		s := tn.Beside(t, node.Options{Node: name}).System
 		require.NoError(t, s.Nodes.Register(t.Context(), "host"))
 	}
-	meter := query.NewMeter(b.store.DB)
+	meter := query.NewMeter(tn.System.DB)
 	_, r := totals(t, meter)
 	require.Equal(t, 2, r.Vitals.Nodes)
 	require.Less(t, r.Vitals.OldestBeatSeconds, 15.0)
 	for left := 1; left >= 0; left-- {
-		b.exec(t, "UPDATE postrider_internal.nodes SET beat_at = beat_at - interval '1 hour' WHERE id = $1",
+		tn.Exec(t, "UPDATE postrider_internal.nodes SET beat_at = beat_at - interval '1 hour' WHERE id = $1",
 			[]string{"a", "b"}[left])
 		meter.ForgetReading()
 		_, r = totals(t, meter)
@@ -202,11 +204,11 @@ func TestMeterReadsWhileThePoolIsBusy(t *testing.T) {
 
 func TestMeterCountsExports(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	sub := b.subscription(t, "orders", "all", outside)
-	b.bury(t, sub, 2)
-	meter := query.NewMeter(b.store.DB)
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	sub := tn.Subscribe(t, "orders", "all", outside)
+	bury(t, tn, sub, 2)
+	meter := query.NewMeter(tn.System.DB)
 	unexported := func(count int64, oldest float64) {
 		t.Helper()
 		meter.ForgetReading()
@@ -215,31 +217,31 @@ func TestMeterCountsExports(t *testing.T) {
 		require.InDelta(t, oldest, r.Vitals.OldestExportSeconds, 60)
 	}
 	unexported(2, 0)
-	b.afterDelay(t)
-	b.claim(t, 1)
-	b.exec(t, "UPDATE postrider_internal.exports SET created_at = now() - interval '1 hour'")
+	afterDelay(t, tn)
+	claim(t, tn, 1)
+	tn.Exec(t, "UPDATE postrider_internal.exports SET created_at = now() - interval '1 hour'")
 	unexported(2, 3600)
-	x, job := b.load(t)
-	b.recordExport(t, export.Result{Job: job, Export: x, Error: "no space"})
+	x, job := load(t, tn)
+	recordExport(t, tn, export.Result{Job: job, Export: x, Error: "no space"})
 	unexported(2, 3600)
-	require.Zero(t, b.store.Exports.ExportCounters().Abandoned)
-	x, job = b.load(t)
-	b.recordExport(t, export.Result{
+	require.Zero(t, tn.System.Exports.ExportCounters().Abandoned)
+	x, job = load(t, tn)
+	recordExport(t, tn, export.Result{
 		Job: job, Export: x, Location: "file:///there", Unfit: map[uuid.UUID]string{x.DeadLetters[0].ID: "no object"},
 	})
 	unexported(0, 0)
-	require.Equal(t, export.ExportCounters{Written: 1, Abandoned: 1}, b.store.Exports.ExportCounters())
+	require.Equal(t, export.ExportCounters{Written: 1, Abandoned: 1}, tn.System.Exports.ExportCounters())
 }
 
 func TestMeterReadsRates(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.subscription(t, "orders", "billing", func(s *catalog.SubscriptionSpec) {
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	tn.Subscribe(t, "orders", "billing", func(s *catalog.SubscriptionSpec) {
 		s.DeliveryRate = &endpointconf.DeliveryRate{Limit: 1, PeriodInSeconds: new(86_400)}
 	})
-	b.publish(t, "orders", "e", 3)
-	r, err := query.NewMeter(b.store.DB).Read(t.Context())
+	tn.Publish(t, "orders", "e", 3)
+	r, err := query.NewMeter(tn.System.DB).Read(t.Context())
 	require.NoError(t, err)
 	require.Len(t, r.Rates, 1)
 	require.Equal(t, "billing", r.Rates[0].Subscription)

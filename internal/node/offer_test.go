@@ -11,6 +11,7 @@ import (
 	"postrider/internal/event"
 	"postrider/internal/node"
 	"postrider/internal/postgres"
+	"postrider/internal/testnode"
 	"postrider/jobs/publish"
 	"postrider/jobs/queue"
 	"postrider/policy"
@@ -28,13 +29,13 @@ func takenOver(t *testing.T, s *node.System) []*queue.Work {
 }
 
 // handingOff is a bundle with a store whose publishes hand at most most jobs to its workers, of one group.
-func handingOff(t *testing.T, most int) *bundle {
+func handingOff(t *testing.T, most int) *testnode.Node {
 	t.Helper()
-	b := setup(t)
+	tn := testnode.Unchecked(t)
 	o := node.Options{Node: "node-configured", MaxWorkers: 2 * most}
-	b.store, _ = openStore(t, b.url, o, openHandoff)
-	b.topic(t, "orders")
-	return b
+	tn.System = tn.Prepared(t, o, openHandoff).System
+	tn.Topic(t, "orders")
+	return tn
 }
 
 const runningHere = "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running' AND attempt = 1 " +
@@ -42,11 +43,11 @@ const runningHere = "SELECT count(*) FROM postrider_internal.river_job WHERE sta
 
 func TestPublishHandsItsJobsOver(t *testing.T) {
 	t.Parallel()
-	b := handingOff(t, 3)
-	b.subscription(t, "orders", "one", nil)
-	b.subscription(t, "orders", "two", nil)
+	tn := handingOff(t, 3)
+	tn.Subscribe(t, "orders", "one", nil)
+	tn.Subscribe(t, "orders", "two", nil)
 	body := []byte(`{"id":"e","subject":"s","eventType":"t","eventTime":"2026-01-01T00:00:00Z","data":{}}`)
-	_, err := b.store.Publisher.Publish(t.Context(),
+	_, err := tn.System.Publisher.Publish(t.Context(),
 		publish.Publication{Topic: "orders", Parse: func(*catalog.Topic) ([]event.Event, error) {
 			e := event.Event{Schema: event.EventGrid, ID: "e", Type: "t", Subject: "s", Body: body}
 			return []event.Event{e, e}, nil
@@ -56,14 +57,14 @@ func TestPublishHandsItsJobsOver(t *testing.T) {
 	for i := range body {
 		body[i] = 'x' // the request's memory is used again
 	}
-	handed := takenOver(t, b.store)
+	handed := takenOver(t, tn.System)
 	require.Len(t, handed, 3, "as many as were requested; the fourth is to be fetched")
-	require.Equal(t, 3, b.count(t, runningHere))
+	require.Equal(t, 3, tn.Count(t, runningHere))
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND attempt = 0"))
-	require.Zero(t, b.count(t, brokenTokens))
+		tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND attempt = 0"))
+	require.Zero(t, tn.Count(t, brokenTokens))
 	for _, h := range handed {
-		loaded, err := b.store.Loader.Load(t.Context(), argsOf(h), queue.JobToken{JobID: h.Job.JobID})
+		loaded, err := tn.System.Loader.Load(t.Context(), argsOf(h), queue.JobToken{JobID: h.Job.JobID})
 		require.NoError(t, err)
 		fresh, own := loaded.Members[0], h.Members[0]
 		require.Equal(t, sent, string(own.Event.Body))
@@ -82,44 +83,44 @@ func TestPublishHandsItsJobsOver(t *testing.T) {
 // Whatever has to wait, or of which more must be known than the publish does, goes the usual way.
 func TestPublishKeepsWhatMustWait(t *testing.T) {
 	t.Parallel()
-	b := handingOff(t, 100)
-	b.subscription(t, "orders", "paused", nil)
-	b.subscription(t, "orders", "batches", batching(10, 64))
-	failing := b.subscription(t, "orders", "failing",
+	tn := handingOff(t, 100)
+	tn.Subscribe(t, "orders", "paused", nil)
+	tn.Subscribe(t, "orders", "batches", batching(10, 64))
+	failing := tn.Subscribe(t, "orders", "failing",
 		func(s *catalog.SubscriptionSpec) { s.EndpointURL = "https://example.com/failing" })
-	_, err := b.store.Holds.Pause(t.Context(), "orders", "paused", nil)
+	_, err := tn.System.Holds.Pause(t.Context(), "orders", "paused", nil)
 	require.NoError(t, err)
-	b.exec(t,
+	tn.Exec(t,
 		"INSERT INTO postrider_internal.probations (probation_key, endpoint_base_url, failures_in_a_row) VALUES ($1, '', 1)",
 		failing.EndpointHash)
-	b.publish(t, "orders", "e", 3)
-	require.Empty(t, takenOver(t, b.store))
-	require.Zero(t, b.count(t, runningHere))
-	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold = 'paused'"))
-	require.Zero(t, b.count(t, brokenTokens))
+	tn.Publish(t, "orders", "e", 3)
+	require.Empty(t, takenOver(t, tn.System))
+	require.Zero(t, tn.Count(t, runningHere))
+	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold = 'paused'"))
+	require.Zero(t, tn.Count(t, brokenTokens))
 }
 
 // What was not committed is not taken over, and its memory is released.
 func TestPublishThatFailsHandsNothingOver(t *testing.T) {
 	t.Parallel()
-	b := handingOff(t, 100)
-	b.subscription(t, "orders", "all", nil)
-	used := b.store.Memory.InUse()
-	_, err := b.store.Publisher.Publish(t.Context(),
+	tn := handingOff(t, 100)
+	tn.Subscribe(t, "orders", "all", nil)
+	used := tn.System.Memory.InUse()
+	_, err := tn.System.Publisher.Publish(t.Context(),
 		publish.Publication{Topic: "orders", Parse: func(*catalog.Topic) ([]event.Event, error) {
 			return []event.Event{{Schema: event.EventGrid, ID: "nul\x00", Type: "t", Body: []byte("{}")}}, nil
 		}})
 	require.ErrorIs(t, err, postgres.ErrPoison)
-	require.Empty(t, takenOver(t, b.store))
-	require.Equal(t, used, b.store.Memory.InUse())
+	require.Empty(t, takenOver(t, tn.System))
+	require.Equal(t, used, tn.System.Memory.InUse())
 
-	b.publish(t, "orders", "e", 2)
-	require.Greater(t, b.store.Memory.InUse(), used)
-	for _, h := range takenOver(t, b.store) {
+	tn.Publish(t, "orders", "e", 2)
+	require.Greater(t, tn.System.Memory.InUse(), used)
+	for _, h := range takenOver(t, tn.System) {
 		h.Release()
 	}
-	require.Equal(t, used, b.store.Memory.InUse())
-	_, err = b.store.Publisher.Publish(t.Context(), publish.Publication{
+	require.Equal(t, used, tn.System.Memory.InUse())
+	_, err = tn.System.Publisher.Publish(t.Context(), publish.Publication{
 		Topic: "gone", Parse: func(*catalog.Topic) ([]event.Event, error) { return nil, errors.New("not called") },
 	})
 	require.ErrorIs(t, err, postgres.ErrNotFound)
@@ -128,15 +129,15 @@ func TestPublishThatFailsHandsNothingOver(t *testing.T) {
 // Bodies that find no memory are loaded when there is some.
 func TestHandoffIsBoundedByMemory(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	small, _ := openStore(t, b.url, node.Options{Node: "node-small", MaxBodyBytes: 1, MaxWorkers: 200}, openHandoff)
-	b.topic(t, "orders")
-	b.subscription(t, "orders", "all", nil)
+	tn := testnode.Unchecked(t)
+	small := tn.Prepared(t, node.Options{Node: "node-small", MaxBodyBytes: 1, MaxWorkers: 200}, openHandoff).System
+	tn.Topic(t, "orders")
+	tn.Subscribe(t, "orders", "all", nil)
 	require.NoError(t, small.Cache.Reload(t.Context()))
 	_, err := small.Publisher.Publish(t.Context(), bigPublication("orders", 5, 400<<10))
 	require.NoError(t, err)
 	require.Empty(t, takenOver(t, small), "there is just enough to load one")
-	require.Equal(t, 5, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available'"))
+	require.Equal(t, 5, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available'"))
 }
 
 // While the catalog keeps moving, a publish filters by the one that its transaction reads, which the process does not
@@ -144,33 +145,33 @@ func TestHandoffIsBoundedByMemory(t *testing.T) {
 func TestPublishByACatalogThatIsNewerThanTheOneInMemory(t *testing.T) {
 	t.Parallel()
 	for name, key := range map[string]string{"optimistic": "", "keyed": "a-key"} {
-		b := setup(t)
-		b.topic(t, "orders")
+		tn := testnode.Unchecked(t)
+		tn.Topic(t, "orders")
 		never := func(s *catalog.SubscriptionSpec) { s.RetryPolicy.Policy = "ga-2018" }
-		b.subscription(t, "orders", "resting", never)
-		b.subscription(t, "orders", "calm", never)
-		behind := storeAtRest(t, b.url)
+		tn.Subscribe(t, "orders", "resting", never)
+		tn.Subscribe(t, "orders", "calm", never)
+		behind := storeAtRest(t, tn.URL)
 		behind.Handoff.Open(time.Second, time.Second)
 		behind.Publisher.FilterInTransactions()
 		go behind.Publisher.Run(t.Context())
-		b.putPolicy(t, copyNamed(t, policy.DefaultName, "new"))
-		b.subscription(t, "orders", "resting", func(s *catalog.SubscriptionSpec) { s.RetryPolicy.Policy = "new" })
-		b.subscription(t, "orders", "calm", func(s *catalog.SubscriptionSpec) {
+		putPolicy(t, tn, copyNamed(t, policy.DefaultName, "new"))
+		tn.Subscribe(t, "orders", "resting", func(s *catalog.SubscriptionSpec) { s.RetryPolicy.Policy = "new" })
+		tn.Subscribe(t, "orders", "calm", func(s *catalog.SubscriptionSpec) {
 			s.RetryPolicy.Policy = "new"
 			s.EndpointURL = "https://example.org/calm"
 		})
-		b.rest(t, "resting")
+		restOf(t, tn, "resting")
 
-		p := publication("orders", "e", 1)
+		p := testnode.Publication("orders", "e", 1)
 		p.IdempotencyKey = key
 		_, err := behind.Publisher.Publish(t.Context(), p)
 		require.NoError(t, err, name)
 		require.Equal(t, 1,
-			b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'resting' AND hold = 'probation'"),
+			tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'resting' AND hold = 'probation'"),
 			"%s: it may not be tried", name)
 		handed := takenOver(t, behind)
 		require.Len(t, handed, 1, name)
-		loaded, err := b.store.Loader.Load(t.Context(), argsOf(handed[0]), queue.JobToken{JobID: handed[0].Job.JobID})
+		loaded, err := tn.System.Loader.Load(t.Context(), argsOf(handed[0]), queue.JobToken{JobID: handed[0].Job.JobID})
 		require.NoError(t, err)
 		require.NotNil(t, loaded.Probation.Policy)
 		require.Equal(t, loaded.Probation, handed[0].Probation,
@@ -186,7 +187,7 @@ func storeAtRest(t *testing.T, url string) *node.System {
 	pool, err := postgres.OpenPool(t.Context(), url, 2)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	sealer, err := postgres.NewSealer(testKey)
+	sealer, err := postgres.NewSealer(testnode.Key)
 	require.NoError(t, err)
 	s, err := node.New(t.Context(), node.Options{Pool: pool, Sealer: sealer, Node: "node-at-rest", MaxWorkers: 200})
 	require.NoError(t, err)

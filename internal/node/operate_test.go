@@ -13,28 +13,29 @@ import (
 	"postrider/internal/access"
 	"postrider/internal/catalog"
 	"postrider/internal/postgres"
+	"postrider/internal/testnode"
 	"postrider/jobs/delivery"
 	"postrider/jobs/queue"
 	"postrider/policy"
 )
 
-func operateSetup(t *testing.T) (*bundle, *catalog.Subscription) {
+func operateSetup(t *testing.T) (*testnode.Node, *catalog.Subscription) {
 	t.Helper()
-	b := setup(t)
-	b.topic(t, "orders")
-	return b, b.subscription(t, "orders", "all", nil)
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	return tn, tn.Subscribe(t, "orders", "all", nil)
 }
 
 // failed publishes n events whose first attempts fail; their retries wait for an hour.
-func (b *bundle) failed(t *testing.T, sub *catalog.Subscription, n int) (deliveries []int64) {
+func failed(t *testing.T, tn *testnode.Node, sub *catalog.Subscription, n int) (deliveries []int64) {
 	t.Helper()
-	b.publish(t, sub.Topic, "failed", n)
-	deliveries, jobs := b.fetched(t, "node-1")
+	tn.Publish(t, sub.Topic, "failed", n)
+	deliveries, jobs := fetched(t, tn, "node-1")
 	require.Len(t, deliveries, n)
 	for i := range deliveries {
 		r := result(deliveries[i], jobs[i], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})
 		r.Error, r.ResponseExcerpt = "it broke", []byte("busy")
-		require.NoError(t, b.store.Recorder.Record(t.Context(), r))
+		require.NoError(t, tn.System.Recorder.Record(t.Context(), r))
 	}
 	return deliveries
 }
@@ -48,56 +49,56 @@ func theNo(t *testing.T, err error) *postgres.FunctionError {
 }
 
 // requireEnded: the delivery has ended so, once, with nothing left of it.
-func (b *bundle) requireEnded(t *testing.T, delivery int64, state, reason string) {
+func requireEnded(t *testing.T, tn *testnode.Node, delivery int64, state, reason string) {
 	t.Helper()
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1", delivery))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1", delivery))
 	require.Equal(t, 1,
-		b.count(t,
+		tn.Count(t,
 			"SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND state = $2 AND reason = $3 AND hold IS NULL "+
 				"AND finished_at IS NOT NULL", delivery, state, reason))
 	require.Zero(t,
-		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE args ->> 'd' = $1::text", fmt.Sprint(delivery)))
-	require.Equal(t, 1, b.count(t,
+		tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE args ->> 'd' = $1::text", fmt.Sprint(delivery)))
+	require.Equal(t, 1, tn.Count(t,
 		"SELECT coalesce(sum(count), 0) FROM postrider.delivery_counts WHERE kind = $1 AND detail = $2", state, reason))
-	require.Zero(t, b.count(t, brokenTokens))
+	require.Zero(t, tn.Count(t, brokenTokens))
 }
 
 func TestCancelEndsWhateverIsPending(t *testing.T) {
 	t.Parallel()
-	for name, pending := range map[string]func(*testing.T, *bundle, *catalog.Subscription){
-		"due":     func(t *testing.T, b *bundle, _ *catalog.Subscription) { b.publish(t, "orders", "e", 1) },
-		"waiting": func(t *testing.T, b *bundle, sub *catalog.Subscription) { b.failed(t, sub, 1) },
-		"running": func(t *testing.T, b *bundle, _ *catalog.Subscription) {
-			b.publish(t, "orders", "e", 1)
-			b.fetched(t, "node-1")
+	for name, pending := range map[string]func(*testing.T, *testnode.Node, *catalog.Subscription){
+		"due":     func(t *testing.T, tn *testnode.Node, _ *catalog.Subscription) { tn.Publish(t, "orders", "e", 1) },
+		"waiting": func(t *testing.T, tn *testnode.Node, sub *catalog.Subscription) { failed(t, tn, sub, 1) },
+		"running": func(t *testing.T, tn *testnode.Node, _ *catalog.Subscription) {
+			tn.Publish(t, "orders", "e", 1)
+			fetched(t, tn, "node-1")
 		},
-		"on hold": func(t *testing.T, b *bundle, _ *catalog.Subscription) {
-			_, err := b.store.Holds.Pause(t.Context(), "orders", "all", nil)
+		"on hold": func(t *testing.T, tn *testnode.Node, _ *catalog.Subscription) {
+			_, err := tn.System.Holds.Pause(t.Context(), "orders", "all", nil)
 			require.NoError(t, err)
-			b.publish(t, "orders", "e", 1)
+			tn.Publish(t, "orders", "e", 1)
 		},
-		"open": func(t *testing.T, b *bundle, _ *catalog.Subscription) {
-			b.subscription(t, "orders", "all", batching(10, 64))
-			b.publish(t, "orders", "e", 1)
+		"open": func(t *testing.T, tn *testnode.Node, _ *catalog.Subscription) {
+			tn.Subscribe(t, "orders", "all", batching(10, 64))
+			tn.Publish(t, "orders", "e", 1)
 		},
-		"without its job": func(t *testing.T, b *bundle, _ *catalog.Subscription) {
-			b.publish(t, "orders", "e", 1)
-			b.exec(t, "DELETE FROM postrider_internal.river_job")
+		"without its job": func(t *testing.T, tn *testnode.Node, _ *catalog.Subscription) {
+			tn.Publish(t, "orders", "e", 1)
+			tn.Exec(t, "DELETE FROM postrider_internal.river_job")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, sub := operateSetup(t)
-			pending(t, b, sub)
-			id := int64(b.count(t, "SELECT id FROM postrider_internal.deliveries"))
+			tn, sub := operateSetup(t)
+			pending(t, tn, sub)
+			id := int64(tn.Count(t, "SELECT id FROM postrider_internal.deliveries"))
 			ctx := access.WithActor(t.Context(), access.Actor{Name: "anna", Address: "192.0.2.1"})
-			require.NoError(t, b.store.Operator.Cancel(ctx, id))
-			b.requireEnded(t, id, "canceled", "CanceledByOperator")
-			require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.audit WHERE actor = 'anna' AND address = '192.0.2.1'
+			require.NoError(t, tn.System.Operator.Cancel(ctx, id))
+			requireEnded(t, tn, id, "canceled", "CanceledByOperator")
+			require.Equal(t, 1, tn.Count(t, `SELECT count(*) FROM postrider.audit WHERE actor = 'anna' AND address = '192.0.2.1'
 				    AND action = 'delivery_canceled'
 				AND topic = 'orders' AND subscription = 'all' AND details = jsonb_build_object('deliveryId', $1::bigint)`, id))
 
-			err := b.store.Operator.Cancel(ctx, id)
+			err := tn.System.Operator.Cancel(ctx, id)
 			require.ErrorIs(t, err, postgres.ErrConflict)
 			require.Equal(t, fmt.Sprintf("delivery %d has ended: canceled", id), theNo(t, err).Message)
 		})
@@ -106,17 +107,17 @@ func TestCancelEndsWhateverIsPending(t *testing.T) {
 
 func TestActingOnADeliveryThatIsUnknown(t *testing.T) {
 	t.Parallel()
-	b, _ := operateSetup(t)
-	_, letter := b.store.Operator.DeadLetterNow(t.Context(), 7)
+	tn, _ := operateSetup(t)
+	_, letter := tn.System.Operator.DeadLetterNow(t.Context(), 7)
 	for _, err := range []error{
-		b.store.Operator.Cancel(t.Context(), 7), b.store.Operator.RetryNow(t.Context(), 7), letter,
+		tn.System.Operator.Cancel(t.Context(), 7), tn.System.Operator.RetryNow(t.Context(), 7), letter,
 	} {
 		require.ErrorIs(t, err, postgres.ErrNotFound)
 		require.Equal(t, "delivery 7 does not exist", theNo(t, err).Message)
 		require.Contains(t, theNo(t, err).Hint, "postrider.deliveries")
 	}
-	require.ErrorContains(t, b.store.Reader.Ping(cancelled()), "canceled")
-	require.ErrorIs(t, b.store.Operator.Cancel(cancelled(), 7), context.Canceled)
+	require.ErrorContains(t, tn.System.Reader.Ping(cancelled()), "canceled")
+	require.ErrorIs(t, tn.System.Operator.Cancel(cancelled(), 7), context.Canceled)
 }
 
 func cancelled() context.Context {
@@ -128,54 +129,54 @@ func cancelled() context.Context {
 // Dead-lettering by hand creates the same dead letter as recording an attempt.
 func TestDeadLetterNowIsAsSelfContainedAsARecordedOne(t *testing.T) {
 	t.Parallel()
-	b, sub := operateSetup(t)
-	given := b.failed(t, sub, 1)[0]
-	b.publish(t, "orders", "e", 1)
-	d, j := b.fetched(t, "node-1")
+	tn, sub := operateSetup(t)
+	given := failed(t, tn, sub, 1)[0]
+	tn.Publish(t, "orders", "e", 1)
+	d, j := fetched(t, tn, "node-1")
 	recorded := result(d[0], j[0], sub,
 		policy.Verdict{Action: policy.DeadLetter, Reason: policy.ReasonMaxDeliveryAttemptsExceeded})
 	recorded.Error, recorded.ResponseExcerpt = "it broke", []byte("busy")
-	require.NoError(t, b.store.Recorder.Record(t.Context(), recorded))
+	require.NoError(t, tn.System.Recorder.Record(t.Context(), recorded))
 
-	letter, err := b.store.Operator.DeadLetterNow(t.Context(), given)
+	letter, err := tn.System.Operator.DeadLetterNow(t.Context(), given)
 	require.NoError(t, err)
 
 	require.Equal(t, uuid.Version(7), letter.Version(), "in the order of time, as all are")
-	b.requireEnded(t, given, "dead_lettered", "DeadLetteredByOperator")
+	requireEnded(t, tn, given, "dead_lettered", "DeadLetteredByOperator")
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE dead_letter_id = $1 AND delivery_id = $2", letter, given))
+		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE dead_letter_id = $1 AND delivery_id = $2", letter, given))
 	require.Equal(t, 1,
-		b.count(t,
+		tn.Count(t,
 			"SELECT count(*) FROM postrider.dead_letters WHERE dead_letter_id = $1 AND body ->> 'id' = 'failed-0' "+
 				"AND body_text IS NOT NULL", letter))
 	require.Equal(t, 1,
-		b.count(t,
+		tn.Count(t,
 			"SELECT count(*) FROM postrider.audit WHERE action = 'delivery_dead_lettered' AND details ->> 'deadLetterId' = "+
 				"$1::text", letter.String()))
 	const own = `'{id,dead_lettered_at,delivery_id,reason,event_uuid,event_id,subject,body,first_attempt_at,` +
 		`last_attempt_at,time_to_live_since,published_at}'::text[]`
-	require.Equal(t, 1, b.count(t, "SELECT count(DISTINCT to_jsonb(l) - "+own+") FROM postrider_internal.dead_letters l"),
+	require.Equal(t, 1, tn.Count(t, "SELECT count(DISTINCT to_jsonb(l) - "+own+") FROM postrider_internal.dead_letters l"),
 		"all else is the same")
-	require.Equal(t, 2, b.count(t, `SELECT count(*) FROM postrider_internal.dead_letters l
+	require.Equal(t, 2, tn.Count(t, `SELECT count(*) FROM postrider_internal.dead_letters l
 		JOIN postrider_internal.delivery_history h ON h.id = l.delivery_id
 		WHERE (l.first_attempt_at, l.last_attempt_at, l.time_to_live_since, l.event_uuid) = (h.first_attempt_at,
 		    h.last_attempt_at, h.time_to_live_since, h.event_uuid)`))
-	require.Equal(t, 1, b.count(t, "SELECT count(DISTINCT to_jsonb(h) - '{id,state,reason,event_uuid,dead_letter_id,"+
+	require.Equal(t, 1, tn.Count(t, "SELECT count(DISTINCT to_jsonb(h) - '{id,state,reason,event_uuid,dead_letter_id,"+
 		"finished_at,first_attempt_at,last_attempt_at,"+
 		"time_to_live_since}'::text[]) FROM postrider_internal.delivery_history h"))
-	_, err = b.store.Operator.DeadLetterNow(t.Context(), given)
+	_, err = tn.System.Operator.DeadLetterNow(t.Context(), given)
 	require.Contains(t, theNo(t, err).Hint, "dead_letters")
 }
 
 func TestDeadLetterNowIsNotified(t *testing.T) {
 	t.Parallel()
-	b, sub := operateSetup(t)
-	b.subscribeToNotices(t)
-	ids := b.failed(t, sub, 2)
-	_, err := b.store.Operator.DeadLetterNow(t.Context(), ids[0])
+	tn, sub := operateSetup(t)
+	subscribeToNotices(t, tn)
+	ids := failed(t, tn, sub, 2)
+	_, err := tn.System.Operator.DeadLetterNow(t.Context(), ids[0])
 	require.NoError(t, err)
-	require.NoError(t, b.store.Operator.Cancel(t.Context(), ids[1]))
-	notices := b.publishNotices(t)
+	require.NoError(t, tn.System.Operator.Cancel(t.Context(), ids[1]))
+	notices := publishNotices(t, tn)
 	require.Len(t, notices, 1, "an operator who cancels needs no notice")
 	require.Equal(t, "postrider.deadLetter.created", notices[0].Type)
 	require.Equal(t, "DeadLetteredByOperator", notices[0].Data["reason"])
@@ -183,54 +184,56 @@ func TestDeadLetterNowIsNotified(t *testing.T) {
 
 func TestDeadLetterNowNeedsTheEvent(t *testing.T) {
 	t.Parallel()
-	b, sub := operateSetup(t)
-	id := b.failed(t, sub, 1)[0]
-	b.exec(t, "DELETE FROM postrider_internal.events")
-	_, err := b.store.Operator.DeadLetterNow(t.Context(), id)
+	tn, sub := operateSetup(t)
+	id := failed(t, tn, sub, 1)[0]
+	tn.Exec(t, "DELETE FROM postrider_internal.events")
+	_, err := tn.System.Operator.DeadLetterNow(t.Context(), id)
 	require.Equal(t, fmt.Sprintf("the event of delivery %d is gone", id), theNo(t, err).Message)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending'"),
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending'"),
 		"nothing was done")
-	require.Zero(t, b.count(t, brokenTokens))
-	require.NoError(t, b.store.Operator.Cancel(t.Context(), id))
+	require.Zero(t, tn.Count(t, brokenTokens))
+	require.NoError(t, tn.System.Operator.Cancel(t.Context(), id))
 }
 
 func TestRetryNowMakesANewJob(t *testing.T) {
 	t.Parallel()
-	b, sub := operateSetup(t)
-	id := b.failed(t, sub, 1)[0]
-	b.exec(t, `UPDATE postrider_internal.river_job SET args = args || '{"r": 3}', attempt = 2`)
-	before := b.count(t, "SELECT id FROM postrider_internal.river_job")
+	tn, sub := operateSetup(t)
+	id := failed(t, tn, sub, 1)[0]
+	tn.Exec(t, `UPDATE postrider_internal.river_job SET args = args || '{"r": 3}', attempt = 2`)
+	before := tn.Count(t, "SELECT id FROM postrider_internal.river_job")
 
-	require.NoError(t, b.store.Operator.RetryNow(t.Context(), id))
+	require.NoError(t, tn.System.Operator.RetryNow(t.Context(), id))
 
 	const due = `SELECT count(*) FROM postrider_internal.deliveries d JOIN postrider_internal.river_job j
 		    ON j.id = d.job_id
 		WHERE j.id > $1 AND j.state = 'available' AND j.scheduled_at <= now() AND d.next_attempt_at <= now()
 		  AND d.attempts = 1 AND j.args ->> 'n' = '2' AND j.args ->> 'r' = '5' AND j.attempt = 0`
-	require.Equal(t, 1, b.count(t, due, before), "a job row never serves two attempts; its reruns are counted on")
-	require.Zero(t, b.count(t, brokenTokens))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'delivery_retried'"))
+	require.Equal(t, 1, tn.Count(t, due, before), "a job row never serves two attempts; its reruns are counted on")
+	require.Zero(t, tn.Count(t, brokenTokens))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'delivery_retried'"))
 
-	after := b.count(t, "SELECT id FROM postrider_internal.river_job")
-	require.NoError(t, b.store.Operator.RetryNow(t.Context(), id))
-	require.Equal(t, after, b.count(t, "SELECT id FROM postrider_internal.river_job"),
+	after := tn.Count(t, "SELECT id FROM postrider_internal.river_job")
+	require.NoError(t, tn.System.Operator.RetryNow(t.Context(), id))
+	require.Equal(t, after, tn.Count(t, "SELECT id FROM postrider_internal.river_job"),
 		"what is due keeps its place in the queue")
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'delivery_retried'"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'delivery_retried'"))
 }
 
 func TestRetryNowIsRejected(t *testing.T) {
 	t.Parallel()
-	pause := func(t *testing.T, b *bundle) {
-		_, err := b.store.Holds.Pause(t.Context(), "orders", "all", nil)
+	pause := func(t *testing.T, tn *testnode.Node) {
+		_, err := tn.System.Holds.Pause(t.Context(), "orders", "all", nil)
 		require.NoError(t, err)
 	}
 	for name, row := range map[string]struct {
-		change        func(*testing.T, *bundle)
+		change        func(*testing.T, *testnode.Node)
 		kind          error
 		message, hint string
 	}{
 		"running": {
-			func(t *testing.T, b *bundle) { b.exec(t, "UPDATE postrider_internal.river_job SET state = 'running'") },
+			func(t *testing.T, tn *testnode.Node) {
+				tn.Exec(t, "UPDATE postrider_internal.river_job SET state = 'running'")
+			},
 			postgres.ErrConflict, "an attempt of delivery 1 is in progress", "Wait",
 		},
 		"paused": {
@@ -238,40 +241,40 @@ func TestRetryNowIsRejected(t *testing.T) {
 			`SELECT postrider.resume('orders', 'all') ends the pause.`,
 		},
 		"rests": {
-			func(t *testing.T, b *bundle) { b.rest(t, "all") }, postgres.ErrConflict,
+			func(t *testing.T, tn *testnode.Node) { restOf(t, tn, "all") }, postgres.ErrConflict,
 			`event subscription "all" of topic "orders" is in probation`, `SELECT postrider.release('orders', 'all') ends`,
 		},
 		"unproven": {
-			func(t *testing.T, b *bundle) {
-				b.exec(t,
+			func(t *testing.T, tn *testnode.Node) {
+				tn.Exec(t,
 					"INSERT INTO postrider_internal.event_subscription_states (subscription_id, not_validated_since) "+
 						"VALUES (1, now())")
 			}, postgres.ErrNotValidated, `event subscription "all" of topic "orders" is waiting for its endpoint's validation`,
 			"validate",
 		},
-		"deleted": {func(t *testing.T, b *bundle) {
-			b.exec(t, "UPDATE postrider_internal.event_subscriptions SET deleted_at = now()")
+		"deleted": {func(t *testing.T, tn *testnode.Node) {
+			tn.Exec(t, "UPDATE postrider_internal.event_subscriptions SET deleted_at = now()")
 		}, postgres.ErrConflict, `event subscription "all" of topic "orders" was deleted`, "canceled"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, sub := operateSetup(t)
-			id := b.failed(t, sub, 1)[0]
-			row.change(t, b)
-			err := b.store.Operator.RetryNow(t.Context(), id)
+			tn, sub := operateSetup(t)
+			id := failed(t, tn, sub, 1)[0]
+			row.change(t, tn)
+			err := tn.System.Operator.RetryNow(t.Context(), id)
 			require.ErrorIs(t, err, row.kind)
 			require.Equal(t, row.message, theNo(t, err).Message)
 			require.Contains(t, theNo(t, err).Hint, row.hint)
-			require.Equal(t, 1, b.count(t,
+			require.Equal(t, 1, tn.Count(t,
 				"SELECT count(*) FROM postrider_internal.deliveries WHERE next_attempt_at > now() + interval '59 minutes'"))
 		})
 	}
 }
 
 // rest puts an event subscription's endpoint in probation.
-func (b *bundle) rest(t *testing.T, name string) {
+func restOf(t *testing.T, tn *testnode.Node, name string) {
 	t.Helper()
-	b.exec(t, `INSERT INTO postrider_internal.probations (probation_key, endpoint_base_url, since, until, cause)
+	tn.Exec(t, `INSERT INTO postrider_internal.probations (probation_key, endpoint_base_url, since, until, cause)
 		SELECT postrider_internal.probation_key(p.probation_scope, s.endpoint_hash, s.id), s.endpoint_base_url, now(),
 		       now() + interval '1 hour', 'Busy'
 		  FROM postrider_internal.event_subscriptions s JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
@@ -281,30 +284,30 @@ func (b *bundle) rest(t *testing.T, name string) {
 // Behind the admission limit no delivery overtakes: it is only due, and the next refill takes it.
 func TestRetryNowOfADeliveryThatWaitsForAdmission(t *testing.T) {
 	t.Parallel()
-	b, sub := operateSetup(t)
-	id := b.failed(t, sub, 1)[0]
-	b.exec(t, "DELETE FROM postrider_internal.river_job")
-	b.exec(t, "UPDATE postrider_internal.deliveries SET job_id = NULL, hold = 'admission'")
-	require.NoError(t, b.store.Operator.RetryNow(t.Context(), id))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold = 'admission' "+
+	tn, sub := operateSetup(t)
+	id := failed(t, tn, sub, 1)[0]
+	tn.Exec(t, "DELETE FROM postrider_internal.river_job")
+	tn.Exec(t, "UPDATE postrider_internal.deliveries SET job_id = NULL, hold = 'admission'")
+	require.NoError(t, tn.System.Operator.RetryNow(t.Context(), id))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold = 'admission' "+
 		"AND job_id IS NULL AND next_attempt_at <= now()"))
-	n, err := b.store.Releaser.Refill(t.Context(), sub.ID, false, 10)
+	n, err := tn.System.Releaser.Refill(t.Context(), sub.ID, false, 10)
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE scheduled_at <= now() AND args ->> 'n' = '2'"))
-	require.Zero(t, b.count(t, brokenTokens))
+		tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE scheduled_at <= now() AND args ->> 'n' = '2'"))
+	require.Zero(t, tn.Count(t, brokenTokens))
 }
 
 const leftQuery = "SELECT count(*) FROM postrider.batch_members WHERE delivery_id = $1 AND left_at IS NOT NULL " +
 	"AND left_reason = $2 AND left_after = $3"
 
 // waitingBatch is a batch of n whose first attempt failed and whose retry waits, or is held.
-func (b *bundle) waitingBatch(t *testing.T, sub *catalog.Subscription, n int, verdict policy.Verdict) *queue.Work {
+func waitingBatch(t *testing.T, tn *testnode.Node, sub *catalog.Subscription, n int, verdict policy.Verdict) *queue.Work {
 	t.Helper()
-	b.publish(t, "orders", "e", n)
-	batch := b.cutOne(t, sub)
-	require.NoError(t, b.store.Recorder.Record(t.Context(), batchResult(batch, sub, verdict)))
+	tn.Publish(t, "orders", "e", n)
+	batch := cutOne(t, tn, sub)
+	require.NoError(t, tn.System.Recorder.Record(t.Context(), batchResult(batch, sub, verdict)))
 	return batch
 }
 
@@ -316,40 +319,40 @@ func TestMembersLeaveTheirBatchByHand(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, sub := batchSetup(t, 10, 64)
-			batch := b.waitingBatch(t, sub, 4, verdict)
-			b.exec(t, "UPDATE postrider_internal.batches SET next_attempt_at = now() + interval '1 hour' WHERE hold IS NOT NULL")
+			tn, sub := batchSetup(t, 10, 64)
+			batch := waitingBatch(t, tn, sub, 4, verdict)
+			tn.Exec(t, "UPDATE postrider_internal.batches SET next_attempt_at = now() + interval '1 hour' WHERE hold IS NOT NULL")
 			ids := make([]int64, 4)
 			for i, m := range batch.Members {
 				ids[i] = m.DeliveryID
 			}
-			attempts := b.count(t, "SELECT attempts FROM postrider_internal.deliveries WHERE id = $1", ids[0])
+			attempts := tn.Count(t, "SELECT attempts FROM postrider_internal.deliveries WHERE id = $1", ids[0])
 
-			require.NoError(t, b.store.Operator.Cancel(t.Context(), ids[0]))
-			b.requireEnded(t, ids[0], "canceled", "CanceledByOperator")
-			require.Equal(t, 1, b.count(t, leftQuery, ids[0], "CanceledByOperator", attempts))
-			letter, err := b.store.Operator.DeadLetterNow(t.Context(), ids[1])
+			require.NoError(t, tn.System.Operator.Cancel(t.Context(), ids[0]))
+			requireEnded(t, tn, ids[0], "canceled", "CanceledByOperator")
+			require.Equal(t, 1, tn.Count(t, leftQuery, ids[0], "CanceledByOperator", attempts))
+			letter, err := tn.System.Operator.DeadLetterNow(t.Context(), ids[1])
 			require.NoError(t, err)
-			b.requireEnded(t, ids[1], "dead_lettered", "DeadLetteredByOperator")
+			requireEnded(t, tn, ids[1], "dead_lettered", "DeadLetteredByOperator")
 			require.Equal(t, 1,
-				b.count(t,
+				tn.Count(t,
 					"SELECT count(*) FROM postrider.dead_letters WHERE dead_letter_id = $1 AND last_outcome IS NOT DISTINCT "+
 						"FROM CASE attempts WHEN 1 THEN 'Busy' END", letter))
-			require.NoError(t, b.store.Operator.RetryNow(t.Context(), ids[2]))
-			require.Equal(t, 1, b.count(t, leftQuery, ids[2], "RetriedByOperator", attempts))
+			require.NoError(t, tn.System.Operator.RetryNow(t.Context(), ids[2]))
+			require.Equal(t, 1, tn.Count(t, leftQuery, ids[2], "RetriedByOperator", attempts))
 			require.Equal(t, 1,
-				b.count(t,
+				tn.Count(t,
 					"SELECT count(*) FROM postrider_internal.deliveries WHERE id = $1 AND batch_id IS NULL "+
 						"AND next_attempt_at <= now()", ids[2]))
-			require.Equal(t, 1, b.count(t, "SELECT members FROM postrider.batches WHERE state = 'pending'"))
-			require.Zero(t, b.count(t, brokenTokens))
+			require.Equal(t, 1, tn.Count(t, "SELECT members FROM postrider.batches WHERE state = 'pending'"))
+			require.Zero(t, tn.Count(t, brokenTokens))
 
-			require.NoError(t, b.store.Operator.Cancel(t.Context(), ids[3]))
+			require.NoError(t, tn.System.Operator.Cancel(t.Context(), ids[3]))
 			require.Equal(t, 1,
-				b.count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'canceled' AND members = 0 AND finished_at IS "+
+				tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'canceled' AND members = 0 AND finished_at IS "+
 					"NOT NULL AND hold IS NULL"), "with the last one it ends")
-			require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'batch'"))
-			require.Zero(t, b.count(t, brokenTokens))
+			require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'batch'"))
+			require.Zero(t, tn.Count(t, brokenTokens))
 		})
 	}
 }
@@ -361,11 +364,11 @@ func TestCancelOfAMemberWhileItsBatchIsRecorded(t *testing.T) {
 	for action, states := range map[policy.VerdictAction]string{policy.Delivered: "delivered", policy.Retry: "pending"} {
 		t.Run(string(action), func(t *testing.T) {
 			t.Parallel()
-			b, sub := batchSetup(t, 10, 64)
-			b.publish(t, "orders", "e", 3)
-			batch := b.cutOne(t, sub)
+			tn, sub := batchSetup(t, 10, 64)
+			tn.Publish(t, "orders", "e", 3)
+			batch := cutOne(t, tn, sub)
 			id := batch.Members[1].DeliveryID
-			tx, err := b.pool.Begin(t.Context())
+			tx, err := tn.Pool.Begin(t.Context())
 			require.NoError(t, err)
 			defer func() { _ = tx.Rollback(context.Background()) }()
 			_, err = tx.Exec(t.Context(), "SELECT postrider.cancel($1)", id)
@@ -373,24 +376,24 @@ func TestCancelOfAMemberWhileItsBatchIsRecorded(t *testing.T) {
 			recorded := make(chan error, 1)
 			go func() {
 				fate := delivery.Fate{DeliveryID: id, Verdict: policy.Verdict{Action: policy.Retry, At: time.Now()}}
-				recorded <- b.store.Recorder.Record(context.Background(),
+				recorded <- tn.System.Recorder.Record(context.Background(),
 					batchResult(batch, sub, policy.Verdict{Action: action, At: time.Now().Add(time.Hour)}, fate))
 			}()
 			require.Eventually(t, func() bool {
-				return b.count(t, "SELECT count(*) FROM pg_locks WHERE NOT granted AND database = (SELECT oid FROM pg_database "+
+				return tn.Count(t, "SELECT count(*) FROM pg_locks WHERE NOT granted AND database = (SELECT oid FROM pg_database "+
 					"WHERE datname = current_database())") > 0 ||
-					b.count(t,
+					tn.Count(t,
 						"SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()") > 0
 			}, 30*time.Second, time.Millisecond)
 			require.NoError(t, tx.Commit(t.Context()))
 			require.NoError(t, <-recorded)
 
-			b.requireEnded(t, id, "canceled", "CanceledByOperator")
-			require.Equal(t, 1, b.count(t, leftQuery, id, "CanceledByOperator", 0))
+			requireEnded(t, tn, id, "canceled", "CanceledByOperator")
+			require.Equal(t, 1, tn.Count(t, leftQuery, id, "CanceledByOperator", 0))
 			require.Equal(t, 2,
-				b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = $1 AND attempts = 1", states))
-			require.Equal(t, 2, b.count(t, "SELECT members FROM postrider.batches"))
-			require.Zero(t, b.count(t, brokenTokens))
+				tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = $1 AND attempts = 1", states))
+			require.Equal(t, 2, tn.Count(t, "SELECT members FROM postrider.batches"))
+			require.Zero(t, tn.Count(t, brokenTokens))
 		})
 	}
 }
@@ -398,10 +401,10 @@ func TestCancelOfAMemberWhileItsBatchIsRecorded(t *testing.T) {
 // An operator's open transaction with a canceled delivery does not keep the node from recording others.
 func TestForgottenTransactionIsEnded(t *testing.T) {
 	t.Parallel()
-	b, sub := operateSetup(t)
-	b.publish(t, "orders", "e", 1)
-	d, j := b.fetched(t, "node-1")
-	config := b.pool.Config().ConnConfig.Copy()
+	tn, sub := operateSetup(t)
+	tn.Publish(t, "orders", "e", 1)
+	d, j := fetched(t, tn, "node-1")
+	config := tn.Pool.Config().ConnConfig.Copy()
 	config.RuntimeParams["idle_in_transaction_session_timeout"] = "0" // as psql has it
 	person, err := pgx.ConnectConfig(t.Context(), config)
 	require.NoError(t, err)
@@ -409,8 +412,8 @@ func TestForgottenTransactionIsEnded(t *testing.T) {
 	_, err = person.Exec(t.Context(), fmt.Sprintf("BEGIN; SELECT postrider.cancel(%d)", d[0]))
 	require.NoError(t, err)
 	require.NoError(t,
-		b.store.Recorder.Record(t.Context(), result(d[0], j[0], sub, policy.Verdict{Action: policy.Delivered})))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
+		tn.System.Recorder.Record(t.Context(), result(d[0], j[0], sub, policy.Verdict{Action: policy.Delivered})))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
 	_, err = person.Exec(t.Context(), "COMMIT")
 	require.Error(t, err)
 
@@ -429,38 +432,38 @@ func TestForgottenTransactionIsEnded(t *testing.T) {
 
 func TestLateSuccessOfACanceledDeliveryIsOnlyNoted(t *testing.T) {
 	t.Parallel()
-	b, sub := operateSetup(t)
-	r := b.timedOut(t, sub, 1)
-	require.NoError(t, b.store.Operator.Cancel(t.Context(), r[0].DeliveryID))
-	ended, err := b.store.Recorder.RecordLate(t.Context(), late(r[0], 200), "200")
+	tn, sub := operateSetup(t)
+	r := timedOut(t, tn, sub, 1)
+	require.NoError(t, tn.System.Operator.Cancel(t.Context(), r[0].DeliveryID))
+	ended, err := tn.System.Recorder.RecordLate(t.Context(), late(r[0], 200), "200")
 	require.NoError(t, err)
 	require.False(t, ended)
-	b.requireLate(t, "note", "200; only noted: the delivery had ended")
-	b.requireEnded(t, r[0].DeliveryID, "canceled", "CanceledByOperator")
+	requireLate(t, tn, "note", "200; only noted: the delivery had ended")
+	requireEnded(t, tn, r[0].DeliveryID, "canceled", "CanceledByOperator")
 }
 
 func TestDeliveryIsReadWithItsAttempts(t *testing.T) {
 	t.Parallel()
-	b, sub := batchSetup(t, 10, 64)
-	batch := b.waitingBatch(t, sub, 2, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})
+	tn, sub := batchSetup(t, 10, 64)
+	batch := waitingBatch(t, tn, sub, 2, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})
 	id := batch.Members[0].DeliveryID
-	require.NoError(t, b.store.Operator.RetryNow(t.Context(), id))
-	d, j := b.fetched(t, "node-1")
+	require.NoError(t, tn.System.Operator.RetryNow(t.Context(), id))
+	d, j := fetched(t, tn, "node-1")
 	require.Equal(t, []int64{id}, d)
 	alone := result(id, j[0], sub, policy.Verdict{Action: policy.Delivered})
 	alone.Number = 2
-	require.NoError(t, b.store.Recorder.Record(t.Context(), alone))
+	require.NoError(t, tn.System.Recorder.Record(t.Context(), alone))
 
-	found, err := b.store.Reader.Delivery(t.Context(), id)
+	found, err := tn.System.Reader.Delivery(t.Context(), id)
 	require.NoError(t, err)
 	require.Equal(t, "delivered", found.State)
 	require.Equal(t, 2, found.Attempts)
 	require.Equal(t, "e-0", *found.EventID)
-	attempts, err := b.store.Reader.Attempts(t.Context(), id, 100)
+	attempts, err := tn.System.Reader.Attempts(t.Context(), id, 100)
 	require.NoError(t, err)
 	require.Len(t, attempts, 2)
 	require.Equal(t, &batch.BatchID, attempts[0].BatchID)
 	require.Nil(t, attempts[1].BatchID)
-	_, err = b.store.Reader.Delivery(t.Context(), 7777)
+	_, err = tn.System.Reader.Delivery(t.Context(), 7777)
 	require.ErrorIs(t, err, postgres.ErrNotFound)
 }

@@ -23,15 +23,15 @@ func atOnce(deliveries int, one, other func(i int)) {
 
 func TestCancelAndRecordAtTheSameTime(t *testing.T) {
 	t.Parallel()
-	b, sub := operateSetup(t)
+	tn, sub := operateSetup(t)
 	const n = 60
-	b.publish(t, "orders", "e", n)
-	d, j := b.fetched(t, "node-1")
+	tn.Publish(t, "orders", "e", n)
+	d, j := fetched(t, tn, "node-1")
 	canceled := make([]error, n)
 	atOnce(n, func(i int) {
 		require.NoError(t,
-			b.store.Recorder.Record(t.Context(), result(d[i], j[i], sub, policy.Verdict{Action: policy.Delivered})))
-	}, func(i int) { canceled[i] = b.store.Operator.Cancel(t.Context(), d[i]) })
+			tn.System.Recorder.Record(t.Context(), result(d[i], j[i], sub, policy.Verdict{Action: policy.Delivered})))
+	}, func(i int) { canceled[i] = tn.System.Operator.Cancel(t.Context(), d[i]) })
 
 	won := 0
 	for _, err := range canceled {
@@ -42,60 +42,60 @@ func TestCancelAndRecordAtTheSameTime(t *testing.T) {
 		require.Contains(t, theNo(t, err).Message, "has ended: delivered")
 	}
 	require.Equal(t, n,
-		b.count(t, "SELECT count(DISTINCT delivery_id) FROM postrider.deliveries WHERE state <> 'pending'"))
-	require.Equal(t, n, b.count(t, "SELECT count(*) FROM postrider.deliveries"), "each has one end")
-	require.Equal(t, won, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled'"))
-	require.Equal(t, n-won, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts"),
+		tn.Count(t, "SELECT count(DISTINCT delivery_id) FROM postrider.deliveries WHERE state <> 'pending'"))
+	require.Equal(t, n, tn.Count(t, "SELECT count(*) FROM postrider.deliveries"), "each has one end")
+	require.Equal(t, won, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled'"))
+	require.Equal(t, n-won, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts"),
 		"of a canceled one nothing is recorded")
 	require.Equal(t, n,
-		b.count(t, "SELECT sum(count) FROM postrider.delivery_counts WHERE kind IN ('delivered', 'canceled')"))
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+		tn.Count(t, "SELECT sum(count) FROM postrider.delivery_counts WHERE kind IN ('delivered', 'canceled')"))
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"))
 }
 
 func TestCancelAndFetchAtTheSameTime(t *testing.T) {
 	t.Parallel()
-	b, _ := operateSetup(t)
+	tn, _ := operateSetup(t)
 	const n = 60
-	b.publish(t, "orders", "e", n)
+	tn.Publish(t, "orders", "e", n)
 	ids := make([]int64, n)
 	for i := range ids {
-		ids[i] = int64(b.count(t, "SELECT id FROM postrider_internal.deliveries ORDER BY id OFFSET $1 LIMIT 1", i))
+		ids[i] = int64(tn.Count(t, "SELECT id FROM postrider_internal.deliveries ORDER BY id OFFSET $1 LIMIT 1", i))
 	}
-	atOnce(n, func(i int) { require.NoError(t, b.store.Operator.Cancel(t.Context(), ids[i])) }, func(int) {
-		_, err := b.store.JobRows.Fetch(t.Context(), queue.DeliverQueue, []string{queue.DeliverKind}, 2)
+	atOnce(n, func(i int) { require.NoError(t, tn.System.Operator.Cancel(t.Context(), ids[i])) }, func(int) {
+		_, err := tn.System.JobRows.Fetch(t.Context(), queue.DeliverQueue, []string{queue.DeliverKind}, 2)
 		require.NoError(t, err)
 	})
-	require.Equal(t, n, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled'"))
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+	require.Equal(t, n, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled'"))
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"))
 }
 
 func TestRetryNowTwiceAtTheSameTime(t *testing.T) {
 	t.Parallel()
-	b, sub := operateSetup(t)
+	tn, sub := operateSetup(t)
 	const n = 30
-	d := b.failed(t, sub, n)
-	retry := func(i int) { require.NoError(t, b.store.Operator.RetryNow(t.Context(), d[i])) }
+	d := failed(t, tn, sub, n)
+	retry := func(i int) { require.NoError(t, tn.System.Operator.RetryNow(t.Context(), d[i])) }
 	atOnce(n, retry, retry)
-	require.Equal(t, n, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available'"))
-	require.Equal(t, n, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'delivery_retried'"))
-	require.Zero(t, b.count(t, brokenTokens))
+	require.Equal(t, n, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available'"))
+	require.Equal(t, n, tn.Count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'delivery_retried'"))
+	require.Zero(t, tn.Count(t, brokenTokens))
 }
 
 // Either the retry that an operator requested or the one of the recording, never both.
 func TestRetryNowAndRecordAtTheSameTime(t *testing.T) {
 	t.Parallel()
-	b, sub := operateSetup(t)
+	tn, sub := operateSetup(t)
 	const n = 40
-	b.publish(t, "orders", "e", n)
-	d, j := b.fetched(t, "node-1")
+	tn.Publish(t, "orders", "e", n)
+	d, j := fetched(t, tn, "node-1")
 	atOnce(n, func(i int) {
-		require.NoError(t, b.store.Recorder.Record(t.Context(),
+		require.NoError(t, tn.System.Recorder.Record(t.Context(),
 			result(d[i], j[i], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})))
 	}, func(i int) {
-		if err := b.store.Operator.RetryNow(t.Context(), d[i]); err != nil {
+		if err := tn.System.Operator.RetryNow(t.Context(), d[i]); err != nil {
 			require.Contains(t, theNo(t, err).Message, "is in progress")
 		}
 	})
-	require.Equal(t, n, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
-	require.Zero(t, b.count(t, brokenTokens))
+	require.Equal(t, n, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+	require.Zero(t, tn.Count(t, brokenTokens))
 }

@@ -13,6 +13,7 @@ import (
 	"postrider/internal/operator"
 	"postrider/internal/postgres"
 	"postrider/internal/query"
+	"postrider/internal/testnode"
 	"postrider/jobs/export"
 	"postrider/policy"
 )
@@ -30,63 +31,63 @@ SELECT gen_random_uuid(), l.dead_lettered_at + n * interval '1 millisecond' - in
   FROM postrider_internal.dead_letters l, generate_series(1, $1::int) n`
 
 // operateOn makes the steps that are left.
-func (b *bundle) operateOn(t *testing.T) {
+func operateOn(t *testing.T, tn *testnode.Node) {
 	t.Helper()
 	for steps, more := 0, true; more; steps++ {
 		require.Less(t, steps, 50, "it does not end")
-		_, more = b.operate(t)
+		_, more = operate(t, tn)
 	}
 }
 
 // Few of very many are found by short steps, each of which says how far it is.
 func TestStepsCheckALimitedNumber(t *testing.T) {
 	t.Parallel()
-	b, letters := deadMany(t, 1)
-	b.exec(t, manyLetters, 45_000)
-	id := b.begin(t, &query.DeadLetterFilter{Subject: new("rare")}, operator.Action{Kind: operator.Purge})
+	tn, letters := deadMany(t, 1)
+	tn.Exec(t, manyLetters, 45_000)
+	id := begin(t, tn, &query.DeadLetterFilter{Subject: new("rare")}, operator.Action{Kind: operator.Purge})
 	var reached []time.Time
 	for more, steps := true, 0; more; steps++ {
 		require.Less(t, steps, 7)
-		_, more = b.operate(t)
-		o, err := b.store.Reader.Operation(t.Context(), id)
+		_, more = operate(t, tn)
+		o, err := tn.System.Reader.Operation(t.Context(), id)
 		require.NoError(t, err)
 		if o.ReachedAt != nil {
 			reached = append(reached, *o.ReachedAt)
 		}
 	}
-	b.requireOperation(t, id, "purge done: matched 1 done 1 skipped 0 failed 0")
+	requireOperation(t, tn, id, "purge done: matched 1 done 1 skipped 0 failed 0")
 	require.Len(t, reached, 5, "20,000 and 40,000 counted, 20,000 and 40,000 purged, and the rare one")
 	require.Equal(t, 20*time.Second, reached[1].Sub(reached[0]))
 	require.Equal(t, reached[:2], reached[2:4])
-	require.Equal(t, 45_000, b.count(t, "SELECT count(*) FROM postrider.dead_letters"))
+	require.Equal(t, 45_000, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters"))
 
 	// What is named by its event or its event subscription is found at once: an index has it.
-	id = b.begin(t, &query.DeadLetterFilter{DeadLetterIDs: letters}, operator.Action{Kind: operator.Purge})
-	_, more := b.operate(t)
+	id = begin(t, tn, &query.DeadLetterFilter{DeadLetterIDs: letters}, operator.Action{Kind: operator.Purge})
+	_, more := operate(t, tn)
 	require.True(t, more)
-	_, more = b.operate(t)
+	_, more = operate(t, tn)
 	require.False(t, more)
-	b.requireOperation(t, id, "purge done: matched 1 done 1 skipped 0 failed 0")
+	requireOperation(t, tn, id, "purge done: matched 1 done 1 skipped 0 failed 0")
 
 	// Counting looks at the clock as often.
 	require.Equal(t, "44999 false",
-		b.text(t, `SELECT format('%s %s', matched, at_least::text)
+		tn.Text(t, `SELECT format('%s %s', matched, at_least::text)
 			FROM postrider_internal.measure_dead_letters('{"subject": "common"}', 'infinity', '0')`), "few are counted at once")
-	b.exec(t,
+	tn.Exec(t,
 		"CREATE OR REPLACE FUNCTION postrider_internal.few_dead_letters(filter jsonb) RETURNS boolean "+
 			"LANGUAGE sql STABLE AS 'SELECT false'")
-	require.Equal(t, "20000 true", b.text(t, `SELECT format('%s %s', matched, at_least::text)
+	require.Equal(t, "20000 true", tn.Text(t, `SELECT format('%s %s', matched, at_least::text)
 		FROM postrider_internal.measure_dead_letters('{"subject": "common"}', 'infinity', '0')`))
-	require.Equal(t, "44999 false", b.text(t, `SELECT format('%s %s', matched, at_least::text)
+	require.Equal(t, "44999 false", tn.Text(t, `SELECT format('%s %s', matched, at_least::text)
 		FROM postrider_internal.measure_dead_letters('{"subject": "common"}', 'infinity', '1 hour')`))
 	require.Equal(t, "25000 false",
-		b.text(t, `SELECT format('%s %s', matched, at_least::text) FROM postrider_internal.measure_dead_letters(
+		tn.Text(t, `SELECT format('%s %s', matched, at_least::text) FROM postrider_internal.measure_dead_letters(
 		jsonb_build_object('dead_lettered_from', (SELECT to_char(dead_lettered_at AT TIME ZONE 'UTC',
 		    'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') FROM postrider_internal.dead_letters ORDER BY 1 OFFSET 19999 LIMIT 1)),
 		    'infinity', '1 hour')`))
-	require.Contains(t, b.rejectedBy(t, `SELECT postrider_internal.count_dead_letters('{"topic": "orders"}', '0')`),
+	require.Contains(t, rejectedBy(t, tn, `SELECT postrider_internal.count_dead_letters('{"topic": "orders"}', '0')`),
 		"counting was stopped after 0 seconds: there are at least 20000 dead letters that match")
-	found, err := b.store.Reader.CountDeadLetters(t.Context(),
+	found, err := tn.System.Reader.CountDeadLetters(t.Context(),
 		&query.DeadLetterFilter{Topic: new("orders"), Subscription: new("all")})
 	require.NoError(t, err)
 	require.Equal(t, query.Matched{Matched: 44_999}, found)
@@ -95,41 +96,41 @@ func TestStepsCheckALimitedNumber(t *testing.T) {
 // TestCountEvents: a dry run finds what a redelivery would, and begins nothing.
 func TestCountEvents(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	old := b.day(t, 3)
-	b.topic(t, "orders")
-	b.topic(t, "other")
-	b.publish(t, "orders", "old", 12)
-	b.exec(t, "UPDATE postrider_internal.events SET published_at = published_at - interval '3 days'")
-	b.moveEvents(t, old)
-	b.publish(t, "orders", "new", 12)
-	b.publish(t, "other", "other", 12)
-	b.subscription(t, "orders", "basic", filtered(t, `{"subjectEndsWith":"1"}`))
-	b.subscription(t, "orders", "advanced",
+	tn := testnode.Unchecked(t)
+	old := day(t, tn, 3)
+	tn.Topic(t, "orders")
+	tn.Topic(t, "other")
+	tn.Publish(t, "orders", "old", 12)
+	tn.Exec(t, "UPDATE postrider_internal.events SET published_at = published_at - interval '3 days'")
+	moveEvents(t, tn, old)
+	tn.Publish(t, "orders", "new", 12)
+	tn.Publish(t, "other", "other", 12)
+	tn.Subscribe(t, "orders", "basic", filtered(t, `{"subjectEndsWith":"1"}`))
+	tn.Subscribe(t, "orders", "advanced",
 		filtered(t, `{"advancedFilters":[{"operatorType":"StringEndsWith","key":"subject","values":["1"]}]}`))
 	from := time.Now().AddDate(0, 0, -10)
 	for _, name := range []string{"basic", "advanced"} {
-		found, err := b.store.Reader.CountEvents(t.Context(), "orders", name, from, nil)
+		found, err := tn.System.Reader.CountEvents(t.Context(), "orders", name, from, nil)
 		require.NoError(t, err)
 		require.Equal(t, query.Matched{Matched: 4}, found, name)
-		found, err = b.store.Reader.CountEvents(t.Context(), "orders", name, time.Now().AddDate(0, 0, -1), nil)
+		found, err = tn.System.Reader.CountEvents(t.Context(), "orders", name, time.Now().AddDate(0, 0, -1), nil)
 		require.NoError(t, err)
 		require.Equal(t, query.Matched{Matched: 2}, found, name)
 	}
-	require.Zero(t, b.count(t, operationJobs))
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.operations"))
-	require.Equal(t, 24, b.count(t, "SELECT postrider.count_events('orders', now() - interval '10 days')"))
+	require.Zero(t, tn.Count(t, operationJobs))
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.operations"))
+	require.Equal(t, 24, tn.Count(t, "SELECT postrider.count_events('orders', now() - interval '10 days')"))
 	require.Equal(t, 12,
-		b.count(t, "SELECT postrider.count_events('orders', now() - interval '10 days', now() - interval '1 day')"))
+		tn.Count(t, "SELECT postrider.count_events('orders', now() - interval '10 days', now() - interval '1 day')"))
 	require.Contains(t,
-		b.rejectedBy(t, "SELECT postrider_internal.count_events('orders', '2020-01-01', NULL, '-1 second')"),
+		rejectedBy(t, tn, "SELECT postrider_internal.count_events('orders', '2020-01-01', NULL, '-1 second')"),
 		"there are at least 12 such events")
-	require.Contains(t, b.rejectedBy(t, "SELECT postrider.count_events('none', '2020-01-01')"), "does not exist")
-	require.Contains(t, b.rejectedBy(t, "SELECT postrider.count_events('orders', '-infinity')"),
+	require.Contains(t, rejectedBy(t, tn, "SELECT postrider.count_events('none', '2020-01-01')"), "does not exist")
+	require.Contains(t, rejectedBy(t, tn, "SELECT postrider.count_events('orders', '-infinity')"),
 		"published_from is required")
-	_, err := b.store.Reader.CountEvents(t.Context(), "orders", "none", from, nil)
+	_, err := tn.System.Reader.CountEvents(t.Context(), "orders", "none", from, nil)
 	require.ErrorIs(t, err, postgres.ErrInvalid)
-	_, err = b.store.Reader.CountEvents(t.Context(), "orders", "basic", time.Now().Add(time.Hour), nil)
+	_, err = tn.System.Reader.CountEvents(t.Context(), "orders", "basic", time.Now().Add(time.Hour), nil)
 	require.ErrorContains(t, err, "published_from must be before")
 }
 
@@ -140,45 +141,45 @@ const manyPersonal = `SELECT postrider.publish_batch('orders',
 // TestEraseSubjectOfMany: more than a thousand are erased in steps, and then nothing is left of them either.
 func TestEraseSubjectOfMany(t *testing.T) {
 	t.Parallel()
-	b, sub := operateSetup(t)
-	b.personal(t, "a", "people/anna")
-	b.attempted(t, map[int64]policy.Verdict{sub.ID: {Action: policy.DeadLetter, Reason: policy.ReasonClientError}})
-	b.exec(t, "DELETE FROM postrider_internal.events") // a dead letter outlives it
-	b.personal(t, "b", "people/anna")
-	b.personal(t, "c", "people/bert")
-	b.exec(t, manyPersonal, 1203)
-	b.routeAll(t, b.store)
+	tn, sub := operateSetup(t)
+	personal(t, tn, "a", "people/anna")
+	attempted(t, tn, map[int64]policy.Verdict{sub.ID: {Action: policy.DeadLetter, Reason: policy.ReasonClientError}})
+	tn.Exec(t, "DELETE FROM postrider_internal.events") // a dead letter outlives it
+	personal(t, tn, "b", "people/anna")
+	personal(t, tn, "c", "people/bert")
+	tn.Exec(t, manyPersonal, 1203)
+	routeAll(t, tn, tn.System)
 
-	erased, id, err := b.store.Operator.EraseSubject(access.WithActor(t.Context(), access.Actor{Name: "ann"}), "orders",
+	erased, id, err := tn.System.Operator.EraseSubject(access.WithActor(t.Context(), access.Actor{Name: "ann"}), "orders",
 		"people/anna")
 	require.NoError(t, err)
 	require.Zero(t, erased)
 	require.NotNil(t, id)
-	_, _, err = b.store.Operator.EraseSubject(t.Context(), "orders", "people/anna")
+	_, _, err = tn.System.Operator.EraseSubject(t.Context(), "orders", "people/anna")
 	require.ErrorIs(t, err, postgres.ErrConflict, "it is at it")
-	b.operate(t)
-	b.requireOperation(t, *id, "erase_subject running: matched - done 200 skipped 0 failed 0")
-	b.operateOn(t)
-	b.requireOperation(t, *id, "erase_subject done: matched - done 1205 skipped 0 failed 0")
-	b.requireNowhere(t, "people/anna")
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.events WHERE erased_at IS NULL AND event_id = 'c'"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending'"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'operation_started' "+
+	operate(t, tn)
+	requireOperation(t, tn, *id, "erase_subject running: matched - done 200 skipped 0 failed 0")
+	operateOn(t, tn)
+	requireOperation(t, tn, *id, "erase_subject done: matched - done 1205 skipped 0 failed 0")
+	requireNowhere(t, tn, "people/anna")
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.events WHERE erased_at IS NULL AND event_id = 'c'"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending'"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'operation_started' "+
 		"AND actor = 'ann' AND topic = 'orders' AND details ->> 'kind' = 'erase_subject'"))
-	require.Equal(t, 1, b.count(t,
+	require.Equal(t, 1, tn.Count(t,
 		"SELECT count(*) FROM postrider.audit WHERE action = 'operation_finished' AND details ->> 'done' = '1205'"))
-	require.Zero(t, b.count(t, brokenTokens))
+	require.Zero(t, tn.Count(t, brokenTokens))
 }
 
 // Two erasures of one subject that were begun at the same moment, neither of which could see the other, both end.
 func TestTwoErasuresOfASubject(t *testing.T) {
 	t.Parallel()
-	b, _ := operateSetup(t)
-	b.exec(t, manyPersonal, 1203)
+	tn, _ := operateSetup(t)
+	tn.Exec(t, manyPersonal, 1203)
 	var ids [2]uuid.UUID
 	var transactions [2]pgx.Tx
 	for i := range transactions {
-		tx, err := b.pool.Begin(t.Context())
+		tx, err := tn.Pool.Begin(t.Context())
 		require.NoError(t, err)
 		defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
 		require.NoError(t,
@@ -189,56 +190,56 @@ func TestTwoErasuresOfASubject(t *testing.T) {
 		require.NoError(t, tx.Commit(t.Context()))
 	}
 	const running = "SELECT count(*) FROM postrider.operations WHERE state = 'running'"
-	for steps := 0; b.count(t, running) > 0; steps++ {
+	for steps := 0; tn.Count(t, running) > 0; steps++ {
 		require.Less(t, steps, 50, "they wait for each other")
-		_, _, err := b.store.Operator.Operate(t.Context(),
-			int64(b.count(t, "SELECT job_id FROM postrider_internal.operations WHERE state = 'running' ORDER BY steps LIMIT 1")))
+		_, _, err := tn.System.Operator.Operate(t.Context(),
+			int64(tn.Count(t, "SELECT job_id FROM postrider_internal.operations WHERE state = 'running' ORDER BY steps LIMIT 1")))
 		require.NoError(t, err)
 	}
-	require.Equal(t, 1203, b.count(t,
+	require.Equal(t, 1203, tn.Count(t,
 		"SELECT sum(done)::int FROM postrider.operations WHERE state = 'done' AND operation_id = ANY ($1)", ids[:]))
-	b.requireNowhere(t, "people/anna")
+	requireNowhere(t, tn, "people/anna")
 }
 
 // An erasure that is stopped keeps no subject; what is done stays done.
 func TestCancelErasure(t *testing.T) {
 	t.Parallel()
-	b, _ := operateSetup(t)
-	b.exec(t, manyPersonal, 1203)
-	_, id, err := b.store.Operator.EraseSubject(t.Context(), "orders", "people/anna")
+	tn, _ := operateSetup(t)
+	tn.Exec(t, manyPersonal, 1203)
+	_, id, err := tn.System.Operator.EraseSubject(t.Context(), "orders", "people/anna")
 	require.NoError(t, err)
-	b.operate(t)
-	_, err = b.store.Operator.CancelOperation(t.Context(), *id)
+	operate(t, tn)
+	_, err = tn.System.Operator.CancelOperation(t.Context(), *id)
 	require.NoError(t, err)
-	require.Equal(t, `{"erased": true}`, b.text(t, "SELECT filter::text FROM postrider.operations"))
-	require.Equal(t, 1003, b.count(t, "SELECT count(*) FROM postrider.events WHERE subject = 'people/anna'"))
+	require.Equal(t, `{"erased": true}`, tn.Text(t, "SELECT filter::text FROM postrider.operations"))
+	require.Equal(t, 1003, tn.Count(t, "SELECT count(*) FROM postrider.events WHERE subject = 'people/anna'"))
 }
 
 // What is being exported is waited for: the step is made later.
 func TestErasureWaitsForAnExport(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	sub := b.subscription(t, "orders", "all", outside)
-	b.personal(t, "e", "people/anna")
-	b.attempted(t, map[int64]policy.Verdict{sub.ID: {Action: policy.DeadLetter, Reason: policy.ReasonClientError}})
-	b.exec(t, manyPersonal, 1203)
-	b.afterDelay(t)
-	b.claim(t, 1)
-	b.exec(t, "UPDATE postrider_internal.river_job SET state = 'running' WHERE kind = 'export'")
-	x, job := b.load(t)
-	_, id, err := b.store.Operator.EraseSubject(t.Context(), "orders", "people/anna")
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	sub := tn.Subscribe(t, "orders", "all", outside)
+	personal(t, tn, "e", "people/anna")
+	attempted(t, tn, map[int64]policy.Verdict{sub.ID: {Action: policy.DeadLetter, Reason: policy.ReasonClientError}})
+	tn.Exec(t, manyPersonal, 1203)
+	afterDelay(t, tn)
+	claim(t, tn, 1)
+	tn.Exec(t, "UPDATE postrider_internal.river_job SET state = 'running' WHERE kind = 'export'")
+	x, job := load(t, tn)
+	_, id, err := tn.System.Operator.EraseSubject(t.Context(), "orders", "people/anna")
 	require.NoError(t, err)
-	pause, more := b.operate(t)
+	pause, more := operate(t, tn)
 	require.True(t, more)
 	require.Equal(t, 10*time.Second, pause)
-	o, err := b.store.Reader.Operation(t.Context(), *id)
+	o, err := tn.System.Reader.Operation(t.Context(), *id)
 	require.NoError(t, err)
 	require.Contains(t, *o.LastError, "is being exported")
 	require.NotContains(t, *o.LastError, "SQLSTATE", "people read it")
-	b.requireOperation(t, *id, "erase_subject running: matched - done 0 skipped 0 failed 0")
-	b.recordExport(t, export.Result{Job: job, Export: x, Location: "file:///nowhere/x"})
-	b.operateOn(t)
-	b.requireOperation(t, *id, "erase_subject done: matched - done 1204 skipped 0 failed 0")
-	b.requireNowhere(t, "people/anna")
+	requireOperation(t, tn, *id, "erase_subject running: matched - done 0 skipped 0 failed 0")
+	recordExport(t, tn, export.Result{Job: job, Export: x, Location: "file:///nowhere/x"})
+	operateOn(t, tn)
+	requireOperation(t, tn, *id, "erase_subject done: matched - done 1204 skipped 0 failed 0")
+	requireNowhere(t, tn, "people/anna")
 }

@@ -10,13 +10,14 @@ import (
 
 	"postrider/internal/operator"
 	"postrider/internal/query"
+	"postrider/internal/testnode"
 	"postrider/policy"
 )
 
 // outcomes is what became of an operation's redeliveries.
-func (b *bundle) outcomes(t *testing.T, id uuid.UUID) string {
+func outcomesOf(t *testing.T, tn *testnode.Node, id uuid.UUID) string {
 	t.Helper()
-	o, err := b.store.Reader.Operation(t.Context(), id)
+	o, err := tn.System.Reader.Operation(t.Context(), id)
 	require.NoError(t, err)
 	if o.Outcomes == nil {
 		return "none"
@@ -27,80 +28,80 @@ func (b *bundle) outcomes(t *testing.T, id uuid.UUID) string {
 
 func TestAnOperationKnowsWhatBecameOfItsRedeliveries(t *testing.T) {
 	t.Parallel()
-	b, _ := deadMany(t, 7)
-	sub, err := b.store.Subscriptions.Get(t.Context(), "orders", "all")
+	tn, _ := deadMany(t, 7)
+	sub, err := tn.System.Subscriptions.Get(t.Context(), "orders", "all")
 	require.NoError(t, err)
-	b.publish(t, "orders", "other", 2) // deliveries of no operation
-	id := b.redeliverAll(t, &query.DeadLetterFilter{}, 0)
-	require.Equal(t, "pending 0 delivered 0 dead-lettered 0 dropped 0 canceled 0", b.outcomes(t, id))
-	b.operate(t)
-	require.Equal(t, "pending 7 delivered 0 dead-lettered 0 dropped 0 canceled 0", b.outcomes(t, id))
+	tn.Publish(t, "orders", "other", 2) // deliveries of no operation
+	id := redeliverAll(t, tn, &query.DeadLetterFilter{}, 0)
+	require.Equal(t, "pending 0 delivered 0 dead-lettered 0 dropped 0 canceled 0", outcomesOf(t, tn, id))
+	operate(t, tn)
+	require.Equal(t, "pending 7 delivered 0 dead-lettered 0 dropped 0 canceled 0", outcomesOf(t, tn, id))
 
-	n, err := b.store.Releaser.Refill(t.Context(), sub.ID, false, 4)
+	n, err := tn.System.Releaser.Refill(t.Context(), sub.ID, false, 4)
 	require.NoError(t, err)
 	require.Equal(t, 4, n)
 	ends := []policy.VerdictAction{policy.Delivered, policy.DeadLetter, policy.Drop, policy.Retry}
-	deliveries, jobs := b.fetched(t, "node-1")
+	deliveries, jobs := fetched(t, tn, "node-1")
 	for i, delivery := range deliveries {
 		verdict := policy.Verdict{Action: policy.Delivered}
-		if b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND operation_id = $2", delivery,
+		if tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND operation_id = $2", delivery,
 			id) == 1 {
 			verdict = policy.Verdict{Action: ends[0], At: time.Now().Add(time.Hour), Reason: policy.ReasonHTTPBadRequest}
 			ends = ends[1:]
 		}
-		require.NoError(t, b.store.Recorder.Record(t.Context(), result(delivery, jobs[i], sub, verdict)))
+		require.NoError(t, tn.System.Recorder.Record(t.Context(), result(delivery, jobs[i], sub, verdict)))
 	}
 	require.Empty(t, ends)
-	require.Equal(t, "pending 4 delivered 1 dead-lettered 1 dropped 1 canceled 0", b.outcomes(t, id))
+	require.Equal(t, "pending 4 delivered 1 dead-lettered 1 dropped 1 canceled 0", outcomesOf(t, tn, id))
 
-	held := b.count(t,
+	held := tn.Count(t,
 		"SELECT min(delivery_id) FROM postrider.deliveries WHERE operation_id = $1 AND hold IS NOT NULL", id)
-	require.NoError(t, b.store.Operator.Cancel(t.Context(), int64(held)))
-	require.Equal(t, "pending 3 delivered 1 dead-lettered 1 dropped 1 canceled 1", b.outcomes(t, id))
+	require.NoError(t, tn.System.Operator.Cancel(t.Context(), int64(held)))
+	require.Equal(t, "pending 3 delivered 1 dead-lettered 1 dropped 1 canceled 1", outcomesOf(t, tn, id))
 	for state, want := range map[string]int{
 		"": 7, "pending": 3, "delivered": 1, "dead_lettered": 1, "dropped": 1, "canceled": 1,
 	} {
-		page, err := b.store.Reader.ReadDeliveries(t.Context(), query.DeliveryFilter{Operation: &id, State: state},
+		page, err := tn.System.Reader.ReadDeliveries(t.Context(), query.DeliveryFilter{Operation: &id, State: state},
 			query.Turn[query.DeliveryPlace]{Limit: 50})
 		require.NoError(t, err)
 		require.Len(t, page.Rows, want, state)
 	}
 
-	_, err = b.store.Maintenance.MergeRollups(t.Context())
+	_, err = tn.System.Maintenance.MergeRollups(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, "pending 3 delivered 1 dead-lettered 1 dropped 1 canceled 1", b.outcomes(t, id), "merged or not")
-	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", "all"))
-	require.Equal(t, "pending 0 delivered 1 dead-lettered 1 dropped 1 canceled 4", b.outcomes(t, id))
-	b.exec(t, "TRUNCATE postrider_internal.delivery_history")
-	require.Equal(t, "pending 0 delivered 1 dead-lettered 1 dropped 1 canceled 4", b.outcomes(t, id),
+	require.Equal(t, "pending 3 delivered 1 dead-lettered 1 dropped 1 canceled 1", outcomesOf(t, tn, id), "merged or not")
+	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), "orders", "all"))
+	require.Equal(t, "pending 0 delivered 1 dead-lettered 1 dropped 1 canceled 4", outcomesOf(t, tn, id))
+	tn.Exec(t, "TRUNCATE postrider_internal.delivery_history")
+	require.Equal(t, "pending 0 delivered 1 dead-lettered 1 dropped 1 canceled 4", outcomesOf(t, tn, id),
 		"the counts outlive the rows")
 
-	b.exec(t, "UPDATE postrider_internal.operations SET finished_at = now() - interval '31 days'")
-	_, err = b.store.Maintenance.MergeRollups(t.Context())
+	tn.Exec(t, "UPDATE postrider_internal.operations SET finished_at = now() - interval '31 days'")
+	_, err = tn.System.Maintenance.MergeRollups(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, b.store.Operator.CleanOperations(t.Context()))
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.operation_outcomes"))
+	require.NoError(t, tn.System.Operator.CleanOperations(t.Context()))
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.operation_outcomes"))
 }
 
 // Past events and members of batches are counted as single dead letters are; a purge has no redeliveries.
 func TestOutcomesOfBatchesAndPastEvents(t *testing.T) {
 	t.Parallel()
-	b, sub := batchSetup(t, 10, 64)
-	b.publish(t, "orders", "e", 4)
+	tn, sub := batchSetup(t, 10, 64)
+	tn.Publish(t, "orders", "e", 4)
 	require.NoError(t,
-		b.store.Recorder.Record(t.Context(), batchResult(b.cutOne(t, sub), sub, policy.Verdict{Action: policy.Delivered})))
-	id, err := b.store.Operator.RedeliverEvents(t.Context(), "orders", sub.Name, time.Now().Add(-time.Hour), nil, 0)
+		tn.System.Recorder.Record(t.Context(), batchResult(cutOne(t, tn, sub), sub, policy.Verdict{Action: policy.Delivered})))
+	id, err := tn.System.Operator.RedeliverEvents(t.Context(), "orders", sub.Name, time.Now().Add(-time.Hour), nil, 0)
 	require.NoError(t, err)
 	for more := true; more; {
-		_, more = b.operate(t)
+		_, more = operate(t, tn)
 	}
-	require.Equal(t, "pending 4 delivered 0 dead-lettered 0 dropped 0 canceled 0", b.outcomes(t, id))
-	_, err = b.store.Releaser.Refill(t.Context(), sub.ID, true, 100)
+	require.Equal(t, "pending 4 delivered 0 dead-lettered 0 dropped 0 canceled 0", outcomesOf(t, tn, id))
+	_, err = tn.System.Releaser.Refill(t.Context(), sub.ID, true, 100)
 	require.NoError(t, err)
 	require.NoError(t,
-		b.store.Recorder.Record(t.Context(), batchResult(b.cutOne(t, sub), sub, policy.Verdict{Action: policy.Delivered})))
-	require.Equal(t, "pending 0 delivered 4 dead-lettered 0 dropped 0 canceled 0", b.outcomes(t, id))
+		tn.System.Recorder.Record(t.Context(), batchResult(cutOne(t, tn, sub), sub, policy.Verdict{Action: policy.Delivered})))
+	require.Equal(t, "pending 0 delivered 4 dead-lettered 0 dropped 0 canceled 0", outcomesOf(t, tn, id))
 
-	purge := b.begin(t, &query.DeadLetterFilter{}, operator.Action{Kind: operator.Purge})
-	require.Equal(t, "none", b.outcomes(t, purge))
+	purge := begin(t, tn, &query.DeadLetterFilter{}, operator.Action{Kind: operator.Purge})
+	require.Equal(t, "none", outcomesOf(t, tn, purge))
 }

@@ -9,23 +9,24 @@ import (
 
 	"postrider/internal/access"
 	"postrider/internal/postgres"
+	"postrider/internal/testnode"
 )
 
 // personalKey creates one on the account page of a user.
-func (b *bundle) personalKey(t *testing.T, user string, role access.Role) (key string, made *access.APIKey) {
+func newPersonalKey(t *testing.T, tn *testnode.Node, user string, role access.Role) (key string, made *access.APIKey) {
 	t.Helper()
 	ctx := access.WithActor(t.Context(), access.Actor{Name: "user:" + user, Address: "192.0.2.7"})
 	spec := access.PersonalKeySpec{Machine: "laptop", Role: role, Days: 1}
-	key, made, err := b.store.Access.CreatePersonalKey(ctx, user, spec)
+	key, made, err := tn.System.Access.CreatePersonalKey(ctx, user, spec)
 	require.NoError(t, err)
 	return key, made
 }
 
 func TestPersonalKeysThatAreRejected(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	users := b.store.Access
-	b.user(t, "anna", access.RoleOperator)
+	tn := testnode.Unchecked(t)
+	users := tn.System.Access
+	newUser(t, tn, "anna", access.RoleOperator)
 	for spec, field := range map[access.PersonalKeySpec]string{
 		{}:                                     "machine",
 		{Machine: " "}:                         "machine",
@@ -53,8 +54,8 @@ func TestPersonalKeysThatAreRejected(t *testing.T) {
 // A personal key never does more than its owner, and ends with them.
 func TestPersonalKeysFollowTheirOwner(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	users := b.store.Access
+	tn := testnode.Unchecked(t)
+	users := tn.System.Access
 	put := func(name string, spec access.UserSpec) {
 		t.Helper()
 		_, err := users.PutUser(t.Context(), name, spec)
@@ -64,7 +65,7 @@ func TestPersonalKeysFollowTheirOwner(t *testing.T) {
 		t.Helper()
 		k, err := users.APIKeyOf(t.Context(), key)
 		require.NoError(t, err)
-		far, err := b.elsewhere().APIKeyOf(t.Context(), key)
+		far, err := elsewhere(tn).APIKeyOf(t.Context(), key)
 		require.NoError(t, err)
 		require.Equal(t, k.Scope, far.Scope)
 		require.Equal(t, k.Scope == access.ScopeAdmin, k.Publishes("orders"))
@@ -72,15 +73,15 @@ func TestPersonalKeysFollowTheirOwner(t *testing.T) {
 	}
 	ended := func(key, why string) {
 		t.Helper()
-		for _, node := range []*access.Access{users, b.elsewhere()} {
+		for _, node := range []*access.Access{users, elsewhere(tn)} {
 			_, err := node.APIKeyOf(t.Context(), key)
 			require.ErrorIs(t, err, access.ErrWrongCredentials, why)
 		}
 	}
-	b.user(t, "anna", access.RoleOperator)
-	above, _ := b.personalKey(t, "anna", access.RoleAdmin)
-	lower, _ := b.personalKey(t, "anna", access.RoleViewer)
-	key, made := b.personalKey(t, "anna", "")
+	newUser(t, tn, "anna", access.RoleOperator)
+	above, _ := newPersonalKey(t, tn, "anna", access.RoleAdmin)
+	lower, _ := newPersonalKey(t, tn, "anna", access.RoleViewer)
+	key, made := newPersonalKey(t, tn, "anna", "")
 	require.Equal(t, access.ScopeOperate, made.Scope)
 	require.Equal(t, access.RoleOperator, role(above))
 	require.Equal(t, access.RoleViewer, role(lower))
@@ -96,33 +97,33 @@ func TestPersonalKeysFollowTheirOwner(t *testing.T) {
 	ended(key, "disabled")
 	put("anna", access.UserSpec{Disabled: new(false)})
 	ended(key, "enabled again")
-	key, _ = b.personalKey(t, "anna", "")
+	key, _ = newPersonalKey(t, tn, "anna", "")
 	require.Equal(t, access.RoleAdmin, role(key))
 	put("anna", access.UserSpec{Password: new("another " + annasPassword)})
 	ended(key, "another password")
-	key, _ = b.personalKey(t, "anna", "")
-	b.audited(t)
+	key, _ = newPersonalKey(t, tn, "anna", "")
+	auditedOf(t, tn)
 	_, err = users.EndSessions(t.Context(), "anna")
 	require.NoError(t, err)
 	ended(key, "signed out everywhere")
-	require.Equal(t, []string{`postrider - sessions_ended - {"keys": 1, "user": "anna", "sessions": 0}`}, b.audited(t))
-	key, _ = b.personalKey(t, "anna", "")
+	require.Equal(t, []string{`postrider - sessions_ended - {"keys": 1, "user": "anna", "sessions": 0}`}, auditedOf(t, tn))
+	key, _ = newPersonalKey(t, tn, "anna", "")
 	require.NoError(t, users.ChangePassword(t.Context(), "anna", "another "+annasPassword, annasPassword))
 	ended(key, "their own other password")
-	key, _ = b.personalKey(t, "anna", "")
+	key, _ = newPersonalKey(t, tn, "anna", "")
 	require.NoError(t, users.DeleteUser(t.Context(), "anna"))
 	ended(key, "removed")
-	b.user(t, "anna", access.RoleAdmin)
+	newUser(t, tn, "anna", access.RoleAdmin)
 	ended(key, "another user of that name")
 }
 
 func TestPersonalKeysOfTheAccountPage(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	users := b.store.Access
-	b.user(t, "anna", access.RoleOperator)
-	b.user(t, "bob", access.RoleAdmin)
-	b.audited(t)
+	tn := testnode.Unchecked(t)
+	users := tn.System.Access
+	newUser(t, tn, "anna", access.RoleOperator)
+	newUser(t, tn, "bob", access.RoleAdmin)
+	auditedOf(t, tn)
 	ctx := access.WithActor(t.Context(), access.Actor{Name: "user:anna", Address: "192.0.2.7"})
 	spec := access.PersonalKeySpec{Machine: "jump host", Role: access.RoleViewer, Days: 90}
 	key, made, err := users.CreatePersonalKey(ctx, "anna", spec)
@@ -146,17 +147,17 @@ func TestPersonalKeysOfTheAccountPage(t *testing.T) {
 	list, err = users.PersonalKeys(t.Context(), "anna")
 	require.NoError(t, err)
 	require.Empty(t, list)
-	rows := b.audited(t)
+	rows := auditedOf(t, tn)
 	require.Contains(t, rows[0], "user:anna 192.0.2.7 api_key_created - ")
 	require.Contains(t, rows[0], `"machine": "jump host"`)
-	require.NotContains(t, b.text(t, "SELECT jsonb_agg(k)::text FROM postrider_internal.api_keys k"), key[:13])
+	require.NotContains(t, tn.Text(t, "SELECT jsonb_agg(k)::text FROM postrider_internal.api_keys k"), key[:13])
 	require.Equal(t, `user:anna 192.0.2.7 api_key_revoked - {"key": "`+made.Name+`"}`, rows[1])
 
 	_, expired, err := users.CreatePersonalKey(ctx, "anna", access.PersonalKeySpec{Machine: "laptop", Days: 30})
 	require.NoError(t, err)
 	const longAgo = "UPDATE postrider_internal.api_keys SET expires_at = now() - interval '8 days' WHERE name = $1"
-	b.exec(t, longAgo, expired.Name)
-	require.NoError(t, b.store.Access.CleanSessions(t.Context()))
+	tn.Exec(t, longAgo, expired.Name)
+	require.NoError(t, tn.System.Access.CleanSessions(t.Context()))
 	_, err = users.APIKey(t.Context(), expired.Name)
 	require.ErrorIs(t, err, postgres.ErrNotFound)
 	_, err = users.APIKey(t.Context(), made.Name)

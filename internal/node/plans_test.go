@@ -14,6 +14,7 @@ import (
 	"postrider/docs"
 	"postrider/internal/postgres"
 	"postrider/internal/query"
+	"postrider/internal/testnode"
 )
 
 const (
@@ -91,8 +92,8 @@ var pages = map[string]string{
 }
 
 // No statement reads more of a table than it needs: an index leads to the rows, and not all days are read.
-func (b *bundle) testQuestionsReadLittle(t *testing.T) {
-	pool, err := pgxpool.New(t.Context(), b.url) // as people's sessions are: without the settings of our own
+func testQuestionsReadLittle(t *testing.T, tn *testnode.Node) {
+	pool, err := pgxpool.New(t.Context(), tn.URL) // as people's sessions are: without the settings of our own
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	statements := map[string]string{}
@@ -104,7 +105,7 @@ func (b *bundle) testQuestionsReadLittle(t *testing.T) {
 	}
 	for _, member := range []string{`"reason": "None"`, `"last_status": 5e2`, `"event_type": "None"`} {
 		statements["dead letters: "+member] = "SELECT dead_letter_id FROM postrider.dead_letters WHERE " +
-			b.text(t, "SELECT postrider_internal.dead_letter_condition('{"+member+"}')") +
+			tn.Text(t, "SELECT postrider_internal.dead_letter_condition('{"+member+"}')") +
 			" ORDER BY dead_lettered_at DESC, dead_letter_id DESC LIMIT 50"
 	}
 	statements["dead letters: data"] = "SELECT dead_letter_id FROM postrider.dead_letters " +
@@ -121,7 +122,7 @@ func (b *bundle) testQuestionsReadLittle(t *testing.T) {
 		require.LessOrEqual(t, rows, mayRead(name), "%s: %s of %s", name, at.NodeType, at.Relation)
 	}
 	requireEachIndexIsNeeded(t, pool, statements)
-	deliveriesOfATimeReadLittle(t, b.url)
+	deliveriesOfATimeReadLittle(t, tn.URL)
 }
 
 func mayRead(statement string) float64 {
@@ -170,8 +171,8 @@ const jitAboveCost = 100_000
 
 // With the statistics of ten million deliveries, PostgreSQL does not compile a question, and plans no old days of
 // attempts.
-func (b *bundle) testQuestionsAreNotCompiled(t *testing.T) {
-	pool, err := pgxpool.New(t.Context(), b.url)
+func testQuestionsAreNotCompiled(t *testing.T, tn *testnode.Node) {
+	pool, err := pgxpool.New(t.Context(), tn.URL)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	tx, err := pool.Begin(t.Context())
@@ -202,20 +203,20 @@ func (b *bundle) testQuestionsAreNotCompiled(t *testing.T) {
 // Where there are few event subscriptions, the rows of one that has none are not looked for among all the others'.
 func TestLastOfAnEventSubscriptionWithoutAny(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	busy := b.subscription(t, "orders", "busy", nil)
-	b.subscription(t, "orders", "fresh", nil)
-	b.exec(t, `INSERT INTO postrider_internal.delivery_history (id, day, subscription_id, topic_id, event_uuid, event_day,
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	busy := tn.Subscribe(t, "orders", "busy", nil)
+	tn.Subscribe(t, "orders", "fresh", nil)
+	tn.Exec(t, `INSERT INTO postrider_internal.delivery_history (id, day, subscription_id, topic_id, event_uuid, event_day,
 		    attempts, reruns, time_to_live_since, finished_at, state)
 		SELECT i, (now() AT TIME ZONE 'UTC')::date, $1, $2, gen_random_uuid(), now(), 1, 0, now(), now(), 'delivered'
 		FROM generate_series(1, 20000) i`, busy.ID, busy.TopicID)
-	b.exec(t, `INSERT INTO postrider_internal.deliveries (id, subscription_id, topic_id, event_uuid, event_day,
+	tn.Exec(t, `INSERT INTO postrider_internal.deliveries (id, subscription_id, topic_id, event_uuid, event_day,
 		    event_bytes, hold, time_to_live_since, next_attempt_at)
 		SELECT 20000 + i, $1, $2, gen_random_uuid(), now(), 1, 'paused', now(), now() FROM generate_series(1, 20000) i`,
 		busy.ID, busy.TopicID)
-	b.exec(t, "VACUUM ANALYZE")
-	pool, err := pgxpool.New(t.Context(), b.url)
+	tn.Exec(t, "VACUUM ANALYZE")
+	pool, err := pgxpool.New(t.Context(), tn.URL)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	for _, state := range []string{"state = 'pending'", "state = 'delivered'", "true"} {

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"postrider/internal/catalog"
+	"postrider/internal/node"
 	"postrider/internal/postgres"
+	"postrider/internal/testnode"
 	"postrider/policy"
 
 	"github.com/stretchr/testify/require"
@@ -26,9 +28,9 @@ func copyNamed(t *testing.T, from, to string) *policy.Policy {
 	return &p
 }
 
-func (b *bundle) putPolicy(t *testing.T, p *policy.Policy) (made bool) {
+func putPolicy(t *testing.T, tn *testnode.Node, p *policy.Policy) (made bool) {
 	t.Helper()
-	_, made, err := b.store.Policies.Put(t.Context(), p)
+	_, made, err := tn.System.Policies.Put(t.Context(), p)
 	require.NoError(t, err)
 	return made
 }
@@ -43,7 +45,7 @@ func inOrder(p policy.Policy) policy.Policy {
 
 func TestPutPolicyKeepsEveryValue(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := testnode.Unchecked(t)
 	var names []string
 	for _, from := range policy.Builtins() {
 		names = append(names, from.Name)
@@ -52,52 +54,52 @@ func TestPutPolicyKeepsEveryValue(t *testing.T) {
 		name := fmt.Sprintf("own-%d", i)
 		names = append(names, name)
 		p := copyNamed(t, from, name)
-		require.True(t, b.putPolicy(t, p))
-		require.False(t, b.putPolicy(t, p))
-		stored, ok := b.store.Cache.Snapshot().Policy(name)
+		require.True(t, putPolicy(t, tn, p))
+		require.False(t, putPolicy(t, tn, p))
+		stored, ok := tn.System.Cache.Snapshot().Policy(name)
 		require.True(t, ok, "this node has it before the response")
 		require.Equal(t, inOrder(p.Clone()), *stored)
 	}
 	other := copyNamed(t, "namespace-2023", "own-3")
 	other.AckTimeout, other.Steps[0], other.JitterCap, other.Source = 290*time.Millisecond+time.Second,
 		1001*time.Millisecond, 123*time.Microsecond, "mine"
-	require.False(t, b.putPolicy(t, other))
-	stored, _ := b.store.Cache.Snapshot().Policy("own-3")
+	require.False(t, putPolicy(t, tn, other))
+	stored, _ := tn.System.Cache.Snapshot().Policy("own-3")
 	require.Equal(t, inOrder(other.Clone()), *stored, "replaced as a whole, to the microsecond")
 
 	var listed []string
-	for _, p := range b.store.Cache.Snapshot().Policies() {
+	for _, p := range tn.System.Cache.Snapshot().Policies() {
 		listed = append(listed, p.Name)
 	}
 	require.Equal(t, names, listed, "the built-in ones by age, then own ones by name")
 	require.Equal(t, 5,
-		b.count(t, "SELECT count(*) FROM postrider.retry_policies WHERE NOT built_in AND name LIKE 'own-%'"))
+		tn.Count(t, "SELECT count(*) FROM postrider.retry_policies WHERE NOT built_in AND name LIKE 'own-%'"))
 	require.Equal(t, len(other.Cells),
-		b.count(t, "SELECT count(*) FROM postrider.retry_policy_cells WHERE policy = 'own-3'"))
+		tn.Count(t, "SELECT count(*) FROM postrider.retry_policy_cells WHERE policy = 'own-3'"))
 	require.Equal(t, 10,
-		b.count(t, "SELECT (probation_by_outcome ->> 'Busy')::int FROM postrider.retry_policies WHERE name = 'own-3'"))
+		tn.Count(t, "SELECT (probation_by_outcome ->> 'Busy')::int FROM postrider.retry_policies WHERE name = 'own-3'"))
 }
 
 func TestPoliciesReachTheOtherNodes(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	other, _ := newStore(t, b.url, "node-2")
+	tn := testnode.Unchecked(t)
+	other := tn.Beside(t, node.Options{Node: "node-2"}).System
 	has := func(name string, floor time.Duration) bool {
 		p, ok := other.Cache.Snapshot().Policy(name)
 		return ok && p.Cell(policy.KindWebhook, policy.Result{Status: 500}).MinDelay == floor
 	}
 	mine := copyNamed(t, "ga-2021", "mine")
-	b.putPolicy(t, mine)
+	putPolicy(t, tn, mine)
 	require.NoError(t, other.Cache.Reload(t.Context()))
 	require.True(t, has("mine", 10*time.Second))
 
 	mine.Cells = append(mine.Cells,
 		policy.Cell{EndpointKind: policy.KindWebhook, Condition: "500", Action: policy.ActionRetry, MinDelay: time.Minute})
-	b.putPolicy(t, mine)
+	putPolicy(t, tn, mine)
 	require.NoError(t, other.Cache.Reload(t.Context()))
 	require.True(t, has("mine", time.Minute))
 
-	require.NoError(t, b.store.Policies.Delete(t.Context(), "mine"))
+	require.NoError(t, tn.System.Policies.Delete(t.Context(), "mine"))
 	require.NoError(t, other.Cache.Reload(t.Context()))
 	_, ok := other.Cache.Snapshot().Policy("mine")
 	require.False(t, ok)
@@ -106,17 +108,17 @@ func TestPoliciesReachTheOtherNodes(t *testing.T) {
 // Of several who have read the same version one changes it.
 func TestConditionsOfPolicies(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := testnode.Unchecked(t)
 	mine := copyNamed(t, "ga-2021", "mine")
 	put := func(when postgres.Condition) (postgres.Version, error) {
-		version, _, err := b.store.Policies.Put(t.Context(), mine, when)
+		version, _, err := tn.System.Policies.Put(t.Context(), mine, when)
 		return version, err
 	}
 	_, err := put(postgres.Condition{Present: true})
 	require.ErrorIs(t, err, postgres.ErrPrecondition)
 	first, err := put(postgres.Condition{Absent: true})
 	require.NoError(t, err)
-	require.Equal(t, first, b.store.Cache.Snapshot().PolicyVersion("mine"))
+	require.Equal(t, first, tn.System.Cache.Snapshot().PolicyVersion("mine"))
 	_, err = put(postgres.Condition{Absent: true})
 	require.ErrorIs(t, err, postgres.ErrPrecondition)
 
@@ -132,7 +134,7 @@ func TestConditionsOfPolicies(t *testing.T) {
 	group.Wait()
 	require.EqualValues(t, 1, done.Load(), "of four that saw the same version")
 
-	other, _ := newStore(t, b.url, "node-2")
+	other := tn.Beside(t, node.Options{Node: "node-2"}).System
 	require.NoError(t, other.Cache.Reload(t.Context()))
 	second, err := put(postgres.Condition{Present: true})
 	require.NoError(t, err)
@@ -141,42 +143,42 @@ func TestConditionsOfPolicies(t *testing.T) {
 	require.Equal(t, second, other.Cache.Snapshot().PolicyVersion("mine"),
 		"another node that reads again sees the change")
 	require.ErrorIs(t,
-		b.store.Policies.Delete(t.Context(), "mine", postgres.Condition{Versions: []postgres.Version{first}}),
+		tn.System.Policies.Delete(t.Context(), "mine", postgres.Condition{Versions: []postgres.Version{first}}),
 		postgres.ErrPrecondition)
-	require.NoError(t, b.store.Policies.Delete(t.Context(), "mine",
-		postgres.Condition{Versions: []postgres.Version{b.store.Cache.Snapshot().PolicyVersion("mine")}}))
-	require.Zero(t, b.store.Cache.Snapshot().PolicyVersion("mine"))
-	_, _, err = b.store.Policies.Put(t.Context(), copyNamed(t, "ga-2018", "ga-2021"),
+	require.NoError(t, tn.System.Policies.Delete(t.Context(), "mine",
+		postgres.Condition{Versions: []postgres.Version{tn.System.Cache.Snapshot().PolicyVersion("mine")}}))
+	require.Zero(t, tn.System.Cache.Snapshot().PolicyVersion("mine"))
+	_, _, err = tn.System.Policies.Put(t.Context(), copyNamed(t, "ga-2018", "ga-2021"),
 		postgres.Condition{Absent: true})
 	require.ErrorIs(t, err, catalog.ErrBuiltIn)
 }
 
 func TestBuiltInPoliciesNeverChange(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	_, _, err := b.store.Policies.Put(t.Context(), copyNamed(t, "ga-2018", "ga-2021"))
+	tn := testnode.Unchecked(t)
+	_, _, err := tn.System.Policies.Put(t.Context(), copyNamed(t, "ga-2018", "ga-2021"))
 	require.ErrorIs(t, err, catalog.ErrBuiltIn)
-	require.ErrorIs(t, b.store.Policies.Delete(t.Context(), "ga-2021"), catalog.ErrBuiltIn)
-	require.ErrorIs(t, b.store.Policies.Delete(t.Context(), "mine"), postgres.ErrNotFound)
-	stored, _ := b.store.Cache.Snapshot().Policy("ga-2021")
+	require.ErrorIs(t, tn.System.Policies.Delete(t.Context(), "ga-2021"), catalog.ErrBuiltIn)
+	require.ErrorIs(t, tn.System.Policies.Delete(t.Context(), "mine"), postgres.ErrNotFound)
+	stored, _ := tn.System.Cache.Snapshot().Policy("ga-2021")
 	builtin, _ := policy.Builtin("ga-2021")
 	require.Equal(t, inOrder(builtin), *stored)
 }
 
 func TestDeletePolicy(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.putPolicy(t, copyNamed(t, "namespace-2023", "mine"))
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	putPolicy(t, tn, copyNamed(t, "namespace-2023", "mine"))
 	under := func(s *catalog.SubscriptionSpec) { s.RetryPolicy.Policy = "mine" }
 	var users []string
 	for i := range 12 {
 		name := fmt.Sprintf("sub-%02d", i)
-		b.subscription(t, "orders", name, under)
+		tn.Subscribe(t, "orders", name, under)
 		users = append(users, "orders/"+name)
 	}
 	var used *catalog.PolicyInUseError
-	err := b.store.Policies.Delete(t.Context(), "mine")
+	err := tn.System.Policies.Delete(t.Context(), "mine")
 	require.ErrorAs(t, err, &used)
 	require.ErrorIs(t, err, postgres.ErrConflict)
 	require.Equal(t, catalog.PolicyInUseError{Policy: "mine", Users: users[:10], Count: 12}, *used)
@@ -184,84 +186,78 @@ func TestDeletePolicy(t *testing.T) {
 	require.Contains(t, used.Error(), "orders/sub-09 and 2 more")
 
 	for i := range 12 {
-		require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", fmt.Sprintf("sub-%02d", i)))
+		require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), "orders", fmt.Sprintf("sub-%02d", i)))
 	}
-	require.NoError(t, b.store.Policies.Delete(t.Context(), "mine"),
+	require.NoError(t, tn.System.Policies.Delete(t.Context(), "mine"),
 		"event subscriptions that are deleted use nothing")
-	_, ok := b.store.Cache.Snapshot().Policy("mine")
+	_, ok := tn.System.Cache.Snapshot().Policy("mine")
 	require.False(t, ok)
-	require.Zero(t, b.count(t, "SELECT (SELECT count(*) FROM postrider.retry_policies "+
+	require.Zero(t, tn.Count(t, "SELECT (SELECT count(*) FROM postrider.retry_policies "+
 		"WHERE name = 'mine') + (SELECT count(*) FROM postrider.retry_policy_cells WHERE policy = 'mine')"))
-	require.ErrorIs(t, b.store.Policies.Delete(t.Context(), "mine"), postgres.ErrNotFound)
+	require.ErrorIs(t, tn.System.Policies.Delete(t.Context(), "mine"), postgres.ErrNotFound)
 
-	s := spec()
+	s := testnode.SubscriptionSpec()
 	under(&s)
-	_, _, err = b.store.Subscriptions.Put(t.Context(), "orders", "late", s)
+	_, _, err = tn.System.Subscriptions.Put(t.Context(), "orders", "late", s)
 	require.ErrorIs(t, err, catalog.ErrNoPolicy)
 	require.NotErrorIs(t, err, postgres.ErrNotFound, "that would be the topic")
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions"))
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.event_subscriptions"))
 
-	require.True(t, b.putPolicy(t, copyNamed(t, "ga-2018", "mine")), "the name is free again")
-	stored, _ := b.store.Cache.Snapshot().Policy("mine")
+	require.True(t, putPolicy(t, tn, copyNamed(t, "ga-2018", "mine")), "the name is free again")
+	stored, _ := tn.System.Cache.Snapshot().Policy("mine")
 	require.Equal(t, inOrder(*copyNamed(t, "ga-2018", "mine")), *stored)
-	b.subscription(t, "orders", "late", under)
+	tn.Subscribe(t, "orders", "late", under)
 }
 
 func TestBatchesKeepTheirPolicyBatching(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
 	mine := copyNamed(t, "ga-2021", "mine")
-	b.putPolicy(t, mine)
+	putPolicy(t, tn, mine)
 	size := 64
-	b.subscription(t, "orders", "alone", func(s *catalog.SubscriptionSpec) { s.RetryPolicy.Policy = "mine" })
-	b.subscription(t, "orders", "sized",
+	tn.Subscribe(t, "orders", "alone", func(s *catalog.SubscriptionSpec) { s.RetryPolicy.Policy = "mine" })
+	tn.Subscribe(t, "orders", "sized",
 		func(s *catalog.SubscriptionSpec) {
 			s.RetryPolicy.Policy, s.PreferredBatchSizeInKilobytes = "mine", &size
 		})
-	b.subscription(t, "orders", "counted",
+	tn.Subscribe(t, "orders", "counted",
 		func(s *catalog.SubscriptionSpec) { s.RetryPolicy.Policy, s.MaxEventsPerBatch = "mine", &size })
 	mine.Batching = false
 	var used *catalog.PolicyInUseError
-	_, _, err := b.store.Policies.Put(t.Context(), mine)
+	_, _, err := tn.System.Policies.Put(t.Context(), mine)
 	require.ErrorAs(t, err, &used)
 	require.Equal(t, []string{"orders/counted", "orders/sized"}, used.Users)
-	stored, _ := b.store.Cache.Snapshot().Policy("mine")
+	stored, _ := tn.System.Cache.Snapshot().Policy("mine")
 	require.True(t, stored.Batching)
-	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", "sized"))
+	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), "orders", "sized"))
 	one := 1
-	b.subscription(t, "orders", "counted", func(s *catalog.SubscriptionSpec) {
+	tn.Subscribe(t, "orders", "counted", func(s *catalog.SubscriptionSpec) {
 		s.RetryPolicy.Policy, s.MaxEventsPerBatch, s.PreferredBatchSizeInKilobytes = "mine", &one, &size
 	})
-	require.False(t, b.putPolicy(t, mine), "a maximum of one is no batch")
+	require.False(t, putPolicy(t, tn, mine), "a maximum of one is no batch")
 }
 
 func TestViewShowsLimitsInForce(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
 	mine := copyNamed(t, "ga-2021", "mine")
-	b.putPolicy(t, mine)
+	putPolicy(t, tn, mine)
 	attempts, ttl := 30, 1440
-	b.subscription(t, "orders", "set", func(s *catalog.SubscriptionSpec) {
+	tn.Subscribe(t, "orders", "set", func(s *catalog.SubscriptionSpec) {
 		s.RetryPolicy.Policy, s.RetryPolicy.MaxDeliveryAttempts, s.RetryPolicy.EventTimeToLiveInMinutes = "mine",
 			&attempts, &ttl
 	})
-	b.subscription(t, "orders", "unset", func(s *catalog.SubscriptionSpec) { s.RetryPolicy.Policy = "mine" })
+	tn.Subscribe(t, "orders", "unset", func(s *catalog.SubscriptionSpec) { s.RetryPolicy.Policy = "mine" })
 	const limits = `SELECT string_agg(concat_ws(' ', subscription, max_delivery_attempts, event_time_to_live_in_minutes),
 		    ', ' ORDER BY subscription) FROM postrider.event_subscriptions`
-	require.Equal(t, "set 30 1440, unset 30 1440", b.text(t, limits))
+	require.Equal(t, "set 30 1440, unset 30 1440", tn.Text(t, limits))
 	mine.DefaultMaxAttempts, mine.MaxMaxAttempts, mine.DefaultTTL, mine.MaxTTL = 0, 3, time.Minute, time.Hour
-	b.putPolicy(t, mine)
-	require.Equal(t, "set 3 60, unset 1", b.text(t, limits))
+	putPolicy(t, tn, mine)
+	require.Equal(t, "set 3 60, unset 1", tn.Text(t, limits))
 	mine.MinMaxAttempts, mine.MaxMaxAttempts, mine.MinTTL, mine.MaxTTL, mine.DefaultTTL = 40, 50, 48*time.Hour,
 		72*time.Hour, 48*time.Hour
-	b.putPolicy(t, mine)
-	require.Equal(t, "set 40 2880, unset 2880", b.text(t, limits))
-}
-
-func (b *bundle) text(t *testing.T, query string, args ...any) (s string) {
-	t.Helper()
-	require.NoError(t, b.pool.QueryRow(t.Context(), query, args...).Scan(&s))
-	return s
+	putPolicy(t, tn, mine)
+	require.Equal(t, "set 40 2880, unset 2880", tn.Text(t, limits))
 }

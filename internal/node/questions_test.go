@@ -11,6 +11,7 @@ import (
 
 	"postrider/docs"
 	"postrider/internal/catalog"
+	"postrider/internal/testnode"
 	"postrider/jobs"
 	"postrider/migrations"
 )
@@ -75,9 +76,9 @@ var wantRows = map[string]string{
 }
 
 // asReader queries as the role postrider_reader and returns the rows by column.
-func (b *bundle) asReader(t *testing.T, statement string) (rows []map[string]any) {
+func asReader(t *testing.T, tn *testnode.Node, statement string) (rows []map[string]any) {
 	t.Helper()
-	tx, err := b.pool.Begin(t.Context())
+	tx, err := tn.Pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
 	_, err = tx.Exec(t.Context(), "SET LOCAL ROLE "+migrations.ReaderRole)
@@ -94,31 +95,31 @@ func (b *bundle) asReader(t *testing.T, statement string) (rows []map[string]any
 	return rows
 }
 
-func plantedQuestions(t *testing.T) *bundle {
+func plantedQuestions(t *testing.T) *testnode.Node {
 	t.Helper()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.subscription(t, "orders", "billing", nil)
-	b.subscription(t, "orders", "mail", func(s *catalog.SubscriptionSpec) {
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	tn.Subscribe(t, "orders", "billing", nil)
+	tn.Subscribe(t, "orders", "mail", func(s *catalog.SubscriptionSpec) {
 		s.EndpointURL = "https://example.com/mail"
 	})
-	_, err := b.store.Holds.Pause(t.Context(), "orders", "mail", nil)
+	_, err := tn.System.Holds.Pause(t.Context(), "orders", "mail", nil)
 	require.NoError(t, err)
-	b.exec(t, "DELETE FROM postrider_internal.audit")
+	tn.Exec(t, "DELETE FROM postrider_internal.audit")
 	planted, err := os.ReadFile("testdata/questions.sql")
 	require.NoError(t, err)
-	b.exec(t, string(planted))
-	return b
+	tn.Exec(t, string(planted))
+	return tn
 }
 
 // Each question of docs/questions.sql, word for word, returns the planted rows.
 func TestQuestionsReturnTheirRows(t *testing.T) {
 	t.Parallel()
-	b := plantedQuestions(t)
+	tn := plantedQuestions(t)
 	//nolint:paralleltest // in parallel it could wait for other tests until the rows are older than five minutes
 	for _, q := range docs.Questions() {
 		t.Run(q.Name, func(t *testing.T) {
-			rows := b.asReader(t, q.SQL)
+			rows := asReader(t, tn, q.SQL)
 			if q.Name == "storage" {
 				requireStorage(t, rows)
 				return
@@ -134,8 +135,8 @@ func TestQuestionsReturnTheirRows(t *testing.T) {
 			}
 		})
 	}
-	require.Len(t, b.asReader(t, first(docs.Find("pending")).With(map[string]string{"subscription": "mail"})), 1)
-	require.Empty(t, b.asReader(t, first(docs.Find("event")).With(map[string]string{"event-id": "order-'42"})))
+	require.Len(t, asReader(t, tn, first(docs.Find("pending")).With(map[string]string{"subscription": "mail"})), 1)
+	require.Empty(t, asReader(t, tn, first(docs.Find("event")).With(map[string]string{"event-id": "order-'42"})))
 }
 
 // requireStorage: a row for each day that has a part, and one for the tables without days.

@@ -9,19 +9,20 @@ import (
 
 	"postrider/internal/postgres"
 	"postrider/internal/query"
+	"postrider/internal/testnode"
 )
 
 // Each list is read along its key, in both directions, with and without each filter: the queries are put together of
 // parts.
 func TestListsAreReadInBothDirections(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.topic(t, "parcels")
-	b.subscription(t, "orders", "billing", nil)
-	b.subscription(t, "orders", "stock", nil)
-	b.publish(t, "orders", "e", 7)
-	b.publish(t, "parcels", "p", 2)
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	tn.Topic(t, "parcels")
+	tn.Subscribe(t, "orders", "billing", nil)
+	tn.Subscribe(t, "orders", "stock", nil)
+	tn.Publish(t, "orders", "e", 7)
+	tn.Publish(t, "parcels", "p", 2)
 	for name, f := range map[string]query.DeliveryFilter{
 		"all": {}, "of a topic": {Topic: "orders"}, "of one event subscription": {Topic: "orders", Subscription: "billing"},
 		"of its name alone": {Subscription: "stock"},
@@ -36,7 +37,7 @@ func TestListsAreReadInBothDirections(t *testing.T) {
 		turn := query.Turn[query.DeliveryPlace]{Limit: 3}
 		var last query.SearchedPage[query.DeliveryLine, query.DeliveryPlace]
 		for {
-			page, err := b.store.Reader.ReadDeliveries(t.Context(), f, turn)
+			page, err := tn.System.Reader.ReadDeliveries(t.Context(), f, turn)
 			require.NoError(t, err, name)
 			for _, line := range page.Rows {
 				seen = append(seen, line.DeliveryID)
@@ -52,7 +53,7 @@ func TestListsAreReadInBothDirections(t *testing.T) {
 		if want <= turn.Limit {
 			continue
 		}
-		before, err := b.store.Reader.ReadDeliveries(t.Context(), f,
+		before, err := tn.System.Reader.ReadDeliveries(t.Context(), f,
 			query.Turn[query.DeliveryPlace]{Limit: 3, After: new(last.Rows[0].Place())})
 		require.NoError(t, err, name)
 		require.Len(t, before.Rows, 3, name)
@@ -63,12 +64,12 @@ func TestListsAreReadInBothDirections(t *testing.T) {
 
 func TestEventsAreFiltered(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.topic(t, "parcels")
-	b.subscription(t, "orders", "billing", nil)
-	b.publish(t, "orders", "e", 3)
-	b.publish(t, "parcels", "p", 2)
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	tn.Topic(t, "parcels")
+	tn.Subscribe(t, "orders", "billing", nil)
+	tn.Publish(t, "orders", "e", 3)
+	tn.Publish(t, "parcels", "p", 2)
 	hour := time.Hour
 	past, future := time.Now().Add(-hour), time.Now().Add(hour)
 	for name, row := range map[string]struct {
@@ -81,22 +82,22 @@ func TestEventsAreFiltered(t *testing.T) {
 		"of the last hour": {query.EventFilter{From: &past, To: &future}, 5},
 		"of the next":      {query.EventFilter{From: &future}, 0},
 	} {
-		page, err := b.store.Reader.ReadEvents(t.Context(), row.f, query.Turn[uuid.UUID]{Limit: 50})
+		page, err := tn.System.Reader.ReadEvents(t.Context(), row.f, query.Turn[uuid.UUID]{Limit: 50})
 		require.NoError(t, err, name)
 		require.Len(t, page.Rows, row.want, name)
 	}
-	_, err := b.store.Reader.ReadEvent(t.Context(), uuid.New())
+	_, err := tn.System.Reader.ReadEvent(t.Context(), uuid.New())
 	require.ErrorIs(t, err, postgres.ErrNotFound)
 }
 
 func TestCountsHaveEveryMinute(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.subscription(t, "orders", "billing", nil)
-	b.publish(t, "orders", "e", 4)
-	b.topic(t, "quiet")
-	overview, err := b.store.Reader.ReadOverview(t.Context(), time.Hour, time.Minute)
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	tn.Subscribe(t, "orders", "billing", nil)
+	tn.Publish(t, "orders", "e", 4)
+	tn.Topic(t, "quiet")
+	overview, err := tn.System.Reader.ReadOverview(t.Context(), time.Hour, time.Minute)
 	require.NoError(t, err)
 	counts := overview.LastHour
 	require.Len(t, counts.Minutes, 61)
@@ -108,7 +109,7 @@ func TestCountsHaveEveryMinute(t *testing.T) {
 		}
 	}
 	require.Equal(t, [2]int64{4, 4}, [2]int64{published, matched})
-	quiet, err := b.store.Reader.ReadTopicDetails(t.Context(), "quiet", time.Hour, 5*time.Minute)
+	quiet, err := tn.System.Reader.ReadTopicDetails(t.Context(), "quiet", time.Hour, 5*time.Minute)
 	require.NoError(t, err)
 	require.Len(t, quiet.Range.Minutes, 13)
 	require.Zero(t, quiet.Range.Minutes[12].Published+quiet.Range.Minutes[11].Published)
@@ -132,18 +133,18 @@ func TestQuantileIsReadOffWithinItsBucket(t *testing.T) {
 // The tail shows each new event once, and no event from before it began.
 func TestTailShowsNewEventsOnce(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.publish(t, "orders", "old", 2)
-	tail := b.store.Reader.NewTail(query.TailFilter{Topic: "orders"})
-	b.publish(t, "orders", "new", 3)
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	tn.Publish(t, "orders", "old", 2)
+	tail := tn.System.Reader.NewTail(query.TailFilter{Topic: "orders"})
+	tn.Publish(t, "orders", "new", 3)
 	lines, err := tail.Next(t.Context())
 	require.NoError(t, err)
 	require.Len(t, lines, 3)
 	again, err := tail.Next(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, again)
-	other, err := b.store.Reader.NewTail(query.TailFilter{Topic: "none"}).Next(t.Context())
+	other, err := tn.System.Reader.NewTail(query.TailFilter{Topic: "none"}).Next(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, other)
 }

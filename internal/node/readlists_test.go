@@ -11,6 +11,7 @@ import (
 	"postrider/internal/access"
 	"postrider/internal/postgres"
 	"postrider/internal/query"
+	"postrider/internal/testnode"
 )
 
 // walk turns the pages of a list from the newest on and returns the keys of its rows.
@@ -38,15 +39,15 @@ func walk[T, K any](
 }
 
 // A list of a time has all of that time and nothing else, each row once, and does not look through what is newer.
-func (b *bundle) testDeliveriesOfATime(t *testing.T) {
+func testDeliveriesOfATime(t *testing.T, tn *testnode.Node) {
 	var from time.Time
-	require.NoError(t, b.pool.QueryRow(t.Context(),
+	require.NoError(t, tn.Pool.QueryRow(t.Context(),
 		"SELECT min(published_at) + interval '50 hours' FROM postrider_internal.events").Scan(&from))
 	to := from.Add(time.Hour)
 	read := func(f query.DeliveryFilter) (ids []int64, pages int) {
 		places, pages := walk(t, 100, func(d query.DeliveryLine) query.DeliveryPlace { return d.Place() },
 			func(turn query.Turn[query.DeliveryPlace]) (query.Page[query.DeliveryLine], *query.DeliveryPlace) {
-				page, err := b.store.Reader.ReadDeliveries(t.Context(), f, turn)
+				page, err := tn.System.Reader.ReadDeliveries(t.Context(), f, turn)
 				require.NoError(t, err)
 				return page.Page, page.SearchedTo
 			})
@@ -73,7 +74,7 @@ func (b *bundle) testDeliveriesOfATime(t *testing.T) {
 		row.filter.From, row.filter.To = &from, &to
 		var want []int64
 		require.NoError(t,
-			b.pool.QueryRow(t.Context(),
+			tn.Pool.QueryRow(t.Context(),
 				"SELECT coalesce(array_agg(delivery_id ORDER BY system_id DESC, delivery_id DESC), '{}') FROM ("+all+row.and+
 					") x JOIN postrider.deliveries d USING (delivery_id)", from, to).Scan(&want))
 		got, pages := read(row.filter)
@@ -88,7 +89,7 @@ func (b *bundle) testDeliveriesOfATime(t *testing.T) {
 	require.Empty(t, got)
 	onlyFrom, _ := read(query.DeliveryFilter{From: &from, State: "dropped"})
 	require.Len(t, onlyFrom,
-		b.count(t,
+		tn.Count(t,
 			"SELECT count(*) FROM postrider.deliveries d JOIN postrider_internal.events e ON e.id = d.system_id "+
 				"WHERE e.published_at >= $1 AND d.state = 'dropped'", from))
 
@@ -101,7 +102,7 @@ func (b *bundle) testDeliveriesOfATime(t *testing.T) {
 		if after != nil {
 			turn.After = new(after.Place())
 		}
-		page, err := b.store.Reader.ReadDeliveries(t.Context(), query.DeliveryFilter{From: &from, To: &to}, turn)
+		page, err := tn.System.Reader.ReadDeliveries(t.Context(), query.DeliveryFilter{From: &from, To: &to}, turn)
 		require.NoError(t, err)
 		return page
 	}
@@ -109,28 +110,28 @@ func (b *bundle) testDeliveriesOfATime(t *testing.T) {
 	next := turn(&first.Rows[9], nil)
 	require.Equal(t, first.Rows, turn(nil, &next.Rows[0]).Rows, "backwards as forwards")
 	require.NotEqual(t, "pending", first.Rows[9].State)
-	b.exec(t, "DELETE FROM postrider_internal.delivery_history WHERE id = $1", first.Rows[9].DeliveryID)
+	tn.Exec(t, "DELETE FROM postrider_internal.delivery_history WHERE id = $1", first.Rows[9].DeliveryID)
 	require.Equal(t, next.Rows, turn(&first.Rows[9], nil).Rows, "the delivery that it goes on from is not kept any more")
 }
 
 // Batches are found by the index of whatever the filter names; where none knows them, in steps of 20,000.
 func TestListOfBatches(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	one, other := b.subscription(t, "orders", "one", nil), b.subscription(t, "orders", "other", nil)
-	b.exec(t, `INSERT INTO postrider_internal.batches (subscription_id, state, members, bytes, finished_at)
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	one, other := tn.Subscribe(t, "orders", "one", nil), tn.Subscribe(t, "orders", "other", nil)
+	tn.Exec(t, `INSERT INTO postrider_internal.batches (subscription_id, state, members, bytes, finished_at)
 		SELECT CASE WHEN i % 100 = 0 THEN $2::bigint ELSE $1 END, CASE WHEN i = 7 THEN 'dead_lettered' ELSE 'delivered' END,
 		       2, 10, now() FROM generate_series(1, 45000) i`, one.ID, other.ID)
-	b.exec(t,
+	tn.Exec(t,
 		`INSERT INTO postrider_internal.batches (subscription_id, state, members, bytes, hold) SELECT $1, 'pending', 2, 10,
 			    'paused' FROM generate_series(1, 30)`, one.ID)
-	b.exec(t, `INSERT INTO postrider_internal.event_subscription_states (subscription_id, paused_since)
+	tn.Exec(t, `INSERT INTO postrider_internal.event_subscription_states (subscription_id, paused_since)
 		VALUES ($1, now())`, one.ID)
 	read := func(f query.BatchFilter) ([]int64, int) {
 		return walk(t, 1000, func(l query.BatchLine) int64 { return l.BatchID },
 			func(turn query.Turn[int64]) (query.Page[query.BatchLine], *int64) {
-				page, err := b.store.Reader.ReadBatches(t.Context(), f, turn)
+				page, err := tn.System.Reader.ReadBatches(t.Context(), f, turn)
 				require.NoError(t, err)
 				return page.Page, page.SearchedTo
 			})
@@ -159,11 +160,11 @@ func TestListOfBatches(t *testing.T) {
 }
 
 // copies inserts n copies of an event subscription; changed is the SQL of the changes of copy i, from 1.
-func (b *bundle) copies(t *testing.T, id int64, changed string, n int) {
+func copies(t *testing.T, tn *testnode.Node, id int64, changed string, n int) {
 	t.Helper()
-	stored := b.text(t, `SELECT string_agg(quote_ident(column_name), ', ') FROM information_schema.columns
+	stored := tn.Text(t, `SELECT string_agg(quote_ident(column_name), ', ') FROM information_schema.columns
 		WHERE table_schema = 'postrider_internal' AND table_name = 'event_subscriptions' AND is_generated = 'NEVER'`)
-	b.exec(t, fmt.Sprintf(`INSERT INTO postrider_internal.event_subscriptions (%[1]s)
+	tn.Exec(t, fmt.Sprintf(`INSERT INTO postrider_internal.event_subscriptions (%[1]s)
 		SELECT %[1]s FROM (SELECT (jsonb_populate_record(s, %[2]s)).*
 		    FROM postrider_internal.event_subscriptions s, generate_series(1, $2) i WHERE s.id = $1) copies`,
 		stored, changed), id, n)
@@ -173,18 +174,18 @@ func (b *bundle) copies(t *testing.T, id int64, changed string, n int) {
 // whosever they are.
 func TestListOfBatchesOfVeryMany(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.topic(t, "bills")
-	one, other := b.subscription(t, "orders", "one", nil), b.subscription(t, "bills", "other", nil)
-	b.copies(t, one.ID, `jsonb_build_object('id', 1000 + i, 'name', 'gone', 'deleted_at', now(), 'drained_at', now())`, 60)
-	b.exec(t, `INSERT INTO postrider_internal.batches (subscription_id, state, members, bytes, finished_at)
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	tn.Topic(t, "bills")
+	one, other := tn.Subscribe(t, "orders", "one", nil), tn.Subscribe(t, "bills", "other", nil)
+	copies(t, tn, one.ID, `jsonb_build_object('id', 1000 + i, 'name', 'gone', 'deleted_at', now(), 'drained_at', now())`, 60)
+	tn.Exec(t, `INSERT INTO postrider_internal.batches (subscription_id, state, members, bytes, finished_at)
 		SELECT CASE WHEN i % 10 = 0 THEN 1001 + i % 60 WHEN i % 10 = 1 THEN $2 ELSE $1::bigint END, CASE WHEN i % 10000 = 0
 		    THEN 'dead_lettered' ELSE 'delivered' END, 2, 10, now() FROM generate_series(1, 20000) i`, one.ID, other.ID)
-	b.exec(t,
+	tn.Exec(t,
 		`INSERT INTO postrider_internal.batches (subscription_id, state, members, bytes, hold) SELECT $1, 'pending', 2, 10,
 			    'paused' FROM generate_series(1, 30)`, one.ID)
-	b.exec(t, `INSERT INTO postrider_internal.event_subscription_states (subscription_id, paused_since)
+	tn.Exec(t, `INSERT INTO postrider_internal.event_subscription_states (subscription_id, paused_since)
 		VALUES ($1, now())`, one.ID)
 	for name, row := range map[string]struct {
 		filter      query.BatchFilter
@@ -198,7 +199,7 @@ func TestListOfBatchesOfVeryMany(t *testing.T) {
 	} {
 		got, pages := walk(t, 1000, func(l query.BatchLine) int64 { return l.BatchID },
 			func(turn query.Turn[int64]) (query.Page[query.BatchLine], *int64) {
-				page, err := b.store.Reader.ReadBatches(t.Context(), row.filter, turn)
+				page, err := tn.System.Reader.ReadBatches(t.Context(), row.filter, turn)
 				require.NoError(t, err)
 				return page.Page, page.SearchedTo
 			})
@@ -211,17 +212,17 @@ func TestListOfBatchesOfVeryMany(t *testing.T) {
 // The audit is found by who, what, where and when.
 func TestListOfTheAudit(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := testnode.Unchecked(t)
 	ctx := access.WithActor(t.Context(), access.Actor{Name: "user:anna", Address: "192.0.2.1"})
-	b.exec(t, `INSERT INTO postrider_internal.audit (at, actor, action, topic, subscription, details)
+	tn.Exec(t, `INSERT INTO postrider_internal.audit (at, actor, action, topic, subscription, details)
 		SELECT '2026-01-01'::timestamptz + i * interval '1 minute', 'key:ci', CASE WHEN i % 2 = 0 THEN 'subscription_paused'
 		    ELSE 'subscription_resumed' END, 'orders', 'billing', jsonb_build_object('i', i)
 		  FROM generate_series(1, 41000) i`)
-	b.exec(t, "SELECT postrider_internal.note_audit('user:anna', NULL, 'topic_created', 'bills', NULL, '{}')")
+	tn.Exec(t, "SELECT postrider_internal.note_audit('user:anna', NULL, 'topic_created', 'bills', NULL, '{}')")
 	read := func(ctx context.Context, f query.AuditFilter) (list []query.AuditLine, pages int) {
 		_, pages = walk(t, 500, func(l query.AuditLine) int64 { list = append(list, l); return l.AuditID },
 			func(turn query.Turn[int64]) (query.Page[query.AuditLine], *int64) {
-				page, err := query.NewReader(postgres.NewDB(b.pool), postgres.NewClock()).ReadAudit(ctx, f, turn)
+				page, err := query.NewReader(postgres.NewDB(tn.Pool), postgres.NewClock()).ReadAudit(ctx, f, turn)
 				require.NoError(t, err)
 				return page.Page, page.SearchedTo
 			})

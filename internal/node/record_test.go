@@ -7,6 +7,7 @@ import (
 
 	"postrider/internal/catalog"
 	"postrider/internal/postgres"
+	"postrider/internal/testnode"
 	"postrider/jobs/delivery"
 	"postrider/jobs/queue"
 	"postrider/policy"
@@ -15,9 +16,9 @@ import (
 )
 
 // fetched marks jobs as River's fetch does and returns delivery and job of each.
-func (b *bundle) fetched(t *testing.T, node string) (deliveries []int64, jobs []queue.JobToken) {
+func fetched(t *testing.T, tn *testnode.Node, node string) (deliveries []int64, jobs []queue.JobToken) {
 	t.Helper()
-	rows, err := b.pool.Query(t.Context(),
+	rows, err := tn.Pool.Query(t.Context(),
 		`UPDATE postrider_internal.river_job SET state = 'running', attempt = attempt + 1, attempted_at = now(),
 		attempted_by = array_append(attempted_by, $1) WHERE state = 'available' AND kind = 'deliver'
 		RETURNING (args ->> 'd')::bigint, id, created_at`, node)
@@ -42,71 +43,71 @@ func result(id int64, job queue.JobToken, sub *catalog.Subscription, verdict pol
 
 func TestRecordDelivered(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	sub := b.subscription(t, "orders", "all", nil)
-	b.publish(t, "orders", "e", 1)
-	d, j := b.fetched(t, "node-1")
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	sub := tn.Subscribe(t, "orders", "all", nil)
+	tn.Publish(t, "orders", "e", 1)
+	d, j := fetched(t, tn, "node-1")
 
 	require.NoError(t,
-		b.store.Recorder.Record(t.Context(), result(d[0], j[0], sub, policy.Verdict{Action: policy.Delivered})))
+		tn.System.Recorder.Record(t.Context(), result(d[0], j[0], sub, policy.Verdict{Action: policy.Delivered})))
 
-	require.Equal(t, 1, b.count(t,
+	require.Equal(t, 1, tn.Count(t,
 		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1 AND event_id = 'e-0'"))
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE delivery_id = $1 AND verdict = 'deliver'", d[0]))
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
+		tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE delivery_id = $1 AND verdict = 'deliver'", d[0]))
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
 }
 
 func TestRecordRetryMakesANewRow(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	sub := b.subscription(t, "orders", "all", nil)
-	b.publish(t, "orders", "e", 2)
-	d, j := b.fetched(t, "node-1")
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	sub := tn.Subscribe(t, "orders", "all", nil)
+	tn.Publish(t, "orders", "e", 2)
+	d, j := fetched(t, tn, "node-1")
 	soon, later := time.Now().Add(2*time.Second), time.Now().Add(time.Hour)
 
 	require.NoError(t,
-		b.store.Recorder.Record(t.Context(), result(d[0], j[0], sub, policy.Verdict{Action: policy.Retry, At: soon})))
-	require.NoError(t, b.store.Recorder.Record(t.Context(),
+		tn.System.Recorder.Record(t.Context(), result(d[0], j[0], sub, policy.Verdict{Action: policy.Retry, At: soon})))
+	require.NoError(t, tn.System.Recorder.Record(t.Context(),
 		result(d[1], j[1], sub, policy.Verdict{Action: policy.Retry, At: later, SkippedOffsets: 2})))
 
 	require.Zero(t,
-		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE id = ANY($1)", []int64{j[0].JobID, j[1].JobID}),
+		tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE id = ANY($1)", []int64{j[0].JobID, j[1].JobID}),
 		"a job row never serves two attempts")
-	require.Zero(t, b.count(t, brokenTokens))
+	require.Zero(t, tn.Count(t, brokenTokens))
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND scheduled_at = $1",
+		tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND scheduled_at = $1",
 			soon.Truncate(time.Microsecond)))
 	require.Equal(t, 1,
-		b.count(t,
+		tn.Count(t,
 			"SELECT count(*) FROM postrider_internal.river_job WHERE state = 'scheduled' AND scheduled_at = $1 "+
 				"AND args ->> 'n' = '2'", later.Truncate(time.Microsecond)))
 	require.Equal(t, 1,
-		b.count(t,
+		tn.Count(t,
 			"SELECT count(*) FROM postrider_internal.deliveries WHERE next_attempt_at = $1 AND attempts = 1 "+
 				"AND skipped_offsets = 2 AND last_outcome = 'Busy' AND last_status = 503", later.Truncate(time.Microsecond)))
 }
 
 func TestRecordDeadLetterIsSelfContained(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	sub := b.subscription(t, "orders", "all", nil)
-	b.publish(t, "orders", "e", 1)
-	d, j := b.fetched(t, "node-1")
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	sub := tn.Subscribe(t, "orders", "all", nil)
+	tn.Publish(t, "orders", "e", 1)
+	d, j := fetched(t, tn, "node-1")
 	r := result(d[0], j[0], sub,
 		policy.Verdict{Action: policy.DeadLetter, Reason: policy.ReasonMaxDeliveryAttemptsExceeded})
 	r.ResponseExcerpt = []byte{0xff, 0x00, 'x'}
-	require.NoError(t, b.store.Recorder.Record(t.Context(), r))
-	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", "all"))
-	require.NoError(t, b.store.Topics.Delete(t.Context(), "orders"))
-	_, err := b.pool.Exec(t.Context(), "DELETE FROM postrider_internal.events")
+	require.NoError(t, tn.System.Recorder.Record(t.Context(), r))
+	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), "orders", "all"))
+	require.NoError(t, tn.System.Topics.Delete(t.Context(), "orders"))
+	_, err := tn.Pool.Exec(t.Context(), "DELETE FROM postrider_internal.events")
 	require.NoError(t, err)
 
-	require.Equal(t, 1, b.count(t,
+	require.Equal(t, 1, tn.Count(t,
 		`SELECT count(*) FROM postrider.dead_letters WHERE topic = 'orders' AND subscription = 'all' AND event_id = 'e-0'
 		AND reason = 'MaxDeliveryAttemptsExceeded' AND attempts = 1 AND last_outcome = 'Busy' AND last_status = 503
 		    AND body ->> 'id' = 'e-0'
@@ -115,74 +116,74 @@ func TestRecordDeadLetterIsSelfContained(t *testing.T) {
 
 func TestRecordOfAZombieChangesNothing(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	sub := b.subscription(t, "orders", "all", nil)
-	b.publish(t, "orders", "e", 1)
-	d, j := b.fetched(t, "dead-node") // never registered: its jobs are anyone's
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	sub := tn.Subscribe(t, "orders", "all", nil)
+	tn.Publish(t, "orders", "e", 1)
+	d, j := fetched(t, tn, "dead-node") // never registered: its jobs are anyone's
 
-	n, err := b.store.JobRows.ReclaimFromLost(t.Context())
+	n, err := tn.System.JobRows.ReclaimFromLost(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
-	require.NoError(t, b.store.Recorder.Record(t.Context(),
+	require.NoError(t, tn.System.Recorder.Record(t.Context(),
 		result(d[0], j[0], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})))
 
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts"))
-	require.Zero(t, b.count(t, brokenTokens))
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts"))
+	require.Zero(t, tn.Count(t, brokenTokens))
 	require.Equal(t, 1,
-		b.count(t,
+		tn.Count(t,
 			"SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND args ->> 'r' = '1' AND id <> $1",
 			j[0].JobID))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE reruns = 1 AND attempts = 0"))
-	_, err = b.store.Loader.Load(t.Context(), queue.AttemptArgs{Delivery: d[0]}, j[0])
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE reruns = 1 AND attempts = 0"))
+	_, err = tn.System.Loader.Load(t.Context(), queue.AttemptArgs{Delivery: d[0]}, j[0])
 	require.ErrorIs(t, err, postgres.ErrNotFound, "the old token opens nothing")
 }
 
 func TestReclaimLeavesTheLivingAlone(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.subscription(t, "orders", "all", nil)
-	require.NoError(t, b.store.Nodes.Register(t.Context(), "host"))
-	b.publish(t, "orders", "e", 2)
-	_, j := b.fetched(t, "node-1")
-	n, err := b.store.JobRows.ReclaimFromLost(t.Context())
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	tn.Subscribe(t, "orders", "all", nil)
+	require.NoError(t, tn.System.Nodes.Register(t.Context(), "host"))
+	tn.Publish(t, "orders", "e", 2)
+	_, j := fetched(t, tn, "node-1")
+	n, err := tn.System.JobRows.ReclaimFromLost(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, n)
-	_, err = b.pool.Exec(t.Context(),
+	_, err = tn.Pool.Exec(t.Context(),
 		"UPDATE postrider_internal.river_job SET attempted_at = now() - interval '16 seconds'")
 	require.NoError(t, err)
-	n, err = b.store.JobRows.ReclaimOwn(t.Context(), []int64{j[0].JobID})
+	n, err = tn.System.JobRows.ReclaimOwn(t.Context(), []int64{j[0].JobID})
 	require.NoError(t, err)
 	require.Equal(t, 1, n, "the one in memory stays, the one whose fetch had no response is inserted again")
-	require.Zero(t, b.count(t, brokenTokens))
+	require.Zero(t, tn.Count(t, brokenTokens))
 }
 
 func TestRecordOutlivesTheDatabasesAbsence(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	sub := b.subscription(t, "orders", "all", nil)
-	b.publish(t, "orders", "e", 1)
-	d, j := b.fetched(t, "node-1")
-	_, err := b.pool.Exec(t.Context(), "ALTER TABLE postrider_internal.delivery_attempts RENAME TO hidden")
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	sub := tn.Subscribe(t, "orders", "all", nil)
+	tn.Publish(t, "orders", "e", 1)
+	d, j := fetched(t, tn, "node-1")
+	_, err := tn.Pool.Exec(t.Context(), "ALTER TABLE postrider_internal.delivery_attempts RENAME TO hidden")
 	require.NoError(t, err)
 
 	recorded := make(chan error, 1)
 	go func() {
-		recorded <- b.store.Recorder.Record(context.Background(),
+		recorded <- tn.System.Recorder.Record(context.Background(),
 			result(d[0], j[0], sub, policy.Verdict{Action: policy.Delivered}))
 	}()
 	require.Eventually(t, func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
-		return b.store.Recorder.WaitRecording(ctx) != nil
+		return tn.System.Recorder.WaitRecording(ctx) != nil
 	}, 30*time.Second, 10*time.Millisecond, "no new requests while results cannot be written down")
 	require.Empty(t, recorded)
-	_, err = b.pool.Exec(t.Context(), "ALTER TABLE postrider_internal.hidden RENAME TO delivery_attempts")
+	_, err = tn.Pool.Exec(t.Context(), "ALTER TABLE postrider_internal.hidden RENAME TO delivery_attempts")
 	require.NoError(t, err)
 
 	require.NoError(t, <-recorded)
-	require.NoError(t, b.store.Recorder.WaitRecording(t.Context()))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
+	require.NoError(t, tn.System.Recorder.WaitRecording(t.Context()))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
 }

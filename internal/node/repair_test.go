@@ -17,6 +17,7 @@ import (
 	"postrider/internal/operator"
 	"postrider/internal/postgres"
 	"postrider/internal/query"
+	"postrider/internal/testnode"
 )
 
 // repairedBody is an event of publication after an edit, with white space, a number that jsonb rounds and an escaped
@@ -24,17 +25,17 @@ import (
 const repairedBody = `{"id":"e-0", "subject":"subject/e-0","eventType":"test",
 	"eventTime":"2026-01-01T00:00:00Z","data":{"total":1e400,"a/b":"\u00e9"}}`
 
-func (b *bundle) repairSetup(t *testing.T) (letter uuid.UUID) {
+func repairSetup(t *testing.T, tn *testnode.Node) (letter uuid.UUID) {
 	t.Helper()
-	b.topic(t, "orders")
-	b.subscription(t, "orders", "all", nil)
-	return b.dead(t, "orders", "e", 1)[0]
+	tn.Topic(t, "orders")
+	tn.Subscribe(t, "orders", "all", nil)
+	return dead(t, tn, "orders", "e", 1)[0]
 }
 
 // edited reads the event of a delivery.
-func (b *bundle) edited(t *testing.T, delivery int64) (systemID uuid.UUID, body string) {
+func edited(t *testing.T, tn *testnode.Node, delivery int64) (systemID uuid.UUID, body string) {
 	t.Helper()
-	require.NoError(t, b.pool.QueryRow(t.Context(),
+	require.NoError(t, tn.Pool.QueryRow(t.Context(),
 		`SELECT e.id, convert_from(e.body, 'UTF8') FROM postrider_internal.deliveries d
 			JOIN postrider_internal.events e ON e.id = d.event_uuid AND e.day = d.event_day WHERE d.id = $1`,
 		delivery).Scan(&systemID, &body))
@@ -43,86 +44,86 @@ func (b *bundle) edited(t *testing.T, delivery int64) (systemID uuid.UUID, body 
 
 func TestRepairStoresItsBytes(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	letter := b.repairSetup(t)
-	b.subscription(t, "orders", "other", nil)
-	original, err := b.store.Reader.ReadDeadLetter(t.Context(), letter)
+	tn := testnode.Unchecked(t)
+	letter := repairSetup(t, tn)
+	tn.Subscribe(t, "orders", "other", nil)
+	original, err := tn.System.Reader.ReadDeadLetter(t.Context(), letter)
 	require.NoError(t, err)
 	ctx := access.WithActor(t.Context(), access.Actor{Name: "user:ann", Address: "10.0.0.1"})
 
-	delivery, err := b.store.Operator.Repair(ctx, letter, []byte(repairedBody), operator.Target{}, false)
+	delivery, err := tn.System.Operator.Repair(ctx, letter, []byte(repairedBody), operator.Target{}, false)
 	require.NoError(t, err)
 
-	id, body := b.edited(t, delivery)
+	id, body := edited(t, tn, delivery)
 	require.Equal(t, repairedBody, body)
 	require.EqualValues(t, 7, id.Version())
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"), "only this event subscription")
-	require.Equal(t, 1, b.count(t,
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries"), "only this event subscription")
+	require.Equal(t, 1, tn.Count(t,
 		`SELECT count(*) FROM postrider_internal.deliveries d JOIN postrider_internal.events e ON e.id = d.event_uuid
 			WHERE d.event_bytes = octet_length(e.body) AND d.redelivered_from = $1 AND e.published_at > now() - interval '1 day'
 			AND e.day = (now() AT TIME ZONE 'UTC')::date`, letter))
 	const edit = `{"data": {"a/b": "é", "total": 1e400}}`
 	for _, view := range []string{"events", "deliveries"} {
-		require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider."+view+
+		require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider."+view+
 			" WHERE system_id = $1 AND edited_from = $2 AND edited_by = 'user:ann' AND edit = $3", id, original.SystemID, edit),
 			view)
 	}
-	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.audit WHERE action = 'dead_letter_repaired'
+	require.Equal(t, 1, tn.Count(t, `SELECT count(*) FROM postrider.audit WHERE action = 'dead_letter_repaired'
 		AND actor = 'user:ann' AND topic = 'orders' AND subscription = 'all' AND details = jsonb_build_object(
 		    'deadLetterId', $1::uuid, 'deliveryId', $2::bigint, 'systemId', $3::uuid,
 		    'paths', '["/data/a~1b", "/data/total"]'::jsonb)`, letter, delivery, id), "paths, not values")
 
-	after, err := b.store.Reader.ReadDeadLetter(t.Context(), letter)
+	after, err := tn.System.Reader.ReadDeadLetter(t.Context(), letter)
 	require.NoError(t, err)
 	require.Equal(t, original.BodyText, after.BodyText, "the dead letter keeps its event")
 	require.NotNil(t, after.RedeliveredAt)
 	require.NotEqual(t, original.Version, after.Version)
-	kept, err := b.store.Reader.ReadEvent(t.Context(), original.SystemID)
+	kept, err := tn.System.Reader.ReadEvent(t.Context(), original.SystemID)
 	require.NoError(t, err)
 	require.Equal(t, *original.BodyText, string(kept.Body))
 	require.Nil(t, kept.EditedFrom)
 
 	// A repair that fails becomes a dead letter with its lineage, which can be edited again.
-	_, err = b.store.Releaser.Refill(t.Context(), int64(b.count(t,
+	_, err = tn.System.Releaser.Refill(t.Context(), int64(tn.Count(t,
 		"SELECT subscription_id FROM postrider.event_subscriptions WHERE subscription = 'all'")), false, 10)
 	require.NoError(t, err)
-	again := b.deadLetterAll(t)
+	again := deadLetterAll(t, tn)
 	require.Len(t, again, 2)
-	row, err := b.store.Reader.ReadDeadLetter(t.Context(), again[1])
+	row, err := tn.System.Reader.ReadDeadLetter(t.Context(), again[1])
 	require.NoError(t, err)
 	require.Equal(t, repairedBody, *row.BodyText)
 	require.Equal(t, original.SystemID, *row.EditedFrom)
 	require.Equal(t, "user:ann", *row.EditedBy)
 	require.Contains(t, string(row.Edit), `"a/b": "é"`)
-	require.Zero(t, b.count(t, brokenTokens))
+	require.Zero(t, tn.Count(t, brokenTokens))
 }
 
 func TestRepairRecomputesColumns(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	letter := b.repairSetup(t)
+	tn := testnode.Unchecked(t)
+	letter := repairSetup(t, tn)
 	body := `{"id":"new","subject":"other","eventType":"Other","eventTime":"2026-02-02T00:00:00Z","dataVersion":"7",
 		"data":1}`
-	_, err := b.store.Operator.Repair(t.Context(), letter, []byte(body), operator.Target{}, false)
+	_, err := tn.System.Operator.Repair(t.Context(), letter, []byte(body), operator.Target{}, false)
 	require.NoError(t, err)
-	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.deliveries WHERE event_id = 'new' AND subject = 'other'
+	require.Equal(t, 1, tn.Count(t, `SELECT count(*) FROM postrider.deliveries WHERE event_id = 'new' AND subject = 'other'
 		AND event_type = 'Other'`))
-	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider_internal.events WHERE event_id = 'new'
+	require.Equal(t, 1, tn.Count(t, `SELECT count(*) FROM postrider_internal.events WHERE event_id = 'new'
 		AND event_time = '2026-02-02T00:00:00Z' AND data_version = '7'`))
 }
 
 func TestRepairBySQL(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	letter := b.repairSetup(t)
+	tn := testnode.Unchecked(t)
+	letter := repairSetup(t, tn)
 	event := `{"id": "e-0", "data": 12345678901234567890, "subject": "s", "eventType": "test"}`
 	var delivery int64
-	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT postrider.redeliver($1, event => $2)", letter, event).
+	require.NoError(t, tn.Pool.QueryRow(t.Context(), "SELECT postrider.redeliver($1, event => $2)", letter, event).
 		Scan(&delivery))
-	_, body := b.edited(t, delivery)
+	_, body := edited(t, tn, delivery)
 	require.Contains(t, body, `"data": 12345678901234567890`)
 	require.Contains(t, body, `"eventTime": "`, "filled in, as for a publish")
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE edited_by = session_user"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE edited_by = session_user"))
 	const call = "SELECT postrider.redeliver($1, again => true, event => $2)"
 	for event, message := range map[string]string{
 		`[]`:                "event must be an object, is an array",
@@ -130,19 +131,19 @@ func TestRepairBySQL(t *testing.T) {
 		`{"id": ["e"]}`:     "event.id must be a string, is an array",
 		`{"eventType": ""}`: "event.eventType must be 1 to 1024 bytes long, is 0",
 	} {
-		require.Contains(t, b.rejectedBy(t, call, letter, event), message+" (SQLSTATE 22023)")
+		require.Contains(t, rejectedBy(t, tn, call, letter, event), message+" (SQLSTATE 22023)")
 	}
 	large := fmt.Sprintf(`{"eventType":"t","subject":"s","data":%q}`, strings.Repeat("x", 1<<20))
-	require.Contains(t, b.rejectedBy(t, call, letter, large), "an event has at most 1048576 bytes")
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.repairs"))
+	require.Contains(t, rejectedBy(t, tn, call, letter, large), "an event has at most 1048576 bytes")
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.repairs"))
 }
 
 func TestRepairRejects(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	letter := b.repairSetup(t)
+	tn := testnode.Unchecked(t)
+	letter := repairSetup(t, tn)
 	repair := func(body string, when ...postgres.Condition) error {
-		_, err := b.store.Operator.Repair(t.Context(), letter, []byte(body), operator.Target{}, false, when...)
+		_, err := tn.System.Operator.Repair(t.Context(), letter, []byte(body), operator.Target{}, false, when...)
 		return err
 	}
 	var mistake *event.Error
@@ -154,102 +155,102 @@ func TestRepairRejects(t *testing.T) {
 	} {
 		require.ErrorAs(t, repair(body), &mistake)
 		require.Equal(t, message, mistake.Message)
-		require.ErrorAs(t, b.store.Operator.CheckEdit(t.Context(), letter, []byte(body)), &mistake)
+		require.ErrorAs(t, tn.System.Operator.CheckEdit(t.Context(), letter, []byte(body)), &mistake)
 		require.Equal(t, message, mistake.Message)
 	}
-	require.NoError(t, b.store.Operator.CheckEdit(t.Context(), letter, []byte(repairedBody)))
-	_, err := b.store.Operator.Repair(t.Context(), uuid.Nil, []byte(repairedBody), operator.Target{}, false)
+	require.NoError(t, tn.System.Operator.CheckEdit(t.Context(), letter, []byte(repairedBody)))
+	_, err := tn.System.Operator.Repair(t.Context(), uuid.Nil, []byte(repairedBody), operator.Target{}, false)
 	require.ErrorIs(t, err, postgres.ErrNotFound)
 
-	row, err := b.store.Reader.ReadDeadLetter(t.Context(), letter)
+	row, err := tn.System.Reader.ReadDeadLetter(t.Context(), letter)
 	require.NoError(t, err)
 	version := *row.Version
 	require.ErrorIs(t, repair(repairedBody, postgres.Condition{Versions: []postgres.Version{version + 1}}),
 		postgres.ErrPrecondition)
 	require.ErrorIs(t, repair(repairedBody, postgres.Condition{Versions: []postgres.Version{}}), postgres.ErrPrecondition)
 	require.NoError(t, repair(repairedBody, postgres.Condition{Versions: []postgres.Version{version}}))
-	_, err = b.store.Operator.Redeliver(t.Context(), letter, operator.Target{}, true,
+	_, err = tn.System.Operator.Redeliver(t.Context(), letter, operator.Target{}, true,
 		postgres.Condition{Versions: []postgres.Version{version}})
 	require.ErrorIs(t, err, postgres.ErrPrecondition, "it was redelivered meanwhile")
 	require.ErrorContains(t, repair(repairedBody), "was redelivered already, at ")
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.repairs"))
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider_internal.events"), "a rejected edit stores no event")
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.repairs"))
+	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider_internal.events"), "a rejected edit stores no event")
 
-	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", "all"))
-	b.exec(t, "UPDATE postrider_internal.topics SET deleted_at = now() WHERE name = 'orders'")
+	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), "orders", "all"))
+	tn.Exec(t, "UPDATE postrider_internal.topics SET deleted_at = now() WHERE name = 'orders'")
 	require.ErrorContains(t, repair(repairedBody),
 		`topic "orders" was deleted: an edited event cannot be validated without its topic`)
 }
 
 func TestRepairCustomEvent(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.customTopic(t, "custom")
-	b.subscription(t, "custom", "all", nil)
-	_, err := b.store.Publisher.Publish(t.Context(), own("custom", `{"no":1,"who":"ann","kind":"k"}`))
+	tn := testnode.Unchecked(t)
+	customTopic(t, tn, "custom")
+	tn.Subscribe(t, "custom", "all", nil)
+	_, err := tn.System.Publisher.Publish(t.Context(), own("custom", `{"no":1,"who":"ann","kind":"k"}`))
 	require.NoError(t, err)
-	letter := b.deadLetterAll(t)[0]
+	letter := deadLetterAll(t, tn)[0]
 	const body = `{"no":2,"who":"bob\""}`
-	delivery, err := b.store.Operator.Repair(t.Context(), letter, []byte(body), operator.Target{}, false)
+	delivery, err := tn.System.Operator.Repair(t.Context(), letter, []byte(body), operator.Target{}, false)
 	require.NoError(t, err)
-	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.deliveries WHERE event_id = '2' AND subject = 'bob"'
+	require.Equal(t, 1, tn.Count(t, `SELECT count(*) FROM postrider.deliveries WHERE event_id = '2' AND subject = 'bob"'
 		AND event_type = 'test' AND delivery_id = $1`, delivery), "the mapping names the fields")
 	e := event.Event{Schema: event.Custom, ID: "2", Type: "test", Subject: `bob"`, Body: []byte(body)}
-	require.Equal(t, e.Size(), b.count(t, "SELECT event_bytes FROM postrider_internal.deliveries"))
-	require.Contains(t, b.rejectedBy(t, "SELECT postrider.redeliver($1, again => true, event => '{}')", letter),
+	require.Equal(t, e.Size(), tn.Count(t, "SELECT event_bytes FROM postrider_internal.deliveries"))
+	require.Contains(t, rejectedBy(t, tn, "SELECT postrider.redeliver($1, again => true, event => '{}')", letter),
 		"event.no is required: inputSchemaMapping reads id from it")
-	b.exec(t, `SELECT postrider.redeliver($1, again => true, event => '{"no": 3}')`, letter)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE event_id = '3' AND subject = 's'"))
+	tn.Exec(t, `SELECT postrider.redeliver($1, again => true, event => '{"no": 3}')`, letter)
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE event_id = '3' AND subject = 's'"))
 }
 
 func TestRepairCloudEvent(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	_, _, err := b.store.Topics.Put(t.Context(), "cloud",
+	tn := testnode.Unchecked(t)
+	_, _, err := tn.System.Topics.Put(t.Context(), "cloud",
 		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.CloudEvents})
 	require.NoError(t, err)
-	b.subscription(t, "cloud", "all", func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents })
+	tn.Subscribe(t, "cloud", "all", func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents })
 	const body = `{"specversion":"1.0","id":"c","source":"/s","type":"t","data_base64":"AAEC"}`
-	_, err = b.store.Publisher.Publish(t.Context(), own("cloud", body))
+	_, err = tn.System.Publisher.Publish(t.Context(), own("cloud", body))
 	require.NoError(t, err)
-	letter := b.deadLetterAll(t)[0]
+	letter := deadLetterAll(t, tn)[0]
 	for edit, message := range map[string]string{
 		strings.Replace(body, "1.0", "0.3", 1):    `specversion: must be "1.0"`,
 		strings.Replace(body, "AAEC", "AAE", 1):   "data_base64: ",
 		strings.Replace(body, `"id":"c",`, "", 1): "id: is required",
 	} {
-		_, err := b.store.Operator.Repair(t.Context(), letter, []byte(edit), operator.Target{}, false)
+		_, err := tn.System.Operator.Repair(t.Context(), letter, []byte(edit), operator.Target{}, false)
 		require.ErrorContains(t, err, message)
 	}
-	require.Contains(t, b.rejectedBy(t, "SELECT postrider.redeliver($1, event => $2)", letter,
+	require.Contains(t, rejectedBy(t, tn, "SELECT postrider.redeliver($1, event => $2)", letter,
 		strings.Replace(body, "1.0", "0.3", 1)), `event.specversion must be "1.0"`)
-	delivery, err := b.store.Operator.Repair(t.Context(), letter, []byte(strings.Replace(body, "AAEC", "AAED", 1)),
+	delivery, err := tn.System.Operator.Repair(t.Context(), letter, []byte(strings.Replace(body, "AAEC", "AAED", 1)),
 		operator.Target{}, false)
 	require.NoError(t, err)
-	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1
+	require.Equal(t, 1, tn.Count(t, `SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1
 		AND edit = '{"data_base64": "AAED"}'`, delivery))
 }
 
 // One of two repairs at the same moment is delivered.
 func TestRepairOnlyOnce(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	letter := b.repairSetup(t)
+	tn := testnode.Unchecked(t)
+	letter := repairSetup(t, tn)
 	var both sync.WaitGroup
 	errs := make([]error, 2)
 	for i := range errs {
 		both.Go(func() {
-			_, errs[i] = b.store.Operator.Repair(t.Context(), letter, []byte(repairedBody), operator.Target{}, false)
+			_, errs[i] = tn.System.Operator.Repair(t.Context(), letter, []byte(repairedBody), operator.Target{}, false)
 		})
 	}
 	both.Wait()
 	require.NotEqual(t, errs[0] == nil, errs[1] == nil, "%v", errs)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.repairs"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.repairs"))
 }
 
 func TestEditsAreMergePatches(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := testnode.Unchecked(t)
 	for _, row := range []struct{ before, after, patch, paths string }{
 		{`{}`, `{}`, `{}`, `null`},
 		{`{"a":1.0,"b":2}`, `{"b":2,"a":1.00}`, `{}`, `null`},
@@ -262,53 +263,53 @@ func TestEditsAreMergePatches(t *testing.T) {
 		{`{}`, `[1]`, `[1]`, `[""]`},
 	} {
 		var patch, paths string
-		require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT p, coalesce(postrider_internal.patch_paths(p, 100), 'null')
+		require.NoError(t, tn.Pool.QueryRow(t.Context(), `SELECT p, coalesce(postrider_internal.patch_paths(p, 100), 'null')
 			FROM postrider_internal.merge_patch($1, $2) p`, row.before, row.after).Scan(&patch, &paths))
 		require.JSONEq(t, row.patch, patch, "%s to %s", row.before, row.after)
 		require.JSONEq(t, row.paths, paths, row.patch)
 	}
-	require.Equal(t, 2, b.count(t, `SELECT count(*) FROM (VALUES (postrider_internal.merge_patch(NULL, '{}')),
+	require.Equal(t, 2, tn.Count(t, `SELECT count(*) FROM (VALUES (postrider_internal.merge_patch(NULL, '{}')),
 		(postrider_internal.merge_patch('{}', NULL))) v(p) WHERE p IS NULL`))
 	// Many changed members take no quadratic time.
-	require.Equal(t, 100, b.count(t, `SELECT jsonb_array_length(postrider_internal.patch_paths(
+	require.Equal(t, 100, tn.Count(t, `SELECT jsonb_array_length(postrider_internal.patch_paths(
 		postrider_internal.merge_patch((SELECT jsonb_object_agg(i::text, i) FROM generate_series(1, 100000) i),
 		(SELECT jsonb_object_agg(i::text, -i) FROM generate_series(1, 100000) i)), 100))`))
 }
 
 func TestErasureOfRepairs(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.subscription(t, "orders", "all", nil)
-	id := b.personal(t, "e", "people/anna")
-	letter := b.deadLetterAll(t)[0]
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	tn.Subscribe(t, "orders", "all", nil)
+	id := personal(t, tn, "e", "people/anna")
+	letter := deadLetterAll(t, tn)[0]
 	repair := func(letter uuid.UUID, subject string) {
 		body, err := json.Marshal(map[string]any{
 			"id": "e", "eventType": "test", "eventTime": "2026-01-01T00:00:00Z",
 			"subject": subject, "data": map[string]string{"mail": secretOf, "note": "people/anna"},
 		})
 		require.NoError(t, err)
-		_, err = b.store.Operator.Repair(t.Context(), letter, body, operator.Target{}, false)
+		_, err = tn.System.Operator.Repair(t.Context(), letter, body, operator.Target{}, false)
 		require.NoError(t, err)
 	}
 	repair(letter, "people/third")
-	_, err := b.store.Releaser.Refill(t.Context(), int64(b.count(t,
+	_, err := tn.System.Releaser.Refill(t.Context(), int64(tn.Count(t,
 		"SELECT subscription_id FROM postrider.event_subscriptions")), false, 10)
 	require.NoError(t, err)
-	repair(b.deadLetterAll(t)[1], "people/other")
+	repair(deadLetterAll(t, tn)[1], "people/other")
 
 	// The original is gone: only the lineage names it.
-	b.exec(t, "DELETE FROM postrider_internal.events WHERE id = $1", id)
-	b.exec(t, "SELECT postrider.purge($1)", letter)
-	erased, err := b.store.Operator.EraseEvent(t.Context(), id)
+	tn.Exec(t, "DELETE FROM postrider_internal.events WHERE id = $1", id)
+	tn.Exec(t, "SELECT postrider.purge($1)", letter)
+	erased, err := tn.System.Operator.EraseEvent(t.Context(), id)
 	require.NoError(t, err)
 	require.Equal(t, 2, erased)
 	for _, text := range []string{secretOf, "people/anna", "people/third", "people/other"} {
-		b.requireNowhere(t, text)
+		requireNowhere(t, tn, text)
 	}
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider_internal.repairs"), "the lineage stays")
-	require.Zero(t, b.count(t, brokenTokens))
-	erased, err = b.store.Operator.EraseEvent(t.Context(), id)
+	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider_internal.repairs"), "the lineage stays")
+	require.Zero(t, tn.Count(t, brokenTokens))
+	erased, err = tn.System.Operator.EraseEvent(t.Context(), id)
 	require.NoError(t, err)
 	require.Zero(t, erased)
 }
@@ -317,77 +318,77 @@ func TestErasureOfRepairs(t *testing.T) {
 func TestErasureBySubjectFindsRepairs(t *testing.T) {
 	t.Parallel()
 	for _, gone := range []bool{false, true} {
-		b := setup(t)
-		b.topic(t, "orders")
-		b.subscription(t, "orders", "all", nil)
-		id := b.personal(t, "e", "people/anna")
-		letter := b.deadLetterAll(t)[0]
+		tn := testnode.Unchecked(t)
+		tn.Topic(t, "orders")
+		tn.Subscribe(t, "orders", "all", nil)
+		id := personal(t, tn, "e", "people/anna")
+		letter := deadLetterAll(t, tn)[0]
 		other := strings.Replace(repairedBody, "subject/e-0", "other", 1)
-		_, err := b.store.Operator.Repair(t.Context(), letter, []byte(other), operator.Target{}, false)
+		_, err := tn.System.Operator.Repair(t.Context(), letter, []byte(other), operator.Target{}, false)
 		require.NoError(t, err)
 		want := 2
 		if gone {
 			want = 1
-			b.exec(t, "DELETE FROM postrider_internal.events WHERE id = $1", id)
-			b.exec(t, "SELECT postrider.purge($1)", letter)
+			tn.Exec(t, "DELETE FROM postrider_internal.events WHERE id = $1", id)
+			tn.Exec(t, "SELECT postrider.purge($1)", letter)
 		}
-		erased, operation, err := b.store.Operator.EraseSubject(t.Context(), "orders", "people/anna")
+		erased, operation, err := tn.System.Operator.EraseSubject(t.Context(), "orders", "people/anna")
 		require.NoError(t, err)
 		require.Nil(t, operation)
 		require.Equal(t, want, erased)
-		require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.events WHERE erased_at IS NULL"))
-		b.requireNowhere(t, "people/anna")
+		require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.events WHERE erased_at IS NULL"))
+		requireNowhere(t, tn, "people/anna")
 	}
 }
 
 // A repair that is not committed yet when the erasure begins is erased too.
 func TestErasureWaitsForRepair(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.subscription(t, "orders", "all", nil)
-	id := b.personal(t, "e", "people/anna")
-	letter := b.deadLetterAll(t)[0]
-	end := b.openTransaction(t, `SELECT postrider.redeliver($1, event => jsonb_build_object('eventType', 'test', 'subject',
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	tn.Subscribe(t, "orders", "all", nil)
+	id := personal(t, tn, "e", "people/anna")
+	letter := deadLetterAll(t, tn)[0]
+	end := openTransaction(t, tn, `SELECT postrider.redeliver($1, event => jsonb_build_object('eventType', 'test', 'subject',
 		'x', 'data', $2::text))`, letter, secretOf)
 	done := make(chan error, 1)
 	go func() {
-		_, err := b.store.Operator.EraseEvent(t.Context(), id)
+		_, err := tn.System.Operator.EraseEvent(t.Context(), id)
 		done <- err
 	}()
 	require.Eventually(t, func() bool {
-		return b.count(t, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "+
+		return tn.Count(t, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "+
 			"AND wait_event_type = 'Lock' AND query LIKE '%erase_event%'") > 0
 	}, 30*time.Second, 5*time.Millisecond)
 	end(true)
 	require.NoError(t, <-done)
-	b.requireNowhere(t, secretOf)
+	requireNowhere(t, tn, secretOf)
 }
 
 func TestLineageIsRemovedWithEvents(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	letter := b.repairSetup(t)
-	_, err := b.store.Operator.Repair(t.Context(), letter, []byte(repairedBody), operator.Target{}, false)
+	tn := testnode.Unchecked(t)
+	letter := repairSetup(t, tn)
+	_, err := tn.System.Operator.Repair(t.Context(), letter, []byte(repairedBody), operator.Target{}, false)
 	require.NoError(t, err)
 	clean := func() int {
-		require.NoError(t, b.store.Maintenance.Clean(t.Context()))
-		return b.count(t, "SELECT count(*) FROM postrider_internal.repairs")
+		require.NoError(t, tn.System.Maintenance.Clean(t.Context()))
+		return tn.Count(t, "SELECT count(*) FROM postrider_internal.repairs")
 	}
-	b.exec(t, "UPDATE postrider_internal.repairs SET edited_at = now() - interval '2 hours'")
+	tn.Exec(t, "UPDATE postrider_internal.repairs SET edited_at = now() - interval '2 hours'")
 	require.Equal(t, 1, clean(), "its event is stored")
-	b.exec(t, "DELETE FROM postrider_internal.events WHERE id IN (SELECT system_id FROM postrider_internal.repairs)")
+	tn.Exec(t, "DELETE FROM postrider_internal.events WHERE id IN (SELECT system_id FROM postrider_internal.repairs)")
 	require.Zero(t, clean())
 }
 
 // A repair was not published to the topic: past events are redelivered without it.
 func TestPastEventsWithoutRepairs(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	letter := b.repairSetup(t)
-	_, err := b.store.Operator.Repair(t.Context(), letter, []byte(repairedBody), operator.Target{}, false)
+	tn := testnode.Unchecked(t)
+	letter := repairSetup(t, tn)
+	_, err := tn.System.Operator.Repair(t.Context(), letter, []byte(repairedBody), operator.Target{}, false)
 	require.NoError(t, err)
-	found, err := b.store.Reader.CountEvents(t.Context(), "orders", "all", time.Now().Add(-time.Hour), nil)
+	found, err := tn.System.Reader.CountEvents(t.Context(), "orders", "all", time.Now().Add(-time.Hour), nil)
 	require.NoError(t, err)
 	require.Equal(t, query.Matched{Matched: 1}, found)
 }
@@ -395,10 +396,10 @@ func TestPastEventsWithoutRepairs(t *testing.T) {
 // A query that does not name the lineage does not read it.
 func TestUnusedLineageIsNotRead(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := testnode.Unchecked(t)
 	for _, view := range []string{"events", "deliveries", "dead_letters"} {
 		for columns, read := range map[string]bool{"system_id, topic": false, "system_id, edited_by": true} {
-			plan, err := postgres.Values[string](t.Context(), b.pool, "EXPLAIN SELECT "+columns+" FROM postrider."+view)
+			plan, err := postgres.Values[string](t.Context(), tn.Pool, "EXPLAIN SELECT "+columns+" FROM postrider."+view)
 			require.NoError(t, err)
 			require.Equal(t, read, strings.Contains(strings.Join(plan, "\n"), "repairs"), "%s: %v", view, plan)
 		}

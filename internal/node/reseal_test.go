@@ -10,6 +10,7 @@ import (
 	"postrider/internal/endpointconf"
 	"postrider/internal/node"
 	"postrider/internal/postgres"
+	"postrider/internal/testnode"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -41,28 +42,28 @@ func secretive(n int) func(*catalog.SubscriptionSpec) {
 // A rotation goes through every row in steps while others change them, and what was sealed says the same afterwards.
 func TestRotateKeys(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	require.NoError(t, catalog.CheckKey(t.Context(), b.pool, sealer(t, testKey)))
-	topic := b.topic(t, "orders")
+	tn := testnode.Unchecked(t)
+	require.NoError(t, catalog.CheckKey(t.Context(), tn.Pool, sealer(t, testnode.Key)))
+	topic := tn.Topic(t, "orders")
 	const subscriptions = 230 // more than two steps
-	sub := b.subscription(t, "orders", "s000", secretive(0))
-	b.copies(t, sub.ID, `jsonb_build_object('id', 1000 + i, 'name', 's' || lpad(i::text, 3, '0'))`, subscriptions-1)
-	s := spec()
-	_, err := b.store.Handshakes.BeginValidation(t.Context(), topic, "s000", &s, "https://events.example.com")
+	sub := tn.Subscribe(t, "orders", "s000", secretive(0))
+	copies(t, tn, sub.ID, `jsonb_build_object('id', 1000 + i, 'name', 's' || lpad(i::text, 3, '0'))`, subscriptions-1)
+	s := testnode.SubscriptionSpec()
+	_, err := tn.System.Handshakes.BeginValidation(t.Context(), topic, "s000", &s, "https://events.example.com")
 	require.NoError(t, err)
 
-	rotating := sealer(t, otherKey, testKey)
-	require.NoError(t, catalog.CheckKey(t.Context(), b.pool, rotating))
-	pool, err := postgres.OpenPool(t.Context(), b.url, 8)
+	rotating := sealer(t, otherKey, testnode.Key)
+	require.NoError(t, catalog.CheckKey(t.Context(), tn.Pool, rotating))
+	pool, err := postgres.OpenPool(t.Context(), tn.URL, 8)
 	require.NoError(t, err)
 	defer pool.Close()
-	behind, err := node.New(t.Context(), node.Options{Pool: pool, Sealer: sealer(t, testKey, otherKey), Node: "behind"})
+	behind, err := node.New(t.Context(), node.Options{Pool: pool, Sealer: sealer(t, testnode.Key, otherKey), Node: "behind"})
 	require.NoError(t, err)
 	var changing sync.WaitGroup
 	changed := 0
 	changing.Go(func() { // by a node that still seals with the old key, until it is rejected
 		for n := 0; ; n++ {
-			spec := spec()
+			spec := testnode.SubscriptionSpec()
 			secretive(n % subscriptions)(&spec)
 			spec.Labels = []string{fmt.Sprint(n)}
 			if _, _, err := behind.Subscriptions.Put(t.Context(), "orders", fmt.Sprintf("s%03d", n%subscriptions),
@@ -76,15 +77,15 @@ func TestRotateKeys(t *testing.T) {
 		}
 	})
 	rows := map[string]int{}
-	gone, err := catalog.RotateKeys(t.Context(), b.pool, rotating, func(table string, n int) { rows[table] += n })
+	gone, err := catalog.RotateKeys(t.Context(), tn.Pool, rotating, func(table string, n int) { rows[table] += n })
 	require.NoError(t, err)
-	require.Equal(t, []string{sealer(t, testKey).KeyID()}, gone)
+	require.Equal(t, []string{sealer(t, testnode.Key).KeyID()}, gone)
 	changing.Wait()
 	require.GreaterOrEqual(t, rows["event_subscriptions"], subscriptions)
 	require.Equal(t, 1, rows["handshakes"])
 
 	fresh := sealer(t, otherKey)
-	require.NoError(t, catalog.CheckKey(t.Context(), b.pool, fresh))
+	require.NoError(t, catalog.CheckKey(t.Context(), tn.Pool, fresh))
 	other, err := node.New(t.Context(), node.Options{Pool: pool, Sealer: fresh, Node: "after"})
 	require.NoError(t, err)
 	for n := range subscriptions {
@@ -99,8 +100,8 @@ func TestRotateKeys(t *testing.T) {
 		require.Equal(t, "planted", sub.Connection.OAuth2.ClientSecret)
 		require.Len(t, sub.SigningKeys.Secrets, 1)
 	}
-	require.ErrorContains(t, catalog.CheckKey(t.Context(), b.pool, sealer(t, testKey)), "is retired")
-	require.ErrorContains(t, catalog.CheckKey(t.Context(), b.pool, sealer(t, []byte("00000000000000000000000000000000"))),
+	require.ErrorContains(t, catalog.CheckKey(t.Context(), tn.Pool, sealer(t, testnode.Key)), "is retired")
+	require.ErrorContains(t, catalog.CheckKey(t.Context(), tn.Pool, sealer(t, []byte("00000000000000000000000000000000"))),
 		"another encryption key")
 }
 
@@ -111,8 +112,8 @@ func retired(err error) bool {
 // Every sealed column is one that a rotation knows of.
 func TestEverySealedColumnIsRotated(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	rows, err := b.pool.Query(t.Context(), `SELECT c.table_name || '.' || c.column_name FROM information_schema.columns c
+	tn := testnode.Unchecked(t)
+	rows, err := tn.Pool.Query(t.Context(), `SELECT c.table_name || '.' || c.column_name FROM information_schema.columns c
 		WHERE c.table_schema = 'postrider_internal'
 		AND c.column_name LIKE '%\_sealed' AND c.table_name <> 'encryption_keys' ORDER BY 1`)
 	require.NoError(t, err)
@@ -120,7 +121,7 @@ func TestEverySealedColumnIsRotated(t *testing.T) {
 	require.NoError(t, err)
 	require.ElementsMatch(t, catalog.SealedColumns(), columns)
 	for _, column := range columns { // and one whose retired keys are rejected
-		require.NotZero(t, b.count(t, `SELECT count(*) FROM pg_trigger WHERE tgname = 'reject_retired_keys'
+		require.NotZero(t, tn.Count(t, `SELECT count(*) FROM pg_trigger WHERE tgname = 'reject_retired_keys'
 			    AND tgrelid::regclass::text = 'postrider_internal.' || split_part($1, '.', 1)
 			AND pg_get_triggerdef(oid) LIKE '%''' || split_part($1, '.', 2) || '''%'`, column), column)
 	}

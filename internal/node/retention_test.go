@@ -12,16 +12,17 @@ import (
 	"postrider/internal/access"
 	"postrider/internal/node"
 	"postrider/internal/query"
+	"postrider/internal/testnode"
 )
 
 // day makes the partitions of a day that is so many days ago, and says which.
-func (b *bundle) day(t *testing.T, ago int) string {
+func day(t *testing.T, tn *testnode.Node, ago int) string {
 	t.Helper()
 	var day string
-	require.NoError(t, b.pool.QueryRow(t.Context(),
+	require.NoError(t, tn.Pool.QueryRow(t.Context(),
 		"SELECT to_char((now() AT TIME ZONE 'UTC')::date - $1::integer, 'YYYYMMDD')", ago).Scan(&day))
 	for _, table := range []string{"events", "delivery_history", "delivery_attempts"} {
-		b.exec(t, fmt.Sprintf(`CREATE TABLE postrider_internal.%[1]s_%[2]s (LIKE postrider_internal.%[1]s INCLUDING DEFAULTS
+		tn.Exec(t, fmt.Sprintf(`CREATE TABLE postrider_internal.%[1]s_%[2]s (LIKE postrider_internal.%[1]s INCLUDING DEFAULTS
 			    INCLUDING CONSTRAINTS);
 			ALTER TABLE postrider_internal.%[1]s ATTACH PARTITION postrider_internal.%[1]s_%[2]s FOR VALUES
 			FROM ('%[2]s') TO (('%[2]s'::date + 1)::date)`, table, day))
@@ -30,9 +31,9 @@ func (b *bundle) day(t *testing.T, ago int) string {
 }
 
 // kept lists the days of a table that are before today, and whether each is a partition of it.
-func (b *bundle) kept(t *testing.T, table string) string {
+func kept(t *testing.T, tn *testnode.Node, table string) string {
 	t.Helper()
-	return b.text(t, `SELECT coalesce(string_agg(right(c.relname, 8) || CASE WHEN i.inhrelid IS NULL THEN ' detached'
+	return tn.Text(t, `SELECT coalesce(string_agg(right(c.relname, 8) || CASE WHEN i.inhrelid IS NULL THEN ' detached'
 		    WHEN i.inhdetachpending THEN ' pending' ELSE '' END, ',' ORDER BY c.relname), '')
 		FROM pg_class c LEFT JOIN pg_inherits i ON i.inhrelid = c.oid
 		WHERE c.relnamespace = 'postrider_internal'::regnamespace AND c.relname ~ '^`+table+
@@ -40,9 +41,9 @@ func (b *bundle) kept(t *testing.T, table string) string {
 }
 
 // moveEvents says that all events were published on that day.
-func (b *bundle) moveEvents(t *testing.T, day string) {
+func moveEvents(t *testing.T, tn *testnode.Node, day string) {
 	t.Helper()
-	b.exec(t,
+	tn.Exec(t,
 		fmt.Sprintf("UPDATE postrider_internal.events SET day = '%s'; UPDATE postrider_internal.deliveries "+
 			"SET event_day = '%[1]s'; UPDATE postrider_internal.routes SET event_day = '%[1]s'; "+
 			"UPDATE postrider_internal.sql_publishes SET event_day = '%[1]s'", day))
@@ -50,93 +51,93 @@ func (b *bundle) moveEvents(t *testing.T, day string) {
 
 func TestRetention(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	day5, day3, day2 := b.day(t, 5), b.day(t, 3), b.day(t, 2)
+	tn := testnode.Unchecked(t)
+	day5, day3, day2 := day(t, tn, 5), day(t, tn, 3), day(t, tn, 2)
 	all := day5 + "," + day3 + "," + day2
-	require.NoError(t, b.store.Maintenance.Retain(t.Context(), query.Retention{}))
-	require.Equal(t, all, b.kept(t, "events"), "zero keeps everything")
-	require.NoError(t, b.store.Maintenance.Retain(t.Context(), query.Retention{DeliveredDays: 3, AttemptsDays: 2}))
-	require.Equal(t, day3+","+day2, b.kept(t, "events"), "three whole days")
-	require.Equal(t, day3+","+day2, b.kept(t, "delivery_history"))
-	require.Equal(t, day2, b.kept(t, "delivery_attempts"))
+	require.NoError(t, tn.System.Maintenance.Retain(t.Context(), query.Retention{}))
+	require.Equal(t, all, kept(t, tn, "events"), "zero keeps everything")
+	require.NoError(t, tn.System.Maintenance.Retain(t.Context(), query.Retention{DeliveredDays: 3, AttemptsDays: 2}))
+	require.Equal(t, day3+","+day2, kept(t, tn, "events"), "three whole days")
+	require.Equal(t, day3+","+day2, kept(t, tn, "delivery_history"))
+	require.Equal(t, day2, kept(t, tn, "delivery_attempts"))
 }
 
 // TestRetentionKeepsPendingDeliveries: a day with unfinished deliveries, or with routes that have not created them yet,
 // stays however old it is.
 func TestRetentionKeepsPendingDeliveries(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	day := b.day(t, 9)
-	b.topic(t, "orders")
-	b.exec(t, `SELECT postrider.publish('orders', '{"eventType": "A", "subject": ""}')`)
-	b.subscription(t, "orders", "all", nil)
-	b.moveEvents(t, day)
+	tn := testnode.Unchecked(t)
+	day := day(t, tn, 9)
+	tn.Topic(t, "orders")
+	tn.Exec(t, `SELECT postrider.publish('orders', '{"eventType": "A", "subject": ""}')`)
+	tn.Subscribe(t, "orders", "all", nil)
+	moveEvents(t, tn, day)
 	one := query.Retention{DeliveredDays: 1}
-	require.NoError(t, b.store.Maintenance.Retain(t.Context(), one))
-	require.Equal(t, day, b.kept(t, "events"), "a publish by SQL")
-	_, _, err := b.store.Publisher.CollectPublishes(t.Context())
+	require.NoError(t, tn.System.Maintenance.Retain(t.Context(), one))
+	require.Equal(t, day, kept(t, tn, "events"), "a publish by SQL")
+	_, _, err := tn.System.Publisher.CollectPublishes(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, b.store.Maintenance.Retain(t.Context(), one))
-	require.Equal(t, day, b.kept(t, "events"), "a route")
-	b.exec(t, "DELETE FROM postrider_internal.routes")
-	b.publish(t, "orders", "e", 1)
-	b.moveEvents(t, day)
-	require.NoError(t, b.store.Maintenance.Retain(t.Context(), one))
-	require.Equal(t, day, b.kept(t, "events"), "a delivery")
-	require.Empty(t, b.kept(t, "delivery_history"))
-	b.exec(t, "DELETE FROM postrider_internal.deliveries")
-	require.NoError(t, b.store.Maintenance.Retain(t.Context(), one))
-	require.Empty(t, b.kept(t, "events"))
+	require.NoError(t, tn.System.Maintenance.Retain(t.Context(), one))
+	require.Equal(t, day, kept(t, tn, "events"), "a route")
+	tn.Exec(t, "DELETE FROM postrider_internal.routes")
+	tn.Publish(t, "orders", "e", 1)
+	moveEvents(t, tn, day)
+	require.NoError(t, tn.System.Maintenance.Retain(t.Context(), one))
+	require.Equal(t, day, kept(t, tn, "events"), "a delivery")
+	require.Empty(t, kept(t, tn, "delivery_history"))
+	tn.Exec(t, "DELETE FROM postrider_internal.deliveries")
+	require.NoError(t, tn.System.Maintenance.Retain(t.Context(), one))
+	require.Empty(t, kept(t, tn, "events"))
 }
 
 // TestRetentionGoesOn: what a node left half done is completed, or undone if events of that day are pending again.
 func TestRetentionGoesOn(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	detached, again, pending := b.day(t, 9), b.day(t, 8), b.day(t, 7)
+	tn := testnode.Unchecked(t)
+	detached, again, pending := day(t, tn, 9), day(t, tn, 8), day(t, tn, 7)
 	for _, day := range []string{detached, again} {
-		b.exec(t, fmt.Sprintf("ALTER TABLE postrider_internal.events DETACH PARTITION postrider_internal.events_%s", day))
+		tn.Exec(t, fmt.Sprintf("ALTER TABLE postrider_internal.events DETACH PARTITION postrider_internal.events_%s", day))
 	}
-	b.topic(t, "orders")
-	b.subscription(t, "orders", "all", nil)
-	b.publish(t, "orders", "e", 1)
-	b.exec(t, fmt.Sprintf("UPDATE postrider_internal.deliveries SET event_day = '%s'", again))
+	tn.Topic(t, "orders")
+	tn.Subscribe(t, "orders", "all", nil)
+	tn.Publish(t, "orders", "e", 1)
+	tn.Exec(t, fmt.Sprintf("UPDATE postrider_internal.deliveries SET event_day = '%s'", again))
 
 	// A transaction that has read the table delays the detaching until the detaching node's timeout is
 	// over.
-	tx, err := b.pool.Begin(t.Context())
+	tx, err := tn.Pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.Background()) }()
 	_, err = tx.Exec(t.Context(), "SELECT count(*) FROM postrider_internal.events")
 	require.NoError(t, err)
 	short, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	_, err = b.pool.Exec(short,
+	_, err = tn.Pool.Exec(short,
 		fmt.Sprintf("ALTER TABLE postrider_internal.events DETACH PARTITION postrider_internal.events_%s CONCURRENTLY",
 			pending))
 	require.Error(t, err)
-	require.Equal(t, detached+" detached,"+again+" detached,"+pending+" pending", b.kept(t, "events"))
-	b.publish(t, "orders", "beside", 1)
+	require.Equal(t, detached+" detached,"+again+" detached,"+pending+" pending", kept(t, tn, "events"))
+	tn.Publish(t, "orders", "beside", 1)
 	require.NoError(t, tx.Commit(t.Context()))
 
-	require.NoError(t, b.store.Maintenance.Retain(t.Context(), query.Retention{DeliveredDays: 1}))
-	require.Equal(t, again, b.kept(t, "events"))
+	require.NoError(t, tn.System.Maintenance.Retain(t.Context(), query.Retention{DeliveredDays: 1}))
+	require.Equal(t, again, kept(t, tn, "events"))
 }
 
 // TestRetentionSeesOpenTransactions: what a transaction published on a day can become pending when it commits, however
 // old the day is by then. One that began after the day has its locks for another reason.
 func TestRetentionSeesOpenTransactions(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
 	var today time.Time
-	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT (now() AT TIME ZONE 'UTC')::date").Scan(&today))
+	require.NoError(t, tn.Pool.QueryRow(t.Context(), "SELECT (now() AT TIME ZONE 'UTC')::date").Scan(&today))
 	table := "events_" + today.Format("20060102")
 	written := func(day time.Time) bool {
-		return b.count(t, "SELECT postrider_internal.has_writer($1, $2)::int", table, day) == 1
+		return tn.Count(t, "SELECT postrider_internal.has_writer($1, $2)::int", table, day) == 1
 	}
 	require.False(t, written(today))
-	tx, err := b.pool.Begin(t.Context())
+	tx, err := tn.Pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.Background()) }()
 	_, err = tx.Exec(t.Context(), `SELECT postrider.publish('orders', '{"eventType": "A", "subject": ""}')`)
@@ -150,12 +151,12 @@ func TestRetentionSeesOpenTransactions(t *testing.T) {
 // TestRetentionWhilePublishing: publishes and records go on, and two nodes remove days at the same time.
 func TestRetentionWhilePublishing(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.subscription(t, "orders", "all", nil)
-	other, _ := newStore(t, b.url, "node-2")
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	tn.Subscribe(t, "orders", "all", nil)
+	other := tn.Beside(t, node.Options{Node: "node-2"}).System
 	for ago := range 6 {
-		b.day(t, ago+2)
+		day(t, tn, ago+2)
 	}
 	done := make(chan struct{})
 	var publishers, keepers sync.WaitGroup
@@ -166,12 +167,12 @@ func TestRetentionWhilePublishing(t *testing.T) {
 				case <-done:
 					return
 				default:
-					b.publish(t, "orders", fmt.Sprintf("%d-%d", p, n), 1)
+					tn.Publish(t, "orders", fmt.Sprintf("%d-%d", p, n), 1)
 				}
 			}
 		})
 	}
-	for _, s := range []*node.System{b.store, other} {
+	for _, s := range []*node.System{tn.System, other} {
 		keepers.Go(func() {
 			require.NoError(t, s.Maintenance.Retain(t.Context(), query.Retention{DeliveredDays: 1, AttemptsDays: 1}))
 		})
@@ -179,59 +180,59 @@ func TestRetentionWhilePublishing(t *testing.T) {
 	keepers.Wait()
 	close(done)
 	publishers.Wait()
-	require.Empty(t, b.kept(t, "events")+b.kept(t, "delivery_history")+b.kept(t, "delivery_attempts"))
+	require.Empty(t, kept(t, tn, "events")+kept(t, tn, "delivery_history")+kept(t, tn, "delivery_attempts"))
 }
 
 func TestRetentionOfRows(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := testnode.Unchecked(t)
 	const old, young = "now() - interval '5 days'", "now()"
 	for i, when := range []string{old, young} {
-		b.exec(t,
+		tn.Exec(t,
 			fmt.Sprintf(`INSERT INTO postrider_internal.batches (id, subscription_id, state, members, bytes, finished_at)
 				VALUES (%d, 1, 'delivered', 1, 1, %s)`, i+1, when))
-		b.exec(t,
+		tn.Exec(t,
 			fmt.Sprintf(`INSERT INTO postrider_internal.left_members (batch_id, delivery_id, left_at, left_after, left_reason)
 				VALUES (%d, 1, %s, 1, 'OwnTime')`, i+1, when))
-		b.exec(t,
+		tn.Exec(t,
 			fmt.Sprintf(`INSERT INTO postrider_internal.rollups (minute, topic_id, kind, count) VALUES (%s, 1, 'published', 1)`,
 				when))
-		b.exec(t, "INSERT INTO postrider_internal.audit (at, actor, action) SELECT "+when+
+		tn.Exec(t, "INSERT INTO postrider_internal.audit (at, actor, action) SELECT "+when+
 			", 'anna', 'topic_created' FROM generate_series(1, 1500)")
-		b.exec(t, fmt.Sprintf(`INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id,
+		tn.Exec(t, fmt.Sprintf(`INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id,
 			    subscription_id, topic_id, topic, subscription, endpoint_base_url, reason, attempts,
 			    time_to_live_since, published_at,
 			event_uuid, event_id, event_type, subject, source, data_version, schema, retry_policy, body)
 			SELECT gen_random_uuid(), %s, 1, 1, 1, '', '', '', '', 1, now(), now(), gen_random_uuid(), '', '', '', '', '', '',
 			       '', '' FROM generate_series(1, 1500)`, when))
 	}
-	b.exec(t, "INSERT INTO postrider_internal.batches (id, subscription_id, state, members, bytes, created_at) "+
+	tn.Exec(t, "INSERT INTO postrider_internal.batches (id, subscription_id, state, members, bytes, created_at) "+
 		"VALUES (3, 1, 'pending', 1, 1, "+old+")")
 	counts := func() string {
-		return b.text(t,
+		return tn.Text(t,
 			`SELECT format('%s %s %s %s', (SELECT string_agg(id::text, ',' ORDER BY id) FROM postrider_internal.batches),
 			    (SELECT string_agg(batch_id::text, ',' ORDER BY 1) FROM postrider_internal.left_members),
 			(SELECT count(*) FROM postrider_internal.dead_letters), (SELECT count(*) FROM postrider_internal.rollups))`)
 	}
 	require.NoError(t,
-		b.store.Maintenance.Retain(t.Context(), query.Retention{DeliveredDays: 30, AttemptsDays: 30, CountsDays: 400}))
+		tn.System.Maintenance.Retain(t.Context(), query.Retention{DeliveredDays: 30, AttemptsDays: 30, CountsDays: 400}))
 	require.Equal(t, "1,2,3 1,2 3000 2", counts())
-	require.NoError(t, b.store.Maintenance.Retain(t.Context(), query.Retention{DeliveredDays: 3, CountsDays: 3}))
+	require.NoError(t, tn.System.Maintenance.Retain(t.Context(), query.Retention{DeliveredDays: 3, CountsDays: 3}))
 	require.Equal(t, "2,3 2 3000 1", counts())
-	require.NoError(t, b.store.Maintenance.Retain(t.Context(), query.Retention{DeadLettersDays: 3}))
+	require.NoError(t, tn.System.Maintenance.Retain(t.Context(), query.Retention{DeadLettersDays: 3}))
 	require.Equal(t, "2,3 2 1500 1", counts())
 	audited := "SELECT count(*) FROM postrider.audit"
-	require.Equal(t, 3000, b.count(t, audited))
-	require.NoError(t, b.store.Maintenance.Retain(t.Context(), query.Retention{AuditDays: 3}))
-	require.Equal(t, 1500, b.count(t, audited))
+	require.Equal(t, 3000, tn.Count(t, audited))
+	require.NoError(t, tn.System.Maintenance.Retain(t.Context(), query.Retention{AuditDays: 3}))
+	require.Equal(t, 1500, tn.Count(t, audited))
 	require.Equal(t, "2,3 2 1500 1", counts())
 }
 
 // An API key that works no more is forgotten when its time is over; the audit is not, and its name is free again.
 func TestRetentionOfKeys(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	users := b.store.Access
+	tn := testnode.Unchecked(t)
+	users := tn.System.Access
 	const old = "now() - interval '5 days'"
 	for name, ended := range map[string]string{
 		"works": "expires_at = now() + interval '1 day'", "for-ever": "created_at = " + old, "revoked": "revoked_at = " + old,
@@ -241,17 +242,17 @@ func TestRetentionOfKeys(t *testing.T) {
 	} {
 		_, _, err := users.CreateAPIKey(t.Context(), access.APIKeySpec{Name: name, Scope: access.ScopeRead})
 		require.NoError(t, err)
-		b.exec(t, "UPDATE postrider_internal.api_keys SET "+ended+" WHERE name = $1", name)
+		tn.Exec(t, "UPDATE postrider_internal.api_keys SET "+ended+" WHERE name = $1", name)
 	}
 	kept := func(days int) string {
-		require.NoError(t, b.store.Maintenance.Retain(t.Context(), query.Retention{KeysDays: days}))
-		return b.text(t, "SELECT string_agg(name, ' ' ORDER BY name) FROM postrider.api_keys")
+		require.NoError(t, tn.System.Maintenance.Retain(t.Context(), query.Retention{KeysDays: days}))
+		return tn.Text(t, "SELECT string_agg(name, ' ' ORDER BY name) FROM postrider.api_keys")
 	}
 	const all = "expired expired-then-revoked for-ever just-expired just-revoked revoked works"
 	require.Equal(t, all, kept(0))
 	require.Equal(t, all, kept(30))
 	require.Equal(t, "for-ever just-expired just-revoked works", kept(3))
-	require.Equal(t, 7, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'api_key_created'"))
+	require.Equal(t, 7, tn.Count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'api_key_created'"))
 	_, _, err := users.CreateAPIKey(t.Context(), access.APIKeySpec{Name: "revoked", Scope: access.ScopeRead})
 	require.NoError(t, err)
 }

@@ -12,6 +12,7 @@ import (
 	"postrider/internal/catalog"
 	"postrider/internal/filter"
 	"postrider/internal/node"
+	"postrider/internal/testnode"
 	"postrider/policy"
 )
 
@@ -57,15 +58,15 @@ SELECT count(*) FROM truth FULL JOIN postrider_internal.rollup_sums s USING (spa
 
 func TestRollupsCountWhatHappened(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.topic(t, "empty")
-	all := b.subscription(t, "orders", "all", nil)
-	b.subscription(t, "orders", "none",
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	tn.Topic(t, "empty")
+	all := tn.Subscribe(t, "orders", "all", nil)
+	tn.Subscribe(t, "orders", "none",
 		func(s *catalog.SubscriptionSpec) { s.Filter = filter.Filter{IncludedEventTypes: []string{"other"}} })
-	b.publish(t, "orders", "e", 6)
-	b.publish(t, "empty", "e", 2)
-	d, j := b.fetched(t, "node-1")
+	tn.Publish(t, "orders", "e", 6)
+	tn.Publish(t, "empty", "e", 2)
+	d, j := fetched(t, tn, "node-1")
 	for i, verdict := range []policy.Verdict{
 		{Action: policy.Delivered},
 		{Action: policy.Delivered},
@@ -80,35 +81,35 @@ func TestRollupsCountWhatHappened(t *testing.T) {
 		if verdict.Action == policy.Drop {
 			r.Number = 0 // ended without a request
 		}
-		require.NoError(t, b.store.Recorder.Record(t.Context(), r))
-		require.NoError(t, b.store.Recorder.Record(t.Context(), r), "a result that was recorded already is not counted again")
+		require.NoError(t, tn.System.Recorder.Record(t.Context(), r))
+		require.NoError(t, tn.System.Recorder.Record(t.Context(), r), "a result that was recorded already is not counted again")
 	}
 
 	for _, when := range []string{"appended", "merged", "merged and appended"} {
-		require.Zero(t, b.count(t, miscountedRollups), when)
-		require.Zero(t, b.count(t, missummedRollups), when)
-		require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.delivery_counts WHERE kind = 'attempt'
+		require.Zero(t, tn.Count(t, miscountedRollups), when)
+		require.Zero(t, tn.Count(t, missummedRollups), when)
+		require.Equal(t, 1, tn.Count(t, `SELECT count(*) FROM postrider.delivery_counts WHERE kind = 'attempt'
 			AND latency_buckets = '{1,1,0,0,0,0,0,0,1,0,0,0,0,1}'`), when)
 		if when == "merged" {
-			b.publish(t, "empty", "again", 2)
+			tn.Publish(t, "empty", "again", 2)
 			continue
 		}
-		_, err := b.store.Maintenance.MergeRollups(t.Context())
+		_, err := tn.System.Maintenance.MergeRollups(t.Context())
 		require.NoError(t, err)
-		require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.rollup_deltas"))
+		require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.rollup_deltas"))
 	}
-	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", "all"))
-	require.Zero(t, b.count(t, miscountedRollups),
+	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), "orders", "all"))
+	require.Zero(t, tn.Count(t, miscountedRollups),
 		"canceled deliveries are counted, and the deleted event subscription's counts stay")
-	require.Equal(t, 2, b.count(t, "SELECT sum(count) FROM postrider.delivery_counts WHERE kind = 'canceled'"))
+	require.Equal(t, 2, tn.Count(t, "SELECT sum(count) FROM postrider.delivery_counts WHERE kind = 'canceled'"))
 }
 
 func TestRollupsAddUpWhileTheyAreMerged(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	sub := b.subscription(t, "orders", "all", nil)
-	other, _ := newStore(t, b.url, "node-2")
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	sub := tn.Subscribe(t, "orders", "all", nil)
+	other := tn.Beside(t, node.Options{Node: "node-2"}).System
 	ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
 	defer stop()
 	var group sync.WaitGroup
@@ -119,39 +120,39 @@ func TestRollupsAddUpWhileTheyAreMerged(t *testing.T) {
 			}
 		})
 	}
-	loop(func(i int) { b.publish(t, "orders", fmt.Sprint(i), 1+i%30) })
-	loop(func(int) { b.recordSome(t, sub, "node-1") })
-	for _, s := range []*node.System{b.store, other} {
+	loop(func(i int) { tn.Publish(t, "orders", fmt.Sprint(i), 1+i%30) })
+	loop(func(int) { recordSome(t, tn, sub, "node-1") })
+	for _, s := range []*node.System{tn.System, other} {
 		loop(func(int) {
 			_, err := s.Maintenance.MergeRollups(t.Context())
 			require.NoError(t, err)
 		})
 	}
 	group.Wait()
-	require.Zero(t, b.count(t, miscountedRollups))
-	_, err := b.store.Maintenance.MergeRollups(t.Context())
+	require.Zero(t, tn.Count(t, miscountedRollups))
+	_, err := tn.System.Maintenance.MergeRollups(t.Context())
 	require.NoError(t, err)
-	require.Zero(t, b.count(t, miscountedRollups))
-	require.Zero(t, b.count(t, missummedRollups))
-	require.Positive(t, b.count(t, "SELECT count(*) FROM postrider_internal.rollup_sums"))
+	require.Zero(t, tn.Count(t, miscountedRollups))
+	require.Zero(t, tn.Count(t, missummedRollups))
+	require.Positive(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.rollup_sums"))
 }
 
 func TestLateSuccessIsCountedOnce(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	sub := b.subscription(t, "orders", "all", nil)
-	b.publish(t, "orders", "e", 1)
-	d, j := b.fetched(t, "node-1")
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	sub := tn.Subscribe(t, "orders", "all", nil)
+	tn.Publish(t, "orders", "e", 1)
+	d, j := fetched(t, tn, "node-1")
 	r := result(d[0], j[0], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})
 	require.NoError(t,
-		b.pool.QueryRow(t.Context(), "SELECT event_uuid FROM postrider_internal.deliveries").Scan(&r.FirstEvent))
-	require.NoError(t, b.store.Recorder.Record(t.Context(), r))
+		tn.Pool.QueryRow(t.Context(), "SELECT event_uuid FROM postrider_internal.deliveries").Scan(&r.FirstEvent))
+	require.NoError(t, tn.System.Recorder.Record(t.Context(), r))
 	r.Verdict, r.Status, r.Outcome = policy.Verdict{Action: policy.Delivered}, 200, policy.OutcomeDelivered
 	for range 2 {
-		_, err := b.store.Recorder.RecordLate(t.Context(), r, "late")
+		_, err := tn.System.Recorder.RecordLate(t.Context(), r, "late")
 		require.NoError(t, err)
 	}
-	require.Zero(t, b.count(t, miscountedRollups))
-	require.Equal(t, 1, b.count(t, "SELECT sum(count) FROM postrider.delivery_counts WHERE kind = 'delivered'"))
+	require.Zero(t, tn.Count(t, miscountedRollups))
+	require.Equal(t, 1, tn.Count(t, "SELECT sum(count) FROM postrider.delivery_counts WHERE kind = 'delivered'"))
 }

@@ -15,6 +15,7 @@ import (
 	"postrider/internal/filter"
 	"postrider/internal/node"
 	"postrider/internal/postgres"
+	"postrider/internal/testnode"
 	"postrider/jobs"
 )
 
@@ -35,27 +36,27 @@ SELECT count(*) FROM (
      GROUP BY e.system_id, s.subscription HAVING count(d.delivery_id) <> 1) wrong`
 
 // routed is a bundle whose publishes are routed from 11 deliveries on, with a topic and n event subscriptions.
-func routed(t *testing.T, n int) *bundle {
+func routed(t *testing.T, n int) *testnode.Node {
 	t.Helper()
-	b := setup(t)
-	b.store = b.routingStore(t, "node-r")
-	b.topic(t, "orders")
+	tn := testnode.Unchecked(t)
+	tn.System = routingStore(t, tn, "node-r")
+	tn.Topic(t, "orders")
 	for i := range n {
-		b.subscription(t, "orders", fmt.Sprintf("sub-%d", i), nil)
+		tn.Subscribe(t, "orders", fmt.Sprintf("sub-%d", i), nil)
 	}
-	return b
+	return tn
 }
 
-func (b *bundle) routingStore(t *testing.T, name string) *node.System {
+func routingStore(t *testing.T, tn *testnode.Node, name string) *node.System {
 	t.Helper()
-	s, _ := newStoreWith(t, b.url, node.Options{Node: name, RouteThreshold: 10})
+	s := tn.Beside(t, node.Options{Node: name, RouteThreshold: 10}).System
 	return s
 }
 
 // routeJobs lists the jobs of routes.
-func (b *bundle) routeJobs(t *testing.T) []int64 {
+func routeJobs(t *testing.T, tn *testnode.Node) []int64 {
 	t.Helper()
-	rows, err := b.pool.Query(t.Context(),
+	rows, err := tn.Pool.Query(t.Context(),
 		"SELECT id FROM postrider_internal.river_job WHERE kind = 'route' AND finalized_at IS NULL ORDER BY id")
 	require.NoError(t, err)
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
@@ -63,38 +64,38 @@ func (b *bundle) routeJobs(t *testing.T) []int64 {
 	return ids
 }
 
-// step makes one step of each route, on all stores at once, and says how many routes there were.
-func (b *bundle) step(t *testing.T, stores ...*node.System) int {
+// stepRoutes makes one step of each route, on all stores at once, and says how many routes there were.
+func stepRoutes(t *testing.T, tn *testnode.Node, stores ...*node.System) int {
 	t.Helper()
 	var group sync.WaitGroup
 	_, _, err := stores[0].Publisher.CollectPublishes(t.Context())
 	require.NoError(t, err)
-	jobs := b.routeJobs(t)
+	jobs := routeJobs(t, tn)
 	for _, s := range stores {
 		for _, job := range jobs {
 			group.Go(func() { require.NoError(t, s.Publisher.Route(t.Context(), job)) })
 		}
 	}
 	group.Wait()
-	require.Zero(t, b.count(t, brokenRoutes))
+	require.Zero(t, tn.Count(t, brokenRoutes))
 	return len(jobs)
 }
 
 // routeAll routes to the end and says how many rounds it took.
-func (b *bundle) routeAll(t *testing.T, stores ...*node.System) (rounds int) {
+func routeAll(t *testing.T, tn *testnode.Node, stores ...*node.System) (rounds int) {
 	t.Helper()
-	for b.step(t, stores...) > 0 {
+	for stepRoutes(t, tn, stores...) > 0 {
 		rounds++
 	}
 	return rounds
 }
 
-func (b *bundle) requireRoutedOnce(t *testing.T) {
+func requireRoutedOnce(t *testing.T, tn *testnode.Node) {
 	t.Helper()
-	require.Zero(t, b.count(t, misrouted), "every event subscription has one delivery of every event")
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.routes"))
-	require.Zero(t, b.count(t, brokenTokens))
-	require.Zero(t, b.count(t, miscountedRollups))
+	require.Zero(t, tn.Count(t, misrouted), "every event subscription has one delivery of every event")
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.routes"))
+	require.Zero(t, tn.Count(t, brokenTokens))
+	require.Zero(t, tn.Count(t, miscountedRollups))
 }
 
 func TestPublishOfVeryManyDeliveriesStoresARoute(t *testing.T) {
@@ -107,22 +108,22 @@ func TestPublishOfVeryManyDeliveriesStoresARoute(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := routed(t, row.subscriptions)
-			receipt := b.publish(t, "orders", "e", row.events)
+			tn := routed(t, row.subscriptions)
+			receipt := tn.Publish(t, "orders", "e", row.events)
 
 			require.Equal(t, row.events*row.subscriptions, receipt.Deliveries())
 			require.Equal(t, row.events,
-				b.count(t, "SELECT count(*) FROM postrider.events WHERE matched = $1", row.subscriptions))
-			require.Equal(t, row.deliveries, b.count(t, "SELECT count(*) FROM postrider.deliveries"))
-			require.Equal(t, row.routes, b.count(t, "SELECT count(*) FROM postrider_internal.routes"))
-			require.Len(t, b.routeJobs(t), row.routes)
-			require.Zero(t, b.count(t, brokenRoutes))
-			require.Zero(t, b.count(t, miscountedRollups),
+				tn.Count(t, "SELECT count(*) FROM postrider.events WHERE matched = $1", row.subscriptions))
+			require.Equal(t, row.deliveries, tn.Count(t, "SELECT count(*) FROM postrider.deliveries"))
+			require.Equal(t, row.routes, tn.Count(t, "SELECT count(*) FROM postrider_internal.routes"))
+			require.Len(t, routeJobs(t, tn), row.routes)
+			require.Zero(t, tn.Count(t, brokenRoutes))
+			require.Zero(t, tn.Count(t, miscountedRollups),
 				"published counts at publishing, matched when the delivery is created")
 
-			b.routeAll(t, b.store)
-			b.requireRoutedOnce(t)
-			require.Equal(t, row.events*row.subscriptions, b.count(t, "SELECT count(*) FROM postrider.deliveries d "+
+			routeAll(t, tn, tn.System)
+			requireRoutedOnce(t, tn)
+			require.Equal(t, row.events*row.subscriptions, tn.Count(t, "SELECT count(*) FROM postrider.deliveries d "+
 				"JOIN postrider.events e USING (system_id) WHERE d.time_to_live_since = e.published_at"),
 				"the time to live began when the event was accepted")
 		})
@@ -131,107 +132,107 @@ func TestPublishOfVeryManyDeliveriesStoresARoute(t *testing.T) {
 
 func TestRouteIsMadeInSteps(t *testing.T) {
 	t.Parallel()
-	b := routed(t, 4)
+	tn := routed(t, 4)
 	for limit, rounds := range map[int]int{1: 28, 3: 10, 4: 7, 5: 6, 28: 1} {
-		b.store.Publisher.LimitSteps(limit, 0)
-		b.publish(t, "orders", fmt.Sprintf("by-%d", limit), 7)
-		require.Equal(t, rounds, b.routeAll(t, b.store), "steps of %d", limit)
-		b.requireRoutedOnce(t)
+		tn.System.Publisher.LimitSteps(limit, 0)
+		tn.Publish(t, "orders", fmt.Sprintf("by-%d", limit), 7)
+		require.Equal(t, rounds, routeAll(t, tn, tn.System), "steps of %d", limit)
+		requireRoutedOnce(t, tn)
 	}
 }
 
 // Several nodes may believe that a job is theirs: one that was thought dead, and the one that took over.
 func TestRouteStepRunsOnce(t *testing.T) {
 	t.Parallel()
-	b := routed(t, 3)
-	other := b.routingStore(t, "node-2")
-	b.store.Publisher.LimitSteps(7, 0)
+	tn := routed(t, 3)
+	other := routingStore(t, tn, "node-2")
+	tn.System.Publisher.LimitSteps(7, 0)
 	other.Publisher.LimitSteps(5, 0)
 	for i := range 5 {
-		b.publish(t, "orders", fmt.Sprint(i), 10)
+		tn.Publish(t, "orders", fmt.Sprint(i), 10)
 	}
-	b.routeAll(t, b.store, other, b.store)
-	b.requireRoutedOnce(t)
+	routeAll(t, tn, tn.System, other, tn.System)
+	requireRoutedOnce(t, tn)
 }
 
 func TestRouteOfADeadNodeGoesOnWhereItStopped(t *testing.T) {
 	t.Parallel()
-	b := routed(t, 3)
-	b.store.Publisher.LimitSteps(4, 0)
-	b.publish(t, "orders", "e", 10)
+	tn := routed(t, 3)
+	tn.System.Publisher.LimitSteps(4, 0)
+	tn.Publish(t, "orders", "e", 10)
 	for round := 0; ; round++ {
-		old := b.routeJobs(t)
+		old := routeJobs(t, tn)
 		if len(old) == 0 {
 			break
 		}
-		b.exec(t, "UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at = now(), "+
+		tn.Exec(t, "UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at = now(), "+
 			"attempted_by = '{dead}' WHERE kind = 'route'")
-		n, err := b.store.JobRows.ReclaimFromLost(t.Context())
+		n, err := tn.System.JobRows.ReclaimFromLost(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
-		require.NotEqual(t, old, b.routeJobs(t), "a job row never serves two runs")
-		made := b.count(t, "SELECT count(*) FROM postrider_internal.deliveries")
-		require.NoError(t, b.store.Publisher.Route(t.Context(), old[0]), "the dead come back")
-		require.Equal(t, made, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"), "and make nothing")
-		b.step(t, b.store)
+		require.NotEqual(t, old, routeJobs(t, tn), "a job row never serves two runs")
+		made := tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries")
+		require.NoError(t, tn.System.Publisher.Route(t.Context(), old[0]), "the dead come back")
+		require.Equal(t, made, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries"), "and make nothing")
+		stepRoutes(t, tn, tn.System)
 		require.Less(t, round, 30)
 	}
-	b.requireRoutedOnce(t)
+	requireRoutedOnce(t, tn)
 }
 
 // A job that is being replaced at this moment may commit either way: the step waits for it and then makes nothing.
 func TestStepWaitsForTheOneThatTakesItsJobAway(t *testing.T) {
 	t.Parallel()
-	b := routed(t, 3)
-	b.publish(t, "orders", "e", 10)
-	job := b.routeJobs(t)[0]
-	tx, err := b.pool.Begin(t.Context())
+	tn := routed(t, 3)
+	tn.Publish(t, "orders", "e", 10)
+	job := routeJobs(t, tn)[0]
+	tx, err := tn.Pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.Background()) }()
 	_, err = tx.Exec(t.Context(), "DELETE FROM postrider_internal.river_job WHERE id = $1", job)
 	require.NoError(t, err)
 	stepped := make(chan error, 1)
-	go func() { stepped <- b.store.Publisher.Route(context.Background(), job) }()
-	require.Eventually(t, func() bool { return b.count(t, "SELECT count(*) FROM pg_locks WHERE NOT granted") > 0 },
+	go func() { stepped <- tn.System.Publisher.Route(context.Background(), job) }()
+	require.Eventually(t, func() bool { return tn.Count(t, "SELECT count(*) FROM pg_locks WHERE NOT granted") > 0 },
 		30*time.Second, 5*time.Millisecond)
 	require.NoError(t, tx.Commit(t.Context()))
 	require.NoError(t, <-stepped)
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.routes WHERE next_event = 0"))
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.routes WHERE next_event = 0"))
 }
 
 func TestReclaimLeavesUnknownKindsAlone(t *testing.T) {
 	t.Parallel()
-	b := routed(t, 0)
-	b.exec(t, `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, attempt,
+	tn := routed(t, 0)
+	tn.Exec(t, `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, attempt,
 		    attempted_at, attempted_by)
 		VALUES ('running', '{}', 'a-later-version''s', 'routes', 1, 1000, 1, now(), '{dead}')`)
-	n, err := b.store.JobRows.ReclaimFromLost(t.Context())
+	n, err := tn.System.JobRows.ReclaimFromLost(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, n)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"))
 }
 
 // Filters apply when an event is routed: an event subscription that was deleted or changed meanwhile gets no delivery,
 // and who came later is not either.
 func TestRouteIsFilteredWhenItIsRouted(t *testing.T) {
 	t.Parallel()
-	b := routed(t, 5)
-	other := b.routingStore(t, "node-2")
-	b.publish(t, "orders", "e", 6)
-	b.store.Publisher.LimitSteps(9, 0) // the fourth event subscription of the second event
-	b.step(t, b.store)
-	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", "sub-1"))
-	change := spec()
+	tn := routed(t, 5)
+	other := routingStore(t, tn, "node-2")
+	tn.Publish(t, "orders", "e", 6)
+	tn.System.Publisher.LimitSteps(9, 0) // the fourth event subscription of the second event
+	stepRoutes(t, tn, tn.System)
+	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), "orders", "sub-1"))
+	change := testnode.SubscriptionSpec()
 	change.Filter = filter.Filter{IncludedEventTypes: []string{"other"}}
-	_, _, err := b.store.Subscriptions.Put(t.Context(), "orders", "sub-2", change)
+	_, _, err := tn.System.Subscriptions.Put(t.Context(), "orders", "sub-2", change)
 	require.NoError(t, err)
-	b.subscription(t, "orders", "late", nil)
+	tn.Subscribe(t, "orders", "late", nil)
 
-	require.NoError(t, other.Publisher.Route(t.Context(), b.routeJobs(t)[0]), "by a node that may not know of it yet")
+	require.NoError(t, other.Publisher.Route(t.Context(), routeJobs(t, tn)[0]), "by a node that may not know of it yet")
 
 	deliveries := func(name string) int {
-		return b.count(t,
+		return tn.Count(t,
 			"SELECT count(DISTINCT system_id) FROM postrider.deliveries WHERE subscription = $1 AND state = 'pending'", name)
 	}
 	require.Equal(t, map[string]int{"sub-0": 6, "sub-1": 0, "sub-2": 2, "sub-3": 6, "sub-4": 6, "late": 0},
@@ -240,89 +241,89 @@ func TestRouteIsFilteredWhenItIsRouted(t *testing.T) {
 			"sub-3": deliveries("sub-3"),
 			"sub-4": deliveries("sub-4"), "late": deliveries("late"),
 		})
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.routes"))
-	require.Equal(t, 6, b.count(t, "SELECT count(*) FROM postrider.events WHERE matched = 5"),
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.routes"))
+	require.Equal(t, 6, tn.Count(t, "SELECT count(*) FROM postrider.events WHERE matched = 5"),
 		"what was counted when it was accepted stays")
-	require.Zero(t, b.count(t, brokenTokens))
+	require.Zero(t, tn.Count(t, brokenTokens))
 }
 
 func TestRoutedPublishSeesTheChange(t *testing.T) {
 	t.Parallel()
-	b := routed(t, 11)
-	other := b.routingStore(t, "node-2")
+	tn := routed(t, 11)
+	other := routingStore(t, tn, "node-2")
 	for i := range 10 {
-		b.subscription(t, "orders", fmt.Sprintf("new-%d", i), nil)
-		receipt, err := other.Publisher.Publish(t.Context(), publication("orders", fmt.Sprintf("after-%d", i), 1))
+		tn.Subscribe(t, "orders", fmt.Sprintf("new-%d", i), nil)
+		receipt, err := other.Publisher.Publish(t.Context(), testnode.Publication("orders", fmt.Sprintf("after-%d", i), 1))
 		require.NoError(t, err)
 		require.Equal(t, []int{12}, receipt.Matched)
-		b.routeAll(t, other)
+		routeAll(t, tn, other)
 		require.Equal(t, 12,
-			b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE event_id = $1", fmt.Sprintf("after-%d-0", i)))
-		require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", fmt.Sprintf("new-%d", i)))
+			tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE event_id = $1", fmt.Sprintf("after-%d-0", i)))
+		require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), "orders", fmt.Sprintf("new-%d", i)))
 	}
-	require.Zero(t, b.count(t, brokenTokens))
+	require.Zero(t, tn.Count(t, brokenTokens))
 }
 
 // With a catalog that changes all the time, routing reads it in its own transaction.
 func TestRoutesWhileTheCatalogKeepsMoving(t *testing.T) {
 	t.Parallel()
-	b := routed(t, 3)
-	b.store.Publisher.LimitSteps(5, 0)
-	b.publish(t, "orders", "e", 10)
+	tn := routed(t, 3)
+	tn.System.Publisher.LimitSteps(5, 0)
+	tn.Publish(t, "orders", "e", 10)
 	ctx, cancel := context.WithCancel(t.Context())
 	var changes sync.WaitGroup
 	for range 2 {
 		changes.Go(func() {
 			for ctx.Err() == nil {
-				_, _ = b.pool.Exec(ctx, "SELECT postrider_internal.next_catalog_version()")
+				_, _ = tn.Pool.Exec(ctx, "SELECT postrider_internal.next_catalog_version()")
 			}
 		})
 	}
-	b.routeAll(t, b.store)
+	routeAll(t, tn, tn.System)
 	cancel()
 	changes.Wait()
-	b.requireRoutedOnce(t)
+	requireRoutedOnce(t, tn)
 }
 
 func TestRoutedDeliveriesObeyHoldsAndBatching(t *testing.T) {
 	t.Parallel()
-	b := routed(t, 1)
-	b.subscription(t, "orders", "paused", nil)
-	b.subscription(t, "orders", "batching", func(s *catalog.SubscriptionSpec) { n := 10; s.MaxEventsPerBatch = &n })
-	b.subscription(t, "orders", "paused-batching", func(s *catalog.SubscriptionSpec) { n := 10; s.MaxEventsPerBatch = &n })
-	b.publish(t, "orders", "e", 5)
+	tn := routed(t, 1)
+	tn.Subscribe(t, "orders", "paused", nil)
+	tn.Subscribe(t, "orders", "batching", func(s *catalog.SubscriptionSpec) { n := 10; s.MaxEventsPerBatch = &n })
+	tn.Subscribe(t, "orders", "paused-batching", func(s *catalog.SubscriptionSpec) { n := 10; s.MaxEventsPerBatch = &n })
+	tn.Publish(t, "orders", "e", 5)
 	for _, name := range []string{"paused", "paused-batching"} {
-		_, err := b.store.Holds.Pause(t.Context(), "orders", name, nil)
+		_, err := tn.System.Holds.Pause(t.Context(), "orders", name, nil)
 		require.NoError(t, err)
 	}
-	b.routeAll(t, b.store)
+	routeAll(t, tn, tn.System)
 	const by = "SELECT count(*) FROM postrider_internal.deliveries d JOIN postrider_internal.event_subscriptions s " +
 		"ON s.id = d.subscription_id WHERE s.name = $1 AND "
-	require.Equal(t, 5, b.count(t, by+"d.job_id IS NOT NULL AND d.hold IS NULL", "sub-0"))
-	require.Equal(t, 5, b.count(t, by+"d.job_id IS NULL AND d.hold = 'paused'", "paused"))
-	require.Equal(t, 5, b.count(t, by+"d.job_id IS NULL AND d.hold IS NULL", "batching"))
-	require.Equal(t, 5, b.count(t, by+"d.job_id IS NULL AND d.hold = 'paused'", "paused-batching"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'batch'"),
+	require.Equal(t, 5, tn.Count(t, by+"d.job_id IS NOT NULL AND d.hold IS NULL", "sub-0"))
+	require.Equal(t, 5, tn.Count(t, by+"d.job_id IS NULL AND d.hold = 'paused'", "paused"))
+	require.Equal(t, 5, tn.Count(t, by+"d.job_id IS NULL AND d.hold IS NULL", "batching"))
+	require.Equal(t, 5, tn.Count(t, by+"d.job_id IS NULL AND d.hold = 'paused'", "paused-batching"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'batch'"),
 		"one batch cutter, for the one that is open")
-	require.Zero(t, b.count(t, misrouted))
-	require.Zero(t, b.count(t, miscountedRollups))
+	require.Zero(t, tn.Count(t, misrouted))
+	require.Zero(t, tn.Count(t, miscountedRollups))
 }
 
 // A node without free workers gets no more jobs from a route than from a publish.
 func TestRoutedDeliveriesNeedAdmission(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	s, _ := newStoreWith(t, b.url, node.Options{
+	tn := testnode.Unchecked(t)
+	s := tn.Beside(t, node.Options{
 		Node: "node-r", RouteThreshold: 10, QueueCapacity: func(int64, int) int { return 3 },
-	})
-	b.store = s
-	b.topic(t, "orders")
-	b.subscription(t, "orders", "full", nil)
-	b.publish(t, "orders", "e", 20)
-	b.routeAll(t, s)
-	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE job_id IS NOT NULL"))
-	require.Equal(t, 17, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold = 'admission'"))
-	b.requireRoutedOnce(t)
+	}).System
+	tn.System = s
+	tn.Topic(t, "orders")
+	tn.Subscribe(t, "orders", "full", nil)
+	tn.Publish(t, "orders", "e", 20)
+	routeAll(t, tn, s)
+	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE job_id IS NOT NULL"))
+	require.Equal(t, 17, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold = 'admission'"))
+	requireRoutedOnce(t, tn)
 }
 
 func TestSweepGivesARouteItsJobAgain(t *testing.T) {
@@ -344,18 +345,18 @@ func TestSweepGivesARouteItsJobAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := routed(t, 11)
-			b.publish(t, "orders", "e", 1)
-			b.exec(t, "UPDATE postrider_internal.routes SET created_at = created_at - interval '1 hour'")
-			b.exec(t, row.breaking)
-			require.Equal(t, row.want, b.sweep(t))
-			require.Equal(t, jobs.Swept{}, b.sweep(t), "once is enough")
+			tn := routed(t, 11)
+			tn.Publish(t, "orders", "e", 1)
+			tn.Exec(t, "UPDATE postrider_internal.routes SET created_at = created_at - interval '1 hour'")
+			tn.Exec(t, row.breaking)
+			require.Equal(t, row.want, sweep(t, tn))
+			require.Equal(t, jobs.Swept{}, sweep(t, tn), "once is enough")
 			if row.want.Routes > 0 {
-				require.EqualValues(t, 1, b.store.Maintenance.Repairs())
-				b.exec(t, "DELETE FROM postrider_internal.river_job j WHERE NOT EXISTS (SELECT FROM postrider_internal.routes r "+
+				require.EqualValues(t, 1, tn.System.Maintenance.Repairs())
+				tn.Exec(t, "DELETE FROM postrider_internal.river_job j WHERE NOT EXISTS (SELECT FROM postrider_internal.routes r "+
 					"WHERE r.job_id = j.id)")
-				b.routeAll(t, b.store)
-				b.requireRoutedOnce(t)
+				routeAll(t, tn, tn.System)
+				requireRoutedOnce(t, tn)
 			}
 		})
 	}
@@ -364,63 +365,63 @@ func TestSweepGivesARouteItsJobAgain(t *testing.T) {
 // Removed events get no deliveries, and the route continues after them.
 func TestRouteOfEventsThatAreGone(t *testing.T) {
 	t.Parallel()
-	b := routed(t, 3)
-	b.publish(t, "orders", "e", 10)
-	b.exec(t, "DELETE FROM postrider_internal.events WHERE event_id = 'e-4'")
-	b.routeAll(t, b.store)
-	require.Equal(t, 27, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
-	require.Zero(t, b.count(t, misrouted))
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.routes"))
+	tn := routed(t, 3)
+	tn.Publish(t, "orders", "e", 10)
+	tn.Exec(t, "DELETE FROM postrider_internal.events WHERE event_id = 'e-4'")
+	routeAll(t, tn, tn.System)
+	require.Equal(t, 27, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
+	require.Zero(t, tn.Count(t, misrouted))
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.routes"))
 }
 
 func TestRouteIsTriedAgainUntilTheDatabaseTakesIt(t *testing.T) {
 	t.Parallel()
-	b := routed(t, 3)
-	b.publish(t, "orders", "e", 10)
-	b.exec(t, "ALTER TABLE postrider_internal.deliveries RENAME TO away")
+	tn := routed(t, 3)
+	tn.Publish(t, "orders", "e", 10)
+	tn.Exec(t, "ALTER TABLE postrider_internal.deliveries RENAME TO away")
 	stepped := make(chan error, 1)
-	job := b.routeJobs(t)[0]
-	go func() { stepped <- b.store.Publisher.Route(context.Background(), job) }()
+	job := routeJobs(t, tn)[0]
+	go func() { stepped <- tn.System.Publisher.Route(context.Background(), job) }()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	require.ErrorIs(t, b.store.Publisher.Route(ctx, job), context.DeadlineExceeded, "a waiting caller can stop")
+	require.ErrorIs(t, tn.System.Publisher.Route(ctx, job), context.DeadlineExceeded, "a waiting caller can stop")
 	require.Empty(t, stepped)
-	b.exec(t, "ALTER TABLE postrider_internal.away RENAME TO deliveries")
+	tn.Exec(t, "ALTER TABLE postrider_internal.away RENAME TO deliveries")
 	require.NoError(t, <-stepped)
-	b.routeAll(t, b.store)
-	b.requireRoutedOnce(t)
+	routeAll(t, tn, tn.System)
+	requireRoutedOnce(t, tn)
 }
 
 func TestRoutedPublishOfPoisonIsRejected(t *testing.T) {
 	t.Parallel()
-	b := routed(t, 11)
-	p := publication("orders", "e", 1)
+	tn := routed(t, 11)
+	p := testnode.Publication("orders", "e", 1)
 	parse := p.Parse
 	p.Parse = func(topic *catalog.Topic) ([]event.Event, error) {
 		events, err := parse(topic)
 		events[0].Subject = "nul \x00"
 		return events, err
 	}
-	_, err := b.store.Publisher.Publish(t.Context(), p)
+	_, err := tn.System.Publisher.Publish(t.Context(), p)
 	require.ErrorIs(t, err, postgres.ErrPoison)
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.routes"))
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.routes"))
 }
 
 func TestOnlyTheInvalidRouteIsRejected(t *testing.T) {
 	t.Parallel()
-	b := routed(t, 3)
-	b.topic(t, "payments")
-	rejected := b.subscription(t, "payments", "rejected", nil)
-	b.publish(t, "payments", "p", 11)
-	guilty := b.routeJobs(t)[0]
-	b.publish(t, "orders", "e", 5)
-	b.publish(t, "orders", "f", 5)
-	b.exec(t, fmt.Sprintf("ALTER TABLE postrider_internal.deliveries ADD CONSTRAINT none CHECK (subscription_id <> %d)",
+	tn := routed(t, 3)
+	tn.Topic(t, "payments")
+	rejected := tn.Subscribe(t, "payments", "rejected", nil)
+	tn.Publish(t, "payments", "p", 11)
+	guilty := routeJobs(t, tn)[0]
+	tn.Publish(t, "orders", "e", 5)
+	tn.Publish(t, "orders", "f", 5)
+	tn.Exec(t, fmt.Sprintf("ALTER TABLE postrider_internal.deliveries ADD CONSTRAINT none CHECK (subscription_id <> %d)",
 		rejected.ID))
 	var group sync.WaitGroup
-	for _, job := range b.routeJobs(t) {
+	for _, job := range routeJobs(t, tn) {
 		group.Go(func() {
-			if err := b.store.Publisher.Route(t.Context(), job); job == guilty {
+			if err := tn.System.Publisher.Route(t.Context(), job); job == guilty {
 				require.ErrorIs(t, err, postgres.ErrPoison)
 			} else {
 				require.NoError(t, err)
@@ -428,43 +429,43 @@ func TestOnlyTheInvalidRouteIsRejected(t *testing.T) {
 		})
 	}
 	group.Wait()
-	require.Equal(t, []int64{guilty}, b.routeJobs(t))
-	require.Equal(t, 30, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
-	require.Zero(t, b.count(t, brokenRoutes))
+	require.Equal(t, []int64{guilty}, routeJobs(t, tn))
+	require.Equal(t, 30, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
+	require.Zero(t, tn.Count(t, brokenRoutes))
 }
 
 // River's own scheduler is switched off.
 func TestPromoteWakesRoutesThatFailed(t *testing.T) {
 	t.Parallel()
-	b := routed(t, 11)
-	b.publish(t, "orders", "e", 1)
-	b.exec(t, "UPDATE postrider_internal.river_job SET state = 'retryable', scheduled_at = now(), attempted_at = now()")
-	n, err := b.store.JobRows.Promote(t.Context())
+	tn := routed(t, 11)
+	tn.Publish(t, "orders", "e", 1)
+	tn.Exec(t, "UPDATE postrider_internal.river_job SET state = 'retryable', scheduled_at = now(), attempted_at = now()")
+	n, err := tn.System.JobRows.Promote(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'route' AND state = 'available'"))
+		tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'route' AND state = 'available'"))
 }
 
 // A connection that breaks in the middle of a step leaves nothing of it, and the step is made over another.
 func TestStepThatLosesItsConnectionIsMadeAgain(t *testing.T) {
 	t.Parallel()
-	b := routed(t, 3)
-	b.publish(t, "orders", "e", 10)
-	tx, err := b.pool.Begin(t.Context())
+	tn := routed(t, 3)
+	tn.Publish(t, "orders", "e", 10)
+	tx, err := tn.Pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.Background()) }()
 	_, err = tx.Exec(t.Context(), "LOCK TABLE postrider_internal.rollup_deltas IN SHARE MODE")
 	require.NoError(t, err)
 	stepped := make(chan error, 1)
-	job := b.routeJobs(t)[0]
-	go func() { stepped <- b.store.Publisher.Route(context.Background(), job) }()
+	job := routeJobs(t, tn)[0]
+	go func() { stepped <- tn.System.Publisher.Route(context.Background(), job) }()
 	require.Eventually(t, func() bool {
-		return b.count(t, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database()
+		return tn.Count(t, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database()
 			AND wait_event_type = 'Lock' AND query LIKE '%after_subscription%'`) > 0
 	}, 30*time.Second, 5*time.Millisecond)
 	require.NoError(t, tx.Rollback(t.Context()))
 	require.NoError(t, <-stepped)
-	require.Equal(t, 30, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
-	b.requireRoutedOnce(t)
+	require.Equal(t, 30, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
+	requireRoutedOnce(t, tn)
 }

@@ -12,18 +12,19 @@ import (
 	"postrider/internal/operator"
 	"postrider/internal/postgres"
 	"postrider/internal/query"
+	"postrider/internal/testnode"
 )
 
 // searchable stores dead letters whose event ids are their keys.
-func searchable(t *testing.T, data map[string]string) *bundle {
+func searchable(t *testing.T, data map[string]string) *testnode.Node {
 	t.Helper()
-	b, _ := deadMany(t, 1)
+	tn, _ := deadMany(t, 1)
 	for id, event := range data {
 		schema := "EventGridSchema"
 		if strings.HasPrefix(id, "custom") {
 			schema = "CustomEventSchema"
 		}
-		b.exec(t, `INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id,
+		tn.Exec(t, `INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id,
 			    topic_id, topic, subscription, endpoint_base_url, reason, attempts, time_to_live_since, published_at,
 			    event_uuid, event_id, event_type, subject, source, data_version, schema, retry_policy, last_error,
 			    last_response, body)
@@ -33,7 +34,7 @@ func searchable(t *testing.T, data map[string]string) *bundle {
 			       convert_to($3, 'UTF8')
 			  FROM postrider_internal.dead_letters LIMIT 1`, id, schema, event)
 	}
-	return b
+	return tn
 }
 
 var searchData = map[string]string{
@@ -49,7 +50,7 @@ var searchData = map[string]string{
 
 func TestSearchByContent(t *testing.T) {
 	t.Parallel()
-	b := searchable(t, searchData)
+	tn := searchable(t, searchData)
 	for search, want := range map[string]string{
 		`data.order.id = 42`:                                    "a",
 		`data.order.id = 42.0`:                                  "a",
@@ -94,7 +95,7 @@ func TestSearchByContent(t *testing.T) {
 		`data.order.id = 42 data.items.0.sku ~ ^A`:              "a",
 	} {
 		filter := &query.DeadLetterFilter{Search: search, Topic: new("shop")}
-		found, err := b.store.Reader.ListDeadLetters(t.Context(), filter, query.DeadLetterPlace{}, 10)
+		found, err := tn.System.Reader.ListDeadLetters(t.Context(), filter, query.DeadLetterPlace{}, 10)
 		require.NoError(t, err, search)
 		require.Nil(t, found.SearchedTo, search)
 		got := map[string]bool{}
@@ -106,24 +107,24 @@ func TestSearchByContent(t *testing.T) {
 			expected[id] = true
 		}
 		require.Equal(t, expected, got, search)
-		n, err := b.store.Reader.CountDeadLetters(t.Context(), filter)
+		n, err := tn.System.Reader.CountDeadLetters(t.Context(), filter)
 		require.NoError(t, err, search)
 		require.Equal(t, query.Matched{Matched: int64(len(expected))}, n, search)
-		page, err := b.store.Reader.ReadDeadLetters(t.Context(), filter, query.Turn[query.DeadLetterPlace]{Limit: 5}, nil)
+		page, err := tn.System.Reader.ReadDeadLetters(t.Context(), filter, query.Turn[query.DeadLetterPlace]{Limit: 5}, nil)
 		require.NoError(t, err, search)
 		require.Len(t, page.Rows, len(expected), search)
 		require.EqualValues(t, len(expected), page.Total, search)
 		// The SQL that the page shows finds the same.
-		require.Equal(t, len(expected), b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE topic = 'shop' AND "+
+		require.Equal(t, len(expected), tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE topic = 'shop' AND "+
 			*page.Condition), search)
 	}
-	require.Equal(t, "base64 cascalar unheld", b.text(t, `SELECT string_agg(event_id, ' ' ORDER BY event_id)
+	require.Equal(t, "base64 cascalar unheld", tn.Text(t, `SELECT string_agg(event_id, ' ' ORDER BY event_id)
 		FROM postrider.dead_letters WHERE topic = 'shop' AND jsonb_typeof(data) IS DISTINCT FROM 'object'`))
 }
 
 func TestSearchRejects(t *testing.T) {
 	t.Parallel()
-	b := searchable(t, nil)
+	tn := searchable(t, nil)
 	condition := func(text string) string { return `{"match": [` + text + `]}` }
 	long := strings.Repeat("a", 1001)
 	for filter, want := range map[string]string{
@@ -153,10 +154,10 @@ func TestSearchRejects(t *testing.T) {
 			"filter.match[0].value is not a valid regular expression",
 		condition(fmt.Sprintf(`{"field": "error", "op": "~", "value": %q}`, long)): "at most 1000 characters",
 	} {
-		require.Contains(t, b.rejectedBy(t, "SELECT postrider.count_dead_letters($1)", filter), want)
+		require.Contains(t, rejectedBy(t, tn, "SELECT postrider.count_dead_letters($1)", filter), want)
 	}
 	filter := &query.DeadLetterFilter{Search: "error ~ (a"}
-	_, err := b.store.Reader.ListDeadLetters(t.Context(), filter, query.DeadLetterPlace{}, 1)
+	_, err := tn.System.Reader.ListDeadLetters(t.Context(), filter, query.DeadLetterPlace{}, 1)
 	require.ErrorIs(t, err, postgres.ErrInvalid)
 }
 
@@ -164,15 +165,15 @@ func TestSearchRejects(t *testing.T) {
 // page by page.
 func TestSearchListsInOrder(t *testing.T) {
 	t.Parallel()
-	b := searchable(t, nil)
-	b.exec(t, `INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id, topic_id,
+	tn := searchable(t, nil)
+	tn.Exec(t, `INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id, topic_id,
 		    topic, subscription, endpoint_base_url, reason, attempts, time_to_live_since, published_at, event_uuid,
 		    event_id, event_type, subject, source, data_version, schema, retry_policy, body)
 		SELECT gen_random_uuid(), now() - n * interval '1 second', n, subscription_id, topic_id, topic, subscription,
 		       '', 'None', 1, now(), now(), gen_random_uuid(), n::text, 't', 's', '', '', 'EventGridSchema', 'ga-2021',
 		       convert_to(format('{"data":{"n":%s,"old":%s,"odd":%s}}', n, (n > 2500)::text, n % 2), 'UTF8')
 		  FROM postrider_internal.dead_letters, generate_series(1, 4000) n`)
-	b.exec(t, "VACUUM ANALYZE postrider_internal.dead_letters")
+	tn.Exec(t, "VACUUM ANALYZE postrider_internal.dead_letters")
 	for search, want := range map[string]int{
 		"data.n = 3999": 1, "data.n = 3": 1, "data.old = true": 1500, "data.odd = 1": 2000, "data.n >= 3001": 1000,
 		"data.old = true data.odd = 0": 750,
@@ -180,7 +181,7 @@ func TestSearchListsInOrder(t *testing.T) {
 		filter := &query.DeadLetterFilter{Search: search}
 		var listed []uuid.UUID
 		for place := (query.DeadLetterPlace{}); ; {
-			found, err := b.store.Reader.ListDeadLetters(t.Context(), filter, place, 400)
+			found, err := tn.System.Reader.ListDeadLetters(t.Context(), filter, place, 400)
 			require.NoError(t, err, search)
 			for _, l := range found.Rows {
 				place, listed = l.Place(), append(listed, l.DeadLetterID)
@@ -191,11 +192,11 @@ func TestSearchListsInOrder(t *testing.T) {
 		}
 		require.Len(t, listed, want, search)
 		var ordered []uuid.UUID
-		require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT array_agg(id ORDER BY dead_lettered_at DESC, id DESC)
+		require.NoError(t, tn.Pool.QueryRow(t.Context(), `SELECT array_agg(id ORDER BY dead_lettered_at DESC, id DESC)
 			FROM postrider_internal.dead_letters WHERE id = ANY ($1)`, listed).Scan(&ordered))
 		require.Equal(t, ordered, listed, search)
 		oldest := query.Turn[query.DeadLetterPlace]{After: &query.DeadLetterPlace{}, Limit: 50}
-		page, err := b.store.Reader.ReadDeadLetters(t.Context(), filter, oldest, nil)
+		page, err := tn.System.Reader.ReadDeadLetters(t.Context(), filter, oldest, nil)
 		require.NoError(t, err, search)
 		require.Equal(t, listed[len(listed)-1], page.Rows[len(page.Rows)-1].DeadLetterID, search)
 		require.Len(t, page.Rows, min(50, want), search)
@@ -205,24 +206,24 @@ func TestSearchListsInOrder(t *testing.T) {
 // An operation acts on what a search finds, and its audit has no values.
 func TestPurgeWhatASearchFinds(t *testing.T) {
 	t.Parallel()
-	b := searchable(t, searchData)
+	tn := searchable(t, searchData)
 	filter := &query.DeadLetterFilter{Search: "data.order.id ~ ^42 subject : invoices/"}
-	id := b.begin(t, filter, operator.Action{Kind: operator.Purge})
-	b.operateOn(t)
-	b.requireOperation(t, id, "purge done: matched 3 done 3 skipped 0 failed 0")
-	require.Equal(t, 4, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE topic = 'shop'"))
+	id := begin(t, tn, filter, operator.Action{Kind: operator.Purge})
+	operateOn(t, tn)
+	requireOperation(t, tn, id, "purge done: matched 3 done 3 skipped 0 failed 0")
+	require.Equal(t, 4, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE topic = 'shop'"))
 	require.Equal(t, `[{"op": "~", "field": "data.order.id"}, {"op": ":", "field": "subject"}]`,
-		b.text(t, "SELECT details #>> '{filter,match}' FROM postrider.audit WHERE action = 'operation_started'"))
+		tn.Text(t, "SELECT details #>> '{filter,match}' FROM postrider.audit WHERE action = 'operation_started'"))
 }
 
 // IST of Kolkata, as DateStyle SQL writes it, is read as Israel's.
 func TestFiltersDoNotDependOnDateStyle(t *testing.T) {
 	t.Parallel()
-	b := searchable(t, nil)
+	tn := searchable(t, nil)
 	const count = `SELECT postrider.count_dead_letters(jsonb_build_object(
 		'dead_lettered_from', to_char(now() AT TIME ZONE 'UTC' - interval '1 hour', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
 		'dead_lettered_until', to_char(now() AT TIME ZONE 'UTC' + interval '1 hour', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')))`
-	tx, err := b.pool.Begin(t.Context())
+	tx, err := tn.Pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
 	_, err = tx.Exec(t.Context(), "SET LOCAL datestyle = 'SQL, DMY'; SET LOCAL timezone = 'Asia/Kolkata'")

@@ -12,21 +12,22 @@ import (
 
 	"postrider/internal/access"
 	"postrider/internal/postgres"
+	"postrider/internal/testnode"
 )
 
 // guess sends n wrong passwords for a name from an address, all of which are checked.
-func (b *bundle) guess(t *testing.T, name, address string, n int) {
+func guess(t *testing.T, tn *testnode.Node, name, address string, n int) {
 	t.Helper()
 	for i := range n {
-		_, _, err := b.store.Access.SignIn(t.Context(), name, wrongPassword, access.SignInFrom{Address: address})
+		_, _, err := tn.System.Access.SignIn(t.Context(), name, wrongPassword, access.SignInFrom{Address: address})
 		require.ErrorIs(t, err, access.ErrWrongCredentials, "the %d.", i+1)
 	}
 }
 
 // requireThrottled fails unless the password is not checked for so long.
-func (b *bundle) requireThrottled(t *testing.T, name, password, address string, most time.Duration) {
+func requireThrottled(t *testing.T, tn *testnode.Node, name, password, address string, most time.Duration) {
 	t.Helper()
-	_, _, err := b.store.Access.SignIn(t.Context(), name, password, access.SignInFrom{Address: address})
+	_, _, err := tn.System.Access.SignIn(t.Context(), name, password, access.SignInFrom{Address: address})
 	var locked *access.LockedError
 	require.ErrorAs(t, err, &locked)
 	require.Positive(t, locked.Wait)
@@ -37,58 +38,58 @@ func (b *bundle) requireThrottled(t *testing.T, name, password, address string, 
 // not. The owner signs in from another address, and their session goes on.
 func TestWrongPasswordsForOneName(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.user(t, "anna", access.RoleViewer)
-	b.user(t, "bob", access.RoleViewer)
+	tn := testnode.Unchecked(t)
+	newUser(t, tn, "anna", access.RoleViewer)
+	newUser(t, tn, "bob", access.RoleViewer)
 	here := someBrowser.Address
-	session := b.signIn(t, "anna")
-	b.audited(t)
+	session := signIn(t, tn, "anna")
+	auditedOf(t, tn)
 	for _, name := range []string{"anna", "unknown"} {
-		b.guess(t, name, here, 10)
-		b.requireThrottled(t, name, annasPassword, here, time.Minute)
+		guess(t, tn, name, here, 10)
+		requireThrottled(t, tn, name, annasPassword, here, time.Minute)
 	}
-	rows := b.audited(t)
+	rows := auditedOf(t, tn)
 	require.Len(t, rows, 20, "none for passwords that are not checked")
 	require.Equal(t, `signIn 192.0.2.7 sign_in_failed - {"user": "anna"}`, rows[0])
 	require.Equal(t, "signIn 192.0.2.7 sign_in_failed - {}", rows[19], "no name that no user has")
 
 	var locked *access.LockedError
 	ctx := access.WithActor(t.Context(), access.Actor{Name: "user:anna", Address: here})
-	require.ErrorAs(t, b.store.Access.ChangePassword(ctx, "anna", annasPassword, "twelve horses at least"), &locked)
-	_, err := b.store.Access.SessionOf(t.Context(), session)
+	require.ErrorAs(t, tn.System.Access.ChangePassword(ctx, "anna", annasPassword, "twelve horses at least"), &locked)
+	_, err := tn.System.Access.SessionOf(t.Context(), session)
 	require.NoError(t, err)
-	b.signIn(t, "bob")
-	_, _, err = b.store.Access.SignIn(t.Context(), "anna", annasPassword, access.SignInFrom{Address: "192.0.2.8"})
+	signIn(t, tn, "bob")
+	_, _, err = tn.System.Access.SignIn(t.Context(), "anna", annasPassword, access.SignInFrom{Address: "192.0.2.8"})
 	require.NoError(t, err)
-	b.requireThrottled(t, "anna", annasPassword, here, time.Minute)
+	requireThrottled(t, tn, "anna", annasPassword, here, time.Minute)
 }
 
 // A client that tries one password for many names is throttled by its address, and no other client is.
 func TestWrongPasswordsFromOneAddress(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.user(t, "anna", access.RoleViewer)
+	tn := testnode.Unchecked(t)
+	newUser(t, tn, "anna", access.RoleViewer)
 	tried := 0
 	for err := access.ErrWrongCredentials; errors.Is(err, access.ErrWrongCredentials); tried++ {
 		require.Less(t, tried, 60)
-		_, _, err = b.store.Access.SignIn(t.Context(), fmt.Sprint("name", tried), wrongPassword,
+		_, _, err = tn.System.Access.SignIn(t.Context(), fmt.Sprint("name", tried), wrongPassword,
 			access.SignInFrom{Address: fmt.Sprintf("2001:db8::%d", tried)})
 	}
 	require.GreaterOrEqual(t, tried, 31, "a slow machine needs more, as one is checked each 10 s")
-	b.requireThrottled(t, "anna", annasPassword, "2001:db8::ffff", 10*time.Second)
-	b.signIn(t, "anna")
+	requireThrottled(t, tn, "anna", annasPassword, "2001:db8::ffff", 10*time.Second)
+	signIn(t, tn, "anna")
 }
 
 // Guesses that arrive at once are throttled too.
 func TestWrongPasswordsAtOnce(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.user(t, "anna", access.RoleViewer)
+	tn := testnode.Unchecked(t)
+	newUser(t, tn, "anna", access.RoleViewer)
 	var wrong, throttled atomic.Int32
 	var group sync.WaitGroup
 	for range 40 {
 		group.Go(func() {
-			_, _, err := b.store.Access.SignIn(t.Context(), "anna", wrongPassword, someBrowser)
+			_, _, err := tn.System.Access.SignIn(t.Context(), "anna", wrongPassword, someBrowser)
 			if locked := (*access.LockedError)(nil); errors.As(err, &locked) {
 				throttled.Add(1)
 			} else if errors.Is(err, access.ErrWrongCredentials) {
@@ -104,17 +105,17 @@ func TestWrongPasswordsAtOnce(t *testing.T) {
 // The audit gets a bounded number of rows, whatever names are tried from whatever addresses.
 func TestWrongPasswordsDoNotFillTheAudit(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.user(t, "anna", access.RoleViewer)
+	tn := testnode.Unchecked(t)
+	newUser(t, tn, "anna", access.RoleViewer)
 	began := time.Now()
 	for i := range 120 {
 		name := "anna"
 		if i%6 == 0 { // a password for no user takes 30 ms
 			name = fmt.Sprint("unknown", i)
 		}
-		b.guess(t, name, fmt.Sprintf("198.51.100.%d", i), 1)
+		guess(t, tn, name, fmt.Sprintf("198.51.100.%d", i), 1)
 	}
-	rows := b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'sign_in_failed'")
+	rows := tn.Count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'sign_in_failed'")
 	require.GreaterOrEqual(t, rows, 100)
 	require.LessOrEqual(t, rows, 101+int(time.Since(began)/time.Second))
 }
@@ -122,14 +123,14 @@ func TestWrongPasswordsDoNotFillTheAudit(t *testing.T) {
 // A change that says nothing of the role leaves whatever it is by then.
 func TestPutUserLeavesTheRole(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.user(t, "anna", access.RoleOperator)
+	tn := testnode.Unchecked(t)
+	newUser(t, tn, "anna", access.RoleOperator)
 	for _, spec := range []access.UserSpec{{Password: new(annasPassword + "!")}, {Disabled: new(true)}, {}} {
-		made, err := b.store.Access.PutUser(t.Context(), "anna", spec)
+		made, err := tn.System.Access.PutUser(t.Context(), "anna", spec)
 		require.NoError(t, err)
 		require.False(t, made)
 	}
-	u, err := b.store.Access.User(t.Context(), "anna")
+	u, err := tn.System.Access.User(t.Context(), "anna")
 	require.NoError(t, err)
 	require.Equal(t, access.RoleOperator, u.Role)
 	require.True(t, u.Disabled)
@@ -138,8 +139,8 @@ func TestPutUserLeavesTheRole(t *testing.T) {
 // Input that PostgreSQL cannot hold as text is rejected, and is no outage.
 func TestAccessRejectsInvalidText(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	users := b.store.Access
+	tn := testnode.Unchecked(t)
+	users := tn.System.Access
 	for _, bad := range []string{"a\x00b", "a\xffb"} {
 		_, _, err := users.CreateAPIKey(t.Context(), access.APIKeySpec{Name: "ci", Scope: access.ScopePublish, Topic: bad})
 		require.ErrorIs(t, err, postgres.ErrInvalid)
@@ -157,7 +158,7 @@ func TestAccessRejectsInvalidText(t *testing.T) {
 		_, err = users.PutUser(t.Context(), bad, access.UserSpec{Role: access.RoleViewer, Password: new(annasPassword)})
 		require.ErrorIs(t, err, postgres.ErrInvalid)
 	}
-	b.exec(t, "ALTER TABLE postrider_internal.api_keys ADD CONSTRAINT nothing CHECK (false) NOT VALID")
+	tn.Exec(t, "ALTER TABLE postrider_internal.api_keys ADD CONSTRAINT nothing CHECK (false) NOT VALID")
 	_, _, err := users.CreateAPIKey(t.Context(), access.APIKeySpec{Name: "ci", Scope: access.ScopePublish})
 	require.ErrorIs(t, err, postgres.ErrConflict)
 	require.NotErrorIs(t, err, postgres.ErrUnavailable)

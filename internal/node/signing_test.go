@@ -7,6 +7,7 @@ import (
 
 	"postrider/internal/catalog"
 	"postrider/internal/postgres"
+	"postrider/internal/testnode"
 	"postrider/jobs/queue"
 	"postrider/policy"
 
@@ -17,44 +18,44 @@ func signed(s *catalog.SubscriptionSpec) { s.Signing.Enabled = true }
 
 func TestRotateSigningSecret(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	made := b.subscription(t, "orders", "billing", signed)
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	made := tn.Subscribe(t, "orders", "billing", signed)
 	require.Len(t, made.SigningKeys.Secrets, 1)
 	require.Len(t, made.SigningKeys.Secrets[0].Key, 32)
-	require.WithinDuration(t, b.store.Clock.Now(), made.SigningKeys.Secrets[0].CreatedAt, time.Minute)
-	require.Equal(t, made.SigningKeys, b.subscription(t, "orders", "billing", signed).SigningKeys,
+	require.WithinDuration(t, tn.System.Clock.Now(), made.SigningKeys.Secrets[0].CreatedAt, time.Minute)
+	require.Equal(t, made.SigningKeys, tn.Subscribe(t, "orders", "billing", signed).SigningKeys,
 		"putting it again keeps it")
 
 	given := []byte("a secret of one's own, 32 bytes.")
-	rotated, err := b.store.Subscriptions.RotateSigningSecret(t.Context(), "orders", "billing", given, time.Hour)
+	rotated, err := tn.System.Subscriptions.RotateSigningSecret(t.Context(), "orders", "billing", given, time.Hour)
 	require.NoError(t, err)
 	require.Equal(t, given, rotated.SigningKeys.Secrets[0].Key)
 	require.Equal(t, made.SigningKeys.Secrets[0].Key, rotated.SigningKeys.Secrets[1].Key)
 	require.Equal(t, rotated.SigningKeys.Secrets[0].CreatedAt.Add(time.Hour), *rotated.SigningKeys.Secrets[1].ValidUntil)
-	cached, ok := b.store.Cache.Snapshot().Subscription(made.ID)
+	cached, ok := tn.System.Cache.Snapshot().Subscription(made.ID)
 	require.True(t, ok)
 	require.Equal(t, rotated.SigningKeys, cached.SigningKeys, "this node knows it at once")
 	require.Greater(t, rotated.Version, made.Version, "and the others by the version")
 
 	var invalid *policy.ValidationError
-	_, err = b.store.Subscriptions.RotateSigningSecret(t.Context(), "orders", "billing", given, time.Hour)
+	_, err = tn.System.Subscriptions.RotateSigningSecret(t.Context(), "orders", "billing", given, time.Hour)
 	require.ErrorAs(t, err, &invalid)
-	b.subscription(t, "orders", "plain", nil)
-	_, err = b.store.Subscriptions.RotateSigningSecret(t.Context(), "orders", "plain", nil, 0)
+	tn.Subscribe(t, "orders", "plain", nil)
+	_, err = tn.System.Subscriptions.RotateSigningSecret(t.Context(), "orders", "plain", nil, 0)
 	require.ErrorIs(t, err, catalog.ErrNotSigned)
-	_, err = b.store.Subscriptions.RotateSigningSecret(t.Context(), "orders", "never", nil, 0)
+	_, err = tn.System.Subscriptions.RotateSigningSecret(t.Context(), "orders", "never", nil, 0)
 	require.ErrorIs(t, err, postgres.ErrNotFound)
-	again, err := b.store.Subscriptions.Get(t.Context(), "orders", "billing")
+	again, err := tn.System.Subscriptions.Get(t.Context(), "orders", "billing")
 	require.NoError(t, err)
 	require.Equal(t, rotated.SigningKeys, again.SigningKeys, "nothing half-written")
 }
 
 func TestPrintedSubscriptionsShowNoSecret(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	sub := b.subscription(t, "orders", "billing", signed)
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	sub := tn.Subscribe(t, "orders", "billing", signed)
 	shown := fmt.Sprintf("%v %+v %#v", sub, sub, sub)
 	for _, secret := range []string{sub.SigningKeys.Secrets[0].Text(), fmt.Sprintf("%d",
 		sub.SigningKeys.Secrets[0].Key), fmt.Sprintf("%#v", sub.SigningKeys.Secrets[0].Key)} {
@@ -65,13 +66,13 @@ func TestPrintedSubscriptionsShowNoSecret(t *testing.T) {
 // What was sealed for another column, or with another key, is no secret to sign with.
 func TestSigningSecretsAreBoundToTheirColumn(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.subscription(t, "orders", "billing", signed)
-	_, err := b.pool.Exec(t.Context(),
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	tn.Subscribe(t, "orders", "billing", signed)
+	_, err := tn.Pool.Exec(t.Context(),
 		"UPDATE postrider_internal.event_subscriptions SET signing_sealed = secrets_sealed")
 	require.NoError(t, err)
-	_, err = b.store.Subscriptions.Get(t.Context(), "orders", "billing")
+	_, err = tn.System.Subscriptions.Get(t.Context(), "orders", "billing")
 	require.ErrorContains(t, err, "event_subscriptions.signing_sealed")
 }
 

@@ -16,33 +16,34 @@ import (
 
 	"postrider/internal/catalog"
 	"postrider/internal/event"
+	"postrider/internal/testnode"
 )
 
 // TestLargePublishesAreGatheredInParts: what was published while no node ran must not become one route of a million
 // events.
 func TestLargePublishesAreGatheredInParts(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.exec(t, `SELECT postrider.publish_batch('orders', (SELECT jsonb_agg('{"eventType": "A", "subject": ""}'::jsonb)
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	tn.Exec(t, `SELECT postrider.publish_batch('orders', (SELECT jsonb_agg('{"eventType": "A", "subject": ""}'::jsonb)
 		    FROM generate_series(1, 5000))) FROM generate_series(1, 9)`)
 	var gathered []int
 	for range 4 {
-		n, jobs, err := b.store.Publisher.CollectPublishes(t.Context())
+		n, jobs, err := tn.System.Publisher.CollectPublishes(t.Context())
 		require.NoError(t, err)
 		require.LessOrEqual(t, len(jobs), 1)
 		gathered = append(gathered, n)
 	}
 	require.Equal(t, []int{4, 4, 1, 0}, gathered)
-	require.Equal(t, 45_000, b.count(t, "SELECT sum(cardinality(event_uuids)) FROM postrider_internal.routes"))
+	require.Equal(t, 45_000, tn.Count(t, "SELECT sum(cardinality(event_uuids)) FROM postrider_internal.routes"))
 }
 
 // TestPlainEventsTakeTheShortWay: what most publish, and nothing that needs a closer look.
 func TestPlainEventsTakeTheShortWay(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	_, _, err := b.store.Topics.Put(t.Context(), "cloud",
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	_, _, err := tn.System.Topics.Put(t.Context(), "cloud",
 		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.CloudEvents})
 	require.NoError(t, err)
 	for _, c := range []struct {
@@ -72,19 +73,19 @@ func TestPlainEventsTakeTheShortWay(t *testing.T) {
 		{"cloud", `{"type": "A", "source": "/s", "ext": 1}`, false},
 		{"cloud", `{"type": "A", "source": "/s", "datacontenttype": "text/plain", "data": "a"}`, false},
 	} {
-		taken := b.text(t,
+		taken := tn.Text(t,
 			fmt.Sprintf("SELECT (postrider_internal.accept_plain_event('%s', '%s') IS NOT NULL)::text", c.topic, c.event))
 		require.Equal(t, fmt.Sprint(c.short), taken, c.event)
 	}
 }
 
 // requireStored fails unless each of the events has been stored as wanted.
-func (b *bundle) requireStored(t *testing.T, want *event.Event, ids ...uuid.UUID) {
+func requireStored(t *testing.T, tn *testnode.Node, want *event.Event, ids ...uuid.UUID) {
 	t.Helper()
 	const query = `SELECT event_id, event_type, subject, source, event_time, data_version, schema,
 		       coalesce(traceparent, ''), coalesce(tracestate, ''), body
 		  FROM postrider_internal.events WHERE id = ANY ($1)`
-	rows, _ := b.pool.Query(t.Context(), query, ids) // see ForEachRow
+	rows, _ := tn.Pool.Query(t.Context(), query, ids) // see ForEachRow
 	var got event.Event
 	var at *time.Time
 	stored, err := pgx.ForEachRow(rows, []any{
@@ -108,13 +109,13 @@ func (b *bundle) requireStored(t *testing.T, want *event.Event, ids ...uuid.UUID
 // TestPublishFromSQL: commit publishes, rollback publishes nothing; matches are found when the event is routed.
 func TestPublishFromSQL(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.subscription(t, "orders", "all", nil)
-	b.subscription(t, "orders", "placed",
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	tn.Subscribe(t, "orders", "all", nil)
+	tn.Subscribe(t, "orders", "placed",
 		func(s *catalog.SubscriptionSpec) { s.Filter.IncludedEventTypes = []string{"Placed"} })
 
-	tx, err := b.pool.Begin(t.Context())
+	tx, err := tn.Pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.Background()) }()
 	var ids []uuid.UUID
@@ -122,60 +123,60 @@ func TestPublishFromSQL(t *testing.T) {
 		    '[{"eventType": "Placed", "subject": "1"}, {"eventType": "Paid", "subject": "1"}]')`)
 	require.NoError(t, row.Scan(&ids))
 	require.Len(t, ids, 2)
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.events"))
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.events"))
 	require.NoError(t, tx.Commit(t.Context()))
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.events WHERE matched IS NULL"))
-	require.Equal(t, 1, b.routeAll(t, b.store))
-	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries"))
-	require.Equal(t, 2, b.count(t, "SELECT matched FROM postrider.events WHERE system_id = $1", ids[0]))
-	require.Equal(t, 1, b.count(t, "SELECT matched FROM postrider.events WHERE system_id = $1", ids[1]))
+	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.events WHERE matched IS NULL"))
+	require.Equal(t, 1, routeAll(t, tn, tn.System))
+	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.deliveries"))
+	require.Equal(t, 2, tn.Count(t, "SELECT matched FROM postrider.events WHERE system_id = $1", ids[0]))
+	require.Equal(t, 1, tn.Count(t, "SELECT matched FROM postrider.events WHERE system_id = $1", ids[1]))
 	require.Equal(t, 1,
-		b.count(t,
+		tn.Count(t,
 			"SELECT count(*) FROM postrider.events WHERE system_id = $1 AND body ->> 'id' = event_id AND event_time > now() - "+
 				"interval '1 minute'", ids[1]))
 
-	tx, err = b.pool.Begin(t.Context())
+	tx, err = tn.Pool.Begin(t.Context())
 	require.NoError(t, err)
 	_, err = tx.Exec(t.Context(), `SELECT postrider.publish('orders', '{"eventType": "Placed", "subject": "2"}')`)
 	require.NoError(t, err)
 	require.NoError(t, tx.Rollback(t.Context()))
-	require.Empty(t, b.routeJobs(t))
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.events"))
+	require.Empty(t, routeJobs(t, tn))
+	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.events"))
 }
 
 // TestPublishFromSQLUnmatched: an unmatched event is reported as such, whatever else its route has.
 func TestPublishFromSQLUnmatched(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.subscription(t, "orders", "placed",
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	tn.Subscribe(t, "orders", "placed",
 		func(s *catalog.SubscriptionSpec) { s.Filter.IncludedEventTypes = []string{"Placed"} })
-	b.exec(t, `SELECT postrider.publish_batch('orders',
+	tn.Exec(t, `SELECT postrider.publish_batch('orders',
 		    '[{"eventType": "A", "subject": ""}, {"eventType": "Placed", "subject": ""}, {"eventType": "B", '
 		        '"subject": ""}]')`)
-	b.routeAll(t, b.store)
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.events WHERE matched = 0 AND filter_version IS "+
+	routeAll(t, tn, tn.System)
+	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.events WHERE matched = 0 AND filter_version IS "+
 		"NOT NULL AND event_type IN ('A', 'B')"))
-	require.Equal(t, 1, b.count(t,
+	require.Equal(t, 1, tn.Count(t,
 		"SELECT count(*) FROM postrider.events WHERE matched = 1 AND filter_version IS NOT NULL AND event_type = 'Placed'"))
 }
 
 // TestPublishFromSQLIsCounted: once, also where routes wait for their turn and take several steps.
 func TestPublishFromSQLIsCounted(t *testing.T) {
 	t.Parallel()
-	b := routed(t, 3)
-	b.exec(t, `SELECT postrider.publish_batch('orders', (SELECT jsonb_agg('{"eventType": "A", "subject": ""}'::jsonb)
+	tn := routed(t, 3)
+	tn.Exec(t, `SELECT postrider.publish_batch('orders', (SELECT jsonb_agg('{"eventType": "A", "subject": ""}'::jsonb)
 		    FROM generate_series(1, 3400)))`)
 	for range 30 {
-		b.exec(t, `SELECT postrider.publish_batch('orders',
+		tn.Exec(t, `SELECT postrider.publish_batch('orders',
 			    '[{"eventType": "A", "subject": ""}, {"eventType": "B", "subject": ""}]')`)
 	}
-	require.Greater(t, b.routeAll(t, b.store), 1)
-	b.requireRoutedOnce(t)
+	require.Greater(t, routeAll(t, tn, tn.System), 1)
+	requireRoutedOnce(t, tn)
 	const published = "SELECT coalesce(sum(e.count), 0) FROM postrider_internal.rollup_deltas d, unnest(d.entries) e " +
 		"WHERE e.kind = $1"
 	require.Equal(t, 3460,
-		b.count(t,
+		tn.Count(t,
 			"SELECT ("+published+") + (SELECT coalesce(sum(count), 0) FROM postrider_internal.rollups WHERE kind = $1)",
 			"published"))
 }
@@ -184,28 +185,28 @@ func TestPublishFromSQLIsCounted(t *testing.T) {
 // gets it.
 func TestPublishBesideChanges(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	tx, err := b.pool.Begin(t.Context())
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	tx, err := tn.Pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.Background()) }()
 	_, err = tx.Exec(t.Context(), "SELECT now()")
 	require.NoError(t, err)
-	b.subscription(t, "orders", "early", nil)
+	tn.Subscribe(t, "orders", "early", nil)
 	_, err = tx.Exec(t.Context(), `SELECT postrider.publish('orders', '{"eventType": "A", "subject": ""}')`)
 	require.NoError(t, err)
-	b.subscription(t, "orders", "late", nil) // does not wait for the open transaction
+	tn.Subscribe(t, "orders", "late", nil) // does not wait for the open transaction
 	require.NoError(t, tx.Commit(t.Context()))
-	b.routeAll(t, b.store)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'early'"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries"))
+	routeAll(t, tn, tn.System)
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'early'"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries"))
 }
 
 // TestPublishRejections: what is wrong beside the envelope.
 func TestPublishRejections(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
 	deep := strings.Repeat("[", 256) + strings.Repeat("]", 256)
 	flat := `{"eventType": "A", "subject": "", "data": [` + strings.Repeat(`"[{",`, 300) + `{}]}`
 	for _, c := range []struct{ call, message string }{
@@ -229,27 +230,27 @@ func TestPublishRejections(t *testing.T) {
 		{`postrider.publish('orders', '{"eventType": "A", "subject": "", "data": ` + deep + `}')`, `event objects and ` +
 			`arrays may nest 256 deep at most`},
 	} {
-		_, err := b.pool.Exec(t.Context(), "SELECT "+c.call)
+		_, err := tn.Pool.Exec(t.Context(), "SELECT "+c.call)
 		var pgErr *pgconn.PgError
 		require.ErrorAs(t, err, &pgErr, c.call)
 		require.Equal(t, "22023", pgErr.Code, pgErr.Message)
 		require.True(t, strings.HasPrefix(pgErr.Message, c.message), pgErr.Message)
 	}
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.events"))
-	_, err := b.pool.Exec(t.Context(), "SELECT postrider.publish('orders', $1::jsonb)", flat)
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.events"))
+	_, err := tn.Pool.Exec(t.Context(), "SELECT postrider.publish('orders', $1::jsonb)", flat)
 	require.NoError(t, err)
-	_, err = b.pool.Exec(t.Context(),
+	_, err = tn.Pool.Exec(t.Context(),
 		`SELECT postrider.publish('orders', '{"eventType": "A", "subject": "", "data": `+deep[1:511]+`}')`)
 	require.NoError(t, err)
-	require.Equal(t, 0, b.count(t, "SELECT cardinality(postrider.publish_batch('orders', '[]'))"))
+	require.Equal(t, 0, tn.Count(t, "SELECT cardinality(postrider.publish_batch('orders', '[]'))"))
 }
 
 // TestPublisherRole: it may publish and nothing else, whatever stands in its search path.
 func TestPublisherRole(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	conn, err := b.pool.Acquire(t.Context())
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	conn, err := tn.Pool.Acquire(t.Context())
 	require.NoError(t, err)
 	defer conn.Release()
 	try := func(statement string) error {
@@ -277,38 +278,38 @@ func TestPublisherRole(t *testing.T) {
 // TestPublishRowChange: a trigger on a table of the user's publishes each change of a row, with its transaction.
 func TestPublishRowChange(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	_, _, err := b.store.Topics.Put(t.Context(), "cloud",
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	_, _, err := tn.System.Topics.Put(t.Context(), "cloud",
 		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.CloudEvents})
 	require.NoError(t, err)
-	b.exec(t, `CREATE TABLE public.orders (region text, nr integer, total numeric, PRIMARY KEY (region, nr));
+	tn.Exec(t, `CREATE TABLE public.orders (region text, nr integer, total numeric, PRIMARY KEY (region, nr));
 		CREATE TRIGGER events AFTER INSERT OR UPDATE OR
 		DELETE ON public.orders FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('orders');
 		CREATE TRIGGER cloud AFTER INSERT ON public.orders FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('cloud',
 		    'Shop.Order', 'nr, region')`)
-	b.exec(t, `INSERT INTO public.orders VALUES ('eu', 1, 9.50), ('eu', 2, 1)`)
-	b.exec(t,
+	tn.Exec(t, `INSERT INTO public.orders VALUES ('eu', 1, 9.50), ('eu', 2, 1)`)
+	tn.Exec(t,
 		`UPDATE public.orders SET total = 10.00 WHERE nr = 1; UPDATE public.orders SET total = total;
 		DELETE FROM public.orders WHERE nr = 1`)
-	b.exec(t, `BEGIN; INSERT INTO public.orders VALUES ('us', 1, 1); ROLLBACK`)
+	tn.Exec(t, `BEGIN; INSERT INTO public.orders VALUES ('us', 1, 1); ROLLBACK`)
 	require.Equal(t,
 		"public.orders.Inserted public/orders/eu/1 null 9.50,public.orders.Inserted public/orders/eu/2 null 1,"+
-			"public.orders.Updated public/orders/eu/1 9.50 10.00,public.orders.Deleted public/orders/eu/1 10.00 null", b.text(t,
+			"public.orders.Updated public/orders/eu/1 9.50 10.00,public.orders.Deleted public/orders/eu/1 10.00 null", tn.Text(t,
 			`SELECT string_agg(concat_ws(' ', event_type, subject, coalesce(body #>> '{data,old,total}', 'null'),
 		       coalesce(body #>> '{data,new,total}', 'null')), ',' ORDER BY published_at, system_id)
 		   FROM postrider.events WHERE topic = 'orders'`))
-	require.Equal(t, "Shop.Order.Inserted /public/orders public/orders/1/eu", b.text(t,
+	require.Equal(t, "Shop.Order.Inserted /public/orders public/orders/1/eu", tn.Text(t,
 		`SELECT concat_ws(' ', event_type, source, subject) FROM postrider.events WHERE topic = 'cloud' ORDER BY published_at,
 			       system_id LIMIT 1`))
 
 	// Types that cannot be compared, and changes of what is equal.
-	b.exec(t, `CREATE TABLE public.notes (nr integer PRIMARY KEY, body json, price numeric);
+	tn.Exec(t, `CREATE TABLE public.notes (nr integer PRIMARY KEY, body json, price numeric);
 		CREATE TRIGGER events AFTER UPDATE ON public.notes FOR EACH ROW
 		    EXECUTE FUNCTION postrider.publish_row_change('orders', 'Note');
 		INSERT INTO public.notes VALUES (1, '{}', 1.0); UPDATE public.notes SET body = body;
 		UPDATE public.notes SET body = '{ }'; UPDATE public.notes SET price = 1.00`)
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.events WHERE event_type = 'Note.Updated'"))
+	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.events WHERE event_type = 'Note.Updated'"))
 
 	for _, c := range []struct{ trigger, message string }{
 		{
@@ -332,9 +333,9 @@ func TestPublishRowChange(t *testing.T) {
 			`topic "nowhere" does not exist`,
 		},
 	} {
-		b.exec(t, "DROP TABLE IF EXISTS public.wrong; CREATE TABLE public.wrong (a integer)")
-		b.exec(t, "CREATE TRIGGER events "+c.trigger)
-		_, err := b.pool.Exec(t.Context(), "INSERT INTO public.wrong VALUES (1)")
+		tn.Exec(t, "DROP TABLE IF EXISTS public.wrong; CREATE TABLE public.wrong (a integer)")
+		tn.Exec(t, "CREATE TRIGGER events "+c.trigger)
+		_, err := tn.Pool.Exec(t.Context(), "INSERT INTO public.wrong VALUES (1)")
 		require.ErrorContains(t, err, c.message)
 	}
 }
@@ -342,14 +343,14 @@ func TestPublishRowChange(t *testing.T) {
 // TestPublishFromSQLSideBySide: transactions that publish never wait for one another.
 func TestPublishFromSQLSideBySide(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.subscription(t, "orders", "all", nil)
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	tn.Subscribe(t, "orders", "all", nil)
 	var group sync.WaitGroup
 	for range 8 {
 		group.Go(func() {
 			for i := range 25 {
-				tx, err := b.pool.Begin(t.Context())
+				tx, err := tn.Pool.Begin(t.Context())
 				if !errors.Is(err, nil) {
 					t.Error(err)
 					return
@@ -368,24 +369,24 @@ func TestPublishFromSQLSideBySide(t *testing.T) {
 		})
 	}
 	group.Wait()
-	b.routeAll(t, b.store)
-	require.Equal(t, 104, b.count(t, "SELECT count(*) FROM postrider.deliveries"))
+	routeAll(t, tn, tn.System)
+	require.Equal(t, 104, tn.Count(t, "SELECT count(*) FROM postrider.deliveries"))
 }
 
 // TestRowChangeRunsAsItsUser: a cast of the user's own, which to_jsonb calls, has only the rights of the role that
 // changes the row.
 func TestRowChangeRunsAsItsUser(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.exec(t, `CREATE SCHEMA app; GRANT USAGE ON SCHEMA app TO postrider_publisher; CREATE TYPE app.mood AS ENUM ('fine');
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	tn.Exec(t, `CREATE SCHEMA app; GRANT USAGE ON SCHEMA app TO postrider_publisher; CREATE TYPE app.mood AS ENUM ('fine');
 		CREATE FUNCTION app.tell(app.mood) RETURNS json LANGUAGE sql AS 'SELECT to_json(current_user::text)';
 		CREATE CAST (app.mood AS json) WITH FUNCTION app.tell(app.mood);
 		CREATE TABLE app.people (nr integer PRIMARY KEY, mood app.mood); GRANT INSERT ON app.people TO postrider_publisher,
 		    postrider_reader; GRANT USAGE ON SCHEMA app TO postrider_reader;
 		CREATE TRIGGER events AFTER INSERT ON app.people FOR EACH ROW
 		    EXECUTE FUNCTION postrider.publish_row_change('orders')`)
-	conn, err := b.pool.Acquire(t.Context())
+	conn, err := tn.Pool.Acquire(t.Context())
 	require.NoError(t, err)
 	defer conn.Release()
 	defer func() { _, _ = conn.Exec(context.Background(), "RESET ROLE") }()
@@ -393,7 +394,7 @@ func TestRowChangeRunsAsItsUser(t *testing.T) {
 	require.NoError(t, err)
 	_, err = conn.Exec(t.Context(), "INSERT INTO app.people VALUES (1, 'fine')")
 	require.NoError(t, err)
-	require.Equal(t, "postrider_publisher", b.text(t, "SELECT body #>> '{data,new,mood}' FROM postrider.events"))
+	require.Equal(t, "postrider_publisher", tn.Text(t, "SELECT body #>> '{data,new,mood}' FROM postrider.events"))
 	_, err = conn.Exec(t.Context(), "SET ROLE postrider_reader")
 	require.NoError(t, err)
 	_, err = conn.Exec(t.Context(), "INSERT INTO app.people VALUES (2, 'fine')")

@@ -13,6 +13,7 @@ import (
 
 	"postrider/internal/catalog"
 	"postrider/internal/event"
+	"postrider/internal/testnode"
 )
 
 // odd are values that an envelope may not take, or may only just.
@@ -108,16 +109,16 @@ func TestSQLPublishValidatesLikeREST(t *testing.T) {
 	for schema, base := range bases {
 		t.Run(string(schema), func(t *testing.T) {
 			t.Parallel()
-			b := setup(t)
+			tn := testnode.Unchecked(t)
 			topic := catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: schema}
 			if schema == event.Custom {
 				topic.InputSchemaMapping = sqlMapping
 			}
-			_, _, err := b.store.Topics.Put(t.Context(), "orders", topic)
+			_, _, err := tn.System.Topics.Put(t.Context(), "orders", topic)
 			require.NoError(t, err)
 			accepted, rejected := 0, 0
 			for _, e := range variants(base) {
-				if b.validatedAlike(t, schema, e) {
+				if validatedAlike(t, tn, schema, e) {
 					accepted++
 				} else {
 					rejected++
@@ -129,7 +130,7 @@ func TestSQLPublishValidatesLikeREST(t *testing.T) {
 	}
 }
 
-func (b *bundle) validatedAlike(t *testing.T, schema event.Schema, e map[string]any) (accepted bool) {
+func validatedAlike(t *testing.T, tn *testnode.Node, schema event.Schema, e map[string]any) (accepted bool) {
 	t.Helper()
 	text, err := json.Marshal(e)
 	require.NoError(t, err)
@@ -140,8 +141,8 @@ func (b *bundle) validatedAlike(t *testing.T, schema event.Schema, e map[string]
 	}
 	expected, rejection := in.Parse(media, append(append([]byte("["), text...), ']'))
 	var id, inBatch uuid.UUID
-	err = b.pool.QueryRow(t.Context(), "SELECT postrider.publish('orders', $1::jsonb)", string(text)).Scan(&id)
-	batchErr := b.pool.QueryRow(t.Context(),
+	err = tn.Pool.QueryRow(t.Context(), "SELECT postrider.publish('orders', $1::jsonb)", string(text)).Scan(&id)
+	batchErr := tn.Pool.QueryRow(t.Context(),
 		"SELECT (postrider.publish_batch('orders', jsonb_build_array($1::jsonb)))[1]", string(text)).Scan(&inBatch)
 	require.Equal(t, err == nil, batchErr == nil, "%s: alone %v, in a batch %v", text, err, batchErr)
 	if rejection != nil && !made(schema, e) {
@@ -158,7 +159,7 @@ func (b *bundle) validatedAlike(t *testing.T, schema event.Schema, e map[string]
 	}
 	require.NoError(t, err, "%s", text)
 	if rejection == nil {
-		b.requireStored(t, &expected[0], id, inBatch)
+		requireStored(t, tn, &expected[0], id, inBatch)
 	}
 	return true
 }

@@ -7,13 +7,14 @@ import (
 
 	"postrider/internal/access"
 	"postrider/internal/postgres"
+	"postrider/internal/testnode"
 )
 
 // A password that is easy to guess is rejected wherever one is set.
 func TestWeakPasswordsAreRejected(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	users := b.store.Access
+	tn := testnode.Unchecked(t)
+	users := tn.System.Access
 	for _, weak := range []string{"password1234", "anna-anna-anna", "Postrider2026!"} {
 		rejected := func(err error) {
 			t.Helper()
@@ -27,10 +28,10 @@ func TestWeakPasswordsAreRejected(t *testing.T) {
 		_, err := users.PutUser(t.Context(), "anna", access.UserSpec{Role: access.RoleViewer, Password: &weak})
 		rejected(err)
 	}
-	b.user(t, "anna", access.RoleViewer)
+	newUser(t, tn, "anna", access.RoleViewer)
 	weak := "letmein12345"
 	_, err := users.PutUser(t.Context(), "anna", access.UserSpec{Password: &weak})
 	require.ErrorContains(t, err, "too easy to guess")
 	require.ErrorContains(t, users.ChangePassword(t.Context(), "anna", annasPassword, weak), "too easy to guess")
-	b.signIn(t, "anna")
+	signIn(t, tn, "anna")
 }

@@ -16,41 +16,36 @@ import (
 	"postrider/internal/filter"
 	"postrider/internal/node"
 	"postrider/internal/postgres"
+	"postrider/internal/testnode"
 	"postrider/jobs"
 	"postrider/jobs/queue"
 	"postrider/policy"
 )
 
 // age makes everything look untouched for an hour.
-func (b *bundle) age(t *testing.T) {
+func age(t *testing.T, tn *testnode.Node) {
 	t.Helper()
-	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval '1 hour', "+
+	tn.Exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval '1 hour', "+
 		"last_attempt_at = "+
 		"last_attempt_at - interval '1 hour'")
-	b.exec(t, "UPDATE postrider_internal.river_job SET created_at = created_at - interval '1 hour'")
+	tn.Exec(t, "UPDATE postrider_internal.river_job SET created_at = created_at - interval '1 hour'")
 }
 
-func (b *bundle) exec(t *testing.T, statement string, args ...any) {
+func sweep(t *testing.T, tn *testnode.Node) jobs.Swept {
 	t.Helper()
-	_, err := b.pool.Exec(t.Context(), statement, args...)
-	require.NoError(t, err)
-}
-
-func (b *bundle) sweep(t *testing.T) jobs.Swept {
-	t.Helper()
-	found, err := b.store.Maintenance.Sweep(t.Context())
+	found, err := tn.System.Maintenance.Sweep(t.Context())
 	require.NoError(t, err)
 	return found
 }
 
 // pendingDeliveries is a bundle with n deliveries that wait for their first attempt.
-func pendingDeliveries(t *testing.T, n int) *bundle {
+func pendingDeliveries(t *testing.T, n int) *testnode.Node {
 	t.Helper()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.subscription(t, "orders", "all", nil)
-	b.publish(t, "orders", "e", n)
-	return b
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	tn.Subscribe(t, "orders", "all", nil)
+	tn.Publish(t, "orders", "e", n)
+	return tn
 }
 
 const (
@@ -113,20 +108,20 @@ func TestSweepRepairsInconsistencies(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := pendingDeliveries(t, 5)
-			b.exec(t, row.breaking)
-			require.Equal(t, jobs.Swept{}, b.sweep(t), "what was touched a moment ago is left alone")
-			b.age(t)
+			tn := pendingDeliveries(t, 5)
+			tn.Exec(t, row.breaking)
+			require.Equal(t, jobs.Swept{}, sweep(t, tn), "what was touched a moment ago is left alone")
+			age(t, tn)
 
-			require.Equal(t, row.want, b.sweep(t))
+			require.Equal(t, row.want, sweep(t, tn))
 
-			require.EqualValues(t, row.want.Repaired+row.want.Removed, b.store.Maintenance.Repairs())
+			require.EqualValues(t, row.want.Repaired+row.want.Removed, tn.System.Maintenance.Repairs())
 			require.Equal(t, row.want.Repaired,
-				b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE reruns = 1"))
-			require.Equal(t, row.want.Repaired, b.count(t, "SELECT count(*) FROM postrider_internal.river_job "+
+				tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE reruns = 1"))
+			require.Equal(t, row.want.Repaired, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job "+
 				"WHERE args ->> 'r' = '1' AND state = 'available' AND args ->> 'n' = '1'"))
-			require.Zero(t, b.count(t, brokenFree))
-			require.Equal(t, jobs.Swept{}, b.sweep(t), "nothing is left to find")
+			require.Zero(t, tn.Count(t, brokenFree))
+			require.Equal(t, jobs.Swept{}, sweep(t, tn), "nothing is left to find")
 		})
 	}
 }
@@ -143,17 +138,17 @@ SELECT (SELECT count(*) FROM postrider_internal.deliveries d
 
 func TestSweepKeepsTheTimeOfTheLostAttempt(t *testing.T) {
 	t.Parallel()
-	b := pendingDeliveries(t, 2)
-	b.exec(t, "UPDATE postrider_internal.deliveries SET attempts = 3, last_attempt_at = now(), next_attempt_at = now() "+
+	tn := pendingDeliveries(t, 2)
+	tn.Exec(t, "UPDATE postrider_internal.deliveries SET attempts = 3, last_attempt_at = now(), next_attempt_at = now() "+
 		"+ interval '4 hours' WHERE id = "+firstDelivery)
-	b.exec(t, "DELETE FROM postrider_internal.river_job WHERE id = "+firstJob)
-	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '1 hour'")
-	require.Equal(t, jobs.Swept{}, b.sweep(t), "its last attempt began a moment ago")
-	b.age(t)
+	tn.Exec(t, "DELETE FROM postrider_internal.river_job WHERE id = "+firstJob)
+	tn.Exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '1 hour'")
+	require.Equal(t, jobs.Swept{}, sweep(t, tn), "its last attempt began a moment ago")
+	age(t, tn)
 
-	require.Equal(t, jobs.Swept{Repaired: 1}, b.sweep(t))
+	require.Equal(t, jobs.Swept{Repaired: 1}, sweep(t, tn))
 
-	require.Equal(t, 1, b.count(t,
+	require.Equal(t, 1, tn.Count(t,
 		`SELECT count(*) FROM postrider_internal.river_job j JOIN postrider_internal.deliveries d ON d.job_id = j.id
 		WHERE j.state = 'scheduled' AND j.scheduled_at = d.next_attempt_at AND j.args ->> 'n' = '4'
 		  AND j.args ->> 'r' = '1'`))
@@ -161,19 +156,19 @@ func TestSweepKeepsTheTimeOfTheLostAttempt(t *testing.T) {
 
 func TestSweepCountsTheRerunsOfAnAttemptThatNeverEnds(t *testing.T) {
 	t.Parallel()
-	b := pendingDeliveries(t, 1)
-	b.exec(t,
+	tn := pendingDeliveries(t, 1)
+	tn.Exec(t,
 		`UPDATE postrider_internal.river_job SET state = 'discarded', finalized_at = now(), args = args || '{"r": 19}'`)
-	d, j := b.count(t, "SELECT id FROM postrider_internal.deliveries"), b.count(t,
+	d, j := tn.Count(t, "SELECT id FROM postrider_internal.deliveries"), tn.Count(t,
 		"SELECT id FROM postrider_internal.river_job")
-	b.age(t)
+	age(t, tn)
 
-	require.Equal(t, jobs.Swept{Repaired: 1}, b.sweep(t))
+	require.Equal(t, jobs.Swept{Repaired: 1}, sweep(t, tn))
 
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE args ->> 'r' = '20'"))
-	_, err := b.store.Loader.Load(t.Context(), queue.AttemptArgs{Delivery: int64(d)}, queue.JobToken{JobID: int64(j)})
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE args ->> 'r' = '20'"))
+	_, err := tn.System.Loader.Load(t.Context(), queue.AttemptArgs{Delivery: int64(d)}, queue.JobToken{JobID: int64(j)})
 	require.ErrorIs(t, err, postgres.ErrNotFound, "the old token opens nothing")
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE id = $1", j),
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE id = $1", j),
 		"nor can a late result be recorded with it")
 }
 
@@ -202,71 +197,71 @@ func TestSweepSkipsRunningJobs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := pendingDeliveries(t, 3)
+			tn := pendingDeliveries(t, 3)
 			for statement := range strings.SplitSeq(breaking, ";") {
-				b.exec(t, statement)
+				tn.Exec(t, statement)
 			}
-			b.age(t)
+			age(t, tn)
 			rows := "SELECT (SELECT count(*) FROM postrider_internal.river_job) * 100 + (SELECT count(*) " +
 				"FROM postrider_internal.deliveries)"
-			before := b.count(t, rows)
-			require.Equal(t, jobs.Swept{}, b.sweep(t))
-			require.Equal(t, before, b.count(t, rows))
-			require.Zero(t, b.store.Maintenance.Repairs())
+			before := tn.Count(t, rows)
+			require.Equal(t, jobs.Swept{}, sweep(t, tn))
+			require.Equal(t, before, tn.Count(t, rows))
+			require.Zero(t, tn.System.Maintenance.Repairs())
 		})
 	}
 }
 
 func TestSweepSkipsLockedDeliveries(t *testing.T) {
 	t.Parallel()
-	b := pendingDeliveries(t, 3)
-	b.exec(t, "DELETE FROM postrider_internal.river_job")
-	b.age(t)
-	tx, err := b.pool.Begin(t.Context())
+	tn := pendingDeliveries(t, 3)
+	tn.Exec(t, "DELETE FROM postrider_internal.river_job")
+	age(t, tn)
+	tx, err := tn.Pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.Background()) }()
 	_, err = tx.Exec(t.Context(),
 		"UPDATE postrider_internal.deliveries SET job_id = NULL, hold = 'paused' WHERE id = "+firstDelivery)
 	require.NoError(t, err)
 
-	require.Equal(t, jobs.Swept{Repaired: 2}, b.sweep(t), "it neither waits nor gives a job to what gets a hold")
+	require.Equal(t, jobs.Swept{Repaired: 2}, sweep(t, tn), "it neither waits nor gives a job to what gets a hold")
 	require.NoError(t, tx.Commit(t.Context()))
-	require.Equal(t, jobs.Swept{}, b.sweep(t))
-	require.Zero(t, b.count(t, brokenFree))
+	require.Equal(t, jobs.Swept{}, sweep(t, tn))
+	require.Zero(t, tn.Count(t, brokenFree))
 }
 
 func TestSweepIsDoneByOneNodeAtATime(t *testing.T) {
 	t.Parallel()
-	b := pendingDeliveries(t, 3)
-	b.exec(t, "DELETE FROM postrider_internal.river_job")
-	b.age(t)
-	tx, err := b.pool.Begin(t.Context())
+	tn := pendingDeliveries(t, 3)
+	tn.Exec(t, "DELETE FROM postrider_internal.river_job")
+	age(t, tn)
+	tx, err := tn.Pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.Background()) }()
 	_, err = tx.Exec(t.Context(), "SELECT postrider_internal.lock('sweeper', 0)")
 	require.NoError(t, err)
-	require.Equal(t, jobs.Swept{}, b.sweep(t))
+	require.Equal(t, jobs.Swept{}, sweep(t, tn))
 	require.NoError(t, tx.Rollback(t.Context()))
 
-	other, _ := newStore(t, b.url, "node-2")
+	other := tn.Beside(t, node.Options{Node: "node-2"}).System
 	var group sync.WaitGroup
-	for _, s := range []*node.System{b.store, other} {
+	for _, s := range []*node.System{tn.System, other} {
 		group.Go(func() {
 			_, err := s.Maintenance.Sweep(t.Context())
 			require.NoError(t, err)
 		})
 	}
 	group.Wait()
-	b.sweep(t) // each may have skipped for the other
-	require.Zero(t, b.count(t, brokenFree))
-	require.EqualValues(t, 3, b.store.Maintenance.Repairs()+other.Maintenance.Repairs(),
+	sweep(t, tn) // each may have skipped for the other
+	require.Zero(t, tn.Count(t, brokenFree))
+	require.EqualValues(t, 3, tn.System.Maintenance.Repairs()+other.Maintenance.Repairs(),
 		"nothing is repaired twice")
 }
 
 // manyDeliveries fills the tables with n deliveries whose jobs' ids are in another order than theirs, as after retries.
-func (b *bundle) manyDeliveries(t *testing.T, n int) {
+func manyDeliveries(t *testing.T, tn *testnode.Node, n int) {
 	t.Helper()
-	b.exec(t, `WITH x AS (SELECT i AS id, i * 7919 % $1 + 1 AS job FROM generate_series(1, $1::bigint) i), jobs AS (
+	tn.Exec(t, `WITH x AS (SELECT i AS id, i * 7919 % $1 + 1 AS job FROM generate_series(1, $1::bigint) i), jobs AS (
 			INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at,
 			    created_at)
 			SELECT job, 'scheduled', jsonb_build_object('d', id, 's', 1, 'n', 1), 'deliver', 'deliveries', 1, 1000,
@@ -275,33 +270,33 @@ func (b *bundle) manyDeliveries(t *testing.T, n int) {
 		    time_to_live_since, next_attempt_at)
 		SELECT id, 1, 1, gen_random_uuid(), current_date, 1, job, now() - interval '1 hour', now() + interval '1 hour'
 		FROM x`, n)
-	b.exec(t, "ANALYZE postrider_internal.river_job, postrider_internal.deliveries")
-	b.exec(t,
+	tn.Exec(t, "ANALYZE postrider_internal.river_job, postrider_internal.deliveries")
+	tn.Exec(t,
 		"SELECT setval('postrider_internal.river_job_id_seq', $1), setval('postrider_internal.deliveries_id_seq', $1)", n)
 }
 
 func TestSweepGoesStepByStep(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	tn := testnode.Unchecked(t)
 	const n = 35_000
-	b.manyDeliveries(t, n)
-	b.requireSweepReadsRanges(t)
-	require.Equal(t, jobs.Swept{}, b.sweep(t))
-	b.exec(t, "DELETE FROM postrider_internal.river_job WHERE args ->> 'd' IN ('1', '9999', '10000', '20000', '35000')")
-	b.exec(t, "DELETE FROM postrider_internal.deliveries WHERE id IN (10001, 34999)")
+	manyDeliveries(t, tn, n)
+	requireSweepReadsRanges(t, tn)
+	require.Equal(t, jobs.Swept{}, sweep(t, tn))
+	tn.Exec(t, "DELETE FROM postrider_internal.river_job WHERE args ->> 'd' IN ('1', '9999', '10000', '20000', '35000')")
+	tn.Exec(t, "DELETE FROM postrider_internal.deliveries WHERE id IN (10001, 34999)")
 
-	require.Equal(t, jobs.Swept{Repaired: 5, Removed: 2}, b.sweep(t))
+	require.Equal(t, jobs.Swept{Repaired: 5, Removed: 2}, sweep(t, tn))
 
-	require.Equal(t, 5, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE reruns > 0"))
-	require.Equal(t, n-2, b.count(t, "SELECT count(*) FROM postrider_internal.river_job j "+
+	require.Equal(t, 5, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE reruns > 0"))
+	require.Equal(t, n-2, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job j "+
 		"JOIN postrider_internal.deliveries d ON d.job_id = j.id AND j.args ->> 'd' = d.id::text"))
-	require.Equal(t, jobs.Swept{}, b.sweep(t))
+	require.Equal(t, jobs.Swept{}, sweep(t, tn))
 }
 
 // requireSweepReadsRanges checks that a step of the sweep reads a range of ids by an index.
-func (b *bundle) requireSweepReadsRanges(t *testing.T) {
+func requireSweepReadsRanges(t *testing.T, tn *testnode.Node) {
 	t.Helper()
-	tx, err := b.pool.Begin(t.Context())
+	tx, err := tn.Pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.Background()) }()
 	for _, name := range []string{"repairdeliveries.sql", "removestrays.sql", "repairbatches.sql"} {
@@ -324,22 +319,22 @@ func (b *bundle) requireSweepReadsRanges(t *testing.T) {
 // fetching, recording, reclaiming and deleting do goes on at once, with rows that look old to the sweeper.
 func TestSweepFindsNothingWhileEverythingMoves(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	sub := b.subscription(t, "orders", "all", nil)
-	b.exec(t, `CREATE FUNCTION look_old() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	sub := tn.Subscribe(t, "orders", "all", nil)
+	tn.Exec(t, `CREATE FUNCTION look_old() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		NEW.time_to_live_since := NEW.time_to_live_since - interval '1 hour';
 		    NEW.last_attempt_at := NEW.last_attempt_at - interval '1 hour';
 		    RETURN NEW; END $$`)
-	b.exec(t, "CREATE TRIGGER age BEFORE INSERT OR UPDATE ON postrider_internal.deliveries FOR EACH ROW EXECUTE "+
+	tn.Exec(t, "CREATE TRIGGER age BEFORE INSERT OR UPDATE ON postrider_internal.deliveries FOR EACH ROW EXECUTE "+
 		"FUNCTION look_old()")
-	b.exec(t, "ALTER TABLE postrider_internal.river_job ALTER created_at SET DEFAULT now() - interval '1 hour'")
-	require.NoError(t, b.store.Nodes.Register(t.Context(), "host"))
+	tn.Exec(t, "ALTER TABLE postrider_internal.river_job ALTER created_at SET DEFAULT now() - interval '1 hour'")
+	require.NoError(t, tn.System.Nodes.Register(t.Context(), "host"))
 	// One that is being canceled makes the whole range suspect, so that all its rows are looked into.
-	gone := b.subscription(t, "orders", "gone",
+	gone := tn.Subscribe(t, "orders", "gone",
 		func(s *catalog.SubscriptionSpec) { s.Filter = filter.Filter{IncludedEventTypes: []string{"other"}} })
-	b.exec(t, "UPDATE postrider_internal.event_subscriptions SET deleted_at = now() WHERE id = $1", gone.ID)
-	b.exec(t, `INSERT INTO postrider_internal.deliveries (subscription_id, topic_id, event_uuid, event_day, event_bytes,
+	tn.Exec(t, "UPDATE postrider_internal.event_subscriptions SET deleted_at = now() WHERE id = $1", gone.ID)
+	tn.Exec(t, `INSERT INTO postrider_internal.deliveries (subscription_id, topic_id, event_uuid, event_day, event_bytes,
 		    time_to_live_since, next_attempt_at)
 		VALUES ($1, 1, gen_random_uuid(), current_date, 1, now(), now())`, gone.ID)
 
@@ -355,32 +350,32 @@ func TestSweepFindsNothingWhileEverythingMoves(t *testing.T) {
 		})
 	}
 	for worker := range 2 {
-		loop(func(i int) { b.publish(t, "orders", fmt.Sprintf("w%d-%d", worker, i), 1+i%120) })
+		loop(func(i int) { tn.Publish(t, "orders", fmt.Sprintf("w%d-%d", worker, i), 1+i%120) })
 	}
-	loop(func(int) { b.recordSome(t, sub, "node-1") })
+	loop(func(int) { recordSome(t, tn, sub, "node-1") })
 	loop(func(int) {
-		b.take(t, "dead-node", 20) // never registered
-		_, err := b.store.JobRows.ReclaimFromLost(t.Context())
+		take(t, tn, "dead-node", 20) // never registered
+		_, err := tn.System.JobRows.ReclaimFromLost(t.Context())
 		require.NoError(t, err)
 	})
 	loop(func(sweeps int) {
-		require.Equal(t, jobs.Swept{}, b.sweep(t))
-		if sweeps >= 10 && b.count(t, "SELECT count(*) FROM postrider_internal.delivery_history") > 100 {
+		require.Equal(t, jobs.Swept{}, sweep(t, tn))
+		if sweeps >= 10 && tn.Count(t, "SELECT count(*) FROM postrider_internal.delivery_history") > 100 {
 			stop()
 		}
 	})
 	group.Wait()
 
-	require.Greater(t, b.count(t, "SELECT count(*) FROM postrider_internal.delivery_history"), 100)
-	require.Zero(t, b.store.Maintenance.Repairs())
-	b.exec(t, "DELETE FROM postrider_internal.deliveries WHERE subscription_id = $1", gone.ID)
-	require.Zero(t, b.count(t, brokenTokens))
+	require.Greater(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.delivery_history"), 100)
+	require.Zero(t, tn.System.Maintenance.Repairs())
+	tn.Exec(t, "DELETE FROM postrider_internal.deliveries WHERE subscription_id = $1", gone.ID)
+	require.Zero(t, tn.Count(t, brokenTokens))
 }
 
 // take fetches some jobs as River does, past those that others are fetching.
-func (b *bundle) take(t *testing.T, node string, limit int) (deliveries []int64, jobs []queue.JobToken) {
+func take(t *testing.T, tn *testnode.Node, node string, limit int) (deliveries []int64, jobs []queue.JobToken) {
 	t.Helper()
-	rows, err := b.pool.Query(t.Context(),
+	rows, err := tn.Pool.Query(t.Context(),
 		`UPDATE postrider_internal.river_job SET state = 'running', attempt = attempt + 1, attempted_at = now(),
 		attempted_by = array_append(attempted_by, $1) WHERE id = ANY (ARRAY (SELECT id FROM postrider_internal.river_job
 		WHERE state = 'available' ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING (args ->> 'd')::bigint, id,
@@ -397,9 +392,9 @@ func (b *bundle) take(t *testing.T, node string, limit int) (deliveries []int64,
 }
 
 // recordSome takes what is available and records it: delivered, retried at once, retried later, by turns.
-func (b *bundle) recordSome(t *testing.T, sub *catalog.Subscription, node string) {
+func recordSome(t *testing.T, tn *testnode.Node, sub *catalog.Subscription, node string) {
 	t.Helper()
-	deliveries, jobs := b.take(t, node, 200)
+	deliveries, jobs := take(t, tn, node, 200)
 	var group sync.WaitGroup
 	for i := range deliveries {
 		verdict := [...]policy.Verdict{
@@ -408,7 +403,7 @@ func (b *bundle) recordSome(t *testing.T, sub *catalog.Subscription, node string
 			{Action: policy.Retry, At: time.Now().Add(time.Hour)},
 		}[i%3]
 		group.Go(func() {
-			require.NoError(t, b.store.Recorder.Record(t.Context(), result(deliveries[i], jobs[i], sub, verdict)))
+			require.NoError(t, tn.System.Recorder.Record(t.Context(), result(deliveries[i], jobs[i], sub, verdict)))
 		})
 	}
 	group.Wait()

@@ -15,6 +15,7 @@ import (
 	"postrider/internal/event"
 	"postrider/internal/node"
 	"postrider/internal/postgres"
+	"postrider/internal/testnode"
 	"postrider/jobs/delivery"
 	"postrider/policy"
 )
@@ -26,23 +27,23 @@ type notice struct {
 }
 
 // subscribeToNotices creates the topic and an event subscription of it.
-func (b *bundle) subscribeToNotices(t *testing.T) *catalog.Subscription {
+func subscribeToNotices(t *testing.T, tn *testnode.Node) *catalog.Subscription {
 	t.Helper()
-	require.NoError(t, b.store.Topics.EnsureSystem(t.Context()))
-	return b.subscription(t, catalog.SystemTopic, "operators",
+	require.NoError(t, tn.System.Topics.EnsureSystem(t.Context()))
+	return tn.Subscribe(t, catalog.SystemTopic, "operators",
 		func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents })
 }
 
 // publishNotices publishes the notices, as if the second since the last time had passed, and returns the events in
 // their order.
-func (b *bundle) publishNotices(t *testing.T) (notices []notice) {
+func publishNotices(t *testing.T, tn *testnode.Node) (notices []notice) {
 	t.Helper()
-	_, err := b.pool.Exec(t.Context(), "UPDATE postrider_internal.notice_pass SET noticed_at = '-infinity'")
+	_, err := tn.Pool.Exec(t.Context(), "UPDATE postrider_internal.notice_pass SET noticed_at = '-infinity'")
 	require.NoError(t, err)
-	_, err = b.store.Maintenance.PublishNotices(t.Context())
+	_, err = tn.System.Maintenance.PublishNotices(t.Context())
 	require.NoError(t, err)
-	require.Zero(t, b.noted(t))
-	rows, err := b.pool.Query(t.Context(),
+	require.Zero(t, noted(t, tn))
+	rows, err := tn.Pool.Query(t.Context(),
 		"SELECT body::text FROM postrider.events WHERE topic = $1 ORDER BY event_time, event_id", catalog.SystemTopic)
 	require.NoError(t, err)
 	texts, err := pgx.CollectRows(rows, pgx.RowTo[string])
@@ -55,20 +56,20 @@ func (b *bundle) publishNotices(t *testing.T) (notices []notice) {
 	return notices
 }
 
-func (b *bundle) noted(t *testing.T) int {
+func noted(t *testing.T, tn *testnode.Node) int {
 	t.Helper()
-	return b.count(t, "SELECT count(*) FROM postrider_internal.notices")
+	return tn.Count(t, "SELECT count(*) FROM postrider_internal.notices")
 }
 
 // fail publishes n events and ends their deliveries to sub so.
-func (b *bundle) fail(t *testing.T, topic string, sub *catalog.Subscription, n int, verdict policy.Verdict) {
+func fail(t *testing.T, tn *testnode.Node, topic string, sub *catalog.Subscription, n int, verdict policy.Verdict) {
 	t.Helper()
-	b.publish(t, topic, "e", n)
-	d, j := b.fetched(t, "node-1")
+	tn.Publish(t, topic, "e", n)
+	d, j := fetched(t, tn, "node-1")
 	var group sync.WaitGroup
 	for i := range d {
 		group.Go(func() {
-			if err := b.store.Recorder.Record(t.Context(), result(d[i], j[i], sub, verdict)); err != nil {
+			if err := tn.System.Recorder.Record(t.Context(), result(d[i], j[i], sub, verdict)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -83,19 +84,19 @@ var (
 
 func TestDeadLettersAndDropsAreNotified(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.subscribeToNotices(t)
-	sub := b.subscription(t, "orders", "billing", nil)
-	b.fail(t, "orders", sub, 1, rejected)
-	b.fail(t, "orders", sub, 1, exhausted)
-	require.Equal(t, 2, b.noted(t))
-	notices := b.publishNotices(t)
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	subscribeToNotices(t, tn)
+	sub := tn.Subscribe(t, "orders", "billing", nil)
+	fail(t, tn, "orders", sub, 1, rejected)
+	fail(t, tn, "orders", sub, 1, exhausted)
+	require.Equal(t, 2, noted(t, tn))
+	notices := publishNotices(t, tn)
 	require.Len(t, notices, 2)
 
 	letter, drop := notices[0], notices[1]
 	require.Equal(t, "postrider.deadLetter.created", letter.Type)
-	require.Equal(t, b.text(t, "SELECT dead_letter_id::text FROM postrider.dead_letters"), letter.ID)
+	require.Equal(t, tn.Text(t, "SELECT dead_letter_id::text FROM postrider.dead_letters"), letter.ID)
 	require.Equal(t, letter.ID, letter.Data["deadLetterId"])
 	require.Equal(t, "postrider.delivery.dropped", drop.Type)
 	require.NotEmpty(t, drop.ID)
@@ -119,140 +120,140 @@ func TestDeadLettersAndDropsAreNotified(t *testing.T) {
 		}, n.Data)
 	}
 	require.Equal(t, 2,
-		b.count(t, "SELECT count(*) FROM postrider.events WHERE topic = $1 AND matched IS NULL", catalog.SystemTopic),
+		tn.Count(t, "SELECT count(*) FROM postrider.events WHERE topic = $1 AND matched IS NULL", catalog.SystemTopic),
 		"each is to be routed")
 }
 
 // Without an event subscription no notice is stored, and stored notices of a deleted one are removed.
 func TestNoNoticesWithoutSubscription(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	require.NoError(t, b.store.Topics.EnsureSystem(t.Context()))
-	sub := b.subscription(t, "orders", "billing", nil)
-	b.fail(t, "orders", sub, 3, rejected)
-	require.Zero(t, b.noted(t))
-	b.subscribeToNotices(t)
-	b.fail(t, "orders", sub, 1, rejected)
-	require.Equal(t, 1, b.noted(t))
-	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), catalog.SystemTopic, "operators"))
-	b.fail(t, "orders", sub, 1, rejected)
-	require.Equal(t, 1, b.noted(t))
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	require.NoError(t, tn.System.Topics.EnsureSystem(t.Context()))
+	sub := tn.Subscribe(t, "orders", "billing", nil)
+	fail(t, tn, "orders", sub, 3, rejected)
+	require.Zero(t, noted(t, tn))
+	subscribeToNotices(t, tn)
+	fail(t, tn, "orders", sub, 1, rejected)
+	require.Equal(t, 1, noted(t, tn))
+	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), catalog.SystemTopic, "operators"))
+	fail(t, tn, "orders", sub, 1, rejected)
+	require.Equal(t, 1, noted(t, tn))
 
-	stays := b.subscribeToNotices(t)
-	require.Empty(t, b.publishNotices(t), "it was before their time")
-	b.fail(t, "orders", sub, 1, rejected)
-	require.NoError(t, b.store.Maintenance.Clean(t.Context()))
-	require.Equal(t, 1, b.noted(t))
-	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), catalog.SystemTopic, stays.Name))
-	require.NoError(t, b.store.Maintenance.Clean(t.Context()))
-	require.Zero(t, b.noted(t))
+	stays := subscribeToNotices(t, tn)
+	require.Empty(t, publishNotices(t, tn), "it was before their time")
+	fail(t, tn, "orders", sub, 1, rejected)
+	require.NoError(t, tn.System.Maintenance.Clean(t.Context()))
+	require.Equal(t, 1, noted(t, tn))
+	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), catalog.SystemTopic, stays.Name))
+	require.NoError(t, tn.System.Maintenance.Clean(t.Context()))
+	require.Zero(t, noted(t, tn))
 }
 
 // What becomes of notices is no notice.
 func TestEndsOfNoticesAreNotNotified(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	notices := b.subscribeToNotices(t)
-	b.fail(t, catalog.SystemTopic, notices, 2, rejected)
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE topic = $1", catalog.SystemTopic))
-	batched := b.subscription(t, catalog.SystemTopic, "batched", func(s *catalog.SubscriptionSpec) {
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	notices := subscribeToNotices(t, tn)
+	fail(t, tn, catalog.SystemTopic, notices, 2, rejected)
+	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE topic = $1", catalog.SystemTopic))
+	batched := tn.Subscribe(t, catalog.SystemTopic, "batched", func(s *catalog.SubscriptionSpec) {
 		s.EventDeliverySchema, s.MaxEventsPerBatch = event.CloudEvents, new(10)
 	})
-	b.publish(t, catalog.SystemTopic, "batched", 2)
-	batch := b.cutOne(t, batched)
-	require.NoError(t, b.store.Recorder.Record(t.Context(), batchResult(batch, batched, exhausted)))
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dropped'"))
+	tn.Publish(t, catalog.SystemTopic, "batched", 2)
+	batch := cutOne(t, tn, batched)
+	require.NoError(t, tn.System.Recorder.Record(t.Context(), batchResult(batch, batched, exhausted)))
+	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dropped'"))
 	// As functions that people call end deliveries: in a transaction of their own.
 	const endedBySQL = "UPDATE postrider_internal.delivery_history SET finished_at = now(); " +
 		"SELECT postrider_internal.note_ends(array_agg(id)) FROM postrider_internal.delivery_history"
-	b.exec(t, endedBySQL)
-	b.exec(t,
+	tn.Exec(t, endedBySQL)
+	tn.Exec(t,
 		"SELECT postrider_internal.note_exports_abandoned(array_agg(id), 'Forbidden') FROM postrider_internal.dead_letters")
-	require.Zero(t, b.noted(t))
+	require.Zero(t, noted(t, tn))
 
-	b.exec(t, "UPDATE postrider_internal.delivery_history SET topic_id = (SELECT id FROM postrider_internal.topics "+
+	tn.Exec(t, "UPDATE postrider_internal.delivery_history SET topic_id = (SELECT id FROM postrider_internal.topics "+
 		"WHERE name = 'orders')")
-	b.exec(t, endedBySQL)
-	require.Equal(t, 4, b.count(t, "SELECT sum(count) FROM postrider_internal.notices"), "of another topic they would be")
+	tn.Exec(t, endedBySQL)
+	require.Equal(t, 4, tn.Count(t, "SELECT sum(count) FROM postrider_internal.notices"), "of another topic they would be")
 }
 
 // Members of batches are notified like other deliveries, each with its own end.
 func TestMembersOfBatchesAreNotified(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.subscribeToNotices(t)
-	sub := b.subscription(t, "orders", "all", batching(10, 64))
-	b.publish(t, "orders", "e", 3)
-	batch := b.cutOne(t, sub)
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	subscribeToNotices(t, tn)
+	sub := tn.Subscribe(t, "orders", "all", batching(10, 64))
+	tn.Publish(t, "orders", "e", 3)
+	batch := cutOne(t, tn, sub)
 	failed := batchResult(batch, sub, exhausted)
 	failed.Fates = []delivery.Fate{{DeliveryID: batch.Members[0].DeliveryID, Verdict: rejected}}
-	require.NoError(t, b.store.Recorder.Record(t.Context(), failed))
-	require.ErrorIs(t, b.store.Recorder.Record(t.Context(), failed), postgres.ErrNotFound)
+	require.NoError(t, tn.System.Recorder.Record(t.Context(), failed))
+	require.ErrorIs(t, tn.System.Recorder.Record(t.Context(), failed), postgres.ErrNotFound)
 	types := map[string]int{}
-	for _, n := range b.publishNotices(t) {
+	for _, n := range publishNotices(t, tn) {
 		types[n.Type]++
 	}
 	require.Equal(t, map[string]int{"postrider.deadLetter.created": 1, "postrider.delivery.dropped": 2}, types)
 
-	b.publish(t, "orders", "f", 2)
-	batch = b.cutOne(t, sub)
+	tn.Publish(t, "orders", "f", 2)
+	batch = cutOne(t, tn, sub)
 	retried := batchResult(batch, sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})
 	retried.Fates = []delivery.Fate{{DeliveryID: batch.Members[0].DeliveryID, Verdict: rejected}}
-	require.NoError(t, b.store.Recorder.Record(t.Context(), retried))
-	require.Len(t, b.publishNotices(t), 4, "who leaves a batch that goes on")
+	require.NoError(t, tn.System.Recorder.Record(t.Context(), retried))
+	require.Len(t, publishNotices(t, tn), 4, "who leaves a batch that goes on")
 }
 
 // A notice is committed with the change that it reports, or not at all; a repeated flush stores none twice.
 func TestNoticesAreOneWithTheirTransaction(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.subscribeToNotices(t)
-	sub := b.subscription(t, "orders", "billing", nil)
-	b.exec(t, "CREATE SEQUENCE postrider_internal.commits")
-	b.exec(t, `CREATE FUNCTION postrider_internal.fail_first_commit() RETURNS trigger LANGUAGE plpgsql AS $$
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	subscribeToNotices(t, tn)
+	sub := tn.Subscribe(t, "orders", "billing", nil)
+	tn.Exec(t, "CREATE SEQUENCE postrider_internal.commits")
+	tn.Exec(t, `CREATE FUNCTION postrider_internal.fail_first_commit() RETURNS trigger LANGUAGE plpgsql AS $$
 		BEGIN IF nextval('postrider_internal.commits') = 1 THEN RAISE EXCEPTION USING ERRCODE = '57014',
 		    MESSAGE = 'no commit'; END IF; RETURN NULL; END $$`)
-	b.exec(t,
+	tn.Exec(t,
 		`CREATE CONSTRAINT TRIGGER fail AFTER INSERT ON postrider_internal.notices DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
 			    EXECUTE FUNCTION postrider_internal.fail_first_commit()`)
-	b.publish(t, "orders", "e", 1)
-	d, j := b.fetched(t, "node-1")
-	require.NoError(t, b.store.Recorder.Record(t.Context(), result(d[0], j[0], sub, rejected)))
-	require.Equal(t, 2, b.count(t, "SELECT last_value FROM postrider_internal.commits"),
+	tn.Publish(t, "orders", "e", 1)
+	d, j := fetched(t, tn, "node-1")
+	require.NoError(t, tn.System.Recorder.Record(t.Context(), result(d[0], j[0], sub, rejected)))
+	require.Equal(t, 2, tn.Count(t, "SELECT last_value FROM postrider_internal.commits"),
 		"the first transaction was rolled back")
-	require.Equal(t, 1, b.noted(t))
-	require.NoError(t, b.store.Recorder.Record(t.Context(), result(d[0], j[0], sub, rejected)),
+	require.Equal(t, 1, noted(t, tn))
+	require.NoError(t, tn.System.Recorder.Record(t.Context(), result(d[0], j[0], sub, rejected)),
 		"its response was lost: once more")
-	b.exec(t, "SELECT postrider_internal.note_ends(array_agg(id)) FROM postrider_internal.delivery_history")
-	require.Equal(t, 1, b.noted(t))
+	tn.Exec(t, "SELECT postrider_internal.note_ends(array_agg(id)) FROM postrider_internal.delivery_history")
+	require.Equal(t, 1, noted(t, tn))
 
-	b.exec(t, "SELECT setval('postrider_internal.commits', 1, false)")
-	b.exec(t, "ALTER TABLE postrider_internal.notices DISABLE TRIGGER fail")
-	b.exec(t, "CREATE CONSTRAINT TRIGGER fail AFTER INSERT ON postrider_internal.events DEFERRABLE INITIALLY DEFERRED "+
+	tn.Exec(t, "SELECT setval('postrider_internal.commits', 1, false)")
+	tn.Exec(t, "ALTER TABLE postrider_internal.notices DISABLE TRIGGER fail")
+	tn.Exec(t, "CREATE CONSTRAINT TRIGGER fail AFTER INSERT ON postrider_internal.events DEFERRABLE INITIALLY DEFERRED "+
 		"FOR EACH ROW EXECUTE FUNCTION postrider_internal.fail_first_commit()")
-	_, err := b.store.Maintenance.PublishNotices(t.Context())
+	_, err := tn.System.Maintenance.PublishNotices(t.Context())
 	require.Error(t, err)
-	require.Equal(t, 1, b.noted(t), "what is not published is not forgotten")
-	require.Len(t, b.publishNotices(t), 1)
+	require.Equal(t, 1, noted(t, tn), "what is not published is not forgotten")
+	require.Len(t, publishNotices(t, tn), 1)
 }
 
 // However many nodes run, notices are published once a second, and each notice once.
 func TestOneNodePublishesNotices(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.subscribeToNotices(t)
-	sub := b.subscription(t, "orders", "billing", nil)
-	other, _ := newStore(t, b.url, "node-2")
-	b.fail(t, "orders", sub, 5, rejected)
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	subscribeToNotices(t, tn)
+	sub := tn.Subscribe(t, "orders", "billing", nil)
+	other := tn.Beside(t, node.Options{Node: "node-2"}).System
+	fail(t, tn, "orders", sub, 5, rejected)
 	var group sync.WaitGroup
 	began := time.Now()
 	for range 5 {
-		for _, s := range []*node.System{b.store, other} {
+		for _, s := range []*node.System{tn.System, other} {
 			group.Go(func() {
 				if _, err := s.Maintenance.PublishNotices(t.Context()); err != nil {
 					t.Error(err)
@@ -261,30 +262,30 @@ func TestOneNodePublishesNotices(t *testing.T) {
 		}
 	}
 	group.Wait()
-	require.Equal(t, 5, b.count(t, "SELECT count(*) FROM postrider.events WHERE topic = $1", catalog.SystemTopic))
-	b.fail(t, "orders", sub, 1, rejected)
+	require.Equal(t, 5, tn.Count(t, "SELECT count(*) FROM postrider.events WHERE topic = $1", catalog.SystemTopic))
+	fail(t, tn, "orders", sub, 1, rejected)
 	_, err := other.Maintenance.PublishNotices(t.Context())
 	require.NoError(t, err)
 	if time.Since(began) < time.Second {
-		require.Equal(t, 1, b.noted(t), "not twice in a second")
+		require.Equal(t, 1, noted(t, tn), "not twice in a second")
 	}
-	require.Len(t, b.publishNotices(t), 6)
+	require.Len(t, publishNotices(t, tn), 6)
 }
 
 func TestExpiredSubscriptionsAreNotified(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.subscribeToNotices(t)
-	at := b.store.Clock.Now().Add(300 * time.Millisecond)
-	b.subscription(t, "orders", "brief", func(s *catalog.SubscriptionSpec) { s.ExpirationTimeUTC = &at })
-	b.subscription(t, "orders", "deleted", nil)
-	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", "deleted"))
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	subscribeToNotices(t, tn)
+	at := tn.System.Clock.Now().Add(300 * time.Millisecond)
+	tn.Subscribe(t, "orders", "brief", func(s *catalog.SubscriptionSpec) { s.ExpirationTimeUTC = &at })
+	tn.Subscribe(t, "orders", "deleted", nil)
+	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), "orders", "deleted"))
 	require.Eventually(t, func() bool {
-		return b.store.Subscriptions.Expire(t.Context()) == nil &&
-			b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE subscription = 'brief'") == 0
+		return tn.System.Subscriptions.Expire(t.Context()) == nil &&
+			tn.Count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE subscription = 'brief'") == 0
 	}, 30*time.Second, 10*time.Millisecond)
-	notices := b.publishNotices(t)
+	notices := publishNotices(t, tn)
 	require.Len(t, notices, 1)
 	require.Equal(t, "postrider.subscription.expired", notices[0].Type)
 	require.Equal(t, "/topics/orders/subscriptions/brief", notices[0].Subject)
@@ -298,17 +299,17 @@ func TestExpiredSubscriptionsAreNotified(t *testing.T) {
 
 func TestAbandonedExportsAreNotified(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.subscribeToNotices(t)
-	sub := b.subscription(t, "orders", "billing", nil)
-	b.fail(t, "orders", sub, 2, rejected)
-	b.publishNotices(t)
-	b.exec(t, `SELECT postrider_internal.note_exports_abandoned(array_agg(id), 'AuthorizationFailure',
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	subscribeToNotices(t, tn)
+	sub := tn.Subscribe(t, "orders", "billing", nil)
+	fail(t, tn, "orders", sub, 2, rejected)
+	publishNotices(t, tn)
+	tn.Exec(t, `SELECT postrider_internal.note_exports_abandoned(array_agg(id), 'AuthorizationFailure',
 		    '{"exportAttempts": 48}') FROM postrider_internal.dead_letters`)
-	require.Equal(t, 1, b.noted(t))
+	require.Equal(t, 1, noted(t, tn))
 	var given []notice
-	for _, n := range b.publishNotices(t) {
+	for _, n := range publishNotices(t, tn) {
 		if n.Type == "postrider.deadLetter.exportAbandoned" {
 			given = append(given, n)
 		}
@@ -325,11 +326,11 @@ func TestAbandonedExportsAreNotified(t *testing.T) {
 // A notice contains no secret and no data of a publisher: neither the event's body nor the endpoint's response.
 func TestNoticesContainNoSecret(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.subscribeToNotices(t)
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	subscribeToNotices(t, tn)
 	const planted = "planted-secret"
-	sub := b.subscription(t, "orders", "billing", func(s *catalog.SubscriptionSpec) {
+	sub := tn.Subscribe(t, "orders", "billing", func(s *catalog.SubscriptionSpec) {
 		s.EndpointURL = "https://example.com/hook?code=" + planted
 		s.DeliveryAttributes = []endpointconf.DeliveryAttribute{
 			{Name: "X-Key", Type: endpointconf.AttributeStatic, AttributeProperties: endpointconf.AttributeProperties{
@@ -338,7 +339,7 @@ func TestNoticesContainNoSecret(t *testing.T) {
 		}
 		s.Signing.Enabled = true
 	})
-	publication := publication("orders", "e", 1)
+	publication := testnode.Publication("orders", "e", 1)
 	publication.Parse = func(*catalog.Topic) ([]event.Event, error) {
 		return []event.Event{
 			{Schema: event.EventGrid, ID: "1", Type: "test", Subject: planted, Body: []byte(`{"id":"1","subject":"` + planted +
@@ -346,29 +347,29 @@ func TestNoticesContainNoSecret(t *testing.T) {
 		}, nil
 	}
 	for _, verdict := range []policy.Verdict{rejected, exhausted} {
-		_, err := b.store.Publisher.Publish(t.Context(), publication)
+		_, err := tn.System.Publisher.Publish(t.Context(), publication)
 		require.NoError(t, err)
-		d, j := b.fetched(t, "node-1")
+		d, j := fetched(t, tn, "node-1")
 		failed := result(d[0], j[0], sub, verdict)
 		failed.Error, failed.ResponseExcerpt, failed.ResponseHeaders = planted, []byte(planted), []byte("X: "+planted)
-		require.NoError(t, b.store.Recorder.Record(t.Context(), failed))
+		require.NoError(t, tn.System.Recorder.Record(t.Context(), failed))
 	}
-	require.Len(t, b.publishNotices(t), 2)
+	require.Len(t, publishNotices(t, tn), 2)
 	require.Positive(t,
-		b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE dead_letters::text LIKE '%' || $1 || '%'", planted),
+		tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE dead_letters::text LIKE '%' || $1 || '%'", planted),
 		"it was planted")
 	require.Zero(t,
-		b.count(t, "SELECT count(*) FROM postrider.events WHERE topic = $1 AND events::text LIKE '%' || $2 || '%'",
+		tn.Count(t, "SELECT count(*) FROM postrider.events WHERE topic = $1 AND events::text LIKE '%' || $2 || '%'",
 			catalog.SystemTopic, planted))
 }
 
 func TestTheSystemTopicIsPostridersOwn(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	stores := []*node.System{b.store}
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	stores := []*node.System{tn.System}
 	for i := range 3 {
-		s, _ := newStore(t, b.url, fmt.Sprint("other-", i))
+		s := tn.Beside(t, node.Options{Node: fmt.Sprint("other-", i)}).System
 		stores = append(stores, s)
 	}
 	var group sync.WaitGroup
@@ -381,28 +382,28 @@ func TestTheSystemTopicIsPostridersOwn(t *testing.T) {
 	}
 	group.Wait()
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider.topics WHERE topic = $1 AND input_schema = 'CloudEventSchemaV1_0'",
+		tn.Count(t, "SELECT count(*) FROM postrider.topics WHERE topic = $1 AND input_schema = 'CloudEventSchemaV1_0'",
 			catalog.SystemTopic))
 
-	require.ErrorIs(t, b.store.Topics.Delete(t.Context(), catalog.SystemTopic), catalog.ErrSystemTopic)
-	_, err := b.store.Topics.Keys(t.Context(), catalog.SystemTopic)
+	require.ErrorIs(t, tn.System.Topics.Delete(t.Context(), catalog.SystemTopic), catalog.ErrSystemTopic)
+	_, err := tn.System.Topics.Keys(t.Context(), catalog.SystemTopic)
 	require.ErrorIs(t, err, catalog.ErrSystemTopic)
-	_, err = b.store.Topics.RegenerateKey(t.Context(), catalog.SystemTopic, catalog.Key1)
+	_, err = tn.System.Topics.RegenerateKey(t.Context(), catalog.SystemTopic, catalog.Key1)
 	require.ErrorIs(t, err, catalog.ErrSystemTopic)
-	require.ErrorIs(t, b.store.Topics.SetKeys(t.Context(), catalog.SystemTopic, catalog.AccessKeys{}),
+	require.ErrorIs(t, tn.System.Topics.SetKeys(t.Context(), catalog.SystemTopic, catalog.AccessKeys{}),
 		catalog.ErrSystemTopic)
 	for _, call := range []string{
 		`postrider.publish('postrider.system', '{"type": "a", "source": "b"}')`,
 		`postrider.publish_batch('postrider.system', '[]')`,
 		`postrider.publish_data('postrider.system', 'a', 'b', '{}')`,
 	} {
-		_, err := b.pool.Exec(t.Context(), "SELECT "+call)
+		_, err := tn.Pool.Exec(t.Context(), "SELECT "+call)
 		require.ErrorContains(t, err, "postrider's own", call)
 	}
-	b.exec(t, "CREATE TABLE public.shop (id int PRIMARY KEY)")
-	b.exec(t, "CREATE TRIGGER noticed AFTER INSERT ON public.shop FOR EACH ROW EXECUTE FUNCTION "+
+	tn.Exec(t, "CREATE TABLE public.shop (id int PRIMARY KEY)")
+	tn.Exec(t, "CREATE TRIGGER noticed AFTER INSERT ON public.shop FOR EACH ROW EXECUTE FUNCTION "+
 		"postrider.publish_row_change('postrider.system')")
-	_, err = b.pool.Exec(t.Context(), "INSERT INTO public.shop VALUES (1)")
+	_, err = tn.Pool.Exec(t.Context(), "INSERT INTO public.shop VALUES (1)")
 	require.ErrorContains(t, err, "postrider's own")
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.events"))
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.events"))
 }

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"postrider/internal/testnode"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -11,12 +13,12 @@ import (
 // subscriptions by topic; of too many topics all in one.
 func TestManyNoticesAreSummed(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.subscribeToNotices(t)
-	b.exec(t,
+	tn := testnode.Unchecked(t)
+	subscribeToNotices(t, tn)
+	tn.Exec(t,
 		`INSERT INTO postrider_internal.topics (name, kind, input_schema, key1_sealed, key2_sealed, key1_hash, key2_hash)
 		SELECT 'topic-' || to_char(i, 'FM000'), 'basic', 'EventGridSchema', '', '', '', '' FROM generate_series(1, 150) i`)
-	b.exec(t, `INSERT INTO postrider_internal.event_subscriptions (topic_id, name, settings, secrets_sealed,
+	tn.Exec(t, `INSERT INTO postrider_internal.event_subscriptions (topic_id, name, settings, secrets_sealed,
 		    endpoint_base_url, endpoint_hash, event_delivery_schema, retry_policy)
 		SELECT t.id, 'sub-' || to_char(i, 'FM000'), o.settings, o.secrets_sealed, '', '', 'EventGridSchema', 'ga-2021'
 		  FROM postrider_internal.topics t, generate_series(1, 150) i, postrider_internal.event_subscriptions o
@@ -39,8 +41,8 @@ func TestManyNoticesAreSummed(t *testing.T) {
 		"all":              {"s.name = 'sub-001'", 2, 1000, map[string]float64{"/topics": 300_000}},
 		"one by one again": {"t.name = 'topic-002'", 1, 2, map[string]float64{"/topics/topic-002/subscriptions/sub-001": 2}},
 	} {
-		b.exec(t, "DELETE FROM postrider_internal.events")
-		b.count(t, `WITH noted AS (INSERT INTO postrider_internal.notices (type, topic_id, subscription_id, reason, count,
+		tn.Exec(t, "DELETE FROM postrider_internal.events")
+		tn.Count(t, `WITH noted AS (INSERT INTO postrider_internal.notices (type, topic_id, subscription_id, reason, count,
 			    deliveries, dead_letters)
 			SELECT 'postrider.deadLetter.created', t.id, s.id, CASE flush WHEN 1 THEN 'MaxDeliveryAttemptsExceeded'
 			    ELSE 'TimeToLiveExceeded' END, $2,
@@ -49,7 +51,7 @@ func TestManyNoticesAreSummed(t *testing.T) {
 			  FROM postrider_internal.topics t JOIN postrider_internal.event_subscriptions s ON s.topic_id = t.id,
 			      generate_series(1, $1::int) flush
 			 WHERE t.name LIKE 'topic-%' AND `+row.where+` RETURNING 1) SELECT count(*) FROM noted`, row.flushes, row.count)
-		notices := b.publishNotices(t)
+		notices := publishNotices(t, tn)
 		require.LessOrEqual(t, len(notices), 100, name)
 		got, ids := map[string]float64{}, map[string]bool{}
 		for _, n := range notices {
@@ -78,17 +80,17 @@ func TestManyNoticesAreSummed(t *testing.T) {
 // Text of a failure cannot make an event too large to be published.
 func TestLongReasonsAreCut(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.subscribeToNotices(t)
-	sub := b.subscription(t, "orders", "billing", nil)
-	b.fail(t, "orders", sub, 1, rejected)
-	b.publishNotices(t)
-	b.count(t, `SELECT count(*) FROM (SELECT postrider_internal.note_exports_abandoned(array_agg(l.id),
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	subscribeToNotices(t, tn)
+	sub := tn.Subscribe(t, "orders", "billing", nil)
+	fail(t, tn, "orders", sub, 1, rejected)
+	publishNotices(t, tn)
+	tn.Count(t, `SELECT count(*) FROM (SELECT postrider_internal.note_exports_abandoned(array_agg(l.id),
 		    i || repeat('x', 100000), jsonb_build_object('error', repeat('x', 100000)))
 		FROM postrider_internal.dead_letters l, generate_series(1, 30) i GROUP BY i OFFSET 0) noted`)
-	require.Equal(t, 30, b.noted(t))
-	notices := b.publishNotices(t)
+	require.Equal(t, 30, noted(t, tn))
+	notices := publishNotices(t, tn)
 	require.Len(t, notices, 2)
 	require.EqualValues(t, 30, notices[1].Data["count"])
 	require.Len(t, notices[1].Data["reasons"], 20)
@@ -97,17 +99,17 @@ func TestLongReasonsAreCut(t *testing.T) {
 // A storm writes one small row for each flush and event subscription, and not one for each dead letter.
 func TestAStormIsFewNotices(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "orders")
-	b.subscribeToNotices(t)
-	sub := b.subscription(t, "orders", "billing", nil)
-	b.fail(t, "orders", sub, 1000, rejected)
-	require.Equal(t, 1000, b.count(t, "SELECT sum(count) FROM postrider_internal.notices"))
-	require.Less(t, b.noted(t), 500)
-	require.Equal(t, 20, b.count(t,
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	subscribeToNotices(t, tn)
+	sub := tn.Subscribe(t, "orders", "billing", nil)
+	fail(t, tn, "orders", sub, 1000, rejected)
+	require.Equal(t, 1000, tn.Count(t, "SELECT sum(count) FROM postrider_internal.notices"))
+	require.Less(t, noted(t, tn), 500)
+	require.Equal(t, 20, tn.Count(t,
 		"SELECT max(least(cardinality(dead_letters), cardinality(deliveries))) FROM postrider_internal.notices "+
 			"WHERE count >= 20"))
-	notices := b.publishNotices(t)
+	notices := publishNotices(t, tn)
 	require.Len(t, notices, 1)
 	require.EqualValues(t, 1000, notices[0].Data["count"])
 	require.Equal(t, map[string]any{"UndeliverableDueToHttpBadRequest": 1000.0}, notices[0].Data["reasons"])

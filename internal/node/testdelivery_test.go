@@ -10,55 +10,56 @@ import (
 	"postrider/internal/catalog"
 	"postrider/internal/event"
 	"postrider/internal/postgres"
+	"postrider/internal/testnode"
 )
 
 // One event for one event subscription whose filter it does not match, on hold until the refill lets it go as any
 // other.
 func TestTestDeliveryGoesToOneAlone(t *testing.T) {
 	t.Parallel()
-	b, _ := operateSetup(t)
-	sub := b.subscription(t, "orders", "choosy",
+	tn, _ := operateSetup(t)
+	sub := tn.Subscribe(t, "orders", "choosy",
 		func(s *catalog.SubscriptionSpec) { s.Filter.SubjectBeginsWith = "nothing begins so" })
 	ctx := access.WithActor(t.Context(), access.Actor{Name: "anna", Address: "192.0.2.1"})
-	id, err := b.store.Operator.TestDelivery(ctx, "orders", "choosy")
+	id, err := tn.System.Operator.TestDelivery(ctx, "orders", "choosy")
 	require.NoError(t, err)
 	const pending = `SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND subscription = 'choosy'
 		    AND state = 'pending' AND event_type = 'postrider.TestEvent'`
-	require.Equal(t, 1, b.count(t, pending+" AND hold = 'admission'", id))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.events WHERE matched = 1 "+
+	require.Equal(t, 1, tn.Count(t, pending+" AND hold = 'admission'", id))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.events WHERE matched = 1 "+
 		"AND subject = 'postrider/test/choosy' AND body #>> '{data,test}' = 'true'"))
-	require.Equal(t, 1, b.count(t,
+	require.Equal(t, 1, tn.Count(t,
 		"SELECT coalesce(sum(count), 0) FROM postrider.delivery_counts WHERE kind = 'matched' AND subscription = 'choosy'"))
-	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.audit WHERE actor = 'anna' AND address = '192.0.2.1'
+	require.Equal(t, 1, tn.Count(t, `SELECT count(*) FROM postrider.audit WHERE actor = 'anna' AND address = '192.0.2.1'
 		    AND action = 'test_delivery_created' AND topic = 'orders'
 		AND subscription = 'choosy' AND (details -> 'deliveryId')::bigint = $1`, id))
 
-	released, err := b.store.Releaser.Refill(t.Context(), sub.ID, false, 10)
+	released, err := tn.System.Releaser.Refill(t.Context(), sub.ID, false, 10)
 	require.NoError(t, err)
 	require.Equal(t, 1, released)
-	require.Equal(t, 1, b.count(t, pending+" AND hold IS NULL", id))
-	require.Zero(t, b.count(t, brokenTokens))
+	require.Equal(t, 1, tn.Count(t, pending+" AND hold IS NULL", id))
+	require.Zero(t, tn.Count(t, brokenTokens))
 }
 
 // Whatever the topic takes, the event is one that could have been published.
 func TestTestDeliveryInEverySchema(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic(t, "grid")
-	b.customTopic(t, "own")
-	_, _, err := b.store.Topics.Put(t.Context(), "cloud",
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "grid")
+	customTopic(t, tn, "own")
+	_, _, err := tn.System.Topics.Put(t.Context(), "cloud",
 		catalog.TopicSpec{Kind: catalog.TopicNamespace, InputSchema: event.CloudEvents})
 	require.NoError(t, err)
 	for topic, schema := range map[string]event.Schema{
 		"grid": event.CloudEvents, "own": event.EventGrid, "cloud": event.CloudEvents,
 	} {
-		b.subscription(t, topic, "all", func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = schema })
-		_, err := b.store.Operator.TestDelivery(t.Context(), topic, "all")
+		tn.Subscribe(t, topic, "all", func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = schema })
+		_, err := tn.System.Operator.TestDelivery(t.Context(), topic, "all")
 		require.NoError(t, err, topic)
-		made, err := b.store.Topics.Get(t.Context(), topic)
+		made, err := tn.System.Topics.Get(t.Context(), topic)
 		require.NoError(t, err)
-		events, err := b.store.Reader.LastEvents(t.Context(), made.ID, 1)
+		events, err := tn.System.Reader.LastEvents(t.Context(), made.ID, 1)
 		require.NoError(t, err)
 		require.Len(t, events, 1)
 		in := event.Input{
@@ -78,28 +79,28 @@ func TestTestDeliveryInEverySchema(t *testing.T) {
 		}
 		require.Equal(t, "postrider.TestEvent", events[0].Type)
 		require.Equal(t, 1,
-			b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE topic_id = $1 AND event_bytes = $2", made.ID,
+			tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE topic_id = $1 AND event_bytes = $2", made.ID,
 				events[0].Size()), topic)
 	}
 }
 
 func TestTestDeliveryWaitsOrIsRejected(t *testing.T) {
 	t.Parallel()
-	b, sub := operateSetup(t)
-	operator := b.store.Operator
-	_, err := b.store.Holds.Pause(t.Context(), "orders", "all", nil)
+	tn, sub := operateSetup(t)
+	operator := tn.System.Operator
+	_, err := tn.System.Holds.Pause(t.Context(), "orders", "all", nil)
 	require.NoError(t, err)
 	_, err = operator.TestDelivery(t.Context(), "orders", "all")
 	require.NoError(t, err)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'paused'"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'paused'"))
 
 	_, err = operator.TestDelivery(t.Context(), "orders", "missing")
 	require.ErrorIs(t, err, postgres.ErrNotFound)
-	b.exec(t,
+	tn.Exec(t,
 		"UPDATE postrider_internal.event_subscriptions SET expiration_time_utc = now() - interval '1 s' WHERE id = $1",
 		sub.ID)
 	_, err = operator.TestDelivery(t.Context(), "orders", "all")
 	require.ErrorIs(t, err, postgres.ErrConflict)
 	require.Contains(t, theNo(t, err).Message, "has expired")
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.events"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.events"))
 }

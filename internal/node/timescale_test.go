@@ -6,6 +6,7 @@ import (
 
 	"postrider/internal/catalog"
 	"postrider/internal/node"
+	"postrider/internal/testnode"
 	"postrider/jobs/queue"
 	"postrider/policy"
 
@@ -15,10 +16,10 @@ import (
 // Under a time scale every wait is shorter, and what is configured stays as it was said, for another program as well.
 func TestTimeScale(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	fast, _ := newStoreWith(t, b.url, node.Options{Node: "node-fast", TimeScale: 60})
-	b.topic(t, "orders")
-	sub := b.subscription(t, "orders", "all",
+	tn := testnode.Unchecked(t)
+	fast := tn.Beside(t, node.Options{Node: "node-fast", TimeScale: 60}).System
+	tn.Topic(t, "orders")
+	sub := tn.Subscribe(t, "orders", "all",
 		func(s *catalog.SubscriptionSpec) { outside(s); s.RetryPolicy.EventTimeToLiveInMinutes = new(120) })
 	require.NoError(t, fast.Cache.Reload(t.Context()))
 
@@ -29,18 +30,18 @@ func TestTimeScale(t *testing.T) {
 	shown, known := fast.Cache.Snapshot().Policy("ga-2021")
 	require.True(t, known)
 	require.Equal(t, time.Minute, shown.Steps[2])
-	exact, known := b.store.Cache.Snapshot().Rules(sub.ID)
+	exact, known := tn.System.Cache.Snapshot().Rules(sub.ID)
 	require.True(t, known)
 	require.Equal(t, 2*time.Hour, exact.Limits.TTL)
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE event_time_to_live_in_minutes = 120"))
+		tn.Count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE event_time_to_live_in_minutes = 120"))
 
-	hastened := &bundle{store: fast, pool: b.pool, url: b.url}
-	hastened.bury(t, sub, 1)
-	require.Equal(t, "00:00:05 00:04:00", b.text(t, "SELECT DISTINCT format('%s %s', export_due_at - last_attempt_at, "+
+	hastened := &testnode.Node{System: fast, Pool: tn.Pool, URL: tn.URL}
+	bury(t, hastened, sub, 1)
+	require.Equal(t, "00:00:05 00:04:00", tn.Text(t, "SELECT DISTINCT format('%s %s', export_due_at - last_attempt_at, "+
 		"export_abandon_at - export_due_at) FROM postrider.dead_letters"))
-	hastened.publish(t, "orders", "e", 10)
-	d, j := b.fetched(t, "node-fast")
+	hastened.Publish(t, "orders", "e", 10)
+	d, j := fetched(t, tn, "node-fast")
 	for i := range d {
 		work, err := fast.Loader.Load(t.Context(), queue.AttemptArgs{Delivery: d[i], Subscription: sub.ID}, j[i])
 		require.NoError(t, err)
@@ -49,6 +50,6 @@ func TestTimeScale(t *testing.T) {
 		work.Release()
 		require.NoError(t, fast.Recorder.Record(t.Context(), r))
 	}
-	require.Equal(t, "00:00:05", b.text(t, "SELECT (until - since)::text FROM postrider_internal.probations"),
+	require.Equal(t, "00:00:05", tn.Text(t, "SELECT (until - since)::text FROM postrider_internal.probations"),
 		"ten events failed in a row")
 }

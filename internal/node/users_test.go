@@ -10,12 +10,13 @@ import (
 
 	"postrider/internal/access"
 	"postrider/internal/postgres"
+	"postrider/internal/testnode"
 )
 
 func TestUsers(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	users := b.store.Access
+	tn := testnode.Unchecked(t)
+	users := tn.System.Access
 	for _, wrong := range []struct {
 		name  string
 		spec  access.UserSpec
@@ -43,7 +44,7 @@ func TestUsers(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, has)
 	for _, name := range []string{"carl", "anna", "bob"} {
-		b.user(t, name, access.RoleViewer)
+		newUser(t, tn, name, access.RoleViewer)
 	}
 	list, err := users.Users(t.Context(), "anna", 1)
 	require.NoError(t, err)
@@ -57,11 +58,11 @@ func TestUsers(t *testing.T) {
 
 func TestFirstAdmin(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	require.ErrorIs(t, b.store.Access.CreateFirstAdmin(t.Context(), "anna", "short"), postgres.ErrInvalid)
+	tn := testnode.Unchecked(t)
+	require.ErrorIs(t, tn.System.Access.CreateFirstAdmin(t.Context(), "anna", "short"), postgres.ErrInvalid)
 	errs := make(chan error, 6)
 	for i := range cap(errs) {
-		go func() { errs <- b.elsewhere().CreateFirstAdmin(t.Context(), fmt.Sprintf("admin%d", i), annasPassword) }()
+		go func() { errs <- elsewhere(tn).CreateFirstAdmin(t.Context(), fmt.Sprintf("admin%d", i), annasPassword) }()
 	}
 	first := 0
 	for range cap(errs) {
@@ -72,20 +73,20 @@ func TestFirstAdmin(t *testing.T) {
 		}
 	}
 	require.Equal(t, 1, first)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.users WHERE role = 'admin' AND NOT disabled"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.users WHERE role = 'admin' AND NOT disabled"))
 }
 
 func TestLastAdmin(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	users := b.store.Access
-	b.user(t, "anna", access.RoleAdmin)
-	b.user(t, "bob", access.RoleAdmin)
-	b.user(t, "carl", access.RoleViewer)
+	tn := testnode.Unchecked(t)
+	users := tn.System.Access
+	newUser(t, tn, "anna", access.RoleAdmin)
+	newUser(t, tn, "bob", access.RoleAdmin)
+	newUser(t, tn, "carl", access.RoleViewer)
 	anna := access.WithActor(t.Context(), access.Actor{Name: "user:anna", Role: access.RoleAdmin})
 	_, err := users.PutUser(anna, "bob", access.UserSpec{Role: access.RoleAdmin, Disabled: new(true)})
 	require.NoError(t, err)
-	token := b.signIn(t, "anna")
+	token := signIn(t, tn, "anna")
 	for _, ctx := range []context.Context{anna, access.WithActor(t.Context(),
 		access.Actor{Name: "key:ci", Role: access.RoleAdmin})} {
 		_, err = users.PutUser(ctx, "anna", access.UserSpec{Role: access.RoleOperator})

@@ -1,4 +1,4 @@
-package jobs_test
+package testnode
 
 import (
 	"testing"
@@ -9,7 +9,7 @@ import (
 // Every pending delivery has exactly one of: a live job, and both name each other; a pending batch that has a live job
 // or a hold; a hold; the open set of an event subscription with a live batch cutter; or a consumer may receive it. And
 // every live job but a batch cutter has such a delivery or batch; a lock's job is one, too.
-const brokenTokens = `
+const BrokenTokens = `
 WITH live AS (
     SELECT id, kind, (args ->> 'd')::bigint AS delivery_id, (args ->> 'b')::bigint AS batch_id,
            (args ->> 's')::bigint AS subscription_id FROM postrider_internal.river_job
@@ -36,7 +36,7 @@ SELECT (SELECT count(*) FROM owners WHERE n <> 1)
                 WHERE d.batch_id = b.id))`
 
 // Every route has exactly one live job, and both name each other; and every live route job has such a route.
-const brokenRoutes = `
+const BrokenRoutes = `
 WITH live AS (SELECT id, (args ->> 'route')::bigint AS route FROM postrider_internal.river_job WHERE kind = 'route'
     AND finalized_at IS NULL)
 SELECT (SELECT count(*) FROM postrider_internal.routes r WHERE (SELECT count(*) FROM live WHERE live.route = r.id
@@ -45,13 +45,13 @@ SELECT (SELECT count(*) FROM postrider_internal.routes r WHERE (SELECT count(*) 
          AND r.job_id = live.id))`
 
 // Every running operation has exactly one live job, and both name each other.
-const brokenOperations = `
+const BrokenOperations = `
 SELECT count(*) FROM postrider_internal.operations o
  WHERE (o.state = 'running')::int <> (SELECT count(*) FROM postrider_internal.river_job j WHERE j.kind = 'operation'
      AND j.finalized_at IS NULL AND j.args ->> 'o' = o.id::text AND j.id = o.job_id)`
 
 // A delivery that has ended is not pending, and has one row of history.
-const endedTwice = `
+const EndedTwice = `
 SELECT (SELECT count(*) - count(DISTINCT id) FROM postrider_internal.delivery_history)
      + (SELECT count(*) FROM postrider_internal.delivery_history JOIN postrider_internal.deliveries USING (id))
      + (SELECT count(*) FROM postrider_internal.delivery_history h
@@ -61,7 +61,7 @@ SELECT (SELECT count(*) - count(DISTINCT id) FROM postrider_internal.delivery_hi
 
 // The attempts of a delivery, alone and in a batch, are numbered 1, 2, 3, …, as many as the delivery counts and the
 // limit allows. A late response is a second row of an attempt.
-const miscounted = `
+const Miscounted = `
 WITH all_deliveries AS (
     SELECT id, subscription_id, attempts FROM postrider_internal.deliveries
     UNION ALL SELECT id, subscription_id, attempts FROM postrider_internal.delivery_history
@@ -85,7 +85,7 @@ SELECT count(*) FROM all_deliveries
 
 // No attempt began before the time that the attempt before it had set, nor before the minimum delay of its status,
 // unless an operator requested it.
-const tooEarly = `
+const TooEarly = `
 SELECT count(*) FROM postrider_internal.delivery_attempts a
   JOIN postrider_internal.delivery_attempts b ON (b.delivery_id = a.delivery_id OR b.batch_id = a.batch_id)
       AND b.number = a.number + 1
@@ -95,20 +95,20 @@ SELECT count(*) FROM postrider_internal.delivery_attempts a
            AND r.details ->> 'deliveryId' = b.delivery_id::text))`
 
 // The counted backlogs are equal to the real ones.
-const miscountedBacklogs = `
+const MiscountedBacklogs = `
 SELECT count(*) FROM (SELECT subscription_id, count(*) AS n FROM postrider_internal.deliveries GROUP BY 1) truth
   FULL JOIN postrider.backlogs counted USING (subscription_id)
   WHERE truth.n IS DISTINCT FROM counted.pending_deliveries`
 
-// requireInvariants runs after every test.
-func (b *bundle) requireInvariants(t *testing.T) {
+// RequireInvariants runs after every test of New. Each of the statements counts what must never be.
+func (n *Node) RequireInvariants(t testing.TB) {
 	t.Helper()
-	require.Zero(t, b.count(t, brokenTokens),
+	require.Zero(t, n.Count(t, BrokenTokens),
 		"every pending delivery has exactly one live job, batch, hold, or batch cutter")
-	require.Zero(t, b.count(t, brokenRoutes), "every route has exactly one live job")
-	require.Zero(t, b.count(t, brokenOperations), "every operation has exactly one live job")
-	require.Zero(t, b.count(t, endedTwice), "every delivery ends once")
-	require.Zero(t, b.count(t, miscounted), "recorded attempts are counted and never exceed the limit")
-	require.Zero(t, b.count(t, tooEarly), "no attempt runs before its time")
-	require.Zero(t, b.count(t, miscountedBacklogs), "backlogs are exact")
+	require.Zero(t, n.Count(t, BrokenRoutes), "every route has exactly one live job")
+	require.Zero(t, n.Count(t, BrokenOperations), "every operation has exactly one live job")
+	require.Zero(t, n.Count(t, EndedTwice), "every delivery ends once")
+	require.Zero(t, n.Count(t, Miscounted), "recorded attempts are counted and never exceed the limit")
+	require.Zero(t, n.Count(t, TooEarly), "no attempt runs before its time")
+	require.Zero(t, n.Count(t, MiscountedBacklogs), "backlogs are exact")
 }
