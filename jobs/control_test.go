@@ -27,7 +27,7 @@ import (
 // breakable is a node without the check of invariants at its end.
 func breakable(t *testing.T, url string) *testnode.Node {
 	t.Helper()
-	tn := testnode.Open(t, url, node.Options{Node: "publisher"})
+	tn := testnode.Open(t, url, node.Options{Node: "publisher", MaxWorkers: 100})
 	_, _, err := tn.System.Topics.Put(t.Context(), topicName,
 		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.EventGrid})
 	require.NoError(t, err)

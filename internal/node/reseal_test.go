@@ -16,8 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var otherKey = []byte("fedcba9876543210fedcba9876543210")
-
 func sealer(t *testing.T, key []byte, also ...[]byte) *postgres.Sealer {
 	t.Helper()
 	s, err := postgres.NewSealer(key, also...)
@@ -47,17 +45,17 @@ func TestRotateKeys(t *testing.T) {
 	topic := tn.Topic(t, "orders")
 	const subscriptions = 230 // more than two steps
 	sub := tn.Subscribe(t, "orders", "s000", secretive(0))
-	copies(t, tn, sub.ID, `jsonb_build_object('id', 1000 + i, 'name', 's' || lpad(i::text, 3, '0'))`, subscriptions-1)
+	tn.CopySubscription(t, sub.ID, `jsonb_build_object('id', 1000 + i, 'name', 's' || lpad(i::text, 3, '0'))`, subscriptions-1)
 	s := testnode.SubscriptionSpec()
 	_, err := tn.System.Handshakes.BeginValidation(t.Context(), topic, "s000", &s, "https://events.example.com")
 	require.NoError(t, err)
 
-	rotating := sealer(t, otherKey, testnode.Key)
+	rotating := sealer(t, testnode.OtherKey, testnode.Key)
 	require.NoError(t, catalog.CheckKey(t.Context(), tn.Pool, rotating))
 	pool, err := postgres.OpenPool(t.Context(), tn.URL, 8)
 	require.NoError(t, err)
 	defer pool.Close()
-	behind, err := node.New(t.Context(), node.Options{Pool: pool, Sealer: sealer(t, testnode.Key, otherKey), Node: "behind"})
+	behind, err := node.New(t.Context(), node.Options{Pool: pool, Sealer: sealer(t, testnode.Key, testnode.OtherKey), Node: "behind"})
 	require.NoError(t, err)
 	var changing sync.WaitGroup
 	changed := 0
@@ -84,7 +82,7 @@ func TestRotateKeys(t *testing.T) {
 	require.GreaterOrEqual(t, rows["event_subscriptions"], subscriptions)
 	require.Equal(t, 1, rows["handshakes"])
 
-	fresh := sealer(t, otherKey)
+	fresh := sealer(t, testnode.OtherKey)
 	require.NoError(t, catalog.CheckKey(t.Context(), tn.Pool, fresh))
 	other, err := node.New(t.Context(), node.Options{Pool: pool, Sealer: fresh, Node: "after"})
 	require.NoError(t, err)

@@ -20,7 +20,10 @@ func TestTimeScale(t *testing.T) {
 	fast := tn.Beside(t, node.Options{Node: "node-fast", TimeScale: 60}).System
 	tn.Topic(t, "orders")
 	sub := tn.Subscribe(t, "orders", "all",
-		func(s *catalog.SubscriptionSpec) { outside(s); s.RetryPolicy.EventTimeToLiveInMinutes = new(120) })
+		func(s *catalog.SubscriptionSpec) {
+			testnode.Outside(s)
+			s.RetryPolicy.EventTimeToLiveInMinutes = new(120)
+		})
 	require.NoError(t, fast.Cache.Reload(t.Context()))
 
 	rules, known := fast.Cache.Snapshot().Rules(sub.ID)
@@ -37,15 +40,15 @@ func TestTimeScale(t *testing.T) {
 		tn.Count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE event_time_to_live_in_minutes = 120"))
 
 	hastened := &testnode.Node{System: fast, Pool: tn.Pool, URL: tn.URL}
-	bury(t, hastened, sub, 1)
+	hastened.Bury(t, sub, 1)
 	require.Equal(t, "00:00:05 00:04:00", tn.Text(t, "SELECT DISTINCT format('%s %s', export_due_at - last_attempt_at, "+
 		"export_abandon_at - export_due_at) FROM postrider.dead_letters"))
 	hastened.Publish(t, "orders", "e", 10)
-	d, j := fetched(t, tn, "node-fast")
+	d, j := tn.Fetch(t, "node-fast")
 	for i := range d {
 		work, err := fast.Loader.Load(t.Context(), queue.AttemptArgs{Delivery: d[i], Subscription: sub.ID}, j[i])
 		require.NoError(t, err)
-		r := result(d[i], j[i], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Minute)})
+		r := testnode.Result(d[i], j[i], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Minute)})
 		r.Probation, r.FirstEvent = work.Probation, work.Members[0].SystemID
 		work.Release()
 		require.NoError(t, fast.Recorder.Record(t.Context(), r))

@@ -211,22 +211,22 @@ const state = `SELECT concat_ws(' ', (SELECT count(*) FROM pg_class), (SELECT co
 
 func TestBreakouts(t *testing.T) {
 	t.Parallel()
-	b := setup(t, sqlquery.Options{})
-	b.exec(t, "CREATE TABLE public.canary (n int); INSERT INTO public.canary VALUES (1); "+
+	qs := setup(t, sqlquery.Options{})
+	qs.exec(t, "CREATE TABLE public.canary (n int); INSERT INTO public.canary VALUES (1); "+
 		"CREATE SEQUENCE public.canary_seq; CREATE EXTENSION dblink SCHEMA public; SELECT lo_create(1); "+
 		"CREATE PROCEDURE postrider.p() LANGUAGE sql AS 'SELECT 1'")
-	before := b.text(t, state)
+	before := qs.text(t, state)
 	for _, group := range breakouts {
 		for _, attempt := range group.attempts {
-			_, err := b.runner.Run(t.Context(), sqlquery.Request{SQL: attempt})
+			_, err := qs.runner.Run(t.Context(), sqlquery.Request{SQL: attempt})
 			require.Error(t, err, attempt)
 			require.Regexp(t, group.want, err.Error(), attempt)
 			var rejected *sqlquery.Error
 			require.ErrorAs(t, err, &rejected, attempt)
-			require.Equal(t, before, b.text(t, state), attempt)
+			require.Equal(t, before, qs.text(t, state), attempt)
 		}
 	}
-	result, err := b.runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT '" + strings.Repeat("é", 3) + "'"})
+	result, err := qs.runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT '" + strings.Repeat("é", 3) + "'"})
 	require.NoError(t, err)
 	require.Equal(t, [][]string{{"ééé"}}, texts(result.Rows))
 }
@@ -234,8 +234,8 @@ func TestBreakouts(t *testing.T) {
 // A query is checked by what PostgreSQL resolves in it, whatever its names look like. So is a plan.
 func TestNotAllowed(t *testing.T) {
 	t.Parallel()
-	b := setup(t, sqlquery.Options{})
-	b.exec(t, `CREATE EXTENSION dblink SCHEMA public; CREATE EXTENSION pg_stat_statements SCHEMA public;
+	qs := setup(t, sqlquery.Options{})
+	qs.exec(t, `CREATE EXTENSION dblink SCHEMA public; CREATE EXTENSION pg_stat_statements SCHEMA public;
 		CREATE FUNCTION public.own(int, int DEFAULT 1) RETURNS int LANGUAGE sql IMMUTABLE RETURN 1;
 		CREATE FUNCTION public.fits(text) RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
 		CREATE OPERATOR public.=== (FUNCTION = public.own, LEFTARG = int, RIGHTARG = int);
@@ -250,12 +250,12 @@ func TestNotAllowed(t *testing.T) {
 			if strings.Contains(attempt, "$1") {
 				q.Args = []string{strings.Repeat("1", 65)}
 			}
-			_, err := b.runner.Run(t.Context(), q)
+			_, err := qs.runner.Run(t.Context(), q)
 			var rejected *sqlquery.Error
 			require.ErrorAs(t, err, &rejected, attempt)
 			require.Regexp(t, group.named, rejected.Message, attempt)
 			if i == 0 {
-				_, err = b.runner.Plan(t.Context(), q)
+				_, err = qs.runner.Plan(t.Context(), q)
 				require.EqualError(t, err, rejected.Message, attempt)
 			}
 		}
@@ -265,14 +265,14 @@ func TestNotAllowed(t *testing.T) {
 // What is not rejected by the check.
 func TestAllowed(t *testing.T) {
 	t.Parallel()
-	b := setup(t, sqlquery.Options{})
-	b.exec(t, `CREATE TYPE public.color AS ENUM ('red'); CREATE TABLE public.granted (n int, x xml, c public.color);
+	qs := setup(t, sqlquery.Options{})
+	qs.exec(t, `CREATE TYPE public.color AS ENUM ('red'); CREATE TABLE public.granted (n int, x xml, c public.color);
 		INSERT INTO public.granted VALUES (1, '<a/>', 'red'); GRANT SELECT ON public.granted TO postrider_reader`)
 	for _, q := range docs.Questions() {
-		_, err := b.runner.Run(t.Context(), sqlquery.Request{SQL: q.SQL})
+		_, err := qs.runner.Run(t.Context(), sqlquery.Request{SQL: q.SQL})
 		require.NoError(t, err, q.Name)
 		text, names := q.Template()
-		_, err = b.runner.Plan(t.Context(), sqlquery.Request{SQL: text, Args: names})
+		_, err = qs.runner.Plan(t.Context(), sqlquery.Request{SQL: text, Args: names})
 		require.NoError(t, err, q.Name)
 	}
 	for _, text := range []string{
@@ -298,7 +298,7 @@ func TestAllowed(t *testing.T) {
 		if strings.Contains(text, "$1") {
 			q.Args = []string{"{a}"}
 		}
-		_, err := b.runner.Run(t.Context(), q)
+		_, err := qs.runner.Run(t.Context(), q)
 		require.NoError(t, err, text)
 	}
 }
@@ -306,15 +306,15 @@ func TestAllowed(t *testing.T) {
 // A query that computes ends at the deadline.
 func TestBreakoutsOfLimits(t *testing.T) {
 	t.Parallel()
-	b := setup(t, sqlquery.Options{Timeout: 300 * time.Millisecond})
+	qs := setup(t, sqlquery.Options{Timeout: 300 * time.Millisecond})
 	for _, attempt := range []string{
 		"SELECT count(*) FROM generate_series(1, 1e12)",
 		"WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n FROM r) SELECT count(*) FROM r",
 		"SELECT repeat('(a', 2000) || repeat('*)*', 2000) ~ 'b' FROM generate_series(1, 1e12)",
 	} {
-		_, err := b.runner.Run(t.Context(), sqlquery.Request{SQL: attempt})
+		_, err := qs.runner.Run(t.Context(), sqlquery.Request{SQL: attempt})
 		require.ErrorIs(t, err, sqlquery.ErrDeadline, attempt)
-		b.idle(t)
+		qs.idle(t)
 	}
 	b = setup(t, sqlquery.Options{})
 	for attempt, want := range map[string]error{
@@ -323,7 +323,7 @@ func TestBreakoutsOfLimits(t *testing.T) {
 		"SELECT * FROM generate_series(1, 100000)":                nil,
 		"SELECT repeat('x', 1 << 20) FROM generate_series(1, 90)": nil,
 	} {
-		got, err := b.runner.Run(t.Context(), sqlquery.Request{SQL: attempt})
+		got, err := qs.runner.Run(t.Context(), sqlquery.Request{SQL: attempt})
 		require.ErrorIs(t, err, want, attempt)
 		if want == nil {
 			require.True(t, got.More, attempt)
@@ -333,18 +333,18 @@ func TestBreakoutsOfLimits(t *testing.T) {
 }
 
 // idle waits until no query runs in PostgreSQL.
-func (b *bundle) idle(t *testing.T) {
+func (qs *queries) idle(t *testing.T) {
 	t.Helper()
 	const running = `SELECT count(*)::text FROM pg_stat_activity
 		WHERE usename IN (SELECT role FROM postrider_internal.query_logins)`
-	require.Eventually(t, func() bool { return b.text(t, running) == "0" }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return qs.text(t, running) == "0" }, time.Minute, 10*time.Millisecond)
 }
 
 // Of two concurrent users, neither sees the other's query. A user's third query and a node's fifth are rejected, and on
 // another node those that find no login.
 func TestConcurrentQueries(t *testing.T) {
 	t.Parallel()
-	b := setup(t, sqlquery.Options{})
+	qs := setup(t, sqlquery.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, sqlquery.Logins)
 	as := func(ctx context.Context, name string) context.Context {
@@ -355,15 +355,15 @@ func TestConcurrentQueries(t *testing.T) {
 	start := func(name, number string) {
 		go func() {
 			const long = "SELECT 'a secret', count(*) FROM generate_series(1, 1e12)"
-			_, err := b.runner.Run(as(ctx, name), sqlquery.Request{SQL: long})
+			_, err := qs.runner.Run(as(ctx, name), sqlquery.Request{SQL: long})
 			ended <- err
 		}()
-		require.Eventually(t, func() bool { return b.text(t, running) == number }, time.Minute, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return qs.text(t, running) == number }, time.Minute, 10*time.Millisecond)
 	}
 	start("anna", "1")
-	pid := b.text(t, `SELECT pid::text FROM pg_stat_activity WHERE state = 'active'
+	pid := qs.text(t, `SELECT pid::text FROM pg_stat_activity WHERE state = 'active'
 		AND usename IN (SELECT role FROM postrider_internal.query_logins)`)
-	seen, err := b.runner.Run(t.Context(), sqlquery.Request{
+	seen, err := qs.runner.Run(t.Context(), sqlquery.Request{
 		SQL: "SELECT query, client_addr, state FROM pg_stat_activity WHERE pid = " + pid,
 	})
 	require.NoError(t, err)
@@ -372,7 +372,7 @@ func TestConcurrentQueries(t *testing.T) {
 	for i, name := range []string{"anna", "bob", "bob"} {
 		start(name, strconv.Itoa(i+2))
 	}
-	elsewhere, err := sqlquery.NewRunner(postgres.NewDB(b.pool), b.sealer, sqlquery.Options{})
+	elsewhere, err := sqlquery.NewRunner(postgres.NewDB(qs.pool), qs.sealer, sqlquery.Options{})
 	require.NoError(t, err)
 	_, err = elsewhere.Run(as(t.Context(), "anna"), sqlquery.Request{SQL: "SELECT 1"})
 	require.ErrorIs(t, err, sqlquery.ErrBusy)
@@ -381,7 +381,7 @@ func TestConcurrentQueries(t *testing.T) {
 		"anna": "at most 2 of your queries at a time", "carla": "4 queries run on this node",
 	} {
 		more.Go(func() {
-			_, err := b.runner.Run(as(t.Context(), name), sqlquery.Request{SQL: "SELECT 1"})
+			_, err := qs.runner.Run(as(t.Context(), name), sqlquery.Request{SQL: "SELECT 1"})
 			busy, ok := errors.AsType[*postgres.BusyError](err)
 			if assert.True(t, ok, "%v", err) {
 				assert.Contains(t, busy.Error(), says)
@@ -394,7 +394,7 @@ func TestConcurrentQueries(t *testing.T) {
 	for range sqlquery.Logins {
 		require.ErrorIs(t, <-ended, context.Canceled)
 	}
-	b.idle(t)
-	_, err = b.runner.Run(as(t.Context(), "anna"), sqlquery.Request{SQL: "SELECT 1"})
+	qs.idle(t)
+	_, err = qs.runner.Run(as(t.Context(), "anna"), sqlquery.Request{SQL: "SELECT 1"})
 	require.NoError(t, err)
 }

@@ -17,26 +17,26 @@ func TestMain(m *testing.M) { os.Exit(testdb.Run(m, testnode.Migrate)) }
 
 var testKey = testnode.Key
 
-// bundle is a migrated database with its login roles.
-type bundle struct {
+// queries are a migrated database with its login roles, and what runs queries as them.
+type queries struct {
 	url    string
 	pool   *pgxpool.Pool
 	sealer *postgres.Sealer
 	runner *sqlquery.Runner
 }
 
-func setup(t *testing.T, o sqlquery.Options) *bundle {
+func setup(t *testing.T, o sqlquery.Options) *queries {
 	t.Helper()
-	b := &bundle{url: testdb.Clone(t)}
+	qs := &queries{url: testdb.Clone(t)}
 	var err error
-	b.pool, err = postgres.OpenPool(t.Context(), b.url, 8)
+	qs.pool, err = postgres.OpenPool(t.Context(), qs.url, 8)
 	require.NoError(t, err)
-	t.Cleanup(b.pool.Close)
-	b.sealer, err = postgres.NewSealer(testKey)
+	t.Cleanup(qs.pool.Close)
+	qs.sealer, err = postgres.NewSealer(testKey)
 	require.NoError(t, err)
-	db := postgres.NewDB(b.pool)
-	require.NoError(t, sqlquery.EnsureLogins(t.Context(), db, db, b.sealer))
-	b.runner, err = sqlquery.NewRunner(db, b.sealer, o)
+	db := postgres.NewDB(qs.pool)
+	require.NoError(t, sqlquery.EnsureLogins(t.Context(), db, db, qs.sealer))
+	qs.runner, err = sqlquery.NewRunner(db, qs.sealer, o)
 	require.NoError(t, err)
-	return b
+	return qs
 }

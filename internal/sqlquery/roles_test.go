@@ -12,30 +12,30 @@ import (
 	"postrider/internal/sqlquery"
 )
 
-// login returns the name of one of the bundle's login roles.
-func (b *bundle) login(t *testing.T, n int) string {
+// login returns the name of one of the login roles.
+func (qs *queries) login(t *testing.T, n int) string {
 	t.Helper()
 	var role string
 	const query = "SELECT role FROM postrider_internal.query_logins WHERE id = $1"
-	require.NoError(t, b.pool.QueryRow(t.Context(), query, n).Scan(&role))
+	require.NoError(t, qs.pool.QueryRow(t.Context(), query, n).Scan(&role))
 	return role
 }
 
-func (b *bundle) exec(t *testing.T, statement string) {
+func (qs *queries) exec(t *testing.T, statement string) {
 	t.Helper()
-	_, err := b.pool.Exec(t.Context(), statement)
+	_, err := qs.pool.Exec(t.Context(), statement)
 	require.NoError(t, err, statement)
 }
 
-func (b *bundle) text(t *testing.T, query string) (text string) {
+func (qs *queries) text(t *testing.T, query string) (text string) {
 	t.Helper()
-	require.NoError(t, b.pool.QueryRow(t.Context(), query).Scan(&text), query)
+	require.NoError(t, qs.pool.QueryRow(t.Context(), query).Scan(&text), query)
 	return text
 }
 
-func (b *bundle) problems(t *testing.T) (list []string) {
+func (qs *queries) problems(t *testing.T) (list []string) {
 	t.Helper()
-	found, err := b.runner.Check(t.Context())
+	found, err := qs.runner.Check(t.Context())
 	require.NoError(t, err)
 	for _, p := range found {
 		list = append(list, p.Role[strings.LastIndexByte(p.Role, '_')+1:]+" "+p.Message)
@@ -45,118 +45,118 @@ func (b *bundle) problems(t *testing.T) (list []string) {
 
 func TestLoginsAreRepaired(t *testing.T) {
 	t.Parallel()
-	b := setup(t, sqlquery.Options{})
-	db := postgres.NewDB(b.pool)
-	ensure := func() error { return sqlquery.EnsureLogins(t.Context(), db, db, b.sealer) }
+	qs := setup(t, sqlquery.Options{})
+	db := postgres.NewDB(qs.pool)
+	ensure := func() error { return sqlquery.EnsureLogins(t.Context(), db, db, qs.sealer) }
 	const passwords = "SELECT string_agg(encode(password_sealed, 'hex'), ' ' ORDER BY id) " +
 		"FROM postrider_internal.query_logins"
-	before := b.text(t, passwords)
+	before := qs.text(t, passwords)
 	require.NoError(t, ensure())
-	require.Equal(t, before, b.text(t, passwords), "what is right stays")
-	require.Empty(t, b.problems(t))
+	require.Equal(t, before, qs.text(t, passwords), "what is right stays")
+	require.Empty(t, qs.problems(t))
 
-	b.exec(t, "DROP ROLE "+b.login(t, 1))
-	b.exec(t, "ALTER ROLE "+b.login(t, 2)+" PASSWORD 'other'")
-	b.exec(t, "GRANT postrider_operator TO "+b.login(t, 3))
-	b.exec(t, "ALTER ROLE "+b.login(t, 4)+" CREATEROLE CONNECTION LIMIT 5")
+	qs.exec(t, "DROP ROLE "+qs.login(t, 1))
+	qs.exec(t, "ALTER ROLE "+qs.login(t, 2)+" PASSWORD 'other'")
+	qs.exec(t, "GRANT postrider_operator TO "+qs.login(t, 3))
+	qs.exec(t, "ALTER ROLE "+qs.login(t, 4)+" CREATEROLE CONNECTION LIMIT 5")
 	require.Equal(t, []string{
 		"1 does not exist",
-		"2 cannot connect: password authentication failed for user \"" + b.login(t, 2) + "\"",
+		"2 cannot connect: password authentication failed for user \"" + qs.login(t, 2) + "\"",
 		"3 is a member of postrider_operator",
 		"4 has the attribute CREATEROLE", "4 has no CONNECTION LIMIT 1: its queries can end each other",
-	}, b.problems(t))
+	}, qs.problems(t))
 	require.NoError(t, ensure())
-	require.Empty(t, b.problems(t))
+	require.Empty(t, qs.problems(t))
 
-	b.exec(t, "GRANT USAGE ON SCHEMA postrider_internal TO "+b.login(t, 1))
+	qs.exec(t, "GRANT USAGE ON SCHEMA postrider_internal TO "+qs.login(t, 1))
 	require.Equal(t, []string{
 		"1 has rights on schema postrider_internal", "1 owns objects or has been granted rights of its own",
-	}, b.problems(t))
+	}, qs.problems(t))
 	require.ErrorContains(t, ensure(), "cannot be dropped", "an administrator must revoke what was granted")
-	b.exec(t, "DROP OWNED BY "+b.login(t, 1))
+	qs.exec(t, "DROP OWNED BY "+qs.login(t, 1))
 	require.NoError(t, ensure())
-	require.Empty(t, b.problems(t))
+	require.Empty(t, qs.problems(t))
 }
 
 // PostgreSQL prefers operators for exactly the types of an expression, also to its own ones for other types.
 func TestPlantedOperatorsAreNotRun(t *testing.T) {
 	t.Parallel()
-	b := setup(t, sqlquery.Options{})
-	b.exec(t, `CREATE FUNCTION public.planted(oid, regclass) RETURNS boolean LANGUAGE plpgsql COST 0.001 AS
+	qs := setup(t, sqlquery.Options{})
+	qs.exec(t, `CREATE FUNCTION public.planted(oid, regclass) RETURNS boolean LANGUAGE plpgsql COST 0.001 AS
 		$$ BEGIN RAISE EXCEPTION 'planted() was run by %', current_user; END $$`)
 	for _, operator := range []string{"=", "<>"} {
-		b.exec(t, "CREATE OPERATOR public."+operator+" (LEFTARG = oid, RIGHTARG = regclass, FUNCTION = public.planted)")
+		qs.exec(t, "CREATE OPERATOR public."+operator+" (LEFTARG = oid, RIGHTARG = regclass, FUNCTION = public.planted)")
 	}
-	require.Empty(t, b.problems(t))
-	_, err := b.runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT topic FROM topics"})
+	require.Empty(t, qs.problems(t))
+	_, err := qs.runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT topic FROM topics"})
 	require.NoError(t, err)
 }
 
 // A database that is restored under another name gets its own roles.
 func TestLoginsOfARestoredDatabase(t *testing.T) {
 	t.Parallel()
-	b := setup(t, sqlquery.Options{})
-	b.exec(t, "UPDATE postrider_internal.query_logins SET role = replace(role, '_query_', '_query_old_')")
-	require.Contains(t, b.problems(t), "1 does not exist")
-	_, err := b.runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT 1"})
+	qs := setup(t, sqlquery.Options{})
+	qs.exec(t, "UPDATE postrider_internal.query_logins SET role = replace(role, '_query_', '_query_old_')")
+	require.Contains(t, qs.problems(t), "1 does not exist")
+	_, err := qs.runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT 1"})
 	require.ErrorIs(t, err, sqlquery.ErrNotConfigured)
-	db := postgres.NewDB(b.pool)
-	require.NoError(t, sqlquery.EnsureLogins(t.Context(), db, db, b.sealer))
-	require.Empty(t, b.problems(t))
+	db := postgres.NewDB(qs.pool)
+	require.NoError(t, sqlquery.EnsureLogins(t.Context(), db, db, qs.sealer))
+	require.Empty(t, qs.problems(t))
 }
 
 // A role with CREATEROLE that is no superuser can create the logins; another one cannot.
 func TestLoginsNeedCreateRole(t *testing.T) {
 	t.Parallel()
-	b := setup(t, sqlquery.Options{})
-	database := b.text(t, "SELECT current_database()")
+	qs := setup(t, sqlquery.Options{})
+	database := qs.text(t, "SELECT current_database()")
 	for _, row := range []struct{ attribute, message string }{
 		{"CREATEROLE", ""}, {"NOCREATEROLE", "permission denied to create role"},
 	} {
 		role := strings.ToLower(row.attribute) + "_" + database[:strings.IndexByte(database, '_')]
-		b.exec(t, fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD 'x' %s", role, row.attribute))
-		b.exec(t, "GRANT postrider_reader TO "+role+" WITH ADMIN OPTION")
+		qs.exec(t, fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD 'x' %s", role, row.attribute))
+		qs.exec(t, "GRANT postrider_reader TO "+role+" WITH ADMIN OPTION")
 		for n := 1; n <= sqlquery.Logins; n++ {
-			b.exec(t, "DROP ROLE IF EXISTS "+b.login(t, n))
+			qs.exec(t, "DROP ROLE IF EXISTS "+qs.login(t, n))
 		}
-		u, err := url.Parse(b.url)
+		u, err := url.Parse(qs.url)
 		require.NoError(t, err)
 		u.User = url.UserPassword(role, "x")
 		pool, err := postgres.OpenPool(t.Context(), u.String(), 2)
 		require.NoError(t, err)
 		t.Cleanup(pool.Close)
-		err = sqlquery.EnsureLogins(t.Context(), postgres.NewDB(b.pool), postgres.NewDB(pool), b.sealer)
+		err = sqlquery.EnsureLogins(t.Context(), postgres.NewDB(qs.pool), postgres.NewDB(pool), qs.sealer)
 		if row.message != "" {
 			require.ErrorContains(t, err, row.message)
 			continue
 		}
 		require.NoError(t, err)
-		require.Empty(t, b.problems(t))
-		_, err = b.runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT topic FROM topics"})
+		require.Empty(t, qs.problems(t))
+		_, err = qs.runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT topic FROM topics"})
 		require.NoError(t, err)
 	}
 }
 
 func TestNotConfigured(t *testing.T) {
 	t.Parallel()
-	b := setup(t, sqlquery.Options{})
-	b.exec(t, "DELETE FROM postrider_internal.query_logins")
-	_, err := b.runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT 1"})
+	qs := setup(t, sqlquery.Options{})
+	qs.exec(t, "DELETE FROM postrider_internal.query_logins")
+	_, err := qs.runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT 1"})
 	require.ErrorIs(t, err, sqlquery.ErrNotConfigured)
-	_, err = b.runner.Check(t.Context())
+	_, err = qs.runner.Check(t.Context())
 	require.ErrorIs(t, err, sqlquery.ErrNotConfigured)
 }
 
 func TestQueryURL(t *testing.T) {
 	t.Parallel()
-	b := setup(t, sqlquery.Options{})
-	database := b.text(t, "SELECT current_database()")
+	qs := setup(t, sqlquery.Options{})
+	database := qs.text(t, "SELECT current_database()")
 	role := "fixed_" + database[:strings.IndexByte(database, '_')]
-	b.exec(t, "CREATE ROLE "+role+" LOGIN PASSWORD 'x'; GRANT postrider_reader TO "+role)
-	u, err := url.Parse(b.url)
+	qs.exec(t, "CREATE ROLE "+role+" LOGIN PASSWORD 'x'; GRANT postrider_reader TO "+role)
+	u, err := url.Parse(qs.url)
 	require.NoError(t, err)
 	u.User = url.UserPassword(role, "x")
-	runner, err := sqlquery.NewRunner(postgres.NewDB(b.pool), nil, sqlquery.Options{URLs: []string{u.String()}})
+	runner, err := sqlquery.NewRunner(postgres.NewDB(qs.pool), nil, sqlquery.Options{URLs: []string{u.String()}})
 	require.NoError(t, err)
 	got, err := runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT current_user"})
 	require.NoError(t, err)
@@ -166,11 +166,11 @@ func TestQueryURL(t *testing.T) {
 	require.Equal(t, []sqlquery.Problem{
 		{Role: role, Message: "has no CONNECTION LIMIT 1: its queries can end each other"},
 	}, found)
-	b.exec(t, "ALTER ROLE "+role+" CONNECTION LIMIT 1; GRANT postrider_operator TO "+role)
+	qs.exec(t, "ALTER ROLE "+role+" CONNECTION LIMIT 1; GRANT postrider_operator TO "+role)
 	found, err = runner.Check(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []sqlquery.Problem{{Role: role, Message: "is a member of postrider_operator"}}, found)
 
-	_, err = sqlquery.NewRunner(postgres.NewDB(b.pool), nil, sqlquery.Options{URLs: []string{"postgres://%zz"}})
+	_, err = sqlquery.NewRunner(postgres.NewDB(qs.pool), nil, sqlquery.Options{URLs: []string{"postgres://%zz"}})
 	require.ErrorContains(t, err, "URL of the query database")
 }

@@ -29,8 +29,8 @@ func texts(rows [][]*string) (all [][]string) {
 
 func TestRun(t *testing.T) {
 	t.Parallel()
-	b := setup(t, sqlquery.Options{})
-	got, err := b.runner.Run(t.Context(), sqlquery.Request{
+	qs := setup(t, sqlquery.Options{})
+	got, err := qs.runner.Run(t.Context(), sqlquery.Request{
 		SQL: "SELECT n, $1::text AS t, $2 || 'x', NULL::numeric(10,2) AS m, $3::int + n " +
 			"FROM generate_series(1, 3) n; -- all",
 		Args: []string{"a'b", "c", "10"},
@@ -45,7 +45,7 @@ func TestRun(t *testing.T) {
 	require.False(t, got.More)
 	require.Positive(t, got.Took)
 
-	got, err = b.runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT topic FROM topics"})
+	got, err = qs.runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT topic FROM topics"})
 	require.NoError(t, err)
 	require.Equal(t, []sqlquery.Column{{"topic", "text"}}, got.Columns)
 	require.Empty(t, got.Rows)
@@ -53,9 +53,9 @@ func TestRun(t *testing.T) {
 
 func TestLimits(t *testing.T) {
 	t.Parallel()
-	b := setup(t, sqlquery.Options{})
+	qs := setup(t, sqlquery.Options{})
 	run := func(sql string, rows int) *sqlquery.Result {
-		got, err := b.runner.Run(t.Context(), sqlquery.Request{SQL: sql, MaxRows: rows})
+		got, err := qs.runner.Run(t.Context(), sqlquery.Request{SQL: sql, MaxRows: rows})
 		require.NoError(t, err)
 		return got
 	}
@@ -73,23 +73,23 @@ func TestLimits(t *testing.T) {
 	got = run("SELECT repeat('x', 1 << 20) FROM generate_series(1, 20)", 0)
 	require.Len(t, got.Rows, 8)
 	require.True(t, got.More)
-	_, err := b.runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT repeat('x', 9 << 20)"})
+	_, err := qs.runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT repeat('x', 9 << 20)"})
 	require.ErrorIs(t, err, sqlquery.ErrTooLarge)
 
 	n := 0
-	columns, err := b.runner.Each(t.Context(), sqlquery.Request{SQL: "SELECT n FROM generate_series(1, 5000) n"},
+	columns, err := qs.runner.Each(t.Context(), sqlquery.Request{SQL: "SELECT n FROM generate_series(1, 5000) n"},
 		func([]*string) error { n++; return nil })
 	require.NoError(t, err)
 	require.Equal(t, 5000, n)
 	require.Equal(t, []sqlquery.Column{{"n", "integer"}}, columns)
-	_, err = b.runner.Each(t.Context(), sqlquery.Request{SQL: "SELECT n FROM generate_series(1, 5000) n"},
+	_, err = qs.runner.Each(t.Context(), sqlquery.Request{SQL: "SELECT n FROM generate_series(1, 5000) n"},
 		func([]*string) error { return context.Canceled })
 	require.ErrorIs(t, err, context.Canceled)
 }
 
 func TestErrors(t *testing.T) {
 	t.Parallel()
-	b := setup(t, sqlquery.Options{})
+	qs := setup(t, sqlquery.Options{})
 	for _, test := range []struct {
 		sql, message string
 		position     int
@@ -108,7 +108,7 @@ func TestErrors(t *testing.T) {
 		{sql: "SELECT 1/0", message: "division by zero"},
 		{sql: strings.Repeat(" ", 64<<10) + "SELECT 1", message: "the query is longer than 64 KiB"},
 	} {
-		_, err := b.runner.Run(t.Context(), sqlquery.Request{SQL: test.sql, Args: test.args})
+		_, err := qs.runner.Run(t.Context(), sqlquery.Request{SQL: test.sql, Args: test.args})
 		if test.message == "" {
 			require.NoError(t, err, test.sql)
 			continue
@@ -125,26 +125,26 @@ func TestErrors(t *testing.T) {
 // The check of a query is linear in its size: || makes a tree whose every node contains all the earlier ones.
 func TestChainsOfOperators(t *testing.T) {
 	t.Parallel()
-	b := setup(t, sqlquery.Options{})
+	qs := setup(t, sqlquery.Options{})
 	chain := func(terms int) string { return strings.Repeat("'a'||", terms-1) + "'a'" }
-	got, err := b.runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT length(" + chain(3000) + ")"})
+	got, err := qs.runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT length(" + chain(3000) + ")"})
 	require.NoError(t, err)
 	require.Equal(t, [][]string{{"3000"}}, texts(got.Rows))
-	_, err = b.runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT strpos(topic, " + chain(64) + ") FROM topics"})
+	_, err = qs.runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT strpos(topic, " + chain(64) + ") FROM topics"})
 	require.NoError(t, err)
-	_, err = b.runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT strpos(topic, " + chain(65) + ") FROM topics"})
+	_, err = qs.runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT strpos(topic, " + chain(65) + ") FROM topics"})
 	require.ErrorContains(t, err, "calls strpos(text,text) with a second argument")
 }
 
 func TestPlan(t *testing.T) {
 	t.Parallel()
-	b := setup(t, sqlquery.Options{})
-	plan, err := b.runner.Plan(t.Context(), sqlquery.Request{
+	qs := setup(t, sqlquery.Options{})
+	plan, err := qs.runner.Plan(t.Context(), sqlquery.Request{
 		SQL: "SELECT * FROM topics WHERE topic = $1", Args: []string{"a"},
 	})
 	require.NoError(t, err)
 	require.Contains(t, plan, "cost=")
-	_, err = b.runner.Plan(t.Context(), sqlquery.Request{SQL: "SELECT nothing"})
+	_, err = qs.runner.Plan(t.Context(), sqlquery.Request{SQL: "SELECT nothing"})
 	var rejected *sqlquery.Error
 	require.ErrorAs(t, err, &rejected)
 	require.Equal(t, 8, rejected.Position)
@@ -152,13 +152,13 @@ func TestPlan(t *testing.T) {
 
 func TestDeadlineAndCancel(t *testing.T) {
 	t.Parallel()
-	b := setup(t, sqlquery.Options{Timeout: 300 * time.Millisecond})
-	_, err := b.runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT count(*) FROM generate_series(1, 1e12)"})
+	qs := setup(t, sqlquery.Options{Timeout: 300 * time.Millisecond})
+	_, err := qs.runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT count(*) FROM generate_series(1, 1e12)"})
 	require.ErrorIs(t, err, sqlquery.ErrDeadline)
 
 	b = setup(t, sqlquery.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err = b.runner.Each(ctx, sqlquery.Request{SQL: "SELECT n, CASE WHEN n > 9000 THEN " +
+	_, err = qs.runner.Each(ctx, sqlquery.Request{SQL: "SELECT n, CASE WHEN n > 9000 THEN " +
 		"(SELECT count(*) FROM generate_series(n, 1e12)) END FROM generate_series(1, 10000) n"},
 		func([]*string) error { cancel(); return nil })
 	require.ErrorIs(t, err, context.Canceled)
@@ -166,7 +166,7 @@ func TestDeadlineAndCancel(t *testing.T) {
 		var running int
 		const count = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
 			AND usename LIKE 'postrider\_query\_%'`
-		require.NoError(t, b.pool.QueryRow(t.Context(), count).Scan(&running))
+		require.NoError(t, qs.pool.QueryRow(t.Context(), count).Scan(&running))
 		return running == 0
 	}, time.Minute, 10*time.Millisecond)
 }

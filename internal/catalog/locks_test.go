@@ -1,0 +1,79 @@
+package catalog_test
+
+import (
+	"context"
+	"testing"
+
+	"postrider/internal/testnode"
+
+	"github.com/stretchr/testify/require"
+)
+
+// holdLock has a row of locks until end, as a user's forgotten psql would. The table's rights allow that to operators
+// of the database alone.
+func holdLock(t *testing.T, tn *testnode.Node, name string) (end func()) {
+	t.Helper()
+	tx, err := tn.Pool.Begin(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	_, err = tx.Exec(t.Context(), "SELECT postrider_internal.lock($1, 0)", name)
+	require.NoError(t, err)
+	return func() { require.NoError(t, tx.Rollback(context.Background())) }
+}
+
+func TestHeldLocks(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Pending(t, 3)
+	end := holdLock(t, tn, "partitions")
+	require.NoError(t, tn.System.Maintenance.EnsurePartitions(t.Context()), "nothing is missing: the lock is not needed")
+	tn.Exec(t, "DO $$ BEGIN EXECUTE format('DROP TABLE postrider_internal.delivery_history_%s', to_char(now() AT TIME "+
+		"ZONE 'UTC' + interval '7 days', 'YYYYMMDD')); END $$")
+	require.ErrorContains(t, tn.System.Maintenance.EnsurePartitions(t.Context()),
+		`row "partitions" of postrider_internal.locks is locked by process`)
+	end()
+	require.NoError(t, tn.System.Maintenance.EnsurePartitions(t.Context()))
+
+	end = holdLock(t, tn, "rollups")
+	merged, err := tn.System.Maintenance.MergeRollups(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, merged, "another node is at it")
+	end()
+	merged, err = tn.System.Maintenance.MergeRollups(t.Context())
+	require.NoError(t, err)
+	require.NotZero(t, merged)
+}
+
+// TestLocksAreExclusive: also when the row is not there yet, and when it is deleted meanwhile.
+func TestLocksAreExclusive(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Unchecked(t)
+	first, err := tn.Pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = first.Rollback(context.Background()) }()
+	try := func(name string) (mine bool) {
+		require.NoError(t, tn.Pool.QueryRow(t.Context(), "SELECT postrider_internal.try_lock($1, 1)", name).Scan(&mine))
+		return mine
+	}
+	require.True(t, try("a"))
+	require.True(t, try("a"), "its transaction has ended")
+	_, err = first.Exec(t.Context(), "SELECT postrider_internal.lock('a', 1), postrider_internal.lock('a', 1)")
+	require.NoError(t, err)
+	require.False(t, try("a"))
+	require.True(t, try("b"))
+	require.NoError(t, first.Rollback(t.Context()))
+	require.True(t, try("a"))
+}
+
+func TestLocksOfDeletedSubscriptionsAreRemoved(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	sub := tn.Subscribe(t, "orders", "all", nil)
+	tn.Exec(t,
+		"SELECT postrider_internal.lock('batching', $1), postrider_internal.lock('batching', 4711), "+
+			"postrider_internal.lock('sweeper', 0)", sub.ID)
+	require.NoError(t, tn.System.Maintenance.Clean(t.Context()))
+	require.Equal(t, 4, tn.Count(t, "SELECT count(*) FROM postrider_internal.locks"))
+	require.Equal(t, 1,
+		tn.Count(t, "SELECT count(*) FROM postrider_internal.locks WHERE name = 'batching' AND key = $1", sub.ID))
+}

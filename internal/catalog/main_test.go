@@ -1,0 +1,11 @@
+package catalog_test
+
+import (
+	"os"
+	"testing"
+
+	"postrider/internal/testdb"
+	"postrider/internal/testnode"
+)
+
+func TestMain(m *testing.M) { os.Exit(testdb.Run(m, testnode.Migrate)) }

@@ -1,0 +1,246 @@
+package catalog_test
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"postrider/internal/catalog"
+	"postrider/internal/node"
+	"postrider/internal/postgres"
+	"postrider/internal/testnode"
+	"postrider/policy"
+
+	"github.com/stretchr/testify/require"
+)
+
+// inOrder puts the cells into the database's order.
+func inOrder(p policy.Policy) policy.Policy {
+	slices.SortFunc(p.Cells, func(x, y policy.Cell) int {
+		return cmp.Or(cmp.Compare(x.EndpointKind, y.EndpointKind), cmp.Compare(x.Condition, y.Condition))
+	})
+	return p
+}
+
+func TestPutPolicyKeepsEveryValue(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Unchecked(t)
+	var names []string
+	for _, from := range policy.Builtins() {
+		names = append(names, from.Name)
+	}
+	for i, from := range slices.Clone(names) {
+		name := fmt.Sprintf("own-%d", i)
+		names = append(names, name)
+		p := testnode.CopyNamed(t, from, name)
+		require.True(t, tn.PutPolicy(t, p))
+		require.False(t, tn.PutPolicy(t, p))
+		stored, ok := tn.System.Cache.Snapshot().Policy(name)
+		require.True(t, ok, "this node has it before the response")
+		require.Equal(t, inOrder(p.Clone()), *stored)
+	}
+	other := testnode.CopyNamed(t, "namespace-2023", "own-3")
+	other.AckTimeout, other.Steps[0], other.JitterCap, other.Source = 290*time.Millisecond+time.Second,
+		1001*time.Millisecond, 123*time.Microsecond, "mine"
+	require.False(t, tn.PutPolicy(t, other))
+	stored, _ := tn.System.Cache.Snapshot().Policy("own-3")
+	require.Equal(t, inOrder(other.Clone()), *stored, "replaced as a whole, to the microsecond")
+
+	var listed []string
+	for _, p := range tn.System.Cache.Snapshot().Policies() {
+		listed = append(listed, p.Name)
+	}
+	require.Equal(t, names, listed, "the built-in ones by age, then own ones by name")
+	require.Equal(t, 5,
+		tn.Count(t, "SELECT count(*) FROM postrider.retry_policies WHERE NOT built_in AND name LIKE 'own-%'"))
+	require.Equal(t, len(other.Cells),
+		tn.Count(t, "SELECT count(*) FROM postrider.retry_policy_cells WHERE policy = 'own-3'"))
+	require.Equal(t, 10,
+		tn.Count(t, "SELECT (probation_by_outcome ->> 'Busy')::int FROM postrider.retry_policies WHERE name = 'own-3'"))
+}
+
+func TestPoliciesReachTheOtherNodes(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Unchecked(t)
+	other := tn.Beside(t, node.Options{Node: "node-2"}).System
+	has := func(name string, floor time.Duration) bool {
+		p, ok := other.Cache.Snapshot().Policy(name)
+		return ok && p.Cell(policy.KindWebhook, policy.Result{Status: 500}).MinDelay == floor
+	}
+	mine := testnode.CopyNamed(t, "ga-2021", "mine")
+	tn.PutPolicy(t, mine)
+	require.NoError(t, other.Cache.Reload(t.Context()))
+	require.True(t, has("mine", 10*time.Second))
+
+	mine.Cells = append(mine.Cells,
+		policy.Cell{EndpointKind: policy.KindWebhook, Condition: "500", Action: policy.ActionRetry, MinDelay: time.Minute})
+	tn.PutPolicy(t, mine)
+	require.NoError(t, other.Cache.Reload(t.Context()))
+	require.True(t, has("mine", time.Minute))
+
+	require.NoError(t, tn.System.Policies.Delete(t.Context(), "mine"))
+	require.NoError(t, other.Cache.Reload(t.Context()))
+	_, ok := other.Cache.Snapshot().Policy("mine")
+	require.False(t, ok)
+}
+
+// Of several who have read the same version one changes it.
+func TestConditionsOfPolicies(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Unchecked(t)
+	mine := testnode.CopyNamed(t, "ga-2021", "mine")
+	put := func(when postgres.Condition) (postgres.Version, error) {
+		version, _, err := tn.System.Policies.Put(t.Context(), mine, when)
+		return version, err
+	}
+	_, err := put(postgres.Condition{Present: true})
+	require.ErrorIs(t, err, postgres.ErrPrecondition)
+	first, err := put(postgres.Condition{Absent: true})
+	require.NoError(t, err)
+	require.Equal(t, first, tn.System.Cache.Snapshot().PolicyVersion("mine"))
+	_, err = put(postgres.Condition{Absent: true})
+	require.ErrorIs(t, err, postgres.ErrPrecondition)
+
+	var group sync.WaitGroup
+	var done atomic.Int64
+	for range 4 {
+		group.Go(func() {
+			if _, err := put(postgres.Condition{Versions: []postgres.Version{first}}); err == nil {
+				done.Add(1)
+			}
+		})
+	}
+	group.Wait()
+	require.EqualValues(t, 1, done.Load(), "of four that saw the same version")
+
+	other := tn.Beside(t, node.Options{Node: "node-2"}).System
+	require.NoError(t, other.Cache.Reload(t.Context()))
+	second, err := put(postgres.Condition{Present: true})
+	require.NoError(t, err)
+	_, _, err = other.Policies.Put(t.Context(), mine, postgres.Condition{Versions: []postgres.Version{first}})
+	require.ErrorIs(t, err, postgres.ErrPrecondition)
+	require.Equal(t, second, other.Cache.Snapshot().PolicyVersion("mine"),
+		"another node that reads again sees the change")
+	require.ErrorIs(t,
+		tn.System.Policies.Delete(t.Context(), "mine", postgres.Condition{Versions: []postgres.Version{first}}),
+		postgres.ErrPrecondition)
+	require.NoError(t, tn.System.Policies.Delete(t.Context(), "mine",
+		postgres.Condition{Versions: []postgres.Version{tn.System.Cache.Snapshot().PolicyVersion("mine")}}))
+	require.Zero(t, tn.System.Cache.Snapshot().PolicyVersion("mine"))
+	_, _, err = tn.System.Policies.Put(t.Context(), testnode.CopyNamed(t, "ga-2018", "ga-2021"),
+		postgres.Condition{Absent: true})
+	require.ErrorIs(t, err, catalog.ErrBuiltIn)
+}
+
+func TestBuiltInPoliciesNeverChange(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Unchecked(t)
+	_, _, err := tn.System.Policies.Put(t.Context(), testnode.CopyNamed(t, "ga-2018", "ga-2021"))
+	require.ErrorIs(t, err, catalog.ErrBuiltIn)
+	require.ErrorIs(t, tn.System.Policies.Delete(t.Context(), "ga-2021"), catalog.ErrBuiltIn)
+	require.ErrorIs(t, tn.System.Policies.Delete(t.Context(), "mine"), postgres.ErrNotFound)
+	stored, _ := tn.System.Cache.Snapshot().Policy("ga-2021")
+	builtin, _ := policy.Builtin("ga-2021")
+	require.Equal(t, inOrder(builtin), *stored)
+}
+
+func TestDeletePolicy(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	tn.PutPolicy(t, testnode.CopyNamed(t, "namespace-2023", "mine"))
+	under := func(s *catalog.SubscriptionSpec) { s.RetryPolicy.Policy = "mine" }
+	var users []string
+	for i := range 12 {
+		name := fmt.Sprintf("sub-%02d", i)
+		tn.Subscribe(t, "orders", name, under)
+		users = append(users, "orders/"+name)
+	}
+	var used *catalog.PolicyInUseError
+	err := tn.System.Policies.Delete(t.Context(), "mine")
+	require.ErrorAs(t, err, &used)
+	require.ErrorIs(t, err, postgres.ErrConflict)
+	require.Equal(t, catalog.PolicyInUseError{Policy: "mine", Users: users[:10], Count: 12}, *used)
+	require.Contains(t, used.Error(), "used by event subscriptions (12): orders/sub-00, ")
+	require.Contains(t, used.Error(), "orders/sub-09 and 2 more")
+
+	for i := range 12 {
+		require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), "orders", fmt.Sprintf("sub-%02d", i)))
+	}
+	require.NoError(t, tn.System.Policies.Delete(t.Context(), "mine"),
+		"event subscriptions that are deleted use nothing")
+	_, ok := tn.System.Cache.Snapshot().Policy("mine")
+	require.False(t, ok)
+	require.Zero(t, tn.Count(t, "SELECT (SELECT count(*) FROM postrider.retry_policies "+
+		"WHERE name = 'mine') + (SELECT count(*) FROM postrider.retry_policy_cells WHERE policy = 'mine')"))
+	require.ErrorIs(t, tn.System.Policies.Delete(t.Context(), "mine"), postgres.ErrNotFound)
+
+	s := testnode.SubscriptionSpec()
+	under(&s)
+	_, _, err = tn.System.Subscriptions.Put(t.Context(), "orders", "late", s)
+	require.ErrorIs(t, err, catalog.ErrNoPolicy)
+	require.NotErrorIs(t, err, postgres.ErrNotFound, "that would be the topic")
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.event_subscriptions"))
+
+	require.True(t, tn.PutPolicy(t, testnode.CopyNamed(t, "ga-2018", "mine")), "the name is free again")
+	stored, _ := tn.System.Cache.Snapshot().Policy("mine")
+	require.Equal(t, inOrder(*testnode.CopyNamed(t, "ga-2018", "mine")), *stored)
+	tn.Subscribe(t, "orders", "late", under)
+}
+
+func TestBatchesKeepTheirPolicyBatching(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	mine := testnode.CopyNamed(t, "ga-2021", "mine")
+	tn.PutPolicy(t, mine)
+	size := 64
+	tn.Subscribe(t, "orders", "alone", func(s *catalog.SubscriptionSpec) { s.RetryPolicy.Policy = "mine" })
+	tn.Subscribe(t, "orders", "sized",
+		func(s *catalog.SubscriptionSpec) {
+			s.RetryPolicy.Policy, s.PreferredBatchSizeInKilobytes = "mine", &size
+		})
+	tn.Subscribe(t, "orders", "counted",
+		func(s *catalog.SubscriptionSpec) { s.RetryPolicy.Policy, s.MaxEventsPerBatch = "mine", &size })
+	mine.Batching = false
+	var used *catalog.PolicyInUseError
+	_, _, err := tn.System.Policies.Put(t.Context(), mine)
+	require.ErrorAs(t, err, &used)
+	require.Equal(t, []string{"orders/counted", "orders/sized"}, used.Users)
+	stored, _ := tn.System.Cache.Snapshot().Policy("mine")
+	require.True(t, stored.Batching)
+	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), "orders", "sized"))
+	one := 1
+	tn.Subscribe(t, "orders", "counted", func(s *catalog.SubscriptionSpec) {
+		s.RetryPolicy.Policy, s.MaxEventsPerBatch, s.PreferredBatchSizeInKilobytes = "mine", &one, &size
+	})
+	require.False(t, tn.PutPolicy(t, mine), "a maximum of one is no batch")
+}
+
+func TestViewShowsLimitsInForce(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	mine := testnode.CopyNamed(t, "ga-2021", "mine")
+	tn.PutPolicy(t, mine)
+	attempts, ttl := 30, 1440
+	tn.Subscribe(t, "orders", "set", func(s *catalog.SubscriptionSpec) {
+		s.RetryPolicy.Policy, s.RetryPolicy.MaxDeliveryAttempts, s.RetryPolicy.EventTimeToLiveInMinutes = "mine",
+			&attempts, &ttl
+	})
+	tn.Subscribe(t, "orders", "unset", func(s *catalog.SubscriptionSpec) { s.RetryPolicy.Policy = "mine" })
+	const limits = `SELECT string_agg(concat_ws(' ', subscription, max_delivery_attempts, event_time_to_live_in_minutes),
+		    ', ' ORDER BY subscription) FROM postrider.event_subscriptions`
+	require.Equal(t, "set 30 1440, unset 30 1440", tn.Text(t, limits))
+	mine.DefaultMaxAttempts, mine.MaxMaxAttempts, mine.DefaultTTL, mine.MaxTTL = 0, 3, time.Minute, time.Hour
+	tn.PutPolicy(t, mine)
+	require.Equal(t, "set 3 60, unset 1", tn.Text(t, limits))
+	mine.MinMaxAttempts, mine.MaxMaxAttempts, mine.MinTTL, mine.MaxTTL, mine.DefaultTTL = 40, 50, 48*time.Hour,
+		72*time.Hour, 48*time.Hour
+	tn.PutPolicy(t, mine)
+	require.Equal(t, "set 40 2880, unset 2880", tn.Text(t, limits))
+}

@@ -1,0 +1,236 @@
+package operator_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"postrider/internal/access"
+	"postrider/internal/operator"
+	"postrider/internal/postgres"
+	"postrider/internal/query"
+	"postrider/internal/testnode"
+	"postrider/jobs/export"
+	"postrider/policy"
+)
+
+// manyLetters plants dead letters, a millisecond apart, the last of which has a subject of its own.
+const manyLetters = `
+INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, subject, delivery_id, subscription_id, topic_id,
+    topic, subscription, endpoint_base_url, reason, attempts, time_to_live_since, published_at,
+       event_uuid, event_day, event_id, event_type, source, data_version, schema, retry_policy, body)
+SELECT gen_random_uuid(), l.dead_lettered_at + n * interval '1 millisecond' - interval '1 hour', CASE WHEN n = $1
+    THEN 'rare' ELSE 'common' END, -n, l.subscription_id, l.topic_id, l.topic, l.subscription,
+       l.endpoint_base_url, l.reason, l.attempts, l.time_to_live_since, l.published_at, l.event_uuid, l.event_day,
+       l.event_id,
+       l.event_type, l.source, l.data_version, l.schema, l.retry_policy, l.body
+  FROM postrider_internal.dead_letters l, generate_series(1, $1::int) n`
+
+// Few of very many are found by short steps, each of which says how far it is.
+func TestStepsCheckALimitedNumber(t *testing.T) {
+	t.Parallel()
+	tn, letters := testnode.ManyDeadLetters(t, 1)
+	tn.Exec(t, manyLetters, 45_000)
+	id := tn.BeginOperation(t, &query.DeadLetterFilter{Subject: new("rare")}, operator.Action{Kind: operator.Purge})
+	var reached []time.Time
+	for more, steps := true, 0; more; steps++ {
+		require.Less(t, steps, 7)
+		_, more = tn.Operate(t)
+		o, err := tn.System.Reader.Operation(t.Context(), id)
+		require.NoError(t, err)
+		if o.ReachedAt != nil {
+			reached = append(reached, *o.ReachedAt)
+		}
+	}
+	tn.RequireOperation(t, id, "purge done: matched 1 done 1 skipped 0 failed 0")
+	require.Len(t, reached, 5, "20,000 and 40,000 counted, 20,000 and 40,000 purged, and the rare one")
+	require.Equal(t, 20*time.Second, reached[1].Sub(reached[0]))
+	require.Equal(t, reached[:2], reached[2:4])
+	require.Equal(t, 45_000, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters"))
+
+	// What is named by its event or its event subscription is found at once: an index has it.
+	id = tn.BeginOperation(t, &query.DeadLetterFilter{DeadLetterIDs: letters}, operator.Action{Kind: operator.Purge})
+	_, more := tn.Operate(t)
+	require.True(t, more)
+	_, more = tn.Operate(t)
+	require.False(t, more)
+	tn.RequireOperation(t, id, "purge done: matched 1 done 1 skipped 0 failed 0")
+
+	// Counting looks at the clock as often.
+	require.Equal(t, "44999 false",
+		tn.Text(t, `SELECT format('%s %s', matched, at_least::text)
+			FROM postrider_internal.measure_dead_letters('{"subject": "common"}', 'infinity', '0')`), "few are counted at once")
+	tn.Exec(t,
+		"CREATE OR REPLACE FUNCTION postrider_internal.few_dead_letters(filter jsonb) RETURNS boolean "+
+			"LANGUAGE sql STABLE AS 'SELECT false'")
+	require.Equal(t, "20000 true", tn.Text(t, `SELECT format('%s %s', matched, at_least::text)
+		FROM postrider_internal.measure_dead_letters('{"subject": "common"}', 'infinity', '0')`))
+	require.Equal(t, "44999 false", tn.Text(t, `SELECT format('%s %s', matched, at_least::text)
+		FROM postrider_internal.measure_dead_letters('{"subject": "common"}', 'infinity', '1 hour')`))
+	require.Equal(t, "25000 false",
+		tn.Text(t, `SELECT format('%s %s', matched, at_least::text) FROM postrider_internal.measure_dead_letters(
+		jsonb_build_object('dead_lettered_from', (SELECT to_char(dead_lettered_at AT TIME ZONE 'UTC',
+		    'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') FROM postrider_internal.dead_letters ORDER BY 1 OFFSET 19999 LIMIT 1)),
+		    'infinity', '1 hour')`))
+	require.Contains(t, tn.RejectedBy(t, `SELECT postrider_internal.count_dead_letters('{"topic": "orders"}', '0')`),
+		"counting was stopped after 0 seconds: there are at least 20000 dead letters that match")
+	found, err := tn.System.Reader.CountDeadLetters(t.Context(),
+		&query.DeadLetterFilter{Topic: new("orders"), Subscription: new("all")})
+	require.NoError(t, err)
+	require.Equal(t, query.Matched{Matched: 44_999}, found)
+}
+
+// TestCountEvents: a dry run finds what a redelivery would, and begins nothing.
+func TestCountEvents(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Unchecked(t)
+	old := tn.Day(t, 3)
+	tn.Topic(t, "orders")
+	tn.Topic(t, "other")
+	tn.Publish(t, "orders", "old", 12)
+	tn.Exec(t, "UPDATE postrider_internal.events SET published_at = published_at - interval '3 days'")
+	tn.MoveEvents(t, old)
+	tn.Publish(t, "orders", "new", 12)
+	tn.Publish(t, "other", "other", 12)
+	tn.Subscribe(t, "orders", "basic", testnode.Filtered(t, `{"subjectEndsWith":"1"}`))
+	tn.Subscribe(t, "orders", "advanced",
+		testnode.Filtered(t, `{"advancedFilters":[{"operatorType":"StringEndsWith","key":"subject","values":["1"]}]}`))
+	from := time.Now().AddDate(0, 0, -10)
+	for _, name := range []string{"basic", "advanced"} {
+		found, err := tn.System.Reader.CountEvents(t.Context(), "orders", name, from, nil)
+		require.NoError(t, err)
+		require.Equal(t, query.Matched{Matched: 4}, found, name)
+		found, err = tn.System.Reader.CountEvents(t.Context(), "orders", name, time.Now().AddDate(0, 0, -1), nil)
+		require.NoError(t, err)
+		require.Equal(t, query.Matched{Matched: 2}, found, name)
+	}
+	require.Zero(t, tn.Count(t, operationJobs))
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.operations"))
+	require.Equal(t, 24, tn.Count(t, "SELECT postrider.count_events('orders', now() - interval '10 days')"))
+	require.Equal(t, 12,
+		tn.Count(t, "SELECT postrider.count_events('orders', now() - interval '10 days', now() - interval '1 day')"))
+	require.Contains(t,
+		tn.RejectedBy(t, "SELECT postrider_internal.count_events('orders', '2020-01-01', NULL, '-1 second')"),
+		"there are at least 12 such events")
+	require.Contains(t, tn.RejectedBy(t, "SELECT postrider.count_events('none', '2020-01-01')"), "does not exist")
+	require.Contains(t, tn.RejectedBy(t, "SELECT postrider.count_events('orders', '-infinity')"),
+		"published_from is required")
+	_, err := tn.System.Reader.CountEvents(t.Context(), "orders", "none", from, nil)
+	require.ErrorIs(t, err, postgres.ErrInvalid)
+	_, err = tn.System.Reader.CountEvents(t.Context(), "orders", "basic", time.Now().Add(time.Hour), nil)
+	require.ErrorContains(t, err, "published_from must be before")
+}
+
+const manyPersonal = `SELECT postrider.publish_batch('orders',
+	    (SELECT jsonb_agg(jsonb_build_object('id', n::text, 'eventType', 'test', 'subject', 'people/anna', 'data',
+	    'anna@example.com')) FROM generate_series(1, $1::int) n))`
+
+// TestEraseSubjectOfMany: more than a thousand are erased in steps, and then nothing is left of them either.
+func TestEraseSubjectOfMany(t *testing.T) {
+	t.Parallel()
+	tn, sub := testnode.Orders(t)
+	personal(t, tn, "a", "people/anna")
+	attempted(t, tn, map[int64]policy.Verdict{sub.ID: {Action: policy.DeadLetter, Reason: policy.ReasonClientError}})
+	tn.Exec(t, "DELETE FROM postrider_internal.events") // a dead letter outlives it
+	personal(t, tn, "b", "people/anna")
+	personal(t, tn, "c", "people/bert")
+	tn.Exec(t, manyPersonal, 1203)
+	tn.RouteAll(t, tn.System)
+
+	erased, id, err := tn.System.Operator.EraseSubject(access.WithActor(t.Context(), access.Actor{Name: "ann"}), "orders",
+		"people/anna")
+	require.NoError(t, err)
+	require.Zero(t, erased)
+	require.NotNil(t, id)
+	_, _, err = tn.System.Operator.EraseSubject(t.Context(), "orders", "people/anna")
+	require.ErrorIs(t, err, postgres.ErrConflict, "it is at it")
+	tn.Operate(t)
+	tn.RequireOperation(t, *id, "erase_subject running: matched - done 200 skipped 0 failed 0")
+	tn.OperateOn(t)
+	tn.RequireOperation(t, *id, "erase_subject done: matched - done 1205 skipped 0 failed 0")
+	requireNowhere(t, tn, "people/anna")
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.events WHERE erased_at IS NULL AND event_id = 'c'"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending'"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'operation_started' "+
+		"AND actor = 'ann' AND topic = 'orders' AND details ->> 'kind' = 'erase_subject'"))
+	require.Equal(t, 1, tn.Count(t,
+		"SELECT count(*) FROM postrider.audit WHERE action = 'operation_finished' AND details ->> 'done' = '1205'"))
+	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
+}
+
+// Two erasures of one subject that were begun at the same moment, neither of which could see the other, both end.
+func TestTwoErasuresOfASubject(t *testing.T) {
+	t.Parallel()
+	tn, _ := testnode.Orders(t)
+	tn.Exec(t, manyPersonal, 1203)
+	var ids [2]uuid.UUID
+	var transactions [2]pgx.Tx
+	for i := range transactions {
+		tx, err := tn.Pool.Begin(t.Context())
+		require.NoError(t, err)
+		defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+		require.NoError(t,
+			tx.QueryRow(t.Context(), "SELECT operation_id FROM postrider.erase_subject('orders', 'people/anna')").Scan(&ids[i]))
+		transactions[i] = tx
+	}
+	for _, tx := range transactions {
+		require.NoError(t, tx.Commit(t.Context()))
+	}
+	const running = "SELECT count(*) FROM postrider.operations WHERE state = 'running'"
+	for steps := 0; tn.Count(t, running) > 0; steps++ {
+		require.Less(t, steps, 50, "they wait for each other")
+		_, _, err := tn.System.Operator.Operate(t.Context(),
+			int64(tn.Count(t, "SELECT job_id FROM postrider_internal.operations WHERE state = 'running' ORDER BY steps LIMIT 1")))
+		require.NoError(t, err)
+	}
+	require.Equal(t, 1203, tn.Count(t,
+		"SELECT sum(done)::int FROM postrider.operations WHERE state = 'done' AND operation_id = ANY ($1)", ids[:]))
+	requireNowhere(t, tn, "people/anna")
+}
+
+// An erasure that is stopped keeps no subject; what is done stays done.
+func TestCancelErasure(t *testing.T) {
+	t.Parallel()
+	tn, _ := testnode.Orders(t)
+	tn.Exec(t, manyPersonal, 1203)
+	_, id, err := tn.System.Operator.EraseSubject(t.Context(), "orders", "people/anna")
+	require.NoError(t, err)
+	tn.Operate(t)
+	_, err = tn.System.Operator.CancelOperation(t.Context(), *id)
+	require.NoError(t, err)
+	require.Equal(t, `{"erased": true}`, tn.Text(t, "SELECT filter::text FROM postrider.operations"))
+	require.Equal(t, 1003, tn.Count(t, "SELECT count(*) FROM postrider.events WHERE subject = 'people/anna'"))
+}
+
+// What is being exported is waited for: the step is made later.
+func TestErasureWaitsForAnExport(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	sub := tn.Subscribe(t, "orders", "all", testnode.Outside)
+	personal(t, tn, "e", "people/anna")
+	attempted(t, tn, map[int64]policy.Verdict{sub.ID: {Action: policy.DeadLetter, Reason: policy.ReasonClientError}})
+	tn.Exec(t, manyPersonal, 1203)
+	tn.AfterExportDelay(t)
+	tn.ClaimExports(t, 1)
+	tn.Exec(t, "UPDATE postrider_internal.river_job SET state = 'running' WHERE kind = 'export'")
+	x, job := tn.LoadExport(t)
+	_, id, err := tn.System.Operator.EraseSubject(t.Context(), "orders", "people/anna")
+	require.NoError(t, err)
+	pause, more := tn.Operate(t)
+	require.True(t, more)
+	require.Equal(t, 10*time.Second, pause)
+	o, err := tn.System.Reader.Operation(t.Context(), *id)
+	require.NoError(t, err)
+	require.Contains(t, *o.LastError, "is being exported")
+	require.NotContains(t, *o.LastError, "SQLSTATE", "people read it")
+	tn.RequireOperation(t, *id, "erase_subject running: matched - done 0 skipped 0 failed 0")
+	tn.RecordExport(t, export.Result{Job: job, Export: x, Location: "file:///nowhere/x"})
+	tn.OperateOn(t)
+	tn.RequireOperation(t, *id, "erase_subject done: matched - done 1204 skipped 0 failed 0")
+	requireNowhere(t, tn, "people/anna")
+}

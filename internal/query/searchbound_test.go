@@ -1,0 +1,132 @@
+package query_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/internal/access"
+	"postrider/internal/operator"
+	"postrider/internal/postgres"
+	"postrider/internal/query"
+	"postrider/internal/testdb"
+)
+
+// searchesBehindALock returns a database with 16 connections, its Reader, and the number of its statements in
+// PostgreSQL: they wait for a table that the test has locked.
+func searchesBehindALock(t *testing.T) (*postgres.DB, *query.Reader, func() int) {
+	t.Helper()
+	url := testdb.Clone(t)
+	pool, err := postgres.OpenPool(t.Context(), url, 16)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	watch, err := postgres.OpenPool(t.Context(), url, 2)
+	require.NoError(t, err)
+	t.Cleanup(watch.Close)
+	tx, err := watch.Begin(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	_, err = tx.Exec(t.Context(), "LOCK TABLE postrider_internal.dead_letters, postrider_internal.events, "+
+		"postrider_internal.rollup_sums, postrider_internal.topics")
+	require.NoError(t, err)
+	db := postgres.NewDB(pool)
+	return db, query.NewReader(db, postgres.NewClock()), func() int {
+		var n int
+		const blocked = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+			AND wait_event_type = 'Lock'`
+		require.NoError(t, watch.QueryRow(t.Context(), blocked).Scan(&n))
+		return n
+	}
+}
+
+func viewer(ctx context.Context, name string) context.Context {
+	return access.WithActor(ctx, access.Actor{Name: "user:" + name, Role: access.RoleViewer})
+}
+
+// Searches, counts, dry runs, problems and tails of one credential use two of 16 connections, those of all credentials
+// eight.
+func TestSearchesLeaveConnectionsToOthers(t *testing.T) {
+	t.Parallel()
+	db, reader, blocked := searchesBehindALock(t)
+	operators := operator.NewOperator(db, reader, postgres.NewClock(), nil, nil, nil)
+	tail := query.TailFilter{}
+	reads := []func(context.Context) error{
+		func(ctx context.Context) error {
+			_, err := reader.ListDeadLetters(ctx, &query.DeadLetterFilter{Search: "refund"}, query.DeadLetterPlace{}, 10)
+			return err
+		},
+		func(ctx context.Context) error {
+			_, err := reader.ReadDeadLetters(ctx, &query.DeadLetterFilter{}, query.Turn[query.DeadLetterPlace]{Limit: 10}, nil)
+			return err
+		},
+		func(ctx context.Context) error {
+			_, err := reader.CountDeadLetters(ctx, &query.DeadLetterFilter{})
+			return err
+		},
+		func(ctx context.Context) error {
+			_, err := reader.CountDeliveries(ctx, query.DeliveryFilter{})
+			return err
+		},
+		func(ctx context.Context) error {
+			_, err := operators.PreviewRepair(ctx, &query.DeadLetterFilter{}, &operator.Action{Patch: []byte("{}")})
+			return err
+		},
+		func(ctx context.Context) error { _, err := reader.ReadProblems(ctx, "", 24*time.Hour); return err },
+		func(ctx context.Context) error { _, err := reader.Find(ctx, "orders"); return err },
+		func(ctx context.Context) error { _, err := reader.LastEvents(ctx, 1, 10); return err },
+		func(ctx context.Context) error { _, err := reader.NewTail(tail).Next(ctx); return err },
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer cancel()
+	start := func(name string) {
+		for _, read := range append(reads, reads...) {
+			group.Go(func() {
+				for ctx.Err() == nil { // a statement waits two seconds for the lock
+					_ = read(viewer(ctx, name))
+				}
+			})
+		}
+	}
+	start("anna")
+	eventually := func(want int) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			n := blocked()
+			require.LessOrEqual(t, n, want)
+			return n == want
+		}, time.Minute, 10*time.Millisecond)
+	}
+	eventually(1)
+	for n := range 9 {
+		start(fmt.Sprint(n))
+	}
+	eventually(8)
+	for _, read := range reads {
+		bounded, stop := context.WithTimeout(viewer(t.Context(), "late"), 50*time.Millisecond)
+		require.ErrorIs(t, read(bounded), context.DeadlineExceeded)
+		stop()
+	}
+	require.LessOrEqual(t, blocked(), 8)
+}
+
+// A search that its client abandons keeps its place until PostgreSQL has ended it.
+func TestAbandonedSearchEndsInPostgreSQL(t *testing.T) {
+	t.Parallel()
+	_, reader, blocked := searchesBehindALock(t)
+	ctx, cancel := context.WithCancel(viewer(t.Context(), "anna"))
+	ended := make(chan error)
+	go func() {
+		_, err := reader.CountDeadLetters(ctx, &query.DeadLetterFilter{Search: "refund"})
+		ended <- err
+	}()
+	require.Eventually(t, func() bool { return blocked() == 1 }, time.Minute, 5*time.Millisecond)
+	cancel()
+	require.ErrorIs(t, <-ended, context.Canceled)
+	require.Zero(t, blocked())
+}

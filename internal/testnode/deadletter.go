@@ -1,0 +1,51 @@
+package testnode
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/internal/query"
+	"postrider/jobs/delivery"
+	"postrider/policy"
+)
+
+// DeadLetters publishes n events to a topic whose event subscriptions fail at once, and returns the dead letters, the
+// oldest first.
+func (tn *Node) DeadLetters(t testing.TB, topic, prefix string, n int) (letters []uuid.UUID) {
+	t.Helper()
+	tn.Publish(t, topic, prefix, n)
+	return tn.DeadLetterAll(t)
+}
+
+// DeadLetterAll dead-letters all deliveries with a job, and returns all dead letters.
+func (tn *Node) DeadLetterAll(t testing.TB) (letters []uuid.UUID) {
+	t.Helper()
+	rows, err := tn.Pool.Query(t.Context(), `UPDATE postrider_internal.river_job SET state = 'running', attempt = 1,
+		    attempted_at = now(), attempted_by = '{node-1}'
+		WHERE kind = 'deliver' RETURNING (args ->> 'd')::bigint, id, (args ->> 's')::bigint, created_at`)
+	require.NoError(t, err)
+	var results []delivery.Result
+	for rows.Next() {
+		r := delivery.Result{
+			RetryPolicy: policy.DefaultName, Number: 1, StartedAt: time.Now(), Status: 400, Outcome: policy.OutcomeBadRequest,
+			Verdict: policy.Verdict{Action: policy.DeadLetter, Reason: policy.ReasonMaxDeliveryAttemptsExceeded},
+		}
+		require.NoError(t, rows.Scan(&r.DeliveryID, &r.JobID, &r.SubscriptionID, &r.CreatedAt))
+		results = append(results, r)
+	}
+	require.NoError(t, rows.Err())
+	for _, r := range results {
+		require.NoError(t, tn.System.Recorder.Record(t.Context(), r))
+	}
+	list, err := tn.System.Reader.ListDeadLetters(t.Context(), &query.DeadLetterFilter{}, query.DeadLetterPlace{}, 10_000)
+	require.NoError(t, err)
+	for _, l := range slices.Backward(list.Rows) {
+		letters = append(letters, l.DeadLetterID)
+	}
+	return letters
+}

@@ -1,0 +1,91 @@
+package testnode
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/internal/catalog"
+	"postrider/jobs/delivery"
+	"postrider/jobs/queue"
+	"postrider/policy"
+)
+
+// TimeOut publishes n events whose first attempts time out. Their retries are queued and due.
+func (tn *Node) TimeOut(t testing.TB, sub *catalog.Subscription, n int) []delivery.Result {
+	t.Helper()
+	tn.Publish(t, sub.Topic, "e", n)
+	d, j := tn.Fetch(t, "node-1")
+	require.Len(t, d, n)
+	results := make([]delivery.Result, n)
+	for i := range results {
+		results[i] = Result(d[i], j[i], sub, policy.Verdict{Action: policy.Retry, At: time.Now()})
+		results[i].Status, results[i].Outcome = 0, policy.OutcomeTimedOut
+		require.NoError(t, tn.Pool.QueryRow(t.Context(), "SELECT event_uuid FROM postrider_internal.deliveries WHERE id = $1",
+			d[i]).Scan(&results[i].FirstEvent))
+		require.NoError(t, tn.System.Recorder.Record(t.Context(), results[i]))
+	}
+	return results
+}
+
+// Late is the late response to such an attempt.
+func Late(timedOut delivery.Result, status int) delivery.Result {
+	r := timedOut
+	r.Status, r.Outcome, r.Verdict = status, policy.OutcomeDelivered, policy.Verdict{Action: policy.Delivered}
+	if status >= 300 {
+		r.Outcome, r.Verdict.Action = policy.OutcomeBusy, delivery.Note
+	}
+	return r
+}
+
+// RequireLate requires that the one late response was noted, with its verdict and reason.
+func (tn *Node) RequireLate(t testing.TB, verdict, why string) {
+	t.Helper()
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE late"))
+	require.Equal(t, 1,
+		tn.Count(t,
+			"SELECT count(*) FROM postrider.delivery_attempts WHERE late AND number = 1 AND verdict = $1 AND why = $2 "+
+				"AND next_attempt_at IS NULL", verdict, why))
+}
+
+// Fail publishes n events whose first attempts fail; their retries wait for an hour.
+func (tn *Node) Fail(t testing.TB, sub *catalog.Subscription, n int) (deliveries []int64) {
+	t.Helper()
+	tn.Publish(t, sub.Topic, "failed", n)
+	deliveries, jobs := tn.Fetch(t, "node-1")
+	require.Len(t, deliveries, n)
+	for i := range deliveries {
+		r := Result(deliveries[i], jobs[i], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})
+		r.Error, r.ResponseExcerpt = "it broke", []byte("busy")
+		require.NoError(t, tn.System.Recorder.Record(t.Context(), r))
+	}
+	return deliveries
+}
+
+// Fetch marks jobs as River's fetch does and returns delivery and job of each.
+func (tn *Node) Fetch(t testing.TB, node string) (deliveries []int64, jobs []queue.JobToken) {
+	t.Helper()
+	rows, err := tn.Pool.Query(t.Context(),
+		`UPDATE postrider_internal.river_job SET state = 'running', attempt = attempt + 1, attempted_at = now(),
+		attempted_by = array_append(attempted_by, $1) WHERE state = 'available' AND kind = 'deliver'
+		RETURNING (args ->> 'd')::bigint, id, created_at`, node)
+	require.NoError(t, err)
+	for rows.Next() {
+		var d int64
+		var j queue.JobToken
+		require.NoError(t, rows.Scan(&d, &j.JobID, &j.CreatedAt))
+		deliveries, jobs = append(deliveries, d), append(jobs, j)
+	}
+	require.NoError(t, rows.Err())
+	return deliveries, jobs
+}
+
+// Result is a failed first attempt of a delivery.
+func Result(id int64, job queue.JobToken, sub *catalog.Subscription, verdict policy.Verdict) delivery.Result {
+	return delivery.Result{
+		JobToken: job, DeliveryID: id, SubscriptionID: sub.ID, RetryPolicy: sub.RetryPolicy.Policy, Number: 1,
+		StartedAt: time.Now(),
+		Duration:  time.Millisecond, Status: 503, Outcome: policy.OutcomeBusy, Verdict: verdict,
+	}
+}

@@ -1,0 +1,83 @@
+package publish_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/internal/postgres"
+	"postrider/internal/testnode"
+	"postrider/policy"
+)
+
+// rejects has PostgreSQL reject rows of a table with a SQLSTATE and a message.
+func rejects(t *testing.T, tn *testnode.Node, table, state, message string) {
+	t.Helper()
+	tn.Exec(t, `CREATE FUNCTION public.rejects() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN RAISE EXCEPTION USING ERRCODE = '`+state+`', MESSAGE = '`+message+`'; END $$`)
+	tn.Exec(t, "CREATE TRIGGER rejects BEFORE INSERT ON postrider_internal."+table+
+		" FOR EACH STATEMENT EXECUTE FUNCTION public.rejects()")
+}
+
+func acceptsAgain(t *testing.T, tn *testnode.Node) {
+	t.Helper()
+	tn.Exec(t, "DROP FUNCTION public.rejects CASCADE")
+}
+
+func fails(t *testing.T, tn *testnode.Node, want string) {
+	t.Helper()
+	require.Eventually(t, func() bool { return tn.System.Commits.Failing() == want }, 20*time.Second, 10*time.Millisecond)
+}
+
+// Without a further publish, a test write shows that events can be stored again; it leaves nothing.
+func TestFailedPublishCommitIsReportedUntilEventsCanBeStored(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	require.Empty(t, tn.System.Commits.Failing())
+	rejects(t, tn, "events", "25006", "cannot execute INSERT in a read-only transaction")
+	_, err := tn.System.Publisher.Publish(t.Context(), testnode.Publication("orders", "e", 1))
+	require.Error(t, err)
+	const reason = "events cannot be stored: cannot execute INSERT in a read-only transaction (SQLSTATE 25006)"
+	require.Equal(t, reason, tn.System.Commits.Failing())
+	require.ErrorContains(t, postgres.TestWrite(t.Context(), tn.Pool), "read-only")
+	require.Equal(t, reason, tn.System.Commits.Failing())
+	acceptsAgain(t, tn)
+	fails(t, tn, "")
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.events"))
+}
+
+// The reason is for any client: it has no values and no addresses.
+func TestCommitReasons(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	rejects(t, tn, "events", "P0001", "the secret of orders")
+	_, err := tn.System.Publisher.Publish(t.Context(), testnode.Publication("orders", "e", 1))
+	require.Error(t, err)
+	require.Equal(t, "events cannot be stored: SQLSTATE P0001", tn.System.Commits.Failing())
+	require.Equal(t, "PostgreSQL did not respond in time", postgres.CommitReason(context.DeadlineExceeded))
+	require.Equal(t, "the connection to PostgreSQL failed", postgres.CommitReason(postgres.ErrUnavailable))
+}
+
+// The recorder repeats until the results are recorded.
+func TestFailedCommitOfResultsIsReported(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	sub := tn.Subscribe(t, "orders", "all", nil)
+	tn.Publish(t, "orders", "e", 1)
+	d, j := tn.Fetch(t, "node-1")
+	rejects(t, tn, "delivery_attempts", "25006", "cannot execute INSERT in a read-only transaction")
+	recorded := make(chan error)
+	go func() {
+		recorded <- tn.System.Recorder.Record(context.Background(),
+			testnode.Result(d[0], j[0], sub, policy.Verdict{Action: policy.Delivered}))
+	}()
+	fails(t, tn, "results of attempts cannot be recorded: cannot execute INSERT in a read-only transaction (SQLSTATE 25006)")
+	acceptsAgain(t, tn)
+	require.NoError(t, <-recorded)
+	fails(t, tn, "")
+}

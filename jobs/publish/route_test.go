@@ -1,0 +1,424 @@
+package publish_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/internal/catalog"
+	"postrider/internal/event"
+	"postrider/internal/filter"
+	"postrider/internal/node"
+	"postrider/internal/postgres"
+	"postrider/internal/testnode"
+	"postrider/jobs"
+)
+
+// misrouted counts pairs of event and event subscription with none or more than one delivery, where all want all.
+const misrouted = `
+SELECT count(*) FROM (
+    SELECT FROM postrider.events e CROSS JOIN postrider.event_subscriptions s
+      LEFT JOIN postrider.deliveries d ON d.system_id = e.system_id AND d.subscription = s.subscription
+     GROUP BY e.system_id, s.subscription HAVING count(d.delivery_id) <> 1) wrong`
+
+// routed is a bundle whose publishes are routed from 11 deliveries on, with a topic and n event subscriptions.
+func routed(t *testing.T, n int) *testnode.Node {
+	t.Helper()
+	tn := testnode.Unchecked(t)
+	tn.System = routingStore(t, tn, "node-r")
+	tn.Topic(t, "orders")
+	for i := range n {
+		tn.Subscribe(t, "orders", fmt.Sprintf("sub-%d", i), nil)
+	}
+	return tn
+}
+
+func routingStore(t *testing.T, tn *testnode.Node, name string) *node.System {
+	t.Helper()
+	s := tn.Beside(t, node.Options{Node: name, RouteThreshold: 10}).System
+	return s
+}
+
+func requireRoutedOnce(t *testing.T, tn *testnode.Node) {
+	t.Helper()
+	require.Zero(t, tn.Count(t, misrouted), "every event subscription has one delivery of every event")
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.routes"))
+	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
+	require.Zero(t, tn.Count(t, testnode.MiscountedRollups))
+}
+
+func TestPublishOfVeryManyDeliveriesStoresARoute(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct{ events, subscriptions, deliveries, routes int }{
+		"at the threshold":          {events: 5, subscriptions: 2, deliveries: 10, routes: 0},
+		"past the threshold":        {events: 11, subscriptions: 1, deliveries: 0, routes: 1},
+		"one event for many":        {events: 1, subscriptions: 11, deliveries: 0, routes: 1},
+		"many without subscription": {events: 200, subscriptions: 0, deliveries: 0, routes: 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tn := routed(t, row.subscriptions)
+			receipt := tn.Publish(t, "orders", "e", row.events)
+
+			require.Equal(t, row.events*row.subscriptions, receipt.Deliveries())
+			require.Equal(t, row.events,
+				tn.Count(t, "SELECT count(*) FROM postrider.events WHERE matched = $1", row.subscriptions))
+			require.Equal(t, row.deliveries, tn.Count(t, "SELECT count(*) FROM postrider.deliveries"))
+			require.Equal(t, row.routes, tn.Count(t, "SELECT count(*) FROM postrider_internal.routes"))
+			require.Len(t, tn.RouteJobs(t), row.routes)
+			require.Zero(t, tn.Count(t, testnode.BrokenRoutes))
+			require.Zero(t, tn.Count(t, testnode.MiscountedRollups),
+				"published counts at publishing, matched when the delivery is created")
+
+			tn.RouteAll(t, tn.System)
+			requireRoutedOnce(t, tn)
+			require.Equal(t, row.events*row.subscriptions, tn.Count(t, "SELECT count(*) FROM postrider.deliveries d "+
+				"JOIN postrider.events e USING (system_id) WHERE d.time_to_live_since = e.published_at"),
+				"the time to live began when the event was accepted")
+		})
+	}
+}
+
+func TestRouteIsMadeInSteps(t *testing.T) {
+	t.Parallel()
+	tn := routed(t, 4)
+	for limit, rounds := range map[int]int{1: 28, 3: 10, 4: 7, 5: 6, 28: 1} {
+		tn.System.Publisher.LimitSteps(limit, 0)
+		tn.Publish(t, "orders", fmt.Sprintf("by-%d", limit), 7)
+		require.Equal(t, rounds, tn.RouteAll(t, tn.System), "steps of %d", limit)
+		requireRoutedOnce(t, tn)
+	}
+}
+
+// Several nodes may believe that a job is theirs: one that was thought dead, and the one that took over.
+func TestRouteStepRunsOnce(t *testing.T) {
+	t.Parallel()
+	tn := routed(t, 3)
+	other := routingStore(t, tn, "node-2")
+	tn.System.Publisher.LimitSteps(7, 0)
+	other.Publisher.LimitSteps(5, 0)
+	for i := range 5 {
+		tn.Publish(t, "orders", fmt.Sprint(i), 10)
+	}
+	tn.RouteAll(t, tn.System, other, tn.System)
+	requireRoutedOnce(t, tn)
+}
+
+func TestRouteOfADeadNodeGoesOnWhereItStopped(t *testing.T) {
+	t.Parallel()
+	tn := routed(t, 3)
+	tn.System.Publisher.LimitSteps(4, 0)
+	tn.Publish(t, "orders", "e", 10)
+	for round := 0; ; round++ {
+		old := tn.RouteJobs(t)
+		if len(old) == 0 {
+			break
+		}
+		tn.Exec(t, "UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at = now(), "+
+			"attempted_by = '{dead}' WHERE kind = 'route'")
+		n, err := tn.System.JobRows.ReclaimFromLost(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		require.NotEqual(t, old, tn.RouteJobs(t), "a job row never serves two runs")
+		made := tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries")
+		require.NoError(t, tn.System.Publisher.Route(t.Context(), old[0]), "the dead come back")
+		require.Equal(t, made, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries"), "and make nothing")
+		tn.StepRoutes(t, tn.System)
+		require.Less(t, round, 30)
+	}
+	requireRoutedOnce(t, tn)
+}
+
+// A job that is being replaced at this moment may commit either way: the step waits for it and then makes nothing.
+func TestStepWaitsForTheOneThatTakesItsJobAway(t *testing.T) {
+	t.Parallel()
+	tn := routed(t, 3)
+	tn.Publish(t, "orders", "e", 10)
+	job := tn.RouteJobs(t)[0]
+	tx, err := tn.Pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	_, err = tx.Exec(t.Context(), "DELETE FROM postrider_internal.river_job WHERE id = $1", job)
+	require.NoError(t, err)
+	stepped := make(chan error, 1)
+	go func() { stepped <- tn.System.Publisher.Route(context.Background(), job) }()
+	require.Eventually(t, func() bool { return tn.Count(t, "SELECT count(*) FROM pg_locks WHERE NOT granted") > 0 },
+		30*time.Second, 5*time.Millisecond)
+	require.NoError(t, tx.Commit(t.Context()))
+	require.NoError(t, <-stepped)
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.routes WHERE next_event = 0"))
+}
+
+func TestReclaimLeavesUnknownKindsAlone(t *testing.T) {
+	t.Parallel()
+	tn := routed(t, 0)
+	tn.Exec(t, `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, attempt,
+		    attempted_at, attempted_by)
+		VALUES ('running', '{}', 'a-later-version''s', 'routes', 1, 1000, 1, now(), '{dead}')`)
+	n, err := tn.System.JobRows.ReclaimFromLost(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, n)
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+}
+
+// Filters apply when an event is routed: an event subscription that was deleted or changed meanwhile gets no delivery,
+// and who came later is not either.
+func TestRouteIsFilteredWhenItIsRouted(t *testing.T) {
+	t.Parallel()
+	tn := routed(t, 5)
+	other := routingStore(t, tn, "node-2")
+	tn.Publish(t, "orders", "e", 6)
+	tn.System.Publisher.LimitSteps(9, 0) // the fourth event subscription of the second event
+	tn.StepRoutes(t, tn.System)
+	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), "orders", "sub-1"))
+	change := testnode.SubscriptionSpec()
+	change.Filter = filter.Filter{IncludedEventTypes: []string{"other"}}
+	_, _, err := tn.System.Subscriptions.Put(t.Context(), "orders", "sub-2", change)
+	require.NoError(t, err)
+	tn.Subscribe(t, "orders", "late", nil)
+
+	require.NoError(t, other.Publisher.Route(t.Context(), tn.RouteJobs(t)[0]), "by a node that may not know of it yet")
+
+	deliveries := func(name string) int {
+		return tn.Count(t,
+			"SELECT count(DISTINCT system_id) FROM postrider.deliveries WHERE subscription = $1 AND state = 'pending'", name)
+	}
+	require.Equal(t, map[string]int{"sub-0": 6, "sub-1": 0, "sub-2": 2, "sub-3": 6, "sub-4": 6, "late": 0},
+		map[string]int{
+			"sub-0": deliveries("sub-0"), "sub-1": deliveries("sub-1"), "sub-2": deliveries("sub-2"),
+			"sub-3": deliveries("sub-3"),
+			"sub-4": deliveries("sub-4"), "late": deliveries("late"),
+		})
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.routes"))
+	require.Equal(t, 6, tn.Count(t, "SELECT count(*) FROM postrider.events WHERE matched = 5"),
+		"what was counted when it was accepted stays")
+	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
+}
+
+func TestRoutedPublishSeesTheChange(t *testing.T) {
+	t.Parallel()
+	tn := routed(t, 11)
+	other := routingStore(t, tn, "node-2")
+	for i := range 10 {
+		tn.Subscribe(t, "orders", fmt.Sprintf("new-%d", i), nil)
+		receipt, err := other.Publisher.Publish(t.Context(), testnode.Publication("orders", fmt.Sprintf("after-%d", i), 1))
+		require.NoError(t, err)
+		require.Equal(t, []int{12}, receipt.Matched)
+		tn.RouteAll(t, other)
+		require.Equal(t, 12,
+			tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE event_id = $1", fmt.Sprintf("after-%d-0", i)))
+		require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), "orders", fmt.Sprintf("new-%d", i)))
+	}
+	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
+}
+
+// With a catalog that changes all the time, routing reads it in its own transaction.
+func TestRoutesWhileTheCatalogKeepsMoving(t *testing.T) {
+	t.Parallel()
+	tn := routed(t, 3)
+	tn.System.Publisher.LimitSteps(5, 0)
+	tn.Publish(t, "orders", "e", 10)
+	ctx, cancel := context.WithCancel(t.Context())
+	var changes sync.WaitGroup
+	for range 2 {
+		changes.Go(func() {
+			for ctx.Err() == nil {
+				_, _ = tn.Pool.Exec(ctx, "SELECT postrider_internal.next_catalog_version()")
+			}
+		})
+	}
+	tn.RouteAll(t, tn.System)
+	cancel()
+	changes.Wait()
+	requireRoutedOnce(t, tn)
+}
+
+func TestRoutedDeliveriesObeyHoldsAndBatching(t *testing.T) {
+	t.Parallel()
+	tn := routed(t, 1)
+	tn.Subscribe(t, "orders", "paused", nil)
+	tn.Subscribe(t, "orders", "batching", func(s *catalog.SubscriptionSpec) { n := 10; s.MaxEventsPerBatch = &n })
+	tn.Subscribe(t, "orders", "paused-batching", func(s *catalog.SubscriptionSpec) { n := 10; s.MaxEventsPerBatch = &n })
+	tn.Publish(t, "orders", "e", 5)
+	for _, name := range []string{"paused", "paused-batching"} {
+		_, err := tn.System.Holds.Pause(t.Context(), "orders", name, nil)
+		require.NoError(t, err)
+	}
+	tn.RouteAll(t, tn.System)
+	const by = "SELECT count(*) FROM postrider_internal.deliveries d JOIN postrider_internal.event_subscriptions s " +
+		"ON s.id = d.subscription_id WHERE s.name = $1 AND "
+	require.Equal(t, 5, tn.Count(t, by+"d.job_id IS NOT NULL AND d.hold IS NULL", "sub-0"))
+	require.Equal(t, 5, tn.Count(t, by+"d.job_id IS NULL AND d.hold = 'paused'", "paused"))
+	require.Equal(t, 5, tn.Count(t, by+"d.job_id IS NULL AND d.hold IS NULL", "batching"))
+	require.Equal(t, 5, tn.Count(t, by+"d.job_id IS NULL AND d.hold = 'paused'", "paused-batching"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'batch'"),
+		"one batch cutter, for the one that is open")
+	require.Zero(t, tn.Count(t, misrouted))
+	require.Zero(t, tn.Count(t, testnode.MiscountedRollups))
+}
+
+// A node without free workers gets no more jobs from a route than from a publish.
+func TestRoutedDeliveriesNeedAdmission(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Unchecked(t)
+	s := tn.Beside(t, node.Options{
+		Node: "node-r", RouteThreshold: 10, QueueCapacity: func(int64, int) int { return 3 },
+	}).System
+	tn.System = s
+	tn.Topic(t, "orders")
+	tn.Subscribe(t, "orders", "full", nil)
+	tn.Publish(t, "orders", "e", 20)
+	tn.RouteAll(t, s)
+	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE job_id IS NOT NULL"))
+	require.Equal(t, 17, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold = 'admission'"))
+	requireRoutedOnce(t, tn)
+}
+
+func TestSweepGivesARouteItsJobAgain(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		breaking string
+		want     jobs.Swept
+	}{
+		"the job row is gone":    {"DELETE FROM postrider_internal.river_job", jobs.Swept{Routes: 1}},
+		"the route names no job": {"UPDATE postrider_internal.routes SET job_id = NULL", jobs.Swept{Routes: 1}},
+		"River discarded the job": {
+			"UPDATE postrider_internal.river_job SET state = 'discarded', finalized_at = now()", jobs.Swept{Routes: 1},
+		},
+		"the job is of another kind": {"UPDATE postrider_internal.river_job SET kind = 'other'", jobs.Swept{Routes: 1}},
+		"the job is being worked":    {"UPDATE postrider_internal.river_job SET state = 'running'", jobs.Swept{}},
+		"the route is not a minute old": {
+			"UPDATE postrider_internal.routes SET created_at = now(), job_id = NULL", jobs.Swept{},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tn := routed(t, 11)
+			tn.Publish(t, "orders", "e", 1)
+			tn.Exec(t, "UPDATE postrider_internal.routes SET created_at = created_at - interval '1 hour'")
+			tn.Exec(t, row.breaking)
+			require.Equal(t, row.want, tn.Sweep(t))
+			require.Equal(t, jobs.Swept{}, tn.Sweep(t), "once is enough")
+			if row.want.Routes > 0 {
+				require.EqualValues(t, 1, tn.System.Maintenance.Repairs())
+				tn.Exec(t, "DELETE FROM postrider_internal.river_job j WHERE NOT EXISTS (SELECT FROM postrider_internal.routes r "+
+					"WHERE r.job_id = j.id)")
+				tn.RouteAll(t, tn.System)
+				requireRoutedOnce(t, tn)
+			}
+		})
+	}
+}
+
+// Removed events get no deliveries, and the route continues after them.
+func TestRouteOfEventsThatAreGone(t *testing.T) {
+	t.Parallel()
+	tn := routed(t, 3)
+	tn.Publish(t, "orders", "e", 10)
+	tn.Exec(t, "DELETE FROM postrider_internal.events WHERE event_id = 'e-4'")
+	tn.RouteAll(t, tn.System)
+	require.Equal(t, 27, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
+	require.Zero(t, tn.Count(t, misrouted))
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.routes"))
+}
+
+func TestRouteIsTriedAgainUntilTheDatabaseTakesIt(t *testing.T) {
+	t.Parallel()
+	tn := routed(t, 3)
+	tn.Publish(t, "orders", "e", 10)
+	tn.Exec(t, "ALTER TABLE postrider_internal.deliveries RENAME TO away")
+	stepped := make(chan error, 1)
+	job := tn.RouteJobs(t)[0]
+	go func() { stepped <- tn.System.Publisher.Route(context.Background(), job) }()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, tn.System.Publisher.Route(ctx, job), context.DeadlineExceeded, "a waiting caller can stop")
+	require.Empty(t, stepped)
+	tn.Exec(t, "ALTER TABLE postrider_internal.away RENAME TO deliveries")
+	require.NoError(t, <-stepped)
+	tn.RouteAll(t, tn.System)
+	requireRoutedOnce(t, tn)
+}
+
+func TestRoutedPublishOfPoisonIsRejected(t *testing.T) {
+	t.Parallel()
+	tn := routed(t, 11)
+	p := testnode.Publication("orders", "e", 1)
+	parse := p.Parse
+	p.Parse = func(topic *catalog.Topic) ([]event.Event, error) {
+		events, err := parse(topic)
+		events[0].Subject = "nul \x00"
+		return events, err
+	}
+	_, err := tn.System.Publisher.Publish(t.Context(), p)
+	require.ErrorIs(t, err, postgres.ErrPoison)
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.routes"))
+}
+
+func TestOnlyTheInvalidRouteIsRejected(t *testing.T) {
+	t.Parallel()
+	tn := routed(t, 3)
+	tn.Topic(t, "payments")
+	rejected := tn.Subscribe(t, "payments", "rejected", nil)
+	tn.Publish(t, "payments", "p", 11)
+	guilty := tn.RouteJobs(t)[0]
+	tn.Publish(t, "orders", "e", 5)
+	tn.Publish(t, "orders", "f", 5)
+	tn.Exec(t, fmt.Sprintf("ALTER TABLE postrider_internal.deliveries ADD CONSTRAINT none CHECK (subscription_id <> %d)",
+		rejected.ID))
+	var group sync.WaitGroup
+	for _, job := range tn.RouteJobs(t) {
+		group.Go(func() {
+			if err := tn.System.Publisher.Route(t.Context(), job); job == guilty {
+				require.ErrorIs(t, err, postgres.ErrPoison)
+			} else {
+				require.NoError(t, err)
+			}
+		})
+	}
+	group.Wait()
+	require.Equal(t, []int64{guilty}, tn.RouteJobs(t))
+	require.Equal(t, 30, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
+	require.Zero(t, tn.Count(t, testnode.BrokenRoutes))
+}
+
+// River's own scheduler is switched off.
+func TestPromoteWakesRoutesThatFailed(t *testing.T) {
+	t.Parallel()
+	tn := routed(t, 11)
+	tn.Publish(t, "orders", "e", 1)
+	tn.Exec(t, "UPDATE postrider_internal.river_job SET state = 'retryable', scheduled_at = now(), attempted_at = now()")
+	n, err := tn.System.JobRows.Promote(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.Equal(t, 1,
+		tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'route' AND state = 'available'"))
+}
+
+// A connection that breaks in the middle of a step leaves nothing of it, and the step is made over another.
+func TestStepThatLosesItsConnectionIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	tn := routed(t, 3)
+	tn.Publish(t, "orders", "e", 10)
+	tx, err := tn.Pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	_, err = tx.Exec(t.Context(), "LOCK TABLE postrider_internal.rollup_deltas IN SHARE MODE")
+	require.NoError(t, err)
+	stepped := make(chan error, 1)
+	job := tn.RouteJobs(t)[0]
+	go func() { stepped <- tn.System.Publisher.Route(context.Background(), job) }()
+	require.Eventually(t, func() bool {
+		return tn.Count(t, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database()
+			AND wait_event_type = 'Lock' AND query LIKE '%after_subscription%'`) > 0
+	}, 30*time.Second, 5*time.Millisecond)
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.NoError(t, <-stepped)
+	require.Equal(t, 30, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
+	requireRoutedOnce(t, tn)
+}

@@ -1,0 +1,402 @@
+package publish_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+
+	"postrider/internal/catalog"
+	"postrider/internal/event"
+	"postrider/internal/testnode"
+)
+
+// TestLargePublishesAreGatheredInParts: what was published while no node ran must not become one route of a million
+// events.
+func TestLargePublishesAreGatheredInParts(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	tn.Exec(t, `SELECT postrider.publish_batch('orders', (SELECT jsonb_agg('{"eventType": "A", "subject": ""}'::jsonb)
+		    FROM generate_series(1, 5000))) FROM generate_series(1, 9)`)
+	var gathered []int
+	for range 4 {
+		n, jobs, err := tn.System.Publisher.CollectPublishes(t.Context())
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(jobs), 1)
+		gathered = append(gathered, n)
+	}
+	require.Equal(t, []int{4, 4, 1, 0}, gathered)
+	require.Equal(t, 45_000, tn.Count(t, "SELECT sum(cardinality(event_uuids)) FROM postrider_internal.routes"))
+}
+
+// TestPlainEventsTakeTheShortWay: what most publish, and nothing that needs a closer look.
+func TestPlainEventsTakeTheShortWay(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	_, _, err := tn.System.Topics.Put(t.Context(), "cloud",
+		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.CloudEvents})
+	require.NoError(t, err)
+	for _, c := range []struct {
+		topic, event string
+		short        bool
+	}{
+		{"orders", `{"eventType": "A", "subject": ""}`, true},
+		{
+			"orders",
+			`{"id": "1", "eventType": "A", "subject": "s", "eventTime": "2024-02-29T00:00:00.123456Z", "dataVersion": "1",` +
+				` "data": {"a": [1]}}`, false,
+		},
+		{
+			"orders",
+			`{"id": "1", "eventType": "A", "subject": "s", "eventTime": "2026-12-31T23:59:59.123456Z", "dataVersion": "1",` +
+				` "data": {"a": [1]}}`, true,
+		},
+		{"orders", `{"id": "1", "eventType": "A", "subject": "s", "eventTime": "2026-12-31T23:59:59.1234567Z"}`, false},
+		{"orders", `{"eventType": "A", "subject": "s", "topic": "orders"}`, false},
+		{"orders", `{"eventType": "A"}`, false},
+		{"cloud", `{"type": "A", "source": "/s"}`, true},
+		{
+			"cloud",
+			`{"specversion": "1.0", "id": "1", "type": "A", "source": "/s", "subject": "s", "time": "2026-01-31T00:00:00Z",` +
+				` "datacontenttype": "application/json", "data": 5}`, true,
+		},
+		{"cloud", `{"type": "A", "source": "/s", "ext": 1}`, false},
+		{"cloud", `{"type": "A", "source": "/s", "datacontenttype": "text/plain", "data": "a"}`, false},
+	} {
+		taken := tn.Text(t,
+			fmt.Sprintf("SELECT (postrider_internal.accept_plain_event('%s', '%s') IS NOT NULL)::text", c.topic, c.event))
+		require.Equal(t, fmt.Sprint(c.short), taken, c.event)
+	}
+}
+
+// requireStored fails unless each of the events has been stored as wanted.
+func requireStored(t *testing.T, tn *testnode.Node, want *event.Event, ids ...uuid.UUID) {
+	t.Helper()
+	const query = `SELECT event_id, event_type, subject, source, event_time, data_version, schema,
+		       coalesce(traceparent, ''), coalesce(tracestate, ''), body
+		  FROM postrider_internal.events WHERE id = ANY ($1)`
+	rows, _ := tn.Pool.Query(t.Context(), query, ids) // see ForEachRow
+	var got event.Event
+	var at *time.Time
+	stored, err := pgx.ForEachRow(rows, []any{
+		&got.ID, &got.Type, &got.Subject, &got.Source, &at, &got.DataVersion, &got.Schema, &got.Trace.Parent,
+		&got.Trace.State, &got.Body,
+	}, func() error {
+		require.JSONEq(t, string(want.Body), string(got.Body))
+		if want.Time.IsZero() {
+			require.Nil(t, at)
+		} else {
+			require.WithinDuration(t, want.Time, *at, time.Microsecond)
+		}
+		got.Body, got.Time = want.Body, want.Time
+		require.Equal(t, *want, got)
+		return nil
+	})
+	require.NoError(t, err)
+	require.EqualValues(t, len(ids), stored.RowsAffected())
+}
+
+// TestPublishFromSQL: commit publishes, rollback publishes nothing; matches are found when the event is routed.
+func TestPublishFromSQL(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	tn.Subscribe(t, "orders", "all", nil)
+	tn.Subscribe(t, "orders", "placed",
+		func(s *catalog.SubscriptionSpec) { s.Filter.IncludedEventTypes = []string{"Placed"} })
+
+	tx, err := tn.Pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	var ids []uuid.UUID
+	row := tx.QueryRow(t.Context(), `SELECT postrider.publish_batch('orders',
+		    '[{"eventType": "Placed", "subject": "1"}, {"eventType": "Paid", "subject": "1"}]')`)
+	require.NoError(t, row.Scan(&ids))
+	require.Len(t, ids, 2)
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.events"))
+	require.NoError(t, tx.Commit(t.Context()))
+	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.events WHERE matched IS NULL"))
+	require.Equal(t, 1, tn.RouteAll(t, tn.System))
+	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.deliveries"))
+	require.Equal(t, 2, tn.Count(t, "SELECT matched FROM postrider.events WHERE system_id = $1", ids[0]))
+	require.Equal(t, 1, tn.Count(t, "SELECT matched FROM postrider.events WHERE system_id = $1", ids[1]))
+	require.Equal(t, 1,
+		tn.Count(t,
+			"SELECT count(*) FROM postrider.events WHERE system_id = $1 AND body ->> 'id' = event_id AND event_time > now() - "+
+				"interval '1 minute'", ids[1]))
+
+	tx, err = tn.Pool.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `SELECT postrider.publish('orders', '{"eventType": "Placed", "subject": "2"}')`)
+	require.NoError(t, err)
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.Empty(t, tn.RouteJobs(t))
+	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.events"))
+}
+
+// TestPublishFromSQLUnmatched: an unmatched event is reported as such, whatever else its route has.
+func TestPublishFromSQLUnmatched(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	tn.Subscribe(t, "orders", "placed",
+		func(s *catalog.SubscriptionSpec) { s.Filter.IncludedEventTypes = []string{"Placed"} })
+	tn.Exec(t, `SELECT postrider.publish_batch('orders',
+		    '[{"eventType": "A", "subject": ""}, {"eventType": "Placed", "subject": ""}, {"eventType": "B", '
+		        '"subject": ""}]')`)
+	tn.RouteAll(t, tn.System)
+	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.events WHERE matched = 0 AND filter_version IS "+
+		"NOT NULL AND event_type IN ('A', 'B')"))
+	require.Equal(t, 1, tn.Count(t,
+		"SELECT count(*) FROM postrider.events WHERE matched = 1 AND filter_version IS NOT NULL AND event_type = 'Placed'"))
+}
+
+// TestPublishFromSQLIsCounted: once, also where routes wait for their turn and take several steps.
+func TestPublishFromSQLIsCounted(t *testing.T) {
+	t.Parallel()
+	tn := routed(t, 3)
+	tn.Exec(t, `SELECT postrider.publish_batch('orders', (SELECT jsonb_agg('{"eventType": "A", "subject": ""}'::jsonb)
+		    FROM generate_series(1, 3400)))`)
+	for range 30 {
+		tn.Exec(t, `SELECT postrider.publish_batch('orders',
+			    '[{"eventType": "A", "subject": ""}, {"eventType": "B", "subject": ""}]')`)
+	}
+	require.Greater(t, tn.RouteAll(t, tn.System), 1)
+	requireRoutedOnce(t, tn)
+	const published = "SELECT coalesce(sum(e.count), 0) FROM postrider_internal.rollup_deltas d, unnest(d.entries) e " +
+		"WHERE e.kind = $1"
+	require.Equal(t, 3460,
+		tn.Count(t,
+			"SELECT ("+published+") + (SELECT coalesce(sum(count), 0) FROM postrider_internal.rollups WHERE kind = $1)",
+			"published"))
+}
+
+// TestPublishBesideChanges: an event subscription that was made before the event, in a transaction that began later,
+// gets it.
+func TestPublishBesideChanges(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	tx, err := tn.Pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	_, err = tx.Exec(t.Context(), "SELECT now()")
+	require.NoError(t, err)
+	tn.Subscribe(t, "orders", "early", nil)
+	_, err = tx.Exec(t.Context(), `SELECT postrider.publish('orders', '{"eventType": "A", "subject": ""}')`)
+	require.NoError(t, err)
+	tn.Subscribe(t, "orders", "late", nil) // does not wait for the open transaction
+	require.NoError(t, tx.Commit(t.Context()))
+	tn.RouteAll(t, tn.System)
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'early'"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries"))
+}
+
+// TestPublishRejections: what is wrong beside the envelope.
+func TestPublishRejections(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	deep := strings.Repeat("[", 256) + strings.Repeat("]", 256)
+	flat := `{"eventType": "A", "subject": "", "data": [` + strings.Repeat(`"[{",`, 300) + `{}]}`
+	for _, c := range []struct{ call, message string }{
+		{`postrider.publish('other', '{}')`, `topic "other" does not exist`},
+		{`postrider.publish(NULL, '{}')`, `topic is required`},
+		{`postrider.publish('orders', NULL)`, `event is required`},
+		{`postrider.publish('orders', '[]')`, `event must be an object, is an array`},
+		{`postrider.publish('orders', '{"subject": ""}')`, `event.eventType is required`},
+		{`postrider.publish_batch('orders', NULL)`, `events is required`},
+		{`postrider.publish_batch('orders', '{}')`, `events must be an array, is an object`},
+		{
+			`postrider.publish_batch('orders', '[{"subject": "", "eventType": "A"}, {"subject": 5, "eventType": "A"}]')`,
+			`events[1].subject must be a string, is a number`,
+		},
+		{`postrider.publish_batch('orders', (SELECT jsonb_agg(n) FROM generate_series(1, 5001) n))`, `events holds at most ` +
+			`5000 events, this one has 5001`},
+		{
+			`postrider.publish('orders', jsonb_build_object('subject', '', 'eventType', 'A', 'data', repeat('x', 1048576)))`,
+			`event an event has at most 1048576 bytes, this one has 1048`,
+		},
+		{`postrider.publish('orders', '{"eventType": "A", "subject": "", "data": ` + deep + `}')`, `event objects and ` +
+			`arrays may nest 256 deep at most`},
+	} {
+		_, err := tn.Pool.Exec(t.Context(), "SELECT "+c.call)
+		var pgErr *pgconn.PgError
+		require.ErrorAs(t, err, &pgErr, c.call)
+		require.Equal(t, "22023", pgErr.Code, pgErr.Message)
+		require.True(t, strings.HasPrefix(pgErr.Message, c.message), pgErr.Message)
+	}
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.events"))
+	_, err := tn.Pool.Exec(t.Context(), "SELECT postrider.publish('orders', $1::jsonb)", flat)
+	require.NoError(t, err)
+	_, err = tn.Pool.Exec(t.Context(),
+		`SELECT postrider.publish('orders', '{"eventType": "A", "subject": "", "data": `+deep[1:511]+`}')`)
+	require.NoError(t, err)
+	require.Equal(t, 0, tn.Count(t, "SELECT cardinality(postrider.publish_batch('orders', '[]'))"))
+}
+
+// TestPublisherRole: it may publish and nothing else, whatever stands in its search path.
+func TestPublisherRole(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	conn, err := tn.Pool.Acquire(t.Context())
+	require.NoError(t, err)
+	defer conn.Release()
+	try := func(statement string) error {
+		_, err := conn.Exec(t.Context(), statement)
+		return err
+	}
+	require.NoError(t, try(`CREATE SCHEMA trap; CREATE FUNCTION trap.octet_length(text) RETURNS integer
+		LANGUAGE sql AS 'SELECT 1 / 0'; GRANT USAGE ON SCHEMA trap TO postrider_publisher`))
+	require.NoError(t, try("SET ROLE postrider_publisher; SET search_path = trap, pg_catalog"))
+	defer func() { require.NoError(t, try("RESET ROLE; RESET search_path")) }()
+	require.NoError(t, try(`SELECT postrider.publish('orders', '{"eventType": "A", "subject": ""}')`))
+	require.NoError(t, try(`SELECT postrider.publish_batch('orders', '[{"eventType": "A", "subject": ""}]')`))
+	for _, forbidden := range []string{
+		"SELECT * FROM postrider.events", "SELECT * FROM postrider.topics", "SELECT * FROM postrider_internal.events",
+		"SELECT postrider_internal.accept_events('orders', '[]', true, true, NULL)", "SELECT * FROM postrider.dead_letters",
+		"DELETE FROM postrider_internal.dead_letters", "DELETE FROM postrider.nodes",
+	} {
+		require.ErrorContains(t, try(forbidden), "permission denied", forbidden)
+	}
+	require.NoError(t, try("SET ROLE postrider_reader"))
+	require.ErrorContains(t, try(`SELECT postrider.publish('orders', '{"eventType": "A", "subject": ""}')`),
+		"permission denied")
+}
+
+// TestPublishRowChange: a trigger on a table of the user's publishes each change of a row, with its transaction.
+func TestPublishRowChange(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	_, _, err := tn.System.Topics.Put(t.Context(), "cloud",
+		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.CloudEvents})
+	require.NoError(t, err)
+	tn.Exec(t, `CREATE TABLE public.orders (region text, nr integer, total numeric, PRIMARY KEY (region, nr));
+		CREATE TRIGGER events AFTER INSERT OR UPDATE OR
+		DELETE ON public.orders FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('orders');
+		CREATE TRIGGER cloud AFTER INSERT ON public.orders FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('cloud',
+		    'Shop.Order', 'nr, region')`)
+	tn.Exec(t, `INSERT INTO public.orders VALUES ('eu', 1, 9.50), ('eu', 2, 1)`)
+	tn.Exec(t,
+		`UPDATE public.orders SET total = 10.00 WHERE nr = 1; UPDATE public.orders SET total = total;
+		DELETE FROM public.orders WHERE nr = 1`)
+	tn.Exec(t, `BEGIN; INSERT INTO public.orders VALUES ('us', 1, 1); ROLLBACK`)
+	require.Equal(t,
+		"public.orders.Inserted public/orders/eu/1 null 9.50,public.orders.Inserted public/orders/eu/2 null 1,"+
+			"public.orders.Updated public/orders/eu/1 9.50 10.00,public.orders.Deleted public/orders/eu/1 10.00 null", tn.Text(t,
+			`SELECT string_agg(concat_ws(' ', event_type, subject, coalesce(body #>> '{data,old,total}', 'null'),
+		       coalesce(body #>> '{data,new,total}', 'null')), ',' ORDER BY published_at, system_id)
+		   FROM postrider.events WHERE topic = 'orders'`))
+	require.Equal(t, "Shop.Order.Inserted /public/orders public/orders/1/eu", tn.Text(t,
+		`SELECT concat_ws(' ', event_type, source, subject) FROM postrider.events WHERE topic = 'cloud' ORDER BY published_at,
+			       system_id LIMIT 1`))
+
+	// Types that cannot be compared, and changes of what is equal.
+	tn.Exec(t, `CREATE TABLE public.notes (nr integer PRIMARY KEY, body json, price numeric);
+		CREATE TRIGGER events AFTER UPDATE ON public.notes FOR EACH ROW
+		    EXECUTE FUNCTION postrider.publish_row_change('orders', 'Note');
+		INSERT INTO public.notes VALUES (1, '{}', 1.0); UPDATE public.notes SET body = body;
+		UPDATE public.notes SET body = '{ }'; UPDATE public.notes SET price = 1.00`)
+	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.events WHERE event_type = 'Note.Updated'"))
+
+	for _, c := range []struct{ trigger, message string }{
+		{
+			"AFTER INSERT ON public.wrong FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change()",
+			"publish_row_change takes a topic",
+		},
+		{
+			"AFTER INSERT ON public.wrong FOR EACH STATEMENT EXECUTE FUNCTION postrider.publish_row_change('orders')",
+			"FOR EACH ROW",
+		},
+		{
+			"BEFORE INSERT ON public.wrong FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('orders')",
+			"AFTER the change",
+		},
+		{
+			"AFTER INSERT ON public.wrong FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('orders', '', 'nr')",
+			`column "nr", which the subject needs, does not exist in public.wrong`,
+		},
+		{
+			"AFTER INSERT ON public.wrong FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('nowhere')",
+			`topic "nowhere" does not exist`,
+		},
+	} {
+		tn.Exec(t, "DROP TABLE IF EXISTS public.wrong; CREATE TABLE public.wrong (a integer)")
+		tn.Exec(t, "CREATE TRIGGER events "+c.trigger)
+		_, err := tn.Pool.Exec(t.Context(), "INSERT INTO public.wrong VALUES (1)")
+		require.ErrorContains(t, err, c.message)
+	}
+}
+
+// TestPublishFromSQLSideBySide: transactions that publish never wait for one another.
+func TestPublishFromSQLSideBySide(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	tn.Subscribe(t, "orders", "all", nil)
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			for i := range 25 {
+				tx, err := tn.Pool.Begin(t.Context())
+				if !errors.Is(err, nil) {
+					t.Error(err)
+					return
+				}
+				_, err = tx.Exec(t.Context(),
+					fmt.Sprintf(`SELECT postrider.publish('orders', '{"eventType": "A", "subject": "%d"}')`, i))
+				if i%2 == 0 {
+					err = errors.Join(err, tx.Commit(t.Context()))
+				} else {
+					err = errors.Join(err, tx.Rollback(t.Context()))
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	tn.RouteAll(t, tn.System)
+	require.Equal(t, 104, tn.Count(t, "SELECT count(*) FROM postrider.deliveries"))
+}
+
+// TestRowChangeRunsAsItsUser: a cast of the user's own, which to_jsonb calls, has only the rights of the role that
+// changes the row.
+func TestRowChangeRunsAsItsUser(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	tn.Exec(t, `CREATE SCHEMA app; GRANT USAGE ON SCHEMA app TO postrider_publisher; CREATE TYPE app.mood AS ENUM ('fine');
+		CREATE FUNCTION app.tell(app.mood) RETURNS json LANGUAGE sql AS 'SELECT to_json(current_user::text)';
+		CREATE CAST (app.mood AS json) WITH FUNCTION app.tell(app.mood);
+		CREATE TABLE app.people (nr integer PRIMARY KEY, mood app.mood); GRANT INSERT ON app.people TO postrider_publisher,
+		    postrider_reader; GRANT USAGE ON SCHEMA app TO postrider_reader;
+		CREATE TRIGGER events AFTER INSERT ON app.people FOR EACH ROW
+		    EXECUTE FUNCTION postrider.publish_row_change('orders')`)
+	conn, err := tn.Pool.Acquire(t.Context())
+	require.NoError(t, err)
+	defer conn.Release()
+	defer func() { _, _ = conn.Exec(context.Background(), "RESET ROLE") }()
+	_, err = conn.Exec(t.Context(), "SET ROLE postrider_publisher")
+	require.NoError(t, err)
+	_, err = conn.Exec(t.Context(), "INSERT INTO app.people VALUES (1, 'fine')")
+	require.NoError(t, err)
+	require.Equal(t, "postrider_publisher", tn.Text(t, "SELECT body #>> '{data,new,mood}' FROM postrider.events"))
+	_, err = conn.Exec(t.Context(), "SET ROLE postrider_reader")
+	require.NoError(t, err)
+	_, err = conn.Exec(t.Context(), "INSERT INTO app.people VALUES (2, 'fine')")
+	require.ErrorContains(t, err, "permission denied")
+}

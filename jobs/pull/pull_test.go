@@ -1,0 +1,333 @@
+package pull_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/internal/catalog"
+	"postrider/internal/endpointconf"
+	"postrider/internal/event"
+	"postrider/internal/node"
+	"postrider/internal/testnode"
+	"postrider/jobs/publish"
+	"postrider/jobs/pull"
+)
+
+// pulled makes a topic of CloudEvents with an event subscription whose consumer pulls.
+func pulled(t *testing.T, tn *testnode.Node, count int) *catalog.Subscription {
+	t.Helper()
+	_, _, err := tn.System.Topics.Put(t.Context(), "orders",
+		catalog.TopicSpec{Kind: catalog.TopicNamespace, InputSchema: event.CloudEvents})
+	require.NoError(t, err)
+	return tn.Subscribe(t, "orders", "pull", queueOf(count))
+}
+
+// queueOf is the configuration of pull delivery with a number of receives.
+func queueOf(count int) func(*catalog.SubscriptionSpec) {
+	return func(s *catalog.SubscriptionSpec) {
+		*s = catalog.SubscriptionSpec{
+			DeliveryConfiguration: &catalog.DeliveryConfiguration{DeliveryMode: catalog.ModeQueue},
+			EventDeliverySchema:   event.CloudEvents,
+			RetryPolicy:           catalog.RetryPolicySpec{Policy: "namespace-2023", MaxDeliveryAttempts: &count},
+		}
+	}
+}
+
+func publishCloudEvents(t *testing.T, tn *testnode.Node, prefix string, n int) {
+	t.Helper()
+	events := make([]event.Event, n)
+	for i := range events {
+		id := fmt.Sprintf("%s-%d", prefix, i)
+		events[i] = event.Event{
+			Schema: event.CloudEvents, ID: id, Type: "test", Source: "/s",
+			Body: fmt.Appendf(nil, `{"specversion":"1.0","id":%q, "source":"/s","type":"test","x":1}`, id),
+		}
+	}
+	_, err := tn.System.Publisher.Publish(t.Context(), publish.Publication{
+		Topic: "orders", Parse: func(*catalog.Topic) ([]event.Event, error) { return events, nil },
+	})
+	require.NoError(t, err)
+}
+
+// receive returns at once what is available.
+func receive(t *testing.T, tn *testnode.Node, sub *catalog.Subscription, most int) []pull.Delivery {
+	t.Helper()
+	received, err := tn.System.Receiver.Receive(t.Context(), sub, most, 20*time.Millisecond, "test")
+	require.NoError(t, err)
+	return received
+}
+
+func settle(
+	t *testing.T, tn *testnode.Node, sub *catalog.Subscription, how pull.Settlement, delay time.Duration, received ...pull.Delivery,
+) (n int) {
+	t.Helper()
+	tokens := make([]pull.LockToken, len(received))
+	for i := range received {
+		tokens[i] = received[i].Token
+	}
+	ok, err := tn.System.Receiver.Settle(t.Context(), sub, how, tokens, delay)
+	require.NoError(t, err)
+	for _, ended := range ok {
+		if ended {
+			n++
+		}
+	}
+	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
+	return n
+}
+
+// endLocks lets the time of all locks end.
+func endLocks(t *testing.T, tn *testnode.Node) {
+	t.Helper()
+	tn.Exec(t, "UPDATE postrider_internal.river_job SET scheduled_at = now() - interval '1 second' WHERE kind = 'lock'")
+	require.NoError(t, tn.System.Receiver.ExpireLocks(t.Context()))
+	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
+}
+
+func TestReceiveAndAcknowledge(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Unchecked(t)
+	sub := pulled(t, tn, 10)
+	publishCloudEvents(t, tn, "e", 5)
+	require.Equal(t, 5, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE waits_for = 'consumer'"))
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
+
+	first := receive(t, tn, sub, 3)
+	require.Len(t, first, 3)
+	require.Equal(t, "e-0", first[0].EventID)
+	require.Equal(t, 1, first[0].Count)
+	require.Equal(t, `{"specversion":"1.0","id":"e-0", "source":"/s","type":"test","x":1}`, string(first[0].Event))
+	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE waits_for = 'lock'"))
+	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
+	require.Len(t, receive(t, tn, sub, 3), 2)
+	require.Empty(t, receive(t, tn, sub, 3))
+
+	require.Equal(t, 3, settle(t, tn, sub, pull.Acknowledge, 0, first...))
+	require.Equal(t, 0, settle(t, tn, sub, pull.Acknowledge, 0, first...), "each token counts once")
+	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
+	require.Equal(t, 3, tn.Count(t,
+		"SELECT count(*) FROM postrider.delivery_attempts WHERE outcome = 'Acknowledged' AND number = 1"))
+}
+
+func TestReleaseExpireReject(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Unchecked(t)
+	sub := pulled(t, tn, 3)
+	publishCloudEvents(t, tn, "e", 1)
+
+	first := receive(t, tn, sub, 1)
+	require.NoError(t, tn.System.Receiver.Return(sub, first))
+	again := receive(t, tn, sub, 1)
+	require.Equal(t, 1, again[0].Count, "a receive that did not reach its consumer does not count")
+	require.Equal(t, 0, settle(t, tn, sub, pull.Acknowledge, 0, first...), "a new receive has a new token")
+
+	require.Equal(t, 1, settle(t, tn, sub, pull.Release, time.Hour, again...))
+	require.Empty(t, receive(t, tn, sub, 1), "invisible for an hour")
+	tn.Exec(t, "UPDATE postrider_internal.deliveries SET next_attempt_at = now()")
+	again = receive(t, tn, sub, 1)
+	require.Equal(t, 2, again[0].Count)
+	endLocks(t, tn)
+	require.Equal(t, 0, settle(t, tn, sub, pull.Acknowledge, 0, again...), "its time has ended")
+
+	again = receive(t, tn, sub, 1)
+	require.Equal(t, 3, again[0].Count)
+	require.Equal(t, 1, settle(t, tn, sub, pull.Release, 0, again...), "a release after the last delivery succeeds")
+	require.Empty(t, receive(t, tn, sub, 1))
+	require.Equal(t, 1, tn.Count(t, `SELECT count(*) FROM postrider.dead_letters
+		WHERE reason = 'MaxDeliveryAttemptsExceeded' AND attempts = 3 AND last_outcome = 'Released'`))
+
+	publishCloudEvents(t, tn, "rejected", 1)
+	require.Equal(t, 1, settle(t, tn, sub, pull.Reject, 0, receive(t, tn, sub, 1)...))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'RejectedByConsumer'"))
+	require.Equal(t, 4, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts"))
+}
+
+func TestRenewLocks(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Unchecked(t)
+	sub := pulled(t, tn, 10)
+	publishCloudEvents(t, tn, "e", 2)
+	received := receive(t, tn, sub, 2)
+	tn.Exec(t, "UPDATE postrider_internal.river_job SET scheduled_at = now() + interval '1 second'")
+	tokens := []pull.LockToken{received[0].Token}
+	ok, err := tn.System.Receiver.Renew(t.Context(), sub, tokens)
+	require.NoError(t, err)
+	require.Equal(t, []bool{true}, ok)
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job "+
+		"WHERE scheduled_at > now() + interval '50 seconds'"))
+	require.Equal(t, 2, settle(t, tn, sub, pull.Acknowledge, 0, received...), "the token stays")
+
+	publishCloudEvents(t, tn, "old", 1)
+	old := receive(t, tn, sub, 1)
+	tn.Exec(t, `UPDATE postrider_internal.river_job
+		SET args = jsonb_set(args, '{f}', to_jsonb(extract(epoch FROM now() - interval '61 minutes')))`)
+	ok, err = tn.System.Receiver.Renew(t.Context(), sub, []pull.LockToken{old[0].Token})
+	require.NoError(t, err)
+	require.Equal(t, []bool{false}, ok)
+}
+
+func TestAvailableDeliveriesExpire(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Unchecked(t)
+	pulled(t, tn, 10)
+	publishCloudEvents(t, tn, "e", 2)
+	tn.Exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '30 days'")
+	require.NoError(t, tn.System.Receiver.Tend(t.Context()))
+	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded'"))
+}
+
+// A receiver waits without a connection, and gets what is published, released or resumed meanwhile, on any node.
+func TestReceiveWaits(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Unchecked(t)
+	sub := pulled(t, tn, 10)
+	received := make(chan []pull.Delivery)
+	wait := func(ctx context.Context, most int) {
+		got, err := tn.System.Receiver.Receive(ctx, sub, most, time.Minute, "test")
+		if err != nil {
+			t.Error(err)
+		}
+		received <- got
+	}
+	waiting := func(n int) func() bool { return func() bool { return tn.System.Receiver.Waiting() == n } }
+	ctx, cancel := context.WithCancel(t.Context())
+	go wait(ctx, 1)
+	go wait(t.Context(), 1)
+	go wait(t.Context(), 1)
+	require.Eventually(t, waiting(3), 30*time.Second, time.Millisecond)
+	cancel()
+	require.Empty(t, <-received)
+	publishCloudEvents(t, tn, "e", 2)
+	require.Len(t, <-received, 1)
+	second := <-received
+	require.Len(t, second, 1)
+
+	go wait(t.Context(), 10)
+	require.Eventually(t, waiting(1), 30*time.Second, time.Millisecond)
+	settle(t, tn, sub, pull.Release, 0, second...)
+	require.Equal(t, 2, (<-received)[0].Count)
+
+	_, err := tn.System.Holds.Pause(t.Context(), "orders", "pull", nil)
+	require.NoError(t, err)
+	publishCloudEvents(t, tn, "held", 3)
+	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'paused'"))
+	require.Empty(t, receive(t, tn, sub, 3))
+	_, err = tn.System.Holds.Resume(t.Context(), "orders", "pull")
+	require.NoError(t, err)
+	go wait(t.Context(), 3)
+	require.Eventually(t, waiting(1), 30*time.Second, time.Millisecond)
+	require.NoError(t, tn.System.Releaser.MakeAvailable(t.Context(), sub.ID, nil))
+	require.Len(t, <-received, 3)
+
+	go wait(t.Context(), 1)
+	require.Eventually(t, waiting(1), 30*time.Second, time.Millisecond)
+	tn.System.Receiver.Stop()
+	require.Empty(t, <-received)
+}
+
+// Consumers acknowledge while the times of their locks end: each lock ends once, by one of both.
+func TestAcknowledgeAndExpiryRace(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Unchecked(t)
+	sub := pulled(t, tn, 10)
+	const events = 300
+	publishCloudEvents(t, tn, "e", events)
+	other := tn.Beside(t, node.Options{Node: "node-2"}).System
+	var consumers sync.WaitGroup
+	acknowledged := make([]int, 4)
+	for i := range acknowledged {
+		consumers.Go(func() {
+			for tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries") > 0 {
+				got, err := tn.System.Receiver.Receive(t.Context(), sub, 20, 50*time.Millisecond, "test")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for _, d := range got {
+					ok, err := tn.System.Receiver.Settle(t.Context(), sub, pull.Acknowledge, []pull.LockToken{d.Token}, 0)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if ok[0] {
+						acknowledged[i]++
+					}
+				}
+			}
+		})
+	}
+	ended := make(chan struct{})
+	go func() { consumers.Wait(); close(ended) }()
+	for done := false; !done; {
+		select {
+		case <-ended:
+			done = true
+		default:
+			tn.Exec(t, "UPDATE postrider_internal.river_job SET scheduled_at = now() WHERE kind = 'lock' AND id % 10 = 0")
+			require.NoError(t, other.Receiver.ExpireLocks(t.Context()))
+		}
+	}
+	total := 0
+	for _, n := range acknowledged {
+		total += n
+	}
+	lettered := tn.Count(t, "SELECT count(*) FROM postrider.dead_letters")
+	require.Equal(t, events, total+lettered)
+	require.Equal(t, total, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
+	require.Positive(t, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE outcome = 'Expired'"))
+}
+
+// A change between push and queue keeps pending deliveries: single ones, batches, and those on hold.
+func TestDeliveryModeChanges(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Unchecked(t)
+	sub := pulled(t, tn, 10)
+	publishCloudEvents(t, tn, "e", 3)
+	locked := receive(t, tn, sub, 1)
+	push := func(limit *endpointconf.DeliveryRate) {
+		tn.Subscribe(t, "orders", "pull", func(s *catalog.SubscriptionSpec) {
+			s.EventDeliverySchema, s.RetryPolicy.Policy, s.MaxEventsPerBatch = event.CloudEvents, "namespace-2023", new(10)
+			s.DeliveryRate = limit
+		})
+	}
+	push(&endpointconf.DeliveryRate{Limit: 1})
+	require.Equal(t, 1, settle(t, tn, sub, pull.Acknowledge, 0, locked...), "a consumer may end what it has locked")
+	require.NoError(t, tn.System.Receiver.Tend(t.Context()))
+	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'rate_limited'"))
+	push(nil)
+	_, err := tn.System.Releaser.Refill(t.Context(), sub.ID, false, 10)
+	require.NoError(t, err)
+	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'deliver'"))
+	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
+	publishCloudEvents(t, tn, "batched", 2)
+	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE waits_for = 'batch'"))
+}
+
+// Receivers of one topic take at most half of a node's waiting places.
+func TestReceiversOfOneTopicLeavePlacesToOthers(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Unchecked(t)
+	sub := pulled(t, tn, 10)
+	ctx, cancel := context.WithCancel(t.Context())
+	var waiting sync.WaitGroup
+	for range 2500 {
+		waiting.Go(func() { _, _ = tn.System.Receiver.Receive(ctx, sub, 1, time.Minute, "test") })
+	}
+	require.Eventually(t, func() bool { return tn.System.Receiver.Waiting() == 2500 }, 30*time.Second, time.Millisecond)
+	_, err := tn.System.Receiver.Receive(ctx, sub, 1, 0, "test")
+	require.ErrorIs(t, err, pull.ErrTooManyReceiversOfTopic)
+	other := *sub
+	other.ID, other.TopicID = sub.ID+1, sub.TopicID+1
+	_, err = tn.System.Receiver.Receive(ctx, &other, 1, 0, "test")
+	require.NoError(t, err)
+	cancel()
+	waiting.Wait()
+	_, err = tn.System.Receiver.Receive(t.Context(), sub, 1, 0, "test")
+	require.NoError(t, err)
+}

@@ -1,0 +1,154 @@
+package queue_test
+
+import (
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/internal/catalog"
+	"postrider/internal/testnode"
+	"postrider/jobs/queue"
+	"postrider/policy"
+)
+
+// recording records results at the same time, and counts those that are recorded.
+func recording(
+	t *testing.T, tn *testnode.Node, sub *catalog.Subscription, verdict policy.Verdict, deliveries []int64, jobs []queue.JobToken,
+) *atomic.Int64 {
+	t.Helper()
+	var recorded atomic.Int64
+	for i := range deliveries {
+		go func() {
+			if tn.System.Recorder.Record(t.Context(), testnode.Result(deliveries[i], jobs[i], sub, verdict)) == nil {
+				recorded.Add(1)
+			}
+		}()
+	}
+	return &recorded
+}
+
+// TestOpenTransactionDelaysOnlyItsDelivery: a transaction that locks a delivery's rows delays that delivery alone, and
+// the node goes on. What becomes of it then is what became of it first.
+func TestOpenTransactionDelaysOnlyItsDelivery(t *testing.T) {
+	t.Parallel()
+	for name, other := range map[string]struct {
+		does   string
+		held   int64
+		commit bool
+		state  string
+	}{
+		"cancels": {"SELECT postrider.cancel($1)", 1, true, "canceled"},
+		"locks a job": {
+			"SELECT FROM postrider_internal.river_job WHERE (args ->> 'd')::bigint = $1 FOR UPDATE", 1, true, "delivered",
+		},
+		"cancels, but no": {"SELECT postrider.cancel($1)", 1, false, "delivered"},
+		"locks a row":     {"SELECT FROM postrider_internal.deliveries WHERE id = $1 FOR UPDATE", 1, true, "delivered"},
+		"gives three up": {
+			"SELECT postrider.dead_letter_now(d) FROM generate_series($1::bigint, $1::bigint + 2) d", 3, true, "dead_lettered",
+		},
+		"gives none of them": {
+			"SELECT postrider.dead_letter_now(d) FROM generate_series($1::bigint, $1::bigint + 2) d", 3, false, "delivered",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tn, sub := testnode.Orders(t)
+			tn.Publish(t, "orders", "e", 201)
+			d, j := tn.Fetch(t, "node-1")
+			first := slices.Min(d)
+			end := tn.OpenTransaction(t, other.does, first)
+			recorded := recording(t, tn, sub, policy.Verdict{Action: policy.Delivered}, d, j)
+			require.Eventually(t, func() bool { return recorded.Load() == 201-other.held }, 30*time.Second, 5*time.Millisecond)
+			// Later flushes do not wait again for rows that are known to be locked.
+			tn.Publish(t, "orders", "f", 40)
+			d, j = tn.Fetch(t, "node-1")
+			for i := range d {
+				require.NoError(t,
+					tn.System.Recorder.Record(t.Context(), testnode.Result(d[i], j[i], sub, policy.Verdict{Action: policy.Delivered})))
+			}
+			require.NoError(t, tn.System.Recorder.WaitRecording(t.Context()), "new requests may start")
+			require.Equal(t, 201-other.held, recorded.Load())
+			end(other.commit)
+			require.Eventually(t, func() bool { return recorded.Load() == 201 }, 30*time.Second, 5*time.Millisecond)
+			require.EqualValues(t, other.held,
+				tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = $1 AND delivery_id BETWEEN $2 AND $2 + $3 - 1",
+					other.state, first, other.held))
+			require.Equal(t, 241,
+				tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state IN ('delivered', $1)", other.state),
+				"each ended once")
+			require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+			require.Zero(t, tn.Count(t, testnode.BrokenTokens))
+		})
+	}
+}
+
+// Who releases a probation has what all failures of its endpoint are written down in; those of others are, and no
+// publish waits.
+func TestAnOpenReleaseHoldsUpNoOtherEndpoint(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	resting := tn.Subscribe(t, "orders", "resting", nil)
+	other := tn.Subscribe(t, "orders", "other",
+		func(s *catalog.SubscriptionSpec) { s.EndpointURL = "https://other.example.com/hook" })
+	tn.Publish(t, "orders", "e", 10)
+	d, j := tn.Fetch(t, "node-1")
+	tn.Rest(t, "resting")
+	end := tn.OpenTransaction(t, "SELECT postrider.release('orders', 'resting')")
+	tn.Publish(t, "orders", "f", 20) // no publish waits for it
+	require.Equal(t, 20,
+		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'resting' AND hold = 'probation'"))
+
+	var recorded [2]atomic.Int64
+	for i := range d {
+		sub, which := other, 1
+		if tn.Count(t, "SELECT subscription_id FROM postrider_internal.deliveries WHERE id = $1", d[i]) == int(resting.ID) {
+			sub, which = resting, 0
+		}
+		work, err := tn.System.Loader.Load(t.Context(), queue.AttemptArgs{Delivery: d[i], Subscription: sub.ID}, j[i])
+		require.NoError(t, err)
+		r := testnode.Result(d[i], j[i], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})
+		r.Probation = work.Probation
+		work.Release()
+		go func() {
+			if tn.System.Recorder.Record(t.Context(), r) == nil {
+				recorded[which].Add(1)
+			}
+		}()
+	}
+	require.Eventually(t, func() bool { return recorded[1].Load() == 10 }, 30*time.Second, 5*time.Millisecond)
+	require.NoError(t, tn.System.Recorder.WaitRecording(t.Context()))
+	require.Zero(t, recorded[0].Load())
+	end(true)
+	require.Eventually(t, func() bool { return recorded[0].Load() == 10 }, 30*time.Second, 5*time.Millisecond)
+	require.Equal(t, 20, tn.Count(t, "SELECT count(*) FROM postrider_internal.delivery_attempts"), "each once")
+	n, err := tn.System.Releaser.Refill(t.Context(), resting.ID, false, 100)
+	require.NoError(t, err)
+	require.Equal(t, 20, n, "what was held for what was over is let go")
+	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
+}
+
+// A person who resumes and does not commit holds up no publish; what is published meanwhile is held, and let go by the
+// first refill after.
+func TestAnOpenResumeHoldsUpNoPublish(t *testing.T) {
+	t.Parallel()
+	for _, commit := range []bool{true, false} {
+		tn, sub := testnode.Orders(t)
+		tn.Subscribe(t, "orders", "other", nil)
+		tn.Exec(t, "SELECT postrider.pause('orders', $1)", sub.Name)
+		end := tn.OpenTransaction(t, "SELECT postrider.resume('orders', $1)", sub.Name)
+		for range 20 {
+			tn.Publish(t, "orders", "e", 10) // while the transaction is open
+		}
+		require.Equal(t, 200, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'paused'"))
+		require.Equal(t, 200, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"), "the other's")
+		end(commit)
+		n, err := tn.System.Releaser.Refill(t.Context(), sub.ID, false, 1000)
+		require.NoError(t, err)
+		require.Equal(t, map[bool]int{true: 200}[commit], n)
+		require.Zero(t, tn.Count(t, testnode.BrokenTokens))
+	}
+}
