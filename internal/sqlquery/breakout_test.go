@@ -316,7 +316,7 @@ func TestBreakoutsOfLimits(t *testing.T) {
 		require.ErrorIs(t, err, sqlquery.ErrDeadline, attempt)
 		qs.idle(t)
 	}
-	b = setup(t, sqlquery.Options{})
+	qs = setup(t, sqlquery.Options{})
 	for attempt, want := range map[string]error{
 		"SELECT repeat('x', 100000000)": sqlquery.ErrTooLarge, "SELECT repeat('x', 9 << 20)": sqlquery.ErrTooLarge,
 		"SELECT array_agg(n) FROM generate_series(1, 3000000) n":  sqlquery.ErrTooLarge,

@@ -156,7 +156,7 @@ func TestDeadlineAndCancel(t *testing.T) {
 	_, err := qs.runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT count(*) FROM generate_series(1, 1e12)"})
 	require.ErrorIs(t, err, sqlquery.ErrDeadline)
 
-	b = setup(t, sqlquery.Options{})
+	qs = setup(t, sqlquery.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err = qs.runner.Each(ctx, sqlquery.Request{SQL: "SELECT n, CASE WHEN n > 9000 THEN " +
 		"(SELECT count(*) FROM generate_series(n, 1e12)) END FROM generate_series(1, 10000) n"},
