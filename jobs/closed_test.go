@@ -123,7 +123,7 @@ func TestThrottledAloneClosesTheEndpoint(t *testing.T) {
 	for n := 3; n < 11; n++ {
 		v.requireAfter(t, n, 2, 0)
 	}
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL"))
+	require.Zero(t, tn.Probations(t, "since IS NOT NULL"))
 	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts "+
 		"WHERE status = 429 AND why LIKE '%; lowers the concurrency'"))
 }

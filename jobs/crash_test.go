@@ -30,11 +30,10 @@ func TestStopDuringARequestIsNoOutcome(t *testing.T) {
 
 	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts"))
 	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters"))
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state IN ('available', 'retryable')"))
+	require.Equal(t, 1, tn.Jobs(t, "state IN ('available', 'retryable')"))
 	require.Equal(t, 1, tn.Count(t,
 		"SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 0 AND last_outcome IS NULL"))
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.nodes"), "the lease is given back")
+	require.Zero(t, tn.Nodes(t, ""), "the lease is given back")
 	tn.RequireInvariants(t)
 
 	h.letGo()
@@ -80,7 +79,7 @@ func TestStopBehindALockedRow(t *testing.T) {
 	for _, id := range []string{"a", "b", "c"} {
 		publishOne(t, tn, id)
 	}
-	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running'"))
+	require.Equal(t, 3, tn.Jobs(t, "state = 'running'"))
 	tx, err := tn.Pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
@@ -90,11 +89,9 @@ func TestStopBehindALockedRow(t *testing.T) {
 
 	require.NoError(t, engine.GiveBackUnbegun(t.Context()))
 
-	require.Equal(t, 2,
-		tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND args ->> 'r' = '0'"))
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running' AND id = $1", locked))
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.nodes"))
+	require.Equal(t, 2, tn.Jobs(t, "state = 'available' AND args ->> 'r' = '0'"))
+	require.Equal(t, 1, tn.Jobs(t, "state = 'running' AND id = $1", locked))
+	require.Zero(t, tn.Nodes(t, ""))
 	require.NoError(t, tx.Rollback(t.Context()))
 	other := tn.Beside(t, node.Options{Node: "node-2"}).System
 	n, err := other.JobRows.ReclaimFromLost(t.Context())
@@ -115,7 +112,7 @@ func TestReclaimingALeftOverJobInsertsNone(t *testing.T) {
 	n, err := tn.System.JobRows.ReclaimFromLost(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, n)
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+	require.Equal(t, 1, tn.Jobs(t, ""))
 }
 
 // Attempts that finish during a stop are recorded as usual.
@@ -171,9 +168,8 @@ func TestAttemptOfADeadNodeIsRepeated(t *testing.T) {
 	require.Equal(t, 1,
 		tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE number = 1 AND reruns = 1 AND node = 'node-1'"))
 	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND reruns = 1"))
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.nodes WHERE id = 'dead'"))
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running' AND attempted_by = '{living}'"))
+	require.Zero(t, tn.Nodes(t, "id = 'dead'"))
+	require.Equal(t, 1, tn.Jobs(t, "state = 'running' AND attempted_by = '{living}'"))
 	require.Len(t, e.requests(), 1)
 }
 
@@ -223,7 +219,7 @@ func TestDueJobsArePromotedWithoutALeader(t *testing.T) {
 	tn.Start(t)
 	publishOne(t, tn, "e")
 	tn.AttemptsMade(t, 2)
-	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'scheduled'"))
+	require.Equal(t, 2, tn.Jobs(t, "state = 'scheduled'"))
 	require.Equal(t, 2, tn.Count(t, strings.Replace(travelStatement, "state = 'available'",
 		"state = (SELECT name FROM postrider_internal.event_subscriptions s "+
 			"WHERE s.id = (args ->> 's')::bigint)::postrider_internal.river_job_state", 1)))
@@ -283,12 +279,11 @@ func TestStopGivesBackUnbegunJobsWithoutARerun(t *testing.T) {
 	engine := tn.Engine(t) // never started: no worker begins its local jobs
 	engine.TakeOver()
 	publishOne(t, tn, "e")
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running'"))
+	require.Equal(t, 1, tn.Jobs(t, "state = 'running'"))
 
 	require.NoError(t, engine.GiveBackUnbegun(t.Context()))
 
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND args ->> 'r' = '0'"))
+	require.Equal(t, 1, tn.Jobs(t, "state = 'available' AND args ->> 'r' = '0'"))
 	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE reruns = 0"))
 	tn.RequireInvariants(t)
 }

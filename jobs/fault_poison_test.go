@@ -85,8 +85,7 @@ func TestHugeAndMalformedResponses(t *testing.T) {
 		require.Len(t, everything(t, tn, view), len(cases), view)
 	}
 	require.Len(t, everything(t, tn, "dead_letters"), 1)
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.delivery_attempts "+
-		"WHERE octet_length(response_headers) > 4096 OR octet_length(response_excerpt) > 4096"))
+	require.Zero(t, tn.Recorded(t, "octet_length(response_headers) > 4096 OR octet_length(response_excerpt) > 4096"))
 	require.Zero(t,
 		tn.Count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE response_excerpt LIKE '(postrider:%'`),
 		"nothing had to be left out")

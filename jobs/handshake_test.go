@@ -107,7 +107,7 @@ func TestValidationEvent(t *testing.T) {
 	require.Len(t, h.Steps, 1)
 	require.Equal(t, 200, h.Steps[0].Status)
 	require.JSONEq(t, `{"ValidationResponse":"(code)"}`, string(h.Steps[0].Response))
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'handshake'"))
+	require.Zero(t, tn.Jobs(t, "kind = 'handshake'"))
 
 	require.Len(t, e.requests(), 1)
 	r := e.requests()[0]

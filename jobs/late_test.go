@@ -95,7 +95,7 @@ func TestLateSuccessCancelsTheQueuedRetry(t *testing.T) {
 	require.Greater(t, report.Duration, time.Second, "counted from the send")
 	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' "+
 		"AND attempts = 1 AND last_outcome = 'Delivered' AND last_status = 200 AND reason IS NULL"))
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+	require.Zero(t, tn.Jobs(t, ""))
 	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE NOT late AND number = 1 "+
 		"AND outcome = 'TimedOut' AND verdict = 'retry' AND next_attempt_at IS NOT NULL"))
 	require.Equal(t, 1, tn.Count(t, lateRows, 1, "Delivered", "deliver",
@@ -156,7 +156,7 @@ func TestLateSuccessAfterAnotherAttemptFailed(t *testing.T) {
 		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 2 AND last_status = 200"))
 	require.Equal(t, 1,
 		tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE late AND number = 1 AND verdict = 'deliver'"))
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+	require.Zero(t, tn.Jobs(t, ""))
 	require.Len(t, x.requests(), 2)
 }
 

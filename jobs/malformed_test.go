@@ -202,8 +202,7 @@ func TestMalformedResponses(t *testing.T) {
 	for _, a := range zoo {
 		requireCase(t, tn, a)
 	}
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.delivery_attempts "+
-		"WHERE octet_length(response_excerpt) > 4096 OR octet_length(response_headers) > 4096"))
+	require.Zero(t, tn.Recorded(t, "octet_length(response_excerpt) > 4096 OR octet_length(response_headers) > 4096"))
 	require.Equal(t, 1, tn.Count(t, `SELECT count(*) FROM postrider_internal.delivery_attempts a
 		JOIN postrider_internal.event_subscriptions s ON s.id = a.subscription_id
 		WHERE s.name = 'gzip-bomb' AND substring(response_excerpt FOR 2) = '\x1f8b'`), "what is packed stays packed")

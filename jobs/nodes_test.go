@@ -131,11 +131,11 @@ func TestJobsOfAnUnknownKindWait(t *testing.T) {
 	require.Equal(t, "e2", tn.Attempt(t).EventID)
 	require.Equal(t, "e1", tn.Attempt(t).EventID, "the known job of the dead node is made again")
 
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.nodes WHERE id = 'dead'"))
+	require.Zero(t, tn.Nodes(t, "id = 'dead'"))
 	var got string
 	require.NoError(t, tn.Pool.QueryRow(t.Context(), rows).Scan(&got))
 	require.Regexp(t, `^\d+ available 0 true, \d+ available 0 true, \d+ running 0 true$`, got)
-	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"),
+	require.Equal(t, 3, tn.Jobs(t, ""),
 		"the rows that were there, and no others")
 }
 

@@ -137,12 +137,12 @@ func TestFailuresThatStartNoProbation(t *testing.T) {
 	require.Equal(t, 2, tn.Count(t, "SELECT failures_in_a_row FROM postrider_internal.probations"))
 	publishOne(t, tn, "good")
 	tn.Attempt(t)
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.probations"),
+	require.Zero(t, tn.Probations(t, ""),
 		"a success leaves nothing to count on")
 	publishFailing(t, tn, 2)
 	require.Zero(t, tn.Count(t, inProbation))
 	publishFailing(t, tn, 1)
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL"))
+	require.Equal(t, 1, tn.Probations(t, "since IS NOT NULL"))
 }
 
 // One event counts once, however many event subscriptions of an endpoint it matches and however often it is
@@ -208,7 +208,7 @@ func TestNamespaceProbation(t *testing.T) {
 		subscribe(t, tn, "billing", newSwitchable(t, http.StatusInternalServerError).URL, under("namespace-2023"))
 		tn.Start(t)
 		publishFailing(t, tn, 3)
-		require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.probations"))
+		require.Zero(t, tn.Probations(t, ""))
 	})
 }
 
@@ -230,7 +230,7 @@ func TestLostProbeIsReplaced(t *testing.T) {
 	require.Equal(t, sub.Name, tn.Attempt(t).Subscription)
 	tn.AttemptsMade(t, 1)
 	tn.Become(t, 0, "SELECT count(*) FROM postrider.deliveries WHERE hold IS NOT NULL")
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.probations"))
+	require.Zero(t, tn.Probations(t, ""))
 }
 
 // A held delivery whose time to live ends during the probation ends then.
@@ -333,5 +333,5 @@ func TestLateSuccessEndsTheProbation(t *testing.T) {
 	require.Equal(t, policy.Delivered, tn.Attempt(t).Verdict.Action)
 	x.next(t).respond(http.StatusOK)
 	require.Equal(t, "waits", tn.Attempt(t).EventID)
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.probations"))
+	require.Zero(t, tn.Probations(t, ""))
 }

@@ -394,7 +394,7 @@ func (w *world) drain(t *testing.T) {
 			require.NoError(t, err)
 		}
 		travel(t, w.Node)
-		return w.Count(t, "SELECT count(*) FROM postrider_internal.deliveries") == 0
+		return w.Pending(t, "") == 0
 	})
 }
 

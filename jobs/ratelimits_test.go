@@ -97,7 +97,7 @@ func TestDeliveryRateAfterACrash(t *testing.T) {
 		_, err := tn.System.Releaser.RefillLimited(t.Context(), sub, rate, 0, 100)
 		require.NoError(t, err)
 	}
-	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+	require.Equal(t, 3, tn.Jobs(t, ""))
 	tn.Exec(t, "INSERT INTO postrider_internal.nodes (id, beat, host, version) VALUES ('dead', 7, 'h', 'v')")
 	runOn(t, tn, "dead", "all")
 	tn.Exec(t, "DELETE FROM postrider_internal.river_job WHERE id = (SELECT max(id) FROM postrider_internal.river_job)")
@@ -208,7 +208,7 @@ func TestDeliveryRateLeavesWhatExpires(t *testing.T) {
 		_, err := tn.System.Releaser.RefillLimited(t.Context(), sub, rate, 0, 100)
 		require.NoError(t, err)
 	}
-	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold IS NULL AND id > 3"))
+	require.Equal(t, 2, tn.Pending(t, "hold IS NULL AND id > 3"))
 	require.Equal(t, 3, tn.Count(t, rateLimited))
 }
 
@@ -229,7 +229,7 @@ func TestLateJobsKeepTheLimit(t *testing.T) {
 		tn.Exec(t, "UPDATE postrider_internal.delivery_rates SET next_at = '-infinity'")
 	}
 	tn.Exec(t, "UPDATE postrider_internal.river_job SET scheduled_at = now()")
-	require.Greater(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"), 90)
+	require.Greater(t, tn.Jobs(t, ""), 90)
 	began := time.Now()
 	tn.Start(t)
 	tn.Become(t, 120, delivered)
@@ -251,7 +251,7 @@ func TestCutterReturnsItsTime(t *testing.T) {
 		_, err := tn.System.Releaser.RefillLimited(t.Context(), sub, rate, 0, 100)
 		require.NoError(t, err)
 	}
-	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+	require.Equal(t, 2, tn.Jobs(t, ""))
 	tn.Start(t)
 	tn.Become(t, 1, delivered)
 	tn.Become(t, 0, "SELECT count(*) FROM postrider_internal.river_job")

@@ -117,11 +117,11 @@ func TestFailedNoticesCreateNoNotices(t *testing.T) {
 	tn.Become(t, 3, notices) // the end of that probation
 	fail(3)
 	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL AND NOT notified"),
+		tn.Probations(t, "since IS NOT NULL AND NOT notified"),
 		"a notice started the next one")
 	tn.Exec(t, "DELETE FROM postrider_internal.probations")
 	settle(t, tn)
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.notices"))
+	require.Zero(t, tn.Notices(t, ""))
 	require.Equal(t, 3, tn.Count(t, notices), "no more notices")
 }
 
@@ -139,7 +139,7 @@ func TestNoticesSurviveTheirNode(t *testing.T) {
 	require.NoError(t, first.Start(t.Context()))
 	tn.Attempt(t)
 	testnode.RequireStops(t, first)
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.notices"))
+	require.Equal(t, 1, tn.Notices(t, ""))
 	require.Empty(t, operators.requests())
 
 	tn.Exec(t, "UPDATE postrider_internal.notice_pass SET noticed_at = '-infinity'")

@@ -35,7 +35,7 @@ func requireEnded(t *testing.T, tn *testnode.Node, delivery int64, state, reason
 			"SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND state = $2 AND reason = $3 AND hold IS NULL "+
 				"AND finished_at IS NOT NULL", delivery, state, reason))
 	require.Zero(t,
-		tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE args ->> 'd' = $1::text", fmt.Sprint(delivery)))
+		tn.Jobs(t, "args ->> 'd' = $1::text", fmt.Sprint(delivery)))
 	require.Equal(t, 1, tn.Count(t,
 		"SELECT coalesce(sum(count), 0) FROM postrider.delivery_counts WHERE kind = $1 AND detail = $2", state, reason))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
@@ -243,8 +243,7 @@ func TestRetryNowIsRejected(t *testing.T) {
 			require.ErrorIs(t, err, row.kind)
 			require.Equal(t, row.message, theNo(t, err).Message)
 			require.Contains(t, theNo(t, err).Hint, row.hint)
-			require.Equal(t, 1, tn.Count(t,
-				"SELECT count(*) FROM postrider_internal.deliveries WHERE next_attempt_at > now() + interval '59 minutes'"))
+			require.Equal(t, 1, tn.Pending(t, "next_attempt_at > now() + interval '59 minutes'"))
 		})
 	}
 }
@@ -257,13 +256,12 @@ func TestRetryNowOfADeliveryThatWaitsForAdmission(t *testing.T) {
 	tn.Exec(t, "DELETE FROM postrider_internal.river_job")
 	tn.Exec(t, "UPDATE postrider_internal.deliveries SET job_id = NULL, hold = 'admission'")
 	require.NoError(t, tn.System.Operator.RetryNow(t.Context(), id))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold = 'admission' "+
+	require.Equal(t, 1, tn.Pending(t, "hold = 'admission' "+
 		"AND job_id IS NULL AND next_attempt_at <= now()"))
 	n, err := tn.System.Releaser.Refill(t.Context(), sub.ID, false, 10)
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE scheduled_at <= now() AND args ->> 'n' = '2'"))
+	require.Equal(t, 1, tn.Jobs(t, "scheduled_at <= now() AND args ->> 'n' = '2'"))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }
 
@@ -300,9 +298,8 @@ func TestMembersLeaveTheirBatchByHand(t *testing.T) {
 			require.NoError(t, tn.System.Operator.RetryNow(t.Context(), ids[2]))
 			require.Equal(t, 1, tn.Count(t, leftQuery, ids[2], "RetriedByOperator", attempts))
 			require.Equal(t, 1,
-				tn.Count(t,
-					"SELECT count(*) FROM postrider_internal.deliveries WHERE id = $1 AND batch_id IS NULL "+
-						"AND next_attempt_at <= now()", ids[2]))
+				tn.Pending(t, "id = $1 AND batch_id IS NULL "+
+					"AND next_attempt_at <= now()", ids[2]))
 			require.Equal(t, 1, tn.Count(t, "SELECT members FROM postrider.batches WHERE state = 'pending'"))
 			require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 
@@ -310,7 +307,7 @@ func TestMembersLeaveTheirBatchByHand(t *testing.T) {
 			require.Equal(t, 1,
 				tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'canceled' AND members = 0 AND finished_at IS "+
 					"NOT NULL AND hold IS NULL"), "with the last one it ends")
-			require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'batch'"))
+			require.Zero(t, tn.Jobs(t, "kind = 'batch'"))
 			require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 		})
 	}

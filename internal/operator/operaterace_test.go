@@ -50,7 +50,7 @@ func TestCancelAndRecordAtTheSameTime(t *testing.T) {
 		"of a canceled one nothing is recorded")
 	require.Equal(t, n,
 		tn.Count(t, "SELECT sum(count) FROM postrider.delivery_counts WHERE kind IN ('delivered', 'canceled')"))
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+	require.Zero(t, tn.Jobs(t, ""))
 }
 
 func TestCancelAndFetchAtTheSameTime(t *testing.T) {
@@ -67,7 +67,7 @@ func TestCancelAndFetchAtTheSameTime(t *testing.T) {
 		require.NoError(t, err)
 	})
 	require.Equal(t, n, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled'"))
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+	require.Zero(t, tn.Jobs(t, ""))
 }
 
 func TestRetryNowTwiceAtTheSameTime(t *testing.T) {
@@ -77,7 +77,7 @@ func TestRetryNowTwiceAtTheSameTime(t *testing.T) {
 	d := tn.Fail(t, sub, n)
 	retry := func(i int) { require.NoError(t, tn.System.Operator.RetryNow(t.Context(), d[i])) }
 	atOnce(n, retry, retry)
-	require.Equal(t, n, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available'"))
+	require.Equal(t, n, tn.Jobs(t, "state = 'available'"))
 	require.Equal(t, n, tn.Count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'delivery_retried'"))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }
@@ -97,6 +97,6 @@ func TestRetryNowAndRecordAtTheSameTime(t *testing.T) {
 			require.Contains(t, theNo(t, err).Message, "is in progress")
 		}
 	})
-	require.Equal(t, n, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+	require.Equal(t, n, tn.Jobs(t, ""))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }

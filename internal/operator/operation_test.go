@@ -68,8 +68,7 @@ func TestRedeliverAll(t *testing.T) {
 	tn.RequireOperation(t, id, "redeliver done: matched 1202 done 1202 skipped 0 failed 0")
 	require.Zero(t, tn.Count(t, operationJobs))
 
-	require.Equal(t, 1203,
-		tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold = 'admission' AND attempts = 0"))
+	require.Equal(t, 1203, tn.Pending(t, "hold = 'admission' AND attempts = 0"))
 	require.Equal(t, 1203, tn.Count(t, "SELECT count(DISTINCT redelivered_from) FROM postrider_internal.deliveries"),
 		"each once")
 	require.Equal(t, 3, tn.Count(t, `SELECT postrider.count_dead_letters('{"redelivered": false}')`))
@@ -130,7 +129,7 @@ func TestOperationsGoOn(t *testing.T) {
 	require.NoError(t, err)
 	require.Regexp(t, "^dead letter [0-9a-f-]{36}: its event subscription was deleted: name another one$", *o.LastError)
 	require.Equal(t, 7, tn.Count(t, "SELECT count(DISTINCT redelivered_from) FROM postrider_internal.deliveries"))
-	require.Equal(t, 7, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
+	require.Equal(t, 7, tn.Pending(t, ""))
 
 	to := operator.Action{Kind: operator.Redeliver, To: operator.Target{Subscription: "all"}}
 	id = tn.BeginOperation(t, &query.DeadLetterFilter{Topic: new("orders")}, to)
@@ -172,7 +171,7 @@ func TestCancelOperation(t *testing.T) {
 	_, more := tn.Operate(t)
 	require.False(t, more)
 	tn.RequireOperation(t, id, "redeliver canceled: matched 4 done 2 skipped 0 failed 0")
-	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
+	require.Equal(t, 2, tn.Pending(t, ""))
 	require.Zero(t, tn.Count(t, operationJobs))
 	canceled, err = tn.System.Operator.CancelOperation(t.Context(), id)
 	require.NoError(t, err)
@@ -204,7 +203,7 @@ func TestOperationStepsAreMadeOnce(t *testing.T) {
 	}
 	tn.RequireOperation(t, id, "redeliver done: matched 30 done 30 skipped 0 failed 0")
 	require.Equal(t, 30, tn.Count(t, "SELECT count(DISTINCT redelivered_from) FROM postrider_internal.deliveries"))
-	require.Equal(t, 30, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
+	require.Equal(t, 30, tn.Pending(t, ""))
 }
 
 // Two operations over the same dead letters at once redeliver each once.
@@ -227,7 +226,7 @@ func TestTwoOperationsAtOnce(t *testing.T) {
 		})
 	}
 	group.Wait()
-	require.Equal(t, 700, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
+	require.Equal(t, 700, tn.Pending(t, ""))
 	require.Equal(t, 700, tn.Count(t, "SELECT sum(done) FROM postrider.operations"))
 	require.Equal(t, 700, tn.Count(t, "SELECT sum(skipped) FROM postrider.operations"))
 }
@@ -321,7 +320,7 @@ func TestRedeliverEvents(t *testing.T) {
 				fmt.Sprintf("SELECT string_agg(event_id, ',' ORDER BY event_id) FROM postrider.deliveries "+
 					"WHERE subscription = 'late' AND redelivered_from = '%s'", id)), name)
 		require.Equal(t, 2,
-			tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE event_day = (now() AT TIME ZONE 'UTC')::date "+
+			tn.Pending(t, "event_day = (now() AT TIME ZONE 'UTC')::date "+
 				"AND event_uuid IN (SELECT id FROM postrider_internal.events WHERE event_id LIKE 'old-%')"))
 		require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.events WHERE event_id LIKE 'old-%1'"),
 			"the view has each once")

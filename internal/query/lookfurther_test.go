@@ -81,13 +81,13 @@ func testALookGoesOnWhereItEnded(t *testing.T, tn *testnode.Node) {
 	require.Zero(t, found)
 	require.GreaterOrEqual(t, looks, 3)
 	found, _ = deliveries(query.DeliveryFilter{State: "dropped"})
-	require.Equal(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.delivery_history WHERE state = 'dropped'"), found)
+	require.Equal(t, tn.Ended(t, "state = 'dropped'"), found)
 	found, _ = deliveries(query.DeliveryFilter{Topic: "orders", State: "canceled"})
 	require.Equal(t,
-		tn.Count(t, "SELECT count(*) FROM postrider_internal.delivery_history WHERE state = 'canceled' AND topic_id = 1"),
+		tn.Ended(t, "state = 'canceled' AND topic_id = 1"),
 		found)
 	found, looks = deliveries(query.DeliveryFilter{State: "pending"})
-	require.Equal(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries"), found)
+	require.Equal(t, tn.Pending(t, ""), found)
 	require.Equal(t, (found+49)/50, looks, "an index knows them")
 
 	turn, total := query.Turn[uuid.UUID]{Limit: 50}, 0
@@ -102,5 +102,5 @@ func testALookGoesOnWhereItEnded(t *testing.T, tn *testnode.Node) {
 			turn.Before = &page.Rows[len(page.Rows)-1].SystemID
 		}
 	}
-	require.Equal(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.events WHERE topic_id = 10"), total)
+	require.Equal(t, tn.Events(t, "topic_id = 10"), total)
 }

@@ -56,7 +56,7 @@ func TestTheNextAttemptIsNeverPast(t *testing.T) {
 	held := outlookOf(t, tn, id)
 	require.Nil(t, held.NextAttemptAt)
 	require.Nil(t, held.HoldUntil, "it is not known when the pause ends")
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE next_attempt_at < now()"),
+	require.Equal(t, 1, tn.Pending(t, "next_attempt_at < now()"),
 		"the due time is kept")
 
 	tn.Rest(t, sub.Name)
@@ -96,7 +96,7 @@ func TestTheNextAttemptOfABatchIsNeverPast(t *testing.T) {
 	require.WithinDuration(t, time.Now().Add(time.Hour), *held.HoldUntil, time.Minute)
 	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'probation' "+
 		"AND next_attempt_at IS NULL AND hold_until > now()"))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.batches WHERE next_attempt_at < now()"),
+	require.Equal(t, 1, tn.Batches(t, "next_attempt_at < now()"),
 		"the due time is kept")
 }
 

@@ -53,7 +53,7 @@ func TestLateSuccessLeavesARunningRetryAlone(t *testing.T) {
 	second.Number = 2
 	require.NoError(t, tn.System.Recorder.Record(t.Context(), second))
 	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 2"))
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
+	require.Zero(t, tn.Pending(t, ""))
 }
 
 func TestLateSuccessSkipsARetryThatIsBeingFetched(t *testing.T) {
@@ -86,7 +86,7 @@ func TestLateSuccessOfADeliveryOnHold(t *testing.T) {
 	require.True(t, ended)
 	tn.RequireLate(t, "deliver", "200; the queued retry was canceled")
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
+	require.Zero(t, tn.Pending(t, ""))
 }
 
 func TestLateSuccessAfterTheEnd(t *testing.T) {
@@ -170,7 +170,7 @@ func TestLateResponsesRaceWithFetches(t *testing.T) {
 	require.LessOrEqual(t, ended+fetched, n, "nothing is had by both")
 	require.Equal(t, ended, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
 	require.Equal(t, n-ended, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending'"))
-	require.Equal(t, n-ended, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+	require.Equal(t, n-ended, tn.Jobs(t, ""))
 	require.Equal(t, n, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE late"))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }

@@ -28,8 +28,8 @@ func TestRecordDelivered(t *testing.T) {
 		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1 AND event_id = 'e-0'"))
 	require.Equal(t, 1,
 		tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE delivery_id = $1 AND verdict = 'deliver'", d[0]))
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"))
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
+	require.Zero(t, tn.Jobs(t, ""))
+	require.Zero(t, tn.Pending(t, ""))
 }
 
 func TestRecordRetryMakesANewRow(t *testing.T) {
@@ -47,20 +47,18 @@ func TestRecordRetryMakesANewRow(t *testing.T) {
 		testnode.Result(d[1], j[1], sub, policy.Verdict{Action: policy.Retry, At: later, SkippedOffsets: 2})))
 
 	require.Zero(t,
-		tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE id = ANY($1)", []int64{j[0].JobID, j[1].JobID}),
+		tn.Jobs(t, "id = ANY($1)", []int64{j[0].JobID, j[1].JobID}),
 		"a job row never serves two attempts")
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND scheduled_at = $1",
+		tn.Jobs(t, "state = 'available' AND scheduled_at = $1",
 			soon.Truncate(time.Microsecond)))
 	require.Equal(t, 1,
-		tn.Count(t,
-			"SELECT count(*) FROM postrider_internal.river_job WHERE state = 'scheduled' AND scheduled_at = $1 "+
-				"AND args ->> 'n' = '2'", later.Truncate(time.Microsecond)))
+		tn.Jobs(t, "state = 'scheduled' AND scheduled_at = $1 "+
+			"AND args ->> 'n' = '2'", later.Truncate(time.Microsecond)))
 	require.Equal(t, 1,
-		tn.Count(t,
-			"SELECT count(*) FROM postrider_internal.deliveries WHERE next_attempt_at = $1 AND attempts = 1 "+
-				"AND skipped_offsets = 2 AND last_outcome = 'Busy' AND last_status = 503", later.Truncate(time.Microsecond)))
+		tn.Pending(t, "next_attempt_at = $1 AND attempts = 1 "+
+			"AND skipped_offsets = 2 AND last_outcome = 'Busy' AND last_status = 503", later.Truncate(time.Microsecond)))
 }
 
 func TestRecordDeadLetterIsSelfContained(t *testing.T) {
@@ -103,10 +101,9 @@ func TestRecordOfAZombieChangesNothing(t *testing.T) {
 	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts"))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 	require.Equal(t, 1,
-		tn.Count(t,
-			"SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND args ->> 'r' = '1' AND id <> $1",
+		tn.Jobs(t, "state = 'available' AND args ->> 'r' = '1' AND id <> $1",
 			j[0].JobID))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE reruns = 1 AND attempts = 0"))
+	require.Equal(t, 1, tn.Pending(t, "reruns = 1 AND attempts = 0"))
 	_, err = tn.System.Loader.Load(t.Context(), queue.AttemptArgs{Delivery: d[0]}, j[0])
 	require.ErrorIs(t, err, postgres.ErrNotFound, "the old token opens nothing")
 }

@@ -117,8 +117,8 @@ func TestExportHasWhatIsDue(t *testing.T) {
 	require.Equal(t, 3,
 		tn.Count(t, `SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'exported' AND exported_at IS NOT NULL
 			    AND export_location = 'file:///there' AND export_attempts = 1 AND export_error IS NULL`))
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.exports"))
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'export'"))
+	require.Zero(t, tn.Exports(t, ""))
+	require.Zero(t, tn.Jobs(t, "kind = 'export'"))
 	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.dead_letters WHERE export_id IS NOT NULL"))
 }
 
@@ -182,9 +182,8 @@ func TestFailedExportIsTriedAgainUntilItsTimeIsOver(t *testing.T) {
 				"SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'pending' AND export_error = 'no space' "+
 					"AND export_attempts = $1", tries+1))
 		require.Equal(t, 1,
-			tn.Count(t,
-				"SELECT count(*) FROM postrider_internal.river_job WHERE id = (SELECT job_id FROM postrider_internal.exports) "+
-					"AND scheduled_at BETWEEN now() + $1::interval - interval '1 second' AND now() + $1::interval", pause))
+			tn.Jobs(t, "id = (SELECT job_id FROM postrider_internal.exports) "+
+				"AND scheduled_at BETWEEN now() + $1::interval - interval '1 second' AND now() + $1::interval", pause))
 	}
 	x, job := tn.LoadExport(t)
 	tn.RecordExport(t, export.Result{Job: job, Export: x, Error: "no space"})
@@ -209,9 +208,8 @@ func TestFailedExportIsTriedAgainUntilItsTimeIsOver(t *testing.T) {
 	tn.SubscribeToNotices(t)
 	require.Equal(t, export.Exported{Abandoned: 1},
 		tn.RecordExport(t, export.Result{Job: job, Export: x, Error: "never", Final: true}))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.notices "+
-		"WHERE type = 'postrider.deadLetter.exportAbandoned' AND reason = 'never'"))
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.exports"))
+	require.Equal(t, 1, tn.Notices(t, "type = 'postrider.deadLetter.exportAbandoned' AND reason = 'never'"))
+	require.Zero(t, tn.Exports(t, ""))
 	tn.ClaimExports(t, 1)
 }
 
@@ -234,8 +232,7 @@ func TestExportWithoutWhatIsUnfit(t *testing.T) {
 		tn.Count(t,
 			"SELECT count(*) FROM postrider.dead_letters WHERE dead_letter_id = $1 AND export_state = 'abandoned' "+
 				"AND export_error = 'no object' AND export_location IS NULL", [16]byte(x.DeadLetters[0].ID)))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.notices "+
-		"WHERE type = 'postrider.deadLetter.exportAbandoned' AND dead_letters = ARRAY [$1::uuid] AND reason = 'no object'",
+	require.Equal(t, 1, tn.Notices(t, "type = 'postrider.deadLetter.exportAbandoned' AND dead_letters = ARRAY [$1::uuid] AND reason = 'no object'",
 		[16]byte(x.DeadLetters[0].ID)), "operators are notified")
 }
 
@@ -267,7 +264,7 @@ func TestExportFollowsTheSetting(t *testing.T) {
 	x, job := tn.LoadExport(t)
 	require.Empty(t, x.DeadLetters)
 	require.Equal(t, export.Exported{}, tn.RecordExport(t, export.Result{Job: job, Export: x}))
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.exports"))
+	require.Zero(t, tn.Exports(t, ""))
 }
 
 func TestExportOfALostNodeIsMadeAgain(t *testing.T) {

@@ -46,7 +46,7 @@ func TestFailedPublishCommitIsReportedUntilEventsCanBeStored(t *testing.T) {
 	require.Equal(t, reason, tn.System.Commits.Failing())
 	acceptsAgain(t, tn)
 	fails(t, tn, "")
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.events"))
+	require.Zero(t, tn.Events(t, ""))
 }
 
 // The reason is for any client: it has no values and no addresses.

@@ -60,8 +60,7 @@ func TestPublishHandsItsJobsOver(t *testing.T) {
 	handed := takenOver(t, tn.System)
 	require.Len(t, handed, 3, "as many as were requested; the fourth is to be fetched")
 	require.Equal(t, 3, tn.Count(t, runningHere))
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND attempt = 0"))
+	require.Equal(t, 1, tn.Jobs(t, "state = 'available' AND attempt = 0"))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 	for _, h := range handed {
 		loaded, err := tn.System.Loader.Load(t.Context(), argsOf(h), queue.JobToken{JobID: h.Job.JobID})
@@ -96,7 +95,7 @@ func TestPublishKeepsWhatMustWait(t *testing.T) {
 	tn.Publish(t, "orders", "e", 3)
 	require.Empty(t, takenOver(t, tn.System))
 	require.Zero(t, tn.Count(t, runningHere))
-	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold = 'paused'"))
+	require.Equal(t, 3, tn.Pending(t, "hold = 'paused'"))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }
 
@@ -137,7 +136,7 @@ func TestHandoffIsBoundedByMemory(t *testing.T) {
 	_, err := small.Publisher.Publish(t.Context(), testnode.BigPublication("orders", 5, 400<<10))
 	require.NoError(t, err)
 	require.Empty(t, takenOver(t, small), "there is just enough to load one")
-	require.Equal(t, 5, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available'"))
+	require.Equal(t, 5, tn.Jobs(t, "state = 'available'"))
 }
 
 // While the catalog keeps moving, a publish filters by the one that its transaction reads, which the process does not

@@ -46,7 +46,7 @@ func routingStore(t *testing.T, tn *testnode.Node, name string) *node.System {
 func requireRoutedOnce(t *testing.T, tn *testnode.Node) {
 	t.Helper()
 	require.Zero(t, tn.Count(t, misrouted), "every event subscription has one delivery of every event")
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.routes"))
+	require.Zero(t, tn.Routes(t, ""))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 	require.Zero(t, tn.Count(t, testnode.MiscountedRollups))
 }
@@ -68,7 +68,7 @@ func TestPublishOfVeryManyDeliveriesStoresARoute(t *testing.T) {
 			require.Equal(t, row.events,
 				tn.Count(t, "SELECT count(*) FROM postrider.events WHERE matched = $1", row.subscriptions))
 			require.Equal(t, row.deliveries, tn.Count(t, "SELECT count(*) FROM postrider.deliveries"))
-			require.Equal(t, row.routes, tn.Count(t, "SELECT count(*) FROM postrider_internal.routes"))
+			require.Equal(t, row.routes, tn.Routes(t, ""))
 			require.Len(t, tn.RouteJobs(t), row.routes)
 			require.Zero(t, tn.Count(t, testnode.BrokenRoutes))
 			require.Zero(t, tn.Count(t, testnode.MiscountedRollups),
@@ -124,9 +124,9 @@ func TestRouteOfADeadNodeGoesOnWhereItStopped(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
 		require.NotEqual(t, old, tn.RouteJobs(t), "a job row never serves two runs")
-		made := tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries")
+		made := tn.Pending(t, "")
 		require.NoError(t, tn.System.Publisher.Route(t.Context(), old[0]), "the dead come back")
-		require.Equal(t, made, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries"), "and make nothing")
+		require.Equal(t, made, tn.Pending(t, ""), "and make nothing")
 		tn.StepRoutes(t, tn.System)
 		require.Less(t, round, 30)
 	}
@@ -150,8 +150,8 @@ func TestStepWaitsForTheOneThatTakesItsJobAway(t *testing.T) {
 		30*time.Second, 5*time.Millisecond)
 	require.NoError(t, tx.Commit(t.Context()))
 	require.NoError(t, <-stepped)
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.routes WHERE next_event = 0"))
+	require.Zero(t, tn.Pending(t, ""))
+	require.Equal(t, 1, tn.Routes(t, "next_event = 0"))
 }
 
 func TestReclaimLeavesUnknownKindsAlone(t *testing.T) {
@@ -163,7 +163,7 @@ func TestReclaimLeavesUnknownKindsAlone(t *testing.T) {
 	n, err := tn.System.JobRows.ReclaimFromLost(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, n)
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+	require.Equal(t, 1, tn.Jobs(t, ""))
 }
 
 // Filters apply when an event is routed: an event subscription that was deleted or changed meanwhile gets no delivery,
@@ -194,7 +194,7 @@ func TestRouteIsFilteredWhenItIsRouted(t *testing.T) {
 			"sub-3": deliveries("sub-3"),
 			"sub-4": deliveries("sub-4"), "late": deliveries("late"),
 		})
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.routes"))
+	require.Zero(t, tn.Routes(t, ""))
 	require.Equal(t, 6, tn.Count(t, "SELECT count(*) FROM postrider.events WHERE matched = 5"),
 		"what was counted when it was accepted stays")
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
@@ -256,7 +256,7 @@ func TestRoutedDeliveriesObeyHoldsAndBatching(t *testing.T) {
 	require.Equal(t, 5, tn.Count(t, by+"d.job_id IS NULL AND d.hold = 'paused'", "paused"))
 	require.Equal(t, 5, tn.Count(t, by+"d.job_id IS NULL AND d.hold IS NULL", "batching"))
 	require.Equal(t, 5, tn.Count(t, by+"d.job_id IS NULL AND d.hold = 'paused'", "paused-batching"))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'batch'"),
+	require.Equal(t, 1, tn.Jobs(t, "kind = 'batch'"),
 		"one batch cutter, for the one that is open")
 	require.Zero(t, tn.Count(t, misrouted))
 	require.Zero(t, tn.Count(t, testnode.MiscountedRollups))
@@ -274,8 +274,8 @@ func TestRoutedDeliveriesNeedAdmission(t *testing.T) {
 	tn.Subscribe(t, "orders", "full", nil)
 	tn.Publish(t, "orders", "e", 20)
 	tn.RouteAll(t, s)
-	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE job_id IS NOT NULL"))
-	require.Equal(t, 17, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold = 'admission'"))
+	require.Equal(t, 3, tn.Pending(t, "job_id IS NOT NULL"))
+	require.Equal(t, 17, tn.Pending(t, "hold = 'admission'"))
 	requireRoutedOnce(t, tn)
 }
 
@@ -322,9 +322,9 @@ func TestRouteOfEventsThatAreGone(t *testing.T) {
 	tn.Publish(t, "orders", "e", 10)
 	tn.Exec(t, "DELETE FROM postrider_internal.events WHERE event_id = 'e-4'")
 	tn.RouteAll(t, tn.System)
-	require.Equal(t, 27, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
+	require.Equal(t, 27, tn.Pending(t, ""))
 	require.Zero(t, tn.Count(t, misrouted))
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.routes"))
+	require.Zero(t, tn.Routes(t, ""))
 }
 
 func TestRouteIsTriedAgainUntilTheDatabaseTakesIt(t *testing.T) {
@@ -357,7 +357,7 @@ func TestRoutedPublishOfPoisonIsRejected(t *testing.T) {
 	}
 	_, err := tn.System.Publisher.Publish(t.Context(), p)
 	require.ErrorIs(t, err, postgres.ErrPoison)
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.routes"))
+	require.Zero(t, tn.Routes(t, ""))
 }
 
 func TestOnlyTheInvalidRouteIsRejected(t *testing.T) {
@@ -383,7 +383,7 @@ func TestOnlyTheInvalidRouteIsRejected(t *testing.T) {
 	}
 	group.Wait()
 	require.Equal(t, []int64{guilty}, tn.RouteJobs(t))
-	require.Equal(t, 30, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
+	require.Equal(t, 30, tn.Pending(t, ""))
 	require.Zero(t, tn.Count(t, testnode.BrokenRoutes))
 }
 
@@ -396,8 +396,7 @@ func TestPromoteWakesRoutesThatFailed(t *testing.T) {
 	n, err := tn.System.JobRows.Promote(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'route' AND state = 'available'"))
+	require.Equal(t, 1, tn.Jobs(t, "kind = 'route' AND state = 'available'"))
 }
 
 // A connection that breaks in the middle of a step leaves nothing of it, and the step is made over another.
@@ -419,6 +418,6 @@ func TestStepThatLosesItsConnectionIsMadeAgain(t *testing.T) {
 	}, 30*time.Second, 5*time.Millisecond)
 	require.NoError(t, tx.Rollback(t.Context()))
 	require.NoError(t, <-stepped)
-	require.Equal(t, 30, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
+	require.Equal(t, 30, tn.Pending(t, ""))
 	requireRoutedOnce(t, tn)
 }

@@ -95,7 +95,7 @@ func TestReceiveAndAcknowledge(t *testing.T) {
 	sub := pulled(t, tn, 10)
 	publishCloudEvents(t, tn, "e", 5)
 	require.Equal(t, 5, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE waits_for = 'consumer'"))
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+	require.Zero(t, tn.Jobs(t, ""))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 
 	first := receive(t, tn, sub, 3)
@@ -159,8 +159,7 @@ func TestRenewLocks(t *testing.T) {
 	ok, err := tn.System.Receiver.Renew(t.Context(), sub, tokens)
 	require.NoError(t, err)
 	require.Equal(t, []bool{true}, ok)
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job "+
-		"WHERE scheduled_at > now() + interval '50 seconds'"))
+	require.Equal(t, 1, tn.Jobs(t, "scheduled_at > now() + interval '50 seconds'"))
 	require.Equal(t, 2, settle(t, tn, sub, pull.Acknowledge, 0, received...), "the token stays")
 
 	publishCloudEvents(t, tn, "old", 1)
@@ -243,7 +242,7 @@ func TestAcknowledgeAndExpiryRace(t *testing.T) {
 	acknowledged := make([]int, 4)
 	for i := range acknowledged {
 		consumers.Go(func() {
-			for tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries") > 0 {
+			for tn.Pending(t, "") > 0 {
 				got, err := tn.System.Receiver.Receive(t.Context(), sub, 20, 50*time.Millisecond, "test")
 				if err != nil {
 					t.Error(err)
@@ -303,7 +302,7 @@ func TestDeliveryModeChanges(t *testing.T) {
 	push(nil)
 	_, err := tn.System.Releaser.Refill(t.Context(), sub.ID, false, 10)
 	require.NoError(t, err)
-	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'deliver'"))
+	require.Equal(t, 2, tn.Jobs(t, "kind = 'deliver'"))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 	publishCloudEvents(t, tn, "batched", 2)
 	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE waits_for = 'batch'"))

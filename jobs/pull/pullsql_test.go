@@ -99,7 +99,7 @@ func TestReceiveInSQL(t *testing.T) {
 	require.Equal(t, 3, tn.Count(t, "SELECT count(DISTINCT event_id) FROM public.ledger"))
 	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
 	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE outcome = 'Acknowledged'"))
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'lock'"))
+	require.Zero(t, tn.Jobs(t, "kind = 'lock'"))
 	require.Empty(t, c.receive(t, 10))
 	require.Empty(t, c.settles(t, "acknowledge(NULL)"))
 	require.Empty(t, c.settles(t, "acknowledge('{}')"))

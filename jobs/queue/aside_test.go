@@ -79,7 +79,7 @@ func TestOpenTransactionDelaysOnlyItsDelivery(t *testing.T) {
 			require.Equal(t, 241,
 				tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state IN ('delivered', $1)", other.state),
 				"each ended once")
-			require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+			require.Zero(t, tn.Jobs(t, ""))
 			require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 		})
 	}
@@ -124,7 +124,7 @@ func TestAnOpenReleaseHoldsUpNoOtherEndpoint(t *testing.T) {
 	require.Zero(t, recorded[0].Load())
 	end(true)
 	require.Eventually(t, func() bool { return recorded[0].Load() == 10 }, 30*time.Second, 5*time.Millisecond)
-	require.Equal(t, 20, tn.Count(t, "SELECT count(*) FROM postrider_internal.delivery_attempts"), "each once")
+	require.Equal(t, 20, tn.Recorded(t, ""), "each once")
 	n, err := tn.System.Releaser.Refill(t.Context(), resting.ID, false, 100)
 	require.NoError(t, err)
 	require.Equal(t, 20, n, "what was held for what was over is let go")
@@ -144,7 +144,7 @@ func TestAnOpenResumeHoldsUpNoPublish(t *testing.T) {
 			tn.Publish(t, "orders", "e", 10) // while the transaction is open
 		}
 		require.Equal(t, 200, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'paused'"))
-		require.Equal(t, 200, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"), "the other's")
+		require.Equal(t, 200, tn.Jobs(t, ""), "the other's")
 		end(commit)
 		n, err := tn.System.Releaser.Refill(t.Context(), sub.ID, false, 1000)
 		require.NoError(t, err)

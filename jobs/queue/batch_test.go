@@ -69,11 +69,10 @@ func TestBatchesAreCut(t *testing.T) {
 			slices.Sort(got)
 			require.Equal(t, row.want, got)
 			require.Zero(t, tn.Count(t, testnode.BrokenTokens))
-			require.Equal(t, len(row.want),
-				tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE args ->> 'b' IS NOT NULL"))
+			require.Equal(t, len(row.want), tn.Jobs(t, "args ->> 'b' IS NOT NULL"))
 			require.Eventually(t, func() bool {
 				tn.CutAll(t, sub)
-				return tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job") == len(row.want)
+				return tn.Jobs(t, "") == len(row.want)
 			}, 30*time.Second, 20*time.Millisecond, "a batch cutter without deliveries deletes its job")
 		})
 	}
@@ -126,7 +125,7 @@ func TestTwoNodesCutDisjointBatchesAndLoseNothing(t *testing.T) {
 	}
 	publishers.Wait()
 	require.Eventually(t, func() bool {
-		return tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE batch_id IS NULL") == 0
+		return tn.Pending(t, "batch_id IS NULL") == 0
 	}, 20*time.Second, 10*time.Millisecond)
 	close(stop)
 	cutters.Wait()
@@ -164,13 +163,12 @@ func TestCutterTakesHeldDeliveries(t *testing.T) {
 	n, err := tn.System.Releaser.Refill(t.Context(), sub.ID, true, 100)
 	require.NoError(t, err)
 	require.Equal(t, 3, n)
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'deliver' AND args ->> 'n' = '2'"))
+	require.Equal(t, 1, tn.Jobs(t, "kind = 'deliver' AND args ->> 'n' = '2'"))
 	tn.Publish(t, "orders", "late", 1)
 	batch := tn.CutOne(t, sub)
 	require.Equal(t, []string{"early-1", "early-2", "late-0"}, eventIDs(batch))
 	require.Equal(t, "paused", batch.LastHold)
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold IS NOT NULL"))
+	require.Zero(t, tn.Pending(t, "hold IS NOT NULL"))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }
 
@@ -215,7 +213,7 @@ func TestWaitingCuttersEndTogether(t *testing.T) {
 	for _, size := range sizes[1:] {
 		require.Zero(t, size)
 	}
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"), "the batch's")
+	require.Equal(t, 1, tn.Jobs(t, ""), "the batch's")
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }
 
@@ -230,7 +228,7 @@ func TestSlowSearchIsLeftToALaterCutter(t *testing.T) {
 	tn.CutOne(t, sub) // the first cut has nothing to look back to
 	tn.Publish(t, "orders", "next", 1)
 	tn.CutOne(t, sub) // looks back
-	later := tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE args -> 'b' IS NULL "+
+	later := tn.Jobs(t, "args -> 'b' IS NULL "+
 		"AND scheduled_at > now() - interval '1 second'")
 	require.Equal(t, 1, later)
 	tn.Publish(t, "orders", "late", 1)
@@ -239,12 +237,12 @@ func TestSlowSearchIsLeftToALaterCutter(t *testing.T) {
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens), "skipped deliveries have a batch cutter")
 	require.Eventually(t, func() bool {
 		tn.CutAll(t, sub)
-		return tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE batch_id IS NULL") == 0
+		return tn.Pending(t, "batch_id IS NULL") == 0
 	}, 30*time.Second, 20*time.Millisecond)
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 	require.Eventually(t, func() bool {
 		tn.CutAll(t, sub)
-		return tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE args -> 'b' IS NULL") == 0
+		return tn.Jobs(t, "args -> 'b' IS NULL") == 0
 	}, 30*time.Second, 20*time.Millisecond, "there is one batch cutter")
 }
 
@@ -257,7 +255,7 @@ func TestCutterWithoutItsJobCutsNothing(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, n, "a batch cutter is replaced")
 	require.Nil(t, testnode.Cut(t, tn.System, sub, jobs[0]), "the node that was thought dead comes back")
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.batches"))
+	require.Zero(t, tn.Batches(t, ""))
 	require.Len(t, tn.CutOne(t, sub).Members, 3)
 }
 
@@ -280,8 +278,7 @@ func TestBatchSurvivesItsNode(t *testing.T) {
 	require.NoError(t, err)
 	defer after.Release()
 	require.Equal(t, before.Members, after.Members)
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE id = $1 AND args ->> 'r' = '1'", job))
+	require.Equal(t, 1, tn.Jobs(t, "id = $1 AND args ->> 'r' = '1'", job))
 
 	_, err = testnode.LoadBatch(t, tn.System, sub, before.Job, false)
 	require.ErrorIs(t, err, postgres.ErrNotFound, "the old token opens nothing")
@@ -324,7 +321,7 @@ func TestBatchIsRecordedAllOrNone(t *testing.T) {
 					"SELECT count(*) FROM postrider.delivery_attempts WHERE batch_id = $1 AND delivery_id IS NULL AND number = 1",
 					batch.BatchID))
 			require.Zero(t, tn.Count(t, testnode.BrokenTokens))
-			require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE id = $1", batch.Job.JobID),
+			require.Zero(t, tn.Jobs(t, "id = $1", batch.Job.JobID),
 				"a job row never serves two attempts")
 			require.Equal(t, 1, tn.Count(t, "SELECT sum(count) FROM postrider.delivery_counts WHERE kind = 'attempt'"),
 				"one request")
@@ -343,8 +340,7 @@ func TestBigBatchIsRecordedInOneStatement(t *testing.T) {
 	began := time.Now()
 	require.NoError(t,
 		tn.System.Recorder.Record(t.Context(), testnode.BatchResult(batch, sub, policy.Verdict{Action: policy.Delivered})))
-	require.Equal(t, 5000,
-		tn.Count(t, "SELECT count(*) FROM postrider_internal.delivery_history WHERE state = 'delivered'"))
+	require.Equal(t, 5000, tn.Ended(t, "state = 'delivered'"))
 	require.Less(t, time.Since(began), 10*time.Second)
 	t.Log("5,000 members cut and recorded; recording took", time.Since(began))
 }

@@ -38,10 +38,9 @@ func TestBatchIsHeldAsAWhole(t *testing.T) {
 	require.Equal(t, 3, n, "a batch is released whole, if there is capacity for one of its events")
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 	require.Equal(t, 1,
-		tn.Count(t,
-			"SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'batch' AND args ->> 'b' = $1::text "+
-				"AND args ->> 'n' = '1' AND args ->> 'r' = '3'", fmt.Sprint(batch.BatchID)))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.batches WHERE last_hold = 'paused'"))
+		tn.Jobs(t, "kind = 'batch' AND args ->> 'b' = $1::text "+
+			"AND args ->> 'n' = '1' AND args ->> 'r' = '3'", fmt.Sprint(batch.BatchID)))
+	require.Equal(t, 1, tn.Batches(t, "last_hold = 'paused'"))
 }
 
 // Of held batches whose event subscription is on hold those continue that have a member whose time to live has ended.
@@ -60,7 +59,7 @@ func TestHeldBatchWithAnExpiredMemberIsLetThrough(t *testing.T) {
 	n, err := tn.System.Releaser.ReleaseExpired(t.Context(), sub.ID, 30*time.Minute, true, 100)
 	require.NoError(t, err)
 	require.Equal(t, 2, n)
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.batches WHERE hold IS NULL"))
+	require.Equal(t, 1, tn.Batches(t, "hold IS NULL"))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }
 
@@ -74,7 +73,7 @@ func TestCutterHoldsDuringAPause(t *testing.T) {
 	require.Empty(t, tn.CutAll(t, sub))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 	require.Equal(t, 25, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'paused'"))
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+	require.Zero(t, tn.Jobs(t, ""))
 
 	_, err = tn.System.Holds.Resume(t.Context(), "orders", "all")
 	require.NoError(t, err)
@@ -98,7 +97,7 @@ func TestPromoteHoldsBatchesAboveTheCapacity(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 3, due)
 	require.Equal(t, 2,
-		tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND kind = 'batch' "+
+		tn.Jobs(t, "state = 'available' AND kind = 'batch' "+
 			"AND args ? 'b'"), "capacity is counted in events: %s",
 		tn.Text(t, "SELECT jsonb_agg(to_jsonb(j))::text FROM postrider_internal.river_job j"))
 	require.Equal(t, 1,

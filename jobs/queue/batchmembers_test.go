@@ -40,9 +40,8 @@ func TestMembersLeaveARetriedBatch(t *testing.T) {
 	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE event_id = 'e-2' "+
 		"AND reason = 'TimeToLiveExceeded' AND attempts = 1 AND last_status = 503"))
 	require.Equal(t, 1,
-		tn.Count(t,
-			"SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'deliver' AND state = 'scheduled' "+
-				"AND scheduled_at = $1 AND args ->> 'n' = '2'", early))
+		tn.Jobs(t, "kind = 'deliver' AND state = 'scheduled' "+
+			"AND scheduled_at = $1 AND args ->> 'n' = '2'", early))
 	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE members = 2 AND state = 'pending'"))
 	require.Equal(t, 2, tn.Count(t, `SELECT count(*) FROM postrider.batch_members WHERE left_at IS NOT NULL
 		AND (event_id, left_reason) IN (('e-1', 'OwnTime'), ('e-2', 'TimeToLiveExceeded'))`))

@@ -48,11 +48,10 @@ func TestPromoteMovesWhatIsDueAndNothingElse(t *testing.T) {
 	group.Wait()
 
 	require.Equal(t, 12003, moved[0]+moved[1], "two nodes share the work and neither does it twice")
-	require.Equal(t, 10, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'scheduled'"))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'retryable'"),
+	require.Equal(t, 10, tn.Jobs(t, "state = 'scheduled'"))
+	require.Equal(t, 1, tn.Jobs(t, "state = 'retryable'"),
 		"a process whose clock is an hour ahead delays nothing for longer than 3 minutes")
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job "+
-		"WHERE state = 'available' AND scheduled_at = created_at + interval '4 seconds'"))
+	require.Equal(t, 1, tn.Jobs(t, "state = 'available' AND scheduled_at = created_at + interval '4 seconds'"))
 }
 
 func TestPromoteUsesItsIndex(t *testing.T) {
@@ -88,13 +87,13 @@ func TestLease(t *testing.T) {
 	require.NoError(t, err)
 	zero := int64(0)
 	require.NoError(t, other.Nodes.Unregister(t.Context(), "node-1", &zero))
-	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider_internal.nodes"), "it beat again: it lives")
+	require.Equal(t, 2, tn.Nodes(t, ""), "it beat again: it lives")
 	one := int64(1)
 	require.NoError(t, other.Nodes.Unregister(t.Context(), "node-1", &one))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.nodes"))
+	require.Equal(t, 1, tn.Nodes(t, ""))
 	_, err = tn.System.Nodes.Beat(t.Context(), "host", 0)
 	require.NoError(t, err)
-	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider_internal.nodes"),
+	require.Equal(t, 2, tn.Nodes(t, ""),
 		"a node that was thought dead announces itself again")
 }
 
@@ -150,9 +149,8 @@ func TestDrainFinishesWhatADeleteLeftBehind(t *testing.T) {
 
 	require.Equal(t, 120, tn.Count(t,
 		"SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' AND reason = 'EventSubscriptionDeleted'"))
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"))
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider_internal.event_subscriptions WHERE drained_at IS NOT NULL"))
+	require.Zero(t, tn.Jobs(t, ""))
+	require.Equal(t, 1, tn.Subscriptions(t, "drained_at IS NOT NULL"))
 }
 
 func TestLoaderKeepsToItsMemory(t *testing.T) {
@@ -223,7 +221,7 @@ func TestDeletingADeliveryWithoutItsJobEnds(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), "orders", "all"))
 	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled'"))
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
+	require.Zero(t, tn.Pending(t, ""))
 }
 
 func TestLoadOfARemovedEventSaysSo(t *testing.T) {

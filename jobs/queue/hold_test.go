@@ -107,17 +107,15 @@ func TestHeldRetryGoesOnWaitingForItsTime(t *testing.T) {
 	parked.Number, parked.Reruns = 0, 3
 	require.NoError(t, tn.System.Recorder.Record(t.Context(), parked))
 	require.Equal(t, 1,
-		tn.Count(t,
-			"SELECT count(*) FROM postrider_internal.deliveries WHERE hold = 'paused' AND attempts = 1 AND next_attempt_at = $1",
+		tn.Pending(t, "hold = 'paused' AND attempts = 1 AND next_attempt_at = $1",
 			later.Truncate(time.Microsecond)))
 
 	n, err := tn.System.Releaser.Refill(t.Context(), sub.ID, false, 10)
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	require.Equal(t, 1,
-		tn.Count(t,
-			"SELECT count(*) FROM postrider_internal.river_job WHERE state = 'scheduled' AND scheduled_at = $1 "+
-				"AND args ->> 'n' = '2' AND args ->> 'r' = '3'", later.Truncate(time.Microsecond)),
+		tn.Jobs(t, "state = 'scheduled' AND scheduled_at = $1 "+
+			"AND args ->> 'n' = '2' AND args ->> 'r' = '3'", later.Truncate(time.Microsecond)),
 		"a crash before the hold is still counted after it")
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }
@@ -136,7 +134,7 @@ func TestRefillStopsAtAPause(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, n)
 		require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'paused'"))
-		require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+		require.Zero(t, tn.Jobs(t, ""))
 	}
 }
 
@@ -211,7 +209,7 @@ func TestPausingAndResumingUnderLoadLosesNothing(t *testing.T) {
 	for _, n := range published {
 		total += n
 	}
-	require.Equal(t, total, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+	require.Equal(t, total, tn.Jobs(t, ""))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }
 

@@ -29,7 +29,7 @@ func TestHoldsBySQL(t *testing.T) {
 
 	tn.Rest(t, "all")
 	tn.Exec(t, "SELECT postrider.release('orders', 'all')")
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.probations"))
+	require.Zero(t, tn.Probations(t, ""))
 	tn.Exec(t, "SELECT postrider.pause('orders', 'all')")
 	_, err = tn.Pool.Exec(t.Context(), "SELECT postrider.release('orders', 'all')")
 	require.ErrorContains(t, err, `event subscription "all" of topic "orders" is paused`)

@@ -98,10 +98,8 @@ func TestSweepRepairsInconsistencies(t *testing.T) {
 			require.Equal(t, row.want, tn.Sweep(t))
 
 			require.EqualValues(t, row.want.Repaired+row.want.Removed, tn.System.Maintenance.Repairs())
-			require.Equal(t, row.want.Repaired,
-				tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE reruns = 1"))
-			require.Equal(t, row.want.Repaired, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job "+
-				"WHERE args ->> 'r' = '1' AND state = 'available' AND args ->> 'n' = '1'"))
+			require.Equal(t, row.want.Repaired, tn.Pending(t, "reruns = 1"))
+			require.Equal(t, row.want.Repaired, tn.Jobs(t, "args ->> 'r' = '1' AND state = 'available' AND args ->> 'n' = '1'"))
 			require.Zero(t, tn.Count(t, brokenFree))
 			require.Equal(t, jobs.Swept{}, tn.Sweep(t), "nothing is left to find")
 		})
@@ -147,10 +145,10 @@ func TestSweepCountsTheRerunsOfAnAttemptThatNeverEnds(t *testing.T) {
 
 	require.Equal(t, jobs.Swept{Repaired: 1}, tn.Sweep(t))
 
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE args ->> 'r' = '20'"))
+	require.Equal(t, 1, tn.Jobs(t, "args ->> 'r' = '20'"))
 	_, err := tn.System.Loader.Load(t.Context(), queue.AttemptArgs{Delivery: int64(d)}, queue.JobToken{JobID: int64(j)})
 	require.ErrorIs(t, err, postgres.ErrNotFound, "the old token opens nothing")
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE id = $1", j),
+	require.Zero(t, tn.Jobs(t, "id = $1", j),
 		"nor can a late result be recorded with it")
 }
 
@@ -269,7 +267,7 @@ func TestSweepGoesStepByStep(t *testing.T) {
 
 	require.Equal(t, jobs.Swept{Repaired: 5, Removed: 2}, tn.Sweep(t))
 
-	require.Equal(t, 5, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE reruns > 0"))
+	require.Equal(t, 5, tn.Pending(t, "reruns > 0"))
 	require.Equal(t, n-2, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job j "+
 		"JOIN postrider_internal.deliveries d ON d.job_id = j.id AND j.args ->> 'd' = d.id::text"))
 	require.Equal(t, jobs.Swept{}, tn.Sweep(t))
@@ -342,13 +340,13 @@ func TestSweepFindsNothingWhileEverythingMoves(t *testing.T) {
 	})
 	loop(func(sweeps int) {
 		require.Equal(t, jobs.Swept{}, tn.Sweep(t))
-		if sweeps >= 10 && tn.Count(t, "SELECT count(*) FROM postrider_internal.delivery_history") > 100 {
+		if sweeps >= 10 && tn.Ended(t, "") > 100 {
 			stop()
 		}
 	})
 	group.Wait()
 
-	require.Greater(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.delivery_history"), 100)
+	require.Greater(t, tn.Ended(t, ""), 100)
 	require.Zero(t, tn.System.Maintenance.Repairs())
 	tn.Exec(t, "DELETE FROM postrider_internal.deliveries WHERE subscription_id = $1", gone.ID)
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))

@@ -104,19 +104,18 @@ func TestPromoteHoldsJobsAboveTheCapacity(t *testing.T) {
 		"AND (args ->> 's')::bigint = $1"
 	require.Equal(t, 10, tn.Count(t, available, flooding.ID))
 	require.Equal(t, queue.DefaultCapacity,
-		tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available'")-10)
+		tn.Jobs(t, "state = 'available'")-10)
 	require.Positive(t, tn.Count(t, admissionQuery))
 	// not all at a stretch
-	for tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'scheduled'") > 0 {
+	for tn.Jobs(t, "state = 'scheduled'") > 0 {
 		_, err := tn.System.JobRows.Promote(t.Context(), queue.Capacity{SubscriptionID: flooding.ID},
 			queue.Capacity{SubscriptionID: other.ID})
 		require.NoError(t, err)
 	}
 	require.Equal(t, 990, tn.Count(t, admissionQuery+" AND subscription = 'flooding'"))
 	require.Equal(t, 990,
-		tn.Count(t,
-			"SELECT count(*) FROM postrider_internal.deliveries WHERE hold = 'admission' AND subscription_id = $1 "+
-				"AND held_reruns = 2", flooding.ID))
+		tn.Pending(t, "hold = 'admission' AND subscription_id = $1 "+
+			"AND held_reruns = 2", flooding.ID))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }
 
@@ -133,8 +132,7 @@ func TestPromoteSearchesPastAFlood(t *testing.T) {
 		UNION ALL SELECT 'scheduled', jsonb_build_object('s', $2::bigint, 'd', i), 'deliver', 'deliveries', 1, 1000,
 		    now() - interval '5 seconds' FROM generate_series(1, 7) i`, flooding.ID, other.ID)
 	promoted := func(id int64) int {
-		return tn.Count(t,
-			"SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND (args ->> 's')::bigint = $1", id)
+		return tn.Jobs(t, "state = 'available' AND (args ->> 's')::bigint = $1", id)
 	}
 	capacity := queue.Capacity{SubscriptionID: flooding.ID, Jobs: 10}
 	met, err := tn.System.JobRows.Promote(t.Context(), capacity)
@@ -149,7 +147,7 @@ func TestPromoteSearchesPastAFlood(t *testing.T) {
 	for left := 9000; left > 0; {
 		_, err = tn.System.JobRows.Promote(t.Context(), queue.Capacity{SubscriptionID: flooding.ID})
 		require.NoError(t, err)
-		left = tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'scheduled'")
+		left = tn.Jobs(t, "state = 'scheduled'")
 	}
 }
 
@@ -171,8 +169,7 @@ func TestPromoteSearchesPastSeveralFloods(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Equal(t, 7,
-		tn.Count(t,
-			"SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND (args ->> 's')::bigint = $1",
+		tn.Jobs(t, "state = 'available' AND (args ->> 's')::bigint = $1",
 			other.ID))
 }
 
@@ -187,7 +184,7 @@ func TestPromoteParksWhatIsPaused(t *testing.T) {
 	_, err := tn.System.JobRows.Promote(t.Context(), queue.Capacity{SubscriptionID: sub.ID, Hold: catalog.HoldPaused})
 	require.NoError(t, err)
 	require.Equal(t, 3, tn.Count(t, heldQuery))
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+	require.Zero(t, tn.Jobs(t, ""))
 }
 
 // The sample sees what every node queued, and the holds.
@@ -255,9 +252,9 @@ func TestClean(t *testing.T) {
 
 	require.NoError(t, tn.System.Maintenance.Clean(t.Context()))
 
-	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider_internal.probations WHERE endpoint_base_url = 'kept'"))
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.probations WHERE endpoint_base_url = 'over'"))
-	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+	require.Equal(t, 3, tn.Probations(t, "endpoint_base_url = 'kept'"))
+	require.Zero(t, tn.Probations(t, "endpoint_base_url = 'over'"))
+	require.Equal(t, 2, tn.Jobs(t, ""))
 }
 
 func TestCleanRemovesUnusedRates(t *testing.T) {
