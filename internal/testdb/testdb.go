@@ -1,8 +1,8 @@
 // Package testdb gives tests migrated databases on a private PostgreSQL server.
 //
 // A clone of the template and connections whose caches are empty take most of the CPU of a simple test. So New reuses
-// databases with their connections, and restores the rows of the template when a test ends: 81 tests of internal/node
-// took 43 s of CPU instead of 78 s.
+// databases with their connections, and restores the rows of the template when a test ends: 81 tests took
+// 43 s of CPU instead of 78 s.
 package testdb
 
 import (

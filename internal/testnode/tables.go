@@ -64,7 +64,7 @@ func (n *Node) Nodes(t testing.TB, where string, args ...any) int {
 	return n.rows(t, "nodes", where, args)
 }
 
-// Exports counts exports of dead letters that are under way.
+// Exports counts exports of dead letters that have not ended.
 func (n *Node) Exports(t testing.TB, where string, args ...any) int {
 	t.Helper()
 	return n.rows(t, "exports", where, args)

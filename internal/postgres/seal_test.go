@@ -1,4 +1,4 @@
-package publish_test
+package postgres_test
 
 import (
 	"bytes"
@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/postgres"
-	"postrider/internal/testnode"
 )
 
 // FuzzParseKey: a key that is read is of 32 bytes, and no error repeats what was given.
@@ -31,7 +30,7 @@ func FuzzParseKey(f *testing.F) {
 
 // FuzzOpen: what was not sealed for this column with this key does not open.
 func FuzzOpen(f *testing.F) {
-	s, err := postgres.NewSealer(testnode.Key, testnode.OtherKey)
+	s, err := postgres.NewSealer([]byte("0123456789abcdef0123456789abcdef"), []byte("fedcba9876543210fedcba9876543210"))
 	if err != nil {
 		f.Fatal(err)
 	}
