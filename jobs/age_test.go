@@ -48,7 +48,8 @@ func TestExpiryAfterAPause(t *testing.T) {
 			e, h := newHanging(t, respondWith(http.StatusNotFound))
 			aging(t, tn, e.URL, 1, test.batched)
 			publishOne(t, tn, "e")
-			tn.Exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval '50 seconds'")
+			tn.Exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval "+
+				"'50 seconds'")
 			tn.Start(t)
 			<-h.begun
 			_, err := tn.System.Holds.Pause(t.Context(), topicName, "all", &test.stop)

@@ -185,7 +185,8 @@ func TestFailedBatchIsSentAgain(t *testing.T) {
 		require.Equal(t, seen[0].body, r.body)
 		require.Equal(t, fmt.Sprint(i), r.header.Get("Aeg-Delivery-Count"))
 	}
-	require.Equal(t, 5, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 3"))
+	require.Equal(t, 5, tn.Count(t,
+		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 3"))
 	require.Equal(t, 1,
 		tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'delivered' AND attempts = 3 AND members = 5"))
 }

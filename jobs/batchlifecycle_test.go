@@ -87,7 +87,8 @@ func TestTwentyRerunsOfABatchAreEnough(t *testing.T) {
 	require.Len(t, e.requests(), 3, "each by itself")
 	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'canceled' AND attempts = 0"))
 	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.batch_members WHERE left_reason = 'TooManyReruns'"))
-	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
+	require.Equal(t, 3, tn.Count(t,
+		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
 }
 
 func TestTwentyRerunsOfABatchOfOneAreEnough(t *testing.T) {
@@ -334,7 +335,8 @@ func TestLateSuccessOfABatchCancelsItsRetry(t *testing.T) {
 	require.Equal(t, 3, tn.Count(t,
 		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1 AND last_status = 200"))
 	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'delivered' AND attempts = 1 AND last_status = 200"))
+		tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'delivered' AND attempts = 1 AND "+
+			"last_status = 200"))
 	require.Equal(t, 1, tn.Count(t, lateRows, 1, "Delivered", "deliver",
 		"response after the ack timeout: 200: success; the queued retry was canceled"))
 	require.Zero(t, tn.Jobs(t, ""))
@@ -360,7 +362,8 @@ func TestLateSuccessOfABatchWhileTheRetryRuns(t *testing.T) {
 	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 1"))
 	second.respond(http.StatusOK)
 	tn.Attempt(t)
-	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 2"))
+	require.Equal(t, 3, tn.Count(t,
+		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 2"))
 }
 
 // After a failover that lost commits another batch may have the job's id. The result of the lost batch must not end the

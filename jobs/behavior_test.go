@@ -177,10 +177,10 @@ func TestChangedBehaviorAppliesToPendingDeliveries(t *testing.T) {
 	changed.Behavior = policy.BehaviorDocumented
 	_, _, err = elsewhere.Subscriptions.Put(t.Context(), topicName, "billing", changed)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool {
+	testnode.Within(t, "the policy is read again", func() bool {
 		rules, _ := tn.System.Cache.Snapshot().Rules(sub.ID)
 		return !rules.Policy.HonorRetryAfter
-	}, testnode.Timeout, tick)
+	})
 	travel(t, tn)
 	tn.Attempt(t)
 	requireGap(t, tn, 30*time.Second, "billing")
@@ -207,7 +207,8 @@ func TestRetentionEndsDeliveries(t *testing.T) {
 	pause(t, tn, "held")
 	tn.Start(t)
 	publish := func() {
-		publishBody(t, tn, "application/cloudevents+json", `{"specversion":"1.0","id":"e","source":"/s","type":"t","data":{}}`)
+		publishBody(t, tn, "application/cloudevents+json",
+			`{"specversion":"1.0","id":"e","source":"/s","type":"t","data":{}}`)
 		tn.AttemptsMade(t, 4)
 	}
 	publish()

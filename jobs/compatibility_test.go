@@ -49,12 +49,14 @@ func TestDeadLetterHasEventGridsFields(t *testing.T) {
 				`"data":{"n":1.50}}`,
 		},
 		{
-			"CloudEvents", func(t *testing.T) *testnode.Node { t.Helper(); return setupTopic(t, event.CloudEvents) }, event.CloudEvents,
+			"CloudEvents", func(t *testing.T) *testnode.Node { t.Helper(); return setupTopic(t, event.CloudEvents) },
+			event.CloudEvents,
 			structuredType,
 			`{"specversion":"1.0","id":"7","source":"/s","type":"order","subject":"ann","time":"2026-01-01T00:00:00Z"}`,
 		},
 		{
-			"custom", func(t *testing.T) *testnode.Node { t.Helper(); return setupCustom(t, wholeMapping) }, event.EventGrid, jsonType,
+			"custom", func(t *testing.T) *testnode.Node { t.Helper(); return setupCustom(t, wholeMapping) }, event.EventGrid,
+			jsonType,
 			`{"no":7,"at":"2026-01-01T00:00:00Z","who":"ann","total":1.50}`,
 		},
 	} {

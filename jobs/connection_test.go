@@ -235,10 +235,10 @@ func TestFailingTokenServer(t *testing.T) {
 		"no request for a second after each failure, with each of the two credentials")
 
 	tokens.failing.Store(0)
-	require.Eventually(t, func() bool {
+	testnode.Within(t, "all events arrive", func() bool {
 		travel(t, tn)
 		return len(e.requests()) == events
-	}, 2*testnode.Timeout, tokenWait)
+	})
 	tn.Become(t, 1, `SELECT least(count(*), 1) FROM postrider.delivery_attempts WHERE subscription = 'wrong'
 		    AND error LIKE '%it responded with 401 invalid_client'`)
 	tn.Become(t, events,

@@ -39,7 +39,10 @@ type damage struct{ BrokenTokens, EndedTwice, Miscounted, TooEarly int }
 
 func damageOf(t *testing.T, tn *testnode.Node) damage {
 	t.Helper()
-	return damage{tn.Count(t, testnode.BrokenTokens), tn.Count(t, testnode.EndedTwice), tn.Count(t, testnode.Miscounted), tn.Count(t, testnode.TooEarly)}
+	return damage{
+		tn.Count(t, testnode.BrokenTokens), tn.Count(t, testnode.EndedTwice), tn.Count(t, testnode.Miscounted),
+		tn.Count(t, testnode.TooEarly),
+	}
 }
 
 // ledgers are the publisher's and the endpoint's; lost events follow from them alone.

@@ -130,7 +130,8 @@ func TestStopWaitsForResponses(t *testing.T) {
 	require.Empty(t, stopped)
 	h.letGo()
 	require.NoError(t, <-stopped)
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
+	require.Equal(t, 1, tn.Count(t,
+		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
 }
 
 // run marks a job as fetched by a node, as River's fetch does.

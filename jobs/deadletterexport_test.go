@@ -59,7 +59,8 @@ func afterDelay(t *testing.T, tn *testnode.Node, n int) {
 // exportAgain makes the next try due.
 func exportAgain(t *testing.T, tn *testnode.Node) {
 	t.Helper()
-	tn.Exec(t, "UPDATE postrider_internal.river_job SET scheduled_at = now() WHERE kind = 'export' AND state = 'available'")
+	tn.Exec(t, "UPDATE postrider_internal.river_job SET scheduled_at = now() WHERE kind = 'export' AND state = "+
+		"'available'")
 }
 
 func exported(t *testing.T, tn *testnode.Node, n int) {
@@ -212,7 +213,8 @@ func TestExportedDeadLettersOfEverySchema(t *testing.T) {
 			file, body := theFile(t, directory)
 			require.Regexp(t, "^"+c.path+pathOf, file)
 			require.Equal(t,
-				fmt.Sprintf(c.want, written(t, tn, "published_at", "all", "a"), written(t, tn, "last_attempt_at", "all", "a")), body)
+				fmt.Sprintf(c.want, written(t, tn, "published_at", "all", "a"), written(t, tn, "last_attempt_at", "all", "a")),
+				body)
 		})
 	}
 }
@@ -257,7 +259,8 @@ func TestExportIsAbandoned(t *testing.T) {
 			"AND export_error LIKE '%not allowed%--dead-letter-location%'"), "the node checks the location when it writes, too")
 	tn.Exec(t, "UPDATE postrider_internal.dead_letters SET export_abandon_at = now()")
 	exportAgain(t, tn)
-	tn.Become(t, 3, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'abandoned' AND exported_at IS NULL "+
+	tn.Become(t, 3, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'abandoned' AND "+
+		"exported_at IS NULL "+
 		"AND body IS NOT NULL")
 	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dead_lettered'"))
 	require.Zero(t, tn.Exports(t, ""))
@@ -269,7 +272,8 @@ func TestExportOfAPolicyWithoutTimes(t *testing.T) {
 	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusBadRequest))
 	missing := "file://" + filepath.Join(t.TempDir(), "missing")
-	subscribe(t, tn, "all", e.URL, func(s *catalog.SubscriptionSpec) { into(missing)(s); s.RetryPolicy.Policy = "ga-2018" })
+	subscribe(t, tn, "all", e.URL,
+		func(s *catalog.SubscriptionSpec) { into(missing)(s); s.RetryPolicy.Policy = "ga-2018" })
 	tn.Start(t, allowing(t, missing))
 	publishOne(t, tn, "a")
 	tn.Become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'abandoned' AND export_attempts = 1")

@@ -43,7 +43,7 @@ func TestExpirationOnTwoNodes(t *testing.T) {
 	subscribeUntil(at)
 	for i, s := range nodes {
 		require.NoError(t, s.Cache.Reload(t.Context()))
-		require.Eventually(t, func() bool { return !s.Clock.Now().Before(at) }, testnode.Timeout, time.Millisecond)
+		testnode.Within(t, `!s.Clock.Now().Before(at)`, func() bool { return !s.Clock.Now().Before(at) })
 		require.Equal(t, []int{1}, publishTo(t, s, fmt.Sprint("after-", i)).Matched,
 			"from the moment on, before anybody has deleted it")
 	}

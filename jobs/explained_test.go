@@ -127,9 +127,11 @@ func TestLoweredLimitEndsDeliveriesAtTheirDueCheck(t *testing.T) {
 		subscribe(t, tn, name, e.URL, lowered)
 	}
 	require.Equal(t, each, travel(t, tn))
-	tn.Become(t, 8, `SELECT count(*) FROM postrider.deliveries WHERE reason = 'MaxDeliveryAttemptsExceeded' AND attempts = 3
+	tn.Become(t, 8, `SELECT count(*) FROM postrider.deliveries WHERE reason = 'MaxDeliveryAttemptsExceeded' AND
+		attempts = 3
 		AND state = CASE subscription WHEN 'dropped' THEN 'dropped' ELSE 'dead_lettered' END`)
-	require.Equal(t, 6, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE attempts = 3 AND last_status = 500"))
+	require.Equal(t, 6, tn.Count(t,
+		"SELECT count(*) FROM postrider.dead_letters WHERE attempts = 3 AND last_status = 500"))
 	require.Len(t, e.requests(), 3*each)
 	tn.Become(t, 0, "SELECT count(*) FROM postrider_internal.river_job")
 	for name, change := range specs { // the test's end compares attempts with the limit in force

@@ -83,11 +83,11 @@ func TestNoRequestsWhileNothingCanBeRecorded(t *testing.T) {
 	<-h.begun
 	tn.Exec(t, "ALTER TABLE postrider_internal.delivery_attempts RENAME TO hidden")
 	h.letGo()
-	require.Eventually(t, func() bool {
+	testnode.Within(t, "commits wait", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), tick)
 		defer cancel()
 		return tn.System.Recorder.WaitRecording(ctx) != nil
-	}, testnode.Timeout, tick)
+	})
 	ids := publishMany(t, tn, 20)
 	tn.Become(t, 21, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running'")
 	require.Never(t, func() bool { return len(e.requests()) > 1 }, 500*time.Millisecond, tick)

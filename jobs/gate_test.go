@@ -112,9 +112,10 @@ func TestPublishesAreAcceptedWhileNoWorkerIsFree(t *testing.T) {
 	tn.Exec(t, `UPDATE postrider_internal.river_job SET created_at = now() - interval '1 minute',
 		scheduled_at = now() - interval '1 minute'`)
 	tn.Start(t)
-	require.Eventually(t, func() bool { return tn.System.Backpressure.Lag() > time.Second }, testnode.Timeout, tick)
+	testnode.Within(t, `tn.System.Backpressure.Lag() > time.Second`,
+		func() bool { return tn.System.Backpressure.Lag() > time.Second })
 	publishMany(t, tn, 1)
 	release()
 	tn.AttemptsMade(t, 2*subscriptions)
-	require.Eventually(t, func() bool { return tn.System.Backpressure.Lag() == 0 }, testnode.Timeout, tick)
+	testnode.Within(t, `tn.System.Backpressure.Lag() == 0`, func() bool { return tn.System.Backpressure.Lag() == 0 })
 }

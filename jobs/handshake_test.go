@@ -69,7 +69,9 @@ func handshakeOf(t *testing.T, tn *testnode.Node, id int64) *catalog.Handshake {
 }
 
 // put stores an event subscription with its handshake.
-func put(t *testing.T, tn *testnode.Node, name string, spec catalog.SubscriptionSpec, handshake int64) *catalog.Subscription {
+func put(t *testing.T, tn *testnode.Node, name string, spec catalog.SubscriptionSpec,
+	handshake int64,
+) *catalog.Subscription {
 	t.Helper()
 	sub, _, err := tn.System.Subscriptions.PutValidated(t.Context(), topicName, name, spec, handshake)
 	require.NoError(t, err)

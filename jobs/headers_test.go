@@ -180,7 +180,8 @@ func TestDynamicHeadersOfManyBatches(t *testing.T) {
 	const large, small = 40, 1100
 	for range large {
 		id := uuid.NewString()
-		publishBody(t, tn, jsonType, "["+eventGridBody(id, `{"kind":"`+id[:1]+`","fill":"`+strings.Repeat("x", 400_000)+`"}`)+"]")
+		publishBody(t, tn, jsonType, "["+eventGridBody(id, `{"kind":"`+id[:1]+`","fill":"`+strings.Repeat("x",
+			400_000)+`"}`)+"]")
 	}
 	var list []string
 	for range small {

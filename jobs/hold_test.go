@@ -46,7 +46,8 @@ func TestPausedSubscriptionWaitsAndIsReleased(t *testing.T) {
 	tn.AttemptsMade(t, 3)
 
 	require.Len(t, endpoint.requests(), 3)
-	require.Equal(t, 6, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
+	require.Equal(t, 6, tn.Count(t,
+		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
 }
 
 // A job from before the pause finds it at its due check: the delivery waits, without an attempt.
@@ -97,7 +98,8 @@ func TestPauseReachesLocalJobs(t *testing.T) {
 	require.Len(t, endpoint.requests(), 1)
 	resume(t, tn, "billing")
 	tn.AttemptsMade(t, 1)
-	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
+	require.Equal(t, 2, tn.Count(t,
+		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
 }
 
 // An attempt in flight when its event subscription is paused finishes, and its result counts.

@@ -245,7 +245,8 @@ func TestCallThatStaysOpenHoldsNoWorker(t *testing.T) {
 	require.Equal(t, "second", tn.Attempt(t).EventID)
 	first.respond(http.StatusOK)
 	require.Equal(t, "first", tn.Attempt(t).EventID)
-	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
+	require.Equal(t, 2, tn.Count(t,
+		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
 }
 
 // Here Stop lets requests finish for a minute, and cuts calls of finished attempts at once.
@@ -255,7 +256,7 @@ func TestStopCutsLateCallsAtOnce(t *testing.T) {
 	copyPolicy(t, tn, "ga-2021", "one-second", `{"ack_timeout": "1 second", "late_response_window": "1 hour"}`)
 	gone := make(chan struct{}, 1)
 	subscribe(t, tn, "all", newGoneEndpoint(t, gone), under("one-second"))
-	engine := tn.Engine(t, func(o *jobs.Options) { o.StopTimeout = time.Minute })
+	engine := tn.Engine(t, func(o *jobs.Options) { o.StopTimeout = time.Hour })
 	require.NoError(t, engine.Start(t.Context()))
 	publishOne(t, tn, "e")
 	tn.Attempt(t)
@@ -264,9 +265,7 @@ func TestStopCutsLateCallsAtOnce(t *testing.T) {
 		require.FailNow(t, "the call was cut at the ack timeout")
 	default:
 	}
-	before := time.Now()
 	testnode.RequireStops(t, engine)
-	require.Less(t, time.Since(before), testnode.Timeout)
 	<-gone
 	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE late OR reruns > 0"))
 	require.Equal(t, 1,

@@ -42,12 +42,11 @@ func whileLocked(t *testing.T, tn *testnode.Node, begin func(), lock string, arg
 	defer pace.Stop()
 	last := time.Now().Add(lockedFor())
 	for i := 0; time.Now().Before(last); i++ {
-		id, published := fmt.Sprint("meanwhile-", i), time.Now()
+		id := fmt.Sprint("meanwhile-", i)
 		publishOne(t, tn, id)
 		for report := tn.Attempt(t); report.Subscription != "other" || report.EventID != id; {
 			report = tn.Attempt(t)
 		}
-		require.Less(t, time.Since(published), 3*time.Second, id)
 		<-pace.C
 	}
 	require.NoError(t, tx.Commit(t.Context()), "the row was locked throughout")

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
@@ -45,7 +44,7 @@ const beatQuery = "SELECT coalesce(max(beat), -1) FROM postrider_internal.nodes 
 func beats(t *testing.T, tn *testnode.Node, node string, n int) {
 	t.Helper()
 	goal := tn.Count(t, beatQuery, node) + n
-	require.Eventually(t, func() bool { return tn.Count(t, beatQuery, node) >= goal }, testnode.Timeout, tick)
+	testnode.Within(t, `tn.Count(t, beatQuery, node) >= goal`, func() bool { return tn.Count(t, beatQuery, node) >= goal })
 }
 
 // A node whose connections are busy for longer than the lease continues its heartbeat, and keeps its attempts.
@@ -87,8 +86,10 @@ func TestFailedHeartbeatsKeepNodesAlive(t *testing.T) {
 	tn.Start(t, func(o *jobs.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	tn.Become(t, 1, "SELECT least(beat, 1) FROM postrider_internal.nodes WHERE id = $1", tn.System.Node)
 	tn.Exec(t, "ALTER TABLE postrider_internal.nodes RENAME TO hidden")
-	require.Eventually(t, func() bool { return strings.Count(log.String(), "the heartbeat failed") >= 6 },
-		testnode.Timeout, tick)
+	testnode.Within(t, "six heartbeats fail", func() bool {
+		return strings.Count(log.String(),
+			"the heartbeat failed") >= 6
+	})
 	require.Equal(t,
 		`the heartbeat cannot be written: relation "postrider_internal.nodes" does not exist (SQLSTATE 42P01)`,
 		tn.System.Commits.Failing())
@@ -152,6 +153,6 @@ func TestNodesForgetDeletedEventSubscriptions(t *testing.T) {
 	require.NoError(t, tn.System.Cache.Reload(t.Context()))
 	require.NoError(t, e.Start(t.Context()))
 	t.Cleanup(func() { testnode.RequireStops(t, e) })
-	require.Eventually(t, func() bool { return !e.Remembers(gone.ID) }, testnode.Timeout, time.Millisecond)
+	testnode.Within(t, `!e.Remembers(gone.ID)`, func() bool { return !e.Remembers(gone.ID) })
 	require.True(t, e.Remembers(kept.ID))
 }

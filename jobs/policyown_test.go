@@ -91,10 +91,10 @@ func TestReplacedPolicyAppliesToPendingDeliveries(t *testing.T) {
 	changed.Steps, changed.MaxMaxAttempts, changed.DefaultMaxAttempts = []time.Duration{time.Second, 7 * time.Minute}, 3, 3
 	_, _, err := elsewhere.Policies.Put(t.Context(), &changed)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { // the running node's own reload, once per second
+	testnode.Within(t, "the policy is read again", func() bool { // the running node's own reload, once per second
 		seen, _ := tn.System.Cache.Snapshot().Policy("mine")
 		return seen.MaxMaxAttempts == 3
-	}, testnode.Timeout, tick)
+	})
 	travel(t, tn)
 	tn.Attempt(t)
 	requireGap(t, tn, 7*time.Minute, "billing")

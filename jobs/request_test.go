@@ -23,8 +23,9 @@ func TestEventGridDelivery(t *testing.T) {
 	e := newEndpoint(t, respondWith(http.StatusServiceUnavailable))
 	subscribe(t, tn, "Mixed-Case.sub", e.URL+"/hook?code=s%20ecret&x=1", nil)
 	tn.Start(t)
-	receipt := publishBody(t, tn, jsonType, `[{"id":"1","subject":"s/é","eventType":"t","eventTime":"2026-01-01T00:00:00Z",`+
-		`"dataVersion":"2.1","data":{"n":1.50,  "a":"\u0041"}}]`)
+	receipt := publishBody(t, tn, jsonType,
+		`[{"id":"1","subject":"s/é","eventType":"t","eventTime":"2026-01-01T00:00:00Z",`+
+			`"dataVersion":"2.1","data":{"n":1.50,  "a":"\u0041"}}]`)
 	tn.Attempt(t)
 	travel(t, tn)
 	tn.Attempt(t)

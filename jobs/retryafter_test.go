@@ -88,10 +88,10 @@ func TestRetryAfterNeverOutlivesTheTimeToLive(t *testing.T) {
 		WHERE why LIKE '%, shortened for a last attempt before the delivery ends; lowers%'`))
 	require.Equal(t, n, travel(t, tn))
 	tn.AttemptsMade(t, n)
-	require.Eventually(t, func() bool {
+	testnode.Within(t, "all deliveries end", func() bool {
 		travel(t, tn)
 		return tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded'") == n
-	}, testnode.Timeout, tick)
+	})
 	require.Zero(t, tn.Count(t, `SELECT count(*) FROM postrider.dead_letters
 		WHERE attempts NOT BETWEEN 2 AND 3 OR last_outcome <> 'Busy'`),
 		"60 s before its end a delivery may have time for a third")

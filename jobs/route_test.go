@@ -109,10 +109,10 @@ func TestStopDuringAStep(t *testing.T) {
 	other := tn.Beside(t, node.Options{Node: "node-2"})
 	engine := other.Engine(t, func(o *jobs.Options) { o.StopTimeout = 100 * time.Millisecond })
 	require.NoError(t, engine.Start(t.Context()))
-	require.Eventually(t, func() bool {
+	testnode.Within(t, "the step waits", func() bool {
 		return tn.Count(t,
 			"SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%after_subscription%'") > 0
-	}, testnode.Timeout, tick)
+	})
 	testnode.RequireStops(t, engine)
 	require.NoError(t, tx.Rollback(t.Context()))
 

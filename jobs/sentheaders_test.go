@@ -36,7 +36,8 @@ func testSentHeaders(t *testing.T, status int) {
 	publishOne(t, tn, "1")
 	tn.AttemptsMade(t, 1)
 	var kept string
-	require.NoError(t, tn.Pool.QueryRow(t.Context(), "SELECT request_headers FROM postrider.delivery_attempts").Scan(&kept))
+	require.NoError(t, tn.Pool.QueryRow(t.Context(),
+		"SELECT request_headers FROM postrider.delivery_attempts").Scan(&kept))
 	for _, line := range []string{
 		"Aeg-Delivery-Count: 0", "Aeg-Event-Type: Notification", "Aeg-Subscription-Name: ALL", "Authorization: ***",
 		"Content-Type: application/json",

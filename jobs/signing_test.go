@@ -94,7 +94,10 @@ func TestSignedDelivery(t *testing.T) {
 				require.NotContains(t, r.header, name)
 			}
 		default:
-			own, foreign := secretOf(t, tn, r.uri[1:]), secretOf(t, tn, map[string]string{"/signed": "other", "/other": "signed"}[r.uri])
+			own, foreign := secretOf(t, tn, r.uri[1:]), secretOf(t, tn, map[string]string{
+				"/signed": "other",
+				"/other":  "signed",
+			}[r.uri])
 			require.NoError(t, r.verify(t, own))
 			require.ErrorIs(t, r.verify(t, foreign), standardwebhooks.ErrNoMatchingSignature, "each has its own secret")
 			require.Equal(t, receipt.SystemIDs[0].String(), r.header.Get("Webhook-Id"), "the event's, as in aeg-output-event-id")
@@ -209,10 +212,10 @@ func TestRotatedSecretsOnEveryNode(t *testing.T) {
 	other := tn.Beside(t, node.Options{Node: "node-2"})
 	secret := rotate(t, tn, "signed", 0)
 	engine := other.Engine(t)
-	require.Eventually(t, func() bool {
+	testnode.Within(t, "the other node knows the secret", func() bool {
 		known, ok := other.System.Cache.Snapshot().Subscription(sub.ID)
 		return ok && known.SigningKeys.Secrets[0].Text() == secret
-	}, testnode.Timeout, tick)
+	})
 	require.NoError(t, engine.Start(t.Context()))
 	t.Cleanup(func() { testnode.RequireStops(t, engine) })
 	publishOne(t, tn, "1")

@@ -26,7 +26,8 @@ func TestStalledNodeReportsIt(t *testing.T) {
 	e := tn.Engine(t, func(o *jobs.Options) { o.CheckProgressEvery(20 * time.Millisecond) })
 	require.NoError(t, e.Start(t.Context()))
 	t.Cleanup(func() { testnode.RequireStops(t, e) })
-	require.Eventually(t, func() bool { return e.Stats().Stalled >= 100*time.Millisecond }, testnode.Timeout, tick)
+	testnode.Within(t, `e.Stats().Stalled >= 100*time.Millisecond`,
+		func() bool { return e.Stats().Stalled >= 100*time.Millisecond })
 }
 
 // The node is not stalled if nothing is due, or due deliveries are held or locked by a user.

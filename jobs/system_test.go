@@ -86,8 +86,8 @@ func TestOperatorsAreNotified(t *testing.T) {
 		"postrider.probation.ended" + ofBilling, "postrider.probation.started" + ofBilling,
 		"postrider.subscription.expired /topics/orders/subscriptions/brief",
 	}
-	require.Eventually(t, func() bool { return len(all.notices(t)) >= len(want) && len(some.notices(t)) >= 2 },
-		testnode.Timeout, tick)
+	testnode.Within(t, "the notices arrive",
+		func() bool { return len(all.notices(t)) >= len(want) && len(some.notices(t)) >= 2 })
 	require.Equal(t, want, all.notices(t))
 	require.Equal(t, []string{want[3], want[5]}, some.notices(t))
 	settle(t, tn)
@@ -106,10 +106,10 @@ func TestFailedNoticesCreateNoNotices(t *testing.T) {
 	publishOne(t, tn, "dead")
 	const notices = "SELECT count(*) FROM postrider.events WHERE topic = 'postrider.system'"
 	fail := func(n int) {
-		require.Eventually(t, func() bool {
+		testnode.Within(t, "the dead letters are made", func() bool {
 			passHold(t, tn) // each probe is a notice, and fails
 			return tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE topic = 'postrider.system'") == n
-		}, testnode.Timeout, tick)
+		})
 	}
 	tn.Become(t, 2, notices) // the dead letter, and the probation that it started
 	fail(2)
@@ -147,7 +147,7 @@ func TestNoticesSurviveTheirNode(t *testing.T) {
 	second := other.Engine(t, func(o *jobs.Options) { o.OnAttempt = nil })
 	require.NoError(t, second.Start(t.Context()))
 	t.Cleanup(func() { testnode.RequireStops(t, second) })
-	require.Eventually(t, func() bool { return len(operators.requests()) > 0 }, testnode.Timeout, tick)
+	testnode.Within(t, `len(operators.requests()) > 0`, func() bool { return len(operators.requests()) > 0 })
 	settle(t, tn)
 	require.Equal(t, []string{"postrider.deadLetter.created" + ofBilling}, operators.notices(t))
 }
@@ -164,10 +164,10 @@ func TestProbationOfASharedEndpointIsOneNotice(t *testing.T) {
 	subscribe(t, tn, "shipping", bad.URL, under("touchy"))
 	tn.Start(t)
 	publishOne(t, tn, "a")
-	require.Eventually(t, func() bool { return len(operators.requests()) == 1 }, testnode.Timeout, tick)
+	testnode.Within(t, `len(operators.requests()) == 1`, func() bool { return len(operators.requests()) == 1 })
 	_, err := tn.System.Holds.Release(t.Context(), topicName, "billing")
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return len(operators.requests()) == 2 }, testnode.Timeout, tick)
+	testnode.Within(t, `len(operators.requests()) == 2`, func() bool { return len(operators.requests()) == 2 })
 	require.Equal(t, []string{"postrider.probation.ended /topics/orders", "postrider.probation.started /topics/orders"},
 		operators.notices(t))
 	for i, r := range operators.requests() {

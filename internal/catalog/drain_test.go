@@ -3,7 +3,6 @@ package catalog_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"postrider/internal/testnode"
 
@@ -32,10 +31,10 @@ func TestDrainCancelsWhatASlowPublishHeldAfterTheDeletion(t *testing.T) {
 		_, err := tn.System.Publisher.Publish(t.Context(), testnode.Publication("orders", "slow", 1))
 		published <- err
 	}()
-	require.Eventually(t, func() bool {
+	testnode.Within(t, "a session waits for a lock", func() bool {
 		return tn.Count(t,
 			"SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()") > 0
-	}, 30*time.Second, 5*time.Millisecond)
+	})
 	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), "orders", "paused"))
 	require.NoError(t, blocker.Rollback(t.Context()))
 	require.NoError(t, <-published)

@@ -45,7 +45,8 @@ func TestRotateKeys(t *testing.T) {
 	topic := tn.Topic(t, "orders")
 	const subscriptions = 230 // more than two steps
 	sub := tn.Subscribe(t, "orders", "s000", secretive(0))
-	tn.CopySubscription(t, sub.ID, `jsonb_build_object('id', 1000 + i, 'name', 's' || lpad(i::text, 3, '0'))`, subscriptions-1)
+	tn.CopySubscription(t, sub.ID, `jsonb_build_object('id', 1000 + i, 'name', 's' || lpad(i::text, 3, '0'))`,
+		subscriptions-1)
 	s := testnode.SubscriptionSpec()
 	_, err := tn.System.Handshakes.BeginValidation(t.Context(), topic, "s000", &s, "https://events.example.com")
 	require.NoError(t, err)
@@ -55,7 +56,8 @@ func TestRotateKeys(t *testing.T) {
 	pool, err := postgres.OpenPool(t.Context(), tn.URL, 8)
 	require.NoError(t, err)
 	defer pool.Close()
-	behind, err := node.New(t.Context(), node.Options{Pool: pool, Sealer: sealer(t, testnode.Key, testnode.OtherKey), Node: "behind"})
+	behind, err := node.New(t.Context(), node.Options{Pool: pool, Sealer: sealer(t, testnode.Key, testnode.OtherKey),
+		Node: "behind"})
 	require.NoError(t, err)
 	var changing sync.WaitGroup
 	changed := 0

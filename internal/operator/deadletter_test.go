@@ -194,7 +194,10 @@ func TestDeadLetterList(t *testing.T) {
 	tn.Topic(t, "orders")
 	tn.Subscribe(t, "orders", "all", nil)
 	letters := tn.DeadLetters(t, "orders", "e", 5)
-	d, filter := tn.System, &query.DeadLetterFilter{Topic: new("orders"), DeadLetteredFrom: new(time.Now().Add(-time.Hour))}
+	d, filter := tn.System, &query.DeadLetterFilter{
+		Topic:            new("orders"),
+		DeadLetteredFrom: new(time.Now().Add(-time.Hour)),
+	}
 	var listed []uuid.UUID
 	for place, pages := (query.DeadLetterPlace{}), 0; pages < 3; pages++ {
 		list, err := d.Reader.ListDeadLetters(t.Context(), filter, place, 2)

@@ -142,7 +142,8 @@ func TestErasedSubjectIsNowhere(t *testing.T) {
 	requireNowhere(t, tn, "people/anna")
 	require.Equal(t, 1, tn.Count(t,
 		"SELECT count(*) FROM postrider.events WHERE erased_at IS NULL AND event_id = 'c' AND body_text LIKE '%bert%'"))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND event_id = 'c'"))
+	require.Equal(t, 1, tn.Count(t,
+		"SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND event_id = 'c'"))
 	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'subject_erased' "+
 		"AND topic = 'orders' AND details = '{\"events\": 2}'"))
 	_, _, err := tn.System.Operator.EraseSubject(t.Context(), "none", "people/anna")

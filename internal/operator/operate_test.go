@@ -122,7 +122,8 @@ func TestDeadLetterNowIsAsSelfContainedAsARecordedOne(t *testing.T) {
 	require.Equal(t, uuid.Version(7), letter.Version(), "in the order of time, as all are")
 	requireEnded(t, tn, given, "dead_lettered", "DeadLetteredByOperator")
 	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE dead_letter_id = $1 AND delivery_id = $2", letter, given))
+		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE dead_letter_id = $1 AND delivery_id = $2", letter,
+			given))
 	require.Equal(t, 1,
 		tn.Count(t,
 			"SELECT count(*) FROM postrider.dead_letters WHERE dead_letter_id = $1 AND body ->> 'id' = 'failed-0' "+
@@ -278,7 +279,8 @@ func TestMembersLeaveTheirBatchByHand(t *testing.T) {
 			t.Parallel()
 			tn, sub := testnode.BatchingOrders(t, 10, 64)
 			batch := tn.WaitingBatch(t, sub, 4, verdict)
-			tn.Exec(t, "UPDATE postrider_internal.batches SET next_attempt_at = now() + interval '1 hour' WHERE hold IS NOT NULL")
+			tn.Exec(t, "UPDATE postrider_internal.batches SET next_attempt_at = now() + interval '1 hour' WHERE hold "+
+				"IS NOT NULL")
 			ids := make([]int64, 4)
 			for i, m := range batch.Members {
 				ids[i] = m.DeliveryID
@@ -335,12 +337,12 @@ func TestCancelOfAMemberWhileItsBatchIsRecorded(t *testing.T) {
 				recorded <- tn.System.Recorder.Record(context.Background(),
 					testnode.BatchResult(batch, sub, policy.Verdict{Action: action, At: time.Now().Add(time.Hour)}, fate))
 			}()
-			require.Eventually(t, func() bool {
+			testnode.Within(t, "a session waits for a lock", func() bool {
 				return tn.Count(t, "SELECT count(*) FROM pg_locks WHERE NOT granted AND database = (SELECT oid FROM pg_database "+
 					"WHERE datname = current_database())") > 0 ||
 					tn.Count(t,
 						"SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()") > 0
-			}, 30*time.Second, time.Millisecond)
+			})
 			require.NoError(t, tx.Commit(t.Context()))
 			require.NoError(t, <-recorded)
 

@@ -146,7 +146,8 @@ func TestOperationsGoOn(t *testing.T) {
 func TestPurgeAll(t *testing.T) {
 	t.Parallel()
 	tn, letters := testnode.ManyDeadLetters(t, 503)
-	id := tn.BeginOperation(t, &query.DeadLetterFilter{SubjectPrefix: new("subject/e-1")}, operator.Action{Kind: operator.Purge})
+	id := tn.BeginOperation(t, &query.DeadLetterFilter{SubjectPrefix: new("subject/e-1")},
+		operator.Action{Kind: operator.Purge})
 	matched := tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE subject LIKE 'subject/e-1%'")
 	tn.Operate(t)
 	tn.Operate(t)
@@ -211,7 +212,8 @@ func TestTwoOperationsAtOnce(t *testing.T) {
 	t.Parallel()
 	tn, _ := testnode.ManyDeadLetters(t, 700)
 	all := operator.Action{Kind: operator.Redeliver}
-	ids := []uuid.UUID{tn.BeginOperation(t, &query.DeadLetterFilter{}, all), tn.BeginOperation(t, &query.DeadLetterFilter{}, all)}
+	ids := []uuid.UUID{tn.BeginOperation(t, &query.DeadLetterFilter{}, all), tn.BeginOperation(t,
+		&query.DeadLetterFilter{}, all)}
 	var group sync.WaitGroup
 	for _, id := range ids {
 		group.Go(func() {
@@ -275,7 +277,8 @@ func TestOperationsAreListed(t *testing.T) {
 	t.Parallel()
 	tn, _ := testnode.ManyDeadLetters(t, 1)
 	first := tn.BeginOperation(t, &query.DeadLetterFilter{}, operator.Action{Kind: operator.Redeliver})
-	second := tn.BeginOperation(t, &query.DeadLetterFilter{LastStatus: new(400)}, operator.Action{Kind: operator.Redeliver, Rate: 5})
+	second := tn.BeginOperation(t, &query.DeadLetterFilter{LastStatus: new(400)},
+		operator.Action{Kind: operator.Redeliver, Rate: 5})
 	list, err := tn.System.Reader.Operations(t.Context(), nil, 1)
 	require.NoError(t, err)
 	require.Equal(t, second, list[0].OperationID)
@@ -414,7 +417,8 @@ func TestRedeliverEventsUsesTheTimeOfPublishing(t *testing.T) {
 		tn.Exec(t, "UPDATE postrider_internal.events SET id = $1, published_at = $2 WHERE event_id = $3", id,
 			base.Add(at.published), event)
 	}
-	_, err := tn.System.Operator.RedeliverEvents(t.Context(), "orders", "late", base, new(base.Add(500*time.Microsecond)), 0)
+	_, err := tn.System.Operator.RedeliverEvents(t.Context(), "orders", "late", base, new(base.Add(500*time.Microsecond)),
+		0)
 	require.NoError(t, err)
 	for more := true; more; {
 		_, more = tn.Operate(t)

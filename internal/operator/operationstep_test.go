@@ -184,7 +184,8 @@ func TestTwoErasuresOfASubject(t *testing.T) {
 	for steps := 0; tn.Count(t, running) > 0; steps++ {
 		require.Less(t, steps, 50, "they wait for each other")
 		_, _, err := tn.System.Operator.Operate(t.Context(),
-			int64(tn.Count(t, "SELECT job_id FROM postrider_internal.operations WHERE state = 'running' ORDER BY steps LIMIT 1")))
+			int64(tn.Count(t, "SELECT job_id FROM postrider_internal.operations WHERE state = 'running' ORDER BY steps "+
+				"LIMIT 1")))
 		require.NoError(t, err)
 	}
 	require.Equal(t, 1203, tn.Count(t,

@@ -89,7 +89,8 @@ func TestOutcomesOfBatchesAndPastEvents(t *testing.T) {
 	tn, sub := testnode.BatchingOrders(t, 10, 64)
 	tn.Publish(t, "orders", "e", 4)
 	require.NoError(t,
-		tn.System.Recorder.Record(t.Context(), testnode.BatchResult(tn.CutOne(t, sub), sub, policy.Verdict{Action: policy.Delivered})))
+		tn.System.Recorder.Record(t.Context(), testnode.BatchResult(tn.CutOne(t, sub), sub,
+			policy.Verdict{Action: policy.Delivered})))
 	id, err := tn.System.Operator.RedeliverEvents(t.Context(), "orders", sub.Name, time.Now().Add(-time.Hour), nil, 0)
 	require.NoError(t, err)
 	for more := true; more; {
@@ -99,7 +100,8 @@ func TestOutcomesOfBatchesAndPastEvents(t *testing.T) {
 	_, err = tn.System.Releaser.Refill(t.Context(), sub.ID, true, 100)
 	require.NoError(t, err)
 	require.NoError(t,
-		tn.System.Recorder.Record(t.Context(), testnode.BatchResult(tn.CutOne(t, sub), sub, policy.Verdict{Action: policy.Delivered})))
+		tn.System.Recorder.Record(t.Context(), testnode.BatchResult(tn.CutOne(t, sub), sub,
+			policy.Verdict{Action: policy.Delivered})))
 	require.Equal(t, "pending 0 delivered 4 dead-lettered 0 dropped 0 canceled 0", outcomesOf(t, tn, id))
 
 	purge := tn.BeginOperation(t, &query.DeadLetterFilter{}, operator.Action{Kind: operator.Purge})

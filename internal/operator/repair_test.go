@@ -349,17 +349,18 @@ func TestErasureWaitsForRepair(t *testing.T) {
 	tn.Subscribe(t, "orders", "all", nil)
 	id := personal(t, tn, "e", "people/anna")
 	letter := tn.DeadLetterAll(t)[0]
-	end := tn.OpenTransaction(t, `SELECT postrider.redeliver($1, event => jsonb_build_object('eventType', 'test', 'subject',
+	end := tn.OpenTransaction(t, `SELECT postrider.redeliver($1, event => jsonb_build_object('eventType', 'test',
+		'subject',
 		'x', 'data', $2::text))`, letter, secretOf)
 	done := make(chan error, 1)
 	go func() {
 		_, err := tn.System.Operator.EraseEvent(t.Context(), id)
 		done <- err
 	}()
-	require.Eventually(t, func() bool {
+	testnode.Within(t, "the erasure waits", func() bool {
 		return tn.Count(t, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "+
 			"AND wait_event_type = 'Lock' AND query LIKE '%erase_event%'") > 0
-	}, 30*time.Second, 5*time.Millisecond)
+	})
 	end(true)
 	require.NoError(t, <-done)
 	requireNowhere(t, tn, secretOf)

@@ -113,7 +113,8 @@ func TestRepairManyCustomEvents(t *testing.T) {
 	tn := testnode.Unchecked(t)
 	tn.CustomTopic(t, "custom")
 	tn.Subscribe(t, "custom", "all", nil)
-	_, err := tn.System.Publisher.Publish(t.Context(), testnode.Custom("custom", `[{"no":1,"list":[1]}, {"no":2,"list":[]}, {"no":3}]`))
+	_, err := tn.System.Publisher.Publish(t.Context(), testnode.Custom("custom",
+		`[{"no":1,"list":[1]}, {"no":2,"list":[]}, {"no":3}]`))
 	require.NoError(t, err)
 	letters := tn.DeadLetterAll(t)
 	do := operator.Action{Kind: operator.Repair, Patch: []byte(`{"who":"ann","list":[2,3],"no":null}`)}

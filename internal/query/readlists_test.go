@@ -167,7 +167,8 @@ func TestListOfBatchesOfVeryMany(t *testing.T) {
 	tn.Topic(t, "orders")
 	tn.Topic(t, "bills")
 	one, other := tn.Subscribe(t, "orders", "one", nil), tn.Subscribe(t, "bills", "other", nil)
-	tn.CopySubscription(t, one.ID, `jsonb_build_object('id', 1000 + i, 'name', 'gone', 'deleted_at', now(), 'drained_at', now())`, 60)
+	tn.CopySubscription(t, one.ID,
+		`jsonb_build_object('id', 1000 + i, 'name', 'gone', 'deleted_at', now(), 'drained_at', now())`, 60)
 	tn.Exec(t, `INSERT INTO postrider_internal.batches (subscription_id, state, members, bytes, finished_at)
 		SELECT CASE WHEN i % 10 = 0 THEN 1001 + i % 60 WHEN i % 10 = 1 THEN $2 ELSE $1::bigint END, CASE WHEN i % 10000 = 0
 		    THEN 'dead_lettered' ELSE 'delivered' END, 2, 10, now() FROM generate_series(1, 20000) i`, one.ID, other.ID)

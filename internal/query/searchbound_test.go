@@ -14,6 +14,7 @@ import (
 	"postrider/internal/postgres"
 	"postrider/internal/query"
 	"postrider/internal/testdb"
+	"postrider/internal/testnode"
 )
 
 // searchesBehindALock returns a database with 16 connections, its Reader, and the number of its statements in
@@ -96,11 +97,11 @@ func TestSearchesLeaveConnectionsToOthers(t *testing.T) {
 	start("anna")
 	eventually := func(want int) {
 		t.Helper()
-		require.Eventually(t, func() bool {
+		testnode.Within(t, "the searches wait", func() bool {
 			n := blocked()
 			require.LessOrEqual(t, n, want)
 			return n == want
-		}, time.Minute, 10*time.Millisecond)
+		})
 	}
 	eventually(1)
 	for n := range 9 {
@@ -125,7 +126,7 @@ func TestAbandonedSearchEndsInPostgreSQL(t *testing.T) {
 		_, err := reader.CountDeadLetters(ctx, &query.DeadLetterFilter{Search: "refund"})
 		ended <- err
 	}()
-	require.Eventually(t, func() bool { return blocked() == 1 }, time.Minute, 5*time.Millisecond)
+	testnode.Within(t, `blocked() == 1`, func() bool { return blocked() == 1 })
 	cancel()
 	require.ErrorIs(t, <-ended, context.Canceled)
 	require.Zero(t, blocked())

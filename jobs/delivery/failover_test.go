@@ -60,7 +60,8 @@ func TestResultsOfLostCommitsEndNothing(t *testing.T) {
 		require.Zero(t, tn.Count(t, testnode.BrokenTokens), verdict.Action)
 	}
 	require.NoError(t,
-		tn.System.Recorder.Record(t.Context(), testnode.Result(deliveries[0], jobs[0], sub, policy.Verdict{Action: policy.Delivered})))
+		tn.System.Recorder.Record(t.Context(), testnode.Result(deliveries[0], jobs[0], sub,
+			policy.Verdict{Action: policy.Delivered})))
 	require.Equal(t, 1,
 		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE event_id = 'kept-0' AND state = 'delivered'"))
 }
@@ -86,7 +87,8 @@ func TestBatchesOfLostCommitsEndNothing(t *testing.T) {
 	kept := testnode.Cut(t, tn.System, sub, cutter)
 	require.Equal(t, lost.BatchID, kept.BatchID)
 	delivered := policy.Verdict{Action: policy.Delivered}
-	require.ErrorIs(t, tn.System.Recorder.Record(t.Context(), testnode.BatchResult(lost, sub, delivered)), postgres.ErrNotFound)
+	require.ErrorIs(t, tn.System.Recorder.Record(t.Context(), testnode.BatchResult(lost, sub, delivered)),
+		postgres.ErrNotFound)
 	leave := testnode.BatchResult(lost, sub, policy.Verdict{Action: delivery.Leave},
 		delivery.Fate{DeliveryID: kept.Members[0].DeliveryID, Verdict: delivered})
 	require.ErrorIs(t, tn.System.Recorder.Record(t.Context(), leave), postgres.ErrNotFound)

@@ -28,7 +28,8 @@ func TestLateSuccessDeletesTheQueuedRetry(t *testing.T) {
 			"AND last_status = 200 AND last_outcome = 'Delivered' AND reason IS NULL AND finished_at IS NOT NULL",
 		r[0].DeliveryID))
 	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND state = 'pending'", r[1].DeliveryID),
+		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND state = 'pending'",
+			r[1].DeliveryID),
 		"the other one waits on")
 
 	ended, err = tn.System.Recorder.RecordLate(t.Context(), testnode.Late(r[0], 200), "again")
@@ -52,7 +53,8 @@ func TestLateSuccessLeavesARunningRetryAlone(t *testing.T) {
 	second := testnode.Result(d[0], j[0], sub, policy.Verdict{Action: policy.Delivered})
 	second.Number = 2
 	require.NoError(t, tn.System.Recorder.Record(t.Context(), second))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 2"))
+	require.Equal(t, 1, tn.Count(t,
+		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 2"))
 	require.Zero(t, tn.Pending(t, ""))
 }
 

@@ -42,7 +42,10 @@ func TestRecordRetryMakesANewRow(t *testing.T) {
 	soon, later := time.Now().Add(2*time.Second), time.Now().Add(time.Hour)
 
 	require.NoError(t,
-		tn.System.Recorder.Record(t.Context(), testnode.Result(d[0], j[0], sub, policy.Verdict{Action: policy.Retry, At: soon})))
+		tn.System.Recorder.Record(t.Context(), testnode.Result(d[0], j[0], sub, policy.Verdict{
+			Action: policy.Retry,
+			At:     soon,
+		})))
 	require.NoError(t, tn.System.Recorder.Record(t.Context(),
 		testnode.Result(d[1], j[1], sub, policy.Verdict{Action: policy.Retry, At: later, SkippedOffsets: 2})))
 
@@ -143,11 +146,11 @@ func TestRecordOutlivesTheDatabasesAbsence(t *testing.T) {
 		recorded <- tn.System.Recorder.Record(context.Background(),
 			testnode.Result(d[0], j[0], sub, policy.Verdict{Action: policy.Delivered}))
 	}()
-	require.Eventually(t, func() bool {
+	testnode.Within(t, "no new requests while results cannot be written down", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
 		return tn.System.Recorder.WaitRecording(ctx) != nil
-	}, 30*time.Second, 10*time.Millisecond, "no new requests while results cannot be written down")
+	})
 	require.Empty(t, recorded)
 	_, err = tn.Pool.Exec(t.Context(), "ALTER TABLE postrider_internal.hidden RENAME TO delivery_attempts")
 	require.NoError(t, err)

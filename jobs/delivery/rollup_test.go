@@ -60,7 +60,8 @@ func TestRollupsCountWhatHappened(t *testing.T) {
 			r.Number = 0 // ended without a request
 		}
 		require.NoError(t, tn.System.Recorder.Record(t.Context(), r))
-		require.NoError(t, tn.System.Recorder.Record(t.Context(), r), "a result that was recorded already is not counted again")
+		require.NoError(t, tn.System.Recorder.Record(t.Context(), r),
+			"a result that was recorded already is not counted again")
 	}
 
 	for _, when := range []string{"appended", "merged", "merged and appended"} {

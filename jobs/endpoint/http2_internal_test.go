@@ -179,7 +179,6 @@ func TestHTTP2Endpoints(t *testing.T) {
 			require.Equal(t, row.want, resp.Result, resp.ErrorText)
 			require.Contains(t, resp.ErrorText, row.text)
 			require.Equal(t, row.want.Err == policy.ErrorNone, resp.ErrorText == "")
-			require.Less(t, resp.Duration, 4*time.Second)
 			require.EqualValues(t, 1, requests.Load(), "one attempt is one request")
 		})
 	}

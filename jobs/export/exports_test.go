@@ -58,7 +58,10 @@ func TestDeadLetterWithoutAnAttemptIsMarked(t *testing.T) {
 	sub := tn.Subscribe(t, "orders", "all", testnode.Outside)
 	tn.Publish(t, "orders", "e", 1)
 	d, j := tn.Fetch(t, "node-1")
-	r := testnode.Result(d[0], j[0], sub, policy.Verdict{Action: policy.DeadLetter, Reason: policy.ReasonTimeToLiveExceeded})
+	r := testnode.Result(d[0], j[0], sub, policy.Verdict{
+		Action: policy.DeadLetter,
+		Reason: policy.ReasonTimeToLiveExceeded,
+	})
 	r.Number, r.StartedAt, r.Status, r.Outcome = 0, time.Time{}, 0, ""
 	require.NoError(t, tn.System.Recorder.Record(t.Context(), r))
 	require.Equal(t, 1, tn.Count(t, `SELECT count(*) FROM postrider.dead_letters
@@ -232,7 +235,8 @@ func TestExportWithoutWhatIsUnfit(t *testing.T) {
 		tn.Count(t,
 			"SELECT count(*) FROM postrider.dead_letters WHERE dead_letter_id = $1 AND export_state = 'abandoned' "+
 				"AND export_error = 'no object' AND export_location IS NULL", [16]byte(x.DeadLetters[0].ID)))
-	require.Equal(t, 1, tn.Notices(t, "type = 'postrider.deadLetter.exportAbandoned' AND dead_letters = ARRAY [$1::uuid] AND reason = 'no object'",
+	require.Equal(t, 1, tn.Notices(t,
+		"type = 'postrider.deadLetter.exportAbandoned' AND dead_letters = ARRAY [$1::uuid] AND reason = 'no object'",
 		[16]byte(x.DeadLetters[0].ID)), "operators are notified")
 }
 
@@ -287,7 +291,8 @@ func TestExportOfALostNodeIsMadeAgain(t *testing.T) {
 		tn.RecordExport(t, export.Result{Job: job, Export: before, Location: "file:///there"}),
 		"the dead node comes back")
 
-	tn.Exec(t, "UPDATE postrider_internal.river_job SET state = 'running', attempted_at = now(), attempted_by = '{node-1}'")
+	tn.Exec(t, "UPDATE postrider_internal.river_job SET state = 'running', attempted_at = now(), attempted_by = "+
+		"'{node-1}'")
 	n, err = tn.System.JobRows.Defer(t.Context(), []queue.Deferred{{Job: again, After: 2 * time.Second}})
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
@@ -362,6 +367,7 @@ func TestEachLetter(t *testing.T) {
 	require.Equal(t, 1, read(query.StoredDeadLetterFilter{From: newest}))
 	require.Equal(t, 1202, read(query.StoredDeadLetterFilter{Until: newest}))
 	require.ErrorIs(t,
-		query.EachDeadLetter(t.Context(), tn.Pool, query.StoredDeadLetterFilter{Until: tn.System.Clock.Now().Add(time.Hour)}, 1,
+		query.EachDeadLetter(t.Context(), tn.Pool, query.StoredDeadLetterFilter{Until: tn.System.Clock.Now().Add(time.Hour)},
+			1,
 			func(*query.StoredDeadLetter) error { return context.Canceled }), context.Canceled)
 }

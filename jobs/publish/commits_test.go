@@ -3,7 +3,6 @@ package publish_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -28,7 +27,7 @@ func acceptsAgain(t *testing.T, tn *testnode.Node) {
 
 func fails(t *testing.T, tn *testnode.Node, want string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return tn.System.Commits.Failing() == want }, 20*time.Second, 10*time.Millisecond)
+	testnode.Within(t, `tn.System.Commits.Failing() == want`, func() bool { return tn.System.Commits.Failing() == want })
 }
 
 // Without a further publish, a test write shows that events can be stored again; it leaves nothing.
@@ -76,7 +75,8 @@ func TestFailedCommitOfResultsIsReported(t *testing.T) {
 		recorded <- tn.System.Recorder.Record(context.Background(),
 			testnode.Result(d[0], j[0], sub, policy.Verdict{Action: policy.Delivered}))
 	}()
-	fails(t, tn, "results of attempts cannot be recorded: cannot execute INSERT in a read-only transaction (SQLSTATE 25006)")
+	fails(t, tn, "results of attempts cannot be recorded: cannot execute INSERT in a read-only transaction "+
+		"(SQLSTATE 25006)")
 	acceptsAgain(t, tn)
 	require.NoError(t, <-recorded)
 	fails(t, tn, "")

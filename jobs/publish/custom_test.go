@@ -77,8 +77,8 @@ func TestFiltersOfCustomEvents(t *testing.T) {
 			tn.Subscribe(t, "custom", subscription, testnode.Filtered(t, `{"advancedFilters":[`+clause+`]}`))
 		}
 		_, err := tn.System.Publisher.Publish(t.Context(),
-			testnode.Custom("custom", `[{"no":1,"v":2,"total":5,"subject":"ann"},{"no":2,"total":11,"who":"ann"},{"no":3,"who":"Ann",`+
-				`"total":12,"v":"1"}]`))
+			testnode.Custom("custom", `[{"no":1,"v":2,"total":5,"subject":"ann"},{"no":2,"total":11,"who":"ann"},`+
+				`{"no":3,"who":"Ann","total":12,"v":"1"}]`))
 		require.NoError(t, err)
 		if name == "by a route" {
 			require.Equal(t, 1, tn.Routes(t, ""))

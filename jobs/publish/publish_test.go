@@ -62,7 +62,8 @@ func TestPublishFromManyAtOnce(t *testing.T) {
 				if i == 9 {
 					size = 150 // a transaction of its own
 				}
-				_, err := tn.System.Publisher.Publish(t.Context(), testnode.Publication("orders", fmt.Sprintf("w%d-%d", worker, i), size))
+				_, err := tn.System.Publisher.Publish(t.Context(), testnode.Publication("orders", fmt.Sprintf("w%d-%d", worker, i),
+					size))
 				require.NoError(t, err)
 			}
 		})
@@ -150,7 +151,8 @@ func TestPublishRacingWithDeletesLeavesNothingPending(t *testing.T) {
 	for worker := range 4 {
 		group.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
-				if _, err := other.Publisher.Publish(ctx, testnode.Publication("orders", fmt.Sprintf("%d-%d", worker, i), 1)); err != nil {
+				if _, err := other.Publisher.Publish(ctx, testnode.Publication("orders", fmt.Sprintf("%d-%d", worker, i),
+					1)); err != nil {
 					require.True(t, errors.Is(err, postgres.ErrUnavailable) && ctx.Err() != nil, "publish: %v", err)
 				}
 			}
@@ -215,10 +217,10 @@ func TestPublishOfAClientThatWentAwayIsTakenOut(t *testing.T) {
 		_, err := tn.System.Publisher.Publish(context.Background(), testnode.Publication("orders", "first", 1))
 		first <- err
 	}()
-	require.Eventually(t, func() bool {
+	testnode.Within(t, "the publish waits", func() bool {
 		return tn.Count(t,
 			"SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'postrider_internal.events'::regclass") > 0
-	}, 30*time.Second, 5*time.Millisecond)
+	})
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err = tn.System.Publisher.Publish(ctx, testnode.Publication("orders", "gone", 1))

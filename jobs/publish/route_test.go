@@ -146,8 +146,10 @@ func TestStepWaitsForTheOneThatTakesItsJobAway(t *testing.T) {
 	require.NoError(t, err)
 	stepped := make(chan error, 1)
 	go func() { stepped <- tn.System.Publisher.Route(context.Background(), job) }()
-	require.Eventually(t, func() bool { return tn.Count(t, "SELECT count(*) FROM pg_locks WHERE NOT granted") > 0 },
-		30*time.Second, 5*time.Millisecond)
+	testnode.Within(t, "the step waits", func() bool {
+		return tn.Count(t,
+			"SELECT count(*) FROM pg_locks WHERE NOT granted") > 0
+	})
 	require.NoError(t, tx.Commit(t.Context()))
 	require.NoError(t, <-stepped)
 	require.Zero(t, tn.Pending(t, ""))
@@ -412,10 +414,10 @@ func TestStepThatLosesItsConnectionIsMadeAgain(t *testing.T) {
 	stepped := make(chan error, 1)
 	job := tn.RouteJobs(t)[0]
 	go func() { stepped <- tn.System.Publisher.Route(context.Background(), job) }()
-	require.Eventually(t, func() bool {
+	testnode.Within(t, "the step loses its connection", func() bool {
 		return tn.Count(t, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database()
 			AND wait_event_type = 'Lock' AND query LIKE '%after_subscription%'`) > 0
-	}, 30*time.Second, 5*time.Millisecond)
+	})
 	require.NoError(t, tx.Rollback(t.Context()))
 	require.NoError(t, <-stepped)
 	require.Equal(t, 30, tn.Pending(t, ""))

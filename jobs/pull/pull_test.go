@@ -63,7 +63,8 @@ func receive(t *testing.T, tn *testnode.Node, sub *catalog.Subscription, most in
 }
 
 func settle(
-	t *testing.T, tn *testnode.Node, sub *catalog.Subscription, how pull.Settlement, delay time.Duration, received ...pull.Delivery,
+	t *testing.T, tn *testnode.Node, sub *catalog.Subscription, how pull.Settlement, delay time.Duration,
+	received ...pull.Delivery,
 ) (n int) {
 	t.Helper()
 	tokens := make([]pull.LockToken, len(received))
@@ -110,7 +111,8 @@ func TestReceiveAndAcknowledge(t *testing.T) {
 
 	require.Equal(t, 3, settle(t, tn, sub, pull.Acknowledge, 0, first...))
 	require.Equal(t, 0, settle(t, tn, sub, pull.Acknowledge, 0, first...), "each token counts once")
-	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
+	require.Equal(t, 3, tn.Count(t,
+		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
 	require.Equal(t, 3, tn.Count(t,
 		"SELECT count(*) FROM postrider.delivery_attempts WHERE outcome = 'Acknowledged' AND number = 1"))
 }
@@ -199,7 +201,7 @@ func TestReceiveWaits(t *testing.T) {
 	go wait(ctx, 1)
 	go wait(t.Context(), 1)
 	go wait(t.Context(), 1)
-	require.Eventually(t, waiting(3), 30*time.Second, time.Millisecond)
+	testnode.Within(t, "three consumers wait", waiting(3))
 	cancel()
 	require.Empty(t, <-received)
 	publishCloudEvents(t, tn, "e", 2)
@@ -208,7 +210,7 @@ func TestReceiveWaits(t *testing.T) {
 	require.Len(t, second, 1)
 
 	go wait(t.Context(), 10)
-	require.Eventually(t, waiting(1), 30*time.Second, time.Millisecond)
+	testnode.Within(t, "a consumer waits", waiting(1))
 	settle(t, tn, sub, pull.Release, 0, second...)
 	require.Equal(t, 2, (<-received)[0].Count)
 
@@ -220,12 +222,12 @@ func TestReceiveWaits(t *testing.T) {
 	_, err = tn.System.Holds.Resume(t.Context(), "orders", "pull")
 	require.NoError(t, err)
 	go wait(t.Context(), 3)
-	require.Eventually(t, waiting(1), 30*time.Second, time.Millisecond)
+	testnode.Within(t, "a consumer waits", waiting(1))
 	require.NoError(t, tn.System.Releaser.MakeAvailable(t.Context(), sub.ID, nil))
 	require.Len(t, <-received, 3)
 
 	go wait(t.Context(), 1)
-	require.Eventually(t, waiting(1), 30*time.Second, time.Millisecond)
+	testnode.Within(t, "a consumer waits", waiting(1))
 	tn.System.Receiver.Stop()
 	require.Empty(t, <-received)
 }
@@ -318,7 +320,7 @@ func TestReceiversOfOneTopicLeavePlacesToOthers(t *testing.T) {
 	for range 2500 {
 		waiting.Go(func() { _, _ = tn.System.Receiver.Receive(ctx, sub, 1, time.Minute, "test") })
 	}
-	require.Eventually(t, func() bool { return tn.System.Receiver.Waiting() == 2500 }, 30*time.Second, time.Millisecond)
+	testnode.Within(t, `tn.System.Receiver.Waiting() == 2500`, func() bool { return tn.System.Receiver.Waiting() == 2500 })
 	_, err := tn.System.Receiver.Receive(ctx, sub, 1, 0, "test")
 	require.ErrorIs(t, err, pull.ErrTooManyReceiversOfTopic)
 	other := *sub

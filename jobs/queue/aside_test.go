@@ -16,7 +16,8 @@ import (
 
 // recording records results at the same time, and counts those that are recorded.
 func recording(
-	t *testing.T, tn *testnode.Node, sub *catalog.Subscription, verdict policy.Verdict, deliveries []int64, jobs []queue.JobToken,
+	t *testing.T, tn *testnode.Node, sub *catalog.Subscription, verdict policy.Verdict, deliveries []int64,
+	jobs []queue.JobToken,
 ) *atomic.Int64 {
 	t.Helper()
 	var recorded atomic.Int64
@@ -61,7 +62,7 @@ func TestOpenTransactionDelaysOnlyItsDelivery(t *testing.T) {
 			first := slices.Min(d)
 			end := tn.OpenTransaction(t, other.does, first)
 			recorded := recording(t, tn, sub, policy.Verdict{Action: policy.Delivered}, d, j)
-			require.Eventually(t, func() bool { return recorded.Load() == 201-other.held }, 30*time.Second, 5*time.Millisecond)
+			testnode.Within(t, `recorded.Load() == 201-other.held`, func() bool { return recorded.Load() == 201-other.held })
 			// Later flushes do not wait again for rows that are known to be locked.
 			tn.Publish(t, "orders", "f", 40)
 			d, j = tn.Fetch(t, "node-1")
@@ -72,7 +73,7 @@ func TestOpenTransactionDelaysOnlyItsDelivery(t *testing.T) {
 			require.NoError(t, tn.System.Recorder.WaitRecording(t.Context()), "new requests may start")
 			require.Equal(t, 201-other.held, recorded.Load())
 			end(other.commit)
-			require.Eventually(t, func() bool { return recorded.Load() == 201 }, 30*time.Second, 5*time.Millisecond)
+			testnode.Within(t, `recorded.Load() == 201`, func() bool { return recorded.Load() == 201 })
 			require.EqualValues(t, other.held,
 				tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = $1 AND delivery_id BETWEEN $2 AND $2 + $3 - 1",
 					other.state, first, other.held))
@@ -119,11 +120,11 @@ func TestAnOpenReleaseHoldsUpNoOtherEndpoint(t *testing.T) {
 			}
 		}()
 	}
-	require.Eventually(t, func() bool { return recorded[1].Load() == 10 }, 30*time.Second, 5*time.Millisecond)
+	testnode.Within(t, `recorded[1].Load() == 10`, func() bool { return recorded[1].Load() == 10 })
 	require.NoError(t, tn.System.Recorder.WaitRecording(t.Context()))
 	require.Zero(t, recorded[0].Load())
 	end(true)
-	require.Eventually(t, func() bool { return recorded[0].Load() == 10 }, 30*time.Second, 5*time.Millisecond)
+	testnode.Within(t, `recorded[0].Load() == 10`, func() bool { return recorded[0].Load() == 10 })
 	require.Equal(t, 20, tn.Recorded(t, ""), "each once")
 	n, err := tn.System.Releaser.Refill(t.Context(), resting.ID, false, 100)
 	require.NoError(t, err)

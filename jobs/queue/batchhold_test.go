@@ -139,7 +139,8 @@ func TestDeletingAnEventSubscriptionCancelsItsBatches(t *testing.T) {
 	require.Equal(t, 2, tn.Count(t,
 		"SELECT count(*) FROM postrider.batches WHERE state = 'canceled' AND hold IS NULL AND finished_at IS NOT NULL"))
 	require.Equal(t, 8, tn.Count(t, "SELECT sum(count) FROM postrider.delivery_counts WHERE kind = 'canceled'"))
-	err := tn.System.Recorder.Record(t.Context(), testnode.BatchResult(running, sub, policy.Verdict{Action: policy.Delivered}))
+	err := tn.System.Recorder.Record(t.Context(), testnode.BatchResult(running, sub,
+		policy.Verdict{Action: policy.Delivered}))
 	require.ErrorIs(t, err, postgres.ErrNotFound)
 }
 

@@ -99,7 +99,10 @@ func TestHeldRetryGoesOnWaitingForItsTime(t *testing.T) {
 	d, j := tn.Fetch(t, "node-1")
 	later := time.Now().Add(time.Hour)
 	require.NoError(t,
-		tn.System.Recorder.Record(t.Context(), testnode.Result(d[0], j[0], sub, policy.Verdict{Action: policy.Retry, At: later})))
+		tn.System.Recorder.Record(t.Context(), testnode.Result(d[0], j[0], sub, policy.Verdict{
+			Action: policy.Retry,
+			At:     later,
+		})))
 	_, err := tn.Pool.Exec(t.Context(), "UPDATE postrider_internal.river_job SET state = 'available'")
 	require.NoError(t, err)
 	d, j = tn.Fetch(t, "node-1")
@@ -178,7 +181,8 @@ func TestPausingAndResumingUnderLoadLosesNothing(t *testing.T) {
 	for worker := range published {
 		group.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
-				_, err := other.Publisher.Publish(context.Background(), testnode.Publication("orders", fmt.Sprintf("%d-%d", worker, i), 1))
+				_, err := other.Publisher.Publish(context.Background(), testnode.Publication("orders", fmt.Sprintf("%d-%d", worker,
+					i), 1))
 				require.True(t, err == nil || errors.Is(err, postgres.ErrUnavailable), "%v", err)
 				if err == nil {
 					published[worker]++
@@ -235,10 +239,10 @@ func TestPauseDuringAResumeIsNotLost(t *testing.T) {
 		_, err := tn.System.Holds.Pause(context.Background(), "orders", "all", nil)
 		paused <- err
 	}()
-	require.Eventually(t, func() bool {
+	testnode.Within(t, "the pause waits", func() bool {
 		return tn.Count(t, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%.pause(%' "+
 			"AND datname = current_database()") > 0
-	}, 30*time.Second, 5*time.Millisecond)
+	})
 	require.NoError(t, another.Commit(t.Context()))
 	require.NoError(t, <-paused)
 
