@@ -1,6 +1,6 @@
 # `make dev` and `make test` need Go, make and PostgreSQL 15 or newer, which they fetch on Debian and Ubuntu.
 .DEFAULT_GOAL := help
-.PHONY: help build dev test e2e test-race test-faults test-long lint lint-openapi vulncheck fmt generate editor bench screenshots clean
+.PHONY: help build dev test test-postgres e2e test-race test-faults test-long lint lint-openapi vulncheck fmt generate editor bench screenshots clean
 
 GO ?= go
 BIN := bin/postrider
@@ -13,7 +13,7 @@ export CGO_ENABLED = 0
 export GOFLAGS += -trimpath
 
 help: ## Show this list
-	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 build: ## Build bin/postrider
 	$(GO) build -o $(BIN) ./cmd/postrider
@@ -26,6 +26,10 @@ dev: build ## Run everything: database, service, demo endpoint, demo topic (Ctrl
 test: ## Run the tests, against private PostgreSQL servers
 	$(GO) test -vet=off -ldflags='-s -w' -timeout 30m ./jobs ./web ./server ./...
 	cd bench && $(GO) test -vet=off -ldflags='-s -w' ./...
+
+test-postgres: ## make test with PostgreSQL VERSION (15 to 18), whose programs it gets from npm
+	@programs=$$(internal/testdb/programs.sh $(VERSION)) && \
+	  PATH="$$programs:$$PATH" POSTRIDER_TEST_POSTGRES=$(VERSION) $(MAKE) --no-print-directory test
 
 # e2e/ is its own module, so that the SDKs it calls are not the program's.
 e2e: ## Test the program as processes, with Node.js and SDKs

@@ -144,6 +144,9 @@ func startCluster(migrate func(context.Context, string) error) (*cluster, error)
 	if err != nil {
 		return nil, err
 	}
+	if want := os.Getenv("POSTRIDER_TEST_POSTGRES"); want != "" && !strings.HasPrefix(server.Version(), want+".") {
+		return nil, errors.Join(fmt.Errorf("testdb: PostgreSQL %s, not %s", server.Version(), want), server.Stop(ctx))
+	}
 	c := &cluster{
 		server: server, admins: make(chan *pgx.Conn, administrators), taken: map[string]*database{},
 	}
