@@ -1,10 +1,10 @@
 package jobs_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/johannesboyne/gofakes3"
-	"github.com/johannesboyne/gofakes3/backend/s3mem"
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/catalog"
@@ -318,65 +316,32 @@ func TestExportStaysInItsDirectory(t *testing.T) {
 	require.Empty(t, files(t, outside))
 }
 
-// bucket is a server with S3's protocol. after is called for each request once it was read.
-func bucket(t *testing.T, after func(r *http.Request)) (url string, backend *s3mem.Backend) {
-	t.Helper()
-	backend = s3mem.New()
-	require.NoError(t, backend.CreateBucket("dead"))
-	handler := gofakes3.New(backend).Server()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		record := httptest.NewRecorder()
-		handler.ServeHTTP(record, r)
-		if after != nil {
-			after(r)
-		}
-		for name, values := range record.Header() {
-			w.Header()[name] = values
-		}
-		w.WriteHeader(record.Code)
-		_, _ = w.Write(record.Body.Bytes())
-	}))
-	t.Cleanup(server.Close)
-	return "s3://dead/letters?region=us-east-1&anonymous=true&use_path_style=true&endpoint=" + server.URL, backend
+// bucket stores the objects that are sent to it, and calls after for each one before it responds. The module e2e has
+// a server with more of S3's protocol.
+type bucket struct {
+	after func()
+
+	mu      sync.Mutex
+	objects map[string]string
 }
 
-func objects(t *testing.T, backend *s3mem.Backend) map[string]string {
-	t.Helper()
-	list, err := backend.ListBucket("dead", nil, gofakes3.ListBucketPage{})
-	require.NoError(t, err)
-	found := map[string]string{}
-	for _, content := range list.Contents {
-		object, err := backend.GetObject("dead", content.Key, nil)
-		require.NoError(t, err)
-		body, err := io.ReadAll(object.Contents)
-		require.NoError(t, err)
-		require.Equal(t, "application/json", object.Metadata["Content-Type"])
-		found[content.Key] = string(body)
+func (b *bucket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil || r.Method != http.MethodPut {
+		w.WriteHeader(http.StatusBadRequest)
+		return
 	}
-	return found
+	b.mu.Lock()
+	b.objects[r.URL.Path] = string(body)
+	b.mu.Unlock()
+	b.after()
+	w.Header().Set("ETag", `"x"`)
 }
 
-func TestDeadLettersAreExportedToS3(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	url, backend := bucket(t, nil)
-	e := newEndpoint(t, respondWith(http.StatusBadRequest))
-	subscribe(t, tn, "all", e.URL, into("s3://dead/letters/of-mine"))
-	tn.Start(t, allowing(t, url))
-	publishOne(t, tn, "a")
-	afterDelay(t, tn, 1)
-	exported(t, tn, 1)
-	found := objects(t, backend)
-	require.Len(t, found, 1)
-	for key, body := range found {
-		require.Regexp(t, "^letters/of-mine/ALL"+pathOf, key)
-		var records []map[string]any
-		require.NoError(t, json.Unmarshal([]byte(body), &records))
-		require.Len(t, records, 1)
-		require.Equal(t, "UndeliverableDueToHttpBadRequest", records[0]["deadLetterReason"])
-		require.Equal(t, 1,
-			tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE export_location = $1", "s3://dead/"+key))
-	}
+func (b *bucket) stored() map[string]string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return maps.Clone(b.objects)
 }
 
 // A node that ends after it wrote the file and before it recorded that leaves the file to be written again, under the
@@ -384,11 +349,14 @@ func TestDeadLettersAreExportedToS3(t *testing.T) {
 func TestCrashBetweenTheFileAndItsMark(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
-	stored, release := make(chan string, 10), make(chan struct{})
+	stored, release := make(chan struct{}, 10), make(chan struct{})
 	var once sync.Once
 	letGo := func() { once.Do(func() { close(release) }) }
-	url, backend := bucket(t, func(r *http.Request) { stored <- r.URL.Path; <-release })
+	dead := &bucket{after: func() { stored <- struct{}{}; <-release }, objects: map[string]string{}}
+	server := httptest.NewServer(dead)
+	t.Cleanup(server.Close)
 	t.Cleanup(letGo)
+	url := "s3://dead/letters?region=us-east-1&anonymous=true&use_path_style=true&endpoint=" + server.URL
 	e := newEndpoint(t, respondWith(http.StatusBadRequest))
 	subscribe(t, tn, "all", e.URL, into("s3://dead/letters"))
 	first := tn.Engine(t, func(o *jobs.Options) { allowing(t, url)(o); o.StopTimeout = 100 * time.Millisecond })
@@ -396,7 +364,7 @@ func TestCrashBetweenTheFileAndItsMark(t *testing.T) {
 	publishOne(t, tn, "a")
 	afterDelay(t, tn, 1)
 	<-stored
-	before := objects(t, backend)
+	before := dead.stored()
 	require.Len(t, before, 1)
 	testnode.RequireStops(t, first)
 	require.Equal(t, 1,
@@ -409,7 +377,7 @@ func TestCrashBetweenTheFileAndItsMark(t *testing.T) {
 	require.NoError(t, second.Start(t.Context()))
 	t.Cleanup(func() { testnode.RequireStops(t, second) })
 	exported(t, tn, 1)
-	require.Equal(t, before, objects(t, backend), "the same object with the same bytes")
+	require.Equal(t, before, dead.stored(), "the same object with the same bytes")
 	require.NotEmpty(t, stored, "it was written once more")
 }
 

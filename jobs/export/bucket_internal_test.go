@@ -1,7 +1,6 @@
 package export
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -15,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/johannesboyne/gofakes3"
-	"github.com/johannesboyne/gofakes3/backend/s3mem"
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/endpointconf"
@@ -338,38 +335,4 @@ func TestErrorsOfBuckets(t *testing.T) {
 	require.NoError(t, err)
 	err = open(t).Write(ended, endpointconf.ExportTarget{Location: l}, "x", nil)
 	require.Equal(t, "it was not written within 60 s", ErrorText(err))
-}
-
-// A file of unknown size is an object only if it is complete.
-func TestObjectsOfUnknownSize(t *testing.T) {
-	t.Parallel()
-	backend := s3mem.New()
-	require.NoError(t, backend.CreateBucket("dead"))
-	server := httptest.NewServer(gofakes3.New(backend).Server())
-	t.Cleanup(server.Close)
-	l, err := endpointconf.ParseLocation("s3://dead/in?anonymous=true&endpoint=" + server.URL)
-	require.NoError(t, err)
-	locations, want := open(t), bytes.Repeat([]byte("0123456789abcdef"), (blockSize+1000)/16)
-	for _, size := range []int{0, 10, len(want)} {
-		f, err := locations.create(t.Context(), endpointconf.ExportTarget{Location: l}, "x.ndjson")
-		require.NoError(t, err)
-		_, err = f.Write(want[:size])
-		require.NoError(t, err)
-		require.NoError(t, f.Commit())
-		f.Abort()
-		object, err := backend.GetObject("dead", "in/x.ndjson", nil)
-		require.NoError(t, err)
-		body, err := io.ReadAll(object.Contents)
-		require.NoError(t, err)
-		require.True(t, bytes.Equal(want[:size], body))
-		require.Equal(t, "application/x-ndjson", object.Metadata["Content-Type"])
-
-		f, err = locations.create(t.Context(), endpointconf.ExportTarget{Location: l}, "half.ndjson")
-		require.NoError(t, err)
-		_, err = f.Write(want[:size])
-		require.NoError(t, err)
-		f.Abort()
-		_, err = backend.HeadObject("dead", "in/half.ndjson")
-		require.Error(t, err, "it was not committed")
-	}
 }
