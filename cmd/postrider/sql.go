@@ -110,17 +110,21 @@ func (c *sqlCmd) execute(ctx context.Context, statement string) error {
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	keepNumbers(conn.TypeMap())
-	return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		if err := c.limit(ctx, tx); err != nil {
-			return err
-		}
-		rows, err := tx.Query(ctx, statement, pgx.QueryExecModeExec)
-		if err == nil {
-			defer rows.Close()
-			err = printRows(os.Stdout, c.Output, columnNames(rows), valuesOf(rows))
-		}
-		return c.explain(err)
-	})
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{AccessMode: pgx.ReadOnly})
+	if err != nil {
+		return fmt.Errorf("begin the transaction: %w", err)
+	}
+	// Before PostgreSQL 16, a read-only transaction can write large objects.
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	if err := c.limit(ctx, tx); err != nil {
+		return err
+	}
+	rows, err := tx.Query(ctx, statement, pgx.QueryExecModeExec)
+	if err == nil {
+		defer rows.Close()
+		err = printRows(os.Stdout, c.Output, columnNames(rows), valuesOf(rows))
+	}
+	return c.explain(err)
 }
 
 // limit limits the rights and the time of the transaction. JIT compilation takes longer than any of the questions.
