@@ -49,9 +49,9 @@ func TestExpiryAfterAPause(t *testing.T) {
 			aging(t, tn, e.URL, 1, test.batched)
 			publishOne(t, tn, "e")
 			tn.Exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval "+
-				"'50 seconds'")
+				"'30 seconds'") // the other half is enough to begin the request
 			tn.Start(t)
-			<-h.begun
+			await(t, h.begun)
 			_, err := tn.System.Holds.Pause(t.Context(), topicName, "all", &test.stop)
 			require.NoError(t, err)
 			tn.Exec(t, agedAtPause, "51 seconds")

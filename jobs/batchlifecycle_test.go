@@ -26,7 +26,7 @@ func TestBatchCutByAStopIsSentAgain(t *testing.T) {
 	first := tn.Engine(t, func(o *jobs.Options) { o.StopTimeout = 100 * time.Millisecond })
 	publishAtOnce(t, tn, "e", 5)
 	require.NoError(t, first.Start(t.Context()))
-	<-h.begun
+	await(t, h.begun)
 	publishAtOnce(t, tn, "more", 3) // waits for the next batch
 	testnode.RequireStops(t, first)
 	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE batch_id = 1"))
@@ -297,7 +297,7 @@ func TestBatchesForAnEndpointThatHangs(t *testing.T) {
 	for i := range 40 {
 		publishAtOnce(t, tn, fmt.Sprint(i), 5)
 	}
-	<-h.begun
+	await(t, h.begun)
 	tn.Become(t, 1, "SELECT (count(*) > 0)::int FROM postrider.deliveries WHERE hold = 'admission'")
 	h.letGo()
 	tn.Become(t, 200, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1")
@@ -310,7 +310,7 @@ func TestDeletingTheEventSubscriptionDuringABatch(t *testing.T) {
 	subscribe(t, tn, "all", e.URL, batching(3, 64))
 	tn.Start(t)
 	publishAtOnce(t, tn, "e", 3)
-	<-h.begun
+	await(t, h.begun)
 	publishAtOnce(t, tn, "open", 2)
 	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), topicName, "all"))
 	h.letGo()
@@ -376,7 +376,7 @@ func TestStaleBatchLeavesTheRowOfItsID(t *testing.T) {
 	publishAtOnce(t, tn, "e", 5)
 	first := tn.Engine(t)
 	require.NoError(t, first.Start(t.Context()))
-	<-h.begun
+	await(t, h.begun)
 	tn.Exec(t, "UPDATE postrider_internal.river_job SET created_at = created_at + interval '1 second'")
 	h.letGo()
 	testnode.RequireStops(t, first)

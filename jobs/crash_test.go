@@ -25,7 +25,7 @@ func TestStopDuringARequestIsNoOutcome(t *testing.T) {
 	first := tn.Engine(t, func(o *jobs.Options) { o.StopTimeout = 100 * time.Millisecond })
 	require.NoError(t, first.Start(t.Context()))
 	publishOne(t, tn, "e")
-	<-h.begun
+	await(t, h.begun)
 	testnode.RequireStops(t, first)
 
 	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts"))
@@ -124,7 +124,7 @@ func TestStopWaitsForResponses(t *testing.T) {
 	engine := tn.Engine(t, func(o *jobs.Options) { o.StopTimeout = testnode.Timeout })
 	require.NoError(t, engine.Start(t.Context()))
 	publishOne(t, tn, "e")
-	<-h.begun
+	await(t, h.begun)
 	stopped := make(chan error, 1)
 	go func() { stopped <- engine.Stop(context.Background()) }()
 	require.Empty(t, stopped)

@@ -10,6 +10,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"postrider/internal/testnode"
 
 	"github.com/stretchr/testify/require"
 )
@@ -98,6 +101,18 @@ func newHanging(t *testing.T, respond func(http.ResponseWriter, request)) (*endp
 	})
 	t.Cleanup(h.letGo)
 	return e, h
+}
+
+// await waits for an event of the test.
+func await[T any](t *testing.T, events <-chan T) T {
+	t.Helper()
+	select {
+	case event := <-events:
+		return event
+	case <-time.After(testnode.Timeout):
+		require.FailNow(t, "it did not happen")
+		panic("unreachable")
+	}
 }
 
 func (h *hanging) letGo() { h.once.Do(func() { close(h.release) }) }

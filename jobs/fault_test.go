@@ -42,7 +42,7 @@ func TestDeletingTheEventSubscriptionDuringARequest(t *testing.T) {
 	subscribe(t, tn, "all", e.URL, nil)
 	tn.Start(t)
 	publishOne(t, tn, "e")
-	<-h.begun
+	await(t, h.begun)
 	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), topicName, "all"))
 	canceled := func() int {
 		return tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' "+
@@ -80,7 +80,7 @@ func TestNoRequestsWhileNothingCanBeRecorded(t *testing.T) {
 	subscribe(t, tn, "all", e.URL, nil)
 	tn.Start(t)
 	publishOne(t, tn, "in-flight")
-	<-h.begun
+	await(t, h.begun)
 	tn.Exec(t, "ALTER TABLE postrider_internal.delivery_attempts RENAME TO hidden")
 	h.letGo()
 	testnode.Within(t, "commits wait", func() bool {

@@ -87,7 +87,7 @@ func TestPauseReachesLocalJobs(t *testing.T) {
 	subscribe(t, tn, "billing", endpoint.URL, func(s *catalog.SubscriptionSpec) { s.MaxConcurrentDeliveries = &one })
 	tn.Start(t)
 	publishOne(t, tn, "first")
-	<-arrived
+	await(t, arrived)
 	publishOne(t, tn, "second")
 	// Both are local jobs, unless others were due: then the second one is fetched and waits for the gate, too.
 	tn.Become(t, 2, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running'")
@@ -115,7 +115,7 @@ func TestPauseLeavesTheAttemptInFlight(t *testing.T) {
 	subscribe(t, tn, "billing", endpoint.URL, nil)
 	tn.Start(t)
 	publishOne(t, tn, "a")
-	<-arrived
+	await(t, arrived)
 	pause(t, tn, "billing")
 	close(response)
 	require.Equal(t, policy.Delivered, tn.Attempt(t).Verdict.Action)

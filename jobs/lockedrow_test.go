@@ -66,7 +66,7 @@ func TestLockedJobRowDelaysOnlyItsDelivery(t *testing.T) {
 	subscribe(t, tn, "other", fine.URL, nil)
 	tn.Start(t)
 	publishOne(t, tn, "locked")
-	<-arrived
+	await(t, arrived)
 	require.Equal(t, "other", tn.Attempt(t).Subscription)
 
 	whileLocked(t, tn, func() { close(respond) },

@@ -56,7 +56,7 @@ func TestBusyPoolKeepsNodesAlive(t *testing.T) {
 	// It polls, because a listener would keep a connection of the pool.
 	busy := startNode(t, tn, "busy", func(o *jobs.Options) { o.PollOnly = true })
 	publishOne(t, tn, "e")
-	<-h.begun
+	await(t, h.begun)
 	tn.Start(t)
 	beats(t, tn, "busy", 1)
 	release := occupy(t, busy.Pool)

@@ -139,7 +139,7 @@ func TestBusyEndpointKeepsTheTimes(t *testing.T) {
 			})
 			tn.Start(t)
 			publishMany(t, tn, 4*batch)
-			<-h.begun
+			await(t, h.begun)
 			tn.Become(t, 3*batch, waiting)
 			h.letGo()
 			tn.Become(t, 3*batch, delivered)
@@ -163,7 +163,7 @@ func TestExpiredDeliveriesReturnNoTime(t *testing.T) {
 	})
 	tn.Start(t)
 	publishMany(t, tn, 1)
-	<-h.begun
+	await(t, h.begun)
 	publishMany(t, tn, 1)
 	tn.Become(t, 1, waiting)
 	tn.Exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '2 days' "+

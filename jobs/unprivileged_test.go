@@ -58,10 +58,11 @@ func TestUnprivilegedNotifications(t *testing.T) {
 		w.WriteHeader(http.StatusOK)
 	})
 	t.Cleanup(letGo)
-	subscribe(t, tn, "all", sink.URL, nil)
+	copyPolicy(t, tn, policy.DefaultName, "patient", `{"ack_timeout": "10 minutes"}`)
+	subscribe(t, tn, "all", sink.URL, under("patient"))
 	tn.Start(t)
 	publishOne(t, tn, "held")
-	<-begun
+	await(t, begun)
 	job := tn.Count(t, "SELECT id FROM postrider_internal.river_job WHERE state = 'running'")
 
 	conn := unprivileged(t, tn)

@@ -420,7 +420,7 @@ func TestLateResponseToAnEarlierHandshakeValidates(t *testing.T) {
 	startHandshakes(t, tn, nil)
 	spec := validated(e.URL, event.EventGrid)
 	id := begin(t, tn, "billing", spec)
-	<-begun
+	await(t, begun)
 	require.Equal(t, catalog.ProvisioningCreating, put(t, tn, "billing", spec, id).ProvisioningState)
 	require.Equal(t, catalog.ProvisioningAwaiting, again(t, tn, "billing").ProvisioningState)
 	close(release)
@@ -447,7 +447,7 @@ func TestSecondHandshakeThatSucceedsCounts(t *testing.T) {
 	startHandshakes(t, tn, nil)
 	spec := validated(e.URL, event.EventGrid)
 	first := begin(t, tn, "billing", spec)
-	<-begun
+	await(t, begun)
 	second := handshakeEnded(t, tn, "billing", spec)
 	require.Equal(t, catalog.ProvisioningCreating, put(t, tn, "billing", spec, first).ProvisioningState)
 	sub := put(t, tn, "billing", spec, second.ID)
