@@ -49,7 +49,7 @@ func TestExpiryAfterAPause(t *testing.T) {
 			aging(t, tn, e.URL, 1, test.batched)
 			publishOne(t, tn, "e")
 			tn.Exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval "+
-				"'30 seconds'") // the other half is enough to begin the request
+				"'40 seconds'") // 20 s are enough to begin the request, and less than its time-out
 			tn.Start(t)
 			await(t, h.begun)
 			_, err := tn.System.Holds.Pause(t.Context(), topicName, "all", &test.stop)
