@@ -11,12 +11,12 @@ import (
 // Published events are followed page by page; a repeated entry has the same place.
 func TestActivity(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	key := b.topic("orders", "")
-	b.topic("other", "")
+	s := setup(t)
+	key := s.topic("orders", "")
+	s.topic("other", "")
 	read := func(path string) (value []any, next string) {
 		t.Helper()
-		page := b.manage(http.MethodGet, path, "").json(http.StatusOK)
+		page := s.get(path).json(200)
 		return page["value"].([]any), page["nextLink"].(string)
 	}
 	value, next := read("/v1/activity?topic=orders")
@@ -27,7 +27,7 @@ func TestActivity(t *testing.T) {
 		id := fmt.Sprintf("a-%d", i)
 		body := fmt.Sprintf(`[{"id":%q,"subject":"s","eventType":"T","eventTime":"2026-11-20T09:30:00Z","dataVersion":"1"}]`,
 			id)
-		require.Equal(t, http.StatusOK, b.send(http.MethodPost, "/topics/orders/api/events", body, "aeg-sas-key", key).status)
+		s.send(http.MethodPost, "/topics/orders/api/events", body, "aeg-sas-key", key).is(200)
 		value, next = read(next)
 		last := value[len(value)-1].(map[string]any)
 		require.Equal(t, []any{"published", "orders", id, nil},
@@ -41,21 +41,19 @@ func TestActivity(t *testing.T) {
 	require.Empty(t, value, "nothing of another topic")
 
 	require.Contains(t,
-		b.manage(http.MethodGet, "/v1/activity?subscription=billing", "").rejected(400, "InvalidRequest").Message,
+		s.get("/v1/activity?subscription=billing").rejected(400, "InvalidRequest").Message,
 		"topic is required with subscription")
-	require.Contains(t, b.manage(http.MethodGet, "/v1/activity?cursor=eHh4", "").rejected(400, "InvalidRequest").Message,
+	require.Contains(t, s.get("/v1/activity?cursor=eHh4").rejected(400, "InvalidRequest").Message,
 		"cursor must be the cursor of a nextLink")
 }
 
 // All dead letters are exported, the oldest first and unchanged; later ones are omitted.
 func TestExportDeadLetters(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic("orders", "")
-	b.subscription("orders", "billing", `{"endpointUrl":"https://example.com"}`)
-	b.exampleDeadLetter()
+	s, _ := withBilling(t)
+	s.exampleDeadLetter()
 	more := func(from, to int) {
-		_, err := b.db.Exec(t.Context(), fmt.Sprintf(`INSERT INTO postrider_internal.dead_letters
+		_, err := s.db.Exec(t.Context(), fmt.Sprintf(`INSERT INTO postrider_internal.dead_letters
 			SELECT (jsonb_populate_record(l, jsonb_build_object('id', gen_random_uuid(), 'event_id', 'n-' || n,
 			    'dead_lettered_at', now() - (500 - n) * interval '1 second'))).*
 			FROM postrider_internal.dead_letters l, generate_series(%d, %d) n WHERE l.event_id = 'o-42'`, from, to))
@@ -64,8 +62,8 @@ func TestExportDeadLetters(t *testing.T) {
 	more(1, 119)
 	ids := []any{}
 	for next, pages := any("/v1/deadLetterExport?format=rows&limit=50"), 0; next != nil; pages++ {
-		a := b.manage(http.MethodGet, next.(string), "")
-		page := a.json(http.StatusOK)
+		a := s.get(next.(string))
+		page := a.json(200)
 		for _, row := range page["value"].([]any) {
 			ids = append(ids, row.(map[string]any)["event_id"])
 		}
@@ -77,8 +75,8 @@ func TestExportDeadLetters(t *testing.T) {
 	require.Len(t, ids, 120)
 	require.Equal(t, []any{"o-42", "n-1", "n-2"}, ids[:3])
 	require.Equal(t, "n-119", ids[119])
-	require.Empty(t, b.manage(http.MethodGet, "/v1/deadLetterExport?reason=other", "").json(200)["value"])
+	require.Empty(t, s.get("/v1/deadLetterExport?reason=other").json(200)["value"])
 	require.Contains(t,
-		b.manage(http.MethodGet, "/v1/deadLetterExport?format=csv", "").rejected(400, "InvalidRequest").Message,
+		s.get("/v1/deadLetterExport?format=csv").rejected(400, "InvalidRequest").Message,
 		"format must be one of eventgrid, rows")
 }

@@ -3,28 +3,28 @@ package server_test
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/endpointconf"
+	"postrider/internal/filter"
 	"postrider/server"
 )
 
-// put stores an event subscription with these deliveryAttributeMappings.
-func (b *bundle) putHeaders(mappings string) response {
-	b.t.Helper()
-	return b.manage(http.MethodPut, billing,
-		`{"endpointUrl":"https://example.com/hook?code=5f0c5f0c","deliveryAttributeMappings":`+mappings+`}`)
+// putHeaders stores an event subscription with these deliveryAttributeMappings.
+func (s *service) putHeaders(mappings string) response {
+	s.t.Helper()
+	return s.put(billing, `{"endpointUrl":"https://example.com/hook?code=5f0c5f0c",`+
+		`"deliveryAttributeMappings":`+mappings+`}`)
 }
 
 // revealed are the custom headers with their secrets, as JSON.
-func (b *bundle) revealed() string {
-	b.t.Helper()
-	text, err := json.Marshal(b.manage(http.MethodPost, billing+"/getDeliveryAttributes", "").json(http.StatusOK)["value"])
-	require.NoError(b.t, err)
+func (s *service) revealed() string {
+	s.t.Helper()
+	text, err := json.Marshal(s.post(billing+"/getDeliveryAttributes", "").json(200)["value"])
+	require.NoError(s.t, err)
 	return string(text)
 }
 
@@ -37,8 +37,8 @@ func shownHeaders(t *testing.T, subscription map[string]any) string {
 
 func TestCustomHeadersShowNoSecret(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic("orders", "")
+	s := setup(t)
+	s.topic("orders", "")
 	const (
 		stored = `[{"name":"X-A","properties":{"isSecret":true,"value":"hush hush"},"type":"Static"},` +
 			`{"name":"X-B","properties":{"isSecret":false,"value":"open"},"type":"Static"},{"name":"X-C",` +
@@ -47,165 +47,131 @@ func TestCustomHeadersShowNoSecret(t *testing.T) {
 			`{"name":"X-B","properties":{"isSecret":false,"value":"open"},"type":"Static"},{"name":"X-C",` +
 			`"properties":{"sourceField":"data.system"},"type":"Dynamic"}]`
 	)
-	require.Equal(t, shown, shownHeaders(t, b.putHeaders(stored).json(http.StatusCreated)))
-	require.Equal(t, shown, shownHeaders(t, b.manage(http.MethodGet, billing, "").json(http.StatusOK)))
-	list := b.manage(http.MethodGet, "/v1/topics/orders/subscriptions", "").json(http.StatusOK)["value"].([]any)
+	require.Equal(t, shown, shownHeaders(t, s.putHeaders(stored).json(201)))
+	require.Equal(t, shown, shownHeaders(t, s.get(billing).json(200)))
+	list := s.get("/v1/topics/orders/subscriptions").json(200)["value"].([]any)
 	require.Equal(t, shown, shownHeaders(t, list[0].(map[string]any)))
-	require.Equal(t, stored, b.revealed())
+	require.Equal(t, stored, s.revealed())
 
-	require.Equal(t, shown, shownHeaders(t, b.putHeaders(shown).json(http.StatusOK)), "what was read can be put back")
-	require.Equal(t, stored, b.revealed())
+	require.Equal(t, shown, shownHeaders(t, s.putHeaders(shown).json(200)), "what was read can be put back")
+	require.Equal(t, stored, s.revealed())
 	renamed := strings.Replace(shown, "X-A", "x-a", 1)
-	require.Equal(t, renamed, shownHeaders(t, b.putHeaders(renamed).json(http.StatusOK)),
-		"the name's case does not matter")
-	require.Equal(t, strings.Replace(stored, "X-A", "x-a", 1), b.revealed())
+	require.Equal(t, renamed, shownHeaders(t, s.putHeaders(renamed).json(200)), "the name's case does not matter")
+	require.Equal(t, strings.Replace(stored, "X-A", "x-a", 1), s.revealed())
 
 	for _, none := range []string{"[]", "null"} {
-		b.putHeaders(stored)
-		require.Equal(t, "[]", shownHeaders(t, b.putHeaders(none).json(http.StatusOK)))
-		require.Equal(t, "[]", b.revealed())
+		s.putHeaders(stored)
+		require.Equal(t, "[]", shownHeaders(t, s.putHeaders(none).json(200)))
+		require.Equal(t, "[]", s.revealed())
 	}
 	require.Equal(t, []string{"deliveryAttributeMappings[0].properties.value"},
-		targets(b.putHeaders(shown).rejected(400, "InvalidRequest")), "it is gone")
+		targets(s.putHeaders(shown).rejected(400, "InvalidRequest")), "it is gone")
 }
 
 func TestInvalidCustomHeaders(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic("orders", "")
+	s := setup(t)
+	s.topic("orders", "")
 	static := func(name, value string) string {
 		return fmt.Sprintf(`{"name":%q,"type":"Static","properties":{"value":%q}}`, name, value)
 	}
-	for name, row := range map[string]struct {
-		mappings string
-		targets  []string
-		says     string
+	const at = "deliveryAttributeMappings"
+	for mappings, row := range map[string]struct {
+		targets []string
+		says    string
 	}{
-		"no array": {`{}`, []string{"deliveryAttributeMappings"}, "must be an array"},
-		"a name of HTTP's own": {
-			`[` + static("Content-Type", "v") + `]`,
-			[]string{"deliveryAttributeMappings[0].name"},
-			"must not begin with aeg-, content-",
+		`{}`: {[]string{at}, "must be an array"},
+		`[` + static("X Y", "v") + `,` + static("X", "") + `]`: {
+			[]string{at + "[0].name", at + "[1].properties.value"}, "must be a header's name",
 		},
-		"a header of ours": {`[` + static("X", "v") + `,` + static("traceparent", "v") +
-			`]`, []string{"deliveryAttributeMappings[1].name"}, "must not be one of"},
-		"two mistakes": {
-			`[` + static("X Y", "v") + `,` + static("X", "") + `]`,
-			[]string{"deliveryAttributeMappings[0].name", "deliveryAttributeMappings[1].properties.value"},
-			"must be a header's name",
+		`[` + static("X", "v") + `,` + static("traceparent", "v") + `]`: {[]string{at + "[1].name"}, "must not be one of"},
+		`[{"name":"X","type":"Static","properties":{"value":"a\r\nb"}}]`: {
+			[]string{at + "[0].properties.value"}, "control characters",
 		},
-		"a line break": {
-			`[{"name":"X","type":"Static","properties":{"value":"a\r\nb"}}]`,
-			[]string{"deliveryAttributeMappings[0].properties.value"},
-			"control characters",
+		`[{"name":"X","properties":{"value":"v"}}]`: {[]string{at + "[0].type"}, "must be Static or Dynamic"},
+		`[{"name":"X","type":"Static"}]`: {
+			[]string{at + "[0].properties.value"}, "is required by a Static header",
 		},
-		"a value too long": {`[` + static("X", strings.Repeat("v", 4097)) +
-			`]`, []string{"deliveryAttributeMappings[0].properties.value"}, "must be 1 to 4096 bytes long, is 4097"},
-		"no type": {
-			`[{"name":"X","properties":{"value":"v"}}]`,
-			[]string{"deliveryAttributeMappings[0].type"},
-			"must be Static or Dynamic",
+		`[{"name":"X","type":"Dynamic","properties":{"sourceField":null}}]`: {
+			[]string{at + "[0].properties.sourceField"}, "is required",
 		},
-		"no properties": {
-			`[{"name":"X","type":"Static"}]`,
-			[]string{"deliveryAttributeMappings[0].properties.value"},
-			"is required by a Static header",
+		`[{"name":"X","type":"Dynamic","properties":{"source":"id"}}]`: {
+			[]string{at + "[0].properties.source"}, "is not a member",
 		},
-		"no sourceField": {
-			`[{"name":"X","type":"Dynamic","properties":{"sourceField":null}}]`,
-			[]string{"deliveryAttributeMappings[0].properties.sourceField"},
-			"is required",
+		`[{"name":"X","type":"Static","properties":{"value":null,"isSecret":true}}]`: {
+			[]string{at + "[0].properties.value"}, "no value is stored for this header",
 		},
-		"an unknown member": {
-			`[{"name":"X","type":"Dynamic","properties":{"source":"id"}}]`,
-			[]string{"deliveryAttributeMappings[0].properties.source"},
-			"is not a member",
-		},
-		"nothing to keep": {
-			`[{"name":"X","type":"Static","properties":{"value":null,"isSecret":true}}]`,
-			[]string{"deliveryAttributeMappings[0].properties.value"},
-			"no value is stored for this header",
-		},
-		"a value that is no text": {
-			`[{"name":"X","type":"Static","properties":{"value":5}}]`,
-			[]string{"deliveryAttributeMappings.properties.value"},
-			"must be a string",
-		},
-		"eleven": {"[" + strings.Repeat(static("X", "v")+",", 10) + static("X", "v") +
-			"]", []string{"deliveryAttributeMappings"}, "must have at most 10 entries, has 11"},
+		`[{"name":"X","type":"Static","properties":{"value":5}}]`: {[]string{at + ".properties.value"}, "must be a string"},
 	} {
-		rejected := b.putHeaders(row.mappings).rejected(400, "InvalidRequest")
-		require.Equal(t, row.targets, targets(rejected), name)
-		require.Contains(t, rejected.Message, row.says, name)
+		rejected := s.putHeaders(mappings).rejected(400, "InvalidRequest")
+		require.Equal(t, row.targets, targets(rejected), mappings)
+		require.Contains(t, rejected.Message, row.says, mappings)
 	}
-	require.Zero(t, b.count("SELECT count(*) FROM postrider.event_subscriptions"))
-	require.Zero(t, b.count("SELECT count(*) FROM postrider.audit WHERE action = 'subscription_created'"))
-
-	rejected := b.manage(http.MethodPut, billing,
-		`{"endpointUrl":"nowhere","maxConcurrentDeliveries":0,"deliveryAttributeMappings":[`+static("X Y", "v")+
-			`,{"name":"X","type":"Static","properties":{"isSecret":true}}]}`).rejected(400, "InvalidRequest")
+	rejected := s.put(billing, `{"endpointUrl":"nowhere","maxConcurrentDeliveries":0,"deliveryAttributeMappings":[`+
+		static("X Y", "v")+`,{"name":"X","type":"Static","properties":{"isSecret":true}}]}`).rejected(400, "InvalidRequest")
 	require.ElementsMatch(t, []string{
-		"endpointUrl", "maxConcurrentDeliveries", "deliveryAttributeMappings[0].name",
-		"deliveryAttributeMappings[1].properties.value",
+		"endpointUrl", "maxConcurrentDeliveries", at + "[0].name", at + "[1].properties.value",
 	}, targets(rejected), "one response names all mistakes")
-	b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/a%00b",
-		`{"endpointUrl":"https://example.com","deliveryAttributeMappings":[{"name":"X","type":"Static",`+
-			`"properties":{"isSecret":true}}]}`).rejected(400, "InvalidRequest")
+	s.put("/v1/topics/orders/subscriptions/a%00b", `{"endpointUrl":"https://example.com","deliveryAttributeMappings":[`+
+		`{"name":"X","type":"Static","properties":{"isSecret":true}}]}`).rejected(400, "InvalidRequest")
+	require.Zero(t, s.count("SELECT count(*) FROM postrider.event_subscriptions"))
+	require.Zero(t, s.count("SELECT count(*) FROM postrider.audit WHERE action = 'subscription_created'"))
 }
 
-func TestConfiguredCustomHeaderLimits(t *testing.T) {
+// An operator can set the limits of custom headers and filters.
+func TestConfiguredLimits(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(o *server.Options) { o.HeaderLimits = endpointconf.HeaderLimits{MaxHeaders: 1, MaxValueBytes: 3} })
-	b.topic("orders", "")
-	b.putHeaders(`[{"name":"X","type":"Static","properties":{"value":"abc"}}]`).json(http.StatusCreated)
-	require.Contains(t,
-		b.putHeaders(`[{"name":"X","type":"Static","properties":{"value":"abcd"}}]`).rejected(400, "InvalidRequest").Message,
-		"must be 1 to 3 bytes long, is 4")
-	require.Contains(t, b.putHeaders(`[{},{}]`).rejected(400, "InvalidRequest").Message,
-		"must have at most 1 entries, has 2")
+	s := setup(t, func(o *server.Options) {
+		o.HeaderLimits = endpointconf.HeaderLimits{MaxHeaders: 1, MaxValueBytes: 3}
+		o.FilterLimits = filter.Limits{MaxFilters: 1, MaxValues: 2, MaxStringLength: 3}
+	})
+	s.topic("orders", "")
+	const header, is = `{"name":"X","type":"Static","properties":{"value":"%s"}}`, `{"operatorType":"IsNotNull",` +
+		`"key":"id"}`
+	for setting, says := range map[string]string{
+		`"deliveryAttributeMappings":[` + fmt.Sprintf(header, "abcd") + `]`: "must be 1 to 3 bytes long, is 4",
+		`"deliveryAttributeMappings":[{},{}]`:                               "must have at most 1 entries, has 2",
+		`"filter":{"advancedFilters":[` + is + `,` + is + `]}`:              "must have at most 1 entries, has 2",
+		`"filter":{"advancedFilters":[{"operatorType":"NumberIn","key":"a","values":[1,2,3]}]}`: "must have at most 2 " +
+			"values " +
+			"in all filters together, has 3",
+		`"filter":{"advancedFilters":[{"operatorType":"StringIn","key":"a","values":["four"]}]}`: "must be at most 3 " +
+			"characters long, is 4",
+	} {
+		rejected := s.put(billing, `{"endpointUrl":"https://example.com",`+setting+`}`).rejected(400, "InvalidRequest")
+		require.Contains(t, rejected.Message, says, setting)
+	}
+	s.putHeaders(`[` + fmt.Sprintf(header, "abc") + `]`).json(201)
 }
 
+// What an operation shows of secrets is in the audit first.
 func TestReveal(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic("orders", "")
-	b.putHeaders(`[{"name":"X-A","type":"Static","properties":{"value":"hush","isSecret":true}}]`).json(http.StatusCreated)
+	s := setup(t)
+	s.topic("orders", "")
+	s.putHeaders(`[{"name":"X-A","type":"Static","properties":{"value":"hush","isSecret":true}}]`).json(201)
 	for path, says := range map[string]string{
 		"/getFullUrl": `{"endpointUrl":"https://example.com/hook?code=5f0c5f0c"}`, "/getDeliveryAttributes": `"hush"`,
 	} {
-		response := b.manage(http.MethodPost, billing+path, "")
-		response.json(http.StatusOK)
-		require.Contains(t, response.body, says)
-		require.Equal(t, "no-store", response.header.Get("Cache-Control"))
-		for _, missing := range []string{"/v1/topics/never/subscriptions/billing", "/v1/topics/orders/" +
-			"subscriptions/never", "/v1/topics/orders/subscriptions/a%00b"} {
-			b.manage(http.MethodPost, missing+path, "").rejected(404, "NotFound")
+		require.Contains(t, s.post(billing+path, "").is(200).body, says)
+		for _, missing := range []string{"never/subscriptions/x", "orders/subscriptions/x", "orders/subscriptions/a%00b"} {
+			s.post("/v1/topics/"+missing+path, "").rejected(404, "NotFound")
 		}
 	}
-	require.Equal(t, "no-store", b.manage(http.MethodPost, "/v1/topics/orders/listKeys", "").header.Get("Cache-Control"))
 	require.Equal(t, 2,
-		b.count("SELECT count(*) FROM postrider.audit WHERE action IN ('endpoint_url_shown', 'delivery_attributes_shown')"),
+		s.count("SELECT count(*) FROM postrider.audit WHERE action IN ('endpoint_url_shown', 'delivery_attributes_shown')"),
 		"what is not there was not shown")
-
-	// A secret is not shown if the audit cannot record it.
-	b.alter("ALTER TABLE postrider_internal.audit ADD CONSTRAINT full_now CHECK (false) NOT VALID")
+	s.rows("ALTER TABLE postrider_internal.audit ADD CONSTRAINT full_now CHECK (false) NOT VALID")
 	for _, path := range []string{
 		billing + "/getFullUrl", billing + "/getDeliveryAttributes", "/v1/topics/orders/listKeys",
 	} {
-		response := b.manage(http.MethodPost, path, "")
+		response := s.post(path, "")
 		response.rejected(500, "InternalError")
 		for _, secret := range []string{"5f0c", "hush", "key1"} {
 			require.NotContains(t, response.body, secret)
 		}
 	}
-	b.putHeaders("[]").rejected(500, "InternalError")
-	b.alter("ALTER TABLE postrider_internal.audit DROP CONSTRAINT full_now")
-	require.Contains(t, b.revealed(), "hush", "nor is anything changed")
-}
-
-// alter changes the schema without the server.
-func (b *bundle) alter(statement string) {
-	b.t.Helper()
-	_, err := b.db.Exec(b.t.Context(), statement)
-	require.NoError(b.t, err)
+	s.putHeaders("[]").rejected(500, "InternalError")
+	s.rows("ALTER TABLE postrider_internal.audit DROP CONSTRAINT full_now")
+	require.Contains(t, s.revealed(), "hush", "nor is anything changed")
 }

@@ -44,19 +44,18 @@ func selfSigned(t *testing.T) (certificate, key string) {
 // nowhere else.
 func TestConnectionRoundTrip(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic("orders", "")
-	const path = "/v1/topics/orders/subscriptions/billing"
+	s := setup(t)
+	s.topic("orders", "")
 	cert, key := selfSigned(t)
 	shown := `"endpointUrl":"https://example.com/in","minimumTlsVersionAllowed":"1.3","certificateAuthorities":` + cert +
 		`,"clientCertificate":{"certificate":` + cert
 	oauth := `,"oauth2":{"tokenUrl":"https://login.example.com/token","clientId":"shop","scope":"orders"`
-	b.manage(http.MethodPut, path, "{"+shown+`}`+oauth+`}}`).rejected(400, "InvalidRequest")
-	made := b.manage(http.MethodPut, path, "{"+shown+`,"privateKey":`+key+`}`+oauth+`,"clientSecret":"planted-secret"}}`)
+	s.put(billing, "{"+shown+`}`+oauth+`}}`).rejected(400, "InvalidRequest")
+	made := s.put(billing, "{"+shown+`,"privateKey":`+key+`}`+oauth+`,"clientSecret":"planted-secret"}}`)
 	require.Equal(t, map[string]any{"tokenUrl": "https://login.example.com/token", "clientId": "shop", "scope": "orders"},
-		made.json(http.StatusCreated)["oauth2"])
+		made.json(201)["oauth2"])
 	stored := func() (privateKey, secret string) {
-		sub, err := b.store.Subscriptions.Get(t.Context(), "orders", "billing")
+		sub, err := s.store.Subscriptions.Get(t.Context(), "orders", "billing")
 		require.NoError(t, err)
 		return sub.Connection.ClientCertificate.PrivateKey, sub.Connection.OAuth2.ClientSecret
 	}
@@ -66,56 +65,56 @@ func TestConnectionRoundTrip(t *testing.T) {
 		require.Equal(t, want, secret)
 	}
 	requireSecrets("planted-secret")
-	b.manage(http.MethodPut, path, "{"+shown+`}`+oauth+`}}`).json(http.StatusOK)
+	s.put(billing, "{"+shown+`}`+oauth+`}}`).json(200)
 	requireSecrets("planted-secret")
-	b.manage(http.MethodPatch, path, `{"labels":["a"]}`).json(http.StatusOK)
+	s.patch(billing, `{"labels":["a"]}`).json(200)
 	requireSecrets("planted-secret")
-	b.manage(http.MethodPatch, path, `{"oauth2":{"clientSecret":"planted-other"}}`).json(http.StatusOK)
+	s.patch(billing, `{"oauth2":{"clientSecret":"planted-other"}}`).json(200)
 	requireSecrets("planted-other")
 
 	// Certificates are shown, so a file that also has the key is rejected.
 	both, err := json.Marshal(unquoted(t, cert) + unquoted(t, key))
 	require.NoError(t, err)
-	require.Contains(t, b.manage(http.MethodPatch, path, `{"clientCertificate":{"certificate":`+string(both)+
+	require.Contains(t, s.patch(billing, `{"clientCertificate":{"certificate":`+string(both)+
 		`,"privateKey":`+key+`}}`).rejected(400, "InvalidRequest").Message, "must be certificates and nothing else")
 
 	// A stored secret is not used for another URL or client.
 	for _, elsewhere := range []string{
 		`{"oauth2":{"tokenUrl":"https://evil.example/token"}}`, `{"oauth2":{"clientId":"other"}}`,
 	} {
-		require.Contains(t, b.manage(http.MethodPatch, path, elsewhere).body, "oauth2.clientSecret")
+		require.Contains(t, s.patch(billing, elsewhere).body, "oauth2.clientSecret")
 	}
 	other, _ := selfSigned(t)
-	require.Contains(t, b.manage(http.MethodPatch, path, `{"clientCertificate":{"certificate":`+other+`}}`).body,
+	require.Contains(t, s.patch(billing, `{"clientCertificate":{"certificate":`+other+`}}`).body,
 		"its privateKey (PEM, not encrypted)")
 	requireSecrets("planted-other")
 
-	for _, page := range []string{path, "/v1/topics/orders/subscriptions"} {
-		body := b.manage(http.MethodGet, page, "").body
+	for _, page := range []string{billing, "/v1/topics/orders/subscriptions"} {
+		body := s.get(page).body
 		require.NotContains(t, body, "planted-", page)
 		require.NotContains(t, body, "PRIVATE KEY", page)
 	}
-	got := b.manage(http.MethodGet, path, "").json(http.StatusOK)
+	got := s.get(billing).json(200)
 	require.Equal(t, "1.3", got["minimumTlsVersionAllowed"])
 	require.Contains(t, got["certificateAuthorities"], "BEGIN CERTIFICATE")
-	audit := strings.Join(b.audited(), "\n")
+	audit := strings.Join(s.audited(), "\n")
 	require.Contains(t, audit, `"settings":["oauth2"]`)
 	require.Contains(t, audit, `"settings":["certificateAuthorities","clientCertificate","endpointUrl",`+
 		`"endpointValidation","minimumTlsVersionAllowed","oauth2"]`)
 	require.NotContains(t, audit, "planted-")
-	b.manage(http.MethodPatch, path, `{"oauth2":null,"clientCertificate":null,"certificateAuthorities":null,`+
-		`"minimumTlsVersionAllowed":null}`).json(http.StatusOK)
+	s.patch(billing, `{"oauth2":null,"clientCertificate":null,"certificateAuthorities":null,`+
+		`"minimumTlsVersionAllowed":null}`).json(200)
 	var rest int
 	require.NoError(t,
-		b.store.DB.Pool.QueryRow(t.Context(), "SELECT count(*) FROM postrider_internal.event_subscriptions "+
+		s.store.DB.Pool.QueryRow(t.Context(), "SELECT count(*) FROM postrider_internal.event_subscriptions "+
 			"WHERE settings::text ~ 'oauth2|ertificate|Tls'").Scan(&rest))
 	require.Zero(t, rest)
 }
 
 func TestConnectionMistakes(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic("orders", "")
+	s := setup(t)
+	s.topic("orders", "")
 	cert, key := selfSigned(t)
 	other, _ := selfSigned(t)
 	for settings, problem := range map[string]string{
@@ -136,8 +135,7 @@ func TestConnectionMistakes(t *testing.T) {
 		`"oauth2":{"tokenUrl":"https://a.example/","clientId":"a"}`:     "none is stored for this tokenUrl and clientId",
 		`"oauth2":{"tokenUrl":"https://a.example/","clientSecret":"b"}`: "oauth2.clientId",
 	} {
-		rejected := b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/billing",
-			`{"endpointUrl":"https://example.com",`+settings+`}`)
+		rejected := s.put(billing, `{"endpointUrl":"https://example.com",`+settings+`}`)
 		require.Equal(t, http.StatusBadRequest, rejected.status, settings)
 		require.Contains(t, rejected.body, problem, settings)
 		require.NotContains(t, rejected.body, "planted")
@@ -147,39 +145,37 @@ func TestConnectionMistakes(t *testing.T) {
 // Without TLS only networks that were opened may be named, unless the operator allows more.
 func TestPlainHTTPEndpoints(t *testing.T) {
 	t.Parallel()
-	const path = "/v1/topics/orders/subscriptions/"
-	put := func(b *bundle, name, url string) response {
-		return b.manage(http.MethodPut, path+name, `{"endpointUrl":"`+url+`"}`)
-	}
 	closed := setup(t)
 	closed.topic("orders", "")
-	require.Contains(t, put(closed, "name", "http://example.com/").body, "must be https")
-	require.Contains(t, put(closed, "literal", "http://8.8.8.8/").body, "must be https")
-	require.Equal(t, http.StatusCreated, put(closed, "secure", "https://example.com/").status)
-
-	opened := setup(t, func(o *server.Options) { o.AllowCIDR = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} })
-	opened.topic("orders", "")
-	require.Equal(t, http.StatusCreated, put(opened, "literal", "http://10.1.2.3/").status)
-	require.Equal(t, http.StatusCreated, put(opened, "name", "http://billing.internal/").status,
-		"a name is checked when it is called")
-	require.Contains(t, put(opened, "public", "http://8.8.8.8/").body, "must be https")
-	require.Contains(t, put(opened, "tls", `http://10.1.2.3/","minimumTlsVersionAllowed":"1.3`).body,
-		"must be https if")
-
-	allowing := setup(t, func(o *server.Options) { o.AllowHTTP = true })
-	allowing.topic("orders", "")
-	require.Equal(t, http.StatusCreated, put(allowing, "name", "http://example.com/").status)
-	require.Contains(t, put(allowing, "inside", "http://127.0.0.1/").body, "loopback")
+	opened := closed.with(func(o *server.Options) { o.AllowCIDR = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} })
+	allowing := closed.with(func(o *server.Options) { o.AllowHTTP = true })
+	for _, row := range []struct {
+		server    *service
+		url, says string // "" = accepted
+	}{
+		{closed, "http://example.com/", "must be https"},
+		{closed, "http://8.8.8.8/", "must be https"},
+		{closed, "https://example.com/", ""},
+		{opened, "http://10.1.2.3/", ""},
+		{opened, "http://billing.internal/", ""}, // a name is checked when it is called
+		{opened, "http://8.8.8.8/", "must be https"},
+		{opened, `http://10.1.2.3/","minimumTlsVersionAllowed":"1.3`, "must be https if"},
+		{allowing, "http://example.com/", ""},
+		{allowing, "http://127.0.0.1/", "loopback"},
+	} {
+		response := row.server.put(billing, `{"endpointUrl":"`+row.url+`"}`)
+		require.Equal(t, row.says == "", response.status < 300, "%s: %s", row.url, response.body)
+		require.Contains(t, response.body, row.says, row.url)
+	}
 }
 
 // A disguised URL is rejected when it is stored: as an endpoint, and as a token server.
 func TestRejectedEndpointsAreNotStored(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(o *server.Options) { o.AllowHTTP = true })
-	b.topic("orders", "")
+	s := setup(t, func(o *server.Options) { o.AllowHTTP = true })
+	s.topic("orders", "")
 	text, err := os.ReadFile("../internal/endpointconf/testdata/rejected-endpoints.txt")
 	require.NoError(t, err)
-	const path = "/v1/topics/orders/subscriptions/billing"
 	put := 0
 	for line := range strings.Lines(strings.ReplaceAll(string(text), "{port}", "8080")) {
 		raw, says, found := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
@@ -189,18 +185,17 @@ func TestRejectedEndpointsAreNotStored(t *testing.T) {
 		put++
 		quoted, err := json.Marshal(raw)
 		require.NoError(t, err)
-		rejected := b.manage(http.MethodPut, path, `{"endpointUrl":`+string(quoted)+`}`).
-			rejected(http.StatusBadRequest, "InvalidRequest")
+		rejected := s.put(billing, `{"endpointUrl":`+string(quoted)+`}`).rejected(400, "InvalidRequest")
 		require.Equal(t, "endpointUrl", rejected.Details[0].Target, raw)
 		require.Contains(t, rejected.Details[0].Message, says, raw)
-		rejected = b.manage(http.MethodPut, path,
-			`{"endpointUrl":"https://example.com/","oauth2":{"clientId":"a","clientSecret":"b","tokenUrl":`+string(quoted)+`}}`).
-			rejected(http.StatusBadRequest, "InvalidRequest")
+		rejected = s.put(billing, `{"endpointUrl":"https://example.com/","oauth2":{"clientId":"a","clientSecret":"b",`+
+			`"tokenUrl":`+string(quoted)+`}}`).
+			rejected(400, "InvalidRequest")
 		require.Equal(t, "oauth2.tokenUrl", rejected.Details[0].Target, raw)
 		require.Contains(t, rejected.Details[0].Message, says, raw)
 	}
 	require.Greater(t, put, 100)
-	require.Empty(t, b.rows("SELECT FROM postrider.event_subscriptions"))
+	require.Empty(t, s.rows("SELECT FROM postrider.event_subscriptions"))
 }
 
 func unquoted(t *testing.T, text string) (value string) {

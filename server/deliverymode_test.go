@@ -1,9 +1,7 @@
 package server_test
 
 import (
-	"fmt"
 	"maps"
-	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,13 +18,13 @@ func queueOf(t *testing.T, a response) map[string]any {
 
 func TestQueueSettings(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic("orders", `{"inputSchema":"CloudEventSchemaV1_0"}`)
+	s := setup(t)
+	s.topic("orders", `{"inputSchema":"CloudEventSchemaV1_0"}`)
 	put := func(queue string) response {
-		return b.manage(http.MethodPut, billing, `{"deliveryConfiguration":{"deliveryMode":"Queue","queue":`+queue+`}}`)
+		return s.put(billing, `{"deliveryConfiguration":{"deliveryMode":"Queue","queue":`+queue+`}}`)
 	}
 	view := func() map[string]any {
-		return b.rows(`SELECT delivery_mode, lock_duration::text AS lock, endpoint_base_url AS url,
+		return s.rows(`SELECT delivery_mode, lock_duration::text AS lock, endpoint_base_url AS url,
 			provisioning_state AS state, retry_policy AS policy, max_delivery_attempts AS most,
 			event_time_to_live_in_minutes AS minutes,
 			dead_letter_destination ->> 'endpointType' AS kept, event_delivery_schema AS schema, hold
@@ -47,7 +45,7 @@ func TestQueueSettings(t *testing.T) {
 	full := shown(300, 3, "P1DT2H", none)
 	require.Equal(t, full, queueOf(t, put(`{"receiveLockDurationInSeconds":300,"maxDeliveryCount":3,`+
 		`"eventTimeToLive":"P1DT2H","deadLetterDestination":{"endpointType":"None"}}`)))
-	limits := b.manage(http.MethodGet, billing, "").json(200)["retryPolicy"]
+	limits := s.get(billing).json(200)["retryPolicy"]
 	require.Equal(t, map[string]any{
 		"policy": "namespace-2023", "maxDeliveryAttempts": 3.0, "eventTimeToLiveInMinutes": 1560.0,
 	}, limits)
@@ -55,7 +53,7 @@ func TestQueueSettings(t *testing.T) {
 	require.Equal(t, int32(3), view()["most"])
 
 	patch := func(queue string) map[string]any {
-		return queueOf(t, b.manage(http.MethodPatch, billing, `{"deliveryConfiguration":{"queue":`+queue+`}}`))
+		return queueOf(t, s.patch(billing, `{"deliveryConfiguration":{"queue":`+queue+`}}`))
 	}
 	with := func(member string, value any) map[string]any {
 		full = maps.Clone(full)
@@ -69,108 +67,107 @@ func TestQueueSettings(t *testing.T) {
 	require.Equal(t, with("deadLetterDestination", rows), patch(`{"deadLetterDestinationWithResourceIdentity":{`+
 		`"deadLetterDestination":{"endpointType":"Rows"},"identity":{"type":"UserAssigned","userAssignedIdentity":"/x"}}}`))
 	full = with("maxDeliveryCount", 4.0)
-	require.Equal(t, full, queueOf(t, b.manage(http.MethodPatch, billing, `{"retryPolicy":{"maxDeliveryAttempts":4}}`)),
+	require.Equal(t, full, queueOf(t, s.patch(billing, `{"retryPolicy":{"maxDeliveryAttempts":4}}`)),
 		"the name in retryPolicy")
-	require.Equal(t, http.StatusNoContent, b.manage(http.MethodDelete, billing, "").status)
-	require.Empty(t, b.rows("SELECT FROM postrider.handshakes"), "there is no endpoint to notify")
+	s.delete(billing).is(204)
+	require.Empty(t, s.rows("SELECT FROM postrider.handshakes"), "there is no endpoint to notify")
 }
 
 // Each wrong value has one error, which names it as it was stated.
 func TestQueueSettingsAreChecked(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic("orders", `{"inputSchema":"CloudEventSchemaV1_0"}`)
-	b.topic("other", `{"inputSchema":"EventGridSchema"}`)
-	reject := func(path, body, target, message string) {
-		t.Helper()
-		e := b.manage(http.MethodPut, path, body).rejected(400, "InvalidRequest")
-		require.Len(t, e.Details, 1, "%s: %v", body, e.Details)
-		require.Equal(t, target, e.Details[0].Target, body)
-		require.Contains(t, e.Details[0].Message, message, body)
+	s := setup(t)
+	s.topic("orders", `{"inputSchema":"CloudEventSchemaV1_0"}`)
+	s.topic("other", `{"inputSchema":"EventGridSchema"}`)
+	const mode, at = "deliveryConfiguration.deliveryMode", "deliveryConfiguration.queue."
+	queue := func(settings string) string {
+		return `"deliveryConfiguration":{"deliveryMode":"Queue","queue":` + settings + `}`
 	}
-	const at = "deliveryConfiguration.queue."
-	for queue, want := range map[string][2]string{
-		`{"receiveLockDurationInSeconds":59}`:  {"receiveLockDurationInSeconds", "must be between 60 and 300, not 59"},
-		`{"receiveLockDurationInSeconds":301}`: {"receiveLockDurationInSeconds", "must be between 60 and 300, not 301"},
-		`{"maxDeliveryCount":0}`: {
-			"maxDeliveryCount", "must be between 1 and 10 under retry policy namespace-2023, not 0",
+	pulled := func(members string) string { return `"deliveryConfiguration":{"deliveryMode":"Queue"},` + members }
+	destination := `"deadLetterDestination":{"endpointType":"Rows"}`
+	for members, want := range map[string][2]string{
+		queue(`{"receiveLockDurationInSeconds":59}`): {
+			at + "receiveLockDurationInSeconds", "must be between 60 and 300, not 59",
 		},
-		`{"maxDeliveryCount":11}`:    {"maxDeliveryCount", "must be between 1 and 10"},
-		`{"eventTimeToLive":"1d"}`:   {"eventTimeToLive", `must be an ISO 8601 duration`},
-		`{"eventTimeToLive":"P8D"}`:  {"eventTimeToLive", "must be between PT1M and P7D under retry policy namespace-2023"},
-		`{"eventTimeToLive":"PT0M"}`: {"eventTimeToLive", "must be between PT1M and P7D"},
-		`{"deadLetterDestination":{"endpointType":"Queue"}}`: {
-			"deadLetterDestination.endpointType", "must be Rows, None, Blob or StorageBlob",
+		queue(`{"maxDeliveryCount":11}`): {
+			at + "maxDeliveryCount", "must be between 1 and 10 under retry policy namespace-2023, not 11",
 		},
-		`{"deadLetterDestinationWithResourceIdentity":{"deadLetterDestination":{"endpointType":"Blob"}}}`: {
-			"deadLetterDestinationWithResourceIdentity.deadLetterDestination.properties", "is required for Blob",
+		queue(`{"eventTimeToLive":"1d"}`): {at + "eventTimeToLive", `must be an ISO 8601 duration`},
+		queue(`{"eventTimeToLive":"P8D"}`): {
+			at + "eventTimeToLive", "must be between PT1M and P7D under retry policy namespace-2023",
 		},
-		`{"deadLetterDestination":{"endpointType":"Rows"},` +
-			`"deadLetterDestinationWithResourceIdentity":{"deadLetterDestination":{"endpointType":"Rows"}}}`: {
-			"deadLetterDestinationWithResourceIdentity.deadLetterDestination",
+		queue(`{"deadLetterDestination":{"endpointType":"Queue"}}`): {
+			at + "deadLetterDestination.endpointType", "must be Rows, None, Blob or StorageBlob",
+		},
+		queue(`{"deadLetterDestinationWithResourceIdentity":{"deadLetterDestination":{"endpointType":"Blob"}}}`): {
+			at + "deadLetterDestinationWithResourceIdentity.deadLetterDestination.properties", "is required for Blob",
+		},
+		queue(`{` + destination + `,"deadLetterDestinationWithResourceIdentity":{` + destination + `}}`): {
+			at + "deadLetterDestinationWithResourceIdentity.deadLetterDestination",
 			"must be absent with " + at + "deadLetterDestination: both are names of one setting",
 		},
-		`{"receiveLockDuration":60}`: {"receiveLockDuration", "is not a member"},
+		queue(`{"receiveLockDuration":60}`): {at + "receiveLockDuration", "is not a member"},
+
+		pulled(`"endpointUrl":"https://example.com"`):     {"endpointUrl", "must be absent with deliveryMode Queue"},
+		pulled(`"endpointUrl":"ftp://x"`):                 {"endpointUrl", "must be absent with deliveryMode Queue"},
+		pulled(`"endpointKind":"webhook"`):                {"endpointKind", "must be absent"},
+		pulled(`"endpointValidation":"skip"`):             {"endpointValidation", "must be absent"},
+		pulled(`"maxEventsPerBatch":6000`):                {"maxEventsPerBatch", "must be absent"},
+		pulled(`"preferredBatchSizeInKilobytes":64`):      {"preferredBatchSizeInKilobytes", "must be absent"},
+		pulled(`"maxConcurrentDeliveries":3`):             {"maxConcurrentDeliveries", "must be absent"},
+		pulled(`"deliveryRate":{"limit":3}`):              {"deliveryRate.limit", "must be absent"},
+		pulled(`"responseTimeoutInSeconds":10`):           {"responseTimeoutInSeconds", "must be absent"},
+		pulled(`"signing":{"enabled":true}`):              {"signing.enabled", "must be absent"},
+		pulled(`"honorRetryAfter":false`):                 {"honorRetryAfter", "must be absent"},
+		pulled(`"probationAction":"hold"`):                {"probationAction", "must be absent"},
+		pulled(`"retryTransportErrors":true`):             {"retryTransportErrors", "must be absent"},
+		pulled(`"minimumTlsVersionAllowed":"1.3"`):        {"minimumTlsVersionAllowed", "must be absent"},
+		pulled(`"certificateAuthorities":"x"`):            {"certificateAuthorities", "must be absent"},
+		pulled(`"clientCertificate":{"certificate":"x"}`): {"clientCertificate.certificate", "must be absent"},
+		pulled(`"eventDeliverySchema":"EventGridSchema"`): {"eventDeliverySchema", "must be CloudEventSchemaV1_0"},
+		pulled(`"retryPolicy":{"policy":"ga-2021"}`):      {"retryPolicy.policy", "must be namespace-2023 with "},
+		pulled(`"retryPolicy":{"maxDeliveryAttempts":11}`): {
+			"retryPolicy.maxDeliveryAttempts", "must be between 1 and 10",
+		},
+		pulled(`"deliveryAttributeMappings":[{"name":"a b"}]`): {"deliveryAttributeMappings", "must be absent"},
+
+		queue(`{"maxDeliveryCount":1}`) + `,"retryPolicy":{"maxDeliveryCount":1}`: {
+			at + "maxDeliveryCount", "must be absent with ",
+		},
+		queue(`{"maxDeliveryCount":1}`) + `,"retryPolicy":{"maxDeliveryAttempts":1}`: {
+			at + "maxDeliveryCount", "must be absent with ",
+		},
+		`"deliveryConfiguration":{"deliveryMode":"Pull"}`: {mode, "must be Push or Queue"},
+		`"deliveryConfiguration":{"deliveryMode":"Push","queue":{}}`: {
+			"deliveryConfiguration.queue", "must be absent unless deliveryMode is Queue",
+		},
+		`"deliveryConfiguration":{"deliveryMode":"Push"}`: {"endpointUrl", "is required"},
+		`"deliveryConfiguration":{}`:                      {"endpointUrl", "is required"},
 	} {
-		e := b.manage(http.MethodPut, billing, `{"deliveryConfiguration":{"deliveryMode":"Queue","queue":`+queue+`}}`).
-			rejected(400, "InvalidRequest")
-		require.Len(t, e.Details, 1, "%s: %v", queue, e.Details)
-		require.Equal(t, at+want[0], e.Details[0].Target, queue)
-		require.Contains(t, e.Details[0].Message, at+want[0]+" "+want[1], queue)
+		e := s.put(billing, `{`+members+`}`).rejected(400, "InvalidRequest")
+		require.Equal(t, want[:1], targets(e), members)
+		require.Contains(t, e.Details[0].Message, want[0]+" "+want[1], members)
 	}
-	for members, want := range map[string][2]string{
-		`"endpointUrl":"https://example.com"`:          {"endpointUrl", "must be absent with deliveryMode Queue"},
-		`"endpointUrl":"ftp://x"`:                      {"endpointUrl", "must be absent with deliveryMode Queue"},
-		`"endpointKind":"webhook"`:                     {"endpointKind", "must be absent"},
-		`"endpointValidation":"skip"`:                  {"endpointValidation", "must be absent"},
-		`"maxEventsPerBatch":6000`:                     {"maxEventsPerBatch", "must be absent"},
-		`"preferredBatchSizeInKilobytes":64`:           {"preferredBatchSizeInKilobytes", "must be absent"},
-		`"maxConcurrentDeliveries":3`:                  {"maxConcurrentDeliveries", "must be absent"},
-		`"deliveryRate":{"limit":3}`:                   {"deliveryRate.limit", "must be absent"},
-		`"responseTimeoutInSeconds":10`:                {"responseTimeoutInSeconds", "must be absent"},
-		`"signing":{"enabled":true}`:                   {"signing.enabled", "must be absent"},
-		`"honorRetryAfter":false`:                      {"honorRetryAfter", "must be absent"},
-		`"probationAction":"hold"`:                     {"probationAction", "must be absent"},
-		`"retryTransportErrors":true`:                  {"retryTransportErrors", "must be absent"},
-		`"minimumTlsVersionAllowed":"1.3"`:             {"minimumTlsVersionAllowed", "must be absent"},
-		`"certificateAuthorities":"x"`:                 {"certificateAuthorities", "must be absent"},
-		`"clientCertificate":{"certificate":"x"}`:      {"clientCertificate.certificate", "must be absent"},
-		`"eventDeliverySchema":"EventGridSchema"`:      {"eventDeliverySchema", "must be CloudEventSchemaV1_0"},
-		`"retryPolicy":{"policy":"ga-2021"}`:           {"retryPolicy.policy", "must be namespace-2023 with "},
-		`"retryPolicy":{"maxDeliveryAttempts":11}`:     {"retryPolicy.maxDeliveryAttempts", "must be between 1 and 10"},
-		`"deliveryAttributeMappings":[{"name":"a b"}]`: {"deliveryAttributeMappings", "must be absent"},
-	} {
-		reject(billing, `{"deliveryConfiguration":{"deliveryMode":"Queue"},`+members+`}`, want[0], want[1])
-	}
-	const same = `{"deliveryConfiguration":{"deliveryMode":"Queue","queue":{"maxDeliveryCount":1}},"retryPolicy":{%s}}`
-	for _, other := range []string{`"maxDeliveryCount":1`, `"maxDeliveryAttempts":1`} {
-		reject(billing, fmt.Sprintf(same, other), at+"maxDeliveryCount", "must be absent with ")
-	}
-	reject("/v1/topics/other/subscriptions/billing", `{"deliveryConfiguration":{"deliveryMode":"Queue"}}`,
-		"deliveryConfiguration.deliveryMode", "must be Push: the topic's input schema is EventGridSchema, and Queue requires")
-	reject(billing, `{"deliveryConfiguration":{"deliveryMode":"Pull"}}`,
-		"deliveryConfiguration.deliveryMode", "must be Push or Queue")
-	reject(billing, `{"deliveryConfiguration":{"deliveryMode":"Push","queue":{}}}`,
-		"deliveryConfiguration.queue", "must be absent unless deliveryMode is Queue")
-	reject(billing, `{"deliveryConfiguration":{"deliveryMode":"Push"}}`, "endpointUrl", "is required")
-	reject(billing, `{"deliveryConfiguration":{}}`, "endpointUrl", "is required")
+	e := s.put("/v1/topics/other/subscriptions/billing", queueMode).rejected(400, "InvalidRequest")
+	require.Equal(t, []string{mode}, targets(e))
+	require.Contains(t, e.Message, "must be Push: the topic's input schema is EventGridSchema, and Queue requires")
 }
 
 // A patch between push and pull delivery sets or removes the endpoint, and keeps limits and pending deliveries.
 func TestPatchOfDeliveryMode(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic("orders", `{"inputSchema":"CloudEventSchemaV1_0"}`)
-	b.subscription("orders", "billing", `{"endpointUrl":"https://example.com/in?code=1","labels":["a"],`+
+	s := setup(t)
+	s.topic("orders", `{"inputSchema":"CloudEventSchemaV1_0"}`)
+	s.subscription("orders", "billing", `{"endpointUrl":"https://example.com/in?code=1","labels":["a"],`+
 		`"retryPolicy":{"policy":"namespace-2023","maxDeliveryAttempts":4},"endpointValidation":"required"}`)
-	patch := func(body string) response { return b.manage(http.MethodPatch, billing, body) }
-	id := b.rows("SELECT subscription_id FROM postrider.event_subscriptions")[0]["subscription_id"]
+	patch := func(body string) response { return s.patch(billing, body) }
+	id := s.rows("SELECT subscription_id FROM postrider.event_subscriptions")[0]["subscription_id"]
 	e := patch(`{"deliveryConfiguration":{"deliveryMode":"Queue"}}`).rejected(400, "InvalidRequest")
 	require.Len(t, e.Details, 1)
 	require.Equal(t, "endpointUrl must be absent with deliveryMode Queue: consumers receive the events; set it to null",
 		e.Details[0].Message)
 
-	b.rows(`WITH held AS (
+	s.rows(`WITH held AS (
 			INSERT INTO postrider_internal.probations (probation_key, endpoint_base_url, since, until, cause)
 			SELECT int8send(id), 'https://example.com/in', now(), now() + interval '1 hour', 'Busy'
 			  FROM postrider_internal.event_subscriptions WHERE name = 'billing' RETURNING 1)
@@ -198,5 +195,5 @@ func TestPatchOfDeliveryMode(t *testing.T) {
 		queue := queueOf(t, patch(`{"deliveryConfiguration":{"deliveryMode":"Queue"},"endpointUrl":null}`))
 		require.InDelta(t, 60, queue["receiveLockDurationInSeconds"], 0, "the block of the other mode is dropped")
 	}
-	require.Equal(t, id, b.rows("SELECT subscription_id FROM postrider.event_subscriptions")[0]["subscription_id"])
+	require.Equal(t, id, s.rows("SELECT subscription_id FROM postrider.event_subscriptions")[0]["subscription_id"])
 }

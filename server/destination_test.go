@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"encoding/json"
-	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -36,147 +35,82 @@ func destinationOf(t *testing.T, body string) string {
 
 func TestDeadLetterDestinationsOutside(t *testing.T) {
 	t.Parallel()
-	b := setup(t, outside)
-	b.topic("orders", "")
-	const path = "/v1/topics/orders/subscriptions/billing"
+	s := setup(t, outside)
+	s.topic("orders", "")
+	const blob, storage = `{"endpointType":"Blob","properties":{`, `{"endpointType":"StorageBlob",` +
+		`"properties":{"resourceId":"`
 	for _, row := range []struct{ put, shown string }{
-		{`{"endpointType":"Blob","properties":{"url":"file:///var/dead/orders"}}`, ""},
-		{`{"endpointType":"Blob","properties":{"url":"s3://bucket/a","prefix":"b/c"}}`, ""},
-		{
-			`{"endpointType":"Blob","properties":{"url":"s3://bucket/a?region=eu-west-1","prefix":null,"resourceId":null}}`,
-			`{"endpointType":"Blob","properties":{"url":"s3://bucket/a"}}`,
-		},
-		{
-			`{"endpointType":"StorageBlob","properties":{"resourceId":"` + storageAccount + `","blobContainerName":"dead"}}`, "",
-		},
-		{`{"endpointType":"StorageBlob","properties":{"resourceId":"` + storageAccount +
-			`/blobServices/default/containers/dead"}}`, ""},
+		{blob + `"url":"file:///var/dead/orders"}}`, ""},
+		{blob + `"url":"s3://bucket/a","prefix":"b/c"}}`, ""},
+		{blob + `"url":"s3://bucket/a?region=eu-west-1","prefix":null,"resourceId":null}}`, blob + `"url":"s3://bucket/a"}}`},
+		{storage + storageAccount + `","blobContainerName":"dead"}}`, ""},
+		{storage + storageAccount + `/blobServices/default/containers/dead"}}`, ""},
 		{`{"endpointType":"Rows","properties":null}`, `{"endpointType":"Rows"}`},
 		{`{"endpointType":"None"}`, ""},
 	} {
 		if row.shown == "" {
 			row.shown = row.put
 		}
-		response := b.manage(http.MethodPut, path,
-			`{"endpointUrl":"https://example.com","deadLetterDestination":`+row.put+`}`)
+		response := s.put(billing, `{"endpointUrl":"https://example.com","deadLetterDestination":`+row.put+`}`)
 		require.Less(t, response.status, 300, response.body)
 		require.JSONEq(t, row.shown, destinationOf(t, response.body))
-		read := b.manage(http.MethodGet, path, "")
-		require.JSONEq(t, row.shown, destinationOf(t, read.body))
-		var viewed string
-		require.NoError(t,
-			b.db.QueryRow(t.Context(), "SELECT dead_letter_destination::text FROM postrider.event_subscriptions").Scan(&viewed))
+		require.JSONEq(t, row.shown, destinationOf(t, s.get(billing).body))
+		viewed := s.rows("SELECT dead_letter_destination::text AS d FROM postrider.event_subscriptions")[0]["d"].(string)
 		require.JSONEq(t, row.shown, viewed)
 	}
+
+	s.put(billing, `{"endpointUrl":"https://example.com","deadLetterDestination":`+
+		blob+`"url":"s3://bucket","prefix":"a"}}}`).is(200)
+	for _, row := range []struct{ patch, shown string }{
+		{`{"labels":["x"]}`, blob + `"url":"s3://bucket","prefix":"a"}}`},
+		{`{"deadLetterDestination":{"properties":{"prefix":null}}}`, blob + `"url":"s3://bucket"}}`},
+		{`{"deadLetterDestination":` + blob + `"prefix":"b"}}}`, blob + `"url":"s3://bucket","prefix":"b"}}`},
+		{`{"deadLetterDestination":{"endpointType":"Rows"}}`, `{"endpointType":"Rows"}`},
+		{
+			`{"deadLetterDestination":` + storage + storageAccount + `","blobContainerName":"dead"}}}`,
+			storage + storageAccount + `","blobContainerName":"dead"}}`,
+		},
+		{`{"deadLetterDestination":` + blob + `"url":"file:///var/dead"}}}`, blob + `"url":"file:///var/dead"}}`},
+		{`{"deadLetterDestination":null}`, `{"endpointType":"Rows"}`},
+	} {
+		require.JSONEq(t, row.shown, destinationOf(t, s.patch(billing, row.patch).is(200).body), row.patch)
+	}
+	const last = "SELECT details ->> 'settings' AS changed FROM postrider.audit ORDER BY audit_id DESC LIMIT 1"
+	require.Equal(t, `["deadLetterDestination"]`, s.rows(last)[0]["changed"])
 }
 
-// An API client cannot make a node write to another location.
+// An API client cannot make a node write to another location. internal/endpointconf has the cases.
 func TestInvalidDeadLetterDestinations(t *testing.T) {
 	t.Parallel()
-	b := setup(t, outside)
-	b.topic("orders", "")
+	s := setup(t, outside)
+	s.topic("orders", "")
 	const at = "deadLetterDestination.properties"
 	for destination, target := range map[string]string{
-		`{"endpointType":"Blob"}`: at,
-		`{"endpointType":"Blob",` +
-			`"properties":null}`: at,
-		`{"endpointType":"Blob",` +
-			`"properties":{}}`: at,
-		`{"endpointType":"Blob",` +
-			`"properties":{"prefix":"x"}}`: at,
-		`{"endpointType":"Blob","properties":{"url":"s3://bucket",` +
-			`"resourceId":"/x"}}`: at,
-		`{"endpointType":"Rows",` +
-			`"properties":{"url":"s3://bucket"}}`: at,
-		`{"endpointType":"None",` +
-			`"properties":{}}`: at,
-		`{"endpointType":"StorageBlob",` +
-			`"properties":{"url":"s3://bucket"}}`: at,
-		`{"endpointType":"StorageBlob",` +
-			`"properties":{"blobContainerName":"dead"}}`: at,
-		`{"endpointType":"Blob",` +
-			`"properties":{"url":"file:///etc"}}`: at + ".url",
-		`{"endpointType":"Blob",` +
-			`"properties":{"url":"file:///var/dead/../../etc"}}`: at + ".url",
-		`{"endpointType":"Blob",` +
-			`"properties":{"url":"file:///var/dead%2f..%2f.."}}`: at + ".url",
-		`{"endpointType":"Blob",` +
-			`"properties":{"url":"s3://other"}}`: at + ".url",
-		`{"endpointType":"Blob",` +
-			`"properties":{"url":"s3://bucket?region=eu-west-1&endpoint=http://evil.example"}}`: at + ".url",
-		`{"endpointType":"Blob",` +
-			`"properties":{"url":"https://bucket"}}`: at + ".url",
-		`{"endpointType":"Blob","properties":{"url":"s3://bucket",` +
-			`"prefix":"../x"}}`: at + ".prefix",
-		`{"endpointType":"Blob","properties":{"url":"s3://bucket",` +
-			`"bucket":"x"}}`: at + ".bucket",
-		`{"endpointType":"StorageBlob","properties":{"resourceId":"` + storageAccount +
-			`","blobContainerName":"other"}}`: at + ".blobContainerName",
-		`{"endpointType":"StorageBlob","properties":{"resourceId":"mystorage",` +
-			`"blobContainerName":"dead"}}`: at + ".resourceId",
-		`{"endpointType":"StorageBlob","properties":{"resourceId":"` + storageAccount +
-			`/blobServices/default/containers/elsewhere"}}`: at + ".blobContainerName",
+		`"Blob"`:                             at,
+		`"Blob","properties":null`:           at,
+		`"Blob","properties":{}`:             at,
+		`"Blob","properties":{"prefix":"x"}`: at,
+		`"Blob","properties":{"url":"s3://bucket","resourceId":"/x"}`:                      at,
+		`"Rows","properties":{"url":"s3://bucket"}`:                                        at,
+		`"None","properties":{}`:                                                           at,
+		`"StorageBlob","properties":{"url":"s3://bucket"}`:                                 at,
+		`"StorageBlob","properties":{"blobContainerName":"dead"}`:                          at,
+		`"Blob","properties":{"url":"file:///etc"}`:                                        at + ".url",
+		`"Blob","properties":{"url":"file:///var/dead/../../etc"}`:                         at + ".url",
+		`"Blob","properties":{"url":"s3://bucket?endpoint=http://evil.example"}`:           at + ".url",
+		`"Blob","properties":{"url":"s3://bucket","prefix":"../x"}`:                        at + ".prefix",
+		`"Blob","properties":{"url":"s3://bucket","bucket":"x"}`:                           at + ".bucket",
+		`"StorageBlob","properties":{"resourceId":"mystorage","blobContainerName":"dead"}`: at + ".resourceId",
+		`"StorageBlob","properties":{"resourceId":"` + storageAccount + `","blobContainerName":"other"}`: at +
+			".blobContainerName",
 	} {
-		response := b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/billing",
-			`{"endpointUrl":"https://example.com","deadLetterDestination":`+destination+`}`)
+		response := s.put(billing, `{"endpointUrl":"https://example.com","deadLetterDestination":{"endpointType":`+
+			destination+`}}`)
 		require.Equal(t, []string{target}, targets(response.rejected(400, "InvalidRequest")), "%s: %s", destination,
 			response.body)
 	}
-	response := b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/billing",
-		`{"endpointUrl":"https://example.com","deadLetterDestination":{"endpointType":"StorageBlob",`+
-			`"properties":{"resourceId":"`+storageAccount+`","blobContainerName":"other"}}}`)
-	require.Contains(t, response.rejected(400, "InvalidRequest").Message, "--dead-letter-container mystorage/other=URL",
+	response := s.with().put(billing, `{"endpointUrl":"https://example.com",`+ // by default no location is allowed
+		`"deadLetterDestination":{"endpointType":"Blob","properties":{"url":"file:///tmp/x"}}}`)
+	require.Contains(t, response.rejected(400, "InvalidRequest").Message, "--dead-letter-location file:///tmp/x",
 		"it says what to configure")
-}
-
-// By default no location is allowed.
-func TestNoLocationIsAllowedByDefault(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	b.topic("orders", "")
-	response := b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/billing",
-		`{"endpointUrl":"https://example.com",`+
-			`"deadLetterDestination":{"endpointType":"Blob","properties":{"url":"file:///tmp/x"}}}`)
-	require.Contains(t, response.rejected(400, "InvalidRequest").Message, "--dead-letter-location file:///tmp/x")
-}
-
-func TestPatchOfADestinationOutside(t *testing.T) {
-	t.Parallel()
-	b := setup(t, outside)
-	b.topic("orders", "")
-	const path = "/v1/topics/orders/subscriptions/billing"
-	require.Equal(t, 201,
-		b.manage(http.MethodPut, path, `{"endpointUrl":"https://example.com",`+
-			`"deadLetterDestination":{"endpointType":"Blob","properties":{"url":"s3://bucket","prefix":"a"}}}`).status)
-	for _, row := range []struct{ patch, shown string }{
-		{`{"labels":["x"]}`, `{"endpointType":"Blob","properties":{"url":"s3://bucket","prefix":"a"}}`},
-		{`{"deadLetterDestination":{"properties":{"prefix":null}}}`, `{"endpointType":"Blob",` +
-			`"properties":{"url":"s3://bucket"}}`},
-		{`{"deadLetterDestination":{"endpointType":"Blob","properties":{"prefix":"b"}}}`, `{"endpointType":"Blob",` +
-			`"properties":{"url":"s3://bucket","prefix":"b"}}`},
-		{`{"deadLetterDestination":{"endpointType":"Rows"}}`, `{"endpointType":"Rows"}`},
-		{
-			`{"deadLetterDestination":{"endpointType":"StorageBlob","properties":{"resourceId":"` + storageAccount +
-				`","blobContainerName":"dead"}}}`,
-			`{"endpointType":"StorageBlob","properties":{"resourceId":"` + storageAccount + `","blobContainerName":"dead"}}`,
-		},
-		{
-			`{"deadLetterDestination":{"endpointType":"Blob","properties":{"url":"file:///var/dead"}}}`,
-			`{"endpointType":"Blob","properties":{"url":"file:///var/dead"}}`,
-		},
-		{`{"deadLetterDestination":null}`, `{"endpointType":"Rows"}`},
-	} {
-		response := b.manage(http.MethodPatch, path, row.patch)
-		require.Equal(t, 200, response.status, response.body)
-		require.JSONEq(t, row.shown, destinationOf(t, response.body), row.patch)
-	}
-	require.JSONEq(t, `["deadLetterDestination"]`, b.lastSettings(t))
-}
-
-// lastSettings are the settings of the last audited change.
-func (b *bundle) lastSettings(t *testing.T) (settings string) {
-	t.Helper()
-	require.NoError(t, b.db.QueryRow(t.Context(),
-		"SELECT details ->> 'settings' FROM postrider.audit ORDER BY audit_id DESC LIMIT 1").Scan(&settings))
-	return settings
 }

@@ -12,16 +12,16 @@ import (
 // A dry run checks the settings and shows the result of a PUT. It stores nothing.
 func TestDryRunOfAnEventSubscription(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic("orders", `{"inputSchema":"CloudEventSchemaV1_0"}`)
-	const path = "/v1/topics/orders/subscriptions/billing"
+	s := setup(t)
+	s.topic("orders", `{"inputSchema":"CloudEventSchemaV1_0"}`)
+	const path = billing
 	const settings = `{"endpointUrl":"https://example.com/?code=1","endpointValidation":"skip","maxEventsPerBatch":5,` +
 		`"labels":["a"],
 		"deliveryAttributeMappings":[{"name":"X-A","type":"Static","properties":{"value":"v","isSecret":true}}]}`
-	would := b.manage(http.MethodPut, path+"?dryRun=true", settings).json(200)
-	b.manage(http.MethodGet, path, "").json(404)
-	is := b.manage(http.MethodPut, path+"?dryRun=false", settings).json(201)
-	audited := len(b.rows("SELECT 1 FROM postrider.audit"))
+	would := s.put(path+"?dryRun=true", settings).json(200)
+	s.get(path).json(404)
+	is := s.put(path+"?dryRun=false", settings).json(201)
+	audited := len(s.rows("SELECT 1 FROM postrider.audit"))
 	for _, own := range []string{"etag", "createdAt", "updatedAt"} {
 		delete(would, own)
 		delete(is, own)
@@ -29,27 +29,27 @@ func TestDryRunOfAnEventSubscription(t *testing.T) {
 	require.Equal(t, is, would)
 
 	// no endpoint is called
-	other := b.manage(http.MethodPut, path+"?dryRun=true",
-		`{"endpointUrl":"https://example.com/other","endpointValidation":"required"}`).json(200)
+	other := s.put(path+"?dryRun=true", `{"endpointUrl":"https://example.com/other","endpointValidation":"required"}`).
+		json(200)
 	require.EqualValues(t, 1, other["maxEventsPerBatch"])
 	require.Equal(t, "required", other["endpointValidation"])
-	require.EqualValues(t, 5, b.manage(http.MethodGet, path, "").json(200)["maxEventsPerBatch"])
-	wrong := b.manage(http.MethodPut, path+"?dryRun=true", `{"endpointUrl":"https://10.0.0.1/","maxEventsPerBatch":0}`)
+	require.EqualValues(t, 5, s.get(path).json(200)["maxEventsPerBatch"])
+	wrong := s.put(path+"?dryRun=true", `{"endpointUrl":"https://10.0.0.1/","maxEventsPerBatch":0}`)
 	require.Equal(t, http.StatusBadRequest, wrong.status)
 	require.Len(t, wrong.json(400)["error"].(map[string]any)["details"], 2)
-	require.Len(t, b.rows("SELECT 1 FROM postrider.audit"), audited, "nothing was done that would be in the audit")
+	require.Len(t, s.rows("SELECT 1 FROM postrider.audit"), audited, "nothing was done that would be in the audit")
 }
 
 func TestReadTopicAndCheckSubscription(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	s := setup(t)
 	for name, settings := range map[string]string{
 		"orders": `{"duplicateDetectionWindowInMinutes":5}`, "spaces": `{"kind":"namespace"}`,
 		"machines": `{"inputSchema":"CustomEventSchema","inputSchemaMapping":{"inputSchemaMappingType":"Json",` +
 			`"properties":{"eventType":{"sourceField":"kind"},"subject":{"defaultValue":"s"}}}}`,
 	} {
-		b.manage(http.MethodPut, "/v1/topics/"+name, settings).json(201)
-		shown := b.manage(http.MethodGet, "/v1/topics/"+name, "").json(200)
+		s.put("/v1/topics/"+name, settings).json(201)
+		shown := s.get("/v1/topics/" + name).json(200)
 		read, err := v1.ReadTopic(name, []byte(settings))
 		require.NoError(t, err)
 		require.Equal(t, []any{shown["kind"], shown["inputSchema"], shown["endpoint"]},
@@ -64,14 +64,12 @@ func TestReadTopicAndCheckSubscription(t *testing.T) {
 	require.ErrorContains(t, err, "colour is not a member")
 
 	require.NoError(t, v1.CheckSubscription("billing", []byte(`{"endpointUrl":"https://example.com"}`)))
-	err = v1.CheckSubscription("a b",
-		[]byte(`{"filter":{"advancedFilters":[{"key":"data.a","operatorType":"Like"}]}}`))
+	err = v1.CheckSubscription("a b", []byte(`{"filter":{"advancedFilters":[{"key":"data.a","operatorType":"Like"}]}}`))
 	for _, mistake := range []string{
 		"subscription must be", "endpointUrl is required", "filter.advancedFilters[0].operatorType",
 	} {
 		require.ErrorContains(t, err, mistake)
 	}
-	require.ErrorContains(t, v1.CheckSubscription("billing", []byte(`{"endpoint":1}`)),
-		"endpoint is not a member")
+	require.ErrorContains(t, v1.CheckSubscription("billing", []byte(`{"endpoint":1}`)), "endpoint is not a member")
 	require.Error(t, v1.CheckSubscription("billing", nil))
 }

@@ -1,7 +1,9 @@
 package server_test
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -9,12 +11,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"postrider/internal/testdb"
 	"postrider/server"
 )
 
@@ -37,42 +36,71 @@ func requireOwnWords(t *testing.T, what, body string) {
 // databaseRequests are requests that need the database, one of each kind.
 func databaseRequests() [][3]string {
 	list := [][3]string{
-		{"POST", "/topics/orders/api/events", "[" + gridEvent("2") + "]"},
-		{"POST", "/topics/nothing/api/events", "[" + gridEvent("2") + "]"},
+		{"POST", "/topics/orders/api/events", gridEvents("2")},
+		{"POST", "/topics/nothing/api/events", gridEvents("2")},
 		{"PUT", "/v1/topics/parcels", ""},
 		{"DELETE", "/v1/topics/orders", ""},
 		{"PUT", "/v1/topics/orders/subscriptions/audit", `{"endpointUrl":"https://example.com"}`},
-		{"PATCH", "/v1/topics/orders/subscriptions/billing", `{"labels":["a"]}`},
-		{"DELETE", "/v1/topics/orders/subscriptions/billing", ""},
-		{"POST", "/v1/topics/orders/subscriptions/billing/pause", ""},
+		{"PATCH", billing, `{"labels":["a"]}`},
+		{"DELETE", billing, ""},
+		{"POST", billing + "/pause", ""},
 		{"POST", "/v1/deliveries/1/retryNow", ""},
 		{"POST", "/v1/deadLetters/redeliver", `{"filter":{"topic":"orders"}}`},
 		{"PUT", "/v1/users/anna", `{"role":"viewer","password":"correct horse battery"}`},
 	}
 	for _, path := range []string{
 		"topics", "topics/orders", "topics/orders/subscriptions", "topics/orders/subscriptions/billing", "events",
-		"deliveries",
-		"deliveries/1", "batches", "batches/1", "deadLetters", "operations", "audit", "apiKeys", "users", "policies",
-		"events/" + exampleEvent, "operations/" + exampleOperation, "deadLetters/" + exampleDeadLetter,
+		"deliveries", "deliveries/1", "batches", "batches/1", "deadLetters", "operations", "audit", "apiKeys", "users",
+		"policies", "policies/mine", "events/" + exampleEvent, "operations/" + exampleOperation,
+		"deadLetters/" + exampleDeadLetter,
 	} {
 		list = append(list, [3]string{"GET", "/v1/" + path, ""})
 	}
 	return list
 }
 
-// failing is a server whose database is reached through a relay, with its log; settings are those of its sessions.
-func failing(t *testing.T, settings string) (s *server.Server, db *pgx.Conn, way *relay, log *lines) {
-	t.Helper()
-	direct := testdb.Clone(t)
-	db, err := pgx.Connect(t.Context(), direct)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = db.Close(t.Context()) })
-	u, err := url.Parse(direct)
-	require.NoError(t, err)
-	if settings != "" {
-		_, err = db.Exec(t.Context(), fmt.Sprintf(settings, pgx.Identifier{strings.TrimPrefix(u.Path, "/")}.Sanitize()))
-		require.NoError(t, err)
+// relay is between a node and its database, so that a test can cut the connection.
+type relay struct {
+	net.Listener
+	mu    sync.Mutex
+	conns []net.Conn
+}
+
+func (r *relay) run(to string) {
+	for {
+		from, err := r.Accept()
+		if err != nil {
+			return
+		}
+		onward, err := net.Dial("tcp", to)
+		if err != nil {
+			_ = from.Close()
+			continue
+		}
+		r.mu.Lock()
+		r.conns = append(r.conns, from, onward)
+		r.mu.Unlock()
+		go func() { _, _ = io.Copy(onward, from) }()
+		go func() { _, _ = io.Copy(from, onward) }()
 	}
+}
+
+func (r *relay) cut() {
+	_ = r.Close()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.conns {
+		_ = c.Close()
+	}
+}
+
+// failing is a server whose database is reached through a relay, with its log. setting is one of its sessions.
+func failing(t *testing.T, setting, value string) (s *service, way *relay, log *lines) {
+	t.Helper()
+	s, key := withBilling(t)
+	s.events(key, "1")
+	u, err := url.Parse(s.dbURL)
+	require.NoError(t, err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	way, log = &relay{Listener: listener}, &lines{}
@@ -81,97 +109,97 @@ func failing(t *testing.T, settings string) (s *server.Server, db *pgx.Conn, way
 	u.Host = listener.Addr().String()
 	query := u.Query()
 	query.Set("pool_max_conns", "40") // requests that fail by a timeout fail at once, not one after the other
+	if setting != "" {
+		query.Set(setting, value)
+	}
 	u.RawQuery = query.Encode()
-	s, err = server.New(server.Options{
-		Parts: openStore(t, u.String()).API(), AdminToken: adminToken, Logger: slog.New(slog.NewJSONHandler(log, nil)),
-		DefaultValidation: vouched,
-	})
-	require.NoError(t, err)
-	manage := []string{"Authorization", "Bearer " + adminToken}
-	serve(t, s, http.MethodPut, "/v1/topics/orders", "", manage...).json(201)
-	serve(t, s, http.MethodPut, "/v1/topics/orders/subscriptions/billing", `{"endpointUrl":"https://example.com"}`,
-		manage...).json(201)
-	require.Equal(t, 200,
-		serve(t, s, http.MethodPost, "/topics/orders/api/events", "["+gridEvent("1")+"]", manage...).status)
-	return s, db, way, log
+	beyond := *s
+	beyond.store = openStore(t, u.String())
+	return beyond.with(func(o *server.Options) { o.Logger = slog.New(slog.NewJSONHandler(log, nil)) }), way, log
 }
 
-// requireUnavailable sends all requests at once. Most need what failed; no response has internals, or is InternalError.
-func requireUnavailable(t *testing.T, s *server.Server) {
-	t.Helper()
-	var group sync.WaitGroup
-	responses := make([]response, len(databaseRequests()))
-	for i, r := range databaseRequests() {
-		group.Go(func() {
-			responses[i] = serve(t, s, r[0], r[1], r[2], "Authorization", "Bearer "+adminToken, "Content-Type",
-				"application/json")
-		})
-	}
-	group.Wait()
-	unavailable := 0
-	for i, r := range databaseRequests() {
-		what := r[0] + " " + r[1] + ": " + responses[i].body
-		requireOwnWords(t, what, responses[i].body)
-		require.NotEqual(t, 500, responses[i].status, what)
-		if responses[i].status == http.StatusServiceUnavailable {
-			unavailable++
-		}
-	}
-	require.Greater(t, unavailable, 15)
+// lock locks every table until the test ends.
+func (s *service) lock() {
+	tables := s.rows(`SELECT string_agg(format('%I.%I', schemaname, tablename), ', ') AS names
+		FROM pg_tables WHERE schemaname = 'postrider_internal'`)[0]["names"].(string)
+	blocker, _ := s.lockTables(tables)
+	s.t.Cleanup(func() { _ = blocker.Rollback(context.Background()) })
 }
 
-// TestResponsesHideInternals: errors of the database are in the log with their SQLSTATE, and in no response.
-func TestResponsesHideInternals(t *testing.T) {
+// While the database is unavailable, locked or slow, no response is InternalError or has internals of PostgreSQL or Go;
+// the log has the SQLSTATE.
+func TestOutage(t *testing.T) {
 	t.Parallel()
-	lock := func(t *testing.T, db *pgx.Conn) {
-		t.Helper()
-		_, err := db.Exec(t.Context(),
-			`BEGIN; DO $$ BEGIN EXECUTE (SELECT 'LOCK TABLE ' || string_agg(format('%I.%I', schemaname, tablename), ', ')
-			FROM pg_tables WHERE schemaname = 'postrider_internal'); END $$`)
-		require.NoError(t, err)
-	}
 	for name, row := range map[string]struct {
-		settings, state string
-		fail            func(*testing.T, *pgx.Conn, *relay)
+		setting, value, state string
+		fail                  func(*service, *relay)
 	}{
-		"away":         {"", "", func(_ *testing.T, _ *pgx.Conn, way *relay) { way.cut() }},
-		"lock timeout": {"", "55P03", func(t *testing.T, db *pgx.Conn, _ *relay) { t.Helper(); lock(t, db) }},
-		"statement timeout": {
-			"ALTER DATABASE %s SET statement_timeout = '1s'", "57014",
-			func(t *testing.T, db *pgx.Conn, _ *relay) {
-				t.Helper()
-				lock(t, db)
-			},
-		},
+		"unavailable":       {"", "", "", func(_ *service, way *relay) { way.cut() }},
+		"lock timeout":      {"lock_timeout", "100ms", "55P03", func(s *service, _ *relay) { s.lock() }},
+		"statement timeout": {"statement_timeout", "1s", "57014", func(s *service, _ *relay) { s.lock() }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, db, way, log := failing(t, row.settings)
-			row.fail(t, db, way)
-			requireUnavailable(t, s)
-			if row.state != "" {
-				require.Contains(t, log.String(), `"sqlstate":"`+row.state+`"`)
+			s, way, log := failing(t, row.setting, row.value)
+			s.get("/readyz").json(200)
+			row.fail(s, way)
+			var group sync.WaitGroup
+			requests := databaseRequests()
+			if row.setting == "statement_timeout" {
+				requests = requests[2:] // a publish is repeated for 25 s
 			}
+			responses := make([]response, len(requests))
+			for i, r := range requests {
+				group.Go(func() {
+					responses[i] = s.send(r[0], r[1], r[2], "Authorization", "Bearer "+adminToken, "Content-Type", "application/json")
+				})
+			}
+			group.Wait()
+			if row.setting == "" {
+				responses = append(responses, s.publish("orders", "unknown", gridEvents("2")))
+			}
+			unavailable := 0
+			for i, a := range responses {
+				what := fmt.Sprint(i, ": ", a.body)
+				requireOwnWords(t, what, a.body)
+				require.NotEqual(t, 500, a.status, what)
+				if a.status != http.StatusServiceUnavailable {
+					continue
+				}
+				unavailable++
+				require.Equal(t, "1", a.header.Get("Retry-After"), what)
+				example := readSpecification(t).Components.Responses["Unavailable"].Content["application/json"].Example
+				if row.state == "" {
+					require.Equal(t, comparable(t, example), comparable(t, a.value()), what)
+				}
+			}
+			require.Greater(t, unavailable, 15)
 			require.Contains(t, log.String(), `"msg":"a request failed in the database"`)
 			require.Contains(t, log.String(), `"error":"`)
-			require.LessOrEqual(t, strings.Count(log.String(), "a request failed in the database"), 8,
+			require.Less(t, strings.Count(log.String(), "a request failed in the database"), unavailable,
 				"not a line for each request")
+			if row.state == "" {
+				require.Equal(t, "the database does not respond", s.get("/readyz").rejected(503, "NotReady").Message)
+			} else {
+				require.Contains(t, log.String(), `"sqlstate":"`+row.state+`"`)
+			}
+			s.get("/healthz").is(200)
 		})
 	}
 }
 
-// TestRowsThatAnotherSessionHasLocked: requests for a locked row fail.
+// Requests for a row that another session has locked fail.
 func TestRowsThatAnotherSessionHasLocked(t *testing.T) {
 	t.Parallel()
-	s, db, _, log := failing(t, "")
-	_, err := db.Exec(t.Context(), "BEGIN; SELECT FROM postrider_internal.event_subscriptions FOR UPDATE")
+	s, _, log := failing(t, "lock_timeout", "100ms")
+	blocker, err := s.db.Begin(t.Context())
 	require.NoError(t, err)
-	began := time.Now()
-	response := serve(t, s, http.MethodPost, "/v1/topics/orders/subscriptions/billing/pause", "", "Authorization",
-		"Bearer "+adminToken)
+	defer func() { _ = blocker.Rollback(context.Background()) }()
+	_, err = blocker.Exec(t.Context(), "SELECT FROM postrider_internal.event_subscriptions FOR UPDATE")
+	require.NoError(t, err)
+	response := s.post(billing+"/pause", "")
 	response.rejected(503, "ServiceUnavailable")
 	requireOwnWords(t, "pause", response.body)
-	require.Less(t, time.Since(began), 20*time.Second)
 	require.Contains(t, log.String(), `"sqlstate":"55P03"`)
 }
 
@@ -179,35 +207,34 @@ func TestRowsThatAnotherSessionHasLocked(t *testing.T) {
 func TestInputThatPostgreSQLRejects(t *testing.T) {
 	t.Parallel()
 	log := &lines{}
-	b := setup(t, func(o *server.Options) { o.Logger = slog.New(slog.NewJSONHandler(log, nil)) })
-	key := b.topic("orders", "")
-	b.subscription("orders", "billing", `{"endpointUrl":"https://example.com"}`)
+	s := setup(t, func(o *server.Options) { o.Logger = slog.New(slog.NewJSONHandler(log, nil)) })
+	key := s.topic("orders", "")
+	s.subscription("orders", "billing", `{"endpointUrl":"https://example.com"}`)
 	event := strings.Replace(gridEvent("1"), `"subject":"orders/1"`, `"subject":"a\u0000b"`, 1)
 	for name, response := range map[string]response{
-		"NUL in an event": b.publish("orders", key, "["+event+"]"),
-		"NUL in data": b.publish("orders", key,
-			"["+strings.Replace(gridEvent("1"), `{"n":`, `{"z":"\u0000","n":`, 1)+"]"),
-		"a lone surrogate":  b.publish("orders", key, "["+strings.Replace(gridEvent("1"), `orders/1`, `\ud800`, 1)+"]"),
-		"a year beyond all": b.publish("orders", key, "["+strings.Replace(gridEvent("1"), "2026-", "9999-", 1)+"]"),
-		"NUL in a label": b.manage("PUT", "/v1/topics/orders/subscriptions/audit",
-			`{"endpointUrl":"https://example.com","labels":["a\u0000"]}`),
-		"NUL in a filter": b.manage("PUT", "/v1/topics/orders/subscriptions/audit",
-			`{"endpointUrl":"https://example.com","filter":{"subjectBeginsWith":"\u0000"}}`),
-		"NUL in a topic":         b.manage("PUT", "/v1/topics/a%00b", ""),
-		"NUL in a path":          b.manage("GET", "/v1/topics/a%00b", ""),
-		"NUL in a key's path":    b.manage("GET", "/v1/apiKeys/a%00b", ""),
-		"NUL in a user's path":   b.manage("GET", "/v1/users/a%00b", ""),
-		"NUL in a policy's path": b.manage("GET", "/v1/policies/a%00b", ""),
-		"NUL in a user":          b.manage("PUT", "/v1/users/a%00b", `{"role":"viewer","password":"correct horse battery"}`),
-		"NUL in a key":           b.manage("POST", "/v1/apiKeys", `{"name":"a\u0000","scope":"read"}`),
-		"NUL in a subject":       b.manage("POST", "/v1/topics/orders/eraseSubject", `{"subject":"a\u0000"}`),
-		"bytes that are no text": b.manage("GET", "/v1/topics/%ff", ""),
-		"no integer":             b.manage("GET", "/v1/deliveries/99999999999999999999", ""),
-		"a status beyond all":    b.manage("GET", "/v1/deadLetters?lastStatus=99999999999", ""),
-		"a time beyond all":      b.manage("GET", "/v1/events?publishedFrom=0000-01-01T00:00:00Z", ""),
-		"the last time":          b.manage("GET", "/v1/deliveries?publishedUntil=9999-12-31T23:59:59.999999999Z", ""),
-		"a redelivery of NUL":    b.manage("POST", "/v1/deadLetters/redeliver", `{"filter":{"subject":"a\u0000"}}`),
-		"a purge by a NUL":       b.manage("POST", "/v1/deadLetters/purge", `{"filter":{"topic":"a\u0000"}}`),
+		"NUL in an event":   s.publish("orders", key, "["+event+"]"),
+		"NUL in data":       s.publish("orders", key, strings.Replace(gridEvents("1"), `{"n":`, `{"z":"\u0000","n":`, 1)),
+		"a lone surrogate":  s.publish("orders", key, "["+strings.Replace(gridEvent("1"), `orders/1`, `\ud800`, 1)+"]"),
+		"a year beyond all": s.publish("orders", key, "["+strings.Replace(gridEvent("1"), "2026-", "9999-", 1)+"]"),
+		"NUL in a label": s.put("/v1/topics/orders/subscriptions/audit", `{"endpointUrl":"https://example.com",`+
+			`"labels":["a\u0000"]}`),
+		"NUL in a filter": s.put("/v1/topics/orders/subscriptions/audit", `{"endpointUrl":"https://example.com",`+
+			`"filter":{"subjectBeginsWith":"\u0000"}}`),
+		"NUL in a topic":         s.put("/v1/topics/a%00b", ""),
+		"NUL in a path":          s.get("/v1/topics/a%00b"),
+		"NUL in a key's path":    s.get("/v1/apiKeys/a%00b"),
+		"NUL in a user's path":   s.get("/v1/users/a%00b"),
+		"NUL in a policy's path": s.get("/v1/policies/a%00b"),
+		"NUL in a user":          s.put("/v1/users/a%00b", `{"role":"viewer","password":"correct horse battery"}`),
+		"NUL in a key":           s.post("/v1/apiKeys", `{"name":"a\u0000","scope":"read"}`),
+		"NUL in a subject":       s.post("/v1/topics/orders/eraseSubject", `{"subject":"a\u0000"}`),
+		"bytes that are no text": s.get("/v1/topics/%ff"),
+		"no integer":             s.get("/v1/deliveries/99999999999999999999"),
+		"a status beyond all":    s.get("/v1/deadLetters?lastStatus=99999999999"),
+		"a time beyond all":      s.get("/v1/events?publishedFrom=0000-01-01T00:00:00Z"),
+		"the last time":          s.get("/v1/deliveries?publishedUntil=9999-12-31T23:59:59.999999999Z"),
+		"a redelivery of NUL":    s.post("/v1/deadLetters/redeliver", `{"filter":{"subject":"a\u0000"}}`),
+		"a purge by a NUL":       s.post("/v1/deadLetters/purge", `{"filter":{"topic":"a\u0000"}}`),
 	} {
 		requireOwnWords(t, name, response.body)
 		require.Less(t, response.status, 500, "%s: %s", name, response.body)

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -15,8 +14,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
-
-	"postrider/server"
 )
 
 const publishPath = "/topics/orders/api/events"
@@ -28,11 +25,11 @@ type rawRequest struct {
 	conn   *net.TCPConn
 }
 
-func (b *bundle) sendRaw(method, path, body string, headers ...string) *rawRequest {
-	b.t.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(b.url, "http://"))
-	require.NoError(b.t, err)
-	b.t.Cleanup(func() { _ = conn.Close() })
+func (s *service) sendRaw(method, path, body string, headers ...string) *rawRequest {
+	s.t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { _ = conn.Close() })
 	var request strings.Builder
 	fmt.Fprintf(&request, "%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n",
 		method, path, len(body))
@@ -40,8 +37,8 @@ func (b *bundle) sendRaw(method, path, body string, headers ...string) *rawReque
 		fmt.Fprintf(&request, "%s: %s\r\n", headers[i], headers[i+1])
 	}
 	_, err = io.WriteString(conn, request.String()+"\r\n"+body)
-	require.NoError(b.t, err)
-	return &rawRequest{t: b.t, method: method, conn: conn.(*net.TCPConn)}
+	require.NoError(s.t, err)
+	return &rawRequest{t: s.t, method: method, conn: conn.(*net.TCPConn)}
 }
 
 // halfClose closes the client's side for writing.
@@ -68,46 +65,41 @@ func (r *rawRequest) response() *http.Response {
 }
 
 // lockTables locks tables against every other transaction. waiting returns when n others wait for a lock.
-func (b *bundle) lockTables(tables string) (blocker pgx.Tx, waiting func(n int)) {
-	b.t.Helper()
-	blocker, err := b.db.Begin(b.t.Context())
-	require.NoError(b.t, err)
-	_, err = blocker.Exec(b.t.Context(), "LOCK TABLE "+tables+" IN ACCESS EXCLUSIVE MODE")
-	require.NoError(b.t, err)
+func (s *service) lockTables(tables string) (blocker pgx.Tx, waiting func(n int)) {
+	s.t.Helper()
+	blocker, err := s.db.Begin(s.t.Context())
+	require.NoError(s.t, err)
+	_, err = blocker.Exec(s.t.Context(), "LOCK TABLE "+tables+" IN ACCESS EXCLUSIVE MODE")
+	require.NoError(s.t, err)
 	return blocker, func(n int) {
-		b.t.Helper()
-		require.Eventually(b.t, func() bool {
+		s.t.Helper()
+		require.Eventually(s.t, func() bool {
 			var blocked int
 			const query = `SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted
 				AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
-			require.NoError(b.t, blocker.QueryRow(b.t.Context(), query).Scan(&blocked))
+			require.NoError(s.t, blocker.QueryRow(s.t.Context(), query).Scan(&blocked))
 			return blocked >= n
-		}, 20*time.Second, 5*time.Millisecond)
+		}, time.Minute, time.Millisecond)
 	}
-}
-
-func oneEvent(id string) string {
-	return fmt.Sprintf(
-		`[{"id":"%s","eventType":"a","subject":"b","eventTime":"2026-11-22T09:30:00Z","dataVersion":"1","data":{}}]`, id)
 }
 
 // A client may close its side of the connection once its request is sent. It gets its response.
 func TestHalfClosedClientsGetTheirResponses(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	key := b.topic("orders", "")
+	s := setup(t)
+	key := s.topic("orders", "")
 	require.Equal(t, 200,
-		b.sendRaw("POST", publishPath, oneEvent("0"), "aeg-sas-key", key).halfClose().response().StatusCode)
+		s.sendRaw("POST", publishPath, gridEvents("0"), "aeg-sas-key", key).halfClose().response().StatusCode)
 
-	batch := strings.TrimSuffix(oneEvent("3"), "]") + "," + strings.TrimPrefix(oneEvent("4"), "[")
-	blocker, waiting := b.lockTables("postrider_internal.events, postrider_internal.audit")
+	batch := strings.TrimSuffix(gridEvents("3"), "]") + "," + strings.TrimPrefix(gridEvents("4"), "[")
+	blocker, waiting := s.lockTables("postrider_internal.events, postrider_internal.audit")
 	admin := []string{"Authorization", "Bearer " + adminToken}
-	requests := map[string]*rawRequest{"first": b.sendRaw("POST", publishPath, oneEvent("1"), "aeg-sas-key", key)}
+	requests := map[string]*rawRequest{"first": s.sendRaw("POST", publishPath, gridEvents("1"), "aeg-sas-key", key)}
 	waiting(1) // the publishes that follow wait for this one's commit
-	requests["single"] = b.sendRaw("POST", publishPath, oneEvent("2"), "aeg-sas-key", key)
-	requests["batch"] = b.sendRaw("POST", publishPath, batch, "aeg-sas-key", key)
-	requests["GET"] = b.sendRaw("GET", "/v1/events?topic=orders", "", admin...)
-	requests["PUT"] = b.sendRaw("PUT", "/v1/topics/parcels", "{}", admin...)
+	requests["single"] = s.sendRaw("POST", publishPath, gridEvents("2"), "aeg-sas-key", key)
+	requests["batch"] = s.sendRaw("POST", publishPath, batch, "aeg-sas-key", key)
+	requests["GET"] = s.sendRaw("GET", "/v1/events?topic=orders", "", admin...)
+	requests["PUT"] = s.sendRaw("PUT", "/v1/topics/parcels", "{}", admin...)
 	waiting(3)
 	for _, request := range requests {
 		request.halfClose()
@@ -116,56 +108,52 @@ func TestHalfClosedClientsGetTheirResponses(t *testing.T) {
 	for name, want := range map[string]int{"first": 200, "single": 200, "batch": 200, "GET": 200, "PUT": 201} {
 		require.Equal(t, want, requests[name].response().StatusCode, name)
 	}
-	require.Equal(t, 5, b.count("SELECT count(*)::int FROM postrider.events"))
+	require.Equal(t, 5, s.count("SELECT count(*)::int FROM postrider.events"))
 }
 
 // A publish whose client closed its side is taken out of the queue after a grace: the client may be gone, and may have
 // sent the publish again. A client that still waits gets 503.
 func TestQueuedPublishesOfGoneClientsAreNotStored(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	patient, err := url.Parse(b.dbURL)
+	s := setup(t)
+	patient, err := url.Parse(s.dbURL)
 	require.NoError(t, err)
 	query := patient.Query()
-	query.Set("lock_timeout", "30s") // longer than the grace, unlike the default
+	query.Set("lock_timeout", "60s") // longer than the grace, unlike the default
 	patient.RawQuery = query.Encode()
-	counters := server.NewCounters()
-	srv, err := server.New(server.Options{
-		Parts: openStore(t, patient.String()).API(), AdminToken: adminToken, Logger: slog.New(slog.DiscardHandler),
-		Counters: counters,
-	})
-	require.NoError(t, err)
+	s.store = openStore(t, patient.String())
+	s = s.with()
 	arrived := make(chan struct{}, 10)
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		arrived <- struct{}{}
-		srv.Handler().ServeHTTP(w, r)
+		s.server.Handler().ServeHTTP(w, r)
 	}))
 	t.Cleanup(front.Close)
-	b.url = front.URL
-	key := b.topic("orders", "")
-	blocker, waiting := b.lockTables("postrider_internal.events")
-	first := b.sendRaw("POST", publishPath, oneEvent("first"), "aeg-sas-key", key)
+	s.url = front.URL
+	key := s.topic("orders", "")
+	blocker, waiting := s.lockTables("postrider_internal.events")
+	first := s.sendRaw("POST", publishPath, gridEvents("first"), "aeg-sas-key", key)
 	waiting(1) // the publishes that follow wait for this one's commit
 	for len(arrived) > 0 {
 		<-arrived
 	}
-	gone := b.sendRaw("POST", publishPath, oneEvent("reset"), "aeg-sas-key", key)
+	gone := s.sendRaw("POST", publishPath, gridEvents("reset"), "aeg-sas-key", key)
 	<-arrived // its body is read too: it came in one piece
 	gone.reset()
-	half := b.sendRaw("POST", publishPath, oneEvent("half"), "aeg-sas-key", key).halfClose().response()
+	half := s.sendRaw("POST", publishPath, gridEvents("half"), "aeg-sas-key", key).halfClose().response()
 	require.Equal(t, http.StatusServiceUnavailable, half.StatusCode)
 	require.Equal(t, "1", half.Header.Get("Retry-After"))
 	failed := func() (n int64) {
-		for _, times := range counters.Read().PublishFailures {
+		for _, times := range s.counters.Read().PublishFailures {
 			n += times
 		}
 		return n
 	}
-	require.Eventually(t, func() bool { return failed() == 2 }, 20*time.Second, 5*time.Millisecond,
+	require.Eventually(t, func() bool { return failed() == 2 }, time.Minute, time.Millisecond,
 		"the one that was reset ends too")
 	require.NoError(t, blocker.Rollback(t.Context()))
 	require.Equal(t, http.StatusOK, first.response().StatusCode)
-	require.Equal(t, http.StatusOK, b.publish("orders", key, oneEvent("last")).status)
+	s.publish("orders", key, gridEvents("last")).is(200)
 	require.Equal(t, "first last",
-		b.rows("SELECT string_agg(event_id, ' ' ORDER BY event_id) AS ids FROM postrider.events")[0]["ids"])
+		s.rows("SELECT string_agg(event_id, ' ' ORDER BY event_id) AS ids FROM postrider.events")[0]["ids"])
 }

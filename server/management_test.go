@@ -3,7 +3,6 @@ package server_test
 import (
 	"fmt"
 	"maps"
-	"net/http"
 	"net/netip"
 	"strings"
 	"testing"
@@ -16,10 +15,9 @@ import (
 
 func TestSubscriptionRoundTrip(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic("orders", "")
-	const path = "/v1/topics/orders/subscriptions/billing"
-	made := b.manage(http.MethodPut, path, `{"endpointUrl":"https://example.com/in?code=secret"}`).json(http.StatusCreated)
+	s := setup(t)
+	s.topic("orders", "")
+	made := s.put(billing, `{"endpointUrl":"https://example.com/in?code=secret"}`).json(201)
 	require.NotEmpty(t, made["createdAt"])
 	require.NotEmpty(t, made["updatedAt"])
 	times := map[string]any{"createdAt": made["createdAt"], "updatedAt": made["updatedAt"]}
@@ -29,12 +27,8 @@ func TestSubscriptionRoundTrip(t *testing.T) {
 		"validation": nil, "hold": nil, "deliveryConfiguration": map[string]any{"deliveryMode": "Push"},
 		"maxEventsPerBatch": 1.0, "preferredBatchSizeInKilobytes": 64.0, "maxConcurrentDeliveries": nil, "deliveryRate": nil,
 		"hostRateLimit": nil, "responseTimeoutInSeconds": 30.0,
-		"signing": map[string]any{
-			"enabled": false, "secrets": 0.0, "rotatedAt": nil, "previousValidUntil": nil,
-		},
-		"retryPolicy": map[string]any{
-			"policy": "ga-2021", "maxDeliveryAttempts": 30.0, "eventTimeToLiveInMinutes": 1440.0,
-		},
+		"signing":     map[string]any{"enabled": false, "secrets": 0.0, "rotatedAt": nil, "previousValidUntil": nil},
+		"retryPolicy": map[string]any{"policy": "ga-2021", "maxDeliveryAttempts": 30.0, "eventTimeToLiveInMinutes": 1440.0},
 		"filter": map[string]any{
 			"includedEventTypes": []any{"All"}, "subjectBeginsWith": "", "subjectEndsWith": "", "isSubjectCaseSensitive": false,
 			"advancedFilters": []any{}, "enableAdvancedFilteringOnArrays": false,
@@ -47,16 +41,16 @@ func TestSubscriptionRoundTrip(t *testing.T) {
 	}
 	maps.Copy(want, times)
 	require.Equal(t, want, made)
-	shown := b.manage(http.MethodGet, path, "")
-	require.Equal(t, want, shown.json(http.StatusOK))
+	shown := s.get(billing)
+	require.Equal(t, want, shown.json(200))
 	require.NotContains(t, shown.body, "code")
 
-	replaced := b.manage(http.MethodPut, path, `{"endpointUrl":"https://example.com/other","endpointKind":"azure-resource",
+	replaced := s.put(billing, `{"endpointUrl":"https://example.com/other","endpointKind":"azure-resource",
 		"eventDeliverySchema":"CloudEventSchemaV1_0","retryPolicy":{"policy":"ga-2019","maxDeliveryAttempts":5,`+
 		`"eventTimeToLiveInMinutes":10},
 		"filter":{"includedEventTypes":["a","b"],"subjectBeginsWith":"x","subjectEndsWith":"y","isSubjectCaseSensitive":true},
-		"deadLetterDestination":{"endpointType":"None"}}`).json(http.StatusOK)
-	require.Equal(t, replaced, b.manage(http.MethodGet, path, "").json(http.StatusOK))
+		"deadLetterDestination":{"endpointType":"None"}}`).json(200)
+	require.Equal(t, replaced, s.get(billing).json(200))
 	for member, value := range map[string]any{
 		"endpointBaseUrl": "https://example.com/other", "endpointKind": "azure-resource",
 		"eventDeliverySchema": "CloudEventSchemaV1_0",
@@ -72,296 +66,162 @@ func TestSubscriptionRoundTrip(t *testing.T) {
 		require.Equal(t, value, replaced[member], member)
 	}
 
-	back := b.manage(http.MethodPut, path, `{"endpointUrl":"https://example.com/in","deadLetterDestination":null,`+
-		`"retryPolicy":null,"filter":null}`).json(http.StatusOK)
+	back := s.put(billing, `{"endpointUrl":"https://example.com/in","deadLetterDestination":null,`+
+		`"retryPolicy":null,"filter":null}`).json(200)
 	require.Equal(t, want["deadLetterDestination"], back["deadLetterDestination"],
 		"what is left out takes its default again")
 	require.Equal(t, want["retryPolicy"], back["retryPolicy"])
 	require.Equal(t, want["filter"], back["filter"])
 
-	require.Equal(t, http.StatusNoContent, b.manage(http.MethodDelete, path, "").status)
-	b.manage(http.MethodDelete, path, "").rejected(404, "NotFound")
-	b.manage(http.MethodGet, path, "").rejected(404, "NotFound")
-	b.manage(http.MethodPut, "/v1/topics/nothing/subscriptions/billing", `{"endpointUrl":"https://example.com"}`).
-		rejected(404, "NotFound")
-	b.manage(http.MethodGet, "/v1/topics/nothing/subscriptions", "").rejected(404, "NotFound")
+	s.delete(billing).is(204)
+	s.delete(billing).rejected(404, "NotFound")
+	s.get(billing).rejected(404, "NotFound")
+	s.put("/v1/topics/nothing/subscriptions/billing", `{"endpointUrl":"https://example.com"}`).rejected(404, "NotFound")
+	s.get("/v1/topics/nothing/subscriptions").rejected(404, "NotFound")
 }
 
-func TestSubscriptionOnCloudEventsTopics(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	b.topic("shop", `{"kind":"namespace"}`)
-	made := b.manage(http.MethodPut, "/v1/topics/shop/subscriptions/billing", `{"endpointUrl":"https://example.com"}`).
-		json(http.StatusCreated)
-	require.Equal(t,
-		map[string]any{
-			"policy": "namespace-2023", "maxDeliveryAttempts": 10.0, "eventTimeToLiveInMinutes": 10080.0,
-			"maxDeliveryCount": 10.0, "eventTimeToLive": "P7D",
-		}, made["retryPolicy"])
-	require.Equal(t, "CloudEventSchemaV1_0", made["eventDeliverySchema"])
-	rejection := b.manage(http.MethodPut, "/v1/topics/shop/subscriptions/billing",
-		`{"endpointUrl":"https://example.com","eventDeliverySchema":"EventGridSchema"}`).rejected(400, "InvalidRequest")
-	require.Equal(t, []string{"eventDeliverySchema"}, targets(rejection))
-
-	b.topic("cloud", `{"inputSchema":"CloudEventSchemaV1_0"}`)
-	rejection = b.manage(http.MethodPut, "/v1/topics/cloud/subscriptions/billing",
-		`{"endpointUrl":"https://example.com","eventDeliverySchema":"EventGridSchema"}`).rejected(400, "InvalidRequest")
-	require.Contains(t, rejection.Message, "cannot become EventGridSchema", "nor on a basic topic that takes CloudEvents")
-}
-
+// Each mistake has the name of its property, whatever package has found it: internal/catalog/spec and policy have the
+// ranges, internal/endpointconf has the rules of URLs.
 func TestSubscriptionRejections(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(o *server.Options) { o.AllowCIDR = []netip.Prefix{netip.MustParsePrefix("192.168.0.0/16")} })
-	b.topic("orders", "")
+	s := setup(t, func(o *server.Options) { o.AllowCIDR = []netip.Prefix{netip.MustParsePrefix("192.168.0.0/16")} })
+	s.topic("orders", "")
 	endpoint := func(url string) string { return fmt.Sprintf(`{"endpointUrl":%q}`, url) }
 	with := func(members string) string { return `{"endpointUrl":"https://example.com",` + members + `}` }
-	for name, row := range map[string]struct {
-		body    string
-		targets []string
-	}{
-		"nothing":                     {"", []string{"endpointUrl"}},
-		"an empty object":             {"{}", []string{"endpointUrl"}},
-		"a cloud's metadata service":  {endpoint("http://169.254.169.254"), []string{"endpointUrl"}},
-		"a private address":           {endpoint("http://10.0.0.1"), []string{"endpointUrl"}},
-		"this machine":                {endpoint("http://127.0.0.1:8080/"), []string{"endpointUrl"}},
-		"this machine by name":        {endpoint("http://localhost:8080/"), []string{"endpointUrl"}},
-		"this machine in IPv6":        {endpoint("http://[::1]/"), []string{"endpointUrl"}},
-		"an address in disguise":      {endpoint("http://0x7f000001/"), []string{"endpointUrl"}},
-		"another scheme":              {endpoint("ftp://example.com/?sig=secret"), []string{"endpointUrl"}},
-		"credentials in the URL":      {endpoint("https://me:secret@example.com/"), []string{"endpointUrl"}},
-		"an unknown kind of endpoint": {with(`"endpointKind":"queue"`), []string{"endpointKind"}},
-		"an unknown delivery schema": {
-			with(`"eventDeliverySchema":"CustomInputSchema"`), []string{"eventDeliverySchema"},
-		},
-		"an unknown policy": {with(`"retryPolicy":{"policy":"ga-2020"}`), []string{"retryPolicy.policy"}},
-		"an empty policy":   {with(`"retryPolicy":{"policy":""}`), []string{"retryPolicy.policy"}},
-		"no attempts": {
-			with(`"retryPolicy":{"maxDeliveryAttempts":0}`), []string{"retryPolicy.maxDeliveryAttempts"},
-		},
-		"31 attempts": {
-			with(`"retryPolicy":{"maxDeliveryAttempts":31}`), []string{"retryPolicy.maxDeliveryAttempts"},
-		},
-		"half an attempt": {
-			with(`"retryPolicy":{"maxDeliveryAttempts":0.5}`), []string{"retryPolicy.maxDeliveryAttempts"},
-		},
-		"attempts as text": {
-			with(`"retryPolicy":{"maxDeliveryAttempts":"5"}`), []string{"retryPolicy.maxDeliveryAttempts"},
-		},
-		"1441 minutes": {
-			with(`"retryPolicy":{"eventTimeToLiveInMinutes":1441}`), []string{"retryPolicy.eventTimeToLiveInMinutes"},
-		},
-		"both limits": {
-			with(`"retryPolicy":{"maxDeliveryAttempts":0,"eventTimeToLiveInMinutes":0}`),
-			[]string{"retryPolicy.maxDeliveryAttempts", "retryPolicy.eventTimeToLiveInMinutes"},
-		},
-		"namespace-2023 without CloudEvents": {
-			with(`"retryPolicy":{"policy":"namespace-2023"}`), []string{"eventDeliverySchema"},
-		},
-		"an empty event type": {
-			with(`"filter":{"includedEventTypes":["a",""]}`), []string{"filter.includedEventTypes[1]"},
-		},
-		"a filter that cannot be stored": {
-			with(`"filter":{"subjectBeginsWith":"\u0000"}`), []string{"filter.subjectBeginsWith"},
-		},
-		"a word wrong in an advanced filter": {
-			with(`"filter":{"advancedFilters":[{"operatorType":"IsNotNull","kye":"id"}]}`),
-			[]string{"filter.advancedFilters[0].kye"},
-		},
-		"an unknown dead-letter destination": {
-			with(`"deadLetterDestination":{"endpointType":"EventHub"}`), []string{"deadLetterDestination.endpointType"},
-		},
-		"a dead-letter destination without one": {
-			with(`"deadLetterDestination":{}`), []string{"deadLetterDestination.endpointType"},
-		},
-		"a setting that only can be read": {with(`"provisioningState":"Succeeded"`), []string{"provisioningState"}},
-		"unknown members at two depths": {
-			with(`"retryPolice":{},"retryPolicy":{"attempts":1}`), []string{"retryPolice", "retryPolicy.attempts"},
-		},
-		"filter not an object":    {with(`"filter":"all"`), []string{"filter"}},
-		"no events in a batch":    {with(`"maxEventsPerBatch":0`), []string{"maxEventsPerBatch"}},
-		"5,001 events in a batch": {with(`"maxEventsPerBatch":5001`), []string{"maxEventsPerBatch"}},
-		"a batch of 0 KB": {
-			with(`"preferredBatchSizeInKilobytes":0`), []string{"preferredBatchSizeInKilobytes"},
-		},
-		"a batch of 1,025 KB": {
-			with(`"preferredBatchSizeInKilobytes":1025`), []string{"preferredBatchSizeInKilobytes"},
-		},
-		"a batch wrong both ways": {
-			with(`"maxEventsPerBatch":-1,"preferredBatchSizeInKilobytes":1025`),
-			[]string{"maxEventsPerBatch", "preferredBatchSizeInKilobytes"},
-		},
-		"a batch of text":      {with(`"maxEventsPerBatch":"10"`), []string{"maxEventsPerBatch"}},
-		"no request in flight": {with(`"maxConcurrentDeliveries":0`), []string{"maxConcurrentDeliveries"}},
-		"an unknown behavior":  {with(`"behavior":"strict"`), []string{"behavior"}},
-		"an unknown action":    {with(`"probationAction":"drop"`), []string{"probationAction"}},
-		"a behavior and an action": {
-			with(`"behavior":"","probationAction":""`), []string{"behavior", "probationAction"},
-		},
-		"Retry-After as text": {with(`"honorRetryAfter":"yes"`), []string{"honorRetryAfter"}},
-		"101 labels": {
-			with(`"labels":["a"` + strings.Repeat(`,"a"`, 100) + `]`), []string{"labels"},
-		},
-		"an empty label and one of null": {with(`"labels":["a","",null]`), []string{"labels[1]", "labels[2]"}},
-		"a label of 257 characters": {
-			with(`"labels":["` + strings.Repeat("é", 257) + `"]`), []string{"labels[0]"},
-		},
-		"a label that cannot be stored": {with(`"labels":["\u0000"]`), []string{"labels[0]"}},
-		"labels that are none":          {with(`"labels":{"a":"b"}`), []string{"labels"}},
-		"expired long ago": {
-			with(`"expirationTimeUtc":"2020-01-01T00:00:00Z"`), []string{"expirationTimeUtc"},
-		},
-		"expired just now": {
-			with(`"expirationTimeUtc":"` + time.Now().Add(-time.Second).Format(time.RFC3339) + `"`),
-			[]string{"expirationTimeUtc"},
-		},
-		"no time":       {with(`"expirationTimeUtc":"soon"`), []string{"expirationTimeUtc"}},
-		"an empty time": {with(`"expirationTimeUtc":""`), []string{"expirationTimeUtc"}},
-		"a time without a zone": {
-			with(`"expirationTimeUtc":"2099-01-01T00:00:00"`), []string{"expirationTimeUtc"},
-		},
-		"a day":                   {with(`"expirationTimeUtc":"2099-01-01"`), []string{"expirationTimeUtc"}},
-		"a time that is a number": {with(`"expirationTimeUtc":4070908800`), []string{"expirationTimeUtc"}},
-		"limits by their namespace names": {
-			with(`"retryPolicy":{"maxDeliveryCount":5,"eventTimeToLive":"P1D"}`),
-			[]string{"retryPolicy.maxDeliveryCount", "retryPolicy.eventTimeToLive"},
-		},
-		"more requests than can be counted": {
-			with(`"maxConcurrentDeliveries":2147483648`), []string{"maxConcurrentDeliveries"},
-		},
-		"batches in 2019": {
-			with(`"maxEventsPerBatch":2,"retryPolicy":{"policy":"ga-2019"}`), []string{"maxEventsPerBatch"},
-		},
-		"batches in 2018, by size alone": {
-			with(`"preferredBatchSizeInKilobytes":64,"retryPolicy":{"policy":"ga-2018"}`),
-			[]string{"preferredBatchSizeInKilobytes"},
-		},
-		"batches in 2017, and a size too large": {
-			with(`"maxEventsPerBatch":10,"preferredBatchSizeInKilobytes":2000,"retryPolicy":{"policy":"preview-2017"}`),
-			[]string{"maxEventsPerBatch", "preferredBatchSizeInKilobytes"},
-		},
-		"all at once": {
-			`{"endpointUrl":"http://10.0.0.1","endpointKind":"x","eventDeliverySchema":"x","retryPolicy":{"policy":"x"},` +
-				`"filter":{"includedEventTypes":[""]},"deadLetterDestination":{"endpointType":"x"},"maxConcurrentDeliveries":-1}`,
-			[]string{
-				"endpointUrl", "filter.includedEventTypes[0]", "retryPolicy.policy", "eventDeliverySchema", "endpointKind",
-				"maxConcurrentDeliveries", "deadLetterDestination.endpointType",
-			},
-		},
+	policy := func(members string) string { return with(`"retryPolicy":{` + members + `}`) }
+	justNow := time.Now().Add(-time.Second).Format(time.RFC3339)
+	for body, want := range map[string]string{ // the targets
+		"":                                                          "endpointUrl",
+		"{}":                                                        "endpointUrl",
+		endpoint("http://169.254.169.254"):                          "endpointUrl",
+		endpoint("http://10.0.0.1"):                                 "endpointUrl",
+		endpoint("http://127.0.0.1:8080/"):                          "endpointUrl",
+		endpoint("http://localhost:8080/"):                          "endpointUrl",
+		endpoint("http://[::1]/"):                                   "endpointUrl",
+		endpoint("http://0x7f000001/"):                              "endpointUrl",
+		endpoint("ftp://example.com/?sig=secret"):                   "endpointUrl",
+		endpoint("https://me:secret@example.com/"):                  "endpointUrl",
+		with(`"endpointKind":"queue"`):                              "endpointKind",
+		with(`"eventDeliverySchema":"x"`):                           "eventDeliverySchema",
+		policy(`"policy":"ga-2020"`):                                "retryPolicy.policy",
+		policy(`"policy":""`):                                       "retryPolicy.policy",
+		policy(`"maxDeliveryAttempts":0`):                           "retryPolicy.maxDeliveryAttempts",
+		policy(`"maxDeliveryAttempts":31`):                          "retryPolicy.maxDeliveryAttempts",
+		policy(`"maxDeliveryAttempts":0.5`):                         "retryPolicy.maxDeliveryAttempts",
+		policy(`"maxDeliveryAttempts":"5"`):                         "retryPolicy.maxDeliveryAttempts",
+		policy(`"eventTimeToLiveInMinutes":1441`):                   "retryPolicy.eventTimeToLiveInMinutes",
+		policy(`"policy":"namespace-2023"`):                         "eventDeliverySchema",
+		with(`"filter":{"includedEventTypes":["a",""]}`):            "filter.includedEventTypes[1]",
+		with(`"filter":"all"`):                                      "filter",
+		with(`"deadLetterDestination":{"endpointType":"EventHub"}`): "deadLetterDestination.endpointType",
+		with(`"deadLetterDestination":{}`):                          "deadLetterDestination.endpointType",
+		with(`"provisioningState":"Succeeded"`):                     "provisioningState",
+		with(`"retryPolice":{},"retryPolicy":{"attempts":1}`):       "retryPolice retryPolicy.attempts",
+		with(`"maxEventsPerBatch":-1,"preferredBatchSizeInKilobytes":1025`): "maxEventsPerBatch " +
+			"preferredBatchSizeInKilobytes",
+		with(`"maxEventsPerBatch":"10"`):                          "maxEventsPerBatch",
+		with(`"maxConcurrentDeliveries":2147483648`):              "maxConcurrentDeliveries",
+		with(`"behavior":"strict","probationAction":"drop"`):      "behavior probationAction",
+		with(`"honorRetryAfter":"yes"`):                           "honorRetryAfter",
+		with(`"labels":["a"` + strings.Repeat(`,"a"`, 100) + `]`): "labels",
+		with(`"labels":["a","",null]`):                            "labels[1] labels[2]",
+		with(`"labels":["` + strings.Repeat("é", 257) + `"]`):     "labels[0]",
+		with(`"labels":{"a":"b"}`):                                "labels",
+		with(`"expirationTimeUtc":"` + justNow + `"`):             "expirationTimeUtc",
+		with(`"expirationTimeUtc":"2020-01-01T00:00:00Z"`):        "expirationTimeUtc",
+		with(`"expirationTimeUtc":""`):                            "expirationTimeUtc",
+		with(`"expirationTimeUtc":"2099-01-01T00:00:00"`):         "expirationTimeUtc",
+		with(`"expirationTimeUtc":4070908800`):                    "expirationTimeUtc",
+		policy(`"maxDeliveryCount":5,"eventTimeToLive":"P1D"`): "retryPolicy.maxDeliveryCount " +
+			"retryPolicy.eventTimeToLive",
+		with(`"maxEventsPerBatch":2,"retryPolicy":{"policy":"ga-2019"}`):              "maxEventsPerBatch",
+		with(`"preferredBatchSizeInKilobytes":64,"retryPolicy":{"policy":"ga-2018"}`): "preferredBatchSizeInKilobytes",
+		`{"endpointUrl":"http://10.0.0.1","endpointKind":"x","eventDeliverySchema":"x","retryPolicy":{"policy":"x"},` +
+			`"filter":{"includedEventTypes":[""]},"deadLetterDestination":{"endpointType":"x"},` +
+			`"maxConcurrentDeliveries":-1}`: "endpointUrl filter.includedEventTypes[0] retryPolicy.policy eventDeliverySchema " +
+			"endpointKind maxConcurrentDeliveries deadLetterDestination.endpointType",
 	} {
-		response := b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/billing", row.body)
+		response := s.put(billing, body)
 		rejection := response.rejected(400, "InvalidRequest")
-		require.Equal(t, row.targets, targets(rejection), "%s: %s", name, response.body)
-		require.Equal(t, rejection.Details[0].Message, rejection.Message, name)
-		require.Contains(t, rejection.Message, row.targets[0], name)
-		require.NotContains(t, response.body, "secret", name)
-	}
-	require.Contains(t,
-		b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/billing", with(`"retryPolicy":{"policy":"x"}`)).body,
-		"preview-2017, ga-2018, ga-2019, ga-2021, namespace-2023", "the known names are listed")
-	for _, rate := range []string{`{}`, `{"burst":5}`, `{"limit":null,"scope":"endpoint"}`} {
-		rejection := b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/billing", with(`"deliveryRate":`+rate)).
-			rejected(400, "InvalidRequest")
-		require.Equal(t, "deliveryRate.limit must be 1 to 100000; without deliveryRate there is no limit",
-			rejection.Message)
-	}
-	require.Equal(t, []string{"subscription", "endpointUrl"},
-		targets(b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/x", "{}").rejected(400, "InvalidRequest")))
-	require.Zero(t, b.count("SELECT count(*) FROM postrider.event_subscriptions"))
-	b.subscription("orders", "allowed", endpoint("http://192.168.1.1:9000/in"))
-}
-
-func TestBatchesAndRequestsInFlight(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	b.topic("orders", "")
-	const path = "/v1/topics/orders/subscriptions/billing"
-	b.subscription("orders", "billing", `{"endpointUrl":"https://example.com"}`)
-	for _, row := range []struct {
-		name, members                  string
-		events, kilobytes, concurrents any
-		stored                         string
-	}{
-		{
-			"all of them", `"maxEventsPerBatch":5000,"preferredBatchSizeInKilobytes":1024,"maxConcurrentDeliveries":2147483647`,
-			5000.0, 1024.0, 2147483647.0, "5000 1024 2147483647",
-		},
-		{"left out again", `"endpointKind":"webhook"`, 1.0, 64.0, nil, "null null null"},
-		{"only a number of events", `"maxEventsPerBatch":2`, 2.0, 64.0, nil, "2 null null"},
-		{"only a size", `"preferredBatchSizeInKilobytes":1`, 10.0, 1.0, nil, "null 1 null"},
-		{
-			"null", `"maxEventsPerBatch":null,"preferredBatchSizeInKilobytes":null,"maxConcurrentDeliveries":null`, 1.0, 64.0,
-			nil, "null null null",
-		},
-		{"only requests in flight", `"maxConcurrentDeliveries":1`, 1.0, 64.0, 1.0, "null null 1"},
-		{
-			"batches of one in 2019",
-			`"maxEventsPerBatch":1,"preferredBatchSizeInKilobytes":256,"retryPolicy":{"policy":"ga-2019"}`, 1.0, 256.0, nil,
-			"1 256 null",
-		},
-	} {
-		put := b.manage(http.MethodPut, path, `{"endpointUrl":"https://example.com",`+row.members+`}`).json(http.StatusOK)
-		require.Equal(t, []any{row.events, row.kilobytes, row.concurrents},
-			[]any{put["maxEventsPerBatch"], put["preferredBatchSizeInKilobytes"], put["maxConcurrentDeliveries"]}, row.name)
-		require.Equal(t, put, b.manage(http.MethodGet, path, "").json(http.StatusOK), row.name)
-		stored := b.rows(`SELECT concat_ws(' ', coalesce(settings ->> 'maxEventsPerBatch', 'null'),
-			coalesce(settings ->> 'preferredBatchSizeInKilobytes', 'null'),
-			coalesce(settings ->> 'maxConcurrentDeliveries', 'null')) AS settings FROM postrider_internal.event_subscriptions`)
-		require.Equal(t, row.stored, stored[0]["settings"], row.name)
+		require.Equal(t, want, strings.Join(targets(rejection), " "), "%s: %s", body, response.body)
+		require.Equal(t, rejection.Details[0].Message, rejection.Message, body)
+		require.Contains(t, rejection.Message, rejection.Details[0].Target, body)
+		require.NotContains(t, response.body, "secret", body)
 	}
 	for members, says := range map[string]string{
-		`"maxEventsPerBatch":5001`: "maxEventsPerBatch must be between 1 and 5000, " +
-			"not 5001",
-		`"preferredBatchSizeInKilobytes":0`: "preferredBatchSizeInKilobytes must be between 1 " +
-			"and 1024, not 0",
-		`"maxConcurrentDeliveries":0`: "maxConcurrentDeliveries must be between 1 and " +
-			"2147483647, not 0",
+		`"retryPolicy":{"policy":"x"}`: "retryPolicy.policy must be one of preview-2017, ga-2018, ga-2019, ga-2021, " +
+			"namespace-2023",
+		`"deliveryRate":{"burst":5}`: "deliveryRate.limit must be 1 to 100000; without deliveryRate there is no limit",
+		`"deliveryRate":{"limit":null,"scope":"endpoint"}`: "deliveryRate.limit must be 1 to 100000; without " +
+			"deliveryRate there is no limit",
+		`"maxEventsPerBatch":5001`:          "maxEventsPerBatch must be between 1 and 5000, not 5001",
+		`"preferredBatchSizeInKilobytes":0`: "preferredBatchSizeInKilobytes must be between 1 and 1024, not 0",
+		`"maxConcurrentDeliveries":0`:       "maxConcurrentDeliveries must be between 1 and 2147483647, not 0",
 		`"maxEventsPerBatch":2,"retryPolicy":{"policy":"preview-2017"}`: "maxEventsPerBatch must be 1 or absent under " +
 			"retry policy preview-2017, which delivers each event separately",
 	} {
-		require.Equal(t, says, b.manage(http.MethodPut, path, `{"endpointUrl":"https://example.com",`+members+`}`).
-			rejected(400, "InvalidRequest").Message)
+		require.Equal(t, says, s.put(billing, with(members)).rejected(400, "InvalidRequest").Message)
+	}
+	require.Equal(t, []string{"subscription", "endpointUrl"},
+		targets(s.put("/v1/topics/orders/subscriptions/x", "{}").rejected(400, "InvalidRequest")))
+	require.Zero(t, s.count("SELECT count(*) FROM postrider.event_subscriptions"))
+	s.subscription("orders", "allowed", endpoint("http://192.168.1.1:9000/in"))
+}
+
+// What is absent has its default, and is not stored. policy.ResolveBatch has the defaults.
+func TestBatchesAndRequestsInFlight(t *testing.T) {
+	t.Parallel()
+	s, _ := withBilling(t)
+	for members, want := range map[string]string{ // as shown and as stored
+		`"maxEventsPerBatch":5000,"preferredBatchSizeInKilobytes":1024,"maxConcurrentDeliveries":2147483647`: "5000 1024 " +
+			"2147483647, 5000 1024 2147483647",
+		`"endpointKind":"webhook"`:          "1 64 -1, null null null",
+		`"maxEventsPerBatch":2`:             "2 64 -1, 2 null null",
+		`"preferredBatchSizeInKilobytes":1`: "10 1 -1, null 1 null",
+		`"maxEventsPerBatch":null,"preferredBatchSizeInKilobytes":null,"maxConcurrentDeliveries":null`: "1 64 -1, null " +
+			"null null",
+		`"maxConcurrentDeliveries":1`: "1 64 1, null null 1",
+		`"maxEventsPerBatch":1,"preferredBatchSizeInKilobytes":256,"retryPolicy":{"policy":"ga-2019"}`: "1 256 -1, 1 256 " +
+			"null",
+	} {
+		put := s.put(billing, `{"endpointUrl":"https://example.com",`+members+`}`).json(200)
+		require.Equal(t, put, s.get(billing).json(200), members)
+		if put["maxConcurrentDeliveries"] == nil {
+			put["maxConcurrentDeliveries"] = -1.0
+		}
+		shown := fmt.Sprintf("%.0f %.0f %.0f, ", put["maxEventsPerBatch"], put["preferredBatchSizeInKilobytes"],
+			put["maxConcurrentDeliveries"])
+		stored := s.rows(`SELECT concat_ws(' ', coalesce(settings ->> 'maxEventsPerBatch', 'null'),
+			coalesce(settings ->> 'preferredBatchSizeInKilobytes', 'null'),
+			coalesce(settings ->> 'maxConcurrentDeliveries', 'null')) AS settings FROM postrider_internal.event_subscriptions`)
+		require.Equal(t, want, shown+stored[0]["settings"].(string), members)
 	}
 }
 
 func TestPaging(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	var topics, subs []string
+	s := setup(t)
+	var topics, subs []any
 	for i := range 7 {
-		topics = append(topics, fmt.Sprintf("topic-%d", i))
-		b.topic(topics[i], "")
-		subs = append(subs, fmt.Sprintf("sub-%d", i))
-		b.subscription("topic-0", subs[i], `{"endpointUrl":"https://example.com"}`)
+		topics, subs = append(topics, fmt.Sprintf("topic-%d", i)), append(subs, fmt.Sprintf("sub-%d", i))
+		s.topic(topics[i].(string), "")
+		s.subscription("topic-0", subs[i].(string), `{"endpointUrl":"https://example.com"}`)
 	}
-	walk := func(path string) (names []string, pages int) {
-		for next := any(path); next != nil; pages++ {
-			page := b.manage(http.MethodGet, next.(string), "").json(http.StatusOK)
-			for _, item := range page["value"].([]any) {
-				names = append(names, item.(map[string]any)["name"].(string))
-			}
-			var given bool
-			next, given = page["nextLink"]
-			require.True(t, given, "nextLink is there on the last page too")
-		}
-		return names, pages
-	}
-	for path, want := range map[string][]string{"/v1/topics": topics, "/v1/topics/topic-0/subscriptions": subs} {
+	for path, want := range map[string][]any{"/v1/topics": topics, "/v1/topics/topic-0/subscriptions": subs} {
 		for limit, wantPages := range map[int]int{1: 7, 2: 4, 3: 3, 7: 1, 1000: 1} {
-			names, pages := walk(fmt.Sprintf("%s?limit=%d", path, limit))
+			names, pages := s.walked(fmt.Sprintf("%s?limit=%d", path, limit), "name")
 			require.Equal(t, want, names, "limit %d", limit)
 			require.Equal(t, wantPages, pages, "limit %d", limit)
 		}
-		names, _ := walk(path)
-		require.Equal(t, want, names)
+		page := s.get(path).json(200)
+		require.Contains(t, page, "nextLink", "it is there on the last page too")
+		require.Nil(t, page["nextLink"])
 		for query, target := range map[string]string{
-			"?limit=0": "limit", "?limit=1001": "limit", "?limit=-1": "limit", "?cursor=*": "cursor", "?cursor=AA": "cursor",
+			"?limit=0": "limit", "?limit=1001": "limit", "?limit=many": "limit", "?cursor=*": "cursor", "?cursor=AA": "cursor",
 			"?cursor=_w": "cursor",
 		} {
-			require.Equal(t, []string{target},
-				targets(b.manage(http.MethodGet, path+query, "").rejected(400, "InvalidRequest")), query)
+			require.Equal(t, []string{target}, targets(s.get(path+query).rejected(400, "InvalidRequest")), query)
 		}
-		rejection := b.manage(http.MethodGet, path+"?limit=many", "").rejected(400, "InvalidRequest")
-		require.Equal(t, `limit must be an integer between 1 and 1000, not "many"`, rejection.Message)
 	}
-	require.Empty(t, b.manage(http.MethodGet, "/v1/topics/topic-1/subscriptions", "").json(http.StatusOK)["value"])
+	require.Empty(t, s.get("/v1/topics/topic-1/subscriptions").json(200)["value"])
 }

@@ -43,10 +43,9 @@ var (
 	// objectRow is an object of the API, its list, if it has one, and its view.
 	objectRow = regexp.MustCompile("(?m)^\\| `([A-Z]\\w+)` \\| (?:`GET (/v1[^`]*)` )?\\| `(\\w+)` \\|$")
 	// differenceRow has properties of an object and their column, if there is one.
-	differenceRow = regexp.MustCompile(
-		"(?m)^\\| `([A-Z]\\w+)` \\| (`[\\w.]+`(?:, `[\\w.]+`)*) \\| (?:`(\\w+)` )?\\|$")
-	quotedName = regexp.MustCompile("`([\\w.]+)`")
-	capital    = regexp.MustCompile("[A-Z]")
+	differenceRow = regexp.MustCompile("(?m)^\\| `([A-Z]\\w+)` \\| (`[\\w.]+`(?:, `[\\w.]+`)*) \\| (?:`(\\w+)` )?\\|$")
+	quotedName    = regexp.MustCompile("`([\\w.]+)`")
+	capital       = regexp.MustCompile("[A-Z]")
 )
 
 // snake is the column of a property of the API, unless the page has another one.
@@ -59,9 +58,9 @@ func snake(name string) string {
 // docs/reference/rest.md.
 func TestNamesInTheAPIAndInSQL(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	s := setup(t)
 	columns := map[string]bool{}
-	for _, row := range b.rows("SELECT table_name || '.' || column_name AS name FROM information_schema.columns " +
+	for _, row := range s.rows("SELECT table_name || '.' || column_name AS name FROM information_schema.columns " +
 		"WHERE table_schema = 'postrider'") {
 		columns[row["name"].(string)] = true
 	}

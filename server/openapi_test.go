@@ -120,11 +120,11 @@ const exampleEvent = "0199f0a4-7b1e-7c52-9d0e-3f6f2b8a4c11"
 
 func TestSpecificationIsServed(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	s := setup(t)
 	text, problems, err := server.Document()
 	require.NoError(t, err)
 	require.Empty(t, problems)
-	response := b.send(http.MethodGet, "/openapi.yaml", "")
+	response := s.send(http.MethodGet, "/openapi.yaml", "")
 	require.Equal(t, http.StatusOK, response.status)
 	require.Equal(t, string(text), response.body)
 	require.NotContains(t, response.body, "- =\n", "reserved in YAML 1.1")
@@ -133,9 +133,9 @@ func TestSpecificationIsServed(t *testing.T) {
 
 func TestSpecificationHasEveryRoute(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	s := setup(t)
 	var routes, specified []string
-	for _, r := range b.server.Echo().Routes() {
+	for _, r := range s.server.Echo().Routes() {
 		path := strings.NewReplacer(":operationId", exampleOperation, ":deadLetterId",
 			exampleDeadLetter, ":topic", "orders", ":subscription", "billing", ":policy",
 			"ga-2021", ":deliveryId", "1", ":batchId", "1", ":systemId", exampleEvent, ":apiKey", "ci", ":user", "anna",
@@ -154,7 +154,7 @@ func TestSpecificationHasEveryRoute(t *testing.T) {
 // TestExamples sends every example of a request in the specification. The responses must be those of the examples.
 func TestExamples(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	s := setup(t)
 	byID := map[string]operation{}
 	for _, op := range operations(t) {
 		byID[op.OperationID] = op
@@ -165,68 +165,68 @@ func TestExamples(t *testing.T) {
 	publishing := byID["publishCloudEvents"]
 	delete(byID, "listActivity") // a page begins with its own request: TestActivity
 	// Topics with other input schemas.
-	b.topic("notes", `{"inputSchema":"CloudEventSchemaV1_0"}`)
-	b.topic("parcels", `{"kind":"namespace"}`)
+	s.topic("notes", `{"inputSchema":"CloudEventSchemaV1_0"}`)
+	s.topic("parcels", `{"kind":"namespace"}`)
 	// The published event is held by a probation, as in the examples.
 	before := map[string]func(){
-		"publishEvents": func() { b.probation("orders", "billing") },
+		"publishEvents": func() { s.probation("orders", "billing") },
 		"listTopics": func() {
 			for _, name := range []string{"notes", "parcels"} {
-				require.Equal(t, http.StatusNoContent, b.manage(http.MethodDelete, "/v1/topics/"+name, "").status)
+				s.delete("/v1/topics/" + name).is(204)
 			}
 		},
 		"listDeadLetters": func() {
-			b.change("WITH others AS (DELETE FROM postrider_internal.dead_letters) SELECT 1")
-			b.exampleDeadLetter()
+			s.change("WITH others AS (DELETE FROM postrider_internal.dead_letters) SELECT 1")
+			s.exampleDeadLetter()
 		},
 		"getOperation": func() {
-			b.change("UPDATE postrider_internal.operations SET id = $1, job_id = NULL WHERE id = (SELECT id "+
+			s.change("UPDATE postrider_internal.operations SET id = $1, job_id = NULL WHERE id = (SELECT id "+
 				"FROM postrider_internal.operations ORDER BY id LIMIT 1)", exampleOperation)
 		},
 		"getDelivery": func() {
-			b.change("UPDATE postrider_internal.events SET id = $1 WHERE topic_id = (SELECT topic_id "+
+			s.change("UPDATE postrider_internal.events SET id = $1 WHERE topic_id = (SELECT topic_id "+
 				"FROM postrider_internal.deliveries)", exampleEvent)
-			b.change("UPDATE postrider_internal.deliveries SET event_uuid = $1", exampleEvent)
+			s.change("UPDATE postrider_internal.deliveries SET event_uuid = $1", exampleEvent)
 		},
 		"getSubscription": func() {
-			b.change("UPDATE postrider_internal.deliveries SET hold = last_hold, last_hold = NULL, batch_id = NULL WHERE id = 1")
+			s.change("UPDATE postrider_internal.deliveries SET hold = last_hold, last_hold = NULL, batch_id = NULL WHERE id = 1")
 		},
 		// After a resume, an engine creates a job for the delivery.
 		"retryDelivery": func() {
-			id := b.count("SELECT subscription_id FROM postrider.event_subscriptions WHERE subscription = 'billing'")
-			released, err := b.store.Releaser.Refill(t.Context(), int64(id), false, 1)
+			id := s.count("SELECT subscription_id FROM postrider.event_subscriptions WHERE subscription = 'billing'")
+			released, err := s.store.Releaser.Refill(t.Context(), int64(id), false, 1)
 			require.NoError(t, err)
 			require.Equal(t, 1, released)
 		},
 		"listEvents": func() {
-			require.Equal(t, 6, b.count("SELECT count(*) FROM postrider.events WHERE topic IN ('notes', 'parcels')"),
+			require.Equal(t, 6, s.count("SELECT count(*) FROM postrider.events WHERE topic IN ('notes', 'parcels')"),
 				"three of each topic")
-			b.change("WITH gone AS (DELETE FROM postrider_internal.events WHERE id <> $1) SELECT 1", exampleEvent)
+			s.change("WITH gone AS (DELETE FROM postrider_internal.events WHERE id <> $1) SELECT 1", exampleEvent)
 		},
 		"listBatches": func() {
-			b.change(`WITH moment AS (SELECT '2026-11-20T09:31:00Z'::timestamptz AS at)
+			s.change(`WITH moment AS (SELECT '2026-11-20T09:31:00Z'::timestamptz AS at)
 				INSERT INTO postrider_internal.batches (id, subscription_id, state, members, delivery_ids, bytes,
 				    attempts, last_outcome, last_status, first_attempt_at, last_attempt_at, finished_at)
 				SELECT 1, id, 'delivered', 2, '{1}', 367, 1, 'Delivered', 200, at, at, at
 				FROM moment, postrider_internal.event_subscriptions WHERE name = 'billing'`)
-			b.change("UPDATE postrider_internal.deliveries SET last_hold = hold, hold = NULL, batch_id = 1 WHERE id = 1")
-			b.change(`INSERT INTO postrider_internal.delivery_attempts (day, batch_id, subscription_id, job_id, number, due_at,
+			s.change("UPDATE postrider_internal.deliveries SET last_hold = hold, hold = NULL, batch_id = 1 WHERE id = 1")
+			s.change(`INSERT INTO postrider_internal.delivery_attempts (day, batch_id, subscription_id, job_id, number, due_at,
 				    started_at, duration_us, first_byte_us, status, outcome, verdict, rule, node)
 				SELECT (now() AT TIME ZONE 'UTC')::date, 1, id, 1, 1, '2026-11-20T09:31:00Z', '2026-11-20T09:31:00Z', 12500, 12250,
 				       200, 'Delivered', 'deliver', 'delivered', 'node-1' FROM postrider_internal.event_subscriptions
 				WHERE name = 'billing'`)
 		},
-		"putQuery": func() { b.queryLogins() },
+		"putQuery": func() { s.queryLogins() },
 		"listAudit": func() {
-			b.change("WITH gone AS (DELETE FROM postrider_internal.audit) SELECT 1")
-			b.change("SELECT setval('postrider_internal.audit_id_seq', 1, false)")
-			b.change(`SELECT postrider_internal.note_audit('user:anna', '192.0.2.1', 'subscription_paused', 'orders', 'billing',
+			s.change("WITH gone AS (DELETE FROM postrider_internal.audit) SELECT 1")
+			s.change("SELECT setval('postrider_internal.audit_id_seq', 1, false)")
+			s.change(`SELECT postrider_internal.note_audit('user:anna', '192.0.2.1', 'subscription_paused', 'orders', 'billing',
 				    '{"stopTimeToLive": true}')`)
-			b.change("UPDATE postrider_internal.audit SET at = '2026-11-20T09:31:00Z'")
+			s.change("UPDATE postrider_internal.audit SET at = '2026-11-20T09:31:00Z'")
 		},
 		// A delivery ends once.
 		"deadLetterDelivery": func() {
-			b.change(`WITH gone AS (DELETE FROM postrider_internal.delivery_history RETURNING *)
+			s.change(`WITH gone AS (DELETE FROM postrider_internal.delivery_history RETURNING *)
 				INSERT INTO postrider_internal.deliveries (id, subscription_id, topic_id, event_uuid, event_day, event_bytes,
 				    time_to_live_since, next_attempt_at, hold)
 				SELECT id, subscription_id, topic_id, event_uuid, event_day, 100, time_to_live_since, now(), 'admission' FROM gone`)
@@ -238,24 +238,22 @@ func TestExamples(t *testing.T) {
 				letters[i] = fmt.Sprintf(`{"id":"n-%d","subject":"newsletters/november","eventType":"Shop.Newsletter",`+
 					`"eventTime":"2026-11-20T09:30:00Z","dataVersion":"1"}`, i)
 			}
-			require.Equal(t, http.StatusOK,
-				b.manage(http.MethodPost, "/topics/orders/api/events", "["+strings.Join(letters, ",")+"]").status)
+			s.post("/topics/orders/api/events", "["+strings.Join(letters, ",")+"]").is(200)
 		},
 		"receiveEvents": func() {
-			b.topic("parcels", `{"kind":"namespace"}`)
-			b.subscription("parcels", "billing", queueMode)
+			s.topic("parcels", `{"kind":"namespace"}`)
+			s.subscription("parcels", "billing", queueMode)
 			one := requests(t, publishing)[0]
-			b.send(http.MethodPost, one.path, one.body, "Authorization", "Bearer "+adminToken, "Content-Type",
+			s.send(http.MethodPost, one.path, one.body, "Authorization", "Bearer "+adminToken, "Content-Type",
 				one.contentType).json(200)
 		},
-		"renewLocks": b.exampleLock,
+		"renewLocks": s.exampleLock,
 		"acknowledgeEvents": func() {
-			b.manage(http.MethodPost, "/topics/parcels/eventsubscriptions/billing:receive", "").json(200)
-			b.exampleLock()
+			s.post("/topics/parcels/eventsubscriptions/billing:receive", "").json(200)
+			s.exampleLock()
 		},
 		"eraseEvent": func() {
-			b.change("UPDATE postrider_internal.events SET erased_at = NULL WHERE id = $1",
-				exampleEvent)
+			s.change("UPDATE postrider_internal.events SET erased_at = NULL WHERE id = $1", exampleEvent)
 		},
 	}
 	for _, id := range []string{
@@ -285,12 +283,12 @@ func TestExamples(t *testing.T) {
 		op, known := byID[id]
 		require.True(t, known, id)
 		delete(byID, id)
-		b.runExamples(op)
+		s.runExamples(op)
 	}
 	delete(byID, "listProblems") // TestListingProblems has its failures; here nothing fails
 	require.Empty(t, slices.Collect(maps.Keys(byID)), "operations that this test does not order")
 	require.Equal(t, 3,
-		b.count("SELECT count(*) FROM postrider.events WHERE topic = 'orders' AND event_type IS DISTINCT "+
+		s.count("SELECT count(*) FROM postrider.events WHERE topic = 'orders' AND event_type IS DISTINCT "+
 			"FROM 'Shop.Newsletter'"), "the one that was published, the sample of testDelivery, and the edited one")
 }
 
@@ -301,9 +299,9 @@ const (
 )
 
 // exampleDeadLetter stores the dead letter of the examples.
-func (b *bundle) exampleDeadLetter() {
-	b.t.Helper()
-	b.change(`INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id, topic_id,
+func (s *service) exampleDeadLetter() {
+	s.t.Helper()
+	s.change(`INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id, topic_id,
 		    topic, subscription, endpoint_base_url, reason, attempts, last_outcome,
 		last_status, last_response, first_attempt_at, last_attempt_at, time_to_live_since, published_at, event_time,
 		    event_uuid,
@@ -319,15 +317,15 @@ func (b *bundle) exampleDeadLetter() {
 }
 
 // exampleLock gives the only lock the token of the examples.
-func (b *bundle) exampleLock() {
-	b.t.Helper()
-	b.change("UPDATE postrider_internal.deliveries SET id = 4711 WHERE pulled")
-	b.change(`UPDATE postrider_internal.river_job
+func (s *service) exampleLock() {
+	s.t.Helper()
+	s.change("UPDATE postrider_internal.deliveries SET id = 4711 WHERE pulled")
+	s.change(`UPDATE postrider_internal.river_job
 		SET args = args || '{"d":4711,"l":"3f0c2a9e-5d41-4b7a-9c1e-8f6d2b7a4c11"}' WHERE kind = 'lock'`)
 }
 
-func (b *bundle) runExamples(op operation) {
-	b.t.Helper()
+func (s *service) runExamples(op operation) {
+	s.t.Helper()
 	expected := map[string]any{} // examples of successful responses by status
 	for status, documented := range op.Responses {
 		for _, content := range documented.Content {
@@ -336,19 +334,19 @@ func (b *bundle) runExamples(op operation) {
 			}
 		}
 	}
-	for _, request := range requests(b.t, op) {
-		response := b.send(op.method, request.path, request.body, "Authorization", "Bearer "+adminToken, "Content-Type",
+	for _, request := range requests(s.t, op) {
+		response := s.send(op.method, request.path, request.body, "Authorization", "Bearer "+adminToken, "Content-Type",
 			request.contentType)
 		status := strconv.Itoa(response.status)
-		require.Equal(b.t, byte('2'), status[0], "%s: %s: %s", op.OperationID, request, response.body)
-		require.Contains(b.t, op.Responses, status, op.OperationID)
+		require.Equal(s.t, byte('2'), status[0], "%s: %s: %s", op.OperationID, request, response.body)
+		require.Contains(s.t, op.Responses, status, op.OperationID)
 		if example, ok := expected[status]; ok {
-			require.Equal(b.t, comparable(b.t, example), comparable(b.t, matching(op, example, response.value())), "%s: %s",
+			require.Equal(s.t, comparable(s.t, example), comparable(s.t, matching(op, example, response.value())), "%s: %s",
 				op.OperationID, request)
 			delete(expected, status)
 		}
 	}
-	require.Empty(b.t, expected, "%s: examples without a response", op.OperationID)
+	require.Empty(s.t, expected, "%s: examples without a response", op.OperationID)
 }
 
 // matching is a response without what the example omits: it has the first retry policy only.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -14,8 +13,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"postrider/server"
 )
 
 // queueMode are the settings of an event subscription for consumers.
@@ -25,23 +22,23 @@ const queuePath = "/topics/shop/eventsubscriptions/billing"
 
 // queue has a namespace topic whose event subscription has delivery mode Queue.
 type queue struct {
-	*bundle
+	*service
 	key string
 }
 
 func setupQueue(t *testing.T) *queue {
 	t.Helper()
-	b := setup(t)
-	key := b.topic("shop", `{"kind":"namespace"}`)
-	b.subscription("shop", "billing", queueMode)
-	return &queue{b, key}
+	s := setup(t)
+	key := s.topic("shop", `{"kind":"namespace"}`)
+	s.subscription("shop", "billing", queueMode)
+	return &queue{s, key}
 }
 
 // publishes stores CloudEvents.
 func (q *queue) publishes(events ...string) {
 	q.t.Helper()
 	q.send(http.MethodPost, "/topics/shop:publish", "["+strings.Join(events, ",")+"]", "Content-Type",
-		"application/cloudevents-batch+json", "aeg-sas-key", q.key).json(http.StatusOK)
+		"application/cloudevents-batch+json", "aeg-sas-key", q.key).json(200)
 }
 
 // do sends an operation, such as receive?maxEvents=2.
@@ -54,7 +51,7 @@ func (q *queue) do(operation, body string) response {
 func (q *queue) received(maxEvents int) (tokens map[string]string, counts map[string]int) {
 	q.t.Helper()
 	tokens, counts = map[string]string{}, map[string]int{}
-	found := q.do(fmt.Sprintf("receive?maxEvents=%d", maxEvents), "").json(http.StatusOK)
+	found := q.do(fmt.Sprintf("receive?maxEvents=%d", maxEvents), "").json(200)
 	for _, one := range found["value"].([]any) {
 		broker, event := one.(map[string]any)["brokerProperties"].(map[string]any), one.(map[string]any)["event"]
 		id := event.(map[string]any)["id"].(string)
@@ -70,7 +67,7 @@ func lockTokens(tokens ...string) string {
 // settled is the response about tokens, with the codes of failed ones.
 func settled(a response) (succeeded []any, failed map[string]string) {
 	a.t.Helper()
-	answer := a.json(http.StatusOK)
+	answer := a.json(200)
 	require.Len(a.t, answer, 2)
 	failed = map[string]string{}
 	for _, one := range answer["failedLockTokens"].([]any) {
@@ -114,9 +111,11 @@ func TestReceive(t *testing.T) {
 	}, q.rows("SELECT event_id, state FROM postrider.deliveries ORDER BY event_id"))
 }
 
+// Of equal tokens, the first succeeds. A token of another event subscription has no effect. jobs/pull has the rest.
 func TestSettle(t *testing.T) {
 	t.Parallel()
 	q := setupQueue(t)
+	q.subscription("shop", "stock", queueMode)
 	q.publishes(cloudEvent("ack"), cloudEvent("again"), cloudEvent("later"), cloudEvent("no"), cloudEvent("renewed"))
 	tokens, _ := q.received(100)
 	require.Len(t, tokens, 5)
@@ -144,7 +143,13 @@ func TestSettle(t *testing.T) {
 		require.Empty(t, succeeded, operation)
 		require.Empty(t, failed, operation)
 	}
-	succeed("acknowledge", "renewed")
+	elsewhere := q.send(http.MethodPost, "/topics/shop/eventsubscriptions/stock:acknowledge",
+		lockTokens(tokens["renewed"]), "aeg-sas-key", q.key)
+	_, failed := settled(elsewhere)
+	require.Equal(t, map[string]string{tokens["renewed"]: "TokenLost"}, failed)
+	succeeded, failed := settled(q.do("acknowledge", lockTokens(tokens["renewed"], "x", tokens["renewed"])))
+	require.Equal(t, []any{tokens["renewed"]}, succeeded)
+	require.Equal(t, map[string]string{tokens["renewed"]: "TokenLost", "x": "BadToken"}, failed)
 	require.Equal(t, []map[string]any{
 		{"event_id": "ack", "state": "delivered", "delayed": false},
 		{"event_id": "again", "state": "pending", "delayed": false},
@@ -152,23 +157,7 @@ func TestSettle(t *testing.T) {
 		{"event_id": "no", "state": "dead_lettered", "delayed": false},
 		{"event_id": "renewed", "state": "delivered", "delayed": false},
 	}, q.rows("SELECT event_id, state, coalesce(next_attempt_at > now() + interval '59 minutes', false) AS delayed "+
-		"FROM postrider.deliveries ORDER BY event_id"))
-}
-
-// Of equal tokens, the first succeeds. A token of another event subscription has no effect.
-func TestSettleDuplicatesAndOtherTokens(t *testing.T) {
-	t.Parallel()
-	q := setupQueue(t)
-	q.subscription("shop", "stock", queueMode)
-	q.publishes(cloudEvent("1"))
-	tokens, _ := q.received(1)
-	other := q.send(http.MethodPost, "/topics/shop/eventsubscriptions/stock:acknowledge", lockTokens(tokens["1"]),
-		"aeg-sas-key", q.key)
-	_, failed := settled(other)
-	require.Equal(t, map[string]string{tokens["1"]: "TokenLost"}, failed)
-	succeeded, failed := settled(q.do("acknowledge", lockTokens(tokens["1"], "x", tokens["1"])))
-	require.Equal(t, []any{tokens["1"]}, succeeded)
-	require.Equal(t, map[string]string{tokens["1"]: "TokenLost", "x": "BadToken"}, failed)
+		"FROM postrider.deliveries WHERE subscription = 'billing' ORDER BY event_id"))
 }
 
 func TestConsumerRejections(t *testing.T) {
@@ -208,7 +197,7 @@ func TestConsumerRejections(t *testing.T) {
 	q.send(http.MethodPost, queuePath, "", "aeg-sas-key", q.key).rejected(404, "NotFound")
 	q.send(http.MethodGet, queuePath+":receive", "").rejected(405, "MethodNotAllowed")
 
-	admin := func(path string) response { return q.manage(http.MethodPost, path+":receive", "") }
+	admin := func(path string) response { return q.post(path+":receive", "") }
 	require.Contains(t, admin("/topics/shop/eventsubscriptions/never").rejected(404, "NotFound").Message,
 		`topic "shop" has no event subscription "never"`)
 	require.Contains(t, admin("/topics/never/eventsubscriptions/billing").rejected(404, "NotFound").Message,
@@ -227,7 +216,7 @@ func TestConsumersAreTolerated(t *testing.T) {
 		"/topics/shop/eventsubscriptions/billing:%72eceive?releaseDelayInSeconds=5",
 	} {
 		q.publishes(cloudEvent(fmt.Sprint(i)))
-		require.Len(t, q.manage(http.MethodPost, path, `{"any":"body"}`).json(http.StatusOK)["value"], 1, path)
+		require.Len(t, q.post(path, `{"any":"body"}`).json(200)["value"], 1, path)
 	}
 	succeeded, failed := settled(q.do("acknowledge?releaseDelayInSeconds=5", `{"LOCKTOKENS":["a"],"more":1}`))
 	require.Empty(t, succeeded)
@@ -238,58 +227,54 @@ func TestConsumerCredentials(t *testing.T) {
 	t.Parallel()
 	q := setupQueue(t)
 	other := q.topic("other", `{"kind":"namespace"}`)
+	q.subscription("shop", "stock", queueMode)
 	future := time.Now().Add(time.Hour).UTC().Format(isoPlain)
 	signed := func(key, path string) string {
 		return "SharedAccessSignature " + token(t, key, "https://localhost"+path, future, python)
 	}
-	one := q.manage(http.MethodPost, "/v1/apiKeys",
-		`{"name":"one","scope":"receive","topic":"shop","subscription":"billing"}`).json(201)["key"].(string)
-	q.subscription("shop", "stock", queueMode)
-	stock := q.manage(http.MethodPost, "/v1/apiKeys",
-		`{"name":"stock","scope":"receive","topic":"shop","subscription":"stock"}`).json(201)["key"].(string)
+	keyOf := func(name string) string { // of one event subscription
+		body := fmt.Sprintf(`{"name":%q,"scope":"receive","topic":"shop","subscription":%[1]q}`, name)
+		return q.post("/v1/apiKeys", body).json(201)["key"].(string)
+	}
+	one := keyOf("billing")
 	for i, row := range []struct {
-		header, value string
-		status        int
+		value  string // of Authorization
+		status int
 	}{
-		{"Authorization", "SharedAccessKey " + q.key, 200},
-		{"Authorization", "Bearer " + q.key, 200},
-		{"aeg-sas-key", q.key, 200},
-		{"Authorization", signed(q.key, ""), 200},
-		{"Authorization", signed(q.key, "/topics/shop"), 200},
-		{"Authorization", signed(q.key, queuePath), 200},
-		{"Authorization", signed(q.key, queuePath+":receive"), 200},
-		{"Authorization", signed(q.key, queuePath+":release"), 401},
-		{"Authorization", signed(q.key, "/topics/shop/eventsubscriptions/bill"), 401},
-		{"Authorization", signed(q.key, "/topics/shop:publish"), 401},
-		{"Authorization", signed(other, queuePath), 401},
-		{"Authorization", "SharedAccessKey " + other, 401},
-		{"Authorization", "Bearer " + one, 200},
-		{"aeg-sas-key", one, 200},
-		{"Authorization", "Bearer " + stock, 403},
-		{"Authorization", "Bearer " + q.apiKey("all", "receive", ""), 200},
-		{"Authorization", "Bearer " + q.apiKey("shop", "receive", "shop"), 200},
-		{"Authorization", "Bearer " + q.apiKey("other", "receive", "other"), 403},
-		{"Authorization", "Bearer " + q.apiKey("publisher", "publish", "shop"), 403},
-		{"Authorization", "Bearer " + q.apiKey("operator", "operate", ""), 403},
-		{"Authorization", "Bearer " + q.apiKey("root", "admin", ""), 200},
-		{"Authorization", "Bearer " + adminToken, 200},
+		{"SharedAccessKey " + q.key, 200},
+		{"Bearer " + q.key, 200},
+		{signed(q.key, ""), 200},
+		{signed(q.key, "/topics/shop"), 200},
+		{signed(q.key, queuePath), 200},
+		{signed(q.key, queuePath+":receive"), 200},
+		{signed(q.key, queuePath+":release"), 401},
+		{signed(q.key, "/topics/shop/eventsubscriptions/bill"), 401},
+		{signed(q.key, "/topics/shop:publish"), 401},
+		{signed(other, queuePath), 401},
+		{"SharedAccessKey " + other, 401},
+		{"Bearer " + one, 200},
+		{"Bearer " + keyOf("stock"), 403},
+		{"Bearer " + q.apiKey("all", "receive", ""), 200},
+		{"Bearer " + q.apiKey("shop", "receive", "shop"), 200},
+		{"Bearer " + q.apiKey("other", "receive", "other"), 403},
+		{"Bearer " + q.apiKey("publisher", "publish", "shop"), 403},
+		{"Bearer " + q.apiKey("operator", "operate", ""), 403},
+		{"Bearer " + q.apiKey("root", "admin", ""), 200},
+		{"Bearer " + adminToken, 200},
 	} {
 		q.publishes(cloudEvent(fmt.Sprint(i)))
-		a := q.send(http.MethodPost, queuePath+":receive", "", row.header, row.value)
+		a := q.send(http.MethodPost, queuePath+":receive", "", "Authorization", row.value)
 		require.Equal(t, row.status, a.status, "%d %s: %s", i, row.value, a.body)
 	}
-	require.Equal(t, []map[string]any{
-		{"consumer": "accessKey"},
-		{"consumer": "admin"},
-		{"consumer": "key:all"},
-		{"consumer": "key:one"},
-		{"consumer": "key:root"},
-		{"consumer": "key:shop"},
-	},
-		q.rows(`SELECT DISTINCT replace(args ->> 'c', ' 127.0.0.1', '') AS consumer FROM postrider_internal.river_job
-			WHERE kind = 'lock' ORDER BY 1`))
-	require.Equal(t, http.StatusForbidden, q.send(http.MethodPost, "/topics/shop:publish", cloudEvent("x"), "Content-Type",
-		"application/cloudevents+json", "aeg-sas-key", one).status, "it only receives")
+	for _, credential := range []string{q.key, one} {
+		q.publishes(cloudEvent("x"))
+		q.send(http.MethodPost, queuePath+":receive", "", "aeg-sas-key", credential).is(200)
+	}
+	const consumers = `SELECT string_agg(DISTINCT replace(args ->> 'c', ' 127.0.0.1', ''), ' ') AS names
+		FROM postrider_internal.river_job WHERE kind = 'lock'`
+	require.Equal(t, "accessKey admin key:all key:billing key:root key:shop", q.rows(consumers)[0]["names"])
+	q.send(http.MethodPost, "/topics/shop:publish", cloudEvent("x"), "Content-Type", "application/cloudevents+json",
+		"aeg-sas-key", one).is(403) // it only receives
 }
 
 // waits sends a receive that waits.
@@ -297,22 +282,22 @@ func (q *queue) waits() *rawRequest {
 	q.t.Helper()
 	waiting := q.store.Receiver.Waiting()
 	r := q.sendRaw(http.MethodPost, queuePath+":receive?maxWaitTime=120", "", "aeg-sas-key", q.key)
-	require.Eventually(q.t, func() bool { return q.store.Receiver.Waiting() > waiting }, 20*time.Second, time.Millisecond)
+	require.Eventually(q.t, func() bool { return q.store.Receiver.Waiting() > waiting }, time.Minute, time.Millisecond)
 	return r
 }
 
 func (q *queue) noneWaits() {
 	q.t.Helper()
-	require.Eventually(q.t, func() bool { return q.store.Receiver.Waiting() == 0 }, 20*time.Second, time.Millisecond)
+	require.Eventually(q.t, func() bool { return q.store.Receiver.Waiting() == 0 }, time.Minute, time.Millisecond)
 }
 
 // A receive waits longer than the limits of a connection, and gets the event at once.
 func TestReceiveWaits(t *testing.T) {
 	t.Parallel()
 	q := setupQueue(t)
-	limited := *q.bundle
+	limited := *q.service
 	limited.url = "http://" + q.listen(func(s *http.Server) {
-		s.ReadTimeout, s.WriteTimeout = 300*time.Millisecond, 300*time.Millisecond
+		s.ReadTimeout, s.WriteTimeout = time.Second, time.Second
 	})
 	r := (&queue{&limited, q.key}).waits()
 	slow, err := net.Dial("tcp", strings.TrimPrefix(limited.url, "http://"))
@@ -334,7 +319,7 @@ func TestReceiveWaitsOverHTTP2(t *testing.T) {
 	t.Parallel()
 	q := setupQueue(t)
 	srv := httptest.NewUnstartedServer(q.server.Handler())
-	srv.EnableHTTP2, srv.Config.WriteTimeout = true, 300*time.Millisecond
+	srv.EnableHTTP2, srv.Config.WriteTimeout = true, time.Second
 	srv.StartTLS()
 	t.Cleanup(srv.Close)
 	client := srv.Client()
@@ -361,7 +346,7 @@ func TestReceiveWaitsOverHTTP2(t *testing.T) {
 		return r
 	}
 	go func() { results <- receive() }()
-	require.Eventually(t, func() bool { return q.store.Receiver.Waiting() == 1 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return q.store.Receiver.Waiting() == 1 }, time.Minute, time.Millisecond)
 	blocker, _ := q.lockTables("postrider_internal.topics, postrider_internal.audit")
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL+"/v1/topics/shop/listKeys", nil)
 	require.NoError(t, err)
@@ -436,20 +421,10 @@ func TestStopEndsWaits(t *testing.T) {
 func TestConsumersOfAnotherNode(t *testing.T) {
 	t.Parallel()
 	q := setupQueue(t)
-	elsewhere := *q.bundle
-	srv, err := server.New(server.Options{
-		Parts: openStore(t, q.dbURL).API(), AdminToken: adminToken, Logger: slog.New(slog.DiscardHandler),
-	})
-	require.NoError(t, err)
-	listener := httptest.NewServer(srv.Handler())
-	t.Cleanup(listener.Close)
-	elsewhere.url = listener.URL
-	for i := range 5 {
-		name := fmt.Sprintf("s-%d", i)
-		q.subscription("shop", name, `{"endpointUrl":"https://example.com"}`)
-		q.manage(http.MethodPut, "/v1/topics/shop/subscriptions/"+name, queueMode).json(200)
-		q.publishes(cloudEvent(name))
-		a := elsewhere.send(http.MethodPost, "/topics/shop/eventsubscriptions/"+name+":receive", "", "aeg-sas-key", q.key)
-		require.Len(t, a.json(200)["value"], 1)
-	}
+	elsewhere := q.node()
+	q.subscription("shop", "changed", `{"endpointUrl":"https://example.com"}`)
+	q.put("/v1/topics/shop/subscriptions/changed", queueMode).json(200)
+	q.publishes(cloudEvent("1"))
+	a := elsewhere.send(http.MethodPost, "/topics/shop/eventsubscriptions/changed:receive", "", "aeg-sas-key", q.key)
+	require.Len(t, a.json(200)["value"], 1)
 }

@@ -13,27 +13,27 @@ import (
 )
 
 // queryLogins creates the login roles for queries.
-func (b *bundle) queryLogins() {
-	b.t.Helper()
+func (s *service) queryLogins() {
+	s.t.Helper()
 	sealer, err := postgres.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
-	require.NoError(b.t, err)
-	require.NoError(b.t, sqlquery.EnsureLogins(b.t.Context(), b.store.DB, b.store.DB, sealer))
+	require.NoError(s.t, err)
+	require.NoError(s.t, sqlquery.EnsureLogins(s.t.Context(), s.store.DB, s.store.DB, sealer))
 }
 
 // key creates an API key of a scope; query is "", true or false.
-func (b *bundle) queryKey(name, scope, query string) string {
-	b.t.Helper()
+func (s *service) queryKey(name, scope, query string) string {
+	s.t.Helper()
 	body := fmt.Sprintf(`{"name":%q,"scope":%q}`, name, scope)
 	if query != "" {
 		body = fmt.Sprintf(`{"name":%q,"scope":%q,"query":%s}`, name, scope, query)
 	}
-	made := b.manage(http.MethodPost, "/v1/apiKeys", body).json(http.StatusCreated)
+	made := s.post("/v1/apiKeys", body).json(201)
 	return "Bearer " + made["key"].(string)
 }
 
 func TestQueryAccess(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	s := setup(t)
 	tried := 0
 	for _, op := range operations(t) {
 		if op.Access != "query" {
@@ -53,26 +53,26 @@ func TestQueryAccess(t *testing.T) {
 			{"publish", "", 403},
 		} {
 			name := fmt.Sprint("k", tried, row.scope, row.query)
-			got := b.send(op.method, op.path, "{}", "Authorization", b.queryKey(name, row.scope, row.query))
+			got := s.send(op.method, op.path, "{}", "Authorization", s.queryKey(name, row.scope, row.query))
 			if row.status != 0 {
 				got.rejected(row.status, "Forbidden")
 				continue
 			}
 			require.NotContains(t, []int{401, 403}, got.status, "%s %s: %v", op.method, op.path, row)
 		}
-		b.send(op.method, op.path, "{}").rejected(401, "Unauthorized")
-		require.NotContains(t, []int{401, 403}, b.manage(op.method, op.path, "{}").status, "the admin token")
+		s.send(op.method, op.path, "{}").rejected(401, "Unauthorized")
+		require.NotContains(t, []int{401, 403}, s.manage(op.method, op.path, "{}").status, "the admin token")
 	}
 	require.Equal(t, 6, tried)
-	b.manage(http.MethodPost, "/v1/apiKeys", `{"name":"p","scope":"publish","query":true}`).rejected(400, "InvalidRequest")
+	s.post("/v1/apiKeys", `{"name":"p","scope":"publish","query":true}`).rejected(400, "InvalidRequest")
 }
 
 // The flag of a user follows the role until an administrator sets it. It ends no session.
 func TestQueryFlagOfUsers(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	put := func(body string) any { return b.manage("PUT", "/v1/users/anna", body).json(200)["query"] }
-	b.manage("PUT", "/v1/users/anna", `{"role":"viewer","password":"correct horse battery"}`).json(201)
+	s := setup(t)
+	put := func(body string) any { return s.put("/v1/users/anna", body).json(200)["query"] }
+	s.put("/v1/users/anna", `{"role":"viewer","password":"correct horse battery"}`).json(201)
 	require.Equal(t, false, put(`{"role":"viewer"}`))
 	require.Equal(t, true, put(`{"role":"operator"}`))
 	require.Equal(t, false, put(`{"role":"operator","query":false}`))
@@ -82,21 +82,21 @@ func TestQueryFlagOfUsers(t *testing.T) {
 
 func TestQueries(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.manage("POST", "/v1/queries/run", `{"sql":"select 1"}`).rejected(409, "QueriesNotSetUp")
-	b.queryLogins()
-	got := b.manage("POST", "/v1/queries/run", `{"sql":"select n from generate_series(1, 3) n", "limit": 2}`).json(200)
+	s := setup(t)
+	s.post("/v1/queries/run", `{"sql":"select 1"}`).rejected(409, "QueriesNotSetUp")
+	s.queryLogins()
+	got := s.post("/v1/queries/run", `{"sql":"select n from generate_series(1, 3) n", "limit": 2}`).json(200)
 	require.Equal(t, []any{[]any{"1"}, []any{"2"}}, got["rows"])
 	require.Equal(t, true, got["more"])
-	require.Contains(t, b.manage("POST", "/v1/queries/run", `{"sql":"select 1","plan":true}`).json(200)["plan"], "cost=")
-	wrong := b.manage("POST", "/v1/queries/run", `{"sql":"select x"}`).rejected(400, "InvalidQuery")
+	require.Contains(t, s.post("/v1/queries/run", `{"sql":"select 1","plan":true}`).json(200)["plan"], "cost=")
+	wrong := s.post("/v1/queries/run", `{"sql":"select x"}`).rejected(400, "InvalidQuery")
 	require.Equal(t, `column "x" does not exist (at character 8)`, wrong.Message)
-	b.manage("POST", "/v1/queries/run", `{"sql":"select 1","limit":1001}`).rejected(400, "InvalidRequest")
-	b.manage("POST", "/v1/queries/run", `{"sql":"select $1::text"}`).rejected(400, "InvalidQuery")
+	s.post("/v1/queries/run", `{"sql":"select 1","limit":1001}`).rejected(400, "InvalidRequest")
+	s.post("/v1/queries/run", `{"sql":"select $1::text"}`).rejected(400, "InvalidQuery")
 
-	anna, otto := b.queryKey("anna", "operate", ""), b.queryKey("otto", "operate", "")
+	anna, otto := s.queryKey("anna", "operate", ""), s.queryKey("otto", "operate", "")
 	as := func(who, method, path, body string) response {
-		return b.send(method, path, body, "Authorization", who)
+		return s.send(method, path, body, "Authorization", who)
 	}
 	one := `{"sql":"select $1::int + 1 as n","description":"Adds one"}`
 	require.Equal(t, false, as(anna, "PUT", "/v1/queries/one", one).json(201)["shared"])
@@ -119,37 +119,37 @@ func TestQueries(t *testing.T) {
 	// A documented question is a template with named arguments.
 	list := as(otto, "GET", "/v1/queries?limit=1000", "").json(200)["value"].([]any)
 	require.Len(t, list, len(docs.Questions())+1)
-	b.topic("orders", "")
+	s.topic("orders", "")
 	as(otto, "POST", "/v1/queries/event/run", "{}").rejected(400, "InvalidRequest")
 	found := as(otto, "POST", "/v1/queries/event/run", `{"args":{"event-id":"o-1"}}`).json(200)
 	require.Equal(t, []any{}, found["rows"])
 
 	require.Equal(t, http.StatusNoContent, as(anna, "DELETE", "/v1/queries/one", "").status)
 	const saved = "SELECT count(*) FROM postrider.audit WHERE action = 'query_saved' AND actor = 'key:anna'"
-	require.Equal(t, 2, b.count(saved))
-	require.Equal(t, 2, b.count("SELECT count(*) FROM postrider.audit WHERE action = 'query_deleted'"))
+	require.Equal(t, 2, s.count(saved))
+	require.Equal(t, 2, s.count("SELECT count(*) FROM postrider.audit WHERE action = 'query_deleted'"))
 	const run = `SELECT count(*) FROM postrider.audit WHERE action = 'query_run' AND actor = 'key:otto'
 		AND details ->> 'query' = 'one' AND details ->> 'rows' = '1' AND details ->> 'sha256' ~ '^[0-9a-f]{64}$'
 		AND details::text NOT LIKE '%4141%'`
-	require.Equal(t, 1, b.count(run))
+	require.Equal(t, 1, s.count(run))
 }
 
 // A new user with the name of a removed one gets none of their queries. Shared ones stay for all.
 func TestQueriesOfRemovedUsers(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	s := setup(t)
 	anna := func() string {
-		b.manage("PUT", "/v1/users/anna", `{"role":"operator","password":"correct horse battery"}`).json(201)
-		return "Bearer " + b.personalKey("anna", "operator")
+		s.put("/v1/users/anna", `{"role":"operator","password":"correct horse battery"}`).json(201)
+		return "Bearer " + s.personalKey("anna", "operator")
 	}
 	key := anna()
-	b.send("PUT", "/v1/queries/private", `{"sql":"select 1"}`, "Authorization", key).json(201)
-	b.send("PUT", "/v1/queries/shared", `{"sql":"select 1","shared":true}`, "Authorization", key).json(201)
-	require.Equal(t, http.StatusNoContent, b.manage("DELETE", "/v1/users/anna", "").status)
+	s.send("PUT", "/v1/queries/private", `{"sql":"select 1"}`, "Authorization", key).json(201)
+	s.send("PUT", "/v1/queries/shared", `{"sql":"select 1","shared":true}`, "Authorization", key).json(201)
+	s.delete("/v1/users/anna").is(204)
 	key = anna()
-	b.send("GET", "/v1/queries/private", "", "Authorization", key).rejected(404, "NotFound")
-	shared := b.send("GET", "/v1/queries/shared", "", "Authorization", key).json(200)
+	s.send("GET", "/v1/queries/private", "", "Authorization", key).rejected(404, "NotFound")
+	shared := s.send("GET", "/v1/queries/shared", "", "Authorization", key).json(200)
 	require.Equal(t, "removed:anna", shared["owner"])
-	b.send("DELETE", "/v1/queries/shared", "", "Authorization", key).rejected(404, "NotFound")
-	require.Equal(t, http.StatusNoContent, b.manage("DELETE", "/v1/queries/shared", "").status)
+	s.send("DELETE", "/v1/queries/shared", "", "Authorization", key).rejected(404, "NotFound")
+	s.delete("/v1/queries/shared").is(204)
 }

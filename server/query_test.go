@@ -11,8 +11,8 @@ import (
 // TestUnknownQueryParameters sends a parameter that no operation has to every operation under /v1.
 func TestUnknownQueryParameters(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	key := b.topic("orders", "")
+	s := setup(t)
+	key := s.topic("orders", "")
 	const unknown = " is not a query parameter of this operation"
 	for path, message := range map[string]string{
 		"/v1/deadLetters?frm=1": "frm" + unknown +
@@ -25,7 +25,7 @@ func TestUnknownQueryParameters(t *testing.T) {
 		"/v1/topics?limit=%zz": "the query string is malformed: separate parameters with &, " +
 			"and percent-encode their values",
 	} {
-		rejected := b.manage(http.MethodGet, path, "").rejected(http.StatusBadRequest, "InvalidRequest").Message
+		rejected := s.get(path).rejected(400, "InvalidRequest").Message
 		require.Contains(t, rejected, message, path)
 	}
 	for _, op := range operations(t) {
@@ -37,11 +37,10 @@ func TestUnknownQueryParameters(t *testing.T) {
 			body = requests(t, op)[0].body
 		}
 		path := op.path + "?zzz=1"
-		require.Contains(t, b.manage(op.method, path, body).rejected(http.StatusBadRequest, "InvalidRequest").Message, "zzz",
-			op.OperationID)
+		require.Contains(t, s.manage(op.method, path, body).rejected(400, "InvalidRequest").Message, "zzz", op.OperationID)
 	}
 	events := `[{"id":"1","subject":"s","eventType":"t","eventTime":"2026-11-20T09:30:00Z","dataVersion":"1","data":{}}]`
-	published := b.send(http.MethodPost, "/topics/orders/api/events?api-version=2018-01-01&code=x", events,
+	published := s.send(http.MethodPost, "/topics/orders/api/events?api-version=2018-01-01&code=x", events,
 		"aeg-sas-key", key, "Content-Type", "application/json")
 	require.Equal(t, http.StatusOK, published.status, "publishing tolerates other parameters, as Event Grid does")
 }

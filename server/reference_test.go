@@ -11,8 +11,8 @@ import (
 
 func TestReference(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	response := b.send(http.MethodGet, "/openapi", "")
+	s := setup(t)
+	response := s.send(http.MethodGet, "/openapi", "")
 	require.Equal(t, http.StatusOK, response.status)
 	require.Equal(t, "text/html; charset=UTF-8", response.header.Get("Content-Type"))
 	require.Contains(t, response.header.Get("Content-Security-Policy"), "default-src 'none'; style-src 'sha256-")

@@ -61,8 +61,8 @@ func openWorkers(t *testing.T, url string, workers int) *node.System {
 // These tests skip validation; see validation_test.go.
 func vouched(string) catalog.EndpointValidation { return catalog.ValidationSkip }
 
-// bundle is a server with its own database.
-type bundle struct {
+// service is a server with its own database.
+type service struct {
 	t        *testing.T
 	dbURL    string
 	url      string
@@ -72,19 +72,28 @@ type bundle struct {
 	db       *pgxpool.Pool
 }
 
-func setup(t *testing.T, change ...func(*server.Options)) *bundle {
+func setup(t *testing.T, change ...func(*server.Options)) *service {
+	t.Helper()
 	return setupWorkers(t, 0, change...)
 }
 
 // setupWorkers is setup with workers for an engine.
-func setupWorkers(t *testing.T, workers int, change ...func(*server.Options)) *bundle {
+func setupWorkers(t *testing.T, workers int, change ...func(*server.Options)) *service {
 	t.Helper()
-	b := &bundle{t: t, dbURL: testdb.New(t)}
-	b.store = openWorkers(t, b.dbURL, workers)
-	b.counters = server.NewCounters()
+	s := &service{t: t, dbURL: testdb.New(t)}
+	s.store = openWorkers(t, s.dbURL, workers)
+	s.db = s.store.DB.Pool
+	return s.with(change...)
+}
+
+// with is another server of the same node, with other options.
+func (s *service) with(change ...func(*server.Options)) *service {
+	s.t.Helper()
+	other := *s
+	other.counters = server.NewCounters()
 	options := server.Options{
-		Counters: b.counters,
-		Parts:    b.store.API(), AdminToken: adminToken, DevKey: devKey, Logger: slog.New(slog.DiscardHandler),
+		Counters: other.counters,
+		Parts:    s.store.API(), AdminToken: adminToken, DevKey: devKey, Logger: slog.New(slog.DiscardHandler),
 		DefaultValidation: vouched, ValidationWait: time.Millisecond,
 		Metrics: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
 	}
@@ -92,27 +101,32 @@ func setupWorkers(t *testing.T, workers int, change ...func(*server.Options)) *b
 		c(&options)
 	}
 	var err error
-	b.server, err = server.New(options)
-	require.NoError(t, err)
-	listener := httptest.NewServer(b.server.Handler())
-	t.Cleanup(listener.Close)
-	b.url = listener.URL
-	b.db = b.store.DB.Pool
-	return b
+	other.server, err = server.New(options)
+	require.NoError(s.t, err)
+	listener := httptest.NewServer(other.server.Handler())
+	s.t.Cleanup(listener.Close)
+	other.url = listener.URL
+	return &other
 }
 
-// Responses to administrators are never cached.
-func TestResponsesToAdministratorsAreNotCached(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	b.topic("orders", "")
-	for _, path := range []string{"/v1/topics", "/v1/topics/orders", "/v1/topics/never", "/v1/nothing", "/v1"} {
-		require.Equal(t, "no-store", b.manage(http.MethodGet, path, "").header.Get("Cache-Control"), path)
-		require.Equal(t, "no-store", b.send(http.MethodGet, path, "").header.Get("Cache-Control"), path)
-	}
-	require.Equal(t, "no-store", b.manage(http.MethodPost, "/v1/topics", "").header.Get("Cache-Control"))
-	require.Empty(t, b.send(http.MethodGet, "/openapi.yaml", "").header.Get("Cache-Control"))
+// node is a server of another node with the same database.
+func (s *service) node() *service {
+	s.t.Helper()
+	other := *s
+	other.store = openStore(s.t, s.dbURL)
+	return other.with()
 }
+
+// withBilling is a server with event subscription billing on topic orders; key publishes to the topic.
+func withBilling(t *testing.T, change ...func(*server.Options)) (s *service, key string) {
+	t.Helper()
+	s = setup(t, change...)
+	key = s.topic("orders", "")
+	s.subscription("orders", "billing", `{"endpointUrl":"https://example.com/in"}`)
+	return s, key
+}
+
+const billing = "/v1/topics/orders/subscriptions/billing"
 
 // response is the response to a request.
 type response struct {
@@ -127,79 +141,117 @@ type response struct {
 var testClient = &http.Client{Transport: &http.Transport{}}
 
 // send makes a request; headers are pairs of name and value.
-func (b *bundle) send(method, path, body string, headers ...string) response {
-	b.t.Helper()
-	r, err := http.NewRequestWithContext(b.t.Context(), method, b.url+path, strings.NewReader(body))
-	require.NoError(b.t, err)
+func (s *service) send(method, path, body string, headers ...string) response {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(body))
+	require.NoError(s.t, err)
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
 	got, err := testClient.Do(r)
-	require.NoError(b.t, err)
+	require.NoError(s.t, err)
 	defer got.Body.Close()
 	text, err := io.ReadAll(got.Body)
-	require.NoError(b.t, err)
-	requireListed(b.t, method, path, got.StatusCode)
+	require.NoError(s.t, err)
+	requireListed(s.t, method, path, got.StatusCode)
 	if got.StatusCode == http.StatusConflict {
 		var conflict api.ErrorResponse
-		require.NoError(b.t, json.Unmarshal(text, &conflict))
-		require.Contains(b.t, readSpecification(b.t).Components.Schemas["ConflictCode"].Enum, conflict.Error.Code)
+		require.NoError(s.t, json.Unmarshal(text, &conflict))
+		require.Contains(s.t, readSpecification(s.t).Components.Schemas["ConflictCode"].Enum, conflict.Error.Code)
 	}
-	return response{b.t, got.StatusCode, got.Header, string(text)}
+	return response{s.t, got.StatusCode, got.Header, string(text)}
 }
 
 // manage makes a request with the admin token.
-func (b *bundle) manage(method, path, body string) response {
-	b.t.Helper()
-	return b.send(method, path, body, "Authorization", "Bearer "+adminToken)
+func (s *service) manage(method, path, body string) response {
+	s.t.Helper()
+	return s.send(method, path, body, "Authorization", "Bearer "+adminToken)
+}
+
+// The requests with the admin token.
+func (s *service) get(path string) response { s.t.Helper(); return s.manage(http.MethodGet, path, "") }
+
+func (s *service) put(path, body string) response {
+	s.t.Helper()
+	return s.manage(http.MethodPut, path, body)
+}
+
+func (s *service) post(path, body string) response {
+	s.t.Helper()
+	return s.manage(http.MethodPost, path, body)
+}
+
+func (s *service) patch(path, body string) response {
+	s.t.Helper()
+	return s.manage(http.MethodPatch, path, body)
+}
+
+func (s *service) delete(path string) response {
+	s.t.Helper()
+	return s.manage(http.MethodDelete, path, "")
 }
 
 // topic creates a topic and returns its first key.
-func (b *bundle) topic(name, settings string) string {
-	b.t.Helper()
-	return b.manage(http.MethodPut, "/v1/topics/"+name, settings).json(http.StatusCreated)["key1"].(string)
+func (s *service) topic(name, settings string) string {
+	s.t.Helper()
+	return s.put("/v1/topics/"+name, settings).json(201)["key1"].(string)
 }
 
-func (b *bundle) subscription(topic, name, settings string) {
-	b.t.Helper()
-	b.manage(http.MethodPut, "/v1/topics/"+topic+"/subscriptions/"+name, settings).json(http.StatusCreated)
+func (s *service) subscription(topic, name, settings string) {
+	s.t.Helper()
+	s.put("/v1/topics/"+topic+"/subscriptions/"+name, settings).json(201)
 }
 
 // publish posts to a topic in the Event Grid schema unless headers say otherwise.
-func (b *bundle) publish(topic, key, body string, headers ...string) response {
-	b.t.Helper()
+func (s *service) publish(topic, key, body string, headers ...string) response {
+	s.t.Helper()
 	all := append([]string{"Content-Type", "application/json", "aeg-sas-key", key}, headers...)
-	return b.send(http.MethodPost, "/topics/"+topic+"/api/events?api-version=2018-01-01", body, all...)
+	return s.send(http.MethodPost, "/topics/"+topic+"/api/events?api-version=2018-01-01", body, all...)
+}
+
+// events publishes one event of each id to topic orders.
+func (s *service) events(key string, ids ...string) {
+	s.t.Helper()
+	for _, id := range ids {
+		s.publish("orders", key, gridEvents(id)).is(200)
+	}
 }
 
 // count queries a number.
-func (b *bundle) count(query string, args ...any) (n int) {
-	b.t.Helper()
-	require.NoError(b.t, b.db.QueryRow(b.t.Context(), query, args...).Scan(&n))
+func (s *service) count(query string, args ...any) (n int) {
+	s.t.Helper()
+	require.NoError(s.t, s.db.QueryRow(s.t.Context(), query, args...).Scan(&n))
 	return n
 }
 
 // change changes exactly one row without the server.
-func (b *bundle) change(statement string, args ...any) {
-	b.t.Helper()
-	tag, err := b.db.Exec(b.t.Context(), statement, args...)
-	require.NoError(b.t, err)
-	require.Equal(b.t, int64(1), tag.RowsAffected())
+func (s *service) change(statement string, args ...any) {
+	s.t.Helper()
+	tag, err := s.db.Exec(s.t.Context(), statement, args...)
+	require.NoError(s.t, err)
+	require.Equal(s.t, int64(1), tag.RowsAffected())
 }
 
-func (b *bundle) rows(query string, args ...any) []map[string]any {
-	b.t.Helper()
-	rows, err := b.db.Query(b.t.Context(), query, args...)
-	require.NoError(b.t, err)
+func (s *service) rows(query string, args ...any) []map[string]any {
+	s.t.Helper()
+	rows, err := s.db.Query(s.t.Context(), query, args...)
+	require.NoError(s.t, err)
 	list, err := pgx.CollectRows(rows, pgx.RowToMap)
-	require.NoError(b.t, err)
+	require.NoError(s.t, err)
 	return list
+}
+
+// is requires the status.
+func (a response) is(status int) response {
+	a.t.Helper()
+	require.Equal(a.t, status, a.status, a.body)
+	return a
 }
 
 // json requires the status and reads the body.
 func (a response) json(status int) map[string]any {
 	a.t.Helper()
-	require.Equal(a.t, status, a.status, a.body)
+	a.is(status)
 	require.Contains(a.t, a.header.Get("Content-Type"), "application/json")
 	var v map[string]any
 	require.NoError(a.t, json.Unmarshal([]byte(a.body), &v), a.body)
@@ -233,6 +285,15 @@ func gridEvent(id string) string {
 		`"eventTime":"2026-11-20T09:30:00Z","dataVersion":"1","data":{"n":12345678901234567890}}`, id, id)
 }
 
+// gridEvents is a request with one event of each id.
+func gridEvents(ids ...string) string {
+	events := make([]string, len(ids))
+	for i, id := range ids {
+		events[i] = gridEvent(id)
+	}
+	return "[" + strings.Join(events, ",") + "]"
+}
+
 // cloudEvent is a valid CloudEvent.
 func cloudEvent(id string) string {
 	return fmt.Sprintf(`{"specversion":"1.0","id":%q,"source":"/shop","type":"shop.order.placed","subject":"orders/%s",`+
@@ -241,21 +302,16 @@ func cloudEvent(id string) string {
 
 func TestNewRejectsInvalidOptions(t *testing.T) {
 	t.Parallel()
-	s := openStore(t, testdb.Clone(t))
-	for name, row := range map[string]struct {
-		options server.Options
-		says    string
-	}{
-		"no store":       {server.Options{AdminToken: "a"}, "Store is required"},
-		"no admin token": {server.Options{Parts: s.API()}, "AdminToken is required"},
-		"the admin token is the well-known key": {
-			server.Options{Parts: s.API(), AdminToken: devKey, DevKey: devKey}, "well-known",
-		},
+	parts := setup(t).store.API()
+	for says, options := range map[string]server.Options{
+		"Store is required":      {AdminToken: "a"},
+		"AdminToken is required": {Parts: parts},
+		"well-known":             {Parts: parts, AdminToken: devKey, DevKey: devKey},
 	} {
-		_, err := server.New(row.options)
-		require.ErrorContains(t, err, row.says, name)
+		_, err := server.New(options)
+		require.ErrorContains(t, err, says)
 	}
-	_, err := server.New(server.Options{Parts: s.API(), AdminToken: devKey, DevKey: devKey, AllowDevKey: true})
+	_, err := server.New(server.Options{Parts: parts, AdminToken: devKey, DevKey: devKey, AllowDevKey: true})
 	require.NoError(t, err, "under dev it may be")
 }
 

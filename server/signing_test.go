@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -25,7 +24,7 @@ const (
 func (a response) secrets() (list []map[string]any) {
 	a.t.Helper()
 	require.Equal(a.t, "no-store", a.header.Get("Cache-Control"))
-	for _, secret := range a.json(http.StatusOK)["value"].([]any) {
+	for _, secret := range a.json(200)["value"].([]any) {
 		list = append(list, secret.(map[string]any))
 	}
 	return list
@@ -42,17 +41,17 @@ func hoursFromNow(t *testing.T, n int, text any) {
 func TestSigningSecrets(t *testing.T) {
 	t.Parallel()
 	log := &lines{}
-	b := setup(t, func(o *server.Options) {
+	s := setup(t, func(o *server.Options) {
 		o.Logger = slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
-	b.topic("orders", "")
-	responses := []response{b.manage(http.MethodPut, billing, signedPut)}
-	made := responses[0].json(http.StatusCreated)["signing"].(map[string]any)
+	s.topic("orders", "")
+	responses := []response{s.put(billing, signedPut)}
+	made := responses[0].json(201)["signing"].(map[string]any)
 	require.Equal(t,
 		map[string]any{"enabled": true, "secrets": 1.0, "rotatedAt": made["rotatedAt"], "previousValidUntil": nil}, made)
 	hoursFromNow(t, 0, made["rotatedAt"])
 
-	first := b.manage(http.MethodPost, showSecret, "").secrets()
+	first := s.post(showSecret, "").secrets()
 	require.Len(t, first, 1)
 	encoded, prefixed := strings.CutPrefix(first[0]["secret"].(string), "whsec_")
 	require.True(t, prefixed)
@@ -64,7 +63,7 @@ func TestSigningSecrets(t *testing.T) {
 	require.Contains(t, log.String(), `"msg":"signing secrets of an event subscription were shown","topic":"orders",`+
 		`"subscription":"billing","client":"127.0.0.1"`)
 
-	second := b.manage(http.MethodPost, newSecret, "").secrets()
+	second := s.post(newSecret, "").secrets()
 	require.Len(t, second, 2)
 	require.NotEqual(t, first[0]["secret"], second[0]["secret"])
 	require.Equal(t, first[0]["secret"], second[1]["secret"])
@@ -72,34 +71,33 @@ func TestSigningSecrets(t *testing.T) {
 	hoursFromNow(t, 24, second[1]["validUntil"])
 	require.Contains(t, log.String(), `"msg":"the signing secret of an event subscription was replaced",`+
 		`"topic":"orders","subscription":"billing","client":"127.0.0.1"`)
-	third := b.manage(http.MethodPost, newSecret, `{"secret":"`+ownSecret+`","previousValidForHours":168}`).secrets()
+	third := s.post(newSecret, `{"secret":"`+ownSecret+`","previousValidForHours":168}`).secrets()
 	require.Len(t, third, 3)
 	require.Equal(t, ownSecret, third[0]["secret"])
 	hoursFromNow(t, 168, third[1]["validUntil"])
 	require.Equal(t, second[1], third[2], "its end is not deferred")
-	require.Equal(t, third, b.manage(http.MethodPost, showSecret, "").secrets())
+	require.Equal(t, third, s.post(showSecret, "").secrets())
 
-	responses = append(responses, b.manage(http.MethodGet, billing, ""),
-		b.manage(http.MethodGet, "/v1/topics/orders/subscriptions", ""), b.manage(http.MethodPut, billing, signedPut))
-	shown := responses[1].json(http.StatusOK)["signing"].(map[string]any)
+	responses = append(responses, s.get(billing), s.get("/v1/topics/orders/subscriptions"), s.put(billing, signedPut))
+	shown := responses[1].json(200)["signing"].(map[string]any)
 	require.Equal(t,
 		map[string]any{
 			"enabled": true, "secrets": 3.0, "rotatedAt": third[0]["createdAt"], "previousValidUntil": third[1]["validUntil"],
 		}, shown)
-	require.Equal(t, shown, responses[3].json(http.StatusOK)["signing"], "putting it again makes no new one")
+	require.Equal(t, shown, responses[3].json(200)["signing"], "putting it again makes no new one")
 	for _, secret := range third {
 		text, raw := secret["secret"].(string), decoded(t, secret["secret"])
 		for _, a := range responses {
 			require.NotContains(t, a.body, strings.TrimPrefix(text, "whsec_"))
 		}
 		require.NotContains(t, log.String(), strings.TrimPrefix(text, "whsec_"))
-		require.Zero(t, b.count(`SELECT count(*) FROM postrider_internal.event_subscriptions
+		require.Zero(t, s.count(`SELECT count(*) FROM postrider_internal.event_subscriptions
 			WHERE position($1::bytea in signing_sealed) > 0 OR position($2::bytea in signing_sealed) > 0`,
 			[]byte(strings.TrimPrefix(text, "whsec_")), raw), "sealed")
 	}
-	require.Equal(t, 1, b.count("SELECT count(*) FROM postrider.event_subscriptions WHERE signed"))
+	require.Equal(t, 1, s.count("SELECT count(*) FROM postrider.event_subscriptions WHERE signed"))
 
-	alone := b.manage(http.MethodPost, newSecret, `{"previousValidForHours":0}`).secrets()
+	alone := s.post(newSecret, `{"previousValidForHours":0}`).secrets()
 	require.Len(t, alone, 1, "nothing else signs from now on")
 	require.NotContains(t, third, alone[0])
 }
@@ -113,87 +111,83 @@ func decoded(t *testing.T, secret any) []byte {
 
 func TestSigningSwitchedOffForgetsTheSecrets(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic("orders", "")
+	s := setup(t)
+	s.topic("orders", "")
 	off := map[string]any{"enabled": false, "secrets": 0.0, "rotatedAt": nil, "previousValidUntil": nil}
-	for _, settings := range []string{
-		``, `,"signing":null`, `,"signing":{}`, `,"signing":{"enabled":null}`, `,"signing":{"enabled":false}`,
-	} {
-		b.manage(http.MethodPut, billing, signedPut).json(http.StatusCreated)
-		before := b.manage(http.MethodPost, showSecret, "").secrets()
-		require.Equal(t, off,
-			b.manage(http.MethodPut, billing, `{"endpointUrl":"https://example.com/in"`+settings+`}`).
-				json(http.StatusOK)["signing"], settings)
-		require.Empty(t, b.manage(http.MethodPost, showSecret, "").secrets())
-		require.Equal(t, 1, b.count("SELECT count(*) FROM postrider_internal.event_subscriptions WHERE deleted_at IS NULL "+
-			"AND signing_sealed IS NULL"))
-		rejection := b.manage(http.MethodPost, newSecret, "").rejected(409, "SubscriptionNotSigned")
+	s.put(billing, signedPut).json(201)
+	for _, signing := range []string{``, `,"signing":null`, `,"signing":{}`, `,"signing":{"enabled":false}`} {
+		before := s.post(showSecret, "").secrets()
+		shown := s.put(billing, `{"endpointUrl":"https://example.com/in"`+signing+`}`).json(200)
+		require.Equal(t, off, shown["signing"], signing)
+		require.Empty(t, s.post(showSecret, "").secrets())
+		require.Equal(t, 1, s.count("SELECT count(*) FROM postrider_internal.event_subscriptions WHERE signing_sealed IS "+
+			"NULL"))
 		require.Equal(t,
-			`deliveries of event subscription "billing" of topic "orders" are not signed: set signing.enabled to `+
-				`true first`, rejection.Message)
-
-		b.manage(http.MethodPut, billing, signedPut).json(http.StatusOK)
-		after := b.manage(http.MethodPost, showSecret, "").secrets()
+			`deliveries of event subscription "billing" of topic "orders" are not signed: set signing.enabled to true first`,
+			s.post(newSecret, "").rejected(409, "SubscriptionNotSigned").Message)
+		s.put(billing, signedPut).json(200)
+		after := s.post(showSecret, "").secrets()
 		require.Len(t, after, 1)
 		require.NotEqual(t, before[0]["secret"], after[0]["secret"], "a new one")
-		require.Equal(t, http.StatusNoContent, b.manage(http.MethodDelete, billing, "").status)
-		require.Zero(t,
-			b.count("SELECT count(*) FROM postrider_internal.event_subscriptions WHERE signing_sealed IS NOT NULL"),
-			"deleted with it")
 	}
+	secrets := s.post(showSecret, "").secrets()
+	s.patch(billing, `{"labels":["a"]}`).json(200)
+	require.Equal(t, secrets, s.post(showSecret, "").secrets(), "a patch keeps them")
+	s.patch(billing, `{"signing":null}`).json(200)
+	require.Empty(t, s.post(showSecret, "").secrets())
+	s.put(billing, signedPut).json(200)
+	s.delete(billing).is(204)
+	require.Zero(t, s.count("SELECT count(*) FROM postrider_internal.event_subscriptions WHERE signing_sealed IS NOT "+
+		"NULL"),
+		"deleted with it")
 }
 
 func TestSigningRejections(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.topic("orders", "")
-	b.subscription("orders", "billing", signedPut)
-	before := b.manage(http.MethodPost, showSecret, "").secrets()
+	s := setup(t)
+	s.topic("orders", "")
+	s.subscription("orders", "billing", signedPut)
+	before := s.post(showSecret, "").secrets()
 	sized := func(n int) string { return "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, n)) }
 	const form, hours = "secret must be whsec_ and base64, with padding, of 24 to 64 bytes",
 		"previousValidForHours must be between 0 and 168, not %d"
-	for body, messages := range map[string][]string{
-		`{"secret":""}`: {form},
-		`{"secret":"MfKQ9r8GKYqrTwjUPD8ILPZIo2"}`:    {form},
-		`{"secret":"` + sized(23) + `"}`:             {form},
-		`{"secret":"` + sized(65) + `"}`:             {form},
-		`{"previousValidForHours":-1}`:               {fmt.Sprintf(hours, -1)},
-		`{"previousValidForHours":169}`:              {fmt.Sprintf(hours, 169)},
-		`{"previousValidForHours":9000000000000}`:    {fmt.Sprintf(hours, 9000000000000)},
-		`{"secret":"x","previousValidForHours":169}`: {form, fmt.Sprintf(hours, 169)},
-		`{"secret":7}`:                  {"secret must be a string"},
-		`{"previousValidForHours":1.5}`: {"previousValidForHours must be a whole number"},
-		`{"validForHours":1}`: {"validForHours is not a member; the members are: " +
-			"previousValidForHours, secret"},
-		`{"secret":"` + ownSecret + `\u0000"}`:              {form},
-		`{"secret":"` + before[0]["secret"].(string) + `"}`: {"secret must be another one: this one already signs"},
+	// endpointconf.TestParseSigningSecret has the forms of secrets.
+	for body, message := range map[string]string{
+		`{"secret":""}`:                        form,
+		`{"secret":"` + sized(65) + `"}`:       form,
+		`{"secret":"` + ownSecret + `\u0000"}`: form,
+		`{"secret":7}`:                         "secret must be a string",
+		`{"previousValidForHours":-1}`:         fmt.Sprintf(hours, -1),
+		`{"previousValidForHours":169}`:        fmt.Sprintf(hours, 169),
+		`{"previousValidForHours":1.5}`:        "previousValidForHours must be a whole number",
+		`{"validForHours":1}`: "validForHours is not a member; the members " +
+			"are: previousValidForHours, secret",
+		`{"secret":"x","previousValidForHours":169}`:        form + "; " + fmt.Sprintf(hours, 169),
+		`{"secret":"` + before[0]["secret"].(string) + `"}`: "secret must be another one: this one already signs",
 	} {
-		rejection := b.manage(http.MethodPost, newSecret, body).rejected(400, "InvalidRequest")
 		var got []string
-		for _, detail := range rejection.Details {
+		for _, detail := range s.post(newSecret, body).rejected(400, "InvalidRequest").Details {
 			got = append(got, detail.Message)
 		}
-		require.Equal(t, messages, got, body)
+		require.Equal(t, message, strings.Join(got, "; "), body)
 	}
-	b.manage(http.MethodPut, billing, `{"endpointUrl":"https://example.com","signing":{"enabled":"yes"}}`).
+	s.put(billing, `{"endpointUrl":"https://example.com","signing":{"enabled":"yes"}}`).rejected(400, "InvalidRequest")
+	s.put(billing, `{"endpointUrl":"https://example.com","signing":{"secret":"`+ownSecret+`"}}`).
 		rejected(400, "InvalidRequest")
-	b.manage(http.MethodPut, billing, `{"endpointUrl":"https://example.com","signing":{"secret":"`+ownSecret+`"}}`).
-		rejected(400, "InvalidRequest")
-	require.Equal(t, before, b.manage(http.MethodPost, showSecret, "").secrets(), "nothing was changed")
+	require.Equal(t, before, s.post(showSecret, "").secrets(), "nothing was changed")
 
-	b.manage(http.MethodPost, newSecret, `{"secret":null,"previousValidForHours":1}`).secrets()
-	b.manage(http.MethodPost, newSecret, `{"secret":"`+sized(24)+`","previousValidForHours":null}`).secrets()
-	rejection := b.manage(http.MethodPost, newSecret, `{"secret":"`+sized(64)+`"}`).rejected(400, "InvalidRequest")
+	s.post(newSecret, `{"secret":null,"previousValidForHours":1}`).secrets()
+	s.post(newSecret, `{"secret":"`+sized(24)+`","previousValidForHours":null}`).secrets()
+	rejection := s.post(newSecret, `{"secret":"`+sized(64)+`"}`).rejected(400, "InvalidRequest")
 	require.Equal(t, []string{"previousValidForHours"}, targets(rejection))
 	require.Contains(t, rejection.Message, "3 already sign")
-	require.Len(t,
-		b.manage(http.MethodPost, newSecret, `{"secret":"`+sized(64)+`","previousValidForHours":0}`).secrets(), 1)
+	require.Len(t, s.post(newSecret, `{"secret":"`+sized(64)+`","previousValidForHours":0}`).secrets(), 1)
 
 	for _, path := range []string{
 		"/v1/topics/orders/subscriptions/nothing", "/v1/topics/nothing/subscriptions/billing",
 		"/v1/topics/orders/subscriptions/%00", "/v1/topics/%ff/subscriptions/billing",
 	} {
-		b.manage(http.MethodPost, path+"/getSigningSecrets", "").rejected(404, "NotFound")
-		b.manage(http.MethodPost, path+"/rotateSigningSecret", "").rejected(404, "NotFound")
+		s.post(path+"/getSigningSecrets", "").rejected(404, "NotFound")
+		s.post(path+"/rotateSigningSecret", "").rejected(404, "NotFound")
 	}
 }

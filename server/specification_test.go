@@ -110,16 +110,16 @@ func TestEveryPropertyIsDescribed(t *testing.T) {
 // Each example of an error is the response to a request.
 func TestExamplesOfErrors(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(o *server.Options) {
+	s := setup(t, func(o *server.Options) {
 		o.Metrics = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a failing scrape") })
 	})
-	b.topic("orders", "")
-	b.subscription("orders", "billing", `{"endpointUrl":"https://example.com"}`)
-	reader := "Bearer " + b.apiKey("ci", "read", "")
+	s.topic("orders", "")
+	s.subscription("orders", "billing", `{"endpointUrl":"https://example.com"}`)
+	reader := "Bearer " + s.apiKey("ci", "read", "")
 	const admin = "Bearer " + adminToken
 	wrongCredentials := func() response {
 		for i := range 100 {
-			if a := b.send(http.MethodGet, "/v1/topics", "", "Authorization",
+			if a := s.send(http.MethodGet, "/v1/topics", "", "Authorization",
 				fmt.Sprintf("Bearer guess-%d", i)); a.status != http.StatusUnauthorized {
 				return a
 			}
@@ -127,18 +127,17 @@ func TestExamplesOfErrors(t *testing.T) {
 		return response{}
 	}
 	given := map[string]response{
-		"BadRequest": b.send(http.MethodPost, "/v1/topics/orders/regenerateKey", `{"keyName":"key3"}`,
+		"BadRequest": s.send(http.MethodPost, "/v1/topics/orders/regenerateKey", `{"keyName":"key3"}`,
 			"Authorization", admin),
-		"Unauthorized":       b.send(http.MethodGet, "/v1/topics", ""),
-		"Forbidden":          b.send(http.MethodGet, "/v1/apiKeys", "", "Authorization", reader),
-		"NotFound":           b.send(http.MethodGet, "/v1/topics/parcels", "", "Authorization", admin),
-		"Conflict":           b.send(http.MethodDelete, "/v1/topics/orders", "", "Authorization", admin),
-		"PreconditionFailed": b.send(http.MethodPut, "/v1/topics/orders", "", "Authorization", admin, "If-Match", `"1"`),
-		"TooLarge": b.send(http.MethodPut, "/v1/topics/orders", strings.Repeat(" ", 1<<20+1),
-			"Authorization", admin),
-		"UnsupportedMediaType": b.send(http.MethodPut, "/v1/topics/orders", "kind: basic", "Authorization", admin,
+		"Unauthorized":       s.send(http.MethodGet, "/v1/topics", ""),
+		"Forbidden":          s.send(http.MethodGet, "/v1/apiKeys", "", "Authorization", reader),
+		"NotFound":           s.send(http.MethodGet, "/v1/topics/parcels", "", "Authorization", admin),
+		"Conflict":           s.send(http.MethodDelete, "/v1/topics/orders", "", "Authorization", admin),
+		"PreconditionFailed": s.send(http.MethodPut, "/v1/topics/orders", "", "Authorization", admin, "If-Match", `"1"`),
+		"TooLarge":           s.put("/v1/topics/orders", strings.Repeat(" ", 1<<20+1)),
+		"UnsupportedMediaType": s.send(http.MethodPut, "/v1/topics/orders", "kind: basic", "Authorization", admin,
 			"Content-Type", "application/yaml"),
-		"InternalError":   b.send(http.MethodGet, "/metrics", "", "Authorization", admin),
+		"InternalError":   s.send(http.MethodGet, "/metrics", "", "Authorization", admin),
 		"TooManyRequests": wrongCredentials(),
 		"Unavailable":     {}, // TestOutage
 	}

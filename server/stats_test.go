@@ -14,34 +14,33 @@ func TestMetricsNeedATokenOutsideDev(t *testing.T) {
 	t.Parallel()
 	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "here they are") })
 	closed := setup(t, func(o *server.Options) { o.Metrics = metrics })
-	closed.send(http.MethodGet, "/metrics", "").rejected(http.StatusUnauthorized, "Unauthorized")
+	closed.send(http.MethodGet, "/metrics", "").rejected(401, "Unauthorized")
 	closed.send(http.MethodGet, "/metrics", "", "Authorization", "Bearer wrong").
-		rejected(http.StatusUnauthorized, "Unauthorized")
-	require.Equal(t, "here they are", closed.manage(http.MethodGet, "/metrics", "").body)
+		rejected(401, "Unauthorized")
+	require.Equal(t, "here they are", closed.get("/metrics").body)
 	open := setup(t, func(o *server.Options) { o.Metrics, o.OpenMetrics = metrics, true })
 	require.Equal(t, "here they are", open.send(http.MethodGet, "/metrics", "").body)
-	setup(t, func(o *server.Options) { o.Metrics = nil }).manage(http.MethodGet, "/metrics", "").
-		rejected(http.StatusNotFound, "NotFound")
+	setup(t, func(o *server.Options) { o.Metrics = nil }).get("/metrics").
+		rejected(404, "NotFound")
 }
 
 // Responses are counted by route, not by the path of the request.
 func TestResponsesAreCounted(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	key := b.topic("orders", "")
-	b.subscription("orders", "billing",
+	s := setup(t)
+	key := s.topic("orders", "")
+	s.subscription("orders", "billing",
 		`{"endpointUrl":"https://example.com/hook","filter":{"includedEventTypes":["other"]}}`)
-	require.Equal(t, http.StatusOK, b.publish("orders", key, "["+gridEvent("e1")+","+gridEvent("e2")+"]").status)
-	require.Equal(t, http.StatusBadRequest, b.publish("orders", key, "{").status)
-	require.Equal(t, http.StatusUnauthorized, b.publish("orders", "wrong", gridEvent("e1")).status)
-	require.Equal(t, http.StatusNotFound,
-		b.send(http.MethodPost, "/topics/unknown/api/events", gridEvent("e1"), "Authorization", "Bearer "+adminToken).status)
+	s.publish("orders", key, gridEvents("e1", "e2")).is(200)
+	s.publish("orders", key, "{").is(400)
+	s.publish("orders", "wrong", gridEvent("e1")).is(401)
+	s.send(http.MethodPost, "/topics/unknown/api/events", gridEvent("e1"), "Authorization", "Bearer "+adminToken).is(404)
 	for _, path := range []string{"/nothing/here", "/nothing/there", "/v1/topics/orders/nothing"} {
-		b.manage(http.MethodGet, path, "").rejected(http.StatusNotFound, "NotFound")
+		s.get(path).rejected(404, "NotFound")
 	}
-	b.manage("PROPFIND", "/v1/topics", "").rejected(http.StatusMethodNotAllowed, "MethodNotAllowed")
+	s.manage("PROPFIND", "/v1/topics", "").rejected(405, "MethodNotAllowed")
 
-	stats := b.counters.Read()
+	stats := s.counters.Read()
 	count := func(key server.ResponseKey) (n int64) {
 		for _, c := range stats.Responses[key].Counts {
 			n += c

@@ -14,36 +14,36 @@ import (
 // access keys.
 func TestSystemTopic(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	require.NoError(t, b.store.Topics.EnsureSystem(t.Context()))
+	s := setup(t)
+	require.NoError(t, s.store.Topics.EnsureSystem(t.Context()))
 	const path = "/v1/topics/" + catalog.SystemTopic
 	var list struct {
 		Value []struct{ Name, InputSchema string }
 	}
-	require.NoError(t, json.Unmarshal([]byte(b.manage(http.MethodGet, "/v1/topics", "").body), &list))
+	require.NoError(t, json.Unmarshal([]byte(s.get("/v1/topics").body), &list))
 	require.Equal(t, []struct{ Name, InputSchema string }{{catalog.SystemTopic, "CloudEventSchemaV1_0"}}, list.Value)
-	require.Equal(t, http.StatusOK, b.manage(http.MethodGet, path, "").status)
+	s.get(path).is(200)
 
 	for _, subscription := range []string{"operators", "second"} {
-		require.Equal(t, http.StatusCreated, b.manage(http.MethodPut, path+"/subscriptions/"+subscription,
-			`{"endpointUrl":"https://example.com/notices","filter":{"includedEventTypes":["postrider.deadLetter.created"],`+
-				`"subjectBeginsWith":"/topics/orders"}}`).status)
+		s.put(path+"/subscriptions/"+subscription, `{"endpointUrl":"https://example.com/notices",`+
+			`"filter":{"includedEventTypes":["postrider.deadLetter.created"],`+
+			`"subjectBeginsWith":"/topics/orders"}}`).is(201)
 	}
-	require.Equal(t, http.StatusNoContent, b.manage(http.MethodDelete, path+"/subscriptions/second", "").status)
+	s.delete(path + "/subscriptions/second").is(204)
 
-	require.Contains(t, b.manage(http.MethodPut, path, "").rejected(400, "InvalidRequest").Message, "reserved")
+	require.Contains(t, s.put(path, "").rejected(400, "InvalidRequest").Message, "reserved")
 	for _, call := range []struct{ method, path, body string }{
 		{http.MethodDelete, path, ""},
 		{http.MethodPost, path + "/listKeys", ""},
 		{http.MethodPost, path + "/regenerateKey", `{"keyName":"key1"}`},
 	} {
-		require.Contains(t, b.manage(call.method, call.path, call.body).rejected(409, "SystemTopic").Message,
+		require.Contains(t, s.manage(call.method, call.path, call.body).rejected(409, "SystemTopic").Message,
 			"belongs to postrider", call.path)
 	}
 	const event = `{"specversion":"1.0","id":"1","source":"/s","type":"postrider.deadLetter.created"}`
-	rejection := b.send(http.MethodPost, "/topics/"+catalog.SystemTopic+"/api/events", event, "Authorization",
+	rejection := s.send(http.MethodPost, "/topics/"+catalog.SystemTopic+"/api/events", event, "Authorization",
 		"Bearer "+adminToken, "Content-Type", "application/cloudevents+json").rejected(400, "InvalidRequest")
 	require.Contains(t, rejection.Message, "do not publish to it")
-	b.publish(catalog.SystemTopic, "some key", event).rejected(401, "Unauthorized")
-	require.Zero(t, b.count("SELECT count(*) FROM postrider.events"))
+	s.publish(catalog.SystemTopic, "some key", event).rejected(401, "Unauthorized")
+	require.Zero(t, s.count("SELECT count(*) FROM postrider.events"))
 }

@@ -22,20 +22,20 @@ import (
 )
 
 // setupEngine is a server with an engine that makes handshakes without delays.
-func setupEngine(t *testing.T, change ...func(*server.Options)) *bundle {
+func setupEngine(t *testing.T, change ...func(*server.Options)) *service {
 	t.Helper()
 	local := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
-	b := setupWorkers(t, 20, append([]func(*server.Options){func(o *server.Options) {
-		o.AllowCIDR, o.DefaultValidation, o.ValidationWait = local, nil, 0
+	s := setupWorkers(t, 20, append([]func(*server.Options){func(o *server.Options) {
+		o.AllowCIDR, o.DefaultValidation, o.ValidationWait = local, nil, time.Minute
 	}}, change...)...)
 	engine, err := jobs.New(jobs.Options{
-		Parts: b.store.Parts, Logger: slog.New(slog.DiscardHandler), AllowCIDR: local, HandshakePause: time.Millisecond,
+		Parts: s.store.Parts, Logger: slog.New(slog.DiscardHandler), AllowCIDR: local, HandshakePause: time.Millisecond,
 		StopTimeout: time.Second,
 	})
 	require.NoError(t, err)
 	require.NoError(t, engine.Start(t.Context()))
 	t.Cleanup(func() { _ = engine.Stop(t.Context()) })
-	return b
+	return s
 }
 
 // endpoint serves until the test ends.
@@ -65,12 +65,12 @@ func to(endpoint string) string { return fmt.Sprintf(`{"endpointUrl":%q}`, endpo
 
 func TestEndpointIsValidatedBeforeTheResponse(t *testing.T) {
 	t.Parallel()
-	b := setupEngine(t)
-	b.topic("orders", "")
-	b.topic("custom", customTopic)
+	s := setupEngine(t)
+	s.topic("orders", "")
+	s.topic("custom", customTopic)
 	e := endpoint(t, sendsBack)
 
-	made := b.manage(http.MethodPut, billing, to(e+"?secret=1")).json(http.StatusCreated)
+	made := s.put(billing, to(e+"?secret=1")).json(201)
 	require.Equal(t, "Succeeded", made["provisioningState"])
 	require.Equal(t, "required", made["endpointValidation"])
 	require.Nil(t, made["hold"])
@@ -83,60 +83,57 @@ func TestEndpointIsValidatedBeforeTheResponse(t *testing.T) {
 	step := steps[0].(map[string]any)
 	require.Equal(t, 200.0, step["status"])
 	require.Equal(t, "validated: responded 200 with the code", step["verdict"])
-	require.Equal(t, validation, b.manage(http.MethodGet, billing, "").json(http.StatusOK)["validation"])
+	require.Equal(t, validation, s.get(billing).json(200)["validation"])
 
-	made = b.manage(http.MethodPut, "/v1/topics/custom/subscriptions/billing", to(e)).json(http.StatusCreated)
+	made = s.put("/v1/topics/custom/subscriptions/billing", to(e)).json(201)
 	require.Equal(t, "CustomInputSchema Succeeded",
 		made["eventDeliverySchema"].(string)+" "+made["provisioningState"].(string))
-	require.Equal(t, 2, b.count("SELECT count(*) FROM postrider.handshakes WHERE state = 'succeeded' AND current"))
+	require.Equal(t, 2, s.count("SELECT count(*) FROM postrider.handshakes WHERE state = 'succeeded' AND current"))
 
 	// A change that keeps the endpoint makes no handshake.
-	b.manage(http.MethodPut, billing, fmt.Sprintf(`{"endpointUrl":%q,"maxEventsPerBatch":5}`, e+"?secret=1")).
-		json(http.StatusOK)
-	require.Equal(t, 2, b.count("SELECT count(*) FROM postrider.handshakes"))
+	s.put(billing, fmt.Sprintf(`{"endpointUrl":%q,"maxEventsPerBatch":5}`, e+"?secret=1")).json(200)
+	require.Equal(t, 2, s.count("SELECT count(*) FROM postrider.handshakes"))
 }
 
 func TestEndpointThatFailsThreeTimesIsRejected(t *testing.T) {
 	t.Parallel()
-	b := setupEngine(t)
-	b.topic("orders", "")
+	s := setupEngine(t)
+	s.topic("orders", "")
 	bad := endpoint(t, responses(http.StatusInternalServerError))
 
-	rejection := b.manage(http.MethodPut, billing, to(bad+"/in?secret=1")).
-		rejected(http.StatusBadRequest, "EndpointValidationFailed")
+	rejection := s.put(billing, to(bad+"/in?secret=1")).rejected(400, "EndpointValidationFailed")
 	require.Equal(t, "The attempt to validate the provided endpoint "+bad+
 		"/in failed. Try 3 of 3: responded 500, and only 200 with the code counts. "+
 		"Let the endpoint respond to the handshake, or set endpointValidation to skip.", rejection.Message)
 	require.Equal(t, []string{"endpointUrl", "endpointUrl", "endpointUrl"}, targets(rejection))
-	b.manage(http.MethodGet, billing, "").rejected(http.StatusNotFound, "NotFound")
+	s.get(billing).rejected(404, "NotFound")
 	require.Equal(t, 1,
-		b.count("SELECT count(*) FROM postrider.handshakes WHERE state = 'failed' AND tries = 3 AND NOT current"))
-	require.Equal(t, 3, b.count("SELECT count(*) FROM postrider.handshake_steps WHERE status = 500"))
+		s.count("SELECT count(*) FROM postrider.handshakes WHERE state = 'failed' AND tries = 3 AND NOT current"))
+	require.Equal(t, 3, s.count("SELECT count(*) FROM postrider.handshake_steps WHERE status = 500"))
 
 	good := endpoint(t, sendsBack)
-	b.manage(http.MethodPut, billing, to(good)).json(http.StatusCreated)
-	before := b.manage(http.MethodGet, billing, "").json(http.StatusOK)
-	b.manage(http.MethodPut, billing, to(bad)).rejected(http.StatusBadRequest, "EndpointValidationFailed")
-	require.Equal(t, before, b.manage(http.MethodGet, billing, "").json(http.StatusOK), "the old one goes on untouched")
+	s.put(billing, to(good)).json(201)
+	before := s.get(billing).json(200)
+	s.put(billing, to(bad)).rejected(400, "EndpointValidationFailed")
+	require.Equal(t, before, s.get(billing).json(200), "the old one goes on untouched")
 
-	skipped := b.manage(http.MethodPut, billing, fmt.Sprintf(`{"endpointUrl":%q,"endpointValidation":"skip"}`, bad)).
-		json(http.StatusOK)
+	skipped := s.put(billing, fmt.Sprintf(`{"endpointUrl":%q,"endpointValidation":"skip"}`, bad)).json(200)
 	require.Equal(t, "Succeeded", skipped["provisioningState"])
 	require.Nil(t, skipped["validation"])
 	// not skipped any more
-	b.manage(http.MethodPut, billing, to(bad)).rejected(http.StatusBadRequest, "EndpointValidationFailed")
+	s.put(billing, to(bad)).rejected(400, "EndpointValidationFailed")
 }
 
 func TestValidationURL(t *testing.T) {
 	t.Parallel()
-	b := setupEngine(t)
-	b.topic("orders", "")
-	viewer := b.apiKey("viewer", "read", "")
+	s := setupEngine(t)
+	s.topic("orders", "")
+	viewer := s.apiKey("viewer", "read", "")
 	e := endpoint(t, responses(http.StatusOK))
-	open := func(method, link string) response { return b.send(method, strings.TrimPrefix(link, b.url), "") }
+	open := func(method, link string) response { return s.send(method, strings.TrimPrefix(link, s.url), "") }
 	await := func(name string) (path, link string) {
 		path = "/v1/topics/orders/subscriptions/" + name
-		made := b.manage(http.MethodPut, path, to(e)).json(http.StatusCreated)
+		made := s.put(path, to(e)).json(201)
 		require.Equal(t, "AwaitingManualAction", made["provisioningState"])
 		require.Equal(t, "not_validated", made["hold"].(map[string]any)["reason"])
 		validation := made["validation"].(map[string]any)
@@ -144,26 +141,26 @@ func TestValidationURL(t *testing.T) {
 		require.NotNil(t, validation["expiresAt"])
 		require.Contains(t, validation["message"], "open validationUrl within 10 minutes, or set endpointValidation to skip")
 		link = validation["validationUrl"].(string)
-		require.True(t, strings.HasPrefix(link, b.url+"/topics/orders/eventsubscriptions/"+name+"/validate?id="), link)
-		viewed := b.send(http.MethodGet, path, "", "Authorization", "Bearer "+viewer).
-			json(http.StatusOK)["validation"].(map[string]any)
+		require.True(t, strings.HasPrefix(link, s.url+"/topics/orders/eventsubscriptions/"+name+"/validate?id="), link)
+		viewed := s.send(http.MethodGet, path, "", "Authorization", "Bearer "+viewer).
+			json(200)["validation"].(map[string]any)
 		require.Nil(t, viewed["validationUrl"], "it validates the endpoint")
 		require.Equal(t, validation["expiresAt"], viewed["expiresAt"])
 		return path, link
 	}
 	path, link := await("billing")
-	b.manage(http.MethodPost, path+"/release", "").rejected(http.StatusConflict, "EndpointNotValidated")
-	b.manage(http.MethodPost, path+"/probe", "").rejected(http.StatusConflict, "EndpointNotValidated")
-	open(http.MethodGet, link+"x").rejected(http.StatusNotFound, "NotFound")
-	open(http.MethodGet, link+"%00").rejected(http.StatusNotFound, "NotFound")
-	open(http.MethodGet, strings.Replace(link, "billing", "other", 1)).rejected(http.StatusNotFound, "NotFound")
-	open(http.MethodGet, strings.Split(link, "?")[0]).rejected(http.StatusBadRequest, "InvalidRequest")
+	s.post(path+"/release", "").rejected(409, "EndpointNotValidated")
+	s.post(path+"/probe", "").rejected(409, "EndpointNotValidated")
+	open(http.MethodGet, link+"x").rejected(404, "NotFound")
+	open(http.MethodGet, link+"%00").rejected(404, "NotFound")
+	open(http.MethodGet, strings.Replace(link, "billing", "other", 1)).rejected(404, "NotFound")
+	open(http.MethodGet, strings.Split(link, "?")[0]).rejected(400, "InvalidRequest")
 	for range 2 {
 		opened := open(http.MethodGet, link)
 		require.Equal(t, http.StatusOK, opened.status)
 		require.Equal(t, "Webhook successfully validated as a subscription endpoint.", opened.body)
 	}
-	shown := b.manage(http.MethodGet, path, "").json(http.StatusOK)
+	shown := s.get(path).json(200)
 	require.Equal(t, "Succeeded", shown["provisioningState"])
 	require.Nil(t, shown["hold"])
 	require.Nil(t, shown["validation"].(map[string]any)["validationUrl"])
@@ -172,37 +169,15 @@ func TestValidationURL(t *testing.T) {
 	require.Equal(t, http.StatusOK, open(http.MethodPost, link).status)
 
 	_, link = await("late")
-	b.change("UPDATE postrider_internal.handshakes SET callback_expires_at = now() WHERE state = 'awaiting'")
-	open(http.MethodGet, link).rejected(http.StatusBadRequest, "ValidationOver")
-}
-
-func TestValidationURLBeginsWithThePublicURL(t *testing.T) {
-	t.Parallel()
-	b := setupEngine(t, func(o *server.Options) { o.PublicURL = "https://events.example.com/bus" })
-	b.topic("orders", "")
-	made := b.manage(http.MethodPut, billing, to(endpoint(t, responses(http.StatusOK)))).json(http.StatusCreated)
-	require.Contains(t, made["validation"].(map[string]any)["validationUrl"],
-		"https://events.example.com/bus/topics/orders/eventsubscriptions/billing/validate?id=")
-}
-
-func TestWrongCodesAreLimited(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	b.topic("orders", "")
-	guess := func() response {
-		return b.send(http.MethodGet, "/topics/orders/eventsubscriptions/billing/validate?id=guessed", "")
-	}
-	for range 30 {
-		guess().rejected(http.StatusNotFound, "NotFound")
-	}
-	guess().rejected(http.StatusTooManyRequests, "TooManyRequests")
+	s.change("UPDATE postrider_internal.handshakes SET callback_expires_at = now() WHERE state = 'awaiting'")
+	open(http.MethodGet, link).rejected(400, "ValidationOver")
 }
 
 // A slow endpoint: the event subscription exists, and its deliveries are held until it responds.
 func TestSlowEndpointIsValidatedLater(t *testing.T) {
 	t.Parallel()
-	b := setupEngine(t, func(o *server.Options) { o.ValidationWait = 10 * time.Millisecond })
-	key := b.topic("orders", "")
+	s := setupEngine(t, func(o *server.Options) { o.ValidationWait = 10 * time.Millisecond })
+	key := s.topic("orders", "")
 	response, events := make(chan struct{}), make(chan struct{}, 10)
 	e := endpoint(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Aeg-Event-Type") == "Notification" {
@@ -212,154 +187,133 @@ func TestSlowEndpointIsValidatedLater(t *testing.T) {
 		<-response
 		sendsBack(w, r)
 	})
-	made := b.manage(http.MethodPut, billing, to(e)).json(http.StatusCreated)
+	made := s.put(billing, to(e)).json(201)
 	require.Equal(t, "Creating", made["provisioningState"])
 	require.Equal(t, "not_validated", made["hold"].(map[string]any)["reason"])
-	require.Equal(t, http.StatusOK, b.publish("orders", key, "["+gridEvent("1")+"]").status)
-	held := b.manage(http.MethodGet, billing, "").json(http.StatusOK)
+	s.events(key, "1")
+	held := s.get(billing).json(200)
 	require.Equal(t, 1.0, held["hold"].(map[string]any)["heldDeliveries"])
 	require.Equal(t, "pending", held["validation"].(map[string]any)["state"])
 	require.Empty(t, events)
 	close(response)
 	<-events
-	require.Equal(t, "Succeeded", b.manage(http.MethodGet, billing, "").json(http.StatusOK)["provisioningState"])
+	require.Equal(t, "Succeeded", s.get(billing).json(200)["provisioningState"])
 }
 
 func TestValidateRunsTheHandshakeAgain(t *testing.T) {
 	t.Parallel()
-	b := setupEngine(t)
-	b.topic("orders", "")
-	status := make(chan int, 10)
+	s := setupEngine(t)
+	s.topic("orders", "")
+	var works atomic.Bool
 	e := endpoint(t, func(w http.ResponseWriter, r *http.Request) {
-		if s := <-status; s != http.StatusOK {
-			w.WriteHeader(s)
+		if !works.Load() {
+			w.WriteHeader(http.StatusNotFound)
 			return
 		}
 		sendsBack(w, r)
 	})
-	b.manage(http.MethodPost, billing+"/validate", "").rejected(http.StatusNotFound, "NotFound")
-	b.manage(http.MethodPut, billing, fmt.Sprintf(`{"endpointUrl":%q,"endpointValidation":"skip"}`, e)).
-		json(http.StatusCreated)
-	b.change(
+	s.post(billing+"/validate", "").rejected(404, "NotFound")
+	s.put(billing, fmt.Sprintf(`{"endpointUrl":%q,"endpointValidation":"skip"}`, e)).json(201)
+	s.change(
 		"UPDATE postrider_internal.event_subscriptions SET endpoint_validation = 'required', provisioning_state = 'Failed'")
-	b.change("INSERT INTO postrider_internal.event_subscription_states (subscription_id, not_validated_since) " +
+	s.change("INSERT INTO postrider_internal.event_subscription_states (subscription_id, not_validated_since) " +
 		"SELECT id, now() FROM postrider_internal.event_subscriptions")
-	for range 3 {
-		status <- http.StatusNotFound
-	}
-	b.manage(http.MethodPost, billing+"/validate", "").rejected(http.StatusBadRequest, "EndpointValidationFailed")
-	require.Equal(t, "Failed", b.manage(http.MethodGet, billing, "").json(http.StatusOK)["provisioningState"])
-	status <- http.StatusOK
-	valid := b.manage(http.MethodPost, billing+"/validate", "").json(http.StatusOK)
-	require.Equal(t, "Succeeded", valid["provisioningState"])
-	require.Nil(t, valid["hold"])
-	require.Equal(t, "succeeded", valid["validation"].(map[string]any)["state"])
-}
-
-func TestEndpointValidationSetting(t *testing.T) {
-	t.Parallel()
-	b := setup(t, func(o *server.Options) {
-		o.DefaultValidation = v1.SkipOnLoopback
-		o.AllowCIDR = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
-	})
-	b.topic("orders", "")
-	rejection := b.manage(http.MethodPut, billing, `{"endpointUrl":"https://example.com","endpointValidation":"maybe"}`).
-		rejected(http.StatusBadRequest, "InvalidRequest")
-	require.Equal(t, "endpointValidation must be required or skip", rejection.Message)
-	for url, state := range map[string]string{
-		"http://127.0.0.1:9/":   "skip Succeeded",
-		"http://[::1]:9/":       "skip Succeeded",
-		"http://localhost:9/":   "skip Succeeded",
-		"https://example.com/":  "required Creating",
-		"https://127.example.a": "required Creating",
-	} {
-		name := strings.NewReplacer(":", "", "/", "", "[", "", "]", "").Replace(url)
-		made := b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/"+name, to(url)).json(http.StatusCreated)
-		require.Equal(t, state, made["endpointValidation"].(string)+" "+made["provisioningState"].(string), url)
-	}
-	made := b.manage(http.MethodPut, billing, `{"endpointUrl":"http://127.0.0.1:9/","endpointValidation":"required"}`).
-		json(http.StatusCreated)
-	require.Equal(t, "Creating", made["provisioningState"], "what is stated goes before the default")
-	require.Equal(t, catalog.ValidationRequired, v1.SkipOnLoopback(""))
+	s.post(billing+"/validate", "").rejected(400, "EndpointValidationFailed")
+	require.Equal(t, "Failed", s.get(billing).json(200)["provisioningState"])
+	works.Store(true)
+	valid := s.post(billing+"/validate", "").json(200)
+	require.Equal(t, []any{"Succeeded", nil, "succeeded"},
+		[]any{valid["provisioningState"], valid["hold"], valid["validation"].(map[string]any)["state"]})
 }
 
 // Skipping the validation of an endpoint on this machine does not skip that of others.
-func TestPatchedEndpointIsValidatedAgain(t *testing.T) {
+func TestEndpointValidationSetting(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(o *server.Options) {
-		o.DefaultValidation, o.AllowCIDR = v1.SkipOnLoopback, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	s := setup(t, func(o *server.Options) {
+		o.DefaultValidation = v1.SkipOnLoopback
+		o.AllowCIDR = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 	})
-	b.topic("orders", "")
-	patch := func(name, change string) string {
-		path := "/v1/topics/orders/subscriptions/" + name
-		b.manage(http.MethodPut, path, to("http://127.0.0.1:9/")).json(http.StatusCreated)
-		response := b.manage(http.MethodPatch, path, change)
-		return fmt.Sprintf("%d %v", response.status,
-			b.manage(http.MethodGet, path, "").json(http.StatusOK)["endpointValidation"])
+	s.topic("orders", "")
+	const here = "http://127.0.0.1:9/"
+	rejection := s.put(billing, `{"endpointUrl":"https://example.com","endpointValidation":"maybe"}`).
+		rejected(400, "InvalidRequest")
+	require.Equal(t, "endpointValidation must be required or skip", rejection.Message)
+	for body, state := range map[string]string{
+		to(here): "skip Succeeded", to("http://[::1]:9/"): "skip Succeeded", to("http://localhost:9/"): "skip Succeeded",
+		to("https://example.com/"): "required Creating", to("https://127.example.a"): "required Creating",
+		`{"endpointUrl":"http://127.0.0.1:9/","endpointValidation":"required"}`: "required Creating",
+	} {
+		made := s.put(billing, body).json(201)
+		require.Equal(t, state, fmt.Sprint(made["endpointValidation"], " ", made["provisioningState"]), body)
+		s.delete(billing).is(204)
 	}
-	require.Equal(t, "200 skip", patch("other-label", `{"labels":["a"]}`))
-	require.Equal(t, "200 skip", patch("same-endpoint", to("http://127.0.0.1:9/")))
-	require.Equal(t, "200 skip", patch("here", to("http://127.0.0.1:10/")))
-	require.Equal(t, "400 skip", patch("elsewhere", to("https://example.com/")), "no engine calls it here")
-	require.Equal(t, "200 skip", patch("vouched", `{"endpointUrl":"https://example.com/","endpointValidation":"skip"}`))
+	require.Equal(t, catalog.ValidationRequired, v1.SkipOnLoopback(""))
+	for change, status := range map[string]int{
+		`{"labels":["a"]}`: 200, to(here): 200, to("http://127.0.0.1:10/"): 200,
+		to("https://example.com/"): 400, // no engine calls it here
+		`{"endpointUrl":"https://example.com/","endpointValidation":"skip"}`: 200,
+	} {
+		s.put(billing, to(here)).json(201)
+		s.patch(billing, change).is(status)
+		require.Equal(t, "skip", s.get(billing).json(200)["endpointValidation"], change)
+		s.delete(billing).is(204)
+	}
 }
 
 // A validated endpoint is replaced only by one that has responded.
 func TestSlowEndpointDoesNotReplaceAWorkingOne(t *testing.T) {
 	t.Parallel()
-	b := setupEngine(t, func(o *server.Options) { o.ValidationWait = 10 * time.Millisecond })
-	b.topic("orders", "")
-	b.manage(http.MethodPut, billing, `{"endpointUrl":"http://127.0.0.1:9/","endpointValidation":"skip"}`).
-		json(http.StatusCreated)
-	before := b.manage(http.MethodGet, billing, "").json(http.StatusOK)
+	s := setupEngine(t, func(o *server.Options) { o.ValidationWait = 10 * time.Millisecond })
+	s.topic("orders", "")
+	s.put(billing, `{"endpointUrl":"http://127.0.0.1:9/","endpointValidation":"skip"}`).json(201)
+	before := s.get(billing).json(200)
 	response := make(chan struct{})
 	e := endpoint(t, func(http.ResponseWriter, *http.Request) { <-response })
 	t.Cleanup(func() { close(response) })
 	for _, method := range []string{http.MethodPut, http.MethodPatch} {
-		rejection := b.manage(method, billing, to(e+"/in?secret=1")).
-			rejected(http.StatusBadRequest, "EndpointValidationFailed")
+		rejection := s.manage(method, billing, to(e+"/in?secret=1")).
+			rejected(400, "EndpointValidationFailed")
 		require.Equal(t, "The attempt to validate the provided endpoint "+e+
 			"/in failed. It did not respond within 10ms, so the previous endpoint is kept. "+
 			"Try again, or set endpointValidation to skip.", rejection.Message)
 	}
-	require.Equal(t, before, b.manage(http.MethodGet, billing, "").json(http.StatusOK))
+	require.Equal(t, before, s.get(billing).json(200))
 }
 
 // Each handshake may take 15 s, so a patch with concurrent changes makes two at most.
 func TestPatchMakesTwoHandshakesAtMost(t *testing.T) {
 	t.Parallel()
-	b := setupEngine(t)
-	b.topic("orders", "")
-	b.manage(http.MethodPut, billing, `{"endpointUrl":"http://127.0.0.1:9/","endpointValidation":"skip"}`).
-		json(http.StatusCreated)
+	s := setupEngine(t)
+	s.topic("orders", "")
+	s.put(billing, `{"endpointUrl":"http://127.0.0.1:9/","endpointValidation":"skip"}`).json(201)
 	var requests atomic.Int32
 	e := endpoint(t, func(w http.ResponseWriter, r *http.Request) {
-		b.manage(http.MethodPatch, billing, fmt.Sprintf(`{"labels":["%d"]}`, requests.Add(1))).json(http.StatusOK)
+		s.patch(billing, fmt.Sprintf(`{"labels":["%d"]}`, requests.Add(1))).json(200)
 		sendsBack(w, r)
 	})
-	b.manage(http.MethodPatch, billing, to(e)).rejected(http.StatusConflict, "ConcurrentChange")
+	s.patch(billing, to(e)).rejected(409, "ConcurrentChange")
 	require.EqualValues(t, 2, requests.Load())
-	require.Equal(t, "http://127.0.0.1:9/", b.manage(http.MethodGet, billing, "").json(http.StatusOK)["endpointBaseUrl"])
+	require.Equal(t, "http://127.0.0.1:9/", s.get(billing).json(200)["endpointBaseUrl"])
 }
 
 // A change that keeps the endpoint keeps its handshake in progress and its validationUrl.
 func TestChangesKeepTheValidationURL(t *testing.T) {
 	t.Parallel()
-	b := setupEngine(t)
-	b.topic("orders", "")
+	s := setupEngine(t)
+	s.topic("orders", "")
 	e := endpoint(t, responses(http.StatusOK))
-	made := b.manage(http.MethodPut, billing, to(e)).json(http.StatusCreated)
+	made := s.put(billing, to(e)).json(201)
 	for method, body := range map[string]string{http.MethodPut: to(e), http.MethodPatch: `{"maxEventsPerBatch":5}`} {
-		kept := b.manage(method, billing, body).json(http.StatusOK)
+		kept := s.manage(method, billing, body).json(200)
 		require.Equal(t, "AwaitingManualAction", kept["provisioningState"], method)
 		require.Equal(t, made["validation"], kept["validation"], method)
 	}
-	b.change("UPDATE postrider_internal.handshakes SET callback_expires_at = now()")
-	require.NoError(t, b.store.Handshakes.Expire(t.Context()))
-	failed := b.manage(http.MethodPatch, billing, `{"labels":["a"]}`).json(http.StatusOK)
+	s.change("UPDATE postrider_internal.handshakes SET callback_expires_at = now()")
+	require.NoError(t, s.store.Handshakes.Expire(t.Context()))
+	failed := s.patch(billing, `{"labels":["a"]}`).json(200)
 	require.Equal(t, "Failed", failed["provisioningState"])
 	require.Equal(t, "not_validated", failed["hold"].(map[string]any)["reason"])
-	again := b.manage(http.MethodPut, billing, to(e)).json(http.StatusOK)
+	again := s.put(billing, to(e)).json(200)
 	require.Equal(t, "AwaitingManualAction", again["provisioningState"])
 	require.NotEqual(t, made["validation"].(map[string]any)["validationUrl"],
 		again["validation"].(map[string]any)["validationUrl"])
@@ -368,20 +322,20 @@ func TestChangesKeepTheValidationURL(t *testing.T) {
 // A PUT with If-Match succeeds after its own handshake, although that changes the version.
 func TestConditionalPutAfterAFailedHandshake(t *testing.T) {
 	t.Parallel()
-	b := setupEngine(t)
-	b.topic("orders", "")
+	s := setupEngine(t)
+	s.topic("orders", "")
 	var works atomic.Bool
 	e := endpoint(t, func(w http.ResponseWriter, r *http.Request) {
 		if works.Load() {
 			sendsBack(w, r)
 		}
 	})
-	b.manage(http.MethodPut, billing, to(e)).json(http.StatusCreated)
-	b.change("UPDATE postrider_internal.handshakes SET callback_expires_at = now()")
-	require.NoError(t, b.store.Handshakes.Expire(t.Context()))
+	s.put(billing, to(e)).json(201)
+	s.change("UPDATE postrider_internal.handshakes SET callback_expires_at = now()")
+	require.NoError(t, s.store.Handshakes.Expire(t.Context()))
 	works.Store(true)
-	etag := b.manage(http.MethodGet, billing, "").json(http.StatusOK)["etag"].(string)
-	put := b.send(http.MethodPut, billing, to(e), "Authorization", "Bearer "+adminToken, "Content-Type",
+	etag := s.get(billing).json(200)["etag"].(string)
+	put := s.send(http.MethodPut, billing, to(e), "Authorization", "Bearer "+adminToken, "Content-Type",
 		"application/json", "If-Match", etag)
-	require.Equal(t, "Succeeded", put.json(http.StatusOK)["provisioningState"])
+	require.Equal(t, "Succeeded", put.json(200)["provisioningState"])
 }

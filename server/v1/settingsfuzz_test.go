@@ -1,4 +1,4 @@
-package server_test
+package v1_test
 
 import (
 	"testing"
