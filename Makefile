@@ -90,7 +90,7 @@ bench: build ## Measure published and delivered events per second on this machin
 
 screenshots: ## Make the pictures in docs/img of a demo shop, which needs Chromium
 	@mkdir -p docs/img
-	$(GO) test ./web -run TestScreenshots -count=1 -timeout 15m -args -screenshots $(CURDIR)/docs/img
+	cd e2e && $(GO) test . -run TestScreenshots -count=1 -timeout 15m -args -screenshots $(CURDIR)/docs/img
 
 clean: ## Remove what was built
 	rm -rf bin

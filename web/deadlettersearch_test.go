@@ -2,14 +2,12 @@ package web_test
 
 import (
 	"html"
-	"net/http/httptest"
 	"net/url"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 )
 
@@ -82,22 +80,4 @@ func TestSearchContinues(t *testing.T) {
 	require.NotContains(t, page, "Search further")
 	require.Regexp(t, "third.*second.*first", page)
 	require.Equal(t, 400, b.request("GET", "/ui/dead-letters?search=x&found=none").Code)
-}
-
-func TestSearchInBrowser(t *testing.T) {
-	t.Parallel()
-	w := newBrowser(t)
-	b := setup(t)
-	b.searchable(t)
-	srv := httptest.NewServer(b.echo)
-	t.Cleanup(srv.Close)
-	_, err := b.pool.Exec(t.Context(), oneByOne)
-	require.NoError(t, err)
-	w.size(t, 1440, 900, "light")
-	w.do(t, chromedp.Navigate(srv.URL+searchPage("order")), chromedp.WaitReady(chromedp.CSS("#page")))
-	w.eventually(t, `document.querySelectorAll(".lines tbody tr").length === 3 && !document.querySelector(".searching")`)
-	w.requireNoConsoleErrors(t, "a search that continues by itself")
-	w.requireAccessible(t, "search")
-	w.do(t, chromedp.Navigate(srv.URL+searchPage("= 1")), chromedp.WaitReady(chromedp.CSS("#page")))
-	w.requireAccessible(t, "rejected search")
 }

@@ -21,6 +21,7 @@ const (
 	noticesFile = "THIRD_PARTY_NOTICES"
 	// vendoredLicenses are those of the dashboard's scripts and styles.
 	vendoredLicenses = "web/static/LICENSES.txt"
+	editorLock       = "web/editor/package-lock.json"
 )
 
 // licenseFile matches the names of the files that a copy of a module must include.
@@ -134,6 +135,27 @@ func vendoredProblems(r *repository) (problems []string) {
 		file := path.Base(name)
 		if strings.Contains(file, ".min.") && !strings.Contains(r.texts[vendoredLicenses], file) {
 			problems = append(problems, fmt.Sprintf("%s: %s has no license of it: add one", name, vendoredLicenses))
+		}
+	}
+	return append(problems, editorProblems(r)...)
+}
+
+// editorProblems returns the packages of the dashboard's editor whose licenses are not recorded.
+func editorProblems(r *repository) (problems []string) {
+	var lock struct {
+		Packages map[string]struct{ Version, License string }
+	}
+	if err := json.Unmarshal([]byte(r.texts[editorLock]), &lock); err != nil || len(lock.Packages) == 0 {
+		return []string{fmt.Sprintf("%s: no list of packages: %v", editorLock, err)}
+	}
+	for place, p := range lock.Packages {
+		name := strings.TrimPrefix(place, "node_modules/")
+		if name == "" || strings.Contains(name, "esbuild") { // this package, and what builds it
+			continue
+		}
+		if p.License != "MIT" || !strings.Contains(r.texts[vendoredLicenses], name+"@"+p.Version+"\n") {
+			problems = append(problems, fmt.Sprintf("%s: %s has no license of %s@%s (%s): add it",
+				editorLock, vendoredLicenses, name, p.Version, p.License))
 		}
 	}
 	return problems

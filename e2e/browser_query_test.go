@@ -1,10 +1,8 @@
-package web_test
+package e2e
 
 import (
-	"net/http/httptest"
 	"testing"
 
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 )
@@ -17,7 +15,7 @@ const (
 )
 
 // write replaces the SQL in the editor.
-func (w *browser) write(t *testing.T, sql string) {
+func (w *window) write(t *testing.T, sql string) {
 	t.Helper()
 	w.value(t, `(`+editorRoot+`.querySelector(".cm-content").focus(), 1)`)
 	w.do(t, chromedp.KeyEvent("a", chromedp.KeyModifiers(ctrl)))
@@ -30,54 +28,40 @@ func (w *browser) write(t *testing.T, sql string) {
 }
 
 // runSQL runs SQL in the editor and waits for an element of the result.
-func (w *browser) runSQL(t *testing.T, sql, selector string) {
+func (w *window) runSQL(t *testing.T, sql, selector string) {
 	t.Helper()
 	w.write(t, sql)
 	w.value(t, `(document.querySelector("#result").replaceChildren(), 1)`)
 	w.do(t, chromedp.KeyEvent("\r", chromedp.KeyModifiers(ctrl)), chromedp.WaitReady(chromedp.CSS(selector)))
 }
 
-// One browser serves all subtests because its start is slow.
-func TestQueryEditorInBrowser(t *testing.T) {
-	t.Parallel()
-	w := newBrowser(t)
-	b := seeded(t, pageTexts...).queryable(t)
-	srv := httptest.NewServer(b.echo)
-	t.Cleanup(srv.Close)
-	w.size(t, 1440, 900, "light")
-	//nolint:paralleltest // one window
-	t.Run("question", func(t *testing.T) { w.testQuestion(t, srv.URL) })
-	//nolint:paralleltest // one window
-	t.Run("result", func(t *testing.T) { w.testResult(t, srv.URL) })
-	//nolint:paralleltest // one window
-	t.Run("completion", func(t *testing.T) { w.testCompletion(t, srv.URL) })
-	//nolint:paralleltest // one window
-	t.Run("cancel", func(t *testing.T) { w.testCancelQuery(t, b, srv.URL) })
+func testQueryPage(t *testing.T, w *window, s *shop) {
+	w.testQuestion(t)
+	w.testResult(t)
+	w.testCompletion(t)
+	w.testCancelQuery(t, s.db)
 	w.requireNoConsoleErrors(t, "query editor")
-	//nolint:paralleltest // one window
-	t.Run("mistake", func(t *testing.T) { w.testMistake(t) })
-	//nolint:paralleltest // one window
-	t.Run("without JavaScript", func(t *testing.T) { w.testQueryWithoutScript(t, srv.URL) })
+	w.testMistake(t)
+	w.testQueryWithoutScript(t)
 }
 
-func (w *browser) testQuestion(t *testing.T, base string) {
-	w.do(t, chromedp.Navigate(base+"/ui/query?question=pending&topic=orders&subscription=held"),
-		chromedp.WaitReady(chromedp.CSS(".editor")))
+func (w *window) testQuestion(t *testing.T) {
+	t.Helper()
+	w.visit(t, "/ui/query?question=pending&topic=quiet&subscription=held", ".editor")
 	require.Equal(t, "false", w.value(t, `document.querySelector("#sql").checkVisibility()`))
 	require.Contains(t, w.value(t, editorRoot+`.querySelector(".cm-content").textContent`), "topic = $1")
-	w.screenshot(t, "query-question")
 	w.do(t, chromedp.Click(chromedp.CSS(`button[value="run"]`)), chromedp.WaitReady(chromedp.CSS(".result")))
-	require.Equal(t, "5", w.value(t, `document.querySelector(".result").tBodies[0].rows.length`))
+	require.Equal(t, "2", w.value(t, `document.querySelector(".result").tBodies[0].rows.length`))
 	require.Equal(t, "8", w.value(t, `document.querySelectorAll(".sort").length`))
-	w.screenshot(t, "query-result")
 	w.requireAccessible(t, "/ui/query")
 	w.do(t, chromedp.Click(chromedp.CSS(`button[value="plan"]`)), chromedp.WaitReady(chromedp.CSS(".plan")))
-	require.Contains(t, w.value(t, `document.querySelector(".plan").textContent`), "cost=")
+	require.Contains(t, w.textOf(t, ".plan"), "cost=")
 }
 
 // Results are sorted by value, NULL last. JSON is colored, and its text is unchanged.
-func (w *browser) testResult(t *testing.T, base string) {
-	w.do(t, chromedp.Navigate(base+"/ui/query"), chromedp.WaitReady(chromedp.CSS(".editor")))
+func (w *window) testResult(t *testing.T) {
+	t.Helper()
+	w.visit(t, "/ui/query", ".editor")
 	w.runSQL(t, "values (2, 'b', null), (null, 'c', null), (10, 'a', '{\"a\": [1, true, \"<i>\"]}')", ".sort")
 	const first = `[...document.querySelector(".result").tBodies[0].rows].map((r) => r.cells[0].textContent).join()`
 	require.Equal(t, "2,NULL,10", w.value(t, first), "the server's order")
@@ -94,20 +78,13 @@ func (w *browser) testResult(t *testing.T, base string) {
 	require.Equal(t, `{"a":[1,true,"<i>"]}`,
 		w.value(t, `JSON.stringify(JSON.parse(document.querySelector(".long pre").textContent))`))
 	w.runSQL(t, "select * from events order by published_at", ".result")
-	if pictures() != "" {
-		w.size(t, 3840, 900, "light")
-		w.screenshot(t, "query-3840")
-		w.size(t, 360, 800, "light")
-		w.screenshot(t, "query-phone")
-		w.size(t, 1440, 900, "dark")
-		w.screenshot(t, "query-dark")
-	}
 	w.requireAccessible(t, "/ui/query")
 	require.Equal(t, "undefined", w.value(t, "window.__x"))
 }
 
-func (w *browser) testCompletion(t *testing.T, base string) {
-	w.do(t, chromedp.Navigate(base+"/ui/query"), chromedp.WaitReady(chromedp.CSS(".editor")))
+func (w *window) testCompletion(t *testing.T) {
+	t.Helper()
+	w.visit(t, "/ui/query", ".editor")
 	w.write(t, "select dead")
 	w.do(t, chromedp.KeyEvent("_"))
 	w.eventually(t, `!!`+editorRoot+`.querySelector(".cm-completionInfo")`)
@@ -116,50 +93,52 @@ func (w *browser) testCompletion(t *testing.T, base string) {
 		"Deliveries that failed")
 	require.Equal(t, "rgb(224, 241, 236)",
 		w.value(t, `getComputedStyle(`+editorRoot+`.querySelector("[aria-selected]")).backgroundColor`), "styles apply")
-	w.screenshot(t, "query-completion")
 	require.Equal(t, "true", w.value(t, editorRoot+`.querySelector(".cm-content").dispatchEvent(`+
 		`new KeyboardEvent("keydown", { key: "x", bubbles: true, composed: true, cancelable: true }))`),
 		"no shortcut while typing")
 }
 
 // Cancel ends the query in PostgreSQL.
-func (w *browser) testCancelQuery(t *testing.T, b *bundle, base string) {
-	const running = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'FETCH%' " +
-		"AND datname = current_database()"
-	w.do(t, chromedp.Navigate(base+"/ui/query"), chromedp.WaitReady(chromedp.CSS(".editor")))
+func (w *window) testCancelQuery(t *testing.T, db *database) {
+	t.Helper()
+	running := func() int {
+		return one[int](db, "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'FETCH%' "+
+			"AND datname = current_database()")
+	}
+	w.visit(t, "/ui/query", ".editor")
 	w.write(t, "select count(*) from generate_series(1, 1e12)")
 	w.do(t, chromedp.Click(chromedp.CSS(`button[value="run"]`)), chromedp.WaitVisible(chromedp.CSS("#cancel-query")),
 		chromedp.Click(chromedp.CSS(`button[value="run"]`))) // cancels the first
-	b.eventually(t, 1, running)
+	eventually(t, "one query runs", func() bool { return running() == 1 })
 	w.do(t, chromedp.Click(chromedp.CSS("#cancel-query")))
 	w.eventually(t, `document.querySelector("#result").textContent === "Canceled."`)
 	require.Equal(t, "false", w.value(t, `document.querySelector("#cancel-query").checkVisibility()`))
-	b.eventually(t, 0, running)
+	eventually(t, "no query runs", func() bool { return running() == 0 })
 }
 
 // The place of a mistake is counted in characters.
-func (w *browser) testMistake(t *testing.T) {
+func (w *window) testMistake(t *testing.T) {
+	t.Helper()
 	w.runSQL(t, "select '𝛿',\n  nothing_such\nfrom topics", "[data-position]")
 	w.eventually(t, editorRoot+`.querySelector(".cm-mistake")?.textContent === "nothing_such"`)
-	require.Contains(t, w.value(t, `document.querySelector(".mistake-title").textContent`), "line 2, column 3")
+	require.Contains(t, w.textOf(t, ".mistake-title"), "line 2, column 3")
 	require.Empty(t, w.violations(t))
-	w.screenshot(t, "query-mistake")
 	w.write(t, "select 1")
 	w.eventually(t, editorRoot+`.querySelector(".cm-mistake") === null`)
 }
 
-func (w *browser) testQueryWithoutScript(t *testing.T, base string) {
-	_, err := chromedp.Call(w.ctx, emulation.SetScriptExecutionDisabled,
-		emulation.SetScriptExecutionDisabledParams{Value: true})
-	require.NoError(t, err)
-	w.do(t, chromedp.Navigate(base+"/ui/query"), chromedp.WaitVisible(chromedp.CSS("#sql")),
-		chromedp.SendKeys(chromedp.CSS("#sql"), "select $1 as answer"), chromedp.Click(chromedp.CSS(`button[value="run"]`)),
+func (w *window) testQueryWithoutScript(t *testing.T) {
+	t.Helper()
+	w.disableScripts(t)
+	w.visit(t, "/ui/query", "#sql")
+	w.do(t, chromedp.SendKeys(chromedp.CSS("#sql"), "select $1 as answer"),
+		chromedp.Click(chromedp.CSS(`button[value="run"]`)),
 		chromedp.WaitVisible(chromedp.CSS("#arg-0")), chromedp.SendKeys(chromedp.CSS("#arg-0"), "42"),
 		chromedp.Click(chromedp.CSS(`button[value="run"]`)), chromedp.WaitVisible(chromedp.CSS(".result")))
-	require.Equal(t, "42", w.value(t, `document.querySelector(".result td").textContent`))
-	require.Equal(t, base+"/ui/query", w.value(t, "location.href"))
-	w.screenshot(t, "query-without-script")
-	w.do(t, chromedp.Navigate(base+"/ui/events"), chromedp.Click(chromedp.CSS(".fold:has(.needs-query) > summary")),
-		chromedp.Click(chromedp.CSS(".needs-query button")), chromedp.WaitVisible(chromedp.CSS("#sql")))
+	require.Equal(t, "42", w.textOf(t, ".result td"))
+	require.Equal(t, w.base+"/ui/query", w.value(t, "location.href"))
+	w.visit(t, "/ui/events", "#page")
+	w.click(t, ".fold:has(.needs-query) > summary", ".needs-query button")
+	w.click(t, ".needs-query button", "#sql")
 	require.Contains(t, w.value(t, `document.querySelector("#sql").value`), "from postrider.events")
 }

@@ -1,13 +1,42 @@
-package web_test
+package e2e
 
 import (
+	_ "embed"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/internal/postgres"
+	"postrider/internal/testnode"
 	"postrider/policy"
 )
+
+//go:embed testdata/browser/demo.sql
+var demoSQL string
+
+const (
+	// demoDeliveries are about thirty a minute: enough for charts, created in half a minute.
+	demoDeliveries = 300_000
+	// demoNewest is a delivery of the event subscription of docs/guides/dashboard.md.
+	demoNewest = `SELECT id FROM postrider_internal.deliveries
+		WHERE subscription_id = 11 AND event_day = (now() AT TIME ZONE 'UTC')::date ORDER BY id DESC LIMIT 1`
+)
+
+// fillDemo fills a database with a shop that has failures.
+func fillDemo(t *testing.T, db *database) {
+	t.Helper()
+	require.NoError(t, testnode.FillWeek(t.Context(), db.pool, demoDeliveries))
+	sealer, err := postgres.NewSealer(testnode.Key)
+	require.NoError(t, err)
+	db.exec("UPDATE postrider_internal.event_subscriptions SET secrets_sealed = $1",
+		sealer.Seal("event_subscriptions.secrets_sealed", `{"endpointUrl":"https://contoso.example/"}`))
+	db.exec(demoSQL)
+	db.exec("VACUUM (ANALYZE) postrider_internal.rollups, postrider_internal.rollup_sums, postrider_internal.dead_letters")
+	delivery := one[int64](db, demoNewest)
+	db.exec("DELETE FROM postrider_internal.delivery_attempts WHERE delivery_id = $1", delivery)
+	insertDemoAttempts(t, db, delivery)
+}
 
 // demoAttempt is an attempt of the delivery in docs/guides/dashboard.md: the response and the random part of the
 // jitter. The retry policy computes the due time and the reason.
@@ -41,31 +70,28 @@ func demoAttempts() []demoAttempt {
 }
 
 // insertDemoAttempts gives a delivery an attempt history as the engine records it. The last attempt was 14 s ago.
-func (b *bundle) insertDemoAttempts(t *testing.T, delivery int64) {
+func insertDemoAttempts(t *testing.T, db *database, delivery int64) {
 	t.Helper()
 	const insert = `INSERT INTO postrider_internal.delivery_attempts (day, delivery_id, subscription_id, job_id, number,
-		    due_at, started_at,
-		   duration_us, dns_us, connect_us, tls_us, first_byte_us, status, outcome, error, verdict, next_attempt_at, rule,
-		       step_ms, floor_ms,
-		   jitter_ms, node, response_headers, response_excerpt)
+		    due_at, started_at, duration_us, dns_us, connect_us, tls_us, first_byte_us, status, outcome, error, verdict,
+		    next_attempt_at, rule, step_ms, floor_ms, jitter_ms, node, response_headers, response_excerpt)
 		SELECT d.event_day, d.id, d.subscription_id, d.id, $2, now() + $3, now() + $3, $4, nullif($5, 0), nullif($6, 0),
-		       nullif($7, 0),
-		       nullif($8, 0), nullif($9, 0), $10, nullif($11, ''), 'retry', now() + $12, $13, $14, $15, $16, 'node-1',
-		       convert_to(nullif($17, ''), 'UTF8'), convert_to(nullif($18, ''), 'UTF8')
+		       nullif($7, 0), nullif($8, 0), nullif($9, 0), $10, nullif($11, ''), 'retry', now() + $12, $13, $14, $15, $16,
+		       'node-1', convert_to(nullif($17, ''), 'UTF8'), convert_to(nullif($18, ''), 'UTF8')
 		  FROM postrider_internal.deliveries d WHERE d.id = $1`
 	const update = `UPDATE postrider_internal.deliveries SET attempts = $2, time_to_live_since = now() + $3,
-		       first_attempt_at = now() + $3,
-		   last_attempt_at = now() + $4, next_attempt_at = now() + $5, last_outcome = 'Busy', last_status = 503 WHERE id = $1`
-	rules, ok := b.store.Cache.Snapshot().Rules(11)
+		       first_attempt_at = now() + $3, last_attempt_at = now() + $4, next_attempt_at = now() + $5,
+		       last_outcome = 'Busy', last_status = 503 WHERE id = $1`
+	p, ok := policy.Builtin("ga-2021")
 	require.True(t, ok)
+	rules := p.Resolve(policy.Overrides{})
 	attempts, due := demoAttempts(), time.Unix(0, 0)
 	verdicts, starts := make([]policy.Verdict, len(attempts)), make([]time.Time, len(attempts))
 	for i, m := range attempts {
 		starts[i] = due
 		verdicts[i] = policy.Decide(rules.Policy, policy.Attempt{
 			Result: m.result, Kind: policy.KindWebhook, Number: i + 1, TimeToLiveSince: starts[0], FirstAttemptAt: starts[0],
-			ScheduledAt: due,
-			FinishedAt:  due.Add(m.took), Limits: rules.Limits, DeadLetter: true, Jitter: m.jitter,
+			ScheduledAt: due, FinishedAt: due.Add(m.took), Limits: rules.Limits, DeadLetter: true, Jitter: m.jitter,
 		})
 		require.Equal(t, policy.Retry, verdicts[i].Action)
 		due = verdicts[i].At
@@ -73,19 +99,12 @@ func (b *bundle) insertDemoAttempts(t *testing.T, delivery int64) {
 	ago := func(at time.Time) time.Duration { return at.Sub(starts[len(starts)-1]) - 14*time.Second }
 	for i, m := range attempts {
 		why := verdicts[i].Why
-		_, err := b.pool.Exec(t.Context(), insert, delivery, i+1, ago(starts[i]), m.took.Microseconds(),
-			m.phases[0].Microseconds(),
+		db.exec(insert, delivery, i+1, ago(starts[i]), m.took.Microseconds(), m.phases[0].Microseconds(),
 			m.phases[1].Microseconds(), m.phases[2].Microseconds(), m.phases[3].Microseconds(), m.result.Status,
-			string(rules.Policy.Classify(policy.KindWebhook, m.result)),
-			m.err, ago(verdicts[i].At), why.String(), why.Step.Milliseconds(), why.Floor.Milliseconds(),
-			why.Jitter.Milliseconds(),
-			m.headers, m.excerpt)
-		require.NoError(t, err)
+			string(rules.Policy.Classify(policy.KindWebhook, m.result)), m.err, ago(verdicts[i].At), why.String(),
+			why.Step.Milliseconds(), why.Floor.Milliseconds(), why.Jitter.Milliseconds(), m.headers, m.excerpt)
 	}
-	_, err := b.pool.Exec(t.Context(), update, delivery, len(attempts), ago(starts[0]),
-		ago(starts[len(starts)-1]), ago(due))
-	require.NoError(t, err)
-	_, err = b.pool.Exec(t.Context(), `UPDATE postrider_internal.events SET published_at = now() + $2
+	db.exec(update, delivery, len(attempts), ago(starts[0]), ago(starts[len(starts)-1]), ago(due))
+	db.exec(`UPDATE postrider_internal.events SET published_at = now() + $2
 		WHERE id = (SELECT event_uuid FROM postrider_internal.deliveries WHERE id = $1)`, delivery, ago(starts[0]))
-	require.NoError(t, err)
 }

@@ -1,16 +1,15 @@
-package web_test
+package e2e
 
 import (
 	"bytes"
 	"cmp"
 	"context"
-	_ "embed"
 	"flag"
 	"image"
 	"image/color"
 	"image/png"
 	"maps"
-	"net/http/httptest"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,54 +17,13 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
-
-	"postrider/internal/postgres"
-	"postrider/internal/query"
-	"postrider/internal/testnode"
-	"postrider/web"
 )
 
 var screenshots = flag.String("screenshots", "",
 	"write the pictures of the guides into this `folder` (make screenshots)")
 
-//go:embed testdata/demo.sql
-var demoSQL string
-
-const (
-	// demoDeliveries are about thirty a minute: enough for charts, created in half a minute.
-	demoDeliveries = 300_000
-	// largestPicture limits a picture in bytes; the set is below 1.5 MB.
-	largestPicture = 150_000
-)
-
-// demo is the dashboard of a shop with failures. No engine runs, so its state does not change.
-func demo(t *testing.T) *bundle {
-	t.Helper()
-	b := setup(t, func(o *web.Options) {
-		o.Retention = query.Retention{DeliveredDays: 30, AttemptsDays: 14}
-	})
-	require.NoError(t, testnode.FillWeek(t.Context(), b.pool, demoDeliveries))
-	sealer, err := postgres.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
-	require.NoError(t, err)
-	_, err = b.pool.Exec(t.Context(), "UPDATE postrider_internal.event_subscriptions SET secrets_sealed = $1",
-		sealer.Seal("event_subscriptions.secrets_sealed", `{"endpointUrl":"https://contoso.example/"}`))
-	require.NoError(t, err)
-	_, err = b.pool.Exec(t.Context(), demoSQL)
-	require.NoError(t, err)
-	_, err = b.pool.Exec(t.Context(),
-		"VACUUM (ANALYZE) postrider_internal.rollups, postrider_internal.rollup_sums, postrider_internal.dead_letters")
-	require.NoError(t, err)
-	require.NoError(t, b.store.Maintenance.EnsurePartitions(t.Context()))
-	require.NoError(t, b.store.Cache.Reload(t.Context()))
-	const newest = `SELECT id FROM postrider_internal.deliveries
-		WHERE subscription_id = 11 AND event_day = (now() AT TIME ZONE 'UTC')::date ORDER BY id DESC LIMIT 1`
-	var delivery int64
-	require.NoError(t, b.pool.QueryRow(t.Context(), newest).Scan(&delivery))
-	_, err = b.pool.Exec(t.Context(), "DELETE FROM postrider_internal.delivery_attempts WHERE delivery_id = $1", delivery)
-	require.NoError(t, err)
-	b.insertDemoAttempts(t, delivery)
-	return b
-}
+// largestPicture limits a picture in bytes; the set is below 1.5 MB.
+const largestPicture = 150_000
 
 // TestScreenshots takes the pictures of the documentation.
 func TestScreenshots(t *testing.T) {
@@ -73,13 +31,17 @@ func TestScreenshots(t *testing.T) {
 		t.Skip("run make screenshots")
 	}
 	t.Parallel()
-	b := demo(t).queryable(t)
-	srv := httptest.NewServer(b.echo)
-	t.Cleanup(srv.Close)
-	w := newBrowser(t)
-	delivery := "/ui/deliveries/" +
-		b.value(t, "SELECT delivery_id FROM postrider.delivery_attempts WHERE number = 4 ORDER BY started_at DESC LIMIT 1")
-	deadLetter := "/ui/dead-letters/" + b.value(t, "SELECT dead_letter_id FROM postrider.dead_letters "+
+	db := migratedDatabase(t)
+	up := postrider(t, append(db.env(), "POSTRIDER_ENCRYPTION_KEY="+testEncryptionKey), "migrate", "up")
+	require.Zero(t, up.code, up.stderr)
+	fillDemo(t, db)
+	n := startNode(t, db, "--role", "api", "--keep-attempts-days", "14") // it delivers nothing: the state does not change
+	n.manage(http.StatusCreated, http.MethodPut, "/v1/users/ann", `{"role":"admin","password":"`+dashboardPassword+`"}`)
+	w := newWindow(t, startChromium(t), n)
+	w.signIn(t)
+	delivery := "/ui/deliveries/" + one[string](db,
+		"SELECT delivery_id::text FROM postrider.delivery_attempts WHERE number = 4 ORDER BY started_at DESC LIMIT 1")
+	deadLetter := "/ui/dead-letters/" + one[string](db, "SELECT dead_letter_id::text FROM postrider.dead_letters "+
 		"WHERE reason = 'MaxDeliveryAttemptsExceeded' ORDER BY dead_lettered_at DESC LIMIT 1")
 	for _, picture := range []struct {
 		name, path    string
@@ -97,7 +59,7 @@ func TestScreenshots(t *testing.T) {
 		{"phone", "/ui/", 390, 844, "light"},
 	} {
 		w.size(t, picture.width, picture.height, picture.scheme)
-		w.do(t, chromedp.Navigate(srv.URL+picture.path), chromedp.WaitReady(chromedp.CSS("#page")))
+		w.visit(t, picture.path, "#page")
 		w.eventually(t, `[...document.querySelectorAll(".chart")].every((c) => c.querySelector("canvas"))`)
 		w.requireNoConsoleErrors(t, picture.path)
 		w.value(t, `(document.querySelectorAll(".storage details:not([open])").forEach((d, i) => { d.open = i === 1 }), 1)`)
@@ -105,21 +67,21 @@ func TestScreenshots(t *testing.T) {
 			`e.textContent = "Database postrider" }), 1)`)
 		w.picture(t, picture.name)
 	}
-	w.queryPictures(t, srv.URL)
+	w.queryPictures(t)
 }
 
 // queryPictures takes pictures of the result of a query, and of the review of a repair.
-func (w *browser) queryPictures(t *testing.T, base string) {
+func (w *window) queryPictures(t *testing.T) {
 	t.Helper()
 	w.size(t, 1440, 920, "light")
-	w.do(t, chromedp.Navigate(base+"/ui/query"), chromedp.WaitReady(chromedp.CSS(".editor")))
+	w.visit(t, "/ui/query", ".editor")
 	w.runSQL(t, `select dead_letter_id, subject, data ->> 'currency' as currency, data -> 'total' as total, data
   from dead_letters
  where last_status = 400 and last_response ~ 'currency' and data @> '{"currency": "EUR"}'
  order by dead_lettered_at desc limit 10`, ".result")
 	w.picture(t, "query")
 	letter := w.value(t, `document.querySelector('.result a[href^="/ui/dead-letters/"]').getAttribute("href")`)
-	w.do(t, chromedp.Navigate(base+letter+"/repair"), chromedp.WaitReady(chromedp.CSS(".editor")))
+	w.visit(t, letter+"/repair", ".editor")
 	w.value(t, `((e) => { e.value = e.value.replace('"EUR"', '"CHF"'); return 1 })(document.querySelector("#event"))`)
 	w.size(t, 1440, 900, "light")
 	w.do(t, chromedp.Click(chromedp.CSS(`button[value="review"]`)), chromedp.WaitReady(chromedp.CSS(".diff")))
@@ -128,7 +90,7 @@ func (w *browser) queryPictures(t *testing.T, base string) {
 }
 
 // picture writes a picture for the documentation.
-func (w *browser) picture(t *testing.T, name string) {
+func (w *window) picture(t *testing.T, name string) {
 	t.Helper()
 	small := w.shot(t)
 	require.Less(t, len(small), largestPicture, name)
@@ -136,7 +98,7 @@ func (w *browser) picture(t *testing.T, name string) {
 }
 
 // shot is a picture of the window.
-func (w *browser) shot(t *testing.T) []byte {
+func (w *window) shot(t *testing.T) []byte {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(w.ctx, patience)
 	defer cancel()
