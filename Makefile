@@ -32,7 +32,7 @@ test-postgres: ## make test with PostgreSQL VERSION (15 to 18), whose programs i
 	  PATH="$$programs:$$PATH" POSTRIDER_TEST_POSTGRES=$(VERSION) $(MAKE) --no-print-directory test
 
 # e2e/ is its own module, so that the SDKs it calls are not the program's.
-e2e: ## Test the program as processes, with Node.js and SDKs
+e2e: ## Test the program as processes, with Chromium, Node.js and SDKs
 	cd e2e && $(GO) test -vet=off -ldflags='-s -w' -timeout 30m ./...
 
 # The race detector makes computing three times slower. e2e runs the program as it is shipped: it checks nothing there.

@@ -64,8 +64,8 @@ func (w *window) testFirstAdmin(t *testing.T) {
 
 func (w *window) testTopicForm(t *testing.T) {
 	t.Helper()
-	w.visit(t, "/ui/topics", ".empty .primary")
-	w.click(t, ".empty .primary", ".config")
+	w.visit(t, "/ui/topics", "#page")
+	w.click(t, `a[href="/ui/new-topic"]`, ".config")
 	w.requireFitsPhone(t, "new topic")
 	w.fill(t, "name", "orders")
 	w.click(t, ".save .primary", ".done")

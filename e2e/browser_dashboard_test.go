@@ -82,7 +82,7 @@ func shopEndpoint(t *testing.T) string {
 	return endpoint.URL
 }
 
-// newShop starts a node and waits until its deliveries are delivered, dead-lettered, on hold, in a batch or have failed.
+// newShop starts a node and waits until deliveries are delivered, dead-lettered, on hold, in a batch or have failed.
 func newShop(t *testing.T) *shop {
 	t.Helper()
 	db := migratedDatabase(t)
@@ -248,4 +248,3 @@ func (w *window) testWithoutScript(t *testing.T) {
 	w.click(t, `.ranges a[href="/ui/?range=24h"]`, `.ranges a[href="/ui/?range=24h"][aria-current]`)
 	require.Equal(t, "96", w.value(t, `document.querySelector(".numbers").tBodies[0].rows.length`))
 }
-

@@ -43,7 +43,8 @@ func testRepair(t *testing.T, w *window, s *shop) {
 		chromedp.WaitReady(chromedp.CSS(`button[value="start"]`)))
 	require.Contains(t, w.textOf(t, "[role=status]"), "40 changed, 0 unchanged")
 	w.requireAccessible(t, "repair of many")
-	const redelivered = "SELECT count(*) FROM postrider.deliveries WHERE topic = 'payments' AND redelivered_from IS NOT NULL"
+	const redelivered = "SELECT count(*) FROM postrider.deliveries " +
+		"WHERE topic = 'payments' AND redelivered_from IS NOT NULL"
 	require.Zero(t, one[int](s.db, redelivered))
 	w.do(t, chromedp.Click(chromedp.CSS(`button[value="start"]`)), chromedp.WaitReady(chromedp.CSS(".done")))
 	w.eventually(t, `document.querySelector(".verdict .badge").textContent === "done"`) // the page refreshes until it is

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// startChromium starts the browser; the context is for its windows. Without Chromium the test is skipped, but not in CI.
+// startChromium starts the browser; the context is for its windows. Without Chromium the test is skipped, except in CI.
 func startChromium(t *testing.T) context.Context {
 	t.Helper()
 	var path string

@@ -25,7 +25,7 @@ var further = regexp.MustCompile(`href="([^"]+)">Search further`)
 
 func searchPage(search string) string { return "/ui/dead-letters?search=" + url.QueryEscape(search) }
 
-func (b *bundle) searchable(t *testing.T) {
+func (b *dashboard) searchable(t *testing.T) {
 	t.Helper()
 	at := time.Now().Add(-time.Hour)
 	for i, id := range []string{"first", "second", "third"} {

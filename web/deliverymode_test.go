@@ -24,12 +24,9 @@ func TestSubscriptionFormOfPullDelivery(t *testing.T) {
 	form := formOf(t, b.page(t, "/ui/subscriptions/new?topic=orders"))
 	pulled := typed(form, "name", "audit", mode, "Queue", lock, "90", "retryPolicy.maxDeliveryAttempts", "3")
 	for field, row := range map[string][2]string{
-		lock:                       {"301", "must be between 60 and 300, not 301"},
-		"endpointUrl":              {"https://example.com", "must be absent with deliveryMode Queue"},
-		"maxEventsPerBatch":        {"2", "must be absent with deliveryMode Queue"},
-		"signing.enabled":          {"true", "must be absent with deliveryMode Queue"},
-		"minimumTlsVersionAllowed": {"1.3", "must be absent with deliveryMode Queue"},
-		"retryPolicy.policy":       {"ga-2021", "must be namespace-2023 with deliveryMode Queue"},
+		lock:                 {"301", "must be between 60 and 300, not 301"},
+		"endpointUrl":        {"https://example.com", "must be absent with deliveryMode Queue"},
+		"retryPolicy.policy": {"ga-2021", "must be namespace-2023 with deliveryMode Queue"},
 	} {
 		page := b.requireRejected(t, "/ui/subscriptions/new?topic=orders", typed(pulled, field, row[0]),
 			http.StatusBadRequest, row[1])

@@ -74,7 +74,7 @@ func TestHostileTextInForms(t *testing.T) {
 }
 
 // rejectedAsText sends the form with this text in every field, with each of its buttons.
-func (b *bundle) rejectedAsText(t *testing.T, path string, form url.Values, bad string) {
+func (b *dashboard) rejectedAsText(t *testing.T, path string, form url.Values, bad string) {
 	t.Helper()
 	sent := url.Values{}
 	for field := range form {

@@ -45,8 +45,8 @@ func newStore(ctx context.Context, pool *pgxpool.Pool, workers int) (*node.Syste
 	return node.New(ctx, node.Options{Pool: pool, Sealer: sealer, Node: "test", MaxWorkers: workers})
 }
 
-// bundle is a dashboard with its own database.
-type bundle struct {
+// dashboard is a dashboard with its own database.
+type dashboard struct {
 	pool  *pgxpool.Pool
 	store *node.System
 	echo  *echo.Echo
@@ -56,13 +56,15 @@ type bundle struct {
 }
 
 // setup mounts a dashboard without sign-in; change may alter its options.
-func setup(t testing.TB, change ...func(*web.Options)) *bundle { return setupWorkers(t, 0, change...) }
+func setup(t testing.TB, change ...func(*web.Options)) *dashboard {
+	return setupWorkers(t, 0, change...)
+}
 
 // setupWorkers is setup with workers of an engine.
-func setupWorkers(t testing.TB, workers int, change ...func(*web.Options)) *bundle {
+func setupWorkers(t testing.TB, workers int, change ...func(*web.Options)) *dashboard {
 	t.Helper()
 	pool := testdb.Pool(t, testdb.New(t))
-	b := &bundle{pool: pool, echo: echo.New()}
+	b := &dashboard{pool: pool, echo: echo.New()}
 	var err error
 	b.store, err = newStore(t.Context(), pool, workers)
 	require.NoError(t, err)
@@ -114,7 +116,7 @@ func endpoint(t *testing.T) string {
 }
 
 // setupRunning is a dashboard with a running engine, until stopEngine.
-func setupRunning(t *testing.T, change ...func(*web.Options)) *bundle {
+func setupRunning(t *testing.T, change ...func(*web.Options)) *dashboard {
 	t.Helper()
 	b := setupWorkers(t, 20, change...)
 	require.NoError(t, b.store.Maintenance.EnsurePartitions(t.Context()))
@@ -141,7 +143,7 @@ func setupRunning(t *testing.T, change ...func(*web.Options)) *bundle {
 }
 
 // publish publishes events in the Event Grid schema. Each text is the id, type and subject of one event.
-func (b *bundle) publish(t *testing.T, topic string, texts ...string) {
+func (b *dashboard) publish(t *testing.T, topic string, texts ...string) {
 	t.Helper()
 	_, err := b.store.Publisher.Publish(t.Context(),
 		publish.Publication{Topic: topic, Parse: func(*catalog.Topic) ([]event.Event, error) {
@@ -162,7 +164,7 @@ func (b *bundle) publish(t *testing.T, topic string, texts ...string) {
 
 // seeded has deliveries in each state, on hold and in a batch, and an unmatched event. The texts are the ids, types
 // and subjects of the events. Nothing is attempted or released afterwards.
-func seeded(t *testing.T, texts ...string) *bundle {
+func seeded(t *testing.T, texts ...string) *dashboard {
 	t.Helper()
 	b := seededRunning(t, texts...)
 	b.stopEngine()
@@ -170,7 +172,7 @@ func seeded(t *testing.T, texts ...string) *bundle {
 }
 
 // seededRunning is seeded with an engine that goes on.
-func seededRunning(t *testing.T, texts ...string) *bundle {
+func seededRunning(t *testing.T, texts ...string) *dashboard {
 	t.Helper()
 	b := setupRunning(t)
 	url := endpoint(t)
@@ -201,21 +203,21 @@ func seededRunning(t *testing.T, texts ...string) *bundle {
 }
 
 // eventually waits until a query counts n.
-func (b *bundle) eventually(t *testing.T, n int, query string) {
+func (b *dashboard) eventually(t *testing.T, n int, query string) {
 	t.Helper()
 	require.Eventually(t, func() bool { return b.value(t, query) == strconv.Itoa(n) }, 30*time.Second, 50*time.Millisecond,
 		"%s: %s", query, b.value(t, query))
 }
 
 // value is the result of a query as text.
-func (b *bundle) value(t *testing.T, query string) (text string) {
+func (b *dashboard) value(t *testing.T, query string) (text string) {
 	t.Helper()
 	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT coalesce(("+query+")::text, '')").Scan(&text))
 	return text
 }
 
 // everyPage is an address for each kind of page.
-func (b *bundle) everyPage(t *testing.T) []string {
+func (b *dashboard) everyPage(t *testing.T) []string {
 	t.Helper()
 	id := func(query string) string { return b.value(t, query) }
 	return []string{
@@ -243,7 +245,7 @@ func (b *bundle) everyPage(t *testing.T) []string {
 }
 
 // request sends a request to the dashboard; change may alter it.
-func (b *bundle) request(method, path string, change ...func(*http.Request)) *httptest.ResponseRecorder {
+func (b *dashboard) request(method, path string, change ...func(*http.Request)) *httptest.ResponseRecorder {
 	request := httptest.NewRequest(method, path, nil)
 	request.Host = "localhost:8080"
 	for _, f := range change {
@@ -255,7 +257,7 @@ func (b *bundle) request(method, path string, change ...func(*http.Request)) *ht
 }
 
 // page reads a page and requires status 200.
-func (b *bundle) page(t *testing.T, path string) string {
+func (b *dashboard) page(t *testing.T, path string) string {
 	t.Helper()
 	response := b.request(http.MethodGet, path)
 	require.Equal(t, http.StatusOK, response.Code, response.Body)
@@ -274,7 +276,7 @@ type deadLetter struct {
 	body                                             string
 }
 
-func (b *bundle) insert(t *testing.T, deadLetters ...deadLetter) (ids []uuid.UUID) {
+func (b *dashboard) insert(t *testing.T, deadLetters ...deadLetter) (ids []uuid.UUID) {
 	t.Helper()
 	const statement = `INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id,
 		    topic_id, topic, subscription,
@@ -305,7 +307,7 @@ func orText(text, otherwise string) string {
 }
 
 // subscribe creates an event subscription and its topic.
-func (b *bundle) subscribe(t *testing.T, topic, name string, change ...func(*catalog.SubscriptionSpec)) {
+func (b *dashboard) subscribe(t *testing.T, topic, name string, change ...func(*catalog.SubscriptionSpec)) {
 	t.Helper()
 	_, _, err := b.store.Topics.Put(t.Context(), topic,
 		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.EventGrid})
@@ -322,7 +324,7 @@ func (b *bundle) subscribe(t *testing.T, topic, name string, change ...func(*cat
 	require.NoError(t, err)
 }
 
-func (b *bundle) pause(t *testing.T, topic, subscription string) {
+func (b *dashboard) pause(t *testing.T, topic, subscription string) {
 	t.Helper()
 	_, err := b.store.Holds.Pause(t.Context(), topic, subscription, nil)
 	require.NoError(t, err)
@@ -330,7 +332,7 @@ func (b *bundle) pause(t *testing.T, topic, subscription string) {
 
 // probation puts an event subscription in probation; next is the time until the next probe. probeJob is 0 if no probe
 // is in progress.
-func (b *bundle) probation(t *testing.T, topic, subscription string, probeIn time.Duration, probeJob int) {
+func (b *dashboard) probation(t *testing.T, topic, subscription string, probeIn time.Duration, probeJob int) {
 	t.Helper()
 	_, err := b.pool.Exec(t.Context(),
 		`INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts)

@@ -42,7 +42,7 @@ func (l *safeLog) String() string {
 }
 
 // requirePlainPages requests all pages and forms concurrently and checks that none shows internals.
-func requirePlainPages(t *testing.T, b *bundle, paths []string) {
+func requirePlainPages(t *testing.T, b *dashboard, paths []string) {
 	t.Helper()
 	forms := map[string]url.Values{
 		"/ui/new-topic":                            {"name": {"parcels"}},

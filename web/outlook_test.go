@@ -6,22 +6,18 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os/exec"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
-
-	"postrider/internal/catalog"
-	"postrider/internal/operator"
-	"postrider/internal/query"
 )
 
-// A paused delivery does not show the time of its scheduled retry.
-func TestPendingDeliveryShowsSubscriptionHold(t *testing.T) {
+// The pages of deliveries show what changes after they were read: holds, redeliveries and an erasure.
+func TestChangedDeliveries(t *testing.T) {
 	t.Parallel()
-	b := seeded(t, "e-1")
+	b := seeded(t, "private")
 	delivery := "/ui/deliveries/" +
 		b.value(t, "SELECT min(delivery_id) FROM postrider.deliveries WHERE subscription = 'billing'")
 	require.Contains(t, text(b.page(t, delivery)), "Attempt 2 starts in")
@@ -31,16 +27,11 @@ func TestPendingDeliveryShowsSubscriptionHold(t *testing.T) {
 	require.Contains(t, page, "On hold since")
 	require.NotContains(t, page, "Attempt 2 starts in")
 	require.NotContains(t, page, "Retry now", "a retry is rejected during a pause")
-}
+	_, err := b.store.Holds.Resume(t.Context(), "orders", "billing")
+	require.NoError(t, err)
 
-func TestProbeIsPrimaryButtonInProbation(t *testing.T) {
-	t.Parallel()
-	b := seeded(t, "e-1")
 	b.probation(t, "orders", "billing", 2*time.Hour+time.Minute, 0)
-	for _, path := range []string{
-		"/ui/subscriptions/orders/billing",
-		"/ui/deliveries/" + b.value(t, "SELECT min(delivery_id) FROM postrider.deliveries WHERE subscription = 'billing'"),
-	} {
+	for _, path := range []string{"/ui/subscriptions/orders/billing", delivery} {
 		page := b.page(t, path)
 		_, actions, found := strings.Cut(page, `class="verdict`)
 		require.True(t, found, path)
@@ -48,6 +39,43 @@ func TestProbeIsPrimaryButtonInProbation(t *testing.T) {
 		require.True(t, strings.HasPrefix(first, ` type="submit" class="primary">Probe now`), "%s: %.60s", path, first)
 		require.Equal(t, 1, strings.Count(actions, `class="primary"`), path)
 		require.Contains(t, text(page), "Next probe: in 2 hours", path)
+	}
+	b.requireRedeliveredFrom(t)
+	b.requireErased(t)
+}
+
+// requireRedeliveredFrom checks that "Redelivered from" links the dead letter or the operation if it exists.
+func (b *dashboard) requireRedeliveredFrom(t *testing.T) {
+	t.Helper()
+	deadLetter := b.value(t, "SELECT dead_letter_id FROM postrider.dead_letters")
+	operation := b.value(t, `SELECT postrider.purge_all('{"topic": "none"}')`)
+	for from, want := range map[string]bool{deadLetter: true, operation: false, uuid.NewString(): false} {
+		for _, table := range []string{"dead_letters", "delivery_history"} {
+			mustExec(t, b, "UPDATE postrider_internal."+table+" SET redelivered_from = '"+from+"'")
+		}
+		for _, path := range []string{"/ui/dead-letters/" + deadLetter, "/ui/deliveries/" +
+			b.value(t, "SELECT delivery_id FROM postrider.dead_letters")} {
+			page := b.page(t, path)
+			require.Equal(t, want, strings.Contains(page, `<dd><a href="/ui/dead-letters/`+from), path)
+			require.Equal(t, from == operation, strings.Contains(page, `<dd><a href="/ui/operations/`+operation), path)
+			require.Contains(t, page, from, path)
+		}
+	}
+}
+
+// requireErased erases the event and checks that no page shows its data.
+func (b *dashboard) requireErased(t *testing.T) {
+	t.Helper()
+	id := b.value(t, "SELECT system_id FROM postrider.events WHERE topic = 'orders'")
+	require.Contains(t, text(b.page(t, "/ui/events/"+id)), "12345678901234567890.10")
+	require.NotEmpty(t, b.value(t, "SELECT postrider.erase_event('"+id+"')"))
+	require.Regexp(t, `Erased (now|\d+ seconds? ago)`, text(b.page(t, "/ui/events/"+id)))
+	require.Contains(t,
+		text(b.page(t, "/ui/dead-letters/"+b.value(t, "SELECT dead_letter_id FROM postrider.dead_letters"))), "erased at")
+	for _, path := range b.everyPage(t) {
+		if !strings.HasSuffix(path, "/repair") { // an erased event cannot be edited
+			require.NotContains(t, b.page(t, path), "12345678901234567890.10", path)
+		}
 	}
 }
 
@@ -67,18 +95,6 @@ func TestProblemsCountHeldDeliveries(t *testing.T) {
 		SET settings = jsonb_set(settings::jsonb, '{deliveryRate}', '{"limit": 1}') WHERE name = 'billing'`)
 	require.NoError(t, err)
 	require.Contains(t, b.page(t, "/ui/problems?within=1h"), `hold=rate_limited">3 on hold`)
-}
-
-// The provisioning state "Succeeded" is shown as "active", because it does not describe the endpoint.
-func TestProvisioningStateIsActive(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	b.subscribe(t, "orders", "billing")
-	for _, path := range []string{"/ui/subscriptions", "/ui/subscriptions/orders/billing", "/ui/topics/orders"} {
-		page := b.page(t, path)
-		require.NotContains(t, page, "Succeeded", path)
-		require.Contains(t, page, `<span class="badge calm">active</span>`, path)
-	}
 }
 
 func TestPoliciesCompareWithDefault(t *testing.T) {
@@ -131,37 +147,4 @@ func commandsOf(t *testing.T, page string) (commands []string) {
 	}
 	require.Len(t, commands, 2)
 	return commands
-}
-
-// An operation shows the states of its redeliveries.
-func TestOperationShowsRedeliveryOutcomes(t *testing.T) {
-	t.Parallel()
-	b := seededRunning(t, "e-1", "e-2")
-	_, err := b.store.Operator.OnDeadLetters(t.Context(), &query.DeadLetterFilter{Topic: ptr("orders")},
-		&operator.Action{Kind: operator.Redeliver})
-	require.NoError(t, err)
-	b.eventually(t, 2, "SELECT dead_lettered FROM postrider.operations")
-	page := b.page(t, "/ui/operations/"+b.value(t, "SELECT operation_id FROM postrider.operations"))
-	require.Contains(t, text(page), "Pending 0 of its redeliveries Delivered 0 of its redeliveries Dead-lettered again 2")
-	link := regexp.MustCompile(`href="(/ui/deliveries\?operation=[^"]*state=dead_lettered)"`).FindStringSubmatch(page)
-	require.NotNil(t, link)
-	list := b.page(t, html.UnescapeString(link[1]))
-	require.Equal(t, 2, strings.Count(list, `<span class="badge bad">dead_lettered</span>`), "the linked list")
-}
-
-// A pending batch shows the same outlook as a delivery.
-func TestPendingBatchShowsOutlook(t *testing.T) {
-	t.Parallel()
-	b := setupRunning(t)
-	url := endpoint(t)
-	b.subscribe(t, "orders", "bulk", func(s *catalog.SubscriptionSpec) {
-		s.EndpointURL, s.MaxEventsPerBatch = url+"/status/503", ptr(10)
-	})
-	b.publish(t, "orders", "e-1", "e-2")
-	b.eventually(t, 1, "SELECT count(*) FROM postrider.batches WHERE attempts = 1")
-	path := "/ui/batches/" + b.value(t, "SELECT min(batch_id) FROM postrider.batches")
-	require.Contains(t, text(b.page(t, path)), "Attempt 2 starts in")
-	b.pause(t, "orders", "bulk")
-	require.Contains(t, text(b.page(t, path)), "is paused until an operator resumes it")
-	require.NotContains(t, text(b.page(t, path)), "Attempt 2 starts in")
 }

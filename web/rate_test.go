@@ -31,51 +31,40 @@ func TestRateLimitOfASubscription(t *testing.T) {
 	} {
 		require.Contains(t, page, want)
 	}
-	b.subscribe(t, "orders", "faster", func(s *catalog.SubscriptionSpec) {
-		s.EndpointURL = url + "/status/202"
-		s.DeliveryRate = &endpointconf.DeliveryRate{
-			Limit: 5, Scope: endpointconf.RatePerEndpoint,
-			Count: endpointconf.RateOfEvents,
-		}
-	})
-	require.Contains(t, text(b.page(t, "/ui/subscriptions/orders/faster")),
-		"Rate limit 5 events/s, but the lowest limit of its host applies: 1 event/day")
-	require.NotContains(t, text(b.page(t, "/ui/subscriptions/orders/free")), "Limit and delivered")
-	require.Contains(t, text(b.page(t, "/ui/deliveries?hold=rate_limited")), "rate_limited")
-
 	limited := "/ui/deliveries/" + b.value(t,
 		"SELECT min(delivery_id) FROM postrider.deliveries WHERE hold = 'rate_limited'")
-	b.pause(t, "orders", "billing")
-	require.Contains(t, text(b.page(t, limited)), "The event subscription is paused")
-	b.publish(t, "orders", "e-4")
-	paused := "/ui/deliveries/" + b.value(t, "SELECT max(delivery_id) FROM postrider.deliveries WHERE hold = 'paused'")
-	_, err := b.store.Holds.Resume(t.Context(), "orders", "billing")
-	require.NoError(t, err)
-	for _, page := range []string{limited, paused} {
-		require.Contains(t, text(b.page(t, page)), "The rate limit of its event subscription or endpoint is reached")
-	}
-
-	_, err = b.pool.Exec(t.Context(), `INSERT INTO postrider_internal.delivery_rates (key, closed_until)
+	require.Contains(t, text(b.page(t, limited)), "The rate limit of its event subscription or endpoint is reached")
+	require.Contains(t, text(b.page(t, "/ui/deliveries?hold=rate_limited")), "rate_limited")
+	free := "/ui/subscriptions/orders/free"
+	require.NotContains(t, text(b.page(t, free)), "Closed until")
+	mustExec(t, b, `INSERT INTO postrider_internal.delivery_rates (key, closed_until)
 		SELECT 'endpoint:' || encode(endpoint_hash, 'hex'), now() + interval '1 hour'
 		  FROM postrider_internal.event_subscriptions WHERE name = 'free'`)
-	require.NoError(t, err)
-	free := text(b.page(t, "/ui/subscriptions/orders/free"))
-	require.Contains(t, free, "Closed until")
-	require.NotContains(t, free, "Limit and delivered")
+	require.Contains(t, text(b.page(t, free)), "Closed until")
+	require.NotContains(t, text(b.page(t, free)), "Limit and delivered")
+	b.requireThrottlingNamed(t, url)
 }
 
-// Problems names the share of 429, and the setting against it.
-func TestProblemsNameThrottling(t *testing.T) {
-	t.Parallel()
-	b, url := setupRunning(t), endpoint(t)
-	b.subscribe(t, "orders", "throttled", func(s *catalog.SubscriptionSpec) { s.EndpointURL = url + "/status/429" })
-	b.subscribe(t, "orders", "busy", func(s *catalog.SubscriptionSpec) { s.EndpointURL = url + "/status/503" })
-	b.publish(t, "orders", "e-1")
-	b.eventually(t, 2, "SELECT count(*) FROM postrider.delivery_attempts")
+// requireThrottlingNamed checks that Problems names the share of 429 and the setting against it, and that a pending
+// batch shows its next attempt.
+func (b *dashboard) requireThrottlingNamed(t *testing.T, url string) {
+	t.Helper()
+	b.subscribe(t, "slow", "throttled", func(s *catalog.SubscriptionSpec) { s.EndpointURL = url + "/status/429" })
+	b.subscribe(t, "slow", "busy", func(s *catalog.SubscriptionSpec) {
+		s.EndpointURL, s.MaxEventsPerBatch = url+"/status/503", ptr(10)
+	})
+	b.publish(t, "slow", "e-1")
+	b.eventually(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'throttled' AND attempts = 1")
+	b.eventually(t, 1, "SELECT count(*) FROM postrider.batches WHERE attempts = 1")
 	page := text(b.page(t, "/ui/problems?within=1h"))
-	require.Regexp(t, `throttled of orders Busy 429 .* 100 % of all attempts were 429: set deliveryRate \.`, page)
-	require.NotRegexp(t, `busy of orders Busy 503 [^.]* were 429`, page)
+	require.Regexp(t, `throttled of slow Busy 429 .* 100 % of all attempts were 429: set deliveryRate \.`, page)
+	require.NotRegexp(t, `busy of slow Busy 503 [^.]* were 429`, page)
 	require.Equal(t, 1, strings.Count(page, "deliveryRate"))
+	batch := "/ui/batches/" + b.value(t, "SELECT min(batch_id) FROM postrider.batches")
+	require.Contains(t, text(b.page(t, batch)), "Attempt 2 starts in")
+	b.pause(t, "slow", "busy")
+	require.Contains(t, text(b.page(t, batch)), "is paused until an operator resumes it")
+	require.NotContains(t, text(b.page(t, batch)), "Attempt 2 starts in")
 }
 
 // The defaults of a limit's other settings are no limit. A setting that is none is not dropped silently.
