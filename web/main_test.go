@@ -126,6 +126,7 @@ func setupRunning(t *testing.T, change ...func(*web.Options)) *dashboard {
 	engine, err := jobs.New(jobs.Options{
 		Parts: b.store.Parts, Logger: slog.New(slog.DiscardHandler),
 		AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, StopTimeout: time.Second,
+		HandshakePause: time.Millisecond,
 	})
 	require.NoError(t, err)
 	require.NoError(t, engine.Start(t.Context()))
