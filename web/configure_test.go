@@ -9,8 +9,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"postrider/internal/catalog"
 )
 
 const ownMapping = `{"inputSchemaMappingType":"Json","properties":{"id":{"sourceField":"orderId"},` +
@@ -282,22 +280,6 @@ func TestPublishCommands(t *testing.T) {
 		require.NoError(t, err, twins[1])
 		require.Equal(t, nasty, b.value(t, "SELECT subject FROM postrider.events WHERE event_id = '"+sprint(i)+"'"))
 	}
-}
-
-func TestTestDelivery(t *testing.T) {
-	t.Parallel()
-	b := setupRunning(t)
-	at := endpoint(t) + "/status/202"
-	b.subscribe(t, "orders", "choosy", func(s *catalog.SubscriptionSpec) {
-		s.EndpointURL, s.Filter.SubjectBeginsWith = at, "nothing begins so"
-	})
-	page := b.requireRedirect(t, "/ui/subscriptions/orders/choosy/test", nil, `^/ui/deliveries/\d+\?done=tested$`)
-	require.Contains(t, page, "A sample event was published")
-	b.eventually(t, 1,
-		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND event_type = 'postrider.TestEvent'")
-	require.Equal(t, http.StatusNotFound, b.post("/ui/subscriptions/orders/missing/test", nil).Code)
-	require.Equal(t, http.StatusSeeOther, b.request(http.MethodGet, "/ui/subscriptions/orders/choosy/test").Code)
-	require.Equal(t, "admin", b.value(t, "SELECT actor FROM postrider.audit WHERE action = 'test_delivery_created'"))
 }
 
 func mustExec(t *testing.T, b *dashboard, statement string) {

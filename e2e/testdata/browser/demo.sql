@@ -1,4 +1,4 @@
--- Gives the rows of apptest.FillWeek the names and failures of a shop, for the pictures of docs/guides/dashboard.md.
+-- Gives the rows of testnode.FillWeek the names and failures of a shop, for the pictures of docs/guides/dashboard.md.
 -- Nothing is random.
 UPDATE postrider_internal.topics SET name = (ARRAY ['orders', 'invoices', 'customers', 'stock', 'carts', 'returns',
     'reviews', 'prices', 'shipments', 'vouchers'])[id];
