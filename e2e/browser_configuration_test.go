@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -26,10 +25,10 @@ func (w *window) fill(t *testing.T, name, value string) {
 
 // A user creates the first admin of a new installation, a topic and an event subscription, publishes an event, searches
 // dead letters and signs out.
-func testConfiguration(t *testing.T, chromium context.Context) {
+func testConfiguration(t *testing.T, open opener) {
 	db := migratedDatabase(t)
 	n := startNode(t, db)
-	w := newWindow(t, chromium, n)
+	w := open(t, n)
 	w.testFirstAdmin(t)
 	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/missing" {

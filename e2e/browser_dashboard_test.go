@@ -17,7 +17,7 @@ import (
 // TestDashboardInBrowser drives the dashboard in windows of one browser. Its start is slow, and so is a shop.
 func TestDashboardInBrowser(t *testing.T) {
 	t.Parallel()
-	chromium := startChromium(t)
+	open := startChromium(t)
 	s := newShop(t)
 	for name, journey := range map[string]func(t *testing.T, w *window, s *shop){
 		"accessibility": testAccessibility, "overview": testOverview, "lists": testLists, "query page": testQueryPage,
@@ -25,14 +25,14 @@ func TestDashboardInBrowser(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWindow(t, chromium, s.nodeProcess)
+			w := open(t, s.nodeProcess)
 			w.signIn(t)
 			journey(t, w, s)
 		})
 	}
 	t.Run("configuration", func(t *testing.T) {
 		t.Parallel()
-		testConfiguration(t, chromium)
+		testConfiguration(t, open)
 	})
 }
 
@@ -235,7 +235,7 @@ func (w *window) testPolicyForbids(t *testing.T) {
 	require.Equal(t, "undefined", w.value(t, "window.__x"))
 }
 
-// Without JavaScript, pages show their figures as tables. TestPagesHaveValidMarkup checks what is hidden on each page.
+// Without JavaScript, pages show their figures as tables. Tests of package web check what is hidden on each page.
 func (w *window) testWithoutScript(t *testing.T) {
 	t.Helper()
 	w.disableScripts(t)

@@ -37,7 +37,7 @@ func TestScreenshots(t *testing.T) {
 	fillDemo(t, db)
 	n := startNode(t, db, "--role", "api", "--keep-attempts-days", "14") // it delivers nothing: the state does not change
 	n.manage(http.StatusCreated, http.MethodPut, "/v1/users/ann", `{"role":"admin","password":"`+dashboardPassword+`"}`)
-	w := newWindow(t, startChromium(t), n)
+	w := startChromium(t)(t, n)
 	w.signIn(t)
 	delivery := "/ui/deliveries/" + one[string](db,
 		"SELECT delivery_id::text FROM postrider.delivery_attempts WHERE number = 4 ORDER BY started_at DESC LIMIT 1")

@@ -15,8 +15,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// startChromium starts the browser; the context is for its windows. Without Chromium the test is skipped, except in CI.
-func startChromium(t *testing.T) context.Context {
+// opener opens a window of the browser for the dashboard of a node.
+type opener func(t *testing.T, n *nodeProcess) *window
+
+// startChromium starts the browser. Without Chromium the test is skipped, except in CI.
+func startChromium(t *testing.T) opener {
 	t.Helper()
 	var path string
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"} {
@@ -39,7 +42,10 @@ func startChromium(t *testing.T) context.Context {
 		stopAllocator()
 	})
 	require.NoError(t, chromedp.Do(ctx))
-	return ctx
+	return func(t *testing.T, n *nodeProcess) *window {
+		t.Helper()
+		return newWindow(ctx, t, n)
+	}
 }
 
 // window is a window of the browser, with its own cookies and console errors.
@@ -58,8 +64,7 @@ type window struct {
 const reports = `window.__reports = []; addEventListener("securitypolicyviolation",` +
 	` (e) => window.__reports.push(e.violatedDirective + " " + e.blockedURI + " " + e.sample))`
 
-// newWindow opens a window for the dashboard of a node.
-func newWindow(t *testing.T, chromium context.Context, n *nodeProcess) *window {
+func newWindow(chromium context.Context, t *testing.T, n *nodeProcess) *window {
 	t.Helper()
 	ctx, stop := chromedp.NewContext(chromium, chromedp.WithNewBrowserContext())
 	// A browser keeps cookies that require HTTPS for localhost.
