@@ -3,6 +3,7 @@ package web_test
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -35,7 +36,11 @@ import (
 	"postrider/web"
 )
 
-func TestMain(m *testing.M) { os.Exit(testdb.Run(m, testnode.Migrate)) }
+func TestMain(m *testing.M) {
+	// Tests wait for the engine and for locks. The command line overrides the number.
+	_ = flag.Set("test.parallel", "8")
+	os.Exit(testdb.Run(m, testnode.Migrate))
+}
 
 func newStore(ctx context.Context, pool *pgxpool.Pool, workers int) (*node.System, error) {
 	sealer, err := postgres.NewSealer(testnode.Key)
