@@ -1,22 +1,18 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
 
-// onTerminalOf runs the program on a terminal and types the confirmation.
+// onTerminalOf runs the program at a terminal and types the confirmation.
 func onTerminalOf(t *testing.T, env []string, reply string, args ...string) (code int, shown string) {
 	t.Helper()
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -39,115 +35,21 @@ func onTerminalOf(t *testing.T, env []string, reply string, args ...string) (cod
 	return cmd.ProcessState.ExitCode(), output.String()
 }
 
-// Verbs that cannot be undone say what will be lost, and do it only after yes; without a terminal they require --yes.
-func TestIrreversibleVerbsRequireConfirmation(t *testing.T) {
+// A process at a terminal requests a confirmation; internal/cli has the questions of the other verbs.
+func TestConfirmationAtATerminal(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)
 	n := startNode(t, db, "--role", "api")
-	n.topic("empty")
-	key := n.topic("orders")
-	n.subscribe("orders", "billing", "http://127.0.0.1:1/")
-	n.publish("orders", key, cloudEvent("1"))
-	ids := db.deadLetters(3)
-	event := one[string](db, "SELECT system_id::text FROM postrider.events")
-	key = n.topic("parcels")
-	n.subscribe("parcels", "depot", "http://127.0.0.1:1/")
-	for i := range 3 {
-		n.publish("parcels", key, cloudEvent(fmt.Sprint(i)))
-	}
-	delivery := one[string](db, "SELECT min(delivery_id)::text FROM postrider.deliveries WHERE topic = 'parcels'")
-	n.manage(http.StatusCreated, http.MethodPut, "/v1/policies/mine", `{"stepsInSeconds":[1]}`)
 	n.manage(http.StatusCreated, http.MethodPut, "/v1/users/anna", `{"role":"viewer","password":"correct horse battery"}`)
-	env := append(n.cliEnv(), db.env()...)
-	for _, row := range []struct{ args, prompt, count, gone string }{
-		{"deadletter purge " +
-			ids[0], "Purge 1 dead letter? They and their events are lost for good. [y/N]", "postrider.dead_letters", "2"},
-		{"deadletter purge --topic orders --no-wait", "Purge 2 dead letters? ", "postrider.operations", "1"},
-		{"event erase " + event, "Erase event 1 of topic orders (type shop.order.placed)? Its body and subject are lost " +
-			"for good, and 1 pending delivery is canceled.", "postrider.events WHERE erased_at IS NULL", "3"},
-		{"delivery cancel " + delivery, "Cancel delivery " + delivery + "? You cannot undo it. An attempt in progress may " +
-			"still reach the endpoint. [y/N]", "postrider.deliveries WHERE topic = 'parcels' AND state = 'pending'", "2"},
-		{"delivery cancel --topic parcels --no-wait", "Cancel 2 pending deliveries? ", "postrider.operations", "2"},
-		{"subscription delete orders billing", "Delete event subscription billing of topic orders? Its settings are lost, " +
-			"and 0 pending deliveries will be canceled.", "postrider.event_subscriptions WHERE subscription = 'billing'", "0"},
-		{"topic delete empty", "Delete topic empty? Its settings and access keys are lost for good.", "postrider.topics " +
-			"WHERE topic = 'empty'", "0"},
-		{"policy delete mine", "Delete retry policy mine? ", "postrider.retry_policies WHERE name = 'mine'", "0"},
-		{
-			"user remove anna",
-			"Remove user anna (viewer)? Name, role, password and personal keys are lost, and 0 sessions will end.",
-			"postrider_internal.users", "0",
-		},
-	} {
-		args := strings.Fields(row.args)
-		count := func() string { return one[string](db, "SELECT count(*)::text FROM "+row.count) }
-		before := count()
-		r := postrider(t, env, args...)
-		require.Equal(t, 2, r.code, "%s: %s", row.args, r.stderr)
-		require.Contains(t, r.stderr, "add --yes", row.args)
-		for _, reply := range []string{"", "n", "never"} {
-			code, shown := onTerminalOf(t, env, reply, args...)
-			require.Equal(t, 1, code, "%s: %s", row.args, shown)
-			require.Contains(t, shown, row.prompt, row.args)
-			require.Contains(t, shown, "nothing was changed")
-		}
-		require.Equal(t, before, count(), row.args)
-		code, shown := onTerminalOf(t, env, "y", args...)
-		require.Zero(t, code, "%s: %s", row.args, shown)
-		require.Equal(t, row.gone, count(), row.args)
-	}
-	require.Equal(t, "1", one[string](db, "SELECT count(*)::text FROM postrider_internal.operations "+
-		"WHERE kind = 'cancel' AND (filter ->> 'created_until')::timestamptz <= created_at"), "later ones are not canceled")
-	code, shown := onTerminalOf(t, env, "y", "topic", "delete", "empty")
-	require.Equal(t, 1, code)
-	require.Contains(t, shown, `topic "empty" does not exist`)
-	require.NotContains(t, shown, "[y/N]", "no prompt for what does not exist")
-}
-
-// A confirmed purge is one of what was counted, unless counting stopped early: not of what becomes a dead letter while
-// the prompt is open.
-func TestPurgeIsLimitedToWhatWasCounted(t *testing.T) {
-	t.Parallel()
 	for _, row := range []struct {
-		args, counted string
-		until         time.Time // the zero time: when it counted
-		expected      any
-	}{
-		{"--all", `{"matched":2,"atLeast":false}`, time.Time{}, 2.0},
-		{"--all", `{"matched":2,"atLeast":true}`, time.Time{}, nil},
-		{"--topic orders --until 2100-01-01", `{"matched":2,"atLeast":false}`, time.Time{}, 2.0},
-		{
-			"--until 2026-01-01 --expected-count 3", `{"matched":2,"atLeast":false}`,
-			time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), 3.0,
-		},
-	} {
-		var requests []map[string]any
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			var body map[string]any
-			if r.Method == http.MethodPost && assert.NoError(t, json.NewDecoder(r.Body).Decode(&body)) {
-				requests = append(requests, body)
-			}
-			if body["dryRun"] == true {
-				_, _ = fmt.Fprint(w, row.counted)
-			} else {
-				_, _ = fmt.Fprint(w, `{"operationId":"0198c5a2-11aa-7d20-8e31-0c9f6b7a5e42"}`)
-			}
-		}))
-		began := time.Now()
-		args := append(strings.Fields("deadletter purge --no-wait"), strings.Fields(row.args)...)
-		code, shown := onTerminalOf(t, []string{"POSTRIDER_URL=" + server.URL, "POSTRIDER_API_KEY=key"}, "y", args...)
-		server.Close()
-		require.Zero(t, code, shown)
-		require.Len(t, requests, 2)
-		require.Equal(t, true, requests[0]["dryRun"])
-		require.Equal(t, requests[0]["filter"], requests[1]["filter"])
-		require.Equal(t, row.expected, requests[1]["expectedCount"])
-		until, err := time.Parse(time.RFC3339, requests[1]["filter"].(map[string]any)["deadLetteredUntil"].(string))
-		require.NoError(t, err)
-		if row.until.IsZero() {
-			require.WithinRange(t, until, began, time.Now())
-		} else {
-			require.Equal(t, row.until, until)
-		}
+		reply string
+		code  int
+		users int
+	}{{"", 1, 1}, {"never", 1, 1}, {"y", 0, 0}} {
+		code, shown := onTerminalOf(t, db.env(), row.reply, "user", "remove", "anna")
+		require.Equal(t, row.code, code, shown)
+		require.Contains(t, shown, "Remove user anna (viewer)? Name, role, password and personal keys are lost, "+
+			"and 0 sessions will end. [y/N]")
+		require.Equal(t, row.users, one[int](db, "SELECT count(*)::int FROM postrider_internal.users"))
 	}
 }

@@ -93,14 +93,16 @@ func TestDoctorThroughPgBouncer(t *testing.T) {
 	startNode(t, db)
 	direct.exec(strings.TrimPrefix(found["pooler"].Remedy, "run: "))
 	fresh := startPgBouncer(t, direct).through(direct) // older server connections keep their settings
-	found = runDoctor(t, 1, fresh.env())
+	found = runDoctor(t, 1, append(fresh.env(), "POSTRIDER_ENCRYPTION_KEY="+testEncryptionKey))
 	for _, check := range []string{
-		"pooler", "version", "clock", "schema", "autovacuum", "vacuum horizon", "partitions", "connections", "nodes",
-		"sweeper",
+		"pooler", "version", "clock", "schema", "rights", "autovacuum", "vacuum horizon", "partitions", "connections",
+		"nodes", "sweeper", "encryption key",
 	} {
 		requireFinding(t, found, "ok", check, "")
 	}
 	require.Equal(t, "fail", found["durability"].Level)
+	requireFinding(t, runDoctor(t, 1, append(fresh.env(), "POSTRIDER_ENCRYPTION_KEY="+anotherEncryptionKey)), "fail",
+		"encryption key", "sealed with key")
 }
 
 // The doctor finds the faults of a real database.

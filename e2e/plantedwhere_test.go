@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -150,4 +152,11 @@ func (n *nodeProcess) verbs(t *testing.T, db *database, endpoint, certificate, k
 		said[strings.Join(v.args, " ")] += done.stdout + done.stderr
 	}
 	return said
+}
+
+func writtenFile(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "file.json")
+	require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+	return name
 }

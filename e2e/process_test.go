@@ -240,3 +240,13 @@ func descendants(pid int) []int {
 	}
 	return found
 }
+
+// linesWith are those of a process's standard output that hold text.
+func (p *process) linesWith(text string) (lines []string) {
+	for line := range strings.Lines(p.stdout.String()) {
+		if strings.Contains(line, text) {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	return lines
+}

@@ -29,7 +29,7 @@ type apikeyCreateCmd struct {
 	ExpiresInDays *int   `help:"Days until the key expires (default: never)." placeholder:"DAYS"`
 }
 
-func (c *apikeyCreateCmd) Run(ctx context.Context, a *access.Access) error {
+func (c *apikeyCreateCmd) Run(ctx context.Context, std terminal.Streams, a *access.Access) error {
 	spec := access.APIKeySpec{
 		Name: c.Name, Scope: access.Scope(c.Scope), Topic: c.Topic, Subscription: c.Subscription,
 		ExpiresInDays: c.ExpiresInDays,
@@ -42,7 +42,7 @@ func (c *apikeyCreateCmd) Run(ctx context.Context, a *access.Access) error {
 		return err
 	}
 	key.Key = secret
-	return c.Print(key, func(w io.Writer) {
+	return c.Print(std.Out, key, func(w io.Writer) {
 		fmt.Fprintf(w, "API key %s was created: %s. It is shown only now:\n%s\n", key.Name, permissions(key), secret)
 	})
 }
@@ -68,12 +68,12 @@ type apikeyListCmd struct {
 	terminal.OutputFlag
 }
 
-func (c *apikeyListCmd) Run(ctx context.Context, a *access.Access) error {
+func (c *apikeyListCmd) Run(ctx context.Context, std terminal.Streams, a *access.Access) error {
 	list, err := a.APIKeys(ctx, "", math.MaxInt32)
 	if err != nil {
 		return err
 	}
-	return c.Print(list, func(w io.Writer) {
+	return c.Print(std.Out, list, func(w io.Writer) {
 		fmt.Fprintln(w, "NAME\tSCOPE\tQUERIES\tTOPIC\tSUBSCRIPTION\tKEY\tSTATE\tEXPIRES\tLAST USED\tCREATED BY")
 		for _, k := range list {
 			topic := nameOr(terminal.Either(k.Scope.Role() == "", "every", "-"), k.Topic)
@@ -107,12 +107,12 @@ type oneKey struct {
 
 type apikeyShowCmd struct{ oneKey }
 
-func (c *apikeyShowCmd) Run(ctx context.Context, a *access.Access) error {
+func (c *apikeyShowCmd) Run(ctx context.Context, std terminal.Streams, a *access.Access) error {
 	k, err := a.APIKey(ctx, c.Name)
 	if err != nil {
 		return err
 	}
-	return c.Print(k, func(w io.Writer) {
+	return c.Print(std.Out, k, func(w io.Writer) {
 		terminal.PrintNamed(w, "name", k.Name, "permissions", permissions(k), "queries", onOff(k.Query), "key", k.Hint+"…",
 			"state", k.State,
 			"created", k.CreatedAt, "created by", k.CreatedBy, "expires", timeOr("never", k.ExpiresAt),
@@ -122,10 +122,11 @@ func (c *apikeyShowCmd) Run(ctx context.Context, a *access.Access) error {
 
 type apikeyRevokeCmd struct{ oneKey }
 
-func (c *apikeyRevokeCmd) Run(ctx context.Context, a *access.Access) error {
+func (c *apikeyRevokeCmd) Run(ctx context.Context, std terminal.Streams, a *access.Access) error {
 	k, err := a.RevokeAPIKey(ctx, c.Name)
 	if err != nil {
 		return err
 	}
-	return c.Done(func() (any, error) { return k, nil }, "API key %s was revoked at %s.", k.Name, timeOr("", k.RevokedAt))
+	return c.Done(std.Out, func() (any, error) { return k, nil }, "API key %s was revoked at %s.", k.Name,
+		timeOr("", k.RevokedAt))
 }

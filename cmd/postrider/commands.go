@@ -3,10 +3,11 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"postrider/internal/terminal"
 )
 
 // commandsCmd prints the visible commands and their flags as JSON. internal/gendocs, which cannot import this package,
@@ -30,7 +31,7 @@ type flagModel struct {
 }
 
 // Run prints the commands in the order of --help.
-func (commandsCmd) Run() error {
+func (commandsCmd) Run(std terminal.Streams) error {
 	parser, err := kong.New(newVerbs())
 	if err != nil {
 		return fmt.Errorf("build the command line: %w", err)
@@ -51,7 +52,7 @@ func (commandsCmd) Run() error {
 		}
 		commands = append(commands, model)
 	}
-	return json.NewEncoder(os.Stdout).Encode(commands)
+	return json.NewEncoder(std.Out).Encode(commands)
 }
 
 // flagModels returns the visible flags of a command without --help and --version, which all commands have.

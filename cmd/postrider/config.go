@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/netip"
 	"net/url"
@@ -33,18 +34,18 @@ func (f databaseFlags) require() error {
 	return nil
 }
 
-// logFlags choose what is logged, to stderr.
+// logFlags choose what is logged, to standard error.
 type logFlags struct {
 	LogLevel  slog.Level `help:"debug, info, warn or error." default:"info" env:"POSTRIDER_LOG_LEVEL"`
 	LogFormat string     `help:"json or text." enum:"json,text" default:"json" env:"POSTRIDER_LOG_FORMAT"`
 }
 
-func (f logFlags) logger() *slog.Logger {
+func (f logFlags) logger(stderr io.Writer) *slog.Logger {
 	options := &slog.HandlerOptions{Level: f.LogLevel}
 	if f.LogFormat == "text" {
-		return slog.New(slog.NewTextHandler(os.Stderr, options))
+		return slog.New(slog.NewTextHandler(stderr, options))
 	}
-	return slog.New(slog.NewJSONHandler(os.Stderr, options))
+	return slog.New(slog.NewJSONHandler(stderr, options))
 }
 
 // queryFlags configure the queries of users.

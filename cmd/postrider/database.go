@@ -129,10 +129,11 @@ func (f databaseFlags) ProvideAccess(ctx context.Context) (*access.Access, error
 	if err := f.require(); err != nil {
 		return nil, err
 	}
-	pool, err := f.openPool(ctx, 2) // closed by the end of the program
+	pool, err := f.openPool(ctx, 2)
 	if err != nil {
 		return nil, err
 	}
+	context.AfterFunc(ctx, pool.Close) // or by the end of the program
 	if err := pool.Ping(ctx); err != nil {
 		return nil, fmt.Errorf("connect to the database: %w", err)
 	}

@@ -23,6 +23,7 @@ import (
 	"postrider/internal/local"
 	"postrider/internal/pgdev"
 	"postrider/internal/postgres"
+	"postrider/internal/terminal"
 	"postrider/jobs"
 	"postrider/policy"
 	"postrider/server"
@@ -81,6 +82,7 @@ Examples:
 type dev struct {
 	options  *devCmd
 	out      io.Writer
+	stderr   io.Writer
 	postgres *pgdev.Server
 	app      *instance
 	sink     net.Listener
@@ -90,8 +92,8 @@ type dev struct {
 	ready    local.ReadyInfo
 }
 
-func (c *devCmd) Run(ctx context.Context) error {
-	d := &dev{options: c, out: os.Stdout}
+func (c *devCmd) Run(ctx context.Context, std terminal.Streams) error {
+	d := &dev{options: c, out: std.Out, stderr: std.Err}
 	err := d.start(ctx)
 	if err == nil {
 		err = d.app.wait(ctx)
@@ -149,8 +151,9 @@ func (d *dev) migrate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return migrateUp(ctx, databaseFlags{DatabaseURL: d.ready.DatabaseURL}, "",
-		logFlags{LogLevel: slog.LevelError, LogFormat: "text"}, io.Discard, func(pool, admin *pgxpool.Pool) string {
+	std := terminal.Streams{Out: io.Discard, Err: d.stderr}
+	return migrateUp(ctx, std, databaseFlags{DatabaseURL: d.ready.DatabaseURL}, "",
+		logFlags{LogLevel: slog.LevelError, LogFormat: "text"}, func(pool, admin *pgxpool.Pool) string {
 			return setUpQueries(ctx, postgres.NewDB(pool), postgres.NewDB(admin), sealer)
 		})
 }

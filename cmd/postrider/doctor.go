@@ -96,7 +96,7 @@ func (f findings) count(level string) (n int) {
 // errChecksFailed is returned after the findings were printed.
 var errChecksFailed = errors.New("checks failed; fix the findings of level fail")
 
-func (c *doctorCmd) Run(ctx context.Context) error {
+func (c *doctorCmd) Run(ctx context.Context, std terminal.Streams) error {
 	_, err := c.proxy()
 	if err := cmp.Or(c.require(), err); err != nil {
 		return err
@@ -106,7 +106,7 @@ func (c *doctorCmd) Run(ctx context.Context) error {
 	for _, url := range c.Endpoint {
 		checkEgress(ctx, &found, url, c.egressFlags)
 	}
-	if err := c.Print(found, func(w io.Writer) { printFindings(w, found) }); err != nil {
+	if err := c.Print(std.Out, found, func(w io.Writer) { printFindings(w, found) }); err != nil {
 		return err
 	}
 	if found.count(fail) > 0 {

@@ -58,7 +58,7 @@ Example:
   postrider keys rotate --database-url postgres://postrider:secret@db:5432/postrider`
 }
 
-func (c *keysRotateCmd) Run(ctx context.Context) error {
+func (c *keysRotateCmd) Run(ctx context.Context, std terminal.Streams) error {
 	if err := cmp.Or(c.require(), c.checkKey()); err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (c *keysRotateCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	pool, err := openDatabase(ctx, c.databaseFlags, 2, c.logger())
+	pool, err := openDatabase(ctx, c.databaseFlags, 2, c.logger(std.Err))
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (c *keysRotateCmd) Run(ctx context.Context) error {
 	if err := catalog.CheckKey(ctx, pool, sealer); err != nil {
 		return err
 	}
-	sealed, line, all := map[string]int{}, terminal.NewProgressLine(), 0
+	sealed, line, all := map[string]int{}, terminal.NewProgressLine(std.Err), 0
 	retired, err := catalog.RotateKeys(ctx, pool, sealer, func(table string, rows int) {
 		sealed[table], all = sealed[table]+rows, all+rows
 		line.Show(func() string { return terminal.Plural(all, "row") + " encrypted" })
@@ -95,7 +95,7 @@ func (c *keysRotateCmd) Run(ctx context.Context) error {
 	if len(retired) > 0 {
 		earlier = fmt.Sprintf("Retired: %s. You can unset POSTRIDER_PREVIOUS_ENCRYPTION_KEYS.", strings.Join(retired, ", "))
 	}
-	return c.PrintOne(result, fmt.Sprintf("Encrypted with key %s: %s, %s, %s.\n%s", sealer.KeyID(),
+	return c.PrintOne(std.Out, result, fmt.Sprintf("Encrypted with key %s: %s, %s, %s.\n%s", sealer.KeyID(),
 		terminal.Plural(topics, "topic"), terminal.Plural(subscriptions, "event subscription"),
 		terminal.Plural(handshakes, "handshake"), earlier))
 }

@@ -96,62 +96,35 @@ func grammar(args []string) any {
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:])
+	code := run(ctx, terminal.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, os.Args[1:])
 	stop()
 	os.Exit(code)
 }
 
-// run executes one command line and returns the exit code: 0 success, 1 failure, 2 wrong usage (also bad values).
-func run(ctx context.Context, args []string) int {
+// run executes one command line and returns the exit code.
+func run(ctx context.Context, std terminal.Streams, args []string) int {
 	if len(args) > 0 && args[0] == "help" { // help topic create = topic create --help
 		args = append(slices.Clone(args[1:]), "--help")
 	}
-	var hint string // after wrong usage
-	parser, err := kong.New(grammar(args), append(terminal.TimeFlags(),
-		kong.Name("postrider"),
+	if len(args) > 0 && (args[0] == "user" || args[0] == "apikey") {
+		// They change the database themselves: the audit records them as cli.
+		ctx = access.WithActor(ctx, access.Actor{Name: "cli"})
+	}
+	program := cli.Program{Verbs: grammar(args), Explain: explain, Options: []kong.Option{
 		kong.Description("Azure Event Grid's delivery and retry semantics as one service on your own PostgreSQL."),
 		kong.Vars{"version": version.Read().String()},
-		kong.ShortUsageOnError(),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.PostBuild(terminal.DescribeVerbs),
 		kong.TypeMapper(reflect.TypeFor[netip.Prefix](), kong.MapperFunc(addressRange)),
-		kong.Exit(func(code int) { // kong's own code: 80 for wrong usage, 1 for a bad value in the environment
-			fmt.Fprint(os.Stderr, hint)
-			os.Exit(min(code*2, 2))
-		}),
-	)...)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "postrider:", err)
-		return 1
-	}
-	kongcompletion.Register(parser) // exits if a shell requests completions
-	kctx, err := parser.Parse(args)
-	if err != nil {
-		hint = config.MisreadList(args, err)
-		parser.Stdout = os.Stderr // the usage must not go into a pipe
-		parser.FatalIfErrorf(err)
-		return 2
-	}
-	if verb := kctx.Path[1].Node().Name; verb == "user" || verb == "apikey" {
-		// They change the database themselves: the audit records them as cli.
-		kctx.BindTo(access.WithActor(ctx, access.Actor{Name: "cli"}), (*context.Context)(nil))
-	}
-	if err = terminal.CheckRanges(kctx); err == nil {
-		err = kctx.Run()
-	}
-	var coded *terminal.ExitError
+	}}
+	return program.Run(ctx, std, args)
+}
+
+// explain makes wrong usage of a value that a function of the database rejected: a verb was given it.
+func explain(err error) error {
 	var rejected *postgres.FunctionError
-	switch {
-	case err == nil:
-		return 0
-	case errors.As(err, &coded):
-		return coded.Code
-	case errors.As(err, &rejected) && errors.Is(err, postgres.ErrInvalid): // a value that the verb was given
-		err = terminal.Usagef("%s", rejected.Message)
+	if errors.As(err, &rejected) && errors.Is(err, postgres.ErrInvalid) {
+		return terminal.Usagef("%s", rejected.Message)
 	}
-	fmt.Fprintln(os.Stderr, "postrider:", terminal.PlainLines(err.Error()))
-	return terminal.Either(terminal.IsUsage(err), 2, 1)
+	return err
 }
 
 type completionCmd struct {
@@ -174,8 +147,8 @@ func (c *completionCmd) Run(k *kong.Context) error {
 
 type versionCmd struct{ terminal.OutputFlag }
 
-func (c versionCmd) Run() error {
-	return c.PrintOne(version.Read(), version.Read().String())
+func (c versionCmd) Run(std terminal.Streams) error {
+	return c.PrintOne(std.Out, version.Read(), version.Read().String())
 }
 
 // addressRange reads flags of type netip.Prefix.

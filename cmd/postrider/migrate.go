@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -40,7 +38,7 @@ the login roles that run the queries of users (unless --query-database-url is se
 administrator are printed.`
 }
 
-func (c *migrateUpCmd) Run(ctx context.Context) error {
+func (c *migrateUpCmd) Run(ctx context.Context, std terminal.Streams) error {
 	if err := c.require(); err != nil {
 		return err
 	}
@@ -51,7 +49,7 @@ func (c *migrateUpCmd) Run(ctx context.Context) error {
 			return err
 		}
 	}
-	return migrateUp(ctx, c.databaseFlags, c.AdminDatabaseURL, c.logFlags, os.Stdout,
+	return migrateUp(ctx, std, c.databaseFlags, c.AdminDatabaseURL, c.logFlags,
 		func(pool, admin *pgxpool.Pool) string {
 			if len(c.QueryDatabaseURL) > 0 {
 				return ""
@@ -83,10 +81,10 @@ func setUpQueries(ctx context.Context, db, admin *postgres.DB, sealer *postgres.
 // migrateUp migrates the database, and creates the roles with adminURL; "" = the database's own. queries returns a line
 // about the login roles for queries, or "".
 func migrateUp(
-	ctx context.Context, database databaseFlags, adminURL string, flags logFlags, out io.Writer,
+	ctx context.Context, std terminal.Streams, database databaseFlags, adminURL string, flags logFlags,
 	queries func(pool, admin *pgxpool.Pool) string,
 ) error {
-	pool, err := openDatabase(ctx, database, 4, flags.logger())
+	pool, err := openDatabase(ctx, database, 4, flags.logger(std.Err))
 	if err != nil {
 		return err
 	}
@@ -103,8 +101,8 @@ func migrateUp(
 	}
 	before, _ := migrations.ReadStatus(ctx, pool) // only printed; may fail while another process migrates
 	// Notices are printed at once: they may report what the migration waits for.
-	err = terminal.Await("the schema is migrated", func() error {
-		return migrations.UpWithAdmin(ctx, pool, admin, out)
+	err = terminal.Await(std.Err, "the schema is migrated", func() error {
+		return migrations.UpWithAdmin(ctx, pool, admin, std.Out)
 	})
 	if err != nil {
 		return err
@@ -118,7 +116,7 @@ func migrateUp(
 		newer = fmt.Sprintf(" A newer release created it (this build has %d and %d); nothing was changed.", after.Target,
 			migrations.RiverVersion)
 	}
-	_, err = fmt.Fprintf(out, "Schema at version %d (was %d), River's at %d.%s\n%s", after.Current, before.Current,
+	_, err = fmt.Fprintf(std.Out, "Schema at version %d (was %d), River's at %d.%s\n%s", after.Current, before.Current,
 		after.River, newer, line)
 	return err
 }
@@ -129,11 +127,11 @@ type migrateStatusCmd struct {
 	terminal.OutputFlag
 }
 
-func (c *migrateStatusCmd) Run(ctx context.Context) error {
+func (c *migrateStatusCmd) Run(ctx context.Context, std terminal.Streams) error {
 	if err := c.require(); err != nil {
 		return err
 	}
-	pool, err := openDatabase(ctx, c.databaseFlags, 4, c.logger())
+	pool, err := openDatabase(ctx, c.databaseFlags, 4, c.logger(std.Err))
 	if err != nil {
 		return err
 	}
@@ -145,7 +143,7 @@ func (c *migrateStatusCmd) Run(ctx context.Context) error {
 	shown := map[string]any{
 		"current": status.Current, "target": status.Target, "river": status.River, "ready": status.Ready(),
 	}
-	err = c.PrintOne(shown, fmt.Sprintf("Schema: version %d, this build needs %d. River: version %d, needs %d.",
+	err = c.PrintOne(std.Out, shown, fmt.Sprintf("Schema: version %d, this build needs %d. River: version %d, needs %d.",
 		status.Current, status.Target, status.River, migrations.RiverVersion))
 	if err == nil && !status.Ready() {
 		err = errors.New("the schema is too old: run `postrider migrate up`")

@@ -4,16 +4,17 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"time"
 
 	"postrider/internal/local"
 	"postrider/internal/node"
 	"postrider/internal/postgres"
+	"postrider/internal/terminal"
 	"postrider/internal/version"
 	"postrider/jobs"
 	"postrider/server"
@@ -55,8 +56,8 @@ func (serveCmd) Help() string {
   postrider serve --listen 0.0.0.0:7480 --tls-cert /etc/postrider/cert.pem --tls-key /etc/postrider/key.pem`
 }
 
-func (c *serveCmd) Run(ctx context.Context) error {
-	o, err := c.options()
+func (c *serveCmd) Run(ctx context.Context, std terminal.Streams) error {
+	o, err := c.options(std.Err)
 	if err != nil {
 		return err
 	}
@@ -125,12 +126,12 @@ func (c *serveCmd) announce(a *instance, o appOptions, base string) local.ReadyI
 	return local.ReadyInfo{API: base}
 }
 
-func (c *serveCmd) options() (o appOptions, err error) {
+func (c *serveCmd) options(stderr io.Writer) (o appOptions, err error) {
 	if err := cmp.Or(c.require(), c.checkKey(), checkAdminToken(c.AdminToken, c.EncryptionKey),
 		c.webhookFlags.check()); err != nil {
 		return o, err
 	}
-	log := c.logger()
+	log := c.logger(stderr)
 	o = appOptions{
 		database: c.databaseFlags, role: c.Role, maxConns: c.MaxConns, maxWorkers: c.MaxWorkers, log: log,
 		query: c.queryFlags.options(),
@@ -157,18 +158,18 @@ func (c *serveCmd) options() (o appOptions, err error) {
 	if o.certificate, err = c.tlsFlags.open(log); err != nil {
 		return o, err
 	}
-	o.api.AdminToken = c.token()
+	o.api.AdminToken = c.token(stderr)
 	return o, nil
 }
 
 // token returns the admin token, and creates and prints one if the flag is not set. A worker needs none.
-func (c *serveCmd) token() string {
+func (c *serveCmd) token(stderr io.Writer) string {
 	if c.AdminToken != "" {
 		return c.AdminToken
 	}
 	token := newSecret()
 	if c.Role.serves() {
-		fmt.Fprintf(os.Stderr, "Admin token of this process (set POSTRIDER_ADMIN_TOKEN to choose your own): %s\n", token)
+		fmt.Fprintf(stderr, "Admin token of this process (set POSTRIDER_ADMIN_TOKEN to choose your own): %s\n", token)
 	}
 	return token
 }

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"time"
 
 	"postrider/internal/local"
+	"postrider/internal/terminal"
 )
 
 type sinkCmd struct {
@@ -18,7 +18,7 @@ type sinkCmd struct {
 	Quiet     bool   `help:"Do not print a line per request."`
 }
 
-func (c *sinkCmd) Run(ctx context.Context) error {
+func (c *sinkCmd) Run(ctx context.Context, std terminal.Streams) error {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", c.Listen)
 	if err != nil {
@@ -28,11 +28,11 @@ func (c *sinkCmd) Run(ctx context.Context) error {
 	var onRequest func(local.SinkRequest)
 	if !c.Quiet {
 		onRequest = func(r local.SinkRequest) {
-			fmt.Fprintf(os.Stdout, "%s %s attempt %d %v\n", time.Now().Format(time.TimeOnly), r.Path, r.DeliveryCount+1,
+			fmt.Fprintf(std.Out, "%s %s attempt %d %v\n", time.Now().Format(time.TimeOnly), r.Path, r.DeliveryCount+1,
 				r.EventIDs)
 		}
 	}
-	fmt.Fprintf(os.Stdout, "Demo endpoint at %s: /ok /flaky /slow /status/{code} /hang\n", base)
+	fmt.Fprintf(std.Out, "Demo endpoint at %s: /ok /flaky /slow /status/{code} /hang\n", base)
 	if err := local.WriteReadyFile(c.ReadyFile, local.ReadyInfo{Sink: base}); err != nil {
 		return err
 	}

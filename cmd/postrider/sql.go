@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -46,9 +45,9 @@ Examples:
   postrider sql --question pending --topic orders --subscription billing -o csv`
 }
 
-func (c *sqlCmd) Run(ctx context.Context) error {
+func (c *sqlCmd) Run(ctx context.Context, std terminal.Streams) error {
 	if c.Questions {
-		return c.listQuestions()
+		return c.listQuestions(std.Out)
 	}
 	statement, err := c.statement()
 	if err != nil {
@@ -57,10 +56,10 @@ func (c *sqlCmd) Run(ctx context.Context) error {
 	if err := c.require(); err != nil {
 		return err
 	}
-	return c.execute(ctx, statement)
+	return c.execute(ctx, std, statement)
 }
 
-func (c *sqlCmd) listQuestions() error {
+func (c *sqlCmd) listQuestions(out io.Writer) error {
 	if c.Statement != "" || c.Question != "" {
 		return terminal.Usagef("sql: --questions lists the questions and runs nothing; omit the statement and --question")
 	}
@@ -68,7 +67,7 @@ func (c *sqlCmd) listQuestions() error {
 	if c.Output == "table" {
 		names = names[:4] // the SQL has many lines
 	}
-	return printRows(os.Stdout, c.Output, names, func(yield func([]any, error) bool) {
+	return printRows(out, c.Output, names, func(yield func([]any, error) bool) {
 		for _, q := range docs.Questions() {
 			if !yield([]any{q.Number, q.Name, strings.Join(q.About(), ", "), q.Title, q.SQL}, nil) {
 				return
@@ -102,7 +101,7 @@ func (c *sqlCmd) statement() (string, error) {
 }
 
 // execute runs the statement and prints its rows.
-func (c *sqlCmd) execute(ctx context.Context, statement string) error {
+func (c *sqlCmd) execute(ctx context.Context, std terminal.Streams, statement string) error {
 	// Without settings and prepared statements, this also works through PgBouncer.
 	conn, err := pgx.Connect(ctx, c.DatabaseURL)
 	if err != nil {
@@ -116,19 +115,19 @@ func (c *sqlCmd) execute(ctx context.Context, statement string) error {
 	}
 	// Before PostgreSQL 16, a read-only transaction can write large objects.
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	if err := c.limit(ctx, tx); err != nil {
+	if err := c.limit(ctx, std.Err, tx); err != nil {
 		return err
 	}
 	rows, err := tx.Query(ctx, statement, pgx.QueryExecModeExec)
 	if err == nil {
 		defer rows.Close()
-		err = printRows(os.Stdout, c.Output, columnNames(rows), valuesOf(rows))
+		err = printRows(std.Out, c.Output, columnNames(rows), valuesOf(rows))
 	}
 	return c.explain(err)
 }
 
 // limit limits the rights and the time of the transaction. JIT compilation takes longer than any of the questions.
-func (c *sqlCmd) limit(ctx context.Context, tx pgx.Tx) error {
+func (c *sqlCmd) limit(ctx context.Context, stderr io.Writer, tx pgx.Tx) error {
 	// The time is rounded up, because 0 means no limit.
 	const settings = "SELECT set_config('statement_timeout', $1, true), set_config('lock_timeout', '2s', true), " +
 		"set_config('jit', 'off', true)"
@@ -137,7 +136,7 @@ func (c *sqlCmd) limit(ctx context.Context, tx pgx.Tx) error {
 	if _, err := tx.Exec(ctx, "SET LOCAL search_path = pg_catalog, pg_temp", pgx.QueryExecModeExec); err != nil {
 		return fmt.Errorf("set the search path: %w", err)
 	}
-	if err := becomeReader(ctx, tx); err != nil {
+	if err := becomeReader(ctx, stderr, tx); err != nil {
 		return err
 	}
 	if _, err := tx.Exec(ctx, settings, pgx.QueryExecModeExec,
@@ -169,7 +168,7 @@ func (c *sqlCmd) explain(err error) error {
 	return fmt.Errorf("run the statement: %w%s", err, advice)
 }
 
-func becomeReader(ctx context.Context, tx pgx.Tx) error {
+func becomeReader(ctx context.Context, stderr io.Writer, tx pgx.Tx) error {
 	var may bool
 	// Since PostgreSQL 16, membership alone does not allow a user to become the role.
 	const query = `SELECT coalesce((SELECT pg_has_role(oid,
@@ -179,7 +178,7 @@ func becomeReader(ctx context.Context, tx pgx.Tx) error {
 		return fmt.Errorf("check the role postrider_reader: %w", err)
 	}
 	if !may {
-		fmt.Fprintln(os.Stderr,
+		fmt.Fprintln(stderr,
 			"postrider: this user may not become postrider_reader; the statement runs read only with the "+
 				"user's own rights (an administrator can run: GRANT postrider_reader TO this user)")
 		return nil

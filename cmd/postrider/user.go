@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -33,22 +34,22 @@ type passwordFlag struct {
 }
 
 // read returns the password. Package access checks it.
-func (f passwordFlag) read() (string, error) {
+func (f passwordFlag) read(std terminal.Streams) (string, error) {
 	if f.PasswordStdin {
-		raw, err := io.ReadAll(io.LimitReader(os.Stdin, access.MaxPassword+3))
+		raw, err := io.ReadAll(io.LimitReader(std.In, access.MaxPassword+3))
 		if err != nil {
 			return "", fmt.Errorf("read the password: %w", err)
 		}
 		return string(bytes.TrimSuffix(bytes.TrimSuffix(raw, []byte("\n")), []byte("\r"))), nil
 	}
-	if !term.IsTerminal(int(os.Stdin.Fd())) {
+	if !terminal.IsTerminal(std.In) {
 		return "", terminal.Usagef("standard input is not a terminal: use --password-stdin to read the password from it")
 	}
-	once, err := prompt("Password: ")
+	once, err := prompt(std, "Password: ")
 	if err != nil {
 		return "", err
 	}
-	again, err := prompt("Repeat password: ")
+	again, err := prompt(std, "Repeat password: ")
 	if err != nil {
 		return "", err
 	}
@@ -58,11 +59,15 @@ func (f passwordFlag) read() (string, error) {
 	return once, nil
 }
 
-// prompt reads a line without echo.
-func prompt(question string) (string, error) {
-	fmt.Fprint(os.Stderr, question)
-	raw, err := term.ReadPassword(int(os.Stdin.Fd()))
-	fmt.Fprintln(os.Stderr)
+// prompt reads a line of a terminal without echo.
+func prompt(std terminal.Streams, question string) (string, error) {
+	file, ok := std.In.(*os.File)
+	if !ok {
+		return "", errors.New("standard input is not a terminal")
+	}
+	fmt.Fprint(std.Err, question)
+	raw, err := term.ReadPassword(int(file.Fd()))
+	fmt.Fprintln(std.Err)
 	if err != nil {
 		return "", fmt.Errorf("read the password: %w", err)
 	}
@@ -77,19 +82,23 @@ type oneUser struct {
 }
 
 // put creates or changes the user and prints done, a format of the name and the arguments.
-func (o *oneUser) put(ctx context.Context, a *access.Access, spec access.UserSpec, done string, args ...any) error {
+func (o *oneUser) put(
+	ctx context.Context, std terminal.Streams, a *access.Access, spec access.UserSpec, done string, args ...any,
+) error {
 	if _, err := a.PutUser(ctx, o.Name, spec); err != nil {
 		return err
 	}
-	return o.Done(func() (any, error) { return a.User(ctx, o.Name) }, done, append([]any{o.Name}, args...)...)
+	return o.Done(std.Out, func() (any, error) { return a.User(ctx, o.Name) }, done, append([]any{o.Name}, args...)...)
 }
 
 // change is put for a user that must exist.
-func (o *oneUser) change(ctx context.Context, a *access.Access, spec access.UserSpec, done string, args ...any) error {
+func (o *oneUser) change(
+	ctx context.Context, std terminal.Streams, a *access.Access, spec access.UserSpec, done string, args ...any,
+) error {
 	if _, err := a.User(ctx, o.Name); err != nil {
 		return err
 	}
-	return o.put(ctx, a, spec, done, args...)
+	return o.put(ctx, std, a, spec, done, args...)
 }
 
 type userAddCmd struct {
@@ -104,15 +113,15 @@ func (userAddCmd) Help() string {
   printf %s "$PASSWORD" | postrider user add anna --role viewer --password-stdin`
 }
 
-func (c *userAddCmd) Run(ctx context.Context, a *access.Access) error {
+func (c *userAddCmd) Run(ctx context.Context, std terminal.Streams, a *access.Access) error {
 	if _, err := a.User(ctx, c.Name); err == nil {
 		return fmt.Errorf("user %s exists already: change it with user role or user password", c.Name)
 	}
-	password, err := c.read()
+	password, err := c.read(std)
 	if err != nil {
 		return err
 	}
-	return c.put(ctx, a, access.UserSpec{Role: access.Role(c.Role), Password: &password},
+	return c.put(ctx, std, a, access.UserSpec{Role: access.Role(c.Role), Password: &password},
 		"User %s was added, with the role %s.", c.Role)
 }
 
@@ -121,12 +130,12 @@ type userListCmd struct {
 	terminal.OutputFlag
 }
 
-func (c *userListCmd) Run(ctx context.Context, a *access.Access) error {
+func (c *userListCmd) Run(ctx context.Context, std terminal.Streams, a *access.Access) error {
 	list, err := a.Users(ctx, "", math.MaxInt32)
 	if err != nil {
 		return err
 	}
-	return c.Print(list, func(w io.Writer) {
+	return c.Print(std.Out, list, func(w io.Writer) {
 		fmt.Fprintln(w, "NAME\tROLE\tQUERIES\tSTATE\tSESSIONS\tLAST SIGNED IN\tADDED BY")
 		for _, u := range list {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", u.Name, u.Role, onOff(u.Query), userState(&u), u.Sessions,
@@ -141,12 +150,12 @@ func userState(u *access.User) string { return terminal.Either(u.Disabled, "disa
 
 type userShowCmd struct{ oneUser }
 
-func (c *userShowCmd) Run(ctx context.Context, a *access.Access) error {
+func (c *userShowCmd) Run(ctx context.Context, std terminal.Streams, a *access.Access) error {
 	u, err := a.User(ctx, c.Name)
 	if err != nil {
 		return err
 	}
-	return c.Print(u, func(w io.Writer) {
+	return c.Print(std.Out, u, func(w io.Writer) {
 		terminal.PrintNamed(w, "name", u.Name, "role", u.Role, "queries", onOff(u.Query), "state", userState(u),
 			"sessions", u.Sessions,
 			"last signed in", timeOr("never", u.LastSignInAt), "added", u.CreatedAt, "added by", u.CreatedBy)
@@ -158,8 +167,8 @@ type userRoleCmd struct {
 	Role string `arg:"" enum:"viewer,operator,admin" help:"viewer, operator or admin."`
 }
 
-func (c *userRoleCmd) Run(ctx context.Context, a *access.Access) error {
-	return c.change(ctx, a, access.UserSpec{Role: access.Role(c.Role)}, "User %s has the role %s.", c.Role)
+func (c *userRoleCmd) Run(ctx context.Context, std terminal.Streams, a *access.Access) error {
+	return c.change(ctx, std, a, access.UserSpec{Role: access.Role(c.Role)}, "User %s has the role %s.", c.Role)
 }
 
 type userQueryCmd struct {
@@ -167,8 +176,8 @@ type userQueryCmd struct {
 	Query string `arg:"" enum:"on,off" help:"on or off."`
 }
 
-func (c *userQueryCmd) Run(ctx context.Context, a *access.Access) error {
-	return c.change(ctx, a, access.UserSpec{Query: new(c.Query == "on")}, "User %s %s run SQL queries.",
+func (c *userQueryCmd) Run(ctx context.Context, std terminal.Streams, a *access.Access) error {
+	return c.change(ctx, std, a, access.UserSpec{Query: new(c.Query == "on")}, "User %s %s run SQL queries.",
 		terminal.Either(c.Query == "on", "may", "may not"))
 }
 
@@ -177,27 +186,27 @@ type userPasswordCmd struct {
 	passwordFlag
 }
 
-func (c *userPasswordCmd) Run(ctx context.Context, a *access.Access) error {
+func (c *userPasswordCmd) Run(ctx context.Context, std terminal.Streams, a *access.Access) error {
 	if _, err := a.User(ctx, c.Name); err != nil { // before the password is typed
 		return err
 	}
-	password, err := c.read()
+	password, err := c.read(std)
 	if err != nil {
 		return err
 	}
-	return c.put(ctx, a, access.UserSpec{Password: &password}, "User %s has a new password.")
+	return c.put(ctx, std, a, access.UserSpec{Password: &password}, "User %s has a new password.")
 }
 
 type userDisableCmd struct{ oneUser }
 
-func (c *userDisableCmd) Run(ctx context.Context, a *access.Access) error {
-	return c.change(ctx, a, access.UserSpec{Disabled: new(true)}, "User %s was disabled.")
+func (c *userDisableCmd) Run(ctx context.Context, std terminal.Streams, a *access.Access) error {
+	return c.change(ctx, std, a, access.UserSpec{Disabled: new(true)}, "User %s was disabled.")
 }
 
 type userEnableCmd struct{ oneUser }
 
-func (c *userEnableCmd) Run(ctx context.Context, a *access.Access) error {
-	return c.change(ctx, a, access.UserSpec{Disabled: new(false)}, "User %s was enabled.")
+func (c *userEnableCmd) Run(ctx context.Context, std terminal.Streams, a *access.Access) error {
+	return c.change(ctx, std, a, access.UserSpec{Disabled: new(false)}, "User %s was enabled.")
 }
 
 type userRemoveCmd struct {
@@ -205,8 +214,8 @@ type userRemoveCmd struct {
 	terminal.ConfirmFlag
 }
 
-func (c *userRemoveCmd) Run(ctx context.Context, a *access.Access) error {
-	if err := c.Confirm(func() (string, error) {
+func (c *userRemoveCmd) Run(ctx context.Context, std terminal.Streams, a *access.Access) error {
+	if err := c.Confirm(std, func() (string, error) {
 		u, err := a.User(ctx, c.Name)
 		if err != nil {
 			return "", err
@@ -219,5 +228,5 @@ func (c *userRemoveCmd) Run(ctx context.Context, a *access.Access) error {
 	if err := a.DeleteUser(ctx, c.Name); err != nil {
 		return err
 	}
-	return c.Done(terminal.Deleted("name", c.Name), "User %s was removed.", c.Name)
+	return c.Done(std.Out, terminal.Deleted("name", c.Name), "User %s was removed.", c.Name)
 }

@@ -56,7 +56,7 @@ type deadLetterFlags struct {
 }
 
 // filter validates the flags and returns the filter of a request.
-func (f *deadLetterFlags) filter() (rest.Object, error) {
+func (f *deadLetterFlags) filter(stdin io.Reader) (rest.Object, error) {
 	filtered := f.deadLetterFilter != deadLetterFilter{}
 	switch {
 	case f.IDsFrom != "" && (filtered || f.All):
@@ -69,7 +69,7 @@ func (f *deadLetterFlags) filter() (rest.Object, error) {
 	}
 	filter := rest.Given(&f.deadLetterFilter)
 	if f.IDsFrom != "" {
-		ids, err := readIDs(&f.manyFlags, func(text string) (deadLetterID, error) {
+		ids, err := readIDs(stdin, f.IDsFrom, func(text string) (deadLetterID, error) {
 			return readID[deadLetterID]([]byte(text), "id of a dead letter, which is a UUID")
 		})
 		if err != nil {
@@ -87,10 +87,10 @@ type chosenFlags struct {
 }
 
 // filter validates the flags and returns the filter of a request; nil with ids as arguments.
-func (c *chosenFlags) filter() (rest.Object, error) {
+func (c *chosenFlags) filter(stdin io.Reader) (rest.Object, error) {
 	switch {
 	case len(c.IDs) == 0:
-		return c.deadLetterFlags.filter()
+		return c.deadLetterFlags.filter(stdin)
 	case c.deadLetterFilter != deadLetterFilter{} || c.All || c.IDsFrom != "":
 		return nil, terminal.Usagef("use either ids or filters, not both")
 	case c.DryRun || c.ExpectedCount != nil:
@@ -100,7 +100,9 @@ func (c *chosenFlags) filter() (rest.Object, error) {
 }
 
 // eachOf calls do for each id, also after an error, and returns all errors.
-func (c *chosenFlags) eachOf(do func(client *rest.Client, at string) (string, error)) (failed error) {
+func (c *chosenFlags) eachOf(
+	std terminal.Streams, do func(client *rest.Client, at string) (string, error),
+) (failed error) {
 	client, err := c.Client()
 	if err != nil {
 		return err
@@ -113,7 +115,7 @@ func (c *chosenFlags) eachOf(do func(client *rest.Client, at string) (string, er
 			failed = errors.Join(failed, err)
 		}
 	}
-	if err := c.Print(results, func(w io.Writer) {
+	if err := c.Print(std.Out, results, func(w io.Writer) {
 		for _, r := range results {
 			if r["error"] == nil {
 				fmt.Fprintf(w, "%s\t%s\n", r["deadLetterId"], r["result"])
@@ -132,8 +134,8 @@ type deadletterRedeliverCmd struct {
 	Again          bool   `help:"Also redeliver those redelivered before."`
 }
 
-func (c *deadletterRedeliverCmd) Run(ctx context.Context) error {
-	filter, err := c.filter()
+func (c *deadletterRedeliverCmd) Run(ctx context.Context, std terminal.Streams) error {
+	filter, err := c.filter(std.In)
 	if err != nil {
 		return err
 	}
@@ -144,9 +146,9 @@ func (c *deadletterRedeliverCmd) Run(ctx context.Context) error {
 	rest.SetText(settings, "subscription", c.ToSubscription)
 	rest.SetText(settings, "topic", c.ToTopic)
 	if filter != nil {
-		return c.inBulk(ctx, "/v1/deadLetters/redeliver", filter, settings, "dead letter")
+		return c.inBulk(ctx, std, "/v1/deadLetters/redeliver", filter, settings, "dead letter")
 	}
-	return c.eachOf(func(client *rest.Client, at string) (string, error) {
+	return c.eachOf(std, func(client *rest.Client, at string) (string, error) {
 		var created rest.Object
 		err := client.Call(ctx, http.MethodPost, at+"/redeliver", settings, &created)
 		if rest.IsConflict(err, api.ConflictCodeDeadLetterRedelivered) {
@@ -161,20 +163,20 @@ type deadletterPurgeCmd struct {
 	terminal.ConfirmFlag
 }
 
-func (c *deadletterPurgeCmd) Run(ctx context.Context) error {
-	filter, err := c.filter()
+func (c *deadletterPurgeCmd) Run(ctx context.Context, std terminal.Streams) error {
+	filter, err := c.filter(std.In)
 	if err != nil {
 		return err
 	}
 	if !c.DryRun {
-		if err := c.Confirm(func() (string, error) { return c.question(ctx, filter) }); err != nil {
+		if err := c.Confirm(std, func() (string, error) { return c.question(ctx, filter) }); err != nil {
 			return err
 		}
 	}
 	if filter != nil {
-		return c.inBulk(ctx, "/v1/deadLetters/purge", filter, rest.Object{}, "dead letter")
+		return c.inBulk(ctx, std, "/v1/deadLetters/purge", filter, rest.Object{}, "dead letter")
 	}
-	return c.eachOf(func(client *rest.Client, at string) (string, error) {
+	return c.eachOf(std, func(client *rest.Client, at string) (string, error) {
 		return "purged", client.Call(ctx, http.MethodDelete, at, nil, nil)
 	})
 }
@@ -207,7 +209,7 @@ type deadletterEventsCmd struct {
 	Until        *time.Time `api:"until" aliases:"to" help:"Published before this time (default: now)." placeholder:"TIME"`
 }
 
-func (c *deadletterEventsCmd) Run(ctx context.Context) error {
+func (c *deadletterEventsCmd) Run(ctx context.Context, std terminal.Streams) error {
 	if err := c.checkRate(); err != nil {
 		return err
 	}
@@ -215,5 +217,5 @@ func (c *deadletterEventsCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.start(ctx, rest.SubscriptionURL(c.Topic, c.Subscription)+"/redeliverEvents", settings, "past event")
+	return c.start(ctx, std, rest.SubscriptionURL(c.Topic, c.Subscription)+"/redeliverEvents", settings, "past event")
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"path"
 	"path/filepath"
 	"strings"
@@ -29,18 +28,19 @@ type deadletterExportCmd struct {
 	Output       string     `short:"o" help:"File, or its URL (file://, s3://, azblob://), which exists only after a complete export; - is standard output." default:"-" placeholder:"FILE"`
 }
 
-func (c *deadletterExportCmd) Run(ctx context.Context, client *rest.Client) error {
+func (c *deadletterExportCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
 	filter, err := rest.Filter(c)
 	if err != nil {
 		return err
 	}
 	filter["limit"] = 500
-	out, err := c.open(ctx)
+	out, err := c.open(ctx, std.Out)
 	if err != nil {
 		return err
 	}
 	defer out.Abort()
-	if err := c.export(ctx, client, rest.QueryURL("/v1/deadLetterExport", filter), out); err != nil {
+	line := terminal.NewProgressLine(std.Err)
+	if err := c.export(ctx, client, rest.QueryURL("/v1/deadLetterExport", filter), out, line); err != nil {
 		return err
 	}
 	if err := out.Commit(); err != nil {
@@ -50,8 +50,10 @@ func (c *deadletterExportCmd) Run(ctx context.Context, client *rest.Client) erro
 }
 
 // export writes the dead letters page by page, beginning with next.
-func (c *deadletterExportCmd) export(ctx context.Context, client *rest.Client, next string, out io.Writer) error {
-	line, exported, written := terminal.NewProgressLine(), 0, 0
+func (c *deadletterExportCmd) export(
+	ctx context.Context, client *rest.Client, next string, out io.Writer, line *terminal.ProgressLine,
+) error {
+	exported, written := 0, 0
 	defer line.End()
 	for next != "" {
 		var page struct {
@@ -79,9 +81,9 @@ func (c *deadletterExportCmd) export(ctx context.Context, client *rest.Client, n
 	return nil
 }
 
-func (c *deadletterExportCmd) open(ctx context.Context) (*export.File, error) {
+func (c *deadletterExportCmd) open(ctx context.Context, stdout io.Writer) (*export.File, error) {
 	if c.Output == "-" {
-		return &export.File{Writer: os.Stdout}, nil
+		return &export.File{Writer: stdout}, nil
 	}
 	directory, name, err := c.location()
 	if err != nil {

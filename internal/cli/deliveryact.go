@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"path"
 	"strconv"
 	"time"
@@ -21,16 +22,16 @@ type deliveryActCmd struct {
 	ID int64 `arg:"" optional:"" name:"id" help:"Id of the delivery, as delivery list shows it, instead of a filter."`
 }
 
-func (c *deliveryActCmd) Run(ctx context.Context, k *kong.Context) error {
-	filter, err := c.filter()
+func (c *deliveryActCmd) Run(ctx context.Context, std terminal.Streams, k *kong.Context) error {
+	filter, err := c.filter(std.In)
 	if err != nil {
 		return err
 	}
-	return c.act(ctx, k, filter)
+	return c.act(ctx, std, k, filter)
 }
 
 // filter validates the flags and returns the filter of a request; nil for one delivery.
-func (c *deliveryActCmd) filter() (filter rest.Object, err error) {
+func (c *deliveryActCmd) filter(stdin io.Reader) (filter rest.Object, err error) {
 	chosen := 0
 	for _, given := range []bool{c.ID != 0, c.deliveryFilter != deliveryFilter{}, c.IDsFrom != ""} {
 		if given {
@@ -50,7 +51,7 @@ func (c *deliveryActCmd) filter() (filter rest.Object, err error) {
 		err = c.checkRate()
 	}
 	if err == nil && c.IDsFrom != "" {
-		filter["deliveryIds"], err = readIDs(&c.manyFlags, func(text string) (int64, error) {
+		filter["deliveryIds"], err = readIDs(stdin, c.IDsFrom, func(text string) (int64, error) {
 			id, err := strconv.ParseInt(text, 10, 64)
 			if err != nil {
 				err = terminal.Usagef("%q: not the id of a delivery, which is a number", text)
@@ -62,11 +63,11 @@ func (c *deliveryActCmd) filter() (filter rest.Object, err error) {
 }
 
 // act acts on what a filter matches; without one on the delivery of the argument.
-func (c *deliveryActCmd) act(ctx context.Context, k *kong.Context, filter rest.Object) error {
+func (c *deliveryActCmd) act(ctx context.Context, std terminal.Streams, k *kong.Context, filter rest.Object) error {
 	if filter == nil {
-		return rest.Act(ctx, c.Flags, k, nil)
+		return rest.Act(ctx, std, c.Flags, k, nil)
 	}
-	return c.inBulk(ctx, manyDeliveries(k), filter, rest.Object{}, "pending delivery")
+	return c.inBulk(ctx, std, manyDeliveries(k), filter, rest.Object{}, "pending delivery")
 }
 
 // manyDeliveries is the path of the verb's operation on many deliveries.
@@ -80,15 +81,15 @@ type deliveryCancelCmd struct {
 	terminal.ConfirmFlag
 }
 
-func (c *deliveryCancelCmd) Run(ctx context.Context, k *kong.Context) error {
-	filter, err := c.filter()
+func (c *deliveryCancelCmd) Run(ctx context.Context, std terminal.Streams, k *kong.Context) error {
+	filter, err := c.filter(std.In)
 	if err == nil && !c.DryRun {
-		err = c.Confirm(func() (string, error) { return c.question(ctx, k, filter) })
+		err = c.Confirm(std, func() (string, error) { return c.question(ctx, k, filter) })
 	}
 	if err != nil {
 		return err
 	}
-	return c.act(ctx, k, filter)
+	return c.act(ctx, std, k, filter)
 }
 
 // question describes what is canceled. It counts what the filter matches, and excludes from the filter what is created

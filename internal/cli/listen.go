@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -66,19 +65,19 @@ Examples:
 }
 
 // Run executes listen until ctx ends.
-func (c *ListenCmd) Run(ctx context.Context) error {
-	behavior, err := c.check()
+func (c *ListenCmd) Run(ctx context.Context, std terminal.Streams) error {
+	behavior, err := c.check(std.In)
 	if err != nil {
 		return err
 	}
-	notes := terminal.Either(c.Output == "table", os.Stdout, os.Stderr)
+	notes := terminal.Either(c.Output == "table", std.Out, std.Err)
 	socket, err := local.ListenOrFree(ctx, c.Listen, notes)
 	if err != nil {
 		return err
 	}
 	base := "http://" + local.Reachable(socket.Addr())
 	fmt.Fprintf(notes, "Listening at %s, %s. Press Ctrl-C to stop.\n", base, behavior)
-	l := &listener{ListenCmd: c, deleted: make(chan struct{}, 1)}
+	l := &listener{ListenCmd: c, out: std.Out, deleted: make(chan struct{}, 1)}
 	srv, served := &http.Server{Handler: l, ReadHeaderTimeout: 5 * time.Second}, make(chan error, 1)
 	go func() { served <- srv.Serve(socket) }()
 	defer func() { // requests in progress still get their response
@@ -90,7 +89,7 @@ func (c *ListenCmd) Run(ctx context.Context) error {
 	}()
 	var temporary *temporary
 	if c.Topic != "" {
-		if temporary, err = c.subscribe(ctx, base); err != nil {
+		if temporary, err = c.subscribe(ctx, std, base); err != nil {
 			return err
 		}
 		fmt.Fprintf(notes, "Event subscription %s of topic %s delivers here; it is deleted at the end.\n", temporary.name,
@@ -104,8 +103,8 @@ func (c *ListenCmd) Run(ctx context.Context) error {
 }
 
 // check validates the flags and describes what they do with requests.
-func (c *ListenCmd) check() (behavior string, err error) {
-	settings, err := c.Settings()
+func (c *ListenCmd) check(stdin io.Reader) (behavior string, err error) {
+	settings, err := c.Settings(stdin)
 	if err != nil {
 		return "", err
 	}
@@ -139,6 +138,7 @@ const (
 // listener receives and prints requests, and responds to them or forwards them.
 type listener struct {
 	*ListenCmd
+	out      io.Writer
 	requests atomic.Int64  // without handshakes
 	deleted  chan struct{} // receives a value when the event about the event subscription's deletion has arrived
 }
@@ -153,7 +153,7 @@ func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if local.RespondToHandshake(w, r, body) {
 		if l.Output == "table" {
-			fmt.Println(terminal.Clock(began) + " <-> responded to the validation handshake")
+			fmt.Fprintln(l.out, terminal.Clock(began)+" <-> responded to the validation handshake")
 		}
 		return
 	}
@@ -280,7 +280,7 @@ func (l *listener) arrived(got *receivedRequest) {
 	if l.Verbose {
 		lines.WriteString(indented(got.body) + "\n")
 	}
-	fmt.Print(lines.String()) // in one write: requests may be concurrent
+	fmt.Fprint(l.out, lines.String()) // in one write: requests may be concurrent
 }
 
 func orDash(s string) string { return cmp.Or(terminal.Cell(s), "-") }
@@ -305,7 +305,7 @@ func (l *listener) responded(got *receivedRequest, failure string, took time.Dur
 		if failure != "" {
 			line += ": " + terminal.OneLine(failure)
 		}
-		fmt.Println(line)
+		fmt.Fprintln(l.out, line)
 		return
 	}
 	var lines strings.Builder
@@ -313,7 +313,7 @@ func (l *listener) responded(got *receivedRequest, failure string, took time.Dur
 		text, _ := terminal.EncodeLine(l.Output, event) // of texts, numbers and valid JSON
 		lines.WriteString(text)
 	}
-	fmt.Print(lines.String()) // in one write: requests may be concurrent
+	fmt.Fprint(l.out, lines.String()) // in one write: requests may be concurrent
 }
 
 const (
@@ -325,18 +325,19 @@ const (
 // temporary is an event subscription that this program deletes at its end.
 type temporary struct {
 	client    *rest.Client
+	stderr    io.Writer
 	name, url string
 }
 
 // subscribe creates the event subscription. The listener must already respond to the handshake.
-func (c *ListenCmd) subscribe(ctx context.Context, base string) (*temporary, error) {
+func (c *ListenCmd) subscribe(ctx context.Context, std terminal.Streams, base string) (*temporary, error) {
 	client, err := c.Client()
 	if err != nil {
 		return nil, err
 	}
-	t := &temporary{client: client, name: cmp.Or(c.Name, "listen-"+uuid.NewString()[:8])}
+	t := &temporary{stderr: std.Err, client: client, name: cmp.Or(c.Name, "listen-"+uuid.NewString()[:8])}
 	t.url = rest.SubscriptionURL(c.Topic, t.name)
-	settings, err := c.Settings()
+	settings, err := c.Settings(std.In)
 	if err != nil {
 		return nil, err
 	}
@@ -369,7 +370,7 @@ func (t *temporary) keep(ctx context.Context, served <-chan error) error {
 		}
 		extended := rest.Object{"expirationTimeUtc": inAnHour()}
 		if err := t.client.Call(ctx, http.MethodPatch, t.url, extended, nil); err != nil && ctx.Err() == nil {
-			fmt.Fprintf(os.Stderr, "postrider: event subscription %s could not be extended: %s\n", t.name,
+			fmt.Fprintf(t.stderr, "postrider: event subscription %s could not be extended: %s\n", t.name,
 				terminal.PlainLines(err.Error()))
 		}
 	}
@@ -381,7 +382,7 @@ func (t *temporary) remove(notes io.Writer, deleted <-chan struct{}) {
 	defer cancel()
 	err := t.client.Call(ctx, http.MethodDelete, t.url, nil, nil)
 	if err != nil && !rest.IsStatus(err, http.StatusNotFound) {
-		fmt.Fprintf(os.Stderr, "postrider: event subscription %s was not deleted: %s\n", t.name,
+		fmt.Fprintf(t.stderr, "postrider: event subscription %s was not deleted: %s\n", t.name,
 			terminal.PlainLines(err.Error()))
 		return
 	}

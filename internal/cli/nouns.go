@@ -96,10 +96,10 @@ type problemListCmd struct {
 	Within time.Duration `help:"Length of the time span before now: 1m to 168h." default:"1h" range:"60..604800" placeholder:"SPAN"`
 }
 
-func (c *problemListCmd) Run(ctx context.Context) error {
+func (c *problemListCmd) Run(ctx context.Context, std terminal.Streams) error {
 	span := rest.Object{"withinInMinutes": int(c.Within / time.Minute)}
 	rest.SetText(span, "topic", c.Topic)
-	return c.All(ctx, rest.QueryURL("/v1/problems", span), columns("TOPIC topic", "SUBSCRIPTION subscription",
+	return c.All(ctx, std, rest.QueryURL("/v1/problems", span), columns("TOPIC topic", "SUBSCRIPTION subscription",
 		"OUTCOME outcome", "FAILURES failures", "ATTEMPTS attempts", "429 % throttledPercent",
 		"LAST FAILED lastFailedAt", "HOLD hold", "DEAD LETTERS deadLetters", "DELIVERY deliveryId",
 		"DEAD LETTER deadLetterId"))
@@ -128,7 +128,7 @@ type eventEraseCmd struct {
 	NoWait   bool     `help:"For many events: print the operation's id without waiting for its end."`
 }
 
-func (c *eventEraseCmd) Run(ctx context.Context) error {
+func (c *eventEraseCmd) Run(ctx context.Context, std terminal.Streams) error {
 	one, at, body := c.SystemID != "", rest.ItemURL("/v1/events", c.SystemID), any(nil)
 	switch {
 	case one && c.Topic == "" && c.Subject == "":
@@ -138,7 +138,7 @@ func (c *eventEraseCmd) Run(ctx context.Context) error {
 	default:
 		return terminal.Usagef("name either an event, or --topic and --subject")
 	}
-	if err := c.Confirm(func() (string, error) { return c.question(ctx) }); err != nil {
+	if err := c.Confirm(std, func() (string, error) { return c.question(ctx) }); err != nil {
 		return err
 	}
 	client, err := c.Client()
@@ -150,9 +150,9 @@ func (c *eventEraseCmd) Run(ctx context.Context) error {
 		return err
 	}
 	if operation := erased["operationId"]; operation != nil {
-		return follow(ctx, client, operation, c.NoWait, c.OutputFlag)
+		return follow(ctx, std, client, operation, c.NoWait, c.OutputFlag)
 	}
-	return c.Print(erased, func(w io.Writer) { fmt.Fprintf(w, "Events erased: %v\n", erased["events"]) })
+	return c.Print(std.Out, erased, func(w io.Writer) { fmt.Fprintf(w, "Events erased: %v\n", erased["events"]) })
 }
 
 // question describes what the erasure deletes.
@@ -185,11 +185,11 @@ var identity = resource{
 }
 
 // Run executes whoami.
-func (c *WhoamiCmd) Run(ctx context.Context, client *rest.Client) error {
+func (c *WhoamiCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
 	var me rest.Object
 	if err := client.Call(ctx, http.MethodGet, "/v1/me", nil, &me); err != nil {
 		return err
 	}
 	me["server"] = client.Base
-	return c.Print(me, func(w io.Writer) { identity.print(w, me) })
+	return c.Print(std.Out, me, func(w io.Writer) { identity.print(w, me) })
 }

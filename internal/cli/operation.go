@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 	"time"
 
@@ -23,8 +22,8 @@ type manyFlags struct {
 }
 
 // readIDs reads the ids of --ids-from.
-func readIDs[T any](f *manyFlags, parse func(string) (T, error)) (ids []T, err error) {
-	text, err := readInput(f.IDsFrom)
+func readIDs[T any](stdin io.Reader, file string, parse func(string) (T, error)) (ids []T, err error) {
+	text, err := readInput(stdin, file)
 	if err != nil {
 		return nil, fmt.Errorf("read the ids: %w", err)
 	}
@@ -36,18 +35,20 @@ func readIDs[T any](f *manyFlags, parse func(string) (T, error)) (ids []T, err e
 		ids = append(ids, id)
 	}
 	if len(ids) == 0 {
-		return nil, fmt.Errorf("%s has no ids", f.IDsFrom)
+		return nil, fmt.Errorf("%s has no ids", file)
 	}
 	return ids, nil
 }
 
 // inBulk starts an operation on what a filter matches.
-func (f *manyFlags) inBulk(ctx context.Context, path string, filter, settings rest.Object, thing string) error {
+func (f *manyFlags) inBulk(
+	ctx context.Context, std terminal.Streams, path string, filter, settings rest.Object, thing string,
+) error {
 	settings["filter"] = filter
 	if f.ExpectedCount != nil {
 		settings["expectedCount"] = *f.ExpectedCount
 	}
-	return f.start(ctx, path, settings, thing)
+	return f.start(ctx, std, path, settings, thing)
 }
 
 // count counts what the filter of an operation matches; atLeast: there may be more.
@@ -66,7 +67,9 @@ type bulkFlags struct {
 }
 
 // start starts an operation and follows it; with --dry-run it counts the things instead.
-func (f *bulkFlags) start(ctx context.Context, path string, settings rest.Object, thing string) error {
+func (f *bulkFlags) start(
+	ctx context.Context, std terminal.Streams, path string, settings rest.Object, thing string,
+) error {
 	client, err := f.Client()
 	if err != nil {
 		return err
@@ -82,9 +85,9 @@ func (f *bulkFlags) start(ctx context.Context, path string, settings rest.Object
 		return err
 	}
 	if !f.DryRun {
-		return follow(ctx, client, response["operationId"], f.NoWait, f.OutputFlag)
+		return follow(ctx, std, client, response["operationId"], f.NoWait, f.OutputFlag)
 	}
-	return f.Print(response, func(w io.Writer) {
+	return f.Print(std.Out, response, func(w io.Writer) {
 		n, partly := integerAt(response, "matched"), response["atLeast"] == true
 		fmt.Fprintf(w, "%s%s %s%s.\n", terminal.Either(partly, "At least ", ""), terminal.Plural(n, thing),
 			terminal.Either(n == 1, "matches", "match"), terminal.Either(partly, "; counting was stopped", ""))
@@ -103,7 +106,7 @@ type deadletterCancelCmd struct {
 	Operation operationID `arg:"" help:"Id of the operation, as operation list shows it."`
 }
 
-func (c *deadletterCancelCmd) Run(ctx context.Context, client *rest.Client) error {
+func (c *deadletterCancelCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
 	at := rest.ItemURL("/v1/operations", c.Operation)
 	var before, now rest.Object
 	err := client.Call(ctx, http.MethodGet, at, nil, &before)
@@ -113,7 +116,7 @@ func (c *deadletterCancelCmd) Run(ctx context.Context, client *rest.Client) erro
 	if err != nil {
 		return err
 	}
-	return c.Print(now, func(w io.Writer) {
+	return c.Print(std.Out, now, func(w io.Writer) {
 		fmt.Fprintf(w, "Operation %s %s.\n", c.Operation,
 			terminal.Either(before["state"] == running, "was canceled", "had already ended"))
 	})
@@ -126,8 +129,10 @@ const (
 )
 
 // follow waits until an operation has ended and prints its result. On a terminal it shows the progress.
-func follow(ctx context.Context, client *rest.Client, id any, noWait bool, out terminal.OutputFlag) error {
-	hinted, line := false, terminal.NewProgressLine()
+func follow(
+	ctx context.Context, std terminal.Streams, client *rest.Client, id any, noWait bool, out terminal.OutputFlag,
+) error {
+	hinted, line := false, terminal.NewProgressLine(std.Err)
 	defer line.End()
 	for began := time.Now(); ; {
 		var o rest.Object
@@ -136,14 +141,14 @@ func follow(ctx context.Context, client *rest.Client, id any, noWait bool, out t
 		}
 		if noWait || o["state"] != running {
 			line.End()
-			return printEnded(o, out)
+			return printEnded(std.Out, o, out)
 		}
 		line.Show(func() string { return progress(o) })
 		idle := processed(o)+integerAt(o, "matched") == 0 && o["reachedAt"] == nil
 		if idle && !hinted && time.Since(began) > idleTimeout {
 			hinted = true
 			line.End()
-			fmt.Fprintln(os.Stderr,
+			fmt.Fprintln(std.Err,
 				"postrider: no progress yet; check that a node that delivers is running (serve --role all or worker)")
 		}
 		if pause(ctx, followInterval) != nil {
@@ -153,8 +158,8 @@ func follow(ctx context.Context, client *rest.Client, id any, noWait bool, out t
 }
 
 // printEnded prints an operation. It returns an error if the operation failed or was canceled.
-func printEnded(o rest.Object, out terminal.OutputFlag) error {
-	if err := out.Print(o, func(w io.Writer) {
+func printEnded(stdout io.Writer, o rest.Object, out terminal.OutputFlag) error {
+	if err := out.Print(stdout, o, func(w io.Writer) {
 		fmt.Fprintf(w, "Operation %s: %s, %s.\n", rest.TextAt(o, "operationId"), rest.TextAt(o, "state"), progressText(o))
 	}); err != nil {
 		return err

@@ -56,8 +56,8 @@ Examples:
 }
 
 // Run executes publish.
-func (c *PublishCmd) Run(ctx context.Context) error {
-	if err := c.check(); err != nil {
+func (c *PublishCmd) Run(ctx context.Context, std terminal.Streams) error {
+	if err := c.check(std.In); err != nil {
 		return err
 	}
 	client, err := c.ClientForTopic(c.Key)
@@ -66,13 +66,13 @@ func (c *PublishCmd) Run(ctx context.Context) error {
 	}
 	p := &publisher{
 		PublishCmd: c, client: client, path: "/topics/" + url.PathEscape(c.Topic) + "/api/events",
-		run: uuid.NewString(), progress: terminal.NewProgressLine(),
+		run: uuid.NewString(), progress: terminal.NewProgressLine(std.Err),
 	}
 	topic, err := p.readTopic(ctx)
 	if err != nil {
 		return err
 	}
-	events := fileEvents(c.Files)
+	events := fileEvents(std.In, c.Files)
 	if c.creates() {
 		events = func(yield func([]byte, error) bool) {
 			for range c.Count {
@@ -91,13 +91,13 @@ func (c *PublishCmd) Run(ctx context.Context) error {
 		err = errors.New(err.Error()) // exit code 1: some events were sent
 	}
 	summary := p.summary()
-	return errors.Join(c.Print(summary, func(w io.Writer) { fmt.Fprintln(w, summary) }), err)
+	return errors.Join(c.Print(std.Out, summary, func(w io.Writer) { fmt.Fprintln(w, summary) }), err)
 }
 
 // creates reports whether the events come from flags, not from files.
 func (c *PublishCmd) creates() bool { return c.Sample || c.Type != "" }
 
-func (c *PublishCmd) check() error {
+func (c *PublishCmd) check(stdin io.Reader) error {
 	switch {
 	case c.creates() && len(c.Files) > 0:
 		return terminal.Usagef("--sample and --type create events; omit the files")
@@ -107,7 +107,7 @@ func (c *PublishCmd) check() error {
 		return terminal.Usagef("--subject and --data require --type")
 	case c.Data != "" && !json.Valid([]byte(c.Data)):
 		return terminal.Usagef("--data: not JSON; a text needs quotation marks: '\"hello\"'")
-	case !c.creates() && len(c.Files) == 0 && terminal.IsTerminal(os.Stdin):
+	case !c.creates() && len(c.Files) == 0 && terminal.IsTerminal(stdin):
 		return terminal.Usagef("no events: name a file, pipe them in, or create some with --sample or --type")
 	}
 	return c.checkFiles()
@@ -157,13 +157,13 @@ func (p *publisher) readTopic(ctx context.Context) (topic rest.Object, err error
 
 // fileEvents reads the events of files, or of standard input, one at a time and unchanged. Files may be larger than
 // memory.
-func fileEvents(names []string) iter.Seq2[[]byte, error] {
+func fileEvents(stdin io.Reader, names []string) iter.Seq2[[]byte, error] {
 	if len(names) == 0 {
 		names = []string{"-"}
 	}
 	return func(yield func([]byte, error) bool) {
 		for _, name := range names {
-			file := os.Stdin
+			file := io.NopCloser(stdin)
 			if name != "-" {
 				var err error
 				if file, err = os.Open(name); err != nil {

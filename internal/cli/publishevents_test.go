@@ -21,7 +21,7 @@ func FuzzFileEvents(f *testing.F) {
 		name := filepath.Join(dir, "events.json")
 		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
 		n := 0
-		for event, err := range fileEvents([]string{name}) {
+		for event, err := range fileEvents(nil, []string{name}) {
 			if n++; err != nil {
 				return
 			}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"text/tabwriter"
 
 	"postrider/internal/cli/rest"
@@ -29,8 +28,9 @@ type queryArg struct {
 
 type queryListCmd struct{ rest.Flags }
 
-func (c *queryListCmd) Run(ctx context.Context) error {
-	return c.All(ctx, "/v1/queries", columns("NAME name", "OWNER owner", "SHARED shared", "DESCRIPTION description"))
+func (c *queryListCmd) Run(ctx context.Context, std terminal.Streams) error {
+	return c.All(ctx, std, "/v1/queries",
+		columns("NAME name", "OWNER owner", "SHARED shared", "DESCRIPTION description"))
 }
 
 type queryShowCmd struct {
@@ -38,8 +38,8 @@ type queryShowCmd struct {
 	queryArg
 }
 
-func (c *queryShowCmd) Run(ctx context.Context) error {
-	return c.Flags.Show(ctx, rest.ItemURL("/v1/queries", c.Name), func(w io.Writer, o rest.Object) {
+func (c *queryShowCmd) Run(ctx context.Context, std terminal.Streams) error {
+	return c.Flags.Show(ctx, std, rest.ItemURL("/v1/queries", c.Name), func(w io.Writer, o rest.Object) {
 		for _, line := range columns("name name", "owner owner", "shared shared", "description description",
 			"arguments parameters") {
 			fmt.Fprintf(w, "%s\t%s\n", line.Title, line.Cell(o))
@@ -56,9 +56,9 @@ type querySaveCmd struct {
 	Shared      bool   `help:"All users who may run queries see and run it."`
 }
 
-func (c *querySaveCmd) Run(ctx context.Context) error {
+func (c *querySaveCmd) Run(ctx context.Context, std terminal.Streams) error {
 	if c.SQL == "" {
-		text, err := io.ReadAll(io.LimitReader(os.Stdin, 1<<20))
+		text, err := io.ReadAll(io.LimitReader(std.In, 1<<20))
 		if err != nil {
 			return fmt.Errorf("read the SQL: %w", err)
 		}
@@ -69,7 +69,7 @@ func (c *querySaveCmd) Run(ctx context.Context) error {
 	if err := c.Call(ctx, http.MethodPut, rest.ItemURL("/v1/queries", c.Name), body, &saved); err != nil {
 		return err
 	}
-	return c.Done(func() (any, error) { return saved, nil }, "Query %s was saved.", c.Name)
+	return c.Done(std.Out, func() (any, error) { return saved, nil }, "Query %s was saved.", c.Name)
 }
 
 type queryDeleteCmd struct {
@@ -77,11 +77,11 @@ type queryDeleteCmd struct {
 	queryArg
 }
 
-func (c *queryDeleteCmd) Run(ctx context.Context) error {
+func (c *queryDeleteCmd) Run(ctx context.Context, std terminal.Streams) error {
 	if err := c.Call(ctx, http.MethodDelete, rest.ItemURL("/v1/queries", c.Name), nil, nil); err != nil {
 		return err
 	}
-	return c.Done(terminal.Deleted("name", c.Name), "Query %s was deleted.", c.Name)
+	return c.Done(std.Out, terminal.Deleted("name", c.Name), "Query %s was deleted.", c.Name)
 }
 
 type queryRunCmd struct {
@@ -94,7 +94,7 @@ type queryRunCmd struct {
 	Plan   bool              `help:"Show PostgreSQL's plan instead of running the query."`
 }
 
-func (c *queryRunCmd) Run(ctx context.Context, client *rest.Client) error {
+func (c *queryRunCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
 	if (c.Name == "") == (c.SQL == "") {
 		return terminal.Usagef("query run: name either a query or --sql; query list lists the queries")
 	}
@@ -115,25 +115,25 @@ func (c *queryRunCmd) Run(ctx context.Context, client *rest.Client) error {
 		return err
 	}
 	if result.Plan != nil {
-		_, err := fmt.Print(terminal.EscapeControls(*result.Plan))
+		_, err := fmt.Fprint(std.Out, terminal.EscapeControls(*result.Plan))
 		return err
 	}
-	if err := printResult(&result, c.Output); err != nil {
+	if err := printResult(std.Out, &result, c.Output); err != nil {
 		return err
 	}
 	if result.More {
-		fmt.Fprintf(os.Stderr, "postrider: the query has more rows; only the first %d are shown\n", len(result.Rows))
+		fmt.Fprintf(std.Err, "postrider: the query has more rows; only the first %d are shown\n", len(result.Rows))
 	}
 	return nil
 }
 
-func printResult(r *v1.QueryResult, form string) error {
-	var out sqlquery.Writer = &tableWriter{table: tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)}
+func printResult(stdout io.Writer, r *v1.QueryResult, form string) error {
+	var out sqlquery.Writer = &tableWriter{table: tabwriter.NewWriter(stdout, 0, 4, 2, ' ', 0), out: stdout}
 	switch form {
 	case "json":
-		out = sqlquery.NewJSON(plain{})
+		out = sqlquery.NewJSON(plain{stdout})
 	case "csv":
-		out = sqlquery.NewCSV(os.Stdout)
+		out = sqlquery.NewCSV(stdout)
 	}
 	err := out.Columns(r.Columns)
 	for _, row := range r.Rows {
@@ -148,17 +148,18 @@ func printResult(r *v1.QueryResult, form string) error {
 }
 
 // plain is the standard output without control characters.
-type plain struct{}
+type plain struct{ out io.Writer }
 
 // Write writes text.
-func (plain) Write(text []byte) (int, error) {
-	_, err := fmt.Print(terminal.EscapeControls(string(text)))
+func (p plain) Write(text []byte) (int, error) {
+	_, err := io.WriteString(p.out, terminal.EscapeControls(string(text)))
 	return len(text), err
 }
 
 // tableWriter writes rows for a person.
 type tableWriter struct {
 	table *tabwriter.Writer
+	out   io.Writer
 	rows  int
 }
 
@@ -194,6 +195,6 @@ func (w *tableWriter) Close() error {
 	if err := w.table.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Printf("(%s)\n", terminal.Plural(w.rows, "row"))
+	_, err := fmt.Fprintf(w.out, "(%s)\n", terminal.Plural(w.rows, "row"))
 	return err
 }

@@ -9,7 +9,6 @@ import (
 	"math"
 	"net/http"
 	"net/url"
-	"os"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -110,7 +109,7 @@ type lockedEvent struct {
 }
 
 // Run executes receive.
-func (c *ReceiveCmd) Run(ctx context.Context) error {
+func (c *ReceiveCmd) Run(ctx context.Context, std terminal.Streams) error {
 	if c.Follow && !c.Ack && !c.Lock {
 		return terminal.Usagef("--follow requires --ack or --lock: without them, released events would be received again")
 	}
@@ -119,7 +118,7 @@ func (c *ReceiveCmd) Run(ctx context.Context) error {
 		return err
 	}
 	if c.Follow {
-		fmt.Fprintln(os.Stderr, "Receiving. Press Ctrl-C to stop.")
+		fmt.Fprintln(std.Err, "Receiving. Press Ctrl-C to stop.")
 	}
 	for {
 		received, err := c.receive(ctx, client)
@@ -130,11 +129,11 @@ func (c *ReceiveCmd) Run(ctx context.Context) error {
 			return err
 		case len(received) > 0:
 			// Settled also after Ctrl-C: the events were received.
-			if err := c.show(context.WithoutCancel(ctx), client, received); err != nil {
+			if err := c.show(context.WithoutCancel(ctx), std.Out, client, received); err != nil {
 				return err
 			}
 		case !c.Follow:
-			fmt.Fprintf(os.Stderr, "No event within %s.\n", c.Wait)
+			fmt.Fprintf(std.Err, "No event within %s.\n", c.Wait)
 		}
 		if !c.Follow {
 			return nil
@@ -157,8 +156,8 @@ func (c *ReceiveCmd) receive(ctx context.Context, client *rest.Client) ([]locked
 }
 
 // show prints the events and ends their locks.
-func (c *ReceiveCmd) show(ctx context.Context, client *rest.Client, received []lockedEvent) error {
-	err := c.print(received)
+func (c *ReceiveCmd) show(ctx context.Context, out io.Writer, client *rest.Client, received []lockedEvent) error {
+	err := c.print(out, received)
 	tokens := make([]string, len(received))
 	for i := range received {
 		tokens[i] = received[i].BrokerProperties.LockToken
@@ -172,10 +171,10 @@ func (c *ReceiveCmd) show(ctx context.Context, client *rest.Client, received []l
 	return errors.Join(err, c.settle(ctx, client, "release", rest.Object{}, tokens))
 }
 
-func (c *ReceiveCmd) print(received []lockedEvent) error {
+func (c *ReceiveCmd) print(out io.Writer, received []lockedEvent) error {
 	if c.Output != "table" {
 		for _, r := range received {
-			if err := c.PrintOne(terminal.Either[any](c.Lock, r, r.Event), ""); err != nil {
+			if err := c.PrintOne(out, terminal.Either[any](c.Lock, r, r.Event), ""); err != nil {
 				return err
 			}
 		}
@@ -196,7 +195,7 @@ func (c *ReceiveCmd) print(received []lockedEvent) error {
 			"lockToken": r.BrokerProperties.LockToken, "deliveryCount": r.BrokerProperties.DeliveryCount,
 		}}
 	}
-	return c.Print(list, func(w io.Writer) { rest.PrintColumns(w, columns, list) })
+	return c.Print(out, list, func(w io.Writer) { rest.PrintColumns(w, columns, list) })
 }
 
 // SettleCmd is acknowledge and reject.
@@ -207,11 +206,11 @@ type SettleCmd struct {
 }
 
 // Run executes acknowledge or reject.
-func (c *SettleCmd) Run(ctx context.Context, k *kong.Context) error {
-	return c.run(ctx, k.Selected().Name, rest.Object{})
+func (c *SettleCmd) Run(ctx context.Context, std terminal.Streams, k *kong.Context) error {
+	return c.run(ctx, std, k.Selected().Name, rest.Object{})
 }
 
-func (c *SettleCmd) run(ctx context.Context, operation string, parameters rest.Object) error {
+func (c *SettleCmd) run(ctx context.Context, std terminal.Streams, operation string, parameters rest.Object) error {
 	client, err := c.ClientForTopic(c.Key)
 	if err == nil {
 		err = c.settle(ctx, client, operation, parameters, c.Tokens)
@@ -219,7 +218,7 @@ func (c *SettleCmd) run(ctx context.Context, operation string, parameters rest.O
 	if err != nil {
 		return err
 	}
-	return c.Print(rest.Object{"succeededLockTokens": c.Tokens}, func(w io.Writer) {
+	return c.Print(std.Out, rest.Object{"succeededLockTokens": c.Tokens}, func(w io.Writer) {
 		fmt.Fprintf(w, "%s: %s.\n", operation, terminal.Plural(len(c.Tokens), "event"))
 	})
 }
@@ -231,6 +230,6 @@ type ReleaseCmd struct {
 }
 
 // Run executes release.
-func (c *ReleaseCmd) Run(ctx context.Context) error {
-	return c.run(ctx, "release", rest.Object{"releaseDelayInSeconds": c.Delay})
+func (c *ReleaseCmd) Run(ctx context.Context, std terminal.Streams) error {
+	return c.run(ctx, std, "release", rest.Object{"releaseDelayInSeconds": c.Delay})
 }

@@ -41,9 +41,9 @@ func (f *targetFlags) settings(more rest.Object) ([]byte, error) {
 }
 
 // readInput reads a file, or standard input for -.
-func readInput(name string) ([]byte, error) {
+func readInput(stdin io.Reader, name string) ([]byte, error) {
 	if name == "-" {
-		return io.ReadAll(os.Stdin)
+		return io.ReadAll(stdin)
 	}
 	return os.ReadFile(filepath.Clean(name))
 }
@@ -57,7 +57,7 @@ type deadletterEditCmd struct {
 	Format bool   `help:"Indent the event before the editor opens. Without it you edit the text as stored."`
 }
 
-func (c *deadletterEditCmd) Run(ctx context.Context, client *rest.Client) error {
+func (c *deadletterEditCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
 	settings, err := c.settings(rest.Object{})
 	if err != nil {
 		return err
@@ -91,19 +91,21 @@ func (c *deadletterEditCmd) Run(ctx context.Context, client *rest.Client) error 
 		}
 	}
 	if c.Event != "" {
-		err = c.sendFile(before.Bytes(), send)
+		err = c.sendFile(std, before.Bytes(), send)
 	} else {
-		err = c.sendEdited(ctx, append(before.Bytes(), '\n'), send)
+		err = c.sendEdited(ctx, std, append(before.Bytes(), '\n'), send)
 	}
 	if err != nil {
 		return err
 	}
-	return c.Print(sent, func(w io.Writer) { fmt.Fprintf(w, "Redelivered as delivery %v.\n", sent["deliveryId"]) })
+	return c.Print(std.Out, sent, func(w io.Writer) {
+		fmt.Fprintf(w, "Redelivered as delivery %v.\n", sent["deliveryId"])
+	})
 }
 
 // sendFile sends the event of --event.
-func (c *deadletterEditCmd) sendFile(before []byte, send func([]byte) error) error {
-	edited, err := readInput(c.Event)
+func (c *deadletterEditCmd) sendFile(std terminal.Streams, before []byte, send func([]byte) error) error {
+	edited, err := readInput(std.In, c.Event)
 	if err != nil {
 		return fmt.Errorf("read the event: %w", err)
 	}
@@ -111,17 +113,19 @@ func (c *deadletterEditCmd) sendFile(before []byte, send func([]byte) error) err
 	if problem := jsonProblem(edited); problem != "" {
 		return fmt.Errorf("%s is no JSON: %s", c.Event, problem)
 	}
-	if err := c.confirm(before, edited); err != nil {
+	if err := c.confirm(std, before, edited); err != nil {
 		return err
 	}
 	return send(edited)
 }
 
 // sendEdited opens the editor until the event is valid and sent. Without a change nothing is sent.
-func (c *deadletterEditCmd) sendEdited(ctx context.Context, before []byte, send func([]byte) error) error {
+func (c *deadletterEditCmd) sendEdited(
+	ctx context.Context, std terminal.Streams, before []byte, send func([]byte) error,
+) error {
 	edited, problem := before, ""
 	for {
-		saved, err := editText(ctx, edited, problem)
+		saved, err := editText(ctx, std, edited, problem)
 		switch {
 		case err != nil:
 			return err
@@ -132,7 +136,7 @@ func (c *deadletterEditCmd) sendEdited(ctx context.Context, before []byte, send 
 		if problem = jsonProblem(edited); problem != "" {
 			continue
 		}
-		if err := c.confirm(before, edited); err != nil {
+		if err := c.confirm(std, before, edited); err != nil {
 			return err
 		}
 		err = send(bytes.TrimSpace(edited))
@@ -144,13 +148,13 @@ func (c *deadletterEditCmd) sendEdited(ctx context.Context, before []byte, send 
 }
 
 // confirm shows the changes and requests a confirmation.
-func (c *deadletterEditCmd) confirm(before, after []byte) error {
+func (c *deadletterEditCmd) confirm(std terminal.Streams, before, after []byte) error {
 	var text strings.Builder
 	for _, change := range operator.Diff(before, after) {
 		printChange(&text, change.Path, string(change.Before), string(change.After))
 	}
-	fmt.Fprint(os.Stderr, terminal.PlainLines(cmp.Or(text.String(), "Only white space or the order of members.\n")))
-	return c.Confirm(func() (string, error) { return "Redeliver the edited event? The original stays.", nil })
+	fmt.Fprint(std.Err, terminal.PlainLines(cmp.Or(text.String(), "Only white space or the order of members.\n")))
+	return c.Confirm(std, func() (string, error) { return "Redeliver the edited event? The original stays.", nil })
 }
 
 // jsonProblem is what is wrong with a text that should be JSON, and where; "" if nothing.
@@ -169,7 +173,7 @@ func jsonProblem(text []byte) string {
 }
 
 // editText opens an editor with a text, below the problem if there is one, and returns the saved text.
-func editText(ctx context.Context, text []byte, problem string) ([]byte, error) {
+func editText(ctx context.Context, std terminal.Streams, text []byte, problem string) ([]byte, error) {
 	folder, err := os.MkdirTemp("", "postrider-")
 	if err != nil {
 		return nil, fmt.Errorf("create a file for the editor: %w", err)
@@ -189,7 +193,7 @@ func editText(ctx context.Context, text []byte, problem string) ([]byte, error) 
 		}
 	}
 	command := exec.CommandContext(ctx, "sh", "-c", editor+` "$1"`, "sh", file) //nolint:gosec // the user's editor
-	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stderr, os.Stderr
+	command.Stdin, command.Stdout, command.Stderr = std.In, std.Err, std.Err
 	if err := command.Run(); err != nil {
 		return nil, fmt.Errorf("run the editor %s: %w", editor, err)
 	}
@@ -210,12 +214,12 @@ type deadletterPatchCmd struct {
 	IncludeUnchanged bool   `help:"Also redeliver events that the patch does not change."`
 }
 
-func (c *deadletterPatchCmd) Run(ctx context.Context, client *rest.Client) error {
-	filter, err := c.filter()
+func (c *deadletterPatchCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
+	filter, err := c.filter(std.In)
 	if err != nil {
 		return err
 	}
-	body, err := c.body(filter)
+	body, err := c.body(std.In, filter)
 	if err != nil {
 		return err
 	}
@@ -224,14 +228,14 @@ func (c *deadletterPatchCmd) Run(ctx context.Context, client *rest.Client) error
 		return err
 	}
 	if !c.DryRun {
-		return follow(ctx, client, response["operationId"], c.NoWait, c.OutputFlag)
+		return follow(ctx, std, client, response["operationId"], c.NoWait, c.OutputFlag)
 	}
-	return c.Print(response, func(w io.Writer) { printRepair(w, response) })
+	return c.Print(std.Out, response, func(w io.Writer) { printRepair(w, response) })
 }
 
 // body is the request, with the patch byte for byte.
-func (c *deadletterPatchCmd) body(filter rest.Object) ([]byte, error) {
-	patch, err := readInput(c.MergePatch)
+func (c *deadletterPatchCmd) body(stdin io.Reader, filter rest.Object) ([]byte, error) {
+	patch, err := readInput(stdin, c.MergePatch)
 	if err != nil {
 		return nil, fmt.Errorf("read the patch: %w", err)
 	}

@@ -3,8 +3,8 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,7 +26,7 @@ type TailCmd struct {
 const tailInterval = time.Second
 
 // Run executes tail until ctx ends.
-func (c *TailCmd) Run(ctx context.Context, client *rest.Client) error {
+func (c *TailCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
 	if c.Subscription != "" && c.Topic == "" {
 		return terminal.Usagef("--subscription %s requires --topic", c.Subscription)
 	}
@@ -40,15 +40,15 @@ func (c *TailCmd) Run(ctx context.Context, client *rest.Client) error {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil && !first && retryable(err):
-			fmt.Fprintln(os.Stderr, "postrider:", terminal.PlainLines(err.Error()))
+			fmt.Fprintln(std.Err, "postrider:", terminal.PlainLines(err.Error()))
 		case err != nil:
 			return err
 		default:
 			next = page.NextLink
-			shown = c.show(page.Value, shown)
+			shown = c.show(std.Out, page.Value, shown)
 		}
 		if first {
-			fmt.Fprintln(os.Stderr, "Following. Press Ctrl-C to stop.")
+			fmt.Fprintln(std.Err, "Following. Press Ctrl-C to stop.")
 		}
 		if pause(ctx, tailInterval) != nil {
 			return nil
@@ -57,7 +57,7 @@ func (c *TailCmd) Run(ctx context.Context, client *rest.Client) error {
 }
 
 // show prints the new entries, because the API may repeat entries, and returns all that were shown.
-func (c *TailCmd) show(list []rest.Object, before map[string]bool) (shown map[string]bool) {
+func (c *TailCmd) show(out io.Writer, list []rest.Object, before map[string]bool) (shown map[string]bool) {
 	const most = 20_000 // far more than two pages can have in common
 	if shown = before; len(before) > most {
 		shown = map[string]bool{}
@@ -65,7 +65,7 @@ func (c *TailCmd) show(list []rest.Object, before map[string]bool) (shown map[st
 	for _, entry := range list {
 		place, state := fmt.Sprint(entry["place"]), fmt.Sprint(entry["state"])
 		if !before[place] && (len(c.State) == 0 || slices.Contains(c.State, state)) {
-			_ = c.PrintOne(entry, activityText(entry)) // the reader of a pipe may have ended
+			_ = c.PrintOne(out, entry, activityText(entry)) // the reader of a pipe may have ended
 		}
 		shown[place] = true
 	}

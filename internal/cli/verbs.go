@@ -21,7 +21,7 @@ type listVerb[F any] struct {
 	Filter F   `embed:""`
 }
 
-func (c *listVerb[F]) Run(ctx context.Context, k *kong.Context, client *rest.Client) error {
+func (c *listVerb[F]) Run(ctx context.Context, std terminal.Streams, k *kong.Context, client *rest.Client) error {
 	filter, err := rest.Filter(&c.Filter)
 	if err != nil {
 		return err
@@ -31,7 +31,7 @@ func (c *listVerb[F]) Run(ctx context.Context, k *kong.Context, client *rest.Cli
 	if err != nil {
 		return err
 	}
-	return c.Print(list, func(w io.Writer) { rest.PrintColumns(w, resources[at].columns, list) })
+	return c.Print(std.Out, list, func(w io.Writer) { rest.PrintColumns(w, resources[at].columns, list) })
 }
 
 // showVerb shows the object at the path in the verb's tag. A has the argument that names it.
@@ -41,7 +41,7 @@ type showVerb[A any] struct {
 }
 
 // Run executes the verb. In JSON, the object includes the lists that belong to it.
-func (c *showVerb[A]) Run(ctx context.Context, k *kong.Context, client *rest.Client) error {
+func (c *showVerb[A]) Run(ctx context.Context, std terminal.Streams, k *kong.Context, client *rest.Client) error {
 	at, kind := rest.ArgumentPath(k), resources[path.Dir(k.Selected().Tag.Get("path"))]
 	var o rest.Object
 	err := client.Call(ctx, http.MethodGet, at, nil, &o)
@@ -53,7 +53,7 @@ func (c *showVerb[A]) Run(ctx context.Context, k *kong.Context, client *rest.Cli
 	if err != nil {
 		return err
 	}
-	return c.Print(o, func(w io.Writer) { kind.print(w, o) })
+	return c.Print(std.Out, o, func(w io.Writer) { kind.print(w, o) })
 }
 
 // deadLetterID, operationID and systemID are ids that are checked before a request is sent.

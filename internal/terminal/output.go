@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"text/tabwriter"
 	"time"
@@ -19,7 +18,7 @@ type OutputFlag struct {
 }
 
 // Print prints a value as JSON or YAML, or calls table.
-func (f OutputFlag) Print(value any, table func(io.Writer)) error {
+func (f OutputFlag) Print(out io.Writer, value any, table func(io.Writer)) error {
 	var encoded []byte
 	var err error
 	switch f.Output {
@@ -32,12 +31,12 @@ func (f OutputFlag) Print(value any, table func(io.Writer)) error {
 	case "yaml":
 		encoded, err = encodeYAML(value)
 	default:
-		w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
+		w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 		table(w)
 		return w.Flush()
 	}
 	if err == nil {
-		_, err = fmt.Print(EscapeControls(string(encoded)))
+		_, err = io.WriteString(out, EscapeControls(string(encoded)))
 	}
 	return err
 }
@@ -53,29 +52,29 @@ func EncodeLine(form string, value any) (string, error) {
 }
 
 // PrintOne prints a value as EncodeLine encodes it, or text if the output is a table.
-func (f OutputFlag) PrintOne(value any, text string) error {
+func (f OutputFlag) PrintOne(out io.Writer, value any, text string) error {
 	if f.Output == "table" {
-		_, err := fmt.Println(text)
+		_, err := fmt.Fprintln(out, text)
 		return err
 	}
 	line, err := EncodeLine(f.Output, value)
 	if err == nil {
-		_, err = fmt.Print(line)
+		_, err = io.WriteString(out, line)
 	}
 	return err
 }
 
 // Done prints what a verb did: a line, or the object after the change in JSON or YAML. It calls now only for those.
-func (f OutputFlag) Done(now func() (any, error), format string, args ...any) error {
+func (f OutputFlag) Done(out io.Writer, now func() (any, error), format string, args ...any) error {
 	if f.Output == "table" {
-		_, err := fmt.Printf(format+"\n", args...)
+		_, err := fmt.Fprintf(out, format+"\n", args...)
 		return err
 	}
 	value, err := now()
 	if err != nil {
 		return fmt.Errorf("the change was made, but its result cannot be read: %w", err)
 	}
-	return f.Print(value, nil)
+	return f.Print(out, value, nil)
 }
 
 // Deleted returns the object to print for something that was deleted.

@@ -19,11 +19,11 @@ type ProgressLine struct {
 }
 
 // NewProgressLine returns a line on standard error, if that is a terminal.
-func NewProgressLine() *ProgressLine {
-	if !IsTerminal(os.Stderr) {
+func NewProgressLine(stderr io.Writer) *ProgressLine {
+	if !IsTerminal(stderr) {
 		return &ProgressLine{}
 	}
-	return &ProgressLine{out: os.Stderr}
+	return &ProgressLine{out: stderr}
 }
 
 // showInterval is the minimum time between two changes of the progress line.
@@ -48,8 +48,12 @@ func (p *ProgressLine) End() {
 // clearLine moves the cursor to the beginning of the line and clears it.
 const clearLine = "\r\x1b[K"
 
-// IsTerminal reports whether a file is a terminal. The null device is also a character device.
-func IsTerminal(file *os.File) bool {
+// IsTerminal reports whether a stream is a terminal. The null device is also a character device.
+func IsTerminal(stream any) bool {
+	file, ok := stream.(*os.File)
+	if !ok {
+		return false
+	}
 	info, err := file.Stat()
 	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
 		return false
@@ -69,9 +73,9 @@ func Bar[N int | int64](done, all N) string {
 	return "[" + strings.Repeat("=", full) + strings.Repeat(" ", progressWidth-full) + "] "
 }
 
-// Await calls do. After a second it shows on the terminal what it waits for.
-func Await(what string, do func() error) error {
-	line := NewProgressLine()
+// Await calls do. After a second it shows on standard error, if that is a terminal, what it waits for.
+func Await(stderr io.Writer, what string, do func() error) error {
+	line := NewProgressLine(stderr)
 	defer line.End()
 	began, done := time.Now(), make(chan error, 1)
 	go func() { done <- do() }()
@@ -94,24 +98,24 @@ type ConfirmFlag struct {
 
 // Confirm requests a confirmation on a terminal, and requires --yes elsewhere. question describes what will be lost; it
 // is not called with --yes.
-func (f ConfirmFlag) Confirm(question func() (string, error)) error {
+func (f ConfirmFlag) Confirm(std Streams, question func() (string, error)) error {
 	if f.Yes {
 		return nil
 	}
-	if !IsTerminal(os.Stdin) {
+	if !IsTerminal(std.In) {
 		return Usagef("this cannot be undone, and standard input is not a terminal for a confirmation: add --yes")
 	}
 	text, err := question()
 	if err != nil {
 		return err
 	}
-	return RequireYes(text)
+	return RequireYes(std, text)
 }
 
 // RequireYes prints a question and returns an error unless the user types y or yes.
-func RequireYes(question string) error {
-	fmt.Fprintf(os.Stderr, "%s [y/N] ", PlainLines(question))
-	line, err := bufio.NewReader(os.Stdin).ReadString('\n')
+func RequireYes(std Streams, question string) error {
+	fmt.Fprintf(std.Err, "%s [y/N] ", PlainLines(question))
+	line, err := bufio.NewReader(std.In).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("read the confirmation: %w", err)
 	}
@@ -122,11 +126,13 @@ func RequireYes(question string) error {
 }
 
 // ReadFileOrInput is ReadUpTo the size of a request, 1 MiB.
-func ReadFileOrInput(name string) ([]byte, error) { return ReadUpTo(name, 1<<20) }
+func ReadFileOrInput(stdin io.Reader, name string) ([]byte, error) {
+	return ReadUpTo(stdin, name, 1<<20)
+}
 
 // ReadUpTo reads a file, or standard input for -, of up to most bytes.
-func ReadUpTo(name string, most int64) ([]byte, error) {
-	in := os.Stdin
+func ReadUpTo(stdin io.Reader, name string, most int64) ([]byte, error) {
+	in := stdin
 	if name != "-" {
 		file, err := os.Open(name)
 		if err != nil {

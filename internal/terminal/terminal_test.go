@@ -25,7 +25,7 @@ func TestProgressLine(t *testing.T) {
 	require.Equal(t, Bar(2, 2), Bar(5, 2))
 
 	(&ProgressLine{}).Show(func() string { t.Error("must not be called without a terminal"); return "" })
-	require.NoError(t, Await("nothing", func() error { return nil }))
+	require.NoError(t, Await(&out, "nothing", func() error { return nil }))
 }
 
 func TestPlural(t *testing.T) {

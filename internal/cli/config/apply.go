@@ -3,7 +3,6 @@ package config
 import (
 	"context"
 	"fmt"
-	"os"
 
 	"postrider/internal/cli/rest"
 	"postrider/internal/terminal"
@@ -26,8 +25,8 @@ const (
 )
 
 // Run executes apply.
-func (c *ApplyCmd) Run(ctx context.Context, client *rest.Client) error {
-	text, err := terminal.ReadUpTo(c.File, maxApplied)
+func (c *ApplyCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
+	text, err := terminal.ReadUpTo(std.In, c.File, maxApplied)
 	if err != nil {
 		return err
 	}
@@ -35,15 +34,15 @@ func (c *ApplyCmd) Run(ctx context.Context, client *rest.Client) error {
 	if err != nil {
 		return terminal.Usagef("%s: %v", c.File, err)
 	}
-	a := &applier{client: client, file: file, prune: c.Prune, out: os.Stdout}
+	a := &applier{client: client, file: file, prune: c.Prune, out: std.Out, stderr: std.Err}
 	if c.Output != "table" {
-		a.out = os.Stderr // standard output has only the list of changes
+		a.out = std.Err // standard output has only the list of changes
 	}
 	changes, err := a.plan(ctx)
 	if err != nil {
 		return err
 	}
-	if err := c.show(changes, file); err != nil {
+	if err := c.show(std, changes, file); err != nil {
 		return err
 	}
 	todo := countChanges(changes)
@@ -53,7 +52,7 @@ func (c *ApplyCmd) Run(ctx context.Context, client *rest.Client) error {
 	case c.DryRun, todo == 0:
 		return nil
 	}
-	if err := c.confirm(todo); err != nil {
+	if err := c.confirm(std, todo); err != nil {
 		return err
 	}
 	return a.write(ctx, changes)
@@ -78,9 +77,9 @@ type changeShown struct {
 	Properties []diffLine `json:"properties"`
 }
 
-func (c *ApplyCmd) show(changes []change, file *applyFile) error {
+func (c *ApplyCmd) show(std terminal.Streams, changes []change, file *applyFile) error {
 	for _, note := range file.notes {
-		fmt.Fprintln(os.Stderr, "not supported:", terminal.PlainLines(note))
+		fmt.Fprintln(std.Err, "not supported:", terminal.PlainLines(note))
 	}
 	if c.Output != "table" {
 		names := map[string]string{"+": "create", "~": "update", "-": "delete", same: "none"}
@@ -89,7 +88,7 @@ func (c *ApplyCmd) show(changes []change, file *applyFile) error {
 			ch := &changes[i]
 			shown[i] = changeShown{ch.kind, ch.topic, ch.name, names[ch.mark], append([]diffLine{}, ch.lines...)}
 		}
-		return terminal.OutputFlag{Output: c.Output}.Print(shown, nil)
+		return terminal.OutputFlag{Output: c.Output}.Print(std.Out, shown, nil)
 	}
 	counts := map[string]int{}
 	for i := range changes {
@@ -98,23 +97,23 @@ func (c *ApplyCmd) show(changes []change, file *applyFile) error {
 		if ch.mark == same {
 			continue
 		}
-		fmt.Printf("%s %s\n", ch.mark, ch.title())
+		fmt.Fprintf(std.Out, "%s %s\n", ch.mark, ch.title())
 		for _, line := range ch.lines {
-			fmt.Printf("    %s\n", line)
+			fmt.Fprintf(std.Out, "    %s\n", line)
 		}
 	}
-	_, err := fmt.Printf("(%d to create, %d to change, %d to delete, %d unchanged)\n", counts["+"], counts["~"],
+	_, err := fmt.Fprintf(std.Out, "(%d to create, %d to change, %d to delete, %d unchanged)\n", counts["+"], counts["~"],
 		counts["-"], counts[same])
 	return err
 }
 
-func (c *ApplyCmd) confirm(todo int) error {
+func (c *ApplyCmd) confirm(std terminal.Streams, todo int) error {
 	if c.Yes {
 		return nil
 	}
-	if c.File == "-" || !terminal.IsTerminal(os.Stdin) {
+	if c.File == "-" || !terminal.IsTerminal(std.In) {
 		return terminal.Usagef("standard input is not a terminal: use --yes to apply these changes, or --dry-run to only " +
 			"show them")
 	}
-	return terminal.RequireYes(fmt.Sprintf("Apply %s?", terminal.Plural(todo, "change")))
+	return terminal.RequireYes(std, fmt.Sprintf("Apply %s?", terminal.Plural(todo, "change")))
 }

@@ -34,6 +34,7 @@ type applier struct {
 	file   *applyFile
 	prune  bool
 	out    io.Writer // for a line for each applied change
+	stderr io.Writer // for progress
 
 	// existing are the server's objects: all policies and topics, and the event subscriptions of the file's topics; with
 	// prune those of all topics.
@@ -57,7 +58,7 @@ func (a *applier) plan(ctx context.Context) ([]change, error) {
 	}
 	var changes []change
 	var wrong []string
-	line, all := terminal.NewProgressLine(), len(a.file.objects)
+	line, all := terminal.NewProgressLine(a.stderr), len(a.file.objects)
 	defer line.End()
 	for i := range a.file.objects {
 		d := &a.file.objects[i]
@@ -281,7 +282,7 @@ func (a *applier) write(ctx context.Context, changes []change) error {
 		if ch.mark == same {
 			continue
 		}
-		err := terminal.Await(fmt.Sprintf("%s is written (%d of %d)", ch.title(), done+1, all),
+		err := terminal.Await(a.stderr, fmt.Sprintf("%s is written (%d of %d)", ch.title(), done+1, all),
 			func() error { return a.writeOne(ctx, ch) })
 		if rest.IsStatus(err, http.StatusPreconditionFailed) {
 			err = errors.New("another client has changed it since it was compared")

@@ -55,7 +55,7 @@ func TestEveryFlagOfTheAzureCLI(t *testing.T) {
 			if verb == "update" {
 				given = &c.Subscription.Update.SettingFlags
 			}
-			settings, err := given.Settings()
+			settings, err := given.Settings(nil)
 			require.NoError(t, err, flag)
 			if flag != "--endpoint-type" {
 				require.Len(t, settings, 1, flag)

@@ -7,7 +7,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,10 +39,10 @@ type onePolicy struct {
 
 type policyListCmd struct{ rest.Flags }
 
-func (c *policyListCmd) Run(ctx context.Context, client *rest.Client) error {
+func (c *policyListCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
 	list, err := client.All(ctx, "/v1/policies")
 	if c.NoServer(err) {
-		fmt.Fprintln(os.Stderr, "postrider: no server; the list has only the built-in policies:", err)
+		fmt.Fprintln(std.Err, "postrider: no server; the list has only the built-in policies:", err)
 		list, err = builtInPolicies()
 	}
 	if err != nil {
@@ -55,7 +54,7 @@ func (c *policyListCmd) Run(ctx context.Context, client *rest.Client) error {
 			return err
 		}
 	}
-	return c.Print(list, func(w io.Writer) {
+	return c.Print(std.Out, list, func(w io.Writer) {
 		fmt.Fprintln(w, "NAME\tATTEMPTS\tTIME TO LIVE\tACK TIMEOUT\tSOURCE")
 		for _, p := range policies {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", p.Name, attempts(p.DefaultMaxAttempts), span(p.DefaultTTL),
@@ -145,12 +144,12 @@ func span(d time.Duration) string {
 
 type policyShowCmd struct{ onePolicy }
 
-func (c *policyShowCmd) Run(ctx context.Context) error {
+func (c *policyShowCmd) Run(ctx context.Context, std terminal.Streams) error {
 	p, shown, err := c.find(ctx)
 	if err != nil {
 		return err
 	}
-	return c.Print(shown, func(w io.Writer) { printPolicy(w, p) })
+	return c.Print(std.Out, shown, func(w io.Writer) { printPolicy(w, p) })
 }
 
 func printPolicy(w io.Writer, p *policy.Policy) {
@@ -263,7 +262,7 @@ type policyExplainCmd struct {
 	Backlog      *int           `help:"Deliveries that wait for the rate limit before this one." placeholder:"N"`
 }
 
-func (c *policyExplainCmd) Run(ctx context.Context) error {
+func (c *policyExplainCmd) Run(ctx context.Context, std terminal.Streams) error {
 	p, _, err := c.find(ctx)
 	if err != nil {
 		return err
@@ -276,7 +275,7 @@ func (c *policyExplainCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return terminal.Usagef("%v", err)
 	}
-	return c.Print(explanation, func(w io.Writer) { printExplanation(w, explanation) })
+	return c.Print(std.Out, explanation, func(w io.Writer) { printExplanation(w, explanation) })
 }
 
 func (c *policyExplainCmd) options() (policy.ExplainOptions, error) {
@@ -352,11 +351,11 @@ type policyPutCmd struct {
 	File string `short:"f" required:"" help:"JSON as policy show -o json prints it, and as PUT /v1/policies/{name} takes it; - reads it from standard input." placeholder:"FILE"`
 }
 
-func (c *policyPutCmd) Run(ctx context.Context) error {
+func (c *policyPutCmd) Run(ctx context.Context, std terminal.Streams) error {
 	if _, builtIn := policy.Builtin(c.Name); builtIn {
 		return builtInError(c.Name)
 	}
-	body, err := terminal.ReadFileOrInput(c.File)
+	body, err := terminal.ReadFileOrInput(std.In, c.File)
 	if err != nil {
 		return err
 	}
@@ -371,7 +370,7 @@ func (c *policyPutCmd) Run(ctx context.Context) error {
 	if err := c.Call(ctx, http.MethodPut, policyURL(c.Name), json.RawMessage(body), &now, c.Headers()...); err != nil {
 		return err
 	}
-	return c.Print(now, func(w io.Writer) {
+	return c.Print(std.Out, now, func(w io.Writer) {
 		fmt.Fprintf(w, "Retry policy %s was %s.\n", c.Name, terminal.Either(before != nil, "created", "replaced"))
 	})
 }
@@ -381,11 +380,11 @@ type policyDeleteCmd struct {
 	deleteFlags
 }
 
-func (c *policyDeleteCmd) Run(ctx context.Context) error {
+func (c *policyDeleteCmd) Run(ctx context.Context, std terminal.Streams) error {
 	if _, builtIn := policy.Builtin(c.Name); builtIn {
 		return builtInError(c.Name)
 	}
-	return c.delete(ctx, c.Flags, policyURL(c.Name), func() (string, error) {
+	return c.delete(ctx, std, c.Flags, policyURL(c.Name), func() (string, error) {
 		return fmt.Sprintf("Delete retry policy %s? Its settings are lost for good.", c.Name), nil
 	}, "Retry policy "+c.Name, "name", c.Name)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
 	"slices"
 	"strconv"
@@ -116,14 +117,14 @@ func readsFile(s *spec.Setting) bool {
 }
 
 // Settings returns the settings of the flags in the form of the REST API.
-func (f *TableFlags) Settings() (rest.Object, error) {
+func (f *TableFlags) Settings(stdin io.Reader) (rest.Object, error) {
 	settings, fields := rest.Object{}, reflect.ValueOf(f.Plugins[0]).Elem()
 	for i, s := range f.settings {
 		field := fields.Field(i)
 		if field.IsZero() {
 			continue
 		}
-		value, err := flagValue(s, field.Interface())
+		value, err := flagValue(stdin, s, field.Interface())
 		if err != nil {
 			return nil, terminal.Usagef("--%s: %v", s.FlagName(), err)
 		}
@@ -132,7 +133,7 @@ func (f *TableFlags) Settings() (rest.Object, error) {
 	return settings, nil
 }
 
-func flagValue(s *spec.Setting, given any) (any, error) {
+func flagValue(stdin io.Reader, s *spec.Setting, given any) (any, error) {
 	switch v := given.(type) {
 	case azBool:
 		return *v.value, nil
@@ -142,15 +143,15 @@ func flagValue(s *spec.Setting, given any) (any, error) {
 		}
 		return v, nil
 	case *string:
-		return textValue(s, *v)
+		return textValue(stdin, s, *v)
 	}
 	return reflect.Indirect(reflect.ValueOf(given)).Interface(), nil
 }
 
-func textValue(s *spec.Setting, text string) (any, error) {
+func textValue(stdin io.Reader, s *spec.Setting, text string) (any, error) {
 	switch {
 	case readsFile(s):
-		content, err := terminal.ReadFileOrInput(text)
+		content, err := terminal.ReadFileOrInput(stdin, text)
 		return strings.TrimRight(string(content), "\r\n"), err
 	case s.Kind == spec.Choice:
 		return anyCase(text, s.Choices), nil

@@ -21,7 +21,7 @@ func settingsOf(t *testing.T, table []spec.Setting, args ...string) (rest.Object
 	if _, err := parser.Parse(args); err != nil {
 		return nil, err
 	}
-	return flags.Settings()
+	return flags.Settings(nil)
 }
 
 // A new row of any kind in the table is a flag, without further code.

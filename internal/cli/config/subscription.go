@@ -57,11 +57,11 @@ func newSettingFlags(table []spec.Setting) SettingFlags {
 }
 
 // Settings returns the settings of the flags in the form of the REST API.
-func (f *SettingFlags) Settings() (rest.Object, error) {
+func (f *SettingFlags) Settings(stdin io.Reader) (rest.Object, error) {
 	if f.EndpointType != "" && !strings.EqualFold(f.EndpointType, "webhook") {
 		return nil, terminal.Usagef("--endpoint-type %s: postrider delivers to webhook endpoints only", f.EndpointType)
 	}
-	settings, err := f.TableFlags.Settings()
+	settings, err := f.TableFlags.Settings(stdin)
 	if err == nil && f.DeadletterEndpoint != "" {
 		settings["deadLetterDestination"] = deadLettersTo(f.DeadletterEndpoint)
 	}
@@ -87,15 +87,17 @@ type oneSubscription struct {
 func (c *oneSubscription) url() string { return rest.SubscriptionURL(c.Topic, c.Subscription) }
 
 // awaited makes a request that includes the validation handshake, and prints the event subscription.
-func (c *oneSubscription) awaited(ctx context.Context, method, url string, body any, headers ...string) error {
+func (c *oneSubscription) awaited(
+	ctx context.Context, std terminal.Streams, method, url string, body any, headers ...string,
+) error {
 	var now rest.Object
-	err := terminal.Await("the endpoint responds to the validation handshake", func() error {
+	err := terminal.Await(std.Err, "the endpoint responds to the validation handshake", func() error {
 		return c.Call(ctx, method, url, body, &now, headers...)
 	})
 	if err != nil {
 		return err
 	}
-	return c.Print(now, func(w io.Writer) { printSubscription(w, now) })
+	return c.Print(std.Out, now, func(w io.Writer) { printSubscription(w, now) })
 }
 
 type subscriptionCreateCmd struct {
@@ -106,8 +108,8 @@ type subscriptionCreateCmd struct {
 	Replace bool `help:"Replace the event subscription if it exists; settings that you omit get their defaults. --if-match does the same."`
 }
 
-func (c *subscriptionCreateCmd) Run(ctx context.Context) error {
-	settings, err := c.Settings()
+func (c *subscriptionCreateCmd) Run(ctx context.Context, std terminal.Streams) error {
+	settings, err := c.Settings(std.In)
 	if err != nil {
 		return err
 	}
@@ -115,7 +117,7 @@ func (c *subscriptionCreateCmd) Run(ctx context.Context) error {
 	if c.Replace || c.IfMatch != "" {
 		headers = c.Headers()
 	}
-	err = c.awaited(ctx, http.MethodPut, c.url(), settings, headers...)
+	err = c.awaited(ctx, std, http.MethodPut, c.url(), settings, headers...)
 	if rest.IsStatus(err, http.StatusPreconditionFailed) && c.IfMatch == "" {
 		return fmt.Errorf("event subscription %s of topic %s exists already: change it with subscription update, or use "+
 			"--replace", c.Subscription, c.Topic)
@@ -131,8 +133,8 @@ type subscriptionUpdateCmd struct {
 	Unset []string `help:"Reset a setting to its default, by its name in the API, such as maxEventsPerBatch or retryPolicy.maxDeliveryAttempts." placeholder:"PROPERTY"`
 }
 
-func (c *subscriptionUpdateCmd) Run(ctx context.Context) error {
-	settings, err := c.Settings()
+func (c *subscriptionUpdateCmd) Run(ctx context.Context, std terminal.Streams) error {
+	settings, err := c.Settings(std.In)
 	if err != nil {
 		return err
 	}
@@ -148,7 +150,7 @@ func (c *subscriptionUpdateCmd) Run(ctx context.Context) error {
 	if len(settings) == 0 {
 		return terminal.Usagef("no setting to change: see postrider subscription update --help")
 	}
-	return c.awaited(ctx, http.MethodPatch, c.url(), settings, c.Headers()...)
+	return c.awaited(ctx, std, http.MethodPatch, c.url(), settings, c.Headers()...)
 }
 
 type subscriptionListCmd struct {
@@ -156,12 +158,12 @@ type subscriptionListCmd struct {
 	Topic string `arg:"" optional:"" help:"Name of the topic; without it, all topics."`
 }
 
-func (c *subscriptionListCmd) Run(ctx context.Context, client *rest.Client) error {
+func (c *subscriptionListCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
 	list, err := subscriptionsOf(ctx, client, c.Topic)
 	if err != nil {
 		return err
 	}
-	return c.Print(list, func(w io.Writer) { rest.PrintColumns(w, subscriptionColumns, list) })
+	return c.Print(std.Out, list, func(w io.Writer) { rest.PrintColumns(w, subscriptionColumns, list) })
 }
 
 var subscriptionColumns = slices.Insert(rest.Columns("TOPIC topic", "SUBSCRIPTION name",
@@ -204,8 +206,8 @@ func subscriptionsOf(ctx context.Context, c *rest.Client, topic string) ([]rest.
 
 type subscriptionShowCmd struct{ oneSubscription }
 
-func (c *subscriptionShowCmd) Run(ctx context.Context) error {
-	return c.Show(ctx, c.url(), printSubscription)
+func (c *subscriptionShowCmd) Run(ctx context.Context, std terminal.Streams) error {
+	return c.Show(ctx, std, c.url(), printSubscription)
 }
 
 type subscriptionDeleteCmd struct {
@@ -213,14 +215,14 @@ type subscriptionDeleteCmd struct {
 	deleteFlags
 }
 
-func (c *subscriptionDeleteCmd) Run(ctx context.Context) error {
+func (c *subscriptionDeleteCmd) Run(ctx context.Context, std terminal.Streams) error {
 	question := func() (string, error) {
 		filter := rest.Object{"topic": c.Topic, "subscription": c.Subscription, "state": "pending"}
 		pending, err := c.Count(ctx, "/v1/deliveries", filter, "pending delivery")
 		return fmt.Sprintf("Delete event subscription %s of topic %s? Its settings are lost, and %s will be canceled.",
 			c.Subscription, c.Topic, pending), err
 	}
-	return c.delete(ctx, c.Flags, c.url(), question,
+	return c.delete(ctx, std, c.Flags, c.url(), question,
 		fmt.Sprintf("Event subscription %s of topic %s", c.Subscription, c.Topic), "topic", c.Topic, "name", c.Subscription)
 }
 
@@ -232,9 +234,10 @@ type deleteFlags struct {
 
 // delete deletes the object at the path after a confirmation. names are members of the object and their values.
 func (d *deleteFlags) delete(
-	ctx context.Context, f rest.Flags, path string, question func() (string, error), thing string, names ...string,
+	ctx context.Context, std terminal.Streams, f rest.Flags, path string, question func() (string, error), thing string,
+	names ...string,
 ) error {
-	err := d.Confirm(func() (string, error) {
+	err := d.Confirm(std, func() (string, error) {
 		if err := f.Call(ctx, http.MethodGet, path, nil, nil); err != nil {
 			return "", err
 		}
@@ -246,7 +249,7 @@ func (d *deleteFlags) delete(
 	if err := f.Call(ctx, http.MethodDelete, path, nil, nil, d.Headers()...); err != nil {
 		return err
 	}
-	return f.Done(terminal.Deleted(names...), "%s was deleted.", thing)
+	return f.Done(std.Out, terminal.Deleted(names...), "%s was deleted.", thing)
 }
 
 func printSubscription(w io.Writer, s rest.Object) {
@@ -288,13 +291,13 @@ func (c *oneSubscription) post(ctx context.Context, action string, body, into an
 
 type validateCmd struct{ oneSubscription }
 
-func (c *validateCmd) Run(ctx context.Context) error {
-	return c.awaited(ctx, http.MethodPost, c.url()+"/validate", nil)
+func (c *validateCmd) Run(ctx context.Context, std terminal.Streams) error {
+	return c.awaited(ctx, std, http.MethodPost, c.url()+"/validate", nil)
 }
 
 type revealCmd struct{ oneSubscription }
 
-func (c *revealCmd) Run(ctx context.Context) error {
+func (c *revealCmd) Run(ctx context.Context, std terminal.Streams) error {
 	var endpoint, headers rest.Object
 	if err := c.post(ctx, "getFullUrl", nil, &endpoint); err != nil {
 		return err
@@ -303,7 +306,7 @@ func (c *revealCmd) Run(ctx context.Context) error {
 		return err
 	}
 	shown := rest.Object{"endpointUrl": endpoint["endpointUrl"], "deliveryAttributeMappings": headers["value"]}
-	return c.Print(shown, func(w io.Writer) {
+	return c.Print(std.Out, shown, func(w io.Writer) {
 		fmt.Fprintf(w, "endpoint\t%s\n", rest.TextAt(shown, "endpointUrl"))
 		for _, header := range rest.Objects(shown, "deliveryAttributeMappings") {
 			value := rest.TextAt(header, "properties.value")
@@ -322,8 +325,8 @@ type signingSecretsCmd struct {
 	SecretFile         string `help:"With --rotate: file with the new secret, whsec_ and base64; - reads it from standard input (default: the service creates one)." placeholder:"FILE"`
 }
 
-func (c *signingSecretsCmd) Run(ctx context.Context) error {
-	action, body, err := c.request()
+func (c *signingSecretsCmd) Run(ctx context.Context, std terminal.Streams) error {
+	action, body, err := c.request(std.In)
 	if err != nil {
 		return err
 	}
@@ -331,7 +334,7 @@ func (c *signingSecretsCmd) Run(ctx context.Context) error {
 	if err := c.post(ctx, action, body, &secrets); err != nil {
 		return err
 	}
-	return c.Print(secrets, func(w io.Writer) {
+	return c.Print(std.Out, secrets, func(w io.Writer) {
 		fmt.Fprintln(w, "SECRET\tSINCE\tSIGNS UNTIL")
 		for _, s := range rest.Objects(secrets, "value") {
 			fmt.Fprintf(w, "%s\t%s\t%s\n", rest.TextAt(s, "secret"), rest.TextAt(s, "createdAt"), rest.TextAt(s, "validUntil"))
@@ -339,7 +342,7 @@ func (c *signingSecretsCmd) Run(ctx context.Context) error {
 	})
 }
 
-func (c *signingSecretsCmd) request() (action string, body any, err error) {
+func (c *signingSecretsCmd) request(stdin io.Reader) (action string, body any, err error) {
 	if !c.Rotate {
 		if c.PreviousValidHours != nil || c.SecretFile != "" {
 			return "", nil, terminal.Usagef("--previous-valid-for-hours and --secret-file are for --rotate")
@@ -348,7 +351,7 @@ func (c *signingSecretsCmd) request() (action string, body any, err error) {
 	}
 	settings := rest.Given(c)
 	if c.SecretFile != "" {
-		secret, err := terminal.ReadFileOrInput(c.SecretFile)
+		secret, err := terminal.ReadFileOrInput(stdin, c.SecretFile)
 		if err != nil {
 			return "", nil, err
 		}
@@ -364,7 +367,7 @@ type testedFlags struct {
 }
 
 // run tests the filter in a file, or the stored filter of the path, and prints the result for each event.
-func (f *testedFlags) run(ctx context.Context, server rest.Flags, path, filterFile string) error {
+func (f *testedFlags) run(ctx context.Context, std terminal.Streams, server rest.Flags, path, filterFile string) error {
 	if f.Last != nil && (*f.Last < 1 || *f.Last > v1.MaxTestedEvents) {
 		return terminal.Usagef("--last %d: must be 1 to %d", *f.Last, v1.MaxTestedEvents)
 	}
@@ -376,7 +379,7 @@ func (f *testedFlags) run(ctx context.Context, server rest.Flags, path, filterFi
 		if file == "" {
 			continue
 		}
-		text, err := terminal.ReadFileOrInput(file)
+		text, err := terminal.ReadFileOrInput(std.In, file)
 		if err != nil {
 			return err
 		}
@@ -389,7 +392,7 @@ func (f *testedFlags) run(ctx context.Context, server rest.Flags, path, filterFi
 	if err := server.Call(ctx, http.MethodPost, path+"/testFilter", test, &tested); err != nil {
 		return err
 	}
-	return server.Print(tested, func(w io.Writer) { printTested(w, tested) })
+	return server.Print(std.Out, tested, func(w io.Writer) { printTested(w, tested) })
 }
 
 type testFilterCmd struct {
@@ -398,12 +401,12 @@ type testFilterCmd struct {
 	Filter string `help:"Test the filter in this file instead of the stored one, JSON as the filter of an event subscription; - reads it from standard input." placeholder:"FILE"`
 }
 
-func (c *testFilterCmd) Run(ctx context.Context) error {
+func (c *testFilterCmd) Run(ctx context.Context, std terminal.Streams) error {
 	path := c.url()
 	if c.Filter != "" { // only the topic's operation accepts a filter
 		path = rest.TopicURL(c.Topic)
 	}
-	return c.run(ctx, c.Flags, path, c.Filter)
+	return c.run(ctx, std, c.Flags, path, c.Filter)
 }
 
 type topicTestFilterCmd struct {
@@ -412,8 +415,8 @@ type topicTestFilterCmd struct {
 	Filter string `required:"" help:"File with the filter, JSON as the filter of an event subscription; - reads it from standard input." placeholder:"FILE"`
 }
 
-func (c *topicTestFilterCmd) Run(ctx context.Context) error {
-	return c.run(ctx, c.Flags, rest.TopicURL(c.Topic), c.Filter)
+func (c *topicTestFilterCmd) Run(ctx context.Context, std terminal.Streams) error {
+	return c.run(ctx, std, c.Flags, rest.TopicURL(c.Topic), c.Filter)
 }
 
 // printTested prints a line for each event, and one for each further clause that it did not pass.

@@ -43,8 +43,8 @@ type topicCreateCmd struct {
 	InputMappingDefaults []string `name:"input-mapping-default-values" help:"Of CustomEventSchema: eventType, subject and dataVersion of events that have none." placeholder:"NAME=VALUE"`
 }
 
-func (c *topicCreateCmd) Run(ctx context.Context) error {
-	settings, err := c.Settings()
+func (c *topicCreateCmd) Run(ctx context.Context, std terminal.Streams) error {
+	settings, err := c.Settings(std.In)
 	if err == nil {
 		err = addMapping(settings, "--input-mapping-fields", "sourceField", c.InputMappingFields)
 	}
@@ -58,7 +58,7 @@ func (c *topicCreateCmd) Run(ctx context.Context) error {
 	if err := c.Call(ctx, http.MethodPut, rest.TopicURL(c.Topic), settings, &topic, c.Headers()...); err != nil {
 		return err
 	}
-	return c.Print(topic, func(w io.Writer) { printTopic(w, topic) })
+	return c.Print(std.Out, topic, func(w io.Writer) { printTopic(w, topic) })
 }
 
 // addMapping adds pairs of a property and its member or default value to the input mapping.
@@ -82,15 +82,15 @@ func printTopic(w io.Writer, topic rest.Object) {
 
 type topicListCmd struct{ rest.Flags }
 
-func (c *topicListCmd) Run(ctx context.Context) error {
-	return c.All(ctx, "/v1/topics", rest.Columns("TOPIC name", "KIND kind", "INPUT SCHEMA inputSchema",
+func (c *topicListCmd) Run(ctx context.Context, std terminal.Streams) error {
+	return c.All(ctx, std, "/v1/topics", rest.Columns("TOPIC name", "KIND kind", "INPUT SCHEMA inputSchema",
 		"PUBLISH TO endpoint", "CREATED AT createdAt"))
 }
 
 type topicShowCmd struct{ oneTopic }
 
-func (c *topicShowCmd) Run(ctx context.Context) error {
-	return c.Show(ctx, rest.TopicURL(c.Topic), printTopic)
+func (c *topicShowCmd) Run(ctx context.Context, std terminal.Streams) error {
+	return c.Show(ctx, std, rest.TopicURL(c.Topic), printTopic)
 }
 
 type topicKeysCmd struct {
@@ -98,7 +98,7 @@ type topicKeysCmd struct {
 	Renew string `help:"Replace this key; publishers that still use it are rejected." enum:",key1,key2" default:"" placeholder:"KEY1|KEY2"`
 }
 
-func (c *topicKeysCmd) Run(ctx context.Context) error {
+func (c *topicKeysCmd) Run(ctx context.Context, std terminal.Streams) error {
 	path, body := rest.TopicURL(c.Topic)+"/listKeys", any(nil)
 	if c.Renew != "" {
 		path, body = rest.TopicURL(c.Topic)+"/regenerateKey", rest.Object{"keyName": c.Renew}
@@ -107,7 +107,7 @@ func (c *topicKeysCmd) Run(ctx context.Context) error {
 	if err := c.Call(ctx, http.MethodPost, path, body, &keys); err != nil {
 		return err
 	}
-	return c.Print(keys, func(w io.Writer) { rest.PrintLines(w, keys, "key1 key1", "key2 key2") })
+	return c.Print(std.Out, keys, func(w io.Writer) { rest.PrintLines(w, keys, "key1 key1", "key2 key2") })
 }
 
 type topicDeleteCmd struct {
@@ -115,8 +115,8 @@ type topicDeleteCmd struct {
 	deleteFlags
 }
 
-func (c *topicDeleteCmd) Run(ctx context.Context) error {
-	return c.delete(ctx, c.Flags, rest.TopicURL(c.Topic), func() (string, error) {
+func (c *topicDeleteCmd) Run(ctx context.Context, std terminal.Streams) error {
+	return c.delete(ctx, std, c.Flags, rest.TopicURL(c.Topic), func() (string, error) {
 		return fmt.Sprintf("Delete topic %s? Its settings and access keys are lost for good.", c.Topic), nil
 	}, "Topic "+c.Topic, "name", c.Topic)
 }

@@ -97,7 +97,7 @@ func (f Flags) NoServer(err error) bool {
 }
 
 // All prints a whole list.
-func (f Flags) All(ctx context.Context, path string, columns []Column) error {
+func (f Flags) All(ctx context.Context, std terminal.Streams, path string, columns []Column) error {
 	client, err := f.Client()
 	if err != nil {
 		return err
@@ -106,16 +106,16 @@ func (f Flags) All(ctx context.Context, path string, columns []Column) error {
 	if err != nil {
 		return err
 	}
-	return f.Print(list, func(w io.Writer) { PrintColumns(w, columns, list) })
+	return f.Print(std.Out, list, func(w io.Writer) { PrintColumns(w, columns, list) })
 }
 
 // Show prints one object.
-func (f Flags) Show(ctx context.Context, path string, table func(io.Writer, Object)) error {
+func (f Flags) Show(ctx context.Context, std terminal.Streams, path string, table func(io.Writer, Object)) error {
 	var shown Object
 	if err := f.Call(ctx, http.MethodGet, path, nil, &shown); err != nil {
 		return err
 	}
-	return f.Print(shown, func(w io.Writer) { table(w, shown) })
+	return f.Print(std.Out, shown, func(w io.Writer) { table(w, shown) })
 }
 
 // ActVerb is a verb that posts its flags with the tag api to the path in its tag, and prints the tag done. Both tags
@@ -126,16 +126,16 @@ type ActVerb[A any] struct {
 }
 
 // Run executes the verb.
-func (c *ActVerb[A]) Run(ctx context.Context, k *kong.Context) error {
+func (c *ActVerb[A]) Run(ctx context.Context, std terminal.Streams, k *kong.Context) error {
 	var body any
 	if given := Given(&c.Argument); len(given) > 0 {
 		body = given
 	}
-	return Act(ctx, c.Flags, k, body)
+	return Act(ctx, std, c.Flags, k, body)
 }
 
 // Act does what an ActVerb does, with a body.
-func Act(ctx context.Context, f Flags, k *kong.Context, body any) error {
+func Act(ctx context.Context, std terminal.Streams, f Flags, k *kong.Context, body any) error {
 	var now Object
 	if err := f.Call(ctx, http.MethodPost, ArgumentPath(k), body, &now); err != nil {
 		return err
@@ -144,7 +144,7 @@ func Act(ctx context.Context, f Flags, k *kong.Context, body any) error {
 	done := expand(k.Selected().Tag.Get("done"), func(name string) string {
 		return cmp.Or(values[name], TextAt(now, name))
 	})
-	return f.Print(now, func(w io.Writer) { fmt.Fprintln(w, done) })
+	return f.Print(std.Out, now, func(w io.Writer) { fmt.Fprintln(w, done) })
 }
 
 // ArgumentPath returns the path in the verb's tag with its arguments.

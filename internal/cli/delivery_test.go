@@ -1,4 +1,4 @@
-package e2e
+package cli_test
 
 import (
 	"encoding/json"
@@ -14,26 +14,19 @@ import (
 // What people on call do, by the verbs that they have: the audit has each, with who did it and from where.
 func TestOperateFromTheCommandLine(t *testing.T) {
 	t.Parallel()
-	db := migratedDatabase(t)
-	n := startNode(t, db, "--role", "api")
-	key := n.topic("orders")
-	n.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/billing",
+	h := newHost(t)
+	key := h.topic("orders")
+	h.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/billing",
 		`{"endpointUrl":"http://127.0.0.1:1/","endpointValidation":"skip"}`)
 	for i := range 5 {
-		n.publish("orders", key, order(fmt.Sprint(i), i))
+		h.publish("orders", key, order(fmt.Sprint(i), i))
 	}
-	ids := one[[]int64](db, "SELECT array_agg(delivery_id ORDER BY delivery_id) FROM postrider.deliveries")
+	ids := one[[]int64](h, "SELECT array_agg(delivery_id ORDER BY delivery_id) FROM postrider.deliveries")
 	run := func(code int, args ...string) string {
-		t.Helper()
-		r := postrider(t, n.cliEnv(), args...)
-		require.Equal(t, code, r.code, "%s %s", r.stdout, r.stderr)
+		r := h.run(code, args...)
 		return r.stdout + r.stderr
 	}
-	asJSON := func(args ...string) (o rest.Object) {
-		t.Helper()
-		require.NoError(t, json.Unmarshal([]byte(run(0, append(args, "-o", "json")...)), &o))
-		return o
-	}
+	asJSON := h.object
 	id := func(i int) string { return fmt.Sprint(ids[i]) }
 
 	require.Equal(t, "Delivery "+id(0)+" was canceled.\n", run(0, "delivery", "cancel", id(0), "--yes"))
@@ -43,7 +36,7 @@ func TestOperateFromTheCommandLine(t *testing.T) {
 		run(0, "delivery", "dead-letter-now", id(1)))
 	require.Equal(t, "The next attempt of delivery "+id(2)+" is due now.\n", run(0, "delivery", "retry-now", id(2)))
 	retried := asJSON("delivery", "retry-now", id(2))
-	require.JSONEq(t, steady(n.manage(http.StatusOK, http.MethodGet, "/v1/deliveries/"+id(2), "")),
+	require.JSONEq(t, steady(h.manage(http.StatusOK, http.MethodGet, "/v1/deliveries/"+id(2), "")),
 		steady(mustJSON(t, retried)))
 	require.Equal(t, "Event subscription billing of topic orders: paused.\n",
 		run(0, "subscription", "pause", "orders", "billing", "--stop-time-to-live"))
@@ -55,10 +48,10 @@ func TestOperateFromTheCommandLine(t *testing.T) {
 	require.Contains(t, run(1, "subscription", "release", "orders", "none"),
 		`topic "orders" has no event subscription "none"`)
 
-	n.subscribe("orders", "audited", "http://127.0.0.1:1/")
+	h.subscribe("orders", "audited", "http://127.0.0.1:1/")
 	require.Equal(t, "paused", rest.ValueAt(asJSON("subscription", "pause", "orders", "audited"), "hold.reason"))
 	resumed := asJSON("subscription", "resume", "orders", "audited")
-	require.JSONEq(t, n.manage(http.StatusOK, http.MethodGet, "/v1/topics/orders/subscriptions/audited", ""),
+	require.JSONEq(t, h.manage(http.StatusOK, http.MethodGet, "/v1/topics/orders/subscriptions/audited", ""),
 		mustJSON(t, resumed))
 	require.Equal(t, resumed, asJSON("subscription", "release", "orders", "audited"),
 		"releasing what is not in probation is nothing")
@@ -83,6 +76,6 @@ func TestOperateFromTheCommandLine(t *testing.T) {
 		"subscription_paused", "subscription_resumed", "subscription_released", "event_erased", "event_erased",
 		"subject_erased",
 	},
-		one[[]string](db, "SELECT array_agg(action ORDER BY audit_id) FROM postrider.audit WHERE actor = 'admin' "+
+		one[[]string](h, "SELECT array_agg(action ORDER BY audit_id) FROM postrider.audit WHERE actor = 'admin' "+
 			"AND address = '127.0.0.1' AND action NOT IN ('topic_created', 'subscription_created')"))
 }

@@ -1,24 +1,21 @@
-package e2e
+package cli_test
 
 import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"postrider/internal/postgres"
+	"postrider/internal/sqlquery"
+	"postrider/internal/testnode"
 )
 
 // The command line saves, lists, runs and deletes queries.
 func TestQueryVerbs(t *testing.T) {
 	t.Parallel()
-	db := migratedDatabase(t)
-	up := postrider(t, append(db.env(), "POSTRIDER_ENCRYPTION_KEY="+testEncryptionKey), "migrate", "up")
-	require.Zero(t, up.code, up.stderr)
-	n := startNode(t, db, "--role", "api")
-	run := func(args ...string) string {
-		t.Helper()
-		done := postrider(t, n.cliEnv(), append([]string{"query"}, args...)...)
-		require.Zero(t, done.code, done.stderr)
-		return done.stdout
-	}
+	h := newHost(t)
+	h.createQueryLogins()
+	run := func(args ...string) string { return h.run(0, append([]string{"query"}, args...)...).stdout }
 	require.Equal(t, "Query sum was saved.\n", run("save", "sum", "--description", "Adds", "--sql",
 		"select $1::int + $2::int as n, '=1' as t"))
 	require.Equal(t, "n,t\n3,'=1\n", run("run", "sum", "--arg", "1=1", "--arg", "2=2", "-o", "csv"))
@@ -32,13 +29,21 @@ func TestQueryVerbs(t *testing.T) {
 	require.Contains(t, list, "dead-letters", "the documented questions are templates")
 	require.Contains(t, run("show", "sum"), "select $1::int + $2::int")
 	require.Contains(t, run("run", "pending", "--arg", "topic=orders", "--arg", "subscription=billing"), "(0 rows)")
-	more := postrider(t, n.cliEnv(), "query", "run", "--sql", "select generate_series(1, 5)", "--limit", "2", "-o", "csv")
+	more := h.run(0, "query", "run", "--sql", "select generate_series(1, 5)", "--limit", "2", "-o", "csv")
 	require.Contains(t, more.stderr, "only the first 2 are shown")
 	for _, wrong := range [][]string{{"run"}, {"run", "sum", "--sql", "x"}, {"run", "--sql", "x", "--arg", "a=1"}} {
-		require.Equal(t, 2, postrider(t, n.cliEnv(), append([]string{"query"}, wrong...)...).code, wrong)
+		h.run(2, append([]string{"query"}, wrong...)...)
 	}
-	failed := postrider(t, n.cliEnv(), "query", "run", "--sql", "delete from topics")
-	require.Equal(t, 1, failed.code)
+	failed := h.run(1, "query", "run", "--sql", "delete from topics")
 	require.Contains(t, failed.stderr, "syntax error", failed.stderr)
 	require.Equal(t, "Query sum was deleted.\n", run("delete", "sum"))
+}
+
+// createQueryLogins creates the login roles that run queries, as migrate up does.
+func (h *host) createQueryLogins() {
+	h.t.Helper()
+	sealer, err := postgres.NewSealer(testnode.Key)
+	require.NoError(h.t, err)
+	db := postgres.NewDB(h.db)
+	require.NoError(h.t, sqlquery.EnsureLogins(h.t.Context(), db, db, sealer))
 }

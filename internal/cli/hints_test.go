@@ -1,4 +1,4 @@
-package e2e
+package cli_test
 
 import (
 	"net/http"
@@ -44,7 +44,7 @@ func TestHintsFollowCodes(t *testing.T) {
 				_, _ = w.Write([]byte(row.body))
 			}))
 			t.Cleanup(api.Close)
-			r := postrider(t, []string{"POSTRIDER_URL=" + api.URL}, strings.Fields(row.args)...)
+			r := postrider(t, append(strings.Fields(row.args), "--url", api.URL)...)
 			require.Equal(t, 1, r.code, r.stderr)
 			require.Equal(t, row.hinted, strings.Contains(r.stderr, row.hint), r.stderr)
 		})

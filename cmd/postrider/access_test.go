@@ -1,40 +1,34 @@
-package e2e
+package main
 
 import (
 	"encoding/json"
-	"errors"
-	"net/http"
-	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/access"
+	"postrider/internal/catalog"
+	"postrider/internal/event"
+	"postrider/internal/node"
+	"postrider/internal/postgres"
+	"postrider/internal/testnode"
 )
-
-// typed runs the program with something at standard input.
-func typed(t *testing.T, db *database, input string, args ...string) result {
-	t.Helper()
-	var stdout, stderr strings.Builder
-	cmd := exec.CommandContext(t.Context(), program, args...)
-	cmd.Env = append(ownEnvironment(), db.env()...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &stdout, &stderr
-	err := cmd.Run()
-	var exit *exec.ExitError
-	require.True(t, err == nil || errors.As(err, &exit), err)
-	return result{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
-}
 
 func TestAPIKeyVerbs(t *testing.T) {
 	t.Parallel()
-	db := migratedDatabase(t)
-	n := startNode(t, db)
-	key := n.topic("orders")
-	require.NotEmpty(t, key)
+	db := newDatabase(t)
+	sealer, err := postgres.NewSealer(testnode.Key)
+	require.NoError(t, err)
+	system, err := node.New(t.Context(), node.Options{Pool: db.pool, Sealer: sealer, Node: "test"})
+	require.NoError(t, err)
+	_, _, err = system.Topics.Put(t.Context(), "orders",
+		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.EventGrid})
+	require.NoError(t, err)
 	run := func(code int, args ...string) result {
 		t.Helper()
-		r := postrider(t, db.env(), append([]string{"apikey"}, args...)...)
+		r := db.postrider(append([]string{"apikey"}, args...)...)
 		require.Equal(t, code, r.code, r.stderr+r.stdout)
 		return r
 	}
@@ -51,20 +45,9 @@ func TestAPIKeyVerbs(t *testing.T) {
 	require.Equal(t, "cli", made.CreatedBy)
 	require.NotNil(t, made.ExpiresAt)
 
-	try := func(method, path, body, key string) int {
-		t.Helper()
-		status, _, err := call(t.Context(), method, n.api+path, body, "Authorization", "Bearer "+key, "Content-Type",
-			"application/cloudevents+json")
-		require.NoError(t, err)
-		return status
-	}
-	require.Equal(t, http.StatusOK, try(http.MethodPost, "/topics/orders/api/events", cloudEvent("1"), shop))
-	require.Equal(t, http.StatusForbidden, try(http.MethodGet, "/v1/topics", "", shop))
-	require.Equal(t, http.StatusOK, try(http.MethodGet, "/v1/topics", "", made.Key))
-
 	list := run(0, "list")
-	require.Regexp(t, `(?m)^ci +read +off +- +- +prk_\S{8}… +active +20\S+Z +20\S+Z +cli$`, list.stdout)
-	require.Regexp(t, `(?m)^shop +publish +off +orders +- +prk_\S{8}… +active +never +20\S+Z +cli$`, list.stdout)
+	require.Regexp(t, `(?m)^ci +read +off +- +- +prk_\S{8}… +active +20\S+Z +never +cli$`, list.stdout)
+	require.Regexp(t, `(?m)^shop +publish +off +orders +- +prk_\S{8}… +active +never +never +cli$`, list.stdout)
 	require.NotContains(t, list.stdout, shop)
 	require.Regexp(t, `(?m)^permissions +it publishes to topic orders$`, run(0, "show", "shop").stdout)
 	var shown access.APIKey
@@ -74,9 +57,6 @@ func TestAPIKeyVerbs(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(run(0, "revoke", "shop", "-o", "json").stdout), &shown))
 	require.Equal(t, "revoked", shown.State)
 	require.Contains(t, run(1, "show", "never").stderr, `there is no API key "never"`)
-	eventually(t, "the node rejects it", func() bool {
-		return try(http.MethodPost, "/topics/orders/api/events", cloudEvent("2"), shop) == http.StatusUnauthorized
-	})
 	require.Contains(t, run(0, "list").stdout, "revoked")
 
 	require.Contains(t, run(1, "revoke", "never").stderr, `there is no API key "never"`)
@@ -92,10 +72,11 @@ func TestAPIKeyVerbs(t *testing.T) {
 
 func TestUserVerbs(t *testing.T) {
 	t.Parallel()
-	db := migratedDatabase(t)
+	db := newDatabase(t)
 	run := func(code int, input string, args ...string) result {
 		t.Helper()
-		r := typed(t, db, input, append([]string{"user"}, args...)...)
+		args = slices.Concat([]string{"user"}, args, []string{"--database-url", db.url})
+		r := postrider(t, strings.NewReader(input), args...)
 		require.Equal(t, code, r.code, r.stderr+r.stdout)
 		return r
 	}
@@ -136,12 +117,14 @@ func TestUserVerbs(t *testing.T) {
 		{"disable", "bob"},
 		{"enable", "bob"},
 		{"remove", "bob", "--yes"},
+		{"show", "bob"},
 	} {
 		require.Contains(t, run(1, password, verb...).stderr, `there is no user "bob"`)
 	}
 	require.Equal(t, "User anna was disabled.\n", run(0, "", "disable", "anna").stdout)
 	require.Regexp(t, `(?m)^anna +viewer +off +disabled `, run(0, "", "list").stdout)
 	require.Contains(t, run(0, "", "enable", "anna", "-o", "json").stdout, `"disabled": false`)
+	require.Contains(t, run(2, "", "remove", "anna").stderr, "this cannot be undone")
 	require.Equal(t, "User anna was removed.\n", run(0, "", "remove", "anna", "--yes").stdout)
 	require.Equal(t,
 		[]string{"user_created", "user_replaced", "user_replaced", "user_replaced", "user_replaced", "user_deleted"},

@@ -1,47 +1,35 @@
-package e2e
+package cli_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// order is a CloudEvent with what a terminal would obey: a colour in its subject, a C1 control character in its id.
-func order(id string, total int) string {
-	return fmt.Sprintf(`{"specversion":"1.0","id":"%s\u009b","source":"/shop","type":"shop.order",`+
-		`"subject":"\u001b[31morders/%s","data":{"total":%d}}`, id, id, total)
-}
-
 // filteredService has a topic with three events and an event subscription whose filter matches one of them.
-func filteredService(t *testing.T) (*database, *nodeProcess) {
+func filteredService(t *testing.T) *host {
 	t.Helper()
-	db := migratedDatabase(t)
-	n := startNode(t, db, "--role", "api")
-	key := n.topic("orders")
-	n.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/billing",
+	h := newHost(t)
+	key := h.topic("orders")
+	h.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/billing",
 		`{"endpointUrl":"http://127.0.0.1:1/","endpointValidation":"skip","filter":{"subjectEndsWith":"1",`+
 			`"advancedFilters":[{"operatorType":"NumberGreaterThan","key":"data.total","value":10}]}}`)
 	for id, total := range map[string]int{"1": 20, "2": 5} {
-		n.publish("orders", key, order(id, total))
+		h.publish("orders", key, order(id, total))
 	}
-	n.publish("orders", key, order("31", 10))
-	return db, n
+	h.publish("orders", key, order("31", 10))
+	return h
 }
 
 func TestSubscriptionTestFilter(t *testing.T) {
 	t.Parallel()
-	db, n := filteredService(t)
+	h := filteredService(t)
 	run := func(flags ...string) string {
 		t.Helper()
-		r := postrider(t, n.cliEnv(), append([]string{"subscription", "test-filter", "orders", "billing"}, flags...)...)
-		require.Zero(t, r.code, r.stderr)
-		return r.stdout
+		return h.run(0, append([]string{"subscription", "test-filter", "orders", "billing"}, flags...)...).stdout
 	}
 	table := words(run())
 	require.Len(t, table, 6)
@@ -58,36 +46,28 @@ func TestSubscriptionTestFilter(t *testing.T) {
 
 	const path = "/v1/topics/orders/subscriptions/billing/testFilter"
 	asJSON := run("-o", "json")
-	require.JSONEq(t, n.manage(http.StatusOK, http.MethodPost, path, ""), asJSON)
+	require.JSONEq(t, h.manage(http.StatusOK, http.MethodPost, path, ""), asJSON)
 	require.NotContains(t, asJSON, "\u009b")
-	require.JSONEq(t, n.manage(http.StatusOK, http.MethodPost, path, `{"last":1}`), run("--last", "1", "-o", "json"))
+	require.JSONEq(t, h.manage(http.StatusOK, http.MethodPost, path, `{"last":1}`), run("--last", "1", "-o", "json"))
 
 	brought, filter := writtenFile(t, order("9", 11)), writtenFile(t,
 		`{"advancedFilters":[{"operatorType":"StringIn","key":"id","values":["9\u009b"],"value":null}]}`)
-	require.JSONEq(t, n.manage(http.StatusOK, http.MethodPost, path, `{"event":`+order("9", 11)+`}`),
+	require.JSONEq(t, h.manage(http.StatusOK, http.MethodPost, path, `{"event":`+order("9", 11)+`}`),
 		run("--event", brought, "-o", "json"))
 	require.Contains(t, run("--event", brought), `must end with "1"`)
 	require.Contains(t, run("--event", brought, "--filter", filter), "(1 of 1 event matched)",
 		"a filter that is stored nowhere")
 	require.Contains(t, run("--filter", filter), "(0 of 3 events matched)")
-	require.Equal(t, 3, one[int](db, "SELECT count(*) FROM postrider.events"), "nothing is stored")
+	require.Equal(t, 3, one[int](h, "SELECT count(*) FROM postrider.events"), "nothing is stored")
 
-	piped := startProcess(t, n.cliEnv(), "sh", "-c", `"$0" subscription test-filter orders billing --event - < "$1"`,
-		program, writtenFile(t, order("91", 11)))
-	require.Zero(t, piped.wait(), piped.stderr.String())
-	require.Contains(t, piped.stdout.String(), "(1 of 1 event matched)")
-}
-
-func writtenFile(t *testing.T, text string) string {
-	t.Helper()
-	name := filepath.Join(t.TempDir(), "file.json")
-	require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
-	return name
+	piped := typed(t, strings.NewReader(order("91", 11)),
+		h.reached(strings.Fields("subscription test-filter orders billing --event -"))...)
+	require.Contains(t, piped.stdout, "(1 of 1 event matched)", piped.stderr)
 }
 
 func TestSubscriptionTestFilterRejects(t *testing.T) {
 	t.Parallel()
-	_, n := filteredService(t)
+	h := filteredService(t)
 	for _, row := range []struct {
 		name string
 		code int
@@ -122,22 +102,37 @@ func TestSubscriptionTestFilterRejects(t *testing.T) {
 		},
 		{"no filter", 2, "orders billing --filter " + writtenFile(t, " "), "must be one JSON document"},
 	} {
-		r := postrider(t, n.cliEnv(), append([]string{"subscription", "test-filter"}, strings.Fields(row.args)...)...)
-		require.Equal(t, row.code, r.code, "%s: %s%s", row.name, r.stdout, r.stderr)
-		require.Contains(t, r.stderr, row.says, row.name)
+		require.Contains(t, h.line(row.code, "subscription test-filter "+row.args), row.says, row.name)
 	}
 }
 
 // A topic that nothing was published to, and the JSON of it, which has a list all the same.
 func TestSubscriptionTestFilterWithoutEvents(t *testing.T) {
 	t.Parallel()
-	db := migratedDatabase(t)
-	n := startNode(t, db, "--role", "api")
-	n.topic("orders")
-	n.subscribe("orders", "billing", "http://127.0.0.1:1/")
-	r := postrider(t, n.cliEnv(), "subscription", "test-filter", "orders", "billing", "-o", "json")
-	require.Zero(t, r.code, r.stderr)
+	h := newHost(t)
+	h.topic("orders")
+	h.subscribe("orders", "billing", "http://127.0.0.1:1/")
+	r := h.run(0, "subscription", "test-filter", "orders", "billing", "-o", "json")
 	var response map[string][]any
 	require.NoError(t, json.Unmarshal([]byte(r.stdout), &response))
 	require.Equal(t, map[string][]any{"value": {}}, response)
+}
+
+func TestTopicTestFilter(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.topic("acted")
+	filter, event := writtenFile(t, `{"subjectEndsWith":"1"}`), writtenFile(t, order("9", 1))
+	tried := func(flags ...string) []string { return append([]string{"topic", "test-filter", "acted"}, flags...) }
+	require.JSONEq(t, h.manage(http.StatusOK, http.MethodPost, "/v1/topics/acted/testFilter",
+		`{"filter":{"subjectEndsWith":"1"},"event":`+order("9", 1)+`}`),
+		mustJSON(t, h.object(tried("--filter", filter, "--event", event)...)))
+	said := words(h.run(0, tried("--filter", filter, "--event", event)...).stdout)
+	require.Equal(t, "EVENT ID TYPE SUBJECT MATCHED CLAUSE WHY NOT", said[0])
+	require.Regexp(t, `^9 shop.order \S+ no subjectEndsWith the subject is .*, but must end with "1"$`, said[1])
+	require.Equal(t, "(0 of 1 event matched)", said[2])
+	h.run(2, tried("--filter", writtenFile(t, "{"))...)
+	h.run(2, tried("--filter", "-", "--event", "-")...)
+	h.run(2, tried("--event", event)...)
+	h.run(2, tried("--filter", filter, "--last", "51")...)
 }

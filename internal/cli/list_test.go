@@ -1,11 +1,10 @@
-package e2e
+package cli_test
 
 import (
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"regexp"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,24 +13,18 @@ import (
 // What is stored is listed and shown from the command line as the REST API has it.
 func TestListsFromTheCommandLine(t *testing.T) {
 	t.Parallel()
-	db := migratedDatabase(t)
-	n := startNode(t, db, "--role", "api")
-	key := n.topic("orders")
-	n.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/billing",
+	h := newHost(t)
+	key := h.topic("orders")
+	h.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/billing",
 		`{"endpointUrl":"http://127.0.0.1:1/","endpointValidation":"skip","maxEventsPerBatch":10}`)
 	for i := range 5 {
-		n.publish("orders", key, order(fmt.Sprint(i), i))
+		h.publish("orders", key, order(fmt.Sprint(i), i))
 	}
-	n.manage(http.StatusOK, http.MethodPost, "/v1/topics/orders/subscriptions/billing/pause", "")
-	db.exec("INSERT INTO postrider_internal.batches (subscription_id, state, members, delivery_ids, bytes) " +
+	h.manage(http.StatusOK, http.MethodPost, "/v1/topics/orders/subscriptions/billing/pause", "")
+	h.exec("INSERT INTO postrider_internal.batches (subscription_id, state, members, delivery_ids, bytes) " +
 		"SELECT min(subscription_id), 'delivered', 5, array_agg(id ORDER BY id), 10 FROM postrider_internal.deliveries")
-	db.exec("UPDATE postrider_internal.deliveries d SET hold = NULL, batch_id = b.id FROM postrider_internal.batches b")
-	run := func(code int, line string, args ...string) string {
-		t.Helper()
-		r := postrider(t, n.cliEnv(), append(strings.Fields(line), args...)...)
-		require.Equal(t, code, r.code, "%s %s", r.stdout, r.stderr)
-		return r.stdout + r.stderr
-	}
+	h.exec("UPDATE postrider_internal.deliveries d SET hold = NULL, batch_id = b.id FROM postrider_internal.batches b")
+	run := h.line
 	listed := func(line string) (list []map[string]any) {
 		t.Helper()
 		require.NoError(t, json.Unmarshal([]byte(run(0, line+" -o json")), &list))
@@ -39,7 +32,7 @@ func TestListsFromTheCommandLine(t *testing.T) {
 	}
 	api := func(path string) (page struct{ Value any }) {
 		t.Helper()
-		require.NoError(t, json.Unmarshal([]byte(n.manage(http.StatusOK, http.MethodGet, path, "")), &page))
+		require.NoError(t, json.Unmarshal([]byte(h.manage(http.StatusOK, http.MethodGet, path, "")), &page))
 		return page
 	}
 	same := func(line, path string) {
@@ -109,8 +102,6 @@ func TestListsFromTheCommandLine(t *testing.T) {
 		require.Contains(t, run(1, line), says, line)
 	}
 }
-
-const zeroID = "00000000-0000-0000-0000-000000000000"
 
 var dueTime = regexp.MustCompile(`"nextAttemptAt": ?"[^"]*"`)
 

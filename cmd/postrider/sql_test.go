@@ -1,4 +1,4 @@
-package e2e
+package main
 
 import (
 	"strings"
@@ -11,7 +11,7 @@ import (
 
 func TestSQLOnlyReads(t *testing.T) {
 	t.Parallel()
-	db := migratedDatabase(t)
+	db := newDatabase(t)
 	t.Run("statement", func(t *testing.T) { // a group: what follows it runs when all of them are done
 		for _, row := range []struct{ name, statement, says string }{
 			{"insert", "INSERT INTO postrider_internal.nodes (id, host, version) VALUES ('x', 'x', 'x')", "permission " +
@@ -33,7 +33,7 @@ func TestSQLOnlyReads(t *testing.T) {
 		} {
 			t.Run(row.name, func(t *testing.T) {
 				t.Parallel()
-				r := postrider(t, db.env(), "sql", row.statement)
+				r := db.postrider("sql", row.statement)
 				require.Equal(t, 1, r.code)
 				require.Regexp(t, "^postrider: run the statement: .*("+row.says+")", r.stderr)
 				require.Empty(t, r.stdout)
@@ -41,57 +41,57 @@ func TestSQLOnlyReads(t *testing.T) {
 		}
 	})
 	require.Zero(t, one[int](db, "SELECT count(*) FROM postrider_internal.nodes"))
-	postrider(t, db.env(), "sql", "SELECT lo_create(0)") // PostgreSQL 15 runs it, newer ones reject it
+	db.postrider("sql", "SELECT lo_create(0)") // PostgreSQL 15 runs it, newer ones reject it
 	require.Zero(t, one[int](db, "SELECT count(*) FROM pg_largeobject_metadata"))
 }
 
 func TestSQLEndsAStatementThatTakesLong(t *testing.T) {
 	t.Parallel()
-	db := migratedDatabase(t)
-	r := postrider(t, db.env(), "sql", "--timeout", "1us", "SELECT pg_sleep(60)")
+	db := newDatabase(t)
+	r := db.postrider("sql", "--timeout", "1us", "SELECT pg_sleep(60)")
 	require.Equal(t, 1, r.code)
 	require.Contains(t, r.stderr, "statement timeout")
-	require.Equal(t, "30s", words(postrider(t, db.env(), "sql", "SHOW statement_timeout").stdout)[1])
-	require.Equal(t, "0", words(postrider(t, db.env(), "sql", "--timeout", "0", "SHOW statement_timeout").stdout)[1])
-	require.Equal(t, 2, postrider(t, db.env(), "sql", "--timeout=-1s", "SELECT 1").code)
+	require.Equal(t, "30s", words(db.postrider("sql", "SHOW statement_timeout").stdout)[1])
+	require.Equal(t, "0", words(db.postrider("sql", "--timeout", "0", "SHOW statement_timeout").stdout)[1])
+	require.Equal(t, 2, db.postrider("sql", "--timeout=-1s", "SELECT 1").code)
 }
 
 func TestSQLPrints(t *testing.T) {
 	t.Parallel()
-	db := migratedDatabase(t)
-	r := postrider(t, db.env(), "sql", "SELECT name, built_in FROM postrider.retry_policies WHERE name = 'ga-2021'")
+	db := newDatabase(t)
+	r := db.postrider("sql", "SELECT name, built_in FROM postrider.retry_policies WHERE name = 'ga-2021'")
 	require.Zero(t, r.code, r.stderr)
 	require.Equal(t, "name     built_in\nga-2021  true\n(1 row)\n", r.stdout)
 
-	r = postrider(t, db.env(), "sql", "SELECT sum(1.5) AS total, interval '90 seconds' AS span, NULL::numeric AS nothing")
+	r = db.postrider("sql", "SELECT sum(1.5) AS total, interval '90 seconds' AS span, NULL::numeric AS nothing")
 	require.Zero(t, r.code, r.stderr)
 	require.Equal(t, "total  span      nothing\n1.5    00:01:30  \n(1 row)\n", r.stdout)
 
-	r = postrider(t, db.env(), "sql", "-o", "json",
+	r = db.postrider("sql", "-o", "json",
 		"SELECT 1 AS n, NULL AS nothing, '00000000-0000-0000-0000-00000000000a'::uuid AS id")
 	require.Zero(t, r.code, r.stderr)
 	require.JSONEq(t, `{"n":1,"nothing":null,"id":"00000000-0000-0000-0000-00000000000a"}`, r.stdout)
 
 	const values = `SELECT 'a "b", c' AS x, E'two\nlines' AS y, NULL AS z, '{"n": 12345678901234567890.10}'::jsonb AS j,
 		       repeat('l', 100) AS l`
-	r = postrider(t, db.env(), "sql", "-o", "csv", values)
+	r = db.postrider("sql", "-o", "csv", values)
 	require.Zero(t, r.code, r.stderr)
 	require.Equal(t,
 		"x,y,z,j,l\n\"a \"\"b\"\", c\",\"two\nlines\",,\"{\"\"n\"\":12345678901234567890.10}\","+strings.Repeat("l", 100)+
 			"\n", r.stdout)
-	r = postrider(t, db.env(), "sql", "-o", "csv",
+	r = db.postrider("sql", "-o", "csv",
 		`SELECT -1 AS "@n", -1.5 AS m, '-1' AS t, '=1+1' AS f, E'\t+' AS g, interval '-1 day' AS i`)
 	require.Zero(t, r.code, r.stderr)
 	require.Equal(t, "'@n,m,t,f,g,i\n-1,-1.5,'-1,'=1+1,' +,'-1 day 00:00:00\n", r.stdout)
-	r = postrider(t, db.env(), "sql", "-o", "json", values)
+	r = db.postrider("sql", "-o", "json", values)
 	require.Zero(t, r.code, r.stderr)
 	require.Contains(t, r.stdout, `{"n":12345678901234567890.10}`, "every digit")
 }
 
 func TestSQLTimeout(t *testing.T) {
 	t.Parallel()
-	db := migratedDatabase(t)
-	r := postrider(t, db.env(), "sql", "--timeout", "50ms", "SELECT pg_sleep(60)")
+	db := newDatabase(t)
+	r := db.postrider("sql", "--timeout", "50ms", "SELECT pg_sleep(60)")
 	require.Equal(t, 1, r.code)
 	require.Regexp(t,
 		`canceling statement due to statement timeout.*; it was canceled after 50ms, raise --timeout`, r.stderr)
@@ -116,7 +116,7 @@ func TestSQLRejects(t *testing.T) {
 	} {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()
-			r := postrider(t, nil, append([]string{"sql"}, strings.Fields(args)...)...)
+			r := postrider(t, strings.NewReader(""), append([]string{"sql"}, strings.Fields(args)...)...)
 			require.Equal(t, 2, r.code, r.stderr)
 			require.Contains(t, r.stderr, says)
 		})
@@ -126,13 +126,13 @@ func TestSQLRejects(t *testing.T) {
 // Each question can be listed without a database, and run by its name with its subject.
 func TestSQLQuestions(t *testing.T) {
 	t.Parallel()
-	list := postrider(t, nil, "sql", "--questions")
+	list := postrider(t, strings.NewReader(""), "sql", "--questions")
 	require.Zero(t, list.code, list.stderr)
-	asJSON := postrider(t, nil, "sql", "--questions", "-o", "json")
+	asJSON := postrider(t, strings.NewReader(""), "sql", "--questions", "-o", "json")
 	require.Zero(t, asJSON.code, asJSON.stderr)
 	require.Equal(t, len(docs.Questions()), strings.Count(asJSON.stdout, `"sql":"`))
 
-	db := migratedDatabase(t)
+	db := newDatabase(t)
 	values := map[string]string{"topic": "orders", "subscription": "it's", "event-id": `\'; drop`}
 	for _, q := range docs.Questions() {
 		require.Regexp(t, `(?m)^\d+ +`+q.Name+` .*`+strings.TrimSuffix(q.Title, "?"), list.stdout)
@@ -140,7 +140,7 @@ func TestSQLQuestions(t *testing.T) {
 		for _, about := range q.About() {
 			args = append(args, "--"+about, values[about])
 		}
-		r := postrider(t, db.env(), args...)
+		r := db.postrider(args...)
 		require.Zero(t, r.code, "%s: %s", q.Name, r.stderr)
 		require.Contains(t, r.stdout, ",")
 	}
@@ -150,14 +150,14 @@ func TestSQLQuestions(t *testing.T) {
 // error.
 func TestSQLPrintsNoControlCharacters(t *testing.T) {
 	t.Parallel()
-	db := migratedDatabase(t)
+	db := newDatabase(t)
 	const text = `E'\x1b[2Jred\x07\u009b31m\r\n'`
 	for _, args := range [][]string{
 		{"SELECT " + text + " AS x, ARRAY[" + text + "] AS list, jsonb_build_object('k', " + text + ") AS object"},
 		{"-o", "json", "SELECT " + text + " AS x"},
 		{"SELECT (" + text + " || x)::integer FROM (VALUES ('a')) AS t(x)"},
 	} {
-		r := postrider(t, db.env(), append([]string{"sql"}, args...)...)
+		r := db.postrider(append([]string{"sql"}, args...)...)
 		for _, printed := range []string{r.stdout, r.stderr} {
 			require.NotRegexp(t, `[\x00-\x09\x0b-\x1f\x7f\x{80}-\x{9f}]`, printed)
 		}

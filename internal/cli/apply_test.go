@@ -1,4 +1,4 @@
-package e2e
+package cli_test
 
 import (
 	"fmt"
@@ -14,15 +14,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func applyVerb(t *testing.T, r *remote) {
-	t.Helper()
+func TestApply(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
 	name := filepath.Join(t.TempDir(), "postrider.yaml")
-	text := strings.ReplaceAll(fromRoot(t, "internal/cli/config/testdata/apply.yaml"), "ENDPOINT",
-		r.api+"/healthz")
+	declared, err := os.ReadFile("config/testdata/apply.yaml")
+	require.NoError(t, err)
+	text := strings.ReplaceAll(string(declared), "ENDPOINT", h.url+"/healthz")
 	apply := func(code int, flags ...string) string {
 		t.Helper()
 		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
-		done := r.run(t, code, append([]string{"apply", "-f", name}, flags...)...)
+		done := h.run(code, append([]string{"apply", "-f", name}, flags...)...)
 		require.NotContains(t, done.stdout+done.stderr, "secret\"", "secrets are masked")
 		require.NotContains(t, done.stdout+done.stderr, "s3cret")
 		return done.stdout + done.stderr
@@ -31,16 +33,16 @@ func applyVerb(t *testing.T, r *remote) {
 	require.Contains(t, dry, "+ policy applied\n")
 	require.Contains(t, dry, "/healthz?***")
 	require.Contains(t, dry, "(4 to create, 0 to change, 0 to delete, 0 unchanged)")
-	r.run(t, 1, "topic", "show", "applied")
+	h.run(1, "topic", "show", "applied")
 	require.Contains(t, apply(2), "use --yes", "there is no terminal")
 	require.Contains(t, apply(0, "--yes"),
 		"created policy applied\ncreated topic applied\ncreated subscription applied/one\ncreated subscription applied/two\n")
 	require.Contains(t, apply(0, "--dry-run"), "(0 to create, 0 to change, 0 to delete, 4 unchanged)",
 		"what was applied is as it is said")
 	require.Contains(t, apply(0, "--yes"), "(0 to create, 0 to change, 0 to delete, 4 unchanged)")
-	require.Contains(t, mustJSON(t, r.object(t, "subscription", "show", "applied", "one")), `"policy":"applied"`)
+	require.Contains(t, mustJSON(t, h.object("subscription", "show", "applied", "one")), `"policy":"applied"`)
 
-	r.run(t, 0, "subscription", "update", "applied", "two", "--labels", "by-hand", "--max-events-per-batch", "5")
+	h.run(0, "subscription", "update", "applied", "two", "--labels", "by-hand", "--max-events-per-batch", "5")
 	text = strings.NewReplacer("code=secret", "code=other", "s3cret", "s4cret", "maxDeliveryAttempts: 5",
 		"maxDeliveryAttempts: 6", "[1, 2]", "[1, 3]").Replace(text)
 	changed := apply(0, "--yes")
@@ -60,7 +62,7 @@ func applyVerb(t *testing.T, r *remote) {
 	require.Contains(t, mistakes, "nothing was changed; fix these errors of the file")
 	require.Contains(t, mistakes, "subscription applied/one: retryPolicy.maxDeliveryAttempts must be between 1 and 9")
 	require.Contains(t, mistakes, "subscription applied/two: maxEventsPerBatch must be between 1 and 5000")
-	require.Empty(t, r.object(t, "subscription", "show", "applied", "two")["labels"])
+	require.Empty(t, h.object("subscription", "show", "applied", "two")["labels"])
 
 	text = "topics: [{name: Applied}]\nsubscriptions: [{topic: applied, name: ONE, endpointUrl: https://example.com}]"
 	mistakes = apply(1, "--yes")
@@ -70,9 +72,10 @@ func applyVerb(t *testing.T, r *remote) {
 }
 
 // apply does not overwrite changes of other clients since the comparison.
-func applyTooLate(t *testing.T, r *remote) {
-	t.Helper()
-	behind, err := url.Parse(r.api)
+func TestApplyOfAnOldComparison(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	behind, err := url.Parse(h.url)
 	require.NoError(t, err)
 	file := writtenFile(t, "policies: [{name: raced, stepsInSeconds: [1]}]")
 	for _, meanwhile := range []struct {
@@ -85,33 +88,35 @@ func applyTooLate(t *testing.T, r *remote) {
 		proxy := httputil.NewSingleHostReverseProxy(behind)
 		between := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 			if request.Method == http.MethodPut { // what apply has read is not the newest any more
-				r.manage(meanwhile.status, http.MethodPut, "/v1/policies/raced", "{"+meanwhile.steps+"}")
+				h.manage(meanwhile.status, http.MethodPut, "/v1/policies/raced", "{"+meanwhile.steps+"}")
 			}
 			proxy.ServeHTTP(w, request)
 		}))
 		t.Cleanup(between.Close)
-		late := r.run(t, 1, "apply", "-f", file, "--yes", "--url", between.URL)
+		late := h.run(1, "apply", "-f", file, "--yes", "--url", between.URL)
 		require.Contains(t, late.stdout, meanwhile.shown)
 		require.Contains(t, late.stderr, "policy raced was rejected: another client has changed it since it was compared")
-		require.Contains(t, r.manage(http.StatusOK, http.MethodGet, "/v1/policies/raced", ""), meanwhile.steps)
+		require.Contains(t, h.manage(http.StatusOK, http.MethodGet, "/v1/policies/raced", ""), meanwhile.steps)
 	}
 }
 
 // pruneVerb only plans deletions, because the service is shared.
-func pruneVerb(t *testing.T, r *remote) {
-	t.Helper()
-	r.topic("pruned")
-	r.subscribe("pruned", "gone", r.api+"/healthz")
+func TestApplyPrunes(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.topic("pruned")
+	h.subscribe("pruned", "gone", h.url+"/healthz")
 	file := writtenFile(t, `{"topics": []}`)
-	require.Contains(t, r.run(t, 0, "apply", "-f", file, "--yes").stdout, "0 to delete")
-	said := r.run(t, 3, "apply", "-f", file, "--dry-run", "--prune").stdout
+	require.Contains(t, h.run(0, "apply", "-f", file, "--yes").stdout, "0 to delete")
+	said := h.run(3, "apply", "-f", file, "--dry-run", "--prune").stdout
 	require.Less(t, strings.Index(said, "- subscription pruned/gone\n"), strings.Index(said, "- topic pruned\n"))
 	require.NotContains(t, said, "topic postrider.system")
 	require.NotContains(t, said, "policy ga-2021")
 }
 
-func applyAzure(t *testing.T, r *remote) {
-	t.Helper()
+func TestApplyOfAnAzureList(t *testing.T) {
+	t.Parallel()
+	h := newDelivering(t)
 	busy := busyEndpoint(t)
 	const id = "/subscriptions/s/resourceGroups/g/providers/Microsoft.EventGrid/topics/azured"
 	subscription := func(name, rest string) string {
@@ -131,7 +136,7 @@ func applyAzure(t *testing.T, r *remote) {
 			id, "/subscriptions/s/providers/Microsoft.Storage/storageAccounts/acc", 1),
 	}, ",") + "]"
 	file := writtenFile(t, list)
-	dry := r.run(t, 3, "apply", "-f", file, "--dry-run")
+	dry := h.run(3, "apply", "-f", file, "--dry-run")
 	for _, note := range []string{
 		"plain: azureActiveDirectoryTenantId is not supported", "plain: omitted secret header X-S",
 		"hub: omitted, because endpointType EventHub is not supported",
@@ -141,12 +146,12 @@ func applyAzure(t *testing.T, r *remote) {
 	}
 	require.Contains(t, dry.stdout, "+ topic azured\n+ subscription azured/plain\n")
 	require.Contains(t, dry.stdout, "(2 to create, ")
-	require.Contains(t, r.run(t, 0, "apply", "-f", file, "--yes").stdout,
+	require.Contains(t, h.run(0, "apply", "-f", file, "--yes").stdout,
 		"created topic azured\ncreated subscription azured/plain\n")
-	require.Contains(t, r.run(t, 0, "apply", "-f", file, "--dry-run").stdout, "0 to change")
-	r.run(t, 0, "subscription", "update", "azured", "plain", "--unset", "filter.includedEventTypes")
-	r.run(t, 0, "subscription", "create", "azured", "other", "--endpoint", busy)
-	again := r.run(t, 3, "apply", "-f", file, "--dry-run", "--prune").stdout
+	require.Contains(t, h.run(0, "apply", "-f", file, "--dry-run").stdout, "0 to change")
+	h.run(0, "subscription", "update", "azured", "plain", "--unset", "filter.includedEventTypes")
+	h.run(0, "subscription", "create", "azured", "other", "--endpoint", busy)
+	again := h.run(3, "apply", "-f", file, "--dry-run", "--prune").stdout
 	require.Contains(t, again, "    ~ filter.includedEventTypes: [\"All\"] → [\"A\"]\n")
 	require.Contains(t, again, "- subscription azured/other\n")
 	require.NotContains(t, again, "- topic", "such a list names no topics")

@@ -1,4 +1,4 @@
-package e2e
+package cli_test
 
 import (
 	"fmt"
@@ -13,22 +13,16 @@ import (
 // A file has the ids of an operation, and an operation that counts another number than expected changes nothing.
 func TestBulkVerbs(t *testing.T) {
 	t.Parallel()
-	db := migratedDatabase(t)
-	n := startNode(t, db)
-	key := n.topic("orders")
-	n.manage(201, "PUT", "/v1/topics/orders/subscriptions/billing",
+	h := newDelivering(t)
+	key := h.topic("orders")
+	h.manage(201, "PUT", "/v1/topics/orders/subscriptions/billing",
 		`{"endpointUrl":"http://127.0.0.1:1/","endpointValidation":"skip"}`)
-	n.manage(200, "POST", "/v1/topics/orders/subscriptions/billing/pause", "")
-	ids := db.deadLetters(6)
+	h.manage(200, "POST", "/v1/topics/orders/subscriptions/billing/pause", "")
+	ids := h.deadLetters(6)
 	file := filepath.Join(t.TempDir(), "ids.txt")
 	require.NoError(t, os.WriteFile(file, []byte(strings.Join(ids[:4], "\n")+"\n"+ids[0]+"\n"), 0o600))
-	run := func(code int, args ...string) result {
-		t.Helper()
-		r := postrider(t, n.cliEnv(), args...)
-		require.Equal(t, code, r.code, r.stderr+r.stdout)
-		return r
-	}
-	db.exec("SELECT postrider.redeliver('" + ids[0] + "')")
+	run := h.run
+	h.exec("SELECT postrider.redeliver('" + ids[0] + "')")
 	require.Equal(t, "3 dead letters match.\n", run(0, "deadletter", "redeliver", "--ids-from", file, "--dry-run").stdout)
 	wrong := run(1, "deadletter", "redeliver", "--ids-from", file, "--expected-count", "4")
 	require.Contains(t, wrong.stderr, "expected 4, found 3; nothing was changed")
@@ -36,10 +30,10 @@ func TestBulkVerbs(t *testing.T) {
 		"done, 3 of 3 redelivered, 0 skipped, 0 failed.")
 	require.Contains(t, run(0, "deadletter", "redeliver", "--again", "--ids-from", file).stdout, "4 of 4 redelivered")
 	require.Contains(t, run(0, "deadletter", "purge", "--yes", "--ids-from", file).stdout, "4 of 4 purged")
-	require.Equal(t, int64(2), one[int64](db, "SELECT count(*) FROM postrider.dead_letters"))
+	require.Equal(t, int64(2), one[int64](h, "SELECT count(*) FROM postrider.dead_letters"))
 
 	for i := range 3 {
-		n.publish("orders", key, order(fmt.Sprint(i), i))
+		h.publish("orders", key, order(fmt.Sprint(i), i))
 	}
 	require.Equal(t, "11 pending deliveries match.\n",
 		run(0, "delivery", "cancel", "--topic", "orders", "--dry-run").stdout)

@@ -1,4 +1,4 @@
-package e2e
+package cli_test
 
 import (
 	"encoding/json"
@@ -8,37 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// deadLetters stores n dead letters of event subscription billing of topic orders.
-func (d *database) deadLetters(n int) (ids []string) {
-	for i := range n {
-		id := fmt.Sprintf("0198c5a0-7b1e-7c3a-9d52-%012d", i)
-		d.exec(fmt.Sprintf(`INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id,
-			    topic_id, topic, subscription, endpoint_base_url, reason, attempts, last_status,
-			time_to_live_since, published_at, event_uuid, event_id, event_type, subject, source, data_version, schema,
-			retry_policy,
-			    body)
-			SELECT '%[1]s', now() - interval '1 hour' + %[2]d * interval '1 second', %[2]d, s.id, s.topic_id, 'orders',
-			       'billing', 'https://example.com', 'MaxDeliveryAttemptsExceeded', 30, 503, now(), now(),
-			gen_random_uuid(), 'e-%[2]d', 'Shop.OrderPlaced', 'orders/%[2]d', '', '1', 'EventGridSchema', 'ga-2021',
-			    '{"id":"e-%[2]d"}' FROM postrider_internal.event_subscriptions s`, id, i))
-		ids = append(ids, id)
-	}
-	return ids
-}
-
 func TestDeadletterVerbs(t *testing.T) {
 	t.Parallel()
-	db := migratedDatabase(t)
-	n := startNode(t, db, "--role", "api")
-	n.topic("orders")
-	n.subscribe("orders", "billing", "http://127.0.0.1:1/")
-	ids := db.deadLetters(4)
-	run := func(code int, args ...string) result {
-		t.Helper()
-		r := postrider(t, n.cliEnv(), append([]string{"deadletter"}, args...)...)
-		require.Equal(t, code, r.code, r.stderr+r.stdout)
-		return r
-	}
+	h := newHost(t)
+	h.topic("orders")
+	h.subscribe("orders", "billing", "http://127.0.0.1:1/")
+	ids := h.deadLetters(4)
+	run := func(code int, args ...string) result { return h.run(code, append([]string{"deadletter"}, args...)...) }
 	require.Regexp(t,
 		`(?s)^ID +CREATED .*\n`+ids[3]+
 			` .* orders +billing +e-3 +Shop.OrderPlaced +MaxDeliveryAttemptsExceeded +30 +503 +-\n`+ids[2],
@@ -82,14 +58,14 @@ func TestDeadletterVerbs(t *testing.T) {
 
 	require.Equal(t, ids[3]+"  purged\n", run(0, "purge", ids[3], "--yes").stdout)
 	require.Contains(t, run(1, "purge", ids[3], "--yes").stderr, "does not exist")
-	require.Equal(t, int64(3), one[int64](db, "SELECT count(*) FROM postrider.deliveries"))
+	require.Equal(t, int64(3), one[int64](h, "SELECT count(*) FROM postrider.deliveries"))
 	require.Equal(t, int64(3),
-		one[int64](db, "SELECT count(*) FROM postrider.audit WHERE actor = 'admin' AND action = 'dead_letter_redelivered'"))
+		one[int64](h, "SELECT count(*) FROM postrider.audit WHERE actor = 'admin' AND action = 'dead_letter_redelivered'"))
 }
 
 func TestDeadletterUsage(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, migratedDatabase(t), "--role", "api")
+	h := newHost(t)
 	for code, rows := range map[int]map[string][]string{
 		2: {
 			"choose dead letters with ids, filters such as --topic, --ids-from or --all": {"redeliver"},
@@ -117,9 +93,7 @@ func TestDeadletterUsage(t *testing.T) {
 		},
 	} {
 		for says, args := range rows {
-			r := postrider(t, n.cliEnv(), append([]string{"deadletter"}, args...)...)
-			require.Equal(t, code, r.code, "%v: %s", args, r.stderr)
-			require.Contains(t, r.stderr, says)
+			require.Contains(t, h.run(code, append([]string{"deadletter"}, args...)...).stderr, says)
 		}
 	}
 }

@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/alecthomas/kong"
+	kongcompletion "github.com/jotaen/kong-completion"
+
+	"postrider/internal/cli/config"
+	"postrider/internal/terminal"
+)
+
+// Program is a command line with verbs.
+type Program struct {
+	Verbs   any               // for kong: a pointer to a struct of verbs
+	Explain func(error) error // returns the error to report for that of a verb; nil: the same
+	Options []kong.Option
+}
+
+// exitCode is the panic by which kong ends a run: after --help, --version and wrong usage.
+type exitCode int
+
+// Run executes one command line and returns the exit code: 0 success, 1 failure, 2 wrong usage (also bad values).
+func (p Program) Run(ctx context.Context, std terminal.Streams, args []string) (code int) {
+	defer func() {
+		if ended := recover(); ended != nil {
+			exit, ok := ended.(exitCode)
+			if !ok {
+				panic(ended)
+			}
+			code = min(int(exit)*2, 2) // kong's own code: 80 for wrong usage, 1 for a bad value in the environment
+		}
+	}()
+	parser, err := p.parser(ctx, std)
+	if err != nil {
+		fmt.Fprintln(std.Err, "postrider:", err)
+		return 1
+	}
+	kongcompletion.Register(parser) // exits if a shell requests completions
+	k, err := parser.Parse(args)
+	if err != nil {
+		reportUsage(parser, std.Err, args, err)
+		return 2
+	}
+	if err = terminal.CheckRanges(k); err == nil {
+		err = k.Run()
+	}
+	if p.Explain != nil {
+		err = p.Explain(err)
+	}
+	var coded *terminal.ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &coded):
+		return coded.Code
+	}
+	fmt.Fprintln(std.Err, "postrider:", terminal.PlainLines(err.Error()))
+	return terminal.Either(terminal.IsUsage(err), 2, 1)
+}
+
+func (p Program) parser(ctx context.Context, std terminal.Streams) (*kong.Kong, error) {
+	return kong.New(p.Verbs, append(append(terminal.TimeFlags(), p.Options...),
+		kong.Name("postrider"),
+		kong.ShortUsageOnError(),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.Writers(std.Out, std.Err),
+		kong.Bind(std),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.PostBuild(terminal.DescribeVerbs),
+		kong.Exit(func(code int) { panic(exitCode(code)) }),
+	)...)
+}
+
+// reportUsage prints a rejected command line's error, the usage and a hint. The usage must not go into a pipe.
+func reportUsage(parser *kong.Kong, stderr io.Writer, args []string, err error) {
+	defer fmt.Fprint(stderr, config.MisreadList(args, err))
+	parser.Stdout = stderr
+	parser.FatalIfErrorf(err)
+}

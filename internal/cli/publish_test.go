@@ -1,0 +1,88 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestPublish(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	key := h.topic("published")
+	file := writtenFile(t, cloudEvent("p1")+"\n[]\n["+cloudEvent("p2")+",\n"+cloudEvent("p3")+"]")
+	var summary struct{ Sent, Accepted, Failed, Requests int }
+	require.NoError(t,
+		json.Unmarshal([]byte(h.run(0, "publish", "published", file, "--batch", "2", "-o", "json").stdout), &summary))
+	require.Equal(t, []int{3, 3, 0, 2}, []int{summary.Sent, summary.Accepted, summary.Failed, summary.Requests})
+	body := one[string](h, "SELECT body_text FROM postrider.events WHERE topic = 'published' AND event_id = 'p2'")
+	require.Equal(t, cloudEvent("p2"), body, "to the last byte")
+
+	h.run(0, "publish", "published", "--sample", "--count", "30", "--rate", "200")
+	h.run(0, "publish", "published", "--type", "Shop.Opened", "--subject", "shops/1", "--data",
+		`{"n": 12345678901234567890}`)
+	require.Contains(t,
+		one[string](h, "SELECT body_text FROM postrider.events WHERE topic = 'published' AND event_type = 'Shop.Opened'"),
+		"12345678901234567890")
+	require.Equal(t, 34, one[int](h, "SELECT count(*)::int FROM postrider.events WHERE topic = 'published'"))
+
+	wrong := writtenFile(t,
+		cloudEvent("p4")+cloudEvent("p5")+`{"specversion":"1.0","id":"p6","source":"/s"}`+cloudEvent("p7"))
+	require.Contains(t, h.run(1, "publish", "published", wrong, "--batch", "1").stderr,
+		"event 3 was not accepted: event 3.type: is required")
+	require.Equal(t, 2,
+		one[int](h, "SELECT count(*)::int FROM postrider.events WHERE topic = 'published' "+
+			"AND event_id IN ('p4', 'p5', 'p7')"), "it stops there")
+	require.Contains(t, h.run(1, "publish", "published", wrong, "--batch", "1", "--keep-going").stdout,
+		"4 events to topic published")
+	require.Equal(t, 1,
+		one[int](h, "SELECT count(*)::int FROM postrider.events WHERE topic = 'published' AND event_id = 'p7'"))
+	broken := h.run(1, "publish", "published", writtenFile(t, cloudEvent("p8")+`{"id":`))
+	require.Contains(t, broken.stderr, "the file ends within an event")
+	require.Contains(t, broken.stdout, "1 accepted", "something was done: that is no wrong usage")
+	for _, second := range []string{"/none", "/"} {
+		rejected := h.run(2, "publish", "published", writtenFile(t, cloudEvent("p10")), second)
+		require.Empty(t, rejected.stdout)
+	}
+	require.Empty(t, h.run(2, "publish", "published", writtenFile(t, "no event")).stdout)
+	require.Zero(t, one[int](h, "SELECT count(*)::int FROM postrider.events WHERE event_id = 'p10'"),
+		"files are opened before anything is sent")
+
+	onlyTheKey := postrider(t, "publish", "published", "--url", h.url, "--api-key", "none", "--key", key,
+		writtenFile(t, cloudEvent("p9")))
+	require.Zero(t, onlyTheKey.code, onlyTheKey.stderr)
+	h.run(1, "publish", "published", file, "--key", "wrong")
+	require.Zero(t,
+		one[int](h, "SELECT count(*)::int FROM postrider.audit WHERE action = 'topic_keys_shown' AND topic = 'published'"),
+		"the API key publishes by itself")
+}
+
+// A key of scope publish may not read the topic it publishes to.
+func TestPublishByAPIKey(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.manage(http.StatusCreated, http.MethodPut, "/v1/topics/by-key", "{}")
+	h.topic("published")
+	with := func(name, scope string, args ...string) result {
+		made := h.manage(http.StatusCreated, http.MethodPost, "/v1/apiKeys", `{"name":"`+name+`","scope":"`+scope+`"}`)
+		var shown struct{ Key string }
+		require.NoError(t, json.Unmarshal([]byte(made), &shown))
+		return postrider(t, append([]string{"publish", "--url", h.url, "--api-key", shown.Key}, args...)...)
+	}
+	for name, args := range map[string][]string{
+		"cli-sample": {"by-key", "--sample", "--count", "2"},
+		"cli-type":   {"by-key", "--type", "Shop.Opened", "--subject", "shops/1"},
+		"cli-file":   {"published", writtenFile(t, cloudEvent("by-key"))},
+	} {
+		done := with(name, "publish", args...)
+		require.Zero(t, done.code, "%s: %s", name, done.stderr)
+	}
+	require.Equal(t, 3, one[int](h, "SELECT count(*)::int FROM postrider.events WHERE topic = 'by-key'"))
+	require.Equal(t, 1,
+		one[int](h, "SELECT count(*)::int FROM postrider.events WHERE topic = 'published' AND event_id = 'by-key'"))
+	rejected := with("cli-operator", "operate", "by-key", "--sample")
+	require.Equal(t, 1, rejected.code)
+	require.Contains(t, rejected.stderr, "publishing needs scope publish, or admin")
+}
