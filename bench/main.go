@@ -93,5 +93,5 @@ type loadFlags struct {
 // finish prints a report, and returns the error of lost events.
 func finish(f terminal.OutputFlag, report any, lost error) error {
 	f.Output = strings.Replace(f.Output, "table", "yaml", 1) // for people
-	return errors.Join(f.Print(report, nil), lost)
+	return errors.Join(f.Print(os.Stdout, report, nil), lost)
 }
