@@ -62,7 +62,7 @@ func setupSpec(t *testing.T, topic catalog.TopicSpec) *testnode.Node {
 	return tn
 }
 
-// useWorkers replaces the bundle's store by one with n workers.
+// useWorkers replaces the parts of the node by some with n workers.
 func useWorkers(t *testing.T, tn *testnode.Node, n int) {
 	t.Helper()
 	tn.System = tn.Beside(t, node.Options{Node: "node-1", MaxWorkers: n}).System // the invariants need the pool

@@ -25,7 +25,7 @@ SELECT count(*) FROM (
 
 const deliveredQuery = "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"
 
-// routing is a bundle whose publishes are routed from 11 deliveries on.
+// routing is a node whose publishes are routed from 11 deliveries on.
 func routing(t *testing.T) *testnode.Node {
 	t.Helper()
 	tn := setup(t)

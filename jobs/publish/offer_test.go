@@ -28,7 +28,7 @@ func takenOver(t *testing.T, s *node.System) []*queue.Work {
 	return jobs
 }
 
-// handingOff is a bundle with a store whose publishes hand at most most jobs to its workers, of one group.
+// handingOff is a node whose publishes hand at most most jobs to its workers, of one group.
 func handingOff(t *testing.T, most int) *testnode.Node {
 	t.Helper()
 	tn := testnode.Unchecked(t)

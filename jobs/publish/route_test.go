@@ -25,7 +25,7 @@ SELECT count(*) FROM (
       LEFT JOIN postrider.deliveries d ON d.system_id = e.system_id AND d.subscription = s.subscription
      GROUP BY e.system_id, s.subscription HAVING count(d.delivery_id) <> 1) wrong`
 
-// routed is a bundle whose publishes are routed from 11 deliveries on, with a topic and n event subscriptions.
+// routed is a node whose publishes are routed from 11 deliveries on, with a topic and n event subscriptions.
 func routed(t *testing.T, n int) *testnode.Node {
 	t.Helper()
 	tn := testnode.Unchecked(t)
