@@ -52,14 +52,12 @@ func TestFaultRestartsOfPostgresUnderLoad(t *testing.T) {
 
 // An administrator repeatedly ends postrider's sessions or cancels their statements.
 func TestFaultSessionsThatAnAdministratorEnds(t *testing.T) {
+	onlyWithFaults(t)
 	t.Parallel()
 	db, sink := migratedDatabase(t), newGate(t)
 	n := startNode(t, db)
 	load := publishStubbornly(t, &n.service, "orders", sink)
-	many := 40
-	if *faults {
-		many = 300
-	}
+	const many = 300
 	for _, how := range []string{"pg_cancel_backend", "pg_terminate_backend"} {
 		load.more(sink, 20)
 		ended := 0

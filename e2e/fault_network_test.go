@@ -233,19 +233,10 @@ func wired(t *testing.T) (w *wire, db *database, n *nodeProcess, load *stubborn,
 // Connections that end after their first message, their second, and so on: each step of a handshake, a preparation, a
 // transaction and its response is once the last.
 func TestFaultConnectionsThatAreCutAfterEveryMessage(t *testing.T) {
+	onlyWithFaults(t)
 	t.Parallel()
 	w, db, n, load, sink := wired(t)
-	var steps []int
-	for step := 1; step <= 40; step += max(1, step/2) {
-		steps = append(steps, step)
-	}
-	if *faults {
-		steps = steps[:0]
-		for step := range 60 {
-			steps = append(steps, step+1)
-		}
-	}
-	for _, step := range steps {
+	for step := 1; step <= 60; step++ {
 		for _, up := range []bool{true, false} {
 			full := new(atomic.Int64)
 			w.breaks(cutAfter(step, up, full))
@@ -263,6 +254,7 @@ func TestFaultConnectionsThatAreCutAfterEveryMessage(t *testing.T) {
 // Faults of which there is mostly the end to wait for are waited for together: one after the other, two at a time, they
 // would take a minute.
 func TestFaultsThatTakeTheirTime(t *testing.T) {
+	onlyWithFaults(t)
 	t.Parallel()
 	tests := map[string]func(*testing.T){
 		"a network that stalls":           networkStalls,
@@ -293,7 +285,7 @@ func networkStalls(t *testing.T) {
 			close(healed)
 		}
 	}))
-	<-time.After(faultTime(4*time.Second, 25*time.Second))
+	<-time.After(25 * time.Second)
 	w.heal()
 	close(healed)
 	load.flowsAgain(sink, "the network was back")
@@ -307,7 +299,7 @@ func connectionsGoSilent(t *testing.T) {
 	w, db, n, load, sink := wired(t)
 	load.flowsAgain(sink, "start")
 	w.breaks(swallows)
-	<-time.After(faultTime(3*time.Second, 20*time.Second))
+	<-time.After(20 * time.Second)
 	w.heal()
 	load.flowsAgain(sink, "the network took connections again")
 	n.publishMany("made-later", sink.url, 3) // needs the configuration to be read again
@@ -332,10 +324,7 @@ func responseOfAFetchIsLost(t *testing.T) {
 	n := startNode(t, w.through(db), "--role", "worker")
 	load := publishStubbornly(t, &startNode(t, db, "--role", "api").service, "orders", sink)
 	lost := new(atomic.Int64)
-	times := int64(12)
-	if *faults {
-		times = 40
-	}
+	const times = int64(40)
 	w.breaks(losesResponses("SET state = 'running', attempt = j.attempt + 1", times, lost))
 	eventually(t, "the responses are lost", func() bool { return lost.Load() > times })
 	w.heal()
@@ -353,7 +342,7 @@ func responseOfAFetchIsLost(t *testing.T) {
 	require.GreaterOrEqual(t, int64(marked), times/4,
 		"a quarter of the lost responses had a job at least: a fetch is also for the queue of routes, or finds nothing")
 	require.Equal(t, marked, one[int](db, "SELECT count(*) FROM postrider.delivery_attempts WHERE reruns > 0"))
-	require.Less(t, took, faultTime(patience, 25*time.Second), "a timeout of 15 s, and a second until the next check")
+	require.Less(t, took, 25*time.Second, "a timeout of 15 s, and a second until the next check")
 	requireNoDeadNode(t, n)
 }
 
@@ -384,11 +373,12 @@ func TestFaultLostResponseToAPublishsCommit(t *testing.T) {
 
 // Two connections are enough for everything, however slowly: the heartbeat has its own.
 func TestFaultTwoConnectionsAreEnough(t *testing.T) {
+	onlyWithFaults(t)
 	t.Parallel()
 	db, sink := migratedDatabase(t), newGate(t)
 	nodes := []*nodeProcess{startNode(t, db, "--max-conns", "2"), startNode(t, db, "--max-conns", "2")}
 	load := publishStubbornly(t, &nodes[0].service, "orders", sink)
-	<-time.After(faultTime(time.Second, 30*time.Second))
+	<-time.After(30 * time.Second)
 	load.flowsAgain(sink, "load on two connections")
 	load.settled(db, sink, 0)
 	require.Zero(t, load.rejected.Load())
