@@ -54,6 +54,6 @@ func TestCommandLineIsAProcess(t *testing.T) {
 
 	tail := startProcess(t, n.cliEnv(), program, "tail")
 	eventually(t, "it follows", func() bool { return strings.Contains(tail.stderr.String(), "Following") })
-	code, _ := tail.stop()
+	code := tail.stop()
 	require.Zero(t, code, "a signal ends it in good order")
 }

@@ -107,7 +107,6 @@ func requireMadeAgain(t *testing.T, db *database, sink *gate, killed time.Time) 
 		after = append(after, again.Sub(killed).Round(time.Millisecond))
 	}
 	t.Logf("from the kill to the second arrival: %s to %s", slices.Min(after), slices.Max(after))
-	require.Less(t, slices.Max(after), 25*time.Second)
 	marked := one[[]string](db, "SELECT array_agg(event_id) FROM postrider.deliveries WHERE reruns > 0")
 	require.ElementsMatch(t, sink.cutIDs(), marked, "the interrupted are marked, and no others")
 }
@@ -172,7 +171,7 @@ func TestStoppedNodeReturnsItsJobs(t *testing.T) {
 		stopTimeout time.Duration
 		finish      bool // the endpoint responds while the node stops
 	}{
-		{"attempts in flight finish", 30 * time.Second, true},
+		{"attempts in flight finish", 10 * time.Minute, true}, // longer than the test waits
 		// Longer than the second that a job waits for its turn at an endpoint: those are put on hold, not cut.
 		{"attempts in flight are cut after the stop timeout", 2 * time.Second, false},
 	} {
@@ -187,7 +186,6 @@ func TestStoppedNodeReturnsItsJobs(t *testing.T) {
 			load := startPublishers(t, &stopped.service, "orders", key, 4)
 			eventually(t, "each node has 20 requests in flight", func() bool { return sink.held() == 40 })
 
-			began := time.Now()
 			stopped.signal(syscall.SIGTERM)
 			load.working.Wait() // the first thing a stopping node does is to take nothing new
 			if row.finish {
@@ -197,13 +195,6 @@ func TestStoppedNodeReturnsItsJobs(t *testing.T) {
 			}
 			require.Zero(t, stopped.wait())
 			require.NoFileExists(t, stopped.readyFile)
-			took := time.Since(began)
-			t.Logf("stopped in %s", took.Round(time.Millisecond))
-			if row.finish {
-				require.Less(t, took, row.stopTimeout)
-			} else {
-				require.Less(t, took, row.stopTimeout+15*time.Second)
-			}
 			require.Zero(t, one[int](db, "SELECT count(*) FROM postrider_internal.nodes WHERE id = $1", stopped.name),
 				"it gave its lease back")
 			if !row.finish {
@@ -236,7 +227,7 @@ func requireMarked(t *testing.T, db *database, sink *gate, finished bool) {
 // A client that sends half a request must not hold up a stop.
 func TestStopWaitsForNoHalfSentRequest(t *testing.T) {
 	t.Parallel()
-	node := startNode(t, migratedDatabase(t))
+	node := startNode(t, migratedDatabase(t), "--stop-timeout", "10m") // longer than the test waits
 	key := node.topic("orders")
 	conn, err := net.Dial("tcp", strings.TrimPrefix(node.api, "http://"))
 	require.NoError(t, err)
@@ -247,8 +238,5 @@ func TestStopWaitsForNoHalfSentRequest(t *testing.T) {
 	require.NoError(t, err)
 	node.publish("orders", key, cloudEvent("after")) // served after the half one arrived
 
-	code, took := node.stop()
-
-	require.Zero(t, code)
-	require.Less(t, took, 18*time.Second, "the stop timeout of attempts is 20 s")
+	require.Zero(t, node.stop())
 }

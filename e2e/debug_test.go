@@ -38,7 +38,7 @@ func TestDebugListener(t *testing.T) {
 		n.manage(http.StatusNotFound, http.MethodGet, "/debug/pprof/", "")
 		n.manage(http.StatusNotFound, http.MethodGet, "/debug/pprof/heap", "")
 		require.Zero(t, valueOf(n.scrape(), "go_memory_classes_total_bytes"))
-		code, _ := n.stop()
+		code := n.stop()
 		require.Zero(t, code)
 	}
 }

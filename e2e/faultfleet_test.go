@@ -447,7 +447,7 @@ func (f *faultFleet) end(patience time.Duration) {
 	f.t.Logf("drained after %s", time.Since(f.began).Round(time.Millisecond))
 	for _, n := range f.slots {
 		if n != nil {
-			code, _ := n.stop()
+			code := n.stop()
 			require.Zero(f.t, code)
 			f.requireSound(n)
 		}

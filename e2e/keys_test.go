@@ -98,7 +98,7 @@ func TestEncryptionKeyRotation(t *testing.T) {
 	turn := func(from *nodeProcess, to *nodeProcess) *nodeProcess {
 		api.Store(&to.api)
 		if from != nil {
-			code, _ := from.stop()
+			code := from.stop()
 			require.Zero(t, code)
 		}
 		return to

@@ -73,7 +73,7 @@ func TestServeNeedsTheSchema(t *testing.T) {
 func TestServeNeedsTheKeyTheDatabaseWasSetUpWith(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)
-	code, _ := startNode(t, db).stop()
+	code := startNode(t, db).stop()
 	require.Zero(t, code)
 	env := append(serveEnv(db), "POSTRIDER_ENCRYPTION_KEY="+otherEncryptionKey)
 	r := postrider(t, env, "serve", "--listen", "127.0.0.1:0")

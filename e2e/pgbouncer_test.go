@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -157,7 +156,7 @@ func TestPgBouncerDeliversRetriesAndDeadLetters(t *testing.T) {
 		one[string](db, "SELECT provisioning_state FROM postrider.event_subscriptions WHERE subscription = 'validated'"),
 		"no wake-up; the fetchers poll")
 	n.manage(http.StatusNoContent, http.MethodDelete, "/v1/topics/orders/subscriptions/accepted", "")
-	code, _ := n.stop()
+	code := n.stop()
 	require.Zero(t, code)
 	require.Empty(t, complaints(n))
 	require.Zero(t, one[int](db, "SELECT count(*) FROM postrider_internal.nodes"))
@@ -237,12 +236,10 @@ func TestWithoutTheSwitchPgBouncerIsNamed(t *testing.T) {
 			db := emptyDatabase(t)
 			db.url = startPgBouncer(t, db, row.setting).url
 			for _, verb := range []string{"serve --listen 127.0.0.1:0", "migrate up", "migrate status"} {
-				began := time.Now()
 				r := postrider(t, serveEnv(db), strings.Fields(verb)...)
 				require.Equal(t, 2, r.code, "%s: %s", verb, r.stderr)
 				require.Contains(t, r.stderr, row.says)
 				require.Contains(t, r.stderr, "set --pgbouncer or POSTRIDER_PGBOUNCER=true")
-				require.Less(t, time.Since(began), 20*time.Second, "it does not wait for what will not change")
 			}
 		})
 	}

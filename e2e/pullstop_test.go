@@ -29,7 +29,7 @@ func TestStoppedNodeRespondsToConsumers(t *testing.T) {
 	eventually(t, "the consumers wait", func() bool {
 		return valueOf(n.scrape(), "postrider_waiting_receivers") == 3
 	})
-	code, _ := n.stop()
+	code := n.stop()
 	require.Zero(t, code)
 	for range cap(results) {
 		require.Equal(t, result{http.StatusOK, `{"value":[]}`, nil}, <-results)

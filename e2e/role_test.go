@@ -45,7 +45,7 @@ func TestRoles(t *testing.T) {
 	db.drained()
 	require.ElementsMatch(t, []string{"e1", "e2", "e3"}, sink.arrivalsSoFar())
 	for _, n := range []*nodeProcess{api, worker} {
-		code, _ := n.stop()
+		code := n.stop()
 		require.Zero(t, code)
 		require.Empty(t, complaints(n))
 	}

@@ -128,7 +128,7 @@ func TestServeTLS(t *testing.T) {
 		postrider(t, nil, "topic", "list", "--url", strings.Replace(n.api, "https:", "http:", 1)).stderr,
 		"use https:// in --url")
 
-	code, _ := n.stop()
+	code := n.stop()
 	require.Zero(t, code)
 }
 
@@ -207,7 +207,7 @@ func TestDevWithTLS(t *testing.T) {
 	info, err := os.Stat(filepath.Join(filepath.Dir(d.info.CAFile), "key.pem"))
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
-	code, _ := d.stop()
+	code := d.stop()
 	require.Zero(t, code)
 	_, err = os.Stat(d.info.CAFile)
 	require.ErrorIs(t, err, os.ErrNotExist, "removed with the database")

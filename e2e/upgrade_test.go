@@ -67,7 +67,7 @@ func TestUpgradeKeepsPendingDeliveries(t *testing.T) {
 	n.subscribe("orders", "billing", sink.url)
 	n.manage(http.StatusOK, http.MethodPost, "/v1/topics/orders/subscriptions/billing/pause", "")
 	n.publish("orders", key, cloudEvents("e", 5))
-	code, _ := n.stop()
+	code := n.stop()
 	require.Zero(t, code)
 
 	status, err := migrations.ReadStatus(t.Context(), db.pool)
