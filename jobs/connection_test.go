@@ -131,9 +131,6 @@ type tokenServer struct {
 	life     atomic.Int64 // seconds
 }
 
-// tokenWait is longer than the pause after a failure of a token server.
-const tokenWait = 1500 * time.Millisecond
-
 const plantedClientSecret = "pl@nted client/secret+1"
 
 func newTokenServer(t *testing.T) *tokenServer {

@@ -3,7 +3,6 @@ package jobs_test
 import (
 	"flag"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"os"
 	"testing"
@@ -67,8 +66,6 @@ func useWorkers(t *testing.T, tn *testnode.Node, n int) {
 	t.Helper()
 	tn.System = tn.Beside(t, node.Options{Node: "node-1", MaxWorkers: n}).System // the invariants need the pool
 }
-
-func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // subscribe creates an event subscription for all events of the topic.
 func subscribe(

@@ -18,7 +18,7 @@ func TestGuessingIsLimited(t *testing.T) {
 	keys := node.put("/v1/topics/orders", "").json(201)
 	key1, key2, reader := keys["key1"].(string), keys["key2"].(string), node.apiKey("ci", "read", "")
 	const path = "/topics/orders/api/events"
-	for name, row := range map[string]struct {
+	for name, row := range map[string]struct { //nolint:paralleltest // one after the other: they share addresses
 		status int
 		guess  func(s *service, n int) response
 	}{

@@ -22,7 +22,7 @@ func inEnvironment(t *testing.T, env []string, args ...string) result {
 func TestServeNamesTheSettingThatIsWrong(t *testing.T) { //nolint:paralleltest // it sets environment variables
 	const url = "POSTRIDER_DATABASE_URL=postgres://user:hunter2@127.0.0.1:1/db"
 	const key = "POSTRIDER_ENCRYPTION_KEY=" + testEncryptionKey
-	for _, row := range []struct {
+	for _, row := range []struct { //nolint:paralleltest // as above
 		name string
 		env  []string
 		args []string
@@ -80,7 +80,7 @@ func TestServeNamesTheSettingThatIsWrong(t *testing.T) { //nolint:paralleltest /
 		},
 		{"unknown flag", []string{url, key}, []string{"--maximum"}, "--maximum"},
 	} {
-		t.Run(row.name, func(t *testing.T) { //nolint:paralleltest // as above
+		t.Run(row.name, func(t *testing.T) {
 			r := inEnvironment(t, row.env, append([]string{"serve", "--listen", "127.0.0.1:0"}, row.args...)...)
 			require.Equal(t, 2, r.code, r.stderr)
 			require.Contains(t, r.stderr, row.says)

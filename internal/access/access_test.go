@@ -234,9 +234,11 @@ func TestWhatEndsSessions(t *testing.T) {
 		{"nothing", put(access.UserSpec{Role: access.RoleViewer, Disabled: new(false)}), true, ""},
 		{"another role", put(access.UserSpec{Role: access.RoleAdmin}), false, `user_replaced - {"role": "admin",` +
 			` "user": "anna"}`},
-		{"a password", put(access.UserSpec{Role: access.RoleAdmin, Password: new(testnode.Password)}), false,
+		{
+			"a password", put(access.UserSpec{Role: access.RoleAdmin, Password: new(testnode.Password)}), false,
 			`user_replaced - ` +
-			`{"user": "anna", "password": true}`},
+				`{"user": "anna", "password": true}`,
+		},
 		{"the wrong old password", func(ctx context.Context) error {
 			require.ErrorIs(t, users.ChangePassword(ctx, "anna", wrongPassword, testnode.Password), access.ErrWrongCredentials)
 			return nil
@@ -275,8 +277,11 @@ func TestWhatEndsSessions(t *testing.T) {
 			require.Equal(t, step.stays, err == nil, step.name)
 		}
 		if !step.stays {
-			testnode.Within(t, fmt.Sprintf("%s: within a second elsewhere", step.name), func() bool { _,
-				err := far.SessionOf(t.Context(), one); return err != nil })
+			testnode.Within(t, fmt.Sprintf("%s: within a second elsewhere", step.name), func() bool {
+				_,
+					err := far.SessionOf(t.Context(), one)
+				return err != nil
+			})
 		}
 		_, err = users.SessionOf(t.Context(), bobs)
 		require.NoError(t, err, step.name)
@@ -299,8 +304,10 @@ func TestRejectedChangesAreLogged(t *testing.T) {
 	tn.Exec(t, "ALTER TABLE postrider_internal.users ADD CONSTRAINT planted CHECK (name <> 'anna')")
 	var log bytes.Buffer
 	s := tn.Beside(t, node.Options{Node: "node-2", Logger: slog.New(slog.NewJSONHandler(&log, nil))}).System
-	_, err := s.Access.PutUser(t.Context(), "anna", access.UserSpec{Role: access.RoleAdmin,
-		Password: new(testnode.Password)})
+	_, err := s.Access.PutUser(t.Context(), "anna", access.UserSpec{
+		Role:     access.RoleAdmin,
+		Password: new(testnode.Password),
+	})
 	require.ErrorIs(t, err, postgres.ErrConflict)
 	require.NotContains(t, err.Error(), "planted")
 	require.Contains(t, log.String(), "planted")

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestDeadletterEditAndPatch(t *testing.T) { //nolint:paralleltest // it sets environment variables
+func TestDeadletterEditAndPatch(t *testing.T) {
 	h := newHost(t)
 	h.topic("orders")
 	h.subscribe("orders", "billing", "http://127.0.0.1:1/")

@@ -25,7 +25,9 @@ func TestChecks(t *testing.T) {
 		"internal/query/sql/list.sql": "SELECT 1\n-- part.sql\n",
 		"internal/query/sql/part.sql": "LIMIT 1\n",
 		"web/static/a.min.js":         "",
-		vendoredLicenses:              "a.min.js",
+		vendoredLicenses:              "a.min.js\nb@1.0.0\n",
+		editorLock: `{"packages":{"":{},"node_modules/b":{"version":"1.0.0","license":"MIT"},` +
+			`"node_modules/esbuild":{"version":"1.0.0","license":"MIT"}}}`,
 	}
 	for _, line := range imports {
 		for _, name := range strings.Fields(line.packages + " " + line.may) {
@@ -72,6 +74,7 @@ func TestChecks(t *testing.T) {
 		{"internal/query/b.go", `sql("none")`, "internal/query/b.go: no file internal/query/sql/none.sql"},
 		{"internal/query/sql/b.sql", "SELECT 2\n", "internal/query/sql/b.sql: no statement uses this file: remove it"},
 		{"web/static/b.min.css", "a\n", "web/static/b.min.css: web/static/LICENSES.txt has no license of it: add one"},
+		{editorLock, "}", editorLock + ": no list of packages: invalid character '}' after top-level value"},
 		{"internal/ledger/x.txt", "", "internal/gendocs/imports.go: no package internal/ledger: change the list"},
 	} {
 		found := problems(row.file, row.text)

@@ -56,8 +56,10 @@ func TestRotateKeys(t *testing.T) {
 	pool, err := postgres.OpenPool(t.Context(), tn.URL, 8)
 	require.NoError(t, err)
 	defer pool.Close()
-	behind, err := node.New(t.Context(), node.Options{Pool: pool, Sealer: sealer(t, testnode.Key, testnode.OtherKey),
-		Node: "behind"})
+	behind, err := node.New(t.Context(), node.Options{
+		Pool: pool, Sealer: sealer(t, testnode.Key, testnode.OtherKey),
+		Node: "behind",
+	})
 	require.NoError(t, err)
 	var changing sync.WaitGroup
 	changed := 0

@@ -15,7 +15,7 @@ func TestReadsOfAWeek(t *testing.T) {
 	t.Parallel()
 	tn := testnode.Unchecked(t)
 	require.NoError(t, testnode.FillWeek(t.Context(), tn.Pool, planDeliveries))
-	for _, test := range []struct {
+	for _, test := range []struct { //nolint:paralleltest // in this order
 		name string
 		run  func(*testing.T, *testnode.Node)
 	}{
@@ -25,7 +25,7 @@ func TestReadsOfAWeek(t *testing.T) {
 		{"deliveries of a time", testDeliveriesOfATime},
 		{"a look goes on where it ended", testALookGoesOnWhereItEnded}, // deletes a row in the end
 	} {
-		t.Run(test.name, func(t *testing.T) { test.run(t, tn) }) //nolint:paralleltest // in this order
+		t.Run(test.name, func(t *testing.T) { test.run(t, tn) })
 	}
 }
 

@@ -12,17 +12,17 @@ import (
 const tick = 10 * time.Millisecond
 
 // Count returns the number that a query returns. It works in cleanups, too.
-func (n *Node) Count(t testing.TB, query string, args ...any) int {
+func (tn *Node) Count(t testing.TB, query string, args ...any) int {
 	t.Helper()
 	var count int
-	require.NoError(t, n.Pool.QueryRow(context.WithoutCancel(t.Context()), query, args...).Scan(&count))
+	require.NoError(t, tn.Pool.QueryRow(context.WithoutCancel(t.Context()), query, args...).Scan(&count))
 	return count
 }
 
 // Become waits until a query returns a number.
-func (n *Node) Become(t testing.TB, want int, query string, args ...any) {
+func (tn *Node) Become(t testing.TB, want int, query string, args ...any) {
 	t.Helper()
-	Within(t, query, func() bool { return n.Count(t, query, args...) == want })
+	Within(t, query, func() bool { return tn.Count(t, query, args...) == want })
 }
 
 // Within waits until a condition holds, and looks less often the longer it takes.
@@ -36,16 +36,16 @@ func Within(t testing.TB, what string, holds func() bool) {
 }
 
 // Exec executes a statement.
-func (n *Node) Exec(t testing.TB, statement string, args ...any) {
+func (tn *Node) Exec(t testing.TB, statement string, args ...any) {
 	t.Helper()
-	_, err := n.Pool.Exec(t.Context(), statement, args...)
+	_, err := tn.Pool.Exec(t.Context(), statement, args...)
 	require.NoError(t, err)
 }
 
 // Text returns the text that a query returns.
-func (n *Node) Text(t testing.TB, query string, args ...any) string {
+func (tn *Node) Text(t testing.TB, query string, args ...any) string {
 	t.Helper()
 	var text string
-	require.NoError(t, n.Pool.QueryRow(t.Context(), query, args...).Scan(&text))
+	require.NoError(t, tn.Pool.QueryRow(t.Context(), query, args...).Scan(&text))
 	return text
 }

@@ -15,6 +15,7 @@ import (
 	"postrider/policy"
 )
 
+// Batching has an event subscription take batches.
 func Batching(maxEvents, kilobytes int) func(*catalog.SubscriptionSpec) {
 	return func(s *catalog.SubscriptionSpec) {
 		s.MaxEventsPerBatch, s.PreferredBatchSizeInKilobytes = &maxEvents, &kilobytes
@@ -29,6 +30,7 @@ func BatchingOrders(t testing.TB, maxEvents, kilobytes int) (*Node, *catalog.Sub
 	return tn, tn.Subscribe(t, "orders", "all", Batching(maxEvents, kilobytes))
 }
 
+// BatchJob is a fetched job of a batch, or a batch cutter.
 type BatchJob struct {
 	queue.JobToken
 	Cutter bool
@@ -94,6 +96,7 @@ func (tn *Node) CutOne(t testing.TB, sub *catalog.Subscription) *queue.Work {
 	return batches[0]
 }
 
+// BatchResult is a failed attempt of a batch.
 func BatchResult(
 	batch *queue.Work, sub *catalog.Subscription, verdict policy.Verdict, fates ...delivery.Fate,
 ) delivery.Result {

@@ -40,6 +40,7 @@ func (tn *Node) AfterExportDelay(t testing.TB) {
 		    export_abandon_at = export_abandon_at - interval '5 minutes'`)
 }
 
+// ClaimExports requires that so many exports begin.
 func (tn *Node) ClaimExports(t testing.TB, want int) {
 	t.Helper()
 	n, err := tn.System.Exports.ClaimExports(t.Context())
@@ -57,6 +58,7 @@ func (tn *Node) LoadExport(t testing.TB) (x *export.Export, job int64) {
 	return x, job
 }
 
+// RecordExport records what became of an export.
 func (tn *Node) RecordExport(t testing.TB, r export.Result) export.Exported {
 	t.Helper()
 	done, err := tn.System.Exports.RecordExport(t.Context(), &r)

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every pending delivery has exactly one of: a live job, and both name each other; a pending batch that has a live job
+// BrokenTokens counts violations: every pending delivery has exactly one of: a live job, and both name each other; a pending batch that has a live job
 // or a hold; a hold; the open set of an event subscription with a live batch cutter; or a consumer may receive it. And
 // every live job but a batch cutter has such a delivery or batch; a lock's job is one, too.
 const BrokenTokens = `
@@ -35,7 +35,7 @@ SELECT (SELECT count(*) FROM owners WHERE n <> 1)
             OR b.state = 'pending' AND b.members <> (SELECT count(*) FROM postrider_internal.deliveries d
                 WHERE d.batch_id = b.id))`
 
-// Every route has exactly one live job, and both name each other; and every live route job has such a route.
+// BrokenRoutes counts violations: every route has exactly one live job, and both name each other; and every live route job has such a route.
 const BrokenRoutes = `
 WITH live AS (SELECT id, (args ->> 'route')::bigint AS route FROM postrider_internal.river_job WHERE kind = 'route'
     AND finalized_at IS NULL)
@@ -44,13 +44,13 @@ SELECT (SELECT count(*) FROM postrider_internal.routes r WHERE (SELECT count(*) 
      + (SELECT count(*) FROM live WHERE NOT EXISTS (SELECT FROM postrider_internal.routes r WHERE r.id = live.route
          AND r.job_id = live.id))`
 
-// Every running operation has exactly one live job, and both name each other.
+// BrokenOperations counts violations: every running operation has exactly one live job, and both name each other.
 const BrokenOperations = `
 SELECT count(*) FROM postrider_internal.operations o
  WHERE (o.state = 'running')::int <> (SELECT count(*) FROM postrider_internal.river_job j WHERE j.kind = 'operation'
      AND j.finalized_at IS NULL AND j.args ->> 'o' = o.id::text AND j.id = o.job_id)`
 
-// A delivery that has ended is not pending, and has one row of history.
+// EndedTwice counts violations: a delivery that has ended is not pending, and has one row of history.
 const EndedTwice = `
 SELECT (SELECT count(*) - count(DISTINCT id) FROM postrider_internal.delivery_history)
      + (SELECT count(*) FROM postrider_internal.delivery_history JOIN postrider_internal.deliveries USING (id))
@@ -59,7 +59,7 @@ SELECT (SELECT count(*) - count(DISTINCT id) FROM postrider_internal.delivery_hi
              WHERE l.delivery_id = h.id AND l.id = h.dead_letter_id)
             OR (h.state = 'delivered') <> (h.reason IS NULL))`
 
-// The attempts of a delivery, alone and in a batch, are numbered 1, 2, 3, …, as many as the delivery counts and the
+// Miscounted counts violations: the attempts of a delivery, alone and in a batch, are numbered 1, 2, 3, …, as many as the delivery counts and the
 // limit allows. A late response is a second row of an attempt.
 const Miscounted = `
 WITH all_deliveries AS (
@@ -83,7 +83,7 @@ SELECT count(*) FROM all_deliveries
     OR all_deliveries.attempts > coalesce((s.settings #>> '{retryPolicy,maxDeliveryAttempts}')::integer,
        p.default_max_attempts)`
 
-// No attempt began before the time that the attempt before it had set, nor before the minimum delay of its status,
+// TooEarly counts violations: no attempt began before the time that the attempt before it had set, nor before the minimum delay of its status,
 // unless an operator requested it.
 const TooEarly = `
 SELECT count(*) FROM postrider_internal.delivery_attempts a
@@ -94,21 +94,21 @@ SELECT count(*) FROM postrider_internal.delivery_attempts a
        AND NOT EXISTS (SELECT FROM postrider.audit r WHERE r.action = 'delivery_retried'
            AND r.details ->> 'deliveryId' = b.delivery_id::text))`
 
-// The counted backlogs are equal to the real ones.
+// MiscountedBacklogs counts violations: the counted backlogs are equal to the real ones.
 const MiscountedBacklogs = `
 SELECT count(*) FROM (SELECT subscription_id, count(*) AS n FROM postrider_internal.deliveries GROUP BY 1) truth
   FULL JOIN postrider.backlogs counted USING (subscription_id)
   WHERE truth.n IS DISTINCT FROM counted.pending_deliveries`
 
 // RequireInvariants runs after every test of New. Each of the statements counts what must never be.
-func (n *Node) RequireInvariants(t testing.TB) {
+func (tn *Node) RequireInvariants(t testing.TB) {
 	t.Helper()
-	require.Zero(t, n.Count(t, BrokenTokens),
+	require.Zero(t, tn.Count(t, BrokenTokens),
 		"every pending delivery has exactly one live job, batch, hold, or batch cutter")
-	require.Zero(t, n.Count(t, BrokenRoutes), "every route has exactly one live job")
-	require.Zero(t, n.Count(t, BrokenOperations), "every operation has exactly one live job")
-	require.Zero(t, n.Count(t, EndedTwice), "every delivery ends once")
-	require.Zero(t, n.Count(t, Miscounted), "recorded attempts are counted and never exceed the limit")
-	require.Zero(t, n.Count(t, TooEarly), "no attempt runs before its time")
-	require.Zero(t, n.Count(t, MiscountedBacklogs), "backlogs are exact")
+	require.Zero(t, tn.Count(t, BrokenRoutes), "every route has exactly one live job")
+	require.Zero(t, tn.Count(t, BrokenOperations), "every operation has exactly one live job")
+	require.Zero(t, tn.Count(t, EndedTwice), "every delivery ends once")
+	require.Zero(t, tn.Count(t, Miscounted), "recorded attempts are counted and never exceed the limit")
+	require.Zero(t, tn.Count(t, TooEarly), "no attempt runs before its time")
+	require.Zero(t, tn.Count(t, MiscountedBacklogs), "backlogs are exact")
 }

@@ -74,14 +74,14 @@ type Node struct {
 func New(t testing.TB) *Node {
 	t.Helper()
 	url := testdb.New(t)
-	var n *Node
+	var tn *Node
 	t.Cleanup(func() { // the first cleanup runs last: after engines have stopped
-		if n != nil {
-			n.RequireInvariants(t)
+		if tn != nil {
+			tn.RequireInvariants(t)
 		}
 	})
-	n = Open(t, url, node.Options{Node: "node-1", MaxWorkers: 100})
-	return n
+	tn = Open(t, url, node.Options{Node: "node-1", MaxWorkers: 100})
+	return tn
 }
 
 // Unchecked is New for tests of statements, which make up rows that no engine leaves: the invariants are not required.
@@ -97,19 +97,19 @@ func Open(t testing.TB, url string, o node.Options) *Node {
 }
 
 // Beside opens another node on the same database, as another process does. Both report attempts to the same channel.
-func (n *Node) Beside(t testing.TB, o node.Options) *Node {
+func (tn *Node) Beside(t testing.TB, o node.Options) *Node {
 	t.Helper()
-	return n.Prepared(t, o, nil)
+	return tn.Prepared(t, o, nil)
 }
 
 // Prepared is Beside with a change of the parts before they run.
-func (n *Node) Prepared(t testing.TB, o node.Options, change func(*node.System)) *Node {
+func (tn *Node) Prepared(t testing.TB, o node.Options, change func(*node.System)) *Node {
 	t.Helper()
 	if o.MaxWorkers == 0 {
-		o.MaxWorkers = n.workers
+		o.MaxWorkers = tn.workers
 	}
-	other := open(t, n.URL, o, change)
-	other.Attempts = n.Attempts
+	other := open(t, tn.URL, o, change)
+	other.Attempts = tn.Attempts
 	return other
 }
 
@@ -139,12 +139,12 @@ func open(t testing.TB, url string, o node.Options, change func(*node.System)) *
 }
 
 // Engine returns an engine that may call loopback and adds no jitter, without starting it. A change may be nil.
-func (n *Node) Engine(t testing.TB, change ...func(*jobs.Options)) *jobs.Engine {
+func (tn *Node) Engine(t testing.TB, change ...func(*jobs.Options)) *jobs.Engine {
 	t.Helper()
 	o := jobs.Options{
-		Parts: n.System.Parts, Logger: slog.New(slog.DiscardHandler), StopTimeout: time.Second, AllowCIDR: Loopback,
+		Parts: tn.System.Parts, Logger: slog.New(slog.DiscardHandler), StopTimeout: time.Second, AllowCIDR: Loopback,
 		Jitter:    func() float64 { return 0 },
-		OnAttempt: func(r jobs.AttemptReport) { n.Attempts <- r },
+		OnAttempt: func(r jobs.AttemptReport) { tn.Attempts <- r },
 	}
 	for _, f := range change {
 		if f != nil {
@@ -157,9 +157,9 @@ func (n *Node) Engine(t testing.TB, change ...func(*jobs.Options)) *jobs.Engine 
 }
 
 // Start runs an engine until the test ends.
-func (n *Node) Start(t testing.TB, change ...func(*jobs.Options)) *jobs.Engine {
+func (tn *Node) Start(t testing.TB, change ...func(*jobs.Options)) *jobs.Engine {
 	t.Helper()
-	e := n.Engine(t, change...)
+	e := tn.Engine(t, change...)
 	require.NoError(t, e.Start(t.Context()))
 	t.Cleanup(func() { RequireStops(t, e) })
 	return e
@@ -174,10 +174,10 @@ func RequireStops(t testing.TB, e *jobs.Engine) {
 }
 
 // Attempt waits for the next recorded attempt.
-func (n *Node) Attempt(t testing.TB) jobs.AttemptReport {
+func (tn *Node) Attempt(t testing.TB) jobs.AttemptReport {
 	t.Helper()
 	select {
-	case report := <-n.Attempts:
+	case report := <-tn.Attempts:
 		return report
 	case <-time.After(Timeout):
 		require.FailNow(t, "no attempt was made")
@@ -186,17 +186,17 @@ func (n *Node) Attempt(t testing.TB) jobs.AttemptReport {
 }
 
 // AttemptsMade waits for that many attempts.
-func (n *Node) AttemptsMade(t testing.TB, count int) {
+func (tn *Node) AttemptsMade(t testing.TB, count int) {
 	t.Helper()
 	for range count {
-		n.Attempt(t)
+		tn.Attempt(t)
 	}
 }
 
 // Topic creates a topic of the Event Grid schema.
-func (n *Node) Topic(t testing.TB, name string) *catalog.Topic {
+func (tn *Node) Topic(t testing.TB, name string) *catalog.Topic {
 	t.Helper()
-	topic, _, err := n.System.Topics.Put(t.Context(), name,
+	topic, _, err := tn.System.Topics.Put(t.Context(), name,
 		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.EventGrid})
 	require.NoError(t, err)
 	return topic
@@ -212,7 +212,7 @@ func SubscriptionSpec() catalog.SubscriptionSpec {
 }
 
 // Subscribe creates an event subscription; change alters SubscriptionSpec, and may be nil.
-func (n *Node) Subscribe(
+func (tn *Node) Subscribe(
 	t testing.TB, topic, name string, change func(*catalog.SubscriptionSpec),
 ) *catalog.Subscription {
 	t.Helper()
@@ -220,7 +220,7 @@ func (n *Node) Subscribe(
 	if change != nil {
 		change(&spec)
 	}
-	sub, _, err := n.System.Subscriptions.Put(t.Context(), topic, name, spec)
+	sub, _, err := tn.System.Subscriptions.Put(t.Context(), topic, name, spec)
 	require.NoError(t, err)
 	return sub
 }
@@ -242,9 +242,9 @@ func Publication(topic, prefix string, count int) publish.Publication {
 }
 
 // Publish stores the events of Publication as one request.
-func (n *Node) Publish(t testing.TB, topic, prefix string, count int) *publish.Receipt {
+func (tn *Node) Publish(t testing.TB, topic, prefix string, count int) *publish.Receipt {
 	t.Helper()
-	receipt, err := n.System.Publisher.Publish(t.Context(), Publication(topic, prefix, count))
+	receipt, err := tn.System.Publisher.Publish(t.Context(), Publication(topic, prefix, count))
 	require.NoError(t, err)
 	return receipt
 }

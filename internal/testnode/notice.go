@@ -47,6 +47,7 @@ func (tn *Node) PublishNotices(t testing.TB) (notices []Notice) {
 	return notices
 }
 
+// Noted counts the notices that wait for their publication.
 func (tn *Node) Noted(t testing.TB) int {
 	t.Helper()
 	return tn.Count(t, "SELECT count(*) FROM postrider_internal.notices")
