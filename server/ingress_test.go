@@ -78,8 +78,10 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 		})
 		clients.Go(func() {
 			text, err := io.ReadAll(conn)
-			assert.False(t, errors.Is(err, os.ErrDeadlineExceeded), name)
 			assert.NotContains(t, string(text), " 200 ", name)
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Error(name, "was not cut off")
+			}
 		})
 	}
 	s.publish("orders", key, "[]").is(200)

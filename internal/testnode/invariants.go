@@ -6,9 +6,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BrokenTokens counts violations: every pending delivery has exactly one of: a live job, and both name each other; a pending batch that has a live job
-// or a hold; a hold; the open set of an event subscription with a live batch cutter; or a consumer may receive it. And
-// every live job but a batch cutter has such a delivery or batch; a lock's job is one, too.
+// BrokenTokens counts violations: every pending delivery has exactly one of: a live job, and both name each other; a
+// pending batch that has a live job or a hold; a hold; the open set of an event subscription with a live batch
+// cutter; or a consumer may receive it. And every live job but a batch cutter has such a delivery or batch; a lock's
+// job is one, too.
 const BrokenTokens = `
 WITH live AS (
     SELECT id, kind, (args ->> 'd')::bigint AS delivery_id, (args ->> 'b')::bigint AS batch_id,
@@ -35,7 +36,8 @@ SELECT (SELECT count(*) FROM owners WHERE n <> 1)
             OR b.state = 'pending' AND b.members <> (SELECT count(*) FROM postrider_internal.deliveries d
                 WHERE d.batch_id = b.id))`
 
-// BrokenRoutes counts violations: every route has exactly one live job, and both name each other; and every live route job has such a route.
+// BrokenRoutes counts violations: every route has exactly one live job, and both name each other; and every live
+// route job has such a route.
 const BrokenRoutes = `
 WITH live AS (SELECT id, (args ->> 'route')::bigint AS route FROM postrider_internal.river_job WHERE kind = 'route'
     AND finalized_at IS NULL)
@@ -59,8 +61,8 @@ SELECT (SELECT count(*) - count(DISTINCT id) FROM postrider_internal.delivery_hi
              WHERE l.delivery_id = h.id AND l.id = h.dead_letter_id)
             OR (h.state = 'delivered') <> (h.reason IS NULL))`
 
-// Miscounted counts violations: the attempts of a delivery, alone and in a batch, are numbered 1, 2, 3, …, as many as the delivery counts and the
-// limit allows. A late response is a second row of an attempt.
+// Miscounted counts violations: the attempts of a delivery, alone and in a batch, are numbered 1, 2, 3, …, as many
+// as the delivery counts and the limit allows. A late response is a second row of an attempt.
 const Miscounted = `
 WITH all_deliveries AS (
     SELECT id, subscription_id, attempts FROM postrider_internal.deliveries
@@ -83,8 +85,8 @@ SELECT count(*) FROM all_deliveries
     OR all_deliveries.attempts > coalesce((s.settings #>> '{retryPolicy,maxDeliveryAttempts}')::integer,
        p.default_max_attempts)`
 
-// TooEarly counts violations: no attempt began before the time that the attempt before it had set, nor before the minimum delay of its status,
-// unless an operator requested it.
+// TooEarly counts violations: no attempt began before the time that the attempt before it had set, nor before the
+// minimum delay of its status, unless an operator requested it.
 const TooEarly = `
 SELECT count(*) FROM postrider_internal.delivery_attempts a
   JOIN postrider_internal.delivery_attempts b ON (b.delivery_id = a.delivery_id OR b.batch_id = a.batch_id)
