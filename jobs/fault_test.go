@@ -153,7 +153,7 @@ func TestDrain(t *testing.T) {
 	})
 	copyPolicy(t, tn, "ga-2021", "slow", `{"steps":["1 hour"]}`) // no second attempt, however long a busy machine takes
 	subscribe(t, tn, "all", e.URL, under("slow"))
-	const n = 2000
+	const n = 400
 	publishMany(t, tn, n)
 	tn.Start(t)
 	tn.AttemptsMade(t, n)

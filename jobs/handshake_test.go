@@ -150,7 +150,7 @@ type handshakeCase struct {
 func TestResponsesToHandshakes(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
-	startHandshakes(t, tn, func(o *jobs.Options) { o.HandshakeTimeout = 300 * time.Millisecond })
+	startHandshakes(t, tn, nil)
 	with := func(status int, header, value, body string) func(http.ResponseWriter, request) {
 		return func(w http.ResponseWriter, _ request) {
 			if header != "" {
@@ -160,25 +160,14 @@ func TestResponsesToHandshakes(t *testing.T) {
 			_, _ = io.WriteString(w, body)
 		}
 	}
-	accepted := func(w http.ResponseWriter, r request) { w.WriteHeader(http.StatusAccepted); sendsBack(w, r) }
-	marked := func(w http.ResponseWriter, r request) { _, _ = io.WriteString(w, "\xef\xbb\xbf"); sendsBack(w, r) }
 	mirror := func(w http.ResponseWriter, r request) { _, _ = io.WriteString(w, r.body) }
 	broken := func(w http.ResponseWriter, _ request) {
 		w.Header().Set("Content-Length", "100")
 		_, _ = io.WriteString(w, "{")
 	}
 	brokenOff := func(w http.ResponseWriter, r request) { w.Header().Set("WebHook-Allowed-Origin", "*"); broken(w, r) }
-	//nolint:forbidigo // this endpoint is late
-	hang := func(http.ResponseWriter, request) { time.Sleep(400 * time.Millisecond) }
 	for name, c := range map[string]handshakeCase{
-		"the code":              {event.EventGrid, sendsBack, catalog.HandshakeSucceeded, 1, "with the code"},
-		"the code after a mark": {event.EventGrid, marked, catalog.HandshakeSucceeded, 1, "with the code"},
-		"accepted with the code": {
-			event.EventGrid, accepted, catalog.HandshakeFailed, 3, "responded 202, and only 200 with the code counts",
-		},
-		"no content": {
-			event.EventGrid, respondWith(http.StatusNoContent), catalog.HandshakeFailed, 3, "responded 204",
-		},
+		"the code": {event.EventGrid, sendsBack, catalog.HandshakeSucceeded, 1, "with the code"},
 		"an error": {
 			event.EventGrid, respondWith(http.StatusInternalServerError), catalog.HandshakeFailed, 3,
 			"try 3 of 3: responded 500",
@@ -189,37 +178,22 @@ func TestResponsesToHandshakes(t *testing.T) {
 		"nothing in it": {
 			event.EventGrid, respondWith(http.StatusOK), catalog.HandshakeAwaiting, 1, "open validationUrl within 10 minutes",
 		},
-		"another code": {event.EventGrid, with(200, "", "",
-			`{"validationResponse":"x"}`), catalog.HandshakeAwaiting, 1, "another validationResponse"},
 		"what it was sent": {event.EventGrid, mirror, catalog.HandshakeAwaiting, 1, "not a JSON object"},
 		"NUL bytes": {
 			event.EventGrid, with(200, "", "", "\x00\xff{\x00"), catalog.HandshakeAwaiting, 1, "not a JSON object",
-		},
-		"a number": {
-			event.EventGrid, with(200, "", "", `{"validationResponse":1}`), catalog.HandshakeAwaiting, 1, "not a JSON object",
 		},
 		"a huge body": {
 			event.EventGrid, with(200, "", "", strings.Repeat("x", 1<<20)), catalog.HandshakeAwaiting, 1, "not a JSON object",
 		},
 		"a broken body": {event.EventGrid, broken, catalog.HandshakeFailed, 3, "no response: the endpoint closed " +
 			"the connection before its response was complete"},
-		"no response":            {event.EventGrid, hang, catalog.HandshakeFailed, 3, "timed out after 300ms"},
 		"permission, broken off": {event.CloudEvents, brokenOff, catalog.HandshakeSucceeded, 1, "Allowed-Origin: *"},
 		"permission": {event.CloudEvents, with(200, "WebHook-Allowed-Origin", "eventgrid.azure.net",
 			""), catalog.HandshakeSucceeded, 1, "Allowed-Origin: eventgrid.azure.net"},
-		"permission in other cases": {event.CloudEvents, with(204, "webhook-allowed-origin", "EventGrid.azure.net",
-			""), catalog.HandshakeSucceeded, 1, "responded 204"},
-		"permission for everybody": {
-			event.CloudEvents, with(200, "WebHook-Allowed-Origin", "*", ""), catalog.HandshakeSucceeded, 1, "Allowed-Origin: *",
-		},
 		"permission for others": {event.CloudEvents, with(200, "WebHook-Allowed-Origin", "caf\xe9.example",
 			""), catalog.HandshakeFailed, 3, "which is not eventgrid.azure.net"},
 		"no permission": {event.CloudEvents, respondWith(http.StatusOK), catalog.HandshakeAwaiting, 1, "responded 200 " +
 			"without WebHook-Allowed-Origin"},
-		"no such method": {
-			event.CloudEvents, respondWith(http.StatusMethodNotAllowed), catalog.HandshakeFailed, 3,
-			"responded 405 without WebHook-Allowed-Origin",
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -242,6 +216,17 @@ func TestResponsesToHandshakes(t *testing.T) {
 				tn.Count(t, "SELECT count(*) FROM postrider.handshake_steps WHERE response LIKE '%' || $1 || '%'", h.Code))
 		})
 	}
+}
+
+func TestHandshakesTimeOut(t *testing.T) {
+	t.Parallel()
+	tn := setup(t)
+	e, _ := newHanging(t, respondWith(http.StatusOK))
+	startHandshakes(t, tn, func(o *jobs.Options) { o.HandshakeTimeout = 300 * time.Millisecond })
+	h := handshakeEnded(t, tn, "billing", validated(e.URL, event.EventGrid))
+	require.Equal(t, catalog.HandshakeFailed, h.State)
+	require.Contains(t, h.Message, "timed out after 300ms")
+	require.Equal(t, 3, h.Tries)
 }
 
 // Endpoints repeat what they received. Neither the code, in any case, nor secrets of their URL are stored, even partly.
@@ -408,7 +393,7 @@ func TestStopDuringAHandshake(t *testing.T) {
 	engine := tn.Engine(t, func(o *jobs.Options) { o.StopTimeout = 50 * time.Millisecond })
 	require.NoError(t, engine.Start(t.Context()))
 	id := begin(t, tn, "billing", validated(e.URL, event.EventGrid))
-	<-hang.begun
+	await(t, hang.begun)
 	testnode.RequireStops(t, engine)
 	hang.letGo()
 	require.Equal(t, catalog.HandshakePending, handshakeOf(t, tn, id).State)
@@ -432,7 +417,7 @@ func TestHandshakeOnTwoNodes(t *testing.T) {
 	t.Cleanup(func() { testnode.RequireStops(t, second) })
 	spec := validated(e.URL, event.EventGrid)
 	id := begin(t, tn, "billing", spec) // by a node without an engine
-	<-hang.begun
+	await(t, hang.begun)
 	put(t, tn, "billing", spec, id)
 	publishOne(t, tn, "a")
 	startHandshakes(t, tn, nil)
@@ -454,7 +439,7 @@ func TestHangingHandshakesDelayNoDelivery(t *testing.T) {
 		begin(t, tn, fmt.Sprintf("silent-%d", n), validated(silent.URL, event.EventGrid))
 	}
 	for range 20 {
-		<-hang.begun
+		await(t, hang.begun)
 	}
 	subscribe(t, tn, "billing", e.URL, nil)
 	publishOne(t, tn, "a")

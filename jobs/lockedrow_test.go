@@ -38,7 +38,7 @@ func whileLocked(t *testing.T, tn *testnode.Node, begin func(), lock string, arg
 	require.NoError(t, err)
 	require.EqualValues(t, 1, locked.RowsAffected())
 	begin()
-	pace := time.NewTicker(20 * time.Millisecond)
+	pace := time.NewTicker(100 * time.Millisecond)
 	defer pace.Stop()
 	last := time.Now().Add(lockedFor())
 	for i := 0; time.Now().Before(last); i++ {
