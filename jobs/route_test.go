@@ -69,31 +69,6 @@ func TestRoutedEventsAreDelivered(t *testing.T) {
 	requireDeliveredOnce(t, tn, e, 88)
 }
 
-func TestTwoNodesRoute(t *testing.T) {
-	t.Parallel()
-	tn := routing(t)
-	e := newEndpoint(t, respondWith(http.StatusOK))
-	subscribeMany(t, tn, 11, e.URL)
-	startNode(t, tn, "node-2", nil)
-	startNode(t, tn, "node-3", nil)
-	for i := range 40 {
-		publishAtOnce(t, tn, fmt.Sprint(i), 1)
-	}
-	requireDeliveredOnce(t, tn, e, 440)
-}
-
-func TestRouteOfADeadNodeIsReclaimed(t *testing.T) {
-	t.Parallel()
-	tn := routing(t)
-	e := newEndpoint(t, respondWith(http.StatusOK))
-	subscribeMany(t, tn, 11, e.URL)
-	publishAtOnce(t, tn, "e", 2)
-	tn.Exec(t, "UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at = now(), "+
-		"attempted_by = '{dead}'")
-	tn.Start(t)
-	requireDeliveredOnce(t, tn, e, 22)
-}
-
 // A stop does not wait for a step that the database blocks, and the step is made only once.
 func TestStopDuringAStep(t *testing.T) {
 	t.Parallel()
@@ -118,39 +93,6 @@ func TestStopDuringAStep(t *testing.T) {
 
 	tn.Start(t)
 	requireDeliveredOnce(t, tn, e, 22)
-}
-
-// Event subscriptions that were deleted or paused after the publish and before the routing.
-func TestRoutedEventsFollowChanges(t *testing.T) {
-	t.Parallel()
-	tn := routing(t)
-	e := newEndpoint(t, respondWith(http.StatusOK))
-	subscribeMany(t, tn, 3, e.URL)
-	publishAtOnce(t, tn, "e", 10)
-	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), topicName, "sub-0"))
-	pause(t, tn, "sub-1")
-	tn.Start(t)
-	tn.Become(t, 10, deliveredQuery+" AND subscription = 'sub-2'")
-	require.Equal(t, 10, tn.Count(t, heldQuery+" AND subscription = 'sub-1'"))
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'sub-0'"))
-	resume(t, tn, "sub-1")
-	tn.Become(t, 20, deliveredQuery)
-	require.Len(t, e.delivered(), 20)
-}
-
-// With the default threshold: the publisher does not wait until 10,100 deliveries are created.
-func TestVeryManyDeliveries(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	e := newEndpoint(t, respondWith(http.StatusOK))
-	subscribeMany(t, tn, 100, e.URL)
-	tn.Attempts = make(chan jobs.AttemptReport, 20_000)
-	receipt := publishAtOnce(t, tn, "e", 101)
-	require.Equal(t, 10_100, receipt.Deliveries())
-	require.Zero(t, tn.Pending(t, ""))
-	tn.Start(t)
-	tn.AttemptsMade(t, 10_100)
-	requireDeliveredOnce(t, tn, e, 10_100)
 }
 
 // The events of a transaction are delivered when it commits, even if their ids are older than those of delivered

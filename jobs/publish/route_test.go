@@ -83,6 +83,21 @@ func TestPublishOfVeryManyDeliveriesStoresARoute(t *testing.T) {
 	}
 }
 
+// With the default threshold the publisher does not wait until 10,100 deliveries are created.
+func TestDefaultRouteThreshold(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Unchecked(t)
+	tn.Topic(t, "orders")
+	for i := range 100 {
+		tn.Subscribe(t, "orders", fmt.Sprintf("sub-%d", i), nil)
+	}
+	require.Equal(t, 10_000, tn.Publish(t, "orders", "few", 100).Deliveries())
+	require.Equal(t, 10_000, tn.Pending(t, ""))
+	require.Equal(t, 10_100, tn.Publish(t, "orders", "many", 101).Deliveries())
+	require.Equal(t, 10_000, tn.Pending(t, ""))
+	require.Equal(t, 1, tn.Routes(t, ""))
+}
+
 func TestRouteIsMadeInSteps(t *testing.T) {
 	t.Parallel()
 	tn := routed(t, 4)
