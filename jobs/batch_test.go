@@ -11,7 +11,6 @@ import (
 
 	"postrider/internal/catalog"
 	"postrider/internal/event"
-	"postrider/policy"
 )
 
 // batching switches batches on.
@@ -83,21 +82,6 @@ func TestBatchIsOneRequest(t *testing.T) {
 	tn.Become(t, 0, "SELECT count(*) FROM postrider_internal.river_job")
 }
 
-func TestLoneEventDoesNotWaitForABatch(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	e := newEndpoint(t, respondWith(http.StatusOK))
-	subscribe(t, tn, "all", e.URL, batching(5000, 1024))
-	tn.Start(t)
-	receipt := publishOne(t, tn, "lone")
-	tn.Attempt(t)
-	r := requireOneRequest(t, e)
-	require.Equal(t, []string{"lone"}, r.ids(t))
-	require.Equal(t, receipt.SystemIDs[0].String(), r.header.Get("Aeg-Output-Event-Id"),
-		"a batch of one is logged like a single delivery")
-	require.Equal(t, "2.1", r.header.Get("Aeg-Data-Version"))
-}
-
 func TestBatchOfCloudEvents(t *testing.T) {
 	t.Parallel()
 	tn := setupTopic(t, event.CloudEvents)
@@ -125,14 +109,16 @@ func TestDeliveryFromBeforeBatchesIsSentAlone(t *testing.T) {
 	tn := setupTopic(t, event.CloudEvents)
 	e := newEndpoint(t, respondWith(http.StatusOK))
 	cloud := func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents }
-	subscribe(t, tn, "all", e.URL, cloud)
-	publishBody(t, tn, structuredType, `{"specversion":"1.0","id":"1","source":"/s","type":"t"}`)
-	subscribe(t, tn, "all", e.URL, both(batching(10, 64), cloud))
+	subscribe(t, tn, "all", e.URL, both(cloud, signing))
+	receipt := publishBody(t, tn, structuredType, `{"specversion":"1.0","id":"1","source":"/s","type":"t"}`)
+	subscribe(t, tn, "all", e.URL, both(batching(10, 64), cloud, signing))
 	tn.Start(t)
 	tn.Attempt(t)
 	r := requireOneRequest(t, e)
 	require.Equal(t, []string{"1"}, r.ids(t))
 	require.Equal(t, "application/cloudevents-batch+json; charset=utf-8", r.header.Get("Content-Type"))
+	require.NoError(t, r.verify(t, secretOf(t, tn, "all")))
+	require.Equal(t, receipt.SystemIDs[0].String(), r.header.Get("Webhook-Id"), "its event's, not a batch's")
 }
 
 // Open deliveries are still sent after batches are switched off.
@@ -146,20 +132,6 @@ func TestBatchesSwitchedOff(t *testing.T) {
 	tn.Start(t)
 	tn.AttemptsMade(t, 3)
 	require.Equal(t, []string{"e-0", "e-1", "e-2"}, e.eventIDs())
-}
-
-// The deliveries of a large publish, which are routed, are batched like others.
-func TestRoutedEventsAreBatched(t *testing.T) {
-	t.Parallel()
-	tn := routing(t)
-	e := newEndpoint(t, respondWith(http.StatusOK))
-	subscribe(t, tn, "all", e.URL, batching(10, 64))
-	publishAtOnce(t, tn, "e", 25)
-	require.Equal(t, 1, tn.Routes(t, ""))
-	tn.Start(t)
-	tn.Become(t, 25, deliveredInBatch)
-	require.Zero(t, tn.Count(t, misrouted))
-	require.Less(t, len(e.requests()), 10)
 }
 
 // A batch is sent again with the same events in the same order, though more have been published since.
@@ -191,34 +163,24 @@ func TestFailedBatchIsSentAgain(t *testing.T) {
 		tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'delivered' AND attempts = 3 AND members = 5"))
 }
 
-// A status that is never retried ends every member, each with a self-contained dead letter.
-func TestRejectedBatchIsDeadLettered(t *testing.T) {
+// A status that is never retried ends every member: each with a self-contained dead letter, or dropped without a
+// destination.
+func TestRejectedBatchEnds(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusBadRequest))
 	subscribe(t, tn, "all", e.URL, batching(5, 64))
+	subscribe(t, tn, "dropping", e.URL, both(batching(5, 64), func(s *catalog.SubscriptionSpec) {
+		s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterNone}
+	}))
 	publishAtOnce(t, tn, "e", 5)
 	tn.Start(t)
-	require.Equal(t, policy.DeadLetter, tn.Attempt(t).Verdict.Action)
+	tn.AttemptsMade(t, 2)
 	require.Equal(t, 5, tn.Count(t, `SELECT count(DISTINCT dead_letter_id) FROM postrider.dead_letters
 		WHERE reason = 'UndeliverableDueToHttpBadRequest' AND attempts = 1 AND body ->> 'id' = event_id AND last_status = 400
 		  AND last_outcome = 'BadRequest'`))
 	require.Equal(t, 1,
 		tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'dead_lettered' AND attempts = 1"))
-}
-
-// Without a dead-letter destination the same status drops them.
-func TestRejectedBatchIsDropped(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	e := newEndpoint(t, respondWith(http.StatusBadRequest))
-	subscribe(t, tn, "all", e.URL,
-		both(batching(5, 64), func(s *catalog.SubscriptionSpec) {
-			s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterNone}
-		}))
-	publishAtOnce(t, tn, "e", 5)
-	tn.Start(t)
-	tn.Attempt(t)
 	require.Equal(t, 5, tn.Count(t,
 		"SELECT count(*) FROM postrider.deliveries WHERE state = 'dropped' AND reason = 'UndeliverableDueToHttpBadRequest'"))
 	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'dropped'"))

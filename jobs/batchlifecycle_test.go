@@ -1,7 +1,6 @@
 package jobs_test
 
 import (
-	"fmt"
 	"net/http"
 	"slices"
 	"testing"
@@ -13,7 +12,6 @@ import (
 	"postrider/internal/node"
 	"postrider/internal/testnode"
 	"postrider/jobs"
-	"postrider/jobs/queue"
 	"postrider/policy"
 )
 
@@ -49,29 +47,6 @@ func TestBatchCutByAStopIsSentAgain(t *testing.T) {
 	require.Equal(t, 2, same)
 	require.Equal(t, 1,
 		tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE batch_id = 1 AND number = 1 AND reruns >= 1"))
-}
-
-// The same if the node dies: its running job is replaced.
-func TestBatchOfADeadNodeIsSentAgain(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	e := newEndpoint(t, respondWith(http.StatusOK))
-	sub := subscribe(t, tn, "all", e.URL, batching(5, 64))
-	publishAtOnce(t, tn, "e", 5)
-	runOn(t, tn, "dead", "all")
-	var job queue.JobToken
-	require.NoError(t, tn.Pool.QueryRow(t.Context(), "SELECT id, created_at FROM postrider_internal.river_job").
-		Scan(&job.JobID, &job.CreatedAt))
-	require.NoError(t, tn.System.Loader.Cut(t.Context(), sub, job, 0))
-	batch, err := tn.System.Loader.Load(t.Context(), queue.AttemptArgs{Subscription: sub.ID}, job)
-	require.NoError(t, err)
-	batch.Release()
-	tn.Start(t)
-	tn.Attempt(t)
-	require.Equal(t, names("e", 5), requireOneRequest(t, e).ids(t))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'delivered' AND reruns = 1"))
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE reruns = 1 AND batch_id IS NOT NULL"))
 }
 
 // After twenty reruns the members of a batch are sent alone: only the event that causes the crashes is abandoned.
@@ -232,29 +207,6 @@ func TestPauseHoldsBatchesAndLosesNothing(t *testing.T) {
 		"SELECT count(*) FROM postrider.delivery_attempts WHERE number = 2 AND hold = 'paused' AND started_at > due_at"))
 }
 
-// Repeated pauses and resumes lose nothing and send no event twice.
-func TestPausesBetweenBatches(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	e := newEndpoint(t, respondWith(http.StatusOK))
-	subscribe(t, tn, "billing", e.URL, batching(7, 64))
-	tn.Start(t)
-	for i := range 10 {
-		publishAtOnce(t, tn, fmt.Sprint("a", i), 10)
-		pause(t, tn, "billing")
-		publishAtOnce(t, tn, fmt.Sprint("b", i), 10)
-		resume(t, tn, "billing")
-	}
-	tn.Become(t, 200, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1")
-	var got []string
-	for _, r := range e.requests() {
-		got = append(got, r.ids(t)...)
-	}
-	require.Len(t, got, 200)
-	require.Len(t, slices.Compact(slices.Sorted(slices.Values(got))), 200)
-	tn.Become(t, 0, "SELECT count(*) FROM postrider_internal.river_job")
-}
-
 // The probe of an event subscription with batches is one event in an array: its failure costs one attempt. If only
 // batches are held, the oldest is the probe.
 func TestProbeOfBatches(t *testing.T) {
@@ -284,23 +236,6 @@ func TestProbeOfBatches(t *testing.T) {
 	require.Equal(t, []string{"second-0"}, e.requests()[2].ids(t))
 	tn.Become(t, 4, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'")
 	require.Zero(t, tn.Probations(t, ""))
-}
-
-// A hanging endpoint gets a few requests. The other deliveries wait on hold, and all of them arrive.
-func TestBatchesForAnEndpointThatHangs(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	e, h := newHanging(t, respondWith(http.StatusOK))
-	subscribe(t, tn, "slow", e.URL, batching(2, 64))
-	useWorkers(t, tn, 10)
-	tn.Start(t)
-	for i := range 40 {
-		publishAtOnce(t, tn, fmt.Sprint(i), 5)
-	}
-	await(t, h.begun)
-	tn.Become(t, 1, "SELECT (count(*) > 0)::int FROM postrider.deliveries WHERE hold = 'admission'")
-	h.letGo()
-	tn.Become(t, 200, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1")
 }
 
 func TestDeletingTheEventSubscriptionDuringABatch(t *testing.T) {

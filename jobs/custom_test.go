@@ -31,46 +31,41 @@ const wholeMapping = `"id":{"sourceField":"no"},"eventTime":{"sourceField":"at"}
 	`"eventType":{"defaultValue":"order"},` +
 	`"subject":{"sourceField":"who"},"dataVersion":{"defaultValue":"3"}`
 
+// The conversions of package event, with the headers of each.
 func TestCustomDelivery(t *testing.T) {
 	t.Parallel()
 	const own = `{"no": 7, "at":"2026-01-01T01:00:00.5+01:00","who":"a\"b"}`
-	for _, row := range []struct {
-		schema                            event.Schema
-		contentType, version, dataVersion string
-		body                              string
-		maxEvents                         int
+	const asEventGrid = `[{"id":"7","eventTime":"2026-01-01T00:00:00.5Z","eventType":"order","dataVersion":"3",` +
+		`"metadataVersion":"1","topic":"/topics/orders","subject":"a\"b","data":` + own + `}]`
+	rows := map[string]struct {
+		schema                                  event.Schema
+		contentType, version, dataVersion, body string
+		maxEvents                               int
 	}{
-		{event.CustomInput, "application/json; charset=utf-8", "1", "3", `[` + own + `]`, 1},
-		{
-			event.EventGrid, "application/json; charset=utf-8", "1", "3",
-			`[{"id":"7","eventTime":"2026-01-01T00:00:00.5Z","eventType":"order","dataVersion":"3",` +
-				`"metadataVersion":"1","topic":"/topics/orders","subject":"a\"b","data":` + own + `}]`, 1,
-		},
-		{
+		"/own":    {event.CustomInput, "application/json; charset=utf-8", "1", "3", `[` + own + `]`, 1},
+		"/single": {event.EventGrid, "application/json; charset=utf-8", "1", "3", asEventGrid, 1},
+		"/batch":  {event.EventGrid, "application/json; charset=utf-8", "1", "3", asEventGrid, 10},
+		"/cloud": {
 			event.CloudEvents, structuredType, "1.0", "",
 			`{"specversion":"1.0","source":"/topics/orders","id":"7","type":"order","subject":"a\"b",` +
 				`"time":"2026-01-01T00:00:00.5Z","dataversion":"3","datacontenttype":"application/json","data":` + own + `}`, 1,
 		},
-		{
-			event.EventGrid, "application/json; charset=utf-8", "1", "3",
-			`[{"id":"7","eventTime":"2026-01-01T00:00:00.5Z","eventType":"order","dataVersion":"3",` +
-				`"metadataVersion":"1","topic":"/topics/orders","subject":"a\"b","data":` + own + `}]`, 10,
-		},
-	} {
-		t.Run(string(row.schema), func(t *testing.T) {
-			t.Parallel()
-			tn := setupCustom(t, wholeMapping)
-			e := newEndpoint(t, respondWith(http.StatusOK))
-			subscribe(t, tn, "all", e.URL, both(delivering(row.schema), batching(row.maxEvents, 64)))
-			tn.Start(t)
-			publishBody(t, tn, jsonType, own)
-			tn.Attempt(t)
-			r := requireOneRequest(t, e)
-			require.Equal(t, row.body, r.body)
-			require.Equal(t, row.contentType, r.header.Get("Content-Type"))
-			require.Equal(t, row.version, r.header.Get("Aeg-Metadata-Version"))
-			require.Equal(t, row.dataVersion, r.header.Get("Aeg-Data-Version"))
-		})
+	}
+	tn := setupCustom(t, wholeMapping)
+	e := newEndpoint(t, respondWith(http.StatusOK))
+	for path, row := range rows {
+		subscribe(t, tn, path[1:], e.URL+path, both(delivering(row.schema), batching(row.maxEvents, 64)))
+	}
+	tn.Start(t)
+	publishBody(t, tn, jsonType, own)
+	tn.AttemptsMade(t, len(rows))
+	require.Len(t, e.requests(), len(rows))
+	for _, r := range e.requests() {
+		row := rows[r.uri]
+		require.Equal(t, row.body, r.body, r.uri)
+		require.Equal(t, row.contentType, r.header.Get("Content-Type"), r.uri)
+		require.Equal(t, row.version, r.header.Get("Aeg-Metadata-Version"), r.uri)
+		require.Equal(t, row.dataVersion, r.header.Get("Aeg-Data-Version"), r.uri)
 	}
 }
 

@@ -106,8 +106,6 @@ func written(t *testing.T, tn *testnode.Node, column, subscription, eventID stri
 const (
 	besideNames = `"deadLetterReason":"UndeliverableDueToHttpBadRequest","deliveryAttempts":1,` +
 		`"lastDeliveryOutcome":"BadRequest","lastHttpStatusCode":400,"publishTime":"%s","lastDeliveryAttemptTime":"%s"`
-	smallNames = `"deadletterreason":"UndeliverableDueToHttpBadRequest","deliveryattempts":1,` +
-		`"lastdeliveryoutcome":"BadRequest","lasthttpstatuscode":400,"publishtime":"%s","lastdeliveryattempttime":"%s"`
 	pathOf = `/\d{4}/\d{1,2}/\d{1,2}/\d{1,2}/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\.json$`
 )
 
@@ -156,86 +154,26 @@ func TestDeadLettersAreExported(t *testing.T) {
 		"the rows stay")
 }
 
-// The format of dead letters of CloudEvents, custom events and namespace topics.
-func TestExportedDeadLettersOfEverySchema(t *testing.T) {
+// The file of a namespace topic has its own path and format.
+func TestExportedDeadLetterOfANamespaceTopic(t *testing.T) {
 	t.Parallel()
-	subject := "a"
-	for name, c := range map[string]struct {
-		topic                         catalog.TopicSpec
-		change                        func(*catalog.SubscriptionSpec)
-		contentType, body, path, want string
-	}{
-		"cloudevents": {
-			catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.CloudEvents},
-			func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents },
-			"application/cloudevents+json",
-			`{"specversion":"1.0","id":"a","source":"s","type":"t","deadletterreason":"an older one"}`, "ALL",
-			`[{"specversion":"1.0","id":"a","source":"s","type":"t",` + smallNames + `}]`,
-		},
-		"custom": {
-			catalog.TopicSpec{
-				Kind: catalog.TopicBasic, InputSchema: event.Custom,
-				InputSchemaMapping: &event.Mapping{Type: "Json", Properties: event.MappingProperties{
-					ID: &event.MappedField{SourceField: "key"}, EventTime: &event.MappedField{SourceField: "at"},
-					EventType: &event.MappedFieldWithDefault{SourceField: "kind"},
-					Subject:   &event.MappedFieldWithDefault{DefaultValue: &subject},
-				}},
-			},
-			func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CustomInput },
-			"application/json", `[{"key":"a","kind":"t","at":"2026-01-01T00:00:00Z"}]`, "ALL",
-			`[{"id":"a","eventTime":"2026-01-01T00:00:00Z","eventType":"t","dataVersion":"","metadataVersion":"1",` +
-				`"topic":"/topics/orders","subject":"a","data":{"key":"a","kind":"t","at":"2026-01-01T00:00:00Z"},` +
-				besideNames + `}]`,
-		},
-		"namespace": {
-			catalog.TopicSpec{Kind: catalog.TopicNamespace, InputSchema: event.CloudEvents, EventRetentionInDays: 7},
-			func(s *catalog.SubscriptionSpec) {
-				s.EventDeliverySchema, s.RetryPolicy.Policy = event.CloudEvents, "namespace-2023"
-			},
-			"application/cloudevents+json", `{"specversion":"1.0","id":"a","source":"s","type":"t"}`, "orders/all",
-			`[{"deadLetterProperties":{"deadletterreason":"Undeliverable due to HTTP bad request.","deliveryattempts":1,` +
-				`"deliveryresult":"BadRequest","publishutc":"%s","deliveryattemptutc":"%s"},"event":{"specversion":"1.0",` +
-				`"id":"a","source":"s","type":"t"}}]`,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			tn := setupSpec(t, c.topic)
-			directory := t.TempDir()
-			e := newEndpoint(t, respondWith(http.StatusBadRequest))
-			subscribe(t, tn, "all", e.URL, func(s *catalog.SubscriptionSpec) { into("file://" + directory)(s); c.change(s) })
-			tn.Start(t, allowing(t, "file://"+directory))
-			publishBody(t, tn, c.contentType, c.body)
-			afterDelay(t, tn, 1)
-			exported(t, tn, 1)
-			file, body := theFile(t, directory)
-			require.Regexp(t, "^"+c.path+pathOf, file)
-			require.Equal(t,
-				fmt.Sprintf(c.want, written(t, tn, "published_at", "all", "a"), written(t, tn, "last_attempt_at", "all", "a")),
-				body)
-		})
-	}
-}
-
-// A failing location is tried again; once it works, no dead letter is missing.
-func TestExportIsRetried(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	directory := filepath.Join(t.TempDir(), "mount")
+	tn := setupSpec(t,
+		catalog.TopicSpec{Kind: catalog.TopicNamespace, InputSchema: event.CloudEvents, EventRetentionInDays: 7})
+	directory := t.TempDir()
 	e := newEndpoint(t, respondWith(http.StatusBadRequest))
-	subscribe(t, tn, "all", e.URL, into("file://"+directory))
+	subscribe(t, tn, "all", e.URL,
+		both(into("file://"+directory), under("namespace-2023"), delivering(event.CloudEvents)))
 	tn.Start(t, allowing(t, "file://"+directory))
-	publishOne(t, tn, "a")
+	publishBody(t, tn, structuredType, `{"specversion":"1.0","id":"a","source":"s","type":"t"}`)
 	afterDelay(t, tn, 1)
-	tn.Become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'pending' AND export_attempts = 1 "+
-		"AND export_error LIKE '%no such file%'")
-	exportAgain(t, tn)
-	tn.Become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'pending' AND export_attempts = 2")
-	require.NoDirExists(t, directory, "it may be a disk that is not mounted")
-	require.NoError(t, os.Mkdir(directory, 0o750))
-	exportAgain(t, tn)
 	exported(t, tn, 1)
-	theFile(t, directory)
+	file, body := theFile(t, directory)
+	require.Regexp(t, "^orders/all"+pathOf, file)
+	require.Equal(t,
+		fmt.Sprintf(`[{"deadLetterProperties":{"deadletterreason":"Undeliverable due to HTTP bad request.",`+
+			`"deliveryattempts":1,"deliveryresult":"BadRequest","publishutc":"%s","deliveryattemptutc":"%s"},`+
+			`"event":{"specversion":"1.0","id":"a","source":"s","type":"t"}}]`,
+			written(t, tn, "published_at", "all", "a"), written(t, tn, "last_attempt_at", "all", "a")), body)
 }
 
 // Event Grid drops the dead letter; here the row stays, under either behavior.
@@ -248,54 +186,25 @@ func TestExportIsAbandoned(t *testing.T) {
 	subscribe(t, tn, "documented", e.URL,
 		func(s *catalog.SubscriptionSpec) { into(missing)(s); s.Behavior = policy.BehaviorDocumented })
 	subscribe(t, tn, "forbidden", e.URL, into("file:///etc"))
+	subscribe(t, tn, "stays", e.URL, into(missing))
 	tn.Start(t, allowing(t, missing))
 	publishOne(t, tn, "a")
-	afterDelay(t, tn, 3)
+	tn.Become(t, 4, "SELECT count(*) FROM postrider.dead_letters")
+	subscribe(t, tn, "stays", e.URL, nil)
+	afterDelay(t, tn, 4)
+	tn.Become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'stays' "+
+		"AND export_state = 'abandoned' AND export_error LIKE '%names no external location%'")
 	tn.Become(t, 3, "SELECT count(*) FROM postrider.dead_letters WHERE export_attempts = 1 AND export_state = 'pending'")
 	require.Equal(t, 1,
 		tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'forbidden' "+
 			"AND export_error LIKE '%not allowed%--dead-letter-location%'"), "the node checks the location when it writes, too")
+	require.NoDirExists(t, strings.TrimPrefix(missing, "file://"), "it may be a disk that is not mounted")
 	tn.Exec(t, "UPDATE postrider_internal.dead_letters SET export_abandon_at = now()")
 	exportAgain(t, tn)
-	tn.Become(t, 3, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'abandoned' AND "+
-		"exported_at IS NULL "+
-		"AND body IS NOT NULL")
-	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dead_lettered'"))
+	tn.Become(t, 4, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'abandoned' AND "+
+		"exported_at IS NULL AND body IS NOT NULL")
+	require.Equal(t, 4, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dead_lettered'"))
 	require.Zero(t, tn.Exports(t, ""))
-}
-
-// A policy with zero times has one try, at once.
-func TestExportOfAPolicyWithoutTimes(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	e := newEndpoint(t, respondWith(http.StatusBadRequest))
-	missing := "file://" + filepath.Join(t.TempDir(), "missing")
-	subscribe(t, tn, "all", e.URL,
-		func(s *catalog.SubscriptionSpec) { into(missing)(s); s.RetryPolicy.Policy = "ga-2018" })
-	tn.Start(t, allowing(t, missing))
-	publishOne(t, tn, "a")
-	tn.Become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'abandoned' AND export_attempts = 1")
-}
-
-// A changed setting applies to dead letters that are not exported yet.
-func TestExportFollowsTheSetting(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	directory := t.TempDir()
-	e := newEndpoint(t, respondWith(http.StatusBadRequest))
-	subscribe(t, tn, "moves", e.URL, into("file://"+directory+"/missing/../wrong"))
-	subscribe(t, tn, "stays", e.URL, into("file://"+directory))
-	tn.Start(t, allowing(t, "file://"+directory))
-	publishOne(t, tn, "a")
-	tn.Become(t, 2, "SELECT count(*) FROM postrider.dead_letters")
-	subscribe(t, tn, "moves", e.URL, into("file://"+directory+"/right"))
-	subscribe(t, tn, "stays", e.URL, nil)
-	afterDelay(t, tn, 2)
-	exported(t, tn, 1)
-	tn.Become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'stays' "+
-		"AND export_state = 'abandoned' AND export_error LIKE '%names no external location%'")
-	name, _ := theFile(t, directory)
-	require.True(t, strings.HasPrefix(name, "right/MOVES/"))
 }
 
 // No name and no symbolic link leads out of the directory that the operator allowed.
@@ -363,7 +272,7 @@ func TestCrashBetweenTheFileAndItsMark(t *testing.T) {
 	require.NoError(t, first.Start(t.Context()))
 	publishOne(t, tn, "a")
 	afterDelay(t, tn, 1)
-	<-stored
+	await(t, stored)
 	before := dead.stored()
 	require.Len(t, before, 1)
 	testnode.RequireStops(t, first)
@@ -379,29 +288,4 @@ func TestCrashBetweenTheFileAndItsMark(t *testing.T) {
 	exported(t, tn, 1)
 	require.Equal(t, before, dead.stored(), "the same object with the same bytes")
 	require.NotEmpty(t, stored, "it was written once more")
-}
-
-// The job of a dead node is reclaimed, and its unfinished file does not appear.
-func TestExportOfADeadNodeIsRepeated(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	directory := t.TempDir()
-	e := newEndpoint(t, respondWith(http.StatusBadRequest))
-	subscribe(t, tn, "all", e.URL, into("file://"+directory))
-	first := tn.Engine(t) // no location is allowed
-	require.NoError(t, first.Start(t.Context()))
-	publishOne(t, tn, "a")
-	tn.Become(t, 1, "SELECT count(*) FROM postrider.dead_letters")
-	testnode.RequireStops(t, first)
-	afterDelay(t, tn, 1)
-	_, err := tn.System.Exports.ClaimExports(t.Context())
-	require.NoError(t, err)
-	tn.Exec(t, "UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at = now(), "+
-		"attempted_by = '{dead}' WHERE kind = 'export'")
-	tn.Start(t, allowing(t, "file://"+directory))
-	exported(t, tn, 1)
-	name, _ := theFile(t, directory)
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE export_location = $1 AND export_attempts = 1",
-			"file://"+directory+"/"+name))
 }

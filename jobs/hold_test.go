@@ -102,26 +102,6 @@ func TestPauseReachesLocalJobs(t *testing.T) {
 		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
 }
 
-// An attempt in flight when its event subscription is paused finishes, and its result counts.
-func TestPauseLeavesTheAttemptInFlight(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	arrived, response := make(chan struct{}), make(chan struct{})
-	endpoint := newEndpoint(t, func(w http.ResponseWriter, _ request) {
-		close(arrived)
-		<-response
-		w.WriteHeader(http.StatusOK)
-	})
-	subscribe(t, tn, "billing", endpoint.URL, nil)
-	tn.Start(t)
-	publishOne(t, tn, "a")
-	await(t, arrived)
-	pause(t, tn, "billing")
-	close(response)
-	require.Equal(t, policy.Delivered, tn.Attempt(t).Verdict.Action)
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
-}
-
 // The time to live continues during a pause: under at_ttl the delivery ends at that moment, still paused.
 func TestHeldDeliveryExpires(t *testing.T) {
 	t.Parallel()
@@ -143,16 +123,4 @@ func TestHeldDeliveryExpires(t *testing.T) {
 		"AND reason = 'TimeToLiveExceeded' AND attempts = 0")
 	require.Equal(t, 1, tn.Count(t, heldQuery), "the young one goes on waiting")
 	require.Empty(t, endpoint.requests())
-}
-
-// Held deliveries of a deleted event subscription are canceled like the others.
-func TestDeletingAPausedSubscriptionCancelsItsDeliveries(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	subscribe(t, tn, "billing", "http://127.0.0.1:9/", nil)
-	tn.Start(t)
-	pause(t, tn, "billing")
-	publishOne(t, tn, "a")
-	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), topicName, "billing"))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled'"))
 }

@@ -43,13 +43,7 @@ func newManualEndpoint(t *testing.T) *manualEndpoint {
 
 func (x *manualEndpoint) next(t *testing.T) *manualRequest {
 	t.Helper()
-	select {
-	case r := <-x.begun:
-		return r
-	case <-time.After(testnode.Timeout):
-		require.FailNow(t, "no request came")
-		panic("unreachable")
-	}
+	return await(t, x.begun)
 }
 
 // lateSetup has an event subscription under a policy with an ack timeout of a second and late responses.
@@ -69,12 +63,6 @@ func timedOut(t *testing.T, tn *testnode.Node, x *manualEndpoint, id string) *ma
 	r := x.next(t)
 	require.Equal(t, policy.Result{Err: policy.ErrorTimeout}, tn.Attempt(t).Result)
 	return r
-}
-
-// withLongTimeout gives later attempts a long ack timeout: the test decides when their responses come.
-func withLongTimeout(t *testing.T, tn *testnode.Node, x *manualEndpoint) {
-	t.Helper()
-	subscribe(t, tn, "all", x.URL, under("ga-2019"))
 }
 
 const lateRows = "SELECT count(*) FROM postrider.delivery_attempts WHERE late AND number = $1 AND outcome = $2 " +
@@ -104,80 +92,6 @@ func TestLateSuccessCancelsTheQueuedRetry(t *testing.T) {
 	require.Len(t, x.requests(), 1)
 }
 
-func TestLateSuccessWhileTheRetryRuns(t *testing.T) {
-	t.Parallel()
-	tn, x := lateSetup(t)
-	tn.Start(t)
-	first := timedOut(t, tn, x, "e")
-	withLongTimeout(t, tn, x)
-	travel(t, tn)
-	second := x.next(t)
-	first.respond(http.StatusOK)
-	tn.Become(t, 1, lateRows, 1, "Delivered", "note",
-		"response after the ack timeout: 200: success; only noted: no retry was waiting in the queue")
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 1"))
-	second.respond(http.StatusNoContent)
-	tn.Attempt(t)
-	require.Equal(t, 1, tn.Count(t,
-		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 2 AND last_status = 204"))
-	require.Empty(t, tn.Attempts)
-}
-
-func TestLateSuccessAfterTheDeliveryEnded(t *testing.T) {
-	t.Parallel()
-	tn, x := lateSetup(t)
-	tn.Start(t)
-	first := timedOut(t, tn, x, "e")
-	withLongTimeout(t, tn, x)
-	travel(t, tn)
-	x.next(t).respond(http.StatusBadRequest)
-	require.Equal(t, policy.DeadLetter, tn.Attempt(t).Verdict.Action)
-	first.respond(http.StatusOK)
-	tn.Become(t, 1, lateRows, 1, "Delivered", "note",
-		"response after the ack timeout: 200: success; only noted: the delivery had ended")
-	require.Equal(t, 1, tn.Count(t,
-		"SELECT count(*) FROM postrider.deliveries WHERE state = 'dead_lettered' AND attempts = 2 AND last_status = 400"))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters"))
-}
-
-// The event arrived: a success cancels whichever retry waits, also that of a later attempt.
-func TestLateSuccessAfterAnotherAttemptFailed(t *testing.T) {
-	t.Parallel()
-	tn, x := lateSetup(t)
-	tn.Start(t)
-	first := timedOut(t, tn, x, "e")
-	withLongTimeout(t, tn, x)
-	travel(t, tn)
-	x.next(t).respond(http.StatusServiceUnavailable)
-	require.Equal(t, policy.Retry, tn.Attempt(t).Verdict.Action)
-	first.respond(http.StatusOK)
-	require.Equal(t, policy.Delivered, tn.Attempt(t).Verdict.Action)
-	require.Equal(t, 1, tn.Count(t,
-		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 2 AND last_status = 200"))
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE late AND number = 1 AND verdict = 'deliver'"))
-	require.Zero(t, tn.Jobs(t, ""))
-	require.Len(t, x.requests(), 2)
-}
-
-// A late failure is no second verdict, even if its status is never retried.
-func TestLateFailureIsOnlyNoted(t *testing.T) {
-	t.Parallel()
-	tn, x := lateSetup(t)
-	tn.Start(t)
-	r := timedOut(t, tn, x, "e")
-	const waiting = "SELECT extract(epoch FROM next_attempt_at)::int FROM postrider_internal.deliveries " +
-		"WHERE attempts = 1 AND last_outcome = 'TimedOut' AND job_id IS NOT NULL"
-	next := tn.Count(t, waiting)
-	r.respond(http.StatusBadRequest)
-	tn.Become(t, 1, lateRows, 1, "BadRequest", "note", "response after the ack timeout: 400; only noted")
-	require.Equal(t, next, tn.Count(t, waiting))
-	withLongTimeout(t, tn, x)
-	travel(t, tn)
-	x.next(t).respond(http.StatusOK)
-	require.Equal(t, 2, tn.Attempt(t).Number)
-}
-
 // The last allowed attempt times out: its dead letter is written, and a late success is noted with it.
 func TestLateSuccessOfTheLastAttempt(t *testing.T) {
 	t.Parallel()
@@ -194,44 +108,38 @@ func TestLateSuccessOfTheLastAttempt(t *testing.T) {
 		"AND reason = 'MaxDeliveryAttemptsExceeded' AND last_outcome = 'TimedOut'"))
 }
 
-func TestNoLateResponseAfterTheWindow(t *testing.T) {
+// A call is cut at the end of its window, at the ack timeout of a policy without a window, and at the response timeout
+// of its event subscription.
+func TestCallsAreCut(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
-	copyPolicy(t, tn, "ga-2021", "brief", `{"ack_timeout": "500 milliseconds", "late_response_window": "2 seconds"}`)
-	requireCut(t, tn, under("brief"))
-}
-
-func TestPolicyWithoutAWindowCutsAtTheAckTimeout(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	copyPolicy(t, tn, "preview-2017", "brief", `{"ack_timeout": "200 milliseconds"}`)
-	requireCut(t, tn, under("brief"))
-}
-
-func TestResponseTimeoutOfAnEventSubscription(t *testing.T) {
-	t.Parallel()
-	requireCut(t, setup(t), both(under("preview-2017"), // its timeout is a minute
-		func(s *catalog.SubscriptionSpec) { s.ResponseTimeoutInSeconds = new(1) }))
-}
-
-// requireCut sends one event to an endpoint that waits until its client closes the connection.
-func requireCut(t *testing.T, tn *testnode.Node, settings func(*catalog.SubscriptionSpec)) {
-	t.Helper()
-	gone := make(chan struct{}, 1)
-	e := newGoneEndpoint(t, gone)
-	subscribe(t, tn, "all", e, settings)
+	// An hour, so that no retry is made, however long a busy machine takes.
+	copyPolicy(t, tn, "ga-2021", "window",
+		`{"steps": ["1 hour"], "ack_timeout": "500 milliseconds", "late_response_window": "2 seconds"}`)
+	copyPolicy(t, tn, "preview-2017", "no-window", `{"steps": ["1 hour"], "ack_timeout": "200 milliseconds"}`)
+	copyPolicy(t, tn, "preview-2017", "minute", `{"steps": ["1 hour"]}`)
+	rows := map[string]func(*catalog.SubscriptionSpec){
+		"window": under("window"), "no-window": under("no-window"),
+		"own-timeout": both(under("minute"), // its timeout
+			func(s *catalog.SubscriptionSpec) { s.ResponseTimeoutInSeconds = new(1) }),
+	}
+	gone := make(chan struct{}, len(rows))
+	for name, settings := range rows {
+		subscribe(t, tn, name, newGoneEndpoint(t, gone), settings)
+	}
 	tn.Start(t)
 	publishOne(t, tn, "e")
-	require.Equal(t, policy.ErrorTimeout, tn.Attempt(t).Result.Err)
-	select {
-	case <-gone:
-	case <-time.After(testnode.Timeout):
-		require.FailNow(t, "the call was not cut")
+	for range rows {
+		require.Equal(t, policy.ErrorTimeout, tn.Attempt(t).Result.Err)
 	}
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE outcome = 'TimedOut' "+
+	for range rows {
+		await(t, gone)
+	}
+	require.Equal(t, len(rows), tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE outcome = 'TimedOut' "+
 		"AND error LIKE 'no response within % s' AND NOT late"))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts"))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 1"))
+	require.Equal(t, len(rows), tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts"))
+	require.Equal(t, len(rows),
+		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 1"))
 }
 
 func TestCallThatStaysOpenHoldsNoWorker(t *testing.T) {
@@ -266,14 +174,14 @@ func TestStopCutsLateCallsAtOnce(t *testing.T) {
 	default:
 	}
 	testnode.RequireStops(t, engine)
-	<-gone
+	await(t, gone)
 	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE late OR reruns > 0"))
 	require.Equal(t, 1,
 		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 1 AND reruns = 0"),
 		"its retry waits for another node")
 }
 
-// newGoneEndpoint never responds, and reports when its first client has closed the connection.
+// newGoneEndpoint never responds, and reports when a client has closed the connection.
 func newGoneEndpoint(t *testing.T, gone chan struct{}) (url string) {
 	t.Helper()
 	url, _ = rawEndpoint(t, func(conn *net.TCPConn) {

@@ -41,27 +41,6 @@ func TestCancelDuringTheRequest(t *testing.T) {
 	}
 }
 
-// The response to a batch is not recorded for a member that is canceled during the request.
-func TestCancelOfAMemberDuringItsBatch(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	x := newManualEndpoint(t)
-	subscribe(t, tn, "all", x.URL, batching(10, 64))
-	publishAtOnce(t, tn, "e", 3)
-	tn.Start(t)
-	r := x.next(t)
-	id := int64(tn.Count(t, "SELECT min(delivery_id) FROM postrider.deliveries"))
-	require.NoError(t, tn.System.Operator.Cancel(t.Context(), id))
-	r.respond(http.StatusInternalServerError)
-	tn.Become(t, 2, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 1")
-	travel(t, tn)
-	second := x.next(t)
-	second.respond(http.StatusOK)
-	tn.Become(t, 2, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 2")
-	require.Len(t, x.requests()[0].ids(t), 3)
-	require.Equal(t, []string{"e-1", "e-2"}, x.requests()[1].ids(t))
-}
-
 // A requested retry is made at once, and is an attempt like others; of a batch, only for that member.
 func TestRetryNowIsMadeAtOnce(t *testing.T) {
 	t.Parallel()
@@ -79,22 +58,4 @@ func TestRetryNowIsMadeAtOnce(t *testing.T) {
 	require.Equal(t, 2, report.Number)
 	require.Equal(t, policy.Delivered, report.Verdict.Action)
 	require.Equal(t, "1", e.requests()[1].header.Get("Aeg-Delivery-Count"))
-}
-
-func TestRetryNowOfAMemberIsSentAlone(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	withoutProbation(t, tn)
-	e := newManualEndpoint(t)
-	subscribe(t, tn, "all", e.URL, batching(10, 64))
-	publishAtOnce(t, tn, "e", 3)
-	tn.Start(t)
-	e.next(t).respond(http.StatusInternalServerError)
-	tn.Attempt(t)
-	require.NoError(t,
-		tn.System.Operator.RetryNow(t.Context(), int64(tn.Count(t, "SELECT max(delivery_id) FROM postrider.deliveries"))))
-	e.next(t).respond(http.StatusOK)
-	require.Equal(t, 2, tn.Attempt(t).Number)
-	require.Equal(t, []string{"e-2"}, e.requests()[1].ids(t))
-	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 1"))
 }

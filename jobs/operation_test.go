@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/internal/catalog"
 	"postrider/internal/node"
 	"postrider/internal/operator"
 	"postrider/internal/query"
@@ -60,27 +59,6 @@ func TestRedeliveryHasTheSameBytes(t *testing.T) {
 	}
 }
 
-// Redelivered dead letters are batched if the event subscription has batches.
-func TestRedeliveryInBatches(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	e, repair := repairable(t)
-	subscribe(t, tn, "billing", e.URL, nil)
-	tn.Start(t)
-	for i := range 5 {
-		publishOne(t, tn, fmt.Sprintf("e-%d", i))
-	}
-	tn.Become(t, 5, deadLetters)
-	repair()
-	subscribe(t, tn, "billing", e.URL, func(s *catalog.SubscriptionSpec) { s.MaxEventsPerBatch = new(10) })
-	_, err := tn.System.Operator.OnDeadLetters(t.Context(), &query.DeadLetterFilter{},
-		&operator.Action{Kind: operator.Redeliver})
-	require.NoError(t, err)
-	tn.Become(t, 5, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND batch_id IS NOT NULL "+
-		"AND redelivered_from IS NOT NULL")
-	tn.Become(t, 1, "SELECT count(*) FROM postrider.operations WHERE state = 'done' AND done = 5")
-}
-
 // An operation keeps its rate, continues after its node has stopped, and redelivers each dead letter once.
 func TestOperationSurvivesItsNode(t *testing.T) {
 	t.Parallel()
@@ -113,23 +91,4 @@ func TestOperationSurvivesItsNode(t *testing.T) {
 	require.Equal(t, 25,
 		tn.Count(t, "SELECT count(DISTINCT redelivered_from) FROM postrider.deliveries WHERE state = 'delivered'"))
 	require.Len(t, e.requests(), 50)
-}
-
-// Past events reach a later event subscription like other events.
-func TestPastEventsAreDelivered(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	began := time.Now()
-	for i := range 3 {
-		publishOne(t, tn, fmt.Sprintf("e-%d", i))
-	}
-	e := newEndpoint(t, respondWith(http.StatusOK))
-	subscribe(t, tn, "late", e.URL, nil)
-	tn.Start(t)
-	_, err := tn.System.Operator.RedeliverEvents(t.Context(), topicName, "late", began.Add(-time.Hour), nil, 0)
-	require.NoError(t, err)
-	tn.Become(t, 1, "SELECT count(*) FROM postrider.operations WHERE state = 'done' AND done = 3")
-	tn.Become(t, 3, "SELECT count(*) FROM postrider.deliveries d JOIN postrider.operations o "+
-		"ON o.operation_id = d.redelivered_from WHERE d.state = 'delivered'")
-	require.Equal(t, []string{"e-0", "e-1", "e-2"}, e.eventIDs())
 }

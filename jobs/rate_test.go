@@ -151,39 +151,3 @@ func TestDeliveryRateChanges(t *testing.T) {
 	tn.AttemptsMade(t, 16)
 	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE attempts = 2"))
 }
-
-// A limit that was raised a hundred times shortens the wait once: the next delivery is a second away, and not 100.
-func TestDeliveryRateIsRaised(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	e := newEndpoint(t, respondWith(http.StatusOK))
-	limit := func(seconds int) {
-		subscribe(t, tn, "all", e.URL, func(s *catalog.SubscriptionSpec) {
-			s.DeliveryRate = &endpointconf.DeliveryRate{Limit: 1, PeriodInSeconds: &seconds, Burst: new(1)}
-		})
-	}
-	limit(100)
-	tn.Start(t)
-	publishMany(t, tn, 3)
-	tn.Attempt(t)
-	limit(1)
-	tn.AttemptsMade(t, 2)
-}
-
-// The time to live goes on. A delivery that expires takes no time of the limit.
-func TestDeliveryRateExpires(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	e := newEndpoint(t, respondWith(http.StatusOK))
-	subscribe(t, tn, "all", e.URL, func(s *catalog.SubscriptionSpec) {
-		s.DeliveryRate = &endpointconf.DeliveryRate{Limit: 1, PeriodInSeconds: new(86_400)}
-	})
-	tn.Start(t)
-	publishMany(t, tn, 5)
-	tn.Attempt(t)
-	tn.Become(t, 4, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'rate_limited'")
-	tn.Exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '25 hours'")
-	tn.Become(t, 4, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded' "+
-		"AND last_error = 'its time to live ended while it waited for the rate limit of 1 request/day'")
-	require.Len(t, e.requests(), 1)
-}

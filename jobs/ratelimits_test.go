@@ -28,23 +28,6 @@ const (
 	delivered   = "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"
 )
 
-func TestDeliveryRateAfterAPause(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	e := newEndpoint(t, respondWith(http.StatusOK))
-	subscribe(t, tn, "all", e.URL, daily(3))
-	tn.Start(t)
-	pause(t, tn, "all")
-	publishMany(t, tn, 5)
-	require.Equal(t, 5, tn.Count(t, heldQuery))
-	resume(t, tn, "all")
-	tn.Become(t, 3, delivered)
-	require.Equal(t, 2, tn.Count(t, waiting))
-	require.Len(t, e.requests(), 3)
-	subscribe(t, tn, "all", e.URL, nil)
-	tn.Become(t, 5, delivered)
-}
-
 // A probe takes no time of the limit. The deliveries that the probation held do.
 func TestDeliveryRateAfterAProbation(t *testing.T) {
 	t.Parallel()
@@ -234,29 +217,6 @@ func TestLateJobsKeepTheLimit(t *testing.T) {
 	tn.Start(t)
 	tn.Become(t, 120, delivered)
 	a.requireAtMost(t, began, 50/0.8, 1)
-}
-
-// A batch cutter that finds nothing returns its time.
-func TestCutterReturnsItsTime(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	e := newEndpoint(t, respondWith(http.StatusOK))
-	sub := subscribe(t, tn, "all", e.URL, func(s *catalog.SubscriptionSpec) {
-		daily(2)(s)
-		s.MaxEventsPerBatch = new(10)
-	})
-	rate, _ := tn.System.Cache.Snapshot().Rate(sub.ID)
-	publishOne(t, tn, "first")
-	for range 3 { // the first one inserts the limit's row
-		_, err := tn.System.Releaser.RefillLimited(t.Context(), sub, rate, 0, 100)
-		require.NoError(t, err)
-	}
-	require.Equal(t, 2, tn.Jobs(t, ""))
-	tn.Start(t)
-	tn.Become(t, 1, delivered)
-	tn.Become(t, 0, "SELECT count(*) FROM postrider_internal.river_job")
-	publishOne(t, tn, "second")
-	tn.Become(t, 2, delivered)
 }
 
 // A delivery that was paused, and then waited for the limit until it expired, names the limit.

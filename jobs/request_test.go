@@ -54,35 +54,6 @@ func TestEventGridDelivery(t *testing.T) {
 	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.events WHERE system_id = $1", receipt.SystemIDs[0]))
 }
 
-func TestEventGridDeliveryKeepsProperties(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	e := newEndpoint(t, respondWith(http.StatusOK))
-	subscribe(t, tn, "all", e.URL, nil)
-	tn.Start(t)
-	const body = `[ {"topic":"orders","metadataVersion":"1","dataVersion":"","id":"1","subject":"s","eventType":"t",` +
-		`"eventTime":"2026-01-01T00:00:00Z","data":[1e400,"\ud800",{"a":1,"a":2}]} ]`
-	publishBody(t, tn, jsonType, body)
-	tn.Attempt(t)
-	require.Equal(t, "["+body[2:len(body)-2]+"]", requireOneRequest(t, e).body)
-}
-
-func TestEventGridDeliveryFillsTheDataVersion(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	e := newEndpoint(t, respondWith(http.StatusOK))
-	subscribe(t, tn, "all", e.URL, nil)
-	tn.Start(t)
-	const head = `{"topic":"orders","metadataVersion":"1","id":"1","subject":"s","eventType":"t",` +
-		`"eventTime":"2026-01-01T00:00:00Z"`
-	publishBody(t, tn, jsonType, "["+head+`}]`)
-	tn.Attempt(t)
-	publishBody(t, tn, jsonType, "["+head+`,"dataVersion": null,"data":null}]`)
-	tn.Attempt(t)
-	require.Equal(t, "["+head+`,"dataVersion":""}]`, e.requests()[0].body)
-	require.Equal(t, "["+head+`,"dataVersion": "","data":null}]`, e.requests()[1].body)
-}
-
 func TestCloudEventsDelivery(t *testing.T) {
 	t.Parallel()
 	tn := setupTopic(t, event.CloudEvents)
@@ -100,28 +71,6 @@ func TestCloudEventsDelivery(t *testing.T) {
 	require.Equal(t, receipt.SystemIDs[0].String(), r.header.Get("Aeg-Output-Event-Id"))
 	require.NotContains(t, r.header, "Aeg-Data-Version")
 	require.NotContains(t, r.header, "Accept", "Event Grid sends none")
-}
-
-func TestEventGridToCloudEventsDelivery(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	e := newEndpoint(t, respondWith(http.StatusOK))
-	subscribe(t, tn, "all", e.URL, func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents })
-	tn.Start(t)
-	publishBody(t, tn, jsonType,
-		`[{"id":"1","subject":"s","eventType":"t","eventTime":"2026-01-01T00:00:00Z","dataVersion":"2.1","data":{"n":1.50}}]`)
-	tn.Attempt(t)
-	r := requireOneRequest(t, e)
-	require.Equal(t, structuredType, r.header.Get("Content-Type"))
-	require.NotContains(t, r.header, "Aeg-Data-Version")
-	var got map[string]any
-	require.NoError(t, json.Unmarshal([]byte(r.body), &got))
-	require.Equal(t, map[string]any{
-		"specversion": "1.0", "id": "1", "source": "/topics/orders", "type": "t", "subject": "s",
-		"time":        "2026-01-01T00:00:00Z",
-		"dataversion": "2.1", "datacontenttype": "application/json", "data": map[string]any{"n": 1.5},
-	}, got)
-	require.Contains(t, r.body, `"data":{"n":1.50}`)
 }
 
 // A header that HTTP cannot carry is omitted: it must not block the event's delivery.

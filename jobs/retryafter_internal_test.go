@@ -32,6 +32,17 @@ func TestRetryAfterUsesTheDatabaseClock(t *testing.T) {
 	require.Equal(t, maxRetryAfter, retryAfter("9223372036854775807", now))
 }
 
+func TestRetryAfterValues(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for value, want := range map[string]time.Duration{
+		"120": 2 * time.Minute, "0": 0, "-120": 0, "soon": 0, "120.5": 0, "120, 240": 0, "": 0,
+		"99999999999999999999": 0, "Wed, 21 Oct 2015 07:28:00 GMT": 0, "Wed, 21 Oct 2099 07:28:00": 0,
+	} {
+		require.Equal(t, want, retryAfter(value, now), value)
+	}
+}
+
 // River's own retries are for attempts that could not begin.
 func TestRiversRetries(t *testing.T) {
 	t.Parallel()

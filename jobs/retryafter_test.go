@@ -32,18 +32,11 @@ func TestRetryAfterMovesTheNextAttempt(t *testing.T) {
 		after string
 		want  time.Duration
 	}{
-		"seconds":           {"120", 2 * time.Minute},
-		"a-day":             {"86400", time.Hour}, // the cap
-		"less-than-policy":  {"5", floor},
-		"zero":              {"0", floor},
-		"negative":          {"-120", floor},
-		"garbage":           {"soon", floor},
-		"fraction":          {"120.5", floor},
-		"two-values":        {"120, 240", floor},
-		"absent":            {"", floor},
-		"more-than-int64":   {"99999999999999999999", floor},
-		"date-in-the-past":  {"Wed, 21 Oct 2015 07:28:00 GMT", floor},
-		"date-without-zone": {"Wed, 21 Oct 2099 07:28:00", floor},
+		"seconds":          {"120", 2 * time.Minute},
+		"a-day":            {"86400", time.Hour}, // the cap
+		"less-than-policy": {"5", floor},
+		"garbage":          {"soon", floor},
+		"absent":           {"", floor},
 	}
 	for name, row := range rows {
 		subscribe(t, tn, name, e.URL+"/?after="+url.QueryEscape(row.after), nil)

@@ -12,9 +12,7 @@ import (
 	"postrider/internal/catalog"
 	"postrider/internal/event"
 	"postrider/internal/filter"
-	"postrider/internal/node"
 	"postrider/internal/testnode"
-	"postrider/jobs"
 	"postrider/policy"
 )
 
@@ -123,33 +121,6 @@ func TestFailedNoticesCreateNoNotices(t *testing.T) {
 	settle(t, tn)
 	require.Zero(t, tn.Notices(t, ""))
 	require.Equal(t, 3, tn.Count(t, notices), "no more notices")
-}
-
-// If a node dies after the dead letter's transaction and before it published the notice, another node publishes it.
-func TestNoticesSurviveTheirNode(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	operators := newEndpoint(t, respondWith(http.StatusOK))
-	subscribeSystem(t, tn, "operators", operators.URL)
-	bad := newEndpoint(t, respondWith(http.StatusBadRequest))
-	subscribe(t, tn, "billing", bad.URL, nil)
-	tn.Exec(t, "UPDATE postrider_internal.notice_pass SET noticed_at = 'infinity'") // no node publishes it
-	publishOne(t, tn, "dead")
-	first := tn.Engine(t)
-	require.NoError(t, first.Start(t.Context()))
-	tn.Attempt(t)
-	testnode.RequireStops(t, first)
-	require.Equal(t, 1, tn.Notices(t, ""))
-	require.Empty(t, operators.requests())
-
-	tn.Exec(t, "UPDATE postrider_internal.notice_pass SET noticed_at = '-infinity'")
-	other := tn.Beside(t, node.Options{Node: "node-2"})
-	second := other.Engine(t, func(o *jobs.Options) { o.OnAttempt = nil })
-	require.NoError(t, second.Start(t.Context()))
-	t.Cleanup(func() { testnode.RequireStops(t, second) })
-	testnode.Within(t, `len(operators.requests()) > 0`, func() bool { return len(operators.requests()) > 0 })
-	settle(t, tn)
-	require.Equal(t, []string{"postrider.deadLetter.created" + ofBilling}, operators.notices(t))
 }
 
 // A probation of several event subscriptions is one notice that names all of them; an operator's release ends it.

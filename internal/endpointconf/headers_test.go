@@ -255,7 +255,8 @@ func TestDynamicHeaders(t *testing.T) {
 			`"dataVersion":"2.1","topic":"mine",
 			"data":{"system":"crm","n":12345678901234567890.50,"e":1E+2,"yes":true,"no":false,"null":null,"list":[1],` +
 			`"object":{"a":1},"deep":{"er":{"est":"x"}},
-			"lines":"a\r\nb","nul":"a\u0000b","tab":"a\tb","lone":"\ud800","accent":"\u00e9é","blank":"  x\t","empty":"",` +
+			"lines":"a\r\nb","nul":"a\u0000b","tab":"a\tb","lone":"\ud800","accent":"\u00e9é","blank":"  x\t",` +
+			`"empty":"","del":"\u007f",` +
 			`"long":"` + strings.Repeat("v", 4097) + `","full":"` + strings.Repeat("v", 4096) + `"}}`),
 	}
 	cloud := filter.EventView{
@@ -296,6 +297,7 @@ func TestDynamicHeaders(t *testing.T) {
 		{grid, "data.lines", "-"},
 		{grid, "data.nul", "-"},
 		{grid, "data.lone", "-"},
+		{grid, "data.del", "-"},
 		{grid, "data.tab", "a\tb"},
 		{grid, "data.accent", "éé"},
 		{grid, "data.blank", "x"},

@@ -39,6 +39,25 @@ func TestLateSuccessDeletesTheQueuedRetry(t *testing.T) {
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }
 
+// The event arrived: a success deletes whichever retry waits, also that of a later attempt.
+func TestLateSuccessAfterAnotherAttemptFailed(t *testing.T) {
+	t.Parallel()
+	tn, sub := testnode.Orders(t)
+	r := tn.TimeOut(t, sub, 1)
+	d, j := tn.Fetch(t, "node-1")
+	second := testnode.Result(d[0], j[0], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})
+	second.Number = 2
+	require.NoError(t, tn.System.Recorder.Record(t.Context(), second))
+	ended, err := tn.System.Recorder.RecordLate(t.Context(), testnode.Late(r[0], 200), "200")
+	require.NoError(t, err)
+	require.True(t, ended)
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE late AND number = 1 "+
+		"AND verdict = 'deliver'"))
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' "+
+		"AND attempts = 2 AND last_status = 200"))
+	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
+}
+
 func TestLateSuccessLeavesARunningRetryAlone(t *testing.T) {
 	t.Parallel()
 	tn, sub := testnode.Orders(t)
