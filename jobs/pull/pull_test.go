@@ -173,6 +173,24 @@ func TestRenewLocks(t *testing.T) {
 	require.Equal(t, []bool{false}, ok)
 }
 
+// TestLockWhoseTimeHasEnded: a lock settles and renews nothing from its end on, also before a node has ended it.
+func TestLockWhoseTimeHasEnded(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Unchecked(t)
+	sub := pulled(t, tn, 10)
+	publishCloudEvents(t, tn, "e", 1)
+	received := receive(t, tn, sub, 1)
+	tn.Exec(t, "UPDATE postrider_internal.river_job SET scheduled_at = now() - interval '1 second'")
+	for _, how := range []pull.Settlement{pull.Acknowledge, pull.Release, pull.Reject} {
+		require.Equal(t, 0, settle(t, tn, sub, how, 0, received...), how)
+	}
+	ok, err := tn.System.Receiver.Renew(t.Context(), sub, []pull.LockToken{received[0].Token})
+	require.NoError(t, err)
+	require.Equal(t, []bool{false}, ok)
+	require.Equal(t, 1, tn.Jobs(t, "kind = 'lock'"))
+	require.Equal(t, 1, tn.Pending(t, "attempts = 0"))
+}
+
 func TestAvailableDeliveriesExpire(t *testing.T) {
 	t.Parallel()
 	tn := testnode.Unchecked(t)

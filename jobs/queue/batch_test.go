@@ -216,6 +216,38 @@ func TestWaitingCuttersEndTogether(t *testing.T) {
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }
 
+// A delivery that gets its own job while a cut has read it as open joins no batch.
+func TestCutLeavesOutWhatGotAJob(t *testing.T) {
+	t.Parallel()
+	tn, sub := testnode.BatchingOrders(t, 10, 64)
+	tn.Publish(t, "orders", "e", 3)
+	job := tn.FetchBatches(t, "node-1")[0]
+	tx, err := tn.Pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	_, err = tx.Exec(t.Context(), `WITH job AS (
+		    INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
+		    SELECT 'scheduled', jsonb_build_object('d', min(id), 's', min(subscription_id), 'n', 1), 'deliver', 'deliveries',
+		           1, 1000, now() FROM postrider_internal.deliveries RETURNING id, args)
+		UPDATE postrider_internal.deliveries d SET job_id = job.id FROM job WHERE d.id = (job.args ->> 'd')::bigint`)
+	require.NoError(t, err)
+	var batch *queue.Work
+	var cutter sync.WaitGroup
+	cutter.Go(func() { batch, err = testnode.LoadBatch(t, tn.System, sub, job.JobToken, job.Cutter) })
+	testnode.Within(t, "the cut has read the deliveries", func() bool {
+		return tn.Count(t,
+			"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") > 0
+	})
+	commitError := tx.Commit(t.Context())
+	cutter.Wait()
+	require.NoError(t, commitError)
+	require.NoError(t, err)
+	t.Cleanup(batch.Release)
+	require.Len(t, batch.Members, 2)
+	require.Equal(t, 1, tn.Pending(t, "job_id IS NOT NULL"))
+	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
+}
+
 // A slow search for earlier deliveries is left to a later batch cutter, which must exist.
 func TestSlowSearchIsLeftToALaterCutter(t *testing.T) {
 	t.Parallel()

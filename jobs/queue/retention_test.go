@@ -13,6 +13,7 @@ import (
 	"postrider/internal/node"
 	"postrider/internal/query"
 	"postrider/internal/testnode"
+	"postrider/jobs"
 )
 
 func TestRetention(t *testing.T) {
@@ -88,6 +89,24 @@ func TestRetentionGoesOn(t *testing.T) {
 
 	require.NoError(t, tn.System.Maintenance.Retain(t.Context(), query.Retention{DeliveredDays: 1}))
 	require.Equal(t, again, tn.KeptDays(t, "events"))
+}
+
+// TestRetentionOfADayThatBecomesPending: a delivery that is created between the check of a day and its detach brings
+// the day back.
+func TestRetentionOfADayThatBecomesPending(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Unchecked(t)
+	day := tn.Day(t, 9)
+	tn.Topic(t, "orders")
+	tn.Subscribe(t, "orders", "all", nil)
+	tn.Publish(t, "orders", "e", 1)
+	other := tn.Beside(t, node.Options{Node: "node-2", Failpoint: func(point string) {
+		if point == jobs.PointDetach && tn.KeptDays(t, "delivery_history") == "" { // the events come last
+			tn.Exec(t, fmt.Sprintf("UPDATE postrider_internal.deliveries SET event_day = '%s'", day))
+		}
+	}}).System
+	require.NoError(t, other.Maintenance.Retain(t.Context(), query.Retention{DeliveredDays: 1}))
+	require.Equal(t, day, tn.KeptDays(t, "events"), "attached again")
 }
 
 // TestRetentionSeesOpenTransactions: what a transaction published on a day can become pending when it commits, however
