@@ -18,55 +18,38 @@ func TestBatchSettings(t *testing.T) {
 		want                 policy.BatchSettings
 		on                   bool
 	}{
-		{"both absent: off", nil, nil, policy.BatchSettings{MaxEvents: 1, PreferredKilobytes: 64}, false},
-		{"only the maximum: 64 KB", ptr(100), nil, policy.BatchSettings{MaxEvents: 100, PreferredKilobytes: 64}, true},
-		{"only the size: 10 events", nil, ptr(256), policy.BatchSettings{MaxEvents: 10, PreferredKilobytes: 256}, true},
-		{"both", ptr(5000), ptr(1024), policy.BatchSettings{MaxEvents: 5000, PreferredKilobytes: 1024}, true},
-		{"the least that is a batch", ptr(2), ptr(1), policy.BatchSettings{MaxEvents: 2, PreferredKilobytes: 1}, true},
-		{
-			"the management API's defaults, written out: off", ptr(1), ptr(64),
-			policy.BatchSettings{MaxEvents: 1, PreferredKilobytes: 64},
-			false,
-		},
-		{"a maximum of one: off", ptr(1), nil, policy.BatchSettings{MaxEvents: 1, PreferredKilobytes: 64}, false},
+		{"both absent: off", nil, nil, policy.BatchSettings{1, 64}, false},
+		{"only the maximum: 64 KB", ptr(100), nil, policy.BatchSettings{100, 64}, true},
+		{"only the size: 10 events", nil, ptr(256), policy.BatchSettings{10, 256}, true},
+		{"both", ptr(5000), ptr(1024), policy.BatchSettings{5000, 1024}, true},
+		{"the least that is a batch", ptr(2), ptr(1), policy.BatchSettings{2, 1}, true},
+		{"the management API's defaults, written out: off", ptr(1), ptr(64), policy.BatchSettings{1, 64}, false},
+		{"a maximum of one: off", ptr(1), nil, policy.BatchSettings{1, 64}, false},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			got, on := policy.ResolveBatch(tt.maxEvents, tt.kilobytes)
-			require.Equal(t, tt.want, got)
-			require.Equal(t, tt.on, on)
-			for _, name := range []string{"ga-2021", "namespace-2023"} {
-				require.NoError(t, builtin(t, name).CheckBatch(tt.maxEvents, tt.kilobytes))
-			}
-		})
+		got, on := policy.ResolveBatch(tt.maxEvents, tt.kilobytes)
+		require.Equal(t, tt.want, got, tt.name)
+		require.Equal(t, tt.on, on, tt.name)
+		for _, name := range []string{"ga-2021", "namespace-2023"} {
+			require.NoError(t, builtin(t, name).CheckBatch(tt.maxEvents, tt.kilobytes), tt.name)
+		}
 	}
 }
 
 func TestCheckBatchWithoutBatching(t *testing.T) {
 	t.Parallel()
-	const eventsField, kilobytesField = "maxEventsPerBatch", "preferredBatchSizeInKilobytes"
 	for _, tt := range []struct {
 		policy               string
 		maxEvents, kilobytes *int
-		field, message       string
+		field, must          string
 	}{
-		{
-			"ga-2019", ptr(2), ptr(64), eventsField,
-			"must be 1 or absent under retry policy ga-2019, which delivers each event separately",
-		},
-		{
-			"ga-2018", nil, ptr(64), kilobytesField,
-			"must be absent under retry policy ga-2018, which delivers each event separately",
-		},
-		{
-			"preview-2017", ptr(10), nil, eventsField,
-			"must be 1 or absent under retry policy preview-2017, which delivers each event separately",
-		},
+		{"ga-2019", ptr(2), ptr(64), "maxEventsPerBatch", "must be 1 or absent"},
+		{"ga-2018", nil, ptr(64), "preferredBatchSizeInKilobytes", "must be absent"},
+		{"preview-2017", ptr(10), nil, "maxEventsPerBatch", "must be 1 or absent"},
 	} {
-		var invalid *policy.ValidationError
-		require.ErrorAs(t, builtin(t, tt.policy).CheckBatch(tt.maxEvents, tt.kilobytes), &invalid)
-		require.Equal(t, policy.ValidationError{Field: tt.field, Message: tt.message}, *invalid)
+		invalid := requireField(t, builtin(t, tt.policy).CheckBatch(tt.maxEvents, tt.kilobytes), tt.field)
+		require.Equal(t, tt.must+" under retry policy "+tt.policy+", which delivers each event separately",
+			invalid.Message)
 	}
 	// Exports from Azure write out a maximum of 1, which is what these policies do.
 	for _, p := range policy.Builtins() {
@@ -78,8 +61,7 @@ func TestCheckBatchWithoutBatching(t *testing.T) {
 func TestCut(t *testing.T) {
 	t.Parallel()
 	const kilobyte = 1024
-	fourKB := policy.BatchSettings{MaxEvents: 5000, PreferredKilobytes: 4}
-	three := policy.BatchSettings{MaxEvents: 3, PreferredKilobytes: 1024}
+	fourKB, three := policy.BatchSettings{5000, 4}, policy.BatchSettings{3, 1024}
 	tests := []struct {
 		name     string
 		settings policy.BatchSettings
@@ -99,21 +81,14 @@ func TestCut(t *testing.T) {
 		{"exactly 4,096 bytes alone", fourKB, []int{4094, 1}, 1},
 		{
 			"1 KB holds 511 events of one byte: 1,023 with brackets and commas",
-			policy.BatchSettings{MaxEvents: 5000, PreferredKilobytes: 1},
+			policy.BatchSettings{5000, 1},
 			slices.Repeat([]int{1}, 600), 511,
 		},
-		{
-			"5,000 small events are one body",
-			policy.BatchSettings{MaxEvents: 5000, PreferredKilobytes: 1024},
-			slices.Repeat([]int{200}, 6000), 5000,
-		},
+		{"5,000 small events", policy.BatchSettings{5000, 1024}, slices.Repeat([]int{200}, 6000), 5000},
 		{"zero settings", policy.BatchSettings{}, []int{1, 1}, 1},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			require.Equal(t, tt.want, tt.settings.Cut(tt.sizes))
-		})
+		require.Equal(t, tt.want, tt.settings.Cut(tt.sizes), tt.name)
 	}
 }
 

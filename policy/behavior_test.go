@@ -38,20 +38,18 @@ func TestResolve(t *testing.T) {
 		{generous, "true hold true true", "true hold true true"},
 	} {
 		before := row.policy.Clone()
-		require.Equal(t, row.safe, describe(row.policy.Resolve(policy.Overrides{})), row.policy.Name)
-		require.Equal(t, row.safe, describe(row.policy.Resolve(policy.Overrides{Behavior: policy.BehaviorSafe})),
-			row.policy.Name)
-		require.Equal(t, row.documented, describe(row.policy.Resolve(policy.Overrides{Behavior: policy.BehaviorDocumented})),
-			row.policy.Name)
-		for _, b := range []policy.Behavior{policy.BehaviorSafe, policy.BehaviorDocumented} {
+		for b, want := range map[policy.Behavior]string{
+			"": row.safe, policy.BehaviorSafe: row.safe, documented: row.documented,
+		} {
+			require.Equal(t, want, describe(row.policy.Resolve(policy.Overrides{Behavior: b})), row.policy.Name)
 			for which := range 16 {
 				action := policy.ProbationHold
 				if which&2 != 0 {
 					action = policy.ProbationDocumented
 				}
 				w := policy.Overrides{
-					Behavior: b, HonorRetryAfter: ptr(which&1 != 0), ProbationAction: &action, RetryTransportErrors: ptr(which&4 != 0),
-					DeadLetter: ptr(which&8 != 0),
+					Behavior: b, HonorRetryAfter: ptr(which&1 != 0), ProbationAction: &action,
+					RetryTransportErrors: ptr(which&4 != 0), DeadLetter: ptr(which&8 != 0),
 				}
 				want := fmt.Sprint(which&1 != 0, " ", action, " ", which&4 != 0, " ", which&8 != 0)
 				require.Equal(t, want, describe(row.policy.Resolve(w)), "overrides come first")
@@ -67,14 +65,11 @@ func TestResolvedRulesDecide(t *testing.T) {
 	t.Parallel()
 	decide := func(name string, w policy.Overrides, met policy.Result, retryAfter time.Duration) policy.Verdict {
 		r := builtin(t, name).Resolve(w)
-		at := time.Unix(0, 0)
-		return policy.Decide(r.Policy, policy.Attempt{
-			Result: met, Kind: policy.KindWebhook, Number: 1, TimeToLiveSince: at, FirstAttemptAt: at, ScheduledAt: at,
-			FinishedAt: at,
-			Limits:     r.Limits, DeadLetter: r.DeadLetter, HonorRetryAfter: r.Policy.HonorRetryAfter, RetryAfter: retryAfter,
-		})
+		a := firstAttempt(r.Policy, met)
+		a.Limits, a.DeadLetter, a.HonorRetryAfter, a.RetryAfter = r.Limits, r.DeadLetter, r.Policy.HonorRetryAfter, retryAfter
+		return policy.Decide(r.Policy, a)
 	}
-	safe, documented := policy.Overrides{}, policy.Overrides{Behavior: policy.BehaviorDocumented}
+	safe, documented := policy.Overrides{}, policy.Overrides{Behavior: documented}
 	for _, name := range []string{"ga-2018", "ga-2019"} {
 		require.Equal(t, policy.DeadLetter, decide(name, safe, status(400), 0).Action, name)
 		require.Equal(t, policy.Retry, decide(name, documented, status(400), 0).Action,
@@ -86,13 +81,13 @@ func TestResolvedRulesDecide(t *testing.T) {
 	}
 	require.Equal(t, policy.DeadLetter, decide("ga-2021", safe, status(404), 0).Action)
 	require.Equal(t, policy.Drop, decide("ga-2021", documented, status(404), 0).Action)
-	require.Equal(t, time.Unix(120, 0), decide("ga-2021", safe, status(503), 2*time.Minute).At)
-	require.Equal(t, time.Unix(30, 0), decide("ga-2021", documented, status(503), 2*time.Minute).At)
+	require.Equal(t, seconds(120), decide("ga-2021", safe, status(503), 2*time.Minute).At)
+	require.Equal(t, seconds(30), decide("ga-2021", documented, status(503), 2*time.Minute).At)
 	literal, retried := documented, documented
 	literal.RetryTransportErrors, retried.RetryTransportErrors = ptr(false), ptr(true)
 	for _, row := range errorTable {
 		require.Equal(t, policy.Retry, decide("namespace-2023", safe, row.met, 0).Action, row.met)
-		require.Equal(t, time.Unix(10, 0), decide("namespace-2023", safe, row.met, 0).At, row.met)
+		require.Equal(t, seconds(10), decide("namespace-2023", safe, row.met, 0).At, row.met)
 		require.Equal(t, policy.Drop, decide("namespace-2023", documented, row.met, 0).Action, row.met)
 		require.Equal(t, policy.Drop, decide("namespace-2023", literal, row.met, 0).Action, row.met)
 		require.Equal(t, policy.Retry, decide("namespace-2023", retried, row.met, 0).Action, row.met)
@@ -111,20 +106,11 @@ func TestResolvedLimits(t *testing.T) {
 		attempts int
 		ttl      time.Duration
 	}{
-		"the policy's": {"namespace-2023", policy.Overrides{}, 10, 7 * day},
-		"no limit":     {"preview-2017", policy.Overrides{}, 0, 2 * time.Hour},
-		"within the ranges": {
-			"ga-2021", policy.Overrides{MaxAttempts: ptr(3), TTLMinutes: ptr(90)}, 3, 90 * time.Minute,
-		},
-		"above them": {"ga-2021", policy.Overrides{MaxAttempts: ptr(300), TTLMinutes: ptr(9000)}, 30, day},
-		"below them": {
-			"ga-2021", policy.Overrides{MaxAttempts: ptr(0), TTLMinutes: ptr(0)}, 1, time.Minute,
-		},
-		"retention before the default": {"namespace-2023", policy.Overrides{MaxTTL: 3 * day}, 10, 3 * day},
-		"retention before override":    {"namespace-2023", policy.Overrides{TTLMinutes: ptr(7 * 1440), MaxTTL: day}, 10, day},
-		"the wish before retention": {
-			"namespace-2023", policy.Overrides{TTLMinutes: ptr(5), MaxTTL: day}, 10, 5 * time.Minute,
-		},
+		"above the range":     {"ga-2021", policy.Overrides{MaxAttempts: ptr(300), TTLMinutes: ptr(9000)}, 30, day},
+		"below them":          {"ga-2021", policy.Overrides{MaxAttempts: ptr(0), TTLMinutes: ptr(0)}, 1, time.Minute},
+		"retention: default":  {"namespace-2023", policy.Overrides{MaxTTL: 3 * day}, 10, 3 * day},
+		"retention: override": {"namespace-2023", policy.Overrides{TTLMinutes: ptr(7 * 1440), MaxTTL: day}, 10, day},
+		"the wish first":      {"namespace-2023", policy.Overrides{TTLMinutes: ptr(5), MaxTTL: day}, 10, 5 * time.Minute},
 	} {
 		require.Equal(t, policy.Limits{MaxAttempts: row.attempts, TTL: row.ttl},
 			builtin(t, row.policy).Resolve(row.wishes).Limits, name)

@@ -1,6 +1,8 @@
 package policy_test
 
 import (
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -18,6 +20,16 @@ func TestBuiltinsInOrderAndValid(t *testing.T) {
 		require.Contains(t, p.Source, "Microsoft, ")
 		require.False(t, p.HonorRetryAfter, "no page mentions Retry-After")
 		names = append(names, p.Name)
+		spans := slices.Concat(p.Steps, slices.Collect(maps.Values(p.Probation.ByOutcome)), []time.Duration{
+			p.AckTimeout, p.LateResponseWindow, p.Tail, p.RetryWindow, p.JitterCap, p.RetryAfterCap, p.DefaultTTL, p.MinTTL,
+			p.MaxTTL, p.DeadLetterDelay, p.DeadLetterExportWindow, p.Probation.First, p.Probation.Max,
+		})
+		for _, c := range p.Cells {
+			spans = append(spans, c.MinDelay)
+		}
+		for _, d := range spans {
+			require.Zero(t, d%time.Second, "%s: %s would lose its fraction in the seed", p.Name, d)
+		}
 	}
 	require.Equal(t, []string{"preview-2017", "ga-2018", "ga-2019", "ga-2021", "namespace-2023"}, names)
 	require.Contains(t, names, policy.DefaultName)
@@ -29,47 +41,38 @@ func TestBuiltinsInOrderAndValid(t *testing.T) {
 func TestBuiltinValues(t *testing.T) {
 	t.Parallel()
 	const s, m, h = time.Second, time.Minute, time.Hour
-	tests := []struct {
+	early := []time.Duration{10 * s, 30 * s, m, 5 * m, 10 * m, 30 * m, h}
+	for _, tt := range []struct {
 		name                                         string
 		ack, late, tail, window, delay, exportWindow time.Duration
 		steps                                        []time.Duration
 		basis                                        policy.Basis
 		expiry                                       policy.Expiry
 		jitter                                       float64
-		deadLetter                                   string
 		batching                                     bool
 	}{
-		{"preview-2017", 60 *
-			s, 0, h, 0, 0, 0, []time.Duration{10 * s, 30 * s, m, 5 * m, 10 * m, 30 * m, h}, "gap", "at_ttl", 0.1, "none", false},
-		{"ga-2018", 60 *
-			s, 0, h, 0, 0, 0, []time.Duration{10 * s, 30 * s, m, 5 * m, 10 * m, 30 * m, h}, "gap", "at_ttl", 0.1, "none", false},
-		{"ga-2019", 30 * s, 3 * m, h, 24 * h, 5 * m, 4 *
-			h, []time.Duration{10 * s, 30 * s, m, 5 * m, 10 * m, 30 * m, h}, "gap", "at_ttl", 0.1, "none", false},
+		{"preview-2017", 60 * s, 0, h, 0, 0, 0, early, "gap", "at_ttl", 0.1, false},
+		{"ga-2018", 60 * s, 0, h, 0, 0, 0, early, "gap", "at_ttl", 0.1, false},
+		{"ga-2019", 30 * s, 3 * m, h, 24 * h, 5 * m, 4 * h, early, "gap", "at_ttl", 0.1, false},
 		{
-			"ga-2021", 30 * s, 3 * m, 12 * h, 24 * h, 5 * m, 4 * h,
-			[]time.Duration{10 * s, 30 * s, m, 5 * m, 10 * m, 30 * m, h, 3 * h, 6 * h},
-			"gap", "next_attempt", 0.1, "none", true,
+			"ga-2021", 30 * s, 3 * m, 12 * h, 24 * h, 5 * m, 4 * h, append(slices.Clone(early), 3*h, 6*h),
+			"gap", "next_attempt", 0.1, true,
 		},
-		{"namespace-2023", 30 * s, 0, 5 * m, 0, 5 * m, 4 *
-			h, []time.Duration{10 * s, 30 * s, m, 5 * m}, "offset", "next_attempt", 0, "none", true},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			p := builtin(t, tt.name)
-			require.Equal(t, tt.ack, p.AckTimeout)
-			require.Equal(t, tt.late, p.LateResponseWindow)
-			require.Equal(t, tt.steps, p.Steps)
-			require.Equal(t, tt.tail, p.Tail)
-			require.Equal(t, tt.window, p.RetryWindow)
-			require.Equal(t, tt.basis, p.Basis)
-			require.Equal(t, tt.expiry, p.Expiry)
-			require.InDelta(t, tt.jitter, p.JitterFraction, 0)
-			require.Equal(t, tt.deadLetter, p.DeadLetterDefault)
-			require.Equal(t, tt.delay, p.DeadLetterDelay)
-			require.Equal(t, tt.exportWindow, p.DeadLetterExportWindow)
-			require.Equal(t, tt.batching, p.Batching)
-		})
+		{"namespace-2023", 30 * s, 0, 5 * m, 0, 5 * m, 4 * h, early[:4], "offset", "next_attempt", 0, true},
+	} {
+		p := builtin(t, tt.name)
+		require.Equal(t, tt.ack, p.AckTimeout, tt.name)
+		require.Equal(t, tt.late, p.LateResponseWindow, tt.name)
+		require.Equal(t, tt.steps, p.Steps, tt.name)
+		require.Equal(t, tt.tail, p.Tail, tt.name)
+		require.Equal(t, tt.window, p.RetryWindow, tt.name)
+		require.Equal(t, tt.basis, p.Basis, tt.name)
+		require.Equal(t, tt.expiry, p.Expiry, tt.name)
+		require.InDelta(t, tt.jitter, p.JitterFraction, 0, tt.name)
+		require.Equal(t, "none", p.DeadLetterDefault, tt.name)
+		require.Equal(t, tt.delay, p.DeadLetterDelay, tt.name)
+		require.Equal(t, tt.exportWindow, p.DeadLetterExportWindow, tt.name)
+		require.Equal(t, tt.batching, p.Batching, tt.name)
 	}
 }
 
@@ -79,15 +82,7 @@ func TestBuiltinProbation(t *testing.T) {
 	delayed := policy.Probation{Scope: "endpoint", Trigger: 10, First: 5 * time.Minute, Max: 4 * time.Hour, Action: "hold"}
 	for name, want := range map[string]policy.Probation{
 		"preview-2017": none, "ga-2018": none, "ga-2019": delayed, "ga-2021": delayed,
-		"namespace-2023": {
-			Scope: "event_subscription", Trigger: 1, Action: "documented",
-			ByOutcome: map[policy.Outcome]time.Duration{
-				"Busy": 10 * time.Second, "TimedOut": 10 * time.Second, "SocketError": 30 * time.Second,
-				"NotFound": 5 * time.Minute, "ResolutionError": 5 * time.Minute, "Disabled": 5 * time.Minute,
-				"Full":         5 * time.Minute,
-				"Unauthorized": 5 * time.Minute, "Forbidden": 5 * time.Minute, "InvalidAzureFunctionDestination": 10 * time.Minute,
-			},
-		},
+		"namespace-2023": {Scope: "event_subscription", Trigger: 1, Action: "documented", ByOutcome: namespaceHolds},
 	} {
 		require.Equal(t, want, builtin(t, name).Probation, name)
 	}
@@ -117,58 +112,44 @@ func TestBuiltinsShareNoMemory(t *testing.T) {
 
 func TestCheckLimits(t *testing.T) {
 	t.Parallel()
-	const attempts, ttl = "retryPolicy.maxDeliveryAttempts", "retryPolicy.eventTimeToLiveInMinutes"
-	tests := []struct {
+	const day = 24 * time.Hour
+	for _, tt := range []struct {
 		name, policy      string
 		attempts, minutes *int
 		want              policy.Limits
-		field, message    string
+		message           string // after "must be between "
 	}{
-		{"preview-2017 by default", "preview-2017", nil, nil, policy.Limits{TTL: 2 * time.Hour}, "", ""},
-		{"ga-2018 by default", "ga-2018", nil, nil, policy.Limits{MaxAttempts: 30, TTL: 24 * time.Hour}, "", ""},
-		{"ga-2019 by default", "ga-2019", nil, nil, policy.Limits{MaxAttempts: 30, TTL: 24 * time.Hour}, "", ""},
-		{"ga-2021 by default", "ga-2021", nil, nil, policy.Limits{MaxAttempts: 30, TTL: 24 * time.Hour}, "", ""},
+		{"by default", "preview-2017", nil, nil, policy.Limits{0, 2 * time.Hour}, ""},
+		{"by default", "ga-2018", nil, nil, policy.Limits{30, day}, ""},
+		{"by default", "ga-2019", nil, nil, policy.Limits{30, day}, ""},
+		{"by default", "ga-2021", nil, nil, policy.Limits{30, day}, ""},
+		{"by default", "namespace-2023", nil, nil, policy.Limits{10, 7 * day}, ""},
+		{"all set", "preview-2017", ptr(30), ptr(1440), policy.Limits{30, day}, ""},
+		{"the least", "ga-2021", ptr(1), ptr(1), policy.Limits{1, time.Minute}, ""},
+		{"7 days", "namespace-2023", ptr(10), ptr(10080), policy.Limits{10, 7 * day}, ""},
+		{"0 attempts", "preview-2017", ptr(0), nil, policy.Limits{}, "1 and 30 under retry policy preview-2017, not 0"},
+		{"31 attempts", "ga-2021", ptr(31), nil, policy.Limits{}, "1 and 30 under retry policy ga-2021, not 31"},
+		{"11", "namespace-2023", ptr(11), nil, policy.Limits{}, "1 and 10 under retry policy namespace-2023, not 11"},
+		{"0 minutes", "ga-2019", nil, ptr(0), policy.Limits{}, "1 and 1440 minutes under retry policy ga-2019, not 0"},
+		{"1441", "ga-2018", nil, ptr(1441), policy.Limits{}, "1 and 1440 minutes under retry policy ga-2018, not 1441"},
 		{
-			"namespace-2023 by default", "namespace-2023", nil, nil,
-			policy.Limits{MaxAttempts: 10, TTL: 7 * 24 * time.Hour},
-			"", "",
+			"minutes beyond any duration", "namespace-2023", nil, ptr(1 << 62),
+			policy.Limits{},
+			"1 and 10080 minutes under retry policy namespace-2023, not 4611686018427387904",
 		},
-		{
-			"preview-2017, all set", "preview-2017", ptr(30), ptr(1440),
-			policy.Limits{MaxAttempts: 30, TTL: 24 * time.Hour},
-			"", "",
-		},
-		{"the least", "ga-2021", ptr(1), ptr(1), policy.Limits{MaxAttempts: 1, TTL: time.Minute}, "", ""},
-		{
-			"7 days in the namespace", "namespace-2023", ptr(10), ptr(10080),
-			policy.Limits{MaxAttempts: 10, TTL: 7 * 24 * time.Hour},
-			"", "",
-		},
-		{"0 attempts", "preview-2017", ptr(0), nil, policy.Limits{}, attempts, "must be between 1 and 30 under retry " +
-			"policy preview-2017, not 0"},
-		{"31 attempts", "ga-2021", ptr(31), nil, policy.Limits{}, attempts, "must be between 1 and 30 under retry policy " +
-			"ga-2021, not 31"},
-		{"11 attempts in the namespace", "namespace-2023", ptr(11), nil, policy.Limits{}, attempts, "must be between 1 and " +
-			"10 under retry policy namespace-2023, not 11"},
-		{"0 minutes", "ga-2019", nil, ptr(0), policy.Limits{}, ttl, "must be between 1 and 1440 minutes under retry policy " +
-			"ga-2019, not 0"},
-		{"1441 minutes", "ga-2018", nil, ptr(1441), policy.Limits{}, ttl, "must be between 1 and 1440 minutes under retry " +
-			"policy ga-2018, not 1441"},
-		{"minutes beyond any duration", "namespace-2023", nil, ptr(1 << 62), policy.Limits{}, ttl, "must be between 1 and " +
-			"10080 minutes under retry policy namespace-2023, not 4611686018427387904"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			p := builtin(t, tt.policy)
-			err := p.CheckLimits(tt.attempts, tt.minutes)
-			if tt.field == "" {
-				require.NoError(t, err)
-				require.Equal(t, tt.want, p.Resolve(policy.Overrides{MaxAttempts: tt.attempts, TTLMinutes: tt.minutes}).Limits)
-				return
-			}
-			require.Equal(t, tt.message, requireField(t, err, tt.field).Message)
-		})
+	} {
+		p, field := builtin(t, tt.policy), "retryPolicy.maxDeliveryAttempts"
+		if tt.minutes != nil {
+			field = "retryPolicy.eventTimeToLiveInMinutes"
+		}
+		err := p.CheckLimits(tt.attempts, tt.minutes)
+		if tt.message != "" {
+			require.Equal(t, "must be between "+tt.message, requireField(t, err, field).Message)
+			continue
+		}
+		require.NoError(t, err, tt.name)
+		set := policy.Overrides{MaxAttempts: tt.attempts, TTLMinutes: tt.minutes}
+		require.Equal(t, tt.want, p.Resolve(set).Limits, tt.policy+" "+tt.name)
 	}
 }
 

@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"slices"
 	"testing"
 
 	"postrider/policy"
@@ -18,13 +19,7 @@ func afterAll(t testing.TB, c policy.Cap, results ...policy.Result) policy.Cap {
 	return c
 }
 
-func times(n int, r policy.Result) []policy.Result {
-	all := make([]policy.Result, n)
-	for i := range all {
-		all[i] = r
-	}
-	return all
-}
+func times(n int, r policy.Result) []policy.Result { return slices.Repeat([]policy.Result{r}, n) }
 
 func TestNewCap(t *testing.T) {
 	t.Parallel()
@@ -45,10 +40,7 @@ func TestNewCap(t *testing.T) {
 		{"maxConcurrentDeliveries above half the workers", 80, 100, 50},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			require.Equal(t, tt.want, policy.NewCap(tt.limit, tt.workers).Value())
-		})
+		require.Equal(t, tt.want, policy.NewCap(tt.limit, tt.workers).Value(), tt.name)
 	}
 }
 
@@ -75,19 +67,11 @@ func TestCapAfter(t *testing.T) {
 		{"503", status(503), 64},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			require.Equal(t, tt.want, afterAll(t, policy.NewCap(0, 1000), tt.met).Value())
-		})
+		require.Equal(t, tt.want, afterAll(t, policy.NewCap(0, 1000), tt.met).Value(), tt.name)
 	}
-}
-
-// The policy defines success: 201 is none under the pages of 2017 and 2018.
-func TestCapUsesTheOutcome(t *testing.T) {
-	t.Parallel()
 	p, created := builtin(t, "ga-2018"), status(201)
 	c := policy.NewCap(0, 1000).After(p.Classify(policy.KindWebhook, created), created)
-	require.Equal(t, 64, c.Value())
+	require.Equal(t, 64, c.Value(), "the policy defines success: 201 is none under the pages of 2017 and 2018")
 }
 
 func TestCapFallsToOneAndRecovers(t *testing.T) {
@@ -139,21 +123,15 @@ func TestCapWithin(t *testing.T) {
 	throttled := c.Throttled(40, false).Within(100, 1000)
 	require.True(t, throttled.IsThrottled(), "another limit does not end the throttling")
 	require.Equal(t, 20, throttled.Value())
-}
-
-func TestZeroCap(t *testing.T) {
-	t.Parallel()
-	var c policy.Cap
-	require.Equal(t, 1, c.Value())
-	require.Equal(t, 1, afterAll(t, c, times(5, status(200))...).Value())
-	require.Equal(t, 1, afterAll(t, c, failure(policy.ErrorSocket)).Value())
+	var zero policy.Cap
+	require.Equal(t, 1, afterAll(t, zero, times(5, status(200))...).Value())
+	require.Equal(t, 1, afterAll(t, zero, failure(policy.ErrorSocket)).Value())
 }
 
 // FuzzCap applies any sequence of results to a cap. It stays within its bounds, only failures without a response lower
 // it, and enough successes restore its maximum.
 func FuzzCap(f *testing.F) {
 	f.Add(0, 1000, []byte{0, 14, 14, 14, 14, 14, 14, 14, 14})
-	f.Add(1, 1, []byte{14, 0, 0, 15, 11})
 	f.Add(70, 1000, []byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 17, 12})
 	f.Add(-1, -1, []byte{0, 14})
 	f.Fuzz(func(t *testing.T, limit, workers int, course []byte) {

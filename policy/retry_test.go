@@ -36,60 +36,35 @@ func TestOrderOfReasons(t *testing.T) {
 	t.Parallel()
 	late := func(a *policy.Attempt) { a.ScheduledAt, a.FinishedAt = after(25*time.Hour), after(25*time.Hour) }
 	only := func(a *policy.Attempt) { a.Limits.MaxAttempts = 1 }
+	both := func(a *policy.Attempt) { late(a); only(a) }
 	tests := []struct {
 		name   string
 		policy string
 		met    policy.Result
-		given  []func(*policy.Attempt)
+		given  func(*policy.Attempt)
 		want   policy.Reason // "" = delivered
 	}{
-		{"a success ends the last attempt, past its time", "ga-2019", status(200), []func(*policy.Attempt){late, only}, ""},
-		{
-			"the last allowed attempt wins over 404", "ga-2021", status(404),
-			[]func(*policy.Attempt){only},
-			"MaxDeliveryAttemptsExceeded",
-		},
-		{
-			"the last allowed attempt wins over 400", "ga-2021", status(400),
-			[]func(*policy.Attempt){only},
-			"MaxDeliveryAttemptsExceeded",
-		},
-		{
-			"the last allowed attempt wins over the time to live", "ga-2019", status(500),
-			[]func(*policy.Attempt){late, only},
-			"MaxDeliveryAttemptsExceeded",
-		},
-		{
-			"400 wins over the time to live", "ga-2021", status(400),
-			[]func(*policy.Attempt){late},
-			"UndeliverableDueToHttpBadRequest",
-		},
-		{
-			"413 wins over the time to live", "ga-2021", status(413),
-			[]func(*policy.Attempt){late},
-			"UndeliverableDueToClientError",
-		},
-		{"a never-retried condition", "namespace-2023", failure(policy.ErrorTimeout), nil, "UndeliverableDueToClientError"},
-		{"the time to live comes last", "ga-2019", status(500), []func(*policy.Attempt){late}, "TimeToLiveExceeded"},
+		{"a success ends the last attempt, past its time", "ga-2019", status(200), both, ""},
+		{"the last allowed attempt wins over 404", "ga-2021", status(404), only, exhausted},
+		{"the last allowed attempt wins over 400", "ga-2021", status(400), only, exhausted},
+		{"the last allowed attempt wins over the time to live", "ga-2019", status(500), both, exhausted},
+		{"400 wins over the time to live", "ga-2021", status(400), late, "UndeliverableDueToHttpBadRequest"},
+		{"413 wins over the time to live", "ga-2021", status(413), late, "UndeliverableDueToClientError"},
+		{"the time to live comes last", "ga-2019", status(500), late, expired},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			p := builtin(t, tt.policy)
-			a := firstAttempt(p, tt.met)
-			for _, change := range tt.given {
-				change(&a)
+		p := builtin(t, tt.policy)
+		a := firstAttempt(p, tt.met)
+		tt.given(&a)
+		for _, a.DeadLetter = range []bool{false, true} {
+			v := policy.Decide(p, a)
+			if tt.want == "" {
+				require.Equal(t, policy.Delivered, v.Action, tt.name)
+				require.Empty(t, v.Reason, tt.name)
+				continue
 			}
-			for _, a.DeadLetter = range []bool{false, true} {
-				v := policy.Decide(p, a)
-				if tt.want == "" {
-					require.Equal(t, policy.Delivered, v.Action)
-					require.Empty(t, v.Reason)
-					continue
-				}
-				requireEnd(t, a, v, tt.want)
-			}
-		})
+			requireEnd(t, a, v, tt.want, tt.name)
+		}
 	}
 }
 
@@ -110,37 +85,37 @@ func TestAttemptLimitIsDecidedAtTheFailureOfTheLastAttempt(t *testing.T) {
 
 func TestExpiryIsInclusive(t *testing.T) {
 	t.Parallel()
-	limits := policy.Limits{TTL: 20 * time.Minute}
+	const ttl = 20 * time.Minute
 	for _, p := range policy.Builtins() {
-		_, due := policy.Due(&p,
-			policy.DueCheck{
-				TimeToLiveSince: published, Now: after(20*time.Minute - time.Nanosecond), Limits: limits,
-				DeadLetter: true,
-			})
+		_, due := dueAt(&p, ttl-time.Nanosecond, ttl)
 		require.True(t, due, p.Name)
-		v, due := policy.Due(&p,
-			policy.DueCheck{TimeToLiveSince: published, Now: after(20 * time.Minute), Limits: limits, DeadLetter: true})
-		require.False(t, due, p.Name)
-		require.Equal(t, policy.DeadLetter, v.Action)
-		require.Equal(t, policy.Reason("TimeToLiveExceeded"), v.Reason)
-		v, due = policy.Due(&p, policy.DueCheck{
-			TimeToLiveSince: published, Now: after(time.Hour), Limits: limits,
-			DeadLetter: false,
+		for _, at := range []time.Duration{ttl, time.Hour} {
+			v, due := dueAt(&p, at, ttl)
+			require.False(t, due, p.Name)
+			require.Equal(t, policy.DeadLetter, v.Action)
+			require.Equal(t, expired, v.Reason)
+		}
+		v, due := policy.Due(&p, policy.DueCheck{
+			TimeToLiveSince: published, Now: after(ttl), Limits: policy.Limits{TTL: ttl},
 		})
 		require.False(t, due, p.Name)
-		require.Equal(t, policy.Drop, v.Action)
-		require.Equal(t, policy.Reason("TimeToLiveExceeded"), v.Reason)
+		require.Equal(t, policy.Drop, v.Action, "without a dead-letter destination")
+		require.Equal(t, expired, v.Reason)
 	}
+}
+
+// dueAt checks a delivery with a dead-letter destination so long after its publishing.
+func dueAt(p *policy.Policy, now, ttl time.Duration) (policy.Verdict, bool) {
+	return policy.Due(p, policy.DueCheck{
+		TimeToLiveSince: published, Now: after(now), Limits: policy.Limits{TTL: ttl}, DeadLetter: true,
+	})
 }
 
 func TestDueKeepsTheRetryWindow(t *testing.T) {
 	t.Parallel()
-	limits := policy.Limits{TTL: 72 * time.Hour}
-	_, due := policy.Due(builtin(t, "ga-2021"),
-		policy.DueCheck{TimeToLiveSince: published, Now: after(24 * time.Hour), Limits: limits, DeadLetter: true})
+	_, due := dueAt(builtin(t, "ga-2021"), 24*time.Hour, 72*time.Hour)
 	require.False(t, due, "no mark later than 24 hours")
-	_, due = policy.Due(builtin(t, "namespace-2023"),
-		policy.DueCheck{TimeToLiveSince: published, Now: after(24 * time.Hour), Limits: limits, DeadLetter: true})
+	_, due = dueAt(builtin(t, "namespace-2023"), 24*time.Hour, 72*time.Hour)
 	require.True(t, due)
 }
 
@@ -159,24 +134,20 @@ func TestExpiryAtTTLAndAtTheNextAttempt(t *testing.T) {
 		{"at_ttl: an attempt that ends at it ends the delivery", "ga-2019", 6, ttl, 0},
 		{"at_ttl: an attempt that ends after it ends the delivery", "ga-2019", 6, ttl + time.Second, 0},
 		{"next_attempt: a mark beyond it is kept, to find it expired", "ga-2021", 6, 1000 * time.Second, 2800 * time.Second},
-		{"next_attempt: an attempt that ends after it waits for its mark", "ga-2021", 6, ttl + time.Second, 2*ttl +
-			time.Second},
+		{"next_attempt: one that ends after it waits for its mark", "ga-2021", 6, ttl + time.Second, 2*ttl + time.Second},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			p := builtin(t, tt.policy)
-			a := firstAttempt(p, status(500))
-			a.Limits.TTL, a.Number = ttl, tt.number
-			a.ScheduledAt, a.FinishedAt = after(tt.finished), after(tt.finished)
-			v := policy.Decide(p, a)
-			if tt.want == 0 {
-				requireEnd(t, a, v, "TimeToLiveExceeded")
-				return
-			}
-			require.Equal(t, policy.Retry, v.Action)
-			require.Equal(t, after(tt.want), v.At)
-		})
+		p := builtin(t, tt.policy)
+		a := firstAttempt(p, status(500))
+		a.Limits.TTL, a.Number = ttl, tt.number
+		a.ScheduledAt, a.FinishedAt = after(tt.finished), after(tt.finished)
+		v := policy.Decide(p, a)
+		if tt.want == 0 {
+			requireEnd(t, a, v, expired, tt.name)
+			continue
+		}
+		require.Equal(t, policy.Retry, v.Action, tt.name)
+		require.Equal(t, after(tt.want), v.At, tt.name)
 	}
 }
 
@@ -188,9 +159,8 @@ func TestRetryWindowClipsTheTail(t *testing.T) {
 	v := policy.Decide(p, a)
 	require.Equal(t, policy.Retry, v.Action)
 	require.Equal(t, after(24*time.Hour), v.At, "not 34 h 46 m")
-	_, due := policy.Due(p, policy.DueCheck{TimeToLiveSince: published, Now: v.At, Limits: a.Limits, DeadLetter: true})
+	_, due := dueAt(p, 24*time.Hour, a.Limits.TTL)
 	require.False(t, due)
-
 	a.FinishedAt = after(24 * time.Hour)
 	requireEnd(t, a, policy.Decide(p, a), "TimeToLiveExceeded")
 }
@@ -265,17 +235,14 @@ func TestOffsetsThatPassedAreSkipped(t *testing.T) {
 		{"an early attempt, requested by an operator, skips nothing", 5, 0, 100, 100, 600, 0},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			p := builtin(t, "namespace-2023")
-			a := firstAttempt(p, status(500))
-			a.Number, a.SkippedOffsets = tt.number, tt.skipped
-			a.ScheduledAt, a.FinishedAt = seconds(tt.scheduled), seconds(tt.finished)
-			v := policy.Decide(p, a)
-			require.Equal(t, policy.Retry, v.Action)
-			require.Equal(t, seconds(tt.wantAt), v.At)
-			require.Equal(t, tt.wantSkipped, v.SkippedOffsets)
-		})
+		p := builtin(t, "namespace-2023")
+		a := firstAttempt(p, status(500))
+		a.Number, a.SkippedOffsets = tt.number, tt.skipped
+		a.ScheduledAt, a.FinishedAt = seconds(tt.scheduled), seconds(tt.finished)
+		v := policy.Decide(p, a)
+		require.Equal(t, policy.Retry, v.Action, tt.name)
+		require.Equal(t, seconds(tt.wantAt), v.At, tt.name)
+		require.Equal(t, tt.wantSkipped, v.SkippedOffsets, tt.name)
 	}
 }
 
@@ -304,12 +271,10 @@ func TestJitterOnlyAdds(t *testing.T) {
 	t.Parallel()
 	almostOne := math.Nextafter(1, 0)
 	tests := []struct {
-		name   string
-		policy string
-		number int
-		jitter float64
-		step   time.Duration
-		most   time.Duration
+		name, policy string
+		number       int
+		jitter       float64
+		step, most   time.Duration
 	}{
 		{"off", "ga-2021", 1, 0, 10 * time.Second, 0},
 		{"half of 10 % of 10 s", "ga-2021", 1, 0.5, 10 * time.Second, 500 * time.Millisecond},
@@ -322,22 +287,15 @@ func TestJitterOnlyAdds(t *testing.T) {
 		{"not a number", "ga-2021", 1, math.NaN(), 10 * time.Second, 0},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			p := builtin(t, tt.policy)
-			a := firstAttempt(p, status(500))
-			a.Number, a.Jitter = tt.number, tt.jitter
-			v := policy.Decide(p, a)
-			added := v.At.Sub(a.FinishedAt) - tt.step
-			require.Equal(t, v.Why.Jitter, added)
-			require.LessOrEqual(t, added, tt.most)
-			require.InDelta(t, float64(tt.most), float64(added), float64(time.Microsecond))
-		})
+		p := builtin(t, tt.policy)
+		a := firstAttempt(p, status(500))
+		a.Number, a.Jitter = tt.number, tt.jitter
+		v := policy.Decide(p, a)
+		added := v.At.Sub(a.FinishedAt) - tt.step
+		require.Equal(t, v.Why.Jitter, added, tt.name)
+		require.LessOrEqual(t, added, tt.most, tt.name)
+		require.InDelta(t, float64(tt.most), float64(added), float64(time.Microsecond), tt.name)
 	}
-}
-
-func TestJitterOfOffsets(t *testing.T) {
-	t.Parallel()
 	p := copyOf(t, "namespace-2023", func(p *policy.Policy) { p.JitterFraction, p.JitterCap = 0.1, time.Hour })
 	a := firstAttempt(p, status(500))
 	a.Number, a.Jitter = 3, 0.5
@@ -347,40 +305,32 @@ func TestJitterOfOffsets(t *testing.T) {
 
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
-	const ack = 30 * time.Second // of the last attempt
+	const ack, h, day = 30 * time.Second, time.Hour, 24 * time.Hour // ack is that of the last attempt
 	tests := []struct {
-		name      string
-		policy    string
-		ttl       time.Duration
-		honor     bool
-		requested time.Duration
-		want      time.Duration
+		name, policy         string
+		ttl, requested, want time.Duration
+		ignored              bool
 	}{
-		{"not honoured", "ga-2021", 24 * time.Hour, false, time.Hour, 30 * time.Second},
-		{"none given", "ga-2021", 24 * time.Hour, true, 0, 30 * time.Second},
-		{"sooner than the policy's time", "ga-2021", 24 * time.Hour, true, 20 * time.Second, 30 * time.Second},
-		{"later than the policy's time", "ga-2021", 24 * time.Hour, true, time.Hour, time.Hour},
-		{"later, on marks", "namespace-2023", 24 * time.Hour, true, time.Hour, time.Hour},
-		{"past the time to live", "ga-2019", time.Hour, true, 2 * time.Hour, time.Hour - ack},
-		{"past the time to live, where only the next " +
-			"attempt looks", "namespace-2023", time.Hour, true, math.MaxInt64, time.Hour - ack},
-		{"past the retry window", "ga-2021", 48 * time.Hour, true, math.MaxInt64, time.Hour},
-		{"past the cap", "ga-2021", 24 * time.Hour, true, 24 * time.Hour, time.Hour},
-		{"past the cap, on marks", "namespace-2023", 7 * 24 * time.Hour, true, 24 * time.Hour, time.Hour},
-		{"no time before the end for an attempt later than the policy's time", "ga-2019", time.Minute, true, time.Hour, 30 *
-			time.Second},
-		{"no time at all", "ga-2018", time.Minute, true, time.Hour, 10 * time.Second},
+		{"not honored", "ga-2021", day, h, 30 * time.Second, true},
+		{"none given", "ga-2021", day, 0, 30 * time.Second, false},
+		{"sooner than the policy's time", "ga-2021", day, 20 * time.Second, 30 * time.Second, false},
+		{"later than the policy's time", "ga-2021", day, h, h, false},
+		{"later, on marks", "namespace-2023", day, h, h, false},
+		{"past the time to live", "ga-2019", h, 2 * h, h - ack, false},
+		{"past the time to live, which only the next attempt checks", "namespace-2023", h, math.MaxInt64, h - ack, false},
+		{"past the retry window", "ga-2021", 2 * day, math.MaxInt64, h, false},
+		{"past the cap", "ga-2021", day, day, h, false},
+		{"past the cap, on marks", "namespace-2023", 7 * day, day, h, false},
+		{"no time before the end but for the policy's attempt", "ga-2019", time.Minute, h, 30 * time.Second, false},
+		{"no time at all", "ga-2018", time.Minute, h, 10 * time.Second, false},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			p := builtin(t, tt.policy)
-			a := firstAttempt(p, status(503))
-			a.Limits.TTL, a.HonorRetryAfter, a.RetryAfter = tt.ttl, tt.honor, tt.requested
-			v := policy.Decide(p, a)
-			require.Equal(t, policy.Retry, v.Action)
-			require.Equal(t, after(tt.want), v.At)
-		})
+		p := builtin(t, tt.policy)
+		a := firstAttempt(p, status(503))
+		a.Limits.TTL, a.HonorRetryAfter, a.RetryAfter = tt.ttl, !tt.ignored, tt.requested
+		v := policy.Decide(p, a)
+		require.Equal(t, policy.Retry, v.Action, tt.name)
+		require.Equal(t, after(tt.want), v.At, tt.name)
 	}
 }
 
@@ -421,14 +371,9 @@ func TestCopyThatRetriesTransportErrors(t *testing.T) {
 	t.Parallel()
 	p := copyOf(t, "namespace-2023", func(p *policy.Policy) { p.RetryTransportErrors = true })
 	for _, row := range errorTable {
-		a := firstAttempt(p, row.met)
-		a.DeadLetter = true
-		v := policy.Decide(p, a)
-		require.Equal(t, policy.Retry, v.Action, row.met.String())
-		require.Equal(t, 10*time.Second, v.Why.Floor)
+		testCell(t, p, policy.KindWebhook, row.met, ">=10s")
 	}
-	a := firstAttempt(p, status(404))
-	requireEnd(t, a, policy.Decide(p, a), "UndeliverableDueToClientError")
+	testCell(t, p, policy.KindWebhook, status(404), "never")
 }
 
 func TestCopyWithOneChangedCell(t *testing.T) {
@@ -440,24 +385,18 @@ func TestCopyWithOneChangedCell(t *testing.T) {
 			}
 		}
 	})
-	a := firstAttempt(p, status(404))
-	require.Equal(t, after(7*time.Minute), policy.Decide(p, a).At)
-	a.Result.Status = 403
-	requireEnd(t, a, policy.Decide(p, a), "UndeliverableDueToClientError")
-	a.Result.Status = 404
-	requireEnd(t, a, policy.Decide(builtin(t, "ga-2021"), a), "UndeliverableDueToClientError")
+	testCell(t, p, policy.KindWebhook, status(404), ">=7m")
+	testCell(t, p, policy.KindWebhook, status(403), "never")
+	testCell(t, builtin(t, "ga-2021"), policy.KindWebhook, status(404), "never")
 }
 
 func TestCopyWith207AsSuccess(t *testing.T) {
 	t.Parallel()
 	p := copyOf(t, "ga-2021", func(p *policy.Policy) {
-		p.Cells = append(p.Cells,
-			policy.Cell{EndpointKind: policy.KindWebhook, Condition: "207", Action: policy.ActionSuccess})
+		p.Cells = append(p.Cells, cell("207", policy.ActionSuccess))
 	})
-	a := firstAttempt(p, status(207))
-	require.Equal(t, policy.Delivered, policy.Decide(p, a).Action)
-	require.Equal(t, policy.OutcomeDelivered, p.Classify(policy.KindWebhook, status(207)))
-	require.Equal(t, policy.Retry, policy.Decide(builtin(t, "ga-2021"), a).Action)
+	testCell(t, p, policy.KindWebhook, status(207), "ok")
+	testCell(t, builtin(t, "ga-2021"), policy.KindWebhook, status(207), ">=10s")
 }
 
 // A policy with mistakes must not make the engine divide by zero or panic.

@@ -11,10 +11,10 @@ import (
 
 func TestScaledWaits(t *testing.T) {
 	t.Parallel()
-	p, _ := policy.Builtin("ga-2021")
+	p := builtin(t, "ga-2021")
 	before := p.Clone()
 	fast := p.Scaled(60)
-	require.Equal(t, before, p, "the policy itself stays")
+	require.Equal(t, before, *p, "the policy itself stays")
 	require.Equal(t, []time.Duration{
 		time.Second / 6, time.Second / 2, time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute,
 		3 * time.Minute, 6 * time.Minute,
@@ -30,10 +30,15 @@ func TestScaledWaits(t *testing.T) {
 	require.Equal(t, []time.Duration{p.AckTimeout, p.LateResponseWindow},
 		[]time.Duration{fast.AckTimeout, fast.LateResponseWindow}, "the network is no faster")
 
-	namespace, _ := policy.Builtin("namespace-2023")
+	namespace := builtin(t, "namespace-2023")
 	require.Equal(t, 5*time.Second, namespace.Scaled(60).Probation.ByOutcome[policy.OutcomeNotFound])
 	require.Equal(t, 5*time.Minute, namespace.Probation.ByOutcome[policy.OutcomeNotFound])
-	require.Same(t, &p, p.Scaled(1))
+	require.Same(t, p, p.Scaled(1))
+	rules := p.Resolve(policy.Overrides{TTLMinutes: ptr(60)}).Scaled(60)
+	require.Equal(t, time.Minute, rules.Limits.TTL)
+	require.Equal(t, 12*time.Minute, rules.Policy.Tail)
+	require.Equal(t, 2*time.Second, rules.Wait(2*time.Minute))
+	require.Equal(t, 2*time.Minute, p.Resolve(policy.Overrides{}).Wait(2*time.Minute))
 }
 
 // roundedTo rounds, because a sixth of a second is periodic.
@@ -67,17 +72,6 @@ func TestScaledWaitsAreNeverZero(t *testing.T) {
 	}
 }
 
-func TestScaledRules(t *testing.T) {
-	t.Parallel()
-	p, _ := policy.Builtin("ga-2021")
-	hour := 60
-	rules := p.Resolve(policy.Overrides{TTLMinutes: &hour}).Scaled(60)
-	require.Equal(t, time.Minute, rules.Limits.TTL)
-	require.Equal(t, 12*time.Minute, rules.Policy.Tail)
-	require.Equal(t, 2*time.Second, rules.Wait(2*time.Minute))
-	require.Equal(t, 2*time.Minute, p.Resolve(policy.Overrides{}).Wait(2*time.Minute))
-}
-
 // A delivery under a scaled policy has the same attempt history, with every time divided.
 func TestScaledDeliveriesHaveTheSameHistory(t *testing.T) {
 	t.Parallel()
@@ -102,8 +96,7 @@ func historyOf(t *testing.T, rules policy.Rules) (course []time.Duration) {
 			return course
 		}
 		course = append(course, v.At.Sub(a.TimeToLiveSince))
-		if _, due := policy.Due(rules.Policy,
-			policy.DueCheck{TimeToLiveSince: a.TimeToLiveSince, Now: v.At, Limits: a.Limits, DeadLetter: true}); !due {
+		if _, due := dueAt(rules.Policy, v.At.Sub(published), a.Limits.TTL); !due {
 			return course
 		}
 		a.Number, a.ScheduledAt, a.FinishedAt, a.SkippedOffsets = a.Number+1, v.At, v.At, v.SkippedOffsets

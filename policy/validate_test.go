@@ -34,6 +34,8 @@ func TestValidName(t *testing.T) {
 	}
 }
 
+type holds = map[policy.Outcome]time.Duration
+
 // policyChanges are made to a copy of ga-2021. field is the setting that Mistakes names; "" = none.
 var policyChanges = []struct {
 	name   string
@@ -49,23 +51,11 @@ var policyChanges = []struct {
 	{"no name", func(p *policy.Policy) { p.Name = "" }, "name"},
 	{"reserved name", func(p *policy.Policy) { p.Name = "postrider.mine" }, "name"},
 	{"control characters in the source", func(p *policy.Policy) { p.Source = "a\x1b[2J" }, "source"},
-	{
-		"late responses before the timeout", func(p *policy.Policy) { p.LateResponseWindow = time.Second },
-		"lateResponseWindowInSeconds",
-	},
+	{"late before timeout", func(p *policy.Policy) { p.LateResponseWindow = 1 }, "lateResponseWindowInSeconds"},
 	{"no steps", func(p *policy.Policy) { p.Steps = nil }, "stepsInSeconds"},
-	{
-		"too many steps", func(p *policy.Policy) { p.Steps = slices.Repeat([]time.Duration{time.Hour}, 101) },
-		"stepsInSeconds",
-	},
-	{
-		"descending offsets", func(p *policy.Policy) { p.Basis, p.Steps[3] = policy.BasisOffset, time.Second },
-		"stepsInSeconds[3]",
-	},
-	{
-		"equal offsets", func(p *policy.Policy) { p.Basis, p.Steps[1] = policy.BasisOffset, p.Steps[0] },
-		"stepsInSeconds[1]",
-	},
+	{"101 steps", func(p *policy.Policy) { p.Steps = slices.Repeat([]time.Duration{time.Hour}, 101) }, "stepsInSeconds"},
+	{"descending offsets", func(p *policy.Policy) { p.Basis, p.Steps[3] = "offset", time.Second }, "stepsInSeconds[3]"},
+	{"equal offsets", func(p *policy.Policy) { p.Basis, p.Steps[1] = "offset", p.Steps[0] }, "stepsInSeconds[1]"},
 	{"shortest above longest time to live", func(p *policy.Policy) { p.MaxTTL = 0 }, "eventTimeToLiveInMinutes.most"},
 	{"default time to live too long", func(p *policy.Policy) { p.MaxTTL = time.Hour }, "eventTimeToLiveInMinutes.default"},
 	{"fewest above most attempts", func(p *policy.Policy) { p.MinMaxAttempts = 31 }, "maxDeliveryAttempts.most"},
@@ -74,17 +64,12 @@ var policyChanges = []struct {
 	{"half a second of hold", func(p *policy.Policy) { p.Probation.First = time.Second / 2 }, "probation.firstInSeconds"},
 	{"probation without a hold", func(p *policy.Policy) { p.Probation.First = 0 }, "probation.firstInSeconds"},
 	{"first above longest hold", func(p *policy.Policy) { p.Probation.First = 5 * time.Hour }, "probation.maxInSeconds"},
-	{"probation after a success", func(p *policy.Policy) {
-		p.Probation.ByOutcome = map[policy.Outcome]time.Duration{"Delivered": time.Minute}
-	}, "probation.byOutcome.Delivered"},
 	{
-		"hold of 0 by outcome",
-		func(p *policy.Policy) { p.Probation.ByOutcome = map[policy.Outcome]time.Duration{"Busy": 0} },
-		"probation.byOutcome.Busy",
+		"probation after a success", func(p *policy.Policy) { p.Probation.ByOutcome = holds{"Delivered": time.Minute} },
+		"probation.byOutcome.Delivered",
 	},
-	{
-		"unknown endpoint kind", func(p *policy.Policy) { p.Cells[2].EndpointKind = "pigeon" }, "statusTable[2].endpointKind",
-	},
+	{"hold of 0", func(p *policy.Policy) { p.Probation.ByOutcome = holds{"Busy": 0} }, "probation.byOutcome.Busy"},
+	{"unknown kind", func(p *policy.Policy) { p.Cells[2].EndpointKind = "pigeon" }, "statusTable[2].endpointKind"},
 	{"status 600", func(p *policy.Policy) { p.Cells[2].Condition = "600" }, "statusTable[2].condition"},
 	{"status 199", func(p *policy.Policy) { p.Cells[2].Condition = "199" }, "statusTable[2].condition"},
 	{"status with a leading zero", func(p *policy.Policy) { p.Cells[2].Condition = "0404" }, "statusTable[2].condition"},
@@ -92,26 +77,12 @@ var policyChanges = []struct {
 	{"unknown condition", func(p *policy.Policy) { p.Cells[2].Condition = "rain" }, "statusTable[2].condition"},
 	{"unknown action", func(p *policy.Policy) { p.Cells[2].Action = "" }, "statusTable[2].action"},
 	{"negative delay", func(p *policy.Policy) { p.Cells[2].MinDelay = -1 }, "statusTable[2].minDelayInSeconds"},
-	{
-		"delay of 25 h", func(p *policy.Policy) { p.Cells[2].MinDelay = 25 * time.Hour }, "statusTable[2].minDelayInSeconds",
-	},
+	{"delay of 25 h", func(p *policy.Policy) { p.Cells[2].MinDelay = 25 * time.Hour }, "statusTable[2].minDelayInSeconds"},
 	{"duplicate cell", func(p *policy.Policy) { p.Cells[2] = p.Cells[1] }, "statusTable[2]"},
-	{
-		"success for all other statuses", func(p *policy.Policy) { p.Cells[2] = cell("other", policy.ActionSuccess) },
-		"statusTable[2].action",
-	},
-	{
-		"success for a timeout", func(p *policy.Policy) { p.Cells[2] = cell("timeout", policy.ActionSuccess) },
-		"statusTable[2].action",
-	},
-	{
-		"success for 418", func(p *policy.Policy) { p.Cells[2] = cell("418", policy.ActionSuccess) },
-		"statusTable[2].action",
-	},
-	{
-		"success for 300", func(p *policy.Policy) { p.Cells[2] = cell("300", policy.ActionSuccess) },
-		"statusTable[2].action",
-	},
+	{"success for others", func(p *policy.Policy) { p.Cells[2] = cell("other", "success") }, "statusTable[2].action"},
+	{"success for a timeout", func(p *policy.Policy) { p.Cells[2] = cell("timeout", "success") }, "statusTable[2].action"},
+	{"success for 418", func(p *policy.Policy) { p.Cells[2] = cell("418", "success") }, "statusTable[2].action"},
+	{"success for 300", func(p *policy.Policy) { p.Cells[2] = cell("300", "success") }, "statusTable[2].action"},
 	{"success for 299", func(p *policy.Policy) { p.Cells[2] = cell("299", policy.ActionSuccess) }, ""},
 	{"too many cells", func(p *policy.Policy) { p.Cells = slices.Repeat(p.Cells, 30) }, "statusTable"},
 	{"no entry for all other statuses", func(p *policy.Policy) { p.Cells = p.Cells[:3] }, "statusTable"},
@@ -121,25 +92,21 @@ var policyChanges = []struct {
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	for _, tt := range policyChanges {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			p := builtin(t, "ga-2021").Clone()
-			p.Name, p.BuiltIn = "mine", false
-			tt.change(&p)
-			if tt.field == "" {
-				require.Empty(t, p.Mistakes())
-				return
-			}
-			require.NotEmpty(t, p.Mistakes())
-			require.Equal(t, tt.field, p.Mistakes()[0].Field)
-		})
+		p := builtin(t, "ga-2021").Clone()
+		p.Name, p.BuiltIn = "mine", false
+		tt.change(&p)
+		if tt.field == "" {
+			require.Empty(t, p.Mistakes(), tt.name)
+			continue
+		}
+		require.NotEmpty(t, p.Mistakes(), tt.name)
+		require.Equal(t, tt.field, p.Mistakes()[0].Field, tt.name)
 	}
 }
 
 func TestMistakesNamesEach(t *testing.T) {
 	t.Parallel()
 	p := builtin(t, "namespace-2023").Clone()
-	require.Empty(t, p.Mistakes())
 	p.Name, p.Steps[1], p.MaxTTL, p.Probation.Trigger, p.Cells[0].Action = "x", 0, 0, 0, ""
 	var fields []string
 	for _, mistake := range p.Mistakes() {

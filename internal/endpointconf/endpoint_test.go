@@ -93,17 +93,14 @@ var endpointTable = []struct {
 func TestEndpointURL(t *testing.T) {
 	t.Parallel()
 	for _, tt := range endpointTable {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			u, err := endpointconf.EndpointURL(tt.url, tt.allow)
-			if tt.message == "" {
-				require.NoError(t, err)
-				require.NotEmpty(t, u.Host)
-				return
-			}
-			require.Nil(t, u)
-			require.Contains(t, requireField(t, err, "endpointUrl").Message, tt.message)
-		})
+		u, err := endpointconf.EndpointURL(tt.url, tt.allow)
+		if tt.message == "" {
+			require.NoError(t, err, tt.name)
+			require.NotEmpty(t, u.Host, tt.name)
+			continue
+		}
+		require.Nil(t, u, tt.name)
+		require.Contains(t, requireField(t, err, "endpointUrl").Message, tt.message, tt.name)
 	}
 }
 

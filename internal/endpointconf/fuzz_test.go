@@ -20,7 +20,6 @@ func FuzzConnection(f *testing.F) {
 	const certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 	f.Add("1.3", certificate, certificate, "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----",
 		"https://a.example/t", "id", "pl4nted-secret", "s")
-	f.Add("", "", "", "", "", "", "", "")
 	f.Add("1.0", "x", certificate+certificate, "", "http://127.0.0.1", "\x00", "pl4nted-secret\r\n", "é")
 	endpoint, _ := url.Parse("https://example.com/")
 	f.Fuzz(func(t *testing.T, version, authorities, certificate, key, tokenURL, id, secret, scope string) {

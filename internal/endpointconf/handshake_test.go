@@ -9,111 +9,57 @@ import (
 	"postrider/internal/endpointconf"
 )
 
+type response = endpointconf.HandshakeResponse
+
+const accepted, awaits, rejected = endpointconf.HandshakeAccepted, endpointconf.HandshakeAwaits,
+	endpointconf.HandshakeRejected
+
 func TestHandshakeByCode(t *testing.T) {
 	t.Parallel()
+	ok := func(body string) response { return response{Status: 200, Body: []byte(body)} }
 	for name, tt := range map[string]struct {
-		response endpointconf.HandshakeResponse
+		response response
 		want     endpointconf.HandshakeOutcome
 	}{
-		"the code": {
-			endpointconf.HandshakeResponse{Status: 200, Body: []byte(`{"validationResponse":"c0de"}`)},
-			endpointconf.HandshakeAccepted,
-		},
-		"among other things": {
-			endpointconf.HandshakeResponse{Status: 200, Body: []byte(` {"a":[1],"VALIDATIONRESPONSE":"c0de"}`)},
-			endpointconf.HandshakeAccepted,
-		},
-		"after a byte order mark": {
-			endpointconf.HandshakeResponse{Status: 200, Body: []byte("\xef\xbb\xbf{\"validationResponse\":\"c0de\"}")},
-			endpointconf.HandshakeAccepted,
-		},
-		"in capitals": {
-			endpointconf.HandshakeResponse{Status: 200, Body: []byte(`{"validationResponse":"C0DE"}`)},
-			endpointconf.HandshakeAwaits,
-		},
-		"a list": {
-			endpointconf.HandshakeResponse{Status: 200, Body: []byte(`[{"validationResponse":"c0de"}]`)},
-			endpointconf.HandshakeAwaits,
-		},
-		"empty": {
-			endpointconf.HandshakeResponse{Status: 200, Body: []byte(`{"validationResponse":""}`)}, endpointconf.HandshakeAwaits,
-		},
-		"nothing": {endpointconf.HandshakeResponse{Status: 200}, endpointconf.HandshakeAwaits},
-		"accepted": {
-			endpointconf.HandshakeResponse{Status: 202, Body: []byte(`{"validationResponse":"c0de"}`)},
-			endpointconf.HandshakeRejected,
-		},
-		"not found": {endpointconf.HandshakeResponse{Status: 404}, endpointconf.HandshakeRejected},
+		"the code":                {ok(`{"validationResponse":"c0de"}`), accepted},
+		"among other things":      {ok(` {"a":[1],"VALIDATIONRESPONSE":"c0de"}`), accepted},
+		"after a byte order mark": {ok("\xef\xbb\xbf{\"validationResponse\":\"c0de\"}"), accepted},
+		"in capitals":             {ok(`{"validationResponse":"C0DE"}`), awaits},
+		"a list":                  {ok(`[{"validationResponse":"c0de"}]`), awaits},
+		"empty":                   {ok(`{"validationResponse":""}`), awaits},
+		"nothing":                 {response{Status: 200}, awaits},
+		"accepted":                {response{Status: 202, Body: []byte(`{"validationResponse":"c0de"}`)}, rejected},
+		"not found":               {response{Status: 404}, rejected},
 		"a status and a body cut off": {
-			endpointconf.HandshakeResponse{Status: 200, Err: "unexpected EOF", Body: []byte(`{"validationResponse":"c0de"}`)},
-			endpointconf.HandshakeRejected,
+			response{Status: 200, Err: "unexpected EOF", Body: []byte(`{"validationResponse":"c0de"}`)}, rejected,
 		},
 	} {
 		outcome, why := endpointconf.HandshakeByCode(tt.response, "c0de")
 		require.Equal(t, tt.want, outcome, name)
 		require.NotEmpty(t, why, name)
 	}
-	outcome, _ := endpointconf.HandshakeByCode(endpointconf.HandshakeResponse{Status: 200, Body: []byte(`{}`)}, "")
-	require.Equal(t, endpointconf.HandshakeAwaits, outcome, "an empty response has no code")
+	outcome, _ := endpointconf.HandshakeByCode(ok(`{}`), "")
+	require.Equal(t, awaits, outcome, "an empty response has no code")
 }
 
 func TestHandshakeByOrigin(t *testing.T) {
 	t.Parallel()
 	const origin = "eventgrid.azure.net"
+	allows := func(status int, origins ...string) response { return response{Status: status, AllowedOrigin: origins} }
 	for name, tt := range map[string]struct {
-		response           endpointconf.HandshakeResponse
+		response           response
 		classic, namespace endpointconf.HandshakeOutcome
 	}{
-		"the origin": {
-			endpointconf.HandshakeResponse{Status: 200, AllowedOrigin: []string{origin}},
-			endpointconf.HandshakeAccepted,
-			endpointconf.HandshakeAccepted,
-		},
-		"everybody": {
-			endpointconf.HandshakeResponse{Status: 204, AllowedOrigin: []string{" * "}},
-			endpointconf.HandshakeAccepted,
-			endpointconf.HandshakeAccepted,
-		},
-		"the second of two": {
-			endpointconf.HandshakeResponse{Status: 200, AllowedOrigin: []string{"a.example", origin}},
-			endpointconf.HandshakeAccepted,
-			endpointconf.HandshakeAccepted,
-		},
-		"whatever the status": {
-			endpointconf.HandshakeResponse{Status: 405, AllowedOrigin: []string{origin}},
-			endpointconf.HandshakeAccepted,
-			endpointconf.HandshakeAccepted,
-		},
-		"another one": {
-			endpointconf.HandshakeResponse{Status: 200, AllowedOrigin: []string{"a.example"}},
-			endpointconf.HandshakeRejected,
-			endpointconf.HandshakeRejected,
-		},
-		"a part of the origin": {
-			endpointconf.HandshakeResponse{Status: 200, AllowedOrigin: []string{"azure.net"}},
-			endpointconf.HandshakeRejected,
-			endpointconf.HandshakeRejected,
-		},
-		"empty body": {
-			endpointconf.HandshakeResponse{Status: 200},
-			endpointconf.HandshakeAwaits,
-			endpointconf.HandshakeRejected,
-		},
-		"no content": {
-			endpointconf.HandshakeResponse{Status: 204},
-			endpointconf.HandshakeRejected,
-			endpointconf.HandshakeRejected,
-		},
-		"no such method": {
-			endpointconf.HandshakeResponse{Status: 405},
-			endpointconf.HandshakeRejected,
-			endpointconf.HandshakeRejected,
-		},
-		"no response": {
-			endpointconf.HandshakeResponse{Err: "timed out", Status: 200, AllowedOrigin: []string{origin}},
-			endpointconf.HandshakeRejected,
-			endpointconf.HandshakeRejected,
-		},
+		"the origin":           {allows(200, origin), accepted, accepted},
+		"every origin":         {allows(204, " * "), accepted, accepted},
+		"the second of two":    {allows(200, "a.example", origin), accepted, accepted},
+		"whatever the status":  {allows(405, origin), accepted, accepted},
+		"another one":          {allows(200, "a.example"), rejected, rejected},
+		"a part of the origin": {allows(200, "azure.net"), rejected, rejected},
+		"empty body":           {allows(200), awaits, rejected},
+		"no content":           {allows(204), rejected, rejected},
+		"no such method":       {allows(405), rejected, rejected},
+		"no response":          {response{Status: 200, Err: "cut", AllowedOrigin: []string{origin}}, rejected, rejected},
 	} {
 		classic, why := endpointconf.HandshakeByOrigin(tt.response, origin, true)
 		require.Equal(t, tt.classic, classic, name)
@@ -121,8 +67,7 @@ func TestHandshakeByOrigin(t *testing.T) {
 		namespace, _ := endpointconf.HandshakeByOrigin(tt.response, origin, false)
 		require.Equal(t, tt.namespace, namespace, name)
 	}
-	_, why := endpointconf.HandshakeByOrigin(
-		endpointconf.HandshakeResponse{Status: 200, AllowedOrigin: []string{strings.Repeat("é\x00", 1000)}}, origin, true)
+	_, why := endpointconf.HandshakeByOrigin(allows(200, strings.Repeat("é\x00", 1000)), origin, true)
 	require.Less(t, len(why), 400)
 	require.NotContains(t, why, "\x00")
 }
@@ -130,12 +75,11 @@ func TestHandshakeByOrigin(t *testing.T) {
 func TestHandshakeAcknowledged(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]endpointconf.HandshakeOutcome{
-		200: endpointconf.HandshakeAccepted, 204: endpointconf.HandshakeAccepted, 302: endpointconf.HandshakeRejected,
-		500: endpointconf.HandshakeRejected,
+		200: accepted, 204: accepted, 302: rejected, 500: rejected,
 	} {
-		outcome, _ := endpointconf.HandshakeAcknowledged(endpointconf.HandshakeResponse{Status: status})
+		outcome, _ := endpointconf.HandshakeAcknowledged(response{Status: status})
 		require.Equal(t, want, outcome, status)
 	}
-	outcome, _ := endpointconf.HandshakeAcknowledged(endpointconf.HandshakeResponse{Err: "timed out"})
-	require.Equal(t, endpointconf.HandshakeRejected, outcome)
+	outcome, _ := endpointconf.HandshakeAcknowledged(response{Err: "timed out"})
+	require.Equal(t, rejected, outcome)
 }

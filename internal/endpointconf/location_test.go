@@ -7,8 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/endpointconf"
-	"postrider/internal/filter"
 )
+
+type properties = endpointconf.DeadLetterProperties
 
 func locations(t *testing.T, allowed ...string) endpointconf.ExportLocations {
 	t.Helper()
@@ -82,7 +83,7 @@ func TestLocationWithinAnAllowedOne(t *testing.T) {
 		{"s3://bucket/inner-other", "", "s3://bucket/inner-other", "region=eu-west-1"},
 		{"azblob://container/dead/x", "", "azblob://container/dead/x", ""},
 	} {
-		target, err := l.Resolve(endpointconf.DeadLetterProperties{URL: row.url, Prefix: row.prefix})
+		target, err := l.Resolve(properties{URL: row.url, Prefix: row.prefix})
 		require.NoError(t, err, row.url)
 		require.Equal(t, row.target, target.String())
 		require.Equal(t, row.query, target.Location.Query, row.url)
@@ -95,8 +96,10 @@ func TestLocationsNotAllowed(t *testing.T) {
 	t.Parallel()
 	some := locations(t, "file:///var/dead", "s3://bucket/dead?region=eu-west-1")
 	for _, row := range []struct{ url, prefix, field, says string }{
-		{"file:///var/deadly", "", "url", "must be, or be within, a --dead-letter-location: file:///var/dead or " +
-			"s3://bucket/dead"},
+		{
+			"file:///var/deadly", "", "url",
+			"must be, or be within, a --dead-letter-location: file:///var/dead or s3://bucket/dead",
+		},
 		{"file:///var", "", "url", "not allowed"},
 		{"file:///var/dead/../x", "", "url", ".."},
 		{"file:///var/dead/%2e%2e/x", "", "url", ".."},
@@ -113,13 +116,11 @@ func TestLocationsNotAllowed(t *testing.T) {
 		{"file:///var/dead", "x/./y", "prefix", "must be a path"},
 		{"file:///var/dead", "x\ny", "prefix", "must be a path"},
 	} {
-		_, err := some.Resolve(endpointconf.DeadLetterProperties{URL: row.url, Prefix: row.prefix})
-		var wrong *filter.ValidationError
-		require.ErrorAs(t, err, &wrong, row.url)
-		require.Equal(t, "deadLetterDestination.properties."+row.field, wrong.Field)
-		require.Contains(t, wrong.Message, row.says)
+		_, err := some.Resolve(properties{URL: row.url, Prefix: row.prefix})
+		wrong := requireField(t, err, "deadLetterDestination.properties."+row.field)
+		require.Contains(t, wrong.Message, row.says, row.url)
 	}
-	_, err := endpointconf.ExportLocations{}.Resolve(endpointconf.DeadLetterProperties{URL: "s3://bucket?region=x"})
+	_, err := endpointconf.ExportLocations{}.Resolve(properties{URL: "s3://bucket?region=x"})
 	require.ErrorContains(t, err, "--dead-letter-location s3://bucket")
 }
 
@@ -134,7 +135,7 @@ func TestContainersOfEventGrid(t *testing.T) {
 	} {
 		var l endpointconf.ExportLocations
 		require.NoError(t, l.AddContainer(configured))
-		for _, p := range []endpointconf.DeadLetterProperties{
+		for _, p := range []properties{
 			{ResourceID: accountID, BlobContainerName: "dead"},
 			{ResourceID: accountID + "/blobServices/default/containers/dead"},
 			{ResourceID: accountID + "/blobservices/default/containers/dead", BlobContainerName: "dead"},
@@ -144,39 +145,18 @@ func TestContainersOfEventGrid(t *testing.T) {
 			require.Equal(t, "s3://bucket/dead", target.String())
 			require.Equal(t, "region=eu-west-1", target.Location.Query)
 		}
-		for _, row := range []struct {
-			p           endpointconf.DeadLetterProperties
-			field, says string
-		}{
-			{
-				endpointconf.DeadLetterProperties{ResourceID: accountID, BlobContainerName: "other"},
-				"blobContainerName",
-				"--dead-letter-container mystorage/other=URL",
-			},
-			{endpointconf.DeadLetterProperties{ResourceID: accountID}, "blobContainerName", "3 to 63"},
-			{
-				endpointconf.DeadLetterProperties{ResourceID: accountID, BlobContainerName: "../x"},
-				"blobContainerName",
-				`3 to 63 ` +
-					`letters, digits and '-', not "../x"`,
-			},
-			{
-				endpointconf.DeadLetterProperties{ResourceID: accountID + "/blobServices/default/containers/bad_name"},
-				"resourceId",
-				`not "bad_name"`,
-			},
-			{
-				endpointconf.DeadLetterProperties{
-					ResourceID: accountID + "/blobServices/default/containers/dead", BlobContainerName: "other",
-				}, "blobContainerName", "must be absent or dead",
-			},
-			{endpointconf.DeadLetterProperties{ResourceID: "mystorage", BlobContainerName: "dead"}, "resourceId", "resource id"},
-			{endpointconf.DeadLetterProperties{BlobContainerName: "dead"}, "resourceId", "resource id"},
+		dead := accountID + "/blobServices/default/containers/dead"
+		for _, row := range []struct{ resource, container, field, says string }{
+			{accountID, "other", "blobContainerName", "--dead-letter-container mystorage/other=URL"},
+			{accountID, "", "blobContainerName", "3 to 63"},
+			{accountID, "../x", "blobContainerName", `3 to 63 letters, digits and '-', not "../x"`},
+			{accountID + "/blobServices/default/containers/bad_name", "", "resourceId", `not "bad_name"`},
+			{dead, "other", "blobContainerName", "must be absent or dead"},
+			{"mystorage", "dead", "resourceId", "resource id"},
+			{"", "dead", "resourceId", "resource id"},
 		} {
-			_, err := l.Resolve(row.p)
-			var wrong *filter.ValidationError
-			require.ErrorAs(t, err, &wrong)
-			require.Equal(t, "deadLetterDestination.properties."+row.field, wrong.Field)
+			_, err := l.Resolve(properties{ResourceID: row.resource, BlobContainerName: row.container})
+			wrong := requireField(t, err, "deadLetterDestination.properties."+row.field)
 			require.Contains(t, wrong.Message, row.says)
 		}
 	}

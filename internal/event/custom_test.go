@@ -62,139 +62,90 @@ func TestParseCustomFields(t *testing.T) {
 		Schema: Custom, ID: "k", Type: "Order", Subject: "s", DataVersion: "2",
 		Time: time.Date(2026, 1, 2, 2, 4, 5, 600000000, time.UTC),
 	}
-	with := func(change func(*Event)) Event {
-		e := full
-		change(&e)
-		return e
-	}
-	const required = `"key":"k","when":"2026-01-02T03:04:05.6+01:00"`
+	defaults, numbers, empty := full, full, full
+	defaults.Type, defaults.Subject, defaults.DataVersion = "Default.Type", "default subject", "7"
+	numbers.ID, numbers.Subject = "12345678901234567890.10e2", "-0"
+	empty.Subject, empty.DataVersion = "", ""
+	const required, rest = `"key":"k","when":"2026-01-02T03:04:05.6+01:00"`, `"what":"Order","who":"s","version":"2"}`
 	for _, c := range []struct {
 		name, body string
 		want       Event
 	}{
-		{"every field", `{` + required + `,"what":"Order","who":"s","version":"2"}`, full},
-		{"numbers as they are written", `{"key":12345678901234567890.10e2,"when":"2026-01-02T02:04:05.6Z","what":"Order",` +
-			`"who":-0,"version":2}`, with(func(e *Event) {
-			e.ID, e.Subject = "12345678901234567890.10e2", "-0"
-		})},
-		{"defaults", `{` + required + `}`, with(func(e *Event) {
-			e.Type, e.Subject, e.DataVersion = "Default.Type", "default subject", "7"
-		})},
-		{"defaults for null", `{` + required + `,"what":null,"who":null,"version":null}`, with(func(e *Event) {
-			e.Type, e.Subject, e.DataVersion = "Default.Type", "default subject", "7"
-		})},
-		{"names in other case are other fields", `{` + required + `,"What":1,"WHO":[],"Version":{}}`, with(func(e *Event) {
-			e.Type, e.Subject, e.DataVersion = "Default.Type", "default subject", "7"
-		})},
-		{"empty is not absent", `{` + required + `,"what":"Order","who":"","version":""}`, with(func(e *Event) {
-			e.Subject, e.DataVersion = "", ""
-		})},
-		{"escapes", `{"k\u0065y":"\u006b","when":"2026-01-02T02:04:05.6Z","what":"Order","who":"s","version":"2"}`, full},
-		{"topic by name", `{` + required + `,"where":"orders","what":"Order","who":"s","version":"2"}`, full},
-		{"topic by path", `{` + required + `,"where":"/topics/orders","what":"Order","who":"s","version":"2"}`, full},
-		{"topic empty", `{` + required + `,"where":"","what":"Order","who":"s","version":"2"}`, full},
+		{"every field", `{` + required + `,` + rest, full},
+		{
+			"numbers as they are written",
+			`{"key":12345678901234567890.10e2,"when":"2026-01-02T02:04:05.6Z","what":"Order","who":-0,"version":2}`, numbers,
+		},
+		{"defaults", `{` + required + `}`, defaults},
+		{"defaults for null", `{` + required + `,"what":null,"who":null,"version":null}`, defaults},
+		{"names in other case are other fields", `{` + required + `,"What":1,"WHO":[],"Version":{}}`, defaults},
+		{"empty is not absent", `{` + required + `,"what":"Order","who":"","version":""}`, empty},
+		{"escapes", `{"k\u0065y":"\u006b","when":"2026-01-02T02:04:05.6Z",` + rest, full},
+		{"topic by name", `{` + required + `,"where":"orders",` + rest, full},
+		{"topic by path", `{` + required + `,"where":"/topics/orders",` + rest, full},
+		{"topic empty", `{` + required + `,"where":"",` + rest, full},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			events, err := custom(t, everyField).Parse("application/json", []byte(c.body))
-			require.NoError(t, err)
-			c.want.Body = []byte(c.body)
-			require.Equal(t, []Event{c.want}, events)
-		})
+		events, err := custom(t, everyField).Parse("application/json", []byte(c.body))
+		require.NoError(t, err, c.name)
+		c.want.Body = []byte(c.body)
+		require.Equal(t, []Event{c.want}, events, c.name)
 	}
 }
 
-// A dot is part of a field's name.
-func TestParseCustomDotIsPartOfTheName(t *testing.T) {
+// A dot is part of a field's name. Only dataVersion may be mapped without a default and be absent.
+func TestParseCustomMappings(t *testing.T) {
 	t.Parallel()
 	in := custom(t, `{"inputSchemaMappingType":"Json","properties":{"eventType":{"sourceField":"a.b"},`+
-		`"subject":{"sourceField":"a.c","defaultValue":"s"}}}`)
-	events, err := in.Parse("", []byte(`{"a":{"b":"inner","c":"inner"},"a.b":"outer"}`))
+		`"subject":{"sourceField":"a.c","defaultValue":"s"},"dataVersion":{"sourceField":"v"}}}`)
+	const body = `{"a":{"b":"inner","c":"inner"},"a.b":"outer"}`
+	events, err := in.Parse("", []byte("["+body+","+with(body, `"v":null`)+","+with(body, `"v":"3"`)+"]"))
 	require.NoError(t, err)
-	require.Equal(t, "outer", events[0].Type)
-	require.Equal(t, "s", events[0].Subject)
-	require.Empty(t, events[0].DataVersion)
-}
-
-// Only dataVersion may be mapped without a default and be absent.
-func TestParseCustomWithoutDataVersion(t *testing.T) {
-	t.Parallel()
-	in := custom(t, `{"inputSchemaMappingType":"Json","properties":{"eventType":{"defaultValue":"t"},`+
-		`"subject":{"defaultValue":""},"dataVersion":{"sourceField":"v"}}}`)
-	events, err := in.Parse("", []byte(`[{},{"v":null},{"v":"3"}]`))
-	require.NoError(t, err)
-	require.Empty(t, events[0].DataVersion)
-	require.Empty(t, events[1].DataVersion)
-	require.Equal(t, "3", events[2].DataVersion)
+	for i, version := range []string{"", "", "3"} {
+		require.Equal(t, "outer", events[i].Type)
+		require.Equal(t, "s", events[i].Subject)
+		require.Equal(t, version, events[i].DataVersion)
+	}
 }
 
 func TestInvalidCustomEvents(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("a", 1025)
 	const required = `"key":"k","when":"2026-01-02T03:04:05Z"`
-	for _, c := range []rejection{
-		{name: "no id", body: `{"when":"2026-01-02T03:04:05Z"}`, field: "key", message: "events[0].key: is required: " +
-			"inputSchemaMapping reads id from it"},
-		{name: "id null", body: `{"key":null}`, field: "key", message: "events[0].key: is required: inputSchemaMapping " +
-			"reads id from it"},
-		{
-			name: "id an object", body: `{"key":{}}`, field: "key",
-			message: "events[0].key: must be a string or a number, is an object",
-		},
-		{name: "id a boolean", body: `{"key":true}`, field: "key", message: "events[0].key: must be a string or a number, " +
-			"is a boolean"},
-		{name: "id empty", body: `{"key":""}`, field: "key", message: "events[0].key: must be 1 to 1024 bytes long, is 0"},
-		{name: "id a long number", body: `{"key":` + strings.Repeat("1", 1025) +
-			`}`, field: "key", message: "events[0].key: must be 1 to 1024 bytes long, is 1025"},
-		{name: "no eventTime", body: `{"key":"k"}`, field: "when", message: "events[0].when: is required: " +
-			"inputSchemaMapping reads eventTime from it"},
-		{name: "eventTime a number", body: `{"key":"k","when":1767323045}`, field: "when", message: "events[0].when: not " +
-			"an RFC 3339 time"},
-		{name: "eventType too long", body: `{` + required + `,"what":"` + long +
-			`"}`, field: "what", message: "events[0].what: must be 1 to 1024 bytes long, is 1025"},
-		{name: "subject with a line break", body: `{` + required +
-			`,"who":"\n"}`, field: "who", message: "events[0].who: must not contain a line break"},
-		{name: "dataVersion an array", body: `{` + required +
-			`,"version":[]}`, field: "version", message: "events[0].version: must be a string or a number, is an array"},
-		{name: "another topic", body: `{` + required + `,"where":"invoices"}`, field: "where", message: `events[0].where: ` +
-			`is the event's topic: must be absent, empty, "orders" or "/topics/orders"`},
-		{name: "topic an object", body: `{` + required + `,"where":{}}`, field: "where", message: "events[0].where: must " +
-			"be a string or a number, is an object"},
-		{name: "a name twice", body: `{` + required + `,"x":1,"x":2}`, field: "x", message: "events[0].x: appears twice"},
-		{name: "no object", body: `[5]`, message: "events[0]: must be an object, is a number"},
-		{
-			name: "no array", body: `5`, index: -1,
-			message: "expected one event (an object) or an array of events, found a number",
-		},
-	} {
-		c.parse = func(body string) ([]Event, error) {
-			return custom(t, everyField).Parse("application/json", []byte(body))
-		}
-		c.status, c.code = 400, CodeInvalidEvent
-		c.run(t)
+	parse := func(mapping string) func(string) ([]Event, error) {
+		return func(body string) ([]Event, error) { return custom(t, mapping).Parse("application/json", []byte(body)) }
 	}
-}
-
-func TestInvalidCustomEventsWithoutDefaults(t *testing.T) {
-	t.Parallel()
+	const noID, noTime = "is required: inputSchemaMapping reads id from it",
+		"is required: inputSchemaMapping reads eventTime from it"
+	requireRejections(t, parse(everyField), 400, CodeInvalidEvent, []rejection{
+		{"no id", `{"when":"2026-01-02T03:04:05Z"}`, "key", noID},
+		{"id null", `{"key":null}`, "key", noID},
+		{"id an object", `{"key":{}}`, "key", "must be a string or a number, is an object"},
+		{"id a boolean", `{"key":true}`, "key", "must be a string or a number, is a boolean"},
+		{"id empty", `{"key":""}`, "key", "must be 1 to 1024 bytes long, is 0"},
+		{"id a long number", `{"key":` + strings.Repeat("1", 1025) + `}`, "key", "must be 1 to 1024 bytes long, is 1025"},
+		{"no eventTime", `{"key":"k"}`, "when", noTime},
+		{"eventTime a number", `{"key":"k","when":1767323045}`, "when", "not an RFC 3339 time"},
+		{"eventType long", `{` + required + `,"what":"` + long + `"}`, "what", "must be 1 to 1024 bytes long, is 1025"},
+		{"subject with a line break", `{` + required + `,"who":"\n"}`, "who", "must not contain a line break"},
+		{"dataVersion", `{` + required + `,"version":[]}`, "version", "must be a string or a number, is an array"},
+		{
+			"another topic", `{` + required + `,"where":"invoices"}`, "where",
+			`is the event's topic: must be absent, empty, "orders" or "/topics/orders"`,
+		},
+		{"topic an object", `{` + required + `,"where":{}}`, "where", "must be a string or a number, is an object"},
+		{"a name twice", `{` + required + `,"x":1,"x":2}`, "x", "appears twice"},
+		{"no object", `[5]`, "", "must be an object, is a number"},
+		{"no array", `5`, whole, "expected one event (an object) or an array of events, found a number"},
+	})
 	const noDefaults = `{"inputSchemaMappingType":"Json","properties":{"eventType":{"sourceField":"what"},` +
 		`"subject":{"sourceField":"who"}}}`
-	for _, c := range []rejection{
+	requireRejections(t, parse(noDefaults), 400, CodeInvalidEvent, []rejection{
 		{
-			name: "no eventType and no default", body: `[{"what":"t","who":"s"},{"who":"s"}]`, index: 1, field: "what",
-			message: "events[1].what: is required: inputSchemaMapping reads eventType from it",
+			"no eventType and no default", `[{"what":"t","who":"s"},{"who":"s"}]`, "[1].what",
+			"is required: inputSchemaMapping reads eventType from it",
 		},
-		{
-			name: "no subject and no default", body: `{"what":"t"}`, field: "who",
-			message: "events[0].who: is required: inputSchemaMapping reads subject from it",
-		},
-	} {
-		c.parse = func(body string) ([]Event, error) {
-			return custom(t, noDefaults).Parse("application/json", []byte(body))
-		}
-		c.status, c.code = 400, CodeInvalidEvent
-		c.run(t)
-	}
+		{"no subject and no default", `{"what":"t"}`, "who", "is required: inputSchemaMapping reads subject from it"},
+	})
 }
 
 func TestParseCustomNeedsInput(t *testing.T) {
@@ -204,11 +155,9 @@ func TestParseCustomNeedsInput(t *testing.T) {
 		"parse events: schema CustomEventSchema without a mapping": func(in *Input) { in.Mapping = nil },
 		"parse events: a mapping without NewID and Now":            func(in *Input) { in.NewID = nil },
 		"parse events: a mapping without NewID and Now\n":          func(in *Input) { in.Now = time.Time{} },
-		`parse events: unknown schema "customeventschema"`: func(in *Input) {
-			in.Schema = "customeventschema"
-		},
-		`parse events: unknown schema "CustomInputSchema"`: func(in *Input) { in.Schema = CustomInput },
-		`parse events: unknown schema ""`:                  func(in *Input) { in.Schema = "" },
+		`parse events: unknown schema "customeventschema"`:         func(in *Input) { in.Schema = "customeventschema" },
+		`parse events: unknown schema "CustomInputSchema"`:         func(in *Input) { in.Schema = CustomInput },
+		`parse events: unknown schema ""`:                          func(in *Input) { in.Schema = "" },
 	} {
 		in := whole
 		change(&in)

@@ -52,14 +52,18 @@ func TestDeadLetterRecords(t *testing.T) {
 		form   DeadLetterForm
 		want   string
 	}{
-		"Event Grid": {sampleLetter(EventGrid, EventGrid,
-			sampleEventGrid), DeadLetterFlat, sampleEventGrid[:len(sampleEventGrid)-1] + "," + beside},
+		"Event Grid": {
+			sampleLetter(EventGrid, EventGrid, sampleEventGrid), DeadLetterFlat,
+			sampleEventGrid[:len(sampleEventGrid)-1] + "," + beside,
+		},
 		"Event Grid, with what a delivery adds": {
 			sampleLetter(EventGrid, EventGrid, `{ "id" : "1" , "data" : { "b" : [ 1.0 ] } }`), DeadLetterFlat,
 			`{"id":"1","data":{ "b" : [ 1.0 ] },"topic":"/topics/myTopic","metadataVersion":"1","dataVersion":"",` + beside,
 		},
-		"CloudEvents": {sampleLetter(CloudEvents, CloudEvents,
-			sampleCloudEvents), DeadLetterFlat, sampleCloudEvents[:len(sampleCloudEvents)-1] + "," + small},
+		"CloudEvents": {
+			sampleLetter(CloudEvents, CloudEvents, sampleCloudEvents), DeadLetterFlat,
+			sampleCloudEvents[:len(sampleCloudEvents)-1] + "," + small,
+		},
 		"Event Grid, delivered as CloudEvents": {
 			sampleLetter(EventGrid, CloudEvents,
 				`{"id":"1","eventType":"t","subject":"s","eventTime":"2026-01-01T00:00:00Z","data":{}}`), DeadLetterFlat,

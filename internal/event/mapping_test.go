@@ -55,38 +55,31 @@ func TestMappingValidate(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("a", 1025)
 	const sound = `"eventType":{"sourceField":"t"},"subject":{"sourceField":"s"}`
+	const none = ": must have a sourceField, a defaultValue or both"
+	const required, is0, is1025 = ": is required: give a sourceField, a defaultValue or both",
+		": must be 1 to 1024 bytes long, is 0", ": must be 1 to 1024 bytes long, is 1025"
 	for _, c := range []struct{ properties, message string }{
-		{`"subject":{"sourceField":"s"}`, "inputSchemaMapping.properties.eventType: is required: give a sourceField, a " +
-			"defaultValue or both"},
-		{`"eventType":{"sourceField":"t"}`, "inputSchemaMapping.properties.subject: is required: give a sourceField, a " +
-			"defaultValue or both"},
-		{`"eventType":{},"subject":{"sourceField":"s"}`, "inputSchemaMapping.properties.eventType: must have a " +
-			"sourceField, a defaultValue or both"},
-		{sound +
-			`,"dataVersion":{}`, "inputSchemaMapping.properties.dataVersion: must have a sourceField, a defaultValue or both"},
-		{sound + `,"id":{}`, "inputSchemaMapping.properties.id.sourceField: must be 1 to 1024 bytes long, is 0"},
-		{sound + `,"topic":{"sourceField":""}`, "inputSchemaMapping.properties.topic.sourceField: must be 1 to 1024 bytes " +
-			"long, is 0"},
-		{sound + `,"eventTime":{"sourceField":"` + long + `"}`, "inputSchemaMapping.properties.eventTime.sourceField: must " +
-			"be 1 to 1024 bytes long, is 1025"},
-		{`"eventType":{"sourceField":"` + long + `"}`, "inputSchemaMapping.properties.eventType.sourceField: must be 1 to " +
-			"1024 bytes long, is 1025"},
-		{`"eventType":{"sourceField":"a\nb"}`, "inputSchemaMapping.properties.eventType.sourceField: must not contain a " +
-			"line break"},
-		{`"eventType":{"defaultValue":""}`, "inputSchemaMapping.properties.eventType.defaultValue: must be 1 to 1024 bytes " +
-			"long, is 0"},
+		{`"subject":{"sourceField":"s"}`, "eventType" + required},
+		{`"eventType":{"sourceField":"t"}`, "subject" + required},
+		{`"eventType":{},"subject":{"sourceField":"s"}`, "eventType" + none},
+		{sound + `,"dataVersion":{}`, "dataVersion" + none},
+		{sound + `,"id":{}`, "id.sourceField" + is0},
+		{sound + `,"topic":{"sourceField":""}`, "topic.sourceField" + is0},
+		{sound + `,"eventTime":{"sourceField":"` + long + `"}`, "eventTime.sourceField" + is1025},
+		{`"eventType":{"sourceField":"` + long + `"}`, "eventType.sourceField" + is1025},
+		{`"eventType":{"sourceField":"a\nb"}`, "eventType.sourceField: must not contain a line break"},
+		{`"eventType":{"defaultValue":""}`, "eventType.defaultValue" + is0},
+		{`"eventType":{"sourceField":"t","defaultValue":"a\u0000"}`, "eventType.defaultValue: must not contain NUL"},
 		{
-			`"eventType":{"sourceField":"t","defaultValue":"a\u0000"}`,
-			"inputSchemaMapping.properties.eventType.defaultValue: must not contain NUL",
+			sound + `,"dataVersion":{"defaultValue":"` + long + `"}`,
+			"dataVersion.defaultValue: must be 0 to 1024 bytes long, is 1025",
 		},
-		{sound + `,"dataVersion":{"defaultValue":"` + long +
-			`"}`, "inputSchemaMapping.properties.dataVersion.defaultValue: must be 0 to 1024 bytes long, is 1025"},
 	} {
 		var m Mapping
 		require.NoError(t, json.Unmarshal([]byte(`{"inputSchemaMappingType":"Json","properties":{`+c.properties+`}}`), &m))
 		var invalid *MappingError
 		require.ErrorAs(t, m.Validate(), &invalid, c.properties)
-		require.EqualError(t, invalid, c.message)
+		require.EqualError(t, invalid, "inputSchemaMapping.properties."+c.message)
 	}
 	for _, kind := range []string{"", "json", "Xml"} {
 		require.EqualError(t, (&Mapping{Type: kind}).Validate(), `inputSchemaMapping.inputSchemaMappingType: must be "Json"`)

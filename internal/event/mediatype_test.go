@@ -62,7 +62,7 @@ func TestAcceptErrorNamesTypes(t *testing.T) {
 	_, err := accept(EventGrid, "application/cloudevents+json")
 	require.EqualError(t, err, `content type "application/cloudevents+json" is not accepted: `+
 		`a topic with input schema EventGridSchema takes application/json in utf-8`)
-	_, err = accept(CloudEvents, "text/plain")
+	_, err = parseBody(CloudEvents, "text/plain", []byte(cloudOne), "orders", Limits{})
 	require.EqualError(t, err,
 		`content type "text/plain" is not accepted: a topic with input schema CloudEventSchemaV1_0 `+
 			`takes application/cloudevents+json, application/cloudevents-batch+json or application/json in utf-8, `+

@@ -23,21 +23,18 @@ func TestParseLimits(t *testing.T) {
 		require.Len(t, events, 3)
 	}
 	many := "[" + strings.Repeat(gridEvent+",", 5000) + gridEvent + "]"
-	for _, c := range []rejection{
-		{
-			name: "one event too many", parse: parse(Limits{MaxEvents: 2}), body: three, index: 2,
-			message: "events[2]: a request has at most 2 events",
-		},
-		{name: "5,001 events", parse: parse(Limits{}), body: many, index: 5000, message: "events[5000]: a request has at " +
-			"most 5000 events"},
-		{
-			name: "one byte too many", parse: parse(Limits{MaxEventBytes: size}), body: "[" + gridEvent + "," +
-				change(gridEvent, "t", "tt") + "]", index: 1,
-			message: fmt.Sprintf("events[1]: an event has at most %d bytes, this one has %d", size, size+1),
-		},
+	for _, row := range []struct {
+		limits Limits
+		rejection
+	}{
+		{Limits{MaxEvents: 2}, rejection{"one event too many", three, "[2]", "a request has at most 2 events"}},
+		{Limits{}, rejection{"5,001 events", many, "[5000]", "a request has at most 5000 events"}},
+		{Limits{MaxEventBytes: size}, rejection{
+			"one byte too many", "[" + gridEvent + "," + change(gridEvent, "t", "tt") + "]", "[1]",
+			fmt.Sprintf("an event has at most %d bytes, this one has %d", size, size+1),
+		}},
 	} {
-		c.status, c.code = 413, CodePayloadTooLarge
-		c.run(t)
+		requireRejections(t, parse(row.limits), 413, CodePayloadTooLarge, []rejection{row.rejection})
 	}
 	_, err := parse(Limits{MaxDepth: 1})(grid(`"data":{}`))
 	require.EqualError(t, err, "events[0]: nested deeper than 1 levels, at byte 91 of the body")

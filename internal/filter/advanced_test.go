@@ -35,57 +35,41 @@ func eventWith(x string) *filter.EventView {
 	}
 }
 
-// operatorRow is an operator with its operands: values of data.x that match, values that do not, and the result for
-// values of other kinds.
+// operatorRow is an operator with its operands, values of data.x that match and values that do not, which are swapped
+// for the negated operator, and values of other kinds. Those are as if missing; negated says what that gives.
 type operatorRow struct {
-	operator, operand string
-	yes, no           string // JSON texts, separated by white space
-	missing           bool
-	kinds             string // values of other kinds: as if missing
+	operator, negation, operand string
+	yes, no, kinds              string // JSON texts, separated by white space
+	negated                     bool   // the negated operator matches what is missing
 }
 
 var operatorRows = []operatorRow{
-	{"NumberIn", `"values":[5,-1.5]`, `5 5.0 50e-1 -1.5 -15E-1`, `4 5.1 -5 15`, false, `"5" true {"x":5}`},
-	{"NumberNotIn", `"values":[5,-1.5]`, `4 5.1 -5 15`, `5 5.0 50e-1 -1.5 -15E-1`, true, `"5" true {"x":5}`},
-	{"NumberLessThan", `"value":100`, `99 99.999 -1e9 0`, `100 100.0 1e2 100.001 101`, false, `"5" false`},
-	{"NumberLessThanOrEquals", `"value":100`, `99 100 1e2 -1e9`, `100.001 101`, false, `"5" false`},
-	{"NumberGreaterThan", `"value":-20`, `-19 -19.9 0 1e400`, `-20 -2e1 -20.01 -1e400`, false, `"5" false`},
-	{"NumberGreaterThanOrEquals", `"value":-20`, `-20 -2e1 -19 0 1e400`, `-20.01 -21`, false, `"5" false`},
+	{"NumberIn", "NumberNotIn", `"values":[5,-1.5]`, `5 5.0 50e-1 -1.5 -15E-1`, `4 5.1 -5 15`, `"5" true {"x":5}`, true},
+	{"NumberLessThan", "", `"value":100`, `99 99.999 -1e9 0`, `100 100.0 1e2 100.001 101`, `"5" false`, false},
+	{"NumberLessThanOrEquals", "", `"value":100`, `99 100 1e2 -1e9`, `100.001 101`, `"5" false`, false},
+	{"NumberGreaterThan", "", `"value":-20`, `-19 -19.9 0 1e400`, `-20 -2e1 -20.01 -1e400`, `"5" false`, false},
+	{"NumberGreaterThanOrEquals", "", `"value":-20`, `-20 -2e1 -19 0 1e400`, `-20.01 -21`, `"5" false`, false},
 	{
-		"NumberInRange", `"values":[[3.14159,999.95],[3000,4000]]`, `3.14159 4 999.95 3000 3999.9 4e3`,
-		`3.14158 999.951 2999 4000.1 -4`, false, `"4" true`,
+		"NumberInRange", "NumberNotInRange", `"values":[[3.14159,999.95],[3000,4000]]`, `3.14159 4 999.95 3000 3999.9 4e3`,
+		`3.14158 999.951 2999 4000.1 -4`, `"4" true`, true,
+	},
+	{"BoolEquals", "", `"value":true`, `true`, `false`, `1 "true" {}`, false},
+	{"BoolEquals", "", `"value":false`, `false`, `true`, `0 "false" {}`, false},
+	{
+		"StringContains", "StringNotContains", `"values":["microsoft","AZURE"]`,
+		`"azure" "the.Microsoft.one" "\u0061zure!"`, `"" "azur" "micro" "soft"`, `5 true {"x":"azure"}`, false,
 	},
 	{
-		"NumberNotInRange", `"values":[[3.14159,999.95],[3000,4000]]`, `3.14158 999.951 2999 4000.1 -4`,
-		`3.14159 4 999.95 3000 3999.9 4e3`, true, `"4" true`,
-	},
-	{"BoolEquals", `"value":true`, `true`, `false`, false, `1 "true" {}`},
-	{"BoolEquals", `"value":false`, `false`, `true`, false, `0 "false" {}`},
-	{
-		"StringContains", `"values":["microsoft","AZURE"]`, `"azure" "the.Microsoft.one" "\u0061zure!"`,
-		`"" "azur" "micro" "soft"`, false, `5 true {"x":"azure"}`,
+		"StringBeginsWith", "StringNotBeginsWith", `"values":["event","Message"]`, `"event" "EVENTS" "message-1"`,
+		`"" "even" "an-event"`, `5 true`, false,
 	},
 	{
-		"StringNotContains", `"values":["microsoft","AZURE"]`, `"" "azur" "micro" "soft"`,
-		`"azure" "the.Microsoft.one" "\u0061zure!"`, false, `5 true {"x":"azure"}`,
+		"StringEndsWith", "StringNotEndsWith", `"values":["jpg","PNG"]`, `"jpg" "a.JPG" "b.png"`, `"" "pg" "a.jpg1"`,
+		`5 true`, false,
 	},
 	{
-		"StringBeginsWith", `"values":["event","Message"]`, `"event" "EVENTS" "message-1"`, `"" "even" "an-event"`,
-		false, `5 true`,
-	},
-	{
-		"StringNotBeginsWith", `"values":["event","Message"]`, `"" "even" "an-event"`, `"event" "EVENTS" "message-1"`,
-		false, `5 true`,
-	},
-	{"StringEndsWith", `"values":["jpg","PNG"]`, `"jpg" "a.JPG" "b.png"`, `"" "pg" "a.jpg1"`, false, `5 true`},
-	{"StringNotEndsWith", `"values":["jpg","PNG"]`, `"" "pg" "a.jpg1"`, `"jpg" "a.JPG" "b.png"`, false, `5 true`},
-	{
-		"StringIn", `"values":["contoso","Fabrikam",""]`, `"contoso" "FABRIKAM" "" "\u0063ontoso"`,
-		`"contos" "contoso1" "[]"`, false, `5 true`,
-	},
-	{
-		"StringNotIn", `"values":["contoso","Fabrikam",""]`, `"contos" "contoso1" "[]"`,
-		`"contoso" "FABRIKAM" "" "\u0063ontoso"`, true, `5 true`,
+		"StringIn", "StringNotIn", `"values":["contoso","Fabrikam",""]`, `"contoso" "FABRIKAM" "" "\u0063ontoso"`,
+		`"contos" "contoso1" "[]"`, `5 true`, true,
 	},
 }
 
@@ -93,37 +77,40 @@ var operatorRows = []operatorRow{
 func TestOperators(t *testing.T) {
 	t.Parallel()
 	for _, row := range operatorRows {
-		t.Run(row.operator, func(t *testing.T) {
-			t.Parallel()
-			plain, arrays := filterOf(t, false, clauseOf(row.operator, row.operand)), filterOf(t, true,
-				clauseOf(row.operator, row.operand))
-			require.NoError(t, plain.Validate())
-			negated := strings.Contains(row.operator, "Not")
-			check := func(want bool, x string, f *filter.Filter) {
-				require.Equal(t, want, f.Matches(eventWith(x)), "data.x = %s", x)
-			}
-			for _, matches := range []bool{true, false} {
-				for _, x := range strings.Fields(map[bool]string{true: row.yes, false: row.no}[matches]) {
-					check(matches, x, plain)
-					check(matches, x, arrays)
-					check(false, "["+x+"]", plain) // even for negated operators
-					check(matches, "["+x+"]", arrays)
-					check(matches, `[null, `+x+`,{"x":`+x+`},[`+x+`]]`, arrays)
-				}
-			}
-			check(row.missing, "", plain)
-			check(row.missing, "null", plain)
-			for _, x := range strings.Fields(row.kinds) {
-				check(row.missing, x, plain)
-				check(row.missing, x, arrays)
-				check(negated, "["+x+"]", arrays)
-			}
-			check(negated, "[]", arrays)
-			check(false, "[]", plain)
-			yes, no := strings.Fields(row.yes)[0], strings.Fields(row.no)[0]
-			check(!negated, "["+no+","+yes+"]", arrays) // one of two elements meets the positive operator
-		})
+		testOperator(t, row.operator, row.operand, row.yes, row.no, row.kinds, false)
+		if row.negation != "" {
+			testOperator(t, row.negation, row.operand, row.no, row.yes, row.kinds, row.negated)
+		}
 	}
+}
+
+func testOperator(t *testing.T, operator, operand, yes, no, kinds string, missing bool) {
+	t.Helper()
+	plain, arrays := filterOf(t, false, clauseOf(operator, operand)), filterOf(t, true, clauseOf(operator, operand))
+	require.NoError(t, plain.Validate())
+	negated := strings.Contains(operator, "Not")
+	check := func(want bool, x string, f *filter.Filter) {
+		require.Equal(t, want, f.Matches(eventWith(x)), "%s: data.x = %s", operator, x)
+	}
+	for _, matches := range []bool{true, false} {
+		for _, x := range strings.Fields(map[bool]string{true: yes, false: no}[matches]) {
+			check(matches, x, plain)
+			check(matches, x, arrays)
+			check(false, "["+x+"]", plain) // even for negated operators
+			check(matches, "["+x+"]", arrays)
+			check(matches, `[null, `+x+`,{"x":`+x+`},[`+x+`]]`, arrays)
+		}
+	}
+	check(missing, "", plain)
+	check(missing, "null", plain)
+	for _, x := range strings.Fields(kinds) {
+		check(missing, x, plain)
+		check(missing, x, arrays)
+		check(negated, "["+x+"]", arrays)
+	}
+	check(negated, "[]", arrays)
+	check(false, "[]", plain)
+	check(!negated, "["+strings.Fields(no)[0]+","+strings.Fields(yes)[0]+"]", arrays) // one of two meets the positive one
 }
 
 func TestOperatorsOfNothing(t *testing.T) {
@@ -142,13 +129,13 @@ func TestOperatorsOfNothing(t *testing.T) {
 
 func TestEveryOperatorIsInTheTables(t *testing.T) {
 	t.Parallel()
-	tested := []string{"IsNullOrUndefined", "IsNotNull"}
+	tested := map[string]bool{"IsNullOrUndefined": true, "IsNotNull": true}
 	for _, row := range operatorRows {
-		tested = append(tested, row.operator)
+		tested[row.operator], tested[row.negation] = true, true
 	}
 	require.Len(t, filter.Operators(), 19)
 	for _, name := range filter.Operators() {
-		require.Contains(t, tested, name)
+		require.True(t, tested[name], name)
 	}
 }
 
@@ -235,9 +222,8 @@ func TestInvalidFiltersMatchNothing(t *testing.T) {
 	for _, clause := range []string{
 		clauseOf("NumberNotEquals", `"value":1`), clauseOf("NumberNotIn", ""), clauseOf("NumberNotIn", `"values":["1"]`),
 		clauseOf("StringNotIn", `"values":[1]`), clauseOf("NumberNotInRange", `"values":[[1]]`),
-		clauseOf("NumberNotInRange", `"values":[[1,2,3]]`),
-		clauseOf("NumberNotInRange", `"values":[1,2]`), clauseOf("BoolEquals", `"value":"true"`),
-		clauseOf("NumberIn", `"value":7`),
+		clauseOf("NumberNotInRange", `"values":[[1,2,3]]`), clauseOf("NumberNotInRange", `"values":[1,2]`),
+		clauseOf("BoolEquals", `"value":"true"`), clauseOf("NumberIn", `"value":7`),
 	} {
 		f := filterOf(t, false, clause)
 		require.Error(t, f.Validate(), clause)

@@ -14,107 +14,71 @@ import (
 func TestFilterMatches(t *testing.T) {
 	t.Parallel()
 	const created, deleted = "Contoso.Items.Created", "Contoso.Items.Deleted"
-	tests := []struct {
-		name      string
-		filter    filter.Filter
-		eventType string
-		subject   string
-		want      bool
+	types := func(names ...string) filter.Filter { return filter.Filter{IncludedEventTypes: names} }
+	begins := func(prefix string) filter.Filter { return filter.Filter{SubjectBeginsWith: prefix} }
+	ends := func(suffix string) filter.Filter { return filter.Filter{SubjectEndsWith: suffix} }
+	both := func(prefix, suffix string) filter.Filter {
+		return filter.Filter{SubjectBeginsWith: prefix, SubjectEndsWith: suffix}
+	}
+	exact := func(f filter.Filter) filter.Filter { f.IsSubjectCaseSensitive = true; return f }
+	for _, tt := range []struct {
+		name               string
+		filter             filter.Filter
+		eventType, subject string
+		want               bool
 	}{
 		{"no filter matches everything", filter.Filter{}, created, "/a", true},
 		{"no filter matches an empty subject", filter.Filter{}, "", "", true},
 		{"an empty list matches everything", filter.Filter{IncludedEventTypes: []string{}}, created, "", true},
-		{"All matches everything", filter.Filter{IncludedEventTypes: []string{"All"}}, created, "", true},
-		{"all in lower case is an event type", filter.Filter{IncludedEventTypes: []string{"all"}}, created, "", false},
-		{"a listed event type", filter.Filter{IncludedEventTypes: []string{deleted, created}}, created, "", true},
-		{"an event type not listed", filter.Filter{IncludedEventTypes: []string{deleted}}, created, "", false},
-		{
-			"event types are exact in case",
-			filter.Filter{IncludedEventTypes: []string{created}},
-			strings.ToLower(created),
-			"", false,
-		},
-		{"event types are exact in length", filter.Filter{IncludedEventTypes: []string{"Contoso."}}, created, "", false},
-		{"subject begins with", filter.Filter{SubjectBeginsWith: "/blobServices/"}, created, "/blobServices/x.jpg", true},
-		{
-			"subject does not begin with", filter.Filter{SubjectBeginsWith: "/blobServices/"}, created, "x/blobServices/", false,
-		},
-		{"subject shorter than the prefix", filter.Filter{SubjectBeginsWith: "/blob"}, created, "/blo", false},
-		{"subject ends with", filter.Filter{SubjectEndsWith: ".jpg"}, created, "/x.jpg", true},
-		{"subject does not end with", filter.Filter{SubjectEndsWith: ".jpg"}, created, "/x.jpg.txt", false},
-		{"subject shorter than the suffix", filter.Filter{SubjectEndsWith: ".jpg"}, created, "jpg", false},
-		{
-			"case does not matter by default",
-			filter.Filter{SubjectBeginsWith: "/A", SubjectEndsWith: ".JPG"},
-			created,
-			"/a.jpg", true,
-		},
-		{
-			"case matters if required",
-			filter.Filter{SubjectBeginsWith: "/A", IsSubjectCaseSensitive: true},
-			created,
-			"/a.jpg", false,
-		},
-		{
-			"same case if required",
-			filter.Filter{SubjectEndsWith: ".jpg", IsSubjectCaseSensitive: true},
-			created,
-			"/a.jpg", true,
-		},
-		{"no wildcards", filter.Filter{SubjectBeginsWith: "/a*"}, created, "/abc", false},
-		{
-			"prefix and suffix may overlap",
-			filter.Filter{SubjectBeginsWith: "aba", SubjectEndsWith: "aba"},
-			created,
-			"aba", true,
-		},
-		{"both must hold", filter.Filter{SubjectBeginsWith: "/a", SubjectEndsWith: ".jpg"}, created, "/b.jpg", false},
+		{"All matches everything", types("All"), created, "", true},
+		{"all in lower case is an event type", types("all"), created, "", false},
+		{"a listed event type", types(deleted, created), created, "", true},
+		{"an event type not listed", types(deleted), created, "", false},
+		{"event types are exact in case", types(created), strings.ToLower(created), "", false},
+		{"event types are exact in length", types("Contoso."), created, "", false},
+		{"subject begins with", begins("/blobServices/"), created, "/blobServices/x.jpg", true},
+		{"subject does not begin with", begins("/blobServices/"), created, "x/blobServices/", false},
+		{"subject shorter than the prefix", begins("/blob"), created, "/blo", false},
+		{"subject ends with", ends(".jpg"), created, "/x.jpg", true},
+		{"subject does not end with", ends(".jpg"), created, "/x.jpg.txt", false},
+		{"subject shorter than the suffix", ends(".jpg"), created, "jpg", false},
+		{"case does not matter by default", both("/A", ".JPG"), created, "/a.jpg", true},
+		{"case matters if required", exact(begins("/A")), created, "/a.jpg", false},
+		{"same case if required", exact(ends(".jpg")), created, "/a.jpg", true},
+		{"no wildcards", begins("/a*"), created, "/abc", false},
+		{"prefix and suffix may overlap", both("aba", "aba"), created, "aba", true},
+		{"both must hold", both("/a", ".jpg"), created, "/b.jpg", false},
 		{
 			"event type and subject must hold",
 			filter.Filter{IncludedEventTypes: []string{created}, SubjectBeginsWith: "/a"},
 			deleted, "/a", false,
 		},
-		{"other alphabets have cases too", filter.Filter{SubjectBeginsWith: "/ÄRGER/ΩΜΈΓΑ"}, created, "/ärger/ωμέγα/1", true},
-		{"cases of different length", filter.Filter{SubjectBeginsWith: "/k"}, created, "/\u212a1", true},
-		{"cases of different length at the end", filter.Filter{SubjectEndsWith: "\u212a"}, created, "/k", true},
-		{"a broken character is none", filter.Filter{SubjectBeginsWith: "é"}, created, "\xc3", false},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			require.Equal(t, tt.want, tt.filter.Matches(&filter.EventView{Type: tt.eventType, Subject: tt.subject}))
-		})
+		{"other alphabets have cases too", begins("/ÄRGER/ΩΜΈΓΑ"), created, "/ärger/ωμέγα/1", true},
+		{"cases of different length", begins("/k"), created, "/\u212a1", true},
+		{"cases of different length at the end", ends("\u212a"), created, "/k", true},
+		{"a broken character is none", begins("é"), created, "\xc3", false},
+	} {
+		require.Equal(t, tt.want, tt.filter.Matches(&filter.EventView{Type: tt.eventType, Subject: tt.subject}), tt.name)
 	}
 }
 
 func TestFilterValidate(t *testing.T) {
 	t.Parallel()
-	tests := []struct {
-		name   string
-		filter filter.Filter
-		field  string
-	}{
-		{"no filter", filter.Filter{}, ""},
-		{"All", filter.Filter{IncludedEventTypes: []string{"All"}}, ""},
-		{
-			"some", filter.Filter{IncludedEventTypes: []string{"a", "b", "a"}, SubjectBeginsWith: "/", SubjectEndsWith: "ä"}, "",
-		},
-		{"an empty event type", filter.Filter{IncludedEventTypes: []string{"a", ""}}, "filter.includedEventTypes[1]"},
-		{"All among others", filter.Filter{IncludedEventTypes: []string{"All", "a"}}, "filter.includedEventTypes[0]"},
-		{"a null character", filter.Filter{IncludedEventTypes: []string{"a\x00"}}, "filter.includedEventTypes[0]"},
-		{"a broken prefix", filter.Filter{SubjectBeginsWith: "\xff"}, "filter.subjectBeginsWith"},
-		{"a broken suffix", filter.Filter{SubjectEndsWith: "\x00"}, "filter.subjectEndsWith"},
+	for field, invalid := range map[string]filter.Filter{
+		"filter.includedEventTypes[1]": {IncludedEventTypes: []string{"a", ""}},
+		"filter.includedEventTypes[0]": {IncludedEventTypes: []string{"All", "a"}},
+		"filter.includedEventTypes[2]": {IncludedEventTypes: []string{"a", "b", "c\x00"}},
+		"filter.subjectBeginsWith":     {SubjectBeginsWith: "\xff"},
+		"filter.subjectEndsWith":       {SubjectEndsWith: "\x00"},
+	} {
+		requireField(t, invalid.Validate(), field)
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			err := tt.filter.Validate()
-			if tt.field == "" {
-				require.NoError(t, err)
-				return
-			}
-			requireField(t, err, tt.field)
-		})
+	for _, valid := range []filter.Filter{
+		{},
+		{IncludedEventTypes: []string{"All"}},
+		{IncludedEventTypes: []string{"a", "b", "a"}, SubjectBeginsWith: "/", SubjectEndsWith: "ä"},
+	} {
+		require.NoError(t, valid.Validate())
 	}
 }
 

@@ -34,51 +34,52 @@ func matchesValue(t *testing.T, view *filter.EventView, key, value string) bool 
 
 func TestFilterKeys(t *testing.T) {
 	t.Parallel()
-	tests := []struct {
-		view       *filter.EventView
+	for view, rows := range map[*filter.EventView][]struct {
 		key, value string
 		want       bool
 	}{
-		{&gridEvent, "id", "id-1", true},
-		{&gridEvent, "ID", "id-1", true},
-		{&gridEvent, "Topic", "/topics/orders", true},
-		{&gridEvent, "topic", "orders", false}, // it is delivered with its path
-		{&gridEvent, "Subject", "/s", true},
-		{&gridEvent, "EVENTTYPE", "shop.placed", true},
-		{&gridEvent, "type", "shop.placed", false},
-		{&gridEvent, "source", "/topics/orders", false},
-		{&gridEvent, "eventTime", "2026-01-31T00:00:00Z", true},
-		{&gridEvent, "dataversion", "2.0", true},
-		{&gridEvent, "metadataVersion", "1", true},
-		{&gridEvent, "Own", "o", true},
-		{&gridEvent, "own", "o", false},
-		{&gridEvent, "number", "5", false},
-		{&gridEvent, "data.Subject", "inside", true},
-		{&gridEvent, "Data.Subject", "inside", true},
-		{&gridEvent, "data.subject", "inside", false},
-		{&gridEvent, "data.a.b.c", "deep", true},
-		{&gridEvent, "data.a.b", "dotted", false},
-		{&gridEvent, "data.é", "accent", true},
-		{&gridEvent, "data.x", "last", true},
-		{&gridEvent, "subject.x", "/s", false},
-		{&cloudEvent, "Id", "id-2", true},
-		{&cloudEvent, "Type", "SHOP.PLACED", true},
-		{&cloudEvent, "eventType", "shop.placed", false},
-		{&cloudEvent, "source", "/src", true},
-		{&cloudEvent, "SpecVersion", "1.0", true},
-		{&cloudEvent, "time", "2026-01-31T00:00:00Z", true},
-		{&cloudEvent, "comexampleothervalue", "51", true},
-		{&cloudEvent, "flag", "TRUE", true},
-		{&cloudEvent, "text", "T", true},
-		{&cloudEvent, "topic", "", false},
-		{&cloudEvent, "subject", "", false},
-		{&cloudEvent, "data_base64", "AAA=", true},
-	}
-	for _, tt := range tests {
-		t.Run(tt.key+"="+tt.value, func(t *testing.T) {
-			t.Parallel()
-			require.Equal(t, tt.want, matchesValue(t, tt.view, tt.key, tt.value))
-		})
+		&gridEvent: {
+			{"id", "id-1", true},
+			{"ID", "id-1", true},
+			{"Topic", "/topics/orders", true},
+			{"topic", "orders", false}, // it is delivered with its path
+			{"Subject", "/s", true},
+			{"EVENTTYPE", "shop.placed", true},
+			{"type", "shop.placed", false},
+			{"source", "/topics/orders", false},
+			{"eventTime", "2026-01-31T00:00:00Z", true},
+			{"dataversion", "2.0", true},
+			{"metadataVersion", "1", true},
+			{"Own", "o", true},
+			{"own", "o", false},
+			{"number", "5", false},
+			{"data.Subject", "inside", true},
+			{"Data.Subject", "inside", true},
+			{"data.subject", "inside", false},
+			{"data.a.b.c", "deep", true},
+			{"data.a.b", "dotted", false},
+			{"data.é", "accent", true},
+			{"data.x", "last", true},
+			{"subject.x", "/s", false},
+		},
+		&cloudEvent: {
+			{"Id", "id-2", true},
+			{"Type", "SHOP.PLACED", true},
+			{"eventType", "shop.placed", false},
+			{"source", "/src", true},
+			{"SpecVersion", "1.0", true},
+			{"time", "2026-01-31T00:00:00Z", true},
+			{"comexampleothervalue", "51", true},
+			{"flag", "TRUE", true},
+			{"text", "T", true},
+			{"topic", "", false},
+			{"subject", "", false},
+			{"data_base64", "AAA=", true},
+		},
+	} {
+		for _, row := range rows {
+			require.Equal(t, row.want, matchesValue(t, view, row.key, row.value), "%s=%s", row.key, row.value)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package filter_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,12 +15,8 @@ import (
 
 // rejections are invalid advanced filters with the property and the message.
 var rejections = []struct{ name, clause, field, message string }{
-	{"an unknown operator", `{"operatorType":"NumberEquals","key":"a"}`, "operatorType", "must be one of NumberIn, " +
-		"NumberNotIn, NumberLessThan, "},
-	{
-		"operators are exact in case", `{"operatorType":"numberIn","key":"a","values":[1]}`, "operatorType",
-		"IsNullOrUndefined, IsNotNull",
-	},
+	{"unknown", clauseOf("NumberEquals", ""), "operatorType", "must be one of NumberIn, NumberNotIn, NumberLessThan, "},
+	{"exact case", clauseOf("numberIn", `"values":[1]`), "operatorType", "IsNullOrUndefined, IsNotNull"},
 	{"no operator", `{"key":"a"}`, "operatorType", "must be one of"},
 	{"no key", `{"operatorType":"IsNotNull"}`, "key", "is required"},
 	{"a key that ends with a dot", `{"operatorType":"IsNotNull","key":"data."}`, "key", "none of them empty"},
@@ -32,45 +29,41 @@ var rejections = []struct{ name, clause, field, message string }{
 	{"value and values", clauseOf("StringIn", `"value":"a","values":["a"]`), "value", "must be absent"},
 	{"no values", clauseOf("StringIn", ""), "values", "must have 1 entry or more"},
 	{"empty values", clauseOf("NumberInRange", `"values":[]`), "values", "must have 1 entry or more"},
-	{"values for value", clauseOf("NumberLessThan",
-		`"values":[1]`), "values", "must be absent: NumberLessThan compares with value"},
+	{"values", clauseOf("NumberLessThan", `"values":[1]`), "values", "must be absent: NumberLessThan compares with value"},
 	{"no value", clauseOf("BoolEquals", `"value":null`), "value", "is required by BoolEquals"},
 	{"not a boolean", clauseOf("BoolEquals", `"value":"true"`), "value", "must be true or false"},
 	{"not a boolean but a number", clauseOf("BoolEquals", `"value":1`), "value", "must be true or false"},
 	{"not a number", clauseOf("NumberGreaterThan", `"value":"1"`), "value", "must be a number"},
 	{"not a number among numbers", clauseOf("NumberIn", `"values":[1,null]`), "values[1]", "must be a number"},
 	{"not a string", clauseOf("StringContains", `"values":["a",1]`), "values[1]", "must be a string"},
-	{"a long string", clauseOf("StringIn",
-		`"values":["`+strings.Repeat("é", 513)+`"]`), "values[0]", "at most 512 characters long, is 513"},
+	{
+		"a long string", clauseOf("StringIn", `"values":["`+strings.Repeat("é", 513)+`"]`), "values[0]",
+		"at most 512 characters long, is 513",
+	},
 	{"a null character", clauseOf("StringIn", `"values":["\u0000"]`), "values[0]", "without a null character"},
 	{"half a character", clauseOf("StringIn", `"values":["\ud800"]`), "values[0]", "must be valid UTF-8"},
 	{"not a pair", clauseOf("NumberInRange", `"values":[[1,2],3]`), "values[1]", "must be a pair of numbers: [from, to]"},
 	{"one end", clauseOf("NumberInRange", `"values":[[1]]`), "values[0]", "must be a pair"},
 	{"three ends", clauseOf("NumberNotInRange", `"values":[[1,2,3]]`), "values[0]", "must be a pair"},
-	{"an end that is no number", clauseOf("NumberInRange",
-		`"values":[[1,"2"]]`), "values[0]", "each of which must be a number"},
-	{"ends the wrong way round", clauseOf("NumberInRange",
-		`"values":[[1,2],[0.2,1e-1]]`), "values[1]", "from not greater than to, not [0.2, 1e-1]"},
-	{"a number too large to keep", clauseOf("NumberIn", `"values":[1e1001]`), "values[0]", "between 1e-1000 and 1e1000"},
+	{"no number", clauseOf("NumberInRange", `"values":[[1,"2"]]`), "values[0]", "each of which must be a number"},
 	{
-		"a number too small to keep", clauseOf("NumberLessThan", `"value":-0.1e-1000`), "value", "between 1e-1000 and 1e1000",
+		"ends the wrong way round", clauseOf("NumberInRange", `"values":[[1,2],[0.2,1e-1]]`), "values[1]",
+		"from not greater than to, not [0.2, 1e-1]",
 	},
-	{"a number of 101 digits", clauseOf("NumberIn",
-		`"values":[`+strings.Repeat("1", 101)+`]`), "values[0]", "at most 100 digits"},
+	{"a number too large to keep", clauseOf("NumberIn", `"values":[1e1001]`), "values[0]", "between 1e-1000 and 1e1000"},
+	{"too small a number", clauseOf("NumberLessThan", `"value":-0.1e-1000`), "value", "between 1e-1000 and 1e1000"},
+	{"101 digits", clauseOf("NumberIn", `"values":[`+strings.Repeat("1", 101)+`]`), "values[0]", "at most 100 digits"},
 }
 
 func TestInvalidAdvancedFilters(t *testing.T) {
 	t.Parallel()
 	for _, tt := range rejections {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			field := "filter.advancedFilters[1]"
-			if tt.field != "" {
-				field += "." + tt.field
-			}
-			invalid := requireField(t, filterOf(t, false, clauseOf("IsNotNull", ""), tt.clause).Validate(), field)
-			require.Contains(t, invalid.Message, tt.message)
-		})
+		field := "filter.advancedFilters[1]"
+		if tt.field != "" {
+			field += "." + tt.field
+		}
+		invalid := requireField(t, filterOf(t, false, clauseOf("IsNotNull", ""), tt.clause).Validate(), field)
+		require.Contains(t, invalid.Message, tt.message, tt.name)
 	}
 }
 
@@ -89,11 +82,13 @@ func TestAdvancedFiltersAtTheLimits(t *testing.T) {
 
 func TestFilterLimits(t *testing.T) {
 	t.Parallel()
-	manyFilters := func(n int) *filter.Filter { return filterOf(t, false, slice(clauseOf("IsNotNull", ""), n)...) }
+	manyFilters := func(n int) *filter.Filter {
+		return filterOf(t, false, slices.Repeat([]string{clauseOf("IsNotNull", "")}, n)...)
+	}
 	manyValues := func(n int) *filter.Filter {
 		return filterOf(t, false, clauseOf("NumberLessThan", `"value":1`),
 			clauseOf("NumberInRange", `"values":[[1,2],[3,4]]`),
-			clauseOf("NumberIn", `"values":[`+strings.Join(slice("7", n-3), ",")+`]`))
+			clauseOf("NumberIn", `"values":[`+strings.Repeat("7,", n-4)+"7"+`]`))
 	}
 	require.NoError(t, manyFilters(25).Validate())
 	require.NoError(t, manyValues(25).Validate())
@@ -123,14 +118,6 @@ func TestFilterLimits(t *testing.T) {
 		}
 		require.Contains(t, requireField(t, err, tt.field).Message, tt.message)
 	}
-}
-
-func slice(text string, n int) []string {
-	list := make([]string, n)
-	for i := range list {
-		list[i] = text
-	}
-	return list
 }
 
 // Stored filters keep Event Grid's names and the digits of numbers.

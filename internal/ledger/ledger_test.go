@@ -27,9 +27,7 @@ func TestCompare(t *testing.T) {
 		"everything arrived": {[]Entry{entry("c", "C"), entry("b", "B"), entry("a", "A")}, Verdict{}},
 		"an event was lost":  {[]Entry{entry("a", "A"), entry("c", "")}, Verdict{Lost: []string{"b"}}},
 		"all were lost":      {nil, Verdict{Lost: []string{"a", "b", "c"}}},
-		"an event was changed": {
-			[]Entry{entry("a", "A"), entry("b", "b"), entry("c", "")}, Verdict{Changed: []string{"b"}},
-		},
+		"an event was changed": {[]Entry{entry("a", "A"), entry("b", "b"), entry("c", "")}, Verdict{Changed: []string{"b"}}},
 		"changed once of twice": {
 			[]Entry{entry("a", "A"), entry("b", "B"), entry("b", "b"), entry("b", "b"), entry("c", "")},
 			Verdict{Changed: []string{"b"}, Duplicates: 2},
