@@ -75,21 +75,14 @@ func TestOpenLoop(t *testing.T) {
 // TestEventsHaveOneSize: the smallest events fit the longest names.
 func TestEventsHaveOneSize(t *testing.T) {
 	t.Parallel()
+	const url = "http://h/topics/failing-20-abcdefgh/api/events"
 	for _, tc := range []struct {
 		target target
 		schema event.Schema
 		media  string
 	}{
-		{
-			target{url: "http://h/topics/failing-20-abcdefgh/api/events", subject: "/sub-00000/load"},
-			event.EventGrid,
-			"application/json",
-		},
-		{
-			target{url: "http://h/topics/failing-20-abcdefgh/api/events", cloud: true},
-			event.CloudEvents,
-			"application/cloudevents-batch+json",
-		},
+		{target{url: url, subject: "/sub-00000/load"}, event.EventGrid, "application/json"},
+		{target{url: url, cloud: true}, event.CloudEvents, "application/cloudevents-batch+json"},
 	} {
 		w := newEventWriter(tc.target, 320)
 		for _, number := range []int64{0, 9, 123_456_789_012} {

@@ -12,7 +12,7 @@ import (
 
 func TestBatchSettings(t *testing.T) {
 	t.Parallel()
-	tests := []struct {
+	for _, tt := range []struct {
 		name                 string
 		maxEvents, kilobytes *int
 		want                 policy.BatchSettings
@@ -25,8 +25,7 @@ func TestBatchSettings(t *testing.T) {
 		{"the least that is a batch", ptr(2), ptr(1), policy.BatchSettings{2, 1}, true},
 		{"the management API's defaults, written out: off", ptr(1), ptr(64), policy.BatchSettings{1, 64}, false},
 		{"a maximum of one: off", ptr(1), nil, policy.BatchSettings{1, 64}, false},
-	}
-	for _, tt := range tests {
+	} {
 		got, on := policy.ResolveBatch(tt.maxEvents, tt.kilobytes)
 		require.Equal(t, tt.want, got, tt.name)
 		require.Equal(t, tt.on, on, tt.name)
@@ -62,7 +61,7 @@ func TestCut(t *testing.T) {
 	t.Parallel()
 	const kilobyte = 1024
 	fourKB, three := policy.BatchSettings{5000, 4}, policy.BatchSettings{3, 1024}
-	tests := []struct {
+	for _, tt := range []struct {
 		name     string
 		settings policy.BatchSettings
 		sizes    []int
@@ -86,8 +85,7 @@ func TestCut(t *testing.T) {
 		},
 		{"5,000 small events", policy.BatchSettings{5000, 1024}, slices.Repeat([]int{200}, 6000), 5000},
 		{"zero settings", policy.BatchSettings{}, []int{1, 1}, 1},
-	}
-	for _, tt := range tests {
+	} {
 		require.Equal(t, tt.want, tt.settings.Cut(tt.sizes), tt.name)
 	}
 }

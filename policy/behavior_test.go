@@ -92,6 +92,7 @@ func TestResolvedRulesDecide(t *testing.T) {
 		require.Equal(t, policy.Drop, decide("namespace-2023", literal, row.met, 0).Action, row.met)
 		require.Equal(t, policy.Retry, decide("namespace-2023", retried, row.met, 0).Action, row.met)
 	}
+	require.Equal(t, policy.Drop, decide("namespace-2023", retried, status(404), 0).Action, "a response is no error")
 	never := policy.Overrides{RetryTransportErrors: ptr(false)}
 	require.Equal(t, policy.DeadLetter, decide("namespace-2023", never, failure(policy.ErrorTimeout), 0).Action,
 		"its own property wins")

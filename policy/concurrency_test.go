@@ -23,7 +23,7 @@ func times(n int, r policy.Result) []policy.Result { return slices.Repeat([]poli
 
 func TestNewCap(t *testing.T) {
 	t.Parallel()
-	tests := []struct {
+	for _, tt := range []struct {
 		name           string
 		limit, workers int
 		want           int
@@ -38,15 +38,14 @@ func TestNewCap(t *testing.T) {
 		{"maxConcurrentDeliveries 20", 20, 1000, 20},
 		{"maxConcurrentDeliveries 200", 200, 1000, 64},
 		{"maxConcurrentDeliveries above half the workers", 80, 100, 50},
-	}
-	for _, tt := range tests {
+	} {
 		require.Equal(t, tt.want, policy.NewCap(tt.limit, tt.workers).Value(), tt.name)
 	}
 }
 
 func TestCapAfter(t *testing.T) {
 	t.Parallel()
-	tests := []struct {
+	for _, tt := range []struct {
 		name string
 		met  policy.Result
 		want int // from 64
@@ -65,8 +64,7 @@ func TestCapAfter(t *testing.T) {
 		{"429", status(429), 64},
 		{"500", status(500), 64},
 		{"503", status(503), 64},
-	}
-	for _, tt := range tests {
+	} {
 		require.Equal(t, tt.want, afterAll(t, policy.NewCap(0, 1000), tt.met).Value(), tt.name)
 	}
 	p, created := builtin(t, "ga-2018"), status(201)

@@ -33,7 +33,10 @@ func onOffsets2021(p *policy.Policy) {
 	p.Steps = append(p.Steps, 12*time.Hour)
 }
 
-type explain = policy.ExplainOptions
+type (
+	explain = policy.ExplainOptions
+	offsets = []float64
+)
 
 const (
 	exhausted, expired = policy.Reason("MaxDeliveryAttemptsExceeded"), policy.Reason("TimeToLiveExceeded")
@@ -51,11 +54,16 @@ func dropped(at float64, r policy.Reason) policy.ExplainedEnd {
 
 // The schedules in seconds: those of the pages up to 2019 read as gaps and as offsets, and the namespace's offsets.
 var (
-	classic      = []float64{0, 10, 40, 100, 400, 1000, 2800, 6400}
+	classic      = offsets{0, 10, 40, 100, 400, 1000, 2800, 6400}
 	classicDay   = slices.Concat(classic, hourly(10000, 85600))
-	classic2021  = slices.Concat(classic, []float64{17200, 38800, 82000})
-	classicMarks = slices.Concat([]float64{0, 10, 30, 60, 300, 600, 1800, 3600}, hourly(7200, 82800))
-	namespace    = []float64{0, 10, 30, 60, 300, 600, 900, 1200, 1500, 1800}
+	classic2021  = slices.Concat(classic, offsets{17200, 38800, 82000})
+	classicMarks = slices.Concat(offsets{0, 10, 30, 60, 300, 600, 1800, 3600}, hourly(7200, 82800))
+	marks2021    = slices.Concat(classicMarks[:8], offsets{10800, 21600, 43200})
+
+	namespace     = offsets{0, 10, 30, 60, 300, 600, 900, 1200, 1500, 1800}
+	namespace503  = offsets{0, 30, 60, 90, 300, 600, 900, 1200, 1500, 1800}
+	namespace408  = offsets{0, 120, 240, 360, 480, 600, 900, 1200, 1500, 1800}
+	namespaceGaps = offsets{0, 10, 40, 100, 400, 700, 1000, 1300, 1600, 1900}
 )
 
 // explainVectors are attempt times calculated by hand, for status 500 unless the options have another result.
@@ -78,85 +86,45 @@ var explainVectors = []struct {
 	{"namespace-2023", nil, explain{}, namespace, dead(1800, exhausted)},
 	// The page's example: attempt 8 finds it expired.
 	{"namespace-2023", nil, explain{TTLMinutes: ptr(20)}, namespace[:7], dead(1200, expired)},
-	{
-		"namespace-2023", nil,
-		explain{Result: status(503)},
-		[]float64{0, 30, 60, 90, 300, 600, 900, 1200, 1500, 1800},
-		dead(1800, exhausted),
-	},
-	{
-		"namespace-2023", nil,
-		explain{Result: status(408)},
-		[]float64{0, 120, 240, 360, 480, 600, 900, 1200, 1500, 1800},
-		dead(1800, exhausted),
-	},
-	{ // without the 0 s of the page
-		"namespace-2023", onGaps,
-		explain{},
-		[]float64{0, 10, 40, 100, 400, 700, 1000, 1300, 1600, 1900},
-		dead(1900, exhausted),
-	},
+	{"namespace-2023", nil, explain{Result: status(503)}, namespace503, dead(1800, exhausted)},
+	{"namespace-2023", nil, explain{Result: status(408)}, namespace408, dead(1800, exhausted)},
+	{"namespace-2023", onGaps, explain{}, namespaceGaps, dead(1900, exhausted)}, // without the 0 s of the page
 	{"preview-2017", onOffsets, explain{Behavior: documented}, classicMarks[:8], dropped(7200, expired)},
 	{"ga-2018", onOffsets, explain{}, classicMarks, dead(82800, exhausted)},
 	{"ga-2019", onOffsets, explain{}, classicMarks, dead(82800, exhausted)},
-	{
-		"ga-2021", onOffsets2021,
-		explain{},
-		slices.Concat(classicMarks[:8], []float64{10800, 21600, 43200}), dead(86400, expired),
-	},
+	{"ga-2021", onOffsets2021, explain{}, marks2021, dead(86400, expired)},
 	{"ga-2021", onOffsets2021, explain{TTLMinutes: ptr(30)}, classicMarks[:6], dead(1800, expired)},
-	{"ga-2021", nil, explain{Result: status(400)}, []float64{0}, dead(0, "UndeliverableDueToHttpBadRequest")},
+	{"ga-2021", nil, explain{Result: status(400)}, offsets{0}, dead(0, "UndeliverableDueToHttpBadRequest")},
 	{
 		"ga-2021", nil,
 		explain{Kind: policy.KindAzureResource, Result: status(404), MaxAttempts: ptr(4)},
-		[]float64{0, 300, 600, 900},
+		offsets{0, 300, 600, 900},
 		dead(900, exhausted),
 	},
 	{
 		"ga-2019", nil,
 		explain{Result: status(400), DeadLetter: ptr(false), MaxAttempts: ptr(3)},
-		[]float64{0, 300, 600},
+		offsets{0, 300, 600},
 		dropped(600, exhausted),
 	},
-	{
-		"namespace-2023", nil,
-		explain{Result: failure("timeout"), Behavior: documented},
-		[]float64{0},
-		dropped(0, "UndeliverableDueToClientError"),
-	},
-	{
-		"namespace-2023", nil,
-		explain{Result: failure("timeout"), MaxAttempts: ptr(3)},
-		[]float64{0, 10, 30},
-		dead(30, exhausted),
-	},
-	{ // capped at 1 h
-		"ga-2021", nil,
-		explain{Result: status(503), RetryAfter: 24 * time.Hour, MaxAttempts: ptr(3)},
-		[]float64{0, 3600, 7200},
-		dead(7200, exhausted),
-	},
-	{
-		"ga-2019", nil,
-		explain{Result: status(503), RetryAfter: 24 * time.Hour, TTLMinutes: ptr(60)},
-		[]float64{0, 3570},
-		dead(3600, expired),
-	},
-	{
-		"ga-2021", nil,
-		explain{Result: status(503), RetryAfter: 24 * time.Hour, MaxAttempts: ptr(2), Behavior: documented},
-		[]float64{0, 30},
-		dropped(30, exhausted),
-	},
+	// Retry-After requests a day; its cap is an hour.
+	{"ga-2021", nil, busy(explain{MaxAttempts: ptr(3)}), offsets{0, 3600, 7200}, dead(7200, exhausted)},
+	{"ga-2019", nil, busy(explain{TTLMinutes: ptr(60)}), offsets{0, 3570}, dead(3600, expired)},
+	{"ga-2021", nil, busy(explain{MaxAttempts: ptr(2), Behavior: documented}), offsets{0, 30}, dropped(30, exhausted)},
 	// The first attempt waits for a rate limit, until just before its time to live ends, and until it ends.
-	{"ga-2021", nil, waits(400, explain{MaxAttempts: ptr(3)}), []float64{400, 410, 440}, dead(440, exhausted)},
-	{"ga-2021", nil, waits(86370, explain{}), []float64{86370, 86380}, dead(86400, expired)},
+	{"ga-2021", nil, waits(400, explain{MaxAttempts: ptr(3)}), offsets{400, 410, 440}, dead(440, exhausted)},
+	{"ga-2021", nil, waits(86370, explain{}), offsets{86370, 86380}, dead(86400, expired)},
 	{
 		"namespace-2023", nil, waits(172800, explain{TTLMinutes: ptr(20)}),
 		[]float64{},
 		policy.ExplainedEnd{1200, "dead_lettered", expired, "its time to live ended while it waited for " + rateLimit},
 	},
-	{"ga-2021", nil, explain{Result: status(200)}, []float64{0}, policy.ExplainedEnd{State: "delivered"}},
+	{"ga-2021", nil, explain{Result: status(200)}, offsets{0}, policy.ExplainedEnd{State: "delivered"}},
+}
+
+func busy(with explain) explain {
+	with.Result, with.RetryAfter = status(503), 24*time.Hour
+	return with
 }
 
 func waits(seconds int, with explain) explain {

@@ -212,7 +212,7 @@ func TestResultsDuringAHold(t *testing.T) {
 func TestHeldUntilASuccess(t *testing.T) {
 	t.Parallel()
 	r := policy.ProbationState{Since: published, Until: seconds(300), Step: 1}
-	tests := []struct {
+	for _, tt := range []struct {
 		name      string
 		rest      policy.ProbationState
 		now       time.Time
@@ -224,8 +224,7 @@ func TestHeldUntilASuccess(t *testing.T) {
 		{"just before its end", r, seconds(300).Add(-time.Microsecond), true, false},
 		{"at its end", r, seconds(300), true, true},
 		{"long after, without a response to a probe", r, seconds(90_000), true, true},
-	}
-	for _, tt := range tests {
+	} {
 		require.Equal(t, tt.held, tt.rest.Held(), tt.name)
 		require.Equal(t, tt.due, tt.rest.ProbeDue(tt.now), tt.name)
 	}
@@ -274,7 +273,7 @@ func TestEndsInProbation(t *testing.T) {
 	forbidden := []policy.Result{status(403)}
 	hold := func(p *policy.Policy) { p.Probation.Action = policy.ProbationHold }
 	documented := func(p *policy.Policy) { p.Probation.Action = policy.ProbationDocumented }
-	tests := []struct {
+	for _, tt := range []struct {
 		name       string
 		policy     string
 		change     func(*policy.Policy)
@@ -296,8 +295,7 @@ func TestEndsInProbation(t *testing.T) {
 		{"ga-2019 retries all three", "ga-2019", documented, policy.KindWebhook, true, nil},
 		{"never retried with dead letters: there are", "ga-2019", neverIfDeadLetter, policy.KindWebhook, true, forbidden},
 		{"never retried with dead letters: there are none", "ga-2019", neverIfDeadLetter, policy.KindWebhook, false, nil},
-	}
-	for _, tt := range tests {
+	} {
 		p := builtin(t, tt.policy)
 		if tt.change != nil {
 			tt.change(p)

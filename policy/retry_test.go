@@ -37,7 +37,7 @@ func TestOrderOfReasons(t *testing.T) {
 	late := func(a *policy.Attempt) { a.ScheduledAt, a.FinishedAt = after(25*time.Hour), after(25*time.Hour) }
 	only := func(a *policy.Attempt) { a.Limits.MaxAttempts = 1 }
 	both := func(a *policy.Attempt) { late(a); only(a) }
-	tests := []struct {
+	for _, tt := range []struct {
 		name   string
 		policy string
 		met    policy.Result
@@ -51,8 +51,7 @@ func TestOrderOfReasons(t *testing.T) {
 		{"400 wins over the time to live", "ga-2021", status(400), late, "UndeliverableDueToHttpBadRequest"},
 		{"413 wins over the time to live", "ga-2021", status(413), late, "UndeliverableDueToClientError"},
 		{"the time to live comes last", "ga-2019", status(500), late, expired},
-	}
-	for _, tt := range tests {
+	} {
 		p := builtin(t, tt.policy)
 		a := firstAttempt(p, tt.met)
 		tt.given(&a)
@@ -122,7 +121,7 @@ func TestDueKeepsTheRetryWindow(t *testing.T) {
 func TestExpiryAtTTLAndAtTheNextAttempt(t *testing.T) {
 	t.Parallel()
 	const ttl = 30 * time.Minute
-	tests := []struct {
+	for _, tt := range []struct {
 		name     string
 		policy   string
 		number   int
@@ -135,8 +134,7 @@ func TestExpiryAtTTLAndAtTheNextAttempt(t *testing.T) {
 		{"at_ttl: an attempt that ends after it ends the delivery", "ga-2019", 6, ttl + time.Second, 0},
 		{"next_attempt: a mark beyond it is kept, to find it expired", "ga-2021", 6, 1000 * time.Second, 2800 * time.Second},
 		{"next_attempt: one that ends after it waits for its mark", "ga-2021", 6, ttl + time.Second, 2*ttl + time.Second},
-	}
-	for _, tt := range tests {
+	} {
 		p := builtin(t, tt.policy)
 		a := firstAttempt(p, status(500))
 		a.Limits.TTL, a.Number = ttl, tt.number
@@ -215,7 +213,7 @@ func TestGapIsMeasuredFromTheFailure(t *testing.T) {
 
 func TestOffsetsThatPassedAreSkipped(t *testing.T) {
 	t.Parallel()
-	tests := []struct {
+	for _, tt := range []struct {
 		name                        string
 		number, skipped             int
 		scheduled, finished, wantAt int
@@ -233,8 +231,7 @@ func TestOffsetsThatPassedAreSkipped(t *testing.T) {
 		{"held in the tail", 6, 0, 600, 1500, 1800, 3},
 		{"a status floor put it past its mark: that one is kept", 4, 0, 90, 90, 300, 0},
 		{"an early attempt, requested by an operator, skips nothing", 5, 0, 100, 100, 600, 0},
-	}
-	for _, tt := range tests {
+	} {
 		p := builtin(t, "namespace-2023")
 		a := firstAttempt(p, status(500))
 		a.Number, a.SkippedOffsets = tt.number, tt.skipped
@@ -270,7 +267,7 @@ func TestSkippedOffsetsDoNotCountAsAttempts(t *testing.T) {
 func TestJitterOnlyAdds(t *testing.T) {
 	t.Parallel()
 	almostOne := math.Nextafter(1, 0)
-	tests := []struct {
+	for _, tt := range []struct {
 		name, policy string
 		number       int
 		jitter       float64
@@ -285,8 +282,7 @@ func TestJitterOnlyAdds(t *testing.T) {
 		{"a caller's slip cannot pull it earlier", "ga-2021", 1, -1, 10 * time.Second, 0},
 		{"a caller's slip cannot push it further", "ga-2021", 1, 7, 10 * time.Second, time.Second},
 		{"not a number", "ga-2021", 1, math.NaN(), 10 * time.Second, 0},
-	}
-	for _, tt := range tests {
+	} {
 		p := builtin(t, tt.policy)
 		a := firstAttempt(p, status(500))
 		a.Number, a.Jitter = tt.number, tt.jitter
@@ -306,7 +302,7 @@ func TestJitterOnlyAdds(t *testing.T) {
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	const ack, h, day = 30 * time.Second, time.Hour, 24 * time.Hour // ack is that of the last attempt
-	tests := []struct {
+	for _, tt := range []struct {
 		name, policy         string
 		ttl, requested, want time.Duration
 		ignored              bool
@@ -323,8 +319,7 @@ func TestRetryAfter(t *testing.T) {
 		{"past the cap, on marks", "namespace-2023", 7 * day, day, h, false},
 		{"no time before the end but for the policy's attempt", "ga-2019", time.Minute, h, 30 * time.Second, false},
 		{"no time at all", "ga-2018", time.Minute, h, 10 * time.Second, false},
-	}
-	for _, tt := range tests {
+	} {
 		p := builtin(t, tt.policy)
 		a := firstAttempt(p, status(503))
 		a.Limits.TTL, a.HonorRetryAfter, a.RetryAfter = tt.ttl, !tt.ignored, tt.requested
@@ -365,15 +360,6 @@ func copyOf(t *testing.T, name string, change func(*policy.Policy)) *policy.Poli
 	change(&p)
 	require.Empty(t, p.Mistakes())
 	return &p
-}
-
-func TestCopyThatRetriesTransportErrors(t *testing.T) {
-	t.Parallel()
-	p := copyOf(t, "namespace-2023", func(p *policy.Policy) { p.RetryTransportErrors = true })
-	for _, row := range errorTable {
-		testCell(t, p, policy.KindWebhook, row.met, ">=10s")
-	}
-	testCell(t, p, policy.KindWebhook, status(404), "never")
 }
 
 func TestCopyWithOneChangedCell(t *testing.T) {

@@ -24,10 +24,7 @@ func TestWhyString(t *testing.T) {
 		want   string
 	}{
 		{"ga-2021", status(204), nil, "204: success"},
-		{
-			"ga-2021", status(503), func(a *attempt) { a.Number = 2 },
-			"503: at least 30 s; step 2 is 30 s after the failure",
-		},
+		{"ga-2021", status(503), func(a *attempt) { a.Number = 2 }, "503: at least 30 s; step 2 is 30 s after the failure"},
 		{"ga-2018", failure(policy.ErrorTimeout), nil, "timeout: step 1 is 10 s after the failure"},
 		{
 			"ga-2021", status(418), func(a *attempt) { a.Number = 7 }, // no cell of its own

@@ -102,7 +102,7 @@ func TestAddress(t *testing.T) {
 
 func TestAddressInOpenedRanges(t *testing.T) {
 	t.Parallel()
-	tests := []struct {
+	for _, tt := range []struct {
 		name    string
 		address string
 		allow   []netip.Prefix
@@ -136,8 +136,7 @@ func TestAddressInOpenedRanges(t *testing.T) {
 		{"opened private one through NAT64", "64:ff9b::a00:1", prefixes("64:ff9b::/96", "10.0.0.0/8"), true},
 		{"loopback through opened 6to4", "2002:7f00:1::1", prefixes("2002::/16"), false},
 		{"zero prefix", "10.0.0.1", []netip.Prefix{{}}, false},
-	}
-	for _, tt := range tests {
+	} {
 		err := endpointconf.Address(netip.MustParseAddr(tt.address), tt.allow)
 		require.Equal(t, tt.open, err == nil, "%s: %v", tt.name, err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// endpointTable has the accepted URLs first.
+// endpointTable has the accepted URLs first. More that are rejected are in testdata/rejected-endpoints.txt.
 var endpointTable = []struct {
 	name    string
 	url     string
@@ -50,43 +50,24 @@ var endpointTable = []struct {
 	{"user and password", "https://user:pass@example.com/", nil, "user name"},
 	{"fragment", "https://example.com/#top", nil, "fragment"},
 	{"empty fragment", "https://example.com/#", nil, "fragment"},
-	{"port 0", "https://example.com:0/", nil, "port"},
-	{"port 65536", "https://example.com:65536/", nil, "port"},
-	{"empty port", "https://example.com:/", nil, "port"},
 	{"port in words", "https://example.com:https/", nil, "must be a URL"},
 	{"a space", "https://exam ple.com/", nil, "must be a URL"},
 	{"a line break", "https://example.com/\r\nX-Y: z", nil, "must be a URL"},
 	{"not UTF-8", "https://example.com/\xff", nil, "must be a URL"},
-	{"escaped host", "https://%31%32%37.0.0.1/", nil, "must be a URL"},
 	{"other script", "https://bücher.example/", nil, "punycode"},
-	{"full-width digits", "https://１２７.0.0.1/", nil, "punycode"},
 	{"a character no host has", "https://exam!ple.com/", nil, "ASCII letters"},
 	{"empty label", "https://example..com/", nil, "ASCII letters"},
 	{"only a dot", "https://./", nil, "ASCII letters"},
 	{"long label", "https://" + strings.Repeat("a", 64) + ".example/", nil, "ASCII letters"},
 	{"long host", "https://" + strings.Repeat("a.", 125) + "comm/", nil, "ASCII letters"},
-	{"decimal address", "http://2130706433/", nil, "four decimal numbers"},
-	{"hexadecimal address", "http://0x7f000001/", nil, "four decimal numbers"},
-	{"hexadecimal part", "http://127.0.0.0x1/", nil, "four decimal numbers"},
 	{"upper-case hexadecimal", "http://0X7F.1/", nil, "four decimal numbers"},
 	{"bare 0x", "http://127.0.0x/", nil, "four decimal numbers"},
-	{"octal address", "http://0177.0.0.1/", nil, "four decimal numbers"},
-	{"octal as one number", "http://017700000001/", nil, "four decimal numbers"},
-	{"short address", "http://127.1/", nil, "four decimal numbers"},
-	{"odd address with a dot", "http://127.1./", nil, "four decimal numbers"},
 	{"part above 255", "http://256.1.1.1/", nil, "four decimal numbers"},
 	{"odd address although loopback is opened", "http://127.1/", prefixes("127.0.0.0/8"), "four decimal numbers"},
-	{"loopback", "http://127.0.0.1/", nil, "loopback 127.0.0.0/8"},
-	{"loopback with a trailing dot", "http://127.0.0.1./", nil, "loopback 127.0.0.0/8"},
-	{"IPv6 loopback", "http://[::1]/", nil, "loopback ::1/128"},
-	{"mapped loopback", "http://[::ffff:7f00:1]/", nil, "loopback 127.0.0.0/8"},
 	{"private", "https://192.168.0.1/", nil, "private 192.168.0.0/16"},
 	{"zone", "http://[fe80::1%25eth0]/", prefixes("fe80::/10"), "zone"},
-	{"localhost", "http://localhost:8080/", nil, "loopback 127.0.0.0/8"},
-	{"localhost with a trailing dot", "http://localhost./", nil, "loopback 127.0.0.0/8"},
 	{"below localhost", "http://api.localhost/", nil, "loopback 127.0.0.0/8"},
 	{"metadata by address", "http://169.254.169.254/latest/meta-data/", prefixes("169.254.0.0/16"), "cloud metadata"},
-	{"metadata by name", "http://metadata.google.internal/", nil, "metadata service"},
 	{"metadata by name in another spelling", "http://Metadata.Google.Internal.:80/", nil, "metadata service"},
 }
 

@@ -57,21 +57,14 @@ func TestParseTime(t *testing.T) {
 	}
 }
 
-func TestIsBase64(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]bool{
-		"": true, "AA==": true, "AAA=": true, "AAAA": true, "+/09azAZ": true,
-		"A": false, "AA": false, "AAA": false, "A===": false, "====": false, "AA=A": false, "=AAA": false,
-		"AA-_": false, "AA A": false, "AAAA\n": false, "AAA\nA===": false, "AAé": false, "AA==AAAA": false,
-	} {
-		require.Equal(t, want, isBase64([]byte(text)), text)
-	}
-}
-
 // FuzzIsBase64: it accepts the same texts as encoding/base64, except those with line breaks.
 func FuzzIsBase64(f *testing.F) {
-	f.Add("AA==")
-	f.Add("AAA=AAAA")
+	for _, text := range []string{
+		"", "AA==", "AAA=", "AAAA", "+/09azAZ", "A", "AA", "AAA", "A===", "====", "AA=A", "=AAA", "AA-_", "AA A", "AAAA\n",
+		"AAA\nA===", "AAé", "AA==AAAA",
+	} {
+		f.Add(text)
+	}
 	f.Fuzz(func(t *testing.T, text string) {
 		_, err := base64.StdEncoding.DecodeString(text)
 		want := err == nil && !strings.ContainsAny(text, "\r\n")

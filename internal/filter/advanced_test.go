@@ -152,7 +152,7 @@ func TestAdvancedFiltersMustAllHold(t *testing.T) {
 
 func TestNumbersAreNotRounded(t *testing.T) {
 	t.Parallel()
-	tests := []struct {
+	for _, tt := range []struct {
 		operator, operand, x string
 		want                 bool
 	}{
@@ -169,8 +169,7 @@ func TestNumbersAreNotRounded(t *testing.T) {
 		{"NumberIn", `"values":[0]`, "-0.0e5", true},
 		{"NumberInRange", `"values":[[-1e400,1e-400]]`, "1e-401", true},
 		{"NumberInRange", `"values":[[-1e400,1e-400]]`, "1.1e-400", false},
-	}
-	for _, tt := range tests {
+	} {
 		f := filterOf(t, false, clauseOf(tt.operator, tt.operand))
 		require.NoError(t, f.Validate())
 		require.Equal(t, tt.want, f.Matches(eventWith(tt.x)), "%s %s: %s", tt.operator, tt.operand, tt.x)
@@ -179,7 +178,7 @@ func TestNumbersAreNotRounded(t *testing.T) {
 
 func TestStringsIgnoreCaseInAllAlphabets(t *testing.T) {
 	t.Parallel()
-	tests := []struct {
+	for _, tt := range []struct {
 		operator, value, x string
 		want               bool
 	}{
@@ -192,8 +191,7 @@ func TestStringsIgnoreCaseInAllAlphabets(t *testing.T) {
 		{"StringBeginsWith", "ŽL", "žluť", true},
 		{"StringEndsWith", "УТЬ", "путь", true},
 		{"StringEndsWith", "ь", "путь!", false},
-	}
-	for _, tt := range tests {
+	} {
 		f := filterOf(t, false, clauseOf(tt.operator, fmt.Sprintf(`"values":[%q]`, tt.value)))
 		require.Equal(t, tt.want, f.Matches(eventWith(fmt.Sprintf("%q", tt.x))), "%s %s: %s", tt.operator, tt.value, tt.x)
 	}

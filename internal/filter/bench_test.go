@@ -53,12 +53,6 @@ func benchmarkMatching(b *testing.B, matches int, filters ...*filter.Filter) {
 // BenchmarkMatching is one event against one filter.
 func BenchmarkMatching(b *testing.B) { benchmarkMatching(b, 1, parseFilter(b, fiveClauses)) }
 
-// BenchmarkMatchingEnvelope does not read the body.
-func BenchmarkMatchingEnvelope(b *testing.B) {
-	benchmarkMatching(b, 1, parseFilter(b,
-		`{"advancedFilters":[{"operatorType":"StringContains","key":"subject","values":["/hamburg/","/BERLIN/"]}]}`))
-}
-
 // BenchmarkMatching100 is one event against the filters of 100 event subscriptions with the same keys.
 func BenchmarkMatching100(b *testing.B) {
 	filters := make([]*filter.Filter, 100)

@@ -16,7 +16,7 @@ import (
 func TestFilterExplain(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("é", 300)
-	tests := []struct {
+	for _, tt := range []struct {
 		filter, x, clause, why string
 	}{
 		{`{"includedEventTypes":["a","b"]}`, "1", "includedEventTypes", `the event type is "t", but must be one of "a", "b"`},
@@ -43,8 +43,7 @@ func TestFilterExplain(t *testing.T) {
 		{clauseOf("IsNullOrUndefined", ""), "[]", "", `data.x is an array, [], but must be null or missing`},
 		{clauseOf("StringIn", `"values":["b"]`), `"` + long + `"`, "", `data.x is "` + long[:2*99] +
 			`…", but must be one of "b"`},
-	}
-	for _, tt := range tests {
+	} {
 		text := tt.filter
 		if tt.clause == "" {
 			text, tt.clause = `{"advancedFilters":[`+text+`]}`, "advancedFilters[0]"

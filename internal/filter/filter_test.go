@@ -114,17 +114,3 @@ func FuzzFilterMatches(f *testing.F) {
 		require.Equal(t, strings.HasPrefix(subject, prefix) && strings.HasSuffix(subject, suffix), ends.Matches(&view))
 	})
 }
-
-func BenchmarkFilterMatches(b *testing.B) {
-	f := filter.Filter{
-		IncludedEventTypes: []string{"Contoso.Items.Deleted", "Contoso.Items.Created"},
-		SubjectBeginsWith:  "/blobservices/default/containers/", SubjectEndsWith: ".JPG",
-	}
-	view := filter.EventView{
-		Type: "Contoso.Items.Created", Subject: "/blobServices/default/containers/pictures/blobs/2026/01/31/photo.jpg",
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		f.Matches(&view)
-	}
-}

@@ -35,7 +35,7 @@ func lookUp(src []byte, path ...string) []byte {
 
 func TestLookUp(t *testing.T) {
 	t.Parallel()
-	tests := []struct{ name, src, path, want string }{
+	for _, tt := range []struct{ name, src, path, want string }{
 		{"a member", `{"a":1}`, "a", `1`},
 		{"a member further down", `{"x":[{"a":2}],"a":{"b":{"c":"d"}}}`, "a.b.c", `"d"`},
 		{"white space", " {\n\t\"a\" :\r\n { \"b\" : [ 1 , 2 ] } } ", "a.b", `[ 1 , 2 ]`},
@@ -60,8 +60,7 @@ func TestLookUp(t *testing.T) {
 		{"not an object", `[{"a":1}]`, "a", ``},
 		{"no text", ``, "a", ``},
 		{"text that ends too early", `{"a":{"b":[1`, "a.b", `[1`},
-	}
-	for _, tt := range tests {
+	} {
 		require.Equal(t, tt.want, string(lookUp([]byte(tt.src), strings.Split(tt.path, ".")...)), tt.name)
 	}
 	const levels = 256

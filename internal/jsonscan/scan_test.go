@@ -2,7 +2,6 @@ package jsonscan
 
 import (
 	"encoding/json"
-	"math"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -37,14 +36,6 @@ var documents = []string{
 	`{"a":1,"a":2}`,
 	`{"a":{"b":[{"c":null}]}}`, `{"a":1]`, `{"":1}`, `{,}`, `{"a":1,,"b":2}`, `{"a`, `{"a":1`, `{"\x":1}`, `{"a":1;}`,
 	"\t\r\n [ 1 ] \t\r\n", "\v1", "\f1", "\u00a01", "\ufeff1", `// c`, `/**/1`, `[1]//`, `1,`, `"a":1`,
-}
-
-func TestScannerAgreesWithEncodingJSON(t *testing.T) {
-	t.Parallel()
-	for _, src := range documents {
-		ok, _ := scanAll([]byte(src), math.MaxInt)
-		require.Equal(t, json.Valid([]byte(src)), ok, "%q", src)
-	}
 }
 
 // Every prefix of a document is a text that ends too early, at every offset within the eight-byte steps.
@@ -180,4 +171,15 @@ func FuzzScanner(f *testing.F) {
 		want := json.Valid(src) && depthOf(src) <= maxDepth
 		require.Equal(t, want, ok, "%q", src)
 	})
+}
+
+func TestPosition(t *testing.T) {
+	t.Parallel()
+	text := []byte("{\n  \"ä\": x\n}")
+	for _, row := range []struct{ offset, line, column int }{
+		{-1, 1, 1}, {0, 1, 1}, {1, 1, 2}, {2, 2, 1}, {10, 2, 8}, {len(text), 3, 2}, {99, 3, 2},
+	} {
+		line, column := Position(text, row.offset)
+		require.Equal(t, [2]int{row.line, row.column}, [2]int{line, column}, "byte %d", row.offset)
+	}
 }

@@ -1,12 +1,13 @@
-package pgdev_test
+package pgdev
 
 import (
 	"context"
 	"fmt"
 	"os"
+	"sync"
 	"testing"
 
-	"postrider/internal/pgdev"
+	"github.com/stretchr/testify/require"
 )
 
 // helperVariable turns this test binary into a program that starts a server and waits to be killed.
@@ -17,9 +18,13 @@ func TestMain(m *testing.M) {
 		help()
 		return
 	}
-	pgdev.TempInMemory()
+	TempInMemory()
 	code := m.Run()
-	if err := pgdev.StopCurrent(); err != nil {
+	s, err := shared()
+	if err == nil {
+		err = s.Stop(context.Background())
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = max(code, 1)
 	}
@@ -27,11 +32,21 @@ func TestMain(m *testing.M) {
 }
 
 func help() {
-	s, err := pgdev.Start(context.Background(), pgdev.Options{})
+	s, err := Start(context.Background(), Options{})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	fmt.Println(s.Dir(), s.URL("postgres"))
 	select {}
+}
+
+var shared = sync.OnceValues(func() (*Server, error) { return Start(context.Background(), Options{}) })
+
+// currentServer is a server for several tests. A test that kills or restarts it must not be parallel.
+func currentServer(tb testing.TB) *Server {
+	tb.Helper()
+	s, err := shared()
+	require.NoError(tb, err)
+	return s
 }

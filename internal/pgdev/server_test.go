@@ -1,4 +1,4 @@
-package pgdev_test
+package pgdev
 
 import (
 	"bytes"
@@ -6,22 +6,19 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"postrider/internal/pgdev"
-
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 )
 
-func start(t *testing.T, opts pgdev.Options) *pgdev.Server {
+func start(t *testing.T, opts Options) *Server {
 	t.Helper()
-	s, err := pgdev.Start(t.Context(), opts)
+	s, err := Start(t.Context(), opts)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Stop(context.Background())) })
 	return s
@@ -55,18 +52,9 @@ func gone(path string) bool {
 	return os.IsNotExist(err)
 }
 
-// parentDir is a folder that the server's user may enter even when root runs the tests.
-func parentDir(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
-	require.NoError(t, os.Chmod(dir, 0o755))
-	return dir
-}
-
 func TestStartAndStop(t *testing.T) {
 	t.Parallel()
-	s := start(t, pgdev.Options{Settings: map[string]string{"work_mem": "7MB"}})
+	s := start(t, Options{Settings: map[string]string{"work_mem": "7MB"}})
 	require.Equal(t, "127.0.0.1/32", queryText(t, s.URL("postgres"), "SELECT inet_server_addr()::text"))
 	require.Equal(t, strconv.Itoa(s.Port()), queryText(t, s.URL("postgres"), "SELECT inet_server_port()"))
 	require.Equal(t, "UTF8 C", queryText(t, s.URL("postgres"),
@@ -80,25 +68,6 @@ func TestStartAndStop(t *testing.T) {
 	require.False(t, gone(filepath.Join(s.Binaries(), "initdb")))
 	require.False(t, gone(filepath.Join(s.Dir(), "postgres.log")))
 
-	require.NoError(t, s.Stop(t.Context()))
-	require.True(t, gone(s.Dir()), "temporary data are removed")
-	_, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port())))
-	require.Error(t, err)
-	require.NoError(t, s.Stop(t.Context()), "a second stop does nothing")
-	require.ErrorContains(t, s.Restart(t.Context()), "stopped for good")
-}
-
-func TestPasswordIsNeeded(t *testing.T) {
-	t.Parallel()
-	s := pgdev.CurrentServer(t)
-	_, err := pgx.Connect(t.Context(),
-		fmt.Sprintf("postgres://postgres:wrong@127.0.0.1:%d/postgres?sslmode=disable", s.Port()))
-	require.ErrorContains(t, err, "password authentication failed")
-}
-
-func TestStopCutsSessionsAndOutlivesItsContext(t *testing.T) {
-	t.Parallel()
-	s := start(t, pgdev.Options{})
 	conn, err := pgx.Connect(t.Context(), s.URL("postgres"))
 	require.NoError(t, err)
 	defer conn.Close(context.Background())
@@ -107,12 +76,17 @@ func TestStopCutsSessionsAndOutlivesItsContext(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.NoError(t, s.Stop(ended), "a context that has ended means at once, not never")
-	require.Error(t, conn.Ping(t.Context()))
+	require.Error(t, conn.Ping(t.Context()), "sessions are cut")
+	require.True(t, gone(s.Dir()), "temporary data are removed")
+	_, err = net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port())))
+	require.Error(t, err)
+	require.NoError(t, s.Stop(t.Context()), "a second stop does nothing")
+	require.ErrorContains(t, s.Restart(t.Context()), "stopped for good")
 }
 
 func TestRestartAndKill(t *testing.T) {
 	t.Parallel()
-	s := start(t, pgdev.Options{Durable: true})
+	s := start(t, Options{Durable: true})
 	port, pid := s.Port(), s.PID()
 	require.Equal(t, "on", queryText(t, s.URL("postgres"), "SHOW fsync"))
 	queryText(t, s.URL("postgres"), "CREATE TABLE kept AS SELECT 1")
@@ -153,24 +127,19 @@ func TestTakenPort(t *testing.T) {
 	port := listener.Addr().(*net.TCPAddr).Port
 
 	var log bytes.Buffer
-	s := start(t, pgdev.Options{Port: port, Log: &log})
+	s := start(t, Options{Port: port, Log: &log})
 	require.NotEqual(t, port, s.Port())
 	require.Equal(t, fmt.Sprintf("Port %d is taken; using %d instead.\n", port, s.Port()), log.String())
 }
 
-func TestChosenPort(t *testing.T) {
-	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	port := listener.Addr().(*net.TCPAddr).Port
-	require.NoError(t, listener.Close())
-	require.Equal(t, port, start(t, pgdev.Options{Port: port}).Port())
-}
-
 func TestKeptFolder(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(parentDir(t), "kept")
-	s := start(t, pgdev.Options{Dir: dir, Durable: true})
+	dir := filepath.Join(openDir(t), "kept")
+	half := filepath.Join(dir, "data.new")
+	require.NoError(t, os.MkdirAll(half, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(half, "PG_VERSION"), []byte("15\n"), 0o600))
+	s := start(t, Options{Dir: dir, Durable: true})
+	require.True(t, gone(half), "a cluster that was half created is created again")
 	require.Equal(t, dir, s.Dir())
 	require.NoError(t, s.CreateDatabase(t.Context(), "postrider"))
 	require.NoError(t, s.CreateDatabase(t.Context(), "postrider"), "one that exists is left alone")
@@ -181,26 +150,26 @@ func TestKeptFolder(t *testing.T) {
 	require.Equal(t, os.FileMode(0o600), password.Mode().Perm())
 	require.NoError(t, s.Stop(t.Context()))
 
-	again := start(t, pgdev.Options{Dir: dir, Durable: true, Port: s.Port()})
+	again := start(t, Options{Dir: dir, Durable: true, Port: s.Port()})
 	require.Equal(t, s.URL("postrider"), again.URL("postrider"), "password and all")
 	require.Equal(t, "42", queryText(t, again.URL("postrider"), "SELECT n FROM kept"))
 	require.Equal(t, "9MB", queryText(t, again.URL("postrider"), "SHOW work_mem"), "ALTER SYSTEM was kept")
 	require.NoError(t, again.Stop(t.Context()))
 
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "data", "PG_VERSION"), []byte("99\n"), 0o600))
-	_, err = pgdev.Start(t.Context(), pgdev.Options{Dir: dir})
+	_, err = Start(t.Context(), Options{Dir: dir})
 	require.ErrorContains(t, err, "the data were created by PostgreSQL 99")
 }
 
 func TestFolderInUse(t *testing.T) {
 	t.Parallel()
-	s := pgdev.CurrentServer(t)
+	s := currentServer(t)
 	want := "Is another postmaster (PID " + strconv.Itoa(s.PID()) + ") running"
 	var err error
 	// A start retries until its context ends. On a busy machine a short context ends before the first try does.
 	for limit := time.Second; limit < time.Minute; limit *= 4 {
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
-		_, err = pgdev.Start(ctx, pgdev.Options{Dir: s.Dir()})
+		_, err = Start(ctx, Options{Dir: s.Dir()})
 		cancel()
 		require.Error(t, err)
 		if strings.Contains(err.Error(), want) {
@@ -213,46 +182,6 @@ func TestFolderInUse(t *testing.T) {
 
 func TestFailedStart(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
-		settings map[string]string
-		want     string
-	}{
-		"the server's own words are in the error": {
-			map[string]string{"shared_buffers": "plenty"}, `invalid value for parameter "shared_buffers": "plenty"`,
-		},
-		"what is no setting": {map[string]string{"a b": "c"}, "syntax error in file"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			_, err := pgdev.Start(t.Context(), pgdev.Options{Settings: tc.settings})
-			require.ErrorContains(t, err, tc.want)
-		})
-	}
-}
-
-func TestHalfMadeClusterIsMadeAgain(t *testing.T) {
-	t.Parallel()
-	dir := filepath.Join(parentDir(t), "kept")
-	half := filepath.Join(dir, "data.new")
-	require.NoError(t, os.MkdirAll(half, 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(half, "PG_VERSION"), []byte("15\n"), 0o600))
-	s := start(t, pgdev.Options{Dir: dir})
-	require.Equal(t, "1", queryText(t, s.URL("postgres"), "SELECT 1"))
-	require.True(t, gone(half))
-}
-
-// TestTempInMemory checks the directory of temporary files: in memory, or unchanged.
-func TestTempInMemory(t *testing.T) {
-	disk := t.TempDir()
-	t.Setenv("TMPDIR", disk)
-	pgdev.TempInMemory()
-	if os.TempDir() == disk {
-		t.Skip("no space in memory, or no programs may run there")
-	}
-	require.Equal(t, "/dev/shm", os.TempDir())
-	script := filepath.Join(t.TempDir(), "script")
-	require.NoError(t, os.WriteFile(script, []byte("#!/bin/sh\necho runs\n"), 0o700))
-	out, err := exec.CommandContext(t.Context(), script).Output()
-	require.NoError(t, err)
-	require.Equal(t, "runs\n", string(out), "tests put programs there")
+	_, err := Start(t.Context(), Options{Settings: map[string]string{"shared_buffers": "plenty"}})
+	require.ErrorContains(t, err, `invalid value for parameter "shared_buffers": "plenty"`, "the server's own words")
 }

@@ -1,6 +1,6 @@
 //go:build linux
 
-package pgdev_test
+package pgdev
 
 import (
 	"bufio"
@@ -16,8 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"postrider/internal/pgdev"
-
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 )
@@ -27,7 +25,7 @@ func TestRootsServerRunsAsAnother(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}
-	s := pgdev.CurrentServer(t)
+	s := currentServer(t)
 	info, err := os.Stat(filepath.Join("/proc", strconv.Itoa(s.PID())))
 	require.NoError(t, err)
 	require.NotZero(t, info.Sys().(*syscall.Stat_t).Uid)
@@ -42,9 +40,9 @@ func TestFolderClosedToTheServersUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}
-	closed := parentDir(t)
+	closed := openDir(t)
 	require.NoError(t, os.Chmod(closed, 0o700))
-	_, err := pgdev.Start(t.Context(), pgdev.Options{Dir: filepath.Join(closed, "kept")})
+	_, err := Start(t.Context(), Options{Dir: filepath.Join(closed, "kept")})
 	require.ErrorContains(t, err, "may not enter "+closed)
 }
 
@@ -52,7 +50,7 @@ func TestFolderClosedToTheServersUser(t *testing.T) {
 func TestServerOutlivesTheThreadOfItsStart(t *testing.T) {
 	t.Parallel()
 	type result struct {
-		server *pgdev.Server
+		server *Server
 		err    error
 		thread int
 	}
@@ -65,7 +63,7 @@ func TestServerOutlivesTheThreadOfItsStart(t *testing.T) {
 			<-t.Context().Done()
 			return
 		}
-		s, err := pgdev.Start(t.Context(), pgdev.Options{})
+		s, err := Start(t.Context(), Options{})
 		results <- result{s, err, syscall.Gettid()}
 	}
 	go run()

@@ -15,8 +15,6 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testdb.Run(m, testnode.Migrate)) }
 
-var testKey = testnode.Key
-
 // queries are a migrated database with its login roles, and what runs queries as them.
 type queries struct {
 	url    string
@@ -32,7 +30,7 @@ func setup(t *testing.T, o sqlquery.Options) *queries {
 	qs.pool, err = postgres.OpenPool(t.Context(), qs.url, 8)
 	require.NoError(t, err)
 	t.Cleanup(qs.pool.Close)
-	qs.sealer, err = postgres.NewSealer(testKey)
+	qs.sealer, err = postgres.NewSealer(testnode.Key)
 	require.NoError(t, err)
 	db := postgres.NewDB(qs.pool)
 	require.NoError(t, sqlquery.EnsureLogins(t.Context(), db, db, qs.sealer))

@@ -15,10 +15,16 @@ import (
 // login returns the name of one of the login roles.
 func (qs *queries) login(t *testing.T, n int) string {
 	t.Helper()
-	var role string
-	const query = "SELECT role FROM postrider_internal.query_logins WHERE id = $1"
-	require.NoError(t, qs.pool.QueryRow(t.Context(), query, n).Scan(&role))
-	return role
+	return qs.text(t, fmt.Sprintf("SELECT role FROM postrider_internal.query_logins WHERE id = %d", n))
+}
+
+// as is a URL for another role, whose password is x.
+func as(t *testing.T, database, role string) string {
+	t.Helper()
+	u, err := url.Parse(database)
+	require.NoError(t, err)
+	u.User = url.UserPassword(role, "x")
+	return u.String()
 }
 
 func (qs *queries) exec(t *testing.T, statement string) {
@@ -103,6 +109,12 @@ func TestLoginsOfARestoredDatabase(t *testing.T) {
 	db := postgres.NewDB(qs.pool)
 	require.NoError(t, sqlquery.EnsureLogins(t.Context(), db, db, qs.sealer))
 	require.Empty(t, qs.problems(t))
+
+	qs.exec(t, "DELETE FROM postrider_internal.query_logins")
+	_, err = qs.runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT 1"})
+	require.ErrorIs(t, err, sqlquery.ErrNotConfigured)
+	_, err = qs.runner.Check(t.Context())
+	require.ErrorIs(t, err, sqlquery.ErrNotConfigured)
 }
 
 // A role with CREATEROLE that is no superuser can create the logins; another one cannot.
@@ -119,10 +131,7 @@ func TestLoginsNeedCreateRole(t *testing.T) {
 		for n := 1; n <= sqlquery.Logins; n++ {
 			qs.exec(t, "DROP ROLE IF EXISTS "+qs.login(t, n))
 		}
-		u, err := url.Parse(qs.url)
-		require.NoError(t, err)
-		u.User = url.UserPassword(role, "x")
-		pool, err := postgres.OpenPool(t.Context(), u.String(), 2)
+		pool, err := postgres.OpenPool(t.Context(), as(t, qs.url, role), 2)
 		require.NoError(t, err)
 		t.Cleanup(pool.Close)
 		err = sqlquery.EnsureLogins(t.Context(), postgres.NewDB(qs.pool), postgres.NewDB(pool), qs.sealer)
@@ -137,26 +146,14 @@ func TestLoginsNeedCreateRole(t *testing.T) {
 	}
 }
 
-func TestNotConfigured(t *testing.T) {
-	t.Parallel()
-	qs := setup(t, sqlquery.Options{})
-	qs.exec(t, "DELETE FROM postrider_internal.query_logins")
-	_, err := qs.runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT 1"})
-	require.ErrorIs(t, err, sqlquery.ErrNotConfigured)
-	_, err = qs.runner.Check(t.Context())
-	require.ErrorIs(t, err, sqlquery.ErrNotConfigured)
-}
-
 func TestQueryURL(t *testing.T) {
 	t.Parallel()
 	qs := setup(t, sqlquery.Options{})
 	database := qs.text(t, "SELECT current_database()")
 	role := "fixed_" + database[:strings.IndexByte(database, '_')]
 	qs.exec(t, "CREATE ROLE "+role+" LOGIN PASSWORD 'x'; GRANT postrider_reader TO "+role)
-	u, err := url.Parse(qs.url)
-	require.NoError(t, err)
-	u.User = url.UserPassword(role, "x")
-	runner, err := sqlquery.NewRunner(postgres.NewDB(qs.pool), nil, sqlquery.Options{URLs: []string{u.String()}})
+	fixed := sqlquery.Options{URLs: []string{as(t, qs.url, role)}}
+	runner, err := sqlquery.NewRunner(postgres.NewDB(qs.pool), nil, fixed)
 	require.NoError(t, err)
 	got, err := runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT current_user"})
 	require.NoError(t, err)

@@ -1,7 +1,6 @@
 package sqlquery_test
 
 import (
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,11 +29,12 @@ func TestStandby(t *testing.T) {
 	pool, err := postgres.OpenPool(t.Context(), primary.URL("postrider"), 4)
 	require.NoError(t, err)
 	defer pool.Close()
-	_, err = pool.Exec(t.Context(), "CREATE ROLE query_1 LOGIN PASSWORD 'x' CONNECTION LIMIT 1; "+
-		"GRANT postrider_reader TO query_1")
-	require.NoError(t, err)
-	_, err = pool.Exec(t.Context(), "CHECKPOINT")
-	require.NoError(t, err)
+	for _, statement := range []string{
+		"CREATE ROLE query_1 LOGIN PASSWORD 'x' CONNECTION LIMIT 1", "GRANT postrider_reader TO query_1", "CHECKPOINT",
+	} {
+		_, err = pool.Exec(t.Context(), statement)
+		require.NoError(t, err)
+	}
 	require.NoError(t, primary.Kill())
 	copied := filepath.Join(root, "standby")
 	out, err := exec.CommandContext(t.Context(), "cp", "-a", primary.Dir(), copied).CombinedOutput()
@@ -48,19 +48,15 @@ func TestStandby(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { _ = standby.Kill() }()
 
-	u, err := url.Parse(standby.URL("postrider"))
-	require.NoError(t, err)
-	u.User = url.UserPassword("query_1", "x")
-	runner, err := sqlquery.NewRunner(postgres.NewDB(pool), nil, sqlquery.Options{URLs: []string{u.String()}})
+	onStandby := sqlquery.Options{URLs: []string{as(t, standby.URL("postrider"), "query_1")}}
+	runner, err := sqlquery.NewRunner(postgres.NewDB(pool), nil, onStandby)
 	require.NoError(t, err)
 	got, err := runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT topic, $1::int FROM topics", Args: []string{"1"}})
 	require.NoError(t, err)
 	require.Len(t, got.Columns, 2)
 	_, err = runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT pg_is_in_recovery()"})
 	require.ErrorContains(t, err, "calls pg_is_in_recovery()")
-	got, err = runner.Run(t.Context(), sqlquery.Request{
-		SQL: "SELECT current_setting('in_hot_standby')",
-	})
+	got, err = runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT current_setting('in_hot_standby')"})
 	require.NoError(t, err)
 	require.Equal(t, [][]string{{"on"}}, texts(got.Rows))
 	found, err := runner.Check(t.Context())

@@ -2,10 +2,8 @@ package testdb_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -20,8 +18,8 @@ func TestClone(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	seen := map[string]bool{}
-	t.Run("twenty at once", func(t *testing.T) {
-		for n := range 20 {
+	t.Run("eight at once", func(t *testing.T) {
+		for n := range 8 {
 			t.Run(fmt.Sprintf("clone %d", n), func(t *testing.T) {
 				t.Parallel()
 				url := testdb.Clone(t)
@@ -36,24 +34,12 @@ func TestClone(t *testing.T) {
 			})
 		}
 	})
-	require.Len(t, seen, 20)
+	require.Len(t, seen, 8)
 	left := queryText(t, testdb.Server(t).URL("postgres"),
 		"SELECT coalesce(string_agg(datname, ' '), '') FROM pg_database")
 	for name := range seen {
 		require.NotContains(t, strings.Fields(left), name, "dropped when its test ended")
 	}
-}
-
-func TestEmpty(t *testing.T) {
-	t.Parallel()
-	require.Equal(t, "true", queryText(t, testdb.Empty(t), "SELECT (to_regclass('migrated') IS NULL)::text"),
-		"it is not migrated")
-}
-
-func TestTemplateTakesNoSessions(t *testing.T) {
-	t.Parallel()
-	_, err := pgx.Connect(t.Context(), testdb.Server(t).URL("postrider_template"))
-	require.ErrorContains(t, err, "not currently accepting connections")
 }
 
 func TestMain(m *testing.M) { os.Exit(testdb.Run(m, migrate)) }
@@ -138,76 +124,6 @@ func TestNewAfterAChangeOfTheSchema(t *testing.T) {
 			require.NoError(t, err)
 		})
 	}
-}
-
-type suite func() int
-
-func (s suite) Run() int { return s() }
-
-func TestRun(t *testing.T) {
-	silence(t)
-	outer := testdb.Server(t)
-	require.Equal(t, 7, testdb.Run(suite(func() int {
-		require.NotEqual(t, outer.PID(), testdb.Server(t).PID())
-		return 7
-	}), nil), "the suite's own exit code")
-	require.Equal(t, outer, testdb.Server(t))
-}
-
-// A run of tests that need no database starts no server, and one whose server cannot be had fails those that do.
-func TestRunStartsOnDemand(t *testing.T) {
-	silence(t)
-	calls := 0
-	broken := func(context.Context, string) error { calls++; return errors.New("no such file") }
-	require.Zero(t, testdb.Run(suite(func() int { return 0 }), broken))
-	require.Zero(t, calls)
-	var stub failing
-	require.Equal(t, 1, testdb.Run(suite(func() int {
-		for range 2 {
-			stub.catch(t, func() { testdb.Clone(&stub) })
-		}
-		return 1
-	}), broken))
-	require.Equal(t, 1, calls, "once, for all tests")
-	require.Len(t, stub.messages, 2, "tests do not run on a schema that failed")
-	require.Contains(t, stub.messages[1], "no such file")
-}
-
-// failing is a test that fails and keeps the messages.
-type failing struct {
-	testing.TB
-	messages []string
-}
-
-func (f *failing) Helper()      {}
-func (f *failing) Name() string { return "failing" }
-func (f *failing) Fatalf(format string, args ...any) {
-	f.messages = append(f.messages, fmt.Sprintf(format, args...))
-	runtime.Goexit()
-}
-
-// catch runs what is to fail in a goroutine of its own, which Fatalf ends.
-func (f *failing) catch(t *testing.T, run func()) {
-	t.Helper()
-	done := make(chan struct{})
-	go func() { defer close(done); run() }()
-	<-done
-}
-
-// TestCloneAfterACrash kills the server under the connections that make databases.
-func TestCloneAfterACrash(t *testing.T) {
-	require.NoError(t, testdb.Server(t).Kill())
-	require.NoError(t, testdb.Server(t).Restart(t.Context()))
-	require.Equal(t, "0", queryText(t, testdb.Clone(t), "SELECT count(*) FROM migrated"))
-}
-
-func silence(t *testing.T) {
-	t.Helper()
-	old := os.Stderr
-	t.Cleanup(func() { os.Stderr = old })
-	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
-	require.NoError(t, err)
-	os.Stderr = null
 }
 
 func queryText(t *testing.T, url, sql string) (text string) {

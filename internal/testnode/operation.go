@@ -19,9 +19,7 @@ const OperationJob = "SELECT id FROM postrider_internal.river_job WHERE kind = '
 // ManyDeadLetters is a topic with one event subscription with n dead letters.
 func ManyDeadLetters(t testing.TB, n int) (*Node, []uuid.UUID) {
 	t.Helper()
-	tn := Unchecked(t)
-	tn.Topic(t, "orders")
-	tn.Subscribe(t, "orders", "all", nil)
+	tn, _ := Orders(t)
 	return tn, tn.DeadLetters(t, "orders", "e", n)
 }
 

@@ -142,9 +142,7 @@ func (tn *Node) CopySubscription(t testing.TB, id int64, changed string, n int) 
 // Pending is a node with n deliveries that wait for their first attempt.
 func Pending(t testing.TB, n int) *Node {
 	t.Helper()
-	tn := Unchecked(t)
-	tn.Topic(t, "orders")
-	tn.Subscribe(t, "orders", "all", nil)
+	tn, _ := Orders(t)
 	tn.Publish(t, "orders", "e", n)
 	return tn
 }

@@ -1,6 +1,7 @@
 package testnode
 
 import (
+	_ "embed"
 	"sync"
 	"testing"
 	"time"
@@ -15,26 +16,9 @@ import (
 )
 
 // MiscountedRollups compares the counts with the rows that were counted.
-const MiscountedRollups = `
-WITH truth AS (
-    SELECT topic, NULL AS subscription, 'published' AS kind, '' AS detail, count(*) AS n FROM postrider.events
-    GROUP BY 1
-    UNION ALL SELECT topic, subscription, 'matched', '', count(*) FROM postrider.deliveries GROUP BY 1, 2
-    UNION ALL SELECT topic, subscription, 'attempt', outcome, count(*) FROM postrider.delivery_attempts WHERE NOT late
-    GROUP BY 1, 2, 4
-    UNION ALL SELECT topic, subscription, state, CASE WHEN state = 'delivered' AND attempts = 1 THEN 'FirstAttempt'
-        ELSE coalesce(reason, '') END, count(*) FROM postrider.deliveries WHERE state <> 'pending' GROUP BY 1, 2, 3, 4
-    UNION ALL SELECT topic, subscription, 'backlog', '', count(*) FROM postrider.deliveries WHERE state = 'pending'
-    GROUP BY 1, 2
-), counted AS (
-    SELECT topic, subscription, kind, detail, sum(count) AS n FROM postrider.delivery_counts WHERE kind <> 'duplicate'
-    GROUP BY 1, 2, 3, 4
-    UNION ALL SELECT topic, subscription, 'backlog', '', pending_deliveries FROM postrider.backlogs
-)
-SELECT count(*) FROM truth FULL JOIN counted ON truth.topic = counted.topic AND coalesce(truth.subscription,
-    '') = coalesce(counted.subscription, '')
-       AND truth.kind = counted.kind AND truth.detail = counted.detail
- WHERE truth.n IS DISTINCT FROM counted.n`
+//
+//go:embed miscounted_rollups.sql
+var MiscountedRollups string
 
 // Sweep repairs what it finds, as a node does from time to time.
 func (tn *Node) Sweep(t testing.TB) jobs.Swept {
