@@ -1,7 +1,9 @@
 package web
 
 import (
+	"cmp"
 	"encoding/json"
+	"regexp"
 	"slices"
 	"testing"
 
@@ -14,73 +16,57 @@ import (
 func TestNewSettingGetsField(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
-		setting       spec.Setting
-		stored, shown string
-		entered, sent string
+		setting                      spec.Setting
+		stored, shown, entered, sent string
 	}{
 		"a number": {
 			spec.Setting{Name: "group.new", Kind: spec.Whole, Min: 1, Max: 9, Default: "5"},
 			`3`, "3", "12345678901234567890", `12345678901234567890`,
 		},
-		"a check box": {spec.Setting{Name: "new", Kind: spec.Switch, Default: "true"}, `false`, "false", "true", `true`},
-		"a switch":    {spec.Setting{Name: "new", Kind: spec.Switch, Default: "as before"}, `false`, "false", "", `null`},
-		"a choice": {
-			spec.Setting{Name: "new", Kind: spec.Choice, Choices: []string{"a", "b"}, Default: "a"},
-			`"b"`, "b", "a", `"a"`,
-		},
-		"a text": {spec.Setting{Name: "group.inner.new", Kind: spec.Text, Default: "none"}, `" x"`, " x", "y ", `"y "`},
-		"lines": {
-			spec.Setting{Name: "new", Kind: spec.Lines, Default: "none"},
-			`["a"," b"]`, "a\n\" b\"", "c\nd", `["c","d"]`,
-		},
-		"a list": {
-			spec.Setting{Name: "new", Kind: spec.List, Max: 9, Default: "none"},
-			`[1,2]`, "1, 2", "3 4.50", `[3,4.50]`,
-		},
-		"JSON": {
-			spec.Setting{Name: "new", Kind: spec.JSON, Default: "none"},
-			`[1,2]`, "[\n  1,\n  2\n]", `{"a":1}`, `{"a":1}`,
-		},
+		"a check box": {spec.Setting{Kind: spec.Switch, Default: "true"}, `false`, "false", "true", `true`},
+		"a switch":    {spec.Setting{Kind: spec.Switch, Default: "as before"}, `false`, "false", "", `null`},
+		"a choice":    {spec.Setting{Kind: spec.Choice, Choices: []string{"a", "b"}, Default: "a"}, `"b"`, "b", "a", `"a"`},
+		"a text":      {spec.Setting{Name: "group.inner.new", Kind: spec.Text, Default: "none"}, `" x"`, " x", "y ", `"y "`},
+		"lines":       {spec.Setting{Kind: spec.Lines, Default: "none"}, `["a"," b"]`, "a\n\" b\"", "c\nd", `["c","d"]`},
+		"a list":      {spec.Setting{Kind: spec.List, Max: 9, Default: "none"}, `[1,2]`, "1, 2", "3 4.50", `[3,4.50]`},
+		"JSON":        {spec.Setting{Kind: spec.JSON, Default: "none"}, `[1,2]`, "[\n  1,\n  2\n]", `{"a":1}`, `{"a":1}`},
 		"a time": {
-			spec.Setting{Name: "new", Kind: spec.Time, Default: "never"},
+			spec.Setting{Kind: spec.Time, Default: "never"},
 			`"2030-01-31T12:00:00.5Z"`, "2030-01-31T12:00:00", "2031-01-31T12:00", `"2031-01-31T12:00:00Z"`,
 		},
 		"untouched": {
-			spec.Setting{Name: "new", Kind: spec.Time, Default: "never"},
+			spec.Setting{Kind: spec.Time, Default: "never"},
 			`"2030-01-31T12:00:00.5Z"`, "2030-01-31T12:00:00", "2030-01-31T12:00:00", `"2030-01-31T12:00:00.5Z"`,
 		},
-		"PEM": {spec.Setting{Name: "new", Kind: spec.PEM, Default: "none"}, `"a\n"`, "a\n", "b\n", `"b\n"`},
+		"PEM": {spec.Setting{Kind: spec.PEM, Default: "none"}, `"a\n"`, "a\n", "b\n", `"b\n"`},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := row.setting
-			s.Section, s.Label, s.Help = spec.Limits, "New setting", "Help of the setting."
-			e := &editor{form: newForm(), table: append(slices.Clone(spec.Topic), s), name: "orders"}
-			object := map[string]any{}
-			put(object, s.Name, json.RawMessage(row.stored))
-			text, err := plainJSON(object)
-			require.NoError(t, err)
-			e.stored = settingsIn(e.table, text)
-			e.fill()
-			field := fieldNamed(t, e.sections(), s.Name)
-			require.Equal(t, row.shown, field.Value)
-			page := shown(t, "field", field)
-			require.Contains(t, page, "New setting")
-			require.Contains(t, page, "Help of the setting.")
-			e.set(s.Name, row.entered)
-			settings, mistakes := e.settings()
-			require.Empty(t, mistakes)
-			want := map[string]any{}
-			put(want, s.Name, json.RawMessage(row.sent))
-			for name := range want {
-				text, err = plainJSON(settings[name])
-				require.NoError(t, err)
-				expected, err := plainJSON(want[name])
-				require.NoError(t, err)
-				require.Equal(t, string(expected), string(text))
-			}
-		})
+		s := row.setting
+		s.Name, s.Section, s.Label, s.Help = cmp.Or(s.Name, "new"), spec.Limits, "New setting", "Help of the setting."
+		e := &editor{form: newForm(), table: append(slices.Clone(spec.Topic), s), name: "orders"}
+		object, want := map[string]any{}, map[string]any{}
+		put(object, s.Name, json.RawMessage(row.stored))
+		e.stored = settingsIn(e.table, asJSON(t, object))
+		e.fill()
+		field := fieldNamed(t, e.sections(), s.Name)
+		require.Equal(t, row.shown, field.Value, name)
+		page := shown(t, "field", field)
+		require.Contains(t, page, "New setting")
+		require.Contains(t, page, "Help of the setting.")
+		e.set(s.Name, row.entered)
+		settings, mistakes := e.settings()
+		require.Empty(t, mistakes)
+		put(want, s.Name, json.RawMessage(row.sent))
+		for member := range want {
+			require.Equal(t, string(asJSON(t, want[member])), string(asJSON(t, settings[member])), name)
+		}
 	}
+}
+
+func asJSON(t *testing.T, value any) json.RawMessage {
+	t.Helper()
+	text, err := plainJSON(value)
+	require.NoError(t, err)
+	return text
 }
 
 func fieldNamed(t *testing.T, sections []formSection, name string) formField {
@@ -115,15 +101,40 @@ func TestSecretFields(t *testing.T) {
 	require.Equal(t, map[string]any{"group": map[string]any{"secret": " new"}}, settings)
 }
 
-func TestChangesByAnotherUser(t *testing.T) {
+func TestFieldOfError(t *testing.T) {
 	t.Parallel()
-	now := &editor{stored: map[string]json.RawMessage{
-		"a": json.RawMessage("2"), "c": json.RawMessage("true"), "d": json.RawMessage("[1]"),
-	}}
-	e := &editor{form: newForm(), name: "orders"}
-	e.set("was", `{"a":1,"b":"x","d":[1]}`)
-	require.NoError(t, e.compare(now, nil))
-	require.Equal(t, []change{{"a", "1", "2"}, {"b", `"x"`, "not set"}, {"c", "not set", "true"}}, e.changes)
-	e.set("was", "no JSON")
-	require.NoError(t, e.compare(now, nil))
+	fields := []string{
+		"name", "filter.advancedFilters", "filter.advancedFilters[0].key", "filter.advancedFilters[0].value",
+		"filter.advancedFilters[1].key", "labels", "retryPolicy.eventTimeToLiveInMinutes",
+		"deadLetterDestination.properties.url",
+	}
+	for target, want := range map[string]string{
+		"name": "name", "labels[3]": "labels", "filter.advancedFilters[0].values[2]": "filter.advancedFilters[0].value",
+		"filter.advancedFilters[1]":            "filter.advancedFilters",
+		"filter.advancedFilters[1].key":        "filter.advancedFilters[1].key",
+		"retryPolicy.eventTimeToLiveInMinutes": "retryPolicy.eventTimeToLiveInMinutes",
+		"deadLetterDestination.properties":     "deadLetterDestination.properties.url", "nothing": "", "": "", "lab": "",
+	} {
+		require.Equal(t, want, fieldOf(target, fields), target)
+	}
+}
+
+// formLink is a link to a form that changes the configuration.
+var formLink = regexp.MustCompile(`<a [^>]*href="[^"]*/(new|edit|keys|delete|publish|new-topic)["?][^>]*>`)
+
+// Links to admin forms have the class that hides them from other roles.
+func TestFormLinksNeedAdmin(t *testing.T) {
+	t.Parallel()
+	names, err := files.ReadDir("templates")
+	require.NoError(t, err)
+	links := 0
+	for _, file := range names {
+		text, err := files.ReadFile("templates/" + file.Name())
+		require.NoError(t, err)
+		for _, link := range formLink.FindAllString(string(text), -1) {
+			require.Contains(t, link, "needs-admin", file.Name())
+			links++
+		}
+	}
+	require.Greater(t, links, 12)
 }

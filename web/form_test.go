@@ -1,28 +1,23 @@
 package web_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
-	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"maps"
-	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/html"
 
-	"postrider/internal/access"
 	"postrider/internal/catalog"
+	"postrider/internal/local"
 )
 
 // formOf is what a browser sends for the unchanged form of a page, without buttons.
@@ -32,13 +27,10 @@ func formOf(t *testing.T, page string) url.Values {
 	require.NoError(t, err)
 	values := url.Values{}
 	for node := range root.Descendants() {
-		name, at := attributeOf(node, "name"), map[string]bool{}
-		for _, a := range node.Attr {
-			at[a.Key] = true
-		}
+		name := attributeOf(node, "name")
 		switch {
 		case node.Type != html.ElementNode || name == "" || !within(node, "form", "config"):
-		case node.Data == "input" && (attributeOf(node, "type") != "checkbox" || at["checked"]):
+		case node.Data == "input" && (attributeOf(node, "type") != "checkbox" || has(node, "checked")):
 			values.Add(name, attributeOf(node, "value"))
 		case node.Data == "textarea":
 			values.Add(name, contentOf(node))
@@ -58,6 +50,10 @@ func attributeOf(node *html.Node, name string) string {
 	return ""
 }
 
+func has(node *html.Node, name string) bool {
+	return slices.ContainsFunc(node.Attr, func(a html.Attribute) bool { return a.Key == name })
+}
+
 func within(node *html.Node, element, class string) bool {
 	for above := node.Parent; above != nil; above = above.Parent {
 		if above.Data == element && slices.Contains(strings.Fields(attributeOf(above, "class")), class) {
@@ -74,35 +70,14 @@ func contentOf(node *html.Node) string {
 	return node.FirstChild.Data
 }
 
-func selectedOf(node *html.Node) string {
+func selectedOf(node *html.Node) (value string) {
 	first := true
-	value := ""
 	for option := range node.Descendants() {
-		if option.Data != "option" {
-			continue
-		}
-		chosen := slices.ContainsFunc(option.Attr, func(a html.Attribute) bool { return a.Key == "selected" })
-		if first || chosen {
+		if option.Data == "option" && (first || has(option, "selected")) {
 			value, first = attributeOf(option, "value"), false
 		}
 	}
 	return value
-}
-
-// rest sends a request to the API as an administrator and decodes the response.
-func (b *dashboard) rest(t *testing.T, method, path, body string) (status int, response map[string]any) {
-	t.Helper()
-	r := httptest.NewRequestWithContext(access.WithActor(t.Context(), access.Actor{Name: "rest", Role: access.RoleAdmin}),
-		method, path, strings.NewReader(body))
-	r.Header.Set("Content-Type", "application/json")
-	w := httptest.NewRecorder()
-	b.api.ServeHTTP(w, r)
-	if w.Body.Len() > 0 {
-		decoder := json.NewDecoder(w.Body)
-		decoder.UseNumber()
-		require.NoError(t, decoder.Decode(&response))
-	}
-	return w.Code, response
 }
 
 // settings are the settings of an object in the API, without its name, times and versions.
@@ -119,10 +94,11 @@ func (b *dashboard) settings(t *testing.T, path string) map[string]any {
 	return response
 }
 
-func (b *dashboard) put(t *testing.T, path, body string) {
+func (b *dashboard) spec(t *testing.T, topic, name string) catalog.SubscriptionSpec {
 	t.Helper()
-	status, response := b.rest(t, http.MethodPut, path, body)
-	require.Less(t, status, 300, response)
+	sub, err := b.System.Subscriptions.Get(t.Context(), topic, name)
+	require.NoError(t, err)
+	return sub.Stated
 }
 
 // typed is a form with some fields changed: name, value, name, value.
@@ -134,37 +110,32 @@ func typed(form url.Values, changes ...string) url.Values {
 	return form
 }
 
-// certificatePEM and privateKeyPEM are a key pair.
-var certificatePEM, privateKeyPEM = selfSigned()
+// copyOf is the form for a new object with the fields of another.
+func (b *dashboard) copyOf(t *testing.T, path, edit string) url.Values {
+	t.Helper()
+	form := formOf(t, b.page(t, path))
+	for name, values := range formOf(t, b.page(t, edit)) {
+		if name != "etag" && name != "was" {
+			form[name] = values
+		}
+	}
+	return form
+}
 
-func selfSigned() (certificate, key string) {
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		panic(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	if err != nil {
-		panic(err)
-	}
-	raw, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		panic(err)
-	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
+// keyPair is a certificate with its key, in PEM.
+func keyPair(t *testing.T) (certificate, key string) {
+	t.Helper()
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	defer server.Close()
+	raw, err := x509.MarshalPKCS8PrivateKey(server.TLS.Certificates[0].PrivateKey)
+	require.NoError(t, err)
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})),
 		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}))
 }
 
-func quotedPEM(text string) string {
-	quoted, _ := json.Marshal(text)
-	return string(quoted)
-}
-
-// inFull sets every property, with a certificate made for the test.
-var inFull = `{"minimumTlsVersionAllowed":"1.3","certificateAuthorities":` + quotedPEM(certificatePEM) +
-	`,"clientCertificate":{"certificate":` + quotedPEM(certificatePEM) + `,"privateKey":` + quotedPEM(privateKeyPEM) + `},
+// inFull sets every property; the arguments are a certificate and its key in JSON.
+const inFull = `{"minimumTlsVersionAllowed":"1.3","certificateAuthorities":%[1]s,
+	"clientCertificate":{"certificate":%[1]s,"privateKey":%[2]s},
 	"oauth2":{"tokenUrl":"https://login.example.com/token","clientId":"postrider","clientSecret":"secret-5f0c",` +
 	`"scope":"deliver"},"endpointUrl":"https://example.com/hook?code=5f0c","endpointKind":"azure-resource",` +
 	`"eventDeliverySchema":"CloudEventSchemaV1_0",
@@ -183,7 +154,7 @@ var inFull = `{"minimumTlsVersionAllowed":"1.3","certificateAuthorities":` + quo
 	`"isSecret":true}},{"name":"X-Team","type":"Static","properties":{"value":"a \"b\" <c>","isSecret":false}},
 		{"name":"X-Channel","type":"Dynamic","properties":{"sourceField":"data.system"}}],
 	"behavior":"documented","honorRetryAfter":true,"probationAction":"hold","retryTransportErrors":false,` +
-	`"labels":["billing","team a"],"expirationTimeUtc":"2099-12-31T23:59:59.125Z",
+	`"labels":["billing","team a"],"expirationTimeUtc":"2099-12-31T23:59:59%[3]sZ",
 	"signing":{"enabled":true},"endpointValidation":"skip"}`
 
 // A rejected form keeps its input except for secrets, which the user enters again.
@@ -210,57 +181,29 @@ func TestRejectedFormHidesSecrets(t *testing.T) {
 	}
 }
 
-// The form sets every property exactly as the REST API does.
+// The form sets every property exactly as the REST API does: the fields of a stored event subscription, sent as a new
+// one with its secrets, store the same.
 func TestSubscriptionFormSetsEveryProperty(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
+	certificate, key := keyPair(t)
 	b.put(t, "/v1/topics/orders", "{}")
-	b.put(t, "/v1/topics/orders/subscriptions/by-rest", strings.Replace(inFull, "59.125Z", "59Z", 1))
-	form := formOf(t, b.page(t, "/ui/subscriptions/new?topic=orders"))
-	fields := []string{
-		"name", "by-form", "endpointUrl", "https://example.com/hook?code=5f0c", "endpointKind", "azure-resource",
-		"eventDeliverySchema", "CloudEventSchemaV1_0", "endpointValidation", "skip",
-		"retryPolicy.policy", "ga-2021", "retryPolicy.maxDeliveryAttempts", "7", "retryPolicy.eventTimeToLiveInMinutes",
-		"1394",
-		"filter.includedEventTypes", "Shop.OrderPlaced\r\n\r\n\" spaced\"\r\n\"\\\"quoted\\\"\"\r\n<b>\r\n",
-		"filter.subjectBeginsWith", " orders/", "filter.subjectEndsWith", "7",
-		"filter.isSubjectCaseSensitive", "true", "filter.enableAdvancedFilteringOnArrays", "true",
-		"deadLetterDestination.endpointType", "Blob", "deadLetterDestination.properties.url", "file:///srv/dead/orders",
-		"deadLetterDestination.properties.prefix", "a/b",
-		"maxEventsPerBatch", "50", "preferredBatchSizeInKilobytes", "256", "maxConcurrentDeliveries", "9", "behavior",
-		"documented", "honorRetryAfter", "true", "probationAction", "hold", "retryTransportErrors", "false",
-		"labels", "billing\r\nteam a", "expirationTimeUtc", "2099-12-31T23:59:59", "signing.enabled", "true",
-		"minimumTlsVersionAllowed", "1.3", "certificateAuthorities", certificatePEM, "clientCertificate.certificate",
-		certificatePEM, "clientCertificate.privateKey", privateKeyPEM,
-		"oauth2.tokenUrl", "https://login.example.com/token", "oauth2.clientId", "postrider", "oauth2.clientSecret",
-		"secret-5f0c", "oauth2.scope", "deliver",
-	}
-	for list, rows := range map[string][][]string{
-		"filter.advancedFilters[%].": {
-			{"operatorType", "NumberIn", "key", "data.n", "value", "12345678901234567890.10\r\n1E+30"},
-			{"operatorType", "NumberInRange", "key", "data.n", "value", "-0.10, 5\r\n[7,8]"},
-			{"operatorType", "NumberGreaterThanOrEquals", "key", "data.total", "value", "10.50"},
-			{"operatorType", "BoolEquals", "key", "data.paid", "value", "true"},
-			{"operatorType", "NumberIn", "key", "", "value", " "}, // an empty row is no row
-			{"operatorType", "StringIn", "key", "data.country", "value", "DE\r\n\"two\\nlines\"\r\n\"\"\r\n\" x\""},
-			{"operatorType", "IsNotNull", "key", "data.id", "value", ""},
-		},
-		"deliveryAttributeMappings[%].": {
-			{"name", "Authorization", "type", "secret", "properties", "Bearer 5f0c"},
-			{"name", "X-Team", "type", "static", "properties", `a "b" <c>`},
-			{"name", "X-Channel", "type", "dynamic", "properties", "data.system"},
-		},
-	} {
-		for i, row := range rows {
-			for k := 0; k < len(row); k += 2 {
-				fields = append(fields, strings.Replace(list, "%", string(rune('0'+i)), 1)+row[k], row[k+1])
-			}
-		}
-	}
-	b.requireRedirect(t, "/ui/subscriptions/new?topic=orders", typed(form, fields...),
-		`^/ui/subscriptions/orders/by-form\?done=saved$`)
+	b.put(t, "/v1/topics/orders/subscriptions/by-rest",
+		fmt.Sprintf(inFull, quoteJSON(t, certificate), quoteJSON(t, key), ""))
+	const path = "/ui/subscriptions/new?topic=orders"
+	form := b.copyOf(t, path, "/ui/subscriptions/orders/by-rest/edit")
+	require.Equal(t, "12345678901234567890.10\n1E+30", form.Get("filter.advancedFilters[0].value"))
+	require.Equal(t, "Shop.OrderPlaced\n\" spaced\"\n\"\\\"quoted\\\"\"\n<b>", form.Get("filter.includedEventTypes"))
+	form = typed(form, "name", "by-form", "endpointUrl", "https://example.com/hook?code=5f0c",
+		"oauth2.clientSecret", "secret-5f0c", "clientCertificate.privateKey", key,
+		"deliveryAttributeMappings[0].properties", "Bearer 5f0c", "filter.includedEventTypes",
+		"Shop.OrderPlaced\r\n\r\n\" spaced\"\r\n\"\\\"quoted\\\"\"\r\n<b>\r\n", // as browsers do
+		"filter.advancedFilters[6].operatorType", "NumberIn", "filter.advancedFilters[6].key", "",
+		"filter.advancedFilters[6].value", " ") // an empty row is no row
+	b.requireRedirect(t, path, form, `^/ui/subscriptions/orders/by-form\?done=saved$`)
 	require.Equal(t, b.settings(t, "/v1/topics/orders/subscriptions/by-rest"),
 		b.settings(t, "/v1/topics/orders/subscriptions/by-form"))
+	require.Equal(t, b.spec(t, "orders", "by-rest"), b.spec(t, "orders", "by-form"))
 	require.Equal(t, "admin",
 		b.value(t, "SELECT actor FROM postrider.audit WHERE action = 'subscription_created' AND subscription = 'by-form'"))
 }
@@ -269,10 +212,12 @@ func TestSubscriptionFormSetsEveryProperty(t *testing.T) {
 func TestSubscriptionFormKeepsStoredSettings(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
+	certificate, key := keyPair(t)
 	b.put(t, "/v1/topics/orders", "{}")
 	b.put(t, "/v1/topics/space", `{"kind":"namespace","eventRetentionInDays":3}`)
 	for path, settings := range map[string]string{
-		"orders/full": inFull, "orders/plain": `{"endpointUrl":"https://example.com/hook","endpointValidation":"skip"}`,
+		"orders/full":  fmt.Sprintf(inFull, quoteJSON(t, certificate), quoteJSON(t, key), ".125"),
+		"orders/plain": plainHook,
 		"orders/azure": `{"endpointUrl":"https://example.com/hook","endpointValidation":"skip",` +
 			`"deadLetterDestination":{"endpointType":"StorageBlob",` +
 			`"properties":{"resourceId":"/subscriptions/1/resourceGroups/r/providers/Microsoft.Storage/storageAccounts/` +
@@ -293,33 +238,20 @@ func TestSubscriptionFormKeepsStoredSettings(t *testing.T) {
 	}
 }
 
-func (b *dashboard) spec(t *testing.T, topic, name string) catalog.SubscriptionSpec {
-	t.Helper()
-	sub, err := b.store.Subscriptions.Get(t.Context(), topic, name)
-	require.NoError(t, err)
-	return sub.Stated
-}
-
-// Errors are shown at their fields, and the input stays.
+// Errors are shown at their fields, and the input stays. Package server has what is rejected.
 func TestSubscriptionFormShowsErrorsAtFields(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.put(t, "/v1/topics/orders", "{}")
-	const path = "/ui/subscriptions/new?topic=orders"
-	form := typed(formOf(t, b.page(t, path)), "name", "billing", "endpointUrl", "https://example.com/hook",
+	_, billing := b.hook(t)
+	const path, edit = "/ui/subscriptions/new?topic=orders", "/ui/subscriptions/orders/billing/edit"
+	form := typed(formOf(t, b.page(t, path)), "name", "added", "endpointUrl", "https://example.com/hook",
 		"endpointValidation", "skip")
 	for _, row := range [][3]string{
 		{"name", "x", "must be 3 to 64 characters"},
-		{"endpointUrl", "gopher://example.com", "http or https"},
-		{"retryPolicy.maxDeliveryAttempts", "31", "must be between 1 and 30"},
+		{"name", "", "A name is required."},
 		{"retryPolicy.maxDeliveryAttempts", "many", "must be a whole number"},
-		{"deliveryRate.burst", "5", "must be 1 to 100000"},
-		{"expirationTimeUtc", "2001-01-01T00:00", "must be in the future"},
 		{"labels", strings.Repeat("x", 257), "labels[0] must be 1 to 256 characters long"},
-		{"deadLetterDestination.endpointType", "Blob", "is required for Blob"},
-		{"filter.includedEventTypes", "All\nother", "filter.includedEventTypes[0]"},
 		{"filter.advancedFilters[0].key", "data.n", "must"},
-		{"deliveryAttributeMappings[0].name", "Content-Length", "must not be"},
 		{"deliveryAttributeMappings[0].name", "X-A", "deliveryAttributeMappings[0].properties"},
 	} {
 		sent := typed(form, row[0], row[1])
@@ -332,13 +264,18 @@ func TestSubscriptionFormShowsErrorsAtFields(t *testing.T) {
 			require.Equal(t, strings.TrimSpace(sent.Get(name)), strings.TrimSpace(again.Get(name)), name)
 		}
 	}
-	b.put(t, "/v1/topics/orders/subscriptions/taken",
-		`{"endpointUrl":"https://example.com/hook","endpointValidation":"skip"}`)
-	b.requireRejected(t, path, typed(form, "name", "taken"), http.StatusPreconditionFailed,
+	b.requireRejected(t, path, typed(form, "name", "billing"), http.StatusPreconditionFailed,
 		"Another event subscription has this name.")
-	b.requireRejected(t, path, typed(form, "name", ""), http.StatusBadRequest, "A name is required.")
 	require.Equal(t, http.StatusNotFound, b.request(http.MethodGet, "/ui/subscriptions/new?topic=nowhere").Code)
 	require.Equal(t, http.StatusNotFound, b.request(http.MethodGet, "/ui/subscriptions/orders/missing/edit").Code)
+
+	// The defaults of a limit's other settings are no limit. A setting that is none is not dropped silently.
+	b.put(t, billing, `{"endpointUrl":"https://example.com","endpointValidation":"skip",
+		"deliveryRate":{"limit":5,"periodInSeconds":1,"scope":"subscription","count":"events"}}`)
+	cleared := typed(formOf(t, b.page(t, edit)), "deliveryRate.limit", "")
+	b.requireRejected(t, edit, cleared, http.StatusBadRequest, "must be 1 to 100000")
+	b.requireRedirect(t, edit, typed(cleared, "deliveryRate.count", "requests"), `done=saved$`)
+	require.Nil(t, b.spec(t, "orders", "billing").DeliveryRate)
 }
 
 // After saving, the page shows the result of the handshake.
@@ -346,14 +283,11 @@ func TestSubscriptionFormShowsHandshakeResult(t *testing.T) {
 	t.Parallel()
 	b := setupRunning(t)
 	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var events []struct {
-			Data struct{ ValidationCode string }
-		}
-		if json.NewDecoder(r.Body).Decode(&events) == nil && len(events) == 1 && r.URL.Path == "/good" {
-			_ = json.NewEncoder(w).Encode(map[string]string{"validationResponse": events[0].Data.ValidationCode})
-			return
-		}
-		if r.URL.Path != "/silent" {
+		switch r.URL.Path {
+		case "/good":
+			body, _ := io.ReadAll(r.Body)
+			local.RespondToHandshake(w, r, body)
+		case "/bad":
 			w.WriteHeader(http.StatusTeapot)
 		}
 	}))
@@ -361,20 +295,17 @@ func TestSubscriptionFormShowsHandshakeResult(t *testing.T) {
 	b.put(t, "/v1/topics/orders", "{}")
 	const path = "/ui/subscriptions/new?topic=orders"
 	form := formOf(t, b.page(t, path))
-	require.Contains(t,
-		b.requireRedirect(t, path, typed(form, "name", "good", "endpointUrl", hook.URL+"/good"), `/good\?done=validated$`),
+	of := func(name string) url.Values { return typed(form, "name", name, "endpointUrl", hook.URL+"/"+name) }
+	require.Contains(t, b.requireRedirect(t, path, of("good"), `/good\?done=validated$`),
 		"The endpoint passed the validation handshake")
-	require.Contains(t,
-		b.requireRedirect(t, path, typed(form, "name", "silent", "endpointUrl", hook.URL+"/silent"),
-			`/silent\?done=awaiting$`),
+	require.Contains(t, b.requireRedirect(t, path, of("silent"), `/silent\?done=awaiting$`),
 		"Deliveries are held until the validation URL")
-	page := b.requireRejected(t, path, typed(form, "name", "bad", "endpointUrl", hook.URL+"/bad"), http.StatusBadRequest,
+	page := b.requireRejected(t, path, of("bad"), http.StatusBadRequest,
 		"Nothing was saved: The attempt to validate the provided endpoint "+hook.URL+"/bad failed.")
 	require.Equal(t, 1, strings.Count(page, `<p class="mistake">`), "one error for repeated attempts")
 	require.Equal(t, hook.URL+"/bad", formOf(t, page).Get("endpointUrl"))
 	edit := "/ui/subscriptions/orders/good/edit"
 	b.requireRedirect(t, edit, typed(formOf(t, b.page(t, edit)), "labels", "x"), `done=saved$`)
-	require.Equal(t, "2", b.value(t, "SELECT count(*) FROM postrider.event_subscriptions"))
 }
 
 // Buttons add and remove rows without JavaScript.
@@ -389,13 +320,9 @@ func TestFormRows(t *testing.T) {
 		requireValidMarkup(t, path, response.Body.String())
 		return formOf(t, response.Body.String())
 	}
-	form := typed(formOf(t, b.page(t, path)), "labels", "kept")
-	form = pressButton(form, "add", list)
+	form := pressButton(typed(formOf(t, b.page(t, path)), "labels", "kept"), "add", list)
 	form = typed(pressButton(form, "add", list), list+"[0].key", "a", list+"[1].key", "b", list+"[1].operatorType",
-		"StringIn",
-		list+"[1].value", "x\ny")
-	form = pressButton(form, "add", "deliveryAttributeMappings")
-	require.Contains(t, form, "deliveryAttributeMappings[0].name")
+		"StringIn", list+"[1].value", "x\ny")
 	form = pressButton(form, "remove", list+"[0]")
 	require.Equal(t, []string{"b", "StringIn", "x\ny", "kept"}, []string{
 		form.Get(list + "[0].key"), form.Get(list + "[0].operatorType"), form.Get(list + "[0].value"), form.Get("labels"),
@@ -411,24 +338,61 @@ func TestFormRows(t *testing.T) {
 func TestFormConflict(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.put(t, "/v1/topics/orders", "{}")
-	const api, path = "/v1/topics/orders/subscriptions/billing", "/ui/subscriptions/orders/billing/edit"
-	b.put(t, api, `{"endpointUrl":"https://example.com/hook","endpointValidation":"skip","labels":["a"]}`)
+	_, api := b.hook(t)
+	const path = "/ui/subscriptions/orders/billing/edit"
 	form := formOf(t, b.page(t, path))
 	b.put(t, api, `{"endpointUrl":"https://example.com/other","endpointValidation":"skip","labels":["b"],`+
 		`"retryPolicy":{"maxDeliveryAttempts":5}}`)
 	page := b.requireRejected(t, path, typed(form, "labels", "mine"), http.StatusPreconditionFailed,
 		"another user has changed it")
-	for _, change := range []string{`labels ["a"] ["b"]`, "retryPolicy.maxDeliveryAttempts not set 5", `endpointBaseUrl ` +
-		`"https://example.com/hook" "https://example.com/other"`} {
+	for _, change := range []string{
+		`labels not set ["b"]`, "retryPolicy.maxDeliveryAttempts not set 5",
+		`endpointBaseUrl "https://example.com/hook" "https://example.com/other"`,
+	} {
 		require.Contains(t, text(page), change)
 	}
-	again := formOf(t, page)
-	require.Equal(t, "mine", again.Get("labels"))
-	b.requireRedirect(t, path, again, `done=saved$`)
-	require.Equal(t, []string{"mine"}, b.spec(t, "orders", "billing").Labels)
-	require.Nil(t, b.spec(t, "orders", "billing").RetryPolicy.MaxDeliveryAttempts)
-	require.Equal(t, "https://example.com/other", b.spec(t, "orders", "billing").EndpointURL)
+	b.requireRedirect(t, path, formOf(t, page), `done=saved$`)
+	stored := b.spec(t, "orders", "billing")
+	require.Equal(t, []string{"mine"}, stored.Labels)
+	require.Nil(t, stored.RetryPolicy.MaxDeliveryAttempts)
+	require.Equal(t, "https://example.com/other", stored.EndpointURL)
+}
+
+// A filter is tested before it is saved. Package server has what is rejected.
+func TestFilterTest(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.put(t, "/v1/topics/orders", "{}")
+	const path = "/ui/subscriptions/new?topic=orders"
+	form := typed(formOf(t, b.page(t, path)), "filter.subjectBeginsWith", "e-1", "filter.advancedFilters[0].key", "data.n",
+		"filter.advancedFilters[0].operatorType", "NumberLessThan", "filter.advancedFilters[0].value",
+		"12345678901234567890.11", "test", "1")
+	test := func(want string, changes ...string) {
+		t.Helper()
+		page := b.requireOK(t, path, typed(form, changes...))
+		require.Contains(t, text(page), want)
+		require.Equal(t, "e-1", formOf(t, page).Get("filter.subjectBeginsWith"))
+	}
+	test("The topic has no events yet. Enter one above.")
+	b.publish(t, "orders", "e-1", "e-2", "<script>window.__x=1</script>")
+	test("1 of 3 of the topic’s newest events match.")
+	test(`e-2 subjectBeginsWith fails the subject is "e-2", but must begin with "e-1" advancedFilters[0] passes`)
+	test("<script>window.__x=1</script>") // as text
+	test("0 of 1 match. does not match 9 subjectBeginsWith passes advancedFilters[0] fails data.n is "+
+		"12345678901234567891, but must be less than 12345678901234567890.11", "event",
+		`{"id":"9","subject":"E-1","eventType":"t","eventTime":"2026-01-01T00:00:00Z","data":{"n":12345678901234567891}}`)
+	page := b.requireRejected(t, path, typed(form, "event", "{"), http.StatusBadRequest, "The filter was not tested")
+	require.Contains(t, text(page), "The event must be one JSON document.")
+	require.NotContains(t, page, "<h2>Errors</h2>")
+}
+
+// requireOK posts a form whose page has status 200.
+func (b *dashboard) requireOK(t *testing.T, path string, form url.Values) (page string) {
+	t.Helper()
+	response := b.post(path, form)
+	require.Equal(t, http.StatusOK, response.Code, text(response.Body.String()))
+	requireValidMarkup(t, path, response.Body.String())
+	return response.Body.String()
 }
 
 // preformatted are the texts of the pre elements of a page.
@@ -442,38 +406,4 @@ func preformatted(t *testing.T, page string) (texts []string) {
 		}
 	}
 	return texts
-}
-
-func sprint(v any) string { return fmt.Sprint(v) }
-
-// A filter is tested before it is saved.
-func TestFilterTest(t *testing.T) {
-	t.Parallel()
-	b := setupRunning(t)
-	b.put(t, "/v1/topics/orders", "{}")
-	const path = "/ui/subscriptions/new?topic=orders"
-	form := typed(formOf(t, b.page(t, path)), "filter.subjectBeginsWith", "e-1", "filter.advancedFilters[0].key", "data.n",
-		"filter.advancedFilters[0].operatorType", "NumberLessThan", "filter.advancedFilters[0].value",
-		"12345678901234567890.11", "test", "1")
-	test := func(changes ...string) string {
-		response := b.post(path, typed(form, changes...))
-		require.Equal(t, http.StatusOK, response.Code, text(response.Body.String()))
-		requireValidMarkup(t, path, response.Body.String())
-		require.Equal(t, "e-1", formOf(t, response.Body.String()).Get("filter.subjectBeginsWith"))
-		return text(response.Body.String())
-	}
-	require.Contains(t, test(), "The topic has no events yet. Enter one above.")
-	b.publish(t, "orders", "e-1", "e-2", "<script>window.__x=1</script>")
-	require.Contains(t, test(), "1 of 3 of the topic’s newest events match.")
-	require.Contains(t, test(),
-		`e-2 subjectBeginsWith fails the subject is "e-2", but must begin with "e-1" advancedFilters[0] passes`)
-	require.Contains(t, test(), "<script>window.__x=1</script>", "as text")
-	require.Contains(t, test("event",
-		`{"id":"9","subject":"E-1","eventType":"t","eventTime":"2026-01-01T00:00:00Z","data":{"n":12345678901234567890.12}}`),
-		"0 of 1 match. does not match 9 subjectBeginsWith passes advancedFilters[0] fails data.n is "+
-			"12345678901234567890.12, but must be less than 12345678901234567890.11")
-	page := b.requireRejected(t, path, typed(form, "event", "{"), http.StatusBadRequest, "The filter was not tested")
-	require.Contains(t, text(page), "The event must be one JSON document.")
-	require.NotContains(t, page, "<h2>Errors</h2>")
-	require.Equal(t, "0", b.value(t, "SELECT count(*) FROM postrider.event_subscriptions"))
 }

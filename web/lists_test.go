@@ -9,21 +9,72 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+
+	"postrider/internal/catalog"
+	"postrider/internal/endpointconf"
+	"postrider/internal/testnode"
 )
+
+var (
+	shownSQL = regexp.MustCompile(`(?s)aria-label="SQL">(.*?)</pre>`)
+	headCell = regexp.MustCompile(`(?s)<th scope="col"[^>]*>(.*?)</th>`)
+	// further is the link that continues a search.
+	further = regexp.MustCompile(`href="([^"]+)">Search further`)
+)
+
+// runShownSQL runs the SQL of a page, and returns it with the number of its rows.
+func (b *dashboard) runShownSQL(t *testing.T, path, page string) (statement string, n int) {
+	t.Helper()
+	found := shownSQL.FindStringSubmatch(page)
+	require.NotNil(t, found, path)
+	statement = html.UnescapeString(found[1])
+	tag, err := b.Pool.Exec(t.Context(), statement)
+	require.NoError(t, err, "%s: %s", path, statement)
+	return statement, int(tag.RowsAffected())
+}
+
+// The equivalent SQL runs as shown, also with quotes.
+func TestEquivalentSQLRuns(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.hook(t)
+	b.pause(t, "orders", "billing")
+	b.publish(t, "orders", "it's 1", "it's 2")
+	for path, rows := range map[string]int{
+		"/ui/events": 2,
+		"/ui/events?event=it%27s+1&topic=orders&type=it%27s+1&subject=it%27s&from=2026-01-01T00:00&to=2999-01-01T00:00": 1,
+		"/ui/events?unmatched=1":                                0,
+		"/ui/events?event=00000000-0000-7000-8000-000000000000": 0,
+		"/ui/deliveries":                                        2,
+		"/ui/deliveries?event=it%27s+2&topic=orders&subscription=billing&state=pending":     1,
+		"/ui/deliveries?outcome=Busy&hold=paused":                                           0,
+		"/ui/deliveries?event=00000000-0000-7000-8000-000000000000":                         0,
+		"/ui/dead-letters?reason=TimeToLiveExceeded&status=503&outcome=Busy&eventId=it%27s": 0,
+	} {
+		_, n := b.runShownSQL(t, path, b.page(t, path))
+		require.Equal(t, rows, n, path)
+	}
+}
 
 // The chosen columns are kept in the browser; the SQL selects them.
 func TestChosenColumns(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.insert(t, deadLetter{at: time.Now(), subject: "/orders/1", eventID: "e-7"})
 	choose := func(form url.Values) []*http.Cookie {
 		response := b.post("/ui/columns", form)
 		require.Equal(t, http.StatusSeeOther, response.Code)
 		require.Equal(t, "/ui/dead-letters?topic=orders", response.Header().Get("Location"))
 		return response.Result().Cookies()
 	}
+	heads := func(page string) (names []string) {
+		_, page, _ = strings.Cut(page, "data-list=")
+		for _, cell := range headCell.FindAllStringSubmatch(page, -1) {
+			names = append(names, text(cell[1]))
+		}
+		return names
+	}
+	b.insert(t, deadLetter{at: time.Now(), subject: "/orders/1", eventID: "e-7"})
 	form := url.Values{
 		"list": {"dead-letters"}, "back": {"/ui/dead-letters?topic=orders"},
 		"column": {"event_id", "last_error", "wrap", "nonsense"},
@@ -33,26 +84,13 @@ func TestChosenColumns(t *testing.T) {
 	page := b.request(http.MethodGet, "/ui/dead-letters", func(r *http.Request) { r.AddCookie(cookies[0]) }).Body.String()
 	require.Contains(t, page, `<div class="lines wrap chosen">`)
 	require.Equal(t, []string{"Select", "Dead-lettered", "Event id", "Last error"}, heads(page))
-	statement := html.UnescapeString(shownSQL.FindStringSubmatch(page)[1])
+	statement, _ := b.runShownSQL(t, "/ui/dead-letters", page)
 	require.Contains(t, statement, "select dead_lettered_at, event_id, last_error\n  from postrider.dead_letters")
-	_, err := b.pool.Exec(t.Context(), statement)
-	require.NoError(t, err)
 	form.Set("default", "1")
 	require.Negative(t, choose(form)[0].MaxAge, "the default columns need no cookie")
 	require.Contains(t, heads(b.page(t, "/ui/dead-letters")), "Subject")
 	form.Set("back", "//example.com")
 	require.Equal(t, "/ui/", b.post("/ui/columns", form).Header().Get("Location"))
-}
-
-var headCell = regexp.MustCompile(`(?s)<th scope="col"[^>]*>(.*?)</th>`)
-
-// heads are the names of the columns of a list.
-func heads(page string) (names []string) {
-	_, page, _ = strings.Cut(page, "data-list=")
-	for _, cell := range headCell.FindAllStringSubmatch(page, -1) {
-		names = append(names, text(cell[1]))
-	}
-	return names
 }
 
 func TestQuickRanges(t *testing.T) {
@@ -64,41 +102,98 @@ func TestQuickRanges(t *testing.T) {
 		require.Len(t, deadLetterLink.FindAllString(page, -1), rows, path)
 		require.Equal(t, path == "?within=1h", strings.Contains(page, "interval &#39;60 minutes&#39;"), path)
 	}
-	for _, list := range []string{"events", "deliveries", "audit", "dead-letters"} {
-		require.Contains(t, b.page(t, "/ui/"+list), `/ui/`+list+`?within=15m`)
-	}
+	require.Contains(t, b.page(t, "/ui/audit"), `/ui/audit?within=15m`)
 	require.Equal(t, http.StatusBadRequest, b.request(http.MethodGet, "/ui/events?within=1y").Code)
 	confirm := b.page(t, "/ui/dead-letters/redeliver?within=1h")
 	require.Contains(t, text(confirm), "1 dead letter matches")
 	require.Regexp(t, `action="/ui/dead-letters/redeliver\?from=20[^"]+&amp;to=20[^"]+"`, confirm, "the counted span")
 }
 
-// The search of the menu opens the page of an id or a name, or lists what it found.
-func testSearch(t *testing.T, b *dashboard) {
-	one := func(query string) string { return b.value(t, query) }
-	event := one("SELECT system_id FROM postrider.events WHERE event_id = 'e-2'")
-	deadLetter := one("SELECT min(dead_letter_id::text) FROM postrider.dead_letters")
-	batch := one("SELECT max(batch_id) + 100000 FROM postrider.batches")
-	mustExec(t, b, "UPDATE postrider_internal.batches SET id = "+batch+
-		" WHERE id = (SELECT max(id) FROM postrider_internal.batches)")
-	operation := one(`SELECT postrider.purge_all('{"topic": "none"}')`)
-	for q, want := range map[string]string{
-		"2": "/ui/deliveries/2", batch: "/ui/batches/" + batch, event: "/ui/events/" + event, "e-2": "/ui/events/" + event,
-		" " + strings.ToUpper(deadLetter): "/ui/dead-letters/" + deadLetter, operation: "/ui/operations/" + operation,
-		"orders": "/ui/topics/orders", "billing": "/ui/subscriptions/orders/billing",
-		"BILL": "/ui/subscriptions/orders/billing",
-	} {
-		response := b.request(http.MethodGet, "/ui/search?q="+url.QueryEscape(q))
-		require.Equal(t, http.StatusSeeOther, response.Code, q)
-		require.Equal(t, want, response.Header().Get("Location"), q)
+// oneByOne lets a search find one dead letter in a request, and check a thousand.
+const oneByOne = `CREATE OR REPLACE FUNCTION postrider_internal.find_dead_letters(filter jsonb, after_at timestamptz,
+	after_id uuid, ascending boolean, enough integer, most integer, scan_limit integer, time_limit interval,
+	OUT ids uuid[], OUT scanned bigint, OUT reached_at timestamptz, OUT reached_id uuid, OUT condition text)
+	LANGUAGE sql STABLE AS $$
+	SELECT coalesce(array_agg(l.id), '{}'), 1000, min(l.dead_lettered_at), (array_agg(l.id))[1], 'true'
+	  FROM (SELECT * FROM postrider_internal.dead_letters WHERE (after_at IS NULL OR dead_lettered_at < after_at)
+	         ORDER BY dead_lettered_at DESC LIMIT 1) l $$`
+
+func searchPage(search string) string { return "/ui/dead-letters?search=" + url.QueryEscape(search) }
+
+// A search shows its matches, its SQL or its mistake. Without JavaScript a link continues it, and the page keeps what
+// was found.
+func TestSearchOfDeadLetters(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for i, id := range []string{"first", "second"} {
+		b.insert(t, deadLetter{
+			at: time.Now().Add(time.Duration(i-60) * time.Minute), subject: id,
+			body: `{"data":{"order":{"id":` + `"` + id + `"}}}`,
+		})
 	}
-	several := b.page(t, "/ui/search?q=choosy")
-	require.Contains(t, several, `href="/ui/subscriptions/orders/choosy"`)
-	require.Contains(t, several, `href="/ui/subscriptions/empty/choosy"`)
-	twice := b.page(t, "/ui/search?q=e-1")
-	require.Equal(t, 2, strings.Count(twice, `href="/ui/events/`))
-	for _, q := range []string{"", uuid.NewString(), "999999999999999999999999", "<script>"} {
-		require.Contains(t, b.page(t, "/ui/search?q="+url.QueryEscape(q)), `<div class="empty">`, q)
+	page := b.page(t, searchPage(`data.order.id = "second"`))
+	require.Contains(t, text(page), "1 match")
+	require.Contains(t, text(page), "Redeliver all …")
+	require.Contains(t, page, "data @&gt; &#39;{&#34;order&#34;: {&#34;id&#34;: &#34;second&#34;}}&#39;", "the SQL")
+	require.NotContains(t, page, "Search further")
+	require.NotContains(t, page, `hx-trigger="every 5s"`, "a search is not repeated")
+	b.requireTexts(t, searchPage("data.order.id = 7"), "No dead letter matches the filter.")
+	b.requireTexts(t, searchPage("data.order.id ="),
+		"Search at character 16: data.order.id = has no value after it; for example: data.order.id = 42")
+	b.requireTexts(t, searchPage("error ~ (a"), "filter.match[0].value is not a valid regular expression")
+	b.requireTexts(t, strings.Replace(searchPage(`data.order.id != "second"`), "?", "/purge?", 1),
+		"1 dead letter matches", `data.order.id != "second"`)
+
+	b.Exec(t, oneByOne)
+	path := searchPage("order")
+	for _, want := range [][]string{{"At least 1 match", "1,000"}, {"At least 2 match", "2,000"}} {
+		b.requireTexts(t, path, want...)
+		path = html.UnescapeString(further.FindStringSubmatch(b.page(t, path))[1])
 	}
-	require.Equal(t, http.StatusBadRequest, b.request(http.MethodGet, "/ui/search?q=%00").Code)
+	last := text(b.page(t, path))
+	require.Regexp(t, "2 match.*second.*first", last)
+	require.NotContains(t, last, "Search further")
+	require.Equal(t, 400, b.request("GET", "/ui/dead-letters?search=x&found=none").Code)
+}
+
+func TestRateLimitOfASubscription(t *testing.T) {
+	t.Parallel()
+	b, url := setupRunning(t), endpoint(t)
+	b.subscribe(t, "orders", "billing", to(url+"/status/200"), func(s *catalog.SubscriptionSpec) {
+		s.DeliveryRate = &endpointconf.DeliveryRate{
+			Limit: 1, PeriodInSeconds: new(86_400), Scope: endpointconf.RatePerEndpoint,
+		}
+	})
+	b.subscribe(t, "orders", "free", to(url+"/status/200"))
+	b.publish(t, "orders", "e-1", "e-2", "e-3")
+	b.Become(t, 2, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'rate_limited'")
+	b.requireTexts(t, "/ui/subscriptions/orders/billing", "Rate limit 1 request/day, shared by the host's event "+
+		"subscriptions", "Backlog drains", "too late for some deliveries", "Limit and delivered, per minute")
+	b.requireTexts(t, "/ui/deliveries/"+b.value(t,
+		"SELECT min(delivery_id) FROM postrider.deliveries WHERE hold = 'rate_limited'"),
+		"The rate limit of its event subscription or endpoint is reached")
+	b.requireTexts(t, "/ui/deliveries?hold=rate_limited", "rate_limited")
+	free := "/ui/subscriptions/orders/free"
+	require.NotContains(t, text(b.page(t, free)), "Closed until")
+	b.Exec(t, `INSERT INTO postrider_internal.delivery_rates (key, closed_until)
+		SELECT 'endpoint:' || encode(endpoint_hash, 'hex'), now() + interval '1 hour'
+		  FROM postrider_internal.event_subscriptions WHERE name = 'free'`)
+	b.requireTexts(t, free, "Closed until")
+	require.NotContains(t, text(b.page(t, free)), "Limit and delivered")
+
+	// Problems names the share of 429 and the setting against it. A pending batch shows its next attempt.
+	b.subscribe(t, "slow", "throttled", to(url+"/status/429"))
+	b.subscribe(t, "slow", "busy", to(url+"/status/503"), testnode.Batching(10, 64))
+	b.publish(t, "slow", "e-1")
+	b.Become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'throttled' AND attempts = 1")
+	b.Become(t, 1, "SELECT count(*) FROM postrider.batches WHERE attempts = 1")
+	page := text(b.page(t, "/ui/problems?within=1h"))
+	require.Regexp(t, `throttled of slow Busy 429 .* 100 % of all attempts were 429: set deliveryRate \.`, page)
+	require.NotRegexp(t, `busy of slow Busy 503 [^.]* were 429`, page)
+	require.Equal(t, 1, strings.Count(page, "deliveryRate"))
+	batch := "/ui/batches/" + b.value(t, "SELECT min(batch_id) FROM postrider.batches")
+	b.requireTexts(t, batch, "Attempt 2 starts in")
+	b.pause(t, "slow", "busy")
+	b.requireTexts(t, batch, "is paused until an operator resumes it")
+	require.NotContains(t, text(b.page(t, batch)), "Attempt 2 starts in")
 }

@@ -1,7 +1,7 @@
 package web_test
 
 import (
-	"context"
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -9,29 +9,26 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"os"
 	"strconv"
-	"sync"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
 
+	"postrider/internal/access"
 	"postrider/internal/catalog"
 	"postrider/internal/endpointconf"
 	"postrider/internal/event"
 	"postrider/internal/node"
-	"postrider/internal/postgres"
 	"postrider/internal/testdb"
 	"postrider/internal/testnode"
 	"postrider/jobs"
 	"postrider/jobs/publish"
-	"postrider/policy"
 	"postrider/server"
 	"postrider/web"
 )
@@ -42,50 +39,48 @@ func TestMain(m *testing.M) {
 	os.Exit(testdb.Run(m, testnode.Migrate))
 }
 
-func newStore(ctx context.Context, pool *pgxpool.Pool, workers int) (*node.System, error) {
-	sealer, err := postgres.NewSealer(testnode.Key)
-	if err != nil {
-		return nil, err
-	}
-	return node.New(ctx, node.Options{Pool: pool, Sealer: sealer, Node: "test", MaxWorkers: workers})
-}
-
-// dashboard is a dashboard with its own database.
+// dashboard is a dashboard with its own node and database.
 type dashboard struct {
-	pool  *pgxpool.Pool
-	store *node.System
-	echo  *echo.Echo
-	api   http.Handler
+	*testnode.Node
 
-	stopEngine func() // of setupRunning
+	echo *echo.Echo
+	api  http.Handler
 }
 
 // setup mounts a dashboard without sign-in; change may alter its options.
 func setup(t testing.TB, change ...func(*web.Options)) *dashboard {
-	return setupWorkers(t, 0, change...)
+	t.Helper()
+	return mount(t, node.Options{Node: "test"}, change...)
 }
 
-// setupWorkers is setup with workers of an engine.
-func setupWorkers(t testing.TB, workers int, change ...func(*web.Options)) *dashboard {
+// setupRunning is a dashboard with a running engine.
+func setupRunning(t *testing.T, change ...func(*web.Options)) *dashboard {
 	t.Helper()
-	pool := testdb.Pool(t, testdb.New(t))
-	b := &dashboard{pool: pool, echo: echo.New()}
-	var err error
-	b.store, err = newStore(t.Context(), pool, workers)
+	b := mount(t, node.Options{Node: "test", MaxWorkers: 20}, change...)
+	b.Start(t, func(o *jobs.Options) { o.HandshakePause = time.Millisecond })
+	return b
+}
+
+func mount(t testing.TB, o node.Options, change ...func(*web.Options)) *dashboard {
+	t.Helper()
+	b := &dashboard{Node: testnode.Open(t, testdb.New(t), o), echo: echo.New()}
+	api := server.Options{
+		Parts: b.System.API(), AdminToken: "of the tests", Logger: slog.New(slog.DiscardHandler),
+		AllowCIDR: testnode.Loopback, DeadLetters: exportLocations(t),
+	}
+	if o.MaxWorkers == 0 {
+		api.ValidationWait = time.Millisecond
+	}
+	rest, err := server.New(api)
 	require.NoError(t, err)
-	api, err := server.New(server.Options{
-		Parts: b.store.API(), AdminToken: "of the tests", Logger: slog.New(slog.DiscardHandler),
-		AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, DeadLetters: exportLocations(t),
-	})
-	require.NoError(t, err)
+	b.api = rest.Handler()
 	options := web.Options{
-		Parts: b.store.Dashboard(), API: api.Handler(), Open: true, Logger: slog.New(slog.DiscardHandler),
+		Parts: b.System.Dashboard(), API: b.api, Open: true, Logger: slog.New(slog.DiscardHandler),
 	}
 	for _, f := range change {
 		f(&options)
 	}
 	require.NoError(t, web.Mount(b.echo, options))
-	b.api = options.API
 	return b
 }
 
@@ -120,76 +115,39 @@ func endpoint(t *testing.T) string {
 	return srv.URL
 }
 
-// setupRunning is a dashboard with a running engine, until stopEngine.
-func setupRunning(t *testing.T, change ...func(*web.Options)) *dashboard {
-	t.Helper()
-	b := setupWorkers(t, 20, change...)
-	require.NoError(t, b.store.Maintenance.EnsurePartitions(t.Context()))
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { defer close(done); b.store.Run(ctx) }()
-	engine, err := jobs.New(jobs.Options{
-		Parts: b.store.Parts, Logger: slog.New(slog.DiscardHandler),
-		AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, StopTimeout: time.Second,
-		HandshakePause: time.Millisecond,
-	})
-	require.NoError(t, err)
-	require.NoError(t, engine.Start(t.Context()))
-	b.stopEngine = sync.OnceFunc(func() {
-		stop, end := context.WithTimeout(context.Background(), 20*time.Second)
-		defer end()
-		_ = engine.Stop(stop)
-	})
-	t.Cleanup(func() {
-		b.stopEngine()
-		cancel()
-		<-done
-	})
-	return b
-}
-
 // publish publishes events in the Event Grid schema. Each text is the id, type and subject of one event.
 func (b *dashboard) publish(t *testing.T, topic string, texts ...string) {
 	t.Helper()
-	_, err := b.store.Publisher.Publish(t.Context(),
-		publish.Publication{Topic: topic, Parse: func(*catalog.Topic) ([]event.Event, error) {
-			events := make([]event.Event, len(texts))
-			for i, text := range texts {
-				quoted := quoteJSON(t, text)
-				events[i] = event.Event{
+	_, err := b.System.Publisher.Publish(t.Context(),
+		publish.Publication{Topic: topic, Parse: func(*catalog.Topic) (events []event.Event, err error) {
+			for _, text := range texts {
+				events = append(events, event.Event{
 					Schema: event.EventGrid, ID: text, Type: text, Subject: text, DataVersion: text,
 					Body: fmt.Appendf(nil,
 						`{"id":%[1]s,"subject":%[1]s,"eventType":%[1]s,"eventTime":"2026-01-01T00:00:00Z","dataVersion":%[1]s,`+
-							`"data":{"n":12345678901234567890.10}}`, quoted),
-				}
+							`"data":{"n":12345678901234567890.10}}`, quoteJSON(t, text)),
+				})
 			}
 			return events, nil
 		}})
 	require.NoError(t, err)
 }
 
-// seeded has deliveries in each state, on hold and in a batch, and an unmatched event. The texts are the ids, types
-// and subjects of the events. Nothing is attempted or released afterwards.
-func seeded(t *testing.T, texts ...string) *dashboard {
-	t.Helper()
-	b := seededRunning(t, texts...)
-	b.stopEngine()
-	return b
+// to has an event subscription deliver to a URL.
+func to(url string) func(*catalog.SubscriptionSpec) {
+	return func(s *catalog.SubscriptionSpec) { s.EndpointURL = url }
 }
 
-// seededRunning is seeded with an engine that goes on.
-func seededRunning(t *testing.T, texts ...string) *dashboard {
+// seed stores deliveries in each state, on hold and in a batch, and an unmatched event. The texts are the ids, types
+// and subjects of the events.
+func (b *dashboard) seed(t *testing.T, texts ...string) {
 	t.Helper()
-	b := setupRunning(t)
 	url := endpoint(t)
-	at := func(path string) func(*catalog.SubscriptionSpec) {
-		return func(s *catalog.SubscriptionSpec) { s.EndpointURL = url + path }
-	}
+	at := func(path string) func(*catalog.SubscriptionSpec) { return to(url + path + "?code=planted-secret") }
 	b.subscribe(t, "orders", "accounting", at("/status/200"))
 	b.subscribe(t, "orders", "billing", at("/hostile"), func(s *catalog.SubscriptionSpec) { s.Labels = texts[:1] })
 	b.subscribe(t, "orders", "archive", at("/status/404"))
-	b.subscribe(t, "orders", "bulk", at("/status/202"),
-		func(s *catalog.SubscriptionSpec) { s.MaxEventsPerBatch = ptr(10) })
+	b.subscribe(t, "orders", "bulk", at("/status/202"), testnode.Batching(10, 64))
 	b.subscribe(t, "orders", "choosy", at("/status/200"),
 		func(s *catalog.SubscriptionSpec) { s.Filter.SubjectBeginsWith = "nothing begins so" })
 	b.subscribe(t, "orders", "held", at("/status/200"))
@@ -198,46 +156,27 @@ func seededRunning(t *testing.T, texts ...string) *dashboard {
 	b.pause(t, "orders", "held")
 	b.publish(t, "orders", texts...)
 	b.publish(t, "empty", texts[0])
-	b.eventually(t, len(texts), "SELECT count(*) FROM postrider.dead_letters")
-	b.eventually(t, len(texts),
+	b.Become(t, len(texts), "SELECT count(*) FROM postrider.dead_letters")
+	b.Become(t, len(texts),
 		"SELECT count(*) FROM postrider.deliveries WHERE subscription = 'billing' AND attempts > 0")
-	b.eventually(t, len(texts),
-		"SELECT count(*) FROM postrider.deliveries WHERE subscription = 'accounting' AND state = 'delivered'")
-	b.eventually(t, len(texts),
-		"SELECT count(*) FROM postrider.deliveries WHERE subscription = 'bulk' AND state = 'delivered'")
-	return b
-}
-
-// eventually waits until a query counts n.
-func (b *dashboard) eventually(t *testing.T, n int, query string) {
-	t.Helper()
-	require.Eventually(t, func() bool { return b.value(t, query) == strconv.Itoa(n) }, 30*time.Second, 50*time.Millisecond,
-		"%s: %s", query, b.value(t, query))
+	b.Become(t, 2*len(texts), "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'")
 }
 
 // value is the result of a query as text.
-func (b *dashboard) value(t *testing.T, query string) (text string) {
+func (b *dashboard) value(t *testing.T, query string) string {
 	t.Helper()
-	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT coalesce(("+query+")::text, '')").Scan(&text))
-	return text
+	return b.Text(t, "SELECT coalesce(("+query+")::text, '')")
 }
 
 // everyPage is an address for each kind of page.
 func (b *dashboard) everyPage(t *testing.T) []string {
 	t.Helper()
-	id := func(query string) string { return b.value(t, query) }
-	return []string{
+	letter := "/ui/dead-letters/" + b.value(t, "SELECT dead_letter_id FROM postrider.dead_letters ORDER BY 1 LIMIT 1")
+	paths := []string{
 		"/ui/", "/ui/problems", "/ui/tail", "/ui/events",
-		"/ui/events/" + id("SELECT system_id FROM postrider.events WHERE topic = 'orders' ORDER BY system_id LIMIT 1"),
-		"/ui/deliveries",
-		"/ui/deliveries/" + id("SELECT min(delivery_id) FROM postrider.deliveries WHERE subscription = 'billing'"),
-		"/ui/deliveries/" + id("SELECT min(delivery_id) FROM postrider.deliveries WHERE subscription = 'bulk'"),
-		"/ui/deliveries/" + id("SELECT min(delivery_id) FROM postrider.deliveries WHERE subscription = 'held'"),
-		"/ui/deliveries/" + id("SELECT min(delivery_id) FROM postrider.deliveries WHERE subscription = 'archive'"),
-		"/ui/batches", "/ui/batches/" + id("SELECT min(batch_id) FROM postrider.batches"),
-		"/ui/dead-letters", "/ui/dead-letters/" + id("SELECT dead_letter_id FROM postrider.dead_letters ORDER BY 1 LIMIT 1"),
-		"/ui/dead-letters/" + id("SELECT dead_letter_id FROM postrider.dead_letters ORDER BY 1 LIMIT 1") + "/purge",
-		"/ui/dead-letters/" + id("SELECT dead_letter_id FROM postrider.dead_letters ORDER BY 1 LIMIT 1") + "/repair",
+		"/ui/events/" + b.value(t, "SELECT min(system_id::text) FROM postrider.events WHERE topic = 'orders'"),
+		"/ui/deliveries", "/ui/batches", "/ui/batches/" + b.value(t, "SELECT min(batch_id) FROM postrider.batches"),
+		"/ui/dead-letters", letter, letter + "/purge", letter + "/repair",
 		"/ui/dead-letters/redeliver?topic=orders", "/ui/dead-letters/purge", "/ui/dead-letters/repair",
 		"/ui/deliveries/retry?topic=orders", "/ui/deliveries/cancel",
 		"/ui/operations", "/ui/topics", "/ui/topics/orders", "/ui/subscriptions", "/ui/subscriptions/orders/billing",
@@ -248,6 +187,16 @@ func (b *dashboard) everyPage(t *testing.T) []string {
 		"/ui/subscriptions/orders/choosy/edit", "/ui/subscriptions/orders/billing/delete", "/ui/policies/new?from=ga-2021",
 		"/ui/policies", "/ui/jobs", "/ui/storage", "/ui/audit", "/ui/query?question=failing",
 	}
+	for _, of := range []string{"billing", "bulk", "held", "archive"} {
+		paths = append(paths, "/ui/deliveries/"+b.deliveryOf(t, of))
+	}
+	return paths
+}
+
+// deliveryOf is the id of the first delivery of an event subscription.
+func (b *dashboard) deliveryOf(t *testing.T, subscription string) string {
+	t.Helper()
+	return b.value(t, "SELECT min(delivery_id) FROM postrider.deliveries WHERE subscription = '"+subscription+"'")
 }
 
 // request sends a request to the dashboard; change may alter it.
@@ -270,101 +219,99 @@ func (b *dashboard) page(t *testing.T, path string) string {
 	return response.Body.String()
 }
 
+// requireTexts fails unless the visible text of a page contains all of these.
+func (b *dashboard) requireTexts(t *testing.T, path string, want ...string) {
+	t.Helper()
+	page := text(b.page(t, path))
+	for _, part := range want {
+		require.Contains(t, page, part, path)
+	}
+}
+
+// rest sends a request to the API as an administrator and decodes the response.
+func (b *dashboard) rest(t *testing.T, method, path, body string) (status int, response map[string]any) {
+	t.Helper()
+	r := httptest.NewRequestWithContext(access.WithActor(t.Context(), access.Actor{Name: "rest", Role: access.RoleAdmin}),
+		method, path, strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	w := httptest.NewRecorder()
+	b.api.ServeHTTP(w, r)
+	if w.Body.Len() > 0 {
+		decoder := json.NewDecoder(w.Body)
+		decoder.UseNumber()
+		require.NoError(t, decoder.Decode(&response))
+	}
+	return w.Code, response
+}
+
+func (b *dashboard) put(t *testing.T, path, body string) {
+	t.Helper()
+	status, response := b.rest(t, http.MethodPut, path, body)
+	require.Less(t, status, 300, response)
+}
+
+// plainHook are the settings of an event subscription without a handshake.
+const plainHook = `{"endpointUrl":"https://example.com/hook","endpointValidation":"skip"}`
+
+// hook creates the topic orders and its event subscription billing, and returns their paths in the API.
+func (b *dashboard) hook(t *testing.T) (topic, subscription string) {
+	t.Helper()
+	topic, subscription = "/v1/topics/orders", "/v1/topics/orders/subscriptions/billing"
+	b.put(t, topic, "{}")
+	b.put(t, subscription, plainHook)
+	return topic, subscription
+}
+
 // deadLetter is a dead letter to insert; empty fields get defaults.
 type deadLetter struct {
-	at                                               time.Time
-	topic, subscription, eventID, eventType, subject string
-	reason                                           string
-	attempts                                         int
-	outcome                                          *string
-	status                                           *int
-	attempted                                        *time.Time
-	body                                             string
+	at                                                       time.Time
+	topic, subscription, eventID, eventType, subject, reason string
+	outcome, body                                            string
+	status                                                   *int
 }
 
-func (b *dashboard) insert(t *testing.T, deadLetters ...deadLetter) (ids []uuid.UUID) {
+func (b *dashboard) insert(t *testing.T, deadLetters ...deadLetter) {
 	t.Helper()
 	const statement = `INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id,
-		    topic_id, topic, subscription,
-		endpoint_base_url, reason, attempts, last_outcome, last_status, last_attempt_at, time_to_live_since, published_at,
-		    event_uuid,
-		    event_id, event_type,
-		subject, source, data_version, schema, retry_policy, body)
-		VALUES ($1, $2, 1, 1, 1, $3, $4, 'https://example.com/', $5, $6, $7, $8, $9, $2, $2, $1, $10, $11, $12, '', '',
-		    'EventGridSchema', 'ga-2021', $13)`
+		    topic_id, topic, subscription, endpoint_base_url, reason, attempts, last_outcome, last_status, time_to_live_since,
+		    published_at, event_uuid, event_id, event_type, subject, source, data_version, schema, retry_policy, body)
+		VALUES ($1, $2, 1, 1, 1, $3, $4, 'https://example.com/', $5, 0, nullif($6, ''), $7, $2, $2, $1, $8, $9, $10, '', '',
+		    'EventGridSchema', 'ga-2021', $11)`
 	batch := &pgx.Batch{}
 	for _, l := range deadLetters {
-		id := uuid.New()
-		ids = append(ids, id)
-		batch.Queue(statement, id, l.at, orText(l.topic, "orders"), orText(l.subscription, "billing"),
-			orText(l.reason, "MaxDeliveryAttemptsExceeded"),
-			l.attempts, l.outcome, l.status, l.attempted, orText(l.eventID, "e-1"), orText(l.eventType, "Order.Placed"),
-			l.subject, []byte(orText(l.body, "{}")))
+		batch.Queue(statement, uuid.New(), l.at, cmp.Or(l.topic, "orders"), cmp.Or(l.subscription, "billing"),
+			cmp.Or(l.reason, "MaxDeliveryAttemptsExceeded"), l.outcome, l.status, cmp.Or(l.eventID, "e-1"),
+			cmp.Or(l.eventType, "Order.Placed"), l.subject, []byte(cmp.Or(l.body, "{}")))
 	}
-	require.NoError(t, b.pool.SendBatch(t.Context(), batch).Close())
-	return ids
-}
-
-func orText(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
+	require.NoError(t, b.Pool.SendBatch(t.Context(), batch).Close())
 }
 
 // subscribe creates an event subscription and its topic.
 func (b *dashboard) subscribe(t *testing.T, topic, name string, change ...func(*catalog.SubscriptionSpec)) {
 	t.Helper()
-	_, _, err := b.store.Topics.Put(t.Context(), topic,
-		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.EventGrid})
-	require.NoError(t, err)
-	spec := catalog.SubscriptionSpec{
-		EndpointURL:  "https://example.com/hook?code=planted-secret",
-		EndpointKind: policy.KindWebhook, EventDeliverySchema: event.EventGrid,
-		RetryPolicy: catalog.RetryPolicySpec{Policy: "ga-2021"},
-	}
-	for _, f := range change {
-		f(&spec)
-	}
-	_, _, err = b.store.Subscriptions.Put(t.Context(), topic, name, spec)
-	require.NoError(t, err)
+	b.Topic(t, topic)
+	b.Subscribe(t, topic, name, func(s *catalog.SubscriptionSpec) {
+		for _, f := range change {
+			f(s)
+		}
+	})
 }
 
 func (b *dashboard) pause(t *testing.T, topic, subscription string) {
 	t.Helper()
-	_, err := b.store.Holds.Pause(t.Context(), topic, subscription, nil)
+	_, err := b.System.Holds.Pause(t.Context(), topic, subscription, nil)
 	require.NoError(t, err)
 }
 
-// probation puts an event subscription in probation; next is the time until the next probe. probeJob is 0 if no probe
-// is in progress.
-func (b *dashboard) probation(t *testing.T, topic, subscription string, probeIn time.Duration, probeJob int) {
+func (b *dashboard) resume(t *testing.T, topic, subscription string) {
 	t.Helper()
-	_, err := b.pool.Exec(t.Context(),
-		`INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts)
-		SELECT $1::bigint, 'running', '{}', 'deliver', 'deliveries', 1, 1000 WHERE $1 > 0`, probeJob)
+	_, err := b.System.Holds.Resume(t.Context(), topic, subscription)
 	require.NoError(t, err)
-	tag, err := b.pool.Exec(t.Context(),
-		`INSERT INTO postrider_internal.probations (probation_key, endpoint_base_url, since,
-		    until, cause, step, failures_in_a_row, probe_job_id)
-		SELECT postrider_internal.probation_key(p.probation_scope, s.endpoint_hash, s.id), s.endpoint_base_url, now(),
-		       now() + $3::interval, 'Busy', 1, 10, nullif($4::bigint, 0)
-		  FROM postrider_internal.event_subscriptions s JOIN postrider_internal.topics t ON t.id = s.topic_id
-		  JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
-		 WHERE t.name = $1 AND s.name = $2
-		ON CONFLICT (probation_key) DO UPDATE SET since = excluded.since, until = excluded.until, cause = excluded.cause,
-		    step = excluded.step,
-		       probe_job_id = excluded.probe_job_id`, topic, subscription, probeIn, probeJob)
-	require.NoError(t, err)
-	require.Equal(t, int64(1), tag.RowsAffected())
 }
 
 func quoteJSON(t *testing.T, text string) string {
 	t.Helper()
-	var out json.RawMessage
 	out, err := json.Marshal(text)
 	require.NoError(t, err)
 	return string(out)
 }
-
-func ptr[T any](v T) *T { return &v }

@@ -1,7 +1,6 @@
 package web_test
 
 import (
-	"bytes"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -26,19 +25,13 @@ var internals = []string{
 // safeLog is a log for concurrent requests.
 type safeLog struct {
 	mu  sync.Mutex
-	buf bytes.Buffer
+	buf strings.Builder
 }
 
 func (l *safeLog) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.buf.Write(p)
-}
-
-func (l *safeLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
 }
 
 // requirePlainPages requests pages and forms concurrently. None may show internals, and at least so many must fail.
@@ -51,34 +44,28 @@ func requirePlainPages(t *testing.T, b *dashboard, least int, paths ...string) {
 		"/ui/deliveries/1/retry":                   {},
 		"/ui/topics/orders/delete":                 {"name": {"orders"}},
 	}
-	var group sync.WaitGroup
-	var mu sync.Mutex
-	failed := 0
-	check := func(what string, response *httptest.ResponseRecorder) {
-		mu.Lock()
-		defer mu.Unlock()
-		for _, text := range internals {
-			require.NotContains(t, response.Body.String(), text, what)
-		}
-		if response.Code >= 500 {
-			failed++
-			require.NotEqual(t, http.StatusInternalServerError, response.Code, what)
-		}
+	type page struct {
+		what     string
+		response *httptest.ResponseRecorder
 	}
+	pages := make(chan page, len(paths)+len(forms))
 	for _, path := range paths {
-		group.Go(func() { check(path, b.request(http.MethodGet, path)) })
+		go func() { pages <- page{path, b.request(http.MethodGet, path)} }()
 	}
 	for path, form := range forms {
-		group.Go(func() {
-			check("POST "+path, b.request(http.MethodPost, path, func(r *http.Request) {
-				r.Body = http.NoBody
-				r.PostForm, r.Form = form, form
-				r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-				r.Header.Set("Sec-Fetch-Site", "same-origin")
-			}))
-		})
+		go func() { pages <- page{"POST " + path, b.post(path, form)} }()
 	}
-	group.Wait()
+	failed := 0
+	for range cap(pages) {
+		p := <-pages
+		for _, text := range internals {
+			require.NotContains(t, p.response.Body.String(), text, p.what)
+		}
+		if p.response.Code >= 500 {
+			failed++
+			require.NotEqual(t, http.StatusInternalServerError, p.response.Code, p.what)
+		}
+	}
 	require.GreaterOrEqual(t, failed, least)
 }
 
@@ -87,8 +74,7 @@ func TestPagesDuringAnOutage(t *testing.T) {
 	t.Parallel()
 	log := &safeLog{}
 	b := setup(t, func(o *web.Options) { o.Logger = slog.New(slog.NewJSONHandler(log, nil)) })
-	require.NoError(t, b.store.Maintenance.EnsurePartitions(t.Context()))
-	b.subscribe(t, "orders", "billing")
+	b.hook(t)
 	b.insert(t, deadLetter{topic: "orders", subscription: "billing"})
 	paths := []string{
 		"/ui/", "/ui/problems", "/ui/events", "/ui/deliveries", "/ui/deliveries/1", "/ui/batches", "/ui/dead-letters",
@@ -97,20 +83,20 @@ func TestPagesDuringAnOutage(t *testing.T) {
 		"/ui/storage",
 		"/ui/audit", "/ui/subscriptions/new?topic=orders", "/ui/topics/orders/keys", "/ui/users", "/ui/keys",
 	}
-	conn, err := b.pool.Acquire(t.Context())
+	conn, err := b.Pool.Acquire(t.Context())
 	require.NoError(t, err)
 	_, err = conn.Exec(t.Context(),
 		`BEGIN; DO $$ BEGIN EXECUTE (SELECT 'LOCK TABLE ' || string_agg(format('%I.%I', schemaname, tablename), ', ')
 		FROM pg_tables WHERE schemaname = 'postrider_internal'); END $$`)
 	require.NoError(t, err)
 	requirePlainPages(t, b, 8, paths[:8]...) // each waits for its lock, and six at a time have a connection
-	require.Contains(t, log.String(), `"sqlstate":"55P03"`)
-	require.Contains(t, log.String(), `"error":"`)
+	require.Contains(t, log.buf.String(), `"sqlstate":"55P03"`)
+	require.Contains(t, log.buf.String(), `"error":"`)
 	_, err = conn.Exec(t.Context(), "ROLLBACK")
 	require.NoError(t, err)
 	conn.Release()
 
-	config := b.pool.Config().ConnConfig.Copy()
+	config := b.Pool.Config().ConnConfig.Copy()
 	name := config.Database
 	config.Database = "postgres"
 	other, err := pgx.ConnectConfig(t.Context(), config)
@@ -120,7 +106,7 @@ func TestPagesDuringAnOutage(t *testing.T) {
 	require.NoError(t, err)
 	_, err = other.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1", name)
 	require.NoError(t, err)
-	before := strings.Count(log.String(), "\n")
+	before := strings.Count(log.buf.String(), "\n")
 	requirePlainPages(t, b, 16, paths...)
-	require.Greater(t, strings.Count(log.String(), "\n"), before)
+	require.Greater(t, strings.Count(log.buf.String(), "\n"), before)
 }

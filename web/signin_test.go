@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,22 +15,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/access"
+	"postrider/internal/testnode"
 )
 
-const password = "twelve horses at least"
-
-// user creates a user who can sign in.
-func (b *dashboard) user(t *testing.T, name string, role access.Role) {
-	t.Helper()
-	_, err := b.store.Access.PutUser(t.Context(), name, access.UserSpec{Role: role, Password: ptr(password)})
-	require.NoError(t, err)
-}
+const password = testnode.Password
 
 // as creates a user, signs in and adds the cookie to requests.
 func (b *dashboard) as(t *testing.T, name string, role access.Role) func(*http.Request) {
 	t.Helper()
-	b.user(t, name, role)
-	return withCookie(t, b.post("/ui/sign-in", url.Values{"name": {name}, "password": {password}}))
+	b.NewUser(t, name, role)
+	return withCookie(t, b.signIn(name, password, ""))
+}
+
+func (b *dashboard) signIn(name, with, to string, change ...func(*http.Request)) *httptest.ResponseRecorder {
+	return b.post("/ui/sign-in", url.Values{"name": {name}, "password": {with}, "to": {to}}, change...)
 }
 
 // withCookie adds the session of a response to requests.
@@ -45,60 +44,61 @@ func withCookie(t *testing.T, response *httptest.ResponseRecorder) func(*http.Re
 	return nil
 }
 
+// Package access has which names and passwords are rejected.
 func TestFirstAdmin(t *testing.T) {
 	t.Parallel()
 	b := setup(t, withSignIn)
-	first := func(change func(url.Values)) *httptest.ResponseRecorder {
+	first := func(changes ...string) *httptest.ResponseRecorder {
 		form := url.Values{
 			"token": {token}, "name": {"ann"}, "password": {password}, "again": {password}, "to": {"/ui/dead-letters?topic=a"},
 		}
-		change(form)
-		return b.post("/ui/first-admin", form)
+		return b.post("/ui/first-admin", typed(form, changes...))
 	}
 	require.Equal(t, "/ui/sign-in?to=%2Fui%2Fdead-letters%3Ftopic%3Da",
 		b.request(http.MethodGet, "/ui/dead-letters?topic=a").Header().Get("Location"))
-	for name, row := range map[string]struct {
-		change func(url.Values)
-		status int
-		want   string
+	for _, row := range []struct {
+		changes []string
+		status  int
+		want    string
 	}{
-		"a wrong token":    {func(f url.Values) { f.Set("token", token+"x") }, 401, "The admin token is wrong"},
-		"no token":         {func(f url.Values) { f.Del("token") }, 401, "The admin token is wrong"},
-		"two passwords":    {func(f url.Values) { f.Set("again", password+"x") }, 400, "the two passwords differ"},
-		"a short password": {func(f url.Values) { f.Set("password", "short"); f.Set("again", "short") }, 400, "password"},
-		"a weak password": {
-			func(f url.Values) { f.Set("password", "password1234"); f.Set("again", "password1234") }, 400, "too easy to guess",
-		},
-		"a name of nothing": {func(f url.Values) { f.Set("name", " ") }, 400, "name"},
+		{[]string{"token", token + "x"}, 401, "The admin token is wrong"},
+		{[]string{"token", ""}, 401, "The admin token is wrong"},
+		{[]string{"again", password + "x"}, 400, "the two passwords differ"},
+		{[]string{"password", "password1234", "again", "password1234"}, 400, "too easy to guess"},
+		{[]string{"name", " "}, 400, "name"},
 	} {
-		response := first(row.change)
-		require.Equal(t, row.status, response.Code, name)
-		require.Contains(t, text(response.Body.String()), row.want, name)
+		response := first(row.changes...)
+		require.Equal(t, row.status, response.Code, row.changes)
+		require.Contains(t, text(response.Body.String()), row.want)
 		require.NotContains(t, response.Body.String(), token)
 		require.NotContains(t, response.Body.String(), password)
 	}
 	require.Equal(t, "0", b.value(t, "SELECT count(*) FROM postrider.users"))
 
-	response := first(func(url.Values) {})
+	response := first()
 	require.Equal(t, "/ui/dead-letters?topic=a", response.Header().Get("Location"))
-	in := withCookie(t, response)
-	require.Equal(t, http.StatusOK, b.request(http.MethodGet, "/ui/users", in).Code)
+	require.Equal(t, http.StatusOK, b.request(http.MethodGet, "/ui/users", withCookie(t, response)).Code)
 	require.Equal(t, "ann admin", b.value(t, "SELECT name || ' ' || role FROM postrider.users"))
-
-	again := first(func(f url.Values) { f.Set("name", "bob") })
+	again := first("name", "bob")
 	require.Equal(t, http.StatusConflict, again.Code)
 	require.Contains(t, text(again.Body.String()), "An admin exists already")
 	require.NotContains(t, b.request(http.MethodGet, "/ui/sign-in").Body.String(), `name="token"`)
 }
 
+// wrongTokens sends wrong admin tokens at the same time.
+func (b *dashboard) wrongTokens(n int) <-chan int {
+	codes := make(chan int, n)
+	for range n {
+		go func() { codes <- b.post("/ui/first-admin", url.Values{"token": {"x"}}).Code }()
+	}
+	return codes
+}
+
 func TestWrongAdminTokensAreDelayed(t *testing.T) {
 	t.Parallel()
 	b := setup(t, withSignIn)
-	responses := make(chan int, 40)
 	began := time.Now()
-	for range cap(responses) {
-		go func() { responses <- b.post("/ui/first-admin", url.Values{"token": {"x"}}).Code }()
-	}
+	responses := b.wrongTokens(40)
 	slowed := 0
 	for range cap(responses) {
 		code := <-responses
@@ -115,37 +115,29 @@ func TestWrongAdminTokensAreDelayed(t *testing.T) {
 func TestWrongAdminTokensDoNotDelayRightOne(t *testing.T) {
 	t.Parallel()
 	b := setup(t, withSignIn)
-	wrongTokens := make(chan int, 60)
-	for range cap(wrongTokens) {
-		go func() { wrongTokens <- b.post("/ui/first-admin", url.Values{"token": {"x"}}).Code }()
-	}
-	require.Equal(t, http.StatusTooManyRequests, <-wrongTokens, "the others are delayed or rejected")
+	responses := b.wrongTokens(60)
+	require.Equal(t, http.StatusTooManyRequests, <-responses, "the others are delayed or rejected")
 	form := url.Values{"token": {token}, "name": {"ann"}, "password": {password}, "again": {password}}
 	require.Equal(t, http.StatusSeeOther, b.post("/ui/first-admin", form).Code)
-	for range cap(wrongTokens) - 1 {
-		<-wrongTokens
+	for range cap(responses) - 1 {
+		<-responses
 	}
 }
 
 func TestSessions(t *testing.T) {
 	t.Parallel()
 	b := setup(t, withSignIn)
-	b.user(t, "ann", access.RoleViewer)
-	signIn := func(name, with, to string, change ...func(*http.Request)) *httptest.ResponseRecorder {
-		return b.post("/ui/sign-in", url.Values{"name": {name}, "password": {with}, "to": {to}}, change...)
-	}
-	for _, row := range [][2]string{
-		{"ann", "wrong"}, {"ann", ""}, {"missing", password}, {"", ""}, {"ann", password + " "},
-	} {
-		response := signIn(row[0], row[1], "")
+	b.NewUser(t, "ann", access.RoleViewer)
+	for _, row := range [][2]string{{"ann", "wrong"}, {"missing", password}, {"", ""}} {
+		response := b.signIn(row[0], row[1], "")
 		require.Equal(t, http.StatusUnauthorized, response.Code)
 		require.Contains(t, response.Body.String(), "The name or the password is wrong")
 		require.Empty(t, response.Header().Values("Set-Cookie"))
 	}
-	foreign := signIn("ann", password, "", func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") })
-	require.Equal(t, http.StatusForbidden, foreign.Code, "another site cannot sign a user in")
+	require.Equal(t, http.StatusForbidden, b.signIn("ann", password, "", sentFrom("cross-site")).Code,
+		"another site cannot sign a user in")
 
-	response := signIn("ann", password, "")
+	response := b.signIn("ann", password, "")
 	require.Regexp(t, `^__Host-postrider=[^;]{43,}; Path=/; Max-Age=604800; HttpOnly; Secure; SameSite=Lax$`,
 		response.Header().Get("Set-Cookie"))
 	first := withCookie(t, response)
@@ -153,10 +145,10 @@ func TestSessions(t *testing.T) {
 	require.Equal(t, http.StatusOK, page.Code)
 	require.Contains(t, page.Body.String(), `<body class="viewer">`)
 
-	second := withCookie(t, signIn("ann", password, "", first))
+	second := withCookie(t, b.signIn("ann", password, "", first))
 	require.Equal(t, http.StatusSeeOther, b.request(http.MethodGet, "/ui/", first).Code,
 		"the previous session of the browser has ended")
-	require.Equal(t, "1", b.value(t, "SELECT count(*) FROM postrider_internal.sessions"))
+	require.Equal(t, 1, b.Sessions(t, ""))
 	require.Equal(t, http.StatusSeeOther, b.request(http.MethodGet, "/ui/sign-in", second).Code,
 		"a signed-in user is redirected")
 
@@ -165,7 +157,7 @@ func TestSessions(t *testing.T) {
 		require.Equal(t, "/ui/sign-in?done=signed-out", response.Header().Get("Location"))
 		require.Contains(t, response.Header().Get("Set-Cookie"), "__Host-postrider=; Path=/; Max-Age=0")
 	}
-	require.Equal(t, "0", b.value(t, "SELECT count(*) FROM postrider_internal.sessions"))
+	require.Zero(t, b.Sessions(t, ""))
 	require.Equal(t, http.StatusSeeOther, b.request(http.MethodGet, "/ui/", second).Code)
 	require.Equal(t, http.StatusUnauthorized,
 		b.request(http.MethodGet, "/ui/", second, func(r *http.Request) { r.Header.Set("Hx-Request", "true") }).Code,
@@ -181,14 +173,11 @@ func TestRefreshDoesNotExtendSession(t *testing.T) {
 	age := func() {
 		t.Helper()
 		ages++
-		b.user(t, fmt.Sprint("other", ages), access.RoleViewer) // with which this node forgets what it has found of sessions
-		_, err := b.pool.Exec(t.Context(),
-			"UPDATE postrider_internal.sessions SET last_seen_at = now() - interval '11 hours'")
-		require.NoError(t, err)
+		b.NewUser(t, fmt.Sprint("other", ages), access.RoleViewer) // with which this node forgets what it found of sessions
+		b.Exec(t, "UPDATE postrider_internal.sessions SET last_seen_at = now() - interval '11 hours'")
 	}
-	const alive = "SELECT count(*) FROM postrider_internal.sessions WHERE last_seen_at > now() - interval '1 minute'"
+	const alive = "last_seen_at > now() - interval '1 minute'"
 	refreshed := func(r *http.Request) { r.Header.Set("Hx-Request", "true") }
-	streamed := func(r *http.Request) { r.Header.Set("Accept", "text/event-stream") }
 	request := func(method, path string, change ...func(*http.Request)) {
 		t.Helper()
 		require.Equal(t, http.StatusOK, b.request(method, path, append(change, ann)...).Code)
@@ -197,94 +186,84 @@ func TestRefreshDoesNotExtendSession(t *testing.T) {
 		"the page exists")
 	age()
 	request(http.MethodGet, "/ui/", refreshed)
-	request(http.MethodHead, "/ui/tail/stream", streamed)
-	require.Equal(t, "0", b.value(t, alive))
+	request(http.MethodHead, "/ui/tail/stream", func(r *http.Request) { r.Header.Set("Accept", "text/event-stream") })
+	require.Zero(t, b.Sessions(t, alive))
 	request(http.MethodGet, "/ui/")
-	require.Equal(t, "1", b.value(t, alive), "a page view extends the session")
+	require.Equal(t, 1, b.Sessions(t, alive), "a page view extends the session")
 
 	root := b.as(t, "root", access.RoleAdmin)
-	b.subscribe(t, "orders", "billing")
+	b.hook(t)
 	age()
 	typed := b.post("/ui/topics/orders/publish", url.Values{"preview": {"1"}}, root, refreshed)
 	require.Equal(t, http.StatusOK, typed.Code, typed.Body)
-	require.Equal(t, "1", b.value(t, alive), "form input extends the session")
+	require.Equal(t, 1, b.Sessions(t, alive), "form input extends the session")
 }
 
 func TestSignInRedirectsOnlyToDashboard(t *testing.T) {
 	t.Parallel()
 	b := setup(t, withSignIn)
-	b.user(t, "ann", access.RoleViewer)
-	for to, want := range map[string]string{
-		"/ui/events?topic=a":         "/ui/events?topic=a",
-		"":                           "/ui/",
-		"/v1/topics":                 "/ui/",
-		"https://example.com/ui/":    "/ui/",
-		"//example.com/ui/":          "/ui/",
-		`/\example.com/ui/`:          "/ui/",
-		`/ui/\example.com`:           "/ui/",
-		"/ui/../v1":                  "/ui/",
-		"/ui/%2e%2e/v1":              "/ui/",
-		"javascript:alert(1)":        "/ui/",
-		"/ui/events\r\nSet-Cookie:x": "/ui/",
+	b.NewUser(t, "ann", access.RoleViewer)
+	require.Equal(t, "/ui/events?topic=a",
+		b.signIn("ann", password, "/ui/events?topic=a").Header().Get("Location"))
+	for _, to := range []string{
+		"", "/v1/topics", "https://example.com/ui/", "//example.com/ui/", `/\example.com/ui/`, `/ui/\example.com`,
+		"/ui/../v1", "/ui/%2e%2e/v1", "javascript:alert(1)", "/ui/events\r\nSet-Cookie:x",
 	} {
-		response := b.post("/ui/sign-in", url.Values{"name": {"ann"}, "password": {password}, "to": {to}})
-		require.Equal(t, want, response.Header().Get("Location"), to)
+		require.Equal(t, "/ui/", b.signIn("ann", password, to).Header().Get("Location"), to)
 	}
 }
 
 func TestPasswordGuessesAreLimited(t *testing.T) {
 	t.Parallel()
 	b := setup(t, withSignIn)
-	b.user(t, "ann", access.RoleAdmin)
+	b.NewUser(t, "ann", access.RoleAdmin)
 	var last *httptest.ResponseRecorder
 	for range 14 {
-		last = b.post("/ui/sign-in", url.Values{"name": {"ann"}, "password": {"wrong wrong wrong"}})
+		last = b.signIn("ann", "wrong wrong wrong", "")
 	}
 	require.Equal(t, http.StatusTooManyRequests, last.Code)
 	require.Contains(t, text(last.Body.String()), "Too many wrong passwords. Try again in")
-	require.Equal(t, http.StatusTooManyRequests,
-		b.post("/ui/sign-in", url.Values{"name": {"ann"}, "password": {password}}).Code)
+	require.Equal(t, http.StatusTooManyRequests, b.signIn("ann", password, "").Code)
 }
 
 // formPath is the path of a configuration form.
 var formPath = regexp.MustCompile(`/(new|new-topic|edit|keys|delete|publish)$`)
 
+// roleFor is the role that a route requires; "" if the test does not request it.
+func roleFor(method, path string) access.Role {
+	begins := func(prefixes ...string) bool {
+		return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(path, prefix) })
+	}
+	switch {
+	case strings.HasSuffix(path, "*"), path == "/ui", strings.HasSuffix(path, "/stream"),
+		begins("/ui/static/", "/ui/sign-in", "/ui/first-admin", "/ui/sign-out", "/ui/account/"):
+		return ""
+	case begins("/ui/query", "/ui/dead-letters/:id/repair"):
+		return access.RoleOperator
+	case begins("/ui/users", "/ui/api-keys"), formPath.MatchString(path):
+		return access.RoleAdmin
+	case begins("/ui/columns"): // each role chooses columns
+		return access.RoleViewer
+	case method == http.MethodPost, strings.HasSuffix(path, "/test"):
+		return access.RoleOperator
+	default:
+		return access.RoleViewer
+	}
+}
+
 // Each role requests every page and form.
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	b := setup(t, withSignIn)
-	b.subscribe(t, "orders", "billing")
+	b.hook(t)
 	roles := map[access.Role]func(*http.Request){}
 	for _, role := range []access.Role{access.RoleViewer, access.RoleOperator, access.RoleAdmin} {
 		roles[role] = b.as(t, string(role), role)
 	}
-	admins := []string{"/ui/users", "/ui/api-keys"}
-	own := []string{"/ui/sign-in", "/ui/first-admin", "/ui/sign-out", "/ui/account/"}
-	workbench := []string{"/ui/query", "/ui/dead-letters/:id/repair"}
-	begins := func(path string, list []string) bool {
-		for _, prefix := range list {
-			if strings.HasPrefix(path, prefix) {
-				return true
-			}
-		}
-		return false
-	}
 	requests := 0
 	for _, route := range b.echo.Routes() {
-		if strings.HasSuffix(route.Path, "*") || strings.HasPrefix(route.Path, "/ui/static/") || route.Path == "/ui" ||
-			begins(route.Path, own) {
-			continue
-		}
-		needed := access.RoleViewer
-		switch {
-		case begins(route.Path, workbench):
-			needed = access.RoleOperator
-		case begins(route.Path, admins), formPath.MatchString(route.Path):
-			needed = access.RoleAdmin
-		case begins(route.Path, []string{"/ui/columns"}): // each role chooses columns
-		case route.Method == http.MethodPost, strings.HasSuffix(route.Path, "/test"):
-			needed = access.RoleOperator
-		case route.Method != http.MethodGet && route.Method != http.MethodPost || strings.HasSuffix(route.Path, "/stream"):
+		needed := roleFor(route.Method, route.Path)
+		if needed == "" || route.Method != http.MethodGet && route.Method != http.MethodPost {
 			continue
 		}
 		for role, in := range roles {
@@ -298,7 +277,7 @@ func TestRoles(t *testing.T) {
 			require.Equal(t, !role.Allows(needed), rejected, "%s %s as %s: %d", route.Method, route.Path, role, response.Code)
 			if rejected {
 				why := "This requires the role " + string(needed)
-				if begins(route.Path, []string{"/ui/query"}) {
+				if strings.HasPrefix(route.Path, "/ui/query") {
 					why = "You may not run queries"
 				}
 				require.Contains(t, text(response.Body.String()), why)
@@ -309,99 +288,89 @@ func TestRoles(t *testing.T) {
 	require.Greater(t, requests, 100)
 }
 
+// Admins add, change and remove users. Package access has what is rejected and what ends sessions.
 func TestUsers(t *testing.T) {
 	t.Parallel()
 	b := setup(t, withSignIn)
-	root := b.as(t, "root", access.RoleAdmin)
-	do := func(path string, form url.Values, who func(*http.Request)) *httptest.ResponseRecorder {
-		return b.post(path, form, who)
+	root, ann := b.as(t, "root", access.RoleAdmin), func(*http.Request) {}
+	change := func(status int, path string, fields ...string) (page string) {
+		t.Helper()
+		response := b.post("/ui/users/"+path, typed(url.Values{}, fields...), root)
+		require.Equal(t, status, response.Code, fields)
+		return response.Body.String()
 	}
-	require.Equal(t, http.StatusSeeOther,
-		do("/ui/users/add", url.Values{"name": {"ann"}, "role": {"viewer"}, "password": {password}}, root).Code)
-	require.Equal(t, http.StatusConflict,
-		do("/ui/users/add", url.Values{"name": {"ann"}, "role": {"viewer"}, "password": {password}}, root).Code)
-	rejected := do("/ui/users/add", url.Values{"name": {"<b>"}, "role": {"king"}, "password": {"short"}}, root)
-	require.Equal(t, http.StatusBadRequest, rejected.Code)
-	require.Contains(t, rejected.Body.String(), `value="&lt;b&gt;"`, "what was typed is there still")
+	requests := func(status int, path string) (page string) {
+		t.Helper()
+		response := b.request(http.MethodGet, path, ann)
+		require.Equal(t, status, response.Code, path)
+		return response.Body.String()
+	}
+	change(303, "add", "name", "ann", "role", "viewer", "password", password)
+	change(409, "add", "name", "ann", "role", "viewer", "password", password)
+	require.Contains(t, change(400, "add", "name", "<b>", "role", "king", "password", "short"), `value="&lt;b&gt;"`,
+		"what was typed is there still")
+	ann = withCookie(t, b.signIn("ann", password, ""))
+	require.NotContains(t, requests(200, "/ui/audit"), `href="/ui/query"`)
+	requests(403, "/ui/query")
+	change(303, "ann/change", "change", "allow-queries")
+	require.Contains(t, requests(200, "/ui/audit"), `<body class="viewer queries">`)
+	require.Contains(t, requests(200, "/ui/query"), `href="/ui/query"`, "the menu")
+	change(303, "ann/change", "change", "role", "role", "operator")
+	requests(303, "/ui/") // a new role ends the session
+	change(303, "ann/change", "change", "disable")
+	require.Equal(t, http.StatusUnauthorized, b.signIn("ann", password, "").Code)
+	change(303, "ann/change", "change", "enable")
+	require.Contains(t, change(400, "ann/change", "change", "password", "password", "ann-postrider"), "too easy to guess")
 
-	ann := withCookie(t, b.post("/ui/sign-in", url.Values{"name": {"ann"}, "password": {password}}))
-	require.Equal(t, http.StatusForbidden, b.request(http.MethodGet, "/ui/query", ann).Code)
-	require.Equal(t, http.StatusSeeOther,
-		do("/ui/users/ann/change", url.Values{"change": {"allow-queries"}}, root).Code)
-	require.Equal(t, http.StatusOK, b.request(http.MethodGet, "/ui/query", ann).Code)
-	require.Equal(t, http.StatusSeeOther,
-		do("/ui/users/ann/change", url.Values{"change": {"role"}, "role": {"operator"}}, root).Code)
-	require.Equal(t, http.StatusSeeOther, b.request(http.MethodGet, "/ui/", ann).Code, "a new role ends the session")
-	require.Equal(t, http.StatusSeeOther, do("/ui/users/ann/change", url.Values{"change": {"disable"}}, root).Code)
-	require.Equal(t, http.StatusUnauthorized,
-		b.post("/ui/sign-in", url.Values{"name": {"ann"}, "password": {password}}).Code)
-	require.Equal(t, http.StatusSeeOther, do("/ui/users/ann/change", url.Values{"change": {"enable"}}, root).Code)
-	require.Contains(t,
-		do("/ui/users/ann/change", url.Values{"change": {"password"}, "password": {"ann-postrider"}}, root).Body.String(),
-		"too easy to guess")
 	const fresh = "an entirely new one"
-	ann = withCookie(t, b.post("/ui/sign-in", url.Values{"name": {"ann"}, "password": {password}}))
-	wrong := b.post("/ui/account/password", url.Values{"old": {"x"}, "password": {fresh}, "again": {fresh}}, ann)
-	require.Equal(t, http.StatusForbidden, wrong.Code)
-	require.Equal(t, http.StatusSeeOther,
-		b.post("/ui/account/password", url.Values{"old": {password}, "password": {fresh}, "again": {fresh}}, ann).Code)
-	require.Equal(t, http.StatusSeeOther, b.request(http.MethodGet, "/ui/", ann).Code, "a new session")
-	withCookie(t, b.post("/ui/sign-in", url.Values{"name": {"ann"}, "password": {fresh}}))
-
-	last := do("/ui/users/root/change", url.Values{"change": {"role"}, "role": {"viewer"}}, root)
-	require.Equal(t, http.StatusConflict, last.Code)
-	require.Contains(t, text(last.Body.String()), "the last enabled admin")
-	require.Equal(t, http.StatusSeeOther, do("/ui/users/ann/remove", nil, root).Code)
-	require.Equal(t, "1", b.value(t, "SELECT count(*) FROM postrider.users"))
+	ann = withCookie(t, b.signIn("ann", password, ""))
+	for _, old := range []string{"x", password} {
+		form := url.Values{"old": {old}, "password": {fresh}, "again": {fresh}}
+		require.Equal(t, old == password, b.post("/ui/account/password", form, ann).Code == http.StatusSeeOther)
+	}
+	requests(303, "/ui/") // a new session
+	withCookie(t, b.signIn("ann", fresh, ""))
+	require.Contains(t, text(change(409, "root/change", "change", "role", "role", "viewer")), "the last enabled admin")
+	change(303, "ann/remove")
 	require.Equal(t, "user:root 192.0.2.1",
 		b.value(t, "SELECT actor || ' ' || host(address::inet) FROM postrider.audit WHERE action = 'user_deleted'"))
 }
 
-func TestAPIKeys(t *testing.T) {
+// API keys of the installation, and those of a user, are shown once.
+func TestKeys(t *testing.T) {
 	t.Parallel()
 	b := setup(t, withSignIn)
-	root := b.as(t, "root", access.RoleAdmin)
+	root, anna := b.as(t, "root", access.RoleAdmin), b.as(t, "anna", access.RoleOperator)
 	created := b.post("/ui/api-keys/create", url.Values{"name": {"billing"}, "scope": {"read"}, "days": {"30"}}, root)
 	require.Equal(t, http.StatusOK, created.Code, created.Body)
-	key := between(created.Body.String(), "prk_", "<")
-	require.NotEmpty(t, key)
-	require.NotContains(t, b.request(http.MethodGet, "/ui/api-keys", root).Body.String(), key, "it is shown once")
-	require.Equal(t, http.StatusBadRequest,
-		b.post("/ui/api-keys/create", url.Values{"name": {"x y"}, "scope": {"king"}, "days": {"soon"}}, root).Code)
-	require.Equal(t, http.StatusConflict,
-		b.post("/ui/api-keys/create", url.Values{"name": {"billing"}, "scope": {"read"}}, root).Code)
+	list := func() string { return b.request(http.MethodGet, "/ui/api-keys", root).Body.String() }
+	require.NotContains(t, list(), keyIn(t, created), "it is shown once")
+	taken := b.post("/ui/api-keys/create", url.Values{"name": {"billing"}, "scope": {"read"}}, root)
+	require.Equal(t, http.StatusConflict, taken.Code)
 	require.Equal(t, http.StatusSeeOther, b.post("/ui/api-keys/billing/revoke", nil, root).Code)
-	require.Contains(t, b.request(http.MethodGet, "/ui/api-keys", root).Body.String(), "revoked")
+	require.Contains(t, list(), "revoked")
 	require.Equal(t, http.StatusNotFound, b.post("/ui/api-keys/missing/revoke", nil, root).Code)
-}
 
-func TestPersonalKeys(t *testing.T) {
-	t.Parallel()
-	b := setup(t, withSignIn)
-	anna := b.as(t, "anna", access.RoleOperator)
-	created := b.post("/ui/account/keys/create",
-		url.Values{"machine": {"bastion"}, "role": {"viewer"}, "days": {"7"}}, anna)
-	require.Equal(t, http.StatusOK, created.Code, created.Body)
-	_, err := b.store.Access.APIKeyOf(t.Context(), "prk_"+between(created.Body.String(), "prk_", "<"))
+	const create = "/ui/account/keys/create"
+	created = b.post(create, url.Values{"machine": {"bastion"}, "role": {"viewer"}, "days": {"7"}}, anna)
+	key, err := b.System.Access.APIKeyOf(t.Context(), keyIn(t, created))
 	require.NoError(t, err)
-	keys, err := b.store.Access.PersonalKeys(t.Context(), "anna")
-	require.NoError(t, err)
-	require.Len(t, keys, 1)
-	require.Equal(t, 7*24*time.Hour, keys[0].ExpiresAt.Sub(keys[0].CreatedAt))
-	require.Contains(t, b.request(http.MethodGet, "/ui/account", anna).Body.String(), "bastion")
-	rejected := b.post("/ui/account/keys/create",
-		url.Values{"machine": {"kept"}, "role": {"viewer"}, "days": {"91"}}, anna)
+	account := func() string { return b.request(http.MethodGet, "/ui/account", anna).Body.String() }
+	require.Contains(t, account(), "bastion")
+	rejected := b.post(create, url.Values{"machine": {"kept"}, "role": {"viewer"}, "days": {"91"}}, anna)
 	require.Equal(t, http.StatusBadRequest, rejected.Code)
 	require.Contains(t, rejected.Body.String(), "days must be a whole number from 1 to 90")
 	require.Contains(t, rejected.Body.String(), `value="kept"`)
-	require.Equal(t, http.StatusSeeOther, b.post("/ui/account/keys/"+keys[0].Name+"/revoke", nil, anna).Code)
-	require.NotContains(t, b.request(http.MethodGet, "/ui/account", anna).Body.String(), "bastion")
+	require.Equal(t, http.StatusSeeOther, b.post("/ui/account/keys/"+key.Name+"/revoke", nil, anna).Code)
+	require.NotContains(t, account(), "bastion")
 }
 
-func between(text, from, to string) string {
-	_, rest, _ := strings.Cut(text, from)
-	inner, _, _ := strings.Cut(rest, to)
-	return inner
+// keyIn is the new key that a page shows.
+func keyIn(t *testing.T, page *httptest.ResponseRecorder) string {
+	t.Helper()
+	key := regexp.MustCompile(`prk_[^<"]+`).FindString(page.Body.String())
+	require.NotEmpty(t, key)
+	return key
 }
 
 // Without a session only small forms are read, and none is written to disk.
@@ -438,7 +407,7 @@ func TestTailEndsWithTheSession(t *testing.T) {
 	require.NoError(t, err)
 	defer response.Body.Close()
 	require.Equal(t, http.StatusOK, response.StatusCode)
-	require.NoError(t, b.store.Access.DeleteUser(t.Context(), "ann"))
+	require.NoError(t, b.System.Access.DeleteUser(t.Context(), "ann"))
 	_, err = io.ReadAll(response.Body) // blocks while the stream is open
 	require.NoError(t, err)
 }

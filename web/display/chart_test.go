@@ -50,15 +50,11 @@ func TestLatencyChartHasGaps(t *testing.T) {
 
 func TestRangeOf(t *testing.T) {
 	t.Parallel()
-	for value, want := range map[string]string{"": "1h", "1h": "1h", "24h": "24h", "7d": "7d"} {
-		q := filterWith("range", value)
-		require.Equal(t, want, RangeOf(q).Name)
-		require.NoError(t, q.Err)
-	}
 	q := filterWith("range", "8d")
 	require.Equal(t, "1h", RangeOf(q).Name)
 	require.ErrorIs(t, q.Err, ErrQuery)
 	for _, r := range chartRanges {
+		require.Equal(t, r.Name, RangeOf(filterWith("range", r.Name)).Name)
 		require.Zero(t, r.Span%r.Step, r.Name)
 		require.NotEmpty(t, r.Each)
 	}
@@ -84,4 +80,34 @@ func TestSparkShowsSingleFailure(t *testing.T) {
 	s := SparkOf([]int64{0, 10_000}, []int64{1, 0})
 	require.Equal(t, []bar{{X: 0, GoodY: 20, Good: 0, BadY: 18, Bad: 2}, {X: 5, GoodY: 2, Good: 18, BadY: 2}}, s.Bars)
 	require.Equal(t, "10,000 succeeded, 1 failed", s.Text)
+}
+
+func TestStorageGroups(t *testing.T) {
+	t.Parallel()
+	today := time.Date(2026, 3, 10, 0, 0, 0, 0, time.UTC)
+	groups := StorageGroupsOf(&query.Storage{
+		Today: today,
+		Partitions: []query.Partition{
+			{Parent: "delivery_attempts", Day: today.AddDate(0, 0, 1), Bytes: 1, Rows: -1},
+			{Parent: "delivery_attempts", Day: today, Bytes: 10, Rows: 100},
+			{Parent: "delivery_attempts", Day: today.AddDate(0, 0, -1), Bytes: 20, Rows: 200},
+			{Parent: "delivery_history", Day: today, Bytes: 5, Rows: 7},
+		},
+		Tables: []query.TableSize{
+			{Name: "river_job", Bytes: 3, Rows: -1}, {Name: "deliveries", Bytes: 2, Rows: 1}, {Name: "users", Bytes: 1},
+		},
+	}, map[string]int{"delivery_attempts": 2})
+	var names []string
+	for _, g := range groups {
+		names = append(names, g.Name)
+	}
+	require.Equal(t, []string{"Deliveries", "Attempts", "Jobs", "Other"}, names)
+	require.Equal(t, int64(7), groups[0].Bytes)
+	require.Equal(t, int64(8), groups[0].Rows)
+	attempts := groups[1]
+	require.Equal(t, int64(31), attempts.Bytes)
+	require.Equal(t, int64(300), attempts.Rows)
+	require.Equal(t, 1, attempts.Partitioned[0].Ahead)
+	require.Equal(t, today.AddDate(0, 0, -1), *attempts.Partitioned[0].Oldest)
+	require.Equal(t, today.AddDate(0, 0, 2), attempts.Partitioned[0].Dropped)
 }
