@@ -54,7 +54,6 @@ func TestApply(t *testing.T) {
 	} {
 		require.Contains(t, changed, line)
 	}
-	apply(0, "--dry-run")
 	text = strings.Replace(text, "policy: applied, maxDeliveryAttempts: 6", "policy: applied, maxDeliveryAttempts: 10", 1)
 	text = strings.Replace(text, "topic: applied, name: two",
 		"topic: applied, name: two, labels: [x], maxEventsPerBatch: 9999", 1)
@@ -63,12 +62,6 @@ func TestApply(t *testing.T) {
 	require.Contains(t, mistakes, "subscription applied/one: retryPolicy.maxDeliveryAttempts must be between 1 and 9")
 	require.Contains(t, mistakes, "subscription applied/two: maxEventsPerBatch must be between 1 and 5000")
 	require.Empty(t, h.object("subscription", "show", "applied", "two")["labels"])
-
-	text = "topics: [{name: Applied}]\nsubscriptions: [{topic: applied, name: ONE, endpointUrl: https://example.com}]"
-	mistakes = apply(1, "--yes")
-	require.Contains(t, mistakes,
-		`topic Applied: the name conflicts with "applied": names must not differ only in letter case`)
-	require.Contains(t, mistakes, `subscription applied/ONE: event subscription "ONE" cannot be created: "one" exists`)
 }
 
 // apply does not overwrite changes of other clients since the comparison.

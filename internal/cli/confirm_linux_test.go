@@ -38,18 +38,14 @@ func onTerminal(t *testing.T, reply string, args ...string) (code int, shown str
 // Verbs that cannot be undone say what will be lost, and do it only after yes; without a terminal they require --yes.
 func TestIrreversibleVerbsRequireConfirmation(t *testing.T) {
 	t.Parallel()
-	h := newHost(t)
+	h, key := billing(t)
 	h.topic("empty")
-	key := h.topic("orders")
-	h.subscribe("orders", "billing", "http://127.0.0.1:1/")
 	h.publish("orders", key, cloudEvent("1"))
 	ids := h.deadLetters(3)
 	event := one[string](h, "SELECT system_id::text FROM postrider.events")
 	key = h.topic("parcels")
-	h.subscribe("parcels", "depot", "http://127.0.0.1:1/")
-	for i := range 3 {
-		h.publish("parcels", key, cloudEvent(fmt.Sprint(i)))
-	}
+	h.subscribe("parcels", "depot", "")
+	h.publish("parcels", key, cloudEvent("1"), cloudEvent("2"), cloudEvent("3"))
 	delivery := one[string](h, "SELECT min(delivery_id)::text FROM postrider.deliveries WHERE topic = 'parcels'")
 	h.manage(http.StatusCreated, http.MethodPut, "/v1/policies/mine", `{"stepsInSeconds":[1]}`)
 	for _, row := range []struct{ args, prompt, count, gone string }{
@@ -86,7 +82,6 @@ func TestIrreversibleVerbsRequireConfirmation(t *testing.T) {
 		"WHERE kind = 'cancel' AND (filter ->> 'created_until')::timestamptz <= created_at"), "later ones are not canceled")
 	code, shown := onTerminal(t, "y", h.reached([]string{"topic", "delete", "empty"})...)
 	require.Equal(t, 1, code)
-	require.Contains(t, shown, `topic "empty" does not exist`)
 	require.NotContains(t, shown, "[y/N]", "no prompt for what does not exist")
 }
 
@@ -102,10 +97,7 @@ func TestPurgeIsLimitedToWhatWasCounted(t *testing.T) {
 		{"--all", `{"matched":2,"atLeast":false}`, time.Time{}, 2.0},
 		{"--all", `{"matched":2,"atLeast":true}`, time.Time{}, nil},
 		{"--topic orders --until 2100-01-01", `{"matched":2,"atLeast":false}`, time.Time{}, 2.0},
-		{
-			"--until 2026-01-01 --expected-count 3", `{"matched":2,"atLeast":false}`,
-			time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), 3.0,
-		},
+		{"--until 2026-01-01 --expected-count 3", `{"matched":2}`, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), 3.0},
 	} {
 		var requests []map[string]any
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

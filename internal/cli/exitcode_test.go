@@ -1,53 +1,99 @@
 package cli_test
 
 import (
-	"encoding/json"
+	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 )
 
-// The exit codes of docs/guides/command-line.md: 0 done, 1 failed or not found, 2 wrong usage.
+// The exit codes of docs/guides/command-line.md: 0 done, 1 failed or not found, 2 wrong usage. Errors name the mistake.
 func TestExitCodes(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	h.topic("orders")
-	for code, lines := range map[int][]string{
+	const missing = "0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60"
+	const none, erase = `topic "orders" has no event subscription "none"`, "name either an event, or --topic and --subject"
+	for code, rows := range map[int]map[string]string{ // what is printed, and the lines that print it
 		0: {
-			"topic list", "topic show orders", "subscription list", "event list --from 1h --to 10m",
-			"delivery list --from 2026-11-20", "batch list", "deadletter list",
-			"operation list", "audit list --until 7d", "policy list", "policy show ga-2021",
-			"deadletter purge --all --dry-run",
-			"deadletter export --from 1d12h", "topic create parcels", "topic delete parcels --yes",
+			"": "topic list; topic show orders; subscription list; event list --from 1h --to 10m; " +
+				"delivery list --from 2026-11-20; batch list; deadletter list; operation list; audit list --until 7d; " +
+				"policy list; policy show ga-2021; deadletter purge --all --dry-run; deadletter export --from 1d12h; " +
+				"topic create parcels; topic delete parcels --yes",
 		},
 		1: {
-			"topic show none", "topic delete none --yes", "subscription show orders none",
-			"subscription delete orders none --yes", "subscription pause orders none",
-			"event show " + zeroID, "event erase --yes " + zeroID, "delivery show 7", "delivery cancel 7 --yes",
-			"batch show 7",
-			"deadletter show " + zeroID,
-			"deadletter purge --yes " + zeroID, "deadletter redeliver " + zeroID, "deadletter cancel " + zeroID,
-			"operation show " + zeroID, "policy show none",
-			"policy delete none --yes", "policy delete ga-2021 --yes",
-			"topic list --url http://127.0.0.1:1", "topic create x", "deadletter events orders none --from 1h",
+			none: "subscription show orders none; subscription delete orders none --yes; " +
+				"subscription pause orders none; deadletter events orders none --from 1h",
+			`topic "none" does not exist`:        "topic show none; topic delete none --yes",
+			`retry policy "none" does not exist`: "policy show none; policy delete none --yes; policy explain none",
+			`dead letter "` + missing + `" does not exist`: "deadletter show " + missing +
+				"; deadletter purge --yes " + missing,
+			`operation "` + missing + `" does not exist`: "deadletter cancel " + missing + "; operation show " + missing,
+			"does not exist": "event show " + missing + "; event erase --yes " + missing +
+				"; deadletter redeliver " + missing,
+			"delivery 7 does not exist":               "delivery show 7; delivery cancel 7 --yes",
+			"batch 7 does not exist":                  "batch show 7",
+			"built in and never changes":              "policy delete ga-2021 --yes",
+			"topic is required with subscription":     "deadletter redeliver --all --to-subscription none",
+			"must be 3 to 64 characters":              "topic create x",
+			"no such file":                            "deadletter export -o " + t.TempDir() + "/missing/file",
+			"check that the service is running":       "topic list --url http://127.0.0.1:1",
+			"set POSTRIDER_API_KEY or pass --api-key": "topic list --api-key wrong",
+			"does not use TLS: use http://":           "topic list --url " + strings.Replace(h.url, "http:", "https:", 1),
 		},
 		2: {
-			"topic", "topic list --loud", "topic list -o xml", "event list --limit 0", "event list --from soon",
-			"event list --from 1h --to 2h", "event show 7",
-			"delivery show x", "delivery list --state dead", "deadletter purge", "deadletter purge " + zeroID,
-			"deadletter show x", "event erase " + zeroID, "delivery cancel 7",
-			"topic delete orders", "subscription delete orders billing", "policy delete mine",
-			"topic list --url orders:1",
-			"policy put mine -f nowhere.json", "tail --subscription billing",
+			"add --yes": "topic delete orders; policy delete mine; delivery cancel 7; deadletter purge " + missing +
+				"; event erase " + missing,
+			"unknown flag --loud":     "topic list --loud",
+			"--output must be one of": "topic list -o xml",
+			"not a URL":               "topic list --url orders:1; topic list --url ftp://x",
+			"no such file": "topic list --ca-file /none; policy put mine -f /none; publish orders /none; " +
+				"apply -f /none",
+			"--file":                   "policy put mine",
+			"must be 1 to 10000":       "event list --limit 0; audit list --limit 10001",
+			"must be an age":           "event list --from soon",
+			"must be before --until":   "event list --from 1h --to 2h",
+			"not the system id of an ": "event show 7",
+			erase: "event erase --yes; event erase --yes --topic orders; " +
+				"event erase --yes --topic orders " + missing,
+			"must be one of":                 "delivery list --state dead; batch list --state dead",
+			"not the id of an operation":     "operation show x",
+			"not the id of a dead letter":    "deadletter show x",
+			"choose deliveries with one of":  "delivery cancel",
+			"are for many deliveries":        "delivery cancel 1 --rate 5",
+			"choose dead letters with ids":   "deadletter purge",
+			"use either ids or filters":      "deadletter purge --topic orders " + missing,
+			"--rate -1: must be 1 or more":   "deadletter purge --all --rate=-1",
+			"require a filter or":            "deadletter purge --dry-run " + missing,
+			"requires --to-subscription":     "deadletter redeliver --all --to-topic orders",
+			"must begin with file://":        "deadletter export -o gs://bucket/x",
+			"must name a file in the bucket": "deadletter export -o s3://bucket",
+			"requires --ack or --lock":       "receive orders billing --follow",
+			"--ack":                          "receive orders billing --ack --lock",
+			"--sql":                          "query run; query run sum --sql x",
+			"": "topic; delivery show x; tail --subscription billing; topic create abc --input-mapping-fields kind; " +
+				"subscription create orders abc --endpoint-type eventhub; " +
+				"subscription create orders abc --advanced-filter data.total; " +
+				"subscription create orders abc --expiration-date tomorrow; " +
+				"subscription create orders abc --subject-case-sensitive=perhaps; subscription update orders abc; " +
+				"subscription update orders abc --unset labels --labels a; " +
+				"subscription signing-secrets orders abc --previous-valid-for-hours 1; publish orders --count 2; " +
+				"publish orders --sample file; publish orders --type A --data {; listen --respond 99; " +
+				"listen --forward-to here; listen --listen 127.0.0.1:0 --policy ga-2019",
 		},
 	} {
-		for _, line := range lines {
-			r := postrider(t, h.reached(strings.Fields(line))...)
-			require.Equal(t, code, r.code, "%s: %s%s", line, r.stdout, r.stderr)
-			require.Equal(t, code == 0, r.stderr == "", "%s: %s", line, r.stderr)
+		for says, lines := range rows {
+			for line := range strings.SplitSeq(lines, "; ") {
+				r := postrider(t, h.reached(strings.Fields(line))...)
+				assert.Equal(t, code, r.code, "%s: %s%s", line, r.stdout, r.stderr)
+				assert.Equal(t, code == 0, r.stderr == "", "%s: %s", line, r.stderr)
+				assert.Contains(t, r.stderr, says, line)
+			}
 		}
 	}
 }
@@ -55,23 +101,60 @@ func TestExitCodes(t *testing.T) {
 // YAML has the members of JSON, with the same values.
 func TestYAMLHasTheMembersOfJSON(t *testing.T) {
 	t.Parallel()
-	h := newHost(t)
-	key := h.topic("orders")
-	h.subscribe("orders", "billing", "http://127.0.0.1:1/")
-	// times that pass would differ
-	h.manage(http.StatusOK, http.MethodPost, "/v1/topics/orders/subscriptions/billing/pause", "")
+	h, key := billing(t)
+	h.pause()
 	h.publish("orders", key, order("1", 7))
 	for _, line := range []string{
-		"topic list", "topic show orders", "subscription show orders billing", "event list", "delivery list",
-		"delivery show 1", "policy show ga-2021", "audit list",
+		"topic list", "topic show orders", "subscription show orders billing", "event list", "delivery show 1",
 		"policy explain ga-2021 --status 503", "subscription test-filter orders billing", "subscription pause orders billing",
 	} {
 		asJSON, asYAML := h.line(0, line+" -o json"), h.line(0, line+" -o yaml")
 		var value any
 		require.NoError(t, yaml.Unmarshal([]byte(asYAML), &value), asYAML)
-		read, err := json.Marshal(value)
-		require.NoError(t, err, line)
-		require.JSONEq(t, steady(asJSON), steady(string(read)), line)
+		require.JSONEq(t, steady(asJSON), steady(mustJSON(t, value)), line)
 		require.NotContains(t, asYAML, "\u009b", "a terminal interprets it")
 	}
+}
+
+// The API's messages may change: hints follow its codes and targets.
+func TestHintsFollowCodes(t *testing.T) {
+	t.Parallel()
+	const redeliver, listen = "deadletter redeliver " + zeroID, "listen --listen 127.0.0.1:0 --topic orders"
+	const target = `{"error":{"code":"InvalidRequest","message":"endpointUrl","details":[{"target":%q,"message":"a"}]}}`
+	const code = `{"error":{"code":%q,"message":"was redelivered already"}}`
+	for _, row := range []struct {
+		body       string
+		status     int
+		args, hint string
+		hinted     bool
+	}{
+		{fmt.Sprintf(code, "DeadLetterRedelivered"), http.StatusConflict, redeliver, "--again", true},
+		{fmt.Sprintf(code, "DeadLetterExporting"), http.StatusConflict, redeliver, "--again", false},
+		{fmt.Sprintf(target, "endpointUrl"), http.StatusBadRequest, listen, "--allow-cidr", true},
+		{fmt.Sprintf(target, "retryPolicy"), http.StatusBadRequest, listen, "--allow-cidr", false},
+	} {
+		api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(row.status)
+			_, _ = w.Write([]byte(row.body))
+		}))
+		r := postrider(t, append(strings.Fields(row.args), "--url", api.URL)...)
+		api.Close()
+		require.Equal(t, 1, r.code, r.stderr)
+		require.Equal(t, row.hinted, strings.Contains(r.stderr, row.hint), r.stderr)
+	}
+}
+
+// A server's mistakes are listed with their targets.
+func TestRejectionsListEachMistake(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.topic("refusing")
+	require.Equal(t, `postrider: the server found 2 mistakes
+  retryPolicy.maxDeliveryAttempts: must be between 1 and 30 under retry policy ga-2021, not 900
+  retryPolicy.eventTimeToLiveInMinutes: must be between 1 and 1440 minutes under retry policy ga-2021, not 0
+`, h.run(1, "subscription", "create", "refusing", "abc", "--endpoint", h.url, "--max-delivery-attempts", "900",
+		"--event-ttl", "0").stderr)
+	require.Contains(t, postrider(t, "topic", "list", "--url", "https://events.example.com", "--api-key", "").stderr,
+		"no key for https://events.example.com")
+	h.run(2, "subscription", "create", "refusing", "abc", "--delivery-attribute-mapping", "X-A static")
 }

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,14 +18,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/cli"
 	"postrider/internal/cli/config"
 	"postrider/internal/cli/rest"
 	"postrider/internal/node"
-	"postrider/internal/postgres"
 	"postrider/internal/terminal"
 	"postrider/internal/testdb"
 	"postrider/internal/testnode"
@@ -46,7 +43,6 @@ func TestMain(m *testing.M) {
 const (
 	adminToken = "admin-token-of-the-tests-7f3b91c2d05e"
 	zeroID     = "00000000-0000-0000-0000-000000000000"
-	safetyNet  = time.Minute // for events that a test waits for
 )
 
 // verbs are those of the program that are clients of the REST API.
@@ -97,59 +93,39 @@ func typed(t *testing.T, stdin io.Reader, args ...string) result {
 	return result{code, stdout.String(), stderr.String()}
 }
 
-// host is a server with its own database.
+// host is a server with its own node and database.
 type host struct {
+	*testnode.Node
+
 	t   *testing.T
 	url string
-	db  *pgxpool.Pool
 }
 
 // newHost is a server without an engine: nothing is delivered.
 func newHost(t *testing.T) *host {
 	t.Helper()
-	h, _ := startHost(t, testdb.New(t), 0)
-	return h
+	return startHost(t, node.Options{Node: "test"})
 }
 
 // newDelivering is a server with an engine.
 func newDelivering(t *testing.T) *host {
 	t.Helper()
-	h, parts := startHost(t, testdb.New(t), 20)
-	engine, err := jobs.New(jobs.Options{
-		Parts: parts, Logger: slog.New(slog.DiscardHandler), AllowCIDR: loopback, StopTimeout: time.Second,
-		HandshakePause: time.Millisecond,
-	})
-	require.NoError(t, err)
-	require.NoError(t, engine.Start(t.Context()))
-	t.Cleanup(func() { _ = engine.Stop(context.WithoutCancel(t.Context())) })
+	h := startHost(t, node.Options{Node: "test", MaxWorkers: 20})
+	h.Start(t, func(o *jobs.Options) { o.HandshakePause = time.Millisecond })
 	return h
 }
 
-var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
-
-func startHost(t *testing.T, databaseURL string, workers int) (*host, jobs.Parts) {
+func startHost(t *testing.T, o node.Options) *host {
 	t.Helper()
-	sealer, err := postgres.NewSealer(testnode.Key)
-	require.NoError(t, err)
-	pool, log := testdb.Pool(t, databaseURL), slog.New(slog.DiscardHandler)
-	system, err := node.New(t.Context(), node.Options{
-		Pool: pool, Sealer: sealer, Logger: log, Node: "test", MaxWorkers: workers,
-	})
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { system.Run(ctx) })
-	t.Cleanup(func() {
-		cancel()
-		running.Wait()
-	})
+	tn := testnode.Open(t, testdb.New(t), o)
 	api, err := server.New(server.Options{
-		Parts: system.API(), AdminToken: adminToken, Logger: log, AllowCIDR: loopback,
+		Parts: tn.System.API(), AdminToken: adminToken, Logger: slog.New(slog.DiscardHandler),
+		AllowCIDR: testnode.Loopback,
 	})
 	require.NoError(t, err)
 	listener := httptest.NewServer(api.Handler())
 	t.Cleanup(listener.Close)
-	return &host{t, listener.URL, pool}, system.Parts
+	return &host{tn, t, listener.URL}
 }
 
 // reached returns the arguments with the flags for this server.
@@ -210,7 +186,7 @@ func (o *output) read() (text string, changed <-chan struct{}) {
 // await waits for n lines that contain a text, and returns them.
 func (o *output) await(t *testing.T, n int, part string) []string {
 	t.Helper()
-	timeout := time.After(safetyNet)
+	timeout := time.After(testnode.Timeout)
 	for {
 		text, changed := o.read()
 		var lines []string
@@ -255,20 +231,8 @@ func (h *host) start(args ...string) *running {
 // one reads a row of one column.
 func one[T any](h *host, query string, args ...any) (value T) {
 	h.t.Helper()
-	require.NoError(h.t, h.db.QueryRow(h.t.Context(), query, args...).Scan(&value), query)
+	require.NoError(h.t, h.Pool.QueryRow(h.t.Context(), query, args...).Scan(&value), query)
 	return value
-}
-
-func (h *host) exec(query string, args ...any) {
-	h.t.Helper()
-	_, err := h.db.Exec(h.t.Context(), query, args...)
-	require.NoError(h.t, err, query)
-}
-
-// eventually polls the database, which reports no event for this, until ok.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	require.Eventually(t, ok, safetyNet, 10*time.Millisecond, what)
 }
 
 // manage makes a management request and requires its status.
@@ -314,11 +278,28 @@ func (h *host) subscribe(topic, name, endpoint string, settings ...string) {
 		strings.Join(settings, "")))
 }
 
-// publish publishes one CloudEvent.
-func (h *host) publish(topic, key, event string) {
+// billing is a server with the event subscription billing of topic orders, whose access key it returns.
+func billing(t *testing.T, settings ...string) (h *host, key string) {
+	t.Helper()
+	h = newHost(t)
+	key = h.topic("orders")
+	h.subscribe("orders", "billing", "", settings...)
+	return h, key
+}
+
+// pause has the deliveries of billing wait: times that pass would differ from response to response.
+func (h *host) pause() {
 	h.t.Helper()
-	h.request(http.StatusOK, http.MethodPost, "/topics/"+topic+"/api/events", event, "Aeg-Sas-Key", key, "Content-Type",
-		"application/cloudevents+json")
+	h.manage(http.StatusOK, http.MethodPost, "/v1/topics/orders/subscriptions/billing/pause", "")
+}
+
+// publish publishes CloudEvents.
+func (h *host) publish(topic, key string, events ...string) {
+	h.t.Helper()
+	for _, event := range events {
+		h.request(http.StatusOK, http.MethodPost, "/topics/"+topic+"/api/events", event, "Aeg-Sas-Key", key, "Content-Type",
+			"application/cloudevents+json")
+	}
 }
 
 // cloudEvent has what a careless program would change: spaces, an exponent and escapes.
@@ -338,7 +319,7 @@ func (h *host) deadLetters(n int) (ids []string) {
 	h.t.Helper()
 	for i := range n {
 		id := fmt.Sprintf("0198c5a0-7b1e-7c3a-9d52-%012d", i)
-		h.exec(`INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id,
+		h.Exec(h.t, `INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id,
 			    topic_id, topic, subscription, endpoint_base_url, reason, attempts, last_status, time_to_live_since,
 			    published_at, event_uuid, event_id, event_type, subject, source, data_version, schema, retry_policy, body)
 			SELECT $1::uuid, now() - interval '1 hour' + $2::int * interval '1 second', $2::int, s.id, s.topic_id,

@@ -117,12 +117,11 @@ func failingShop(t *testing.T) *host {
 		h.publish("orders", key, fmt.Sprintf(`{"specversion":"1.0","id":"o-%d","source":"/shop","type":"Shop.OrderPlaced",`+
 			`"subject":%q,"data":{"total":%d.50,"note":%[2]q}}`, i, injected, i))
 	}
-	eventually(t, "the attempts are recorded", func() bool {
-		return one[int](h, "SELECT count(*) FROM postrider.delivery_attempts") == 4
-	})
+	h.Become(t, 4, "SELECT count(*) FROM postrider.delivery_attempts")
 	return h
 }
 
+// Each tool returns what the API has: its own facts, and texts of others as untrusted data.
 func TestMCPReadsFailures(t *testing.T) {
 	t.Parallel()
 	a := failingShop(t).startAssistant(adminToken)
@@ -131,14 +130,12 @@ func TestMCPReadsFailures(t *testing.T) {
 	for _, tool := range list.Tools {
 		require.True(t, tool.Annotations.ReadOnlyHint, tool.Name)
 	}
-
 	problems := a.call("list_problems", map[string]any{"topic": "orders", "withinInMinutes": 10}).rows("problems")
 	require.Len(t, problems, 2)
 	first := problems[slices.IndexFunc(problems, func(p map[string]any) bool { return p["subscription"] == "archive" })]
 	require.Equal(t, []any{"orders", "Busy", 2.0, 503.0},
 		[]any{first["topic"], first["outcome"], first["failures"], first["status"]})
 	require.Contains(t, first["response"], injected)
-	require.Empty(t, a.call("list_problems", map[string]any{"topic": "parcels"}).rows("problems"))
 
 	letters := a.call("list_dead_letters", map[string]any{"topic": "orders", "limit": 1})
 	require.Len(t, letters.rows("deadLetters"), 1)
@@ -148,15 +145,13 @@ func TestMCPReadsFailures(t *testing.T) {
 	dead := letters.rows("deadLetters")[0]
 	require.NotEqual(t, dead["deadLetterId"], second[0]["deadLetterId"])
 	require.Equal(t, []any{"billing", 400.0, injected}, []any{dead["subscription"], dead["lastStatus"], dead["subject"]})
-	require.Empty(t, a.call("list_dead_letters", map[string]any{"eventId": "o-7"}).rows("deadLetters"))
-
-	found := a.call("list_dead_letters", map[string]any{"search": `data.total > 1 response ~ "^billing: "`})
-	require.Len(t, found.rows("deadLetters"), 1)
-	require.Equal(t, "o-1", found.rows("deadLetters")[0]["eventId"])
+	found := a.call("list_dead_letters",
+		map[string]any{"search": `data.total > 1 response ~ "^billing: "`}).rows("deadLetters")
+	require.Len(t, found, 1)
+	require.Equal(t, "o-1", found[0]["eventId"])
 	for message, arguments := range map[string]map[string]any{
 		"at character": {"search": "data.total >"}, "deadLetteredFrom": {"deadLetteredFrom": "yesterday"},
 		"limit": {"limit": 201}, "colour": {"colour": "red"}, "type": {"topic": 7},
-		"deadLetterIds": {"deadLetterIds": []string{"a"}},
 	} {
 		wrong := a.call("list_dead_letters", arguments)
 		require.True(t, wrong.failed, arguments)
@@ -187,12 +182,9 @@ func TestMCPPreviewsPolicies(t *testing.T) {
 	require.NoError(t, json.Unmarshal(
 		[]byte(postrider(t, "policy", "explain", "ga-2021", "--status", "503", "-o", "json").stdout), &explained))
 	require.Equal(t, []any{explained["attempts"], explained["end"]}, []any{r.lists["attempts"], r.facts["end"]})
-	require.NotContains(t, r.text, "UNTRUSTED")
-
 	h.manage(http.StatusCreated, http.MethodPut, "/v1/policies/mine",
 		`{"stepsInSeconds":[5],"tailInSeconds":1,"maxDeliveryAttempts":{"default":1000,"least":1,"most":1000}}`)
-	mine := a.call("preview_policy",
-		map[string]any{"policy": "mine", "error": "timeout", "dropDeadLetters": true, "eventTimeToLiveInMinutes": 60})
+	mine := a.call("preview_policy", map[string]any{"policy": "mine", "error": "timeout", "dropDeadLetters": true})
 	require.Equal(t, "dropped", mine.facts["end"].(map[string]any)["state"])
 	require.Len(t, mine.lists["attempts"], 200)
 	require.Contains(t, a.call("preview_policy", map[string]any{"policy": "ga-2021", "status": 99}).text,
@@ -201,10 +193,8 @@ func TestMCPPreviewsPolicies(t *testing.T) {
 
 func TestMCPRunsQueries(t *testing.T) {
 	t.Parallel()
-	h := newHost(t)
+	h, _ := billing(t)
 	h.createQueryLogins()
-	h.topic("orders")
-	h.subscribe("orders", "billing", "")
 	ids := h.deadLetters(250)
 	a := h.startAssistant(h.apiKey("operate"))
 
@@ -230,16 +220,11 @@ func TestMCPRunsQueries(t *testing.T) {
 	list := a.call("list_dead_letters", map[string]any{"limit": 200})
 	require.Less(t, len(list.rows("deadLetters")), 200)
 	require.NotContains(t, list.facts, "nextCursor", "it would skip rows")
-	few := a.call("list_dead_letters", nil)
-	require.Len(t, few.rows("deadLetters"), 50)
-	require.NotEmpty(t, few.facts["nextCursor"])
+	require.NotEmpty(t, a.call("list_dead_letters", nil).facts["nextCursor"])
 
-	for key, messages := range map[string][2]string{
-		h.apiKey("read"): {"problems", "quer"}, h.apiKey("publish"): {"only publishes", "only publishes"},
-		"prk_wrong": {"set POSTRIDER_API_KEY", "set POSTRIDER_API_KEY"},
+	for key, says := range map[string]string{
+		h.apiKey("read"): "quer", h.apiKey("publish"): "only publishes", "prk_wrong": "set POSTRIDER_API_KEY",
 	} {
-		other := h.startAssistant(key)
-		require.Contains(t, other.call("list_problems", nil).text, messages[0])
-		require.Contains(t, other.call("run_query", map[string]any{"sql": "select 1"}).text, messages[1])
+		require.Contains(t, h.startAssistant(key).call("run_query", map[string]any{"sql": "select 1"}).text, says)
 	}
 }

@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -21,64 +22,38 @@ func golden(t *testing.T, name string) string {
 	return string(text)
 }
 
-// explained is the JSON of policy explain.
-type explained struct {
-	Policy   string `json:"policy"`
-	Attempts []struct {
-		Number    int     `json:"number"`
-		AtSeconds float64 `json:"atSeconds"`
-		Why       string  `json:"why"`
-	} `json:"attempts"`
-	End struct {
-		AtSeconds float64 `json:"atSeconds"`
-		State     string  `json:"state"`
-		Reason    *string `json:"reason,omitempty"`
-	} `json:"end"`
-}
-
 // The schedules are tested in package policy; here, each flag has its effect.
 func TestPolicyExplain(t *testing.T) {
 	t.Parallel()
-	for _, row := range []struct {
-		args     string
-		attempts []float64
-		state    string
-	}{
-		{"ga-2021 --max-attempts 3 --ttl 24h", []float64{0, 10, 40}, "dead_lettered"},
-		{"ga-2021 --dead-letter none --ttl 1m", []float64{0, 10, 40}, "dropped"},
-		{"ga-2021 --status 200", []float64{0}, "delivered"},
-		{"ga-2021 --status 503 --max-attempts 4", []float64{0, 30, 60, 120}, "dead_lettered"},
-		{"ga-2021 --endpoint-kind webhook --status 404", []float64{0}, "dead_lettered"},
-		{
-			"ga-2021 --endpoint-kind azure-resource --status 404 --max-attempts 3",
-			[]float64{0, 300, 600},
-			"dead_lettered",
-		},
-		{"namespace-2023 --error timeout --behavior documented", []float64{0}, "dropped"},
-		{"namespace-2023 --error timeout --max-attempts 3", []float64{0, 10, 30}, "dead_lettered"},
-		{"ga-2021 --status 503 --retry-after 24h --max-attempts 3", []float64{0, 3600, 7200}, "dead_lettered"},
+	for args, want := range map[string]string{
+		"ga-2021 --max-attempts 3 --ttl 24h":                                   "0 10 40 dead_lettered",
+		"ga-2021 --dead-letter none --ttl 1m":                                  "0 10 40 dropped",
+		"ga-2021 --status 200":                                                 "0 delivered",
+		"ga-2021 --status 503 --max-attempts 4":                                "0 30 60 120 dead_lettered",
+		"ga-2021 --endpoint-kind webhook --status 404":                         "0 dead_lettered",
+		"ga-2021 --endpoint-kind azure-resource --status 404 --max-attempts 3": "0 300 600 dead_lettered",
+		"namespace-2023 --error timeout --behavior documented":                 "0 dropped",
+		"namespace-2023 --error timeout --max-attempts 3":                      "0 10 30 dead_lettered",
+		"ga-2021 --status 503 --retry-after 24h --max-attempts 3":              "0 3600 7200 dead_lettered",
 	} {
-		r := postrider(t, strings.Fields("policy explain -o json "+row.args)...)
+		r := postrider(t, strings.Fields("policy explain -o json "+args)...)
 		require.Zero(t, r.code, r.stderr)
 		require.Empty(t, r.stderr)
-		var x explained
+		var x rest.Object
 		require.NoError(t, json.Unmarshal([]byte(r.stdout), &x))
-		var at []float64
-		for _, a := range x.Attempts {
-			at = append(at, a.AtSeconds)
+		schedule := ""
+		for _, attempt := range rest.Objects(x, "attempts") {
+			schedule += fmt.Sprint(attempt["atSeconds"], " ")
 		}
-		require.Equal(t, row.attempts, at, row.args)
-		require.Equal(t, row.state, x.End.State, row.args)
-		require.Equal(t, row.state == "delivered", x.End.Reason == nil, row.args)
+		require.Equal(t, want, schedule+rest.TextAt(x, "end.state"), args)
 	}
 }
 
 func TestPolicyTables(t *testing.T) {
 	t.Parallel()
 	for name, line := range map[string]string{
-		"policy-explain": "policy explain ga-2018 --status 400 --dead-letter none --ttl 2m",
-		"policy-explain-rate": "policy explain ga-2021 --ttl 6m --rate-period 60 --rate-limit 300 --backlog " +
-			"1500",
+		"policy-explain":             "policy explain ga-2018 --status 400 --dead-letter none --ttl 2m",
+		"policy-explain-rate":        "policy explain ga-2021 --ttl 6m --rate-period 60 --rate-limit 300 --backlog 1500",
 		"policy-show-preview-2017":   "policy show preview-2017",
 		"policy-show-ga-2021":        "policy show ga-2021",
 		"policy-show-namespace-2023": "policy show namespace-2023",
@@ -94,6 +69,7 @@ func TestPolicyTables(t *testing.T) {
 		"its time to live ended while it waited for the rate limit of 1 request/min\n", r.stdout)
 }
 
+// Package policy has the limits; here, each flag names its mistake.
 func TestPolicyExplainRejects(t *testing.T) {
 	t.Parallel()
 	for args, says := range map[string]string{
@@ -102,11 +78,8 @@ func TestPolicyExplainRejects(t *testing.T) {
 		"ga-2021 --ttl 25h":                "between 1 and 1440 minutes",
 		"ga-2021 --ttl 90s":                "whole minutes",
 		"ga-2021 --status 99":              "between 200 and 599",
-		"ga-2021 --status 0":               "between 200 and 599",
-		"ga-2021 --status fine":            "--status",
 		"ga-2021 --error gremlins":         `"timeout","canceled","socket","dns","unauthorized","argument"`,
 		"ga-2021 --backlog 5":              "must be set together",
-		"ga-2021 --rate-limit 5":           "must be set together",
 		"ga-2021 --rate-period 60":         "--rate-period only with them",
 		"ga-2021 --endpoint-kind pigeon":   `"webhook","azure-resource"`,
 		"ga-2021 --dead-letter blob":       `"rows","none"`,
@@ -125,11 +98,9 @@ func TestPolicyExplainRejects(t *testing.T) {
 		require.NoError(t, conn.Close())
 		return
 	}
-	for _, verb := range []string{"explain", "show"} {
-		r := postrider(t, "policy", verb, "ga-2020")
-		require.Equal(t, 2, r.code, r.stderr)
-		require.Contains(t, r.stderr, "they are preview-2017, ga-2018, ga-2019, ga-2021, namespace-2023")
-	}
+	r := postrider(t, "policy", "show", "ga-2020")
+	require.Equal(t, 2, r.code, r.stderr)
+	require.Contains(t, r.stderr, "they are preview-2017, ga-2018, ga-2019, ga-2021, namespace-2023")
 	require.Contains(t, postrider(t, "policy", "list").stderr, "no server; the list has only the built-in policies")
 }
 
@@ -140,14 +111,11 @@ func TestOwnPolicies(t *testing.T) {
 	h := newHost(t)
 	require.Equal(t, "Retry policy patient was created.\n", h.line(0, "policy put patient -f "+patientFile))
 	require.Equal(t, "Retry policy patient was replaced.\n", h.line(0, "policy put patient -f "+patientFile))
-	var x explained
-	require.NoError(t, json.Unmarshal([]byte(h.line(0, "policy explain patient --status 404 -o json")), &x))
-	require.Len(t, x.Attempts, 109)
-	require.Equal(t, 3600.0, x.Attempts[14].AtSeconds, "densely in the first hour")
-	require.Equal(t, 7200.0, x.Attempts[15].AtSeconds, "then hourly")
-	require.Equal(t, []any{345600.0, "dead_lettered"}, []any{x.End.AtSeconds, x.End.State}, "4 days")
+	attempts := rest.Objects(h.object("policy", "explain", "patient", "--status", "404"), "attempts")
+	require.Len(t, attempts, 109)
+	require.Equal(t, []any{3600.0, 7200.0}, []any{attempts[14]["atSeconds"], attempts[15]["atSeconds"]},
+		"densely in the first hour, then hourly")
 	require.Contains(t, h.line(0, "policy show patient"), "attempts        no limit (may be set to 1-1000)")
-	require.Contains(t, h.line(1, "policy explain none"), `retry policy "none" does not exist`)
 
 	etag := func() string { return h.object("policy", "show", "patient")["etag"].(string) }
 	first := etag()
@@ -160,13 +128,8 @@ func TestOwnPolicies(t *testing.T) {
 	require.Contains(t, h.line(1, "policy delete patient --yes --if-match x"),
 		"If-Match must be * or a list of entity tags")
 	require.Equal(t, "Retry policy patient was deleted.\n", h.line(0, "policy delete patient --yes --if-match "+etag()))
-	require.Contains(t, h.line(1, "policy delete patient --yes"), `retry policy "patient" does not exist`)
-	for _, verb := range []string{"delete ga-2021", "put ga-2021 -f " + patientFile} {
-		require.Contains(t, h.line(1, "policy "+verb), "built in and never changes: copy it under another name")
-	}
-	require.Equal(t, []string{"policy_created", "policy_replaced", "policy_replaced", "policy_deleted"},
-		one[[]string](h, "SELECT array_agg(action ORDER BY audit_id) FROM postrider.audit WHERE actor = 'admin' "+
-			"AND address = '127.0.0.1' AND details ->> 'policy' = 'patient'"))
+	require.Contains(t, h.line(1, "policy put ga-2021 -f "+patientFile),
+		"built in and never changes: copy it under another name")
 }
 
 // The file of a policy can be what show prints, also of a built-in policy.
@@ -175,13 +138,20 @@ func TestPolicyPutTakesWhatShowPrints(t *testing.T) {
 	h := newHost(t)
 	for _, name := range []string{"preview-2017", "ga-2018", "ga-2019", "ga-2021", "namespace-2023"} {
 		require.Contains(t, h.line(0, "policy list"), "\n"+name+" ")
-		original := postrider(t, "policy", "show", name, "-o", "json")
-		file := writtenFile(t, original.stdout)
-		put := h.line(0, "policy put own-"+name+" -o json -f "+file)
+		original := postrider(t, "policy", "show", name, "-o", "json").stdout
+		put := h.line(0, "policy put own-"+name+" -o json -f "+writtenFile(t, original))
 		require.Equal(t, put, h.line(0, "policy show own-"+name+" -o json"))
-		require.Equal(t, withoutName(t, original.stdout), withoutName(t, put))
-		again := h.line(0, "policy put again-"+name+" -o json -f "+writtenFile(t, put))
-		require.Equal(t, withoutName(t, put), withoutName(t, again))
+		require.Equal(t, withoutName(t, original), withoutName(t, put))
+	}
+	file := func(text string) string { return "mine -f " + writtenFile(t, text) }
+	for args, says := range map[string]string{
+		"m -f " + patientFile:       "name must be 3 to 64 characters",
+		file(""):                    "the body must be a JSON object",
+		file("steps: 1"):            "must be one JSON document",
+		file(`{"steps":[1]}`):       "steps is not a member",
+		file(`{"tailInSeconds":0}`): "tailInSeconds must be between 1 and 604800, not 0",
+	} {
+		require.Contains(t, h.line(2, "policy put "+args), says)
 	}
 }
 
@@ -193,23 +163,4 @@ func withoutName(t *testing.T, text string) (o rest.Object) {
 		delete(o, member)
 	}
 	return o
-}
-
-func TestPolicyPutRejects(t *testing.T) {
-	t.Parallel()
-	h := newHost(t)
-	file := func(text string) string { return "mine -f " + writtenFile(t, text) }
-	for args, says := range map[string]string{
-		"mine":                 "--file",
-		"mine -f nowhere.json": "nowhere.json",
-		"m -f " + patientFile:  "name must be 3 to 64 characters",
-		file(""):               "the body must be a JSON object",
-		file("steps: 1"):       "must be one JSON document",
-		file(`{"steps":[1]}`):  "steps is not a member",
-		file(`{"basis":"x","tailInSeconds":0}`): "basis must be gap or offset\ntailInSeconds must be between 1 and 604800, " +
-			"not 0",
-	} {
-		require.Contains(t, h.line(2, "policy put "+args), says)
-	}
-	require.Equal(t, 5, one[int](h, "SELECT count(*)::int FROM postrider.retry_policies"))
 }

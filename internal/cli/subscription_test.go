@@ -2,7 +2,6 @@ package cli_test
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -59,114 +58,50 @@ func TestSubscriptionVerbs(t *testing.T) {
 		"--endpoint-validation", "skip")
 	require.Equal(t, []any{"All"}, rest.ValueAt(replaced, "filter.includedEventTypes"))
 
-	stale := []string{"subscribed", "all-flags", "--if-match", strings.Trim(rest.TextAt(shown, "etag"), `"`)}
-	for _, args := range [][]string{
-		{"create", "--endpoint", endpoint, "--endpoint-validation", "skip"}, {"update", "--labels", "c"}, {"delete", "--yes"},
+	const put = "subscription create subscribed all-flags --endpoint-validation skip --endpoint "
+	stale := " --if-match " + strings.Trim(rest.TextAt(shown, "etag"), `"`)
+	for _, line := range []string{
+		put + endpoint, "subscription update subscribed all-flags --labels c",
+		"subscription delete subscribed all-flags --yes",
 	} {
-		require.Contains(t, h.run(1, append(append([]string{"subscription", args[0]}, stale...), args[1:]...)...).stderr,
-			"is in none of the versions that If-Match names")
+		require.Contains(t, h.line(1, line+stale), "is in none of the versions that If-Match names")
 	}
 	latest := h.object("subscription", "update", "subscribed", "all-flags", "--labels", "c", "--if-match",
 		rest.TextAt(replaced, "etag"))
-	h.run(0, "subscription", "create", "subscribed", "all-flags", "--endpoint", endpoint, "--endpoint-validation",
-		"skip", "--if-match", rest.TextAt(latest, "etag"))
+	h.line(0, put+endpoint+" --if-match "+rest.TextAt(latest, "etag"))
 
-	for name, limit := range map[string][]string{
-		"limited": {"--rate-limit", "5"}, "slower": {"--rate-limit", "1", "--rate-period", "60"},
-	} {
-		h.run(0, append([]string{
-			"subscription", "create", "subscribed", name, "--endpoint", h.url + "/" + name, "--endpoint-validation", "skip",
-			"--rate-scope", "endpoint",
-		}, limit...)...)
+	for name, limit := range map[string]string{"limited": "--rate-limit 5", "slower": "--rate-limit 1 --rate-period 60"} {
+		h.line(0, "subscription create subscribed "+name+" --endpoint-validation skip --rate-scope endpoint "+limit+
+			" --endpoint "+h.url)
 	}
 	const lower = "lower limit of its host 1 request/min"
-	require.Contains(t, words(h.run(0, "subscription", "show", "subscribed", "limited").stdout), lower)
-	require.NotContains(t, words(h.run(0, "subscription", "show", "subscribed", "slower").stdout), lower)
-	require.Contains(t,
-		h.run(1, "subscription", "update", "subscribed", "limited", "--unset", "deliveryRate.limit").stderr,
-		"deliveryRate.limit must be 1 to 100000")
+	require.Contains(t, words(h.line(0, "subscription show subscribed limited")), lower)
+	require.NotContains(t, words(h.line(0, "subscription show subscribed slower")), lower)
 
-	require.Regexp(t, `(?m)^subscribed +all-flags +http`, h.run(0, "subscription", "list", "subscribed").stdout)
-	require.Contains(t, h.run(0, "subscription", "list").stdout, "all-flags")
+	require.Regexp(t, `(?m)^subscribed +all-flags +http`, h.line(0, "subscription list subscribed"))
+	require.Contains(t, h.line(0, "subscription list"), "all-flags")
 	require.Equal(t, "Event subscription all-flags of topic subscribed was deleted.\n",
-		h.run(0, "subscription", "delete", "subscribed", "all-flags", "--yes").stdout)
-	h.run(1, "subscription", "show", "subscribed", "all-flags")
-}
-
-func TestRejections(t *testing.T) {
-	t.Parallel()
-	h := newHost(t)
-	h.topic("refusing")
-	said := h.run(1, "subscription", "create", "refusing", "abc", "--endpoint", h.url, "--max-delivery-attempts", "900",
-		"--event-ttl", "0").stderr
-	require.Equal(t, `postrider: the server found 2 mistakes
-  retryPolicy.maxDeliveryAttempts: must be between 1 and 30 under retry policy ga-2021, not 900
-  retryPolicy.eventTimeToLiveInMinutes: must be between 1 and 1440 minutes under retry policy ga-2021, not 0
-`, said)
-	require.Contains(t, h.run(1, "topic", "list", "--api-key", "wrong").stderr,
-		"set POSTRIDER_API_KEY or pass --api-key")
-	require.Contains(t, h.run(1, "topic", "list", "--url", "http://127.0.0.1:1").stderr,
-		"check that the service is running")
-	require.Contains(t, h.run(1, "topic", "list", "--url", strings.Replace(h.url, "http:", "https:", 1)).stderr,
-		"does not use TLS: use http://")
-	for _, args := range [][]string{
-		{"topic", "list", "--url", "ftp://x"},
-		{"topic", "list", "--url", "https://events.example.com", "--api-key", ""},
-		{"topic", "list", "--ca-file", "/none"},
-		{"topic", "create", "abc", "--input-mapping-fields", "kind"},
-		{"subscription", "create", "refusing", "abc", "--endpoint-type", "eventhub"},
-		{"subscription", "create", "refusing", "abc", "--advanced-filter", "data.total"},
-		{"subscription", "create", "refusing", "abc", "--expiration-date", "tomorrow"},
-		{"subscription", "create", "refusing", "abc", "--delivery-attribute-mapping", "X-A static"},
-		{"subscription", "create", "refusing", "abc", "--subject-case-sensitive=perhaps"},
-		{"subscription", "update", "refusing", "abc"},
-		{"subscription", "update", "refusing", "abc", "--unset", "labels", "--labels", "a"},
-		{"publish", "refusing", "--count", "2"},
-		{"publish", "refusing", "--sample", "file"},
-		{"publish", "refusing", "--type", "A", "--data", "{"},
-		{"publish", "refusing", "/none"},
-		{"listen", "--respond", "99"},
-		{"listen", "--forward-to", "here"},
-		{"listen", "--listen", "127.0.0.1:0", "--policy", "ga-2019"},
-		{"tail", "--subscription", "abc"},
-		{"apply", "-f", "/none"},
-	} {
-		require.NotEmpty(t, h.run(2, args...).stderr, args)
-	}
-}
-
-// agreeing is an endpoint that passes the handshake and rejects events for now.
-func agreeing(t *testing.T) string {
-	t.Helper()
-	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodOptions {
-			w.Header().Set("WebHook-Allowed-Origin", "*")
-			return
-		}
-		w.WriteHeader(http.StatusServiceUnavailable)
-	}))
-	t.Cleanup(endpoint.Close)
-	return endpoint.URL
+		h.line(0, "subscription delete subscribed all-flags --yes"))
 }
 
 func TestSubscriptionActions(t *testing.T) {
 	t.Parallel()
 	h := newDelivering(t)
 	h.topic("acted")
-	h.run(0, "subscription", "create", "acted", "billing", "--endpoint", agreeing(t)+"/acted?code=secret",
+	h.run(0, "subscription", "create", "acted", "billing", "--endpoint", busyEndpoint(t)+"acted?code=secret",
 		"--event-delivery-schema", "CloudEventSchemaV1_0", "--signing", "true",
 		"--delivery-attribute-mapping", "X-Secret static s3cret true", "--delivery-attribute-mapping",
 		"X-Path dynamic data.path")
 	require.Equal(t, "succeeded",
 		rest.ValueAt(h.object("subscription", "validate", "acted", "billing"), "validation.state"))
-	require.Regexp(t, `(?m)^state +Succeeded$`, h.run(0, "subscription", "validate", "acted", "billing").stdout)
+	require.Regexp(t, `(?m)^state +Succeeded$`, h.line(0, "subscription validate acted billing"))
 
 	revealed := h.object("subscription", "reveal", "acted", "billing")
 	require.Contains(t, revealed["endpointUrl"], "/acted?code=secret")
 	require.Equal(t, "s3cret", rest.ValueAt(rest.Objects(revealed, "deliveryAttributeMappings")[0], "properties.value"))
 	require.Regexp(t,
 		`(?m)^endpoint +http\S+code=secret\nheader X-Secret +s3cret\nheader X-Path +from each event: data\.path$`,
-		h.run(0, "subscription", "reveal", "acted", "billing").stdout)
+		h.line(0, "subscription reveal acted billing"))
 
 	secrets := h.object("subscription", "signing-secrets", "acted", "billing")
 	require.Len(t, secrets["value"], 1)
@@ -177,33 +112,78 @@ func TestSubscriptionActions(t *testing.T) {
 	require.Equal(t, rest.Objects(secrets, "value")[0]["secret"], rotated[1]["secret"])
 	require.Regexp(t, `(?m)^whsec_\S+ +20\S+Z +-\n`+own+` +20\S+Z +20\S+Z$`,
 		h.run(0, "subscription", "signing-secrets", "acted", "billing", "--rotate").stdout)
-	h.run(2, "subscription", "signing-secrets", "acted", "billing", "--previous-valid-for-hours", "1")
-
 	sent := h.object("subscription", "test-delivery", "acted", "billing")
 	require.Equal(t, "postrider.TestEvent",
 		one[string](h, "SELECT event_type FROM postrider.deliveries WHERE delivery_id = "+rest.TextAt(sent, "deliveryId")))
 	require.Regexp(t, `^The sample event is delivery (\d+); see postrider delivery show \d+\.\n$`,
-		h.run(0, "subscription", "test-delivery", "acted", "billing").stdout)
-	require.Contains(t, h.run(1, "subscription", "probe", "acted", "billing").stderr, "probation")
-	h.exec(`INSERT INTO postrider_internal.probations (probation_key, endpoint_base_url, since, until, cause, step,
-		    failures_in_a_row)
-		SELECT postrider_internal.probation_key(p.probation_scope, s.endpoint_hash, s.id), s.endpoint_base_url, now(),
-		       now() + interval '5 minutes', 'Busy', 1, 10
-		  FROM postrider_internal.event_subscriptions s JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
-		  WHERE s.endpoint_base_url LIKE '%/acted' AND s.deleted_at IS NULL
-		ON CONFLICT (probation_key) DO UPDATE SET since = excluded.since, until = excluded.until, cause = excluded.cause,
-		    step = 1,
-		    failures_in_a_row = 10`)
+		h.line(0, "subscription test-delivery acted billing"))
+	require.Contains(t, h.line(1, "subscription probe acted billing"), "probation")
+	h.Become(t, 2, "SELECT count(*) FROM postrider.delivery_attempts")
+	h.Exec(t, "DELETE FROM postrider_internal.probations")
+	h.Rest(t, "billing")
 	require.Equal(t, "probation", rest.ValueAt(h.object("subscription", "probe", "acted", "billing"), "hold.reason"))
 	require.Equal(t, "Event subscription billing of topic acted: one delivery is attempted now.\n",
-		h.run(0, "subscription", "probe", "acted", "billing").stdout)
+		h.line(0, "subscription probe acted billing"))
 	require.Contains(t, one[[]string](h, "SELECT array_agg(action) FROM postrider.audit WHERE topic = 'acted'"),
 		"subscription_probed")
 
-	h.run(0, "subscription", "release", "acted", "billing")
 	for _, verb := range []string{"probe", "validate", "test-delivery", "reveal", "signing-secrets"} {
-		require.Contains(t, h.run(1, "subscription", verb, "acted", "none").stderr, `has no event subscription`, verb)
+		require.Contains(t, h.line(1, "subscription "+verb+" acted none"), `has no event subscription`, verb)
 	}
 	require.Equal(t, rest.Object{"topic": "acted", "name": "billing", "deleted": true},
 		h.object("subscription", "delete", "acted", "billing", "--yes"))
+}
+
+func TestAzureCommandLinesAreHelped(t *testing.T) {
+	t.Parallel()
+	for flags, says := range map[string]string{
+		"--name billing --source-resource-id /subscriptions/1": "the topic and the event subscription are the verb's two",
+		"orders billing --source-resource-id /subscriptions/1": "the topic is the verb's first argument",
+		"orders billing --resource-id /subscriptions/1":        "--resource-id: a flag of the Azure CLI; here, the topic is",
+		"orders billing --delivery-identity systemassigned":    "--oauth2-token-url",
+		"orders billing --included-event-types A B":            "--included-event-types Shop.OrderPlaced,Shop.OrderPaid",
+		"orders billing --labels a b --endpoint https://x":     "--labels needs its values in one argument",
+		"orders billing --advanced-filter data.n NumberIn 1":   "'data.total NumberGreaterThan 100'",
+	} {
+		rejected := postrider(t, append([]string{"subscription", "create"}, strings.Fields(flags)...)...)
+		require.Equal(t, 2, rejected.code, flags)
+		require.Contains(t, rejected.stderr, says)
+		require.Empty(t, rejected.stdout, "what a pipe gets is no usage")
+	}
+	require.NotContains(t, postrider(t, "subscription", "create", "--help").stdout, "--source-resource-id")
+}
+
+func TestTopicVerbs(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	create := strings.Fields("topic create topics-a --input-schema cloudeventschemav1_0 " +
+		"--duplicate-detection-window-in-minutes 5")
+	made := h.object(create...)
+	require.NotEmpty(t, made["key1"])
+	require.Nil(t, h.object(create...)["key1"], "keys are shown once")
+	shown := h.object("topic", "show", "topics-a")
+	require.JSONEq(t, h.manage(http.StatusOK, http.MethodGet, "/v1/topics/topics-a", ""), mustJSON(t, shown),
+		"JSON is the API's")
+	require.Regexp(t, `(?m)^topics-a +basic +CloudEventSchemaV1_0 +/topics/topics-a/api/events `,
+		h.line(0, "topic list"))
+
+	keys := h.object("topic", "keys", "topics-a")
+	require.Equal(t, made["key1"], keys["key1"])
+	renewed := h.object("topic", "keys", "topics-a", "--renew", "key2")
+	require.Equal(t, keys["key1"], renewed["key1"])
+	require.NotEqual(t, keys["key2"], renewed["key2"])
+
+	const custom = "topic create topics-b --input-schema customeventschema --input-mapping-fields eventType=kind,id=nr " +
+		"--input-mapping-default-values subject=all"
+	h.line(0, custom)
+	require.JSONEq(t, `{"eventType":{"sourceField":"kind"},"id":{"sourceField":"nr"},"subject":{"defaultValue":"all"}}`,
+		mustJSON(t, rest.ValueAt(h.object("topic", "show", "topics-b"), "inputSchemaMapping.properties")))
+	stale := rest.TextAt(h.object("topic", "show", "topics-b"), "etag")
+	h.line(0, custom+" --duplicate-detection-window-in-minutes 5 --if-match "+stale)
+	require.Contains(t, h.line(1, "topic delete topics-b --yes --if-match "+stale),
+		`"topics-b" is in none of the versions that If-Match names`)
+	require.Equal(t, "Topic topics-b was deleted.\n", h.line(0, "topic delete topics-b --yes --if-match *"))
+	h.topic("topics-c")
+	require.Equal(t, rest.Object{"name": "topics-c", "deleted": true}, h.object("topic", "delete", "topics-c", "--yes"))
+	require.Equal(t, "postrider: topic \"topics-b\" does not exist\n", h.line(1, "topic show topics-b"))
 }

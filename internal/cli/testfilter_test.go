@@ -1,7 +1,7 @@
 package cli_test
 
 import (
-	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -9,130 +9,70 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// filteredService has a topic with three events and an event subscription whose filter matches one of them.
-func filteredService(t *testing.T) *host {
-	t.Helper()
-	h := newHost(t)
-	key := h.topic("orders")
-	h.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/billing",
-		`{"endpointUrl":"http://127.0.0.1:1/","endpointValidation":"skip","filter":{"subjectEndsWith":"1",`+
-			`"advancedFilters":[{"operatorType":"NumberGreaterThan","key":"data.total","value":10}]}}`)
-	for id, total := range map[string]int{"1": 20, "2": 5} {
-		h.publish("orders", key, order(id, total))
-	}
-	h.publish("orders", key, order("31", 10))
-	return h
-}
-
+// The verb prints what the API responds for the newest events, an event or a filter in a file, and stores nothing.
+// Package server has what is rejected.
 func TestSubscriptionTestFilter(t *testing.T) {
 	t.Parallel()
-	h := filteredService(t)
-	run := func(flags ...string) string {
+	h, key := billing(t, `,"filter":{"subjectEndsWith":"1",`+
+		`"advancedFilters":[{"operatorType":"NumberGreaterThan","key":"data.total","value":10}]}`)
+	run := func(flags string) string {
 		t.Helper()
-		return h.run(0, append([]string{"subscription", "test-filter", "orders", "billing"}, flags...)...).stdout
+		return h.line(0, "subscription test-filter orders billing "+flags)
 	}
-	table := words(run())
-	require.Len(t, table, 6)
-	require.Equal(t,
-		[]string{"EVENT ID TYPE SUBJECT MATCHED CLAUSE WHY NOT", "31 shop.order [31morders/31 no advancedFilters[0] " +
-			"data.total is 10, but must be greater than 10"}, table[:2])
-	require.ElementsMatch(t, []string{
-		"1 shop.order [31morders/1 yes",
+	require.JSONEq(t, `{"value":[]}`, run("-o json"), "a list all the same")
+	h.publish("orders", key, order("1", 20), order("2", 5), order("31", 10))
+	require.Equal(t, []string{
+		"EVENT ID TYPE SUBJECT MATCHED CLAUSE WHY NOT",
+		"31 shop.order [31morders/31 no advancedFilters[0] data.total is 10, but must be greater than 10",
 		// it is quoted
 		`2 shop.order [31morders/2 no subjectEndsWith the subject is "\x1b[31morders/2", but must end with "1"`,
 		"advancedFilters[0] data.total is 5, but must be greater than 10",
-	}, table[2:5])
-	require.Equal(t, "(1 of 3 events matched)", table[5])
+		"1 shop.order [31morders/1 yes",
+		"(1 of 3 events matched)",
+	}, words(run("")))
 
-	const path = "/v1/topics/orders/subscriptions/billing/testFilter"
-	asJSON := run("-o", "json")
-	require.JSONEq(t, h.manage(http.StatusOK, http.MethodPost, path, ""), asJSON)
-	require.NotContains(t, asJSON, "\u009b")
-	require.JSONEq(t, h.manage(http.StatusOK, http.MethodPost, path, `{"last":1}`), run("--last", "1", "-o", "json"))
-
+	const path, topicPath = "/v1/topics/orders/subscriptions/billing/testFilter", "/v1/topics/orders/testFilter"
 	brought, filter := writtenFile(t, order("9", 11)), writtenFile(t,
 		`{"advancedFilters":[{"operatorType":"StringIn","key":"id","values":["9\u009b"],"value":null}]}`)
-	require.JSONEq(t, h.manage(http.StatusOK, http.MethodPost, path, `{"event":`+order("9", 11)+`}`),
-		run("--event", brought, "-o", "json"))
-	require.Contains(t, run("--event", brought), `must end with "1"`)
-	require.Contains(t, run("--event", brought, "--filter", filter), "(1 of 1 event matched)",
+	for flags, body := range map[string]string{
+		"": "", "--last 1": `{"last":1}`, "--event " + brought: `{"event":` + order("9", 11) + `}`,
+	} {
+		asJSON := run(flags + " -o json")
+		require.JSONEq(t, h.manage(http.StatusOK, http.MethodPost, path, body), asJSON)
+		require.NotContains(t, asJSON, "\u009b")
+	}
+	require.Contains(t, run("--event "+brought+" --filter "+filter), "(1 of 1 event matched)",
 		"a filter that is stored nowhere")
-	require.Contains(t, run("--filter", filter), "(0 of 3 events matched)")
-	require.Equal(t, 3, one[int](h, "SELECT count(*) FROM postrider.events"), "nothing is stored")
-
 	piped := typed(t, strings.NewReader(order("91", 11)),
 		h.reached(strings.Fields("subscription test-filter orders billing --event -"))...)
 	require.Contains(t, piped.stdout, "(1 of 1 event matched)", piped.stderr)
-}
 
-func TestSubscriptionTestFilterRejects(t *testing.T) {
-	t.Parallel()
-	h := filteredService(t)
-	for _, row := range []struct {
-		name string
-		code int
-		args string
-		says string
-	}{
-		{"no such event subscription", 1, "orders none", `topic "orders" has no event subscription "none"`},
-		{"no such topic", 1, "nowhere billing", `topic "nowhere" has no event subscription "billing"`},
-		{"no name", 2, "orders", "<subscription>"},
-		{"too many", 2, "orders billing --last 51", "--last 51: must be 1 to 50"},
-		{"none", 2, "orders billing --last 0", "--last 0: must be 1 to 50"},
-		{"an event and the last ones", 2, "orders billing --last 1 --event -", "--event"},
-		{"two from standard input", 2, "orders billing --filter - --event -", "cannot both be read from standard input"},
-		{"a file that is not there", 2, "orders billing --event nowhere.json", "nowhere.json"},
-		{"no event", 1, "orders billing --event " + writtenFile(t, "[]"), "event must be an object: one event in schema " +
-			"CloudEventSchemaV1_0"},
-		{"an empty file", 2, "orders billing --event " + writtenFile(t, ""), "must be one JSON document"},
-		{
-			"two events", 2, "orders billing --event " + writtenFile(t, order("1", 1)+","+order("2", 2)),
-			"must be one JSON document",
-		},
-		{"a wrong event", 1, "orders billing --event " +
-			writtenFile(t, `{"specversion":"1.0","id":"1","source":"/"}`), "event.type: is required"},
-		{
-			"a wrong filter", 1,
-			"orders billing --filter " + writtenFile(t, `{"advancedFilters":[{"operatorType":"NumberLike","key":"a"}]}`),
-			"filter.advancedFilters[0].operatorType",
-		},
-		{
-			"an unknown property", 1, "orders billing --filter " + writtenFile(t, `{"subject":"a","types":[]}`),
-			"filter.subject",
-		},
-		{"no filter", 2, "orders billing --filter " + writtenFile(t, " "), "must be one JSON document"},
+	ends := writtenFile(t, `{"subjectEndsWith":"1"}`)
+	onTopic := fmt.Sprintf("topic test-filter orders --filter %s --event %s", ends, brought)
+	require.JSONEq(t, h.manage(http.StatusOK, http.MethodPost, topicPath,
+		`{"filter":{"subjectEndsWith":"1"},"event":`+order("9", 11)+`}`), h.line(0, onTopic+" -o json"))
+	require.Contains(t, h.line(0, onTopic), "(0 of 1 event matched)")
+	require.Equal(t, 3, one[int](h, "SELECT count(*) FROM postrider.events"), "nothing is stored")
+
+	const of, none = "subscription test-filter orders billing ", "must be one JSON document"
+	for line, says := range map[string]string{
+		of + "--last 51": "--last 51: must be 1 to 50", of + "--last 1 --event -": "--event",
+		of + "--filter - --event -":                           "cannot both be read from standard input",
+		of + "--event nowhere.json":                           "nowhere.json",
+		of + "--event " + writtenFile(t, ""):                  none,
+		of + "--event " + writtenFile(t, "{},{}"):             none,
+		of + "--filter " + writtenFile(t, " "):                none,
+		"topic test-filter orders --filter - --event -":       "cannot both be read from standard input",
+		"topic test-filter orders --event " + brought:         "--filter",
+		"topic test-filter orders --last 51 --filter " + ends: "--last 51: must be 1 to 50",
 	} {
-		require.Contains(t, h.line(row.code, "subscription test-filter "+row.args), row.says, row.name)
+		require.Contains(t, h.line(2, line), says, line)
 	}
-}
-
-// A topic that nothing was published to, and the JSON of it, which has a list all the same.
-func TestSubscriptionTestFilterWithoutEvents(t *testing.T) {
-	t.Parallel()
-	h := newHost(t)
-	h.topic("orders")
-	h.subscribe("orders", "billing", "http://127.0.0.1:1/")
-	r := h.run(0, "subscription", "test-filter", "orders", "billing", "-o", "json")
-	var response map[string][]any
-	require.NoError(t, json.Unmarshal([]byte(r.stdout), &response))
-	require.Equal(t, map[string][]any{"value": {}}, response)
-}
-
-func TestTopicTestFilter(t *testing.T) {
-	t.Parallel()
-	h := newHost(t)
-	h.topic("acted")
-	filter, event := writtenFile(t, `{"subjectEndsWith":"1"}`), writtenFile(t, order("9", 1))
-	tried := func(flags ...string) []string { return append([]string{"topic", "test-filter", "acted"}, flags...) }
-	require.JSONEq(t, h.manage(http.StatusOK, http.MethodPost, "/v1/topics/acted/testFilter",
-		`{"filter":{"subjectEndsWith":"1"},"event":`+order("9", 1)+`}`),
-		mustJSON(t, h.object(tried("--filter", filter, "--event", event)...)))
-	said := words(h.run(0, tried("--filter", filter, "--event", event)...).stdout)
-	require.Equal(t, "EVENT ID TYPE SUBJECT MATCHED CLAUSE WHY NOT", said[0])
-	require.Regexp(t, `^9 shop.order \S+ no subjectEndsWith the subject is .*, but must end with "1"$`, said[1])
-	require.Equal(t, "(0 of 1 event matched)", said[2])
-	h.run(2, tried("--filter", writtenFile(t, "{"))...)
-	h.run(2, tried("--filter", "-", "--event", "-")...)
-	h.run(2, tried("--event", event)...)
-	h.run(2, tried("--filter", filter, "--last", "51")...)
+	for line, says := range map[string]string{
+		"subscription test-filter orders none":               `topic "orders" has no event subscription "none"`,
+		of + "--event " + writtenFile(t, "[]"):               "event must be an object: one event in schema",
+		of + "--filter " + writtenFile(t, `{"subject":"a"}`): "filter.subject",
+	} {
+		require.Contains(t, h.line(1, line), says, line)
+	}
 }

@@ -2,6 +2,9 @@ package config
 
 import (
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,29 +14,24 @@ import (
 
 func TestReadApplyRejects(t *testing.T) {
 	t.Parallel()
-	for _, row := range []struct{ name, text, says string }{
-		{"a list of anything", "- a", "it must have topics, subscriptions or policies"},
-		{"an unknown member", "topic: []", "unknown member topic"},
-		{"a name twice", "topics: [{name: abc}, {name: abc}]", "topic abc is duplicate"},
-		{"two topics' names in other case", "topics: [{name: abc}, {name: aBc}]", `topic aBc: the name conflicts with "abc"`},
-		{
-			"two event subscriptions' names in other case", "subscriptions: [{topic: t-1, name: abc}, {topic: t-1, name: ABC}]",
-			`subscription t-1/ABC: the name conflicts with "abc"`,
-		},
-		{"a member twice", "topics:\n- name: abc\n  name: abc", "line 3: name is duplicate"},
-		{"no name", "topics: [{kind: basic}]", "topics[0]: a topic without a name"},
-		{"no topic", "subscriptions: [{name: abc}]", "subscriptions[0]: a subscription without a name or a topic"},
-		{"no object", "topics: [abc]", "topics[0] must be an object"},
-		{"a merge key", "x: &x {a: 1}\ntopics: [{<<: *x}]", "merge keys"},
-		{"an alias of itself", "topics: &x [*x]", "more than 2000000 values"},
-		{"no YAML", "topics: [", "did not find expected"},
-		{"an infinite number", "topics: [{name: abc, eventRetentionInDays: .inf}]", "is not a number of JSON"},
+	for text, says := range map[string]string{
+		"- a":                                "it must have topics, subscriptions or policies",
+		"topic: []":                          "unknown member topic",
+		"topics: [{name: abc}, {name: abc}]": "topic abc is duplicate",
+		"topics: [{name: abc}, {name: aBc}]": `topic aBc: the name conflicts with "abc"`,
+		"subscriptions: [{topic: t-1, name: abc}, {topic: t-1, name: ABC}]": `subscription t-1/ABC: the name conflicts ` +
+			`with "abc"`,
+		"topics:\n- name: abc\n  name: abc":                 "line 3: name is duplicate",
+		"topics: [{kind: basic}]":                           "topics[0]: a topic without a name",
+		"subscriptions: [{name: abc}]":                      "subscriptions[0]: a subscription without a name or a topic",
+		"topics: [abc]":                                     "topics[0] must be an object",
+		"x: &x {a: 1}\ntopics: [{<<: *x}]":                  "merge keys",
+		"topics: &x [*x]":                                   "more than 2000000 values",
+		"topics: [":                                         "did not find expected",
+		"topics: [{name: abc, eventRetentionInDays: .inf}]": "is not a number of JSON",
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			t.Parallel()
-			_, err := readApply([]byte(row.text), "")
-			require.ErrorContains(t, err, row.says)
-		})
+		_, err := readApply([]byte(text), "")
+		require.ErrorContains(t, err, says)
 	}
 	file, err := readApply(
 		[]byte("subscriptions: [{topic: t-1, name: s-1, expirationTimeUtc: 2030-01-01, maxEventsPerBatch: "+
@@ -83,4 +81,84 @@ func encoded(t *testing.T, value any) string {
 	text, err := json.Marshal(value)
 	require.NoError(t, err)
 	return string(text)
+}
+
+// FuzzReadApply: any file is read or rejected. The declared objects have names, appear once, and are checked without a
+// panic.
+func FuzzReadApply(f *testing.F) {
+	applied, err := os.ReadFile("testdata/apply.yaml")
+	require.NoError(f, err)
+	for _, text := range []string{
+		string(applied), "", "---\n---\n",
+		"topics: [{name: a}]\n---\nsubscriptions: [{topic: a, name: b, endpointUrl: 'https://example.com/'}]", "a: &a [*a]",
+		"a: &a {b: 1}\nc: {<<: *a}", "topics: {}", "[]", "!!binary aGFsbG8=",
+		`[{"type":"Microsoft.EventGrid/eventSubscriptions","name":"a","destination":{"endpointType":"WebHook",` +
+			`"endpointUrl":"https://example.com/"},"filter":{"advancedFilters":[{"operatorType":"NumberIn","key":"data.n",` +
+			`"values":[1e400,9007199254740993]}]},"retryPolicy":{"maxDeliveryAttempts":30,"eventTimeToLiveInMinutes":1440}}]`,
+		`{"value":[{"type":"microsoft.eventgrid/topics/eventsubscriptions","name":"a",` +
+			`"properties":{"destination":{"properties":{"maxEventsPerBatch":1}}}}]}`,
+	} {
+		f.Add(text, "orders")
+		f.Add(text, "")
+	}
+	f.Fuzz(func(t *testing.T, text, topic string) {
+		read, err := readApply([]byte(text), topic)
+		if err != nil {
+			return
+		}
+		seen := map[key]bool{}
+		for i := range read.objects {
+			d := &read.objects[i]
+			require.NotEmpty(t, d.name)
+			require.False(t, seen[d.key])
+			seen[d.key] = true
+			_, _ = validated(d)
+			for _, line := range diff(tables[d.kind], nil, d.settings) {
+				require.NotContains(t, line.String(), "\x1b", "nothing in a file controls the terminal")
+			}
+		}
+	})
+}
+
+// topicDeletedMeanwhile is a server that lists a topic and then does not have it.
+func topicDeletedMeanwhile(t *testing.T) *rest.Client {
+	t.Helper()
+	responses := map[string]string{
+		"/v1/policies":                    `{"value":[]}`,
+		"/v1/topics":                      `{"value":[{"name":"gone"},{"name":"orders"}]}`,
+		"/v1/topics/orders/subscriptions": `{"value":[{"name":"billing"}]}`,
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		response, found := responses[r.URL.Path]
+		if !found {
+			w.WriteHeader(http.StatusNotFound)
+			response = `{"error":{"code":"NotFound","message":"topic \"gone\" does not exist"}}`
+		}
+		_, _ = w.Write([]byte(response))
+	}))
+	t.Cleanup(server.Close)
+	client, err := rest.ServerFlags{URL: server.URL, APIKey: "k"}.Client()
+	require.NoError(t, err)
+	return client
+}
+
+// A topic that is deleted while apply reads what exists is no error.
+func TestApplyReadsWhileATopicIsDeleted(t *testing.T) {
+	t.Parallel()
+	a := &applier{client: topicDeletedMeanwhile(t), file: &applyFile{}, prune: true}
+	require.NoError(t, a.read(t.Context()))
+	require.Contains(t, a.existing, key{kindTopic, "", "orders"})
+	require.NotContains(t, a.existing, key{kindTopic, "", "gone"})
+	require.Contains(t, a.existing, key{kindSubscription, "orders", "billing"})
+}
+
+// A topic that is deleted meanwhile does not keep the event subscriptions of other topics from being listed.
+func TestSubscriptionsOfAllTopicsWhileOneIsDeleted(t *testing.T) {
+	t.Parallel()
+	client := topicDeletedMeanwhile(t)
+	list, err := subscriptionsOf(t.Context(), client, "")
+	require.NoError(t, err)
+	require.Equal(t, []rest.Object{{"name": "billing"}}, list)
+	_, err = subscriptionsOf(t.Context(), client, "gone")
+	require.ErrorContains(t, err, "does not exist", "a named topic must exist")
 }

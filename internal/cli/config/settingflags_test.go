@@ -1,8 +1,10 @@
 package config
 
 import (
+	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/alecthomas/kong"
@@ -10,6 +12,7 @@ import (
 
 	"postrider/internal/catalog/spec"
 	"postrider/internal/cli/rest"
+	"postrider/internal/terminal"
 )
 
 // settingsOf parses the flags of a table.
@@ -83,4 +86,97 @@ func TestConnectionFlags(t *testing.T) {
 		`"scope":"api://orders/.default"}}`, encoded(t, settings))
 	_, err = settingsOf(t, spec.Subscription, "--client-key", "/none")
 	require.Error(t, err)
+}
+
+func TestAdvancedFilterFlag(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ text, want, wrong string }{
+		{text: "data.total NumberGreaterThan 1.50", want: `{"key":"data.total","operatorType":"NumberGreaterThan",` +
+			`"value":1.50}`},
+		{text: " data.total  numberin 1 2e3 ", want: `{"key":"data.total","operatorType":"NumberIn","values":[1,2e3]}`},
+		{
+			text: "data.n NumberInRange 1,10 -5,2.5",
+			want: `{"key":"data.n","operatorType":"NumberInRange","values":[[1,10],[-5,2.5]]}`,
+		},
+		{text: "data.on BoolEquals TRUE", want: `{"key":"data.on","operatorType":"BoolEquals","value":true}`},
+		{text: `subject StringContains "a b" 'c "d"' e"f`, want: `{"key":"subject","operatorType":"StringContains",` +
+			`"values":["a b","c \"d\"","e\"f"]}`},
+		{text: `subject StringIn ""`, want: `{"key":"subject","operatorType":"StringIn","values":[""]}`},
+		{text: "data.x IsNotNull", want: `{"key":"data.x","operatorType":"IsNotNull"}`},
+		{text: "data.x", wrong: "must be a key, an operator"},
+		{text: "data.x IsNotNull 1", wrong: "takes no value"},
+		{text: "data.x NumberLessThan", wrong: "takes one value, not 0"},
+		{text: "data.x NumberLessThan a", wrong: "takes numbers"},
+		{text: `data.x NumberIn "1" 0x1`, wrong: "takes numbers"},
+		{text: "data.x NumberInRange 1-2", wrong: "takes ranges"},
+		{text: "data.x BoolEquals yes", wrong: "true or false"},
+		{text: "data.x StringIn", wrong: "at least one value"},
+		{text: "data.x Like a", wrong: "unknown operator Like"},
+		{text: `data.x StringIn "a`, wrong: "is not closed"},
+	} {
+		clause, err := advancedFilter(row.text)
+		if row.wrong != "" {
+			require.ErrorContains(t, err, row.wrong, row.text)
+			continue
+		}
+		require.NoError(t, err, row.text)
+		encoded, err := terminal.EncodePlainly(clause)
+		require.NoError(t, err)
+		require.Equal(t, row.want, string(encoded))
+	}
+}
+
+// azureCreates and azureUpdates are the flags of az eventgrid event-subscription create and update, their other
+// spellings included. Source: Microsoft, Azure CLI reference, 2026-05.
+const (
+	azureCreates = `--name -n --source-resource-id --advanced-filter --azure-active-directory-application-id-or-uri ` +
+		`--azure-active-directory-tenant-id --deadletter-endpoint
+		--deadletter-identity --deadletter-identity-endpoint --delivery-attribute-mapping --delivery-identity ` +
+		`--delivery-identity-endpoint --delivery-identity-endpoint-type
+		--enable-advanced-filtering-on-arrays --enable-af-arr --endpoint --endpoint-type --event-delivery-schema ` +
+		`--event-ttl --expiration-date --included-event-types --labels
+		--max-delivery-attempts --max-events-per-batch --preferred-batch-size-in-kilobytes --pref-batch-size-kb ` +
+		`--storage-queue-msg-ttl --qttl --subject-begins-with
+		--subject-case-sensitive --subject-ends-with --resource-group -g --topic-name --system-topic-name --query`
+	azureUpdates = azureCreates + " --add --set --remove --ids"
+)
+
+// azureValues are values that the flags take, where "1" is none.
+var azureValues = map[string]string{
+	"--advanced-filter": "data.total NumberGreaterThan 100", "--delivery-attribute-mapping": "X-Team static audit",
+	"--expiration-date": "2030-01-31",
+	"--endpoint-type":   "webhook", "--enable-advanced-filtering-on-arrays": "true", "--enable-af-arr": "true",
+	"--subject-case-sensitive": "true",
+}
+
+// Each flag of the Azure CLI has the same effect, or names its replacement.
+func TestEveryFlagOfTheAzureCLI(t *testing.T) {
+	t.Parallel()
+	for verb, flags := range map[string]string{"create": azureCreates, "update": azureUpdates} {
+		for _, flag := range strings.Fields(flags) {
+			value := azureValues[flag]
+			if value == "" {
+				value = "1"
+			}
+			c := struct {
+				Subscription SubscriptionCmd `cmd:""`
+			}{NewSubscriptionCmd()}
+			parser, err := kong.New(&c, kong.BindTo(t.Context(), (*context.Context)(nil)))
+			require.NoError(t, err)
+			_, err = parser.Parse([]string{"subscription", verb, "orders", "billing", flag, value})
+			if err != nil {
+				require.ErrorContains(t, err, "a flag of the Azure CLI; here, ", flag)
+				continue
+			}
+			given := &c.Subscription.Create.SettingFlags
+			if verb == "update" {
+				given = &c.Subscription.Update.SettingFlags
+			}
+			settings, err := given.Settings(nil)
+			require.NoError(t, err, flag)
+			if flag != "--endpoint-type" {
+				require.Len(t, settings, 1, flag)
+			}
+		}
+	}
 }
