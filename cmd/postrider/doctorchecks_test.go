@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,7 +40,7 @@ func well(now time.Time) *query.Checkup {
 
 func TestDoctorChecks(t *testing.T) {
 	t.Parallel()
-	now := time.Now()
+	now, late := time.Now(), 2*time.Minute
 	examine := func(c *query.Checkup) (found findings) {
 		checkServer(&found, c, now)
 		checkRights(&found, c)
@@ -105,34 +106,23 @@ func TestDoctorChecks(t *testing.T) {
 		{"warn", "nodes", "no node that delivers", func(c *query.Checkup) { c.Nodes = nil }},
 		{"warn", "nodes", "last heartbeat 1m0s ago", func(c *query.Checkup) { c.Nodes[0].Silent = time.Minute }},
 		{"warn", "nodes", "2 versions", func(c *query.Checkup) {
-			c.Nodes = append(c.Nodes,
-				query.NodeFacts{Name: "b", Version: "2"})
+			c.Nodes = append(c.Nodes, query.NodeFacts{Name: "b", Version: "2"})
 		}},
 		{"warn", "sweeper", "since the nodes started: 3", func(c *query.Checkup) { c.Nodes[0].ConsistencyRepairs = 3 }},
-		{
-			"warn", "backlog", "are due, for up to 2m0s",
-			func(c *query.Checkup) { late := 2 * time.Minute; c.OldestDue = &late },
-		},
+		{"warn", "backlog", "are due, for up to 2m0s", func(c *query.Checkup) { c.OldestDue = &late }},
 		{"warn", "backlog", "are due, for up to 2m0s", func(c *query.Checkup) {
-			late := 2 * time.Minute
 			c.OldestDue, c.Overdue, c.Running = &late, true, true
 		}},
 		{"fail", "backlog", "none is in flight: no node delivers", func(c *query.Checkup) {
-			late := 2 * time.Minute
 			c.OldestDue, c.Overdue = &late, true
 		}},
 	} {
 		spoiled := well(now)
 		row.spoil(spoiled)
 		found := examine(spoiled)
-		require.Condition(t, func() bool {
-			for _, f := range found {
-				if f.Level == row.level && f.Check == row.check && strings.Contains(f.Message, row.message) && f.Remedy != "" {
-					return true
-				}
-			}
-			return false
-		}, "%s %s %s: %+v", row.level, row.check, row.message, found)
+		require.True(t, slices.ContainsFunc(found, func(f finding) bool {
+			return f.Level == row.level && f.Check == row.check && strings.Contains(f.Message, row.message) && f.Remedy != ""
+		}), "%s %s %s: %+v", row.level, row.check, row.message, found)
 	}
 }
 
@@ -157,42 +147,28 @@ func TestDoctorChecksEndpoints(t *testing.T) {
 	t.Cleanup(plain.Close)
 	t.Cleanup(secure.Close)
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // the doctor aborts the handshake
+	anywhere, loopback := egressFlags{}, allowing("127.0.0.0/8")
+	proxied := egressFlags{DeliveryProxy: "http://proxy:3128", AllowCIDR: allowing("10.0.0.0/8").AllowCIDR}
 	for _, row := range []struct {
-		name, endpoint         string
+		endpoint               string
 		flags                  egressFlags
 		level, message, remedy string
 	}{
-		{"no URL", "ftp://a", egressFlags{}, "fail", "http or https", "public https URL"},
-		{
-			"a user name", "https://user@example.com", egressFlags{}, "fail", "must not contain a user name", "public https URL",
-		},
-		{"an odd literal", "https://2130706433/", egressFlags{}, "fail", "four decimal numbers", "public https URL"},
-		{
-			"metadata", "https://169.254.169.254/",
-			allowing("169.254.0.0/16"),
-			"fail", "cloud metadata",
-			"public https URL",
-		},
-		{"a private address", "https://10.1.2.3/?code=secret", egressFlags{}, "fail", "10.1.2.3: private", "--allow-cidr"},
-		{"plain http", "http://93.184.216.34/?code=secret", egressFlags{}, "fail", "must be https", "--allow-http"},
-		{"plain http at a name", "http://localhost:1/" +
-			"?code=secret", allowing("10.0.0.0/8"), "fail", "127.0.0.1", "--allow-cidr"},
-		{"no such name", "https://nowhere.invalid/?code=secret", egressFlags{}, "fail", "nowhere.invalid", "fix the name"},
-		{"no listener", "http://127.0.0.1:1/" +
-			"?code=secret", allowing("127.0.0.0/8"), "warn", "does not respond", "firewalls"},
-		{"an untrusted certificate", secure.URL +
-			"/?code=secret", allowing("127.0.0.0/8"), "warn", "certificate", "certificateAuthorities"},
-		{"it responds", plain.URL +
-			"/?code=secret", allowing("127.0.0.0/8"), "ok", "may be called and responds in", ""},
-		{
-			"another protocol's port, through a proxy", "https://inside.example:25/?code=secret",
-			egressFlags{DeliveryProxy: "http://proxy:3128", AllowCIDR: allowing("10.0.0.0/8").AllowCIDR},
-			"fail", "another protocol", "public https URL",
-		},
-		{"through a proxy", "https://inside.example/" +
-			"?code=secret", egressFlags{DeliveryProxy: "http://proxy:3128"}, "ok", "the proxy checks", ""},
+		{"ftp://a", anywhere, "fail", "http or https", "public https URL"},
+		{"https://user@example.com", anywhere, "fail", "must not contain a user name", "public https URL"},
+		{"https://2130706433/", anywhere, "fail", "four decimal numbers", "public https URL"},
+		{"https://169.254.169.254/", allowing("169.254.0.0/16"), "fail", "cloud metadata", "public https URL"},
+		{"https://10.1.2.3/?code=secret", anywhere, "fail", "10.1.2.3: private", "--allow-cidr"},
+		{"http://93.184.216.34/?code=secret", anywhere, "fail", "must be https", "--allow-http"},
+		{"http://localhost:1/?code=secret", allowing("10.0.0.0/8"), "fail", "127.0.0.1", "--allow-cidr"},
+		{"https://nowhere.invalid/?code=secret", anywhere, "fail", "nowhere.invalid", "fix the name"},
+		{"http://127.0.0.1:1/?code=secret", loopback, "warn", "does not respond", "firewalls"},
+		{secure.URL + "/?code=secret", loopback, "warn", "certificate", "certificateAuthorities"},
+		{plain.URL + "/?code=secret", loopback, "ok", "may be called and responds in", ""},
+		{"https://inside.example:25/?code=secret", proxied, "fail", "another protocol", "public https URL"},
+		{"https://inside.example/?code=secret", proxied, "ok", "the proxy checks", ""},
 	} {
-		t.Run(row.name, func(t *testing.T) {
+		t.Run(row.endpoint, func(t *testing.T) {
 			t.Parallel()
 			var found findings
 			checkEgress(t.Context(), &found, row.endpoint, row.flags)

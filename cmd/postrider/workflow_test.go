@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"regexp"
 	"strings"
 	"testing"
@@ -12,7 +11,7 @@ import (
 
 var pinnedAction = regexp.MustCompile(`^\s*-? ?uses: [\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
 
-// TestWorkflowRunsWhatExists: the workflow runs the checks, and no action in it can change without a commit.
+// The workflow runs the checks, and no action in it can change without a commit.
 func TestWorkflowRunsWhatExists(t *testing.T) {
 	t.Parallel()
 	text := fromRoot(t, ".github/workflows/ci.yaml")
@@ -45,39 +44,4 @@ func TestWorkflowRunsWhatExists(t *testing.T) {
 		`sudo env "PATH=$PATH" .ci/run`, "make test-postgres VERSION=${{ matrix.version }}", "make lint-openapi",
 		"make vulncheck",
 	})
-}
-
-// TestRenovateCoversWhatIsPinned: renovate.json is JSON, and its own patterns find each version that no manager of
-// Renovate finds.
-func TestRenovateCoversWhatIsPinned(t *testing.T) {
-	t.Parallel()
-	var renovate struct {
-		Extends         []string
-		EnabledManagers []string
-		CustomManagers  []struct {
-			ManagerFilePatterns, MatchStrings []string
-		}
-	}
-	require.NoError(t, json.Unmarshal([]byte(fromRoot(t, "renovate.json")), &renovate))
-	require.Contains(t, renovate.Extends, "docker:pinDigests")
-	require.ElementsMatch(t, renovate.EnabledManagers,
-		[]string{"gomod", "dockerfile", "docker-compose", "github-actions", "npm", "custom.regex"})
-	require.Len(t, renovate.CustomManagers, 2)
-	for file, pinned := range map[string]string{
-		"Makefile":                    `\.(com|org)/\S+@v\d`,
-		"e2e/openapi_test.go":         `\.(com|org)/\S+@v\d`,
-		"internal/testdb/programs.sh": `release=\d`,
-	} {
-		want := len(regexp.MustCompile(pinned).FindAllString(fromRoot(t, file), -1))
-		require.NotZero(t, want, file)
-		found := 0
-		for _, manager := range renovate.CustomManagers {
-			for _, of := range manager.ManagerFilePatterns {
-				if regexp.MustCompile(strings.Trim(of, "/")).MatchString(file) {
-					found += len(regexp.MustCompile(manager.MatchStrings[0]).FindAllString(fromRoot(t, file), -1))
-				}
-			}
-		}
-		require.Equal(t, want, found, file)
-	}
 }
