@@ -92,3 +92,84 @@ func TestFirstDifference(t *testing.T) {
 	require.Equal(t, ":2: differs from what is generated\n  file:      (end of the file)\n  generated: c",
 		firstDifference("a", "a\nc"))
 }
+
+func TestCompatibilityRowsAreChecked(t *testing.T) {
+	t.Parallel()
+	tests := map[string]bool{"policy/TestThis": true, "cmd/postrider/FuzzThat": true}
+	for row, says := range map[string]string{
+		"| a | differs | b | `policy/TestThis` |":                           "",
+		"| a | differs | b | `policy/TestThis`, `cmd/postrider/FuzzThat` |": "",
+
+		"| a | not offered | | |":                                 "",
+		"| a | ours | b | `policy/TestThis` |":                    "",
+		"| a | | | `policy/TestThis` |":                           `the status ""`,
+		"| a | equal | b | `policy/TestThis` |":                   `the status "equal"`,
+		"| a | ours | b | |":                                      "no test is cited",
+		"| a | ours | b | TODO |":                                 "no test is cited",
+		"| a | ours | b | `policy/TestThis`, `policy/Testing|` |": "4 columns",
+		"| a | ours | b | `policy/TestThis`, policy/TestOther |":  `"policy/TestOther" is not a citation`,
+		"| a | ours | b | `policy/TestOther` |":                   "there is no test policy/TestOther",
+		"| a | not offered | b | `jobs/TestThis` |":               "there is no test jobs/TestThis",
+		"| a | differs | | `policy/TestThis` |":                   "Here is empty",
+		"| a | ours | | `policy/TestThis` |":                      "Here is empty",
+		"| a | ours | `policy/TestThis` |":                        "4 columns",
+		"- a `policy/TestThis`":                                   "",
+
+		"- a\n  `policy/TestThis`\n  `cmd/postrider/FuzzThat`\n\nA note:\n\n- without a test": "",
+		"- a":                       "no test is cited",
+		"- a\n  `policy/TestOther`": "there is no test policy/TestOther",
+	} {
+		before := rowHeader + "\n" + rowRule + "\n"
+		if strings.HasPrefix(row, "-") {
+			before = equalList + "\n\n"
+		}
+		problems, rows := rowProblems("# Page\n\n"+before+row+"\n", tests)
+		require.Equal(t, 1, rows, row)
+		if says == "" {
+			require.Empty(t, problems, row)
+			continue
+		}
+		require.NotEmpty(t, problems, row)
+		require.Contains(t, problems[0], "5: ", row)
+		require.Contains(t, strings.Join(problems, "\n"), says, row)
+	}
+}
+
+func TestAnchors(t *testing.T) {
+	t.Parallel()
+	require.Equal(t,
+		map[string]bool{"deadletters---deliveries-what-sql-takes": true, "javascript-azureeventgrid": true, "a-b": true},
+		anchors("## deadletters --deliveries: what SQL takes\n### JavaScript: `@azure/eventgrid`\n```\n# no\n```\n# "+
+			"[A](b.md) b\n"))
+}
+
+func TestProseProblems(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("word ", 61)
+	for page, problem := range map[string]string{
+		"# Page\n\nshort\n":                                  "",
+		strings.Repeat("a", 101) + "\n":                      "1: 101 columns",
+		"[a](" + strings.Repeat("b", 101) + ")\n":            "",
+		"```\n" + strings.Repeat("a", 101) + "\n```\n":       "",
+		"<!-- run\n" + strings.Repeat("a", 101) + "\n-->\n":  "",
+		"| " + strings.Repeat("a", 101) + " |\n":             "",
+		"| b | " + strings.Repeat("a ", 16) + "|\n":          "1: a table cell of 16 words",
+		"| `a b c d e f g h i j k l m n o p q r s t` |\n":    "",
+		"a\n\n" + strings.ReplaceAll(long, " ", "\n") + "\n": "3: a paragraph of 61 words",
+		"- " + strings.ReplaceAll(long[:5*30], " ", "\n") + "- " + strings.ReplaceAll(long[:5*30], " ", "\n"): "",
+	} {
+		problems := proseProblems(page)
+		if problem == "" {
+			require.Empty(t, problems, page)
+			continue
+		}
+		require.Len(t, problems, 1, page)
+		require.Contains(t, problems[0], problem)
+	}
+	for text, banned := range map[string]bool{
+		"What is owed": true, "Nobody.": true, "given up": true, "recommended": false, "PostriderNoNodeDelivers": false,
+		"it mends": true, "a retold story": false,
+	} {
+		require.Equal(t, banned, bannedWord.MatchString(text), text)
+	}
+}

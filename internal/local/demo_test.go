@@ -3,8 +3,10 @@ package local
 import (
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -38,43 +40,30 @@ func TestDemoSink(t *testing.T) {
 	sink := httptest.NewServer(NewDemoSink(nil))
 	t.Cleanup(sink.Close)
 	count := func(n string) map[string]string { return map[string]string{"aeg-delivery-count": n} }
-	for name, tc := range map[string]struct {
+	for _, row := range []struct {
 		path   string
 		header map[string]string
 		status int
 		says   string
 	}{
-		"ok":                               {"/ok", nil, 200, ""},
-		"flaky, first attempt":             {"/flaky", count("0"), 500, "flaky"},
-		"flaky, second attempt":            {"/flaky", count("1"), 500, "flaky"},
-		"flaky, third attempt":             {"/flaky", count("2"), 204, ""},
-		"flaky, tenth attempt":             {"/flaky", count("9"), 204, ""},
-		"flaky, not by postrider":          {"/flaky", nil, 500, "flaky"},
-		"flaky, a count that is no number": {"/flaky", count("x"), 500, "flaky"},
-		"slow, for a given time":           {"/slow?ms=1", nil, 200, ""},
-		"slow, not a number":               {"/slow?ms=soon", nil, 400, "milliseconds"},
-		"slow, negative":                   {"/slow?ms=-1", nil, 400, "milliseconds"},
-		"a status":                         {"/status/503", nil, 503, ""},
-		"the lowest status":                {"/status/200", nil, 200, ""},
-		"the highest status":               {"/status/599", nil, 599, ""},
-		"a status without a body":          {"/status/204", nil, 204, ""},
-		"a redirect":                       {"/status/307", nil, 307, ""},
-		"a status below 200":               {"/status/102", nil, 400, "200 to 599"},
-		"a status above 599":               {"/status/600", nil, 400, "200 to 599"},
-		"a status that is no number":       {"/status/busy", nil, 400, "200 to 599"},
-		"no status":                        {"/status/", nil, 400, "200 to 599"},
-		"an unknown path lists the paths":  {"/", nil, 404, "/status/{code}"},
-		"a path below a known path":        {"/ok/then", nil, 404, "/flaky"},
-		"validation at a path that differs": {
-			"/status/503", map[string]string{"aeg-event-type": "SubscriptionValidation"}, 503, "",
-		},
+		{"/ok", nil, 200, ""},
+		{"/flaky", count("1"), 500, "flaky"},
+		{"/flaky", count("2"), 204, ""},
+		{"/flaky", nil, 500, "flaky"}, // not by postrider
+		{"/flaky", count("x"), 500, "flaky"},
+		{"/slow?ms=1", nil, 200, ""},
+		{"/slow?ms=soon", nil, 400, "milliseconds"},
+		{"/status/599", nil, 599, ""},
+		{"/status/307", nil, 307, ""},
+		{"/status/102", nil, 400, "200 to 599"},
+		{"/status/600", nil, 400, "200 to 599"},
+		{"/status/busy", nil, 400, "200 to 599"},
+		{"/", nil, 404, "/status/{code}"}, // it lists the paths
+		{"/status/503", map[string]string{"aeg-event-type": "SubscriptionValidation"}, 503, ""},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			resp, text := request(t, http.MethodPost, sink.URL+tc.path, `[{"id":"a"}]`, tc.header)
-			require.Equal(t, tc.status, resp.StatusCode)
-			require.Contains(t, text, tc.says)
-		})
+		resp, text := request(t, http.MethodPost, sink.URL+row.path, `[{"id":"a"}]`, row.header)
+		require.Equal(t, row.status, resp.StatusCode, row.path)
+		require.Contains(t, text, row.says, row.path)
 	}
 	resp, _ := request(t, http.MethodPost, sink.URL+"/ok", strings.Repeat("x", maxBody+1), nil)
 	require.Equal(t, http.StatusRequestEntityTooLarge, resp.StatusCode)
@@ -92,21 +81,16 @@ func TestHandshakes(t *testing.T) {
 	demo := httptest.NewServer(NewDemoSink(nil))
 	t.Cleanup(demo.Close)
 	validates := map[string]string{"aeg-event-type": "SubscriptionValidation"}
-	for name, base := range map[string]string{
-		"ok": demo.URL + "/ok", "flaky": demo.URL + "/flaky", "slow responds at once": demo.URL + "/slow",
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			resp, text := request(t, http.MethodPost, base, validation, validates)
-			require.Equal(t, http.StatusOK, resp.StatusCode, "202 would not count")
-			require.JSONEq(t, `{"validationResponse":"512d38b6"}`, text)
-			resp, _ = request(t, http.MethodPost, base, `[{"id":"v","data":{}}]`, validates)
-			require.Equal(t, http.StatusBadRequest, resp.StatusCode, "without a validation code")
-			resp, _ = request(t, http.MethodOptions, base, "",
-				map[string]string{"WebHook-Request-Origin": "eventgrid.azure.net"})
-			require.Equal(t, http.StatusOK, resp.StatusCode)
-			require.Equal(t, "eventgrid.azure.net", resp.Header.Get("WebHook-Allowed-Origin"))
-		})
+	for _, path := range []string{"/ok", "/flaky", "/slow"} {
+		resp, text := request(t, http.MethodPost, demo.URL+path, validation, validates)
+		require.Equal(t, http.StatusOK, resp.StatusCode, "202 would not count")
+		require.JSONEq(t, `{"validationResponse":"512d38b6"}`, text)
+		resp, _ = request(t, http.MethodPost, demo.URL+path, `[{"id":"v","data":{}}]`, validates)
+		require.Equal(t, http.StatusBadRequest, resp.StatusCode, "without a validation code")
+		resp, _ = request(t, http.MethodOptions, demo.URL+path, "",
+			map[string]string{"WebHook-Request-Origin": "eventgrid.azure.net"})
+		require.Equal(t, http.StatusOK, resp.StatusCode)
+		require.Equal(t, "eventgrid.azure.net", resp.Header.Get("WebHook-Allowed-Origin"))
 	}
 }
 
@@ -144,4 +128,56 @@ func TestDemoSinkReportsRequests(t *testing.T) {
 	defer mu.Unlock()
 	require.Equal(t,
 		[]SinkRequest{{Path: "/flaky", DeliveryCount: 2, EventIDs: []string{"a", "b"}, Status: 204}}, reported)
+}
+
+func TestLimitAddresses(t *testing.T) {
+	t.Parallel()
+	var config net.ListenConfig
+	base, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	listener := LimitAddresses(base, 4, []netip.Prefix{netip.MustParsePrefix("127.0.0.9/32")})
+	defer listener.Close()
+	accepted := make(chan net.Conn)
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			accepted <- conn
+		}
+	}()
+	dial := func(from string) net.Conn {
+		t.Helper()
+		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+		conn, err := dialer.DialContext(t.Context(), "tcp", base.Addr().String())
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		return conn
+	}
+	closed := func(conn net.Conn) {
+		t.Helper()
+		_, err := conn.Read(make([]byte, 1))
+		require.ErrorIs(t, err, io.EOF)
+	}
+	dial("127.0.0.1")
+	first := <-accepted
+	dial("127.0.0.1")
+	<-accepted
+	closed(dial("127.0.0.1"))
+	dial("127.0.0.2")
+	second := <-accepted
+
+	require.NoError(t, first.Close())
+	_ = first.Close() // counts once
+	dial("127.0.0.1")
+	first = <-accepted
+	closed(dial("127.0.0.1"))
+
+	require.NoError(t, first.Close())
+	require.NoError(t, second.Close())
+	for range 3 { // a trusted proxy has no share
+		dial("127.0.0.9")
+		<-accepted
+	}
 }

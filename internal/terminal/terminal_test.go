@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -28,13 +29,53 @@ func TestProgressLine(t *testing.T) {
 	require.NoError(t, Await(&out, "nothing", func() error { return nil }))
 }
 
-func TestPlural(t *testing.T) {
+func TestTimes(t *testing.T) {
 	t.Parallel()
-	for want, given := range map[string]string{
-		"0 events": Plural(0, "event"), "1 event": Plural(1, "event"), "2 deliveries": Plural(2, "delivery"),
-		"1 delivery": Plural(1, "delivery"), "3 days": Plural(3, "day"),
-		"2 addresses": Plural(2, "address"), "2 batches": Plural(int64(2), "batch"),
+	for text, want := range map[string]string{
+		"2026-11-20T09:30:00Z": "2026-11-20T09:30:00Z", "2026-11-20T09:30:00.5+02:00": "2026-11-20T07:30:00.5Z",
+		"2026-11-20": "2026-11-20T00:00:00Z",
 	} {
-		require.Equal(t, want, given)
+		at, err := parseTime(text)
+		require.NoError(t, err, text)
+		require.Equal(t, want, at.UTC().Format(time.RFC3339Nano))
 	}
+	for _, text := range []string{
+		"", "yesterday", "2026-13-01", "2026-11-20 09:30", "-1h", "1", "d", "1.5d", "-1d", "1d-2h",
+	} {
+		_, err := parseTime(text)
+		require.ErrorContains(t, err, "must be an age", text)
+	}
+	for text, ago := range map[string]time.Duration{
+		"1h": time.Hour, "10m": 10 * time.Minute, "90s": 90 * time.Second, "1h30m": 90 * time.Minute,
+		"7d": 7 * 24 * time.Hour, "1d12h": 36 * time.Hour, "0s": 0,
+	} {
+		at, err := parseTime(text)
+		require.NoError(t, err, text)
+		require.WithinDuration(t, time.Now().Add(-ago), at, time.Minute, text)
+	}
+}
+
+func TestEncodeYAML(t *testing.T) {
+	t.Parallel()
+	text, err := encodeYAML(json.RawMessage(`{"b":1e999,"a":["true","1","",null,{},[],9007199254740993,` +
+		`"2026-11-20T09:30:00Z","x\ty","two\nlines","<&>"],"c":{"d":1.50}}`))
+	require.NoError(t, err)
+	require.Equal(t, `b: 1e999
+a:
+  - "true"
+  - "1"
+  - ""
+  - null
+  - {}
+  - []
+  - 9007199254740993
+  - "2026-11-20T09:30:00Z"
+  - "x\ty"
+  - |-
+    two
+    lines
+  - <&>
+c:
+  d: 1.50
+`, string(text))
 }
