@@ -12,8 +12,12 @@ import (
 	"postrider/policy"
 )
 
-//go:embed testdata/browser/demo.sql
-var demoSQL string
+var (
+	//go:embed testdata/browser/demo.sql
+	demoSQL string
+	//go:embed testdata/browser/demo_attempt.sql
+	demoAttemptSQL string
+)
 
 const (
 	// demoDeliveries are about thirty a minute: enough for charts, created in half a minute.
@@ -72,13 +76,6 @@ func demoAttempts() []demoAttempt {
 // insertDemoAttempts gives a delivery an attempt history as the engine records it. The last attempt was 14 s ago.
 func insertDemoAttempts(t *testing.T, db *database, delivery int64) {
 	t.Helper()
-	const insert = `INSERT INTO postrider_internal.delivery_attempts (day, delivery_id, subscription_id, job_id, number,
-		    due_at, started_at, duration_us, dns_us, connect_us, tls_us, first_byte_us, status, outcome, error, verdict,
-		    next_attempt_at, rule, step_ms, floor_ms, jitter_ms, node, response_headers, response_excerpt)
-		SELECT d.event_day, d.id, d.subscription_id, d.id, $2, now() + $3, now() + $3, $4, nullif($5, 0), nullif($6, 0),
-		       nullif($7, 0), nullif($8, 0), nullif($9, 0), $10, nullif($11, ''), 'retry', now() + $12, $13, $14, $15, $16,
-		       'node-1', convert_to(nullif($17, ''), 'UTF8'), convert_to(nullif($18, ''), 'UTF8')
-		  FROM postrider_internal.deliveries d WHERE d.id = $1`
 	const update = `UPDATE postrider_internal.deliveries SET attempts = $2, time_to_live_since = now() + $3,
 		       first_attempt_at = now() + $3, last_attempt_at = now() + $4, next_attempt_at = now() + $5,
 		       last_outcome = 'Busy', last_status = 503 WHERE id = $1`
@@ -99,7 +96,7 @@ func insertDemoAttempts(t *testing.T, db *database, delivery int64) {
 	ago := func(at time.Time) time.Duration { return at.Sub(starts[len(starts)-1]) - 14*time.Second }
 	for i, m := range attempts {
 		why := verdicts[i].Why
-		db.exec(insert, delivery, i+1, ago(starts[i]), m.took.Microseconds(), m.phases[0].Microseconds(),
+		db.exec(demoAttemptSQL, delivery, i+1, ago(starts[i]), m.took.Microseconds(), m.phases[0].Microseconds(),
 			m.phases[1].Microseconds(), m.phases[2].Microseconds(), m.phases[3].Microseconds(), m.result.Status,
 			string(rules.Policy.Classify(policy.KindWebhook, m.result)), m.err, ago(verdicts[i].At), why.String(),
 			why.Step.Milliseconds(), why.Floor.Milliseconds(), why.Jitter.Milliseconds(), m.headers, m.excerpt)

@@ -13,7 +13,6 @@ func testLists(t *testing.T, w *window, _ *shop) {
 	w.size(t, 1200, 900, "light")
 	w.testKeyboard(t)
 	w.testSortAndLocalTime(t)
-	w.testColumns(t)
 }
 
 // quietList is a list whose rows do not change.
@@ -100,21 +99,4 @@ func (w *window) testSortAndLocalTime(t *testing.T) {
 			w.refreshed(t)
 		}
 	}
-}
-
-func (w *window) testColumns(t *testing.T) {
-	t.Helper()
-	w.openList(t, "/ui/dead-letters")
-	w.do(t, chromedp.Click(chromedp.CSS(".choose > summary")),
-		chromedp.Click(chromedp.CSS(`.choose input[value="reason"]`)),
-		chromedp.Click(chromedp.CSS(`.choose input[value="last_error"]`)),
-		chromedp.Click(chromedp.CSS(`.choose button[type="submit"]`)), chromedp.WaitVisible(chromedp.CSS(".lines.chosen")))
-	const names = `[...document.querySelectorAll(".lines th")].map((th) => th.textContent.trim()).join(", ")`
-	require.Equal(t, "Select, Dead-lettered, Type, Subject, Event subscription, Last outcome, Attempts, Last error",
-		w.value(t, names))
-	w.value(t, `(document.querySelectorAll(".choose input").forEach((box) => { box.checked = box.value !== "wrap" }), 1)`)
-	w.do(t, chromedp.Click(chromedp.CSS(".choose > summary")),
-		chromedp.Click(chromedp.CSS(`.choose button[type="submit"]`)), chromedp.WaitVisible(chromedp.CSS(`th:nth-child(20)`)))
-	w.requireFits(t, "all columns", 1200)
-	w.requireNoConsoleErrors(t, "lists")
 }

@@ -42,7 +42,6 @@ func testQueryPage(t *testing.T, w *window, s *shop) {
 	w.testCancelQuery(t, s.db)
 	w.requireNoConsoleErrors(t, "query editor")
 	w.testMistake(t)
-	w.testQueryWithoutScript(t)
 }
 
 func (w *window) testQuestion(t *testing.T) {
@@ -125,20 +124,4 @@ func (w *window) testMistake(t *testing.T) {
 	require.Empty(t, w.violations(t))
 	w.write(t, "select 1")
 	w.eventually(t, editorRoot+`.querySelector(".cm-mistake") === null`)
-}
-
-func (w *window) testQueryWithoutScript(t *testing.T) {
-	t.Helper()
-	w.disableScripts(t)
-	w.visit(t, "/ui/query", "#sql")
-	w.do(t, chromedp.SendKeys(chromedp.CSS("#sql"), "select $1 as answer"),
-		chromedp.Click(chromedp.CSS(`button[value="run"]`)),
-		chromedp.WaitVisible(chromedp.CSS("#arg-0")), chromedp.SendKeys(chromedp.CSS("#arg-0"), "42"),
-		chromedp.Click(chromedp.CSS(`button[value="run"]`)), chromedp.WaitVisible(chromedp.CSS(".result")))
-	require.Equal(t, "42", w.textOf(t, ".result td"))
-	require.Equal(t, w.base+"/ui/query", w.value(t, "location.href"))
-	w.visit(t, "/ui/events", "#page")
-	w.click(t, ".fold:has(.needs-query) > summary", ".needs-query button")
-	w.click(t, ".needs-query button", "#sql")
-	require.Contains(t, w.value(t, `document.querySelector("#sql").value`), "from postrider.events")
 }

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -69,7 +68,7 @@ func TestConformanceAzureEventGridForGo(t *testing.T) {
 	sent := map[string][]string{}
 	publish := func(topic string, signed bool, send func(context.Context, *azeventgrid.Client) error) {
 		t.Helper()
-		r := newTLSRelay(t, n, files)
+		r := newRelay(t, n.api, n.client, &files)
 		require.NoError(t, send(t.Context(), azurePublisher(t, r, files.cert, topic, signed, keys[topic])))
 		sent[topic] = append(sent[topic], r.events(t)...)
 	}
@@ -122,8 +121,8 @@ func azureCloudEvents(t *testing.T, id string) (events []messaging.CloudEvent) {
 // requireRejections: a rejection reaches the program with its status and code, after one request.
 func requireRejections(t *testing.T, n *nodeProcess, files tlsFiles, keys map[string]string) {
 	t.Helper()
-	large, untyped := gridEvent("large"), gridEvent("untyped")
-	large.Data, untyped.EventType = strings.Repeat("x", 1100_000), new(string)
+	untyped := gridEvent("untyped")
+	untyped.EventType = new(string)
 	for name, row := range map[string]struct {
 		topic, key, code string
 		status           int
@@ -132,9 +131,8 @@ func requireRejections(t *testing.T, n *nodeProcess, files tlsFiles, keys map[st
 		"wrong key":     {"grid", keys["cloud"], "Unauthorized", http.StatusUnauthorized, gridEvent("rejected")},
 		"no such topic": {"nothing", keys["grid"], "Unauthorized", http.StatusUnauthorized, gridEvent("rejected")},
 		"untyped":       {"grid", keys["grid"], "InvalidEvent", http.StatusBadRequest, untyped},
-		"too large":     {"grid", keys["grid"], "PayloadTooLarge", http.StatusRequestEntityTooLarge, large},
 	} {
-		r := newTLSRelay(t, n, files)
+		r := newRelay(t, n.api, n.client, &files)
 		_, err := azurePublisher(t, r, files.cert, row.topic, false, row.key).
 			PublishEvents(t.Context(), []azeventgrid.Event{row.event}, nil)
 		var rejected *azcore.ResponseError
@@ -147,11 +145,7 @@ func requireRejections(t *testing.T, n *nodeProcess, files tlsFiles, keys map[st
 // requireRead: the CloudEvents project's receiver for Go reads what was published in any of the three schemas.
 func requireRead(t *testing.T, to *cloudEventsReceiver, sent map[string][]string) {
 	t.Helper()
-	total := 0
-	for _, events := range sent {
-		total += len(events)
-	}
-	read := to.wait(total)
+	read := to.wait(len(sent["grid"]) + len(sent["cloud"]) + len(sent["custom"]))
 	for _, text := range sent["grid"] {
 		f := fields(t, text)
 		e := read[f["id"].(string)]
@@ -172,12 +166,6 @@ func requireRead(t *testing.T, to *cloudEventsReceiver, sent map[string][]string
 		require.Equal(t, f["data"], fields(t, string(e.Data())))
 		require.Equal(t, "one", e.Extensions()["ext1"])
 		require.EqualValues(t, 5, e.Extensions()["ext2"])
-	}
-	for _, text := range sent["custom"] {
-		f := fields(t, text)
-		e := read[f["orderId"].(string)]
-		require.Equal(t, []any{"/topics/custom", "Placed", "unknown"}, []any{e.Source(), e.Type(), e.Subject()})
-		require.Equal(t, f, fields(t, string(e.Data())))
 	}
 }
 
@@ -267,17 +255,14 @@ func (r *cloudEventsReceiver) wait(count int) (events map[string]event.Event) {
 }
 
 // The CloudEvents project's receiver for Go reads single events by its handler, and batches by
-// NewEventsFromHTTPRequest; its handler responds 500 to a batch.
+// NewEventsFromHTTPRequest.
 func TestConformanceCloudEventsForGo(t *testing.T) {
 	t.Parallel()
-	db := migratedDatabase(t)
-	n := startNode(t, db)
-	lone, batched, wrong := newCloudEventsReceiver(t, eventGridOrigin), newCloudEventsReceiver(t, eventGridOrigin),
-		newCloudEventsReceiver(t, eventGridOrigin)
+	n := startNode(t, migratedDatabase(t))
+	lone, batched := newCloudEventsReceiver(t, eventGridOrigin), newCloudEventsReceiver(t, eventGridOrigin)
 	key := n.topic("orders")
 	n.subscribeAs("orders", "lone", "CloudEventSchemaV1_0", lone.lone, 1)
 	n.subscribeAs("orders", "batched", "CloudEventSchemaV1_0", batched.batched, 10)
-	n.subscribeAs("orders", "wrong", "CloudEventSchemaV1_0", wrong.lone, 10)
 	published := map[string]string{
 		"spaced": cloudEvent("spaced"),
 		"full": `{"specversion":"1.0","id":"full","source":"https://example.com/a?b#c","type":"t","subject":"Grüße 🚀",` +
@@ -301,8 +286,4 @@ func TestConformanceCloudEventsForGo(t *testing.T) {
 			require.Equal(t, sent.Data(), read.Data(), id)
 		}
 	}
-	eventually(t, "the handler has responded to a batch",
-		db.atLeast(1, "SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = 'wrong'"))
-	require.Equal(t, int32(500),
-		one[int32](db, "SELECT min(status) FROM postrider.delivery_attempts WHERE subscription = 'wrong'"))
 }

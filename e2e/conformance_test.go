@@ -59,7 +59,7 @@ func nodePackages(t *testing.T, source string) (node, dir string) {
 	if err != nil || npmErr != nil {
 		missing(t, "no Node.js (18 or newer) with npm here: apt-get install nodejs npm")
 	}
-	dir, err = installedOnce(npm, source, t.Logf)
+	dir, err = installedOnce(npm, source)
 	require.NoError(t, err)
 	return node, dir
 }
@@ -75,8 +75,8 @@ func copyFile(file, dir string) error {
 var installing sync.Mutex
 
 // installedOnce has npm install what package-lock.json lists in a folder of the user's cache that is named after it.
-// The folder is filled under another name first: two test runs at once may both do so, and the first to be done wins.
-func installedOnce(npm, source string, log func(string, ...any)) (string, error) {
+// The folder is filled under another name first: two test runs at once may both do so.
+func installedOnce(npm, source string) (string, error) {
 	installing.Lock()
 	defer installing.Unlock()
 	lock, err := os.ReadFile(filepath.Join(source, "package-lock.json"))
@@ -91,38 +91,26 @@ func installedOnce(npm, source string, log func(string, ...any)) (string, error)
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
 	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		return "", err
-	}
-	filling, err := os.MkdirTemp(filepath.Dir(dir), "filling-")
-	if err != nil {
-		return "", err
-	}
+	filling := fmt.Sprint(dir, ".", os.Getpid())
 	defer os.RemoveAll(filling)
-	log("npm ci for %s, once", dir)
-	if err := install(npm, source, filling); err != nil {
+	if err := os.MkdirAll(filling, 0o755); err != nil {
 		return "", err
 	}
-	if err := os.Rename(filling, dir); err != nil {
-		if _, others := os.Stat(dir); others != nil {
+	for _, name := range []string{"package.json", "package-lock.json"} {
+		if err := copyFile(filepath.Join(source, name), filling); err != nil {
 			return "", err
 		}
 	}
-	return dir, nil
-}
-
-func install(npm, source, dir string) error {
-	for _, name := range []string{"package.json", "package-lock.json"} {
-		if err := copyFile(filepath.Join(source, name), dir); err != nil {
-			return err
-		}
-	}
 	ci := exec.Command(npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund")
-	ci.Dir, ci.Env = dir, ownEnvironment()
+	ci.Dir, ci.Env = filling, ownEnvironment()
 	if out, err := ci.CombinedOutput(); err != nil {
-		return fmt.Errorf("npm ci: %w\n%s", err, out)
+		return "", fmt.Errorf("npm ci: %w\n%s", err, out)
 	}
-	return nil
+	if err := os.Rename(filling, dir); err != nil {
+		_, err = os.Stat(dir) // the other run was first
+		return dir, err
+	}
+	return dir, nil
 }
 
 // relay stands between one client and a postrider, and keeps what passes.
@@ -131,7 +119,6 @@ type relay struct {
 
 	mu     sync.Mutex
 	passed []passage
-	onPass func(number int) // before a request goes on, 1 = first
 }
 
 // passage is one request and the status of its response.
@@ -140,30 +127,8 @@ type passage struct {
 	status int
 }
 
-func newRelay(t *testing.T, api string) *relay {
-	t.Helper()
-	r, handler := relayTo(t, api, caller)
-	listener := httptest.NewServer(handler)
-	t.Cleanup(listener.Close)
-	r.url = listener.URL
-	return r
-}
-
-// newTLSRelay speaks TLS on both sides, with the node's own certificate.
-func newTLSRelay(t *testing.T, n *nodeProcess, files tlsFiles) *relay {
-	t.Helper()
-	r, handler := relayTo(t, n.api, n.client)
-	pair, err := tls.LoadX509KeyPair(files.cert, files.key)
-	require.NoError(t, err)
-	listener := httptest.NewUnstartedServer(handler)
-	listener.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
-	listener.StartTLS()
-	t.Cleanup(listener.Close)
-	r.url = listener.URL
-	return r
-}
-
-func relayTo(t *testing.T, api string, client *http.Client) (*relay, http.Handler) {
+// newRelay speaks TLS on both sides if there are files: the node's own certificate.
+func newRelay(t *testing.T, api string, client *http.Client, files *tlsFiles) *relay {
 	t.Helper()
 	target, err := url.Parse(api)
 	require.NoError(t, err)
@@ -176,26 +141,29 @@ func relayTo(t *testing.T, api string, client *http.Client) (*relay, http.Handle
 		},
 		Transport: client.Transport,
 	}
-	return r, http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+	listener := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		body, err := io.ReadAll(request.Body)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
 		request.Body = io.NopCloser(bytes.NewReader(body))
-		r.pass(body)
+		r.mu.Lock()
+		r.passed = append(r.passed, passage{body: body})
+		r.mu.Unlock()
 		proxy.ServeHTTP(w, request)
-	})
-}
-
-func (r *relay) pass(body []byte) {
-	r.mu.Lock()
-	r.passed = append(r.passed, passage{body: body})
-	number := len(r.passed)
-	r.mu.Unlock()
-	if r.onPass != nil {
-		r.onPass(number)
+	}))
+	if files == nil {
+		listener.Start()
+	} else {
+		pair, err := tls.LoadX509KeyPair(files.cert, files.key)
+		require.NoError(t, err)
+		listener.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+		listener.StartTLS()
 	}
+	t.Cleanup(listener.Close)
+	r.url = listener.URL
+	return r
 }
 
 // noteStatus notes the status of the last request: the client of a relay waits for each response before its next
@@ -261,7 +229,7 @@ type clientCases struct {
 // add has the client go to path of a postrider with a key; more are pairs that its program knows.
 func (c *clientCases) add(name string, s *service, path, key string, more ...string) *clientCase {
 	c.t.Helper()
-	r := newRelay(c.t, s.api)
+	r := newRelay(c.t, s.api, caller, nil)
 	added := &clientCase{relay: r, given: map[string]string{"url": r.url + path, "key": key}}
 	for i := 0; i < len(more); i += 2 {
 		added.given[more[i]] = more[i+1]
@@ -395,12 +363,9 @@ func bodies(deliveries []received) (found []string) {
 	return found
 }
 
-// fields are the members of a JSON object, but for those named.
-func fields(t *testing.T, object string, without ...string) (found map[string]any) {
+// fields are the members of a JSON object.
+func fields(t *testing.T, object string) (found map[string]any) {
 	t.Helper()
 	require.NoError(t, json.Unmarshal([]byte(object), &found))
-	for _, name := range without {
-		delete(found, name)
-	}
 	return found
 }

@@ -17,6 +17,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
 	"os"
 	"path/filepath"
 	"strings"
@@ -86,7 +87,7 @@ func agreeable(w http.ResponseWriter, r *http.Request) {
 func dialTo(address string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodConnect {
-			passOn(w, r)
+			(&httputil.ReverseProxy{Rewrite: func(*httputil.ProxyRequest) {}}).ServeHTTP(w, r)
 			return
 		}
 		far, err := net.Dial("tcp", address)
@@ -107,22 +108,6 @@ func dialTo(address string) http.HandlerFunc {
 		}()
 		_, _ = io.Copy(near, far)
 	}
-}
-
-func passOn(w http.ResponseWriter, r *http.Request) {
-	out := r.Clone(r.Context())
-	out.RequestURI = ""
-	response, err := http.DefaultTransport.RoundTrip(out)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadGateway)
-		return
-	}
-	defer response.Body.Close()
-	for name, values := range response.Header {
-		w.Header()[name] = values
-	}
-	w.WriteHeader(response.StatusCode)
-	_, _ = io.Copy(w, response.Body)
 }
 
 // issue creates a key and a certificate for it, signed by the authority or, without one, by itself, and writes both.

@@ -117,23 +117,6 @@ func typedLines(text string) string {
 // quoted is the text as one word of the shell's.
 func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
-// Each block is found and run according to its tag.
-func TestPageBlocks(t *testing.T) {
-	t.Parallel()
-	const page = "# A\n```sh run\nbin/postrider serve \\\n  --listen 0.0.0.0:7480   # here\ncat /etc/it's\n```\n<!-- " +
-		"run\nA=1\n-->\n1. a\n   ```sql run eventually\n   select 1;\n   ```\n```sh\nno\n```\n```go\nno\n```\n"
-	require.Equal(t, []pageBlock{
-		{"sh", "bin/postrider serve \\\n  --listen 0.0.0.0:7480   # here\ncat /etc/it's\n", true, false, 3},
-		{"", "A=1\n", true, false, 8},
-		{"sql", "   select 1;\n", true, true, 12},
-		{"sh", "no\n", false, false, 15},
-	}, pageBlocks(page))
-	require.Equal(t,
-		"at=x:3\naside 'bin/postrider serve \\\n  --listen $POSTRIDER_LISTEN   # here\n'\ncat "+
-			"/dir/etc/it's\nat=x:8\nA=1\nat=x:12\ntry 'sql <<'\\''END_OF_BLOCK'\\''\n   select 1;\nEND_OF_BLOCK\n'\n",
-		pageScript("x", page, "/dir"))
-}
-
 // pageFolder is a folder with the program, called as the pages call it, and with the examples.
 func pageFolder(t *testing.T) string {
 	t.Helper()
@@ -142,10 +125,8 @@ func pageFolder(t *testing.T) string {
 	caller, err := os.ReadFile("testdata/docsrun-postrider.sh")
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "bin", "postrider"), caller, 0o755))
-	for _, name := range []string{"deploy"} {
-		from, err := filepath.Abs(filepath.Join("..", name))
-		require.NoError(t, err)
-		require.NoError(t, os.Symlink(from, filepath.Join(dir, name)))
-	}
+	from, err := filepath.Abs("../deploy")
+	require.NoError(t, err)
+	require.NoError(t, os.Symlink(from, filepath.Join(dir, "deploy")))
 	return dir
 }

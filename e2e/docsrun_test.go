@@ -69,22 +69,27 @@ func (r *readers) environment(t *testing.T, page, dir string) []string {
 		"DEV_DATABASE_URL="+r.dev.info.DatabaseURL)
 }
 
-// The commands of a page work in the order of the page.
+// The commands of a page work in the order of the page. Two readers share the pages.
 func TestPagesThatAreTyped(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"bash", "curl", "jq", "openssl"} {
 		tool(t, name, name)
 	}
-	r := newReaders(t)
 	before, err := os.ReadFile("testdata/docsrun.sh")
 	require.NoError(t, err)
-	for _, name := range documentPages(t) { //nolint:paralleltest // one after the other: the pages call their topics alike
-		if pageScript(name, fromRoot(t, name), "") == "" {
-			continue
-		}
-		t.Run(strings.TrimSuffix(name, ".md"), func(t *testing.T) {
-			r.typePage(t, name, string(before))
-			r.forget(t)
+	pages := slices.DeleteFunc(documentPages(t), func(name string) bool {
+		return pageScript(name, fromRoot(t, name), "") == ""
+	})
+	for reader, names := range [][]string{pages[:len(pages)/2], pages[len(pages)/2:]} {
+		t.Run(fmt.Sprint(reader), func(t *testing.T) {
+			t.Parallel()
+			r := newReaders(t)
+			for _, name := range names { //nolint:paralleltest // one after the other: the pages call their topics alike
+				t.Run(strings.TrimSuffix(name, ".md"), func(t *testing.T) {
+					r.typePage(t, name, string(before))
+					r.forget(t)
+				})
+			}
 		})
 	}
 }

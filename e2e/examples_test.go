@@ -1,14 +1,11 @@
 package e2e
 
 import (
-	"encoding/xml"
 	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -131,8 +128,8 @@ func publishShop(t *testing.T, node *nodeProcess, subject, id string) {
 	require.Equal(t, http.StatusOK, status, text)
 }
 
-// The example in Go publishes in its own transaction; the others are at least programs.
-func TestExamplePublishers(t *testing.T) {
+// The example in Go publishes in its own transaction.
+func TestExamplePublisher(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)
 	node := startNode(t, db)
@@ -143,18 +140,6 @@ func TestExamplePublishers(t *testing.T) {
 	require.Equal(t, 1,
 		one[int](db, "SELECT count(*) FROM postrider.events WHERE topic = 'shop' AND subject = 'orders/1'"))
 	require.Equal(t, 1, one[int](db, "SELECT count(*) FROM shop_orders"))
-
-	for file, command := range map[string][]string{
-		"javascript/publish.mjs": {"node", "--check"},
-		"python/publish.py":      {"python3", "-c", "import ast, sys; ast.parse(open(sys.argv[1]).read())"},
-	} {
-		t.Run(file, func(t *testing.T) {
-			t.Parallel()
-			line := slices.Concat(command[1:], []string{examplesDir + "/publish-sql/" + file})
-			out, err := exec.Command(tool(t, command[0], command[0]), line...).CombinedOutput()
-			require.NoError(t, err, "%s", out)
-		})
-	}
 }
 
 // Each example consumer processes and acknowledges events: those over HTTP in a loop, the one in SQL in a transaction.
@@ -213,49 +198,16 @@ func TestExampleConsumers(t *testing.T) {
 	}
 }
 
-// The examples in C# are built where there is a .NET SDK. Elsewhere their brackets at least match, and their projects
-// are XML.
+// The examples in C# are built where there is a .NET SDK.
 func TestExamplesInCSharp(t *testing.T) {
 	t.Parallel()
+	dotnet, err := exec.LookPath("dotnet")
+	if err != nil {
+		t.Skip("no .NET SDK here")
+	}
 	for _, folder := range []string{"receivers/csharp", "publish-sql/csharp"} {
-		t.Run(folder, func(t *testing.T) {
-			t.Parallel()
-			if dotnet, err := exec.LookPath("dotnet"); err == nil {
-				out, err := exec.Command(dotnet, "build", "--nologo", "--output", t.TempDir(),
-					"--property:BaseIntermediateOutputPath="+t.TempDir()+"/", examplesDir+"/"+folder).CombinedOutput()
-				require.NoError(t, err, "%s", out)
-				return
-			}
-			source := fromRoot(t, "deploy/examples/"+folder+"/Program.cs")
-			require.Empty(t, unmatched(source), folder)
-			require.NotEmpty(t, unmatched(strings.Replace(source, "(", "", 1)), "one that is missing is noticed")
-			projects, err := filepath.Glob(examplesDir + "/" + folder + "/*.csproj")
-			require.NoError(t, err)
-			require.Len(t, projects, 1)
-			project := fromRoot(t, "deploy/examples/"+folder+"/"+filepath.Base(projects[0]))
-			require.NoError(t, xml.Unmarshal([]byte(project), new(struct {
-				Group struct{ TargetFramework string } `xml:"PropertyGroup"`
-			})))
-		})
+		out, err := exec.Command(dotnet, "build", "--nologo", "--output", t.TempDir(),
+			"--property:BaseIntermediateOutputPath="+t.TempDir()+"/", examplesDir+"/"+folder).CombinedOutput()
+		require.NoError(t, err, "%s", out)
 	}
-}
-
-// notCode is what of C# may have brackets that match nothing: comments, texts and characters.
-var notCode = regexp.MustCompile(`(?m)//.*$|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\]|\\.)'`)
-
-// unmatched are the brackets of a source that have no counterpart.
-func unmatched(source string) (open string) {
-	for _, c := range notCode.ReplaceAllString(source, "") {
-		switch {
-		case strings.ContainsRune("([{", c):
-			open += string(c)
-		case strings.ContainsRune(")]}", c):
-			if i := len(open) - 1; i >= 0 && strings.IndexByte("([{", open[i]) == strings.IndexRune(")]}", c) {
-				open = open[:i]
-			} else {
-				open += string(c)
-			}
-		}
-	}
-	return open
 }

@@ -61,7 +61,7 @@ func TestFaultFailoverThatLosesCommits(t *testing.T) {
 		require.Contains(t, id, "kept-")
 	}
 	require.Len(t, kept.arrivalsSoFar(), events)
-	require.Zero(t, one[int](db, ownerlessQuery))
+	require.Zero(t, one[int](db, brokenOwners))
 }
 
 func (s *service) isReady() bool {
@@ -76,7 +76,8 @@ func standbyOf(t *testing.T, server *pgdev.Server, db *database) string {
 	require.NoError(t, err)
 	require.NoError(t, server.Kill())
 	standby := filepath.Join(server.Dir(), "standby")
-	copyTree(t, filepath.Join(server.Dir(), "data"), standby)
+	out, err := exec.CommandContext(t.Context(), "cp", "-a", filepath.Join(server.Dir(), "data"), standby).CombinedOutput()
+	require.NoError(t, err, string(out))
 	require.NoError(t, server.Restart(t.Context()))
 	db.pool.Reset()
 	return standby
@@ -90,10 +91,4 @@ func failOver(t *testing.T, server *pgdev.Server, standby string) {
 	require.NoError(t, os.RemoveAll(data))
 	require.NoError(t, os.Rename(standby, data))
 	require.NoError(t, server.Restart(t.Context()))
-}
-
-func copyTree(t *testing.T, from, to string) {
-	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "cp", "-a", from, to).CombinedOutput()
-	require.NoError(t, err, string(out))
 }

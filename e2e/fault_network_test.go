@@ -1,12 +1,9 @@
 package e2e
 
 import (
-	"context"
 	"crypto/sha256"
 	"fmt"
 	"net/http"
-	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,28 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/ledger"
+	"postrider/internal/testnode"
 )
 
 // flowBound is how long deliveries may take to flow again after the outside is well: measured are seconds, on a machine
 // that does nothing else, as with -faults.
 const flowBound = 15 * time.Second
-
-// ownerlessQuery counts what contradicts that every unfinished delivery has exactly one owner: a live job, which names
-// it and which it names, or a hold. (No test here uses batches.)
-const ownerlessQuery = `
-WITH live AS (
-    SELECT id, (args ->> 'd')::bigint AS delivery_id FROM postrider_internal.river_job
-     WHERE kind = 'deliver' AND state IN ('available', 'scheduled', 'retryable', 'running')
-)
-SELECT (SELECT count(*) FROM postrider_internal.deliveries d
-         WHERE 1 <> (SELECT count(*) FROM live WHERE delivery_id = d.id) + (hold IS NOT NULL)::int)
-     + (SELECT count(*) FROM live WHERE NOT EXISTS (SELECT FROM postrider_internal.deliveries d
-         WHERE d.id = live.delivery_id AND d.job_id = live.id))`
-
-// twiceEndedQuery counts deliveries that ended twice, or ended and go on.
-const twiceEndedQuery = `
-SELECT (SELECT count(*) - count(DISTINCT id) FROM postrider_internal.delivery_history)
-     + (SELECT count(*) FROM postrider_internal.delivery_history JOIN postrider_internal.deliveries USING (id))`
 
 // stubborn publishers continue after each error with another event: one whose response was lost may be
 // stored.
@@ -56,10 +37,7 @@ type stubborn struct {
 // clients, one event every few milliseconds each.
 func publishStubbornly(t *testing.T, s *service, topic string, sink *gate) *stubborn {
 	t.Helper()
-	p := &publishers{t: t, file: filepath.Join(t.TempDir(), "published")}
-	var err error
-	p.ledger, err = ledger.Open(p.file)
-	require.NoError(t, err)
+	p := &publishers{t: t, ledger: newBook(t)}
 	l := &stubborn{publishers: p, service: s, topic: topic, key: s.topic(topic)}
 	s.subscribe(topic, "billing", sink.url)
 	select {
@@ -100,13 +78,19 @@ func (l *stubborn) publishUntil(stopped <-chan struct{}, client int) {
 // publishOne notes the event after a 200, and every response except a 503 with Retry-After.
 func (l *stubborn) publishOne(id string) bool {
 	event := cloudEvent(id)
-	status, header, text, err := publishForHeader(l.t.Context(), l.service.api, l.topic, l.key, event)
+	response, text, err := send(l.t.Context(), caller, http.MethodPost,
+		l.service.api+eventsPath(l.topic)+"?api-version=2018-01-01", event, "aeg-sas-key", l.key, "Content-Type",
+		"application/cloudevents+json")
+	status := 0
+	if response != nil {
+		status = response.StatusCode
+	}
 	switch {
 	case err == nil && status == http.StatusOK:
 		return l.ledger.Note(id, sha256.Sum256([]byte(event))) == nil
 	case l.t.Context().Err() != nil:
 		return false
-	case err == nil && status == http.StatusServiceUnavailable && header.Get("Retry-After") != "":
+	case err == nil && status == http.StatusServiceUnavailable && response.Header.Get("Retry-After") != "":
 		l.rejected.Add(1)
 		return false
 	}
@@ -114,23 +98,6 @@ func (l *stubborn) publishOne(id string) bool {
 	defer l.mu.Unlock()
 	l.odd = append(l.odd, fmt.Sprint(id, ": ", status, " ", text, " ", err))
 	return false
-}
-
-func publishForHeader(ctx context.Context, api, topic, key, body string) (int, http.Header, string, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, api+"/topics/"+topic+"/api/events?api-version=2018-01-01",
-		strings.NewReader(body))
-	if err != nil {
-		return 0, nil, "", err
-	}
-	r.Header = http.Header{"Aeg-Sas-Key": {key}, "Content-Type": {"application/cloudevents+json"}}
-	response, err := caller.Do(r)
-	if err != nil {
-		return 0, nil, "", err
-	}
-	defer response.Body.Close()
-	text := make([]byte, 200)
-	n, _ := response.Body.Read(text)
-	return response.StatusCode, response.Header, string(text[:n]), nil
 }
 
 // flowsAgain is how long it takes from now until an event that is published from now on arrives.
@@ -168,26 +135,10 @@ func (g *gate) hasArrived(id string) bool {
 	return len(g.arrivals[id]) > 0
 }
 
-// reportDuplicates logs what is known of events that arrived more than once.
-func (g *gate) reportDuplicates(db *database) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for id, times := range g.arrivals {
-		if len(times) < 2 {
-			continue
-		}
-		delivery := one[string](db, "SELECT row_to_json(d)::text FROM postrider.deliveries d WHERE event_id = $1", id)
-		attempts := one[string](db,
-			"SELECT json_agg(a)::text FROM postrider.delivery_attempts a JOIN postrider.deliveries d USING (delivery_id) "+
-				"WHERE d.event_id = $1", id)
-		g.t.Logf("%s arrived at %s: %s %s", id, times, delivery, attempts)
-	}
-}
-
 // owned: every unfinished delivery has exactly one owner, in the middle of it all.
 func (l *stubborn) owned(db *database) {
 	l.t.Helper()
-	require.Zero(l.t, one[int](db, ownerlessQuery), "every unfinished delivery has exactly one owner")
+	require.Zero(l.t, one[int](db, brokenOwners), "every unfinished delivery has exactly one owner")
 }
 
 // settled ends the publishing, waits until everything has ended and requires that nothing was lost, changed, or ended
@@ -202,14 +153,13 @@ func (l *stubborn) settled(db *database, sink *gate, duplicates int) ledger.Verd
 	verdict := l.compare(sink)
 	l.t.Logf("%d acknowledged, %d rejected, %d received, %d duplicates, %d stored without a response",
 		verdict.Published, l.rejected.Load(), verdict.Received, verdict.Duplicates, len(verdict.Unacknowledged))
-	sink.reportDuplicates(db)
 	require.Empty(l.t, l.odd, "the response to a publish is 200, or 503 with Retry-After")
 	require.NotZero(l.t, verdict.Published)
 	require.Empty(l.t, verdict.Lost, "acknowledged and never received")
 	require.Empty(l.t, verdict.Changed)
 	require.LessOrEqual(l.t, verdict.Duplicates, duplicates)
 	requireEndedOnce(l.t, db)
-	require.Zero(l.t, one[int](db, twiceEndedQuery))
+	require.Zero(l.t, one[int](db, testnode.EndedTwice))
 	return verdict
 }
 
@@ -257,8 +207,9 @@ func TestFaultsThatTakeTheirTime(t *testing.T) {
 	onlyWithFaults(t)
 	t.Parallel()
 	tests := map[string]func(*testing.T){
-		"a network that stalls":           networkStalls,
-		"connections that go silent":      connectionsGoSilent,
+		"a network that stalls":           func(t *testing.T) { networkFails(t, true, 25*time.Second) },
+		"connections that go silent":      func(t *testing.T) { networkFails(t, false, 20*time.Second) },
+		"two connections are enough":      twoConnectionsAreEnough,
 		"the response of a fetch is lost": responseOfAFetchIsLost,
 		"a frozen node that wakes":        frozenNodeWakes,
 	}
@@ -272,39 +223,41 @@ func TestFaultsThatTakeTheirTime(t *testing.T) {
 	group.Wait()
 }
 
-// A network that is down for some seconds and brings everything then: nothing is lost, nothing is sent twice.
-func networkStalls(t *testing.T) {
+// A network that is down for some seconds and brings everything then, or whose messages vanish while connections stay
+// open, as with a firewall that forgot them or a host that is gone: no statement waits for ever, new connections are
+// made, nothing is lost, and nothing is sent twice.
+func networkFails(t *testing.T, comesBack bool, lasts time.Duration) {
 	w, db, n, load, sink := wired(t)
 	load.flowsAgain(sink, "start")
 	healed := make(chan struct{})
-	w.breaks(stalls(healed))
-	t.Cleanup(sync.OnceFunc(func() {
-		select {
-		case <-healed:
-		default:
-			close(healed)
+	heal := sync.OnceFunc(func() { close(healed) })
+	t.Cleanup(heal)
+	w.breaks(func(*wireLine, wireMessage) fate {
+		if !comesBack {
+			return silence
 		}
-	}))
-	<-time.After(25 * time.Second)
+		<-healed
+		return handOn
+	})
+	<-time.After(lasts)
 	w.heal()
-	close(healed)
+	heal()
 	load.flowsAgain(sink, "the network was back")
+	n.publishMany("made-later", sink.url, 3) // needs the configuration to be read again
 	load.settled(db, sink, 0)
 	requireNoDeadNode(t, n)
 }
 
-// Connections whose messages vanish while they stay open, as with a firewall that forgot them or a host that is gone:
-// no statement waits for ever, and new connections are made.
-func connectionsGoSilent(t *testing.T) {
-	w, db, n, load, sink := wired(t)
-	load.flowsAgain(sink, "start")
-	w.breaks(swallows)
-	<-time.After(20 * time.Second)
-	w.heal()
-	load.flowsAgain(sink, "the network took connections again")
-	n.publishMany("made-later", sink.url, 3) // needs the configuration to be read again
+// Two connections are enough for everything, however slowly: the heartbeat has its own.
+func twoConnectionsAreEnough(t *testing.T) {
+	db, sink := migratedDatabase(t), newGate(t)
+	nodes := []*nodeProcess{startNode(t, db, "--max-conns", "2"), startNode(t, db, "--max-conns", "2")}
+	load := publishStubbornly(t, &nodes[0].service, "orders", sink)
+	<-time.After(30 * time.Second)
+	load.flowsAgain(sink, "load on two connections")
 	load.settled(db, sink, 0)
-	requireNoDeadNode(t, n)
+	require.Zero(t, load.rejected.Load())
+	requireNoDeadNode(t, nodes...)
 }
 
 // faultTime is how long a fault lasts.
@@ -371,16 +324,34 @@ func TestFaultLostResponseToAPublishsCommit(t *testing.T) {
 	require.LessOrEqual(t, int64(len(verdict.Unacknowledged)), stored, "what never reached PostgreSQL is not")
 }
 
-// Two connections are enough for everything, however slowly: the heartbeat has its own.
-func TestFaultTwoConnectionsAreEnough(t *testing.T) {
-	onlyWithFaults(t)
+// An attempt that could not begin is deferred. The response to that commit is lost and it is tried again 3 s
+// later, it must not touch the job's next run, which has begun by then: an attempt makes one request at a time.
+func TestPuttingOffLeavesTheNextRunAlone(t *testing.T) {
 	t.Parallel()
+	const loads, putsOff = "sum(octet_length(e.body))", "JobSetStateIfRunningMany"
 	db, sink := migratedDatabase(t), newGate(t)
-	nodes := []*nodeProcess{startNode(t, db, "--max-conns", "2"), startNode(t, db, "--max-conns", "2")}
-	load := publishStubbornly(t, &nodes[0].service, "orders", sink)
-	<-time.After(30 * time.Second)
-	load.flowsAgain(sink, "load on two connections")
-	load.settled(db, sink, 0)
-	require.Zero(t, load.rejected.Load())
-	requireNoDeadNode(t, nodes...)
+	w := newWire(t, db)
+	n := startNode(t, w.through(db))
+	key := n.topic("orders")
+	n.subscribe("orders", "billing", sink.url)
+	loading, putOff, again := new(atomic.Int64), new(atomic.Int64), new(atomic.Int64)
+	first, committed, missed := losesQuestions(loads, 1, loading), losesResponses(putsOff, 1, putOff),
+		losesQuestions(putsOff, 1, again)
+	w.breaks(func(l *wireLine, m wireMessage) fate {
+		switch done := first(l, m); {
+		case done != handOn:
+			return done
+		case putOff.Load() == 0:
+			return committed(l, m)
+		default:
+			return missed(l, m)
+		}
+	})
+	n.publish("orders", key, cloudEvent("e1"))
+	eventually(t, "the request is in flight", func() bool { return sink.held() == 1 })
+	<-time.After(4 * time.Second)
+	require.Equal(t, 1, sink.held(), "requests of one attempt at the same time")
+	sink.open()
+	db.drained()
+	requireEndedOnce(t, db)
 }

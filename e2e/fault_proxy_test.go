@@ -23,9 +23,6 @@ type wire struct {
 	target  string
 	fault   atomic.Pointer[fault]
 	serving sync.WaitGroup
-
-	mu    sync.Mutex
-	lines map[*wireLine]struct{} // nil once the wire is gone
 }
 
 // fault decides about one message, before it is handed on.
@@ -67,7 +64,7 @@ func newWire(t *testing.T, db *database) *wire {
 	require.NoError(t, err)
 	at, err := url.Parse(db.url)
 	require.NoError(t, err)
-	w := &wire{t: t, target: at.Host, lines: map[*wireLine]struct{}{}}
+	w := &wire{t: t, target: at.Host}
 	at.Host = listener.Addr().String()
 	w.url = at.String()
 	w.serving.Go(func() {
@@ -79,9 +76,8 @@ func newWire(t *testing.T, db *database) *wire {
 			w.serving.Go(func() { w.serve(conn) })
 		}
 	})
-	t.Cleanup(func() {
+	t.Cleanup(func() { // the node, which was started later, has ended, and its connections
 		listener.Close()
-		w.cutAll(true)
 		w.serving.Wait()
 	})
 	return w
@@ -96,18 +92,6 @@ func (w *wire) through(db *database) *database {
 func (w *wire) breaks(f fault) { w.fault.Store(&f) }
 func (w *wire) heal()          { w.fault.Store(nil) }
 
-// cutAll ends every connection; for good when the wire is gone.
-func (w *wire) cutAll(gone bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for l := range w.lines {
-		l.cut()
-	}
-	if gone {
-		w.lines = nil
-	}
-}
-
 func (w *wire) serve(down net.Conn) {
 	up, err := net.Dial("tcp", w.target)
 	if err != nil {
@@ -115,27 +99,10 @@ func (w *wire) serve(down net.Conn) {
 		return
 	}
 	l := &wireLine{wire: w, ends: [2]net.Conn{down, up}, statements: map[string]string{}}
-	if !w.add(l) {
-		l.cut()
-		return
-	}
 	var copies sync.WaitGroup
 	copies.Go(func() { l.copy(true) })
 	copies.Go(func() { l.copy(false) })
 	copies.Wait()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.lines, l)
-}
-
-func (w *wire) add(l *wireLine) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.lines == nil {
-		return false
-	}
-	w.lines[l] = struct{}{}
-	return true
 }
 
 func (l *wireLine) cut() {
@@ -283,17 +250,6 @@ func losesQuestions(part string, times int64, lost *atomic.Int64) fault {
 		if _, executing := l.executes(part); executing && m.up && m.kind == 'B' && lost.Add(1) <= times {
 			return cutHere
 		}
-		return handOn
-	}
-}
-
-// swallows takes every message and leaves the connections open, as a firewall does that forgot them.
-func swallows(*wireLine, wireMessage) fate { return silence }
-
-// stalls holds every message back until the channel is closed, as a network does that is down for a while.
-func stalls(until <-chan struct{}) fault {
-	return func(*wireLine, wireMessage) fate {
-		<-until
 		return handOn
 	}
 }

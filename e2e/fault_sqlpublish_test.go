@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
+	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,9 +15,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 )
-
-// applicationEnv names the database of which this binary is a user's application, instead of running tests.
-const applicationEnv = "POSTRIDER_TEST_APPLICATION"
 
 const (
 	applicationClients = 6
@@ -28,24 +26,39 @@ const (
 
 var errChangedItsMind = errors.New("this one is rolled back")
 
-// runApplication writes orders and publishes each in the same transaction, half of which it rolls back, until it is
-// killed. For each transaction that has ended, well or not, it prints a line.
-func runApplication(url string) int {
-	var working sync.WaitGroup
+// application writes orders and publishes each in the same transaction until it is killed. It rolls half of them back.
+type application struct {
+	url     string
+	ended   atomic.Int64 // transactions, committed or rolled back
+	dead    atomic.Bool
+	sockets sync.Map // net.Conn of each session
+	working sync.WaitGroup
+}
+
+func (a *application) start() {
+	a.dead.Store(false)
 	for range applicationClients {
-		working.Go(func() {
-			for {
-				applicationSession(context.Background(), url)
-				time.Sleep(20 * time.Millisecond) // the database is away
+		a.working.Go(func() {
+			for !a.dead.Load() {
+				a.session(context.Background())
+				<-time.After(pollTime) // the database is away
 			}
 		})
 	}
-	working.Wait()
-	return 1
 }
 
-func applicationSession(ctx context.Context, url string) {
-	config, err := pgx.ParseConfig(url)
+// kill closes the sockets in the middle of transactions, as the kernel does when a process is killed.
+func (a *application) kill() {
+	a.dead.Store(true)
+	a.sockets.Range(func(socket, _ any) bool {
+		_ = socket.(net.Conn).Close() //nolint:forcetypeassert // it stores no other
+		return true
+	})
+	a.working.Wait()
+}
+
+func (a *application) session(ctx context.Context) {
+	config, err := pgx.ParseConfig(a.url)
 	if err != nil {
 		return
 	}
@@ -55,13 +68,16 @@ func applicationSession(ctx context.Context, url string) {
 		return
 	}
 	defer func() { _ = conn.Close(ctx) }()
-	for {
+	socket := conn.PgConn().Conn()
+	a.sockets.Store(socket, nil)
+	defer a.sockets.Delete(socket)
+	for !a.dead.Load() {
 		id := uuid.NewString()
 		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return placeOrder(ctx, tx, id) })
 		if err != nil && !errors.Is(err, errChangedItsMind) {
 			return
 		}
-		fmt.Println(id)
+		a.ended.Add(1)
 	}
 }
 
@@ -83,30 +99,11 @@ func placeOrder(ctx context.Context, tx pgx.Tx, id string) error {
 	return nil
 }
 
-// applicationRun is an application that is killed and started again, with the transactions that it has ended.
-type applicationRun struct {
-	*process
-	before int
-}
-
-func startApplication(t *testing.T, db *database, before int) *applicationRun {
-	t.Helper()
-	self, err := os.Executable()
-	require.NoError(t, err)
-	return &applicationRun{startProcess(t, []string{applicationEnv + "=" + db.url}, self), before}
-}
-
-func (a *applicationRun) ended() int {
-	a.stdout.mu.Lock()
-	defer a.stdout.mu.Unlock()
-	return a.before + a.stdout.text.Len()/len("00000000-0000-0000-0000-000000000000\n")
-}
-
 // Exactly the committed events are delivered when the application (within a transaction), the service or PostgreSQL is
 // killed.
 func TestFaultPublishInTransactionsThatAreKilled(t *testing.T) {
 	t.Parallel()
-	transactions, kills := 600, 6
+	transactions, kills := int64(200), int64(3)
 	if *faults {
 		transactions, kills = 10_000, 40
 	}
@@ -117,15 +114,17 @@ func TestFaultPublishInTransactionsThatAreKilled(t *testing.T) {
 	n.topic("orders")
 	n.subscribe("orders", "billing", sink.url)
 	db.exec(applicationTable)
-	app := startApplication(t, db, 0)
+	app := &application{url: db.url}
+	app.start()
+	t.Cleanup(app.kill)
 	killed := map[string]int{}
 	for kill := range kills {
 		least := transactions * (kill + 1) / (kills + 1)
-		eventually(t, fmt.Sprintf("%d transactions", least), func() bool { return app.ended() >= least })
+		eventually(t, fmt.Sprintf("%d transactions", least), func() bool { return app.ended.Load() >= least })
 		switch kill % 3 {
 		case 0:
 			app.kill()
-			app = startApplication(t, db, app.ended())
+			app.start()
 			killed["application"]++
 		case 1:
 			n.kill()
@@ -137,7 +136,7 @@ func TestFaultPublishInTransactionsThatAreKilled(t *testing.T) {
 			killed["PostgreSQL"]++
 		}
 	}
-	eventually(t, "all transactions", func() bool { return app.ended() >= transactions })
+	eventually(t, "all transactions", func() bool { return app.ended.Load() >= transactions })
 	app.kill()
 
 	// The database may still commit for one that is dead: what its sessions last said is nothing to go by, only that they
@@ -152,7 +151,7 @@ func TestFaultPublishInTransactionsThatAreKilled(t *testing.T) {
 	require.Equal(t, len(committed), one[int](db, "SELECT count(*) FROM postrider.events WHERE matched = 1"))
 	require.Equal(t, len(committed),
 		one[int](db, "SELECT count(DISTINCT delivery_id) FROM postrider.deliveries WHERE state = 'delivered'"))
-	require.Greater(t, app.ended()-len(committed), transactions/3, "rolled back")
-	t.Logf("%d transactions, %d committed, %d delivered; killed %v", app.ended(), len(committed),
+	require.Greater(t, app.ended.Load()-int64(len(committed)), transactions/3, "rolled back")
+	t.Logf("%d transactions, %d committed, %d delivered; killed %v", app.ended.Load(), len(committed),
 		len(sink.arrivalsSoFar()), killed)
 }

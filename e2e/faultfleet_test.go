@@ -59,8 +59,6 @@ type faultFleet struct {
 	later    int // requests of publishLater
 	began    time.Time
 	out      io.Writer // of the report
-	// settle: a kill waits until what the one before has left is taken up.
-	settle bool
 	// strict: the machine is free, so no attempt may be late. Where a dozen packages' tests share it, a node may be taken
 	// for dead.
 	strict bool
@@ -71,7 +69,6 @@ type faultNode struct {
 	nodeProcess
 	point, fired string // fired is the file that the node writes
 	armed        bool   // dies there
-	since        time.Time
 }
 
 func (n *faultNode) tell() {
@@ -81,15 +78,13 @@ func (n *faultNode) tell() {
 
 // faultKill is what one kill met.
 type faultKill struct {
-	point      string
-	period     int32
-	at         time.Time
-	unfinished int
+	point  string
+	period int32
+	at     time.Time
 	// inHand are the deliveries that the node was at, or had fetched.
 	inHand int
 	// next is from the kill to the next event that was delivered; takenUp to the moment when nothing that the dead node
-	// had in hand was left to it, 0 where it had nothing. Where all nodes had died, takenUp counts from when the first one
-	// was there again.
+	// had in hand was left to it.
 	next, takenUp time.Duration
 }
 
@@ -100,9 +95,9 @@ func newFaultFleet(t *testing.T, db *database, nodes int, shape faultShape) *fau
 	for slot := range f.slots {
 		f.start(slot, queue.PointReclaim)
 	}
-	f.sink = newFaultSink(t, &f.period)
+	f.sink = newFaultSink(t)
 	key := f.subscribe()
-	f.watch = startFaultWatch(t, db, f.oldest)
+	f.watch = startFaultWatch(t, db)
 	full := func() bool { return f.watch.unfinished.Load() > shape.backlog }
 	f.load = startFaultLoad(t, &faultLoad{db: db, key: key, apis: f.apis, full: full, period: &f.period}, shape)
 	f.toggle()
@@ -163,7 +158,7 @@ func (f *faultFleet) start(slot int, point string) *faultNode {
 	f.t.Helper()
 	n, ready := f.launch(point, false)
 	n.api = n.ready(ready).API
-	n.name = nodeNameOf(n.process)
+	n.name, n.clock = readyLine(n.process)
 	f.put(slot, n)
 	return n
 }
@@ -172,21 +167,6 @@ func (f *faultFleet) put(slot int, n *faultNode) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.slots[slot] = n
-	if n != nil {
-		n.since = time.Now()
-	}
-}
-
-// oldest is since when there has been a node without a break; the zero time when there is none.
-func (f *faultFleet) oldest() (since time.Time) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, n := range f.slots {
-		if n != nil && (since.IsZero() || n.since.Before(since)) {
-			since = n.since
-		}
-	}
-	return since
 }
 
 func (f *faultFleet) apis() (urls []string) {
@@ -238,9 +218,6 @@ func (f *faultFleet) kill(slot int, point string) {
 	f.t.Helper()
 	f.period.Add(1)
 	n := f.start(slot, point)
-	if f.settle {
-		eventually(f.t, "what the dead had in hand is taken up", func() bool { return f.watch.waiting() == 0 })
-	}
 	f.enoughUnfinished()
 	n.tell()
 	f.died(slot, n)
@@ -355,7 +332,7 @@ const inHandQuery = `SELECT (SELECT count(*) FROM postrider_internal.river_job W
 // outside stands for a point in the report.
 const outside = "(any moment)"
 
-// died asserts that the node killed itself at its point, if it had to, and that there was something to lose.
+// died asserts that the node killed itself at its point, if it had to.
 func (f *faultFleet) died(slot int, n *faultNode) {
 	f.t.Helper()
 	n.wait()
@@ -365,7 +342,7 @@ func (f *faultFleet) died(slot int, n *faultNode) {
 		n.name = one[string](f.db, "SELECT coalesce(max(id), '') FROM postrider_internal.nodes WHERE id LIKE $1",
 			fmt.Sprintf("%%-%d-%%", n.cmd.Process.Pid))
 	}
-	k.unfinished, k.inHand = one[int](f.db, unfinishedQuery), one[int](f.db, inHandQuery, n.name)
+	k.inHand = one[int](f.db, inHandQuery, n.name)
 	status, ok := n.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	require.True(f.t, ok && status.Signaled() && status.Signal() == syscall.SIGKILL, "%s: killed by SIGKILL: %s", n.point,
 		n.cmd.ProcessState)
@@ -379,7 +356,7 @@ func (f *faultFleet) died(slot int, n *faultNode) {
 	require.Zero(f.t, one[int](f.db, brokenOwners), "%s: every unfinished delivery has exactly one owner", n.point)
 	f.requireSound(n)
 	f.kills = append(f.kills, k)
-	f.watch.follow(k, n.name, f.sink)
+	f.watch.follow(f.t.Context(), k, n.name, f.sink)
 }
 
 // toggle pauses and resumes one destination for as long as events are published, each at another node. What is
@@ -435,7 +412,7 @@ func (f *faultFleet) end(patience time.Duration) {
 	f.t.Logf("%d kills within %s", len(f.kills), time.Since(f.began).Round(time.Millisecond))
 	f.load.stop()
 	f.toggling.Wait()
-	eventually(f.t, "what the dead had in hand is taken up", func() bool { return f.watch.waiting() == 0 })
+	eventually(f.t, "what the dead had in hand is taken up", func() bool { return f.watch.waiting.Load() == 0 })
 	f.watch.stop()
 	const left = "SELECT (SELECT count(*) FROM postrider_internal.deliveries) + (SELECT count(*) " +
 		"FROM postrider_internal.routes)"

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -84,26 +83,19 @@ func faultSQLEvent(id, eventType string) string {
 // faultSink is the endpoint of all destinations. It notes an event when it is about to acknowledge it; what the
 // rejecting destination rejects, too.
 type faultSink struct {
-	url, file string
-	ledger    *ledger.Ledger
-	period    *atomic.Int32 // the kill that the nodes are on their way to
-	latest    atomic.Int64  // arrival, nanoseconds
+	url    string
+	ledger *book
+	latest atomic.Int64 // arrival, nanoseconds
 
-	mu         sync.Mutex
-	seen       map[string]int32 // the period of the first arrival
-	duplicates map[int32]int    // of events that arrived in a period and again since
-	twice      []string
-	failed     error
+	mu     sync.Mutex
+	seen   map[string]bool
+	twice  []string
+	failed error
 }
 
-func newFaultSink(t *testing.T, period *atomic.Int32) *faultSink {
+func newFaultSink(t *testing.T) *faultSink {
 	t.Helper()
-	s := &faultSink{
-		period: period, file: filepath.Join(t.TempDir(), "received"), seen: map[string]int32{}, duplicates: map[int32]int{},
-	}
-	var err error
-	s.ledger, err = ledger.Open(s.file)
-	require.NoError(t, err)
+	s := &faultSink{ledger: newBook(t), seen: map[string]bool{}}
 	mux := http.NewServeMux()
 	for _, destination := range faultDestinations {
 		mux.HandleFunc("POST /"+destination.name, func(w http.ResponseWriter, r *http.Request) {
@@ -169,19 +161,16 @@ func (s *faultSink) note(destination string, event []byte) {
 	s.latest.Store(time.Now().UnixNano())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if period, twice := s.seen[name]; twice {
-		s.duplicates[period]++
+	if s.seen[name] {
 		s.twice = append(s.twice, name)
-	} else {
-		s.seen[name] = s.period.Load()
 	}
+	s.seen[name] = true
 }
 
 func (s *faultSink) has(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, seen := s.seen[name]
-	return seen
+	return s.seen[name]
 }
 
 func (s *faultSink) fail(err error) {
@@ -195,21 +184,20 @@ func (s *faultSink) fail(err error) {
 // faultLoad publishes to the running nodes, and notes each event after its response 200: once for each expected
 // delivery.
 type faultLoad struct {
-	key, file string
-	db        *database
-	ledger    *ledger.Ledger
-	apis      func() []string // of the nodes that are ready
-	period    *atomic.Int32
-	full      func() bool  // too many deliveries are pending: pause publishing
-	acked     atomic.Int64 // events
+	key    string
+	db     *database
+	ledger *book
+	apis   func() []string // of the nodes that are ready
+	period *atomic.Int32
+	full   func() bool  // too many deliveries are pending: pause publishing
+	acked  atomic.Int64 // events
 
 	over    context.Context
 	cancel  context.CancelFunc
 	working sync.WaitGroup
 
-	mu       sync.Mutex
-	inPeriod map[int32]int // events acknowledged
-	failed   error
+	mu     sync.Mutex
+	failed error
 }
 
 // faultShape is the amount of published events.
@@ -223,10 +211,7 @@ type faultShape struct {
 
 func startFaultLoad(t *testing.T, l *faultLoad, shape faultShape) *faultLoad {
 	t.Helper()
-	l.file, l.inPeriod = filepath.Join(t.TempDir(), "published"), map[int32]int{}
-	var err error
-	l.ledger, err = ledger.Open(l.file)
-	require.NoError(t, err)
+	l.ledger = newBook(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	l.over, l.cancel = ctx, cancel
 	for client := range shape.clients {
@@ -284,16 +269,20 @@ func newFaultSent(id, eventType string, write func(id, eventType string) string)
 	return faultSent{id: id, eventType: eventType, text: text, hash: sha256.Sum256([]byte(text))}
 }
 
-// send reports whether the events were accepted. Those of a request without a response may be stored: they are noted
-// nowhere.
-func (l *faultLoad) send(ctx context.Context, api string, batch []faultSent) bool {
+func arrayOf(batch []faultSent) string {
 	texts := make([]string, len(batch))
 	for i := range batch {
 		texts[i] = batch[i].text
 	}
-	body := texts[0]
-	if len(texts) > 1 {
-		body = "[" + strings.Join(texts, ",") + "]"
+	return "[" + strings.Join(texts, ",") + "]"
+}
+
+// send reports whether the events were accepted. Those of a request without a response may be stored: they are noted
+// nowhere.
+func (l *faultLoad) send(ctx context.Context, api string, batch []faultSent) bool {
+	body := batch[0].text
+	if len(batch) > 1 {
+		body = arrayOf(batch)
 	}
 	status, text, err := postEvents(ctx, api, "orders", l.key, body)
 	switch {
@@ -309,12 +298,7 @@ func (l *faultLoad) send(ctx context.Context, api string, batch []faultSent) boo
 
 // sendBySQL publishes without any node, in a transaction of its own.
 func (l *faultLoad) sendBySQL(ctx context.Context, _ string, batch []faultSent) bool {
-	texts := make([]string, len(batch))
-	for i := range batch {
-		texts[i] = batch[i].text
-	}
-	if _, err := l.db.pool.Exec(ctx, "SELECT postrider.publish_batch('orders', $1::jsonb)",
-		"["+strings.Join(texts, ",")+"]"); err != nil {
+	if _, err := l.db.pool.Exec(ctx, "SELECT postrider.publish_batch('orders', $1::jsonb)", arrayOf(batch)); err != nil {
 		if ctx.Err() == nil {
 			l.fail(fmt.Errorf("publishing by SQL: %w", err))
 		}
@@ -333,9 +317,6 @@ func (l *faultLoad) note(batch []faultSent) {
 		}
 	}
 	l.acked.Add(int64(len(batch)))
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.inPeriod[l.period.Load()] += len(batch)
 }
 
 func (l *faultLoad) fail(err error) {
@@ -351,9 +332,5 @@ func (l *faultLoad) compare(t *testing.T, s *faultSink) ledger.Verdict {
 	t.Helper()
 	require.NoError(t, l.failed)
 	require.NoError(t, s.failed)
-	require.NoError(t, l.ledger.Close())
-	require.NoError(t, s.ledger.Close())
-	verdict, err := ledger.CompareFiles(l.file, s.file)
-	require.NoError(t, err)
-	return verdict
+	return compareBooks(t, l.ledger, s.ledger)
 }

@@ -25,8 +25,7 @@ import (
 type gate struct {
 	t      *testing.T
 	url    string
-	ledger *ledger.Ledger
-	file   string
+	ledger *book
 	opened chan struct{}
 	passes chan struct{} // lets one request through each
 
@@ -39,12 +38,9 @@ type gate struct {
 func newGate(t *testing.T) *gate {
 	t.Helper()
 	g := &gate{
-		t: t, opened: make(chan struct{}), passes: make(chan struct{}, 1000), arrivals: map[string][]time.Time{},
-		file: filepath.Join(t.TempDir(), "received"),
+		t: t, ledger: newBook(t), opened: make(chan struct{}), passes: make(chan struct{}, 1000),
+		arrivals: map[string][]time.Time{},
 	}
-	var err error
-	g.ledger, err = ledger.Open(g.file)
-	require.NoError(t, err)
 	server := httptest.NewServer(g)
 	g.url = server.URL
 	t.Cleanup(func() {
@@ -135,8 +131,7 @@ func (g *gate) again(id string) time.Time {
 // publishers post events one by one until they are rejected, and note each after its 200.
 type publishers struct {
 	t       *testing.T
-	file    string
-	ledger  *ledger.Ledger
+	ledger  *book
 	working sync.WaitGroup
 }
 
@@ -145,10 +140,7 @@ const publishPause = 8 * time.Millisecond
 
 func startPublishers(t *testing.T, s *service, topic, key string, clients int) *publishers {
 	t.Helper()
-	p := &publishers{t: t, file: filepath.Join(t.TempDir(), "published")}
-	var err error
-	p.ledger, err = ledger.Open(p.file)
-	require.NoError(t, err)
+	p := &publishers{t: t, ledger: newBook(t)}
 	ctx, cancel := context.WithCancel(t.Context())
 	for client := range clients {
 		p.working.Go(func() {
@@ -170,13 +162,33 @@ func startPublishers(t *testing.T, s *service, topic, key string, clients int) *
 	return p
 }
 
-// compare closes both ledgers and holds them against each other.
+// compare waits for the publishers.
 func (p *publishers) compare(g *gate) ledger.Verdict {
 	p.t.Helper()
 	p.working.Wait()
-	require.NoError(p.t, p.ledger.Close())
-	require.NoError(p.t, g.ledger.Close())
-	verdict, err := ledger.CompareFiles(p.file, g.file)
-	require.NoError(p.t, err)
+	return compareBooks(p.t, p.ledger, g.ledger)
+}
+
+// book is a ledger and its file.
+type book struct {
+	*ledger.Ledger
+	file string
+}
+
+func newBook(t *testing.T) *book {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "ledger")
+	l, err := ledger.Open(file)
+	require.NoError(t, err)
+	return &book{l, file}
+}
+
+// compareBooks closes both ledgers and holds them against each other.
+func compareBooks(t *testing.T, published, received *book) ledger.Verdict {
+	t.Helper()
+	require.NoError(t, published.Close())
+	require.NoError(t, received.Close())
+	verdict, err := ledger.CompareFiles(published.file, received.file)
+	require.NoError(t, err)
 	return verdict
 }

@@ -26,9 +26,6 @@ const stripped = "-ldflags=-s -w"
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
 func testMain(m *testing.M) int {
-	if url := os.Getenv(applicationEnv); url != "" {
-		return runApplication(url)
-	}
 	if slices.ContainsFunc(os.Args, func(arg string) bool { return strings.HasPrefix(arg, "-test.list=") }) {
 		return m.Run() // it runs no test
 	}
@@ -74,4 +71,14 @@ func migrate(ctx context.Context, url string) error {
 		return fmt.Errorf("%w\n%s", err, out)
 	}
 	return testnode.Migrate(ctx, url)
+}
+
+var faults = flag.Bool("faults", false, "run the long fault tests")
+
+// onlyWithFaults skips a test that make e2e has no time for.
+func onlyWithFaults(t *testing.T) {
+	t.Helper()
+	if !*faults {
+		t.Skip("a long fault: make test-faults")
+	}
 }

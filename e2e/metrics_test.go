@@ -5,14 +5,11 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"postrider/internal/metrics"
 )
 
 // promtool is Prometheus' checker of metrics and rules. The whole test suite requires it.
@@ -94,28 +91,5 @@ func TestMetricsCountWhatHappened(t *testing.T) {
 		check.Stdin = strings.NewReader(text)
 		out, err := check.CombinedOutput()
 		require.NoError(t, err, string(out))
-	}
-}
-
-var metricName = regexp.MustCompile(`postrider_[a-z_]+`)
-
-// The dashboard and the alerts name existing metrics only.
-func TestNamedMetricsExist(t *testing.T) {
-	t.Parallel()
-	defined := map[string]bool{}
-	for _, m := range metrics.List() {
-		defined[m.Name] = true
-	}
-	require.Greater(t, len(defined), 40)
-	for _, file := range []string{
-		"deploy/examples/prometheus/alerts.yaml", "deploy/examples/prometheus/alerts_test.yaml",
-		"deploy/examples/grafana/postrider.json",
-	} {
-		names := metricName.FindAllString(fromRoot(t, file), -1)
-		require.NotEmpty(t, names)
-		for _, name := range names {
-			base := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_count"), "_sum")
-			require.True(t, defined[base] || defined[name] || name == "postrider_internal", "%s names %s", file, name)
-		}
 	}
 }

@@ -12,21 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An empty variable, as compose passes it on, is none.
-func TestEmptyVariablesAreNone(t *testing.T) {
-	t.Parallel()
-	db := migratedDatabase(t)
-	n := startNodeWith(t, append(serveEnv(db), "POSTRIDER_ALLOW_CIDR=", "POSTRIDER_PUBLIC_URL=",
-		"POSTRIDER_TRUSTED_PROXIES=", "POSTRIDER_PREVIOUS_ENCRYPTION_KEYS=", "POSTRIDER_DEAD_LETTER_LOCATION="))
-	r := postrider(t, nil, "ready", "--listen", strings.TrimPrefix(n.api, "http://"))
-	require.Zero(t, r.code, r.stderr)
-	n.stop()
-	r = postrider(t, nil, "ready", "--listen", strings.TrimPrefix(n.api, "http://"))
-	require.Equal(t, 1, r.code)
-	require.Contains(t, r.stderr, "not ready")
-	require.Equal(t, 2, postrider(t, nil, "ready", "--listen", "nowhere").code)
-}
-
 // healthCheck is the health check of the image.
 var healthCheck = regexp.MustCompile(`(?m)^HEALTHCHECK .* CMD \["/usr/local/bin/postrider", (.*)\]$`)
 
@@ -38,36 +23,36 @@ func TestHealthOfAContainer(t *testing.T) {
 	require.Len(t, check, 2)
 	var args []string
 	require.NoError(t, json.Unmarshal([]byte("["+check[1]+"]"), &args))
-	for name, scheme := range map[string]string{"in the clear": "http", "TLS": "https"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			db, env := migratedDatabase(t), []string(nil)
-			if scheme == "https" {
-				files := newTLSFiles(t)
-				env = []string{"POSTRIDER_TLS_CERT=" + files.cert, "POSTRIDER_TLS_KEY=" + files.key}
-			}
-			n := startNodeWith(t, append(serveEnv(db), env...))
-			address, of := strings.CutPrefix(n.api, scheme+"://")
-			require.True(t, of, n.api)
-			env = append(env, "POSTRIDER_LISTEN="+address)
-			live, ready := func() result { return postrider(t, env, args...) }, func() result {
-				return postrider(t, env,
-					"ready")
-			}
-			require.Zero(t, live().code, live().stderr)
-			require.Zero(t, ready().code, ready().stderr)
-
-			db.exec("ALTER SCHEMA postrider_internal RENAME TO elsewhere")
-			eventually(t, "it is not ready", func() bool { return ready().code == 1 })
-			require.Contains(t, ready().stderr, "not ready")
-			require.Zero(t, live().code, live().stderr)
-			db.exec("ALTER SCHEMA elsewhere RENAME TO postrider_internal")
-
-			n.stop()
-			require.Equal(t, 1, live().code)
-			require.Contains(t, live().stderr, "not alive")
-		})
+	db, files := migratedDatabase(t), newTLSFiles(t)
+	env := []string{"POSTRIDER_TLS_CERT=" + files.cert, "POSTRIDER_TLS_KEY=" + files.key}
+	n := startNodeWith(t, append(serveEnv(db), env...))
+	env = append(env, "POSTRIDER_LISTEN="+strings.TrimPrefix(n.api, "https://"))
+	live, ready := func() result { return postrider(t, env, args...) }, func() result { return postrider(t, env, "ready") }
+	require.Zero(t, live().code, live().stderr)
+	require.Zero(t, ready().code, ready().stderr)
+	for _, lack := range []struct{ breaks, repairs, says string }{
+		{
+			"UPDATE postrider_internal.encryption_keys SET key_id = 'another-' || key_id",
+			"UPDATE postrider_internal.encryption_keys SET key_id = replace(key_id, 'another-', '')",
+			"another encryption key",
+		},
+		{
+			"ALTER SCHEMA postrider_internal RENAME TO elsewhere", "ALTER SCHEMA elsewhere RENAME TO postrider_internal",
+			"run postrider migrate up",
+		},
+	} {
+		db.exec(lack.breaks)
+		eventually(t, "it is not ready", func() bool { return ready().code == 1 })
+		require.Contains(t, ready().stderr, "not ready: ")
+		require.Contains(t, ready().stderr, lack.says)
+		require.NotContains(t, ready().stderr, "127.0.0.1")
+		require.Zero(t, live().code, live().stderr)
+		db.exec(lack.repairs)
+		eventually(t, "it is ready again", func() bool { return ready().code == 0 })
 	}
+	n.stop()
+	require.Equal(t, 1, live().code)
+	require.Contains(t, live().stderr, "not alive")
 }
 
 func TestSystemdAcceptsTheUnit(t *testing.T) {

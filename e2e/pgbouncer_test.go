@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -11,13 +10,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"postrider/internal/ledger"
 	"postrider/internal/local"
+	"postrider/internal/testnode"
 )
 
 // pooler is a real PgBouncer before one database.
@@ -125,7 +126,7 @@ func TestMigrateThroughPgBouncerFromManyPlacesAtOnce(t *testing.T) {
 func TestPgBouncerDeliversRetriesAndDeadLetters(t *testing.T) {
 	t.Parallel()
 	db := pooledDatabase(t)
-	quickRetries(db)
+	retriesAfter(db, "quick", "200 milliseconds")
 	sink := httptest.NewServer(local.NewDemoSink(nil))
 	t.Cleanup(sink.Close)
 	n := startNode(t, db)
@@ -140,11 +141,8 @@ func TestPgBouncerDeliversRetriesAndDeadLetters(t *testing.T) {
 		"WHERE subscription = $1"
 	require.Equal(t, "delivered 1", one[string](db, ended, "accepted"))
 	require.Equal(t, "delivered 3", one[string](db, ended, "flaky"))
-	letter := one[string](db, ended, "rejected")
-	require.Regexp(t, `^dead_lettered 1 \w+$`, letter)
+	require.Regexp(t, `^dead_lettered 1 \w+$`, one[string](db, ended, "rejected"))
 	require.Equal(t, cloudEvent("e1"), one[string](db, "SELECT body_text FROM postrider.dead_letters"), "to the last byte")
-	require.Equal(t, 5, one[int](db, "SELECT count(*) FROM postrider.delivery_attempts"))
-
 	for _, env := range [][]string{db.env(), {"POSTRIDER_DATABASE_URL=" + db.url}} {
 		read := postrider(t, env, "sql", "-o", "json", "select subscription from postrider.dead_letters")
 		require.Zero(t, read.code, read.stderr)
@@ -155,17 +153,36 @@ func TestPgBouncerDeliversRetriesAndDeadLetters(t *testing.T) {
 	require.Equal(t, "Succeeded",
 		one[string](db, "SELECT provisioning_state FROM postrider.event_subscriptions WHERE subscription = 'validated'"),
 		"no wake-up; the fetchers poll")
-	n.manage(http.StatusNoContent, http.MethodDelete, "/v1/topics/orders/subscriptions/accepted", "")
-	code := n.stop()
-	require.Zero(t, code)
+	manyAtOnce(t, db, n)
+	require.Zero(t, n.stop())
 	require.Empty(t, complaints(n))
 	require.Zero(t, one[int](db, "SELECT count(*) FROM postrider_internal.nodes"))
 }
 
-// quickRetries makes a copy of the default policy that retries after 200 ms.
-func quickRetries(db *database) {
-	db.t.Helper()
-	retriesAfter(db, "quick", "200 milliseconds")
+// manyAtOnce publishes with more clients than there are connections; each event is delivered once.
+func manyAtOnce(t *testing.T, db *database, n *nodeProcess) {
+	t.Helper()
+	sink := newGate(t)
+	sink.open()
+	key := n.topic("many")
+	n.subscribe("many", "billing", sink.url)
+	var clients sync.WaitGroup
+	for client := range 20 {
+		clients.Go(func() {
+			for i := range 50 {
+				status, text, err := postEvents(t.Context(), n.api, "many", key, cloudEvent(fmt.Sprintf("c%d-%d", client, i)))
+				assert.NoError(t, err)
+				assert.Equal(t, http.StatusOK, status, text)
+			}
+		})
+	}
+	clients.Wait()
+	db.drained()
+	require.Len(t, sink.arrivalsSoFar(), 1000)
+	for _, id := range sink.arrivalsSoFar() {
+		require.Equal(t, 1, sink.times(id), id)
+	}
+	require.Zero(t, one[int](db, testnode.BrokenTokens)+one[int](db, testnode.EndedTwice))
 }
 
 // retriesAfter makes a copy of the default policy that always waits for as long as given, and rests no endpoint.
@@ -180,96 +197,37 @@ func retriesAfter(db *database, name, wait string) {
 		name)
 }
 
-func TestPgBouncerManyEventsAtOnce(t *testing.T) {
-	t.Parallel()
-	db, sink := pooledDatabase(t), newGate(t)
-	sink.open()
-	n := startNode(t, db)
-	key := n.topic("orders")
-	n.subscribe("orders", "billing", sink.url)
-	file := filepath.Join(t.TempDir(), "published")
-	ledger, err := ledger.Open(file)
-	require.NoError(t, err)
-	load := &publishers{t: t, file: file, ledger: ledger}
-	for client := range 20 {
-		load.working.Go(func() {
-			for i := range 100 {
-				id := fmt.Sprintf("c%d-%d", client, i)
-				event := cloudEvent(id)
-				if status, _, err := postEvents(t.Context(), n.api, "orders", key, event); err == nil && status == http.StatusOK {
-					_ = ledger.Note(id, sha256.Sum256([]byte(event)))
-				}
-			}
-		})
-	}
-	load.working.Wait()
-	db.drained()
-	verdict := load.compare(sink)
-	require.Equal(t, 2000, verdict.Published)
-	require.Empty(t, verdict.Lost)
-	require.Empty(t, verdict.Changed)
-	require.Zero(t, verdict.Duplicates)
-	requireEndedOnce(t, db)
-	require.Empty(t, complaints(n))
-}
-
-func TestPgBouncerConfirmedChangeIsSeenByEveryNode(t *testing.T) {
-	t.Parallel()
-	changeIsSeenByEveryNode(t, pooledDatabase(t))
-}
-
-func TestPgBouncerSurvivorMakesTheAttemptsOfAKilledNodeAgain(t *testing.T) {
-	t.Parallel()
-	survivorMakesAttemptsAgain(t, pooledDatabase(t))
-}
-
+// Without the switch each verb names PgBouncer. With it, a parameter of the URL that PgBouncer rejects is named.
 func TestWithoutTheSwitchPgBouncerIsNamed(t *testing.T) {
 	t.Parallel()
 	const ignore = "ignore_startup_parameters = plan_cache_mode,jit,enable_bitmapscan,lock_timeout," +
 		"idle_in_transaction_session_timeout,search_path"
-	for _, row := range []struct{ name, setting, says string }{
-		{"it rejects our settings", "", "leads to PgBouncer (unsupported startup parameter: "},
-		{"it ignores our settings", ignore, "leads to a connection pooler that drops the session's settings"},
+	direct := emptyDatabase(t)
+	for setting, says := range map[string]string{
+		"":     "leads to PgBouncer (unsupported startup parameter: ",
+		ignore: "leads to a connection pooler that drops the session's settings",
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			t.Parallel()
-			db := emptyDatabase(t)
-			db.url = startPgBouncer(t, db, row.setting).url
-			for _, verb := range []string{"serve --listen 127.0.0.1:0", "migrate up", "migrate status"} {
-				r := postrider(t, serveEnv(db), strings.Fields(verb)...)
-				require.Equal(t, 2, r.code, "%s: %s", verb, r.stderr)
-				require.Contains(t, r.stderr, row.says)
-				require.Contains(t, r.stderr, "set --pgbouncer or POSTRIDER_PGBOUNCER=true")
-			}
-		})
+		db := &database{t: t, url: startPgBouncer(t, direct, setting).url, pool: direct.pool}
+		for _, verb := range []string{"serve --listen 127.0.0.1:0", "migrate up"} {
+			r := postrider(t, serveEnv(db), strings.Fields(verb)...)
+			require.Equal(t, 2, r.code, "%s: %s", verb, r.stderr)
+			require.Contains(t, r.stderr, says)
+			require.Contains(t, r.stderr, "set --pgbouncer or POSTRIDER_PGBOUNCER=true")
+		}
+		doctor := postrider(t, db.env(), "doctor")
+		require.Equal(t, 1, doctor.code)
+		require.Regexp(t, `(?m)^fail +pooler +.* leads to `, doctor.stdout)
+		require.Contains(t, doctor.stdout, "--pgbouncer")
+		if setting == "" {
+			r := postrider(t, []string{"POSTRIDER_DATABASE_URL=" + db.url + "&search_path=elsewhere"}, "migrate", "up",
+				"--pgbouncer")
+			require.Equal(t, 2, r.code, r.stderr)
+			require.Contains(t, r.stderr, "unsupported startup parameter: search_path; remove that parameter from the URL")
+		}
 	}
 }
 
-func TestPgBouncerRejectsAParameterOfTheURL(t *testing.T) {
-	t.Parallel()
-	db := emptyDatabase(t)
-	db.url = startPgBouncer(t, db).url + "&search_path=elsewhere"
-	r := postrider(t, db.env(), "migrate", "up", "--pgbouncer")
-	require.Equal(t, 2, r.code, r.stderr)
-	require.Contains(t, r.stderr, "unsupported startup parameter: search_path; remove that parameter from the URL")
-}
-
-// The switch does no harm where the URL leads to PostgreSQL itself.
-func TestPgBouncerSwitchWithoutPgBouncer(t *testing.T) {
-	t.Parallel()
-	db, sink := emptyDatabase(t), newGate(t)
-	db.extra = []string{"POSTRIDER_PGBOUNCER=true"}
-	db.migrate()
-	sink.open()
-	n := startNode(t, db)
-	key := n.topic("orders")
-	n.subscribe("orders", "billing", sink.url)
-	n.publish("orders", key, cloudEvent("e1"))
-	db.drained()
-	requireEndedOnce(t, db)
-}
-
-// What a node advises is done as printed, and then it has nothing more to say.
+// What a node and the doctor advise is done as printed, and then they have nothing more to say.
 func TestPgBouncerSettingsAreAdvised(t *testing.T) {
 	t.Parallel()
 	direct := emptyDatabase(t)
@@ -283,10 +241,17 @@ func TestPgBouncerSettingsAreAdvised(t *testing.T) {
 	} {
 		require.Contains(t, advice, "SET "+setting+";")
 	}
+	require.Contains(t, postrider(t, db.env(), "doctor").stdout, "the role lacks them")
 	n.stop()
 	direct.exec(advice)
 	// PgBouncer's older server connections keep what they began with.
-	require.Empty(t, adviceOf(t, startNode(t, startPgBouncer(t, direct).through(direct))))
+	fresh := startPgBouncer(t, direct).through(direct)
+	require.Empty(t, adviceOf(t, startNode(t, fresh)))
+	require.Regexp(t, `(?m)^ok +pooler +`, postrider(t, fresh.env(), "doctor").stdout)
+
+	direct.extra = fresh.extra // the switch does no harm where the URL leads to PostgreSQL itself
+	startNode(t, direct).publishMany("orders", permits(t), 1)
+	direct.drained()
 }
 
 func adviceOf(t *testing.T, n *nodeProcess) (sql string) {

@@ -1,66 +1,37 @@
 package e2e
 
 import (
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
-	"io"
+	"fmt"
+	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
-	"sync"
 	"testing"
+	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 )
 
-const plantedPassword = "planted phrase of anna, quite long"
-
-// rawSpans is a collector of traces that keeps what it was sent as it came: texts stand in it as they are.
-type rawSpans struct {
-	mu   sync.Mutex
-	kept strings.Builder
-	url  string
-}
-
-func newRawSpans(t *testing.T) *rawSpans {
+// clientPair is a certificate with its key, in PEM, and a part of the key.
+func clientPair(t *testing.T) (certificate, key, planted string) {
 	t.Helper()
-	s := &rawSpans{}
-	e := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		raw, _ := io.ReadAll(r.Body)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.kept.Write(raw)
-	}))
-	t.Cleanup(e.Close)
-	s.url = e.URL
-	return s
-}
-
-func (s *rawSpans) text() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.kept.String()
-}
-
-// databasePassword is the one that the server of the tests has drawn.
-func databasePassword(t *testing.T, database string) string {
-	t.Helper()
-	u, err := url.Parse(database)
+	dir := t.TempDir()
+	_, err := issue(&x509.Certificate{NotAfter: time.Now().Add(time.Hour)}, nil, dir+"/cert.pem", dir+"/key.pem")
 	require.NoError(t, err)
-	password, _ := u.User.Password()
-	require.Greater(t, len(password), 8)
-	return password
-}
-
-// elsewhere is the URL of a database that is not there.
-func elsewhere(t *testing.T, database string) string {
-	t.Helper()
-	u, err := url.Parse(database)
+	cert, err := os.ReadFile(dir + "/cert.pem")
 	require.NoError(t, err)
-	u.Host = "127.0.0.1:1"
-	return u.String()
+	secret, err := os.ReadFile(dir + "/key.pem")
+	require.NoError(t, err)
+	return string(cert), string(secret), strings.Split(string(secret), "\n")[1][8:56]
 }
 
 // people are a program with an API key, who uses it, and a person, who has signed in with her password.
@@ -92,71 +63,239 @@ func (n *nodeProcess) people(t *testing.T) (key, session string) {
 	return "", ""
 }
 
+// validationCode begins a handshake, which stays open, and returns its code.
+func (n *nodeProcess) validationCode(t *testing.T, base string, handshakes <-chan string) string {
+	t.Helper()
+	n.manage(http.StatusCreated, http.MethodPut, "/v1/topics/grid", "")
+	_, _, err := call(t.Context(), http.MethodPut, n.api+"/v1/topics/grid/subscriptions/requested",
+		fmt.Sprintf(`{"endpointUrl":%q}`, base+"/handshake?code=planted-handshake"),
+		"Authorization", "Bearer "+testAdminToken, "Content-Type", "application/json")
+	require.NoError(t, err)
+	code := regexp.MustCompile(`"validationCode":"([^"]+)"`).FindStringSubmatch(<-handshakes)
+	require.Len(t, code, 2)
+	return code[1]
+}
+
+// publishPlanted publishes three events with each credential and with an idempotency key, and returns the errors of
+// rejected requests.
+func (n *nodeProcess) publishPlanted(t *testing.T, db *database, key, sas, apiKey string) (errorsMet string) {
+	t.Helper()
+	for header, credential := range map[string]string{
+		"aeg-sas-key": key, "aeg-sas-token": sas, "Authorization": "Bearer planted-wrong-credential",
+	} {
+		_, said, err := call(t.Context(), http.MethodPost,
+			n.api+"/topics/orders/api/events?aeg-sas-key="+url.QueryEscape("planted-key-in-query"), cloudEvent(header), header,
+			credential, "Content-Type", "application/cloudevents+json", "Idempotency-Key", "planted-idempotency-"+header)
+		require.NoError(t, err)
+		errorsMet += said
+	}
+	db.exec("SELECT postrider.publish('orders', '{\"specversion\": \"1.0\", \"id\": \"sql\", \"source\": \"/s\", " +
+		"\"type\": \"t\"}', idempotency_key => 'planted-idempotency-sql')")
+	for header, credential := range map[string]string{
+		"Authorization": "Bearer " + apiKey + "x", "aeg-sas-token": sas + "x", "aeg-sas-key": key + "x",
+	} {
+		_, said, err := call(t.Context(), http.MethodGet, n.api+"/v1/topics?code=planted-key-in-query", "", header,
+			credential)
+		require.NoError(t, err)
+		errorsMet += said
+	}
+	return errorsMet
+}
+
+// sealed is what the database has of secrets, sealed or hashed, and what opens it.
+func sealed(db *database) (hidden []string) {
+	db.t.Helper()
+	raw, err := base64.StdEncoding.DecodeString(testEncryptionKey)
+	require.NoError(db.t, err)
+	hidden = []string{string(raw), one[string](db, "SELECT password_hash FROM postrider_internal.users LIMIT 1")}
+	for _, column := range []string{
+		"key1_sealed FROM postrider_internal.topics", "key1_hash FROM postrider_internal.topics",
+		"secrets_sealed FROM postrider_internal.event_subscriptions",
+		"endpoint_hash FROM postrider_internal.event_subscriptions",
+		"signing_sealed FROM postrider_internal.event_subscriptions", "proof FROM postrider_internal.encryption_keys",
+		"key_hash FROM postrider_internal.idempotency_keys", "key_hash FROM postrider_internal.api_keys",
+		"token_hash FROM postrider_internal.sessions",
+	} {
+		name, _, _ := strings.Cut(column, " ")
+		hidden = append(hidden, hex.EncodeToString(one[[]byte](db,
+			"SELECT "+column+" WHERE "+name+" IS NOT NULL LIMIT 1")))
+	}
+	return hidden
+}
+
+// dump is every row of every table and view as text, with the bytes of bytea columns as they are.
+func dump(t *testing.T, db *database) string {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), db.url)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	_, err = conn.Exec(t.Context(), "SET bytea_output = 'escape'")
+	require.NoError(t, err)
+	tables := queryAll(t, conn,
+		`SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+		WHERE n.nspname IN ('postrider', 'postrider_internal') AND c.relkind IN ('r', 'v', 'm') ORDER BY 1`)
+	require.Greater(t, len(tables), 25)
+	var all strings.Builder
+	for _, table := range tables {
+		all.WriteString(strings.Join(queryAll(t, conn, "SELECT x::text FROM "+table+" x"), "\n"))
+	}
+	// Rows as text double what is escaped already.
+	return strings.NewReplacer(`\\`, `\`, `""`, `"`).Replace(all.String())
+}
+
+// loginAs is a session of a user who has one of our roles and nothing else.
+func loginAs(t *testing.T, db *database, role string) *pgx.Conn {
+	t.Helper()
+	conn := login(t, db, role)
+	db.exec("GRANT " + role + " TO " + conn.Config().User)
+	return conn
+}
+
+// login is a session of a new role without rights; its name begins with prefix.
+func login(t *testing.T, db *database, prefix string) *pgx.Conn {
+	t.Helper()
+	user := fmt.Sprintf("%s_%08x", prefix, rand.Uint32())
+	db.exec("CREATE ROLE " + user + " LOGIN PASSWORD 'known'")
+	config, err := pgx.ParseConfig(db.url)
+	require.NoError(t, err)
+	config.User, config.Password = user, "known"
+	conn, err := pgx.ConnectConfig(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close(t.Context()) })
+	return conn
+}
+
+// queryAll returns the result of a statement as text, row by row.
+func queryAll(t *testing.T, conn *pgx.Conn, query string) []string {
+	t.Helper()
+	rows, _ := conn.Query(t.Context(), query, pgx.QueryExecModeExec)
+	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err, query)
+	return list
+}
+
+// viewsAs is what a user with the role sees in the views.
+func viewsAs(t *testing.T, db *database, role string) (seen string) {
+	t.Helper()
+	conn := loginAs(t, db, role)
+	views := queryAll(t, conn, "SELECT 'postrider.' || viewname FROM pg_views WHERE schemaname = 'postrider'")
+	require.Greater(t, len(views), 13)
+	for _, view := range views {
+		seen += strings.Join(queryAll(t, conn, "SELECT x::text FROM "+view+" x"), "\n")
+	}
+	return seen
+}
+
+// dumpAsReader is what pg_dump writes of schema postrider for a user who may read it and nothing else.
+func dumpAsReader(t *testing.T, db *database) string {
+	t.Helper()
+	conn := loginAs(t, db, "postrider_reader")
+	program := filepath.Join(one[string](db, "SELECT setting FROM pg_config WHERE name = 'BINDIR'"), "pg_dump")
+	if _, err := os.Stat(program); err != nil {
+		t.Skip("this PostgreSQL has no pg_dump")
+	}
+	u, err := url.Parse(db.url)
+	require.NoError(t, err)
+	u.User = url.UserPassword(conn.Config().User, "known")
+	out, err := exec.CommandContext(t.Context(), program, "--schema", "postrider", "--dbname", u.String()).CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.Contains(t, string(out), "CREATE VIEW postrider.dead_letters")
+	return string(out)
+}
+
+// ofEcho are a dead letter of event subscription echo, and its delivery.
+func ofEcho(db *database) (letter, delivery string) {
+	ids := strings.Fields(one[string](db,
+		"SELECT dead_letter_id || ' ' || delivery_id FROM postrider.dead_letters WHERE subscription = 'echo' LIMIT 1"))
+	return ids[0], ids[1]
+}
+
+// pages are those that show what was made and what became of it.
+func (n *nodeProcess) pages(t *testing.T, db *database) []string {
+	t.Helper()
+	letter, delivery := ofEcho(db)
+	event := one[string](db, "SELECT system_id::text FROM postrider.events LIMIT 1")
+	paths := []string{
+		"/v1/topics", "/v1/topics/orders", "/v1/topics/orders/subscriptions", "/v1/topics/orders/subscriptions/echo",
+		"/v1/topics/orders/subscriptions/untrusted", "/v1/deadLetters", "/v1/policies",
+		"/v1/deadLetters/" + letter, "/v1/deliveries/" + delivery, "/v1/deliveries/" + delivery + "/attempts", "/v1/apiKeys",
+		"/v1/users", "/v1/operations", "/openapi.yaml", "/openapi", "/v1/events", "/v1/deliveries", "/v1/batches",
+		"/v1/audit", "/healthz", "/metrics",
+		"/ui/", "/ui/problems", "/ui/events", "/ui/deliveries", "/ui/dead-letters", "/ui/dead-letters/" + letter,
+		"/ui/deliveries/" + delivery, "/ui/events/" + event,
+		"/ui/subscriptions", "/ui/subscriptions/orders/echo", "/ui/subscriptions/orders/untrusted", "/ui/topics", "/ui/audit",
+		"/ui/system", "/ui/jobs",
+	}
+	found := 0
+	for _, path := range paths {
+		if !strings.Contains(n.page(t, path), "404 ") {
+			found++
+		}
+	}
+	require.Greater(t, found, 20)
+	return paths
+}
+
+func (n *nodeProcess) page(t *testing.T, path string) string {
+	t.Helper()
+	credential := "Bearer " + testAdminToken
+	if strings.HasPrefix(path, "/ui") {
+		credential = "Basic " + base64.StdEncoding.EncodeToString([]byte("admin:"+testAdminToken))
+	}
+	status, text, err := call(t.Context(), http.MethodGet, n.api+path, "", "Authorization", credential)
+	require.NoError(t, err)
+	return fmt.Sprint(status, " ", text)
+}
+
 // verbs are what the program prints where secrets are not far.
 func (n *nodeProcess) verbs(t *testing.T, db *database, endpoint, certificate, key string) map[string]string {
 	t.Helper()
-	settings := map[string]any{
-		"topic": "orders", "name": "fresh", "endpointUrl": endpoint + "/echo?code=planted-query-secret",
-		"endpointValidation": "skip",
-		"oauth2": map[string]any{
-			"tokenUrl": endpoint + "/token", "clientId": "shop", "clientSecret": "planted-client-secret",
-		},
-		"deliveryAttributeMappings": []any{map[string]any{
-			"name": "X-Long", "type": "Static", "properties": map[string]any{"value": "planted-header-secret", "isSecret": true},
-		}},
+	named := func(name string, settings map[string]any) map[string]any {
+		settings["topic"], settings["name"] = "orders", name
+		return settings
 	}
-	secure := map[string]any{
-		"topic": "orders", "name": "secure", "endpointUrl": "https://example.com/?code=planted-query-secret",
-		"endpointValidation": "skip",
-		"clientCertificate":  map[string]any{"certificate": certificate, "privateKey": key},
-	}
-	changed := map[string]any{
-		"topic": "orders", "name": "echo", "endpointUrl": endpoint + "/echo?code=planted-key-in-query",
-		"endpointValidation": "skip", "oauth2": settings["oauth2"],
-	}
-	text, err := json.Marshal(map[string]any{"subscriptions": []any{settings, secure, changed}})
+	secure := plantedSettings("https://example.com/", endpoint, "")
+	secure["clientCertificate"] = map[string]any{"certificate": certificate, "privateKey": key}
+	text, err := json.Marshal(map[string]any{"subscriptions": []any{
+		named("fresh", plantedSettings(endpoint+"/echo", endpoint, "/token")), named("secure", secure),
+		named("echo", plantedSettings(endpoint+"/echo?changed=planted-key-in-query&", endpoint, "/token")),
+	}})
 	require.NoError(t, err)
-	file := writtenFile(t, string(text))
-	letter := one[string](db,
-		"SELECT dead_letter_id::text FROM postrider.dead_letters WHERE subscription = 'echo' LIMIT 1")
-	delivery := one[string](db, "SELECT delivery_id::text FROM postrider.dead_letters WHERE subscription = 'echo' LIMIT 1")
-	remote := []string{"POSTRIDER_URL=" + n.api, "POSTRIDER_API_KEY=" + testAdminToken}
+	file := filepath.Join(t.TempDir(), "file.json")
+	require.NoError(t, os.WriteFile(file, text, 0o600))
+	letter, delivery := ofEcho(db)
+	remote := n.cliEnv()
 	local := []string{"POSTRIDER_DATABASE_URL=" + db.url, "POSTRIDER_ENCRYPTION_KEY=" + testEncryptionKey}
-	broken := []string{"POSTRIDER_DATABASE_URL=" + elsewhere(t, db.url), "POSTRIDER_ENCRYPTION_KEY=" + testEncryptionKey}
+	at, err := url.Parse(db.url)
+	require.NoError(t, err)
+	at.Host = "127.0.0.1:1"
+	broken := []string{"POSTRIDER_DATABASE_URL=" + at.String(), "POSTRIDER_ENCRYPTION_KEY=" + testEncryptionKey}
+	query := "?code=" + url.QueryEscape(plantedQuery)
 	said := map[string]string{}
 	for _, v := range []struct {
 		env  []string
 		code int
-		args []string
+		line string
 	}{
-		{remote, 3, []string{"apply", "-f", file, "--dry-run"}},
-		{remote, 3, []string{"apply", "-f", file, "--dry-run", "-o", "json"}},
-		{remote, 0, []string{"apply", "-f", file, "--yes"}},
-		{remote, 0, []string{"subscription", "list"}},
-		{remote, 0, []string{"subscription", "show", "orders", "echo", "-o", "json"}},
-		{remote, 0, []string{"subscription", "show", "orders", "untrusted"}},
-		{remote, 0, []string{"topic", "show", "orders", "-o", "json"}},
-		{local, 0, []string{"apikey", "list", "-o", "json"}},
-		{local, 0, []string{"user", "list", "-o", "json"}},
-		{remote, 0, []string{"delivery", "show", delivery, "-o", "json"}},
-		{remote, 0, []string{"deadletter", "show", letter, "-o", "json"}},
-		{local, 1, []string{
-			"doctor", "--endpoint", endpoint + "/echo?code=planted-query-secret", "--allow-cidr", "127.0.0.0/8", "-o", "json",
-		}},
-		{local, 1, []string{"doctor"}},
-		{broken, 1, []string{"doctor", "--endpoint", "https://nowhere.invalid/?code=planted-query-secret"}},
-		{append(remote, "POSTRIDER_API_KEY=planted-wrong-credential"), 1, []string{"subscription", "list"}},
+		{remote, 3, "apply -f " + file + " --dry-run"},
+		{remote, 3, "apply -f " + file + " --dry-run -o json"},
+		{remote, 0, "apply -f " + file + " --yes"},
+		{remote, 0, "subscription list"},
+		{remote, 0, "subscription show orders echo -o json"},
+		{remote, 0, "subscription show orders untrusted"},
+		{remote, 0, "topic show orders -o json"},
+		{local, 0, "apikey list -o json"},
+		{local, 0, "user list -o json"},
+		{remote, 0, "delivery show " + delivery + " -o json"},
+		{remote, 0, "deadletter show " + letter + " -o json"},
+		{local, 1, "doctor --endpoint " + endpoint + "/echo" + query + " --allow-cidr 127.0.0.0/8 -o json"},
+		{local, 1, "doctor"},
+		{broken, 1, "doctor --endpoint https://nowhere.invalid/" + query},
+		{append(remote, "POSTRIDER_API_KEY=planted-wrong-credential"), 1, "subscription list"},
 	} {
-		done := postrider(t, v.env, v.args...)
-		require.Equal(t, v.code, done.code, "%v %s %s", v.args, done.stdout, done.stderr)
-		said[strings.Join(v.args, " ")] += done.stdout + done.stderr
+		done := postrider(t, v.env, strings.Fields(v.line)...)
+		require.Equal(t, v.code, done.code, "%s %s %s", v.line, done.stdout, done.stderr)
+		said[strings.Split(v.line, "?")[0]] += done.stdout + done.stderr
 	}
 	return said
-}
-
-func writtenFile(t *testing.T, text string) string {
-	t.Helper()
-	name := filepath.Join(t.TempDir(), "file.json")
-	require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
-	return name
 }

@@ -199,52 +199,15 @@ func alive(pid int) bool {
 	if err := p.Signal(syscall.Signal(0)); err != nil && !errors.Is(err, os.ErrPermission) {
 		return false
 	}
-	state, _ := procStat(pid)
-	return state != "Z"
+	raw, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	_, state, _ := strings.Cut(string(raw), ") ") // the name before it may hold spaces
+	return !strings.HasPrefix(state, "Z")
 }
 
-// procStat reads a process's state and parent from /proc; "" and 0 where there is none.
-func procStat(pid int) (state string, parent int) {
-	raw, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	if err != nil {
-		return "", 0
-	}
-	_, rest, _ := strings.Cut(string(raw), ") ") // the name before it may hold spaces
-	fields := strings.Fields(rest)
-	if len(fields) < 2 {
-		return "", 0
-	}
-	parent, _ = strconv.Atoi(fields[1])
-	return fields[0], parent
-}
-
-// descendants are the processes below pid; none where there is no /proc.
-func descendants(pid int) []int {
-	entries, _ := os.ReadDir("/proc")
-	children := map[int][]int{}
-	for _, entry := range entries {
-		if child, err := strconv.Atoi(entry.Name()); err == nil {
-			_, parent := procStat(child)
-			children[parent] = append(children[parent], child)
-		}
-	}
-	var found []int
-	for next := children[pid]; len(next) > 0; {
-		var below []int
-		for _, child := range next {
-			below = append(below, children[child]...)
-		}
-		found, next = append(found, next...), below
-	}
-	return found
-}
-
-// linesWith are those of a process's standard output that hold text.
-func (p *process) linesWith(text string) (lines []string) {
-	for line := range strings.Lines(p.stdout.String()) {
-		if strings.Contains(line, text) {
-			lines = append(lines, strings.TrimSpace(line))
-		}
-	}
-	return lines
+// fromRoot reads a file of the repository.
+func fromRoot(t *testing.T, name string) string {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("..", name))
+	require.NoError(t, err)
+	return string(raw)
 }

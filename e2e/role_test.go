@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -44,10 +45,12 @@ func TestRoles(t *testing.T) {
 	api.publish("orders", key, cloudEvent("e3"))
 	db.drained()
 	require.ElementsMatch(t, []string{"e1", "e2", "e3"}, sink.arrivalsSoFar())
-	for _, n := range []*nodeProcess{api, worker} {
-		code := n.stop()
-		require.Zero(t, code)
+	for _, n := range []*nodeProcess{worker, api} {
 		require.Empty(t, complaints(n))
+		if n == api {
+			requireSecurityHeaders(t, api, key)
+		}
+		require.Zero(t, n.stop())
 	}
 	require.Zero(t, one[int](db, leasesQuery))
 }
@@ -77,8 +80,7 @@ func requireHealthOnly(t *testing.T, n *nodeProcess) {
 		{http.MethodGet, "/openapi.yaml", http.StatusNotFound},
 		{http.MethodGet, "/openapi", http.StatusNotFound},
 	} {
-		status, text, err := call(t.Context(), row.method, n.api+row.path, "", "Authorization", "Bearer "+testAdminToken)
-		require.NoError(t, err)
+		status, text := guarded(t, n, row.method, row.path, "", "Authorization", "Bearer "+testAdminToken)
 		require.Equal(t, row.status, status, "%s %s: %s", row.method, row.path, text)
 		if row.status == http.StatusNotFound {
 			require.Contains(t, text, "this node only delivers (--role worker)")
@@ -86,23 +88,47 @@ func requireHealthOnly(t *testing.T, n *nodeProcess) {
 	}
 }
 
-func TestAWorkerNeedsNoAdminToken(t *testing.T) {
-	t.Parallel()
-	db := migratedDatabase(t)
-	env := append(db.env(), "POSTRIDER_ENCRYPTION_KEY="+testEncryptionKey)
-	for _, row := range []struct {
-		role    string
-		printed bool
-	}{{"worker", false}, {"api", true}, {"all", true}} {
-		t.Run(row.role, func(t *testing.T) {
-			t.Parallel()
-			n := startProcess(t, append(env, "POSTRIDER_ROLE="+row.role), program, "serve", "--listen", "127.0.0.1:0")
-			require.NotEmpty(t, nodeNameOf(n))
-			if row.printed {
-				require.Contains(t, n.stderr.String(), "Admin token of this process")
-			} else {
-				require.NotContains(t, n.stderr.String(), "Admin token")
-			}
-		})
+// guarded makes a request. Every response forbids sniffing and frames, and is no page unless it is one of ours.
+func guarded(t *testing.T, n *nodeProcess, method, path, body string, headers ...string) (status int, text string) {
+	t.Helper()
+	direct := &http.Client{Transport: caller.Transport, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
+	response, text, err := send(t.Context(), direct, method, n.api+path, body, headers...)
+	require.NoError(t, err)
+	where := method + " " + path + " " + response.Status
+	require.Equal(t, "nosniff", response.Header.Get("X-Content-Type-Options"), where)
+	require.Equal(t, "no-referrer", response.Header.Get("Referrer-Policy"), where)
+	require.Contains(t, response.Header.Get("Content-Security-Policy"), "default-src 'none'", where)
+	require.Contains(t, response.Header.Get("Content-Security-Policy"), "frame-ancestors 'none'", where)
+	require.Empty(t, response.Header.Get("Access-Control-Allow-Origin"), where)
+	if strings.HasPrefix(response.Header.Get("Content-Type"), "text/html") && response.Header.Get("Location") == "" {
+		require.True(t, path == "/openapi" || strings.HasPrefix(path, "/ui"), where)
+	}
+	return response.StatusCode, text
+}
+
+func requireSecurityHeaders(t *testing.T, n *nodeProcess, key string) {
+	t.Helper()
+	for _, path := range []string{
+		"/", "/healthz", "/readyz", "/metrics", "/openapi", "/openapi/", "/openapi.yaml", "/v1/topics", "/v1/topics/unknown",
+		"/v1/deadLetters?cursor=x", "/topics/orders/api/events", "/topics/orders:publish", "/ui", "/ui/", "/ui/sign-in",
+		"/ui/static/nothing.js", "/ui/%2e%2e/v1/topics", "//v1/topics", "/v1/../ui/", "/v1%2ftopics", "/nowhere",
+	} {
+		for _, method := range []string{
+			http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodOptions,
+			http.MethodTrace, "NONSENSE",
+		} {
+			guarded(t, n, method, path, "", "Origin", "https://example.com")
+			guarded(t, n, method, path, "{", "Authorization", "Bearer "+testAdminToken, "Content-Type", "application/json")
+		}
+	}
+	for _, row := range [][3]string{
+		{strings.Repeat(" ", 2<<20), "Content-Type", "application/json"}, {"x", "Content-Encoding", "gzip"},
+	} {
+		guarded(t, n, http.MethodPost, "/topics/orders/api/events", row[0], "aeg-sas-key", key, row[1], row[2])
+	}
+	for range 40 { // more than may be guessed
+		guarded(t, n, http.MethodPost, "/topics/orders/api/events", "", "aeg-sas-key", "wrong")
 	}
 }

@@ -21,9 +21,7 @@ import (
 
 const (
 	testEncryptionKey = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
-	// anotherEncryptionKey is not the key of the nodes.
-	anotherEncryptionKey = "kS8v0w1JrQ2ZbV5n9XcTfLhYdM3uAeGi7oPpRqWsE4U="
-	testAdminToken       = "admin-token-of-the-tests-7f3b91c2d05e"
+	testAdminToken    = "admin-token-of-the-tests-7f3b91c2d05e"
 )
 
 // caller makes the tests' requests. Hundreds of publishers' connections would go through TIME_WAIT otherwise.
@@ -93,7 +91,8 @@ type service struct {
 // node is one `postrider serve`.
 type nodeProcess struct {
 	service
-	name string // in the table of nodes
+	name  string    // in the table of nodes
+	clock time.Time // when it became ready, by its own clock
 }
 
 // cliEnv is the environment of verbs that call the node.
@@ -110,31 +109,44 @@ func startNode(t *testing.T, db *database, flags ...string) *nodeProcess {
 // startNodeWith has an environment of its own.
 func startNodeWith(t *testing.T, env []string, flags ...string) *nodeProcess {
 	t.Helper()
+	return startNodeOf(t, program, env, flags...)
+}
+
+// startNodeOf starts another build of the program.
+func startNodeOf(t *testing.T, binary string, env []string, flags ...string) *nodeProcess {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "ready.json")
 	args := append([]string{"serve", "--listen", "127.0.0.1:0", "--ready-file", file}, flags...)
-	p := startProcess(t, env, program, args...)
+	p := startProcess(t, env, binary, args...)
 	info := p.ready(file)
-	return &nodeProcess{service{process: p, api: info.API + info.Health, token: testAdminToken}, nodeNameOf(p)}
+	n := &nodeProcess{service: service{process: p, api: info.API + info.Health, token: testAdminToken}}
+	n.name, n.clock = readyLine(p)
+	return n
 }
 
+// serveEnv has empty variables, too, as compose passes them on: they are none.
 func serveEnv(db *database) []string {
 	return append(db.env(), "POSTRIDER_ENCRYPTION_KEY="+testEncryptionKey, "POSTRIDER_ADMIN_TOKEN="+testAdminToken,
-		"POSTRIDER_ALLOW_CIDR=127.0.0.0/8", "POSTRIDER_MAX_CONNS=4")
+		"POSTRIDER_ALLOW_CIDR=127.0.0.0/8", "POSTRIDER_MAX_CONNS=4", "POSTRIDER_PUBLIC_URL=", "POSTRIDER_TRUSTED_PROXIES=",
+		"POSTRIDER_PREVIOUS_ENCRYPTION_KEYS=", "POSTRIDER_DEAD_LETTER_LOCATION=")
 }
 
-// nodeNameOf reads the name from the log line "ready". The line can arrive after the ready file.
-func nodeNameOf(p *process) (name string) {
+// readyLine reads the name and the time from the log line "ready". The line can arrive after the ready file.
+func readyLine(p *process) (name string, at time.Time) {
 	p.t.Helper()
 	eventually(p.t, "a log line says that the node is ready", func() bool {
 		for line := range strings.Lines(p.stderr.String()) {
-			var entry struct{ Msg, Node string }
+			var entry struct {
+				Msg, Node string
+				Time      time.Time
+			}
 			if json.Unmarshal([]byte(line), &entry) == nil && entry.Msg == "ready" {
-				name = entry.Node
+				name, at = entry.Node, entry.Time
 			}
 		}
 		return name != ""
 	})
-	return name
+	return name, at
 }
 
 // call makes a request; headers are pairs of name and value. It may be used from any goroutine.
@@ -145,20 +157,30 @@ func call(ctx context.Context, method, url, body string, headers ...string) (sta
 func callBy(
 	ctx context.Context, client *http.Client, method, url, body string, headers ...string,
 ) (status int, text string, err error) {
+	response, text, err := send(ctx, client, method, url, body, headers...)
+	if err != nil {
+		return 0, text, err
+	}
+	return response.StatusCode, text, nil
+}
+
+// send makes a request and reads the response.
+func send(
+	ctx context.Context, client *http.Client, method, url, body string, headers ...string,
+) (response *http.Response, text string, err error) {
 	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
-		return 0, "", err
+		return nil, "", err
 	}
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
-	response, err := client.Do(r)
-	if err != nil {
-		return 0, "", err
+	if response, err = client.Do(r); err != nil {
+		return nil, "", err
 	}
 	defer response.Body.Close()
 	raw, err := io.ReadAll(response.Body)
-	return response.StatusCode, string(raw), err
+	return response, string(raw), err
 }
 
 // manage makes a management request and requires its status.
@@ -174,11 +196,7 @@ func (s *service) manage(status int, method, path, body string) string {
 // topic makes a topic for CloudEvents, which are delivered as they came to the last byte, and returns its access key.
 func (s *service) topic(name string) string {
 	s.t.Helper()
-	var made struct{ Key1 string }
-	text := s.manage(http.StatusCreated, http.MethodPut, "/v1/topics/"+name, `{"inputSchema":"CloudEventSchemaV1_0"}`)
-	require.NoError(s.t, json.Unmarshal([]byte(text), &made))
-	require.NotEmpty(s.t, made.Key1)
-	return made.Key1
+	return s.makeTopic(name, `{"inputSchema":"CloudEventSchemaV1_0"}`)
 }
 
 func (s *service) subscribe(topic, name, endpoint string) {

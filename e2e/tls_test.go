@@ -5,12 +5,9 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -63,40 +60,13 @@ func trusting(t *testing.T, caFile string, change ...func(*tls.Config)) *http.Cl
 
 // get makes one request and returns the response and its body.
 func get(ctx context.Context, client *http.Client, address string) (*http.Response, string, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err != nil {
-		return nil, "", err
-	}
-	response, err := client.Do(r)
-	if err != nil {
-		return nil, "", err
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	return response, string(text), err
-}
-
-// shownSerial is the serial number of the certificate that a new connection is shown.
-func shownSerial(t *testing.T, api string) string {
-	t.Helper()
-	conn, err := tls.Dial("tcp", strings.TrimPrefix(api, "https://"), &tls.Config{InsecureSkipVerify: true})
-	require.NoError(t, err)
-	defer conn.Close()
-	return conn.ConnectionState().PeerCertificates[0].SerialNumber.String()
-}
-
-func startTLSNode(t *testing.T, db *database, files tlsFiles) *nodeProcess {
-	t.Helper()
-	n := startNode(t, db, "--tls-cert", files.cert, "--tls-key", files.key)
-	require.True(t, strings.HasPrefix(n.api, "https://127.0.0.1:"), n.api)
-	return n
+	return send(ctx, client, http.MethodGet, address, "")
 }
 
 func TestServeTLS(t *testing.T) {
 	t.Parallel()
 	files := newTLSFiles(t)
-	n := startTLSNode(t, migratedDatabase(t), files)
-
+	n := startNode(t, migratedDatabase(t), "--tls-cert", files.cert, "--tls-key", files.key)
 	response, text, err := get(t.Context(), trusting(t, files.cert), n.api+"/readyz")
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, response.StatusCode, text)
@@ -127,88 +97,25 @@ func TestServeTLS(t *testing.T) {
 	require.Contains(t,
 		postrider(t, nil, "topic", "list", "--url", strings.Replace(n.api, "https:", "http:", 1)).stderr,
 		"use https:// in --url")
-
-	code := n.stop()
-	require.Zero(t, code)
+	requireRenewal(t, n, files)
+	require.Zero(t, n.stop())
 }
 
-func TestRenewedCertificateIsShownWithoutARestart(t *testing.T) {
-	t.Parallel()
-	files := newTLSFiles(t)
-	n := startTLSNode(t, migratedDatabase(t), files)
-	first := shownSerial(t, n.api)
-
-	files.renew(t)
-	eventually(t, "the renewed certificate is shown",
-		func() bool { return shownSerial(t, n.api) != first })
-	second := shownSerial(t, n.api)
-
+// requireRenewal: a renewed certificate is shown without a restart, and a broken one is reported once.
+func requireRenewal(t *testing.T, n *nodeProcess, files tlsFiles) {
+	t.Helper()
+	shown := func() string {
+		conn, err := tls.Dial("tcp", strings.TrimPrefix(n.api, "https://"), &tls.Config{InsecureSkipVerify: true})
+		require.NoError(t, err)
+		defer conn.Close()
+		return conn.ConnectionState().PeerCertificates[0].SerialNumber.String()
+	}
+	first := shown()
 	require.NoError(t, os.WriteFile(files.cert, []byte("cut sho"), 0o644))
 	const complaint = "renewed TLS certificate is invalid; the current one stays in use"
 	eventually(t, "a broken renewal is reported", func() bool { return strings.Contains(n.stderr.String(), complaint) })
-	require.Equal(t, second, shownSerial(t, n.api))
-
+	require.Equal(t, first, shown())
 	files.renew(t)
-	eventually(t, "the next renewal is shown", func() bool { return shownSerial(t, n.api) != second })
+	eventually(t, "the renewed certificate is shown", func() bool { return shown() != first })
 	require.Equal(t, 1, strings.Count(n.stderr.String(), complaint), "a line for each mistake, not for each look")
-}
-
-func TestServeRejectsTLSFilesThatDoNotFit(t *testing.T) {
-	t.Parallel()
-	one, other := newTLSFiles(t), newTLSFiles(t)
-	missing := filepath.Join(t.TempDir(), "missing.pem")
-	for _, row := range []struct{ name, cert, key, says string }{
-		{"no key", one.cert, "", "--tls-cert without --tls-key"},
-		{"no certificate", "", one.key, "--tls-key without --tls-cert"},
-		{"missing certificate", missing, one.key, "--tls-cert: open " + missing},
-		{"missing key", one.cert, missing, "--tls-key: open " + missing},
-		{"another's key", one.cert, other.key, "--tls-key " + other.key +
-			": tls: private key does not match public key"},
-		{"mixed up", one.key, one.cert, "--tls-cert " + one.key + " and --tls-key " + one.cert +
-			": tls: failed to find certificate PEM data"},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			t.Parallel()
-			env := []string{
-				"POSTRIDER_DATABASE_URL=postgres://unknown@127.0.0.1:1/none", "POSTRIDER_ENCRYPTION_KEY=" + testEncryptionKey,
-			}
-			for name, value := range map[string]string{"POSTRIDER_TLS_CERT=": row.cert, "POSTRIDER_TLS_KEY=": row.key} {
-				if value != "" {
-					env = append(env, name+value)
-				}
-			}
-			r := postrider(t, env, "serve")
-			require.Equal(t, 2, r.code, r.stderr)
-			require.Contains(t, r.stderr, row.says)
-		})
-	}
-}
-
-func TestDevWithTLS(t *testing.T) {
-	t.Parallel()
-	d := startDev(t, "--tls", "--tls-listen", "127.0.0.1:0")
-	require.Regexp(t, `^https://127\.0\.0\.1:\d+$`, d.info.APITLS)
-	require.Equal(t, filepath.Join(filepath.Dir(d.data), "tls", "cert.pem"), d.info.CAFile)
-	address, err := url.Parse(d.info.APITLS)
-	require.NoError(t, err)
-	for _, base := range []string{d.info.APITLS, "https://localhost:" + address.Port()} {
-		response, text, err := get(t.Context(), trusting(t, d.info.CAFile), base+"/readyz")
-		require.NoError(t, err)
-		require.Equal(t, http.StatusOK, response.StatusCode, text)
-		require.Equal(t, "HTTP/2.0", response.Proto, "beside a port without TLS")
-	}
-	response, _, err := get(t.Context(), caller, d.info.API+"/readyz")
-	require.NoError(t, err)
-	require.Equal(t, http.StatusOK, response.StatusCode, "the other port goes on without it")
-	if _, err := exec.LookPath("curl"); err == nil {
-		require.Regexp(t, `(?m)^HTTP/\S+ 200`, shell(t, printedCommand(t, d, "Publish an event with TLS:")))
-		require.Equal(t, "delivered", d.delivery("my-2", "accepted", 1))
-	}
-	info, err := os.Stat(filepath.Join(filepath.Dir(d.info.CAFile), "key.pem"))
-	require.NoError(t, err)
-	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
-	code := d.stop()
-	require.Zero(t, code)
-	_, err = os.Stat(d.info.CAFile)
-	require.ErrorIs(t, err, os.ErrNotExist, "removed with the database")
 }

@@ -30,3 +30,12 @@ func TestDevOnAnOpenAddressHasRandomSecrets(t *testing.T) {
 	require.Equal(t, "127.0.0.1:7480", local.Reachable(&net.TCPAddr{IP: net.ParseIP("0.0.0.0"), Port: 7480}),
 		"an address that can be called")
 }
+
+func TestDevRejectsATimeScale(t *testing.T) {
+	t.Parallel()
+	for _, scale := range []string{"0", "-1", "86401"} {
+		rejected := postrider(t, nil, "dev", "--time-scale="+scale)
+		require.Equal(t, 2, rejected.code)
+		require.Contains(t, rejected.stderr, "--time-scale "+scale+": must be 1 to 86400")
+	}
+}

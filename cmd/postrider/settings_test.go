@@ -94,3 +94,19 @@ func TestServeRejectsWeakSecrets(t *testing.T) { //nolint:paralleltest // it set
 	require.Contains(t, r.stderr, "--admin-token (POSTRIDER_ADMIN_TOKEN) is a secret of postrider dev")
 	require.NotContains(t, r.stderr, devAccessKey)
 }
+
+func TestAWorkerNeedsNoAdminToken(t *testing.T) {
+	t.Parallel()
+	for role, printed := range map[role]bool{roleWorker: false, roleAPI: true, roleAll: true} {
+		var stderr strings.Builder
+		require.NotEmpty(t, (&serveCmd{Role: role}).token(&stderr))
+		require.Equal(t, printed, strings.Contains(stderr.String(), "Admin token of this process"), role)
+	}
+}
+
+func TestTracingRejectsAProtocol(t *testing.T) { //nolint:paralleltest // it sets environment variables
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+	_, err := startTracing(t.Context(), "node-1")
+	require.ErrorContains(t, err, "must be http/protobuf")
+}
