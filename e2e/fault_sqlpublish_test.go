@@ -51,7 +51,7 @@ func (a *application) start() {
 func (a *application) kill() {
 	a.dead.Store(true)
 	a.sockets.Range(func(socket, _ any) bool {
-		_ = socket.(net.Conn).Close() //nolint:forcetypeassert // it stores no other
+		_ = socket.(net.Conn).Close()
 		return true
 	})
 	a.working.Wait()

@@ -38,8 +38,7 @@ type faultDestination struct {
 	takes time.Duration
 }
 
-// paused is the destination that is paused and resumed.
-const pausedLane = "paused"
+const pausedLane = "paused" // is paused and resumed
 
 var faultDestinations = []faultDestination{
 	{name: "plain", types: []string{"plain", "both"}, policy: "soon"},
