@@ -96,7 +96,8 @@ func TestKilledNodeOfThreeHoldsUpNothing(t *testing.T) {
 	start()
 	start()
 	failOnce(t, db, first, 5)
-
+	eventually(t, "the retries wait for their promotion",
+		db.atLeast(5, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'scheduled'"))
 	require.Zero(t, one[int](db, "SELECT count(*) FROM postrider_internal.river_leader"))
 	first.kill()
 	killed := time.Now()
@@ -118,7 +119,7 @@ func TestKilledNodeOfThreeHoldsUpNothing(t *testing.T) {
 	require.Zero(t, one[int](db, leasesQuery+" WHERE id = $1", first.name))
 }
 
-// failOnce has events fail and wait for their retry, long enough to need a promotion.
+// failOnce has events fail whose retry is so late that it needs a promotion.
 func failOnce(t *testing.T, db *database, n *nodeProcess, events int) {
 	t.Helper()
 	retriesAfter(db, "patient", "7 seconds")
@@ -131,8 +132,6 @@ func failOnce(t *testing.T, db *database, n *nodeProcess, events int) {
 	key := n.topic("failing-once")
 	n.subscribeUnder("patient", "failing-once", "billing", endpoint.URL)
 	n.publish("failing-once", key, cloudEvents("f", events))
-	eventually(t, "the retries wait for their promotion",
-		db.atLeast(events, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'scheduled'"))
 }
 
 // A clean stop cuts the attempts in flight that do not finish within the stop timeout. Another node makes them again.
