@@ -90,7 +90,7 @@ func TestExpiryAfterAPause(t *testing.T) {
 			}
 			resumeBoth(t, tn)
 			travel(t, tn) // they have some seconds to live at most
-			tn.Become(t, 2, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded' AND attempts = 1")
+			tn.BecomeRows(t, 2, "dead_letters", "reason = 'TimeToLiveExceeded' AND attempts = 1")
 			require.Equal(t, 2,
 				tn.Count(t,
 					"SELECT count(*) FROM postrider_internal.dead_letters WHERE dead_lettered_at - time_to_live_since BETWEEN '60 "+
@@ -127,9 +127,7 @@ func TestMoreTimeToLiveBringsNoEarlierAttempt(t *testing.T) {
 		tn.Start(t)
 		publishOne(t, tn, "e")
 		tn.AttemptsMade(t, 2)
-		require.Equal(t, 2,
-			tn.Count(t,
-				"SELECT count(*) FROM postrider.deliveries WHERE next_attempt_at = time_to_live_since + interval '1 minute'"))
+		require.Equal(t, 2, tn.Rows(t, "deliveries", "next_attempt_at = time_to_live_since + interval '1 minute'"))
 		return tn, e
 	}
 	const expired = "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded' AND attempts = 1"
@@ -153,7 +151,7 @@ func TestMoreTimeToLiveBringsNoEarlierAttempt(t *testing.T) {
 		laterBy(t, tn, "30 seconds")
 		resumeBoth(t, tn)
 		require.Equal(t, 2, travel(t, tn), "the end of the time to live as it was")
-		tn.Become(t, 2, "SELECT count(*) FROM postrider.deliveries WHERE waits_for = 'next_attempt_at'")
+		tn.BecomeRows(t, 2, "deliveries", "waits_for = 'next_attempt_at'")
 		require.Equal(t, 2, travel(t, tn), "and as it is")
 		tn.Become(t, 2, expired)
 		require.Len(t, e.requests(), 2)
@@ -163,7 +161,7 @@ func TestMoreTimeToLiveBringsNoEarlierAttempt(t *testing.T) {
 		tn, e := begin(t)
 		aging(t, tn, e.URL, 3)
 		require.Equal(t, 2, travel(t, tn))
-		tn.Become(t, 2, "SELECT count(*) FROM postrider.deliveries WHERE waits_for = 'next_attempt_at' "+
+		tn.BecomeRows(t, 2, "deliveries", "waits_for = 'next_attempt_at' "+
 			"AND next_attempt_at = time_to_live_since + interval '3 minutes'")
 		require.Equal(t, 2, travel(t, tn))
 		tn.Become(t, 2, expired)

@@ -75,10 +75,9 @@ func TestBatchIsOneRequest(t *testing.T) {
 	require.Equal(t, names("e", 10), got)
 	require.Equal(t, []int{2, 4, 4}, sizes)
 	require.Equal(t, 10, tn.Count(t, deliveredInBatch))
-	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE delivery_id IS NULL "+
-		"AND batch_id IS NOT NULL AND number = 1 AND verdict = 'deliver'"))
-	require.Equal(t, 3, tn.Count(t,
-		"SELECT count(*) FROM postrider.batches WHERE state = 'delivered' AND attempts = 1 AND finished_at IS NOT NULL"))
+	require.Equal(t, 3, tn.Rows(t, "delivery_attempts", "delivery_id IS NULL AND batch_id IS NOT NULL AND number = 1 "+
+		"AND verdict = 'deliver'"))
+	require.Equal(t, 3, tn.Rows(t, "batches", "state = 'delivered' AND attempts = 1 AND finished_at IS NOT NULL"))
 	tn.Become(t, 0, "SELECT count(*) FROM postrider_internal.river_job")
 }
 
@@ -157,10 +156,8 @@ func TestFailedBatchIsSentAgain(t *testing.T) {
 		require.Equal(t, seen[0].body, r.body)
 		require.Equal(t, fmt.Sprint(i), r.header.Get("Aeg-Delivery-Count"))
 	}
-	require.Equal(t, 5, tn.Count(t,
-		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 3"))
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'delivered' AND attempts = 3 AND members = 5"))
+	require.Equal(t, 5, tn.Rows(t, "deliveries", "state = 'delivered' AND attempts = 3"))
+	require.Equal(t, 1, tn.Rows(t, "batches", "state = 'delivered' AND attempts = 3 AND members = 5"))
 }
 
 // A status that is never retried ends every member: each with a self-contained dead letter, or dropped without a
@@ -179,9 +176,7 @@ func TestRejectedBatchEnds(t *testing.T) {
 	require.Equal(t, 5, tn.Count(t, `SELECT count(DISTINCT dead_letter_id) FROM postrider.dead_letters
 		WHERE reason = 'UndeliverableDueToHttpBadRequest' AND attempts = 1 AND body ->> 'id' = event_id AND last_status = 400
 		  AND last_outcome = 'BadRequest'`))
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'dead_lettered' AND attempts = 1"))
-	require.Equal(t, 5, tn.Count(t,
-		"SELECT count(*) FROM postrider.deliveries WHERE state = 'dropped' AND reason = 'UndeliverableDueToHttpBadRequest'"))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'dropped'"))
+	require.Equal(t, 1, tn.Rows(t, "batches", "state = 'dead_lettered' AND attempts = 1"))
+	require.Equal(t, 5, tn.Rows(t, "deliveries", "state = 'dropped' AND reason = 'UndeliverableDueToHttpBadRequest'"))
+	require.Equal(t, 1, tn.Rows(t, "batches", "state = 'dropped'"))
 }

@@ -27,7 +27,7 @@ func TestBatchCutByAStopIsSentAgain(t *testing.T) {
 	await(t, h.begun)
 	publishAtOnce(t, tn, "more", 3) // waits for the next batch
 	testnode.RequireStops(t, first)
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE batch_id = 1"))
+	require.Zero(t, tn.Rows(t, "delivery_attempts", "batch_id = 1"))
 	tn.RequireInvariants(t)
 
 	h.letGo()
@@ -35,7 +35,7 @@ func TestBatchCutByAStopIsSentAgain(t *testing.T) {
 	second := other.Engine(t)
 	require.NoError(t, second.Start(t.Context()))
 	t.Cleanup(func() { testnode.RequireStops(t, second) })
-	tn.Become(t, 8, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1")
+	tn.BecomeRows(t, 8, "deliveries", "state = 'delivered' AND attempts = 1")
 	same := 0
 	for _, r := range e.requests() {
 		if r.ids(t)[0] == "e-0" {
@@ -45,8 +45,7 @@ func TestBatchCutByAStopIsSentAgain(t *testing.T) {
 		}
 	}
 	require.Equal(t, 2, same)
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE batch_id = 1 AND number = 1 AND reruns >= 1"))
+	require.Equal(t, 1, tn.Rows(t, "delivery_attempts", "batch_id = 1 AND number = 1 AND reruns >= 1"))
 }
 
 // After twenty reruns the members of a batch are sent alone: only the event that causes the crashes is abandoned.
@@ -60,10 +59,9 @@ func TestTwentyRerunsOfABatchAreEnough(t *testing.T) {
 	tn.Start(t)
 	tn.AttemptsMade(t, 3)
 	require.Len(t, e.requests(), 3, "each by itself")
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'canceled' AND attempts = 0"))
-	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.batch_members WHERE left_reason = 'TooManyReruns'"))
-	require.Equal(t, 3, tn.Count(t,
-		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
+	require.Equal(t, 1, tn.Rows(t, "batches", "state = 'canceled' AND attempts = 0"))
+	require.Equal(t, 3, tn.Rows(t, "batch_members", "left_reason = 'TooManyReruns'"))
+	require.Equal(t, 3, tn.Rows(t, "deliveries", "state = 'delivered' AND attempts = 1"))
 }
 
 func TestTwentyRerunsOfABatchOfOneAreEnough(t *testing.T) {
@@ -74,10 +72,9 @@ func TestTwentyRerunsOfABatchOfOneAreEnough(t *testing.T) {
 	publishAtOnce(t, tn, "e", 1)
 	tn.Exec(t, `UPDATE postrider_internal.river_job SET args = args || '{"r": 20}'`)
 	tn.Start(t)
-	tn.Become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TooManyReruns' AND attempts = 0")
+	tn.BecomeRows(t, 1, "dead_letters", "reason = 'TooManyReruns' AND attempts = 0")
 	require.Empty(t, e.requests())
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'dead_lettered' AND attempts = 0"))
+	require.Equal(t, 1, tn.Rows(t, "batches", "state = 'dead_lettered' AND attempts = 0"))
 }
 
 // A member whose time to live has passed leaves before the request; the others are sent.
@@ -96,11 +93,11 @@ func TestExpiredMemberLeavesItsBatch(t *testing.T) {
 	tn.Start(t)
 	tn.Attempt(t)
 	require.Equal(t, names("new", 2), requireOneRequest(t, e).ids(t))
-	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE event_id LIKE 'old-%' "+
-		"AND reason = 'TimeToLiveExceeded' AND attempts = 0"))
-	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.batch_members WHERE event_id LIKE 'old-%' "+
-		"AND left_at IS NOT NULL AND left_reason = 'TimeToLiveExceeded'"))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'delivered' AND members = 2"))
+	require.Equal(t, 2, tn.Rows(t, "dead_letters", "event_id LIKE 'old-%' AND reason = 'TimeToLiveExceeded' "+
+		"AND attempts = 0"))
+	require.Equal(t, 2, tn.Rows(t, "batch_members", "event_id LIKE 'old-%' AND left_at IS NOT NULL "+
+		"AND left_reason = 'TimeToLiveExceeded'"))
+	require.Equal(t, 1, tn.Rows(t, "batches", "state = 'delivered' AND members = 2"))
 }
 
 // A member whose time to live ends before the batch's next attempt leaves the batch and has its own due check.
@@ -119,22 +116,20 @@ func TestMemberOfLessTimeLeavesItsBatch(t *testing.T) {
 	publishAtOnce(t, tn, "new", 2)
 	tn.Start(t)
 	require.Equal(t, policy.Retry, tn.Attempt(t).Verdict.Action)
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider.batch_members WHERE event_id = 'old-0' AND left_reason = 'OwnTime'"))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE event_id = 'old-0' "+
-		"AND batch_id IS NULL AND attempts = 1 AND next_attempt_at = time_to_live_since + interval '1 minute'"))
+	require.Equal(t, 1, tn.Rows(t, "batch_members", "event_id = 'old-0' AND left_reason = 'OwnTime'"))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "event_id = 'old-0' AND batch_id IS NULL AND attempts = 1 "+
+		"AND next_attempt_at = time_to_live_since + interval '1 minute'"))
 	require.Equal(t, 1,
 		tn.Pending(t, "not_before > next_attempt_at"),
 		"it keeps its members")
-	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE batch_id IS NOT NULL "+
-		"AND attempts = 1 AND next_attempt_at < time_to_live_since + interval '1 minute'"))
+	require.Equal(t, 2, tn.Rows(t, "deliveries", "batch_id IS NOT NULL AND attempts = 1 "+
+		"AND next_attempt_at < time_to_live_since + interval '1 minute'"))
 
 	e.status.Store(http.StatusOK)
 	travel(t, tn)
 	tn.Attempt(t)
 	require.Equal(t, names("new", 2), e.requests()[1].ids(t))
-	tn.Become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE event_id = 'old-0' "+
-		"AND reason = 'TimeToLiveExceeded' AND attempts = 1")
+	tn.BecomeRows(t, 1, "dead_letters", "event_id = 'old-0' AND reason = 'TimeToLiveExceeded' AND attempts = 1")
 	require.Equal(t, 1, tn.Count(t, `SELECT count(*) FROM postrider.deliveries d JOIN postrider.delivery_attempts a
 		    ON a.delivery_id = d.delivery_id OR EXISTS (
 		SELECT FROM postrider.batch_members m WHERE m.batch_id = a.batch_id AND m.delivery_id = d.delivery_id
@@ -154,12 +149,10 @@ func TestBrokenMembersLeaveTheirBatch(t *testing.T) {
 	tn.Start(t)
 	tn.Attempt(t)
 	require.Equal(t, []string{"e-0", "e-3"}, requireOneRequest(t, e).ids(t))
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dropped' AND reason = 'EventMissing'"))
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider.batch_members WHERE event_id = 'e-2' AND left_reason = 'Unsendable'"))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE event_id = 'e-2' "+
-		"AND state = 'pending' AND attempts = 0 AND batch_id IS NULL"))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "state = 'dropped' AND reason = 'EventMissing'"))
+	require.Equal(t, 1, tn.Rows(t, "batch_members", "event_id = 'e-2' AND left_reason = 'Unsendable'"))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "event_id = 'e-2' AND state = 'pending' AND attempts = 0 "+
+		"AND batch_id IS NULL"))
 }
 
 // A batch with only broken members ends without a request.
@@ -171,10 +164,9 @@ func TestBatchOfBrokenMembersEnds(t *testing.T) {
 	publishAtOnce(t, tn, "e", 2)
 	tn.Exec(t, "UPDATE postrider_internal.events SET body = 'not an object'")
 	tn.Start(t)
-	tn.Become(t, 1, "SELECT count(*) FROM postrider.batches WHERE state = 'canceled' AND members = 0")
+	tn.BecomeRows(t, 1, "batches", "state = 'canceled' AND members = 0")
 	require.Empty(t, e.requests())
-	require.Equal(t, 2,
-		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND batch_id IS NULL"))
+	require.Equal(t, 2, tn.Rows(t, "deliveries", "state = 'pending' AND batch_id IS NULL"))
 }
 
 // Open deliveries of a paused event subscription are shown as held, and so is a batch that waits for its retry.
@@ -190,8 +182,7 @@ func TestPauseHoldsBatchesAndLosesNothing(t *testing.T) {
 	publishAtOnce(t, tn, "during", 4)
 	travel(t, tn)
 	tn.Become(t, 7, heldQuery)
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE hold = 'paused' AND attempts = 1 AND members = 3"))
+	require.Equal(t, 1, tn.Rows(t, "batches", "hold = 'paused' AND attempts = 1 AND members = 3"))
 	require.Equal(t, 7, tn.Count(t, "SELECT held_deliveries FROM postrider.event_subscriptions"))
 	require.Len(t, e.requests(), 1)
 
@@ -202,9 +193,8 @@ func TestPauseHoldsBatchesAndLosesNothing(t *testing.T) {
 	again := slices.IndexFunc(seen[1:], func(r request) bool { return r.body == seen[0].body }) + 1
 	require.Positive(t, again, "the batch went as it was")
 	require.Equal(t, "1", seen[again].header.Get("Aeg-Delivery-Count"))
-	require.Equal(t, 7, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
-	require.Equal(t, 1, tn.Count(t,
-		"SELECT count(*) FROM postrider.delivery_attempts WHERE number = 2 AND hold = 'paused' AND started_at > due_at"))
+	require.Equal(t, 7, tn.Rows(t, "deliveries", "state = 'delivered'"))
+	require.Equal(t, 1, tn.Rows(t, "delivery_attempts", "number = 2 AND hold = 'paused' AND started_at > due_at"))
 }
 
 // The probe of an event subscription with batches is one event in an array: its failure costs one attempt. If only
@@ -218,8 +208,7 @@ func TestProbeOfBatches(t *testing.T) {
 	publishAtOnce(t, tn, "first", 3)
 	tn.Start(t)
 	tn.Attempt(t)
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE hold = 'probation'"),
-		"one request has failed")
+	require.Equal(t, 1, tn.Rows(t, "event_subscriptions", "hold = 'probation'"), "one request has failed")
 	travel(t, tn)
 	tn.Become(t, 3, inProbation)
 
@@ -234,7 +223,7 @@ func TestProbeOfBatches(t *testing.T) {
 	passHold(t, tn)
 	tn.Attempt(t)
 	require.Equal(t, []string{"second-0"}, e.requests()[2].ids(t))
-	tn.Become(t, 4, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'")
+	tn.BecomeRows(t, 4, "deliveries", "state = 'delivered'")
 	require.Zero(t, tn.Probations(t, ""))
 }
 
@@ -249,7 +238,7 @@ func TestDeletingTheEventSubscriptionDuringABatch(t *testing.T) {
 	publishAtOnce(t, tn, "open", 2)
 	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), topicName, "all"))
 	h.letGo()
-	tn.Become(t, 5, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled'")
+	tn.BecomeRows(t, 5, "deliveries", "state = 'canceled'")
 	tn.Become(t, 0, "SELECT count(*) FROM postrider_internal.river_job WHERE state <> 'completed'")
 }
 
@@ -263,15 +252,12 @@ func TestLateSuccessOfABatchCancelsItsRetry(t *testing.T) {
 	tn.Start(t)
 	r := x.next(t)
 	require.Equal(t, policy.Result{Err: policy.ErrorTimeout}, tn.Attempt(t).Result)
-	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' "+
-		"AND last_outcome = 'TimedOut' AND attempts = 1 AND next_attempt_at > now()"))
+	require.Equal(t, 3, tn.Rows(t, "deliveries", "state = 'pending' AND last_outcome = 'TimedOut' AND attempts = 1 "+
+		"AND next_attempt_at > now()"))
 	r.respond(http.StatusOK)
 	require.Equal(t, policy.Delivered, tn.Attempt(t).Verdict.Action)
-	require.Equal(t, 3, tn.Count(t,
-		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1 AND last_status = 200"))
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'delivered' AND attempts = 1 AND "+
-			"last_status = 200"))
+	require.Equal(t, 3, tn.Rows(t, "deliveries", "state = 'delivered' AND attempts = 1 AND last_status = 200"))
+	require.Equal(t, 1, tn.Rows(t, "batches", "state = 'delivered' AND attempts = 1 AND last_status = 200"))
 	require.Equal(t, 1, tn.Count(t, lateRows, 1, "Delivered", "deliver",
 		"response after the ack timeout: 200: success; the queued retry was canceled"))
 	require.Zero(t, tn.Jobs(t, ""))
@@ -294,11 +280,10 @@ func TestLateSuccessOfABatchWhileTheRetryRuns(t *testing.T) {
 	first.respond(http.StatusOK)
 	tn.Become(t, 1, lateRows, 1, "Delivered", "note",
 		"response after the ack timeout: 200: success; only noted: no retry was waiting in the queue")
-	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 1"))
+	require.Equal(t, 3, tn.Rows(t, "deliveries", "state = 'pending' AND attempts = 1"))
 	second.respond(http.StatusOK)
 	tn.Attempt(t)
-	require.Equal(t, 3, tn.Count(t,
-		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 2"))
+	require.Equal(t, 3, tn.Rows(t, "deliveries", "state = 'delivered' AND attempts = 2"))
 }
 
 // After a failover that lost commits another batch may have the job's id. The result of the lost batch must not end the
@@ -316,5 +301,5 @@ func TestStaleBatchLeavesTheRowOfItsID(t *testing.T) {
 	h.letGo()
 	testnode.RequireStops(t, first)
 	require.Zero(t, tn.Jobs(t, "finalized_at IS NOT NULL"))
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts"))
+	require.Zero(t, tn.Rows(t, "delivery_attempts", ""))
 }

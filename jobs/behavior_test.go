@@ -83,14 +83,12 @@ func TestDocumentedDeadLettersAreOffByDefault(t *testing.T) {
 		"safe-2019": "dead_lettered", "literal-2019": "pending", "literal-2018": "pending", "stated-2019": "dead_lettered",
 		"safe-2021": "dead_lettered", "literal-2021": "dropped", "none-2021": "dropped", "batch-2021": "dropped",
 	} {
-		tn.Become(t, 1,
-			"SELECT count(*) FROM postrider.deliveries WHERE subscription = $1 AND state = $2 AND attempts = 1 "+
-				"AND last_outcome IN ('BadRequest', 'NotFound')", name, state)
+		tn.BecomeRows(t, 1, "deliveries", "subscription = $1 AND state = $2 AND attempts = 1 "+
+			"AND last_outcome IN ('BadRequest', 'NotFound')", name, state)
 	}
-	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters"))
-	require.Equal(t, 3,
-		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dropped' "+
-			"AND reason = 'UndeliverableDueToClientError'"), "visible, with its reason")
+	require.Equal(t, 3, tn.Rows(t, "dead_letters", ""))
+	require.Equal(t, 3, tn.Rows(t, "deliveries", "state = 'dropped' "+
+		"AND reason = 'UndeliverableDueToClientError'"), "visible, with its reason")
 	requireGap(t, tn, 5*time.Minute, "literal-2019")
 }
 
@@ -124,9 +122,8 @@ func TestProbationEndsOrHoldsDeliveries(t *testing.T) {
 	tn.AttemptsMade(t, len(rows))
 	publishOne(t, tn, "second")
 	for name, row := range rows {
-		tn.Become(t, 1,
-			"SELECT count(*) FROM postrider.deliveries WHERE event_id = 'second' AND concat_ws(' ', state, coalesce(hold, "+
-				"reason)) = $1 AND attempts = 0 AND subscription = $2", row.want, name)
+		tn.BecomeRows(t, 1, "deliveries", "event_id = 'second' AND concat_ws(' ', state, coalesce(hold, reason)) = $1 "+
+			"AND attempts = 0 AND subscription = $2", row.want, name)
 	}
 	require.Len(t, bad.requests(), len(rows))
 }
@@ -153,9 +150,7 @@ func TestTransportErrorsByBehavior(t *testing.T) {
 	for name, state := range map[string]string{
 		"safe": "pending", "literal": "dropped", "retried": "pending", "strict": "pending", "exhausted": "dead_lettered",
 	} {
-		tn.Become(t, 1,
-			"SELECT count(*) FROM postrider.deliveries WHERE subscription = $1 AND state = $2 AND last_outcome = 'SocketError'",
-			name, state)
+		tn.BecomeRows(t, 1, "deliveries", "subscription = $1 AND state = $2 AND last_outcome = 'SocketError'", name, state)
 	}
 	requireGap(t, tn, 10*time.Second, "retried")
 	requireGap(t, tn, 10*time.Second, "safe")
@@ -220,22 +215,17 @@ func TestRetentionEndsDeliveries(t *testing.T) {
 	old()
 	travel(t, tn)
 	tn.AttemptsMade(t, 4)
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters"), "seven days are the default")
+	require.Zero(t, tn.Rows(t, "dead_letters", ""), "seven days are the default")
 
 	elsewhere := tn.Beside(t, node.Options{Node: "node-2"}).System
 	topic.EventRetentionInDays = 1
 	_, _, err := elsewhere.Topics.Put(t.Context(), topicName, topic)
 	require.NoError(t, err)
-	require.Equal(t, 5,
-		tn.Count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE event_time_to_live_in_minutes = 1440"))
-	tn.Become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'held' "+
-		"AND reason = 'TimeToLiveExceeded' AND attempts = 0")
+	require.Equal(t, 5, tn.Rows(t, "event_subscriptions", "event_time_to_live_in_minutes = 1440"))
+	tn.BecomeRows(t, 1, "dead_letters", "subscription = 'held' AND reason = 'TimeToLiveExceeded' AND attempts = 0")
 	travel(t, tn)
 	for _, name := range []string{"tried", "batched", "default"} {
-		tn.Become(t, 1,
-			"SELECT count(*) FROM postrider.dead_letters WHERE subscription = $1 AND reason = 'TimeToLiveExceeded' "+
-				"AND attempts = 2", name)
+		tn.BecomeRows(t, 1, "dead_letters", "subscription = $1 AND reason = 'TimeToLiveExceeded' AND attempts = 2", name)
 	}
-	tn.Become(t, 1,
-		"SELECT count(*) FROM postrider.deliveries WHERE subscription = 'open' AND state = 'pending' AND attempts = 3")
+	tn.BecomeRows(t, 1, "deliveries", "subscription = 'open' AND state = 'pending' AND attempts = 3")
 }

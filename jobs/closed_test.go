@@ -124,8 +124,7 @@ func TestThrottledAloneClosesTheEndpoint(t *testing.T) {
 		v.requireAfter(t, n, 2, 0)
 	}
 	require.Zero(t, tn.Probations(t, "since IS NOT NULL"))
-	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts "+
-		"WHERE status = 429 AND why LIKE '%; lowers the concurrency'"))
+	require.Equal(t, 2, tn.Rows(t, "delivery_attempts", "status = 429 AND why LIKE '%; lowers the concurrency'"))
 }
 
 // One node's request tries a half-open endpoint. If it ends unsent, or its node dies, another one tries.
@@ -214,7 +213,7 @@ func closedEndpointGetsLastAttempts(t *testing.T, batch int) {
 	tn.Start(t)
 	publishOne(t, tn, "closes")
 	tn.Attempt(t)
-	tn.Become(t, 1, "SELECT count(*) FROM postrider.delivery_rates WHERE closed_until > now()")
+	tn.BecomeRows(t, 1, "delivery_rates", "closed_until > now()")
 	const events = 5
 	for i := range events {
 		publishOne(t, tn, fmt.Sprint("e-", i))
@@ -222,11 +221,11 @@ func closedEndpointGetsLastAttempts(t *testing.T, batch int) {
 	tn.Exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '86280 seconds' "+
 		"WHERE attempts = 0")
 	sent := 2 * batch // the third time of the limit was the first one's
-	tn.Become(t, sent, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'")
-	tn.Become(t, events-sent, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'rate_limited' AND attempts = 0")
+	tn.BecomeRows(t, sent, "deliveries", "state = 'delivered'")
+	tn.BecomeRows(t, events-sent, "deliveries", "hold = 'rate_limited' AND attempts = 0")
 	tn.Exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '25 hours' "+
 		"WHERE attempts = 0")
-	tn.Become(t, events-sent, "SELECT count(*) FROM postrider.dead_letters WHERE attempts = 0 "+
+	tn.BecomeRows(t, events-sent, "dead_letters", "attempts = 0 "+
 		"AND last_error = 'its time to live ended while it waited for the rate limit of 3 requests/day'")
 }
 

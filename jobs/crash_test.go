@@ -28,11 +28,10 @@ func TestStopDuringARequestIsNoOutcome(t *testing.T) {
 	await(t, h.begun)
 	testnode.RequireStops(t, first)
 
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts"))
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters"))
+	require.Zero(t, tn.Rows(t, "delivery_attempts", ""))
+	require.Zero(t, tn.Rows(t, "dead_letters", ""))
 	require.Equal(t, 1, tn.Jobs(t, "state IN ('available', 'retryable')"))
-	require.Equal(t, 1, tn.Count(t,
-		"SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 0 AND last_outcome IS NULL"))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "state = 'pending' AND attempts = 0 AND last_outcome IS NULL"))
 	require.Zero(t, tn.Nodes(t, ""), "the lease is given back")
 	tn.RequireInvariants(t)
 
@@ -42,8 +41,8 @@ func TestStopDuringARequestIsNoOutcome(t *testing.T) {
 	require.NoError(t, second.Start(t.Context()))
 	t.Cleanup(func() { testnode.RequireStops(t, second) })
 	require.Equal(t, policy.Delivered, tn.Attempt(t).Verdict.Action)
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE node = 'node-2' "+
-		"AND number = 1 AND reruns >= 1 AND outcome = 'Delivered'"))
+	require.Equal(t, 1, tn.Rows(t, "delivery_attempts", "node = 'node-2' AND number = 1 AND reruns >= 1 "+
+		"AND outcome = 'Delivered'"))
 	seen := e.requests()
 	require.Len(t, seen, 2)
 	require.Equal(t, "0", seen[1].header.Get("Aeg-Delivery-Count"), "a rerun is not a further attempt")
@@ -130,8 +129,7 @@ func TestStopWaitsForResponses(t *testing.T) {
 	require.Empty(t, stopped)
 	h.letGo()
 	require.NoError(t, <-stopped)
-	require.Equal(t, 1, tn.Count(t,
-		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "state = 'delivered' AND attempts = 1"))
 }
 
 // run marks a job as fetched by a node, as River's fetch does.
@@ -166,9 +164,8 @@ func TestAttemptOfADeadNodeIsRepeated(t *testing.T) {
 	report := tn.Attempt(t)
 	require.Equal(t, "of-the-dead", report.Subscription)
 	require.GreaterOrEqual(t, <-ownBeats, 5, "the one that showed the dead node's heartbeat, and four more")
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE number = 1 AND reruns = 1 AND node = 'node-1'"))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND reruns = 1"))
+	require.Equal(t, 1, tn.Rows(t, "delivery_attempts", "number = 1 AND reruns = 1 AND node = 'node-1'"))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "state = 'delivered' AND reruns = 1"))
 	require.Zero(t, tn.Nodes(t, "id = 'dead'"))
 	require.Equal(t, 1, tn.Jobs(t, "state = 'running' AND attempted_by = '{living}'"))
 	require.Len(t, e.requests(), 1)
@@ -204,8 +201,7 @@ func TestTwoEnginesShareTheWork(t *testing.T) {
 	want := publishMany(t, tn, 300)
 	tn.AttemptsMade(t, len(want))
 	require.Equal(t, want, e.eventIDs(), "each once")
-	require.Equal(t, len(want),
-		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND reruns = 0"))
+	require.Equal(t, len(want), tn.Rows(t, "deliveries", "state = 'delivered' AND reruns = 0"))
 	require.Equal(t, 2, tn.Count(t, "SELECT count(DISTINCT node) FROM postrider.delivery_attempts"))
 }
 
@@ -244,13 +240,12 @@ func TestTwentyRerunsAreEnough(t *testing.T) {
 		FROM postrider_internal.event_subscriptions s WHERE s.id = (args ->> 's')::bigint`)
 	tn.Start(t)
 	tn.Attempt(t)
-	tn.Become(t, 3, "SELECT count(*) FROM postrider.deliveries WHERE state <> 'pending'")
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'rows' "+
-		"AND reason = 'TooManyReruns' AND attempts = 0"))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'none' "+
-		"AND state = 'dropped' AND reason = 'TooManyReruns'"))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = 'nineteen' "+
-		"AND reruns = 19 AND outcome = 'Delivered'"))
+	tn.BecomeRows(t, 3, "deliveries", "state <> 'pending'")
+	require.Equal(t, 1, tn.Rows(t, "dead_letters", "subscription = 'rows' AND reason = 'TooManyReruns' AND attempts = 0"))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "subscription = 'none' AND state = 'dropped' "+
+		"AND reason = 'TooManyReruns'"))
+	require.Equal(t, 1, tn.Rows(t, "delivery_attempts", "subscription = 'nineteen' AND reruns = 19 "+
+		"AND outcome = 'Delivered'"))
 	require.Equal(t, "/nineteen", requireOneRequest(t, e).uri)
 }
 
@@ -267,8 +262,7 @@ func TestTwentyInternalFailuresAreEnough(t *testing.T) {
 	tn.Become(t, 1,
 		"SELECT count(*) FROM postrider_internal.river_job WHERE attempt = 0 AND state = 'available' AND args ->> 'r' = '1'")
 	tn.Exec(t, `UPDATE postrider_internal.river_job SET args = args || '{"r": 20}', scheduled_at = now()`)
-	tn.Become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TooManyReruns' AND attempts = 0 "+
-		"AND body_text = 'not an object'")
+	tn.BecomeRows(t, 1, "dead_letters", "reason = 'TooManyReruns' AND attempts = 0 AND body_text = 'not an object'")
 	require.Empty(t, e.requests())
 }
 
@@ -285,6 +279,6 @@ func TestStopGivesBackUnbegunJobsWithoutARerun(t *testing.T) {
 	require.NoError(t, engine.GiveBackUnbegun(t.Context()))
 
 	require.Equal(t, 1, tn.Jobs(t, "state = 'available' AND args ->> 'r' = '0'"))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE reruns = 0"))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "reruns = 0"))
 	tn.RequireInvariants(t)
 }

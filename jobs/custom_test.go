@@ -110,16 +110,14 @@ func TestTraceIsForwarded(t *testing.T) {
 	r := requireOneRequest(t, e)
 	require.Equal(t, []string{parent}, r.header["Traceparent"])
 	require.Equal(t, []string{"a=1,b=2"}, r.header["Tracestate"])
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider.events WHERE traceparent = $1 AND tracestate = 'a=1,b=2'", parent))
+	require.Equal(t, 1, tn.Rows(t, "events", "traceparent = $1 AND tracestate = 'a=1,b=2'", parent))
 
 	header.Set("Traceparent", "made-up")
 	publishRequest(t, tn, header, event)
 	tn.Attempt(t)
 	require.NotContains(t, e.requests()[1].header, "Traceparent")
 	require.NotContains(t, e.requests()[1].header, "Tracestate")
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider.events WHERE traceparent IS NULL AND tracestate IS NULL"))
+	require.Equal(t, 1, tn.Rows(t, "events", "traceparent IS NULL AND tracestate IS NULL"))
 }
 
 // A request has the trace of all its events, or none.

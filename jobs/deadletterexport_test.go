@@ -49,7 +49,7 @@ func allowing(t *testing.T, urls ...string) func(*jobs.Options) {
 // afterDelay makes all dead letters due once there are n.
 func afterDelay(t *testing.T, tn *testnode.Node, n int) {
 	t.Helper()
-	tn.Become(t, n, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'pending'")
+	tn.BecomeRows(t, n, "dead_letters", "export_state = 'pending'")
 	tn.Exec(t, `UPDATE postrider_internal.dead_letters SET export_due_at = export_due_at - interval '5 minutes',
 		    export_abandon_at = export_abandon_at - interval '5 minutes' WHERE export_state = 'pending'`)
 }
@@ -63,7 +63,7 @@ func exportAgain(t *testing.T, tn *testnode.Node) {
 
 func exported(t *testing.T, tn *testnode.Node, n int) {
 	t.Helper()
-	tn.Become(t, n, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'exported'")
+	tn.BecomeRows(t, n, "dead_letters", "export_state = 'exported'")
 }
 
 // files returns all files below a directory, by path.
@@ -127,8 +127,8 @@ func TestDeadLettersAreExported(t *testing.T) {
 
 	exported(t, tn, 2)
 	require.NoDirExists(t, directory+"/late", "not before its time")
-	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'billing' "+
-		"AND export_state = 'pending' AND export_attempts = 0"))
+	require.Equal(t, 2, tn.Rows(t, "dead_letters", "subscription = 'billing' AND export_state = 'pending' "+
+		"AND export_attempts = 0"))
 	afterDelay(t, tn, 2)
 	exported(t, tn, 4)
 
@@ -145,13 +145,9 @@ func TestDeadLettersAreExported(t *testing.T) {
 		want[0], want[1] = want[1], want[0]
 	}
 	require.Equal(t, "["+strings.Join(want, ",")+"]", body)
-	require.Equal(t, 2,
-		tn.Count(t,
-			"SELECT count(*) FROM postrider.dead_letters WHERE export_location = $1 AND exported_at >= export_due_at "+
-				"AND export_attempts = 1", "file://"+directory+"/late/"+name))
-	require.Equal(t, 2,
-		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'billing' AND state = 'dead_lettered'"),
-		"the rows stay")
+	require.Equal(t, 2, tn.Rows(t, "dead_letters", "export_location = $1 AND exported_at >= export_due_at "+
+		"AND export_attempts = 1", "file://"+directory+"/late/"+name))
+	require.Equal(t, 2, tn.Rows(t, "deliveries", "subscription = 'billing' AND state = 'dead_lettered'"), "the rows stay")
 }
 
 // The file of a namespace topic has its own path and format.
@@ -189,21 +185,19 @@ func TestExportIsAbandoned(t *testing.T) {
 	subscribe(t, tn, "stays", e.URL, into(missing))
 	tn.Start(t, allowing(t, missing))
 	publishOne(t, tn, "a")
-	tn.Become(t, 4, "SELECT count(*) FROM postrider.dead_letters")
+	tn.BecomeRows(t, 4, "dead_letters", "")
 	subscribe(t, tn, "stays", e.URL, nil)
 	afterDelay(t, tn, 4)
-	tn.Become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'stays' "+
-		"AND export_state = 'abandoned' AND export_error LIKE '%names no external location%'")
-	tn.Become(t, 3, "SELECT count(*) FROM postrider.dead_letters WHERE export_attempts = 1 AND export_state = 'pending'")
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'forbidden' "+
-			"AND export_error LIKE '%not allowed%--dead-letter-location%'"), "the node checks the location when it writes, too")
+	tn.BecomeRows(t, 1, "dead_letters", "subscription = 'stays' AND export_state = 'abandoned' "+
+		"AND export_error LIKE '%names no external location%'")
+	tn.BecomeRows(t, 3, "dead_letters", "export_attempts = 1 AND export_state = 'pending'")
+	require.Equal(t, 1, tn.Rows(t, "dead_letters", "subscription = 'forbidden' "+
+		"AND export_error LIKE '%not allowed%--dead-letter-location%'"), "the node checks the location when it writes, too")
 	require.NoDirExists(t, strings.TrimPrefix(missing, "file://"), "it may be a disk that is not mounted")
 	tn.Exec(t, "UPDATE postrider_internal.dead_letters SET export_abandon_at = now()")
 	exportAgain(t, tn)
-	tn.Become(t, 4, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'abandoned' AND "+
-		"exported_at IS NULL AND body IS NOT NULL")
-	require.Equal(t, 4, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dead_lettered'"))
+	tn.BecomeRows(t, 4, "dead_letters", "export_state = 'abandoned' AND exported_at IS NULL AND body IS NOT NULL")
+	require.Equal(t, 4, tn.Rows(t, "deliveries", "state = 'dead_lettered'"))
 	require.Zero(t, tn.Exports(t, ""))
 }
 
@@ -220,7 +214,7 @@ func TestExportStaysInItsDirectory(t *testing.T) {
 	tn.Start(t, allowing(t, "file://"+directory))
 	publishOne(t, tn, "a")
 	afterDelay(t, tn, 2)
-	tn.Become(t, 2, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'pending' AND export_attempts >= 1 "+
+	tn.BecomeRows(t, 2, "dead_letters", "export_state = 'pending' AND export_attempts >= 1 "+
 		"AND export_error LIKE '%escapes%'")
 	require.Empty(t, files(t, outside))
 }
@@ -276,9 +270,8 @@ func TestCrashBetweenTheFileAndItsMark(t *testing.T) {
 	before := dead.stored()
 	require.Len(t, before, 1)
 	testnode.RequireStops(t, first)
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'pending' AND export_attempts = 0 "+
-			"AND export_error IS NULL"), "our own stop is no failure")
+	require.Equal(t, 1, tn.Rows(t, "dead_letters", "export_state = 'pending' AND export_attempts = 0 "+
+		"AND export_error IS NULL"), "our own stop is no failure")
 
 	letGo()
 	other := tn.Beside(t, node.Options{Node: "node-2"})

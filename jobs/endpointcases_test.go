@@ -243,10 +243,10 @@ func TestStatusSweep(t *testing.T) {
 	}
 	tn.Start(t)
 	publishBody(t, tn, "application/json", "["+strings.Join(bodies, ",")+"]")
-	tn.Become(t, 2*len(bodies), "SELECT count(*) FROM postrider.delivery_attempts WHERE number = 1")
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE first_byte_ms IS NULL "+
-		"OR first_byte_ms > duration_ms OR dns_ms IS NOT NULL OR tls_ms IS NOT NULL"))
-	require.NotZero(t, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE connect_ms > 0"))
+	tn.BecomeRows(t, 2*len(bodies), "delivery_attempts", "number = 1")
+	require.Zero(t, tn.Rows(t, "delivery_attempts", "first_byte_ms IS NULL OR first_byte_ms > duration_ms "+
+		"OR dns_ms IS NOT NULL OR tls_ms IS NOT NULL"))
+	require.NotZero(t, tn.Rows(t, "delivery_attempts", "connect_ms > 0"))
 	rows, err := tn.Pool.Query(t.Context(),
 		`SELECT a.subscription AS kind, d.event_id::int AS expected, coalesce(a.status, 0) AS status, a.outcome, a.verdict,
 		coalesce(a.floor_ms, 0) AS floor, d.state, coalesce(d.reason, '') AS reason FROM postrider.delivery_attempts a
@@ -298,9 +298,8 @@ func TestRejectedAddressesAreNeverConnectedTo(t *testing.T) {
 	tn.Start(t, func(o *jobs.Options) { o.AllowCIDR = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} })
 	publishOne(t, tn, "e")
 	tn.AttemptsMade(t, 4)
-	require.Equal(t, 4, tn.Count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE outcome = 'GenericError'
-		    AND status IS NULL AND verdict = 'retry'
-		AND (error LIKE '%loopback 127.0.0.0/8%' OR error LIKE '%loopback ::1/128%')`))
+	require.Equal(t, 4, tn.Rows(t, "delivery_attempts", "outcome = 'GenericError' AND status IS NULL "+
+		"AND verdict = 'retry' AND (error LIKE '%loopback 127.0.0.0/8%' OR error LIKE '%loopback ::1/128%')"))
 	require.Zero(t, accepted.Load())
 }
 
@@ -333,11 +332,9 @@ func TestPoisonousResponses(t *testing.T) {
 		    AND response_excerpt = '\000\377\376\303(x'`))
 	require.Equal(t, 1, tn.Count(t,
 		`SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'body' AND last_response = '\000\377\376\303(x'`))
-	require.Equal(t, 1, tn.Count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = 'header'
-		    AND response_headers LIKE 'Content-Length: 0%X-Bad:%'`))
-	require.Zero(t,
-		tn.Count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE response_excerpt LIKE '(postrider:%'`),
-		"nothing had to be left out")
+	require.Equal(t, 1, tn.Rows(t, "delivery_attempts", "subscription = 'header' "+
+		"AND response_headers LIKE 'Content-Length: 0%X-Bad:%'"))
+	require.Zero(t, tn.Rows(t, "delivery_attempts", "response_excerpt LIKE '(postrider:%'"), "nothing had to be left out")
 }
 
 // everything reads all columns of all rows of a view, as JSON.

@@ -20,9 +20,9 @@ func TestAttemptOfAnExpiredSubscriptionIsCanceled(t *testing.T) {
 		"expiration_time_utc = CASE name WHEN 'expired' THEN now() ELSE now() + interval '1 hour' END")
 	require.NoError(t, tn.System.Cache.Reload(t.Context()))
 	tn.Start(t)
-	tn.Become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'expired' AND state = 'canceled' "+
+	tn.BecomeRows(t, 1, "deliveries", "subscription = 'expired' AND state = 'canceled' "+
 		"AND reason = 'EventSubscriptionExpired'")
-	tn.Become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'deleted' AND state = 'canceled' "+
+	tn.BecomeRows(t, 1, "deliveries", "subscription = 'deleted' AND state = 'canceled' "+
 		"AND reason = 'EventSubscriptionDeleted'")
 	require.Empty(t, e.requests())
 }

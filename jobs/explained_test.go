@@ -51,8 +51,8 @@ func TestHoldFollowsTheResult(t *testing.T) {
 	tn.AttemptsMade(t, len(rows))
 	publishOne(t, tn, "second")
 	for name, row := range rows {
-		tn.Become(t, 1, `SELECT count(*) FROM postrider.deliveries WHERE event_id = 'second' AND subscription = $1
-			AND concat_ws(' ', state, coalesce(hold, reason), attempts) = $2`, name, row.want)
+		tn.BecomeRows(t, 1, "deliveries", "event_id = 'second' AND subscription = $1 "+
+			"AND concat_ws(' ', state, coalesce(hold, reason), attempts) = $2", name, row.want)
 	}
 }
 
@@ -127,11 +127,9 @@ func TestLoweredLimitEndsDeliveriesAtTheirDueCheck(t *testing.T) {
 		subscribe(t, tn, name, e.URL, lowered)
 	}
 	require.Equal(t, each, travel(t, tn))
-	tn.Become(t, 8, `SELECT count(*) FROM postrider.deliveries WHERE reason = 'MaxDeliveryAttemptsExceeded' AND
-		attempts = 3
-		AND state = CASE subscription WHEN 'dropped' THEN 'dropped' ELSE 'dead_lettered' END`)
-	require.Equal(t, 6, tn.Count(t,
-		"SELECT count(*) FROM postrider.dead_letters WHERE attempts = 3 AND last_status = 500"))
+	tn.BecomeRows(t, 8, "deliveries", "reason = 'MaxDeliveryAttemptsExceeded' AND attempts = 3 "+
+		"AND state = CASE subscription WHEN 'dropped' THEN 'dropped' ELSE 'dead_lettered' END")
+	require.Equal(t, 6, tn.Rows(t, "dead_letters", "attempts = 3 AND last_status = 500"))
 	require.Len(t, e.requests(), 3*each)
 	tn.Become(t, 0, "SELECT count(*) FROM postrider_internal.river_job")
 	for name, change := range specs { // the test's end compares attempts with the limit in force

@@ -45,8 +45,8 @@ func TestDeletingTheEventSubscriptionDuringARequest(t *testing.T) {
 	await(t, h.begun)
 	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), topicName, "all"))
 	canceled := func() int {
-		return tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' "+
-			"AND reason = 'EventSubscriptionDeleted' AND attempts = 0 AND last_outcome IS NULL")
+		return tn.Rows(t, "deliveries", "state = 'canceled' AND reason = 'EventSubscriptionDeleted' AND attempts = 0 "+
+			"AND last_outcome IS NULL")
 	}
 	require.Equal(t, 1, canceled(), "canceled when Delete returns")
 	h.letGo()
@@ -67,8 +67,7 @@ func TestDeletedEventSubscriptionIsNotCalled(t *testing.T) {
 	tn.Exec(t, "UPDATE postrider_internal.event_subscriptions SET deleted_at = now(), drained_at = now()")
 	require.NoError(t, tn.System.Cache.Reload(t.Context()))
 	tn.Start(t)
-	tn.Become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' "+
-		"AND reason = 'EventSubscriptionDeleted' AND attempts = 0")
+	tn.BecomeRows(t, 1, "deliveries", "state = 'canceled' AND reason = 'EventSubscriptionDeleted' AND attempts = 0")
 	require.Empty(t, e.requests())
 }
 
@@ -96,8 +95,8 @@ func TestNoRequestsWhileNothingCanBeRecorded(t *testing.T) {
 	tn.Exec(t, "ALTER TABLE postrider_internal.hidden RENAME TO delivery_attempts")
 	tn.AttemptsMade(t, 21)
 	require.Equal(t, append(ids, "in-flight"), e.eventIDs(), "each event was sent once")
-	require.Equal(t, 21, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE reruns = 0 AND number = 1"))
-	require.Equal(t, 21, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
+	require.Equal(t, 21, tn.Rows(t, "delivery_attempts", "reruns = 0 AND number = 1"))
+	require.Equal(t, 21, tn.Rows(t, "deliveries", "state = 'delivered'"))
 }
 
 // An attempt that could not begin, however often, does not count: the event is not dead-lettered for it.
@@ -118,8 +117,7 @@ func TestAttemptsThatCannotBeginAreNoReruns(t *testing.T) {
 	}
 	tn.Exec(t, "ALTER TABLE postrider_internal.events RENAME COLUMN hidden TO body")
 	tn.Attempt(t)
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE reruns = 0 AND outcome = 'Delivered'"))
+	require.Equal(t, 1, tn.Rows(t, "delivery_attempts", "reruns = 0 AND outcome = 'Delivered'"))
 }
 
 // A result that PostgreSQL rejects, even without the response, must not count as recorded: its job would be completed,
@@ -139,7 +137,7 @@ func TestResultThatCannotBeRecorded(t *testing.T) {
 	}
 	require.ErrorIs(t, tn.System.Recorder.Record(t.Context(), unknown), postgres.ErrPoison)
 	require.NoError(t, tn.System.Recorder.WaitRecording(t.Context()), "the others go on")
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 0"))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "state = 'pending' AND attempts = 0"))
 }
 
 func TestDrain(t *testing.T) {
@@ -159,13 +157,11 @@ func TestDrain(t *testing.T) {
 	tn.AttemptsMade(t, n)
 	settle(t, tn)
 	// '0' is 48: the last digits 0 4 8, 1 5 9, 2 6 and 3 7.
-	require.Equal(t, n*5/10,
-		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
-	require.Equal(t, n*3/10,
-		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 1"))
-	require.Equal(t, n*2/10, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dead_lettered' "+
+	require.Equal(t, n*5/10, tn.Rows(t, "deliveries", "state = 'delivered' AND attempts = 1"))
+	require.Equal(t, n*3/10, tn.Rows(t, "deliveries", "state = 'pending' AND attempts = 1"))
+	require.Equal(t, n*2/10, tn.Rows(t, "deliveries", "state = 'dead_lettered' "+
 		"AND reason = 'UndeliverableDueToHttpBadRequest'"))
-	require.Equal(t, n*2/10, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters"))
+	require.Equal(t, n*2/10, tn.Rows(t, "dead_letters", ""))
 	require.Equal(t, n*3/10, tn.Jobs(t, ""))
 	require.Len(t, e.requests(), n)
 }
@@ -209,6 +205,6 @@ func TestEventsThatJSONBCannotHold(t *testing.T) {
 		require.Equal(t, rows[id].held, deadLetter["body"] != nil, id)
 		require.Equal(t, rows[id].held, deadLetter["body_error"] == nil, id)
 	}
-	require.Equal(t, len(rows), tn.Count(t,
-		"SELECT count(*) FROM postrider.deliveries WHERE state = 'dropped' AND reason = 'UndeliverableDueToHttpBadRequest'"))
+	require.Equal(t, len(rows), tn.Rows(t, "deliveries", "state = 'dropped' "+
+		"AND reason = 'UndeliverableDueToHttpBadRequest'"))
 }

@@ -55,8 +55,7 @@ func TestHangingEndpointHoldsFewWorkers(t *testing.T) {
 	require.LessOrEqual(t, most.Load(), int64(workers/2))
 	release()
 	tn.AttemptsMade(t, backlog)
-	require.Equal(t, backlog+30,
-		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
+	require.Equal(t, backlog+30, tn.Rows(t, "deliveries", "state = 'delivered' AND attempts = 1"))
 }
 
 // Every worker waits for an endpoint, and further deliveries wait for a worker: publishes are still accepted.

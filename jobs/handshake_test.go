@@ -212,8 +212,7 @@ func TestResponsesToHandshakes(t *testing.T) {
 				validated(e.URL, c.schema), h.ID)
 			var failed *catalog.ValidationFailedError
 			require.Equal(t, c.state == catalog.HandshakeFailed, errors.As(err, &failed), "%v", err)
-			require.Zero(t,
-				tn.Count(t, "SELECT count(*) FROM postrider.handshake_steps WHERE response LIKE '%' || $1 || '%'", h.Code))
+			require.Zero(t, tn.Rows(t, "handshake_steps", "response LIKE '%' || $1 || '%'", h.Code))
 		})
 	}
 }
@@ -322,8 +321,7 @@ func TestEndpointIsNotifiedOfTheDeletion(t *testing.T) {
 	status <- http.StatusInternalServerError
 	status <- http.StatusAccepted
 	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), topicName, "billing"))
-	tn.Become(t, 1,
-		"SELECT count(*) FROM postrider.handshakes WHERE purpose = 'deletion' AND state = 'succeeded' AND tries = 2")
+	tn.BecomeRows(t, 1, "handshakes", "purpose = 'deletion' AND state = 'succeeded' AND tries = 2")
 	r := e.requests()[1]
 	require.Equal(t, "POST /?secret=1", r.method+" "+r.uri)
 	require.Equal(t, "SubscriptionDeletion", r.header.Get("Aeg-Event-Type"))
@@ -337,7 +335,7 @@ func TestEndpointIsNotifiedOfTheDeletion(t *testing.T) {
 
 	status <- http.StatusOK
 	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), topicName, "cloudy"))
-	tn.Become(t, 2, "SELECT count(*) FROM postrider.handshakes WHERE purpose = 'deletion' AND state = 'succeeded'")
+	tn.BecomeRows(t, 2, "handshakes", "purpose = 'deletion' AND state = 'succeeded'")
 	r = e.requests()[2]
 	require.Equal(t, "application/cloudevents+json; charset=utf-8", r.header.Get("Content-Type"))
 	var one struct{ Specversion, Type, Source, ID, Time string }
@@ -349,7 +347,7 @@ func TestEndpointIsNotifiedOfTheDeletion(t *testing.T) {
 	spec := validated(e.URL, event.EventGrid)
 	put(t, tn, "unvalidated", spec, handshakeEnded(t, tn, "unvalidated", spec).ID)
 	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), topicName, "unvalidated"))
-	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.handshakes WHERE purpose = 'deletion'"))
+	require.Equal(t, 2, tn.Rows(t, "handshakes", "purpose = 'deletion'"))
 }
 
 // A node dies during a handshake: another node repeats the request, with a new row.
@@ -375,8 +373,7 @@ func TestHandshakeOfADeadNodeIsReclaimed(t *testing.T) {
 		"nor does a word on a handshake that a failover lost, whose ids this one has")
 
 	startHandshakes(t, tn, nil)
-	tn.Become(t, 1,
-		"SELECT count(*) FROM postrider.event_subscriptions WHERE provisioning_state = 'Succeeded' AND hold IS NULL")
+	tn.BecomeRows(t, 1, "event_subscriptions", "provisioning_state = 'Succeeded' AND hold IS NULL")
 	require.NoError(t, tn.System.Handshakes.Record(t.Context(),
 		&catalog.HandshakeResult{Job: job, Handshake: died, State: catalog.HandshakeFailed, Message: "late"}))
 	h := handshakeOf(t, tn, id)

@@ -155,7 +155,7 @@ func TestDynamicHeaderAddedToABatch(t *testing.T) {
 		got[strings.Join(r.ids(t), ",")] = r.custom()["X-Kind"]
 	}
 	require.Equal(t, map[string]string{"1,2,3": "", "1,3": "a", "2": "b"}, got)
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.batch_members WHERE left_reason = 'HeaderValue'"))
+	require.Equal(t, 1, tn.Rows(t, "batch_members", "left_reason = 'HeaderValue'"))
 }
 
 // More events than one cut reads, of many values and sizes: every event is delivered once, with its own value.

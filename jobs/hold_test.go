@@ -46,8 +46,7 @@ func TestPausedSubscriptionWaitsAndIsReleased(t *testing.T) {
 	tn.AttemptsMade(t, 3)
 
 	require.Len(t, endpoint.requests(), 3)
-	require.Equal(t, 6, tn.Count(t,
-		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
+	require.Equal(t, 6, tn.Rows(t, "deliveries", "state = 'delivered' AND attempts = 1"))
 }
 
 // A job from before the pause finds it at its due check: the delivery waits, without an attempt.
@@ -65,8 +64,7 @@ func TestJobOfAPausedSubscriptionIsHeld(t *testing.T) {
 	pause(t, tn, "billing")
 	require.Equal(t, 1, travel(t, tn))
 	tn.Become(t, 1, heldQuery)
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE attempts = 1 AND state = 'pending'"),
-		"a held due check is no attempt")
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "attempts = 1 AND state = 'pending'"), "a held due check is no attempt")
 
 	resume(t, tn, "billing")
 	require.Equal(t, policy.Delivered, tn.Attempt(t).Verdict.Action)
@@ -98,8 +96,7 @@ func TestPauseReachesLocalJobs(t *testing.T) {
 	require.Len(t, endpoint.requests(), 1)
 	resume(t, tn, "billing")
 	tn.AttemptsMade(t, 1)
-	require.Equal(t, 2, tn.Count(t,
-		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
+	require.Equal(t, 2, tn.Rows(t, "deliveries", "state = 'delivered' AND attempts = 1"))
 }
 
 // The time to live continues during a pause: under at_ttl the delivery ends at that moment, still paused.
@@ -119,8 +116,7 @@ func TestHeldDeliveryExpires(t *testing.T) {
 		"= next_attempt_at - interval '1 minute'")
 	publishOne(t, tn, "young")
 
-	tn.Become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE event_id = 'old' "+
-		"AND reason = 'TimeToLiveExceeded' AND attempts = 0")
+	tn.BecomeRows(t, 1, "dead_letters", "event_id = 'old' AND reason = 'TimeToLiveExceeded' AND attempts = 0")
 	require.Equal(t, 1, tn.Count(t, heldQuery), "the young one goes on waiting")
 	require.Empty(t, endpoint.requests())
 }

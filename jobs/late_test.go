@@ -73,22 +73,22 @@ func TestLateSuccessCancelsTheQueuedRetry(t *testing.T) {
 	tn, x := lateSetup(t)
 	tn.Start(t)
 	r := timedOut(t, tn, x, "e")
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' "+
-		"AND last_outcome = 'TimedOut' AND attempts = 1 AND next_attempt_at > now()"))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "state = 'pending' AND last_outcome = 'TimedOut' AND attempts = 1 "+
+		"AND next_attempt_at > now()"))
 	r.respond(http.StatusOK)
 
 	report := tn.Attempt(t)
 	require.Equal(t, policy.Delivered, report.Verdict.Action)
 	require.Equal(t, 1, report.Number)
 	require.Greater(t, report.Duration, time.Second, "counted from the send")
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' "+
-		"AND attempts = 1 AND last_outcome = 'Delivered' AND last_status = 200 AND reason IS NULL"))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "state = 'delivered' AND attempts = 1 AND last_outcome = 'Delivered' "+
+		"AND last_status = 200 AND reason IS NULL"))
 	require.Zero(t, tn.Jobs(t, ""))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE NOT late AND number = 1 "+
-		"AND outcome = 'TimedOut' AND verdict = 'retry' AND next_attempt_at IS NOT NULL"))
+	require.Equal(t, 1, tn.Rows(t, "delivery_attempts", "NOT late AND number = 1 AND outcome = 'TimedOut' "+
+		"AND verdict = 'retry' AND next_attempt_at IS NOT NULL"))
 	require.Equal(t, 1, tn.Count(t, lateRows, 1, "Delivered", "deliver",
 		"response after the ack timeout: 200: success; the queued retry was canceled"))
-	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts"))
+	require.Equal(t, 2, tn.Rows(t, "delivery_attempts", ""))
 	require.Len(t, x.requests(), 1)
 }
 
@@ -102,10 +102,9 @@ func TestLateSuccessOfTheLastAttempt(t *testing.T) {
 		})
 	tn.Start(t)
 	timedOut(t, tn, x, "e").respond(http.StatusOK)
-	tn.Become(t, 1, "SELECT count(*) FROM postrider.delivery_attempts WHERE late AND verdict = 'note' "+
-		"AND why LIKE '%the delivery had ended'")
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dead_lettered' "+
-		"AND reason = 'MaxDeliveryAttemptsExceeded' AND last_outcome = 'TimedOut'"))
+	tn.BecomeRows(t, 1, "delivery_attempts", "late AND verdict = 'note' AND why LIKE '%the delivery had ended'")
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "state = 'dead_lettered' AND reason = 'MaxDeliveryAttemptsExceeded' "+
+		"AND last_outcome = 'TimedOut'"))
 }
 
 // A call is cut at the end of its window, at the ack timeout of a policy without a window, and at the response timeout
@@ -135,11 +134,10 @@ func TestCallsAreCut(t *testing.T) {
 	for range rows {
 		await(t, gone)
 	}
-	require.Equal(t, len(rows), tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE outcome = 'TimedOut' "+
+	require.Equal(t, len(rows), tn.Rows(t, "delivery_attempts", "outcome = 'TimedOut' "+
 		"AND error LIKE 'no response within % s' AND NOT late"))
-	require.Equal(t, len(rows), tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts"))
-	require.Equal(t, len(rows),
-		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 1"))
+	require.Equal(t, len(rows), tn.Rows(t, "delivery_attempts", ""))
+	require.Equal(t, len(rows), tn.Rows(t, "deliveries", "state = 'pending' AND attempts = 1"))
 }
 
 func TestCallThatStaysOpenHoldsNoWorker(t *testing.T) {
@@ -153,8 +151,7 @@ func TestCallThatStaysOpenHoldsNoWorker(t *testing.T) {
 	require.Equal(t, "second", tn.Attempt(t).EventID)
 	first.respond(http.StatusOK)
 	require.Equal(t, "first", tn.Attempt(t).EventID)
-	require.Equal(t, 2, tn.Count(t,
-		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
+	require.Equal(t, 2, tn.Rows(t, "deliveries", "state = 'delivered' AND attempts = 1"))
 }
 
 // Here Stop lets requests finish for a minute, and cuts calls of finished attempts at once.
@@ -175,10 +172,9 @@ func TestStopCutsLateCallsAtOnce(t *testing.T) {
 	}
 	testnode.RequireStops(t, engine)
 	await(t, gone)
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE late OR reruns > 0"))
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 1 AND reruns = 0"),
-		"its retry waits for another node")
+	require.Zero(t, tn.Rows(t, "delivery_attempts", "late OR reruns > 0"))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "state = 'pending' AND attempts = 1 "+
+		"AND reruns = 0"), "its retry waits for another node")
 }
 
 // newGoneEndpoint never responds, and reports when a client has closed the connection.

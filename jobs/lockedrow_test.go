@@ -72,7 +72,7 @@ func TestLockedJobRowDelaysOnlyItsDelivery(t *testing.T) {
 	whileLocked(t, tn, func() { close(respond) },
 		"SELECT FROM postrider_internal.river_job WHERE (args ->> 's')::bigint = $1 FOR UPDATE", sub.ID)
 
-	tn.Become(t, 0, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending'")
+	tn.BecomeRows(t, 0, "deliveries", "state = 'pending'")
 }
 
 func TestLockedProbationRowDelaysOnlyItsEndpoint(t *testing.T) {

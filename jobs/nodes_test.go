@@ -72,8 +72,7 @@ func TestBusyPoolKeepsNodesAlive(t *testing.T) {
 	release = func() {}
 	h.letGo()
 	tn.Attempt(t)
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE node = 'busy' AND number = 1 AND reruns = 0"))
+	require.Equal(t, 1, tn.Rows(t, "delivery_attempts", "node = 'busy' AND number = 1 AND reruns = 0"))
 	require.Len(t, e.requests(), 1, "the attempt was not repeated")
 }
 

@@ -31,11 +31,10 @@ func TestCancelDuringTheRequest(t *testing.T) {
 			r.respond(http.StatusOK)
 			publishOne(t, tn, "another")
 			x.next(t).respond(http.StatusOK)
-			tn.Become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'")
+			tn.BecomeRows(t, 1, "deliveries", "state = 'delivered'")
 
-			require.Equal(t, 1, tn.Count(t,
-				"SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND state = 'canceled' AND attempts = 0", id))
-			require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts"), "the other one's")
+			require.Equal(t, 1, tn.Rows(t, "deliveries", "delivery_id = $1 AND state = 'canceled' AND attempts = 0", id))
+			require.Equal(t, 1, tn.Rows(t, "delivery_attempts", ""), "the other one's")
 			tn.Become(t, 0, "SELECT count(*) FROM postrider_internal.river_job")
 		})
 	}

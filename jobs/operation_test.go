@@ -77,17 +77,16 @@ func TestOperationSurvivesItsNode(t *testing.T) {
 	id, err := tn.System.Operator.OnDeadLetters(t.Context(), &query.DeadLetterFilter{},
 		&operator.Action{Kind: operator.Redeliver, Rate: 10})
 	require.NoError(t, err)
-	tn.Become(t, 1, "SELECT count(*) FROM postrider.operations WHERE done >= 10")
+	tn.BecomeRows(t, 1, "operations", "done >= 10")
 	testnode.RequireStops(t, first)
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.operations WHERE state = 'running'"))
+	require.Equal(t, 1, tn.Rows(t, "operations", "state = 'running'"))
 	s := tn.Beside(t, node.Options{Node: "node-2"})
 	second := s.Engine(t)
 	require.NoError(t, second.Start(t.Context()))
 	t.Cleanup(func() { testnode.RequireStops(t, second) })
-	tn.Become(t, 1,
-		"SELECT count(*) FROM postrider.operations WHERE operation_id = $1 AND state = 'done' AND done = 25", id)
+	tn.BecomeRows(t, 1, "operations", "operation_id = $1 AND state = 'done' AND done = 25", id)
 	require.GreaterOrEqual(t, time.Since(began), 2*time.Second, "ten a second")
-	tn.Become(t, 25, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'")
+	tn.BecomeRows(t, 25, "deliveries", "state = 'delivered'")
 	require.Equal(t, 25,
 		tn.Count(t, "SELECT count(DISTINCT redelivered_from) FROM postrider.deliveries WHERE state = 'delivered'"))
 	require.Len(t, e.requests(), 50)

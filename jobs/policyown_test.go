@@ -65,8 +65,7 @@ func TestPatientPolicyBridgesAWeekend(t *testing.T) {
 	once, err := policy.Explain(p, policy.ExplainOptions{Result: policy.Result{Status: http.StatusRequestEntityTooLarge}})
 	require.NoError(t, err)
 	requireTimeline(t, tn, "large", once)
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'large' AND attempts = 1"))
+	require.Equal(t, 1, tn.Rows(t, "dead_letters", "subscription = 'large' AND attempts = 1"))
 }
 
 // A replaced policy applies to pending deliveries from the next decision on, on a running node; limits are moved into
@@ -128,8 +127,8 @@ func TestReplacedPolicyEndsItsProbations(t *testing.T) {
 			_, _, err = tn.System.Policies.Put(t.Context(), &p)
 			require.NoError(t, err)
 			require.Equal(t, policy.Delivered, tn.Attempt(t).Verdict.Action, "the held event")
-			require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold IS NOT NULL"))
-			require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE hold IS NOT NULL"))
+			require.Zero(t, tn.Rows(t, "deliveries", "hold IS NOT NULL"))
+			require.Zero(t, tn.Rows(t, "event_subscriptions", "hold IS NOT NULL"))
 		})
 	}
 }

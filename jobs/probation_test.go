@@ -62,7 +62,7 @@ func TestDelayedDeliveryHoldsTheEndpoint(t *testing.T) {
 	require.Zero(t, tn.Probations(t, ""), "a success leaves nothing to count on")
 	bad.status.Store(http.StatusInternalServerError)
 	publishFailing(t, tn, 9)
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE hold IS NOT NULL"))
+	require.Zero(t, tn.Rows(t, "event_subscriptions", "hold IS NOT NULL"))
 	publishFailing(t, tn, 1)
 
 	var cause, endpoint string
@@ -92,9 +92,9 @@ func TestDelayedDeliveryHoldsTheEndpoint(t *testing.T) {
 	passHold(t, tn)
 	tn.Attempt(t)
 	tn.Become(t, 0, "SELECT count(*) FROM postrider_internal.probations")
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE hold IS NOT NULL"))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE hold = 'probation' "+
-		"AND verdict = 'deliver' AND started_at > due_at"))
+	require.Zero(t, tn.Rows(t, "event_subscriptions", "hold IS NOT NULL"))
+	require.Equal(t, 1, tn.Rows(t, "delivery_attempts", "hold = 'probation' AND verdict = 'deliver' "+
+		"AND started_at > due_at"))
 }
 
 // A retry that becomes due during the hold is held without an attempt, and made after it.
@@ -108,15 +108,14 @@ func TestRetryDuringProbationIsHeldAndNotCounted(t *testing.T) {
 	publishFailing(t, tn, 1)
 	require.Equal(t, 1, travel(t, tn))
 	tn.Become(t, 1, inProbation)
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE attempts = 1 AND state = 'pending'"))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "attempts = 1 AND state = 'pending'"))
 
 	bad.status.Store(http.StatusOK)
 	_, err := tn.System.Holds.Release(t.Context(), topicName, "billing")
 	require.NoError(t, err)
 	tn.Attempt(t)
 	require.Len(t, bad.requests(), 2)
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE number = 2 AND hold = 'probation'"))
+	require.Equal(t, 1, tn.Rows(t, "delivery_attempts", "number = 2 AND hold = 'probation'"))
 	tn.Become(t, 0, "SELECT count(*) FROM postrider_internal.probations")
 }
 
@@ -151,7 +150,7 @@ func TestOneEventCountsOnceAtItsEndpoint(t *testing.T) {
 	publishOne(t, tn, "second")
 	tn.AttemptsMade(t, 5)
 	require.Equal(t, 2, tn.Count(t, counted))
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE hold IS NOT NULL"))
+	require.Zero(t, tn.Rows(t, "event_subscriptions", "hold IS NOT NULL"))
 	publishOne(t, tn, "third")
 	tn.Become(t, 1, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL AND failed_events IS NULL")
 }
@@ -195,7 +194,7 @@ func TestLostProbeIsReplaced(t *testing.T) {
 	tn.Exec(t, "UPDATE postrider_internal.probations SET until = now(), probe_job_id = 4711 WHERE since IS NOT NULL")
 	require.Equal(t, sub.Name, tn.Attempt(t).Subscription)
 	tn.AttemptsMade(t, 1)
-	tn.Become(t, 0, "SELECT count(*) FROM postrider.deliveries WHERE hold IS NOT NULL")
+	tn.BecomeRows(t, 0, "deliveries", "hold IS NOT NULL")
 	require.Zero(t, tn.Probations(t, ""))
 }
 
@@ -257,7 +256,7 @@ func TestPauseThatStopsTheTimeToLive(t *testing.T) {
 
 	resume(t, tn, "billing")
 	tn.AttemptsMade(t, 2)
-	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
+	require.Equal(t, 2, tn.Rows(t, "deliveries", "state = 'delivered'"))
 	require.Equal(t, 60, tn.Count(t, "SELECT round(extract(epoch FROM finished_at - time_to_live_since) / 60) "+
 		"FROM postrider.deliveries WHERE event_id = 'before'"))
 	require.Zero(t, tn.Count(t, "SELECT round(extract(epoch FROM finished_at - time_to_live_since) / 60) "+

@@ -58,7 +58,7 @@ func TestPushBecomesQueue(t *testing.T) {
 			travel(t, tn)
 			_, err = tn.System.Holds.Resume(t.Context(), "cloud", "all")
 			require.NoError(t, err)
-			tn.Become(t, 2, "SELECT count(*) FROM postrider.deliveries WHERE waits_for = 'consumer'")
+			tn.BecomeRows(t, 2, "deliveries", "waits_for = 'consumer'")
 			require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 			received, err := tn.System.Receiver.Receive(t.Context(), sub, 10, time.Minute, "test")
 			require.NoError(t, err)

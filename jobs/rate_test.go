@@ -92,7 +92,7 @@ func TestDeliveryRate(t *testing.T) {
 	const events = 150
 	began := time.Now()
 	publishMany(t, tn, events)
-	tn.Become(t, len(rows)*events, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1")
+	tn.BecomeRows(t, len(rows)*events, "deliveries", "state = 'delivered' AND attempts = 1")
 	for name, row := range rows {
 		t.Log(name)
 		seen[name].requireAtMost(t, began, row.perSecond, row.burst)
@@ -121,10 +121,9 @@ func TestDeliveryRateOfAnEndpoint(t *testing.T) {
 	tn.Start(t)
 	began := time.Now()
 	publishMany(t, tn, 40)
-	tn.Become(t, 80, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'")
+	tn.BecomeRows(t, 80, "deliveries", "state = 'delivered'")
 	a.requireAtMost(t, began, 40, 2)
-	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.delivery_rates "+
-		"WHERE limit_per_second = 40 AND scope = 'endpoint'"))
+	require.Equal(t, 2, tn.Rows(t, "delivery_rates", "limit_per_second = 40 AND scope = 'endpoint'"))
 }
 
 // Retries wait for their times, too. A limit that is set later applies to queued jobs; without it all are released.
@@ -141,13 +140,13 @@ func TestDeliveryRateChanges(t *testing.T) {
 	limit(&endpointconf.DeliveryRate{Limit: 2, PeriodInSeconds: new(86_400), Burst: new(2)})
 	tn.Start(t)
 	tn.AttemptsMade(t, 2)
-	tn.Become(t, 18, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'rate_limited'")
+	tn.BecomeRows(t, 18, "deliveries", "hold = 'rate_limited'")
 	require.Equal(t, 2, travel(t, tn))
-	tn.Become(t, 20, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'rate_limited'")
+	tn.BecomeRows(t, 20, "deliveries", "hold = 'rate_limited'")
 	limit(&endpointconf.DeliveryRate{Limit: 1, PeriodInSeconds: new(20_000)}) // the next time is hours away
 	limit(&endpointconf.DeliveryRate{Limit: 10, Burst: new(1)})               // now within a second
 	tn.AttemptsMade(t, 4)
 	limit(nil)
 	tn.AttemptsMade(t, 16)
-	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE attempts = 2"))
+	require.Equal(t, 2, tn.Rows(t, "deliveries", "attempts = 2"))
 }

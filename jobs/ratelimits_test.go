@@ -153,7 +153,7 @@ func TestExpiredDeliveriesReturnNoTime(t *testing.T) {
 		"WHERE hold IS NOT NULL")
 	tn.Become(t, 1, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold = 'admission'")
 	h.letGo()
-	tn.Become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded'")
+	tn.BecomeRows(t, 1, "dead_letters", "reason = 'TimeToLiveExceeded'")
 	require.Equal(t, 1, tn.Count(t, nextTimeIsLate))
 }
 
@@ -231,8 +231,8 @@ func TestDeliveryRateIsNamedAfterAPause(t *testing.T) {
 	resume(t, tn, "all")
 	tn.Become(t, 1, delivered)
 	tn.Exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '25 hours'")
-	tn.Become(t, 2, "SELECT count(*) FROM postrider.dead_letters WHERE last_error = "+
-		"'its time to live ended while it waited for the rate limit of 1 request/day'")
+	tn.BecomeRows(t, 2, "dead_letters", "last_error = 'its time to live ended while it waited for the rate limit of 1 "+
+		"request/day'")
 }
 
 // Batches leave out what has expired, too.

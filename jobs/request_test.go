@@ -51,7 +51,7 @@ func TestEventGridDelivery(t *testing.T) {
 			`[{"id":"1","subject":"s/é","eventType":"t","eventTime":"2026-01-01T00:00:00Z","dataVersion":"2.1",`+
 				`"data":{"n":1.50,  "a":"\u0041"},"topic":"/topics/orders","metadataVersion":"1"}]`, r.body)
 	}
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.events WHERE system_id = $1", receipt.SystemIDs[0]))
+	require.Equal(t, 1, tn.Rows(t, "events", "system_id = $1", receipt.SystemIDs[0]))
 }
 
 func TestCloudEventsDelivery(t *testing.T) {
@@ -86,7 +86,7 @@ func TestDataVersionThatNoHeaderCanCarry(t *testing.T) {
 			`x","subject":"s","eventType":"t","eventTime":"2026-01-01T00:00:00Z","dataVersion":"`+version+`","data":{}}]`)
 	}
 	tn.AttemptsMade(t, len(versions))
-	require.Equal(t, len(versions), tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
+	require.Equal(t, len(versions), tn.Rows(t, "deliveries", "state = 'delivered'"))
 	for _, r := range e.requests() {
 		var sent []struct{ DataVersion string }
 		require.NoError(t, json.Unmarshal([]byte(r.body), &sent))

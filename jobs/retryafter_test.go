@@ -49,10 +49,8 @@ func TestRetryAfterMovesTheNextAttempt(t *testing.T) {
 	for name, row := range rows {
 		requireGap(t, tn, row.want, name)
 	}
-	require.Equal(t, 1,
-		tn.Count(t,
-			"SELECT count(*) FROM postrider.deliveries WHERE subscription = 'date' AND next_attempt_at BETWEEN "+
-				"$1::timestamptz - interval '1 ms' AND $1::timestamptz + interval '1 ms'", at))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "subscription = 'date' "+
+		"AND next_attempt_at BETWEEN $1::timestamptz - interval '1 ms' AND $1::timestamptz + interval '1 ms'", at))
 	const explained = "SELECT count(*) FROM postrider.delivery_attempts WHERE retry_after_ms IS NOT NULL AND why LIKE $1"
 	require.Equal(t, 3, tn.Count(t, explained, "%Retry-After requests%"), "only if it decided")
 	require.Equal(t, 1, tn.Count(t, explained, "%Retry-After requests 24 h, capped at 1 h; lowers%"))
@@ -77,15 +75,14 @@ func TestRetryAfterNeverOutlivesTheTimeToLive(t *testing.T) {
 		tn.Count(t, `SELECT count(*) FROM postrider.deliveries d JOIN postrider.retry_policies p ON p.name = d.subscription
 		WHERE d.state = 'pending' AND d.next_attempt_at = d.time_to_live_since + interval '10 minutes' -
 		    make_interval(secs => p.ack_timeout_seconds)`))
-	require.Equal(t, n, tn.Count(t, `SELECT count(*) FROM postrider.delivery_attempts
-		WHERE why LIKE '%, shortened for a last attempt before the delivery ends; lowers%'`))
+	require.Equal(t, n, tn.Rows(t, "delivery_attempts", "why LIKE '%, shortened for a last attempt before the delivery "+
+		"ends; lowers%'"))
 	require.Equal(t, n, travel(t, tn))
 	tn.AttemptsMade(t, n)
 	testnode.Within(t, "all deliveries end", func() bool {
 		travel(t, tn)
 		return tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded'") == n
 	})
-	require.Zero(t, tn.Count(t, `SELECT count(*) FROM postrider.dead_letters
-		WHERE attempts NOT BETWEEN 2 AND 3 OR last_outcome <> 'Busy'`),
-		"60 s before its end a delivery may have time for a third")
+	require.Zero(t, tn.Rows(t, "dead_letters", "attempts NOT BETWEEN 2 AND 3 "+
+		"OR last_outcome <> 'Busy'"), "60 s before its end a delivery may have time for a third")
 }

@@ -100,7 +100,7 @@ func TestBuiltInPoliciesFollowExplain(t *testing.T) {
 	tn.Start(t, func(o *jobs.Options) { o.OnAttempt = nil })
 	for settle(t, tn); travel(t, tn) > 0; settle(t, tn) {
 	}
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE reruns > 0"))
+	require.Zero(t, tn.Rows(t, "delivery_attempts", "reruns > 0"))
 	for _, c := range all {
 		explained, err := policy.Explain(&c.policy,
 			policy.ExplainOptions{Kind: c.kind, Result: c.result, DeadLetter: &c.deadLetter})
@@ -219,8 +219,8 @@ func TestEngineReadsThePolicyRows(t *testing.T) {
 	require.NoError(t, tn.System.Cache.Reload(t.Context()))
 	travel(t, tn)
 	tn.AttemptsMade(t, 2)
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'changed' "+
-		"AND state = 'delivered' AND last_outcome = 'Delivered' AND last_status = 500"))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "subscription = 'changed' AND state = 'delivered' "+
+		"AND last_outcome = 'Delivered' AND last_status = 500"))
 }
 
 func TestHangingEndpointUnderEveryBuiltInPolicy(t *testing.T) {
@@ -239,17 +239,15 @@ func TestHangingEndpointUnderEveryBuiltInPolicy(t *testing.T) {
 	publishOne(t, tn, "e")
 	tn.AttemptsMade(t, 2*len(policy.Builtins()))
 	for _, p := range policy.Builtins() {
-		require.Equal(t, 1, tn.Count(t,
-			`SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = $1 AND outcome = 'TimedOut' AND status IS NULL
-			AND duration_ms BETWEEN 1000 AND 4000`, p.Name), p.Name)
+		require.Equal(t, 1, tn.Rows(t, "delivery_attempts", "subscription = $1 AND outcome = 'TimedOut' AND status IS NULL "+
+			"AND duration_ms BETWEEN 1000 AND 4000", p.Name), p.Name)
 		requireGap(t, tn, 10*time.Second, "safe-"+p.Name)
 		if p.RetryTransportErrors {
 			requireGap(t, tn, 10*time.Second, p.Name)
 			continue
 		}
-		require.Equal(t, 1, tn.Count(t,
-			`SELECT count(*) FROM postrider.dead_letters WHERE subscription = $1 AND reason = 'UndeliverableDueToClientError'
-			AND last_outcome = 'TimedOut' AND last_status IS NULL AND attempts = 1`, p.Name), p.Name)
+		require.Equal(t, 1, tn.Rows(t, "dead_letters", "subscription = $1 AND reason = 'UndeliverableDueToClientError' "+
+			"AND last_outcome = 'TimedOut' AND last_status IS NULL AND attempts = 1", p.Name), p.Name)
 	}
 }
 
@@ -306,9 +304,9 @@ func TestWorkedExamplesOfThePages(t *testing.T) {
 			require.GreaterOrEqual(t, list[i].Began, began, "%s: attempt %d", row.name, i+1)
 			require.Less(t, list[i].Began, began+busyMachine, "%s: attempt %d", row.name, i+1)
 		}
-		require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = $1 "+
-			"AND reason = $2 AND attempts = $3 AND last_outcome = $4 AND last_status = $5",
-			row.name, row.reason, len(row.began), row.outcome, row.status), row.name)
+		require.Equal(t, 1, tn.Rows(t, "dead_letters", "subscription = $1 AND reason = $2 AND attempts = $3 "+
+			"AND last_outcome = $4 "+
+			"AND last_status = $5", row.name, row.reason, len(row.began), row.outcome, row.status), row.name)
 	}
 }
 
@@ -334,7 +332,7 @@ func TestPassedOffsetsAreSkipped(t *testing.T) {
 	travel(t, tn)
 	tn.Attempt(t)
 	require.Equal(t, 600, next())
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE number = 2 "+
+	require.Equal(t, 1, tn.Rows(t, "delivery_attempts", "number = 2 "+
 		"AND why LIKE '%offsets skipped: 2; offset 4 is 5 min after the first attempt'"))
 }
 
@@ -352,11 +350,8 @@ func TestExpiredWithoutAnEngine(t *testing.T) {
 		"UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '24 hours', next_attempt_at = "+
 			"now() - interval '24 hours'")
 	tn.Start(t)
-	tn.Become(t, 2, "SELECT count(*) FROM postrider.deliveries WHERE reason = 'TimeToLiveExceeded' AND attempts = 0 "+
-		"AND last_outcome IS NULL")
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'rows' AND state = 'dead_lettered'"))
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'none' AND state = 'dropped'"))
+	tn.BecomeRows(t, 2, "deliveries", "reason = 'TimeToLiveExceeded' AND attempts = 0 AND last_outcome IS NULL")
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "subscription = 'rows' AND state = 'dead_lettered'"))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "subscription = 'none' AND state = 'dropped'"))
 	require.Empty(t, e.requests())
 }

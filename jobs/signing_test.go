@@ -162,7 +162,6 @@ func TestSignedBatch(t *testing.T) {
 	require.NotEqual(t, seen[1].header["Webhook-Id"], seen[2].header["Webhook-Id"], "another batch")
 	require.Equal(t, lone.SystemIDs[0].String(), seen[2].header.Get("Aeg-Output-Event-Id"),
 		"a batch of one is a batch, too: it may be sent again as it was")
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE batch_id = split_part($1, '-', 2)::bigint AND members = 5",
-			seen[0].header.Get("Webhook-Id")))
+	require.Equal(t, 1, tn.Rows(t, "batches", "batch_id = split_part($1, '-', 2)::bigint "+
+		"AND members = 5", seen[0].header.Get("Webhook-Id")))
 }

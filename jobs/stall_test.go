@@ -55,7 +55,7 @@ func TestIdleNodeIsNotStalled(t *testing.T) {
 	beats := tn.Count(t, "SELECT beat FROM postrider_internal.nodes")
 	tn.Become(t, 1, "SELECT count(*) FROM postrider_internal.nodes WHERE beat >= $1", beats+2) // many checks later
 	require.Zero(t, e.Stats().Stalled)
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'paused'"))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "hold = 'paused'"))
 	require.NoError(t, tx.Rollback(t.Context()))
 	require.Equal(t, "locked", tn.Attempt(t).EventID)
 }

@@ -43,8 +43,7 @@ func TestEveryStatusUnderEveryPolicy(t *testing.T) {
 			subscribe(t, tn, names[i+1], e.URL, k.with(fmt.Sprintf("announced/%d", i)))
 		}
 		publishStatuses(t, tn)
-		tn.Become(t, 500, `SELECT count(*) FROM postrider.delivery_attempts WHERE number = 1 AND subscription = ANY ($1)`,
-			names)
+		tn.BecomeRows(t, 500, "delivery_attempts", "number = 1 AND subscription = ANY ($1)", names)
 		for _, row := range statusRows(t, tn, k.name()) {
 			row.require(t, k)
 		}

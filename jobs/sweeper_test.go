@@ -46,7 +46,7 @@ func TestDeliveryWithoutItsJobIsRepairedAndLogged(t *testing.T) {
 
 	require.Equal(t, "lost", tn.Attempt(t).EventID)
 
-	tn.Become(t, 1, "SELECT count(*) FROM postrider.delivery_attempts WHERE reruns = 1")
+	tn.BecomeRows(t, 1, "delivery_attempts", "reruns = 1")
 	testnode.Within(t, "the repair is logged", func() bool {
 		return strings.Contains(log.String(), "level=ERROR") &&
 			strings.Contains(log.String(), "deliveries_without_job=1 jobs_without_delivery=0")

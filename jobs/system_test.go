@@ -61,14 +61,14 @@ func TestOperatorsAreNotified(t *testing.T) {
 	subscribe(t, tn, "billing", bad.URL, under("touchy"))
 	tn.Start(t)
 	publishOne(t, tn, "dead")
-	tn.Become(t, 1, "SELECT count(*) FROM postrider.dead_letters")
+	tn.BecomeRows(t, 1, "dead_letters", "")
 
 	subscribe(t, tn, "billing", bad.URL, func(s *catalog.SubscriptionSpec) {
 		s.RetryPolicy.Policy = "touchy"
 		s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterNone}
 	})
 	publishOne(t, tn, "dropped")
-	tn.Become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dropped'")
+	tn.BecomeRows(t, 1, "deliveries", "state = 'dropped'")
 	publishOne(t, tn, "third")
 	tn.Become(t, 1, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL AND notified")
 

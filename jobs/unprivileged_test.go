@@ -92,7 +92,7 @@ func TestUnprivilegedNotifications(t *testing.T) {
 	letGo()
 	held := tn.Attempt(t)
 	require.Equal(t, policy.Delivered, held.Verdict.Action, "the attempt in flight was not canceled")
-	tn.Become(t, 22, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'")
+	tn.BecomeRows(t, 22, "deliveries", "state = 'delivered'")
 	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.river_queue WHERE paused_at IS NOT NULL"))
 }
 
@@ -135,7 +135,7 @@ func TestUnprivilegedAdvisoryLocks(t *testing.T) {
 		keyed(t, tn, "by REST")
 		tn.Exec(t, "SELECT postrider.publish_data($1, 'test', 's', '{}', idempotency_key => 'by SQL')", topicName)
 	}
-	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.events"))
+	require.Equal(t, 2, tn.Rows(t, "events", ""))
 
 	merged, err := tn.System.Maintenance.MergeRollups(t.Context())
 	require.NoError(t, err)
@@ -152,7 +152,7 @@ func TestUnprivilegedAdvisoryLocks(t *testing.T) {
 	subscribe(t, tn, "batched", sink.URL, func(s *catalog.SubscriptionSpec) { s.MaxEventsPerBatch = new(10) })
 	tn.Start(t)
 	publishOne(t, tn, "in a batch")
-	tn.Become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND subscription = 'batched'")
+	tn.BecomeRows(t, 1, "deliveries", "state = 'delivered' AND subscription = 'batched'")
 }
 
 // keyed publishes one event with an idempotency key.

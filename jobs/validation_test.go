@@ -42,8 +42,7 @@ func TestLateValidationReleasesDeliveries(t *testing.T) {
 
 	hang.letGo()
 	tn.AttemptsMade(t, 3)
-	require.Equal(t, 3, tn.Count(t,
-		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
+	require.Equal(t, 3, tn.Rows(t, "deliveries", "state = 'delivered' AND attempts = 1"))
 	sub, err = tn.System.Subscriptions.Get(t.Context(), topicName, "billing")
 	require.NoError(t, err)
 	require.Equal(t, catalog.ProvisioningSucceeded, sub.ProvisioningState)
@@ -67,10 +66,9 @@ func TestFailedHandshakeKeepsTheHold(t *testing.T) {
 	put(t, tn, "billing", spec, id)
 	publishOne(t, tn, "a")
 	hang.letGo()
-	tn.Become(t, 1, "SELECT count(*) FROM postrider.event_subscriptions WHERE provisioning_state = 'Failed' "+
-		"AND hold = 'not_validated' AND held_deliveries = 1")
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider.handshakes WHERE state = 'failed' AND tries = 3 AND current"))
+	tn.BecomeRows(t, 1, "event_subscriptions", "provisioning_state = 'Failed' AND hold = 'not_validated' "+
+		"AND held_deliveries = 1")
+	require.Equal(t, 1, tn.Rows(t, "handshakes", "state = 'failed' AND tries = 3 AND current"))
 
 	spec.EndpointValidation = catalog.ValidationSkip
 	sub := put(t, tn, "billing", spec, 0)
@@ -125,7 +123,7 @@ func TestUnvalidatedEndpointGetsNoLocalJobs(t *testing.T) {
 	hangFirst.letGo()
 	tn.AttemptsMade(t, 1)
 	// admission, because it waited for longer than a second
-	tn.Become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE hold IS NOT NULL")
+	tn.BecomeRows(t, 1, "deliveries", "hold IS NOT NULL")
 	require.Empty(t, second.delivered())
 	require.NoError(t, tn.System.Handshakes.CompleteValidation(t.Context(), topicName, "billing", h.Code))
 	tn.AttemptsMade(t, 1)
@@ -156,8 +154,7 @@ func TestValidationURLIsOpened(t *testing.T) {
 	require.NoError(t, tn.System.Handshakes.CompleteValidation(t.Context(), topicName, "billing", h.Code))
 	tn.AttemptsMade(t, 1)
 	require.NoError(t, tn.System.Handshakes.CompleteValidation(t.Context(), topicName, "billing", h.Code), "opened twice")
-	require.Equal(t, 1, tn.Count(t,
-		"SELECT count(*) FROM postrider.event_subscriptions WHERE provisioning_state = 'Succeeded' AND hold IS NULL"))
+	require.Equal(t, 1, tn.Rows(t, "event_subscriptions", "provisioning_state = 'Succeeded' AND hold IS NULL"))
 	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), topicName, "billing"))
 
 	h, _ = put("late")
@@ -165,8 +162,8 @@ func TestValidationURLIsOpened(t *testing.T) {
 	require.ErrorIs(t, tn.System.Handshakes.CompleteValidation(t.Context(), topicName, "late", h.Code),
 		catalog.ErrValidationExpired)
 	require.NoError(t, tn.System.Handshakes.Expire(t.Context()))
-	tn.Become(t, 1, "SELECT count(*) FROM postrider.event_subscriptions WHERE subscription = 'late' "+
-		"AND provisioning_state = 'Failed' AND hold = 'not_validated'")
+	tn.BecomeRows(t, 1, "event_subscriptions", "subscription = 'late' AND provisioning_state = 'Failed' "+
+		"AND hold = 'not_validated'")
 	require.Equal(t, catalog.HandshakeFailed, handshakeOf(t, tn, h.ID).State)
 	require.ErrorIs(t, tn.System.Handshakes.CompleteValidation(t.Context(), topicName, "late", h.Code),
 		catalog.ErrValidationExpired)
@@ -224,8 +221,7 @@ func TestValidatingOnceMore(t *testing.T) {
 	var failed *catalog.ValidationFailedError
 	_, _, err = again()
 	require.ErrorAs(t, err, &failed)
-	require.Equal(t, 1, tn.Count(t,
-		"SELECT count(*) FROM postrider.event_subscriptions WHERE provisioning_state = 'Succeeded' AND hold IS NULL"))
+	require.Equal(t, 1, tn.Rows(t, "event_subscriptions", "provisioning_state = 'Succeeded' AND hold IS NULL"))
 	status <- 200
 	id, sub, err := again()
 	require.NoError(t, err)
@@ -263,8 +259,7 @@ func TestStoreAndHandshakeInAnyOrder(t *testing.T) {
 	for range many {
 		require.NoError(t, <-errs)
 	}
-	tn.Become(t, many,
-		"SELECT count(*) FROM postrider.event_subscriptions WHERE provisioning_state = 'Succeeded' AND hold IS NULL")
+	tn.BecomeRows(t, many, "event_subscriptions", "provisioning_state = 'Succeeded' AND hold IS NULL")
 	tn.Become(t, 0, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'handshake'")
 	publishOne(t, tn, "a")
 	tn.AttemptsMade(t, many)
@@ -364,9 +359,8 @@ func TestLateResponseToAnEarlierHandshakeValidates(t *testing.T) {
 	require.Equal(t, catalog.ProvisioningCreating, put(t, tn, "billing", spec, id).ProvisioningState)
 	require.Equal(t, catalog.ProvisioningAwaiting, again(t, tn, "billing").ProvisioningState)
 	close(release)
-	tn.Become(t, 1,
-		"SELECT count(*) FROM postrider.event_subscriptions WHERE provisioning_state = 'Succeeded' AND hold IS NULL")
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.handshakes WHERE state = 'succeeded' AND current"))
+	tn.BecomeRows(t, 1, "event_subscriptions", "provisioning_state = 'Succeeded' AND hold IS NULL")
+	require.Equal(t, 1, tn.Rows(t, "handshakes", "state = 'succeeded' AND current"))
 }
 
 // Of two handshakes of one endpoint that was stored twice at once, the one that succeeds counts.

@@ -102,3 +102,23 @@ func (tn *Node) rows(t testing.TB, table, where string, args []any) int {
 	}
 	return tn.Count(t, query, args...)
 }
+
+// Rows counts the rows of a documented view for which a condition holds; all, if it is empty.
+func (tn *Node) Rows(t testing.TB, view, where string, args ...any) int {
+	t.Helper()
+	return tn.Count(t, viewQuery(view, where), args...)
+}
+
+// BecomeRows waits until Rows returns a number.
+func (tn *Node) BecomeRows(t testing.TB, want int, view, where string, args ...any) {
+	t.Helper()
+	tn.Become(t, want, viewQuery(view, where), args...)
+}
+
+func viewQuery(view, where string) string {
+	query := "SELECT count(*) FROM postrider." + view
+	if where != "" {
+		query += " WHERE " + where
+	}
+	return query
+}
