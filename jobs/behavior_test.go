@@ -2,12 +2,14 @@ package jobs_test
 
 import (
 	"net/http"
+	"net/url"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/catalog"
+	"postrider/internal/endpointconf"
 	"postrider/internal/event"
 	"postrider/internal/node"
 	"postrider/internal/testnode"
@@ -21,165 +23,64 @@ func literally(retryPolicy string) func(*catalog.SubscriptionSpec) {
 	}
 }
 
-func TestRetryAfterByBehavior(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	e := retryAfterEndpoint(t)
-	const floor, requested = 30 * time.Second, 2 * time.Minute
-	copyPolicy(t, tn, policy.DefaultName, "honors", `{"honor_retry_after":true}`)
-	want := map[string]time.Duration{}
-	for name, row := range map[string]struct {
-		policy   string
-		behavior policy.Behavior
-		honor    *bool
-		want     time.Duration
-	}{
-		"left-out":        {policy.DefaultName, "", nil, requested},
-		"safe":            {policy.DefaultName, policy.BehaviorSafe, nil, requested},
-		"safe-but-not":    {policy.DefaultName, policy.BehaviorSafe, new(false), floor},
-		"documented":      {policy.DefaultName, policy.BehaviorDocumented, nil, floor},
-		"documented-but":  {policy.DefaultName, policy.BehaviorDocumented, new(true), requested},
-		"honors":          {"honors", policy.BehaviorDocumented, nil, requested},
-		"polite-but-not":  {"honors", policy.BehaviorDocumented, new(false), floor},
-		"safe-and-honors": {"honors", policy.BehaviorSafe, nil, requested},
-	} {
-		want[name] = row.want
-		subscribe(t, tn, name, e.URL+"/?after=120&row="+name, func(s *catalog.SubscriptionSpec) {
-			s.RetryPolicy.Policy, s.Behavior, s.HonorRetryAfter = row.policy, row.behavior, row.honor
-		})
-	}
-	tn.Start(t)
-	publishOne(t, tn, "e")
-	tn.AttemptsMade(t, len(want))
-	for name, gap := range want {
-		requireGap(t, tn, gap, name)
-	}
-}
-
 // Without a destination Event Grid has no place for dead letters: they are dropped, or retried if the table says so.
-func TestDocumentedDeadLettersAreOffByDefault(t *testing.T) {
+// Transport errors of namespace-2023 are retried under behavior safe.
+func TestDocumentedBehavior(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
 	e := newEndpoint(t, statusOfPath)
-	subscribe(t, tn, "safe-2019", e.URL+"/400", under("ga-2019"))
-	subscribe(t, tn, "literal-2019", e.URL+"/400", literally("ga-2019"))
-	subscribe(t, tn, "literal-2018", e.URL+"/400", literally("ga-2018"))
-	subscribe(t, tn, "stated-2019", e.URL+"/400",
-		func(s *catalog.SubscriptionSpec) {
-			literally("ga-2019")(s)
-			s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterRows}
-		})
-	subscribe(t, tn, "safe-2021", e.URL+"/404", under("ga-2021"))
-	subscribe(t, tn, "literal-2021", e.URL+"/404", literally("ga-2021"))
-	subscribe(t, tn, "none-2021", e.URL+"/404", func(s *catalog.SubscriptionSpec) {
-		s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterNone}
-	})
-	subscribe(t, tn, "batch-2021", e.URL+"/404",
-		func(s *catalog.SubscriptionSpec) { literally("ga-2021")(s); s.MaxEventsPerBatch = new(10) })
-	tn.Start(t)
-	publishOne(t, tn, "e")
-	tn.AttemptsMade(t, 8)
-	for name, state := range map[string]string{
-		"safe-2019": "dead_lettered", "literal-2019": "pending", "literal-2018": "pending", "stated-2019": "dead_lettered",
-		"safe-2021": "dead_lettered", "literal-2021": "dropped", "none-2021": "dropped", "batch-2021": "dropped",
-	} {
-		tn.BecomeRows(t, 1, "deliveries", "subscription = $1 AND state = $2 AND attempts = 1 "+
-			"AND last_outcome IN ('BadRequest', 'NotFound')", name, state)
-	}
-	require.Equal(t, 3, tn.Rows(t, "dead_letters", ""))
-	require.Equal(t, 3, tn.Rows(t, "deliveries", "state = 'dropped' "+
-		"AND reason = 'UndeliverableDueToClientError'"), "visible, with its reason")
-	requireGap(t, tn, 5*time.Minute, "literal-2019")
-}
-
-// The namespace page ends held deliveries for some causes of a probation; "safe" holds them.
-func TestProbationEndsOrHoldsDeliveries(t *testing.T) {
-	t.Parallel()
-	hold, documented := policy.ProbationHold, policy.ProbationDocumented
-	rows := map[string]struct {
-		change func(*catalog.SubscriptionSpec)
-		want   string // of the event published during the probation
-	}{
-		"safe":       {under("namespace-2023"), "pending probation"},
-		"documented": {literally("namespace-2023"), "dropped UndeliverableDueToProbationCausedByClientError"},
-		"safe-ends": {
-			func(s *catalog.SubscriptionSpec) {
-				s.RetryPolicy.Policy, s.ProbationAction = "namespace-2023", &documented
-			},
-			"dead_lettered UndeliverableDueToProbationCausedByClientError",
-		},
-		"documented-not": {
-			func(s *catalog.SubscriptionSpec) { literally("namespace-2023")(s); s.ProbationAction = &hold }, "pending probation",
-		},
-	}
-	tn := setup(t)
-	bad := newEndpoint(t, respondWith(http.StatusNotFound))
-	for name, row := range rows {
-		subscribe(t, tn, name, bad.URL, row.change)
-	}
-	tn.Start(t)
-	publishOne(t, tn, "first")
-	tn.AttemptsMade(t, len(rows))
-	publishOne(t, tn, "second")
-	for name, row := range rows {
-		tn.BecomeRows(t, 1, "deliveries", "event_id = 'second' AND concat_ws(' ', state, coalesce(hold, reason)) = $1 "+
-			"AND attempts = 0 AND subscription = $2", row.want, name)
-	}
-	require.Len(t, bad.requests(), len(rows))
-}
-
-func TestTransportErrorsByBehavior(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	subscribe(t, tn, "safe", closedPort, under("namespace-2023"))
-	subscribe(t, tn, "literal", closedPort, literally("namespace-2023"))
-	subscribe(t, tn, "retried", closedPort, func(s *catalog.SubscriptionSpec) {
-		literally("namespace-2023")(s)
-		s.RetryTransportErrors = new(true)
-	})
 	copyPolicy(t, tn, policy.DefaultName, "strict", `{}`)
 	tn.Exec(t,
 		"UPDATE postrider_internal.retry_policy_cells SET action = 'never' WHERE policy = 'strict' AND condition = 'socket'")
 	require.NoError(t, tn.System.Cache.Reload(t.Context()))
-	subscribe(t, tn, "strict", closedPort, under("strict"))
-	subscribe(t, tn, "exhausted", closedPort,
-		func(s *catalog.SubscriptionSpec) { s.RetryPolicy.Policy, s.RetryTransportErrors = "strict", new(false) })
-	tn.Start(t)
-	publishOne(t, tn, "e")
-	tn.AttemptsMade(t, 5)
-	for name, state := range map[string]string{
-		"safe": "pending", "literal": "dropped", "retried": "pending", "strict": "pending", "exhausted": "dead_lettered",
-	} {
-		tn.BecomeRows(t, 1, "deliveries", "subscription = $1 AND state = $2 AND last_outcome = 'SocketError'", name, state)
+	retryingTransportErrors := func(retry bool) func(*catalog.SubscriptionSpec) {
+		return func(s *catalog.SubscriptionSpec) { s.RetryTransportErrors = &retry }
 	}
-	requireGap(t, tn, 10*time.Second, "retried")
-	requireGap(t, tn, 10*time.Second, "safe")
-}
-
-// Rules are computed once per version of the catalog: a change applies to pending deliveries, on a running node.
-func TestChangedBehaviorAppliesToPendingDeliveries(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	e := retryAfterEndpoint(t)
-	subscribe(t, tn, "billing", e.URL+"/?after=120", nil)
+	inRows := func(s *catalog.SubscriptionSpec) {
+		s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterRows}
+	}
+	rows := map[string]struct {
+		url    string
+		change func(*catalog.SubscriptionSpec)
+		want   string // state, outcome, and reason
+	}{
+		"safe-2019":    {e.URL + "/400", under("ga-2019"), "dead_lettered BadRequest UndeliverableDueToHttpBadRequest"},
+		"literal-2019": {e.URL + "/400", literally("ga-2019"), "pending BadRequest"},
+		"literal-2018": {e.URL + "/400", literally("ga-2018"), "pending BadRequest"},
+		"stated-2019": {
+			e.URL + "/400", both(literally("ga-2019"), inRows), "dead_lettered BadRequest UndeliverableDueToHttpBadRequest",
+		},
+		"safe-2021":    {e.URL + "/404", under("ga-2021"), "dead_lettered NotFound UndeliverableDueToClientError"},
+		"literal-2021": {e.URL + "/404", literally("ga-2021"), "dropped NotFound UndeliverableDueToClientError"},
+		"none-2021":    {e.URL + "/404", dropping, "dropped NotFound UndeliverableDueToClientError"},
+		"batch-2021": {
+			e.URL + "/404", both(literally("ga-2021"), batching(10, 64)), "dropped NotFound UndeliverableDueToClientError",
+		},
+		"socket-safe":    {closedPort, under("namespace-2023"), "pending SocketError"},
+		"socket-literal": {closedPort, literally("namespace-2023"), "dropped SocketError UndeliverableDueToClientError"},
+		"socket-retried": {
+			closedPort, both(literally("namespace-2023"), retryingTransportErrors(true)), "pending SocketError",
+		},
+		"socket-strict": {closedPort, under("strict"), "pending SocketError"},
+		"socket-exhausted": {
+			closedPort, both(under("strict"), retryingTransportErrors(false)),
+			"dead_lettered SocketError UndeliverableDueToClientError",
+		},
+	}
+	for name, row := range rows {
+		subscribe(t, tn, name, row.url, row.change)
+	}
 	tn.Start(t)
 	publishOne(t, tn, "e")
-	tn.Attempt(t)
-	requireGap(t, tn, 2*time.Minute, "billing")
-	elsewhere := tn.Beside(t, node.Options{Node: "node-2"}).System
-	sub, err := elsewhere.Subscriptions.Get(t.Context(), topicName, "billing")
-	require.NoError(t, err)
-	changed := sub.SubscriptionSpec
-	changed.Behavior = policy.BehaviorDocumented
-	_, _, err = elsewhere.Subscriptions.Put(t.Context(), topicName, "billing", changed)
-	require.NoError(t, err)
-	testnode.Within(t, "the policy is read again", func() bool {
-		rules, _ := tn.System.Cache.Snapshot().Rules(sub.ID)
-		return !rules.Policy.HonorRetryAfter
-	})
-	travel(t, tn)
-	tn.Attempt(t)
-	requireGap(t, tn, 30*time.Second, "billing")
+	tn.AttemptsMade(t, len(rows))
+	for name, row := range rows {
+		require.Equal(t, row.want, tn.Text(t, `SELECT concat_ws(' ', state, last_outcome, reason) FROM postrider.deliveries
+			WHERE subscription = $1 AND attempts = 1`, name), name)
+	}
+	require.Equal(t, 4, tn.Rows(t, "dead_letters", ""))
+	requireGap(t, tn, 5*time.Minute, "literal-2019")
+	requireGap(t, tn, 10*time.Second, "socket-retried")
+	requireGap(t, tn, 10*time.Second, "socket-safe")
 }
 
 // A namespace topic's retention ends a delivery before its own time to live: at its next attempt, on hold, and in a
@@ -228,4 +129,226 @@ func TestRetentionEndsDeliveries(t *testing.T) {
 		tn.BecomeRows(t, 1, "dead_letters", "subscription = $1 AND reason = 'TimeToLiveExceeded' AND attempts = 2", name)
 	}
 	tn.BecomeRows(t, 1, "deliveries", "subscription = 'open' AND state = 'pending' AND attempts = 3")
+}
+
+// retryAfterEndpoint responds with 503 and the Retry-After of its query string.
+func retryAfterEndpoint(t *testing.T) *endpoint {
+	t.Helper()
+	return newEndpoint(t, func(w http.ResponseWriter, r request) {
+		u, _ := url.Parse(r.uri)
+		w.Header().Set("Retry-After", u.Query().Get("after"))
+		w.WriteHeader(http.StatusServiceUnavailable)
+	})
+}
+
+func TestRetryAfterMovesTheNextAttempt(t *testing.T) {
+	t.Parallel()
+	tn := setup(t)
+	e := retryAfterEndpoint(t)
+	const floor, requested = 30 * time.Second, 2 * time.Minute // floor: of 503 under ga-2021
+	copyPolicy(t, tn, policy.DefaultName, "honors", `{"honor_retry_after":true}`)
+	rows := map[string]struct {
+		after    string
+		policy   string
+		behavior policy.Behavior
+		honor    *bool
+		want     time.Duration
+	}{
+		"seconds":          {"120", policy.DefaultName, "", nil, requested},
+		"a-day":            {"86400", policy.DefaultName, "", nil, time.Hour}, // the cap
+		"less-than-policy": {"5", policy.DefaultName, "", nil, floor},
+		"garbage":          {"soon", policy.DefaultName, "", nil, floor},
+		"absent":           {"", policy.DefaultName, "", nil, floor},
+		"safe":             {"120", policy.DefaultName, policy.BehaviorSafe, nil, requested},
+		"safe-but-not":     {"120", policy.DefaultName, policy.BehaviorSafe, new(false), floor},
+		"documented":       {"120", policy.DefaultName, policy.BehaviorDocumented, nil, floor},
+		"documented-but":   {"120", policy.DefaultName, policy.BehaviorDocumented, new(true), requested},
+		"honors":           {"120", "honors", policy.BehaviorDocumented, nil, requested},
+		"polite-but-not":   {"120", "honors", policy.BehaviorDocumented, new(false), floor},
+		"safe-and-honors":  {"120", "honors", policy.BehaviorSafe, nil, requested},
+	}
+	for name, row := range rows {
+		subscribe(t, tn, name, e.URL+"/?row="+name+"&after="+row.after, func(s *catalog.SubscriptionSpec) {
+			s.RetryPolicy.Policy, s.Behavior, s.HonorRetryAfter = row.policy, row.behavior, row.honor
+		})
+	}
+	at := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
+	subscribe(t, tn, "date", e.URL+"/?after="+url.QueryEscape(at.Format(http.TimeFormat)), nil)
+	tn.Start(t)
+	publishOne(t, tn, "e")
+	tn.AttemptsMade(t, len(rows)+1)
+	for name, row := range rows {
+		requireGap(t, tn, row.want, name)
+	}
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "subscription = 'date' "+
+		"AND next_attempt_at BETWEEN $1::timestamptz - interval '1 ms' AND $1::timestamptz + interval '1 ms'", at))
+	const explained = "retry_after_ms IS NOT NULL AND why LIKE $1"
+	require.Equal(t, 7, tn.Rows(t, "delivery_attempts", explained, "%Retry-After requests%"), "only if it decided")
+	require.Equal(t, 1, tn.Rows(t, "delivery_attempts", explained, "%Retry-After requests 24 h, capped at 1 h; lowers%"))
+}
+
+// However long an endpoint's Retry-After, a last attempt is made before the time to live ends.
+func TestRetryAfterNeverOutlivesTheTimeToLive(t *testing.T) {
+	t.Parallel()
+	tn := setup(t)
+	withoutProbation(t, tn)
+	e := retryAfterEndpoint(t)
+	for _, p := range policy.Builtins() {
+		subscribe(t, tn, p.Name, e.URL+"/?after=2000000000&policy="+p.Name, func(s *catalog.SubscriptionSpec) {
+			s.RetryPolicy.Policy, s.RetryPolicy.EventTimeToLiveInMinutes = p.Name, new(10)
+		})
+	}
+	n := len(policy.Builtins())
+	tn.Start(t)
+	publishOne(t, tn, "e")
+	tn.AttemptsMade(t, n)
+	require.Equal(t, n,
+		tn.Count(t, `SELECT count(*) FROM postrider.deliveries d JOIN postrider.retry_policies p ON p.name = d.subscription
+		WHERE d.state = 'pending' AND d.next_attempt_at = d.time_to_live_since + interval '10 minutes' -
+		    make_interval(secs => p.ack_timeout_seconds)`))
+	require.Equal(t, n, tn.Rows(t, "delivery_attempts", "why LIKE '%, shortened for a last attempt before the delivery "+
+		"ends; lowers%'"))
+	require.Equal(t, n, travel(t, tn))
+	tn.AttemptsMade(t, n)
+	testnode.Within(t, "all deliveries end", func() bool {
+		travel(t, tn)
+		return tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded'") == n
+	})
+	require.Zero(t, tn.Rows(t, "dead_letters", "attempts NOT BETWEEN 2 AND 3 "+
+		"OR last_outcome <> 'Busy'"), "60 s before its end a delivery may have time for a third")
+}
+
+// A hold starts, and ends what is published during it, by the result of the failed attempt, and by no other cell of the
+// table. The namespace page ends held deliveries for some causes; "safe" holds them.
+func TestHoldFollowsTheResult(t *testing.T) {
+	t.Parallel()
+	tn := setup(t)
+	e := newEndpoint(t, statusOfPath)
+	safe, documented := under("namespace-2023"), literally("namespace-2023")
+	azure := func(s *catalog.SubscriptionSpec) { s.EndpointKind = policy.KindAzureResource }
+	withoutToken := func(s *catalog.SubscriptionSpec) {
+		s.Connection = endpointconf.Connection{
+			OAuth2: &endpointconf.OAuth2{TokenURL: closedPort, ClientID: "id", ClientSecret: "secret"},
+		}
+	}
+	holds, ends := policy.ProbationHold, policy.ProbationDocumented
+	action := func(of *policy.ProbationAction) func(*catalog.SubscriptionSpec) {
+		return func(s *catalog.SubscriptionSpec) { s.ProbationAction = of }
+	}
+	const ended, waits = " UndeliverableDueToProbationCausedByClientError 0", "pending probation 0"
+	rows := map[string]struct {
+		change func(*catalog.SubscriptionSpec)
+		url    string
+		want   string // state, hold or reason, and attempts of the second event
+	}{
+		"404":                       {documented, e.URL + "/404", "dropped" + ended},
+		"404-azure":                 {both(documented, azure), e.URL + "/404", waits},
+		"404-safe":                  {safe, e.URL + "/404", waits},
+		"404-safe-ends":             {both(safe, action(&ends)), e.URL + "/404", "dead_lettered" + ended},
+		"404-documented-holds":      {both(documented, action(&holds)), e.URL + "/404", waits},
+		"410":                       {documented, e.URL + "/410", "pending 1"},
+		"410-safe":                  {safe, e.URL + "/410", "pending 1"},
+		"400":                       {documented, e.URL + "/400", "dropped UndeliverableDueToHttpBadRequest 1"},
+		"500":                       {documented, e.URL + "/500", "pending 1"},
+		"503":                       {documented, e.URL + "/503", waits},
+		"closed-port":               {documented, closedPort, waits},
+		"closed-port-safe":          {safe, closedPort, waits},
+		"401-azure":                 {both(documented, azure), e.URL + "/401", waits},
+		"no-token-is-not-401-azure": {both(documented, azure, withoutToken), e.URL + "/200", "dropped" + ended},
+	}
+	for name, row := range rows {
+		subscribe(t, tn, name, row.url, row.change)
+	}
+	tn.Start(t)
+	publishOne(t, tn, "first")
+	tn.AttemptsMade(t, len(rows))
+	publishOne(t, tn, "second")
+	for name, row := range rows {
+		tn.BecomeRows(t, 1, "deliveries", "event_id = 'second' AND subscription = $1 "+
+			"AND concat_ws(' ', state, coalesce(hold, reason), attempts) = $2", name, row.want)
+	}
+}
+
+// However many events a request has, its failure counts once, also for the second event subscription with the same
+// events.
+func TestFailedBatchIsOneFailure(t *testing.T) {
+	t.Parallel()
+	tn := setup(t)
+	copyPolicy(t, tn, "ga-2021", "touchy", `{"probation_trigger":3}`)
+	rows := map[string]struct {
+		status int
+		change func(*catalog.SubscriptionSpec)
+		want   int // failures after the first batch
+	}{
+		"503":            {http.StatusServiceUnavailable, under("touchy"), 1},
+		"400":            {http.StatusBadRequest, under("touchy"), 0},
+		"400-documented": {http.StatusBadRequest, literally("touchy"), 1},
+	}
+	bad := map[string]*endpoint{}
+	for name, row := range rows {
+		bad[name] = newEndpoint(t, respondWith(row.status))
+		for _, to := range []string{"-billing", "-shipping"} {
+			subscribe(t, tn, name+to, bad[name].URL, both(batching(20, 64), row.change))
+		}
+	}
+	publishAtOnce(t, tn, "first", 20)
+	tn.Start(t)
+	tn.AttemptsMade(t, 6)
+	for name, row := range rows {
+		require.Len(t, bad[name].requests()[0].ids(t), 20)
+		require.Equal(t, row.want, tn.Count(t, `SELECT coalesce(sum(failures_in_a_row), 0)
+			FROM postrider_internal.probations WHERE endpoint_base_url = $1`, bad[name].URL), name)
+	}
+	publishAtOnce(t, tn, "second", 1)
+	tn.AttemptsMade(t, 6)
+	publishAtOnce(t, tn, "third", 1)
+	tn.AttemptsMade(t, 1+2+1) // a failure that counts may hold the other attempt
+	for name, row := range rows {
+		tn.Become(t, row.want, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL "+
+			"AND endpoint_base_url = $1", bad[name].URL)
+	}
+}
+
+// A limit below the number of attempts ends a delivery or a batch at its due check: no request is sent.
+func TestLoweredLimitEndsDeliveriesAtTheirDueCheck(t *testing.T) {
+	t.Parallel()
+	tn := setup(t)
+	e := newSwitchable(t, http.StatusInternalServerError)
+	specs := map[string]func(*catalog.SubscriptionSpec){
+		"single": nil, "batched": batching(10, 64),
+		"dropped": dropping,
+		"equal":   nil,
+	}
+	for name, change := range specs {
+		subscribe(t, tn, name, e.URL, change)
+	}
+	publishAtOnce(t, tn, "e", 2)
+	tn.Start(t)
+	const each = 2 + 1 + 2 + 2 // requests, the two events in one batch
+	for n := range 3 {
+		if n > 0 {
+			require.Equal(t, each, travel(t, tn))
+		}
+		tn.AttemptsMade(t, each)
+	}
+	for name, change := range specs {
+		limit := 2
+		if name == "equal" {
+			limit = 3
+		}
+		lowered := func(s *catalog.SubscriptionSpec) { s.RetryPolicy.MaxDeliveryAttempts = &limit }
+		if change != nil {
+			lowered = both(change, lowered)
+		}
+		subscribe(t, tn, name, e.URL, lowered)
+	}
+	require.Equal(t, each, travel(t, tn))
+	tn.BecomeRows(t, 8, "deliveries", "reason = 'MaxDeliveryAttemptsExceeded' AND attempts = 3 "+
+		"AND state = CASE subscription WHEN 'dropped' THEN 'dropped' ELSE 'dead_lettered' END")
+	require.Equal(t, 6, tn.Rows(t, "dead_letters", "attempts = 3 AND last_status = 500"))
+	require.Len(t, e.requests(), 3*each)
+	tn.Become(t, 0, "SELECT count(*) FROM postrider_internal.river_job")
+	for name, change := range specs { // the test's end compares attempts with the limit in force
+		subscribe(t, tn, name, e.URL, change)
+	}
 }

@@ -68,16 +68,10 @@ func TestRetryAfterClosesTheEndpoint(t *testing.T) {
 		}
 	})
 	t.Cleanup(open) // before the endpoint closes and waits for its requests
-	only := func(eventType string) func(*catalog.SubscriptionSpec) {
-		return func(s *catalog.SubscriptionSpec) { s.Filter.IncludedEventTypes = []string{eventType} }
-	}
 	subscribe(t, tn, "closed", e.URL, only("test"))
 	subscribe(t, tn, "others", newEndpoint(t, respondWith(http.StatusOK)).URL, only("other"))
-	other := tn.Beside(t, node.Options{Node: "node-2"})
 	tn.Start(t)
-	second := other.Engine(t)
-	require.NoError(t, second.Start(t.Context()))
-	t.Cleanup(func() { testnode.RequireStops(t, second) })
+	startNode(t, tn, "node-2", nil)
 
 	publishOne(t, tn, "first")
 	tn.Attempt(t)
@@ -87,8 +81,7 @@ func TestRetryAfterClosesTheEndpoint(t *testing.T) {
 	tn.Attempt(t) // the second one
 	await(t, tried)
 	for i := range 3 {
-		publishBody(t, tn, "application/json",
-			"["+strings.Replace(eventGridBody(fmt.Sprint("other-", i), "{}"), `"test"`, `"other"`, 1)+"]")
+		publishOther(t, tn, fmt.Sprint("other-", i))
 		tn.Attempt(t)
 	}
 	require.Len(t, e.requests(), 3, "one request tries")
@@ -190,42 +183,33 @@ func TestTrialOfAnEndpoint(t *testing.T) {
 // A wait that the endpoint requests takes no last attempt, also if the event subscription has its own limit.
 func TestClosedEndpointGetsLastAttempts(t *testing.T) {
 	t.Parallel()
+	tn := setup(t)
 	for _, batch := range []int{1, 2} {
-		t.Run(fmt.Sprint("batches of ", batch), func(t *testing.T) {
-			t.Parallel()
-			closedEndpointGetsLastAttempts(t, batch)
+		e := newEndpoint(t, func(w http.ResponseWriter, r request) {
+			if strings.Contains(r.body, `"closes"`) {
+				w.Header().Set("Retry-After", "3000")
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+		})
+		subscribe(t, tn, fmt.Sprint("batches-of-", batch), e.URL, func(s *catalog.SubscriptionSpec) {
+			daily(3)(s)
+			s.MaxEventsPerBatch, s.ResponseTimeoutInSeconds = &batch, new(230)
 		})
 	}
-}
-
-func closedEndpointGetsLastAttempts(t *testing.T, batch int) {
-	tn := setup(t)
-	e := newEndpoint(t, func(w http.ResponseWriter, r request) {
-		if strings.Contains(r.body, `"closes"`) {
-			w.Header().Set("Retry-After", "3000")
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-	})
-	subscribe(t, tn, "all", e.URL, func(s *catalog.SubscriptionSpec) {
-		s.DeliveryRate = &endpointconf.DeliveryRate{Limit: 3, PeriodInSeconds: new(86_400), Burst: new(3)}
-		s.MaxEventsPerBatch, s.ResponseTimeoutInSeconds = &batch, new(230)
-	})
 	tn.Start(t)
 	publishOne(t, tn, "closes")
-	tn.Attempt(t)
-	tn.BecomeRows(t, 1, "delivery_rates", "closed_until > now()")
+	tn.AttemptsMade(t, 2)
+	tn.Become(t, 2, closedQuery)
 	const events = 5
-	for i := range events {
-		publishOne(t, tn, fmt.Sprint("e-", i))
-	}
+	publishMany(t, tn, events)
 	tn.Exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '86280 seconds' "+
 		"WHERE attempts = 0")
-	sent := 2 * batch // the third time of the limit was the first one's
+	const sent = 2*1 + 2*2 // the third time of the limit was the first one's
 	tn.BecomeRows(t, sent, "deliveries", "state = 'delivered'")
-	tn.BecomeRows(t, events-sent, "deliveries", "hold = 'rate_limited' AND attempts = 0")
+	tn.BecomeRows(t, 2*events-sent, "deliveries", "hold = 'rate_limited' AND attempts = 0")
 	tn.Exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '25 hours' "+
 		"WHERE attempts = 0")
-	tn.BecomeRows(t, events-sent, "dead_letters", "attempts = 0 "+
+	tn.BecomeRows(t, 2*events-sent, "dead_letters", "attempts = 0 "+
 		"AND last_error = 'its time to live ended while it waited for the rate limit of 3 requests/day'")
 }
 
@@ -236,27 +220,31 @@ func TestRetryAfterStopsDeliveriesWithJobs(t *testing.T) {
 	rows := map[string]struct {
 		rate  *endpointconf.DeliveryRate
 		batch int
-	}{"limit": {limit, 1}, "no limit": {nil, 1}, "batches with a limit": {limit, 2}, "batches": {nil, 2}}
+	}{"limit": {limit, 1}, "no-limit": {nil, 1}, "batches-with-a-limit": {limit, 2}, "batches": {nil, 2}}
+	tn := setup(t)
+	endpoints := map[string]*endpoint{}
+	var release []func()
 	for name, row := range rows {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			tn, respond := setup(t), make(chan struct{})
-			e := newEndpoint(t, func(w http.ResponseWriter, _ request) {
-				<-respond
-				w.Header().Set("Retry-After", "3000")
-				w.WriteHeader(http.StatusServiceUnavailable)
-			})
-			subscribe(t, tn, "all", e.URL, func(s *catalog.SubscriptionSpec) {
-				s.DeliveryRate, s.MaxEventsPerBatch, s.MaxConcurrentDeliveries = row.rate, &row.batch, new(1)
-			})
-			publishMany(t, tn, 50)
-			tn.Start(t)
-			tn.Become(t, 1, "SELECT (count(*) > 1)::int FROM postrider_internal.river_job WHERE state = 'running'")
-			close(respond)
-			tn.Attempt(t)
-			tn.Become(t, 50-row.batch, waiting)
-			require.Len(t, e.requests(), 1)
+		e, h := newHanging(t, func(w http.ResponseWriter, _ request) {
+			w.Header().Set("Retry-After", "3000")
+			w.WriteHeader(http.StatusServiceUnavailable)
 		})
+		endpoints[name], release = e, append(release, h.letGo)
+		subscribe(t, tn, name, e.URL, func(s *catalog.SubscriptionSpec) {
+			s.DeliveryRate, s.MaxEventsPerBatch, s.MaxConcurrentDeliveries = row.rate, &row.batch, new(1)
+		})
+	}
+	publishMany(t, tn, 50)
+	tn.Start(t)
+	tn.Become(t, len(rows), `SELECT count(*) FROM (SELECT FROM postrider_internal.river_job WHERE state = 'running'
+		GROUP BY args ->> 's' HAVING count(*) > 1) waiting`)
+	for _, letGo := range release {
+		letGo()
+	}
+	tn.AttemptsMade(t, len(rows))
+	for name, row := range rows {
+		tn.Become(t, 50-row.batch, waiting+" AND subscription = $1", name)
+		require.Len(t, endpoints[name].requests(), 1, name)
 	}
 }
 
@@ -278,4 +266,105 @@ func TestDocumentedIgnoresThatTheEndpointIsClosed(t *testing.T) {
 	tn.Become(t, 11, attempted, "documented")
 	tn.Become(t, 10, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold = 'rate_limited'")
 	require.Equal(t, 1, tn.Count(t, attempted, "safe"))
+}
+
+// One endpoint hangs with a backlog of many times the workers: the others are served, and none of its deliveries is
+// lost.
+func TestHangingEndpointHoldsFewWorkers(t *testing.T) {
+	t.Parallel()
+	tn := setup(t)
+	const workers, backlog = 20, 200
+	hanging, h := newHanging(t, respondWith(http.StatusOK))
+	healthy := newEndpoint(t, respondWith(http.StatusOK))
+	subscribe(t, tn, "hanging", hanging.URL, only("test"))
+	subscribe(t, tn, "healthy", healthy.URL, only("other"))
+	useWorkers(t, tn, workers)
+	publishMany(t, tn, backlog)
+	tn.Start(t)
+	tn.Become(t, 1, "SELECT (count(*) >= $1)::int FROM postrider_internal.deliveries WHERE hold = 'admission'",
+		backlog-workers*4)
+
+	for i := range 30 {
+		publishOther(t, tn, fmt.Sprint("other-", i))
+	}
+	tn.AttemptsMade(t, 30)
+
+	require.Len(t, healthy.requests(), 30)
+	require.LessOrEqual(t, len(h.begun), workers/2)
+	h.letGo()
+	tn.AttemptsMade(t, backlog)
+	require.Equal(t, backlog+30, tn.Rows(t, "deliveries", "state = 'delivered' AND attempts = 1"))
+}
+
+// Every worker waits for an endpoint, and further deliveries wait for a worker: publishes are still accepted.
+func TestPublishesAreAcceptedWhileNoWorkerIsFree(t *testing.T) {
+	t.Parallel()
+	tn := setup(t)
+	hanging, h := newHanging(t, respondWith(http.StatusOK))
+	const workers, subscriptions = 4, 6
+	for i := range subscriptions {
+		subscribe(t, tn, fmt.Sprint("hanging-", i), fmt.Sprint(hanging.URL, "/", i), nil)
+	}
+	useWorkers(t, tn, workers)
+	publishMany(t, tn, 1)
+	tn.Exec(t, `UPDATE postrider_internal.river_job SET created_at = now() - interval '1 minute',
+		scheduled_at = now() - interval '1 minute'`)
+	tn.Start(t)
+	testnode.Within(t, `tn.System.Backpressure.Lag() > time.Second`,
+		func() bool { return tn.System.Backpressure.Lag() > time.Second })
+	publishMany(t, tn, 1)
+	h.letGo()
+	tn.AttemptsMade(t, 2*subscriptions)
+	testnode.Within(t, `tn.System.Backpressure.Lag() == 0`, func() bool { return tn.System.Backpressure.Lag() == 0 })
+}
+
+// lockedFor is how long these tests lock a row: longer than any lock_timeout (2 s, and 0.5 s in the recorder) and than
+// many retries of a blocked result (0.25 s each).
+func lockedFor() time.Duration {
+	if *faults {
+		return time.Minute
+	}
+	return 4 * time.Second
+}
+
+// A user of psql locks a job row and a probation's row. Meanwhile each event that is published reaches the endpoint
+// "other" at once.
+func TestLockedRowsDelayOnlyTheirDeliveries(t *testing.T) {
+	t.Parallel()
+	tn := setup(t)
+	slow, h := newHanging(t, respondWith(http.StatusOK))
+	bad := newEndpoint(t, respondWith(http.StatusInternalServerError))
+	copyPolicy(t, tn, "ga-2021", "touchy", `{"probation_trigger":3}`)
+	sub := subscribe(t, tn, "slow", slow.URL, only("other"))
+	subscribe(t, tn, "bad", bad.URL, both(under("touchy"), only("test")))
+	subscribe(t, tn, "other", newEndpoint(t, respondWith(http.StatusOK)).URL, only("test"))
+	tn.Start(t)
+	publishOther(t, tn, "locked")
+	await(t, h.begun)
+	publishOne(t, tn, "first")
+	tn.AttemptsMade(t, 2)
+	failed := func() int { return tn.Rows(t, "delivery_attempts", "subscription = 'bad'") }
+	require.Equal(t, 1, failed())
+
+	unlock := tn.OpenTransaction(t,
+		"SELECT FROM postrider_internal.river_job WHERE (args ->> 's')::bigint = $1 FOR UPDATE", sub.ID)
+	unlockProbation := tn.OpenTransaction(t, "SELECT FROM postrider_internal.probations FOR UPDATE")
+	h.letGo()
+	pace := time.NewTicker(100 * time.Millisecond)
+	defer pace.Stop()
+	last := time.Now().Add(lockedFor())
+	for i := 0; time.Now().Before(last); i++ {
+		id := fmt.Sprint("meanwhile-", i)
+		publishOne(t, tn, id)
+		for report := tn.Attempt(t); report.Subscription != "other" || report.EventID != id; {
+			report = tn.Attempt(t)
+		}
+		<-pace.C
+	}
+	unlock(true) // the rows were locked throughout
+	unlockProbation(true)
+
+	tn.BecomeRows(t, 0, "deliveries", "state = 'pending' AND subscription = 'slow'")
+	tn.Become(t, 1, "SELECT least(count(*), 1) FROM postrider_internal.probations WHERE since IS NOT NULL")
+	require.Greater(t, failed(), 1)
 }

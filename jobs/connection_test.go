@@ -1,15 +1,11 @@
 package jobs_test
 
 import (
-	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
-	"log"
 	"net/http"
-	"net/http/httptest"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,113 +18,15 @@ import (
 	"postrider/internal/testnode"
 )
 
-// secureEndpoint serves TLS with a configuration, and counts the requests that it served.
-func secureEndpoint(t *testing.T, config *tls.Config, handler http.HandlerFunc) (url string, served *atomic.Int64) {
-	t.Helper()
-	served = new(atomic.Int64)
-	e := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		served.Add(1)
-		handler(w, r)
-	}))
-	e.TLS, e.EnableHTTP2, e.Config.ErrorLog = config, true, log.New(io.Discard, "", 0)
-	e.StartTLS()
-	t.Cleanup(e.Close)
-	return e.URL, served
-}
-
 func connecting(c endpointconf.Connection) func(*catalog.SubscriptionSpec) {
 	return func(s *catalog.SubscriptionSpec) { s.Connection, s.RetryPolicy.MaxDeliveryAttempts = c, new(1) }
-}
-
-// Each event subscription uses its own authorities, client certificate and minimum TLS version, at the same endpoint at
-// the same time.
-func TestConnectionSettings(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	ours, theirs := newAuthority(t), newAuthority(t)
-	own, ownKey := ours.issue(t, "postrider")
-	other, otherKey := theirs.issue(t, "another client")
-	open, _ := secureEndpoint(t, ours.server(t), func(w http.ResponseWriter, r *http.Request) {
-		if r.ProtoMajor != 2 { // its own pool has HTTP/2 like the others
-			w.WriteHeader(http.StatusHTTPVersionNotSupported)
-		}
-	})
-	old := ours.server(t)
-	old.MaxVersion = tls.VersionTLS12
-	oldURL, _ := secureEndpoint(t, old, func(http.ResponseWriter, *http.Request) {})
-	requiring := ours.server(t)
-	requiring.ClientAuth = tls.RequireAndVerifyClientCert
-	shown := make(chan string, 10)
-	mutual, admitted := secureEndpoint(t, requiring,
-		func(_ http.ResponseWriter, r *http.Request) { shown <- r.TLS.PeerCertificates[0].Subject.CommonName })
-
-	// An endpoint checks the certificate after the handshake has ended for the client (RFC 8446, 4.4): either may end the
-	// connection first.
-	const notAdmitted = "certificate|could not be established|reset|EOF|broken pipe|closed"
-	rows := map[string]struct {
-		url   string
-		by    endpointconf.Connection
-		fails string // the error, as an expression; "" = delivered
-	}{
-		"not trusted":       {open, endpointconf.Connection{}, "certificate"},
-		"trusted":           {open, endpointconf.Connection{CertificateAuthorities: ours.pem}, ""},
-		"another authority": {open, endpointconf.Connection{CertificateAuthorities: theirs.pem}, "certificate"},
-		"both authorities":  {open, endpointconf.Connection{CertificateAuthorities: theirs.pem + ours.pem}, ""},
-		"TLS 1.3": {
-			open, endpointconf.Connection{CertificateAuthorities: ours.pem, MinimumTLSVersion: endpointconf.TLS13}, "",
-		},
-		"TLS 1.2 at an old one": {oldURL, endpointconf.Connection{CertificateAuthorities: ours.pem}, ""},
-		"TLS 1.3 at an old one": {
-			oldURL,
-			endpointconf.Connection{CertificateAuthorities: ours.pem, MinimumTLSVersion: endpointconf.TLS13},
-			"protocol version",
-		},
-		"no client certificate": {mutual, endpointconf.Connection{CertificateAuthorities: ours.pem}, notAdmitted},
-		"ours": {
-			mutual,
-			endpointconf.Connection{
-				CertificateAuthorities: ours.pem,
-				ClientCertificate:      &endpointconf.ClientCertificate{Certificate: own, PrivateKey: ownKey},
-			},
-			"",
-		},
-		"another client's": {
-			mutual,
-			endpointconf.Connection{CertificateAuthorities: ours.pem, ClientCertificate: &endpointconf.ClientCertificate{
-				Certificate: other, PrivateKey: otherKey,
-			}},
-			notAdmitted,
-		},
-	}
-	for name, row := range rows {
-		subscribe(t, tn, strings.ReplaceAll(name, " ", "-"), row.url, connecting(row.by))
-	}
-	tn.Start(t)
-	publishOne(t, tn, "e")
-	tn.AttemptsMade(t, len(rows))
-	for name, row := range rows {
-		var outcome, problem string
-		require.NoError(t, tn.Pool.QueryRow(t.Context(),
-			"SELECT outcome, coalesce(error, '') FROM postrider.delivery_attempts WHERE subscription = $1",
-			strings.ReplaceAll(name, " ", "-")).Scan(&outcome, &problem), name)
-		if row.fails == "" {
-			require.Equal(t, "Delivered", outcome, "%s: %s", name, problem)
-			continue
-		}
-		require.Equal(t, "SocketError", outcome, name)
-		require.Regexp(t, row.fails, problem, name)
-	}
-	require.EqualValues(t, 1, admitted.Load())
-	require.Equal(t, "postrider", <-shown)
 }
 
 // tokenServer is an OAuth server that knows one client.
 type tokenServer struct {
 	url      string
 	requests atomic.Int64
-	issued   atomic.Int64
 	failing  atomic.Int64 // status of the next responses; 0 = tokens
-	life     atomic.Int64 // seconds
 }
 
 const plantedClientSecret = "pl@nted client/secret+1"
@@ -136,25 +34,21 @@ const plantedClientSecret = "pl@nted client/secret+1"
 func newTokenServer(t *testing.T) *tokenServer {
 	t.Helper()
 	s := &tokenServer{}
-	s.life.Store(3600)
-	e := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.requests.Add(1)
-		id, secret, _ := r.BasicAuth()
-		switch body, _ := io.ReadAll(r.Body); {
+	e := newEndpoint(t, func(w http.ResponseWriter, r request) {
+		n := s.requests.Add(1)
+		id, secret, _ := (&http.Request{Header: r.header}).BasicAuth()
+		switch {
 		case s.failing.Load() != 0:
 			w.WriteHeader(int(s.failing.Load()))
 			_, _ = io.WriteString(w, `{"error":"temporarily_unavailable","error_description":"pl4nted description"}`)
 		case id != "the%2Fclient" || secret != "pl%40nted+client%2Fsecret%2B1" ||
-			string(body) != "grant_type=client_credentials&scope=orders%2Fwrite":
+			r.body != "grant_type=client_credentials&scope=orders%2Fwrite":
 			w.WriteHeader(http.StatusUnauthorized)
 			_, _ = io.WriteString(w, `{"error":"invalid_client"}`)
 		default:
-			_ = json.NewEncoder(w).
-				Encode(map[string]any{"access_token": fmt.Sprintf("planted-token-%d",
-					s.issued.Add(1)), "token_type": "Bearer", "expires_in": s.life.Load()})
+			_, _ = fmt.Fprintf(w, `{"access_token":"planted-token-%d","token_type":"Bearer","expires_in":3600}`, n)
 		}
-	}))
-	t.Cleanup(e.Close)
+	})
 	s.url = e.URL + "/token"
 	return s
 }
@@ -176,13 +70,10 @@ func TestDeliveriesHaveAToken(t *testing.T) {
 		_, _ = io.WriteString(w, "you said "+r.header.Get("Authorization"))
 	})
 	subscribe(t, tn, "billing", e.URL, connecting(tokens.credentials()))
-	subscribe(t, tn, "batched", e.URL,
-		func(s *catalog.SubscriptionSpec) { connecting(tokens.credentials())(s); s.MaxEventsPerBatch = new(10) })
+	subscribe(t, tn, "batched", e.URL, both(connecting(tokens.credentials()), batching(10, 64)))
 	tn.Start(t)
 	const events = 20
-	for n := range events {
-		publishOne(t, tn, fmt.Sprint(n))
-	}
+	publishMany(t, tn, events)
 	tn.BecomeRows(t, 2*events, "dead_letters", "")
 	for _, r := range e.requests() {
 		require.Equal(t, "Bearer planted-token-1", r.header.Get("Authorization"))
@@ -206,8 +97,7 @@ func TestFailingTokenServer(t *testing.T) {
 	withoutProbation(t, tn)
 	tokens := newTokenServer(t)
 	tokens.failing.Store(http.StatusServiceUnavailable)
-	e, other := newEndpoint(t, func(http.ResponseWriter, request) {}), newEndpoint(t,
-		func(http.ResponseWriter, request) {})
+	e, other := newEndpoint(t, respondWith(http.StatusOK)), newEndpoint(t, respondWith(http.StatusOK))
 	subscribe(t, tn, "billing", e.URL, func(s *catalog.SubscriptionSpec) { s.Connection = tokens.credentials() })
 	wrong := tokens.credentials()
 	wrong.OAuth2.ClientSecret = "another"
@@ -216,9 +106,7 @@ func TestFailingTokenServer(t *testing.T) {
 	tn.Start(t)
 	const events = 50
 	began := time.Now()
-	for n := range events {
-		publishOne(t, tn, fmt.Sprint(n))
-	}
+	publishMany(t, tn, events)
 	// Only first attempts are counted: on a busy machine a retry may be due before the last of them.
 	tn.BecomeRows(t, 3*events, "delivery_attempts", "number = 1")
 	require.Empty(t, e.requests())

@@ -1,23 +1,24 @@
 package jobs_test
 
 import (
-	"crypto/sha256"
-	"encoding/json"
-	"fmt"
+	"context"
+	"errors"
+	"net"
 	"net/http"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/catalog"
 	"postrider/internal/event"
-	"postrider/internal/ledger"
 	"postrider/internal/node"
+	"postrider/internal/postgres"
 	"postrider/internal/testdb"
 	"postrider/internal/testnode"
+	"postrider/jobs"
 )
 
 // Negative controls: a check that never failed proves nothing. Each test breaks one rule that keeps events safe, in the
@@ -25,9 +26,9 @@ import (
 // rule in force must pass, so that the broken rule is the cause.
 
 // breakable is a node without the check of invariants at its end.
-func breakable(t *testing.T, url string) *testnode.Node {
+func breakable(t *testing.T) *testnode.Node {
 	t.Helper()
-	tn := testnode.Open(t, url, node.Options{Node: "publisher", MaxWorkers: 100})
+	tn := testnode.Open(t, testdb.Clone(t), node.Options{Node: "publisher", MaxWorkers: 100})
 	_, _, err := tn.System.Topics.Put(t.Context(), topicName,
 		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.EventGrid})
 	require.NoError(t, err)
@@ -45,59 +46,26 @@ func damageOf(t *testing.T, tn *testnode.Node) damage {
 	}
 }
 
-// ledgers are the publisher's and the endpoint's; lost events follow from them alone.
-type ledgers struct {
-	published, accepted         *ledger.Ledger
-	publishedPath, acceptedPath string
-}
-
-func newLedgers(t *testing.T) *ledgers {
+// controlled runs a scenario with the rule in force, and with it broken by a statement. A node dies with controlEvents
+// requests in the trap, and another one takes over.
+func controlled(
+	t *testing.T, breaking string, groups int,
+	scenario func(t *testing.T, tn *testnode.Node, x *trap, dead *killableNode, broken bool),
+) {
 	t.Helper()
-	l := &ledgers{
-		publishedPath: filepath.Join(t.TempDir(), "published"), acceptedPath: filepath.Join(t.TempDir(), "accepted"),
-	}
-	var err error
-	l.published, err = ledger.Open(l.publishedPath)
-	require.NoError(t, err)
-	l.accepted, err = ledger.Open(l.acceptedPath)
-	require.NoError(t, err)
-	t.Cleanup(func() { l.published.Close(); l.accepted.Close() })
-	return l
-}
-
-// publish notes n events, each after the response to its publish.
-func (l *ledgers) publish(t *testing.T, tn *testnode.Node, n int) {
-	t.Helper()
-	for i := range n {
-		id := fmt.Sprint("event-", i)
-		publishOne(t, tn, id)
-		require.NoError(t, l.published.Note(id, ledger.Hash{}))
-	}
-}
-
-// accept notes the event of a request to which the endpoint responds with success.
-func (l *ledgers) accept(r request) {
-	var events []json.RawMessage
-	_ = json.Unmarshal([]byte(r.body), &events)
-	for _, e := range events {
-		_ = l.accepted.Note(r.eventID(), sha256.Sum256(e))
-	}
-}
-
-func (l *ledgers) compare(t *testing.T) ledger.Verdict {
-	t.Helper()
-	verdict, err := ledger.CompareFiles(l.publishedPath, l.acceptedPath)
-	require.NoError(t, err)
-	return verdict
-}
-
-// controlled runs a scenario with the rule in force, and with it broken.
-func controlled(t *testing.T, scenario func(t *testing.T, broken bool)) {
-	t.Helper()
-	for name, broken := range map[string]bool{"in force": false, "broken": true} {
+	for name, statement := range map[string]string{"in force": "SELECT 1", "broken": breaking} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			scenario(t, broken)
+			tn, x := breakable(t), newTrap(t, groups)
+			tn.Exec(t, statement)
+			copyPolicy(t, tn, "ga-2021", "hourly", `{"steps":["1 hour"],"probation_scope":"none"}`)
+			subscribe(t, tn, "all", x.URL, under("hourly"))
+			first := startKillable(t, tn, "first", nil)
+			publishMany(t, tn, controlEvents)
+			x.catches(t, controlEvents)
+			first.kill(t)
+			startKillable(t, tn, "second", nil)
+			scenario(t, tn, x, first, name == "broken")
 		})
 	}
 }
@@ -122,26 +90,12 @@ CREATE TRIGGER put_back AFTER DELETE
 // with responses to requests that another node has repeated.
 func TestControlFence(t *testing.T) {
 	t.Parallel()
-	controlled(t, func(t *testing.T, broken bool) {
-		tn := breakable(t, testdb.Clone(t))
-		if broken {
-			tn.Exec(t, unfenced)
-		}
-		x := newTrap(t, 1)
-		copyPolicy(t, tn, "ga-2021", "hourly", `{"steps":["1 hour"],"probation_scope":"none"}`)
-		subscribe(t, tn, "all", x.URL, under("hourly"))
-		first := startKillable(t, tn, "first", nil)
-		newLedgers(t).publish(t, tn, controlEvents)
-		x.catches(t, controlEvents)
-		first.kill(t)
-		startKillable(t, tn, "second", nil)
+	controlled(t, unfenced, 1, func(t *testing.T, tn *testnode.Node, x *trap, dead *killableNode, broken bool) {
 		tn.AttemptsMade(t, controlEvents)
 		require.Equal(t, damage{}, damageOf(t, tn), "the second node alone does no damage")
-
 		x.letGo[0]()
-		first.wire.repair()
+		dead.wire.repair()
 		tn.AttemptsMade(t, controlEvents) // the first node believes that it has recorded them
-
 		if !broken {
 			require.Equal(t, damage{}, damageOf(t, tn))
 			return
@@ -174,27 +128,13 @@ CREATE TRIGGER keep_job BEFORE INSERT ON postrider_internal.river_job FOR EACH R
 // record with it.
 func TestControlJobRow(t *testing.T) {
 	t.Parallel()
-	controlled(t, func(t *testing.T, broken bool) {
-		tn := breakable(t, testdb.Clone(t))
-		if broken {
-			tn.Exec(t, sameRow)
-		}
-		x := newTrap(t, 2)
-		copyPolicy(t, tn, "ga-2021", "hourly", `{"steps":["1 hour"],"probation_scope":"none"}`)
-		subscribe(t, tn, "all", x.URL, under("hourly"))
-		first := startKillable(t, tn, "first", nil)
-		newLedgers(t).publish(t, tn, controlEvents)
-		x.catches(t, controlEvents)
-		first.kill(t)
-		startKillable(t, tn, "second", nil)
+	controlled(t, sameRow, 2, func(t *testing.T, tn *testnode.Node, x *trap, dead *killableNode, broken bool) {
 		x.catches(t, 2*controlEvents)
-
 		x.letGo[0]()
-		first.wire.repair()
+		dead.wire.repair()
 		tn.AttemptsMade(t, controlEvents)
 		x.letGo[1]()
 		tn.AttemptsMade(t, controlEvents)
-
 		require.Len(t, x.requests(), 2*controlEvents)
 		if !broken {
 			require.Equal(t, damage{}, damageOf(t, tn))
@@ -236,4 +176,109 @@ func newTrap(t *testing.T, groups int) *trap {
 func (x *trap) catches(t *testing.T, n int) {
 	t.Helper()
 	testnode.Within(t, "requests in the trap", func() bool { return int(x.caught.Load()) == n })
+}
+
+// wire carries all connections of a node to PostgreSQL. While it is cut, other nodes take the node for dead: nothing
+// that it knows reaches the database, and it continues its work. Repaired, the node has returned.
+type wire struct {
+	mu    sync.Mutex
+	cut   bool
+	conns map[net.Conn]bool
+}
+
+var errCut = errors.New("the wire is cut")
+
+func newWire() *wire { return &wire{conns: map[net.Conn]bool{}} }
+
+func (w *wire) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	w.mu.Lock()
+	cut := w.cut
+	w.mu.Unlock()
+	if cut {
+		return nil, errCut
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.cut {
+		conn.Close()
+		return nil, errCut
+	}
+	w.conns[conn] = true
+	return conn, nil
+}
+
+// sever breaks every connection: a COMMIT whose response is lost is committed all the same.
+func (w *wire) sever() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cut = true
+	for conn := range w.conns {
+		conn.Close()
+	}
+	clear(w.conns)
+}
+
+func (w *wire) repair() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cut = false
+}
+
+// killableNode is a node that can die and return.
+type killableNode struct {
+	*jobs.Engine
+	tn   *testnode.Node
+	name string
+	wire *wire
+	dead bool
+	stop func() // once: repairs the wire and stops the engine
+}
+
+// startKillable runs a node on its own wire until the test ends.
+func startKillable(t *testing.T, tn *testnode.Node, name string, change func(*jobs.Options)) *killableNode {
+	t.Helper()
+	m := &killableNode{tn: tn, name: name, wire: newWire()}
+	m.Engine = besideOver(t, tn, name, m.wire).Engine(t, change)
+	require.NoError(t, m.Start(t.Context()))
+	var once sync.Once
+	m.stop = func() { once.Do(func() { m.end(t) }) }
+	t.Cleanup(m.stop)
+	return m
+}
+
+func (m *killableNode) end(t *testing.T) {
+	t.Helper()
+	m.wire.repair()
+	ctx, cancel := context.WithTimeout(context.Background(), testnode.Timeout)
+	defer cancel()
+	if err := m.Stop(ctx); !m.dead { // a dead node's connection may be cut when it removes its lease
+		require.NoError(t, err)
+	}
+	require.NoError(t, ctx.Err())
+}
+
+// kill cuts the node off and removes its lease, which other nodes would do five seconds later.
+func (m *killableNode) kill(t *testing.T) {
+	t.Helper()
+	m.dead = true
+	m.wire.sever()
+	m.tn.Exec(t, "DELETE FROM postrider_internal.nodes WHERE id = $1", m.name)
+}
+
+// besideOver is Beside with connections over a wire. An endpoint that has never responded gets a sixth of its workers.
+func besideOver(t *testing.T, tn *testnode.Node, name string, w *wire) *testnode.Node {
+	t.Helper()
+	plain, err := postgres.OpenPool(t.Context(), tn.URL, 10)
+	require.NoError(t, err)
+	config := plain.Config()
+	plain.Close()
+	config.ConnConfig.DialFunc = w.dial
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	return tn.Beside(t, node.Options{Pool: pool, Node: name, MaxWorkers: 6 * controlEvents})
 }

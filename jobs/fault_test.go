@@ -3,7 +3,13 @@ package jobs_test
 import (
 	"context"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -11,12 +17,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/internal/catalog"
 	"postrider/internal/event"
 	"postrider/internal/postgres"
 	"postrider/internal/testnode"
 	"postrider/jobs/delivery"
-	"postrider/jobs/queue"
 	"postrider/policy"
 )
 
@@ -39,36 +43,28 @@ func TestDeletingTheEventSubscriptionDuringARequest(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
 	e, h := newHanging(t, respondWith(http.StatusServiceUnavailable))
-	subscribe(t, tn, "all", e.URL, nil)
+	subscribe(t, tn, "single", e.URL, nil)
+	subscribe(t, tn, "batched", e.URL, batching(3, 64))
 	tn.Start(t)
-	publishOne(t, tn, "e")
-	await(t, h.begun)
-	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), topicName, "all"))
+	publishAtOnce(t, tn, "e", 3)
+	for range 3 + 1 {
+		await(t, h.begun)
+	}
+	publishAtOnce(t, tn, "open", 2)
 	canceled := func() int {
 		return tn.Rows(t, "deliveries", "state = 'canceled' AND reason = 'EventSubscriptionDeleted' AND attempts = 0 "+
 			"AND last_outcome IS NULL")
 	}
-	require.Equal(t, 1, canceled(), "canceled when Delete returns")
+	for i, name := range []string{"single", "batched"} {
+		require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), topicName, name))
+		require.Equal(t, 5*(i+1), canceled(), "canceled when Delete returns")
+	}
 	h.letGo()
-	tn.Attempt(t)
-	require.Equal(t, 1, canceled(), "the late response changes nothing")
+	tn.AttemptsMade(t, 3)
+	tn.Become(t, 0, "SELECT count(*) FROM postrider_internal.river_job WHERE state <> 'completed'")
+	require.Equal(t, 10, canceled(), "the late response changes nothing")
 	require.Zero(t, tn.Recorded(t, ""))
 	require.Zero(t, tn.Pending(t, ""))
-	tn.Become(t, 0, "SELECT count(*) FROM postrider_internal.river_job")
-}
-
-// The cancellation of a deleted event subscription was interrupted: the next due check finds no event subscription.
-func TestDeletedEventSubscriptionIsNotCalled(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	e := newEndpoint(t, respondWith(http.StatusOK))
-	subscribe(t, tn, "all", e.URL, nil)
-	publishOne(t, tn, "e")
-	tn.Exec(t, "UPDATE postrider_internal.event_subscriptions SET deleted_at = now(), drained_at = now()")
-	require.NoError(t, tn.System.Cache.Reload(t.Context()))
-	tn.Start(t)
-	tn.BecomeRows(t, 1, "deliveries", "state = 'canceled' AND reason = 'EventSubscriptionDeleted' AND attempts = 0")
-	require.Empty(t, e.requests())
 }
 
 // A node that cannot record results must not send requests.
@@ -127,43 +123,13 @@ func TestResultThatCannotBeRecorded(t *testing.T) {
 	tn := setup(t)
 	subscribe(t, tn, "all", closedPort, nil)
 	publishOne(t, tn, "e")
-	var job queue.JobToken
-	var id int64
-	require.NoError(t,
-		tn.Pool.QueryRow(t.Context(), "SELECT j.id, j.created_at, d.id FROM postrider_internal.deliveries d "+
-			"JOIN postrider_internal.river_job j ON j.id = d.job_id").Scan(&job.JobID, &job.CreatedAt, &id))
+	d, j := tn.Fetch(t, tn.System.Node)
 	unknown := delivery.Result{
-		JobToken: job, DeliveryID: id, Number: 1, StartedAt: time.Now(), Verdict: policy.Verdict{Action: "unknown"},
+		JobToken: j[0], DeliveryID: d[0], Number: 1, StartedAt: time.Now(), Verdict: policy.Verdict{Action: "unknown"},
 	}
 	require.ErrorIs(t, tn.System.Recorder.Record(t.Context(), unknown), postgres.ErrPoison)
 	require.NoError(t, tn.System.Recorder.WaitRecording(t.Context()), "the others go on")
 	require.Equal(t, 1, tn.Rows(t, "deliveries", "state = 'pending' AND attempts = 0"))
-}
-
-func TestDrain(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	withoutProbation(t, tn)
-	statuses := []int{http.StatusNoContent, http.StatusInternalServerError, http.StatusBadRequest, http.StatusNoContent}
-	e := newEndpoint(t, func(w http.ResponseWriter, r request) {
-		id := r.eventID()
-		w.WriteHeader(statuses[id[len(id)-1]%4])
-	})
-	copyPolicy(t, tn, "ga-2021", "slow", `{"steps":["1 hour"]}`) // no second attempt, however long a busy machine takes
-	subscribe(t, tn, "all", e.URL, under("slow"))
-	const n = 400
-	publishMany(t, tn, n)
-	tn.Start(t)
-	tn.AttemptsMade(t, n)
-	settle(t, tn)
-	// '0' is 48: the last digits 0 4 8, 1 5 9, 2 6 and 3 7.
-	require.Equal(t, n*5/10, tn.Rows(t, "deliveries", "state = 'delivered' AND attempts = 1"))
-	require.Equal(t, n*3/10, tn.Rows(t, "deliveries", "state = 'pending' AND attempts = 1"))
-	require.Equal(t, n*2/10, tn.Rows(t, "deliveries", "state = 'dead_lettered' "+
-		"AND reason = 'UndeliverableDueToHttpBadRequest'"))
-	require.Equal(t, n*2/10, tn.Rows(t, "dead_letters", ""))
-	require.Equal(t, n*3/10, tn.Jobs(t, ""))
-	require.Len(t, e.requests(), n)
 }
 
 // Events that PostgreSQL's jsonb cannot hold are stored, delivered and dead-lettered, and never fail a query over all
@@ -174,9 +140,7 @@ func TestEventsThatJSONBCannotHold(t *testing.T) {
 	withoutProbation(t, tn) // twelve rejections of one endpoint would start one
 	e := newEndpoint(t, respondWith(http.StatusBadRequest))
 	subscribe(t, tn, "rows", e.URL, nil)
-	subscribe(t, tn, "none", e.URL, func(s *catalog.SubscriptionSpec) {
-		s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterNone}
-	})
+	subscribe(t, tn, "none", e.URL, dropping)
 	depth := event.DefaultLimits().MaxDepth - 1
 	rows := map[string]struct {
 		data string
@@ -207,4 +171,90 @@ func TestEventsThatJSONBCannotHold(t *testing.T) {
 	}
 	require.Equal(t, len(rows), tn.Rows(t, "deliveries", "state = 'dropped' "+
 		"AND reason = 'UndeliverableDueToHttpBadRequest'"))
+}
+
+// A publish in progress may commit its delivery after the deletion; its attempt finds no event subscription, and knows
+// the reason.
+func TestAttemptOfAnExpiredSubscriptionIsCanceled(t *testing.T) {
+	t.Parallel()
+	tn := setup(t)
+	e := newEndpoint(t, respondWith(http.StatusOK))
+	subscribe(t, tn, "expired", e.URL, nil)
+	subscribe(t, tn, "deleted", e.URL, nil)
+	publishOne(t, tn, "e")
+	tn.Exec(t, "UPDATE postrider_internal.event_subscriptions SET deleted_at = now(), drained_at = now(), "+
+		"expiration_time_utc = CASE name WHEN 'expired' THEN now() ELSE now() + interval '1 hour' END")
+	require.NoError(t, tn.System.Cache.Reload(t.Context()))
+	tn.Start(t)
+	tn.BecomeRows(t, 1, "deliveries", "subscription = 'expired' AND state = 'canceled' "+
+		"AND reason = 'EventSubscriptionExpired'")
+	tn.BecomeRows(t, 1, "deliveries", "subscription = 'deleted' AND state = 'canceled' "+
+		"AND reason = 'EventSubscriptionDeleted'")
+	require.Empty(t, e.requests())
+}
+
+// The process's clock may be an hour off and nothing changes: decisions about deliveries and stored times use the
+// database's. testdata/clockreaders.txt lists the functions of the engine that read the process's clock, and why. All
+// but NextRetry only subtract two readings, which uses the monotonic clock. A new reader must be reviewed and listed.
+func TestTheProcessesClockDecidesNothing(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("testdata/clockreaders.txt")
+	require.NoError(t, err)
+	var listed, found []string
+	for line := range strings.Lines(string(text)) {
+		name, _, _ := strings.Cut(line, "\t")
+		listed = append(listed, name)
+	}
+	for _, dir := range []string{
+		"jobs", "policy", "internal/catalog", "internal/access", "internal/operator", "internal/postgres", "internal/query",
+		"internal/event", "internal/endpointconf",
+	} {
+		found = append(found, readersOfTheClock(t, dir)...)
+	}
+	slices.Sort(found)
+	require.Equal(t, listed, slices.Compact(found), "say what each reader of the clock is for")
+}
+
+// clocks are the functions that read the process's clock, by package.
+var clocks = map[string][]string{
+	"time": {"Now", "Since", "Until"}, "uuid": {"NewUUID", "NewV6", "NewV7", "NewV7FromReader"},
+}
+
+// readersOfTheClock lists the functions of a package's files, without tests, that call one of clocks.
+func readersOfTheClock(t *testing.T, directory string) (readers []string) {
+	t.Helper()
+	err := filepath.WalkDir(filepath.Join("..", directory), func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		if err != nil {
+			return err
+		}
+		for _, declaration := range file.Decls {
+			name := "(no function)"
+			if function, ok := declaration.(*ast.FuncDecl); ok {
+				name = function.Name.Name
+			}
+			if readsTheClock(declaration) {
+				readers = append(readers, filepath.Base(path)+" "+name)
+			}
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	return readers
+}
+
+func readsTheClock(node ast.Node) (reads bool) {
+	ast.Inspect(node, func(n ast.Node) bool {
+		selector, ok := n.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		of, named := selector.X.(*ast.Ident)
+		reads = reads || named && slices.Contains(clocks[of.Name], selector.Sel.Name)
+		return true
+	})
+	return reads
 }

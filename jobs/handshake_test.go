@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -13,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/catalog"
+	"postrider/internal/endpointconf"
 	"postrider/internal/event"
-	"postrider/internal/node"
 	"postrider/internal/postgres"
 	"postrider/internal/testnode"
 	"postrider/jobs"
@@ -96,11 +97,12 @@ func sendsBack(w http.ResponseWriter, r request) {
 	}
 }
 
-func TestValidationEvent(t *testing.T) {
+// The validation event, and the request for permission to an endpoint of CloudEvents.
+func TestHandshakeRequests(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
 	e := newEndpoint(t, sendsBack)
-	startHandshakes(t, tn, nil)
+	startHandshakes(t, tn, func(o *jobs.Options) { o.WebhookOrigin, o.WebhookRequestRate = "events.example.com", 120 })
 	h := handshakeEnded(t, tn, "billing", validated(e.URL+"/in?secret=1", event.EventGrid))
 
 	require.Equal(t, catalog.HandshakeSucceeded, h.State, h.Message)
@@ -111,8 +113,7 @@ func TestValidationEvent(t *testing.T) {
 	require.JSONEq(t, `{"ValidationResponse":"(code)"}`, string(h.Steps[0].Response))
 	require.Zero(t, tn.Jobs(t, "kind = 'handshake'"))
 
-	require.Len(t, e.requests(), 1)
-	r := e.requests()[0]
+	r := requireOneRequest(t, e)
 	require.Equal(t, "POST /in?secret=1", r.method+" "+r.uri)
 	require.Equal(t, "SubscriptionValidation", r.header.Get("Aeg-Event-Type"))
 	require.Equal(t, "BILLING", r.header.Get("Aeg-Subscription-Name"))
@@ -136,21 +137,31 @@ func TestValidationEvent(t *testing.T) {
 	require.Equal(t, catalog.ProvisioningSucceeded, sub.ProvisioningState)
 	publishOne(t, tn, "a")
 	require.Equal(t, policy.Delivered, tn.Attempt(t).Verdict.Action)
+
+	e = newEndpoint(t, func(w http.ResponseWriter, r request) {
+		w.Header()["Webhook-Allowed-Origin"] = r.header["Webhook-Request-Origin"]
+		w.Header().Set("WebHook-Allowed-Rate", "100")
+	})
+	h = handshakeEnded(t, tn, "cloudy", validated(e.URL+"/in?secret=1", event.CloudEvents))
+	require.Equal(t, catalog.HandshakeSucceeded, h.State, h.Message)
+	require.Contains(t, h.Message, `"100", which is not applied`)
+	r = requireOneRequest(t, e)
+	require.Equal(t, "OPTIONS /in?secret=1", r.method+" "+r.uri)
+	require.Empty(t, r.body)
+	require.Equal(t, "events.example.com", r.header.Get("WebHook-Request-Origin"))
+	require.Equal(t, "120", r.header.Get("WebHook-Request-Rate"))
+	require.Equal(t, h.ValidationURL(), r.header.Get("WebHook-Request-Callback"))
 }
 
-// handshakeCase has an endpoint's responses to a handshake, and the result.
-type handshakeCase struct {
-	schema  event.Schema
-	respond func(http.ResponseWriter, request)
-	state   catalog.HandshakeState
-	tries   int
-	says    string
-}
-
+// An endpoint's responses to a handshake, and the result. Endpoints repeat what they received: neither the code, in any
+// case, nor secrets of their URL are stored, even partly.
 func TestResponsesToHandshakes(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
 	startHandshakes(t, tn, nil)
+	const path = "/in?code=hush%2Fhush"
+	const eventGrid, cloud = event.EventGrid, event.CloudEvents
+	const succeeded, awaiting, failed = catalog.HandshakeSucceeded, catalog.HandshakeAwaiting, catalog.HandshakeFailed
 	with := func(status int, header, value, body string) func(http.ResponseWriter, request) {
 		return func(w http.ResponseWriter, _ request) {
 			if header != "" {
@@ -160,146 +171,100 @@ func TestResponsesToHandshakes(t *testing.T) {
 			_, _ = io.WriteString(w, body)
 		}
 	}
+	origin := func(value string) func(http.ResponseWriter, request) {
+		return with(200, "WebHook-Allowed-Origin", value, "")
+	}
 	mirror := func(w http.ResponseWriter, r request) { _, _ = io.WriteString(w, r.body) }
 	broken := func(w http.ResponseWriter, _ request) {
 		w.Header().Set("Content-Length", "100")
 		_, _ = io.WriteString(w, "{")
 	}
-	brokenOff := func(w http.ResponseWriter, r request) { w.Header().Set("WebHook-Allowed-Origin", "*"); broken(w, r) }
-	for name, c := range map[string]handshakeCase{
-		"the code": {event.EventGrid, sendsBack, catalog.HandshakeSucceeded, 1, "with the code"},
-		"an error": {
-			event.EventGrid, respondWith(http.StatusInternalServerError), catalog.HandshakeFailed, 3,
-			"try 3 of 3: responded 500",
+	for name, c := range map[string]struct {
+		schema  event.Schema
+		respond func(http.ResponseWriter, request)
+		state   catalog.HandshakeState
+		tries   int
+		says    string
+	}{
+		"the code":      {eventGrid, sendsBack, succeeded, 1, "with the code"},
+		"an error":      {eventGrid, respondWith(500), failed, 3, "try 3 of 3: responded 500"},
+		"a redirect":    {eventGrid, with(302, "Location", "/", ""), failed, 3, "responded 302"},
+		"nothing in it": {eventGrid, respondWith(200), awaiting, 1, "open validationUrl within 10 minutes"},
+		"mirrored":      {eventGrid, mirror, awaiting, 1, "not a JSON object"},
+		"NUL bytes":     {eventGrid, with(200, "", "", "\x00\xff{\x00"), awaiting, 1, "not a JSON object"},
+		"a huge body":   {eventGrid, with(200, "", "", strings.Repeat("x", 1<<20)), awaiting, 1, "not a JSON object"},
+		"a broken body": {
+			eventGrid, broken, failed, 3,
+			"no response: the endpoint closed the connection before its response was complete",
 		},
-		"a redirect": {
-			event.EventGrid, with(http.StatusFound, "Location", "/", ""), catalog.HandshakeFailed, 3, "responded 302",
-		},
-		"nothing in it": {
-			event.EventGrid, respondWith(http.StatusOK), catalog.HandshakeAwaiting, 1, "open validationUrl within 10 minutes",
-		},
-		"what it was sent": {event.EventGrid, mirror, catalog.HandshakeAwaiting, 1, "not a JSON object"},
-		"NUL bytes": {
-			event.EventGrid, with(200, "", "", "\x00\xff{\x00"), catalog.HandshakeAwaiting, 1, "not a JSON object",
-		},
-		"a huge body": {
-			event.EventGrid, with(200, "", "", strings.Repeat("x", 1<<20)), catalog.HandshakeAwaiting, 1, "not a JSON object",
-		},
-		"a broken body": {event.EventGrid, broken, catalog.HandshakeFailed, 3, "no response: the endpoint closed " +
-			"the connection before its response was complete"},
-		"permission, broken off": {event.CloudEvents, brokenOff, catalog.HandshakeSucceeded, 1, "Allowed-Origin: *"},
-		"permission": {event.CloudEvents, with(200, "WebHook-Allowed-Origin", "eventgrid.azure.net",
-			""), catalog.HandshakeSucceeded, 1, "Allowed-Origin: eventgrid.azure.net"},
-		"permission for others": {event.CloudEvents, with(200, "WebHook-Allowed-Origin", "caf\xe9.example",
-			""), catalog.HandshakeFailed, 3, "which is not eventgrid.azure.net"},
-		"no permission": {event.CloudEvents, respondWith(http.StatusOK), catalog.HandshakeAwaiting, 1, "responded 200 " +
-			"without WebHook-Allowed-Origin"},
+		"permission, broken off": {cloud, func(w http.ResponseWriter, r request) {
+			w.Header().Set("WebHook-Allowed-Origin", "*")
+			broken(w, r)
+		}, succeeded, 1, "Allowed-Origin: *"},
+		"permission":            {cloud, origin("eventgrid.azure.net"), succeeded, 1, "Allowed-Origin: eventgrid.azure.net"},
+		"permission for others": {cloud, origin("caf\xe9.example"), failed, 3, "which is not eventgrid.azure.net"},
+		"no permission":         {cloud, respondWith(200), awaiting, 1, "responded 200 without WebHook-Allowed-Origin"},
+		"code and URL": {eventGrid, func(w http.ResponseWriter, r request) {
+			code, _ := codeIn(r.body)
+			fill := strings.Repeat("x", 4096-37-len(r.uri)-6)
+			_, _ = fmt.Fprintf(w, "%s %s %s%s", strings.ToUpper(code), r.uri, fill, "hush%2Fhush")
+		}, awaiting, 1, "not a JSON object"},
+		"URL in the origin": {cloud, func(w http.ResponseWriter, r request) {
+			origin(strings.Repeat("x", 96)+"hush/hush "+r.header.Get("WebHook-Request-Callback"))(w, r)
+		}, failed, 3, "which is not eventgrid.azure.net"},
+		"callback in the origin": {cloud, func(w http.ResponseWriter, r request) {
+			origin(r.header.Get("WebHook-Request-Callback"))(w, r)
+		}, failed, 3, "which is not eventgrid.azure.net"},
+		"URL in an error": {eventGrid, func(w http.ResponseWriter, r request) {
+			if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+				_, _ = fmt.Fprintf(conn, "%s\r\n\r\n", r.uri)
+				_ = conn.Close()
+			}
+		}, failed, 3, "no response"},
+		"URL in the rate": {cloud, func(w http.ResponseWriter, r request) {
+			w.Header().Set("WebHook-Allowed-Rate", path)
+			origin("*")(w, r)
+		}, succeeded, 1, "which is not applied"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e := newEndpoint(t, c.respond)
-			h := handshakeEnded(t, tn, strings.ReplaceAll(name, " ", "-"), validated(e.URL, c.schema))
+			e, spec := newEndpoint(t, c.respond), validated("", c.schema)
+			spec.EndpointURL = e.URL + path
+			name := strings.NewReplacer(" ", "-", ",", "").Replace(name)
+			h := handshakeEnded(t, tn, name, spec)
 			require.Equal(t, c.state, h.State, h.Message)
 			require.Contains(t, h.Message, c.says)
 			require.Equal(t, c.tries, h.Tries)
 			require.Len(t, h.Steps, c.tries)
 			require.Len(t, e.requests(), c.tries)
+			kept := h.Message
 			for _, step := range h.Steps {
-				require.NotContains(t, string(step.Response), h.Code, "a response may repeat the request")
+				kept += step.Verdict + step.Error + string(step.Response)
 				require.LessOrEqual(t, len(step.Response), 4096)
 			}
-			_, _, err := tn.System.Subscriptions.PutValidated(t.Context(), topicName, strings.ReplaceAll(name, " ", "-"),
-				validated(e.URL, c.schema), h.ID)
-			var failed *catalog.ValidationFailedError
-			require.Equal(t, c.state == catalog.HandshakeFailed, errors.As(err, &failed), "%v", err)
+			require.NotContains(t, kept, "hush")
+			require.NotContains(t, strings.ToLower(kept), h.Code[:18])
+			_, _, err := tn.System.Subscriptions.PutValidated(t.Context(), topicName, name, spec, h.ID)
+			var rejected *catalog.ValidationFailedError
+			require.Equal(t, c.state == failed, errors.As(err, &rejected), "%v", err)
 			require.Zero(t, tn.Rows(t, "handshake_steps", "response LIKE '%' || $1 || '%'", h.Code))
 		})
 	}
 }
 
-func TestHandshakesTimeOut(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	e, _ := newHanging(t, respondWith(http.StatusOK))
-	startHandshakes(t, tn, func(o *jobs.Options) { o.HandshakeTimeout = 300 * time.Millisecond })
-	h := handshakeEnded(t, tn, "billing", validated(e.URL, event.EventGrid))
-	require.Equal(t, catalog.HandshakeFailed, h.State)
-	require.Contains(t, h.Message, "timed out after 300ms")
-	require.Equal(t, 3, h.Tries)
-}
-
-// Endpoints repeat what they received. Neither the code, in any case, nor secrets of their URL are stored, even partly.
-func TestHandshakesStoreNoSecrets(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	startHandshakes(t, tn, nil)
-	for name, c := range map[string]struct {
-		schema event.Schema
-		repeat func(http.ResponseWriter, request)
-	}{
-		"code": {event.EventGrid, func(w http.ResponseWriter, r request) {
-			code, _ := codeIn(r.body)
-			_, _ = fmt.Fprintf(w, "%s %s %s%s", strings.ToUpper(code), r.uri, strings.Repeat("x", 4096-37-len(r.uri)-6),
-				"hush%2Fhush")
-		}},
-		"origin": {event.CloudEvents, func(w http.ResponseWriter, r request) {
-			w.Header().
-				Set("WebHook-Allowed-Origin", strings.Repeat("x", 96)+"hush/hush "+r.header.Get("WebHook-Request-Callback"))
-		}},
-		"callback": {event.CloudEvents, func(w http.ResponseWriter, r request) {
-			w.Header().Set("WebHook-Allowed-Origin", r.header.Get("WebHook-Request-Callback"))
-		}},
-		"error": {event.EventGrid, func(w http.ResponseWriter, r request) {
-			conn, _, err := http.NewResponseController(w).Hijack()
-			if err == nil {
-				_, _ = fmt.Fprintf(conn, "%s\r\n\r\n", r.uri)
-				_ = conn.Close()
-			}
-		}},
-		"rate": {event.CloudEvents, func(w http.ResponseWriter, _ request) {
-			w.Header().Set("WebHook-Allowed-Origin", "*")
-			w.Header().Set("WebHook-Allowed-Rate", "/in?code=hush%2Fhush")
-		}},
-	} {
-		e := newEndpoint(t, c.repeat)
-		h := handshakeEnded(t, tn, name, validated(e.URL+"/in?code=hush%2Fhush", c.schema))
-		kept := h.Message
-		require.NotEmpty(t, h.Steps, name)
-		for _, step := range h.Steps {
-			kept += step.Verdict + step.Error + string(step.Response)
-		}
-		require.NotContains(t, kept, "hush", name)
-		require.NotContains(t, strings.ToLower(kept), h.Code[:18], name)
-	}
-}
-
-func TestPermissionRequest(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	e := newEndpoint(t, func(w http.ResponseWriter, r request) {
-		w.Header()["Webhook-Allowed-Origin"] = r.header["Webhook-Request-Origin"]
-		w.Header().Set("WebHook-Allowed-Rate", "100")
-	})
-	startHandshakes(t, tn, func(o *jobs.Options) { o.WebhookOrigin, o.WebhookRequestRate = "events.example.com", 120 })
-	h := handshakeEnded(t, tn, "billing", validated(e.URL+"/in?secret=1", event.CloudEvents))
-
-	require.Equal(t, catalog.HandshakeSucceeded, h.State, h.Message)
-	require.Contains(t, h.Message, `"100", which is not applied`)
-	r := e.requests()[0]
-	require.Equal(t, "OPTIONS /in?secret=1", r.method+" "+r.uri)
-	require.Empty(t, r.body)
-	require.Equal(t, "events.example.com", r.header.Get("WebHook-Request-Origin"))
-	require.Equal(t, "120", r.header.Get("WebHook-Request-Rate"))
-	require.Equal(t, h.ValidationURL(), r.header.Get("WebHook-Request-Callback"))
-}
-
-// Endpoints of namespace topics get no URL to open, so a response without permission is a failure.
+// Endpoints of namespace topics get no URL to open, so a response without permission is a failure, like no response.
 func TestNamespaceTopicsHaveNoCallback(t *testing.T) {
 	t.Parallel()
 	tn := setupSpec(t, catalog.TopicSpec{Kind: catalog.TopicNamespace, InputSchema: event.CloudEvents})
 	e := newEndpoint(t, respondWith(http.StatusOK))
-	startHandshakes(t, tn, nil)
-	h := handshakeEnded(t, tn, "billing", validated(e.URL, event.CloudEvents))
+	startHandshakes(t, tn, func(o *jobs.Options) { o.HandshakeTimeout = time.Second })
+	silent, _ := newHanging(t, respondWith(http.StatusOK))
+	h := handshakeEnded(t, tn, "silent", validated(silent.URL, event.CloudEvents))
+	require.Equal(t, catalog.HandshakeFailed, h.State)
+	require.Contains(t, h.Message, "timed out after 1s")
+	require.Equal(t, 3, h.Tries)
+
+	h = handshakeEnded(t, tn, "billing", validated(e.URL, event.CloudEvents))
 	require.Equal(t, catalog.HandshakeFailed, h.State, h.Message)
 	require.Len(t, e.requests(), 3)
 	require.Equal(t, "eventgrid.azure.net", e.requests()[0].header.Get("WebHook-Request-Origin"))
@@ -357,10 +322,8 @@ func TestHandshakeOfADeadNodeIsReclaimed(t *testing.T) {
 	e := newEndpoint(t, sendsBack)
 	spec := validated(e.URL, event.EventGrid)
 	id := begin(t, tn, "billing", spec)
-	var job int64
-	require.NoError(t,
-		tn.Pool.QueryRow(t.Context(), "UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at "+
-			"= now(), attempted_by = '{dead}' RETURNING id").Scan(&job))
+	job := int64(tn.Count(t, "UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, "+
+		"attempted_at = now(), attempted_by = '{dead}' RETURNING id"))
 	died, err := tn.System.Handshakes.Load(t.Context(), id, job)
 	require.NoError(t, err)
 	sub := put(t, tn, "billing", spec, id)
@@ -382,44 +345,26 @@ func TestHandshakeOfADeadNodeIsReclaimed(t *testing.T) {
 	require.Len(t, e.requests(), 1)
 }
 
-// A stop cuts the request; the next node repeats it.
+// A stop cuts the request; another node repeats it. A hold that ends on one of two nodes ends on both.
 func TestStopDuringAHandshake(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
 	e, hang := newHanging(t, sendsBack)
 	engine := tn.Engine(t, func(o *jobs.Options) { o.StopTimeout = 50 * time.Millisecond })
 	require.NoError(t, engine.Start(t.Context()))
-	id := begin(t, tn, "billing", validated(e.URL, event.EventGrid))
+	spec := validated(e.URL, event.EventGrid)
+	id := begin(t, tn, "billing", spec)
 	await(t, hang.begun)
+	put(t, tn, "billing", spec, id)
+	publishOne(t, tn, "a")
 	testnode.RequireStops(t, engine)
 	hang.letGo()
 	require.Equal(t, catalog.HandshakePending, handshakeOf(t, tn, id).State)
 	require.Empty(t, handshakeOf(t, tn, id).Steps, "a request that we cut is no try")
-	other := tn.Beside(t, node.Options{Node: "node-2"})
-	second := other.Engine(t)
-	require.NoError(t, second.Start(t.Context()))
-	defer testnode.RequireStops(t, second)
-	require.NoError(t, tn.System.Handshakes.Wait(t.Context(), id, testnode.Timeout))
-	require.Equal(t, catalog.HandshakeSucceeded, handshakeOf(t, tn, id).State)
-}
 
-// A hold that ends on one of two nodes ends on both.
-func TestHandshakeOnTwoNodes(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	e, hang := newHanging(t, sendsBack)
-	other := tn.Beside(t, node.Options{Node: "node-2"})
-	second := other.Engine(t)
-	require.NoError(t, second.Start(t.Context()))
-	t.Cleanup(func() { testnode.RequireStops(t, second) })
-	spec := validated(e.URL, event.EventGrid)
-	id := begin(t, tn, "billing", spec) // by a node without an engine
-	await(t, hang.begun)
-	put(t, tn, "billing", spec, id)
-	publishOne(t, tn, "a")
-	startHandshakes(t, tn, nil)
-	hang.letGo()
+	startNode(t, tn, "node-2", nil)
 	require.Equal(t, policy.Delivered, tn.Attempt(t).Verdict.Action)
+	require.Equal(t, catalog.HandshakeSucceeded, handshakeOf(t, tn, id).State)
 	publishOne(t, tn, "b")
 	require.Equal(t, policy.Delivered, tn.Attempt(t).Verdict.Action)
 }
@@ -444,30 +389,64 @@ func TestHangingHandshakesDelayNoDelivery(t *testing.T) {
 	hang.letGo()
 }
 
-// Handshakes obey the address guard, too.
-func TestHandshakeObeysTheAddressGuard(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	e := newEndpoint(t, sendsBack)
-	startHandshakes(t, tn, func(o *jobs.Options) { o.AllowCIDR = nil })
-	h := handshakeEnded(t, tn, "billing", validated(e.URL, event.EventGrid))
-	require.Equal(t, catalog.HandshakeFailed, h.State)
-	require.Contains(t, h.Message, "rejected address")
-	require.Empty(t, e.requests())
-}
-
 // A handshake whose job is gone gets a new one.
 func TestSweeperRepairsHandshakes(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
-	e := newEndpoint(t, sendsBack)
-	id := begin(t, tn, "billing", validated(e.URL, event.EventGrid))
+	begin(t, tn, "billing", validated("https://example.com/", event.EventGrid))
 	tn.Exec(t, "DELETE FROM postrider_internal.river_job")
 	tn.Exec(t, "UPDATE postrider_internal.handshakes SET created_at = now() - interval '2 minutes'")
-	found, err := tn.System.Maintenance.Sweep(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, jobs.Swept{Handshakes: 1}, found)
-	startHandshakes(t, tn, nil)
-	require.NoError(t, tn.System.Handshakes.Wait(t.Context(), id, testnode.Timeout))
-	require.Equal(t, catalog.HandshakeSucceeded, handshakeOf(t, tn, id).State)
+	require.Equal(t, jobs.Swept{Handshakes: 1}, tn.Sweep(t))
+	require.Equal(t, 1, tn.Jobs(t, "kind = 'handshake' AND id = (SELECT job_id FROM postrider_internal.handshakes)"))
+}
+
+// Handshake requests have the static headers of deliveries. What is stored of them has no secret. A secret header
+// without a new value is sent with the stored value.
+func TestHandshakesHaveStaticHeaders(t *testing.T) {
+	t.Parallel()
+	tn, log := setup(t), &logged{}
+	startHandshakes(t, tn, func(o *jobs.Options) { o.Logger = slog.New(slog.NewTextHandler(log, nil)) })
+	for _, schema := range []event.Schema{event.EventGrid, event.CloudEvents} {
+		e := newEndpoint(t, func(w http.ResponseWriter, r request) {
+			w.Header().Set("WebHook-Allowed-Origin", r.header.Get("Authorization"))
+			_, _ = w.Write([]byte("I know " + r.header.Get("Authorization") + " and " + r.header.Get("X-Key")))
+		})
+		spec := validated(e.URL, schema)
+		spec.DeliveryAttributes = []endpointconf.DeliveryAttribute{
+			secretHeader("Authorization", "Bearer s3cret-t0ken"), staticHeader("X-Key", "shown"),
+			staticHeader("User-Agent", "shop/1"),
+			staticHeader("Aeg-Event-Type", "theirs"), dynamicHeader("X-Id", "id"),
+		}
+		h := handshakeEnded(t, tn, string(schema), spec)
+		require.NotEmpty(t, e.requests())
+		for _, r := range e.requests() {
+			require.Equal(t, []string{"Bearer s3cret-t0ken"}, r.header["Authorization"])
+			require.Equal(t, []string{"shop/1"}, r.header["User-Agent"])
+			require.Equal(t, map[string]string{"X-Key": "shown"}, r.custom())
+			if schema == event.EventGrid {
+				require.Equal(t, "SubscriptionValidation", r.header.Get("Aeg-Event-Type"))
+			}
+		}
+		require.Contains(t, string(h.Steps[0].Response), "I know *** and shown")
+	}
+	kept := log.String()
+	for _, table := range []string{
+		"postrider.handshake_steps", "postrider.handshakes", "postrider_internal.handshakes",
+		"postrider_internal.handshake_steps",
+	} {
+		kept += tn.Text(t, "SELECT string_agg(t::text, ' ') FROM "+table+" t")
+	}
+	require.NotContains(t, kept, "s3cret-t0ken")
+
+	e := newEndpoint(t, sendsBack)
+	spec := validated(e.URL+"/one", event.EventGrid)
+	spec.DeliveryAttributes = []endpointconf.DeliveryAttribute{secretHeader("X-Key", "s3cret")}
+	put(t, tn, "billing", spec, handshakeEnded(t, tn, "billing", spec).ID)
+	spec.EndpointURL += "/two"
+	spec.DeliveryAttributes = []endpointconf.DeliveryAttribute{{
+		Name: "x-key", Type: endpointconf.AttributeStatic,
+		AttributeProperties: endpointconf.AttributeProperties{IsSecret: true},
+	}}
+	require.Equal(t, catalog.HandshakeSucceeded, handshakeEnded(t, tn, "billing", spec).State)
+	require.Equal(t, map[string]string{"X-Key": "s3cret"}, e.requests()[1].custom())
 }

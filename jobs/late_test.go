@@ -71,40 +71,35 @@ const lateRows = "SELECT count(*) FROM postrider.delivery_attempts WHERE late AN
 func TestLateSuccessCancelsTheQueuedRetry(t *testing.T) {
 	t.Parallel()
 	tn, x := lateSetup(t)
+	subscribe(t, tn, "batched", x.URL, both(batching(3, 64), under("one-second")))
+	publishAtOnce(t, tn, "e", 3)
 	tn.Start(t)
-	r := timedOut(t, tn, x, "e")
-	require.Equal(t, 1, tn.Rows(t, "deliveries", "state = 'pending' AND last_outcome = 'TimedOut' AND attempts = 1 "+
+	requests := make([]*manualRequest, 3+1)
+	for i := range requests {
+		requests[i] = x.next(t)
+	}
+	for range requests {
+		require.Equal(t, policy.Result{Err: policy.ErrorTimeout}, tn.Attempt(t).Result)
+	}
+	require.Equal(t, 6, tn.Rows(t, "deliveries", "state = 'pending' AND last_outcome = 'TimedOut' AND attempts = 1 "+
 		"AND next_attempt_at > now()"))
-	r.respond(http.StatusOK)
-
-	report := tn.Attempt(t)
-	require.Equal(t, policy.Delivered, report.Verdict.Action)
-	require.Equal(t, 1, report.Number)
-	require.Greater(t, report.Duration, time.Second, "counted from the send")
-	require.Equal(t, 1, tn.Rows(t, "deliveries", "state = 'delivered' AND attempts = 1 AND last_outcome = 'Delivered' "+
+	for _, r := range requests {
+		r.respond(http.StatusOK)
+		report := tn.Attempt(t)
+		require.Equal(t, policy.Delivered, report.Verdict.Action)
+		require.Equal(t, 1, report.Number)
+		require.Greater(t, report.Duration, time.Second, "counted from the send")
+	}
+	require.Equal(t, 6, tn.Rows(t, "deliveries", "state = 'delivered' AND attempts = 1 AND last_outcome = 'Delivered' "+
 		"AND last_status = 200 AND reason IS NULL"))
+	require.Equal(t, 1, tn.Rows(t, "batches", "state = 'delivered' AND attempts = 1 AND last_status = 200"))
 	require.Zero(t, tn.Jobs(t, ""))
-	require.Equal(t, 1, tn.Rows(t, "delivery_attempts", "NOT late AND number = 1 AND outcome = 'TimedOut' "+
+	require.Equal(t, 4, tn.Rows(t, "delivery_attempts", "NOT late AND number = 1 AND outcome = 'TimedOut' "+
 		"AND verdict = 'retry' AND next_attempt_at IS NOT NULL"))
-	require.Equal(t, 1, tn.Count(t, lateRows, 1, "Delivered", "deliver",
+	require.Equal(t, 4, tn.Count(t, lateRows, 1, "Delivered", "deliver",
 		"response after the ack timeout: 200: success; the queued retry was canceled"))
-	require.Equal(t, 2, tn.Rows(t, "delivery_attempts", ""))
-	require.Len(t, x.requests(), 1)
-}
-
-// The last allowed attempt times out: its dead letter is written, and a late success is noted with it.
-func TestLateSuccessOfTheLastAttempt(t *testing.T) {
-	t.Parallel()
-	tn, x := lateSetup(t)
-	subscribe(t, tn, "all", x.URL,
-		func(s *catalog.SubscriptionSpec) {
-			s.RetryPolicy.Policy, s.RetryPolicy.MaxDeliveryAttempts = "one-second", new(1)
-		})
-	tn.Start(t)
-	timedOut(t, tn, x, "e").respond(http.StatusOK)
-	tn.BecomeRows(t, 1, "delivery_attempts", "late AND verdict = 'note' AND why LIKE '%the delivery had ended'")
-	require.Equal(t, 1, tn.Rows(t, "deliveries", "state = 'dead_lettered' AND reason = 'MaxDeliveryAttemptsExceeded' "+
-		"AND last_outcome = 'TimedOut'"))
+	require.Equal(t, 8, tn.Recorded(t, ""))
+	require.Len(t, x.requests(), 4)
 }
 
 // A call is cut at the end of its window, at the ack timeout of a policy without a window, and at the response timeout

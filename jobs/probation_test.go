@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -65,14 +64,8 @@ func TestDelayedDeliveryHoldsTheEndpoint(t *testing.T) {
 	require.Zero(t, tn.Rows(t, "event_subscriptions", "hold IS NOT NULL"))
 	publishFailing(t, tn, 1)
 
-	var cause, endpoint string
-	var until, since time.Time
-	require.NoError(t,
-		tn.Pool.QueryRow(t.Context(), "SELECT hold_cause, hold_since, hold_until, endpoint_base_url "+
-			"FROM postrider.event_subscriptions WHERE hold = 'probation'").
-			Scan(&cause, &since, &until, &endpoint))
-	require.Equal(t, "GenericError", cause)
-	require.Equal(t, 5*time.Minute, until.Sub(since))
+	require.Equal(t, 1, tn.Rows(t, "event_subscriptions", "hold = 'probation' AND hold_cause = 'GenericError' "+
+		"AND hold_until - hold_since = interval '5 minutes' AND endpoint_base_url = $1", bad.URL))
 
 	// Another event subscription of the same endpoint, created during the hold, is held as well.
 	subscribe(t, tn, "shipping", bad.URL, nil)
@@ -95,28 +88,6 @@ func TestDelayedDeliveryHoldsTheEndpoint(t *testing.T) {
 	require.Zero(t, tn.Rows(t, "event_subscriptions", "hold IS NOT NULL"))
 	require.Equal(t, 1, tn.Rows(t, "delivery_attempts", "hold = 'probation' AND verdict = 'deliver' "+
 		"AND started_at > due_at"))
-}
-
-// A retry that becomes due during the hold is held without an attempt, and made after it.
-func TestRetryDuringProbationIsHeldAndNotCounted(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	bad := newSwitchable(t, http.StatusServiceUnavailable)
-	copyPolicy(t, tn, "ga-2021", "touchy", `{"probation_trigger":1}`)
-	subscribe(t, tn, "billing", bad.URL, under("touchy"))
-	tn.Start(t)
-	publishFailing(t, tn, 1)
-	require.Equal(t, 1, travel(t, tn))
-	tn.Become(t, 1, inProbation)
-	require.Equal(t, 1, tn.Rows(t, "deliveries", "attempts = 1 AND state = 'pending'"))
-
-	bad.status.Store(http.StatusOK)
-	_, err := tn.System.Holds.Release(t.Context(), topicName, "billing")
-	require.NoError(t, err)
-	tn.Attempt(t)
-	require.Len(t, bad.requests(), 2)
-	require.Equal(t, 1, tn.Rows(t, "delivery_attempts", "number = 2 AND hold = 'probation'"))
-	tn.Become(t, 0, "SELECT count(*) FROM postrider_internal.probations")
 }
 
 // One event counts once, however many event subscriptions of an endpoint it matches and however often it is
@@ -155,6 +126,66 @@ func TestOneEventCountsOnceAtItsEndpoint(t *testing.T) {
 	tn.Become(t, 1, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL AND failed_events IS NULL")
 }
 
+// A retry that becomes due during the hold is held without an attempt. An operator may request a probe, or the release
+// of all, but not during a pause. A probe whose node died is replaced by another.
+func TestRetryDuringProbationIsHeldAndNotCounted(t *testing.T) {
+	t.Parallel()
+	tn := setup(t)
+	bad := newSwitchable(t, http.StatusServiceUnavailable)
+	copyPolicy(t, tn, "ga-2021", "touchy", `{"probation_trigger":1}`)
+	subscribe(t, tn, "billing", bad.URL, under("touchy"))
+	probe := func() (*catalog.Subscription, error) { return tn.System.Holds.Probe(t.Context(), topicName, "billing") }
+	release := func() (*catalog.Subscription, error) {
+		return tn.System.Holds.Release(t.Context(), topicName, "billing")
+	}
+	_, err := probe()
+	require.ErrorIs(t, err, catalog.ErrNoProbation)
+	_, err = release()
+	require.NoError(t, err, "nothing to release")
+	tn.Start(t)
+	publishFailing(t, tn, 1)
+	require.Equal(t, 1, travel(t, tn))
+	tn.Become(t, 1, inProbation)
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "attempts = 1 AND state = 'pending'"))
+	publishOne(t, tn, "a")
+	publishOne(t, tn, "b")
+
+	sub, err := probe()
+	require.NoError(t, err)
+	require.Equal(t, "probation", sub.Hold.Reason)
+	tn.Attempt(t)
+	require.Len(t, bad.requests(), 2, "one and no more")
+	require.Equal(t, 2, tn.Count(t, inProbation))
+
+	pause(t, tn, "billing")
+	for _, act := range []func() (*catalog.Subscription, error){probe, release} {
+		_, err = act()
+		require.ErrorIs(t, err, postgres.ErrPaused)
+	}
+	resume(t, tn, "billing")
+	bad.status.Store(http.StatusOK)
+	// of a job that is gone
+	tn.Exec(t, "UPDATE postrider_internal.probations SET until = now(), probe_job_id = 4711 WHERE since IS NOT NULL")
+	tn.AttemptsMade(t, 2)
+	tn.Become(t, 0, inProbation)
+	require.Zero(t, tn.Probations(t, ""))
+
+	travel(t, tn) // if the first one was the probe, it waits for its retry
+	tn.BecomeRows(t, 3, "deliveries", "state = 'delivered'")
+	bad.status.Store(http.StatusServiceUnavailable)
+	publishOne(t, tn, "again")
+	tn.BecomeRows(t, 1, "deliveries", "event_id = 'again' AND attempts = 1")
+	bad.status.Store(http.StatusOK)
+	require.Equal(t, 1, travel(t, tn))
+	tn.Become(t, 1, inProbation)
+	const heldRetries = "number = 2 AND hold = 'probation'"
+	before := tn.Rows(t, "delivery_attempts", heldRetries)
+	sub, err = release()
+	require.NoError(t, err)
+	require.Empty(t, sub.Hold.Reason)
+	tn.BecomeRows(t, before+1, "delivery_attempts", heldRetries)
+}
+
 // Namespace probation applies to one event subscription, starts at the first failure in the table, and lasts as long as
 // the table says for its outcome. An outcome that is not in the table starts none.
 func TestNamespaceProbation(t *testing.T) {
@@ -175,94 +206,6 @@ func TestNamespaceProbation(t *testing.T) {
 	publishOne(t, tn, "new")
 	tn.Become(t, 2, inProbationNow)
 	require.Equal(t, 1, tn.Count(t, inProbation+" AND attempts = 0"), "the endpoint is the same, the probation is not")
-}
-
-// A probe whose node died is replaced by another.
-func TestLostProbeIsReplaced(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	bad := newSwitchable(t, http.StatusServiceUnavailable)
-	copyPolicy(t, tn, "ga-2021", "touchy", `{"probation_trigger":1}`)
-	sub := subscribe(t, tn, "billing", bad.URL, under("touchy"))
-	tn.Start(t)
-	publishFailing(t, tn, 1)
-	publishOne(t, tn, "probe")
-	publishOne(t, tn, "other")
-	require.Equal(t, 2, tn.Count(t, inProbation))
-	bad.status.Store(http.StatusOK)
-	// of a job that is gone
-	tn.Exec(t, "UPDATE postrider_internal.probations SET until = now(), probe_job_id = 4711 WHERE since IS NOT NULL")
-	require.Equal(t, sub.Name, tn.Attempt(t).Subscription)
-	tn.AttemptsMade(t, 1)
-	tn.BecomeRows(t, 0, "deliveries", "hold IS NOT NULL")
-	require.Zero(t, tn.Probations(t, ""))
-}
-
-func TestProbeNowAndReleaseNow(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	bad := newSwitchable(t, http.StatusServiceUnavailable)
-	copyPolicy(t, tn, "ga-2021", "touchy", `{"probation_trigger":1}`)
-	subscribe(t, tn, "billing", bad.URL, under("touchy"))
-	_, err := tn.System.Holds.Probe(t.Context(), topicName, "billing")
-	require.ErrorIs(t, err, catalog.ErrNoProbation)
-	_, err = tn.System.Holds.Release(t.Context(), topicName, "billing")
-	require.NoError(t, err, "nothing to release")
-	tn.Start(t)
-	publishFailing(t, tn, 1)
-	publishOne(t, tn, "a")
-	publishOne(t, tn, "b")
-	sub, err := tn.System.Holds.Probe(t.Context(), topicName, "billing")
-	require.NoError(t, err)
-	require.Equal(t, "probation", sub.Hold.Reason)
-	tn.Attempt(t)
-	require.Len(t, bad.requests(), 2, "one and no more")
-	require.Equal(t, 1, tn.Count(t, inProbation))
-
-	pause(t, tn, "billing")
-	_, err = tn.System.Holds.Release(t.Context(), topicName, "billing")
-	require.ErrorIs(t, err, postgres.ErrPaused)
-	_, err = tn.System.Holds.Probe(t.Context(), topicName, "billing")
-	require.ErrorIs(t, err, postgres.ErrPaused)
-	resume(t, tn, "billing")
-	bad.status.Store(http.StatusOK)
-	sub, err = tn.System.Holds.Release(t.Context(), topicName, "billing")
-	require.NoError(t, err)
-	require.Empty(t, sub.Hold.Reason)
-	tn.Attempt(t)
-	require.Len(t, bad.requests(), 3)
-}
-
-// With stopTimeToLive a pause does not count for a delivery's age.
-func TestPauseThatStopsTheTimeToLive(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	e := newEndpoint(t, func(w http.ResponseWriter, _ request) { w.WriteHeader(http.StatusOK) })
-	subscribe(t, tn, "billing", e.URL, under("ga-2019"))
-	publishOne(t, tn, "before")
-	stop := true
-	_, err := tn.System.Holds.Pause(t.Context(), topicName, "billing", &stop)
-	require.NoError(t, err)
-	publishOne(t, tn, "during")
-	tn.Start(t)
-	tn.Become(t, 2, heldQuery)
-	// Two days of pause, which began an hour after the first delivery was created.
-	tn.Exec(t, "UPDATE postrider_internal.event_subscription_states SET paused_since = paused_since - interval '2 days'")
-	tn.Exec(t,
-		"UPDATE postrider_internal.deliveries d SET time_to_live_since = time_to_live_since - CASE e.event_id WHEN 'before' "+
-			"THEN interval '2 days 1 hour' ELSE interval '1 day' END FROM postrider_internal.events e WHERE e.id = d.event_uuid")
-	settle(t, tn)
-	require.Equal(t, 2, tn.Count(t, heldQuery), "no delivery grows older")
-
-	resume(t, tn, "billing")
-	tn.AttemptsMade(t, 2)
-	require.Equal(t, 2, tn.Rows(t, "deliveries", "state = 'delivered'"))
-	require.Equal(t, 60, tn.Count(t, "SELECT round(extract(epoch FROM finished_at - time_to_live_since) / 60) "+
-		"FROM postrider.deliveries WHERE event_id = 'before'"))
-	require.Zero(t, tn.Count(t, "SELECT round(extract(epoch FROM finished_at - time_to_live_since) / 60) "+
-		"FROM postrider.deliveries WHERE event_id = 'during'"))
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.event_subscription_states "+
-		"WHERE stop_time_to_live OR resumed_at IS NOT NULL"))
 }
 
 // An endpoint that responds after the ack timeout is slow but works: its late success ends the probation that its

@@ -156,9 +156,7 @@ func (w *world) put(t *testing.T, subscription *modelSubscription) {
 		changes = append(changes, batching(3, 64))
 	}
 	if subscription.kind.noDeadLetter {
-		changes = append(changes, func(s *catalog.SubscriptionSpec) {
-			s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterNone}
-		})
+		changes = append(changes, dropping)
 	}
 	subscription.id = subscribe(t, w.Node, subscription.kind.name, w.endpoint.URL+"/"+subscription.kind.name,
 		both(changes...)).ID
@@ -197,7 +195,7 @@ func (w *world) step(t *testing.T) {
 	subscription := subscriptions[w.random.IntN(len(subscriptions))]
 	switch n := w.random.IntN(100); {
 	case n < 22:
-		w.publishSome(t)
+		w.expect(w.send(t))
 	case n < 36:
 		w.log("travel")
 		travel(t, w.Node)
@@ -230,12 +228,7 @@ func (w *world) step(t *testing.T) {
 	}
 }
 
-// publishSome publishes a few events, in one request or in one each.
-func (w *world) publishSome(t *testing.T) {
-	t.Helper()
-	w.expect(w.send(t))
-}
-
+// send publishes a few events, in one request or in one each.
 func (w *world) send(t *testing.T) (ids []string) {
 	t.Helper()
 	var bodies []string
@@ -491,3 +484,5 @@ func (w *world) requireArrived(t *testing.T) {
 		}
 	}
 }
+
+var faults = flag.Bool("faults", false, "run the long fault tests")

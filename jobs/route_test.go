@@ -1,10 +1,8 @@
 package jobs_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -23,8 +21,6 @@ SELECT count(*) FROM (
       LEFT JOIN postrider.deliveries d ON d.system_id = e.system_id AND d.subscription = s.subscription
      GROUP BY e.system_id, s.subscription HAVING count(d.delivery_id) <> 1) wrong`
 
-const deliveredQuery = "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"
-
 // routing is a node whose publishes are routed from 11 deliveries on.
 func routing(t *testing.T) *testnode.Node {
 	t.Helper()
@@ -40,19 +36,15 @@ func subscribeMany(t *testing.T, tn *testnode.Node, n int, url string) {
 	}
 }
 
-// publishAtOnce stores n events with one request.
+// publishAtOnce stores n events with one request: prefix-0, prefix-1, …
 func publishAtOnce(t *testing.T, tn *testnode.Node, prefix string, n int) *publish.Receipt {
 	t.Helper()
-	events := make([]string, n)
-	for i := range events {
-		events[i] = eventGridBody(fmt.Sprintf("%s-%d", prefix, i), "{}")
-	}
-	return publishBody(t, tn, "application/json", "["+strings.Join(events, ",")+"]")
+	return tn.Publish(t, topicName, prefix, n)
 }
 
 func requireDeliveredOnce(t *testing.T, tn *testnode.Node, e *endpoint, deliveries int) {
 	t.Helper()
-	tn.Become(t, deliveries, deliveredQuery)
+	tn.Become(t, deliveries, delivered)
 	require.Zero(t, tn.Count(t, misrouted), "each event has one delivery for each event subscription")
 	require.Len(t, e.requests(), deliveries)
 	require.Zero(t, tn.Routes(t, ""))
@@ -76,11 +68,7 @@ func TestStopDuringAStep(t *testing.T) {
 	e := newEndpoint(t, respondWith(http.StatusOK))
 	subscribeMany(t, tn, 11, e.URL)
 	publishAtOnce(t, tn, "e", 2)
-	tx, err := tn.Pool.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	_, err = tx.Exec(t.Context(), "LOCK TABLE postrider_internal.rollup_deltas IN SHARE MODE")
-	require.NoError(t, err)
+	unlock := tn.OpenTransaction(t, "LOCK TABLE postrider_internal.rollup_deltas IN SHARE MODE")
 	other := tn.Beside(t, node.Options{Node: "node-2"})
 	engine := other.Engine(t, func(o *jobs.Options) { o.StopTimeout = 100 * time.Millisecond })
 	require.NoError(t, engine.Start(t.Context()))
@@ -89,7 +77,7 @@ func TestStopDuringAStep(t *testing.T) {
 			"SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%after_subscription%'") > 0
 	})
 	testnode.RequireStops(t, engine)
-	require.NoError(t, tx.Rollback(t.Context()))
+	unlock(false)
 
 	tn.Start(t)
 	requireDeliveredOnce(t, tn, e, 22)
@@ -105,17 +93,13 @@ func TestPublishedBySQL(t *testing.T) {
 	tn.Start(t)
 	const publish = `SELECT postrider.publish('orders', jsonb_build_object('id', $1::text, 'eventType', 'A', 'subject',
 		    ''))`
-	tx, err := tn.Pool.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	_, err = tx.Exec(t.Context(), publish, "first")
-	require.NoError(t, err)
+	end := tn.OpenTransaction(t, publish, "first")
 	for i := range 20 {
 		tn.Exec(t, publish, fmt.Sprint(i))
 	}
-	tn.Become(t, 20, deliveredQuery)
-	require.NoError(t, tx.Commit(t.Context()))
-	tn.Become(t, 21, deliveredQuery)
+	tn.Become(t, 20, delivered)
+	end(true)
+	tn.Become(t, 21, delivered)
 	require.Len(t, e.requests(), 21)
 	require.Equal(t, 21, tn.Rows(t, "events", "matched = 1"))
 }

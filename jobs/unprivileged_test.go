@@ -9,15 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/catalog"
-	"postrider/internal/event"
 	"postrider/internal/testnode"
 	"postrider/jobs"
-	"postrider/jobs/publish"
 	"postrider/policy"
 )
 
@@ -132,7 +129,10 @@ func TestUnprivilegedAdvisoryLocks(t *testing.T) {
 		tn.Count(t, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'postrider_internal.events'::regclass"))
 
 	for range 2 {
-		keyed(t, tn, "by REST")
+		keyed := testnode.Publication(topicName, "keyed", 1)
+		keyed.IdempotencyKey = "by REST"
+		_, err := tn.System.Publisher.Publish(t.Context(), keyed)
+		require.NoError(t, err)
 		tn.Exec(t, "SELECT postrider.publish_data($1, 'test', 's', '{}', idempotency_key => 'by SQL')", topicName)
 	}
 	require.Equal(t, 2, tn.Rows(t, "events", ""))
@@ -142,26 +142,11 @@ func TestUnprivilegedAdvisoryLocks(t *testing.T) {
 	require.NotZero(t, merged)
 
 	tn.Exec(t, "DELETE FROM postrider_internal.river_job WHERE kind = 'deliver'")
-	tn.Exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval '2 minutes', "+
-		"next_attempt_at "+
-		"= next_attempt_at - interval '2 minutes'")
-	swept, err := tn.System.Maintenance.Sweep(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, jobs.Swept{Repaired: 1}, swept)
+	tn.Exec(t, olderBy, "2 minutes")
+	require.Equal(t, jobs.Swept{Repaired: 1}, tn.Sweep(t))
 
 	subscribe(t, tn, "batched", sink.URL, func(s *catalog.SubscriptionSpec) { s.MaxEventsPerBatch = new(10) })
 	tn.Start(t)
 	publishOne(t, tn, "in a batch")
 	tn.BecomeRows(t, 1, "deliveries", "state = 'delivered' AND subscription = 'batched'")
-}
-
-// keyed publishes one event with an idempotency key.
-func keyed(t *testing.T, tn *testnode.Node, key string) {
-	t.Helper()
-	_, err := tn.System.Publisher.Publish(t.Context(),
-		publish.Publication{Topic: topicName, IdempotencyKey: key, Parse: func(topic *catalog.Topic) ([]event.Event, error) {
-			in := event.Input{Schema: topic.InputSchema, Topic: topic.Name, NewID: uuid.NewString, Now: time.Now()}
-			return in.ParseRequest(http.Header{"Content-Type": {"application/json"}}, []byte("["+eventGridBody(key, "{}")+"]"))
-		}})
-	require.NoError(t, err)
 }

@@ -18,8 +18,11 @@ import (
 
 const notValidatedQuery = "SELECT count(*) FROM postrider.deliveries WHERE hold = 'not_validated'"
 
-// Nothing is delivered before the endpoint is validated; afterwards everything published before is.
-func TestLateValidationReleasesDeliveries(t *testing.T) {
+const validatedSubscription = "provisioning_state = 'Succeeded' AND hold IS NULL"
+
+// Nothing is delivered before the endpoint is validated; afterwards everything published before is. A handshake that
+// fails leaves the event subscription held until an operator skips the validation.
+func TestDeliveriesWaitForTheValidation(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
 	e, hang := newHanging(t, sendsBack)
@@ -30,9 +33,7 @@ func TestLateValidationReleasesDeliveries(t *testing.T) {
 	sub := put(t, tn, "billing", spec, id)
 	require.Equal(t, catalog.ProvisioningCreating, sub.ProvisioningState)
 	require.Equal(t, catalog.HoldNotValidated, sub.Hold.Reason)
-	for n := range 3 {
-		publishOne(t, tn, fmt.Sprint(n))
-	}
+	publishAtOnce(t, tn, "e", 3)
 	require.Equal(t, 3, tn.Count(t, notValidatedQuery))
 	require.Len(t, e.requests(), 1)
 	_, err := tn.System.Holds.Release(t.Context(), topicName, "billing")
@@ -43,27 +44,18 @@ func TestLateValidationReleasesDeliveries(t *testing.T) {
 	hang.letGo()
 	tn.AttemptsMade(t, 3)
 	require.Equal(t, 3, tn.Rows(t, "deliveries", "state = 'delivered' AND attempts = 1"))
-	sub, err = tn.System.Subscriptions.Get(t.Context(), topicName, "billing")
-	require.NoError(t, err)
-	require.Equal(t, catalog.ProvisioningSucceeded, sub.ProvisioningState)
-	require.Empty(t, sub.Hold.Reason)
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.event_subscription_states WHERE hold IS "+
-		"NOT NULL"))
-}
+	require.Equal(t, 1, tn.Rows(t, "event_subscriptions", validatedSubscription))
+	require.Zero(t, tn.Count(t,
+		"SELECT count(*) FROM postrider_internal.event_subscription_states WHERE hold IS NOT NULL"))
+	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), topicName, "billing"))
 
-// A handshake that fails after the event subscription was stored leaves it held until an operator skips the validation.
-func TestFailedHandshakeKeepsTheHold(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	e, hang := newHanging(t, func(w http.ResponseWriter, r request) {
+	e, hang = newHanging(t, func(w http.ResponseWriter, r request) {
 		if r.header.Get("Aeg-Event-Type") != "Notification" {
 			w.WriteHeader(http.StatusNotFound)
 		}
 	})
-	startHandshakes(t, tn, nil)
-	spec := validated(e.URL, event.EventGrid)
-	id := begin(t, tn, "billing", spec)
-	put(t, tn, "billing", spec, id)
+	spec.EndpointURL = e.URL
+	put(t, tn, "failing", spec, begin(t, tn, "failing", spec))
 	publishOne(t, tn, "a")
 	hang.letGo()
 	tn.BecomeRows(t, 1, "event_subscriptions", "provisioning_state = 'Failed' AND hold = 'not_validated' "+
@@ -71,8 +63,7 @@ func TestFailedHandshakeKeepsTheHold(t *testing.T) {
 	require.Equal(t, 1, tn.Rows(t, "handshakes", "state = 'failed' AND tries = 3 AND current"))
 
 	spec.EndpointValidation = catalog.ValidationSkip
-	sub := put(t, tn, "billing", spec, 0)
-	require.Equal(t, catalog.ProvisioningSucceeded, sub.ProvisioningState)
+	require.Equal(t, catalog.ProvisioningSucceeded, put(t, tn, "failing", spec, 0).ProvisioningState)
 	require.Equal(t, policy.Delivered, tn.Attempt(t).Verdict.Action)
 }
 
@@ -130,62 +121,67 @@ func TestUnvalidatedEndpointGetsNoLocalJobs(t *testing.T) {
 	require.Len(t, second.delivered(), 1)
 }
 
-// A user opens validationUrl: in time, too late, and before the response that leads to it was recorded.
+// A user opens validationUrl: in time, during the request, before the response that leads to it was recorded, and too
+// late. A handshake is used until it fails. A new one begins if all settings are stored again, or with another
+// endpoint, but not with other changes.
 func TestValidationURLIsOpened(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusOK))
 	startHandshakes(t, tn, nil)
 	spec := validated(e.URL, event.EventGrid)
-	put := func(name string) (*catalog.Handshake, *catalog.Subscription) {
-		h := handshakeEnded(t, tn, name, spec)
-		return h, put(t, tn, name, spec, h.ID)
+	complete := func(name, code string) error {
+		return tn.System.Handshakes.CompleteValidation(t.Context(), topicName, name, code)
 	}
-	h, sub := put("billing")
+	h := handshakeEnded(t, tn, "billing", spec)
+	sub := put(t, tn, "billing", spec, h.ID)
 	require.Equal(t, catalog.ProvisioningAwaiting, sub.ProvisioningState)
 	require.Equal(t, catalog.HoldNotValidated, sub.Hold.Reason)
 	require.WithinDuration(t, h.ReadAt.Add(10*time.Minute), *h.CallbackExpiresAt, time.Minute)
 	publishOne(t, tn, "a")
-	require.ErrorIs(t, tn.System.Handshakes.CompleteValidation(t.Context(), topicName, "billing", "guessed"),
-		postgres.ErrNotFound)
-	require.ErrorIs(t, tn.System.Handshakes.CompleteValidation(t.Context(), topicName, "other", h.Code),
-		postgres.ErrNotFound)
+	require.ErrorIs(t, complete("billing", "guessed"), postgres.ErrNotFound)
+	require.ErrorIs(t, complete("other", h.Code), postgres.ErrNotFound)
 	require.Equal(t, 1, tn.Count(t, notValidatedQuery))
-	require.NoError(t, tn.System.Handshakes.CompleteValidation(t.Context(), topicName, "billing", h.Code))
+	require.NoError(t, complete("billing", h.Code))
 	tn.AttemptsMade(t, 1)
-	require.NoError(t, tn.System.Handshakes.CompleteValidation(t.Context(), topicName, "billing", h.Code), "opened twice")
-	require.Equal(t, 1, tn.Rows(t, "event_subscriptions", "provisioning_state = 'Succeeded' AND hold IS NULL"))
+	require.NoError(t, complete("billing", h.Code), "opened twice")
+	require.Equal(t, 1, tn.Rows(t, "event_subscriptions", validatedSubscription))
 	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), topicName, "billing"))
 
-	h, _ = put("late")
-	tn.Exec(t, "UPDATE postrider_internal.handshakes SET callback_expires_at = now() WHERE id = $1", h.ID)
-	require.ErrorIs(t, tn.System.Handshakes.CompleteValidation(t.Context(), topicName, "late", h.Code),
-		catalog.ErrValidationExpired)
-	require.NoError(t, tn.System.Handshakes.Expire(t.Context()))
-	tn.BecomeRows(t, 1, "event_subscriptions", "subscription = 'late' AND provisioning_state = 'Failed' "+
-		"AND hold = 'not_validated'")
-	require.Equal(t, catalog.HandshakeFailed, handshakeOf(t, tn, h.ID).State)
-	require.ErrorIs(t, tn.System.Handshakes.CompleteValidation(t.Context(), topicName, "late", h.Code),
-		catalog.ErrValidationExpired)
-}
-
-// Some endpoints open validationUrl during the request.
-func TestValidationURLIsOpenedWithinTheHandshake(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	e, hang := newHanging(t, respondWith(http.StatusInternalServerError))
-	startHandshakes(t, tn, nil)
-	spec := validated(e.URL, event.EventGrid)
-	id := begin(t, tn, "billing", spec)
+	during, hang := newHanging(t, respondWith(http.StatusInternalServerError))
+	other := validated(during.URL, event.EventGrid)
+	id := begin(t, tn, "during", other)
 	await(t, hang.begun)
-	require.NoError(t, tn.System.Handshakes.CompleteValidation(t.Context(), topicName, "billing", handshakeOf(t, tn,
-		id).Code))
-	require.Equal(t, catalog.ProvisioningSucceeded, put(t, tn, "billing", spec, id).ProvisioningState)
+	require.NoError(t, complete("during", handshakeOf(t, tn, id).Code))
+	require.Equal(t, catalog.ProvisioningSucceeded, put(t, tn, "during", other, id).ProvisioningState)
 	hang.letGo()
 	tn.Become(t, 0, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'handshake'")
 	require.Equal(t, catalog.HandshakeSucceeded, handshakeOf(t, tn, id).State)
 	require.Len(t, handshakeOf(t, tn, id).Steps, 2)
-	require.Len(t, e.requests(), 1)
+	require.Len(t, during.requests(), 1)
+
+	h = handshakeEnded(t, tn, "late", spec)
+	put(t, tn, "late", spec, h.ID)
+	spec.Labels = []string{"a"}
+	kept := put(t, tn, "late", spec, 0)
+	require.Equal(t, catalog.ProvisioningAwaiting, kept.ProvisioningState)
+	require.Equal(t, catalog.HoldNotValidated, kept.Hold.Reason)
+	require.Equal(t, h.ID, kept.HandshakeID)
+	tn.Exec(t, "UPDATE postrider_internal.handshakes SET callback_expires_at = now() WHERE id = $1", h.ID)
+	require.ErrorIs(t, complete("late", h.Code), catalog.ErrValidationExpired)
+	require.NoError(t, tn.System.Handshakes.Expire(t.Context()))
+	require.Equal(t, catalog.HandshakeFailed, handshakeOf(t, tn, h.ID).State)
+	require.ErrorIs(t, complete("late", h.Code), catalog.ErrValidationExpired)
+	spec.Labels = []string{"b"}
+	kept, err := tn.System.Subscriptions.Patch(t.Context(), topicName, "late", spec)
+	require.NoError(t, err)
+	require.Equal(t, catalog.ProvisioningFailed, kept.ProvisioningState)
+	require.Equal(t, catalog.HoldNotValidated, kept.Hold.Reason)
+	_, _, err = tn.System.Subscriptions.Put(t.Context(), topicName, "late", spec)
+	require.ErrorIs(t, err, postgres.ErrNotValidated)
+	spec.EndpointURL += "/elsewhere"
+	_, err = tn.System.Subscriptions.Patch(t.Context(), topicName, "late", spec)
+	require.ErrorIs(t, err, postgres.ErrNotValidated)
 }
 
 // A repeated handshake does not end the validation of an endpoint.
@@ -221,7 +217,7 @@ func TestValidatingOnceMore(t *testing.T) {
 	var failed *catalog.ValidationFailedError
 	_, _, err = again()
 	require.ErrorAs(t, err, &failed)
-	require.Equal(t, 1, tn.Rows(t, "event_subscriptions", "provisioning_state = 'Succeeded' AND hold IS NULL"))
+	require.Equal(t, 1, tn.Rows(t, "event_subscriptions", validatedSubscription))
 	status <- 200
 	id, sub, err := again()
 	require.NoError(t, err)
@@ -259,7 +255,7 @@ func TestStoreAndHandshakeInAnyOrder(t *testing.T) {
 	for range many {
 		require.NoError(t, <-errs)
 	}
-	tn.BecomeRows(t, many, "event_subscriptions", "provisioning_state = 'Succeeded' AND hold IS NULL")
+	tn.BecomeRows(t, many, "event_subscriptions", validatedSubscription)
 	tn.Become(t, 0, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'handshake'")
 	publishOne(t, tn, "a")
 	tn.AttemptsMade(t, many)
@@ -269,24 +265,20 @@ func TestStoreAndHandshakeInAnyOrder(t *testing.T) {
 // test removes the hold, as if it were too late.
 func TestEndpointThatIsNotValidatedIsNotCalled(t *testing.T) {
 	t.Parallel()
-	for name, most := range map[string]int{"alone": 1, "batches": 10} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			tn := setup(t)
-			e := newEndpoint(t, respondWith(http.StatusOK))
-			subscribe(t, tn, "billing", e.URL, func(s *catalog.SubscriptionSpec) { s.MaxEventsPerBatch = &most })
-			tn.Exec(t, "UPDATE postrider_internal.event_subscriptions SET provisioning_state = 'Updating'")
-			require.NoError(t, tn.System.Cache.Reload(t.Context()))
-			startHandshakes(t, tn, nil)
-			publishOne(t, tn, "a")
-			tn.Become(t, 1, "SELECT count(*) FROM postrider_internal.all_deliveries d LEFT JOIN postrider_internal.batches b "+
-				"ON b.id = d.open_batch_id WHERE coalesce(d.hold, b.hold) = 'not_validated'")
-			require.Empty(t, e.requests())
-			tn.Exec(t, "UPDATE postrider_internal.event_subscriptions SET provisioning_state = 'Succeeded'")
-			require.Equal(t, policy.Delivered, tn.Attempt(t).Verdict.Action)
-			require.Len(t, e.requests(), 1)
-		})
-	}
+	tn := setup(t)
+	e := newEndpoint(t, respondWith(http.StatusOK))
+	subscribe(t, tn, "alone", e.URL, nil)
+	subscribe(t, tn, "batched", e.URL, batching(10, 64))
+	tn.Exec(t, "UPDATE postrider_internal.event_subscriptions SET provisioning_state = 'Updating'")
+	require.NoError(t, tn.System.Cache.Reload(t.Context()))
+	startHandshakes(t, tn, nil)
+	publishOne(t, tn, "a")
+	tn.Become(t, 2, "SELECT count(*) FROM postrider_internal.all_deliveries d LEFT JOIN postrider_internal.batches b "+
+		"ON b.id = d.open_batch_id WHERE coalesce(d.hold, b.hold) = 'not_validated'")
+	require.Empty(t, e.requests())
+	tn.Exec(t, "UPDATE postrider_internal.event_subscriptions SET provisioning_state = 'Succeeded'")
+	tn.AttemptsMade(t, 2)
+	require.Len(t, e.requests(), 2)
 }
 
 // again begins another handshake of an event subscription, waits for it and lets the event subscription use it.
@@ -340,83 +332,45 @@ func TestEarlierHandshakeValidates(t *testing.T) {
 	}
 }
 
-func TestLateResponseToAnEarlierHandshakeValidates(t *testing.T) {
+// A late response to an earlier handshake validates. Of two handshakes of one endpoint that was stored twice at once,
+// the one that succeeds counts.
+func TestOneOfTwoHandshakesValidates(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
-	begun, release := make(chan struct{}), make(chan struct{})
-	var requests atomic.Int32
-	e := newEndpoint(t, func(w http.ResponseWriter, r request) {
-		if requests.Add(1) == 1 {
-			close(begun)
-			<-release
-			sendsBack(w, r)
-		}
-	})
 	startHandshakes(t, tn, nil)
-	spec := validated(e.URL, event.EventGrid)
-	id := begin(t, tn, "billing", spec)
-	await(t, begun)
-	require.Equal(t, catalog.ProvisioningCreating, put(t, tn, "billing", spec, id).ProvisioningState)
-	require.Equal(t, catalog.ProvisioningAwaiting, again(t, tn, "billing").ProvisioningState)
-	close(release)
-	tn.BecomeRows(t, 1, "event_subscriptions", "provisioning_state = 'Succeeded' AND hold IS NULL")
+	// slow's first request waits for its release.
+	slow := func(first, later func(http.ResponseWriter, request)) (spec catalog.SubscriptionSpec, h *hanging) {
+		h = &hanging{begun: make(chan request, 1), release: make(chan struct{})}
+		var requests atomic.Int32
+		e := newEndpoint(t, func(w http.ResponseWriter, r request) {
+			if requests.Add(1) > 1 {
+				later(w, r)
+				return
+			}
+			h.begun <- r
+			<-h.release
+			first(w, r)
+		})
+		t.Cleanup(h.letGo)
+		return validated(e.URL, event.EventGrid), h
+	}
+	spec, hang := slow(sendsBack, respondWith(http.StatusOK))
+	id := begin(t, tn, "late", spec)
+	await(t, hang.begun)
+	require.Equal(t, catalog.ProvisioningCreating, put(t, tn, "late", spec, id).ProvisioningState)
+	require.Equal(t, catalog.ProvisioningAwaiting, again(t, tn, "late").ProvisioningState)
+	hang.letGo()
+	tn.BecomeRows(t, 1, "event_subscriptions", validatedSubscription)
 	require.Equal(t, 1, tn.Rows(t, "handshakes", "state = 'succeeded' AND current"))
-}
 
-// Of two handshakes of one endpoint that was stored twice at once, the one that succeeds counts.
-func TestSecondHandshakeThatSucceedsCounts(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	begun, release := make(chan struct{}), make(chan struct{})
-	var requests atomic.Int32
-	e := newEndpoint(t, func(w http.ResponseWriter, r request) {
-		if requests.Add(1) == 1 {
-			close(begun)
-			<-release
-			return
-		}
-		sendsBack(w, r)
-	})
-	defer close(release)
-	startHandshakes(t, tn, nil)
-	spec := validated(e.URL, event.EventGrid)
-	first := begin(t, tn, "billing", spec)
-	await(t, begun)
-	second := handshakeEnded(t, tn, "billing", spec)
-	require.Equal(t, catalog.ProvisioningCreating, put(t, tn, "billing", spec, first).ProvisioningState)
-	sub := put(t, tn, "billing", spec, second.ID)
+	spec, hang = slow(respondWith(http.StatusOK), sendsBack)
+	first := begin(t, tn, "twice", spec)
+	await(t, hang.begun)
+	second := handshakeEnded(t, tn, "twice", spec)
+	require.Equal(t, catalog.ProvisioningCreating, put(t, tn, "twice", spec, first).ProvisioningState)
+	sub := put(t, tn, "twice", spec, second.ID)
 	require.Equal(t, catalog.ProvisioningSucceeded, sub.ProvisioningState)
 	require.Empty(t, sub.Hold.Reason)
-	require.Equal(t, catalog.ProvisioningSucceeded, put(t, tn, "billing", spec, first).ProvisioningState,
+	require.Equal(t, catalog.ProvisioningSucceeded, put(t, tn, "twice", spec, first).ProvisioningState,
 		"the validation stays")
-}
-
-// A handshake is used until it fails. A new one begins if all settings are stored again, or with another endpoint, but
-// not with other changes.
-func TestWhenAHandshakeBeginsAgain(t *testing.T) {
-	t.Parallel()
-	tn := setup(t)
-	e := newEndpoint(t, respondWith(http.StatusOK))
-	startHandshakes(t, tn, nil)
-	spec := validated(e.URL, event.EventGrid)
-	h := handshakeEnded(t, tn, "billing", spec)
-	put(t, tn, "billing", spec, h.ID)
-	spec.Labels = []string{"a"}
-	kept := put(t, tn, "billing", spec, 0)
-	require.Equal(t, catalog.ProvisioningAwaiting, kept.ProvisioningState)
-	require.Equal(t, catalog.HoldNotValidated, kept.Hold.Reason)
-	require.Equal(t, h.ID, kept.HandshakeID)
-
-	tn.Exec(t, "UPDATE postrider_internal.handshakes SET callback_expires_at = now() WHERE id = $1", h.ID)
-	require.NoError(t, tn.System.Handshakes.Expire(t.Context()))
-	spec.Labels = []string{"b"}
-	kept, err := tn.System.Subscriptions.Patch(t.Context(), topicName, "billing", spec)
-	require.NoError(t, err)
-	require.Equal(t, catalog.ProvisioningFailed, kept.ProvisioningState)
-	require.Equal(t, catalog.HoldNotValidated, kept.Hold.Reason)
-	_, _, err = tn.System.Subscriptions.Put(t.Context(), topicName, "billing", spec)
-	require.ErrorIs(t, err, postgres.ErrNotValidated)
-	spec.EndpointURL += "/elsewhere"
-	_, err = tn.System.Subscriptions.Patch(t.Context(), topicName, "billing", spec)
-	require.ErrorIs(t, err, postgres.ErrNotValidated)
 }

@@ -21,45 +21,46 @@ import (
 	"postrider/policy"
 )
 
-// The stored error of an attempt is plain English, without the names of Go packages.
+// The stored error of an attempt is plain English, without the names of Go packages, operations and addresses.
 func TestErrorTextIsPlain(t *testing.T) {
 	t.Parallel()
+	host := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 443}
 	dial := func(err syscall.Errno) error {
-		at := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 443}
-		return &net.OpError{Op: "dial", Net: "tcp", Addr: at, Err: os.NewSyscallError("connect", err)}
+		return &net.OpError{Op: "dial", Net: "tcp", Addr: host, Err: os.NewSyscallError("connect", err)}
 	}
 	untrusted := &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}
-	for want, err := range map[string]error{
-		"no response in time": fmt.Errorf("get: %w", context.DeadlineExceeded),
-		"the endpoint closed the connection without a response":               io.EOF,
-		"the endpoint closed the connection before its response was complete": io.ErrUnexpectedEOF,
-		"the endpoint responded with HTTP to an HTTPS request": errors.New(
-			"http: server gave HTTP response to HTTPS client"),
-		"the endpoint's certificate is not trusted: certificate signed by unknown authority": fmt.Errorf("x: %w", untrusted),
-		"connection refused by 10.0.0.1:443":                                                 dial(syscall.ECONNREFUSED),
-		"connection reset by the endpoint":                                                   dial(syscall.ECONNRESET),
-		"name nowhere.invalid could not be resolved: no such host": &net.DNSError{
-			Name: "nowhere.invalid", Err: "no such host",
-		},
-		"rejected address: loopback":                      &rejectedError{cause: errors.New("loopback")},
-		"first record does not look like a TLS handshake": errors.New("tls: first record does not look like a TLS handshake"),
-	} {
-		require.Equal(t, want, ErrorText(err))
-	}
-}
-
-// Errors that Go wraps with its operations and addresses are plain, too.
-func TestErrorTextUnwraps(t *testing.T) {
-	t.Parallel()
 	login := &endpointconf.Connection{OAuth2: &endpointconf.OAuth2{TokenURL: "https://login/"}}
-	host := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 443}
-	unreachable := &net.OpError{Op: "dial", Addr: host, Err: os.NewSyscallError("connect", syscall.EHOSTUNREACH)}
 	for _, row := range []struct {
 		want string
 		err  error
 	}{
+		{"no response in time", fmt.Errorf("get: %w", context.DeadlineExceeded)},
+		{"the endpoint closed the connection without a response", io.EOF},
+		{"the endpoint closed the connection before its response was complete", io.ErrUnexpectedEOF},
+		{
+			"the endpoint responded with HTTP to an HTTPS request",
+			errors.New("http: server gave HTTP response to HTTPS client"),
+		},
+		{
+			"the endpoint's certificate is not trusted: certificate signed by unknown authority",
+			fmt.Errorf("x: %w", untrusted),
+		},
+		{"connection refused by 10.0.0.1:443", dial(syscall.ECONNREFUSED)},
+		{"connection reset by the endpoint", dial(syscall.ECONNRESET)},
+		{
+			"name nowhere.invalid could not be resolved: no such host",
+			&net.DNSError{Name: "nowhere.invalid", Err: "no such host"},
+		},
+		{"rejected address: loopback", &rejectedError{cause: errors.New("loopback")}},
+		{
+			"first record does not look like a TLS handshake",
+			errors.New("tls: first record does not look like a TLS handshake"),
+		},
 		{"the URL is malformed", &url.Error{Op: "parse", URL: "http://a:b/", Err: errors.New("invalid port")}},
-		{"no connection to 10.0.0.1:443: no route to host", &url.Error{Op: "Put", URL: "https://a/", Err: unreachable}},
+		{
+			"no connection to 10.0.0.1:443: no route to host",
+			&url.Error{Op: "Put", URL: "https://a/", Err: dial(syscall.EHOSTUNREACH)},
+		},
 		{"no token from https://login/: no response in time", noToken(login, context.DeadlineExceeded)},
 		{
 			"the connection broke: broken pipe",

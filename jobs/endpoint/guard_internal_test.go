@@ -123,13 +123,10 @@ func nameOf(address string) string {
 }
 
 // A name that resolves to a public address when it is checked and to an internal one when it is called (DNS rebinding)
-// reaches nothing: the address of each connection is checked.
+// reaches nothing: both clients check the address of each connection.
 func TestRebindingReachesNothing(t *testing.T) {
 	t.Parallel()
-	var reached atomic.Int64
-	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
-	defer inside.Close()
-	port := inside.URL[strings.LastIndexByte(inside.URL, ':'):]
+	port, reached := counting(t)
 	var requests atomic.Int64
 	resolver := nameServer(t, func(string) netip.Addr {
 		if requests.Add(1) == 1 {
@@ -137,7 +134,7 @@ func TestRebindingReachesNothing(t *testing.T) {
 		}
 		return netip.MustParseAddr("127.0.0.1")
 	})
-	endpoint := "http://rebind.example.test" + port + "/"
+	endpoint := "http://rebind.example.test:" + port + "/"
 	_, err := endpointconf.EndpointURL(endpoint, nil)
 	require.NoError(t, err, "its name is allowed")
 	found, err := resolver.LookupNetIP(t.Context(), "ip4", "rebind.example.test")
@@ -145,10 +142,13 @@ func TestRebindingReachesNothing(t *testing.T) {
 	require.NoError(t, endpointconf.Address(found[0], nil), "so is its first address")
 
 	c := NewClient(t.Context(), Options{MaxIdleConnections: 10, AllowHTTP: true, Resolver: resolver})
-	for range 3 {
-		resp := post(t, c, endpoint)
-		require.Equal(t, policy.ErrorArgument, resp.Result.Err)
-		require.Contains(t, resp.ErrorText, "loopback")
+	for _, raw := range []string{endpoint, strings.Replace(endpoint, "http", "https", 1)} {
+		own := post(t, c, raw)
+		c.useNetHTTP(t, raw)
+		for _, resp := range []Response{own, post(t, c, raw)} {
+			require.Equal(t, policy.ErrorArgument, resp.Result.Err)
+			require.Contains(t, resp.ErrorText, "loopback")
+		}
 	}
 	require.Zero(t, reached.Load())
 	require.Greater(t, requests.Load(), int64(1))
@@ -159,10 +159,8 @@ func TestPlainHTTPStaysInOpenedNetworks(t *testing.T) {
 	t.Parallel()
 	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer inside.Close()
-	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
-	c := NewClient(t.Context(), Options{MaxIdleConnections: 10, AllowCIDR: loopback})
+	c := loopbackClient(t)
 	require.Equal(t, http.StatusOK, post(t, c, inside.URL).Result.Status)
-	c.transports.close()
 	resp := post(t, c, "http://1.2.3.4:8009/")
 	require.Equal(t, policy.ErrorArgument, resp.Result.Err)
 	require.Contains(t, resp.ErrorText, "--allow-http")
@@ -262,22 +260,8 @@ func TestNoProxyFromTheEnvironment(t *testing.T) {
 // counting listens at every address of this machine, and counts connections.
 func counting(t *testing.T) (port string, reached *atomic.Int64) {
 	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", ":0")
-	require.NoError(t, err)
 	reached = new(atomic.Int64)
-	var serving sync.WaitGroup
-	serving.Go(func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			reached.Add(1)
-			conn.Close()
-		}
-	})
-	t.Cleanup(func() { listener.Close(); serving.Wait() })
-	_, port, err = net.SplitHostPort(listener.Addr().String())
+	_, port, err := net.SplitHostPort(serveConns(t, ":0", func(net.Conn) { reached.Add(1) }))
 	require.NoError(t, err)
 	return port, reached
 }
@@ -313,9 +297,7 @@ func TestRejectedEndpointsAreNotCalled(t *testing.T) {
 	require.Greater(t, called, 100)
 	require.Zero(t, reached.Load())
 
-	opened := NewClient(t.Context(),
-		Options{MaxIdleConnections: 10, Resolver: resolver, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
-	post(t, opened, "http://127.0.0.1:"+port+"/")
+	post(t, loopbackClient(t), "http://127.0.0.1:"+port+"/")
 	require.NotZero(t, reached.Load(), "an opened address is called")
 }
 
@@ -337,8 +319,7 @@ func TestOwnPoolsAreBounded(t *testing.T) {
 	inside.StartTLS()
 	defer inside.Close()
 	authority := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: inside.Certificate().Raw}))
-	c := NewClient(t.Context(),
-		Options{MaxIdleConnections: 10, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	c := loopbackClient(t)
 	send := func(n int) Response {
 		k := testCall(inside.URL, 20*time.Second)
 		// the same authority, in different settings
@@ -350,6 +331,14 @@ func TestOwnPoolsAreBounded(t *testing.T) {
 	const settings = maxOwnTransports + 50
 	first, err := c.transports.of(&endpointconf.Connection{CertificateAuthorities: authority})
 	require.NoError(t, err)
+	require.NotSame(t, c.transports.secure, first)
+	same, err := c.transports.of(&endpointconf.Connection{
+		CertificateAuthorities: authority, OAuth2: &endpointconf.OAuth2{ClientID: "x"},
+	})
+	require.NoError(t, err)
+	require.Same(t, first, same, "a token belongs to a request, not to a connection")
+	_, err = c.transports.of(&endpointconf.Connection{CertificateAuthorities: "x"})
+	require.ErrorIs(t, err, errUnreadable)
 	for n := range settings {
 		require.Equal(t, http.StatusOK, send(n).Result.Status)
 		require.LessOrEqual(t, len(c.transports.own), maxOwnTransports)

@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
-	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -41,21 +40,12 @@ func newScripted(t *testing.T, script func(net.Conn)) *scripted {
 // newScriptedOver wraps each connection, for example in TLS.
 func newScriptedOver(t *testing.T, wrap func(net.Conn) net.Conn, script func(net.Conn)) *scripted {
 	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	s := &scripted{url: "http://" + listener.Addr().String() + "/", closed: make(chan struct{}, 100)}
-	var group sync.WaitGroup
-	group.Go(func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			s.accepted.Add(1)
-			group.Go(func() { s.serve(wrap(conn), script) })
-		}
+	s := &scripted{closed: make(chan struct{}, 100)}
+	address := serveConns(t, "127.0.0.1:0", func(conn net.Conn) {
+		s.accepted.Add(1)
+		s.serve(wrap(conn), script)
 	})
-	t.Cleanup(func() { listener.Close(); group.Wait() })
+	s.url = "http://" + address + "/"
 	return s
 }
 
@@ -90,6 +80,37 @@ func respond(parts ...string) func(net.Conn) {
 // respondAndClose closes the connection after the response.
 func respondAndClose(response string) func(net.Conn) {
 	return func(conn net.Conn) { respond(response)(conn); conn.Close() }
+}
+
+// serveConns passes every connection to serve, and closes it afterwards, until the test ends.
+func serveConns(t *testing.T, listen string, serve func(net.Conn)) (address string) {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", listen)
+	require.NoError(t, err)
+	var group sync.WaitGroup
+	group.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			group.Go(func() {
+				defer conn.Close()
+				serve(conn)
+			})
+		}
+	})
+	t.Cleanup(func() { listener.Close(); group.Wait() })
+	return listener.Addr().String()
+}
+
+// trustingClient is loopbackClient that trusts a server's certificate.
+func trustingClient(t *testing.T, certified *httptest.Server) *Client {
+	t.Helper()
+	c := loopbackClient(t)
+	c.transports.secure.TLSClientConfig.RootCAs = x509.NewCertPool()
+	c.transports.secure.TLSClientConfig.RootCAs.AddCert(certified.Certificate())
+	return c
 }
 
 // loopbackClient returns a client that may call loopback.
@@ -143,6 +164,7 @@ func TestHTTP1Responses(t *testing.T) {
 		"chunks":             {respond(chunked+"1\r\nh\r\n", "1\r\ni\r\n0\r\n\r\n"), ok, "hi", true},
 		"trailers":           {respond(chunked + "2\r\nhi\r\n0\r\nX: y\r\n\r\n"), ok, "hi", true},
 		"continue and hints": {respond("HTTP/1.1 100 Continue\r\n\r\n"+hint, hint+okEmpty), ok, "", true},
+		"50 early hints":     {respond(strings.Repeat(hint, 50) + okEmpty), ok, "", true},
 		"a long body":        {respond(sized(20000)), ok, long(MaxExcerptBytes), true},
 		"a huge body":        {respond(sized(70000)), ok, long(MaxExcerptBytes), false},
 		"a header of 60 KB":  {respond(okHead + "X: " + long(60<<10) + "\r\nContent-Length: 0\r\n\r\n"), ok, "", true},
@@ -158,6 +180,9 @@ func TestHTTP1Responses(t *testing.T) {
 			respond("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 0\r\n\r\n"), ok, "", true,
 		},
 		"switching protocols": {respond(switching), policy.Result{Status: 101}, "", false},
+		"status 999": {
+			respond("HTTP/1.1 999 Odd\r\nContent-Length: 0\r\n\r\n"), policy.Result{Status: 999}, "", true,
+		},
 		"status 99": {
 			respond("HTTP/1.1 099\r\nContent-Length: 0\r\n\r\n"), policy.Result{Status: 99}, "", false,
 		},
@@ -363,20 +388,14 @@ func TestHTTP1IdleConnectionsAreClosed(t *testing.T) {
 // An endpoint may respond to a part of a large body.
 func TestResponseBeforeALargeBodyIsRead(t *testing.T) {
 	t.Parallel()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
 	done := make(chan struct{})
-	go func() {
-		conn, err := listener.Accept()
-		if err == nil {
-			_, _ = conn.Read(make([]byte, 1000))
-			respond("HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")(conn)
-			<-done
-			_ = conn.Close()
-		}
-	}()
-	t.Cleanup(func() { close(done); _ = listener.Close() })
-	k := testCall("http://"+listener.Addr().String(), 20*time.Second)
+	address := serveConns(t, "127.0.0.1:0", func(conn net.Conn) {
+		_, _ = conn.Read(make([]byte, 1000))
+		respond("HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")(conn)
+		<-done
+	})
+	t.Cleanup(func() { close(done) })
+	k := testCall("http://"+address, 20*time.Second)
 	k.Body = NewPayload(make([]byte, 16<<20), func() {})
 	resp, _, err := loopbackClient(t).post(k)
 	require.NoError(t, err)
@@ -400,10 +419,7 @@ func TestHTTP1AndHTTP2OverTLS(t *testing.T) {
 		}
 		e.StartTLS()
 		t.Cleanup(e.Close)
-		c := loopbackClient(t)
-		roots := x509.NewCertPool()
-		roots.AddCert(e.Certificate())
-		c.transports.secure.TLSClientConfig.RootCAs = roots
+		c := trustingClient(t, e)
 		for range 3 {
 			require.Equal(t, 200, post(t, c, e.URL).Result.Status)
 			require.Equal(t, map[bool]string{false: "HTTP/1.1", true: "HTTP/2.0"}[http2], <-protocols)
@@ -417,73 +433,6 @@ func TestHTTP1AndHTTP2OverTLS(t *testing.T) {
 			require.Empty(t, c.transports.http1.http2)
 		}
 	}
-}
-
-// A certificate that is not trusted, and a version of TLS that is too old, end the handshake.
-func TestHTTP1ChecksTLS(t *testing.T) {
-	t.Parallel()
-	e := httptest.NewUnstartedServer(http.NotFoundHandler())
-	e.TLS = &tls.Config{MaxVersion: tls.VersionTLS12}
-	e.Config.ErrorLog = log.New(io.Discard, "", 0)
-	e.StartTLS()
-	t.Cleanup(e.Close)
-	resp := post(t, loopbackClient(t), e.URL)
-	require.Equal(t, policy.ErrorSocket, resp.Result.Err)
-	require.Contains(t, resp.ErrorText, "certificate is not trusted")
-	k := testCall(e.URL, 5*time.Second)
-	k.Connection = &endpointconf.Connection{MinimumTLSVersion: endpointconf.TLS13}
-	resp, _, err := loopbackClient(t).post(k)
-	require.NoError(t, err)
-	require.Contains(t, resp.ErrorText, "protocol version")
-}
-
-// Both clients check the address of each connection, whatever the name resolved to before.
-func TestBothClientsRejectRebinding(t *testing.T) {
-	t.Parallel()
-	port, reached := counting(t)
-	resolver := nameServer(t, func(string) netip.Addr { return netip.MustParseAddr("127.0.0.1") })
-	c := NewClient(t.Context(), Options{MaxIdleConnections: 10, AllowHTTP: true, Resolver: resolver})
-	for _, scheme := range []string{"http", "https"} {
-		endpoint := scheme + "://rebind.example.test:" + port + "/"
-		own := post(t, c, endpoint)
-		c.useNetHTTP(t, endpoint)
-		for _, resp := range []Response{own, post(t, c, endpoint)} {
-			require.Equal(t, policy.ErrorArgument, resp.Result.Err)
-			require.Contains(t, resp.ErrorText, "loopback")
-		}
-	}
-	require.Zero(t, reached.Load())
-}
-
-// A panic of done leaves no call behind, and a later request is not affected.
-func TestPanicInDoneEndsTheCall(t *testing.T) {
-	t.Parallel()
-	e := newScripted(t, respond(okEmpty))
-	c := loopbackClient(t)
-	k := testCall(e.url, time.Minute)
-	k.Window = time.Hour
-	require.PanicsWithValue(t, "planted", func() {
-		c.call(k, func(Response, error) error { panic("planted") }, nil)
-	})
-	c.WaitLate()
-	require.Zero(t, c.OpenCalls())
-	require.Equal(t, 200, post(t, c, e.url).Result.Status)
-}
-
-// If the attempt is repeated, its open call is cut, and its response has no effect.
-func TestRepeatedAttemptCutsItsCall(t *testing.T) {
-	t.Parallel()
-	client, call := newTestClient(t, untilGone)
-	results := 0
-	client.call(call(100*time.Millisecond), func(resp Response, err error) error {
-		results++
-		if err != nil || resp.Result.Err != policy.ErrorTimeout {
-			t.Errorf("got %v, %v", resp.Result, err)
-		}
-		return io.ErrUnexpectedEOF // not recorded
-	}, func(Response) { t.Error("a response that counts") })
-	require.Equal(t, 1, results)
-	client.WaitLate()
 }
 
 // together collects what is written and sends it in one segment.
@@ -521,9 +470,7 @@ func TestHTTP1LeftoverRecord(t *testing.T) {
 				records.collect = false
 				_, _ = records.bytes.WriteTo(records.Conn)
 			})
-		c := loopbackClient(t)
-		c.transports.secure.TLSClientConfig.RootCAs = x509.NewCertPool()
-		c.transports.secure.TLSClientConfig.RootCAs.AddCert(certified.Certificate())
+		c := trustingClient(t, certified)
 		for range 3 {
 			resp := post(t, c, "https"+strings.TrimPrefix(e.url, "http"))
 			require.Equal(t, policy.Result{Status: http.StatusOK}, resp.Result, "%q: %s", leftover, resp.ErrorText)

@@ -4,14 +4,11 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -50,36 +47,19 @@ func (s stream) respond(ended bool, fields ...string) {
 	}
 }
 
-// http2Endpoint speaks HTTP/2 up to the end of each request, and lets the script go on.
-type http2Endpoint struct {
-	url   string
-	roots *x509.CertPool
-}
-
-func newHTTP2Endpoint(t *testing.T, script func(stream)) *http2Endpoint {
+// newHTTP2Endpoint speaks HTTP/2 up to the end of each request, and lets the script go on. The client trusts it.
+func newHTTP2Endpoint(t *testing.T, script func(stream)) (url string, client *Client) {
 	t.Helper()
 	certified := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate
 	t.Cleanup(certified.Close)
-	listener, err := tls.Listen("tcp", "127.0.0.1:0",
-		&tls.Config{Certificates: certified.TLS.Certificates, NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12})
-	require.NoError(t, err)
-	e := &http2Endpoint{url: "https://" + listener.Addr().String() + "/", roots: x509.NewCertPool()}
-	e.roots.AddCert(certified.Certificate())
-	var group sync.WaitGroup
-	group.Go(func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			group.Go(func() {
-				defer context.AfterFunc(t.Context(), func() { conn.Close() })()
-				serveHTTP2(conn, script)
-			})
-		}
+	config := &tls.Config{
+		Certificates: certified.TLS.Certificates, NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12,
+	}
+	address := serveConns(t, "127.0.0.1:0", func(conn net.Conn) {
+		defer context.AfterFunc(t.Context(), func() { conn.Close() })()
+		serveHTTP2(tls.Server(conn, config), script)
 	})
-	t.Cleanup(func() { listener.Close(); group.Wait() })
-	return e
+	return "https://" + address + "/", trustingClient(t, certified)
 }
 
 func serveHTTP2(conn net.Conn, script func(stream)) {
@@ -104,16 +84,6 @@ func serveHTTP2(conn net.Conn, script func(stream)) {
 			}
 		}
 	}
-}
-
-// client trusts the endpoint's certificate, and else is the engine's.
-func (e *http2Endpoint) client(t *testing.T) *Client {
-	t.Helper()
-	c := NewClient(t.Context(),
-		Options{MaxIdleConnections: 10, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
-	c.transports.secure.TLSClientConfig.RootCAs = e.roots
-	t.Cleanup(c.transports.close)
-	return c
 }
 
 // What HTTP/2 endpoints do to a connection or to one request on it.
@@ -170,11 +140,11 @@ func TestHTTP2Endpoints(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var requests atomic.Int64
-			e := newHTTP2Endpoint(t, func(s stream) {
+			url, client := newHTTP2Endpoint(t, func(s stream) {
 				requests.Add(1)
 				row.script(s)
 			})
-			resp, _, err := e.client(t).post(testCall(e.url, time.Second))
+			resp, _, err := client.post(testCall(url, time.Second))
 			require.NoError(t, err)
 			require.Equal(t, row.want, resp.Result, resp.ErrorText)
 			require.Contains(t, resp.ErrorText, row.text)

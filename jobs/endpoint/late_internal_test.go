@@ -2,9 +2,12 @@ package endpoint
 
 import (
 	"context"
+	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"net/netip"
 	"testing"
 	"time"
@@ -171,4 +174,82 @@ func TestStopInterruptsAnOpenCallBeforeItsAckTimeout(t *testing.T) {
 	_, late, err := client.post(call(time.Minute))
 	require.ErrorIs(t, err, ErrInterrupted)
 	require.Nil(t, late)
+}
+
+// A panic of done leaves no call behind, and a later request is not affected.
+func TestPanicInDoneEndsTheCall(t *testing.T) {
+	t.Parallel()
+	e := newScripted(t, respond(okEmpty))
+	c := loopbackClient(t)
+	k := testCall(e.url, time.Minute)
+	k.Window = time.Hour
+	require.PanicsWithValue(t, "planted", func() {
+		c.call(k, func(Response, error) error { panic("planted") }, nil)
+	})
+	c.WaitLate()
+	require.Zero(t, c.OpenCalls())
+	require.Equal(t, 200, post(t, c, e.url).Result.Status)
+}
+
+// If the attempt is repeated, its open call is cut, and its response has no effect.
+func TestRepeatedAttemptCutsItsCall(t *testing.T) {
+	t.Parallel()
+	client, call := newTestClient(t, untilGone)
+	results := 0
+	client.call(call(100*time.Millisecond), func(resp Response, err error) error {
+		results++
+		if err != nil || resp.Result.Err != policy.ErrorTimeout {
+			t.Errorf("got %v, %v", resp.Result, err)
+		}
+		return io.ErrUnexpectedEOF // not recorded
+	}, func(Response) { t.Error("a response that counts") })
+	require.Equal(t, 1, results)
+	client.WaitLate()
+}
+
+func TestPayloadIsSentAgainUntilItWasWritten(t *testing.T) {
+	t.Parallel()
+	released := 0
+	p := NewPayload([]byte("hello"), func() { released++ })
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://example.com", nil)
+	require.NoError(t, err)
+	p.attach(req)
+	require.EqualValues(t, 5, req.ContentLength)
+	for range 2 {
+		body, err := req.GetBody()
+		require.NoError(t, err)
+		text, err := io.ReadAll(body)
+		require.NoError(t, err)
+		require.Equal(t, "hello", string(text))
+	}
+	p.wrote(httptrace.WroteRequestInfo{Err: errors.New("connection found closed")})
+	require.Zero(t, released)
+	p.wrote(httptrace.WroteRequestInfo{})
+	p.Drop()
+	require.Equal(t, 1, released, "its memory is released once")
+	_, err = req.GetBody()
+	require.ErrorIs(t, err, errWritten)
+}
+
+// An endpoint that accepts and never speaks TLS must not keep the connection for longer than the handshake may take.
+func TestTLSHandshakeWithoutResponseIsAbandoned(t *testing.T) {
+	t.Parallel()
+	closed := make(chan struct{})
+	address := serveConns(t, "127.0.0.1:0", func(conn net.Conn) {
+		_, _ = io.Copy(io.Discard, conn)
+		close(closed)
+	})
+	client := loopbackClient(t)
+	require.Equal(t, handshakeTimeout, client.transports.secure.TLSHandshakeTimeout)
+	client.transports.secure.TLSHandshakeTimeout = 200 * time.Millisecond
+
+	resp, _, err := client.post(testCall("https://"+address, 50*time.Millisecond))
+
+	require.NoError(t, err)
+	require.Equal(t, policy.ErrorTimeout, resp.Result.Err)
+	select {
+	case <-closed:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the connection is still open")
+	}
 }

@@ -3,9 +3,10 @@ package endpoint
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,13 +25,9 @@ func newTokenServer(t *testing.T, handle http.HandlerFunc) (*Client, *endpointco
 		handle(w, r)
 	}))
 	t.Cleanup(e.Close)
-	c := NewClient(t.Context(),
-		Options{MaxIdleConnections: 10, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
-	t.Cleanup(c.transports.close)
-	return c, &endpointconf.Connection{OAuth2: &endpointconf.OAuth2{
-		TokenURL: e.URL, ClientID: "id",
-		ClientSecret: "secret",
-	}}
+	return loopbackClient(t), &endpointconf.Connection{
+		OAuth2: &endpointconf.OAuth2{TokenURL: e.URL, ClientID: "id", ClientSecret: "secret"},
+	}
 }
 
 func TestOneRequestForAToken(t *testing.T) {
@@ -62,19 +59,6 @@ func TestOneRequestForAToken(t *testing.T) {
 	require.EqualValues(t, 1, requests.Load())
 }
 
-func TestTokensAreRenewedBeforeTheyEnd(t *testing.T) {
-	t.Parallel()
-	var requests atomic.Int64
-	c, by := newTokenServer(t, func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, `{"access_token":"token-%d","expires_in":%d}`, requests.Add(1), -1)
-	})
-	for n := range 3 {
-		text, err := c.Token(by)
-		require.NoError(t, err)
-		require.Equal(t, fmt.Sprintf("token-%d", n+1), text, "a token that ends at once serves one request")
-	}
-}
-
 func TestLifetimesOfTokens(t *testing.T) {
 	t.Parallel()
 	for given, life := range map[string]time.Duration{
@@ -87,6 +71,15 @@ func TestLifetimesOfTokens(t *testing.T) {
 		_, got, err := c.tokens.request(by)
 		require.NoError(t, err, given)
 		require.InDelta(t, life, got, float64(10*time.Second), given)
+	}
+	var requests atomic.Int64
+	c, by := newTokenServer(t, func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"access_token":"token-%d","expires_in":-1}`, requests.Add(1))
+	})
+	for n := range 3 {
+		text, err := c.Token(by)
+		require.NoError(t, err)
+		require.Equal(t, fmt.Sprintf("token-%d", n+1), text, "a token that ends at once serves one request")
 	}
 }
 
@@ -219,28 +212,29 @@ func TestRejectedTokenIsReplacedOnce(t *testing.T) {
 	require.EqualValues(t, 4, released.Load(), "the memory of each body is released once")
 }
 
-// Connection pools are bounded, and each set of settings has one.
-func TestOwnTransportsAreBounded(t *testing.T) {
-	t.Parallel()
-	c := newTransports(Options{MaxIdleConnections: 10})
-	first, err := c.of(&endpointconf.Connection{MinimumTLSVersion: endpointconf.TLS13})
-	require.NoError(t, err)
-	same, err := c.of(&endpointconf.Connection{
-		MinimumTLSVersion: endpointconf.TLS13, OAuth2: &endpointconf.OAuth2{ClientID: "x"},
-	})
-	require.NoError(t, err)
-	require.Same(t, first, same, "a token belongs to a request, not to a connection")
-	require.NotSame(t, c.secure, first)
-	for n := range maxOwnTransports + 10 {
-		c.own[[32]byte{byte(n), byte(n >> 8), 1}] = &ownTransport{Transport: &http.Transport{}, lastUse: uint64(n) + 10}
-		if len(c.own) > maxOwnTransports {
-			c.forget()
+// FuzzTokenResponse: whatever a token server responds, the outcome is a token that a header can carry, or an error that
+// repeats nothing of the response but a word for an error.
+func FuzzTokenResponse(f *testing.F) {
+	f.Add(200, `{"access_token":"a.b","token_type":"Bearer","expires_in":3600}`)
+	f.Add(200, `{"access_token":"a\r\nX: b"}`)
+	f.Add(400, `{"error":"invalid_client","error_description":"pl4nted"}`)
+	f.Add(200, `{"access_token":{},"expires_in":"1e999"}`)
+	f.Add(500, ``)
+	f.Fuzz(func(t *testing.T, status int, body string) {
+		s := newTokens(t.Context(), "test", func(r *http.Request, _ *endpointconf.Connection) (*http.Response, error) {
+			body := io.NopCloser(strings.NewReader(body))
+			return &http.Response{StatusCode: status, Header: http.Header{}, Body: body, Request: r}, nil
+		})
+		by := &endpointconf.Connection{OAuth2: &endpointconf.OAuth2{TokenURL: "https://login/", ClientID: "id"}}
+		text, lifetime, err := s.request(by)
+		if err != nil {
+			require.Empty(t, text)
+			require.Less(t, len(err.Error()), 160)
+			return
 		}
-	}
-	require.Len(t, c.own, maxOwnTransports)
-	again, err := c.of(&endpointconf.Connection{MinimumTLSVersion: endpointconf.TLS13})
-	require.NoError(t, err)
-	require.NotSame(t, first, again, "it was the least recently used")
-	_, err = c.of(&endpointconf.Connection{CertificateAuthorities: "x"})
-	require.ErrorIs(t, err, errUnreadable)
+		require.NotEmpty(t, text)
+		require.False(t, strings.ContainsAny(text, "\r\n\x00 "))
+		require.GreaterOrEqual(t, lifetime, time.Duration(0))
+		require.LessOrEqual(t, lifetime, maxTokenLifetime)
+	})
 }

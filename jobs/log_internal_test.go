@@ -3,6 +3,7 @@ package jobs
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,12 +13,61 @@ import (
 	"os"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/internal/catalog"
+	"postrider/jobs/delivery"
 	"postrider/jobs/endpoint"
 	"postrider/jobs/export"
+	"postrider/jobs/queue"
+	"postrider/policy"
 )
+
+func TestLogLevels(t *testing.T) {
+	t.Parallel()
+	for option, want := range map[LogAttempts][2]slog.Level{ // of a delivered and of a failed attempt
+		LogNone: {slog.LevelDebug, slog.LevelDebug}, LogFailed: {slog.LevelDebug, slog.LevelInfo},
+		LogAll: {slog.LevelInfo, slog.LevelInfo},
+	} {
+		require.Equal(t, want, [2]slog.Level{option.level(policy.Delivered), option.level(policy.Retry)}, option)
+	}
+}
+
+func TestLinesAreLimited(t *testing.T) {
+	t.Parallel()
+	var l logLimit
+	now, granted := time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC), 0
+	for range 3 * failedLines {
+		if ok, leftOut := l.take(now); ok {
+			granted++
+			require.Zero(t, leftOut)
+		}
+	}
+	require.Equal(t, failedLines, granted)
+	ok, leftOut := l.take(now.Add(time.Second))
+	require.True(t, ok)
+	require.Equal(t, 2*failedLines, leftOut)
+	_, leftOut = l.take(now.Add(time.Second))
+	require.Zero(t, leftOut)
+}
+
+// The log has the original error of an attempt beside the plain one, without the query of a URL.
+func TestLinesHaveTheOriginalError(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	e := &Engine{log: slog.New(slog.NewJSONHandler(&log, nil)), parts: Parts{}}
+	e.options.LogAttempts = LogAll
+	a := &attempt{engine: e, sub: &catalog.Subscription{}, work: &queue.Work{Members: make([]queue.Member, 1)}}
+	var resp endpoint.Response
+	resp.Failed(&url.Error{Op: "parse", URL: "https://a:b/?code=planted", Err: errors.New("invalid port")})
+	a.report(&delivery.Result{DeliveryID: 1, Number: 1, Error: resp.ErrorText}, resp, time.Time{}, false)
+	var line map[string]any
+	require.NoError(t, json.Unmarshal(log.Bytes(), &line))
+	require.Equal(t, `parse "https://a:b/?…": invalid port`, line["error"])
+	require.Equal(t, "the URL is malformed", line["error_text"])
+}
 
 // A location's URL may have credentials in its query, and errors quote URLs.
 func TestExportErrorsHaveNoQuery(t *testing.T) {
@@ -67,7 +117,6 @@ func TestLogOfExportsHasTheOriginalError(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	e := &Engine{log: slog.New(slog.NewJSONHandler(&log, nil))}
-	e.logExport(&export.Result{Export: &export.Export{}, Error: "plain"}, "the original",
-		export.Exported{Pending: 1})
+	e.logExport(&export.Result{Export: &export.Export{}, Error: "plain"}, "the original", export.Exported{Pending: 1})
 	require.Contains(t, log.String(), `"error":"the original","error_text":"plain"`)
 }
