@@ -6,16 +6,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/testdb"
-	"postrider/migrations"
 )
 
 // Functions run in sessions of users, who choose search_path and standard_conforming_strings. So PostgreSQL resolves
 // the names of a function when it creates it, or the function sets its own path, or its names are qualified.
 func TestFunctionsDependOnNoSetting(t *testing.T) {
 	t.Parallel()
-	url := testdb.Empty(t)
+	url := testdb.Clone(t)
 	pool := open(t, url)
-	require.NoError(t, migrations.Up(t.Context(), pool, t.Output()))
 	const functions = `SELECT p.oid::regprocedure::text FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang
 		WHERE p.pronamespace IN ('postrider'::regnamespace, 'postrider_internal'::regnamespace) AND p.prokind <> 'a' AND `
 	qualified := []string{

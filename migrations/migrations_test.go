@@ -22,8 +22,23 @@ import (
 	"postrider/migrations"
 )
 
-// The template database stays empty: these tests migrate.
-func TestMain(m *testing.M) { os.Exit(testdb.Run(m, nil)) }
+// The template database is migrated: only the tests of migrations begin with an empty one.
+func TestMain(m *testing.M) {
+	os.Exit(testdb.Run(m, func(ctx context.Context, url string) error {
+		pool, err := pgxpool.New(ctx, url)
+		if err != nil {
+			return err
+		}
+		defer pool.Close()
+		return migrations.Up(ctx, pool, io.Discard)
+	}))
+}
+
+// migrated returns connections to a migrated database.
+func migrated(t *testing.T) *pgxpool.Pool {
+	t.Helper()
+	return testdb.Pool(t, testdb.New(t))
+}
 
 func open(t *testing.T, url string) *pgxpool.Pool {
 	t.Helper()
@@ -44,7 +59,7 @@ func texts(t *testing.T, pool *pgxpool.Pool, query string) []string {
 
 func TestUpFromManyProcessesAtOnce(t *testing.T) {
 	t.Parallel()
-	url := testdb.Clone(t)
+	url := testdb.Empty(t)
 	before, err := migrations.ReadStatus(t.Context(), open(t, url))
 	require.NoError(t, err)
 	require.Zero(t, before.Current)
@@ -69,8 +84,7 @@ func TestUpFromManyProcessesAtOnce(t *testing.T) {
 
 func TestEveryPublicNameHasAComment(t *testing.T) {
 	t.Parallel()
-	pool := open(t, testdb.Clone(t))
-	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
+	pool := migrated(t)
 
 	require.Empty(t, texts(t, pool, `SELECT c.relname || coalesce('.' || a.attname, '') FROM pg_class c
 		JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = 'postrider'
@@ -86,8 +100,7 @@ func TestEveryPublicNameHasAComment(t *testing.T) {
 // Columns that several views share have one name and one type.
 func TestSharedColumnsHaveOneType(t *testing.T) {
 	t.Parallel()
-	pool := open(t, testdb.Clone(t))
-	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
+	pool := migrated(t)
 	require.Empty(t,
 		texts(t, pool, `SELECT column_name || ': ' || string_agg(DISTINCT data_type, ', ') FROM information_schema.columns
 		WHERE table_schema = 'postrider' GROUP BY column_name HAVING count(DISTINCT data_type) > 1`))
@@ -95,8 +108,7 @@ func TestSharedColumnsHaveOneType(t *testing.T) {
 
 func TestReaderReadsTheViewsAndNothingElse(t *testing.T) {
 	t.Parallel()
-	pool := open(t, testdb.Clone(t))
-	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
+	pool := migrated(t)
 	views := texts(t, pool, "SELECT viewname FROM pg_views WHERE schemaname = 'postrider'")
 	tx, err := pool.Begin(t.Context())
 	require.NoError(t, err)
@@ -113,8 +125,7 @@ func TestReaderReadsTheViewsAndNothingElse(t *testing.T) {
 
 func TestSecretsAppearInNoView(t *testing.T) {
 	t.Parallel()
-	pool := open(t, testdb.Clone(t))
-	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
+	pool := migrated(t)
 	for _, name := range texts(t, pool,
 		"SELECT column_name FROM information_schema.columns WHERE table_schema = 'postrider'") {
 		require.NotContains(t, name, "sealed")
@@ -160,8 +171,7 @@ func TestUpWithoutTheRightToCreateRoles(t *testing.T) {
 
 func TestViewsInParallelQueries(t *testing.T) {
 	t.Parallel()
-	pool := open(t, testdb.Clone(t))
-	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
+	pool := migrated(t)
 	_, err := pool.Exec(t.Context(), `INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id,
 		    subscription_id, topic_id, topic, subscription,
 		endpoint_base_url, reason, attempts, time_to_live_since, published_at, event_uuid, event_id, event_type, subject,
@@ -187,8 +197,7 @@ func TestViewsInParallelQueries(t *testing.T) {
 // A failed attempt must not write all indexes of the delivery again.
 func TestFailedAttemptIsAnInPlaceUpdate(t *testing.T) {
 	t.Parallel()
-	pool := open(t, testdb.Clone(t))
-	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
+	pool := migrated(t)
 	tx, err := pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.Background()) }()
@@ -209,7 +218,7 @@ func TestFailedAttemptIsAnInPlaceUpdate(t *testing.T) {
 
 func TestDownAndUpAgain(t *testing.T) {
 	t.Parallel()
-	pool := open(t, testdb.Clone(t))
+	pool := open(t, testdb.Empty(t))
 	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
 	require.NoError(t, migrations.Down(t.Context(), pool, 0))
 	require.Empty(t, texts(t, pool, "SELECT viewname FROM pg_views WHERE schemaname = 'postrider'"))
@@ -218,8 +227,7 @@ func TestDownAndUpAgain(t *testing.T) {
 
 func TestBodiesThatJsonbCannotHoldBreakNoView(t *testing.T) {
 	t.Parallel()
-	pool := open(t, testdb.Clone(t))
-	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
+	pool := migrated(t)
 	for name, body := range map[string]string{
 		"NUL": `{"a":"\u0000"}`, "lone surrogate": `{"a":"\ud800"}`, "huge number": `{"a":1e999999}`,
 		"deep": strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000),
@@ -237,7 +245,7 @@ func TestBodiesThatJsonbCannotHoldBreakNoView(t *testing.T) {
 // Any login can hold the lock: that delays a migration, and the notice names the session.
 func TestUpNamesTheHolderOfItsLock(t *testing.T) {
 	t.Parallel()
-	pool := open(t, testdb.Clone(t))
+	pool := open(t, testdb.Empty(t))
 	holder, err := pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = holder.Rollback(context.Background()) }()
@@ -261,7 +269,7 @@ func TestUpNamesTheHolderOfItsLock(t *testing.T) {
 // A migration is not changed after a database has it.
 func TestUpRejectsAChangedMigration(t *testing.T) {
 	t.Parallel()
-	pool := open(t, testdb.Clone(t))
+	pool := open(t, testdb.Empty(t))
 	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
 	status, err := migrations.ReadStatus(t.Context(), pool)
 	require.NoError(t, err)
@@ -291,7 +299,6 @@ func TestUpRejectsAChangedMigration(t *testing.T) {
 func TestUpAcceptsLaterMigrations(t *testing.T) {
 	t.Parallel()
 	pool := open(t, testdb.Clone(t))
-	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
 	_, err := pool.Exec(t.Context(),
 		`INSERT INTO postrider_internal.goose_db_version (version_id, is_applied) VALUES (9999, true);
 		INSERT INTO postrider_internal.migration_checksums (version, file, sha256) VALUES (9999, '09999_later.sql', 'abc')`)
