@@ -76,8 +76,7 @@ func TestSignIn(t *testing.T) {
 		require.Equal(t, s, found, name)
 	}
 	anna := access.Actor{Name: "user:anna@example.com", Address: "192.0.2.8", Role: access.RoleOperator, Query: true}
-	require.Equal(t, anna,
-		s.Actor("192.0.2.8"))
+	require.Equal(t, anna, s.Actor("192.0.2.8"))
 	again := signIn(t, tn, "anna@example.com")
 	require.NotEqual(t, token, again)
 	after, err := users.User(t.Context(), "anna@example.com")
@@ -88,10 +87,8 @@ func TestSignIn(t *testing.T) {
 	require.NoError(t, users.SignOut(t.Context(), token))
 	require.NoError(t, users.SignOut(t.Context(), token), "it is over already")
 	for _, a := range []*access.Access{users, elsewhere(tn)} {
-		_, err = a.SessionOf(t.Context(), token)
-		require.ErrorIs(t, err, postgres.ErrNotFound)
-		_, err = a.SessionOf(t.Context(), again)
-		require.NoError(t, err)
+		require.ErrorIs(t, testnode.ErrorOf(a.SessionOf(t.Context(), token)), postgres.ErrNotFound)
+		require.NoError(t, testnode.ErrorOf(a.SessionOf(t.Context(), again)))
 	}
 	require.Equal(t, []string{
 		`postrider - user_created - {"role": "operator", "user": "anna@example.com"}`,
@@ -109,8 +106,7 @@ func TestNothingStoredLetsAnybodyIn(t *testing.T) {
 	token := signIn(t, tn, "anna")
 	key, _, err := tn.System.Access.CreateAPIKey(t.Context(), access.APIKeySpec{Name: "ci", Scope: access.ScopeAdmin})
 	require.NoError(t, err)
-	_, err = tn.System.Access.APIKeyOf(t.Context(), key)
-	require.NoError(t, err)
+	require.NoError(t, testnode.ErrorOf(tn.System.Access.APIKeyOf(t.Context(), key)))
 	stored := tn.Text(t, `SELECT concat((SELECT jsonb_agg(u) FROM postrider_internal.users u), (SELECT jsonb_agg(s)
 		    FROM postrider_internal.sessions s),
 		(SELECT jsonb_agg(k) FROM postrider_internal.api_keys k), (SELECT jsonb_agg(a) FROM postrider_internal.audit a))`)
@@ -146,10 +142,8 @@ func TestWrongCredentials(t *testing.T) {
 		_, _, err := tn.System.Access.SignIn(t.Context(), tried[0], tried[1], someBrowser)
 		require.ErrorIs(t, err, access.ErrWrongCredentials, "%.20q", tried)
 	}
-	require.Equal(t, 3, tn.Count(t,
-		`SELECT count(*) FROM postrider.audit WHERE action = 'sign_in_failed' AND details = '{"user": "anna"}'`))
-	require.Equal(t, 6, tn.Count(t,
-		"SELECT count(*) FROM postrider.audit WHERE action = 'sign_in_failed' AND details = '{}'"))
+	require.Equal(t, 3, tn.Rows(t, "audit", `action = 'sign_in_failed' AND details = '{"user": "anna"}'`))
+	require.Equal(t, 6, tn.Rows(t, "audit", "action = 'sign_in_failed' AND details = '{}'"))
 	signIn(t, tn, "anna")
 
 	_, err := tn.System.Access.PutUser(t.Context(), "anna", access.UserSpec{Role: access.RoleViewer, Disabled: new(true)})
@@ -207,8 +201,7 @@ func TestSessionTimes(t *testing.T) {
 		"last_seen_at = now(), expires_at = now()",
 	} {
 		move(over)
-		_, err = look()
-		require.ErrorIs(t, err, postgres.ErrNotFound, over)
+		require.ErrorIs(t, testnode.ErrorOf(look()), postgres.ErrNotFound, over)
 	}
 	require.Zero(t, tn.Count(t, "SELECT sessions FROM postrider.users"))
 	require.NoError(t, tn.System.Access.CleanSessions(t.Context()))
@@ -253,7 +246,7 @@ func TestWhatEndsSessions(t *testing.T) {
 		}, false, `sessions_ended - {"user": "anna", "sessions": 2}`},
 		{"disabled", func(ctx context.Context) error {
 			require.NoError(t, put(access.UserSpec{Role: access.RoleAdmin, Disabled: new(true)})(ctx))
-			require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.users WHERE disabled AND disabled_at IS NOT NULL"))
+			require.Equal(t, 1, tn.Rows(t, "users", "disabled AND disabled_at IS NOT NULL"))
 			return put(access.UserSpec{Role: access.RoleAdmin, Disabled: new(false)})(ctx)
 		}, false, `user_replaced - {"user": "anna", "disabled": false}`},
 		{"removed", func(ctx context.Context) error { return users.DeleteUser(ctx, "anna") }, false, `user_deleted - ` +
@@ -286,14 +279,12 @@ func TestWhatEndsSessions(t *testing.T) {
 		_, err = users.SessionOf(t.Context(), bobs)
 		require.NoError(t, err, step.name)
 		if step.name != "removed" {
-			_, err = users.EndSessions(t.Context(), "anna")
-			require.NoError(t, err)
+			require.NoError(t, testnode.ErrorOf(users.EndSessions(t.Context(), "anna")))
 		}
 	}
-	_, err := users.EndSessions(t.Context(), "anna")
-	require.ErrorIs(t, err, postgres.ErrNotFound)
+	require.ErrorIs(t, testnode.ErrorOf(users.EndSessions(t.Context(), "anna")), postgres.ErrNotFound)
 	require.ErrorIs(t, users.DeleteUser(t.Context(), "anna"), postgres.ErrNotFound)
-	_, err = users.User(t.Context(), "anna")
+	_, err := users.User(t.Context(), "anna")
 	require.ErrorIs(t, err, postgres.ErrNotFound)
 }
 

@@ -39,8 +39,7 @@ func TestAPIKeys(t *testing.T) {
 	require.False(t, found.Publishes("bills"))
 	require.Equal(t, access.Actor{Name: "key:shop", Address: "192.0.2.8"}, found.Actor("192.0.2.8"))
 	for _, wrong := range []string{"", key + "x", key[:46], "prk_", "PRK_" + key[4:]} {
-		_, err = users.APIKeyOf(t.Context(), wrong)
-		require.ErrorIs(t, err, access.ErrWrongCredentials, wrong)
+		require.ErrorIs(t, testnode.ErrorOf(users.APIKeyOf(t.Context(), wrong)), access.ErrWrongCredentials, wrong)
 	}
 
 	for scope, role := range map[access.Scope]access.Role{
@@ -67,12 +66,9 @@ func TestAPIKeys(t *testing.T) {
 	again, err := users.RevokeAPIKey(t.Context(), "shop")
 	require.NoError(t, err)
 	require.Equal(t, revoked, again)
-	_, err = users.APIKeyOf(t.Context(), key)
-	require.ErrorIs(t, err, access.ErrWrongCredentials)
-	_, err = users.RevokeAPIKey(t.Context(), "never")
-	require.ErrorIs(t, err, postgres.ErrNotFound)
-	_, err = users.APIKey(t.Context(), "never")
-	require.ErrorIs(t, err, postgres.ErrNotFound)
+	require.ErrorIs(t, testnode.ErrorOf(users.APIKeyOf(t.Context(), key)), access.ErrWrongCredentials)
+	require.ErrorIs(t, testnode.ErrorOf(users.RevokeAPIKey(t.Context(), "never")), postgres.ErrNotFound)
+	require.ErrorIs(t, testnode.ErrorOf(users.APIKey(t.Context(), "never")), postgres.ErrNotFound)
 	shown, err := users.APIKey(t.Context(), "shop")
 	require.NoError(t, err)
 	require.Equal(t, revoked, shown)
@@ -86,14 +82,13 @@ func TestAPIKeys(t *testing.T) {
 // A key of scope receive can be limited to a topic, and to one of its event subscriptions.
 func TestAPIKeysOfConsumers(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	tn.Subscribe(t, "orders", "billing", nil)
 	one, made := newAPIKey(t, tn,
 		access.APIKeySpec{Name: "one", Scope: access.ScopeReceive, Topic: "orders", Subscription: "billing"})
 	require.Equal(t, "billing", *made.Subscription)
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'api_key_created' "+
-		"AND topic = 'orders' AND subscription = 'billing'"))
+	require.Equal(t, 1, tn.Rows(t, "audit",
+		"action = 'api_key_created' AND topic = 'orders' AND subscription = 'billing'"))
 	all, _ := newAPIKey(t, tn, access.APIKeySpec{Name: "all", Scope: access.ScopeReceive, Topic: "orders"})
 	for _, row := range []struct {
 		key, topic, subscription string
@@ -114,54 +109,50 @@ func TestAPIKeysOfConsumers(t *testing.T) {
 
 func TestAPIKeyRejections(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	newAPIKey(t, tn, access.APIKeySpec{Name: "ci", Scope: access.ScopeRead})
 	_, err := tn.System.Access.RevokeAPIKey(t.Context(), "ci")
 	require.NoError(t, err)
-	for _, wrong := range []struct {
-		spec  access.APIKeySpec
-		field string
-		kind  error
-	}{
-		{access.APIKeySpec{Name: "", Scope: access.ScopeRead}, "name", postgres.ErrInvalid},
-		{access.APIKeySpec{Name: "a b", Scope: access.ScopeRead}, "name", postgres.ErrInvalid},
-		{access.APIKeySpec{Name: "cd", Scope: "root"}, "scope", postgres.ErrInvalid},
-		{access.APIKeySpec{Name: "cd"}, "scope", postgres.ErrInvalid},
-		{access.APIKeySpec{Name: "cd", Scope: access.ScopeRead, Topic: "orders"}, "topic", postgres.ErrInvalid},
-		{access.APIKeySpec{Name: "cd", Scope: access.ScopePublish, Topic: "bills"}, "topic", postgres.ErrNotFound},
-		{access.APIKeySpec{Name: "cd", Scope: access.ScopeReceive, Topic: "bills"}, "topic", postgres.ErrNotFound},
-		{access.APIKeySpec{Name: "cd", Scope: access.ScopeReceive, Query: new(true)}, "query", postgres.ErrInvalid},
-		{
-			access.APIKeySpec{Name: "cd", Scope: access.ScopeReceive, Topic: "orders", Subscription: "never"},
-			"subscription",
-			postgres.ErrNotFound,
+	for kind, wrong := range map[error]map[string][]access.APIKeySpec{
+		postgres.ErrInvalid: {
+			"name":  {{Scope: access.ScopeRead}, {Name: "a b", Scope: access.ScopeRead}},
+			"scope": {{Name: "cd", Scope: "root"}, {Name: "cd"}},
+			"topic": {{Name: "cd", Scope: access.ScopeRead, Topic: "orders"}},
+			"query": {{Name: "cd", Scope: access.ScopeReceive, Query: new(true)}},
+			"subscription": {
+				{Name: "cd", Scope: access.ScopeReceive, Subscription: "billing"},
+				{Name: "cd", Scope: access.ScopePublish, Topic: "orders", Subscription: "billing"},
+			},
+			"expiresInDays": {
+				{Name: "cd", Scope: access.ScopeRead, ExpiresInDays: new(0)},
+				{Name: "cd", Scope: access.ScopeRead, ExpiresInDays: new(3651)},
+			},
 		},
-		{
-			access.APIKeySpec{Name: "cd", Scope: access.ScopeReceive, Subscription: "billing"},
-			"subscription",
-			postgres.ErrInvalid,
+		postgres.ErrNotFound: {
+			"topic": {
+				{Name: "cd", Scope: access.ScopePublish, Topic: "bills"}, {Name: "cd", Scope: access.ScopeReceive, Topic: "bills"},
+			},
+			"subscription": {{Name: "cd", Scope: access.ScopeReceive, Topic: "orders", Subscription: "never"}},
 		},
-		{
-			access.APIKeySpec{Name: "cd", Scope: access.ScopePublish, Topic: "orders", Subscription: "billing"},
-			"subscription",
-			postgres.ErrInvalid,
-		},
-		{access.APIKeySpec{Name: "cd", Scope: access.ScopeRead, ExpiresInDays: new(0)}, "expiresInDays", postgres.ErrInvalid},
-		{
-			access.APIKeySpec{Name: "cd", Scope: access.ScopeRead, ExpiresInDays: new(3651)},
-			"expiresInDays",
-			postgres.ErrInvalid,
-		},
-		{access.APIKeySpec{Name: "ci", Scope: access.ScopeRead}, "name", postgres.ErrConflict},
+		postgres.ErrConflict: {"name": {{Name: "ci", Scope: access.ScopeRead}}},
 	} {
-		_, _, err := tn.System.Access.CreateAPIKey(t.Context(), wrong.spec)
-		var rejected *postgres.FunctionError
-		require.ErrorAs(t, err, &rejected, "%+v", wrong.spec)
-		require.ErrorIs(t, err, wrong.kind)
-		require.Equal(t, wrong.field, rejected.Field)
+		for field, specs := range wrong {
+			for _, spec := range specs {
+				_, _, err := tn.System.Access.CreateAPIKey(t.Context(), spec)
+				requireRejected(t, err, kind, field)
+			}
+		}
 	}
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.api_keys"))
+	require.Equal(t, 1, tn.Rows(t, "api_keys", ""))
+}
+
+// requireRejected requires a rejection of a kind that names the field.
+func requireRejected(t *testing.T, err, kind error, field string) {
+	t.Helper()
+	var rejected *postgres.FunctionError
+	require.ErrorAs(t, err, &rejected)
+	require.ErrorIs(t, err, kind)
+	require.Equal(t, field, rejected.Field)
 }
 
 // What was revoked on one node, or has expired, works nowhere a second later.
@@ -172,8 +163,7 @@ func TestAPIKeysEndEverywhere(t *testing.T) {
 	revoked, _ := newAPIKey(t, tn, access.APIKeySpec{Name: "revoked", Scope: access.ScopeRead})
 	expired, _ := newAPIKey(t, tn, access.APIKeySpec{Name: "expired", Scope: access.ScopeRead, ExpiresInDays: new(1)})
 	for _, key := range []string{revoked, expired} {
-		_, err := far.APIKeyOf(t.Context(), key)
-		require.NoError(t, err)
+		require.NoError(t, testnode.ErrorOf(far.APIKeyOf(t.Context(), key)))
 	}
 	_, err := tn.System.Access.RevokeAPIKey(t.Context(), "revoked")
 	require.NoError(t, err)
@@ -187,5 +177,5 @@ func TestAPIKeysEndEverywhere(t *testing.T) {
 			return err != nil
 		})
 	}
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.api_keys WHERE state = 'expired'"))
+	require.Equal(t, 1, tn.Rows(t, "api_keys", "state = 'expired'"))
 }

@@ -3,7 +3,6 @@ package access_test
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -56,10 +55,9 @@ func TestWrongPasswordsForOneName(t *testing.T) {
 	var locked *access.LockedError
 	ctx := access.WithActor(t.Context(), access.Actor{Name: "user:anna", Address: here})
 	require.ErrorAs(t, tn.System.Access.ChangePassword(ctx, "anna", testnode.Password, "twelve horses at least"), &locked)
-	_, err := tn.System.Access.SessionOf(t.Context(), session)
-	require.NoError(t, err)
+	require.NoError(t, testnode.ErrorOf(tn.System.Access.SessionOf(t.Context(), session)))
 	signIn(t, tn, "bob")
-	_, _, err = tn.System.Access.SignIn(t.Context(), "anna", testnode.Password, access.SignInFrom{Address: "192.0.2.8"})
+	_, _, err := tn.System.Access.SignIn(t.Context(), "anna", testnode.Password, access.SignInFrom{Address: "192.0.2.8"})
 	require.NoError(t, err)
 	requireThrottled(t, tn, "anna", testnode.Password, here, time.Minute)
 }
@@ -86,18 +84,14 @@ func TestWrongPasswordsAtOnce(t *testing.T) {
 	tn := testnode.Unchecked(t)
 	tn.NewUser(t, "anna", access.RoleViewer)
 	var wrong, throttled atomic.Int32
-	var group sync.WaitGroup
-	for range 40 {
-		group.Go(func() {
-			_, _, err := tn.System.Access.SignIn(t.Context(), "anna", wrongPassword, someBrowser)
-			if locked := (*access.LockedError)(nil); errors.As(err, &locked) {
-				throttled.Add(1)
-			} else if errors.Is(err, access.ErrWrongCredentials) {
-				wrong.Add(1)
-			}
-		})
-	}
-	group.Wait()
+	testnode.AtOnce(40, func(int) {
+		_, _, err := tn.System.Access.SignIn(t.Context(), "anna", wrongPassword, someBrowser)
+		if locked := (*access.LockedError)(nil); errors.As(err, &locked) {
+			throttled.Add(1)
+		} else if errors.Is(err, access.ErrWrongCredentials) {
+			wrong.Add(1)
+		}
+	})
 	require.EqualValues(t, 40, wrong.Load()+throttled.Load())
 	require.LessOrEqual(t, wrong.Load(), int32(11), "ten, and one that was checked at the same time as the tenth")
 }
@@ -146,15 +140,11 @@ func TestAccessRejectsInvalidText(t *testing.T) {
 		require.ErrorIs(t, err, postgres.ErrInvalid)
 		_, _, err = users.CreateAPIKey(t.Context(), access.APIKeySpec{Name: bad, Scope: access.ScopePublish})
 		require.ErrorIs(t, err, postgres.ErrInvalid)
-		_, err = users.APIKey(t.Context(), bad)
-		require.ErrorIs(t, err, postgres.ErrNotFound)
-		_, err = users.RevokeAPIKey(t.Context(), bad)
-		require.ErrorIs(t, err, postgres.ErrNotFound)
-		_, err = users.User(t.Context(), bad)
-		require.ErrorIs(t, err, postgres.ErrNotFound)
+		require.ErrorIs(t, testnode.ErrorOf(users.APIKey(t.Context(), bad)), postgres.ErrNotFound)
+		require.ErrorIs(t, testnode.ErrorOf(users.RevokeAPIKey(t.Context(), bad)), postgres.ErrNotFound)
+		require.ErrorIs(t, testnode.ErrorOf(users.User(t.Context(), bad)), postgres.ErrNotFound)
 		require.ErrorIs(t, users.DeleteUser(t.Context(), bad), postgres.ErrNotFound)
-		_, err = users.EndSessions(t.Context(), bad)
-		require.ErrorIs(t, err, postgres.ErrNotFound)
+		require.ErrorIs(t, testnode.ErrorOf(users.EndSessions(t.Context(), bad)), postgres.ErrNotFound)
 		_, err = users.PutUser(t.Context(), bad, access.UserSpec{Role: access.RoleViewer, Password: new(testnode.Password)})
 		require.ErrorIs(t, err, postgres.ErrInvalid)
 	}

@@ -80,9 +80,3 @@ func TestRatingEnds(t *testing.T) {
 		_ = checkStrength("anna", strings.Repeat(pattern, MaxPassword/len(pattern)))
 	}
 }
-
-func BenchmarkCheckStrength(b *testing.B) {
-	for b.Loop() {
-		_ = checkStrength("anna.smith", "twelve horses at least, and a long sentence that never repeats itself")
-	}
-}

@@ -34,8 +34,7 @@ func TestWrongPasswordsForANameFromOneAddress(t *testing.T) {
 	th.requireWait(t, time.Second, "anna", "192.0.2.7", testNow.Add(time.Minute-time.Nanosecond))
 	th.requireWait(t, 0, "anna", "192.0.2.8", testNow)
 	th.requireWait(t, 0, "bob", "192.0.2.7", testNow)
-	require.EqualError(t, th.check(sourceOf("anna", "192.0.2.7"), testNow),
-		"too many wrong passwords; try again in 1m0s")
+	require.EqualError(t, th.check(sourceOf("anna", "192.0.2.7"), testNow), "too many wrong passwords; try again in 1m0s")
 	later := testNow.Add(time.Minute)
 	th.requireWait(t, 0, "anna", "192.0.2.7", later)
 	th.wrong(sourceOf("anna", "192.0.2.7"), later)

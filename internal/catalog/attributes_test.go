@@ -24,8 +24,7 @@ func secretHeader(name string, value *string) endpointconf.DeliveryAttribute {
 
 func TestDeliveryAttributesAreSealed(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	list := []endpointconf.DeliveryAttribute{
 		secretHeader("X-Hidden-Name", new("hidden-value")),
 		{Name: "X-B", Type: endpointconf.AttributeDynamic, AttributeProperties: endpointconf.AttributeProperties{
@@ -45,8 +44,7 @@ func TestDeliveryAttributesAreSealed(t *testing.T) {
 
 	const column = "SELECT secrets_sealed FROM postrider_internal.event_subscriptions WHERE name = 'billing' " +
 		"AND deleted_at IS NULL"
-	var sealed []byte
-	require.NoError(t, tn.Pool.QueryRow(t.Context(), column).Scan(&sealed))
+	sealed := testnode.Value[[]byte](t, tn, column)
 	for _, part := range []string{"X-Hidden-Name", "hidden-value", "data.system"} {
 		require.NotContains(t, string(sealed), part)
 	}
@@ -76,8 +74,7 @@ func TestDeliveryAttributesAreSealed(t *testing.T) {
 // A replacement keeps the secrets that are stored when it commits, not those that it has read.
 func TestSecretIsKeptAsItIsStored(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	for _, value := range []string{"first", "second"} {
 		tn.Subscribe(t, "orders", "billing", func(s *catalog.SubscriptionSpec) {
 			s.DeliveryAttributes = []endpointconf.DeliveryAttribute{secretHeader("X-A", &value)}
@@ -94,8 +91,7 @@ func TestSecretIsKeptAsItIsStored(t *testing.T) {
 
 func TestRevealWritesTheAuditFirst(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	tn.Subscribe(t, "orders", "billing", nil)
 	carol := access.WithActor(t.Context(), access.Actor{Name: "carol", Address: "192.0.2.1"})
 	for action, reveal := range map[string]func(context.Context, string, string) (*catalog.Subscription, error){
@@ -108,15 +104,12 @@ func TestRevealWritesTheAuditFirst(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "https://example.com/hook?secret=1", sub.EndpointURL)
 		require.Equal(t, 1, tn.Count(t, rows, action))
-		_, err = reveal(carol, "orders", "never")
-		require.ErrorIs(t, err, postgres.ErrNotFound)
+		require.ErrorIs(t, testnode.ErrorOf(reveal(carol, "orders", "never")), postgres.ErrNotFound)
 		_, err = reveal(carol, "never", "billing")
 		require.ErrorIs(t, err, postgres.ErrNotFound)
 		require.Equal(t, 1, tn.Count(t, rows, action))
 	}
-	_, err := tn.Pool.Exec(t.Context(),
-		"ALTER TABLE postrider_internal.audit ADD CONSTRAINT full_now CHECK (false) NOT VALID")
-	require.NoError(t, err)
+	tn.Exec(t, "ALTER TABLE postrider_internal.audit ADD CONSTRAINT full_now CHECK (false) NOT VALID")
 	sub, err := tn.System.Subscriptions.RevealEndpoint(carol, "orders", "billing")
 	require.Error(t, err)
 	require.Nil(t, sub)
@@ -128,8 +121,7 @@ func TestRevealWritesTheAuditFirst(t *testing.T) {
 // A change whose audit cannot be written is not made.
 func TestNoChangeWithoutItsAudit(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	tn.Topic(t, "empty")
 	tn.Subscribe(t, "orders", "billing", nil)
 	mine, ok := tn.System.Cache.Snapshot().Policy(policy.DefaultName)
@@ -138,9 +130,7 @@ func TestNoChangeWithoutItsAudit(t *testing.T) {
 	own.Name, own.BuiltIn = "mine", false
 	_, _, err := tn.System.Policies.Put(t.Context(), &own)
 	require.NoError(t, err)
-	_, err = tn.Pool.Exec(t.Context(),
-		"ALTER TABLE postrider_internal.audit ADD CONSTRAINT full_now CHECK (false) NOT VALID")
-	require.NoError(t, err)
+	tn.Exec(t, "ALTER TABLE postrider_internal.audit ADD CONSTRAINT full_now CHECK (false) NOT VALID")
 	const everything = `SELECT md5(string_agg(x, '|' ORDER BY x)) FROM (SELECT t::text AS x
 		    FROM postrider_internal.topics t
 		UNION ALL SELECT s::text FROM postrider_internal.event_subscriptions s UNION ALL SELECT p::text
@@ -194,8 +184,7 @@ func TestNoChangeWithoutItsAudit(t *testing.T) {
 
 func TestActorWithoutARequest(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.audit WHERE actor = 'postrider' AND address IS NULL "+
-		"AND action = 'topic_created' AND subscription IS NULL"))
+	tn := testnode.WithTopic(t)
+	require.Equal(t, 1, tn.Rows(t, "audit",
+		"actor = 'postrider' AND address IS NULL AND action = 'topic_created' AND subscription IS NULL"))
 }

@@ -47,8 +47,8 @@ func TestTheAuditHasThePolicysOldAndNewValues(t *testing.T) {
 		"FROM postrider.audit, jsonb_object_keys(changes) n WHERE action = 'policy_replaced'"
 	require.Equal(t, "ackTimeoutSeconds cells.azure-resource cells.webhook", tn.Text(t, names))
 	require.NoError(t, tn.System.Policies.Delete(t.Context(), "own"))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'policy_deleted' "+
-		"AND (changes #>> '{ackTimeoutSeconds,old}')::int = 20"))
+	require.Equal(t, 1, tn.Rows(t, "audit",
+		"action = 'policy_deleted' AND (changes #>> '{ackTimeoutSeconds,old}')::int = 20"))
 }
 
 // What was made or removed of users and personal keys is in the audit with its values.

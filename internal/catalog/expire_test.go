@@ -1,10 +1,11 @@
 package catalog_test
 
 import (
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/catalog"
@@ -19,8 +20,7 @@ import (
 // Matching stops at the moment itself, where no worker runs too, and where another node's catalog is the older one.
 func TestExpirationStopsMatching(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	at := tn.System.Clock.Now().Add(700 * time.Millisecond)
 	tn.Subscribe(t, "orders", "brief", func(s *catalog.SubscriptionSpec) { s.ExpirationTimeUTC = &at })
 	tn.Subscribe(t, "orders", "lasting", nil)
@@ -28,7 +28,7 @@ func TestExpirationStopsMatching(t *testing.T) {
 	require.Equal(t, []int{2}, tn.Publish(t, "orders", "a", 1).Matched)
 	testnode.Within(t, `!tn.System.Clock.Now().Before(at)`, func() bool { return !tn.System.Clock.Now().Before(at) })
 	require.Equal(t, []int{1}, tn.Publish(t, "orders", "b", 1).Matched)
-	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.event_subscriptions"), "it is not deleted yet")
+	require.Equal(t, 2, tn.Rows(t, "event_subscriptions", ""), "it is not deleted yet")
 	tn.Subscribe(t, "orders", "advanced", func(s *catalog.SubscriptionSpec) { s.Filter = advanced })
 	require.Equal(t, []int{2}, tn.Publish(t, "orders", "c", 1).Matched, "with filters that are made ready, too")
 	later := at.Add(time.Hour)
@@ -39,8 +39,7 @@ func TestExpirationStopsMatching(t *testing.T) {
 // Two nodes that find it at once delete it once.
 func TestExpireSubscriptions(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	at := tn.System.Clock.Now().Add(3 * time.Second)
 	tn.Subscribe(t, "orders", "alone", func(s *catalog.SubscriptionSpec) { s.ExpirationTimeUTC = &at })
 	tn.Subscribe(t, "orders", "batched",
@@ -48,27 +47,19 @@ func TestExpireSubscriptions(t *testing.T) {
 	tn.Subscribe(t, "orders", "lasting", nil)
 	tn.Publish(t, "orders", "e", 3)
 	require.NoError(t, tn.System.Subscriptions.Expire(t.Context()))
-	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.event_subscriptions"), "their time has not come")
+	require.Equal(t, 3, tn.Rows(t, "event_subscriptions", ""), "their time has not come")
 	other := tn.Beside(t, node.Options{Node: "node-2"}).System
 	testnode.Within(t, "the time comes", func() bool { return tn.System.Clock.Now().After(at.Add(50 * time.Millisecond)) })
-	var group sync.WaitGroup
-	for _, s := range []*node.System{tn.System, other} {
-		group.Go(func() {
-			if err := s.Subscriptions.Expire(t.Context()); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	group.Wait()
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.event_subscriptions"))
-	require.Equal(t, 6, tn.Count(t,
-		"SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' AND reason = 'EventSubscriptionExpired'"))
-	require.Equal(t, 3,
-		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND subscription = 'lasting'"))
+	testnode.AtOnce(2, func(i int) {
+		assert.NoError(t, []*node.System{tn.System, other}[i].Subscriptions.Expire(t.Context()))
+	})
+	require.Equal(t, 1, tn.Rows(t, "event_subscriptions", ""))
+	require.Equal(t, 6, tn.Rows(t, "deliveries", "state = 'canceled' AND reason = 'EventSubscriptionExpired'"))
+	require.Equal(t, 3, tn.Rows(t, "deliveries", "state = 'pending' AND subscription = 'lasting'"))
 	require.Equal(t, 6, tn.Count(t, "SELECT coalesce(sum(count), 0)::int FROM (SELECT (unnest(entries)).* "+
 		"FROM postrider_internal.rollup_deltas) r WHERE detail = 'EventSubscriptionExpired'"))
-	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'subscription_expired' "+
-		"AND topic IS NOT NULL AND subscription IS NOT NULL"))
+	require.Equal(t, 2, tn.Rows(t, "audit",
+		"action = 'subscription_expired' AND topic IS NOT NULL AND subscription IS NOT NULL"))
 }
 
 func TestRulesFollowWhatTheyAreMadeOf(t *testing.T) {
@@ -114,8 +105,7 @@ func TestRulesFollowWhatTheyAreMadeOf(t *testing.T) {
 
 func TestConditions(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	put := func(when ...postgres.Condition) error {
 		_, _, err := tn.System.Subscriptions.Put(t.Context(), "orders", "billing", testnode.SubscriptionSpec(), when...)
 		return err
@@ -133,28 +123,19 @@ func TestConditions(t *testing.T) {
 		put(postgres.Condition{Present: true}, postgres.Condition{Versions: []postgres.Version{1, sub.Version}}))
 	require.ErrorIs(t, put(postgres.Condition{Versions: []postgres.Version{sub.Version}}), postgres.ErrPrecondition,
 		"it has another by now")
-	require.ErrorIs(t,
-		tn.System.Subscriptions.Delete(t.Context(), "orders", "billing",
-			postgres.Condition{Versions: []postgres.Version{sub.Version}}), postgres.ErrPrecondition)
-	require.ErrorIs(t,
-		tn.System.Subscriptions.Delete(t.Context(), "orders", "nothing", postgres.Condition{Present: true}),
+	require.ErrorIs(t, tn.System.Subscriptions.Delete(t.Context(), "orders", "billing",
+		postgres.Condition{Versions: []postgres.Version{sub.Version}}), postgres.ErrPrecondition)
+	require.ErrorIs(t, tn.System.Subscriptions.Delete(t.Context(), "orders", "nothing", postgres.Condition{Present: true}),
 		postgres.ErrNotFound)
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.event_subscriptions"))
+	require.Equal(t, 1, tn.Rows(t, "event_subscriptions", ""))
 
-	var group sync.WaitGroup
-	var lock sync.Mutex
 	sub, err = tn.System.Subscriptions.Get(t.Context(), "orders", "billing")
 	require.NoError(t, err)
-	done := 0
-	for range 8 {
-		group.Go(func() {
-			if put(postgres.Condition{Versions: []postgres.Version{sub.Version}}) == nil {
-				lock.Lock()
-				defer lock.Unlock()
-				done++
-			}
-		})
-	}
-	group.Wait()
-	require.Equal(t, 1, done, "of eight that saw the same version")
+	var done atomic.Int64
+	testnode.AtOnce(8, func(int) {
+		if put(postgres.Condition{Versions: []postgres.Version{sub.Version}}) == nil {
+			done.Add(1)
+		}
+	})
+	require.EqualValues(t, 1, done.Load(), "of eight that saw the same version")
 }

@@ -16,8 +16,7 @@ func holdLock(t *testing.T, tn *testnode.Node, name string) (end func()) {
 	tx, err := tn.Pool.Begin(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
-	_, err = tx.Exec(t.Context(), "SELECT postrider_internal.lock($1, 0)", name)
-	require.NoError(t, err)
+	require.NoError(t, testnode.ErrorOf(tx.Exec(t.Context(), "SELECT postrider_internal.lock($1, 0)", name)))
 	return func() { require.NoError(t, tx.Rollback(context.Background())) }
 }
 
@@ -34,12 +33,10 @@ func TestHeldLocks(t *testing.T) {
 	require.NoError(t, tn.System.Maintenance.EnsurePartitions(t.Context()))
 
 	end = holdLock(t, tn, "rollups")
-	merged, err := tn.System.Maintenance.MergeRollups(t.Context())
-	require.NoError(t, err)
+	merged := tn.MergeRollups(t)
 	require.Zero(t, merged, "another node is at it")
 	end()
-	merged, err = tn.System.Maintenance.MergeRollups(t.Context())
-	require.NoError(t, err)
+	merged = tn.MergeRollups(t)
 	require.NotZero(t, merged)
 }
 
@@ -66,12 +63,9 @@ func TestLocksAreExclusive(t *testing.T) {
 
 func TestLocksOfDeletedSubscriptionsAreRemoved(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	sub := tn.Subscribe(t, "orders", "all", nil)
-	tn.Exec(t,
-		"SELECT postrider_internal.lock('batching', $1), postrider_internal.lock('batching', 4711), "+
-			"postrider_internal.lock('sweeper', 0)", sub.ID)
+	tn, sub := testnode.Orders(t)
+	tn.Exec(t, "SELECT postrider_internal.lock('batching', $1), postrider_internal.lock('batching', 4711), "+
+		"postrider_internal.lock('sweeper', 0)", sub.ID)
 	require.NoError(t, tn.System.Maintenance.Clean(t.Context()))
 	require.Equal(t, 4, tn.Count(t, "SELECT count(*) FROM postrider_internal.locks"))
 	require.Equal(t, 1,

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -55,10 +54,8 @@ func TestPutPolicyKeepsEveryValue(t *testing.T) {
 		listed = append(listed, p.Name)
 	}
 	require.Equal(t, names, listed, "the built-in ones by age, then own ones by name")
-	require.Equal(t, 5,
-		tn.Count(t, "SELECT count(*) FROM postrider.retry_policies WHERE NOT built_in AND name LIKE 'own-%'"))
-	require.Equal(t, len(other.Cells),
-		tn.Count(t, "SELECT count(*) FROM postrider.retry_policy_cells WHERE policy = 'own-3'"))
+	require.Equal(t, 5, tn.Rows(t, "retry_policies", "NOT built_in AND name LIKE 'own-%'"))
+	require.Equal(t, len(other.Cells), tn.Rows(t, "retry_policy_cells", "policy = 'own-3'"))
 	require.Equal(t, 10,
 		tn.Count(t, "SELECT (probation_by_outcome ->> 'Busy')::int FROM postrider.retry_policies WHERE name = 'own-3'"))
 }
@@ -97,24 +94,18 @@ func TestConditionsOfPolicies(t *testing.T) {
 		version, _, err := tn.System.Policies.Put(t.Context(), mine, when)
 		return version, err
 	}
-	_, err := put(postgres.Condition{Present: true})
-	require.ErrorIs(t, err, postgres.ErrPrecondition)
+	require.ErrorIs(t, testnode.ErrorOf(put(postgres.Condition{Present: true})), postgres.ErrPrecondition)
 	first, err := put(postgres.Condition{Absent: true})
 	require.NoError(t, err)
 	require.Equal(t, first, tn.System.Cache.Snapshot().PolicyVersion("mine"))
-	_, err = put(postgres.Condition{Absent: true})
-	require.ErrorIs(t, err, postgres.ErrPrecondition)
+	require.ErrorIs(t, testnode.ErrorOf(put(postgres.Condition{Absent: true})), postgres.ErrPrecondition)
 
-	var group sync.WaitGroup
 	var done atomic.Int64
-	for range 4 {
-		group.Go(func() {
-			if _, err := put(postgres.Condition{Versions: []postgres.Version{first}}); err == nil {
-				done.Add(1)
-			}
-		})
-	}
-	group.Wait()
+	testnode.AtOnce(4, func(int) {
+		if _, err := put(postgres.Condition{Versions: []postgres.Version{first}}); err == nil {
+			done.Add(1)
+		}
+	})
 	require.EqualValues(t, 1, done.Load(), "of four that saw the same version")
 
 	other := tn.Beside(t, node.Options{Node: "node-2"}).System
@@ -123,11 +114,9 @@ func TestConditionsOfPolicies(t *testing.T) {
 	require.NoError(t, err)
 	_, _, err = other.Policies.Put(t.Context(), mine, postgres.Condition{Versions: []postgres.Version{first}})
 	require.ErrorIs(t, err, postgres.ErrPrecondition)
-	require.Equal(t, second, other.Cache.Snapshot().PolicyVersion("mine"),
-		"another node that reads again sees the change")
-	require.ErrorIs(t,
-		tn.System.Policies.Delete(t.Context(), "mine", postgres.Condition{Versions: []postgres.Version{first}}),
-		postgres.ErrPrecondition)
+	require.Equal(t, second, other.Cache.Snapshot().PolicyVersion("mine"), "another node that reads again sees the change")
+	require.ErrorIs(t, tn.System.Policies.Delete(t.Context(), "mine",
+		postgres.Condition{Versions: []postgres.Version{first}}), postgres.ErrPrecondition)
 	require.NoError(t, tn.System.Policies.Delete(t.Context(), "mine",
 		postgres.Condition{Versions: []postgres.Version{tn.System.Cache.Snapshot().PolicyVersion("mine")}}))
 	require.Zero(t, tn.System.Cache.Snapshot().PolicyVersion("mine"))
@@ -136,6 +125,7 @@ func TestConditionsOfPolicies(t *testing.T) {
 	require.ErrorIs(t, err, catalog.ErrBuiltIn)
 }
 
+// The rows of built-in policies say what the code says.
 func TestBuiltInPoliciesNeverChange(t *testing.T) {
 	t.Parallel()
 	tn := testnode.Unchecked(t)
@@ -143,15 +133,22 @@ func TestBuiltInPoliciesNeverChange(t *testing.T) {
 	require.ErrorIs(t, err, catalog.ErrBuiltIn)
 	require.ErrorIs(t, tn.System.Policies.Delete(t.Context(), "ga-2021"), catalog.ErrBuiltIn)
 	require.ErrorIs(t, tn.System.Policies.Delete(t.Context(), "mine"), postgres.ErrNotFound)
+	for _, builtin := range policy.Builtins() {
+		stored, _ := tn.System.Cache.Snapshot().Policy(builtin.Name)
+		require.Equal(t, inOrder(builtin), *stored)
+	}
+
+	tn.Exec(t, "UPDATE postrider_internal.retry_policy_cells SET min_delay = '77 seconds' "+
+		"WHERE policy = 'ga-2021' AND condition = '503' AND endpoint_kind = 'webhook'")
+	require.NoError(t, tn.System.Cache.Reload(t.Context()))
 	stored, _ := tn.System.Cache.Snapshot().Policy("ga-2021")
-	builtin, _ := policy.Builtin("ga-2021")
-	require.Equal(t, inOrder(builtin), *stored)
+	require.Equal(t, 77*time.Second, stored.Cell(policy.KindWebhook, policy.Result{Status: 503}).MinDelay,
+		"a change of a cell is a change of the catalog")
 }
 
 func TestDeletePolicy(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	tn.PutPolicy(t, testnode.CopyNamed(t, "namespace-2023", "mine"))
 	under := func(s *catalog.SubscriptionSpec) { s.RetryPolicy.Policy = "mine" }
 	var users []string
@@ -171,8 +168,7 @@ func TestDeletePolicy(t *testing.T) {
 	for i := range 12 {
 		require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), "orders", fmt.Sprintf("sub-%02d", i)))
 	}
-	require.NoError(t, tn.System.Policies.Delete(t.Context(), "mine"),
-		"event subscriptions that are deleted use nothing")
+	require.NoError(t, tn.System.Policies.Delete(t.Context(), "mine"), "event subscriptions that are deleted use nothing")
 	_, ok := tn.System.Cache.Snapshot().Policy("mine")
 	require.False(t, ok)
 	require.Zero(t, tn.Count(t, "SELECT (SELECT count(*) FROM postrider.retry_policies "+
@@ -184,7 +180,7 @@ func TestDeletePolicy(t *testing.T) {
 	_, _, err = tn.System.Subscriptions.Put(t.Context(), "orders", "late", s)
 	require.ErrorIs(t, err, catalog.ErrNoPolicy)
 	require.NotErrorIs(t, err, postgres.ErrNotFound, "that would be the topic")
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.event_subscriptions"))
+	require.Zero(t, tn.Rows(t, "event_subscriptions", ""))
 
 	require.True(t, tn.PutPolicy(t, testnode.CopyNamed(t, "ga-2018", "mine")), "the name is free again")
 	stored, _ := tn.System.Cache.Snapshot().Policy("mine")
@@ -194,8 +190,7 @@ func TestDeletePolicy(t *testing.T) {
 
 func TestBatchesKeepTheirPolicyBatching(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	mine := testnode.CopyNamed(t, "ga-2021", "mine")
 	tn.PutPolicy(t, mine)
 	size := 64
@@ -223,8 +218,7 @@ func TestBatchesKeepTheirPolicyBatching(t *testing.T) {
 
 func TestViewShowsLimitsInForce(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	mine := testnode.CopyNamed(t, "ga-2021", "mine")
 	tn.PutPolicy(t, mine)
 	attempts, ttl := 30, 1440

@@ -18,8 +18,7 @@ func signed(s *catalog.SubscriptionSpec) { s.Signing.Enabled = true }
 
 func TestRotateSigningSecret(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	made := tn.Subscribe(t, "orders", "billing", signed)
 	require.Len(t, made.SigningKeys.Secrets, 1)
 	require.Len(t, made.SigningKeys.Secrets[0].Key, 32)
@@ -53,8 +52,7 @@ func TestRotateSigningSecret(t *testing.T) {
 
 func TestPrintedSubscriptionsShowNoSecret(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	sub := tn.Subscribe(t, "orders", "billing", signed)
 	shown := fmt.Sprintf("%v %+v %#v", sub, sub, sub)
 	for _, secret := range []string{sub.SigningKeys.Secrets[0].Text(), fmt.Sprintf("%d",
@@ -66,13 +64,10 @@ func TestPrintedSubscriptionsShowNoSecret(t *testing.T) {
 // What was sealed for another column, or with another key, is no secret to sign with.
 func TestSigningSecretsAreBoundToTheirColumn(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	tn.Subscribe(t, "orders", "billing", signed)
-	_, err := tn.Pool.Exec(t.Context(),
-		"UPDATE postrider_internal.event_subscriptions SET signing_sealed = secrets_sealed")
-	require.NoError(t, err)
-	_, err = tn.System.Subscriptions.Get(t.Context(), "orders", "billing")
+	tn.Exec(t, "UPDATE postrider_internal.event_subscriptions SET signing_sealed = secrets_sealed")
+	_, err := tn.System.Subscriptions.Get(t.Context(), "orders", "billing")
 	require.ErrorContains(t, err, "event_subscriptions.signing_sealed")
 }
 

@@ -36,8 +36,7 @@ func TestTimeScale(t *testing.T) {
 	exact, known := tn.System.Cache.Snapshot().Rules(sub.ID)
 	require.True(t, known)
 	require.Equal(t, 2*time.Hour, exact.Limits.TTL)
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE event_time_to_live_in_minutes = 120"))
+	require.Equal(t, 1, tn.Rows(t, "event_subscriptions", "event_time_to_live_in_minutes = 120"))
 
 	hastened := &testnode.Node{System: fast, Pool: tn.Pool, URL: tn.URL}
 	hastened.Bury(t, sub, 1)

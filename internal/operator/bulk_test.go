@@ -33,10 +33,10 @@ func TestOperationsExpectTheirCount(t *testing.T) {
 		tn.RequireOperation(t, id, kind+" failed: matched 1203 done 0 skipped 0 failed 0")
 		require.Equal(t, "expected 1,200, found 1,203; nothing was changed", lastError(t, tn, id))
 	}
-	require.Equal(t, 1203, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE redelivered_at IS NULL"))
+	require.Equal(t, 1203, tn.Rows(t, "dead_letters", "redelivered_at IS NULL"))
 	require.Zero(t, tn.Pending(t, ""))
-	require.Equal(t, 3, tn.Count(t, `SELECT count(*) FROM postrider.audit WHERE action = 'operation_finished'
-		AND details ->> 'state' = 'failed' AND details ->> 'matched' = '1203'`))
+	require.Equal(t, 3, tn.Rows(t, "audit",
+		"action = 'operation_finished' AND details ->> 'state' = 'failed' AND details ->> 'matched' = '1203'"))
 
 	tn.Exec(t, `SELECT postrider.redeliver_all('{}', expected_count => 1203)`)
 	tn.OperateOn(t)
@@ -57,7 +57,7 @@ func TestOperationsHaveAnUpperTime(t *testing.T) {
 	tn.Exec(t, "SELECT postrider.purge($1)", letters[0])
 	tn.Operate(t)
 	tn.RequireOperation(t, id, "purge done: matched 4 done 3 skipped 1 failed 0")
-	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters"))
+	require.Equal(t, 2, tn.Rows(t, "dead_letters", ""))
 }
 
 // Ids that are given twice or do not exist count once and not at all.
@@ -104,8 +104,7 @@ func TestRetryAndCancelMany(t *testing.T) {
 			tn.Topic(t, "paused")
 			ids := tn.Fail(t, sub, 3)
 			ids = append(ids, tn.Fail(t, tn.Subscribe(t, "paused", "all", nil), 1)...)
-			_, err := tn.System.Holds.Pause(t.Context(), "paused", "all", nil)
-			require.NoError(t, err)
+			tn.Pause(t, "paused", "all")
 			tn.Exec(t, "UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at = now(), "+
 				"attempted_by = '{node-1}' WHERE args ->> 'd' = $1", fmt.Sprint(ids[0]))
 			id, err := tn.System.Operator.OnDeliveries(t.Context(), &query.DeliveryFilter{},
@@ -120,7 +119,7 @@ func TestRetryAndCancelMany(t *testing.T) {
 			require.Equal(t, 1, tn.Count(t, c.changed, fmt.Sprint(ids[2])))
 			require.Zero(t, tn.Count(t, c.changed, fmt.Sprint(later)))
 			require.Zero(t, tn.Count(t, testnode.BrokenTokens))
-			require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'delivery_retried'"))
+			require.Zero(t, tn.Rows(t, "audit", "action = 'delivery_retried'"))
 		})
 	}
 }
@@ -180,8 +179,7 @@ func TestCreatedUntilDoesNotMove(t *testing.T) {
 	})
 	require.NoError(t, err)
 	tn.Operate(t)
-	_, err = tn.System.Holds.Resume(t.Context(), "orders", "all")
-	require.NoError(t, err)
+	tn.Resume(t, "orders", "all")
 	require.NoError(t, tn.System.Holds.MoveTimeToLive(t.Context(), sub.ID))
 	const moved = `SELECT count(*) FROM postrider_internal.deliveries d JOIN postrider_internal.operations o
 		ON o.id = $1 AND d.time_to_live_since > o.created_at`
@@ -189,9 +187,7 @@ func TestCreatedUntilDoesNotMove(t *testing.T) {
 	later := tn.Fail(t, sub, 1)
 	tn.OperateOn(t)
 	tn.RequireOperation(t, id, "cancel done: matched 5 done 5 skipped 0 failed 0")
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending'"))
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND state = 'canceled'",
-		later[0]))
-	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE delivery_id = ANY ($1) "+
-		"AND state = 'canceled'", ids))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "state = 'pending'"))
+	require.Zero(t, tn.Rows(t, "deliveries", "delivery_id = $1 AND state = 'canceled'", later[0]))
+	require.Equal(t, 3, tn.Rows(t, "deliveries", "delivery_id = ANY ($1) AND state = 'canceled'", ids))
 }

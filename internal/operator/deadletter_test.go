@@ -17,9 +17,7 @@ import (
 
 func TestPurge(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	tn.Subscribe(t, "orders", "all", nil)
+	tn, _ := testnode.Orders(t)
 	letters := tn.DeadLetters(t, "orders", "e", 2)
 	purged, err := tn.System.Operator.Purge(t.Context(), letters[0])
 	require.NoError(t, err)
@@ -27,19 +25,16 @@ func TestPurge(t *testing.T) {
 	purged, err = tn.System.Operator.Purge(t.Context(), letters[0])
 	require.NoError(t, err)
 	require.False(t, purged)
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters"))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'dead_letter_purged' "+
-		"AND actor = 'postrider' AND details ->> 'eventId' = 'e-0'"))
+	require.Equal(t, 1, tn.Rows(t, "dead_letters", ""))
+	require.Equal(t, 1, tn.Rows(t, "audit",
+		"action = 'dead_letter_purged' AND actor = 'postrider' AND details ->> 'eventId' = 'e-0'"))
 	tn.Exec(t, "SELECT postrider.purge($1)", letters[1])
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'dead_letter_purged' AND actor = session_user"))
+	require.Equal(t, 1, tn.Rows(t, "audit", "action = 'dead_letter_purged' AND actor = session_user"))
 }
 
 func TestDeadLetterFilters(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	tn.Subscribe(t, "orders", "all", nil)
+	tn, _ := testnode.Orders(t)
 	tn.Subscribe(t, "orders", "other", nil)
 	tn.DeadLetters(t, "orders", "e", 2)
 	letters := tn.DeadLetterAll(t)
@@ -120,9 +115,7 @@ func TestCountsOfDeadLettersReadAnIndex(t *testing.T) {
 // A count is that of the rows, while these are created, redelivered and purged.
 func TestCountsOfDeadLettersAreExact(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	tn.Subscribe(t, "orders", "all", nil)
+	tn, _ := testnode.Orders(t)
 	tn.DeadLetters(t, "orders", "e", 20)
 	const compare = `SELECT postrider.count_dead_letters('{}') = count(*)
 		    AND postrider.count_dead_letters('{"redelivered": false}') = count(*) FILTER (WHERE redelivered_at IS NULL)
@@ -155,9 +148,7 @@ func TestCountsOfDeadLettersAreExact(t *testing.T) {
 // Operators may do all this, other roles may not.
 func TestOperatorsMayRedeliver(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	tn.Subscribe(t, "orders", "all", nil)
+	tn, _ := testnode.Orders(t)
 	letters := tn.DeadLetters(t, "orders", "e", 2)
 	calls := []string{
 		"SELECT postrider.count_dead_letters('{}')", fmt.Sprintf("SELECT postrider.redeliver('%s')", letters[0]),
@@ -172,8 +163,7 @@ func TestOperatorsMayRedeliver(t *testing.T) {
 		for _, call := range calls {
 			tx, err := tn.Pool.Begin(t.Context())
 			require.NoError(t, err)
-			_, err = tx.Exec(t.Context(), "SET LOCAL ROLE "+role)
-			require.NoError(t, err)
+			require.NoError(t, testnode.ErrorOf(tx.Exec(t.Context(), "SET LOCAL ROLE "+role)))
 			_, err = tx.Exec(t.Context(), call)
 			switch {
 			case may && strings.Contains(call, "cancel"):
@@ -190,9 +180,7 @@ func TestOperatorsMayRedeliver(t *testing.T) {
 
 func TestDeadLetterList(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	tn.Subscribe(t, "orders", "all", nil)
+	tn, _ := testnode.Orders(t)
 	letters := tn.DeadLetters(t, "orders", "e", 5)
 	d, filter := tn.System, &query.DeadLetterFilter{
 		Topic:            new("orders"),
@@ -211,11 +199,9 @@ func TestDeadLetterList(t *testing.T) {
 	one, err := d.Reader.GetDeadLetter(t.Context(), letters[0])
 	require.NoError(t, err)
 	require.Contains(t, *one.BodyText, `"id":"e-0"`)
-	_, err = d.Reader.GetDeadLetter(t.Context(), uuid.Nil)
-	require.ErrorIs(t, err, postgres.ErrNotFound)
-	_, err = d.Reader.ListDeadLetters(t.Context(), &query.DeadLetterFilter{DeadLetterIDs: make([]uuid.UUID, 10_001)},
-		query.DeadLetterPlace{}, 1)
-	require.ErrorIs(t, err, postgres.ErrInvalid)
+	require.ErrorIs(t, testnode.ErrorOf(d.Reader.GetDeadLetter(t.Context(), uuid.Nil)), postgres.ErrNotFound)
+	require.ErrorIs(t, testnode.ErrorOf(d.Reader.ListDeadLetters(t.Context(),
+		&query.DeadLetterFilter{DeadLetterIDs: make([]uuid.UUID, 10_001)}, query.DeadLetterPlace{}, 1)), postgres.ErrInvalid)
 	n, err := d.Reader.CountDeadLetters(t.Context(), &query.DeadLetterFilter{DeadLetterIDs: []uuid.UUID{}})
 	require.NoError(t, err)
 	require.Zero(t, n, "no destination was chosen")

@@ -1,7 +1,6 @@
 package operator_test
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -18,7 +17,6 @@ import (
 	"postrider/internal/query"
 	"postrider/internal/testnode"
 	"postrider/jobs/export"
-	"postrider/jobs/publish"
 	"postrider/jobs/queue"
 	"postrider/policy"
 )
@@ -29,13 +27,9 @@ const secretOf = "anna@example.com"
 // personal publishes an event about a person to each of the event subscriptions there are.
 func personal(t *testing.T, tn *testnode.Node, id, subject string) uuid.UUID {
 	t.Helper()
-	receipt, err := tn.System.Publisher.Publish(t.Context(),
-		publish.Publication{Topic: "orders", Parse: func(*catalog.Topic) ([]event.Event, error) {
-			body := fmt.Appendf(nil, `{"id":%q,"subject":%q,"eventType":"test","data":{"mail":%q}}`, id, subject, secretOf)
-			return []event.Event{{Schema: event.EventGrid, ID: id, Type: "test", Subject: subject, Body: body}}, nil
-		}})
-	require.NoError(t, err)
-	return receipt.SystemIDs[0]
+	body := fmt.Appendf(nil, `{"id":%q,"subject":%q,"eventType":"test","data":{"mail":%q}}`, id, subject, secretOf)
+	return tn.Send(t, testnode.Of("orders",
+		event.Event{Schema: event.EventGrid, ID: id, Type: "test", Subject: subject, Body: body})).SystemIDs[0]
 }
 
 // attempted records the deliveries' attempts, by what becomes of each event subscription's; what is not named is left
@@ -55,30 +49,52 @@ func attempted(t *testing.T, tn *testnode.Node, verdicts map[int64]policy.Verdic
 			}}, verdict)
 		r.Error, r.ResponseHeaders, r.ResponseExcerpt = "malformed: "+secretOf, []byte("X-Echo: "+secretOf),
 			[]byte("echo "+secretOf)
-		require.NoError(t, tn.System.Recorder.Record(t.Context(), r))
+		tn.Record(t, r)
 	}
+}
+
+// personalDeadLetter publishes an event about anna, whose delivery is dead-lettered.
+func personalDeadLetter(t *testing.T, tn *testnode.Node, sub *catalog.Subscription) uuid.UUID {
+	t.Helper()
+	id := personal(t, tn, "e", "people/anna")
+	attempted(t, tn, map[int64]policy.Verdict{sub.ID: {Action: policy.DeadLetter, Reason: policy.ReasonClientError}})
+	return id
+}
+
+// personalEvents are a dead letter of anna that outlives its event, an event of hers and one of bert.
+func personalEvents(t *testing.T) *testnode.Node {
+	t.Helper()
+	tn, sub := testnode.Orders(t)
+	personalDeadLetter(t, tn, sub)
+	tn.Exec(t, "DELETE FROM postrider_internal.events")
+	personal(t, tn, "b", "people/anna")
+	personal(t, tn, "c", "people/bert")
+	return tn
+}
+
+// erase erases an event, and returns how many rows had it.
+func erase(t *testing.T, tn *testnode.Node, id uuid.UUID) int {
+	t.Helper()
+	n, err := tn.System.Operator.EraseEvent(t.Context(), id)
+	require.NoError(t, err)
+	return n
 }
 
 // requireNowhere looks for a text in every row of every table.
 func requireNowhere(t *testing.T, tn *testnode.Node, text string) {
 	t.Helper()
-	var tables []string
-	require.NoError(t,
-		tn.Pool.QueryRow(t.Context(), "SELECT array_agg(oid::regclass::text) FROM pg_class "+
-			"WHERE relnamespace = 'postrider_internal'::regnamespace AND relkind IN ('r', 'p')").Scan(&tables))
+	tables := testnode.Value[[]string](t, tn, "SELECT array_agg(oid::regclass::text) FROM pg_class "+
+		"WHERE relnamespace = 'postrider_internal'::regnamespace AND relkind IN ('r', 'p')")
 	require.Greater(t, len(tables), 20)
 	for _, table := range tables {
-		require.Zero(t,
-			tn.Count(t,
-				"SELECT count(*) FROM "+table+" x WHERE strpos(x::text, $1) > 0 OR strpos(x::text, encode(convert_to($1, "+
-					"'UTF8'), 'hex')) > 0", text), "%s in %s", text, table)
+		require.Zero(t, tn.Count(t, "SELECT count(*) FROM "+table+" x WHERE strpos(x::text, $1) > 0 OR strpos(x::text, "+
+			"encode(convert_to($1, 'UTF8'), 'hex')) > 0", text), "%s in %s", text, table)
 	}
 }
 
 func TestErasedEventIsNowhere(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	dead := tn.Subscribe(t, "orders", "dead", nil)
 	waits := tn.Subscribe(t, "orders", "waits", nil)
 	tn.Subscribe(t, "orders", "runs", nil)
@@ -88,8 +104,7 @@ func TestErasedEventIsNowhere(t *testing.T) {
 			dead.ID:  {Action: policy.DeadLetter, Reason: policy.ReasonClientError},
 			waits.ID: {Action: policy.Retry, At: time.Now().Add(time.Hour)},
 		})
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE body ->> 'id' = 'e' AND erased_at IS NULL"))
+	require.Equal(t, 1, tn.Rows(t, "dead_letters", "body ->> 'id' = 'e' AND erased_at IS NULL"))
 
 	erased, err := tn.System.Operator.EraseEvent(access.WithActor(t.Context(), access.Actor{Name: "anna"}), id)
 	require.NoError(t, err)
@@ -97,42 +112,27 @@ func TestErasedEventIsNowhere(t *testing.T) {
 
 	requireNowhere(t, tn, secretOf)
 	requireNowhere(t, tn, "people/anna")
-	require.Equal(t, 1,
-		tn.Count(t,
-			"SELECT count(*) FROM postrider.events WHERE system_id = $1 AND event_id = 'e' AND event_type = 'test' "+
-				"AND body IS NULL AND body_text IS NULL AND body_error = 'erased at ' || erased_at", id))
-	require.Equal(t, 1,
-		tn.Count(t,
-			"SELECT count(*) FROM postrider.dead_letters WHERE system_id = $1 AND body IS NULL AND body_text IS NULL "+
-				"AND last_response IS NULL AND attempts = 1 AND body_error = 'erased at ' || erased_at", id))
-	require.Equal(t, 2,
-		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' AND reason = 'EventErased'"),
+	require.Equal(t, 1, tn.Rows(t, "events", "system_id = $1 AND event_id = 'e' AND event_type = 'test' "+
+		"AND body IS NULL AND body_text IS NULL AND body_error = 'erased at ' || erased_at", id))
+	require.Equal(t, 1, tn.Rows(t, "dead_letters", "system_id = $1 AND body IS NULL AND body_text IS NULL "+
+		"AND last_response IS NULL AND attempts = 1 AND body_error = 'erased at ' || erased_at", id))
+	require.Equal(t, 2, tn.Rows(t, "deliveries", "state = 'canceled' AND reason = 'EventErased'"),
 		"what was pending, and what was running")
-	require.Equal(t, 2,
-		tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE status = 503 AND response_excerpt IS NULL "+
-			"AND response_headers IS NULL"), "the trace stays")
-	require.Equal(t, 1,
-		tn.Count(t,
-			"SELECT count(*) FROM postrider.audit WHERE actor = 'anna' AND action = 'event_erased' AND topic = 'orders' "+
-				"AND details = jsonb_build_object('systemId', $1::uuid, 'events', 1)", id))
+	require.Equal(t, 2, tn.Rows(t, "delivery_attempts",
+		"status = 503 AND response_excerpt IS NULL AND response_headers IS NULL"), "the trace stays")
+	require.Equal(t, 1, tn.Rows(t, "audit", "actor = 'anna' AND action = 'event_erased' AND topic = 'orders' "+
+		"AND details = jsonb_build_object('systemId', $1::uuid, 'events', 1)", id))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 
-	again, err := tn.System.Operator.EraseEvent(t.Context(), id)
-	require.NoError(t, err)
-	require.Zero(t, again)
+	require.Zero(t, erase(t, tn, id))
 	_, err = tn.System.Operator.EraseEvent(t.Context(), uuid.New())
 	require.ErrorIs(t, err, postgres.ErrNotFound)
 }
 
 func TestErasedSubjectIsNowhere(t *testing.T) {
 	t.Parallel()
-	tn, sub := testnode.Orders(t)
+	tn := personalEvents(t)
 	tn.Topic(t, "others")
-	personal(t, tn, "a", "people/anna")
-	attempted(t, tn, map[int64]policy.Verdict{sub.ID: {Action: policy.DeadLetter, Reason: policy.ReasonClientError}})
-	tn.Exec(t, "DELETE FROM postrider_internal.events") // a dead letter outlives it
-	personal(t, tn, "b", "people/anna")
-	personal(t, tn, "c", "people/bert")
 
 	for topic, want := range map[string]int{"others": 0, "orders": 2} {
 		erased, _, err := tn.System.Operator.EraseSubject(t.Context(), topic, "people/anna")
@@ -140,12 +140,10 @@ func TestErasedSubjectIsNowhere(t *testing.T) {
 		require.Equal(t, want, erased)
 	}
 	requireNowhere(t, tn, "people/anna")
-	require.Equal(t, 1, tn.Count(t,
-		"SELECT count(*) FROM postrider.events WHERE erased_at IS NULL AND event_id = 'c' AND body_text LIKE '%bert%'"))
-	require.Equal(t, 1, tn.Count(t,
-		"SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND event_id = 'c'"))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'subject_erased' "+
-		"AND topic = 'orders' AND details = '{\"events\": 2}'"))
+	require.Equal(t, 1, tn.Rows(t, "events", "erased_at IS NULL AND event_id = 'c' AND body_text LIKE '%bert%'"))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "state = 'pending' AND event_id = 'c'"))
+	require.Equal(t, 1, tn.Rows(t, "audit",
+		"action = 'subject_erased' AND topic = 'orders' AND details = '{\"events\": 2}'"))
 	_, _, err := tn.System.Operator.EraseSubject(t.Context(), "none", "people/anna")
 	require.ErrorIs(t, err, postgres.ErrNotFound)
 	_, err = tn.Pool.Exec(t.Context(), "SELECT postrider.erase_subject('orders', '')")
@@ -158,11 +156,10 @@ func TestErasedMemberLeavesItsBatch(t *testing.T) {
 	tn, sub := testnode.BatchingOrders(t, 10, 64)
 	batch := tn.WaitingBatch(t, sub, 2, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})
 	tn.Exec(t, "UPDATE postrider_internal.delivery_attempts SET response_excerpt = 'echo e-0'")
-	_, err := tn.System.Operator.EraseEvent(t.Context(), batch.Members[0].SystemID)
-	require.NoError(t, err)
+	erase(t, tn, batch.Members[0].SystemID)
 	require.Equal(t, 1, tn.Count(t, leftQuery, batch.Members[0].DeliveryID, "EventErased", 1))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'pending' AND members = 1"))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE response_excerpt IS NULL"))
+	require.Equal(t, 1, tn.Rows(t, "batches", "state = 'pending' AND members = 1"))
+	require.Equal(t, 1, tn.Rows(t, "delivery_attempts", "response_excerpt IS NULL"))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }
 
@@ -179,7 +176,7 @@ func TestEraseAndRecordAtTheSameTime(t *testing.T) {
 		group.Go(func() {
 			r := testnode.Result(d[i], j[i], sub, policy.Verdict{Action: policy.DeadLetter, Reason: policy.ReasonClientError})
 			r.ResponseExcerpt = []byte(secretOf)
-			require.NoError(t, tn.System.Recorder.Record(t.Context(), r))
+			tn.Record(t, r)
 		})
 	}
 	group.Go(func() {
@@ -189,8 +186,7 @@ func TestEraseAndRecordAtTheSameTime(t *testing.T) {
 	})
 	group.Wait()
 	requireNowhere(t, tn, secretOf)
-	require.Equal(t, 30,
-		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state IN ('canceled', 'dead_lettered')"))
+	require.Equal(t, 30, tn.Rows(t, "deliveries", "state IN ('canceled', 'dead_lettered')"))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }
 
@@ -222,29 +218,26 @@ func pastPersonal(t *testing.T, tn *testnode.Node) (id uuid.UUID, redeliver stri
 		old, sub.ID)
 }
 
+// requireEraseWaits requires that an erasure waits for a transaction, and erases what that has stored.
+func requireEraseWaits(t *testing.T, tn *testnode.Node, id uuid.UUID, end func(commit bool)) {
+	t.Helper()
+	erased := make(chan error, 1)
+	go func() { erased <- testnode.ErrorOf(tn.System.Operator.EraseEvent(t.Context(), id)) }()
+	tn.AwaitLock(t, "erase_event")
+	end(true)
+	require.NoError(t, <-erased)
+	requireNowhere(t, tn, secretOf)
+}
+
 // An erasure waits for the redelivery of a past event, which has stored it once more, and erases that as well.
 func TestEraseWaitsForARedeliveredPastEvent(t *testing.T) {
 	t.Parallel()
 	tn := testnode.Unchecked(t)
 	id, redeliver := pastPersonal(t, tn)
-	tx, err := tn.Pool.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	_, err = tx.Exec(t.Context(), redeliver)
-	require.NoError(t, err)
-	erased := make(chan error, 1)
-	go func() {
-		_, err := tn.System.Operator.EraseEvent(t.Context(), id)
-		erased <- err
-	}()
-	const waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() " +
-		"AND wait_event_type = 'Lock' AND query LIKE '%erase_event%'"
-	tn.Become(t, 1, waits)
-	require.NoError(t, tx.Commit(t.Context()))
-	require.NoError(t, <-erased)
-	requireNowhere(t, tn, secretOf)
+	end := tn.OpenTransaction(t, redeliver)
+	requireEraseWaits(t, tn, id, end)
 	require.Equal(t, 2, tn.Events(t, "erased_at IS NOT NULL"))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE reason = 'EventErased'"))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "reason = 'EventErased'"))
 }
 
 // One that was erased after a step had read it is left out.
@@ -252,10 +245,9 @@ func TestErasedPastEventIsNotRedelivered(t *testing.T) {
 	t.Parallel()
 	tn := testnode.Unchecked(t)
 	id, redeliver := pastPersonal(t, tn)
-	_, err := tn.System.Operator.EraseEvent(t.Context(), id)
-	require.NoError(t, err)
+	erase(t, tn, id)
 	require.Zero(t, tn.Count(t, redeliver))
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.deliveries"))
+	require.Zero(t, tn.Rows(t, "deliveries", ""))
 	require.Equal(t, 1, tn.Events(t, ""))
 }
 
@@ -263,11 +255,9 @@ func TestErasedPastEventIsNotRedelivered(t *testing.T) {
 func TestEraseIsRejectedDuringAnExport(t *testing.T) {
 	t.Parallel()
 	for state, want := range map[string]string{"available": "", "running": "exported"} {
-		tn := testnode.Unchecked(t)
-		tn.Topic(t, "orders")
+		tn := testnode.WithTopic(t)
 		sub := tn.Subscribe(t, "orders", "all", testnode.Outside)
-		id := personal(t, tn, "e", "people/anna")
-		attempted(t, tn, map[int64]policy.Verdict{sub.ID: {Action: policy.DeadLetter, Reason: policy.ReasonClientError}})
+		id := personalDeadLetter(t, tn, sub)
 		tn.AfterExportDelay(t)
 		tn.ClaimExports(t, 1)
 		tn.Exec(t, "UPDATE postrider_internal.river_job SET state = $1 WHERE kind = 'export'", state)
@@ -278,8 +268,7 @@ func TestEraseIsRejectedDuringAnExport(t *testing.T) {
 			require.ErrorContains(t, err, x.DeadLetters[0].ID.String()+" is being exported; try again in a minute")
 			tn.RecordExport(t, export.Result{Job: job, Export: x, Location: "file:///nowhere/x"})
 		}
-		_, err := tn.System.Operator.EraseEvent(t.Context(), id)
-		require.NoError(t, err)
+		erase(t, tn, id)
 		requireNowhere(t, tn, secretOf)
 		require.Equal(t, want, tn.Text(t, "SELECT coalesce(export_state, '') FROM postrider.dead_letters"), state)
 	}
@@ -289,11 +278,9 @@ func TestEraseIsRejectedDuringAnExport(t *testing.T) {
 func TestEraseFindsTheAttemptsOfDeadLetters(t *testing.T) {
 	t.Parallel()
 	tn, sub := testnode.Orders(t)
-	id := personal(t, tn, "e", "people/anna")
-	attempted(t, tn, map[int64]policy.Verdict{sub.ID: {Action: policy.DeadLetter, Reason: policy.ReasonClientError}})
+	id := personalDeadLetter(t, tn, sub)
 	tn.Exec(t, "DELETE FROM postrider_internal.delivery_history")
-	_, err := tn.System.Operator.EraseEvent(t.Context(), id)
-	require.NoError(t, err)
+	erase(t, tn, id)
 	requireNowhere(t, tn, secretOf)
 }
 
@@ -304,21 +291,18 @@ func TestErasedSubjectIsInNoFilter(t *testing.T) {
 		"subject": {Subject: new("people/anna")}, "subject_prefix": {SubjectPrefix: new("people/anna"), Topic: new("orders")},
 	} {
 		tn, sub := testnode.Orders(t)
-		personal(t, tn, "e", "people/anna")
-		attempted(t, tn, map[int64]policy.Verdict{sub.ID: {Action: policy.DeadLetter, Reason: policy.ReasonClientError}})
+		personalDeadLetter(t, tn, sub)
 		id := redeliverAll(t, tn, filter, 0)
 		require.Equal(t, "true",
 			tn.Text(t, "SELECT details -> 'filter' ->> '"+member+"' FROM postrider.audit WHERE action = 'operation_started'"))
 		_, _, err := tn.System.Operator.EraseSubject(t.Context(), "orders", "people/anna")
 		require.ErrorIs(t, err, postgres.ErrConflict)
 		require.ErrorContains(t, err, id.String()+" of this subject is running: cancel it, or wait until it has ended")
-		_, err = tn.System.Operator.CancelOperation(t.Context(), id)
-		require.NoError(t, err)
+		require.NoError(t, testnode.ErrorOf(tn.System.Operator.CancelOperation(t.Context(), id)))
 		_, _, err = tn.System.Operator.EraseSubject(t.Context(), "orders", "people/anna")
 		require.NoError(t, err)
 		requireNowhere(t, tn, "people/anna")
-		require.Equal(t, 1, tn.Count(t,
-			"SELECT count(*) FROM postrider.operations WHERE filter - 'topic' = '{\"erased\": true, \"redelivered\": false}'"))
+		require.Equal(t, 1, tn.Rows(t, "operations", "filter - 'topic' = '{\"erased\": true, \"redelivered\": false}'"))
 	}
 }
 

@@ -29,13 +29,10 @@ func theNo(t *testing.T, err error) *postgres.FunctionError {
 // requireEnded: the delivery has ended so, once, with nothing left of it.
 func requireEnded(t *testing.T, tn *testnode.Node, delivery int64, state, reason string) {
 	t.Helper()
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1", delivery))
-	require.Equal(t, 1,
-		tn.Count(t,
-			"SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND state = $2 AND reason = $3 AND hold IS NULL "+
-				"AND finished_at IS NOT NULL", delivery, state, reason))
-	require.Zero(t,
-		tn.Jobs(t, "args ->> 'd' = $1::text", fmt.Sprint(delivery)))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "delivery_id = $1", delivery))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "delivery_id = $1 AND state = $2 AND reason = $3 AND hold IS NULL "+
+		"AND finished_at IS NOT NULL", delivery, state, reason))
+	require.Zero(t, tn.Jobs(t, "args ->> 'd' = $1::text", fmt.Sprint(delivery)))
 	require.Equal(t, 1, tn.Count(t,
 		"SELECT coalesce(sum(count), 0) FROM postrider.delivery_counts WHERE kind = $1 AND detail = $2", state, reason))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
@@ -51,8 +48,7 @@ func TestCancelEndsWhateverIsPending(t *testing.T) {
 			tn.Fetch(t, "node-1")
 		},
 		"on hold": func(t *testing.T, tn *testnode.Node, _ *catalog.Subscription) {
-			_, err := tn.System.Holds.Pause(t.Context(), "orders", "all", nil)
-			require.NoError(t, err)
+			tn.Pause(t, "orders", "all")
 			tn.Publish(t, "orders", "e", 1)
 		},
 		"open": func(t *testing.T, tn *testnode.Node, _ *catalog.Subscription) {
@@ -72,9 +68,9 @@ func TestCancelEndsWhateverIsPending(t *testing.T) {
 			ctx := access.WithActor(t.Context(), access.Actor{Name: "anna", Address: "192.0.2.1"})
 			require.NoError(t, tn.System.Operator.Cancel(ctx, id))
 			requireEnded(t, tn, id, "canceled", "CanceledByOperator")
-			require.Equal(t, 1, tn.Count(t, `SELECT count(*) FROM postrider.audit WHERE actor = 'anna' AND address = '192.0.2.1'
-				    AND action = 'delivery_canceled'
-				AND topic = 'orders' AND subscription = 'all' AND details = jsonb_build_object('deliveryId', $1::bigint)`, id))
+			require.Equal(t, 1, tn.Rows(t, "audit", "actor = 'anna' AND address = '192.0.2.1' "+
+				"AND action = 'delivery_canceled' AND topic = 'orders' AND subscription = 'all' "+
+				"AND details = jsonb_build_object('deliveryId', $1::bigint)", id))
 
 			err := tn.System.Operator.Cancel(ctx, id)
 			require.ErrorIs(t, err, postgres.ErrConflict)
@@ -109,29 +105,22 @@ func TestDeadLetterNowIsAsSelfContainedAsARecordedOne(t *testing.T) {
 	t.Parallel()
 	tn, sub := testnode.Orders(t)
 	given := tn.Fail(t, sub, 1)[0]
-	tn.Publish(t, "orders", "e", 1)
-	d, j := tn.Fetch(t, "node-1")
+	d, j := tn.Started(t, "orders", "e", 1)
 	recorded := testnode.Result(d[0], j[0], sub,
 		policy.Verdict{Action: policy.DeadLetter, Reason: policy.ReasonMaxDeliveryAttemptsExceeded})
 	recorded.Error, recorded.ResponseExcerpt = "it broke", []byte("busy")
-	require.NoError(t, tn.System.Recorder.Record(t.Context(), recorded))
+	tn.Record(t, recorded)
 
 	letter, err := tn.System.Operator.DeadLetterNow(t.Context(), given)
 	require.NoError(t, err)
 
 	require.Equal(t, uuid.Version(7), letter.Version(), "in the order of time, as all are")
 	requireEnded(t, tn, given, "dead_lettered", "DeadLetteredByOperator")
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE dead_letter_id = $1 AND delivery_id = $2", letter,
-			given))
-	require.Equal(t, 1,
-		tn.Count(t,
-			"SELECT count(*) FROM postrider.dead_letters WHERE dead_letter_id = $1 AND body ->> 'id' = 'failed-0' "+
-				"AND body_text IS NOT NULL", letter))
-	require.Equal(t, 1,
-		tn.Count(t,
-			"SELECT count(*) FROM postrider.audit WHERE action = 'delivery_dead_lettered' AND details ->> 'deadLetterId' = "+
-				"$1::text", letter.String()))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "dead_letter_id = $1 AND delivery_id = $2", letter, given))
+	require.Equal(t, 1, tn.Rows(t, "dead_letters",
+		"dead_letter_id = $1 AND body ->> 'id' = 'failed-0' AND body_text IS NOT NULL", letter))
+	require.Equal(t, 1, tn.Rows(t, "audit", "action = 'delivery_dead_lettered' AND details ->> 'deadLetterId' = $1::text",
+		letter.String()))
 	const own = `'{id,dead_lettered_at,delivery_id,reason,event_uuid,event_id,subject,body,first_attempt_at,` +
 		`last_attempt_at,time_to_live_since,published_at}'::text[]`
 	require.Equal(t, 1, tn.Count(t, "SELECT count(DISTINCT to_jsonb(l) - "+own+") FROM postrider_internal.dead_letters l"),
@@ -152,8 +141,7 @@ func TestDeadLetterNowIsNotified(t *testing.T) {
 	tn, sub := testnode.Orders(t)
 	tn.SubscribeToNotices(t)
 	ids := tn.Fail(t, sub, 2)
-	_, err := tn.System.Operator.DeadLetterNow(t.Context(), ids[0])
-	require.NoError(t, err)
+	require.NoError(t, testnode.ErrorOf(tn.System.Operator.DeadLetterNow(t.Context(), ids[0])))
 	require.NoError(t, tn.System.Operator.Cancel(t.Context(), ids[1]))
 	notices := tn.PublishNotices(t)
 	require.Len(t, notices, 1, "an operator who cancels needs no notice")
@@ -168,8 +156,7 @@ func TestDeadLetterNowNeedsTheEvent(t *testing.T) {
 	tn.Exec(t, "DELETE FROM postrider_internal.events")
 	_, err := tn.System.Operator.DeadLetterNow(t.Context(), id)
 	require.Equal(t, fmt.Sprintf("the event of delivery %d is gone", id), theNo(t, err).Message)
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending'"),
-		"nothing was done")
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "state = 'pending'"), "nothing was done")
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 	require.NoError(t, tn.System.Operator.Cancel(t.Context(), id))
 }
@@ -189,20 +176,19 @@ func TestRetryNowMakesANewJob(t *testing.T) {
 		  AND d.attempts = 1 AND j.args ->> 'n' = '2' AND j.args ->> 'r' = '5' AND j.attempt = 0`
 	require.Equal(t, 1, tn.Count(t, due, before), "a job row never serves two attempts; its reruns are counted on")
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'delivery_retried'"))
+	require.Equal(t, 1, tn.Rows(t, "audit", "action = 'delivery_retried'"))
 
 	after := tn.Count(t, "SELECT id FROM postrider_internal.river_job")
 	require.NoError(t, tn.System.Operator.RetryNow(t.Context(), id))
 	require.Equal(t, after, tn.Count(t, "SELECT id FROM postrider_internal.river_job"),
 		"what is due keeps its place in the queue")
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'delivery_retried'"))
+	require.Equal(t, 1, tn.Rows(t, "audit", "action = 'delivery_retried'"))
 }
 
 func TestRetryNowIsRejected(t *testing.T) {
 	t.Parallel()
 	pause := func(t *testing.T, tn *testnode.Node) {
-		_, err := tn.System.Holds.Pause(t.Context(), "orders", "all", nil)
-		require.NoError(t, err)
+		tn.Pause(t, "orders", "all")
 	}
 	for name, row := range map[string]struct {
 		change        func(*testing.T, *testnode.Node)
@@ -225,9 +211,8 @@ func TestRetryNowIsRejected(t *testing.T) {
 		},
 		"unproven": {
 			func(t *testing.T, tn *testnode.Node) {
-				tn.Exec(t,
-					"INSERT INTO postrider_internal.event_subscription_states (subscription_id, not_validated_since) "+
-						"VALUES (1, now())")
+				tn.Exec(t, "INSERT INTO postrider_internal.event_subscription_states (subscription_id, not_validated_since) "+
+					"VALUES (1, now())")
 			}, postgres.ErrNotValidated, `event subscription "all" of topic "orders" is waiting for its endpoint's validation`,
 			"validate",
 		},
@@ -257,8 +242,7 @@ func TestRetryNowOfADeliveryThatWaitsForAdmission(t *testing.T) {
 	tn.Exec(t, "DELETE FROM postrider_internal.river_job")
 	tn.Exec(t, "UPDATE postrider_internal.deliveries SET job_id = NULL, hold = 'admission'")
 	require.NoError(t, tn.System.Operator.RetryNow(t.Context(), id))
-	require.Equal(t, 1, tn.Pending(t, "hold = 'admission' "+
-		"AND job_id IS NULL AND next_attempt_at <= now()"))
+	require.Equal(t, 1, tn.Pending(t, "hold = 'admission' AND job_id IS NULL AND next_attempt_at <= now()"))
 	n, err := tn.System.Releaser.Refill(t.Context(), sub.ID, false, 10)
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
@@ -293,22 +277,17 @@ func TestMembersLeaveTheirBatchByHand(t *testing.T) {
 			letter, err := tn.System.Operator.DeadLetterNow(t.Context(), ids[1])
 			require.NoError(t, err)
 			requireEnded(t, tn, ids[1], "dead_lettered", "DeadLetteredByOperator")
-			require.Equal(t, 1,
-				tn.Count(t,
-					"SELECT count(*) FROM postrider.dead_letters WHERE dead_letter_id = $1 AND last_outcome IS NOT DISTINCT "+
-						"FROM CASE attempts WHEN 1 THEN 'Busy' END", letter))
+			require.Equal(t, 1, tn.Rows(t, "dead_letters",
+				"dead_letter_id = $1 AND last_outcome IS NOT DISTINCT FROM CASE attempts WHEN 1 THEN 'Busy' END", letter))
 			require.NoError(t, tn.System.Operator.RetryNow(t.Context(), ids[2]))
 			require.Equal(t, 1, tn.Count(t, leftQuery, ids[2], "RetriedByOperator", attempts))
-			require.Equal(t, 1,
-				tn.Pending(t, "id = $1 AND batch_id IS NULL "+
-					"AND next_attempt_at <= now()", ids[2]))
+			require.Equal(t, 1, tn.Pending(t, "id = $1 AND batch_id IS NULL AND next_attempt_at <= now()", ids[2]))
 			require.Equal(t, 1, tn.Count(t, "SELECT members FROM postrider.batches WHERE state = 'pending'"))
 			require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 
 			require.NoError(t, tn.System.Operator.Cancel(t.Context(), ids[3]))
-			require.Equal(t, 1,
-				tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'canceled' AND members = 0 AND finished_at IS "+
-					"NOT NULL AND hold IS NULL"), "with the last one it ends")
+			require.Equal(t, 1, tn.Rows(t, "batches",
+				"state = 'canceled' AND members = 0 AND finished_at IS NOT NULL AND hold IS NULL"), "with the last one it ends")
 			require.Zero(t, tn.Jobs(t, "kind = 'batch'"))
 			require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 		})
@@ -326,30 +305,20 @@ func TestCancelOfAMemberWhileItsBatchIsRecorded(t *testing.T) {
 			tn.Publish(t, "orders", "e", 3)
 			batch := tn.CutOne(t, sub)
 			id := batch.Members[1].DeliveryID
-			tx, err := tn.Pool.Begin(t.Context())
-			require.NoError(t, err)
-			defer func() { _ = tx.Rollback(context.Background()) }()
-			_, err = tx.Exec(t.Context(), "SELECT postrider.cancel($1)", id)
-			require.NoError(t, err)
+			end := tn.OpenTransaction(t, "SELECT postrider.cancel($1)", id)
 			recorded := make(chan error, 1)
 			go func() {
 				fate := delivery.Fate{DeliveryID: id, Verdict: policy.Verdict{Action: policy.Retry, At: time.Now()}}
 				recorded <- tn.System.Recorder.Record(context.Background(),
 					testnode.BatchResult(batch, sub, policy.Verdict{Action: action, At: time.Now().Add(time.Hour)}, fate))
 			}()
-			testnode.Within(t, "a session waits for a lock", func() bool {
-				return tn.Count(t, "SELECT count(*) FROM pg_locks WHERE NOT granted AND database = (SELECT oid FROM pg_database "+
-					"WHERE datname = current_database())") > 0 ||
-					tn.Count(t,
-						"SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()") > 0
-			})
-			require.NoError(t, tx.Commit(t.Context()))
+			tn.AwaitLock(t, "")
+			end(true)
 			require.NoError(t, <-recorded)
 
 			requireEnded(t, tn, id, "canceled", "CanceledByOperator")
 			require.Equal(t, 1, tn.Count(t, leftQuery, id, "CanceledByOperator", 0))
-			require.Equal(t, 2,
-				tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = $1 AND attempts = 1", states))
+			require.Equal(t, 2, tn.Rows(t, "deliveries", "state = $1 AND attempts = 1", states))
 			require.Equal(t, 2, tn.Count(t, "SELECT members FROM postrider.batches"))
 			require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 		})
@@ -360,45 +329,23 @@ func TestCancelOfAMemberWhileItsBatchIsRecorded(t *testing.T) {
 func TestForgottenTransactionIsEnded(t *testing.T) {
 	t.Parallel()
 	tn, sub := testnode.Orders(t)
-	tn.Publish(t, "orders", "e", 1)
-	d, j := tn.Fetch(t, "node-1")
+	d, j := tn.Started(t, "orders", "e", 1)
 	config := tn.Pool.Config().ConnConfig.Copy()
 	config.RuntimeParams["idle_in_transaction_session_timeout"] = "0" // as psql has it
 	person, err := pgx.ConnectConfig(t.Context(), config)
 	require.NoError(t, err)
 	defer func() { _ = person.Close(context.Background()) }()
+	_, err = person.Exec(t.Context(), "SELECT postrider.resume('orders', 'all')")
+	require.NoError(t, err)
+	var after string
+	require.NoError(t, person.QueryRow(t.Context(), "SHOW idle_in_transaction_session_timeout").Scan(&after))
+	require.Equal(t, "0", after, "the function's limit is for its transaction alone")
+
 	_, err = person.Exec(t.Context(), fmt.Sprintf("BEGIN; SELECT postrider.cancel(%d)", d[0]))
 	require.NoError(t, err)
-	require.NoError(t,
-		tn.System.Recorder.Record(t.Context(), testnode.Result(d[0], j[0], sub, policy.Verdict{Action: policy.Delivered})))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
-	_, err = person.Exec(t.Context(), "COMMIT")
-	require.Error(t, err)
-
-	again, err := pgx.ConnectConfig(t.Context(), config)
-	require.NoError(t, err)
-	defer func() { _ = again.Close(context.Background()) }()
-	var within, after string
-	tx, err := again.Begin(t.Context())
-	require.NoError(t, err)
-	require.NoError(t, tx.QueryRow(t.Context(),
-		"SELECT current_setting('idle_in_transaction_session_timeout') FROM postrider.resume('orders', 'all')").Scan(&within))
-	require.NoError(t, tx.Commit(t.Context()))
-	require.NoError(t, again.QueryRow(t.Context(), "SHOW idle_in_transaction_session_timeout").Scan(&after))
-	require.Equal(t, []string{"5s", "0"}, []string{within, after}, "for that transaction alone")
-}
-
-func TestLateSuccessOfACanceledDeliveryIsOnlyNoted(t *testing.T) {
-	t.Parallel()
-	tn, sub := testnode.Orders(t)
-	r := tn.TimeOut(t, sub, 1)
-	require.NoError(t, tn.System.Operator.Cancel(t.Context(), r[0].DeliveryID))
-	ended, err := tn.System.Recorder.RecordLate(t.Context(), testnode.Late(r[0], 200), "200")
-	require.NoError(t, err)
-	require.False(t, ended)
-	tn.RequireLate(t, "note", "200; only noted: the delivery had ended")
-	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
-	requireEnded(t, tn, r[0].DeliveryID, "canceled", "CanceledByOperator")
+	tn.Record(t, testnode.Result(d[0], j[0], sub, policy.Verdict{Action: policy.Delivered}))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "state = 'delivered'"))
+	require.Error(t, testnode.ErrorOf(person.Exec(t.Context(), "COMMIT")))
 }
 
 func TestDeliveryIsReadWithItsAttempts(t *testing.T) {
@@ -411,7 +358,7 @@ func TestDeliveryIsReadWithItsAttempts(t *testing.T) {
 	require.Equal(t, []int64{id}, d)
 	alone := testnode.Result(id, j[0], sub, policy.Verdict{Action: policy.Delivered})
 	alone.Number = 2
-	require.NoError(t, tn.System.Recorder.Record(t.Context(), alone))
+	tn.Record(t, alone)
 
 	found, err := tn.System.Reader.Delivery(t.Context(), id)
 	require.NoError(t, err)
@@ -423,6 +370,5 @@ func TestDeliveryIsReadWithItsAttempts(t *testing.T) {
 	require.Len(t, attempts, 2)
 	require.Equal(t, &batch.BatchID, attempts[0].BatchID)
 	require.Nil(t, attempts[1].BatchID)
-	_, err = tn.System.Reader.Delivery(t.Context(), 7777)
-	require.ErrorIs(t, err, postgres.ErrNotFound)
+	require.ErrorIs(t, testnode.ErrorOf(tn.System.Reader.Delivery(t.Context(), 7777)), postgres.ErrNotFound)
 }

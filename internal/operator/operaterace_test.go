@@ -26,12 +26,10 @@ func TestCancelAndRecordAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	tn, sub := testnode.Orders(t)
 	const n = 60
-	tn.Publish(t, "orders", "e", n)
-	d, j := tn.Fetch(t, "node-1")
+	d, j := tn.Started(t, "orders", "e", n)
 	canceled := make([]error, n)
 	atOnce(n, func(i int) {
-		require.NoError(t,
-			tn.System.Recorder.Record(t.Context(), testnode.Result(d[i], j[i], sub, policy.Verdict{Action: policy.Delivered})))
+		tn.Record(t, testnode.Result(d[i], j[i], sub, policy.Verdict{Action: policy.Delivered}))
 	}, func(i int) { canceled[i] = tn.System.Operator.Cancel(t.Context(), d[i]) })
 
 	won := 0
@@ -44,10 +42,9 @@ func TestCancelAndRecordAtTheSameTime(t *testing.T) {
 	}
 	require.Equal(t, n,
 		tn.Count(t, "SELECT count(DISTINCT delivery_id) FROM postrider.deliveries WHERE state <> 'pending'"))
-	require.Equal(t, n, tn.Count(t, "SELECT count(*) FROM postrider.deliveries"), "each has one end")
-	require.Equal(t, won, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled'"))
-	require.Equal(t, n-won, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts"),
-		"of a canceled one nothing is recorded")
+	require.Equal(t, n, tn.Rows(t, "deliveries", ""), "each has one end")
+	require.Equal(t, won, tn.Rows(t, "deliveries", "state = 'canceled'"))
+	require.Equal(t, n-won, tn.Rows(t, "delivery_attempts", ""), "of a canceled one nothing is recorded")
 	require.Equal(t, n,
 		tn.Count(t, "SELECT sum(count) FROM postrider.delivery_counts WHERE kind IN ('delivered', 'canceled')"))
 	require.Zero(t, tn.Jobs(t, ""))
@@ -66,7 +63,7 @@ func TestCancelAndFetchAtTheSameTime(t *testing.T) {
 		_, err := tn.System.JobRows.Fetch(t.Context(), queue.DeliverQueue, []string{queue.DeliverKind}, 2)
 		require.NoError(t, err)
 	})
-	require.Equal(t, n, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled'"))
+	require.Equal(t, n, tn.Rows(t, "deliveries", "state = 'canceled'"))
 	require.Zero(t, tn.Jobs(t, ""))
 }
 
@@ -78,7 +75,7 @@ func TestRetryNowTwiceAtTheSameTime(t *testing.T) {
 	retry := func(i int) { require.NoError(t, tn.System.Operator.RetryNow(t.Context(), d[i])) }
 	atOnce(n, retry, retry)
 	require.Equal(t, n, tn.Jobs(t, "state = 'available'"))
-	require.Equal(t, n, tn.Count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'delivery_retried'"))
+	require.Equal(t, n, tn.Rows(t, "audit", "action = 'delivery_retried'"))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }
 
@@ -87,11 +84,9 @@ func TestRetryNowAndRecordAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	tn, sub := testnode.Orders(t)
 	const n = 40
-	tn.Publish(t, "orders", "e", n)
-	d, j := tn.Fetch(t, "node-1")
+	d, j := tn.Started(t, "orders", "e", n)
 	atOnce(n, func(i int) {
-		require.NoError(t, tn.System.Recorder.Record(t.Context(),
-			testnode.Result(d[i], j[i], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})))
+		tn.Record(t, testnode.Result(d[i], j[i], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)}))
 	}, func(i int) {
 		if err := tn.System.Operator.RetryNow(t.Context(), d[i]); err != nil {
 			require.Contains(t, theNo(t, err).Message, "is in progress")

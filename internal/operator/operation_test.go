@@ -21,9 +21,7 @@ import (
 	"postrider/internal/testnode"
 )
 
-const (
-	operationJobs = "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'operation'"
-)
+const operationJobs = "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'operation'"
 
 // reclaimOperation lets a node die with the job of the one operation before its step is committed. It returns the id of
 // that job and the id of its successor.
@@ -32,9 +30,7 @@ func reclaimOperation(t *testing.T, tn *testnode.Node) (lost, successor int64) {
 	lost = int64(tn.Count(t, testnode.OperationJob))
 	tn.Exec(t, "UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at = now(), "+
 		"attempted_by = '{dead}' WHERE kind = 'operation'")
-	n, err := tn.System.JobRows.ReclaimFromLost(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, 1, n)
+	require.Equal(t, 1, tn.Reclaim(t))
 	successor = int64(tn.Count(t, testnode.OperationJob))
 	require.NotEqual(t, lost, successor)
 	return lost, successor
@@ -72,12 +68,10 @@ func TestRedeliverAll(t *testing.T) {
 	require.Equal(t, 1203, tn.Count(t, "SELECT count(DISTINCT redelivered_from) FROM postrider_internal.deliveries"),
 		"each once")
 	require.Equal(t, 3, tn.Count(t, `SELECT postrider.count_dead_letters('{"redelivered": false}')`))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'operation_started' "+
-		"AND actor = 'postrider' AND details -> 'filter' ->> 'topic' = 'orders'"))
-	require.Equal(t, 1,
-		tn.Count(t,
-			"SELECT count(*) FROM postrider.audit WHERE action = 'operation_finished' AND details ->> 'done' = '1202' "+
-				"AND details ->> 'operationId' = $1", id.String()))
+	require.Equal(t, 1, tn.Rows(t, "audit",
+		"action = 'operation_started' AND actor = 'postrider' AND details -> 'filter' ->> 'topic' = 'orders'"))
+	require.Equal(t, 1, tn.Rows(t, "audit",
+		"action = 'operation_finished' AND details ->> 'done' = '1202' AND details ->> 'operationId' = $1", id.String()))
 	require.Equal(t, 1203+1206, tn.Count(t, "SELECT sum(count) FROM postrider.delivery_counts WHERE kind = 'matched'"))
 
 	again := redeliverAll(t, tn, &query.DeadLetterFilter{Redelivered: new(true), EventID: new("e-7")}, 0)
@@ -152,13 +146,13 @@ func TestPurgeAll(t *testing.T) {
 	tn.Operate(t)
 	tn.Operate(t)
 	tn.RequireOperation(t, id, fmt.Sprintf("purge done: matched %d done %[1]d skipped 0 failed 0", matched))
-	require.Equal(t, 503-matched, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters"))
+	require.Equal(t, 503-matched, tn.Rows(t, "dead_letters", ""))
 	require.Contains(t, tn.RejectedBy(t, "SELECT postrider.purge_all(NULL)"), "filter is required")
 
 	tn.Exec(t, "SELECT postrider.redeliver($1)", letters[0])
 	tn.BeginOperation(t, &query.DeadLetterFilter{}, operator.Action{Kind: operator.Purge})
 	tn.OperateOn(t)
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters"), "redelivered or not")
+	require.Zero(t, tn.Rows(t, "dead_letters", ""), "redelivered or not")
 }
 
 func TestCancelOperation(t *testing.T) {
@@ -177,10 +171,8 @@ func TestCancelOperation(t *testing.T) {
 	canceled, err = tn.System.Operator.CancelOperation(t.Context(), id)
 	require.NoError(t, err)
 	require.False(t, canceled)
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'operation_canceled' AND actor = 'ann'"))
-	_, err = tn.System.Operator.CancelOperation(t.Context(), uuid.Nil)
-	require.ErrorIs(t, err, postgres.ErrNotFound)
+	require.Equal(t, 1, tn.Rows(t, "audit", "action = 'operation_canceled' AND actor = 'ann'"))
+	require.ErrorIs(t, testnode.ErrorOf(tn.System.Operator.CancelOperation(t.Context(), uuid.Nil)), postgres.ErrNotFound)
 }
 
 // TestOperationStepsAreMadeOnce: however many think that they have the job, and wherever a node died.
@@ -211,23 +203,18 @@ func TestOperationStepsAreMadeOnce(t *testing.T) {
 func TestTwoOperationsAtOnce(t *testing.T) {
 	t.Parallel()
 	tn, _ := testnode.ManyDeadLetters(t, 700)
-	all := operator.Action{Kind: operator.Redeliver}
-	ids := []uuid.UUID{tn.BeginOperation(t, &query.DeadLetterFilter{}, all), tn.BeginOperation(t,
-		&query.DeadLetterFilter{}, all)}
-	var group sync.WaitGroup
-	for _, id := range ids {
-		group.Go(func() {
-			for more := true; more; {
-				var job int64
-				require.NoError(t,
-					tn.Pool.QueryRow(t.Context(), "SELECT job_id FROM postrider_internal.operations WHERE id = $1", id).Scan(&job))
-				var err error
-				_, more, err = tn.System.Operator.Operate(t.Context(), job)
-				require.NoError(t, err)
-			}
-		})
+	var ids [2]uuid.UUID
+	for i := range ids {
+		ids[i] = tn.BeginOperation(t, &query.DeadLetterFilter{}, operator.Action{Kind: operator.Redeliver})
 	}
-	group.Wait()
+	testnode.AtOnce(len(ids), func(i int) {
+		for more := true; more; {
+			job := testnode.Value[int64](t, tn, "SELECT job_id FROM postrider_internal.operations WHERE id = $1", ids[i])
+			var err error
+			_, more, err = tn.System.Operator.Operate(t.Context(), job)
+			require.NoError(t, err)
+		}
+	})
 	require.Equal(t, 700, tn.Pending(t, ""))
 	require.Equal(t, 700, tn.Count(t, "SELECT sum(done) FROM postrider.operations"))
 	require.Equal(t, 700, tn.Count(t, "SELECT sum(skipped) FROM postrider.operations"))
@@ -290,22 +277,33 @@ func TestOperationsAreListed(t *testing.T) {
 	require.Equal(t, first, list[0].OperationID)
 }
 
+// pastAndNew is a node with 12 events of three days ago, 12 of now, and 12 of
+// another topic.
+func pastAndNew(t *testing.T) *testnode.Node {
+	t.Helper()
+	tn := testnode.Unchecked(t)
+	old := tn.Day(t, 3)
+	tn.Topic(t, "orders")
+	tn.Topic(t, "other")
+	tn.Publish(t, "orders", "old", 12)
+	tn.Exec(t, "UPDATE postrider_internal.events SET published_at = published_at - interval '3 days'")
+	tn.MoveEvents(t, old)
+	tn.Publish(t, "orders", "new", 12)
+	tn.Publish(t, "other", "other", 12)
+	return tn
+}
+
+// endingWith1 are filters of each kind for the same events.
+var endingWith1 = map[string]string{
+	"basic":    `{"subjectEndsWith":"1"}`,
+	"advanced": `{"advancedFilters":[{"operatorType":"StringEndsWith","key":"subject","values":["1"]}]}`,
+}
+
 // TestRedeliverEvents: past events of one topic and time, if the filter matches them, whatever their day.
 func TestRedeliverEvents(t *testing.T) {
 	t.Parallel()
-	for name, filter := range map[string]string{
-		"basic":    `{"subjectEndsWith":"1"}`,
-		"advanced": `{"advancedFilters":[{"operatorType":"StringEndsWith","key":"subject","values":["1"]}]}`,
-	} {
-		tn := testnode.Unchecked(t)
-		old := tn.Day(t, 3)
-		tn.Topic(t, "orders")
-		tn.Topic(t, "other")
-		tn.Publish(t, "orders", "old", 12)
-		tn.Exec(t, "UPDATE postrider_internal.events SET published_at = published_at - interval '3 days'")
-		tn.MoveEvents(t, old)
-		tn.Publish(t, "orders", "new", 12)
-		tn.Publish(t, "other", "other", 12)
+	for name, filter := range endingWith1 {
+		tn := pastAndNew(t)
 		sub := tn.Subscribe(t, "orders", "late", testnode.Filtered(t, filter))
 		from := time.Now().AddDate(0, 0, -10)
 
@@ -318,55 +316,37 @@ func TestRedeliverEvents(t *testing.T) {
 		}
 		require.LessOrEqual(t, steps, 6, "no step for days that there are none of")
 		tn.RequireOperation(t, id, "redeliver_events done: matched - done 4 skipped 20 failed 0")
-		require.Equal(t, "new-1,new-11,old-1,old-11",
-			tn.Text(t,
-				fmt.Sprintf("SELECT string_agg(event_id, ',' ORDER BY event_id) FROM postrider.deliveries "+
-					"WHERE subscription = 'late' AND redelivered_from = '%s'", id)), name)
-		require.Equal(t, 2,
-			tn.Pending(t, "event_day = (now() AT TIME ZONE 'UTC')::date "+
-				"AND event_uuid IN (SELECT id FROM postrider_internal.events WHERE event_id LIKE 'old-%')"))
-		require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.events WHERE event_id LIKE 'old-%1'"),
-			"the view has each once")
-		n, err := tn.System.Releaser.Refill(t.Context(), sub.ID, false, 10)
-		require.NoError(t, err)
-		require.Equal(t, 4, n)
+		require.Equal(t, "new-1,new-11,old-1,old-11", tn.Text(t, `SELECT string_agg(event_id, ',' ORDER BY event_id)
+			FROM postrider.deliveries WHERE subscription = 'late' AND redelivered_from = $1`, id), name)
+		require.Equal(t, 2, tn.Pending(t, "event_day = (now() AT TIME ZONE 'UTC')::date "+
+			"AND event_uuid IN (SELECT id FROM postrider_internal.events WHERE event_id LIKE 'old-%')"))
+		require.Equal(t, 2, tn.Rows(t, "events", "event_id LIKE 'old-%1'"), "the view has each once")
+		require.Equal(t, 4, tn.Refill(t, sub.ID, false, 10))
 
 		// A second time it finds what the first one has stored again on its own day alone.
 		id, err = tn.System.Operator.RedeliverEvents(t.Context(), "orders", "late", from, nil, 0)
 		require.NoError(t, err)
-		for more := true; more; {
-			_, more = tn.Operate(t)
-		}
+		tn.OperateOn(t)
 		tn.RequireOperation(t, id, "redeliver_events done: matched - done 6 skipped 30 failed 0")
 	}
 }
 
 func TestRedeliverEventsRejects(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	tn.Subscribe(t, "orders", "all", nil)
-	for query, problem := range map[string]string{
-		"SELECT postrider.redeliver_events(NULL, 'all', " +
-			"now())": "topic is required",
-		"SELECT postrider.redeliver_events('orders', NULL, " +
-			"now())": "subscription is required",
-		"SELECT postrider.redeliver_events('orders', " +
-			"'all', NULL)": "published_from is required",
-		"SELECT postrider.redeliver_events('orders', 'none', now() - interval " +
-			"'1 day')": `topic "orders" has no event subscription "none"`,
-		"SELECT postrider.redeliver_events('orders', 'all', now() + interval " +
-			"'1 day')": "published_from must be before published_until and before now",
-		"SELECT postrider.redeliver_events('orders', 'all', " +
-			"'-infinity')": "published_from must be before",
-		"SELECT postrider.redeliver_events('orders', 'all', now() - interval '1 day', now() - interval '2 " +
-			"days')": "published_from must be before",
-		"SELECT postrider.redeliver_events('orders', 'all', now() - interval '1 day', NULL, 0)": "rate_per_second must be " +
-			"1 or more, is 0",
+	tn, _ := testnode.Orders(t)
+	for arguments, problem := range map[string]string{
+		"NULL, 'all', now()":                    "topic is required",
+		"'orders', NULL, now()":                 "subscription is required",
+		"'orders', 'all', NULL":                 "published_from is required",
+		"'orders', 'none', 'yesterday'":         `topic "orders" has no event subscription "none"`,
+		"'orders', 'all', 'tomorrow'":           "published_from must be before published_until and before now",
+		"'orders', 'all', '-infinity'":          "published_from must be before",
+		"'orders', 'all', 'today', 'yesterday'": "published_from must be before",
+		"'orders', 'all', 'yesterday', NULL, 0": "rate_per_second must be 1 or more, is 0",
 	} {
-		require.Contains(t, tn.RejectedBy(t, query), problem, query)
+		require.Contains(t, tn.RejectedBy(t, "SELECT postrider.redeliver_events("+arguments+")"), problem, arguments)
 	}
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.operations"))
+	require.Zero(t, tn.Rows(t, "operations", ""))
 
 	tn.Publish(t, "orders", "e", 1)
 	id, err := tn.System.Operator.RedeliverEvents(t.Context(), "orders", "all", time.Unix(0, 0), nil, 0)
@@ -387,9 +367,7 @@ func TestOperationStepsAreBoundedByBytes(t *testing.T) {
 	id := redeliverAll(t, tn, &query.DeadLetterFilter{}, 0)
 	size := tn.Count(t, "SELECT max(octet_length(body)) FROM postrider_internal.dead_letters")
 	for bytes, taken := range map[int]int{1: 1, size: 1, size + 1: 2, 1 << 20: 5} {
-		tx, err := tn.Pool.Begin(t.Context())
-		require.NoError(t, err)
-		defer func() { _ = tx.Rollback(context.Background()) }()
+		tx := tn.Begin(t)
 		var n, done int
 		require.NoError(t, tx.QueryRow(t.Context(),
 			"SELECT taken, done FROM postrider_internal.step_dead_letters($1, 500, $2, 20000)", id, bytes).Scan(&n, &done))
@@ -402,13 +380,11 @@ func TestOperationStepsAreBoundedByBytes(t *testing.T) {
 // microsecond.
 func TestRedeliverEventsUsesTheTimeOfPublishing(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	tn.Publish(t, "orders", "e", 5)
 	tn.Subscribe(t, "orders", "late", nil)
-	var base time.Time
-	require.NoError(t, tn.Pool.QueryRow(t.Context(),
-		"SELECT date_trunc('milliseconds', min(published_at)) FROM postrider_internal.events").Scan(&base))
+	base := testnode.Value[time.Time](t, tn,
+		"SELECT date_trunc('milliseconds', min(published_at)) FROM postrider_internal.events")
 	for event, at := range map[string]struct{ published, id time.Duration }{
 		"e-0": {0, -time.Hour}, "e-1": {300 * time.Microsecond, time.Hour}, "e-2": {499 * time.Microsecond, 0},
 		"e-3": {500 * time.Microsecond, 0}, "e-4": {-time.Microsecond, 0},
@@ -417,23 +393,22 @@ func TestRedeliverEventsUsesTheTimeOfPublishing(t *testing.T) {
 		tn.Exec(t, "UPDATE postrider_internal.events SET id = $1, published_at = $2 WHERE event_id = $3", id,
 			base.Add(at.published), event)
 	}
-	_, err := tn.System.Operator.RedeliverEvents(t.Context(), "orders", "late", base, new(base.Add(500*time.Microsecond)),
-		0)
-	require.NoError(t, err)
-	for more := true; more; {
-		_, more = tn.Operate(t)
-	}
+	require.NoError(t, testnode.ErrorOf(tn.System.Operator.RedeliverEvents(t.Context(), "orders", "late", base,
+		new(base.Add(500*time.Microsecond)), 0)))
+	tn.OperateOn(t)
 	require.Equal(t, "e-0,e-1,e-2",
 		tn.Text(t, "SELECT string_agg(event_id, ',' ORDER BY event_id) FROM postrider.deliveries"))
 }
 
-// An open transaction that redelivers, purges or cancels delays no other request for long.
+// An open transaction that redelivers, purges, cancels or resumes delays no other request for long.
 func TestDeadLettersAreActedOnInShortTransactions(t *testing.T) {
 	t.Parallel()
 	tn, letters := testnode.ManyDeadLetters(t, 1)
 	id := redeliverAll(t, tn, &query.DeadLetterFilter{}, 0)
-	for _, call := range []string{fmt.Sprintf("redeliver('%s')", letters[0]), fmt.Sprintf("purge('%s')",
-		letters[0]), fmt.Sprintf("cancel_operation('%s')", id)} {
+	for _, call := range []string{
+		fmt.Sprintf("redeliver('%s')", letters[0]), fmt.Sprintf("purge('%s')", letters[0]),
+		fmt.Sprintf("cancel_operation('%s')", id), "resume('orders', 'all')",
+	} {
 		var within string
 		require.NoError(t, pgx.BeginFunc(t.Context(), tn.Pool, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(t.Context(), "SELECT postrider."+call); err != nil {

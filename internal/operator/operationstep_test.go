@@ -1,7 +1,6 @@
 package operator_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -15,26 +14,14 @@ import (
 	"postrider/internal/query"
 	"postrider/internal/testnode"
 	"postrider/jobs/export"
-	"postrider/policy"
 )
-
-// manyLetters plants dead letters, a millisecond apart, the last of which has a subject of its own.
-const manyLetters = `
-INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, subject, delivery_id, subscription_id, topic_id,
-    topic, subscription, endpoint_base_url, reason, attempts, time_to_live_since, published_at,
-       event_uuid, event_day, event_id, event_type, source, data_version, schema, retry_policy, body)
-SELECT gen_random_uuid(), l.dead_lettered_at + n * interval '1 millisecond' - interval '1 hour', CASE WHEN n = $1
-    THEN 'rare' ELSE 'common' END, -n, l.subscription_id, l.topic_id, l.topic, l.subscription,
-       l.endpoint_base_url, l.reason, l.attempts, l.time_to_live_since, l.published_at, l.event_uuid, l.event_day,
-       l.event_id,
-       l.event_type, l.source, l.data_version, l.schema, l.retry_policy, l.body
-  FROM postrider_internal.dead_letters l, generate_series(1, $1::int) n`
 
 // Few of very many are found by short steps, each of which says how far it is.
 func TestStepsCheckALimitedNumber(t *testing.T) {
 	t.Parallel()
 	tn, letters := testnode.ManyDeadLetters(t, 1)
-	tn.Exec(t, manyLetters, 45_000)
+	tn.CopyDeadLetters(t, `jsonb_build_object('subject', CASE i WHEN 45000 THEN 'rare' ELSE 'common' END,
+		'dead_lettered_at', l.dead_lettered_at + i * interval '1 ms' - interval '1 hour', 'delivery_id', -i)`, 45_000)
 	id := tn.BeginOperation(t, &query.DeadLetterFilter{Subject: new("rare")}, operator.Action{Kind: operator.Purge})
 	var reached []time.Time
 	for more, steps := true, 0; more; steps++ {
@@ -50,7 +37,7 @@ func TestStepsCheckALimitedNumber(t *testing.T) {
 	require.Len(t, reached, 5, "20,000 and 40,000 counted, 20,000 and 40,000 purged, and the rare one")
 	require.Equal(t, 20*time.Second, reached[1].Sub(reached[0]))
 	require.Equal(t, reached[:2], reached[2:4])
-	require.Equal(t, 45_000, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters"))
+	require.Equal(t, 45_000, tn.Rows(t, "dead_letters", ""))
 
 	// What is named by its event or its event subscription is found at once: an index has it.
 	id = tn.BeginOperation(t, &query.DeadLetterFilter{DeadLetterIDs: letters}, operator.Action{Kind: operator.Purge})
@@ -64,9 +51,8 @@ func TestStepsCheckALimitedNumber(t *testing.T) {
 	require.Equal(t, "44999 false",
 		tn.Text(t, `SELECT format('%s %s', matched, at_least::text)
 			FROM postrider_internal.measure_dead_letters('{"subject": "common"}', 'infinity', '0')`), "few are counted at once")
-	tn.Exec(t,
-		"CREATE OR REPLACE FUNCTION postrider_internal.few_dead_letters(filter jsonb) RETURNS boolean "+
-			"LANGUAGE sql STABLE AS 'SELECT false'")
+	tn.Exec(t, "CREATE OR REPLACE FUNCTION postrider_internal.few_dead_letters(filter jsonb) RETURNS boolean LANGUAGE "+
+		"sql STABLE AS 'SELECT false'")
 	require.Equal(t, "20000 true", tn.Text(t, `SELECT format('%s %s', matched, at_least::text)
 		FROM postrider_internal.measure_dead_letters('{"subject": "common"}', 'infinity', '0')`))
 	require.Equal(t, "44999 false", tn.Text(t, `SELECT format('%s %s', matched, at_least::text)
@@ -87,18 +73,10 @@ func TestStepsCheckALimitedNumber(t *testing.T) {
 // TestCountEvents: a dry run finds what a redelivery would, and begins nothing.
 func TestCountEvents(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	old := tn.Day(t, 3)
-	tn.Topic(t, "orders")
-	tn.Topic(t, "other")
-	tn.Publish(t, "orders", "old", 12)
-	tn.Exec(t, "UPDATE postrider_internal.events SET published_at = published_at - interval '3 days'")
-	tn.MoveEvents(t, old)
-	tn.Publish(t, "orders", "new", 12)
-	tn.Publish(t, "other", "other", 12)
-	tn.Subscribe(t, "orders", "basic", testnode.Filtered(t, `{"subjectEndsWith":"1"}`))
-	tn.Subscribe(t, "orders", "advanced",
-		testnode.Filtered(t, `{"advancedFilters":[{"operatorType":"StringEndsWith","key":"subject","values":["1"]}]}`))
+	tn := pastAndNew(t)
+	for name, filter := range endingWith1 {
+		tn.Subscribe(t, "orders", name, testnode.Filtered(t, filter))
+	}
 	from := time.Now().AddDate(0, 0, -10)
 	for _, name := range []string{"basic", "advanced"} {
 		found, err := tn.System.Reader.CountEvents(t.Context(), "orders", name, from, nil)
@@ -109,13 +87,12 @@ func TestCountEvents(t *testing.T) {
 		require.Equal(t, query.Matched{Matched: 2}, found, name)
 	}
 	require.Zero(t, tn.Count(t, operationJobs))
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.operations"))
+	require.Zero(t, tn.Rows(t, "operations", ""))
 	require.Equal(t, 24, tn.Count(t, "SELECT postrider.count_events('orders', now() - interval '10 days')"))
 	require.Equal(t, 12,
 		tn.Count(t, "SELECT postrider.count_events('orders', now() - interval '10 days', now() - interval '1 day')"))
-	require.Contains(t,
-		tn.RejectedBy(t, "SELECT postrider_internal.count_events('orders', '2020-01-01', NULL, '-1 second')"),
-		"there are at least 12 such events")
+	require.Contains(t, tn.RejectedBy(t, "SELECT postrider_internal.count_events('orders', '2020-01-01', NULL, '-1 "+
+		"second')"), "there are at least 12 such events")
 	require.Contains(t, tn.RejectedBy(t, "SELECT postrider.count_events('none', '2020-01-01')"), "does not exist")
 	require.Contains(t, tn.RejectedBy(t, "SELECT postrider.count_events('orders', '-infinity')"),
 		"published_from is required")
@@ -132,12 +109,7 @@ const manyPersonal = `SELECT postrider.publish_batch('orders',
 // TestEraseSubjectOfMany: more than a thousand are erased in steps, and then nothing is left of them either.
 func TestEraseSubjectOfMany(t *testing.T) {
 	t.Parallel()
-	tn, sub := testnode.Orders(t)
-	personal(t, tn, "a", "people/anna")
-	attempted(t, tn, map[int64]policy.Verdict{sub.ID: {Action: policy.DeadLetter, Reason: policy.ReasonClientError}})
-	tn.Exec(t, "DELETE FROM postrider_internal.events") // a dead letter outlives it
-	personal(t, tn, "b", "people/anna")
-	personal(t, tn, "c", "people/bert")
+	tn := personalEvents(t)
 	tn.Exec(t, manyPersonal, 1203)
 	tn.RouteAll(t, tn.System)
 
@@ -153,12 +125,11 @@ func TestEraseSubjectOfMany(t *testing.T) {
 	tn.OperateOn(t)
 	tn.RequireOperation(t, *id, "erase_subject done: matched - done 1205 skipped 0 failed 0")
 	requireNowhere(t, tn, "people/anna")
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.events WHERE erased_at IS NULL AND event_id = 'c'"))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending'"))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'operation_started' "+
-		"AND actor = 'ann' AND topic = 'orders' AND details ->> 'kind' = 'erase_subject'"))
-	require.Equal(t, 1, tn.Count(t,
-		"SELECT count(*) FROM postrider.audit WHERE action = 'operation_finished' AND details ->> 'done' = '1205'"))
+	require.Equal(t, 1, tn.Rows(t, "events", "erased_at IS NULL AND event_id = 'c'"))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "state = 'pending'"))
+	require.Equal(t, 1, tn.Rows(t, "audit",
+		"action = 'operation_started' AND actor = 'ann' AND topic = 'orders' AND details ->> 'kind' = 'erase_subject'"))
+	require.Equal(t, 1, tn.Rows(t, "audit", "action = 'operation_finished' AND details ->> 'done' = '1205'"))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }
 
@@ -170,9 +141,7 @@ func TestTwoErasuresOfASubject(t *testing.T) {
 	var ids [2]uuid.UUID
 	var transactions [2]pgx.Tx
 	for i := range transactions {
-		tx, err := tn.Pool.Begin(t.Context())
-		require.NoError(t, err)
-		defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+		tx := tn.Begin(t)
 		require.NoError(t,
 			tx.QueryRow(t.Context(), "SELECT operation_id FROM postrider.erase_subject('orders', 'people/anna')").Scan(&ids[i]))
 		transactions[i] = tx
@@ -201,20 +170,17 @@ func TestCancelErasure(t *testing.T) {
 	_, id, err := tn.System.Operator.EraseSubject(t.Context(), "orders", "people/anna")
 	require.NoError(t, err)
 	tn.Operate(t)
-	_, err = tn.System.Operator.CancelOperation(t.Context(), *id)
-	require.NoError(t, err)
+	require.NoError(t, testnode.ErrorOf(tn.System.Operator.CancelOperation(t.Context(), *id)))
 	require.Equal(t, `{"erased": true}`, tn.Text(t, "SELECT filter::text FROM postrider.operations"))
-	require.Equal(t, 1003, tn.Count(t, "SELECT count(*) FROM postrider.events WHERE subject = 'people/anna'"))
+	require.Equal(t, 1003, tn.Rows(t, "events", "subject = 'people/anna'"))
 }
 
 // What is being exported is waited for: the step is made later.
 func TestErasureWaitsForAnExport(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	sub := tn.Subscribe(t, "orders", "all", testnode.Outside)
-	personal(t, tn, "e", "people/anna")
-	attempted(t, tn, map[int64]policy.Verdict{sub.ID: {Action: policy.DeadLetter, Reason: policy.ReasonClientError}})
+	personalDeadLetter(t, tn, sub)
 	tn.Exec(t, manyPersonal, 1203)
 	tn.AfterExportDelay(t)
 	tn.ClaimExports(t, 1)

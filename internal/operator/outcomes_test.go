@@ -37,9 +37,7 @@ func TestAnOperationKnowsWhatBecameOfItsRedeliveries(t *testing.T) {
 	tn.Operate(t)
 	require.Equal(t, "pending 7 delivered 0 dead-lettered 0 dropped 0 canceled 0", outcomesOf(t, tn, id))
 
-	n, err := tn.System.Releaser.Refill(t.Context(), sub.ID, false, 4)
-	require.NoError(t, err)
-	require.Equal(t, 4, n)
+	require.Equal(t, 4, tn.Refill(t, sub.ID, false, 4))
 	ends := []policy.VerdictAction{policy.Delivered, policy.DeadLetter, policy.Drop, policy.Retry}
 	deliveries, jobs := tn.Fetch(t, "node-1")
 	for i, delivery := range deliveries {
@@ -49,7 +47,7 @@ func TestAnOperationKnowsWhatBecameOfItsRedeliveries(t *testing.T) {
 			verdict = policy.Verdict{Action: ends[0], At: time.Now().Add(time.Hour), Reason: policy.ReasonHTTPBadRequest}
 			ends = ends[1:]
 		}
-		require.NoError(t, tn.System.Recorder.Record(t.Context(), testnode.Result(delivery, jobs[i], sub, verdict)))
+		tn.Record(t, testnode.Result(delivery, jobs[i], sub, verdict))
 	}
 	require.Empty(t, ends)
 	require.Equal(t, "pending 4 delivered 1 dead-lettered 1 dropped 1 canceled 0", outcomesOf(t, tn, id))
@@ -67,8 +65,7 @@ func TestAnOperationKnowsWhatBecameOfItsRedeliveries(t *testing.T) {
 		require.Len(t, page.Rows, want, state)
 	}
 
-	_, err = tn.System.Maintenance.MergeRollups(t.Context())
-	require.NoError(t, err)
+	tn.MergeRollups(t)
 	require.Equal(t, "pending 3 delivered 1 dead-lettered 1 dropped 1 canceled 1", outcomesOf(t, tn, id), "merged or not")
 	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), "orders", "all"))
 	require.Equal(t, "pending 0 delivered 1 dead-lettered 1 dropped 1 canceled 4", outcomesOf(t, tn, id))
@@ -77,8 +74,7 @@ func TestAnOperationKnowsWhatBecameOfItsRedeliveries(t *testing.T) {
 		"the counts outlive the rows")
 
 	tn.Exec(t, "UPDATE postrider_internal.operations SET finished_at = now() - interval '31 days'")
-	_, err = tn.System.Maintenance.MergeRollups(t.Context())
-	require.NoError(t, err)
+	tn.MergeRollups(t)
 	require.NoError(t, tn.System.Operator.CleanOperations(t.Context()))
 	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.operation_outcomes"))
 }
@@ -88,20 +84,15 @@ func TestOutcomesOfBatchesAndPastEvents(t *testing.T) {
 	t.Parallel()
 	tn, sub := testnode.BatchingOrders(t, 10, 64)
 	tn.Publish(t, "orders", "e", 4)
-	require.NoError(t,
-		tn.System.Recorder.Record(t.Context(), testnode.BatchResult(tn.CutOne(t, sub), sub,
-			policy.Verdict{Action: policy.Delivered})))
+	tn.Record(t, testnode.BatchResult(tn.CutOne(t, sub), sub, policy.Verdict{Action: policy.Delivered}))
 	id, err := tn.System.Operator.RedeliverEvents(t.Context(), "orders", sub.Name, time.Now().Add(-time.Hour), nil, 0)
 	require.NoError(t, err)
 	for more := true; more; {
 		_, more = tn.Operate(t)
 	}
 	require.Equal(t, "pending 4 delivered 0 dead-lettered 0 dropped 0 canceled 0", outcomesOf(t, tn, id))
-	_, err = tn.System.Releaser.Refill(t.Context(), sub.ID, true, 100)
-	require.NoError(t, err)
-	require.NoError(t,
-		tn.System.Recorder.Record(t.Context(), testnode.BatchResult(tn.CutOne(t, sub), sub,
-			policy.Verdict{Action: policy.Delivered})))
+	tn.Refill(t, sub.ID, true, 100)
+	tn.Record(t, testnode.BatchResult(tn.CutOne(t, sub), sub, policy.Verdict{Action: policy.Delivered}))
 	require.Equal(t, "pending 0 delivered 4 dead-lettered 0 dropped 0 canceled 0", outcomesOf(t, tn, id))
 
 	purge := tn.BeginOperation(t, &query.DeadLetterFilter{}, operator.Action{Kind: operator.Purge})

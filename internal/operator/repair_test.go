@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -25,11 +24,11 @@ import (
 const repairedBody = `{"id":"e-0", "subject":"subject/e-0","eventType":"test",
 	"eventTime":"2026-01-01T00:00:00Z","data":{"total":1e400,"a/b":"\u00e9"}}`
 
-func repairSetup(t *testing.T, tn *testnode.Node) (letter uuid.UUID) {
+// oneDeadLetter is a node with one.
+func oneDeadLetter(t *testing.T) (*testnode.Node, uuid.UUID) {
 	t.Helper()
-	tn.Topic(t, "orders")
-	tn.Subscribe(t, "orders", "all", nil)
-	return tn.DeadLetters(t, "orders", "e", 1)[0]
+	tn, letters := testnode.ManyDeadLetters(t, 1)
+	return tn, letters[0]
 }
 
 // edited reads the event of a delivery.
@@ -44,8 +43,7 @@ func edited(t *testing.T, tn *testnode.Node, delivery int64) (systemID uuid.UUID
 
 func TestRepairStoresItsBytes(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	letter := repairSetup(t, tn)
+	tn, letter := oneDeadLetter(t)
 	tn.Subscribe(t, "orders", "other", nil)
 	original, err := tn.System.Reader.ReadDeadLetter(t.Context(), letter)
 	require.NoError(t, err)
@@ -64,9 +62,8 @@ func TestRepairStoresItsBytes(t *testing.T) {
 			AND e.day = (now() AT TIME ZONE 'UTC')::date`, letter))
 	const edit = `{"data": {"a/b": "é", "total": 1e400}}`
 	for _, view := range []string{"events", "deliveries"} {
-		require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider."+view+
-			" WHERE system_id = $1 AND edited_from = $2 AND edited_by = 'user:ann' AND edit = $3", id, original.SystemID, edit),
-			view)
+		require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider."+view+" WHERE system_id = $1 "+
+			"AND edited_from = $2 AND edited_by = 'user:ann' AND edit = $3", id, original.SystemID, edit), view)
 	}
 	require.Equal(t, 1, tn.Count(t, `SELECT count(*) FROM postrider.audit WHERE action = 'dead_letter_repaired'
 		AND actor = 'user:ann' AND topic = 'orders' AND subscription = 'all' AND details = jsonb_build_object(
@@ -84,9 +81,8 @@ func TestRepairStoresItsBytes(t *testing.T) {
 	require.Nil(t, kept.EditedFrom)
 
 	// A repair that fails becomes a dead letter with its lineage, which can be edited again.
-	_, err = tn.System.Releaser.Refill(t.Context(), int64(tn.Count(t,
+	tn.Refill(t, int64(tn.Count(t,
 		"SELECT subscription_id FROM postrider.event_subscriptions WHERE subscription = 'all'")), false, 10)
-	require.NoError(t, err)
 	again := tn.DeadLetterAll(t)
 	require.Len(t, again, 2)
 	row, err := tn.System.Reader.ReadDeadLetter(t.Context(), again[1])
@@ -100,30 +96,24 @@ func TestRepairStoresItsBytes(t *testing.T) {
 
 func TestRepairRecomputesColumns(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	letter := repairSetup(t, tn)
+	tn, letter := oneDeadLetter(t)
 	body := `{"id":"new","subject":"other","eventType":"Other","eventTime":"2026-02-02T00:00:00Z","dataVersion":"7",
 		"data":1}`
-	_, err := tn.System.Operator.Repair(t.Context(), letter, []byte(body), operator.Target{}, false)
-	require.NoError(t, err)
-	require.Equal(t, 1, tn.Count(t, `SELECT count(*) FROM postrider.deliveries WHERE event_id = 'new' AND subject = 'other'
-		AND event_type = 'Other'`))
+	repaired(t, tn, letter, body)
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "event_id = 'new' AND subject = 'other' AND event_type = 'Other'"))
 	require.Equal(t, 1, tn.Events(t, `event_id = 'new'
 		AND event_time = '2026-02-02T00:00:00Z' AND data_version = '7'`))
 }
 
 func TestRepairBySQL(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	letter := repairSetup(t, tn)
+	tn, letter := oneDeadLetter(t)
 	event := `{"id": "e-0", "data": 12345678901234567890, "subject": "s", "eventType": "test"}`
-	var delivery int64
-	require.NoError(t, tn.Pool.QueryRow(t.Context(), "SELECT postrider.redeliver($1, event => $2)", letter, event).
-		Scan(&delivery))
+	delivery := testnode.Value[int64](t, tn, "SELECT postrider.redeliver($1, event => $2)", letter, event)
 	_, body := edited(t, tn, delivery)
 	require.Contains(t, body, `"data": 12345678901234567890`)
 	require.Contains(t, body, `"eventTime": "`, "filled in, as for a publish")
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE edited_by = session_user"))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "edited_by = session_user"))
 	const call = "SELECT postrider.redeliver($1, again => true, event => $2)"
 	for event, message := range map[string]string{
 		`[]`:                "event must be an object, is an array",
@@ -140,8 +130,7 @@ func TestRepairBySQL(t *testing.T) {
 
 func TestRepairRejects(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	letter := repairSetup(t, tn)
+	tn, letter := oneDeadLetter(t)
 	repair := func(body string, when ...postgres.Condition) error {
 		_, err := tn.System.Operator.Repair(t.Context(), letter, []byte(body), operator.Target{}, false, when...)
 		return err
@@ -169,9 +158,8 @@ func TestRepairRejects(t *testing.T) {
 		postgres.ErrPrecondition)
 	require.ErrorIs(t, repair(repairedBody, postgres.Condition{Versions: []postgres.Version{}}), postgres.ErrPrecondition)
 	require.NoError(t, repair(repairedBody, postgres.Condition{Versions: []postgres.Version{version}}))
-	_, err = tn.System.Operator.Redeliver(t.Context(), letter, operator.Target{}, true,
-		postgres.Condition{Versions: []postgres.Version{version}})
-	require.ErrorIs(t, err, postgres.ErrPrecondition, "it was redelivered meanwhile")
+	require.ErrorIs(t, testnode.ErrorOf(tn.System.Operator.Redeliver(t.Context(), letter, operator.Target{}, true,
+		postgres.Condition{Versions: []postgres.Version{version}})), postgres.ErrPrecondition, "it was redelivered meanwhile")
 	require.ErrorContains(t, repair(repairedBody), "was redelivered already, at ")
 	require.Equal(t, 1, tn.Repairs(t, ""))
 	require.Equal(t, 2, tn.Events(t, ""), "a rejected edit stores no event")
@@ -187,12 +175,10 @@ func TestRepairCustomEvent(t *testing.T) {
 	tn := testnode.Unchecked(t)
 	tn.CustomTopic(t, "custom")
 	tn.Subscribe(t, "custom", "all", nil)
-	_, err := tn.System.Publisher.Publish(t.Context(), testnode.Custom("custom", `{"no":1,"who":"ann","kind":"k"}`))
-	require.NoError(t, err)
+	tn.Send(t, testnode.Custom("custom", `{"no":1,"who":"ann","kind":"k"}`))
 	letter := tn.DeadLetterAll(t)[0]
 	const body = `{"no":2,"who":"bob\""}`
-	delivery, err := tn.System.Operator.Repair(t.Context(), letter, []byte(body), operator.Target{}, false)
-	require.NoError(t, err)
+	delivery := repaired(t, tn, letter, body)
 	require.Equal(t, 1, tn.Count(t, `SELECT count(*) FROM postrider.deliveries WHERE event_id = '2' AND subject = 'bob"'
 		AND event_type = 'test' AND delivery_id = $1`, delivery), "the mapping names the fields")
 	e := event.Event{Schema: event.Custom, ID: "2", Type: "test", Subject: `bob"`, Body: []byte(body)}
@@ -200,19 +186,16 @@ func TestRepairCustomEvent(t *testing.T) {
 	require.Contains(t, tn.RejectedBy(t, "SELECT postrider.redeliver($1, again => true, event => '{}')", letter),
 		"event.no is required: inputSchemaMapping reads id from it")
 	tn.Exec(t, `SELECT postrider.redeliver($1, again => true, event => '{"no": 3}')`, letter)
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE event_id = '3' AND subject = 's'"))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "event_id = '3' AND subject = 's'"))
 }
 
 func TestRepairCloudEvent(t *testing.T) {
 	t.Parallel()
 	tn := testnode.Unchecked(t)
-	_, _, err := tn.System.Topics.Put(t.Context(), "cloud",
-		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.CloudEvents})
-	require.NoError(t, err)
+	tn.PutTopic(t, "cloud", testnode.CloudEvents)
 	tn.Subscribe(t, "cloud", "all", func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents })
 	const body = `{"specversion":"1.0","id":"c","source":"/s","type":"t","data_base64":"AAEC"}`
-	_, err = tn.System.Publisher.Publish(t.Context(), testnode.Custom("cloud", body))
-	require.NoError(t, err)
+	tn.Send(t, testnode.Custom("cloud", body))
 	letter := tn.DeadLetterAll(t)[0]
 	for edit, message := range map[string]string{
 		strings.Replace(body, "1.0", "0.3", 1):    `specversion: must be "1.0"`,
@@ -224,26 +207,18 @@ func TestRepairCloudEvent(t *testing.T) {
 	}
 	require.Contains(t, tn.RejectedBy(t, "SELECT postrider.redeliver($1, event => $2)", letter,
 		strings.Replace(body, "1.0", "0.3", 1)), `event.specversion must be "1.0"`)
-	delivery, err := tn.System.Operator.Repair(t.Context(), letter, []byte(strings.Replace(body, "AAEC", "AAED", 1)),
-		operator.Target{}, false)
-	require.NoError(t, err)
-	require.Equal(t, 1, tn.Count(t, `SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1
-		AND edit = '{"data_base64": "AAED"}'`, delivery))
+	delivery := repaired(t, tn, letter, strings.Replace(body, "AAEC", "AAED", 1))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", `delivery_id = $1 AND edit = '{"data_base64": "AAED"}'`, delivery))
 }
 
 // One of two repairs at the same moment is delivered.
 func TestRepairOnlyOnce(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	letter := repairSetup(t, tn)
-	var both sync.WaitGroup
-	errs := make([]error, 2)
-	for i := range errs {
-		both.Go(func() {
-			_, errs[i] = tn.System.Operator.Repair(t.Context(), letter, []byte(repairedBody), operator.Target{}, false)
-		})
-	}
-	both.Wait()
+	tn, letter := oneDeadLetter(t)
+	var errs [2]error
+	testnode.AtOnce(2, func(i int) {
+		_, errs[i] = tn.System.Operator.Repair(t.Context(), letter, []byte(repairedBody), operator.Target{}, false)
+	})
 	require.NotEqual(t, errs[0] == nil, errs[1] == nil, "%v", errs)
 	require.Equal(t, 1, tn.Repairs(t, ""))
 }
@@ -278,9 +253,7 @@ func TestEditsAreMergePatches(t *testing.T) {
 
 func TestErasureOfRepairs(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	tn.Subscribe(t, "orders", "all", nil)
+	tn, _ := testnode.Orders(t)
 	id := personal(t, tn, "e", "people/anna")
 	letter := tn.DeadLetterAll(t)[0]
 	repair := func(letter uuid.UUID, subject string) {
@@ -293,39 +266,30 @@ func TestErasureOfRepairs(t *testing.T) {
 		require.NoError(t, err)
 	}
 	repair(letter, "people/third")
-	_, err := tn.System.Releaser.Refill(t.Context(), int64(tn.Count(t,
-		"SELECT subscription_id FROM postrider.event_subscriptions")), false, 10)
-	require.NoError(t, err)
+	tn.Refill(t, int64(tn.Count(t, "SELECT subscription_id FROM postrider.event_subscriptions")), false, 10)
 	repair(tn.DeadLetterAll(t)[1], "people/other")
 
 	// The original is gone: only the lineage names it.
 	tn.Exec(t, "DELETE FROM postrider_internal.events WHERE id = $1", id)
 	tn.Exec(t, "SELECT postrider.purge($1)", letter)
-	erased, err := tn.System.Operator.EraseEvent(t.Context(), id)
-	require.NoError(t, err)
-	require.Equal(t, 2, erased)
+	require.Equal(t, 2, erase(t, tn, id))
 	for _, text := range []string{secretOf, "people/anna", "people/third", "people/other"} {
 		requireNowhere(t, tn, text)
 	}
 	require.Equal(t, 2, tn.Repairs(t, ""), "the lineage stays")
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
-	erased, err = tn.System.Operator.EraseEvent(t.Context(), id)
-	require.NoError(t, err)
-	require.Zero(t, erased)
+	require.Zero(t, erase(t, tn, id))
 }
 
 // A repair may have another subject, also when its original is gone.
 func TestErasureBySubjectFindsRepairs(t *testing.T) {
 	t.Parallel()
 	for _, gone := range []bool{false, true} {
-		tn := testnode.Unchecked(t)
-		tn.Topic(t, "orders")
-		tn.Subscribe(t, "orders", "all", nil)
+		tn, _ := testnode.Orders(t)
 		id := personal(t, tn, "e", "people/anna")
 		letter := tn.DeadLetterAll(t)[0]
 		other := strings.Replace(repairedBody, "subject/e-0", "other", 1)
-		_, err := tn.System.Operator.Repair(t.Context(), letter, []byte(other), operator.Target{}, false)
-		require.NoError(t, err)
+		repaired(t, tn, letter, other)
 		want := 2
 		if gone {
 			want = 1
@@ -336,7 +300,7 @@ func TestErasureBySubjectFindsRepairs(t *testing.T) {
 		require.NoError(t, err)
 		require.Nil(t, operation)
 		require.Equal(t, want, erased)
-		require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.events WHERE erased_at IS NULL"))
+		require.Zero(t, tn.Rows(t, "events", "erased_at IS NULL"))
 		requireNowhere(t, tn, "people/anna")
 	}
 }
@@ -344,34 +308,19 @@ func TestErasureBySubjectFindsRepairs(t *testing.T) {
 // A repair that is not committed yet when the erasure begins is erased too.
 func TestErasureWaitsForRepair(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	tn.Subscribe(t, "orders", "all", nil)
+	tn, _ := testnode.Orders(t)
 	id := personal(t, tn, "e", "people/anna")
 	letter := tn.DeadLetterAll(t)[0]
 	end := tn.OpenTransaction(t, `SELECT postrider.redeliver($1, event => jsonb_build_object('eventType', 'test',
 		'subject',
 		'x', 'data', $2::text))`, letter, secretOf)
-	done := make(chan error, 1)
-	go func() {
-		_, err := tn.System.Operator.EraseEvent(t.Context(), id)
-		done <- err
-	}()
-	testnode.Within(t, "the erasure waits", func() bool {
-		return tn.Count(t, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "+
-			"AND wait_event_type = 'Lock' AND query LIKE '%erase_event%'") > 0
-	})
-	end(true)
-	require.NoError(t, <-done)
-	requireNowhere(t, tn, secretOf)
+	requireEraseWaits(t, tn, id, end)
 }
 
 func TestLineageIsRemovedWithEvents(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	letter := repairSetup(t, tn)
-	_, err := tn.System.Operator.Repair(t.Context(), letter, []byte(repairedBody), operator.Target{}, false)
-	require.NoError(t, err)
+	tn, letter := oneDeadLetter(t)
+	repaired(t, tn, letter, repairedBody)
 	clean := func() int {
 		require.NoError(t, tn.System.Maintenance.Clean(t.Context()))
 		return tn.Repairs(t, "")
@@ -385,10 +334,8 @@ func TestLineageIsRemovedWithEvents(t *testing.T) {
 // A repair was not published to the topic: past events are redelivered without it.
 func TestPastEventsWithoutRepairs(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	letter := repairSetup(t, tn)
-	_, err := tn.System.Operator.Repair(t.Context(), letter, []byte(repairedBody), operator.Target{}, false)
-	require.NoError(t, err)
+	tn, letter := oneDeadLetter(t)
+	repaired(t, tn, letter, repairedBody)
 	found, err := tn.System.Reader.CountEvents(t.Context(), "orders", "all", time.Now().Add(-time.Hour), nil)
 	require.NoError(t, err)
 	require.Equal(t, query.Matched{Matched: 1}, found)
@@ -405,4 +352,12 @@ func TestUnusedLineageIsNotRead(t *testing.T) {
 			require.Equal(t, read, strings.Contains(strings.Join(plan, "\n"), "repairs"), "%s: %v", view, plan)
 		}
 	}
+}
+
+// repaired repairs a dead letter, and returns the delivery.
+func repaired(t *testing.T, tn *testnode.Node, letter uuid.UUID, body string) int64 {
+	t.Helper()
+	delivery, err := tn.System.Operator.Repair(t.Context(), letter, []byte(body), operator.Target{}, false)
+	require.NoError(t, err)
+	return delivery
 }

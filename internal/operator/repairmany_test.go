@@ -81,8 +81,7 @@ func TestRepairMany(t *testing.T) {
 	require.NoError(t, err)
 	tn.OperateOn(t)
 	tn.RequireOperation(t, id, "repair done: matched 29 done 28 skipped 0 failed 1")
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE operation_id = $1 AND edit IS NULL",
-		id),
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "operation_id = $1 AND edit IS NULL", id),
 		"the unchanged one is redelivered as it is")
 }
 
@@ -113,9 +112,8 @@ func TestRepairManyCustomEvents(t *testing.T) {
 	tn := testnode.Unchecked(t)
 	tn.CustomTopic(t, "custom")
 	tn.Subscribe(t, "custom", "all", nil)
-	_, err := tn.System.Publisher.Publish(t.Context(), testnode.Custom("custom",
+	tn.Send(t, testnode.Custom("custom",
 		`[{"no":1,"list":[1]}, {"no":2,"list":[]}, {"no":3}]`))
-	require.NoError(t, err)
 	letters := tn.DeadLetterAll(t)
 	do := operator.Action{Kind: operator.Repair, Patch: []byte(`{"who":"ann","list":[2,3],"no":null}`)}
 	preview, err := tn.System.Operator.PreviewRepair(t.Context(), &query.DeadLetterFilter{}, &do)
@@ -129,6 +127,6 @@ func TestRepairManyCustomEvents(t *testing.T) {
 	tn.OperateOn(t)
 	tn.RequireOperation(t, id, "repair done: matched 3 done 2 skipped 0 failed 1")
 	require.Contains(t, lastError(t, tn, id), "its event was erased")
-	require.Equal(t, 2, tn.Count(t, `SELECT count(*) FROM postrider.events WHERE subject = 'ann'
-		AND body -> 'list' = '[2, 3]' AND event_id IN ('1', '2') AND edited_by IS NOT NULL`))
+	require.Equal(t, 2, tn.Rows(t, "events",
+		"subject = 'ann' AND body -> 'list' = '[2, 3]' AND event_id IN ('1', '2') AND edited_by IS NOT NULL"))
 }

@@ -26,14 +26,14 @@ func TestTestDeliveryGoesToOneAlone(t *testing.T) {
 	const pending = `SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND subscription = 'choosy'
 		    AND state = 'pending' AND event_type = 'postrider.TestEvent'`
 	require.Equal(t, 1, tn.Count(t, pending+" AND hold = 'admission'", id))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries"))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.events WHERE matched = 1 "+
-		"AND subject = 'postrider/test/choosy' AND body #>> '{data,test}' = 'true'"))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", ""))
+	require.Equal(t, 1, tn.Rows(t, "events",
+		"matched = 1 AND subject = 'postrider/test/choosy' AND body #>> '{data,test}' = 'true'"))
 	require.Equal(t, 1, tn.Count(t,
 		"SELECT coalesce(sum(count), 0) FROM postrider.delivery_counts WHERE kind = 'matched' AND subscription = 'choosy'"))
-	require.Equal(t, 1, tn.Count(t, `SELECT count(*) FROM postrider.audit WHERE actor = 'anna' AND address = '192.0.2.1'
-		    AND action = 'test_delivery_created' AND topic = 'orders'
-		AND subscription = 'choosy' AND (details -> 'deliveryId')::bigint = $1`, id))
+	require.Equal(t, 1, tn.Rows(t, "audit", "actor = 'anna' AND address = '192.0.2.1' AND action = "+
+		"'test_delivery_created' AND topic = 'orders' AND subscription = 'choosy' AND (details -> 'deliveryId')::bigint = $1",
+		id))
 
 	released, err := tn.System.Releaser.Refill(t.Context(), sub.ID, false, 10)
 	require.NoError(t, err)
@@ -48,15 +48,12 @@ func TestTestDeliveryInEverySchema(t *testing.T) {
 	tn := testnode.Unchecked(t)
 	tn.Topic(t, "grid")
 	tn.CustomTopic(t, "own")
-	_, _, err := tn.System.Topics.Put(t.Context(), "cloud",
-		catalog.TopicSpec{Kind: catalog.TopicNamespace, InputSchema: event.CloudEvents})
-	require.NoError(t, err)
+	tn.PutTopic(t, "cloud", testnode.CloudEvents)
 	for topic, schema := range map[string]event.Schema{
 		"grid": event.CloudEvents, "own": event.EventGrid, "cloud": event.CloudEvents,
 	} {
 		tn.Subscribe(t, topic, "all", func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = schema })
-		_, err := tn.System.Operator.TestDelivery(t.Context(), topic, "all")
-		require.NoError(t, err, topic)
+		require.NoError(t, testnode.ErrorOf(tn.System.Operator.TestDelivery(t.Context(), topic, "all")), topic)
 		made, err := tn.System.Topics.Get(t.Context(), topic)
 		require.NoError(t, err)
 		events, err := tn.System.Reader.LastEvents(t.Context(), made.ID, 1)
@@ -78,9 +75,7 @@ func TestTestDeliveryInEverySchema(t *testing.T) {
 			require.Equal(t, pair[0], pair[1], topic)
 		}
 		require.Equal(t, "postrider.TestEvent", events[0].Type)
-		require.Equal(t, 1,
-			tn.Pending(t, "topic_id = $1 AND event_bytes = $2", made.ID,
-				events[0].Size()), topic)
+		require.Equal(t, 1, tn.Pending(t, "topic_id = $1 AND event_bytes = $2", made.ID, events[0].Size()), topic)
 	}
 }
 
@@ -88,19 +83,17 @@ func TestTestDeliveryWaitsOrIsRejected(t *testing.T) {
 	t.Parallel()
 	tn, sub := testnode.Orders(t)
 	operator := tn.System.Operator
-	_, err := tn.System.Holds.Pause(t.Context(), "orders", "all", nil)
+	tn.Pause(t, "orders", "all")
+	_, err := operator.TestDelivery(t.Context(), "orders", "all")
 	require.NoError(t, err)
-	_, err = operator.TestDelivery(t.Context(), "orders", "all")
-	require.NoError(t, err)
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'paused'"))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "hold = 'paused'"))
 
 	_, err = operator.TestDelivery(t.Context(), "orders", "missing")
 	require.ErrorIs(t, err, postgres.ErrNotFound)
-	tn.Exec(t,
-		"UPDATE postrider_internal.event_subscriptions SET expiration_time_utc = now() - interval '1 s' WHERE id = $1",
-		sub.ID)
+	tn.Exec(t, "UPDATE postrider_internal.event_subscriptions SET expiration_time_utc = now() - interval '1 s' "+
+		"WHERE id = $1", sub.ID)
 	_, err = operator.TestDelivery(t.Context(), "orders", "all")
 	require.ErrorIs(t, err, postgres.ErrConflict)
 	require.Contains(t, theNo(t, err).Message, "has expired")
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.events"))
+	require.Equal(t, 1, tn.Rows(t, "events", ""))
 }

@@ -26,8 +26,7 @@ func TestBound(t *testing.T) {
 		_, err := b.Take(t.Context(), "anna")
 		require.ErrorAs(t, err, &busy)
 		require.True(t, busy.Own)
-		require.EqualError(t, err,
-			"at most 2 of your searches at a time on a node; retry when one has ended")
+		require.EqualError(t, err, "at most 2 of your searches at a time on a node; retry when one has ended")
 
 		third := take("bob")
 		_, err = b.Take(t.Context(), "carla")

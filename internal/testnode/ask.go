@@ -2,6 +2,7 @@ package testnode
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -49,3 +50,22 @@ func (tn *Node) Text(t testing.TB, query string, args ...any) string {
 	require.NoError(t, tn.Pool.QueryRow(t.Context(), query, args...).Scan(&text))
 	return text
 }
+
+// Value returns the one value that a query returns.
+func Value[T any](t testing.TB, tn *Node, query string, args ...any) (value T) {
+	t.Helper()
+	require.NoError(t, tn.Pool.QueryRow(t.Context(), query, args...).Scan(&value))
+	return value
+}
+
+// AtOnce runs a function n times at the same time, and waits for all.
+func AtOnce(n int, run func(i int)) {
+	var group sync.WaitGroup
+	for i := range n {
+		group.Go(func() { run(i) })
+	}
+	group.Wait()
+}
+
+// ErrorOf returns the error of a call that also returns a value.
+func ErrorOf[T any](_ T, err error) error { return err }

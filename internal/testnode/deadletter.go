@@ -1,6 +1,7 @@
 package testnode
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -25,9 +26,10 @@ func (tn *Node) DeadLetters(t testing.TB, topic, prefix string, n int) (letters 
 // DeadLetterAll dead-letters all deliveries with a job, and returns all dead letters.
 func (tn *Node) DeadLetterAll(t testing.TB) (letters []uuid.UUID) {
 	t.Helper()
-	rows, err := tn.Pool.Query(t.Context(), `UPDATE postrider_internal.river_job SET state = 'running', attempt = 1,
-		    attempted_at = now(), attempted_by = '{node-1}'
-		WHERE kind = 'deliver' RETURNING (args ->> 'd')::bigint, id, (args ->> 's')::bigint, created_at`)
+	rows, err := tn.Pool.Query(t.Context(), `WITH fetched AS (UPDATE postrider_internal.river_job
+		    SET state = 'running', attempt = 1, attempted_at = now(), attempted_by = '{node-1}'
+		    WHERE kind = 'deliver' RETURNING (args ->> 'd')::bigint AS d, id, (args ->> 's')::bigint, created_at)
+		SELECT * FROM fetched ORDER BY d`)
 	require.NoError(t, err)
 	var results []delivery.Result
 	for rows.Next() {
@@ -48,4 +50,14 @@ func (tn *Node) DeadLetterAll(t testing.TB) (letters []uuid.UUID) {
 		letters = append(letters, l.DeadLetterID)
 	}
 	return letters
+}
+
+// CopyDeadLetters inserts n copies of a dead letter l; changed is the SQL of the changes of copy i, from 1.
+func (tn *Node) CopyDeadLetters(t testing.TB, changed string, n int, args ...any) {
+	t.Helper()
+	tn.Exec(t, fmt.Sprintf(`INSERT INTO postrider_internal.dead_letters
+		SELECT (jsonb_populate_record(l, jsonb_build_object('id', gen_random_uuid()) || %s)).*
+		  FROM postrider_internal.dead_letters l, generate_series(1, %d) i
+		 WHERE l.id = (SELECT id FROM postrider_internal.dead_letters ORDER BY dead_lettered_at, id LIMIT 1)`,
+		changed, n), args...)
 }

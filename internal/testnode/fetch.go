@@ -63,13 +63,14 @@ func (tn *Node) Fail(t testing.TB, sub *catalog.Subscription, n int) (deliveries
 	return deliveries
 }
 
-// Fetch marks jobs as River's fetch does and returns delivery and job of each.
+// Fetch marks jobs as River's fetch does and returns delivery and job of each, the oldest first.
 func (tn *Node) Fetch(t testing.TB, node string) (deliveries []int64, jobs []queue.JobToken) {
 	t.Helper()
 	rows, err := tn.Pool.Query(t.Context(),
-		`UPDATE postrider_internal.river_job SET state = 'running', attempt = attempt + 1, attempted_at = now(),
-		attempted_by = array_append(attempted_by, $1) WHERE state = 'available' AND kind = 'deliver'
-		RETURNING (args ->> 'd')::bigint, id, created_at`, node)
+		`WITH fetched AS (UPDATE postrider_internal.river_job SET state = 'running', attempt = attempt + 1,
+		    attempted_at = now(), attempted_by = array_append(attempted_by, $1)
+		    WHERE state = 'available' AND kind = 'deliver' RETURNING (args ->> 'd')::bigint AS d, id, created_at)
+		SELECT * FROM fetched ORDER BY d`, node)
 	require.NoError(t, err)
 	for rows.Next() {
 		var d int64
@@ -88,4 +89,19 @@ func Result(id int64, job queue.JobToken, sub *catalog.Subscription, verdict pol
 		StartedAt: time.Now(),
 		Duration:  time.Millisecond, Status: 503, Outcome: policy.OutcomeBusy, Verdict: verdict,
 	}
+}
+
+// Started publishes events whose attempts have begun on node-1, see Fetch.
+func (tn *Node) Started(t testing.TB, topic, prefix string, n int) (deliveries []int64, jobs []queue.JobToken) {
+	t.Helper()
+	tn.Publish(t, topic, prefix, n)
+	return tn.Fetch(t, "node-1")
+}
+
+// LateSuccess records the late success of an attempt that has timed out, and says whether it ended the delivery.
+func (tn *Node) LateSuccess(t testing.TB, timedOut delivery.Result) (ended bool) {
+	t.Helper()
+	ended, err := tn.System.Recorder.RecordLate(t.Context(), Late(timedOut, 200), "200")
+	require.NoError(t, err)
+	return ended
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -227,24 +228,35 @@ func (tn *Node) Subscribe(
 
 // Publication makes count Event Grid events with the ids prefix-0, prefix-1, …
 func Publication(topic, prefix string, count int) publish.Publication {
-	return publish.Publication{Topic: topic, Parse: func(*catalog.Topic) ([]event.Event, error) {
-		events := make([]event.Event, count)
-		for i := range events {
-			id := fmt.Sprintf("%s-%d", prefix, i)
-			events[i] = event.Event{
-				Schema: event.EventGrid, ID: id, Type: "test", Subject: "subject/" + id,
-				Body: fmt.Appendf(nil,
-					`{"id":%q,"subject":"subject/%s","eventType":"test","eventTime":"2026-01-01T00:00:00Z","data":{}}`, id, id),
-			}
+	events := make([]event.Event, count)
+	for i := range events {
+		id := fmt.Sprintf("%s-%d", prefix, i)
+		events[i] = event.Event{
+			Schema: event.EventGrid, ID: id, Type: "test", Subject: "subject/" + id,
+			Body: fmt.Appendf(nil,
+				`{"id":%q,"subject":"subject/%s","eventType":"test","eventTime":"2026-01-01T00:00:00Z","data":{}}`, id, id),
 		}
-		return events, nil
-	}}
+	}
+	return Of(topic, events...)
+}
+
+// Of publishes these events, as if they had been parsed.
+func Of(topic string, events ...event.Event) publish.Publication {
+	return publish.Publication{
+		Topic: topic, Parse: func(*catalog.Topic) ([]event.Event, error) { return slices.Clone(events), nil },
+	}
 }
 
 // Publish stores the events of Publication as one request.
 func (tn *Node) Publish(t testing.TB, topic, prefix string, count int) *publish.Receipt {
 	t.Helper()
-	receipt, err := tn.System.Publisher.Publish(t.Context(), Publication(topic, prefix, count))
+	return tn.Send(t, Publication(topic, prefix, count))
+}
+
+// Send publishes.
+func (tn *Node) Send(t testing.TB, p publish.Publication) *publish.Receipt {
+	t.Helper()
+	receipt, err := tn.System.Publisher.Publish(t.Context(), p)
 	require.NoError(t, err)
 	return receipt
 }

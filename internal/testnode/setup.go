@@ -23,12 +23,10 @@ import (
 // OpenTransaction runs a statement in a transaction that stays open until the returned function ends it.
 func (tn *Node) OpenTransaction(t testing.TB, statement string, args ...any) (end func(commit bool)) {
 	t.Helper()
-	tx, err := tn.Pool.BeginTx(t.Context(), pgx.TxOptions{})
+	tx := tn.Begin(t)
+	_, err := tx.Exec(t.Context(), statement, args...)
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // the test's context is over by then
-	_, err = tx.Exec(t.Context(), "SET LOCAL idle_in_transaction_session_timeout = 0")
-	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), statement, args...)
+	_, err = tx.Exec(t.Context(), "SET LOCAL idle_in_transaction_session_timeout = 0") // functions set it, too
 	require.NoError(t, err)
 	return func(commit bool) {
 		if commit {
@@ -101,13 +99,11 @@ func Leasing(
 
 // BigPublication makes n events whose bodies have the size given.
 func BigPublication(topic string, n, bytes int) publish.Publication {
-	return publish.Publication{Topic: topic, Parse: func(*catalog.Topic) ([]event.Event, error) {
-		events := make([]event.Event, n)
-		for i := range events {
-			events[i] = event.Event{Schema: event.EventGrid, ID: fmt.Sprint(i), Type: "test", Body: make([]byte, bytes)}
-		}
-		return events, nil
-	}}
+	events := make([]event.Event, n)
+	for i := range events {
+		events[i] = event.Event{Schema: event.EventGrid, ID: fmt.Sprint(i), Type: "test", Body: make([]byte, bytes)}
+	}
+	return Of(topic, events...)
 }
 
 // Orders is Unchecked with a topic and its event subscription "all".
@@ -146,3 +142,39 @@ func Pending(t testing.TB, n int) *Node {
 	tn.Publish(t, "orders", "e", n)
 	return tn
 }
+
+// WithTopic is Unchecked with the topic "orders".
+func WithTopic(t testing.TB) *Node {
+	t.Helper()
+	tn := Unchecked(t)
+	tn.Topic(t, "orders")
+	return tn
+}
+
+// Begin begins a transaction, which is rolled back when the test ends.
+func (tn *Node) Begin(t testing.TB) pgx.Tx {
+	t.Helper()
+	tx, err := tn.Pool.Begin(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // the test's context is over by then
+	return tx
+}
+
+// AwaitLock waits until a statement that contains the text waits for a lock.
+func (tn *Node) AwaitLock(t testing.TB, text string) {
+	t.Helper()
+	Within(t, text+" waits for a lock", func() bool {
+		return tn.Count(t, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+			AND wait_event_type = 'Lock' AND strpos(query, $1) > 0`, text) > 0
+	})
+}
+
+// PutTopic creates or replaces a topic.
+func (tn *Node) PutTopic(t testing.TB, name string, spec catalog.TopicSpec) {
+	t.Helper()
+	_, _, err := tn.System.Topics.Put(t.Context(), name, spec)
+	require.NoError(t, err)
+}
+
+// CloudEvents is a topic's configuration.
+var CloudEvents = catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.CloudEvents}

@@ -11,6 +11,7 @@ import (
 
 	"postrider/internal/catalog"
 	"postrider/jobs"
+	"postrider/jobs/delivery"
 	"postrider/jobs/queue"
 	"postrider/policy"
 )
@@ -63,4 +64,64 @@ func (tn *Node) RecordSome(t testing.TB, sub *catalog.Subscription, node string)
 		})
 	}
 	group.Wait()
+}
+
+// Reclaim replaces the jobs of nodes that do not live, and returns their number.
+func (tn *Node) Reclaim(t testing.TB) int {
+	t.Helper()
+	n, err := tn.System.JobRows.ReclaimFromLost(t.Context())
+	require.NoError(t, err)
+	return n
+}
+
+// Refill releases up to n deliveries of an event subscription, and returns their number.
+func (tn *Node) Refill(t testing.TB, subscription int64, batching bool, n int) int {
+	t.Helper()
+	released, err := tn.System.Releaser.Refill(t.Context(), subscription, batching, n)
+	require.NoError(t, err)
+	return released
+}
+
+// Pause pauses an event subscription, whose time to live goes on.
+func (tn *Node) Pause(t testing.TB, topic, name string) {
+	t.Helper()
+	_, err := tn.System.Holds.Pause(t.Context(), topic, name, nil)
+	require.NoError(t, err)
+}
+
+// Resume ends the pause of an event subscription.
+func (tn *Node) Resume(t testing.TB, topic, name string) {
+	t.Helper()
+	_, err := tn.System.Holds.Resume(t.Context(), topic, name)
+	require.NoError(t, err)
+}
+
+// Record records a result.
+func (tn *Node) Record(t testing.TB, r delivery.Result) {
+	t.Helper()
+	require.NoError(t, tn.System.Recorder.Record(t.Context(), r))
+}
+
+// Traffic samples the queue.
+func (tn *Node) Traffic(t testing.TB) *queue.TrafficSample {
+	t.Helper()
+	traffic, err := tn.System.Traffic.SampleTraffic(t.Context())
+	require.NoError(t, err)
+	return traffic
+}
+
+// Promote makes due jobs available, and returns how many were due.
+func (tn *Node) Promote(t testing.TB, capacities ...queue.Capacity) int {
+	t.Helper()
+	n, err := tn.System.JobRows.Promote(t.Context(), capacities...)
+	require.NoError(t, err)
+	return n
+}
+
+// MergeRollups merges counts, and returns how many.
+func (tn *Node) MergeRollups(t testing.TB) int {
+	t.Helper()
+	n, err := tn.System.Maintenance.MergeRollups(t.Context())
+	require.NoError(t, err)
+	return n
 }

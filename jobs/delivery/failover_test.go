@@ -31,15 +31,11 @@ func loseCommits(t *testing.T, tn *testnode.Node) {
 // event must not end the delivery of another one.
 func TestResultsOfLostCommitsEndNothing(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	sub := tn.Subscribe(t, "orders", "all", nil)
+	tn, sub := testnode.Orders(t)
 	loseCommits(t, tn)
-	tn.Publish(t, "orders", "lost", 1)
-	lostDeliveries, lostJobs := tn.Fetch(t, "node-1")
+	lostDeliveries, lostJobs := tn.Started(t, "orders", "lost", 1)
 	loseCommits(t, tn)
-	tn.Publish(t, "orders", "kept", 1)
-	deliveries, jobs := tn.Fetch(t, "node-1")
+	deliveries, jobs := tn.Started(t, "orders", "kept", 1)
 	require.Equal(t, lostDeliveries, deliveries)
 	require.Equal(t, lostJobs[0].JobID, jobs[0].JobID)
 
@@ -54,16 +50,12 @@ func TestResultsOfLostCommitsEndNothing(t *testing.T) {
 		} else {
 			require.NoError(t, err)
 		}
-		require.Equal(t, 1,
-			tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE event_id = 'kept-0' AND state = 'pending' "+
-				"AND attempts = 0 AND hold IS NULL"), verdict.Action)
+		require.Equal(t, 1, tn.Rows(t, "deliveries",
+			"event_id = 'kept-0' AND state = 'pending' AND attempts = 0 AND hold IS NULL"), verdict.Action)
 		require.Zero(t, tn.Count(t, testnode.BrokenTokens), verdict.Action)
 	}
-	require.NoError(t,
-		tn.System.Recorder.Record(t.Context(), testnode.Result(deliveries[0], jobs[0], sub,
-			policy.Verdict{Action: policy.Delivered})))
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE event_id = 'kept-0' AND state = 'delivered'"))
+	tn.Record(t, testnode.Result(deliveries[0], jobs[0], sub, policy.Verdict{Action: policy.Delivered}))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "event_id = 'kept-0' AND state = 'delivered'"))
 }
 
 // The same of batches, and of the jobs that cut them.
@@ -92,17 +84,16 @@ func TestBatchesOfLostCommitsEndNothing(t *testing.T) {
 	leave := testnode.BatchResult(lost, sub, policy.Verdict{Action: delivery.Leave},
 		delivery.Fate{DeliveryID: kept.Members[0].DeliveryID, Verdict: delivered})
 	require.ErrorIs(t, tn.System.Recorder.Record(t.Context(), leave), postgres.ErrNotFound)
-	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending'"))
-	require.NoError(t, tn.System.Recorder.Record(t.Context(), testnode.BatchResult(kept, sub, delivered)))
-	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
+	require.Equal(t, 3, tn.Rows(t, "deliveries", "state = 'pending'"))
+	tn.Record(t, testnode.BatchResult(kept, sub, delivered))
+	require.Equal(t, 3, tn.Rows(t, "deliveries", "state = 'delivered'"))
 }
 
 // Changes of the configuration that a failover lost are not believed any longer than the next look, and their versions
 // belong to no other group.
 func TestLostChangesOfTheCatalogAreForgotten(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	before := tn.Count(t, "SELECT version FROM postrider_internal.catalog")
 	tn.Topic(t, "lost")
 	cached := tn.System.Cache.Snapshot().Version
@@ -121,9 +112,7 @@ func TestLostChangesOfTheCatalogAreForgotten(t *testing.T) {
 // A response that comes after its ack timeout ends no delivery but that of the event it is about.
 func TestLateResponsesOfLostCommitsEndNothing(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	sub := tn.Subscribe(t, "orders", "all", nil)
+	tn, sub := testnode.Orders(t)
 	loseCommits(t, tn)
 	lost := tn.TimeOut(t, sub, 1)[0]
 	loseCommits(t, tn)
@@ -131,8 +120,6 @@ func TestLateResponsesOfLostCommitsEndNothing(t *testing.T) {
 	kept := tn.TimeOut(t, sub, 1)[0]
 	require.Equal(t, lost.DeliveryID, kept.DeliveryID)
 
-	ended, err := tn.System.Recorder.RecordLate(t.Context(), testnode.Late(lost, 200), "200")
-	require.NoError(t, err)
-	require.False(t, ended)
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending'"))
+	require.False(t, tn.LateSuccess(t, lost))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "state = 'pending'"))
 }

@@ -18,24 +18,17 @@ func TestLateSuccessDeletesTheQueuedRetry(t *testing.T) {
 	t.Parallel()
 	tn, sub := testnode.Orders(t)
 	r := tn.TimeOut(t, sub, 2)
-	ended, err := tn.System.Recorder.RecordLate(t.Context(), testnode.Late(r[0], 200), "200")
-	require.NoError(t, err)
-	require.True(t, ended)
+	require.True(t, tn.LateSuccess(t, r[0]))
 	tn.RequireLate(t, "deliver", "200; the queued retry was canceled")
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
-	require.Equal(t, 1, tn.Count(t,
-		"SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND state = 'delivered' AND attempts = 1 "+
-			"AND last_status = 200 AND last_outcome = 'Delivered' AND reason IS NULL AND finished_at IS NOT NULL",
-		r[0].DeliveryID))
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND state = 'pending'",
-			r[1].DeliveryID),
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "delivery_id = $1 AND state = 'delivered' AND attempts = 1 AND "+
+		"last_status = 200 AND last_outcome = 'Delivered' AND reason IS NULL AND finished_at IS NOT NULL", r[0].DeliveryID))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "delivery_id = $1 AND state = 'pending'", r[1].DeliveryID),
 		"the other one waits on")
 
-	ended, err = tn.System.Recorder.RecordLate(t.Context(), testnode.Late(r[0], 200), "again")
-	require.NoError(t, err)
-	require.False(t, ended)
+	require.False(t, tn.LateSuccess(t, r[0]))
 	tn.RequireLate(t, "deliver", "200; the queued retry was canceled")
+	require.Zero(t, tn.Count(t, testnode.MiscountedRollups), "it is counted once")
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }
 
@@ -47,14 +40,10 @@ func TestLateSuccessAfterAnotherAttemptFailed(t *testing.T) {
 	d, j := tn.Fetch(t, "node-1")
 	second := testnode.Result(d[0], j[0], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})
 	second.Number = 2
-	require.NoError(t, tn.System.Recorder.Record(t.Context(), second))
-	ended, err := tn.System.Recorder.RecordLate(t.Context(), testnode.Late(r[0], 200), "200")
-	require.NoError(t, err)
-	require.True(t, ended)
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE late AND number = 1 "+
-		"AND verdict = 'deliver'"))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' "+
-		"AND attempts = 2 AND last_status = 200"))
+	tn.Record(t, second)
+	require.True(t, tn.LateSuccess(t, r[0]))
+	require.Equal(t, 1, tn.Rows(t, "delivery_attempts", "late AND number = 1 AND verdict = 'deliver'"))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "state = 'delivered' AND attempts = 2 AND last_status = 200"))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }
 
@@ -63,17 +52,14 @@ func TestLateSuccessLeavesARunningRetryAlone(t *testing.T) {
 	tn, sub := testnode.Orders(t)
 	r := tn.TimeOut(t, sub, 1)
 	d, j := tn.Fetch(t, "node-2")
-	ended, err := tn.System.Recorder.RecordLate(t.Context(), testnode.Late(r[0], 200), "200")
-	require.NoError(t, err)
-	require.False(t, ended)
+	require.False(t, tn.LateSuccess(t, r[0]))
 	tn.RequireLate(t, "note", "200; only noted: no retry was waiting in the queue")
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 
 	second := testnode.Result(d[0], j[0], sub, policy.Verdict{Action: policy.Delivered})
 	second.Number = 2
-	require.NoError(t, tn.System.Recorder.Record(t.Context(), second))
-	require.Equal(t, 1, tn.Count(t,
-		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 2"))
+	tn.Record(t, second)
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "state = 'delivered' AND attempts = 2"))
 	require.Zero(t, tn.Pending(t, ""))
 }
 
@@ -81,15 +67,9 @@ func TestLateSuccessSkipsARetryThatIsBeingFetched(t *testing.T) {
 	t.Parallel()
 	tn, sub := testnode.Orders(t)
 	r := tn.TimeOut(t, sub, 1)
-	tx, err := tn.Pool.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	_, err = tx.Exec(t.Context(), "SELECT FROM postrider_internal.river_job FOR UPDATE")
-	require.NoError(t, err)
-	ended, err := tn.System.Recorder.RecordLate(t.Context(), testnode.Late(r[0], 200), "200")
-	require.NoError(t, err)
-	require.False(t, ended, "it waits for no lock")
-	require.NoError(t, tx.Rollback(t.Context()))
+	end := tn.OpenTransaction(t, "SELECT FROM postrider_internal.river_job FOR UPDATE")
+	require.False(t, tn.LateSuccess(t, r[0]), "it waits for no lock")
+	end(false)
 	tn.RequireLate(t, "note", "200; only noted: no retry was waiting in the queue")
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }
@@ -101,10 +81,8 @@ func TestLateSuccessOfADeliveryOnHold(t *testing.T) {
 	d, j := tn.Fetch(t, "node-1")
 	parked := testnode.Result(d[0], j[0], sub, policy.Verdict{Action: delivery.Hold, Reason: catalog.HoldPaused})
 	parked.Number = 0
-	require.NoError(t, tn.System.Recorder.Record(t.Context(), parked))
-	ended, err := tn.System.Recorder.RecordLate(t.Context(), testnode.Late(r[0], 200), "200")
-	require.NoError(t, err)
-	require.True(t, ended)
+	tn.Record(t, parked)
+	require.True(t, tn.LateSuccess(t, r[0]))
 	tn.RequireLate(t, "deliver", "200; the queued retry was canceled")
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 	require.Zero(t, tn.Pending(t, ""))
@@ -115,12 +93,10 @@ func TestLateSuccessAfterTheEnd(t *testing.T) {
 	tn, sub := testnode.Orders(t)
 	r := tn.TimeOut(t, sub, 1)
 	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), "orders", "all"))
-	ended, err := tn.System.Recorder.RecordLate(t.Context(), testnode.Late(r[0], 200), "200")
-	require.NoError(t, err)
-	require.False(t, ended)
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE late AND verdict = 'note' "+
-		"AND why = '200; only noted: the delivery had ended'"))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled'"))
+	require.False(t, tn.LateSuccess(t, r[0]))
+	require.Equal(t, 1, tn.Rows(t, "delivery_attempts",
+		"late AND verdict = 'note' AND why = '200; only noted: the delivery had ended'"))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "state = 'canceled'"))
 }
 
 func TestLateFailureChangesNothing(t *testing.T) {
@@ -134,29 +110,10 @@ func TestLateFailureChangesNothing(t *testing.T) {
 	require.False(t, ended)
 	tn.RequireLate(t, "note", "503; only noted")
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 1 "+
-		"AND last_outcome = 'TimedOut' AND last_status IS NULL"))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts "+
-		"WHERE late AND response_headers LIKE 'Retry-After%' AND response_excerpt = '\\377\\000'"))
-}
-
-// A node that was found dead continues with an attempt that another node has reclaimed: it records no late response.
-func TestLateSuccessOfAZombieChangesNothing(t *testing.T) {
-	t.Parallel()
-	tn, sub := testnode.Orders(t)
-	tn.Publish(t, "orders", "e", 1)
-	d, j := tn.Fetch(t, "dead-node")
-	n, err := tn.System.JobRows.ReclaimFromLost(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, 1, n)
-	zombie := testnode.Result(d[0], j[0], sub, policy.Verdict{Action: policy.Retry, At: time.Now()})
-	require.NoError(t, tn.System.Recorder.Record(t.Context(), zombie))
-	ended, err := tn.System.Recorder.RecordLate(t.Context(), testnode.Late(zombie, 200), "200")
-	require.NoError(t, err)
-	require.False(t, ended)
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts"))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 0"))
-	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
+	require.Equal(t, 1, tn.Rows(t, "deliveries",
+		"state = 'pending' AND attempts = 1 AND last_outcome = 'TimedOut' AND last_status IS NULL"))
+	require.Equal(t, 1, tn.Rows(t, "delivery_attempts",
+		"late AND response_headers LIKE 'Retry-After%' AND response_excerpt = '\\377\\000'"))
 }
 
 // Late responses and fetches race for the same rows: one of the two gets each delivery.
@@ -189,9 +146,9 @@ func TestLateResponsesRaceWithFetches(t *testing.T) {
 	group.Wait()
 	ended := canceled[0] + canceled[1] + canceled[2]
 	require.LessOrEqual(t, ended+fetched, n, "nothing is had by both")
-	require.Equal(t, ended, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
-	require.Equal(t, n-ended, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending'"))
+	require.Equal(t, ended, tn.Rows(t, "deliveries", "state = 'delivered'"))
+	require.Equal(t, n-ended, tn.Rows(t, "deliveries", "state = 'pending'"))
 	require.Equal(t, n-ended, tn.Jobs(t, ""))
-	require.Equal(t, n, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE late"))
+	require.Equal(t, n, tn.Rows(t, "delivery_attempts", "late"))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }

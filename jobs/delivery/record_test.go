@@ -15,70 +15,46 @@ import (
 
 func TestRecordDelivered(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	sub := tn.Subscribe(t, "orders", "all", nil)
-	tn.Publish(t, "orders", "e", 1)
-	d, j := tn.Fetch(t, "node-1")
+	tn, sub := testnode.Orders(t)
+	d, j := tn.Started(t, "orders", "e", 1)
 
-	require.NoError(t,
-		tn.System.Recorder.Record(t.Context(), testnode.Result(d[0], j[0], sub, policy.Verdict{Action: policy.Delivered})))
+	tn.Record(t, testnode.Result(d[0], j[0], sub, policy.Verdict{Action: policy.Delivered}))
 
-	require.Equal(t, 1, tn.Count(t,
-		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1 AND event_id = 'e-0'"))
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE delivery_id = $1 AND verdict = 'deliver'", d[0]))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "state = 'delivered' AND attempts = 1 AND event_id = 'e-0'"))
+	require.Equal(t, 1, tn.Rows(t, "delivery_attempts", "delivery_id = $1 AND verdict = 'deliver'", d[0]))
 	require.Zero(t, tn.Jobs(t, ""))
 	require.Zero(t, tn.Pending(t, ""))
 }
 
 func TestRecordRetryMakesANewRow(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	sub := tn.Subscribe(t, "orders", "all", nil)
-	tn.Publish(t, "orders", "e", 2)
-	d, j := tn.Fetch(t, "node-1")
+	tn, sub := testnode.Orders(t)
+	d, j := tn.Started(t, "orders", "e", 2)
 	soon, later := time.Now().Add(2*time.Second), time.Now().Add(time.Hour)
 
-	require.NoError(t,
-		tn.System.Recorder.Record(t.Context(), testnode.Result(d[0], j[0], sub, policy.Verdict{
-			Action: policy.Retry,
-			At:     soon,
-		})))
-	require.NoError(t, tn.System.Recorder.Record(t.Context(),
-		testnode.Result(d[1], j[1], sub, policy.Verdict{Action: policy.Retry, At: later, SkippedOffsets: 2})))
+	tn.Record(t, testnode.Result(d[0], j[0], sub, policy.Verdict{Action: policy.Retry, At: soon}))
+	tn.Record(t, testnode.Result(d[1], j[1], sub, policy.Verdict{Action: policy.Retry, At: later, SkippedOffsets: 2}))
 
-	require.Zero(t,
-		tn.Jobs(t, "id = ANY($1)", []int64{j[0].JobID, j[1].JobID}),
-		"a job row never serves two attempts")
+	require.Zero(t, tn.Jobs(t, "id = ANY($1)", []int64{j[0].JobID, j[1].JobID}), "a job row never serves two attempts")
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
-	require.Equal(t, 1,
-		tn.Jobs(t, "state = 'available' AND scheduled_at = $1",
-			soon.Truncate(time.Microsecond)))
-	require.Equal(t, 1,
-		tn.Jobs(t, "state = 'scheduled' AND scheduled_at = $1 "+
-			"AND args ->> 'n' = '2'", later.Truncate(time.Microsecond)))
-	require.Equal(t, 1,
-		tn.Pending(t, "next_attempt_at = $1 AND attempts = 1 "+
-			"AND skipped_offsets = 2 AND last_outcome = 'Busy' AND last_status = 503", later.Truncate(time.Microsecond)))
+	require.Equal(t, 1, tn.Jobs(t, "state = 'available' AND scheduled_at = $1", soon.Truncate(time.Microsecond)))
+	require.Equal(t, 1, tn.Jobs(t, "state = 'scheduled' AND scheduled_at = $1 AND args ->> 'n' = '2'",
+		later.Truncate(time.Microsecond)))
+	require.Equal(t, 1, tn.Pending(t, "next_attempt_at = $1 AND attempts = 1 AND skipped_offsets = 2 "+
+		"AND last_outcome = 'Busy' AND last_status = 503", later.Truncate(time.Microsecond)))
 }
 
 func TestRecordDeadLetterIsSelfContained(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	sub := tn.Subscribe(t, "orders", "all", nil)
-	tn.Publish(t, "orders", "e", 1)
-	d, j := tn.Fetch(t, "node-1")
+	tn, sub := testnode.Orders(t)
+	d, j := tn.Started(t, "orders", "e", 1)
 	r := testnode.Result(d[0], j[0], sub,
 		policy.Verdict{Action: policy.DeadLetter, Reason: policy.ReasonMaxDeliveryAttemptsExceeded})
 	r.ResponseExcerpt = []byte{0xff, 0x00, 'x'}
-	require.NoError(t, tn.System.Recorder.Record(t.Context(), r))
+	tn.Record(t, r)
 	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), "orders", "all"))
 	require.NoError(t, tn.System.Topics.Delete(t.Context(), "orders"))
-	_, err := tn.Pool.Exec(t.Context(), "DELETE FROM postrider_internal.events")
-	require.NoError(t, err)
+	tn.Exec(t, "DELETE FROM postrider_internal.events")
 
 	require.Equal(t, 1, tn.Count(t,
 		`SELECT count(*) FROM postrider.dead_letters WHERE topic = 'orders' AND subscription = 'all' AND event_id = 'e-0'
@@ -89,43 +65,31 @@ func TestRecordDeadLetterIsSelfContained(t *testing.T) {
 
 func TestRecordOfAZombieChangesNothing(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	sub := tn.Subscribe(t, "orders", "all", nil)
+	tn, sub := testnode.Orders(t)
 	tn.Publish(t, "orders", "e", 1)
 	d, j := tn.Fetch(t, "dead-node") // never registered: its jobs are anyone's
 
-	n, err := tn.System.JobRows.ReclaimFromLost(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, 1, n)
-	require.NoError(t, tn.System.Recorder.Record(t.Context(),
-		testnode.Result(d[0], j[0], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})))
+	require.Equal(t, 1, tn.Reclaim(t))
+	zombie := testnode.Result(d[0], j[0], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})
+	tn.Record(t, zombie)
+	require.False(t, tn.LateSuccess(t, zombie), "nor does its late response")
 
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts"))
+	require.Zero(t, tn.Rows(t, "delivery_attempts", ""))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
-	require.Equal(t, 1,
-		tn.Jobs(t, "state = 'available' AND args ->> 'r' = '1' AND id <> $1",
-			j[0].JobID))
+	require.Equal(t, 1, tn.Jobs(t, "state = 'available' AND args ->> 'r' = '1' AND id <> $1", j[0].JobID))
 	require.Equal(t, 1, tn.Pending(t, "reruns = 1 AND attempts = 0"))
-	_, err = tn.System.Loader.Load(t.Context(), queue.AttemptArgs{Delivery: d[0]}, j[0])
+	_, err := tn.System.Loader.Load(t.Context(), queue.AttemptArgs{Delivery: d[0]}, j[0])
 	require.ErrorIs(t, err, postgres.ErrNotFound, "the old token opens nothing")
 }
 
 func TestReclaimLeavesTheLivingAlone(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	tn.Subscribe(t, "orders", "all", nil)
+	tn, _ := testnode.Orders(t)
 	require.NoError(t, tn.System.Nodes.Register(t.Context(), "host"))
-	tn.Publish(t, "orders", "e", 2)
-	_, j := tn.Fetch(t, "node-1")
-	n, err := tn.System.JobRows.ReclaimFromLost(t.Context())
-	require.NoError(t, err)
-	require.Zero(t, n)
-	_, err = tn.Pool.Exec(t.Context(),
-		"UPDATE postrider_internal.river_job SET attempted_at = now() - interval '16 seconds'")
-	require.NoError(t, err)
-	n, err = tn.System.JobRows.ReclaimOwn(t.Context(), []int64{j[0].JobID})
+	_, j := tn.Started(t, "orders", "e", 2)
+	require.Zero(t, tn.Reclaim(t))
+	tn.Exec(t, "UPDATE postrider_internal.river_job SET attempted_at = now() - interval '16 seconds'")
+	n, err := tn.System.JobRows.ReclaimOwn(t.Context(), []int64{j[0].JobID})
 	require.NoError(t, err)
 	require.Equal(t, 1, n, "the one in memory stays, the one whose fetch had no response is inserted again")
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
@@ -133,13 +97,9 @@ func TestReclaimLeavesTheLivingAlone(t *testing.T) {
 
 func TestRecordOutlivesTheDatabasesAbsence(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	sub := tn.Subscribe(t, "orders", "all", nil)
-	tn.Publish(t, "orders", "e", 1)
-	d, j := tn.Fetch(t, "node-1")
-	_, err := tn.Pool.Exec(t.Context(), "ALTER TABLE postrider_internal.delivery_attempts RENAME TO hidden")
-	require.NoError(t, err)
+	tn, sub := testnode.Orders(t)
+	d, j := tn.Started(t, "orders", "e", 1)
+	tn.Exec(t, "ALTER TABLE postrider_internal.delivery_attempts RENAME TO hidden")
 
 	recorded := make(chan error, 1)
 	go func() {
@@ -152,10 +112,9 @@ func TestRecordOutlivesTheDatabasesAbsence(t *testing.T) {
 		return tn.System.Recorder.WaitRecording(ctx) != nil
 	})
 	require.Empty(t, recorded)
-	_, err = tn.Pool.Exec(t.Context(), "ALTER TABLE postrider_internal.hidden RENAME TO delivery_attempts")
-	require.NoError(t, err)
+	tn.Exec(t, "ALTER TABLE postrider_internal.hidden RENAME TO delivery_attempts")
 
 	require.NoError(t, <-recorded)
 	require.NoError(t, tn.System.Recorder.WaitRecording(t.Context()))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "state = 'delivered'"))
 }

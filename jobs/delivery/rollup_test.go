@@ -36,8 +36,7 @@ SELECT count(*) FROM truth FULL JOIN postrider_internal.rollup_sums s USING (spa
 
 func TestRollupsCountWhatHappened(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	tn.Topic(t, "empty")
 	all := tn.Subscribe(t, "orders", "all", nil)
 	tn.Subscribe(t, "orders", "none",
@@ -59,7 +58,7 @@ func TestRollupsCountWhatHappened(t *testing.T) {
 		if verdict.Action == policy.Drop {
 			r.Number = 0 // ended without a request
 		}
-		require.NoError(t, tn.System.Recorder.Record(t.Context(), r))
+		tn.Record(t, r)
 		require.NoError(t, tn.System.Recorder.Record(t.Context(), r),
 			"a result that was recorded already is not counted again")
 	}
@@ -67,14 +66,13 @@ func TestRollupsCountWhatHappened(t *testing.T) {
 	for _, when := range []string{"appended", "merged", "merged and appended"} {
 		require.Zero(t, tn.Count(t, testnode.MiscountedRollups), when)
 		require.Zero(t, tn.Count(t, missummedRollups), when)
-		require.Equal(t, 1, tn.Count(t, `SELECT count(*) FROM postrider.delivery_counts WHERE kind = 'attempt'
-			AND latency_buckets = '{1,1,0,0,0,0,0,0,1,0,0,0,0,1}'`), when)
+		require.Equal(t, 1, tn.Rows(t, "delivery_counts",
+			"kind = 'attempt' AND latency_buckets = '{1,1,0,0,0,0,0,0,1,0,0,0,0,1}'"), when)
 		if when == "merged" {
 			tn.Publish(t, "empty", "again", 2)
 			continue
 		}
-		_, err := tn.System.Maintenance.MergeRollups(t.Context())
-		require.NoError(t, err)
+		tn.MergeRollups(t)
 		require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.rollup_deltas"))
 	}
 	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), "orders", "all"))
@@ -85,15 +83,14 @@ func TestRollupsCountWhatHappened(t *testing.T) {
 
 func TestRollupsAddUpWhileTheyAreMerged(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	sub := tn.Subscribe(t, "orders", "all", nil)
+	tn, sub := testnode.Orders(t)
 	other := tn.Beside(t, node.Options{Node: "node-2"}).System
-	ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var group sync.WaitGroup
 	loop := func(do func(i int)) {
 		group.Go(func() {
+			defer stop() // a failed check ends all
 			for i := 0; ctx.Err() == nil; i++ {
 				do(i)
 			}
@@ -102,36 +99,17 @@ func TestRollupsAddUpWhileTheyAreMerged(t *testing.T) {
 	loop(func(i int) { tn.Publish(t, "orders", fmt.Sprint(i), 1+i%30) })
 	loop(func(int) { tn.RecordSome(t, sub, "node-1") })
 	for _, s := range []*node.System{tn.System, other} {
-		loop(func(int) {
-			_, err := s.Maintenance.MergeRollups(t.Context())
-			require.NoError(t, err)
+		loop(func(i int) {
+			require.NoError(t, testnode.ErrorOf(s.Maintenance.MergeRollups(t.Context())))
+			if i >= 20 && tn.Ended(t, "") > 100 {
+				stop()
+			}
 		})
 	}
 	group.Wait()
 	require.Zero(t, tn.Count(t, testnode.MiscountedRollups))
-	_, err := tn.System.Maintenance.MergeRollups(t.Context())
-	require.NoError(t, err)
+	tn.MergeRollups(t)
 	require.Zero(t, tn.Count(t, testnode.MiscountedRollups))
 	require.Zero(t, tn.Count(t, missummedRollups))
 	require.Positive(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.rollup_sums"))
-}
-
-func TestLateSuccessIsCountedOnce(t *testing.T) {
-	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	sub := tn.Subscribe(t, "orders", "all", nil)
-	tn.Publish(t, "orders", "e", 1)
-	d, j := tn.Fetch(t, "node-1")
-	r := testnode.Result(d[0], j[0], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})
-	require.NoError(t,
-		tn.Pool.QueryRow(t.Context(), "SELECT event_uuid FROM postrider_internal.deliveries").Scan(&r.FirstEvent))
-	require.NoError(t, tn.System.Recorder.Record(t.Context(), r))
-	r.Verdict, r.Status, r.Outcome = policy.Verdict{Action: policy.Delivered}, 200, policy.OutcomeDelivered
-	for range 2 {
-		_, err := tn.System.Recorder.RecordLate(t.Context(), r, "late")
-		require.NoError(t, err)
-	}
-	require.Zero(t, tn.Count(t, testnode.MiscountedRollups))
-	require.Equal(t, 1, tn.Count(t, "SELECT sum(count) FROM postrider.delivery_counts WHERE kind = 'delivered'"))
 }

@@ -2,10 +2,10 @@ package delivery_test
 
 import (
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/catalog"
@@ -21,17 +21,10 @@ import (
 // fail publishes n events and ends their deliveries to sub so.
 func fail(t *testing.T, tn *testnode.Node, topic string, sub *catalog.Subscription, n int, verdict policy.Verdict) {
 	t.Helper()
-	tn.Publish(t, topic, "e", n)
-	d, j := tn.Fetch(t, "node-1")
-	var group sync.WaitGroup
-	for i := range d {
-		group.Go(func() {
-			if err := tn.System.Recorder.Record(t.Context(), testnode.Result(d[i], j[i], sub, verdict)); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	group.Wait()
+	d, j := tn.Started(t, topic, "e", n)
+	testnode.AtOnce(len(d), func(i int) {
+		assert.NoError(t, tn.System.Recorder.Record(t.Context(), testnode.Result(d[i], j[i], sub, verdict)))
+	})
 }
 
 var (
@@ -41,8 +34,7 @@ var (
 
 func TestDeadLettersAndDropsAreNotified(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	tn.SubscribeToNotices(t)
 	sub := tn.Subscribe(t, "orders", "billing", nil)
 	fail(t, tn, "orders", sub, 1, rejected)
@@ -76,16 +68,14 @@ func TestDeadLettersAndDropsAreNotified(t *testing.T) {
 			"retryPolicy": policy.DefaultName,
 		}, n.Data)
 	}
-	require.Equal(t, 2,
-		tn.Count(t, "SELECT count(*) FROM postrider.events WHERE topic = $1 AND matched IS NULL", catalog.SystemTopic),
+	require.Equal(t, 2, tn.Rows(t, "events", "topic = $1 AND matched IS NULL", catalog.SystemTopic),
 		"each is to be routed")
 }
 
 // Without an event subscription no notice is stored, and stored notices of a deleted one are removed.
 func TestNoNoticesWithoutSubscription(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	require.NoError(t, tn.System.Topics.EnsureSystem(t.Context()))
 	sub := tn.Subscribe(t, "orders", "billing", nil)
 	fail(t, tn, "orders", sub, 3, rejected)
@@ -110,18 +100,17 @@ func TestNoNoticesWithoutSubscription(t *testing.T) {
 // What becomes of notices is no notice.
 func TestEndsOfNoticesAreNotNotified(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	notices := tn.SubscribeToNotices(t)
 	fail(t, tn, catalog.SystemTopic, notices, 2, rejected)
-	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE topic = $1", catalog.SystemTopic))
+	require.Equal(t, 2, tn.Rows(t, "dead_letters", "topic = $1", catalog.SystemTopic))
 	batched := tn.Subscribe(t, catalog.SystemTopic, "batched", func(s *catalog.SubscriptionSpec) {
 		s.EventDeliverySchema, s.MaxEventsPerBatch = event.CloudEvents, new(10)
 	})
 	tn.Publish(t, catalog.SystemTopic, "batched", 2)
 	batch := tn.CutOne(t, batched)
-	require.NoError(t, tn.System.Recorder.Record(t.Context(), testnode.BatchResult(batch, batched, exhausted)))
-	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dropped'"))
+	tn.Record(t, testnode.BatchResult(batch, batched, exhausted))
+	require.Equal(t, 2, tn.Rows(t, "deliveries", "state = 'dropped'"))
 	// As functions that people call end deliveries: in a transaction of their own.
 	const endedBySQL = "UPDATE postrider_internal.delivery_history SET finished_at = now(); " +
 		"SELECT postrider_internal.note_ends(array_agg(id)) FROM postrider_internal.delivery_history"
@@ -139,15 +128,14 @@ func TestEndsOfNoticesAreNotNotified(t *testing.T) {
 // Members of batches are notified like other deliveries, each with its own end.
 func TestMembersOfBatchesAreNotified(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	tn.SubscribeToNotices(t)
 	sub := tn.Subscribe(t, "orders", "all", testnode.Batching(10, 64))
 	tn.Publish(t, "orders", "e", 3)
 	batch := tn.CutOne(t, sub)
 	failed := testnode.BatchResult(batch, sub, exhausted)
 	failed.Fates = []delivery.Fate{{DeliveryID: batch.Members[0].DeliveryID, Verdict: rejected}}
-	require.NoError(t, tn.System.Recorder.Record(t.Context(), failed))
+	tn.Record(t, failed)
 	require.ErrorIs(t, tn.System.Recorder.Record(t.Context(), failed), postgres.ErrNotFound)
 	types := map[string]int{}
 	for _, n := range tn.PublishNotices(t) {
@@ -159,15 +147,14 @@ func TestMembersOfBatchesAreNotified(t *testing.T) {
 	batch = tn.CutOne(t, sub)
 	retried := testnode.BatchResult(batch, sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})
 	retried.Fates = []delivery.Fate{{DeliveryID: batch.Members[0].DeliveryID, Verdict: rejected}}
-	require.NoError(t, tn.System.Recorder.Record(t.Context(), retried))
+	tn.Record(t, retried)
 	require.Len(t, tn.PublishNotices(t), 4, "who leaves a batch that goes on")
 }
 
 // A notice is committed with the change that it reports, or not at all; a repeated flush stores none twice.
 func TestNoticesAreOneWithTheirTransaction(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	tn.SubscribeToNotices(t)
 	sub := tn.Subscribe(t, "orders", "billing", nil)
 	tn.Exec(t, "CREATE SEQUENCE postrider_internal.commits")
@@ -177,9 +164,8 @@ func TestNoticesAreOneWithTheirTransaction(t *testing.T) {
 	tn.Exec(t,
 		`CREATE CONSTRAINT TRIGGER fail AFTER INSERT ON postrider_internal.notices DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
 			    EXECUTE FUNCTION postrider_internal.fail_first_commit()`)
-	tn.Publish(t, "orders", "e", 1)
-	d, j := tn.Fetch(t, "node-1")
-	require.NoError(t, tn.System.Recorder.Record(t.Context(), testnode.Result(d[0], j[0], sub, rejected)))
+	d, j := tn.Started(t, "orders", "e", 1)
+	tn.Record(t, testnode.Result(d[0], j[0], sub, rejected))
 	require.Equal(t, 2, tn.Count(t, "SELECT last_value FROM postrider_internal.commits"),
 		"the first transaction was rolled back")
 	require.Equal(t, 1, tn.Noted(t))
@@ -192,8 +178,7 @@ func TestNoticesAreOneWithTheirTransaction(t *testing.T) {
 	tn.Exec(t, "ALTER TABLE postrider_internal.notices DISABLE TRIGGER fail")
 	tn.Exec(t, "CREATE CONSTRAINT TRIGGER fail AFTER INSERT ON postrider_internal.events DEFERRABLE INITIALLY DEFERRED "+
 		"FOR EACH ROW EXECUTE FUNCTION postrider_internal.fail_first_commit()")
-	_, err := tn.System.Maintenance.PublishNotices(t.Context())
-	require.Error(t, err)
+	require.Error(t, testnode.ErrorOf(tn.System.Maintenance.PublishNotices(t.Context())))
 	require.Equal(t, 1, tn.Noted(t), "what is not published is not forgotten")
 	require.Len(t, tn.PublishNotices(t), 1)
 }
@@ -201,27 +186,19 @@ func TestNoticesAreOneWithTheirTransaction(t *testing.T) {
 // However many nodes run, notices are published once a second, and each notice once.
 func TestOneNodePublishesNotices(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	tn.SubscribeToNotices(t)
 	sub := tn.Subscribe(t, "orders", "billing", nil)
-	other := tn.Beside(t, node.Options{Node: "node-2"}).System
+	nodes := []*node.System{tn.System, tn.Beside(t, node.Options{Node: "node-2"}).System}
 	fail(t, tn, "orders", sub, 5, rejected)
-	var group sync.WaitGroup
 	began := time.Now()
-	for range 5 {
-		for _, s := range []*node.System{tn.System, other} {
-			group.Go(func() {
-				if _, err := s.Maintenance.PublishNotices(t.Context()); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-	}
-	group.Wait()
-	require.Equal(t, 5, tn.Count(t, "SELECT count(*) FROM postrider.events WHERE topic = $1", catalog.SystemTopic))
+	testnode.AtOnce(10, func(i int) {
+		_, err := nodes[i%2].Maintenance.PublishNotices(t.Context())
+		assert.NoError(t, err)
+	})
+	require.Equal(t, 5, tn.Rows(t, "events", "topic = $1", catalog.SystemTopic))
 	fail(t, tn, "orders", sub, 1, rejected)
-	_, err := other.Maintenance.PublishNotices(t.Context())
+	_, err := nodes[1].Maintenance.PublishNotices(t.Context())
 	require.NoError(t, err)
 	if time.Since(began) < time.Second {
 		require.Equal(t, 1, tn.Noted(t), "not twice in a second")
@@ -231,8 +208,7 @@ func TestOneNodePublishesNotices(t *testing.T) {
 
 func TestExpiredSubscriptionsAreNotified(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	tn.SubscribeToNotices(t)
 	at := tn.System.Clock.Now().Add(300 * time.Millisecond)
 	tn.Subscribe(t, "orders", "brief", func(s *catalog.SubscriptionSpec) { s.ExpirationTimeUTC = &at })
@@ -256,8 +232,7 @@ func TestExpiredSubscriptionsAreNotified(t *testing.T) {
 
 func TestAbandonedExportsAreNotified(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	tn.SubscribeToNotices(t)
 	sub := tn.Subscribe(t, "orders", "billing", nil)
 	fail(t, tn, "orders", sub, 2, rejected)
@@ -283,8 +258,7 @@ func TestAbandonedExportsAreNotified(t *testing.T) {
 // A notice contains no secret and no data of a publisher: neither the event's body nor the endpoint's response.
 func TestNoticesContainNoSecret(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	tn.SubscribeToNotices(t)
 	const planted = "planted-secret"
 	sub := tn.Subscribe(t, "orders", "billing", func(s *catalog.SubscriptionSpec) {
@@ -304,48 +278,31 @@ func TestNoticesContainNoSecret(t *testing.T) {
 		}, nil
 	}
 	for _, verdict := range []policy.Verdict{rejected, exhausted} {
-		_, err := tn.System.Publisher.Publish(t.Context(), publication)
-		require.NoError(t, err)
+		tn.Send(t, publication)
 		d, j := tn.Fetch(t, "node-1")
 		failed := testnode.Result(d[0], j[0], sub, verdict)
 		failed.Error, failed.ResponseExcerpt, failed.ResponseHeaders = planted, []byte(planted), []byte("X: "+planted)
-		require.NoError(t, tn.System.Recorder.Record(t.Context(), failed))
+		tn.Record(t, failed)
 	}
 	require.Len(t, tn.PublishNotices(t), 2)
-	require.Positive(t,
-		tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE dead_letters::text LIKE '%' || $1 || '%'", planted),
-		"it was planted")
-	require.Zero(t,
-		tn.Count(t, "SELECT count(*) FROM postrider.events WHERE topic = $1 AND events::text LIKE '%' || $2 || '%'",
-			catalog.SystemTopic, planted))
+	require.Positive(t, tn.Rows(t, "dead_letters", "dead_letters::text LIKE '%' || $1 || '%'", planted), "it was planted")
+	require.Zero(t, tn.Rows(t, "events", "topic = $1 AND events::text LIKE '%' || $2 || '%'", catalog.SystemTopic,
+		planted))
 }
 
 func TestTheSystemTopicIsPostridersOwn(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	stores := []*node.System{tn.System}
 	for i := range 3 {
-		s := tn.Beside(t, node.Options{Node: fmt.Sprint("other-", i)}).System
-		stores = append(stores, s)
+		stores = append(stores, tn.Beside(t, node.Options{Node: fmt.Sprint("other-", i)}).System)
 	}
-	var group sync.WaitGroup
-	for _, s := range append(stores, stores...) {
-		group.Go(func() {
-			if err := s.Topics.EnsureSystem(t.Context()); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	group.Wait()
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider.topics WHERE topic = $1 AND input_schema = 'CloudEventSchemaV1_0'",
-			catalog.SystemTopic))
+	testnode.AtOnce(8, func(i int) { assert.NoError(t, stores[i%4].Topics.EnsureSystem(t.Context())) })
+	require.Equal(t, 1, tn.Rows(t, "topics", "topic = $1 AND input_schema = 'CloudEventSchemaV1_0'", catalog.SystemTopic))
 
 	require.ErrorIs(t, tn.System.Topics.Delete(t.Context(), catalog.SystemTopic), catalog.ErrSystemTopic)
-	_, err := tn.System.Topics.Keys(t.Context(), catalog.SystemTopic)
-	require.ErrorIs(t, err, catalog.ErrSystemTopic)
-	_, err = tn.System.Topics.RegenerateKey(t.Context(), catalog.SystemTopic, catalog.Key1)
+	require.ErrorIs(t, testnode.ErrorOf(tn.System.Topics.Keys(t.Context(), catalog.SystemTopic)), catalog.ErrSystemTopic)
+	_, err := tn.System.Topics.RegenerateKey(t.Context(), catalog.SystemTopic, catalog.Key1)
 	require.ErrorIs(t, err, catalog.ErrSystemTopic)
 	require.ErrorIs(t, tn.System.Topics.SetKeys(t.Context(), catalog.SystemTopic, catalog.AccessKeys{}),
 		catalog.ErrSystemTopic)
@@ -362,5 +319,5 @@ func TestTheSystemTopicIsPostridersOwn(t *testing.T) {
 		"postrider.publish_row_change('postrider.system')")
 	_, err = tn.Pool.Exec(t.Context(), "INSERT INTO public.shop VALUES (1)")
 	require.ErrorContains(t, err, "postrider's own")
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.events"))
+	require.Zero(t, tn.Rows(t, "events", ""))
 }

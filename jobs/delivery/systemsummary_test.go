@@ -80,8 +80,7 @@ func TestManyNoticesAreSummed(t *testing.T) {
 // Text of a failure cannot make an event too large to be published.
 func TestLongReasonsAreCut(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	tn.SubscribeToNotices(t)
 	sub := tn.Subscribe(t, "orders", "billing", nil)
 	fail(t, tn, "orders", sub, 1, rejected)
@@ -99,16 +98,14 @@ func TestLongReasonsAreCut(t *testing.T) {
 // A storm writes one small row for each flush and event subscription, and not one for each dead letter.
 func TestAStormIsFewNotices(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	tn.SubscribeToNotices(t)
 	sub := tn.Subscribe(t, "orders", "billing", nil)
 	fail(t, tn, "orders", sub, 1000, rejected)
 	require.Equal(t, 1000, tn.Count(t, "SELECT sum(count) FROM postrider_internal.notices"))
 	require.Less(t, tn.Noted(t), 500)
-	require.Equal(t, 20, tn.Count(t,
-		"SELECT max(least(cardinality(dead_letters), cardinality(deliveries))) FROM postrider_internal.notices "+
-			"WHERE count >= 20"))
+	require.Equal(t, 20, tn.Count(t, "SELECT max(least(cardinality(dead_letters), cardinality(deliveries))) "+
+		"FROM postrider_internal.notices WHERE count >= 20"))
 	notices := tn.PublishNotices(t)
 	require.Len(t, notices, 1)
 	require.EqualValues(t, 1000, notices[0].Data["count"])

@@ -25,11 +25,20 @@ import (
 const exportJobs = "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'export' AND queue = 'exports' " +
 	"AND state = 'available'"
 
+// exporting is a node with n dead letters of one event subscription, whose export has begun.
+func exporting(t *testing.T, n int) *testnode.Node {
+	t.Helper()
+	tn := testnode.WithTopic(t)
+	tn.Bury(t, tn.Subscribe(t, "orders", "all", testnode.Outside), n)
+	tn.AfterExportDelay(t)
+	tn.ClaimExports(t, 1)
+	return tn
+}
+
 // When a dead letter is due, and until when it is tried, is the policy's. One that stays here has neither.
 func TestDeadLetterIsMarkedForItsExport(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	for _, name := range []string{"ga-2018", "ga-2019", "ga-2021", "namespace-2023"} {
 		sub := tn.Subscribe(t, "orders", name,
 			func(s *catalog.SubscriptionSpec) { testnode.Outside(s); s.RetryPolicy.Policy = name })
@@ -46,15 +55,14 @@ func TestDeadLetterIsMarkedForItsExport(t *testing.T) {
 		tn.Text(t, `SELECT string_agg(format('%s %s %s', subscription, export_due_at - last_attempt_at,
 			    export_abandon_at - export_due_at), ',' ORDER BY subscription)
 			FROM postrider.dead_letters WHERE export_state = 'pending' AND export_attempts = 0`))
-	require.Equal(t, 1, tn.Count(t, `SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'rows'
-		    AND num_nonnulls(export_state, export_due_at, export_abandon_at, export_attempts) = 0`))
+	require.Equal(t, 1, tn.Rows(t, "dead_letters",
+		"subscription = 'rows' AND num_nonnulls(export_state, export_due_at, export_abandon_at, export_attempts) = 0"))
 }
 
 // What never was attempted counts from the moment it was dead-lettered.
 func TestDeadLetterWithoutAnAttemptIsMarked(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	sub := tn.Subscribe(t, "orders", "all", testnode.Outside)
 	tn.Publish(t, "orders", "e", 1)
 	d, j := tn.Fetch(t, "node-1")
@@ -63,15 +71,14 @@ func TestDeadLetterWithoutAnAttemptIsMarked(t *testing.T) {
 		Reason: policy.ReasonTimeToLiveExceeded,
 	})
 	r.Number, r.StartedAt, r.Status, r.Outcome = 0, time.Time{}, 0, ""
-	require.NoError(t, tn.System.Recorder.Record(t.Context(), r))
-	require.Equal(t, 1, tn.Count(t, `SELECT count(*) FROM postrider.dead_letters
-		WHERE export_due_at - dead_lettered_at = interval '5 minutes' AND last_attempt_at IS NULL`))
+	tn.Record(t, r)
+	require.Equal(t, 1, tn.Rows(t, "dead_letters",
+		"export_due_at - dead_lettered_at = interval '5 minutes' AND last_attempt_at IS NULL"))
 }
 
 func TestNothingIsExportedEarly(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	sub := tn.Subscribe(t, "orders", "all", testnode.Outside)
 	tn.Bury(t, sub, 2)
 	tn.ClaimExports(t, 0)
@@ -86,8 +93,7 @@ func TestNothingIsExportedEarly(t *testing.T) {
 
 func TestExportHasWhatIsDue(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	sub := tn.Subscribe(t, "orders", "Billing", testnode.Outside)
 	tn.Bury(t, sub, 3)
 	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), "orders", "Billing"))
@@ -103,23 +109,22 @@ func TestExportHasWhatIsDue(t *testing.T) {
 	at := x.CreatedAt.UTC()
 	require.Equal(t,
 		fmt.Sprintf("BILLING/%d/%d/%d/%d/%s.json", at.Year(), at.Month(), at.Day(), at.Hour(), x.File), x.Path())
-	_, err := tn.System.Exports.LoadExport(t.Context(), x.ID, job+1)
-	require.ErrorIs(t, err, postgres.ErrNotFound)
+	require.ErrorIs(t, testnode.ErrorOf(tn.System.Exports.LoadExport(t.Context(), x.ID, job+1)), postgres.ErrNotFound)
 
 	require.Equal(t, export.Exported{},
 		tn.RecordExport(t, export.Result{Job: job + 1, Export: x, Location: "file:///there"}), "a job of no export")
 	lost := *x
 	lost.CreatedAt = x.CreatedAt.Add(-time.Second)
-	require.Equal(t, export.Exported{},
-		tn.RecordExport(t, export.Result{Job: job, Export: &lost, Location: "file:///there"}),
-		"of an export that a failover lost, whose ids this one has")
+	require.Equal(t, export.Exported{}, tn.RecordExport(t, export.Result{
+		Job: job, Export: &lost,
+		Location: "file:///there",
+	}), "of an export that a failover lost, whose ids this one has")
 	require.Equal(t, export.Exported{Written: 3},
 		tn.RecordExport(t, export.Result{Job: job, Export: x, Location: "file:///there"}))
 	require.Equal(t, export.Exported{},
 		tn.RecordExport(t, export.Result{Job: job, Export: x, Location: "file:///again"}), "it is over")
-	require.Equal(t, 3,
-		tn.Count(t, `SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'exported' AND exported_at IS NOT NULL
-			    AND export_location = 'file:///there' AND export_attempts = 1 AND export_error IS NULL`))
+	require.Equal(t, 3, tn.Rows(t, "dead_letters", "export_state = 'exported' AND exported_at IS NOT NULL "+
+		"AND export_location = 'file:///there' AND export_attempts = 1 AND export_error IS NULL"))
 	require.Zero(t, tn.Exports(t, ""))
 	require.Zero(t, tn.Jobs(t, "kind = 'export'"))
 	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.dead_letters WHERE export_id IS NOT NULL"))
@@ -128,8 +133,7 @@ func TestExportHasWhatIsDue(t *testing.T) {
 // One event subscription has one export at a time: the next is there as soon as it is over.
 func TestExportsAreBoundedAndOneAtATime(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	sub, other := tn.Subscribe(t, "orders", "all", testnode.Outside), tn.Subscribe(t, "orders", "other", testnode.Outside)
 	tn.Bury(t, sub, 1)
 	const more = `INSERT INTO postrider_internal.dead_letters
@@ -139,9 +143,8 @@ func TestExportsAreBoundedAndOneAtATime(t *testing.T) {
 		    FROM postrider_internal.delivery_history) AND l.event_id LIKE '%-0'`
 	tn.Exec(t, more, sub.ID, 1100)
 	tn.Exec(t, more, other.ID, 3)
-	tn.Exec(t,
-		"UPDATE postrider_internal.dead_letters SET body = convert_to(repeat('x', 3000000), 'UTF8') "+
-			"WHERE subscription_id = $1", other.ID)
+	tn.Exec(t, "UPDATE postrider_internal.dead_letters SET body = convert_to(repeat('x', 3000000), 'UTF8') "+
+		"WHERE subscription_id = $1", other.ID)
 	tn.Exec(t, "UPDATE postrider_internal.dead_letters SET export_due_at = export_due_at - interval '1 hour'")
 	tn.ClaimExports(t, 2)
 	tn.ClaimExports(t, 0)
@@ -154,20 +157,16 @@ func TestExportsAreBoundedAndOneAtATime(t *testing.T) {
 	tn.Exec(t,
 		"UPDATE postrider_internal.dead_letters SET export_state = 'exported', export_id = NULL WHERE export_id IS NOT NULL")
 	tn.Exec(t, "DELETE FROM postrider_internal.exports")
-	tn.Exec(t,
-		"UPDATE postrider_internal.dead_letters SET body = convert_to(repeat('x', 9000000), 'UTF8') "+
-			"WHERE subscription_id = $1", other.ID)
+	tn.Exec(t, "UPDATE postrider_internal.dead_letters SET body = convert_to(repeat('x', 9000000), 'UTF8') "+
+		"WHERE subscription_id = $1", other.ID)
 	tn.ClaimExports(t, 2)
-	require.Equal(t, 1,
-		tn.Count(t,
-			"SELECT count(*) FROM postrider_internal.dead_letters WHERE export_id IS NOT NULL AND subscription_id = $1",
-			other.ID), "what is larger than a file goes alone")
+	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider_internal.dead_letters WHERE export_id IS NOT NULL "+
+		"AND subscription_id = $1", other.ID), "what is larger than a file goes alone")
 }
 
 func TestFailedExportIsTriedAgainUntilItsTimeIsOver(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	sub := tn.Subscribe(t, "orders", "all", testnode.Outside)
 	tn.Bury(t, sub, 2)
 	tn.AfterExportDelay(t)
@@ -180,13 +179,10 @@ func TestFailedExportIsTriedAgainUntilItsTimeIsOver(t *testing.T) {
 		require.Equal(t, export.Exported{Pending: 2},
 			tn.RecordExport(t, export.Result{Job: job, Export: x, Error: "no\x00 space"}))
 		require.Equal(t, 1, tn.Count(t, exportJobs))
-		require.Equal(t, 2,
-			tn.Count(t,
-				"SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'pending' AND export_error = 'no space' "+
-					"AND export_attempts = $1", tries+1))
-		require.Equal(t, 1,
-			tn.Jobs(t, "id = (SELECT job_id FROM postrider_internal.exports) "+
-				"AND scheduled_at BETWEEN now() + $1::interval - interval '1 second' AND now() + $1::interval", pause))
+		require.Equal(t, 2, tn.Rows(t, "dead_letters",
+			"export_state = 'pending' AND export_error = 'no space' AND export_attempts = $1", tries+1))
+		require.Equal(t, 1, tn.Jobs(t, "id = (SELECT job_id FROM postrider_internal.exports) "+
+			"AND scheduled_at BETWEEN now() + $1::interval - interval '1 second' AND now() + $1::interval", pause))
 	}
 	x, job := tn.LoadExport(t)
 	tn.RecordExport(t, export.Result{Job: job, Export: x, Error: "no space"})
@@ -202,10 +198,9 @@ func TestFailedExportIsTriedAgainUntilItsTimeIsOver(t *testing.T) {
 	x, job = tn.LoadExport(t)
 	require.Equal(t, export.Exported{Abandoned: 1, Pending: 1},
 		tn.RecordExport(t, export.Result{Job: job, Export: x, Error: "no space"}))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'abandoned' "+
-		"AND export_attempts = 4 AND exported_at IS NULL AND body IS NOT NULL AND export_error = 'no space'"))
-	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dead_lettered'"),
-		"a delivery ends once")
+	require.Equal(t, 1, tn.Rows(t, "dead_letters", "export_state = 'abandoned' AND export_attempts = 4 "+
+		"AND exported_at IS NULL AND body IS NOT NULL AND export_error = 'no space'"))
+	require.Equal(t, 3, tn.Rows(t, "deliveries", "state = 'dead_lettered'"), "a delivery ends once")
 	x, job = tn.LoadExport(t)
 	require.Len(t, x.DeadLetters, 1)
 	tn.SubscribeToNotices(t)
@@ -219,8 +214,7 @@ func TestFailedExportIsTriedAgainUntilItsTimeIsOver(t *testing.T) {
 // One that cannot be written does not keep the others from it.
 func TestExportWithoutWhatIsUnfit(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	tn.SubscribeToNotices(t)
 	sub := tn.Subscribe(t, "orders", "all", testnode.Outside)
 	tn.Bury(t, sub, 2)
@@ -231,24 +225,16 @@ func TestExportWithoutWhatIsUnfit(t *testing.T) {
 		Job: job, Export: x, Location: "file:///there", Unfit: map[uuid.UUID]string{x.DeadLetters[0].ID: "no object"},
 	})
 	require.Equal(t, export.Exported{Written: 1, Abandoned: 1}, done)
-	require.Equal(t, 1,
-		tn.Count(t,
-			"SELECT count(*) FROM postrider.dead_letters WHERE dead_letter_id = $1 AND export_state = 'abandoned' "+
-				"AND export_error = 'no object' AND export_location IS NULL", [16]byte(x.DeadLetters[0].ID)))
-	require.Equal(t, 1, tn.Notices(t,
-		"type = 'postrider.deadLetter.exportAbandoned' AND dead_letters = ARRAY [$1::uuid] AND reason = 'no object'",
-		[16]byte(x.DeadLetters[0].ID)), "operators are notified")
+	require.Equal(t, 1, tn.Rows(t, "dead_letters", "dead_letter_id = $1 AND export_state = 'abandoned' "+
+		"AND export_error = 'no object' AND export_location IS NULL", [16]byte(x.DeadLetters[0].ID)))
+	require.Equal(t, 1, tn.Notices(t, "type = 'postrider.deadLetter.exportAbandoned' AND dead_letters = ARRAY "+
+		"[$1::uuid] AND reason = 'no object'", [16]byte(x.DeadLetters[0].ID)), "operators are notified")
 }
 
 // The setting counts as it is when a file is written; a dead letter that was purged is in none.
 func TestExportFollowsTheSetting(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	sub := tn.Subscribe(t, "orders", "all", testnode.Outside)
-	tn.Bury(t, sub, 2)
-	tn.AfterExportDelay(t)
-	tn.ClaimExports(t, 1)
+	tn := exporting(t, 2)
 	tn.Exec(t, "DELETE FROM postrider_internal.dead_letters WHERE event_id LIKE '%-0'")
 	azure := &endpointconf.DeadLetterProperties{ResourceID: "/subscriptions/x", BlobContainerName: "dead"}
 	tn.Subscribe(t, "orders", "all", func(s *catalog.SubscriptionSpec) {
@@ -273,27 +259,21 @@ func TestExportFollowsTheSetting(t *testing.T) {
 
 func TestExportOfALostNodeIsMadeAgain(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	sub := tn.Subscribe(t, "orders", "all", testnode.Outside)
-	tn.Bury(t, sub, 1)
-	tn.AfterExportDelay(t)
-	tn.ClaimExports(t, 1)
+	tn := exporting(t, 1)
 	before, job := tn.LoadExport(t)
 	tn.Exec(t, "UPDATE postrider_internal.river_job SET state = 'running', attempted_at = now(), attempted_by = '{dead}'")
-	n, err := tn.System.JobRows.ReclaimFromLost(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, 1, n)
+	require.Equal(t, 1, tn.Reclaim(t))
 	after, again := tn.LoadExport(t)
 	require.NotEqual(t, job, again, "a new row")
 	require.Equal(t, before.Path(), after.Path(), "and the same file")
-	require.Equal(t, export.Exported{},
-		tn.RecordExport(t, export.Result{Job: job, Export: before, Location: "file:///there"}),
-		"the dead node comes back")
+	require.Equal(t, export.Exported{}, tn.RecordExport(t, export.Result{
+		Job: job, Export: before,
+		Location: "file:///there",
+	}), "the dead node comes back")
 
 	tn.Exec(t, "UPDATE postrider_internal.river_job SET state = 'running', attempted_at = now(), attempted_by = "+
 		"'{node-1}'")
-	n, err = tn.System.JobRows.Defer(t.Context(), []queue.Deferred{{Job: again, After: 2 * time.Second}})
+	n, err := tn.System.JobRows.Defer(t.Context(), []queue.Deferred{{Job: again, After: 2 * time.Second}})
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	require.Equal(t, 1, tn.Count(t, exportJobs+" AND scheduled_at > now()"))
@@ -301,12 +281,7 @@ func TestExportOfALostNodeIsMadeAgain(t *testing.T) {
 
 func TestSweeperMendsExports(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	sub := tn.Subscribe(t, "orders", "all", testnode.Outside)
-	tn.Bury(t, sub, 2)
-	tn.AfterExportDelay(t)
-	tn.ClaimExports(t, 1)
+	tn := exporting(t, 2)
 	require.Equal(t, jobs.Swept{}, tn.Sweep(t))
 	tn.Exec(t, "DELETE FROM postrider_internal.river_job")
 	require.Equal(t, jobs.Swept{}, tn.Sweep(t), "what was touched a moment ago is left alone")
@@ -320,25 +295,20 @@ func TestSweeperMendsExports(t *testing.T) {
 
 func TestRetentionKeepsWhatIsToBeExported(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	tn.Bury(t, tn.Subscribe(t, "orders", "all", testnode.Outside), 2)
 	tn.Exec(t, "UPDATE postrider_internal.dead_letters SET dead_lettered_at = now() - interval '9 days'")
 	tn.Exec(t, "UPDATE postrider_internal.dead_letters SET export_state = 'abandoned' WHERE event_id LIKE '%-1'")
 	require.NoError(t, tn.System.Maintenance.Retain(t.Context(), query.Retention{DeadLettersDays: 3}))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters"))
+	require.Equal(t, 1, tn.Rows(t, "dead_letters", ""))
 }
 
 func TestEachLetter(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	sub := tn.Subscribe(t, "orders", "all", nil)
+	tn, sub := testnode.Orders(t)
 	tn.Bury(t, sub, 3)
-	tn.Exec(t, `INSERT INTO postrider_internal.dead_letters
-		SELECT (jsonb_populate_record(l, jsonb_build_object('id', gen_random_uuid(), 'event_id', 'many', 'dead_lettered_at',
-		    l.dead_lettered_at - (n % 7) * interval '1 second', 'reason', CASE n % 2 WHEN 0 THEN 'A' ELSE 'B' END))).*
-		FROM postrider_internal.dead_letters l, generate_series(1, 1200) n WHERE l.event_id LIKE '%-0'`)
+	tn.CopyDeadLetters(t, `jsonb_build_object('event_id', 'many', 'dead_lettered_at',
+		l.dead_lettered_at - (i % 7) * interval '1 second', 'reason', CASE i % 2 WHEN 0 THEN 'A' ELSE 'B' END)`, 1200)
 	read := func(f query.StoredDeadLetterFilter) (n int) {
 		if f.Until.IsZero() {
 			f.Until = tn.System.Clock.Now().Add(time.Hour)
@@ -361,9 +331,7 @@ func TestEachLetter(t *testing.T) {
 	require.Equal(t, 600, read(query.StoredDeadLetterFilter{Reason: "A", Topic: "orders", Subscription: "all"}))
 	require.Zero(t, read(query.StoredDeadLetterFilter{Topic: "other"}))
 	require.Zero(t, read(query.StoredDeadLetterFilter{Subscription: "other"}))
-	var newest time.Time
-	require.NoError(t,
-		tn.Pool.QueryRow(t.Context(), "SELECT max(dead_lettered_at) FROM postrider.dead_letters").Scan(&newest))
+	newest := testnode.Value[time.Time](t, tn, "SELECT max(dead_lettered_at) FROM postrider.dead_letters")
 	require.Equal(t, 1, read(query.StoredDeadLetterFilter{From: newest}))
 	require.Equal(t, 1202, read(query.StoredDeadLetterFilter{Until: newest}))
 	require.ErrorIs(t,

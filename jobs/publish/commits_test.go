@@ -33,12 +33,10 @@ func fails(t *testing.T, tn *testnode.Node, want string) {
 // Without a further publish, a test write shows that events can be stored again; it leaves nothing.
 func TestFailedPublishCommitIsReportedUntilEventsCanBeStored(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	require.Empty(t, tn.System.Commits.Failing())
 	rejects(t, tn, "events", "25006", "cannot execute INSERT in a read-only transaction")
-	_, err := tn.System.Publisher.Publish(t.Context(), testnode.Publication("orders", "e", 1))
-	require.Error(t, err)
+	require.Error(t, testnode.ErrorOf(tn.System.Publisher.Publish(t.Context(), testnode.Publication("orders", "e", 1))))
 	const reason = "events cannot be stored: cannot execute INSERT in a read-only transaction (SQLSTATE 25006)"
 	require.Equal(t, reason, tn.System.Commits.Failing())
 	require.ErrorContains(t, postgres.TestWrite(t.Context(), tn.Pool), "read-only")
@@ -51,11 +49,9 @@ func TestFailedPublishCommitIsReportedUntilEventsCanBeStored(t *testing.T) {
 // The reason is for any client: it has no values and no addresses.
 func TestCommitReasons(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	rejects(t, tn, "events", "P0001", "the secret of orders")
-	_, err := tn.System.Publisher.Publish(t.Context(), testnode.Publication("orders", "e", 1))
-	require.Error(t, err)
+	require.Error(t, testnode.ErrorOf(tn.System.Publisher.Publish(t.Context(), testnode.Publication("orders", "e", 1))))
 	require.Equal(t, "events cannot be stored: SQLSTATE P0001", tn.System.Commits.Failing())
 	require.Equal(t, "PostgreSQL did not respond in time", postgres.CommitReason(context.DeadlineExceeded))
 	require.Equal(t, "the connection to PostgreSQL failed", postgres.CommitReason(postgres.ErrUnavailable))
@@ -64,11 +60,8 @@ func TestCommitReasons(t *testing.T) {
 // The recorder repeats until the results are recorded.
 func TestFailedCommitOfResultsIsReported(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	sub := tn.Subscribe(t, "orders", "all", nil)
-	tn.Publish(t, "orders", "e", 1)
-	d, j := tn.Fetch(t, "node-1")
+	tn, sub := testnode.Orders(t)
+	d, j := tn.Started(t, "orders", "e", 1)
 	rejects(t, tn, "delivery_attempts", "25006", "cannot execute INSERT in a read-only transaction")
 	recorded := make(chan error)
 	go func() {

@@ -42,8 +42,7 @@ func TestSizesOfCustomEvents(t *testing.T) {
 			tn.Subscribe(t, "custom", "sub-"+string(rune('a'+i)),
 				testnode.Filtered(t, [2]string{`{}`, `{"advancedFilters":[{"operatorType":"IsNotNull","key":"id"}]}`}[i%2]))
 		}
-		receipt, err := tn.System.Publisher.Publish(t.Context(), testnode.Custom("custom", bodies))
-		require.NoError(t, err)
+		receipt := tn.Send(t, testnode.Custom("custom", bodies))
 		if name == "by a route" {
 			require.Equal(t, 1, tn.Routes(t, ""))
 			tn.RouteAll(t, tn.System)
@@ -51,9 +50,7 @@ func TestSizesOfCustomEvents(t *testing.T) {
 		for i := range receipt.Events {
 			e := &receipt.Events[i]
 			require.Greater(t, e.Size(), len(e.Body))
-			require.Equal(t, subs,
-				tn.Pending(t, "event_uuid = $1 AND event_bytes = $2",
-					receipt.SystemIDs[i], e.Size()), name)
+			require.Equal(t, subs, tn.Pending(t, "event_uuid = $1 AND event_bytes = $2", receipt.SystemIDs[i], e.Size()), name)
 			delivered, err := event.AppendDelivery(nil, e, "custom", event.EventGrid)
 			require.NoError(t, err)
 			require.LessOrEqual(t, len(delivered), e.Size()+event.Overhead(event.Custom, event.EventGrid, "custom"))
@@ -76,10 +73,8 @@ func TestFiltersOfCustomEvents(t *testing.T) {
 		} {
 			tn.Subscribe(t, "custom", subscription, testnode.Filtered(t, `{"advancedFilters":[`+clause+`]}`))
 		}
-		_, err := tn.System.Publisher.Publish(t.Context(),
-			testnode.Custom("custom", `[{"no":1,"v":2,"total":5,"subject":"ann"},{"no":2,"total":11,"who":"ann"},`+
-				`{"no":3,"who":"Ann","total":12,"v":"1"}]`))
-		require.NoError(t, err)
+		tn.Send(t, testnode.Custom("custom", `[{"no":1,"v":2,"total":5,"subject":"ann"},{"no":2,"total":11,"who":"ann"},`+
+			`{"no":3,"who":"Ann","total":12,"v":"1"}]`))
 		if name == "by a route" {
 			require.Equal(t, 1, tn.Routes(t, ""))
 			tn.RouteAll(t, tn.System)
@@ -94,8 +89,7 @@ func TestLastEvents(t *testing.T) {
 	tn := testnode.Unchecked(t)
 	plain, custom := tn.Topic(t, "orders"), tn.CustomTopic(t, "custom")
 	tn.Publish(t, "orders", "first", 3)
-	_, err := tn.System.Publisher.Publish(t.Context(), testnode.Custom("custom", `[{"no":1,"v":2,"who":"ann"}]`))
-	require.NoError(t, err)
+	tn.Send(t, testnode.Custom("custom", `[{"no":1,"v":2,"who":"ann"}]`))
 	tn.Publish(t, "orders", "second", 2)
 
 	last, err := tn.System.Reader.LastEvents(t.Context(), plain.ID, 4)
@@ -127,8 +121,7 @@ func TestLastEventsThatTakeTooLong(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
 	// before lock_timeout, 2 s, the statement's own time is up
-	_, err = tx.Exec(t.Context(), "LOCK TABLE postrider_internal.events")
-	require.NoError(t, err)
+	require.NoError(t, testnode.ErrorOf(tx.Exec(t.Context(), "LOCK TABLE postrider_internal.events")))
 	_, err = tn.System.Reader.LastEventsWithin(t.Context(), topic.ID, 50, 20*time.Millisecond)
 	require.ErrorIs(t, err, postgres.ErrTooSlow)
 	require.NotErrorIs(t, err, postgres.ErrUnavailable, "trying again does not help")

@@ -20,6 +20,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -32,15 +33,14 @@ func setWindow(t *testing.T, tn *testnode.Node, name string, window time.Duratio
 	require.Equal(t, window, topic.DuplicateWindow)
 }
 
-// named is a publication of an event for each id.
+// named makes an Event Grid event for each id.
 func named(topic string, ids ...string) publish.Publication {
-	return publish.Publication{Topic: topic, Parse: func(*catalog.Topic) (events []event.Event, err error) {
-		for _, id := range ids {
-			events = append(events,
-				event.Event{Schema: event.EventGrid, ID: id, Type: "test", Body: fmt.Appendf(nil, `{"id":%q,"data":{}}`, id)})
-		}
-		return events, nil
-	}}
+	events := make([]event.Event, len(ids))
+	for i, id := range ids {
+		body := fmt.Appendf(nil, `{"id":%q,"data":{}}`, id)
+		events[i] = event.Event{Schema: event.EventGrid, ID: id, Type: "test", Body: body}
+	}
+	return testnode.Of(topic, events...)
 }
 
 // byREST publishes an event for each id, and returns their system ids.
@@ -124,7 +124,7 @@ func TestDuplicatesAreStoredOnce(t *testing.T) {
 	}
 	requireStoredOnce(t, tn, events, duplicates)
 	tn.RouteAll(t, tn.System)
-	require.Equal(t, events, tn.Count(t, "SELECT count(*) FROM postrider.deliveries"))
+	require.Equal(t, events, tn.Rows(t, "deliveries", ""))
 	require.Equal(t, events, tn.Count(t, "SELECT sum(count) FROM postrider.delivery_counts WHERE kind = 'published'"))
 	for _, publish := range interfaces {
 		publish("others", "REST1", "REST1")
@@ -135,15 +135,11 @@ func TestDuplicatesAreStoredOnce(t *testing.T) {
 func TestDuplicatesAreFoundBySourceAndID(t *testing.T) {
 	t.Parallel()
 	tn := testnode.Unchecked(t)
-	_, _, err := tn.System.Topics.Put(t.Context(), "orders",
+	tn.PutTopic(t, "orders",
 		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.CloudEvents, DuplicateWindow: time.Hour})
-	require.NoError(t, err)
 	publish := func(source, id string) {
-		_, err := tn.System.Publisher.Publish(t.Context(),
-			publish.Publication{Topic: "orders", Parse: func(*catalog.Topic) ([]event.Event, error) {
-				return []event.Event{{Schema: event.CloudEvents, ID: id, Source: source, Type: "test", Body: []byte(`{}`)}}, nil
-			}})
-		require.NoError(t, err)
+		tn.Send(t, testnode.Of("orders",
+			event.Event{Schema: event.CloudEvents, ID: id, Source: source, Type: "test", Body: []byte(`{}`)}))
 		tn.Exec(t,
 			`SELECT postrider.publish('orders', jsonb_build_object('type', 'test', 'source', $1::text, 'id', $2::text))`,
 			source, id)
@@ -170,8 +166,7 @@ func TestEventKeysAreFoundByTheirIndex(t *testing.T) {
 	session, err := pgx.Connect(t.Context(), tn.URL)
 	require.NoError(t, err)
 	defer func() { _ = session.Close(context.Background()) }()
-	_, err = session.Exec(t.Context(), "VACUUM ANALYZE postrider_internal.event_keys")
-	require.NoError(t, err)
+	require.NoError(t, testnode.ErrorOf(session.Exec(t.Context(), "VACUUM ANALYZE postrider_internal.event_keys")))
 	seen := func() (scans, lookups int) {
 		_, err := session.Exec(t.Context(), "SELECT pg_stat_force_next_flush()")
 		require.NoError(t, err)
@@ -181,8 +176,7 @@ func TestEventKeysAreFoundByTheirIndex(t *testing.T) {
 	}
 	scans, lookups := seen()
 	for i := range 20 {
-		_, err := bySQL(t.Context(), session, "orders", fmt.Sprint(i), "0")
-		require.NoError(t, err)
+		require.NoError(t, testnode.ErrorOf(bySQL(t.Context(), session, "orders", fmt.Sprint(i), "0")))
 	}
 	scansAfter, lookupsAfter := seen()
 	require.Equal(t, scans, scansAfter)
@@ -220,24 +214,15 @@ func TestWindowOfDuplicates(t *testing.T) {
 			_, err = byREST(t.Context(), other, "orders", id)
 			require.NoError(t, err)
 		}
-		require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.events WHERE event_id = $1", id))
+		require.Equal(t, 2, tn.Rows(t, "events", "event_id = $1", id))
 		setWindow(t, tn, "orders", time.Hour)
 		for range 2 {
-			_, err = byREST(t.Context(), other, "orders", id)
-			require.NoError(t, err)
+			require.NoError(t, testnode.ErrorOf(byREST(t.Context(), other, "orders", id)))
 		}
-		require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.events WHERE event_id = $1", id))
+		require.Equal(t, 3, tn.Rows(t, "events", "event_id = $1", id))
 	}
-	require.Equal(t, 10, tn.Count(t, `SELECT count(*) FROM postrider.audit WHERE action = 'topic_replaced'
-		    AND details = '{"settings": ["duplicateDetectionWindowInMinutes"]}'`))
-}
-
-func assertNoError(t *testing.T, err error) bool {
-	t.Helper()
-	if err != nil {
-		t.Errorf("publish: %v", err)
-	}
-	return err == nil
+	require.Equal(t, 10, tn.Rows(t, "audit",
+		`action = 'topic_replaced' AND details = '{"settings": ["duplicateDetectionWindowInMinutes"]}'`))
 }
 
 // TestDuplicatesAtRandom: batches by REST, by SQL and from two nodes, with the same events in any order, while the
@@ -280,7 +265,7 @@ func TestDuplicatesAtRandom(t *testing.T) {
 				default:
 					systemIDs, err = byRESTAgain(t.Context(), other, "orders", ids...)
 				}
-				if assertNoError(t, err) {
+				if assert.NoError(t, err) {
 					agree(ids, systemIDs)
 				}
 			}
@@ -307,9 +292,7 @@ func TestOpenTransactionHoldsItsEventsAlone(t *testing.T) {
 			t.Parallel()
 			tn := testnode.Unchecked(t)
 			setWindow(t, tn, "orders", time.Hour)
-			tx, err := tn.Pool.Begin(t.Context())
-			require.NoError(t, err)
-			defer func() { _ = tx.Rollback(context.Background()) }()
+			tx := tn.Begin(t)
 			first, err := bySQL(t.Context(), tx, "orders", "held-0", "held-1", "held-2")
 			require.NoError(t, err)
 
@@ -328,7 +311,7 @@ func TestOpenTransactionHoldsItsEventsAlone(t *testing.T) {
 			for i := range others {
 				group.Go(func() {
 					_, err := byREST(t.Context(), tn.System, "orders", fmt.Sprint(i))
-					assertNoError(t, err)
+					assert.NoError(t, err)
 				})
 			}
 			waits := make(chan []uuid.UUID, 1)
@@ -337,7 +320,7 @@ func TestOpenTransactionHoldsItsEventsAlone(t *testing.T) {
 			defer func() { _ = user.Close(context.Background()) }()
 			holding.Go(func() {
 				ids, err := bySQL(t.Context(), user, "orders", "held-1", "later")
-				assertNoError(t, err)
+				assert.NoError(t, err)
 				waits <- ids
 			})
 			group.Wait() // others do not wait
@@ -371,8 +354,7 @@ func TestKeyOfARepeatedEvent(t *testing.T) {
 	keyedBoth := func(key string, ids ...string) *publish.Receipt {
 		p := named("orders", ids...)
 		p.IdempotencyKey = key
-		receipt, err := tn.System.Publisher.Publish(t.Context(), p)
-		require.NoError(t, err)
+		receipt := tn.Send(t, p)
 		return receipt
 	}
 	require.True(t, keyedBoth("k", "a").Repeated)
@@ -402,11 +384,10 @@ func TestPoisonLeavesNoEventKey(t *testing.T) {
 	for i := range 20 {
 		group.Go(func() {
 			_, err := byREST(t.Context(), tn.System, "orders", fmt.Sprint(i))
-			assertNoError(t, err)
+			assert.NoError(t, err)
 		})
 	}
-	_, err := byREST(t.Context(), tn.System, "orders", "good", "bad")
-	require.ErrorIs(t, err, postgres.ErrPoison)
+	require.ErrorIs(t, testnode.ErrorOf(byREST(t.Context(), tn.System, "orders", "good", "bad")), postgres.ErrPoison)
 	group.Wait()
 	requireStoredOnce(t, tn, 20, 0)
 }

@@ -48,25 +48,22 @@ func advanced(t *testing.T, tn *testnode.Node) map[string]int {
 func requireDeliveries(t *testing.T, tn *testnode.Node, want map[string]int) {
 	t.Helper()
 	for name, n := range want {
-		require.Equal(t, n, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = $1", name), name)
+		require.Equal(t, n, tn.Rows(t, "deliveries", "subscription = $1", name), name)
 	}
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }
 
 func TestAdvancedFiltersSelectSubscriptions(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	want := advanced(t, tn)
-	receipt, err := tn.System.Publisher.Publish(t.Context(), colours(8))
-	require.NoError(t, err)
+	receipt := tn.Send(t, colours(8))
 	require.Equal(t, []int{2, 1, 2, 2, 2, 2, 3, 2}, receipt.Matched)
 	requireDeliveries(t, tn, want)
 
 	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), "orders", "all"))
 	tn.Subscribe(t, "orders", "red", nil)
-	receipt, err = tn.System.Publisher.Publish(t.Context(), colours(8))
-	require.NoError(t, err)
+	receipt = tn.Send(t, colours(8))
 	require.Equal(t, []int{1, 1, 1, 2, 1, 2, 2, 2}, receipt.Matched, "the others still differ")
 }
 
@@ -76,8 +73,7 @@ func TestAdvancedFiltersOfRoutedEvents(t *testing.T) {
 	tn := routed(t, 0)
 	want := advanced(t, tn)
 	tn.System.Publisher.LimitSteps(0, 300) // two or three bodies
-	receipt, err := tn.System.Publisher.Publish(t.Context(), colours(8))
-	require.NoError(t, err)
+	receipt := tn.Send(t, colours(8))
 	require.Equal(t, 16, receipt.Deliveries())
 	require.Equal(t, 1, tn.Routes(t, ""))
 	require.GreaterOrEqual(t, tn.RouteAll(t, tn.System), 3)

@@ -1,7 +1,6 @@
 package publish_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -38,8 +37,7 @@ func eventCount(t *testing.T, tn *testnode.Node) int {
 
 func TestRepeatedPublish(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	tn.Topic(t, "others")
 	tn.Subscribe(t, "orders", "all", nil)
 	require.False(t, keyed(t, tn, tn.System, "orders", "a").Repeated)
@@ -47,7 +45,7 @@ func TestRepeatedPublish(t *testing.T) {
 	require.False(t, keyed(t, tn, tn.System, "orders", "b").Repeated)
 	require.False(t, keyed(t, tn, tn.System, "others", "a").Repeated, "a key is a topic's own")
 	require.Equal(t, 3, eventCount(t, tn))
-	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.deliveries"))
+	require.Equal(t, 2, tn.Rows(t, "deliveries", ""))
 
 	tn.Exec(t, "UPDATE postrider_internal.idempotency_keys SET expires_at = now() - interval '1 second'")
 	require.False(t, keyed(t, tn, tn.System, "orders", "a").Repeated, "its window is over")
@@ -60,8 +58,7 @@ func TestRepeatedPublish(t *testing.T) {
 // TestSameKeyEverywhere: two nodes and SQL publish with the same keys at the same time, while the catalog moves.
 func TestSameKeyEverywhere(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	other := tn.Beside(t, node.Options{Node: "node-2"}).System
 	const keys = 40
 	var group sync.WaitGroup
@@ -92,13 +89,11 @@ func TestSameKeyEverywhere(t *testing.T) {
 // TestKeyIsKeptWithItsEvents: an event that PostgreSQL rejects leaves no key.
 func TestKeyIsKeptWithItsEvents(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	tn.Exec(t, "ALTER TABLE postrider_internal.events ADD CONSTRAINT poison CHECK (event_type <> 'test')")
 	p := testnode.Publication("orders", "e", 1)
 	p.IdempotencyKey = "a"
-	_, err := tn.System.Publisher.Publish(t.Context(), p)
-	require.ErrorIs(t, err, postgres.ErrPoison)
+	require.ErrorIs(t, testnode.ErrorOf(tn.System.Publisher.Publish(t.Context(), p)), postgres.ErrPoison)
 	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.idempotency_keys"))
 	tn.Exec(t, "ALTER TABLE postrider_internal.events DROP CONSTRAINT poison")
 	require.False(t, keyed(t, tn, tn.System, "orders", "a").Repeated)
@@ -107,11 +102,8 @@ func TestKeyIsKeptWithItsEvents(t *testing.T) {
 // TestOpenTransactionHoldsItsKeyAlone: a transaction that stays open delays its own key alone.
 func TestOpenTransactionHoldsItsKeyAlone(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	tx, err := tn.Pool.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(context.Background()) }()
+	tn := testnode.WithTopic(t)
+	tx := tn.Begin(t)
 	var id uuid.UUID
 	const publish = `SELECT postrider.publish('orders', '{"eventType": "A", "subject": ""}', idempotency_key => 'held')`
 	require.NoError(t, tx.QueryRow(t.Context(), publish).Scan(&id))
@@ -134,8 +126,7 @@ func TestOpenTransactionHoldsItsKeyAlone(t *testing.T) {
 
 	require.NoError(t, tx.Commit(t.Context()))
 	require.True(t, keyed(t, tn, tn.System, "orders", "held").Repeated)
-	var again uuid.UUID
-	require.NoError(t, tn.Pool.QueryRow(t.Context(), publish).Scan(&again))
+	again := testnode.Value[uuid.UUID](t, tn, publish)
 	require.Equal(t, id, again, "a repeat returns the first response")
 	require.Equal(t, 52, eventCount(t, tn))
 }
@@ -143,22 +134,16 @@ func TestOpenTransactionHoldsItsKeyAlone(t *testing.T) {
 // TestRolledBackKey: a key whose transaction was rolled back is free.
 func TestRolledBackKey(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	const publish = `SELECT postrider.publish_batch('orders',
 		    '[{"eventType": "A", "subject": ""}, {"eventType": "B", "subject": ""}]', idempotency_key => 'a')`
-	tx, err := tn.Pool.Begin(t.Context())
-	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), publish)
-	require.NoError(t, errors.Join(err, tx.Rollback(t.Context())))
-	var first, again []uuid.UUID
-	require.NoError(t, tn.Pool.QueryRow(t.Context(), publish).Scan(&first))
-	require.NoError(t, tn.Pool.QueryRow(t.Context(), publish).Scan(&again))
+	tn.OpenTransaction(t, publish)(false)
+	first := testnode.Value[[]uuid.UUID](t, tn, publish)
 	require.Len(t, first, 2)
-	require.Equal(t, first, again)
+	require.Equal(t, first, testnode.Value[[]uuid.UUID](t, tn, publish))
 	require.Equal(t, 2, eventCount(t, tn))
 	for _, key := range []string{"''", "repeat('x', 256)"} {
-		_, err = tn.Pool.Exec(t.Context(),
+		_, err := tn.Pool.Exec(t.Context(),
 			`SELECT postrider.publish('orders', '{"eventType": "A", "subject": ""}', idempotency_key => `+key+`)`)
 		require.ErrorContains(t, err, "idempotency_key must be 1 to 255 bytes long")
 	}
@@ -171,8 +156,7 @@ func TestKeyedRoute(t *testing.T) {
 	for range 2 {
 		p := testnode.Publication("orders", "e", 5)
 		p.IdempotencyKey = "a"
-		_, err := tn.System.Publisher.Publish(t.Context(), p)
-		require.NoError(t, err)
+		tn.Send(t, p)
 	}
 	tn.RouteAll(t, tn.System)
 	requireRoutedOnce(t, tn)

@@ -1,7 +1,6 @@
 package publish_test
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -47,12 +46,8 @@ func TestPublishHandsItsJobsOver(t *testing.T) {
 	tn.Subscribe(t, "orders", "one", nil)
 	tn.Subscribe(t, "orders", "two", nil)
 	body := []byte(`{"id":"e","subject":"s","eventType":"t","eventTime":"2026-01-01T00:00:00Z","data":{}}`)
-	_, err := tn.System.Publisher.Publish(t.Context(),
-		publish.Publication{Topic: "orders", Parse: func(*catalog.Topic) ([]event.Event, error) {
-			e := event.Event{Schema: event.EventGrid, ID: "e", Type: "t", Subject: "s", Body: body}
-			return []event.Event{e, e}, nil
-		}})
-	require.NoError(t, err)
+	e := event.Event{Schema: event.EventGrid, ID: "e", Type: "t", Subject: "s", Body: body}
+	tn.Send(t, testnode.Of("orders", e, e))
 	sent := string(body)
 	for i := range body {
 		body[i] = 'x' // the request's memory is used again
@@ -87,11 +82,9 @@ func TestPublishKeepsWhatMustWait(t *testing.T) {
 	tn.Subscribe(t, "orders", "batches", testnode.Batching(10, 64))
 	failing := tn.Subscribe(t, "orders", "failing",
 		func(s *catalog.SubscriptionSpec) { s.EndpointURL = "https://example.com/failing" })
-	_, err := tn.System.Holds.Pause(t.Context(), "orders", "paused", nil)
-	require.NoError(t, err)
-	tn.Exec(t,
-		"INSERT INTO postrider_internal.probations (probation_key, endpoint_base_url, failures_in_a_row) VALUES ($1, '', 1)",
-		failing.EndpointHash)
+	tn.Pause(t, "orders", "paused")
+	tn.Exec(t, "INSERT INTO postrider_internal.probations (probation_key, endpoint_base_url, failures_in_a_row) VALUES "+
+		"($1, '', 1)", failing.EndpointHash)
 	tn.Publish(t, "orders", "e", 3)
 	require.Empty(t, takenOver(t, tn.System))
 	require.Zero(t, tn.Count(t, runningHere))
@@ -105,10 +98,7 @@ func TestPublishThatFailsHandsNothingOver(t *testing.T) {
 	tn := handingOff(t, 100)
 	tn.Subscribe(t, "orders", "all", nil)
 	used := tn.System.Memory.InUse()
-	_, err := tn.System.Publisher.Publish(t.Context(),
-		publish.Publication{Topic: "orders", Parse: func(*catalog.Topic) ([]event.Event, error) {
-			return []event.Event{{Schema: event.EventGrid, ID: "nul\x00", Type: "t", Body: []byte("{}")}}, nil
-		}})
+	_, err := tn.System.Publisher.Publish(t.Context(), poison())
 	require.ErrorIs(t, err, postgres.ErrPoison)
 	require.Empty(t, takenOver(t, tn.System))
 	require.Equal(t, used, tn.System.Memory.InUse())
@@ -119,9 +109,7 @@ func TestPublishThatFailsHandsNothingOver(t *testing.T) {
 		h.Release()
 	}
 	require.Equal(t, used, tn.System.Memory.InUse())
-	_, err = tn.System.Publisher.Publish(t.Context(), publish.Publication{
-		Topic: "gone", Parse: func(*catalog.Topic) ([]event.Event, error) { return nil, errors.New("not called") },
-	})
+	_, err = tn.System.Publisher.Publish(t.Context(), publish.Publication{Topic: "gone"})
 	require.ErrorIs(t, err, postgres.ErrNotFound)
 }
 
@@ -144,8 +132,7 @@ func TestHandoffIsBoundedByMemory(t *testing.T) {
 func TestPublishByACatalogThatIsNewerThanTheOneInMemory(t *testing.T) {
 	t.Parallel()
 	for name, key := range map[string]string{"optimistic": "", "keyed": "a-key"} {
-		tn := testnode.Unchecked(t)
-		tn.Topic(t, "orders")
+		tn := testnode.WithTopic(t)
 		never := func(s *catalog.SubscriptionSpec) { s.RetryPolicy.Policy = "ga-2018" }
 		tn.Subscribe(t, "orders", "resting", never)
 		tn.Subscribe(t, "orders", "calm", never)
@@ -165,16 +152,14 @@ func TestPublishByACatalogThatIsNewerThanTheOneInMemory(t *testing.T) {
 		p.IdempotencyKey = key
 		_, err := behind.Publisher.Publish(t.Context(), p)
 		require.NoError(t, err, name)
-		require.Equal(t, 1,
-			tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'resting' AND hold = 'probation'"),
+		require.Equal(t, 1, tn.Rows(t, "deliveries", "subscription = 'resting' AND hold = 'probation'"),
 			"%s: it may not be tried", name)
 		handed := takenOver(t, behind)
 		require.Len(t, handed, 1, name)
 		loaded, err := tn.System.Loader.Load(t.Context(), argsOf(handed[0]), queue.JobToken{JobID: handed[0].Job.JobID})
 		require.NoError(t, err)
 		require.NotNil(t, loaded.Probation.Policy)
-		require.Equal(t, loaded.Probation, handed[0].Probation,
-			"%s: the same as if it had been loaded by the new one", name)
+		require.Equal(t, loaded.Probation, handed[0].Probation, "%s: the same as if it had been loaded by the new one", name)
 		loaded.Release()
 		handed[0].Release()
 	}

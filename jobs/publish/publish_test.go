@@ -1,9 +1,7 @@
 package publish_test
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"sync"
@@ -32,85 +30,53 @@ func TestPublishStoresEventsDeliveriesAndJobs(t *testing.T) {
 	receipt := tn.Publish(t, "orders", "e", 3)
 
 	require.Equal(t, []int{1, 1, 1}, receipt.Matched)
-	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.events WHERE topic = 'orders' AND matched = 1"))
-	require.Equal(t, 3, tn.Count(t,
-		"SELECT count(*) FROM postrider.deliveries WHERE subscription = 'all' AND state = 'pending' AND attempts = 0"))
+	require.Equal(t, 3, tn.Rows(t, "events", "topic = 'orders' AND matched = 1"))
+	require.Equal(t, 3, tn.Rows(t, "deliveries", "subscription = 'all' AND state = 'pending' AND attempts = 0"))
 	require.Equal(t, 3, tn.Jobs(t, "state = 'available' AND kind = 'deliver'"))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 	require.Equal(t, topic.ID, receipt.Topic.ID)
-}
-
-func TestPublishUnmatchedEventIsKept(t *testing.T) {
-	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	receipt := tn.Publish(t, "orders", "e", 1)
-	require.Equal(t, []int{0}, receipt.Matched)
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.events WHERE event_id = 'e-0' AND matched = 0"))
+	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), "orders", "all"))
+	require.Equal(t, []int{0}, tn.Publish(t, "orders", "unmatched", 1).Matched)
+	require.Equal(t, 1, tn.Rows(t, "events", "event_id = 'unmatched-0' AND matched = 0"))
 }
 
 func TestPublishFromManyAtOnce(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	tn.Subscribe(t, "orders", "all", nil)
-	var group sync.WaitGroup
-	for worker := range 20 {
-		group.Go(func() {
-			for i := range 10 {
-				size := 1
-				if i == 9 {
-					size = 150 // a transaction of its own
-				}
-				_, err := tn.System.Publisher.Publish(t.Context(), testnode.Publication("orders", fmt.Sprintf("w%d-%d", worker, i),
-					size))
-				require.NoError(t, err)
+	tn, _ := testnode.Orders(t)
+	testnode.AtOnce(20, func(worker int) {
+		for i := range 10 {
+			size := 1
+			if i == 9 {
+				size = 150 // a transaction of its own
 			}
-		})
-	}
-	group.Wait()
-	require.Equal(t, 20*(9+150), tn.Count(t, "SELECT count(*) FROM postrider.deliveries"))
+			tn.Publish(t, "orders", fmt.Sprintf("w%d-%d", worker, i), size)
+		}
+	})
+	require.Equal(t, 20*(9+150), tn.Rows(t, "deliveries", ""))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
+}
+
+// poison is a request that PostgreSQL rejects: a text column cannot hold NUL. Parsing rejects it before.
+func poison() publish.Publication {
+	return testnode.Of("orders", event.Event{Schema: event.EventGrid, ID: "nul\x00", Type: "test", Body: []byte("{}")})
 }
 
 func TestPublishBlamesOnlyTheGuiltyRequest(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	tn.Subscribe(t, "orders", "all", nil)
-	poison := testnode.Publication("orders", "poison", 2)
-	parse := poison.Parse
-	poison.Parse = func(topic *catalog.Topic) ([]event.Event, error) {
-		events, err := parse(topic)
-		events[1].Subject = "nul \x00" // a text column cannot hold it; parsing rejects it before
-		return events, err
-	}
-	var group sync.WaitGroup
-	errs := make([]error, 40)
-	for i := range errs {
-		group.Go(func() {
-			if i == 20 {
-				_, errs[i] = tn.System.Publisher.Publish(t.Context(), poison)
-				return
-			}
-			_, errs[i] = tn.System.Publisher.Publish(t.Context(), testnode.Publication("orders", fmt.Sprint(i), 1))
-		})
-	}
-	group.Wait()
-	for i, err := range errs {
+	tn, _ := testnode.Orders(t)
+	testnode.AtOnce(40, func(i int) {
 		if i == 20 {
-			require.ErrorIs(t, err, postgres.ErrPoison)
-			continue
+			require.ErrorIs(t, testnode.ErrorOf(tn.System.Publisher.Publish(t.Context(), poison())), postgres.ErrPoison)
+			return
 		}
-		require.NoError(t, err)
-	}
-	require.Equal(t, 39, tn.Count(t, "SELECT count(*) FROM postrider.events"))
+		tn.Publish(t, "orders", fmt.Sprint(i), 1)
+	})
+	require.Equal(t, 39, tn.Rows(t, "events", ""))
 }
 
 func TestChangeIsSeenByTheNextPublishOnEveryNode(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	other := tn.Beside(t, node.Options{Node: "node-2"}).System
 	for i := range 20 {
 		name := fmt.Sprintf("sub-%02d", i)
@@ -125,8 +91,7 @@ func TestChangeIsSeenByTheNextPublishOnEveryNode(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 19-i, receipt.Matched[0])
 	}
-	require.Zero(t, tn.Pending(t, ""),
-		"deleting cancels pending deliveries")
+	require.Zero(t, tn.Pending(t, ""), "deleting cancels pending deliveries")
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }
 
@@ -135,16 +100,14 @@ func TestPublishToTopicMadeOnAnotherNode(t *testing.T) {
 	tn := testnode.Unchecked(t)
 	other := tn.Beside(t, node.Options{Node: "node-2"}).System
 	tn.Topic(t, "fresh")
-	_, err := other.Publisher.Publish(t.Context(), testnode.Publication("fresh", "e", 1))
-	require.NoError(t, err)
-	_, err = other.Publisher.Publish(t.Context(), testnode.Publication("never", "e", 1))
+	require.NoError(t, testnode.ErrorOf(other.Publisher.Publish(t.Context(), testnode.Publication("fresh", "e", 1))))
+	_, err := other.Publisher.Publish(t.Context(), testnode.Publication("never", "e", 1))
 	require.ErrorIs(t, err, postgres.ErrNotFound)
 }
 
 func TestPublishRacingWithDeletesLeavesNothingPending(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	other := tn.Beside(t, node.Options{Node: "node-2"}).System
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
@@ -173,15 +136,9 @@ func TestPublishRacingWithDeletesLeavesNothingPending(t *testing.T) {
 
 func TestPublishWaitsForNoOpenTransaction(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	tn.Subscribe(t, "orders", "all", nil)
-	tx, err := tn.Pool.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	_, err = tx.Exec(t.Context(), "UPDATE postrider_internal.topics SET name = 'renamed'; "+
+	tn, _ := testnode.Orders(t)
+	tn.OpenTransaction(t, "UPDATE postrider_internal.topics SET name = 'renamed'; "+
 		"UPDATE postrider_internal.event_subscriptions SET deleted_at = now()")
-	require.NoError(t, err)
 
 	receipt := tn.Publish(t, "orders", "e", 1)
 
@@ -190,74 +147,31 @@ func TestPublishWaitsForNoOpenTransaction(t *testing.T) {
 
 func TestPublishWhileATableIsLockedIsRejectedAndStoresNothing(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	tn.Subscribe(t, "orders", "all", nil)
-	tx, err := tn.Pool.Begin(t.Context())
-	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), "LOCK TABLE postrider_internal.events")
-	require.NoError(t, err)
-	_, err = tn.System.Publisher.Publish(t.Context(), testnode.Publication("orders", "e", 1))
+	tn, _ := testnode.Orders(t)
+	end := tn.OpenTransaction(t, "LOCK TABLE postrider_internal.events")
+	_, err := tn.System.Publisher.Publish(t.Context(), testnode.Publication("orders", "e", 1))
 	require.ErrorIs(t, err, postgres.ErrUnavailable)
-	require.NoError(t, tx.Rollback(t.Context()))
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.events"))
+	end(false)
+	require.Zero(t, tn.Rows(t, "events", ""))
 	tn.Publish(t, "orders", "later", 1)
 }
 
 func TestPublishOfAClientThatWentAwayIsTakenOut(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	tx, err := tn.Pool.Begin(t.Context())
-	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), "LOCK TABLE postrider_internal.events")
-	require.NoError(t, err)
+	tn := testnode.WithTopic(t)
+	end := tn.OpenTransaction(t, "LOCK TABLE postrider_internal.events")
 	first := make(chan error, 1)
 	go func() { // occupies the committer
 		_, err := tn.System.Publisher.Publish(context.Background(), testnode.Publication("orders", "first", 1))
 		first <- err
 	}()
-	testnode.Within(t, "the publish waits", func() bool {
-		return tn.Count(t,
-			"SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'postrider_internal.events'::regclass") > 0
-	})
+	tn.AwaitLock(t, "")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err = tn.System.Publisher.Publish(ctx, testnode.Publication("orders", "gone", 1))
+	_, err := tn.System.Publisher.Publish(ctx, testnode.Publication("orders", "gone", 1))
 	require.ErrorIs(t, err, postgres.ErrUnavailable)
-	require.NoError(t, tx.Rollback(t.Context()))
+	end(false)
 	require.NoError(t, <-first)
 	tn.Publish(t, "orders", "last", 1)
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.events WHERE event_id = 'gone-0'"))
-}
-
-func TestReplacedKeysAreRejectedByTheNextPublishOnEveryNode(t *testing.T) {
-	t.Parallel()
-	tn := testnode.Unchecked(t)
-	old := catalog.AccessKeys{Key1: "one", Key2: "two"}
-	_, _, err := tn.System.Topics.Put(t.Context(), "orders",
-		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.EventGrid, Keys: &old})
-	require.NoError(t, err)
-	other := tn.Beside(t, node.Options{Node: "node-2"}).System
-	with := func(key string) publish.Publication {
-		sum := sha256.Sum256([]byte(key))
-		p := testnode.Publication("orders", key, 1)
-		p.Authorize = func(topic *catalog.Topic) bool {
-			return bytes.Equal(topic.Key1Hash, sum[:]) || bytes.Equal(topic.Key2Hash, sum[:])
-		}
-		return p
-	}
-	for _, key := range []string{"one", "two"} {
-		_, err := other.Publisher.Publish(t.Context(), with(key))
-		require.NoError(t, err)
-	}
-	require.NoError(t, tn.System.Topics.SetKeys(t.Context(), "orders", catalog.AccessKeys{Key1: "three", Key2: "two"}))
-	_, err = other.Publisher.Publish(t.Context(), with("one"))
-	require.ErrorIs(t, err, publish.ErrUnauthorized,
-		"it is checked again in the transaction, by the catalog of that moment")
-	for _, key := range []string{"two", "three"} {
-		_, err := other.Publisher.Publish(t.Context(), with(key))
-		require.NoError(t, err)
-	}
-	require.ErrorIs(t, tn.System.Topics.SetKeys(t.Context(), "never", old), postgres.ErrNotFound)
+	require.Zero(t, tn.Rows(t, "events", "event_id = 'gone-0'"))
 }

@@ -9,8 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/internal/catalog"
-	"postrider/internal/event"
 	"postrider/internal/filter"
 	"postrider/internal/node"
 	"postrider/internal/postgres"
@@ -39,8 +37,7 @@ func routed(t *testing.T, n int) *testnode.Node {
 
 func routingStore(t *testing.T, tn *testnode.Node, name string) *node.System {
 	t.Helper()
-	s := tn.Beside(t, node.Options{Node: name, RouteThreshold: 10}).System
-	return s
+	return tn.Beside(t, node.Options{Node: name, RouteThreshold: 10}).System
 }
 
 func requireRoutedOnce(t *testing.T, tn *testnode.Node) {
@@ -65,9 +62,8 @@ func TestPublishOfVeryManyDeliveriesStoresARoute(t *testing.T) {
 			receipt := tn.Publish(t, "orders", "e", row.events)
 
 			require.Equal(t, row.events*row.subscriptions, receipt.Deliveries())
-			require.Equal(t, row.events,
-				tn.Count(t, "SELECT count(*) FROM postrider.events WHERE matched = $1", row.subscriptions))
-			require.Equal(t, row.deliveries, tn.Count(t, "SELECT count(*) FROM postrider.deliveries"))
+			require.Equal(t, row.events, tn.Rows(t, "events", "matched = $1", row.subscriptions))
+			require.Equal(t, row.deliveries, tn.Rows(t, "deliveries", ""))
 			require.Equal(t, row.routes, tn.Routes(t, ""))
 			require.Len(t, tn.RouteJobs(t), row.routes)
 			require.Zero(t, tn.Count(t, testnode.BrokenRoutes))
@@ -86,8 +82,7 @@ func TestPublishOfVeryManyDeliveriesStoresARoute(t *testing.T) {
 // With the default threshold the publisher does not wait until 10,100 deliveries are created.
 func TestDefaultRouteThreshold(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	for i := range 100 {
 		tn.Subscribe(t, "orders", fmt.Sprintf("sub-%d", i), nil)
 	}
@@ -135,9 +130,7 @@ func TestRouteOfADeadNodeGoesOnWhereItStopped(t *testing.T) {
 		}
 		tn.Exec(t, "UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at = now(), "+
 			"attempted_by = '{dead}' WHERE kind = 'route'")
-		n, err := tn.System.JobRows.ReclaimFromLost(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, 1, n)
+		require.Equal(t, 1, tn.Reclaim(t))
 		require.NotEqual(t, old, tn.RouteJobs(t), "a job row never serves two runs")
 		made := tn.Pending(t, "")
 		require.NoError(t, tn.System.Publisher.Route(t.Context(), old[0]), "the dead come back")
@@ -154,33 +147,14 @@ func TestStepWaitsForTheOneThatTakesItsJobAway(t *testing.T) {
 	tn := routed(t, 3)
 	tn.Publish(t, "orders", "e", 10)
 	job := tn.RouteJobs(t)[0]
-	tx, err := tn.Pool.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	_, err = tx.Exec(t.Context(), "DELETE FROM postrider_internal.river_job WHERE id = $1", job)
-	require.NoError(t, err)
+	end := tn.OpenTransaction(t, "DELETE FROM postrider_internal.river_job WHERE id = $1", job)
 	stepped := make(chan error, 1)
 	go func() { stepped <- tn.System.Publisher.Route(context.Background(), job) }()
-	testnode.Within(t, "the step waits", func() bool {
-		return tn.Count(t,
-			"SELECT count(*) FROM pg_locks WHERE NOT granted") > 0
-	})
-	require.NoError(t, tx.Commit(t.Context()))
+	tn.AwaitLock(t, "")
+	end(true)
 	require.NoError(t, <-stepped)
 	require.Zero(t, tn.Pending(t, ""))
 	require.Equal(t, 1, tn.Routes(t, "next_event = 0"))
-}
-
-func TestReclaimLeavesUnknownKindsAlone(t *testing.T) {
-	t.Parallel()
-	tn := routed(t, 0)
-	tn.Exec(t, `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, attempt,
-		    attempted_at, attempted_by)
-		VALUES ('running', '{}', 'a-later-version''s', 'routes', 1, 1000, 1, now(), '{dead}')`)
-	n, err := tn.System.JobRows.ReclaimFromLost(t.Context())
-	require.NoError(t, err)
-	require.Zero(t, n)
-	require.Equal(t, 1, tn.Jobs(t, ""))
 }
 
 // Filters apply when an event is routed: an event subscription that was deleted or changed meanwhile gets no delivery,
@@ -201,19 +175,12 @@ func TestRouteIsFilteredWhenItIsRouted(t *testing.T) {
 
 	require.NoError(t, other.Publisher.Route(t.Context(), tn.RouteJobs(t)[0]), "by a node that may not know of it yet")
 
-	deliveries := func(name string) int {
-		return tn.Count(t,
-			"SELECT count(DISTINCT system_id) FROM postrider.deliveries WHERE subscription = $1 AND state = 'pending'", name)
+	for name, want := range map[string]int{"sub-0": 6, "sub-1": 0, "sub-2": 2, "sub-3": 6, "sub-4": 6, "late": 0} {
+		require.Equal(t, want, tn.Count(t, `SELECT count(DISTINCT system_id) FROM postrider.deliveries
+			WHERE subscription = $1 AND state = 'pending'`, name), name)
 	}
-	require.Equal(t, map[string]int{"sub-0": 6, "sub-1": 0, "sub-2": 2, "sub-3": 6, "sub-4": 6, "late": 0},
-		map[string]int{
-			"sub-0": deliveries("sub-0"), "sub-1": deliveries("sub-1"), "sub-2": deliveries("sub-2"),
-			"sub-3": deliveries("sub-3"),
-			"sub-4": deliveries("sub-4"), "late": deliveries("late"),
-		})
 	require.Zero(t, tn.Routes(t, ""))
-	require.Equal(t, 6, tn.Count(t, "SELECT count(*) FROM postrider.events WHERE matched = 5"),
-		"what was counted when it was accepted stays")
+	require.Equal(t, 6, tn.Rows(t, "events", "matched = 5"), "what was counted when it was accepted stays")
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }
 
@@ -221,14 +188,13 @@ func TestRoutedPublishSeesTheChange(t *testing.T) {
 	t.Parallel()
 	tn := routed(t, 11)
 	other := routingStore(t, tn, "node-2")
-	for i := range 10 {
+	for i := range 3 {
 		tn.Subscribe(t, "orders", fmt.Sprintf("new-%d", i), nil)
 		receipt, err := other.Publisher.Publish(t.Context(), testnode.Publication("orders", fmt.Sprintf("after-%d", i), 1))
 		require.NoError(t, err)
 		require.Equal(t, []int{12}, receipt.Matched)
 		tn.RouteAll(t, other)
-		require.Equal(t, 12,
-			tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE event_id = $1", fmt.Sprintf("after-%d-0", i)))
+		require.Equal(t, 12, tn.Rows(t, "deliveries", "event_id = $1", fmt.Sprintf("after-%d-0", i)))
 		require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), "orders", fmt.Sprintf("new-%d", i)))
 	}
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
@@ -259,12 +225,11 @@ func TestRoutedDeliveriesObeyHoldsAndBatching(t *testing.T) {
 	t.Parallel()
 	tn := routed(t, 1)
 	tn.Subscribe(t, "orders", "paused", nil)
-	tn.Subscribe(t, "orders", "batching", func(s *catalog.SubscriptionSpec) { n := 10; s.MaxEventsPerBatch = &n })
-	tn.Subscribe(t, "orders", "paused-batching", func(s *catalog.SubscriptionSpec) { n := 10; s.MaxEventsPerBatch = &n })
+	tn.Subscribe(t, "orders", "batching", testnode.Batching(10, 64))
+	tn.Subscribe(t, "orders", "paused-batching", testnode.Batching(10, 64))
 	tn.Publish(t, "orders", "e", 5)
 	for _, name := range []string{"paused", "paused-batching"} {
-		_, err := tn.System.Holds.Pause(t.Context(), "orders", name, nil)
-		require.NoError(t, err)
+		tn.Pause(t, "orders", name)
 	}
 	tn.RouteAll(t, tn.System)
 	const by = "SELECT count(*) FROM postrider_internal.deliveries d JOIN postrider_internal.event_subscriptions s " +
@@ -273,8 +238,7 @@ func TestRoutedDeliveriesObeyHoldsAndBatching(t *testing.T) {
 	require.Equal(t, 5, tn.Count(t, by+"d.job_id IS NULL AND d.hold = 'paused'", "paused"))
 	require.Equal(t, 5, tn.Count(t, by+"d.job_id IS NULL AND d.hold IS NULL", "batching"))
 	require.Equal(t, 5, tn.Count(t, by+"d.job_id IS NULL AND d.hold = 'paused'", "paused-batching"))
-	require.Equal(t, 1, tn.Jobs(t, "kind = 'batch'"),
-		"one batch cutter, for the one that is open")
+	require.Equal(t, 1, tn.Jobs(t, "kind = 'batch'"), "one batch cutter, for the one that is open")
 	require.Zero(t, tn.Count(t, misrouted))
 	require.Zero(t, tn.Count(t, testnode.MiscountedRollups))
 }
@@ -365,15 +329,7 @@ func TestRouteIsTriedAgainUntilTheDatabaseTakesIt(t *testing.T) {
 func TestRoutedPublishOfPoisonIsRejected(t *testing.T) {
 	t.Parallel()
 	tn := routed(t, 11)
-	p := testnode.Publication("orders", "e", 1)
-	parse := p.Parse
-	p.Parse = func(topic *catalog.Topic) ([]event.Event, error) {
-		events, err := parse(topic)
-		events[0].Subject = "nul \x00"
-		return events, err
-	}
-	_, err := tn.System.Publisher.Publish(t.Context(), p)
-	require.ErrorIs(t, err, postgres.ErrPoison)
+	require.ErrorIs(t, testnode.ErrorOf(tn.System.Publisher.Publish(t.Context(), poison())), postgres.ErrPoison)
 	require.Zero(t, tn.Routes(t, ""))
 }
 
@@ -388,17 +344,14 @@ func TestOnlyTheInvalidRouteIsRejected(t *testing.T) {
 	tn.Publish(t, "orders", "f", 5)
 	tn.Exec(t, fmt.Sprintf("ALTER TABLE postrider_internal.deliveries ADD CONSTRAINT none CHECK (subscription_id <> %d)",
 		rejected.ID))
-	var group sync.WaitGroup
-	for _, job := range tn.RouteJobs(t) {
-		group.Go(func() {
-			if err := tn.System.Publisher.Route(t.Context(), job); job == guilty {
-				require.ErrorIs(t, err, postgres.ErrPoison)
-			} else {
-				require.NoError(t, err)
-			}
-		})
-	}
-	group.Wait()
+	all := tn.RouteJobs(t)
+	testnode.AtOnce(len(all), func(i int) {
+		if err := tn.System.Publisher.Route(t.Context(), all[i]); all[i] == guilty {
+			require.ErrorIs(t, err, postgres.ErrPoison)
+		} else {
+			require.NoError(t, err)
+		}
+	})
 	require.Equal(t, []int64{guilty}, tn.RouteJobs(t))
 	require.Equal(t, 30, tn.Pending(t, ""))
 	require.Zero(t, tn.Count(t, testnode.BrokenRoutes))
@@ -410,8 +363,7 @@ func TestPromoteWakesRoutesThatFailed(t *testing.T) {
 	tn := routed(t, 11)
 	tn.Publish(t, "orders", "e", 1)
 	tn.Exec(t, "UPDATE postrider_internal.river_job SET state = 'retryable', scheduled_at = now(), attempted_at = now()")
-	n, err := tn.System.JobRows.Promote(t.Context())
-	require.NoError(t, err)
+	n := tn.Promote(t)
 	require.Equal(t, 1, n)
 	require.Equal(t, 1, tn.Jobs(t, "kind = 'route' AND state = 'available'"))
 }
@@ -421,11 +373,7 @@ func TestStepThatLosesItsConnectionIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	tn := routed(t, 3)
 	tn.Publish(t, "orders", "e", 10)
-	tx, err := tn.Pool.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	_, err = tx.Exec(t.Context(), "LOCK TABLE postrider_internal.rollup_deltas IN SHARE MODE")
-	require.NoError(t, err)
+	end := tn.OpenTransaction(t, "LOCK TABLE postrider_internal.rollup_deltas IN SHARE MODE")
 	stepped := make(chan error, 1)
 	job := tn.RouteJobs(t)[0]
 	go func() { stepped <- tn.System.Publisher.Route(context.Background(), job) }()
@@ -433,7 +381,7 @@ func TestStepThatLosesItsConnectionIsMadeAgain(t *testing.T) {
 		return tn.Count(t, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database()
 			AND wait_event_type = 'Lock' AND query LIKE '%after_subscription%'`) > 0
 	})
-	require.NoError(t, tx.Rollback(t.Context()))
+	end(false)
 	require.NoError(t, <-stepped)
 	require.Equal(t, 30, tn.Pending(t, ""))
 	requireRoutedOnce(t, tn)

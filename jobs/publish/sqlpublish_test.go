@@ -2,10 +2,8 @@ package publish_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -24,9 +22,10 @@ import (
 func TestLargePublishesAreGatheredInParts(t *testing.T) {
 	t.Parallel()
 	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	tn.Exec(t, `SELECT postrider.publish_batch('orders', (SELECT jsonb_agg('{"eventType": "A", "subject": ""}'::jsonb)
-		    FROM generate_series(1, 5000))) FROM generate_series(1, 9)`)
+	topic := tn.Topic(t, "orders")
+	tn.Exec(t, `INSERT INTO postrider_internal.sql_publishes (topic_id, event_day, event_uuids)
+		SELECT $1, (now() AT TIME ZONE 'UTC')::date, array_agg(gen_random_uuid())
+		  FROM generate_series(1, 9) publish, generate_series(1, 5000) GROUP BY publish`, topic.ID)
 	var gathered []int
 	for range 4 {
 		n, jobs, err := tn.System.Publisher.CollectPublishes(t.Context())
@@ -41,41 +40,31 @@ func TestLargePublishesAreGatheredInParts(t *testing.T) {
 // TestPlainEventsTakeTheShortWay: what most publish, and nothing that needs a closer look.
 func TestPlainEventsTakeTheShortWay(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	_, _, err := tn.System.Topics.Put(t.Context(), "cloud",
-		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.CloudEvents})
-	require.NoError(t, err)
-	for _, c := range []struct {
-		topic, event string
-		short        bool
-	}{
-		{"orders", `{"eventType": "A", "subject": ""}`, true},
-		{
-			"orders",
-			`{"id": "1", "eventType": "A", "subject": "s", "eventTime": "2024-02-29T00:00:00.123456Z", "dataVersion": "1",` +
-				` "data": {"a": [1]}}`, false,
-		},
-		{
-			"orders",
-			`{"id": "1", "eventType": "A", "subject": "s", "eventTime": "2026-12-31T23:59:59.123456Z", "dataVersion": "1",` +
-				` "data": {"a": [1]}}`, true,
-		},
-		{"orders", `{"id": "1", "eventType": "A", "subject": "s", "eventTime": "2026-12-31T23:59:59.1234567Z"}`, false},
-		{"orders", `{"eventType": "A", "subject": "s", "topic": "orders"}`, false},
-		{"orders", `{"eventType": "A"}`, false},
-		{"cloud", `{"type": "A", "source": "/s"}`, true},
-		{
-			"cloud",
-			`{"specversion": "1.0", "id": "1", "type": "A", "source": "/s", "subject": "s", "time": "2026-01-31T00:00:00Z",` +
-				` "datacontenttype": "application/json", "data": 5}`, true,
-		},
-		{"cloud", `{"type": "A", "source": "/s", "ext": 1}`, false},
-		{"cloud", `{"type": "A", "source": "/s", "datacontenttype": "text/plain", "data": "a"}`, false},
+	tn := testnode.WithTopic(t)
+	tn.PutTopic(t, "cloud", testnode.CloudEvents)
+	const grid, cloud = `{"id": "1", "eventType": "A", "subject": "s"`, `{"type": "A", "source": "/s"`
+	taken := func(topic, event string) bool {
+		return testnode.Value[bool](t, tn, "SELECT postrider_internal.accept_plain_event($1, $2) IS NOT NULL", topic, event)
+	}
+	for _, event := range []string{
+		`{"eventType": "A", "subject": ""}`,
+		grid + `, "eventTime": "2026-12-31T23:59:59.123456Z", "dataVersion": "1", "data": {"a": [1]}}`,
 	} {
-		taken := tn.Text(t,
-			fmt.Sprintf("SELECT (postrider_internal.accept_plain_event('%s', '%s') IS NOT NULL)::text", c.topic, c.event))
-		require.Equal(t, fmt.Sprint(c.short), taken, c.event)
+		require.True(t, taken("orders", event), event)
+	}
+	for _, event := range []string{
+		grid + `, "eventTime": "2024-02-29T00:00:00.123456Z"}`, grid + `, "eventTime": "2026-12-31T23:59:59.1234567Z"}`,
+		grid + `, "topic": "orders"}`, `{"eventType": "A"}`,
+	} {
+		require.False(t, taken("orders", event), event)
+	}
+	for event, short := range map[string]bool{
+		cloud + `}`: true,
+		cloud + `, "specversion": "1.0", "id": "1", "subject": "s", "time": "2026-01-31T00:00:00Z",
+			"datacontenttype": "application/json", "data": 5}`: true,
+		cloud + `, "ext": 1}`: false, cloud + `, "datacontenttype": "text/plain", "data": "a"}`: false,
+	} {
+		require.Equal(t, short, taken("cloud", event), event)
 	}
 }
 
@@ -109,56 +98,44 @@ func requireStored(t *testing.T, tn *testnode.Node, want *event.Event, ids ...uu
 // TestPublishFromSQL: commit publishes, rollback publishes nothing; matches are found when the event is routed.
 func TestPublishFromSQL(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	tn.Subscribe(t, "orders", "all", nil)
+	tn, _ := testnode.Orders(t)
 	tn.Subscribe(t, "orders", "placed",
 		func(s *catalog.SubscriptionSpec) { s.Filter.IncludedEventTypes = []string{"Placed"} })
 
-	tx, err := tn.Pool.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(context.Background()) }()
+	tx := tn.Begin(t)
 	var ids []uuid.UUID
 	row := tx.QueryRow(t.Context(), `SELECT postrider.publish_batch('orders',
 		    '[{"eventType": "Placed", "subject": "1"}, {"eventType": "Paid", "subject": "1"}]')`)
 	require.NoError(t, row.Scan(&ids))
 	require.Len(t, ids, 2)
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.events"))
+	require.Zero(t, tn.Rows(t, "events", ""))
 	require.NoError(t, tx.Commit(t.Context()))
-	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.events WHERE matched IS NULL"))
+	require.Equal(t, 2, tn.Rows(t, "events", "matched IS NULL"))
 	require.Equal(t, 1, tn.RouteAll(t, tn.System))
-	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.deliveries"))
+	require.Equal(t, 3, tn.Rows(t, "deliveries", ""))
 	require.Equal(t, 2, tn.Count(t, "SELECT matched FROM postrider.events WHERE system_id = $1", ids[0]))
 	require.Equal(t, 1, tn.Count(t, "SELECT matched FROM postrider.events WHERE system_id = $1", ids[1]))
-	require.Equal(t, 1,
-		tn.Count(t,
-			"SELECT count(*) FROM postrider.events WHERE system_id = $1 AND body ->> 'id' = event_id AND event_time > now() - "+
-				"interval '1 minute'", ids[1]))
+	require.Equal(t, 1, tn.Rows(t, "events",
+		"system_id = $1 AND body ->> 'id' = event_id AND event_time > now() - interval '1 minute'", ids[1]))
 
-	tx, err = tn.Pool.Begin(t.Context())
-	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), `SELECT postrider.publish('orders', '{"eventType": "Placed", "subject": "2"}')`)
-	require.NoError(t, err)
-	require.NoError(t, tx.Rollback(t.Context()))
+	end := tn.OpenTransaction(t, `SELECT postrider.publish('orders', '{"eventType": "Placed", "subject": "2"}')`)
+	end(false)
 	require.Empty(t, tn.RouteJobs(t))
-	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.events"))
+	require.Equal(t, 2, tn.Rows(t, "events", ""))
 }
 
 // TestPublishFromSQLUnmatched: an unmatched event is reported as such, whatever else its route has.
 func TestPublishFromSQLUnmatched(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	tn.Subscribe(t, "orders", "placed",
 		func(s *catalog.SubscriptionSpec) { s.Filter.IncludedEventTypes = []string{"Placed"} })
 	tn.Exec(t, `SELECT postrider.publish_batch('orders',
 		    '[{"eventType": "A", "subject": ""}, {"eventType": "Placed", "subject": ""}, {"eventType": "B", '
 		        '"subject": ""}]')`)
 	tn.RouteAll(t, tn.System)
-	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.events WHERE matched = 0 AND filter_version IS "+
-		"NOT NULL AND event_type IN ('A', 'B')"))
-	require.Equal(t, 1, tn.Count(t,
-		"SELECT count(*) FROM postrider.events WHERE matched = 1 AND filter_version IS NOT NULL AND event_type = 'Placed'"))
+	require.Equal(t, 2, tn.Rows(t, "events", "matched = 0 AND filter_version IS NOT NULL AND event_type IN ('A', 'B')"))
+	require.Equal(t, 1, tn.Rows(t, "events", "matched = 1 AND filter_version IS NOT NULL AND event_type = 'Placed'"))
 }
 
 // TestPublishFromSQLIsCounted: once, also where routes wait for their turn and take several steps.
@@ -175,22 +152,17 @@ func TestPublishFromSQLIsCounted(t *testing.T) {
 	requireRoutedOnce(t, tn)
 	const published = "SELECT coalesce(sum(e.count), 0) FROM postrider_internal.rollup_deltas d, unnest(d.entries) e " +
 		"WHERE e.kind = $1"
-	require.Equal(t, 3460,
-		tn.Count(t,
-			"SELECT ("+published+") + (SELECT coalesce(sum(count), 0) FROM postrider_internal.rollups WHERE kind = $1)",
-			"published"))
+	require.Equal(t, 3460, tn.Count(t, "SELECT ("+published+") + (SELECT coalesce(sum(count), 0) "+
+		"FROM postrider_internal.rollups WHERE kind = $1)", "published"))
 }
 
 // TestPublishBesideChanges: an event subscription that was made before the event, in a transaction that began later,
 // gets it.
 func TestPublishBesideChanges(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	tx, err := tn.Pool.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	_, err = tx.Exec(t.Context(), "SELECT now()")
+	tn := testnode.WithTopic(t)
+	tx := tn.Begin(t)
+	_, err := tx.Exec(t.Context(), "SELECT now()")
 	require.NoError(t, err)
 	tn.Subscribe(t, "orders", "early", nil)
 	_, err = tx.Exec(t.Context(), `SELECT postrider.publish('orders', '{"eventType": "A", "subject": ""}')`)
@@ -198,15 +170,14 @@ func TestPublishBesideChanges(t *testing.T) {
 	tn.Subscribe(t, "orders", "late", nil) // does not wait for the open transaction
 	require.NoError(t, tx.Commit(t.Context()))
 	tn.RouteAll(t, tn.System)
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'early'"))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries"))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "subscription = 'early'"))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", ""))
 }
 
 // TestPublishRejections: what is wrong beside the envelope.
 func TestPublishRejections(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	deep := strings.Repeat("[", 256) + strings.Repeat("]", 256)
 	flat := `{"eventType": "A", "subject": "", "data": [` + strings.Repeat(`"[{",`, 300) + `{}]}`
 	for _, c := range []struct{ call, message string }{
@@ -236,20 +207,16 @@ func TestPublishRejections(t *testing.T) {
 		require.Equal(t, "22023", pgErr.Code, pgErr.Message)
 		require.True(t, strings.HasPrefix(pgErr.Message, c.message), pgErr.Message)
 	}
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.events"))
-	_, err := tn.Pool.Exec(t.Context(), "SELECT postrider.publish('orders', $1::jsonb)", flat)
-	require.NoError(t, err)
-	_, err = tn.Pool.Exec(t.Context(),
-		`SELECT postrider.publish('orders', '{"eventType": "A", "subject": "", "data": `+deep[1:511]+`}')`)
-	require.NoError(t, err)
+	require.Zero(t, tn.Rows(t, "events", ""))
+	require.NoError(t, testnode.ErrorOf(tn.Pool.Exec(t.Context(), "SELECT postrider.publish('orders', $1::jsonb)", flat)))
+	tn.Exec(t, `SELECT postrider.publish('orders', '{"eventType": "A", "subject": "", "data": `+deep[1:511]+`}')`)
 	require.Equal(t, 0, tn.Count(t, "SELECT cardinality(postrider.publish_batch('orders', '[]'))"))
 }
 
 // TestPublisherRole: it may publish and nothing else, whatever stands in its search path.
 func TestPublisherRole(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	conn, err := tn.Pool.Acquire(t.Context())
 	require.NoError(t, err)
 	defer conn.Release()
@@ -278,11 +245,8 @@ func TestPublisherRole(t *testing.T) {
 // TestPublishRowChange: a trigger on a table of the user's publishes each change of a row, with its transaction.
 func TestPublishRowChange(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	_, _, err := tn.System.Topics.Put(t.Context(), "cloud",
-		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.CloudEvents})
-	require.NoError(t, err)
+	tn := testnode.WithTopic(t)
+	tn.PutTopic(t, "cloud", testnode.CloudEvents)
 	tn.Exec(t, `CREATE TABLE public.orders (region text, nr integer, total numeric, PRIMARY KEY (region, nr));
 		CREATE TRIGGER events AFTER INSERT OR UPDATE OR
 		DELETE ON public.orders FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('orders');
@@ -309,76 +273,42 @@ func TestPublishRowChange(t *testing.T) {
 		    EXECUTE FUNCTION postrider.publish_row_change('orders', 'Note');
 		INSERT INTO public.notes VALUES (1, '{}', 1.0); UPDATE public.notes SET body = body;
 		UPDATE public.notes SET body = '{ }'; UPDATE public.notes SET price = 1.00`)
-	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.events WHERE event_type = 'Note.Updated'"))
+	require.Equal(t, 2, tn.Rows(t, "events", "event_type = 'Note.Updated'"))
 
-	for _, c := range []struct{ trigger, message string }{
-		{
-			"AFTER INSERT ON public.wrong FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change()",
-			"publish_row_change takes a topic",
-		},
-		{
-			"AFTER INSERT ON public.wrong FOR EACH STATEMENT EXECUTE FUNCTION postrider.publish_row_change('orders')",
-			"FOR EACH ROW",
-		},
-		{
-			"BEFORE INSERT ON public.wrong FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('orders')",
-			"AFTER the change",
-		},
-		{
-			"AFTER INSERT ON public.wrong FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('orders', '', 'nr')",
-			`column "nr", which the subject needs, does not exist in public.wrong`,
-		},
-		{
-			"AFTER INSERT ON public.wrong FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('nowhere')",
-			`topic "nowhere" does not exist`,
-		},
+	for arguments, message := range map[string]string{
+		"AFTER INSERT ROW ()":                   "publish_row_change takes a topic",
+		"AFTER INSERT STATEMENT ('orders')":     "FOR EACH ROW",
+		"BEFORE INSERT ROW ('orders')":          "AFTER the change",
+		"AFTER INSERT ROW ('orders', '', 'nr')": `column "nr", which the subject needs, does not exist in public.wrong`,
+		"AFTER INSERT ROW ('nowhere')":          `topic "nowhere" does not exist`,
 	} {
+		words := strings.SplitN(arguments, " ", 4)
 		tn.Exec(t, "DROP TABLE IF EXISTS public.wrong; CREATE TABLE public.wrong (a integer)")
-		tn.Exec(t, "CREATE TRIGGER events "+c.trigger)
-		_, err := tn.Pool.Exec(t.Context(), "INSERT INTO public.wrong VALUES (1)")
-		require.ErrorContains(t, err, c.message)
+		tn.Exec(t, fmt.Sprintf(`CREATE TRIGGER events %s %s ON public.wrong FOR EACH %s
+			EXECUTE FUNCTION postrider.publish_row_change%s`, words[0], words[1], words[2], words[3]))
+		require.Contains(t, tn.RejectedBy(t, "INSERT INTO public.wrong VALUES (1)"), message)
 	}
 }
 
 // TestPublishFromSQLSideBySide: transactions that publish never wait for one another.
 func TestPublishFromSQLSideBySide(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	tn.Subscribe(t, "orders", "all", nil)
-	var group sync.WaitGroup
-	for range 8 {
-		group.Go(func() {
-			for i := range 25 {
-				tx, err := tn.Pool.Begin(t.Context())
-				if !errors.Is(err, nil) {
-					t.Error(err)
-					return
-				}
-				_, err = tx.Exec(t.Context(),
-					fmt.Sprintf(`SELECT postrider.publish('orders', '{"eventType": "A", "subject": "%d"}')`, i))
-				if i%2 == 0 {
-					err = errors.Join(err, tx.Commit(t.Context()))
-				} else {
-					err = errors.Join(err, tx.Rollback(t.Context()))
-				}
-				if err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	group.Wait()
+	tn, _ := testnode.Orders(t)
+	testnode.AtOnce(8, func(int) {
+		for i := range 25 {
+			end := tn.OpenTransaction(t, `SELECT postrider.publish('orders', '{"eventType": "A", "subject": ""}')`)
+			end(i%2 == 0)
+		}
+	})
 	tn.RouteAll(t, tn.System)
-	require.Equal(t, 104, tn.Count(t, "SELECT count(*) FROM postrider.deliveries"))
+	require.Equal(t, 104, tn.Rows(t, "deliveries", ""))
 }
 
 // TestRowChangeRunsAsItsUser: a cast of the user's own, which to_jsonb calls, has only the rights of the role that
 // changes the row.
 func TestRowChangeRunsAsItsUser(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	tn.Exec(t, `CREATE SCHEMA app; GRANT USAGE ON SCHEMA app TO postrider_publisher; CREATE TYPE app.mood AS ENUM ('fine');
 		CREATE FUNCTION app.tell(app.mood) RETURNS json LANGUAGE sql AS 'SELECT to_json(current_user::text)';
 		CREATE CAST (app.mood AS json) WITH FUNCTION app.tell(app.mood);
@@ -390,13 +320,11 @@ func TestRowChangeRunsAsItsUser(t *testing.T) {
 	require.NoError(t, err)
 	defer conn.Release()
 	defer func() { _, _ = conn.Exec(context.Background(), "RESET ROLE") }()
-	_, err = conn.Exec(t.Context(), "SET ROLE postrider_publisher")
-	require.NoError(t, err)
+	require.NoError(t, testnode.ErrorOf(conn.Exec(t.Context(), "SET ROLE postrider_publisher")))
 	_, err = conn.Exec(t.Context(), "INSERT INTO app.people VALUES (1, 'fine')")
 	require.NoError(t, err)
 	require.Equal(t, "postrider_publisher", tn.Text(t, "SELECT body #>> '{data,new,mood}' FROM postrider.events"))
-	_, err = conn.Exec(t.Context(), "SET ROLE postrider_reader")
-	require.NoError(t, err)
+	require.NoError(t, testnode.ErrorOf(conn.Exec(t.Context(), "SET ROLE postrider_reader")))
 	_, err = conn.Exec(t.Context(), "INSERT INTO app.people VALUES (2, 'fine')")
 	require.ErrorContains(t, err, "permission denied")
 }

@@ -14,17 +14,17 @@ import (
 	"postrider/internal/event"
 	"postrider/internal/node"
 	"postrider/internal/testnode"
-	"postrider/jobs/publish"
 	"postrider/jobs/pull"
 )
 
-// pulled makes a topic of CloudEvents with an event subscription whose consumer pulls.
-func pulled(t *testing.T, tn *testnode.Node, count int) *catalog.Subscription {
+// pulled is a node with a topic of CloudEvents whose consumer pulls each of n events up to count times.
+func pulled(t *testing.T, count, n int) (*testnode.Node, *catalog.Subscription) {
 	t.Helper()
-	_, _, err := tn.System.Topics.Put(t.Context(), "orders",
-		catalog.TopicSpec{Kind: catalog.TopicNamespace, InputSchema: event.CloudEvents})
-	require.NoError(t, err)
-	return tn.Subscribe(t, "orders", "pull", queueOf(count))
+	tn := testnode.Unchecked(t)
+	tn.PutTopic(t, "orders", catalog.TopicSpec{Kind: catalog.TopicNamespace, InputSchema: event.CloudEvents})
+	sub := tn.Subscribe(t, "orders", "pull", queueOf(count))
+	publishCloudEvents(t, tn, "e", n)
+	return tn, sub
 }
 
 // queueOf is the configuration of pull delivery with a number of receives.
@@ -48,10 +48,7 @@ func publishCloudEvents(t *testing.T, tn *testnode.Node, prefix string, n int) {
 			Body: fmt.Appendf(nil, `{"specversion":"1.0","id":%q, "source":"/s","type":"test","x":1}`, id),
 		}
 	}
-	_, err := tn.System.Publisher.Publish(t.Context(), publish.Publication{
-		Topic: "orders", Parse: func(*catalog.Topic) ([]event.Event, error) { return events, nil },
-	})
-	require.NoError(t, err)
+	tn.Send(t, testnode.Of("orders", events...))
 }
 
 // receive returns at once what is available.
@@ -92,10 +89,8 @@ func endLocks(t *testing.T, tn *testnode.Node) {
 
 func TestReceiveAndAcknowledge(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	sub := pulled(t, tn, 10)
-	publishCloudEvents(t, tn, "e", 5)
-	require.Equal(t, 5, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE waits_for = 'consumer'"))
+	tn, sub := pulled(t, 10, 5)
+	require.Equal(t, 5, tn.Rows(t, "deliveries", "waits_for = 'consumer'"))
 	require.Zero(t, tn.Jobs(t, ""))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 
@@ -104,24 +99,20 @@ func TestReceiveAndAcknowledge(t *testing.T) {
 	require.Equal(t, "e-0", first[0].EventID)
 	require.Equal(t, 1, first[0].Count)
 	require.Equal(t, `{"specversion":"1.0","id":"e-0", "source":"/s","type":"test","x":1}`, string(first[0].Event))
-	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE waits_for = 'lock'"))
+	require.Equal(t, 3, tn.Rows(t, "deliveries", "waits_for = 'lock'"))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 	require.Len(t, receive(t, tn, sub, 3), 2)
 	require.Empty(t, receive(t, tn, sub, 3))
 
 	require.Equal(t, 3, settle(t, tn, sub, pull.Acknowledge, 0, first...))
 	require.Equal(t, 0, settle(t, tn, sub, pull.Acknowledge, 0, first...), "each token counts once")
-	require.Equal(t, 3, tn.Count(t,
-		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
-	require.Equal(t, 3, tn.Count(t,
-		"SELECT count(*) FROM postrider.delivery_attempts WHERE outcome = 'Acknowledged' AND number = 1"))
+	require.Equal(t, 3, tn.Rows(t, "deliveries", "state = 'delivered' AND attempts = 1"))
+	require.Equal(t, 3, tn.Rows(t, "delivery_attempts", "outcome = 'Acknowledged' AND number = 1"))
 }
 
 func TestReleaseExpireReject(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	sub := pulled(t, tn, 3)
-	publishCloudEvents(t, tn, "e", 1)
+	tn, sub := pulled(t, 3, 1)
 
 	first := receive(t, tn, sub, 1)
 	require.NoError(t, tn.System.Receiver.Return(sub, first))
@@ -141,20 +132,18 @@ func TestReleaseExpireReject(t *testing.T) {
 	require.Equal(t, 3, again[0].Count)
 	require.Equal(t, 1, settle(t, tn, sub, pull.Release, 0, again...), "a release after the last delivery succeeds")
 	require.Empty(t, receive(t, tn, sub, 1))
-	require.Equal(t, 1, tn.Count(t, `SELECT count(*) FROM postrider.dead_letters
-		WHERE reason = 'MaxDeliveryAttemptsExceeded' AND attempts = 3 AND last_outcome = 'Released'`))
+	require.Equal(t, 1, tn.Rows(t, "dead_letters",
+		"reason = 'MaxDeliveryAttemptsExceeded' AND attempts = 3 AND last_outcome = 'Released'"))
 
 	publishCloudEvents(t, tn, "rejected", 1)
 	require.Equal(t, 1, settle(t, tn, sub, pull.Reject, 0, receive(t, tn, sub, 1)...))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'RejectedByConsumer'"))
-	require.Equal(t, 4, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts"))
+	require.Equal(t, 1, tn.Rows(t, "dead_letters", "reason = 'RejectedByConsumer'"))
+	require.Equal(t, 4, tn.Rows(t, "delivery_attempts", ""))
 }
 
 func TestRenewLocks(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	sub := pulled(t, tn, 10)
-	publishCloudEvents(t, tn, "e", 2)
+	tn, sub := pulled(t, 10, 2)
 	received := receive(t, tn, sub, 2)
 	tn.Exec(t, "UPDATE postrider_internal.river_job SET scheduled_at = now() + interval '1 second'")
 	tokens := []pull.LockToken{received[0].Token}
@@ -176,9 +165,7 @@ func TestRenewLocks(t *testing.T) {
 // TestLockWhoseTimeHasEnded: a lock settles and renews nothing from its end on, also before a node has ended it.
 func TestLockWhoseTimeHasEnded(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	sub := pulled(t, tn, 10)
-	publishCloudEvents(t, tn, "e", 1)
+	tn, sub := pulled(t, 10, 1)
 	received := receive(t, tn, sub, 1)
 	tn.Exec(t, "UPDATE postrider_internal.river_job SET scheduled_at = now() - interval '1 second'")
 	for _, how := range []pull.Settlement{pull.Acknowledge, pull.Release, pull.Reject} {
@@ -193,19 +180,16 @@ func TestLockWhoseTimeHasEnded(t *testing.T) {
 
 func TestAvailableDeliveriesExpire(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	pulled(t, tn, 10)
-	publishCloudEvents(t, tn, "e", 2)
+	tn, _ := pulled(t, 10, 2)
 	tn.Exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '30 days'")
 	require.NoError(t, tn.System.Receiver.Tend(t.Context()))
-	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded'"))
+	require.Equal(t, 2, tn.Rows(t, "dead_letters", "reason = 'TimeToLiveExceeded'"))
 }
 
 // A receiver waits without a connection, and gets what is published, released or resumed meanwhile, on any node.
 func TestReceiveWaits(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	sub := pulled(t, tn, 10)
+	tn, sub := pulled(t, 10, 0)
 	received := make(chan []pull.Delivery)
 	wait := func(ctx context.Context, most int) {
 		got, err := tn.System.Receiver.Receive(ctx, sub, most, time.Minute, "test")
@@ -232,13 +216,11 @@ func TestReceiveWaits(t *testing.T) {
 	settle(t, tn, sub, pull.Release, 0, second...)
 	require.Equal(t, 2, (<-received)[0].Count)
 
-	_, err := tn.System.Holds.Pause(t.Context(), "orders", "pull", nil)
-	require.NoError(t, err)
+	tn.Pause(t, "orders", "pull")
 	publishCloudEvents(t, tn, "held", 3)
-	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'paused'"))
+	require.Equal(t, 3, tn.Rows(t, "deliveries", "hold = 'paused'"))
 	require.Empty(t, receive(t, tn, sub, 3))
-	_, err = tn.System.Holds.Resume(t.Context(), "orders", "pull")
-	require.NoError(t, err)
+	tn.Resume(t, "orders", "pull")
 	go wait(t.Context(), 3)
 	testnode.Within(t, "a consumer waits", waiting(1))
 	require.NoError(t, tn.System.Releaser.MakeAvailable(t.Context(), sub.ID, nil))
@@ -253,10 +235,8 @@ func TestReceiveWaits(t *testing.T) {
 // Consumers acknowledge while the times of their locks end: each lock ends once, by one of both.
 func TestAcknowledgeAndExpiryRace(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	sub := pulled(t, tn, 10)
 	const events = 300
-	publishCloudEvents(t, tn, "e", events)
+	tn, sub := pulled(t, 10, events)
 	other := tn.Beside(t, node.Options{Node: "node-2"}).System
 	var consumers sync.WaitGroup
 	acknowledged := make([]int, 4)
@@ -298,16 +278,14 @@ func TestAcknowledgeAndExpiryRace(t *testing.T) {
 	}
 	lettered := tn.Count(t, "SELECT count(*) FROM postrider.dead_letters")
 	require.Equal(t, events, total+lettered)
-	require.Equal(t, total, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
-	require.Positive(t, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE outcome = 'Expired'"))
+	require.Equal(t, total, tn.Rows(t, "deliveries", "state = 'delivered'"))
+	require.Positive(t, tn.Rows(t, "delivery_attempts", "outcome = 'Expired'"))
 }
 
 // A change between push and queue keeps pending deliveries: single ones, batches, and those on hold.
 func TestDeliveryModeChanges(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	sub := pulled(t, tn, 10)
-	publishCloudEvents(t, tn, "e", 3)
+	tn, sub := pulled(t, 10, 3)
 	locked := receive(t, tn, sub, 1)
 	push := func(limit *endpointconf.DeliveryRate) {
 		tn.Subscribe(t, "orders", "pull", func(s *catalog.SubscriptionSpec) {
@@ -318,21 +296,19 @@ func TestDeliveryModeChanges(t *testing.T) {
 	push(&endpointconf.DeliveryRate{Limit: 1})
 	require.Equal(t, 1, settle(t, tn, sub, pull.Acknowledge, 0, locked...), "a consumer may end what it has locked")
 	require.NoError(t, tn.System.Receiver.Tend(t.Context()))
-	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'rate_limited'"))
+	require.Equal(t, 2, tn.Rows(t, "deliveries", "hold = 'rate_limited'"))
 	push(nil)
-	_, err := tn.System.Releaser.Refill(t.Context(), sub.ID, false, 10)
-	require.NoError(t, err)
+	tn.Refill(t, sub.ID, false, 10)
 	require.Equal(t, 2, tn.Jobs(t, "kind = 'deliver'"))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 	publishCloudEvents(t, tn, "batched", 2)
-	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE waits_for = 'batch'"))
+	require.Equal(t, 2, tn.Rows(t, "deliveries", "waits_for = 'batch'"))
 }
 
 // Receivers of one topic take at most half of a node's waiting places.
 func TestReceiversOfOneTopicLeavePlacesToOthers(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	sub := pulled(t, tn, 10)
+	tn, sub := pulled(t, 10, 0)
 	ctx, cancel := context.WithCancel(t.Context())
 	var waiting sync.WaitGroup
 	for range 2500 {
@@ -343,10 +319,8 @@ func TestReceiversOfOneTopicLeavePlacesToOthers(t *testing.T) {
 	require.ErrorIs(t, err, pull.ErrTooManyReceiversOfTopic)
 	other := *sub
 	other.ID, other.TopicID = sub.ID+1, sub.TopicID+1
-	_, err = tn.System.Receiver.Receive(ctx, &other, 1, 0, "test")
-	require.NoError(t, err)
+	require.NoError(t, testnode.ErrorOf(tn.System.Receiver.Receive(ctx, &other, 1, 0, "test")))
 	cancel()
 	waiting.Wait()
-	_, err = tn.System.Receiver.Receive(t.Context(), sub, 1, 0, "test")
-	require.NoError(t, err)
+	require.NoError(t, testnode.ErrorOf(tn.System.Receiver.Receive(t.Context(), sub, 1, 0, "test")))
 }

@@ -15,7 +15,6 @@ import (
 	"postrider/internal/postgres"
 	"postrider/internal/query"
 	"postrider/internal/testnode"
-	"postrider/jobs/publish"
 )
 
 // consumer is a session of a program that may do nothing but receive.
@@ -52,8 +51,7 @@ func (c consumer) receive(t *testing.T, most int) []sqlEvent {
 
 func (c consumer) exec(t *testing.T, statement string, args ...any) {
 	t.Helper()
-	_, err := c.Exec(t.Context(), statement, args...)
-	require.NoError(t, err)
+	require.NoError(t, testnode.ErrorOf(c.Exec(t.Context(), statement, args...)))
 }
 
 // settles calls one of the functions that take tokens, and returns the lost ones.
@@ -75,9 +73,7 @@ func tokensOf(received ...[]sqlEvent) (tokens []string) {
 // Processing and acknowledging commit together; what is rolled back never happened.
 func TestReceiveInSQL(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	pulled(t, tn, 10)
-	publishCloudEvents(t, tn, "e", 3)
+	tn, _ := pulled(t, 10, 3)
 	tn.Exec(t, "CREATE TABLE public.ledger (event_id text); GRANT ALL ON public.ledger TO postrider_consumer")
 	c := consumerOf(t, tn)
 
@@ -92,15 +88,14 @@ func TestReceiveInSQL(t *testing.T) {
 	require.Empty(t, c.settles(t, "acknowledge($1)", tokensOf(received)))
 	c.exec(t, "ROLLBACK")
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts"))
+	require.Zero(t, tn.Rows(t, "delivery_attempts", ""))
 
 	c.exec(t, `WITH received AS (SELECT * FROM postrider.receive('orders', 'pull', 10)),
 		stored AS (INSERT INTO public.ledger SELECT event_id FROM received)
 		SELECT postrider.acknowledge(array_agg(lock_token)) FROM received`)
 	require.Equal(t, 3, tn.Count(t, "SELECT count(DISTINCT event_id) FROM public.ledger"))
-	require.Equal(t, 3, tn.Count(t,
-		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
-	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE outcome = 'Acknowledged'"))
+	require.Equal(t, 3, tn.Rows(t, "deliveries", "state = 'delivered' AND attempts = 1"))
+	require.Equal(t, 3, tn.Rows(t, "delivery_attempts", "outcome = 'Acknowledged'"))
 	require.Zero(t, tn.Jobs(t, "kind = 'lock'"))
 	require.Empty(t, c.receive(t, 10))
 	require.Empty(t, c.settles(t, "acknowledge(NULL)"))
@@ -109,22 +104,19 @@ func TestReceiveInSQL(t *testing.T) {
 
 func TestSettleInSQL(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	pulled(t, tn, 2)
-	publishCloudEvents(t, tn, "e", 4)
+	tn, _ := pulled(t, 2, 4)
 	c := consumerOf(t, tn)
 	acknowledged, released, rejected, renewed := c.receive(t, 1), c.receive(t, 1), c.receive(t, 1), c.receive(t, 1)
-	require.Equal(t, 4, tn.Count(t, `SELECT count(*) FROM postrider.locks WHERE topic = 'orders' AND subscription = 'pull'
-		AND consumer = session_user AND delivery_count = 1 AND locked_until > received_at + interval '59 s'
-		AND event_id LIKE 'e-_'`))
+	require.Equal(t, 4, tn.Rows(t, "locks", "topic = 'orders' AND subscription = 'pull' AND consumer = session_user "+
+		"AND delivery_count = 1 AND locked_until > received_at + interval '59 s' AND event_id LIKE 'e-_'"))
 	require.Empty(t, c.settles(t, "acknowledge($1)", tokensOf(acknowledged)))
 	require.Empty(t, c.settles(t, "release_locks($1, 3600)", tokensOf(released)))
 	require.Empty(t, c.settles(t, "reject($1)", tokensOf(rejected)))
 	require.Empty(t, c.settles(t, "renew($1, 300)", tokensOf(renewed)))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.locks WHERE locked_until > now() + interval '250 s'"))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'RejectedByConsumer'"))
-	require.Equal(t, 1, tn.Count(t, `SELECT count(*) FROM postrider.deliveries
-		WHERE waits_for = 'next_attempt_at' AND next_attempt_at > now() + interval '50 minutes'`))
+	require.Equal(t, 1, tn.Rows(t, "locks", "locked_until > now() + interval '250 s'"))
+	require.Equal(t, 1, tn.Rows(t, "dead_letters", "reason = 'RejectedByConsumer'"))
+	require.Equal(t, 1, tn.Rows(t, "deliveries",
+		"waits_for = 'next_attempt_at' AND next_attempt_at > now() + interval '50 minutes'"))
 
 	// The other locks have ended. strict keeps those of the same call.
 	all := tokensOf(acknowledged, released, rejected, renewed)
@@ -132,10 +124,10 @@ func TestSettleInSQL(t *testing.T) {
 	requireRaised(t, err, "55000", fmt.Sprintf("3 of 4 lock tokens are lost, first %q", all[0]), "tokens")
 	_, err = c.Exec(t.Context(), "SELECT postrider.acknowledge($1)", []string{"not base64", all[3]})
 	requireRaised(t, err, "22023", `"not base64" is not a lock token`, "tokens")
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.locks"))
+	require.Equal(t, 1, tn.Rows(t, "locks", ""))
 	require.Equal(t, []string{"x", all[0], all[1], all[2]},
 		c.settles(t, "acknowledge($1, strict => false)", append([]string{"x"}, all...)))
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.locks"))
+	require.Zero(t, tn.Rows(t, "locks", ""))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }
 
@@ -148,8 +140,7 @@ func requireRaised(t *testing.T, err error, code, message, column string) {
 
 func TestConsumersGetClearErrorsInSQL(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	pulled(t, tn, 10)
+	tn, _ := pulled(t, 10, 0)
 	tn.Subscribe(t, "orders", "push", func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents })
 	c := consumerOf(t, tn)
 	for call, want := range map[string][3]string{
@@ -174,15 +165,10 @@ func TestConsumersGetClearErrorsInSQL(t *testing.T) {
 // An event that jsonb cannot hold is received as text.
 func TestReceiveUnstorableJSONInSQL(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	pulled(t, tn, 10)
+	tn, _ := pulled(t, 10, 0)
 	body := `{"specversion":"1.0","id":"1","source":"/s","type":"test","data":"\u0000"}`
-	_, err := tn.System.Publisher.Publish(t.Context(), publish.Publication{
-		Topic: "orders", Parse: func(*catalog.Topic) ([]event.Event, error) {
-			return []event.Event{{Schema: event.CloudEvents, ID: "1", Type: "test", Source: "/s", Body: []byte(body)}}, nil
-		},
-	})
-	require.NoError(t, err)
+	tn.Send(t, testnode.Of("orders",
+		event.Event{Schema: event.CloudEvents, ID: "1", Type: "test", Source: "/s", Body: []byte(body)}))
 	received := consumerOf(t, tn).receive(t, 1)
 	require.Nil(t, received[0].Event)
 	require.Equal(t, body, received[0].EventText)
@@ -191,8 +177,7 @@ func TestReceiveUnstorableJSONInSQL(t *testing.T) {
 // A dead letter of another schema that is redelivered to a queue is received as a CloudEvent.
 func TestReceiveConvertedEventsInSQL(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	pulled(t, tn, 10)
+	tn, _ := pulled(t, 10, 0)
 	tn.Topic(t, "grid")
 	tn.Subscribe(t, "grid", "push", nil)
 	tn.Publish(t, "grid", "g", 1)
@@ -210,9 +195,7 @@ func TestReceiveConvertedEventsInSQL(t *testing.T) {
 // operator does to its deliveries is rejected within 2 s.
 func TestOpenTransactionsOfConsumersDelayNothing(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	sub := pulled(t, tn, 10)
-	publishCloudEvents(t, tn, "e", 4)
+	tn, sub := pulled(t, 10, 4)
 	tn.Exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '2 min'") // for the sweeper
 	settling, receiving := consumerOf(t, tn), consumerOf(t, tn)
 	received := settling.receive(t, 1)
@@ -224,9 +207,8 @@ func TestOpenTransactionsOfConsumersDelayNothing(t *testing.T) {
 
 	require.NoError(t, tn.System.Receiver.ExpireLocks(t.Context()))
 	require.NoError(t, tn.System.Receiver.Tend(t.Context()))
-	_, err := tn.System.Maintenance.MergeRollups(t.Context())
-	require.NoError(t, err)
-	_, err = tn.System.Maintenance.Sweep(t.Context())
+	tn.MergeRollups(t)
+	_, err := tn.System.Maintenance.Sweep(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, tn.System.Maintenance.Repairs())
 	publishCloudEvents(t, tn, "later", 1)
@@ -248,22 +230,20 @@ func TestOpenTransactionsOfConsumersDelayNothing(t *testing.T) {
 		require.Regexp(t, `^delivery \d+ is locked by process \d+ \(worker, role .+\)$`, err.Error(), what)
 	}
 	require.NoError(t, tn.System.Subscriptions.Delete(ctx, "orders", "pull"))
-	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending'"))
+	require.Equal(t, 2, tn.Rows(t, "deliveries", "state = 'pending'"))
 
 	settling.exec(t, "COMMIT")
 	receiving.exec(t, "ROLLBACK")
 	require.NoError(t, tn.System.Subscriptions.Drain(ctx))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending'"))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "state = 'delivered'"))
+	require.Zero(t, tn.Rows(t, "deliveries", "state = 'pending'"))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }
 
 // An operator cancels a delivery that a consumer has locked, and retries one that was released with a delay.
 func TestOperateOnPulledDeliveries(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	pulled(t, tn, 10)
-	publishCloudEvents(t, tn, "e", 2)
+	tn, _ := pulled(t, 10, 2)
 	c := consumerOf(t, tn)
 	locked, released := c.receive(t, 1), c.receive(t, 1)
 	err := tn.System.Operator.RetryNow(t.Context(), locked[0].DeliveryID)
@@ -281,9 +261,7 @@ func TestOperateOnPulledDeliveries(t *testing.T) {
 // Exported dead letters say in Event Grid's sentences what consumers did.
 func TestDeadLettersOfConsumers(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	pulled(t, tn, 1)
-	publishCloudEvents(t, tn, "e", 3)
+	tn, _ := pulled(t, 1, 3)
 	c := consumerOf(t, tn)
 	received := c.receive(t, 3)
 	require.Empty(t, c.settles(t, "reject($1)", tokensOf(received[:1])))
@@ -306,15 +284,12 @@ func TestDeadLettersOfConsumers(t *testing.T) {
 // The end of a pause waits for a consumer's open transaction, and delays neither publishes nor the operator.
 func TestResumeDuringOpenTransactionOfConsumer(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	pulled(t, tn, 10)
-	publishCloudEvents(t, tn, "e", 2)
+	tn, _ := pulled(t, 10, 2)
 	c := consumerOf(t, tn)
 	c.exec(t, "BEGIN")
 	require.Len(t, c.receive(t, 1), 1)
 	holds, stop := tn.System.Holds, true
-	_, err := holds.Pause(t.Context(), "orders", "pull", &stop)
-	require.NoError(t, err)
+	require.NoError(t, testnode.ErrorOf(holds.Pause(t.Context(), "orders", "pull", &stop)))
 	resumed, err := holds.Resume(t.Context(), "orders", "pull")
 	require.NoError(t, err)
 	require.True(t, resumed.Hold.Resuming)
@@ -322,5 +297,5 @@ func TestResumeDuringOpenTransactionOfConsumer(t *testing.T) {
 	publishCloudEvents(t, tn, "meanwhile", 1)
 	c.exec(t, "COMMIT")
 	require.NoError(t, holds.MoveTimeToLive(t.Context(), resumed.ID))
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE hold IS NOT NULL"))
+	require.Zero(t, tn.Rows(t, "event_subscriptions", "hold IS NOT NULL"))
 }

@@ -13,23 +13,18 @@ import (
 // be.
 func TestAgesWhileAResumeCorrectsThem(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	tn.Subscribe(t, "orders", "all", nil)
+	tn, _ := testnode.Orders(t)
 	tn.Publish(t, "orders", "e", 4)
 	// Ids 1 and 2 were corrected. The pause lasted ten minutes; 4 was published in the middle of it.
-	tn.Exec(t,
-		"UPDATE postrider_internal.deliveries SET time_to_live_since = now() - make_interval(mins => (ARRAY [10, 10, 20, "+
-			"5])[id])")
+	tn.Exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - make_interval(mins => (ARRAY [10, "+
+		"10, 20, 5])[id])")
 	tn.Exec(t, `INSERT INTO postrider_internal.event_subscription_states (subscription_id, paused_since, resumed_at,
 		    stop_time_to_live, moved_to)
 		SELECT subscription_id, min(time_to_live_since) + interval '10 minutes',
 		       min(time_to_live_since) + interval '20 minutes', true, 2
 		FROM postrider_internal.deliveries GROUP BY 1`)
 	later := func(at time.Duration) []time.Duration {
-		var now time.Time
-		require.NoError(t,
-			tn.Pool.QueryRow(t.Context(), "SELECT resumed_at FROM postrider_internal.event_subscription_states").Scan(&now))
+		now := testnode.Value[time.Time](t, tn, "SELECT resumed_at FROM postrider_internal.event_subscription_states")
 		since, err := tn.System.Loader.TimeToLiveSince(t.Context(), []int64{1, 2, 3, 4, 4711}, now.Add(at))
 		require.NoError(t, err)
 		require.Len(t, since, 4)

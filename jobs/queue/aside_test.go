@@ -35,6 +35,7 @@ func recording(
 // the node goes on. What becomes of it then is what became of it first.
 func TestOpenTransactionDelaysOnlyItsDelivery(t *testing.T) {
 	t.Parallel()
+	const many = 41
 	for name, other := range map[string]struct {
 		does   string
 		held   int64
@@ -57,29 +58,24 @@ func TestOpenTransactionDelaysOnlyItsDelivery(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tn, sub := testnode.Orders(t)
-			tn.Publish(t, "orders", "e", 201)
-			d, j := tn.Fetch(t, "node-1")
+			d, j := tn.Started(t, "orders", "e", many)
 			first := slices.Min(d)
 			end := tn.OpenTransaction(t, other.does, first)
 			recorded := recording(t, tn, sub, policy.Verdict{Action: policy.Delivered}, d, j)
-			testnode.Within(t, `recorded.Load() == 201-other.held`, func() bool { return recorded.Load() == 201-other.held })
+			testnode.Within(t, "the others are recorded", func() bool { return recorded.Load() == many-other.held })
 			// Later flushes do not wait again for rows that are known to be locked.
-			tn.Publish(t, "orders", "f", 40)
+			tn.Publish(t, "orders", "f", 10)
 			d, j = tn.Fetch(t, "node-1")
 			for i := range d {
-				require.NoError(t,
-					tn.System.Recorder.Record(t.Context(), testnode.Result(d[i], j[i], sub, policy.Verdict{Action: policy.Delivered})))
+				tn.Record(t, testnode.Result(d[i], j[i], sub, policy.Verdict{Action: policy.Delivered}))
 			}
 			require.NoError(t, tn.System.Recorder.WaitRecording(t.Context()), "new requests may start")
-			require.Equal(t, 201-other.held, recorded.Load())
+			require.Equal(t, many-other.held, recorded.Load())
 			end(other.commit)
-			testnode.Within(t, `recorded.Load() == 201`, func() bool { return recorded.Load() == 201 })
-			require.EqualValues(t, other.held,
-				tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = $1 AND delivery_id BETWEEN $2 AND $2 + $3 - 1",
-					other.state, first, other.held))
-			require.Equal(t, 241,
-				tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state IN ('delivered', $1)", other.state),
-				"each ended once")
+			testnode.Within(t, "all are recorded", func() bool { return recorded.Load() == many })
+			require.EqualValues(t, other.held, tn.Rows(t, "deliveries", "state = $1 AND delivery_id BETWEEN $2 AND $2 + $3 - 1",
+				other.state, first, other.held))
+			require.Equal(t, many+10, tn.Rows(t, "deliveries", "state IN ('delivered', $1)", other.state), "each ended once")
 			require.Zero(t, tn.Jobs(t, ""))
 			require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 		})
@@ -90,18 +86,15 @@ func TestOpenTransactionDelaysOnlyItsDelivery(t *testing.T) {
 // publish waits.
 func TestAnOpenReleaseHoldsUpNoOtherEndpoint(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	resting := tn.Subscribe(t, "orders", "resting", nil)
 	other := tn.Subscribe(t, "orders", "other",
 		func(s *catalog.SubscriptionSpec) { s.EndpointURL = "https://other.example.com/hook" })
-	tn.Publish(t, "orders", "e", 10)
-	d, j := tn.Fetch(t, "node-1")
+	d, j := tn.Started(t, "orders", "e", 10)
 	tn.Rest(t, "resting")
 	end := tn.OpenTransaction(t, "SELECT postrider.release('orders', 'resting')")
 	tn.Publish(t, "orders", "f", 20) // no publish waits for it
-	require.Equal(t, 20,
-		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'resting' AND hold = 'probation'"))
+	require.Equal(t, 20, tn.Rows(t, "deliveries", "subscription = 'resting' AND hold = 'probation'"))
 
 	var recorded [2]atomic.Int64
 	for i := range d {
@@ -126,9 +119,7 @@ func TestAnOpenReleaseHoldsUpNoOtherEndpoint(t *testing.T) {
 	end(true)
 	testnode.Within(t, `recorded[0].Load() == 10`, func() bool { return recorded[0].Load() == 10 })
 	require.Equal(t, 20, tn.Recorded(t, ""), "each once")
-	n, err := tn.System.Releaser.Refill(t.Context(), resting.ID, false, 100)
-	require.NoError(t, err)
-	require.Equal(t, 20, n, "what was held for what was over is let go")
+	require.Equal(t, 20, tn.Refill(t, resting.ID, false, 100), "what was held for what was over is let go")
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }
 
@@ -144,12 +135,10 @@ func TestAnOpenResumeHoldsUpNoPublish(t *testing.T) {
 		for range 20 {
 			tn.Publish(t, "orders", "e", 10) // while the transaction is open
 		}
-		require.Equal(t, 200, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'paused'"))
+		require.Equal(t, 200, tn.Rows(t, "deliveries", "hold = 'paused'"))
 		require.Equal(t, 200, tn.Jobs(t, ""), "the other's")
 		end(commit)
-		n, err := tn.System.Releaser.Refill(t.Context(), sub.ID, false, 1000)
-		require.NoError(t, err)
-		require.Equal(t, map[bool]int{true: 200}[commit], n)
+		require.Equal(t, map[bool]int{true: 200}[commit], tn.Refill(t, sub.ID, false, 1000))
 		require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 	}
 }

@@ -1,7 +1,6 @@
 package queue_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,12 +10,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/internal/catalog"
 	"postrider/internal/event"
 	"postrider/internal/node"
 	"postrider/internal/postgres"
 	"postrider/internal/testnode"
-	"postrider/jobs/publish"
 	"postrider/jobs/queue"
 	"postrider/policy"
 )
@@ -32,16 +29,12 @@ func eventIDs(batch *queue.Work) []string {
 // sized publishes one event of each size given.
 func sized(t *testing.T, tn *testnode.Node, kilobytes ...int) {
 	t.Helper()
-	_, err := tn.System.Publisher.Publish(t.Context(),
-		publish.Publication{Topic: "orders", Parse: func(*catalog.Topic) ([]event.Event, error) {
-			events := make([]event.Event, len(kilobytes))
-			for i, size := range kilobytes {
-				body := fmt.Sprintf(`{"id":"%d","data":%q}`, i, strings.Repeat("x", size*1024))
-				events[i] = event.Event{Schema: event.EventGrid, ID: fmt.Sprint(i), Type: "test", Body: []byte(body)}
-			}
-			return events, nil
-		}})
-	require.NoError(t, err)
+	events := make([]event.Event, len(kilobytes))
+	for i, size := range kilobytes {
+		body := fmt.Sprintf(`{"id":"%d","data":%q}`, i, strings.Repeat("x", size*1024))
+		events[i] = event.Event{Schema: event.EventGrid, ID: fmt.Sprint(i), Type: "test", Body: []byte(body)}
+	}
+	tn.Send(t, testnode.Of("orders", events...))
 }
 
 func TestBatchesAreCut(t *testing.T) {
@@ -103,7 +96,7 @@ func TestTwoNodesCutDisjointBatchesAndLoseNothing(t *testing.T) {
 	var publishers, cutters sync.WaitGroup
 	for worker := range 2 {
 		publishers.Go(func() {
-			for i := range 30 {
+			for i := range 10 {
 				tn.Publish(t, "orders", fmt.Sprintf("%d-%d", worker, i), 10)
 			}
 		})
@@ -124,14 +117,12 @@ func TestTwoNodesCutDisjointBatchesAndLoseNothing(t *testing.T) {
 		})
 	}
 	publishers.Wait()
-	testnode.Within(t, `tn.Pending(t, "batch_id IS NULL") == 0`, func() bool {
-		return tn.Pending(t, "batch_id IS NULL") == 0
-	})
+	testnode.Within(t, "all are cut", func() bool { return tn.Pending(t, "batch_id IS NULL") == 0 })
 	close(stop)
 	cutters.Wait()
-	require.Equal(t, 600, tn.Count(t, "SELECT count(DISTINCT delivery_id) FROM postrider_internal.batch_members"))
-	require.Equal(t, 600, tn.Count(t, "SELECT count(*) FROM postrider_internal.batch_members"))
-	require.Equal(t, 600, tn.Count(t, "SELECT sum(members) FROM postrider_internal.batches"))
+	require.Equal(t, 200, tn.Count(t, "SELECT count(DISTINCT delivery_id) FROM postrider_internal.batch_members"))
+	require.Equal(t, 200, tn.Count(t, "SELECT count(*) FROM postrider_internal.batch_members"))
+	require.Equal(t, 200, tn.Count(t, "SELECT sum(members) FROM postrider_internal.batches"))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }
 
@@ -181,11 +172,7 @@ func TestWaitingCuttersEndTogether(t *testing.T) {
 	}
 	jobs := tn.FetchBatches(t, "node-1")
 	require.Len(t, jobs, 20)
-	blocker, err := tn.Pool.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = blocker.Rollback(context.Background()) }()
-	_, err = blocker.Exec(t.Context(), "SELECT FROM postrider_internal.river_job WHERE id = $1 FOR UPDATE", jobs[0].JobID)
-	require.NoError(t, err)
+	end := tn.OpenTransaction(t, "SELECT FROM postrider_internal.river_job WHERE id = $1 FOR UPDATE", jobs[0].JobID)
 	var cutters sync.WaitGroup
 	var sizes [20]int
 	start := func(i int) {
@@ -196,16 +183,12 @@ func TestWaitingCuttersEndTogether(t *testing.T) {
 		})
 	}
 	start(0)
-	testnode.Within(t, "its turn has come", func() bool {
-		return tn.Count(t,
-			"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") > 0
-	})
+	tn.AwaitLock(t, "")
 	for i := range jobs[1:] {
 		start(i + 1)
 	}
-	testnode.Within(t, `tn.System.Loader.WaitingCutters(sub.ID) == 19`,
-		func() bool { return tn.System.Loader.WaitingCutters(sub.ID) == 19 })
-	require.NoError(t, blocker.Rollback(t.Context()))
+	testnode.Within(t, "the others wait", func() bool { return tn.System.Loader.WaitingCutters(sub.ID) == 19 })
+	end(false)
 	cutters.Wait()
 	require.Equal(t, 20, sizes[0], "the first one cuts all")
 	require.Zero(t, tn.System.Loader.WaitingCutters(sub.ID))
@@ -222,10 +205,8 @@ func TestCutLeavesOutWhatGotAJob(t *testing.T) {
 	tn, sub := testnode.BatchingOrders(t, 10, 64)
 	tn.Publish(t, "orders", "e", 3)
 	job := tn.FetchBatches(t, "node-1")[0]
-	tx, err := tn.Pool.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	_, err = tx.Exec(t.Context(), `WITH job AS (
+	tx := tn.Begin(t)
+	_, err := tx.Exec(t.Context(), `WITH job AS (
 		    INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
 		    SELECT 'scheduled', jsonb_build_object('d', min(id), 's', min(subscription_id), 'n', 1), 'deliver', 'deliveries',
 		           1, 1000, now() FROM postrider_internal.deliveries RETURNING id, args)
@@ -234,10 +215,7 @@ func TestCutLeavesOutWhatGotAJob(t *testing.T) {
 	var batch *queue.Work
 	var cutter sync.WaitGroup
 	cutter.Go(func() { batch, err = testnode.LoadBatch(t, tn.System, sub, job.JobToken, job.Cutter) })
-	testnode.Within(t, "the cut has read the deliveries", func() bool {
-		return tn.Count(t,
-			"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") > 0
-	})
+	tn.AwaitLock(t, "")
 	commitError := tx.Commit(t.Context())
 	cutter.Wait()
 	require.NoError(t, commitError)
@@ -282,9 +260,7 @@ func TestCutterWithoutItsJobCutsNothing(t *testing.T) {
 	tn, sub := testnode.BatchingOrders(t, 10, 64)
 	tn.Publish(t, "orders", "e", 3)
 	jobs := tn.FetchBatches(t, "lost")
-	n, err := tn.System.JobRows.ReclaimFromLost(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, 1, n, "a batch cutter is replaced")
+	require.Equal(t, 1, tn.Reclaim(t), "a batch cutter is replaced")
 	require.Nil(t, testnode.Cut(t, tn.System, sub, jobs[0]), "the node that was thought dead comes back")
 	require.Zero(t, tn.Batches(t, ""))
 	require.Len(t, tn.CutOne(t, sub).Members, 3)
@@ -298,11 +274,9 @@ func TestBatchSurvivesItsNode(t *testing.T) {
 	before := tn.CutOne(t, sub)
 	tn.Exec(t, "UPDATE postrider_internal.river_job SET attempted_by = '{lost}'")
 	tn.Publish(t, "orders", "more", 2)
-	n, err := tn.System.JobRows.ReclaimFromLost(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, 1, n)
+	require.Equal(t, 1, tn.Reclaim(t))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE reruns = 1"))
+	require.Equal(t, 1, tn.Rows(t, "batches", "reruns = 1"))
 
 	job := tn.Count(t, "SELECT job_id FROM postrider_internal.batches")
 	after, err := testnode.LoadBatch(t, tn.System, sub, queue.JobToken{JobID: int64(job)}, false)
@@ -316,9 +290,8 @@ func TestBatchSurvivesItsNode(t *testing.T) {
 	err = tn.System.Recorder.Record(t.Context(), testnode.BatchResult(before, sub,
 		policy.Verdict{Action: policy.Delivered}))
 	require.ErrorIs(t, err, postgres.ErrNotFound)
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts"),
-		"a node that was thought dead records nothing")
-	require.Equal(t, 7, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending'"))
+	require.Zero(t, tn.Rows(t, "delivery_attempts", ""), "a node that was thought dead records nothing")
+	require.Equal(t, 7, tn.Rows(t, "deliveries", "state = 'pending'"))
 }
 
 func TestBatchIsRecordedAllOrNone(t *testing.T) {
@@ -340,21 +313,15 @@ func TestBatchIsRecordedAllOrNone(t *testing.T) {
 			tn, sub := testnode.BatchingOrders(t, 10, 64)
 			tn.Publish(t, "orders", "e", 5)
 			batch := tn.CutOne(t, sub)
-			require.NoError(t, tn.System.Recorder.Record(t.Context(), testnode.BatchResult(batch, sub, row.verdict)))
-			require.Equal(t, 5,
-				tn.Count(t,
-					"SELECT count(*) FROM postrider.deliveries WHERE attempts = 1 AND last_status = 503 AND last_outcome = 'Busy' "+
-						"AND batch_id = $1 AND "+row.delivery, batch.BatchID))
-			require.Equal(t, 1,
-				tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE attempts = 1 AND members = 5 AND bytes = 100 "+
-					"AND last_status = 503 AND last_attempt_at IS NOT NULL AND "+row.batch))
-			require.Equal(t, 1,
-				tn.Count(t,
-					"SELECT count(*) FROM postrider.delivery_attempts WHERE batch_id = $1 AND delivery_id IS NULL AND number = 1",
-					batch.BatchID))
+			tn.Record(t, testnode.BatchResult(batch, sub, row.verdict))
+			require.Equal(t, 5, tn.Rows(t, "deliveries",
+				"attempts = 1 AND last_status = 503 AND last_outcome = 'Busy' AND batch_id = $1 AND "+row.delivery, batch.BatchID))
+			require.Equal(t, 1, tn.Rows(t, "batches", "attempts = 1 AND members = 5 AND bytes = 100 AND last_status = 503 "+
+				"AND last_attempt_at IS NOT NULL AND "+row.batch))
+			require.Equal(t, 1, tn.Rows(t, "delivery_attempts", "batch_id = $1 AND delivery_id IS NULL AND number = 1",
+				batch.BatchID))
 			require.Zero(t, tn.Count(t, testnode.BrokenTokens))
-			require.Zero(t, tn.Jobs(t, "id = $1", batch.Job.JobID),
-				"a job row never serves two attempts")
+			require.Zero(t, tn.Jobs(t, "id = $1", batch.Job.JobID), "a job row never serves two attempts")
 			require.Equal(t, 1, tn.Count(t, "SELECT sum(count) FROM postrider.delivery_counts WHERE kind = 'attempt'"),
 				"one request")
 		})
@@ -369,7 +336,6 @@ func TestBigBatchIsRecordedInOneStatement(t *testing.T) {
 	}
 	batch := tn.CutOne(t, sub)
 	require.Len(t, batch.Members, 5000)
-	require.NoError(t,
-		tn.System.Recorder.Record(t.Context(), testnode.BatchResult(batch, sub, policy.Verdict{Action: policy.Delivered})))
+	tn.Record(t, testnode.BatchResult(batch, sub, policy.Verdict{Action: policy.Delivered}))
 	require.Equal(t, 5000, tn.Ended(t, "state = 'delivered'"))
 }

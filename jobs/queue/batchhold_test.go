@@ -24,7 +24,7 @@ func TestBatchIsHeldAsAWhole(t *testing.T) {
 	batch := tn.CutOne(t, sub)
 	hold := testnode.BatchResult(batch, sub, policy.Verdict{Action: delivery.Hold, Reason: catalog.HoldPaused})
 	hold.Number, hold.Reruns, hold.Bytes = 0, 3, 0
-	require.NoError(t, tn.System.Recorder.Record(t.Context(), hold))
+	tn.Record(t, hold)
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 	require.Equal(t, 3,
 		tn.Count(t, "SELECT members FROM postrider_internal.batches WHERE hold = 'paused' AND attempts = 0"))
@@ -33,13 +33,11 @@ func TestBatchIsHeldAsAWhole(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 3, held)
 
-	n, err := tn.System.Releaser.Refill(t.Context(), sub.ID, true, 1)
-	require.NoError(t, err)
-	require.Equal(t, 3, n, "a batch is released whole, if there is capacity for one of its events")
+	require.Equal(t, 3, tn.Refill(t, sub.ID, true, 1),
+		"a batch is released whole, if there is capacity for one of its events")
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
-	require.Equal(t, 1,
-		tn.Jobs(t, "kind = 'batch' AND args ->> 'b' = $1::text "+
-			"AND args ->> 'n' = '1' AND args ->> 'r' = '3'", fmt.Sprint(batch.BatchID)))
+	require.Equal(t, 1, tn.Jobs(t, "kind = 'batch' AND args ->> 'b' = $1::text AND args ->> 'n' = '1' "+
+		"AND args ->> 'r' = '3'", fmt.Sprint(batch.BatchID)))
 	require.Equal(t, 1, tn.Batches(t, "last_hold = 'paused'"))
 }
 
@@ -51,11 +49,10 @@ func TestHeldBatchWithAnExpiredMemberIsLetThrough(t *testing.T) {
 	for _, batch := range tn.CutAll(t, sub) {
 		hold := testnode.BatchResult(batch, sub, policy.Verdict{Action: delivery.Hold, Reason: catalog.HoldPaused})
 		hold.Number, hold.Bytes = 0, 0
-		require.NoError(t, tn.System.Recorder.Record(t.Context(), hold))
+		tn.Record(t, hold)
 	}
-	tn.Exec(t,
-		"UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval '1 hour' WHERE id = "+
-			firstDelivery)
+	tn.Exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval '1 hour' "+
+		"WHERE id = "+firstDelivery)
 	n, err := tn.System.Releaser.ReleaseExpired(t.Context(), sub.ID, 30*time.Minute, true, 100)
 	require.NoError(t, err)
 	require.Equal(t, 2, n)
@@ -68,18 +65,14 @@ func TestCutterHoldsDuringAPause(t *testing.T) {
 	t.Parallel()
 	tn, sub := testnode.BatchingOrders(t, 10, 64)
 	tn.Publish(t, "orders", "e", 25)
-	_, err := tn.System.Holds.Pause(t.Context(), "orders", "all", nil)
-	require.NoError(t, err)
+	tn.Pause(t, "orders", "all")
 	require.Empty(t, tn.CutAll(t, sub))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
-	require.Equal(t, 25, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'paused'"))
+	require.Equal(t, 25, tn.Rows(t, "deliveries", "hold = 'paused'"))
 	require.Zero(t, tn.Jobs(t, ""))
 
-	_, err = tn.System.Holds.Resume(t.Context(), "orders", "all")
-	require.NoError(t, err)
-	n, err := tn.System.Releaser.Refill(t.Context(), sub.ID, true, 100)
-	require.NoError(t, err)
-	require.Equal(t, 25, n)
+	tn.Resume(t, "orders", "all")
+	require.Equal(t, 25, tn.Refill(t, sub.ID, true, 100))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 	require.Len(t, tn.CutAll(t, sub), 3)
 }
@@ -89,19 +82,14 @@ func TestPromoteHoldsBatchesAboveTheCapacity(t *testing.T) {
 	tn, sub := testnode.BatchingOrders(t, 3, 64)
 	tn.Publish(t, "orders", "e", 9)
 	for _, batch := range tn.CutAll(t, sub) {
-		require.NoError(t, tn.System.Recorder.Record(t.Context(),
-			testnode.BatchResult(batch, sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})))
+		tn.Record(t, testnode.BatchResult(batch, sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)}))
 	}
 	tn.Exec(t, "UPDATE postrider_internal.river_job SET scheduled_at = now()")
-	due, err := tn.System.JobRows.Promote(t.Context(), queue.Capacity{SubscriptionID: sub.ID, Jobs: 4})
-	require.NoError(t, err)
+	due := tn.Promote(t, queue.Capacity{SubscriptionID: sub.ID, Jobs: 4})
 	require.Equal(t, 3, due)
-	require.Equal(t, 2,
-		tn.Jobs(t, "state = 'available' AND kind = 'batch' "+
-			"AND args ? 'b'"), "capacity is counted in events: %s",
-		tn.Text(t, "SELECT jsonb_agg(to_jsonb(j))::text FROM postrider_internal.river_job j"))
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE hold = 'admission' AND state = 'pending'"))
+	require.Equal(t, 2, tn.Jobs(t, "state = 'available' AND kind = 'batch' AND args ? 'b'"), "capacity is counted in "+
+		"events: %s", tn.Text(t, "SELECT jsonb_agg(to_jsonb(j))::text FROM postrider_internal.river_job j"))
+	require.Equal(t, 1, tn.Rows(t, "batches", "hold = 'admission' AND state = 'pending'"))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }
 
@@ -110,16 +98,17 @@ func TestTrafficCountsTheEventsOfBatches(t *testing.T) {
 	t.Parallel()
 	tn, sub := testnode.BatchingOrders(t, 4, 64)
 	queued := func() int {
-		traffic, err := tn.System.Traffic.SampleTraffic(t.Context())
-		require.NoError(t, err)
+		traffic := tn.Traffic(t)
 		return traffic.Queued[sub.ID]
 	}
 	tn.Publish(t, "orders", "e", 10)
 	require.Equal(t, 10, queued())
 	batches := tn.CutAll(t, sub)
 	require.Equal(t, 10, queued())
-	require.NoError(t, tn.System.Recorder.Record(t.Context(),
-		testnode.BatchResult(batches[0], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})))
+	tn.Record(t, testnode.BatchResult(batches[0], sub, policy.Verdict{
+		Action: policy.Retry,
+		At:     time.Now().Add(time.Hour),
+	}))
 	require.Equal(t, 10-len(batches[0].Members), queued(), "what waits for its retry delays no other batch")
 }
 
@@ -131,13 +120,11 @@ func TestDeletingAnEventSubscriptionCancelsItsBatches(t *testing.T) {
 	tn.Publish(t, "orders", "held", 3)
 	held := testnode.BatchResult(tn.CutOne(t, sub), sub, policy.Verdict{Action: delivery.Hold, Reason: catalog.HoldPaused})
 	held.Number = 0
-	require.NoError(t, tn.System.Recorder.Record(t.Context(), held))
+	tn.Record(t, held)
 	tn.Publish(t, "orders", "open", 2)
 	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), "orders", "all"))
-	require.Equal(t, 8, tn.Count(t,
-		"SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' AND reason = 'EventSubscriptionDeleted'"))
-	require.Equal(t, 2, tn.Count(t,
-		"SELECT count(*) FROM postrider.batches WHERE state = 'canceled' AND hold IS NULL AND finished_at IS NOT NULL"))
+	require.Equal(t, 8, tn.Rows(t, "deliveries", "state = 'canceled' AND reason = 'EventSubscriptionDeleted'"))
+	require.Equal(t, 2, tn.Rows(t, "batches", "state = 'canceled' AND hold IS NULL AND finished_at IS NOT NULL"))
 	require.Equal(t, 8, tn.Count(t, "SELECT sum(count) FROM postrider.delivery_counts WHERE kind = 'canceled'"))
 	err := tn.System.Recorder.Record(t.Context(), testnode.BatchResult(running, sub,
 		policy.Verdict{Action: policy.Delivered}))

@@ -26,26 +26,20 @@ func TestMembersLeaveARetriedBatch(t *testing.T) {
 			Action: policy.DeadLetter, Reason: policy.ReasonTimeToLiveExceeded,
 		}},
 	}
-	require.NoError(t, tn.System.Recorder.Record(t.Context(),
-		testnode.BatchResult(batch, sub, policy.Verdict{Action: policy.Retry, At: late}, fates...)))
+	tn.Record(t, testnode.BatchResult(batch, sub, policy.Verdict{Action: policy.Retry, At: late}, fates...))
 
-	require.Equal(t, 2,
-		tn.Count(t,
-			"SELECT count(*) FROM postrider.deliveries WHERE batch_id IS NOT NULL AND state = 'pending' "+
-				"AND next_attempt_at = $1 AND attempts = 1", late))
-	require.Equal(t, 1,
-		tn.Count(t,
-			"SELECT count(*) FROM postrider.deliveries WHERE batch_id IS NULL AND event_id = 'e-1' AND next_attempt_at = $1 "+
-				"AND attempts = 1", early))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE event_id = 'e-2' "+
-		"AND reason = 'TimeToLiveExceeded' AND attempts = 1 AND last_status = 503"))
-	require.Equal(t, 1,
-		tn.Jobs(t, "kind = 'deliver' AND state = 'scheduled' "+
-			"AND scheduled_at = $1 AND args ->> 'n' = '2'", early))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE members = 2 AND state = 'pending'"))
-	require.Equal(t, 2, tn.Count(t, `SELECT count(*) FROM postrider.batch_members WHERE left_at IS NOT NULL
-		AND (event_id, left_reason) IN (('e-1', 'OwnTime'), ('e-2', 'TimeToLiveExceeded'))`))
-	require.Equal(t, 4, tn.Count(t, "SELECT count(*) FROM postrider.batch_members"))
+	require.Equal(t, 2, tn.Rows(t, "deliveries",
+		"batch_id IS NOT NULL AND state = 'pending' AND next_attempt_at = $1 AND attempts = 1", late))
+	require.Equal(t, 1, tn.Rows(t, "deliveries",
+		"batch_id IS NULL AND event_id = 'e-1' AND next_attempt_at = $1 AND attempts = 1", early))
+	require.Equal(t, 1, tn.Rows(t, "dead_letters",
+		"event_id = 'e-2' AND reason = 'TimeToLiveExceeded' AND attempts = 1 AND last_status = 503"))
+	require.Equal(t, 1, tn.Jobs(t, "kind = 'deliver' AND state = 'scheduled' AND scheduled_at = $1 AND args ->> 'n' = '2'",
+		early))
+	require.Equal(t, 1, tn.Rows(t, "batches", "members = 2 AND state = 'pending'"))
+	require.Equal(t, 2, tn.Rows(t, "batch_members",
+		"left_at IS NOT NULL AND (event_id, left_reason) IN (('e-1', 'OwnTime'), ('e-2', 'TimeToLiveExceeded'))"))
+	require.Equal(t, 4, tn.Rows(t, "batch_members", ""))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }
 
@@ -62,21 +56,20 @@ func TestMembersLeaveBeforeTheRequest(t *testing.T) {
 	}
 	leave := testnode.BatchResult(batch, sub, policy.Verdict{Action: delivery.Leave}, gone...)
 	leave.Number, leave.Bytes, leave.Status, leave.Outcome = 0, 0, 0, ""
-	require.NoError(t, tn.System.Recorder.Record(t.Context(), leave))
+	tn.Record(t, leave)
 
 	again, err := testnode.LoadBatch(t, tn.System, sub, batch.Job, false)
 	require.NoError(t, err)
 	defer again.Release()
 	require.Equal(t, []string{"e-1", "e-2"}, eventIDs(again))
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.delivery_attempts"))
-	require.Equal(t, 1, tn.Count(t,
-		"SELECT count(*) FROM postrider.dead_letters WHERE event_id = 'e-0' AND attempts = 0 AND last_outcome IS NULL"))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE members = 2 AND attempts = 0"))
+	require.Zero(t, tn.Rows(t, "delivery_attempts", ""))
+	require.Equal(t, 1, tn.Rows(t, "dead_letters", "event_id = 'e-0' AND attempts = 0 AND last_outcome IS NULL"))
+	require.Equal(t, 1, tn.Rows(t, "batches", "members = 2 AND attempts = 0"))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 
 	tn.Exec(t, "DELETE FROM postrider_internal.river_job")
 	gone[0].DeliveryID = batch.Members[1].DeliveryID
 	leave.Fates = gone
 	require.ErrorIs(t, tn.System.Recorder.Record(t.Context(), leave), postgres.ErrNotFound)
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters"), "without the token no member leaves")
+	require.Equal(t, 1, tn.Rows(t, "dead_letters", ""), "without the token no member leaves")
 }

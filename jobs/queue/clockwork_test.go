@@ -1,13 +1,11 @@
 package queue_test
 
 import (
-	"context"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/node"
@@ -21,7 +19,7 @@ import (
 func TestPromoteMovesWhatIsDueAndNothingElse(t *testing.T) {
 	t.Parallel()
 	tn := testnode.Unchecked(t)
-	_, err := tn.Pool.Exec(t.Context(), `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority,
+	tn.Exec(t, `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority,
 		    max_attempts, scheduled_at, attempted_at)
 		SELECT j.state::postrider_internal.river_job_state, '{"s": 1}', 'deliver', 'deliveries', 1, 1000, j.due, j.attempted
 		FROM (
@@ -33,19 +31,15 @@ func TestPromoteMovesWhatIsDueAndNothingElse(t *testing.T) {
 		UNION ALL SELECT 'available', now() + interval '1 hour', now()
 		UNION ALL SELECT 'available', now() + interval '4 seconds', now()
 		UNION ALL SELECT 'retryable', now() + interval '1 minute', now()) j`)
-	require.NoError(t, err)
 	other := tn.Beside(t, node.Options{Node: "node-2"}).System
 
-	var group sync.WaitGroup
 	var moved [2]int
-	for i, s := range []*node.System{tn.System, other} {
-		group.Go(func() {
-			n, err := s.JobRows.Promote(t.Context(), queue.Capacity{SubscriptionID: 1, Jobs: 100_000})
-			require.NoError(t, err)
-			moved[i] = n
-		})
-	}
-	group.Wait()
+	testnode.AtOnce(2, func(i int) {
+		var err error
+		moved[i], err = []*node.System{tn.System, other}[i].JobRows.Promote(t.Context(),
+			queue.Capacity{SubscriptionID: 1, Jobs: 100_000})
+		require.NoError(t, err)
+	})
 
 	require.Equal(t, 12003, moved[0]+moved[1], "two nodes share the work and neither does it twice")
 	require.Equal(t, 10, tn.Jobs(t, "state = 'scheduled'"))
@@ -57,17 +51,12 @@ func TestPromoteMovesWhatIsDueAndNothingElse(t *testing.T) {
 func TestPromoteUsesItsIndex(t *testing.T) {
 	t.Parallel()
 	tn := testnode.Unchecked(t)
-	_, err := tn.Pool.Exec(t.Context(),
-		`INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
+	tn.Exec(t, `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
 		SELECT 'scheduled', '{}', 'deliver', 'deliveries', 1, 1000, now() + interval '1 hour' FROM generate_series(1, 50000)`)
-	require.NoError(t, err)
-	_, err = tn.Pool.Exec(t.Context(), "ANALYZE postrider_internal.river_job")
-	require.NoError(t, err)
-	rows, err := tn.Pool.Query(t.Context(), `EXPLAIN SELECT id FROM postrider_internal.river_job
+	tn.Exec(t, "ANALYZE postrider_internal.river_job")
+	plan, err := postgres.Values[string](t.Context(), tn.Pool, `EXPLAIN SELECT id FROM postrider_internal.river_job
 		WHERE state = 'scheduled' AND queue = 'deliveries' AND priority = 1 AND scheduled_at <= now() ORDER BY scheduled_at,
 		    id LIMIT 5000 FOR UPDATE SKIP LOCKED`)
-	require.NoError(t, err)
-	plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	require.NoError(t, err)
 	require.Contains(t, strings.Join(plan, "\n"), "river_job_scheduled_idx")
 }
@@ -91,77 +80,58 @@ func TestLease(t *testing.T) {
 	one := int64(1)
 	require.NoError(t, other.Nodes.Unregister(t.Context(), "node-1", &one))
 	require.Equal(t, 1, tn.Nodes(t, ""))
-	_, err = tn.System.Nodes.Beat(t.Context(), "host", 0)
-	require.NoError(t, err)
-	require.Equal(t, 2, tn.Nodes(t, ""),
-		"a node that was thought dead announces itself again")
+	require.NoError(t, testnode.ErrorOf(tn.System.Nodes.Beat(t.Context(), "host", 0)))
+	require.Equal(t, 2, tn.Nodes(t, ""), "a node that was thought dead announces itself again")
 }
 
 func TestPartitionsAreMadeAWeekAheadWhilePublishing(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	tn.Subscribe(t, "orders", "all", nil)
+	tn, _ := testnode.Orders(t)
 	require.NoError(t, tn.System.Maintenance.EnsurePartitions(t.Context()), "again is nothing")
 	for _, table := range []string{"events", "delivery_history", "delivery_attempts"} {
 		require.Equal(t, jobs.PartitionsAhead+1,
 			tn.Count(t, "SELECT count(*) FROM pg_inherits WHERE inhparent = ('postrider_internal.' || $1)::regclass", table))
 	}
-	_, err := tn.Pool.Exec(t.Context(),
-		"DROP TABLE postrider_internal.events_"+time.Now().UTC().AddDate(0, 0, 5).Format("20060102"))
-	require.NoError(t, err)
-	tx, err := tn.Pool.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	_, err = tx.Exec(t.Context(), `INSERT INTO postrider_internal.events (id, day, topic_id, published_at, event_id,
+	tn.Exec(t, "DROP TABLE postrider_internal.events_"+time.Now().UTC().AddDate(0, 0, 5).Format("20060102"))
+	end := tn.OpenTransaction(t, `INSERT INTO postrider_internal.events (id, day, topic_id, published_at, event_id,
 		    event_type, subject, source, data_version, schema, body)
 		SELECT gen_random_uuid(), (now() AT TIME ZONE 'UTC')::date, 1, now(), '', '', '', '', '', '', ''`)
-	require.NoError(t, err)
 	require.NoError(t, tn.System.Maintenance.EnsurePartitions(t.Context()),
 		"an open publish does not stop the making of a partition")
-	require.NoError(t, tx.Rollback(t.Context()))
+	end(false)
 	require.Equal(t, jobs.PartitionsAhead+1,
 		tn.Count(t, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'postrider_internal.events'::regclass"))
 }
 
 func TestMissingPartitionIsAnOutage(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	today := time.Now().UTC().Format("20060102")
-	_, err := tn.Pool.Exec(t.Context(), "DROP TABLE postrider_internal.events_"+today)
-	require.NoError(t, err)
-	_, err = tn.System.Publisher.Publish(t.Context(), testnode.Publication("orders", "e", 1))
+	tn.Exec(t, "DROP TABLE postrider_internal.events_"+today)
+	_, err := tn.System.Publisher.Publish(t.Context(), testnode.Publication("orders", "e", 1))
 	require.ErrorIs(t, err, postgres.ErrUnavailable)
 }
 
 func TestDrainFinishesWhatADeleteLeftBehind(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	sub := tn.Subscribe(t, "orders", "all", nil)
+	tn, sub := testnode.Orders(t)
 	tn.Publish(t, "orders", "e", 120)
-	_, err := tn.Pool.Exec(t.Context(),
-		"UPDATE postrider_internal.event_subscriptions SET deleted_at = now() - interval '2 minutes' WHERE id = $1", sub.ID)
-	require.NoError(t, err)
+	tn.Exec(t, "UPDATE postrider_internal.event_subscriptions SET deleted_at = now() - interval '2 minutes' WHERE id = $1",
+		sub.ID)
 
 	require.NoError(t, tn.System.Subscriptions.Drain(t.Context()))
 
-	require.Equal(t, 120, tn.Count(t,
-		"SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' AND reason = 'EventSubscriptionDeleted'"))
+	require.Equal(t, 120, tn.Rows(t, "deliveries", "state = 'canceled' AND reason = 'EventSubscriptionDeleted'"))
 	require.Zero(t, tn.Jobs(t, ""))
 	require.Equal(t, 1, tn.Subscriptions(t, "drained_at IS NOT NULL"))
 }
 
 func TestLoaderKeepsToItsMemory(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	tn.Subscribe(t, "orders", "all", nil)
+	tn, _ := testnode.Orders(t)
 	small := tn.Beside(t, node.Options{Node: "node-small", MaxBodyBytes: 1}).System // 1 MiB, the least there is
 	const events = 40
-	_, err := tn.System.Publisher.Publish(t.Context(), testnode.BigPublication("orders", events, 200<<10))
-	require.NoError(t, err)
+	tn.Send(t, testnode.BigPublication("orders", events, 200<<10))
 	d, j := tn.Fetch(t, "node-small")
 
 	var group sync.WaitGroup
@@ -184,54 +154,22 @@ func TestLoaderKeepsToItsMemory(t *testing.T) {
 	group.Wait()
 }
 
-func TestPoliciesAreReadFromTheirRows(t *testing.T) {
-	t.Parallel()
-	tn := testnode.Unchecked(t)
-	for _, want := range policy.Builtins() {
-		got, ok := tn.System.Cache.Snapshot().Policy(want.Name)
-		require.True(t, ok, want.Name)
-		require.ElementsMatch(t, want.Cells, got.Cells, want.Name)
-		shown := got.Clone()
-		shown.Cells = want.Cells
-		require.Equal(t, want, shown, want.Name)
-	}
-	names := []string{}
-	for _, p := range tn.System.Cache.Snapshot().Policies() {
-		names = append(names, p.Name)
-	}
-	require.Equal(t, []string{"preview-2017", "ga-2018", "ga-2019", "ga-2021", "namespace-2023"}, names)
-
-	_, err := tn.Pool.Exec(t.Context(), "UPDATE postrider_internal.retry_policy_cells SET min_delay = '77 seconds' "+
-		"WHERE policy = 'ga-2021' AND condition = '503' AND endpoint_kind = 'webhook'")
-	require.NoError(t, err)
-	require.NoError(t, tn.System.Cache.Reload(t.Context()))
-	p, _ := tn.System.Cache.Snapshot().Policy("ga-2021")
-	require.Equal(t, 77*time.Second, p.Cell(policy.KindWebhook, policy.Result{Status: 503}).MinDelay,
-		"a change of a cell is a change of the catalog")
-}
-
 func TestDeletingADeliveryWithoutItsJobEnds(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	tn.Subscribe(t, "orders", "all", nil)
+	tn, _ := testnode.Orders(t)
 	tn.Publish(t, "orders", "e", 3)
-	_, err := tn.Pool.Exec(t.Context(), "DELETE FROM postrider_internal.river_job "+
+	tn.Exec(t, "DELETE FROM postrider_internal.river_job "+
 		"WHERE args ->> 'd' = (SELECT min(id)::text FROM postrider_internal.deliveries)")
-	require.NoError(t, err)
 	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), "orders", "all"))
-	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled'"))
+	require.Equal(t, 3, tn.Rows(t, "deliveries", "state = 'canceled'"))
 	require.Zero(t, tn.Pending(t, ""))
 }
 
 func TestLoadOfARemovedEventSaysSo(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	sub := tn.Subscribe(t, "orders", "all", nil)
+	tn, sub := testnode.Orders(t)
 	tn.Publish(t, "orders", "e", 1)
-	_, err := tn.Pool.Exec(t.Context(), "DELETE FROM postrider_internal.events")
-	require.NoError(t, err)
+	tn.Exec(t, "DELETE FROM postrider_internal.events")
 	d, j := tn.Fetch(t, "node-1")
 	work, err := tn.System.Loader.Load(t.Context(), queue.AttemptArgs{Delivery: d[0]}, j[0])
 	require.NoError(t, err)
@@ -239,29 +177,18 @@ func TestLoadOfARemovedEventSaysSo(t *testing.T) {
 	work.Release()
 	r := testnode.Result(d[0], j[0], sub, policy.Verdict{Action: policy.Drop, Reason: policy.ReasonEventMissing})
 	r.Number = 0
-	require.NoError(t, tn.System.Recorder.Record(t.Context(), r))
-	require.Equal(t, 1, tn.Count(t,
-		"SELECT count(*) FROM postrider.deliveries WHERE state = 'dropped' AND reason = 'EventMissing' AND attempts = 0"))
+	tn.Record(t, r)
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "state = 'dropped' AND reason = 'EventMissing' AND attempts = 0"))
 }
 
 func TestReclaimingSkipsLockedRows(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	tn.Subscribe(t, "orders", "all", nil)
+	tn, _ := testnode.Orders(t)
 	tn.Publish(t, "orders", "e", 2)
 	_, j := tn.Fetch(t, "dead-node")
-	tx, err := tn.Pool.Begin(t.Context())
-	require.NoError(t, err)
-	// being recorded
-	_, err = tx.Exec(t.Context(), "SELECT FROM postrider_internal.river_job WHERE id = $1 FOR UPDATE", j[0].JobID)
-	require.NoError(t, err)
-	n, err := tn.System.JobRows.ReclaimFromLost(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, 1, n)
-	require.NoError(t, tx.Rollback(t.Context()))
-	n, err = tn.System.JobRows.ReclaimFromLost(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, 1, n)
+	end := tn.OpenTransaction(t, "SELECT FROM postrider_internal.river_job WHERE id = $1 FOR UPDATE", j[0].JobID)
+	require.Equal(t, 1, tn.Reclaim(t))
+	end(false)
+	require.Equal(t, 1, tn.Reclaim(t))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }

@@ -23,8 +23,7 @@ const heldQuery = "SELECT count(*) FROM postrider_internal.deliveries WHERE hold
 
 func TestPublishToAPausedSubscriptionHolds(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	tn.Subscribe(t, "orders", "paused", nil)
 	tn.Subscribe(t, "orders", "open", nil)
 	other := tn.Beside(t, node.Options{Node: "node-2"}).System
@@ -42,10 +41,8 @@ func TestPublishToAPausedSubscriptionHolds(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Equal(t, 10, tn.Count(t, heldQuery), "after the response to a pause, publishes on another node observe it")
-	require.Equal(t, 10,
-		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold IS NULL AND subscription = 'paused'"))
-	require.Equal(t, 20,
-		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold IS NULL AND subscription = 'open'"))
+	require.Equal(t, 10, tn.Rows(t, "deliveries", "hold IS NULL AND subscription = 'paused'"))
+	require.Equal(t, 20, tn.Rows(t, "deliveries", "hold IS NULL AND subscription = 'open'"))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 	_, err := tn.System.Holds.Pause(t.Context(), "orders", "never", nil)
 	require.ErrorIs(t, err, postgres.ErrNotFound)
@@ -53,73 +50,49 @@ func TestPublishToAPausedSubscriptionHolds(t *testing.T) {
 
 func TestRefillReleasesTheOldestFirstAndNothingTwice(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	sub := tn.Subscribe(t, "orders", "all", nil)
-	_, err := tn.System.Holds.Pause(t.Context(), "orders", "all", nil)
-	require.NoError(t, err)
+	tn, sub := testnode.Orders(t)
+	tn.Pause(t, "orders", "all")
 	tn.Publish(t, "orders", "e", 300)
-	traffic, err := tn.System.Traffic.SampleTraffic(t.Context())
-	require.NoError(t, err)
+	traffic := tn.Traffic(t)
 	require.Equal(t, []queue.Waiting{{SubscriptionID: sub.ID, Hold: catalog.HoldPaused, Held: queue.DefaultCapacity}},
 		traffic.Waiting)
-	_, err = tn.System.Holds.Resume(t.Context(), "orders", "all")
-	require.NoError(t, err)
-	traffic, err = tn.System.Traffic.SampleTraffic(t.Context())
-	require.NoError(t, err)
+	tn.Resume(t, "orders", "all")
+	traffic = tn.Traffic(t)
 	require.Equal(t, []queue.Waiting{{SubscriptionID: sub.ID, Held: queue.DefaultCapacity}}, traffic.Waiting)
 
 	other := tn.Beside(t, node.Options{Node: "node-2"}).System
-	var group sync.WaitGroup
 	var released [2]int
-	for i, s := range []*node.System{tn.System, other} {
-		group.Go(func() {
-			n, err := s.Releaser.Refill(t.Context(), sub.ID, false, 100)
-			require.NoError(t, err)
-			released[i] = n
-		})
-	}
-	group.Wait()
+	testnode.AtOnce(2, func(i int) {
+		var err error
+		released[i], err = []*node.System{tn.System, other}[i].Releaser.Refill(t.Context(), sub.ID, false, 100)
+		require.NoError(t, err)
+	})
 
 	require.Equal(t, 300-released[0]-released[1], tn.Count(t, heldQuery))
 	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.deliveries h "+
 		"JOIN postrider_internal.deliveries r ON h.hold IS NOT NULL AND r.hold IS NULL AND r.id > h.id"))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
-	traffic, err = tn.System.Traffic.SampleTraffic(t.Context())
-	require.NoError(t, err)
+	traffic = tn.Traffic(t)
 	require.Equal(t, map[int64]int{sub.ID: released[0] + released[1]}, traffic.Queued)
 }
 
 func TestHeldRetryGoesOnWaitingForItsTime(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	sub := tn.Subscribe(t, "orders", "all", nil)
-	tn.Publish(t, "orders", "e", 1)
-	d, j := tn.Fetch(t, "node-1")
+	tn, sub := testnode.Orders(t)
+	d, j := tn.Started(t, "orders", "e", 1)
 	later := time.Now().Add(time.Hour)
-	require.NoError(t,
-		tn.System.Recorder.Record(t.Context(), testnode.Result(d[0], j[0], sub, policy.Verdict{
-			Action: policy.Retry,
-			At:     later,
-		})))
-	_, err := tn.Pool.Exec(t.Context(), "UPDATE postrider_internal.river_job SET state = 'available'")
-	require.NoError(t, err)
+	tn.Record(t, testnode.Result(d[0], j[0], sub, policy.Verdict{Action: policy.Retry, At: later}))
+	tn.Exec(t, "UPDATE postrider_internal.river_job SET state = 'available'")
 	d, j = tn.Fetch(t, "node-1")
 	parked := testnode.Result(d[0], j[0], sub, policy.Verdict{Action: delivery.Hold, Reason: catalog.HoldPaused})
 	parked.Number, parked.Reruns = 0, 3
-	require.NoError(t, tn.System.Recorder.Record(t.Context(), parked))
-	require.Equal(t, 1,
-		tn.Pending(t, "hold = 'paused' AND attempts = 1 AND next_attempt_at = $1",
-			later.Truncate(time.Microsecond)))
+	tn.Record(t, parked)
+	require.Equal(t, 1, tn.Pending(t, "hold = 'paused' AND attempts = 1 AND next_attempt_at = $1",
+		later.Truncate(time.Microsecond)))
 
-	n, err := tn.System.Releaser.Refill(t.Context(), sub.ID, false, 10)
-	require.NoError(t, err)
-	require.Equal(t, 1, n)
-	require.Equal(t, 1,
-		tn.Jobs(t, "state = 'scheduled' AND scheduled_at = $1 "+
-			"AND args ->> 'n' = '2' AND args ->> 'r' = '3'", later.Truncate(time.Microsecond)),
-		"a crash before the hold is still counted after it")
+	require.Equal(t, 1, tn.Refill(t, sub.ID, false, 10))
+	require.Equal(t, 1, tn.Jobs(t, "state = 'scheduled' AND scheduled_at = $1 AND args ->> 'n' = '2' "+
+		"AND args ->> 'r' = '3'", later.Truncate(time.Microsecond)), "a crash before the hold is still counted after it")
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }
 
@@ -127,34 +100,24 @@ func TestHeldRetryGoesOnWaitingForItsTime(t *testing.T) {
 func TestRefillStopsAtAPause(t *testing.T) {
 	t.Parallel()
 	for _, batching := range []bool{false, true} {
-		tn := testnode.Unchecked(t)
-		tn.Topic(t, "orders")
-		sub := tn.Subscribe(t, "orders", "all", nil)
-		_, err := tn.System.Holds.Pause(t.Context(), "orders", "all", nil)
-		require.NoError(t, err)
+		tn, sub := testnode.Orders(t)
+		tn.Pause(t, "orders", "all")
 		tn.Publish(t, "orders", "e", 2)
-		n, err := tn.System.Releaser.Refill(t.Context(), sub.ID, batching, 10)
-		require.NoError(t, err)
-		require.Zero(t, n)
-		require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'paused'"))
+		require.Zero(t, tn.Refill(t, sub.ID, batching, 10))
+		require.Equal(t, 2, tn.Rows(t, "deliveries", "hold = 'paused'"))
 		require.Zero(t, tn.Jobs(t, ""))
 	}
 }
 
 func TestReleaseExpired(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	sub := tn.Subscribe(t, "orders", "all", nil)
-	_, err := tn.System.Holds.Pause(t.Context(), "orders", "all", nil)
-	require.NoError(t, err)
+	tn, sub := testnode.Orders(t)
+	tn.Pause(t, "orders", "all")
 	tn.Publish(t, "orders", "e", 3)
-	_, err = tn.Pool.Exec(t.Context(),
-		`UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval '2 hours',
+	tn.Exec(t, `UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval '2 hours',
 		next_attempt_at = CASE WHEN id = (SELECT max(id) FROM postrider_internal.deliveries) THEN now() + interval '1 hour'
 		    ELSE next_attempt_at END
 		WHERE id > (SELECT min(id) FROM postrider_internal.deliveries)`)
-	require.NoError(t, err)
 	n, err := tn.System.Releaser.ReleaseExpired(t.Context(), sub.ID, 3*time.Hour, false, 10)
 	require.NoError(t, err)
 	require.Zero(t, n)
@@ -171,9 +134,7 @@ func TestReleaseExpired(t *testing.T) {
 // Publishes, pauses, resumes and waves at once: whatever a race leaves on hold is found by the next wave.
 func TestPausingAndResumingUnderLoadLosesNothing(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	sub := tn.Subscribe(t, "orders", "all", nil)
+	tn, sub := testnode.Orders(t)
 	other := tn.Beside(t, node.Options{Node: "node-2"}).System
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
@@ -192,22 +153,18 @@ func TestPausingAndResumingUnderLoadLosesNothing(t *testing.T) {
 	}
 	group.Go(func() {
 		for ctx.Err() == nil {
-			_, err := other.Releaser.Refill(context.Background(), sub.ID, false, 50)
-			require.NoError(t, err)
+			require.NoError(t, testnode.ErrorOf(other.Releaser.Refill(context.Background(), sub.ID, false, 50)))
 		}
 	})
 	for range 12 {
-		_, err := tn.System.Holds.Pause(t.Context(), "orders", "all", nil)
-		require.NoError(t, err)
-		_, err = tn.System.Holds.Resume(t.Context(), "orders", "all")
-		require.NoError(t, err)
+		tn.Pause(t, "orders", "all")
+		tn.Resume(t, "orders", "all")
 	}
 	cancel()
 	group.Wait()
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 	for tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold IS NOT NULL") > 0 { // admission, too
-		_, err := tn.System.Releaser.Refill(t.Context(), sub.ID, false, 1000)
-		require.NoError(t, err)
+		tn.Refill(t, sub.ID, false, 1000)
 	}
 	total := 0
 	for _, n := range published {
@@ -220,30 +177,18 @@ func TestPausingAndResumingUnderLoadLosesNothing(t *testing.T) {
 // A pause that meets an earlier one whose end is still being written down waits for that end, and holds after it.
 func TestPauseDuringAResumeIsNotLost(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	sub := tn.Subscribe(t, "orders", "all", nil)
+	tn, sub := testnode.Orders(t)
 	stop := true
 	_, err := tn.System.Holds.Pause(t.Context(), "orders", "all", &stop)
 	require.NoError(t, err)
 	tn.Publish(t, "orders", "e", 3)
 	tn.Exec(t, "UPDATE postrider_internal.event_subscription_states SET resumed_at = now()")
-	another, err := tn.Pool.Begin(t.Context()) // another node's step
-	require.NoError(t, err)
-	defer func() { _ = another.Rollback(context.Background()) }()
-	_, err = another.Exec(t.Context(), "SELECT FROM postrider_internal.event_subscription_states FOR UPDATE")
-	require.NoError(t, err)
+	end := tn.OpenTransaction(t, "SELECT FROM postrider_internal.event_subscription_states FOR UPDATE")
 
 	paused := make(chan error, 1)
-	go func() {
-		_, err := tn.System.Holds.Pause(context.Background(), "orders", "all", nil)
-		paused <- err
-	}()
-	testnode.Within(t, "the pause waits", func() bool {
-		return tn.Count(t, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%.pause(%' "+
-			"AND datname = current_database()") > 0
-	})
-	require.NoError(t, another.Commit(t.Context()))
+	go func() { paused <- testnode.ErrorOf(tn.System.Holds.Pause(context.Background(), "orders", "all", nil)) }()
+	tn.AwaitLock(t, ".pause(")
+	end(true)
 	require.NoError(t, <-paused)
 
 	require.NoError(t, tn.System.Holds.MoveTimeToLive(t.Context(), sub.ID))

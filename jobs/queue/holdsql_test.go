@@ -5,7 +5,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/internal/catalog"
 	"postrider/internal/testnode"
 )
 
@@ -23,9 +22,7 @@ func TestHoldsBySQL(t *testing.T) {
 	_, err = tn.Pool.Exec(t.Context(), "SELECT postrider.pause('orders', 'all')")
 	require.ErrorContains(t, err, "still ending its last pause")
 	require.NoError(t, tn.System.Holds.MoveTimeToLive(t.Context(), sub.ID))
-	n, err := tn.System.Releaser.Refill(t.Context(), sub.ID, false, 10)
-	require.NoError(t, err)
-	require.Equal(t, 2, n)
+	require.Equal(t, 2, tn.Refill(t, sub.ID, false, 10))
 
 	tn.Rest(t, "all")
 	tn.Exec(t, "SELECT postrider.release('orders', 'all')")
@@ -35,21 +32,8 @@ func TestHoldsBySQL(t *testing.T) {
 	require.ErrorContains(t, err, `event subscription "all" of topic "orders" is paused`)
 	_, err = tn.Pool.Exec(t.Context(), "SELECT postrider.pause('orders', 'none')")
 	require.ErrorContains(t, err, `topic "orders" has no event subscription "none"`)
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'subscription_paused' "+
-		"AND actor = current_user AND details = '{\"stopTimeToLive\": true}'"))
-	require.Equal(t, 4, tn.Count(t, "SELECT count(*) FROM postrider.audit WHERE action IN ('subscription_paused', "+
-		"'subscription_resumed', 'subscription_released')"))
-}
-
-// An earlier pause that is still ending is ended first.
-func TestPauseAgainWhileTheLastOneEnds(t *testing.T) {
-	t.Parallel()
-	tn, _ := testnode.Orders(t)
-	tn.Exec(t, "SELECT postrider.pause('orders', 'all', true)")
-	tn.Exec(t, "SELECT postrider.resume('orders', 'all')")
-	sub, err := tn.System.Holds.Pause(t.Context(), "orders", "all", nil)
-	require.NoError(t, err)
-	require.Equal(t, catalog.HoldPaused, sub.Hold.Reason)
-	require.False(t, sub.Hold.Resuming)
-	require.False(t, sub.Hold.TimeToLiveStopped)
+	require.Equal(t, 1, tn.Rows(t, "audit",
+		"action = 'subscription_paused' AND actor = current_user AND details = '{\"stopTimeToLive\": true}'"))
+	require.Equal(t, 4, tn.Rows(t, "audit",
+		"action IN ('subscription_paused', 'subscription_resumed', 'subscription_released')"))
 }

@@ -13,12 +13,11 @@ import (
 // here.
 const futureJobs = `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, attempt,
 	    scheduled_at, attempted_at, attempted_by, created_at)
-	SELECT j.state::postrider_internal.river_job_state, '{"d":"x","s":"y"}', 'future', 'deliveries', 1, 1000, 0,
-	       now() - interval '1 second', j.at, j.by, now() - interval '1 hour' FROM (VALUES
-		('available', NULL::timestamptz, NULL::text[]), ('scheduled', NULL, NULL), ('retryable', now() - interval '1 hour',
-		    '{dead}'),
-		('running', now() - interval '1 hour', '{dead}'), ('running', now() - interval '1 hour', '{node-1}')) AS j(state, at,
-		    by)`
+	SELECT j.state::postrider_internal.river_job_state, '{"d":"x","s":"y"}', 'future', j.queue, 1, 1000, 0,
+	       now() - interval '1 second', CASE WHEN j.by IS NOT NULL THEN now() - interval '1 hour' END, j.by::text[],
+	       now() - interval '1 hour' FROM (VALUES ('available', 'deliveries', NULL), ('scheduled', 'deliveries', NULL),
+		('retryable', 'deliveries', '{dead}'), ('running', 'routes', '{dead}'), ('running', 'deliveries', '{node-1}'))
+		AS j(state, queue, by)`
 
 const futureStates = "SELECT coalesce(string_agg(state::text, ' ' ORDER BY id), '') " +
 	"FROM postrider_internal.river_job WHERE kind = 'future'"
@@ -37,31 +36,22 @@ func TestJobsOfAnUnknownKindAreOnlyPromoted(t *testing.T) {
 	require.Len(t, j, 4)
 	tn.Exec(t, futureJobs)
 
-	n, err := tn.System.JobRows.ReclaimFromLost(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, 4, n, "the others are replaced")
-	n, err = tn.System.JobRows.ReclaimOwn(t.Context(), nil)
+	require.Equal(t, 4, tn.Reclaim(t), "the others are replaced")
+	n, err := tn.System.JobRows.ReclaimOwn(t.Context(), nil)
 	require.NoError(t, err)
 	require.Zero(t, n)
-	var ids []int64
-	require.NoError(t, tn.Pool.QueryRow(t.Context(),
-		"SELECT array_agg(id) FROM postrider_internal.river_job WHERE kind = 'future'").Scan(&ids))
+	ids := testnode.Value[[]int64](t, tn, "SELECT array_agg(id) FROM postrider_internal.river_job WHERE kind = 'future'")
 	n, err = tn.System.JobRows.Reclaim(t.Context(), ids)
 	require.NoError(t, err)
 	require.Zero(t, n)
-	_, err = tn.System.Maintenance.Sweep(t.Context())
-	require.NoError(t, err)
-	traffic, err := tn.System.Traffic.SampleTraffic(t.Context())
-	require.NoError(t, err)
+	require.NoError(t, testnode.ErrorOf(tn.System.Maintenance.Sweep(t.Context())))
+	traffic := tn.Traffic(t)
 	require.Equal(t, 4, traffic.QueuedInAll)
 	require.Equal(t, "available scheduled retryable running running", statesOfFutureKinds(t, tn))
 
-	_, err = tn.System.JobRows.Promote(t.Context())
-	require.NoError(t, err)
+	tn.Promote(t)
 	require.Equal(t, "available available available running running", statesOfFutureKinds(t, tn))
-	require.Equal(t, 5,
-		tn.Jobs(t, "kind = 'future' AND id = ANY ($1)", ids),
-		"the same rows")
+	require.Equal(t, 5, tn.Jobs(t, "kind = 'future' AND id = ANY ($1)", ids), "the same rows")
 	require.Zero(t, tn.Count(t, brokenFree))
 }
 
@@ -76,24 +66,19 @@ func TestDeliveryOfAnUnknownKindOfJobIsLeftAlone(t *testing.T) {
 			require.Equal(t, jobs.Swept{}, tn.Sweep(t))
 		}},
 		"the lease": {"running", func(t *testing.T, tn *testnode.Node) {
-			n, err := tn.System.JobRows.ReclaimFromLost(t.Context())
-			require.NoError(t, err)
-			require.Zero(t, n)
+			require.Zero(t, tn.Reclaim(t))
 		}},
 		"the drain": {"scheduled", func(t *testing.T, tn *testnode.Node) {
 			require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), "orders", "all"))
 			require.NoError(t, tn.System.Subscriptions.Drain(t.Context()))
-			require.Zero(t,
-				tn.Subscriptions(t, "drained_at IS NOT NULL"),
-				"there is something left to do")
+			require.Zero(t, tn.Subscriptions(t, "drained_at IS NOT NULL"), "there is something left to do")
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tn := testnode.Pending(t, 1)
-			tn.Exec(t,
-				"UPDATE postrider_internal.river_job SET kind = 'future', attempted_by = '{dead}', state = "+
-					"$1::postrider_internal.river_job_state", row.state)
+			tn.Exec(t, "UPDATE postrider_internal.river_job SET kind = 'future', attempted_by = '{dead}', state = "+
+				"$1::postrider_internal.river_job_state", row.state)
 			age(t, tn)
 			row.do(t, tn)
 			require.Equal(t, row.state, statesOfFutureKinds(t, tn))
@@ -110,9 +95,7 @@ func TestLateSuccessLeavesAJobOfAnUnknownKind(t *testing.T) {
 	tn, sub := testnode.Orders(t)
 	r := tn.TimeOut(t, sub, 1)
 	tn.Exec(t, "UPDATE postrider_internal.river_job SET kind = 'future'")
-	ended, err := tn.System.Recorder.RecordLate(t.Context(), testnode.Late(r[0], 200), "200")
-	require.NoError(t, err)
-	require.False(t, ended)
+	require.False(t, tn.LateSuccess(t, r[0]))
 	tn.RequireLate(t, "note", "200; only noted: no retry was waiting in the queue")
 	require.Equal(t, "available", statesOfFutureKinds(t, tn))
 }

@@ -41,8 +41,7 @@ func TestHeartbeatGoesOnWhileThePoolIsBusy(t *testing.T) {
 			defer busy.Release() // the pool's end waits for it
 			require.NoError(t, s.Nodes.Register(t.Context(), "host"))
 			for n := range 5 {
-				_, err := beat(t, s)
-				require.NoError(t, err)
+				require.NoError(t, testnode.ErrorOf(beat(t, s)))
 				require.Equal(t, n+1, tn.Count(t, beatQuery))
 			}
 			require.Equal(t, 1, tn.Count(t, "SELECT count(*)"+leaseSessions), "one connection for all of them")
@@ -61,10 +60,8 @@ func TestHeartbeatComesOverANewConnectionAfterAFailure(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, tn.Count(t, "SELECT count(pg_terminate_backend(pid, 10000))"+leaseSessions))
 
-	_, err = beat(t, s)
-	require.Error(t, err)
-	_, err = beat(t, s)
-	require.NoError(t, err)
+	require.Error(t, testnode.ErrorOf(beat(t, s)))
+	require.NoError(t, testnode.ErrorOf(beat(t, s)))
 
 	require.Equal(t, 2, tn.Count(t, beatQuery))
 	// A connection that came too late is closed, and PostgreSQL takes a moment to notice.
@@ -74,20 +71,15 @@ func TestHeartbeatComesOverANewConnectionAfterAFailure(t *testing.T) {
 func TestHeartbeatKeepsToItsDeadline(t *testing.T) {
 	t.Parallel()
 	tn, s, _, _ := testnode.Leasing(t, postgres.OpenPool)
-	_, err := beat(t, s)
-	require.NoError(t, err)
-	locked, err := tn.Pool.Begin(t.Context())
-	require.NoError(t, err)
-	_, err = locked.Exec(t.Context(), "LOCK TABLE postrider_internal.nodes")
-	require.NoError(t, err)
+	require.NoError(t, testnode.ErrorOf(beat(t, s)))
+	end := tn.OpenTransaction(t, "LOCK TABLE postrider_internal.nodes")
 
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err = s.Nodes.Beat(short, "host", 0)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorIs(t, testnode.ErrorOf(s.Nodes.Beat(short, "host", 0)), context.DeadlineExceeded)
 
-	require.NoError(t, locked.Rollback(t.Context()))
-	_, err = beat(t, s)
+	end(false)
+	_, err := beat(t, s)
 	require.NoError(t, err)
 }
 
@@ -101,8 +93,7 @@ func TestWorkerNodes(t *testing.T) {
 	require.Equal(t, 2, s.Nodes.WorkerNodes())
 	require.NoError(t, tn.System.Nodes.Unregister(t.Context(), "node-1", nil))
 	require.Equal(t, 2, s.Nodes.WorkerNodes(), "as of the last heartbeat")
-	_, err = beat(t, s)
-	require.NoError(t, err)
+	require.NoError(t, testnode.ErrorOf(beat(t, s)))
 	require.Equal(t, 1, s.Nodes.WorkerNodes())
 	require.Equal(t, 1, tn.System.Nodes.WorkerNodes())
 }

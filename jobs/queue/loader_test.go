@@ -20,11 +20,8 @@ import (
 // beside what is new and beside what is gone.
 func TestLoadFindsEventsOfAnyDay(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	tn.Subscribe(t, "orders", "all", nil)
-	tn.Publish(t, "orders", "e", 3)
-	d, j := tn.Fetch(t, "node-1")
+	tn, _ := testnode.Orders(t)
+	d, j := tn.Started(t, "orders", "e", 3)
 	for _, statement := range []string{
 		"CREATE TABLE postrider_internal.events_old (LIKE postrider_internal.events INCLUDING ALL)",
 		"INSERT INTO postrider_internal.events_old SELECT * FROM postrider_internal.events WHERE event_id = 'e-0'",
@@ -72,11 +69,9 @@ func TestKeptPlansReadTablesByKeys(t *testing.T) {
 // keptPlan is the plan that a statement keeps, whatever its parameters.
 func keptPlan(t *testing.T, tn *testnode.Node, kept postgres.KeptStatement) []string {
 	t.Helper()
-	tx, err := tn.Pool.Begin(t.Context())
-	require.NoError(t, err)
+	tx := tn.Begin(t)
 	defer func() { _ = tx.Rollback(t.Context()) }()
-	_, err = tx.Exec(t.Context(), kept.Settings)
-	require.NoError(t, err)
+	require.NoError(t, testnode.ErrorOf(tx.Exec(t.Context(), kept.Settings)))
 	prepared, err := tx.Prepare(t.Context(), "kept", kept.SQL)
 	require.NoError(t, err)
 	nulls := strings.TrimSuffix(strings.Repeat("NULL,", len(prepared.ParamOIDs)), ",")

@@ -72,20 +72,14 @@ func TestRetentionGoesOn(t *testing.T) {
 
 	// A transaction that has read the table delays the detaching until the detaching node's timeout is
 	// over.
-	tx, err := tn.Pool.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	_, err = tx.Exec(t.Context(), "SELECT count(*) FROM postrider_internal.events")
-	require.NoError(t, err)
+	end := tn.OpenTransaction(t, "SELECT count(*) FROM postrider_internal.events")
 	short, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	_, err = tn.Pool.Exec(short,
-		fmt.Sprintf("ALTER TABLE postrider_internal.events DETACH PARTITION postrider_internal.events_%s CONCURRENTLY",
-			pending))
-	require.Error(t, err)
+	require.Error(t, testnode.ErrorOf(tn.Pool.Exec(short, fmt.Sprintf("ALTER TABLE postrider_internal.events DETACH "+
+		"PARTITION postrider_internal.events_%s CONCURRENTLY", pending))))
 	require.Equal(t, detached+" detached,"+again+" detached,"+pending+" pending", tn.KeptDays(t, "events"))
 	tn.Publish(t, "orders", "beside", 1)
-	require.NoError(t, tx.Commit(t.Context()))
+	end(true)
 
 	require.NoError(t, tn.System.Maintenance.Retain(t.Context(), query.Retention{DeliveredDays: 1}))
 	require.Equal(t, again, tn.KeptDays(t, "events"))
@@ -113,32 +107,24 @@ func TestRetentionOfADayThatBecomesPending(t *testing.T) {
 // old the day is by then. One that began after the day has its locks for another reason.
 func TestRetentionSeesOpenTransactions(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	var today time.Time
-	require.NoError(t, tn.Pool.QueryRow(t.Context(), "SELECT (now() AT TIME ZONE 'UTC')::date").Scan(&today))
+	tn := testnode.WithTopic(t)
+	today := testnode.Value[time.Time](t, tn, "SELECT (now() AT TIME ZONE 'UTC')::date")
 	table := "events_" + today.Format("20060102")
 	written := func(day time.Time) bool {
 		return tn.Count(t, "SELECT postrider_internal.has_writer($1, $2)::int", table, day) == 1
 	}
 	require.False(t, written(today))
-	tx, err := tn.Pool.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	_, err = tx.Exec(t.Context(), `SELECT postrider.publish('orders', '{"eventType": "A", "subject": ""}')`)
-	require.NoError(t, err)
+	end := tn.OpenTransaction(t, `SELECT postrider.publish('orders', '{"eventType": "A", "subject": ""}')`)
 	require.True(t, written(today))
 	require.False(t, written(today.AddDate(0, 0, -1)))
-	require.NoError(t, tx.Commit(t.Context()))
+	end(true)
 	require.False(t, written(today))
 }
 
 // TestRetentionWhilePublishing: publishes and records go on, and two nodes remove days at the same time.
 func TestRetentionWhilePublishing(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	tn.Subscribe(t, "orders", "all", nil)
+	tn, _ := testnode.Orders(t)
 	other := tn.Beside(t, node.Options{Node: "node-2"}).System
 	for ago := range 6 {
 		tn.Day(t, ago+2)
@@ -237,7 +223,7 @@ func TestRetentionOfKeys(t *testing.T) {
 	require.Equal(t, all, kept(0))
 	require.Equal(t, all, kept(30))
 	require.Equal(t, "for-ever just-expired just-revoked works", kept(3))
-	require.Equal(t, 7, tn.Count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'api_key_created'"))
+	require.Equal(t, 7, tn.Rows(t, "audit", "action = 'api_key_created'"))
 	_, _, err := users.CreateAPIKey(t.Context(), access.APIKeySpec{Name: "revoked", Scope: access.ScopeRead})
 	require.NoError(t, err)
 }

@@ -25,8 +25,7 @@ import (
 func age(t *testing.T, tn *testnode.Node) {
 	t.Helper()
 	tn.Exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval '1 hour', "+
-		"last_attempt_at = "+
-		"last_attempt_at - interval '1 hour'")
+		"last_attempt_at = last_attempt_at - interval '1 hour'")
 	tn.Exec(t, "UPDATE postrider_internal.river_job SET created_at = created_at - interval '1 hour'")
 }
 
@@ -148,8 +147,7 @@ func TestSweepCountsTheRerunsOfAnAttemptThatNeverEnds(t *testing.T) {
 	require.Equal(t, 1, tn.Jobs(t, "args ->> 'r' = '20'"))
 	_, err := tn.System.Loader.Load(t.Context(), queue.AttemptArgs{Delivery: int64(d)}, queue.JobToken{JobID: int64(j)})
 	require.ErrorIs(t, err, postgres.ErrNotFound, "the old token opens nothing")
-	require.Zero(t, tn.Jobs(t, "id = $1", j),
-		"nor can a late result be recorded with it")
+	require.Zero(t, tn.Jobs(t, "id = $1", j), "nor can a late result be recorded with it")
 }
 
 func TestSweepSkipsRunningJobs(t *testing.T) {
@@ -197,15 +195,11 @@ func TestSweepSkipsLockedDeliveries(t *testing.T) {
 	tn := testnode.Pending(t, 3)
 	tn.Exec(t, "DELETE FROM postrider_internal.river_job")
 	age(t, tn)
-	tx, err := tn.Pool.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	_, err = tx.Exec(t.Context(),
+	end := tn.OpenTransaction(t,
 		"UPDATE postrider_internal.deliveries SET job_id = NULL, hold = 'paused' WHERE id = "+firstDelivery)
-	require.NoError(t, err)
 
 	require.Equal(t, jobs.Swept{Repaired: 2}, tn.Sweep(t), "it neither waits nor gives a job to what gets a hold")
-	require.NoError(t, tx.Commit(t.Context()))
+	end(true)
 	require.Equal(t, jobs.Swept{}, tn.Sweep(t))
 	require.Zero(t, tn.Count(t, brokenFree))
 }
@@ -215,27 +209,18 @@ func TestSweepIsDoneByOneNodeAtATime(t *testing.T) {
 	tn := testnode.Pending(t, 3)
 	tn.Exec(t, "DELETE FROM postrider_internal.river_job")
 	age(t, tn)
-	tx, err := tn.Pool.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	_, err = tx.Exec(t.Context(), "SELECT postrider_internal.lock('sweeper', 0)")
-	require.NoError(t, err)
+	end := tn.OpenTransaction(t, "SELECT postrider_internal.lock('sweeper', 0)")
 	require.Equal(t, jobs.Swept{}, tn.Sweep(t))
-	require.NoError(t, tx.Rollback(t.Context()))
+	end(false)
 
 	other := tn.Beside(t, node.Options{Node: "node-2"}).System
-	var group sync.WaitGroup
-	for _, s := range []*node.System{tn.System, other} {
-		group.Go(func() {
-			_, err := s.Maintenance.Sweep(t.Context())
-			require.NoError(t, err)
-		})
-	}
-	group.Wait()
+	testnode.AtOnce(2, func(i int) {
+		_, err := []*node.System{tn.System, other}[i].Maintenance.Sweep(t.Context())
+		require.NoError(t, err)
+	})
 	tn.Sweep(t) // each may have skipped for the other
 	require.Zero(t, tn.Count(t, brokenFree))
-	require.EqualValues(t, 3, tn.System.Maintenance.Repairs()+other.Maintenance.Repairs(),
-		"nothing is repaired twice")
+	require.EqualValues(t, 3, tn.System.Maintenance.Repairs()+other.Maintenance.Repairs(), "nothing is repaired twice")
 }
 
 // manyDeliveries fills the tables with n deliveries whose jobs' ids are in another order than theirs, as after retries.
@@ -276,9 +261,7 @@ func TestSweepGoesStepByStep(t *testing.T) {
 // requireSweepReadsRanges checks that a step of the sweep reads a range of ids by an index.
 func requireSweepReadsRanges(t *testing.T, tn *testnode.Node) {
 	t.Helper()
-	tx, err := tn.Pool.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(context.Background()) }()
+	tx := tn.Begin(t)
 	for _, name := range []string{"repairdeliveries.sql", "removestrays.sql", "repairbatches.sql"} {
 		statement := postgres.SQLFile(os.DirFS("../../jobs"), name)
 		rows, err := tx.Query(t.Context(), "EXPLAIN (ANALYZE, TIMING OFF) "+statement, 10_000, 20_000)
@@ -299,9 +282,7 @@ func requireSweepReadsRanges(t *testing.T, tn *testnode.Node) {
 // fetching, recording, reclaiming and deleting do goes on at once, with rows that look old to the sweeper.
 func TestSweepFindsNothingWhileEverythingMoves(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	sub := tn.Subscribe(t, "orders", "all", nil)
+	tn, sub := testnode.Orders(t)
 	tn.Exec(t, `CREATE FUNCTION look_old() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		NEW.time_to_live_since := NEW.time_to_live_since - interval '1 hour';
 		    NEW.last_attempt_at := NEW.last_attempt_at - interval '1 hour';
@@ -335,8 +316,7 @@ func TestSweepFindsNothingWhileEverythingMoves(t *testing.T) {
 	loop(func(int) { tn.RecordSome(t, sub, "node-1") })
 	loop(func(int) {
 		tn.Take(t, "dead-node", 20) // never registered
-		_, err := tn.System.JobRows.ReclaimFromLost(t.Context())
-		require.NoError(t, err)
+		require.NoError(t, testnode.ErrorOf(tn.System.JobRows.ReclaimFromLost(t.Context())))
 	})
 	loop(func(sweeps int) {
 		require.Equal(t, jobs.Swept{}, tn.Sweep(t))

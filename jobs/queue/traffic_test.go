@@ -31,9 +31,7 @@ func publishTo(t *testing.T, tn *testnode.Node, s *node.System, prefix string, n
 // What finds too many jobs of its event subscription queued is stored without one, and is held, not lost.
 func TestPublishAdmitsUpToTheCapacity(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	sub := tn.Subscribe(t, "orders", "all", nil)
+	tn, sub := testnode.Orders(t)
 	s := withCapacity(t, tn, func(int64, int) int { return 300 })
 	publishTo(t, tn, s, "first", 100)
 	require.Zero(t, tn.Count(t, admissionQuery))
@@ -63,8 +61,7 @@ func TestPublishAdmitsUpToTheCapacity(t *testing.T) {
 	require.Zero(t, s.Traffic.Capacity(sub.ID), "and is counted once")
 	tn.Exec(t, "DELETE FROM postrider_internal.river_job")
 	tn.Exec(t, "DELETE FROM postrider_internal.deliveries WHERE hold IS NULL")
-	_, err = s.Traffic.SampleTraffic(t.Context())
-	require.NoError(t, err)
+	require.NoError(t, testnode.ErrorOf(s.Traffic.SampleTraffic(t.Context())))
 	publishTo(t, tn, s, "fifth", 1)
 	require.Equal(t, 11, tn.Count(t, admissionQuery), "a few that wait are no crowd")
 }
@@ -72,8 +69,7 @@ func TestPublishAdmitsUpToTheCapacity(t *testing.T) {
 // One event subscription's queue is full: another's events are not held for it.
 func TestAdmissionIsPerEventSubscription(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	full := tn.Subscribe(t, "orders", "full", nil)
 	tn.Subscribe(t, "orders", "free", nil)
 	s := withCapacity(t, tn, func(id int64, _ int) int {
@@ -90,40 +86,33 @@ func TestAdmissionIsPerEventSubscription(t *testing.T) {
 // Retries of one event subscription that are due at once do not all get into the queue: the others wait as held rows.
 func TestPromoteHoldsJobsAboveTheCapacity(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	flooding := tn.Subscribe(t, "orders", "flooding", nil)
 	other := tn.Subscribe(t, "orders", "other", nil)
 	tn.Publish(t, "orders", "e", 1000)
 	tn.Exec(t, "UPDATE postrider_internal.river_job SET state = 'scheduled', scheduled_at = now() - interval '1 second', "+
 		"args = args || '{\"r\": 2}'")
-	due, err := tn.System.JobRows.Promote(t.Context(), queue.Capacity{SubscriptionID: flooding.ID, Jobs: 10})
-	require.NoError(t, err)
+	due := tn.Promote(t, queue.Capacity{SubscriptionID: flooding.ID, Jobs: 10})
 	require.Equal(t, 2000, due)
 	const available = "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' " +
 		"AND (args ->> 's')::bigint = $1"
 	require.Equal(t, 10, tn.Count(t, available, flooding.ID))
-	require.Equal(t, queue.DefaultCapacity,
-		tn.Jobs(t, "state = 'available'")-10)
+	require.Equal(t, queue.DefaultCapacity, tn.Jobs(t, "state = 'available'")-10)
 	require.Positive(t, tn.Count(t, admissionQuery))
 	// not all at a stretch
 	for tn.Jobs(t, "state = 'scheduled'") > 0 {
-		_, err := tn.System.JobRows.Promote(t.Context(), queue.Capacity{SubscriptionID: flooding.ID},
+		tn.Promote(t, queue.Capacity{SubscriptionID: flooding.ID},
 			queue.Capacity{SubscriptionID: other.ID})
-		require.NoError(t, err)
 	}
 	require.Equal(t, 990, tn.Count(t, admissionQuery+" AND subscription = 'flooding'"))
-	require.Equal(t, 990,
-		tn.Pending(t, "hold = 'admission' AND subscription_id = $1 "+
-			"AND held_reruns = 2", flooding.ID))
+	require.Equal(t, 990, tn.Pending(t, "hold = 'admission' AND subscription_id = $1 AND held_reruns = 2", flooding.ID))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }
 
 // Parking a flood takes a while; the retries of others are looked for past it.
 func TestPromoteSearchesPastAFlood(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	flooding := tn.Subscribe(t, "orders", "flooding", nil)
 	other := tn.Subscribe(t, "orders", "other", nil)
 	tn.Exec(t, `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
@@ -135,18 +124,15 @@ func TestPromoteSearchesPastAFlood(t *testing.T) {
 		return tn.Jobs(t, "state = 'available' AND (args ->> 's')::bigint = $1", id)
 	}
 	capacity := queue.Capacity{SubscriptionID: flooding.ID, Jobs: 10}
-	met, err := tn.System.JobRows.Promote(t.Context(), capacity)
-	require.NoError(t, err)
+	met := tn.Promote(t, capacity)
 	require.Less(t, met, 9000, "one step")
 	require.Equal(t, 10, promoted(flooding.ID))
 	require.Zero(t, promoted(other.ID))
-	_, err = tn.System.JobRows.Promote(t.Context(), queue.Capacity{SubscriptionID: flooding.ID})
-	require.NoError(t, err)
+	tn.Promote(t, queue.Capacity{SubscriptionID: flooding.ID})
 	require.Equal(t, 7, promoted(other.ID))
 	require.Equal(t, 10, promoted(flooding.ID))
 	for left := 9000; left > 0; {
-		_, err = tn.System.JobRows.Promote(t.Context(), queue.Capacity{SubscriptionID: flooding.ID})
-		require.NoError(t, err)
+		tn.Promote(t, queue.Capacity{SubscriptionID: flooding.ID})
 		left = tn.Jobs(t, "state = 'scheduled'")
 	}
 }
@@ -154,8 +140,7 @@ func TestPromoteSearchesPastAFlood(t *testing.T) {
 // Behind a flood there may be another one, and behind that a few retries.
 func TestPromoteSearchesPastSeveralFloods(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	first, second := tn.Subscribe(t, "orders", "first", nil), tn.Subscribe(t, "orders", "second", nil)
 	other := tn.Subscribe(t, "orders", "other", nil)
 	tn.Exec(t, `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
@@ -164,25 +149,19 @@ func TestPromoteSearchesPastSeveralFloods(t *testing.T) {
 		      ($3, 7, interval '5 seconds')) s(id, jobs, ago), generate_series(1, s.jobs) i`,
 		first.ID, second.ID, other.ID)
 	for range 2 { // the first one meets the flood, the second one looks past it
-		_, err := tn.System.JobRows.Promote(t.Context(), queue.Capacity{SubscriptionID: first.ID},
+		tn.Promote(t, queue.Capacity{SubscriptionID: first.ID},
 			queue.Capacity{SubscriptionID: second.ID})
-		require.NoError(t, err)
 	}
-	require.Equal(t, 7,
-		tn.Jobs(t, "state = 'available' AND (args ->> 's')::bigint = $1",
-			other.ID))
+	require.Equal(t, 7, tn.Jobs(t, "state = 'available' AND (args ->> 's')::bigint = $1", other.ID))
 }
 
 // What a pause holds is parked under its name when its time comes, without a turn of a worker.
 func TestPromoteParksWhatIsPaused(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	sub := tn.Subscribe(t, "orders", "all", nil)
+	tn, sub := testnode.Orders(t)
 	tn.Publish(t, "orders", "e", 3)
 	tn.Exec(t, "UPDATE postrider_internal.river_job SET state = 'scheduled', scheduled_at = now() - interval '1 second'")
-	_, err := tn.System.JobRows.Promote(t.Context(), queue.Capacity{SubscriptionID: sub.ID, Hold: catalog.HoldPaused})
-	require.NoError(t, err)
+	tn.Promote(t, queue.Capacity{SubscriptionID: sub.ID, Hold: catalog.HoldPaused})
 	require.Equal(t, 3, tn.Count(t, heldQuery))
 	require.Zero(t, tn.Jobs(t, ""))
 }
@@ -190,14 +169,11 @@ func TestPromoteParksWhatIsPaused(t *testing.T) {
 // The sample sees what every node queued, and the holds.
 func TestTrafficSample(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	sub := tn.Subscribe(t, "orders", "all", nil)
+	tn, sub := testnode.Orders(t)
 	tn.Publish(t, "orders", "e", 7)
 	other := tn.Beside(t, node.Options{Node: "node-2"}).System
-	tn.Exec(t,
-		"INSERT INTO postrider_internal.probations (probation_key, endpoint_base_url, since, until, cause, condition, step) "+
-			"SELECT endpoint_hash, '', now(), $1, 'Busy', '503', 1 FROM postrider_internal.event_subscriptions",
+	tn.Exec(t, "INSERT INTO postrider_internal.probations (probation_key, endpoint_base_url, since, until, cause, "+
+		"condition, step) SELECT endpoint_hash, '', now(), $1, 'Busy', '503', 1 FROM postrider_internal.event_subscriptions",
 		time.Now().Add(-time.Hour))
 	traffic, err := other.Traffic.SampleTraffic(t.Context())
 	require.NoError(t, err)
@@ -218,17 +194,13 @@ func TestTrafficSample(t *testing.T) {
 // While no sample can be taken, what was queued since the last one goes on counting.
 func TestCapacityIsCountedThroughFailedSamples(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	sub := tn.Subscribe(t, "orders", "all", nil)
-	_, err := tn.System.Traffic.SampleTraffic(t.Context())
-	require.NoError(t, err)
+	tn, sub := testnode.Orders(t)
+	tn.Traffic(t)
 	tn.Exec(t, "ALTER TABLE postrider_internal.probations RENAME COLUMN condition TO hidden")
 	tn.Publish(t, "orders", "e", 100)
 	before := tn.System.Traffic.Capacity(sub.ID)
 	for range 3 {
-		_, err := tn.System.Traffic.SampleTraffic(t.Context())
-		require.Error(t, err)
+		require.Error(t, testnode.ErrorOf(tn.System.Traffic.SampleTraffic(t.Context())))
 	}
 	require.Equal(t, before, tn.System.Traffic.Capacity(sub.ID))
 }
@@ -236,8 +208,7 @@ func TestCapacityIsCountedThroughFailedSamples(t *testing.T) {
 // Jobs that River finalized, and probations without deliveries, are removed after an hour, and nothing else.
 func TestClean(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	tn.Subscribe(t, "orders", "endpoint", nil)
 	tn.Subscribe(t, "orders", "own", func(s *catalog.SubscriptionSpec) { s.RetryPolicy.Policy = "namespace-2023" })
 	tn.Exec(t, `INSERT INTO postrider_internal.probations (probation_key, endpoint_base_url, updated_at)
@@ -259,8 +230,7 @@ func TestClean(t *testing.T) {
 
 func TestCleanRemovesUnusedRates(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	sub := tn.Subscribe(t, "orders", "own", func(s *catalog.SubscriptionSpec) {
 		s.EndpointURL, s.DeliveryRate = "https://Shop.example.com/x", &endpointconf.DeliveryRate{Limit: 1}
 	})
