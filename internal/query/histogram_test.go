@@ -27,13 +27,3 @@ func TestLatencyKnowsItsSumRoughly(t *testing.T) {
 	require.Equal(t, &query.Latency{2, 0, 2, 13: 1}, (&query.Latency{2, 0, 1, 13: 1}).Plus(&query.Latency{0, 0, 1}))
 	require.Equal(t, &query.Latency{1}, (*query.Latency)(nil).Plus(&query.Latency{1}))
 }
-
-// What a publish and an attempt pay for being counted: two of these for each group of them.
-func BenchmarkHistogram(b *testing.B) {
-	h := postgres.NewHistogram(1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-	b.RunParallel(func(p *testing.PB) {
-		for value := int64(0); p.Next(); value++ {
-			h.Observe(value % 1024)
-		}
-	})
-}

@@ -38,15 +38,13 @@ func totals(t *testing.T, m *query.Meter) (map[[4]string]int64, *query.Reading) 
 // not.
 func TestMeterCountsEachMinuteOnce(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	sub := tn.Subscribe(t, "orders", "billing", nil)
 	tn.Publish(t, "orders", "before", 3)
 	tn.Exec(t,
 		`UPDATE postrider_internal.rollup_deltas SET entries = ARRAY (SELECT ROW (minute - interval '1 hour', topic_id,
 			    subscription_id, kind, detail, bucket, count, NULL)::postrider_internal.rollup_entry FROM unnest(entries))`)
-	_, err := tn.System.Maintenance.MergeRollups(t.Context())
-	require.NoError(t, err)
+	tn.MergeRollups(t)
 
 	meter := query.NewMeter(tn.System.DB)
 	meter.ForgetReading()
@@ -62,8 +60,7 @@ func TestMeterCountsEachMinuteOnce(t *testing.T) {
 			meter.ForgetReading()
 			counts, _ = totals(t, meter)
 			require.Equal(t, want, counts)
-			_, err := tn.System.Maintenance.MergeRollups(t.Context())
-			require.NoError(t, err)
+			tn.MergeRollups(t)
 		}
 		meter.Elapse(3 * time.Minute) // as if all that was three minutes ago
 		tn.Exec(t, `UPDATE postrider_internal.rollups SET minute = minute - interval '3 minutes'`)
@@ -71,7 +68,7 @@ func TestMeterCountsEachMinuteOnce(t *testing.T) {
 
 	d, j := tn.Fetch(t, "node-1")
 	r := testnode.Result(d[0], j[0], sub, policy.Verdict{Action: policy.Delivered})
-	require.NoError(t, tn.System.Recorder.Record(t.Context(), r))
+	tn.Record(t, r)
 	meter.ForgetReading()
 	counts, reading := totals(t, meter)
 	want[[4]string{"orders", "billing", "delivered", "FirstAttempt"}] = 1
@@ -88,8 +85,7 @@ func TestMeterCountsEachMinuteOnce(t *testing.T) {
 // However many readers there are, the database is queried once per interval; an error is kept as long.
 func TestMeterLimitsItsQueries(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	meter := query.NewMeter(tn.System.DB)
 	first, err := meter.Read(t.Context())
 	require.NoError(t, err)
@@ -107,8 +103,7 @@ func TestMeterLimitsItsQueries(t *testing.T) {
 // twice.
 func TestMeterLimitsItsLabels(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	meter := query.NewMeter(tn.System.DB)
 	meter.LimitKeys(3)
 	for i := range 5 {
@@ -134,13 +129,10 @@ func TestMeterLimitsItsLabels(t *testing.T) {
 // Stats count what the transactions of this node hold.
 func TestStatsCountTransactions(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	sub := tn.Subscribe(t, "orders", "billing", nil)
-	tn.Publish(t, "orders", "e", 7)
-	d, j := tn.Fetch(t, "node-1")
-	require.NoError(t,
-		tn.System.Recorder.Record(t.Context(), testnode.Result(d[0], j[0], sub, policy.Verdict{Action: policy.Delivered})))
+	d, j := tn.Started(t, "orders", "e", 7)
+	tn.Record(t, testnode.Result(d[0], j[0], sub, policy.Verdict{Action: policy.Delivered}))
 	publishes, records := tn.System.Publisher.PublishCounters(), tn.System.Recorder.RecorderCounters()
 	require.Equal(t, int64(7), publishes.Groups.Sum)
 	require.Equal(t, int64(1), records.Flushes.Sum)
@@ -204,8 +196,7 @@ func TestMeterReadsWhileThePoolIsBusy(t *testing.T) {
 
 func TestMeterCountsExports(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	sub := tn.Subscribe(t, "orders", "all", testnode.Outside)
 	tn.Bury(t, sub, 2)
 	meter := query.NewMeter(tn.System.DB)
@@ -235,8 +226,7 @@ func TestMeterCountsExports(t *testing.T) {
 
 func TestMeterReadsRates(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	tn.Subscribe(t, "orders", "billing", func(s *catalog.SubscriptionSpec) {
 		s.DeliveryRate = &endpointconf.DeliveryRate{Limit: 1, PeriodInSeconds: new(86_400)}
 	})

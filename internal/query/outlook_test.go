@@ -44,7 +44,7 @@ func TestTheNextAttemptIsNeverPast(t *testing.T) {
 	later := outlookOf(t, tn, id)
 	require.True(t, later.NextAttemptAt.After(time.Now()), "the retry is scheduled")
 	require.Nil(t, later.HoldUntil)
-	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE hold_until IS NOT NULL"))
+	require.Zero(t, tn.Rows(t, "event_subscriptions", "hold_until IS NOT NULL"))
 
 	tn.Exec(t, "UPDATE postrider_internal.deliveries SET next_attempt_at = now() - interval '1 minute'")
 	const dueNow = "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND next_attempt_at = now() " +
@@ -56,8 +56,7 @@ func TestTheNextAttemptIsNeverPast(t *testing.T) {
 	held := outlookOf(t, tn, id)
 	require.Nil(t, held.NextAttemptAt)
 	require.Nil(t, held.HoldUntil, "it is not known when the pause ends")
-	require.Equal(t, 1, tn.Pending(t, "next_attempt_at < now()"),
-		"the due time is kept")
+	require.Equal(t, 1, tn.Pending(t, "next_attempt_at < now()"), "the due time is kept")
 
 	tn.Rest(t, sub.Name)
 	tn.Exec(t, "UPDATE postrider_internal.deliveries SET hold = 'probation'")
@@ -69,8 +68,7 @@ func TestTheNextAttemptIsNeverPast(t *testing.T) {
 		"USING (subscription_id, hold_until) WHERE hold_until = now()"
 	require.Equal(t, 1, tn.Count(t, untilNow), "the probe is due")
 
-	_, err := tn.System.Holds.Pause(t.Context(), sub.Topic, sub.Name, nil)
-	require.NoError(t, err)
+	tn.Pause(t, sub.Topic, sub.Name)
 	require.Nil(t, outlookOf(t, tn, id).HoldUntil, "the pause outlasts the probation")
 }
 
@@ -86,26 +84,23 @@ func TestTheNextAttemptOfABatchIsNeverPast(t *testing.T) {
 	}
 	require.True(t, shown().NextAttemptAt.After(time.Now()))
 	tn.Exec(t, "UPDATE postrider_internal.batches SET next_attempt_at = now() - interval '1 minute'")
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE next_attempt_at = now()"))
-	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE next_attempt_at = now()"))
+	require.Equal(t, 1, tn.Rows(t, "batches", "next_attempt_at = now()"))
+	require.Equal(t, 3, tn.Rows(t, "deliveries", "next_attempt_at = now()"))
 
 	tn.Exec(t, "UPDATE postrider_internal.batches SET job_id = NULL, hold = 'probation'")
 	tn.Rest(t, sub.Name)
 	held := shown()
 	require.Nil(t, held.NextAttemptAt)
 	require.WithinDuration(t, time.Now().Add(time.Hour), *held.HoldUntil, time.Minute)
-	require.Equal(t, 3, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'probation' "+
-		"AND next_attempt_at IS NULL AND hold_until > now()"))
-	require.Equal(t, 1, tn.Batches(t, "next_attempt_at < now()"),
-		"the due time is kept")
+	require.Equal(t, 3, tn.Rows(t, "deliveries", "hold = 'probation' AND next_attempt_at IS NULL AND hold_until > now()"))
+	require.Equal(t, 1, tn.Batches(t, "next_attempt_at < now()"), "the due time is kept")
 }
 
 // expires_at is the moment that the engine ends a delivery by, under each policy and time to live, while a pause stops
 // the time to live, and after it.
 func TestExpiresAtIsTheEnginesDeadline(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	subs := map[string]*catalog.Subscription{}
 	for _, p := range tn.System.Cache.Snapshot().Policies() {
 		subs[p.Name] = tn.Subscribe(t, "orders", p.Name,
@@ -144,8 +139,7 @@ func TestExpiresAtIsTheEnginesDeadline(t *testing.T) {
 	tn.Exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now()")
 
 	one := subs["ga-2021"]
-	_, err := tn.System.Holds.Pause(t.Context(), "orders", one.Name, new(true))
-	require.NoError(t, err)
+	require.NoError(t, testnode.ErrorOf(tn.System.Holds.Pause(t.Context(), "orders", one.Name, new(true))))
 	tn.Exec(t, "UPDATE postrider_internal.event_subscription_states SET paused_since = now() - interval '1 hour'")
 	const older = "UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval '2 " +
 		"hours' " +
@@ -165,8 +159,7 @@ func TestExpiresAtIsTheEnginesDeadline(t *testing.T) {
 	requireDeadlines()
 
 	tn.DeadLetterAll(t)
-	require.Zero(t,
-		tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE expires_at IS NOT NULL OR next_attempt_at IS NOT NULL"),
+	require.Zero(t, tn.Rows(t, "deliveries", "expires_at IS NOT NULL OR next_attempt_at IS NOT NULL"),
 		"what has ended expires no more")
 }
 
@@ -177,7 +170,6 @@ func TestExpiresAtUnderATimeScale(t *testing.T) {
 	id := tn.Fail(t, sub, 1)[0]
 	scaled := tn.Beside(t, node.Options{Node: "node-scaled", TimeScale: 60}).System
 	require.NoError(t, scaled.Nodes.Register(t.Context(), "host"))
-	require.Equal(t, 24*60, tn.Count(t,
-		"SELECT extract(epoch FROM expires_at - time_to_live_since)::int FROM postrider.deliveries WHERE delivery_id = $1",
-		id))
+	require.Equal(t, 24*60, tn.Count(t, "SELECT extract(epoch FROM expires_at - time_to_live_since)::int "+
+		"FROM postrider.deliveries WHERE delivery_id = $1", id))
 }

@@ -78,11 +78,9 @@ var wantRows = map[string]string{
 // asReader queries as the role postrider_reader and returns the rows by column.
 func asReader(t *testing.T, tn *testnode.Node, statement string) (rows []map[string]any) {
 	t.Helper()
-	tx, err := tn.Pool.Begin(t.Context())
-	require.NoError(t, err)
+	tx := tn.Begin(t)
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
-	_, err = tx.Exec(t.Context(), "SET LOCAL ROLE "+migrations.ReaderRole)
-	require.NoError(t, err)
+	require.NoError(t, testnode.ErrorOf(tx.Exec(t.Context(), "SET LOCAL ROLE "+migrations.ReaderRole)))
 	found, err := tx.Query(t.Context(), "SELECT to_jsonb(q)::text FROM ("+statement+") q")
 	require.NoError(t, err)
 	lines, err := pgx.CollectRows(found, pgx.RowTo[string])
@@ -97,14 +95,12 @@ func asReader(t *testing.T, tn *testnode.Node, statement string) (rows []map[str
 
 func plantedQuestions(t *testing.T) *testnode.Node {
 	t.Helper()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	tn.Subscribe(t, "orders", "billing", nil)
 	tn.Subscribe(t, "orders", "mail", func(s *catalog.SubscriptionSpec) {
 		s.EndpointURL = "https://example.com/mail"
 	})
-	_, err := tn.System.Holds.Pause(t.Context(), "orders", "mail", nil)
-	require.NoError(t, err)
+	tn.Pause(t, "orders", "mail")
 	tn.Exec(t, "DELETE FROM postrider_internal.audit")
 	planted, err := os.ReadFile("testdata/questions.sql")
 	require.NoError(t, err)

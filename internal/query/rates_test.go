@@ -41,6 +41,17 @@ func closeFor(t *testing.T, tn *testnode.Node, sub *catalog.Subscription, wait t
 		"endpoint:"+hex.EncodeToString(sub.EndpointHash), wait)
 }
 
+// limited gives an event subscription a limit of requests a second.
+func limited(limit int) func(*catalog.SubscriptionSpec) {
+	return func(s *catalog.SubscriptionSpec) { s.DeliveryRate = &endpointconf.DeliveryRate{Limit: limit} }
+}
+
+// slow is one request a second within a time to live of one minute.
+func slow(s *catalog.SubscriptionSpec) {
+	limited(1)(s)
+	s.RetryPolicy.EventTimeToLiveInMinutes = new(1)
+}
+
 // makeOlder adds to the age of all pending deliveries.
 func makeOlder(t *testing.T, tn *testnode.Node, by time.Duration) {
 	t.Helper()
@@ -49,11 +60,8 @@ func makeOlder(t *testing.T, tn *testnode.Node, by time.Duration) {
 
 func TestBacklogDrainsTooLate(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	tn.Subscribe(t, "orders", "slow", func(s *catalog.SubscriptionSpec) {
-		s.RetryPolicy.EventTimeToLiveInMinutes, s.DeliveryRate = new(1), &endpointconf.DeliveryRate{Limit: 1}
-	})
+	tn := testnode.WithTopic(t)
+	tn.Subscribe(t, "orders", "slow", slow)
 	require.Equal(t, shownRate{Drains: new(0)}, rateOf(t, tn, "slow"))
 	tn.Publish(t, "orders", "old", 45)
 	require.Equal(t, shownRate{Drains: new(45)}, rateOf(t, tn, "slow"))
@@ -75,14 +83,10 @@ func TestBacklogDrainsTooLate(t *testing.T) {
 func TestBacklogDrainsAfterAPause(t *testing.T) {
 	t.Parallel()
 	for _, stop := range []bool{false, true} {
-		tn := testnode.Unchecked(t)
-		tn.Topic(t, "orders")
-		tn.Subscribe(t, "orders", "slow", func(s *catalog.SubscriptionSpec) {
-			s.RetryPolicy.EventTimeToLiveInMinutes, s.DeliveryRate = new(1), &endpointconf.DeliveryRate{Limit: 1}
-		})
+		tn := testnode.WithTopic(t)
+		tn.Subscribe(t, "orders", "slow", slow)
 		tn.Publish(t, "orders", "e", 45)
-		_, err := tn.System.Holds.Pause(t.Context(), "orders", "slow", &stop)
-		require.NoError(t, err)
+		require.NoError(t, testnode.ErrorOf(tn.System.Holds.Pause(t.Context(), "orders", "slow", &stop)))
 		makeOlder(t, tn, time.Hour)
 		tn.Exec(t, "UPDATE postrider_internal.event_subscription_states SET paused_since = now() - interval '1 hour'")
 		require.Equal(t, !stop, rateOf(t, tn, "slow").TooLate)
@@ -92,8 +96,7 @@ func TestBacklogDrainsAfterAPause(t *testing.T) {
 // All deliveries that share a limit take its times, unless they are on hold. A default port makes no other host.
 func TestBacklogsOfASharedLimit(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	for i, endpoint := range []string{"http://Host.example/a", "http://host.example:80/b", "http://host.example/c"} {
 		sub := tn.Subscribe(t, "orders", fmt.Sprint("sub-", i), func(s *catalog.SubscriptionSpec) {
 			s.EndpointURL = endpoint
@@ -106,8 +109,7 @@ func TestBacklogsOfASharedLimit(t *testing.T) {
 	for i := range 3 {
 		require.Equal(t, shownRate{Drains: new(107)}, rateOf(t, tn, fmt.Sprint("sub-", i)))
 	}
-	_, err := tn.System.Holds.Pause(t.Context(), "orders", "sub-0", nil)
-	require.NoError(t, err)
+	tn.Pause(t, "orders", "sub-0")
 	require.Equal(t, 71, *rateOf(t, tn, "sub-1").Drains)
 	require.Equal(t, 107, *rateOf(t, tn, "sub-0").Drains)
 }
@@ -115,12 +117,9 @@ func TestBacklogsOfASharedLimit(t *testing.T) {
 // A closed endpoint delays the backlog of a limit. Without a limit, when the backlog drains is unknown.
 func TestBacklogsOfAClosedEndpoint(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	sub := tn.Subscribe(t, "orders", "one", nil)
-	tn.Subscribe(t, "orders", "limited", func(s *catalog.SubscriptionSpec) {
-		s.DeliveryRate = &endpointconf.DeliveryRate{Limit: 10}
-	})
+	tn.Subscribe(t, "orders", "limited", limited(10))
 	tn.Subscribe(t, "orders", "literal", func(s *catalog.SubscriptionSpec) { s.Behavior = policy.BehaviorDocumented })
 	tn.Publish(t, "orders", "e", 100)
 	closeFor(t, tn, sub, 30*time.Second)
@@ -129,53 +128,43 @@ func TestBacklogsOfAClosedEndpoint(t *testing.T) {
 	require.Greater(t, *waiting.Drains, 10)
 	require.LessOrEqual(t, *waiting.Drains, 40)
 	require.False(t, waiting.TooLate)
-	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.delivery_rates WHERE closed_until > now()"))
+	require.Equal(t, 2, tn.Rows(t, "delivery_rates", "closed_until > now()"))
 	closeFor(t, tn, sub, -time.Second)
 	require.Equal(t, shownRate{Drains: new(10)}, rateOf(t, tn, "limited"))
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.delivery_rates"))
+	require.Equal(t, 1, tn.Rows(t, "delivery_rates", ""))
 }
 
 // A redelivery and a sample event wait for the limit, which is no hold that prevents an operator's retry.
 func TestLimitIsTheHoldOfRedeliveries(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	tn.Subscribe(t, "orders", "slow", nil)
 	letter := tn.DeadLetters(t, "orders", "e", 1)[0]
-	tn.Subscribe(t, "orders", "slow", func(s *catalog.SubscriptionSpec) {
-		s.DeliveryRate = &endpointconf.DeliveryRate{Limit: 1}
-	})
+	tn.Subscribe(t, "orders", "slow", limited(1))
 	id, err := tn.System.Operator.Redeliver(t.Context(), letter, operator.Target{}, false)
 	require.NoError(t, err)
 	_, err = tn.System.Operator.TestDelivery(t.Context(), "orders", "slow")
 	require.NoError(t, err)
-	require.Equal(t, 2, tn.Count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'rate_limited'"))
+	require.Equal(t, 2, tn.Rows(t, "deliveries", "hold = 'rate_limited'"))
 	require.NoError(t, tn.System.Operator.RetryNow(t.Context(), id))
-	_, err = tn.System.Holds.Release(t.Context(), "orders", "slow")
-	require.NoError(t, err)
+	require.NoError(t, testnode.ErrorOf(tn.System.Holds.Release(t.Context(), "orders", "slow")))
 }
 
 // The row of a delivery keeps the hold that it had when it began to wait. What is shown is what it waits for now.
 func TestHoldIsWhatADeliveryWaitsForNow(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
-	tn.Subscribe(t, "orders", "limited", func(s *catalog.SubscriptionSpec) {
-		s.DeliveryRate = &endpointconf.DeliveryRate{Limit: 1}
-	})
+	tn := testnode.WithTopic(t)
+	tn.Subscribe(t, "orders", "limited", limited(1))
 	tn.Subscribe(t, "orders", "free", nil)
 	closed := tn.Subscribe(t, "orders", "closed", func(s *catalog.SubscriptionSpec) { s.EndpointURL += "/closed" })
 	tn.Subscribe(t, "orders", "documented", func(s *catalog.SubscriptionSpec) {
 		s.EndpointURL, s.Behavior = s.EndpointURL+"/closed", policy.BehaviorDocumented
 	})
-	batches := tn.Subscribe(t, "orders", "batches", func(s *catalog.SubscriptionSpec) {
-		s.DeliveryRate = &endpointconf.DeliveryRate{Limit: 1}
-	})
+	batches := tn.Subscribe(t, "orders", "batches", limited(1))
 	want := map[string]string{}
 	for _, name := range []string{"limited", "free", "closed", "documented", "batches"} {
 		want[name] = "paused"
-		_, err := tn.System.Holds.Pause(t.Context(), "orders", name, nil)
-		require.NoError(t, err)
+		tn.Pause(t, "orders", name)
 	}
 	tn.Publish(t, "orders", "e", 2)
 	tn.Exec(t, `WITH b AS (INSERT INTO postrider_internal.batches (subscription_id, hold, members, bytes, delivery_ids)
@@ -186,8 +175,7 @@ func TestHoldIsWhatADeliveryWaitsForNow(t *testing.T) {
 	requireHolds(t, tn, want)
 	for name := range want {
 		want[name] = "admission"
-		_, err := tn.System.Holds.Resume(t.Context(), "orders", name)
-		require.NoError(t, err)
+		tn.Resume(t, "orders", name)
 	}
 	want["limited"], want["closed"], want["batches"] = "rate_limited", "rate_limited", "rate_limited"
 	requireHolds(t, tn, want)
@@ -202,8 +190,8 @@ func requireHolds(t *testing.T, tn *testnode.Node, want map[string]string) {
 	counts := map[string]int64{}
 	for name, hold := range want {
 		counts[hold] += 2
-		require.Equal(t, 2, tn.Count(t, `SELECT count(*) FROM postrider.deliveries
-			WHERE subscription = $1 AND hold = $2 AND waits_for = $2 AND next_attempt_at IS NULL`, name, hold), name)
+		require.Equal(t, 2, tn.Rows(t, "deliveries",
+			"subscription = $1 AND hold = $2 AND waits_for = $2 AND next_attempt_at IS NULL", name, hold), name)
 		for _, f := range []query.DeliveryFilter{{Hold: hold}, {Hold: hold, Topic: "orders", Subscription: name}} {
 			page, err := tn.System.Reader.ReadDeliveries(t.Context(), f, query.Turn[query.DeliveryPlace]{Limit: 100})
 			require.NoError(t, err)
@@ -215,7 +203,7 @@ func requireHolds(t *testing.T, tn *testnode.Node, want map[string]string) {
 			require.Equal(t, 2, shown[name], name)
 		}
 	}
-	require.Equal(t, 1, tn.Count(t, "SELECT count(*) FROM postrider.batches WHERE hold = $1", want["batches"]))
+	require.Equal(t, 1, tn.Rows(t, "batches", "hold = $1", want["batches"]))
 	page, err := tn.System.Reader.ReadBatches(t.Context(), query.BatchFilter{Hold: want["batches"]},
 		query.Turn[int64]{Limit: 9})
 	require.NoError(t, err)

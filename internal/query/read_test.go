@@ -16,8 +16,7 @@ import (
 // parts.
 func TestListsAreReadInBothDirections(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	tn.Topic(t, "parcels")
 	tn.Subscribe(t, "orders", "billing", nil)
 	tn.Subscribe(t, "orders", "stock", nil)
@@ -33,39 +32,27 @@ func TestListsAreReadInBothDirections(t *testing.T) {
 		want := map[string]int{
 			"all": 14, "of a topic": 14, "of one event subscription": 7, "of its name alone": 7, "pending": 14, "of an event": 2,
 		}[name]
-		var seen []int64
-		turn := query.Turn[query.DeliveryPlace]{Limit: 3}
-		var last query.SearchedPage[query.DeliveryLine, query.DeliveryPlace]
-		for {
-			page, err := tn.System.Reader.ReadDeliveries(t.Context(), f, turn)
-			require.NoError(t, err, name)
-			for _, line := range page.Rows {
-				seen = append(seen, line.DeliveryID)
-			}
-			last = page
-			if !page.Older {
-				break
-			}
-			turn.Before = new(page.Rows[len(page.Rows)-1].Place())
+		places, _ := walkDeliveries(t, tn, 3, f)
+		require.Len(t, places, want, name)
+		for i := 1; i < want; i++ {
+			require.Less(t, places[i].DeliveryID, places[i-1].DeliveryID, name)
 		}
-		require.Len(t, seen, want, name)
-		require.IsDecreasing(t, append(seen, 0), name)
-		if want <= turn.Limit {
+		if want <= 3 {
 			continue
 		}
+		last := places[(want-1)/3*3] // the first row of the last page
 		before, err := tn.System.Reader.ReadDeliveries(t.Context(), f,
-			query.Turn[query.DeliveryPlace]{Limit: 3, After: new(last.Rows[0].Place())})
+			query.Turn[query.DeliveryPlace]{Limit: 3, After: &last})
 		require.NoError(t, err, name)
 		require.Len(t, before.Rows, 3, name)
 		require.True(t, before.Older, name)
-		require.Greater(t, before.Rows[2].DeliveryID, last.Rows[0].DeliveryID, name)
+		require.Greater(t, before.Rows[2].DeliveryID, last.DeliveryID, name)
 	}
 }
 
 func TestEventsAreFiltered(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	tn.Topic(t, "parcels")
 	tn.Subscribe(t, "orders", "billing", nil)
 	tn.Publish(t, "orders", "e", 3)
@@ -92,8 +79,7 @@ func TestEventsAreFiltered(t *testing.T) {
 
 func TestCountsHaveEveryMinute(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	tn.Subscribe(t, "orders", "billing", nil)
 	tn.Publish(t, "orders", "e", 4)
 	tn.Topic(t, "quiet")
@@ -133,8 +119,7 @@ func TestQuantileIsReadOffWithinItsBucket(t *testing.T) {
 // The tail shows each new event once, and no event from before it began.
 func TestTailShowsNewEventsOnce(t *testing.T) {
 	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.Topic(t, "orders")
+	tn := testnode.WithTopic(t)
 	tn.Publish(t, "orders", "old", 2)
 	tail := tn.System.Reader.NewTail(query.TailFilter{Topic: "orders"})
 	tn.Publish(t, "orders", "new", 3)

@@ -31,9 +31,8 @@ func searchesBehindALock(t *testing.T) (*postgres.DB, *query.Reader, func() int)
 	tx, err := watch.Begin(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
-	_, err = tx.Exec(t.Context(), "LOCK TABLE postrider_internal.dead_letters, postrider_internal.events, "+
-		"postrider_internal.rollup_sums, postrider_internal.topics")
-	require.NoError(t, err)
+	require.NoError(t, testnode.ErrorOf(tx.Exec(t.Context(), "LOCK TABLE postrider_internal.dead_letters, "+
+		"postrider_internal.events, postrider_internal.rollup_sums, postrider_internal.topics")))
 	db := postgres.NewDB(pool)
 	return db, query.NewReader(db, postgres.NewClock()), func() int {
 		var n int
@@ -54,32 +53,26 @@ func TestSearchesLeaveConnectionsToOthers(t *testing.T) {
 	t.Parallel()
 	db, reader, blocked := searchesBehindALock(t)
 	operators := operator.NewOperator(db, reader, postgres.NewClock(), nil, nil, nil)
-	tail := query.TailFilter{}
+	type letters = query.DeadLetterFilter
+	turn := query.Turn[query.DeadLetterPlace]{Limit: 10}
 	reads := []func(context.Context) error{
 		func(ctx context.Context) error {
-			_, err := reader.ListDeadLetters(ctx, &query.DeadLetterFilter{Search: "refund"}, query.DeadLetterPlace{}, 10)
-			return err
+			return testnode.ErrorOf(reader.ListDeadLetters(ctx, &letters{Search: "refund"}, query.DeadLetterPlace{}, 10))
 		},
 		func(ctx context.Context) error {
-			_, err := reader.ReadDeadLetters(ctx, &query.DeadLetterFilter{}, query.Turn[query.DeadLetterPlace]{Limit: 10}, nil)
-			return err
+			return testnode.ErrorOf(reader.ReadDeadLetters(ctx, &letters{}, turn, nil))
+		},
+		func(ctx context.Context) error { return testnode.ErrorOf(reader.CountDeadLetters(ctx, &letters{})) },
+		func(ctx context.Context) error {
+			return testnode.ErrorOf(reader.CountDeliveries(ctx, query.DeliveryFilter{}))
 		},
 		func(ctx context.Context) error {
-			_, err := reader.CountDeadLetters(ctx, &query.DeadLetterFilter{})
-			return err
+			return testnode.ErrorOf(operators.PreviewRepair(ctx, &letters{}, &operator.Action{Patch: []byte("{}")}))
 		},
-		func(ctx context.Context) error {
-			_, err := reader.CountDeliveries(ctx, query.DeliveryFilter{})
-			return err
-		},
-		func(ctx context.Context) error {
-			_, err := operators.PreviewRepair(ctx, &query.DeadLetterFilter{}, &operator.Action{Patch: []byte("{}")})
-			return err
-		},
-		func(ctx context.Context) error { _, err := reader.ReadProblems(ctx, "", 24*time.Hour); return err },
-		func(ctx context.Context) error { _, err := reader.Find(ctx, "orders"); return err },
-		func(ctx context.Context) error { _, err := reader.LastEvents(ctx, 1, 10); return err },
-		func(ctx context.Context) error { _, err := reader.NewTail(tail).Next(ctx); return err },
+		func(ctx context.Context) error { return testnode.ErrorOf(reader.ReadProblems(ctx, "", 24*time.Hour)) },
+		func(ctx context.Context) error { return testnode.ErrorOf(reader.Find(ctx, "orders")) },
+		func(ctx context.Context) error { return testnode.ErrorOf(reader.LastEvents(ctx, 1, 10)) },
+		func(ctx context.Context) error { return testnode.ErrorOf(reader.NewTail(query.TailFilter{}).Next(ctx)) },
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup

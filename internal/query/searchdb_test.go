@@ -1,7 +1,6 @@
 package query_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -24,15 +23,10 @@ func searchable(t *testing.T, data map[string]string) *testnode.Node {
 		if strings.HasPrefix(id, "custom") {
 			schema = "CustomEventSchema"
 		}
-		tn.Exec(t, `INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id,
-			    topic_id, topic, subscription, endpoint_base_url, reason, attempts, time_to_live_since, published_at,
-			    event_uuid, event_id, event_type, subject, source, data_version, schema, retry_policy, last_error,
-			    last_response, body)
-			SELECT gen_random_uuid(), now(), 1, subscription_id, topic_id, 'shop', 'all', '', 'None', 1, now(), now(),
-			       gen_random_uuid(), $1, 'Order.Paid', 'invoices/' || $1, '', '', $2, 'ga-2021',
-			       CASE WHEN $1 = 'b' THEN 'unknown currency' END, CASE WHEN $1 = 'a' THEN 'Refund 50%'::bytea END,
-			       convert_to($3, 'UTF8')
-			  FROM postrider_internal.dead_letters LIMIT 1`, id, schema, event)
+		tn.CopyDeadLetters(t, `jsonb_build_object('topic', 'shop', 'reason', 'None', 'event_id', $1::text,
+			'event_type', 'Order.Paid', 'subject', 'invoices/' || $1, 'schema', $2::text,
+			'last_error', CASE WHEN $1 = 'b' THEN 'unknown currency' END, 'last_response', CASE WHEN $1 = 'a'
+			    THEN 'Refund 50%'::bytea END, 'body', convert_to($3, 'UTF8'))`, 1, id, schema, event)
 	}
 	return tn
 }
@@ -115,8 +109,7 @@ func TestSearchByContent(t *testing.T) {
 		require.Len(t, page.Rows, len(expected), search)
 		require.EqualValues(t, len(expected), page.Total, search)
 		// The SQL that the page shows finds the same.
-		require.Equal(t, len(expected), tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE topic = 'shop' AND "+
-			*page.Condition), search)
+		require.Equal(t, len(expected), tn.Rows(t, "dead_letters", "topic = 'shop' AND "+*page.Condition), search)
 	}
 	require.Equal(t, "base64 cascalar unheld", tn.Text(t, `SELECT string_agg(event_id, ' ' ORDER BY event_id)
 		FROM postrider.dead_letters WHERE topic = 'shop' AND jsonb_typeof(data) IS DISTINCT FROM 'object'`))
@@ -166,13 +159,8 @@ func TestSearchRejects(t *testing.T) {
 func TestSearchListsInOrder(t *testing.T) {
 	t.Parallel()
 	tn := searchable(t, nil)
-	tn.Exec(t, `INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id, topic_id,
-		    topic, subscription, endpoint_base_url, reason, attempts, time_to_live_since, published_at, event_uuid,
-		    event_id, event_type, subject, source, data_version, schema, retry_policy, body)
-		SELECT gen_random_uuid(), now() - n * interval '1 second', n, subscription_id, topic_id, topic, subscription,
-		       '', 'None', 1, now(), now(), gen_random_uuid(), n::text, 't', 's', '', '', 'EventGridSchema', 'ga-2021',
-		       convert_to(format('{"data":{"n":%s,"old":%s,"odd":%s}}', n, (n > 2500)::text, n % 2), 'UTF8')
-		  FROM postrider_internal.dead_letters, generate_series(1, 4000) n`)
+	tn.CopyDeadLetters(t, `jsonb_build_object('dead_lettered_at', now() - i * interval '1 second',
+		'body', convert_to(format('{"data":{"n":%s,"old":%s,"odd":%s}}', i, (i > 2500)::text, i % 2), 'UTF8'))`, 4000)
 	tn.Exec(t, "VACUUM ANALYZE postrider_internal.dead_letters")
 	for search, want := range map[string]int{
 		"data.n = 3999": 1, "data.n = 3": 1, "data.old = true": 1500, "data.odd = 1": 2000, "data.n >= 3001": 1000,
@@ -191,9 +179,8 @@ func TestSearchListsInOrder(t *testing.T) {
 			}
 		}
 		require.Len(t, listed, want, search)
-		var ordered []uuid.UUID
-		require.NoError(t, tn.Pool.QueryRow(t.Context(), `SELECT array_agg(id ORDER BY dead_lettered_at DESC, id DESC)
-			FROM postrider_internal.dead_letters WHERE id = ANY ($1)`, listed).Scan(&ordered))
+		ordered := testnode.Value[[]uuid.UUID](t, tn, `SELECT array_agg(id ORDER BY dead_lettered_at DESC, id DESC)
+			FROM postrider_internal.dead_letters WHERE id = ANY ($1)`, listed)
 		require.Equal(t, ordered, listed, search)
 		oldest := query.Turn[query.DeadLetterPlace]{After: &query.DeadLetterPlace{}, Limit: 50}
 		page, err := tn.System.Reader.ReadDeadLetters(t.Context(), filter, oldest, nil)
@@ -211,7 +198,7 @@ func TestPurgeWhatASearchFinds(t *testing.T) {
 	id := tn.BeginOperation(t, filter, operator.Action{Kind: operator.Purge})
 	tn.OperateOn(t)
 	tn.RequireOperation(t, id, "purge done: matched 3 done 3 skipped 0 failed 0")
-	require.Equal(t, 4, tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE topic = 'shop'"))
+	require.Equal(t, 4, tn.Rows(t, "dead_letters", "topic = 'shop'"))
 	require.Equal(t, `[{"op": "~", "field": "data.order.id"}, {"op": ":", "field": "subject"}]`,
 		tn.Text(t, "SELECT details #>> '{filter,match}' FROM postrider.audit WHERE action = 'operation_started'"))
 }
@@ -223,10 +210,8 @@ func TestFiltersDoNotDependOnDateStyle(t *testing.T) {
 	const count = `SELECT postrider.count_dead_letters(jsonb_build_object(
 		'dead_lettered_from', to_char(now() AT TIME ZONE 'UTC' - interval '1 hour', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
 		'dead_lettered_until', to_char(now() AT TIME ZONE 'UTC' + interval '1 hour', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')))`
-	tx, err := tn.Pool.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
-	_, err = tx.Exec(t.Context(), "SET LOCAL datestyle = 'SQL, DMY'; SET LOCAL timezone = 'Asia/Kolkata'")
+	tx := tn.Begin(t)
+	_, err := tx.Exec(t.Context(), "SET LOCAL datestyle = 'SQL, DMY'; SET LOCAL timezone = 'Asia/Kolkata'")
 	require.NoError(t, err)
 	var n int
 	require.NoError(t, tx.QueryRow(t.Context(), count).Scan(&n))

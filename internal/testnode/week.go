@@ -17,8 +17,6 @@ import (
 var fillSQL string
 
 const (
-	// days are how many days the deliveries lie in, today included.
-	days = 7
 	// latencyBuckets is how many postrider.delivery_counts has.
 	latencyBuckets = 14
 	// parallel is how many parts are filled at once; more would only wait for two CPUs.
@@ -35,6 +33,11 @@ var (
 // million real ones would take half an hour. A tenth are dead letters, a twentieth is pending. Nothing is random: all
 // runs create the same rows, except for their times.
 func FillWeek(ctx context.Context, pool *pgxpool.Pool, deliveries int) error {
+	return FillDays(ctx, pool, 7, deliveries)
+}
+
+// FillDays is FillWeek with the last days of a week, today included. As many deliveries are pending as in the week.
+func FillDays(ctx context.Context, pool *pgxpool.Pool, days, deliveries int) error {
 	var topics bool
 	if err := pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM postrider_internal.topics)").Scan(&topics); err != nil {
 		return fmt.Errorf("check that the database is empty: %w", err)
@@ -42,7 +45,7 @@ func FillWeek(ctx context.Context, pool *pgxpool.Pool, deliveries int) error {
 	if topics {
 		return errors.New("the database has topics already: this fills an empty one")
 	}
-	all, err := start(ctx, pool, deliveries)
+	all, err := start(ctx, pool, days, deliveries)
 	if err != nil {
 		return err
 	}
@@ -67,7 +70,7 @@ func FillWeek(ctx context.Context, pool *pgxpool.Pool, deliveries int) error {
 }
 
 // start creates the procedures, topics and event subscriptions, and returns the days by the database's clock.
-func start(ctx context.Context, pool *pgxpool.Pool, deliveries int) ([]time.Time, error) {
+func start(ctx context.Context, pool *pgxpool.Pool, days, deliveries int) ([]time.Time, error) {
 	buckets, sums := make([]string, latencyBuckets), make([]string, latencyBuckets)
 	for i := range buckets {
 		buckets[i] = fmt.Sprintf("coalesce(sum(n) FILTER (WHERE bucket = %d), 0)::bigint", i)
@@ -77,7 +80,7 @@ func start(ctx context.Context, pool *pgxpool.Pool, deliveries int) ([]time.Time
 	if _, err := pool.Exec(ctx, statements.Replace(fillSQL)); err != nil {
 		return nil, fmt.Errorf("create the procedures: %w", err)
 	}
-	if _, err := pool.Exec(ctx, "CALL bench.fill_rest($1)", int64(deliveries)); err != nil {
+	if _, err := pool.Exec(ctx, "CALL bench.fill_rest($1, $2)", int64(deliveries), days); err != nil {
 		return nil, fmt.Errorf("create topics and event subscriptions: %w", err)
 	}
 	rows, _ := pool.Query(ctx, "SELECT (began AT TIME ZONE 'UTC')::date + i FROM bench.load, generate_series(0, $1) i",

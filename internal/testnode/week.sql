@@ -182,11 +182,11 @@ SELECT CASE WHEN grouping(hour) = 0 THEN 60 WHEN grouping(quarter) = 0 THEN 15 E
 HAVING grouping(subscription_id) = 1 OR subscription_id > 0 $$;
 
 -- What there is once: the catalog, holds, nodes, batches, the audit, handshakes.
-CREATE PROCEDURE bench.fill_rest(wanted bigint) LANGUAGE plpgsql AS $$
-DECLARE events bigint := wanted / 2; pending_from bigint := wanted / 2 - (wanted / 20) / 0.36 / 2;
+CREATE PROCEDURE bench.fill_rest(wanted bigint, days integer) LANGUAGE plpgsql AS $$
+DECLARE events bigint := wanted / 2; pending_from bigint := wanted / 2 - (wanted * 7 / days / 20) / 0.36 / 2;
 BEGIN
     INSERT INTO bench.load SELECT events, date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' -
-        interval '6 days', now(), pending_from,
+        (days - 1) * interval '1 day', now(), pending_from,
            (SELECT max(n) FROM generate_series(greatest(0, pending_from - 20000), pending_from - 1) n
                WHERE bench.topic_of(n) = 1 AND ((n * 2 + 1) * 104729) % 1000 < 100), 0;
     INSERT INTO postrider_internal.topics (id, name, kind, input_schema, key1_sealed, key2_sealed, key1_hash, key2_hash)
