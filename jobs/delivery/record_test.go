@@ -5,7 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"postrider/internal/node"
 	"postrider/internal/postgres"
+	"postrider/internal/testdb"
 	"postrider/internal/testnode"
 	"postrider/jobs/queue"
 	"postrider/policy"
@@ -117,4 +119,28 @@ func TestRecordOutlivesTheDatabasesAbsence(t *testing.T) {
 	require.NoError(t, <-recorded)
 	require.NoError(t, tn.System.Recorder.WaitRecording(t.Context()))
 	require.Equal(t, 1, tn.Rows(t, "deliveries", "state = 'delivered'"))
+}
+
+// The members of a batch are sent in the order of their events, whatever the order of its deliveries.
+func TestMembersAreReadInTheOrderOfTheirEvents(t *testing.T) {
+	t.Parallel()
+	// Other joins may sort them by chance, whatever the statement says.
+	url := testdb.Clone(t) + "&enable_mergejoin=off&enable_hashjoin=off"
+	tn := testnode.Open(t, url, node.Options{Node: "node-1"})
+	tn.Topic(t, "orders")
+	sub := tn.Subscribe(t, "orders", "all", testnode.Batching(10, 64))
+	tn.Publish(t, "orders", "e", 3)
+	cut := tn.CutOne(t, sub)
+	for i, member := range cut.Members { // in the order of the rows
+		tn.Exec(t, "UPDATE postrider_internal.deliveries SET event_uuid = $2 WHERE id = $1", member.DeliveryID,
+			cut.Members[2-i].SystemID)
+	}
+	read, err := testnode.LoadBatch(t, tn.System, sub, cut.Job, false)
+	require.NoError(t, err)
+	defer read.Release()
+	require.Len(t, read.Members, 3)
+	for i, member := range read.Members {
+		require.Equal(t, cut.Members[i].Event.ID, member.Event.ID)
+		require.Equal(t, cut.Members[2-i].DeliveryID, member.DeliveryID)
+	}
 }
