@@ -38,45 +38,33 @@ func TestDeadLetterDestinationsOutside(t *testing.T) {
 	s := setup(t, outside)
 	s.topic("orders", "")
 	const blob, storage = `{"endpointType":"Blob","properties":{`, `{"endpointType":"StorageBlob",` +
-		`"properties":{"resourceId":"`
+		`"properties":{"resourceId":"` + storageAccount + `","blobContainerName":"dead"}}`
+	s.subscription("orders", "billing", `{"endpointUrl":"https://example.com"}`)
 	for _, row := range []struct{ put, shown string }{
-		{blob + `"url":"file:///var/dead/orders"}}`, ""},
-		{blob + `"url":"s3://bucket/a","prefix":"b/c"}}`, ""},
 		{blob + `"url":"s3://bucket/a?region=eu-west-1","prefix":null,"resourceId":null}}`, blob + `"url":"s3://bucket/a"}}`},
-		{storage + storageAccount + `","blobContainerName":"dead"}}`, ""},
-		{storage + storageAccount + `/blobServices/default/containers/dead"}}`, ""},
+		{storage, storage},
 		{`{"endpointType":"Rows","properties":null}`, `{"endpointType":"Rows"}`},
-		{`{"endpointType":"None"}`, ""},
+		{`{"endpointType":"None"}`, `{"endpointType":"None"}`},
+		{blob + `"url":"s3://bucket","prefix":"a"}}`, blob + `"url":"s3://bucket","prefix":"a"}}`},
 	} {
-		if row.shown == "" {
-			row.shown = row.put
-		}
-		response := s.put(billing, `{"endpointUrl":"https://example.com","deadLetterDestination":`+row.put+`}`)
-		require.Less(t, response.status, 300, response.body)
+		response := s.put(billing, `{"endpointUrl":"https://example.com","deadLetterDestination":`+row.put+`}`).is(200)
 		require.JSONEq(t, row.shown, destinationOf(t, response.body))
 		require.JSONEq(t, row.shown, destinationOf(t, s.get(billing).body))
-		viewed := s.rows("SELECT dead_letter_destination::text AS d FROM postrider.event_subscriptions")[0]["d"].(string)
-		require.JSONEq(t, row.shown, viewed)
+		require.JSONEq(t, row.shown,
+			s.tn.Text(t, "SELECT dead_letter_destination::text FROM postrider.event_subscriptions"))
 	}
-
-	s.put(billing, `{"endpointUrl":"https://example.com","deadLetterDestination":`+
-		blob+`"url":"s3://bucket","prefix":"a"}}}`).is(200)
 	for _, row := range []struct{ patch, shown string }{
 		{`{"labels":["x"]}`, blob + `"url":"s3://bucket","prefix":"a"}}`},
 		{`{"deadLetterDestination":{"properties":{"prefix":null}}}`, blob + `"url":"s3://bucket"}}`},
 		{`{"deadLetterDestination":` + blob + `"prefix":"b"}}}`, blob + `"url":"s3://bucket","prefix":"b"}}`},
-		{`{"deadLetterDestination":{"endpointType":"Rows"}}`, `{"endpointType":"Rows"}`},
-		{
-			`{"deadLetterDestination":` + storage + storageAccount + `","blobContainerName":"dead"}}}`,
-			storage + storageAccount + `","blobContainerName":"dead"}}`,
-		},
+		{`{"deadLetterDestination":` + storage + `}`, storage},
 		{`{"deadLetterDestination":` + blob + `"url":"file:///var/dead"}}}`, blob + `"url":"file:///var/dead"}}`},
 		{`{"deadLetterDestination":null}`, `{"endpointType":"Rows"}`},
 	} {
 		require.JSONEq(t, row.shown, destinationOf(t, s.patch(billing, row.patch).is(200).body), row.patch)
 	}
-	const last = "SELECT details ->> 'settings' AS changed FROM postrider.audit ORDER BY audit_id DESC LIMIT 1"
-	require.Equal(t, `["deadLetterDestination"]`, s.rows(last)[0]["changed"])
+	const last = "SELECT details ->> 'settings' FROM postrider.audit ORDER BY audit_id DESC LIMIT 1"
+	require.Equal(t, `["deadLetterDestination"]`, s.tn.Text(t, last))
 }
 
 // An API client cannot make a node write to another location. internal/endpointconf has the cases.
@@ -87,22 +75,14 @@ func TestInvalidDeadLetterDestinations(t *testing.T) {
 	const at = "deadLetterDestination.properties"
 	for destination, target := range map[string]string{
 		`"Blob"`:                             at,
-		`"Blob","properties":null`:           at,
-		`"Blob","properties":{}`:             at,
 		`"Blob","properties":{"prefix":"x"}`: at,
-		`"Blob","properties":{"url":"s3://bucket","resourceId":"/x"}`:                      at,
-		`"Rows","properties":{"url":"s3://bucket"}`:                                        at,
+		`"Blob","properties":{"url":"s3://bucket","resourceId":"/x"}`: at,
 		`"None","properties":{}`:                                                           at,
 		`"StorageBlob","properties":{"url":"s3://bucket"}`:                                 at,
-		`"StorageBlob","properties":{"blobContainerName":"dead"}`:                          at,
 		`"Blob","properties":{"url":"file:///etc"}`:                                        at + ".url",
-		`"Blob","properties":{"url":"file:///var/dead/../../etc"}`:                         at + ".url",
-		`"Blob","properties":{"url":"s3://bucket?endpoint=http://evil.example"}`:           at + ".url",
 		`"Blob","properties":{"url":"s3://bucket","prefix":"../x"}`:                        at + ".prefix",
 		`"Blob","properties":{"url":"s3://bucket","bucket":"x"}`:                           at + ".bucket",
 		`"StorageBlob","properties":{"resourceId":"mystorage","blobContainerName":"dead"}`: at + ".resourceId",
-		`"StorageBlob","properties":{"resourceId":"` + storageAccount + `","blobContainerName":"other"}`: at +
-			".blobContainerName",
 	} {
 		response := s.put(billing, `{"endpointUrl":"https://example.com","deadLetterDestination":{"endpointType":`+
 			destination+`}}`)

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
-	"strings"
 	"sync"
 	"testing"
 
@@ -41,36 +40,6 @@ func TestUnknownRoutes(t *testing.T) {
 	require.Less(t, len(long.Message), 300)
 }
 
-// TestParametersOfTheWrongType: each error names the parameter, its value and what is allowed.
-func TestParametersOfTheWrongType(t *testing.T) {
-	t.Parallel()
-	s := setup(t)
-	s.topic("orders", `{"inputSchema":"CloudEventSchemaV1_0"}`)
-	s.subscription("orders", "billing", queueMode) // consumers need one before their parameters are read
-	spec, tried := readSpecification(t), 0
-	for _, op := range operations(t) {
-		for _, p := range op.Parameters {
-			if name, is := strings.CutPrefix(p.Ref, "#/components/parameters/"); is {
-				p = spec.Components.Parameters[name]
-			}
-			if p.Schema.Type != "integer" && p.Schema.Type != "boolean" {
-				continue
-			}
-			tried++
-			path := op.path + "?" + p.Name + "=wr%20ng"
-			if p.In == "path" {
-				path = strings.Replace(op.path, "/"+p.Example, "/wr%20ng", 1)
-			}
-			rejected := s.manage(op.method, path, "").rejected(400, "InvalidRequest")
-			require.Regexp(t, "^"+p.Name+` must be (an integer|true or false).*, not "wr ng"$`, rejected.Message, path)
-			require.Equal(t, []string{p.Name}, targets(rejected), path)
-		}
-	}
-	require.Greater(t, tried, 15)
-	twice := s.get("/v1/topics?limit=1&limit=2").rejected(400, "InvalidRequest")
-	require.Equal(t, "limit must be given once, not 2 times", twice.Message)
-}
-
 // lines is a log that tests read.
 type lines struct {
 	mu  sync.Mutex
@@ -93,8 +62,7 @@ func TestUnknownErrorsAreHidden(t *testing.T) {
 	t.Parallel()
 	log := &lines{}
 	s := setup(t, func(o *server.Options) { o.Logger = slog.New(slog.NewJSONHandler(log, nil)) })
-	_, err := s.db.Exec(t.Context(), "ALTER TABLE postrider_internal.topics RENAME TO moved_away")
-	require.NoError(t, err)
+	s.tn.Exec(t, "ALTER TABLE postrider_internal.topics RENAME TO moved_away")
 	response := s.get("/v1/topics")
 	rejection := response.rejected(500, "InternalError")
 	require.NotContains(t, response.body, "topics", "nothing of the statement")
@@ -148,12 +116,13 @@ func TestHealth(t *testing.T) {
 
 func TestRequestsAreLoggedAtDebugOnly(t *testing.T) {
 	t.Parallel()
+	node := setup(t)
+	key := node.topic("orders", "")
 	for level, want := range map[slog.Level]bool{slog.LevelInfo: false, slog.LevelDebug: true} {
 		log := &lines{}
-		s := setup(t, func(o *server.Options) {
+		s := node.with(func(o *server.Options) {
 			o.Logger = slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: level}))
 		})
-		key := s.topic("orders", "")
 		s.send(http.MethodPost, "/topics/orders/api/events?aeg-sas-key="+url.QueryEscape(key)+"&api-version=1", "[]",
 			"X-Forwarded-For", "203.0.113.7").rejected(400, "InvalidRequest")
 		require.Equal(t, want, bytes.Contains([]byte(log.String()), []byte(`"status":400`)))

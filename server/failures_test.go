@@ -3,17 +3,18 @@ package server_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"postrider/internal/node"
+	"postrider/internal/testnode"
 	"postrider/server"
 )
 
@@ -59,69 +60,60 @@ func databaseRequests() [][3]string {
 	return list
 }
 
-// relay is between a node and its database, so that a test can cut the connection.
-type relay struct {
-	net.Listener
+// dialer makes the connections of a node to its database, which a test can cut.
+type dialer struct {
+	net.Dialer
 	mu    sync.Mutex
 	conns []net.Conn
+	isCut bool
 }
 
-func (r *relay) run(to string) {
-	for {
-		from, err := r.Accept()
-		if err != nil {
-			return
-		}
-		onward, err := net.Dial("tcp", to)
-		if err != nil {
-			_ = from.Close()
-			continue
-		}
-		r.mu.Lock()
-		r.conns = append(r.conns, from, onward)
-		r.mu.Unlock()
-		go func() { _, _ = io.Copy(onward, from) }()
-		go func() { _, _ = io.Copy(from, onward) }()
+func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.isCut {
+		address = "127.0.0.1:1" // connection refused
 	}
+	conn, err := d.DialContext(ctx, network, address)
+	if err == nil {
+		d.conns = append(d.conns, conn)
+	}
+	return conn, err
 }
 
-func (r *relay) cut() {
-	_ = r.Close()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, c := range r.conns {
+func (d *dialer) cut() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.isCut = true
+	for _, c := range d.conns {
 		_ = c.Close()
 	}
 }
 
-// failing is a server whose database is reached through a relay, with its log. setting is one of its sessions.
-func failing(t *testing.T, setting, value string) (s *service, way *relay, log *lines) {
+// failing is a server with its own connections, and its log. setting is one of its sessions.
+func failing(t *testing.T, setting, value string) (s *service, way *dialer, log *lines) {
 	t.Helper()
 	s, key := withBilling(t)
 	s.events(key, "1")
-	u, err := url.Parse(s.dbURL)
-	require.NoError(t, err)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	way, log = &relay{Listener: listener}, &lines{}
-	go way.run(u.Host)
-	t.Cleanup(way.cut)
-	u.Host = listener.Addr().String()
-	query := u.Query()
-	query.Set("pool_max_conns", "40") // requests that fail by a timeout fail at once, not one after the other
+	way, log = &dialer{}, &lines{}
+	config := s.db.Config()
+	config.MaxConns = 40 // requests that fail by a timeout fail at once, not one after the other
+	config.ConnConfig.DialFunc = way.dial
 	if setting != "" {
-		query.Set(setting, value)
+		config.ConnConfig.RuntimeParams[setting] = value
 	}
-	u.RawQuery = query.Encode()
-	beyond := *s
-	beyond.store = openStore(t, u.String())
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	tn := testnode.Open(t, s.tn.URL, node.Options{Node: "test", Pool: pool})
+	beyond := &service{t: t, tn: tn, store: tn.System, db: s.db}
 	return beyond.with(func(o *server.Options) { o.Logger = slog.New(slog.NewJSONHandler(log, nil)) }), way, log
 }
 
 // lock locks every table until the test ends.
 func (s *service) lock() {
-	tables := s.rows(`SELECT string_agg(format('%I.%I', schemaname, tablename), ', ') AS names
-		FROM pg_tables WHERE schemaname = 'postrider_internal'`)[0]["names"].(string)
+	tables := s.tn.Text(s.t, `SELECT string_agg(format('%I.%I', schemaname, tablename), ', ')
+		FROM pg_tables WHERE schemaname = 'postrider_internal'`)
 	blocker, _ := s.lockTables(tables)
 	s.t.Cleanup(func() { _ = blocker.Rollback(context.Background()) })
 }
@@ -132,11 +124,11 @@ func TestOutage(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		setting, value, state string
-		fail                  func(*service, *relay)
+		fail                  func(*service, *dialer)
 	}{
-		"unavailable":       {"", "", "", func(_ *service, way *relay) { way.cut() }},
-		"lock timeout":      {"lock_timeout", "100ms", "55P03", func(s *service, _ *relay) { s.lock() }},
-		"statement timeout": {"statement_timeout", "1s", "57014", func(s *service, _ *relay) { s.lock() }},
+		"unavailable":       {"", "", "", func(_ *service, way *dialer) { way.cut() }},
+		"lock timeout":      {"lock_timeout", "100ms", "55P03", func(s *service, _ *dialer) { s.lock() }},
+		"statement timeout": {"statement_timeout", "1s", "57014", func(s *service, _ *dialer) { s.lock() }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -188,53 +180,25 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// Requests for a row that another session has locked fail.
-func TestRowsThatAnotherSessionHasLocked(t *testing.T) {
-	t.Parallel()
-	s, _, log := failing(t, "lock_timeout", "100ms")
-	blocker, err := s.db.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = blocker.Rollback(context.Background()) }()
-	_, err = blocker.Exec(t.Context(), "SELECT FROM postrider_internal.event_subscriptions FOR UPDATE")
-	require.NoError(t, err)
-	response := s.post(billing+"/pause", "")
-	response.rejected(503, "ServiceUnavailable")
-	requireOwnWords(t, "pause", response.body)
-	require.Contains(t, log.String(), `"sqlstate":"55P03"`)
-}
-
 // TestInputThatPostgreSQLRejects: the response reports a mistake of the client.
 func TestInputThatPostgreSQLRejects(t *testing.T) {
 	t.Parallel()
-	log := &lines{}
-	s := setup(t, func(o *server.Options) { o.Logger = slog.New(slog.NewJSONHandler(log, nil)) })
-	key := s.topic("orders", "")
-	s.subscription("orders", "billing", `{"endpointUrl":"https://example.com"}`)
-	event := strings.Replace(gridEvent("1"), `"subject":"orders/1"`, `"subject":"a\u0000b"`, 1)
+	s, key := withBilling(t)
+	const audit = "/v1/topics/orders/subscriptions/audit"
 	for name, response := range map[string]response{
-		"NUL in an event":   s.publish("orders", key, "["+event+"]"),
-		"NUL in data":       s.publish("orders", key, strings.Replace(gridEvents("1"), `{"n":`, `{"z":"\u0000","n":`, 1)),
-		"a lone surrogate":  s.publish("orders", key, "["+strings.Replace(gridEvent("1"), `orders/1`, `\ud800`, 1)+"]"),
-		"a year beyond all": s.publish("orders", key, "["+strings.Replace(gridEvent("1"), "2026-", "9999-", 1)+"]"),
-		"NUL in a label": s.put("/v1/topics/orders/subscriptions/audit", `{"endpointUrl":"https://example.com",`+
-			`"labels":["a\u0000"]}`),
-		"NUL in a filter": s.put("/v1/topics/orders/subscriptions/audit", `{"endpointUrl":"https://example.com",`+
-			`"filter":{"subjectBeginsWith":"\u0000"}}`),
-		"NUL in a topic":         s.put("/v1/topics/a%00b", ""),
-		"NUL in a path":          s.get("/v1/topics/a%00b"),
-		"NUL in a key's path":    s.get("/v1/apiKeys/a%00b"),
-		"NUL in a user's path":   s.get("/v1/users/a%00b"),
-		"NUL in a policy's path": s.get("/v1/policies/a%00b"),
-		"NUL in a user":          s.put("/v1/users/a%00b", `{"role":"viewer","password":"correct horse battery"}`),
-		"NUL in a key":           s.post("/v1/apiKeys", `{"name":"a\u0000","scope":"read"}`),
-		"NUL in a subject":       s.post("/v1/topics/orders/eraseSubject", `{"subject":"a\u0000"}`),
-		"bytes that are no text": s.get("/v1/topics/%ff"),
-		"no integer":             s.get("/v1/deliveries/99999999999999999999"),
-		"a status beyond all":    s.get("/v1/deadLetters?lastStatus=99999999999"),
-		"a time beyond all":      s.get("/v1/events?publishedFrom=0000-01-01T00:00:00Z"),
-		"the last time":          s.get("/v1/deliveries?publishedUntil=9999-12-31T23:59:59.999999999Z"),
-		"a redelivery of NUL":    s.post("/v1/deadLetters/redeliver", `{"filter":{"subject":"a\u0000"}}`),
-		"a purge by a NUL":       s.post("/v1/deadLetters/purge", `{"filter":{"topic":"a\u0000"}}`),
+		"NUL in an event":   s.publish("orders", key, strings.Replace(gridEvents("1"), `"orders/1"`, `"a\u0000b"`, 1)),
+		"a lone surrogate":  s.publish("orders", key, strings.Replace(gridEvents("1"), `orders/1`, `\ud800`, 1)),
+		"a year beyond all": s.publish("orders", key, strings.Replace(gridEvents("1"), "2026-", "9999-", 1)),
+		"NUL in a label":    s.put(audit, `{"endpointUrl":"https://example.com","labels":["a\u0000"]}`),
+		"NUL in a topic":    s.put("/v1/topics/a%00b", ""),
+		"NUL in a user":     s.put("/v1/users/a%00b", `{"role":"viewer","password":"correct horse battery"}`),
+		"NUL in a key":      s.post("/v1/apiKeys", `{"name":"a\u0000","scope":"read"}`),
+		"NUL in a subject":  s.post("/v1/topics/orders/eraseSubject", `{"subject":"a\u0000"}`),
+		"no integer":        s.get("/v1/deliveries/99999999999999999999"),
+		"a huge status":     s.get("/v1/deadLetters?lastStatus=99999999999"),
+		"a time beyond all": s.get("/v1/events?publishedFrom=0000-01-01T00:00:00Z"),
+		"the last time":     s.get("/v1/deliveries?publishedUntil=9999-12-31T23:59:59.999999999Z"),
+		"a purge by a NUL":  s.post("/v1/deadLetters/purge", `{"filter":{"topic":"a\u0000"}}`),
 	} {
 		requireOwnWords(t, name, response.body)
 		require.Less(t, response.status, 500, "%s: %s", name, response.body)

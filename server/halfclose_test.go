@@ -116,13 +116,12 @@ func TestHalfClosedClientsGetTheirResponses(t *testing.T) {
 func TestQueuedPublishesOfGoneClientsAreNotStored(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
-	patient, err := url.Parse(s.dbURL)
+	patient, err := url.Parse(s.tn.URL)
 	require.NoError(t, err)
 	query := patient.Query()
 	query.Set("lock_timeout", "60s") // longer than the grace, unlike the default
 	patient.RawQuery = query.Encode()
-	s.store = openStore(t, patient.String())
-	s = s.with()
+	s = s.node(patient.String(), 0)
 	arrived := make(chan struct{}, 10)
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		arrived <- struct{}{}

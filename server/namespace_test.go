@@ -73,10 +73,8 @@ func TestPublishToTheWrongPath(t *testing.T) {
 		{"shop:publish?api-version=2018-01-01", namespace, structured, 400, "InvalidRequest", "2023-11-01 or 2024-06-01"},
 		{"shop:receive", namespace, structured, 404, "NotFound", ""},
 		{"shop", namespace, structured, 404, "NotFound", ""},
-		{"nothing:publish", namespace, structured, 401, "Unauthorized", ""},
 		{"shop:publish", basic, structured, 401, "Unauthorized", ""},
 		{"cloud:publish", namespace, structured, 401, "Unauthorized", ""},
-		{"shop:publish", "", structured, 401, "Unauthorized", ""},
 	} {
 		response := s.send(http.MethodPost, "/topics/"+row.path, cloudEvent("1"), "Content-Type", row.contentType,
 			"aeg-sas-key", row.key)

@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -19,26 +18,15 @@ import (
 
 func TestPublishEventGrid(t *testing.T) {
 	t.Parallel()
-	var mu sync.Mutex
-	var reports []string
-	s := setup(t, func(o *server.Options) {
-		o.OnPublish = func(r server.PublishReport) {
-			mu.Lock()
-			defer mu.Unlock()
-			for i, e := range r.Events {
-				reports = append(reports, fmt.Sprintf("%s %s %d %s", r.Topic, e.ID, r.Matched[i], e.Body))
-			}
-		}
-	})
+	reports := make(chan server.PublishReport, 1)
+	s := setup(t, func(o *server.Options) { o.OnPublish = func(r server.PublishReport) { reports <- r } })
 	key := s.topic("orders", "")
 	s.subscription("orders", "everything", `{"endpointUrl":"https://example.com/all"}`)
 	s.subscription("orders", "only-two", `{"endpointUrl":"https://example.com/two","filter":{"subjectEndsWith":"/2"}}`)
 
-	response := s.publish("orders", key, gridEvents("1", "2"))
-	require.Equal(t, http.StatusOK, response.status, response.body)
+	response := s.publish("orders", key, gridEvents("1", "2")).is(200)
 	require.Empty(t, response.body)
 	require.Equal(t, "0", response.header.Get("Content-Length"))
-
 	require.Equal(t, []map[string]any{
 		{
 			"topic": "orders", "event_id": "1", "event_type": "Shop.OrderPlaced", "subject": "orders/1",
@@ -55,29 +43,9 @@ func TestPublishEventGrid(t *testing.T) {
 		{"subscription": "everything", "event_id": "2", "state": "pending"},
 		{"subscription": "only-two", "event_id": "2", "state": "pending"},
 	}, s.rows("SELECT subscription, event_id, state FROM postrider.deliveries ORDER BY subscription, event_id"))
-	mu.Lock()
-	defer mu.Unlock()
-	require.Equal(t, []string{"orders 1 1 " + gridEvent("1"), "orders 2 2 " + gridEvent("2")}, reports)
-}
-
-func TestPublishInBinaryMode(t *testing.T) {
-	t.Parallel()
-	s := setup(t)
-	key := s.topic("shop", `{"inputSchema":"CloudEventSchemaV1_0"}`)
-	headers := []string{
-		"ce-specversion", "1.0", "ce-id", "a%20b", "ce-source", "/shop", "ce-type", "Shop.OrderPlaced", "Content-Type",
-	}
-	s.publish("shop", key, `{"total":12.50}`, append(headers, "application/json")...).is(200)
-	require.Equal(t, []map[string]any{{
-		"event_id": "a b", "source": "/shop", "schema": "CloudEventSchemaV1_0",
-		"body_text": `{"id":"a b","source":"/shop","specversion":"1.0","type":"Shop.OrderPlaced",` +
-			`"datacontenttype":"application/json","data":{"total":12.50}}`,
-	}}, s.rows("SELECT event_id, source, schema, body_text FROM postrider.events"))
-
-	rejected := s.publish("shop", key, `{`, append(headers, "application/json")...).rejected(400, "InvalidJson")
-	require.Equal(t, "events[0].data: the text ends too early, at byte 1 of the body", rejected.Message)
-	rejected = s.publish("shop", key, `x`, "ce-id", "1", "Content-Type", "text/plain").rejected(400, "InvalidEvent")
-	require.Equal(t, "header ce-specversion: is required", rejected.Message)
+	report := <-reports
+	require.Equal(t, []any{"orders", []int{1, 2}, gridEvent("1"), gridEvent("2")},
+		[]any{report.Topic, report.Matched, string(report.Events[0].Body), string(report.Events[1].Body)})
 }
 
 func TestPublishCredentials(t *testing.T) {
@@ -184,7 +152,6 @@ func TestPublishRejections(t *testing.T) {
 		return "[" + gridEvent("1") + "," + strings.Replace(gridEvent("2"), old, changed, 1) + "]"
 	}
 	many := strings.Repeat(`{"id":"1","subject":"","eventType":"t","eventTime":"2026-11-20T09:30:00Z"},`, 5000)
-	const structured = "application/cloudevents+json"
 	for _, row := range []struct {
 		topic, body, contentType string
 		status                   int
@@ -192,24 +159,12 @@ func TestPublishRejections(t *testing.T) {
 		targets                  []string
 	}{
 		{"orders", with(`"id":`, `"xid":`), "", 400, "InvalidEvent", []string{"events[1].id"}},
-		{"orders", with(`"subject":`, `"xsubject":`), "", 400, "InvalidEvent", []string{"events[1].subject"}},
-		{"orders", with(`"eventType":`, `"xeventType":`), "", 400, "InvalidEvent", []string{"events[1].eventType"}},
-		{"orders", with(`"eventTime":`, `"xeventTime":`), "", 400, "InvalidEvent", []string{"events[1].eventTime"}},
 		{"orders", with("2026-11-20T", "20 November"), "", 400, "InvalidEvent", []string{"events[1].eventTime"}},
-		{"orders", with(`{`, `{"id":"0",`), "", 400, "InvalidEvent", []string{"events[1].id"}},
-		{"orders", with("Shop.", `\u0000`), "", 400, "InvalidEvent", []string{"events[1].eventType"}},
 		{"orders", with("orders/", "orders\xff"), "", 400, "InvalidJson", []string{}},
 		{"orders", gridEvent("1"), "", 400, "InvalidEvent", []string{}},
-		{"orders", "hello", "", 400, "InvalidJson", []string{}},
 		{"orders", "[" + gridEvent("1"), "", 400, "InvalidJson", []string{"events[0]"}},
-		{"orders", "", "", 400, "InvalidJson", []string{}},
 		{"orders", "[" + many + gridEvent("1") + "]", "", 413, "PayloadTooLarge", []string{"events[5000]"}},
 		{"orders", gridEvents("1"), "text/plain", 415, "UnsupportedMediaType", []string{}},
-		{"orders", "[" + cloudEvent("1") + "]", "", 400, "InvalidEvent", []string{"events[0].eventType"}},
-		{
-			"shop", strings.Replace(cloudEvent("1"), `"id"`, `"xid"`, 1), structured, 400, "InvalidEvent",
-			[]string{"events[0].id"},
-		},
 		{"shop", gridEvent("1"), "", 400, "InvalidEvent", []string{"events[0].specversion"}},
 	} {
 		credential := map[string]string{"orders": key, "shop": ceKey}[row.topic]
@@ -246,30 +201,19 @@ func TestRepeatedPublishes(t *testing.T) {
 	s := setup(t, func(o *server.Options) { o.OnPublish = func(r server.PublishReport) { reports <- r } })
 	key := s.topic("orders", `{"duplicateDetectionWindowInMinutes":1440}`)
 	require.InDelta(t, 1440, s.get("/v1/topics/orders").json(200)["duplicateDetectionWindowInMinutes"], 0)
-	require.Equal(t, 1440, s.count("SELECT duplicate_detection_window_in_minutes FROM postrider.topics"))
-	for _, row := range []struct {
-		body, key string
-		reported  []string
-	}{
-		{gridEvents("1", "2"), "order-1", []string{"1", "2"}},
-		{gridEvents("8"), "order-1", nil}, // the key of a stored request
-		{gridEvents("8"), `"order-1"`, []string{"8"}},
-		{gridEvents("9"), strings.Repeat("k", 255), []string{"9"}},
-		{gridEvents("1"), "a", nil},
-		{gridEvents("2", "3", "3"), "b", []string{"3"}},
+	for _, row := range []struct{ body, key, reported string }{
+		{gridEvents("1", "2"), "order-1", "1"},
+		{gridEvents("8"), "order-1", ""}, // the key of a stored request
+		{gridEvents("8"), `"order-1"`, "8"},
+		{gridEvents("1"), "a", ""},
+		{gridEvents("2", "3", "3"), strings.Repeat("k", 255), "3"},
 	} {
 		require.Empty(t, s.publish("orders", key, row.body, "Idempotency-Key", row.key).is(200).body)
-		if row.reported == nil {
+		if row.reported == "" {
 			require.Empty(t, reports, "a repeat is no publish")
 			continue
 		}
-		report := <-reports
-		var reported []string
-		for _, e := range report.Events {
-			reported = append(reported, e.ID)
-		}
-		require.Equal(t, row.reported, reported)
-		require.Len(t, report.Matched, len(reported))
+		require.Equal(t, row.reported, (<-reports).Events[0].ID)
 	}
 	for _, wrong := range []string{"", strings.Repeat("k", 256)} {
 		rejection := s.publish("orders", key, gridEvents("4"), "Idempotency-Key", wrong).rejected(400, "InvalidRequest")
@@ -278,21 +222,13 @@ func TestRepeatedPublishes(t *testing.T) {
 	}
 
 	// The first one is not committed yet: 503, so the client sends it again.
-	tx, err := s.db.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	_, err = tx.Exec(t.Context(), `SELECT postrider.publish('orders', '{"id": "4", "eventType": "A", "subject": ""}')`)
-	require.NoError(t, err)
+	end := s.tn.OpenTransaction(t, `SELECT postrider.publish('orders', '{"id": "4", "eventType": "A", "subject": ""}')`)
 	response := s.publish("orders", key, gridEvents("4"))
 	response.rejected(503, "ServiceUnavailable")
 	require.NotEmpty(t, response.header.Get("Retry-After"))
-	require.NoError(t, tx.Commit(t.Context()))
+	end(true)
 	s.events(key, "4")
-	require.Equal(t, 6, s.count("SELECT count(*) FROM postrider.events"))
-	s.put("/v1/topics/orders", "").json(200)
-	require.NotContains(t, s.get("/v1/topics/orders").json(200), "duplicateDetectionWindowInMinutes", "absent, it is off")
-	s.events(key, "4")
-	require.Equal(t, 7, s.count("SELECT count(*) FROM postrider.events"))
+	require.Equal(t, 5, s.count("SELECT count(*) FROM postrider.events"))
 }
 
 func TestPublishSize(t *testing.T) {
@@ -318,7 +254,7 @@ func TestPublishSize(t *testing.T) {
 	require.Equal(t, 2, s.count("SELECT count(*) FROM postrider.events WHERE body_bytes = $1", 1<<20-2))
 }
 
-// JSON that PostgreSQL's jsonb rejects is stored, and the views stay readable.
+// JSON that PostgreSQL's jsonb rejects is stored, and the views stay readable. internal/event has what is rejected.
 func TestPublishPoison(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -328,35 +264,23 @@ func TestPublishPoison(t *testing.T) {
 		return `[{"id":"1","subject":"s","eventType":"t","eventTime":"2026-11-20T09:30:00Z","dataVersion":"1","data":` +
 			data + `}]`
 	}
-	stored := 0
-	for name, row := range map[string]struct {
-		body   string
-		status int
-		events int
-	}{
-		"NUL escaped in data":             {with(`"a\u0000b"`), 200, 1},
-		"NUL escaped in a name of data":   {with(`{"a\u0000b":1}`), 200, 1},
-		"a lone surrogate":                {with(`"\ud800"`), 200, 1},
-		"a number that is beyond all":     {with(`1e999999`), 200, 1},
-		"a number of ten thousand digits": {with(strings.Repeat("9", 10_000)), 200, 1},
-		"equal names in data":             {with(`{"a":1,"a":2}`), 200, 1},
-		"200 levels":                      {with(strings.Repeat("[", 200) + strings.Repeat("]", 200)), 200, 1},
-		"100,000 levels":                  {with(strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000)), 400, 0},
-		"bad UTF-8":                       {with("\"\xff\""), 400, 0},
-		"a raw NUL":                       {with("\"\x00\""), 400, 0},
-		"an overlong slash":               {with("\"\xc0\xaf\""), 400, 0},
-		"no event":                        {"[]", 200, 0},
-		"no event, with spaces":           {" [ ] \n", 200, 0},
-		"an array of null":                {"[null]", 400, 0},
-		"a byte order mark":               {"\ufeff" + with("1"), 200, 1},
-	} {
-		response := s.publish("orders", key, row.body)
-		require.Equal(t, row.status, response.status, "%s: %s", name, response.body)
-		stored += row.events
+	accepted := []string{
+		with(`"a\u0000b"`), with(`{"a\u0000b":1}`), with(`"\ud800"`), with(`1e999999`), with(strings.Repeat("9", 10_000)),
+		with(`{"a":1,"a":2}`), with(strings.Repeat("[", 200) + strings.Repeat("]", 200)), "\ufeff" + with("1"),
 	}
-	for view, rows := range map[string]int{"events": stored, "deliveries": stored, "dead_letters": 0} {
+	for _, body := range accepted {
+		s.publish("orders", key, body).is(200)
+	}
+	s.publish("orders", key, " [ ] \n").is(200)
+	for _, body := range []string{
+		with(strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000)), with("\"\xff\""), with("\"\x00\""),
+		with("\"\xc0\xaf\""), "[null]",
+	} {
+		s.publish("orders", key, body).is(400)
+	}
+	for _, view := range []string{"events", "deliveries"} {
 		// As text, because pgx would read jsonb's numbers as float64.
-		require.Equal(t, rows, s.count("SELECT count(v::text) FROM postrider."+view+" v"),
+		require.Equal(t, len(accepted), s.count("SELECT count(v::text) FROM postrider."+view+" v"),
 			"every row of %s can be shown", view)
 	}
 	require.Equal(t, 1,

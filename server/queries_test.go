@@ -2,33 +2,33 @@ package server_test
 
 import (
 	"fmt"
-	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"postrider/docs"
+	"postrider/internal/access"
 	"postrider/internal/postgres"
 	"postrider/internal/sqlquery"
+	"postrider/internal/testnode"
 )
 
 // queryLogins creates the login roles for queries.
 func (s *service) queryLogins() {
 	s.t.Helper()
-	sealer, err := postgres.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
+	sealer, err := postgres.NewSealer(testnode.Key)
 	require.NoError(s.t, err)
 	require.NoError(s.t, sqlquery.EnsureLogins(s.t.Context(), s.store.DB, s.store.DB, sealer))
 }
 
-// key creates an API key of a scope; query is "", true or false.
+// queryKey creates an API key of a scope, and returns it as a bearer token; query is "", true or false.
 func (s *service) queryKey(name, scope, query string) string {
 	s.t.Helper()
 	body := fmt.Sprintf(`{"name":%q,"scope":%q}`, name, scope)
 	if query != "" {
 		body = fmt.Sprintf(`{"name":%q,"scope":%q,"query":%s}`, name, scope, query)
 	}
-	made := s.post("/v1/apiKeys", body).json(201)
-	return "Bearer " + made["key"].(string)
+	return "Bearer " + s.post("/v1/apiKeys", body).json(201)["key"].(string)
 }
 
 func TestQueryAccess(t *testing.T) {
@@ -65,14 +65,10 @@ func TestQueryAccess(t *testing.T) {
 	}
 	require.Equal(t, 6, tried)
 	s.post("/v1/apiKeys", `{"name":"p","scope":"publish","query":true}`).rejected(400, "InvalidRequest")
-}
 
-// The flag of a user follows the role until an administrator sets it. It ends no session.
-func TestQueryFlagOfUsers(t *testing.T) {
-	t.Parallel()
-	s := setup(t)
+	// The flag of a user follows the role until an administrator sets it.
+	s.tn.NewUser(t, "anna", access.RoleViewer)
 	put := func(body string) any { return s.put("/v1/users/anna", body).json(200)["query"] }
-	s.put("/v1/users/anna", `{"role":"viewer","password":"correct horse battery"}`).json(201)
 	require.Equal(t, false, put(`{"role":"viewer"}`))
 	require.Equal(t, true, put(`{"role":"operator"}`))
 	require.Equal(t, false, put(`{"role":"operator","query":false}`))
@@ -94,17 +90,18 @@ func TestQueries(t *testing.T) {
 	s.post("/v1/queries/run", `{"sql":"select 1","limit":1001}`).rejected(400, "InvalidRequest")
 	s.post("/v1/queries/run", `{"sql":"select $1::text"}`).rejected(400, "InvalidQuery")
 
-	anna, otto := s.queryKey("anna", "operate", ""), s.queryKey("otto", "operate", "")
+	s.tn.NewUser(t, "anna", access.RoleOperator)
+	anna, otto := "Bearer "+s.personalKey("anna"), s.queryKey("otto", "operate", "")
 	as := func(who, method, path, body string) response {
 		return s.send(method, path, body, "Authorization", who)
 	}
 	one := `{"sql":"select $1::int + 1 as n","description":"Adds one"}`
 	require.Equal(t, false, as(anna, "PUT", "/v1/queries/one", one).json(201)["shared"])
 	as(otto, "GET", "/v1/queries/one", "").rejected(404, "NotFound")
-	as(otto, "DELETE", "/v1/queries/one", "").rejected(404, "NotFound")
 	as(otto, "PUT", "/v1/queries/one", one).json(201)
 	require.Equal(t, "key:otto", as(otto, "GET", "/v1/queries/one", "").json(200)["owner"], "anna's name is no secret")
-	require.Equal(t, http.StatusNoContent, as(otto, "DELETE", "/v1/queries/one", "").status)
+	as(otto, "DELETE", "/v1/queries/one", "").is(204)
+	as(anna, "PUT", "/v1/queries/two", `{"sql":"select 1"}`).json(201)
 	as(anna, "PUT", "/v1/queries/one", `{"sql":"select $1::int + 1 as n","shared":true}`).json(200)
 	require.Equal(t, []any{[]any{"41414141"}},
 		as(otto, "POST", "/v1/queries/one/run", `{"args":{"1":"41414140"}}`).json(200)["rows"])
@@ -124,32 +121,19 @@ func TestQueries(t *testing.T) {
 	found := as(otto, "POST", "/v1/queries/event/run", `{"args":{"event-id":"o-1"}}`).json(200)
 	require.Equal(t, []any{}, found["rows"])
 
-	require.Equal(t, http.StatusNoContent, as(anna, "DELETE", "/v1/queries/one", "").status)
-	const saved = "SELECT count(*) FROM postrider.audit WHERE action = 'query_saved' AND actor = 'key:anna'"
-	require.Equal(t, 2, s.count(saved))
+	// A new user with the name of a removed one gets none of their queries. Shared ones stay for all.
+	s.delete("/v1/users/anna").is(204)
+	s.tn.NewUser(t, "anna", access.RoleOperator)
+	anna = "Bearer " + s.personalKey("anna")
+	as(anna, "GET", "/v1/queries/two", "").rejected(404, "NotFound")
+	require.Equal(t, "removed:anna", as(anna, "GET", "/v1/queries/one", "").json(200)["owner"])
+	as(anna, "DELETE", "/v1/queries/one", "").rejected(404, "NotFound")
+	s.delete("/v1/queries/one").is(204)
+	const saved = "SELECT count(*) FROM postrider.audit WHERE action = 'query_saved' AND actor = 'user:anna'"
+	require.Equal(t, 3, s.count(saved))
 	require.Equal(t, 2, s.count("SELECT count(*) FROM postrider.audit WHERE action = 'query_deleted'"))
 	const run = `SELECT count(*) FROM postrider.audit WHERE action = 'query_run' AND actor = 'key:otto'
 		AND details ->> 'query' = 'one' AND details ->> 'rows' = '1' AND details ->> 'sha256' ~ '^[0-9a-f]{64}$'
 		AND details::text NOT LIKE '%4141%'`
 	require.Equal(t, 1, s.count(run))
-}
-
-// A new user with the name of a removed one gets none of their queries. Shared ones stay for all.
-func TestQueriesOfRemovedUsers(t *testing.T) {
-	t.Parallel()
-	s := setup(t)
-	anna := func() string {
-		s.put("/v1/users/anna", `{"role":"operator","password":"correct horse battery"}`).json(201)
-		return "Bearer " + s.personalKey("anna", "operator")
-	}
-	key := anna()
-	s.send("PUT", "/v1/queries/private", `{"sql":"select 1"}`, "Authorization", key).json(201)
-	s.send("PUT", "/v1/queries/shared", `{"sql":"select 1","shared":true}`, "Authorization", key).json(201)
-	s.delete("/v1/users/anna").is(204)
-	key = anna()
-	s.send("GET", "/v1/queries/private", "", "Authorization", key).rejected(404, "NotFound")
-	shared := s.send("GET", "/v1/queries/shared", "", "Authorization", key).json(200)
-	require.Equal(t, "removed:anna", shared["owner"])
-	s.send("DELETE", "/v1/queries/shared", "", "Authorization", key).rejected(404, "NotFound")
-	s.delete("/v1/queries/shared").is(204)
 }

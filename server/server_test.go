@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -19,7 +18,6 @@ import (
 
 	"postrider/internal/catalog"
 	"postrider/internal/node"
-	"postrider/internal/postgres"
 	"postrider/internal/testdb"
 	"postrider/internal/testnode"
 	"postrider/server"
@@ -33,38 +31,13 @@ const (
 	devKey     = "ZGV2IGtleSBkZXYga2V5IGRldiBrZXkgZGV2IGtleSE="
 )
 
-// openStore is one node's parts, running until the test ends.
-func openStore(t *testing.T, url string) *node.System { return openWorkers(t, url, 0) }
-
-// openWorkers is openStore with workers for an engine.
-func openWorkers(t *testing.T, url string, workers int) *node.System {
-	t.Helper()
-	sealer, err := postgres.NewSealer(testnode.Key)
-	require.NoError(t, err)
-	s, err := node.New(t.Context(), node.Options{
-		Pool: testdb.Pool(t, url), Sealer: sealer, Logger: slog.New(slog.DiscardHandler), Node: "test", MaxWorkers: workers,
-	})
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.Run(ctx)
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-done
-	})
-	return s
-}
-
 // These tests skip validation; see validation_test.go.
 func vouched(string) catalog.EndpointValidation { return catalog.ValidationSkip }
 
 // service is a server with its own database.
 type service struct {
 	t        *testing.T
-	dbURL    string
+	tn       *testnode.Node
 	url      string
 	store    *node.System
 	server   *server.Server
@@ -74,16 +47,14 @@ type service struct {
 
 func setup(t *testing.T, change ...func(*server.Options)) *service {
 	t.Helper()
-	return setupWorkers(t, 0, change...)
+	return (&service{t: t}).node(testdb.New(t), 0, change...)
 }
 
-// setupWorkers is setup with workers for an engine.
-func setupWorkers(t *testing.T, workers int, change ...func(*server.Options)) *service {
-	t.Helper()
-	s := &service{t: t, dbURL: testdb.New(t)}
-	s.store = openWorkers(t, s.dbURL, workers)
-	s.db = s.store.DB.Pool
-	return s.with(change...)
+// node is a server of another node, whose database is at dbURL.
+func (s *service) node(dbURL string, workers int, change ...func(*server.Options)) *service {
+	s.t.Helper()
+	tn := testnode.Open(s.t, dbURL, node.Options{Node: "test", MaxWorkers: workers})
+	return (&service{t: s.t, tn: tn, store: tn.System, db: tn.Pool}).with(change...)
 }
 
 // with is another server of the same node, with other options.
@@ -107,14 +78,6 @@ func (s *service) with(change ...func(*server.Options)) *service {
 	s.t.Cleanup(listener.Close)
 	other.url = listener.URL
 	return &other
-}
-
-// node is a server of another node with the same database.
-func (s *service) node() *service {
-	s.t.Helper()
-	other := *s
-	other.store = openStore(s.t, s.dbURL)
-	return other.with()
 }
 
 // withBilling is a server with event subscription billing on topic orders; key publishes to the topic.
@@ -163,9 +126,9 @@ func (s *service) send(method, path, body string, headers ...string) response {
 }
 
 // manage makes a request with the admin token.
-func (s *service) manage(method, path, body string) response {
+func (s *service) manage(method, path, body string, headers ...string) response {
 	s.t.Helper()
-	return s.send(method, path, body, "Authorization", "Bearer "+adminToken)
+	return s.send(method, path, body, append(headers, "Authorization", "Bearer "+adminToken)...)
 }
 
 // The requests with the admin token.
@@ -218,10 +181,9 @@ func (s *service) events(key string, ids ...string) {
 }
 
 // count queries a number.
-func (s *service) count(query string, args ...any) (n int) {
+func (s *service) count(query string, args ...any) int {
 	s.t.Helper()
-	require.NoError(s.t, s.db.QueryRow(s.t.Context(), query, args...).Scan(&n))
-	return n
+	return s.tn.Count(s.t, query, args...)
 }
 
 // change changes exactly one row without the server.

@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"encoding/base64"
-	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -38,6 +37,7 @@ func hoursFromNow(t *testing.T, n int, text any) {
 	require.WithinDuration(t, time.Now().Add(time.Duration(n)*time.Hour), at, time.Minute)
 }
 
+// endpointconf.TestRotation has which secrets sign when.
 func TestSigningSecrets(t *testing.T) {
 	t.Parallel()
 	log := &lines{}
@@ -49,25 +49,18 @@ func TestSigningSecrets(t *testing.T) {
 	made := responses[0].json(201)["signing"].(map[string]any)
 	require.Equal(t,
 		map[string]any{"enabled": true, "secrets": 1.0, "rotatedAt": made["rotatedAt"], "previousValidUntil": nil}, made)
-	hoursFromNow(t, 0, made["rotatedAt"])
 
 	first := s.post(showSecret, "").secrets()
 	require.Len(t, first, 1)
-	encoded, prefixed := strings.CutPrefix(first[0]["secret"].(string), "whsec_")
-	require.True(t, prefixed)
-	raw, err := base64.StdEncoding.DecodeString(encoded)
-	require.NoError(t, err)
-	require.Len(t, raw, 32)
+	require.Len(t, decoded(t, first[0]["secret"]), 32)
 	require.Equal(t, made["rotatedAt"], first[0]["createdAt"])
 	require.Nil(t, first[0]["validUntil"])
 	require.Contains(t, log.String(), `"msg":"signing secrets of an event subscription were shown","topic":"orders",`+
 		`"subscription":"billing","client":"127.0.0.1"`)
 
 	second := s.post(newSecret, "").secrets()
-	require.Len(t, second, 2)
 	require.NotEqual(t, first[0]["secret"], second[0]["secret"])
 	require.Equal(t, first[0]["secret"], second[1]["secret"])
-	require.Nil(t, second[0]["validUntil"])
 	hoursFromNow(t, 24, second[1]["validUntil"])
 	require.Contains(t, log.String(), `"msg":"the signing secret of an event subscription was replaced",`+
 		`"topic":"orders","subscription":"billing","client":"127.0.0.1"`)
@@ -95,11 +88,7 @@ func TestSigningSecrets(t *testing.T) {
 			WHERE position($1::bytea in signing_sealed) > 0 OR position($2::bytea in signing_sealed) > 0`,
 			[]byte(strings.TrimPrefix(text, "whsec_")), raw), "sealed")
 	}
-	require.Equal(t, 1, s.count("SELECT count(*) FROM postrider.event_subscriptions WHERE signed"))
-
-	alone := s.post(newSecret, `{"previousValidForHours":0}`).secrets()
-	require.Len(t, alone, 1, "nothing else signs from now on")
-	require.NotContains(t, third, alone[0])
+	require.Len(t, s.post(newSecret, `{"previousValidForHours":0}`).secrets(), 1, "nothing else signs from now on")
 }
 
 func decoded(t *testing.T, secret any) []byte {
@@ -113,81 +102,62 @@ func TestSigningSwitchedOffForgetsTheSecrets(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	s.topic("orders", "")
-	off := map[string]any{"enabled": false, "secrets": 0.0, "rotatedAt": nil, "previousValidUntil": nil}
 	s.put(billing, signedPut).json(201)
 	for _, signing := range []string{``, `,"signing":null`, `,"signing":{}`, `,"signing":{"enabled":false}`} {
 		before := s.post(showSecret, "").secrets()
 		shown := s.put(billing, `{"endpointUrl":"https://example.com/in"`+signing+`}`).json(200)
-		require.Equal(t, off, shown["signing"], signing)
+		require.Equal(t, map[string]any{"enabled": false, "secrets": 0.0, "rotatedAt": nil, "previousValidUntil": nil},
+			shown["signing"], signing)
 		require.Empty(t, s.post(showSecret, "").secrets())
-		require.Equal(t, 1, s.count("SELECT count(*) FROM postrider_internal.event_subscriptions WHERE signing_sealed IS "+
-			"NULL"))
-		require.Equal(t,
-			`deliveries of event subscription "billing" of topic "orders" are not signed: set signing.enabled to true first`,
-			s.post(newSecret, "").rejected(409, "SubscriptionNotSigned").Message)
+		require.Zero(t, s.count("SELECT count(*) FROM postrider_internal.event_subscriptions "+
+			"WHERE signing_sealed IS NOT NULL"))
 		s.put(billing, signedPut).json(200)
-		after := s.post(showSecret, "").secrets()
-		require.Len(t, after, 1)
-		require.NotEqual(t, before[0]["secret"], after[0]["secret"], "a new one")
+		require.NotEqual(t, before[0]["secret"], s.post(showSecret, "").secrets()[0]["secret"], "a new one")
 	}
 	secrets := s.post(showSecret, "").secrets()
 	s.patch(billing, `{"labels":["a"]}`).json(200)
 	require.Equal(t, secrets, s.post(showSecret, "").secrets(), "a patch keeps them")
 	s.patch(billing, `{"signing":null}`).json(200)
 	require.Empty(t, s.post(showSecret, "").secrets())
+	require.Equal(t,
+		`deliveries of event subscription "billing" of topic "orders" are not signed: set signing.enabled to true first`,
+		s.post(newSecret, "").rejected(409, "SubscriptionNotSigned").Message)
 	s.put(billing, signedPut).json(200)
 	s.delete(billing).is(204)
-	require.Zero(t, s.count("SELECT count(*) FROM postrider_internal.event_subscriptions WHERE signing_sealed IS NOT "+
-		"NULL"),
-		"deleted with it")
+	require.Zero(t, s.count("SELECT count(*) FROM postrider_internal.event_subscriptions "+
+		"WHERE signing_sealed IS NOT NULL"), "deleted with it")
 }
 
+// endpointconf.TestParseSigningSecret has the forms of secrets.
 func TestSigningRejections(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	s.topic("orders", "")
 	s.subscription("orders", "billing", signedPut)
 	before := s.post(showSecret, "").secrets()
-	sized := func(n int) string { return "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, n)) }
 	const form, hours = "secret must be whsec_ and base64, with padding, of 24 to 64 bytes",
-		"previousValidForHours must be between 0 and 168, not %d"
-	// endpointconf.TestParseSigningSecret has the forms of secrets.
+		"previousValidForHours must be between 0 and 168, not 169"
 	for body, message := range map[string]string{
-		`{"secret":""}`:                        form,
-		`{"secret":"` + sized(65) + `"}`:       form,
-		`{"secret":"` + ownSecret + `\u0000"}`: form,
-		`{"secret":7}`:                         "secret must be a string",
-		`{"previousValidForHours":-1}`:         fmt.Sprintf(hours, -1),
-		`{"previousValidForHours":169}`:        fmt.Sprintf(hours, 169),
-		`{"previousValidForHours":1.5}`:        "previousValidForHours must be a whole number",
-		`{"validForHours":1}`: "validForHours is not a member; the members " +
-			"are: previousValidForHours, secret",
-		`{"secret":"x","previousValidForHours":169}`:        form + "; " + fmt.Sprintf(hours, 169),
+		`{"secret":"` + ownSecret + `\u0000"}`:              form,
+		`{"secret":7}`:                                      "secret must be a string",
+		`{"previousValidForHours":1.5}`:                     "previousValidForHours must be a whole number",
+		`{"validForHours":1}`:                               "validForHours is not a member; the members are: ",
+		`{"secret":"x","previousValidForHours":169}`:        form + "; " + hours,
 		`{"secret":"` + before[0]["secret"].(string) + `"}`: "secret must be another one: this one already signs",
 	} {
 		var got []string
 		for _, detail := range s.post(newSecret, body).rejected(400, "InvalidRequest").Details {
 			got = append(got, detail.Message)
 		}
-		require.Equal(t, message, strings.Join(got, "; "), body)
+		require.Contains(t, strings.Join(got, "; "), message, body)
 	}
-	s.put(billing, `{"endpointUrl":"https://example.com","signing":{"enabled":"yes"}}`).rejected(400, "InvalidRequest")
 	s.put(billing, `{"endpointUrl":"https://example.com","signing":{"secret":"`+ownSecret+`"}}`).
 		rejected(400, "InvalidRequest")
 	require.Equal(t, before, s.post(showSecret, "").secrets(), "nothing was changed")
-
-	s.post(newSecret, `{"secret":null,"previousValidForHours":1}`).secrets()
-	s.post(newSecret, `{"secret":"`+sized(24)+`","previousValidForHours":null}`).secrets()
-	rejection := s.post(newSecret, `{"secret":"`+sized(64)+`"}`).rejected(400, "InvalidRequest")
+	for range 2 {
+		s.post(newSecret, `{"secret":null,"previousValidForHours":null}`).secrets()
+	}
+	rejection := s.post(newSecret, "").rejected(400, "InvalidRequest")
 	require.Equal(t, []string{"previousValidForHours"}, targets(rejection))
 	require.Contains(t, rejection.Message, "3 already sign")
-	require.Len(t, s.post(newSecret, `{"secret":"`+sized(64)+`","previousValidForHours":0}`).secrets(), 1)
-
-	for _, path := range []string{
-		"/v1/topics/orders/subscriptions/nothing", "/v1/topics/nothing/subscriptions/billing",
-		"/v1/topics/orders/subscriptions/%00", "/v1/topics/%ff/subscriptions/billing",
-	} {
-		s.post(path+"/getSigningSecrets", "").rejected(404, "NotFound")
-		s.post(path+"/rotateSigningSecret", "").rejected(404, "NotFound")
-	}
 }

@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"encoding/json"
 	"net/http"
 	"testing"
 
@@ -17,33 +16,22 @@ func TestSystemTopic(t *testing.T) {
 	s := setup(t)
 	require.NoError(t, s.store.Topics.EnsureSystem(t.Context()))
 	const path = "/v1/topics/" + catalog.SystemTopic
-	var list struct {
-		Value []struct{ Name, InputSchema string }
-	}
-	require.NoError(t, json.Unmarshal([]byte(s.get("/v1/topics").body), &list))
-	require.Equal(t, []struct{ Name, InputSchema string }{{catalog.SystemTopic, "CloudEventSchemaV1_0"}}, list.Value)
+	listed, _ := s.walked("/v1/topics", "inputSchema")
+	require.Equal(t, []any{"CloudEventSchemaV1_0"}, listed)
 	s.get(path).is(200)
-
-	for _, subscription := range []string{"operators", "second"} {
-		s.put(path+"/subscriptions/"+subscription, `{"endpointUrl":"https://example.com/notices",`+
-			`"filter":{"includedEventTypes":["postrider.deadLetter.created"],`+
-			`"subjectBeginsWith":"/topics/orders"}}`).is(201)
-	}
-	s.delete(path + "/subscriptions/second").is(204)
+	s.subscription(catalog.SystemTopic, "operators", `{"endpointUrl":"https://example.com/notices",`+
+		`"filter":{"includedEventTypes":["postrider.deadLetter.created"],"subjectBeginsWith":"/topics/orders"}}`)
+	s.delete(path + "/subscriptions/operators").is(204)
 
 	require.Contains(t, s.put(path, "").rejected(400, "InvalidRequest").Message, "reserved")
-	for _, call := range []struct{ method, path, body string }{
-		{http.MethodDelete, path, ""},
-		{http.MethodPost, path + "/listKeys", ""},
-		{http.MethodPost, path + "/regenerateKey", `{"keyName":"key1"}`},
+	for _, a := range []response{
+		s.delete(path), s.post(path+"/listKeys", ""), s.post(path+"/regenerateKey", `{"keyName":"key1"}`),
 	} {
-		require.Contains(t, s.manage(call.method, call.path, call.body).rejected(409, "SystemTopic").Message,
-			"belongs to postrider", call.path)
+		require.Contains(t, a.rejected(409, "SystemTopic").Message, "belongs to postrider")
 	}
-	const event = `{"specversion":"1.0","id":"1","source":"/s","type":"postrider.deadLetter.created"}`
-	rejection := s.send(http.MethodPost, "/topics/"+catalog.SystemTopic+"/api/events", event, "Authorization",
-		"Bearer "+adminToken, "Content-Type", "application/cloudevents+json").rejected(400, "InvalidRequest")
+	rejection := s.manage(http.MethodPost, "/topics/"+catalog.SystemTopic+"/api/events", cloudEvent("1"),
+		"Content-Type", "application/cloudevents+json").rejected(400, "InvalidRequest")
 	require.Contains(t, rejection.Message, "do not publish to it")
-	s.publish(catalog.SystemTopic, "some key", event).rejected(401, "Unauthorized")
+	s.publish(catalog.SystemTopic, "some key", cloudEvent("1")).rejected(401, "Unauthorized")
 	require.Zero(t, s.count("SELECT count(*) FROM postrider.events"))
 }

@@ -164,11 +164,13 @@ func rejectedEndpoints(t *testing.T, port string) map[string]string {
 	return rows
 }
 
-// URLs of private networks, metadata services and other protocols in unusual spellings. Those of metadata services are
-// rejected even if everything is opened.
+// URLs of private networks, metadata services and other protocols in unusual spellings, as an endpoint and as a token
+// server. Those of metadata services are rejected even if everything is opened.
 func TestRejectedEndpoints(t *testing.T) {
 	t.Parallel()
 	all := prefixes("0.0.0.0/0", "::/0")
+	endpoint, err := url.Parse("https://example.com/")
+	require.NoError(t, err)
 	for raw, says := range rejectedEndpoints(t, "8080") {
 		for _, scheme := range []string{"http:", "https:"} {
 			raw := strings.Replace(raw, "http:", scheme, 1)
@@ -177,6 +179,10 @@ func TestRejectedEndpoints(t *testing.T) {
 			if _, err = endpointconf.EndpointURL(raw, all); strings.Contains(says, "metadata") || says == "WireServer" {
 				require.Contains(t, requireField(t, err, "endpointUrl").Message, says, raw)
 			}
+			c := endpointconf.Connection{OAuth2: &endpointconf.OAuth2{TokenURL: raw, ClientID: "a", ClientSecret: "b"}}
+			found := c.Mistakes(endpoint, nil)
+			require.Len(t, found, 1, raw)
+			require.Contains(t, requireField(t, &found[0], "oauth2.tokenUrl").Message, says, raw)
 		}
 	}
 }

@@ -63,27 +63,3 @@ func TestReadBodyGrowsOnce(t *testing.T) {
 		require.LessOrEqual(t, buf.Cap(), max(size, 2*maxPooledBytes)+maxPooledBytes/4, size)
 	}
 }
-
-// BenchmarkReadBody measures the pool of buffers.
-func BenchmarkReadBody(b *testing.B) {
-	for name, size := range map[string]int{"300B": 300, "16KiB": 16 << 10, "60KiB": 60 << 10} {
-		text := strings.Repeat("x", size)
-		for kind, giveBack := range map[string]bool{"pooled": true, "fresh": false} {
-			b.Run(name+"/"+kind, func(b *testing.B) {
-				r := httptest.NewRequest(http.MethodPost, "/", nil)
-				r.ContentLength = int64(size)
-				b.ReportAllocs()
-				for b.Loop() {
-					r.Body = io.NopCloser(strings.NewReader(text))
-					buf, err := ReadBody(r)
-					if err != nil {
-						b.Fatal(err)
-					}
-					if giveBack {
-						Free(buf)
-					}
-				}
-			})
-		}
-	}
-}

@@ -39,7 +39,6 @@ func TestDecodeStrictly(t *testing.T) {
 			"is not a member: send its properties, such as endpointUrl, beside the other settings; only the endpoint " +
 				"type WebHook",
 		},
-		"an empty name": {`{"":1}`, "", "is not a member"},
 		"a long name": {
 			`{"` + strings.Repeat("é", 200) + `":1}`, strings.Repeat("é", 64) + "...", "is not a member",
 		},
@@ -48,26 +47,11 @@ func TestDecodeStrictly(t *testing.T) {
 			`{"filter":{"includedEventTypes":["a"],"subjectbeginswith":"x"}}`, "filter.subjectbeginswith",
 			"is not a member; the members are: advancedFilters, enableAdvancedFilteringOnArrays, includedEventTypes,",
 		},
-		"a lone surrogate": {
-			`{"endpointUrl":"https://a.example/\ud800"}`, "endpointUrl", "must not contain a lone surrogate",
-		},
 		"a lone surrogate in a list": {
 			`{"labels":["\ud83d\ude00","\udfff"]}`, "labels[1]", "must not contain a lone surrogate",
 		},
 		"a string for a boolean": {
 			`{"filter":{"isSubjectCaseSensitive":"yes"}}`, "filter.isSubjectCaseSensitive", "must be true or false",
-		},
-		"a member of the connection": {
-			`{"oauth2":{"tokenURL":"u"}}`, "oauth2.tokenURL", "is not a member; the members are: clientId,",
-		},
-		"a number for a certificate": {`{"certificateAuthorities":1}`, "certificateAuthorities", "must be a string"},
-		"no time": {
-			`{"expirationTimeUtc":"soon"}`, "expirationTimeUtc", "must be an RFC 3339 time, such as",
-		},
-		"a number for a time": {`{"expirationTimeUtc":1}`, "expirationTimeUtc", "must be a string"},
-		"a property of a header": {
-			`{"deliveryAttributeMappings":[{"name":"X-A","type":"Static","properties":{"Value":"x"}}]}`,
-			"deliveryAttributeMappings[0].properties.Value", "is not a member; the members are: isSecret, sourceField, value",
 		},
 		"a number for a string": {`{"endpointUrl":1}`, "endpointUrl", "must be a string"},
 		"a number too large": {
@@ -78,7 +62,6 @@ func TestDecodeStrictly(t *testing.T) {
 			`{"filter":{"advancedFilters":[{"key":"a"},{"Key":"a"}]}}`, "filter.advancedFilters[1].Key",
 			"is not a member; the members are: key,",
 		},
-		"an array for an object": {`{"filter":[{"x":1}]}`, "filter", "must be an object"},
 	} {
 		var rejected *RejectionError
 		require.ErrorAs(t, DecodeStrictly([]byte(row.body), new(catalog.SubscriptionSpec)), &rejected, name)

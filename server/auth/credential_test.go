@@ -28,3 +28,20 @@ func TestAccessKeysAreNotLookedUp(t *testing.T) { //nolint:paralleltest // it co
 		require.False(t, opened)
 	}
 }
+
+// A key opens a topic by its whole digest, as the first or the second key of the topic.
+func TestKeysAreComparedAsDigests(t *testing.T) {
+	t.Parallel()
+	const key = "cG9zdHJpZGVyLWEta2V5LWZvci1hLXRlc3Qtb2YtdGltZSE="
+	sum, other := DigestOf(key), DigestOf("another")
+	topic := &catalog.Topic{Key1Hash: sum[:], Key2Hash: other[:]}
+	for shown, opens := range map[string]bool{
+		key: true, "another": true, "X" + key[1:]: false, key[:len(key)-1] + "X": false, key[:20]: false, "": false,
+		string(sum[:]): false,
+	} {
+		c := Credential{Digest: DigestOf(shown)}
+		require.Equal(t, opens, c.Opens(topic), shown)
+	}
+	c := Credential{Digest: DigestOf("")}
+	require.False(t, c.Opens(&catalog.Topic{}), "a topic without keys")
+}

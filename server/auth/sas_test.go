@@ -100,19 +100,6 @@ func TestMalformedTokens(t *testing.T) {
 	}
 }
 
-// BenchmarkSAS reads and verifies a token by two keys.
-func BenchmarkSAS(b *testing.B) {
-	text, key := vectors["JavaScript, the client"], catalog.SigningKey(vectorKey)
-	b.ReportAllocs()
-	for b.Loop() {
-		token, err := parseSAS(text)
-		if err != nil || catalog.SignedWith(key, token.signed, token.signature)|
-			catalog.SignedWith(key[1:], token.signed, token.signature) != 1 {
-			b.Fatal("the token is good")
-		}
-	}
-}
-
 func TestCovers(t *testing.T) {
 	t.Parallel()
 	const path = "/topics/orders/api/events"

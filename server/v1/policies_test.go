@@ -2,8 +2,9 @@ package v1_test
 
 import (
 	"encoding/json"
-	"fmt"
+	"maps"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,23 +14,61 @@ import (
 	v1 "postrider/server/v1"
 )
 
-// TestPolicyShowsEveryField: each field of a policy has its own place in the JSON. Otherwise a new field would be lost
-// when a policy is read and written.
-func TestPolicyShowsEveryField(t *testing.T) {
+// Each field of a policy has its own place in the JSON: a policy that is written as it was read is the same. Every
+// field differs from what absent settings are.
+func TestPoliciesAreReadAsTheyAreWritten(t *testing.T) {
 	t.Parallel()
-	builtin, ok := policy.Builtin("namespace-2023") // the one whose lists and maps all have entries
-	require.True(t, ok)
-	p := builtin.Clone()
-	seen := map[string]string{describe(t, &p): "no change"}
-	changes := 0
-	eachChange(t, "Policy", reflect.ValueOf(&p).Elem(), func(path string) {
-		changes++
-		shown := describe(t, &p)
-		require.NotContains(t, seen, shown, "%s looks like %s", path, seen[shown])
-		seen[shown] = path
-	})
-	require.Equal(t, builtin, p, "every change was undone")
-	require.Greater(t, changes, reflect.TypeFor[policy.Policy]().NumField())
+	own := policy.Policy{
+		Name: "mine", Source: "a page", AckTimeout: 11 * time.Second, LateResponseWindow: 90500 * time.Millisecond,
+		Basis: policy.BasisOffset, Steps: []time.Duration{1250 * time.Millisecond, 13 * time.Second}, Tail: 14 * time.Second,
+		RetryWindow: 15 * time.Second, JitterFraction: 0.16, JitterCap: 17 * time.Second, Expiry: policy.ExpiryNextAttempt,
+		DefaultTTL: 19 * time.Minute, MinTTL: 18 * time.Minute, MaxTTL: 20 * time.Minute,
+		DefaultMaxAttempts: 22, MinMaxAttempts: 21, MaxMaxAttempts: 23,
+		HonorRetryAfter: true, RetryAfterCap: 24 * time.Second, RetryTransportErrors: false,
+		DeadLetterDefault: policy.DeadLetterNone, DeadLetterDelay: 25 * time.Second, DeadLetterExportWindow: 26 * time.Second,
+		Batching: false,
+		Probation: policy.Probation{
+			Scope: policy.ProbationEventSubscription, Trigger: 27, First: 28 * time.Second, Max: 29 * time.Second,
+			ByOutcome: map[policy.Outcome]time.Duration{"Busy": 30 * time.Second}, Action: policy.ProbationDocumented,
+		},
+		Cells: []policy.Cell{
+			{EndpointKind: "webhook", Condition: "404", Action: "never", MinDelay: 0},
+			{EndpointKind: "webhook", Condition: "other", Action: "retry", MinDelay: 31 * time.Second},
+			{EndpointKind: "azure-resource", Condition: "other", Action: "retry", MinDelay: 32 * time.Second},
+		},
+	}
+	const text = `{"name":"mine","builtIn":false,"isDefault":false,"source":"a page","ackTimeoutInSeconds":11,
+		"lateResponseWindowInSeconds":90.5,"basis":"offset","stepsInSeconds":[1.25,13],"tailInSeconds":14,
+		"retryWindowInSeconds":15,"jitterFraction":0.16,"jitterCapInSeconds":17,"expiry":"next_attempt",
+		"eventTimeToLiveInMinutes":{"default":19,"least":18,"most":20},
+		"maxDeliveryAttempts":{"default":22,"least":21,"most":23},"honorRetryAfter":true,"retryAfterCapInSeconds":24,
+		"retryTransportErrors":false,"deadLetterDefault":"none","deadLetterDelayInSeconds":25,
+		"deadLetterExportWindowInSeconds":26,"batching":false,"probation":{"scope":"event_subscription","trigger":27,
+		"firstInSeconds":28,"maxInSeconds":29,"action":"documented","byOutcome":{"Busy":30}},"statusTable":[
+		{"endpointKind":"webhook","condition":"404","action":"never","minDelayInSeconds":0},
+		{"endpointKind":"webhook","condition":"other","action":"retry","minDelayInSeconds":31},
+		{"endpointKind":"azure-resource","condition":"other","action":"retry","minDelayInSeconds":32}]}`
+	require.JSONEq(t, text, describe(t, &own))
+	read, err := v1.ReadPolicy("mine", []byte(text))
+	require.NoError(t, err)
+	require.Equal(t, own, *read)
+
+	defaults, err := v1.ReadPolicy("default", []byte("{}"))
+	require.NoError(t, err)
+	for _, pair := range [][2]reflect.Value{
+		{reflect.ValueOf(own), reflect.ValueOf(*defaults)},
+		{reflect.ValueOf(own.Probation), reflect.ValueOf(defaults.Probation)},
+	} {
+		for i := range pair[0].NumField() {
+			field := pair[0].Type().Field(i)
+			if field.IsExported() && field.Name != "BuiltIn" {
+				require.NotEqual(t, pair[1].Field(i).Interface(), pair[0].Field(i).Interface(), field.Name)
+			}
+		}
+	}
+	var empty map[string]any
+	require.NoError(t, json.Unmarshal([]byte(describe(t, &policy.Policy{})), &empty))
+	require.Equal(t, []any{[]any{}, []any{}}, []any{empty["stepsInSeconds"], empty["statusTable"]}, "never null")
 }
 
 func describe(t *testing.T, p *policy.Policy) string {
@@ -39,95 +78,75 @@ func describe(t *testing.T, p *policy.Policy) string {
 	return string(text)
 }
 
-// eachChange gives every value in v, one at a time, a value it did not have, calls changed and puts the old one back.
-// Of a list it changes the first entry and the length.
-func eachChange(t *testing.T, path string, v reflect.Value, changed func(path string)) {
-	t.Helper()
-	switch v.Kind() {
-	case reflect.Struct:
-		for i := range v.NumField() {
-			if !v.Type().Field(i).IsExported() { // no column: set by Resolve and Scaled
-				continue
-			}
-			eachChange(t, path+"."+v.Type().Field(i).Name, v.Field(i), changed)
-		}
-	case reflect.Slice:
-		require.NotEmpty(t, v.Interface(), path)
-		eachChange(t, path+"[0]", v.Index(0), changed)
-		whole := v.Slice(0, v.Len())
-		v.Set(v.Slice(0, v.Len()-1))
-		changed(path)
-		v.Set(whole)
-	case reflect.Map:
-		require.NotEmpty(t, v.Interface(), path)
-		for _, key := range v.MapKeys() {
-			eachEntryChange(t, fmt.Sprintf("%s[%s]", path, key), v, key, changed)
-		}
-	default:
-		old := reflect.ValueOf(v.Interface())
-		v.Set(other(t, path, old))
-		changed(path)
-		v.Set(old)
-	}
-}
-
-func eachEntryChange(t *testing.T, path string, m, key reflect.Value, changed func(path string)) {
-	t.Helper()
-	old := m.MapIndex(key)
-	m.SetMapIndex(key, other(t, path, old))
-	changed(path)
-	m.SetMapIndex(key, reflect.Value{})
-	changed(path + " left out")
-	m.SetMapIndex(key, old)
-}
-
-// other is a value of the same type that v is not: for a span two minutes more, since the time to live is whole
-// minutes.
-func other(t *testing.T, path string, v reflect.Value) reflect.Value {
-	t.Helper()
-	changed := reflect.New(v.Type()).Elem()
-	switch {
-	case v.Type() == reflect.TypeFor[time.Duration]():
-		changed.SetInt(v.Int() + int64(2*time.Minute))
-	case v.Kind() == reflect.String:
-		changed.SetString(v.String() + "x")
-	case v.Kind() == reflect.Bool:
-		changed.SetBool(!v.Bool())
-	case v.CanInt():
-		changed.SetInt(v.Int() + 2)
-	case v.CanFloat():
-		changed.SetFloat(v.Float() + 0.25)
-	default:
-		require.Fail(t, "a kind of field this test cannot change", "%s is a %s", path, v.Type())
-	}
-	return changed
-}
-
-// Durations are numbers of seconds, no limit is null, and lists are never null.
-func TestPolicyOptionsInJSON(t *testing.T) {
+// Absent settings take the defaults in openapi.yaml and docs/reference/settings.md.
+func TestPolicyDefaults(t *testing.T) {
 	t.Parallel()
-	for name, text := range map[string]string{
-		"ga-2019": `{
-			"lateResponseWindowInSeconds":180, "retryWindowInSeconds":86400, "jitterFraction":0.1, "jitterCapInSeconds":3,
-			"expiry":"at_ttl", "honorRetryAfter":false, "retryAfterCapInSeconds":3600, "retryTransportErrors":true,
-			"deadLetterDefault":"none", "deadLetterDelayInSeconds":300, "deadLetterExportWindowInSeconds":14400,
-			"batching":false, "probation":{"scope":"endpoint","trigger":10,"firstInSeconds":300,"maxInSeconds":14400,
-			"action":"hold","byOutcome":{}}}`,
-		"namespace-2023": `{
-			"lateResponseWindowInSeconds":0, "retryWindowInSeconds":null, "jitterFraction":0, "expiry":"next_attempt",
-			"retryTransportErrors":false, "batching":true,
-			"probation":{"scope":"event_subscription","trigger":1,"firstInSeconds":0,"maxInSeconds":0,"action":"documented",
-			"byOutcome":{"Busy":10, "TimedOut":10, "SocketError":30, "NotFound":300, "ResolutionError":300, "Disabled":300,
-			"Full":300, "Unauthorized":300, "Forbidden":300, "InvalidAzureFunctionDestination":600}}}`,
-		"": `{"stepsInSeconds":[], "statusTable":[]}`,
+	read := func(text string) (members map[string]any) {
+		require.NoError(t, json.Unmarshal([]byte(text), &members))
+		return members
+	}
+	standard, _ := policy.Builtin(policy.DefaultName)
+	want := read(describe(t, &standard))
+	want["name"], want["builtIn"], want["isDefault"], want["source"] = "mine", false, false, ""
+	want["lateResponseWindowInSeconds"], want["retryWindowInSeconds"], want["expiry"] = 0.0, nil, "at_ttl"
+	want["deadLetterDefault"] = "rows"
+	const (
+		probation = `{"scope":"endpoint","trigger":10,"firstInSeconds":300,"maxInSeconds":14400,"action":"hold",` +
+			`"byOutcome":{}}`
+		azure   = `{"endpointKind":"azure-resource","condition":"other","action":"retry"`
+		webhook = `{"endpointKind":"webhook","condition":"other","action":"never"`
+	)
+	for body, changed := range map[string]string{
+		`{}`: `{}`,
+		`{"source":null,"basis":null,"stepsInSeconds":null,"maxDeliveryAttempts":null,"probation":null,` +
+			`"statusTable":null}`: `{}`,
+		`{"maxDeliveryAttempts":{}}`:                     `{"maxDeliveryAttempts":{"default":null,"least":1,"most":30}}`,
+		`{"maxDeliveryAttempts":{"default":0,"most":7}}`: `{"maxDeliveryAttempts":{"default":null,"least":1,"most":7}}`,
+		`{"maxDeliveryAttempts":{"default":1000}}`:       `{"maxDeliveryAttempts":{"default":1000,"least":1,"most":1000}}`,
+		`{"eventTimeToLiveInMinutes":{"most":2000}}`: `{"eventTimeToLiveInMinutes":{"default":1440,"least":1,` +
+			`"most":2000}}`,
+		`{"retryWindowInSeconds":0}`:  `{}`,
+		`{"stepsInSeconds":[1.25,1]}`: `{"stepsInSeconds":[1.25,1]}`,
+		`{"probation":{"trigger":3}}`: `{"probation":` + strings.Replace(probation, "10", "3", 1) + `}`,
+		`{"probation":{"scope":"none"}}`: `{"probation":{"scope":"none","trigger":0,"firstInSeconds":0,"maxInSeconds":0,` +
+			`"action":"hold","byOutcome":{}}}`,
+		`{"probation":{"byOutcome":{"Busy":2.5}}}`: `{"probation":{"scope":"endpoint","trigger":10,"firstInSeconds":0,` +
+			`"maxInSeconds":0,"action":"hold","byOutcome":{"Busy":2.5}}}`,
+		`{"statusTable":[` + azure + `},` + webhook + `}]}`: `{"statusTable":[` + webhook + `,"minDelayInSeconds":0},` +
+			azure + `,"minDelayInSeconds":0}]}`,
 	} {
-		p, ok := policy.Builtin(name)
-		require.Equal(t, name != "", ok)
-		var want, shown map[string]any
-		require.NoError(t, json.Unmarshal([]byte(text), &want))
-		require.NoError(t, json.Unmarshal([]byte(describe(t, &p)), &shown))
-		for member, value := range want {
-			require.Equal(t, value, shown[member], "%s: %s", name, member)
-		}
+		p, err := v1.ReadPolicy("mine", []byte(body))
+		require.NoError(t, err, body)
+		expected := maps.Clone(want)
+		maps.Copy(expected, read(changed))
+		require.Equal(t, expected, read(describe(t, p)), body)
+	}
+}
+
+// Package policy has the rules, and internal/catalog/spec the ranges.
+func TestInvalidPolicies(t *testing.T) {
+	t.Parallel()
+	for body, message := range map[string]string{
+		` `:             "the body must be a JSON object",
+		`[]`:            "the body must be a JSON object",
+		`{"steps":[1]}`: "steps is not a member; the members are: ackTimeoutInSeconds, basis,",
+		`{"probation":{"first":1},"maxDeliveryAttempts":{"min":1}}`: "probation.first is not a member; the members are: " +
+			"action, byOutcome, firstInSeconds, maxInSeconds, scope, trigger\nmaxDeliveryAttempts.min is not a member",
+		`{"statusTable":[{"status":"404"}]}`:              "statusTable[0].status is not a member; the members are: action,",
+		`{"probation":{"byOutcome":{"Busy":1,"Busy":2}}}`: "probation.byOutcome.Busy appears twice",
+		`{"ackTimeoutInSeconds":"30 s"}`:                  "ackTimeoutInSeconds must be a number",
+		`{"ackTimeoutInSeconds":1e300}`:                   "ackTimeoutInSeconds must be between 1 and 230",
+		`{"tailInSeconds":-1e300}`:                        "tailInSeconds must be between 1 and 604800",
+		`{"stepsInSeconds":[]}`:                           "stepsInSeconds must have 1 to 100 entries",
+		`{"stepsInSeconds":[10,691200]}`:                  "stepsInSeconds[1] must be between 1 and 604800, not ",
+		`{"source":"` + strings.Repeat("a", 501) + `"}`:   "source must be 500 bytes or less",
+		`{"eventTimeToLiveInMinutes":{"default":44640}}`: "eventTimeToLiveInMinutes.default must be between 1 and 43200, " +
+			"not 44640",
+		`{"maxDeliveryAttempts":{"most":1.5}}`: "maxDeliveryAttempts.most must be a whole number",
+		`{"statusTable":[]}`:                   "webhook other",
+		`{"statusTable":[{}]}`:                 "statusTable[0].endpointKind must be webhook or azure-resource",
+	} {
+		_, err := v1.ReadPolicy("mine", []byte(body))
+		require.ErrorContains(t, err, message, body)
 	}
 }
