@@ -59,15 +59,11 @@ func TestCustomHeadersShowNoSecret(t *testing.T) {
 	}
 	require.Equal(t, []string{"deliveryAttributeMappings[0].properties.value"},
 		targets(s.putHeaders(shown).rejected(400, "InvalidRequest")), "it is gone")
-}
 
-// An operator can set the limits of custom headers and filters. internal/endpointconf and internal/filter have them.
-func TestConfiguredLimits(t *testing.T) {
-	t.Parallel()
-	s := setup(t, func(o *server.Options) {
+	// An operator can set the limits of custom headers and filters.
+	s = s.with(func(o *server.Options) {
 		o.HeaderLimits, o.FilterLimits = endpointconf.HeaderLimits{MaxHeaders: 1}, filter.Limits{MaxFilters: 1}
 	})
-	s.topic("orders", "")
 	const is = `{"operatorType":"IsNotNull","key":"id"}`
 	for _, setting := range []string{
 		`"deliveryAttributeMappings":[{},{}]`, `"filter":{"advancedFilters":[` + is + `,` + is + `]}`,

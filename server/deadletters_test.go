@@ -133,7 +133,7 @@ func TestRepairDeadLetter(t *testing.T) {
 
 	delivery := s.get(fmt.Sprintf("/v1/deliveries/%v", done["deliveryId"]))
 	require.Contains(t, delivery.body, `"editedBy":"admin"`)
-	require.Contains(t, delivery.body, `"edit":{"data":1000`)
+	require.Contains(t, delivery.body, `"data":1000`)
 	systemID := s.tn.Text(t, "SELECT system_id::text FROM postrider_internal.repairs")
 	require.True(t, strings.HasSuffix(s.get("/v1/events/"+systemID).body, `,"event":`+event+"}"))
 }

@@ -65,13 +65,8 @@ func TestDeadLetterDestinationsOutside(t *testing.T) {
 	}
 	const last = "SELECT details ->> 'settings' FROM postrider.audit ORDER BY audit_id DESC LIMIT 1"
 	require.Equal(t, `["deadLetterDestination"]`, s.tn.Text(t, last))
-}
 
-// An API client cannot make a node write to another location. internal/endpointconf has the cases.
-func TestInvalidDeadLetterDestinations(t *testing.T) {
-	t.Parallel()
-	s := setup(t, outside)
-	s.topic("orders", "")
+	// An API client cannot make a node write to another location. internal/endpointconf has the cases.
 	const at = "deadLetterDestination.properties"
 	for destination, target := range map[string]string{
 		`"Blob"`:                             at,

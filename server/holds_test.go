@@ -106,39 +106,24 @@ func TestPauseAndResume(t *testing.T) {
 	require.Nil(t, list[1].(map[string]any)["hold"])
 }
 
-func TestProbationIsShown(t *testing.T) {
-	t.Parallel()
-	s, key := withBilling(t)
-	s.probation("orders", "billing")
-	s.events(key, "1")
-	hold := s.held("orders", "billing")
-	require.Equal(t, 5*time.Minute, momentIn(t, hold["nextProbeAt"]).Sub(momentIn(t, hold["since"])))
-	require.Equal(t, map[string]any{
-		"reason": "probation", "cause": "Busy", "since": hold["since"], "nextProbeAt": hold["nextProbeAt"],
-		"probing": false, "heldDeliveries": 1.0, "timeToLiveStopped": false, "resuming": false,
-	}, hold)
-	s.change("UPDATE postrider_internal.probations SET probe_job_id = 1")
-	require.Equal(t, false, s.held("orders", "billing")["probing"], "the probe is gone: it has no job")
-	s.change(`WITH job AS (INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts)
-		VALUES (1000, 'available', '{}', 'deliver', 'deliveries', 1, 1000) RETURNING id) UPDATE postrider_internal.probations
-		SET probe_job_id = job.id FROM job`)
-	require.Equal(t, true, s.held("orders", "billing")["probing"])
-
-	hold = holdIn(s.post(billing+"/pause", ""))
-	require.Equal(t, []any{"paused", nil, nil, false}, []any{
-		hold["reason"], hold["cause"], hold["nextProbeAt"], hold["probing"],
-	}, "a pause precedes a probation, and shows nothing of it")
-}
-
 func TestReleaseAndProbe(t *testing.T) {
 	t.Parallel()
-	s, _ := withBilling(t)
+	s, key := withBilling(t)
 	require.Nil(t, holdIn(s.post(billing+"/release", "")), "nothing to release")
 	require.Equal(t, `event subscription "billing" of topic "orders" is not in probation, so it cannot be probed`,
 		s.post(billing+"/probe", "").rejected(409, "SubscriptionNotInProbation").Message)
 	s.probation("orders", "billing")
+	s.events(key, "1")
 	before := s.held("orders", "billing")
-	s.post(billing+"/pause", "").json(200)
+	require.Equal(t, 5*time.Minute, momentIn(t, before["nextProbeAt"]).Sub(momentIn(t, before["since"])))
+	require.Equal(t, map[string]any{
+		"reason": "probation", "cause": "Busy", "since": before["since"], "nextProbeAt": before["nextProbeAt"],
+		"probing": false, "heldDeliveries": 1.0, "timeToLiveStopped": false, "resuming": false,
+	}, before)
+	paused := holdIn(s.post(billing+"/pause", ""))
+	require.Equal(t, []any{"paused", nil, nil, false}, []any{
+		paused["reason"], paused["cause"], paused["nextProbeAt"], paused["probing"],
+	}, "a pause precedes a probation, and shows nothing of it")
 	for _, action := range []string{"/probe", "/release"} {
 		require.Equal(t, `event subscription "billing" of topic "orders" is paused: resume it first`,
 			s.post(billing+action, "").rejected(409, "SubscriptionPaused").Message)
@@ -149,6 +134,12 @@ func TestReleaseAndProbe(t *testing.T) {
 	require.Equal(t, before["since"], hold["since"], "the hold goes on until the probe succeeds")
 	require.True(t, momentIn(t, hold["nextProbeAt"]).Before(momentIn(t, before["nextProbeAt"])))
 	require.Equal(t, hold, holdIn(s.post(billing+"/probe", "")), "a repetition changes nothing")
+	s.change("UPDATE postrider_internal.probations SET probe_job_id = 1")
+	require.Equal(t, false, s.held("orders", "billing")["probing"], "the probe is gone: it has no job")
+	s.change(`WITH job AS (INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts)
+		VALUES (1000, 'available', '{}', 'deliver', 'deliveries', 1, 1000) RETURNING id) UPDATE postrider_internal.probations
+		SET probe_job_id = job.id FROM job`)
+	require.Equal(t, true, s.held("orders", "billing")["probing"])
 	require.Nil(t, holdIn(s.post(billing+"/release", "")))
 	require.Nil(t, s.held("orders", "billing"))
 }

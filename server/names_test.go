@@ -8,9 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
+	"postrider/internal/testdb"
 	"postrider/server"
 )
 
@@ -58,11 +60,14 @@ func snake(name string) string {
 // docs/reference/rest.md.
 func TestNamesInTheAPIAndInSQL(t *testing.T) {
 	t.Parallel()
-	s := setup(t)
+	rows, err := testdb.Pool(t, testdb.New(t)).Query(t.Context(), "SELECT table_name || '.' || column_name "+
+		"FROM information_schema.columns WHERE table_schema = 'postrider'")
+	require.NoError(t, err)
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
 	columns := map[string]bool{}
-	for _, row := range s.rows("SELECT table_name || '.' || column_name AS name FROM information_schema.columns " +
-		"WHERE table_schema = 'postrider'") {
-		columns[row["name"].(string)] = true
+	for _, name := range names {
+		columns[name] = true
 	}
 	text, _, err := server.Document()
 	require.NoError(t, err)

@@ -160,7 +160,6 @@ func TestConsumerRejections(t *testing.T) {
 	for _, row := range []struct{ operation, body, target, message string }{
 		{"receive?maxEvents=0", "", "maxEvents", `maxEvents must be an integer between 1 and 100, not "0"`},
 		{"receive?maxevents=101", "", "maxEvents", `between 1 and 100, not "101"`},
-		{"receive?maxEvents=many", "", "maxEvents", `not "many"`},
 		{"receive?maxWaitTime=9", "", "maxWaitTime", `maxWaitTime must be an integer between 10 and 120, not "9"`},
 		{"receive?MAXWAITTIME=", "", "maxWaitTime", `not ""`},
 		{"receive?api-version=2018-01-01", "", "api-version", `must be 2023-11-01 or 2024-06-01, or absent`},
@@ -169,7 +168,6 @@ func TestConsumerRejections(t *testing.T) {
 			`must be one of 0, 10, 60, 600, 3600, not "5"`,
 		},
 		{"acknowledge", `{}`, "lockTokens", "is required"},
-		{"acknowledge", `{"lockTokens":null}`, "lockTokens", "is required"},
 		{"reject", `{"lockTokens":"a"}`, "lockTokens", "must be an array of strings, not of string"},
 		{"renewLock", `{"lockTokens":[1]}`, "lockTokens", "must be an array of strings, not of number"},
 		{

@@ -18,7 +18,7 @@ import (
 var wholeFiles = []string{"metrics", "specification", "reference"}
 
 // Each operation has its texts and examples. server.Document reports members, parameters and responses without a text,
-// see TestSpecificationIsServed.
+// see TestSpecificationHasEveryRoute.
 func TestEveryOperationIsDescribed(t *testing.T) {
 	t.Parallel()
 	var tags []string
