@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -63,13 +62,7 @@ func TestWhoMayWhat(t *testing.T) {
 		}
 		fresh := s.with() // wrong credentials are limited
 		send := func(who access.Actor, headers ...string) response {
-			r := httptest.NewRequestWithContext(access.WithActor(t.Context(), who), op.method, op.path, strings.NewReader("{}"))
-			for i := 0; i < len(headers); i += 2 {
-				r.Header.Set(headers[i], headers[i+1])
-			}
-			w := httptest.NewRecorder()
-			fresh.server.Handler().ServeHTTP(w, r)
-			return response{t, w.Code, w.Header(), w.Body.String()}
+			return fresh.serve(who, op.method, op.path, "{}", headers...)
 		}
 		for _, wrong := range wrongs {
 			require.Equal(t, http.StatusUnauthorized, send(access.Actor{}, "Authorization", wrong).status, "%s with %q",
@@ -154,11 +147,7 @@ func TestAccessToPublishing(t *testing.T) {
 		access.RoleAdmin: http.StatusOK, access.RoleOperator: http.StatusUnauthorized,
 		access.RoleViewer: http.StatusUnauthorized, "": http.StatusUnauthorized,
 	} {
-		ctx := access.WithActor(t.Context(), access.Actor{Name: "anna", Role: role})
-		r := httptest.NewRequestWithContext(ctx, http.MethodPost, publishPath, strings.NewReader(gridEvents("1")))
-		w := httptest.NewRecorder()
-		s.server.Handler().ServeHTTP(w, r)
-		require.Equal(t, status, w.Code, "%s: %s", role, w.Body)
+		s.serve(access.Actor{Name: "anna", Role: role}, http.MethodPost, publishPath, gridEvents("1")).is(status)
 	}
 }
 

@@ -38,11 +38,9 @@ func TestCustomHeadersShowNoSecret(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	s.topic("orders", "")
-	const (
-		stored = `[{"name":"X-A","properties":{"isSecret":true,"value":"hush hush"},"type":"Static"},` +
-			`{"name":"X-B","properties":{"isSecret":false,"value":"open"},"type":"Static"},{"name":"X-C",` +
-			`"properties":{"sourceField":"data.system"},"type":"Dynamic"}]`
-	)
+	const stored = `[{"name":"X-A","properties":{"isSecret":true,"value":"hush hush"},"type":"Static"},` +
+		`{"name":"X-B","properties":{"isSecret":false,"value":"open"},"type":"Static"},{"name":"X-C",` +
+		`"properties":{"sourceField":"data.system"},"type":"Dynamic"}]`
 	shown := strings.Replace(stored, `"hush hush"`, "null", 1)
 	require.Equal(t, shown, shownHeaders(t, s.putHeaders(stored).json(201)))
 	require.Equal(t, shown, shownHeaders(t, s.get(billing).json(200)))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/internal/access"
 	"postrider/internal/catalog"
 	"postrider/internal/event"
 	"postrider/server"
@@ -244,10 +245,10 @@ func TestPublishSize(t *testing.T) {
 	s.publish("orders", key, exactly(1<<20+1)).rejected(413, "PayloadTooLarge")
 
 	// Without a length, as a chunked body comes.
-	chunked := serve(t, s.server, http.MethodPost, "/topics/orders/api/events", exactly(1<<20+1), "aeg-sas-key", key,
+	chunked := s.serve(access.Actor{}, http.MethodPost, "/topics/orders/api/events", exactly(1<<20+1), "aeg-sas-key", key,
 		"Content-Length", "-1")
 	chunked.rejected(413, "PayloadTooLarge")
-	chunked = serve(t, s.server, http.MethodPost, "/topics/orders/api/events", exactly(1<<20), "aeg-sas-key", key,
+	chunked = s.serve(access.Actor{}, http.MethodPost, "/topics/orders/api/events", exactly(1<<20), "aeg-sas-key", key,
 		"Content-Length", "-1")
 	require.Equal(t, 200, chunked.status)
 	require.Equal(t, 3, s.count("SELECT count(*) FROM postrider.events"))
@@ -299,7 +300,7 @@ func TestPublishConcurrently(t *testing.T) {
 		group.Go(func() {
 			for i := range each {
 				body := "[" + gridEvent(fmt.Sprintf("%d-%s-%d", p, strings.Repeat("x", 7*p), i)) + "]"
-				if a := serve(t, s.server, http.MethodPost, "/topics/orders/api/events", body, "aeg-sas-key",
+				if a := s.serve(access.Actor{}, http.MethodPost, "/topics/orders/api/events", body, "aeg-sas-key",
 					key); a.status != 200 {
 					failed <- a.body
 				}

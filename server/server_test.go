@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"postrider/internal/access"
 	"postrider/internal/catalog"
 	"postrider/internal/node"
 	"postrider/internal/testdb"
@@ -123,6 +124,24 @@ func (s *service) send(method, path, body string, headers ...string) response {
 		require.Contains(s.t, readSpecification(s.t).Components.Schemas["ConflictCode"].Enum, conflict.Error.Code)
 	}
 	return response{s.t, got.StatusCode, got.Header, string(text)}
+}
+
+// serve calls the handler without a connection, from address 192.0.2.1. who is the signed-in user of the dashboard, if
+// there is one. The header Content-Length -1 is an unknown length.
+func (s *service) serve(who access.Actor, method, path, body string, headers ...string) response {
+	s.t.Helper()
+	ctx := access.WithActor(s.t.Context(), who)
+	r := httptest.NewRequestWithContext(ctx, method, path, strings.NewReader(body))
+	for i := 0; i < len(headers); i += 2 {
+		if headers[i] == "Content-Length" {
+			r.ContentLength = -1
+			continue
+		}
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	s.server.Handler().ServeHTTP(w, r)
+	return response{s.t, w.Code, w.Header(), w.Body.String()}
 }
 
 // manage makes a request with the admin token.
