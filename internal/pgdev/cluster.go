@@ -1,6 +1,7 @@
 package pgdev
 
 import (
+	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/pbkdf2"
@@ -10,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 )
@@ -17,27 +19,43 @@ import (
 const passwordFile = "postrider.password" // in the data directory, so that copies of a cluster have it
 
 // createCluster creates the cluster beside its final path and renames it: a run killed meanwhile leaves no cluster. It
-// copies a prepared one, because a run of all tests starts more than forty servers: initdb takes 0.5 s of a CPU, a copy
-// of its 39 MB 0.05 s. The first run on a machine prepares it.
+// unpacks the archive of a prepared one, because a run of all tests starts more than forty servers: initdb takes 0.5 s
+// of a CPU, the archive 0.07 s, a copy of its 970 files from a disk 0.4 s. The first run on a machine prepares it.
 func (s *Server) createCluster(ctx context.Context) error {
 	sum := sha256.Sum256([]byte(s.bin.dir + "\x00" + s.owner.name))
-	prepared := filepath.Join(s.opts.cache, fmt.Sprintf("prepared-%s-%x", s.bin.version, sum[:4]))
-	if _, err := os.Stat(prepared); err != nil {
-		fresh := prepared + rand.Text()
-		defer os.RemoveAll(fresh) // another process may be faster
-		if err := s.initdb(ctx, fresh); err != nil {
-			return err
-		}
-		_ = os.Rename(fresh, prepared)
-	}
+	prepared := filepath.Join(s.opts.cache, fmt.Sprintf("prepared-%s-%x.tar", s.bin.version, sum[:4]))
 	fresh := s.file("data.new")
 	if err := s.emptyDir(fresh); err != nil {
 		return err
 	}
-	if err := s.run(ctx, "/bin/sh", "-c", `cp -R "$0" "$1"`, prepared+"/.", fresh); err != nil {
+	archive, err := os.Open(prepared)
+	if err == nil {
+		defer archive.Close()
+		unpack := s.owner.command(ctx, "tar", "-xf", "-", "-C", fresh)
+		unpack.Stdin = archive
+		err = output(unpack)
+	} else if err = s.initdb(ctx, fresh); err == nil {
+		err = s.pack(ctx, fresh, prepared)
+	}
+	if err != nil {
 		return err
 	}
 	return os.Rename(fresh, s.file("data"))
+}
+
+// pack writes the archive of a directory beside its final path, because another process may pack at the same time.
+func (s *Server) pack(ctx context.Context, dir, path string) error {
+	archive, err := os.OpenFile(path+rand.Text(), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(archive.Name())
+	pack := s.owner.command(ctx, "tar", "-cf", "-", "-C", dir, ".")
+	pack.Stdout = archive
+	if err := errors.Join(output(pack), archive.Close()); err != nil {
+		return err
+	}
+	return os.Rename(archive.Name(), path)
 }
 
 // initdb creates a cluster. Text is ordered by code point, the same on every system. From version 17 on, letter case is
@@ -73,8 +91,18 @@ func (s *Server) write(path, text string) error {
 
 // run runs a program as the owner.
 func (s *Server) run(ctx context.Context, program string, args ...string) error {
-	if out, err := s.owner.command(ctx, program, args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w\n%s", program, err, tail(string(out)))
+	return output(s.owner.command(ctx, program, args...))
+}
+
+// output runs a program. The error of a failed one ends with what it printed.
+func output(cmd *exec.Cmd) error {
+	var printed bytes.Buffer
+	if cmd.Stdout == nil {
+		cmd.Stdout = &printed
+	}
+	cmd.Stderr = &printed
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", cmd.Path, err, tail(printed.String()))
 	}
 	return nil
 }

@@ -299,21 +299,27 @@ func (s *Server) bootOnce(ctx context.Context) (text string, err error) {
 	return "", nil
 }
 
-// awaitReady returns nil when a connection succeeds, or the reason why none can.
+// awaitReady returns nil when the server accepts connections, or the reason why it does not. It reads what the server
+// writes for pg_ctl: each rejected connection would start a process, fifty of them until the server is ready.
 func (s *Server) awaitReady(ctx context.Context) error {
 	for {
-		conn, err := pgx.Connect(ctx, s.URL("postgres")+"&connect_timeout=1")
-		if err == nil {
-			return conn.Close(ctx)
+		if state, _ := os.ReadFile(s.file("data/postmaster.pid")); s.isReady(string(state)) {
+			return nil
 		}
 		select {
 		case <-s.proc.done:
 			return errors.New("it ended at once")
 		case <-ctx.Done():
-			return fmt.Errorf("no connection: %w", err)
+			return fmt.Errorf("not ready: %w", context.Cause(ctx))
 		case <-time.After(poll):
 		}
 	}
+}
+
+// isReady reports whether the lines of a postmaster.pid are this server's and end with its state "ready".
+func (s *Server) isReady(state string) bool {
+	lines := strings.Split(state, "\n")
+	return len(lines) >= 8 && lines[0] == strconv.Itoa(s.proc.cmd.Process.Pid) && strings.TrimSpace(lines[7]) == "ready"
 }
 
 // tail is the last twelve lines.
