@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/local"
+	"postrider/internal/testnode"
 )
 
 const (
@@ -27,15 +28,10 @@ const (
 	pollTime = 10 * time.Millisecond
 )
 
-// eventually polls until ok, and fails the test when that takes longer than patience. It polls less often after a
-// while: most polls are queries, and many tests wait at once.
+// eventually waits until ok, and fails the test when that takes longer than patience.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for pause := pollTime; !ok(); pause = min(pause+pause/8, 5*pollTime) {
-		require.True(t, time.Now().Before(deadline), "not within %s: %s", patience, what)
-		<-time.After(pause)
-	}
+	testnode.Within(t, what, ok)
 }
 
 // output is what a process has printed so far.

@@ -45,11 +45,11 @@ quit() {
   wait "$pid" || [ $? = 143 ] || { cat "$file.out" >&2; false; } # 143: ended before it listened to signals
 }
 
-# try types a block until it succeeds.
+# try types a block until it succeeds. Each try starts processes, so the pauses grow.
 try() {
-  for _ in $(seq 600); do
+  for tries in $(seq 120); do
     if (eval "$1"); then return; fi
-    sleep 0.05
+    sleep "0.$((tries < 5 ? tries : 5))"
   done
   false
 }

@@ -153,7 +153,7 @@ func startCluster(migrate func(context.Context, string) error) (*cluster, error)
 	for range administrators {
 		c.admins <- nil
 	}
-	err = c.run("CREATE DATABASE " + templateName)
+	err = c.run("CREATE DATABASE " + templateName + " STRATEGY file_copy")
 	if err == nil && migrate != nil {
 		if err = migrate(ctx, server.URL(templateName)); err == nil {
 			c.reset, err = keepRows(ctx, server.URL(templateName))

@@ -9,9 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tick is the first pause between two looks at the database.
-const tick = 10 * time.Millisecond
-
 // Count returns the number that a query returns. It works in cleanups, too.
 func (tn *Node) Count(t testing.TB, query string, args ...any) int {
 	t.Helper()
@@ -26,14 +23,18 @@ func (tn *Node) Become(t testing.TB, want int, query string, args ...any) {
 	Within(t, query, func() bool { return tn.Count(t, query, args...) == want })
 }
 
-// Within waits until a condition holds, and looks less often the longer it takes.
+// Within waits until a condition holds. The longer it takes, the less often it is checked: a query that is planned each
+// time takes as much CPU as the test.
 func Within(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	end := time.Now().Add(Timeout)
-	for pause := tick; !holds(); pause = min(pause+pause/8, 10*tick) {
-		require.True(t, time.Now().Before(end), "not within %s: %s", Timeout, what)
-		<-time.After(pause)
+	for began := time.Now(); !holds(); <-time.After(Pause(time.Since(began))) {
+		require.Less(t, time.Since(began), Timeout, "not within %s: %s", Timeout, what)
 	}
+}
+
+// Pause is the pause before the next check of a condition that did not hold for so long: an eighth, 10 to 500 ms.
+func Pause(waited time.Duration) time.Duration {
+	return min(max(waited/8, 10*time.Millisecond), 500*time.Millisecond)
 }
 
 // Exec executes a statement.
