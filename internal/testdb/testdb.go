@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -111,10 +112,8 @@ func (c *cluster) release(tb testing.TB, db *database) {
 var errSchemaChanged = errors.New("the test has changed the schema")
 
 func (c *cluster) restore(db *database) error {
-	for _, pool := range db.pools {
-		if n := pool.Stat().AcquiredConns(); n > 0 {
-			return fmt.Errorf("the test has not returned %d connections", n)
-		}
+	if n := db.acquired(); n > 0 {
+		return fmt.Errorf("the test has not returned %d connections", n)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	defer cancel()
@@ -132,6 +131,21 @@ func (c *cluster) restore(db *database) error {
 		return fmt.Errorf("restore the database: %w", err)
 	}
 	return nil
+}
+
+// acquired is how many connections are in use. A canceled statement returns its connection a moment after its caller
+// has gone on, so acquired waits for those.
+func (db *database) acquired() (n int32) {
+	for began := time.Now(); time.Since(began) < time.Second; time.Sleep(time.Millisecond) {
+		n = 0
+		for _, pool := range db.pools {
+			n += pool.Stat().AcquiredConns()
+		}
+		if n == 0 {
+			return 0
+		}
+	}
+	return n
 }
 
 func (db *database) readSchema(ctx context.Context) (number int64, err error) {
