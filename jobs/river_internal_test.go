@@ -201,5 +201,5 @@ func TestStoredErrorOfAPanicIsPlain(t *testing.T) {
 	require.NoError(t, json.Unmarshal(log.Bytes(), &line))
 	require.Equal(t, "ERROR", line["level"])
 	require.Equal(t, "planted", line["error"])
-	require.Contains(t, line["stack"], "joberrors_internal_test.go")
+	require.Contains(t, line["stack"], "river_internal_test.go")
 }
