@@ -84,7 +84,7 @@ func TestPagesThatAreTyped(t *testing.T) {
 		t.Run(fmt.Sprint(reader), func(t *testing.T) {
 			t.Parallel()
 			r := newReaders(t)
-			for _, name := range names { //nolint:paralleltest // one after the other: the pages call their topics alike
+			for _, name := range names { // one after the other: the pages call their topics alike
 				t.Run(strings.TrimSuffix(name, ".md"), func(t *testing.T) {
 					r.typePage(t, name, string(before))
 					r.forget(t)

@@ -104,7 +104,7 @@ func TestAWorkerNeedsNoAdminToken(t *testing.T) {
 	}
 }
 
-func TestTracingRejectsAProtocol(t *testing.T) { //nolint:paralleltest // it sets environment variables
+func TestTracingRejectsAProtocol(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
 	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
 	_, err := startTracing(t.Context(), "node-1")
