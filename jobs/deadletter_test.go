@@ -2,11 +2,15 @@ package jobs_test
 
 import (
 	"fmt"
+	"io"
 	"io/fs"
+	"maps"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +19,7 @@ import (
 	"postrider/internal/catalog"
 	"postrider/internal/endpointconf"
 	"postrider/internal/event"
+	"postrider/internal/node"
 	"postrider/internal/operator"
 	"postrider/internal/query"
 	"postrider/internal/testnode"
@@ -282,4 +287,68 @@ func TestCancelDuringTheRequest(t *testing.T) {
 	require.Equal(t, 2, tn.Rows(t, "deliveries", "event_id = 'e' AND state = 'canceled' AND attempts = 0"))
 	require.Equal(t, 2, tn.Recorded(t, ""), "the other ones'")
 	tn.Become(t, 0, "SELECT count(*) FROM postrider_internal.river_job")
+}
+
+// bucket stores objects as S3 does, and calls after before it responds.
+type bucket struct {
+	after func()
+
+	mu      sync.Mutex
+	objects map[string]string
+}
+
+func (b *bucket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil || r.Method != http.MethodPut {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	b.mu.Lock()
+	b.objects[r.URL.Path] = string(body)
+	b.mu.Unlock()
+	b.after()
+	w.Header().Set("ETag", `"x"`)
+}
+
+func (b *bucket) stored() map[string]string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return maps.Clone(b.objects)
+}
+
+// A node that ends after it wrote the file and before it recorded that leaves the file to be written again, under the
+// same name.
+func TestCrashBetweenTheFileAndItsMark(t *testing.T) {
+	t.Parallel()
+	tn := setup(t)
+	stored, release := make(chan struct{}, 10), make(chan struct{})
+	var once sync.Once
+	letGo := func() { once.Do(func() { close(release) }) }
+	dead := &bucket{after: func() { stored <- struct{}{}; <-release }, objects: map[string]string{}}
+	server := httptest.NewServer(dead)
+	t.Cleanup(server.Close)
+	t.Cleanup(letGo)
+	url := "s3://dead/letters?region=us-east-1&anonymous=true&use_path_style=true&endpoint=" + server.URL
+	e := newEndpoint(t, respondWith(http.StatusBadRequest))
+	subscribe(t, tn, "all", e.URL, into("s3://dead/letters"))
+	first := tn.Engine(t, func(o *jobs.Options) { allowing(t, url)(o); o.StopTimeout = 100 * time.Millisecond })
+	require.NoError(t, first.Start(t.Context()))
+	publishOne(t, tn, "a")
+	afterDelay(t, tn, 1)
+	await(t, stored)
+	before := dead.stored()
+	require.Len(t, before, 1)
+	testnode.RequireStops(t, first)
+	require.Equal(t, 1,
+		tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'pending' AND export_attempts = 0 "+
+			"AND export_error IS NULL"), "our own stop is no failure")
+
+	letGo()
+	other := tn.Beside(t, node.Options{Node: "node-2"})
+	second := other.Engine(t, allowing(t, url))
+	require.NoError(t, second.Start(t.Context()))
+	t.Cleanup(func() { testnode.RequireStops(t, second) })
+	tn.BecomeRows(t, 1, "dead_letters", "export_state = 'exported'")
+	require.Equal(t, before, dead.stored(), "the same object with the same bytes")
+	require.NotEmpty(t, stored, "it was written once more")
 }

@@ -60,7 +60,8 @@ func TestCustomHeadersOfEachSchema(t *testing.T) {
 		`"subject":{"sourceField":"who"},"dataVersion":{"defaultValue":"3"}`
 	tn := setup(t)
 	putTopic(t, tn, "custom", customTopic(t, custom))
-	tn.Start(t)
+	const full = "as-many-bytes-as-are-allowed"
+	tn.Start(t, func(o *jobs.Options) { o.MaxHeaderBytes = len(full) })
 	for _, row := range []struct {
 		schema  event.Schema
 		topic   string
@@ -70,17 +71,19 @@ func TestCustomHeadersOfEachSchema(t *testing.T) {
 	}{
 		{
 			event.EventGrid, topicName, "[" +
-				eventGridBody("7", `{"system":"crm","n":1.50,"deep":{"yes":true},"list":[1]}`) + "]",
+				eventGridBody("7", `{"system":"crm","n":1.50,"deep":{"yes":true},"list":[1],"full":"`+full+`","long":"`+
+					full+`!"}`) + "]",
 			[]endpointconf.DeliveryAttribute{
 				staticHeader("X-Fixed", "é v"), dynamicHeader("X-System", "data.system"), dynamicHeader("X-N", "data.n"),
 				dynamicHeader("X-Yes", "Data.deep.yes"),
 				dynamicHeader("X-Type", "eventtype"), dynamicHeader("X-Id", "id"), dynamicHeader("X-Topic", "topic"),
 				dynamicHeader("X-Version", "dataversion"),
 				dynamicHeader("X-None", "data.none"), dynamicHeader("X-List", "data.list"),
+				dynamicHeader("X-Full", "data.full"), dynamicHeader("X-Long", "data.long"),
 			},
 			map[string]string{
 				"X-Fixed": "é v", "X-System": "crm", "X-N": "1.50", "X-Yes": "true", "X-Type": "test", "X-Id": "7",
-				"X-Topic": "/topics/orders", "X-Version": "2.1",
+				"X-Topic": "/topics/orders", "X-Version": "2.1", "X-Full": full,
 			},
 		},
 		{

@@ -237,3 +237,35 @@ func TestProbationOfASharedEndpointIsOneNotice(t *testing.T) {
 		require.Equal(t, i == 0, n.Data.Until != "")
 	}
 }
+
+// The dead letters and the probation of failing notices create no notices, which would fail, too.
+func TestFailedNoticesCreateNoNotices(t *testing.T) {
+	t.Parallel()
+	tn := setup(t)
+	failing := newEndpoint(t, respondWith(http.StatusNotFound))
+	tn.Exec(t, "UPDATE postrider_internal.retry_policies SET probation_trigger = 1 WHERE name = 'ga-2021'")
+	require.NoError(t, tn.System.Cache.Reload(t.Context()))
+	subscribeSystem(t, tn, "operators", failing.URL)
+	subscribe(t, tn, "billing", failing.URL, nil) // shares its probation with "operators"
+	tn.Start(t)
+	publishOne(t, tn, "dead")
+	const notices = "SELECT count(*) FROM postrider.events WHERE topic = 'postrider.system'"
+	fail := func(n int) {
+		testnode.Within(t, "the dead letters are made", func() bool {
+			passHold(t, tn) // each probe is a notice, and fails
+			return tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE topic = 'postrider.system'") == n
+		})
+	}
+	tn.Become(t, 2, notices) // the dead letter, and the probation that it started
+	fail(2)
+	tn.Exec(t, "DELETE FROM postrider_internal.probations")
+	tn.Become(t, 3, notices) // the end of that probation
+	fail(3)
+	require.Equal(t, 1,
+		tn.Probations(t, "since IS NOT NULL AND NOT notified"),
+		"a notice started the next one")
+	tn.Exec(t, "DELETE FROM postrider_internal.probations")
+	settle(t, tn)
+	require.Zero(t, tn.Notices(t, ""))
+	require.Equal(t, 3, tn.Count(t, notices), "no more notices")
+}

@@ -19,8 +19,12 @@ import (
 
 func TestPublishEventGrid(t *testing.T) {
 	t.Parallel()
-	reports := make(chan server.PublishReport, 1)
-	s := setup(t, func(o *server.Options) { o.OnPublish = func(r server.PublishReport) { reports <- r } })
+	reports := make(chan []any, 1)
+	s := setup(t, func(o *server.Options) {
+		o.OnPublish = func(r server.PublishReport) { // the bodies are valid until it returns
+			reports <- []any{r.Topic, r.Matched, string(r.Events[0].Body), string(r.Events[1].Body)}
+		}
+	})
 	key := s.topic("orders", "")
 	s.subscription("orders", "everything", `{"endpointUrl":"https://example.com/all"}`)
 	s.subscription("orders", "only-two", `{"endpointUrl":"https://example.com/two","filter":{"subjectEndsWith":"/2"}}`)
@@ -44,9 +48,7 @@ func TestPublishEventGrid(t *testing.T) {
 		{"subscription": "everything", "event_id": "2", "state": "pending"},
 		{"subscription": "only-two", "event_id": "2", "state": "pending"},
 	}, s.rows("SELECT subscription, event_id, state FROM postrider.deliveries ORDER BY subscription, event_id"))
-	report := <-reports
-	require.Equal(t, []any{"orders", []int{1, 2}, gridEvent("1"), gridEvent("2")},
-		[]any{report.Topic, report.Matched, string(report.Events[0].Body), string(report.Events[1].Body)})
+	require.Equal(t, []any{"orders", []int{1, 2}, gridEvent("1"), gridEvent("2")}, <-reports)
 }
 
 func TestPublishCredentials(t *testing.T) {

@@ -181,6 +181,19 @@ func TestLoadOfARemovedEventSaysSo(t *testing.T) {
 	require.Equal(t, 1, tn.Rows(t, "deliveries", "state = 'dropped' AND reason = 'EventMissing' AND attempts = 0"))
 }
 
+// A left-over job row of a dead node inserts no second job for a delivery that has one.
+func TestReclaimingALeftOverJobInsertsNone(t *testing.T) {
+	t.Parallel()
+	tn, _ := testnode.Orders(t)
+	tn.Publish(t, "orders", "e", 1)
+	tn.Exec(t, `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, attempt,
+		    attempted_at, attempted_by)
+		SELECT 'running', args, kind, queue, priority, max_attempts, 1, now(), '{dead}' FROM postrider_internal.river_job`)
+	require.Zero(t, tn.Reclaim(t))
+	require.Equal(t, 1, tn.Jobs(t, ""))
+	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
+}
+
 func TestReclaimingSkipsLockedRows(t *testing.T) {
 	t.Parallel()
 	tn, _ := testnode.Orders(t)

@@ -118,4 +118,8 @@ func TestRoutesRejectAllMistakesAtOnce(t *testing.T) {
 		}
 		require.Equal(t, row.want, messages, name)
 	}
+	_, rejected := call(t, "/things/7?kind=%zz", "", nil)
+	require.NotNil(t, rejected)
+	require.Equal(t, "the query string is malformed: separate parameters with &, and percent-encode their values",
+		rejected.Message)
 }

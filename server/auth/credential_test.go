@@ -2,6 +2,9 @@ package auth
 
 import (
 	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -44,4 +47,23 @@ func TestKeysAreComparedAsDigests(t *testing.T) {
 	}
 	c := Credential{Digest: DigestOf("")}
 	require.False(t, c.Opens(&catalog.Topic{}), "a topic without keys")
+}
+
+// No behavior shows that rejecting a key takes as long whether its first or its last byte is wrong: only crypto/subtle
+// compares digests.
+func TestDigestsAreComparedInConstantTime(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	compared := 0
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		require.NotRegexp(t, `(bytes|slices)\.(Equal|Compare)\(|\.equals\([^)]*\)\s*(\|\||&&)`, string(text), name)
+		compared += strings.Count(string(text), "subtle.ConstantTimeCompare(d[:]")
+	}
+	require.Equal(t, 1, compared)
 }
