@@ -412,7 +412,7 @@ func (f *faultFleet) end(patience time.Duration) {
 	f.t.Logf("%d kills within %s", len(f.kills), time.Since(f.began).Round(time.Millisecond))
 	f.load.stop()
 	f.toggling.Wait()
-	eventually(f.t, "what the dead had in hand is taken up", func() bool { return f.watch.waiting.Load() == 0 })
+	eventually(f.t, "the jobs of killed nodes are reclaimed", func() bool { return f.watch.waiting.Load() == 0 })
 	f.watch.stop()
 	const left = "SELECT (SELECT count(*) FROM postrider_internal.deliveries) + (SELECT count(*) " +
 		"FROM postrider_internal.routes)"
