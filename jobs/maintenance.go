@@ -29,16 +29,18 @@ type Maintenance struct {
 	notifier *queue.Notifier
 	log      *slog.Logger
 	fail     postgres.Failpoint
+	ahead    int // days after today that have partitions
 
 	repaired atomic.Int64 // by Sweep
 	deadLeft atomic.Int64 // jobs, by the last vacuum
 }
 
-// NewMaintenance returns the maintenance of a database.
+// NewMaintenance returns the maintenance of a database, where so many days ahead have partitions.
 func NewMaintenance(
 	db *postgres.DB, cache *catalog.Cache, notifier *queue.Notifier, log *slog.Logger, fail postgres.Failpoint,
+	ahead int,
 ) *Maintenance {
-	return &Maintenance{db: db, cache: cache, notifier: notifier, log: log, fail: fail}
+	return &Maintenance{db: db, cache: cache, notifier: notifier, log: log, fail: fail, ahead: ahead}
 }
 
 // PublishNotices publishes notices to SystemTopic as events, and returns their number. All nodes call it each second;

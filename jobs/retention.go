@@ -24,7 +24,7 @@ var partitionedTables = []string{"events", "delivery_history", "delivery_attempt
 
 // EnsurePartitions creates the partitions of today and the days ahead, by the database's clock.
 func (m *Maintenance) EnsurePartitions(ctx context.Context) error {
-	missing, err := missingPartitions(ctx, m.db)
+	missing, err := missingPartitions(ctx, m.db, m.ahead)
 	if err != nil || len(missing) == 0 {
 		return err // nearly always; no node waits for another
 	}
@@ -35,7 +35,7 @@ func (m *Maintenance) EnsurePartitions(ctx context.Context) error {
 		if _, err := tx.Exec(ctx, queue.TakeLock, queue.LockPartitions, 0); err != nil {
 			return queue.LockError(ctx, m.db, "create partitions", queue.LockPartitions, err)
 		}
-		missing, err := missingPartitions(ctx, tx)
+		missing, err := missingPartitions(ctx, tx, m.ahead)
 		if err != nil {
 			return err
 		}
@@ -60,8 +60,8 @@ type partition struct {
 
 var missingPartitionsStatement = sqlFile("missingpartitions.sql")
 
-func missingPartitions(ctx context.Context, db postgres.Querier) ([]partition, error) {
-	rows, _ := db.Query(ctx, missingPartitionsStatement, partitionedTables, PartitionsAhead) // see CollectRows
+func missingPartitions(ctx context.Context, db postgres.Querier, ahead int) ([]partition, error) {
+	rows, _ := db.Query(ctx, missingPartitionsStatement, partitionedTables, ahead) // see CollectRows
 	missing, err := pgx.CollectRows(rows, pgx.RowToStructByPos[partition])
 	if err != nil {
 		return nil, fmt.Errorf("find missing partitions: %w", err)

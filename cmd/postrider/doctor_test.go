@@ -15,6 +15,7 @@ import (
 	"postrider/internal/postgres"
 	"postrider/internal/testdb"
 	"postrider/internal/testnode"
+	"postrider/jobs"
 )
 
 // runDoctor runs the doctor on a database, which is not durable in tests: the exit code is 1. It returns the finding of
@@ -74,7 +75,8 @@ func TestDoctorChecksStoredEndpoints(t *testing.T) {
 func TestDoctorFindsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	url := testdb.Clone(t)
-	tn := testnode.Open(t, url, node.Options{Node: "node-1"})
+	tn := testnode.Open(t, url, node.Options{Node: "node-1", PartitionsAhead: jobs.PartitionsAhead})
+	require.NoError(t, tn.System.Maintenance.EnsurePartitions(t.Context()))
 	sealer, err := postgres.NewSealer(testnode.Key)
 	require.NoError(t, err)
 	require.NoError(t, catalog.CheckKey(t.Context(), tn.Pool, sealer))

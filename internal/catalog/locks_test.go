@@ -26,7 +26,7 @@ func TestHeldLocks(t *testing.T) {
 	end := holdLock(t, tn, "partitions")
 	require.NoError(t, tn.System.Maintenance.EnsurePartitions(t.Context()), "nothing is missing: the lock is not needed")
 	tn.Exec(t, "DO $$ BEGIN EXECUTE format('DROP TABLE postrider_internal.delivery_history_%s', to_char(now() AT TIME "+
-		"ZONE 'UTC' + interval '7 days', 'YYYYMMDD')); END $$")
+		"ZONE 'UTC' + interval '1 day', 'YYYYMMDD')); END $$")
 	require.ErrorContains(t, tn.System.Maintenance.EnsurePartitions(t.Context()),
 		`row "partitions" of postrider_internal.locks is locked by process`)
 	end()

@@ -52,6 +52,9 @@ type Options struct {
 	// QueueCapacity is how many jobs of an event subscription may be queued while others have so many; default: the
 	// gate's. Only tests set it.
 	QueueCapacity func(subscription int64, others int) int
+	// PartitionsAhead is the number of days after today that have partitions; default jobs.PartitionsAhead. Only tests set
+	// it: PostgreSQL plans statements on fewer partitions in less time.
+	PartitionsAhead int
 	// Query configures the queries of users.
 	Query sqlquery.Options
 	// Failpoint is called at certain moments, by tests only.
@@ -82,6 +85,7 @@ func New(ctx context.Context, o Options) (*System, error) {
 	}
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	o.MaxBodyBytes = cmp.Or(o.MaxBodyBytes, 64<<20)
+	o.PartitionsAhead = cmp.Or(o.PartitionsAhead, jobs.PartitionsAhead)
 	db, clock := postgres.NewDB(o.Pool), postgres.NewClock()
 	cache, err := catalog.NewCache(ctx, db, o.Sealer, clock, o.TimeScale, o.Logger)
 	if err != nil {
@@ -109,7 +113,7 @@ func New(ctx context.Context, o Options) (*System, error) {
 	s.Arrivals = queue.NewArrivals()
 	s.Notifier = queue.NewNotifier(db, s.Nodes, s.Wake, s.Arrivals, o.Logger)
 	s.Receiver = pull.NewReceiver(db, s.Notifier, s.Arrivals, o.Node, s.Wake != nil && !db.ThroughPgBouncer)
-	s.Maintenance = jobs.NewMaintenance(db, cache, s.Notifier, o.Logger, o.Failpoint)
+	s.Maintenance = jobs.NewMaintenance(db, cache, s.Notifier, o.Logger, o.Failpoint, o.PartitionsAhead)
 	s.Operator = operator.NewOperator(db, s.Reader, clock, s.Subscriptions, s.Notifier.RequestDeliveries, o.Logger)
 	s.Closed = queue.NewClosedEndpoints(db, cache)
 	s.Traffic = queue.NewTraffic(db, cache, s.Closed, o.QueueCapacity)

@@ -3,6 +3,7 @@
 package testnode
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -32,6 +33,10 @@ const Timeout = time.Minute
 // manyAttempts is more than any test leaves unread.
 const manyAttempts = 10_000
 
+// partitionsAhead is the number of days after today that have partitions in tests. A node has a week of them, with which
+// PostgreSQL takes twice as long to plan many statements.
+const partitionsAhead = 1
+
 // Key seals the secrets in databases of tests.
 var Key = []byte("0123456789abcdef0123456789abcdef")
 
@@ -53,7 +58,7 @@ func Migrate(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	s, err := node.New(ctx, node.Options{Pool: pool, Sealer: sealer, Node: "template"})
+	s, err := node.New(ctx, node.Options{Pool: pool, Sealer: sealer, Node: "template", PartitionsAhead: partitionsAhead})
 	if err != nil {
 		return err
 	}
@@ -119,6 +124,7 @@ func open(t testing.TB, url string, o node.Options, change func(*node.System)) *
 	sealer, err := postgres.NewSealer(Key)
 	require.NoError(t, err)
 	o.Sealer = sealer
+	o.PartitionsAhead = cmp.Or(o.PartitionsAhead, partitionsAhead)
 	if o.Pool == nil {
 		o.Pool = testdb.Pool(t, url)
 	}
