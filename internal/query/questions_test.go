@@ -12,7 +12,6 @@ import (
 	"postrider/docs"
 	"postrider/internal/catalog"
 	"postrider/internal/testnode"
-	"postrider/jobs"
 	"postrider/migrations"
 )
 
@@ -138,7 +137,7 @@ func TestQuestionsReturnTheirRows(t *testing.T) {
 // requireStorage: a row for each day that has a part, and one for the tables without days.
 func requireStorage(t *testing.T, rows []map[string]any) {
 	t.Helper()
-	require.GreaterOrEqual(t, len(rows), jobs.PartitionsAhead+2, "shortly after midnight, yesterday has a part, too")
+	require.GreaterOrEqual(t, len(rows), 3, "today, tomorrow and the tables without days; after midnight, yesterday too")
 	for _, row := range rows {
 		require.NotEmpty(t, row["total"])
 	}
