@@ -86,6 +86,21 @@ func TestSameKeyEverywhere(t *testing.T) {
 		"JOIN postrider_internal.events e ON e.id = k.event_uuids[1]"))
 }
 
+// TestOutdatedCatalogKeepsNoKey: a change of the catalog during a publish repeats it, with its key.
+func TestOutdatedCatalogKeepsNoKey(t *testing.T) {
+	t.Parallel()
+	tn := testnode.WithTopic(t)
+	change := sync.OnceFunc(func() { tn.Subscribe(t, "orders", "all", nil) })
+	other := tn.Beside(t, node.Options{Node: "node-2", Failpoint: func(point string) {
+		if point == publish.PointPublishInside {
+			change()
+		}
+	}}).System
+	require.False(t, keyed(t, tn, other, "orders", "a").Repeated)
+	require.Equal(t, 1, eventCount(t, tn))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", ""))
+}
+
 // TestKeyIsKeptWithItsEvents: an event that PostgreSQL rejects leaves no key.
 func TestKeyIsKeptWithItsEvents(t *testing.T) {
 	t.Parallel()
