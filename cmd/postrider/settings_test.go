@@ -1,9 +1,15 @@
 package main
 
 import (
+	"io"
 	"strings"
 	"testing"
 
+	"postrider/internal/endpointconf"
+	"postrider/internal/filter"
+	"postrider/internal/testnode"
+
+	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
 )
 
@@ -93,6 +99,29 @@ func TestServeRejectsWeakSecrets(t *testing.T) { //nolint:paralleltest // it set
 	require.Equal(t, 2, r.code, r.stderr)
 	require.Contains(t, r.stderr, "--admin-token (POSTRIDER_ADMIN_TOKEN) is a secret of postrider dev")
 	require.NotContains(t, r.stderr, devAccessKey)
+}
+
+func TestServeFlagsReachTheNode(t *testing.T) {
+	t.Parallel()
+	verbs := newVerbs()
+	parser, err := kong.New(verbs)
+	require.NoError(t, err)
+	_, err = parser.Parse([]string{
+		"serve", "--database-url", "postgres://127.0.0.1:1/db", "--encryption-key", testEncryptionKey,
+		"--admin-token", "a2tM9xQ4vR7sL1pZ8wB3nC6dF5gH0jK-", "--max-advanced-filters", "3", "--max-filter-values", "4",
+		"--max-filter-string", "5", "--max-delivery-headers", "6", "--max-delivery-header-bytes", "7",
+		"--allow-cidr", "127.0.0.0/8", "--allow-http", "--requests-per-second", "8", "--webhook-origin", "origin",
+		"--webhook-request-rate", "9", "--keep-delivered-days", "10", "--max-workers", "11", "--max-conns", "12",
+	})
+	require.NoError(t, err)
+	o, err := verbs.Serve.options(io.Discard)
+	require.NoError(t, err)
+	require.Equal(t, filter.Limits{MaxFilters: 3, MaxValues: 4, MaxStringLength: 5}, o.api.FilterLimits)
+	require.Equal(t, endpointconf.HeaderLimits{MaxHeaders: 6, MaxValueBytes: 7}, o.api.HeaderLimits)
+	require.Equal(t, testnode.Loopback[:1], o.api.AllowCIDR)
+	require.True(t, o.api.AllowHTTP)
+	require.Equal(t, []any{8, "origin", 9, 10, 11, 12}, []any{o.api.RequestsPerSecond, o.engine.WebhookOrigin,
+		o.engine.WebhookRequestRate, o.engine.Retention.DeliveredDays, o.maxWorkers, o.maxConns})
 }
 
 func TestAWorkerNeedsNoAdminToken(t *testing.T) {
