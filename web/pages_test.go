@@ -97,7 +97,7 @@ func (b *dashboard) seededPages(t *testing.T) map[string][]string {
 		},
 		"/ui/tail":    {"This page needs JavaScript."},
 		"/ui/jobs":    {"deliver scheduled delivery"},
-		"/ui/storage": {"kept forever; 7 future partitions exist", "Dead letters", "river_job"},
+		"/ui/storage": {"kept forever; 1 future partition.", "Dead letters", "river_job"},
 		"/ui/audit":   {"postrider subscription_paused held orders"},
 	}
 }

@@ -17,10 +17,20 @@ func (tn *Node) Count(t testing.TB, query string, args ...any) int {
 	return count
 }
 
-// Become waits until a query returns a number.
+// Become waits until a query returns a number. It fails if the number does not change for Timeout: on a busy machine,
+// hundreds of attempts take longer.
 func (tn *Node) Become(t testing.TB, want int, query string, args ...any) {
 	t.Helper()
-	Within(t, query, func() bool { return tn.Count(t, query, args...) == want })
+	began := time.Now()
+	changed, number := began, tn.Count(t, query, args...)
+	for number != want {
+		<-time.After(Pause(time.Since(began)))
+		next := tn.Count(t, query, args...)
+		if next != number {
+			changed, number = time.Now(), next
+		}
+		require.Less(t, time.Since(changed), Timeout, "%d, not %d: %s", number, want, query)
+	}
 }
 
 // Within waits until a condition holds. The longer it takes, the less often it is checked: a query that is planned each
