@@ -62,7 +62,7 @@ func Up(ctx context.Context, pool *pgxpool.Pool, notices io.Writer) error {
 // UpWithAdmin is Up that creates the roles as another role. So the role of pool, which owns the schema and serves,
 // needs no CREATEROLE.
 func UpWithAdmin(ctx context.Context, pool, admin *pgxpool.Pool, notices io.Writer) error {
-	if err := checkServer(ctx, pool); err != nil {
+	if err := CheckServer(ctx, pool); err != nil {
 		return err
 	}
 	return alone(ctx, pool, notices, func() error {
@@ -155,13 +155,21 @@ func tryAlone(ctx context.Context, pool *pgxpool.Pool, do func() error) (locked 
 	return true, do()
 }
 
-func checkServer(ctx context.Context, pool *pgxpool.Pool) error {
+// CheckServer rejects a server that is too old, and a database that cannot hold all texts.
+func CheckServer(ctx context.Context, pool *pgxpool.Pool) error {
 	var version int
-	if err := pool.QueryRow(ctx, "SELECT current_setting('server_version_num')::int").Scan(&version); err != nil {
+	var encoding, database string
+	const query = `SELECT current_setting('server_version_num')::int, getdatabaseencoding()::text,
+		current_database()::text`
+	if err := pool.QueryRow(ctx, query).Scan(&version, &encoding, &database); err != nil {
 		return fmt.Errorf("read the server's version: %w", err)
 	}
-	if version < MinServerVersion {
+	switch {
+	case version < MinServerVersion:
 		return fmt.Errorf("PostgreSQL %d is too old: postrider needs %d or newer", version/10000, MinServerVersion/10000)
+	case encoding != "UTF8":
+		return fmt.Errorf("the encoding of database %s is %s; the database's encoding must be UTF8: create another one "+
+			"with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0", database, encoding)
 	}
 	return nil
 }

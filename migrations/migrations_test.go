@@ -308,3 +308,31 @@ func TestUpAcceptsLaterMigrations(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 9999, status.Current)
 }
+
+// Migrations run in sessions with postrider's settings, whatever the database's are: TestSessionsHaveTheirSettings.
+func TestMigrateADatabaseWithUnusualSettings(t *testing.T) {
+	t.Parallel()
+	url := testdb.Empty(t)
+	testdb.SetUnusual(t, url, testdb.UnusualSettings)
+	require.NoError(t, migrations.Up(t.Context(), testdb.Pool(t, url), io.Discard))
+}
+
+// A database that cannot hold all texts is rejected before anything is created in it.
+func TestMigrateADatabaseWithAnotherEncoding(t *testing.T) {
+	t.Parallel()
+	admin := testdb.Pool(t, testdb.Empty(t))
+	for _, encoding := range []string{"LATIN1", "SQL_ASCII"} {
+		name := "encoding_" + strings.ToLower(encoding)
+		_, err := admin.Exec(t.Context(), "CREATE DATABASE "+name+" ENCODING '"+encoding+"' LOCALE 'C' TEMPLATE template0")
+		require.NoError(t, err)
+		t.Cleanup(func() { _, _ = admin.Exec(context.Background(), "DROP DATABASE "+name+" WITH (FORCE)") })
+		u, err := url.Parse(admin.Config().ConnString())
+		require.NoError(t, err)
+		u.Path = "/" + name
+		pool := testdb.Pool(t, u.String())
+		require.EqualError(t, migrations.Up(t.Context(), pool, io.Discard), "the encoding of database "+name+" is "+
+			encoding+"; the database's encoding must be UTF8: create another one with CREATE DATABASE … ENCODING 'UTF8' "+
+			"TEMPLATE template0")
+		require.Empty(t, texts(t, pool, "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'postrider%'"))
+	}
+}

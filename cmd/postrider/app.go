@@ -82,6 +82,9 @@ func startApp(ctx context.Context, o appOptions) (_ *instance, err error) {
 		return nil, err
 	}
 	if err = requireSchema(ctx, a.pool); err == nil {
+		err = postgres.CheckWritable(ctx, a.pool)
+	}
+	if err == nil {
 		err = adviseOnSettings(ctx, a.pool, o.log)
 	}
 	if err == nil {

@@ -46,25 +46,39 @@ func openDatabase(ctx context.Context, f databaseFlags, maxConns int, log *slog.
 	return pool, nil
 }
 
+// awaitDatabase logs each reason once.
 func awaitDatabase(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {
 	const timeout, pause = 30 * time.Second, 500 * time.Millisecond
-	for deadline := time.Now().Add(timeout); ; {
+	logged := ""
+	for tries, deadline := 1, time.Now().Add(timeout); ; tries++ {
 		err := pool.Ping(ctx)
-		if err == nil {
+		switch {
+		case err == nil && tries > 1:
+			log.Info("database available", "tries", tries)
 			return nil
+		case err == nil:
+			return nil
+		case postgres.IsRejected(err):
+			return connectError(err, postgres.ThroughPgBouncer(pool))
+		case time.Now().After(deadline) || ctx.Err() != nil:
+			return fmt.Errorf("connect to the database (tried %s): %w", terminal.Plural(tries, "time"), err)
+		case err.Error() != logged:
+			logged = err.Error()
+			log.Warn("database not available yet; retrying", "for", timeout, "error", err)
 		}
-		if rejected := poolerRejection(err, postgres.ThroughPgBouncer(pool)); rejected != nil {
-			return rejected
-		}
-		if time.Now().After(deadline) || ctx.Err() != nil {
-			return fmt.Errorf("connect to the database: %w", err)
-		}
-		log.Warn("database not available yet; retrying", "error", err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):
 		}
 	}
+}
+
+// connectError is the error of a connection, with advice. pgbouncer is the flag --pgbouncer.
+func connectError(err error, pgbouncer bool) error {
+	if rejected := poolerRejection(err, pgbouncer); rejected != nil {
+		return rejected
+	}
+	return fmt.Errorf("connect to the database: %w", err)
 }
 
 // poolerRejection returns advice if PgBouncer rejected postrider's session settings ("unsupported startup parameter",
@@ -112,6 +126,9 @@ func adviseOnSettings(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger)
 }
 
 func requireSchema(ctx context.Context, pool *pgxpool.Pool) error {
+	if err := migrations.CheckServer(ctx, pool); err != nil {
+		return err
+	}
 	status, err := migrations.ReadStatus(ctx, pool)
 	if err != nil {
 		return err
@@ -135,7 +152,13 @@ func (f databaseFlags) ProvideAccess(ctx context.Context) (*access.Access, error
 	}
 	context.AfterFunc(ctx, pool.Close) // or by the end of the program
 	if err := pool.Ping(ctx); err != nil {
-		return nil, fmt.Errorf("connect to the database: %w", err)
+		return nil, connectError(err, f.PgBouncer)
 	}
-	return access.AccessOf(pool), requireSchema(ctx, pool)
+	if err = f.checkPooler(ctx, pool); err == nil {
+		err = requireSchema(ctx, pool)
+	}
+	if err == nil {
+		err = postgres.CheckWritable(ctx, pool)
+	}
+	return access.AccessOf(pool), err
 }

@@ -144,8 +144,12 @@ func (c *doctorCmd) checkAll(ctx context.Context, found *findings) {
 		return
 	}
 	checkServer(found, seen, queried.Add(time.Since(queried)/2))
+	readOnly := postgres.CheckWritable(ctx, pool)
+	if e, ok := errors.AsType[*postgres.ReadOnlyError](readOnly); ok {
+		found.fail("writes", "the database accepts no writes: "+e.Cause, e.Remedy)
+	}
 	if c.checkSchema(ctx, found, pool, seen) {
-		if !seen.Server.InReplica && !seen.Server.ReadOnly { // reported already
+		if readOnly == nil {
 			checkWrites(found, postgres.TestWrite(ctx, pool))
 		}
 		checkStored(ctx, found, pool, c.egressFlags)

@@ -93,7 +93,7 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 	tn.Exec(t, "CREATE TABLE postrider_internal.events_rest PARTITION OF postrider_internal.events DEFAULT")
 	found = runDoctor(t, url, "--encryption-key", "kS8v0w1JrQ2ZbV5n9XcTfLhYdM3uAeGi7oPpRqWsE4U=", "--max-conns", "1000")
 	requireFinding(t, found, warn, "autovacuum", "autovacuum is off for table river_job")
-	requireFinding(t, found, warn, "timeouts", "statement_timeout = 5min in database")
+	requireFinding(t, found, ok, "settings", "")
 	requireFinding(t, found, fail, "durability", "")
 	requireFinding(t, found, warn, "partitions", "events has a default partition")
 	requireFinding(t, found, warn, "connections", "1 node with up to 1001 connections")
@@ -103,7 +103,13 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 	requireFinding(t, runDoctor(t, url, "--encryption-key", "short"), fail, "encryption key", "")
 
 	tn.Exec(t, "ALTER DATABASE "+name+" SET default_transaction_read_only = on")
-	requireFinding(t, runDoctor(t, url), fail, "writes", "default_transaction_read_only is on")
+	tn.Exec(t, "ALTER DATABASE "+name+" SET enable_nestloop = off")
+	found = runDoctor(t, url+"&statement_timeout=5000")
+	requireFinding(t, found, fail, "writes", "default_transaction_read_only is on")
+	require.Contains(t, found["writes"].Remedy, "run: ALTER DATABASE "+name+" RESET default_transaction_read_only")
+	requireFinding(t, found, warn, "settings", "statement_timeout is 5000 ms")
+	tn.Exec(t, "ALTER DATABASE "+name+" RESET default_transaction_read_only")
+	requireFinding(t, runDoctor(t, url), warn, "settings", "enable_nestloop is off")
 }
 
 func TestDoctorWithoutADatabaseOrRights(t *testing.T) {

@@ -30,10 +30,13 @@ func checkServer(found *findings, seen *query.Checkup, now time.Time) {
 	found.check("version", version, problem{
 		s.VersionNumber < migrations.MinServerVersion, fail, version, "postrider needs PostgreSQL 15 or newer",
 	})
-	found.check("writes", "", problem{
-		s.InReplica || s.ReadOnly, fail, "the database accepts no writes: " +
-			terminal.Either(s.InReplica, "the server is a standby", "default_transaction_read_only is on"),
-		"set POSTRIDER_DATABASE_URL to the primary (target_session_attrs=read-write finds it)",
+	found.check("encoding", "the database's encoding is UTF8", problem{
+		s.Encoding != "UTF8", fail, "the database's encoding is " + s.Encoding + "; it must be UTF8",
+		"create another database: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0",
+	}, problem{
+		s.CollationChanged, warn, "the system's collations have changed since the database was created: indexes of texts " +
+			"may miss rows",
+		fmt.Sprintf("rebuild them: REINDEX DATABASE %q; ALTER DATABASE %[1]q REFRESH COLLATION VERSION", s.Database),
 	})
 	checkRole(found, s)
 	checkStatements(found, s)
@@ -50,14 +53,32 @@ func checkServer(found *findings, seen *query.Checkup, now time.Time) {
 		"autovacuum or track_counts is off",
 		"ALTER SYSTEM SET autovacuum = on; ALTER SYSTEM SET track_counts = on; SELECT pg_reload_conf();",
 	})
-	for _, o := range seen.Overrides {
-		limit, err := strconv.Atoi(o.Value)
-		found.check("timeouts", "", problem{
-			strings.HasSuffix(o.Name, "_timeout") && (err != nil || limit > 0), warn,
-			fmt.Sprintf("%s = %s%s", o.Name, o.Value, scopeOf(o)),
-			"remove it for postrider's role: migrations and purges can take longer",
+	checkSettings(found, seen)
+}
+
+// checkSettings checks what sessions of ours do not set, or what the URL or a pooler replaces.
+func checkSettings(found *findings, seen *query.Checkup) {
+	var problems []problem
+	for _, name := range []string{"statement_timeout", "transaction_timeout", "idle_session_timeout"} {
+		value := seen.Settings[name] // "" before the version that has it
+		problems = append(problems, problem{
+			value != "" && value != "0", warn, fmt.Sprintf("%s is %s ms in postrider's sessions", name, value),
+			"remove it from the URL or, for PgBouncer, set it to 0 for the role: migrations and purges can take longer",
 		})
 	}
+	for _, o := range seen.Planner {
+		problems = append(problems, problem{
+			true, warn, fmt.Sprintf("the planner's setting %s is %s: statements may take much longer", o.Name, o.Value),
+			fmt.Sprintf("run: ALTER ROLE %q IN DATABASE %q SET %s = DEFAULT, or remove it from the server's configuration",
+				seen.Server.Role, seen.Server.Database, o.Name),
+		})
+	}
+	replication := seen.Settings["session_replication_role"]
+	problems = append(problems, problem{
+		replication == "replica", fail, "session_replication_role is replica: the triggers of postrider's tables do not run",
+		fmt.Sprintf("as a superuser: ALTER ROLE %q RESET session_replication_role", seen.Server.Role),
+	})
+	found.check("settings", "sessions have postrider's settings", problems...)
 }
 
 // checkRole checks that who controls a node does not control more than its database.

@@ -23,7 +23,7 @@ import (
 func well(now time.Time) *query.Checkup {
 	return &query.Checkup{
 		Server: query.ServerFacts{
-			VersionNumber: 160003, Version: "16.3", Clock: now, Connections: 20, OwnConnections: 18, SeesAll: true,
+			VersionNumber: 160003, Version: "16.3", Encoding: "UTF8", Clock: now, Connections: 20, OwnConnections: 18, SeesAll: true,
 		},
 		Settings: map[string]string{
 			"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "autovacuum": "on", "track_counts": "on",
@@ -60,8 +60,8 @@ func TestDoctorChecks(t *testing.T) {
 		{"fail", "version", "PostgreSQL 14.2", func(c *query.Checkup) {
 			c.Server.VersionNumber, c.Server.Version = 140002, "14.2"
 		}},
-		{"fail", "writes", "the server is a standby", func(c *query.Checkup) { c.Server.InReplica = true }},
-		{"fail", "writes", "default_transaction_read_only", func(c *query.Checkup) { c.Server.ReadOnly = true }},
+		{"fail", "encoding", "is LATIN1; it must be UTF8", func(c *query.Checkup) { c.Server.Encoding = "LATIN1" }},
+		{"warn", "encoding", "collations have changed", func(c *query.Checkup) { c.Server.CollationChanged = true }},
 		{"warn", "role", "is a superuser", func(c *query.Checkup) { c.Server.Superuser = true }},
 		{"warn", "role", "has CREATEROLE", func(c *query.Checkup) { c.Server.CreatesRoles = true }},
 		{"warn", "statements", "pg_stat_statements: anna, bob", func(c *query.Checkup) {
@@ -74,8 +74,14 @@ func TestDoctorChecks(t *testing.T) {
 		{"fail", "durability", "off for role r in database d", func(c *query.Checkup) {
 			c.Overrides = []query.SettingOverride{{Role: "r", Database: "d", Name: "synchronous_commit", Value: "off"}}
 		}},
-		{"warn", "timeouts", "statement_timeout = 5s", func(c *query.Checkup) {
-			c.Overrides = []query.SettingOverride{{Name: "statement_timeout", Value: "5s"}}
+		{"warn", "settings", "statement_timeout is 5000 ms", func(c *query.Checkup) {
+			c.Settings["statement_timeout"] = "5000"
+		}},
+		{"warn", "settings", "enable_nestloop is off", func(c *query.Checkup) {
+			c.Planner = []query.SettingOverride{{Name: "enable_nestloop", Value: "off"}}
+		}},
+		{"fail", "settings", "session_replication_role is replica", func(c *query.Checkup) {
+			c.Settings["session_replication_role"] = "replica"
 		}},
 		{"warn", "clock", "differ by 1m0s", func(c *query.Checkup) { c.Server.Clock = now.Add(-time.Minute) }},
 		{"fail", "autovacuum", "is off", func(c *query.Checkup) { c.Settings["autovacuum"] = "off" }},

@@ -99,6 +99,9 @@ func migrateUp(
 			return fmt.Errorf("POSTRIDER_ADMIN_DATABASE_URL: %w", err)
 		}
 	}
+	if err := postgres.CheckWritable(ctx, pool); err != nil {
+		return err
+	}
 	before, _ := migrations.ReadStatus(ctx, pool) // only printed; may fail while another process migrates
 	// Notices are printed at once: they may report what the migration waits for.
 	err = terminal.Await(std.Err, "the schema is migrated", func() error {

@@ -72,6 +72,8 @@ func (a *instance) missing(r query.Readiness, stalled time.Duration) error {
 	switch {
 	case !r.KeyKnown:
 		return server.NotReadyError("the database was set up with another encryption key than this node's")
+	case r.ReadOnly:
+		return server.NotReadyError("the database accepts no writes; run postrider doctor")
 	case !r.PartitionsToday:
 		return server.NotReadyError("the database has no partition for today's events; nodes create them every minute, and " +
 			"the log of a node that cannot has the reason")

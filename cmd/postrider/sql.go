@@ -19,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"postrider/docs"
+	"postrider/internal/postgres"
 	"postrider/internal/sqlquery"
 	"postrider/internal/terminal"
 )
@@ -102,14 +103,19 @@ func (c *sqlCmd) statement() (string, error) {
 
 // execute runs the statement and prints its rows.
 func (c *sqlCmd) execute(ctx context.Context, std terminal.Streams, statement string) error {
-	// Without settings and prepared statements, this also works through PgBouncer.
-	conn, err := pgx.Connect(ctx, c.DatabaseURL)
+	config, err := pgx.ParseConfig(c.DatabaseURL)
 	if err != nil {
-		return fmt.Errorf("connect to the database: %w", err)
+		return terminal.Usagef("POSTRIDER_DATABASE_URL: %v", err)
+	}
+	// Without other settings and without prepared statements, this also works through PgBouncer.
+	postgres.SetEncoding(&config.Config)
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return connectError(err, true)
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	keepNumbers(conn.TypeMap())
-	tx, err := conn.BeginTx(ctx, pgx.TxOptions{AccessMode: pgx.ReadOnly})
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadOnly})
 	if err != nil {
 		return fmt.Errorf("begin the transaction: %w", err)
 	}
@@ -126,20 +132,19 @@ func (c *sqlCmd) execute(ctx context.Context, std terminal.Streams, statement st
 	return c.explain(err)
 }
 
-// limit limits the rights and the time of the transaction. JIT compilation takes longer than any of the questions.
+// limit limits the rights and the time of the transaction.
 func (c *sqlCmd) limit(ctx context.Context, stderr io.Writer, tx pgx.Tx) error {
-	// The time is rounded up, because 0 means no limit.
-	const settings = "SELECT set_config('statement_timeout', $1, true), set_config('lock_timeout', '2s', true), " +
-		"set_config('jit', 'off', true)"
 	// First of all: what follows, and the statement, must not run a function that another login planted in public. It
 	// could leave the reader's role.
-	if _, err := tx.Exec(ctx, "SET LOCAL search_path = pg_catalog, pg_temp", pgx.QueryExecModeExec); err != nil {
-		return fmt.Errorf("set the search path: %w", err)
+	if _, err := tx.Exec(ctx, postgres.LocalSettings(), pgx.QueryExecModeExec); err != nil {
+		return fmt.Errorf("set the session's settings: %w", err)
 	}
 	if err := becomeReader(ctx, stderr, tx); err != nil {
 		return err
 	}
-	if _, err := tx.Exec(ctx, settings, pgx.QueryExecModeExec,
+	const limit = "SELECT set_config('statement_timeout', $1, true)"
+	// The time is rounded up, because 0 means no limit.
+	if _, err := tx.Exec(ctx, limit, pgx.QueryExecModeExec,
 		fmt.Sprint((c.Timeout + time.Millisecond - 1).Milliseconds())); err != nil {
 		return fmt.Errorf("limit the statement's time: %w", err)
 	}

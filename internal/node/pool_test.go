@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -53,4 +54,70 @@ func TestTimesAreReadInUTC(t *testing.T) {
 		require.Equal(t, time.UTC, one.Location())
 		require.Equal(t, time.UTC, list[0].Location())
 	}
+}
+
+// Whatever the database's settings and PGOPTIONS are, each session of ours has those that it depends on; behind a
+// pooler, those that the pooler keeps. A URL may change the tunable ones.
+func TestSessionsHaveTheirSettings(t *testing.T) {
+	t.Parallel()
+	url := testdb.Clone(t)
+	testdb.SetUnusual(t, url, testdb.UnusualSettings)
+	direct, err := postgres.OpenPool(t.Context(), url+"&DATESTYLE=SQL&search_path=public&options=-c%20timezone%3DAsia/Tokyo", 1)
+	require.NoError(t, err)
+	t.Cleanup(direct.Close)
+	pooled, err := postgres.OpenPoolThroughPgBouncer(t.Context(), url, 1)
+	require.NoError(t, err)
+	t.Cleanup(pooled.Close)
+	// The heartbeat, the listener and database/sql connect with the pool's configuration.
+	single, err := pgx.ConnectConfig(t.Context(), direct.Config().ConnConfig)
+	require.NoError(t, err)
+	t.Cleanup(func() { postgres.CloseConn(single) })
+	current := func(db postgres.Querier, name string) (value string) {
+		const query = "SELECT coalesce(pg_catalog.current_setting($1, true), 'unknown')"
+		require.NoError(t, db.QueryRow(t.Context(), query, name).Scan(&value))
+		return value
+	}
+	for _, s := range postgres.Settings {
+		require.NotEmpty(t, s.Reason, s.Name)
+		if current(direct, s.Name) == "unknown" {
+			require.Equal(t, "transaction_timeout", s.Name)
+			continue
+		}
+		require.Equal(t, s.Value, current(direct, s.Name), s.Name)
+		require.Equal(t, s.Value, current(single, s.Name), s.Name)
+		if _, unusual := testdb.UnusualSettings[strings.ToLower(s.Name)]; unusual {
+			require.Equal(t, s.Pooled, current(pooled, s.Name) == s.Value, s.Name)
+		}
+	}
+	tuned, err := postgres.OpenPool(t.Context(), url+"&LOCK_TIMEOUT=9s&statement_timeout=8s&bytea_output=escape", 1)
+	require.NoError(t, err)
+	t.Cleanup(tuned.Close)
+	require.Equal(t, "9s 8s hex", current(tuned, "lock_timeout")+" "+current(tuned, "statement_timeout")+" "+
+		current(tuned, "bytea_output"))
+}
+
+// Through a pooler, only the role can have the other settings. The statements set what is missing.
+func TestSettingsThroughAPooler(t *testing.T) {
+	t.Parallel()
+	url := testdb.Clone(t)
+	testdb.SetUnusual(t, url, testdb.UnusualSettings)
+	missing := func() string {
+		pool, err := postgres.OpenPoolThroughPgBouncer(t.Context(), url, 1)
+		require.NoError(t, err)
+		defer pool.Close()
+		statements, err := postgres.MissingSettings(t.Context(), pool)
+		require.NoError(t, err)
+		return statements
+	}
+	statements := missing()
+	for _, s := range postgres.Settings {
+		unchanged := s.Pooled || s.Name == "plan_cache_mode" || s.Name == "default_table_access_method" ||
+			s.Name == "transaction_timeout" ||
+			// A value that someone has chosen stays.
+			s.Name == "lock_timeout" || s.Name == "idle_in_transaction_session_timeout"
+		require.Equal(t, !unchanged, strings.Contains(statements, " SET "+s.Name+" = "), "%s: %s", s.Name, statements)
+	}
+	_, err := testdb.Pool(t, url).Exec(t.Context(), statements)
+	require.NoError(t, err)
+	require.Empty(t, missing())
 }

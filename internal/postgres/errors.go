@@ -81,11 +81,15 @@ func RetryTransient(do func() error) (err error) {
 // committed.
 func IsLocked(err error) bool { return SQLState(err) == "55P03" }
 
-// IsOutage reports an error that is expected to pass: no connection, a timeout, or a lock held by another session.
+// IsOutage reports an error that is expected to pass: no connection, a timeout, a lock held by another session, or a
+// database that accepts no writes for now.
 func IsOutage(err error) bool {
+	if IsLocked(err) || SQLState(err) == "25006" { // read-only: of class 55, others need another statement
+		return true
+	}
 	if state := class(err); state != "" {
-		// 08 connection, 53 resources (disk full, too many connections), 55 lock timeout, 57 shutdown, 58 system error.
-		return slices.Contains([]string{"08", "53", "55", "57", "58"}, state)
+		// 08 connection, 53 resources (disk full, too many connections), 57 shutdown, 58 system error.
+		return slices.Contains([]string{"08", "53", "57", "58"}, state)
 	}
 	var netErr net.Error
 	return errors.As(err, &netErr) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||

@@ -16,6 +16,7 @@ type Checkup struct {
 	Server      ServerFacts
 	Settings    map[string]string // in this session, by name
 	Overrides   []SettingOverride
+	Planner     []SettingOverride // settings of the planner that are not PostgreSQL's own, of this session
 	HotTables   []HotTable
 	Holders     []HorizonHolder
 	Partitions  []PartitionDays
@@ -35,16 +36,17 @@ type DueJobs struct {
 
 // ServerFacts describe the server and this session.
 type ServerFacts struct {
-	VersionNumber       int // 150004
-	Version             string
-	Database, Role      string
-	InReplica, ReadOnly bool
-	Clock               time.Time // the database's
-	Connections         int       // of clients, to any database of the server
-	OwnConnections      int       // of them of postrider to this database
-	SeesAll             bool      // this role sees what sessions of other roles do (pg_read_all_stats)
-	Superuser           bool      // this role is one
-	CreatesRoles        bool      // this role has CREATEROLE
+	VersionNumber    int // 150004
+	Version          string
+	Database, Role   string
+	Encoding         string    // the database's
+	CollationChanged bool      // the system's collations have another version than the database's indexes
+	Clock            time.Time // the database's
+	Connections      int       // of clients, to any database of the server
+	OwnConnections   int       // of them of postrider to this database
+	SeesAll          bool      // this role sees what sessions of other roles do (pg_read_all_stats)
+	Superuser        bool      // this role is one
+	CreatesRoles     bool      // this role has CREATEROLE
 	// StatementReaders are logins of users that read the texts of others' queries in pg_stat_statements.
 	StatementReaders []string
 }
@@ -100,6 +102,7 @@ func ReadServer(ctx context.Context, pool *pgxpool.Pool) (*Checkup, error) {
 			c.Settings[s.Name] = s.Setting
 		}
 		c.Overrides = rows[SettingOverride](r, "checkup_overrides")
+		c.Planner = rows[SettingOverride](r, "checkup_planner")
 		c.Holders = rows[HorizonHolder](r, "checkup_holders")
 	})
 	return &c, err

@@ -15,6 +15,8 @@ type Readiness struct {
 	// Silent is the time since this node's last heartbeat. Registered is false for a node that does not deliver.
 	Silent     time.Duration
 	Registered bool
+	// ReadOnly: the database accepts no writes.
+	ReadOnly bool
 	// Failing is what this node cannot commit and why; "" if all commits succeed. The caller sets it, see
 	// postgres.Commits.
 	Failing string
@@ -24,7 +26,7 @@ type Readiness struct {
 func (r *Reader) Readiness(ctx context.Context, keyID, node string) (found Readiness, err error) {
 	var silent *time.Duration
 	row := r.db.QueryRow(ctx, sql("readiness"), keyID, node)
-	if err := row.Scan(&found.KeyKnown, &found.PartitionsToday, &silent); err != nil {
+	if err := row.Scan(&found.KeyKnown, &found.PartitionsToday, &silent, &found.ReadOnly); err != nil {
 		return found, fmt.Errorf("query the database: %w", err)
 	}
 	if found.Registered = silent != nil; found.Registered {

@@ -15,7 +15,7 @@ const (
 	// maxJoins limits a query, because PostgreSQL cannot cancel the parsing of a thousand joins, which takes seconds.
 	maxJoins = 100
 	// checkSettings are those of a query, but with a time limit that parsing does not need.
-	checkSettings = "SET LOCAL statement_timeout = '5s'; SET LOCAL lock_timeout = '1s'; " +
+	checkSettings = "; SET LOCAL statement_timeout = '5s'; SET LOCAL lock_timeout = '1s'; " +
 		"SET LOCAL check_function_bodies = off; " + searchPath
 	allowedHint = "Remove it. Queries may call functions of pg_catalog and postrider that are not volatile, and " +
 		"random(), clocks, UUIDs and pg_…_size(). They may read tables, and the views of pg_catalog, information_schema " +
@@ -63,7 +63,7 @@ func (r *Runner) check(ctx context.Context, conn *pgconn.PgConn, l *login, q Req
 
 // beginCheck begins a transaction in conn or, if that is a standby's, with the same login on the primary.
 func (r *Runner) beginCheck(ctx context.Context, conn *pgconn.PgConn, l *login) (*pgconn.PgConn, error) {
-	const begin = "BEGIN READ WRITE; " + checkSettings
+	begin := "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; " + postgres.LocalSettings() + checkSettings
 	_, err := conn.Exec(ctx, begin).ReadAll()
 	if postgres.SQLState(err) != "0A000" { // feature_not_supported: a standby only reads
 		return conn, began(err)

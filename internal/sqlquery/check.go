@@ -83,8 +83,7 @@ func (l *login) check(ctx context.Context, own bool) (problems []string, err err
 	defer closeConn(conn)
 	// Operators in another schema of the role's search path could be preferred to those of pg_catalog. No parameter of the
 	// connection sets the path, because PgBouncer rejects it.
-	const begin = "BEGIN READ ONLY; SET LOCAL search_path = pg_catalog, pg_temp"
-	if _, err = conn.Exec(ctx, begin).ReadAll(); err != nil {
+	if _, err = conn.Exec(ctx, readOnly+postgres.LocalSettings()).ReadAll(); err != nil {
 		return nil, postgres.Outage("begin the check of a login", err)
 	}
 	q := Request{SQL: sql("login_check"), Args: []string{strconv.FormatBool(own)}}

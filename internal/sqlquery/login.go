@@ -44,7 +44,8 @@ func loginOf(url string) (*login, error) {
 
 // limit prepares a connection for queries.
 func limit(config *pgconn.Config) *pgconn.Config {
-	config.RuntimeParams = map[string]string{"application_name": "postrider query", "client_encoding": "UTF8"}
+	config.RuntimeParams = map[string]string{"application_name": "postrider query"}
+	postgres.SetEncoding(config)
 	config.ConnectTimeout = 5 * time.Second
 	config.MaxProtocolMessageBodyLen = maxBytes
 	config.OnNotice = nil

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -25,7 +26,8 @@ func roleName(database string, n int) string {
 	const longest = 63 - len("postrider_query__0")
 	if len(database) > longest {
 		sum := sha256.Sum256([]byte(database))
-		database = database[:longest-17] + "_" + hex.EncodeToString(sum[:8])
+		// The cut may be in a character.
+		database = strings.ToValidUTF8(database[:longest-17], "") + "_" + hex.EncodeToString(sum[:8])
 	}
 	return fmt.Sprintf("postrider_query_%s_%d", database, n)
 }

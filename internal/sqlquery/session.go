@@ -21,6 +21,7 @@ const (
 	cursor = "postrider_query"
 	// declare stands before the SQL of the user. PostgreSQL itself rejects what is no single query.
 	declare    = "DECLARE " + cursor + " NO SCROLL CURSOR FOR "
+	readOnly   = "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; "
 	searchPath = "SET LOCAL search_path = postrider, pg_catalog, pg_temp"
 	// recordTime is how long the audit of a canceled query may take.
 	recordTime = 5 * time.Second
@@ -77,13 +78,25 @@ func (r *Runner) ended(ctx, limited context.Context, err error) error {
 // begin ends the transaction of the check, and begins that of the query. It also limits the time in PostgreSQL, for the
 // case that this node dies.
 func begin(ctx context.Context, conn *pgconn.PgConn, timeout time.Duration) error {
-	settings := fmt.Sprintf("ROLLBACK; BEGIN READ ONLY; SET LOCAL statement_timeout = %d; "+
-		"SET LOCAL lock_timeout = '2s'; SET LOCAL jit = off; %s", (timeout + 5*time.Second).Milliseconds(), searchPath)
+	if err := rollBack(ctx, conn); err != nil {
+		return postgres.Outage("end the check of a query", err)
+	}
+	settings := fmt.Sprintf("%s; SET LOCAL statement_timeout = %d; %s", readOnly+postgres.LocalSettings(),
+		(timeout + 5*time.Second).Milliseconds(), searchPath)
 	_, err := conn.Exec(ctx, settings).ReadAll()
 	if err != nil {
 		return postgres.Outage("begin a query", err)
 	}
 	return nil
+}
+
+// rollBack ends the transaction, if there is one: otherwise PostgreSQL's log would get a warning.
+func rollBack(ctx context.Context, conn *pgconn.PgConn) error {
+	if conn.TxStatus() == 'I' {
+		return nil
+	}
+	_, err := conn.Exec(ctx, "ROLLBACK").ReadAll()
+	return err
 }
 
 // closeConn cancels a query that is still running, because a server that computes does not notice a closed connection.
@@ -93,7 +106,7 @@ func closeConn(conn *pgconn.PgConn) {
 	if conn.IsBusy() {
 		_ = conn.CancelRequest(ctx)
 	} else {
-		_, _ = conn.Exec(ctx, "ROLLBACK").ReadAll()
+		_ = rollBack(ctx, conn)
 	}
 	_ = conn.Close(ctx)
 }

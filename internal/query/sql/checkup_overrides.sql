@@ -6,6 +6,5 @@ SELECT coalesce(r.rolname, '')::text AS role, coalesce(d.datname, '')::text AS d
   LEFT JOIN pg_roles r ON r.oid = s.setrole
   LEFT JOIN pg_database d ON d.oid = s.setdatabase
  WHERE (s.setdatabase = 0 OR d.datname = current_database()) AND (s.setrole = 0 OR r.rolname = session_user)
-   AND split_part(c, '=', 1) IN ('synchronous_commit', 'default_transaction_read_only', 'default_transaction_isolation',
-                                 'statement_timeout', 'transaction_timeout', 'search_path')
+   AND split_part(c, '=', 1) = 'synchronous_commit'
  ORDER BY 1, 2, 3

@@ -1,8 +1,10 @@
 -- Reads facts about the server and this session. Only a role with pg_read_all_stats sees what sessions of other roles
 -- are and do; a session of unknown type counts as a client's, which nearly all are.
 SELECT current_setting('server_version_num')::int AS version_number, current_setting('server_version') AS version,
-       current_database()::text AS database, current_user::text AS role, pg_is_in_recovery() AS in_replica,
-       current_setting('default_transaction_read_only') = 'on' AS read_only, clock_timestamp() AS clock,
+       current_database()::text AS database, current_user::text AS role, clock_timestamp() AS clock,
+       getdatabaseencoding()::text AS encoding,
+       (SELECT datcollversion <> pg_database_collation_actual_version(oid) IS TRUE FROM pg_database
+         WHERE datname = current_database()) AS collation_changed,
        (SELECT count(*) FROM pg_stat_activity
          WHERE coalesce(backend_type, 'client backend') = 'client backend' AND datid IS NOT NULL)::int AS connections,
        (SELECT count(*) FROM pg_stat_activity

@@ -3,4 +3,4 @@ SELECT name, setting
   FROM pg_settings
  WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit', 'autovacuum', 'track_counts', 'max_connections',
                 'superuser_reserved_connections', 'reserved_connections', 'synchronous_standby_names',
-                'statement_timeout', 'transaction_timeout')
+                'statement_timeout', 'transaction_timeout', 'idle_session_timeout', 'session_replication_role')

@@ -1,0 +1,73 @@
+package postgres
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+)
+
+// IsRejected reports a connection that fails again until someone changes the server or the URL: wrong password, missing
+// database, rejected by pg_hba.conf, unknown certificate. A server that starts or has no free connection is none.
+func IsRejected(err error) bool {
+	switch class(err) {
+	case "28", "3D", "42", "22", "0A": // authorization, no such database, no right, wrong parameters
+		return true
+	case "08":
+		return SQLState(err) == "08P01" // protocol violation: a pooler rejects a parameter
+	}
+	var verification *tls.CertificateVerificationError
+	var unknown x509.UnknownAuthorityError
+	var host x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	var alert tls.AlertError // the server rejects our certificate
+	return errors.As(err, &verification) || errors.As(err, &unknown) || errors.As(err, &host) ||
+		errors.As(err, &invalid) || errors.As(err, &alert)
+}
+
+// ReadOnlyError is why a database accepts no writes.
+type ReadOnlyError struct{ Cause, Remedy string }
+
+// Error returns the cause and the remedy.
+func (e *ReadOnlyError) Error() string {
+	return "the database accepts no writes: " + e.Cause + "; " + e.Remedy
+}
+
+// NewReadOnlyError explains a standby, or a session in which default_transaction_read_only is on. source is where that
+// is set, as pg_settings has it.
+func NewReadOnlyError(standby bool, source, role, database string) *ReadOnlyError {
+	const setting = "default_transaction_read_only"
+	if standby {
+		return &ReadOnlyError{
+			"the server is a standby",
+			"set POSTRIDER_DATABASE_URL to the primary (with several hosts, target_session_attrs=read-write finds it)",
+		}
+	}
+	remedy := map[string]string{
+		"client":        "remove it from POSTRIDER_DATABASE_URL and PGOPTIONS",
+		"user":          fmt.Sprintf("run: ALTER ROLE %q RESET %s", role, setting),
+		"database user": fmt.Sprintf("run: ALTER ROLE %q IN DATABASE %q RESET %s", role, database, setting),
+		"database":      fmt.Sprintf("run: ALTER DATABASE %q RESET %s", database, setting),
+		"global":        fmt.Sprintf("run: ALTER ROLE ALL RESET %s", setting),
+	}[source]
+	if remedy == "" { // the server's configuration, which a setting of the database replaces
+		remedy = fmt.Sprintf("run: ALTER DATABASE %q SET %s = off", database, setting)
+	}
+	return &ReadOnlyError{setting + " is on", remedy + " (a provider may have set it because the disk is full)"}
+}
+
+// CheckWritable returns a *ReadOnlyError if the database accepts no writes.
+func CheckWritable(ctx context.Context, db Querier) error {
+	const query = `SELECT pg_is_in_recovery(), setting, source, session_user::text, current_database()::text
+		FROM pg_settings WHERE name = 'default_transaction_read_only'`
+	var standby bool
+	var setting, source, role, database string
+	if err := db.QueryRow(ctx, query).Scan(&standby, &setting, &source, &role, &database); err != nil {
+		return fmt.Errorf("check whether the database accepts writes: %w", err)
+	}
+	if standby || setting == "on" {
+		return NewReadOnlyError(standby, source, role, database)
+	}
+	return nil
+}
