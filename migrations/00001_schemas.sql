@@ -102,6 +102,10 @@ BEGIN
     IF parent = 'delivery_history' THEN
         EXECUTE format('ALTER TABLE postrider_internal.%I ALTER subscription_id SET (n_distinct = 1000)', name);
     END IF;
+    -- LIKE does not copy it.
+    IF (SELECT relreplident = 'f' FROM pg_class WHERE oid = format('postrider_internal.%I', parent)::regclass) THEN
+        EXECUTE format('ALTER TABLE postrider_internal.%I REPLICA IDENTITY FULL', name);
+    END IF;
     PERFORM postrider_internal.attach_partition(parent, day);
 END $$;
 

@@ -144,6 +144,9 @@ CREATE TABLE postrider_internal.delivery_attempts (
     response_headers bytea,
     response_excerpt bytea
 ) PARTITION BY RANGE (day);
+-- It has no key, and a publication of all tables would reject changes. Only with wal_level = logical does this cost
+-- anything: the old row is then logged.
+ALTER TABLE postrider_internal.delivery_attempts REPLICA IDENTITY FULL;
 CREATE INDEX delivery_attempts_delivery_idx ON postrider_internal.delivery_attempts (delivery_id);
 CREATE INDEX delivery_attempts_batch_idx ON postrider_internal.delivery_attempts (batch_id) WHERE batch_id IS NOT NULL;
 CREATE INDEX delivery_attempts_time_idx ON postrider_internal.delivery_attempts USING brin (started_at)

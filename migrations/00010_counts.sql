@@ -22,6 +22,8 @@ CREATE TABLE postrider_internal.rollup_deltas (
 
 -- Rows live for seconds: compressing them would only cost time. They are vacuumed by count, not by share of the table.
 ALTER TABLE postrider_internal.rollup_deltas ALTER COLUMN entries SET STORAGE EXTERNAL;
+-- As for delivery_attempts: a key would cost each publish an index.
+ALTER TABLE postrider_internal.rollup_deltas REPLICA IDENTITY FULL;
 
 CREATE TABLE postrider_internal.rollups (
     minute          timestamptz NOT NULL,

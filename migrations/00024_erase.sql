@@ -45,7 +45,7 @@ BEGIN
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = 'isolation',
             MESSAGE = format('an erasure under %s would not see what it waits for',
-            upper(current_setting('transaction_isolation'))),
+            upper(current_setting('transaction_isolation') COLLATE "C")),
             HINT = 'Erase in a transaction of READ COMMITTED.';
     END IF;
     PERFORM postrider_internal.commit_soon();

@@ -3,7 +3,7 @@
 
 -- The host of an endpoint, with its port unless that is the default one, as catalog.Rate has it.
 CREATE FUNCTION postrider_internal.endpoint_host(base_url text) RETURNS text LANGUAGE sql IMMUTABLE
-RETURN regexp_replace(regexp_replace(substring(lower(base_url) FROM '^[a-z]+://[^/?]+'),
+RETURN regexp_replace(regexp_replace(substring(lower(base_url COLLATE "C") FROM '^[a-z]+://[^/?]+'),
                                      '^(http://.*):80$|^(https://.*):443$', '\1\2'), '^[a-z]+://', '');
 
 -- An event subscription on hold takes no times of a limit now: its deliveries count only for itself. drains_too_late

@@ -28,6 +28,19 @@ func TestFunctionsDependOnNoSetting(t *testing.T) {
 	require.Equal(t, []string{"true"}, texts(t, open(t, url+"&standard_conforming_strings=off"),
 		`SELECT (postrider_internal.envelope_time('time', '2026-11-28T10:00:00Z') IS NOT NULL)::text`))
 
+	// Turkish has other small and capital letters.
+	var turkish bool
+	require.NoError(t, pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_collation
+		WHERE collname = 'tr-x-icu')`).Scan(&turkish))
+	if turkish {
+		require.Equal(t, []string{"api.info:8080"}, texts(t, pool,
+			`SELECT postrider_internal.endpoint_host('HTTPS://API.INFO:8080/I' COLLATE "tr-x-icu")`))
+	}
+	// A search ignores the case of letters of all alphabets; both of its sides are lowered by the same locale.
+	require.Equal(t, []string{"postrider_internal.text_condition(text,text,text,jsonb)"}, texts(t, pool, functions+
+		`coalesce(pg_get_function_sqlbody(p.oid), p.prosrc) ~ '\m(lower|upper)\(' AND
+		coalesce(pg_get_function_sqlbody(p.oid), p.prosrc) !~ 'COLLATE "C"'`), "letters of the locale")
+
 	// Functions of another schema, first in the path, would be preferred to unqualified names.
 	_, err := pool.Exec(t.Context(), `CREATE SCHEMA trap; CREATE DOMAIN trap.jsonb AS pg_catalog.jsonb CHECK (false);
 		CREATE FUNCTION trap.convert_from(bytea, name) RETURNS text LANGUAGE sql RETURN (1 / 0)::text;
@@ -48,4 +61,22 @@ func TestFunctionsDependOnNoSetting(t *testing.T) {
 		    postrider_internal.event_data('CustomEventSchema', '{"data": 1}'), postrider.try_text('x'),
 		    postrider.try_text('\xff'), coalesce(postrider.jsonb_error('1'), '-'),
 		    (postrider_internal.add_buckets('{1}', '{2}'))[1], (postrider_internal.add_to_bucket(NULL, 1, 5))[2])`))
+}
+
+// A publication of all tables rejects changes of a table that has neither a key nor a replica identity. A full one is
+// not free: PostgreSQL logs the old row of each change if wal_level is logical.
+func TestTablesHaveAReplicaIdentity(t *testing.T) {
+	t.Parallel()
+	pool := migrated(t)
+	_, err := pool.Exec(t.Context(), `SELECT postrider_internal.create_partition(relname, '2020-01-02') FROM pg_class
+		WHERE relkind = 'p' AND relnamespace = 'postrider_internal'::regnamespace`)
+	require.NoError(t, err)
+	const tables = `SELECT regexp_replace(c.oid::regclass::text, '_\d{8}$', '_DAY') FROM pg_class c
+		WHERE c.relkind IN ('r', 'p') AND c.relnamespace IN ('postrider'::regnamespace, 'postrider_internal'::regnamespace)
+		    AND `
+	require.Equal(t, []string{
+		"postrider_internal.delivery_attempts", "postrider_internal.delivery_attempts_DAY", "postrider_internal.rollup_deltas",
+	}, texts(t, pool, tables+"c.relreplident = 'f' GROUP BY 1 ORDER BY 1"))
+	require.Empty(t, texts(t, pool, tables+`c.relreplident <> 'f' AND (c.relreplident <> 'd' OR NOT EXISTS (
+		SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary))`))
 }

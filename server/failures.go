@@ -75,7 +75,7 @@ func (s *Server) respondError(err error, c echo.Context) {
 // isFailure reports whether the database caused a response.
 func isFailure(status int, state string, err error) bool {
 	var rejected *api.RejectionError
-	if errors.Is(err, postgres.ErrPoison) {
+	if errors.Is(err, postgres.ErrPoison) || postgres.IsValueError(err) {
 		return true
 	}
 	return status == http.StatusServiceUnavailable && !errors.As(err, &rejected) &&

@@ -27,6 +27,7 @@ func TestReadyReasons(t *testing.T) {
 	}{
 		{"another encryption key", func(r *query.Readiness) { r.KeyKnown = false }, true},
 		{"events cannot be stored", func(r *query.Readiness) { r.Failing = "events cannot be stored" }, true},
+		{"accepts no writes", func(r *query.Readiness) { r.ReadOnly = true }, true},
 		{"no partition for today's events", func(r *query.Readiness) { r.PartitionsToday = false }, true},
 		{"not registered", func(r *query.Readiness) { r.Registered = false }, false},
 		{"wrote its last heartbeat 31s ago", func(r *query.Readiness) { r.Silent = 31 * time.Second }, false},

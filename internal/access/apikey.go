@@ -11,7 +11,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"postrider/internal/filter"
 	"postrider/internal/postgres"
 )
 
@@ -115,10 +114,6 @@ func (s *APIKeySpec) validate() error {
 		return postgres.Invalid("name", "name must be %s", keyNameRule)
 	case !slices.Contains(scopes, s.Scope):
 		return postgres.Invalid("scope", "scope must be publish, receive, read, operate or admin")
-	case !filter.Storable(s.Topic):
-		return postgres.Invalid("topic", "topic must be UTF-8 without the character 0")
-	case !filter.Storable(s.Subscription):
-		return postgres.Invalid("subscription", "subscription must be UTF-8 without the character 0")
 	case s.Topic != "" && s.Scope.Role() != "":
 		return postgres.Invalid("topic", "topic must be absent: it is for the scopes publish and receive")
 	case s.Subscription != "" && (s.Scope != ScopeReceive || s.Topic == ""):

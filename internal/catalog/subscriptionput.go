@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"postrider/internal/access"
 	"postrider/internal/endpointconf"
@@ -153,9 +152,6 @@ func (s *Subscriptions) writeSubscription(
 		statement, args["id"] = sql("subscription_update"), existing.ID
 	}
 	if _, err := tx.Exec(ctx, statement, args); err != nil {
-		if strings.HasPrefix(postgres.SQLState(err), "22") { // a value that PostgreSQL cannot hold
-			err = fmt.Errorf("%w: %w", postgres.ErrPoison, err)
-		}
 		return fmt.Errorf("store event subscription %q: %w", name, err)
 	}
 	return nil

@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/postgres"
+	"postrider/internal/query"
 	"postrider/internal/testdb"
 )
 
@@ -120,4 +122,58 @@ func TestSettingsThroughAPooler(t *testing.T) {
 	_, err := testdb.Pool(t, url).Exec(t.Context(), statements)
 	require.NoError(t, err)
 	require.Empty(t, missing())
+}
+
+// Errors of values are mapped once: another try fails as well, and the client can correct it.
+func TestErrorsOfPostgreSQL(t *testing.T) {
+	t.Parallel()
+	pool := testdb.Pool(t, testdb.New(t))
+	const value, outage, other = "value", "outage", "other"
+	for _, row := range []struct {
+		kind, statement string
+		args            []any
+	}{
+		{value, "SELECT $1::text", []any{"a\x00b"}},
+		{value, "SELECT $1::text", []any{"\xff"}},
+		{value, "SELECT $1::text::jsonb", []any{`"a\u0000"`}},
+		{value, "SELECT $1::text::numeric", []any{"1e131073"}},
+		{value, "SELECT $1::text::timestamptz", []any{"300000-01-01"}},
+		{value, "SELECT $1::text::integer", []any{"9999999999"}},
+		{outage, "DO 'BEGIN RAISE ''no partition'' USING ERRCODE = ''55000''; END'", nil},
+		{outage, "DO 'BEGIN RAISE ''locked'' USING ERRCODE = ''55P03''; END'", nil},
+		{outage, "SET TRANSACTION READ ONLY; CREATE TABLE x ()", nil},
+		{other, "DO 'BEGIN RAISE ''no topic'' USING ERRCODE = ''22023''; END'", nil},
+		{other, "SELECT currval('postrider_internal.deliveries_id_seq')", nil}, // 55000 by PostgreSQL itself
+		{other, "SELECT 1 FROM nothing", nil},
+	} {
+		_, err := pool.Exec(t.Context(), row.statement, row.args...)
+		require.Error(t, err, row.statement)
+		err = postgres.Outage("run it", err)
+		require.Equal(t, row.kind == outage, errors.Is(err, postgres.ErrUnavailable), "%s: %v", row.statement, err)
+		require.Equal(t, row.kind == value, errors.Is(err, postgres.ErrInvalid), "%s: %v", row.statement, err)
+		require.NotEmpty(t, postgres.SQLState(err), "the log has it")
+	}
+}
+
+// A session that began before the setting changed can still write; a new one cannot, so the node is not ready.
+func TestReadinessOfADatabaseThatAcceptsNoWrites(t *testing.T) {
+	t.Parallel()
+	url := testdb.Clone(t)
+	pool := testdb.Pool(t, url)
+	reader := query.NewReader(postgres.NewDB(pool), postgres.NewClock())
+	readOnly := func() bool {
+		r, err := reader.Readiness(t.Context(), "", "")
+		require.NoError(t, err)
+		return r.ReadOnly
+	}
+	require.False(t, readOnly())
+	testdb.SetUnusual(t, url, map[string]string{"default_transaction_read_only": "on"})
+	require.True(t, readOnly())
+	require.NoError(t, postgres.CheckWritable(t.Context(), pool))
+	fresh := testdb.Pool(t, url)
+	require.ErrorContains(t, postgres.CheckWritable(t.Context(), fresh), "default_transaction_read_only is on")
+	_, err := pool.Exec(t.Context(), "SET default_transaction_read_only = off; DO $$ BEGIN EXECUTE format("+
+		"'ALTER ROLE %I IN DATABASE %I SET default_transaction_read_only = off', session_user, current_database()); END $$")
+	require.NoError(t, err)
+	require.False(t, readOnly(), "the role's setting is the stronger one")
 }

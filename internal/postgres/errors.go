@@ -81,10 +81,17 @@ func RetryTransient(do func() error) (err error) {
 // committed.
 func IsLocked(err error) bool { return SQLState(err) == "55P03" }
 
+// isMissingPartition reports that nodes have not created a partition yet. PostgreSQL itself raises the same code for
+// what passes only if someone changes a table, such as its replica identity.
+func isMissingPartition(err error) bool {
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pgErr.Code == "55000" && pgErr.ConstraintName == "" && pgErr.Routine == "exec_stmt_raise"
+}
+
 // IsOutage reports an error that is expected to pass: no connection, a timeout, a lock held by another session, or a
 // database that accepts no writes for now.
 func IsOutage(err error) bool {
-	if IsLocked(err) || SQLState(err) == "25006" { // read-only: of class 55, others need another statement
+	if IsLocked(err) || SQLState(err) == "25006" || isMissingPartition(err) {
 		return true
 	}
 	if state := class(err); state != "" {
@@ -99,12 +106,24 @@ func IsOutage(err error) bool {
 // ReadError is Outage for reading.
 func ReadError(what string, err error) error { return Outage("read "+what, err) }
 
-// Outage adds what failed, and ErrUnavailable if the same may succeed later.
+// Outage adds what failed, and ErrUnavailable if the same may succeed later, or a *FunctionError that is ErrInvalid if
+// a value is the cause.
 func Outage(doing string, err error) error {
-	if IsOutage(err) {
+	switch {
+	case IsOutage(err):
 		return fmt.Errorf("%w: %s: %w", ErrUnavailable, doing, err)
+	case IsValueError(err):
+		return fmt.Errorf("%s: %w: %w", doing, ValueError(err), err)
+	default:
+		return fmt.Errorf("%s: %w", doing, err)
 	}
-	return fmt.Errorf("%s: %w", doing, err)
+}
+
+// IsValueError reports a value that PostgreSQL cannot store, compare or convert: the character 0, text that is no
+// UTF-8, a number or time out of range (class 22). What functions of ours raise is a FunctionError.
+func IsValueError(err error) bool {
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && class(err) == "22" && pgErr.Routine != "exec_stmt_raise"
 }
 
 // FunctionError is a rejection by a function of schema postrider, or by Go code that checks the same. Its message may
@@ -143,7 +162,7 @@ func AsFunctionError(err error) error {
 	if !errors.As(err, &pgErr) || pgErr.Routine != "exec_stmt_raise" {
 		return err
 	}
-	if pgErr.Code == "55000" && pgErr.ConstraintName == "" { // not caused by the caller, such as a missing partition
+	if isMissingPartition(err) { // not caused by the caller
 		return err
 	}
 	conflicts := map[string]error{"paused": ErrPaused, "not_validated": ErrNotValidated, "resuming": ErrResuming}
@@ -178,5 +197,6 @@ func ValueError(err error) error {
 		return NewFunctionError(ErrConflict, pgErr.ColumnName,
 			"another request has changed this at the same time; read it again, and try again")
 	}
-	return Invalid(pgErr.ColumnName, "the request holds a value that cannot be stored")
+	return Invalid(pgErr.ColumnName, "the request holds a value that cannot be stored or compared: text with the "+
+		"character 0 or not in UTF-8, or a number or time out of range")
 }

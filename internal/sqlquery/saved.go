@@ -133,8 +133,7 @@ func (q *Saved) validate() error {
 		return postgres.Invalid("name", "name must not be run")
 	case taken:
 		return postgres.NewFunctionError(postgres.ErrNameTaken, "name", "name %q belongs to a template", q.Name)
-	case utf8.RuneCountInString(q.Description) > maxDescription || !utf8.ValidString(q.Description) ||
-		strings.ContainsRune(q.Description, 0):
+	case utf8.RuneCountInString(q.Description) > maxDescription:
 		return postgres.Invalid("description", "description must have at most %d characters", maxDescription)
 	}
 	if err := request.validate(); err != nil {

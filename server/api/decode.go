@@ -102,8 +102,11 @@ func (p *Problems) members(raw []byte, t reflect.Type, path string) {
 	case t == reflect.TypeFor[uuid.UUID]():
 		p.text(raw, path, "a UUID", uuid.Validate)
 	case t.Kind() == reflect.String && raw[0] == '"':
-		if _, lone := jsonscan.Unescape(raw[1 : len(raw)-1]); lone { // encoding/json would replace it
+		switch text, lone := jsonscan.Unescape(raw[1 : len(raw)-1]); {
+		case lone: // encoding/json would replace it
 			p.Value(path, "must not contain a lone surrogate")
+		case bytes.ContainsRune(text, 0): // PostgreSQL cannot store it, but would not name the member
+			p.Value(path, "must not contain the character 0")
 		}
 	case t.Kind() == reflect.Slice && raw[0] == '[':
 		p.entries(raw, t.Elem(), path)

@@ -279,6 +279,11 @@ func databaseRejection(err error) *RejectionError {
 		return RejectConflict(ConflictCodeConcurrentChange, "another request changed the object; read it again and retry")
 	case errors.Is(err, publish.ErrUnauthorized):
 		return Reject(http.StatusUnauthorized, codeUnauthorized, "the credential is not accepted")
+	case postgres.IsValueError(err) && !errors.Is(err, postgres.ErrPoison): // for events, with their own code
+		if e, ok := errors.AsType[*postgres.FunctionError](postgres.ValueError(err)); ok {
+			return functionRejection(e)
+		}
+		return nil
 	case errors.Is(err, postgres.ErrPoison):
 		return Reject(http.StatusBadRequest, event.CodeInvalidEvent, "PostgreSQL cannot store this data")
 	case errors.Is(err, pull.ErrTooManyReceiversOfTopic):

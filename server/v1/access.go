@@ -20,9 +20,6 @@ func (m *Handlers) ListAPIKeys(ctx context.Context, r *api.PageParams) (*api.Lis
 func (m *Handlers) CreateAPIKey(
 	ctx context.Context, r *api.Body[access.APIKeySpec],
 ) (*api.Created[access.APIKey], error) {
-	if !api.Storable(r.Body.Topic) {
-		return nil, api.TopicNotFound(r.Body.Topic)
-	}
 	secret, key, err := m.Parts.Access.CreateAPIKey(ctx, r.Body)
 	if err != nil {
 		return nil, err

@@ -223,11 +223,6 @@ func (p *problems) target(to RedeliverTarget) operator.Target {
 	if to.Topic != "" && to.Subscription == "" {
 		p.Value("subscription", "is required with topic")
 	}
-	for name, value := range map[string]string{"topic": to.Topic, "subscription": to.Subscription} {
-		if !api.Storable(value) {
-			p.Value(name, "must be UTF-8 without the character 0")
-		}
-	}
 	return operator.Target{Topic: to.Topic, Subscription: to.Subscription}
 }
 
@@ -243,15 +238,6 @@ const maxRate = 1_000_000
 
 // filter checks the filter in a body.
 func (p *problems) filter(f *query.DeadLetterFilter) {
-	for name, text := range map[string]*string{
-		"topic": f.Topic, "subscription": f.Subscription, "reason": f.Reason, "lastOutcome": f.LastOutcome,
-		"eventId": f.EventID, "eventType": f.EventType,
-		"subject": f.Subject, "subjectPrefix": f.SubjectPrefix, "source": f.Source,
-	} {
-		if text != nil && !api.Storable(*text) {
-			p.Value("filter."+name, "must be UTF-8 without the character 0")
-		}
-	}
 	if _, err := f.Conditions(); err != nil {
 		p.Value("filter.search", "%v", err)
 	}

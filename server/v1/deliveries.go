@@ -185,13 +185,6 @@ func (m *Handlers) OnDeliveries(
 
 // deliveryFilter checks the filter of an operation on deliveries.
 func (p *problems) deliveryFilter(f *query.DeliveryFilter) {
-	for name, text := range map[string]string{
-		"topic": f.Topic, "subscription": f.Subscription, "lastOutcome": f.Outcome, "eventId": f.Event,
-	} {
-		if !api.Storable(text) {
-			p.Value("filter."+name, "must be UTF-8 without the character 0")
-		}
-	}
 	if f.State != "" && f.State != "pending" {
 		p.Value("filter.state", "must be pending, not %q: others have ended", api.Shorten(f.State))
 	}

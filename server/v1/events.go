@@ -103,11 +103,8 @@ type EraseSubjectSpec struct {
 func (m *Handlers) EraseSubject(
 	ctx context.Context, r *eraseSubjectRequest,
 ) (*api.Started[Erased, query.Operation], error) {
-	switch {
-	case r.Body.Subject == "":
+	if r.Body.Subject == "" {
 		return nil, api.Invalid("subject", "is required; erase events without a subject by their system id")
-	case !api.Storable(r.Body.Subject):
-		return &api.Started[Erased, query.Operation]{Done: &Erased{}}, nil // no event has it
 	}
 	erased, operation, err := m.Parts.Operator.EraseSubject(ctx, r.Topic, r.Body.Subject)
 	if err == nil && operation != nil {

@@ -38,11 +38,12 @@ SELECT f.kind, f.id, f.topic, f.label, f.at, f.exact
         UNION ALL
         SELECT 'topic', t.name, NULL, NULL, t.created_at, t.name = @text
           FROM postrider_internal.topics t
-         WHERE t.deleted_at IS NULL AND strpos(lower(t.name), lower(@text)) > 0
+         WHERE t.deleted_at IS NULL AND strpos(lower(t.name COLLATE "C"), lower(@text COLLATE "C")) > 0
         UNION ALL
         SELECT 'event subscription', s.name, t.name, 'of ' || t.name, s.created_at, s.name = @text
           FROM postrider_internal.event_subscriptions s
           JOIN postrider_internal.topics t ON t.id = s.topic_id
-         WHERE s.deleted_at IS NULL AND t.deleted_at IS NULL AND strpos(lower(s.name), lower(@text)) > 0) f
+         WHERE s.deleted_at IS NULL AND t.deleted_at IS NULL
+           AND strpos(lower(s.name COLLATE "C"), lower(@text COLLATE "C")) > 0) f
  ORDER BY f.exact DESC, f.at DESC, f.kind, f.id
  LIMIT 50

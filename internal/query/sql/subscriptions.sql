@@ -7,7 +7,7 @@ WITH page AS MATERIALIZED (
            hold_since, hold_until, coalesce(probing, false) AS probing, created_at
       FROM postrider.event_subscriptions
      WHERE (@topic::text IS NULL OR topic = @topic)
-       AND (@name::text IS NULL OR strpos(lower(subscription), lower(@name)) > 0)
+       AND (@name::text IS NULL OR strpos(lower(subscription COLLATE "C"), lower(@name COLLATE "C")) > 0)
        AND (@hold::text IS NULL OR hold = @hold OR @hold = 'any' AND hold IS NOT NULL)
        AND (@cursor::text IS NULL
             OR CASE WHEN @backwards THEN (topic, subscription) < (@cursor_topic::text, @cursor)

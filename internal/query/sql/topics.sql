@@ -3,7 +3,7 @@
 WITH page AS MATERIALIZED (
     SELECT topic, kind, input_schema, event_retention_in_days, created_at, subscriptions::int AS subscriptions
       FROM postrider.topics
-     WHERE (@name::text IS NULL OR strpos(lower(topic), lower(@name)) > 0)
+     WHERE (@name::text IS NULL OR strpos(lower(topic COLLATE "C"), lower(@name COLLATE "C")) > 0)
        AND (@only::text IS NULL OR topic = @only)
        AND (@cursor::text IS NULL OR CASE WHEN @backwards THEN topic < @cursor ELSE topic > @cursor END)
      ORDER BY CASE WHEN @backwards THEN topic END DESC, topic
