@@ -144,8 +144,11 @@ END $$;
 -- the user's own types.
 --
 -- Rows are compared byte by byte: not every type has an equality operator, and equal values may differ (1.0 and 1.00).
+--
+-- The formats of values are those of no session, so that an event does not depend on who changes the row.
 CREATE FUNCTION postrider.publish_row_change() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog,
-    pg_temp AS $$
+    pg_temp SET timezone = 'UTC' SET datestyle = 'ISO, MDY' SET intervalstyle = postgres SET bytea_output = hex
+    SET extra_float_digits = 1 AS $$
 DECLARE
     row_of jsonb;
     type text := coalesce(nullif(TG_ARGV[1], ''), TG_TABLE_SCHEMA || '.' || TG_TABLE_NAME) || '.' ||
@@ -207,8 +210,8 @@ COMMENT ON FUNCTION postrider.publish_data(text, text, text, jsonb, text, text) 
 COMMENT ON FUNCTION postrider.publish_row_change() IS
     'Trigger function AFTER INSERT, UPDATE or DELETE, FOR EACH ROW: publishes the change. Arguments: topic; prefix of '
     'the event types (default schema.table), followed by Inserted, Updated or Deleted; columns of the subject, '
-    'separated by commas (default: the primary key). An update that changes nothing publishes nothing. The function '
-    'runs with the rights of the user who changes the row; that user needs postrider_publisher.';
+    'separated by commas (default: the primary key). An update that changes nothing publishes nothing. Times are '
+    'in UTC. The function runs with the rights of the user who changes the row; that user needs postrider_publisher.';
 
 -- +goose Down
 DROP FUNCTION postrider.publish_data, postrider.publish_batch, postrider.publish, postrider_internal.accept_event,

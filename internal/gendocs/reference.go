@@ -14,6 +14,7 @@ import (
 	"text/template"
 
 	"postrider/internal/catalog/spec"
+	"postrider/internal/postgres"
 )
 
 //go:embed templates
@@ -121,7 +122,7 @@ func commandsPage(ctx context.Context) (string, error) {
 	return page("cli.md", map[string]any{"Commands": commands, "Common": common})
 }
 
-// configurationPage has the flags of serve.
+// configurationPage has the flags of serve, and the settings of database sessions.
 func configurationPage(ctx context.Context) (string, error) {
 	commands, err := readCommands(ctx)
 	if err != nil {
@@ -129,7 +130,7 @@ func configurationPage(ctx context.Context) (string, error) {
 	}
 	for _, c := range commands {
 		if c.Name == "serve" && len(c.Leaves) == 1 {
-			return page("configuration.md", c.Leaves[0].Flags)
+			return page("configuration.md", map[string]any{"Flags": c.Leaves[0].Flags, "Sessions": postgres.Settings})
 		}
 	}
 	return "", errors.New("postrider commands: there is no command serve")

@@ -14,6 +14,8 @@ import (
 
 	"postrider/internal/catalog"
 	"postrider/internal/event"
+	"postrider/internal/postgres"
+	"postrider/internal/testdb"
 	"postrider/internal/testnode"
 )
 
@@ -288,6 +290,50 @@ func TestPublishRowChange(t *testing.T) {
 			EXECUTE FUNCTION postrider.publish_row_change%s`, words[0], words[1], words[2], words[3]))
 		require.Contains(t, tn.RejectedBy(t, "INSERT INTO public.wrong VALUES (1)"), message)
 	}
+}
+
+// TestPublishInUnusualSessions: what is published does not depend on the settings of the session.
+func TestPublishInUnusualSessions(t *testing.T) {
+	t.Parallel()
+	tn := testnode.WithTopic(t)
+	tn.PutTopic(t, "cloud", testnode.CloudEvents)
+	tn.Exec(t, `CREATE TABLE public.things (nr integer PRIMARY KEY, at timestamptz, span interval, raw bytea, x float8,
+		    during daterange, names text[]);
+		CREATE TRIGGER events AFTER INSERT ON public.things FOR EACH ROW
+		    EXECUTE FUNCTION postrider.publish_row_change('orders')`)
+	usual, err := pgx.Connect(t.Context(), tn.URL)
+	require.NoError(t, err)
+	defer postgres.CloseConn(usual)
+	unusual, err := pgx.Connect(t.Context(), tn.URL)
+	require.NoError(t, err)
+	defer postgres.CloseConn(unusual)
+	for name, value := range testdb.UnusualSettings {
+		if name != "client_encoding" { // which pgx does not follow
+			_, err := unusual.Exec(t.Context(), "SELECT pg_catalog.set_config($1, $2, false)", name, value)
+			require.NoError(t, err, name)
+		}
+	}
+	for nr, session := range []*pgx.Conn{usual, unusual} {
+		_, err = session.Exec(t.Context(), `INSERT INTO public.things SELECT $1, t.at, i.span, decode('00ff', 'hex'),
+			0.1::float8 + 0.2::float8, d.during, ARRAY ['a', NULL] FROM jsonb_to_record('{"at": "2026-03-04T05:06:07Z"}') AS
+			t(at timestamptz), make_interval(days => 1, hours => 2) AS i(span),
+			daterange(make_date(2026, 3, 4), NULL) AS d(during)`, nr)
+		require.NoError(t, err)
+		const event = `{"id":"a","eventType":"A","subject":"s\\t'","eventTime":"2026-03-04T05:06:07Z",
+			"data":{"n":0.30,"t":"\u00e9"}}`
+		_, err = session.Exec(t.Context(), "SELECT postrider.publish('orders', $1)", event)
+		require.NoError(t, err)
+		_, err = session.Exec(t.Context(), "SELECT postrider.publish_batch('orders', $1)", "["+event+"]")
+		require.NoError(t, err)
+		_, err = session.Exec(t.Context(), `SELECT postrider.publish_data('cloud', 'A', 's', '{"n": 1}', source => '/a')`)
+		require.NoError(t, err)
+	}
+	require.Equal(t, "orders A 4, orders public.things.Inserted 2, cloud A 2", tn.Text(t, `
+		SELECT string_agg(concat_ws(' ', topic, event_type, n), ', ' ORDER BY topic DESC, event_type)
+		FROM (SELECT topic, event_type, subject_of, values_of, count(*) AS n FROM (
+		    SELECT topic, event_type, replace(subject, '/1', '/0') AS subject_of,
+		        CASE WHEN topic = 'orders' AND event_type = 'A' THEN body ELSE (body #> '{data,new}') - 'nr' END AS values_of
+		    FROM postrider.events) e GROUP BY 1, 2, 3, 4) g`))
 }
 
 // TestPublishFromSQLSideBySide: transactions that publish never wait for one another.
