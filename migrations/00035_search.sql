@@ -190,8 +190,7 @@ BEGIN
                     WHEN grouping(topic, subscription) = 0 THEN %7$L
                     WHEN grouping(day) = 0 THEN %8$L
                     ELSE %9$L END AS facet,
-               coalesce(reason, outcome, status::text, topic || %10$L || subscription,
-                        to_char(day, 'YYYY-MM-DD'), $7) AS name,
+               coalesce(reason, outcome, status::text, topic || %10$L || subscription, day::text, $7) AS name,
                count(*) AS count
           FROM found
          GROUP BY GROUPING SETS ((reason), (outcome), (status), (topic, subscription), (day), ())

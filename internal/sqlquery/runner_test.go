@@ -2,6 +2,8 @@ package sqlquery_test
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -9,6 +11,7 @@ import (
 
 	"postrider/internal/postgres"
 	"postrider/internal/sqlquery"
+	"postrider/internal/testdb"
 )
 
 func texts(rows [][]*string) (all [][]string) {
@@ -151,4 +154,25 @@ func TestCancel(t *testing.T) {
 		func([]*string) error { cancel(); return nil })
 	require.ErrorIs(t, err, context.Canceled)
 	qs.idle(t)
+}
+
+// The result of a query has one format, whatever the settings of the database are, and PostgreSQL's log gets no warning.
+func TestRunWithUnusualSettings(t *testing.T) {
+	t.Parallel()
+	qs := setup(t, sqlquery.Options{})
+	testdb.SetUnusual(t, qs.url, testdb.UnusualSettings)
+	got, err := qs.runner.Run(t.Context(), sqlquery.Request{
+		SQL: `SELECT timestamptz '2026-03-04 05:06:07+00', date '2026-03-04', interval '1 day 02:03:04', bytea '\xff',
+			0.1::float8 + 0.2::float8, 'ä€', '\', '03/04/2026'::date`,
+	})
+	require.NoError(t, err)
+	require.Equal(t, [][]string{{
+		"2026-03-04 05:06:07+00", "2026-03-04", "1 day 02:03:04", `\xff`, "0.30000000000000004", "ä€", `\`, "2026-03-04",
+	}}, texts(got.Rows))
+	problems, err := qs.runner.Check(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, problems)
+	log, err := os.ReadFile(filepath.Join(testdb.Server(t).Dir(), "postgres.log"))
+	require.NoError(t, err)
+	require.NotContains(t, string(log), "there is no transaction in progress")
 }
