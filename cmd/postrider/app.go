@@ -81,10 +81,7 @@ func startApp(ctx context.Context, o appOptions) (_ *instance, err error) {
 	if a.pool, err = openDatabase(ctx, o.database, o.maxConns, o.log); err != nil {
 		return nil, err
 	}
-	if err = requireSchema(ctx, a.pool); err == nil {
-		err = postgres.CheckWritable(ctx, a.pool)
-	}
-	if err == nil {
+	if err = requireWritable(ctx, a.pool); err == nil {
 		err = adviseOnSettings(ctx, a.pool, o.log)
 	}
 	if err == nil {

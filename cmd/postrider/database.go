@@ -140,6 +140,14 @@ func requireSchema(ctx context.Context, pool *pgxpool.Pool) error {
 	return nil
 }
 
+// requireWritable is requireSchema of a database that accepts writes.
+func requireWritable(ctx context.Context, pool *pgxpool.Pool) error {
+	if err := requireSchema(ctx, pool); err != nil {
+		return err
+	}
+	return postgres.CheckWritable(ctx, pool)
+}
+
 // ProvideAccess gives kong the argument of verbs that change users and API keys: they work without a running service.
 // It does not wait for a database that is starting.
 func (f databaseFlags) ProvideAccess(ctx context.Context) (*access.Access, error) {
@@ -155,10 +163,7 @@ func (f databaseFlags) ProvideAccess(ctx context.Context) (*access.Access, error
 		return nil, connectError(err, f.PgBouncer)
 	}
 	if err = f.checkPooler(ctx, pool); err == nil {
-		err = requireSchema(ctx, pool)
-	}
-	if err == nil {
-		err = postgres.CheckWritable(ctx, pool)
+		err = requireWritable(ctx, pool)
 	}
 	return access.AccessOf(pool), err
 }

@@ -71,7 +71,7 @@ func (c *keysRotateCmd) Run(ctx context.Context, std terminal.Streams) error {
 		return err
 	}
 	defer pool.Close()
-	if err := requireSchema(ctx, pool); err != nil {
+	if err := requireWritable(ctx, pool); err != nil {
 		return err
 	}
 	if err := catalog.CheckKey(ctx, pool, sealer); err != nil {

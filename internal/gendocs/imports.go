@@ -14,7 +14,7 @@ var imports = []struct{ packages, may string }{
 	{"docs migrations jsonscan ledger pgdev postgres terminal version", ""},
 	{"event filter", "jsonscan"},
 	{"endpointconf policy", "filter"},
-	{"access", "filter postgres"},
+	{"access", "postgres"},
 	{"catalog", "access endpointconf event filter postgres policy"},
 	{"query", "access catalog event filter postgres policy"},
 	{"sqlquery", "access docs postgres"},
