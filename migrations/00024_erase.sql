@@ -110,7 +110,7 @@ DECLARE
 BEGIN
     SELECT t.name INTO topic FROM postrider_internal.events e JOIN postrider_internal.topics t ON t.id = e.topic_id
      WHERE e.id = system_id AND e.day BETWEEN coalesce(erase_event.day, '-infinity') AND coalesce(erase_event.day,
-         'infinity');
+         'infinity') LIMIT 1; -- a redelivery stores it again under its own day
     IF NOT FOUND THEN
         SELECT l.topic INTO topic FROM postrider_internal.dead_letters l WHERE l.event_uuid = system_id LIMIT 1;
     END IF;

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"net"
 	"net/url"
 	"strings"
@@ -19,8 +20,8 @@ var databaseVerbs = map[string][]string{
 	"status": {"migrate", "status"}, "user": {"user", "list"}, "key": {"apikey", "list"}, "sql": {"sql", "SELECT 1"},
 }
 
-// pooler responds to each connection as a pooler that rejects settings of sessions.
-func pooler(t *testing.T) (url string) {
+// rejecting responds to each connection with an error, after calling before.
+func rejecting(t *testing.T, code, message string, before func()) (url string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -31,17 +32,32 @@ func pooler(t *testing.T) (url string) {
 			if err != nil {
 				return
 			}
+			before()
 			backend := pgproto3.NewBackend(conn, conn)
 			if _, err = backend.ReceiveStartupMessage(); err == nil {
-				backend.Send(&pgproto3.ErrorResponse{
-					Severity: "FATAL", Code: "08P01", Message: "unsupported startup parameter: enable_bitmapscan",
-				})
+				backend.Send(&pgproto3.ErrorResponse{Severity: "FATAL", Code: code, Message: message})
 				_ = backend.Flush()
 			}
 			_ = conn.Close()
 		}
 	}()
 	return "postgres://u:p@" + listener.Addr().String() + "/d?sslmode=disable"
+}
+
+// A server that starts is tried again, and its error logged once.
+func TestARepeatedErrorIsLoggedOnce(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	tries := 0
+	url := rejecting(t, "57P03", "the database system is starting up", func() {
+		if tries++; tries == 3 {
+			cancel()
+		}
+	})
+	var log strings.Builder
+	_, err := openDatabase(ctx, databaseFlags{DatabaseURL: url}, 1, logFlags{}.logger(&log))
+	require.Error(t, err)
+	require.Equal(t, 1, strings.Count(log.String(), "starting up"), log.String())
 }
 
 // What another try does not change ends each verb at once, with advice where there is any.
@@ -59,7 +75,8 @@ func TestRejectedConnections(t *testing.T) {
 		`role "nobody" does not exist|password authentication failed for user "nobody"`: changed(func(u *url.URL) {
 			u.User = url.UserPassword("nobody", "x")
 		}),
-		"leads to PgBouncer .*: set --pgbouncer ": pooler(t),
+		"leads to PgBouncer .*: set --pgbouncer ": rejecting(t, "08P01",
+			"unsupported startup parameter: enable_bitmapscan", func() {}),
 	} {
 		for name, args := range databaseVerbs {
 			if name == "sql" && strings.Contains(message, "PgBouncer") { // it sends no setting that PgBouncer rejects
