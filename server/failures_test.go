@@ -199,8 +199,14 @@ func TestInputThatPostgreSQLRejects(t *testing.T) {
 		"a time beyond all": s.get("/v1/events?publishedFrom=0000-01-01T00:00:00Z"),
 		"the last time":     s.get("/v1/deliveries?publishedUntil=9999-12-31T23:59:59.999999999Z"),
 		"a purge by a NUL":  s.post("/v1/deadLetters/purge", `{"filter":{"topic":"a\u0000"}}`),
+		"a huge number":     s.get("/v1/deadLetters?search=data.a%20%3D%201e131073"),
 	} {
 		requireOwnWords(t, name, response.body)
 		require.Less(t, response.status, 500, "%s: %s", name, response.body)
+	}
+	for path, body := range map[string]string{
+		"/v1/deadLetters/purge": `{"filter":{"topic":"a\u0000"}}`, "/v1/deliveries/cancel": `{"filter":{"topic":"a\u0000"}}`,
+	} {
+		require.Equal(t, "filter.topic", s.post(path, body).rejected(400, "InvalidRequest").Details[0].Target, path)
 	}
 }

@@ -138,7 +138,7 @@ func TestSigningRejections(t *testing.T) {
 	const form, hours = "secret must be whsec_ and base64, with padding, of 24 to 64 bytes",
 		"previousValidForHours must be between 0 and 168, not 169"
 	for body, message := range map[string]string{
-		`{"secret":"` + ownSecret + `\u0000"}`:              form,
+		`{"secret":"` + ownSecret + `\u0000"}`:              "secret must not contain the character 0",
 		`{"secret":7}`:                                      "secret must be a string",
 		`{"previousValidForHours":1.5}`:                     "previousValidForHours must be a whole number",
 		`{"validForHours":1}`:                               "validForHours is not a member; the members are: ",
