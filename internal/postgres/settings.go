@@ -33,7 +33,7 @@ const (
 )
 
 // Settings are those of the sessions of nodes, migrations, doctor and commands. default_transaction_read_only is not
-// among them: who sets it wants no writes, see NoWrites.
+// among them: an administrator sets it to prevent writes, see CheckWritable.
 var Settings = []Setting{
 	{
 		Name: clientEncoding, Value: "UTF8", Users: true, Pooled: true,

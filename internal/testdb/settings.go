@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// UnusualSettings are values that the owner of a database may set and that PostgreSQL's defaults, and ours, are not.
+// UnusualSettings differ from PostgreSQL's defaults and from ours. The owner of a database may set them.
 var UnusualSettings = map[string]string{
 	"client_encoding": "LATIN1", "standard_conforming_strings": "off", "backslash_quote": "off",
 	"datestyle": "German, DMY", "timezone": "Asia/Kathmandu", "intervalstyle": "iso_8601", "bytea_output": "escape",
@@ -19,8 +19,7 @@ var UnusualSettings = map[string]string{
 	"lock_timeout": "64s", "plan_cache_mode": "force_generic_plan", "jit": "on",
 }
 
-// SetUnusual gives the database at url these settings: an administrator may have them. They take effect in sessions
-// that begin afterwards.
+// SetUnusual gives the database at url these settings, for sessions that begin afterwards.
 func SetUnusual(tb testing.TB, url string, settings map[string]string) {
 	tb.Helper()
 	conn, err := pgx.Connect(tb.Context(), url)
