@@ -69,8 +69,8 @@ func checkSettings(found *findings, seen *query.Checkup) {
 	for _, o := range seen.Planner {
 		problems = append(problems, problem{
 			true, warn, fmt.Sprintf("the planner's setting %s is %s: statements may take much longer", o.Name, o.Value),
-			fmt.Sprintf("run: ALTER ROLE %q IN DATABASE %q SET %s = DEFAULT, or remove it from the server's configuration",
-				seen.Server.Role, seen.Server.Database, o.Name),
+			fmt.Sprintf("run: ALTER ROLE %q IN DATABASE %q SET %s = %s", seen.Server.Role, seen.Server.Database, o.Name,
+				o.Default),
 		})
 	}
 	replication := seen.Settings["session_replication_role"]

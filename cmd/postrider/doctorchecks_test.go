@@ -78,7 +78,7 @@ func TestDoctorChecks(t *testing.T) {
 			c.Settings["statement_timeout"] = "5000"
 		}},
 		{"warn", "settings", "enable_nestloop is off", func(c *query.Checkup) {
-			c.Planner = []query.SettingOverride{{Name: "enable_nestloop", Value: "off"}}
+			c.Planner = []query.PlannerSetting{{Name: "enable_nestloop", Value: "off", Default: "on"}}
 		}},
 		{"fail", "settings", "session_replication_role is replica", func(c *query.Checkup) {
 			c.Settings["session_replication_role"] = "replica"

@@ -16,7 +16,7 @@ type Checkup struct {
 	Server      ServerFacts
 	Settings    map[string]string // in this session, by name
 	Overrides   []SettingOverride
-	Planner     []SettingOverride // settings of the planner that are not PostgreSQL's own, of this session
+	Planner     []PlannerSetting
 	HotTables   []HotTable
 	Holders     []HorizonHolder
 	Partitions  []PartitionDays
@@ -53,6 +53,9 @@ type ServerFacts struct {
 
 // SettingOverride is a setting of a role or a database.
 type SettingOverride struct{ Role, Database, Name, Value string } // Role, Database: "" = all
+
+// PlannerSetting is a setting of the planner in this session that is not PostgreSQL's default.
+type PlannerSetting struct{ Name, Value, Default string }
 
 // HotTable is a table whose rows are inserted and deleted all the time.
 type HotTable struct {
@@ -102,7 +105,7 @@ func ReadServer(ctx context.Context, pool *pgxpool.Pool) (*Checkup, error) {
 			c.Settings[s.Name] = s.Setting
 		}
 		c.Overrides = rows[SettingOverride](r, "checkup_overrides")
-		c.Planner = rows[SettingOverride](r, "checkup_planner")
+		c.Planner = rows[PlannerSetting](r, "checkup_planner")
 		c.Holders = rows[HorizonHolder](r, "checkup_holders")
 	})
 	return &c, err

@@ -1,5 +1,5 @@
--- Lists the settings of the planner that are not PostgreSQL's own, except what our sessions set.
-SELECT '' AS role, '' AS database, name, setting AS value
+-- Lists the settings of the planner that are not PostgreSQL's defaults, except what our sessions set.
+SELECT name, setting AS value, boot_val AS default
   FROM pg_settings
  WHERE (name LIKE 'enable\_%' OR name IN ('geqo', 'join_collapse_limit', 'from_collapse_limit', 'constraint_exclusion'))
    AND category LIKE 'Query Tuning%' AND setting <> boot_val AND name <> 'enable_bitmapscan'
