@@ -23,7 +23,8 @@ import (
 func well(now time.Time) *query.Checkup {
 	return &query.Checkup{
 		Server: query.ServerFacts{
-			VersionNumber: 160003, Version: "16.3", Encoding: "UTF8", Clock: now, Connections: 20, OwnConnections: 18, SeesAll: true,
+			VersionNumber: 160003, Version: "16.3", Encoding: "UTF8", Clock: now, Connections: 20, OwnConnections: 18,
+			SeesAll: true,
 		},
 		Settings: map[string]string{
 			"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "autovacuum": "on", "track_counts": "on",
