@@ -73,7 +73,8 @@ func TestTablesHaveAReplicaIdentity(t *testing.T) {
 		WHERE c.relkind IN ('r', 'p') AND c.relnamespace IN ('postrider'::regnamespace, 'postrider_internal'::regnamespace)
 		    AND `
 	require.Equal(t, []string{
-		"postrider_internal.delivery_attempts", "postrider_internal.delivery_attempts_DAY", "postrider_internal.rollup_deltas",
+		"postrider_internal.delivery_attempts", "postrider_internal.delivery_attempts_DAY",
+		"postrider_internal.rollup_deltas",
 	}, texts(t, pool, tables+"c.relreplident = 'f' GROUP BY 1 ORDER BY 1"))
 	require.Empty(t, texts(t, pool, tables+`c.relreplident <> 'f' AND (c.relreplident <> 'd' OR NOT EXISTS (
 		SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary))`))

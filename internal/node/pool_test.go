@@ -64,7 +64,8 @@ func TestSessionsHaveTheirSettings(t *testing.T) {
 	t.Parallel()
 	url := testdb.Clone(t)
 	testdb.SetUnusual(t, url, testdb.UnusualSettings)
-	direct, err := postgres.OpenPool(t.Context(), url+"&DATESTYLE=SQL&search_path=public&options=-c%20timezone%3DAsia/Tokyo", 1)
+	const own = "&DATESTYLE=SQL&search_path=public&options=-c%20timezone%3DAsia/Tokyo"
+	direct, err := postgres.OpenPool(t.Context(), url+own, 1)
 	require.NoError(t, err)
 	t.Cleanup(direct.Close)
 	pooled, err := postgres.OpenPoolThroughPgBouncer(t.Context(), url, 1)

@@ -156,7 +156,7 @@ func TestCancel(t *testing.T) {
 	qs.idle(t)
 }
 
-// The result of a query has one format, whatever the settings of the database are, and PostgreSQL's log gets no warning.
+// The result of a query has one format, whatever the settings of the database are. PostgreSQL's log gets no warning.
 func TestRunWithUnusualSettings(t *testing.T) {
 	t.Parallel()
 	qs := setup(t, sqlquery.Options{})
