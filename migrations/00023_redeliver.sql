@@ -83,7 +83,7 @@ BEGIN
         SELECT * FROM unnest(ids, edits) AS n(dead_letter_id, id, event_time, event_id, event_type, subject, source,
             data_version, traceparent, tracestate, body) WHERE n.id IS NOT NULL
     ), checked AS MATERIALIZED (
-        SELECT l.id, coalesce(n.id, l.event_uuid) AS event_uuid, s.id AS subscription_id, s.topic_id,
+        SELECT l.id, l.delivery_id AS ended, coalesce(n.id, l.event_uuid) AS event_uuid, s.id AS subscription_id, s.topic_id,
                CASE WHEN n.id IS NULL
                     THEN postrider_internal.event_bytes(l.schema, octet_length(l.body), l.event_id, l.event_type,
                         l.subject, l.data_version)
@@ -99,7 +99,7 @@ BEGIN
          WHERE l.id = ANY (ids)
     ), fit AS MATERIALIZED (
         SELECT nextval('postrider_internal.deliveries_id_seq') AS delivery_id, f.* FROM (SELECT * FROM checked j
-            WHERE j.problem IS NULL ORDER BY j.event_uuid, j.id) f
+            WHERE j.problem IS NULL ORDER BY j.ended) f
     ), holds AS MATERIALIZED (
         SELECT f.subscription_id, postrider_internal.hold_without_job(f.subscription_id) AS hold FROM fit f GROUP BY 1
     ), stored AS (

@@ -289,3 +289,15 @@ func TestRedeliverToABatchingSubscription(t *testing.T) {
 		require.Equal(t, fmt.Sprintf("e-%d", i), member.Event.ID, "in the order of publishing")
 	}
 }
+
+// Redeliveries are created in the order of acceptance, whatever the ids of events and dead letters.
+func TestRedeliverHasTheOrderOfAcceptance(t *testing.T) {
+	t.Parallel()
+	tn, _ := testnode.Orders(t)
+	tn.DeadLetters(t, "orders", "e", 8)
+	tn.Exec(t, "UPDATE postrider_internal.dead_letters SET event_uuid = gen_random_uuid()")
+	tn.Exec(t, `SELECT postrider_internal.redeliver_dead_letters(array_agg(id), NULL, NULL, NULL, NULL, NULL)
+		FROM postrider_internal.dead_letters`)
+	require.Equal(t, []string{"e-0", "e-1", "e-2", "e-3", "e-4", "e-5", "e-6", "e-7"}, testnode.Value[[]string](t, tn,
+		"SELECT array_agg(event_id ORDER BY delivery_id) FROM postrider.deliveries WHERE state = 'pending'"))
+}

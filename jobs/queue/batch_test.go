@@ -87,6 +87,33 @@ func TestBatchHasTheOrderOfPublishing(t *testing.T) {
 		ON w.event_id = m.event_id AND w.position = m.position WHERE left_at IS NULL`, want))
 }
 
+// Events of one publish in SQL have nearly the same time: batches, held ones too, and lists have the order of acceptance.
+func TestBatchHasTheOrderOfSQLPublishes(t *testing.T) {
+	t.Parallel()
+	tn, sub := testnode.BatchingOrders(t, 1000, 1024)
+	var want []string
+	publish := func(prefix string) {
+		tn.Exec(t, `SELECT postrider.publish_batch('orders', jsonb_agg(
+			jsonb_build_object('id', $1 || n, 'eventType', 't', 'subject', 's') ORDER BY n)) FROM generate_series(1, 200) n`,
+			prefix)
+		tn.RouteAll(t, tn.System)
+		for i := range 200 {
+			want = append(want, fmt.Sprint(prefix, i+1))
+		}
+	}
+	tn.Pause(t, "orders", "all")
+	publish("held-")
+	tn.Resume(t, "orders", "all")
+	publish("open-")
+	require.Equal(t, want, eventIDs(tn.CutOne(t, sub)))
+	for _, list := range []string{
+		"SELECT array_agg(event_id ORDER BY system_id) FROM postrider.events",
+		"SELECT array_agg(event_id ORDER BY delivery_id) FROM postrider.deliveries",
+	} {
+		require.Equal(t, want, testnode.Value[[]string](t, tn, list))
+	}
+}
+
 func TestTwoNodesCutDisjointBatchesAndLoseNothing(t *testing.T) {
 	t.Parallel()
 	tn, sub := testnode.BatchingOrders(t, 7, 1024)

@@ -1,7 +1,7 @@
 -- Creates batches of deliveries, and returns whether the first one was created. $1 is the event subscription, $3 the
 -- deliveries and $4 the number of each one's batch, $5 the bytes of each batch. The job of the first batch is the
 -- cutter's ($2); the other batches get new jobs. Members have the order in which their events were accepted, which is
--- that of their system ids. The deliveries were not locked when they were read: those that have a job or a batch by
+-- that of their ids. The deliveries were not locked when they were read: those that have a job or a batch by
 -- now are left out. $6 is 1 if each batch has its time within a rate limit, else 0; if $7, a batch has a time for each
 -- member.
 WITH cuts AS MATERIALIZED (
@@ -13,13 +13,13 @@ WITH cuts AS MATERIALIZED (
        SET batch_id = cuts.id, last_hold = coalesce(d.hold, d.last_hold), hold = NULL
       FROM unnest($3::bigint[], $4::int[]) AS c(id, n) JOIN cuts ON cuts.n = c.n
      WHERE d.id = c.id AND d.id = ANY ($3::bigint[]) AND d.job_id IS NULL AND d.batch_id IS NULL AND d.attempts = 0
-    RETURNING d.id, d.event_uuid, d.next_attempt_at, d.last_hold, d.batch_id
+    RETURNING d.id, d.next_attempt_at, d.last_hold, d.batch_id
 ), batches AS (
     INSERT INTO postrider_internal.batches (id, subscription_id, job_id, bytes, members, delivery_ids, next_attempt_at,
            last_hold)
     SELECT cuts.id, $1, cuts.job_id, cuts.bytes, m.members, m.delivery_ids, m.due, m.last_hold
       FROM cuts
-      JOIN (SELECT batch_id, count(*) AS members, array_agg(id ORDER BY event_uuid, id) AS delivery_ids,
+      JOIN (SELECT batch_id, count(*) AS members, array_agg(id ORDER BY id) AS delivery_ids,
                    min(next_attempt_at) AS due, (array_agg(last_hold ORDER BY id))[1] AS last_hold
               FROM bound GROUP BY 1) m ON m.batch_id = cuts.id
     RETURNING id, job_id, members

@@ -20,4 +20,4 @@ SELECT d.id, d.event_uuid, d.time_to_live_since, e.id IS NULL, coalesce(e.schema
        coalesce(e.traceparent, ''), coalesce(e.tracestate, '')
   FROM members d
   LEFT JOIN found e ON e.id = d.event_uuid AND e.day = d.event_day
- ORDER BY d.event_uuid, d.id
+ ORDER BY d.id
