@@ -6,10 +6,11 @@
 -- append to tables that deliveries share and change only rows of their deliveries: a consumer's transaction that stays
 -- open delays nothing else.
 
--- How the deliveries of the event subscriptions with delivery mode Queue are handed out. hold is NULL if they may be.
--- The times to live are shorter in `postrider dev --time-scale`.
+-- How the deliveries of event subscriptions are handed out. hold is NULL if they may be. queued is false where the
+-- delivery mode is Push: consumers receive nothing more, and settle what they received before. The times to live are
+-- shorter in `postrider dev --time-scale`.
 CREATE VIEW postrider_internal.pull_settings AS
-SELECT s.id AS subscription_id,
+SELECT s.id AS subscription_id, s.pulled AS queued,
        make_interval(secs => coalesce((o.settings #>> '{queue,receiveLockDurationInSeconds}')::integer, 60))
        AS lock_duration,
        CASE WHEN o.attempts IS NULL THEN p.default_max_attempts
@@ -27,7 +28,7 @@ SELECT s.id AS subscription_id,
  CROSS JOIN LATERAL (
        SELECT s.settings -> 'deliveryConfiguration' AS settings,
               (s.settings #>> '{retryPolicy,maxDeliveryAttempts}')::integer AS attempts) o
- WHERE s.deleted_at IS NULL AND o.settings ->> 'deliveryMode' = 'Queue';
+ WHERE s.deleted_at IS NULL;
 
 -- What a consumer receives.
 CREATE TYPE postrider_internal.received_delivery AS (
@@ -43,15 +44,30 @@ CREATE TYPE postrider_internal.received_delivery AS (
 );
 
 -- +goose StatementBegin
--- NULL if there is no such event subscription, or its mode is not Queue.
+-- NULL if there is no such event subscription.
 CREATE FUNCTION postrider_internal.pull_settings_of(subscription bigint) RETURNS postrider_internal.pull_settings
 LANGUAGE sql STABLE BEGIN ATOMIC
 SELECT * FROM postrider_internal.pull_settings s WHERE s.subscription_id = pull_settings_of.subscription;
 END;
 
+-- Ends available deliveries that the caller has locked, and that were handed out as often as is allowed: the limit was
+-- higher then, or they were sent before the delivery mode was Queue.
+CREATE FUNCTION postrider_internal.end_exhausted(ids bigint[], drops boolean) RETURNS void LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM postrider_internal.end_deliveries(array_agg(
+        ROW (d.id, CASE WHEN drops THEN 'dropped' ELSE 'dead_lettered' END, 'MaxDeliveryAttemptsExceeded',
+             CASE WHEN NOT drops THEN postrider_internal.new_uuid() END, a.error, a.response_excerpt, NULL,
+             NULL)::postrider_internal.delivery_end))
+      FROM postrider_internal.deliveries d
+      LEFT JOIN LATERAL postrider_internal.last_attempt(d.id, d.attempts) a ON true
+     WHERE d.id = ANY (ids);
+END $$;
+
 -- Locks up to "most" available deliveries for a consumer, and up to "most_bytes" of their events but at least one: the
--- first that became visible, first. Deliveries that other transactions have locked are skipped. Only the plan that
--- reads them in this order is allowed: without statistics, PostgreSQL sorted the whole backlog.
+-- first that became visible, first. Those without a receive left end instead. Deliveries that other transactions have
+-- locked are skipped. Only the plan that reads them in this order is allowed: without statistics, PostgreSQL sorted the
+-- whole backlog.
 CREATE FUNCTION postrider_internal.receive_deliveries(subscription bigint, most integer, most_bytes bigint,
     lock_duration interval, consumer text) RETURNS SETOF postrider_internal.received_delivery LANGUAGE plpgsql
     SET plan_cache_mode = force_custom_plan SET jit = off SET enable_sort = off SET enable_bitmapscan = off
@@ -65,35 +81,42 @@ DECLARE
     counts integer[];
     events uuid[];
     days date[];
+    exhausted bigint[];
 BEGIN
-    IF q.subscription_id IS NULL OR q.hold IS NOT NULL THEN
+    IF q.queued IS NOT TRUE OR q.hold IS NOT NULL THEN
         RETURN;
     END IF;
-    WITH visible AS MATERIALIZED (
-        SELECT d.id, d.attempts, d.event_uuid, d.event_day, d.event_bytes, d.available_at
-          FROM postrider_internal.deliveries d
-         WHERE d.subscription_id = subscription AND d.available_at <= moment
-           AND d.time_to_live_since + q.time_to_live > moment -- the index by age would read all of them
-         ORDER BY d.available_at, d.id LIMIT most FOR UPDATE SKIP LOCKED
-    ), taken AS MATERIALIZED (
-        SELECT v.*, nextval('postrider_internal.river_job_id_seq') AS job_id, gen_random_uuid() AS lock_id
-          FROM (SELECT v.*, sum(v.event_bytes) OVER (ORDER BY v.available_at, v.id) - v.event_bytes AS before
-                  FROM visible v) v
-         WHERE before < most_bytes
-    ), locked AS (
-        UPDATE postrider_internal.deliveries d
-           SET job_id = t.job_id, first_attempt_at = coalesce(d.first_attempt_at, moment), last_attempt_at = moment
-          FROM taken t WHERE d.id = t.id
-    ), jobs AS (
-        INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-        SELECT t.job_id, 'scheduled',
-               jsonb_build_object('d', t.id, 's', subscription, 'n', t.attempts + 1, 'l', t.lock_id,
-                                  'f', extract(epoch FROM moment), 'c', consumer), 'lock', 'locks', 1, 1000, until
-          FROM taken t
-    )
-    SELECT array_agg(t.id), array_agg(t.lock_id), array_agg(t.attempts + 1), array_agg(t.event_uuid),
-           array_agg(t.event_day)
-      INTO ids, locks, counts, events, days FROM taken t;
+    -- A receive ends at most 20 times "most" deliveries, so that it does not run into its time-out.
+    FOR round IN 1 .. 20 LOOP
+        WITH visible AS MATERIALIZED (
+            SELECT d.id, d.attempts, d.event_uuid, d.event_day, d.event_bytes, d.available_at
+              FROM postrider_internal.deliveries d
+             WHERE d.subscription_id = subscription AND d.available_at <= moment
+               AND d.time_to_live_since + q.time_to_live > moment -- the index by age would read all of them
+             ORDER BY d.available_at, d.id LIMIT most FOR UPDATE SKIP LOCKED
+        ), taken AS MATERIALIZED (
+            SELECT v.*, nextval('postrider_internal.river_job_id_seq') AS job_id, gen_random_uuid() AS lock_id
+              FROM (SELECT v.*, sum(v.event_bytes) OVER (ORDER BY v.available_at, v.id) AS bytes
+                      FROM visible v WHERE (v.attempts >= q.max_delivery_count) IS NOT TRUE) v
+             WHERE v.bytes <= most_bytes OR v.bytes = v.event_bytes -- the first one
+        ), locked AS (
+            UPDATE postrider_internal.deliveries d
+               SET job_id = t.job_id, first_attempt_at = coalesce(d.first_attempt_at, moment), last_attempt_at = moment
+              FROM taken t WHERE d.id = t.id
+        ), jobs AS (
+            INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
+            SELECT t.job_id, 'scheduled',
+                   jsonb_build_object('d', t.id, 's', subscription, 'n', t.attempts + 1, 'l', t.lock_id,
+                                      'f', extract(epoch FROM moment), 'c', consumer), 'lock', 'locks', 1, 1000, until
+              FROM taken t
+        )
+        SELECT array_agg(t.id), array_agg(t.lock_id), array_agg(t.attempts + 1), array_agg(t.event_uuid),
+               array_agg(t.event_day), (SELECT array_agg(v.id) FROM visible v WHERE v.attempts >= q.max_delivery_count)
+          INTO ids, locks, counts, events, days, exhausted FROM taken t;
+        EXIT WHEN exhausted IS NULL;
+        PERFORM postrider_internal.end_exhausted(exhausted, q.drops);
+        EXIT WHEN ids IS NOT NULL;
+    END LOOP;
     -- The bounds of the day keep the other partitions out of the plan.
     RETURN QUERY
     SELECT t.id, t.lock_id, t.delivery_count, until, e.schema, e.event_id, e.body, e.traceparent, e.tracestate
@@ -193,6 +216,7 @@ BEGIN
         UPDATE postrider_internal.deliveries d
            SET job_id = NULL, attempts = CASE how WHEN 'returned' THEN d.attempts ELSE j.number END,
                last_outcome = CASE how WHEN 'returned' THEN d.last_outcome ELSE initcap(how) END,
+               last_status = CASE how WHEN 'returned' THEN d.last_status END,
                first_attempt_at = CASE WHEN how <> 'returned' OR d.attempts > 0 THEN d.first_attempt_at END,
                last_attempt_at = CASE WHEN how <> 'returned' OR d.attempts > 0 THEN d.last_attempt_at END,
                next_attempt_at = CASE WHEN delay > '0' THEN j.next_at ELSE d.next_attempt_at END, last_hold = NULL
@@ -298,10 +322,10 @@ BEGIN
                      ORDER BY d.subscription_id LIMIT 1)
               FROM jump WHERE jump.id IS NOT NULL
         )
-        SELECT jump.id, s.subscription_id IS NOT NULL AS queued, s.time_to_live, s.drops
+        SELECT jump.id, s.queued IS TRUE AS queued, s.time_to_live, s.drops
           FROM jump LEFT JOIN postrider_internal.pull_settings s ON s.subscription_id = jump.id
          WHERE jump.id IS NOT NULL
-           AND (s.subscription_id IS NULL
+           AND (s.queued IS NOT TRUE
                 OR EXISTS (SELECT FROM postrider_internal.deliveries d
                             WHERE d.subscription_id = jump.id AND d.available_at IS NOT NULL
                               AND d.time_to_live_since <= moment - s.time_to_live)
@@ -338,6 +362,6 @@ END $$;
 -- +goose Down
 DROP FUNCTION postrider_internal.tend_available, postrider_internal.expire_locks, postrider_internal.renew_locks,
     postrider_internal.settle_locks, postrider_internal.end_locks, postrider_internal.take_locks,
-    postrider_internal.receive_deliveries, postrider_internal.pull_settings_of;
+    postrider_internal.receive_deliveries, postrider_internal.end_exhausted, postrider_internal.pull_settings_of;
 DROP TYPE postrider_internal.received_delivery;
 DROP VIEW postrider_internal.pull_settings;

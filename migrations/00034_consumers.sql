@@ -44,24 +44,43 @@ SET jit = off AS $$
 DECLARE
     id bigint := postrider_internal.find_subscription(topic, subscription);
     duration interval := postrider_internal.require_lock_seconds(lock_seconds);
+    most_bytes CONSTANT bigint := 8 << 20;
+    bytes bigint := 0;
+    size bigint;
+    lock_id uuid;
+    surplus bigint[] := '{}';
+    surplus_locks uuid[] := '{}';
 BEGIN
     PERFORM postrider_internal.require_range('max_events', coalesce(max_events, 0), 1, 1000,
         'Call the function again for more.');
-    IF (postrider_internal.pull_settings_of(id)).subscription_id IS NULL THEN
+    IF (postrider_internal.pull_settings_of(id)).queued IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = 'push', COLUMN = 'subscription',
             MESSAGE = format('event subscription "%s" of topic "%s" has delivery mode Push', subscription, topic),
             HINT = 'Consumers receive from event subscriptions with deliveryConfiguration.deliveryMode Queue. '
                 'SELECT topic, subscription FROM postrider.event_subscriptions WHERE delivery_mode = ''Queue'' lists '
                 'those there are.';
     END IF;
-    RETURN QUERY
-    SELECT encode(int8send(r.delivery_id) || uuid_send(r.lock_id), 'base64'), r.delivery_count, e.event,
-           CASE WHEN r.schema = 'CloudEventSchemaV1_0' THEN convert_from(r.body, 'UTF8')
-                ELSE coalesce(e.event::text, convert_from(r.body, 'UTF8')) END,
-           r.locked_until, r.event_id, r.delivery_id
-      FROM postrider_internal.receive_deliveries(id, max_events, 8 << 20, duration, session_user::text) r
-     CROSS JOIN LATERAL (SELECT postrider_internal.received_event(r.delivery_id, r.schema, r.body, topic) OFFSET 0)
-        AS e(event);
+    FOR lock_token, delivery_count, event, event_text, locked_until, event_id, delivery_id, lock_id IN
+        SELECT encode(int8send(r.delivery_id) || uuid_send(r.lock_id), 'base64'), r.delivery_count, e.event,
+               CASE WHEN r.schema = 'CloudEventSchemaV1_0' THEN convert_from(r.body, 'UTF8')
+                    ELSE coalesce(e.event::text, convert_from(r.body, 'UTF8')) END,
+               r.locked_until, r.event_id, r.delivery_id, r.lock_id
+          FROM postrider_internal.receive_deliveries(id, max_events, most_bytes, duration, session_user::text) r
+         CROSS JOIN LATERAL (SELECT postrider_internal.received_event(r.delivery_id, r.schema, r.body, topic) OFFSET 0)
+            AS e(event)
+    LOOP
+        -- jsonb may print a value longer than it was published: 1e1000 has 1,001 digits.
+        size := greatest(octet_length(event_text), octet_length(event::text));
+        IF surplus = '{}' AND (bytes = 0 OR bytes + size <= most_bytes) THEN
+            bytes := bytes + size;
+            RETURN NEXT;
+        ELSE
+            surplus := surplus || delivery_id;
+            surplus_locks := surplus_locks || lock_id;
+        END IF;
+    END LOOP;
+    PERFORM postrider_internal.settle_locks(id, surplus, surplus_locks, 'returned', '0', false, session_user::text)
+      WHERE surplus <> '{}';
 END $$;
 
 -- Ends or renews the locks of tokens, and returns the lost tokens: those without such a lock. Strict: it raises an

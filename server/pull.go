@@ -45,7 +45,7 @@ type consumer struct {
 	name  string // for the view postrider.locks
 }
 
-// consumes authorizes a request of a consumer and passes it on. Its event subscription has delivery mode Queue.
+// consumes authorizes a request of a consumer and passes it on.
 func (s *Server) consumes(next func(echo.Context, *consumer) error) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r, topic, name := c.Request(), api.PathValue(c, "topic"), api.PathValue(c, "subscription")
@@ -56,7 +56,7 @@ func (s *Server) consumes(next func(echo.Context, *consumer) error) echo.Handler
 		if err := s.auth.LookUpConsumer(r.Context(), &credential, topic, name); err != nil {
 			return s.credentialError(r, topic, &credential, err)
 		}
-		sub, err := s.queue(r.Context(), &credential, topic, name)
+		sub, err := s.consumed(r.Context(), &credential, topic, name)
 		if err != nil {
 			return s.credentialError(r, topic, &credential, err)
 		}
@@ -65,22 +65,21 @@ func (s *Server) consumes(next func(echo.Context, *consumer) error) echo.Handler
 	}
 }
 
-// queue finds an event subscription with delivery mode Queue. Before it rejects a request, it confirms that the catalog
-// in memory is current.
-func (s *Server) queue(
+// consumed finds an event subscription. Before it rejects a request, it confirms that the catalog in memory is current.
+func (s *Server) consumed(
 	ctx context.Context, credential *auth.Credential, topic, name string,
 ) (*catalog.Subscription, error) {
-	sub, err := openQueue(s.parts.Cache.Snapshot(), credential, topic, name)
+	sub, err := openConsumed(s.parts.Cache.Snapshot(), credential, topic, name)
 	if err == nil {
 		return sub, nil
 	}
 	if err := s.parts.Cache.Confirm(ctx); err != nil {
 		return nil, fmt.Errorf("%w: %w", postgres.ErrUnavailable, err)
 	}
-	return openQueue(s.parts.Cache.Snapshot(), credential, topic, name)
+	return openConsumed(s.parts.Cache.Snapshot(), credential, topic, name)
 }
 
-func openQueue(
+func openConsumed(
 	snapshot *catalog.Snapshot, credential *auth.Credential, topic, name string,
 ) (*catalog.Subscription, error) {
 	t, exists := snapshot.Topic(topic)
@@ -93,13 +92,8 @@ func openQueue(
 		return nil, publish.ErrUnauthorized
 	}
 	sub, exists := snapshot.SubscriptionNamed(t.ID, name)
-	switch {
-	case !exists:
+	if !exists {
 		return nil, api.SubscriptionNotFound(topic, name)
-	case !sub.Pulled():
-		return nil, api.Reject(http.StatusBadRequest, api.CodeInvalidRequest,
-			"event subscription %q of topic %q has deliveryMode %s: its events are sent to its endpoint; to receive them, set "+
-				"deliveryConfiguration.deliveryMode to %s", name, topic, catalog.ModePush, catalog.ModeQueue)
 	}
 	return sub, nil
 }
@@ -120,7 +114,7 @@ func (s *Server) receive(c echo.Context, r *consumer) error {
 	wait, connection := time.Duration(seconds)*time.Second, http.NewResponseController(c.Response().Writer)
 	_ = connection.SetWriteDeadline(time.Now().Add(wait + receiveGrace)) // a test's writer may have none
 	began := time.Now()
-	received, err := s.parts.Receiver.Receive(c.Request().Context(), r.sub, most, wait, r.name)
+	received, err := s.receiveFrom(c.Request().Context(), r, most, wait)
 	c.Set(waitedKey, time.Since(began))
 	if err != nil {
 		return err
@@ -138,12 +132,33 @@ func (s *Server) receive(c echo.Context, r *consumer) error {
 	return s.parts.Receiver.Return(r.sub, received)
 }
 
+// receiveFrom receives events. Before it rejects a request because of the delivery mode, it confirms that the catalog in
+// memory is current.
+func (s *Server) receiveFrom(
+	ctx context.Context, r *consumer, most int, wait time.Duration,
+) (received []pull.Delivery, err error) {
+	if !r.sub.Pulled() {
+		if err := s.parts.Cache.Confirm(ctx); err != nil {
+			return nil, fmt.Errorf("%w: %w", postgres.ErrUnavailable, err)
+		}
+	}
+	received, err = s.parts.Receiver.Receive(ctx, r.sub, most, wait, r.name)
+	switch {
+	case errors.Is(err, pull.ErrPush):
+		return nil, api.Reject(http.StatusBadRequest, api.CodeInvalidRequest,
+			"event subscription %q of topic %q has deliveryMode %s: its events are sent to its endpoint; to receive them, set "+
+				"deliveryConfiguration.deliveryMode to %s", r.sub.Name, r.sub.Topic, catalog.ModePush, catalog.ModeQueue)
+	case errors.Is(err, postgres.ErrNotFound):
+		return nil, api.SubscriptionNotFound(r.sub.Topic, r.sub.Name)
+	}
+	return received, err
+}
+
 // receivedText is the response to a receive. The events are as they were published.
 func receivedText(received []pull.Delivery) []byte {
-	const around = 128 // bytes of a delivery besides its event
-	size := around
+	size := pull.AroundEvent
 	for i := range received {
-		size += len(received[i].Event) + around
+		size += len(received[i].Event) + pull.AroundEvent
 	}
 	b := append(make([]byte, 0, size), `{"value":[`...)
 	for i := range received {

@@ -305,6 +305,28 @@ func TestReceiveWaits(t *testing.T) {
 	require.Equal(t, 1, q.count("SELECT count(*) FROM postrider.deliveries WHERE waits_for = 'lock'"))
 }
 
+// A change of the delivery mode, and a deletion, end receives that wait. Tokens stay valid until their locks end.
+func TestConsumersOfAChangedSubscription(t *testing.T) {
+	t.Parallel()
+	q := setupQueue(t)
+	const path = "/v1/topics/shop/subscriptions/billing"
+	q.publishes(cloudEvent("1"), cloudEvent("2"), cloudEvent("3"), cloudEvent("4"))
+	tokens, _ := q.received(100)
+	waiting := q.waits()
+	q.put(path, `{"endpointUrl":"https://example.com"}`).json(200)
+	require.Equal(t, http.StatusBadRequest, waiting.response().StatusCode)
+	for operation, id := range map[string]string{"renewLock": "1", "acknowledge": "2", "release": "3", "reject": "4"} {
+		succeeded, _ := settled(q.do(operation, lockTokens(tokens[id])))
+		require.Equal(t, []any{tokens[id]}, succeeded, operation)
+	}
+	q.do("receive", "").rejected(400, "InvalidRequest")
+	q.put(path, queueMode).json(200)
+	waiting = q.waits()
+	q.delete(path).is(204)
+	require.Equal(t, http.StatusNotFound, waiting.response().StatusCode)
+	q.do("acknowledge", lockTokens(tokens["1"])).rejected(404, "NotFound")
+}
+
 // HTTP/2 has the limits of the server for each stream.
 func TestReceiveWaitsOverHTTP2(t *testing.T) {
 	t.Parallel()

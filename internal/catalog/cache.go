@@ -109,6 +109,7 @@ func (c *Cache) Reload(ctx context.Context) error {
 		return fmt.Errorf("read the catalog: %w", err)
 	}
 	c.snapshot.Store(fresh)
+	close(old.replaced)
 	return nil
 }
 
@@ -129,7 +130,7 @@ func (c *Cache) ReadIn(ctx context.Context, tx postgres.Querier, old *Snapshot) 
 		subsByTopic: maps.Clone(old.subsByTopic), filters: maps.Clone(old.filters),
 		policies: old.policies, policyVersions: old.policyVersions, policyList: old.policyList,
 		policiesSeen: old.policiesSeen, expiring: maps.Clone(old.expiring), now: c.clock.Now,
-		rules: maps.Clone(old.rules), timeScale: c.timeScale,
+		rules: maps.Clone(old.rules), timeScale: c.timeScale, replaced: make(chan struct{}),
 	}
 	topics, err := c.queryTopics(ctx, tx, "WHERE t.version > $1", old.Version)
 	if err != nil {

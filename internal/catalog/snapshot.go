@@ -36,15 +36,19 @@ type Snapshot struct {
 	policyVersions map[string]postgres.Version
 	policyList     []*policy.Policy
 	policiesSeen   int64
+	replaced       chan struct{}
 }
 
 func emptySnapshot() *Snapshot {
 	return &Snapshot{
-		topics: map[string]*Topic{}, subsByTopic: map[int64][]*Subscription{}, filters: map[int64]*filter.Set{},
+		replaced: make(chan struct{}), topics: map[string]*Topic{}, subsByTopic: map[int64][]*Subscription{}, filters: map[int64]*filter.Set{},
 		subs: map[int64]*Subscription{}, policies: map[string]*policy.Policy{}, expiring: map[int64]bool{},
 		rules: map[int64]policy.Rules{},
 	}
 }
+
+// Replaced is closed when the Cache, whose Snapshot this was, has a newer one.
+func (c *Snapshot) Replaced() <-chan struct{} { return c.replaced }
 
 // Topic finds a topic by name.
 func (c *Snapshot) Topic(name string) (*Topic, bool) {

@@ -112,7 +112,7 @@ func New(ctx context.Context, o Options) (*System, error) {
 	}
 	s.Arrivals = queue.NewArrivals()
 	s.Notifier = queue.NewNotifier(db, s.Nodes, s.Wake, s.Arrivals, o.Logger)
-	s.Receiver = pull.NewReceiver(db, s.Notifier, s.Arrivals, o.Node, s.Wake != nil && !db.ThroughPgBouncer)
+	s.Receiver = pull.NewReceiver(db, cache, s.Notifier, s.Arrivals, o.Node, s.Wake != nil && !db.ThroughPgBouncer)
 	s.Maintenance = jobs.NewMaintenance(db, cache, s.Notifier, o.Logger, o.Failpoint, o.PartitionsAhead)
 	s.Operator = operator.NewOperator(db, s.Reader, clock, s.Subscriptions, s.Notifier.RequestDeliveries, o.Logger)
 	s.Closed = queue.NewClosedEndpoints(db, cache)

@@ -22,8 +22,10 @@ import (
 )
 
 const (
-	// maxReceiveBytes bounds the events of one receive.
+	// maxReceiveBytes bounds the response to a receive of more than one event.
 	maxReceiveBytes = 8 << 20
+	// AroundEvent bounds the bytes of a response besides its events: of all of it, and for each event.
+	AroundEvent = 128
 	// maxWaiting bounds the receivers that wait on this node. Over HTTP/1.1 each has a connection, of 10,000 by default.
 	maxWaiting = 5000
 	// maxWaitingOfTopic bounds those of one topic: its consumers cannot take the places of all others.
@@ -40,8 +42,10 @@ const (
 	expireStep = 1000
 )
 
-// Errors of Receive while too many receivers wait on this node: in all, and for the topic.
+// Errors of Receive: too many receivers wait on this node, in all or for the topic; the delivery mode is no longer
+// Queue. postgres.ErrNotFound: the event subscription was deleted.
 var (
+	ErrPush                    = errors.New("the event subscription has delivery mode Push")
 	ErrTooManyReceivers        = errors.New("too many receivers wait on this node")
 	ErrTooManyReceiversOfTopic = fmt.Errorf("%d receivers of this topic wait on this node, the most for one topic; "+
 		"retry later, or use fewer consumers", maxWaitingOfTopic)
@@ -94,6 +98,7 @@ func ParseLockToken(text string) (t LockToken, ok bool) {
 // Receiver serves the consumers of a node. Its methods may be called from any goroutine. Receive needs Run.
 type Receiver struct {
 	db       *postgres.DB
+	cache    *catalog.Cache
 	notifier *queue.Notifier
 	arrivals *queue.Arrivals
 	node     string
@@ -108,11 +113,11 @@ type Receiver struct {
 
 // NewReceiver makes a Receiver. listens: the node gets notifications of deliveries from other nodes.
 func NewReceiver(
-	db *postgres.DB, notifier *queue.Notifier, arrivals *queue.Arrivals, node string, listens bool,
+	db *postgres.DB, cache *catalog.Cache, notifier *queue.Notifier, arrivals *queue.Arrivals, node string, listens bool,
 ) *Receiver {
 	r := &Receiver{
-		db: db, notifier: notifier, arrivals: arrivals, node: node, poll: pollInterval, stopping: make(chan struct{}),
-		waitingOf: map[int64]int{},
+		db: db, cache: cache, notifier: notifier, arrivals: arrivals, node: node, poll: pollInterval,
+		stopping: make(chan struct{}), waitingOf: map[int64]int{},
 	}
 	if listens {
 		r.poll = searchInterval
@@ -153,7 +158,8 @@ func (r *Receiver) leave(topic int64) {
 
 // Receive locks up to most available events for a consumer, at most 8 MiB, the first that became visible first. If
 // there are none it waits: until one arrives, wait has passed, ctx ends or this node stops. Then it returns none and no
-// error. It holds no database connection while it waits. consumer is who receives, for the view postrider.locks.
+// error. Its wait also ends, with an error, when the event subscription is deleted or its delivery mode changed. It
+// holds no database connection while it waits. consumer is who receives, for the view postrider.locks.
 func (r *Receiver) Receive(
 	ctx context.Context, sub *catalog.Subscription, most int, wait time.Duration, consumer string,
 ) (received []Delivery, err error) {
@@ -166,6 +172,11 @@ func (r *Receiver) Receive(
 	place := r.arrivals.Wait(sub.ID)
 	defer func() { r.arrivals.Leave(place, len(received) > 0) }()
 	for {
+		snapshot := r.cache.Snapshot()
+		current, err := open(snapshot, sub.ID)
+		if err != nil {
+			return nil, err
+		}
 		select {
 		case <-ctx.Done():
 			return nil, nil
@@ -173,16 +184,30 @@ func (r *Receiver) Receive(
 			return nil, nil
 		case <-r.stopping:
 			return nil, nil
+		case <-snapshot.Replaced():
+			continue
 		case <-place.Woken():
 		}
 		// Not by ctx: a statement that is cut may have been committed.
-		received, err = r.lock(context.WithoutCancel(ctx), sub, most, consumer)
+		received, err = r.lock(context.WithoutCancel(ctx), current, most, consumer)
 		if len(received) > 0 && ctx.Err() != nil {
 			return nil, r.Return(sub, received)
 		}
 		if len(received) > 0 || err != nil {
 			return received, err
 		}
+	}
+}
+
+// open finds an event subscription, from which consumers receive.
+func open(snapshot *catalog.Snapshot, subscription int64) (*catalog.Subscription, error) {
+	switch current, exists := snapshot.Subscription(subscription); {
+	case !exists:
+		return nil, fmt.Errorf("event subscription %d: %w", subscription, postgres.ErrNotFound)
+	case !current.Pulled():
+		return nil, ErrPush
+	default:
+		return current, nil
 	}
 }
 
@@ -213,7 +238,23 @@ func (r *Receiver) lock(
 	if err != nil {
 		return nil, postgres.Outage("receive events", err)
 	}
+	if n := fitting(received); n < len(received) {
+		_ = r.Return(sub, received[n:]) // else their locks expire
+		received = received[:n]
+	}
 	return received, nil
+}
+
+// fitting is how many of the first events fit into one response: they may be longer than those that were published,
+// whose bytes the statement bounds.
+func fitting(received []Delivery) int {
+	size := AroundEvent
+	for i := range received {
+		if size += len(received[i].Event) + AroundEvent; size > maxReceiveBytes && i > 0 {
+			return i
+		}
+	}
+	return len(received)
 }
 
 // Return ends the locks of events that did not reach their consumer. Nothing of the receive counts.

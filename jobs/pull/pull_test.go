@@ -317,9 +317,9 @@ func TestReceiversOfOneTopicLeavePlacesToOthers(t *testing.T) {
 	testnode.Within(t, `tn.System.Receiver.Waiting() == 2500`, func() bool { return tn.System.Receiver.Waiting() == 2500 })
 	_, err := tn.System.Receiver.Receive(ctx, sub, 1, 0, "test")
 	require.ErrorIs(t, err, pull.ErrTooManyReceiversOfTopic)
-	other := *sub
-	other.ID, other.TopicID = sub.ID+1, sub.TopicID+1
-	require.NoError(t, testnode.ErrorOf(tn.System.Receiver.Receive(ctx, &other, 1, 0, "test")))
+	tn.PutTopic(t, "others", catalog.TopicSpec{Kind: catalog.TopicNamespace, InputSchema: event.CloudEvents})
+	other := tn.Subscribe(t, "others", "pull", queueOf(10))
+	require.NoError(t, testnode.ErrorOf(tn.System.Receiver.Receive(ctx, other, 1, 0, "test")))
 	cancel()
 	waiting.Wait()
 	require.NoError(t, testnode.ErrorOf(tn.System.Receiver.Receive(t.Context(), sub, 1, 0, "test")))

@@ -1,6 +1,6 @@
 -- Makes up to @limit held deliveries of an event subscription available to its consumer, and members of its held
--- batches, which end. If the event subscription is on hold by now it does nothing, except for deliveries of at least
--- the age @age: they are ended next.
+-- batches, which end. What only concerns requests to an endpoint is reset. If the event subscription is on hold by now
+-- it does nothing, except for deliveries of at least the age @age: they are ended next.
 WITH allowed AS MATERIALIZED (
     SELECT 1 WHERE @age::interval IS NOT NULL OR NOT EXISTS (
            SELECT FROM postrider_internal.event_subscription_states
@@ -27,7 +27,8 @@ WITH allowed AS MATERIALIZED (
      ORDER BY time_to_live_since, id LIMIT @limit FOR UPDATE SKIP LOCKED
 ), changed AS (
     UPDATE postrider_internal.deliveries d
-       SET hold = NULL, last_hold = coalesce(d.hold, d.last_hold), batch_id = NULL, pulled = true, held_reruns = 0
+       SET hold = NULL, last_hold = coalesce(d.hold, d.last_hold), batch_id = NULL, pulled = true, held_reruns = 0,
+           not_before = NULL
      WHERE d.id = ANY (ARRAY (SELECT id FROM held UNION ALL SELECT id FROM members))
     RETURNING d.id
 )
