@@ -77,6 +77,16 @@ CREATE INDEX deliveries_batch_idx ON postrider_internal.deliveries (batch_id) WH
 CREATE INDEX deliveries_held_idx ON postrider_internal.deliveries (subscription_id, time_to_live_since, id)
 WHERE hold IS NOT NULL;
 
+-- Available deliveries of event subscriptions on hold. Their rows stay as they are: a pause may begin and end with
+-- millions of them.
+CREATE VIEW postrider_internal.held_available AS
+SELECT d.id, d.subscription_id
+  FROM postrider_internal.event_subscription_states st
+  JOIN postrider_internal.deliveries d ON d.subscription_id = st.subscription_id
+ WHERE st.hold IS NOT NULL AND d.available_at IS NOT NULL;
+COMMENT ON VIEW postrider_internal.held_available IS
+    'Available deliveries that no consumer may receive, because their event subscription is on hold.';
+
 CREATE TABLE postrider_internal.delivery_history (
     id               bigint NOT NULL,
     day              date NOT NULL,
@@ -157,4 +167,5 @@ WHERE verdict <> 'deliver';
 CREATE INDEX delivery_attempts_rerun_idx ON postrider_internal.delivery_attempts (started_at) WHERE reruns > 0;
 
 -- +goose Down
+DROP VIEW postrider_internal.held_available;
 DROP TABLE postrider_internal.delivery_attempts, postrider_internal.delivery_history, postrider_internal.deliveries;

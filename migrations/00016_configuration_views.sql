@@ -47,7 +47,8 @@ SELECT t.name AS topic, s.name AS subscription, s.endpoint_base_url,
        CASE h.hold WHEN 'probation' THEN greatest(h.until, now()) END AS hold_until, h.probing,
        (SELECT count(*) FROM postrider_internal.deliveries d WHERE d.subscription_id = s.id AND d.hold IS NOT NULL)
        + (SELECT coalesce(sum(b.members), 0)::bigint FROM postrider_internal.batches b
-           WHERE b.subscription_id = s.id AND b.hold IS NOT NULL) AS held_deliveries,
+           WHERE b.subscription_id = s.id AND b.hold IS NOT NULL)
+       + (SELECT count(*) FROM postrider_internal.held_available a WHERE a.subscription_id = s.id) AS held_deliveries,
        s.signing_sealed IS NOT NULL AS signed, s.endpoint_validation,
        ARRAY (SELECT jsonb_array_elements_text(o.settings -> 'labels')) AS labels, s.created_at, s.updated_at,
        coalesce((o.settings ->> 'honorRetryAfter')::boolean,

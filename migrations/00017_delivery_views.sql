@@ -99,10 +99,14 @@ SELECT d.id AS delivery_id, t.name AS topic, s.name AS subscription, e.event_id,
        e.published_at, d.event_uuid AS system_id, d.state,
        CASE WHEN d.hold IS NOT NULL OR b.hold IS NOT NULL
             THEN coalesce((SELECT h.holds FROM postrider_internal.current_holds h) ->> d.subscription_id::text,
-                          'admission') END AS hold,
+                          'admission')
+            WHEN d.pulled AND d.job_id IS NULL
+            THEN (SELECT h.holds FROM postrider_internal.current_holds h) ->> d.subscription_id::text END AS hold,
        d.reason, d.attempts,
            d.reruns,
-       CASE WHEN d.state = 'pending' AND coalesce(d.hold, b.hold) IS NULL AND NOT (d.pulled AND d.job_id IS NOT NULL)
+       CASE WHEN d.state = 'pending' AND coalesce(d.hold, b.hold) IS NULL
+                 AND NOT (d.pulled AND (d.job_id IS NOT NULL OR (SELECT h.holds FROM postrider_internal.current_holds h)
+                                        ? d.subscription_id::text))
             THEN greatest(coalesce(b.next_attempt_at, d.next_attempt_at), now()) END AS next_attempt_at,
        d.last_attempt_at, d.last_outcome, d.last_status, d.time_to_live_since, d.finished_at, d.batch_id,
            d.redelivered_from,
@@ -113,6 +117,8 @@ SELECT d.id AS delivery_id, t.name AS topic, s.name AS subscription, e.event_id,
                           'admission')
             WHEN d.open THEN 'batch'
             WHEN d.pulled AND d.job_id IS NOT NULL THEN 'lock'
+            WHEN d.pulled AND (SELECT h.holds FROM postrider_internal.current_holds h) ? d.subscription_id::text
+            THEN (SELECT h.holds FROM postrider_internal.current_holds h) ->> d.subscription_id::text
             WHEN coalesce(b.next_attempt_at, d.next_attempt_at) > now() THEN 'next_attempt_at'
             WHEN d.pulled THEN 'consumer'
             ELSE 'worker' END AS waits_for,

@@ -45,7 +45,8 @@ CREATE VIEW postrider.backlogs AS
 SELECT t.name AS topic, s.name AS subscription, o.deliveries AS pending_deliveries,
        (SELECT count(*) FROM postrider_internal.deliveries d WHERE d.subscription_id = s.id AND d.hold IS NOT NULL)
        + (SELECT coalesce(sum(b.members), 0)::bigint FROM postrider_internal.batches b
-           WHERE b.subscription_id = s.id AND b.hold IS NOT NULL) AS held_deliveries,
+           WHERE b.subscription_id = s.id AND b.hold IS NOT NULL)
+       + (SELECT count(*) FROM postrider_internal.held_available a WHERE a.subscription_id = s.id) AS held_deliveries,
        oldest.time_to_live_since AS oldest_pending_since,
        postrider_internal.seconds(now() - oldest.time_to_live_since) AS oldest_age_seconds,
            oldest.id AS oldest_delivery_id,

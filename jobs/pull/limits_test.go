@@ -13,6 +13,7 @@ import (
 	"postrider/internal/event"
 	"postrider/internal/node"
 	"postrider/internal/postgres"
+	"postrider/internal/query"
 	"postrider/internal/testnode"
 	"postrider/jobs/pull"
 )
@@ -186,4 +187,60 @@ func TestWaitingReceivesEnd(t *testing.T) {
 			}
 		})
 	}
+}
+
+// During a pause, events that were available before it are on hold in every view, count and list.
+func TestPausedQueueIsOnHold(t *testing.T) {
+	t.Parallel()
+	tn, sub := pulled(t, 10, 4)
+	locked := receive(t, tn, sub, 1)
+	tn.Pause(t, "orders", "pull")
+	publishCloudEvents(t, tn, "new", 1)
+	lists := func() map[string]int {
+		reader := tn.System.Reader
+		details, err := reader.ReadSubscriptionDetails(t.Context(), sub, time.Hour, time.Minute)
+		require.NoError(t, err)
+		page, err := reader.ReadDeliveries(t.Context(), query.DeliveryFilter{State: "pending"},
+			query.Turn[query.DeliveryPlace]{Limit: 10})
+		require.NoError(t, err)
+		held, due := 0, 0
+		for _, d := range page.Rows {
+			if d.Hold != nil {
+				held++
+			} else if d.NextAttemptAt != nil {
+				due++
+			}
+		}
+		found, err := reader.CountDeliveries(t.Context(), query.DeliveryFilter{Hold: "paused"})
+		require.NoError(t, err)
+		overview, err := reader.ReadOverview(t.Context(), time.Hour, time.Minute)
+		require.NoError(t, err)
+		inHolds := 0
+		for _, hold := range overview.Holds {
+			inHolds += hold.HeldDeliveries
+		}
+		waits := tn.Rows(t, "deliveries", "hold = 'paused' AND waits_for = 'paused' AND next_attempt_at IS NULL")
+		return map[string]int{
+			"waits":                waits,
+			"held by subscription": tn.Count(t, "SELECT held_deliveries FROM postrider.event_subscriptions"),
+			"held by backlog":      tn.Count(t, "SELECT held_deliveries FROM postrider.backlogs"),
+			"listed as held":       held, "found as held": int(found.Matched), "held of the details": details.Held,
+			"held of all": int(overview.Current.Held), "held by hold": inHolds,
+			"listed as due": due, "available": details.Queue.Available, "next": len(details.Queue.Next),
+			"waiting for a consumer": tn.Rows(t, "deliveries", "waits_for = 'consumer' AND hold IS NULL"),
+		}
+	}
+	require.Equal(t, map[string]int{
+		"waits": 4, "held by subscription": 4, "held by backlog": 4, "listed as held": 4, "found as held": 4,
+		"held of the details": 4, "held of all": 4, "held by hold": 4,
+		"listed as due": 0, "available": 0, "next": 0, "waiting for a consumer": 0,
+	}, lists())
+	settle(t, tn, sub, pull.Acknowledge, 0, locked...)
+	tn.Resume(t, "orders", "pull")
+	require.NoError(t, tn.System.Releaser.MakeAvailable(t.Context(), sub.ID, nil))
+	require.Equal(t, map[string]int{
+		"waits": 0, "held by subscription": 0, "held by backlog": 0, "listed as held": 0, "found as held": 0,
+		"held of the details": 0, "held of all": 0, "held by hold": 0,
+		"listed as due": 4, "available": 4, "next": 4, "waiting for a consumer": 4,
+	}, lists())
 }

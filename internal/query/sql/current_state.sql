@@ -10,6 +10,7 @@ WITH backlog AS (
 ), held AS (
     SELECT least(@held, (SELECT count(*) FROM (SELECT FROM postrider_internal.deliveries
                                                 WHERE hold IS NOT NULL LIMIT @held) single)
+           + (SELECT count(*) FROM (SELECT FROM postrider_internal.held_available LIMIT @held) available)
            + (SELECT coalesce(sum(members), 0) FROM (SELECT members FROM postrider_internal.batches
                                                       WHERE hold IS NOT NULL LIMIT @held) batched))::bigint AS held
 ), oldest AS (

@@ -4,7 +4,7 @@
 SELECT d.id AS delivery_id, t.name AS topic, s.name AS subscription, e.event_id, e.event_type, e.subject,
     e.published_at,
        d.event_uuid AS system_id, d.state, h.delivery_hold AS hold, d.reason, d.attempts, d.reruns,
-       CASE WHEN d.state = 'pending' AND h.delivery_hold IS NULL
+       CASE WHEN d.state = 'pending' AND h.delivery_hold IS NULL AND NOT (d.pulled AND d.job_id IS NOT NULL)
             THEN greatest(coalesce(b.next_attempt_at, d.next_attempt_at), now()) END AS next_attempt_at,
        CASE WHEN d.state = 'pending'
             THEN postrider_internal.expires_at(d.id, d.time_to_live_since,
@@ -32,7 +32,8 @@ SELECT d.id AS delivery_id, t.name AS topic, s.name AS subscription, e.event_id,
   LEFT JOIN postrider_internal.events e ON e.id = d.event_uuid AND e.day = d.event_day
   LEFT JOIN postrider_internal.batches b ON b.id = d.open_batch_id
   LEFT JOIN postrider_internal.subscription_holds h
-         ON h.subscription_id = d.subscription_id AND (d.hold IS NOT NULL OR b.hold IS NOT NULL)
+         ON h.subscription_id = d.subscription_id
+        AND (d.hold IS NOT NULL OR b.hold IS NOT NULL OR d.pulled AND d.job_id IS NULL AND h.hold IS NOT NULL)
   JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
   LEFT JOIN postrider_internal.event_subscription_states st ON st.subscription_id = s.id
   LEFT JOIN postrider_internal.repairs o ON o.system_id = d.event_uuid

@@ -8,8 +8,9 @@
                   AND (@state::text IS NULL OR d.state = @state)
                   AND (@hold::text IS NULL
                        OR d.state = 'pending'
-                          AND coalesce(d.hold, (SELECT b.hold FROM postrider_internal.batches b
-                                                 WHERE b.id = d.open_batch_id)) IS NOT NULL
+                          AND (coalesce(d.hold, (SELECT b.hold FROM postrider_internal.batches b
+                                                  WHERE b.id = d.open_batch_id)) IS NOT NULL
+                               OR d.pulled AND d.job_id IS NULL AND @hold IN ('paused', 'not_validated'))
                           AND d.subscription_id IN (
                               SELECT h.subscription_id FROM postrider_internal.subscription_holds h
                                WHERE h.delivery_hold = @hold))

@@ -3,6 +3,8 @@ SELECT v.topic, v.subscription, v.endpoint_base_url, v.hold, v.hold_cause, v.hol
        coalesce(v.probing, false) AS probing,
        (SELECT count(*) FROM (SELECT FROM postrider_internal.deliveries d
                                WHERE d.subscription_id = v.subscription_id AND d.hold IS NOT NULL LIMIT 10000) few)
+       + (SELECT count(*) FROM (SELECT FROM postrider_internal.held_available a
+                                 WHERE a.subscription_id = v.subscription_id LIMIT 10000) few)
        + (SELECT coalesce(sum(b.members), 0)::bigint FROM postrider_internal.batches b
            WHERE b.subscription_id = v.subscription_id AND b.hold IS NOT NULL) AS held_deliveries,
        CASE WHEN v.hold = 'not_validated'

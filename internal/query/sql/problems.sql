@@ -44,7 +44,8 @@ SELECT f.topic, f.subscription, f.outcome, f.failures, f.attempts, coalesce(earl
        coalesce(w.waiting, 0) AS waiting, h.held, d.id AS delivery_id, l.id AS dead_letter_id,
        coalesce(a.status, l.last_status) AS status, coalesce(a.error, l.last_error) AS error,
        left(coalesce(a.response_excerpt, postrider.try_text(l.last_response)), 300) AS response,
-       CASE WHEN d.hold IS NULL THEN greatest(d.next_attempt_at, now()) END AS next_attempt,
+       CASE WHEN d.hold IS NULL AND (d.available_at IS NULL OR v.hold IS NULL)
+            THEN greatest(d.next_attempt_at, now()) END AS next_attempt,
        coalesce(round(100 * t.part * f.failures / f.attempts, 1), 0)::float8 AS throttled_percent
   FROM failing f
   JOIN postrider_internal.event_subscriptions s ON s.id = f.subscription_id
@@ -81,6 +82,8 @@ SELECT f.topic, f.subscription, f.outcome, f.failures, f.attempts, coalesce(earl
        SELECT least(10000, (SELECT count(*) FROM (SELECT FROM postrider_internal.deliveries x
                                                    WHERE x.subscription_id = s.id AND x.hold IS NOT NULL
                                                    LIMIT 10000) single)
+              + (SELECT count(*) FROM (SELECT FROM postrider_internal.held_available a
+                                        WHERE a.subscription_id = s.id LIMIT 10000) available)
               + (SELECT coalesce(sum(b.members), 0) FROM postrider_internal.batches b
                   WHERE b.subscription_id = s.id AND b.hold IS NOT NULL))::int AS held) h ON true
   LEFT JOIN postrider_internal.deliveries d ON d.id = w.example
