@@ -262,9 +262,12 @@ var unused = map[string]string{
 	"river_job":        "state IN ('completed', 'cancelled', 'discarded') AND finalized_at < now() - interval '1 hour'",
 	"idempotency_keys": "expires_at <= now() ORDER BY expires_at",
 	"event_keys":       "expires_at <= now() ORDER BY expires_at",
-	// Locks and probations whose event subscription was deleted, or has another endpoint or policy.
-	"locks": `name = 'batching'
-		AND NOT EXISTS (SELECT FROM postrider_internal.event_subscriptions s WHERE s.id = r.key)`,
+	// What belongs to event subscriptions that were deleted and are drained. A count that is still to be merged, or a late
+	// batch cutter, inserts its row again.
+	"locks":                     "name = 'batching' AND " + drained("r.key"),
+	"backlog_counts":            "deliveries = 0 AND " + drained("r.subscription_id"),
+	"event_subscription_states": drained("r.subscription_id"),
+	// Probations whose event subscription was deleted, or has another endpoint or policy.
 	"probations": `updated_at < now() - interval '1 hour' AND NOT EXISTS (
 		SELECT FROM postrider_internal.event_subscriptions s
 		  JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
@@ -285,6 +288,12 @@ var unused = map[string]string{
 		                       'host:' || postrider_internal.endpoint_host(s.endpoint_base_url)))`,
 	// Notices, if SystemTopic has no event subscriptions.
 	"notices": "postrider_internal.notices_since() IS NULL",
+}
+
+// drained is the condition that an event subscription was deleted and has no deliveries. Its own row stays.
+func drained(id string) string {
+	return "NOT EXISTS (SELECT FROM postrider_internal.event_subscriptions s WHERE s.id = " + id +
+		" AND s.drained_at IS NULL)"
 }
 
 // Clean removes unused rows.

@@ -60,14 +60,3 @@ func TestLocksAreExclusive(t *testing.T) {
 	require.NoError(t, first.Rollback(t.Context()))
 	require.True(t, try("a"))
 }
-
-func TestLocksOfDeletedSubscriptionsAreRemoved(t *testing.T) {
-	t.Parallel()
-	tn, sub := testnode.Orders(t)
-	tn.Exec(t, "SELECT postrider_internal.lock('batching', $1), postrider_internal.lock('batching', 4711), "+
-		"postrider_internal.lock('sweeper', 0)", sub.ID)
-	require.NoError(t, tn.System.Maintenance.Clean(t.Context()))
-	require.Equal(t, 4, tn.Count(t, "SELECT count(*) FROM postrider_internal.locks"))
-	require.Equal(t, 1,
-		tn.Count(t, "SELECT count(*) FROM postrider_internal.locks WHERE name = 'batching' AND key = $1", sub.ID))
-}
