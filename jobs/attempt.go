@@ -438,7 +438,9 @@ func (a *attempt) concludeLate(started time.Time, resp endpoint.Response) {
 		return
 	}
 	result := a.attempted(verdict, started, resp)
-	a.engine.parts.Gate.Observe(a.sub.ID, result.Outcome, resp.Result, resp.Duration)
+	if verdict.Action == policy.Delivered { // the timeout has counted as this request's failure
+		a.engine.parts.Gate.Observe(a.sub.ID, result.Outcome, resp.Result, resp.Duration)
+	}
 	switch ended, err := a.engine.parts.Recorder.RecordLate(context.Background(), result, why); {
 	case err != nil:
 		a.engine.log.Warn("a late response could not be recorded; the delivery is retried", "delivery", result.DeliveryID,

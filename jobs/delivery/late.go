@@ -47,7 +47,7 @@ func (r *Recorder) RecordLate(ctx context.Context, result Result, why string) (e
 	}
 	err = postgres.RetryTransient(func() error { return r.DB.QueryRow(ctx, lateStatement, args).Scan(&ended) })
 	if err == nil && result.Verdict.Action == policy.Delivered {
-		err = r.endProbation(ctx, result.Probation.Key)
+		err = r.endProbation(ctx, result.Probation.Key, result.StartedAt)
 	}
 	if err != nil {
 		return ended, fmt.Errorf("record a %s's late response: %w", what, err)

@@ -2,6 +2,7 @@ package delivery_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -151,4 +152,28 @@ func TestLateResponsesRaceWithFetches(t *testing.T) {
 	require.Equal(t, n-ended, tn.Jobs(t, ""))
 	require.Equal(t, n, tn.Rows(t, "delivery_attempts", "late"))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
+}
+
+// A late success resets counted failures, and ends a hold that began before its request or whose probe is due.
+func TestLateSuccessDuringAProbation(t *testing.T) {
+	t.Parallel()
+	tn, sub := testnode.Orders(t)
+	rows := []struct {
+		since, until string // relative to the start of the request
+		stays        bool
+	}{
+		{"NULL", "NULL", false},
+		{"$2::timestamptz - interval '1 second'", "now() + interval '1 hour'", false},
+		{"$2::timestamptz + interval '1 second'", "now() + interval '1 hour'", true},
+		{"$2::timestamptz + interval '1 second'", "$2 - interval '1 hour'", false},
+	}
+	for i, result := range tn.TimeOut(t, sub, len(rows)) {
+		row := rows[i]
+		result.Probation.Key = fmt.Sprint("key ", i)
+		tn.Exec(t, fmt.Sprintf(`INSERT INTO postrider_internal.probations (probation_key, endpoint_base_url, since, until)
+			SELECT $1, 'http://x', %s, %s WHERE $2::timestamptz IS NOT NULL`, row.since, row.until),
+			[]byte(result.Probation.Key), result.StartedAt)
+		require.True(t, tn.LateSuccess(t, result))
+		require.Equal(t, row.stays, tn.Probations(t, "probation_key = $1", []byte(result.Probation.Key)) == 1, "%+v", row)
+	}
 }

@@ -183,16 +183,21 @@ func (r *Recorder) logProbation(p *probation) {
 	}
 }
 
-// endProbation ends a probation after a late success. The timeout counted as a failure, but the endpoint works, and a
-// probation would delay it further.
-func (r *Recorder) endProbation(ctx context.Context, key string) error {
+// endProbation ends a probation after a late success, and forgets the counted failures. The timeout counted as a
+// failure, but the endpoint works. As policy.AfterSuccess says, a success does not end a hold that began after its
+// request, before the probe is due.
+func (r *Recorder) endProbation(ctx context.Context, key string, started time.Time) error {
 	if key == "" {
 		return nil
 	}
-	if _, err := r.DB.Exec(ctx, deleteProbation, []byte(key)); err != nil {
+	const unlessLater = deleteProbation + " AND (since IS NULL OR since <= $2 OR until <= now())"
+	tag, err := r.DB.Exec(ctx, unlessLater, []byte(key), started)
+	if err != nil {
 		return fmt.Errorf("end the probation: %w", err)
 	}
-	r.failing.Delete(key)
+	if tag.RowsAffected() > 0 {
+		r.failing.Delete(key)
+	}
 	return nil
 }
 
