@@ -61,7 +61,7 @@ func TestFaultFailoverThatLosesCommits(t *testing.T) {
 		require.Contains(t, id, "kept-")
 	}
 	require.Len(t, kept.arrivalsSoFar(), events)
-	require.Zero(t, one[int](db, brokenOwners))
+	require.Zero(t, brokenOwners(db))
 }
 
 func (s *service) isReady() bool {

@@ -138,7 +138,7 @@ func (g *gate) hasArrived(id string) bool {
 // owned: every unfinished delivery has exactly one owner, in the middle of it all.
 func (l *stubborn) owned(db *database) {
 	l.t.Helper()
-	require.Zero(l.t, one[int](db, brokenOwners), "every unfinished delivery has exactly one owner")
+	require.Zero(l.t, brokenOwners(db), "every unfinished delivery has exactly one owner")
 }
 
 // settled ends the publishing, waits until everything has ended and requires that nothing was lost, changed, or ended

@@ -268,7 +268,7 @@ func (p *pullFaults) kill(slots ...int) {
 		p.nodes[slot].kill()
 		p.at(slot, nil)
 	}
-	require.Zero(p.t, one[int](p.db, brokenOwners), "every unfinished delivery has exactly one owner")
+	require.Zero(p.t, brokenOwners(p.db), "every unfinished delivery has exactly one owner")
 	p.db.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 		WHERE application_name = $1 AND datname = current_database() ORDER BY random() LIMIT 1`, pullConsumers)
 	for _, slot := range slots {
@@ -334,7 +334,7 @@ func (p *pullFaults) requireDone() {
 	for _, check := range pullDone {
 		require.Zero(p.t, one[int](p.db, check.query), check.what)
 	}
-	require.Zero(p.t, one[int](p.db, brokenOwners))
+	require.Zero(p.t, brokenOwners(p.db))
 	for id, n := range p.acked {
 		require.Equal(p.t, 1, n, "%s was acknowledged over HTTP more than once", id)
 	}

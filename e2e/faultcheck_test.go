@@ -9,14 +9,11 @@ import (
 	"postrider/internal/testnode"
 )
 
-// brokenOwners counts the unfinished deliveries that do not have exactly one of: a live job that names it and that it
-// names, which may be a consumer's lock; a pending batch, which has exactly one of a live job and a hold; a hold; a
-// place in the open set of an event subscription that has a live batch cutter; or a consumer may receive it. It also
-// counts live jobs without what they name, and routes without exactly one job. It holds in every moment, also in the
-// one after a kill.
-//
-//go:embed testdata/sql/broken_owners.sql
-var brokenOwners string
+// brokenOwners counts the pending deliveries, batches and routes without exactly one owner, and live jobs without what
+// they name. It is 0 in every moment, also in the one after a kill.
+func brokenOwners(db *database) int {
+	return one[int](db, testnode.BrokenTokens) + one[int](db, testnode.BrokenRoutes)
+}
 
 // endedOnce are statements about a database whose every delivery has ended; each counts what contradicts it.
 var endedOnce = []struct{ what, query string }{

@@ -353,7 +353,7 @@ func (f *faultFleet) died(slot int, n *faultNode) {
 	} else {
 		k.point = outside
 	}
-	require.Zero(f.t, one[int](f.db, brokenOwners), "%s: every unfinished delivery has exactly one owner", n.point)
+	require.Zero(f.t, brokenOwners(f.db), "%s: every unfinished delivery has exactly one owner", n.point)
 	f.requireSound(n)
 	f.kills = append(f.kills, k)
 	f.watch.follow(f.t.Context(), k, n.name, f.sink)

@@ -182,7 +182,7 @@ func manyAtOnce(t *testing.T, db *database, n *nodeProcess) {
 	for _, id := range sink.arrivalsSoFar() {
 		require.Equal(t, 1, sink.times(id), id)
 	}
-	require.Zero(t, one[int](db, testnode.BrokenTokens)+one[int](db, testnode.EndedTwice))
+	require.Zero(t, brokenOwners(db)+one[int](db, testnode.EndedTwice))
 }
 
 // retriesAfter makes a copy of the default policy that always waits for as long as given, and rests no endpoint.
