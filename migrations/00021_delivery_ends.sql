@@ -159,7 +159,8 @@ WITH finished AS (
     DELETE FROM postrider_internal.deliveries d USING unnest(ends) e
      WHERE d.id = e.delivery_id AND d.id = ANY (ARRAY (SELECT u.delivery_id FROM unnest(ends) u))
     RETURNING d.id, d.subscription_id, d.topic_id, d.event_uuid, d.event_day, d.reruns, d.batch_id,
-              CASE WHEN e.last_outcome IS NULL THEN d.last_status END AS last_status, d.time_to_live_since, d.first_attempt_at, d.last_attempt_at, d.redelivered_from, d.operation_id,
+              CASE WHEN e.last_outcome IS NULL THEN d.last_status END AS last_status, d.time_to_live_since,
+              d.first_attempt_at, d.last_attempt_at, d.redelivered_from, d.operation_id,
               coalesce(e.attempts, d.attempts) AS attempts, coalesce(e.last_outcome, d.last_outcome) AS last_outcome,
               e.state, e.reason, e.dead_letter_id, e.error, e.excerpt,
               (SELECT s.retry_policy FROM postrider_internal.event_subscriptions s WHERE s.id = d.subscription_id)

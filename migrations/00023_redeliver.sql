@@ -83,7 +83,8 @@ BEGIN
         SELECT * FROM unnest(ids, edits) AS n(dead_letter_id, id, event_time, event_id, event_type, subject, source,
             data_version, traceparent, tracestate, body) WHERE n.id IS NOT NULL
     ), checked AS MATERIALIZED (
-        SELECT l.id, l.delivery_id AS ended, coalesce(n.id, l.event_uuid) AS event_uuid, s.id AS subscription_id, s.topic_id,
+        SELECT l.id, l.delivery_id AS ended, coalesce(n.id, l.event_uuid) AS event_uuid,
+               s.id AS subscription_id, s.topic_id,
                CASE WHEN n.id IS NULL
                     THEN postrider_internal.event_bytes(l.schema, octet_length(l.body), l.event_id, l.event_type,
                         l.subject, l.data_version)

@@ -104,7 +104,8 @@ BEGIN
                SET job_id = t.job_id, first_attempt_at = coalesce(d.first_attempt_at, moment), last_attempt_at = moment
               FROM taken t WHERE d.id = t.id
         ), jobs AS (
-            INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
+            INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts,
+                   scheduled_at)
             SELECT t.job_id, 'scheduled',
                    jsonb_build_object('d', t.id, 's', subscription, 'n', t.attempts + 1, 'l', t.lock_id,
                                       'f', extract(epoch FROM moment), 'c', consumer), 'lock', 'locks', 1, 1000, until

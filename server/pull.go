@@ -132,8 +132,8 @@ func (s *Server) receive(c echo.Context, r *consumer) error {
 	return s.parts.Receiver.Return(r.sub, received)
 }
 
-// receiveFrom receives events. Before it rejects a request because of the delivery mode, it confirms that the catalog in
-// memory is current.
+// receiveFrom receives events. Before it rejects a request because of the delivery mode, it confirms that the catalog
+// in memory is current.
 func (s *Server) receiveFrom(
 	ctx context.Context, r *consumer, most int, wait time.Duration,
 ) (received []pull.Delivery, err error) {

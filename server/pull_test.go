@@ -315,7 +315,10 @@ func TestConsumersOfAChangedSubscription(t *testing.T) {
 	waiting := q.waits()
 	q.put(path, `{"endpointUrl":"https://example.com"}`).json(200)
 	require.Equal(t, http.StatusBadRequest, waiting.response().StatusCode)
-	for operation, id := range map[string]string{"renewLock": "1", "acknowledge": "2", "release": "3", "reject": "4"} {
+	for operation, id := range map[string]string{
+		"renewLock": "1", "acknowledge": "2", "reject": "4",
+		"release?releaseDelayInSeconds=3600": "3",
+	} {
 		succeeded, _ := settled(q.do(operation, lockTokens(tokens[id])))
 		require.Equal(t, []any{tokens[id]}, succeeded, operation)
 	}

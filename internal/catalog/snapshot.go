@@ -41,7 +41,8 @@ type Snapshot struct {
 
 func emptySnapshot() *Snapshot {
 	return &Snapshot{
-		replaced: make(chan struct{}), topics: map[string]*Topic{}, subsByTopic: map[int64][]*Subscription{}, filters: map[int64]*filter.Set{},
+		replaced: make(chan struct{}),
+		topics:   map[string]*Topic{}, subsByTopic: map[int64][]*Subscription{}, filters: map[int64]*filter.Set{},
 		subs: map[int64]*Subscription{}, policies: map[string]*policy.Policy{}, expiring: map[int64]bool{},
 		rules: map[int64]policy.Rules{},
 	}

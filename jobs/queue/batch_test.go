@@ -87,7 +87,8 @@ func TestBatchHasTheOrderOfPublishing(t *testing.T) {
 		ON w.event_id = m.event_id AND w.position = m.position WHERE left_at IS NULL`, want))
 }
 
-// Events of one publish in SQL have nearly the same time: batches, held ones too, and lists have the order of acceptance.
+// Events of one publish in SQL have nearly the same time. Batches, with held deliveries too, and lists have the order
+// of acceptance.
 func TestBatchHasTheOrderOfSQLPublishes(t *testing.T) {
 	t.Parallel()
 	tn, sub := testnode.BatchingOrders(t, 1000, 1024)
