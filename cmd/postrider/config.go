@@ -110,7 +110,7 @@ func (f webhookFlags) check() error {
 	u, err := url.Parse(f.PublicURL)
 	switch {
 	case f.PublicURL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil ||
-		u.RawQuery != "" || u.Fragment != ""):
+		u.RawQuery != "" || u.Fragment != "" || endpointconf.EncodingProblem(f.PublicURL) != ""):
 		return terminal.Usagef("--public-url %q: not a URL such as https://events.example.com", f.PublicURL)
 	case f.WebhookOrigin == "" || strings.ContainsFunc(f.WebhookOrigin, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return terminal.Usagef("--webhook-origin %q: not a name such as events.example.com", f.WebhookOrigin)

@@ -7,8 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"postrider/internal/filter"
+	"unicode/utf8"
 )
 
 const (
@@ -37,8 +36,11 @@ func EndpointURL(raw string, allow []netip.Prefix) (*url.URL, error) {
 	if len(raw) > maxEndpointLength {
 		return nil, endpointError("must be %d characters or less", maxEndpointLength)
 	}
+	if problem := EncodingProblem(raw); problem != "" {
+		return nil, endpointError("%s", problem)
+	}
 	u, err := url.Parse(raw)
-	if err != nil || !filter.Storable(raw) {
+	if err != nil {
 		return nil, endpointError("must be a URL")
 	}
 	if err := endpointForm(raw, u); err != nil {
@@ -51,6 +53,35 @@ func EndpointURL(raw string, allow []netip.Prefix) (*url.URL, error) {
 		return nil, err
 	}
 	return u, nil
+}
+
+// EncodingProblem describes the first character of a URL's path and query that is not percent-encoded but must be; "" if
+// there is none. net/url accepts such a URL: a request would have another path, or a malformed request line.
+// Source: RFC 3986, 2.1 and Appendix A. Brackets are allowed, which clients commonly send in queries.
+func EncodingProblem(raw string) string {
+	const allowed = "-._~:/?#[]@!$&'()*+,;=%"
+	_, rest, _ := strings.Cut(raw, "//")
+	rest = rest[strings.IndexAny(rest+"/", "/?#"):]
+	for len(rest) > 0 {
+		c, size := utf8.DecodeRuneInString(rest)
+		switch character := rest[:size]; {
+		case c == '%' && (len(rest) < 3 || !hexadecimal(rest[1]) || !hexadecimal(rest[2])):
+			return `must be percent-encoded: write "%" as %25 where it begins no code such as %20`
+		case !alphanumeric(c) && !strings.ContainsRune(allowed, c):
+			return fmt.Sprintf("must be percent-encoded: write %q as %s", character, percentEncoded(character))
+		}
+		rest = rest[size:]
+	}
+	return ""
+}
+
+func hexadecimal(c byte) bool { return strings.IndexByte("0123456789ABCDEFabcdef", c) >= 0 }
+
+func percentEncoded(text string) (encoded string) {
+	for i := range len(text) {
+		encoded += fmt.Sprintf("%%%02X", text[i])
+	}
+	return encoded
 }
 
 // BaseURL returns the URL without credentials, query and fragment, which may be shown.

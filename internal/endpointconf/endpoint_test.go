@@ -37,6 +37,7 @@ var endpointTable = []struct {
 	{"localhost opened by IPv6", "http://LOCALHOST:8080/", prefixes("::1/128"), ""},
 	{"longest label", "https://" + strings.Repeat("a", 63) + ".example/", nil, ""},
 	{"longest host", "https://" + strings.Repeat("a.", 125) + "com/", nil, ""},
+	{"all characters of a URL", "https://example.com/-._~:/@!$&'()*+,;=%20%c3%9F?a[]=/?:@%00", nil, ""},
 	{"too long", "https://example.com/" + strings.Repeat("a", 2029), nil, "2048"},
 	{"empty", "", nil, "absolute"},
 	{"relative", "/api/updates", nil, "absolute"},
@@ -52,8 +53,22 @@ var endpointTable = []struct {
 	{"empty fragment", "https://example.com/#", nil, "fragment"},
 	{"port in words", "https://example.com:https/", nil, "must be a URL"},
 	{"a space", "https://exam ple.com/", nil, "must be a URL"},
-	{"a line break", "https://example.com/\r\nX-Y: z", nil, "must be a URL"},
-	{"not UTF-8", "https://example.com/\xff", nil, "must be a URL"},
+	{"a line break in the host", "https://example.com\r\nX-Y: z", nil, "must be a URL"},
+	{"a space in the path", "https://example.com/a b", nil, `write " " as %20`},
+	{"a space in the query", "https://example.com?a=b c", nil, `write " " as %20`},
+	{"a line break", "https://example.com/\r\nX-Y: z", nil, `write "\r" as %0D`},
+	{"NUL", "https://example.com/?a=\x00", nil, `write "\x00" as %00`},
+	{"DEL", "https://example.com/?a=\x7f", nil, `write "\x7f" as %7F`},
+	{"not UTF-8", "https://example.com/\xff", nil, `write "\xff" as %FF`},
+	{"a quotation mark", `https://example.com/?a="b"`, nil, `write "\"" as %22`},
+	{"angle brackets", "https://example.com/?a=<b>", nil, `write "<" as %3C`},
+	{"a backslash", `https://example.com/a\b`, nil, `write "\\" as %5C`},
+	{"a bar", "https://example.com/?a=b|c", nil, `write "|" as %7C`},
+	{"braces", "https://example.com/{id}", nil, `write "{" as %7B`},
+	{"non-ASCII in the path", "https://example.com/straße", nil, `write "ß" as %C3%9F`},
+	{"non-ASCII in the query", "https://example.com/?a=€", nil, `write "€" as %E2%82%AC`},
+	{"half an escape in the path", "https://example.com/100%", nil, `write "%" as %25`},
+	{"a bad escape in the query", "https://example.com/?a=%zz", nil, `write "%" as %25`},
 	{"other script", "https://bücher.example/", nil, "punycode"},
 	{"a character no host has", "https://exam!ple.com/", nil, "ASCII letters"},
 	{"empty label", "https://example..com/", nil, "ASCII letters"},
@@ -98,7 +113,7 @@ func requireField(t *testing.T, err error, field string) filter.ValidationError 
 func TestEndpointURLErrorsHaveNoSecrets(t *testing.T) {
 	t.Parallel()
 	for _, raw := range []string{
-		"https://user:s3cret@example.com/", "https://127.0.0.1/?code=s3cret", "https://example.com:0/?code=s3cret",
+		"https://user:s3cret@example.com/", "https://example.com/?code=s3cret%zz", "https://127.0.0.1/?code=s3cret", "https://example.com:0/?code=s3cret",
 		"https://exam ple.com/?code=s3cret", "ftp://example.com/s3cret", "https://s3cret..example/",
 	} {
 		_, err := endpointconf.EndpointURL(raw, nil)

@@ -24,12 +24,13 @@ type Location struct {
 	Query string
 }
 
-// String is the location without its query.
+// String is the location's URL without its query.
 func (l Location) String() string {
+	path := (&url.URL{Path: l.Path}).EscapedPath()
 	if l.Scheme == "file" || l.Path == "" {
-		return l.Scheme + "://" + l.Bucket + l.Path
+		return l.Scheme + "://" + l.Bucket + path
 	}
-	return l.Scheme + "://" + l.Bucket + "/" + l.Path
+	return l.Scheme + "://" + l.Bucket + "/" + path
 }
 
 // onOff has the values of a parameter that is a switch.
@@ -81,6 +82,9 @@ func plainServer(text string) bool {
 // ParseLocation reads the URL of a location: file:///directory, s3://bucket/prefix?region=… or
 // azblob://container/prefix.
 func ParseLocation(raw string) (Location, error) {
+	if problem := EncodingProblem(raw); problem != "" {
+		return Location{}, errors.New(problem)
+	}
 	u, err := url.Parse(raw)
 	if err != nil || u.Opaque != "" {
 		return Location{}, errors.New("must be a URL such as file:///var/lib/postrider/dead or s3://bucket?region=eu-west-1")
@@ -144,12 +148,18 @@ type ExportTarget struct {
 	Path     string // "" or a path without slashes at its ends
 }
 
-// String is the target without its query.
+// String is the target's URL without its query.
 func (t ExportTarget) String() string {
-	if t.Path == "" {
-		return t.Location.String()
+	switch within := t.Location; {
+	case t.Path == "":
+		return within.String()
+	case within.Path == "":
+		within.Path = t.Path
+		return within.String()
+	default:
+		within.Path += "/" + t.Path
+		return within.String()
 	}
-	return t.Location.String() + "/" + t.Path
 }
 
 // ExportLocations are what an operator allows: nodes must not write to any file or bucket that a client names.

@@ -28,7 +28,7 @@ func TestInvalidLocations(t *testing.T) {
 		"", "dead", "/var/dead", "file:dead", "file://dead/letters", "file:///", "file:///a/../b", "file:///a/%2e%2e/b",
 		"file:///a/./b", "file:///a//b", "file:///a?x=1", `file:///a\b`, "file:///a%00b", "file:///a%0Ab",
 		"s3://", "s3:///key", "s3://user@bucket", "s3://user:secret@bucket", "s3://bucket/a/../b", "s3://bucket:9000",
-		"s3://bucket#x", "azblob://", "gs://bucket", "mem://", "http://bucket", "%",
+		"s3://bucket#x", "s3://bucket/a b", "file:///straße", "file:///100%", "azblob://", "gs://bucket", "mem://", "http://bucket", "%",
 	} {
 		_, err := endpointconf.ParseLocation(raw)
 		require.Error(t, err, raw)
@@ -56,7 +56,8 @@ func TestParametersOfLocations(t *testing.T) {
 		"s3://bucket?endpoint=http://u:p@host":      "as endpoint",
 		"s3://bucket?endpoint=https://host/storage": "as endpoint",
 		"s3://bucket?endpoint=https://host?a":       "as endpoint",
-		"s3://bucket?%zz":                           "must have a query such as name=value&name=value",
+		"s3://bucket?%zz":                           `must be percent-encoded: write "%" as %25`,
+		"s3://bucket?region=a;b":                    "must have a query such as name=value&name=value",
 	} {
 		_, err := endpointconf.ParseLocation(raw)
 		if says == "" {
@@ -75,6 +76,7 @@ func TestLocationWithinAnAllowedOne(t *testing.T) {
 		{"file:///var/dead", "", "file:///var/dead", ""},
 		{"file:///var/dead/", "orders/x", "file:///var/dead/orders/x", ""},
 		{"file:///var/dead/orders", "x", "file:///var/dead/orders/x", ""},
+		{"file:///var/dead/100%25%3F", "a b", "file:///var/dead/100%25%3F/a%20b", ""},
 		{"s3://bucket", "", "s3://bucket", "region=eu-west-1"},
 		{"s3://bucket/orders", "a", "s3://bucket/orders/a", "region=eu-west-1"},
 		{"s3://bucket?region=eu-west-1", "", "s3://bucket", "region=eu-west-1"},
