@@ -103,16 +103,35 @@ func (p *Policy) checkSteps(check func(ok bool, field, message string)) {
 }
 
 func (r *Probation) check(check func(ok bool, field, message string)) {
-	none, byOutcome := r.Scope == ProbationNone, len(r.ByOutcome) > 0
-	check(none || r.Trigger >= 1, "probation.trigger", "must be 1 or more, or 0 if the scope is none")
-	check((none || byOutcome) && r.First == 0 || r.First >= time.Second, "probation.firstInSeconds",
-		"must be 1 or more, or 0 if the scope is none or byOutcome is set")
-	check(r.Max >= r.First, "probation.maxInSeconds", "must be at least probation.firstInSeconds")
+	if r.Scope == ProbationNone {
+		r.checkNone(check)
+		return
+	}
+	check(r.Trigger >= 1, "probation.trigger", "must be 1 or more, or 0 if the scope is none")
+	if len(r.ByOutcome) > 0 {
+		const absent = "must be 0 or absent with byOutcome, which has the holds instead"
+		check(r.First == 0, "probation.firstInSeconds", absent)
+		check(r.Max == 0, "probation.maxInSeconds", absent)
+	} else {
+		check(r.First >= time.Second, "probation.firstInSeconds",
+			"must be 1 or more, or 0 if the scope is none or byOutcome is set")
+		check(r.Max >= r.First, "probation.maxInSeconds", "must be at least probation.firstInSeconds")
+	}
 	for _, outcome := range slices.Sorted(maps.Keys(r.ByOutcome)) {
 		field := "probation.byOutcome." + string(outcome)
 		check(slices.Contains(causes, outcome), field, "starts no probation: the outcomes that do are "+listed(causes))
 		check(within(r.ByOutcome[outcome], time.Second, day), field, "must be between 1 and 86400 (24 h)")
 	}
+}
+
+// checkNone: without probation, its other settings would have no effect.
+func (r *Probation) checkNone(check func(ok bool, field, message string)) {
+	const absent = "must be 0 or absent if the scope is none: there is no probation"
+	check(r.Trigger == 0, "probation.trigger", absent)
+	check(r.First == 0, "probation.firstInSeconds", absent)
+	check(r.Max == 0, "probation.maxInSeconds", absent)
+	check(len(r.ByOutcome) == 0, "probation.byOutcome", "must be empty or absent if the scope is none")
+	check(r.Action == ProbationHold, "probation.action", "must be hold or absent if the scope is none")
 }
 
 // causes are the outcomes that can start a probation: those of a failed attempt.
@@ -132,18 +151,20 @@ func listed(outcomes []Outcome) string {
 
 func within(d, least, most time.Duration) bool { return d >= least && d <= most }
 
+// cellKey identifies a cell of a status table.
+type cellKey struct {
+	kind      EndpointKind
+	condition string
+}
+
 func (p *Policy) cellMistakes() []ValidationError {
-	type key struct {
-		kind      EndpointKind
-		condition string
-	}
 	if len(p.Cells) > maxCells {
 		return []ValidationError{*invalid("statusTable", fmt.Sprintf("must have %d entries or less", maxCells))}
 	}
 	var found []ValidationError
-	seen := make(map[key]bool, len(p.Cells))
+	seen := make(map[cellKey]bool, len(p.Cells))
 	for i, c := range p.Cells {
-		k, field := key{c.EndpointKind, c.Condition}, fmt.Sprintf("statusTable[%d]", i)
+		k, field := cellKey{c.EndpointKind, c.Condition}, fmt.Sprintf("statusTable[%d]", i)
 		switch member, message := c.problem(); {
 		case message != "":
 			found = append(found, *invalid(field+"."+member, message))
@@ -153,12 +174,37 @@ func (p *Policy) cellMistakes() []ValidationError {
 		seen[k] = true
 	}
 	for _, kind := range []EndpointKind{KindWebhook, KindAzureResource} {
-		if !seen[key{kind, conditionOther}] {
-			found = append(found, *invalid("statusTable",
-				fmt.Sprintf("must have an entry for %s %s, for all that no other entry matches", kind, conditionOther)))
+		found = append(found, p.kindMistakes(kind, seen)...)
+	}
+	return found
+}
+
+// kindMistakes checks the cells for one kind of endpoint together. seen has those of all kinds.
+func (p *Policy) kindMistakes(kind EndpointKind, seen map[cellKey]bool) (found []ValidationError) {
+	add := func(field, format string, args ...any) {
+		found = append(found, *invalid(field, fmt.Sprintf(format, args...)))
+	}
+	if !seen[cellKey{kind, conditionOther}] {
+		add("statusTable", "must have an entry for %s %s, for all that no other entry matches", kind, conditionOther)
+	}
+	if !slices.ContainsFunc(p.Cells, func(c Cell) bool { return c.EndpointKind == kind && c.Action == ActionSuccess }) {
+		add("statusTable", "must have an entry for %s with action success, such as 200: no event could be delivered", kind)
+	}
+	errorIsOther := slices.ContainsFunc(errorConditions, func(e string) bool { return !seen[cellKey{kind, e}] })
+	for i, c := range p.Cells {
+		if c.EndpointKind == kind && c.Condition == conditionOther && c.neverAfterDelay() && !errorIsOther {
+			add(fmt.Sprintf("statusTable[%d].minDelayInSeconds", i), "%s", noDelay(c.Action))
 		}
 	}
 	return found
+}
+
+// neverAfterDelay reports a delay that only errors use: without a response, a cell that never retries a status may
+// still retry, see RetryTransportErrors.
+func (c Cell) neverAfterDelay() bool { return c.Action == ActionNever && c.MinDelay > 0 }
+
+func noDelay(action Action) string {
+	return fmt.Sprintf("must be 0 or absent with action %s: there is no retry", action)
 }
 
 // problem describes what is wrong with a cell; "" if nothing. Success needs an exact status of 200 to 299: under
@@ -176,6 +222,8 @@ func (c Cell) problem() (member, message string) {
 		return "action", "must not be success: only a status from 200 to 299 can be"
 	case !within(c.MinDelay, 0, day):
 		return "minDelayInSeconds", "must be between 0 and 86400 (24 h)"
+	case c.Action == ActionSuccess && c.MinDelay > 0, status && c.neverAfterDelay():
+		return "minDelayInSeconds", noDelay(c.Action)
 	default:
 		return "", ""
 	}

@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"testing"
@@ -64,11 +65,21 @@ var policyChanges = []struct {
 	{"half a second of hold", func(p *policy.Policy) { p.Probation.First = time.Second / 2 }, "probation.firstInSeconds"},
 	{"probation without a hold", func(p *policy.Policy) { p.Probation.First = 0 }, "probation.firstInSeconds"},
 	{"first above longest hold", func(p *policy.Policy) { p.Probation.First = 5 * time.Hour }, "probation.maxInSeconds"},
+	{"holds by outcome", byOutcome(holds{"Busy": time.Minute}), ""},
+	{"probation after a success", byOutcome(holds{"Delivered": time.Minute}), "probation.byOutcome.Delivered"},
+	{"hold of 0", byOutcome(holds{"Busy": 0}), "probation.byOutcome.Busy"},
 	{
-		"probation after a success", func(p *policy.Policy) { p.Probation.ByOutcome = holds{"Delivered": time.Minute} },
-		"probation.byOutcome.Delivered",
+		"holds by outcome beside a first hold", func(p *policy.Policy) { p.Probation.ByOutcome = holds{"Busy": time.Minute} },
+		"probation.firstInSeconds",
 	},
-	{"hold of 0", func(p *policy.Policy) { p.Probation.ByOutcome = holds{"Busy": 0} }, "probation.byOutcome.Busy"},
+	{"no probation, with a trigger", noProbation(policy.Probation{Trigger: 1}), "probation.trigger"},
+	{"no probation, with a first hold", noProbation(policy.Probation{First: 1, Max: 1}), "probation.firstInSeconds"},
+	{"no probation, with a longest hold", noProbation(policy.Probation{Max: 1}), "probation.maxInSeconds"},
+	{
+		"no probation, with holds by outcome", noProbation(policy.Probation{ByOutcome: holds{"Busy": time.Minute}}),
+		"probation.byOutcome",
+	},
+	{"no probation, with an action", noProbation(policy.Probation{Action: "documented"}), "probation.action"},
 	{"unknown kind", func(p *policy.Policy) { p.Cells[2].EndpointKind = "pigeon" }, "statusTable[2].endpointKind"},
 	{"status 600", func(p *policy.Policy) { p.Cells[2].Condition = "600" }, "statusTable[2].condition"},
 	{"status 199", func(p *policy.Policy) { p.Cells[2].Condition = "199" }, "statusTable[2].condition"},
@@ -78,6 +89,16 @@ var policyChanges = []struct {
 	{"unknown action", func(p *policy.Policy) { p.Cells[2].Action = "" }, "statusTable[2].action"},
 	{"negative delay", func(p *policy.Policy) { p.Cells[2].MinDelay = -1 }, "statusTable[2].minDelayInSeconds"},
 	{"delay of 25 h", func(p *policy.Policy) { p.Cells[2].MinDelay = 25 * time.Hour }, "statusTable[2].minDelayInSeconds"},
+	{"delay of a success", func(p *policy.Policy) { p.Cells[2].MinDelay = 1 }, "statusTable[2].minDelayInSeconds"},
+	{"delay of a status never retried", neverAfter("400", time.Second), "statusTable[5].minDelayInSeconds"},
+	{"delay of an error never retried", neverAfter("timeout", time.Second), ""},
+	{"delay of other statuses never retried", neverAfter("other", time.Second), "statusTable[12].minDelayInSeconds"},
+	{"delay of other statuses and an error", func(p *policy.Policy) {
+		neverAfter("other", time.Second)(p)
+		p.Cells = slices.DeleteFunc(p.Cells, func(c policy.Cell) bool { return c.Condition == "timeout" })
+	}, ""},
+	{"webhooks without success", withoutSuccess(policy.KindWebhook), "statusTable"},
+	{"Azure's resources without success", withoutSuccess(policy.KindAzureResource), "statusTable"},
 	{"duplicate cell", func(p *policy.Policy) { p.Cells[2] = p.Cells[1] }, "statusTable[2]"},
 	{"success for others", func(p *policy.Policy) { p.Cells[2] = cell("other", "success") }, "statusTable[2].action"},
 	{"success for a timeout", func(p *policy.Policy) { p.Cells[2] = cell("timeout", "success") }, "statusTable[2].action"},
@@ -117,6 +138,30 @@ func TestMistakesNamesEach(t *testing.T) {
 		"name", "stepsInSeconds[1]", "eventTimeToLiveInMinutes.most", "eventTimeToLiveInMinutes.default",
 		"probation.trigger", "statusTable[0].action",
 	}, fields)
+}
+
+func byOutcome(by holds) func(*policy.Policy) {
+	return func(p *policy.Policy) { p.Probation.First, p.Probation.Max, p.Probation.ByOutcome = 0, 0, by }
+}
+
+func noProbation(rule policy.Probation) func(*policy.Policy) {
+	rule.Scope, rule.Action = policy.ProbationNone, cmp.Or(rule.Action, policy.ProbationHold)
+	return func(p *policy.Policy) { p.Probation = rule }
+}
+
+func neverAfter(condition string, delay time.Duration) func(*policy.Policy) {
+	return func(p *policy.Policy) {
+		i := slices.IndexFunc(p.Cells, func(c policy.Cell) bool { return c.Condition == condition })
+		p.Cells[i].Action, p.Cells[i].MinDelay = policy.ActionNever, delay
+	}
+}
+
+func withoutSuccess(kind policy.EndpointKind) func(*policy.Policy) {
+	return func(p *policy.Policy) {
+		p.Cells = slices.DeleteFunc(p.Cells, func(c policy.Cell) bool {
+			return c.EndpointKind == kind && c.Action == policy.ActionSuccess
+		})
+	}
 }
 
 func cell(condition string, action policy.Action) policy.Cell {

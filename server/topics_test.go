@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"postrider/internal/testnode"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -56,6 +58,17 @@ func TestNamesThatDifferOnlyInCaseConflict(t *testing.T) {
 	conflicts("/v1/topics/orders", "", `topic "orders"`, "Orders")
 	conflicts(billing, settings, `event subscription "billing"`, "Billing")
 	conflicts(billing+"?dryRun=true", settings, `event subscription "billing"`, "Billing")
+	conflicts("/v1/policies/GA-2021", "", `retry policy "GA-2021"`, "ga-2021")
+	s.put("/v1/policies/mine", "").json(201)
+	conflicts("/v1/policies/Mine", "", `retry policy "Mine"`, "mine")
+	s.put("/v1/users/Anna", `{"role":"viewer","password":"`+testnode.Password+`"}`).json(201)
+	conflicts("/v1/users/anna", `{"role":"viewer","password":"`+testnode.Password+`"}`, `user "anna"`, "Anna")
+	const query = `{"sql":"select 1"}`
+	s.put("/v1/queries/Mine", query).json(201)
+	conflicts("/v1/queries/mine", query, `query "mine"`, "Mine")
+	s.post("/v1/apiKeys", `{"name":"Reader","scope":"read"}`).json(201)
+	require.Equal(t, "API key "+fmt.Sprintf(`"reader" `+says, "Reader"),
+		s.post("/v1/apiKeys", `{"name":"reader","scope":"read"}`).rejected(409, "NameTaken").Message)
 	for _, insert := range []string{
 		`INSERT INTO postrider_internal.topics (name, kind, input_schema, key1_sealed, key2_sealed, key1_hash, key2_hash)
 		 SELECT 'ORDERS', kind, input_schema, key1_sealed, key2_sealed, key1_hash, key2_hash FROM postrider_internal.topics`,

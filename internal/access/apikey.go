@@ -181,7 +181,12 @@ func insertKey(ctx context.Context, tx pgx.Tx, spec *APIKeySpec, key string) err
 		    expires_at, query)
 		VALUES ($1, $2, $3, $4, nullif($5::text, ''), nullif($6::text, ''), $7, now() + make_interval(days => $8), $9)
 		ON CONFLICT (name) DO NOTHING`
+	const like = `SELECT name FROM postrider_internal.api_keys
+		WHERE lower(name COLLATE "C") = lower($1 COLLATE "C") AND name <> $1`
 	if err := spec.findObjects(ctx, tx); err != nil {
+		return err
+	}
+	if err := postgres.NameFree(ctx, tx, "API key", like, spec.Name); err != nil {
 		return err
 	}
 	hash := hashSecret(key)

@@ -92,7 +92,7 @@ func (a *Access) CreateFirstAdmin(ctx context.Context, name, password string) er
 
 // PutUser creates or changes a user; made reports which. A new role or password, or disabling, ends the user's
 // sessions. A new password or disabling also ends their personal keys. After a new role those allow what both roles
-// allow. *FunctionError: ErrInvalid, or ErrLastAdmin if a user or an API key removes the last administrator who can
+// allow. *FunctionError: ErrInvalid, ErrConflict if an existing name differs only in letter case, or ErrLastAdmin if a user or an API key removes the last administrator who can
 // sign in. ErrPrecondition; ErrUnavailable.
 func (a *Access) PutUser(
 	ctx context.Context, name string, spec UserSpec, when ...postgres.Condition,
@@ -141,11 +141,15 @@ func (s *UserSpec) validate(ctx context.Context, name string) (hash string, err 
 func insertUser(ctx context.Context, tx pgx.Tx, name string, spec *UserSpec, hash string) error {
 	const insert = `INSERT INTO postrider_internal.users (name, password_hash, role, created_by, disabled_at, query)
 		VALUES ($1, $2, $3, $4, CASE WHEN $5 THEN now() END, $6)`
+	const like = `SELECT name FROM postrider_internal.users WHERE lower(name COLLATE "C") = lower($1 COLLATE "C")`
 	if spec.Role == "" {
 		return postgres.Invalid("role", "role is required for a new user: viewer, operator or admin")
 	}
 	if hash == "" {
 		return postgres.Invalid("password", "password is required for a new user")
+	}
+	if err := postgres.NameFree(ctx, tx, "user", like, name); err != nil {
+		return err
 	}
 	disabled := spec.Disabled != nil && *spec.Disabled
 	_, err := tx.Exec(ctx, insert, name, hash, string(spec.Role), ActorOf(ctx).Name, disabled, spec.Query)

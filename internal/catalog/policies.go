@@ -45,6 +45,7 @@ type Policies struct{ cache *Cache }
 // Put creates or replaces a retry policy, and returns its version. Pending deliveries use it from their next
 // decision on; other nodes have it within a second. The caller checks p: its Mistakes, and the ranges of spec.Policy.
 // ErrBuiltIn; ErrPrecondition; *PolicyInUseError: it no longer allows batches, and event subscriptions use them.
+// *FunctionError, which is ErrConflict: an existing name differs only in letter case.
 func (s *Policies) Put(
 	ctx context.Context, p *policy.Policy, when ...postgres.Condition,
 ) (version postgres.Version, created bool, err error) {
@@ -84,6 +85,13 @@ func putPolicy(
 	}
 	if err := postgres.CheckConditions(when, existing); err != nil {
 		return 0, false, err
+	}
+	if existing == 0 {
+		const like = `SELECT name FROM postrider_internal.retry_policies
+			WHERE lower(name COLLATE "C") = lower($1 COLLATE "C") AND deleted_at IS NULL`
+		if err := postgres.NameFree(ctx, tx, "retry policy", like, p.Name); err != nil {
+			return 0, false, err
+		}
 	}
 	if !p.Batching {
 		if err := rejectUsed(ctx, tx, p.Name, true); err != nil {

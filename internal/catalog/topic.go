@@ -140,7 +140,7 @@ func (t *Topics) Put(
 			return fmt.Errorf("topic %q: %w", name, err)
 		}
 		if created {
-			if err := nameFree(ctx, tx, "topic", likeTopicStatement, name); err != nil {
+			if err := postgres.NameFree(ctx, tx, "topic", likeTopicStatement, name); err != nil {
 				return err
 			}
 			err = t.insertTopic(ctx, tx, name, spec, keys)
@@ -280,19 +280,6 @@ SELECT name FROM postrider_internal.event_subscriptions
  WHERE topic_id = $2 AND lower(name COLLATE "C") = lower($1 COLLATE "C") AND deleted_at IS NULL`
 )
 
-// nameFree returns a *FunctionError, which is ErrConflict, if a name differs only in letter case from an existing one.
-func nameFree(ctx context.Context, db postgres.Querier, kind, statement, name string, args ...any) error {
-	var existing string
-	switch err := db.QueryRow(ctx, statement, append([]any{name}, args...)...).Scan(&existing); {
-	case errors.Is(err, pgx.ErrNoRows):
-		return nil
-	case err != nil:
-		return fmt.Errorf("read the name of the %s: %w", kind, err)
-	}
-	return postgres.NewFunctionError(postgres.ErrNameTaken, "name",
-		"%s %q cannot be created: %q exists, and names must not differ only in letter case", kind, name, existing)
-}
-
 // CheckNameFree reports whether an event subscription can be created with this name. *FunctionError, which is
 // ErrConflict: an existing name differs only in letter case.
 func (s *Subscriptions) CheckNameFree(ctx context.Context, topic *Topic, name string) error {
@@ -300,5 +287,5 @@ func (s *Subscriptions) CheckNameFree(ctx context.Context, topic *Topic, name st
 }
 
 func subscriptionNameFree(ctx context.Context, db postgres.Querier, topicID int64, name string) error {
-	return nameFree(ctx, db, "event subscription", likeSubscriptionStatement, name, topicID)
+	return postgres.NameFree(ctx, db, "event subscription", likeSubscriptionStatement, name, topicID)
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -148,6 +149,20 @@ func (e *FunctionError) Unwrap() error { return e.kind }
 // NewFunctionError creates a FunctionError of a kind, such as ErrConflict.
 func NewFunctionError(kind error, field, format string, args ...any) error {
 	return &FunctionError{Message: fmt.Sprintf(format, args...), Field: field, kind: kind}
+}
+
+// NameFree returns a FunctionError that is ErrNameTaken if the statement finds a name that differs only in letter case
+// from a new one, which is $1. args are the statement's others.
+func NameFree(ctx context.Context, db Querier, kind, statement, name string, args ...any) error {
+	var existing string
+	switch err := db.QueryRow(ctx, statement, append([]any{name}, args...)...).Scan(&existing); {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read the name of the %s: %w", kind, err)
+	}
+	return NewFunctionError(ErrNameTaken, "name",
+		"%s %q cannot be created: %q exists, and names must not differ only in letter case", kind, name, existing)
 }
 
 // Invalid creates a FunctionError that is ErrInvalid.

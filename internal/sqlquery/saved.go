@@ -150,7 +150,11 @@ func (s *Store) put(ctx context.Context, q Saved) (created bool, err error) {
 			life = new(temporaryLife)
 		}
 		owner := access.ActorOf(ctx).Name
-		err := tx.QueryRow(ctx, sql("query_put"), q.Name, q.Description, q.SQL, owner, q.Shared, life, maxSaved).
+		err := postgres.NameFree(ctx, tx, "query", sql("query_like"), q.Name, owner, q.Shared)
+		if err != nil {
+			return err
+		}
+		err = tx.QueryRow(ctx, sql("query_put"), q.Name, q.Description, q.SQL, owner, q.Shared, life, maxSaved).
 			Scan(&created)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):

@@ -15,7 +15,7 @@ import (
 )
 
 // Each field of a policy has its own place in the JSON: a policy that is written as it was read is the same. Every
-// field differs from what absent settings are.
+// field differs from what absent settings are. Holds by outcome exclude the first and the longest hold.
 func TestPoliciesAreReadAsTheyAreWritten(t *testing.T) {
 	t.Parallel()
 	own := policy.Policy{
@@ -29,11 +29,13 @@ func TestPoliciesAreReadAsTheyAreWritten(t *testing.T) {
 		Batching: false,
 		Probation: policy.Probation{
 			Scope: policy.ProbationEventSubscription, Trigger: 27, First: 28 * time.Second, Max: 29 * time.Second,
-			ByOutcome: map[policy.Outcome]time.Duration{"Busy": 30 * time.Second}, Action: policy.ProbationDocumented,
+			Action: policy.ProbationDocumented,
 		},
 		Cells: []policy.Cell{
+			{EndpointKind: "webhook", Condition: "200", Action: "success", MinDelay: 0},
 			{EndpointKind: "webhook", Condition: "404", Action: "never", MinDelay: 0},
 			{EndpointKind: "webhook", Condition: "other", Action: "retry", MinDelay: 31 * time.Second},
+			{EndpointKind: "azure-resource", Condition: "204", Action: "success", MinDelay: 0},
 			{EndpointKind: "azure-resource", Condition: "other", Action: "retry", MinDelay: 32 * time.Second},
 		},
 	}
@@ -44,14 +46,26 @@ func TestPoliciesAreReadAsTheyAreWritten(t *testing.T) {
 		"maxDeliveryAttempts":{"default":22,"least":21,"most":23},"honorRetryAfter":true,"retryAfterCapInSeconds":24,
 		"retryTransportErrors":false,"deadLetterDefault":"none","deadLetterDelayInSeconds":25,
 		"deadLetterExportWindowInSeconds":26,"batching":false,"probation":{"scope":"event_subscription","trigger":27,
-		"firstInSeconds":28,"maxInSeconds":29,"action":"documented","byOutcome":{"Busy":30}},"statusTable":[
+		"firstInSeconds":28,"maxInSeconds":29,"action":"documented","byOutcome":{}},"statusTable":[
+		{"endpointKind":"webhook","condition":"200","action":"success","minDelayInSeconds":0},
 		{"endpointKind":"webhook","condition":"404","action":"never","minDelayInSeconds":0},
 		{"endpointKind":"webhook","condition":"other","action":"retry","minDelayInSeconds":31},
+		{"endpointKind":"azure-resource","condition":"204","action":"success","minDelayInSeconds":0},
 		{"endpointKind":"azure-resource","condition":"other","action":"retry","minDelayInSeconds":32}]}`
-	require.JSONEq(t, text, describe(t, &own))
-	read, err := v1.ReadPolicy("mine", []byte(text))
-	require.NoError(t, err)
-	require.Equal(t, own, *read)
+	same := func(p *policy.Policy, text string) {
+		t.Helper()
+		require.JSONEq(t, text, describe(t, p))
+		read, err := v1.ReadPolicy("mine", []byte(text))
+		require.NoError(t, err)
+		require.Equal(t, p, read)
+	}
+	same(&own, text)
+	byOutcome := own.Clone()
+	byOutcome.Probation.First, byOutcome.Probation.Max = 0, 0
+	byOutcome.Probation.ByOutcome = map[policy.Outcome]time.Duration{"Busy": 30 * time.Second}
+	same(&byOutcome, strings.NewReplacer(`"firstInSeconds":28,"maxInSeconds":29`, `"firstInSeconds":0,"maxInSeconds":0`,
+		`"byOutcome":{}`, `"byOutcome":{"Busy":30}`).Replace(text))
+	own.Probation.ByOutcome = byOutcome.Probation.ByOutcome
 
 	defaults, err := v1.ReadPolicy("default", []byte("{}"))
 	require.NoError(t, err)
@@ -95,6 +109,8 @@ func TestPolicyDefaults(t *testing.T) {
 			`"byOutcome":{}}`
 		azure   = `{"endpointKind":"azure-resource","condition":"other","action":"retry"`
 		webhook = `{"endpointKind":"webhook","condition":"other","action":"never"`
+		success = `"condition":"200","action":"success","minDelayInSeconds":0},`
+		both    = `{"endpointKind":"webhook",` + success + `{"endpointKind":"azure-resource",` + success
 	)
 	for body, changed := range map[string]string{
 		`{}`: `{}`,
@@ -112,8 +128,9 @@ func TestPolicyDefaults(t *testing.T) {
 			`"action":"hold","byOutcome":{}}}`,
 		`{"probation":{"byOutcome":{"Busy":2.5}}}`: `{"probation":{"scope":"endpoint","trigger":10,"firstInSeconds":0,` +
 			`"maxInSeconds":0,"action":"hold","byOutcome":{"Busy":2.5}}}`,
-		`{"statusTable":[` + azure + `},` + webhook + `}]}`: `{"statusTable":[` + webhook + `,"minDelayInSeconds":0},` +
-			azure + `,"minDelayInSeconds":0}]}`,
+		`{"statusTable":[` + both + azure + `},` + webhook + `}]}`: `{"statusTable":[{"endpointKind":"webhook",` + success +
+			webhook + `,"minDelayInSeconds":0},{"endpointKind":"azure-resource",` + success + azure +
+			`,"minDelayInSeconds":0}]}`,
 	} {
 		p, err := v1.ReadPolicy("mine", []byte(body))
 		require.NoError(t, err, body)

@@ -113,15 +113,15 @@ var Policy = []Setting{
 	},
 	{
 		Name: "statusTable", Section: Outcomes, Label: "Status table", Kind: JSON, Default: "that of ga-2021",
-		Help: "For each kind of endpoint an entry for every status or error with a rule of its own, and one with the " +
-			"condition other.",
+		Help: "For each kind of endpoint an entry for every status or error with a rule of its own: at least one with the " +
+			"action success, and one with the condition other.",
 	},
 	{
 		Name: "probation.scope", Section: Probation, Label: "Scope", Kind: Choice, Default: "endpoint",
 		Choices: []string{
 			string(policy.ProbationNone), string(policy.ProbationEndpoint), string(policy.ProbationEventSubscription),
 		},
-		Help: "What a probation (the circuit breaker) holds.",
+		Help: "What a probation (the circuit breaker) holds. none: no other setting of probation may be set.",
 	},
 	{
 		Name: "probation.trigger", Section: Probation, Label: "Failures", Kind: Whole, Max: 1000,

@@ -125,10 +125,10 @@ func (a *applier) compare(ctx context.Context, d *declared) (change, error) {
 	case d.ifMissing && before != nil:
 		ch.mark = same
 		return ch, nil
-	case d.kind == kindTopic && before == nil:
-		err = a.nameFree(d)
 	case d.kind == kindSubscription:
 		before, after, err = a.subscription(ctx, d, before)
+	case before == nil:
+		err = a.nameFree(d)
 	}
 	if err != nil {
 		return ch, err
@@ -176,7 +176,7 @@ func validated(d *declared) (after rest.Object, err error) {
 	return plainly(shown)
 }
 
-// nameFree rejects a new topic whose name differs from an existing one only in letter case.
+// nameFree rejects a new topic or policy whose name differs from an existing one only in letter case.
 func (a *applier) nameFree(d *declared) error {
 	for k := range a.existing {
 		if k.kind == d.kind {

@@ -91,7 +91,7 @@ func (f *applyFile) add(d declared) error {
 		return fmt.Errorf("%s is duplicate", d.title())
 	}
 	for i := range f.objects {
-		if other := &f.objects[i]; d.kind != kindPolicy && other.kind == d.kind && other.topic == d.topic {
+		if other := &f.objects[i]; other.kind == d.kind && other.topic == d.topic {
 			if err := nameFree(d.name, other.name); err != nil {
 				return fmt.Errorf("%s: %w", d.title(), err)
 			}

@@ -15,10 +15,11 @@ import (
 func TestReadApplyRejects(t *testing.T) {
 	t.Parallel()
 	for text, says := range map[string]string{
-		"- a":                                "it must have topics, subscriptions or policies",
-		"topic: []":                          "unknown member topic",
-		"topics: [{name: abc}, {name: abc}]": "topic abc is duplicate",
-		"topics: [{name: abc}, {name: aBc}]": `topic aBc: the name conflicts with "abc"`,
+		"- a":                                  "it must have topics, subscriptions or policies",
+		"topic: []":                            "unknown member topic",
+		"topics: [{name: abc}, {name: abc}]":   "topic abc is duplicate",
+		"topics: [{name: abc}, {name: aBc}]":   `topic aBc: the name conflicts with "abc"`,
+		"policies: [{name: abc}, {name: aBc}]": `policy aBc: the name conflicts with "abc"`,
 		"subscriptions: [{topic: t-1, name: abc}, {topic: t-1, name: ABC}]": `subscription t-1/ABC: the name conflicts ` +
 			`with "abc"`,
 		"topics:\n- name: abc\n  name: abc":                 "line 3: name is duplicate",
