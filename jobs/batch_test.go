@@ -123,6 +123,7 @@ func TestFailedBatchIsSentAgain(t *testing.T) {
 	tn.Start(t)
 	for range 3 {
 		tn.Attempt(t)
+		subscribe(t, tn, "all", e.URL, batching(1, 64)) // a batch keeps its members
 		travel(t, tn)
 	}
 	seen := e.requests()

@@ -165,25 +165,31 @@ BEGIN
     END LOOP;
 END $$;
 
--- Reads the texts of an envelope by the rules; NULL = no such text. Lengths are bytes. Line breaks are rejected: such a
+-- Reads the texts of an envelope by the rules; NULL = no such text. A field is a path, as the key of a filter. Lengths are bytes. Line breaks are rejected: such a
 -- text may become a header. also_numbers: the digits of a number count as a text, too.
 CREATE FUNCTION postrider_internal.envelope_texts(event jsonb, place text, rules postrider_internal.envelope_rule[],
     also_numbers boolean) RETURNS text[] LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     texts text[] := '{}';
     r postrider_internal.envelope_rule;
+    value jsonb;
+    name text;
     given text;
     kind text;
     problem text;
 BEGIN
     FOREACH r IN ARRAY rules LOOP
-        given := event ->> r.field;
-        kind := jsonb_typeof(event -> r.field);
+        value := CASE WHEN r.field IS NOT NULL THEN event END;
+        FOREACH name IN ARRAY string_to_array(coalesce(r.field, ''), '.') LOOP
+            value := value -> name; -- unlike #>, it does not read an array's elements
+        END LOOP;
+        given := value #>> '{}';
+        kind := jsonb_typeof(value);
         problem := CASE
             WHEN given IS NULL THEN CASE WHEN r.required THEN 'is required'
                 || CASE WHEN also_numbers THEN format(': inputSchemaMapping reads %s from it', r.member) ELSE '' END END
             WHEN kind <> 'string' AND NOT (also_numbers AND kind = 'number') THEN format('must be a string%s, is %s',
-                CASE WHEN also_numbers THEN ' or a number' END, postrider_internal.kind_in_words(event -> r.field))
+                CASE WHEN also_numbers THEN ' or a number' END, postrider_internal.kind_in_words(value))
             WHEN octet_length(given) NOT BETWEEN r.shortest AND r.longest
                 THEN format('must be %s to %s bytes long, is %s', r.shortest, r.longest, octet_length(given))
             WHEN strpos(given, E'\n') > 0 OR strpos(given, E'\r') > 0 THEN 'must not contain a line break'

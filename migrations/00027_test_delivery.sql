@@ -3,6 +3,25 @@
 -- other: attempted, retried, counted and dead-lettered by the same rules, so that its result is that of a real event.
 
 -- +goose StatementBegin
+-- Writes the members of an envelope to the paths that a custom topic's mapping names, and creates the objects on them.
+CREATE FUNCTION postrider_internal.with_mapped(object jsonb, mapping jsonb, members jsonb) RETURNS jsonb
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    member text;
+    path text[];
+BEGIN
+    FOR member, path IN SELECT key, string_to_array(value ->> 'sourceField', '.')
+        FROM jsonb_each(mapping -> 'properties') WHERE value ->> 'sourceField' <> '' LOOP
+        FOR depth IN 1 .. cardinality(path) - 1 LOOP
+            IF jsonb_typeof(object #> path[:depth]) IS DISTINCT FROM 'object' THEN
+                object := jsonb_set(object, path[:depth], '{}');
+            END IF;
+        END LOOP;
+        object := jsonb_set(object, path, members -> member);
+    END LOOP;
+    RETURN object;
+END $$;
+
 -- The sample, in the input schema of the topic. A custom topic's is written into the fields that its mapping names.
 CREATE FUNCTION postrider_internal.test_event(topic text, schema text, mapping jsonb, id uuid, subject text, data jsonb,
     at timestamptz) RETURNS jsonb LANGUAGE sql STABLE
@@ -12,11 +31,9 @@ RETURN CASE schema
        WHEN 'CloudEventSchemaV1_0' THEN jsonb_build_object('specversion', '1.0', 'id', id, 'type',
            'postrider.TestEvent', 'source', '/topics/' || topic, 'subject', subject,
            'time', postrider_internal.json_time(at), 'datacontenttype', 'application/json', 'data', data)
-       ELSE data || (SELECT coalesce(jsonb_object_agg(m.value ->> 'sourceField', CASE m.key WHEN 'id' THEN id::text
-           WHEN 'eventType' THEN 'postrider.TestEvent' WHEN 'subject' THEN subject
-                                                          WHEN 'eventTime' THEN postrider_internal.json_time(at)
-                                                              WHEN 'topic' THEN topic ELSE '1' END), '{}')
-                       FROM jsonb_each(mapping -> 'properties') m WHERE m.value ->> 'sourceField' <> '')
+       ELSE postrider_internal.with_mapped(data, mapping, jsonb_build_object('id', id,
+           'eventType', 'postrider.TestEvent', 'subject', subject, 'eventTime', postrider_internal.json_time(at),
+           'topic', topic, 'dataVersion', '1'))
        END;
 
 -- The event subscription is locked against a deletion that would not see the delivery. It comes into the world on hold,
@@ -77,4 +94,5 @@ COMMENT ON FUNCTION postrider.test_delivery(text, text) IS
     'other, and waits while the event subscription is on hold. Returns the delivery''s id.';
 
 -- +goose Down
-DROP FUNCTION postrider.test_delivery, postrider_internal.test_delivery, postrider_internal.test_event;
+DROP FUNCTION postrider.test_delivery, postrider_internal.test_delivery, postrider_internal.test_event,
+    postrider_internal.with_mapped;

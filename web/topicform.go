@@ -44,7 +44,7 @@ func topicTable() []spec.Setting {
 		})
 	}
 	for _, member := range mappedMembers {
-		add(member.name+".sourceField", member.label, "Member of the published object, for CustomEventSchema.")
+		add(member.name+".sourceField", member.label, "Path of a member of the published object, for CustomEventSchema.")
 		if member.defaults {
 			add(member.name+".defaultValue", member.label+" default", "Value if the member is missing.")
 		}

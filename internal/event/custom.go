@@ -55,16 +55,19 @@ func (f *fields) fieldOrDefault(target string, m *MappedFieldWithDefault, r rule
 }
 
 // scalar returns the text of a field; nil if it is absent or null.
-func (f *fields) scalar(name string, r rule) []byte {
-	r.required = false
-	value, ok := f.given(name)
-	if !ok || value[0] == '"' {
-		return f.text(name, r)
-	}
-	if value[0] != '-' && !isDigit(value[0]) {
-		f.reject(name, "must be a string or a number, is %s", kind(value[0]))
-	} else if problem := r.problem(value); problem != "" {
-		f.reject(name, "%s", problem)
+func (f *fields) scalar(path string, r rule) []byte {
+	value, ok := f.at(path)
+	switch {
+	case !ok || f.err != nil:
+		return nil
+	case value[0] == '"':
+		return f.decoded(path, value, r)
+	case value[0] != '-' && !isDigit(value[0]):
+		f.reject(path, "must be a string or a number, is %s", kind(value[0]))
+	default:
+		if problem := r.problem(value); problem != "" {
+			f.reject(path, "%s", problem)
+		}
 	}
 	return value
 }

@@ -92,18 +92,23 @@ func TestParseCustomFields(t *testing.T) {
 	}
 }
 
-// A dot is part of a field's name. Only dataVersion may be mapped without a default and be absent.
+// A dot in a field leads into an object. Only dataVersion may be mapped without a default and be absent.
 func TestParseCustomMappings(t *testing.T) {
 	t.Parallel()
 	in := custom(t, `{"inputSchemaMappingType":"Json","properties":{"eventType":{"sourceField":"a.b"},`+
-		`"subject":{"sourceField":"a.c","defaultValue":"s"},"dataVersion":{"sourceField":"v"}}}`)
-	const body = `{"a":{"b":"inner","c":"inner"},"a.b":"outer"}`
+		`"subject":{"sourceField":"a.c.d","defaultValue":"s"},"dataVersion":{"sourceField":"v"}}}`)
+	const body = `{"a": {"b":"first", "\u0062" : "inner","c":{"d":5}},"a.b":"outer"}`
 	events, err := in.Parse("", []byte("["+body+","+with(body, `"v":null`)+","+with(body, `"v":"3"`)+"]"))
 	require.NoError(t, err)
 	for i, version := range []string{"", "", "3"} {
-		require.Equal(t, "outer", events[i].Type)
-		require.Equal(t, "s", events[i].Subject)
+		require.Equal(t, "inner", events[i].Type)
+		require.Equal(t, "5", events[i].Subject)
 		require.Equal(t, version, events[i].DataVersion)
+	}
+	for _, subject := range []string{`{"d":null}`, `{"e":1}`, `null`, `"d"`, `[{"d":1}]`, `{}`} {
+		events, err := in.Parse("", []byte(`{"a":{"b":"t","c":`+subject+`},"a.c.d":"no"}`))
+		require.NoError(t, err, subject)
+		require.Equal(t, "s", events[0].Subject, subject)
 	}
 }
 
@@ -136,6 +141,11 @@ func TestInvalidCustomEvents(t *testing.T) {
 		{"a name twice", `{` + required + `,"x":1,"x":2}`, "x", "appears twice"},
 		{"no object", `[5]`, "", "must be an object, is a number"},
 		{"no array", `5`, whole, "expected one event (an object) or an array of events, found a number"},
+	})
+	nested := strings.Replace(everyField, `"who"`, `"meta.who"`, 1)
+	requireRejections(t, parse(nested), 400, CodeInvalidEvent, []rejection{
+		{"nested", `{` + required + `,"meta":{"who":{}}}`, "meta.who", "must be a string or a number, is an object"},
+		{"nested line break", `{` + required + `,"meta":{"who":"\n"}}`, "meta.who", "must not contain a line break"},
 	})
 	const noDefaults = `{"inputSchemaMappingType":"Json","properties":{"eventType":{"sourceField":"what"},` +
 		`"subject":{"sourceField":"who"}}}`

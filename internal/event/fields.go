@@ -3,6 +3,7 @@ package event
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"time"
 
 	"postrider/internal/jsonscan"
@@ -87,7 +88,7 @@ func (f *fields) reject(field, format string, args ...any) {
 	}
 	f.err = rejectEvent(statusBadRequest, CodeInvalidEvent, f.index, field, format, args...)
 	for _, m := range f.members {
-		if string(m.name) == field {
+		if name := string(m.name); name == field || strings.HasPrefix(field, name+".") {
 			f.err.Offset = m.value.start // of two equal names, the second
 		}
 	}
@@ -107,6 +108,32 @@ func (f *fields) raw(name string) (value []byte, ok bool) {
 func (f *fields) given(name string) (value []byte, ok bool) {
 	value, ok = f.raw(name)
 	return value, ok && value[0] != 'n'
+}
+
+// at is given for the path of a member: its names with dots between them, as the key of a filter.
+func (f *fields) at(path string) (value []byte, ok bool) {
+	name, rest, nested := strings.Cut(path, ".")
+	value, ok = f.given(name)
+	for ok && nested {
+		name, rest, nested = strings.Cut(rest, ".")
+		value, ok = memberOf(value, name)
+	}
+	return value, ok && value[0] != 'n'
+}
+
+// memberOf returns the member of an object; of equal names the last one, as PostgreSQL does.
+func memberOf(object []byte, name string) (value []byte, ok bool) {
+	s := jsonscan.Scanner{Text: object}
+	if s.Peek() != '{' {
+		return nil, false
+	}
+	found, _ := members(&s, nil)
+	for _, m := range found {
+		if decoded, _ := jsonscan.Unescape(m.name); string(decoded) == name {
+			value, ok = object[m.value.start:m.value.end], true
+		}
+	}
+	return value, ok
 }
 
 // rule bounds an envelope string; the lengths are bytes of the decoded text.
@@ -140,6 +167,11 @@ func (f *fields) text(name string, r rule) []byte {
 		f.reject(name, "must be a string, is %s", kind(value[0]))
 		return nil
 	}
+	return f.decoded(name, value, r)
+}
+
+// decoded returns the text of a string.
+func (f *fields) decoded(name string, value []byte, r rule) []byte {
 	text, lone := jsonscan.Unescape(value[1 : len(value)-1])
 	if lone {
 		f.reject(name, "must not contain a lone surrogate")

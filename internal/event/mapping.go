@@ -1,9 +1,14 @@
 package event
 
+import (
+	"slices"
+	"strings"
+)
+
 // Mapping names the fields of a custom event that are its envelope: the property inputSchemaMapping of a topic, in
-// Event Grid's form. Fields are top-level members of the published object, compared exactly; a dot in a name is part of
-// the name. Source: Microsoft, Map custom fields to Event Grid schema, 2021-09-28; Azure REST API, Topics, 2022-06-15,
-// JsonInputSchemaMapping, which leaves case and paths open.
+// Event Grid's form. A field is the path of a member of the published object, as the key of a filter: names with a dot
+// between them, compared exactly. Source: Microsoft, Map custom fields to Event Grid schema, 2021-09-28; Azure REST API,
+// Topics, 2022-06-15, JsonInputSchemaMapping, which leaves case and paths open.
 type Mapping struct {
 	// Type is the kind of mapping; "Json" is the only one.
 	Type string `json:"inputSchemaMappingType"`
@@ -29,13 +34,13 @@ type MappingProperties struct {
 
 // MappedField is a field without a default: an event without it is rejected.
 type MappedField struct {
-	// SourceField is the field's name; 1 to 1,024 bytes.
+	// SourceField is the field's path; 1 to 1,024 bytes.
 	SourceField string `json:"sourceField"`
 }
 
 // MappedFieldWithDefault is a field, a default, or a field with a default for events that lack it.
 type MappedFieldWithDefault struct {
-	// SourceField is the field's name, up to 1,024 bytes; "" for none.
+	// SourceField is the field's path, up to 1,024 bytes; "" for none.
 	SourceField string `json:"sourceField,omitempty"`
 	// DefaultValue is used for events without the field; nil for none.
 	DefaultValue *string `json:"defaultValue,omitempty"`
@@ -64,7 +69,7 @@ func (m *Mapping) Validate() error {
 		field *MappedField
 	}{{"id", p.ID}, {"topic", p.Topic}, {"eventTime", p.EventTime}} {
 		if f.field != nil {
-			if err := checkText(root+".properties."+f.name+".sourceField", f.field.SourceField, fieldName); err != nil {
+			if err := checkPath(root+".properties."+f.name+".sourceField", f.field.SourceField); err != nil {
 				return err
 			}
 		}
@@ -85,8 +90,15 @@ func (m *Mapping) Validate() error {
 	return nil
 }
 
-// fieldName bounds a field's name as an envelope string.
-var fieldName = rule{min: 1, max: 1024}
+func checkPath(field, path string) error {
+	if err := checkText(field, path, rule{min: 1, max: 1024}); err != nil {
+		return err
+	}
+	if slices.Contains(strings.Split(path, "."), "") {
+		return &MappingError{field, "must be names with a dot between them, none of them empty"}
+	}
+	return nil
+}
 
 func (f *MappedFieldWithDefault) check(path string, value rule) error {
 	switch {
@@ -98,7 +110,7 @@ func (f *MappedFieldWithDefault) check(path string, value rule) error {
 		return &MappingError{path, "must have a sourceField, a defaultValue or both"}
 	}
 	if f.SourceField != "" {
-		if err := checkText(path+".sourceField", f.SourceField, fieldName); err != nil {
+		if err := checkPath(path+".sourceField", f.SourceField); err != nil {
 			return err
 		}
 	}

@@ -68,6 +68,8 @@ func TestMappingValidate(t *testing.T) {
 		{sound + `,"eventTime":{"sourceField":"` + long + `"}`, "eventTime.sourceField" + is1025},
 		{`"eventType":{"sourceField":"` + long + `"}`, "eventType.sourceField" + is1025},
 		{`"eventType":{"sourceField":"a\nb"}`, "eventType.sourceField: must not contain a line break"},
+		{`"eventType":{"sourceField":"a..b"}`, "eventType.sourceField: must be names with a dot between them, none of them empty"},
+		{sound + `,"id":{"sourceField":"a."}`, "id.sourceField: must be names with a dot between them, none of them empty"},
 		{`"eventType":{"defaultValue":""}`, "eventType.defaultValue" + is0},
 		{`"eventType":{"sourceField":"t","defaultValue":"a\u0000"}`, "eventType.defaultValue: must not contain NUL"},
 		{

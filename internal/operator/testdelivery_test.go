@@ -48,9 +48,16 @@ func TestTestDeliveryInEverySchema(t *testing.T) {
 	tn := testnode.Unchecked(t)
 	tn.Topic(t, "grid")
 	tn.CustomTopic(t, "own")
+	paths := &event.Mapping{Type: "Json", Properties: event.MappingProperties{
+		ID:        &event.MappedField{SourceField: "message.id"}, // the sample's message is a text
+		EventType: &event.MappedFieldWithDefault{SourceField: "about.event.type"},
+		Subject:   &event.MappedFieldWithDefault{SourceField: "about.subject"},
+	}}
+	tn.PutTopic(t, "deep",
+		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.Custom, InputSchemaMapping: paths})
 	tn.PutTopic(t, "cloud", testnode.CloudEvents)
 	for topic, schema := range map[string]event.Schema{
-		"grid": event.CloudEvents, "own": event.EventGrid, "cloud": event.CloudEvents,
+		"grid": event.CloudEvents, "own": event.EventGrid, "deep": event.EventGrid, "cloud": event.CloudEvents,
 	} {
 		tn.Subscribe(t, topic, "all", func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = schema })
 		require.NoError(t, testnode.ErrorOf(tn.System.Operator.TestDelivery(t.Context(), topic, "all")), topic)

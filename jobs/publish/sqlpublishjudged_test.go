@@ -57,8 +57,8 @@ var bases = map[event.Schema]map[string]any{
 		"ext1": 5,
 	},
 	event.Custom: {
-		"nr": 5, "what": "t", "about": "s", "at": "2026-01-01T00:00:00Z", "version": "2", "topicname": "orders",
-		"more": map[string]any{},
+		"nr": 5, "what": "t", "at": "2026-01-01T00:00:00Z", "version": "2", "topicname": "orders",
+		"more": map[string]any{"about": "s"},
 	},
 }
 
@@ -66,13 +66,13 @@ var sqlMapping = &event.Mapping{Type: "Json", Properties: event.MappingPropertie
 	ID: &event.MappedField{SourceField: "nr"}, Topic: &event.MappedField{SourceField: "topicname"},
 	EventTime: &event.MappedField{SourceField: "at"},
 	EventType: &event.MappedFieldWithDefault{SourceField: "what"}, Subject: &event.MappedFieldWithDefault{
-		SourceField: "about", DefaultValue: new("none"),
+		SourceField: "more.about", DefaultValue: new("none"),
 	},
 	DataVersion: &event.MappedFieldWithDefault{SourceField: "version"},
 }}
 
-// variants are a base with each member left out, and with each of the odd values in its place; and with names that may
-// be rejected.
+// variants are a base with each member left out, and with each of the odd values in its place or in it; and with names
+// that may be rejected.
 func variants(base map[string]any) (list []map[string]any) {
 	change := func(f func(map[string]any)) {
 		e := maps.Clone(base)
@@ -83,6 +83,11 @@ func variants(base map[string]any) (list []map[string]any) {
 		change(func(e map[string]any) { delete(e, name) })
 		for _, v := range odd() {
 			change(func(e map[string]any) { e[name] = v })
+			if inner, ok := base[name].(map[string]any); ok {
+				for member := range inner {
+					change(func(e map[string]any) { e[name] = map[string]any{member: v} })
+				}
+			}
 		}
 	}
 	for _, name := range []string{"data", "Ext", "a-b", "ab_c", "é", strings.Repeat("a", 20), strings.Repeat("a", 21)} {

@@ -65,8 +65,8 @@ func SampleEvent(t *catalog.Topic, now time.Time) string {
 }
 
 // sampleOfMapping returns a member for each field that the mapping names.
-func sampleOfMapping(m *event.Mapping, id, at string) map[string]string {
-	members := map[string]string{"currency": "EUR"}
+func sampleOfMapping(m *event.Mapping, id, at string) map[string]any {
+	members := map[string]any{"currency": "EUR"}
 	if m == nil {
 		return members
 	}
@@ -75,7 +75,7 @@ func sampleOfMapping(m *event.Mapping, id, at string) map[string]string {
 		value string
 	}{{m.Properties.ID, id}, {m.Properties.EventTime, at}} {
 		if member.field != nil {
-			members[member.field.SourceField] = member.value
+			setAt(members, member.field.SourceField, member.value)
 		}
 	}
 	for _, member := range []struct {
@@ -84,10 +84,24 @@ func sampleOfMapping(m *event.Mapping, id, at string) map[string]string {
 	}{
 		{m.Properties.EventType, sampleType}, {m.Properties.Subject, sampleSubject}, {m.Properties.DataVersion, "1.0"},
 	} {
-		if member.field != nil {
-			members[member.field.SourceField] = member.value
+		if member.field != nil && member.field.SourceField != "" {
+			setAt(members, member.field.SourceField, member.value)
 		}
 	}
-	delete(members, "") // fields with only a default
 	return members
+}
+
+// setAt sets a value by its path, and creates the objects that contain it.
+func setAt(members map[string]any, path, value string) {
+	name, rest, nested := strings.Cut(path, ".")
+	if !nested {
+		members[name] = value
+		return
+	}
+	inner, ok := members[name].(map[string]any)
+	if !ok {
+		inner = map[string]any{}
+		members[name] = inner
+	}
+	setAt(inner, rest, value)
 }

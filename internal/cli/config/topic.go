@@ -39,7 +39,7 @@ type topicCreateCmd struct {
 	oneTopic
 	rest.IfMatchFlag
 	TableFlags
-	InputMappingFields   []string `help:"Of CustomEventSchema: members with an event's id, topic, eventTime, eventType, subject and dataVersion, such as eventType=kind." placeholder:"NAME=MEMBER"`
+	InputMappingFields   []string `help:"Of CustomEventSchema: members with an event's id, topic, eventTime, eventType, subject and dataVersion, such as eventType=kind. A dot leads into an object." placeholder:"NAME=MEMBER"`
 	InputMappingDefaults []string `name:"input-mapping-default-values" help:"Of CustomEventSchema: eventType, subject and dataVersion of events that have none." placeholder:"NAME=VALUE"`
 }
 
