@@ -42,8 +42,10 @@ func (p Program) Run(ctx context.Context, std terminal.Streams, args []string) (
 	kongcompletion.Register(parser) // exits if a shell requests completions
 	k, err := parser.Parse(args)
 	if err != nil {
-		reportUsage(parser, std.Err, args, err)
-		return 2
+		if k = spacedLists(parser, args); k == nil {
+			reportUsage(parser, std.Err, err)
+			return 2
+		}
 	}
 	if err = terminal.CheckRanges(k); err == nil {
 		err = k.Run()
@@ -75,9 +77,21 @@ func (p Program) parser(ctx context.Context, std terminal.Streams) (*kong.Kong, 
 	)...)
 }
 
-// reportUsage prints a rejected command line's error, the usage and a hint. The usage must not go into a pipe.
-func reportUsage(parser *kong.Kong, stderr io.Writer, args []string, err error) {
-	defer fmt.Fprint(stderr, config.MisreadList(args, err))
+// spacedLists reads a rejected command line again, with lists in the Azure CLI's syntax; nil: it is still rejected.
+func spacedLists(parser *kong.Kong, args []string) *kong.Context {
+	rewritten := config.SpacedLists(args)
+	if rewritten == nil {
+		return nil
+	}
+	k, err := parser.Parse(rewritten)
+	if err != nil {
+		return nil
+	}
+	return k
+}
+
+// reportUsage prints a rejected command line's error and the usage. The usage must not go into a pipe.
+func reportUsage(parser *kong.Kong, stderr io.Writer, err error) {
 	parser.Stdout = stderr
 	parser.FatalIfErrorf(err)
 }

@@ -141,9 +141,9 @@ func TestAzureCommandLinesAreHelped(t *testing.T) {
 		"orders billing --source-resource-id /subscriptions/1": "the topic is the verb's first argument",
 		"orders billing --resource-id /subscriptions/1":        "--resource-id: a flag of the Azure CLI; here, the topic is",
 		"orders billing --delivery-identity systemassigned":    "--oauth2-token-url",
-		"orders billing --included-event-types A B":            "--included-event-types Shop.OrderPlaced,Shop.OrderPaid",
-		"orders billing --labels a b --endpoint https://x":     "--labels needs its values in one argument",
-		"orders billing --advanced-filter data.n NumberIn 1":   "'data.total NumberGreaterThan 100'",
+		"orders billing more --labels a":                       "unexpected argument more",
+		"orders billing --labels a b --what":                   "unexpected argument b",
+		"orders billing --advanced-filter data.n NumberIn x":   `"data.n NumberIn x": NumberIn takes numbers, not "x"`,
 	} {
 		rejected := postrider(t, append([]string{"subscription", "create"}, strings.Fields(flags)...)...)
 		require.Equal(t, 2, rejected.code, flags)
@@ -151,6 +151,33 @@ func TestAzureCommandLinesAreHelped(t *testing.T) {
 		require.Empty(t, rejected.stdout, "what a pipe gets is no usage")
 	}
 	require.NotContains(t, postrider(t, "subscription", "create", "--help").stdout, "--source-resource-id")
+}
+
+// Lists as az eventgrid has them: the words after the flag are its values.
+func TestAzuresLists(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.run(0, strings.Fields("topic create azure-lists --input-schema customeventschema --input-mapping-fields id=nr "+
+		"eventType=meta.kind --input-mapping-default-values subject=a dataVersion=1.0")...)
+	require.JSONEq(t, `{"id":{"sourceField":"nr"},"eventType":{"sourceField":"meta.kind"},
+		"subject":{"defaultValue":"a"},"dataVersion":{"defaultValue":"1.0"}}`,
+		mustJSON(t, rest.ValueAt(h.object("topic", "show", "azure-lists"), "inputSchemaMapping.properties")))
+	h.run(0, "subscription", "create", "azure-lists", "billing", "--endpoint", h.url+"/healthz", "--endpoint-validation",
+		"skip", "--included-event-types", "A", "B,C", "--labels", "a", "b", "--advanced-filter", "data.city", "StringIn",
+		"New York", `it's "quoted"`, "--advanced-filter", "data.n", "NumberIn", "-5", "7",
+		"--delivery-attribute-mapping", "X-S", "static", "two words", "true",
+		"--delivery-attribute-mapping", "X-D", "dynamic", "data.city")
+	shown := h.object("subscription", "show", "azure-lists", "billing")
+	for path, want := range map[string]string{
+		"filter.includedEventTypes": `["A","B","C"]`, "labels": `["a","b"]`,
+		"filter.advancedFilters": `[{"operatorType":"StringIn","key":"data.city","values":["New York","it's \"quoted\""]},` +
+			`{"operatorType":"NumberIn","key":"data.n","values":[-5,7]}]`,
+	} {
+		require.JSONEq(t, want, mustJSON(t, rest.ValueAt(shown, path)), path)
+	}
+	headers := rest.Objects(h.object("subscription", "reveal", "azure-lists", "billing"), "deliveryAttributeMappings")
+	require.JSONEq(t, `{"value":"two words","isSecret":true}`, mustJSON(t, headers[0]["properties"]))
+	require.JSONEq(t, `{"sourceField":"data.city"}`, mustJSON(t, headers[1]["properties"]))
 }
 
 func TestTopicVerbs(t *testing.T) {

@@ -229,11 +229,11 @@ type syntax struct {
 // syntaxes are by the name of the setting. The Azure CLI separates the words of an entry in the same way.
 var syntaxes = map[string]syntax{
 	"filter.advancedFilters": {
-		advancedFilter, "One condition in one argument: key, operator and values. Quote a value that has spaces.",
+		advancedFilter, "One condition: key, operator and values. In one argument, quote a value that has spaces.",
 	},
 	"deliveryAttributeMappings": {
 		attributeMapping,
-		"One header in one argument: 'NAME static VALUE [true]', true for a secret, or 'NAME dynamic PATH'.",
+		"One header: NAME static VALUE [true], true for a secret, or NAME dynamic PATH.",
 	},
 }
 
@@ -259,7 +259,7 @@ func advancedFilter(text string) (clause rest.Object, err error) {
 		err = addOperator(clause, anyCase(parts[1], filter.Operators()), parts[2:])
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%q: %w", text, err)
+		return nil, fmt.Errorf("%q: %w", strings.ReplaceAll(text, wordSeparator, " "), err)
 	}
 	return clause, nil
 }
@@ -327,8 +327,12 @@ func jsonNumber(text string) (json.Number, error) {
 	return n, nil
 }
 
-// splitQuoted splits a text at spaces. Text in single or double quotation marks is one word.
+// splitQuoted splits a text at spaces. Text in single or double quotation marks is one word. Words that SpacedLists has
+// joined are as they were given.
 func splitQuoted(text string) (words []string, err error) {
+	if strings.Contains(text, wordSeparator) {
+		return strings.Split(text, wordSeparator), nil
+	}
 	var word strings.Builder
 	inWord, quote := false, rune(0)
 	for _, r := range text {

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -43,23 +42,46 @@ func (*azureOnly) Decode(ctx *kong.DecodeContext) error {
 	return fmt.Errorf("a flag of the Azure CLI; here, %s", ctx.Value.Tag.Get("instead"))
 }
 
-// azureLists are flags whose values the Azure CLI separates by spaces, with an example in postrider's syntax.
-var azureLists = map[string]string{
-	"--included-event-types":       "Shop.OrderPlaced,Shop.OrderPaid",
-	"--labels":                     "billing,team-a",
-	"--advanced-filter":            "'data.total NumberGreaterThan 100'",
-	"--delivery-attribute-mapping": "'X-Team static audit'",
+// azureLists are flags whose values the Azure CLI separates by spaces; true: they are the words of one value.
+var azureLists = map[string]bool{
+	"--included-event-types": false, "--labels": false, "--input-mapping-fields": false,
+	"--input-mapping-default-values": false, "--advanced-filter": true, "--delivery-attribute-mapping": true,
 }
 
-// MisreadList explains the syntax of lists if a word of a list was read as an argument; "" for other errors.
-func MisreadList(args []string, err error) string {
-	if err == nil || !strings.Contains(err.Error(), "unexpected argument") {
-		return ""
-	}
-	for _, arg := range slices.Backward(args) {
-		if as := azureLists[arg]; as != "" {
-			return fmt.Sprintf("%s needs its values in one argument: %s %s\n", arg, arg, as)
+// wordSeparator is between the words that SpacedLists joins. No argument of a program contains it.
+const wordSeparator = "\x00"
+
+// SpacedLists rewrites a command line with lists in the Azure CLI's syntax: all words after the flag are its values.
+// nil: there is no such list.
+func SpacedLists(args []string) (rewritten []string) {
+	spaced := false
+	for i := 0; i < len(args); i++ {
+		oneValue, list := azureLists[args[i]]
+		end := i + 1
+		for list && end < len(args) && isWord(args[end]) {
+			end++
 		}
+		words := args[i+1 : end]
+		if len(words) < 2 {
+			rewritten = append(rewritten, args[i])
+			continue
+		}
+		if oneValue {
+			words = []string{strings.Join(words, wordSeparator)}
+		}
+		for _, word := range words {
+			rewritten = append(rewritten, args[i]+"="+word)
+		}
+		i, spaced = end-1, true
 	}
-	return ""
+	if !spaced {
+		return nil
+	}
+	return rewritten
+}
+
+// isWord reports whether an argument is a value: no flag, or a negative number.
+func isWord(arg string) bool {
+	rest, dash := strings.CutPrefix(arg, "-")
+	return !dash || rest != "" && strings.Trim(rest[:1], ".0123456789") == ""
 }
