@@ -119,7 +119,8 @@ func TestApplyOfAnAzureList(t *testing.T) {
 	list := "[" + strings.Join([]string{
 		subscription("plain", `"deadLetterDestination":null,"destination":{"endpointType":"WebHook","endpointUrl":"`+busy+
 			`?code=1","endpointBaseUrl":"`+busy+`","maxEventsPerBatch":2,
-			"preferredBatchSizeInKilobytes":64,"azureActiveDirectoryTenantId":"t","deliveryAttributeMappings":[{"name":"X-A",`+
+			"preferredBatchSizeInKilobytes":64,"azureActiveDirectoryTenantId":"t",
+			"minimumTlsVersionAllowed":"1.0","deliveryAttributeMappings":[{"name":"X-A",`+
 			`"type":"Dynamic","sourceField":"data.a"},{"name":"X-S","type":"Static","isSecret":true,"value":null}]},
 			"filter":{"includedEventTypes":["A"],"subjectBeginsWith":"","advancedFilters":[{"key":"data.n",`+
 			`"operatorType":"NumberGreaterThan","value":1.50}],"isSubjectCaseSensitive":null},
@@ -131,7 +132,8 @@ func TestApplyOfAnAzureList(t *testing.T) {
 	file := writtenFile(t, list)
 	dry := h.run(3, "apply", "-f", file, "--dry-run")
 	for _, note := range []string{
-		"plain: azureActiveDirectoryTenantId is not supported", "plain: omitted secret header X-S",
+		"plain: azureActiveDirectoryTenantId is not supported",
+		"plain: minimumTlsVersionAllowed 1.0 is not supported: the endpoint must offer TLS 1.2 or later", "plain: omitted secret header X-S",
 		"hub: omitted, because endpointType EventHub is not supported",
 		"blobs: omitted, because /subscriptions/s/providers/Microsoft.Storage",
 	} {

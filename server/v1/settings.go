@@ -244,6 +244,9 @@ func CheckSubscription(name string, body []byte) error {
 	if settings.EndpointURL == "" && !settings.Pulled() {
 		found.Value("endpointUrl", "is required")
 	}
+	if problem := endpointconf.EncodingProblem(settings.EndpointURL); problem != "" {
+		found.Value("endpointUrl", "%s", problem)
+	}
 	f := readFilter(settings.Filter)
 	found.Check(f.ValidateWithin(filter.Limits{MaxFilters: 1000, MaxValues: 10_000, MaxStringLength: 10_000}))
 	return inLines(found.Err())

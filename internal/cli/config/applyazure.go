@@ -9,6 +9,7 @@ import (
 
 	"postrider/internal/catalog/spec"
 	"postrider/internal/cli/rest"
+	"postrider/internal/endpointconf"
 	"postrider/internal/terminal"
 )
 
@@ -66,7 +67,7 @@ func (a *azureReader) note(format string, args ...any) {
 // its event subscriptions receive CloudEvents.
 func (f *applyFile) fromAzure(list []rest.Object, topic string) error {
 	others := map[string]bool{} // topics with an event subscription that receives another schema than CloudEvents
-	for _, o := range list {
+	for i, o := range list {
 		name := textOf(o["name"])
 		a := &azureReader{title: "event subscription " + terminal.Cell(name)}
 		d, ok := a.subscription(flattened(o), name, topic)
@@ -75,7 +76,7 @@ func (f *applyFile) fromAzure(list []rest.Object, topic string) error {
 			continue
 		}
 		if err := f.add(d); err != nil {
-			return err
+			return fmt.Errorf("entry %d of the list: %w", i+1, err)
 		}
 		others[d.topic] = others[d.topic] || d.settings["eventDeliverySchema"] != "CloudEventSchemaV1_0"
 	}
@@ -119,6 +120,9 @@ func (a *azureReader) subscription(o rest.Object, name, topic string) (declared,
 			setAt(d.settings, s.Name, value)
 		}
 	}
+	if version := a.tlsVersion(o["minimumTlsVersionAllowed"]); version != "" {
+		d.settings["minimumTlsVersionAllowed"] = version
+	}
 	return d, true
 }
 
@@ -148,9 +152,7 @@ func (a *azureReader) destination(d rest.Object) bool {
 		a.note("omitted, because it has no endpoint")
 		return false
 	}
-	for _, member := range []string{
-		"azureActiveDirectoryTenantId", "azureActiveDirectoryApplicationIdOrUri", "minimumTlsVersionAllowed",
-	} {
+	for _, member := range []string{"azureActiveDirectoryTenantId", "azureActiveDirectoryApplicationIdOrUri"} {
 		if d[member] != nil {
 			a.note("%s is not supported", member)
 		}
@@ -165,6 +167,17 @@ func (a *azureReader) destination(d rest.Object) bool {
 		d["deliveryAttributeMappings"] = headers
 	}
 	return true
+}
+
+// tlsVersion returns the minimum version of TLS; "" for the default, also instead of a withdrawn version.
+func (a *azureReader) tlsVersion(given any) string {
+	version := textOf(given)
+	if given == nil || slices.Contains(spec.Find(spec.Subscription, "minimumTlsVersionAllowed").Choices, version) {
+		return version
+	}
+	a.note("minimumTlsVersionAllowed %s is not supported: the endpoint must offer TLS %s or later", terminal.Cell(given),
+		endpointconf.TLS12)
+	return ""
 }
 
 // header adds a custom header. Lists do not have the values of secret headers.

@@ -141,10 +141,14 @@ func (a *applier) compare(ctx context.Context, d *declared) (change, error) {
 	if before != nil && len(ch.lines) == 0 {
 		ch.mark = same
 	}
+	var fixed []error
 	for _, line := range ch.lines {
 		if before != nil && spec.Find(table, line.Property).Fixed {
-			return ch, fileError{fmt.Errorf("%s cannot be changed once the topic exists", line)}
+			fixed = append(fixed, fmt.Errorf("%s cannot be changed once the topic exists", line))
 		}
+	}
+	if len(fixed) > 0 {
+		return ch, fileError{errors.Join(fixed...)}
 	}
 	if d.kind == kindPolicy && ch.mark != same {
 		a.changedPolicies[d.name] = true
@@ -195,12 +199,17 @@ func (a *applier) subscription(
 ) (before, after rest.Object, err error) {
 	policy := key{kindPolicy, "", textOf(rest.ValueAt(d.settings, "retryPolicy.policy"))}
 	topic := key{kindTopic, "", d.topic}
+	var missing []error
+	if policy.name != "" && a.existing[policy] == nil && a.file.find(policy) == nil {
+		missing = append(missing,
+			fmt.Errorf("retryPolicy.policy: neither the file nor the server has a policy %q", policy.name))
+	}
+	if a.existing[topic] == nil && a.file.find(topic) == nil {
+		missing = append(missing, fmt.Errorf("neither the file nor the server has a topic %q", d.topic))
+	}
 	switch {
-	case policy.name != "" && a.existing[policy] == nil && a.file.find(policy) == nil:
-		err = fmt.Errorf("retryPolicy.policy: neither the file nor the server has a policy %q", policy.name)
-		return nil, nil, fileError{err}
-	case a.existing[topic] == nil && a.file.find(topic) == nil:
-		return nil, nil, fileError{fmt.Errorf("neither the file nor the server has a topic %q", d.topic)}
+	case len(missing) > 0:
+		return nil, nil, fileError{errors.Join(missing...)}
 	case a.existing[topic] == nil:
 		return nil, nil, nil
 	}

@@ -152,71 +152,57 @@ func (f *applyFile) document(value any, topic string) error {
 		return errors.New("it must have topics, subscriptions or policies, or be the output of az eventgrid " +
 			"event-subscription list")
 	}
+	var wrong []error
 	for _, name := range []string{"policies", "topics", "subscriptions"} {
-		list, err := entries(o, name)
-		if err != nil {
-			return err
-		}
-		for i, entry := range list {
-			if err := f.entry(name, entry, ""); err != nil {
-				return fmt.Errorf("%s[%d]: %w", name, i, err)
-			}
-		}
+		wrong = append(wrong, f.list(o, name, "", "")...)
 	}
-	for name := range without(o, "policies", "topics", "subscriptions") {
-		return fmt.Errorf("unknown member %s: a file can have policies, subscriptions and topics", name)
+	unknown := without(o, "policies", "topics", "subscriptions")
+	for _, name := range slices.Sorted(maps.Keys(unknown)) {
+		wrong = append(wrong, fmt.Errorf("unknown member %s: a file can have policies, subscriptions and topics", name))
 	}
-	return nil
+	return errors.Join(wrong...)
 }
 
-// entries returns the objects of a list; none if there is no list.
-func entries(o rest.Object, name string) ([]rest.Object, error) {
-	if o[name] == nil {
-		return nil, nil
-	}
+// list adds the objects of a list, which is a member of o, and returns all mistakes. within and topic are the path and
+// the name of the topic that contains the list; "" for a list of the file.
+func (f *applyFile) list(o rest.Object, name, within, topic string) (wrong []error) {
 	list, ok := o[name].([]any)
-	if !ok {
-		return nil, fmt.Errorf("%s must be a list", name)
+	if !ok && o[name] != nil {
+		return []error{fmt.Errorf("%s%s must be a list", within, name)}
 	}
-	objects := make([]rest.Object, len(list))
-	for i, entry := range list {
-		if objects[i], ok = entry.(rest.Object); !ok {
-			return nil, fmt.Errorf("%s[%d] must be an object", name, i)
+	for i, value := range list {
+		at := fmt.Sprintf("%s%s[%d]", within, name, i)
+		entry, ok := value.(rest.Object)
+		if !ok {
+			wrong = append(wrong, fmt.Errorf("%s must be an object", at))
+			continue
+		}
+		d := declaredBy(name, entry, topic)
+		if err := f.add(d); err != nil {
+			wrong = append(wrong, fmt.Errorf("%s: %w", at, err))
+		}
+		if d.kind == kindTopic {
+			wrong = append(wrong, f.list(entry, "subscriptions", at+".", d.name)...)
 		}
 	}
-	return objects, nil
+	return wrong
 }
 
-// entry adds an object of a list. topic is the topic that contains the list; "" for a list of the file.
-func (f *applyFile) entry(list string, entry rest.Object, topic string) error {
-	k := key{name: textOf(entry["name"])}
-	settings := without(entry, "name")
-	var below []rest.Object
-	var err error
+// declaredBy returns the object that an entry of a list declares. topic contains the list; "" for one of the file.
+func declaredBy(list string, entry rest.Object, topic string) declared {
+	d := declared{key: key{name: textOf(entry["name"])}, settings: without(entry, "name")}
 	switch list {
 	case "policies":
-		k.kind = kindPolicy
+		d.kind = kindPolicy
 	case "topics":
-		k.kind, settings = kindTopic, without(settings, "subscriptions")
-		below, err = entries(entry, "subscriptions")
+		d.kind, d.settings = kindTopic, without(d.settings, "subscriptions")
 	case "subscriptions":
-		k.kind, k.topic = kindSubscription, topic
+		d.kind, d.topic = kindSubscription, topic
 		if topic == "" {
-			k.topic, settings = textOf(entry["topic"]), without(settings, "topic")
+			d.topic, d.settings = textOf(entry["topic"]), without(d.settings, "topic")
 		}
 	}
-	if err == nil {
-		err = f.add(declared{key: k, settings: settings})
-	}
-	for i, s := range below {
-		if err == nil {
-			err = f.entry("subscriptions", s, k.name)
-		}
-		if err != nil {
-			return fmt.Errorf("subscriptions[%d]: %w", i, err)
-		}
-	}
-	return err
+	return d
 }
 
 func without(o rest.Object, names ...string) rest.Object {

@@ -15,8 +15,16 @@ import (
 func TestReadApplyRejects(t *testing.T) {
 	t.Parallel()
 	for text, says := range map[string]string{
-		"- a":                                  "it must have topics, subscriptions or policies",
-		"topic: []":                            "unknown member topic",
+		"- a": "it must have topics, subscriptions or policies",
+		"topic: []\nqueue: []": "document 1: unknown member queue: a file can have policies, subscriptions and topics\n" +
+			"unknown member topic: a file",
+		"topics: [{name: abc, subscriptions: [{name: s-1}]}, {name: abc, subscriptions: [{name: s-2}]}]\npolicies: [5]": "" +
+			"document 1: policies[0] must be an object\ntopics[1]: topic abc is duplicate",
+		"topics: [{name: abc, subscriptions: [{name: s-1}, {name: s-1}, {}]}]": "document 1: topics[0].subscriptions[1]: " +
+			"subscription abc/s-1 is duplicate\ntopics[0].subscriptions[2]: a subscription without a name or a topic",
+		"topics: [{name: abc, subscriptions: 5}]": "topics[0].subscriptions must be a list",
+		`[{"type": "Microsoft.EventGrid/eventSubscriptions", "topic": "/x/Microsoft.EventGrid/topics/t-1", "destination": ` +
+			`{"endpointType": "WebHook", "endpointUrl": "https://example.com"}}]`: "entry 1 of the list: a subscription without",
 		"topics: [{name: abc}, {name: abc}]":   "topic abc is duplicate",
 		"topics: [{name: abc}, {name: aBc}]":   `topic aBc: the name conflicts with "abc"`,
 		"policies: [{name: abc}, {name: aBc}]": `policy aBc: the name conflicts with "abc"`,
@@ -50,7 +58,7 @@ func TestReadApplyOfAzuresAPI(t *testing.T) {
 	file, err := readApply([]byte(`{"value":[
 		{"name":"one",`+of+`"eventDeliverySchema":"CloudEventSchemaV1_0","destination":{"endpointType":"WebHook",`+
 		`"properties":{"endpointBaseUrl":"https://a.example/in",
-			"deliveryAttributeMappings":[{"name":"X","type":"Static","properties":{"value":"v","isSecret":false}}]}},
+			"minimumTlsVersionAllowed":"1.2","deliveryAttributeMappings":[{"name":"X","type":"Static","properties":{"value":"v","isSecret":false}}]}},
 			"deadLetterDestination":{"endpointType":"StorageBlob","properties":{"resourceId":"/r","blobContainerName":"c"}},
 			"deadLetterWithResourceIdentity":null,"retryPolicy":{"maxDeliveryAttempts":3}}},
 		{"name":"two",`+of+`"destination":{"endpointType":"AzureFunction","properties":{"resourceId":"/f"}}}},
@@ -66,7 +74,7 @@ func TestReadApplyOfAzuresAPI(t *testing.T) {
 		`{"deadLetterDestination":{"endpointType":"StorageBlob","properties":{"blobContainerName":"c","resourceId":"/r"}},`+
 			`"deliveryAttributeMappings":[{"name":"X","properties":{"isSecret":false,"value":"v"},"type":"Static"}],`+
 			`"endpointUrl":"https://a.example/in",`+
-			`"eventDeliverySchema":"CloudEventSchemaV1_0","retryPolicy":{"maxDeliveryAttempts":3}}`,
+			`"eventDeliverySchema":"CloudEventSchemaV1_0","minimumTlsVersionAllowed":"1.2","retryPolicy":{"maxDeliveryAttempts":3}}`,
 		encoded(t, file.objects[1].settings))
 	require.Len(t, file.notes, 3)
 	for i, note := range []string{
