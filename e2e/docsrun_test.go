@@ -62,8 +62,7 @@ func (r *readers) environment(t *testing.T, page, dir string) []string {
 	env = append(env, r.internet.env()...)
 	return append(env,
 		"HOME="+dir, "PATH="+filepath.Join(dir, "bin")+":"+binaries+":"+os.Getenv("PATH"), "PROGRAM="+program, "PWD="+dir,
-		"API="+api, "SINK="+r.dev.info.Sink, "TOKEN="+token, "POSTRIDER_ADMIN_TOKEN="+token, "POSTRIDER_API_KEY="+token,
-		"POSTRIDER_URL="+api,
+		"POSTRIDER_URL="+api, "SINK="+r.dev.info.Sink, "POSTRIDER_ADMIN_TOKEN="+token, "POSTRIDER_API_KEY="+token,
 		"POSTRIDER_DATABASE_URL="+db, "POSTRIDER_ENCRYPTION_KEY="+key, "POSTRIDER_LISTEN=127.0.0.1:"+freePort(t),
 		"POSTRIDER_SINK_LISTEN=127.0.0.1:0", "POSTRIDER_ALLOW_CIDR=127.0.0.0/8",
 		"DEV_DATABASE_URL="+r.dev.info.DatabaseURL)

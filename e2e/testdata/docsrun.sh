@@ -56,7 +56,7 @@ try() {
 
 # add_dead_letters creates topic orders, whose event subscription billing gets 400, and a dead letter with each of these ids.
 add_dead_letters() {
-  curl -X PUT "$API/v1/topics/orders" -H "authorization: Bearer $POSTRIDER_ADMIN_TOKEN"
+  curl -X PUT "$POSTRIDER_URL/v1/topics/orders" -H "authorization: Bearer $POSTRIDER_ADMIN_TOKEN"
   postrider subscription create orders billing --replace --endpoint "$SINK/status/400" --endpoint-validation skip
   for id in "$@"; do
     postrider publish orders --type Shop.OrderPlaced --subject orders/1 --data '{"total": 9.5}'
