@@ -165,8 +165,9 @@ BEGIN
     END LOOP;
 END $$;
 
--- Reads the texts of an envelope by the rules; NULL = no such text. A field is a path, as the key of a filter. Lengths are bytes. Line breaks are rejected: such a
--- text may become a header. also_numbers: the digits of a number count as a text, too.
+-- Reads the texts of an envelope by the rules; NULL = no such text. A field is a path, as the key of a filter.
+-- Lengths are bytes. Line breaks are rejected: such a text may become a header. also_numbers: the digits of a number
+-- count as a text, too.
 CREATE FUNCTION postrider_internal.envelope_texts(event jsonb, place text, rules postrider_internal.envelope_rule[],
     also_numbers boolean) RETURNS text[] LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"strings"
 	"sync"
 	"testing"
 
@@ -123,4 +124,23 @@ func TestRequestsAreLoggedAtDebugOnly(t *testing.T) {
 		require.NotContains(t, log.String(), key, "no query, which may hold a secret")
 		require.NotContains(t, log.String(), "203.0.113.7", "the log has the address of the peer")
 	}
+}
+
+// A name that nothing can have is unknown, and the message says what it would name.
+func TestUnknownObjectsHaveTheirNoun(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.topic("orders", "")
+	for request, noun := range map[string]string{
+		"GET /v1/topics/%00": "topic", "GET /v1/policies/%00": "retry policy",
+		"GET /v1/queries/%00": "query", "POST /v1/queries/%00/run": "query", "DELETE /v1/queries/%00": "query",
+		"GET /v1/users/%00": "user", "DELETE /v1/apiKeys/%00": "API key", "GET /v1/operations/%00": "operation",
+		"GET /v1/deadLetters/%00": "dead letter",
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		message := s.manage(method, path, "").rejected(404, "NotFound").Message
+		require.Contains(t, message, noun+` "\x00" does not exist`, request)
+	}
+	require.Equal(t, `topic "orders" has no event subscription "\x00"`,
+		s.get("/v1/topics/orders/subscriptions/%00").rejected(404, "NotFound").Message)
 }

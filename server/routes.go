@@ -161,11 +161,11 @@ func subscriptionRoutes(m *v1.Handlers) []route {
 // deadLetterRoutes are the routes of dead letters and operations.
 func deadLetterRoutes(m *v1.Handlers) []route {
 	return []route{
-		{get, "/v1/deadLetters", read, api.Handle("listDeadLetters", m.ListDeadLetters)},
+		{get, "/v1/deadLetters", read, api.Handle("listDeadLetters", m.ListDeadLetters, 404)},
 		{post, "/v1/deadLetters/redeliver", operate, api.Handle("redeliverDeadLetters", m.RedeliverDeadLetters, 409)},
 		{post, "/v1/deadLetters/repair", operate, api.Handle("repairDeadLetters", m.RepairDeadLetters, 409)},
 		{post, "/v1/deadLetters/purge", operate, api.Handle("purgeDeadLetters", m.PurgeDeadLetters)},
-		{get, "/v1/deadLetterExport", read, api.Handle("exportDeadLetters", m.ExportDeadLetters)},
+		{get, "/v1/deadLetterExport", read, api.Handle("exportDeadLetters", m.ExportDeadLetters, 404)},
 		{get, deadLetter, read, api.Handle("getDeadLetter", m.GetDeadLetter, 404)},
 		{del, deadLetter, operate, api.Handle("purgeDeadLetter", m.PurgeDeadLetter, 404)},
 		{post, deadLetter + "/redeliver", operate, api.Handle("redeliverDeadLetter", m.RedeliverDeadLetter, 404, 409)},
@@ -179,12 +179,12 @@ func deadLetterRoutes(m *v1.Handlers) []route {
 func eventRoutes(m *v1.Handlers) []route {
 	return []route{
 		{post, "/v1/topics/:topic/eraseSubject", operate, api.Handle("eraseSubject", m.EraseSubject, 404, 409)},
-		{get, "/v1/events", read, api.Handle("listEvents", m.ListEvents)},
-		{get, "/v1/activity", read, api.Handle("listActivity", m.ListActivity)},
+		{get, "/v1/events", read, api.Handle("listEvents", m.ListEvents, 404)},
+		{get, "/v1/activity", read, api.Handle("listActivity", m.ListActivity, 404)},
 		{get, "/v1/events/:systemId", read, api.Handle("getEvent", m.GetEvent, 404)},
 		{post, "/v1/events/:systemId/erase", operate, api.Handle("eraseEvent", m.EraseEvent, 404, 409)},
-		{get, "/v1/problems", read, api.Handle("listProblems", m.ListProblems)},
-		{get, "/v1/deliveries", read, api.Handle("listDeliveries", m.ListDeliveries)},
+		{get, "/v1/problems", read, api.Handle("listProblems", m.ListProblems, 404)},
+		{get, "/v1/deliveries", read, api.Handle("listDeliveries", m.ListDeliveries, 404)},
 		{post, "/v1/deliveries/retryNow", operate, api.Handle("retryDeliveries", m.OnDeliveries(operator.Retry))},
 		{post, "/v1/deliveries/cancel", operate, api.Handle("cancelDeliveries", m.OnDeliveries(operator.Cancel))},
 		{get, delivery, read, api.Handle("getDelivery", m.GetDelivery, 404)},
@@ -192,7 +192,7 @@ func eventRoutes(m *v1.Handlers) []route {
 		{post, delivery + "/cancel", operate, api.Handle("cancelDelivery", m.CancelDelivery, 404, 409)},
 		{post, delivery + "/retryNow", operate, api.Handle("retryDelivery", m.RetryDelivery, 404, 409)},
 		{post, delivery + "/deadLetterNow", operate, api.Handle("deadLetterDelivery", m.DeadLetterDelivery, 404, 409)},
-		{get, "/v1/batches", read, api.Handle("listBatches", m.ListBatches)},
+		{get, "/v1/batches", read, api.Handle("listBatches", m.ListBatches, 404)},
 		{get, "/v1/batches/:batchId", read, api.Handle("getBatch", m.GetBatch, 404)},
 		{get, "/v1/batches/:batchId/members", read, api.Handle("listBatchMembers", m.ListBatchMembers, 404)},
 		{get, "/v1/batches/:batchId/attempts", read, api.Handle("listBatchAttempts", m.ListBatchAttempts, 404)},
@@ -202,7 +202,7 @@ func eventRoutes(m *v1.Handlers) []route {
 // accessRoutes are the routes of the audit, API keys and users.
 func accessRoutes(m *v1.Handlers) []route {
 	return []route{
-		{get, "/v1/audit", read, api.Handle("listAudit", m.ListAudit)},
+		{get, "/v1/audit", read, api.Handle("listAudit", m.ListAudit, 404)},
 		{get, "/v1/apiKeys", admin, api.Handle("listAPIKeys", m.ListAPIKeys)},
 		{post, "/v1/apiKeys", admin, api.Handle("createAPIKey", m.CreateAPIKey, 404, 409)},
 		{get, "/v1/apiKeys/:apiKey", admin, api.Handle("getAPIKey", m.GetAPIKey, 404)},

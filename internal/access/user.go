@@ -92,8 +92,8 @@ func (a *Access) CreateFirstAdmin(ctx context.Context, name, password string) er
 
 // PutUser creates or changes a user; made reports which. A new role or password, or disabling, ends the user's
 // sessions. A new password or disabling also ends their personal keys. After a new role those allow what both roles
-// allow. *FunctionError: ErrInvalid, ErrConflict if an existing name differs only in letter case, or ErrLastAdmin if a user or an API key removes the last administrator who can
-// sign in. ErrPrecondition; ErrUnavailable.
+// allow. *FunctionError: ErrInvalid, ErrConflict if an existing name differs only in letter case, or ErrLastAdmin if a
+// user or an API key removes the last administrator who can sign in. ErrPrecondition; ErrUnavailable.
 func (a *Access) PutUser(
 	ctx context.Context, name string, spec UserSpec, when ...postgres.Condition,
 ) (made bool, err error) {

@@ -133,7 +133,8 @@ func TestApplyOfAnAzureList(t *testing.T) {
 	dry := h.run(3, "apply", "-f", file, "--dry-run")
 	for _, note := range []string{
 		"plain: azureActiveDirectoryTenantId is not supported",
-		"plain: minimumTlsVersionAllowed 1.0 is not supported: the endpoint must offer TLS 1.2 or later", "plain: omitted secret header X-S",
+		"plain: minimumTlsVersionAllowed 1.0 is not supported: the endpoint must offer TLS 1.2 or later",
+		"plain: omitted secret header X-S",
 		"hub: omitted, because endpointType EventHub is not supported",
 		"blobs: omitted, because /subscriptions/s/providers/Microsoft.Storage",
 	} {

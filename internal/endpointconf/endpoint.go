@@ -55,8 +55,8 @@ func EndpointURL(raw string, allow []netip.Prefix) (*url.URL, error) {
 	return u, nil
 }
 
-// EncodingProblem describes the first character of a URL's path and query that is not percent-encoded but must be; "" if
-// there is none. net/url accepts such a URL: a request would have another path, or a malformed request line.
+// EncodingProblem describes the first character of a URL's path and query that is not percent-encoded but must be; ""
+// if there is none. net/url accepts such a URL: a request would have another path, or a malformed request line.
 // Source: RFC 3986, 2.1 and Appendix A. Brackets are allowed, which clients commonly send in queries.
 func EncodingProblem(raw string) string {
 	const allowed = "-._~:/?#[]@!$&'()*+,;=%"

@@ -113,7 +113,8 @@ func requireField(t *testing.T, err error, field string) filter.ValidationError 
 func TestEndpointURLErrorsHaveNoSecrets(t *testing.T) {
 	t.Parallel()
 	for _, raw := range []string{
-		"https://user:s3cret@example.com/", "https://example.com/?code=s3cret%zz", "https://127.0.0.1/?code=s3cret", "https://example.com:0/?code=s3cret",
+		"https://user:s3cret@example.com/", "https://example.com/?code=s3cret%zz",
+		"https://127.0.0.1/?code=s3cret", "https://example.com:0/?code=s3cret",
 		"https://exam ple.com/?code=s3cret", "ftp://example.com/s3cret", "https://s3cret..example/",
 	} {
 		_, err := endpointconf.EndpointURL(raw, nil)

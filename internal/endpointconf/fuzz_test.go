@@ -79,7 +79,8 @@ func FuzzParseSigningSecret(f *testing.F) {
 func FuzzParseLocation(f *testing.F) {
 	for _, text := range []string{
 		"file:///var/letters", "s3://bucket/prefix", "s3://bucket?region=eu-west-1",
-		"https://account.blob.core.windows.net/container", "file:///a/../b", "file://host/a", "", "file:///%2e%2e/", "file:///a%2520%3F%25",
+		"https://account.blob.core.windows.net/container", "file:///a/../b", "file://host/a", "", "file:///%2e%2e/",
+		"file:///a%2520%3F%25",
 	} {
 		f.Add(text)
 	}

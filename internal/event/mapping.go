@@ -7,8 +7,8 @@ import (
 
 // Mapping names the fields of a custom event that are its envelope: the property inputSchemaMapping of a topic, in
 // Event Grid's form. A field is the path of a member of the published object, as the key of a filter: names with a dot
-// between them, compared exactly. Source: Microsoft, Map custom fields to Event Grid schema, 2021-09-28; Azure REST API,
-// Topics, 2022-06-15, JsonInputSchemaMapping, which leaves case and paths open.
+// between them, compared exactly. Source: Microsoft, Map custom fields to Event Grid schema, 2021-09-28; Azure REST
+// API, Topics, 2022-06-15, JsonInputSchemaMapping, which leaves case and paths open.
 type Mapping struct {
 	// Type is the kind of mapping; "Json" is the only one.
 	Type string `json:"inputSchemaMappingType"`

@@ -56,6 +56,7 @@ func TestMappingValidate(t *testing.T) {
 	long := strings.Repeat("a", 1025)
 	const sound = `"eventType":{"sourceField":"t"},"subject":{"sourceField":"s"}`
 	const none = ": must have a sourceField, a defaultValue or both"
+	const names = ": must be names with a dot between them, none of them empty"
 	const required, is0, is1025 = ": is required: give a sourceField, a defaultValue or both",
 		": must be 1 to 1024 bytes long, is 0", ": must be 1 to 1024 bytes long, is 1025"
 	for _, c := range []struct{ properties, message string }{
@@ -68,8 +69,8 @@ func TestMappingValidate(t *testing.T) {
 		{sound + `,"eventTime":{"sourceField":"` + long + `"}`, "eventTime.sourceField" + is1025},
 		{`"eventType":{"sourceField":"` + long + `"}`, "eventType.sourceField" + is1025},
 		{`"eventType":{"sourceField":"a\nb"}`, "eventType.sourceField: must not contain a line break"},
-		{`"eventType":{"sourceField":"a..b"}`, "eventType.sourceField: must be names with a dot between them, none of them empty"},
-		{sound + `,"id":{"sourceField":"a."}`, "id.sourceField: must be names with a dot between them, none of them empty"},
+		{`"eventType":{"sourceField":"a..b"}`, "eventType.sourceField" + names},
+		{sound + `,"id":{"sourceField":"a."}`, "id.sourceField" + names},
 		{`"eventType":{"defaultValue":""}`, "eventType.defaultValue" + is0},
 		{`"eventType":{"sourceField":"t","defaultValue":"a\u0000"}`, "eventType.defaultValue: must not contain NUL"},
 		{

@@ -49,9 +49,10 @@ func TestTestDeliveryInEverySchema(t *testing.T) {
 	tn.Topic(t, "grid")
 	tn.CustomTopic(t, "own")
 	paths := &event.Mapping{Type: "Json", Properties: event.MappingProperties{
-		ID:        &event.MappedField{SourceField: "message.id"}, // the sample's message is a text
-		EventType: &event.MappedFieldWithDefault{SourceField: "about.event.type"},
-		Subject:   &event.MappedFieldWithDefault{SourceField: "about.subject"},
+		ID:          &event.MappedField{SourceField: "message.id"}, // the sample's message is a text
+		EventType:   &event.MappedFieldWithDefault{SourceField: "about.event.type"},
+		Subject:     &event.MappedFieldWithDefault{SourceField: "about.subject"},
+		DataVersion: &event.MappedFieldWithDefault{SourceField: "version"},
 	}}
 	tn.PutTopic(t, "deep",
 		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.Custom, InputSchemaMapping: paths})

@@ -130,6 +130,7 @@ func (in *input) read(c echo.Context, request reflect.Value) error {
 var nouns = map[string]string{
 	"topic": "topic", "policy": "retry policy", "apiKey": "API key", "user": "user", "deadLetterId": "dead letter",
 	"operationId": "operation", "systemId": "event", "deliveryId": "delivery", "batchId": "batch",
+	"query": "query",
 }
 
 // notFound is the response for the object in the path, which does not exist.

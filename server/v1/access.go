@@ -109,8 +109,9 @@ func (m *Handlers) ListAudit(ctx context.Context, r *listAuditRequest) (*api.Lis
 	if err := inOrder("from", r.From, "until", r.To); err != nil {
 		return nil, err
 	}
-	return newestFirst(ctx, "/v1/audit", r, r.AuditFilter, m.Parts.Reader.ReadAudit,
+	list, err := newestFirst(ctx, "/v1/audit", r, r.AuditFilter, m.Parts.Reader.ReadAudit,
 		func(l *query.AuditLine) int64 { return l.AuditID })
+	return named(ctx, m, list, err, r.Topic, r.Subscription)
 }
 
 // Me is the actor that a credential belongs to.

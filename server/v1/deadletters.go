@@ -46,6 +46,9 @@ func (m *Handlers) ListDeadLetters(
 	}
 	list, err := api.ListAfter(ctx, "/v1/deadLetters", r, read,
 		func(l query.DeadLetter) query.DeadLetterPlace { return l.Place() })
+	if err == nil && page.NextLink == nil {
+		list, err = named(ctx, m, list, err, optional(r.Topic, ""), optional(r.Subscription, ""))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -303,6 +306,11 @@ func (m *Handlers) ExportDeadLetters(ctx context.Context, r *exportDeadLettersRe
 	read, last, err := m.readExported(ctx, r)
 	if err != nil {
 		return nil, err
+	}
+	if len(read) == 0 {
+		if err := m.Parts.Reader.CheckNames(ctx, r.Topic, r.Subscription); err != nil {
+			return nil, err
+		}
 	}
 	page := &ExportedDeadLetters{Value: read}
 	if last != nil {

@@ -2,12 +2,14 @@ package v1
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/google/uuid"
 
+	"postrider/internal/postgres"
 	"postrider/internal/query"
 	"postrider/server/api"
 )
@@ -28,6 +30,9 @@ type Problems struct {
 // ListProblems responds to GET /v1/problems.
 func (m *Handlers) ListProblems(ctx context.Context, r *listProblemsRequest) (*Problems, error) {
 	list, err := m.Parts.Reader.ReadProblems(ctx, r.Topic, time.Duration(r.Within)*time.Minute)
+	if err == nil && len(list) == 0 {
+		err = m.Parts.Reader.CheckNames(ctx, r.Topic, "")
+	}
 	return &Problems{Value: api.Shown(list)}, err
 }
 
@@ -45,8 +50,15 @@ func (m *Handlers) ListDeliveries(
 		return nil, err
 	}
 	r.Operation = r.OperationID
-	return newestFirst(ctx, "/v1/deliveries", r, r.DeliveryFilter, m.Parts.Reader.ReadDeliveries,
+	list, err := newestFirst(ctx, "/v1/deliveries", r, r.DeliveryFilter, m.Parts.Reader.ReadDeliveries,
 		(*query.DeliveryLine).Place)
+	if err == nil && len(list.Value) == 0 && r.Operation != nil {
+		_, err = m.Parts.Reader.Operation(ctx, *r.Operation)
+		if errors.Is(err, postgres.ErrNotFound) {
+			err = api.NotFound("operation %q does not exist or is no longer stored", *r.Operation)
+		}
+	}
+	return named(ctx, m, list, err, r.Topic, r.Subscription)
 }
 
 // DeliveryPath names a delivery.
@@ -99,8 +111,9 @@ type listBatchesRequest struct {
 
 // ListBatches responds to GET /v1/batches.
 func (m *Handlers) ListBatches(ctx context.Context, r *listBatchesRequest) (*api.List[query.BatchLine], error) {
-	return newestFirst(ctx, "/v1/batches", r, r.BatchFilter, m.Parts.Reader.ReadBatches,
+	list, err := newestFirst(ctx, "/v1/batches", r, r.BatchFilter, m.Parts.Reader.ReadBatches,
 		func(l *query.BatchLine) int64 { return l.BatchID })
+	return named(ctx, m, list, err, r.Topic, r.Subscription)
 }
 
 // BatchPath names a batch.

@@ -25,7 +25,7 @@ func (m *Handlers) ListEvents(ctx context.Context, r *listEventsRequest) (*api.L
 	}
 	list, err := newestFirst(ctx, "/v1/events", r, r.EventFilter, m.Parts.Reader.ReadEvents,
 		func(l *query.EventLine) uuid.UUID { return l.SystemID })
-	if err != nil {
+	if list, err = named(ctx, m, list, err, r.Topic, ""); err != nil {
 		return nil, err
 	}
 	rows := make([]query.EventRow, len(list.Value))
@@ -154,6 +154,9 @@ func (m *Handlers) ListActivity(ctx context.Context, r *listActivityRequest) (*R
 	}
 	var after string
 	err := api.ReadCursor(r.Cursor, &after)
+	if err == nil && r.Cursor == nil {
+		err = m.Parts.Reader.CheckNames(ctx, r.Topic, r.Subscription)
+	}
 	if err != nil {
 		return nil, err
 	}

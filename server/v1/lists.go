@@ -37,6 +37,16 @@ func newestFirst[F, T, K any](
 	return list, nil
 }
 
+// named returns a list. If it is empty, the topic and the event subscription of its filter must exist or have existed.
+func named[T any](
+	ctx context.Context, m *Handlers, list *api.List[T], err error, topic, subscription string,
+) (*api.List[T], error) {
+	if err == nil && len(list.Value) == 0 && list.NextLink == nil {
+		err = m.Parts.Reader.CheckNames(ctx, topic, subscription)
+	}
+	return list, err
+}
+
 // inOrder checks that a time span begins before its end.
 func inOrder(fromName string, from *time.Time, untilName string, until *time.Time) error {
 	if from != nil && until != nil && !from.Before(*until) {

@@ -58,7 +58,8 @@ func TestReadApplyOfAzuresAPI(t *testing.T) {
 	file, err := readApply([]byte(`{"value":[
 		{"name":"one",`+of+`"eventDeliverySchema":"CloudEventSchemaV1_0","destination":{"endpointType":"WebHook",`+
 		`"properties":{"endpointBaseUrl":"https://a.example/in",
-			"minimumTlsVersionAllowed":"1.2","deliveryAttributeMappings":[{"name":"X","type":"Static","properties":{"value":"v","isSecret":false}}]}},
+			"minimumTlsVersionAllowed":"1.2",
+			"deliveryAttributeMappings":[{"name":"X","type":"Static","properties":{"value":"v","isSecret":false}}]}},
 			"deadLetterDestination":{"endpointType":"StorageBlob","properties":{"resourceId":"/r","blobContainerName":"c"}},
 			"deadLetterWithResourceIdentity":null,"retryPolicy":{"maxDeliveryAttempts":3}}},
 		{"name":"two",`+of+`"destination":{"endpointType":"AzureFunction","properties":{"resourceId":"/f"}}}},
@@ -74,7 +75,8 @@ func TestReadApplyOfAzuresAPI(t *testing.T) {
 		`{"deadLetterDestination":{"endpointType":"StorageBlob","properties":{"blobContainerName":"c","resourceId":"/r"}},`+
 			`"deliveryAttributeMappings":[{"name":"X","properties":{"isSecret":false,"value":"v"},"type":"Static"}],`+
 			`"endpointUrl":"https://a.example/in",`+
-			`"eventDeliverySchema":"CloudEventSchemaV1_0","minimumTlsVersionAllowed":"1.2","retryPolicy":{"maxDeliveryAttempts":3}}`,
+			`"eventDeliverySchema":"CloudEventSchemaV1_0","minimumTlsVersionAllowed":"1.2",`+
+			`"retryPolicy":{"maxDeliveryAttempts":3}}`,
 		encoded(t, file.objects[1].settings))
 	require.Len(t, file.notes, 3)
 	for i, note := range []string{
