@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -19,6 +20,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+
+	"postrider/internal/postgres"
 )
 
 // clientPair is a certificate with its key, in PEM, and a part of the key.
@@ -76,30 +79,60 @@ func (n *nodeProcess) validationCode(t *testing.T, base string, handshakes <-cha
 	return code[1]
 }
 
-// publishPlanted publishes three events with each credential and with an idempotency key, and returns the errors of
+// publishPlanted publishes three events, with each credential and with an idempotency key, and returns the errors of
 // rejected requests.
 func (n *nodeProcess) publishPlanted(t *testing.T, db *database, key, sas, apiKey string) (errorsMet string) {
 	t.Helper()
-	for header, credential := range map[string]string{
-		"aeg-sas-key": key, "aeg-sas-token": sas, "Authorization": "Bearer planted-wrong-credential",
-	} {
-		_, said, err := call(t.Context(), http.MethodPost,
-			n.api+"/topics/orders/api/events?aeg-sas-key="+url.QueryEscape("planted-key-in-query"), cloudEvent(header), header,
-			credential, "Content-Type", "application/cloudevents+json", "Idempotency-Key", "planted-idempotency-"+header)
+	send := func(status int, method, path, body, header, credential string) {
+		got, said, err := call(t.Context(), method, n.api+path, body, header, credential, "Content-Type",
+			"application/cloudevents+json", "Idempotency-Key", "planted-idempotency-"+header)
 		require.NoError(t, err)
-		errorsMet += said
+		require.Equal(t, status, got, "%s %s", header, said)
+		if status >= http.StatusBadRequest {
+			errorsMet += said
+		}
 	}
+	const publish = "/topics/orders/api/events?aeg-sas-key=planted-key-in-query"
+	send(http.StatusOK, http.MethodPost, publish, cloudEvent("1"), "aeg-sas-key", key)
+	send(http.StatusOK, http.MethodPost, publish, cloudEvent("2"), "aeg-sas-token", sas)
+	send(http.StatusUnauthorized, http.MethodPost, publish, cloudEvent("3"), "Authorization",
+		"Bearer planted-wrong-credential")
 	db.exec("SELECT postrider.publish('orders', '{\"specversion\": \"1.0\", \"id\": \"sql\", \"source\": \"/s\", " +
 		"\"type\": \"t\"}', idempotency_key => 'planted-idempotency-sql')")
-	for header, credential := range map[string]string{
-		"Authorization": "Bearer " + apiKey + "x", "aeg-sas-token": sas + "x", "aeg-sas-key": key + "x",
-	} {
-		_, said, err := call(t.Context(), http.MethodGet, n.api+"/v1/topics?code=planted-key-in-query", "", header,
-			credential)
-		require.NoError(t, err)
-		errorsMet += said
-	}
+	const topics = "/v1/topics?code=planted-key-in-query"
+	send(http.StatusUnauthorized, http.MethodGet, topics, "", "Authorization", "Bearer "+apiKey+"x")
+	send(http.StatusUnauthorized, http.MethodGet, topics, "", "aeg-sas-token", sas+"x")
+	send(http.StatusUnauthorized, http.MethodGet, topics, "", "aeg-sas-key", key+"x")
 	return errorsMet
+}
+
+// requireStored opens what is sealed and requires that each of the secrets is there.
+func requireStored(t *testing.T, db *database, secrets ...string) {
+	t.Helper()
+	key, err := postgres.ParseKey(testEncryptionKey)
+	require.NoError(t, err)
+	sealer, err := postgres.NewSealer(key)
+	require.NoError(t, err)
+	var stored strings.Builder
+	for _, column := range []string{
+		"topics.key1_sealed", "topics.key2_sealed", "event_subscriptions.secrets_sealed",
+		"event_subscriptions.signing_sealed", "handshakes.secrets_sealed", "handshakes.code_sealed",
+	} {
+		table, name, _ := strings.Cut(column, ".")
+		values := one[[][]byte](db,
+			"SELECT array_agg("+name+") FROM postrider_internal."+table+" WHERE "+name+" IS NOT NULL")
+		require.NotEmpty(t, values, column)
+		for _, sealed := range values {
+			plain, err := sealer.Open(column, sealed)
+			require.NoError(t, err)
+			stored.WriteString(plain)
+		}
+	}
+	// A JSON text has escapes.
+	text := strings.NewReplacer(`\u0026`, "&", `\u003c`, "<", `\u003e`, ">").Replace(stored.String())
+	for _, secret := range secrets {
+		require.Positive(t, strings.Count(text, secret), "%s is not stored", secret)
+	}
 }
 
 // sealed is what the database has of secrets, sealed or hashed, and what opens it.
@@ -210,41 +243,73 @@ func ofEcho(db *database) (letter, delivery string) {
 	return ids[0], ids[1]
 }
 
-// pages are those that show what was made and what became of it.
-func (n *nodeProcess) pages(t *testing.T, db *database) []string {
+// pages are the texts of what shows settings, events and their deliveries, by path: responses of the API to the
+// program's key, and the dashboard's pages in anna's session. Each has a text that proves it to be that page.
+func (n *nodeProcess) pages(t *testing.T, db *database, base, apiKey, session string) map[string]string {
 	t.Helper()
 	letter, delivery := ofEcho(db)
-	event := one[string](db, "SELECT system_id::text FROM postrider.events LIMIT 1")
-	paths := []string{
-		"/v1/topics", "/v1/topics/orders", "/v1/topics/orders/subscriptions", "/v1/topics/orders/subscriptions/echo",
-		"/v1/topics/orders/subscriptions/untrusted", "/v1/deadLetters", "/v1/policies",
-		"/v1/deadLetters/" + letter, "/v1/deliveries/" + delivery, "/v1/deliveries/" + delivery + "/attempts", "/v1/apiKeys",
-		"/v1/users", "/v1/operations", "/openapi.yaml", "/openapi", "/v1/events", "/v1/deliveries", "/v1/batches",
-		"/v1/audit", "/healthz", "/metrics",
-		"/ui/", "/ui/problems", "/ui/events", "/ui/deliveries", "/ui/dead-letters", "/ui/dead-letters/" + letter,
-		"/ui/deliveries/" + delivery, "/ui/events/" + event,
-		"/ui/subscriptions", "/ui/subscriptions/orders/echo", "/ui/subscriptions/orders/untrusted", "/ui/topics", "/ui/audit",
-		"/ui/system", "/ui/jobs",
+	event := one[string](db, "SELECT system_id::text FROM postrider.deliveries WHERE delivery_id = $1", delivery)
+	batch := one[string](db, "SELECT min(batch_id)::text FROM postrider.batches WHERE subscription = 'batched'")
+	operation := one[string](db, "SELECT operation_id::text FROM postrider.operations LIMIT 1")
+	want := map[string]string{
+		"/openapi.yaml": "openapi: 3", "/openapi": "<html", "/healthz": "ok", "/readyz": "{", "/metrics": "postrider_",
+
+		"/v1/topics": `"orders"`, "/v1/topics/orders": `"orders"`, "/v1/policies": `"ga-2021"`, "/v1/me": `"program"`,
+		"/v1/topics/orders/subscriptions": `"untrusted"`, "/v1/topics/grid/subscriptions": `"AwaitingManualAction"`,
+		"/v1/events": event, "/v1/events/" + event: event,
+		"/v1/deliveries": `"dead_lettered"`, "/v1/deliveries/" + delivery: `"dead_lettered"`,
+		"/v1/deliveries/" + delivery + "/attempts": plantedOpen, "/v1/activity": `"nextLink"`, "/v1/problems": `"babble"`,
+		"/v1/batches": `"batched"`, "/v1/batches/" + batch: `"batched"`, "/v1/batches/" + batch + "/attempts": plantedOpen,
+		"/v1/deadLetters": letter, "/v1/deadLetters/" + letter: letter, "/v1/deadLetterExport": `"deadletterreason"`,
+		"/v1/apiKeys": `"program"`, "/v1/users": `"anna"`, "/v1/audit": `"subscription_created"`,
+		"/v1/operations": operation, "/v1/operations/" + operation: operation, "/v1/queries": `"value"`,
+
+		"/ui/": "<title>Overview", "/ui/problems": "babble", "/ui/tail": "<title>Live tail", "/ui/events": event,
+		"/ui/events/" + event: event, "/ui/deliveries": "dead_lettered", "/ui/deliveries/" + delivery: plantedOpen,
+		"/ui/batches": "batched", "/ui/batches/" + batch: plantedOpen,
+		"/ui/dead-letters": letter, "/ui/dead-letters/" + letter: letter, "/ui/dead-letters/" + letter + "/purge": letter,
+		"/ui/dead-letters/" + letter + "/repair": letter, "/ui/dead-letters/redeliver?topic=orders": "<title>Redeliver",
+		"/ui/operations": operation, "/ui/operations/" + operation: operation,
+		"/ui/topics": "orders", "/ui/topics/orders": "untrusted", "/ui/topics/orders/edit": "CloudEventSchemaV1_0",
+		"/ui/topics/orders/keys": "<title>Access keys", "/ui/topics/orders/publish": "<title>Publish",
+		"/ui/subscriptions": "untrusted", "/ui/subscriptions/grid/requested": base + "/handshake",
+		"/ui/policies": "ga-2021", "/ui/policies/new?from=ga-2021": "<title>New retry policy", "/ui/jobs": "<title>",
+		"/ui/storage": "dead_letters", "/ui/audit": "subscription_created", "/ui/users": "anna", "/ui/api-keys": "program",
+		"/ui/account": "anna", "/ui/search?q=e": "/ui/subscriptions/orders/echo", "/ui/query": `id="sql"`,
 	}
-	found := 0
-	for _, path := range paths {
-		if !strings.Contains(n.page(t, path), "404 ") {
-			found++
-		}
+	for _, name := range one[[]string](db, "SELECT array_agg(DISTINCT subscription) FROM postrider.dead_letters") {
+		want["/v1/topics/orders/subscriptions/"+name] = plantedOpen
+		want["/ui/subscriptions/orders/"+name] = plantedOpen
+		want["/ui/subscriptions/orders/"+name+"/edit"] = plantedOpen
 	}
-	require.Greater(t, found, 20)
-	return paths
+	for _, id := range one[[]string](db, "SELECT array_agg(delivery_id::text) FROM postrider.dead_letters") {
+		want["/v1/deliveries/"+id+"/attempts"], want["/ui/deliveries/"+id] = `"outcome"`, "Attempt 1"
+	}
+	texts := map[string]string{}
+	for path, text := range want {
+		texts[path] = n.page(t, path, apiKey, session)
+		require.Contains(t, texts[path], text, path)
+	}
+	return texts
 }
 
-func (n *nodeProcess) page(t *testing.T, path string) string {
+// page reads a page, which must not redirect.
+func (n *nodeProcess) page(t *testing.T, path, apiKey, session string) string {
 	t.Helper()
-	credential := "Bearer " + testAdminToken
-	if strings.HasPrefix(path, "/ui") {
-		credential = "Basic " + base64.StdEncoding.EncodeToString([]byte("admin:"+testAdminToken))
-	}
-	status, text, err := call(t.Context(), http.MethodGet, n.api+path, "", "Authorization", credential)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, n.api+path, nil)
 	require.NoError(t, err)
-	return fmt.Sprint(status, " ", text)
+	if strings.HasPrefix(path, "/ui") {
+		request.Header.Set("Cookie", "__Host-postrider="+session) // a cookie jar keeps Secure cookies to https
+	} else {
+		request.Header.Set("Authorization", "Bearer "+apiKey)
+	}
+	response, err := caller.Transport.RoundTrip(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, response.StatusCode, "%s %s %s", path, response.Header.Get("Location"), body)
+	return fmt.Sprint(response.Header, " ", string(body))
 }
 
 // verbs are what the program prints where secrets are not far.
