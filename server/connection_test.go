@@ -85,7 +85,7 @@ func TestConnectionRoundTrip(t *testing.T) {
 	requireSecrets("planted-other")
 
 	for _, page := range []string{billing, "/v1/topics/orders/subscriptions"} {
-		body := s.get(page).body
+		body := s.get(page).is(200).body
 		require.NotContains(t, body, "planted-", page)
 		require.NotContains(t, body, "PRIVATE KEY", page)
 	}

@@ -47,6 +47,7 @@ func TestNamesThatDifferOnlyInCaseConflict(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	s.topic("Orders", "")
+	s.get("/v1/topics/orders").rejected(404, "NotFound")
 	const settings, says = `{"endpointUrl":"https://example.com"}`, `cannot be created: "%s" exists, and names must ` +
 		`not differ only in letter case`
 	s.subscription("Orders", "Billing", settings)
