@@ -270,12 +270,13 @@ func (n *nodeProcess) pages(t *testing.T, db *database, base, apiKey, session st
 		"/ui/dead-letters": letter, "/ui/dead-letters/" + letter: letter, "/ui/dead-letters/" + letter + "/purge": letter,
 		"/ui/dead-letters/" + letter + "/repair": letter, "/ui/dead-letters/redeliver?topic=orders": "<title>Redeliver",
 		"/ui/operations": operation, "/ui/operations/" + operation: operation,
-		"/ui/topics": "orders", "/ui/topics/orders": "untrusted", "/ui/topics/orders/edit": "CloudEventSchemaV1_0",
+		"/ui/topics": "<title>Topics", "/ui/topics/orders": "untrusted", "/ui/topics/orders/edit": "CloudEventSchemaV1_0",
 		"/ui/topics/orders/keys": "<title>Access keys", "/ui/topics/orders/publish": "<title>Publish",
 		"/ui/subscriptions": "untrusted", "/ui/subscriptions/grid/requested": base + "/handshake",
-		"/ui/policies": "ga-2021", "/ui/policies/new?from=ga-2021": "<title>New retry policy", "/ui/jobs": "<title>",
-		"/ui/storage": "dead_letters", "/ui/audit": "subscription_created", "/ui/users": "anna", "/ui/api-keys": "program",
-		"/ui/account": "anna", "/ui/search?q=e": "/ui/subscriptions/orders/echo", "/ui/query": `id="sql"`,
+		"/ui/policies": "ga-2021", "/ui/policies/new?from=ga-2021": "<title>New retry policy", "/ui/jobs": "<title>Jobs",
+		"/ui/storage": "dead_letters", "/ui/audit": "subscription_created", "/ui/users": "<title>Users",
+		"/ui/api-keys": "<title>API keys", "/ui/account": "<title>Your account", "/ui/query": `id="sql"`,
+		"/ui/search?q=e": "/ui/subscriptions/orders/echo",
 	}
 	for _, name := range one[[]string](db, "SELECT array_agg(DISTINCT subscription) FROM postrider.dead_letters") {
 		want["/v1/topics/orders/subscriptions/"+name] = plantedOpen

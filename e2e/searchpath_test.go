@@ -70,6 +70,10 @@ func TestPlantedFunctionsAreNotRun(t *testing.T) {
 	t.Parallel()
 	db := emptyDatabase(t)
 	plantFunctions(t, db)
+	user := login(t, db, "user")
+	_, err := user.Exec(t.Context(), "SELECT format('%s'::text, 'a'::text)")
+	require.ErrorContains(t, err, "was run by", "PostgreSQL prefers the planted functions")
+	require.NoError(t, user.Close(t.Context())) // which releases plantedLock
 	db.migrate()
 	env := serveEnv(db)
 	run := func(args ...string) {

@@ -61,6 +61,7 @@ func requirePlainPages(t *testing.T, b *dashboard, least int, paths ...string) {
 		for _, text := range internals {
 			require.NotContains(t, p.response.Body.String(), text, p.what)
 		}
+		require.NotEqual(t, http.StatusNotFound, p.response.Code, p.what)
 		if p.response.Code >= 500 {
 			failed++
 			require.NotEqual(t, http.StatusInternalServerError, p.response.Code, p.what)
@@ -81,7 +82,7 @@ func TestPagesDuringAnOutage(t *testing.T) {
 		"/ui/dead-letters/redeliver?topic=orders", "/ui/operations", "/ui/topics", "/ui/topics/orders", "/ui/subscriptions",
 		"/ui/subscriptions/orders/billing", "/ui/subscriptions/orders/billing/edit", "/ui/policies", "/ui/jobs",
 		"/ui/storage",
-		"/ui/audit", "/ui/subscriptions/new?topic=orders", "/ui/topics/orders/keys", "/ui/users", "/ui/keys",
+		"/ui/audit", "/ui/subscriptions/new?topic=orders", "/ui/topics/orders/keys", "/ui/users", "/ui/api-keys",
 	}
 	conn, err := b.Pool.Acquire(t.Context())
 	require.NoError(t, err)

@@ -59,10 +59,12 @@ func TestServeRejectsSecretsOfTheExamples(t *testing.T) {
 			return err
 		}))
 	}
+	secrets := 0
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 		for _, found := range stated.FindAllStringSubmatch(string(text), -1) {
+			secrets++
 			if strings.Contains(found[1], "TOKEN") || strings.Contains(found[1], "token") {
 				require.Error(t, checkAdminToken(found[2], ""), "%s: %s", file, found[0])
 				continue
@@ -73,4 +75,5 @@ func TestServeRejectsSecretsOfTheExamples(t *testing.T) {
 		}
 		require.NotContains(t, string(text), "admin-token-of-the-tests", "the token of e2e")
 	}
+	require.Positive(t, secrets)
 }

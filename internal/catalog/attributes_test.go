@@ -50,6 +50,9 @@ func TestDeliveryAttributesAreSealed(t *testing.T) {
 	}
 	sealer, err := postgres.NewSealer(testnode.Key)
 	require.NoError(t, err)
+	opened, err := sealer.Open("event_subscriptions.secrets_sealed", sealed)
+	require.NoError(t, err)
+	require.Contains(t, opened, "hidden-value")
 	_, err = sealer.Open("event_subscriptions.signing_sealed", sealed)
 	require.Error(t, err, "it opens as its own column only")
 
@@ -111,10 +114,10 @@ func TestRevealWritesTheAuditFirst(t *testing.T) {
 	}
 	tn.Exec(t, "ALTER TABLE postrider_internal.audit ADD CONSTRAINT full_now CHECK (false) NOT VALID")
 	sub, err := tn.System.Subscriptions.RevealEndpoint(carol, "orders", "billing")
-	require.Error(t, err)
+	require.ErrorContains(t, err, "full_now")
 	require.Nil(t, sub)
 	keys, err := tn.System.Topics.Keys(carol, "orders")
-	require.Error(t, err)
+	require.ErrorContains(t, err, "full_now")
 	require.Nil(t, keys)
 }
 
