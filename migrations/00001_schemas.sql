@@ -38,6 +38,8 @@ EXCEPTION WHEN OTHERS THEN
 END $$;
 -- +goose StatementEnd
 
+-- All users may call these; the owner's default privileges may be others.
+GRANT EXECUTE ON FUNCTION postrider.try_jsonb(bytea), postrider.jsonb_error(bytea), postrider.try_text(bytea) TO PUBLIC;
 COMMENT ON SCHEMA postrider IS 'postrider''s SQL contract: documented views and functions.';
 COMMENT ON SCHEMA postrider_internal IS
     'postrider''s tables and River''s. No contract: read the views of schema postrider instead.';

@@ -52,9 +52,9 @@ func (s Status) Ready() bool { return s.Current >= s.Target && s.River >= RiverV
 
 // Up brings the database to the newest schema: schema, River's tables, ours, roles. It rejects a database to which
 // another text of an embedded migration was applied. It is safe to call from many processes at once; one works and the
-// others wait. It needs two connections, and works through PgBouncer in transaction mode as well. Where the roles
-// cannot be created, it writes the statements for an administrator to notices and goes on. When another session delays
-// it, it names that session there.
+// others wait. It needs two connections, and works through PgBouncer in transaction mode as well. If the roles cannot
+// be set up, it writes the missing statements to notices and goes on. When another session delays it, it names that
+// session there.
 func Up(ctx context.Context, pool *pgxpool.Pool, notices io.Writer) error {
 	return UpWithAdmin(ctx, pool, pool, notices)
 }
@@ -75,8 +75,8 @@ func UpWithAdmin(ctx context.Context, pool, admin *pgxpool.Pool, notices io.Writ
 
 // upSchema applies River's migrations, then ours.
 func upSchema(ctx context.Context, pool *pgxpool.Pool) error {
-	if _, err := pool.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+Schema); err != nil {
-		return fmt.Errorf("create schema %s: %w", Schema, err)
+	if err := createSchema(ctx, pool); err != nil {
+		return err
 	}
 	if _, err := pool.Exec(ctx, createChecksums); err != nil {
 		return fmt.Errorf("create table %s: %w", checksumTable, err)
@@ -88,6 +88,27 @@ func upSchema(ctx context.Context, pool *pgxpool.Pool) error {
 		return err
 	}
 	return upOurs(ctx, pool)
+}
+
+// createSchema needs CREATE on the database only if the schema does not exist. IF NOT EXISTS always needs it.
+func createSchema(ctx context.Context, pool *pgxpool.Pool) error {
+	var exists bool
+	var grant string
+	const query = `SELECT to_regnamespace($1) IS NOT NULL,
+		format('GRANT CREATE ON DATABASE %I TO %I;', current_database(), current_user)`
+	err := pool.QueryRow(ctx, query, Schema).Scan(&exists, &grant)
+	if err != nil || exists {
+		return err
+	}
+	_, err = pool.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+Schema)
+	var pgErr *pgconn.PgError
+	switch {
+	case errors.As(err, &pgErr) && pgErr.Code == "42501":
+		return fmt.Errorf("create schema %s: %w; the database's owner may run: %s", Schema, err, grant)
+	case err != nil:
+		return fmt.Errorf("create schema %s: %w", Schema, err)
+	}
+	return nil
 }
 
 const (

@@ -2,7 +2,6 @@ package migrations_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -17,7 +16,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
-	"postrider/internal/pgdev"
 	"postrider/internal/testdb"
 	"postrider/migrations"
 )
@@ -132,42 +130,6 @@ func TestSecretsAppearInNoView(t *testing.T) {
 		require.NotContains(t, name, "sealed")
 		require.NotContains(t, name, "hash")
 	}
-}
-
-// The role that owns the schema and serves needs no CREATEROLE. Roles belong to the whole server, so this has its own.
-func TestUpWithoutTheRightToCreateRoles(t *testing.T) {
-	t.Parallel()
-	server, err := pgdev.Start(t.Context(), pgdev.Options{})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, server.Stop(context.Background())) })
-	_, err = open(t, server.URL("postgres")).Exec(t.Context(), `CREATE ROLE service LOGIN PASSWORD 'known';
-		CREATE ROLE creator LOGIN PASSWORD 'known' CREATEROLE; GRANT CREATE ON DATABASE postgres TO service`)
-	require.NoError(t, err)
-	as := func(user string) *pgxpool.Pool {
-		u, err := url.Parse(server.URL("postgres"))
-		require.NoError(t, err)
-		u.User = url.UserPassword(user, "known")
-		return open(t, u.String())
-	}
-	service := as("service")
-	var notices bytes.Buffer
-	require.NoError(t, migrations.Up(t.Context(), service, &notices))
-	status, err := migrations.ReadStatus(t.Context(), service)
-	require.NoError(t, err)
-	require.True(t, status.Ready())
-	require.Contains(t, notices.String(), "An administrator may run:")
-	require.Contains(t, notices.String(), "GRANT postrider_reader TO service;")
-
-	notices.Reset()
-	require.NoError(t, migrations.UpWithAdmin(t.Context(), service, as("creator"), &notices))
-	require.Empty(t, notices.String())
-	require.NoError(t, migrations.Up(t.Context(), service, &notices))
-	require.Empty(t, notices.String(), "the roles exist")
-	tx, err := service.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	_, err = tx.Exec(t.Context(), "SET LOCAL ROLE postrider_reader; SELECT * FROM postrider.topics")
-	require.NoError(t, err)
 }
 
 func TestViewsInParallelQueries(t *testing.T) {

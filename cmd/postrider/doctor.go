@@ -149,7 +149,7 @@ func (c *doctorCmd) checkAll(ctx context.Context, found *findings) {
 		found.fail("writes", "the database accepts no writes: "+e.Cause, e.Remedy)
 	}
 	if c.checkSchema(ctx, found, pool, seen) {
-		if readOnly == nil {
+		if readOnly == nil && !unused(seen) { // reported already
 			checkWrites(found, postgres.TestWrite(ctx, pool))
 		}
 		checkStored(ctx, found, pool, c.egressFlags)
@@ -206,8 +206,11 @@ func (c *doctorCmd) checkSchema(ctx context.Context, found *findings, pool *pgxp
 	default:
 		found.ok("schema", "version %d, as this program needs", status.Current)
 	}
-	roles := []string{migrations.ReaderRole, migrations.PublisherRole, migrations.OperatorRole}
-	if err := seen.ReadOwn(ctx, pool, roles); err != nil {
+	missing, err := migrations.MissingRights(ctx, pool)
+	if err == nil {
+		err = seen.ReadOwn(ctx, pool)
+	}
+	if err != nil {
 		found.fail("tables", fmt.Sprintf("postrider's tables cannot be read: %v", err),
 			"connect as the role that migrated the database")
 		return false
@@ -215,6 +218,7 @@ func (c *doctorCmd) checkSchema(ctx context.Context, found *findings, pool *pgxp
 	if !checkRights(found, seen) {
 		return false
 	}
+	checkRoles(found, missing)
 	seen.Overdue, _ = query.Overdue(ctx, pool) // fails if the database accepts no writes, which has its own finding
 	checkTables(found, seen)
 	checkHolders(found, seen)
@@ -229,7 +233,7 @@ func (c *doctorCmd) checkSchema(ctx context.Context, found *findings, pool *pgxp
 // checkQueries checks the login roles that run the queries of users.
 func (c *doctorCmd) checkQueries(ctx context.Context, found *findings, pool *pgxpool.Pool) {
 	const check = "queries"
-	remedy := "run migrate up with the encryption key and --admin-database-url of a role that has CREATEROLE"
+	remedy := sqlquery.CreateRemedy
 	sealer, err := c.sealer()
 	if err != nil && len(c.QueryDatabaseURL) == 0 {
 		return // the encryption key has its own finding
@@ -241,8 +245,8 @@ func (c *doctorCmd) checkQueries(ctx context.Context, found *findings, pool *pgx
 	}
 	wrong, err := runner.Check(ctx)
 	if err != nil {
-		found.warn(check, "users cannot run queries: "+err.Error(),
-			remedy+", or set --query-database-url")
+		found.warn(check, "users cannot run queries: "+err.Error(), terminal.Either(errors.Is(err, postgres.ErrUnavailable),
+			"check host and port of POSTRIDER_QUERY_DATABASE_URL, or of POSTRIDER_DATABASE_URL without it", remedy))
 		return
 	}
 	if len(c.QueryDatabaseURL) > 0 {
@@ -250,7 +254,7 @@ func (c *doctorCmd) checkQueries(ctx context.Context, found *findings, pool *pgx
 	}
 	problems := make([]problem, len(wrong))
 	for i, p := range wrong {
-		problems[i] = problem{true, warn, fmt.Sprintf("the login role %s %s", p.Role, p.Message), remedy}
+		problems[i] = problem{true, warn, p.Error(), cmp.Or(p.Remedy, remedy)}
 	}
 	found.check(check, "the login roles for queries have the reader's rights", problems...)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -165,13 +166,21 @@ func checkRights(found *findings, seen *query.Checkup) (sufficient bool) {
 			"connect as the role that migrated the database, or GRANT these rights")
 		return false
 	}
-	if len(seen.RolesGone) > 0 {
-		found.warn("roles", "missing roles: "+strings.Join(seen.RolesGone, ", "), "the service works without them; "+
-			"postrider migrate up creates them, or prints the statements if its role may not")
-	} else {
-		found.ok("rights", "role %s has the rights of the service, and the roles for SQL users exist", seen.Server.Role)
-	}
+	found.ok("rights", "role %s has the rights of the service", seen.Server.Role)
 	return true
+}
+
+// checkRoles checks the roles for SQL users. The service works without them.
+func checkRoles(found *findings, missing []migrations.MissingRight) {
+	problems := make([]problem, len(missing))
+	for i, m := range missing {
+		remedy := "an administrator may run: " + m.Statement
+		if m.By != "" {
+			remedy = "run postrider migrate up, or as role " + m.By + ": " + m.Statement
+		}
+		problems[i] = problem{true, warn, m.Problem, remedy}
+	}
+	found.check("roles", "the roles for SQL users have their rights", problems...)
 }
 
 // checkTables checks for dead rows, which slow down each fetch.
@@ -223,7 +232,18 @@ func checkHolders(found *findings, seen *query.Checkup) {
 		problems...)
 }
 
+// unused reports whether no node has run on the database: the first one creates partitions.
+func unused(seen *query.Checkup) bool {
+	return len(seen.Nodes) == 0 &&
+		!slices.ContainsFunc(seen.Partitions, func(p query.PartitionDays) bool { return p.Oldest != nil })
+}
+
 func checkPartitions(found *findings, seen *query.Checkup) {
+	if unused(seen) {
+		found.warn("partitions", "no node has run yet: events cannot be stored", "start postrider serve: it creates the "+
+			"partitions")
+		return
+	}
 	const remedy = "nodes create partitions at their start and each day: start one, and read its log"
 	least := jobs.PartitionsAhead
 	var oldest *time.Time
@@ -249,7 +269,6 @@ func checkPartitions(found *findings, seen *query.Checkup) {
 				"move its rows and detach it: they prevent new partitions",
 			})
 	}
-	problems = append(problems, problem{oldest == nil, fail, "there are none: nothing can be stored", remedy})
 	day := ""
 	if oldest != nil {
 		day = oldest.UTC().Format(time.DateOnly)

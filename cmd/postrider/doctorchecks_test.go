@@ -93,7 +93,6 @@ func TestDoctorChecks(t *testing.T) {
 			c.HotTables[0].DeadRows = 500_000
 		}},
 		{"fail", "rights", "deliveries", func(c *query.Checkup) { c.Unreachable = []string{"deliveries"} }},
-		{"warn", "roles", "postrider_reader", func(c *query.Checkup) { c.RolesGone = []string{"postrider_reader"} }},
 		{"warn", "vacuum horizon", "cannot see the age of other roles' transactions", func(c *query.Checkup) {
 			c.Server.SeesAll = false
 		}},
@@ -106,6 +105,12 @@ func TestDoctorChecks(t *testing.T) {
 		}},
 		{"warn", "vacuum horizon", "transactions behind", func(c *query.Checkup) { c.Holders[1].Transactions = 20_000_000 }},
 		{"fail", "partitions", "no partition for today", func(c *query.Checkup) { c.Partitions[0].Today = false }},
+		{"fail", "partitions", "no partition for today", func(c *query.Checkup) {
+			c.Partitions[0] = query.PartitionDays{Table: "events"}
+		}},
+		{"warn", "partitions", "no node has run yet", func(c *query.Checkup) {
+			c.Partitions[0], c.Nodes = query.PartitionDays{Table: "events"}, nil
+		}},
 		{"fail", "partitions", "no partition for tomorrow", func(c *query.Checkup) { c.Partitions[0].Ahead = 0 }},
 		{"warn", "partitions", "for 3 days ahead", func(c *query.Checkup) { c.Partitions[0].Ahead = 3 }},
 		{"warn", "partitions", "default partition", func(c *query.Checkup) { c.Partitions[0].Default = true }},

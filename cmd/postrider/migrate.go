@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -74,8 +75,12 @@ func setUpQueries(ctx context.Context, db, admin *postgres.DB, sealer *postgres.
 	if err == nil {
 		return ""
 	}
-	return fmt.Sprintf("Queries of users are not set up (%s): run migrate up with the encryption key and "+
-		"--admin-database-url of a role that has CREATEROLE, or set --query-database-url.\n", terminal.OneLine(err.Error()))
+	remedy := sqlquery.CreateRemedy
+	if problem, ok := errors.AsType[*sqlquery.Problem](err); ok && problem.Remedy != "" {
+		remedy = problem.Remedy
+	}
+	return fmt.Sprintf("Queries of users are not set up (%s): %s.\n", terminal.OneLine(err.Error()),
+		strings.TrimSuffix(remedy, ";"))
 }
 
 // migrateUp migrates the database, and creates the roles with adminURL; "" = the database's own. queries returns a line

@@ -22,7 +22,6 @@ type Checkup struct {
 	Partitions  []PartitionDays
 	Nodes       []NodeFacts
 	Unreachable []string // postrider's tables on which this role lacks a right
-	RolesGone   []string // of the roles that migrations create
 	DueJobs
 	Overdue bool // see Overdue
 }
@@ -93,9 +92,6 @@ type NodeFacts struct {
 	ConsistencyRepairs  int64
 }
 
-const checkRoles = `
-SELECT name FROM unnest($1::text[]) AS name WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = name)`
-
 // ReadServer reads the state of the server. It needs no schema of postrider. ErrTooSlow, ErrUnavailable.
 func ReadServer(ctx context.Context, pool *pgxpool.Pool) (*Checkup, error) {
 	c := Checkup{Settings: map[string]string{}}
@@ -111,13 +107,9 @@ func ReadServer(ctx context.Context, pool *pgxpool.Pool) (*Checkup, error) {
 	return &c, err
 }
 
-// ReadOwn reads the state of postrider's schemas in a migrated database. It sets RolesGone to those of roles that do
-// not exist. ErrTooSlow, ErrUnavailable.
-func (c *Checkup) ReadOwn(ctx context.Context, pool *pgxpool.Pool, roles []string) error {
+// ReadOwn reads the state of postrider's schemas in a migrated database. ErrTooSlow, ErrUnavailable.
+func (c *Checkup) ReadOwn(ctx context.Context, pool *pgxpool.Pool) error {
 	return readCheckup(ctx, pool, func(r *reading) {
-		if c.RolesGone, r.err = postgres.Values[string](ctx, r.tx, checkRoles, roles); r.err != nil {
-			return
-		}
 		c.Unreachable, r.err = postgres.Values[string](ctx, r.tx, sql("checkup_rights"))
 		if len(c.Unreachable) > 0 {
 			return // the other statements would fail without these rights

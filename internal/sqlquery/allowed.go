@@ -113,7 +113,7 @@ func parse(ctx context.Context, conn *pgconn.PgConn, l *login, q Request) ([]uin
 	_, err = conn.ExecParams(ctx, create+q.SQL+"\n; END", nil, nil, nil, nil).Close() // the line feed ends a comment
 	switch {
 	case postgres.SQLState(err) == "42501": // insufficient_privilege: the rights of the query were enough just now
-		return nil, &rejectedError{l.config.User, "it has no right TEMPORARY on the database"}
+		return nil, &rejectedError{l.config.User, "it has no right TEMPORARY on the database", ""}
 	case err != nil:
 		return nil, parseError(err, create)
 	}

@@ -3,6 +3,7 @@ package sqlquery
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -12,7 +13,12 @@ import (
 // Problem is what is wrong with a login role.
 type Problem struct {
 	Role, Message string
+	// Remedy is what to do about it; "" = EnsureLogins replaces the role.
+	Remedy string
 }
+
+// Error returns the message.
+func (p *Problem) Error() string { return fmt.Sprintf("the login role %s %s", p.Role, p.Message) }
 
 // Check connects with each login and returns what is wrong with them. A login that runs a query is not checked.
 // ErrNotConfigured; ErrUnavailable.
@@ -34,15 +40,13 @@ func (r *Runner) Check(ctx context.Context) (found []Problem, err error) {
 		}
 	}
 	for _, l := range logins {
-		problems := []string{"does not exist"}
+		problems := []Problem{{Role: l.config.User, Message: "does not exist"}}
 		if !slices.Contains(missing, l.config.User) {
 			if problems, err = l.check(ctx, len(r.fixed) == 0); err != nil {
 				return nil, err
 			}
 		}
-		for _, message := range problems {
-			found = append(found, Problem{l.config.User, message})
-		}
+		found = append(found, problems...)
 	}
 	return found, nil
 }
@@ -71,10 +75,10 @@ func (r *Runner) missing(ctx context.Context, logins []*login) ([]string, error)
 }
 
 // check returns the problems of one login. own: it is one of our roles.
-func (l *login) check(ctx context.Context, own bool) (problems []string, err error) {
+func (l *login) check(ctx context.Context, own bool) (problems []Problem, err error) {
 	conn, err := l.connect(ctx)
 	if rejected, ok := errors.AsType[*rejectedError](err); ok {
-		return []string{"cannot connect: " + rejected.message}, nil
+		return []Problem{{l.config.User, "cannot connect: " + rejected.message, rejected.remedy}}, nil
 	}
 	if err != nil || conn == nil {
 		return nil, err
@@ -88,7 +92,7 @@ func (l *login) check(ctx context.Context, own bool) (problems []string, err err
 	}
 	q := Request{SQL: sql("login_check"), Args: []string{strconv.FormatBool(own)}}
 	err = execute(ctx, conn, "", q, func(row []*string) error {
-		problems = append(problems, *row[0])
+		problems = append(problems, Problem{l.config.User, *row[0], *row[1]})
 		return nil
 	})
 	return problems, err

@@ -20,8 +20,7 @@ var (
 	// ErrTooLarge: one row exceeds the size limit.
 	ErrTooLarge = fmt.Errorf("a row of the result is larger than %d MiB", maxBytes>>20)
 	// ErrNotConfigured: there are no login roles.
-	ErrNotConfigured = errors.New("queries are not set up: run `postrider migrate up` with the encryption key and " +
-		"--admin-database-url of a role that has CREATEROLE, or set --query-database-url")
+	ErrNotConfigured = errors.New("queries are not set up: " + CreateRemedy)
 )
 
 // Error is the rejection of a query, mostly PostgreSQL's. Its texts may be shown to the user.

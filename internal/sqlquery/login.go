@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 
@@ -71,7 +72,7 @@ func (r *Runner) logins(ctx context.Context) ([]*login, error) {
 		config := r.db.Config().ConnConfig.Config.Copy()
 		config.User = l.Role
 		if config.Password, err = r.sealer.Open(passwordColumn, l.PasswordSealed); err != nil {
-			return nil, &rejectedError{l.Role, err.Error()}
+			return nil, &rejectedError{l.Role, err.Error(), ""}
 		}
 		found[i] = newLogin(config)
 	}
@@ -146,7 +147,7 @@ func connectWith(ctx context.Context, config *pgconn.Config) (*pgconn.PgConn, er
 	case strings.HasPrefix(state, "28"), state == "08P01", state == "42501", state == "3D000":
 		var pgErr *pgconn.PgError
 		errors.As(err, &pgErr)
-		return nil, &rejectedError{config.User, pgErr.Message}
+		return nil, &rejectedError{config.User, pgErr.Message, connectRemedy(config, pgErr)}
 	default:
 		return nil, postgres.Outage("connect for a query", err)
 	}
@@ -154,8 +155,32 @@ func connectWith(ctx context.Context, config *pgconn.Config) (*pgconn.PgConn, er
 
 func (l *login) release() { <-l.free }
 
-// rejectedError: PostgreSQL rejects the connection of a login.
-type rejectedError struct{ role, message string }
+// connectRemedy returns what allows a login to connect; "" = EnsureLogins does. PostgreSQL's errors name the routine
+// that reports them, those of a pooler do not.
+func connectRemedy(config *pgconn.Config, rejected *pgconn.PgError) string {
+	database := pgx.Identifier{config.Database}.Sanitize()
+	line := "host " + database + " +" + reader + " ADDRESS scram-sha-256"
+	if strings.HasPrefix(config.Host, "/") {
+		line = "local " + database + " +" + reader + " scram-sha-256"
+	}
+	switch {
+	case rejected.Routine == "":
+		return "set POSTRIDER_QUERY_DATABASE_URL to PostgreSQL itself, or let the pooler know the role (PgBouncer: " +
+			"auth_query)"
+	case rejected.Code == "42501":
+		return "the owner of the database may run: GRANT CONNECT ON DATABASE " + database + " TO " + reader + ";"
+	case rejected.Code == "3D000":
+		return "correct the name of the database in POSTRIDER_QUERY_DATABASE_URL"
+	case rejected.Code == "28P01", rejected.Routine == "InitializeSessionUserId": // the password; NOLOGIN
+		return ""
+	default:
+		return "pg_hba.conf must allow the role to connect with its password: add, before the line that applies now, `" +
+			line + "` and run SELECT pg_reload_conf(); or set POSTRIDER_QUERY_DATABASE_URL"
+	}
+}
+
+// rejectedError: PostgreSQL rejects the connection of a login. remedy: as in Problem.
+type rejectedError struct{ role, message, remedy string }
 
 func (e *rejectedError) Error() string {
 	return fmt.Sprintf("queries cannot run: PostgreSQL rejects the login role %s: %s; run `postrider doctor`", e.role,

@@ -1,6 +1,7 @@
 package sqlquery
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/pbkdf2"
@@ -14,12 +15,18 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"postrider/internal/postgres"
 )
 
-// reader is the role whose rights the login roles have.
-const reader = "postrider_reader"
+const (
+	// reader is the role whose rights the login roles have.
+	reader = "postrider_reader"
+	// CreateRemedy allows EnsureLogins to create the login roles.
+	CreateRemedy = "run `postrider migrate up` with the encryption key and --admin-database-url of a role that has " +
+		"CREATEROLE, or set --query-database-url"
+)
 
 // roleName is the name of a login role of the database. PostgreSQL's limit is 63 bytes.
 func roleName(database string, n int) string {
@@ -33,21 +40,19 @@ func roleName(database string, n int) string {
 }
 
 // EnsureLogins creates the login roles of the database, and replaces those whose rights or password are wrong. admin
-// connects as a role that may create roles; db is the service's.
+// connects as a role that may create roles; db is the service's. It leaves a role alone that cannot connect for another
+// reason, and returns that Problem. *Problem; ErrUnavailable.
 func EnsureLogins(ctx context.Context, db, admin *postgres.DB, sealer *postgres.Sealer) error {
-	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+	runner := &Runner{db: db, sealer: sealer}
+	var database string
+	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		const prepare = `SELECT current_database() FROM pg_advisory_xact_lock(hashtext('postrider_query_logins'))`
-		var database string
 		if err := tx.QueryRow(ctx, prepare).Scan(&database); err != nil {
 			return err
 		}
-		if err := grantTemporary(ctx, tx, database); err != nil {
-			return err
-		}
-		runner := &Runner{db: db, sealer: sealer}
 		for n := 1; n <= Logins; n++ {
 			role := roleName(database, n)
-			if right, err := runner.isRight(ctx, role); right || err != nil {
+			if wrong, err := runner.problemOf(ctx, role); wrong == nil || wrong.Remedy != "" || err != nil {
 				if err != nil {
 					return err
 				}
@@ -66,64 +71,83 @@ func EnsureLogins(ctx context.Context, db, admin *postgres.DB, sealer *postgres.
 		}
 		return nil
 	})
-}
-
-// grantTemporary grants what the check of a query needs, if the database's owner has revoked it from PUBLIC.
-func grantTemporary(ctx context.Context, tx pgx.Tx, database string) error {
-	var granted bool
-	const query = "SELECT has_database_privilege('" + reader + "', current_database(), 'TEMPORARY')"
-	if err := tx.QueryRow(ctx, query).Scan(&granted); err != nil || granted {
+	if err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, "GRANT TEMPORARY ON DATABASE "+pgx.Identifier{database}.Sanitize()+" TO "+reader)
-	return err
+	// What a new role does not solve prevents all of them.
+	if left, err := runner.problemOf(ctx, roleName(database, 1)); left != nil || err != nil {
+		return cmp.Or[error](err, left)
+	}
+	return nil
 }
 
-// isRight reports whether the login exists and Check finds nothing.
-func (r *Runner) isRight(ctx context.Context, role string) (bool, error) {
+// problemOf returns a problem of the login, one that a new role solves if there is any, or nil.
+func (r *Runner) problemOf(ctx context.Context, role string) (*Problem, error) {
+	none := &Problem{Role: role, Message: "does not exist"}
 	logins, err := r.logins(ctx)
 	if _, ok := errors.AsType[*rejectedError](err); ok { // sealed with another key
-		return false, nil
+		return none, nil
 	}
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	i := slices.IndexFunc(logins, func(l *login) bool { return l.config.User == role })
 	if i < 0 {
-		return false, nil
+		return none, nil
 	}
 	missing, err := r.missing(ctx, logins[i:i+1])
 	if err != nil || len(missing) > 0 {
-		return false, err
+		return none, err
 	}
 	problems, err := logins[i].check(ctx, true)
-	return len(problems) == 0, err
+	if err != nil || len(problems) == 0 {
+		return nil, err
+	}
+	return &problems[max(slices.IndexFunc(problems, func(p Problem) bool { return p.Remedy == "" }), 0)], nil
 }
 
 // createLogin creates a role anew, because a role may have rights that only a superuser can revoke.
 func createLogin(ctx context.Context, tx pgx.Tx, role, password string) error {
 	var exists, superuser bool
-	const query = "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1), current_setting('is_superuser') = 'on'"
-	if err := tx.QueryRow(ctx, query, role).Scan(&exists, &superuser); err != nil {
+	var me string
+	const query = `SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1), current_setting('is_superuser') = 'on',
+		quote_ident(current_user)`
+	if err := tx.QueryRow(ctx, query, role).Scan(&exists, &superuser, &me); err != nil {
 		return err
 	}
 	name := pgx.Identifier{role}.Sanitize()
-	var statements []string
+	const again = "; then run migrate up again"
 	if exists {
-		statements = []string{"DROP ROLE " + name}
-	}
-	statements = append(statements,
-		"CREATE ROLE "+name+" LOGIN CONNECTION LIMIT 1 PASSWORD '"+verifier(password)+"'",
-		"GRANT "+reader+" TO "+name)
-	if superuser { // only a superuser can limit the space of sorts
-		statements = append(statements, "ALTER ROLE "+name+" SET temp_file_limit = '1GB'")
-	}
-	for _, statement := range statements {
-		if _, err := tx.Exec(ctx, statement); err != nil {
+		drop := "DROP ROLE " + name
+		if err := runAs(ctx, tx, role, drop, fmt.Sprintf("an administrator may run, in each database: DROP OWNED BY %s; "+
+			"then: %s;%s", name, drop, again)); err != nil {
 			return err
 		}
 	}
-	return nil
+	create := "CREATE ROLE " + name + " LOGIN CONNECTION LIMIT 1 PASSWORD '" + verifier(password) + "'"
+	if err := runAs(ctx, tx, role, create, CreateRemedy); err != nil {
+		return err
+	}
+	// From PostgreSQL 16 on, CREATEROLE is no right on the roles that others created.
+	if err := runAs(ctx, tx, role, "GRANT "+reader+" TO "+name, fmt.Sprintf(
+		"an administrator may run: GRANT %s TO %s WITH ADMIN OPTION;%s", reader, me, again)); err != nil {
+		return err
+	}
+	if !superuser { // only a superuser can limit the space of sorts
+		return nil
+	}
+	_, err := tx.Exec(ctx, "ALTER ROLE "+name+" SET temp_file_limit = '1GB'")
+	return err
+}
+
+// runAs runs a statement that creates a login role. It returns a Problem with the remedy if PostgreSQL rejects it.
+func runAs(ctx context.Context, tx pgx.Tx, role, statement, remedy string) error {
+	_, err := tx.Exec(ctx, statement)
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) {
+		return &Problem{role, "cannot be created: " + pgErr.Message, remedy}
+	}
+	return err
 }
 
 // verifier is what PostgreSQL stores of a password (RFC 5802, RFC 7677). So the log of the server never has the

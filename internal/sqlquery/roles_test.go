@@ -1,15 +1,20 @@
 package sqlquery_test
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/postgres"
 	"postrider/internal/sqlquery"
+	"postrider/internal/testdb"
 )
 
 // login returns the name of one of the login roles.
@@ -84,6 +89,55 @@ func TestLoginsAreRepaired(t *testing.T) {
 	require.Empty(t, qs.problems(t))
 }
 
+// A new role does not help a login that may not connect: the roles stay, and the remedy is another one.
+func TestLoginsThatMayNotConnectAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	qs := setup(t, sqlquery.Options{})
+	database := qs.text(t, "SELECT current_database()")
+	const oids = "SELECT string_agg(oid::text, ' ' ORDER BY oid) FROM pg_roles WHERE rolname IN " +
+		"(SELECT role FROM postrider_internal.query_logins)"
+	before := qs.text(t, oids)
+	requireRemedy := func(message, remedy string) {
+		t.Helper()
+		db := postgres.NewDB(qs.pool)
+		problem, ok := errors.AsType[*sqlquery.Problem](sqlquery.EnsureLogins(t.Context(), db, db, qs.sealer))
+		require.True(t, ok)
+		require.Contains(t, problem.Message, message)
+		require.Contains(t, problem.Remedy, remedy)
+		require.Equal(t, before, qs.text(t, oids))
+	}
+
+	qs.exec(t, "REVOKE CONNECT, TEMPORARY ON DATABASE "+database+" FROM PUBLIC")
+	grant := "GRANT CONNECT ON DATABASE \"" + database + "\" TO postrider_reader;"
+	requireRemedy("cannot connect: permission denied for database", grant)
+	qs.exec(t, grant)
+	grant = "GRANT TEMPORARY ON DATABASE " + database + " TO postrider_reader;"
+	requireRemedy("has no right TEMPORARY", grant)
+	qs.exec(t, grant)
+	require.Empty(t, qs.problems(t))
+
+	file := filepath.Join(testdb.Server(t).Dir(), "data", "pg_hba.conf")
+	rules, err := os.ReadFile(file)
+	require.NoError(t, err)
+	load := func(rules string, done func() bool) {
+		t.Helper()
+		require.NoError(t, os.WriteFile(file, []byte(rules), 0o600))
+		qs.exec(t, "SELECT pg_reload_conf()")
+		require.Eventually(t, done, time.Minute, 20*time.Millisecond)
+	}
+	load("host "+database+" +postrider_reader all reject\n"+string(rules),
+		func() bool { return len(qs.problems(t)) == sqlquery.Logins })
+	requireRemedy("cannot connect: pg_hba.conf rejects",
+		"`host \""+database+"\" +postrider_reader ADDRESS scram-sha-256`")
+	load(string(rules), func() bool { return len(qs.problems(t)) == 0 })
+
+	qs.exec(t, "ALTER ROLE "+qs.login(t, 1)+" NOLOGIN")
+	db := postgres.NewDB(qs.pool)
+	require.NoError(t, sqlquery.EnsureLogins(t.Context(), db, db, qs.sealer), "a new role may log in")
+	require.NotEqual(t, before, qs.text(t, oids))
+	require.Empty(t, qs.problems(t))
+}
+
 // PostgreSQL prefers operators for exactly the types of an expression, also to its own ones for other types.
 func TestPlantedOperatorsAreNotRun(t *testing.T) {
 	t.Parallel()
@@ -117,17 +171,25 @@ func TestLoginsOfARestoredDatabase(t *testing.T) {
 	require.ErrorIs(t, err, sqlquery.ErrNotConfigured)
 }
 
-// A role with CREATEROLE that is no superuser can create the logins; another one cannot.
+// A role with CREATEROLE that is no superuser can create the logins. From PostgreSQL 16 on it also needs ADMIN OPTION
+// on postrider_reader.
 func TestLoginsNeedCreateRole(t *testing.T) {
 	t.Parallel()
 	qs := setup(t, sqlquery.Options{})
-	database := qs.text(t, "SELECT current_database()")
-	for _, row := range []struct{ attribute, message string }{
-		{"CREATEROLE", ""}, {"NOCREATEROLE", "permission denied to create role"},
+	number, _, _ := strings.Cut(qs.text(t, "SELECT current_database()"), "_")
+	newer := qs.text(t, "SELECT (current_setting('server_version_num')::integer >= 160000)::text") == "true"
+	for _, row := range []struct {
+		name, attributes, option, problem, remedy string
+		rejected                                  bool
+	}{
+		{"admin", "CREATEROLE", "WITH ADMIN OPTION", "", "", false},
+		{"member", "CREATEROLE", "", "permission denied to grant role", "GRANT postrider_reader TO member_" + number +
+			" WITH ADMIN OPTION;", newer},
+		{"other", "NOCREATEROLE", "WITH ADMIN OPTION", "permission denied to create role", "--admin-database-url", true},
 	} {
-		role := strings.ToLower(row.attribute) + "_" + database[:strings.IndexByte(database, '_')]
-		qs.exec(t, fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD 'x' %s", role, row.attribute))
-		qs.exec(t, "GRANT postrider_reader TO "+role+" WITH ADMIN OPTION")
+		role := row.name + "_" + number
+		qs.exec(t, fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD 'x' %s", role, row.attributes))
+		qs.exec(t, "GRANT postrider_reader TO "+role+" "+row.option)
 		for n := 1; n <= sqlquery.Logins; n++ {
 			qs.exec(t, "DROP ROLE IF EXISTS "+qs.login(t, n))
 		}
@@ -135,8 +197,11 @@ func TestLoginsNeedCreateRole(t *testing.T) {
 		require.NoError(t, err)
 		t.Cleanup(pool.Close)
 		err = sqlquery.EnsureLogins(t.Context(), postgres.NewDB(qs.pool), postgres.NewDB(pool), qs.sealer)
-		if row.message != "" {
-			require.ErrorContains(t, err, row.message)
+		if row.rejected {
+			problem, ok := errors.AsType[*sqlquery.Problem](err)
+			require.True(t, ok, err)
+			require.Contains(t, problem.Message, row.problem)
+			require.Contains(t, problem.Remedy, row.remedy)
 			continue
 		}
 		require.NoError(t, err)
