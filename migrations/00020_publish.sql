@@ -141,27 +141,37 @@ BEGIN
 END $$;
 
 -- A change of a row as an event. It runs with the rights of the role that changes the row: to_jsonb calls the casts of
--- the user's own types.
+-- the user's own types. So it calls nothing of postrider_internal.
 --
 -- Rows are compared byte by byte: not every type has an equality operator, and equal values may differ (1.0 and 1.00).
 --
 -- The formats of values are those of no session, so that an event does not depend on who changes the row.
 CREATE FUNCTION postrider.publish_row_change() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog,
     pg_temp SET timezone = 'UTC' SET datestyle = 'ISO, MDY' SET intervalstyle = postgres SET bytea_output = hex
-    SET extra_float_digits = 1 AS $$
+    SET extra_float_digits = 1 SET standard_conforming_strings = on AS $$
 DECLARE
-    row_of jsonb;
-    type text := coalesce(nullif(TG_ARGV[1], ''), TG_TABLE_SCHEMA || '.' || TG_TABLE_NAME) || '.' ||
-        CASE TG_OP WHEN 'INSERT' THEN 'Inserted' WHEN 'UPDATE' THEN 'Updated' ELSE 'Deleted' END;
-    keys text[] := string_to_array(replace(nullif(TG_ARGV[2], ''), ' ', ''), ',');
+    origin oid := TG_RELID;
+    schema_name text := TG_TABLE_SCHEMA;
+    table_name text := TG_TABLE_NAME;
+    keys text[];
+    hidden text[];
     missing text;
+    new_row jsonb;
+    old_row jsonb;
+    row_of jsonb;
+    convertible boolean := true;
+    query text;
+    type text;
     subject text;
     data jsonb;
+    printed text;
+    part text;
+    omitted text[] := '{}';
 BEGIN
-    IF TG_NARGS NOT BETWEEN 1 AND 3 THEN
+    IF TG_NARGS NOT BETWEEN 1 AND 4 THEN
         RAISE EXCEPTION USING ERRCODE = '22023',
-            MESSAGE = 'publish_row_change takes a topic, and if you like a prefix of event types and the columns of '
-            'the subject',
+            MESSAGE = 'publish_row_change takes a topic, and if you like a prefix of event types, the columns of '
+            'the subject, and the columns to leave out',
             HINT = 'CREATE TRIGGER orders_events AFTER INSERT OR UPDATE OR DELETE ON orders FOR EACH ROW EXECUTE '
                 'FUNCTION postrider.publish_row_change(''orders'', ''Shop.Order'', ''id'')';
     ELSIF TG_LEVEL <> 'ROW' OR TG_WHEN <> 'AFTER' THEN
@@ -170,26 +180,80 @@ BEGIN
     ELSIF TG_OP = 'UPDATE' AND OLD *= NEW THEN
         RETURN NULL;
     END IF;
-    row_of := CASE TG_OP WHEN 'DELETE' THEN to_jsonb(OLD) ELSE to_jsonb(NEW) END;
+    -- Each partition has a copy of the trigger. The event names the table that the trigger was created on.
+    IF (SELECT c.relispartition FROM pg_class c WHERE c.oid = TG_RELID) THEN
+        WITH RECURSIVE copies AS (
+            SELECT t.tgrelid, t.tgparentid FROM pg_trigger t WHERE t.tgrelid = TG_RELID AND t.tgname = TG_NAME
+             UNION ALL
+            SELECT t.tgrelid, t.tgparentid FROM copies JOIN pg_trigger t ON t.oid = copies.tgparentid
+        )
+        SELECT c.oid, n.nspname, c.relname INTO STRICT origin, schema_name, table_name
+          FROM copies JOIN pg_class c ON c.oid = copies.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+         WHERE copies.tgparentid = 0;
+    END IF;
+    IF TG_NARGS > 2 THEN -- a name that contains a comma is quoted as in SQL
+        SELECT array_agg(name ORDER BY place) FILTER (WHERE argument = 3),
+               array_agg(name ORDER BY place) FILTER (WHERE argument = 4) INTO keys, hidden
+          FROM (SELECT argument, place, CASE WHEN given ~ '^"([^"]|"")+"$'
+                       THEN replace(substr(given, 2, length(given) - 2), '""', '"') ELSE given END AS name
+                  FROM (VALUES (3, TG_ARGV[2]), (4, TG_ARGV[3])) a(argument, list)
+                 CROSS JOIN regexp_matches(list, '(\s*"(?:[^"]|"")+"\s*|[^,]*)(?:,|$)', 'g')
+                       WITH ORDINALITY m(groups, place)
+                 CROSS JOIN btrim(groups[1], E' \t\r\n') given) names
+         WHERE name <> '';
+    END IF;
     IF keys IS NULL THEN
         SELECT array_agg(a.attname::text ORDER BY k.place) INTO keys
           FROM pg_index i CROSS JOIN unnest(i.indkey::smallint[]) WITH ORDINALITY AS k(number, place)
           JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
-         WHERE i.indrelid = TG_RELID AND i.indisprimary;
+         WHERE i.indrelid = origin AND i.indisprimary AND k.place <= i.indnkeyatts;
     END IF;
-    SELECT k INTO missing FROM unnest(keys) k WHERE NOT row_of ? k LIMIT 1;
+    BEGIN
+        new_row := CASE WHEN TG_OP <> 'DELETE' THEN to_jsonb(NEW) END;
+        old_row := CASE WHEN TG_OP <> 'INSERT' THEN to_jsonb(OLD) END;
+        row_of := coalesce(new_row, old_row);
+        SELECT k INTO missing FROM unnest(keys || hidden) k WHERE NOT row_of ? k LIMIT 1;
+    EXCEPTION WHEN data_exception OR program_limit_exceeded THEN
+        -- jsonb cannot hold some values: \u0000 in a column of type json, or a text of 256 MB.
+        convertible := false;
+        SELECT concat('SELECT jsonb_build_object(', string_agg(format('%L, ($1).%I', k, k), ', '), ')') INTO query
+          FROM unnest(keys) k;
+        IF TG_OP = 'DELETE' THEN
+            EXECUTE query INTO row_of USING OLD;
+        ELSE
+            EXECUTE query INTO row_of USING NEW;
+        END IF;
+        new_row := CASE WHEN TG_OP <> 'DELETE' THEN row_of END;
+        old_row := CASE WHEN TG_OP <> 'INSERT' THEN row_of END;
+    END;
     IF missing IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = '22023',
-            MESSAGE = format('column "%s", which the subject needs, does not exist in %s.%s', missing,
-            TG_TABLE_SCHEMA, TG_TABLE_NAME);
+            MESSAGE = format('column "%s", which the trigger''s arguments name, does not exist in %s.%s', missing,
+            schema_name, table_name),
+            HINT = 'Separate names by commas. Quote a name that contains one, as in SQL.';
     END IF;
-    subject := left(concat_ws('/', TG_TABLE_SCHEMA, TG_TABLE_NAME, (SELECT string_agg(coalesce(row_of ->> k, 'null'),
+    type := coalesce(nullif(TG_ARGV[1], ''), schema_name || '.' || table_name) || '.' ||
+        CASE TG_OP WHEN 'INSERT' THEN 'Inserted' WHEN 'UPDATE' THEN 'Updated' ELSE 'Deleted' END;
+    subject := left(concat_ws('/', schema_name, table_name, (SELECT string_agg(coalesce(row_of ->> k, 'null'),
         '/' ORDER BY place) FROM unnest(keys) WITH ORDINALITY AS u(k, place))), 1024);
-    data := jsonb_build_object('operation', TG_OP, 'schema', TG_TABLE_SCHEMA, 'table', TG_TABLE_NAME,
-        'new', CASE WHEN TG_OP <> 'DELETE' THEN row_of END, 'old', CASE TG_OP WHEN 'UPDATE' THEN to_jsonb(OLD)
-            WHEN 'DELETE' THEN row_of END);
-    PERFORM postrider.publish_data(TG_ARGV[0], type, translate(subject, E'\r\n', '  '), data, source => format('/%s/%s',
-        TG_TABLE_SCHEMA, TG_TABLE_NAME));
+    data := jsonb_build_object('operation', TG_OP, 'schema', schema_name, 'table', table_name,
+        'new', new_row - coalesce(hidden, '{}'), 'old', old_row - coalesce(hidden, '{}'));
+    -- An event has at most 1 MiB and nests 256 deep. A row beyond that must not fail the transaction that changes it.
+    FOREACH part IN ARRAY '{old,new}'::text[] LOOP
+        printed := data::text;
+        EXIT WHEN convertible AND octet_length(printed) <= 1000000
+              AND (octet_length(printed) - octet_length(replace(replace(printed, '{', ''), '[', '')) <= 250
+                   OR NOT data @? '$.**{255 to last}');
+        IF jsonb_typeof(data -> part) <> 'null' THEN
+            data := data || jsonb_build_object(part, NULL);
+            omitted := omitted || part;
+        END IF;
+    END LOOP;
+    IF omitted <> '{}' THEN
+        data := data || jsonb_build_object('omitted', omitted);
+    END IF;
+    PERFORM postrider.publish_data(TG_ARGV[0], translate(type, E'\r\n', '  '), translate(subject, E'\r\n', '  '), data,
+        source => translate(format('/%s/%s', schema_name, table_name), E'\r\n', '  '));
     RETURN NULL;
 END $$;
 -- +goose StatementEnd
@@ -210,8 +274,11 @@ COMMENT ON FUNCTION postrider.publish_data(text, text, text, jsonb, text, text) 
 COMMENT ON FUNCTION postrider.publish_row_change() IS
     'Trigger function AFTER INSERT, UPDATE or DELETE, FOR EACH ROW: publishes the change. Arguments: topic; prefix of '
     'the event types (default schema.table), followed by Inserted, Updated or Deleted; columns of the subject, '
-    'separated by commas (default: the primary key). An update that changes nothing publishes nothing. Times are '
-    'in UTC. The function runs with the rights of the user who changes the row; that user needs postrider_publisher.';
+    'separated by commas (default: the primary key); columns to leave out of the event. A name that contains a comma '
+    'is quoted as in SQL. The table is the one that the trigger was created on, not its partition. An update that '
+    'changes nothing publishes nothing. Times are in UTC. If data exceeds 1,000,000 bytes, data.old is left out, '
+    'then data.new; data.omitted lists them. The function runs with the rights of the user who changes the row; that '
+    'user needs postrider_publisher.';
 
 -- +goose Down
 DROP FUNCTION postrider.publish_data, postrider.publish_batch, postrider.publish, postrider_internal.accept_event,

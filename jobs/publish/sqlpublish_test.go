@@ -278,11 +278,12 @@ func TestPublishRowChange(t *testing.T) {
 	require.Equal(t, 2, tn.Rows(t, "events", "event_type = 'Note.Updated'"))
 
 	for arguments, message := range map[string]string{
-		"AFTER INSERT ROW ()":                   "publish_row_change takes a topic",
-		"AFTER INSERT STATEMENT ('orders')":     "FOR EACH ROW",
-		"BEFORE INSERT ROW ('orders')":          "AFTER the change",
-		"AFTER INSERT ROW ('orders', '', 'nr')": `column "nr", which the subject needs, does not exist in public.wrong`,
-		"AFTER INSERT ROW ('nowhere')":          `topic "nowhere" does not exist`,
+		"AFTER INSERT ROW ()":                      "publish_row_change takes a topic",
+		"AFTER INSERT STATEMENT ('orders')":        "FOR EACH ROW",
+		"BEFORE INSERT ROW ('orders')":             "AFTER the change",
+		"AFTER INSERT ROW ('nowhere')":             `topic "nowhere" does not exist`,
+		"AFTER INSERT ROW ('orders', '', 'nr')":    `"nr", which the trigger's arguments name, does not exist in public`,
+		"AFTER INSERT ROW ('orders', '', '', 'b')": `"b", which the trigger's arguments name, does not exist`,
 	} {
 		words := strings.SplitN(arguments, " ", 4)
 		tn.Exec(t, "DROP TABLE IF EXISTS public.wrong; CREATE TABLE public.wrong (a integer)")
