@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 
 	"golang.org/x/net/netutil"
 
@@ -18,7 +20,7 @@ import (
 	"postrider/internal/terminal"
 )
 
-// ListenOrFree listens on the address. If the port is taken, it chooses a free one and prints it to out.
+// ListenOrFree listens on the address. If the port cannot be used, it chooses a free one and prints it to out.
 func ListenOrFree(ctx context.Context, address string, out io.Writer) (net.Listener, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", address)
@@ -33,7 +35,8 @@ func ListenOrFree(ctx context.Context, address string, out io.Writer) (net.Liste
 	if freeErr != nil {
 		return nil, fmt.Errorf("listen on %s: %w", address, err)
 	}
-	fmt.Fprintf(out, "Port %s is taken; using %d instead.\n", port, free.Addr().(*net.TCPAddr).Port)
+	why := terminal.Either(errors.Is(err, syscall.EADDRINUSE), "is taken", "cannot be used")
+	fmt.Fprintf(out, "Port %s %s; using %d instead.\n", port, why, free.Addr().(*net.TCPAddr).Port)
 	return free, nil
 }
 

@@ -38,7 +38,7 @@ const (
 // Options configure Start. The zero value is a server for tests: a free port, a temporary directory, not durable.
 type Options struct {
 	Dir      string            // keeps the data between runs; empty is a temporary directory, which Stop removes
-	Port     int               // on 127.0.0.1; if it is 0 or taken, a free one
+	Port     int               // on 127.0.0.1; if it is 0 or cannot be used, a free one
 	Settings map[string]string // override the defaults in postgresql.conf
 	Durable  bool              // fsync and full_page_writes are on, for benchmarks and for data to keep
 	Log      io.Writer         // receives progress lines for a person; nil discards them
@@ -134,11 +134,13 @@ func (s *Server) start(ctx context.Context) error {
 		return fmt.Errorf("%s has a cluster but no password file: choose another directory: %w", s.dir, err)
 	}
 	s.password = string(password)
+	wanted := s.opts.Port
 	for range 5 { // another process may take the port first
-		s.port = choosePort(s.opts)
-		if err = s.boot(ctx); err == nil || !strings.Contains(err.Error(), "could not bind") {
+		s.port = choosePort(s.opts.Log, wanted)
+		if err = s.boot(ctx); err == nil || !strings.Contains(err.Error(), "could not create any TCP/IP sockets") {
 			break
 		}
+		wanted = 0
 	}
 	return err
 }
@@ -233,25 +235,37 @@ func (s *Server) Restart(ctx context.Context) error {
 // Outgoing connections have higher ports (Linux: from 32768): none takes the server's port while it restarts.
 const lowestFreePort, highestFreePort = 20000, 32767
 
-// choosePort returns the port of the options, or a free one.
-func choosePort(opts Options) int {
-	port := opts.Port
-	for port == 0 || taken(port) {
+// choosePort returns the wanted port, or a free one if it is 0 or unusable.
+func choosePort(out io.Writer, wanted int) int {
+	port := wanted
+	for port == 0 || unusable(port) != "" {
 		port = lowestFreePort + rand.IntN(highestFreePort-lowestFreePort+1)
 	}
-	if port != opts.Port && opts.Port != 0 {
-		fmt.Fprintf(opts.Log, "Port %d is taken; using %d instead.\n", opts.Port, port)
+	if port != wanted && wanted != 0 {
+		fmt.Fprintf(out, "Port %d %s; using %d instead.\n", wanted, unusable(wanted), port)
 	}
 	return port
 }
 
-// taken connects, because on macOS a bind succeeds beside a listener on all addresses.
-func taken(port int) bool {
-	conn, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), time.Second)
-	if err == nil {
+// unusable returns why PostgreSQL cannot listen on the port, or "". It also connects, because on macOS a bind succeeds
+// beside a listener on all addresses.
+func unusable(port int) string {
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	if conn, err := net.DialTimeout("tcp", address, time.Second); err == nil {
 		conn.Close()
+		return "is taken"
 	}
-	return err == nil
+	var listen net.ListenConfig
+	listener, err := listen.Listen(context.Background(), "tcp", address)
+	switch {
+	case err == nil:
+		listener.Close()
+		return ""
+	case errors.Is(err, syscall.EADDRINUSE):
+		return "is taken"
+	default:
+		return "cannot be used"
+	}
 }
 
 // boot starts the postmaster and waits until it accepts connections. It retries what ends by itself: a server of a

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -119,13 +120,25 @@ func TestRestartAndKill(t *testing.T) {
 	require.Equal(t, "1", queryText(t, s.URL("postgres"), "SELECT count(*) FROM kept"), "committed rows survive")
 }
 
-func TestTakenPort(t *testing.T) {
+// A port may be bound by a socket that does not listen, or be reserved for root; other programs choose another one.
+func TestPortThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
+	bound, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	require.NoError(t, err)
+	defer syscall.Close(bound)
+	require.NoError(t, syscall.Bind(bound, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	address, err := syscall.Getsockname(bound)
+	require.NoError(t, err)
+	for port, why := range map[int]string{address.(*syscall.SockaddrInet4).Port: "is taken", 70000: "cannot be used"} {
+		var log bytes.Buffer
+		chosen := choosePort(&log, port)
+		require.Equal(t, fmt.Sprintf("Port %d %s; using %d instead.\n", port, why, chosen), log.String())
+	}
+
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer listener.Close()
 	port := listener.Addr().(*net.TCPAddr).Port
-
 	var log bytes.Buffer
 	s := start(t, Options{Port: port, Log: &log})
 	require.NotEqual(t, port, s.Port())
