@@ -39,7 +39,9 @@ func TestComposeIsFitForUse(t *testing.T) {
 		require.Equal(t, "local", s.Logging.Driver, "%s: the logs have an end", name)
 	}
 	const socket = "socket:/var/run/postgresql"
-	require.Equal(t, []string{"data:/var/lib/postgresql/data", socket}, compose.Services["postgres"].Volumes)
+	require.Equal(t, []string{"data:/var/lib/postgresql", socket}, compose.Services["postgres"].Volumes)
+	require.Equal(t, "/var/lib/postgresql/pgdata", compose.Services["postgres"].Environment["PGDATA"],
+		"in the volume, with the images of PostgreSQL 15 to 18")
 	require.Equal(t, []string{socket}, compose.Services["migrate"].Volumes, "no node can log in as the superuser")
 	require.Contains(t, fromRoot(t, ".dockerignore"), "\n.env\n", "secrets stay out of images")
 	require.Contains(t, fromRoot(t, ".gitignore"), "\n/.env\n", "and out of commits")
