@@ -27,21 +27,44 @@ RETURN CASE jsonb_typeof(value) WHEN 'object' THEN 'an object' WHEN 'array' THEN
     THEN 'a string' WHEN 'boolean' THEN 'a boolean'
             WHEN 'number' THEN 'a number' ELSE 'null' END;
 
--- An RFC 3339 time. The calendar is checked here: catching the error of a cast would cost a subtransaction per event.
-CREATE FUNCTION postrider_internal.envelope_time(field text, given text) RETURNS timestamptz LANGUAGE plpgsql
-    STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
+-- The RFC 3339 form of a date and time of ISO 8601: with T, seconds and an offset, which is UTC without one. It returns
+-- other texts as they are. Package event reads the same forms by the same expression.
+CREATE FUNCTION postrider_internal.usual_time(given text) RETURNS text LANGUAGE plpgsql IMMUTABLE
+    SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 DECLARE
+    parts text[] := regexp_match(given COLLATE "C",
+        '^(\d{4}-\d\d-\d\d)(?:[Tt ](\d\d:\d\d)(:\d\d(?:\.\d+)?)?(?: ?([Zz]|[+-]\d\d(?::?\d\d)?))?)?$');
+BEGIN
+    RETURN CASE WHEN parts IS NULL THEN given
+        ELSE concat(parts[1], 'T', coalesce(parts[2], '00:00'), coalesce(parts[3], ':00'),
+            CASE length(parts[4]) WHEN 3 THEN parts[4] || ':00'
+                WHEN 5 THEN left(parts[4], 3) || ':' || right(parts[4], 2)
+                ELSE coalesce(upper(parts[4]), 'Z') END) END;
+END $$;
+
+-- An RFC 3339 time, or with also_iso a date and time of ISO 8601. The calendar is checked here: catching the error of a
+-- cast would cost a subtransaction per event.
+CREATE FUNCTION postrider_internal.envelope_time(field text, given text, also_iso boolean DEFAULT false)
+    RETURNS timestamptz LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+    SET standard_conforming_strings = on AS $$
+DECLARE
+    -- The form of the text, with seconds to 99.
+    form CONSTANT text := '^(?!0000)\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])t([01]\d|2[0-3]):[0-5]\d:\d\d(\.\d+)?'
+        '(z|[+-]([01]\d|2[0-3]):[0-5]\d)$';
+    wrong boolean := given COLLATE "C" !~* form;
     moment timestamptz;
 BEGIN
     IF given IS NULL THEN
         RETURN NULL;
+    ELSIF wrong AND also_iso THEN
+        given := postrider_internal.usual_time(given);
+        wrong := given COLLATE "C" !~* form;
     END IF;
-    IF given !~*
-        '^(?!0000)\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])t([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?(z|[+-]([01]\d|'
-        '2[0-3]):[0-5]\d)$'
-       OR substr(given, 9, 2)::integer > extract(day
+    IF wrong OR substr(given, 9, 2)::integer > extract(day
            FROM (substr(given, 1, 7) || '-01')::date + interval '1 month - 1 day') THEN
-        PERFORM postrider_internal.reject_event(field, 'not an RFC 3339 time');
+        PERFORM postrider_internal.reject_event(field, 'not an RFC 3339 time, such as 2026-11-28T03:00:00Z');
+    ELSIF substr(given, 18, 2) > '59' THEN -- PostgreSQL and Go have no leap seconds
+        PERFORM postrider_internal.reject_event(field, 'seconds must be 00 to 59');
     END IF;
     -- PostgreSQL reads offsets of up to 15:59.
     moment := (substr(given, 1, 19) || 'Z')::timestamptz + coalesce(substring(given FROM '^.{19}(\.\d+)'),
@@ -52,7 +75,7 @@ BEGIN
                          mins => right(given, 2)::integer);
     END IF;
     IF moment < '0001-01-01T00:00:00Z' OR moment >= '10000-01-01T00:00:00Z' THEN
-        PERFORM postrider_internal.reject_event(field, 'not an RFC 3339 time');
+        PERFORM postrider_internal.reject_event(field, 'not an RFC 3339 time, such as 2026-11-28T03:00:00Z');
     END IF;
     RETURN nullif(moment, '0001-01-01T00:00:00Z'); -- no time at all, as everywhere in the service
 END $$;
@@ -165,12 +188,38 @@ BEGIN
     END LOOP;
 END $$;
 
--- Reads the texts of an envelope by the rules; NULL = no such text. A field is a path, as the key of a filter.
--- Lengths are bytes. Line breaks are rejected: such a text may become a header. also_numbers: the digits of a number
--- count as a text, too.
-CREATE FUNCTION postrider_internal.envelope_texts(event jsonb, place text, rules postrider_internal.envelope_rule[],
-    also_numbers boolean) RETURNS text[] LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+-- The usual form of an event in the Event Grid schema: the schema's spelling of its members, whose letter case does not
+-- matter, and texts for their numbers. Two spellings of one name are rejected.
+CREATE FUNCTION postrider_internal.usual_form(event jsonb, place text) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE
+    SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+    usual text;
+    given text[];
+    value jsonb;
+BEGIN
+    FOREACH usual IN ARRAY '{id,subject,eventType,eventTime,data,dataVersion,topic,metadataVersion}'::text[] LOOP
+        given := ARRAY (SELECT name FROM jsonb_object_keys(event) AS keys(name)
+            WHERE lower(name COLLATE "C") = lower(usual COLLATE "C"));
+        value := event -> given[1];
+        IF cardinality(given) > 1 THEN
+            PERFORM postrider_internal.reject_event(place || '.' || given[1],
+                format('is the same member as "%s": send one of them', given[2]));
+        ELSIF jsonb_typeof(value) = 'number' AND usual <> 'data' THEN
+            event := event - given[1] || jsonb_build_object(usual, value #>> '{}');
+        ELSIF given[1] <> usual THEN
+            event := event - given[1] || jsonb_build_object(usual, value);
+        END IF;
+    END LOOP;
+    RETURN event;
+END $$;
+
+-- Reads the texts of an envelope by the rules; NULL = no such text. A field is a path, as the key of a filter. Lengths
+-- are bytes. Line breaks are rejected: such a text may become a header. The digits of a number count as a text, too,
+-- except in CloudEvents.
+CREATE FUNCTION postrider_internal.envelope_texts(event jsonb, place text, rules postrider_internal.envelope_rule[],
+    schema text) RETURNS text[] LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    also_numbers CONSTANT boolean := schema <> 'CloudEventSchemaV1_0';
     texts text[] := '{}';
     r postrider_internal.envelope_rule;
     value jsonb;
@@ -187,8 +236,8 @@ BEGIN
         given := value #>> '{}';
         kind := jsonb_typeof(value);
         problem := CASE
-            WHEN given IS NULL THEN CASE WHEN r.required THEN 'is required'
-                || CASE WHEN also_numbers THEN format(': inputSchemaMapping reads %s from it', r.member) ELSE '' END END
+            WHEN given IS NULL THEN CASE WHEN r.required THEN 'is required' || CASE schema WHEN 'CustomEventSchema'
+                THEN format(': inputSchemaMapping reads %s from it', r.member) ELSE '' END END
             WHEN kind <> 'string' AND NOT (also_numbers AND kind = 'number') THEN format('must be a string%s, is %s',
                 CASE WHEN also_numbers THEN ' or a number' END, postrider_internal.kind_in_words(value))
             WHEN octet_length(given) NOT BETWEEN r.shortest AND r.longest
@@ -216,7 +265,12 @@ BEGIN
     IF jsonb_typeof(event) <> 'object' THEN
         PERFORM postrider_internal.reject_event(place, 'must be an object, is '
             || postrider_internal.kind_in_words(event));
-    ELSIF schema <> 'CustomEventSchema' AND event ->> 'id' IS NULL THEN
+    ELSIF schema = 'EventGridSchema'
+        AND (event - '{id,subject,eventType,eventTime,data,dataVersion,topic,metadataVersion}'::text[] <> '{}'
+            OR event @? 'strict $.* ? (@.type() == "number")') THEN
+        event := postrider_internal.usual_form(event, place);
+    END IF;
+    IF schema <> 'CustomEventSchema' AND event ->> 'id' IS NULL THEN
         event := event || jsonb_build_object('id', e.id);
     END IF;
     IF schema = 'EventGridSchema' AND event ->> 'eventTime' IS NULL THEN
@@ -225,12 +279,12 @@ BEGIN
     ELSIF cloud AND event ->> 'specversion' IS NULL THEN
         event := event || '{"specversion": "1.0"}';
     END IF;
-    texts := postrider_internal.envelope_texts(event, place, rules, schema = 'CustomEventSchema');
+    texts := postrider_internal.envelope_texts(event, place, rules, schema);
     e.event_id := coalesce(texts[1], e.id::text);
     e.event_type := texts[2];
     e.subject := coalesce(texts[3], '');
     e.event_time := CASE WHEN texts[4] IS NOT NULL THEN postrider_internal.envelope_time(place || '.'
-        || rules[4].field, texts[4]) WHEN NOT cloud THEN at END;
+        || rules[4].field, texts[4], NOT cloud) WHEN NOT cloud THEN at END;
     e.data_version := CASE WHEN cloud THEN '' ELSE coalesce(texts[5], '') END;
     e.source := CASE WHEN cloud THEN texts[5] ELSE '' END;
     IF cloud THEN
@@ -366,7 +420,8 @@ END $$;
 
 -- +goose Down
 DROP FUNCTION postrider_internal.accept_events, postrider_internal.take_accepted, postrider_internal.take_key,
-    postrider_internal.read_event, postrider_internal.envelope_texts, postrider_internal.check_cloud_event,
-    postrider_internal.envelope_rules, postrider_internal.with_trace, postrider_internal.nests_deeper,
-    postrider_internal.envelope_time, postrider_internal.kind_in_words, postrider_internal.reject_event;
+    postrider_internal.read_event, postrider_internal.envelope_texts, postrider_internal.usual_form,
+    postrider_internal.check_cloud_event, postrider_internal.envelope_rules, postrider_internal.with_trace,
+    postrider_internal.nests_deeper, postrider_internal.envelope_time, postrider_internal.usual_time,
+    postrider_internal.kind_in_words, postrider_internal.reject_event;
 DROP TYPE postrider_internal.envelope, postrider_internal.envelope_rule;

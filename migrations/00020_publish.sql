@@ -46,7 +46,7 @@ BEGIN
            AND CASE WHEN grid THEN jsonb_typeof(value -> 'subject') = 'string'
                AND jsonb_typeof(value -> 'eventType') = 'string' AND jsonb_typeof(value -> 'eventTime') = 'string'
                               AND coalesce(jsonb_typeof(value -> 'dataVersion'), 'string') = 'string'
-                                  AND NOT value ?| '{topic,metadataVersion}'
+                                  AND value - '{id,subject,eventType,eventTime,data,dataVersion}'::text[] = '{}'
                     ELSE jsonb_typeof(value -> 'source') = 'string' AND jsonb_typeof(value -> 'type') = 'string'
                         AND coalesce(value ->> 'subject', '?') <> ''
                               AND coalesce(jsonb_typeof(value -> 'subject'), 'string') = 'string'

@@ -122,7 +122,7 @@ func TestRepairDeadLetter(t *testing.T) {
 	}
 	const event = `{"id":"e",  "eventType":"\u0054","subject":"<&>","eventTime":"2026-01-01T00:00:00Z","data":1e400}`
 	require.Contains(t, send(`{"event":[]}`, tag).is(400).body, "expected one event (an object), found an array")
-	require.Contains(t, send(`{"event":{"id":1}}`, tag).is(400).body, `"target":"event.id"`)
+	require.Contains(t, send(`{"event":{"id":[]}}`, tag).is(400).body, `"target":"event.id"`)
 	large := fmt.Sprintf(`{"event":{"id":"e","data":%q}}`, strings.Repeat("x", 1<<20))
 	send(large, tag).rejected(413, "PayloadTooLarge")
 	send(`{"event":`+event+`}`, `"1"`).rejected(412, "PreconditionFailed")

@@ -167,7 +167,8 @@ func TestPublishRejections(t *testing.T) {
 		{"orders", gridEvent("1"), "", 400, "InvalidEvent", []string{}},
 		{"orders", "[" + gridEvent("1"), "", 400, "InvalidJson", []string{"events[0]"}},
 		{"orders", "[" + many + gridEvent("1") + "]", "", 413, "PayloadTooLarge", []string{"events[5000]"}},
-		{"orders", gridEvents("1"), "text/plain", 415, "UnsupportedMediaType", []string{}},
+		{"orders", gridEvents("1"), "application/cloudevents+json", 415, "UnsupportedMediaType", []string{}},
+		{"shop", "[]", "text/plain", 415, "UnsupportedMediaType", []string{}},
 		{"shop", gridEvent("1"), "", 400, "InvalidEvent", []string{"events[0].specversion"}},
 	} {
 		credential := map[string]string{"orders": key, "shop": ceKey}[row.topic]
@@ -178,6 +179,46 @@ func TestPublishRejections(t *testing.T) {
 	s.publish("orders", key, gridEvents("1"), "Content-Encoding", "gzip").rejected(415, "UnsupportedMediaType")
 	require.Zero(t, s.count("SELECT count(*) FROM postrider.events"))
 	require.Zero(t, s.count("SELECT count(*) FROM postrider.deliveries"))
+}
+
+// What the quick starts of Event Grid send: curl -d with date +%z; PowerShell's Invoke-WebRequest with a hash table
+// whose id is a number, and Get-Date -Format s; the events of the page on input mappings. And .NET's spelling of the
+// members.
+func TestPublishAsInQuickStarts(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	const form = "application/x-www-form-urlencoded"
+	grid := s.topic("orders", "")
+	mapped := s.topic("mapped", `{"inputSchema":"CustomEventSchema","inputSchemaMapping":{`+
+		`"inputSchemaMappingType":"Json","properties":{"eventType":{"sourceField":"myEventTypeField"},`+
+		`"subject":{"defaultValue":"DefaultSubject"},`+
+		`"dataVersion":{"defaultValue":"1.0"}}}}`)
+	s.publish("orders", grid, `[ {"id": "4711", "eventType": "recordInserted", "subject": "myapp/vehicles/motorcycles", `+
+		`"eventTime": "2026-11-28T03:00:00+0000", "data": {"make": "Ducati"}, "dataVersion": "1.0"} ]`,
+		"Content-Type", form).is(200)
+	s.publish("orders", grid, "[{\r\n    \"eventType\":  \"recordInserted\",\r\n    \"dataVersion\":  1,\r\n"+
+		"    \"id\":  4712,\r\n"+
+		"    \"data\":  {\"make\":  \"Ducati\"},\r\n    \"eventTime\":  \"2026-11-28T03:00:00\",\r\n"+
+		"    \"subject\":  \"myapp/vehicles/motorcycles\"\r\n}]", "Content-Type", form).is(200)
+	s.publish("orders", grid, `[{"ID":"4713","EventType":"recordInserted","Subject":"myapp/vehicles/motorcycles",`+
+		`"EventTime":"2026-11-28T03:00:00Z","Data":{"make":"Ducati"},"DataVersion":"1"}]`,
+		"Content-Type", "application/json; charset=us-ascii").is(200)
+	const created = `{"myEventTypeField":"Created","resource":"Users/example/Messages/1000"}`
+	s.publish("mapped", mapped, "["+created+"]", "Content-Type", form).is(200)
+	s.publish("mapped", mapped, created, "Content-Type", "application/json; charset=us-ascii").is(200)
+
+	row := func(id, version string) map[string]any {
+		return map[string]any{
+			"event_id": id, "at": "2026-11-28 03:00:00", "make": "Ducati", "version": version,
+			"subject": "myapp/vehicles/motorcycles",
+		}
+	}
+	require.Equal(t, []map[string]any{row("4711", "1.0"), row("4712", "1"), row("4713", "1")},
+		s.rows(`SELECT event_id, (event_time AT TIME ZONE 'UTC')::text AS at, body #>> '{data,make}' AS make,
+			body ->> 'dataVersion' AS version, body ->> 'subject' AS subject
+			FROM postrider.events WHERE topic = 'orders' ORDER BY event_id`))
+	require.Equal(t, 2, s.count(`SELECT count(*) FROM postrider.events
+		WHERE topic = 'mapped' AND event_type = 'Created' AND subject = 'DefaultSubject' AND body_text = $1`, created))
 }
 
 func TestPublishVersion(t *testing.T) {

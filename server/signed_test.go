@@ -68,6 +68,12 @@ func TestPublishWithSharedAccessSignatures(t *testing.T) {
 		says    string // "" = 200
 	}{
 		"as .NET makes it": {[]string{header, good}, ""},
+		"as .NET's EventGridSasBuilder makes it": {
+			[]string{header, token(t, key1, address+"?api-version=2018-01-01", soon.Format(usEnglish+" -07:00"), dotNet)}, "",
+		},
+		"as Java's EventGridSasGenerator makes it": {
+			[]string{header, token(t, key1, address+"?api-version=2018-01-01", soon.Format("1/2/2006 3:4:5 PM"), python)}, "",
+		},
 		"as JavaScript makes it": {
 			[]string{header, token(t, key1, address+"?apiVersion=2018-01-01", us, javaScript)}, "",
 		},
@@ -135,7 +141,7 @@ func TestPublishWithSharedAccessSignatures(t *testing.T) {
 		require.Equal(t, 401, response.status, "%s: %s", name, response.body)
 		require.Contains(t, response.rejected(401, "Unauthorized").Message, row.says, name)
 	}
-	require.Equal(t, 11, s.count("SELECT count(*) FROM postrider.events"))
+	require.Equal(t, 13, s.count("SELECT count(*) FROM postrider.events"))
 }
 
 func TestPublishWithTheKeyInTheQuery(t *testing.T) {

@@ -18,17 +18,13 @@ const (
 	// attributePrefix starts the headers that carry attributes. Source: CNCF, HTTP protocol binding 1.0.2, section
 	// 3.1.3.1.
 	attributePrefix = "ce-"
-	// structuredPrefix starts the media types of an event format, batches included (section 3).
-	structuredPrefix = "application/cloudevents"
 )
 
 // IsBinary reports whether a request with these headers is a CloudEvent in binary mode: its content type is none of
 // CloudEvents' own and a header names a required attribute. The binding requires all four; with one of them, the error
 // names a missing one. Source: CNCF, HTTP protocol binding 1.0.2, section 3.
 func IsBinary(header map[string][]string) bool {
-	contentType := contentTypeOf(header)
-	if len(contentType) >= len(structuredPrefix) &&
-		strings.EqualFold(contentType[:len(structuredPrefix)], structuredPrefix) {
+	if isCloudEventsType(contentTypeOf(header)) {
 		return false
 	}
 	for key := range header {
@@ -289,8 +285,7 @@ func formOf(contentType string) (dataForm, *Error) {
 		return 0, reject(statusUnsupportedMediaType, CodeUnsupportedMediaType, "content type %q is not a media type",
 			shorten(contentType))
 	}
-	if charset, given := parameters["charset"]; given && !strings.EqualFold(charset, "utf-8") &&
-		!strings.EqualFold(charset, "us-ascii") {
+	if !isUTF8(parameters) {
 		return binaryData, nil
 	}
 	kind, subtype, _ := strings.Cut(media, "/")

@@ -16,7 +16,7 @@ func readCustom(f *fields, in *Input, e *Event) {
 	e.Subject = f.fieldOrDefault("subject", m.Subject, requiredLongOrEmpty)
 	e.Type = f.fieldOrDefault("eventType", m.EventType, required)
 	if m.EventTime != nil {
-		e.Time = f.parseTime(m.EventTime.SourceField, f.requiredField("eventTime", m.EventTime))
+		e.Time = f.isoTime(m.EventTime.SourceField, f.requiredField("eventTime", m.EventTime))
 	}
 	e.DataVersion = f.fieldOrDefault("dataVersion", m.DataVersion, optionalOrEmpty)
 	if m.Topic == nil {
@@ -28,7 +28,7 @@ func readCustom(f *fields, in *Input, e *Event) {
 }
 
 func (f *fields) requiredField(target string, m *MappedField) []byte {
-	text := f.scalar(m.SourceField, required)
+	text := f.scalar(m.SourceField, optional)
 	if text == nil {
 		f.reject(m.SourceField, "is required: inputSchemaMapping reads %s from it", target)
 	}
@@ -40,6 +40,8 @@ func (f *fields) fieldOrDefault(target string, m *MappedFieldWithDefault, r rule
 	if m == nil {
 		return ""
 	}
+	needed := r.required
+	r.required = false
 	if m.SourceField != "" {
 		if text := f.scalar(m.SourceField, r); text != nil {
 			return string(text)
@@ -48,28 +50,10 @@ func (f *fields) fieldOrDefault(target string, m *MappedFieldWithDefault, r rule
 	if m.DefaultValue != nil {
 		return *m.DefaultValue
 	}
-	if r.required {
+	if needed {
 		f.reject(m.SourceField, "is required: inputSchemaMapping reads %s from it", target)
 	}
 	return ""
-}
-
-// scalar returns the text of a field; nil if it is absent or null.
-func (f *fields) scalar(path string, r rule) []byte {
-	value, ok := f.at(path)
-	switch {
-	case !ok || f.err != nil:
-		return nil
-	case value[0] == '"':
-		return f.decoded(path, value, r)
-	case value[0] != '-' && !isDigit(value[0]):
-		f.reject(path, "must be a string or a number, is %s", kind(value[0]))
-	default:
-		if problem := r.problem(value); problem != "" {
-			f.reject(path, "%s", problem)
-		}
-	}
-	return value
 }
 
 // wholeTime is a time as Event Grid and CloudEvents write it, in UTC.

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"postrider/internal/jsonscan"
 )
 
 const utf8Parameter = "; charset=utf-8"
@@ -193,13 +195,19 @@ var conversions = [...]struct{ from, to string }{
 	{"dataVersion", "dataversion"},
 }
 
-// appendConverted writes an Event Grid event as a CloudEvent. Values are copied with their escapes. An empty subject or
-// dataVersion is left out, because CloudEvents has no empty attributes.
+// appendConverted writes an Event Grid event as a CloudEvent. Values are copied with their escapes; only a time that is
+// not RFC 3339 is written anew. An empty subject or dataVersion is left out, because CloudEvents has no empty
+// attributes. So are members that the Event Grid schema does not have.
 func appendConverted(dst []byte, f *fields, path string) []byte {
 	dst = appendMembers(append(dst, '{'), "specversion", specVersion, "source", path)
 	for _, c := range conversions {
 		if value, ok := f.given(c.from); ok && len(value) > len(`""`) {
-			dst = append(append(append(append(dst, `,"`...), c.to...), `":`...), value...)
+			dst = append(append(append(dst, `,"`...), c.to...), `":`...)
+			if c.to == "time" {
+				dst = appendTime(dst, value)
+			} else {
+				dst = append(dst, value...)
+			}
 		}
 	}
 	if data, ok := f.raw("data"); ok {
@@ -207,4 +215,12 @@ func appendConverted(dst []byte, f *fields, path string) []byte {
 		dst = append(append(dst, `,"data":`...), data...)
 	}
 	return append(dst, '}')
+}
+
+// appendTime appends the string of an eventTime in the form of RFC 3339.
+func appendTime(dst, value []byte) []byte {
+	if text, _ := jsonscan.Unescape(value[1 : len(value)-1]); !isTimeShaped(text) {
+		return appendQuoted(dst, string(usualTime(text)))
+	}
+	return append(dst, value...)
 }

@@ -109,6 +109,20 @@ func TestAppendDeliveryConverts(t *testing.T) {
 				`"time":"2017-06-26T18:41:00Z","datacontenttype":"application/json","data":null}`,
 		},
 		{
+			"a time of ISO 8601 becomes one of RFC 3339",
+			`{"id":"1","subject":"","eventType":"t","eventTime":"2017-06-26 20:41:00.9584103+0200"}`,
+			head + `,"id":"1","type":"t","time":"2017-06-26T20:41:00.9584103+02:00"}`,
+		},
+		{
+			"a time without an offset, with escapes",
+			`{"id":"1","subject":"","eventType":"t","eventTime":"2017\u002d06-26T18:41"}`,
+			head + `,"id":"1","type":"t","time":"2017-06-26T18:41:00Z"}`,
+		},
+		{
+			"members of no schema are left out", with(short, `"traceparent":"00-x","Extra":{"a":1}`),
+			head + `,"id":"1","type":"t","subject":"s","time":"2017-06-26T18:41:00Z"}`,
+		},
+		{
 			"escapes stay as written",
 			`{"\u0069d":"\u0031","subject":"\/a\"","eventType":"\ud83d\ude00","eventTime":"2017-06-26T18:41:00Z"}`,
 			head + `,"id":"\u0031","type":"\ud83d\ude00","subject":"\/a\"","time":"2017-06-26T18:41:00Z"}`,

@@ -50,6 +50,7 @@ type fields struct {
 	members []member
 	index   int // the event's index in the request, for errors
 	err     *Error
+	unusual bool // a member has another spelling, or is a number instead of a string
 }
 
 // quadratic is the most members whose names are compared with each other, which is faster than a map for the ten or so
@@ -209,18 +210,48 @@ func forbidden(text []byte) string {
 // str is text as a string with its own memory.
 func (f *fields) str(name string, r rule) string { return string(f.text(name, r)) }
 
-// time is a member's RFC 3339 time; zero if it is absent and may be.
-func (f *fields) time(name string, r rule) time.Time {
-	if text := f.text(name, r); text != nil {
-		return f.parseTime(name, text)
+// scalar is text for the path of a member, but a number is a text too: its digits as they are written.
+func (f *fields) scalar(path string, r rule) []byte {
+	value, ok := f.at(path)
+	switch {
+	case f.err != nil:
+		return nil
+	case !ok && r.required:
+		f.reject(path, "is required")
+		return nil
+	case !ok:
+		return nil
+	case value[0] == '"':
+		return f.decoded(path, value, r)
+	case value[0] != '-' && !isDigit(value[0]):
+		f.reject(path, "must be a string or a number, is %s", kind(value[0]))
+		return nil
 	}
-	return time.Time{}
+	f.unusual = true
+	if problem := r.problem(value); problem != "" {
+		f.reject(path, "%s", problem)
+	}
+	return value
 }
 
-func (f *fields) parseTime(name string, text []byte) time.Time {
-	t, ok := parseTime(text)
-	if !ok {
-		f.reject(name, "not an RFC 3339 time")
+// time is a member's RFC 3339 time; zero if it is absent and may be.
+func (f *fields) time(name string, r rule) time.Time {
+	text := f.text(name, r)
+	if text == nil {
+		return time.Time{}
+	}
+	return f.moment(name, text, parseTime)
+}
+
+// isoTime is the time of an Event Grid or a custom event, whose text is that of a member.
+func (f *fields) isoTime(name string, text []byte) time.Time {
+	return f.moment(name, text, parseISOTime)
+}
+
+func (f *fields) moment(name string, text []byte, parse func([]byte) (time.Time, string)) time.Time {
+	t, problem := parse(text)
+	if problem != "" {
+		f.reject(name, "%s", problem)
 	}
 	return t
 }

@@ -38,47 +38,67 @@ func (s shape) takes(first byte) bool {
 	return first == '{' && s != eventArray || first == '[' && s != oneEvent
 }
 
-// accept returns the shape that a body of this content type must have, or rejects the type. Event Grid topics accept
-// application/json and, for curl, no content type. CloudEvents topics accept the two types of the CloudEvents JSON
-// format, and application/json, which early SDKs sent. Custom topics accept one event too, although Event Grid requires
-// an array: other products' webhooks send no arrays.
+// accept returns the shape that a body of this content type must have, or rejects the type. Topics of the Event Grid
+// schema and custom topics read every body as JSON in UTF-8: curl and PowerShell send application/x-www-form-urlencoded
+// in Event Grid's quick starts, and a charset has no effect on JSON (RFC 8259, section 11). They reject the types of
+// CloudEvents only, which belong to another topic. Custom topics accept one event too, although Event Grid requires an
+// array: other products' webhooks send no arrays.
 func accept(schema Schema, contentType string) (shape, error) {
-	media, ok := mediaType(contentType)
 	switch {
-	case !ok:
-	case schema == EventGrid && (media == mediaJSON || media == ""):
-		return eventArray, nil
-	case schema == CloudEvents && media == mediaStructured:
-		return oneEvent, nil
-	case schema == CloudEvents && media == mediaBatch:
-		return eventArray, nil
-	case schema == CloudEvents && media == mediaJSON:
-		return oneEventOrArray, nil
-	case schema == Custom && (media == mediaJSON || media == ""):
+	case schema == CloudEvents:
+		return acceptCloudEvents(contentType)
+	case isCloudEventsType(contentType):
+		return 0, reject(statusUnsupportedMediaType, CodeUnsupportedMediaType,
+			"content type %q is not accepted: a topic with input schema %s takes JSON; publish CloudEvents to a topic with "+
+				"input schema %s", shorten(contentType), schema, CloudEvents)
+	case schema == Custom:
 		return oneEventOrArray, nil
 	}
-	takes := mediaJSON + " in utf-8"
-	if schema == CloudEvents {
-		takes = mediaStructured + ", " + mediaBatch + " or " + mediaJSON +
-			" in utf-8, and any other type with the attributes in ce- headers"
-	}
-	return 0, reject(statusUnsupportedMediaType, CodeUnsupportedMediaType,
-		"content type %q is not accepted: a topic with input schema %s takes %s", shorten(contentType), schema, takes)
+	return eventArray, nil
 }
 
-// mediaType returns the type without parameters; ok is false if it cannot be read or names a charset other than utf-8.
-// What SDKs send is compared as a whole, because mime.ParseMediaType allocates a map for each request.
-func mediaType(contentType string) (media string, ok bool) {
+// acceptCloudEvents accepts the two types of the CloudEvents JSON format, and application/json, which early SDKs sent.
+func acceptCloudEvents(contentType string) (shape, error) {
+	switch mediaType(contentType) {
+	case mediaStructured:
+		return oneEvent, nil
+	case mediaBatch:
+		return eventArray, nil
+	case mediaJSON:
+		return oneEventOrArray, nil
+	}
+	return 0, reject(statusUnsupportedMediaType, CodeUnsupportedMediaType,
+		"content type %q is not accepted: a topic with input schema %s takes %s, %s or %s in utf-8, and any other type "+
+			"with the attributes in ce- headers", shorten(contentType), CloudEvents, mediaStructured, mediaBatch, mediaJSON)
+}
+
+// structuredPrefix starts the media types of an event format, batches included. Source: CNCF, HTTP protocol binding
+// 1.0.2, section 3.
+const structuredPrefix = "application/cloudevents"
+
+func isCloudEventsType(contentType string) bool {
+	return len(contentType) >= len(structuredPrefix) &&
+		strings.EqualFold(contentType[:len(structuredPrefix)], structuredPrefix)
+}
+
+// mediaType returns the type without parameters; "" if it cannot be read or names a charset that is not in UTF-8. What
+// SDKs send is compared as a whole, because mime.ParseMediaType allocates a map for each request.
+func mediaType(contentType string) string {
 	switch contentType {
-	case "", mediaJSON, mediaStructured, mediaBatch:
-		return contentType, true
+	case mediaJSON, mediaStructured, mediaBatch:
+		return contentType
 	case mediaJSON + utf8Parameter, mediaStructured + utf8Parameter, mediaBatch + utf8Parameter:
-		return strings.TrimSuffix(contentType, utf8Parameter), true
+		return strings.TrimSuffix(contentType, utf8Parameter)
 	}
 	media, parameters, err := mime.ParseMediaType(contentType)
-	if err != nil {
-		return "", false
+	if err != nil || !isUTF8(parameters) {
+		return ""
 	}
+	return media
+}
+
+// isUTF8 reports whether the parameters of a media type leave the charset to UTF-8, of which US-ASCII is a part.
+func isUTF8(parameters map[string]string) bool {
 	charset, given := parameters["charset"]
-	return media, !given || strings.EqualFold(charset, "utf-8")
+	return !given || strings.EqualFold(charset, "utf-8") || strings.EqualFold(charset, "us-ascii")
 }

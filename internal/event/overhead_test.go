@@ -28,6 +28,12 @@ func TestOverhead(t *testing.T) {
 		"Event Grid to CloudEvents, names alike": {
 			EventGrid, CloudEvents, `{"id":"1","subject":"s","dataVersion":"1","data":{}}`, false,
 		},
+		"Event Grid to CloudEvents, a date as its time": {
+			EventGrid, CloudEvents, `{"id":"1","subject":"","eventType":"t","eventTime":"2026-01-01","data":{}}`, false,
+		},
+		"Event Grid to CloudEvents, a short time": {
+			EventGrid, CloudEvents, `{"id":"1","subject":"","eventType":"t","eventTime":"2026-01-01T00:00+00","data":{}}`, false,
+		},
 		"CloudEvents as accepted": {CloudEvents, CloudEvents, `{ "id": "1" }`, true},
 	} {
 		requireBound(t, &Event{Schema: row.input, Body: []byte(row.body)}, row.delivery, row.exact, name)

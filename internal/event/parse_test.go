@@ -106,7 +106,7 @@ func TestParseAccepts(t *testing.T) {
 		{"metadataVersion null", grid(`"metadataVersion":null`), parseGrid},
 		{"dataVersion null", grid(`"dataVersion":null`), parseGrid},
 		{"dataVersion empty", grid(`"dataVersion":""`), parseGrid},
-		{"names differ in case", grid(`"ID":7,"Topic":8,"data":1,"Data":2`), parseGrid},
+		{"unknown names differ in case", grid(`"extra":7,"Extra":8,"Datum":1,"K":2`), parseGrid},
 		{"name that needs no reader", grid(`"\ud800":1`), parseGrid},
 		{"data null", grid(`"data":null`), parseGrid},
 		{"data with NUL", grid(`"data":"\u0000"`), parseGrid},
@@ -138,6 +138,45 @@ func TestParseAccepts(t *testing.T) {
 		require.NoError(t, err, c.name)
 		require.Len(t, events, 1, c.name)
 	}
+}
+
+// Names in any letter case, and numbers as texts. Body has the usual form, and otherwise every byte that was received.
+func TestParseUnusualEventGrid(t *testing.T) {
+	t.Parallel()
+	const usual = `{"id":"1","eventType":"t","subject":"s","eventTime":"2026-11-28T03:00:00Z","data":{"n":1},` +
+		`"dataVersion":"1"}`
+	want := Event{
+		Schema: EventGrid, ID: "1", Type: "t", Subject: "s", DataVersion: "1",
+		Time: time.Date(2026, 11, 28, 3, 0, 0, 0, time.UTC),
+	}
+	for _, c := range []struct{ name, body, stored string }{
+		{"usual", usual, usual},
+		{
+			"as .NET spells it",
+			`{"ID":"1","EventType":"t","Subject":"s","EventTime":"2026-11-28T03:00:00Z","Data":{"n":1},` +
+				`"DataVersion":"1"}`, usual,
+		},
+		{"one member only", change(usual, `"data"`, `"Data"`), usual},
+		{"a name with escapes", change(usual, `"data"`, `"\u0044at\u0061"`), usual},
+		{
+			"white space stays", change(usual, `"subject":"s"`, ` "SUBJECT" :`+"\n"+`"s" `),
+			change(usual, `"subject":"s"`, ` "subject" :`+"\n"+`"s" `),
+		},
+		{"numbers", change(change(usual, `"1"`, `1`), `"1"`, `1`), usual},
+		{"a number and its name", change(usual, `"id":"1"`, `"iD" : 1 `), change(usual, `"id":"1"`, `"id" : "1" `)},
+		{"metadata", with(usual, `"MetadataVersion":1,"TOPIC":null`), with(usual, `"metadataVersion":"1","topic":null`)},
+		{"data a number", change(usual, `"data":{"n":1}`, `"DATA":-1`), change(usual, `"data":{"n":1}`, `"data":-1`)},
+	} {
+		events, err := parseGrid("[" + c.body + "]")
+		require.NoError(t, err, c.name)
+		want.Body = []byte(c.stored)
+		require.Equal(t, []Event{want}, events, c.name)
+	}
+	odd := with(change(usual, `{"n":1}`, `{"ID":1,"Data":2,":\"id\"":3}`), `"Extra":{"ID":4},"x\ud800":5,"\"ID\":":6`)
+	events, err := parseGrid("[" + change(odd, `"id":"1"`, `"Id":-1.50e+3`) + "]")
+	require.NoError(t, err)
+	require.Equal(t, "-1.50e+3", events[0].ID, "as it is written")
+	require.Equal(t, change(odd, `"id":"1"`, `"id":"-1.50e+3"`), string(events[0].Body), "what is not of the schema stays")
 }
 
 func TestParseNothing(t *testing.T) {
@@ -203,7 +242,8 @@ func TestParseOne(t *testing.T) {
 		{"[" + body + "]", "expected one event (an object), found an array", 0},
 		{body + body, "the body continues after its end, at byte 74", 74},
 		{`{"id":`, "events[0]: the text ends too early, at byte 6 of the body", 6},
-		{"\n" + strings.Replace(body, `"a"`, "7", 1), "events[0].id: must be a string, is a number", 7},
+		{"\n" + strings.Replace(body, `"a"`, "[]", 1), "events[0].id: must be a string or a number, is an array", 7},
+		{strings.Replace(body, `"subject"`, `"ID"`, 1), `events[0].ID: is the same member as "id": send one of them`, 15},
 		{`{"subject":""}`, "events[0].id: is required", 0},
 		{"\xff", "the body is not UTF-8: first wrong byte at 0", 0},
 	} {
@@ -285,8 +325,9 @@ func TestInvalidEventGridEnvelopes(t *testing.T) {
 		{"array in the array", "[[]]", "", "must be an object, is an array"},
 		{"empty object", "[{}]", "id", "is required"},
 		{"id null", id("null"), "id", "is required"},
-		{"id in capitals", with(`"id"`, `"Id"`), "id", "is required"},
-		{"id a number", id("1"), "id", "must be a string, is a number"},
+		{"id a boolean", id("true"), "id", "must be a string or a number, is a boolean"},
+		{"id in capitals, an object", with(`"id":"1"`, `"ID":{}`), "id", "must be a string or a number, is an object"},
+		{"id a long number", id(strings.Repeat("1", 1025)), "id", "must be 1 to 1024 bytes long, is 1025"},
 		{"id empty", id(`""`), "id", "must be 1 to 1024 bytes long, is 0"},
 		{"id too long", id(long(1025)), "id", "must be 1 to 1024 bytes long, is 1025"},
 		{"id too long in bytes", id(`"` + strings.Repeat("é", 513) + `"`), "id", "must be 1 to 1024 bytes long, is 1026"},
@@ -295,31 +336,42 @@ func TestInvalidEventGridEnvelopes(t *testing.T) {
 		{"id with LF", id(`"a\u000ab"`), "id", "must not contain a line break"},
 		{"id with a lone surrogate", id(`"\udfff"`), "id", "must not contain a lone surrogate"},
 		{"no subject", with(`"subject":"s",`, ``), "subject", "is required"},
-		{"subject an array", subject(`["s"]`), "subject", "must be a string, is an array"},
+		{"subject an array", subject(`["s"]`), "subject", "must be a string or a number, is an array"},
 		{"subject too long", subject(long(4097)), "subject", "must be 0 to 4096 bytes long, is 4097"},
 		{"subject with a line break", subject(`"\n"`), "subject", "must not contain a line break"},
 		{"no eventType", with(`"eventType":"t",`, ``), "eventType", "is required"},
 		{"eventType too long", with(`"t"`, long(1025)), "eventType", "must be 1 to 1024 bytes long, is 1025"},
 		{"no eventTime", with(`"eventTime"`, `"time"`), "eventTime", "is required"},
-		{"eventTime without offset", with(`03Z"`, `03"`), "eventTime", "not an RFC 3339 time"},
+		{"eventTime in words", with(`2017-06-26T`, `26 June 2017 `), "eventTime", notRFC3339},
+		{"eventTime a number", with(`"2017-06-26T18:41:00.9584103Z"`, `1498502460`), "eventTime", notRFC3339},
+		{"leap second", with(`18:41:00.9584103Z`, `23:59:60Z`), "eventTime", noLeapSecond},
+		{"leap second without an offset", with(`18:41:00.9584103Z`, `23:59:60`), "eventTime", noLeapSecond},
 		{"eventTime empty", with(`2017-06-26T18:41:00.9584103Z`, ``), "eventTime", "must be 1 to 1024 bytes long, is 0"},
-		{"dataVersion a number", grid(`"dataVersion":1`), "dataVersion", "must be a string, is a number"},
+		{"dataVersion a boolean", grid(`"dataVersion":false`), "dataVersion", "must be a string or a number, is a boolean"},
 		{"dataVersion of lines", grid(`"dataVersion":"1\r\n"`), "dataVersion", "must not contain a line break"},
 		{"another topic", grid(`"topic":"invoices"`), "topic", `must be absent, empty, "orders" or "/topics/orders"`},
-		{"topic a number", grid(`"topic":0`), "topic", "must be a string, is a number"},
+		{"topic a number", grid(`"topic":0`), "topic", `must be absent, empty, "orders" or "/topics/orders"`},
 		{"metadataVersion 2", grid(`"metadataVersion":"2"`), "metadataVersion", `must be absent or "1"`},
 		{"metadataVersion empty", grid(`"metadataVersion":""`), "metadataVersion", `must be absent or "1"`},
-		{"metadataVersion a number", grid(`"metadataVersion":1`), "metadataVersion", "must be a string, is a number"},
+		{"metadataVersion a number", grid(`"metadataVersion":2`), "metadataVersion", `must be absent or "1"`},
+		{"metadataVersion 1.0", grid(`"metadataVersion":1.0`), "metadataVersion", `must be absent or "1"`},
 		{"id twice", grid(`"id":"1"`), "id", "appears twice"},
+		{"id in two spellings", grid(`"ID":"1"`), "ID", `is the same member as "id": send one of them`},
+		{"data in two spellings", grid(`"Data":1,"data":1`), "Data", `is the same member as "data": send one of them`},
+		{
+			"data in two, neither usual", grid(`"DATA":1,"\u0044ata":1`), "DATA",
+			`is the same member as "Data": send one of them`,
+		},
+		{"the same spelling twice", grid(`"Data":1,"Data":1`), "Data", "appears twice"},
 		{"id twice, once escaped", grid(`"\u0069\u0064":"2"`), "id", "appears twice"},
 		{"data twice", grid(`"data":1,"data":1`), "data", "appears twice"},
 		{"unknown member twice", grid(`"x y":1,"x y":1`), "x y", "appears twice"},
 		{"empty name twice", grid(`"":1,"":1`), "", "appears twice"},
 		{
 			"the fourth event", "[" + strings.Repeat(gridEvent+",", 3) + change(gridEvent, "T18", "T28") + "]",
-			"[3].eventTime", "not an RFC 3339 time",
+			"[3].eventTime", notRFC3339,
 		},
-		{"the first mistake wins", `[{"id":1},{"id":2},nonsense`, "id", "must be a string, is a number"},
+		{"the first mistake wins", `[{"id":[]},{"id":{}},nonsense`, "id", "must be a string or a number, is an array"},
 	})
 }
 
@@ -335,11 +387,16 @@ func TestInvalidCloudEventEnvelopes(t *testing.T) {
 		{"specversion a number", with(`"1.0"`, `1.0`), "specversion", "must be a string, is a number"},
 		{"no id", with(`"id":"1",`, ``), "id", "is required"},
 		{"id null", with(`"id":"1"`, `"id":null`), "id", "is required"},
+		{"id a number", with(`"id":"1"`, `"id":1`), "id", "must be a string, is a number"},
+		{"id in capitals", with(`"id":"1"`, `"ID":"1"`), "id", "is required"},
 		{"source empty", with(`"/s"`, `""`), "source", "must be 1 to 1024 bytes long, is 0"},
 		{"source with a line break", with(`"/s"`, `"/\r"`), "source", "must not contain a line break"},
 		{"no type", with(`,"type":"t"`, ``), "type", "is required"},
 		{"subject empty", cloud(`"subject":""`), "subject", "must be 1 to 4096 bytes long, is 0"},
-		{"time a date", cloud(`"time":"2018-04-05"`), "time", "not an RFC 3339 time"},
+		{"time a date", cloud(`"time":"2018-04-05"`), "time", notRFC3339},
+		{"time without an offset", cloud(`"time":"2018-04-05T17:31:00"`), "time", notRFC3339},
+		{"time with a short offset", cloud(`"time":"2018-04-05T17:31:00+0000"`), "time", notRFC3339},
+		{"leap second", cloud(`"time":"1990-12-31T23:59:60Z"`), "time", noLeapSecond},
 		{"no media type", cloud(`"datacontenttype":""`), "datacontenttype", "must be 1 to 1024 bytes long, is 0"},
 		{"dataschema an object", cloud(`"dataschema":{}`), "dataschema", "must be a string, is an object"},
 		{"data and data_base64", cloud(`"data":1,"data_base64":""`), "data_base64", beside},

@@ -2,6 +2,9 @@ package event
 
 import (
 	"bytes"
+	"cmp"
+	"regexp"
+	"strings"
 	"time"
 )
 
@@ -22,18 +25,76 @@ func appendQuoted(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
+// The problems of times.
+const (
+	notRFC3339   = "not an RFC 3339 time, such as 2026-11-28T03:00:00Z"
+	noLeapSecond = "seconds must be 00 to 59"
+)
+
 // parseTime reads an RFC 3339 time with any number of fractional digits (.NET sends seven) and returns it in UTC.
-// time.Parse needs capital letters, which RFC 3339 section 5.6 does not, and accepts what it forbids: "T8:41:00", a
-// decimal comma, an offset of 24 hours (go.dev/issue/54580). So the form is checked first.
-func parseTime(text []byte) (t time.Time, ok bool) {
+// problem is "" if it is one. time.Parse needs capital letters, which RFC 3339 section 5.6 does not, and accepts what
+// it forbids: "T8:41:00", a decimal comma, an offset of 24 hours (go.dev/issue/54580). So the form is checked first.
+func parseTime(text []byte) (t time.Time, problem string) {
 	if bytes.ContainsAny(text, "tz") {
 		text = bytes.ToUpper(text)
 	}
-	if !isTimeShaped(text) || t.UnmarshalText(text) != nil {
-		return time.Time{}, false
+	switch {
+	case !isTimeShaped(text):
+		return time.Time{}, notRFC3339
+	case t.UnmarshalText(text) == nil:
+	case string(text[17:19]) > "59": // neither Go nor PostgreSQL has leap seconds
+		return time.Time{}, noLeapSecond
+	default:
+		return time.Time{}, notRFC3339
 	}
 	t = t.UTC()
-	return t, 1 <= t.Year() && t.Year() <= 9999 // an offset may lead out of the years of RFC 3339
+	if t.Year() < 1 || t.Year() > 9999 { // an offset may lead out of the years of RFC 3339
+		return time.Time{}, notRFC3339
+	}
+	return t, ""
+}
+
+// parseISOTime is parseTime for the forms of Event Grid and custom events, which usualTime lists.
+func parseISOTime(text []byte) (t time.Time, problem string) {
+	if t, problem = parseTime(text); problem == notRFC3339 {
+		return parseTime(usualTime(text))
+	}
+	return t, problem
+}
+
+// ParseTime reads a time as publishers of Event Grid events may write it: a date, or a date and a time of ISO 8601. It
+// is UTC if it has no offset.
+func ParseTime(text string) (t time.Time, ok bool) {
+	t, problem := parseISOTime([]byte(text))
+	return t, problem == ""
+}
+
+// isoTime has the date, the time, its seconds and the offset of the forms that Event Grid's parser, .NET's, reads and
+// RFC 3339 does not have: without seconds or offset, with offsets of +0000 and +00, with a space instead of T.
+// postrider_internal.usual_time has the same expression.
+var isoTime = regexp.MustCompile(
+	`^(\d{4}-\d\d-\d\d)(?:[Tt ](\d\d:\d\d)(:\d\d(?:\.\d+)?)?(?: ?([Zz]|[+-]\d\d(?::?\d\d)?))?)?$`)
+
+// usualTime returns the RFC 3339 form of a date and time of ISO 8601, with every digit of its seconds. It returns texts
+// that have this form, or none, as they are.
+func usualTime(text []byte) []byte {
+	if isTimeShaped(text) {
+		return text
+	}
+	parts := isoTime.FindStringSubmatch(string(text))
+	if parts == nil {
+		return text
+	}
+	date, minutes, seconds, zone := parts[1], cmp.Or(parts[2], "00:00"), cmp.Or(parts[3], ":00"), parts[4]
+	switch len(zone) {
+	case 0:
+		zone = "Z"
+	case len("+00"):
+		zone += ":00"
+	case len("+0000"):
+		zone = zone[:3] + ":" + zone[3:]
+	}
+	return []byte(strings.ToUpper(date + "T" + minutes + seconds + zone))
 }
 
 // isTimeShaped checks the form and the offset's range; time.Parse checks the calendar.

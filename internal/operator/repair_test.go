@@ -118,7 +118,7 @@ func TestRepairBySQL(t *testing.T) {
 	for event, message := range map[string]string{
 		`[]`:                "event must be an object, is an array",
 		`{"id": "e"}`:       "event.eventType is required",
-		`{"id": ["e"]}`:     "event.id must be a string, is an array",
+		`{"id": ["e"]}`:     "event.id must be a string or a number, is an array",
 		`{"eventType": ""}`: "event.eventType must be 1 to 1024 bytes long, is 0",
 	} {
 		require.Contains(t, tn.RejectedBy(t, call, letter, event), message+" (SQLSTATE 22023)")
@@ -139,8 +139,9 @@ func TestRepairRejects(t *testing.T) {
 	for body, message := range map[string]string{
 		`{"id":"e"`: "events[0]: the text ends too early, at byte 9 of the body",
 		`[]`:        "expected one event (an object), found an array",
-		`{"id":1}`:  "events[0].id: must be a string, is a number",
-		`{"id":"e","subject":"","eventType":"t","eventTime":"x"}`: "events[0].eventTime: not an RFC 3339 time",
+		`{"id":{}}`: "events[0].id: must be a string or a number, is an object",
+		`{"id":"e","subject":"","eventType":"t","eventTime":"x"}`: "events[0].eventTime: not an RFC 3339 time, such as " +
+			"2026-11-28T03:00:00Z",
 	} {
 		require.ErrorAs(t, repair(body), &mistake)
 		require.Equal(t, message, mistake.Message)

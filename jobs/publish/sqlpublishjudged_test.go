@@ -37,7 +37,10 @@ func odd() []any {
 		"2026-01-01T00:60:00Z", "2026-01-01 00:00:00Z", "2026-01-01T00:00:00", "2026-01-01T00:00:00.Z", "2026-01-01T0:00:00Z",
 		"0000-01-01T00:00:00Z", "0001-01-01T00:00:00Z", "0001-01-01T00:00:00+01:00",
 		"9999-12-31T23:59:59Z", "9999-12-31T23:59:59-01:00", "12026-01-01T00:00:00Z", "2026-01-01T00:00:00,5Z",
-		"2026-01-01T00:00:00.5+02:00",
+		"2026-01-01T00:00:00.5+02:00", "2026-01-01T00:00:00+0200", "2026-01-01T00:00:00.25-11", "2026-01-01 00:00:00 +02:00",
+		"2026-01-01 00:00:00.5", "2026-01-01t00:00z", "2026-01-01T00:00", "2026-01-01", "2026-01-01Z", "2026-02-29",
+		"2026-01-01T00:00:00 ", "2026-01-01T00:00:00+2", "2026-01-01T00:00:00+0260", "20260101T000000Z",
+		"2026-01-01T23:59:60", "2026-01-01T23:59:61+0000", "２０２６-01-01T00:00:00",
 	} {
 		texts = append(texts, moment)
 	}
@@ -71,8 +74,8 @@ var sqlMapping = &event.Mapping{Type: "Json", Properties: event.MappingPropertie
 	DataVersion: &event.MappedFieldWithDefault{SourceField: "version"},
 }}
 
-// variants are a base with each member left out, and with each of the odd values in its place or in it; and with names
-// that may be rejected.
+// variants are a base with each member left out, with each of the odd values in its place or in it, and in another
+// letter case, beside the usual one too; and with names that may be rejected.
 func variants(base map[string]any) (list []map[string]any) {
 	change := func(f func(map[string]any)) {
 		e := maps.Clone(base)
@@ -81,6 +84,9 @@ func variants(base map[string]any) (list []map[string]any) {
 	}
 	for name := range base {
 		change(func(e map[string]any) { delete(e, name) })
+		change(func(e map[string]any) { e[strings.ToUpper(name)] = e[name] })
+		change(func(e map[string]any) { e[strings.ToUpper(name)] = e[name]; delete(e, name) })
+		change(func(e map[string]any) { e[strings.ToUpper(name)] = 1; delete(e, name) })
 		for _, v := range odd() {
 			change(func(e map[string]any) { e[name] = v })
 			if inner, ok := base[name].(map[string]any); ok {
@@ -90,7 +96,9 @@ func variants(base map[string]any) (list []map[string]any) {
 			}
 		}
 	}
-	for _, name := range []string{"data", "Ext", "a-b", "ab_c", "é", strings.Repeat("a", 20), strings.Repeat("a", 21)} {
+	for _, name := range []string{
+		"data", "Ext", "a-b", "ab_c", "é", "\u212aind", strings.Repeat("a", 20), strings.Repeat("a", 21),
+	} {
 		change(func(e map[string]any) { e[name] = "x" })
 	}
 	return list
@@ -100,7 +108,7 @@ func variants(base map[string]any) (list []map[string]any) {
 func made(schema event.Schema, e map[string]any) bool {
 	switch schema {
 	case event.EventGrid:
-		return e["id"] == nil || e["eventTime"] == nil
+		return e["id"] == nil && e["ID"] == nil || e["eventTime"] == nil && e["EVENTTIME"] == nil
 	case event.CloudEvents:
 		return e["id"] == nil || e["specversion"] == nil
 	case event.Custom, event.CustomInput:
@@ -157,6 +165,9 @@ func validatedAlike(t *testing.T, tn *testnode.Node, schema event.Schema, e map[
 		var said *event.Error
 		require.ErrorAs(t, rejection, &said)
 		require.Equal(t, strings.TrimSuffix("event."+said.Field, "."), pgErr.ColumnName, "%s", text)
+		if strings.Contains(said.Message, "RFC 3339") || strings.Contains(said.Message, "seconds") {
+			require.Equal(t, strings.Replace(said.About("event"), ": ", " ", 1), pgErr.Message)
+		}
 		return false
 	}
 	if err != nil && made(schema, e) {

@@ -4,9 +4,12 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"net/http"
 	"net/url"
 	"strings"
 	"time"
+
+	"postrider/internal/event"
 )
 
 // sasToken is a shared access signature, r=<resource>&e=<expiry>&s=<signature>.
@@ -60,16 +63,25 @@ func sasResource(encoded string) (string, error) {
 	return u.Path, nil
 }
 
-// sasExpiryForms: en-US as .NET and the JavaScript client print it, and ISO 8601 as Python does, with T or a space.
-// Each accepts fractions of a second.
+// sasExpiryForms are what .NET prints in en-US and in the invariant culture, beside ISO 8601. Each accepts fractions of
+// a second, and fields of one or two digits.
 var sasExpiryForms = []string{
-	"1/2/2006 3:04:05 PM", "2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05", "2006-01-02 15:04:05Z07:00",
-	"2006-01-02 15:04:05",
+	"1/2/2006 3:4:5 PM",                         // DateTime in en-US, as JavaScript's and Java's clients imitate it
+	"1/2/2006 3:4:5 PM -07:00",                  // DateTimeOffset in en-US, which .NET's client sends
+	"1/2/2006, 3:4:5 PM",                        // JavaScript's toLocaleString
+	"1/2/2006 15:4:5", "1/2/2006 15:4:5 -07:00", // the same in the invariant culture
+	"1/2/2006 3:4 PM", "1/2/2006 15:4", "1/2/2006", // the short forms g and d
+	http.TimeFormat,                                                // r
+	"Monday, 2 January 2006 15:4:5", "Monday, 2 January 2006 15:4", // the long forms F, U and f
+	"Monday, January 2, 2006 3:4:5 PM", "Monday, January 2, 2006 3:4 PM", // in en-US
 }
 
 // sasExpiry reads a time; it is UTC if it has no zone.
 func sasExpiry(encoded string) (time.Time, error) {
 	if text, err := url.QueryUnescape(encoded); err == nil {
+		if t, ok := event.ParseTime(text); ok { // ISO 8601, as Python prints it
+			return t, nil
+		}
 		// Newer en-US formats have a narrow no-break space before AM and PM.
 		text = strings.ToUpper(strings.ReplaceAll(text, "\u202f", " "))
 		for _, form := range sasExpiryForms {

@@ -18,12 +18,27 @@ var vectors = map[string]string{
 	".NET, the page's sample": "r=https%3a%2f%2flocalhost%3a7480%2ftopics%2forders%2fapi%2fevents&" +
 		"e=6%2f15%2f2030+6%3a20%3a15+PM&s=%2bwp6xAZkhZ6tYZV2BzKP2%2bfPb9FGM3FwK3D%2fqJTMHJ0%3d",
 	"JavaScript, the " +
-		"client": "r=https%3A%2F%2Flocalhost%3A7480%2Ftopics%2Forders%2Fapi%2Fevents%3FapiVersion%3D2018-01-01&" +
+		"client": "r=https%3A%2F%2Flocalhost%3A7480" +
+		"%2Ftopics%2Forders%2Fapi%2Fevents%3FapiVersion%3D2018-01-01&" +
 		"e=6%2F15%2F2030%206%3A20%3A15%20PM&s=XnIGMip5unkD5Ha6V8mxZyOjJFxx3L30GjLUYtAvDZ8%3D",
 	"Python, the page's": "r=https%3A%2F%2Flocalhost%3A7480%2Ftopics%2Forders%2Fapi%2Fevents&" +
 		"e=2030-06-15T18%3A20%3A15.123456&s=XCEajCaMD3hg4KYlO9RcDXg0Hsd13jB1xU7kVbL32Gc%3D",
 	"Python, time with a zone": "r=https%3A%2F%2Flocalhost%3A7480%2Ftopics%2Forders%2Fapi%2Fevents&" +
 		"e=2030-06-15%2018%3A20%3A15%2B00%3A00&s=uOTJTicnitr7Zca%2BMnxQ449CHq%2BgN1v2vUd%2F6tqIbUg%3D",
+	".NET, EventGridSasBuilder": "r=https%3a%2f%2flocalhost%3a7480" +
+		"%2ftopics%2forders%2fapi%2fevents%3fapi-version%3d2018-01-01&" +
+		"e=6%2f15%2f2030+6%3a20%3a15+PM+%2b00%3a00&s=PM%2fWtDVNoHyYHmJQQZLaF4p%2bahpfFDtpqTBuWS7tvM8%3d",
+	".NET, EventGridSasBuilder with ICU 72": "r=https%3a%2f%2flocalhost%3a7480" +
+		"%2ftopics%2forders%2fapi%2fevents%3fapi-version%3d2018-01-01&" +
+		"e=6%2f15%2f2030+8%3a20%3a15%e2%80%afPM+%2b02%3a00&s=K9Dv1RCnXi0XhQZ1thL0QX0Rgu2yr7f61t2KSiOq7sE%3d",
+	"Java, EventGridSasGenerator": "r=https%3A%2F%2Flocalhost%3A7480" +
+		"%2Ftopics%2Forders%2Fapi%2Fevents%3Fapi-version%3D2018-01-01&" +
+		"e=6%2F15%2F2030+6%3A20%3A15+PM&s=OPE6ttc5wGLez8s5z717TZGHwAallA7kBjqKrejyZ6s%3D",
+	"Python, generate_sas": "r=https%3A%2F%2Flocalhost%3A7480" +
+		"%2Ftopics%2Forders%2Fapi%2Fevents%3FapiVersion%3D2018-01-01&" +
+		"e=2030-06-15%2018%3A20%3A15.123456&s=pwPcb2jzpMH7wuDd13eTXLR6oMZc9C6VRc58w5LqCRo%3D",
+	"Go, net/url and RFC 3339": "r=https%3A%2F%2Flocalhost%3A7480%2Ftopics%2Forders%2Fapi%2Fevents&" +
+		"e=2030-06-15T18%3A20%3A15Z&s=zQAnAicmSQ4oUOtN0fxFK1YY6Rxf6K1vd0Gi6ypXONQ%3D",
 }
 
 func TestTokensOfClients(t *testing.T) {
@@ -55,13 +70,33 @@ func TestExpiryForms(t *testing.T) {
 		"2017-06-15T18:20:15.1234567Z":         "2017-06-15T18:20:15Z",
 		"2017-06-15t20:20:15%2B02:00":          "2017-06-15T18:20:15Z",
 		"2017-06-15+18:20:15":                  "2017-06-15T18:20:15Z",
+		"2017-06-15T18:20:15.0000000%2B00:00":  "2017-06-15T18:20:15Z", // o
+		"2017-06-15T20:20:15%2B0200":           "2017-06-15T18:20:15Z",
+		"6/15/2017 6:20:15 PM %2B00:00":        "2017-06-15T18:20:15Z", // DateTimeOffset
+		"6/15/2017+8:20:15+PM+%2b02:00":        "2017-06-15T18:20:15Z",
+		"6/15/2017 1:20:15 PM -05:00":          "2017-06-15T18:20:15Z",
+		"6/5/2017 6:2:5 PM":                    "2017-06-05T18:02:05Z", // Java
+		"6/5/2017 6:2:5 pm":                    "2017-06-05T18:02:05Z",
+		"1/1/2017 12:0:0 AM":                   "2017-01-01T00:00:00Z",
+		"6/15/2017, 6:20:15 PM":                "2017-06-15T18:20:15Z",
+		"06/15/2017 18:20:15":                  "2017-06-15T18:20:15Z", // the invariant culture
+		"06/15/2017 18:20:15 %2B00:00":         "2017-06-15T18:20:15Z",
+		"06/15/2017 18:20":                     "2017-06-15T18:20:00Z",
+		"6/15/2017 6:20 PM":                    "2017-06-15T18:20:00Z",
+		"06/15/2017":                           "2017-06-15T00:00:00Z",
+		"Thu, 15 Jun 2017 18:20:15 GMT":        "2017-06-15T18:20:15Z",
+		"2017-06-15 18:20:15Z":                 "2017-06-15T18:20:15Z",
+		"Thursday, 15 June 2017 18:20:15":      "2017-06-15T18:20:15Z",
+		"Thursday, 15 June 2017 18:20":         "2017-06-15T18:20:00Z",
+		"Thursday, June 15, 2017 6:20:15 PM":   "2017-06-15T18:20:15Z",
 	} {
 		at, err := sasExpiry(encoded)
 		require.NoError(t, err, encoded)
 		require.Equal(t, want, at.UTC().Format(time.RFC3339), encoded)
 	}
 	for _, encoded := range []string{
-		"", "never", "1497550815", "15/6/2017 6:20:15 PM", "6/15/2017 18:20:15 PM", "6/15/2017",
+		"", "never", "1497550815", "15/6/2017 6:20:15 PM", "6/15/2017 18:20:15 PM", "6/15/2017 6:20:15 PM+",
+		"6/15/2017 6:20:60 PM", "15/6/2017 18:20:15", "6/15/17 6:20:15 PM", "6/15/2017 6:20:15 PM +00:00%",
 		"2017-06-15T18:20:15+02:00", "%zz",
 	} {
 		_, err := sasExpiry(encoded)
