@@ -74,16 +74,30 @@ EXCEPTION WHEN invalid_regular_expression THEN
         left(given, 64), regexp_replace(SQLERRM, '^invalid regular expression: ', '')));
 END $$;
 
--- A condition of a filter on a text.
+-- The collation that knows the case of letters in all alphabets, however the database was created: ICU's, or from
+-- version 17 on PostgreSQL's own. Without them, letter case is what the locale of the database knows.
+CREATE FUNCTION postrider_internal.letter_case() RETURNS text LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp BEGIN ATOMIC
+SELECT coalesce(min(quote_ident(collname::text)) FILTER (WHERE collname = 'und-x-icu'),
+           min(quote_ident(collname::text)), '"default"')
+  FROM pg_collation
+ WHERE collname IN ('und-x-icu', 'pg_c_utf8') AND collnamespace = 'pg_catalog'::regnamespace;
+END;
+
+-- A condition of a filter on a text. Its : compares upper case of lower case, in which all forms of a letter are one,
+-- such as the two small sigmas.
 CREATE FUNCTION postrider_internal.text_condition(member text, expression text, op text, value jsonb) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     given text := value #>> '{}';
+    letters text := postrider_internal.letter_case();
 BEGIN
     IF op IN ('~', '!~') THEN
         PERFORM postrider_internal.check_regexp(member, given);
+        RETURN format('%s COLLATE %s %s %L', expression, letters, op, given);
     END IF;
-    RETURN CASE WHEN op = ':' THEN format('strpos(lower(%s), %L) > 0', expression, lower(given))
+    RETURN CASE WHEN op = ':' THEN format('strpos(upper(lower(%s COLLATE %s)), upper(lower(%L COLLATE %2$s))) > 0',
+                    expression, letters, given)
                 WHEN op IN ('<', '<=', '>', '>=') THEN format('%s COLLATE "C" %s %L', expression, op, given)
                 ELSE format('%s %s %L', expression, CASE op WHEN '!=' THEN '<>' ELSE op END, given) END;
 END $$;
@@ -240,5 +254,6 @@ END $$;
 -- +goose Down
 DROP FUNCTION postrider_internal.filter_ids, postrider_internal.filter_time, postrider_internal.match_conditions,
     postrider_internal.dead_letter_condition, postrider_internal.match_condition, postrider_internal.data_condition,
-    postrider_internal.text_condition, postrider_internal.check_regexp, postrider_internal.document_with,
-    postrider_internal.data_path, postrider_internal.require_type, postrider_internal.reject_filter;
+    postrider_internal.text_condition, postrider_internal.letter_case, postrider_internal.check_regexp,
+    postrider_internal.document_with, postrider_internal.data_path, postrider_internal.require_type,
+    postrider_internal.reject_filter;

@@ -56,8 +56,9 @@ func (o *Operator) OnDeadLetters(
 	}
 	const function = `SELECT postrider_internal.operate_on_dead_letters($1, $2, nullif($3::text, ''),
 		nullif($4::text, ''), $5, nullif($6::int, 0), $7, nullif($8::text, ''), $9, $10, $11, $12)`
-	return call[uuid.UUID](ctx, o, do.Kind+" dead letters", function, do.Kind, text, do.To.Subscription, do.To.Topic,
-		do.Again, do.Rate, do.Expected, string(do.Patch), paths, do.IncludeUnchanged)
+	operation, err = call[uuid.UUID](ctx, o, do.Kind+" dead letters", function, do.Kind, text, do.To.Subscription,
+		do.To.Topic, do.Again, do.Rate, do.Expected, string(do.Patch), paths, do.IncludeUnchanged)
+	return operation, filter.Located(err)
 }
 
 // OnDeliveries begins a Retry or a Cancel of all pending deliveries that a filter matches now, and returns the

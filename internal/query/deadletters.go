@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -72,6 +74,23 @@ func (f *DeadLetterFilter) Scan(stored any) error {
 func (f *DeadLetterFilter) Conditions() ([]Condition, error) {
 	found, err := ParseSearch(f.Search)
 	return append(slices.Clip(f.Match), found...), err
+}
+
+// Located adds the position in Search to the rejection of a condition by the functions of schema postrider. It returns
+// other errors unchanged.
+func (f *DeadLetterFilter) Located(err error) error {
+	conditions, wrong := f.Conditions()
+	var rejection *postgres.FunctionError
+	if wrong != nil || !errors.As(err, &rejection) {
+		return err
+	}
+	for i, c := range conditions {
+		member := fmt.Sprintf("filter.match[%d].", i)
+		if problem, is := strings.CutPrefix(rejection.Message, member); is && c.at > 0 {
+			return postgres.Invalid("search", "search %v", &SearchError{c.at, c.Field + " " + c.Op + ": the " + problem})
+		}
+	}
+	return err
 }
 
 // Text returns the filter as the functions of schema postrider expect it. *SearchError.
@@ -168,7 +187,7 @@ func (r *Reader) ListDeadLetters(
 	if !after.DeadLetteredAt.IsZero() {
 		s.after = &after
 	}
-	err = r.searchFound(ctx, func(r *reading) {
+	err = r.searchFound(ctx, filter, func(r *reading) {
 		found := r.findDeadLetters(s)
 		list.Rows = found.rows(r, false, limit)
 		if list.Scanned = found.Scanned; len(found.IDs) < limit {
@@ -207,8 +226,8 @@ type foundDeadLetters struct {
 
 // searchFound reads a page of found dead letters. A search has its own time limit, which its last step may exceed.
 // *FunctionError: the filter is invalid.
-func (r *Reader) searchFound(ctx context.Context, page func(*reading)) error {
-	return postgres.AsFunctionError(r.search(ctx, 2*searchTime, "dead letters", page))
+func (r *Reader) searchFound(ctx context.Context, filter *DeadLetterFilter, page func(*reading)) error {
+	return filter.Located(postgres.AsFunctionError(r.search(ctx, 2*searchTime, "dead letters", page)))
 }
 
 func (r *reading) findDeadLetters(s searchArgs) foundDeadLetters {
@@ -263,7 +282,7 @@ func (r *Reader) CountDeadLetters(ctx context.Context, filter *DeadLetterFilter)
 		return found, err
 	}
 	const count = "SELECT matched, redelivered, at_least FROM postrider_internal.measure_dead_letters($1, 'infinity', $2)"
-	err = r.searchFound(ctx, func(r *reading) {
+	err = r.searchFound(ctx, filter, func(r *reading) {
 		var counted *Matched
 		if counted, r.err = postgres.Row[Matched](r.ctx, r.tx, count, text, countTime); r.err == nil {
 			found = *counted
@@ -324,7 +343,7 @@ func (r *Reader) ReadDeadLetters(
 		s.most, s.scanLimit = matchSample, math.MaxInt32
 	}
 	d := DeadLetterPage{Facets: map[string][]Counted{}}
-	err = r.searchFound(ctx, func(r *reading) {
+	err = r.searchFound(ctx, filter, func(r *reading) {
 		found := r.findDeadLetters(s)
 		found.IDs = append(slices.Clip(begun), found.IDs...)
 		list := found.rows(r, s.ascending, t.Limit+1)

@@ -32,6 +32,12 @@ func TestParseSearch(t *testing.T) {
 		`hello! a.b größe`:                      `[text|:|"hello!" text|:|"a.b" text|:|"größe"]`,
 		`response : x source = "a" text ~ "^b"`: `[response|:|"x" source|=|"a" text|~|"^b"]`,
 		`id = a=b`:                              `[id|=|"a=b"]`,
+		`subject : a|b data.x="=="`:           `[subject|:|"a|b" data.x|=|"=="]`,
+		`could not connect or read and retry`: `[text|:|"could" text|:|"not" text|:|"connect" text|:|"or" text|:|"read" ` +
+			`text|:|"and" text|:|"retry"]`,
+		`data.x = 1 and error : "or"`: `[data.x|=|1 error|:|"or"]`,
+		`data.n < 1e131071`:           `[data.n|<|1e131071]`,
+		`data.n > 1e-16383`:           `[data.n|>|1e-16383]`,
 	} {
 		found, err := query.ParseSearch(text)
 		require.NoError(t, err, text)
@@ -64,6 +70,32 @@ func TestParseSearchReportsThePosition(t *testing.T) {
 		`data.x = {"a": }`:    "at character 10: the JSON value is not valid",
 		"a\x00":               "at character 1: a search must be UTF-8 without the character 0",
 		`a b c d e f g h i j k l m n o p q r s t u`: "at character 41: a search has at most 20 conditions",
+
+		`data.a == 5`:                     "at character 8: == is not an operator; use =",
+		`data.a===5`:                      "at character 7: === is not an operator; use =",
+		`data.a !== 5`:                    "at character 8: !== is not an operator; use !=",
+		`data.a <> 5`:                     "at character 8: <> is not an operator; use !=",
+		`data.a => 5`:                     "at character 8: => is not an operator; use >=",
+		`error =~ x`:                      "at character 7: =~ is not an operator; use ~",
+		`subject :: x`:                    "at character 9: :: is not an operator; operators are != !~",
+		`subject := x`:                    "at character 9: := is not an operator",
+		`id = = b`:                        "at character 6: a text must not begin with the operator =; to search for a text, quote it",
+		`data.a = 5 && id = 1`:            "at character 12: && is not supported: all conditions must match",
+		`data.a = 5||data.b = 1`:          "at character 11: || is not supported: all conditions must match",
+		`refused || closed`:               "at character 9: || is not supported",
+		`!refused`:                        "at character 1: a text must not begin with the operator !",
+		`data.a = 1 or id = b`:            "at character 12: or is not supported: all conditions must match",
+		`not data.a = 1`:                  "at character 1: not is not supported",
+		`AND AND`:                         "at character 1: AND has no conditions around it",
+		`größe data.a like x`:             "at character 13: data.a has no operator after it; operators are != !~",
+		`data.a ! 5`:                      "at character 7: data.a has no operator after it",
+		`data.a = 'x'`:                    `at character 10: a text is quoted with ", not with '`,
+		`größe data.a = 1e131073`:         "at character 16: a number has at most 131072 digits before the decimal point",
+		`data.a < -1e-16384`:              "at character 10: a number has at most",
+		`data.a = 1e99999999999999999999`: "at character 10: a number has at most",
+		`data : {"a": [1, 2e131072]}`:     "at character 18: a number has at most",
+		`data : {"a": "\u0000"}`:          "at character 14: a string must not have the character 0 or a lone surrogate",
+		`data : {"\ud800": 1}`:            "at character 9: a string must not have the character 0 or a lone surrogate",
 	} {
 		_, err := query.ParseSearch(text)
 		var wrong *query.SearchError

@@ -1,6 +1,7 @@
 package query_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -40,6 +41,7 @@ var searchData = map[string]string{
 	"base64":   `{"data_base64":"eyJvcmRlciI6eyJpZCI6NDJ9fQ=="}`,
 	"unheld":   `{"data":{"order":{"id":42},"text":"\u0000"}}`,
 	"cascalar": `{"data":"[42]"}`,
+	"letters":  `{"data":{"up":"ÄÖÜ STRASSE ΟΔΟΣ ЖУК","low":"äöü straße οδος жук"}}`,
 }
 
 func TestSearchByContent(t *testing.T) {
@@ -85,6 +87,12 @@ func TestSearchByContent(t *testing.T) {
 		`source = ""`:                                           "",
 		`id > c id < d`:                                         "cascalar custom",
 		`data.order.id = 42 response : x`:                       "",
+		`data.up : "äöü straße οδος жук"`:                       "letters",
+		`data.low : "ÄÖÜ STRASSE ΟΔΟΣ ЖУК"`:                     "letters",
+		`data.low ~ "(?i)^ÄÖÜ"`:                                 "letters",
+		`data.up ~ "^\w+ \w+ [[:upper:]]+ ЖУК$"`:                "letters",
+		`data.order.id < 1e131071`:                              "a b custom",
+		`data.order.id > -1e131071 data.order.id != 1e-16383`:   "a b custom",
 		`data.order.id = 42 refund`:                             "a",
 		`data.order.id = 42 data.items.0.sku ~ ^A`:              "a",
 	} {
@@ -149,9 +157,27 @@ func TestSearchRejects(t *testing.T) {
 	} {
 		require.Contains(t, tn.RejectedBy(t, "SELECT postrider.count_dead_letters($1)", filter), want)
 	}
-	filter := &query.DeadLetterFilter{Search: "error ~ (a"}
-	_, err := tn.System.Reader.ListDeadLetters(t.Context(), filter, query.DeadLetterPlace{}, 1)
-	require.ErrorIs(t, err, postgres.ErrInvalid)
+	for search, want := range map[string]string{
+		"error ~ (a":            "search at character 9: error ~: the value is not a valid regular expression: (a: ",
+		"größe id ~ *":          "search at character 12: id ~: the value is not a valid regular expression: *: ",
+		`error ~ (a)\1`:         "search at character 9: error ~: the value must not have a back reference",
+		"data.x < true":         "search at character 10: data.x <: the value must be a number or a string, is a boolean",
+		"data." + long + " = 1": "search at character 1010: data." + long + " =: the field must be a path",
+	} {
+		filter := &query.DeadLetterFilter{Search: search}
+		_, err := tn.System.Reader.ListDeadLetters(t.Context(), filter, query.DeadLetterPlace{}, 1)
+		require.ErrorIs(t, err, postgres.ErrInvalid)
+		require.ErrorContains(t, err, want)
+		_, err = tn.System.Operator.OnDeadLetters(t.Context(), filter, &operator.Action{Kind: operator.Purge})
+		require.ErrorContains(t, err, want)
+	}
+	for _, value := range []string{"1e131073", `"\u0000"`, `"\ud800"`} {
+		filter := &query.DeadLetterFilter{Match: []query.Condition{{Field: "data", Op: ":", Value: json.RawMessage(value)}}}
+		_, err := tn.System.Reader.CountDeadLetters(t.Context(), filter)
+		require.ErrorIs(t, err, postgres.ErrInvalid, value)
+		_, err = tn.System.Operator.OnDeadLetters(t.Context(), filter, &operator.Action{Kind: operator.Purge})
+		require.ErrorIs(t, err, postgres.ErrInvalid, value)
+	}
 }
 
 // A value that is rare, frequent among old dead letters, or frequent everywhere is listed in order, from both ends, and
@@ -198,7 +224,7 @@ func TestPurgeWhatASearchFinds(t *testing.T) {
 	id := tn.BeginOperation(t, filter, operator.Action{Kind: operator.Purge})
 	tn.OperateOn(t)
 	tn.RequireOperation(t, id, "purge done: matched 3 done 3 skipped 0 failed 0")
-	require.Equal(t, 4, tn.Rows(t, "dead_letters", "topic = 'shop'"))
+	require.Equal(t, 5, tn.Rows(t, "dead_letters", "topic = 'shop'"))
 	require.Equal(t, `[{"op": "~", "field": "data.order.id"}, {"op": ":", "field": "subject"}]`,
 		tn.Text(t, "SELECT details #>> '{filter,match}' FROM postrider.audit WHERE action = 'operation_started'"))
 }
