@@ -88,7 +88,7 @@ func continued(c echo.Context, found *query.DeadLetterPage, scanned int64) (s co
 			strings.Join(ids, ","), "scanned", strconv.FormatInt(scanned, 10), "slice", slice)...)
 	}
 	s = contentSearch{Running: true, Scanned: scanned, ScannedTo: found.SearchedTo.DeadLetteredAt, Further: at("")}
-	if slice+1 < searchSlices {
+	if slice >= 0 && slice < searchSlices-1 {
 		s.Next = at(strconv.Itoa(slice + 1))
 	}
 	return s

@@ -12,7 +12,9 @@ import (
 	"html/template"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -20,6 +22,7 @@ import (
 
 	"postrider/internal/access"
 	"postrider/internal/catalog"
+	"postrider/internal/filter"
 	"postrider/internal/operator"
 	"postrider/internal/postgres"
 	"postrider/internal/query"
@@ -119,7 +122,7 @@ var readMethods = []string{http.MethodGet, http.MethodHead}
 // mount adds the routes. The files, the redirect and the sign-in page require no session.
 func (p *pages) mount(e *echo.Echo) {
 	login := site.Login(p.Parts.Access, p.Open)
-	ui := e.Group("/ui", secure, p.Explain, bounded(maxForm))
+	ui := e.Group("/ui", secure, p.Explain, storable, bounded(maxForm))
 	// Other paths below /ui, so that every response has the headers of secure.
 	ui.Any("", p.noPage, login)
 	ui.Any("/*", p.noPage, login)
@@ -205,6 +208,29 @@ func secure(next echo.HandlerFunc) echo.HandlerFunc {
 		header.Set(echo.HeaderXContentTypeOptions, "nosniff")
 		header.Set(echo.HeaderReferrerPolicy, "no-referrer")
 		header.Set(echo.HeaderCacheControl, "no-store")
+		return next(c)
+	}
+}
+
+// storable rejects an address with a name or a value that PostgreSQL cannot hold. No object has such a name.
+func storable(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if !filter.Storable(strings.Join(c.ParamValues(), "")) {
+			return echo.ErrNotFound
+		}
+		query, err := url.ParseQuery(c.Request().URL.RawQuery)
+		if err != nil { // the filter that it was meant to be would be missing
+			return &site.RejectionError{
+				Status: http.StatusBadRequest, Text: "The parameters of the address are not encoded as in a form.",
+			}
+		}
+		for name, values := range query {
+			if !filter.Storable(name + strings.Join(values, "")) {
+				return &site.RejectionError{
+					Status: http.StatusBadRequest, Text: strconv.Quote(name) + " must be UTF-8 without the character 0.",
+				}
+			}
+		}
 		return next(c)
 	}
 }

@@ -102,7 +102,7 @@ func (c *problemListCmd) Run(ctx context.Context, std terminal.Streams) error {
 	return c.All(ctx, std, rest.QueryURL("/v1/problems", span), columns("TOPIC topic", "SUBSCRIPTION subscription",
 		"OUTCOME outcome", "FAILURES failures", "ATTEMPTS attempts", "429 % throttledPercent",
 		"LAST FAILED lastFailedAt", "HOLD hold", "DEAD LETTERS deadLetters", "DELIVERY deliveryId",
-		"DEAD LETTER deadLetterId"))
+		"BATCH batchId", "DEAD LETTER deadLetterId"))
 }
 
 // AuditCmd is audit.

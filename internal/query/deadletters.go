@@ -333,7 +333,7 @@ func (r *Reader) ReadDeadLetters(
 ) (*DeadLetterPage, error) {
 	text, err := filter.Text()
 	if err != nil {
-		return nil, err
+		return &DeadLetterPage{}, err
 	}
 	s := searchArgs{
 		filter: text, after: cmp.Or(t.After, t.Before), ascending: t.After != nil, enough: t.Limit + 1, most: t.Limit + 1,

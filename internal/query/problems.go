@@ -33,8 +33,10 @@ type Problem struct {
 	Waiting int `json:"waiting"`
 	// Held is the number of deliveries of the event subscription on hold, in batches too, up to 10,000.
 	Held int `json:"held"`
-	// An example: a pending delivery, or else a dead letter, with the response.
+	// An example: the newest failed attempt, of a delivery or a batch, with the response. If it is no longer stored, a
+	// pending delivery, or else a dead letter. DeadLetterID is nil while a delivery with this outcome is pending.
 	DeliveryID   *int64     `json:"deliveryId"`
+	BatchID      *int64     `json:"batchId"`
 	DeadLetterID *uuid.UUID `json:"deadLetterId"`
 	Status       *int       `json:"status"`
 	Error        *string    `json:"error"`

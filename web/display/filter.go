@@ -8,9 +8,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/labstack/echo/v4"
+
+	"postrider/internal/filter"
 )
 
 // ErrQuery is the error of a parameter with an invalid value.
@@ -73,10 +74,11 @@ func (f *Filter) Text(label, name, condition string) string {
 	return f.text(label, name, condition, f.values.Get(name))
 }
 
-// Search reads any text. The empty field shows an example.
+// Search reads a search, of any length: query.ParseSearch returns what is wrong with it. The empty field shows an
+// example.
 func (f *Filter) Search(label, name, example string) string {
-	value := f.Text(label, name, "")
-	f.Fields[len(f.Fields)-1].Placeholder = example
+	value := f.values.Get(name)
+	f.add(Field{Label: label, Name: name, Kind: "search", Value: value, Placeholder: example}, "", value)
 	return value
 }
 
@@ -86,9 +88,9 @@ func (f *Filter) Name(label, name, condition string) string {
 }
 
 func (f *Filter) text(label, name, condition, value string) string {
-	if len(value) > maxFilter || !utf8.ValidString(value) || strings.ContainsRune(value, 0) {
+	if len(value) > maxFilter || !filter.Storable(value) {
 		f.Reject(name)
-		return ""
+		value = ""
 	}
 	f.add(Field{Label: label, Name: name, Kind: "search", Value: value}, condition, value)
 	return value

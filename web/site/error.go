@@ -92,14 +92,23 @@ func errorViewOf(status int, err error) ErrorView {
 	if rejection, ok := errors.AsType[*RejectionError](err); ok {
 		view.Detail = rejection.Text
 	}
+	if errors.Is(err, display.ErrQuery) {
+		view.Detail = sentence(err.Error())
+	}
+	if invalid, ok := errors.AsType[*postgres.FunctionError](err); ok && status == http.StatusBadRequest {
+		view.Detail = sentence(invalid.Message)
+	}
 	if busy, ok := errors.AsType[*postgres.BusyError](err); ok {
-		view.Title, view.Detail = "Too many searches", strings.ToUpper(busy.Error()[:1])+busy.Error()[1:]+"."
+		view.Title, view.Detail = "Too many searches", sentence(busy.Error())
 	}
 	if errors.Is(err, postgres.ErrNotFound) {
 		view.Title, view.Detail = "Not found", "It does not exist, or it was deleted at the end of its retention."
 	}
 	return view
 }
+
+// sentence is a message as a sentence.
+func sentence(message string) string { return strings.ToUpper(message[:1]) + message[1:] + "." }
 
 // errorTexts are the titles and texts of error pages.
 var errorTexts = map[int][2]string{

@@ -1,23 +1,26 @@
--- Groups failed attempts since @from by event subscription and outcome, the last failure first, with one delivery or
--- dead letter as an example. For @hours it reads the sums by the hour, which are enough for days, and finds the minutes
--- of the first and the last failure by key. The example is found by names and ids whose indexes are in the order of
--- time.
+-- Groups failed attempts since @from by event subscription and outcome, the last failure first, with the newest failed
+-- attempt, or else a pending delivery or a dead letter, as an example. For @hours it reads the sums by the hour, which
+-- are enough for days, and finds the minutes of the first and the last failure by key. The example is found by names
+-- and ids whose indexes are in the order of time.
 WITH kept AS (
-    SELECT minute AS first, minute AS last, topic_id, subscription_id, kind, detail, count
+    SELECT minute, minute AS first, minute AS last, topic_id, subscription_id, kind, detail, count
       FROM postrider_internal.rollups
      WHERE NOT @hours AND minute >= @from
      UNION ALL
-    SELECT begins, begins + interval '59 minutes', topic_id, subscription_id, kind, detail, count
+    SELECT NULL, begins, begins + interval '59 minutes', topic_id, subscription_id, kind, detail, count
       FROM postrider_internal.rollup_sums
      WHERE @hours AND span = 60 AND begins >= date_bin('1 hour', @from::timestamptz, 'epoch')
      UNION ALL
-    SELECT minute, minute, topic_id, subscription_id, kind, detail, count
+    SELECT minute, minute, minute, topic_id, subscription_id, kind, detail, count
       FROM postrider_internal.unmerged_counts
      WHERE minute >= @from
 ), counted AS (
     SELECT t.name AS topic, s.name AS subscription, k.kind, k.detail, sum(k.count)::bigint AS count,
-           min(k.first) AS first, max(k.last) AS last, max(k.subscription_id) AS subscription_id
-      FROM (SELECT topic_id, subscription_id, kind, detail, sum(count) AS count, min(first) AS first, max(last) AS last
+           min(k.first) AS first, max(k.last) AS last, min(k.first_minute) AS first_minute,
+           max(k.last_minute) AS last_minute, max(k.subscription_id) AS subscription_id,
+           array_agg(k.subscription_id) AS subscriptions, array_agg(k.topic_id) AS topics
+      FROM (SELECT topic_id, subscription_id, kind, detail, sum(count) AS count, min(first) AS first, max(last) AS last,
+                   min(minute) AS first_minute, max(minute) AS last_minute
               FROM kept
              WHERE kind IN ('attempt', 'dead_lettered')
              GROUP BY 1, 2, 3, 4) k
@@ -30,8 +33,7 @@ WITH kept AS (
       FROM counted
      GROUP BY 1, 2
 ), failing AS MATERIALIZED (
-    SELECT c.topic, c.subscription, c.subscription_id, c.detail AS outcome, c.count AS failures, s.attempts, c.first,
-           c.last, s.dead_letters
+    SELECT c.*, c.detail AS outcome, c.count AS failures, s.attempts, s.dead_letters
       FROM counted c
       JOIN sums s USING (topic, subscription)
      WHERE c.kind = 'attempt' AND c.detail NOT IN ('Delivered', 'Acknowledged')
@@ -39,33 +41,37 @@ WITH kept AS (
      ORDER BY c.last DESC, c.count DESC
      LIMIT @limit
 )
-SELECT f.topic, f.subscription, f.outcome, f.failures, f.attempts, coalesce(earliest.at, f.first) AS first,
-       coalesce(latest.at, least(f.last, now())) AS last, f.dead_letters, v.hold, v.hold_until, v.delivery_hold,
-       coalesce(w.waiting, 0) AS waiting, h.held, d.id AS delivery_id, l.id AS dead_letter_id,
+SELECT f.topic, f.subscription, f.outcome, f.failures, f.attempts,
+       coalesce(least(earliest.at, f.first_minute), f.first) AS first,
+       coalesce(greatest(latest.at, f.last_minute), least(f.last, now())) AS last, f.dead_letters, v.hold, v.hold_until,
+       v.delivery_hold, coalesce(w.waiting, 0) AS waiting, h.held, a.batch_id,
+       CASE WHEN a.batch_id IS NULL THEN coalesce(a.delivery_id, d.id) END AS delivery_id, l.id AS dead_letter_id,
        coalesce(a.status, l.last_status) AS status, coalesce(a.error, l.last_error) AS error,
        left(coalesce(a.response_excerpt, postrider.try_text(l.last_response)), 300) AS response,
-       CASE WHEN d.hold IS NULL AND (d.available_at IS NULL OR v.hold IS NULL)
+       CASE WHEN d.id IS NOT NULL AND d.hold IS NULL AND (d.available_at IS NULL OR v.hold IS NULL)
             THEN greatest(d.next_attempt_at, now()) END AS next_attempt,
        coalesce(round(100 * t.part * f.failures / f.attempts, 1), 0)::float8 AS throttled_percent
   FROM failing f
   JOIN postrider_internal.event_subscriptions s ON s.id = f.subscription_id
   LEFT JOIN LATERAL (
-       SELECT g.at
-         FROM generate_series(least(f.last, date_trunc('minute', now())),
-                              f.last - CASE WHEN @hours THEN interval '59 minutes' ELSE '0' END,
+       SELECT max(g.at) AS at
+         FROM generate_series(least(f.last, date_trunc('minute', now())), f.last - interval '59 minutes',
                               interval '-1 minute') AS g(at)
-        WHERE EXISTS (SELECT FROM postrider_internal.rollups r
-                       WHERE r.minute = g.at AND r.topic_id = s.topic_id AND r.subscription_id = s.id
-                         AND r.kind = 'attempt' AND r.detail = f.outcome)
-        LIMIT 1) latest ON true
+        CROSS JOIN LATERAL (SELECT FROM postrider_internal.rollups r
+                             WHERE r.minute = g.at AND r.topic_id = ANY (f.topics)
+                               AND r.subscription_id = ANY (f.subscriptions) AND r.kind = 'attempt'
+                               AND r.detail = f.outcome
+                             LIMIT 1) found
+        WHERE @hours) latest ON true
   LEFT JOIN LATERAL (
-       SELECT g.at
-         FROM generate_series(f.first, f.first + CASE WHEN @hours THEN interval '59 minutes' ELSE '0' END,
-                              interval '1 minute') AS g(at)
-        WHERE EXISTS (SELECT FROM postrider_internal.rollups r
-                       WHERE r.minute = g.at AND r.topic_id = s.topic_id AND r.subscription_id = s.id
-                         AND r.kind = 'attempt' AND r.detail = f.outcome)
-        LIMIT 1) earliest ON true
+       SELECT min(g.at) AS at
+         FROM generate_series(f.first, f.first + interval '59 minutes', interval '1 minute') AS g(at)
+        CROSS JOIN LATERAL (SELECT FROM postrider_internal.rollups r
+                             WHERE r.minute = g.at AND r.topic_id = ANY (f.topics)
+                               AND r.subscription_id = ANY (f.subscriptions) AND r.kind = 'attempt'
+                               AND r.detail = f.outcome
+                             LIMIT 1) found
+        WHERE @hours) earliest ON true
   LEFT JOIN LATERAL (
        SELECT e.hold, e.hold_until, n.delivery_hold
          FROM postrider.event_subscriptions e
@@ -96,9 +102,14 @@ SELECT f.topic, f.subscription, f.outcome, f.failures, f.attempts, coalesce(earl
                 ORDER BY started_at DESC
                 LIMIT 1000) newest) t ON true
   LEFT JOIN LATERAL (
-       SELECT status, error, postrider.try_text(response_excerpt) AS response_excerpt
-         FROM postrider_internal.delivery_attempts
-        WHERE delivery_id = d.id AND outcome = f.outcome
+       SELECT delivery_id, batch_id, status, error, postrider.try_text(response_excerpt) AS response_excerpt
+         FROM (SELECT *
+                 FROM postrider_internal.delivery_attempts
+                WHERE subscription_id = s.id AND verdict <> 'deliver'
+                  AND started_at < coalesce(greatest(latest.at, f.last_minute), now()) + interval '1 minute'
+                ORDER BY started_at DESC
+                LIMIT 1000) newest
+        WHERE outcome = f.outcome
         ORDER BY started_at DESC
         LIMIT 1) a ON true
   LEFT JOIN LATERAL (

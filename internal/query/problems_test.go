@@ -1,0 +1,60 @@
+package query_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/internal/query"
+	"postrider/internal/testnode"
+)
+
+// The last failure is the newest one of the span and the first one the oldest, before and after the counts are merged,
+// also of an event subscription that was created anew. The example is the newest failed attempt, also if its delivery
+// has ended.
+func TestProblems(t *testing.T) {
+	t.Parallel()
+	tn := testnode.WithTopic(t)
+	now := testnode.Value[time.Time](t, tn, "SELECT date_trunc('minute', now())")
+	oldest := now.Add(-5 * time.Hour)
+	failures := func(from, to time.Time) {
+		tn.Exec(t, `WITH minutes AS (INSERT INTO postrider_internal.rollups (minute, topic_id, subscription_id, kind, detail,
+			    count)
+			SELECT m, topic_id, id, 'attempt', 'Busy', 1
+			  FROM postrider_internal.event_subscriptions, generate_series($1::timestamptz, $2, '7 minutes') m
+			 WHERE deleted_at IS NULL RETURNING *)
+			INSERT INTO postrider_internal.rollup_sums (span, begins, topic_id, subscription_id, kind, detail, count)
+			SELECT 60, date_trunc('hour', minute), topic_id, subscription_id, kind, detail, count(*) FROM minutes
+			 GROUP BY 2, 3, 4, 5, 6`, from, to)
+	}
+	tn.Subscribe(t, "orders", "billing")
+	failures(oldest, now.Add(-4*time.Hour))
+	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), "orders", "billing"))
+	sub := tn.Subscribe(t, "orders", "billing")
+	failures(now.Add(-3*time.Hour), now.Add(-time.Hour))
+	read := func() (p query.Problem) {
+		for _, span := range []time.Duration{24 * time.Hour, 5*time.Hour + 30*time.Minute} {
+			found, err := tn.System.Reader.ReadProblems(t.Context(), "orders", span)
+			require.NoError(t, err)
+			require.Len(t, found, 1)
+			p = found[0]
+			require.Equal(t, oldest.UTC(), p.First.UTC(), span)
+		}
+		return p
+	}
+	require.Equal(t, now.Add(-time.Hour-4*time.Minute).UTC(), read().Last.UTC())
+	deliveries := tn.Fail(t, sub, 2)
+	require.False(t, read().Last.Before(now))
+	tn.MergeRollups(t)
+	require.False(t, read().Last.Before(now))
+	for range 2 {
+		problem := read()
+		require.Equal(t, deliveries[1], *problem.DeliveryID)
+		require.Equal(t, "it broke", *problem.Error)
+		require.Equal(t, "busy", *problem.Response)
+		require.Equal(t, 503, *problem.Status)
+		tn.Exec(t, "SELECT postrider.cancel(delivery_id) FROM postrider.deliveries WHERE state = 'pending'")
+	}
+	require.Zero(t, read().Waiting)
+}
