@@ -45,7 +45,7 @@ func (w *window) violations(t *testing.T, rules ...string) string {
 func (w *window) requireAccessible(t *testing.T, path string) {
 	t.Helper()
 	w.value(t, `(document.querySelectorAll("details").forEach((d) => { d.open = true }), 1)`)
-	for _, width := range []int64{360, 3840} {
+	for _, width := range []int64{360, 900, 1000, 1100, 1366, 3840} {
 		w.size(t, width, 300, "dark") // it is painted, too
 		w.requireFits(t, path, width)
 	}
