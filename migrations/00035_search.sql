@@ -292,8 +292,9 @@ COMMENT ON FUNCTION postrider.count_dead_letters(jsonb) IS
 match is an array of up to 20 conditions such as {"field": "data.order.id", "op": "=", "value": 42}; all must match. '
     'Fields: a path in data, subject, type, id, source, error, response, and text for error or response. In a path, '
     'digits are a position in an array, and a key may be quoted: data.items.0."a.b". Operators: = != < <= > >=, ~ and '
-    '!~ for a regular expression, and : for a text that is part of it, in upper or lower case of any alphabet; with : an '
-    'object or an array is contained as with @>. Numbers compare as numbers, texts by their bytes, so RFC 3339 times of one offset by time. '
+    '!~ for a regular expression, and : for a text that is part of it, in upper or lower case of any alphabet; with : '
+    'an object or an array is contained as with @>. Numbers compare as numbers, texts by their bytes, so RFC 3339 '
+    'times of one offset by time. '
     'A field that is missing matches no operator, != and !~ included. Equality and containment in data use an index; '
     'other conditions scan.';
 

@@ -79,7 +79,7 @@ func TestParseSearchReportsThePosition(t *testing.T) {
 		`error =~ x`:                      "at character 7: =~ is not an operator; use ~",
 		`subject :: x`:                    "at character 9: :: is not an operator; operators are != !~",
 		`subject := x`:                    "at character 9: := is not an operator",
-		`id = = b`:                        "at character 6: a text must not begin with the operator =; to search for a text, quote it",
+		`id = = b`:                        "at character 6: a text must not begin with the operator =; to search",
 		`data.a = 5 && id = 1`:            "at character 12: && is not supported: all conditions must match",
 		`data.a = 5||data.b = 1`:          "at character 11: || is not supported: all conditions must match",
 		`refused || closed`:               "at character 9: || is not supported",
