@@ -140,7 +140,8 @@ func TestSearchOfDeadLetters(t *testing.T) {
 	b.requireTexts(t, searchPage("data.order.id = 7"), "No dead letter matches the filter.")
 	b.requireTexts(t, searchPage("data.order.id ="),
 		"Search at character 16: data.order.id = has no value after it; for example: data.order.id = 42")
-	b.requireTexts(t, searchPage("error ~ (a"), "filter.match[0].value is not a valid regular expression")
+	b.requireTexts(t, searchPage("error ~ (a"),
+		"search at character 9: error ~: the value is not a valid regular expression")
 	b.requireTexts(t, strings.Replace(searchPage(`data.order.id != "second"`), "?", "/purge?", 1),
 		"1 dead letter matches", `data.order.id != "second"`)
 

@@ -32,7 +32,7 @@ func TestParseSearch(t *testing.T) {
 		`hello! a.b größe`:                      `[text|:|"hello!" text|:|"a.b" text|:|"größe"]`,
 		`response : x source = "a" text ~ "^b"`: `[response|:|"x" source|=|"a" text|~|"^b"]`,
 		`id = a=b`:                              `[id|=|"a=b"]`,
-		`subject : a|b data.x="=="`:           `[subject|:|"a|b" data.x|=|"=="]`,
+		`subject : a|b data.x="=="`:             `[subject|:|"a|b" data.x|=|"=="]`,
 		`could not connect or read and retry`: `[text|:|"could" text|:|"not" text|:|"connect" text|:|"or" text|:|"read" ` +
 			`text|:|"and" text|:|"retry"]`,
 		`data.x = 1 and error : "or"`: `[data.x|=|1 error|:|"or"]`,
