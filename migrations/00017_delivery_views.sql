@@ -89,7 +89,7 @@ COMMENT ON VIEW postrider_internal.all_deliveries IS 'Pending and finished deliv
 -- view of more than eight tables, and PostgreSQL planned users' joins with it as scans. As a subquery, it took 10 us
 -- per delivery.
 CREATE VIEW postrider_internal.current_holds AS
-SELECT jsonb_object_agg(subscription_id, delivery_hold) AS holds
+SELECT coalesce(jsonb_object_agg(subscription_id, delivery_hold), '{}') AS holds
   FROM postrider_internal.subscription_holds WHERE delivery_hold <> 'admission';
 COMMENT ON VIEW postrider_internal.current_holds IS
     'What deliveries on hold wait for now, by event subscription; those that are absent wait for admission.';

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -102,16 +103,22 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 	require.Contains(t, runDoctor(t, url)["encryption key"].Remedy, "to the key of the nodes")
 	requireFinding(t, runDoctor(t, url, "--encryption-key", "short"), fail, "encryption key", "")
 
-	tn.Exec(t, "ALTER DATABASE "+name+" SET default_transaction_read_only = on")
-	tn.Exec(t, "ALTER DATABASE "+name+" SET enable_nestloop = off")
+	writer, err := pgx.Connect(t.Context(), url+"&default_transaction_read_only=off")
+	require.NoError(t, err)
+	defer writer.Close(context.Background())
+	exec := func(statement string) {
+		require.NoError(t, testnode.ErrorOf(writer.Exec(t.Context(), statement)))
+	}
+	exec("ALTER DATABASE " + name + " SET default_transaction_read_only = on")
+	exec("ALTER DATABASE " + name + " SET enable_nestloop = off")
 	found = runDoctor(t, url+"&statement_timeout=5000")
 	requireFinding(t, found, fail, "writes", "default_transaction_read_only is on")
 	require.Contains(t, found["writes"].Remedy, " RESET default_transaction_read_only")
 	requireFinding(t, found, warn, "settings", "statement_timeout is 5000 ms")
-	tn.Exec(t, "ALTER DATABASE "+name+" RESET default_transaction_read_only")
+	exec("ALTER DATABASE " + name + " RESET default_transaction_read_only")
 	found = runDoctor(t, url)
 	requireFinding(t, found, warn, "settings", "enable_nestloop is off")
-	tn.Exec(t, strings.TrimPrefix(found["settings"].Remedy, "run: "))
+	exec(strings.TrimPrefix(found["settings"].Remedy, "run: "))
 	requireFinding(t, runDoctor(t, url), ok, "settings", "")
 }
 

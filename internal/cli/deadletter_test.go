@@ -123,7 +123,8 @@ func TestDeadletterExport(t *testing.T) {
 	for name := range row {
 		require.Contains(t, columns, name, "it is called as in the view")
 	}
-	for _, filter := range []string{"--topic other", "--until 2020-01-01T00:00:00Z", "--from 2120-01-01T00:00:00Z"} {
+	require.Contains(t, h.line(1, "deadletter export --topic other"), `topic "other" does not exist`)
+	for _, filter := range []string{"--until 2020-01-01T00:00:00Z", "--from 2120-01-01T00:00:00Z"} {
 		require.Empty(t, h.line(0, "deadletter export "+filter))
 	}
 

@@ -116,7 +116,7 @@ func TestSettingsThroughAPooler(t *testing.T) {
 	for _, s := range postgres.Settings {
 		unchanged := s.Pooled || s.Name == "plan_cache_mode" || s.Name == "default_table_access_method" ||
 			s.Name == "transaction_timeout" ||
-			// A value that someone has chosen stays.
+			// A value that an operator has chosen stays.
 			s.Name == "lock_timeout" || s.Name == "idle_in_transaction_session_timeout"
 		require.Equal(t, !unchanged, strings.Contains(statements, " SET "+s.Name+" = "), "%s: %s", s.Name, statements)
 	}

@@ -8,7 +8,7 @@ import (
 	"fmt"
 )
 
-// IsRejected reports a connection that fails again until someone changes the server or the URL: wrong password, missing
+// IsRejected reports a connection that fails again until an operator changes the server or the URL: wrong password, missing
 // database, rejected by pg_hba.conf, unknown certificate. A server that starts or has no free connection is none.
 func IsRejected(err error) bool {
 	switch class(err) {

@@ -83,16 +83,22 @@ func RetryTransient(do func() error) (err error) {
 func IsLocked(err error) bool { return SQLState(err) == "55P03" }
 
 // isMissingPartition reports that nodes have not created a partition yet. PostgreSQL itself raises the same code for
-// what passes only if someone changes a table, such as its replica identity.
+// what passes only if an operator changes a table, such as its replica identity.
 func isMissingPartition(err error) bool {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && pgErr.Code == "55000" && pgErr.ConstraintName == "" && pgErr.Routine == "exec_stmt_raise"
 }
 
+// isClosedDatabase reports a database that accepts no connections for now.
+func isClosedDatabase(err error) bool {
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pgErr.Code == "55000" && pgErr.SeverityUnlocalized == "FATAL"
+}
+
 // IsOutage reports an error that is expected to pass: no connection, a timeout, a lock held by another session, or a
 // database that accepts no writes for now.
 func IsOutage(err error) bool {
-	if IsLocked(err) || SQLState(err) == "25006" || isMissingPartition(err) {
+	if IsLocked(err) || SQLState(err) == "25006" || isMissingPartition(err) || isClosedDatabase(err) {
 		return true
 	}
 	if state := class(err); state != "" {
