@@ -76,7 +76,7 @@ func setUpQueries(ctx context.Context, db, admin *postgres.DB, sealer *postgres.
 		return ""
 	}
 	remedy := sqlquery.CreateRemedy
-	if problem, ok := errors.AsType[*sqlquery.Problem](err); ok && problem.Remedy != "" {
+	if problem, ok := errors.AsType[*sqlquery.LoginError](err); ok && problem.Remedy != "" {
 		remedy = problem.Remedy
 	}
 	return fmt.Sprintf("Queries of users are not set up (%s): %s.\n", terminal.OneLine(err.Error()),

@@ -120,8 +120,10 @@ func TestServeFlagsReachTheNode(t *testing.T) {
 	require.Equal(t, endpointconf.HeaderLimits{MaxHeaders: 6, MaxValueBytes: 7}, o.api.HeaderLimits)
 	require.Equal(t, testnode.Loopback[:1], o.api.AllowCIDR)
 	require.True(t, o.api.AllowHTTP)
-	require.Equal(t, []any{8, "origin", 9, 10, 11, 12}, []any{o.api.RequestsPerSecond, o.engine.WebhookOrigin,
-		o.engine.WebhookRequestRate, o.engine.Retention.DeliveredDays, o.maxWorkers, o.maxConns})
+	require.Equal(t, []any{8, "origin", 9, 10, 11, 12}, []any{
+		o.api.RequestsPerSecond, o.engine.WebhookOrigin,
+		o.engine.WebhookRequestRate, o.engine.Retention.DeliveredDays, o.maxWorkers, o.maxConns,
+	})
 }
 
 func TestAWorkerNeedsNoAdminToken(t *testing.T) {

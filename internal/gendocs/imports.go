@@ -16,7 +16,7 @@ var imports = []struct{ packages, may string }{
 	{"endpointconf policy", "filter"},
 	{"access", "postgres"},
 	{"catalog", "access endpointconf event filter postgres policy"},
-	{"query", "access catalog event filter postgres policy"},
+	{"query", "access catalog event filter jsonscan postgres policy"},
 	{"sqlquery", "access docs postgres"},
 	{"operator", "access catalog event jsonscan postgres query"},
 	{"jobs/queue", "catalog event policy postgres"},

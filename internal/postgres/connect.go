@@ -8,8 +8,9 @@ import (
 	"fmt"
 )
 
-// IsRejected reports a connection that fails again until an operator changes the server or the URL: wrong password, missing
-// database, rejected by pg_hba.conf, unknown certificate. A server that starts or has no free connection is none.
+// IsRejected reports a connection that fails again until an operator changes the server or the URL: wrong password,
+// missing database, rejected by pg_hba.conf, unknown certificate. A server that starts or has no free connection is
+// none.
 func IsRejected(err error) bool {
 	switch class(err) {
 	case "28", "3D", "42", "22", "0A": // authorization, no such database, no right, wrong parameters

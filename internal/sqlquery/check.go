@@ -10,19 +10,19 @@ import (
 	"postrider/internal/postgres"
 )
 
-// Problem is what is wrong with a login role.
-type Problem struct {
+// LoginError is what is wrong with a login role.
+type LoginError struct {
 	Role, Message string
 	// Remedy is what to do about it; "" = EnsureLogins replaces the role.
 	Remedy string
 }
 
 // Error returns the message.
-func (p *Problem) Error() string { return fmt.Sprintf("the login role %s %s", p.Role, p.Message) }
+func (p *LoginError) Error() string { return fmt.Sprintf("the login role %s %s", p.Role, p.Message) }
 
 // Check connects with each login and returns what is wrong with them. A login that runs a query is not checked.
 // ErrNotConfigured; ErrUnavailable.
-func (r *Runner) Check(ctx context.Context) (found []Problem, err error) {
+func (r *Runner) Check(ctx context.Context) (found []LoginError, err error) {
 	logins, err := r.fixed, error(nil)
 	if len(r.fixed) == 0 {
 		logins, err = r.logins(ctx)
@@ -40,7 +40,7 @@ func (r *Runner) Check(ctx context.Context) (found []Problem, err error) {
 		}
 	}
 	for _, l := range logins {
-		problems := []Problem{{Role: l.config.User, Message: "does not exist"}}
+		problems := []LoginError{{Role: l.config.User, Message: "does not exist"}}
 		if !slices.Contains(missing, l.config.User) {
 			if problems, err = l.check(ctx, len(r.fixed) == 0); err != nil {
 				return nil, err
@@ -75,10 +75,10 @@ func (r *Runner) missing(ctx context.Context, logins []*login) ([]string, error)
 }
 
 // check returns the problems of one login. own: it is one of our roles.
-func (l *login) check(ctx context.Context, own bool) (problems []Problem, err error) {
+func (l *login) check(ctx context.Context, own bool) (problems []LoginError, err error) {
 	conn, err := l.connect(ctx)
 	if rejected, ok := errors.AsType[*rejectedError](err); ok {
-		return []Problem{{l.config.User, "cannot connect: " + rejected.message, rejected.remedy}}, nil
+		return []LoginError{{l.config.User, "cannot connect: " + rejected.message, rejected.remedy}}, nil
 	}
 	if err != nil || conn == nil {
 		return nil, err
@@ -92,7 +92,7 @@ func (l *login) check(ctx context.Context, own bool) (problems []Problem, err er
 	}
 	q := Request{SQL: sql("login_check"), Args: []string{strconv.FormatBool(own)}}
 	err = execute(ctx, conn, "", q, func(row []*string) error {
-		problems = append(problems, Problem{l.config.User, *row[0], *row[1]})
+		problems = append(problems, LoginError{l.config.User, *row[0], *row[1]})
 		return nil
 	})
 	return problems, err

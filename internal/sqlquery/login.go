@@ -179,7 +179,7 @@ func connectRemedy(config *pgconn.Config, rejected *pgconn.PgError) string {
 	}
 }
 
-// rejectedError: PostgreSQL rejects the connection of a login. remedy: as in Problem.
+// rejectedError: PostgreSQL rejects the connection of a login. remedy: as in LoginError.
 type rejectedError struct{ role, message, remedy string }
 
 func (e *rejectedError) Error() string {

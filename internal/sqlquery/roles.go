@@ -41,7 +41,7 @@ func roleName(database string, n int) string {
 
 // EnsureLogins creates the login roles of the database, and replaces those whose rights or password are wrong. admin
 // connects as a role that may create roles; db is the service's. It leaves a role alone that cannot connect for another
-// reason, and returns that Problem. *Problem; ErrUnavailable.
+// reason, and returns that LoginError. *LoginError; ErrUnavailable.
 func EnsureLogins(ctx context.Context, db, admin *postgres.DB, sealer *postgres.Sealer) error {
 	runner := &Runner{db: db, sealer: sealer}
 	var database string
@@ -82,8 +82,8 @@ func EnsureLogins(ctx context.Context, db, admin *postgres.DB, sealer *postgres.
 }
 
 // problemOf returns a problem of the login, one that a new role solves if there is any, or nil.
-func (r *Runner) problemOf(ctx context.Context, role string) (*Problem, error) {
-	none := &Problem{Role: role, Message: "does not exist"}
+func (r *Runner) problemOf(ctx context.Context, role string) (*LoginError, error) {
+	none := &LoginError{Role: role, Message: "does not exist"}
 	logins, err := r.logins(ctx)
 	if _, ok := errors.AsType[*rejectedError](err); ok { // sealed with another key
 		return none, nil
@@ -103,7 +103,7 @@ func (r *Runner) problemOf(ctx context.Context, role string) (*Problem, error) {
 	if err != nil || len(problems) == 0 {
 		return nil, err
 	}
-	return &problems[max(slices.IndexFunc(problems, func(p Problem) bool { return p.Remedy == "" }), 0)], nil
+	return &problems[max(slices.IndexFunc(problems, func(p LoginError) bool { return p.Remedy == "" }), 0)], nil
 }
 
 // createLogin creates a role anew, because a role may have rights that only a superuser can revoke.
@@ -140,12 +140,12 @@ func createLogin(ctx context.Context, tx pgx.Tx, role, password string) error {
 	return err
 }
 
-// runAs runs a statement that creates a login role. It returns a Problem with the remedy if PostgreSQL rejects it.
+// runAs runs a statement that creates a login role. It returns a LoginError with the remedy if PostgreSQL rejects it.
 func runAs(ctx context.Context, tx pgx.Tx, role, statement, remedy string) error {
 	_, err := tx.Exec(ctx, statement)
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) {
-		return &Problem{role, "cannot be created: " + pgErr.Message, remedy}
+		return &LoginError{role, "cannot be created: " + pgErr.Message, remedy}
 	}
 	return err
 }

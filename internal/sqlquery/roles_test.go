@@ -100,7 +100,7 @@ func TestLoginsThatMayNotConnectAreLeftAlone(t *testing.T) {
 	requireRemedy := func(message, remedy string) {
 		t.Helper()
 		db := postgres.NewDB(qs.pool)
-		problem, ok := errors.AsType[*sqlquery.Problem](sqlquery.EnsureLogins(t.Context(), db, db, qs.sealer))
+		problem, ok := errors.AsType[*sqlquery.LoginError](sqlquery.EnsureLogins(t.Context(), db, db, qs.sealer))
 		require.True(t, ok)
 		require.Contains(t, problem.Message, message)
 		require.Contains(t, problem.Remedy, remedy)
@@ -198,7 +198,7 @@ func TestLoginsNeedCreateRole(t *testing.T) {
 		t.Cleanup(pool.Close)
 		err = sqlquery.EnsureLogins(t.Context(), postgres.NewDB(qs.pool), postgres.NewDB(pool), qs.sealer)
 		if row.rejected {
-			problem, ok := errors.AsType[*sqlquery.Problem](err)
+			problem, ok := errors.AsType[*sqlquery.LoginError](err)
 			require.True(t, ok, err)
 			require.Contains(t, problem.Message, row.problem)
 			require.Contains(t, problem.Remedy, row.remedy)
@@ -225,13 +225,13 @@ func TestQueryURL(t *testing.T) {
 	require.Equal(t, [][]string{{role}}, texts(got.Rows))
 	found, err := runner.Check(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, []sqlquery.Problem{
+	require.Equal(t, []sqlquery.LoginError{
 		{Role: role, Message: "has no CONNECTION LIMIT 1: its queries can end each other"},
 	}, found)
 	qs.exec(t, "ALTER ROLE "+role+" CONNECTION LIMIT 1; GRANT postrider_operator TO "+role)
 	found, err = runner.Check(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, []sqlquery.Problem{{Role: role, Message: "is a member of postrider_operator"}}, found)
+	require.Equal(t, []sqlquery.LoginError{{Role: role, Message: "is a member of postrider_operator"}}, found)
 
 	_, err = sqlquery.NewRunner(postgres.NewDB(qs.pool), nil, sqlquery.Options{URLs: []string{"postgres://%zz"}})
 	require.ErrorContains(t, err, "URL of the query database")

@@ -33,8 +33,8 @@ const Timeout = time.Minute
 // manyAttempts is more than any test leaves unread.
 const manyAttempts = 10_000
 
-// partitionsAhead is the number of days after today that have partitions in tests. A node has a week of them, with which
-// PostgreSQL takes twice as long to plan many statements.
+// partitionsAhead is the number of days after today that have partitions in tests. A node has a week of them, with
+// which PostgreSQL takes twice as long to plan many statements.
 const partitionsAhead = 1
 
 // Key seals the secrets in databases of tests.
