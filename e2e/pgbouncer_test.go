@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/local"
+	"postrider/internal/postgres"
 	"postrider/internal/testnode"
 )
 
@@ -200,8 +201,11 @@ func retriesAfter(db *database, name, wait string) {
 // Without the switch each verb names PgBouncer. With it, a parameter of the URL that PgBouncer rejects is named.
 func TestWithoutTheSwitchPgBouncerIsNamed(t *testing.T) {
 	t.Parallel()
-	const ignore = "ignore_startup_parameters = plan_cache_mode,jit,enable_bitmapscan,lock_timeout," +
-		"idle_in_transaction_session_timeout,search_path"
+	var names []string
+	for _, s := range postgres.Settings {
+		names = append(names, s.Name)
+	}
+	ignore := "ignore_startup_parameters = " + strings.Join(names, ",")
 	direct := emptyDatabase(t)
 	for setting, says := range map[string]string{
 		"":     "leads to PgBouncer (unsupported startup parameter: ",
