@@ -152,6 +152,9 @@ func TestPolicyForm(t *testing.T) {
 	b.requireRejected(t, "/ui/policies/new?from=ga-2021", typed(form, "name", "my-ga-2018"), http.StatusPreconditionFailed,
 		"Another retry policy has this name.")
 	b.requireTexts(t, "/ui/policies?policy=ga-2021&policy=my-ga-2021", "Actions Copy Copy Edit Delete …")
+	b.requireTexts(t, "/ui/policies", "Property ga-2021 my-ga-2018 my-ga-2019 my-ga-2021 my-namespace-2023 Actions")
+	const chosen = "?policy=ga-2018&policy=ga-2019&policy=my-ga-2018&policy=my-ga-2019&policy=my-ga-2021"
+	b.requireTexts(t, "/ui/policies"+chosen, "Property ga-2021 my-ga-2018 my-ga-2019 my-ga-2021 ga-2018 ga-2019 Actions")
 
 	b.requireRejected(t, "/ui/policies/ga-2021/edit", form, http.StatusConflict, "is built in and never changes")
 	b.requireTexts(t, "/ui/policies/ga-2021/delete", "Built-in policies cannot be deleted.")

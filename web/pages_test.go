@@ -94,6 +94,8 @@ func (b *dashboard) seededPages(t *testing.T) map[string][]string {
 		"/ui/policies?policy=ga-2018&policy=ga-2021": {"Property ga-2021 ga-2018", "Response timeout 30 s 1 min"},
 		"/ui/policies?policy=namespace-2023": {
 			"Property ga-2021 namespace-2023", "400 never retried never retried", // the default is the other column
+			"Jitter fraction up to 10 % of a step none", "Expiry when the next attempt is due",
+			"Hold after Busy as for each failure",
 		},
 		"/ui/tail":    {"This page needs JavaScript."},
 		"/ui/jobs":    {"deliver scheduled delivery"},

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -38,23 +39,32 @@ type comparedRow struct {
 	Cells      []string
 }
 
-// shownPolicies is the number of policies that fit side by side.
+// shownPolicies is the number of policies that fit side by side: as many are shown until others are chosen.
 const shownPolicies = 5
 
-// policies compares retry policies with the default policy, which is in the first column.
+// policies compares retry policies with the default policy, which is in the first column. A user's own policies
+// precede the built-in ones.
 func (p *pages) policies(ctx context.Context, c echo.Context) error {
 	chosen := c.QueryParams()["policy"]
+	rank := func(p *policy.Policy) int {
+		switch {
+		case p.Name == policy.DefaultName:
+			return 0
+		case !p.BuiltIn:
+			return 1
+		}
+		return 2
+	}
+	all := slices.SortedStableFunc(slices.Values(p.Parts.Cache.Snapshot().Policies()),
+		func(a, b *policy.Policy) int { return rank(a) - rank(b) })
 	view := policiesView{}
-	for _, candidate := range p.Parts.Cache.Snapshot().Policies() {
-		shown := candidate.Name == policy.DefaultName || len(chosen) == 0 || slices.Contains(chosen, candidate.Name)
+	for i, candidate := range all {
+		shown := i == 0 || slices.Contains(chosen, candidate.Name) || len(chosen) == 0 && i < shownPolicies
 		view.Choices = append(view.Choices, display.Share{Name: candidate.Name, Here: shown})
-		if candidate.Name == policy.DefaultName {
-			view.Policies = slices.Insert(view.Policies, 0, candidate)
-		} else if shown {
+		if shown {
 			view.Policies = append(view.Policies, candidate)
 		}
 	}
-	view.Policies = view.Policies[:min(len(view.Policies), shownPolicies)]
 	var err error
 	if view.Groups, err = p.comparePolicies(ctx, c, view.Policies); err != nil {
 		return err
@@ -91,9 +101,52 @@ func (p *pages) comparePolicies(
 			row.Cells = append(row.Cells, settingText(s, values[s.Name]))
 		}
 		group := &groups[len(groups)-1]
+		if rows := holdRows(s, settings); len(rows) > 0 {
+			group.Rows = append(group.Rows, rows...)
+			continue
+		}
 		group.Rows = append(group.Rows, row)
 	}
 	return groups, nil
+}
+
+// holdRows compares the holds of policies that differ by outcome, with a row for each outcome. No rows: s is another
+// setting, or no policy has such holds.
+func holdRows(s *spec.Setting, settings []map[string]json.RawMessage) (rows []comparedRow) {
+	if s.Name != "probation.byOutcome" {
+		return nil
+	}
+	holds := make([]map[string]float64, len(settings)) // in seconds
+	outcomes := map[string]bool{}
+	for i, values := range settings {
+		_ = json.Unmarshal(values[s.Name], &holds[i]) // a policy without the setting has no value
+		for outcome := range holds[i] {
+			outcomes[outcome] = true
+		}
+	}
+	for _, outcome := range slices.Sorted(maps.Keys(outcomes)) {
+		row := comparedRow{Name: "Hold after " + outcome, Help: s.Help}
+		for i := range holds {
+			text := "no hold"
+			if seconds, found := holds[i][outcome]; found {
+				text = display.Span(time.Duration(seconds * float64(time.Second)))
+			} else if len(holds[i]) == 0 {
+				text = "as for each failure"
+			}
+			row.Cells = append(row.Cells, text)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// settingWords are the words of the table for values of the API.
+var settingWords = map[string]string{
+	"basis gap": "wait after a failure", "basis offset": "time from the first attempt",
+	"expiry at_ttl": "at the time to live", "expiry next_attempt": "when the next attempt is due",
+	"deadLetterDefault rows": "keep a dead letter", "deadLetterDefault none": "drop the event",
+	"probation.scope event_subscription": "event subscription",
+	"probation.action hold":              "hold events", "probation.action documented": "dead-letter, as documented",
 }
 
 // settingText writes the value of a setting for the table.
@@ -112,8 +165,15 @@ func settingText(s *spec.Setting, value json.RawMessage) string {
 		return strings.Join(spans, ", ")
 	case s.Kind == spec.Switch:
 		return yes(string(value) == "true")
+	case s.Name == "jitterFraction":
+		fraction, _ := strconv.ParseFloat(string(value), 64)
+		if fraction == 0 {
+			return "none"
+		}
+		return "up to " + strconv.FormatFloat(100*fraction, 'f', -1, 64) + " % of a step"
 	}
-	return fieldText(s, value)
+	text := fieldText(s, value)
+	return cmp.Or(settingWords[s.Name+" "+text], text)
 }
 
 // statusRows compares the actions of policies for each condition: status codes first, then errors.
