@@ -95,27 +95,23 @@ func (p *pages) comparePolicies(
 		if len(groups) == 0 || groups[len(groups)-1].Name != s.Section {
 			groups = append(groups, comparison{Name: s.Section})
 		}
+		group := &groups[len(groups)-1]
+		if s.Name == "probation.byOutcome" {
+			group.Rows = append(group.Rows, holdRows(s, settings)...)
+			continue
+		}
 		row := comparedRow{Help: s.Help}
 		row.Name, _, _ = strings.Cut(s.Label, " (") // the text has the unit
 		for _, values := range settings {
 			row.Cells = append(row.Cells, settingText(s, values[s.Name]))
-		}
-		group := &groups[len(groups)-1]
-		if rows := holdRows(s, settings); len(rows) > 0 {
-			group.Rows = append(group.Rows, rows...)
-			continue
 		}
 		group.Rows = append(group.Rows, row)
 	}
 	return groups, nil
 }
 
-// holdRows compares the holds of policies that differ by outcome, with a row for each outcome. No rows: s is another
-// setting, or no policy has such holds.
+// holdRows compares the holds of policies that differ by outcome, with a row for each outcome.
 func holdRows(s *spec.Setting, settings []map[string]json.RawMessage) (rows []comparedRow) {
-	if s.Name != "probation.byOutcome" {
-		return nil
-	}
 	holds := make([]map[string]float64, len(settings)) // in seconds
 	outcomes := map[string]bool{}
 	for i, values := range settings {
