@@ -159,7 +159,8 @@ REVOKE EXECUTE ON FUNCTION postrider.receive(text, text, integer, integer), post
 COMMENT ON FUNCTION postrider.receive(text, text, integer, integer) IS
     'Locks up to max_events (1 to 1,000) available events of an event subscription with delivery mode Queue, and '
     'returns them: at most 8 MiB, but at least one. Events that have had all their deliveries end instead. It does not '
-    'wait: without available events, and while the event subscription is on hold, it returns no row. Others do not receive an event until its lock ends: by postrider.acknowledge(), '
+    'wait: without available events, and while the event subscription is on hold, it returns no row. Others do not '
+    'receive an event until its lock ends: by postrider.acknowledge(), '
     'release_locks() or reject(), or at locked_until. lock_seconds: 60 to 300; NULL = the event subscription''s '
     'setting. A receive that is rolled back never happened. Returns lock_token, delivery_count (1 = first delivery), '
     'event (a CloudEvent; NULL if PostgreSQL''s jsonb cannot hold it), event_text (the event as text), locked_until, '
