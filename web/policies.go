@@ -190,32 +190,11 @@ func statusRows(policies []*policy.Policy, kind policy.EndpointKind) (rows []com
 	for _, key := range slices.Sorted(maps.Keys(conditions)) {
 		row := comparedRow{Name: conditions[key]}
 		for _, p := range policies {
-			row.Cells = append(row.Cells, statusText(p, kind, row.Name))
+			row.Cells = append(row.Cells, display.StatusAction(p, kind, row.Name))
 		}
 		rows = append(rows, row)
 	}
 	return rows
-}
-
-// statusText is the action of a policy for a condition, or its action for "other".
-func statusText(p *policy.Policy, kind policy.EndpointKind, condition string) string {
-	var found *policy.Cell
-	for i, cell := range p.Cells {
-		if cell.EndpointKind == kind && (cell.Condition == condition || cell.Condition == "other" && found == nil) {
-			found = &p.Cells[i]
-		}
-	}
-	if found == nil {
-		return "retry"
-	}
-	text := map[policy.Action]string{
-		policy.ActionSuccess: "success", policy.ActionRetry: "retry", policy.ActionNever: "never retried",
-		policy.ActionNeverIfDeadLetter: "never retried with dead-lettering",
-	}[found.Action]
-	if found.MinDelay > 0 && found.Action != policy.ActionNever {
-		text += " after at least " + display.Span(found.MinDelay)
-	}
-	return text
 }
 
 func yes(is bool) string {
