@@ -6,6 +6,8 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // IsRejected reports a connection that fails again until an operator changes the server or the URL: wrong password,
@@ -45,15 +47,16 @@ func NewReadOnlyError(standby bool, source, role, database string) *ReadOnlyErro
 			"set POSTRIDER_DATABASE_URL to the primary (with several hosts, target_session_attrs=read-write finds it)",
 		}
 	}
+	role, database = pgx.Identifier{role}.Sanitize(), pgx.Identifier{database}.Sanitize()
 	remedy := map[string]string{
 		"client":        "remove it from POSTRIDER_DATABASE_URL and PGOPTIONS",
-		"user":          fmt.Sprintf("run: ALTER ROLE %q RESET %s", role, setting),
-		"database user": fmt.Sprintf("run: ALTER ROLE %q IN DATABASE %q RESET %s", role, database, setting),
-		"database":      fmt.Sprintf("run: ALTER DATABASE %q RESET %s", database, setting),
+		"user":          fmt.Sprintf("run: ALTER ROLE %s RESET %s", role, setting),
+		"database user": fmt.Sprintf("run: ALTER ROLE %s IN DATABASE %s RESET %s", role, database, setting),
+		"database":      fmt.Sprintf("run: ALTER DATABASE %s RESET %s", database, setting),
 		"global":        fmt.Sprintf("run: ALTER ROLE ALL RESET %s", setting),
 	}[source]
 	if remedy == "" { // the server's configuration, which a setting of the database replaces
-		remedy = fmt.Sprintf("run: ALTER DATABASE %q SET %s = off", database, setting)
+		remedy = fmt.Sprintf("run: ALTER DATABASE %s SET %s = off", database, setting)
 	}
 	return &ReadOnlyError{setting + " is on", remedy + " (a provider may have set it because the disk is full)"}
 }
