@@ -121,15 +121,13 @@ func TestReaderReadsTheViewsAndNothingElse(t *testing.T) {
 	require.ErrorContains(t, err, "permission denied")
 }
 
+// A view uses no column with a secret, whatever name it gives to it. It may say whether there is one.
 func TestSecretsAppearInNoView(t *testing.T) {
 	t.Parallel()
-	pool := migrated(t)
-	columns := texts(t, pool, "SELECT column_name FROM information_schema.columns WHERE table_schema = 'postrider'")
-	require.Contains(t, columns, "endpoint_base_url")
-	for _, name := range columns {
-		require.NotContains(t, name, "sealed")
-		require.NotContains(t, name, "hash")
-	}
+	require.Equal(t, []string{"subscription_holds: endpoint_hash"}, texts(t, migrated(t), `
+		SELECT relname || ': ' || (regexp_matches(regexp_replace(pg_get_viewdef(oid), '\S+ IS NOT NULL', '', 'g'),
+		       '\w+_(?:sealed|hash)\M|\mproof\M', 'g'))[1] FROM pg_class
+		 WHERE relkind = 'v' AND relnamespace IN ('postrider'::regnamespace, 'postrider_internal'::regnamespace)`))
 }
 
 func TestViewsInParallelQueries(t *testing.T) {
