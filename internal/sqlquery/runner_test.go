@@ -52,6 +52,11 @@ func TestRun(t *testing.T) {
 	require.Equal(t, []sqlquery.Column{{"topic", "text"}}, got.Columns)
 	require.Empty(t, got.Rows)
 
+	got, err = qs.runner.Run(t.Context(), sqlquery.Request{SQL: "SELECT current_setting('transaction_read_only'), " +
+		"current_setting('search_path'), current_setting('statement_timeout'), current_setting('temp_file_limit')"})
+	require.NoError(t, err)
+	require.Equal(t, [][]string{{"on", "postrider, pg_catalog, pg_temp", "35s", "1GB"}}, texts(got.Rows))
+
 	plan, err := qs.runner.Plan(t.Context(), sqlquery.Request{
 		SQL: "SELECT * FROM topics WHERE topic = $1", Args: []string{"a"},
 	})
