@@ -150,6 +150,7 @@ func TestWrongCredentials(t *testing.T) {
 	require.NoError(t, err)
 	_, _, err = tn.System.Access.SignIn(t.Context(), "anna", testnode.Password, someBrowser)
 	require.ErrorIs(t, err, access.ErrWrongCredentials)
+	require.Equal(t, 4, tn.Rows(t, "audit", `action = 'sign_in_failed' AND details = '{"user": "anna"}'`))
 }
 
 func TestSessionTimes(t *testing.T) {
@@ -254,8 +255,9 @@ func TestWhatEndsSessions(t *testing.T) {
 	} {
 		one, other := signIn(t, tn, "anna"), signIn(t, tn, "anna")
 		far := elsewhere(tn)
-		_, err := far.SessionOf(t.Context(), one)
-		require.NoError(t, err, step.name)
+		for _, a := range []*access.Access{users, far} { // which remember it
+			require.NoError(t, testnode.ErrorOf(a.SessionOf(t.Context(), one)), step.name)
+		}
 		auditedOf(t, tn)
 		require.NoError(t, step.do(access.WithActor(t.Context(), access.Actor{Name: "user:bob", Address: "192.0.2.9"})),
 			step.name)
@@ -276,8 +278,7 @@ func TestWhatEndsSessions(t *testing.T) {
 				return err != nil
 			})
 		}
-		_, err = users.SessionOf(t.Context(), bobs)
-		require.NoError(t, err, step.name)
+		require.NoError(t, testnode.ErrorOf(users.SessionOf(t.Context(), bobs)), step.name)
 		if step.name != "removed" {
 			require.NoError(t, testnode.ErrorOf(users.EndSessions(t.Context(), "anna")))
 		}
@@ -286,6 +287,9 @@ func TestWhatEndsSessions(t *testing.T) {
 	require.ErrorIs(t, users.DeleteUser(t.Context(), "anna"), postgres.ErrNotFound)
 	_, err := users.User(t.Context(), "anna")
 	require.ErrorIs(t, err, postgres.ErrNotFound)
+
+	tn.Exec(t, "UPDATE postrider_internal.users SET disabled_at = now()")
+	require.ErrorIs(t, testnode.ErrorOf(elsewhere(tn).SessionOf(t.Context(), bobs)), postgres.ErrNotFound)
 }
 
 // The log has PostgreSQL's error where a change is rejected in plain words.

@@ -80,6 +80,9 @@ func TestPersonalKeysFollowTheirOwner(t *testing.T) {
 	put("anna", access.UserSpec{Role: access.RoleAdmin})
 	require.Equal(t, access.RoleOperator, role(key), "no more than it was created for")
 
+	tn.Exec(t, "UPDATE postrider_internal.users SET disabled_at = now()")
+	require.ErrorIs(t, testnode.ErrorOf(elsewhere(tn).APIKeyOf(t.Context(), key)), access.ErrWrongCredentials)
+	tn.Exec(t, "UPDATE postrider_internal.users SET disabled_at = NULL")
 	put("anna", access.UserSpec{Disabled: new(true)})
 	ended(key, "disabled")
 	put("anna", access.UserSpec{Disabled: new(false)})
