@@ -106,6 +106,8 @@ func TestConnectionSettings(t *testing.T) {
 	})
 	old := ours.serve(t, func(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 },
 		func(http.ResponseWriter, *http.Request) {})
+	older := ours.serve(t, func(c *tls.Config) { c.MinVersion, c.MaxVersion = tls.VersionTLS10, tls.VersionTLS11 },
+		func(http.ResponseWriter, *http.Request) {})
 	shown := make(chan string, 10)
 	mutual := ours.serve(t, func(c *tls.Config) { c.ClientAuth = tls.RequireAndVerifyClientCert },
 		func(_ http.ResponseWriter, r *http.Request) { shown <- r.TLS.PeerCertificates[0].Subject.CommonName })
@@ -137,6 +139,8 @@ func TestConnectionSettings(t *testing.T) {
 		"TLS 1.3":               {open, trusting(ours.pem, tls13), ""},
 		"TLS 1.2 at an old one": {old, trusting(ours.pem, nil), ""},
 		"TLS 1.3 at an old one": {old, trusting(ours.pem, tls13), "protocol version"},
+		"an older one":          {older, endpointconf.Connection{}, "protocol version"},
+		"an older, trusted one": {older, trusting(ours.pem, nil), "protocol version"},
 		"no client certificate": {mutual, trusting(ours.pem, nil), notAdmitted},
 		"ours":                  {mutual, trusting(ours.pem, as(ours.client(t, "postrider"))), ""},
 		"another client's":      {mutual, trusting(ours.pem, as(theirs.client(t, "another"))), notAdmitted},
