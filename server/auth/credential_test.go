@@ -62,7 +62,8 @@ func TestSecretsAreComparedInConstantTime(t *testing.T) {
 		}
 		text, err := os.ReadFile(name)
 		require.NoError(t, err)
-		require.NotRegexp(t, `(bytes|slices)\.(Equal|Compare)\(|\.equals\([^)]*\)\s*(\|\||&&)`, string(text), name)
+		require.NotRegexp(t, `(bytes|slices)\.(Equal|Compare)\(|(\.equals|SignedWith)\([^)]*\)[^|&\n]*(\|\||&&)`,
+			string(text), name)
 		compared += strings.Count(string(text), "subtle.ConstantTimeCompare(")
 	}
 	require.Equal(t, 3, compared)
