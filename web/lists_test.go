@@ -81,6 +81,8 @@ func TestChosenColumns(t *testing.T) {
 	}
 	cookies := choose(form)
 	require.Len(t, cookies, 1)
+	require.True(t, cookies[0].HttpOnly)
+	require.Equal(t, http.SameSiteLaxMode, cookies[0].SameSite)
 	page := b.request(http.MethodGet, "/ui/dead-letters", func(r *http.Request) { r.AddCookie(cookies[0]) }).Body.String()
 	require.Contains(t, page, `<div class="lines wrap chosen">`)
 	require.Equal(t, []string{"Select", "Dead-lettered", "Event id", "Last error"}, heads(page))
