@@ -37,7 +37,7 @@ func help() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	fmt.Println(s.Dir(), s.URL("postgres"))
+	fmt.Println(s.Dir(), s.URL("postgres"), s.guardian.cmd.Process.Pid)
 	select {}
 }
 

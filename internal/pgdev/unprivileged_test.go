@@ -14,7 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -86,7 +85,9 @@ func TestKilledParentLeavesNoServer(t *testing.T) {
 	require.NoError(t, parent.Start())
 	line, err := bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)
-	dir, url, _ := strings.Cut(strings.TrimSpace(line), " ")
+	fields := strings.Fields(line)
+	require.Len(t, fields, 3)
+	dir, url, guardian := fields[0], fields[1], fields[2]
 	session, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
 	defer session.Close(context.Background())
@@ -95,12 +96,19 @@ func TestKilledParentLeavesNoServer(t *testing.T) {
 	require.NoError(t, syscall.Kill(postmaster, syscall.SIGSTOP))
 	require.NoError(t, parent.Process.Kill())
 	_ = parent.Wait()
-	time.Sleep(500 * time.Millisecond)
+	eventually(t, func() bool { return gone(dir) || childOf(guardian) == "sleep" }, "the guardian waits for the server")
 	require.False(t, gone(dir), "the server has not ended: its directory stays")
 	require.NoError(t, syscall.Kill(postmaster, syscall.SIGCONT))
 	eventually(t, func() bool { return gone(dir) }, "the server's directory is removed")
 	eventually(t, func() bool { return gone(fmt.Sprintf("/proc/%d", postmaster)) }, "the server has ended")
 	require.Error(t, session.Ping(t.Context()))
+}
+
+// childOf is the program that the only child of a process runs, or "".
+func childOf(pid string) string {
+	child, _ := os.ReadFile(filepath.Join("/proc", pid, "task", pid, "children"))
+	program, _ := os.ReadFile(filepath.Join("/proc", strings.TrimSpace(string(child)), "comm"))
+	return strings.TrimSpace(string(program))
 }
 
 func postmasterOf(t *testing.T, dir string) int {
