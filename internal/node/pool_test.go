@@ -92,6 +92,8 @@ func TestSessionsHaveTheirSettings(t *testing.T) {
 			require.Equal(t, s.Pooled, current(pooled, s.Name) == s.Value, s.Name)
 		}
 	}
+	// A function that a user plants in another schema never runs as the service.
+	require.Equal(t, "pg_catalog, pg_temp", current(direct, "search_path"))
 	tuned, err := postgres.OpenPool(t.Context(), url+"&LOCK_TIMEOUT=9s&statement_timeout=8s&bytea_output=escape", 1)
 	require.NoError(t, err)
 	t.Cleanup(tuned.Close)

@@ -1,8 +1,11 @@
 package rest
 
 import (
+	"encoding/pem"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -19,4 +22,26 @@ func TestServerWithoutTLS(t *testing.T) {
 	client.http.Timeout = time.Minute
 	err = client.Call(t.Context(), http.MethodGet, "/v1/topics", nil, nil)
 	require.ErrorContains(t, err, "does not use TLS: use http:// in --url")
+}
+
+// A key is sent to no server whose certificate is unknown, and to none that a redirect names.
+func TestKeysStayWithTheirServer(t *testing.T) {
+	t.Parallel()
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		t.Error("the redirect was followed")
+	}))
+	t.Cleanup(other.Close)
+	api := httptest.NewTLSServer(http.RedirectHandler(other.URL, http.StatusTemporaryRedirect))
+	t.Cleanup(api.Close)
+	call := func(caFile string) error {
+		client, err := ServerFlags{URL: api.URL, APIKey: "prk_any", CAFile: caFile}.Client()
+		require.NoError(t, err)
+		client.http.Timeout = time.Minute
+		return client.Call(t.Context(), http.MethodGet, "/v1/topics", nil, nil)
+	}
+	require.ErrorContains(t, call(""), "certificate signed by unknown authority")
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: api.Certificate().Raw})
+	require.NoError(t, os.WriteFile(file, certificate, 0o600))
+	require.ErrorContains(t, call(file), "307")
 }
