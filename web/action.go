@@ -58,10 +58,7 @@ func (p *pages) actions() map[access.Role]map[string]echo.HandlerFunc {
 
 // chooseColumns stores the columns of a list in the browser.
 func chooseColumns(c echo.Context) error {
-	form, err := c.FormParams()
-	if err != nil {
-		return echo.ErrBadRequest
-	}
+	form := c.Request().PostForm
 	columns := form["column"]
 	if form.Get("default") != "" {
 		columns = nil

@@ -69,9 +69,7 @@ func (p *pages) edit(open opener) site.Page {
 			e.form = newForm()
 			e.fill()
 		} else {
-			if e.form, err = postedForm(c); err != nil {
-				return err
-			}
+			e.form = postedForm(c)
 			href, err = p.submit(ctx, c, e, open)
 		}
 		return site.Finish(c, href, err, func() error { return p.showForm(c, e) })
@@ -312,10 +310,7 @@ func (p *pages) remove(open opener) site.Page {
 		}
 		href := ""
 		if c.Request().Method == http.MethodPost {
-			var f *form
-			if f, err = postedForm(c); err != nil {
-				return err
-			}
+			f := postedForm(c)
 			_, err = p.request(ctx, c, http.MethodDelete, e.address(e.name), nil, "If-Match", f.get("etag"))
 			href, err = e.removed, f.reject(err, "Nothing was deleted")
 		}

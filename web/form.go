@@ -13,7 +13,6 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/web/display"
 	"postrider/web/site"
 )
 
@@ -55,19 +54,15 @@ func bounded(most int64) echo.MiddlewareFunc {
 	}
 }
 
-// postedForm reads a form. Browsers send line ends as CR LF.
-func postedForm(c echo.Context) (*form, error) {
-	r := c.Request()
-	if err := r.ParseForm(); err != nil {
-		return nil, fmt.Errorf("%w: the form cannot be read", display.ErrQuery)
-	}
+// postedForm is the form of a request. Browsers send line ends as CR LF.
+func postedForm(c echo.Context) *form {
 	f := newForm()
-	for name, list := range r.PostForm {
+	for name, list := range c.Request().PostForm {
 		for _, value := range list {
 			f.values.Add(name, strings.ReplaceAll(value, "\r\n", "\n"))
 		}
 	}
-	return f, nil
+	return f
 }
 
 func (f *form) get(name string) string { return strings.TrimSpace(f.values.Get(name)) }

@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -83,6 +84,32 @@ func TestHostileAddresses(t *testing.T) {
 		}
 	}
 	require.NotContains(t, log.String(), "level=ERROR")
+}
+
+// No form changes anything with a value that PostgreSQL cannot hold, whatever its address is.
+func TestHostileForms(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	posts := 0
+	for _, route := range b.echo.Routes() {
+		if route.Method != http.MethodPost || strings.HasSuffix(route.Path, "*") || route.Path == "/ui" {
+			continue
+		}
+		posts++
+		for body, want := range map[string]string{
+			"a=%00": `"a" must be UTF-8 without the character 0`, "%ff=a": `"\xff" must be UTF-8 without the character 0`,
+			"b=1&a=1&a=%ff": `"a" must be UTF-8 without the character 0`, "a=%zz": "not encoded as in a form",
+		} {
+			response := b.request(http.MethodPost, pathParam.ReplaceAllString(route.Path, "orders"),
+				func(r *http.Request) {
+					r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+					r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+				})
+			require.Equal(t, http.StatusBadRequest, response.Code, "%s %s", route.Path, body)
+			require.Contains(t, text(response.Body.String()), want, "%s %s", route.Path, body)
+		}
+	}
+	require.Greater(t, posts, 30)
 }
 
 // A page says what is wrong with a search, as the REST API does.

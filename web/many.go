@@ -215,9 +215,6 @@ const maxRate = 1_000_000
 
 // actionOf reads the fields of the form of an action.
 func actionOf(c echo.Context, kind string) (do operator.Action, err error) {
-	if err := c.Request().ParseForm(); err != nil {
-		return do, site.Rejected(http.StatusBadRequest, "the form cannot be read")
-	}
 	form := c.Request().PostForm
 	f := display.FilterOfForm(form)
 	do = operator.Action{

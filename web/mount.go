@@ -132,31 +132,34 @@ func (p *pages) mount(e *echo.Echo) {
 		ui.Match(readMethods, path, site.Timed(site.PageTime, show), login, site.Requires(access.RoleViewer))
 	}
 	ui.Match(readMethods, "/tail/stream", p.tailStream, login, site.Requires(access.RoleViewer))
+	post := func(path string, action echo.HandlerFunc, rights ...echo.MiddlewareFunc) {
+		ui.POST(path, storableForm(action), append([]echo.MiddlewareFunc{sameOrigin()}, rights...)...)
+	}
 	admin := site.Requires(access.RoleAdmin)
 	ui.Match(readMethods, "/users", site.Timed(site.PageTime, p.users), login, admin)
 	ui.Match(readMethods, "/api-keys", site.Timed(site.PageTime, p.apiKeys), login, admin)
 	for path, form := range p.forms() {
 		ui.Match(readMethods, path, site.Timed(formTime, form), login, admin)
-		ui.POST(path, site.Timed(formTime, form), sameOrigin(), login, admin)
+		post(path, site.Timed(formTime, form), login, admin)
 	}
 	ui.Match(readMethods, "/subscriptions/:topic/:subscription/test", func(c echo.Context) error { // reload of a rejection
 		return c.Redirect(http.StatusSeeOther, subscriptionPath(c.Param("topic"), c.Param("subscription")))
 	}, login, site.Requires(access.RoleOperator))
 	for role, actions := range p.actions() {
 		for path, action := range actions {
-			ui.POST(path, action, sameOrigin(), login, site.Requires(role))
+			post(path, action, login, site.Requires(role))
 		}
 	}
 	workbench.New(workbench.Parts{
 		Site: p.Site, DB: p.Parts.DB, Reader: p.Parts.Reader, Operator: p.Parts.Operator, Queries: p.Parts.Queries,
 		SavedQueries: p.Parts.SavedQueries,
-	}).Mount(ui, login, sameOrigin())
+	}).Mount(ui, post, login)
 	if p.Open {
 		return // no sign-in, and no first admin
 	}
 	ui.Match(readMethods, "/sign-in", site.Timed(site.PageTime, p.signInPage))
 	for path, action := range p.signInActions() {
-		ui.POST(path, action, sameOrigin(), bounded(maxPublicForm))
+		post(path, action, bounded(maxPublicForm))
 	}
 }
 
@@ -219,20 +222,35 @@ func storable(next echo.HandlerFunc) echo.HandlerFunc {
 			return echo.ErrNotFound
 		}
 		query, err := url.ParseQuery(c.Request().URL.RawQuery)
-		if err != nil { // the filter that it was meant to be would be missing
-			return &site.RejectionError{
-				Status: http.StatusBadRequest, Text: "The parameters of the address are not encoded as in a form.",
-			}
-		}
-		for name, values := range query {
-			if !filter.Storable(name + strings.Join(values, "")) {
-				return &site.RejectionError{
-					Status: http.StatusBadRequest, Text: strconv.Quote(name) + " must be UTF-8 without the character 0.",
-				}
-			}
-		}
-		return next(c)
+		return checked(c, next, query, err)
 	}
+}
+
+// storableForm reads a form, and rejects one with a name or a value that PostgreSQL cannot hold.
+func storableForm(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		r := c.Request()
+		err := r.ParseForm()
+		if _, large := errors.AsType[*http.MaxBytesError](err); large {
+			return echo.NewHTTPError(http.StatusRequestEntityTooLarge)
+		}
+		return checked(c, next, r.PostForm, err)
+	}
+}
+
+// checked calls the handler if PostgreSQL can hold the values of an address or a form; err is that of reading them.
+func checked(c echo.Context, next echo.HandlerFunc, all url.Values, err error) error {
+	if err != nil { // what it was meant to be would be missing
+		return &site.RejectionError{Status: http.StatusBadRequest, Text: "The parameters are not encoded as in a form."}
+	}
+	for name, values := range all {
+		if !filter.Storable(name + strings.Join(values, "")) {
+			return &site.RejectionError{
+				Status: http.StatusBadRequest, Text: strconv.Quote(name) + " must be UTF-8 without the character 0.",
+			}
+		}
+	}
+	return next(c)
 }
 
 // noPage responds to unknown paths and methods.

@@ -45,9 +45,7 @@ func (p *pages) publish(ctx context.Context, c echo.Context) error {
 		Action: "/ui/topics/" + topic.Name + "/publish", Topic: topic.Name, Schema: string(topic.InputSchema),
 	}
 	if c.Request().Method == http.MethodPost {
-		if f, err = postedForm(c); err != nil {
-			return err
-		}
+		f = postedForm(c)
 		if !f.has("preview") {
 			err = p.publishForm(ctx, c, topic, f, &view)
 		}

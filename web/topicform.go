@@ -124,10 +124,7 @@ func (p *pages) topicKeys(ctx context.Context, c echo.Context) error {
 }
 
 func (p *pages) readKeys(ctx context.Context, c echo.Context, view *keysView) error {
-	f, err := postedForm(c)
-	if err != nil {
-		return err
-	}
+	f := postedForm(c)
 	path, body := apiTopic(view.Topic)+"/listKeys", []byte(nil)
 	if name := f.get("regenerate"); name != "" {
 		if !f.has("agreed") {

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
-
-	"postrider/internal/filter"
 )
 
 // ErrQuery is the error of a parameter with an invalid value.
@@ -88,7 +86,7 @@ func (f *Filter) Name(label, name, condition string) string {
 }
 
 func (f *Filter) text(label, name, condition, value string) string {
-	if len(value) > maxFilter || !filter.Storable(value) {
+	if len(value) > maxFilter {
 		f.Reject(name)
 		value = ""
 	}

@@ -113,7 +113,7 @@ func sentence(message string) string { return strings.ToUpper(message[:1]) + mes
 // errorTexts are the titles and texts of error pages.
 var errorTexts = map[int][2]string{
 	http.StatusBadRequest: {
-		"Invalid address", "A parameter of the address is invalid. Choose a page from the menu.",
+		"Invalid request", "A parameter of the address is invalid. Choose a page from the menu.",
 	},
 	http.StatusUnauthorized: {"Sign-in required", "Your session has ended. Nothing was changed."},
 	http.StatusForbidden: {

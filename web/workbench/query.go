@@ -114,10 +114,7 @@ func inputOf(values url.Values) (sql string, parameters []parameter) {
 
 // posted reads the query that a form sends, with the name of the saved query if its SQL was not changed.
 func (p *Pages) posted(ctx context.Context, c echo.Context) (view queryView, request sqlquery.Request, err error) {
-	values, err := c.FormParams()
-	if err != nil {
-		return view, request, echo.NewHTTPError(http.StatusBadRequest)
-	}
+	values := c.Request().PostForm
 	if name := values.Get("open"); name != "" {
 		if err := p.reopen(ctx, name, &view); err != nil && !errors.Is(err, postgres.ErrNotFound) {
 			return view, request, err

@@ -24,11 +24,11 @@ import (
 )
 
 // mountRepairs adds the pages that edit and redeliver dead letters, for users with the role operator.
-func (p *Pages) mountRepairs(ui *echo.Group, login, sameOrigin echo.MiddlewareFunc) {
+func (p *Pages) mountRepairs(ui *echo.Group, post Post, login echo.MiddlewareFunc) {
 	operates := site.Requires(access.RoleOperator)
 	const one = "/dead-letters/:id/repair"
 	ui.Match(readMethods, one, site.Timed(site.PageTime, p.repairForm), login, operates)
-	ui.POST(one, site.Timed(site.PageTime, p.repairStep), sameOrigin, login, operates)
+	post(one, site.Timed(site.PageTime, p.repairStep), login, operates)
 }
 
 // repairView is the page that edits the event of a dead letter, or the next one, which confirms the changes.
@@ -81,9 +81,7 @@ func (p *Pages) repairStep(ctx context.Context, c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if view.Form, err = c.FormParams(); err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest)
-	}
+	view.Form = c.Request().PostForm
 	original := view.Text
 	view.Text, view.Version = sentText(original, view.Form.Get("event")), view.Form.Get("version")
 	switch view.Form.Get("do") {

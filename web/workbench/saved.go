@@ -2,7 +2,6 @@ package workbench
 
 import (
 	"context"
-	"net/http"
 	"net/url"
 	"strings"
 
@@ -23,10 +22,7 @@ func (p *Pages) openTemporary(ctx context.Context, c echo.Context) (href string,
 
 // save stores the SQL of the editor under a name.
 func (p *Pages) save(ctx context.Context, c echo.Context) (href string, err error) {
-	values, err := c.FormParams()
-	if err != nil {
-		return "", echo.NewHTTPError(http.StatusBadRequest)
-	}
+	values := c.Request().PostForm
 	sql, _ := inputOf(values)
 	name := strings.TrimSpace(values.Get("name"))
 	_, err = p.SavedQueries.Put(ctx, sqlquery.Saved{

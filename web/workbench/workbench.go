@@ -41,14 +41,17 @@ func New(parts Parts) *Pages { return &Pages{parts} }
 // readMethods are the methods of a page. Echo does not add HEAD itself.
 var readMethods = []string{http.MethodGet, http.MethodHead}
 
-// Mount adds the routes to the dashboard's group. login requires a session; sameOrigin rejects forms of other sites.
-func (p *Pages) Mount(ui *echo.Group, login, sameOrigin echo.MiddlewareFunc) {
-	p.mountQuery(ui, login, sameOrigin)
-	p.mountRepairs(ui, login, sameOrigin)
+// Post adds the route of a form for users with rights. The action finds its values in the request's PostForm.
+type Post func(path string, action echo.HandlerFunc, rights ...echo.MiddlewareFunc)
+
+// Mount adds the routes to the dashboard's group, those of forms with post. login requires a session.
+func (p *Pages) Mount(ui *echo.Group, post Post, login echo.MiddlewareFunc) {
+	p.mountQuery(ui, post, login)
+	p.mountRepairs(ui, post, login)
 }
 
 // mountQuery adds the query editor, for users who may run queries.
-func (p *Pages) mountQuery(ui *echo.Group, login, sameOrigin echo.MiddlewareFunc) {
+func (p *Pages) mountQuery(ui *echo.Group, post Post, login echo.MiddlewareFunc) {
 	queries := site.RequiresQuery
 	ui.Match(readMethods, "/query", site.Timed(site.PageTime, p.query), login, queries)
 	for path, action := range map[string]echo.HandlerFunc{
@@ -59,7 +62,7 @@ func (p *Pages) mountQuery(ui *echo.Group, login, sameOrigin echo.MiddlewareFunc
 		"/query/save":   site.Act(p.save, p.query),
 		"/query/delete": site.Act(p.remove, p.query),
 	} {
-		ui.POST(path, action, sameOrigin, login, queries)
+		post(path, action, login, queries)
 	}
 }
 
