@@ -151,6 +151,8 @@ BEGIN
             format('must be one of = != < <= > >= ~ !~ :, is %s', left(given ->> 'op', 64)));
     ELSIF value IS NULL THEN
         PERFORM postrider_internal.reject_filter(member || '.value', 'is required');
+    ELSIF postrider_internal.nests_deeper(value::text, 256) THEN -- no event does, and Go reads 10,000 levels of JSON
+        PERFORM postrider_internal.reject_filter(member || '.value', 'must not nest deeper than 256 levels');
     ELSIF field = 'data' OR field LIKE 'data.%' THEN
         RETURN postrider_internal.data_condition(member || '.value',
             postrider_internal.data_path(member || '.field', field), given ->> 'op', value);

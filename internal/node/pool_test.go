@@ -142,6 +142,7 @@ func TestErrorsOfPostgreSQL(t *testing.T) {
 		{value, "SELECT $1::text::numeric", []any{"1e131073"}},
 		{value, "SELECT $1::text::timestamptz", []any{"300000-01-01"}},
 		{value, "SELECT $1::text::integer", []any{"9999999999"}},
+		{value, "SELECT $1::text::jsonb", []any{strings.Repeat("[", 100_000)}},
 		{outage, "DO 'BEGIN RAISE ''no partition'' USING ERRCODE = ''55000''; END'", nil},
 		{outage, "DO 'BEGIN RAISE ''locked'' USING ERRCODE = ''55P03''; END'", nil},
 		{outage, "SET TRANSACTION READ ONLY; CREATE TABLE x ()", nil},

@@ -127,10 +127,11 @@ func Outage(doing string, err error) error {
 }
 
 // IsValueError reports a value that PostgreSQL cannot store, compare or convert: the character 0, text that is no
-// UTF-8, a number or time out of range (class 22). What functions of ours raise is a FunctionError.
+// UTF-8, a number or time out of range (class 22), a value that is too large or nests too deep (class 54). What
+// functions of ours raise is a FunctionError.
 func IsValueError(err error) bool {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && class(err) == "22" && pgErr.Routine != "exec_stmt_raise"
+	return ok && (class(err) == "22" || class(err) == "54") && pgErr.Routine != "exec_stmt_raise"
 }
 
 // FunctionError is a rejection by a function of schema postrider, or by Go code that checks the same. Its message may
@@ -219,5 +220,5 @@ func ValueError(err error) error {
 			"another request has changed this at the same time; read it again, and try again")
 	}
 	return Invalid(pgErr.ColumnName, "the request holds a value that cannot be stored or compared: text with the "+
-		"character 0 or not in UTF-8, or a number or time out of range")
+		"character 0 or not in UTF-8, a number or time out of range, or a value that is too large or nests too deep")
 }

@@ -154,6 +154,8 @@ func TestSearchRejects(t *testing.T) {
 		condition(`{"field": "data.x", "op": "!~", "value": "[[:no:]]"}`): "" +
 			"filter.match[0].value is not a valid regular expression",
 		condition(fmt.Sprintf(`{"field": "error", "op": "~", "value": %q}`, long)): "at most 1000 characters",
+		condition(fmt.Sprintf(`{"field": "data.x", "op": "=", "value": %s1%s}`, strings.Repeat("[", 257),
+			strings.Repeat("]", 257))): "filter.match[0].value must not nest deeper than 256 levels",
 	} {
 		require.Contains(t, tn.RejectedBy(t, "SELECT postrider.count_dead_letters($1)", filter), want)
 	}

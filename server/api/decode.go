@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -60,17 +61,22 @@ func checkMediaType(method, contentType string) error {
 		"send the header Content-Type: application/json")
 }
 
+// maxDepth is the most nested objects and arrays of a body. What it holds may nest as deep as an event, 256 levels.
+const maxDepth = 512
+
 // DecodeStrictly decodes a JSON object. It rejects members that encoding/json ignores: unknown names, names in another
 // case and duplicates. It reports all of these, and the first member of a wrong type.
 func DecodeStrictly(body []byte, target any) error {
 	body = bytes.Trim(body, " \t\r\n") // JSON's white space (RFC 8259, 2)
+	s := jsonscan.Scanner{Text: body, MaxDepth: maxDepth}
 	switch {
 	case len(body) == 0:
 		return nil
 	case !utf8.Valid(body):
 		return Reject(http.StatusBadRequest, CodeInvalidRequest, "the body must be UTF-8")
-	case !json.Valid(body):
-		return Reject(http.StatusBadRequest, CodeInvalidRequest, "the body must be one JSON document")
+	case !s.Value() || s.Pos < len(body):
+		return Reject(http.StatusBadRequest, CodeInvalidRequest, "the body must be one JSON document: %s, at byte %d",
+			cmp.Or(s.Problem, "it continues after its end"), s.Pos)
 	case body[0] != '{':
 		return Reject(http.StatusBadRequest, CodeInvalidRequest, "the body must be a JSON object")
 	}

@@ -71,6 +71,24 @@ func TestDecodeStrictly(t *testing.T) {
 	}
 }
 
+func TestBodiesThatAreNoDocument(t *testing.T) {
+	t.Parallel()
+	deep := func(levels int) string {
+		return `{"filter":` + strings.Repeat("[", levels-1) + strings.Repeat("]", levels-1) + "}"
+	}
+	for body, says := range map[string]string{
+		`{"labels":`:              "must be one JSON document: the text ends too early, at byte 10",
+		`{"labels":[]} {}`:        "must be one JSON document: it continues after its end, at byte 13",
+		deep(512):                 "filter must be an object",
+		deep(513):                 "must be one JSON document: nested deeper than 512 levels, at byte 521",
+		deep(100_000):             "nested deeper than 512 levels",
+		"{\"labels\":[\"\xff\"]}": "must be UTF-8",
+		`[]`:                      "must be a JSON object",
+	} {
+		require.ErrorContains(t, DecodeStrictly([]byte(body), new(catalog.SubscriptionSpec)), says, "%.40s", body)
+	}
+}
+
 // FuzzDecodeStrictly: no input panics, each rejection is a 400, and encoding/json accepts all accepted input.
 func FuzzDecodeStrictly(f *testing.F) {
 	for _, seed := range []string{
