@@ -72,7 +72,7 @@ func isTopic(text []byte, topic string) bool {
 type Limits struct {
 	// MaxEvents is the most events in one request; otherwise 413.
 	MaxEvents int
-	// MaxEventBytes is the most bytes of one event, from brace to brace; otherwise 413.
+	// MaxEventBytes is the most bytes of one event as it is stored, from brace to brace; otherwise 413.
 	MaxEventBytes int
 	// MaxDepth is the most nested objects and arrays, the event's own object counting as 1; otherwise 400.
 	MaxDepth int

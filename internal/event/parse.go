@@ -105,10 +105,6 @@ func (p *parser) event(i int) *Error {
 	case first != '{':
 		return rejectEvent(statusBadRequest, CodeInvalidEvent, i, "", "must be an object, is %s", kind(first))
 	}
-	if size := p.Pos - start; size > p.in.Limits.MaxEventBytes {
-		return rejectEvent(statusPayloadTooLarge, CodePayloadTooLarge, i, "",
-			"an event has at most %d bytes, this one has %d", p.in.Limits.MaxEventBytes, size)
-	}
 	// The capacity ends with the event, so that appending to a Body does not overwrite the next one.
 	e := Event{Schema: p.in.Schema, Body: p.Text[start:p.Pos:p.Pos]}
 	f := fields{src: p.Text, members: p.members, index: i}
@@ -123,6 +119,10 @@ func (p *parser) event(i int) *Error {
 		readCustom(&f, &p.in, &e)
 	default:
 		readEventGrid(&f, p.in.Topic, &e)
+	}
+	if size := len(e.Body); size > p.in.Limits.MaxEventBytes { // the usual form may be longer
+		return rejectEvent(statusPayloadTooLarge, CodePayloadTooLarge, i, "",
+			"an event has at most %d bytes, this one has %d", p.in.Limits.MaxEventBytes, size)
 	}
 	if e.Trace.Parent == "" {
 		e.Trace = p.in.Trace

@@ -33,6 +33,10 @@ func TestParseLimits(t *testing.T) {
 			"one byte too many", "[" + gridEvent + "," + change(gridEvent, "t", "tt") + "]", "[1]",
 			fmt.Sprintf("an event has at most %d bytes, this one has %d", size, size+1),
 		}},
+		{Limits{MaxEventBytes: size}, rejection{
+			"one byte too many in its usual form", "[" + change(gridEvent, `"1"`, `12`) + "]", "[0]",
+			fmt.Sprintf("an event has at most %d bytes, this one has %d", size, size+1),
+		}},
 	} {
 		requireRejections(t, parse(row.limits), 413, CodePayloadTooLarge, []rejection{row.rejection})
 	}
