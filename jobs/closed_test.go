@@ -12,6 +12,7 @@ import (
 
 	"postrider/internal/catalog"
 	"postrider/internal/endpointconf"
+	"postrider/internal/event"
 	"postrider/internal/node"
 	"postrider/internal/testnode"
 	"postrider/jobs/queue"
@@ -96,7 +97,8 @@ func TestRetryAfterClosesTheEndpoint(t *testing.T) {
 	}
 }
 
-// 429 without Retry-After closes an endpoint for a second if no other request is in flight.
+// 429 without Retry-After closes an endpoint for a second if no other request is in flight. Under a policy with a
+// probation for Busy, it starts none.
 func TestThrottledAloneClosesTheEndpoint(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
@@ -105,7 +107,7 @@ func TestThrottledAloneClosesTheEndpoint(t *testing.T) {
 			w.WriteHeader(http.StatusTooManyRequests)
 		}
 	})
-	subscribe(t, tn, "all", e.URL, nil)
+	subscribe(t, tn, "all", e.URL, both(under("namespace-2023"), delivering(event.CloudEvents)))
 	tn.Start(t)
 	publishOne(t, tn, "first")
 	tn.Attempt(t)
@@ -116,7 +118,7 @@ func TestThrottledAloneClosesTheEndpoint(t *testing.T) {
 	for n := 3; n < 11; n++ {
 		v.requireAfter(t, n, 2, 0)
 	}
-	require.Zero(t, tn.Probations(t, "since IS NOT NULL"))
+	require.Zero(t, tn.Rows(t, "delivery_attempts", "hold = 'probation'"))
 	require.Equal(t, 2, tn.Rows(t, "delivery_attempts", "status = 429 AND why LIKE '%; lowers the concurrency'"))
 }
 
