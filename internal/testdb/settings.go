@@ -14,9 +14,10 @@ var UnusualSettings = map[string]string{
 	"extra_float_digits": "-10", "xmloption": "document", "array_nulls": "off", "quote_all_identifiers": "on",
 	"transform_null_equals": "on", "search_path": "nowhere", "row_security": "off", "check_function_bodies": "off",
 	"default_transaction_isolation": "serializable", "default_transaction_deferrable": "on", "exit_on_error": "on",
-	"plpgsql.extra_errors": "all", "plpgsql.extra_warnings": "all", "default_toast_compression": "pglz",
-	"statement_timeout": "61s", "idle_session_timeout": "62s", "idle_in_transaction_session_timeout": "63s",
-	"lock_timeout": "64s", "plan_cache_mode": "force_generic_plan", "jit": "on",
+	"plpgsql.extra_errors": "all", "plpgsql.extra_warnings": "all", "plpgsql.variable_conflict": "use_variable",
+	"default_toast_compression": "pglz", "statement_timeout": "61s", "idle_session_timeout": "62s",
+	"idle_in_transaction_session_timeout": "63s", "lock_timeout": "64s", "plan_cache_mode": "force_generic_plan",
+	"jit": "on",
 }
 
 // SetUnusual gives the database at url these settings, for sessions that begin afterwards.
