@@ -401,9 +401,11 @@ func (s *system) checkpoint() {
 func (s *system) schedule(topic string, due time.Time) {
 	const statement = `
 WITH jobs AS (
-    INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT 'scheduled', jsonb_build_object('d', id, 's', subscription_id, 'n', 1), 'deliver', 'deliveries', 1, 1000, $2
-      FROM postrider_internal.deliveries WHERE subscription_id = ANY ($1) AND hold = 'paused'
+    INSERT INTO postrider_internal.new_jobs
+    SELECT j.*
+      FROM (SELECT nextval('postrider_internal.river_job_id_seq') AS job_id, id, subscription_id
+              FROM postrider_internal.deliveries WHERE subscription_id = ANY ($1) AND hold = 'paused') d,
+           postrider_internal.attempt_job(d.job_id, $2, d.subscription_id, delivery => d.id, number => 1) j
  RETURNING id, (args ->> 'd')::bigint AS delivery_id
 )
 UPDATE postrider_internal.deliveries d SET hold = NULL, job_id = jobs.id, next_attempt_at = $2

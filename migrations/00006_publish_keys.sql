@@ -59,8 +59,8 @@ BEGIN
     END LOOP;
     IF firsts <> ids THEN
         INSERT INTO postrider_internal.rollup_deltas (slot, entries)
-        SELECT d.topic_id % 8, ARRAY [ROW (date_trunc('minute', clock_timestamp()), d.topic_id, 0, 'duplicate', '',
-            NULL, count(*), NULL)::postrider_internal.rollup_entry]
+        SELECT postrider_internal.rollup_slot(d.topic_id, 0), ARRAY [postrider_internal.count_entry(
+            d.topic_id, 0, 'duplicate', count(*), at => clock_timestamp())]
           FROM unnest(topics, firsts, ids) AS d(topic_id, first, id) WHERE d.first <> d.id GROUP BY d.topic_id;
     END IF;
     RETURN firsts;

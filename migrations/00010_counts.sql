@@ -20,6 +20,22 @@ CREATE TABLE postrider_internal.rollup_deltas (
     entries         postrider_internal.rollup_entry[] NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
+-- Statements append what they count so:
+--   INSERT INTO rollup_deltas (slot, entries)
+--   SELECT rollup_slot(topic_id, subscription_id), array_agg(count_entry(…)) FROM … GROUP BY 1
+-- The planner replaces the functions by their expressions.
+CREATE FUNCTION postrider_internal.rollup_slot(topic_id bigint, subscription_id bigint) RETURNS smallint
+    LANGUAGE sql IMMUTABLE RETURN (topic_id + subscription_id) % 8;
+CREATE FUNCTION postrider_internal.count_entry(topic_id bigint, subscription_id bigint, kind text, count bigint,
+    detail text DEFAULT '', bucket integer DEFAULT NULL, operation_id uuid DEFAULT NULL, at timestamptz DEFAULT now())
+    RETURNS postrider_internal.rollup_entry LANGUAGE sql STABLE
+RETURN ROW (date_trunc('minute', at), topic_id, subscription_id, kind, detail, bucket, count,
+            operation_id)::postrider_internal.rollup_entry;
+-- One of 14 buckets of latency, from 0.
+CREATE FUNCTION postrider_internal.latency_bucket(microseconds bigint) RETURNS integer LANGUAGE sql IMMUTABLE
+RETURN width_bucket(microseconds, '{5000, 10000, 25000, 50000, 100000, 250000, 500000, 1000000, 2500000, 5000000,
+                                    10000000, 30000000, 60000000}'::bigint[]);
+
 -- Rows live for seconds: compressing them would only cost time. They are vacuumed by count, not by share of the table.
 ALTER TABLE postrider_internal.rollup_deltas ALTER COLUMN entries SET STORAGE EXTERNAL;
 -- As for delivery_attempts: a key would cost each publish an index.
@@ -104,7 +120,8 @@ CREATE AGGREGATE postrider_internal.count_buckets(bucket integer, count bigint) 
 
 -- +goose Down
 DROP AGGREGATE postrider_internal.count_buckets(integer, bigint), postrider_internal.sum_buckets(bigint[]);
-DROP FUNCTION postrider_internal.add_to_bucket, postrider_internal.add_buckets;
+DROP FUNCTION postrider_internal.add_to_bucket, postrider_internal.add_buckets, postrider_internal.latency_bucket,
+    postrider_internal.count_entry, postrider_internal.rollup_slot;
 DROP TABLE postrider_internal.operation_outcomes, postrider_internal.backlog_counts, postrider_internal.rollup_sums,
     postrider_internal.rollups, postrider_internal.rollup_deltas;
 DROP TYPE postrider_internal.rollup_entry;

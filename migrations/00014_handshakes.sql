@@ -73,10 +73,11 @@ WITH handshake AS (
             begin_handshake.public_url, nextval('postrider_internal.river_job_id_seq'))
     RETURNING h.id, h.job_id, h.purpose
 ), job AS (
-    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT h.job_id, 'available', jsonb_build_object('h', h.id), 'handshake', 'handshakes',
-           CASE h.purpose WHEN 'validation' THEN 1 ELSE 3 END, 1000, now()
-      FROM handshake h
+    INSERT INTO postrider_internal.new_jobs
+    SELECT j.*
+      FROM handshake h, postrider_internal.new_job(
+           h.job_id, 'handshake', jsonb_build_object('h', h.id), now(),
+           priority => CASE h.purpose WHEN 'validation' THEN 1 ELSE 3 END) j
 )
 SELECT h.id FROM handshake h, pg_notify('postrider_internal.river_insert', '{"queue":"handshakes"}');
 END;
@@ -116,10 +117,12 @@ WITH gone AS (
            record_handshake_step.duration_us, record_handshake_step.node
       FROM moved m
 ), next AS (
-    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT m.job_id, 'available', jsonb_build_object('h', m.id), 'handshake', 'handshakes',
-           CASE m.purpose WHEN 'validation' THEN 2 ELSE 3 END, 1000, now() + next_after
-      FROM moved m WHERE m.job_id IS NOT NULL
+    INSERT INTO postrider_internal.new_jobs
+    SELECT j.*
+      FROM moved m, postrider_internal.new_job(
+           m.job_id, 'handshake', jsonb_build_object('h', m.id), now() + next_after,
+           priority => CASE m.purpose WHEN 'validation' THEN 2 ELSE 3 END) j
+     WHERE m.job_id IS NOT NULL
 )
 SELECT coalesce(bool_or(m.pending), false) FROM moved m;
 END;

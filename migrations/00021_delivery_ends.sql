@@ -178,9 +178,9 @@ history AS (
       FROM finished
 ), ends_counted AS (
     INSERT INTO postrider_internal.rollup_deltas (slot, entries)
-    SELECT (topic_id + subscription_id) % 8,
-           array_agg(ROW (date_trunc('minute', now()), topic_id, subscription_id, state, detail, NULL, count,
-                          operation_id)::postrider_internal.rollup_entry)
+    SELECT postrider_internal.rollup_slot(topic_id, subscription_id),
+           array_agg(postrider_internal.count_entry(topic_id, subscription_id, state, count, detail,
+                                                    operation_id => operation_id))
       FROM (SELECT topic_id, subscription_id, state, operation_id, count(*) AS count,
                    CASE WHEN state = 'delivered' AND attempts = 1 THEN 'FirstAttempt'
                         ELSE coalesce(reason, '') END AS detail

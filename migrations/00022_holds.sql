@@ -55,11 +55,9 @@ BEGIN
     PERFORM postrider_internal.take_token(t, 'canceled', 'RetriedByOperator');
     IF t.hold IS NULL AND NOT available THEN
         job := nextval('postrider_internal.river_job_id_seq');
-        INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-        VALUES (job, 'available', jsonb_strip_nulls(jsonb_build_object('d', t.id, 's', t.subscription_id, 'n',
-            t.attempts + 1,
-                    'r', CASE WHEN t.batch_id IS NULL THEN nullif(t.reruns, 0) END)), 'deliver', 'deliveries', 1, 1000,
-                    now());
+        INSERT INTO postrider_internal.new_jobs
+        SELECT * FROM postrider_internal.attempt_job(job, now(), t.subscription_id, delivery => t.id,
+            number => t.attempts + 1, reruns => CASE WHEN t.batch_id IS NULL THEN t.reruns END);
     END IF;
     -- The next refill releases it first: it is the oldest that is due.
     UPDATE postrider_internal.deliveries d SET job_id = job, batch_id = NULL, hold = t.hold, next_attempt_at = now(),

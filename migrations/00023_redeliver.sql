@@ -141,8 +141,8 @@ BEGIN
             AND l.id = ANY (ids)
     ), rolled AS (
         INSERT INTO postrider_internal.rollup_deltas (slot, entries)
-        SELECT (c.topic_id + c.subscription_id) % 8, array_agg(ROW (date_trunc('minute', now()), c.topic_id,
-            c.subscription_id, 'matched', '', NULL::int, c.n, NULL)::postrider_internal.rollup_entry)
+        SELECT postrider_internal.rollup_slot(c.topic_id, c.subscription_id),
+               array_agg(postrider_internal.count_entry(c.topic_id, c.subscription_id, 'matched', c.n))
           FROM (SELECT f.topic_id, f.subscription_id, count(*) AS n FROM fit f GROUP BY 1, 2) c GROUP BY 1
     )
     SELECT j.id, f.delivery_id, j.event_uuid, j.problem FROM checked j LEFT JOIN fit f ON f.id = j.id
@@ -181,8 +181,8 @@ BEGIN
       FROM (SELECT * FROM unnest(ids, sizes) AS u(id, bytes) WHERE u.id = ANY (kept) ORDER BY u.id) o;
     GET DIAGNOSTICS created = ROW_COUNT;
     INSERT INTO postrider_internal.rollup_deltas (slot, entries)
-    SELECT (t + target) % 8, ARRAY [ROW (date_trunc('minute', now()), t, target, 'matched', '', NULL::int, created,
-        NULL)::postrider_internal.rollup_entry] WHERE created > 0;
+    SELECT postrider_internal.rollup_slot(t, target),
+           ARRAY [postrider_internal.count_entry(t, target, 'matched', created)] WHERE created > 0;
     RETURN created;
 END $$;
 

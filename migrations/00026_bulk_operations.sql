@@ -25,8 +25,8 @@ BEGIN
         coalesce(o.again, false), o.patch, o.paths, coalesce(o.include_unchanged, false), o.rate_per_second,
         o.expected_count, o.counting, CASE WHEN o.counting THEN 0 END, coalesce(actor, session_user),
         nextval('postrider_internal.river_job_id_seq'), coalesce(o.cursor_at, '-infinity')) RETURNING * INTO o;
-    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    VALUES (o.job_id, 'available', jsonb_build_object('o', o.id), 'operation', 'operations', 1, 1000, now());
+    INSERT INTO postrider_internal.new_jobs
+    SELECT * FROM postrider_internal.new_job(o.job_id, 'operation', jsonb_build_object('o', o.id), now());
     PERFORM pg_notify('postrider_internal.river_insert', '{"queue":"operations"}');
     PERFORM postrider_internal.note_audit(actor, address, 'operation_started', o.topic, o.subscription,
         jsonb_build_object('operationId', o.id, 'kind', o.kind, 'expectedCount', o.expected_count, 'ratePerSecond',
@@ -249,8 +249,8 @@ BEGIN
                + taken * interval '1 second' / o.rate_per_second
         RETURNING greatest(due, r.next_at) INTO due;
     END IF;
-    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    VALUES (o.job_id, 'available', jsonb_build_object('o', o.id), 'operation', 'operations', 1, 1000, due);
+    INSERT INTO postrider_internal.new_jobs
+    SELECT * FROM postrider_internal.new_job(o.job_id, 'operation', jsonb_build_object('o', o.id), due);
     RETURN greatest(due - clock_timestamp(), pause);
 END $$;
 

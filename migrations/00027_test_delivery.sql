@@ -75,8 +75,8 @@ BEGIN
         'postrider.TestEvent', subject, '1'), postrider_internal.hold_without_job(target), at, at)
     RETURNING id INTO delivery;
     INSERT INTO postrider_internal.rollup_deltas (slot, entries)
-    VALUES ((t.id + target) % 8, ARRAY [ROW (date_trunc('minute', now()), t.id, target, 'matched', '', NULL::int, 1,
-        NULL)::postrider_internal.rollup_entry]);
+    VALUES (postrider_internal.rollup_slot(t.id, target),
+        ARRAY [postrider_internal.count_entry(t.id, target, 'matched', 1)]);
     PERFORM postrider_internal.note_audit(actor, address, 'test_delivery_created', topic, subscription,
         jsonb_build_object('deliveryId', delivery, 'systemId', event));
     RETURN delivery;

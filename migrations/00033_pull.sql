@@ -104,12 +104,12 @@ BEGIN
                SET job_id = t.job_id, first_attempt_at = coalesce(d.first_attempt_at, moment), last_attempt_at = moment
               FROM taken t WHERE d.id = t.id
         ), jobs AS (
-            INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts,
-                   scheduled_at)
-            SELECT t.job_id, 'scheduled',
+            INSERT INTO postrider_internal.new_jobs
+            SELECT j.*
+              FROM taken t, postrider_internal.new_job(
+                   t.job_id, 'lock',
                    jsonb_build_object('d', t.id, 's', subscription, 'n', t.attempts + 1, 'l', t.lock_id,
-                                      'f', extract(epoch FROM moment), 'c', consumer), 'lock', 'locks', 1, 1000, until
-              FROM taken t
+                                      'f', extract(epoch FROM moment), 'c', consumer), until) j
         )
         SELECT array_agg(t.id), array_agg(t.lock_id), array_agg(t.attempts + 1), array_agg(t.event_uuid),
                array_agg(t.event_day), (SELECT array_agg(v.id) FROM visible v WHERE v.attempts >= q.max_delivery_count)
@@ -204,13 +204,11 @@ BEGIN
           FROM judged j WHERE how <> 'returned'
     ), counted AS (
         INSERT INTO postrider_internal.rollup_deltas (slot, entries)
-        SELECT (c.topic_id + c.subscription_id) % 8,
-               array_agg(ROW (date_trunc('minute', now()), c.topic_id, c.subscription_id, 'attempt', initcap(how),
-                              c.bucket, c.count, NULL)::postrider_internal.rollup_entry)
+        SELECT postrider_internal.rollup_slot(c.topic_id, c.subscription_id),
+               array_agg(postrider_internal.count_entry(c.topic_id, c.subscription_id, 'attempt', c.count,
+                                                        initcap(how), c.bucket))
           FROM (SELECT j.topic_id, j.subscription_id, count(*) AS count,
-                       width_bucket((extract(epoch FROM j.took) * 1000000)::bigint,
-                           '{5000, 10000, 25000, 50000, 100000, 250000, 500000, 1000000, 2500000, 5000000, 10000000,
-                             30000000, 60000000}'::bigint[]) AS bucket
+                       postrider_internal.latency_bucket((extract(epoch FROM j.took) * 1000000)::bigint) AS bucket
                   FROM judged j WHERE how <> 'returned' GROUP BY 1, 2, 4) c
          GROUP BY 1
     ), again AS (
@@ -272,8 +270,8 @@ WITH taken AS MATERIALIZED (
     UPDATE postrider_internal.deliveries d SET job_id = r.job_id
       FROM renewed r WHERE d.id = (r.args ->> 'd')::bigint AND d.job_id = r.id AND d.id = ANY (deliveries)
 ), jobs AS (
-    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT r.job_id, 'scheduled', r.args, 'lock', 'locks', 1, 1000, r.until FROM renewed r
+    INSERT INTO postrider_internal.new_jobs
+    SELECT j.* FROM renewed r, postrider_internal.new_job(r.job_id, 'lock', r.args, r.until) j
 )
 SELECT coalesce(array_agg(r.token ORDER BY r.token), '{}') FROM renewed r;
 END;

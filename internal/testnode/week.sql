@@ -144,9 +144,11 @@ SELECT m.id, m.subscription_id, m.topic_id, m.event_uuid, day, attempts, 450, CA
   FROM bench.made(day) m CROSS JOIN LATERAL (SELECT CASE subscription_id WHEN 1 THEN (m.id % 20 = 1)::integer WHEN 11
       THEN 1 + m.id % 3 ELSE 0 END AS attempts) c
  WHERE pending;
-INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-SELECT m.id, 'scheduled', jsonb_build_object('d', m.id, 's', 11, 'n', 2), 'deliver', 'deliveries', 1, 1000,
-       now() + interval '4 hours' FROM bench.made(day) m WHERE pending AND subscription_id = 11 $$;
+INSERT INTO postrider_internal.new_jobs
+SELECT j.*
+  FROM bench.made(day) m, postrider_internal.attempt_job(
+       m.id, now() + interval '4 hours', 11, delivery => m.id, number => 2) j
+ WHERE m.pending AND m.subscription_id = 11 $$;
 
 -- The counts, from the rows that are there.
 CREATE PROCEDURE bench.fill_counts(today date) LANGUAGE sql AS $$
@@ -166,9 +168,7 @@ WHERE day = today GROUP BY 1, 2;
 INSERT INTO postrider_internal.rollups (minute, topic_id, subscription_id, kind, detail, count, latency_buckets)
 SELECT minute, (subscription_id - 1) / 5 + 1, subscription_id, 'attempt', outcome, sum(n)::bigint, ARRAY [{buckets}]
   FROM (SELECT date_trunc('minute', started_at) AS minute, subscription_id, outcome,
-               width_bucket(duration_us,
-                   '{5000, 10000, 25000, 50000, 100000, 250000, 500000, 1000000, 2500000, 5000000, 10000000, 30000000, '
-                   '60000000}'::bigint[]) AS bucket, count(*) AS n
+               postrider_internal.latency_bucket(duration_us) AS bucket, count(*) AS n
           FROM postrider_internal.delivery_attempts WHERE day = today GROUP BY 1, 2, 3, 4) taken
  GROUP BY 1, 2, 3, 5;
 INSERT INTO postrider_internal.rollup_sums

@@ -36,8 +36,9 @@ SELECT id, event_bytes, false AS held, time_to_live_since FROM postrider_interna
 SELECT EXISTS (SELECT FROM postrider_internal.deliveries WHERE subscription_id = $1 AND open)`
 
 	cutterStatement = `
-INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
-VALUES ('available', jsonb_build_object('s', $1::bigint), 'batch', 'deliveries', 1, 1000, now() + $2::interval)`
+INSERT INTO postrider_internal.new_jobs
+SELECT j.* FROM nextval('postrider_internal.river_job_id_seq') AS job_id,
+       postrider_internal.attempt_job(job_id, now() + $2::interval, $1) j`
 
 	// takeTimesStatement takes further times of a rate limit; less than 0 returns some.
 	takeTimesStatement = `

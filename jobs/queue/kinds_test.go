@@ -1,13 +1,55 @@
 package queue_test
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/testnode"
 	"postrider/jobs"
+	"postrider/jobs/queue"
 )
+
+// PostgreSQL inserts jobs, and Go reads them: both know kinds, queues and arguments.
+func TestNewJobsHaveTheQueuesAndArgumentsOfTheirKinds(t *testing.T) {
+	t.Parallel()
+	tn := testnode.New(t)
+	for kind, queueOf := range map[string]string{
+		queue.DeliverKind: queue.DeliverQueue, queue.BatchKind: queue.DeliverQueue, "lock": queue.LockQueue,
+		queue.RouteKind: queue.RouteQueue, queue.HandshakeKind: queue.HandshakeQueue,
+		queue.ExportKind: queue.ExportQueue, queue.OperationKind: queue.OperationQueue,
+	} {
+		require.Equal(t, queueOf, testnode.Value[string](t, tn,
+			"SELECT queue FROM postrider_internal.new_job(1, $1, '{}', now())", kind))
+	}
+
+	const attempt = `SELECT array_agg(kind || ' ' || args ORDER BY position) FROM (VALUES
+		(1, 7::bigint, NULL::bigint, 4, NULL::int, NULL::int), (2, 7, NULL, 4, 0, 0), (3, 7, NULL, 4, 2, -2),
+		(4, NULL, 8, 1, NULL, 3), (5, NULL, NULL, NULL, NULL, NULL))
+		AS a(position, delivery, batch, number, reruns, times),
+		postrider_internal.attempt_job(1, now(), 6, delivery, batch, number, reruns, times)`
+	found := testnode.Value[[]string](t, tn, attempt)
+	require.Equal(t, `deliver {"d": 7, "n": 4, "s": 6}`, found[0])
+	for i, args := range []queue.AttemptArgs{
+		{Delivery: 7}, {Delivery: 7}, {Delivery: 7, Reruns: 2, RateTimes: -2}, {Batch: 8, RateTimes: 3}, {},
+	} {
+		args.Subscription = 6
+		kind, text, _ := strings.Cut(found[i], " ")
+		require.Equal(t, args.Kind(), kind)
+		var read queue.AttemptArgs
+		require.NoError(t, json.Unmarshal([]byte(text), &read))
+		require.Equal(t, args, read)
+	}
+
+	const states = `SELECT string_agg(concat_ws(' ', state, attempt, attempted_at = now(), attempted_by), ', ')
+		FROM (VALUES ('deliver', 5, NULL), ('deliver', 6, NULL), ('deliver', 6, 'node-1'), ('lock', 0, NULL),
+		    ('route', 6, NULL)) AS j(of, seconds, on_node),
+		postrider_internal.new_job(1, of, '{}', now() + seconds * interval '1 second', on_node)`
+	require.Equal(t, "available 0, scheduled 0, running 1 t {node-1}, scheduled 0, available 0",
+		testnode.Value[string](t, tn, states))
+}
 
 // futureJobs are what a node of a newer version may have in the queue: in every state, with arguments that mean nothing
 // here.

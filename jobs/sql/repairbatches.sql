@@ -32,10 +32,9 @@ WITH step AS MATERIALIZED (
     UPDATE postrider_internal.batches b SET job_id = again.job_id, reruns = b.reruns + 1
       FROM again WHERE b.id = again.id
 ), inserted AS (
-    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT job_id, postrider_internal.job_state(due),
-           jsonb_build_object('s', subscription_id, 'b', id, 'n', attempts + 1, 'r', reruns),
-           'batch', 'deliveries', 1, 1000, due
-      FROM again
+    INSERT INTO postrider_internal.new_jobs
+    SELECT j.*
+      FROM again a, postrider_internal.attempt_job(
+           a.job_id, a.due, a.subscription_id, batch => a.id, number => a.attempts + 1, reruns => a.reruns) j
 )
 SELECT coalesce(max(id), 0), (SELECT count(*) FROM again) FROM step

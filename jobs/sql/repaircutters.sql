@@ -19,9 +19,11 @@ WITH RECURSIVE jump(subscription_id) AS (
      WHERE EXISTS (SELECT FROM waiting)
        AND queue = 'deliveries' AND kind = 'batch' AND finalized_at IS NULL AND args -> 'b' IS NULL
 ), inserted AS (
-    INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT 'available', jsonb_build_object('s', subscription_id), 'batch', 'deliveries', 1, 1000, now()
-      FROM waiting WHERE subscription_id NOT IN (SELECT subscription_id FROM cutters) LIMIT $1
+    INSERT INTO postrider_internal.new_jobs
+    SELECT j.*
+      FROM (SELECT nextval('postrider_internal.river_job_id_seq') AS job_id, subscription_id FROM waiting
+             WHERE subscription_id NOT IN (SELECT subscription_id FROM cutters) LIMIT $1) w,
+           postrider_internal.attempt_job(w.job_id, now(), w.subscription_id) j
     RETURNING id
 )
 SELECT 0::bigint, count(*) FROM inserted

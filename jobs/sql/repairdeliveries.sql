@@ -53,10 +53,9 @@ WITH step AS MATERIALIZED (
     UPDATE postrider_internal.deliveries d SET job_id = again.job_id, batch_id = NULL, reruns = d.reruns + 1
       FROM again WHERE d.id = again.id
 ), inserted AS (
-    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT job_id, postrider_internal.job_state(due),
-           jsonb_build_object('d', id, 's', subscription_id, 'n', attempts + 1, 'r', reruns),
-           'deliver', 'deliveries', 1, 1000, due
-      FROM again
+    INSERT INTO postrider_internal.new_jobs
+    SELECT j.*
+      FROM again a, postrider_internal.attempt_job(
+           a.job_id, a.due, a.subscription_id, delivery => a.id, number => a.attempts + 1, reruns => a.reruns) j
 )
 SELECT coalesce(max(id), 0), (SELECT count(*) FROM again) FROM step

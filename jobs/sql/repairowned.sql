@@ -13,8 +13,9 @@ WITH broken AS MATERIALIZED (
     UPDATE postrider_internal.@table o SET job_id = nextval('postrider_internal.river_job_id_seq')
       FROM free WHERE o.id = free.id RETURNING o.id, o.job_id
 ), inserted AS (
-    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT job_id, 'available', jsonb_build_object('@argument', id), '@kind', '@table', @priority, 1000, now()
-      FROM followed
+    INSERT INTO postrider_internal.new_jobs
+    SELECT j.*
+      FROM followed f, postrider_internal.new_job(
+           f.job_id, '@kind', jsonb_build_object('@argument', f.id), now(), priority => @priority) j
 )
 SELECT 0::bigint, count(*) FROM followed

@@ -13,14 +13,12 @@ result AS MATERIALIZED (
       FROM result WHERE number > 0
 ), attempts_counted AS (
     INSERT INTO postrider_internal.rollup_deltas (slot, entries)
-    SELECT (topic_id + subscription_id) % 8,
-           array_agg(ROW (date_trunc('minute', now()), topic_id, subscription_id, 'attempt', outcome, bucket, count,
-                          NULL)::postrider_internal.rollup_entry)
+    SELECT postrider_internal.rollup_slot(topic_id, subscription_id),
+           array_agg(postrider_internal.count_entry(topic_id, subscription_id, 'attempt', count, outcome, bucket))
       FROM (SELECT coalesce((SELECT s.topic_id FROM postrider_internal.event_subscriptions s
                               WHERE s.id = subscription_id), 0) AS topic_id,
                    subscription_id, outcome, count(*) AS count,
-                   width_bucket(duration_us, '{5000, 10000, 25000, 50000, 100000, 250000, 500000, 1000000, 2500000,
-                                               5000000, 10000000, 30000000, 60000000}'::bigint[]) AS bucket
+                   postrider_internal.latency_bucket(duration_us) AS bucket
               FROM result WHERE number > 0 GROUP BY subscription_id, outcome, bucket) c
      GROUP BY 1
 ),

@@ -24,11 +24,12 @@ WITH cuts AS MATERIALIZED (
               FROM bound GROUP BY 1) m ON m.batch_id = cuts.id
     RETURNING id, job_id, members
 ), jobs AS (
-    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT job_id, 'available', jsonb_strip_nulls(jsonb_build_object('s', $1::bigint, 'b', id, 'n', 1,
-           'p', nullif($6::int, 0) * CASE WHEN $7::boolean THEN members ELSE 1 END)),
-           'batch', 'deliveries', 1, 1000, now()
-      FROM batches WHERE job_id <> $2
+    INSERT INTO postrider_internal.new_jobs
+    SELECT j.*
+      FROM batches b, postrider_internal.attempt_job(
+           b.job_id, now(), $1, batch => b.id, number => 1,
+           times => $6::int * CASE WHEN $7::boolean THEN b.members ELSE 1 END) j
+     WHERE b.job_id <> $2
 ), first AS (
     UPDATE postrider_internal.river_job j SET args = j.args || jsonb_build_object('b', batches.id, 'n', 1)
       FROM batches WHERE batches.job_id = $2 AND j.id = $2

@@ -71,7 +71,7 @@ WITH allowed AS MATERIALIZED (
     SELECT count(*) AS n, CASE WHEN @per_event::boolean THEN @batch_size::int ELSE 1 END AS each
       FROM oldest WHERE @batching::boolean AND attempts = 0
 ), cutters AS MATERIALIZED (
-    SELECT (SELECT n FROM taken) + g * u.each AS position,
+    SELECT nextval('postrider_internal.river_job_id_seq') AS job_id, (SELECT n FROM taken) + g * u.each AS position,
            CASE WHEN @per_event::boolean THEN least(u.each, u.n - g * @batch_size::int) ELSE 1 END AS times
       FROM uncut u, generate_series(0, ceil(u.n::float8 / @batch_size::int)::int - 1) g
      WHERE (SELECT n FROM taken) + g * u.each < (SELECT n FROM times)
@@ -84,11 +84,11 @@ WITH allowed AS MATERIALIZED (
 ), wave AS MATERIALIZED (
     SELECT *, CASE WHEN @last::boolean THEN -1 - times ELSE times END AS rate_times FROM timed
 ), cutter_jobs AS (
-    INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT 'available', jsonb_build_object('s', @subscription::bigint,
-                                           'p', CASE WHEN @last::boolean THEN -1 - times ELSE times END),
-           'batch', 'deliveries', 1, 1000, greatest(now(), (SELECT first + position * step FROM rate))
-      FROM cutters
+    INSERT INTO postrider_internal.new_jobs
+    SELECT j.*
+      FROM (SELECT c.*, greatest(now(), r.first + c.position * r.step) AS due FROM cutters c, rate r) c,
+           postrider_internal.attempt_job(
+           c.job_id, c.due, @subscription, times => CASE WHEN @last::boolean THEN -1 - c.times ELSE c.times END::int) j
 ), times_taken AS MATERIALIZED (
     SELECT (SELECT n FROM taken) + (SELECT coalesce(sum(times), 0) FROM cutters) AS n
 ), moved AS (

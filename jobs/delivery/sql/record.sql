@@ -65,14 +65,15 @@ left_batch AS (
      WHERE batch_id IS NOT NULL AND (next_job IS NOT NULL OR NOT ends AND state IS NOT NULL)
 ), -- record_batches.sql
 next_jobs AS (
-    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT id, postrider_internal.job_state(at), args, kind, 'deliveries', 1, 1000, at
-      FROM (SELECT next_job AS id, jsonb_build_object('d', id, 's', subscription_id, 'n', attempts_made + 1) AS args,
-                   'deliver' AS kind, next_at AS at
-              FROM members WHERE next_job IS NOT NULL
-             UNION ALL
-            SELECT job_id, jsonb_build_object('s', subscription_id, 'b', id, 'n', attempts + 1), 'batch',
-                   next_attempt_at
-              FROM batches WHERE verdict = 'retry') jobs
+    INSERT INTO postrider_internal.new_jobs
+    SELECT j.*
+      FROM members m, postrider_internal.attempt_job(
+           m.next_job, m.next_at, m.subscription_id, delivery => m.id, number => m.attempts_made + 1) j
+     WHERE m.next_job IS NOT NULL
+     UNION ALL
+    SELECT j.*
+      FROM batches b, postrider_internal.attempt_job(
+           b.job_id, b.next_attempt_at, b.subscription_id, batch => b.id, number => b.attempts + 1) j
+     WHERE b.verdict = 'retry'
 ), @ends, @dead_letters
 SELECT coalesce(array_agg(id), '{}') FROM token

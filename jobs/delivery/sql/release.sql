@@ -30,8 +30,10 @@ WITH allowed AS MATERIALIZED (
      WHERE @batching::boolean AND EXISTS (SELECT FROM allowed) AND subscription_id = @subscription AND hold IS NOT NULL
      ORDER BY time_to_live_since, id LIMIT least((SELECT n FROM left_over), @ahead)
 ), cutter AS (
-    INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT 'available', jsonb_build_object('s', @subscription::bigint), 'batch', 'deliveries', 1, 1000, now()
+    INSERT INTO postrider_internal.new_jobs
+    SELECT j.*
+      FROM nextval('postrider_internal.river_job_id_seq') AS job_id,
+           postrider_internal.attempt_job(job_id, now(), @subscription) j
      WHERE EXISTS (SELECT FROM oldest WHERE attempts = 0)
 ), chosen_deliveries AS (
     SELECT id, attempts, held_reruns, hold, next_attempt_at FROM postrider_internal.deliveries

@@ -7,10 +7,10 @@ batches AS (
     UPDATE postrider_internal.deliveries d SET hold = NULL, last_hold = w.hold, job_id = w.job_id, held_reruns = 0
       FROM wave w WHERE w.what = 'd' AND d.id = w.id
 ), jobs AS (
-    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT job_id, postrider_internal.job_state(due),
-           jsonb_strip_nulls(jsonb_build_object('s', subscription_id, what, id, 'n', attempts + 1,
-                                                'r', nullif(held_reruns, 0), 'p', nullif(rate_times, 0))),
-           CASE what WHEN 'd' THEN 'deliver' ELSE 'batch' END, 'deliveries', 1, 1000, due
-      FROM wave
+    INSERT INTO postrider_internal.new_jobs
+    SELECT j.*
+      FROM wave w, postrider_internal.attempt_job(
+           w.job_id, w.due, w.subscription_id, delivery => CASE w.what WHEN 'd' THEN w.id END,
+           batch => CASE w.what WHEN 'b' THEN w.id END, number => w.attempts + 1, reruns => w.held_reruns,
+           times => w.rate_times) j
 )

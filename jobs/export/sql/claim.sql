@@ -13,8 +13,8 @@ WITH due AS MATERIALIZED (
     SELECT $1, nextval('postrider_internal.river_job_id_seq') WHERE EXISTS (SELECT FROM fitting)
     ON CONFLICT (subscription_id) DO NOTHING RETURNING id, job_id
 ), job AS (
-    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT job_id, 'available', jsonb_build_object('x', id), 'export', 'exports', 1, 1000, now() FROM export
+    INSERT INTO postrider_internal.new_jobs
+    SELECT j.* FROM export e, postrider_internal.new_job(e.job_id, 'export', jsonb_build_object('x', e.id), now()) j
 ), taken AS (
     UPDATE postrider_internal.dead_letters l SET export_id = export.id
       FROM export WHERE l.id = ANY (ARRAY (SELECT id FROM fitting)) RETURNING l.id

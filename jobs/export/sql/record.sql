@@ -36,10 +36,11 @@ WITH gone AS (
       FROM current WHERE x.id = current.id AND EXISTS (SELECT FROM found WHERE state = 'pending')
     RETURNING x.id, x.job_id
 ), job AS (
-    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT job_id, 'available', jsonb_build_object('x', id), 'export', 'exports', 1, 1000,
-           least(now() + @pause::interval, (SELECT min(export_abandon_at) FROM found WHERE state = 'pending'))
-      FROM again
+    INSERT INTO postrider_internal.new_jobs
+    SELECT j.*
+      FROM (SELECT again.*, least(now() + @pause::interval, (
+                   SELECT min(export_abandon_at) FROM found WHERE state = 'pending')) AS due FROM again) a,
+           postrider_internal.new_job(a.job_id, 'export', jsonb_build_object('x', a.id), a.due) j
 ), ended AS (
     DELETE FROM postrider_internal.exports x USING current
      WHERE x.id = current.id AND NOT EXISTS (SELECT FROM found WHERE state = 'pending')

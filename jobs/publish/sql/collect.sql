@@ -18,9 +18,8 @@ WITH waiting AS MATERIALIZED (
              GROUP BY topic_id, event_day) grouped
     RETURNING id, job_id
 ), jobs AS (
-    INSERT INTO postrider_internal.river_job (id, state, attempt, attempted_at, attempted_by,
-           args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT job_id, 'running', 1, now(), ARRAY [$2::text], jsonb_build_object('route', id), 'route', 'routes', 1,
-           1000, now() FROM route
+    INSERT INTO postrider_internal.new_jobs
+    SELECT j.* FROM route r,
+           postrider_internal.new_job(r.job_id, 'route', jsonb_build_object('route', r.id), now(), $2::text) j
 )
 SELECT (SELECT count(*) FROM taken), coalesce((SELECT array_agg(job_id) FROM route), '{}')

@@ -59,19 +59,20 @@ created AS MATERIALIZED (
       FROM matches m ORDER BY position
 -- end
 ), jobs AS (
-    INSERT INTO postrider_internal.river_job (id, state, attempt, attempted_at, attempted_by,
-           args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT job_id, CASE WHEN local THEN 'running' ELSE 'available' END::postrider_internal.river_job_state,
-           CASE WHEN local THEN 1 ELSE 0 END, CASE WHEN local THEN now() END, CASE WHEN local THEN ARRAY [@node] END,
-           jsonb_build_object('d', id, 's', subscription_id, 'n', 1), 'deliver', 'deliveries', 1, 1000, now()
-      FROM created WHERE job_id IS NOT NULL
+    INSERT INTO postrider_internal.new_jobs
+    SELECT j.*
+      FROM created c, postrider_internal.attempt_job(
+           c.job_id, now(), c.subscription_id, delivery => c.id, number => 1,
+           node => CASE WHEN c.local THEN @node END) j
+     WHERE c.job_id IS NOT NULL
 ),
 -- begin full
 cutters AS (
-    INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT DISTINCT 'available'::postrider_internal.river_job_state, jsonb_build_object('s', subscription_id),
-           'batch', 'deliveries', 1, 1000, now()
-      FROM created WHERE batching AND hold IS NULL
+    INSERT INTO postrider_internal.new_jobs
+    SELECT j.*
+      FROM (SELECT nextval('postrider_internal.river_job_id_seq') AS job_id, subscription_id
+              FROM created WHERE batching AND hold IS NULL GROUP BY subscription_id) c,
+           postrider_internal.attempt_job(c.job_id, now(), c.subscription_id) j
 ),
 -- end
 deliveries AS (

@@ -21,10 +21,9 @@ WITH fresh AS (
       FROM fresh, @events AS e(@events.*)
 ), counted AS (
     INSERT INTO postrider_internal.rollup_deltas (slot, entries)
-    SELECT (topic_id + subscription_id) % 8,
-           array_agg(ROW (date_trunc('minute', now()), topic_id, subscription_id,
-                          CASE subscription_id WHEN 0 THEN 'published' ELSE 'matched' END, '', NULL, count,
-                          NULL)::postrider_internal.rollup_entry)
+    SELECT postrider_internal.rollup_slot(topic_id, subscription_id),
+           array_agg(postrider_internal.count_entry(
+               topic_id, subscription_id, CASE subscription_id WHEN 0 THEN 'published' ELSE 'matched' END, count))
       FROM fresh CROSS JOIN @destinations AS c(@destinations.*)
      GROUP BY 1
 ),

@@ -21,9 +21,10 @@ WITH fresh AS (
        SET next_event = step.next_event, after_subscription = step.after_subscription, job_id = step.job_id
       FROM step WHERE r.id = step.id AND NOT step.finished
 ), successors AS (
-    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT job_id, 'available', jsonb_build_object('route', id), 'route', 'routes', 1, 1000, now()
-      FROM step WHERE NOT finished
+    INSERT INTO postrider_internal.new_jobs
+    SELECT j.*
+      FROM step s, postrider_internal.new_job(s.job_id, 'route', jsonb_build_object('route', s.id), now()) j
+     WHERE NOT s.finished
 ), matches AS (
     SELECT m.*, false AS offered
       FROM @deliveries WITH ORDINALITY AS m(@deliveries.*, position)
@@ -39,9 +40,8 @@ WITH fresh AS (
        AND (step.finished OR step.next_event > 0 OR step.after_subscription > 0) GROUP BY 1
 ), counted AS (
     INSERT INTO postrider_internal.rollup_deltas (slot, entries)
-    SELECT (topic_id + subscription_id) % 8,
-           array_agg(ROW (date_trunc('minute', now()), topic_id, subscription_id, kind, '', NULL, count,
-                          NULL)::postrider_internal.rollup_entry)
+    SELECT postrider_internal.rollup_slot(topic_id, subscription_id),
+           array_agg(postrider_internal.count_entry(topic_id, subscription_id, kind, count))
       FROM entries GROUP BY 1
 ), matched AS MATERIALIZED (
     SELECT m.event_uuid, m.event_day, m.count FROM @matched AS m(@matched.*) JOIN step ON step.id = m.route_id

@@ -7,7 +7,8 @@ route AS (
            nextval('postrider_internal.river_job_id_seq') FROM fresh
     RETURNING id, job_id
 ), job AS (
-    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT job_id, 'available', jsonb_build_object('route', id), 'route', 'routes', 1, 1000, now() FROM route
+    INSERT INTO postrider_internal.new_jobs
+    SELECT j.*
+      FROM route r, postrider_internal.new_job(r.job_id, 'route', jsonb_build_object('route', r.id), now()) j
 )
 SELECT version FROM postrider_internal.catalog

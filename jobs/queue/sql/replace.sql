@@ -5,8 +5,6 @@
 --
 -- The locks need a statement before this one: it must see the batch that a batch cutter committed before its row
 -- could be locked.
---
--- Only jobs of deliveries are promoted. Other queues have few jobs, which are available before they are due.
 WITH input AS (
     SELECT * FROM unnest($1::bigint[], $2::int[], $3::float8[]) AS a(id, reruns, seconds)
 ), lost AS (
@@ -51,10 +49,10 @@ WITH input AS (
     UPDATE postrider_internal.probations p SET probe_job_id = again.id
       FROM again JOIN followed ON followed.id = again.id WHERE p.probe_job_id = again.old_id
 ), inserted AS (
-    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT again.id, CASE WHEN queue = 'deliveries' THEN postrider_internal.job_state(due) ELSE 'available' END,
-           again.args, again.kind, again.queue, again.priority, 1000, due
-      FROM again JOIN followed ON followed.id = again.id
+    INSERT INTO postrider_internal.new_jobs
+    SELECT j.*
+      FROM again a JOIN followed ON followed.id = a.id,
+           postrider_internal.new_job(a.id, a.kind, a.args, a.due, priority => a.priority) j
     RETURNING queue
 )
 SELECT count(*), coalesce(array_agg(DISTINCT queue) FILTER (WHERE queue <> 'deliveries'), '{}') FROM inserted
