@@ -19,7 +19,9 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-func sqlFile(name string) string { return postgres.SQLFile(sqlFiles, name) }
+func sqlFile(name string, arguments ...string) string {
+	return postgres.SQLFile(sqlFiles, name, arguments...)
+}
 
 // Maintenance maintains the tables: partitions, retention, roll-ups, vacuum, notices, and repairs of rows without their
 // job.
@@ -68,7 +70,7 @@ const (
 	vacuumStatement = `VACUUM (SKIP_LOCKED, INDEX_CLEANUP ON, TRUNCATE OFF) postrider_internal.river_job`
 )
 
-var deadJobsStatement = sqlFile("deadjobs.sql")
+var deadJobsStatement = sqlFile("deadjobs.sql", "dead", "left")
 
 // VacuumJobs vacuums the table of jobs if many are dead. Autovacuum comes once a minute (autovacuum_naptime): at 5,000
 // events/s each fetch would read past 300,000 dead index entries. VacuumJobs does nothing if another session vacuums
@@ -106,7 +108,7 @@ SELECT slot FROM generate_series(0, $1 - 1) AS s(slot)
  WHERE EXISTS (SELECT FROM postrider_internal.rollup_deltas d WHERE d.slot = s.slot)`
 )
 
-var mergeStatement = sqlFile("merge.sql")
+var mergeStatement = sqlFile("merge.sql", "slot", "limit")
 
 // MergeRollups merges the counts that publishing and recording appended, and returns the number of rows. While another
 // node does that, it does nothing.

@@ -43,15 +43,15 @@ type repair struct {
 // repairs are the steps of a pass, in order. They count in s.
 func repairs(s *Swept) []repair {
 	return []repair{
-		{"deliveries", sqlFile("repairdeliveries.sql"), true, &s.Repaired, queue.DeliverQueue},
-		{"stray jobs", sqlFile("removestrays.sql"), true, &s.Removed, ""},
+		{"deliveries", sqlFile("repairdeliveries.sql", "limit", "after"), true, &s.Repaired, queue.DeliverQueue},
+		{"stray jobs", sqlFile("removestrays.sql", "limit", "after"), true, &s.Removed, ""},
 		repairOwned(queue.RouteQueue, queue.RouteKind, "route", 1, "true", &s.Routes),
 		repairOwned(queue.HandshakeQueue, queue.HandshakeKind, "h", 3, "state = 'pending'", &s.Handshakes),
 		repairOwned(queue.ExportQueue, queue.ExportKind, "x", 1, "true", &s.Exports),
-		{"dead letters", sqlFile("freedeadletters.sql"), false, &s.Exports, ""},
+		{"dead letters", sqlFile("freedeadletters.sql", "limit"), false, &s.Exports, ""},
 		repairOwned(queue.OperationQueue, queue.OperationKind, "o", 1, "state = 'running'", &s.Operations),
-		{"batches", sqlFile("repairbatches.sql"), true, &s.Repaired, queue.DeliverQueue},
-		{"batch cutters", sqlFile("repaircutters.sql"), false, &s.Repaired, queue.DeliverQueue},
+		{"batches", sqlFile("repairbatches.sql", "limit", "after"), true, &s.Repaired, queue.DeliverQueue},
+		{"batch cutters", sqlFile("repaircutters.sql", "limit"), false, &s.Repaired, queue.DeliverQueue},
 	}
 }
 

@@ -147,8 +147,8 @@ BEGIN
 END $$;
 
 -- How a delivery ends: it moves to the history and is counted, and a dead letter copies its event. The caller has
--- fenced the deliveries: its transaction has deleted their job rows or locked their own rows. The recorder includes the
--- parts "ends" and "dead letters" in its own statement: this call would add 0.2 ms to the 0.4 ms of one result.
+-- fenced the deliveries: its transaction has deleted their job rows or locked their own rows. The recorder includes
+-- sql/ends.sql and sql/dead_letters.sql in its own statements: this call would add 0.2 ms to the 0.4 ms of one result.
 CREATE FUNCTION postrider_internal.end_deliveries(ends postrider_internal.delivery_end[]) RETURNS bigint
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -166,62 +166,9 @@ WITH finished AS (
               (SELECT s.retry_policy FROM postrider_internal.event_subscriptions s WHERE s.id = d.subscription_id)
                   AS retry_policy, 1::float8 AS time_scale
 ),
--- begin ends
-history AS (
-    INSERT INTO postrider_internal.delivery_history (id, day, subscription_id, topic_id, event_uuid, event_day,
-           attempts, reruns, last_status, batch_id, time_to_live_since, first_attempt_at, last_attempt_at, finished_at,
-               state,
-           reason, last_outcome, redelivered_from, operation_id, dead_letter_id)
-    SELECT id, (now() AT TIME ZONE 'UTC')::date, subscription_id, topic_id, event_uuid, event_day, attempts,
-           reruns, last_status, batch_id, time_to_live_since, first_attempt_at, last_attempt_at, now(), state, reason,
-           last_outcome, redelivered_from, operation_id, dead_letter_id
-      FROM finished
-), ends_counted AS (
-    INSERT INTO postrider_internal.rollup_deltas (slot, entries)
-    SELECT postrider_internal.rollup_slot(topic_id, subscription_id),
-           array_agg(postrider_internal.count_entry(topic_id, subscription_id, state, count, detail,
-                                                    operation_id => operation_id))
-      FROM (SELECT topic_id, subscription_id, state, operation_id, count(*) AS count,
-                   CASE WHEN state = 'delivered' AND attempts = 1 THEN 'FirstAttempt'
-                        ELSE coalesce(reason, '') END AS detail
-              FROM finished GROUP BY topic_id, subscription_id, state, detail, operation_id) c
-     GROUP BY 1
-)
--- end
+-- ends.sql
 ,
--- begin dead letters
-dead_letters AS (
-    -- A dead letter outlives its event, and so copies it. One that is to be exported is due some time after its last
-    -- attempt, or after now if none was made.
-    INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id, topic_id, topic,
-           subscription, endpoint_base_url, reason, attempts, last_outcome, last_status, last_error, last_response,
-           first_attempt_at, last_attempt_at, time_to_live_since, published_at, event_time, event_uuid, event_day,
-               event_id,
-           event_type, subject, source, data_version, schema, traceparent, tracestate, retry_policy, redelivered_from,
-           export_state, export_due_at, export_abandon_at, export_attempts, body)
-    SELECT f.dead_letter_id, now(), f.id, f.subscription_id, f.topic_id, t.name,
-           s.name, s.endpoint_base_url, f.reason, f.attempts, f.last_outcome, f.last_status, f.error, f.excerpt,
-           f.first_attempt_at, f.last_attempt_at, f.time_to_live_since, e.published_at, e.event_time, f.event_uuid,
-               f.event_day,
-           e.event_id, e.event_type, e.subject, e.source, e.data_version, e.schema, e.traceparent, e.tracestate,
-           f.retry_policy, f.redelivered_from,
-           CASE WHEN x.due_at IS NOT NULL THEN 'pending' END, x.due_at, x.due_at + x.export_window,
-           CASE WHEN x.due_at IS NOT NULL THEN 0 END, e.body
-      FROM finished f
-     CROSS JOIN LATERAL (
-           SELECT * FROM postrider_internal.event_subscriptions s WHERE s.id = f.subscription_id LIMIT 1) s
-     CROSS JOIN LATERAL (SELECT * FROM postrider_internal.topics t WHERE t.id = f.topic_id LIMIT 1) t
-     CROSS JOIN LATERAL (
-           SELECT * FROM postrider_internal.events e WHERE e.id = f.event_uuid AND e.day = f.event_day LIMIT 1) e
-      LEFT JOIN LATERAL (
-           SELECT coalesce(f.last_attempt_at, now()) + p.dead_letter_delay / f.time_scale AS due_at,
-                  p.dead_letter_export_window / f.time_scale AS export_window
-             FROM postrider_internal.retry_policies p
-            WHERE p.name = f.retry_policy
-              AND s.settings #>> '{deadLetterDestination,endpointType}' IN ('Blob', 'StorageBlob') LIMIT 1) x ON true
-     WHERE f.state = 'dead_lettered'
-)
--- end
+-- dead_letters.sql
 SELECT count(*), count(*) FILTER (WHERE f.state IN ('dead_lettered', 'dropped')) INTO ended, failed FROM finished f;
     IF failed > 0 THEN
         PERFORM postrider_internal.note_ends(ARRAY (SELECT u.delivery_id FROM unnest(ends) u));

@@ -1,8 +1,10 @@
 package migrations
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
+	"embed"
 	"encoding/hex"
 	"fmt"
 	"io/fs"
@@ -11,6 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/database"
+
+	"postrider/internal/postgres"
 )
 
 const (
@@ -36,7 +40,7 @@ func embedded() (map[int64]migration, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read the version of migration %s: %w", name, err)
 		}
-		text, err := files.ReadFile(name)
+		text, err := folder{files}.ReadFile(name)
 		if err != nil {
 			return nil, err
 		}
@@ -45,6 +49,37 @@ func embedded() (map[int64]migration, error) {
 	}
 	return all, nil
 }
+
+// folder has the migrations with the files that they include.
+type folder struct{ embed.FS }
+
+// ReadFile reads a migration.
+func (f folder) ReadFile(name string) ([]byte, error) {
+	text, err := f.FS.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	return []byte(postgres.Include(f.FS, string(text))), nil
+}
+
+// Open opens a migration, or the folder.
+func (f folder) Open(name string) (fs.File, error) {
+	file, err := f.FS.Open(name)
+	if err != nil || name == "." {
+		return file, err
+	}
+	text, err := f.ReadFile(name)
+	return expanded{file, bytes.NewReader(text)}, err
+}
+
+// expanded is an open migration.
+type expanded struct {
+	fs.File
+	text *bytes.Reader
+}
+
+// Read reads the text.
+func (e expanded) Read(p []byte) (int, error) { return e.text.Read(p) }
 
 // versionStore is goose's table of applied versions. It keeps the checksum of each migration, in the migration's own
 // transaction.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"time"
 
@@ -19,8 +20,11 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 )
 
-//go:embed *.sql
+//go:embed *.sql sql/*.sql
 var files embed.FS
+
+// Parts has the folder sql: what migrations include. Other statements may include it, too.
+var Parts fs.FS = files
 
 const (
 	// Schema is the PostgreSQL schema that holds the tables, River's included.
@@ -246,7 +250,7 @@ func newProvider(db *sql.DB) (*goose.Provider, error) {
 		return nil, err
 	}
 	store := &versionStore{extended, known}
-	return goose.NewProvider("", db, files, goose.WithStore(store), goose.WithSlog(quiet()))
+	return goose.NewProvider("", db, folder{files}, goose.WithStore(store), goose.WithSlog(quiet()))
 }
 
 // ReadStatus returns how far the database is migrated. It changes nothing.

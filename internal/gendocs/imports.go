@@ -11,10 +11,10 @@ import (
 // imports lists what packages may import of ours. A name is a path without internal/, and stands for the packages below
 // it, too. Packages that may import everything are not listed. Tests may import everything.
 var imports = []struct{ packages, may string }{
-	{"docs migrations jsonscan ledger pgdev postgres terminal version", ""},
+	{"docs jsonscan ledger pgdev postgres terminal version", ""},
 	{"event filter", "jsonscan"},
 	{"endpointconf policy", "filter"},
-	{"access", "postgres"},
+	{"access migrations", "postgres"},
 	{"catalog", "access endpointconf event filter postgres policy"},
 	{"query", "access catalog event filter jsonscan postgres policy"},
 	{"sqlquery", "access docs postgres"},

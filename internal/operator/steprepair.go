@@ -105,21 +105,20 @@ func (i *repairItem) event() event.Event {
 
 var (
 	repairedColumns = postgres.Columns[*repairItem]{
-		postgres.Col("dead_letter_id", "uuid", func(i *repairItem) [16]byte { return i.DeadLetterID }),
-		postgres.Col("edited", "bool", func(i *repairItem) bool { return i.edited != nil }),
+		postgres.Col("dead_letter_id", func(i *repairItem) [16]byte { return i.DeadLetterID }),
+		postgres.Col("edited", func(i *repairItem) bool { return i.edited != nil }),
 		postgres.NullTimeCol("event_time", func(i *repairItem) time.Time { e := i.event(); return storedTime(&e) }),
-		postgres.Col("event_id", "text", func(i *repairItem) string { return i.event().ID }),
-		postgres.Col("event_type", "text", func(i *repairItem) string { return i.event().Type }),
-		postgres.Col("subject", "text", func(i *repairItem) string { return i.event().Subject }),
-		postgres.Col("source", "text", func(i *repairItem) string { return i.event().Source }),
-		postgres.Col("data_version", "text", func(i *repairItem) string { return i.event().DataVersion }),
+		postgres.Col("event_id", func(i *repairItem) string { return i.event().ID }),
+		postgres.Col("event_type", func(i *repairItem) string { return i.event().Type }),
+		postgres.Col("subject", func(i *repairItem) string { return i.event().Subject }),
+		postgres.Col("source", func(i *repairItem) string { return i.event().Source }),
+		postgres.Col("data_version", func(i *repairItem) string { return i.event().DataVersion }),
 		postgres.NullTextCol("traceparent", func(i *repairItem) string { return i.event().Trace.Parent }),
 		postgres.NullTextCol("tracestate", func(i *repairItem) string { return i.event().Trace.State }),
-		postgres.Col("body", "bytea", func(i *repairItem) []byte { return i.event().Body }),
+		postgres.Col("body", func(i *repairItem) []byte { return i.event().Body }),
 	}
-	stepRepairsStatement = postgres.Bind(postgres.SQLFile(sqlFiles, "steprepairs.sql"),
-		postgres.Value("operation", "uuid"), postgres.Value("started_by", "text"), postgres.Value("target", "bigint"),
-		postgres.Value("again_before", "timestamptz"), repairedColumns.As("items"))
+	stepRepairsStatement = postgres.SQLFile(sqlFiles, "steprepairs.sql",
+		append([]string{"operation", "started_by", "target", "again_before"}, repairedColumns.Names("items")...)...)
 )
 
 // stepRepair repairs and redelivers the next dead letters. What fails is counted and does not end the step.

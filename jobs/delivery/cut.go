@@ -17,10 +17,10 @@ import (
 )
 
 var (
-	bindStatement     = sqlFile("bind.sql")
-	heldStatement     = sqlFile("held.sql")
+	bindStatement     = sqlFile("bind.sql", "subscription", "job", "deliveries", "numbers", "bytes", "times", "per_event")
+	heldStatement     = sqlFile("held.sql", "subscription", "since", "id", "limit", "max_age")
 	holdOpenStatement = sqlFile("hold_open.sql")
-	valuesStatement   = sqlFile("members.sql", "batch")
+	valuesStatement   = sqlFile("open_members.sql", "deliveries")
 )
 
 const (

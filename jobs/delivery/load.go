@@ -7,8 +7,8 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -28,18 +28,26 @@ const (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-func sqlFile(name string, without ...string) string {
-	return ends.Replace(postgres.SQLFile(sqlFiles, name, without...))
+func sqlFile(name string, arguments ...string) string {
+	return postgres.SQLFile(statements{}, name, arguments...)
 }
 
-// ends replaces the names of the parts that end deliveries, which the statements share with a SQL function.
-var ends = strings.NewReplacer("@ends", migrations.EndsSQL, "@dead_letters", migrations.DeadLettersSQL)
+// statements are the files of this package, and those that it shares with SQL functions.
+type statements struct{}
+
+// Open opens a file.
+func (statements) Open(name string) (fs.File, error) {
+	if file, err := sqlFiles.Open(name); err == nil {
+		return file, nil
+	}
+	return migrations.Parts.Open(name)
+}
 
 var (
-	loadStatement    = sqlFile("load.sql")
-	batchStatement   = sqlFile("batch.sql")
-	membersStatement = sqlFile("members.sql", "open")
-	agesStatement    = sqlFile("ages.sql")
+	loadStatement    = sqlFile("load.sql", "deliveries", "free", "from", "until")
+	batchStatement   = sqlFile("batch.sql", "job")
+	membersStatement = sqlFile("members.sql", "batch")
+	agesStatement    = sqlFile("ages.sql", "deliveries", "at")
 )
 
 // holdStatement reads the database's time and the hold of an event subscription.

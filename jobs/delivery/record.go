@@ -12,16 +12,13 @@ import (
 	"postrider/policy"
 )
 
-// T3, for any group of results, and for single deliveries or whole batches that end without a dead letter: see
-// record.sql.
+// T3, for any group of results, and its variants for single deliveries or whole batches that end without a dead letter:
+// see record.sql.
 var (
-	recordStatement = postgres.Bind(
-		sqlFile("record.sql", "whole"), append(recordParameters, fateColumns.As("fates"))...)
-	recordEndsStatement  = postgres.Bind(sqlFile("record_ends.sql", "whole"), recordParameters...)
-	recordWholeStatement = postgres.Bind(sqlFile("record_ends.sql", "each"), recordParameters...)
-	recordParameters     = []postgres.Parameters{
-		postgres.Value("node", "text"), postgres.Value("time_scale", "float8"), resultColumns.As("results"),
-	}
+	recordStatement      = sqlFile("record.sql", append(recordArguments, fateColumns.Names("fates")...)...)
+	recordEndsStatement  = sqlFile("record_ends.sql", recordArguments...)
+	recordWholeStatement = sqlFile("record_whole.sql", recordArguments...)
+	recordArguments      = append([]string{"node", "time_scale"}, resultColumns.Names("results")...)
 )
 
 // endStates are the states in which a verdict ends deliveries. They continue after the other verdicts.
@@ -98,38 +95,38 @@ func (r *Recorder) queueNotices(batch *pgx.Batch, group []*recording) {
 
 // resultColumns are the columns of a result.
 var resultColumns = postgres.Columns[*recording]{
-	postgres.Col("job_id", "bigint", func(q *recording) int64 { return q.JobID }),
-	postgres.Col("job_created_at", "timestamptz", func(q *recording) time.Time { return q.CreatedAt }),
+	postgres.Col("job_id", func(q *recording) int64 { return q.JobID }),
+	postgres.Col("job_created_at", func(q *recording) time.Time { return q.CreatedAt }),
 	postgres.NullIntCol("delivery_id", func(q *recording) int64 { return q.DeliveryID }),
 	postgres.NullIntCol("batch_id", func(q *recording) int64 { return q.BatchID }),
-	postgres.Col("subscription_id", "bigint", func(q *recording) int64 { return q.SubscriptionID }),
-	postgres.Col("retry_policy", "text", func(q *recording) string { return q.RetryPolicy }),
-	postgres.Col("number", "int", func(q *recording) int { return q.Number }),
-	postgres.Col("reruns", "int", func(q *recording) int { return q.Reruns }),
+	postgres.Col("subscription_id", func(q *recording) int64 { return q.SubscriptionID }),
+	postgres.Col("retry_policy", func(q *recording) string { return q.RetryPolicy }),
+	postgres.Col("number", func(q *recording) int { return q.Number }),
+	postgres.Col("reruns", func(q *recording) int { return q.Reruns }),
 	postgres.NullTimeCol("due_at", func(q *recording) time.Time { return q.DueAt }),
 	postgres.NullTextCol("last_hold", func(q *recording) string { return q.LastHold }),
 	postgres.NullIntCol("bytes", func(q *recording) int64 { return int64(q.Bytes) }),
 
 	postgres.NullTimeCol("started_at", func(q *recording) time.Time { return q.StartedAt }),
-	postgres.Col("duration_us", "bigint", func(q *recording) int64 { return q.Duration.Microseconds() }),
+	postgres.Col("duration_us", func(q *recording) int64 { return q.Duration.Microseconds() }),
 	postgres.NullIntCol("dns_us", func(q *recording) int64 { return q.Timings.DNS.Microseconds() }),
 	postgres.NullIntCol("connect_us", func(q *recording) int64 { return q.Timings.Connect.Microseconds() }),
 	postgres.NullIntCol("tls_us", func(q *recording) int64 { return q.Timings.TLS.Microseconds() }),
 	postgres.NullIntCol("first_byte_us", func(q *recording) int64 { return q.Timings.FirstByte.Microseconds() }),
-	postgres.Col("status", "int", func(q *recording) pgtype.Int8 { return postgres.NullInt(int64(q.Status)) }),
+	postgres.Col("status", func(q *recording) pgtype.Int8 { return postgres.NullInt(int64(q.Status)) }),
 	postgres.NullTextCol("outcome", func(q *recording) string { return string(q.Outcome) }),
 	postgres.NullTextCol("error", func(q *recording) string { return q.Error }),
-	postgres.Col("request_headers", "bytea", func(q *recording) []byte { return q.RequestHeaders }),
-	postgres.Col("headers", "bytea", func(q *recording) []byte { return q.ResponseHeaders }),
-	postgres.Col("excerpt", "bytea", func(q *recording) []byte { return q.ResponseExcerpt }),
+	postgres.Col("request_headers", func(q *recording) []byte { return q.RequestHeaders }),
+	postgres.Col("headers", func(q *recording) []byte { return q.ResponseHeaders }),
+	postgres.Col("excerpt", func(q *recording) []byte { return q.ResponseExcerpt }),
 
-	postgres.Col("verdict", "text", func(q *recording) string { return string(q.Verdict.Action) }),
+	postgres.Col("verdict", func(q *recording) string { return string(q.Verdict.Action) }),
 	postgres.NullTextCol("state", func(q *recording) string { return endStates[q.Verdict.Action] }),
 	postgres.NullTextCol("reason", func(q *recording) string { return string(q.Verdict.Reason) }),
 	postgres.NullTimeCol("next_at", func(q *recording) time.Time { return q.Verdict.At }),
 	postgres.NullTimeCol("not_before", func(q *recording) time.Time { return q.Verdict.NotBefore }),
-	postgres.Col("skipped_offsets", "int", func(q *recording) int { return q.Verdict.SkippedOffsets }),
-	postgres.Col("rule", "text", func(q *recording) string { return q.Verdict.Why.String() }),
+	postgres.Col("skipped_offsets", func(q *recording) int { return q.Verdict.SkippedOffsets }),
+	postgres.Col("rule", func(q *recording) string { return q.Verdict.Why.String() }),
 	postgres.NullIntCol("step_ms", func(q *recording) int64 { return q.Verdict.Why.Step.Milliseconds() }),
 	postgres.NullIntCol("floor_ms", func(q *recording) int64 { return q.Verdict.Why.Floor.Milliseconds() }),
 	postgres.NullIntCol("jitter_ms", func(q *recording) int64 { return q.Verdict.Why.Jitter.Milliseconds() }),
@@ -144,19 +141,19 @@ type fateRow struct {
 
 // fateColumns are the columns of a fate.
 var fateColumns = postgres.Columns[fateRow]{
-	postgres.Col("job_id", "bigint", func(f fateRow) int64 { return f.jobID }),
-	postgres.Col("delivery_id", "bigint", func(f fateRow) int64 { return f.DeliveryID }),
-	postgres.Col("verdict", "text", func(f fateRow) string { return string(f.Verdict.Action) }),
+	postgres.Col("job_id", func(f fateRow) int64 { return f.jobID }),
+	postgres.Col("delivery_id", func(f fateRow) int64 { return f.DeliveryID }),
+	postgres.Col("verdict", func(f fateRow) string { return string(f.Verdict.Action) }),
 	postgres.NullTextCol("state", func(f fateRow) string { return endStates[f.Verdict.Action] }),
 	postgres.NullTimeCol("next_at", func(f fateRow) time.Time { return f.Verdict.At }),
 	postgres.NullTimeCol("not_before", func(f fateRow) time.Time { return f.Verdict.NotBefore }),
-	postgres.Col("reason", "text", func(f fateRow) pgtype.Text {
+	postgres.Col("reason", func(f fateRow) pgtype.Text {
 		if f.Verdict.Action == policy.Retry && f.Verdict.Reason == "" {
 			return postgres.NullText(string(reasonOwnTime))
 		}
 		return postgres.NullText(string(f.Verdict.Reason))
 	}),
-	postgres.Col("dead_letter_id", "uuid", func(f fateRow) pgtype.UUID {
+	postgres.Col("dead_letter_id", func(f fateRow) pgtype.UUID {
 		return pgtype.UUID{Bytes: f.deadLetter, Valid: f.deadLetter != uuid.UUID{}}
 	}),
 }

@@ -17,7 +17,7 @@ import (
 
 var (
 	releaseStatement = sqlFile("release.sql")
-	claimStatement   = sqlFile("claim.sql")
+	claimStatement   = sqlFile("claim.sql", "probation", "subscriptions")
 
 	availableStatement = sqlFile("available.sql")
 )

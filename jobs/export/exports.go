@@ -24,7 +24,9 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-func sqlFile(name string) string { return postgres.SQLFile(sqlFiles, name) }
+func sqlFile(name string, arguments ...string) string {
+	return postgres.SQLFile(sqlFiles, name, arguments...)
+}
 
 // Exports claims dead letters for export, and records exports.
 type Exports struct {
@@ -57,9 +59,9 @@ const (
 )
 
 var (
-	dueStatement    = sqlFile("due.sql")
-	claimStatement  = sqlFile("claim.sql")
-	loadStatement   = sqlFile("load.sql")
+	dueStatement    = sqlFile("due.sql", "limit")
+	claimStatement  = sqlFile("claim.sql", "subscription", "limit", "bytes")
+	loadStatement   = sqlFile("load.sql", "export", "job")
 	recordStatement = sqlFile("record.sql")
 )
 

@@ -2,6 +2,7 @@ package publish
 
 import (
 	"embed"
+	"slices"
 	"time"
 
 	"postrider/internal/catalog"
@@ -12,30 +13,27 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-func sqlFile(name string, without ...string) string {
-	return postgres.SQLFile(sqlFiles, name, without...)
+func sqlFile(name string, arguments ...string) string {
+	return postgres.SQLFile(sqlFiles, name, arguments...)
 }
 
 var (
-	version = postgres.Value("version", "bigint")
-	node    = postgres.Value("node", "text")
-
 	// publishStatement is T1. It returns what offeredRow has, after the version of the catalog. plainPublishStatement is
-	// for groups without batches and rate limits that meet no obstacle; otherwise it stores nothing.
-	publishStatement      = postgres.Bind(sqlFile("publish.sql", "plain"), publishParameters...)
-	plainPublishStatement = postgres.Bind(sqlFile("publish.sql", "full"), publishParameters...)
-	publishParameters     = []postgres.Parameters{
-		version, node, destinationColumns.As("destinations"), publishedColumns.As("deliveries"), eventColumns.As("events"),
-	}
+	// its variant for groups without batches and rate limits that meet no obstacle; otherwise it stores nothing.
+	publishStatement      = sqlFile("publish.sql", publishArguments...)
+	plainPublishStatement = sqlFile("publish_plain.sql", publishArguments...)
+	publishArguments      = slices.Concat([]string{"version", "node"}, destinationColumns.Names("destinations"),
+		publishedColumns.Names("deliveries"), eventColumns.Names("events"))
 	// storeRouteStatement is T1 of a request that is stored with a route.
-	storeRouteStatement = postgres.Bind(sqlFile("storeroute.sql", "plain"), version, destinationColumns.As("destinations"),
-		eventColumns.As("events"))
+	storeRouteStatement = sqlFile("storeroute.sql", slices.Concat([]string{"version"},
+		destinationColumns.Names("destinations"), eventColumns.Names("events"))...)
 	// fanOutStatement is one step of a group of routes.
-	fanOutStatement = postgres.Bind(sqlFile("fanout.sql", "plain"), version, node, destinationColumns.As("destinations"),
-		routeColumns.As("routes"), routedColumns.As("deliveries"), matchedColumns.As("matched"))
+	fanOutStatement = sqlFile("fanout.sql", slices.Concat([]string{"version", "node"},
+		destinationColumns.Names("destinations"), routeColumns.Names("routes"), routedColumns.Names("deliveries"),
+		matchedColumns.Names("matched"))...)
 
-	readRoutesStatement = sqlFile("readroutes.sql")
-	collectStatement    = sqlFile("collect.sql")
+	readRoutesStatement = sqlFile("readroutes.sql", "jobs", "events")
+	collectStatement    = sqlFile("collect.sql", "limit", "node", "events")
 )
 
 // publishedEvent is an event of a request.
@@ -45,20 +43,20 @@ type publishedEvent struct {
 }
 
 var eventColumns = postgres.Columns[publishedEvent]{
-	postgres.Col("id", "uuid", func(e publishedEvent) [16]byte { return e.Receipt.SystemIDs[e.i] }),
-	postgres.Col("topic_id", "bigint", func(e publishedEvent) int64 { return e.Receipt.Topic.ID }),
+	postgres.Col("id", func(e publishedEvent) [16]byte { return e.Receipt.SystemIDs[e.i] }),
+	postgres.Col("topic_id", func(e publishedEvent) int64 { return e.Receipt.Topic.ID }),
 	postgres.NullTimeCol("event_time", func(e publishedEvent) time.Time { return e.Receipt.Events[e.i].Time }),
-	postgres.Col("matched", "int", func(e publishedEvent) int { return e.Receipt.Matched[e.i] }),
-	postgres.Col("event_id", "text", func(e publishedEvent) string { return e.Receipt.Events[e.i].ID }),
-	postgres.Col("event_type", "text", func(e publishedEvent) string { return e.Receipt.Events[e.i].Type }),
-	postgres.Col("subject", "text", func(e publishedEvent) string { return e.Receipt.Events[e.i].Subject }),
-	postgres.Col("source", "text", func(e publishedEvent) string { return e.Receipt.Events[e.i].Source }),
-	postgres.Col("data_version", "text", func(e publishedEvent) string { return e.Receipt.Events[e.i].DataVersion }),
-	postgres.Col("schema", "text", func(e publishedEvent) string { return string(e.Receipt.Events[e.i].Schema) }),
-	postgres.Col("traceparent", "text", func(e publishedEvent) string { return e.Receipt.Events[e.i].Trace.Parent }),
-	postgres.Col("tracestate", "text", func(e publishedEvent) string { return e.Receipt.Events[e.i].Trace.State }),
+	postgres.Col("matched", func(e publishedEvent) int { return e.Receipt.Matched[e.i] }),
+	postgres.Col("event_id", func(e publishedEvent) string { return e.Receipt.Events[e.i].ID }),
+	postgres.Col("event_type", func(e publishedEvent) string { return e.Receipt.Events[e.i].Type }),
+	postgres.Col("subject", func(e publishedEvent) string { return e.Receipt.Events[e.i].Subject }),
+	postgres.Col("source", func(e publishedEvent) string { return e.Receipt.Events[e.i].Source }),
+	postgres.Col("data_version", func(e publishedEvent) string { return e.Receipt.Events[e.i].DataVersion }),
+	postgres.Col("schema", func(e publishedEvent) string { return string(e.Receipt.Events[e.i].Schema) }),
+	postgres.Col("traceparent", func(e publishedEvent) string { return e.Receipt.Events[e.i].Trace.Parent }),
+	postgres.Col("tracestate", func(e publishedEvent) string { return e.Receipt.Events[e.i].Trace.State }),
 	// The last parameter of its statements: pgx's buffers grow, and copy the bodies, with each parameter after it.
-	postgres.Col("body", "bytea", func(e publishedEvent) []byte { return e.Receipt.Events[e.i].Body }),
+	postgres.Col("body", func(e publishedEvent) []byte { return e.Receipt.Events[e.i].Body }),
 }
 
 // newDelivery is a delivery that a publish or a step of a route creates. Only a publish offers, only a step has a
@@ -76,18 +74,18 @@ type newDelivery struct {
 
 var (
 	deliveryColumns = postgres.Columns[newDelivery]{
-		postgres.Col("event_uuid", "uuid", func(d newDelivery) [16]byte { return d.event }),
-		postgres.Col("topic_id", "bigint", func(d newDelivery) int64 { return d.sub.TopicID }),
-		postgres.Col("subscription_id", "bigint", func(d newDelivery) int64 { return d.sub.ID }),
-		postgres.Col("admitted", "bool", func(d newDelivery) bool { return d.admitted }),
-		postgres.Col("event_bytes", "int", func(d newDelivery) int { return d.bytes }),
+		postgres.Col("event_uuid", func(d newDelivery) [16]byte { return d.event }),
+		postgres.Col("topic_id", func(d newDelivery) int64 { return d.sub.TopicID }),
+		postgres.Col("subscription_id", func(d newDelivery) int64 { return d.sub.ID }),
+		postgres.Col("admitted", func(d newDelivery) bool { return d.admitted }),
+		postgres.Col("event_bytes", func(d newDelivery) int { return d.bytes }),
 	}
 	publishedColumns = append(deliveryColumns[:5:5],
-		postgres.Col("offered", "bool", func(d newDelivery) bool { return d.offered }))
+		postgres.Col("offered", func(d newDelivery) bool { return d.offered }))
 	routedColumns = append(deliveryColumns[:5:5],
-		postgres.Col("route_id", "bigint", func(d newDelivery) int64 { return d.route.ID }),
-		postgres.Col("event_day", "date", func(d newDelivery) time.Time { return d.route.EventDay }),
-		postgres.Col("time_to_live_since", "timestamptz", func(d newDelivery) time.Time { return d.since }))
+		postgres.Col("route_id", func(d newDelivery) int64 { return d.route.ID }),
+		postgres.Col("event_day", func(d newDelivery) time.Time { return d.route.EventDay }),
+		postgres.Col("time_to_live_since", func(d newDelivery) time.Time { return d.since }))
 )
 
 // destination is a topic (event subscription 0) or an event subscription of a publish.
@@ -98,13 +96,13 @@ type destination struct {
 }
 
 var destinationColumns = postgres.Columns[destination]{
-	postgres.Col("topic_id", "bigint", func(d destination) int64 { return d.topicID }),
-	postgres.Col("subscription_id", "bigint", func(d destination) int64 { return d.subscriptionID }),
-	postgres.Col("count", "bigint", func(d destination) int64 { return d.count }),
-	postgres.Col("probation_key", "bytea", func(d destination) []byte { return d.probationKey }),
-	postgres.Col("batching", "bool", func(d destination) bool { return d.batching }),
-	postgres.Col("limited", "bool", func(d destination) bool { return d.limited }),
-	postgres.Col("pulled", "bool", func(d destination) bool { return d.pulled }),
+	postgres.Col("topic_id", func(d destination) int64 { return d.topicID }),
+	postgres.Col("subscription_id", func(d destination) int64 { return d.subscriptionID }),
+	postgres.Col("count", func(d destination) int64 { return d.count }),
+	postgres.Col("probation_key", func(d destination) []byte { return d.probationKey }),
+	postgres.Col("batching", func(d destination) bool { return d.batching }),
+	postgres.Col("limited", func(d destination) bool { return d.limited }),
+	postgres.Col("pulled", func(d destination) bool { return d.pulled }),
 }
 
 // destinations are those of a group. They use the catalog that filtered it: it may be newer than the one in memory,
@@ -157,11 +155,11 @@ func subscriptionsOf(list []destination) (ids []int64) {
 }
 
 var routeColumns = postgres.Columns[*routing]{
-	postgres.Col("job_id", "bigint", func(r *routing) int64 { return r.JobID }),
-	postgres.Col("route_id", "bigint", func(r *routing) int64 { return r.ID }),
-	postgres.Col("finished", "bool", func(r *routing) bool { _, finished := r.position(); return finished }),
-	postgres.Col("next_event", "int", func(r *routing) int { next, _ := r.position(); return next }),
-	postgres.Col("after_subscription", "bigint", func(r *routing) int64 { return r.After }),
+	postgres.Col("job_id", func(r *routing) int64 { return r.JobID }),
+	postgres.Col("route_id", func(r *routing) int64 { return r.ID }),
+	postgres.Col("finished", func(r *routing) bool { _, finished := r.position(); return finished }),
+	postgres.Col("next_event", func(r *routing) int { next, _ := r.position(); return next }),
+	postgres.Col("after_subscription", func(r *routing) int64 { return r.After }),
 }
 
 // matchedEvent is how many event subscriptions one event matched in one step of its route.
@@ -171,8 +169,8 @@ type matchedEvent struct {
 }
 
 var matchedColumns = postgres.Columns[matchedEvent]{
-	postgres.Col("route_id", "bigint", func(m matchedEvent) int64 { return m.route.ID }),
-	postgres.Col("event_uuid", "uuid", func(m matchedEvent) [16]byte { return m.route.EventUUIDs[m.event] }),
-	postgres.Col("event_day", "date", func(m matchedEvent) time.Time { return m.route.EventDay }),
-	postgres.Col("count", "int", func(m matchedEvent) int { return m.count }),
+	postgres.Col("route_id", func(m matchedEvent) int64 { return m.route.ID }),
+	postgres.Col("event_uuid", func(m matchedEvent) [16]byte { return m.route.EventUUIDs[m.event] }),
+	postgres.Col("event_day", func(m matchedEvent) time.Time { return m.route.EventDay }),
+	postgres.Col("count", func(m matchedEvent) int { return m.count }),
 }

@@ -176,12 +176,12 @@ func take(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, group []*pu
 
 // eventKeyColumns are the parameters of takeEvents.
 var eventKeyColumns = postgres.Columns[publishedEvent]{
-	postgres.Col("topic", "bigint", func(e publishedEvent) int64 { return e.Receipt.Topic.ID }),
-	postgres.Col("minutes", "int", func(e publishedEvent) int {
+	postgres.Col("topic", func(e publishedEvent) int64 { return e.Receipt.Topic.ID }),
+	postgres.Col("minutes", func(e publishedEvent) int {
 		return catalog.WholeMinutes(e.Receipt.Topic.DuplicateWindow)
 	}),
-	postgres.Col("key", "uuid", func(e publishedEvent) [16]byte { return eventKey(&e.Receipt.Events[e.i]) }),
-	postgres.Col("id", "uuid", func(e publishedEvent) [16]byte { return e.Receipt.SystemIDs[e.i] }),
+	postgres.Col("key", func(e publishedEvent) [16]byte { return eventKey(&e.Receipt.Events[e.i]) }),
+	postgres.Col("id", func(e publishedEvent) [16]byte { return e.Receipt.SystemIDs[e.i] }),
 }
 
 // keyColumns are the parameters of takeKeys.

@@ -56,6 +56,7 @@ func TestKeptPlansReadTablesByKeys(t *testing.T) {
 	tn.Exec(t, "VACUUM ANALYZE") // PostgreSQL believes from here on that all tables are empty
 	for name, statement := range keptStatements() {
 		plan := strings.Join(keptPlan(t, tn, statement), "\n")
+		require.NotRegexp(t, `Function Scan on (new|attempt)_job`, plan, "%s calls it for each row", name)
 		for table := range strings.SplitSeq(plan, "->") {
 			if found := regexp.MustCompile(`^\s+(Seq|Bitmap|Index|Index Only) Scan.* on ` +
 				`(deliveries|batches|left_members|river_job|events|delivery_history|event_subscriptions|` +

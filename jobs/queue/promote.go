@@ -30,9 +30,10 @@ const (
 )
 
 var (
-	promoteStatement = sqlFile("promote.sql")
-	wakeStatement    = sqlFile("wake.sql")
-	dueStatement     = sqlFile("due.sql")
+	promoteStatement = sqlFile("promote.sql", "limit", "others", "subscriptions", "capacities", "holds", "without",
+		"hold_limit")
+	wakeStatement = sqlFile("wake.sql", "limit")
+	dueStatement  = sqlFile("due.sql")
 )
 
 // Due reports whether Promote would find a job. Every node calls it every 250 ms.
@@ -196,7 +197,7 @@ func (q *JobRows) promoteOnce(
 
 // capacityColumns are the columns of a Capacity.
 var capacityColumns = postgres.Columns[Capacity]{
-	postgres.Col("subscription_id", "bigint", func(c Capacity) int64 { return c.SubscriptionID }),
-	postgres.Col("jobs", "int", func(c Capacity) int { return max(c.Jobs, 0) }),
+	postgres.Col("subscription_id", func(c Capacity) int64 { return c.SubscriptionID }),
+	postgres.Col("jobs", func(c Capacity) int { return max(c.Jobs, 0) }),
 	postgres.NullTextCol("hold", func(c Capacity) string { return c.Hold }),
 }

@@ -289,7 +289,7 @@ SELECT key, closed_until - clock_timestamp() FROM postrider_internal.delivery_ra
 var (
 	queuedStatement     = sqlFile("queued.sql")
 	probationsStatement = sqlFile("probations.sql")
-	waitingStatement    = sqlFile("waiting.sql")
+	waitingStatement    = sqlFile("waiting.sql", "limit")
 )
 
 // SampleTraffic takes a sample now.

@@ -1,6 +1,6 @@
--- The partitions of the tables $1 that do not exist, of today and $2 days ahead, by the database's clock.
+-- The partitions of @tables that do not exist, of today and @ahead days ahead, by the database's clock.
 SELECT t.name, d.day
-  FROM unnest($1::text[]) WITH ORDINALITY AS t(name, position), generate_series(0, $2::int) AS n,
+  FROM unnest(@tables::text[]) WITH ORDINALITY AS t(name, position), generate_series(0, @ahead::int) AS n,
        LATERAL (SELECT (now() AT TIME ZONE 'UTC')::date + n AS day) d
  WHERE to_regclass('postrider_internal.' || t.name || to_char(d.day, '_YYYYMMDD')) IS NULL
  ORDER BY position, n

@@ -1,10 +1,10 @@
--- Deletes the delivery jobs of one step ($1 rows after id $2) that no delivery names. It returns the last id of the
--- step, 0 after the last step, and the number of jobs. Running jobs are left: each finds that its delivery has ended
--- or has another job.
+-- Deletes the delivery jobs of one step (@limit rows after id @after) that no delivery names. It returns the last id
+-- of the step, 0 after the last step, and the number of jobs. Running jobs are left: each finds that its delivery has
+-- ended or has another job.
 WITH step AS MATERIALIZED (
     SELECT id, state, created_at,
            CASE WHEN kind = 'deliver' AND finalized_at IS NULL THEN (args ->> 'd')::bigint END AS delivery_id
-      FROM postrider_internal.river_job WHERE id > $2 ORDER BY id LIMIT $1
+      FROM postrider_internal.river_job WHERE id > @after ORDER BY id LIMIT @limit
 ), stray AS MATERIALIZED (
     SELECT step.id FROM step
      WHERE step.delivery_id IS NOT NULL AND step.state <> 'running'

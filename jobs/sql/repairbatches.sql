@@ -1,9 +1,9 @@
--- Inserts new jobs for the pending batches of one step ($1 rows after id $2) that have no hold and no live job. It
--- returns the last id of the step, 0 after the last step, and the number of repairs. The rules are those of
+-- Inserts new jobs for the pending batches of one step (@limit rows after id @after) that have no hold and no live
+-- job. It returns the last id of the step, 0 after the last step, and the number of repairs. The rules are those of
 -- repairdeliveries.sql.
 WITH step AS MATERIALIZED (
     SELECT id, subscription_id, job_id, hold, created_at, last_attempt_at
-      FROM postrider_internal.batches WHERE state = 'pending' AND id > $2 ORDER BY id LIMIT $1
+      FROM postrider_internal.batches WHERE state = 'pending' AND id > @after ORDER BY id LIMIT @limit
 ), broken AS MATERIALIZED (
     SELECT b.id, b.job_id FROM step b
      WHERE b.hold IS NULL AND greatest(b.created_at, b.last_attempt_at) < now() - interval '60 seconds'

@@ -1,5 +1,5 @@
--- Inserts a batch cutter for up to $1 event subscriptions that have open deliveries and no batch cutter. If batches are
--- off, it cuts batches of one.
+-- Inserts a batch cutter for up to @limit event subscriptions that have open deliveries and no batch cutter. If
+-- batches are off, it cuts batches of one.
 WITH RECURSIVE jump(subscription_id) AS (
     (SELECT subscription_id FROM postrider_internal.deliveries WHERE open ORDER BY subscription_id LIMIT 1)
     UNION ALL
@@ -22,7 +22,7 @@ WITH RECURSIVE jump(subscription_id) AS (
     INSERT INTO postrider_internal.new_jobs
     SELECT j.*
       FROM (SELECT nextval('postrider_internal.river_job_id_seq') AS job_id, subscription_id FROM waiting
-             WHERE subscription_id NOT IN (SELECT subscription_id FROM cutters) LIMIT $1) w,
+             WHERE subscription_id NOT IN (SELECT subscription_id FROM cutters) LIMIT @limit) w,
            postrider_internal.attempt_job(w.job_id, now(), w.subscription_id) j
     RETURNING id
 )

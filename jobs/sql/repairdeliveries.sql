@@ -1,5 +1,5 @@
--- Inserts new jobs for the deliveries of one step ($1 rows after id $2) that have no hold, no live job, and no pending
--- batch. It returns the last id of the step, 0 after the last step, and the number of repairs.
+-- Inserts new jobs for the deliveries of one step (@limit rows after id @after) that have no hold, no live job, and no
+-- pending batch. It returns the last id of the step, 0 after the last step, and the number of repairs.
 --
 -- Every transaction changes a delivery and its job together, and one statement sees one snapshot: what does not match
 -- is inconsistent. A delivery that another transaction changes is left to the next pass. A job that River finalized
@@ -13,7 +13,7 @@
 -- Scalar subqueries and arrays instead of joins are always lookups by id: for a join the planner may read a table.
 WITH step AS MATERIALIZED (
     SELECT id, subscription_id, job_id, batch_id, hold, available_at, time_to_live_since, last_attempt_at
-      FROM postrider_internal.deliveries WHERE id > $2 ORDER BY id LIMIT $1
+      FROM postrider_internal.deliveries WHERE id > @after ORDER BY id LIMIT @limit
 ), cutters AS MATERIALIZED (
     SELECT (args ->> 's')::bigint AS subscription_id FROM postrider_internal.river_job
      WHERE queue = 'deliveries' AND kind = 'batch' AND finalized_at IS NULL AND args -> 'b' IS NULL

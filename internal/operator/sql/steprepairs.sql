@@ -1,7 +1,13 @@
 -- Redelivers the repaired dead letters of one step of the operation @operation. One without edit is redelivered as it
 -- is.
 WITH items AS MATERIALIZED (
-    SELECT i.*, row_number() OVER () AS n FROM @items AS i(@items.*)
+    SELECT i.*, row_number() OVER () AS n
+      FROM unnest(@items_dead_letter_id::uuid[], @items_edited::bool[], @items_event_time::timestamptz[],
+                  @items_event_id::text[], @items_event_type::text[], @items_subject::text[], @items_source::text[],
+                  @items_data_version::text[], @items_traceparent::text[], @items_tracestate::text[],
+                  @items_body::bytea[])
+           AS i(dead_letter_id, edited, event_time, event_id, event_type, subject, source, data_version, traceparent,
+                tracestate, body)
 )
 SELECT count(*) FILTER (WHERE r.problem IS NULL) AS done,
        count(*) FILTER (WHERE r.problem <> 'redelivered') AS failed,

@@ -1,4 +1,4 @@
--- Reads the batch of a job ($1).
+-- Reads the batch of @job.
 SELECT id, attempts, skipped_offsets, bytes, next_attempt_at, not_before, first_attempt_at, coalesce(last_hold, ''),
        created_at
-  FROM postrider_internal.batches WHERE job_id = $1 AND state = 'pending'
+  FROM postrider_internal.batches WHERE job_id = @job AND state = 'pending'

@@ -1,20 +1,20 @@
--- Releases the oldest held delivery of the event subscriptions $2, which share the probation $1, as its probe, and
--- returns whether there was one. A batch is the probe only if no delivery without a batch is held: a probe that fails
--- would use an attempt of all its members.
+-- Releases the oldest held delivery of @subscriptions, which share @probation, as its probe, and returns whether there
+-- was one. A batch is the probe only if no delivery without a batch is held: a probe that fails would use an attempt
+-- of all its members.
 --
 -- The probation's row is the lock: only one node finds it due and without a probe in progress. A probe that ended
 -- without a response (it expired, it was canceled, its node died) has no job any more, and the next one is taken.
 WITH probation AS MATERIALIZED (
     SELECT probation_key FROM postrider_internal.probations p
-     WHERE probation_key = $1 AND since IS NOT NULL AND until <= now()
+     WHERE probation_key = @probation AND since IS NOT NULL AND until <= now()
        AND NOT EXISTS (SELECT FROM postrider_internal.river_job j
                         WHERE j.id = p.probe_job_id AND j.finalized_at IS NULL)
        -- Another node may have claimed since this statement's snapshot, which does not see that node's job.
        AND p.probe_job_id IS NOT DISTINCT FROM (
-           SELECT seen.probe_job_id FROM postrider_internal.probations seen WHERE seen.probation_key = $1)
+           SELECT seen.probe_job_id FROM postrider_internal.probations seen WHERE seen.probation_key = @probation)
        FOR UPDATE SKIP LOCKED
 ), oldest AS MATERIALIZED (
-    SELECT d.id FROM probation, unnest($2::bigint[]) AS s(id)
+    SELECT d.id FROM probation, unnest(@subscriptions::bigint[]) AS s(id)
      CROSS JOIN LATERAL (
            SELECT d.id, d.time_to_live_since FROM postrider_internal.deliveries d
             WHERE d.subscription_id = s.id AND d.hold IS NOT NULL AND d.next_attempt_at <= now()
@@ -26,7 +26,7 @@ WITH probation AS MATERIALIZED (
 ), batch AS MATERIALIZED (
     SELECT id, subscription_id, attempts, held_reruns, hold FROM postrider_internal.batches
      WHERE id = (SELECT b.id FROM probation, postrider_internal.batches b
-                  WHERE NOT EXISTS (SELECT FROM delivery) AND b.subscription_id = ANY ($2::bigint[])
+                  WHERE NOT EXISTS (SELECT FROM delivery) AND b.subscription_id = ANY (@subscriptions::bigint[])
                     AND b.hold IS NOT NULL AND b.next_attempt_at <= now() ORDER BY b.id LIMIT 1)
        AND hold IS NOT NULL FOR UPDATE SKIP LOCKED
 ), wave AS MATERIALIZED (
@@ -35,6 +35,6 @@ WITH probation AS MATERIALIZED (
       FROM (SELECT 'd' AS what, * FROM delivery UNION ALL SELECT 'b', * FROM batch) p
 ), marked AS (
     UPDATE postrider_internal.probations p SET probe_job_id = wave.job_id, updated_at = now()
-      FROM wave WHERE p.probation_key = $1
+      FROM wave WHERE p.probation_key = @probation
 ), -- start.sql
 SELECT EXISTS (SELECT FROM wave)

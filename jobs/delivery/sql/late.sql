@@ -73,5 +73,5 @@ WITH timed_out AS (
                               ELSE '; only noted: the ' || @what::text || ' had ended' END,
            true, @node, @response_headers, @response_excerpt
       FROM timed_out
-), @ends
+), -- ends.sql
 SELECT EXISTS (SELECT FROM ended)

@@ -1,9 +1,9 @@
--- Reads the deliveries $1, which are attempted alone, with their events.
+-- Reads @deliveries, which are attempted alone, with their events.
 --
--- A body is returned only while the bodies before it fit into $2 bytes; its length is known without reading it.
--- LATERAL with LIMIT keeps the lookup of each event an index scan of its day's partition; for a plain join the
--- planner may read whole partitions. $3 and $4 bound the days, and so the partitions that are opened: with all of
--- them planning took a third of the time.
+-- A body is returned only while the bodies before it fit into @free bytes; its length is known without reading it.
+-- LATERAL with LIMIT keeps the lookup of each event an index scan of its day's partition; for a plain join the planner
+-- may read whole partitions. @from and @until bound the days, and so the partitions that are opened: with all of them
+-- planning took a third of the time.
 SELECT d.id, d.subscription_id, d.job_id, d.event_uuid, d.attempts, d.skipped_offsets, d.time_to_live_since,
        d.next_attempt_at, d.not_before, d.first_attempt_at, clock_timestamp(),
        e.id IS NULL, coalesce(e.schema, ''), coalesce(e.event_id, ''), coalesce(e.event_type, ''),
@@ -11,14 +11,14 @@ SELECT d.id, d.subscription_id, d.job_id, d.event_uuid, d.attempts, d.skipped_of
        CASE WHEN e.schema = 'CustomEventSchema' THEN e.event_time END,
        coalesce(e.traceparent, ''), coalesce(e.tracestate, ''),
        coalesce(st.hold, ''), coalesce(st.stop_time_to_live, false), coalesce(d.last_hold, ''),
-       CASE WHEN sum(octet_length(e.body)) OVER (ORDER BY d.id) <= $2 THEN e.body END,
-       d.event_day NOT BETWEEN $3::date AND $4::date
+       CASE WHEN sum(octet_length(e.body)) OVER (ORDER BY d.id) <= @free THEN e.body END,
+       d.event_day NOT BETWEEN @from::date AND @until::date
   FROM postrider_internal.deliveries d
   LEFT JOIN LATERAL (
        SELECT * FROM postrider_internal.event_subscription_states st
         WHERE st.subscription_id = d.subscription_id LIMIT 1) st ON true
   LEFT JOIN LATERAL (
        SELECT * FROM postrider_internal.events e
-        WHERE e.id = d.event_uuid AND e.day = d.event_day AND e.day BETWEEN $3 AND $4 AND e.erased_at IS NULL
+        WHERE e.id = d.event_uuid AND e.day = d.event_day AND e.day BETWEEN @from AND @until AND e.erased_at IS NULL
         LIMIT 1) e ON true
- WHERE d.id = ANY ($1)
+ WHERE d.id = ANY (@deliveries)

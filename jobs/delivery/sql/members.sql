@@ -1,23 +1,4 @@
--- Reads the members of the batch $1 that have not left it, in the order of sending (see bind.sql), or the open
--- deliveries $1, with their events.
+-- Reads the members of @batch that have not left it, in the order of sending (see bind.sql), with their events.
 WITH members AS MATERIALIZED (
-    SELECT id, event_uuid, event_day, time_to_live_since FROM postrider_internal.deliveries
--- begin batch
-     WHERE batch_id = $1
--- end
--- begin open
-     WHERE id = ANY ($1)
--- end
-), found AS NOT MATERIALIZED (
-    SELECT * FROM postrider_internal.events
-     WHERE id = ANY (ARRAY (SELECT event_uuid FROM members)) AND day >= (SELECT min(event_day) FROM members)
-       AND day <= (SELECT max(event_day) FROM members) AND erased_at IS NULL
-)
-SELECT d.id, d.event_uuid, d.time_to_live_since, e.id IS NULL, coalesce(e.schema, ''), coalesce(e.event_id, ''),
-       coalesce(e.event_type, ''), coalesce(e.subject, ''), coalesce(e.source, ''), coalesce(e.data_version, ''),
-       e.body,
-       CASE WHEN e.schema = 'CustomEventSchema' THEN e.event_time END,
-       coalesce(e.traceparent, ''), coalesce(e.tracestate, '')
-  FROM members d
-  LEFT JOIN found e ON e.id = d.event_uuid AND e.day = d.event_day
- ORDER BY d.id
+    SELECT id, event_uuid, event_day, time_to_live_since FROM postrider_internal.deliveries WHERE batch_id = @batch
+), -- member_events.sql

@@ -8,13 +8,13 @@
 --
 -- The next job is a new row. River marks a finished run completed by its id, and would mark the next run instead (a
 -- test lost 199 of 200 events).
-WITH input AS (
-    SELECT * FROM @results AS r(@results.*)
-), gone AS (
-    DELETE FROM postrider_internal.river_job j USING input i
-     WHERE j.id = ANY (ARRAY (SELECT job_id FROM input WHERE verdict <> 'leave'))
-       AND j.id = i.job_id AND j.created_at = i.job_created_at
-    RETURNING j.id
+--
+-- Its variants record_ends.sql and record_whole.sql are for single deliveries, and for whole batches, that end without
+-- a dead letter. Most groups consist of these, and the parts that are not there take 0.4 ms of PostgreSQL's time
+-- though they find nothing to do.
+WITH -- results.sql
+gone AS (
+    -- token.sql
 ), kept AS MATERIALIZED (
     SELECT j.id FROM postrider_internal.river_job j JOIN input i ON j.id = i.job_id AND j.created_at = i.job_created_at
      WHERE j.id = ANY (ARRAY (SELECT job_id FROM input WHERE verdict = 'leave')) FOR UPDATE OF j
@@ -40,7 +40,11 @@ members AS MATERIALIZED (
             UNION ALL
            SELECT d.id, coalesce(nullif(r.number, 0), d.attempts)
              FROM postrider_internal.deliveries d WHERE d.batch_id = r.batch_id OFFSET 0) d
-      LEFT JOIN @fates AS f(@fates.*) ON f.job_id = r.job_id AND f.delivery_id = d.id
+      LEFT JOIN unnest(@fates_job_id::bigint[], @fates_delivery_id::bigint[], @fates_verdict::text[],
+                       @fates_state::text[], @fates_next_at::timestamptz[], @fates_not_before::timestamptz[],
+                       @fates_reason::text[], @fates_dead_letter_id::uuid[])
+                AS f(job_id, delivery_id, verdict, state, next_at, not_before, reason, dead_letter_id)
+                ON f.job_id = r.job_id AND f.delivery_id = d.id
      WHERE f.delivery_id IS NOT NULL OR r.batch_id IS NULL OR r.verdict NOT IN ('hold', 'leave')
 ), stayed AS (
     UPDATE postrider_internal.deliveries d
@@ -57,8 +61,11 @@ members AS MATERIALIZED (
            last_hold = CASE WHEN m.hold IS NOT NULL THEN d.last_hold END
       FROM members m
      WHERE d.id = m.id AND m.state IS NULL AND d.id = ANY (ARRAY (SELECT id FROM members WHERE state IS NULL))
-), -- finished.sql
-left_batch AS (
+), finished AS (
+    DELETE FROM postrider_internal.deliveries d USING members m
+     WHERE d.id = m.id AND m.state IS NOT NULL AND d.id = ANY (ARRAY (SELECT id FROM members WHERE state IS NOT NULL))
+    -- finished.sql
+), left_batch AS (
     -- Members that leave a batch which continues, and members that are sent on their own.
     INSERT INTO postrider_internal.left_members (batch_id, delivery_id, left_at, left_after, left_reason)
     SELECT batch_id, id, now(), attempts_made, coalesce(reason, state) FROM members
@@ -75,5 +82,6 @@ next_jobs AS (
       FROM batches b, postrider_internal.attempt_job(
            b.job_id, b.next_attempt_at, b.subscription_id, batch => b.id, number => b.attempts + 1) j
      WHERE b.verdict = 'retry'
-), @ends, @dead_letters
+), -- ends.sql
+, -- dead_letters.sql
 SELECT coalesce(array_agg(id), '{}') FROM token

@@ -1,4 +1,4 @@
--- Changes the batches of the results. It is a part of record.sql and record_ends.sql.
+-- Changes the batches of the results. It is a part of record.sql and record_whole.sql.
 batches AS (
     UPDATE postrider_internal.batches b
        SET job_id = CASE r.verdict WHEN 'leave' THEN b.job_id

@@ -1,16 +1,16 @@
--- Claims the due dead letters of the event subscription $1, the oldest first, up to $2 rows and $3 bytes, inserts the
--- job that writes them, and returns their number. Of two nodes at once, one claims none. The job is inserted as
--- available, because the promoter handles only deliveries.
+-- Claims the due dead letters of @subscription, the oldest first, up to @limit rows and @bytes bytes, inserts the job
+-- that writes them, and returns their number. Of two nodes at once, one claims none. The job is inserted as available,
+-- because the promoter handles only deliveries.
 WITH due AS MATERIALIZED (
     SELECT id, export_due_at, octet_length(body) AS bytes FROM postrider_internal.dead_letters
-     WHERE subscription_id = $1 AND export_state = 'pending' AND export_id IS NULL AND export_due_at <= now()
-     ORDER BY export_due_at, id LIMIT $2 FOR UPDATE SKIP LOCKED
+     WHERE subscription_id = @subscription AND export_state = 'pending' AND export_id IS NULL AND export_due_at <= now()
+     ORDER BY export_due_at, id LIMIT @limit FOR UPDATE SKIP LOCKED
 ), fitting AS MATERIALIZED (
     SELECT id FROM (SELECT id, bytes, sum(bytes) OVER (ORDER BY export_due_at, id) AS total FROM due) sized
-     WHERE total <= $3 OR total = bytes
+     WHERE total <= @bytes OR total = bytes
 ), export AS (
     INSERT INTO postrider_internal.exports (subscription_id, job_id)
-    SELECT $1, nextval('postrider_internal.river_job_id_seq') WHERE EXISTS (SELECT FROM fitting)
+    SELECT @subscription, nextval('postrider_internal.river_job_id_seq') WHERE EXISTS (SELECT FROM fitting)
     ON CONFLICT (subscription_id) DO NOTHING RETURNING id, job_id
 ), job AS (
     INSERT INTO postrider_internal.new_jobs

@@ -1,5 +1,5 @@
--- Returns up to $1 event subscriptions with due dead letters and no export. It steps through the index from one event
--- subscription to the next, so that many dead letters of one cost no more than a single one.
+-- Returns up to @limit event subscriptions with due dead letters and no export. It steps through the index from one
+-- event subscription to the next, so that many dead letters of one cost no more than a single one.
 WITH RECURSIVE step AS (
     (SELECT subscription_id, export_due_at FROM postrider_internal.dead_letters
       WHERE export_state = 'pending' AND export_id IS NULL ORDER BY subscription_id, export_due_at LIMIT 1)
@@ -12,4 +12,4 @@ WITH RECURSIVE step AS (
 SELECT subscription_id FROM step
  WHERE export_due_at <= now()
    AND NOT EXISTS (SELECT FROM postrider_internal.exports x WHERE x.subscription_id = step.subscription_id)
- ORDER BY export_due_at LIMIT $1
+ ORDER BY export_due_at LIMIT @limit

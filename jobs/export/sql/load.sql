@@ -1,4 +1,4 @@
--- The export $1, if $2 is its job.
+-- @export, if @job is its job.
 SELECT x.id, t.name AS topic, s.name AS subscription, t.kind = 'namespace' AS namespace,
        CASE WHEN s.settings #>> '{deadLetterDestination,endpointType}' IN ('Blob', 'StorageBlob')
             THEN (s.settings #> '{deadLetterDestination,properties}')::jsonb END AS destination,
@@ -6,4 +6,4 @@ SELECT x.id, t.name AS topic, s.name AS subscription, t.kind = 'namespace' AS na
   FROM postrider_internal.exports x
   JOIN postrider_internal.event_subscriptions s ON s.id = x.subscription_id
   JOIN postrider_internal.topics t ON t.id = s.topic_id
- WHERE x.id = $1 AND x.job_id = $2
+ WHERE x.id = @export AND x.job_id = @job

@@ -1,13 +1,13 @@
--- Collects committed publishes by SQL, up to $1 with about $3 events: a route for each topic and day, with its job.
--- The rows are the tokens: only the statement that deletes them creates their route. It skips the rows that another
--- node collects.
+-- Collects committed publishes by SQL, up to @limit with about @events events: a route for each topic and day, with
+-- its job. The rows are the tokens: only the statement that deletes them creates their route. It skips the rows that
+-- another node collects.
 --
--- The jobs belong to this node ($2) at once: a notification and a fetch would take two more transactions.
+-- The jobs belong to this @node at once: a notification and a fetch would take two more transactions.
 WITH waiting AS MATERIALIZED (
     SELECT id, cardinality(event_uuids) AS events FROM postrider_internal.sql_publishes
-     ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED
+     ORDER BY id LIMIT @limit FOR UPDATE SKIP LOCKED
 ), few AS MATERIALIZED (
-    SELECT id FROM (SELECT id, sum(events) OVER (ORDER BY id) - events AS before FROM waiting) w WHERE before < $3
+    SELECT id FROM (SELECT id, sum(events) OVER (ORDER BY id) - events AS before FROM waiting) w WHERE before < @events
 ), taken AS (
     DELETE FROM postrider_internal.sql_publishes p WHERE p.id = ANY (ARRAY (SELECT id FROM few)) RETURNING p.*
 ), route AS (
@@ -20,6 +20,6 @@ WITH waiting AS MATERIALIZED (
 ), jobs AS (
     INSERT INTO postrider_internal.new_jobs
     SELECT j.* FROM route r,
-           postrider_internal.new_job(r.job_id, 'route', jsonb_build_object('route', r.id), now(), $2::text) j
+           postrider_internal.new_job(r.job_id, 'route', jsonb_build_object('route', r.id), now(), @node::text) j
 )
 SELECT (SELECT count(*) FROM taken), coalesce((SELECT array_agg(job_id) FROM route), '{}')

@@ -7,11 +7,13 @@ WITH fresh AS (
     SELECT version FROM postrider_internal.catalog WHERE version = @version
 ), gone AS (
     DELETE FROM postrider_internal.river_job j USING fresh
-     WHERE j.id = ANY (@routes.job_id) AND j.kind = 'route' RETURNING j.id
+     WHERE j.id = ANY (@routes_job_id) AND j.kind = 'route' RETURNING j.id
 ), step AS MATERIALIZED (
     SELECT r.id, s.finished, s.next_event, s.after_subscription,
            CASE WHEN NOT s.finished THEN nextval('postrider_internal.river_job_id_seq') END AS job_id
-      FROM @routes AS s(@routes.*)
+      FROM unnest(@routes_job_id::bigint[], @routes_route_id::bigint[], @routes_finished::bool[],
+                  @routes_next_event::int[], @routes_after_subscription::bigint[])
+           AS s(job_id, route_id, finished, next_event, after_subscription)
       JOIN gone ON gone.id = s.job_id
       JOIN postrider_internal.routes r ON r.id = s.route_id AND r.job_id = s.job_id
 ), ended AS (
@@ -27,9 +29,14 @@ WITH fresh AS (
      WHERE NOT s.finished
 ), matches AS (
     SELECT m.*, false AS offered
-      FROM @deliveries WITH ORDINALITY AS m(@deliveries.*, position)
+      FROM unnest(@deliveries_event_uuid::uuid[], @deliveries_topic_id::bigint[], @deliveries_subscription_id::bigint[],
+                  @deliveries_admitted::bool[], @deliveries_event_bytes::int[], @deliveries_route_id::bigint[],
+                  @deliveries_event_day::date[], @deliveries_time_to_live_since::timestamptz[])
+           WITH ORDINALITY AS m(event_uuid, topic_id, subscription_id, admitted, event_bytes, route_id, event_day,
+                                time_to_live_since, position)
       JOIN step ON step.id = m.route_id
-), -- deliveries.sql
+), -- created.sql
+-- deliveries.sql
 , entries AS (
     SELECT topic_id, subscription_id, 'matched' AS kind, count(*) AS count FROM created GROUP BY 1, 2
      UNION ALL
@@ -44,7 +51,10 @@ WITH fresh AS (
            array_agg(postrider_internal.count_entry(topic_id, subscription_id, kind, count))
       FROM entries GROUP BY 1
 ), matched AS MATERIALIZED (
-    SELECT m.event_uuid, m.event_day, m.count FROM @matched AS m(@matched.*) JOIN step ON step.id = m.route_id
+    SELECT m.event_uuid, m.event_day, m.count
+      FROM unnest(@matched_route_id::bigint[], @matched_event_uuid::uuid[], @matched_event_day::date[],
+                  @matched_count::int[]) AS m(route_id, event_uuid, event_day, count)
+      JOIN step ON step.id = m.route_id
 ), noted AS (
     -- How many event subscriptions matched an event that was published by SQL.
     UPDATE postrider_internal.events e SET matched = coalesce(e.matched, 0) + m.count, catalog_version = @version

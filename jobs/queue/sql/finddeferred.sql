@@ -1,6 +1,6 @@
--- Locks the jobs $3, of the kinds $1, that run at the node $2. It waits for locked jobs: River would reschedule a job
--- that is left out.
+-- Locks those of @jobs, of @kinds, that run at @node. It waits for locked jobs: River would reschedule a job that is
+-- left out.
 SELECT j.id FROM postrider_internal.river_job j
- WHERE j.id = ANY ($3::bigint[]) AND j.kind = ANY ($1::text[])
-   AND j.state = 'running' AND j.attempted_by[array_upper(j.attempted_by, 1)] = $2
+ WHERE j.id = ANY (@jobs::bigint[]) AND j.kind = ANY (@kinds::text[])
+   AND j.state = 'running' AND j.attempted_by[array_upper(j.attempted_by, 1)] = @node
  ORDER BY j.id FOR UPDATE

@@ -1,5 +1,5 @@
--- Locks the jobs $3, of the kinds $1, that run at no other node than $2.
+-- Locks those of @jobs, of @kinds, that run at no other node than @node.
 SELECT j.id FROM postrider_internal.river_job j
- WHERE j.id = ANY ($3::bigint[]) AND j.kind = ANY ($1::text[])
-   AND (j.state <> 'running' OR j.attempted_by[array_upper(j.attempted_by, 1)] = $2)
+ WHERE j.id = ANY (@jobs::bigint[]) AND j.kind = ANY (@kinds::text[])
+   AND (j.state <> 'running' OR j.attempted_by[array_upper(j.attempted_by, 1)] = @node)
  ORDER BY j.id FOR UPDATE SKIP LOCKED

@@ -1,14 +1,14 @@
--- Makes up to $1 due jobs available. The surplus goes on hold, up to $7 jobs in one statement: of an event
--- subscription in $3 the jobs above its capacity ($4), with the hold $5 (NULL: admission), and of others those above
--- $2. It omits the event subscriptions in $6. For each event subscription it returns how many jobs were due and how
--- many fitted, and the deliveries of those.
+-- Makes up to @limit due jobs available. The surplus goes on hold, up to @hold_limit jobs in one statement: of each of
+-- @subscriptions the jobs above its one of @capacities, with its one of @holds (NULL: admission), and of others those
+-- above @others. It omits the event subscriptions @without. For each event subscription it returns how many jobs were
+-- due and how many fitted, and the deliveries of those.
 --
 -- The condition is the exact beginning of an index of scheduled jobs (queue, priority, scheduled_at): with a million
--- scheduled jobs, finding that none is due takes 0.05 ms. River's own scheduler runs on one node, every 5 s, and
--- scans (108 ms).
+-- scheduled jobs, finding that none is due takes 0.05 ms. River's own scheduler runs on one node, every 5 s, and scans
+-- (108 ms).
 --
--- The capacity counts deliveries: a batch takes as much as it has members, and fits if any is left. Only the
--- arguments of known kinds are read: a newer version's jobs may have others.
+-- The capacity counts deliveries: a batch takes as much as it has members, and fits if any is left. Only the arguments
+-- of known kinds are read: a newer version's jobs may have others.
 WITH due AS MATERIALIZED (
     SELECT id, kind, args,
            CASE WHEN kind IN ('deliver', 'batch') THEN (args ->> 's')::bigint END AS subscription_id,
@@ -16,8 +16,8 @@ WITH due AS MATERIALIZED (
            CASE WHEN kind = 'batch' THEN (args ->> 'b')::bigint END AS batch_id
       FROM postrider_internal.river_job
      WHERE state = 'scheduled' AND queue = 'deliveries' AND priority = 1 AND scheduled_at <= now()
-       AND coalesce(args ->> 's', '') <> ALL ($6::text[])
-     ORDER BY scheduled_at, id LIMIT $1 FOR UPDATE SKIP LOCKED
+       AND coalesce(args ->> 's', '') <> ALL (@without::text[])
+     ORDER BY scheduled_at, id LIMIT @limit FOR UPDATE SKIP LOCKED
 ), weighed AS MATERIALIZED (
     SELECT due.*, coalesce(b.members, 1) AS members, due.kind <> 'deliver' AND b.id IS NULL AS free
       FROM due LEFT JOIN postrider_internal.batches b
@@ -25,11 +25,12 @@ WITH due AS MATERIALIZED (
 ), fitted AS MATERIALIZED (
     SELECT w.*, coalesce(r.hold, 'admission') AS hold,
            w.free OR sum(members) OVER (PARTITION BY w.subscription_id ORDER BY w.id) - members
-                     < coalesce(r.jobs, $2) AS fits
-      FROM weighed w LEFT JOIN unnest($3::bigint[], $4::int[], $5::text[]) AS r(subscription_id, jobs, hold)
+                     < coalesce(r.jobs, @others) AS fits
+      FROM weighed w LEFT JOIN unnest(@subscriptions::bigint[], @capacities::int[], @holds::text[])
+                            AS r(subscription_id, jobs, hold)
                             ON r.subscription_id = w.subscription_id
 ), placed AS MATERIALIZED (
-    SELECT fitted.*, NOT fits AND row_number() OVER (PARTITION BY fits ORDER BY id) <= $7 AS parks FROM fitted
+    SELECT fitted.*, NOT fits AND row_number() OVER (PARTITION BY fits ORDER BY id) <= @hold_limit AS parks FROM fitted
 ), moved AS (
     UPDATE postrider_internal.river_job j SET state = 'available', scheduled_at = least(j.scheduled_at, now())
       FROM placed WHERE j.id = placed.id AND placed.fits

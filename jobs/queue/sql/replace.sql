@@ -1,14 +1,14 @@
--- Replaces the jobs $1, which are locked, by new rows that have $2 more reruns and are due in $3 seconds. The row
--- that names the job (of a delivery, a batch, a route, …) changes in the same statement, so that an old job records
--- nothing. A batch keeps its members. No row names a batch cutter's job. It returns how many jobs were replaced, and
--- the queues of those that are no deliveries' jobs.
+-- Replaces @jobs, which are locked, by new rows that have @reruns more and are due in @seconds. The row that names the
+-- job (of a delivery, a batch, a route, …) changes in the same statement, so that an old job records nothing. A batch
+-- keeps its members. No row names a batch cutter's job. It returns how many jobs were replaced, and the queues of
+-- those that are no deliveries' jobs.
 --
--- The locks need a statement before this one: it must see the batch that a batch cutter committed before its row
--- could be locked.
+-- The locks need a statement before this one: it must see the batch that a batch cutter committed before its row could
+-- be locked.
 WITH input AS (
-    SELECT * FROM unnest($1::bigint[], $2::int[], $3::float8[]) AS a(id, reruns, seconds)
+    SELECT * FROM unnest(@jobs::bigint[], @reruns::int[], @seconds::float8[]) AS a(id, reruns, seconds)
 ), lost AS (
-    DELETE FROM postrider_internal.river_job j WHERE j.id = ANY ($1::bigint[])
+    DELETE FROM postrider_internal.river_job j WHERE j.id = ANY (@jobs::bigint[])
     RETURNING j.id, j.kind, j.args, j.queue, j.priority
 ), again AS MATERIALIZED (
     SELECT id AS old_id, nextval('postrider_internal.river_job_id_seq') AS id, kind, queue, priority,

@@ -1,4 +1,4 @@
--- Counts the held deliveries, up to $1, and the held batches of each event subscription. It finds the event
+-- Counts the held deliveries, up to @limit, and the held batches of each event subscription. It finds the event
 -- subscriptions by jumping along the index of held deliveries, with one index lookup for each.
 WITH RECURSIVE jump(subscription_id) AS (
     (SELECT subscription_id FROM postrider_internal.deliveries WHERE hold IS NOT NULL ORDER BY subscription_id LIMIT 1)
@@ -11,6 +11,6 @@ WITH RECURSIVE jump(subscription_id) AS (
 )
 SELECT subscription_id,
        (SELECT count(*) FROM (SELECT FROM postrider_internal.deliveries d
-                               WHERE d.subscription_id = j.subscription_id AND d.hold IS NOT NULL LIMIT $1) few)
+                               WHERE d.subscription_id = j.subscription_id AND d.hold IS NOT NULL LIMIT @limit) few)
        + coalesce(batches.held, 0) AS held
   FROM (SELECT subscription_id FROM jump WHERE subscription_id IS NOT NULL) j FULL JOIN batches USING (subscription_id)
