@@ -19,9 +19,7 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-func sqlFile(name string, arguments ...string) string {
-	return postgres.SQLFile(sqlFiles, name, arguments...)
-}
+var sqlFile = postgres.SQLFiles(sqlFiles)
 
 // Maintenance maintains the tables: partitions, retention, roll-ups, vacuum, notices, and repairs of rows without their
 // job.
@@ -70,7 +68,7 @@ const (
 	vacuumStatement = `VACUUM (SKIP_LOCKED, INDEX_CLEANUP ON, TRUNCATE OFF) postrider_internal.river_job`
 )
 
-var deadJobsStatement = sqlFile("deadjobs.sql", "dead", "left")
+var deadJobsStatement = sqlFile("deadjobs", "dead", "left")
 
 // VacuumJobs vacuums the table of jobs if many are dead. Autovacuum comes once a minute (autovacuum_naptime): at 5,000
 // events/s each fetch would read past 300,000 dead index entries. VacuumJobs does nothing if another session vacuums
@@ -108,7 +106,7 @@ SELECT slot FROM generate_series(0, $1 - 1) AS s(slot)
  WHERE EXISTS (SELECT FROM postrider_internal.rollup_deltas d WHERE d.slot = s.slot)`
 )
 
-var mergeStatement = sqlFile("merge.sql", "slot", "limit")
+var mergeStatement = sqlFile("merge", "slot", "limit")
 
 // MergeRollups merges the counts that publishing and recording appended, and returns the number of rows. While another
 // node does that, it does nothing.

@@ -58,7 +58,7 @@ type partition struct {
 	Day   time.Time
 }
 
-var missingPartitionsStatement = sqlFile("missingpartitions.sql", "tables", "ahead")
+var missingPartitionsStatement = sqlFile("missingpartitions", "tables", "ahead")
 
 func missingPartitions(ctx context.Context, db postgres.Querier, ahead int) ([]partition, error) {
 	rows, _ := db.Query(ctx, missingPartitionsStatement, partitionedTables, ahead) // see CollectRows
@@ -77,7 +77,7 @@ type dayTable struct {
 	Pending  bool // its detach has begun: statements do not see it any more
 }
 
-var daysStatement = sqlFile("days.sql", "table", "day")
+var daysStatement = sqlFile("days", "table", "day")
 
 const (
 	lockNotAvailable = "55P03" // PostgreSQL's code of a lock timeout
@@ -212,7 +212,7 @@ func (m *Maintenance) Retain(ctx context.Context, r query.Retention) error {
 		return fmt.Errorf("read the database's date: %w", err)
 	}
 	return errors.Join( // partitions last: they may have to wait
-		m.trim(ctx, sqlFile("trimbatches.sql", "before", "limit"), today, r.DeliveredDays),
+		m.trim(ctx, sqlFile("trimbatches", "before", "limit"), today, r.DeliveredDays),
 		m.trim(ctx, removal("dead_letters", "dead_lettered_at < $1 AND export_state IS DISTINCT FROM 'pending' "+
 			"ORDER BY dead_lettered_at, id"), today, r.DeadLettersDays),
 		m.trim(ctx, removal("rollups", "minute < $1 ORDER BY minute"), today, r.CountsDays),

@@ -43,15 +43,15 @@ type repair struct {
 // repairs are the steps of a pass, in order. They count in s.
 func repairs(s *Swept) []repair {
 	return []repair{
-		{"deliveries", sqlFile("repairdeliveries.sql", "limit", "after"), true, &s.Repaired, queue.DeliverQueue},
-		{"stray jobs", sqlFile("removestrays.sql", "limit", "after"), true, &s.Removed, ""},
+		{"deliveries", sqlFile("repairdeliveries", "limit", "after"), true, &s.Repaired, queue.DeliverQueue},
+		{"stray jobs", sqlFile("removestrays", "limit", "after"), true, &s.Removed, ""},
 		repairOwned(queue.RouteQueue, queue.RouteKind, "route", 1, "true", &s.Routes),
 		repairOwned(queue.HandshakeQueue, queue.HandshakeKind, "h", 3, "state = 'pending'", &s.Handshakes),
 		repairOwned(queue.ExportQueue, queue.ExportKind, "x", 1, "true", &s.Exports),
-		{"dead letters", sqlFile("freedeadletters.sql", "limit"), false, &s.Exports, ""},
+		{"dead letters", sqlFile("freedeadletters", "limit"), false, &s.Exports, ""},
 		repairOwned(queue.OperationQueue, queue.OperationKind, "o", 1, "state = 'running'", &s.Operations),
-		{"batches", sqlFile("repairbatches.sql", "limit", "after"), true, &s.Repaired, queue.DeliverQueue},
-		{"batch cutters", sqlFile("repaircutters.sql", "limit"), false, &s.Repaired, queue.DeliverQueue},
+		{"batches", sqlFile("repairbatches", "limit", "after"), true, &s.Repaired, queue.DeliverQueue},
+		{"batch cutters", sqlFile("repaircutters", "limit"), false, &s.Repaired, queue.DeliverQueue},
 	}
 }
 
@@ -60,7 +60,7 @@ func repairs(s *Swept) []repair {
 func repairOwned(table, kind, argument string, priority int, condition string, count *int) repair {
 	names := strings.NewReplacer("@table", table, "@kind", kind, "@argument", argument,
 		"@priority", strconv.Itoa(priority), "@condition", condition)
-	return repair{name: table, statement: names.Replace(sqlFile("repairowned.sql")), count: count, queue: table}
+	return repair{name: table, statement: names.Replace(sqlFile("repairowned")), count: count, queue: table}
 }
 
 // Repairs is the number of repairs since the process began.

@@ -117,7 +117,7 @@ var (
 		postgres.NullTextCol("tracestate", func(i *repairItem) string { return i.event().Trace.State }),
 		postgres.Col("body", func(i *repairItem) []byte { return i.event().Body }),
 	}
-	stepRepairsStatement = postgres.SQLFile(sqlFiles, "steprepairs.sql",
+	stepRepairsStatement = postgres.SQLFiles(sqlFiles)("steprepairs",
 		append([]string{"operation", "started_by", "target", "again_before"}, repairedColumns.Names("items")...)...)
 )
 

@@ -44,7 +44,7 @@ func (c Columns[T]) Append(args []any, rows []T) []any {
 	return args
 }
 
-// Names are the names of the arrays in a statement, see SQLFile.
+// Names are the names of the arrays in a statement, see SQLFiles.
 func (c Columns[T]) Names(rows string) (names []string) {
 	for _, column := range c {
 		names = append(names, rows+"_"+column.name)

@@ -9,28 +9,44 @@ import (
 	"strings"
 )
 
-// SQLFile returns the statement of an embedded file, with the files that it includes and without comments. The named
-// arguments are replaced by their numbers in this order, unless there are none: pgx.NamedArgs would do so at each call,
-// 60 µs for the one that publishes. It panics if a file or an argument does not exist: call it when the
-// program starts.
-func SQLFile(folder fs.FS, name string, arguments ...string) string {
+// SQLFiles reads the statements of a package's folder sql, with the files that they include and without comments. The
+// function returns one of them by its name without ".sql". It replaces named arguments by their numbers in this order,
+// unless there are none: pgx.NamedArgs would do so at each call, 60 µs for the one that publishes. Both panic if a file
+// or an argument does not exist.
+func SQLFiles(folder fs.FS) func(name string, arguments ...string) string {
+	paths, _ := fs.Glob(folder, "sql/*.sql") // the pattern is valid
+	statements := map[string]string{}
+	for _, file := range paths {
+		name := path.Base(file)
+		statements[strings.TrimSuffix(name, ".sql")] = withoutComments(includedFile(folder, name))
+	}
+	return func(name string, arguments ...string) string {
+		statement, known := statements[name]
+		if !known {
+			panic("no file sql/" + name + ".sql")
+		}
+		if len(arguments) == 0 {
+			return statement
+		}
+		return argument.ReplaceAllStringFunc(statement, func(found string) string {
+			i := slices.Index(arguments, found[1:])
+			if i < 0 {
+				panic(name + ".sql has no argument for " + found)
+			}
+			return "$" + strconv.Itoa(i+1)
+		})
+	}
+}
+
+func withoutComments(text string) string {
 	var b strings.Builder
-	for line := range strings.Lines(includedFile(folder, name)) {
+	for line := range strings.Lines(text) {
 		code, _, _ := strings.Cut(line, "-- ")
 		if code = strings.TrimRight(code, " \n"); code != "" {
 			b.WriteString(code + "\n")
 		}
 	}
-	if len(arguments) == 0 {
-		return b.String()
-	}
-	return argument.ReplaceAllStringFunc(b.String(), func(found string) string {
-		i := slices.Index(arguments, found[1:])
-		if i < 0 {
-			panic(name + " has no argument for " + found)
-		}
-		return "$" + strconv.Itoa(i+1)
-	})
+	return b.String()
 }
 
 var argument = regexp.MustCompile(`@[a-z_]+`)
@@ -50,22 +66,4 @@ func includedFile(folder fs.FS, name string) string {
 		panic(err)
 	}
 	return Include(folder, string(text))
-}
-
-// SQLFiles reads the statements of a package's folder sql. The function returns one of them by its name without ".sql".
-// It panics if there is none.
-func SQLFiles(folder fs.FS) func(name string) string {
-	paths, _ := fs.Glob(folder, "sql/*.sql") // the pattern is valid
-	statements := map[string]string{}
-	for _, file := range paths {
-		name := path.Base(file)
-		statements[strings.TrimSuffix(name, ".sql")] = SQLFile(folder, name)
-	}
-	return func(name string) string {
-		statement, known := statements[name]
-		if !known {
-			panic("no file sql/" + name + ".sql")
-		}
-		return statement
-	}
 }

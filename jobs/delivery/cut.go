@@ -17,10 +17,10 @@ import (
 )
 
 var (
-	bindStatement     = sqlFile("bind.sql", "subscription", "job", "deliveries", "numbers", "bytes", "times", "per_event")
-	heldStatement     = sqlFile("held.sql", "subscription", "since", "id", "limit", "max_age")
-	holdOpenStatement = sqlFile("hold_open.sql")
-	valuesStatement   = sqlFile("open_members.sql", "deliveries")
+	bindStatement     = sqlFile("bind", "subscription", "job", "deliveries", "numbers", "bytes", "times", "per_event")
+	heldStatement     = sqlFile("held", "subscription", "since", "id", "limit", "max_age")
+	holdOpenStatement = sqlFile("hold_open")
+	valuesStatement   = sqlFile("open_members", "deliveries")
 )
 
 const (

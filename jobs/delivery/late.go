@@ -14,7 +14,7 @@ import (
 // Note is the verdict of a late response that changes nothing.
 const Note policy.VerdictAction = "note"
 
-var lateStatement = sqlFile("late.sql")
+var lateStatement = sqlFile("late")
 
 const lateTimeout = 5 * time.Second
 

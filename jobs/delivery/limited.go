@@ -11,7 +11,7 @@ import (
 	"postrider/internal/catalog"
 )
 
-var limitedStatement = sqlFile("limited.sql")
+var limitedStatement = sqlFile("limited")
 
 // createRateStatement creates the row of a rate limit.
 const createRateStatement = `

@@ -28,9 +28,7 @@ const (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-func sqlFile(name string, arguments ...string) string {
-	return postgres.SQLFile(statements{}, name, arguments...)
-}
+var sqlFile = postgres.SQLFiles(statements{})
 
 // statements are the files of this package, and those that it shares with SQL functions.
 type statements struct{}
@@ -44,10 +42,10 @@ func (statements) Open(name string) (fs.File, error) {
 }
 
 var (
-	loadStatement    = sqlFile("load.sql", "deliveries", "free", "from", "until")
-	batchStatement   = sqlFile("batch.sql", "job")
-	membersStatement = sqlFile("members.sql", "batch")
-	agesStatement    = sqlFile("ages.sql", "deliveries", "at")
+	loadStatement    = sqlFile("load", "deliveries", "free", "from", "until")
+	batchStatement   = sqlFile("batch", "job")
+	membersStatement = sqlFile("members", "batch")
+	agesStatement    = sqlFile("ages", "deliveries", "at")
 )
 
 // holdStatement reads the database's time and the hold of an event subscription.

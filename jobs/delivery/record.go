@@ -15,9 +15,9 @@ import (
 // T3, for any group of results, and its variants for single deliveries or whole batches that end without a dead letter:
 // see record.sql.
 var (
-	recordStatement      = sqlFile("record.sql", append(recordArguments, fateColumns.Names("fates")...)...)
-	recordEndsStatement  = sqlFile("record_ends.sql", recordArguments...)
-	recordWholeStatement = sqlFile("record_whole.sql", recordArguments...)
+	recordStatement      = sqlFile("record", append(recordArguments, fateColumns.Names("fates")...)...)
+	recordEndsStatement  = sqlFile("record_ends", recordArguments...)
+	recordWholeStatement = sqlFile("record_whole", recordArguments...)
 	recordArguments      = append([]string{"node", "time_scale"}, resultColumns.Names("results")...)
 )
 

@@ -9,7 +9,7 @@ import (
 // The files are T3 and its variants as they are sent, for reviewers: with what they include.
 func TestStatementsOfT3(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"record.sql", "record_ends.sql", "record_whole.sql"} {
-		testdb.Golden(t, name, sqlFile(name))
+	for _, name := range []string{"record", "record_ends", "record_whole"} {
+		testdb.Golden(t, name+".sql", sqlFile(name))
 	}
 }

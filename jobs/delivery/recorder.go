@@ -295,7 +295,7 @@ func (r *Recorder) block(req *recording, n int) {
 	}
 }
 
-var blockedStatement = sqlFile("blocked.sql", "jobs", "deliveries", "batches", "probations")
+var blockedStatement = sqlFile("blocked", "jobs", "deliveries", "batches", "probations")
 
 // findBlocked returns the jobs of the results whose rows another transaction has locked.
 func (r *Recorder) findBlocked(group []*recording) (jobs []int64, err error) {

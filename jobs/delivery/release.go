@@ -16,10 +16,10 @@ import (
 )
 
 var (
-	releaseStatement = sqlFile("release.sql")
-	claimStatement   = sqlFile("claim.sql", "probation", "subscriptions")
+	releaseStatement = sqlFile("release")
+	claimStatement   = sqlFile("claim", "probation", "subscriptions")
 
-	availableStatement = sqlFile("available.sql")
+	availableStatement = sqlFile("available")
 )
 
 // PointRefill is the failpoint after held deliveries got their jobs and before a fetcher is woken.

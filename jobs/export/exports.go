@@ -24,9 +24,7 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-func sqlFile(name string, arguments ...string) string {
-	return postgres.SQLFile(sqlFiles, name, arguments...)
-}
+var sqlFile = postgres.SQLFiles(sqlFiles)
 
 // Exports claims dead letters for export, and records exports.
 type Exports struct {
@@ -59,10 +57,10 @@ const (
 )
 
 var (
-	dueStatement    = sqlFile("due.sql", "limit")
-	claimStatement  = sqlFile("claim.sql", "subscription", "limit", "bytes")
-	loadStatement   = sqlFile("load.sql", "export", "job")
-	recordStatement = sqlFile("record.sql")
+	dueStatement    = sqlFile("due", "limit")
+	claimStatement  = sqlFile("claim", "subscription", "limit", "bytes")
+	loadStatement   = sqlFile("load", "export", "job")
+	recordStatement = sqlFile("record")
 )
 
 // ClaimExports claims the dead letters that are due to be exported, and returns the number of their event

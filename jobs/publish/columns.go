@@ -13,27 +13,25 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-func sqlFile(name string, arguments ...string) string {
-	return postgres.SQLFile(sqlFiles, name, arguments...)
-}
+var sqlFile = postgres.SQLFiles(sqlFiles)
 
 var (
 	// publishStatement is T1. It returns what offeredRow has, after the version of the catalog. plainPublishStatement is
 	// its variant for groups without batches and rate limits that meet no obstacle; otherwise it stores nothing.
-	publishStatement      = sqlFile("publish.sql", publishArguments...)
-	plainPublishStatement = sqlFile("publish_plain.sql", publishArguments...)
+	publishStatement      = sqlFile("publish", publishArguments...)
+	plainPublishStatement = sqlFile("publish_plain", publishArguments...)
 	publishArguments      = slices.Concat([]string{"version", "node"}, destinationColumns.Names("destinations"),
 		publishedColumns.Names("deliveries"), eventColumns.Names("events"))
 	// storeRouteStatement is T1 of a request that is stored with a route.
-	storeRouteStatement = sqlFile("storeroute.sql", slices.Concat([]string{"version"},
+	storeRouteStatement = sqlFile("storeroute", slices.Concat([]string{"version"},
 		destinationColumns.Names("destinations"), eventColumns.Names("events"))...)
 	// fanOutStatement is one step of a group of routes.
-	fanOutStatement = sqlFile("fanout.sql", slices.Concat([]string{"version", "node"},
+	fanOutStatement = sqlFile("fanout", slices.Concat([]string{"version", "node"},
 		destinationColumns.Names("destinations"), routeColumns.Names("routes"), routedColumns.Names("deliveries"),
 		matchedColumns.Names("matched"))...)
 
-	readRoutesStatement = sqlFile("readroutes.sql", "jobs", "events")
-	collectStatement    = sqlFile("collect.sql", "limit", "node", "events")
+	readRoutesStatement = sqlFile("readroutes", "jobs", "events")
+	collectStatement    = sqlFile("collect", "limit", "node", "events")
 )
 
 // publishedEvent is an event of a request.

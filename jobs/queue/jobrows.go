@@ -15,9 +15,7 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-func sqlFile(name string, arguments ...string) string {
-	return postgres.SQLFile(sqlFiles, name, arguments...)
-}
+var sqlFile = postgres.SQLFiles(sqlFiles)
 
 // JobRows fetches, defers and promotes River's jobs, and reclaims them from dead nodes.
 type JobRows struct {
@@ -96,7 +94,7 @@ type Job struct {
 	AttemptedBy []string // the last nodes, at most 100; this one is the last of them
 }
 
-var fetchStatement = sqlFile("fetch.sql", "queue", "kinds", "limit", "node")
+var fetchStatement = sqlFile("fetch", "queue", "kinds", "limit", "node")
 
 // inOrder are the settings of a statement that also reads an index in its order.
 const inOrder = postgres.KeepPlan + `, set_config('enable_sort', 'off', true)`

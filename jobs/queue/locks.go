@@ -23,7 +23,7 @@ const (
 	TryLock = "SELECT postrider_internal.try_lock($1, $2)"
 )
 
-var lockHoldersStatement = sqlFile("lockholders.sql")
+var lockHoldersStatement = sqlFile("lockholders")
 
 // LockError is the error of work that could not get a lock in time: it names the sessions that hold the lock.
 func LockError(ctx context.Context, db *postgres.DB, work, name string, err error) error {

@@ -30,10 +30,10 @@ const (
 )
 
 var (
-	promoteStatement = sqlFile("promote.sql", "limit", "others", "subscriptions", "capacities", "holds", "without",
+	promoteStatement = sqlFile("promote", "limit", "others", "subscriptions", "capacities", "holds", "without",
 		"hold_limit")
-	wakeStatement = sqlFile("wake.sql", "limit")
-	dueStatement  = sqlFile("due.sql")
+	wakeStatement = sqlFile("wake", "limit")
+	dueStatement  = sqlFile("due")
 )
 
 // Due reports whether Promote would find a job. Every node calls it every 250 ms.

@@ -13,11 +13,11 @@ import (
 
 // The find statements lock jobs that are to be replaced, and return their ids.
 var (
-	findLostStatement      = sqlFile("findlost.sql", "kinds")
-	findUnarrivedStatement = sqlFile("findunarrived.sql", "kinds", "node", "jobs")
-	findStoppedStatement   = sqlFile("findstopped.sql", "kinds", "node", "jobs")
-	findDeferredStatement  = sqlFile("finddeferred.sql", "kinds", "node", "jobs")
-	replaceStatement       = sqlFile("replace.sql", "jobs", "reruns", "seconds")
+	findLostStatement      = sqlFile("findlost", "kinds")
+	findUnarrivedStatement = sqlFile("findunarrived", "kinds", "node", "jobs")
+	findStoppedStatement   = sqlFile("findstopped", "kinds", "node", "jobs")
+	findDeferredStatement  = sqlFile("finddeferred", "kinds", "node", "jobs")
+	replaceStatement       = sqlFile("replace", "jobs", "reruns", "seconds")
 )
 
 // ReclaimFromLost replaces the running jobs of nodes that are not registered, and returns how many.

@@ -262,8 +262,8 @@ func TestSweepGoesStepByStep(t *testing.T) {
 func requireSweepReadsRanges(t *testing.T, tn *testnode.Node) {
 	t.Helper()
 	tx := tn.Begin(t)
-	for _, name := range []string{"repairdeliveries.sql", "removestrays.sql", "repairbatches.sql"} {
-		statement := postgres.SQLFile(os.DirFS("../../jobs"), name, "limit", "after")
+	for _, name := range []string{"repairdeliveries", "removestrays", "repairbatches"} {
+		statement := postgres.SQLFiles(os.DirFS("../../jobs"))(name, "limit", "after")
 		rows, err := tx.Query(t.Context(), "EXPLAIN (ANALYZE, TIMING OFF) "+statement, 10_000, 20_000)
 		require.NoError(t, err, name)
 		plan, err := pgx.CollectRows(rows, pgx.RowTo[string])

@@ -287,9 +287,9 @@ const closedStatement = `
 SELECT key, closed_until - clock_timestamp() FROM postrider_internal.delivery_rates WHERE closed_until IS NOT NULL`
 
 var (
-	queuedStatement     = sqlFile("queued.sql")
-	probationsStatement = sqlFile("probations.sql")
-	waitingStatement    = sqlFile("waiting.sql", "limit")
+	queuedStatement     = sqlFile("queued")
+	probationsStatement = sqlFile("probations")
+	waitingStatement    = sqlFile("waiting", "limit")
 )
 
 // SampleTraffic takes a sample now.
