@@ -12,6 +12,7 @@ import (
 type Batcher[T any] struct {
 	mu        sync.Mutex
 	waiting   []T
+	later     int           // calls of AddLater whose items are not queued yet
 	wake      chan struct{}
 	enough    chan struct{} // a group need not wait any longer
 	gathering Gathering
@@ -40,6 +41,20 @@ func (b *Batcher[T]) Add(items ...T) {
 	}
 }
 
+// AddLater queues items after a pause. No Run ends before.
+func (b *Batcher[T]) AddLater(pause time.Duration, items ...T) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.later++
+	time.AfterFunc(pause, func() {
+		b.Add(items...)
+		b.mu.Lock()
+		b.later--
+		b.mu.Unlock()
+		signal(b.wake)
+	})
+}
+
 // signal sends to a channel of one element unless it is full; to nil it sends nothing.
 func signal(c chan struct{}) {
 	select {
@@ -66,10 +81,11 @@ func (b *Batcher[T]) take(fits func(T) bool) []T {
 	return group
 }
 
-// Run calls flush with one group after the other until ctx ends and no item waits. newFits returns a group's limit: a
-// function that reports whether the next item fits. Several Runs may be active at once.
+// Run calls flush with one group after the other until ctx ends and no item waits or will be added by AddLater. newFits
+// returns a group's limit: a function that reports whether the next item fits. Several Runs may be active at once.
 func (b *Batcher[T]) Run(ctx context.Context, newFits func() func(T) bool, flush func([]T)) {
-	var last time.Time // the end of the last group
+	defer signal(b.wake) // another Run may end, too
+	var last time.Time   // the end of the last group
 	for {
 		for {
 			b.gather(ctx, last)
@@ -80,14 +96,25 @@ func (b *Batcher[T]) Run(ctx context.Context, newFits func() func(T) bool, flush
 			flush(group)
 			last = time.Now()
 		}
-		select {
-		case <-ctx.Done():
-			if b.Len() == 0 {
+		stopping := ctx.Done()
+		if ctx.Err() != nil {
+			if b.empty() {
 				return
 			}
+			stopping = nil
+		}
+		select {
+		case <-stopping:
 		case <-b.wake:
 		}
 	}
+}
+
+// empty reports that no item waits or will be added by AddLater.
+func (b *Batcher[T]) empty() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.waiting) == 0 && b.later == 0
 }
 
 // AtMost limits groups to n items.

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,4 +97,28 @@ func TestGatheringCoolsDown(t *testing.T) {
 			require.GreaterOrEqual(t, waited, waits[0], "the rate may have risen")
 		})
 	}
+}
+
+// What returns to a batcher while it stops is processed before its Runs end.
+func TestRunsEndAfterWhatIsAddedLater(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := postgres.NewBatcher[int]()
+		ctx, stop := context.WithCancel(t.Context())
+		stop()
+		b.Add(0)
+		var processed []int
+		var runs sync.WaitGroup
+		for range 2 {
+			runs.Go(func() {
+				b.Run(ctx, postgres.AtMost[int](9), func(group []int) {
+					if processed = append(processed, group...); len(processed) < 3 {
+						b.AddLater(time.Second, len(processed))
+					}
+				})
+			})
+		}
+		runs.Wait()
+		require.Equal(t, []int{0, 1, 2}, processed)
+	})
 }

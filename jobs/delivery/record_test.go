@@ -2,6 +2,7 @@ package delivery_test
 
 import (
 	"context"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"postrider/internal/postgres"
 	"postrider/internal/testdb"
 	"postrider/internal/testnode"
+	"postrider/jobs/delivery"
 	"postrider/jobs/queue"
 	"postrider/policy"
 
@@ -144,4 +146,37 @@ func TestMembersAreReadInTheOrderOfAcceptance(t *testing.T) {
 		require.Equal(t, cut.Members[2-i].Event.ID, member.Event.ID)
 		require.Equal(t, cut.Members[i].DeliveryID, member.DeliveryID)
 	}
+}
+
+// lines is a log that reports each line.
+type lines chan string
+
+// Write implements io.Writer.
+func (l lines) Write(line []byte) (int, error) {
+	l <- string(line)
+	return len(line), nil
+}
+
+// A recorder that stops fails the results that another transaction blocks: no worker waits for ever.
+func TestStopOfTheRecorderWhileAResultIsBlocked(t *testing.T) {
+	t.Parallel()
+	tn, sub := testnode.Orders(t)
+	d, j := tn.Started(t, "orders", "e", 1)
+	end := tn.OpenTransaction(t, "SELECT FROM postrider_internal.deliveries WHERE id = $1 FOR UPDATE", d[0])
+	defer end(false)
+	parts, log := tn.System.Recorder.RecorderParts, make(lines, 1)
+	parts.Log = slog.New(slog.NewTextHandler(log, nil))
+	r := delivery.NewRecorder(parts, nil)
+	ctx, stop := context.WithCancel(t.Context())
+	stopped, recorded := make(chan struct{}), make(chan error, 1)
+	go func() { defer close(stopped); r.Run(ctx) }()
+	go func() {
+		recorded <- r.Record(context.Background(),
+			testnode.Result(d[0], j[0], sub, policy.Verdict{Action: policy.Delivered}))
+	}()
+	require.Contains(t, <-log, "an open transaction holds rows")
+	stop()
+	<-stopped
+	testnode.Within(t, "the caller gets an error", func() bool { return len(recorded) == 1 })
+	require.ErrorIs(t, <-recorded, context.Canceled)
 }

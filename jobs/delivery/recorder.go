@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -133,7 +132,7 @@ func (r *Recorder) Record(ctx context.Context, result Result) error {
 		}
 		return req.failed
 	case <-ctx.Done():
-		return fmt.Errorf("record the attempt: %w", ctx.Err())
+		return notRecorded(ctx)
 	}
 }
 
@@ -178,13 +177,10 @@ func (r *Recorder) setHealthy(healthy bool) {
 	}
 }
 
-// Run records until ctx ends and nothing waits. At the end it tries blocked results once more. The node that reclaims
-// this one's jobs repeats the other attempts.
+// Run records until ctx ends and nothing waits. Then it tries each result once more. The others fail: the node that
+// reclaims this one's jobs repeats their attempts.
 func (r *Recorder) Run(ctx context.Context) {
 	r.queue.Run(ctx, fitsFlush, func(group []*recording) { r.flush(ctx, group) })
-	if len(r.blocked) > 0 {
-		r.flush(ctx, slices.Collect(maps.Keys(r.blocked)))
-	}
 }
 
 func fitsFlush() func(*recording) bool {
@@ -204,7 +200,7 @@ func (r *Recorder) flush(ctx context.Context, group []*recording) {
 	began, pause := time.Now(), recordMinPause
 	r.Reach(PointRecordBefore)
 	if len(r.blocked) > 0 {
-		group = r.deferBlocked(group)
+		group = r.deferBlocked(ctx, group)
 	}
 	for len(group) > 0 {
 		err := postgres.Isolate(group, r.write, r.reject)
@@ -215,7 +211,7 @@ func (r *Recorder) flush(ctx context.Context, group []*recording) {
 			continue // PostgreSQL rolled it back in favor of another transaction
 		}
 		if postgres.IsLocked(err) {
-			free := r.deferBlocked(group)
+			free := r.deferBlocked(ctx, group)
 			some := len(free) < len(group)
 			if group = free; some {
 				continue
@@ -227,6 +223,7 @@ func (r *Recorder) flush(ctx context.Context, group []*recording) {
 		r.Log.Warn("results could not be recorded and are kept in memory; no new requests until they are recorded",
 			"results", len(group), "retry_in", pause, "error", err)
 		if !postgres.WaitJittered(ctx, pause) {
+			r.abandon(ctx, group)
 			return
 		}
 		pause = min(pause*2, recordMaxPause)
@@ -237,12 +234,22 @@ func (r *Recorder) flush(ctx context.Context, group []*recording) {
 		r.flushes.Observe(int64(len(group)))
 		r.flushTime.Observe(int64(time.Since(began)))
 	}
-	r.recorded(group)
+	r.Reach(PointRecordAfter)
+	r.respond(group)
 }
 
-// recorded lets the callers of Record return.
-func (r *Recorder) recorded(group []*recording) {
-	r.Reach(PointRecordAfter)
+// abandon fails results that this node cannot record before it stops.
+func (r *Recorder) abandon(ctx context.Context, group []*recording) {
+	for _, req := range group {
+		req.failed = notRecorded(ctx)
+	}
+	r.respond(group)
+}
+
+func notRecorded(ctx context.Context) error { return fmt.Errorf("record the attempt: %w", ctx.Err()) }
+
+// respond lets the callers of Record return.
+func (r *Recorder) respond(group []*recording) {
 	for _, req := range group {
 		r.Traffic.AddOne(req.SubscriptionID, -req.deliveries())
 		if r.blocked[req] {
@@ -259,7 +266,7 @@ func (r *Recorder) recorded(group []*recording) {
 //
 // While any result is blocked, each group is checked before it is recorded: a transaction that holds one row may hold
 // more, and finding each by waiting for it costs half a second.
-func (r *Recorder) deferBlocked(group []*recording) (free []*recording) {
+func (r *Recorder) deferBlocked(ctx context.Context, group []*recording) (free []*recording) {
 	jobs, err := r.findBlocked(group)
 	if err != nil {
 		return group
@@ -282,8 +289,11 @@ func (r *Recorder) deferBlocked(group []*recording) (free []*recording) {
 		r.Log.Info("an open transaction holds rows of some results; they are recorded when it has ended",
 			"results", added, "delivery", first.DeliveryID, "batch", first.BatchID, "subscription", first.SubscriptionID)
 	}
-	if len(blocked) > 0 {
-		time.AfterFunc(blockedPause, func() { r.queue.Add(blocked...) })
+	switch {
+	case ctx.Err() != nil:
+		r.abandon(ctx, blocked)
+	case len(blocked) > 0:
+		r.queue.AddLater(blockedPause, blocked...)
 	}
 	return free
 }

@@ -141,7 +141,7 @@ func (p *Publisher) flush(group []*publishRequest) {
 	for _, req := range live {
 		if req.postponed {
 			req.claimed.Store(false) // its client may disconnect
-			time.AfterFunc(keyPause, func() { p.waiting.Add(req) })
+			p.waiting.AddLater(keyPause, req)
 		}
 	}
 }

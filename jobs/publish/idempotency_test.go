@@ -1,6 +1,7 @@
 package publish_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -144,6 +145,29 @@ func TestOpenTransactionHoldsItsKeyAlone(t *testing.T) {
 	again := testnode.Value[uuid.UUID](t, tn, publish)
 	require.Equal(t, id, again, "a repeat returns the first response")
 	require.Equal(t, 52, eventCount(t, tn))
+}
+
+// TestStopWhileAKeyIsHeld: a publish that waits for a key while its node stops is answered.
+func TestStopWhileAKeyIsHeld(t *testing.T) {
+	t.Parallel()
+	tn := testnode.WithTopic(t)
+	end := tn.OpenTransaction(t,
+		`SELECT postrider.publish('orders', '{"eventType": "A", "subject": ""}', idempotency_key => 'held')`)
+	defer end(false)
+	p := publish.NewPublisher(tn.System.Publisher.PublisherParts, tn.System.Publisher.PublisherOptions)
+	ctx, stop := context.WithCancel(t.Context())
+	stopped, held := make(chan struct{}), make(chan error, 1)
+	go func() { defer close(stopped); p.Run(ctx) }()
+	publication := testnode.Publication("orders", "e", 1)
+	publication.IdempotencyKey = "held"
+	go func() { held <- testnode.ErrorOf(p.Publish(t.Context(), publication)) }()
+	testnode.Within(t, "it waits", func() bool { return p.PublishCounters().Waiting == 1 })
+	other := testnode.Publication("orders", "f", 1)
+	other.IdempotencyKey = "free"
+	require.NoError(t, testnode.ErrorOf(p.Publish(t.Context(), other)))
+	stop()
+	<-stopped
+	require.ErrorContains(t, <-held, "another publish of the same idempotency key")
 }
 
 // TestRolledBackKey: a key whose transaction was rolled back is free.

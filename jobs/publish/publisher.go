@@ -77,11 +77,13 @@ func NewPublisher(parts PublisherParts, o PublisherOptions) *Publisher {
 
 // Run stores what Publish and Route have queued until ctx ends, and then the rest, if the database is available.
 func (p *Publisher) Run(ctx context.Context) {
-	var group sync.WaitGroup
+	var group, last sync.WaitGroup
+	postponing, stop := context.WithCancel(context.WithoutCancel(ctx)) // until no queue can postpone requests any more
 	flush := func(group []*publishRequest) {
 		p.pause(ctx, group)
 		p.flush(group)
 	}
+	last.Go(func() { p.waiting.Run(postponing, fitsKeyed, flush) })
 	run := func(b *postgres.Batcher[*publishRequest], atOnce int, fits func() func(*publishRequest) bool) {
 		for range atOnce {
 			group.Go(func() { b.Run(ctx, fits, flush) })
@@ -91,10 +93,11 @@ func (p *Publisher) Run(ctx context.Context) {
 	run(p.large, largeAtOnce, fitsGroup)
 	run(p.routed, routesAtOnce, postgres.AtMost[*publishRequest](1))
 	run(p.keyed, keyedAtOnce, fitsKeyed)
-	run(p.waiting, 1, fitsKeyed)
 	flushRoutes := func(group []*routeRequest) { p.flushRoutes(ctx, group) }
 	p.routes.Run(ctx, postgres.AtMost[*routeRequest](routeGroup), flushRoutes)
 	group.Wait()
+	stop()
+	last.Wait()
 }
 
 // PublishCounters count since the process began.
