@@ -12,7 +12,7 @@ import (
 type Batcher[T any] struct {
 	mu        sync.Mutex
 	waiting   []T
-	later     int           // calls of AddLater whose items are not queued yet
+	later     int // calls of AddLater whose items are not queued yet
 	wake      chan struct{}
 	enough    chan struct{} // a group need not wait any longer
 	gathering Gathering

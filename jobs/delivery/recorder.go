@@ -96,9 +96,11 @@ type RecorderCounters struct {
 // recording is a result that waits to be recorded.
 type recording struct {
 	Result
-	gone   bool  // the job row was gone; set before done is closed
-	failed error // set before done is closed
-	done   chan struct{}
+	// deleted: a try has deleted the job row, or may have, because its connection was lost at COMMIT.
+	deleted bool
+	gone    bool  // the job row was gone before the first try; set before done is closed
+	failed  error // set before done is closed
+	done    chan struct{}
 }
 
 // NewRecorder makes a recorder; its Run records.
@@ -215,6 +217,11 @@ func (r *Recorder) flush(ctx context.Context, group []*recording) {
 			some := len(free) < len(group)
 			if group = free; some {
 				continue
+			}
+		}
+		if postgres.IsOutage(err) && !postgres.IsLocked(err) { // perhaps lost at COMMIT
+			for _, req := range group {
+				req.deleted = req.Verdict.Action != Leave
 			}
 		}
 		r.setHealthy(false)
@@ -365,7 +372,9 @@ func (r *Recorder) write(group []*recording) (err error) {
 		return fmt.Errorf("record %d results: %w", len(group), err)
 	}
 	for _, req := range group {
-		req.gone = !slices.Contains(recorded, req.JobID)
+		found := slices.Contains(recorded, req.JobID)
+		req.gone = !found && !req.deleted
+		req.deleted = req.deleted || found && req.Verdict.Action != Leave // the group may be tried again, see Isolate
 	}
 	// A retry that is due within the poll interval needs a wake-up.
 	if slices.ContainsFunc(group, func(q *recording) bool { return q.BatchID == 0 && q.Verdict.Action == policy.Retry }) {
@@ -386,8 +395,9 @@ func (r *Recorder) writeWithProbations(
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return err
 	}
-	changing = slices.DeleteFunc(changing, func(q *recording) bool { return !slices.Contains(*recorded, q.JobID) })
-	r.applyResults(probations, changing, now)
+	counted := slices.Clone(changing)
+	counted = slices.DeleteFunc(counted, func(q *recording) bool { return !slices.Contains(*recorded, q.JobID) })
+	r.applyResults(probations, counted, now)
 	if err := r.writeProbations(ctx, tx, probations); err != nil {
 		return err
 	}
