@@ -3,7 +3,6 @@ package jobs
 import (
 	"context"
 	"errors"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,8 +40,7 @@ const (
 )
 
 // deliver runs a job that River has fetched: one delivery attempt, one HTTP request. An endpoint's failure is an
-// outcome and no error. An error means that the attempt has no outcome: River then runs the job again, which counts as
-// a rerun once the attempt has begun.
+// outcome and no error. An error means that the attempt has no outcome: River then runs the job again, as a rerun.
 func (e *Engine) deliver(ctx context.Context, job *river.Job[queue.AttemptArgs]) error {
 	ended := make(chan error, 1)
 	a := &attempt{
@@ -53,23 +51,20 @@ func (e *Engine) deliver(ctx context.Context, job *river.Job[queue.AttemptArgs])
 	e.parts.Handoff.Begin()
 	a.start(ctx)
 	err := <-ended
+	pause := a.settle(err)
 	switch {
-	case err == nil:
-		e.ended.Add(job.ID) // recorded: the row is gone
-	case errors.Is(err, postgres.ErrNotFound):
-		e.drop(a.job, err) // the delivery has ended, or has another job
+	case pause == 0:
+		e.ended.Add(job.ID)
 		return nil
-	case errors.Is(err, endpoint.ErrInterrupted):
-		e.interrupted.Add(job.ID) // River's completer defers it as a rerun; after its end, Stop gives it back
-	case !a.begun && !errors.Is(err, context.Canceled): // canceled: this node stops, and River gives the job back itself
-		a.warn(notBegun, beginPause, err)
-		return river.JobSnooze(beginPause)
+	case a.begun:
+		return err // after the same pause, see retryPolicy
 	}
-	return err
+	a.warn(notBegun, pause, err)
+	return river.JobSnooze(pause)
 }
 
 // deliverLocal runs a job of the local handoff, which is active, without River: River would take a tenth of the CPU of
-// the attempt.
+// the attempt. A job that runs again is deferred; if that fails, it is reclaimed as one that never arrived.
 func (e *Engine) deliverLocal(work *queue.Work) {
 	args := queue.AttemptArgs{Subscription: work.SubscriptionID, Delivery: work.Members[0].DeliveryID}
 	a := &attempt{engine: e, args: args, job: work.Job, handed: work}
@@ -77,36 +72,43 @@ func (e *Engine) deliverLocal(work *queue.Work) {
 		defer e.local.Done()
 		defer e.parts.Active.Remove(work.Job.JobID)
 		work.Release() // if it was not used
-		switch {
-		case err == nil:
-		case errors.Is(err, postgres.ErrNotFound):
-			e.drop(a.job, err)
-		case errors.Is(err, endpoint.ErrInterrupted), a.begun && errors.Is(err, context.Canceled):
-			e.interrupted.Add(a.job.JobID) // Stop gives it back as a rerun
-		case errors.Is(err, context.Canceled):
-			e.notBegun.Add(a.job.JobID)
-		default:
-			e.runAgain(a, err)
+		pause := a.settle(err)
+		if pause == 0 {
+			return
+		}
+		what := "an attempt has no outcome, trying again"
+		if !a.begun {
+			what = notBegun
+		}
+		a.warn(what, pause, err)
+		ctx, cancel := context.WithTimeout(e.requests, beginTimeout)
+		defer cancel()
+		again := queue.Deferred{Job: a.job.JobID, After: pause, Begun: a.begun}
+		if _, err := e.parts.JobRows.Defer(ctx, []queue.Deferred{again}); err != nil {
+			a.warn("a job could not be deferred; a node will reclaim it", pause, err)
 		}
 	}
 	a.start(e.requests)
 }
 
-// runAgain defers a local job whose attempt has no outcome. If that fails, the job is reclaimed as one that never
-// arrived.
-func (e *Engine) runAgain(a *attempt, err error) {
-	again := queue.Deferred{Job: a.job.JobID, After: rerunPause(a.reruns), Begun: a.begun}
-	what := "an attempt has no outcome, trying again"
-	if !a.begun {
-		again.After, what = beginPause, notBegun
+// settle ends the job of a run, or leaves it to Stop, and returns 0. If the attempt has no outcome, it returns how long
+// the job waits until it runs again.
+func (a *attempt) settle(err error) (pause time.Duration) {
+	e, cut := a.engine, errors.Is(err, endpoint.ErrInterrupted) || errors.Is(err, context.Canceled)
+	switch {
+	case err == nil: // recorded, or there was nothing to send: the row is gone
+	case errors.Is(err, postgres.ErrNotFound):
+		e.drop(a.job, err) // the delivery has ended, or has another job
+	case cut && a.begun:
+		e.interrupted.Add(a.job.JobID) // Stop gives it back as a rerun
+	case cut:
+		e.notBegun.Add(a.job.JobID)
+	case a.begun:
+		return rerunPause(a.reruns)
+	default:
+		return beginPause
 	}
-	a.warn(what, again.After, err)
-	ctx, cancel := context.WithTimeout(e.requests, beginTimeout)
-	defer cancel()
-	if _, err := e.parts.JobRows.Defer(ctx, []queue.Deferred{again}); err != nil {
-		e.log.Warn("a job could not be deferred; a node will reclaim it", "job", a.job.JobID, "delivery", a.args.Delivery,
-			"subscription", a.args.Subscription, "error", err, "sqlstate", postgres.SQLState(err))
-	}
+	return 0
 }
 
 // attempt is the run of one job, from its row to its result.
@@ -127,9 +129,7 @@ type attempt struct {
 	sub   *catalog.Subscription
 	rules policy.Rules
 
-	trace  event.Trace // of the request's events
-	token  string      // in the request; "" = none
-	posted http.Header // the headers of the request; nil = none was made
+	trace event.Trace // of the request's events
 }
 
 // start runs the attempt on its own goroutine: its call may stay open after the attempt has ended.
@@ -155,13 +155,25 @@ func (a *attempt) recovered(step func() error) error {
 
 const notBegun = "an attempt could not begin, trying again"
 
-// warn logs why an attempt is made again.
+// warn logs that an attempt is made again, and why.
 func (a *attempt) warn(what string, in time.Duration, err error) {
 	a.engine.log.Warn(what, "job", a.job.JobID, "delivery", a.args.Delivery, "batch", a.args.Batch,
 		"subscription", a.args.Subscription, "in", in, "error", err, "sqlstate", postgres.SQLState(err))
 }
 
-// run enters the gate, loads the work, and sends it if it is due. It returns when the call has ended.
+// run makes the attempt, and returns when its call has ended. What must be true of it is checked in this order:
+//
+//  1. Results can be recorded. An attempt that cannot be recorded would be repeated.
+//  2. Its job has permits of the rate limit, if there is one: a limit that was set later. Nothing else is known yet.
+//  3. It is its turn within the limit. A worker waits here for up to half a second, without a place at the gate that
+//     another request could take.
+//  4. There is a place at the gate, which bounds the requests to an endpoint and spaces those after a failure.
+//  5. The endpoint is not closed. If this is the trial of a half-open one, all others wait for it: it needs its place.
+//  6. A batch cutter cuts its batch now and not before it waited, because more events may have come.
+//  7. The work is loaded last: bodies take memory, and the holds and times of what is sent must be recent. The due check
+//     uses them.
+//
+// What is not sent returns to hold, with its permits.
 func (a *attempt) run(ctx context.Context) error {
 	parts := &a.engine.parts
 	if err := parts.Recorder.WaitRecording(ctx); err != nil {
@@ -195,7 +207,7 @@ func (a *attempt) run(ctx context.Context) error {
 	}
 	defer a.endTrial(false, 0) // unless it has ended
 	if a.args.CutsBatch() {
-		if err := a.cut(ctx); err != nil {
+		if cut, err := a.cut(ctx); err != nil || !cut {
 			return err
 		}
 	}
@@ -204,13 +216,13 @@ func (a *attempt) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if !work.Fresh() && try < loadTries {
-			work.Release()
-			continue
-		}
 		a.work = work
-		ready, err := a.begin(ctx)
-		if ready && err == nil && (work.Fresh() || try >= loadTries) {
+		recent := func() bool { return work.Fresh() || try >= loadTries }
+		ready := true
+		if recent() {
+			ready, err = a.begin(ctx)
+		}
+		if err == nil && ready && recent() {
 			defer work.Release()
 			return a.post()
 		}
@@ -273,54 +285,54 @@ func (a *attempt) endTrial(opens bool, wait time.Duration) (ended bool) {
 }
 
 // hold puts the work on hold because the gate is full, or because it has no time within the rate limit; a later refill
-// releases it. A batch cutter holds all open deliveries of the event subscription.
+// releases it. A batch cutter holds all open deliveries of the event subscription. The times of the job's rate limit are
+// returned. If that fails they are lost: later deliveries wait longer.
 func (a *attempt) hold(ctx context.Context, hold string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	parts, times := &a.engine.parts, a.args.Times()
 	if a.args.CutsBatch() {
-		ctx, cancel := context.WithTimeout(ctx, beginTimeout)
-		defer cancel()
-		return a.engine.parts.Loader.HoldOpen(ctx, a.args.Subscription, a.job, hold, a.args.Times())
+		return within(ctx, beginTimeout, func(ctx context.Context) error {
+			return parts.Loader.HoldOpen(ctx, a.args.Subscription, a.job, hold, times)
+		})
 	}
-	err := a.engine.parts.Recorder.Record(context.Background(), delivery.Result{
+	err := parts.Recorder.RecordDecision(context.Background(), delivery.Decision{
 		JobToken: a.job, DeliveryID: a.args.Delivery, BatchID: a.args.Batch, SubscriptionID: a.args.Subscription,
 		Reruns: a.reruns, Verdict: policy.Verdict{Action: delivery.Hold, Reason: policy.Reason(hold)},
 	})
-	if err == nil && a.args.Times() > 0 {
-		a.returnTimes()
+	if err != nil || times == 0 {
+		return err
 	}
-	return err
-}
-
-// returnTimes returns the times of the job's rate limit. If that fails they are lost: later deliveries wait longer.
-func (a *attempt) returnTimes() {
-	ctx, cancel := context.WithTimeout(context.Background(), beginTimeout)
-	defer cancel()
-	if err := a.engine.parts.Loader.ReturnTimes(ctx, a.args.Subscription, a.args.Times()); err != nil {
+	err = within(context.Background(), beginTimeout, func(ctx context.Context) error {
+		return parts.Loader.ReturnTimes(ctx, a.args.Subscription, times)
+	})
+	if err != nil {
 		a.engine.log.Warn("the next deliveries wait longer for their rate limit", "subscription", a.args.Subscription,
-			"times", a.args.Times(), "error", err, "sqlstate", postgres.SQLState(err))
+			"times", times, "error", err, "sqlstate", postgres.SQLState(err))
 	}
+	return nil
 }
 
-// cut cuts the batch that this job is going to send. If the event subscription was deleted, it cancels its pending
-// deliveries: a publish in progress may have committed after the deletion.
-func (a *attempt) cut(ctx context.Context) error {
+// cut cuts the batch that this job is going to send; false if there is none, and the job is gone. If the event
+// subscription was deleted, it cancels its pending deliveries: a publish in progress may have committed after the
+// deletion.
+func (a *attempt) cut(ctx context.Context) (cut bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, beginTimeout)
 	defer cancel()
 	found, err := a.configure(ctx)
 	switch {
 	case err != nil:
-		return err
+		return false, err
 	case found && a.sub.Pulled():
-		return a.hold(ctx, catalog.HoldAdmission)
+		return false, a.hold(ctx, catalog.HoldAdmission)
 	case found:
 		return a.engine.parts.Loader.Cut(ctx, a.sub, a.job, a.args.Times())
 	}
 	if err := a.engine.parts.Subscriptions.CancelPending(ctx, a.args.Subscription); err != nil {
-		return err
+		return false, err
 	}
-	return a.engine.parts.JobRows.EndJob(ctx, a.job)
+	return false, a.engine.parts.JobRows.EndJob(ctx, a.job)
 }
 
 // load reads the work, unless the handoff has given it a moment ago.
@@ -371,11 +383,11 @@ func (a *attempt) cancel(ctx context.Context) error {
 // post sends the work and records the outcome.
 func (a *attempt) post() error {
 	a.begun = true
-	if err := a.separateHeaders(); err != nil {
+	if left, err := a.separateHeaders(); err != nil || !left {
 		return err
 	}
 	body, err := a.body()
-	if err != nil {
+	if err != nil || body == nil {
 		return err
 	}
 	a.trace = event.TraceOf(a.work.Events())
@@ -394,7 +406,6 @@ func (a *attempt) post() error {
 		URL: a.sub.EndpointURL, Header: header, Body: sent, Connection: &a.sub.Connection,
 		AckTimeout: a.rules.Policy.AckTimeout, Window: a.rules.Policy.LateResponseWindow,
 	}, func(resp endpoint.Response, err error) error {
-		a.token, a.posted = resp.Token, resp.Sent
 		sent.Drop()
 		if err == nil {
 			err = a.recovered(func() error { return a.conclude(started, resp, size) })
@@ -410,43 +421,46 @@ func (a *attempt) conclude(started time.Time, resp endpoint.Response, size int) 
 	now := a.work.Now()
 	a.engine.parts.Failpoint.Reach(PointResponded)
 	facts := a.facts(started, now, resp)
-	a.adapt(&facts, resp)
+	a.adapt(facts, resp)
 	a.leave() // recording does not occupy the endpoint
-	verdicts := make([]policy.Verdict, len(a.work.Members))
-	for i := range a.work.Members {
-		facts.TimeToLiveSince = a.work.Members[i].TimeToLiveSince
-		verdicts[i] = policy.Decide(a.rules.Policy, facts)
-	}
-	a.checkExpired(facts, verdicts)
+	verdicts := a.verdicts(facts)
 	verdict, separate := combine(verdicts)
-	result := a.attempted(verdict, started, resp)
-	result.Bytes = size
+	var fates []delivery.Fate
 	for _, n := range separate {
-		result.Fates = append(result.Fates, delivery.Fate{DeliveryID: a.work.Members[n].DeliveryID, Verdict: verdicts[n]})
+		fates = append(fates, delivery.Fate{DeliveryID: a.work.Members[n].DeliveryID, Verdict: verdicts[n]})
 	}
+	result := delivery.Attempt{
+		Decision: a.decision(verdict, fates), Request: a.request(started, resp), Bytes: size, DueAt: a.work.NextAttemptAt,
+		LastHold: a.work.LastHold, Throttled: verdict.Why.Throttled, Probation: a.work.Probation,
+	}
+	result.Error = a.secrets(resp).Redact(resp.ErrorText)
 	if err := a.engine.parts.Recorder.Record(context.Background(), result); err != nil {
 		return err
 	}
-	a.report(&result, resp, now, false)
+	a.report(&result.Request, verdict, resp, now, false)
 	return nil
 }
 
 // concludeLate records the response that came after the ack timeout.
 func (a *attempt) concludeLate(started time.Time, resp endpoint.Response) {
-	verdict, why, counts := lateVerdict(a.rules.Policy, a.sub.EndpointKind, resp.Result)
+	success, why, counts := lateVerdict(a.rules.Policy, a.sub.EndpointKind, resp.Result)
 	if !counts {
 		return
 	}
-	result := a.attempted(verdict, started, resp)
-	if verdict.Action == policy.Delivered { // the timeout has counted as this request's failure
-		a.engine.parts.Gate.Observe(a.sub.ID, result.Outcome, resp.Result, resp.Duration)
+	late := delivery.Late{
+		Request: a.request(started, resp), JobID: a.job.JobID, DeliveryID: a.args.Delivery, BatchID: a.work.BatchID,
+		BatchCreatedAt: a.work.BatchCreatedAt, SubscriptionID: a.args.Subscription, Reruns: a.reruns,
+		Success: success, Why: why, ProbationKey: a.work.Probation.Key,
 	}
-	switch ended, err := a.engine.parts.Recorder.RecordLate(context.Background(), result, why); {
+	if success { // the timeout has counted as this request's failure
+		a.engine.parts.Gate.Observe(a.sub.ID, late.Outcome, resp.Result, resp.Duration)
+	}
+	switch ended, err := a.engine.parts.Recorder.RecordLate(context.Background(), late); {
 	case err != nil:
-		a.engine.log.Warn("a late response could not be recorded; the delivery is retried", "delivery", result.DeliveryID,
-			"batch", result.BatchID, "result", resp.Result.String(), "error", err)
+		a.engine.log.Warn("a late response could not be recorded; the delivery is retried", "delivery", late.DeliveryID,
+			"batch", late.BatchID, "result", resp.Result.String(), "error", err)
 	case ended:
-		a.report(&result, resp, a.work.Now(), true)
+		a.report(&late.Request, policy.Verdict{Action: policy.Delivered}, resp, a.work.Now(), true)
 	}
 }
 
@@ -455,15 +469,15 @@ func (a *attempt) concludeLate(started time.Time, resp endpoint.Response) {
 // nothing is recorded.
 func lateVerdict(
 	p *policy.Policy, kind policy.EndpointKind, result policy.Result,
-) (verdict policy.Verdict, why string, ok bool) {
+) (success bool, why string, counts bool) {
 	const late = "response after the ack timeout: "
 	switch {
 	case result.Err != policy.ErrorNone || result.Status == 0:
-		return policy.Verdict{}, "", false
+		return false, "", false
 	case p.Cell(kind, result).Action == policy.ActionSuccess:
-		return policy.Verdict{Action: policy.Delivered}, late + result.String() + ": success", true
+		return true, late + result.String() + ": success", true
 	default:
-		return policy.Verdict{Action: delivery.Note}, late + result.String(), true
+		return false, late + result.String(), true
 	}
 }
 

@@ -148,9 +148,9 @@ type Engine struct {
 	failures *joberrors
 	local    sync.WaitGroup // attempts of the local handoff
 
-	ended       *queue.JobSet // jobs whose row is gone, until River completes them
+	ended       *queue.JobSet // jobs that River is not to complete: their row is gone, or Stop gives them back
 	interrupted *queue.JobSet // jobs whose attempt was cut by Stop
-	notBegun    *queue.JobSet // local jobs that Stop cut before their attempt began
+	notBegun    *queue.JobSet // jobs that Stop cut before their attempt began
 	progress    progress
 	leases      leaseWatch
 	stalls      stallWatch

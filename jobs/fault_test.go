@@ -124,9 +124,9 @@ func TestResultThatCannotBeRecorded(t *testing.T) {
 	subscribe(t, tn, "all", closedPort, nil)
 	publishOne(t, tn, "e")
 	d, j := tn.Fetch(t, tn.System.Node)
-	unknown := delivery.Result{
-		JobToken: j[0], DeliveryID: d[0], Number: 1, StartedAt: time.Now(), Verdict: policy.Verdict{Action: "unknown"},
-	}
+	unknown := delivery.Attempt{Request: delivery.Request{Number: 1, StartedAt: time.Now()}, Decision: delivery.Decision{
+		JobToken: j[0], DeliveryID: d[0], Verdict: policy.Verdict{Action: "unknown"},
+	}}
 	require.ErrorIs(t, tn.System.Recorder.Record(t.Context(), unknown), postgres.ErrPoison)
 	require.NoError(t, tn.System.Recorder.WaitRecording(t.Context()), "the others go on")
 	require.Equal(t, 1, tn.Rows(t, "deliveries", "state = 'pending' AND attempts = 0"))

@@ -59,10 +59,13 @@ func TestLinesHaveTheOriginalError(t *testing.T) {
 	var log bytes.Buffer
 	e := &Engine{log: slog.New(slog.NewJSONHandler(&log, nil)), parts: Parts{}}
 	e.options.LogAttempts = LogAll
-	a := &attempt{engine: e, sub: &catalog.Subscription{}, work: &queue.Work{Members: make([]queue.Member, 1)}}
+	a := &attempt{
+		engine: e, sub: &catalog.Subscription{}, work: &queue.Work{Members: make([]queue.Member, 1)},
+		rules: policy.Rules{Policy: &policy.Policy{}},
+	}
 	var resp endpoint.Response
 	resp.Failed(&url.Error{Op: "parse", URL: "https://a:b/?code=planted", Err: errors.New("invalid port")})
-	a.report(&delivery.Result{DeliveryID: 1, Number: 1, Error: resp.ErrorText}, resp, time.Time{}, false)
+	a.report(&delivery.Request{Number: 1}, policy.Verdict{}, resp, time.Time{}, false)
 	var line map[string]any
 	require.NoError(t, json.Unmarshal(log.Bytes(), &line))
 	require.Equal(t, `parse "https://a:b/?…": invalid port`, line["error"])

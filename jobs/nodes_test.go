@@ -239,6 +239,20 @@ func TestStopBehindALockedRow(t *testing.T) {
 	tn.RequireInvariants(t)
 }
 
+// A job of the local handoff whose delivery has ended is not remembered for River, which does not know it.
+func TestLocalJobOfADeliveryThatHasEnded(t *testing.T) {
+	t.Parallel()
+	tn := setup(t)
+	subscribe(t, tn, "all", closedPort, nil)
+	engine := tn.Engine(t)
+	engine.TakeOver()
+	publishOne(t, tn, "e")
+	tn.Exec(t, "SELECT postrider.cancel(id) FROM postrider_internal.deliveries")
+	require.Zero(t, engine.RunStale())
+	require.Zero(t, tn.Jobs(t, ""))
+	require.Zero(t, tn.Recorded(t, ""))
+}
+
 // Attempts that finish during a stop are recorded as usual.
 func TestStopWaitsForResponses(t *testing.T) {
 	t.Parallel()

@@ -67,37 +67,31 @@ type AttemptReport struct {
 }
 
 // report logs and reports a recorded attempt, or the late response that ended its delivery.
-func (a *attempt) report(r *delivery.Result, resp endpoint.Response, now time.Time, late bool) {
-	a.log(r, resp, now, late)
-	if a.engine.options.OnAttempt == nil {
-		return
-	}
-	a.engine.options.OnAttempt(AttemptReport{
-		Topic: a.sub.Topic, Subscription: a.sub.Name, Events: len(a.work.Members),
-		EventID: a.work.Members[0].Event.ID, EventType: a.work.Members[0].Event.Type,
-		Number: r.Number, Result: resp.Result, Duration: resp.Duration, Verdict: r.Verdict, Now: now,
-		Outcome: r.Outcome, Endpoint: a.sub.EndpointBaseURL, Trace: a.trace,
-	})
-}
-
-func (a *attempt) log(r *delivery.Result, resp endpoint.Response, now time.Time, late bool) {
+func (a *attempt) report(
+	r *delivery.Request, verdict policy.Verdict, resp endpoint.Response, now time.Time, late bool,
+) {
 	e, ctx := a.engine, context.Background()
-	level := e.options.LogAttempts.level(r.Verdict.Action)
-	if !e.log.Enabled(ctx, level) {
-		return
-	}
-	leftOut := 0
-	if e.options.LogAttempts == LogFailed && !e.log.Enabled(ctx, slog.LevelDebug) {
-		var granted bool
-		if granted, leftOut = e.logLimit.take(now); !granted {
-			return
+	if level := e.options.LogAttempts.level(verdict.Action); e.log.Enabled(ctx, level) {
+		granted, leftOut := true, 0
+		if e.options.LogAttempts == LogFailed && !e.log.Enabled(ctx, slog.LevelDebug) {
+			granted, leftOut = e.logLimit.take(now)
+		}
+		if granted {
+			line := a.line(r, verdict, resp, late)
+			if leftOut > 0 {
+				line = append(line, slog.Int("left_out", leftOut))
+			}
+			e.log.LogAttrs(ctx, level, "delivery attempted", line...)
 		}
 	}
-	line := a.line(r, resp, late)
-	if leftOut > 0 {
-		line = append(line, slog.Int("left_out", leftOut))
+	if e.options.OnAttempt != nil {
+		e.options.OnAttempt(AttemptReport{
+			Topic: a.sub.Topic, Subscription: a.sub.Name, Events: len(a.work.Members),
+			EventID: a.work.Members[0].Event.ID, EventType: a.work.Members[0].Event.Type,
+			Number: r.Number, Result: resp.Result, Duration: resp.Duration, Verdict: verdict, Now: now,
+			Outcome: r.Outcome, Endpoint: a.sub.EndpointBaseURL, Trace: a.trace,
+		})
 	}
-	e.log.LogAttrs(ctx, level, "delivery attempted", line...)
 }
 
 func (l LogAttempts) level(action policy.VerdictAction) slog.Level {
@@ -110,15 +104,32 @@ func (l LogAttempts) level(action policy.VerdictAction) slog.Level {
 // line is the log line of an attempt, without secrets: no query of the endpoint, no bodies, and a redacted error. The
 // names are those of postrider.delivery_attempts, except that its column error is error_text, and error is the original
 // error.
-func (a *attempt) line(r *delivery.Result, resp endpoint.Response, late bool) []slog.Attr {
+func (a *attempt) line(
+	r *delivery.Request, verdict policy.Verdict, resp endpoint.Response, late bool,
+) []slog.Attr {
 	line := make([]slog.Attr, 0, 32)
 	line = append(line, slog.String("topic", a.sub.Topic), slog.String("subscription", a.sub.Name))
-	line = append(line, a.sent(r)...)
-	line = append(line, slog.Int("number", r.Number), slog.Int("reruns", r.Reruns), slog.Bool("late", late),
+	if first := &a.work.Members[0].Event; a.work.BatchID == 0 {
+		line = append(line, slog.Int64("delivery_id", a.args.Delivery), slog.String("event_id", safe(first.ID)),
+			slog.String("event_type", safe(first.Type)))
+	} else {
+		ids := make([]string, min(len(a.work.Members), loggedEvents))
+		for i := range ids {
+			ids[i] = safe(a.work.Members[i].Event.ID)
+		}
+		line = append(line, slog.Int64("batch_id", a.work.BatchID), slog.Int("events", len(a.work.Members)),
+			slog.Any("event_ids", ids))
+	}
+	line = append(line, slog.Int("number", r.Number), slog.Int("reruns", a.reruns), slog.Bool("late", late),
 		slog.String("endpoint", a.sub.EndpointBaseURL),
 		slog.String("outcome", string(r.Outcome)), slog.Int("status", r.Status))
-	if r.Error != "" {
-		line = append(line, slog.String("error", safe(a.originalText(r, resp))), slog.String("error_text", safe(r.Error)))
+	if resp.ErrorText != "" {
+		text := a.secrets(resp).Redact(resp.ErrorText)
+		original := text
+		if resp.Cause != nil {
+			original = withoutQueries(a.secrets(resp).Redact(resp.Cause.Error()))
+		}
+		line = append(line, slog.String("error", safe(original)), slog.String("error_text", safe(text)))
 	}
 	line = append(line, slog.Float64("duration_ms", milliseconds(r.Duration)))
 	phases := [...]time.Duration{r.Timings.DNS, r.Timings.Connect, r.Timings.TLS, r.Timings.FirstByte}
@@ -127,44 +138,14 @@ func (a *attempt) line(r *delivery.Result, resp endpoint.Response, late bool) []
 			line = append(line, slog.Float64(name, milliseconds(phases[i])))
 		}
 	}
-	line = append(line, slog.String("retry_policy", r.RetryPolicy), slog.String("verdict", string(r.Verdict.Action)))
-	if r.Verdict.Reason != "" {
-		line = append(line, slog.String("reason", string(r.Verdict.Reason)))
+	line = append(line, slog.String("retry_policy", a.rules.Policy.Name), slog.String("verdict", string(verdict.Action)))
+	if verdict.Reason != "" {
+		line = append(line, slog.String("reason", string(verdict.Reason)))
 	}
-	if !r.Verdict.At.IsZero() {
-		line = append(line, slog.Time("next_attempt_at", r.Verdict.At.UTC()))
+	if !verdict.At.IsZero() {
+		line = append(line, slog.Time("next_attempt_at", verdict.At.UTC()))
 	}
-	return append(line, slog.String("why", safe(r.Verdict.Why.String())), slog.String("node", a.engine.parts.Node))
-}
-
-// originalText is the original error of an attempt without secrets.
-func (a *attempt) originalText(r *delivery.Result, resp endpoint.Response) string {
-	if resp.Cause == nil {
-		return r.Error
-	}
-	text := resp.Cause.Error()
-	if secrets := a.secrets(r); secrets != nil {
-		text = secrets.Redact(text)
-	}
-	return withoutQueries(text)
-}
-
-// sent identifies a delivery with its event, or a batch with its first events.
-func (a *attempt) sent(r *delivery.Result) []slog.Attr {
-	first := &a.work.Members[0].Event
-	if r.BatchID == 0 {
-		return []slog.Attr{
-			slog.Int64("delivery_id", r.DeliveryID), slog.String("event_id", safe(first.ID)),
-			slog.String("event_type", safe(first.Type)),
-		}
-	}
-	ids := make([]string, min(len(a.work.Members), loggedEvents))
-	for i := range ids {
-		ids[i] = safe(a.work.Members[i].Event.ID)
-	}
-	return []slog.Attr{
-		slog.Int64("batch_id", r.BatchID), slog.Int("events", len(a.work.Members)), slog.Any("event_ids", ids),
-	}
+	return append(line, slog.String("why", safe(verdict.Why.String())), slog.String("node", a.engine.parts.Node))
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

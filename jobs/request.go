@@ -15,16 +15,17 @@ import (
 )
 
 // body writes the members' events in their order. An event that cannot be written leaves its batch and is attempted
-// alone: it would block the others for ever.
+// alone: it would block the others for ever. nil: none is left.
 func (a *attempt) body() ([]byte, error) {
 	body, err := a.write()
 	if err == nil || a.work.BatchID == 0 {
 		return body, err
 	}
-	if err := a.separate(delivery.ReasonUnsendable, func(m *queue.Member) bool {
+	left, err := a.separate(delivery.ReasonUnsendable, func(m *queue.Member) bool {
 		_, err := event.AppendDelivery(nil, &m.Event, a.sub.Topic, a.sub.EventDeliverySchema)
 		return err == nil
-	}); err != nil {
+	})
+	if err != nil || !left {
 		return nil, err
 	}
 	return a.write()
@@ -45,9 +46,9 @@ func (a *attempt) batched() bool { return a.sub.Batching() || len(a.work.Members
 
 // separateHeaders keeps the members that have the first one's values of dynamic headers: the headers may have changed
 // after the batch was cut.
-func (a *attempt) separateHeaders() error {
+func (a *attempt) separateHeaders() (left bool, err error) {
 	if len(a.work.Members) == 1 || !a.sub.Headers.HasDynamic() {
-		return nil
+		return true, nil
 	}
 	values := func(m *queue.Member) string {
 		view := catalog.EventView(a.sub.Topic, &m.Event)
@@ -57,11 +58,12 @@ func (a *attempt) separateHeaders() error {
 	return a.separate(delivery.ReasonHeaderValue, func(m *queue.Member) bool { return values(m) == first })
 }
 
-// separate removes members from the batch before its request. Each is attempted alone.
-func (a *attempt) separate(reason policy.Reason, stays func(*queue.Member) bool) error {
+// separate removes members from the batch before its request. Each is attempted alone. It reports whether any is left,
+// and otherwise ends the batch.
+func (a *attempt) separate(reason policy.Reason, stays func(*queue.Member) bool) (left bool, err error) {
 	gone := a.work.Keep(stays)
 	if len(gone) == 0 {
-		return nil
+		return true, nil
 	}
 	fates := make([]delivery.Fate, len(gone))
 	for i := range gone {
@@ -69,13 +71,11 @@ func (a *attempt) separate(reason policy.Reason, stays func(*queue.Member) bool)
 			DeliveryID: gone[i].DeliveryID, Verdict: policy.Verdict{Action: policy.Retry, At: a.work.Now(), Reason: reason},
 		}
 	}
-	if err := a.record(policy.Verdict{Action: delivery.Leave}, fates); err != nil || len(a.work.Members) > 0 {
-		return err
+	err = a.record(policy.Verdict{Action: delivery.Leave}, fates)
+	if left = len(a.work.Members) > 0; err != nil || left {
+		return left, err
 	}
-	if err := a.record(policy.Verdict{Action: delivery.Cancel}, nil); err != nil {
-		return err
-	}
-	return a.job.Gone()
+	return false, a.record(policy.Verdict{Action: delivery.Cancel}, nil)
 }
 
 // header returns the headers of Event Grid's deliveries, see docs/guides/receive.md. Members of a batch have the same

@@ -16,8 +16,7 @@ import (
 	"postrider/policy"
 )
 
-// facts are the input of the policy's decision, except TimeToLiveSince, which differs from member to member, and
-// Throttled.
+// facts are the input of the policy's decision, except TimeToLiveSince, which differs from member to member.
 func (a *attempt) facts(started, now time.Time, resp endpoint.Response) policy.Attempt {
 	first := started
 	if a.work.FirstAttemptAt != nil {
@@ -30,6 +29,7 @@ func (a *attempt) facts(started, now time.Time, resp endpoint.Response) policy.A
 		HonorRetryAfter: a.rules.Policy.HonorRetryAfter, RetryAfter: a.rules.Wait(retryAfter(resp.RetryAfter, now)),
 		Jitter: a.engine.options.Jitter(),
 	}
+	facts.Throttled = a.rules.Throttles(resp.Result, facts.HonorRetryAfter && facts.RetryAfter > 0)
 	if a.work.LastHold == catalog.HoldRateLimited && a.due.Sub(a.work.NextAttemptAt) >= leastWait {
 		facts.WaitedFor = a.waitedFor()
 	}
@@ -39,18 +39,18 @@ func (a *attempt) facts(started, now time.Time, resp endpoint.Response) policy.A
 // closedAlone is how long 429 without Retry-After closes an endpoint to which no other request is in flight.
 const closedAlone = time.Second
 
-// adapt changes the concurrency by a response, and closes or opens the endpoint. It sets Throttled.
-func (a *attempt) adapt(facts *policy.Attempt, resp endpoint.Response) {
-	parts, wait := &a.engine.parts, facts.RetryAfter
-	if !facts.HonorRetryAfter {
-		wait = 0
-	}
-	if facts.Throttled = a.rules.Throttles(resp.Result, wait > 0); !facts.Throttled {
+// adapt changes the concurrency by a response, and closes or opens the endpoint.
+func (a *attempt) adapt(facts policy.Attempt, resp endpoint.Response) {
+	parts := &a.engine.parts
+	if !facts.Throttled {
 		parts.Gate.Observe(a.sub.ID, a.rules.Policy.Classify(a.sub.EndpointKind, resp.Result), resp.Result, resp.Duration)
 		a.endTrial(true, 0)
 		return
 	}
-	wait = min(wait, cmp.Or(a.rules.Policy.RetryAfterCap, wait))
+	wait := time.Duration(0)
+	if facts.HonorRetryAfter {
+		wait = min(facts.RetryAfter, cmp.Or(a.rules.Policy.RetryAfterCap, facts.RetryAfter))
+	}
 	alone := parts.Gate.ObserveThrottled(a.sub.ID, resp.Duration)
 	if wait == 0 && (alone || a.trial.Load() != nil) {
 		wait = a.rules.Wait(closedAlone)
@@ -77,16 +77,20 @@ func combine(verdicts []policy.Verdict) (all policy.Verdict, separate []int) {
 	return all, separate
 }
 
-// checkExpired repeats the decisions that end a delivery because it expired, with its current age: a pause that stops
-// the time to live may have begun or ended during the request.
-func (a *attempt) checkExpired(facts policy.Attempt, verdicts []policy.Verdict) {
-	expired := func(v policy.Verdict) bool { return v.Why.Rule == policy.RuleExpired }
-	if !slices.ContainsFunc(verdicts, expired) {
-		return
+// verdicts decides about each member. Whether one has expired is decided with its current age: a pause that stops the
+// time to live may have begun or ended during the request.
+func (a *attempt) verdicts(facts policy.Attempt) []policy.Verdict {
+	decide := func(since time.Time) policy.Verdict {
+		facts.TimeToLiveSince = since
+		return policy.Decide(a.rules.Policy, facts)
 	}
-	ids := make([]int64, len(verdicts))
-	for i := range ids {
-		ids[i] = a.work.Members[i].DeliveryID
+	expired := func(v policy.Verdict) bool { return v.Why.Rule == policy.RuleExpired }
+	verdicts, ids := make([]policy.Verdict, len(a.work.Members)), make([]int64, len(a.work.Members))
+	for i := range a.work.Members {
+		verdicts[i], ids[i] = decide(a.work.Members[i].TimeToLiveSince), a.work.Members[i].DeliveryID
+	}
+	if !slices.ContainsFunc(verdicts, expired) {
+		return verdicts
 	}
 	current, err := a.engine.parts.Loader.TimeToLiveSince(context.Background(), ids, facts.FinishedAt)
 	if err != nil {
@@ -100,10 +104,10 @@ func (a *attempt) checkExpired(facts policy.Attempt, verdicts []policy.Verdict) 
 		case err != nil:
 			verdicts[i] = a.checkAgain(facts)
 		case found:
-			facts.TimeToLiveSince = since
-			verdicts[i] = policy.Decide(a.rules.Policy, facts)
+			verdicts[i] = decide(since)
 		}
 	}
+	return verdicts
 }
 
 // checkAgain leaves the decision to the next due check, at once. A delivery that has not expired is then deferred to
@@ -120,14 +124,13 @@ func (a *attempt) checkAgain(facts policy.Attempt) policy.Verdict {
 
 // record records a due check without a request, or members that leave the work before the request.
 func (a *attempt) record(verdict policy.Verdict, fates []delivery.Fate) error {
-	result := a.result(verdict)
-	result.Fates = fates
+	decision := a.decision(verdict, fates)
 	if slices.ContainsFunc(fates, func(f delivery.Fate) bool { return f.Verdict.Why.Rule == policy.RuleExpired }) {
 		if limit := a.waitedFor(); limit != "" {
-			result.Error = policy.ExpiredWaiting(limit)
+			decision.Error = policy.ExpiredWaiting(limit)
 		}
 	}
-	return a.engine.parts.Recorder.Record(context.Background(), result)
+	return a.engine.parts.Recorder.RecordDecision(context.Background(), decision)
 }
 
 // leastWait is the shortest wait for a rate limit that an attempt mentions.
@@ -146,33 +149,33 @@ func (a *attempt) waitedFor() string {
 	return rate.String()
 }
 
-func (a *attempt) result(verdict policy.Verdict) delivery.Result {
-	r := delivery.Result{
-		JobToken: a.job, DeliveryID: a.args.Delivery, SubscriptionID: a.work.SubscriptionID, Reruns: a.reruns,
-		Verdict: verdict,
-		DueAt:   a.work.NextAttemptAt, LastHold: a.work.LastHold, Probation: a.work.Probation,
-		BatchID: a.work.BatchID, BatchCreatedAt: a.work.BatchCreatedAt, Events: len(a.work.Members),
+func (a *attempt) decision(verdict policy.Verdict, fates []delivery.Fate) delivery.Decision {
+	d := delivery.Decision{
+		JobToken: a.job, DeliveryID: a.args.Delivery, BatchID: a.work.BatchID, SubscriptionID: a.work.SubscriptionID,
+		Events: len(a.work.Members), Reruns: a.reruns, Verdict: verdict, Fates: fates,
 	}
 	if a.rules.Policy != nil {
-		r.RetryPolicy = a.rules.Policy.Name
+		d.RetryPolicy = a.rules.Policy.Name
 	}
-	return r
+	return d
 }
 
-// attempted is the result of a request.
-func (a *attempt) attempted(verdict policy.Verdict, started time.Time, resp endpoint.Response) delivery.Result {
-	r := a.result(verdict)
-	r.Number, r.StartedAt, r.Duration = a.work.Attempts+1, started, resp.Duration
-	r.Timings = delivery.Timings(resp.Timings)
-	r.Status, r.Err, r.Error = resp.Result.Status, resp.Result.Err, resp.ErrorText
-	r.Outcome, r.Throttled = a.rules.Policy.Classify(a.sub.EndpointKind, resp.Result), verdict.Why.Throttled
-	r.ResponseHeaders, r.ResponseExcerpt = resp.Headers, resp.Excerpt
-	r.RequestHeaders = a.sentHeaders()
-	r.FirstEvent = a.work.Members[0].SystemID
-	if secrets := a.secrets(&r); secrets != nil {
-		redact(&r, secrets)
+// request describes a request and its response, without secrets that the endpoint repeats.
+func (a *attempt) request(started time.Time, resp endpoint.Response) delivery.Request {
+	secrets := a.secrets(resp)
+	redacted := func(text []byte) []byte {
+		if secrets == nil || len(text) == 0 {
+			return text
+		}
+		return []byte(secrets.Redact(string(text)))
 	}
-	return r
+	return delivery.Request{
+		Number: a.work.Attempts + 1, StartedAt: started, Duration: resp.Duration, Timings: delivery.Timings(resp.Timings),
+		Status: resp.Result.Status, Err: resp.Result.Err,
+		Outcome:        a.rules.Policy.Classify(a.sub.EndpointKind, resp.Result),
+		RequestHeaders: redacted(a.sentHeaders(resp.Sent)), ResponseHeaders: redacted(resp.Headers),
+		ResponseExcerpt: redacted(resp.Excerpt), FirstEvent: a.work.Members[0].SystemID,
+	}
 }
 
 const (
@@ -183,11 +186,11 @@ const (
 
 // sentHeaders are the request's headers as the attempt stores them, without the values of headers that authenticate.
 // They cost a delivery 9 % more WAL and 3 % more CPU (docs/internals/decisions.md).
-func (a *attempt) sentHeaders() []byte {
-	if a.posted == nil {
+func (a *attempt) sentHeaders(sent http.Header) []byte {
+	if sent == nil {
 		return nil
 	}
-	shown := a.posted.Clone()
+	shown := sent.Clone()
 	hide := func(name string) {
 		if shown.Get(name) != "" {
 			shown.Set(name, hidden)
@@ -206,22 +209,13 @@ func (a *attempt) sentHeaders() []byte {
 	return out.Bytes()[:min(out.Len(), maxSentBytes)]
 }
 
-// secrets must not be stored with this result. Most results have no text to search.
-func (a *attempt) secrets(r *delivery.Result) *endpointconf.Secrets {
-	if a.token == "" || r.Error == "" && len(r.ResponseHeaders) == 0 && len(r.ResponseExcerpt) == 0 {
+// secrets must not be stored with a response: the endpoint, or an error that quotes it, may repeat them. Most responses
+// have no text to search.
+func (a *attempt) secrets(resp endpoint.Response) *endpointconf.Secrets {
+	if resp.Token == "" || resp.ErrorText == "" && len(resp.Headers) == 0 && len(resp.Excerpt) == 0 {
 		return a.sub.Secrets
 	}
-	return a.sub.Secrets.With(a.token, a.sub.Connection.OAuth2.ClientSecret)
-}
-
-// redact removes secrets that the endpoint, or an error that quotes it, repeats.
-func redact(r *delivery.Result, secrets *endpointconf.Secrets) {
-	r.Error = secrets.Redact(r.Error)
-	for _, kept := range []*[]byte{&r.RequestHeaders, &r.ResponseHeaders, &r.ResponseExcerpt} {
-		if len(*kept) > 0 {
-			*kept = []byte(secrets.Redact(string(*kept)))
-		}
-	}
+	return a.sub.Secrets.With(resp.Token, a.sub.Connection.OAuth2.ClientSecret)
 }
 
 // maxRetryAfter keeps a huge header from overflowing; the time to live ends the wait long before.

@@ -166,7 +166,7 @@ func (e *Engine) notLoaded(job *river.Job[ownedArgs], what string, err error) er
 	switch {
 	case errors.Is(err, postgres.ErrNotFound):
 		e.drop(tokenOf(job.JobRow), err) // the row has ended, or has another job
-		return nil
+		return e.settled(job.ID, nil)
 	case errors.Is(err, context.Canceled):
 		return e.settled(job.ID, err)
 	}
@@ -177,13 +177,12 @@ func (e *Engine) notLoaded(job *river.Job[ownedArgs], what string, err error) er
 // drop deletes a job that is no row's token, unless it is known to be gone. The id alone is not enough for that, see
 // queue.JobToken; River would use it. If the database does not respond, the job is reclaimed later.
 func (e *Engine) drop(job queue.JobToken, known error) {
-	e.ended.Add(job.JobID)
 	if errors.Is(known, queue.ErrJobGone) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), dropTimeout)
 	defer cancel()
-	if err := e.parts.JobRows.EndJob(ctx, job); !errors.Is(err, queue.ErrJobGone) {
+	if err := e.parts.JobRows.EndJob(ctx, job); err != nil {
 		e.log.Warn("a job that has nothing to do could not be ended", "job", job.JobID, "error", err)
 	}
 }

@@ -1,6 +1,7 @@
 package testnode
 
 import (
+	"cmp"
 	"slices"
 	"testing"
 
@@ -68,8 +69,8 @@ func LoadBatch(
 ) (*queue.Work, error) {
 	t.Helper()
 	if cuts {
-		if err := s.Loader.Cut(t.Context(), sub, job, 0); err != nil {
-			return nil, err
+		if cut, err := s.Loader.Cut(t.Context(), sub, job, 0); err != nil || !cut {
+			return nil, cmp.Or(err, job.Gone())
 		}
 	}
 	return s.Loader.Load(t.Context(), queue.AttemptArgs{Subscription: sub.ID}, job)
@@ -99,7 +100,7 @@ func (tn *Node) CutOne(t testing.TB, sub *catalog.Subscription) *queue.Work {
 // BatchResult is a failed attempt of a batch.
 func BatchResult(
 	batch *queue.Work, sub *catalog.Subscription, verdict policy.Verdict, fates ...delivery.Fate,
-) delivery.Result {
+) delivery.Attempt {
 	r := Result(0, batch.Job, sub, verdict)
 	r.BatchID, r.Events, r.Number, r.Bytes, r.Fates = batch.BatchID, len(batch.Members), batch.Attempts+1, 100, fates
 	return r

@@ -31,12 +31,13 @@ func (tn *Node) DeadLetterAll(t testing.TB) (letters []uuid.UUID) {
 		    WHERE kind = 'deliver' RETURNING (args ->> 'd')::bigint AS d, id, (args ->> 's')::bigint, created_at)
 		SELECT * FROM fetched ORDER BY d`)
 	require.NoError(t, err)
-	var results []delivery.Result
+	var results []delivery.Attempt
 	for rows.Next() {
-		r := delivery.Result{
-			RetryPolicy: policy.DefaultName, Number: 1, StartedAt: time.Now(), Status: 400, Outcome: policy.OutcomeBadRequest,
-			Verdict: policy.Verdict{Action: policy.DeadLetter, Reason: policy.ReasonMaxDeliveryAttemptsExceeded},
-		}
+		r := delivery.Attempt{Request: delivery.Request{
+			Number: 1, StartedAt: time.Now(), Status: 400, Outcome: policy.OutcomeBadRequest,
+		}}
+		r.RetryPolicy = policy.DefaultName
+		r.Verdict = policy.Verdict{Action: policy.DeadLetter, Reason: policy.ReasonMaxDeliveryAttemptsExceeded}
 		require.NoError(t, rows.Scan(&r.DeliveryID, &r.JobID, &r.SubscriptionID, &r.CreatedAt))
 		results = append(results, r)
 	}

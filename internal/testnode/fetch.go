@@ -1,6 +1,7 @@
 package testnode
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -13,12 +14,12 @@ import (
 )
 
 // TimeOut publishes n events whose first attempts time out. Their retries are queued and due.
-func (tn *Node) TimeOut(t testing.TB, sub *catalog.Subscription, n int) []delivery.Result {
+func (tn *Node) TimeOut(t testing.TB, sub *catalog.Subscription, n int) []delivery.Attempt {
 	t.Helper()
 	tn.Publish(t, sub.Topic, "e", n)
 	d, j := tn.Fetch(t, "node-1")
 	require.Len(t, d, n)
-	results := make([]delivery.Result, n)
+	results := make([]delivery.Attempt, n)
 	for i := range results {
 		results[i] = Result(d[i], j[i], sub, policy.Verdict{Action: policy.Retry, At: time.Now()})
 		results[i].Status, results[i].Outcome = 0, policy.OutcomeTimedOut
@@ -30,13 +31,16 @@ func (tn *Node) TimeOut(t testing.TB, sub *catalog.Subscription, n int) []delive
 }
 
 // Late is the late response to such an attempt.
-func Late(timedOut delivery.Result, status int) delivery.Result {
-	r := timedOut
-	r.Status, r.Outcome, r.Verdict = status, policy.OutcomeDelivered, policy.Verdict{Action: policy.Delivered}
-	if status >= 300 {
-		r.Outcome, r.Verdict.Action = policy.OutcomeBusy, delivery.Note
+func Late(timedOut delivery.Attempt, status int) delivery.Late {
+	late := delivery.Late{
+		Request: timedOut.Request, JobID: timedOut.JobID, DeliveryID: timedOut.DeliveryID, BatchID: timedOut.BatchID,
+		SubscriptionID: timedOut.SubscriptionID, Reruns: timedOut.Reruns, Success: status < 300, Why: strconv.Itoa(status),
+		ProbationKey: timedOut.Probation.Key,
 	}
-	return r
+	if late.Status, late.Outcome = status, policy.OutcomeDelivered; !late.Success {
+		late.Outcome = policy.OutcomeBusy
+	}
+	return late
 }
 
 // RequireLate requires that the one late response was noted, with its verdict and reason.
@@ -83,11 +87,14 @@ func (tn *Node) Fetch(t testing.TB, node string) (deliveries []int64, jobs []que
 }
 
 // Result is a failed first attempt of a delivery.
-func Result(id int64, job queue.JobToken, sub *catalog.Subscription, verdict policy.Verdict) delivery.Result {
-	return delivery.Result{
-		JobToken: job, DeliveryID: id, SubscriptionID: sub.ID, RetryPolicy: sub.RetryPolicy.Policy, Number: 1,
-		StartedAt: time.Now(),
-		Duration:  time.Millisecond, Status: 503, Outcome: policy.OutcomeBusy, Verdict: verdict,
+func Result(id int64, job queue.JobToken, sub *catalog.Subscription, verdict policy.Verdict) delivery.Attempt {
+	return delivery.Attempt{
+		Decision: delivery.Decision{
+			JobToken: job, DeliveryID: id, SubscriptionID: sub.ID, RetryPolicy: sub.RetryPolicy.Policy, Verdict: verdict,
+		},
+		Request: delivery.Request{
+			Number: 1, StartedAt: time.Now(), Duration: time.Millisecond, Status: 503, Outcome: policy.OutcomeBusy,
+		},
 	}
 }
 
@@ -99,9 +106,9 @@ func (tn *Node) Started(t testing.TB, topic, prefix string, n int) (deliveries [
 }
 
 // LateSuccess records the late success of an attempt that has timed out, and says whether it ended the delivery.
-func (tn *Node) LateSuccess(t testing.TB, timedOut delivery.Result) (ended bool) {
+func (tn *Node) LateSuccess(t testing.TB, timedOut delivery.Attempt) (ended bool) {
 	t.Helper()
-	ended, err := tn.System.Recorder.RecordLate(t.Context(), Late(timedOut, 200), "200")
+	ended, err := tn.System.Recorder.RecordLate(t.Context(), Late(timedOut, 200))
 	require.NoError(t, err)
 	return ended
 }

@@ -97,7 +97,7 @@ func (tn *Node) Resume(t testing.TB, topic, name string) {
 }
 
 // Record records a result.
-func (tn *Node) Record(t testing.TB, r delivery.Result) {
+func (tn *Node) Record(t testing.TB, r delivery.Attempt) {
 	t.Helper()
 	require.NoError(t, tn.System.Recorder.Record(t.Context(), r))
 }

@@ -63,8 +63,8 @@ type openDelivery struct {
 	pendingSince time.Time
 }
 
-// cut is one run of a batch cutter.
-type cut struct {
+// cutting is one run of a batch cutter.
+type cutting struct {
 	*cutState
 	*cutter
 	loader *Loader
@@ -78,66 +78,64 @@ type cut struct {
 
 // Cut cuts the next batch of an event subscription, with the batch cutter's job as its token. If more is open than one
 // batch takes, it cuts further batches with new jobs; if open deliveries remain, it inserts the next cutter. The
-// batches are committed before anything is sent. ErrNotFound: nothing is open, the event subscription is on hold (and
-// its open deliveries now too), or the job is gone. times is how many times of a rate limit the job has.
-func (l *Loader) Cut(ctx context.Context, sub *catalog.Subscription, token queue.JobToken, times int) error {
+// batches are committed before anything is sent. It returns false, and the job is gone, if nothing is open, or the
+// event subscription is on hold (and its open deliveries now too), or another cutter has replaced this one. times is
+// how many times of a rate limit the job has.
+func (l *Loader) Cut(
+	ctx context.Context, sub *catalog.Subscription, token queue.JobToken, times int,
+) (cut bool, err error) {
 	state := l.cuts.of(sub.ID)
 	job := state.enter(token, times)
 	if job == nil {
-		return token.Gone()
+		return false, nil
 	}
-	c := &cut{cutState: state, cutter: job, loader: l, sub: sub}
-	began := time.Now()
-	hold, err := c.run(ctx)
-	state.leave(job, hold == "" && (err == nil || errors.Is(err, errNothingCut)))
+	c := &cutting{cutState: state, cutter: job, loader: l, sub: sub}
+	began, hold := time.Now(), ""
+	err = pgx.BeginFunc(ctx, l.DB, func(tx pgx.Tx) (err error) {
+		c.tx = tx
+		if hold, err = c.lock(ctx); err != nil || hold != "" {
+			return err
+		}
+		cut, err = c.run(ctx)
+		return err
+	})
+	state.leave(job, err == nil && hold == "")
 	l.Traffic.AddOne(sub.ID, c.held)
 	if c.more {
 		l.Notifier.RequestDeliveries()
 	}
 	switch {
-	case errors.Is(err, postgres.ErrNotFound):
-		return err
+	case errors.Is(err, pgx.ErrNoRows):
+		return false, nil // see lock
 	case err != nil:
-		return fmt.Errorf("%w: cut a batch: %w", postgres.ErrUnavailable, err)
+		return false, fmt.Errorf("%w: cut a batch: %w", postgres.ErrUnavailable, err)
 	case hold != "":
-		return l.HoldOpen(ctx, sub.ID, token, hold, c.times)
+		return false, l.HoldOpen(ctx, sub.ID, token, hold, c.times)
+	case !cut:
+		return false, nil
 	}
 	if c.later {
 		state.trust(began)
 	}
 	l.Reach(PointClaim)
-	return nil
+	return true, nil
 }
 
-// errNothingCut: nothing was open. The jobs of the cutter and of those that it replaces are gone.
-var errNothingCut = fmt.Errorf("nothing was open: %w", queue.ErrJobGone)
-
-// run cuts in one transaction. If it returns a hold of the event subscription, it has done nothing.
-func (c *cut) run(ctx context.Context) (hold string, err error) {
-	nothing := false
-	err = pgx.BeginFunc(ctx, c.loader.DB, func(tx pgx.Tx) (err error) {
-		c.tx = tx
-		if hold, err = c.lock(ctx); err != nil || hold != "" {
-			return err
-		}
-		open, err := c.open(ctx)
-		if err != nil {
-			return err
-		}
-		if nothing = len(open) == 0; nothing {
-			return c.end(ctx, c.allTimes())
-		}
-		nothing, err = c.bind(ctx, open)
-		return err
-	})
-	if err == nil && nothing {
-		err = errNothingCut
+// run cuts what is open, or ends the cutter's job.
+func (c *cutting) run(ctx context.Context) (cut bool, err error) {
+	open, err := c.open(ctx)
+	if err != nil {
+		return false, err
 	}
-	return hold, err
+	if len(open) == 0 {
+		return false, c.end(ctx, c.allTimes())
+	}
+	return c.bind(ctx, open)
 }
 
-// lock locks the token, makes other nodes' cutters of the event subscription wait, and returns its hold.
-func (c *cut) lock(ctx context.Context) (hold string, err error) {
+// lock locks the token, makes other nodes' cutters of the event subscription wait, and returns its hold. ErrNoRows: the
+// job is gone.
+func (c *cutting) lock(ctx context.Context) (hold string, err error) {
 	w := queue.Work{SubscriptionID: c.sub.ID, Job: c.token}
 	probation, rows := queue.ProbationOf(c.loader.Cache.Snapshot(), c.sub.ID), map[string]queue.ProbationRow{}
 	batch := &pgx.Batch{}
@@ -147,9 +145,6 @@ func (c *cut) lock(ctx context.Context) (hold string, err error) {
 	queueHold(batch, &w)
 	queueProbations(batch, rows, probation)
 	if err := c.tx.SendBatch(ctx, batch).Close(); err != nil {
-		if errors.Is(err, pgx.ErrNoRows) {
-			return "", c.token.Gone()
-		}
 		return "", err
 	}
 	w.SetProbation(probation, rows)
@@ -159,7 +154,7 @@ func (c *cut) lock(ctx context.Context) (hold string, err error) {
 // open reads one delivery more than it may cut, to know whether any remains: first held deliveries, within the
 // capacity, because they are older. Deliveries before the cursor were left, held and released, or published by a slower
 // transaction. A cut that finds less than it may take reads these, too.
-func (c *cut) open(ctx context.Context) (found []openDelivery, err error) {
+func (c *cutting) open(ctx context.Context) (found []openDelivery, err error) {
 	const last = int64(1<<63 - 1)
 	c.searched = 0
 	limit := max(c.sub.Batch().MaxEvents, cutAhead) + 1
@@ -188,7 +183,7 @@ func (c *cut) open(ctx context.Context) (found []openDelivery, err error) {
 }
 
 // readHeld continues at the cursor, or begins again if it finds less there than may be taken.
-func (c *cut) readHeld(ctx context.Context, limit int) ([]openDelivery, error) {
+func (c *cutting) readHeld(ctx context.Context, limit int) ([]openDelivery, error) {
 	var maxAge *time.Duration
 	if rules, known := c.loader.Cache.Snapshot().Rules(c.sub.ID); known && c.loader.Traffic.Limited(c.sub.ID) {
 		maxAge = new(rules.MaxAge())
@@ -204,7 +199,7 @@ func (c *cut) readHeld(ctx context.Context, limit int) ([]openDelivery, error) {
 	return c.read(ctx, heldStatement, c.sub.ID, time.Time{}, 0, limit, maxAge)
 }
 
-func (c *cut) read(ctx context.Context, statement string, args ...any) ([]openDelivery, error) {
+func (c *cutting) read(ctx context.Context, statement string, args ...any) ([]openDelivery, error) {
 	rows, err := c.tx.Query(ctx, statement, args...)
 	if err != nil {
 		return nil, err
@@ -215,7 +210,7 @@ func (c *cut) read(ctx context.Context, statement string, args ...any) ([]openDe
 }
 
 // allTimes is how many times of a rate limit the cutter and those that it replaces have.
-func (c *cut) allTimes() (n int) {
+func (c *cutting) allTimes() (n int) {
 	for _, cutter := range append(c.others, c.cutter) {
 		n += cutter.times
 	}
@@ -224,7 +219,7 @@ func (c *cut) allTimes() (n int) {
 
 // end deletes the jobs of a cutter that found nothing, and returns their times of a rate limit. Rows that other
 // transactions have locked may remain open: they keep a cutter.
-func (c *cut) end(ctx context.Context, times int) error {
+func (c *cutting) end(ctx context.Context, times int) error {
 	var more bool
 	if err := c.tx.QueryRow(ctx, anyOpenStatement, c.sub.ID).Scan(&more); err != nil {
 		return err
@@ -238,8 +233,9 @@ func (c *cut) end(ctx context.Context, times int) error {
 	return c.tx.SendBatch(ctx, batch).Close()
 }
 
-// bind stores the batches. nothing: all deliveries of the first batch have another job or batch by now.
-func (c *cut) bind(ctx context.Context, open []openDelivery) (nothing bool, err error) {
+// bind stores the batches. It returns false, and ends the cutter's job, if all deliveries of the first batch have another
+// job or batch by now.
+func (c *cutting) bind(ctx context.Context, open []openDelivery) (cut bool, err error) {
 	batches, err := c.batches(ctx, open)
 	if err != nil {
 		return false, err
@@ -256,7 +252,7 @@ func (c *cut) bind(ctx context.Context, open []openDelivery) (nothing bool, err 
 		}
 		bytes[i]++
 	}
-	remains, first := len(ids) < len(open), false
+	remains := len(ids) < len(open)
 	if limited { // the next release inserts the cutters of held deliveries
 		remains = slices.ContainsFunc(open[len(ids):], func(o openDelivery) bool { return !o.held })
 	}
@@ -271,7 +267,7 @@ func (c *cut) bind(ctx context.Context, open []openDelivery) (nothing bool, err 
 		c.takeTimes(batch, times-c.allTimes())
 	}
 	batch.Queue(bindStatement, c.sub.ID, c.token.JobID, ids, of, bytes, rateTimes, rate.PerEvent).
-		QueryRow(func(row pgx.Row) error { return row.Scan(&first) })
+		QueryRow(func(row pgx.Row) error { return row.Scan(&cut) })
 	if replaced := c.replaced(); len(replaced) > 0 {
 		queue.QueueEnd(batch, replaced)
 	}
@@ -286,14 +282,14 @@ func (c *cut) bind(ctx context.Context, open []openDelivery) (nothing bool, err 
 	}
 	c.more = remains || c.later || len(batches) > 1
 	c.move(open, len(ids))
-	if first {
-		return false, nil
+	if cut {
+		return true, nil
 	}
-	return true, c.end(ctx, ofFirst)
+	return false, c.end(ctx, ofFirst)
 }
 
 // takeTimes takes so many further times of the rate limit, if there is one; less than 0 returns some.
-func (c *cut) takeTimes(batch *pgx.Batch, n int) {
+func (c *cutting) takeTimes(batch *pgx.Batch, n int) {
 	if rate, limited := c.loader.Cache.Snapshot().Rate(c.sub.ID); limited {
 		queueTimes(batch, rate, n)
 	}
@@ -306,7 +302,7 @@ func queueTimes(batch *pgx.Batch, rate catalog.Rate, n int) {
 }
 
 // move sets the cursor behind the open deliveries that were cut. It moves back if some remain before it.
-func (c *cut) move(open []openDelivery, cut int) {
+func (c *cutting) move(open []openDelivery, cut int) {
 	last := int64(0)
 	for _, o := range open[:cut] {
 		if o.held {
@@ -326,7 +322,7 @@ func (c *cut) move(open []openDelivery, cut int) {
 }
 
 // batches divides the first open deliveries into batches. From here on, bytes include what a request adds.
-func (c *cut) batches(ctx context.Context, open []openDelivery) (batches [][]openDelivery, err error) {
+func (c *cutting) batches(ctx context.Context, open []openDelivery) (batches [][]openDelivery, err error) {
 	var schema event.Schema
 	if topic, ok := c.loader.Cache.Snapshot().Topic(c.sub.Topic); ok {
 		schema = topic.InputSchema
@@ -347,7 +343,7 @@ func (c *cut) batches(ctx context.Context, open []openDelivery) (batches [][]ope
 
 // divide returns one batch and the full batches after it. The rest may grow until its own cutter runs, unless all is to
 // be cut.
-func (c *cut) divide(open []openDelivery, all bool) (batches [][]openDelivery) {
+func (c *cutting) divide(open []openDelivery, all bool) (batches [][]openDelivery) {
 	sizes := postgres.Column(open, func(o openDelivery) int { return o.bytes })
 	for len(open) > 0 {
 		n := c.sub.Batch().Cut(sizes)
@@ -361,7 +357,7 @@ func (c *cut) divide(open []openDelivery, all bool) (batches [][]openDelivery) {
 }
 
 // HoldOpen puts the open deliveries of an event subscription on hold, ends the job of the batch cutter that met the
-// hold, and returns the job's times of a rate limit, see ReturnTimes. It returns ErrNotFound: there is nothing to send.
+// hold, and returns the job's times of a rate limit, see ReturnTimes.
 func (l *Loader) HoldOpen(ctx context.Context, subscription int64, token queue.JobToken, hold string, times int) error {
 	args := pgx.NamedArgs{
 		"subscription": subscription, "job": token.JobID, "job_created_at": token.CreatedAt, "hold": hold, "step": holdStep,
@@ -383,7 +379,7 @@ func (l *Loader) HoldOpen(ctx context.Context, subscription int64, token queue.J
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("%w: end job %d: %w", postgres.ErrUnavailable, token.JobID, err)
 	}
-	return token.Gone()
+	return nil
 }
 
 // longStep is the step of a limit whose unused times are returned. The next time of a faster one comes soon. If they
@@ -414,7 +410,7 @@ const valuesAhead = 8 << 20
 // sameHeaders groups open deliveries by the values of their Dynamic headers, in the order of each group's first one:
 // a request has one value of each header. It takes as many deliveries as valuesAhead allows, and leaves the others to
 // the next cutter; also the last one if more may be open than was read.
-func (c *cut) sameHeaders(ctx context.Context, open []openDelivery) (groups [][]openDelivery, err error) {
+func (c *cutting) sameHeaders(ctx context.Context, open []openDelivery) (groups [][]openDelivery, err error) {
 	n, bytes := 0, 0
 	for n < len(open) && (n == 0 || bytes+open[n].bytes <= valuesAhead) {
 		bytes += open[n].bytes
@@ -442,7 +438,7 @@ func (c *cut) sameHeaders(ctx context.Context, open []openDelivery) (groups [][]
 
 // headerValues reads one body at a time. A delivery without an event has no values. Values that are too long to be sent
 // differ here, which only separates events that could be sent together.
-func (c *cut) headerValues(ctx context.Context, open []openDelivery) (map[int64]string, error) {
+func (c *cutting) headerValues(ctx context.Context, open []openDelivery) (map[int64]string, error) {
 	rows, err := c.tx.Query(ctx, valuesStatement, postgres.Column(open, func(o openDelivery) int64 { return o.id }))
 	if err != nil {
 		return nil, err

@@ -106,7 +106,7 @@ func TestLateFailureChangesNothing(t *testing.T) {
 	r := tn.TimeOut(t, sub, 1)
 	response := testnode.Late(r[0], 503)
 	response.ResponseExcerpt, response.ResponseHeaders = []byte{0xff, 0x00}, []byte("Retry-After: 1\r\n")
-	ended, err := tn.System.Recorder.RecordLate(t.Context(), response, "503")
+	ended, err := tn.System.Recorder.RecordLate(t.Context(), response)
 	require.NoError(t, err)
 	require.False(t, ended)
 	tn.RequireLate(t, "note", "503; only noted")
@@ -128,7 +128,7 @@ func TestLateResponsesRaceWithFetches(t *testing.T) {
 	for w := range canceled {
 		group.Go(func() {
 			for i := w; i < n; i += len(canceled) {
-				ended, err := tn.System.Recorder.RecordLate(context.Background(), testnode.Late(results[i], 200), "200")
+				ended, err := tn.System.Recorder.RecordLate(context.Background(), testnode.Late(results[i], 200))
 				require.NoError(t, err)
 				if ended {
 					canceled[w]++

@@ -33,14 +33,6 @@ const (
 	blockedPause = 250 * time.Millisecond
 )
 
-// gathering delays only the record of a result: its delivery does not wait. Its worker does, so a group waits for a
-// quarter of the workers at most.
-func gathering(workers int) postgres.Gathering {
-	return postgres.Gathering{
-		Enough: min(flushResults/2, workers/4), Longest: 50 * time.Millisecond, Worth: 2,
-	}
-}
-
 // Failpoints of recording: before the transaction, in it, and after its commit; and a result that ends in a dead
 // letter.
 const (
@@ -95,7 +87,7 @@ type RecorderCounters struct {
 
 // recording is a result that waits to be recorded.
 type recording struct {
-	Result
+	Attempt
 	// deleted: a try has deleted the job row, or may have, because its connection was lost at COMMIT.
 	deleted bool
 	gone    bool  // the job row was gone before the first try; set before done is closed
@@ -107,8 +99,12 @@ type recording struct {
 func NewRecorder(parts RecorderParts, fail postgres.Failpoint) *Recorder {
 	const ms = int64(time.Millisecond)
 	return &Recorder{
-		RecorderParts: parts, Failpoint: fail, queue: postgres.NewGatheringBatcher[*recording](gathering(parts.MaxWorkers)),
-		blocked:   map[*recording]bool{},
+		RecorderParts: parts, Failpoint: fail, blocked: map[*recording]bool{},
+		// Waiting delays only the record of a result, not its delivery. Its worker waits, so a group waits for a quarter of
+		// the workers at most.
+		queue: postgres.NewGatheringBatcher[*recording](postgres.Gathering{
+			Enough: min(flushResults/2, parts.MaxWorkers/4), Longest: 50 * time.Millisecond, Worth: 2,
+		}),
 		flushes:   postgres.NewHistogram(1, 2, 5, 10, 20, 50, 100, flushResults),
 		flushTime: postgres.NewHistogram(ms, 2*ms, 5*ms, 10*ms, 25*ms, 50*ms, 100*ms, 250*ms, 1000*ms, 5000*ms),
 	}
@@ -123,9 +119,17 @@ func (r *Recorder) RecorderCounters() RecorderCounters {
 // the job row is gone, nothing is recorded. Record then returns ErrJobGone for a batch, whose run may continue after a
 // result, and for a hold, whose times may be returned. ErrPoison: PostgreSQL rejects the result even without the
 // response, and the attempt must be made again.
-func (r *Recorder) Record(ctx context.Context, result Result) error {
-	req := &recording{Result: result, done: make(chan struct{})}
-	r.identify(req)
+func (r *Recorder) Record(ctx context.Context, result Attempt) error {
+	req := &recording{Attempt: result, done: make(chan struct{})}
+	if req.BatchID == 0 && req.Verdict.Action == policy.DeadLetter {
+		req.Fates = []Fate{{DeliveryID: req.DeliveryID, Verdict: req.Verdict}}
+	}
+	for i := range req.Fates {
+		if req.Fates[i].Verdict.Action == policy.DeadLetter {
+			r.Reach(PointDeadLetter)
+			req.Fates[i].deadLetter = r.IDs.One()
+		}
+	}
 	r.queue.Add(req)
 	select {
 	case <-req.done:
@@ -138,17 +142,9 @@ func (r *Recorder) Record(ctx context.Context, result Result) error {
 	}
 }
 
-// identify gives each dead letter its id.
-func (r *Recorder) identify(req *recording) {
-	if req.BatchID == 0 && req.Verdict.Action == policy.DeadLetter {
-		req.Fates = []Fate{{DeliveryID: req.DeliveryID, Verdict: req.Verdict}}
-	}
-	for i := range req.Fates {
-		if req.Fates[i].Verdict.Action == policy.DeadLetter {
-			r.Reach(PointDeadLetter)
-			req.Fates[i].deadLetter = r.IDs.One()
-		}
-	}
+// RecordDecision is Record for a run that made no request.
+func (r *Recorder) RecordDecision(ctx context.Context, decision Decision) error {
+	return r.Record(ctx, Attempt{Decision: decision})
 }
 
 // WaitRecording waits while recording fails: a node that cannot record results must not start new requests.

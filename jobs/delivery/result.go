@@ -16,7 +16,7 @@ const (
 	// Hold deletes the job; the delivery waits. Verdict.Reason is the hold. Verdict.At is the time of its next attempt, if
 	// that changes.
 	Hold policy.VerdictAction = "hold"
-	// Leave keeps the job of a batch: the deliveries in Result.Fates leave the batch before its request.
+	// Leave keeps the job of a batch: the deliveries in Decision.Fates leave the batch before its request.
 	Leave policy.VerdictAction = "leave"
 )
 
@@ -31,23 +31,28 @@ const (
 	ReasonHeaderValue policy.Reason = "HeaderValue"
 )
 
-// Result is the outcome of one delivery attempt, of a single delivery (DeliveryID) or of a batch (BatchID). If the run
-// ended without a request, Number, StartedAt, Status and Outcome are zero.
-type Result struct {
+// Decision is what becomes of the deliveries of a run, of a single delivery (DeliveryID) or of a batch (BatchID). By
+// itself it is the result of a run that ended without a request.
+type Decision struct {
 	queue.JobToken // nothing is recorded unless this row exists
 	DeliveryID     int64
 	BatchID        int64
-	BatchCreatedAt time.Time // when the batch was cut
 	SubscriptionID int64
 	RetryPolicy    string
+	Events         int // how many deliveries the work had, or still has
+	Reruns         int // how often a crash interrupted this attempt before
+	Error          string
 
-	Number    int // of this attempt, 1 = first; 0 = no request was made
-	Events    int // how many deliveries the work had, or still has
-	Bytes     int // size of the request's body; 0 = no body was written
-	Reruns    int // how often a crash interrupted this attempt before
-	DueAt     time.Time
-	Throttled bool   // the response asked to slow down: it is no failure of the endpoint
-	LastHold  string // the hold since then; "" = none
+	// Verdict is that of all deliveries without a fate.
+	Verdict policy.Verdict
+	// Fates are the deliveries of a batch with their own verdicts. They leave the batch, unless it ends. A delivery of a
+	// batch that becomes a dead letter always has a fate.
+	Fates []Fate
+}
+
+// Request describes a request and its response.
+type Request struct {
+	Number    int // of this attempt, 1 = first
 	StartedAt time.Time
 	Duration  time.Duration
 	Timings   Timings
@@ -55,21 +60,39 @@ type Result struct {
 	Status          int              // 0 = no response
 	Err             policy.ErrorKind // why there is no response
 	Outcome         policy.Outcome
-	Error           string
 	RequestHeaders  []byte // without secrets; nil = not kept
 	ResponseHeaders []byte
 	ResponseExcerpt []byte
 
-	// Verdict is that of all deliveries of the request without a fate.
-	Verdict policy.Verdict
-	// Fates are the deliveries of a batch with their own verdicts. They leave the batch, unless it ends. A delivery of a
-	// batch that becomes a dead letter always has a fate.
-	Fates []Fate
-	// Probation is the Work's.
-	Probation queue.Probation
 	// FirstEvent is the system id of the first event of the request. A failed request counts as one failure, of this
 	// event; see policy.AfterFailure.
 	FirstEvent uuid.UUID
+}
+
+// Attempt is the result of a delivery attempt. Without a request, only its Decision is set.
+type Attempt struct {
+	Decision
+	Request
+	Bytes     int // size of the request's body; 0 = no body was written
+	DueAt     time.Time
+	LastHold  string // the hold since then; "" = none
+	Throttled bool   // the response asked to slow down: it is no failure of the endpoint
+	// Probation is the Work's.
+	Probation queue.Probation
+}
+
+// Late is a response to an attempt that was recorded before as timed out.
+type Late struct {
+	Request
+	JobID          int64 // of the attempt
+	DeliveryID     int64
+	BatchID        int64
+	BatchCreatedAt time.Time // when the batch was cut
+	SubscriptionID int64
+	Reruns         int
+	Success        bool
+	Why            string // the beginning of the line that explains the row
+	ProbationKey   string
 }
 
 // Fate is the verdict on one delivery of a batch.
@@ -83,14 +106,14 @@ type Fate struct {
 // counts from the moment when the connection was ready.
 type Timings struct{ DNS, Connect, TLS, FirstByte time.Duration }
 
-// deliveries is how many queued deliveries the result ends; a batch that deliveries leave goes on.
-func (r *Result) deliveries() int {
+// deliveries is how many queued deliveries the decision ends; a batch that deliveries leave goes on.
+func (d *Decision) deliveries() int {
 	switch {
-	case r.BatchID == 0:
+	case d.BatchID == 0:
 		return 1
-	case r.Verdict.Action == Leave:
+	case d.Verdict.Action == Leave:
 		return 0
 	default:
-		return r.Events
+		return d.Events
 	}
 }

@@ -124,10 +124,6 @@ func (c *Client) sendAuthorized(r *Request, done Done, late func(Response)) {
 	second := *r
 	second.Body = r.Body.again() // kept until the response
 	defer second.Body.Drop()
-	withToken := func(resp Response, err error) error {
-		resp.Token = token
-		return done(resp, err)
-	}
 	var rejected *Response
 	c.call(newCall(r, token), func(resp Response, err error) error {
 		if err == nil && resp.Result.Status == http.StatusUnauthorized && c.tokens.rejected(r.Connection, token) {
@@ -135,19 +131,18 @@ func (c *Client) sendAuthorized(r *Request, done Done, late func(Response)) {
 			return nil
 		}
 		second.Body.Drop()
-		return withToken(resp, err)
+		return done(resp, err)
 	}, late)
 	if rejected == nil {
 		return
 	}
 	switch another, problem := c.Token(r.Connection); {
 	case errors.Is(problem, ErrInterrupted):
-		_ = withToken(*rejected, problem)
+		_ = done(*rejected, problem)
 	case problem != nil:
-		_ = withToken(*rejected, nil) // the endpoint's 401 is the result
+		_ = done(*rejected, nil) // the endpoint's 401 is the result
 	default:
-		token = another
-		c.call(newCall(&second, token), withToken, late)
+		c.call(newCall(&second, another), done, late)
 	}
 }
 
@@ -165,7 +160,7 @@ func (c *Client) call(k *Call, done Done, late func(Response)) {
 		}
 	}()
 	resp, err := c.exchange(ctx, k)
-	resp.Sent = k.header
+	resp.Sent, resp.Token = k.header, k.token
 	if k.inTime() {
 		if !ack.Stop() {
 			resp.timedOut(k.AckTimeout)
@@ -192,7 +187,7 @@ func (c *Client) timedOut(k *Call, done Done) {
 	}
 	resp := Response{
 		Result: policy.Result{Err: policy.ErrorTimeout}, Timings: k.watch.read(), Duration: k.elapsed(),
-		Cause: context.DeadlineExceeded, Sent: k.header,
+		Cause: context.DeadlineExceeded, Sent: k.header, Token: k.token,
 	}
 	resp.timedOut(k.AckTimeout)
 	if err := done(resp, nil); err != nil {

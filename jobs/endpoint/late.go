@@ -29,6 +29,7 @@ const (
 type Call struct {
 	*Request
 	header http.Header
+	token  string
 	watch  *stopwatch
 	wrote  func(httptrace.WroteRequestInfo) // called when the request is written
 	cut    context.CancelCauseFunc
@@ -39,7 +40,7 @@ type Call struct {
 }
 
 func newCall(r *Request, token string) *Call {
-	k := &Call{Request: r, header: r.Header, watch: &stopwatch{started: time.Now()}}
+	k := &Call{Request: r, header: r.Header, token: token, watch: &stopwatch{started: time.Now()}}
 	if token != "" {
 		k.header = r.Header.Clone()
 		k.header.Set("Authorization", "Bearer "+token)

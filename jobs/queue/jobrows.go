@@ -64,12 +64,12 @@ const endJobStatement = `
 DELETE FROM postrider_internal.river_job j USING unnest($1::bigint[], $2::timestamptz[]) AS t(id, created_at)
  WHERE j.id = ANY ($1::bigint[]) AND j.id = t.id AND j.created_at = t.created_at`
 
-// EndJob deletes a job that is no longer needed, and returns ErrJobGone.
+// EndJob deletes a job that is no longer needed. One that is gone is no error.
 func (q *JobRows) EndJob(ctx context.Context, token JobToken) error {
 	if _, err := q.db.Exec(ctx, endJobStatement, []int64{token.JobID}, []time.Time{token.CreatedAt}); err != nil {
 		return fmt.Errorf("%w: end job %d: %w", postgres.ErrUnavailable, token.JobID, err)
 	}
-	return token.Gone()
+	return nil
 }
 
 // QueueEnd deletes jobs as a part of a batch.
