@@ -37,7 +37,7 @@ func (e *Engine) collect(ctx context.Context) {
 // collectOnce collects the publishes that have arrived and creates their deliveries.
 func (e *Engine) collectOnce(ctx context.Context) (n int, took time.Duration) {
 	began := time.Now()
-	bounded, cancel := context.WithTimeout(ctx, loopTimeout)
+	bounded, cancel := context.WithTimeout(ctx, taskTimeout)
 	defer cancel()
 	n, jobs, err := e.parts.Publisher.CollectPublishes(bounded)
 	if err != nil && ctx.Err() == nil {

@@ -124,7 +124,7 @@ func (o *Options) withDefaults() {
 	}
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	o.StopTimeout = cmp.Or(o.StopTimeout, 20*time.Second)
-	o.stallInterval = cmp.Or(o.stallInterval, stallInterval)
+	o.stallInterval = cmp.Or(o.stallInterval, occasionally)
 	o.LogAttempts = cmp.Or(o.LogAttempts, LogFailed)
 	o.UserAgent = cmp.Or(o.UserAgent, "postrider")
 	o.WebhookOrigin = cmp.Or(o.WebhookOrigin, defaultWebhookOrigin)
@@ -306,7 +306,7 @@ func (e *Engine) giveBack(ctx context.Context, notBegun []int64) error {
 			uncounted(func(ctx context.Context) (int, error) { return rows.Reclaim(ctx, e.interrupted.IDs()) })),
 		within(ctx, giveBackTimeout,
 			uncounted(func(ctx context.Context) (int, error) { return rows.GiveBack(ctx, notBegun) })),
-		within(ctx, loopTimeout,
+		within(ctx, taskTimeout,
 			func(ctx context.Context) error { return e.parts.Nodes.Unregister(ctx, e.parts.Node, nil) }))
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -16,13 +15,8 @@ import (
 	"postrider/jobs/queue"
 )
 
-const (
-	// exportInterval is how late dead letters may be claimed; if more are due, the next claim follows at once. They are
-	// due five minutes after their last attempt, or at once by their policy.
-	exportInterval = 5 * time.Second
-	// maxExportError bounds the stored error of a location.
-	maxExportError = 1000
-)
+// maxExportError bounds the stored error of a location.
+const maxExportError = 1000
 
 // writeExport tries once to write a file, and records the result.
 func (e *Engine) writeExport(ctx context.Context, x *export.Export, job int64) error {

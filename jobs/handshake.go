@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -20,9 +19,6 @@ import (
 
 // defaultWebhookOrigin is the origin that receivers of Event Grid's CloudEvents allow, such as Azure Functions.
 const defaultWebhookOrigin = "eventgrid.azure.net"
-
-// awaitInterval is how late a handshake whose validationUrl was not opened may end.
-const awaitInterval = 5 * time.Second
 
 // sendHandshake makes one request of a handshake and records its result.
 func (e *Engine) sendHandshake(ctx context.Context, h *catalog.Handshake, job int64) error {

@@ -15,69 +15,75 @@ import (
 )
 
 const (
-	beatInterval   = time.Second
+	// Loops run at four intervals. A loop of promptly is one that deliveries wait for.
+	promptly     = 250 * time.Millisecond
+	eachSecond   = time.Second
+	occasionally = 10 * time.Second
+	eachMinute   = time.Minute
+
 	deadAfterBeats = 4
 	// A heartbeat that takes longer is abandoned with its connection. The next one, on a new connection, comes before the
 	// other nodes have written four.
-	beatTimeout       = 2 * time.Second
-	reclaimInterval   = time.Second
-	housekeepInterval = time.Minute
-	drainInterval     = 5 * time.Second
-	expireInterval    = time.Second
-	noticeInterval    = time.Second
-	tendInterval      = time.Second
-
-	sweepInterval = time.Minute
+	beatTimeout = 2 * time.Second
 	// sweepPause bounds the sweepers of all nodes to a hundredth of a core: after a pass a node pauses that many times as
 	// long as the pass took, for each node. A pass over a million deliveries takes 8.5 s, so it begins each 14 minutes.
-	sweepPause    = 100
-	mergeInterval = 10 * time.Second
-
-	// loopTimeout ends a run that is stuck; the next tick tries again.
-	loopTimeout = 10 * time.Second
+	sweepPause = 100
+	// taskTimeout ends a task that is stuck; the next run tries again.
+	taskTimeout = 10 * time.Second
 )
 
-// loop is a task that each node repeats until its engine stops.
+// loop runs its tasks one after the other, again and again until its engine stops.
 type loop struct {
-	what      string // for the log
 	interval  time.Duration
-	requested <-chan struct{} // runs it before the interval has passed; nil = never
+	requested <-chan struct{} // runs them before the interval has passed; nil = never
+	tasks     []task
+}
+
+// task is what a loop does.
+type task struct {
+	what      string // for the log
 	run       func(context.Context) error
 	unbounded bool // it bounds its statements itself
 }
 
+// maintenanceLoops are the loops of each node. A task has its own loop if others must not wait for it (it is slow or
+// requested often), or if it must not wait for others (the heartbeat, the promotion of due jobs).
 func (e *Engine) maintenanceLoops() []loop {
 	p, m := &e.parts, e.parts.Maintenance
-	claim := uncounted(p.Exports.ClaimExports)
-	retain := func(ctx context.Context) error { return m.Retain(ctx, e.options.Retention) }
 	return []loop{
-		{what: "promoting due jobs", interval: promoteInterval, run: e.promote},
-		{what: "releasing held deliveries", interval: promoteInterval, requested: p.Closed.Opened(), run: e.refill},
-		{
-			what: "releasing deliveries within rate limits", interval: promoteInterval,
-			requested: p.Traffic.LimitedQueued(), run: e.refillLimited,
-		},
-		{what: "ending locks of consumers", interval: promoteInterval, run: p.Receiver.ExpireLocks},
-		{what: "tending to queues", interval: tendInterval, run: p.Receiver.Tend},
-		{what: "closing endpoints", interval: promoteInterval, requested: p.Closed.Changed(), run: p.Closed.Store},
-		{what: "claiming dead letters to export", interval: exportInterval, requested: e.exported, run: claim},
-		{what: "the heartbeat", interval: beatInterval, run: e.beat},
-		{what: "reclaiming interrupted attempts", interval: reclaimInterval, requested: e.died, run: e.reclaim},
-		{what: "checking for progress", interval: e.options.stallInterval, run: e.checkProgress},
-		{what: "sweeping", interval: sweepInterval, run: e.sweep, unbounded: true},
-		{what: "canceling deliveries of deleted event subscriptions", interval: drainInterval, run: p.Subscriptions.Drain},
-		{what: "deleting expired event subscriptions", interval: expireInterval, run: p.Subscriptions.Expire},
-		{what: "ending handshakes", interval: awaitInterval, run: p.Handshakes.Expire},
-		{
-			what: "publishing notices to topic " + catalog.SystemTopic, interval: noticeInterval,
-			run: uncounted(m.PublishNotices),
-		},
-		{what: "merging roll-ups", interval: mergeInterval, run: uncounted(m.MergeRollups)},
-		partitionLoop(m),
-		{what: "removing data past its retention", interval: housekeepInterval, run: retain},
-		{what: "removing expired rows", interval: housekeepInterval, run: e.clean},
-		{what: "forgetting deleted event subscriptions", interval: housekeepInterval, run: e.forget},
-		{what: "vacuuming", interval: vacuumInterval, run: m.VacuumJobs, unbounded: true},
+		{promptly, nil, []task{{what: "promoting due jobs", run: e.promote}}},
+		{promptly, p.Closed.Opened(), []task{{what: "releasing held deliveries", run: e.refill}}},
+		{promptly, p.Traffic.LimitedQueued(), []task{
+			{what: "releasing deliveries within rate limits", run: e.refillLimited},
+		}},
+		{promptly, p.Closed.Changed(), []task{{what: "closing endpoints", run: p.Closed.Store}}},
+		{promptly, nil, []task{{what: "ending locks of consumers", run: p.Receiver.ExpireLocks}}},
+		{eachSecond, nil, []task{{what: "the heartbeat", run: e.beat}}},
+		{eachSecond, e.died, []task{{what: "reclaiming interrupted attempts", run: e.reclaim}}},
+		{eachSecond, nil, []task{
+			{what: "tending to queues", run: p.Receiver.Tend},
+			{what: "deleting expired event subscriptions", run: p.Subscriptions.Expire},
+			{what: "publishing notices to topic " + catalog.SystemTopic, run: uncounted(m.PublishNotices)},
+		}},
+		{e.options.stallInterval, nil, []task{{what: "checking for progress", run: e.checkProgress}}},
+		{occasionally, e.exported, []task{
+			{what: "claiming dead letters to export", run: uncounted(p.Exports.ClaimExports)},
+		}},
+		{occasionally, nil, []task{
+			{what: "canceling deliveries of deleted event subscriptions", run: p.Subscriptions.Drain},
+			{what: "ending handshakes", run: p.Handshakes.Expire},
+			{what: "merging roll-ups", run: uncounted(m.MergeRollups)},
+		}},
+		{vacuumInterval, nil, []task{{what: "vacuuming", run: m.VacuumJobs, unbounded: true}}},
+		{eachMinute, nil, []task{
+			createPartitions(m),
+			{what: "removing data past its retention", run: func(ctx context.Context) error {
+				return m.Retain(ctx, e.options.Retention)
+			}},
+			{what: "removing expired rows", run: e.clean},
+			{what: "forgetting deleted event subscriptions", run: e.forget},
+		}},
+		{eachMinute, nil, []task{{what: "sweeping", run: e.sweep, unbounded: true}}},
 	}
 }
 
@@ -89,10 +95,10 @@ func uncounted(run func(context.Context) (int, error)) func(context.Context) err
 	}
 }
 
-// partitionLoop keeps a week of partitions ahead. It checks every minute, though one is needed once a day: the database
-// may be unavailable at midnight.
-func partitionLoop(m *Maintenance) loop {
-	return loop{what: "creating partitions", interval: housekeepInterval, run: m.EnsurePartitions}
+// createPartitions keeps a week of partitions ahead. It checks every minute, though one is needed once a day: the
+// database may be unavailable at midnight.
+func createPartitions(m *Maintenance) task {
+	return task{what: "creating partitions", run: m.EnsurePartitions}
 }
 
 // firstMinute is when the loops that run once a minute begin: a node that starts has more urgent work.
@@ -103,36 +109,36 @@ const firstMinute = 5 * time.Second
 func (e *Engine) startLoops(ctx context.Context) {
 	loops := e.maintenanceLoops()
 	for i, l := range loops {
-		wait := time.Duration(i) * promoteInterval / time.Duration(len(loops))
-		if l.interval >= housekeepInterval {
+		wait := time.Duration(i) * promptly / time.Duration(len(loops))
+		if l.interval >= eachMinute {
 			wait += firstMinute
 		}
 		e.loops.Go(func() {
 			pause(ctx, wait)
-			if ctx.Err() == nil {
-				e.repeat(ctx, l)
-			}
+			l.repeat(ctx, e.log)
 		})
 	}
 }
 
-// repeat runs a loop at once and then at its interval until ctx ends. Errors are logged: the next run is the retry.
-func (e *Engine) repeat(ctx context.Context, l loop) {
+// repeat runs the tasks at once and then at their interval until ctx ends. An error is logged: the next run is the
+// retry.
+func (l loop) repeat(ctx context.Context, log *slog.Logger) {
 	tick := time.NewTicker(l.interval)
 	defer tick.Stop()
-	for {
-		bounded, cancel := ctx, context.CancelFunc(func() {})
-		if !l.unbounded {
-			bounded, cancel = context.WithTimeout(ctx, loopTimeout)
-		}
-		err := l.run(bounded)
-		cancel()
-		if err != nil && ctx.Err() == nil {
-			e.log.Warn(l.what+" failed, trying again", "in", l.interval, "error", err)
+	for ctx.Err() == nil {
+		for _, t := range l.tasks {
+			bounded, cancel := ctx, context.CancelFunc(func() {})
+			if !t.unbounded {
+				bounded, cancel = context.WithTimeout(ctx, taskTimeout)
+			}
+			err := t.run(bounded)
+			cancel()
+			if err != nil && ctx.Err() == nil {
+				log.Warn(t.what+" failed, trying again", "in", l.interval, "error", err)
+			}
 		}
 		select {
 		case <-ctx.Done():
-			return
 		case <-tick.C:
 		case <-l.requested:
 		}
@@ -239,15 +245,11 @@ func (e *Engine) sweep(ctx context.Context) error {
 // KeepPartitions creates partitions until ctx ends, for a node that stores events and has no Engine. An Engine does it
 // itself.
 func KeepPartitions(ctx context.Context, m *Maintenance, log *slog.Logger) {
-	(&Engine{parts: Parts{Maintenance: m}, log: log}).repeat(ctx, partitionLoop(m))
+	loop{eachMinute, nil, []task{createPartitions(m)}}.repeat(ctx, log)
 }
 
-const (
-	// stallInterval is how often an engine checks that it makes progress.
-	stallInterval = 5 * time.Second
-	// StalledTooLong is the stall after which a node is not ready: longer than a restart of the database takes.
-	StalledTooLong = time.Minute
-)
+// StalledTooLong is the stall after which a node is not ready: longer than a restart of the database takes.
+const StalledTooLong = time.Minute
 
 // progress counts the attempts that an engine has begun, and those in flight.
 type progress struct{ begun, inFlight atomic.Int64 }

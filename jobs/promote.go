@@ -15,8 +15,6 @@ import (
 )
 
 const (
-	// promoteInterval is how often due retries are promoted, and held deliveries and probes are released.
-	promoteInterval = 250 * time.Millisecond
 	// heldRounds: event subscriptions on hold are searched once a second for deliveries whose time to live has passed. A
 	// thousand of them take 1.7 s, and the others must not wait for that each time.
 	heldRounds = 4

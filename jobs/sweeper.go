@@ -89,7 +89,7 @@ func (m *Maintenance) repair(ctx context.Context, r repair) (alone bool, err err
 			args = append(args, cursor)
 		}
 		n := 0
-		err := within(ctx, loopTimeout, func(ctx context.Context) (err error) {
+		err := within(ctx, taskTimeout, func(ctx context.Context) (err error) {
 			alone, err = m.locked(ctx, queue.LockSweeper, func(tx pgx.Tx) error {
 				return tx.QueryRow(ctx, r.statement, args...).Scan(&cursor, &n)
 			})

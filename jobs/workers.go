@@ -40,6 +40,7 @@ const (
 	// The poll intervals find jobs whose notification was lost.
 	routePollInterval     = time.Second
 	handshakePollInterval = time.Second
+	exportPollInterval    = 5 * time.Second
 	operationPollInterval = 5 * time.Second
 	// handshakeWorkers is how many requests of handshakes one node has in flight, each at most 30 s.
 	handshakeWorkers = 200
@@ -72,7 +73,7 @@ func (e *Engine) queues() map[string]river.QueueConfig {
 			MaxWorkers: handshakeWorkers, FetchPollInterval: e.poll(handshakePollInterval, rarePollOnly),
 			FetchCooldown: rareCooldown,
 		},
-		queue.ExportQueue: {MaxWorkers: exportWorkers, FetchPollInterval: exportInterval, FetchCooldown: rareCooldown},
+		queue.ExportQueue: {MaxWorkers: exportWorkers, FetchPollInterval: exportPollInterval, FetchCooldown: rareCooldown},
 		queue.OperationQueue: {
 			MaxWorkers: operationWorkers, FetchPollInterval: e.poll(operationPollInterval, rarePollOnly),
 			FetchCooldown: rareCooldown,
