@@ -161,25 +161,24 @@ func (a *attempt) warn(what string, in time.Duration, err error) {
 		"subscription", a.args.Subscription, "in", in, "error", err, "sqlstate", postgres.SQLState(err))
 }
 
-// run makes the attempt, and returns when its call has ended. What must be true of it is checked in this order:
+// run makes the attempt, and returns when its call has ended. These are its gates, in their order:
 //
-//  1. Results can be recorded. An attempt that cannot be recorded would be repeated.
-//  2. Its job has permits of the rate limit, if there is one: a limit that was set later. Nothing else is known yet.
-//  3. It is its turn within the limit. A worker waits here for up to half a second, without a place at the gate that
-//     another request could take.
-//  4. There is a place at the gate, which bounds the requests to an endpoint and spaces those after a failure.
-//  5. The endpoint is not closed. If this is the trial of a half-open one, all others wait for it: it needs its place.
-//  6. A batch cutter cuts its batch now and not before it waited, because more events may have come.
-//  7. The work is loaded last: bodies take memory, and the holds and times of what is sent must be recent. The due check
-//     uses them.
+//  1. Results can be recorded: an attempt that cannot be recorded would be repeated.
+//  2. The job has permits if there is a rate limit. It has none if the limit was set after its release.
+//  3. It is the job's turn within the limit. It waits for up to half a second, and not at the next gate, where it would
+//     take the place of another request.
+//  4. There is a place at the gate, which bounds the requests to an endpoint and spaces those to one that throttles.
+//  5. The endpoint is not closed. All others wait for the trial of a half-open one, so it must have its place by now.
+//  6. A batch cutter cuts its batch. While it waited, more events may have come.
+//  7. The work is loaded and due. Bodies take memory, and the due check needs recent holds and times: so this is last.
 //
-// What is not sent returns to hold, with its permits.
+// A job that does not pass returns its work to hold, and its permits.
 func (a *attempt) run(ctx context.Context) error {
 	parts := &a.engine.parts
 	if err := parts.Recorder.WaitRecording(ctx); err != nil {
 		return err
 	}
-	if a.args.RateTimes == 0 && parts.Traffic.Limited(a.args.Subscription) {
+	if a.args.Permits == 0 && !a.args.Exempt && parts.Traffic.Limited(a.args.Subscription) {
 		return a.hold(ctx, catalog.HoldRateLimited)
 	}
 	switch inTime, err := a.space(ctx); {
@@ -189,15 +188,15 @@ func (a *attempt) run(ctx context.Context) error {
 		return a.hold(ctx, catalog.HoldRateLimited)
 	}
 	if !parts.Gate.Enter(ctx, a.args.Subscription, a.engine.limit(a.args.Subscription)) {
-		if a.args.RateTimes > 0 {
+		if a.args.Permits > 0 && !a.args.Exempt {
 			return a.hold(ctx, catalog.HoldRateLimited)
 		}
 		return a.hold(ctx, catalog.HoldAdmission)
 	}
 	a.leave = sync.OnceFunc(func() { parts.Gate.Leave(a.args.Subscription) })
 	defer a.leave()
-	if err := sleep(ctx, parts.Gate.Spacing(a.args.Subscription)); err != nil {
-		return err
+	if pause(ctx, parts.Gate.Spacing(a.args.Subscription)); ctx.Err() != nil {
+		return ctx.Err()
 	}
 	switch open, err := a.enterEndpoint(ctx); {
 	case err != nil:
@@ -236,29 +235,18 @@ func (a *attempt) run(ctx context.Context) error {
 // space waits for the work's turn within its rate limits on this node; false if that is too late. Last attempts do not
 // wait, nor do batch cutters: those of one node become one, and the batches of the others wait.
 func (a *attempt) space(ctx context.Context) (inTime bool, err error) {
-	if a.args.RateTimes <= 0 || a.args.CutsBatch() {
+	if a.args.Permits == 0 || a.args.Exempt || a.args.CutsBatch() {
 		return true, nil
 	}
-	wait, inTime := a.engine.parts.Traffic.Space(a.args.Subscription, a.args.RateTimes)
-	return inTime, sleep(ctx, wait)
-}
-
-func sleep(ctx context.Context, wait time.Duration) error {
-	if wait == 0 {
-		return nil
-	}
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(wait):
-		return nil
-	}
+	wait, inTime := a.engine.parts.Traffic.Space(a.args.Subscription, a.args.Permits)
+	pause(ctx, wait)
+	return inTime, ctx.Err()
 }
 
 // enterEndpoint reports whether the endpoint is open for the work; last attempts and probes do not wait for it. Of a
 // half-open endpoint, this may be the trial.
 func (a *attempt) enterEndpoint(ctx context.Context) (open bool, err error) {
-	if a.args.RateTimes < 0 {
+	if a.args.Exempt {
 		return true, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, beginTimeout)
@@ -284,32 +272,32 @@ func (a *attempt) endTrial(opens bool, wait time.Duration) (ended bool) {
 	return true
 }
 
-// hold puts the work on hold because the gate is full, or because it has no time within the rate limit; a later refill
-// releases it. A batch cutter holds all open deliveries of the event subscription. The times of the job's rate limit are
-// returned. If that fails they are lost: later deliveries wait longer.
+// hold puts the work on hold because the gate is full, or because it has no permit of the rate limit; a later refill
+// releases it. A batch cutter holds all open deliveries of the event subscription. The permits of the job are returned.
+// If that fails they are lost: later deliveries wait longer.
 func (a *attempt) hold(ctx context.Context, hold string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	parts, times := &a.engine.parts, a.args.Times()
+	parts, permits := &a.engine.parts, a.args.Permits
 	if a.args.CutsBatch() {
 		return within(ctx, beginTimeout, func(ctx context.Context) error {
-			return parts.Loader.HoldOpen(ctx, a.args.Subscription, a.job, hold, times)
+			return parts.Loader.HoldOpen(ctx, a.args.Subscription, a.job, hold, permits)
 		})
 	}
 	err := parts.Recorder.RecordDecision(context.Background(), delivery.Decision{
 		JobToken: a.job, DeliveryID: a.args.Delivery, BatchID: a.args.Batch, SubscriptionID: a.args.Subscription,
 		Reruns: a.reruns, Verdict: policy.Verdict{Action: delivery.Hold, Reason: policy.Reason(hold)},
 	})
-	if err != nil || times == 0 {
+	if err != nil || permits == 0 {
 		return err
 	}
 	err = within(context.Background(), beginTimeout, func(ctx context.Context) error {
-		return parts.Loader.ReturnTimes(ctx, a.args.Subscription, times)
+		return parts.Loader.ReturnTimes(ctx, a.args.Subscription, permits)
 	})
 	if err != nil {
 		a.engine.log.Warn("the next deliveries wait longer for their rate limit", "subscription", a.args.Subscription,
-			"times", times, "error", err, "sqlstate", postgres.SQLState(err))
+			"permits", permits, "error", err, "sqlstate", postgres.SQLState(err))
 	}
 	return nil
 }
@@ -327,7 +315,7 @@ func (a *attempt) cut(ctx context.Context) (cut bool, err error) {
 	case found && a.sub.Pulled():
 		return false, a.hold(ctx, catalog.HoldAdmission)
 	case found:
-		return a.engine.parts.Loader.Cut(ctx, a.sub, a.job, a.args.Times())
+		return a.engine.parts.Loader.Cut(ctx, a.sub, a.job, a.args.Permits)
 	}
 	if err := a.engine.parts.Subscriptions.CancelPending(ctx, a.args.Subscription); err != nil {
 		return false, err
@@ -391,10 +379,8 @@ func (a *attempt) post() error {
 		return err
 	}
 	a.trace = event.TraceOf(a.work.Events())
-	started, size, header := a.work.Now(), len(body), a.header()
-	if a.sub.SigningKeys != nil {
-		a.sign(header, a.work.MessageID(), started, body)
-	}
+	started, size := a.work.Now(), len(body)
+	header := a.header(started, body)
 	for i := range a.work.Members { // the request has its own copy
 		a.work.Members[i].Event.Body = nil
 		if i >= loggedEvents {

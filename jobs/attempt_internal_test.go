@@ -226,8 +226,8 @@ func TestLeaseWatchReportsAgain(t *testing.T) {
 	require.Equal(t, map[string]int64{"other": 7}, watch.dead(map[string]int64{"other": 7}))
 }
 
-// RunStale runs the next job of the local handoff, whose delivery was read too long ago, and returns how many jobs River
-// is not to complete.
+// RunStale runs the next jobs of the local handoff, whose deliveries were read too long ago, and returns how many jobs
+// River is not to complete.
 func (e *Engine) RunStale() int {
 	<-e.parts.Handoff.Given()
 	for _, work := range e.parts.Handoff.Take() {

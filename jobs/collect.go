@@ -61,6 +61,9 @@ func (e *Engine) collectOnce(ctx context.Context) (n int, took time.Duration) {
 
 // pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
 	select {
 	case <-ctx.Done():
 	case <-time.After(d):

@@ -80,7 +80,12 @@ func (a *attempt) separate(reason policy.Reason, stays func(*queue.Member) bool)
 
 // header returns the headers of Event Grid's deliveries, see docs/guides/receive.md. Members of a batch have the same
 // values of dynamic headers. The system id and the data version are sent only with a single event.
-func (a *attempt) header() http.Header {
+//
+// Signed requests have the headers of Standard Webhooks. The id must not change from attempt to attempt, because
+// receivers recognize a message by it. body is what is sent, byte for byte.
+//
+// Source: Standard Webhooks, specification 1.0.0, webhook headers.
+func (a *attempt) header(at time.Time, body []byte) http.Header {
 	h := make(http.Header, 10)
 	first := &a.work.Members[0]
 	if a.sub.Headers != nil {
@@ -104,6 +109,12 @@ func (a *attempt) header() http.Header {
 			h.Set("Tracestate", a.trace.State)
 		}
 	}
+	if a.sub.SigningKeys != nil {
+		id := a.work.MessageID()
+		h.Set("Webhook-Id", id)
+		h.Set("Webhook-Timestamp", strconv.FormatInt(at.Unix(), 10))
+		h.Set("Webhook-Signature", a.sub.SigningKeys.Sign(id, at, body))
+	}
 	return h
 }
 
@@ -113,14 +124,4 @@ func setIfValid(h http.Header, name, value string) {
 	if !strings.ContainsFunc(value, control) {
 		h.Set(name, value)
 	}
-}
-
-// sign adds the headers of Standard Webhooks. The id must not change from attempt to attempt, because receivers
-// recognize a message by it. body is what is sent, byte for byte.
-//
-// Source: Standard Webhooks, specification 1.0.0, webhook headers.
-func (a *attempt) sign(h http.Header, id string, at time.Time, body []byte) {
-	h.Set("Webhook-Id", id)
-	h.Set("Webhook-Timestamp", strconv.FormatInt(at.Unix(), 10))
-	h.Set("Webhook-Signature", a.sub.SigningKeys.Sign(id, at, body))
 }

@@ -77,15 +77,16 @@ END;
 -- published event: a call without the last arguments has no need.
 CREATE FUNCTION postrider_internal.attempt_job(job_id bigint, due timestamptz, subscription bigint,
     delivery bigint DEFAULT NULL, batch bigint DEFAULT NULL, number integer DEFAULT NULL, reruns integer DEFAULT NULL,
-    times integer DEFAULT NULL, node text DEFAULT NULL)
+    permits integer DEFAULT NULL, exempt boolean DEFAULT NULL, node text DEFAULT NULL)
 RETURNS SETOF postrider_internal.new_jobs LANGUAGE sql STABLE ROWS 1 BEGIN ATOMIC
 SELECT j.*
   FROM postrider_internal.new_job(
        job_id, CASE WHEN delivery IS NULL THEN 'batch' ELSE 'deliver' END,
-       CASE WHEN batch IS NULL AND reruns IS NULL AND times IS NULL AND delivery IS NOT NULL
+       CASE WHEN batch IS NULL AND reruns IS NULL AND permits IS NULL AND exempt IS NULL AND delivery IS NOT NULL
             THEN jsonb_build_object('s', subscription, 'd', delivery, 'n', number)
             ELSE jsonb_strip_nulls(jsonb_build_object('s', subscription, 'd', delivery, 'b', batch, 'n', number,
-                                                      'r', nullif(reruns, 0), 'p', nullif(times, 0))) END,
+                                                      'r', nullif(reruns, 0), 'p', nullif(permits, 0),
+                                                      'e', nullif(exempt, false))) END,
        due, node) j;
 END;
 -- +goose StatementEnd

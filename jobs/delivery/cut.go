@@ -226,15 +226,15 @@ func (c *cutting) end(ctx context.Context, times int) error {
 	}
 	batch := &pgx.Batch{}
 	queue.QueueEnd(batch, append(c.replaced(), c.token))
-	c.takeTimes(batch, -times)
+	c.loader.queueTimes(batch, c.sub.ID, -times, 0)
 	if more {
 		batch.Queue(cutterStatement, c.sub.ID, searchLater)
 	}
 	return c.tx.SendBatch(ctx, batch).Close()
 }
 
-// bind stores the batches. It returns false, and ends the cutter's job, if all deliveries of the first batch have another
-// job or batch by now.
+// bind stores the batches. It returns false, and ends the cutter's job, if all deliveries of the first batch have
+// another job or batch by now.
 func (c *cutting) bind(ctx context.Context, open []openDelivery) (cut bool, err error) {
 	batches, err := c.batches(ctx, open)
 	if err != nil {
@@ -264,7 +264,7 @@ func (c *cutting) bind(ctx context.Context, open []openDelivery) (cut bool, err 
 		if rate.PerEvent {
 			times, ofFirst = len(ids), len(batches[0])
 		}
-		c.takeTimes(batch, times-c.allTimes())
+		c.loader.queueTimes(batch, c.sub.ID, times-c.allTimes(), 0)
 	}
 	batch.Queue(bindStatement, c.sub.ID, c.token.JobID, ids, of, bytes, rateTimes, rate.PerEvent).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&cut) })
@@ -286,19 +286,6 @@ func (c *cutting) bind(ctx context.Context, open []openDelivery) (cut bool, err 
 		return true, nil
 	}
 	return false, c.end(ctx, ofFirst)
-}
-
-// takeTimes takes so many further times of the rate limit, if there is one; less than 0 returns some.
-func (c *cutting) takeTimes(batch *pgx.Batch, n int) {
-	if rate, limited := c.loader.Cache.Snapshot().Rate(c.sub.ID); limited {
-		queueTimes(batch, rate, n)
-	}
-}
-
-func queueTimes(batch *pgx.Batch, rate catalog.Rate, n int) {
-	if n != 0 {
-		batch.Queue(takeTimesStatement, rate.Key, time.Duration(n)*rate.Step)
-	}
 }
 
 // move sets the cursor behind the open deliveries that were cut. It moves back if some remain before it.
@@ -373,7 +360,7 @@ func (l *Loader) HoldOpen(ctx context.Context, subscription int64, token queue.J
 		}
 		batch := &pgx.Batch{}
 		queue.QueueEnd(batch, []queue.JobToken{token})
-		l.queueReturn(batch, subscription, times)
+		l.queueTimes(batch, subscription, -times, longStep)
 		return tx.SendBatch(ctx, batch).Close()
 	})
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
@@ -390,17 +377,18 @@ const longStep = time.Second
 // busy or closed, or because this node was too late.
 func (l *Loader) ReturnTimes(ctx context.Context, subscription int64, times int) error {
 	batch := &pgx.Batch{}
-	l.queueReturn(batch, subscription, times)
+	l.queueTimes(batch, subscription, -times, longStep)
 	if err := l.DB.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("return the unused times of a rate limit: %w", err)
 	}
 	return nil
 }
 
-func (l *Loader) queueReturn(batch *pgx.Batch, subscription int64, times int) {
-	own, limited := l.Cache.Snapshot().Rate(subscription)
-	if limited && own.Step >= longStep {
-		queueTimes(batch, own, -times)
+// queueTimes takes so many further times of an event subscription's rate limit, if it has one with at least this step;
+// less than 0 returns some.
+func (l *Loader) queueTimes(batch *pgx.Batch, subscription int64, n int, least time.Duration) {
+	if rate, limited := l.Cache.Snapshot().Rate(subscription); limited && n != 0 && rate.Step >= least {
+		batch.Queue(takeTimesStatement, rate.Key, time.Duration(n)*rate.Step)
 	}
 }
 

@@ -51,7 +51,7 @@ func (r *Releaser) ReleasedCount() int64 { return r.count.Load() }
 // node calls it again and again, so that no pause, crash or race leaves a delivery on hold.
 func (r *Releaser) Refill(ctx context.Context, subscription int64, batching bool, limit int) (int, error) {
 	released, forCutter, err := r.release(ctx, subscription, limit, pgx.NamedArgs{
-		"refill": true, "also_later": true, "batching": batching, "age": nil, "rate_times": 0,
+		"refill": true, "also_later": true, "batching": batching, "age": nil, "exempt": false,
 	})
 	if err != nil {
 		return 0, err
@@ -71,7 +71,7 @@ func (r *Releaser) ReleaseExpired(
 	ctx context.Context, subscription int64, age time.Duration, onlyDue bool, limit int,
 ) (int, error) {
 	released, _, err := r.release(ctx, subscription, limit, pgx.NamedArgs{
-		"refill": false, "also_later": !onlyDue, "batching": false, "age": age, "rate_times": -1,
+		"refill": false, "also_later": !onlyDue, "batching": false, "age": age, "exempt": true,
 	})
 	if err != nil {
 		return 0, err

@@ -26,14 +26,14 @@ func TestNewJobsHaveTheQueuesAndArgumentsOfTheirKinds(t *testing.T) {
 	}
 
 	const attempt = `SELECT array_agg(kind || ' ' || args ORDER BY position) FROM (VALUES
-		(1, 7::bigint, NULL::bigint, 4, NULL::int, NULL::int), (2, 7, NULL, 4, 0, 0), (3, 7, NULL, 4, 2, -2),
-		(4, NULL, 8, 1, NULL, 3), (5, NULL, NULL, NULL, NULL, NULL))
-		AS a(position, delivery, batch, number, reruns, times),
-		postrider_internal.attempt_job(1, now(), 6, delivery, batch, number, reruns, times)`
+		(1, 7::bigint, NULL::bigint, 4, NULL::int, NULL::int, NULL::boolean), (2, 7, NULL, 4, 0, 0, false),
+		(3, 7, NULL, 4, 2, 1, true), (4, NULL, 8, 1, NULL, 3, NULL), (5, NULL, NULL, NULL, NULL, NULL, NULL))
+		AS a(position, delivery, batch, number, reruns, permits, exempt),
+		postrider_internal.attempt_job(1, now(), 6, delivery, batch, number, reruns, permits, exempt)`
 	found := testnode.Value[[]string](t, tn, attempt)
 	require.Equal(t, `deliver {"d": 7, "n": 4, "s": 6}`, found[0])
 	for i, args := range []queue.AttemptArgs{
-		{Delivery: 7}, {Delivery: 7}, {Delivery: 7, Reruns: 2, RateTimes: -2}, {Batch: 8, RateTimes: 3}, {},
+		{Delivery: 7}, {Delivery: 7}, {Delivery: 7, Reruns: 2, Permits: 1, Exempt: true}, {Batch: 8, Permits: 3}, {},
 	} {
 		args.Subscription = 6
 		kind, text, _ := strings.Cut(found[i], " ")

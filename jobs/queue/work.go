@@ -19,18 +19,11 @@ type AttemptArgs struct {
 	Batch        int64 `json:"b,omitempty"`
 	// Reruns is how often a crash interrupted the attempt before. The row also has its number, n, for operators.
 	Reruns int `json:"r,omitempty"`
-	// RateTimes is how many times of a rate limit the job has; 0 = it may not be sent under a limit. A negative number is
-	// a job that is sent though the endpoint is closed: a probe, or one that will send nothing (-1, without times), or a
-	// last attempt (-2 with one time, -3 with two).
-	RateTimes int `json:"p,omitempty"`
-}
-
-// Times is how many times of a rate limit the job has.
-func (a AttemptArgs) Times() int {
-	if a.RateTimes < 0 {
-		return -1 - a.RateTimes
-	}
-	return a.RateTimes
+	// Permits is how many permits of a rate limit the job has. Without any it may not be sent under a limit.
+	Permits int `json:"p,omitempty"`
+	// Exempt: the job is sent though the endpoint is closed, and waits for no turn within a limit. It is a probe, a last
+	// attempt, or will send nothing.
+	Exempt bool `json:"e,omitempty"`
 }
 
 // Kind implements river.JobArgs.

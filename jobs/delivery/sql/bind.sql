@@ -28,7 +28,7 @@ WITH cuts AS MATERIALIZED (
     SELECT j.*
       FROM batches b, postrider_internal.attempt_job(
            b.job_id, now(), @subscription, batch => b.id, number => 1,
-           times => @times::int * CASE WHEN @per_event::boolean THEN b.members ELSE 1 END) j
+           permits => @times::int * CASE WHEN @per_event::boolean THEN b.members ELSE 1 END) j
      WHERE b.job_id <> @job
 ), first AS (
     UPDATE postrider_internal.river_job j SET args = j.args || jsonb_build_object('b', batches.id, 'n', 1)

@@ -31,7 +31,7 @@ WITH probation AS MATERIALIZED (
        AND hold IS NOT NULL FOR UPDATE SKIP LOCKED
 ), wave AS MATERIALIZED (
     SELECT p.*, now() AS due, nextval('postrider_internal.river_job_id_seq') AS job_id,
-           -1 AS rate_times
+           0 AS permits, true AS exempt
       FROM (SELECT 'd' AS what, * FROM delivery UNION ALL SELECT 'b', * FROM batch) p
 ), marked AS (
     UPDATE postrider_internal.probations p SET probe_job_id = wave.job_id, updated_at = now()

@@ -82,13 +82,13 @@ WITH allowed AS MATERIALIZED (
            CASE WHEN @per_event::boolean THEN members ELSE 1 END AS times
       FROM positions
 ), wave AS MATERIALIZED (
-    SELECT *, CASE WHEN @last::boolean THEN -1 - times ELSE times END AS rate_times FROM timed
+    SELECT *, times AS permits, @last::boolean AS exempt FROM timed
 ), cutter_jobs AS (
     INSERT INTO postrider_internal.new_jobs
     SELECT j.*
       FROM (SELECT c.*, greatest(now(), r.first + c.position * r.step) AS due FROM cutters c, rate r) c,
            postrider_internal.attempt_job(
-           c.job_id, c.due, @subscription, times => CASE WHEN @last::boolean THEN -1 - c.times ELSE c.times END::int) j
+           c.job_id, c.due, @subscription, permits => c.times::int, exempt => @last::boolean) j
 ), times_taken AS MATERIALIZED (
     SELECT (SELECT n FROM taken) + (SELECT coalesce(sum(times), 0) FROM cutters) AS n
 ), moved AS (

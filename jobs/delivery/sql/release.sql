@@ -7,7 +7,7 @@
 -- deliveries of at least the age @age, even if their event subscription is on hold. @also_later releases deliveries
 -- that wait for a later retry, with a job for that time. If @batching, deliveries that were never attempted stay on
 -- hold for the batch cutter that this inserts: releasing them would write each row once more (27 of 100 µs for each
--- event). @rate_times is -1 if no rate limit applies, because nothing will be sent or it is a last attempt;
+-- event). @exempt, if no rate limit applies, because nothing will be sent or it is a last attempt;
 -- limited.sql releases those that one applies to.
 WITH allowed AS MATERIALIZED (
     SELECT 1 WHERE NOT @refill::boolean OR NOT EXISTS (
@@ -45,11 +45,11 @@ WITH allowed AS MATERIALIZED (
 ), wave AS MATERIALIZED (
     SELECT 'b' AS what, members, id, @subscription::bigint AS subscription_id, attempts, held_reruns, hold,
            greatest(now(), next_attempt_at) AS due, nextval('postrider_internal.river_job_id_seq') AS job_id,
-           @rate_times::int AS rate_times
+           0 AS permits, @exempt::boolean AS exempt
       FROM chosen_batches
      UNION ALL
     SELECT 'd', 1, id, @subscription::bigint, attempts, held_reruns, hold, greatest(now(), next_attempt_at),
-           nextval('postrider_internal.river_job_id_seq'), @rate_times::int
+           nextval('postrider_internal.river_job_id_seq'), 0, @exempt::boolean
       FROM chosen_deliveries
 ), -- start.sql
 SELECT (SELECT coalesce(sum(members), 0) FROM wave) AS released,
