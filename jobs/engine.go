@@ -23,13 +23,11 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivertype"
 
-	"postrider/internal/access"
 	"postrider/internal/catalog"
 	"postrider/internal/endpointconf"
 	"postrider/internal/operator"
 	"postrider/internal/postgres"
 	"postrider/internal/query"
-	"postrider/internal/sqlquery"
 	"postrider/jobs/delivery"
 	"postrider/jobs/endpoint"
 	"postrider/jobs/export"
@@ -53,9 +51,7 @@ type Parts struct {
 	Subscriptions *catalog.Subscriptions
 	Holds         *catalog.Holds
 	Handshakes    *catalog.Handshakes
-	Access        *access.Access
 	Operator      *operator.Operator
-	SavedQueries  *sqlquery.Store
 
 	Nodes        *queue.Nodes
 	Notifier     *queue.Notifier
@@ -76,6 +72,8 @@ type Parts struct {
 	Exports     *export.Exports
 	Receiver    *pull.Receiver
 	Maintenance *Maintenance
+	// Cleaners remove unused rows.
+	Cleaners []func(context.Context) error
 }
 
 // Options of an Engine. Parts is required, with workers.

@@ -207,10 +207,12 @@ func (w leaseWatch) dead(beats map[string]int64) map[string]int64 {
 	return dead
 }
 
-// clean removes unused rows: those of Maintenance.Clean, old handshakes and operations, sessions and temporary queries.
-func (e *Engine) clean(ctx context.Context) error {
-	return errors.Join(e.parts.Maintenance.Clean(ctx), e.parts.Handshakes.Clean(ctx),
-		e.parts.Operator.CleanOperations(ctx), e.parts.Access.CleanSessions(ctx), e.parts.SavedQueries.Clean(ctx))
+// clean removes unused rows.
+func (e *Engine) clean(ctx context.Context) (err error) {
+	for _, clean := range e.parts.Cleaners {
+		err = errors.Join(err, clean(ctx))
+	}
+	return err
 }
 
 // forget frees the memory that this node uses for deleted event subscriptions.

@@ -23,7 +23,7 @@ var imports = []struct{ packages, may string }{
 	{"jobs/endpoint", "endpointconf policy"},
 	{"jobs/delivery jobs/publish jobs/pull", "catalog event jobs/queue migrations policy postgres"},
 	{"jobs/export", "endpointconf event jobs/endpoint jobs/queue postgres query"},
-	{"jobs", "access catalog endpointconf event filter jobs migrations operator policy postgres query sqlquery"},
+	{"jobs", "catalog endpointconf event filter jobs migrations operator policy postgres query"},
 	{"server", "access catalog endpointconf event filter jobs/publish jobs/pull jsonscan operator policy postgres query " +
 		"server sqlquery"},
 	{"web", "access catalog docs endpointconf event filter jsonscan operator policy postgres query sqlquery web"},

@@ -69,13 +69,15 @@ type System struct {
 	jobs.Parts
 
 	// Clock is the database's time.
-	Clock    *postgres.Clock
-	IDs      *postgres.IDs
-	Topics   *catalog.Topics
-	Policies *catalog.Policies
-	Reader   *query.Reader
-	Memory   *queue.Memory
-	Queries  *sqlquery.Runner
+	Clock        *postgres.Clock
+	Access       *access.Access
+	SavedQueries *sqlquery.Store
+	IDs          *postgres.IDs
+	Topics       *catalog.Topics
+	Policies     *catalog.Policies
+	Reader       *query.Reader
+	Memory       *queue.Memory
+	Queries      *sqlquery.Runner
 }
 
 // New wires a system and reads the catalog once.
@@ -132,6 +134,9 @@ func New(ctx context.Context, o Options) (*System, error) {
 	}, o.Failpoint)
 	s.Releaser = delivery.NewReleaser(db, cache, s.Traffic, s.Notifier, o.Failpoint)
 	s.Exports = export.NewExports(db, s.Notifier)
+	s.Cleaners = []func(context.Context) error{
+		s.Maintenance.Clean, s.Handshakes.Clean, s.Operator.CleanOperations, s.Access.CleanSessions, s.SavedQueries.Clean,
+	}
 	return s, nil
 }
 
