@@ -18,6 +18,8 @@ type Rate struct {
 	Step     time.Duration
 	Burst    int
 	PerEvent bool
+	// PerRequest is how many times of the limit one request takes at most, of all event subscriptions that share it.
+	PerRequest int
 }
 
 // String names the limit: "the rate limit of 50 requests/s".
@@ -54,7 +56,7 @@ func (c *Snapshot) Rates() map[int64]Rate { return c.rates }
 // resolveRates computes the limits of all event subscriptions, because those of one endpoint depend on each other.
 func (c *Snapshot) resolveRates() {
 	c.rates = map[int64]Rate{}
-	lowest := map[string]Rate{}
+	lowest, most := map[string]Rate{}, map[string]int{}
 	for id, s := range c.subs {
 		limit := s.DeliveryRate
 		if limit == nil {
@@ -62,19 +64,24 @@ func (c *Snapshot) resolveRates() {
 		}
 		r := Rate{
 			Key: "subscription:" + strconv.FormatInt(id, 10), Step: limit.Step(), Burst: limit.MaxBurst(),
-			PerEvent: limit.Count == endpointconf.RateOfEvents,
+			PerEvent: limit.Count == endpointconf.RateOfEvents, PerRequest: 1,
+		}
+		if r.PerEvent {
+			r.PerRequest = s.Batch().MaxEvents
 		}
 		if limit.Scope == endpointconf.RatePerEndpoint {
 			r.Key = "host:" + hostOf(s.EndpointBaseURL)
-			if of, known := lowest[r.Key]; !known || r.Step > of.Step || r.Step == of.Step && r.Burst < of.Burst {
+			of, known := lowest[r.Key]
+			if !known || r.Step > of.Step || r.Step == of.Step && r.Burst < of.Burst {
 				lowest[r.Key] = r
 			}
+			most[r.Key] = max(most[r.Key], r.PerRequest)
 		}
 		c.rates[id] = r
 	}
 	for id, r := range c.rates {
 		if of, shared := lowest[r.Key]; shared {
-			r.Step, r.Burst = of.Step, of.Burst
+			r.Step, r.Burst, r.PerRequest = of.Step, of.Burst, most[r.Key]
 			c.rates[id] = r
 		}
 	}

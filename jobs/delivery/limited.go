@@ -69,7 +69,8 @@ func (r *Releaser) RefillLimited(ctx context.Context, sub *catalog.Subscription,
 	var wait *float64
 	err = r.db.QueryRow(ctx, limitedStatement, pgx.NamedArgs{
 		"subscription": sub.ID, "limit": max(limit, 0), "key": rate.Key, "step": rate.Step, "burst": rate.Burst,
-		"per_event": rate.PerEvent, "batching": sub.Batching(), "batch_size": sub.Batch().MaxEvents,
+		"per_event": rate.PerEvent, "per_request": rate.PerRequest,
+		"batching": sub.Batching(), "batch_size": sub.Batch().MaxEvents,
 		"ahead_of_time": AheadOfTime, "age": age, "max_age": rules.MaxAge(), "last": age > 0,
 		"probation": r.cache.Snapshot().ProbationKey(sub),
 	}).Scan(&released, &cutters, &wait)

@@ -1,14 +1,16 @@
 -- Gives jobs to held batches and then to held deliveries without a batch of an event subscription with the rate
 -- limit @key, the oldest first, see release.sql. Each request takes the next time of the limit's row, with @step to
 -- the one after it, and at most @burst are due at once. If the step has changed, the wait for the next time changes
--- with it, once. Times up to @ahead_of_time from now are taken. Times and jobs are committed together, so that a crash
--- loses none. While another node takes times, or the probation @probation lasts, this one takes none. Only deliveries
+-- with it, once. Times up to @ahead_of_time from now are taken. One request takes at most @per_request times: if the next
+-- time is further away than that and a burst, the database's clock was set back. Times and jobs are committed together,
+-- so that a crash loses none. While another node takes times, or the probation @probation lasts, this one takes none. Only deliveries
 -- of at least the age @age are released, and batches that have one. If @last, these are last attempts. Deliveries that
 -- reach the age @max_age before @ahead_of_time has passed are left: they expire, and would use the times of the others.
 --
 -- If @per_event, a batch takes a time for each member: the last one may take more than there are, and the next one
 -- waits longer. If @batching, deliveries that were never attempted stay on hold for batch cutters. A cutter corrects
--- the times that it has when it has cut its batch.
+-- the times that it has when it has cut its batch. No join and no list finds the deliveries: a release reads as many as
+-- it releases, with and without statistics.
 --
 -- It returns how many deliveries it released, how many cutters it inserted, and how long the next time is away in
 -- seconds: NULL while another node takes times.
@@ -22,10 +24,12 @@ WITH allowed AS MATERIALIZED (
            greatest(c.next_at, clock_timestamp() - (@burst::int - 1) * @step::interval) AS first
       FROM postrider_internal.delivery_rates r
      CROSS JOIN LATERAL (
-           SELECT CASE WHEN r.next_at > now() AND r.step <> @step::interval
-                       THEN now() + (r.next_at - now()) * (extract(epoch FROM @step::interval)
-                           / extract(epoch FROM r.step))::float8
-                       ELSE r.next_at END AS next_at) c
+           SELECT least(CASE WHEN r.next_at > now() AND r.step <> @step::interval
+                             THEN now() + (r.next_at - now()) * (extract(epoch FROM @step::interval)
+                                 / extract(epoch FROM r.step))::float8
+                             ELSE r.next_at END,
+                        now() + @ahead_of_time::interval + (@burst::int + @per_request::int) * @step::interval)
+                  AS next_at) c
      WHERE r.key = @key AND EXISTS (SELECT FROM allowed) FOR UPDATE OF r SKIP LOCKED
 ), times AS MATERIALIZED (
     SELECT least(ceil(extract(epoch FROM now() + @ahead_of_time::interval - first) / extract(epoch FROM step)),
@@ -46,30 +50,33 @@ WITH allowed AS MATERIALIZED (
       FROM batch_times
      WHERE until - CASE WHEN @per_event::boolean THEN members ELSE 1 END < (SELECT n FROM times)
 ), oldest AS MATERIALIZED (
-    SELECT id, attempts, row_number() OVER (ORDER BY time_to_live_since, id) AS place
-      FROM (SELECT id, attempts, time_to_live_since FROM postrider_internal.deliveries
-             WHERE EXISTS (SELECT FROM times) AND subscription_id = @subscription AND hold IS NOT NULL
-               AND next_attempt_at <= now() AND time_to_live_since <= now() - @age::interval
-               AND time_to_live_since > now() + @ahead_of_time::interval - @max_age::interval
-             ORDER BY time_to_live_since, id LIMIT (SELECT n FROM times) * @batch_size) d
+    SELECT id, attempts, time_to_live_since FROM postrider_internal.deliveries
+     WHERE @batching::boolean AND EXISTS (SELECT FROM times) AND subscription_id = @subscription AND hold IS NOT NULL
+       AND next_attempt_at <= now() AND time_to_live_since <= now() - @age::interval
+       AND time_to_live_since > now() + @ahead_of_time::interval - @max_age::interval
+     ORDER BY time_to_live_since, id
+     LIMIT (SELECT CASE WHEN @per_event::boolean THEN n + @batch_size ELSE n * @batch_size END FROM times)
 ), single AS MATERIALIZED (
-    SELECT d.id, d.attempts, d.held_reruns, d.hold, d.next_attempt_at, o.place
-      FROM oldest o JOIN postrider_internal.deliveries d ON d.id = o.id
-     WHERE d.hold IS NOT NULL AND (NOT @batching::boolean OR d.attempts > 0)
-       AND d.id = ANY (ARRAY (SELECT id FROM oldest))
-     ORDER BY o.place LIMIT greatest((SELECT n FROM times) - (SELECT coalesce(max(until), 0) FROM chosen_batches), 0)
-     FOR UPDATE OF d SKIP LOCKED
+    SELECT id, attempts, held_reruns, hold, next_attempt_at, time_to_live_since FROM postrider_internal.deliveries
+     WHERE EXISTS (SELECT FROM times) AND subscription_id = @subscription AND hold IS NOT NULL
+       AND next_attempt_at <= now() AND time_to_live_since <= now() - @age::interval
+       AND time_to_live_since > now() + @ahead_of_time::interval - @max_age::interval
+       AND (NOT @batching::boolean OR attempts > 0 AND (time_to_live_since, id) <= (
+           SELECT o.time_to_live_since, o.id FROM oldest o ORDER BY o.time_to_live_since DESC, o.id DESC LIMIT 1))
+     ORDER BY time_to_live_since, id
+     LIMIT greatest((SELECT n FROM times) - (SELECT coalesce(max(until), 0) FROM chosen_batches), 0)
+     FOR UPDATE SKIP LOCKED
 ), positions AS MATERIALIZED (
     SELECT 'b' AS what, members, id, attempts, held_reruns, hold, next_attempt_at, position FROM chosen_batches
      UNION ALL
     SELECT 'd', 1, id, attempts, held_reruns, hold, next_attempt_at,
-           (SELECT coalesce(max(until), 0) FROM chosen_batches) + row_number() OVER (ORDER BY place) - 1
+           (SELECT coalesce(max(until), 0) FROM chosen_batches) + row_number() OVER (ORDER BY time_to_live_since, id) - 1
       FROM single
 ), taken AS MATERIALIZED (
     SELECT coalesce(max(until), 0) + (SELECT count(*) FROM single) AS n FROM chosen_batches
 ), uncut AS MATERIALIZED (
     SELECT count(*) AS n, CASE WHEN @per_event::boolean THEN @batch_size::int ELSE 1 END AS each
-      FROM oldest WHERE @batching::boolean AND attempts = 0
+      FROM oldest WHERE attempts = 0
 ), cutters AS MATERIALIZED (
     SELECT nextval('postrider_internal.river_job_id_seq') AS job_id, (SELECT n FROM taken) + g * u.each AS position,
            CASE WHEN @per_event::boolean THEN least(u.each, u.n - g * @batch_size::int) ELSE 1 END AS times
