@@ -153,7 +153,7 @@ type Engine struct {
 	leases      leaseWatch
 	stalls      stallWatch
 	refills     int
-	fetchUntil  time.Time    // fetches are requested until then, see fetchLimited
+	releases    releases
 	stalled     atomic.Int64 // a duration, see Stalled
 
 	died     chan struct{} // a node was found dead
@@ -175,7 +175,7 @@ func New(o Options) (*Engine, error) {
 	}
 	e := &Engine{
 		options: o, parts: o.Parts, log: o.Logger, host: host, died: make(chan struct{}, 1), exported: make(chan struct{}, 1),
-		interrupted: queue.NewJobSet(), notBegun: queue.NewJobSet(), ended: queue.NewJobSet(), leases: leaseWatch{},
+		interrupted: queue.NewJobSet(), notBegun: queue.NewJobSet(), ended: queue.NewJobSet(), leases: leaseWatch{}, releases: newReleases(),
 		locations: export.NewLocations(o.DeadLetters), failures: &joberrors{log: o.Logger, node: o.Parts.Node},
 	}
 	e.requests, e.cut = context.WithCancel(context.Background())

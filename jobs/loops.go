@@ -52,9 +52,9 @@ func (e *Engine) maintenanceLoops() []loop {
 	p, m := &e.parts, e.parts.Maintenance
 	return []loop{
 		{promptly, nil, []task{{what: "promoting due jobs", run: e.promote}}},
-		{promptly, p.Closed.Opened(), []task{{what: "releasing held deliveries", run: e.refill}}},
+		{promptly, p.Closed.Opened(), []task{{what: "releasing held deliveries", run: e.refill, unbounded: true}}},
 		{promptly, p.Traffic.LimitedQueued(), []task{
-			{what: "releasing deliveries within rate limits", run: e.refillLimited},
+			{what: "releasing deliveries within rate limits", run: e.refillLimited, unbounded: true},
 		}},
 		{promptly, p.Closed.Changed(), []task{{what: "closing endpoints", run: p.Closed.Store}}},
 		{promptly, nil, []task{{what: "ending locks of consumers", run: p.Receiver.ExpireLocks}}},

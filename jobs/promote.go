@@ -3,9 +3,10 @@ package jobs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"postrider/internal/catalog"
@@ -60,25 +61,89 @@ func (e *Engine) capacities(t *queue.TrafficSample) []queue.Capacity {
 	return slices.Collect(maps.Values(capacities))
 }
 
+const (
+	// releaseTimeout bounds one release.
+	releaseTimeout = 10 * time.Second
+	releasesAtOnce = 4
+)
+
+// releases are those in progress, each of one event subscription, limit or probation: a slow or failing one delays no
+// other.
+type releases struct {
+	slots chan struct{}
+
+	mu         sync.Mutex
+	running    map[string]bool
+	failed     error     // the first one since the last report
+	fetchUntil time.Time // fetches are requested until then, see fetchLimited
+}
+
+func newReleases() releases {
+	return releases{slots: make(chan struct{}, releasesAtOnce), running: map[string]bool{}}
+}
+
+// release runs a release beside the others, unless the one before with this name is still running.
+func (e *Engine) release(ctx context.Context, name string, run func(context.Context) error) {
+	r := &e.releases
+	if !r.begin(name) {
+		return
+	}
+	e.loops.Go(func() {
+		select {
+		case r.slots <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		err := within(ctx, releaseTimeout, run)
+		<-r.slots
+		r.end(name, err)
+	})
+}
+
+func (r *releases) begin(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	running := r.running[name]
+	r.running[name] = true
+	return !running
+}
+
+func (r *releases) end(name string, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.running, name)
+	if err != nil && r.failed == nil {
+		r.failed = fmt.Errorf("%s: %w", name, err)
+	}
+}
+
+// report returns an error of the releases that have ended since the last report.
+func (r *releases) report() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	err := r.failed
+	r.failed = nil
+	return err
+}
+
 // refill releases deliveries whose hold has ended and probes, and ends held deliveries whose time to live has passed.
 // It acts on the current state: what one call misses, the next call finds, on any node.
 func (e *Engine) refill(ctx context.Context) error {
 	traffic := e.parts.Traffic.LatestTraffic()
 	for id, hold := range traffic.Holds {
-		if !hold.Resuming {
-			continue
-		}
-		if err := e.parts.Holds.MoveTimeToLive(ctx, id); err != nil {
-			return err
+		if hold.Resuming {
+			e.release(ctx, fmt.Sprint("resumed event subscription ", id),
+				func(ctx context.Context) error { return e.parts.Holds.MoveTimeToLive(ctx, id) })
 		}
 	}
 	for _, key := range traffic.ProbesDue(e.parts.Cache.Snapshot()) {
-		if _, err := e.parts.Releaser.ClaimProbe(ctx, key); err != nil {
+		e.release(ctx, fmt.Sprintf("probation %x", key), func(ctx context.Context) error {
+			_, err := e.parts.Releaser.ClaimProbe(ctx, key)
 			return err
-		}
+		})
 	}
 	e.refills++
-	for _, w := range rotated(traffic.Waiting, rand.Int()) { //nolint:gosec // no secret
+	for _, w := range traffic.Waiting {
 		state := e.parts.Closed.State(w.SubscriptionID)
 		if state != queue.EndpointOpen {
 			e.parts.Gate.ObserveClosed(w.SubscriptionID)
@@ -87,34 +152,48 @@ func (e *Engine) refill(ctx context.Context) error {
 		if waits && e.refills%heldRounds != 0 {
 			continue
 		}
-		if err := e.releaseFrom(ctx, traffic, w); err != nil {
-			return err
-		}
+		e.release(ctx, fmt.Sprint("event subscription ", w.SubscriptionID),
+			func(ctx context.Context) error { return e.releaseFrom(ctx, traffic, w) })
 	}
-	return nil
+	return e.releases.report()
 }
 
 // refillLimited releases deliveries within rate limits: those that publishes have put on hold, and those of the sample.
-// While the endpoint is closed, it releases last attempts.
-func (e *Engine) refillLimited(ctx context.Context) (failed error) {
+func (e *Engine) refillLimited(ctx context.Context) error {
 	snapshot, traffic := e.parts.Cache.Snapshot(), e.parts.Traffic.LatestTraffic()
-	held, released := map[int64]bool{}, 0
+	held := map[int64]bool{}
 	for _, id := range e.parts.Traffic.TakeLimited() {
 		held[id] = true
 	}
 	for _, w := range traffic.Waiting {
 		held[w.SubscriptionID] = w.Hold == ""
 	}
+	shared := map[string][]*catalog.Subscription{}
 	for id, free := range held {
 		rate, limited := snapshot.Rate(id)
-		sub, known := snapshot.Subscription(id)
-		if !free || !limited || !known {
+		if sub, known := snapshot.Subscription(id); free && limited && known {
+			shared[rate.Key] = append(shared[rate.Key], sub)
+		}
+	}
+	for key, subs := range shared {
+		e.release(ctx, "rate limit "+key, func(ctx context.Context) error { return e.releaseLimited(ctx, subs) })
+	}
+	return e.releases.report()
+}
+
+// releaseLimited releases deliveries of event subscriptions that share a rate limit. While the endpoint is closed, it
+// releases last attempts.
+func (e *Engine) releaseLimited(ctx context.Context, subs []*catalog.Subscription) (failed error) {
+	snapshot, released := e.parts.Cache.Snapshot(), 0
+	for _, sub := range subs {
+		rate, limited := snapshot.Rate(sub.ID)
+		if !limited {
 			continue
 		}
-		age, state := time.Duration(0), e.parts.Closed.State(id)
-		capacity := e.parts.Traffic.OpenCapacity(id, state)
-		if rules, known := snapshot.Rules(id); known && state == queue.EndpointClosed {
-			age, capacity = rules.LastAttemptAge(), e.parts.Traffic.Capacity(id)
+		age, state := time.Duration(0), e.parts.Closed.State(sub.ID)
+		capacity := e.parts.Traffic.OpenCapacity(sub.ID, state)
+		if rules, known := snapshot.Rules(sub.ID); known && state == queue.EndpointClosed {
+			age, capacity = rules.LastAttemptAge(), e.parts.Traffic.Capacity(sub.ID)
 		}
 		if capacity > 0 {
 			n, err := e.parts.Releaser.RefillLimited(ctx, sub, rate, age, capacity)
@@ -130,23 +209,15 @@ func (e *Engine) refillLimited(ctx context.Context) (failed error) {
 
 // fetchLimited fetches often while jobs have times ahead: at the usual interval, those of 100 ms would be sent at once.
 func (e *Engine) fetchLimited() {
-	now := time.Now()
+	r, now := &e.releases, time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for at := limitedFetch; at <= delivery.AheadOfTime; at += limitedFetch {
-		if now.Add(at).After(e.fetchUntil) {
+		if now.Add(at).After(r.fetchUntil) {
 			time.AfterFunc(at, func() { e.parts.Wake.Request(queue.DeliverQueue) })
 		}
 	}
-	e.fetchUntil = now.Add(delivery.AheadOfTime)
-}
-
-// rotated begins the list at another index. A round ends at its timeout or at an error: the same event subscriptions
-// must not be last each time.
-func rotated[T any](list []T, by int) []T {
-	if len(list) == 0 {
-		return nil
-	}
-	by %= len(list)
-	return slices.Concat(list[by:], list[:by])
+	r.fetchUntil = now.Add(delivery.AheadOfTime)
 }
 
 func (e *Engine) releaseFrom(ctx context.Context, t *queue.TrafficSample, w queue.Waiting) error {

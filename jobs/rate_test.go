@@ -12,7 +12,9 @@ import (
 
 	"postrider/internal/catalog"
 	"postrider/internal/endpointconf"
+	"postrider/internal/event"
 	"postrider/internal/node"
+	"postrider/internal/testdb"
 	"postrider/internal/testnode"
 	"postrider/jobs/queue"
 )
@@ -114,6 +116,39 @@ func TestDeliveryRateOfAnEndpoint(t *testing.T) {
 	tn.BecomeRows(t, 80, "deliveries", "state = 'delivered'")
 	a.requireAtMost(t, began, 40, 2)
 	require.Equal(t, 2, tn.Rows(t, "delivery_rates", "limit_per_second = 40 AND scope = 'endpoint'"))
+}
+
+// A release that waits for a lock, or fails, delays no release of another event subscription.
+func TestReleasesDelayNoOther(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Open(t, testdb.Clone(t)+"&lock_timeout=60s", node.Options{Node: "node-1", MaxWorkers: 100})
+	putTopic(t, tn, topicName, catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.EventGrid})
+	e := newEndpoint(t, respondWith(http.StatusOK))
+	limit := func(s *catalog.SubscriptionSpec) {
+		s.DeliveryRate = &endpointconf.DeliveryRate{Limit: 20, Burst: new(1)}
+	}
+	blocked := subscribe(t, tn, "blocked", e.URL, limit)
+	failing := subscribe(t, tn, "failing", e.URL, limit)
+	subscribe(t, tn, "limited", e.URL, limit)
+	subscribe(t, tn, "paused", e.URL, nil)
+	pause(t, tn, "paused")
+	tn.Exec(t, fmt.Sprintf(`ALTER TABLE postrider_internal.delivery_rates ADD CHECK (key <> 'subscription:%d')`, failing.ID))
+	end := tn.OpenTransaction(t, "INSERT INTO postrider_internal.delivery_rates (key) VALUES ('subscription:' || $1::bigint)",
+		blocked.ID)
+	const events = 20
+	publishMany(t, tn, events)
+	tn.Start(t)
+	const insert = "INSERT INTO postrider_internal.delivery_rates (key)"
+	tn.AwaitLock(t, insert)
+	const waitsSince = `SELECT query_start FROM pg_stat_activity WHERE datname = current_database()
+		AND wait_event_type = 'Lock' AND strpos(query, $1) > 0`
+	since := testnode.Value[time.Time](t, tn, waitsSince, insert)
+	resume(t, tn, "paused")
+	tn.BecomeRows(t, 2*events, "deliveries", "state = 'delivered' AND subscription IN ('limited', 'paused')")
+	require.Equal(t, since, testnode.Value[time.Time](t, tn, waitsSince, insert), "the first release still waits")
+	require.Equal(t, 2*events, tn.Rows(t, "deliveries", "state = 'pending'"))
+	end(false)
+	tn.BecomeRows(t, events, "deliveries", "state = 'delivered' AND subscription = 'blocked'")
 }
 
 // Retries wait for their times, too. A limit that is set later applies to queued jobs; without it all are released.
