@@ -55,9 +55,21 @@ RETURN CASE WHEN bytes = 0 THEN 'erased'
             WHEN s.expiration_time_utc <= statement_timestamp() THEN 'expired'
             WHEN NOT postrider_internal.can_deliver(schema, s.event_delivery_schema) THEN 'schema' END;
 
+-- When the first redelivery of an operation's next step is due, and the time from one to the next; NULL without a rate.
+-- Times of the last 0.1 s that no step has taken are taken later, because a step may be late.
+CREATE FUNCTION postrider_internal.operation_times(operation uuid, OUT first timestamptz, OUT step interval)
+LANGUAGE sql STABLE BEGIN ATOMIC
+SELECT greatest(r.next_at, CASE WHEN r.key IS NULL THEN now() ELSE now() - interval '0.1 seconds' END),
+       interval '1 second' / o.rate_per_second
+  FROM postrider_internal.operations o
+  LEFT JOIN postrider_internal.delivery_rates r ON r.key = 'operation:' || o.id
+ WHERE o.id = operation;
+END;
+
 -- Redelivers dead letters to target, or each to its own event subscription. Returns for each existing one its new
 -- delivery and its event, or the obstacle: redelivered, deleted, expired, schema or erased (its body is gone). One that
--- was redelivered before the given time is redelivered again. operation is the operation that does it; NULL = none.
+-- was redelivered before the given time is redelivered again. operation is the operation that does it; NULL = none. At
+-- its rate, the redeliveries are due one after the other.
 --
 -- edits are the events to deliver instead, one for each id or NULL; edited_by made them. Such an event is stored as a
 -- new one with its lineage.
@@ -72,7 +84,10 @@ DECLARE
     today date := postrider_internal.day_of_publishing();
     sure date := postrider_internal.first_sure_day();
     at timestamptz := clock_timestamp();
+    first timestamptz;
+    step interval;
 BEGIN
+    SELECT t.first, t.step INTO first, step FROM postrider_internal.operation_times(operation) t;
     PERFORM FROM postrider_internal.dead_letters l WHERE l.id = ANY (ids) ORDER BY l.id FOR UPDATE;
     PERFORM FROM postrider_internal.event_subscriptions s
       WHERE s.id = ANY (CASE WHEN target IS NOT NULL THEN ARRAY [target] ELSE ARRAY (SELECT l.subscription_id
@@ -133,7 +148,8 @@ BEGIN
             hold, time_to_live_since, next_attempt_at,
                redelivered_from, operation_id)
         SELECT f.delivery_id, f.subscription_id, f.topic_id, f.event_uuid, coalesce(f.event_day, today), f.event_bytes,
-               h.hold, at, at,
+               h.hold, at,
+               coalesce(first + (row_number() OVER (ORDER BY f.delivery_id) - 1) * step, at),
                f.id, operation
           FROM fit f JOIN holds h ON h.subscription_id = f.subscription_id ORDER BY f.delivery_id
     ), marked AS (
@@ -157,10 +173,13 @@ CREATE FUNCTION postrider_internal.redeliver_past(ids uuid[], sizes integer[], e
 DECLARE
     today date := postrider_internal.day_of_publishing();
     at timestamptz := clock_timestamp();
+    first timestamptz;
+    step interval;
     kept uuid[];
     created bigint;
     t bigint;
 BEGIN
+    SELECT n.first, n.step INTO first, step FROM postrider_internal.operation_times(operation) n;
     kept := ARRAY (SELECT e.id FROM postrider_internal.events e WHERE e.day = redeliver_past.event_day
         AND e.id = ANY (ids) AND e.erased_at IS NULL ORDER BY e.id FOR SHARE);
     IF event_day < postrider_internal.first_sure_day() THEN
@@ -177,7 +196,7 @@ BEGIN
         time_to_live_since, next_attempt_at,
            redelivered_from, operation_id)
     SELECT target, t, o.id, redeliver_past.event_day, o.bytes, (SELECT postrider_internal.hold_without_job(target)),
-           at, at, operation, operation
+           at, coalesce(first + (row_number() OVER (ORDER BY o.id) - 1) * step, at), operation, operation
       FROM (SELECT * FROM unnest(ids, sizes) AS u(id, bytes) WHERE u.id = ANY (kept) ORDER BY u.id) o;
     GET DIAGNOSTICS created = ROW_COUNT;
     INSERT INTO postrider_internal.rollup_deltas (slot, entries)
@@ -321,7 +340,8 @@ DROP FUNCTION postrider.purge, postrider.redeliver,
     postrider_internal.purge, postrider_internal.redeliver,
     postrider_internal.dead_letter_version, postrider_internal.reject_dead_letter,
     postrider_internal.redelivery_target,
-    postrider_internal.redeliver_past, postrider_internal.redeliver_dead_letters, postrider_internal.redelivery_problem,
+    postrider_internal.redeliver_past, postrider_internal.redeliver_dead_letters, postrider_internal.operation_times,
+    postrider_internal.redelivery_problem,
     postrider_internal.event_bytes,
     postrider_internal.day_of_publishing,
     postrider_internal.first_sure_day, postrider_internal.can_deliver, postrider_internal.quoted_length;

@@ -105,6 +105,30 @@ func TestRedeliverAllKeepsToItsRate(t *testing.T) {
 	require.ErrorContains(t, err, "rate_per_second must be 1 or more, is -1")
 }
 
+// Redeliveries are due one after the other at the operation's rate, also after a step that took fewer: no second has
+// more, whichever it is.
+func TestRedeliveriesKeepToTheRate(t *testing.T) {
+	t.Parallel()
+	requireRate := func(tn *testnode.Node, id uuid.UUID, err error) {
+		t.Helper()
+		require.NoError(t, err)
+		tn.OperateOn(t)
+		require.Equal(t, 44, tn.Pending(t, "operation_id = $1", id))
+		require.Equal(t, 10, tn.Count(t, `SELECT max(n) FROM (SELECT count(*) OVER (ORDER BY next_attempt_at
+			RANGE BETWEEN CURRENT ROW AND interval '0.999999 seconds' FOLLOWING) AS n
+			FROM postrider_internal.deliveries WHERE operation_id = $1) seconds`, id))
+	}
+	past := pastAndNew(t)
+	past.Publish(t, "orders", "more", 20)
+	past.Subscribe(t, "orders", "late", nil)
+	id, err := past.System.Operator.RedeliverEvents(t.Context(), "orders", "late", time.Unix(0, 0), nil, 10)
+	requireRate(past, id, err)
+	dead, _ := testnode.ManyDeadLetters(t, 44)
+	id, err = dead.System.Operator.OnDeadLetters(t.Context(), &query.DeadLetterFilter{},
+		&operator.Action{Kind: operator.Redeliver, Rate: 10})
+	requireRate(dead, id, err)
+}
+
 // Dead letters that are purged or redelivered meanwhile are skipped, those without a target count as failed, and the
 // rest goes on.
 func TestOperationsGoOn(t *testing.T) {

@@ -41,6 +41,21 @@ func TestBatchIsHeldAsAWhole(t *testing.T) {
 	require.Equal(t, 1, tn.Batches(t, "last_hold = 'paused'"))
 }
 
+// A redelivery that is due later is in no batch before its time.
+func TestBatchesAreCutOfWhatIsDue(t *testing.T) {
+	t.Parallel()
+	tn, sub := testnode.BatchingOrders(t, 10, 64)
+	tn.Pause(t, "orders", sub.Name)
+	tn.Publish(t, "orders", "e", 3)
+	tn.Resume(t, "orders", sub.Name)
+	tn.Exec(t, "UPDATE postrider_internal.deliveries SET next_attempt_at = now() + interval '1 hour' WHERE id = "+
+		firstDelivery)
+	require.Equal(t, 2, tn.Refill(t, sub.ID, true, 10))
+	require.Len(t, tn.CutOne(t, sub).Members, 2)
+	require.Zero(t, tn.Refill(t, sub.ID, true, 10))
+	require.Equal(t, 1, tn.Pending(t, "hold IS NOT NULL"))
+}
+
 // Of held batches whose event subscription is on hold those continue that have a member whose time to live has ended.
 func TestHeldBatchWithAnExpiredMemberIsLetThrough(t *testing.T) {
 	t.Parallel()

@@ -28,6 +28,7 @@ WITH allowed AS MATERIALIZED (
 ), oldest AS MATERIALIZED (
     SELECT id, attempts FROM postrider_internal.deliveries
      WHERE @batching::boolean AND EXISTS (SELECT FROM allowed) AND subscription_id = @subscription AND hold IS NOT NULL
+       AND (attempts > 0 OR next_attempt_at <= now())
      ORDER BY time_to_live_since, id LIMIT least((SELECT n FROM left_over), @ahead)
 ), cutter AS (
     INSERT INTO postrider_internal.new_jobs
