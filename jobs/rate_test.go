@@ -132,9 +132,10 @@ func TestReleasesDelayNoOther(t *testing.T) {
 	subscribe(t, tn, "limited", e.URL, limit)
 	subscribe(t, tn, "paused", e.URL, nil)
 	pause(t, tn, "paused")
-	tn.Exec(t, fmt.Sprintf(`ALTER TABLE postrider_internal.delivery_rates ADD CHECK (key <> 'subscription:%d')`, failing.ID))
-	end := tn.OpenTransaction(t, "INSERT INTO postrider_internal.delivery_rates (key) VALUES ('subscription:' || $1::bigint)",
-		blocked.ID)
+	tn.Exec(t, fmt.Sprintf("ALTER TABLE postrider_internal.delivery_rates ADD CHECK (key <> 'subscription:%d')",
+		failing.ID))
+	end := tn.OpenTransaction(t,
+		"INSERT INTO postrider_internal.delivery_rates (key) VALUES ('subscription:' || $1::bigint)", blocked.ID)
 	const events = 20
 	publishMany(t, tn, events)
 	tn.Start(t)

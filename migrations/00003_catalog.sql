@@ -279,7 +279,7 @@ SELECT s.id AS subscription_id, coalesce(st.hold, CASE WHEN r.since IS NOT NULL 
        CASE st.hold WHEN 'paused' THEN st.paused_since WHEN 'not_validated' THEN st.not_validated_since
            ELSE r.since END AS since,
        CASE WHEN st.hold IS NULL THEN r.cause END AS cause,
-       CASE WHEN st.hold IS NULL THEN r.until END AS until,
+       CASE WHEN st.hold IS NULL AND r.since IS NOT NULL THEN greatest(r.until, now()) END AS until,
        st.hold IS NULL AND EXISTS (SELECT FROM postrider_internal.river_job j
                                     WHERE j.id = r.probe_job_id AND j.finalized_at IS NULL) AS probing,
        coalesce(st.stop_time_to_live, false) AS time_to_live_stopped, st.resumed_at IS NOT NULL AS resuming,
@@ -300,7 +300,7 @@ COMMENT ON VIEW postrider_internal.subscription_holds IS
 COMMENT ON COLUMN postrider_internal.subscription_holds.hold IS 'paused, not_validated or probation; NULL = none.';
 COMMENT ON COLUMN postrider_internal.subscription_holds.cause IS 'Of a probation: the outcome of the last failure.';
 COMMENT ON COLUMN postrider_internal.subscription_holds.until IS
-    'Of a probation: when the next probe may be attempted.';
+    'Of a probation: when the next probe may be attempted, never a past time.';
 COMMENT ON COLUMN postrider_internal.subscription_holds.probing IS 'Of a probation: whether the probe is in progress.';
 COMMENT ON COLUMN postrider_internal.subscription_holds.time_to_live_stopped IS
     'Of a pause: it does not count toward the time to live.';
@@ -309,6 +309,21 @@ COMMENT ON COLUMN postrider_internal.subscription_holds.resuming IS
 COMMENT ON COLUMN postrider_internal.subscription_holds.delivery_hold IS
     'What its deliveries on hold wait for now: its hold, or else rate_limited or admission. The row of a delivery or '
         'batch keeps the hold that it had when it began to wait.';
+
+-- +goose StatementBegin
+-- The hold that a pending delivery or batch without a hold of its own will meet: that of its event subscription, unless
+-- its attempt is in progress or the probe, or a consumer has locked it. delivery_hold is that of subscription_holds;
+-- job_id is 0 if it has no job. STRICT: for most deliveries delivery_hold is NULL, and nothing is read. The users of
+-- views may not read the tables of jobs.
+CREATE FUNCTION postrider_internal.hold_ahead(delivery_hold text, pulled boolean, job_id bigint) RETURNS text
+LANGUAGE sql STABLE STRICT PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+RETURN CASE WHEN delivery_hold IN ('paused', 'not_validated', 'probation') AND NOT (pulled AND job_id > 0)
+                 AND NOT EXISTS (
+                     SELECT FROM postrider_internal.river_job j WHERE j.id = hold_ahead.job_id
+                        AND (j.state = 'running' OR EXISTS (
+                             SELECT FROM postrider_internal.probations r WHERE r.probe_job_id = j.id)))
+            THEN delivery_hold END;
+-- +goose StatementEnd
 
 -- Which encryption keys have sealed something here: a node with the wrong key must fail at its start, not at its first
 -- POST.
@@ -351,6 +366,7 @@ CREATE TRIGGER reject_retired_keys BEFORE INSERT OR UPDATE OF secrets_sealed, si
 
 -- +goose Down
 DROP TABLE postrider_internal.encryption_keys;
+DROP FUNCTION postrider_internal.hold_ahead;
 DROP VIEW postrider_internal.subscription_holds;
 DROP FUNCTION postrider_internal.closed_key, postrider_internal.probation_key;
 DROP TABLE postrider_internal.delivery_rates, postrider_internal.probations,

@@ -44,7 +44,7 @@ SELECT t.name AS topic, s.name AS subscription, s.endpoint_base_url,
        (o.settings ->> 'maxConcurrentDeliveries')::integer AS max_concurrent_deliveries,
        nullif(o.settings -> 'deliveryRate', 'null') AS delivery_rate, s.provisioning_state,
        h.hold, h.cause AS hold_cause, h.since AS hold_since,
-       CASE h.hold WHEN 'probation' THEN greatest(h.until, now()) END AS hold_until, h.probing,
+       h.until AS hold_until, h.probing,
        (SELECT count(*) FROM postrider_internal.deliveries d WHERE d.subscription_id = s.id AND d.hold IS NOT NULL)
        + (SELECT coalesce(sum(b.members), 0)::bigint FROM postrider_internal.batches b
            WHERE b.subscription_id = s.id AND b.hold IS NOT NULL)
@@ -145,7 +145,8 @@ COMMENT ON COLUMN postrider.event_subscriptions.hold_until IS
     'Of a probation: when one delivery, the probe, is attempted next; never a past time. Its success ends the hold. '
     'NULL = an operator or a handshake ends it.';
 COMMENT ON COLUMN postrider.event_subscriptions.probing IS 'Whether the probe is in progress.';
-COMMENT ON COLUMN postrider.event_subscriptions.held_deliveries IS 'How many deliveries wait on hold now.';
+COMMENT ON COLUMN postrider.event_subscriptions.held_deliveries IS
+    'How many deliveries wait on hold now, without retries whose time has not come.';
 COMMENT ON COLUMN postrider.event_subscriptions.signed IS
     'Whether its deliveries are signed (Standard Webhooks). The secrets are never shown.';
 COMMENT ON COLUMN postrider.event_subscriptions.endpoint_validation IS

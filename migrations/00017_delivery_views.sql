@@ -94,38 +94,42 @@ SELECT coalesce(jsonb_object_agg(subscription_id, delivery_hold), '{}') AS holds
 COMMENT ON VIEW postrider_internal.current_holds IS
     'What deliveries on hold wait for now, by event subscription; those that are absent wait for admission.';
 
-CREATE VIEW postrider.deliveries AS
-SELECT d.id AS delivery_id, t.name AS topic, s.name AS subscription, e.event_id, e.event_type, e.subject,
-       e.published_at, d.event_uuid AS system_id, d.state,
+CREATE VIEW postrider_internal.current_deliveries AS
+SELECT d.*, coalesce(b.next_attempt_at, d.next_attempt_at) AS due_at,
        CASE WHEN d.hold IS NOT NULL OR b.hold IS NOT NULL
             THEN coalesce((SELECT h.holds FROM postrider_internal.current_holds h) ->> d.subscription_id::text,
                           'admission')
-            WHEN d.pulled AND d.job_id IS NULL
-            THEN (SELECT h.holds FROM postrider_internal.current_holds h) ->> d.subscription_id::text END AS hold,
+            WHEN d.state = 'pending'
+            THEN postrider_internal.hold_ahead(
+                 (SELECT h.holds FROM postrider_internal.current_holds h) ->> d.subscription_id::text, d.pulled,
+                 coalesce(b.job_id, d.job_id, 0)) END AS current_hold
+  FROM postrider_internal.all_deliveries d
+  LEFT JOIN postrider_internal.batches b ON b.id = d.open_batch_id;
+COMMENT ON VIEW postrider_internal.current_deliveries IS
+    'Pending and finished deliveries, with what they wait for now: current_hold, or else due_at.';
+
+CREATE VIEW postrider.deliveries AS
+SELECT d.id AS delivery_id, t.name AS topic, s.name AS subscription, e.event_id, e.event_type, e.subject,
+       e.published_at, d.event_uuid AS system_id, d.state,
+       d.current_hold AS hold,
        d.reason, d.attempts,
            d.reruns,
-       CASE WHEN d.state = 'pending' AND coalesce(d.hold, b.hold) IS NULL
-                 AND NOT (d.pulled AND (d.job_id IS NOT NULL OR (SELECT h.holds FROM postrider_internal.current_holds h)
-                                        ? d.subscription_id::text))
-            THEN greatest(coalesce(b.next_attempt_at, d.next_attempt_at), now()) END AS next_attempt_at,
+       CASE WHEN d.state = 'pending' AND d.current_hold IS NULL AND NOT (d.pulled AND d.job_id IS NOT NULL)
+            THEN greatest(d.due_at, now()) END AS next_attempt_at,
        d.last_attempt_at, d.last_outcome, d.last_status, d.time_to_live_since, d.finished_at, d.batch_id,
            d.redelivered_from,
        d.dead_letter_id,
        CASE WHEN d.state <> 'pending' THEN NULL
-            WHEN d.hold IS NOT NULL OR b.hold IS NOT NULL
-            THEN coalesce((SELECT h.holds FROM postrider_internal.current_holds h) ->> d.subscription_id::text,
-                          'admission')
+            WHEN d.current_hold IS NOT NULL THEN d.current_hold
             WHEN d.open THEN 'batch'
             WHEN d.pulled AND d.job_id IS NOT NULL THEN 'lock'
-            WHEN d.pulled AND (SELECT h.holds FROM postrider_internal.current_holds h) ? d.subscription_id::text
-            THEN (SELECT h.holds FROM postrider_internal.current_holds h) ->> d.subscription_id::text
-            WHEN coalesce(b.next_attempt_at, d.next_attempt_at) > now() THEN 'next_attempt_at'
+            WHEN d.due_at > now() THEN 'next_attempt_at'
             WHEN d.pulled THEN 'consumer'
             ELSE 'worker' END AS waits_for,
        d.subscription_id,
-       CASE WHEN d.hold IS NOT NULL OR b.hold IS NOT NULL
-            THEN (SELECT greatest(h.until, now()) FROM postrider_internal.subscription_holds h
-                   WHERE h.subscription_id = d.subscription_id AND h.hold = 'probation') END AS hold_until,
+       CASE WHEN d.current_hold = 'probation'
+            THEN (SELECT h.until FROM postrider_internal.subscription_holds h
+                   WHERE h.subscription_id = d.subscription_id) END AS hold_until,
        CASE WHEN d.state = 'pending'
             THEN (SELECT postrider_internal.expires_at(d.id, d.time_to_live_since,
                          (s.settings #>> '{retryPolicy,eventTimeToLiveInMinutes}')::integer,
@@ -135,11 +139,10 @@ SELECT d.id AS delivery_id, t.name AS topic, s.name AS subscription, e.event_id,
                     LEFT JOIN postrider_internal.event_subscription_states st ON st.subscription_id = s.id
                    WHERE p.name = s.retry_policy) END AS expires_at,
        d.operation_id, r.edited_from, r.edited_by, r.edit
-  FROM postrider_internal.all_deliveries d
+  FROM postrider_internal.current_deliveries d
   JOIN postrider_internal.event_subscriptions s ON s.id = d.subscription_id
   JOIN postrider_internal.topics t ON t.id = d.topic_id
   LEFT JOIN postrider_internal.events e ON e.id = d.event_uuid AND e.day = d.event_day
-  LEFT JOIN postrider_internal.batches b ON b.id = d.open_batch_id
   LEFT JOIN postrider_internal.repairs r ON r.system_id = d.event_uuid;
 COMMENT ON VIEW postrider.deliveries IS
     'One row for each event and each event subscription that it matched, pending and finished. Redeliveries and '
@@ -156,8 +159,8 @@ COMMENT ON COLUMN postrider.deliveries.published_at IS
 COMMENT ON COLUMN postrider.deliveries.system_id IS 'postrider''s own id of the event.';
 COMMENT ON COLUMN postrider.deliveries.state IS 'pending, delivered, dead_lettered, dropped or canceled.';
 COMMENT ON COLUMN postrider.deliveries.hold IS
-    'What it waits for now without being attempted: paused, not_validated, probation, rate_limited or admission. '
-    'NULL = it is not on hold.';
+    'What it waits for now without being attempted: paused, not_validated, probation, rate_limited or admission; also '
+    'before next_attempt_at, if its event subscription is on hold. NULL = it is not on hold.';
 COMMENT ON COLUMN postrider.deliveries.reason IS 'Why it ended dead_lettered, dropped or canceled.';
 COMMENT ON COLUMN postrider.deliveries.attempts IS 'Attempts recorded.';
 COMMENT ON COLUMN postrider.deliveries.reruns IS
@@ -270,19 +273,29 @@ COMMENT ON COLUMN postrider.delivery_attempts.waited_ms IS 'Time between due_at 
 COMMENT ON COLUMN postrider.delivery_attempts.subscription_id IS
     'Id of the event subscription, see postrider.event_subscriptions.';
 
-CREATE VIEW postrider.batches AS
-SELECT b.id AS batch_id, t.name AS topic, s.name AS subscription, b.state,
+CREATE VIEW postrider_internal.current_batches AS
+SELECT b.*,
        CASE WHEN b.hold IS NOT NULL
             THEN coalesce((SELECT h.holds FROM postrider_internal.current_holds h) ->> b.subscription_id::text,
-                          'admission') END AS hold, b.members, b.bytes, b.attempts,
-       b.reruns,
-       CASE WHEN b.state = 'pending' AND b.hold IS NULL THEN greatest(b.next_attempt_at, now()) END AS next_attempt_at,
+                          'admission')
+            WHEN b.state = 'pending'
+            THEN postrider_internal.hold_ahead(
+                 (SELECT h.holds FROM postrider_internal.current_holds h) ->> b.subscription_id::text, false,
+                 coalesce(b.job_id, 0)) END AS current_hold
+  FROM postrider_internal.batches b;
+COMMENT ON VIEW postrider_internal.current_batches IS 'Batches, with what they wait for now.';
+
+CREATE VIEW postrider.batches AS
+SELECT b.id AS batch_id, t.name AS topic, s.name AS subscription, b.state, b.current_hold AS hold, b.members, b.bytes,
+       b.attempts, b.reruns,
+       CASE WHEN b.state = 'pending' AND b.current_hold IS NULL
+            THEN greatest(b.next_attempt_at, now()) END AS next_attempt_at,
        b.first_attempt_at, b.last_attempt_at, b.last_outcome, b.last_status, b.created_at, b.finished_at,
        b.subscription_id,
-       CASE WHEN b.hold IS NOT NULL
-            THEN (SELECT greatest(h.until, now()) FROM postrider_internal.subscription_holds h
-                   WHERE h.subscription_id = b.subscription_id AND h.hold = 'probation') END AS hold_until
-  FROM postrider_internal.batches b
+       CASE WHEN b.current_hold = 'probation'
+            THEN (SELECT h.until FROM postrider_internal.subscription_holds h
+                   WHERE h.subscription_id = b.subscription_id) END AS hold_until
+  FROM postrider_internal.current_batches b
   JOIN postrider_internal.event_subscriptions s ON s.id = b.subscription_id
   JOIN postrider_internal.topics t ON t.id = s.topic_id;
 COMMENT ON VIEW postrider.batches IS 'Deliveries sent together in one request, all or none.';
@@ -291,8 +304,8 @@ COMMENT ON COLUMN postrider.batches.topic IS 'Topic.';
 COMMENT ON COLUMN postrider.batches.subscription IS 'Event subscription.';
 COMMENT ON COLUMN postrider.batches.state IS 'pending, delivered, dead_lettered, dropped or canceled.';
 COMMENT ON COLUMN postrider.batches.hold IS
-    'What it waits for now without being attempted: paused, not_validated, probation, rate_limited or admission. '
-    'NULL = it is not on hold.';
+    'What it waits for now without being attempted: paused, not_validated, probation, rate_limited or admission; also '
+    'before next_attempt_at, if its event subscription is on hold. NULL = it is not on hold.';
 COMMENT ON COLUMN postrider.batches.members IS
     'Number of events in it, without those that left; see postrider.batch_members.';
 COMMENT ON COLUMN postrider.batches.bytes IS
@@ -435,6 +448,7 @@ COMMENT ON COLUMN postrider.dead_letters.edit IS
 
 -- +goose Down
 DROP VIEW postrider.dead_letters, postrider.batch_members, postrider_internal.batch_members, postrider.batches,
-    postrider.delivery_attempts, postrider.deliveries, postrider_internal.current_holds,
+    postrider_internal.current_batches, postrider.delivery_attempts, postrider.deliveries,
+    postrider_internal.current_deliveries, postrider_internal.current_holds,
     postrider_internal.all_deliveries, postrider.events;
 DROP FUNCTION postrider_internal.expires_at;

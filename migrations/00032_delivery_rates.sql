@@ -6,9 +6,10 @@ CREATE FUNCTION postrider_internal.endpoint_host(base_url text) RETURNS text LAN
 RETURN regexp_replace(regexp_replace(substring(lower(base_url COLLATE "C") FROM '^[a-z]+://[^/?]+'),
                                      '^(http://.*):80$|^(https://.*):443$', '\1\2'), '^[a-z]+://', '');
 
--- An event subscription on hold takes no times of a limit now: its deliveries count only for itself. drains_too_late
--- compares the turns of two deliveries with the ends of their time to live: of the newest one, and of the first one
--- whose turn comes after the end of the oldest one. It reads at most 1,000 entries of an index to find the latter.
+-- An event subscription on hold takes no times of a limit now: its deliveries count only for itself, after its hold.
+-- drains_too_late compares the turns of two deliveries with the ends of their time to live: of the newest one, and of
+-- the first one whose turn comes after the end of the oldest one. It reads at most 1,000 entries of an index to find
+-- the latter.
 CREATE VIEW postrider.delivery_rates AS
 WITH own AS (
     SELECT s.id, (d.rate ->> 'limit')::float8 / coalesce((d.rate ->> 'periodInSeconds')::float8, 1) AS per_second,
@@ -21,7 +22,7 @@ WITH own AS (
 ), lowest AS (
     SELECT *, min(per_second) OVER (PARTITION BY scope, shared) AS limit_per_second FROM own
 ), limits AS (
-    SELECT v.topic, v.subscription, v.subscription_id, v.hold IS NOT NULL AS held,
+    SELECT v.topic, v.subscription, v.subscription_id, v.hold, v.hold_until,
            make_interval(mins => v.event_time_to_live_in_minutes) AS time_to_live, l.scope, l.counts, l.shared,
            l.limit_per_second, r.closed_until, coalesce(b.pending_deliveries, 0) AS pending_deliveries,
            coalesce(b.pending_deliveries, 0)::float8 / v.max_events_per_batch AS requests
@@ -33,18 +34,19 @@ WITH own AS (
       LEFT JOIN postrider.backlogs b ON b.subscription_id = v.subscription_id
      WHERE l.id IS NOT NULL OR r.key IS NOT NULL
 ), shares AS (
-    SELECT l.*, CASE WHEN held THEN t.times ELSE 0 END
-                + coalesce(sum(t.times) FILTER (WHERE NOT held) OVER (PARTITION BY scope, shared), 0) AS times
+    SELECT l.*, CASE WHEN hold IS NULL THEN 0 ELSE t.times END
+                + coalesce(sum(t.times) FILTER (WHERE hold IS NULL) OVER (PARTITION BY scope, shared), 0) AS times
       FROM limits l
      CROSS JOIN LATERAL (SELECT CASE counts WHEN 'events' THEN pending_deliveries ELSE requests END AS times) t
 ), drains AS (
-    SELECT s.*, coalesce(closed_until - now(), '0')
+    SELECT s.*, coalesce(greatest(closed_until, hold_until) - now(), '0')
                 + make_interval(secs => CASE WHEN limit_per_second > 0
                                              THEN least(times / limit_per_second, 1e10) END) AS drains_in
       FROM shares s
 )
 SELECT d.topic, d.subscription, d.limit_per_second, d.scope, d.counts,
-       d.closed_until, d.pending_deliveries, now() + d.drains_in AS drains_at,
+       d.closed_until, d.pending_deliveries,
+       CASE WHEN d.hold IS NULL OR d.hold_until IS NOT NULL THEN now() + d.drains_in END AS drains_at,
        coalesce(greatest(clock.at, newest.time_to_live_since) + d.drains_in
                     > newest.time_to_live_since + d.time_to_live
                 OR (SELECT greatest(clock.at, late.time_to_live_since)
@@ -87,7 +89,8 @@ COMMENT ON COLUMN postrider.delivery_rates.closed_until IS
 COMMENT ON COLUMN postrider.delivery_rates.pending_deliveries IS 'Number of pending deliveries.';
 COMMENT ON COLUMN postrider.delivery_rates.drains_at IS
     'When the pending deliveries are sent at this rate, if no further ones are added and batches are full. Those of '
-    'other event subscriptions that share the limit count, unless they are on hold. NULL without a limit that is set.';
+    'other event subscriptions that share the limit count, unless they are on hold. A probation delays it until the '
+    'next probe. NULL without a limit that is set, and while paused or not validated.';
 COMMENT ON COLUMN postrider.delivery_rates.drains_too_late IS
     'Some deliveries'' time to live ends before their turn: they will end without success.';
 COMMENT ON COLUMN postrider.delivery_rates.subscription_id IS

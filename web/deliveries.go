@@ -175,8 +175,8 @@ func (p *pages) batch(ctx context.Context, c echo.Context) error {
 
 // outlook is what happens next to a pending delivery or batch.
 type outlook struct {
-	// Hold is its own hold or that of its event subscription; "" is none. Since and Until are the times of the hold, if
-	// known. Until is the next probe of a probation.
+	// Hold is what it waits for; "" is no hold. Since and Until are the times of the hold, if known. Until is the next
+	// probe of a probation.
 	Hold         string
 	Since, Until *time.Time
 	// Probe is the path that sends the next probe now; "" without a probation.
@@ -200,7 +200,7 @@ type pendingWork struct {
 	ends                *time.Time // the end of its time to live, if known
 }
 
-// outlookOf reads the hold of the event subscription, which also holds scheduled attempts.
+// outlookOf reads how long the hold lasts.
 func (p *pages) outlookOf(ctx context.Context, w *pendingWork) (*outlook, error) {
 	o := &outlook{Hold: w.hold}
 	sub, err := p.Parts.Subscriptions.Get(ctx, w.topic, w.subscription)
@@ -208,8 +208,8 @@ func (p *pages) outlookOf(ctx context.Context, w *pendingWork) (*outlook, error)
 	case errors.Is(err, postgres.ErrNotFound): // just deleted
 	case err != nil:
 		return o, err
-	case w.job != "running" && (o.Hold == "" || sub.Hold.Reason != ""):
-		o.Hold, o.Since, o.Until = sub.Hold.Reason, sub.Hold.Since, sub.Hold.Until
+	case o.Hold == sub.Hold.Reason:
+		o.Since, o.Until = sub.Hold.Since, sub.Hold.Until
 	}
 	if o.Hold == catalog.HoldProbation {
 		o.Probe = subscriptionPath(w.topic, w.subscription) + "/probe"
@@ -217,7 +217,7 @@ func (p *pages) outlookOf(ctx context.Context, w *pendingWork) (*outlook, error)
 	w.pulled = sub != nil && sub.Pulled()
 	locked := w.pulled && w.job != ""
 	o.CanRetry = o.Hold == "" && !locked || o.Hold == catalog.HoldAdmission || o.Hold == catalog.HoldRateLimited
-	o.Next = nextText(w, o.Hold, p.Now())
+	o.Next = nextText(w, p.Now())
 	return o, nil
 }
 
@@ -230,17 +230,14 @@ func jobState(job *query.JobLine) string {
 }
 
 // nextText states a time only if no hold and no end of the time to live comes first.
-func nextText(w *pendingWork, hold string, now time.Time) string {
+func nextText(w *pendingWork, now time.Time) string {
 	attempt := fmt.Sprintf("Attempt %d", w.attempts+1)
 	later := w.due != nil && w.due.After(now)
 	switch {
 	case w.job == "running":
 		return "An attempt is in progress."
-	case hold != "" && w.hold == "" && later:
-		return holdTexts[hold] + " " + attempt + " is scheduled for " + display.MomentOf(*w.due, now).Absolute +
-			" and is held if the hold still lasts."
-	case hold != "":
-		return holdTexts[hold]
+	case w.hold != "":
+		return holdTexts[w.hold]
 	case w.pulled && w.job != "":
 		return "A consumer has received it, and its lock is valid."
 	case w.pulled && later:

@@ -15,35 +15,26 @@ func TestNextText(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)
 	soon, later := now.Add(time.Minute), now.Add(time.Hour)
-	const paused, probation, admission = catalog.HoldPaused, catalog.HoldProbation, catalog.HoldAdmission
-	for want, row := range map[string]struct {
-		work pendingWork
-		hold string
-	}{
-		"Attempt 2 starts in 1 minute.":                {pendingWork{attempts: 1, due: &soon}, ""},
-		"Attempt 2 is due now and waits for a worker.": {pendingWork{attempts: 1, due: &now}, ""},
-		"Attempt 1 is due now and waits for a worker.": {pendingWork{}, ""},
-		"An attempt is in progress.":                   {pendingWork{job: "running", due: &now}, probation},
-		holdTexts[paused]:                              {pendingWork{hold: paused, due: &soon}, paused},
-		holdTexts[admission]:                           {pendingWork{hold: admission}, admission},
-		holdTexts[paused] +
-			" Attempt 2 is scheduled for 2026-01-31 09:01:00 UTC and is held if the hold still lasts.": {
-			pendingWork{attempts: 1, job: "scheduled", due: &soon}, paused,
-		},
-		"A consumer has received it, and its lock is valid.": {pendingWork{pulled: true, job: "scheduled"}, ""},
-		"It waits until a consumer receives it.":             {pendingWork{pulled: true, unbatched: true, due: &now}, ""},
-		"Consumers may receive it in 1 minute.": {
-			pendingWork{pulled: true, unbatched: true, due: &soon}, "",
-		},
-		"It waits for the next batch of its event subscription.": {pendingWork{unbatched: true, due: &now}, ""},
+	const paused, admission = catalog.HoldPaused, catalog.HoldAdmission
+	for want, work := range map[string]pendingWork{
+		"Attempt 2 starts in 1 minute.":                          {attempts: 1, due: &soon},
+		"Attempt 2 is due now and waits for a worker.":           {attempts: 1, due: &now},
+		"Attempt 1 is due now and waits for a worker.":           {},
+		"An attempt is in progress.":                             {job: "running", due: &now},
+		holdTexts[paused]:                                        {hold: paused, job: "scheduled"},
+		holdTexts[admission]:                                     {hold: admission},
+		"A consumer has received it, and its lock is valid.":     {pulled: true, job: "scheduled"},
+		"It waits until a consumer receives it.":                 {pulled: true, unbatched: true, due: &now},
+		"Consumers may receive it in 1 minute.":                  {pulled: true, unbatched: true, due: &soon},
+		"It waits for the next batch of its event subscription.": {unbatched: true, due: &now},
 		"No further attempt: maxDeliveryAttempts is 3. The delivery ends when it is due.": {
-			pendingWork{attempts: 5, limit: 3, due: &soon}, "",
+			attempts: 5, limit: 3, due: &soon,
 		},
 		"No further attempt: its time to live ends first. The delivery ends in 1 hour.": {
-			pendingWork{attempts: 3, due: &later, ends: &soon}, "",
+			attempts: 3, due: &later, ends: &soon,
 		},
 	} {
-		require.Equal(t, want, nextText(&row.work, row.hold, now))
+		require.Equal(t, want, nextText(&work, now))
 	}
 }
 

@@ -63,13 +63,67 @@ func TestTheNextAttemptIsNeverPast(t *testing.T) {
 	held = outlookOf(t, tn, id)
 	require.Nil(t, held.NextAttemptAt)
 	require.WithinDuration(t, time.Now().Add(time.Hour), *held.HoldUntil, time.Minute)
-	tn.Exec(t, "UPDATE postrider_internal.probations SET until = now() - interval '1 minute'")
+	tn.Exec(t, "UPDATE postrider_internal.probations SET until = now() - interval '1 hour'")
+	resting, err := tn.System.Subscriptions.Get(t.Context(), sub.Topic, sub.Name)
+	require.NoError(t, err)
+	require.WithinDuration(t, time.Now(), *resting.Hold.Until, time.Minute)
 	const untilNow = "SELECT count(*) FROM postrider.deliveries JOIN postrider.event_subscriptions s " +
 		"USING (subscription_id, hold_until) WHERE hold_until = now()"
 	require.Equal(t, 1, tn.Count(t, untilNow), "the probe is due")
 
 	tn.Pause(t, sub.Topic, sub.Name)
 	require.Nil(t, outlookOf(t, tn, id).HoldUntil, "the pause outlasts the probation")
+}
+
+// A retry whose event subscription is on hold waits for the end of the hold, also before its time. An attempt in
+// progress and the probe wait for nothing.
+func TestAHoldAppliesBeforeTheNextAttempt(t *testing.T) {
+	t.Parallel()
+	const later = "UPDATE postrider_internal.river_job SET state = 'scheduled'"
+	single, sub := testnode.Orders(t)
+	one := single.Fail(t, sub, 1)[0]
+	batching, batched := testnode.BatchingOrders(t, 10, 64)
+	batching.WaitingBatch(t, batched, 3, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})
+	member := int64(batching.Count(t, "SELECT min(id) FROM postrider_internal.deliveries"))
+	for tn, id := range map[*testnode.Node]int64{single: one, batching: member} {
+		held := func(hold string) *time.Time {
+			t.Helper()
+			shown := outlookOf(t, tn, id)
+			require.Nil(t, shown.NextAttemptAt)
+			require.Equal(t, hold, *shown.Hold)
+			require.Equal(t, 1, tn.Rows(t, "deliveries", "delivery_id = $1 AND hold = $2 AND waits_for = $2", id, hold))
+			page, err := tn.System.Reader.ReadDeliveries(t.Context(), query.DeliveryFilter{Hold: hold},
+				query.Turn[query.DeliveryPlace]{Limit: 9})
+			require.NoError(t, err)
+			require.NotEmpty(t, page.Rows)
+			batches, err := tn.System.Reader.ReadBatches(t.Context(), query.BatchFilter{Hold: hold}, query.Turn[int64]{Limit: 9})
+			require.NoError(t, err)
+			require.Len(t, batches.Rows, tn.Rows(t, "batches", "hold = $1 AND next_attempt_at IS NULL", hold))
+			require.Len(t, batches.Rows, tn.Batches(t, ""))
+			return shown.HoldUntil
+		}
+		free := func() {
+			t.Helper()
+			shown := outlookOf(t, tn, id)
+			require.Nil(t, shown.Hold)
+			require.NotNil(t, shown.NextAttemptAt)
+			require.Nil(t, shown.HoldUntil)
+			require.Zero(t, tn.Rows(t, "batches", "hold IS NOT NULL OR next_attempt_at IS NULL"))
+		}
+		tn.Exec(t, later)
+		free()
+		tn.Pause(t, "orders", sub.Name)
+		require.Nil(t, held("paused"))
+		tn.Exec(t, "UPDATE postrider_internal.river_job SET state = 'running'")
+		free()
+		tn.Exec(t, later)
+		tn.Resume(t, "orders", sub.Name)
+		tn.Rest(t, sub.Name)
+		require.WithinDuration(t, time.Now().Add(time.Hour), *held("probation"), time.Minute)
+		tn.Exec(t, "UPDATE postrider_internal.probations SET probe_job_id = "+
+			"(SELECT max(id) FROM postrider_internal.river_job)")
+		free()
+	}
 }
 
 func TestTheNextAttemptOfABatchIsNeverPast(t *testing.T) {

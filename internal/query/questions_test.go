@@ -17,18 +17,18 @@ import (
 
 // wantRows are the expected rows of the questions of docs/questions.sql, given testdata/questions.sql.
 var wantRows = map[string]string{
-	"pending": `[{"delivery_id": 101, "event_id": "order-43", "waits_for": "next_attempt_at", "attempts": 1,` +
+	"pending": `[{"delivery_id": 101, "event_id": "order-43", "waits_for": "probation", "attempts": 1,` +
 		` "last_outcome": "Busy", "last_status": 503},
 		{"delivery_id": 102, "event_id": "order-43", "waits_for": "probation", "attempts": 0},
-		{"delivery_id": 104, "event_id": "order-42", "waits_for": "worker"},
-		{"delivery_id": 105, "waits_for": "next_attempt_at"}, {"delivery_id": 106, "waits_for": "batch"}]`,
+		{"delivery_id": 104, "event_id": "order-42", "waits_for": "probation"},
+		{"delivery_id": 105, "waits_for": "probation"}, {"delivery_id": 106, "waits_for": "probation"}]`,
 	"failing": `[{"topic": "orders", "subscription": "billing", "outcome": "Busy", "requests": 4}, {"outcome": ` +
 		`"TimedOut", "requests": 2}]`,
 	"event": `[{"topic": "orders", "matched": 2, "subscription": "billing", "state": "dead_lettered", "reason": ` +
 		`"MaxDeliveryAttemptsExceeded", "attempts": 2, "last_status": 503, "delivery_id": 1, "body": {"data": {"text": ` +
 		`"order-42"}}},
 		{"subscription": "mail", "state": "delivered", "reason": null, "waits_for": null, "attempts": 1, "last_status": 200},
-		{"subscription": "billing", "state": "pending", "waits_for": "worker", "delivery_id": 104}]`,
+		{"subscription": "billing", "state": "pending", "waits_for": "probation", "delivery_id": 104}]`,
 	"dead-letters": `[{"topic": "orders", "subscription": "billing", "reason": "MaxDeliveryAttemptsExceeded",` +
 		` "last_status": 503, "dead_letters": 1}]`,
 	"oldest": `[{"topic": "orders", "subscription": "mail", "oldest_delivery_id": 103}, {"subscription": ` +

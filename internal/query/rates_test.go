@@ -111,7 +111,11 @@ func TestBacklogsOfASharedLimit(t *testing.T) {
 	}
 	tn.Pause(t, "orders", "sub-0")
 	require.Equal(t, 71, *rateOf(t, tn, "sub-1").Drains)
-	require.Equal(t, 107, *rateOf(t, tn, "sub-0").Drains)
+	require.Equal(t, shownRate{}, rateOf(t, tn, "sub-0"), "it is not known when the pause ends")
+	tn.Resume(t, "orders", "sub-0")
+	tn.Rest(t, "sub-2")
+	require.Equal(t, 71, *rateOf(t, tn, "sub-0").Drains)
+	require.InDelta(t, 3600+107, *rateOf(t, tn, "sub-2").Drains, 60)
 }
 
 // A closed endpoint delays the backlog of a limit. Without a limit, when the backlog drains is unknown.

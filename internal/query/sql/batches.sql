@@ -11,10 +11,12 @@ SELECT -- batch_columns.sql
                   AND (@by_subscription OR @subscriptions IS NULL OR b.subscription_id + 0 = ANY (@subscriptions))
                   AND (@state::text IS NULL OR b.state = @state)
                   AND (@hold::text IS NULL
-                       OR b.hold IS NOT NULL
+                       OR b.state = 'pending'
                           AND b.subscription_id IN (
                               SELECT h.subscription_id FROM postrider_internal.subscription_holds h
-                               WHERE h.delivery_hold = @hold))
+                               WHERE h.delivery_hold = @hold)
+                          AND (b.hold IS NOT NULL
+                               OR postrider_internal.hold_ahead(@hold, false, coalesce(b.job_id, 0)) IS NOT NULL))
                   AND (@cursor::bigint IS NULL OR CASE WHEN @backwards THEN b.id > @cursor ELSE b.id < @cursor END)
                   AND (@end::bigint IS NULL OR CASE WHEN @backwards THEN b.id <= @end ELSE b.id >= @end END)
                 ORDER BY CASE WHEN @backwards THEN b.id END, b.id DESC

@@ -8,12 +8,15 @@
                   AND (@state::text IS NULL OR d.state = @state)
                   AND (@hold::text IS NULL
                        OR d.state = 'pending'
-                          AND (coalesce(d.hold, (SELECT b.hold FROM postrider_internal.batches b
-                                                  WHERE b.id = d.open_batch_id)) IS NOT NULL
-                               OR d.pulled AND d.job_id IS NULL AND @hold IN ('paused', 'not_validated'))
                           AND d.subscription_id IN (
                               SELECT h.subscription_id FROM postrider_internal.subscription_holds h
-                               WHERE h.delivery_hold = @hold))
+                               WHERE h.delivery_hold = @hold)
+                          AND (d.hold IS NOT NULL
+                               OR (SELECT b.hold FROM postrider_internal.batches b WHERE b.id = d.open_batch_id)
+                                  IS NOT NULL
+                               OR postrider_internal.hold_ahead(@hold, d.pulled, coalesce(
+                                  (SELECT b.job_id FROM postrider_internal.batches b WHERE b.id = d.open_batch_id),
+                                  d.job_id, 0)) IS NOT NULL))
                   AND (@outcome::text IS NULL OR d.last_outcome = @outcome)
                   AND (@created_until::timestamptz IS NULL OR d.created_at < @created_until)
                   AND (@events::uuid[] IS NULL OR d.event_uuid = ANY (@events))

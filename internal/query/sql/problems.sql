@@ -48,8 +48,8 @@ SELECT f.topic, f.subscription, f.outcome, f.failures, f.attempts,
        CASE WHEN a.batch_id IS NULL THEN coalesce(a.delivery_id, d.id) END AS delivery_id, l.id AS dead_letter_id,
        coalesce(a.status, l.last_status) AS status, coalesce(a.error, l.last_error) AS error,
        left(coalesce(a.response_excerpt, postrider.try_text(l.last_response)), 300) AS response,
-       CASE WHEN d.id IS NOT NULL AND d.hold IS NULL AND (d.available_at IS NULL OR v.hold IS NULL)
-            THEN greatest(d.next_attempt_at, now()) END AS next_attempt,
+       CASE WHEN d.current_hold IS NULL AND NOT (d.pulled AND d.job_id IS NOT NULL)
+            THEN greatest(d.due_at, now()) END AS next_attempt,
        coalesce(round(100 * t.part * f.failures / f.attempts, 1), 0)::float8 AS throttled_percent
   FROM failing f
   JOIN postrider_internal.event_subscriptions s ON s.id = f.subscription_id
@@ -92,7 +92,7 @@ SELECT f.topic, f.subscription, f.outcome, f.failures, f.attempts,
                                         WHERE a.subscription_id = s.id LIMIT 10000) available)
               + (SELECT coalesce(sum(b.members), 0) FROM postrider_internal.batches b
                   WHERE b.subscription_id = s.id AND b.hold IS NOT NULL))::int AS held) h ON true
-  LEFT JOIN postrider_internal.deliveries d ON d.id = w.example
+  LEFT JOIN postrider_internal.current_deliveries d ON d.id = w.example AND d.state = 'pending'
   LEFT JOIN LATERAL (
        SELECT avg((status = 429)::int) AS part
          FROM (SELECT status

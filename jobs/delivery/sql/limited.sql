@@ -1,11 +1,12 @@
 -- Gives jobs to held batches and then to held deliveries without a batch of an event subscription with the rate
 -- limit @key, the oldest first, see release.sql. Each request takes the next time of the limit's row, with @step to
 -- the one after it, and at most @burst are due at once. If the step has changed, the wait for the next time changes
--- with it, once. Times up to @ahead_of_time from now are taken. One request takes at most @per_request times: if the next
--- time is further away than that and a burst, the database's clock was set back. Times and jobs are committed together,
--- so that a crash loses none. While another node takes times, or the probation @probation lasts, this one takes none. Only deliveries
--- of at least the age @age are released, and batches that have one. If @last, these are last attempts. Deliveries that
--- reach the age @max_age before @ahead_of_time has passed are left: they expire, and would use the times of the others.
+-- with it, once. Times up to @ahead_of_time from now are taken. One request takes at most @per_request times: if the
+-- next time is further away than that and a burst, the database's clock was set back. Times and jobs are committed
+-- together, so that a crash loses none. While another node takes times, or the probation @probation lasts, this one
+-- takes none. Only deliveries of at least the age @age are released, and batches that have one. If @last, these are
+-- last attempts. Deliveries that reach the age @max_age before @ahead_of_time has passed are left: they expire, and
+-- would use the times of the others.
 --
 -- If @per_event, a batch takes a time for each member: the last one may take more than there are, and the next one
 -- waits longer. If @batching, deliveries that were never attempted stay on hold for batch cutters. A cutter corrects
@@ -70,7 +71,8 @@ WITH allowed AS MATERIALIZED (
     SELECT 'b' AS what, members, id, attempts, held_reruns, hold, next_attempt_at, position FROM chosen_batches
      UNION ALL
     SELECT 'd', 1, id, attempts, held_reruns, hold, next_attempt_at,
-           (SELECT coalesce(max(until), 0) FROM chosen_batches) + row_number() OVER (ORDER BY time_to_live_since, id) - 1
+           (SELECT coalesce(max(until), 0) FROM chosen_batches)
+           + row_number() OVER (ORDER BY time_to_live_since, id) - 1
       FROM single
 ), taken AS MATERIALIZED (
     SELECT coalesce(max(until), 0) + (SELECT count(*) FROM single) AS n FROM chosen_batches
