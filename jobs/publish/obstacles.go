@@ -2,6 +2,7 @@ package publish
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -20,11 +21,13 @@ type obstacles struct {
 	until map[int64]time.Time
 }
 
-// note remembers the destinations of a group that met an obstacle.
+// note remembers the destinations of a group that met an obstacle, and forgets those that met none lately.
 func (o *obstacles) note(group []destination) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	until := time.Now().Add(obstacleTime)
+	now := time.Now()
+	maps.DeleteFunc(o.until, func(_ int64, until time.Time) bool { return now.After(until) })
+	until := now.Add(obstacleTime)
 	for _, id := range subscriptionsOf(group) {
 		o.until[id] = until
 	}
@@ -37,9 +40,6 @@ func (o *obstacles) known(group []destination) bool {
 	now := time.Now()
 	return slices.ContainsFunc(group, func(d destination) bool {
 		until, met := o.until[d.subscriptionID]
-		if met && now.After(until) {
-			delete(o.until, d.subscriptionID)
-		}
 		return met && !now.After(until)
 	})
 }

@@ -25,5 +25,9 @@ func TestPlainStatementIsForGroupsWithoutObstacles(t *testing.T) {
 		require.True(t, plain(false, topic, two), "an obstacle delays no publish to other event subscriptions")
 		time.Sleep(obstacleTime + 1) //nolint:forbidigo // virtual time
 		require.True(t, plain(false, topic, one, two))
+		p.obstacles.note([]destination{topic, two})
+		time.Sleep(obstacleTime + 1) //nolint:forbidigo // virtual time
+		p.obstacles.note([]destination{topic, one})
+		require.Len(t, p.obstacles.until, 1, "the other one may have been deleted")
 	})
 }
