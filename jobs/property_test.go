@@ -453,8 +453,8 @@ func (w *world) differences(rows []seen) (differences []string) {
 			differences = append(differences, fmt.Sprintf("%s (%s) exists twice, or is not in the model: %+v", o, s.Name, s.Row))
 		case d.subscription.kind.probation && !d.explains(s.Row, s.Statuses):
 			differences = append(differences, fmt.Sprintf("%s (%s) is %+v after the statuses %v", o, s.Name, s.Row, s.Statuses))
-		case !d.subscription.kind.probation && s.Row.normalized(d.row) != d.row:
-			differences = append(differences, fmt.Sprintf("%s (%s) is %+v and must be %+v", o, s.Name, s.Row, d.row))
+		case !d.subscription.kind.probation && s.Row.normalized(d.shown()) != d.shown():
+			differences = append(differences, fmt.Sprintf("%s (%s) is %+v and must be %+v", o, s.Name, s.Row, d.shown()))
 		}
 	}
 	for o, d := range missing {
@@ -462,6 +462,15 @@ func (w *world) differences(rows []seen) (differences []string) {
 	}
 	slices.Sort(differences)
 	return differences
+}
+
+// shown returns the row as the views show it: a retry whose time has not come waits for the resume already.
+func (d *modelDelivery) shown() modelRow {
+	row := d.row
+	if row.State == "pending" && d.subscription.paused {
+		row.Hold = catalog.HoldPaused
+	}
+	return row
 }
 
 // normalized returns the row with one difference removed: a delivery that was held for admission when its event

@@ -23,7 +23,7 @@ func TestWrongAdminTokensAreDelayed(t *testing.T) {
 		for at, want := range []struct{ status, responses int }{
 			{http.StatusTooManyRequests, 30}, {http.StatusUnauthorized, 10},
 		} {
-			time.Sleep(time.Duration(at) * wrongTokenDelay)
+			time.Sleep(time.Duration(at) * wrongTokenDelay) //nolint:forbidigo // virtual time
 			synctest.Wait()
 			require.Len(t, responses, want.responses)
 			require.NoError(t, p.checkAdminToken(t.Context(), "right"))

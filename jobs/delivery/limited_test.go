@@ -1,7 +1,6 @@
 package delivery_test
 
 import (
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"postrider/internal/catalog"
 	"postrider/internal/endpointconf"
 	"postrider/internal/node"
-	"postrider/internal/postgres"
 	"postrider/internal/testdb"
 	"postrider/internal/testnode"
 	"postrider/jobs/delivery"
@@ -67,7 +65,7 @@ func requireLinearRelease(t *testing.T, tn *testnode.Node, sub *catalog.Subscrip
 	tx := tn.Begin(t)
 	_, err := tx.Exec(t.Context(), "INSERT INTO postrider_internal.delivery_rates (key) VALUES ($1)", rate.Key)
 	require.NoError(t, err)
-	testnode.RequireLinear(t, tx, most, postgres.SQLFiles(os.DirFS("."))("limited"), pgx.NamedArgs{
+	testnode.RequireLinear(t, tx, most, delivery.LimitedStatement(), pgx.NamedArgs{
 		"subscription": sub.ID, "limit": times, "key": rate.Key, "step": rate.Step, "burst": rate.Burst,
 		"per_event": rate.PerEvent, "per_request": rate.PerRequest,
 		"batching": sub.Batching(), "batch_size": sub.Batch().MaxEvents,
