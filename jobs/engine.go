@@ -146,15 +146,15 @@ type Engine struct {
 	failures *joberrors
 	local    sync.WaitGroup // attempts of the local handoff
 
-	ended       *queue.JobSet // jobs that River is not to complete: their row is gone, or Stop gives them back
-	interrupted *queue.JobSet // jobs whose attempt was cut by Stop
-	notBegun    *queue.JobSet // jobs that Stop cut before their attempt began
-	progress    progress
-	leases      leaseWatch
-	stalls      stallWatch
-	refills     int
-	releases    releases
-	stalled     atomic.Int64 // a duration, see Stalled
+	ended                     *queue.JobSet // jobs that River is not to complete: their row is gone, or Stop returns it
+	interrupted               *queue.JobSet // jobs whose attempt was cut by Stop
+	notBegun                  *queue.JobSet // jobs that Stop cut before their attempt began
+	progress                  progress
+	leases                    leaseWatch
+	stalls                    stallWatch
+	refills                   int
+	releases, limitedReleases releases
+	stalled                   atomic.Int64 // a duration, see Stalled
 
 	died     chan struct{} // a node was found dead
 	exported chan struct{} // an export has ended: more may be due
@@ -176,7 +176,7 @@ func New(o Options) (*Engine, error) {
 	e := &Engine{
 		options: o, parts: o.Parts, log: o.Logger, host: host, died: make(chan struct{}, 1), exported: make(chan struct{}, 1),
 		interrupted: queue.NewJobSet(), notBegun: queue.NewJobSet(), ended: queue.NewJobSet(), leases: leaseWatch{},
-		releases:  newReleases(),
+		releases: newReleases(), limitedReleases: newReleases(),
 		locations: export.NewLocations(o.DeadLetters), failures: &joberrors{log: o.Logger, node: o.Parts.Node},
 	}
 	e.requests, e.cut = context.WithCancel(context.Background())

@@ -67,8 +67,8 @@ const (
 	releasesAtOnce = 4
 )
 
-// releases are those in progress, each of one event subscription, limit or probation: a slow or failing one delays no
-// other.
+// releases are those in progress, each of one event subscription, limit or probation: up to three slow or failing ones
+// delay no other.
 type releases struct {
 	slots chan struct{}
 
@@ -82,11 +82,10 @@ func newReleases() releases {
 	return releases{slots: make(chan struct{}, releasesAtOnce), running: map[string]bool{}}
 }
 
-// release runs a release beside the others, unless the one before with this name is still running.
-func (e *Engine) release(ctx context.Context, name string, run func(context.Context) error) {
-	r := &e.releases
+// release runs a release beside the others; false if the one before with this name is still running.
+func (e *Engine) release(ctx context.Context, r *releases, name string, run func(context.Context) error) (began bool) {
 	if !r.begin(name) {
-		return
+		return false
 	}
 	e.loops.Go(func() {
 		select {
@@ -97,7 +96,9 @@ func (e *Engine) release(ctx context.Context, name string, run func(context.Cont
 		err := within(ctx, releaseTimeout, run)
 		<-r.slots
 		r.end(name, err)
+		e.parts.Traffic.WakeLimited()
 	})
+	return true
 }
 
 func (r *releases) begin(name string) bool {
@@ -132,12 +133,12 @@ func (e *Engine) refill(ctx context.Context) error {
 	traffic := e.parts.Traffic.LatestTraffic()
 	for id, hold := range traffic.Holds {
 		if hold.Resuming {
-			e.release(ctx, fmt.Sprint("resumed event subscription ", id),
+			e.release(ctx, &e.releases, fmt.Sprint("resumed event subscription ", id),
 				func(ctx context.Context) error { return e.parts.Holds.MoveTimeToLive(ctx, id) })
 		}
 	}
 	for _, key := range traffic.ProbesDue(e.parts.Cache.Snapshot()) {
-		e.release(ctx, fmt.Sprintf("probation %x", key), func(ctx context.Context) error {
+		e.release(ctx, &e.releases, fmt.Sprintf("probation %x", key), func(ctx context.Context) error {
 			_, err := e.parts.Releaser.ClaimProbe(ctx, key)
 			return err
 		})
@@ -152,7 +153,7 @@ func (e *Engine) refill(ctx context.Context) error {
 		if waits && e.refills%heldRounds != 0 {
 			continue
 		}
-		e.release(ctx, fmt.Sprint("event subscription ", w.SubscriptionID),
+		e.release(ctx, &e.releases, fmt.Sprint("event subscription ", w.SubscriptionID),
 			func(ctx context.Context) error { return e.releaseFrom(ctx, traffic, w) })
 	}
 	return e.releases.report()
@@ -176,9 +177,12 @@ func (e *Engine) refillLimited(ctx context.Context) error {
 		}
 	}
 	for key, subs := range shared {
-		e.release(ctx, "rate limit "+key, func(ctx context.Context) error { return e.releaseLimited(ctx, subs) })
+		release := func(ctx context.Context) error { return e.releaseLimited(ctx, subs) }
+		if !e.release(ctx, &e.limitedReleases, "rate limit "+key, release) {
+			e.parts.Traffic.KeepLimited(subs) // the one in progress may have read before the last commit
+		}
 	}
-	return e.releases.report()
+	return e.limitedReleases.report()
 }
 
 // releaseLimited releases deliveries of event subscriptions that share a rate limit. While the endpoint is closed, it
@@ -209,7 +213,7 @@ func (e *Engine) releaseLimited(ctx context.Context, subs []*catalog.Subscriptio
 
 // fetchLimited fetches often while jobs have times ahead: at the usual interval, those of 100 ms would be sent at once.
 func (e *Engine) fetchLimited() {
-	r, now := &e.releases, time.Now()
+	r, now := &e.limitedReleases, time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for at := limitedFetch; at <= delivery.AheadOfTime; at += limitedFetch {

@@ -18,7 +18,8 @@ type Rate struct {
 	Step     time.Duration
 	Burst    int
 	PerEvent bool
-	// PerRequest is how many times of the limit one request takes at most, of all event subscriptions that share it.
+	// PerRequest is how many times of the limit its next requests take at most: one of each event subscription that shares
+	// it, and of events twice a batch.
 	PerRequest int
 }
 
@@ -67,7 +68,7 @@ func (c *Snapshot) resolveRates() {
 			PerEvent: limit.Count == endpointconf.RateOfEvents, PerRequest: 1,
 		}
 		if r.PerEvent {
-			r.PerRequest = s.Batch().MaxEvents
+			r.PerRequest = 2 * s.Batch().MaxEvents // of two nodes at a time
 		}
 		if limit.Scope == endpointconf.RatePerEndpoint {
 			r.Key = "host:" + hostOf(s.EndpointBaseURL)
@@ -75,7 +76,7 @@ func (c *Snapshot) resolveRates() {
 			if !known || r.Step > of.Step || r.Step == of.Step && r.Burst < of.Burst {
 				lowest[r.Key] = r
 			}
-			most[r.Key] = max(most[r.Key], r.PerRequest)
+			most[r.Key] += r.PerRequest
 		}
 		c.rates[id] = r
 	}

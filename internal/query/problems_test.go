@@ -57,4 +57,5 @@ func TestProblems(t *testing.T) {
 		tn.Exec(t, "SELECT postrider.cancel(delivery_id) FROM postrider.deliveries WHERE state = 'pending'")
 	}
 	require.Zero(t, read().Waiting)
+	require.Nil(t, read().NextAttempt, "none is pending")
 }

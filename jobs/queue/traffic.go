@@ -223,6 +223,24 @@ func (t *Traffic) TakeLimited() []int64 {
 	return taken
 }
 
+// KeepLimited leaves event subscriptions to the next TakeLimited.
+func (t *Traffic) KeepLimited(subs []*catalog.Subscription) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, sub := range subs {
+		t.limited[sub.ID] = true
+	}
+}
+
+// WakeLimited makes LimitedQueued receive if there is something for TakeLimited.
+func (t *Traffic) WakeLimited() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.limited) > 0 {
+		Signal(t.released)
+	}
+}
+
 // AddOne counts the jobs queued for one event subscription; less than 0 are jobs that left the queue.
 func (t *Traffic) AddOne(subscription int64, n int) {
 	t.mu.Lock()

@@ -48,7 +48,7 @@ SELECT f.topic, f.subscription, f.outcome, f.failures, f.attempts,
        CASE WHEN a.batch_id IS NULL THEN coalesce(a.delivery_id, d.id) END AS delivery_id, l.id AS dead_letter_id,
        coalesce(a.status, l.last_status) AS status, coalesce(a.error, l.last_error) AS error,
        left(coalesce(a.response_excerpt, postrider.try_text(l.last_response)), 300) AS response,
-       CASE WHEN d.current_hold IS NULL AND NOT (d.pulled AND d.job_id IS NOT NULL)
+       CASE WHEN d.id IS NOT NULL AND d.current_hold IS NULL AND NOT (d.pulled AND d.job_id IS NOT NULL)
             THEN greatest(d.due_at, now()) END AS next_attempt,
        coalesce(round(100 * t.part * f.failures / f.attempts, 1), 0)::float8 AS throttled_percent
   FROM failing f
