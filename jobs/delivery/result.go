@@ -76,7 +76,7 @@ type Attempt struct {
 	Bytes     int // size of the request's body; 0 = no body was written
 	DueAt     time.Time
 	LastHold  string // the hold since then; "" = none
-	Throttled bool   // the response asked to slow down: it is no failure of the endpoint
+	Throttled bool   // the response requests a lower rate: it is no failure of the endpoint
 	// Probation is the Work's.
 	Probation queue.Probation
 }

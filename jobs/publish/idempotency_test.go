@@ -147,7 +147,7 @@ func TestOpenTransactionHoldsItsKeyAlone(t *testing.T) {
 	require.Equal(t, 52, eventCount(t, tn))
 }
 
-// TestStopWhileAKeyIsHeld: a publish that waits for a key while its node stops is answered.
+// TestStopWhileAKeyIsHeld: a publish that waits for a key while its node stops gets its response.
 func TestStopWhileAKeyIsHeld(t *testing.T) {
 	t.Parallel()
 	tn := testnode.WithTopic(t)
