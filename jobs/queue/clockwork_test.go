@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/internal/catalog"
 	"postrider/internal/node"
 	"postrider/internal/postgres"
 	"postrider/internal/testnode"
@@ -46,6 +47,37 @@ func TestPromoteMovesWhatIsDueAndNothingElse(t *testing.T) {
 	require.Equal(t, 1, tn.Jobs(t, "state = 'retryable'"),
 		"a process whose clock is an hour ahead delays nothing for longer than 3 minutes")
 	require.Equal(t, 1, tn.Jobs(t, "state = 'available' AND scheduled_at = created_at + interval '4 seconds'"))
+}
+
+// Retries of batches that are due at once are put on hold at a linear cost, without statistics.
+func TestPromoteIsLinear(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Unchecked(t)
+	const n = 1000
+	tn.Exec(t, `WITH job AS (
+		    INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
+		    SELECT 'scheduled', jsonb_build_object('s', 1, 'b', b), 'batch', 'deliveries', 1, 1000, now()
+		      FROM generate_series(1, $1::int) b RETURNING id, (args ->> 'b')::bigint AS b)
+		INSERT INTO postrider_internal.batches (id, subscription_id, job_id, members, bytes, next_attempt_at)
+		SELECT b, 1, id, 1, 100, now() FROM job`, n)
+	testnode.RequireLinear(t, tn.Begin(t), n, queue.PromoteStatement(),
+		n, 0, []int64{}, []int{}, []string{}, []string{}, n)
+}
+
+// A retry whose delivery a user has locked waits for it, and those of other event subscriptions do not.
+func TestPromoteLeavesLockedDeliveries(t *testing.T) {
+	t.Parallel()
+	tn, sub := testnode.Orders(t)
+	ids := tn.Fail(t, sub, 3)
+	tn.Exec(t, "UPDATE postrider_internal.river_job SET scheduled_at = now()")
+	end := tn.OpenTransaction(t, "SELECT FROM postrider_internal.deliveries WHERE id = $1 FOR UPDATE", ids[0])
+	none := queue.Capacity{SubscriptionID: sub.ID, Hold: catalog.HoldPaused}
+	tn.Promote(t, none)
+	require.Equal(t, 2, tn.Pending(t, "hold = 'paused'"))
+	require.Equal(t, 1, tn.Pending(t, "id = $1 AND hold IS NULL AND job_id IS NOT NULL", ids[0]))
+	end(false)
+	tn.Promote(t, none)
+	require.Equal(t, 3, tn.Pending(t, "hold = 'paused'"))
 }
 
 func TestPromoteUsesItsIndex(t *testing.T) {

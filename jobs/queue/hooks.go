@@ -6,6 +6,9 @@ import (
 	"postrider/internal/postgres"
 )
 
+// PromoteStatement is that of JobRows.Promote, for tests.
+func PromoteStatement() string { return promoteStatement }
+
 // Waiting returns the jobs that publishes gave to free workers, and the number of workers reserved. It is for tests.
 func (h *Handoff) Waiting() (jobs []*Work, reserved int) {
 	h.mu.Lock()
