@@ -36,6 +36,7 @@ type ClosedEndpoints struct {
 	some    atomic.Bool // false while none is closed: most attempts then need no lock
 	mu      sync.Mutex
 	known   map[string]closing
+	users   endpointUsers
 	changed chan struct{}
 	opened  chan struct{}
 }
@@ -77,14 +78,33 @@ func (c *ClosedEndpoints) State(subscription int64) EndpointState {
 	return c.state(closedKey(sub), time.Now())
 }
 
+// endpointUsers has the event subscriptions of each endpoint: Subscriptions is called four times a second, and the
+// catalog rarely changes.
+type endpointUsers struct {
+	of    *catalog.Snapshot
+	byKey map[string][]int64
+}
+
 // Subscriptions lists the event subscriptions whose endpoints are closed or half open.
 func (c *ClosedEndpoints) Subscriptions() (ids []int64) {
 	if !c.some.Load() {
 		return nil
 	}
-	for sub := range c.cache.Snapshot().Subscriptions() {
-		if c.State(sub.ID) != EndpointOpen {
-			ids = append(ids, sub.ID)
+	snapshot := c.cache.Snapshot()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.users.of != snapshot {
+		c.users = endpointUsers{snapshot, map[string][]int64{}}
+		for sub := range snapshot.Subscriptions() {
+			if rules, _ := snapshot.Rules(sub.ID); rules.BacksOff {
+				key := closedKey(sub)
+				c.users.byKey[key] = append(c.users.byKey[key], sub.ID)
+			}
+		}
+	}
+	for key, closed := range c.known {
+		if !closed.until.IsZero() {
+			ids = append(ids, c.users.byKey[key]...)
 		}
 	}
 	return ids
