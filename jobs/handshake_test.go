@@ -396,7 +396,7 @@ func TestSweeperRepairsHandshakes(t *testing.T) {
 	begin(t, tn, "billing", validated("https://example.com/", event.EventGrid))
 	tn.Exec(t, "DELETE FROM postrider_internal.river_job")
 	tn.Exec(t, "UPDATE postrider_internal.handshakes SET created_at = now() - interval '2 minutes'")
-	require.Equal(t, jobs.Swept{Handshakes: 1}, tn.Sweep(t))
+	require.Equal(t, jobs.Swept{Repaired: 1}, tn.Sweep(t))
 	require.Equal(t, 1, tn.Jobs(t, "kind = 'handshake' AND id = (SELECT job_id FROM postrider_internal.handshakes)"))
 }
 

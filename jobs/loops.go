@@ -232,11 +232,9 @@ func (e *Engine) forget(context.Context) error {
 func (e *Engine) sweep(ctx context.Context) error {
 	began := time.Now()
 	found, err := e.parts.Maintenance.Sweep(ctx)
-	if found.Total() > 0 {
-		e.log.Error("inconsistent deliveries and jobs were repaired; this should never happen",
-			"deliveries_without_job", found.Repaired, "jobs_without_delivery", found.Removed,
-			"routes_without_job", found.Routes, "handshakes_without_job", found.Handshakes,
-			"exports_without_job", found.Exports, "operations_without_job", found.Operations)
+	if found.Repaired+found.Removed > 0 {
+		e.log.Error("inconsistent rows and jobs were repaired; this should never happen",
+			"rows_without_job", found.Repaired, "jobs_without_delivery", found.Removed)
 	}
 	if err == nil {
 		pause(ctx, time.Duration(sweepPause*e.parts.Nodes.WorkerNodes())*time.Since(began))

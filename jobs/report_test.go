@@ -55,7 +55,7 @@ func TestDeliveryWithoutItsJobIsRepairedAndLogged(t *testing.T) {
 	tn.BecomeRows(t, 1, "delivery_attempts", "reruns = 1")
 	testnode.Within(t, "the repair is logged", func() bool {
 		return strings.Contains(log.String(), "level=ERROR") &&
-			strings.Contains(log.String(), "deliveries_without_job=1 jobs_without_delivery=0")
+			strings.Contains(log.String(), "rows_without_job=1 jobs_without_delivery=0")
 	})
 	require.EqualValues(t, 1, tn.System.Maintenance.Repairs())
 	tn.Become(t, 1, "SELECT consistency_repairs FROM postrider.nodes") // with the next heartbeat

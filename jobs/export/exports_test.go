@@ -286,10 +286,10 @@ func TestSweeperMendsExports(t *testing.T) {
 	tn.Exec(t, "DELETE FROM postrider_internal.river_job")
 	require.Equal(t, jobs.Swept{}, tn.Sweep(t), "what was touched a moment ago is left alone")
 	tn.Exec(t, "UPDATE postrider_internal.exports SET created_at = now() - interval '2 minutes'")
-	require.Equal(t, jobs.Swept{Exports: 1}, tn.Sweep(t))
+	require.Equal(t, jobs.Swept{Repaired: 1}, tn.Sweep(t))
 	require.Equal(t, 1, tn.Count(t, exportJobs))
 	tn.Exec(t, "DELETE FROM postrider_internal.exports")
-	require.Equal(t, jobs.Swept{Exports: 2}, tn.Sweep(t))
+	require.Equal(t, jobs.Swept{Repaired: 2}, tn.Sweep(t))
 	tn.ClaimExports(t, 1)
 }
 

@@ -266,12 +266,12 @@ func TestSweepGivesARouteItsJobAgain(t *testing.T) {
 		breaking string
 		want     jobs.Swept
 	}{
-		"the job row is gone":    {"DELETE FROM postrider_internal.river_job", jobs.Swept{Routes: 1}},
-		"the route names no job": {"UPDATE postrider_internal.routes SET job_id = NULL", jobs.Swept{Routes: 1}},
+		"the job row is gone":    {"DELETE FROM postrider_internal.river_job", jobs.Swept{Repaired: 1}},
+		"the route names no job": {"UPDATE postrider_internal.routes SET job_id = NULL", jobs.Swept{Repaired: 1}},
 		"River discarded the job": {
-			"UPDATE postrider_internal.river_job SET state = 'discarded', finalized_at = now()", jobs.Swept{Routes: 1},
+			"UPDATE postrider_internal.river_job SET state = 'discarded', finalized_at = now()", jobs.Swept{Repaired: 1},
 		},
-		"the job is of another kind": {"UPDATE postrider_internal.river_job SET kind = 'other'", jobs.Swept{Routes: 1}},
+		"the job is of another kind": {"UPDATE postrider_internal.river_job SET kind = 'other'", jobs.Swept{Repaired: 1}},
 		"the job is being worked":    {"UPDATE postrider_internal.river_job SET state = 'running'", jobs.Swept{}},
 		"the route is not a minute old": {
 			"UPDATE postrider_internal.routes SET created_at = now(), job_id = NULL", jobs.Swept{},
@@ -285,7 +285,7 @@ func TestSweepGivesARouteItsJobAgain(t *testing.T) {
 			tn.Exec(t, row.breaking)
 			require.Equal(t, row.want, tn.Sweep(t))
 			require.Equal(t, jobs.Swept{}, tn.Sweep(t), "once is enough")
-			if row.want.Routes > 0 {
+			if row.want.Repaired > 0 {
 				require.EqualValues(t, 1, tn.System.Maintenance.Repairs())
 				tn.Exec(t, "DELETE FROM postrider_internal.river_job j WHERE NOT EXISTS (SELECT FROM postrider_internal.routes r "+
 					"WHERE r.job_id = j.id)")

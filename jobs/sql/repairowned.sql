@@ -1,21 +1,42 @@
--- Inserts new jobs for up to $1 rows of @table without a live job. Row and job change together, and one statement sees
--- one snapshot: such a row is inconsistent. A row that another transaction changes is left to the next pass.
+-- Inserts new jobs for up to @limit routes, exports, pending handshakes and running operations that have no live job.
+-- Row and job change together, and one statement sees one snapshot: such a row is inconsistent.
 WITH broken AS MATERIALIZED (
-    SELECT o.id, o.job_id FROM postrider_internal.@table o
-     WHERE @condition AND o.created_at < now() - interval '60 seconds'
+    SELECT o.kind, o.number, o.uuid, o.job_id, nextval('postrider_internal.river_job_id_seq') AS next_job
+      FROM (SELECT 'route' AS kind, id AS number, NULL::uuid AS uuid, job_id, created_at FROM postrider_internal.routes
+             UNION ALL
+            SELECT 'export', id, NULL, job_id, created_at FROM postrider_internal.exports
+             UNION ALL
+            SELECT 'handshake', id, NULL, job_id, created_at FROM postrider_internal.handshakes WHERE state = 'pending'
+             UNION ALL
+            SELECT 'operation', NULL, id, job_id, created_at FROM postrider_internal.operations
+             WHERE state = 'running') o
+     WHERE o.created_at < now() - interval '60 seconds'
        AND NOT EXISTS (SELECT FROM postrider_internal.river_job j
-                        WHERE j.id = o.job_id AND j.kind = '@kind' AND j.finalized_at IS NULL)
-     ORDER BY o.id LIMIT $1
-), free AS (
-    SELECT o.id FROM postrider_internal.@table o JOIN broken ON broken.id = o.id
-     WHERE o.job_id IS NOT DISTINCT FROM broken.job_id ORDER BY o.id FOR UPDATE OF o SKIP LOCKED
-), followed AS (
-    UPDATE postrider_internal.@table o SET job_id = nextval('postrider_internal.river_job_id_seq')
-      FROM free WHERE o.id = free.id RETURNING o.id, o.job_id
+                        WHERE j.id = o.job_id AND j.kind = o.kind AND j.finalized_at IS NULL)
+     LIMIT @limit
+), routes AS (
+    UPDATE postrider_internal.routes o SET job_id = b.next_job FROM broken b
+     WHERE b.kind = 'route' AND o.id = b.number AND o.job_id IS NOT DISTINCT FROM b.job_id
+    RETURNING b.kind, o.job_id, jsonb_build_object('route', o.id) AS args
+), exports AS (
+    UPDATE postrider_internal.exports o SET job_id = b.next_job FROM broken b
+     WHERE b.kind = 'export' AND o.id = b.number AND o.job_id IS NOT DISTINCT FROM b.job_id
+    RETURNING b.kind, o.job_id, jsonb_build_object('x', o.id)
+), handshakes AS (
+    UPDATE postrider_internal.handshakes o SET job_id = b.next_job FROM broken b
+     WHERE b.kind = 'handshake' AND o.id = b.number AND o.job_id IS NOT DISTINCT FROM b.job_id
+    RETURNING b.kind, o.job_id, jsonb_build_object('h', o.id)
+), operations AS (
+    UPDATE postrider_internal.operations o SET job_id = b.next_job FROM broken b
+     WHERE b.kind = 'operation' AND o.id = b.uuid AND o.job_id IS NOT DISTINCT FROM b.job_id
+    RETURNING b.kind, o.job_id, jsonb_build_object('o', o.id)
 ), inserted AS (
     INSERT INTO postrider_internal.new_jobs
     SELECT j.*
-      FROM followed f, postrider_internal.new_job(
-           f.job_id, '@kind', jsonb_build_object('@argument', f.id), now(), priority => @priority) j
+      FROM (SELECT * FROM routes UNION ALL SELECT * FROM exports UNION ALL SELECT * FROM handshakes
+             UNION ALL SELECT * FROM operations) f,
+           postrider_internal.new_job(
+               f.job_id, f.kind, f.args, now(), priority => CASE f.kind WHEN 'handshake' THEN 3 ELSE 1 END) j
+    RETURNING id
 )
-SELECT 0::bigint, count(*) FROM followed
+SELECT 0::bigint, count(*) FROM inserted
