@@ -92,39 +92,29 @@ func (m *Maintenance) VacuumJobs(ctx context.Context) error {
 	return nil
 }
 
-const (
-	// rollupSlots, the 8 in the statements that count, is the number of parts that roll-ups are merged in. With 10,000
-	// busy event subscriptions ten seconds have 40,000 keys: one statement for all would hold its snapshot for half a
-	// second, and fetches would read past the jobs that ended meanwhile. Steps by age would upsert each key three times.
-	rollupSlots = 8
-	// mergeStep is how many appended rows one statement merges; each has up to some dozens of entries.
-	mergeStep = 2000
+// mergeStep is how many appended rows one statement merges; each has up to some dozens of entries. With 10,000 busy
+// event subscriptions ten seconds have 40,000 keys: one statement for all would hold its snapshot for half a second, and
+// fetches would read past the jobs that ended meanwhile.
+const mergeStep = 500
 
-	// usedSlotsStatement returns the slots that have rows: planning a merge takes longer than checking.
-	usedSlotsStatement = `
-SELECT slot FROM generate_series(0, $1 - 1) AS s(slot)
- WHERE EXISTS (SELECT FROM postrider_internal.rollup_deltas d WHERE d.slot = s.slot)`
-)
-
-var mergeStatement = sqlFile("merge", "slot", "limit")
+var mergeStatement = sqlFile("merge", "limit")
 
 // MergeRollups merges the counts that publishing and recording appended, and returns the number of rows. While another
 // node does that, it does nothing.
 func (m *Maintenance) MergeRollups(ctx context.Context) (merged int, err error) {
-	rows, _ := m.db.Query(ctx, usedSlotsStatement, rollupSlots) // CollectRows returns its error
-	slots, err := pgx.CollectRows(rows, pgx.RowTo[int])
-	if err != nil {
+	// Planning a merge takes longer than checking.
+	const some = "SELECT EXISTS (SELECT FROM postrider_internal.rollup_deltas)"
+	var mergeable bool
+	if err := m.db.QueryRow(ctx, some).Scan(&mergeable); err != nil {
 		return 0, fmt.Errorf("find roll-ups: %w", err)
 	}
-	for _, slot := range slots {
-		for n := mergeStep; n == mergeStep; merged += n {
-			n = 0 // if another node has the lock
-			_, err := m.locked(ctx, queue.LockRollups, func(tx pgx.Tx) error {
-				return tx.QueryRow(ctx, mergeStatement, slot, mergeStep).Scan(&n)
-			})
-			if err != nil {
-				return merged, fmt.Errorf("merge the roll-ups: %w", err)
-			}
+	for n := mergeStep; mergeable && n == mergeStep; merged += n {
+		n = 0 // if another node has the lock
+		_, err := m.locked(ctx, queue.LockRollups, func(tx pgx.Tx) error {
+			return tx.QueryRow(ctx, mergeStatement, mergeStep).Scan(&n)
+		})
+		if err != nil {
+			return merged, fmt.Errorf("merge the roll-ups: %w", err)
 		}
 	}
 	return merged, nil

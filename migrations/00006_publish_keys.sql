@@ -58,9 +58,8 @@ BEGIN
         EXIT WHEN array_position(firsts, NULL) IS NULL; -- else the time of one was over, and it was removed, in between
     END LOOP;
     IF firsts <> ids THEN
-        INSERT INTO postrider_internal.rollup_deltas (slot, entries)
-        SELECT postrider_internal.rollup_slot(d.topic_id, 0), ARRAY [postrider_internal.count_entry(
-            d.topic_id, 0, 'duplicate', count(*), at => clock_timestamp())]
+        INSERT INTO postrider_internal.rollup_deltas (entries)
+        SELECT ARRAY [postrider_internal.count_entry(d.topic_id, 0, 'duplicate', count(*), at => clock_timestamp())]
           FROM unnest(topics, firsts, ids) AS d(topic_id, first, id) WHERE d.first <> d.id GROUP BY d.topic_id;
     END IF;
     RETURN firsts;

@@ -2,8 +2,7 @@
 -- Counts of what was published, attempted and ended. Lists, charts and backlogs read these, never the big tables.
 
 -- Publishing and recording append what they count, a few rows for each group: upserts would compete for the same few
--- rows, and one row for each of 1,000 event subscriptions cost a third of a core. A background merge adds the rows up,
--- one slot of event subscriptions at a time.
+-- rows, and one row for each of 1,000 event subscriptions cost a third of a core. A background merge adds the rows up.
 CREATE TYPE postrider_internal.rollup_entry AS (
     minute          timestamptz,
     topic_id        bigint,
@@ -16,16 +15,12 @@ CREATE TYPE postrider_internal.rollup_entry AS (
 );
 
 CREATE TABLE postrider_internal.rollup_deltas (
-    slot            smallint NOT NULL,
-    entries         postrider_internal.rollup_entry[] NOT NULL
+    entries postrider_internal.rollup_entry[] NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
 -- Statements append what they count so:
---   INSERT INTO rollup_deltas (slot, entries)
---   SELECT rollup_slot(topic_id, subscription_id), array_agg(count_entry(…)) FROM … GROUP BY 1
--- The planner replaces the functions by their expressions.
-CREATE FUNCTION postrider_internal.rollup_slot(topic_id bigint, subscription_id bigint) RETURNS smallint
-    LANGUAGE sql IMMUTABLE RETURN (topic_id + subscription_id) % 8;
+--   INSERT INTO rollup_deltas (entries) SELECT array_agg(count_entry(…)) FROM … HAVING count(*) > 0
+-- The planner replaces the function by its expression.
 CREATE FUNCTION postrider_internal.count_entry(topic_id bigint, subscription_id bigint, kind text, count bigint,
     detail text DEFAULT '', bucket integer DEFAULT NULL, operation_id uuid DEFAULT NULL, at timestamptz DEFAULT now())
     RETURNS postrider_internal.rollup_entry LANGUAGE sql STABLE
@@ -121,7 +116,7 @@ CREATE AGGREGATE postrider_internal.count_buckets(bucket integer, count bigint) 
 -- +goose Down
 DROP AGGREGATE postrider_internal.count_buckets(integer, bigint), postrider_internal.sum_buckets(bigint[]);
 DROP FUNCTION postrider_internal.add_to_bucket, postrider_internal.add_buckets, postrider_internal.latency_bucket,
-    postrider_internal.count_entry, postrider_internal.rollup_slot;
+    postrider_internal.count_entry;
 DROP TABLE postrider_internal.operation_outcomes, postrider_internal.backlog_counts, postrider_internal.rollup_sums,
     postrider_internal.rollups, postrider_internal.rollup_deltas;
 DROP TYPE postrider_internal.rollup_entry;

@@ -156,10 +156,9 @@ BEGIN
         UPDATE postrider_internal.dead_letters l SET redelivered_at = at FROM fit f WHERE l.id = f.id
             AND l.id = ANY (ids)
     ), rolled AS (
-        INSERT INTO postrider_internal.rollup_deltas (slot, entries)
-        SELECT postrider_internal.rollup_slot(c.topic_id, c.subscription_id),
-               array_agg(postrider_internal.count_entry(c.topic_id, c.subscription_id, 'matched', c.n))
-          FROM (SELECT f.topic_id, f.subscription_id, count(*) AS n FROM fit f GROUP BY 1, 2) c GROUP BY 1
+        INSERT INTO postrider_internal.rollup_deltas (entries)
+        SELECT array_agg(postrider_internal.count_entry(c.topic_id, c.subscription_id, 'matched', c.n))
+          FROM (SELECT f.topic_id, f.subscription_id, count(*) AS n FROM fit f GROUP BY 1, 2) c HAVING count(*) > 0
     )
     SELECT j.id, f.delivery_id, j.event_uuid, j.problem FROM checked j LEFT JOIN fit f ON f.id = j.id
      ORDER BY f.delivery_id;
@@ -199,9 +198,8 @@ BEGIN
            at, coalesce(first + (row_number() OVER (ORDER BY o.id) - 1) * step, at), operation, operation
       FROM (SELECT * FROM unnest(ids, sizes) AS u(id, bytes) WHERE u.id = ANY (kept) ORDER BY u.id) o;
     GET DIAGNOSTICS created = ROW_COUNT;
-    INSERT INTO postrider_internal.rollup_deltas (slot, entries)
-    SELECT postrider_internal.rollup_slot(t, target),
-           ARRAY [postrider_internal.count_entry(t, target, 'matched', created)] WHERE created > 0;
+    INSERT INTO postrider_internal.rollup_deltas (entries)
+    SELECT ARRAY [postrider_internal.count_entry(t, target, 'matched', created)] WHERE created > 0;
     RETURN created;
 END $$;
 

@@ -74,9 +74,8 @@ BEGIN
     VALUES (target, t.id, event, today, postrider_internal.event_bytes(t.input_schema, octet_length(body), event::text,
         'postrider.TestEvent', subject, '1'), postrider_internal.hold_without_job(target), at, at)
     RETURNING id INTO delivery;
-    INSERT INTO postrider_internal.rollup_deltas (slot, entries)
-    VALUES (postrider_internal.rollup_slot(t.id, target),
-        ARRAY [postrider_internal.count_entry(t.id, target, 'matched', 1)]);
+    INSERT INTO postrider_internal.rollup_deltas (entries)
+    VALUES (ARRAY [postrider_internal.count_entry(t.id, target, 'matched', 1)]);
     PERFORM postrider_internal.note_audit(actor, address, 'test_delivery_created', topic, subscription,
         jsonb_build_object('deliveryId', delivery, 'systemId', event));
     RETURN delivery;

@@ -203,14 +203,13 @@ BEGIN
                j.last_hold, node
           FROM judged j WHERE how <> 'returned'
     ), counted AS (
-        INSERT INTO postrider_internal.rollup_deltas (slot, entries)
-        SELECT postrider_internal.rollup_slot(c.topic_id, c.subscription_id),
-               array_agg(postrider_internal.count_entry(c.topic_id, c.subscription_id, 'attempt', c.count,
+        INSERT INTO postrider_internal.rollup_deltas (entries)
+        SELECT array_agg(postrider_internal.count_entry(c.topic_id, c.subscription_id, 'attempt', c.count,
                                                         initcap(how), c.bucket))
           FROM (SELECT j.topic_id, j.subscription_id, count(*) AS count,
                        postrider_internal.latency_bucket((extract(epoch FROM j.took) * 1000000)::bigint) AS bucket
                   FROM judged j WHERE how <> 'returned' GROUP BY 1, 2, 4) c
-         GROUP BY 1
+        HAVING count(*) > 0
     ), again AS (
         UPDATE postrider_internal.deliveries d
            SET job_id = NULL, attempts = CASE how WHEN 'returned' THEN d.attempts ELSE j.number END,

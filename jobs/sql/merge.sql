@@ -1,8 +1,8 @@
--- Merges up to @limit rows of @slot of rollup_deltas into the tables of counts, and returns their number. Rows that
--- are committed later are merged next time.
+-- Merges up to @limit rows of rollup_deltas into the tables of counts, and returns their number. Rows that are committed
+-- later are merged next time.
 WITH taken AS (
     DELETE FROM postrider_internal.rollup_deltas
-     WHERE ctid = ANY (ARRAY (SELECT ctid FROM postrider_internal.rollup_deltas WHERE slot = @slot LIMIT @limit))
+     WHERE ctid = ANY (ARRAY (SELECT ctid FROM postrider_internal.rollup_deltas LIMIT @limit))
     RETURNING entries
 ), added AS MATERIALIZED (
     SELECT minute, topic_id, subscription_id, kind, detail, sum(count)::bigint AS count,

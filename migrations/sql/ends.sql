@@ -10,13 +10,12 @@ history AS (
            last_outcome, redelivered_from, operation_id, dead_letter_id
       FROM finished
 ), ends_counted AS (
-    INSERT INTO postrider_internal.rollup_deltas (slot, entries)
-    SELECT postrider_internal.rollup_slot(topic_id, subscription_id),
-           array_agg(postrider_internal.count_entry(topic_id, subscription_id, state, count, detail,
+    INSERT INTO postrider_internal.rollup_deltas (entries)
+    SELECT array_agg(postrider_internal.count_entry(topic_id, subscription_id, state, count, detail,
                                                     operation_id => operation_id))
       FROM (SELECT topic_id, subscription_id, state, operation_id, count(*) AS count,
                    CASE WHEN state = 'delivered' AND attempts = 1 THEN 'FirstAttempt'
                         ELSE coalesce(reason, '') END AS detail
               FROM finished GROUP BY topic_id, subscription_id, state, detail, operation_id) c
-     GROUP BY 1
+    HAVING count(*) > 0
 )

@@ -13,13 +13,12 @@ result AS MATERIALIZED (
            @node::text, request_headers, headers, excerpt
       FROM result WHERE number > 0
 ), attempts_counted AS (
-    INSERT INTO postrider_internal.rollup_deltas (slot, entries)
-    SELECT postrider_internal.rollup_slot(topic_id, subscription_id),
-           array_agg(postrider_internal.count_entry(topic_id, subscription_id, 'attempt', count, outcome, bucket))
+    INSERT INTO postrider_internal.rollup_deltas (entries)
+    SELECT array_agg(postrider_internal.count_entry(topic_id, subscription_id, 'attempt', count, outcome, bucket))
       FROM (SELECT coalesce((SELECT s.topic_id FROM postrider_internal.event_subscriptions s
                               WHERE s.id = subscription_id), 0) AS topic_id,
                    subscription_id, outcome, count(*) AS count,
                    postrider_internal.latency_bucket(duration_us) AS bucket
               FROM result WHERE number > 0 GROUP BY subscription_id, outcome, bucket) c
-     GROUP BY 1
+    HAVING count(*) > 0
 ),

@@ -35,15 +35,14 @@ result AS MATERIALIZED (
            @node::text, request_headers, headers, excerpt
       FROM result WHERE number > 0
 ), attempts_counted AS (
-    INSERT INTO postrider_internal.rollup_deltas (slot, entries)
-    SELECT postrider_internal.rollup_slot(topic_id, subscription_id),
-           array_agg(postrider_internal.count_entry(topic_id, subscription_id, 'attempt', count, outcome, bucket))
+    INSERT INTO postrider_internal.rollup_deltas (entries)
+    SELECT array_agg(postrider_internal.count_entry(topic_id, subscription_id, 'attempt', count, outcome, bucket))
       FROM (SELECT coalesce((SELECT s.topic_id FROM postrider_internal.event_subscriptions s
                               WHERE s.id = subscription_id), 0) AS topic_id,
                    subscription_id, outcome, count(*) AS count,
                    postrider_internal.latency_bucket(duration_us) AS bucket
               FROM result WHERE number > 0 GROUP BY subscription_id, outcome, bucket) c
-     GROUP BY 1
+    HAVING count(*) > 0
 ),
 members AS MATERIALIZED (
     SELECT result.delivery_id AS id, NULL::uuid AS dead_letter_id, result.* FROM result
@@ -69,14 +68,13 @@ history AS (
            last_outcome, redelivered_from, operation_id, dead_letter_id
       FROM finished
 ), ends_counted AS (
-    INSERT INTO postrider_internal.rollup_deltas (slot, entries)
-    SELECT postrider_internal.rollup_slot(topic_id, subscription_id),
-           array_agg(postrider_internal.count_entry(topic_id, subscription_id, state, count, detail,
+    INSERT INTO postrider_internal.rollup_deltas (entries)
+    SELECT array_agg(postrider_internal.count_entry(topic_id, subscription_id, state, count, detail,
                                                     operation_id => operation_id))
       FROM (SELECT topic_id, subscription_id, state, operation_id, count(*) AS count,
                    CASE WHEN state = 'delivered' AND attempts = 1 THEN 'FirstAttempt'
                         ELSE coalesce(reason, '') END AS detail
               FROM finished GROUP BY topic_id, subscription_id, state, detail, operation_id) c
-     GROUP BY 1
+    HAVING count(*) > 0
 )
 SELECT coalesce(array_agg(id), '{}') FROM token

@@ -14,10 +14,9 @@ stored AS (
            AS e(id, topic_id, event_time, matched, event_id, event_type, subject, source, data_version, schema,
                 traceparent, tracestate, body)
 ), counted AS (
-    INSERT INTO postrider_internal.rollup_deltas (slot, entries)
-    SELECT postrider_internal.rollup_slot(topic_id, subscription_id),
-           array_agg(postrider_internal.count_entry(
+    INSERT INTO postrider_internal.rollup_deltas (entries)
+    SELECT array_agg(postrider_internal.count_entry(
                topic_id, subscription_id, CASE subscription_id WHEN 0 THEN 'published' ELSE 'matched' END, count))
       FROM fresh CROSS JOIN -- destinations.sql
-     GROUP BY 1
+    HAVING count(*) > 0
 ),

@@ -46,10 +46,9 @@ WITH fresh AS (
      WHERE r.by_sql AND r.next_event = 0 AND r.after_subscription = 0
        AND (step.finished OR step.next_event > 0 OR step.after_subscription > 0) GROUP BY 1
 ), counted AS (
-    INSERT INTO postrider_internal.rollup_deltas (slot, entries)
-    SELECT postrider_internal.rollup_slot(topic_id, subscription_id),
-           array_agg(postrider_internal.count_entry(topic_id, subscription_id, kind, count))
-      FROM entries GROUP BY 1
+    INSERT INTO postrider_internal.rollup_deltas (entries)
+    SELECT array_agg(postrider_internal.count_entry(topic_id, subscription_id, kind, count))
+      FROM entries HAVING count(*) > 0
 ), matched AS MATERIALIZED (
     SELECT m.event_uuid, m.event_day, m.count
       FROM unnest(@matched_route_id::bigint[], @matched_event_uuid::uuid[], @matched_event_day::date[],

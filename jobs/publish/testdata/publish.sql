@@ -16,16 +16,15 @@ stored AS (
            AS e(id, topic_id, event_time, matched, event_id, event_type, subject, source, data_version, schema,
                 traceparent, tracestate, body)
 ), counted AS (
-    INSERT INTO postrider_internal.rollup_deltas (slot, entries)
-    SELECT postrider_internal.rollup_slot(topic_id, subscription_id),
-           array_agg(postrider_internal.count_entry(
+    INSERT INTO postrider_internal.rollup_deltas (entries)
+    SELECT array_agg(postrider_internal.count_entry(
                topic_id, subscription_id, CASE subscription_id WHEN 0 THEN 'published' ELSE 'matched' END, count))
       FROM fresh CROSS JOIN
            unnest(@destinations_topic_id::bigint[], @destinations_subscription_id::bigint[],
                   @destinations_count::bigint[], @destinations_probation_key::bytea[], @destinations_batching::bool[],
                   @destinations_limited::bool[], @destinations_pulled::bool[])
            AS d(topic_id, subscription_id, count, probation_key, batching, limited, pulled)
-     GROUP BY 1
+    HAVING count(*) > 0
 ),
 matches AS (
     SELECT m.*, (now() AT TIME ZONE 'UTC')::date AS event_day, now() AS time_to_live_since
