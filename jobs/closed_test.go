@@ -69,14 +69,18 @@ func TestRetryAfterClosesTheEndpoint(t *testing.T) {
 		}
 	})
 	t.Cleanup(open) // before the endpoint closes and waits for its requests
-	subscribe(t, tn, "closed", e.URL, only("test"))
+	closed := subscribe(t, tn, "closed", e.URL, only("test"))
 	subscribe(t, tn, "others", newEndpoint(t, respondWith(http.StatusOK)).URL, only("other"))
 	tn.Start(t)
-	startNode(t, tn, "node-2", nil)
+	other := startNode(t, tn, "node-2", nil)
 
 	publishOne(t, tn, "first")
 	tn.Attempt(t)
-	tn.Become(t, 1, closedQuery)
+	for _, n := range []*testnode.Node{tn, other} {
+		testnode.Within(t, "each node knows it", func() bool {
+			return n.System.Closed.State(closed.ID) != queue.EndpointOpen
+		})
+	}
 	publishMany(t, tn, 10)
 	tn.Become(t, 10, rateLimited)
 	tn.Attempt(t) // the second one

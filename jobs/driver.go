@@ -82,29 +82,33 @@ func jobRow(j *queue.Job) *rivertype.JobRow {
 	}
 }
 
-// JobSetStateIfRunningMany implements riverdriver.Executor. It returns the jobs that it found.
+// JobSetStateIfRunningMany implements riverdriver.Executor. It returns the jobs that it found, without deferred ones.
 //
 // A job that runs again gets a new row. River would reschedule the same row, and again if the response is lost: then
-// the row may already run, and two requests would be sent at once.
+// the row may already run, and two requests would be sent at once. A job that is not found runs at another node.
 func (e executor) JobSetStateIfRunningMany(
 	ctx context.Context, p *riverdriver.JobSetStateIfRunningManyParams,
 ) ([]*rivertype.JobRow, error) {
-	left := without(p, e.engine.ended.Take(p.ID))
-	if again := deferred(left); len(again) > 0 {
-		n, err := e.engine.parts.JobRows.Defer(ctx, again)
-		if err != nil || n == len(left.ID) {
+	marked := e.engine.ended.Take(p.ID)
+	if again := deferred(p, marked); len(again) > 0 {
+		if _, err := e.engine.parts.JobRows.Defer(ctx, again); err != nil {
 			return nil, err
 		}
 	}
+	left := without(p, marked)
 	if len(left.ID) == 0 {
 		return nil, nil
 	}
 	return e.Executor.JobSetStateIfRunningMany(ctx, left)
 }
 
-// deferred are the jobs that run again. River does not count a run that was snoozed before its attempt began.
-func deferred(p *riverdriver.JobSetStateIfRunningManyParams) (jobs []queue.Deferred) {
+// deferred marks the jobs that run again, and returns them. River does not count a run that was snoozed before its
+// attempt began.
+func deferred(p *riverdriver.JobSetStateIfRunningManyParams, marked []bool) (jobs []queue.Deferred) {
 	for i, state := range p.State {
+		if marked[i] {
+			continue
+		}
 		switch state {
 		case rivertype.JobStateAvailable, rivertype.JobStateScheduled, rivertype.JobStateRetryable:
 		default:
@@ -114,23 +118,23 @@ func deferred(p *riverdriver.JobSetStateIfRunningManyParams) (jobs []queue.Defer
 		if p.ScheduledAt[i] != nil {
 			job.After = min(max(time.Until(*p.ScheduledAt[i]), 0), time.Minute) // both by the process's clock
 		}
-		jobs = append(jobs, job)
+		marked[i], jobs = true, append(jobs, job)
 	}
 	return jobs
 }
 
-// without returns p without the jobs that have ended.
+// without returns p without the marked jobs.
 func without(
-	p *riverdriver.JobSetStateIfRunningManyParams, ended []bool,
+	p *riverdriver.JobSetStateIfRunningManyParams, marked []bool,
 ) *riverdriver.JobSetStateIfRunningManyParams {
-	if !slices.Contains(ended, true) {
+	if !slices.Contains(marked, true) {
 		return p
 	}
 	return &riverdriver.JobSetStateIfRunningManyParams{
-		ID: unmarked(p.ID, ended), Attempt: unmarked(p.Attempt, ended), ErrData: unmarked(p.ErrData, ended),
-		FinalizedAt: unmarked(p.FinalizedAt, ended), MetadataDoMerge: unmarked(p.MetadataDoMerge, ended),
-		MetadataUpdates: unmarked(p.MetadataUpdates, ended), Now: p.Now,
-		ScheduledAt: unmarked(p.ScheduledAt, ended), Schema: p.Schema, State: unmarked(p.State, ended),
+		ID: unmarked(p.ID, marked), Attempt: unmarked(p.Attempt, marked), ErrData: unmarked(p.ErrData, marked),
+		FinalizedAt: unmarked(p.FinalizedAt, marked), MetadataDoMerge: unmarked(p.MetadataDoMerge, marked),
+		MetadataUpdates: unmarked(p.MetadataUpdates, marked), Now: p.Now,
+		ScheduledAt: unmarked(p.ScheduledAt, marked), Schema: p.Schema, State: unmarked(p.State, marked),
 	}
 }
 

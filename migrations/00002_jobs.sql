@@ -18,8 +18,6 @@ CREATE INDEX river_job_available_idx ON postrider_internal.river_job (queue, pri
 WHERE state = 'available';
 CREATE INDEX river_job_scheduled_idx ON postrider_internal.river_job (queue, priority, scheduled_at, id)
 WHERE state = 'scheduled';
-CREATE INDEX river_job_retryable_idx ON postrider_internal.river_job (queue, priority, scheduled_at, id)
-WHERE state = 'retryable';
 CREATE INDEX river_job_running_idx ON postrider_internal.river_job (queue, id) WHERE state = 'running';
 
 -- Our statements write fixed kinds, queues and priorities, and delete finished jobs. Each statement that inserts jobs
@@ -146,8 +144,8 @@ DROP FUNCTION postrider_internal.try_lock, postrider_internal.lock, postrider_in
     postrider_internal.new_job;
 DROP VIEW postrider_internal.new_jobs;
 DROP TABLE postrider_internal.locks, postrider_internal.nodes;
-DROP INDEX postrider_internal.river_job_running_idx, postrider_internal.river_job_retryable_idx,
-    postrider_internal.river_job_scheduled_idx, postrider_internal.river_job_available_idx;
+DROP INDEX postrider_internal.river_job_running_idx, postrider_internal.river_job_scheduled_idx,
+    postrider_internal.river_job_available_idx;
 CREATE INDEX river_job_prioritized_fetching_index ON postrider_internal.river_job (state, queue, priority, scheduled_at,
     id);
 ALTER TABLE postrider_internal.river_job

@@ -357,17 +357,6 @@ func TestOnlyTheInvalidRouteIsRejected(t *testing.T) {
 	require.Zero(t, tn.Count(t, testnode.BrokenRoutes))
 }
 
-// River's own scheduler is switched off.
-func TestPromoteWakesRoutesThatFailed(t *testing.T) {
-	t.Parallel()
-	tn := routed(t, 11)
-	tn.Publish(t, "orders", "e", 1)
-	tn.Exec(t, "UPDATE postrider_internal.river_job SET state = 'retryable', scheduled_at = now(), attempted_at = now()")
-	n := tn.Promote(t)
-	require.Equal(t, 1, n)
-	require.Equal(t, 1, tn.Jobs(t, "kind = 'route' AND state = 'available'"))
-}
-
 // A connection that breaks in the middle of a step leaves nothing of it, and the step is made over another.
 func TestStepThatLosesItsConnectionIsMadeAgain(t *testing.T) {
 	t.Parallel()

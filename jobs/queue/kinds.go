@@ -45,6 +45,4 @@ var (
 	// ownedKinds have a row that names the job: a route, a handshake, an export or an operation. Row and job change in one
 	// transaction, and only the statement that deletes the job changes the row. The next step is another job.
 	ownedKinds = []string{RouteKind, HandshakeKind, ExportKind, OperationKind}
-	// deferredKinds lack routes: a step of a route may run again with the same row, because only one run takes effect.
-	deferredKinds = []string{HandshakeKind, ExportKind, OperationKind}
 )

@@ -58,7 +58,7 @@ const futureJobs = `INSERT INTO postrider_internal.river_job (state, args, kind,
 	SELECT j.state::postrider_internal.river_job_state, '{"d":"x","s":"y"}', 'future', j.queue, 1, 1000, 0,
 	       now() - interval '1 second', CASE WHEN j.by IS NOT NULL THEN now() - interval '1 hour' END, j.by::text[],
 	       now() - interval '1 hour' FROM (VALUES ('available', 'deliveries', NULL), ('scheduled', 'deliveries', NULL),
-		('retryable', 'deliveries', '{dead}'), ('running', 'routes', '{dead}'), ('running', 'deliveries', '{node-1}'))
+		('running', 'routes', '{dead}'), ('running', 'deliveries', '{node-1}'))
 		AS j(state, queue, by)`
 
 const futureStates = "SELECT coalesce(string_agg(state::text, ' ' ORDER BY id), '') " +
@@ -89,11 +89,11 @@ func TestJobsOfAnUnknownKindAreOnlyPromoted(t *testing.T) {
 	require.NoError(t, testnode.ErrorOf(tn.System.Maintenance.Sweep(t.Context())))
 	traffic := tn.Traffic(t)
 	require.Equal(t, 4, traffic.QueuedInAll)
-	require.Equal(t, "available scheduled retryable running running", statesOfFutureKinds(t, tn))
+	require.Equal(t, "available scheduled running running", statesOfFutureKinds(t, tn))
 
 	tn.Promote(t)
-	require.Equal(t, "available available available running running", statesOfFutureKinds(t, tn))
-	require.Equal(t, 5, tn.Jobs(t, "kind = 'future' AND id = ANY ($1)", ids), "the same rows")
+	require.Equal(t, "available available running running", statesOfFutureKinds(t, tn))
+	require.Equal(t, 4, tn.Jobs(t, "kind = 'future' AND id = ANY ($1)", ids), "the same rows")
 	require.Zero(t, tn.Count(t, brokenFree))
 }
 

@@ -25,16 +25,16 @@ const (
 	pastInterval = 2 * time.Second
 	// pastRounds is how many floods one behind the other are passed, at a step of parkStep each.
 	pastRounds = 8
-	// wakeInterval is how late a route may be whose step failed.
-	wakeInterval = time.Second
 )
 
-var (
-	promoteStatement = sqlFile("promote", "limit", "others", "subscriptions", "capacities", "holds", "without",
-		"hold_limit")
-	wakeStatement = sqlFile("wake", "limit")
-	dueStatement  = sqlFile("due")
-)
+var promoteStatement = sqlFile("promote", "limit", "others", "subscriptions", "capacities", "holds", "without",
+	"hold_limit")
+
+// dueStatement checks whether promoteStatement would find a job. Planning a promotion takes a millisecond, which an idle
+// node would spend four times a second.
+const dueStatement = `
+SELECT EXISTS (SELECT FROM postrider_internal.river_job
+                WHERE state = 'scheduled' AND queue = 'deliveries' AND priority = 1 AND scheduled_at <= now())`
 
 // Due reports whether Promote would find a job. Every node calls it every 250 ms.
 func (q *JobRows) Due(ctx context.Context) (due bool, err error) {
@@ -60,9 +60,6 @@ const PointPromote = "promote"
 // Every node calls it every 250 ms while Due reports any; nodes skip each other's rows.
 func (q *JobRows) Promote(ctx context.Context, capacities ...Capacity) (int, error) {
 	total, err := q.promoteScheduled(ctx, capacities)
-	if err == nil && q.promoter.wakes(time.Now()) {
-		err = q.wake(ctx, &total)
-	}
 	if total > 0 {
 		q.promoted.Add(int64(total))
 		q.Reach(PointPromote)
@@ -74,34 +71,11 @@ func (q *JobRows) Promote(ctx context.Context, capacities ...Capacity) (int, err
 	return total, nil
 }
 
-// wake makes jobs available whose times are River's own.
-func (q *JobRows) wake(ctx context.Context, total *int) error {
-	for moved := promoteStep; moved >= promoteStep; *total += moved {
-		if err := q.db.QueryRow(ctx, wakeStatement, promoteStep).Scan(&moved); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // promoter remembers which event subscriptions flood the queue with due retries.
 type promoter struct {
 	mu       sync.Mutex
 	flooding []string // ids of the event subscriptions that the last step put jobs of on hold
 	passedAt time.Time
-	wokeAt   time.Time
-}
-
-// wakes reports whether to search for jobs whose times are River's own. They are few: a search at each call was a
-// quarter of an idle node's statements.
-func (p *promoter) wakes(now time.Time) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if now.Sub(p.wokeAt) < wakeInterval {
-		return false
-	}
-	p.wokeAt = now
-	return true
 }
 
 // next returns how many rows the next step may take, and the event subscriptions to pass if that is due.

@@ -115,7 +115,7 @@ type Deferred struct {
 }
 
 // Defer gives the jobs new rows, which are due later, and returns how many. A second call for the same rows does
-// nothing.
+// nothing. It waits for locked rows.
 func (q *JobRows) Defer(ctx context.Context, jobs []Deferred) (int, error) {
 	ids, all := make([]int64, len(jobs)), make(map[int64]again, len(jobs))
 	for i, job := range jobs {
@@ -128,7 +128,7 @@ func (q *JobRows) Defer(ctx context.Context, jobs []Deferred) (int, error) {
 	n, err := q.replace(ctx, how, findDeferredStatement, deliveryKinds, q.node, ids)
 	if err == nil && n < len(jobs) {
 		var owned int
-		owned, err = q.replace(ctx, how, findStoppedStatement, deferredKinds, q.node, ids)
+		owned, err = q.replace(ctx, how, findDeferredStatement, ownedKinds, q.node, ids)
 		n += owned
 	}
 	if err != nil {
