@@ -1,5 +1,5 @@
--- Merges up to @limit rows of rollup_deltas into the tables of counts, and returns their number. Rows that are committed
--- later are merged next time.
+-- Merges up to @limit rows of rollup_deltas into the tables of counts, and returns their number. Rows that are
+-- committed later are merged next time.
 WITH taken AS (
     DELETE FROM postrider_internal.rollup_deltas
      WHERE ctid = ANY (ARRAY (SELECT ctid FROM postrider_internal.rollup_deltas LIMIT @limit))
