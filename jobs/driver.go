@@ -52,7 +52,12 @@ func (e executor) JobGetAvailable(
 	}
 	jobs := make([]*rivertype.JobRow, len(fetched))
 	for i := range fetched {
-		jobs[i] = jobRow(&fetched[i])
+		j := &fetched[i]
+		jobs[i] = &rivertype.JobRow{
+			ID: j.ID, Attempt: j.Attempt, AttemptedAt: &j.AttemptedAt, AttemptedBy: j.AttemptedBy, CreatedAt: j.CreatedAt,
+			EncodedArgs: j.Args, Kind: j.Kind, MaxAttempts: j.MaxAttempts, Metadata: j.Metadata, Priority: j.Priority,
+			Queue: j.Queue, ScheduledAt: j.ScheduledAt, State: rivertype.JobStateRunning,
+		}
 	}
 	return &riverdriver.JobGetAvailableResult{Jobs: jobs}, nil
 }
@@ -72,14 +77,6 @@ func (e executor) fetch(ctx context.Context, p *riverdriver.JobGetAvailableParam
 		parts.Backpressure.Fetched(fetched, limit)
 	}
 	return fetched, err
-}
-
-func jobRow(j *queue.Job) *rivertype.JobRow {
-	return &rivertype.JobRow{
-		ID: j.ID, Attempt: j.Attempt, AttemptedAt: &j.AttemptedAt, AttemptedBy: j.AttemptedBy, CreatedAt: j.CreatedAt,
-		EncodedArgs: j.Args, Kind: j.Kind, MaxAttempts: j.MaxAttempts, Metadata: j.Metadata, Priority: j.Priority,
-		Queue: j.Queue, ScheduledAt: j.ScheduledAt, State: rivertype.JobStateRunning,
-	}
 }
 
 // JobSetStateIfRunningMany implements riverdriver.Executor. It returns the jobs that it found, without deferred ones.

@@ -81,8 +81,21 @@ func (e *Engine) writeFile(ctx context.Context, x *export.Export, r *export.Resu
 	if err != nil {
 		return fmt.Errorf("not allowed on this node: %w", err)
 	}
-	var body []byte
-	body, r.Unfit = exportBody(x)
+	r.Unfit = map[uuid.UUID]string{}
+	body := []byte{'['}
+	for i := range x.DeadLetters {
+		end := len(body)
+		if end > 1 {
+			body = append(body, ',')
+		}
+		record, err := event.AppendDeadLetter(body, &x.DeadLetters[i].DeadLetter, x.Form())
+		if err != nil {
+			r.Unfit[x.DeadLetters[i].ID] = err.Error()
+			record = body[:end]
+		}
+		body = record
+	}
+	body = append(body, ']')
 	if len(r.Unfit) == len(x.DeadLetters) {
 		return nil
 	}
@@ -95,23 +108,4 @@ func (e *Engine) writeFile(ctx context.Context, x *export.Export, r *export.Resu
 	}
 	r.Location = target.String() + "/" + x.Path()
 	return nil
-}
-
-// exportBody returns an array of dead letters in Event Grid's format, and those that cannot be written with the reason.
-func exportBody(x *export.Export) (body []byte, unfit map[uuid.UUID]string) {
-	unfit = map[uuid.UUID]string{}
-	body = append(body, '[')
-	for i := range x.DeadLetters {
-		end := len(body)
-		if end > 1 {
-			body = append(body, ',')
-		}
-		record, err := event.AppendDeadLetter(body, &x.DeadLetters[i].DeadLetter, x.Form())
-		if err != nil {
-			unfit[x.DeadLetters[i].ID] = err.Error()
-			record = body[:end]
-		}
-		body = record
-	}
-	return append(body, ']'), unfit
 }

@@ -24,7 +24,12 @@ const defaultWebhookOrigin = "eventgrid.azure.net"
 func (e *Engine) sendHandshake(ctx context.Context, h *catalog.Handshake, job int64) error {
 	request := e.handshakeRequest(h)
 	request.Connection = &h.Connection
-	addStatic(request.Header, h.Headers)
+	// The static headers of deliveries replace no other headers.
+	endpointconf.NewHeaderSet(h.Headers).Each(&filter.EventView{}, 0, func(name, value string) {
+		if request.Header.Get(name) == "" {
+			request.Header.Set(name, value)
+		}
+	})
 	resp, took, token, err := e.endpoint.SendHandshake(request, e.options.HandshakeTimeout)
 	if err != nil {
 		return err
@@ -86,28 +91,6 @@ func (e *Engine) handshakeRequest(h *catalog.Handshake) *endpoint.HandshakeReque
 		return e.permissionRequest(h)
 	}
 	system := event.SystemEvent{ID: uuid.NewString(), Topic: h.Topic, Subscription: h.Subscription, Time: h.ReadAt}
-	r := &endpoint.HandshakeRequest{Method: http.MethodPost, URL: h.EndpointURL, Header: systemHeader(h)}
-	if h.Purpose == catalog.PurposeDeletion {
-		r.Header.Set("Aeg-Event-Type", "SubscriptionDeletion")
-		r.Body, r.Summary = event.DeletedBody(system, h.Schema), "POST of a deletion event"
-		return r
-	}
-	r.Header.Set("Aeg-Event-Type", "SubscriptionValidation")
-	r.Body, r.Summary = event.ValidationBody(system, h.Code, h.ValidationURL()), "POST of a validation event"
-	return r
-}
-
-// addStatic adds the static headers of deliveries, without replacing other headers.
-func addStatic(header http.Header, list []endpointconf.DeliveryAttribute) {
-	endpointconf.NewHeaderSet(list).Each(&filter.EventView{}, 0, func(name, value string) {
-		if header.Get(name) == "" {
-			header.Set(name, value)
-		}
-	})
-}
-
-// systemHeader returns those headers of a delivery that apply to a handshake.
-func systemHeader(h *catalog.Handshake) http.Header {
 	header := http.Header{}
 	header.Set("Content-Type", event.ContentType(h.Schema, false))
 	header.Set("Aeg-Subscription-Name", strings.ToUpper(h.Subscription))
@@ -116,7 +99,15 @@ func systemHeader(h *catalog.Handshake) http.Header {
 	if h.Schema != event.CloudEvents {
 		header.Set("Aeg-Data-Version", "1")
 	}
-	return header
+	r := &endpoint.HandshakeRequest{Method: http.MethodPost, URL: h.EndpointURL, Header: header}
+	if h.Purpose == catalog.PurposeDeletion {
+		r.Header.Set("Aeg-Event-Type", "SubscriptionDeletion")
+		r.Body, r.Summary = event.DeletedBody(system, h.Schema), "POST of a deletion event"
+		return r
+	}
+	r.Header.Set("Aeg-Event-Type", "SubscriptionValidation")
+	r.Body, r.Summary = event.ValidationBody(system, h.Code, h.ValidationURL()), "POST of a validation event"
+	return r
 }
 
 // permissionRequest requests permission for CloudEvents. The headers' names are spelled as in their specification.

@@ -104,22 +104,6 @@ func createPartitions(m *Maintenance) task {
 // firstMinute is when the loops that run once a minute begin: a node that starts has more urgent work.
 const firstMinute = 5 * time.Second
 
-// startLoops starts the loops one after the other: started together, they would always run together, each on its own
-// connection. In its first seconds, a node uses 20 % less of PostgreSQL's CPU.
-func (e *Engine) startLoops(ctx context.Context) {
-	loops := e.maintenanceLoops()
-	for i, l := range loops {
-		wait := time.Duration(i) * promptly / time.Duration(len(loops))
-		if l.interval >= eachMinute {
-			wait += firstMinute
-		}
-		e.loops.Go(func() {
-			pause(ctx, wait)
-			l.repeat(ctx, e.log)
-		})
-	}
-}
-
 // repeat runs the tasks at once and then at their interval until ctx ends. An error is logged: the next run is the
 // retry.
 func (l loop) repeat(ctx context.Context, log *slog.Logger) {

@@ -100,7 +100,11 @@ func (a *attempt) header(at time.Time, body []byte) http.Header {
 	if len(a.work.Members) == 1 {
 		h.Set("Aeg-Output-Event-Id", first.SystemID.String())
 		if a.sub.EventDeliverySchema != event.CloudEvents {
-			setIfValid(h, "Aeg-Data-Version", first.Event.DataVersion)
+			// Not with control characters (RFC 9110, 5.5): net/http would reject each request with them.
+			control := func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
+			if !strings.ContainsFunc(first.Event.DataVersion, control) {
+				h.Set("Aeg-Data-Version", first.Event.DataVersion)
+			}
 		}
 	}
 	if a.trace.Parent != "" { // the trace of the publish
@@ -116,12 +120,4 @@ func (a *attempt) header(at time.Time, body []byte) http.Header {
 		h.Set("Webhook-Signature", a.sub.SigningKeys.Sign(id, at, body))
 	}
 	return h
-}
-
-// setIfValid omits a value with control characters (RFC 9110, 5.5). net/http would reject each request with it.
-func setIfValid(h http.Header, name, value string) {
-	control := func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
-	if !strings.ContainsFunc(value, control) {
-		h.Set(name, value)
-	}
 }

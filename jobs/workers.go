@@ -65,22 +65,6 @@ func (e *Engine) poll(interval, pollOnly time.Duration) time.Duration {
 	return interval
 }
 
-func (e *Engine) queues() map[string]river.QueueConfig {
-	return map[string]river.QueueConfig{
-		queue.DeliverQueue: {MaxWorkers: e.parts.Handoff.Workers()},
-		queue.RouteQueue:   {MaxWorkers: routeWorkers, FetchPollInterval: routePollInterval},
-		queue.HandshakeQueue: {
-			MaxWorkers: handshakeWorkers, FetchPollInterval: e.poll(handshakePollInterval, rarePollOnly),
-			FetchCooldown: rareCooldown,
-		},
-		queue.ExportQueue: {MaxWorkers: exportWorkers, FetchPollInterval: exportPollInterval, FetchCooldown: rareCooldown},
-		queue.OperationQueue: {
-			MaxWorkers: operationWorkers, FetchPollInterval: e.poll(operationPollInterval, rarePollOnly),
-			FetchCooldown: rareCooldown,
-		},
-	}
-}
-
 // ownedArgs are the arguments of the jobs that are not attempts: the id of a handshake or of an export. Routes and
 // operations are found by their job.
 type ownedArgs struct {

@@ -281,17 +281,9 @@ func (c *cutting) bind(ctx context.Context, open []openDelivery) (cut bool, err 
 		return false, err
 	}
 	c.more = remains || c.later || len(batches) > 1
-	c.move(open, len(ids))
-	if cut {
-		return true, nil
-	}
-	return false, c.end(ctx, ofFirst)
-}
-
-// move sets the cursor behind the open deliveries that were cut. It moves back if some remain before it.
-func (c *cutting) move(open []openDelivery, cut int) {
+	// The cursor moves behind the open deliveries that were cut, or back if some remain before it.
 	last := int64(0)
-	for _, o := range open[:cut] {
+	for _, o := range open[:len(ids)] {
 		if o.held {
 			c.held++
 			c.heldCursor = heldPosition{o.pendingSince, o.id}
@@ -301,11 +293,15 @@ func (c *cutting) move(open []openDelivery, cut int) {
 	}
 	switch {
 	case last == 0:
-	case cut < len(open):
+	case len(ids) < len(open):
 		c.cursor = last
 	default:
 		c.cursor = max(c.cursor, last)
 	}
+	if cut {
+		return true, nil
+	}
+	return false, c.end(ctx, ofFirst)
 }
 
 // batches divides the first open deliveries into batches. From here on, bytes include what a request adds.
@@ -407,8 +403,17 @@ func (c *cutting) sameHeaders(ctx context.Context, open []openDelivery) (groups 
 	if n == len(open) && n >= cutAhead {
 		n--
 	}
-	values, err := c.headerValues(ctx, open[:n])
+	// Bodies are read one at a time. A delivery without an event has no values. Values that are too long to be sent differ
+	// here, which only separates events that could be sent together.
+	rows, err := c.tx.Query(ctx, valuesStatement, postgres.Column(open[:n], func(o openDelivery) int64 { return o.id }))
 	if err != nil {
+		return nil, err
+	}
+	values := make(map[int64]string, n)
+	if err := eachMember(rows, func(m *queue.Member) {
+		view := catalog.EventView(c.sub.Topic, &m.Event)
+		values[m.DeliveryID] = c.sub.Headers.DynamicValues(&view, math.MaxInt)
+	}); err != nil {
 		return nil, err
 	}
 	of := map[string]int{}
@@ -422,18 +427,4 @@ func (c *cutting) sameHeaders(ctx context.Context, open []openDelivery) (groups 
 		groups[i] = append(groups[i], o)
 	}
 	return groups, nil
-}
-
-// headerValues reads one body at a time. A delivery without an event has no values. Values that are too long to be sent
-// differ here, which only separates events that could be sent together.
-func (c *cutting) headerValues(ctx context.Context, open []openDelivery) (map[int64]string, error) {
-	rows, err := c.tx.Query(ctx, valuesStatement, postgres.Column(open, func(o openDelivery) int64 { return o.id }))
-	if err != nil {
-		return nil, err
-	}
-	values := make(map[int64]string, len(open))
-	return values, eachMember(rows, func(m *queue.Member) {
-		view := catalog.EventView(c.sub.Topic, &m.Event)
-		values[m.DeliveryID] = c.sub.Headers.DynamicValues(&view, math.MaxInt)
-	})
 }

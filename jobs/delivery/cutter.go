@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"postrider/internal/catalog"
 	"postrider/internal/postgres"
 	"postrider/jobs/queue"
 )
@@ -64,16 +63,6 @@ func (c *cutStates) of(subscription int64) *cutState {
 		c.all[subscription] = &cutState{slow: c.slow}
 	}
 	return c.all[subscription]
-}
-
-// retain removes the states of event subscriptions that do not exist any more.
-func (c *cutStates) retain(snapshot *catalog.Snapshot) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	maps.DeleteFunc(c.all, func(id int64, one *cutState) bool {
-		_, known := snapshot.Subscription(id)
-		return !known && one.idle()
-	})
 }
 
 // idle: no cutter runs or waits. One that was given the state a moment ago may still come; the lock in the database
@@ -144,4 +133,12 @@ func (c *cutter) replaced() []queue.JobToken {
 }
 
 // Forget removes what this process remembers of event subscriptions that were deleted.
-func (l *Loader) Forget() { l.cuts.retain(l.Cache.Snapshot()) }
+func (l *Loader) Forget() {
+	snapshot := l.Cache.Snapshot()
+	l.cuts.mu.Lock()
+	defer l.cuts.mu.Unlock()
+	maps.DeleteFunc(l.cuts.all, func(id int64, one *cutState) bool {
+		_, known := snapshot.Subscription(id)
+		return !known && one.idle()
+	})
+}

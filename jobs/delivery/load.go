@@ -105,9 +105,18 @@ func (l *Loader) Load(ctx context.Context, args queue.AttemptArgs, job queue.Job
 
 // loadBatch reads the batch of the work's job. It waits for memory for the bodies before it reads them.
 func (l *Loader) loadBatch(ctx context.Context, w *queue.Work) (*queue.Work, error) {
-	bytes, err := l.readBatch(ctx, w)
-	if err != nil {
-		return nil, err
+	var bytes int64
+	err := l.DB.ReadKept(ctx, func(batch *pgx.Batch) {
+		batch.Queue(batchStatement, w.Job.JobID).QueryRow(func(row pgx.Row) error {
+			return row.Scan(&w.BatchID, &w.Attempts, &w.SkippedOffsets, &bytes, &w.NextAttemptAt, &w.NotBefore,
+				&w.FirstAttemptAt, &w.LastHold, &w.BatchCreatedAt)
+		})
+	})
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil, fmt.Errorf("batch of job %d: %w", w.Job.JobID, postgres.ErrNotFound)
+	case err != nil:
+		return nil, fmt.Errorf("%w: read the batch of job %d: %w", postgres.ErrUnavailable, w.Job.JobID, err)
 	}
 	if w.Free, err = l.Memory.Reserve(ctx, bytes); err != nil {
 		return nil, err
@@ -117,22 +126,6 @@ func (l *Loader) loadBatch(ctx context.Context, w *queue.Work) (*queue.Work, err
 		return nil, err
 	}
 	return w, nil
-}
-
-func (l *Loader) readBatch(ctx context.Context, w *queue.Work) (bytes int64, err error) {
-	err = l.DB.ReadKept(ctx, func(batch *pgx.Batch) {
-		batch.Queue(batchStatement, w.Job.JobID).QueryRow(func(row pgx.Row) error {
-			return row.Scan(&w.BatchID, &w.Attempts, &w.SkippedOffsets, &bytes, &w.NextAttemptAt, &w.NotBefore,
-				&w.FirstAttemptAt, &w.LastHold, &w.BatchCreatedAt)
-		})
-	})
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return 0, fmt.Errorf("batch of job %d: %w", w.Job.JobID, postgres.ErrNotFound)
-	case err != nil:
-		return 0, fmt.Errorf("%w: read the batch of job %d: %w", postgres.ErrUnavailable, w.Job.JobID, err)
-	}
-	return bytes, nil
 }
 
 // readMembers reads whether an attempt may be made now, and then the members with their events, in one round trip. In

@@ -118,17 +118,6 @@ func (r *Releaser) MakeAvailable(ctx context.Context, subscription int64, age *t
 // ClaimProbe releases one held delivery of a probation that is due for a probe; false if nothing is held, or another
 // node was faster. It omits event subscriptions that have another hold, too.
 func (r *Releaser) ClaimProbe(ctx context.Context, key []byte) (claimed bool, err error) {
-	if err := r.db.QueryRow(ctx, claimStatement, key, r.onlyInProbation(key)).Scan(&claimed); err != nil {
-		return false, fmt.Errorf("claim a probe: %w", err)
-	}
-	if claimed {
-		r.notifier.RequestDeliveries()
-	}
-	return claimed, nil
-}
-
-// onlyInProbation lists the event subscriptions of one probation that have no other hold.
-func (r *Releaser) onlyInProbation(key []byte) []int64 {
 	snapshot, holds := r.cache.Snapshot(), r.traffic.LatestTraffic().Holds
 	var ids []int64
 	for sub := range snapshot.Subscriptions() {
@@ -137,5 +126,11 @@ func (r *Releaser) onlyInProbation(key []byte) []int64 {
 		}
 	}
 	slices.Sort(ids)
-	return ids
+	if err := r.db.QueryRow(ctx, claimStatement, key, ids).Scan(&claimed); err != nil {
+		return false, fmt.Errorf("claim a probe: %w", err)
+	}
+	if claimed {
+		r.notifier.RequestDeliveries()
+	}
+	return claimed, nil
 }

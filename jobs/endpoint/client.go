@@ -6,6 +6,7 @@ package endpoint
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"net"
 	"net/http"
@@ -69,8 +70,17 @@ type Client struct {
 
 // NewClient returns a client. The end of requests cuts all its requests.
 func NewClient(requests context.Context, o Options) *Client {
+	t := &transports{
+		Options: o, own: map[[sha256.Size]byte]*ownTransport{},
+		http1: &http1{maxIdle: o.MaxIdleConnections, idle: map[poolKey][]*conn{}, http2: map[poolKey]bool{}},
+	}
+	t.secure = t.newTransport(guard(o.AllowCIDR, false))
+	t.plain = t.secure
+	if !o.AllowHTTP {
+		t.plain = t.newTransport(guard(o.AllowCIDR, true))
+	}
 	c := &Client{
-		requests: requests, userAgent: o.UserAgent, transports: newTransports(o), sent: o.Sent,
+		requests: requests, userAgent: o.UserAgent, transports: t, sent: o.Sent,
 		lateCalls: lateCalls{open: map[*Call]*time.Timer{}},
 	}
 	c.tokens = newTokens(requests, o.UserAgent, c.transports.roundTrip)

@@ -50,10 +50,6 @@ type poolKey struct {
 	scheme, host string
 }
 
-func newHTTP1(maxIdle int) *http1 {
-	return &http1{maxIdle: maxIdle, idle: map[poolKey][]*conn{}, http2: map[poolKey]bool{}}
-}
-
 // sends reports whether this client sends the request. net/http sends the others: it knows every kind of host, and
 // rejects what HTTP cannot carry.
 func (h *http1) sends(key poolKey, req *http.Request, body int) bool {

@@ -77,7 +77,7 @@ type lateCalls struct {
 func (l *lateCalls) keep(k *Call, rest time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if rest <= 0 || l.closed || len(l.open) >= maxLateCalls || !k.Body.written() ||
+	if rest <= 0 || l.closed || len(l.open) >= maxLateCalls || k.Body.bytes() != nil || // not all is written
 		!k.state.CompareAndSwap(callWaiting, callLate) {
 		return false
 	}

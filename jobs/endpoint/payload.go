@@ -83,9 +83,6 @@ func (p *Payload) again() *Payload {
 	return NewPayload(p.data, p.release)
 }
 
-// written reports whether every byte was written, or the payload was dropped.
-func (p *Payload) written() bool { return p.bytes() == nil }
-
 // Drop releases the bytes; a second call does nothing. It leaves the readers alone: net/http may still read after a
 // request that was cut.
 func (p *Payload) Drop() {

@@ -43,16 +43,6 @@ type ownTransport struct {
 	lastUse uint64
 }
 
-func newTransports(o Options) *transports {
-	t := &transports{Options: o, own: map[[sha256.Size]byte]*ownTransport{}, http1: newHTTP1(o.MaxIdleConnections)}
-	t.secure = t.newTransport(guard(o.AllowCIDR, false))
-	t.plain = t.secure
-	if !o.AllowHTTP {
-		t.plain = t.newTransport(guard(o.AllowCIDR, true))
-	}
-	return t
-}
-
 func (t *transports) newTransport(control func(string, string, syscall.RawConn) error) *http.Transport {
 	transport := &http.Transport{
 		// No proxy from the environment: a proxy resolves names itself, past the address guard.

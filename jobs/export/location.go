@@ -85,17 +85,13 @@ func createLocalFile(directory, name string) (*File, error) {
 		if err != nil {
 			return errors.Join(err, root.Remove(temporary))
 		}
-		return syncDirectory(root, path.Dir(name))
+		// The rename survives a power failure.
+		directory, err := root.Open(path.Dir(name))
+		if err != nil {
+			return err
+		}
+		return errors.Join(directory.Sync(), directory.Close())
 	}}, nil
-}
-
-// syncDirectory makes a rename survive a power failure.
-func syncDirectory(root *os.Root, name string) error {
-	directory, err := root.Open(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(directory.Sync(), directory.Close())
 }
 
 // bucket is an S3 bucket or an Azure container.

@@ -124,7 +124,15 @@ func (p *Publisher) storeNew(
 		}
 	}
 	for _, req := range group {
-		req.respondKeyed()
+		if req.repeated {
+			req.Receipt.Repeated = true
+		} else if duplicates := req.duplicates(); duplicates != nil {
+			req.Receipt.Duplicates, req.Receipt.Repeated = duplicates, !slices.Contains(duplicates, false)
+			for i, first := range req.firsts {
+				req.Receipt.SystemIDs[i] = first
+			}
+		}
+		req.respond(nil)
 	}
 	return nil
 }
@@ -238,19 +246,6 @@ func (req *publishRequest) withoutDuplicates() *publishRequest {
 		}
 	}
 	return fresh
-}
-
-// respondKeyed completes a request after the commit.
-func (req *publishRequest) respondKeyed() {
-	if req.repeated {
-		req.Receipt.Repeated = true
-	} else if duplicates := req.duplicates(); duplicates != nil {
-		req.Receipt.Duplicates, req.Receipt.Repeated = duplicates, !slices.Contains(duplicates, false)
-		for i, first := range req.firsts {
-			req.Receipt.SystemIDs[i] = first
-		}
-	}
-	req.respond(nil)
 }
 
 // postpone defers a request until the transaction that has its key has ended, at most for keyTimeout.

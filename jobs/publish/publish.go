@@ -105,7 +105,14 @@ func (p *Publisher) Publish(ctx context.Context, publication Publication) (*Rece
 	if req.Receipt.Events = events; len(events) == 0 {
 		return &req.Receipt, nil
 	}
-	req.identify(p.IDs)
+	req.Receipt.SystemIDs = p.IDs.Make(len(req.Receipt.Events))
+	for i := range req.Receipt.Events {
+		e := &req.Receipt.Events[i]
+		req.bytes += int64(len(e.Body))
+		if e.Schema == event.Custom { // its time is delivered as it is stored, and PostgreSQL keeps microseconds
+			e.Time = e.Time.Truncate(time.Microsecond)
+		}
+	}
 	req.filter(p.Cache.Snapshot(), p.Threshold)
 	if err := p.commitOrQueue(ctx, req); err != nil {
 		return nil, err
@@ -141,17 +148,6 @@ func (req *publishRequest) admittedBy(c *catalog.Snapshot) error {
 	}
 	req.Receipt.Topic = topic
 	return nil
-}
-
-func (req *publishRequest) identify(from *postgres.IDs) {
-	req.Receipt.SystemIDs = from.Make(len(req.Receipt.Events))
-	for i := range req.Receipt.Events {
-		e := &req.Receipt.Events[i]
-		req.bytes += int64(len(e.Body))
-		if e.Schema == event.Custom { // its time is delivered as it is stored, and PostgreSQL keeps microseconds
-			e.Time = e.Time.Truncate(time.Microsecond)
-		}
-	}
 }
 
 // filter finds the event subscriptions that match, by one version of the catalog. Above the threshold the request is

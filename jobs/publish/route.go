@@ -111,7 +111,36 @@ func (p *Publisher) stepRoutes(ctx context.Context, group []*routeRequest, filte
 		if err != nil || len(routes) == 0 {
 			return err
 		}
-		to, admitted, unfinished, err = p.fanOut(ctx, tx, snapshot, routes)
+		for _, r := range routes {
+			if n := r.missing(); n > 0 {
+				p.Log.Error("events were erased, or their partition dropped, before their deliveries were created; "+
+					"publish them again if they are needed",
+					"topic_id", r.TopicID, "day", r.EventDay.Format(time.DateOnly), "events", n)
+			}
+		}
+		deliveries := cutRoutes(routes, snapshot, p.stepLimit)
+		met := map[int64]bool{}
+		for _, d := range deliveries {
+			if !met[d.sub.ID] {
+				met[d.sub.ID] = true
+				to = append(to, destinationOf(snapshot, d.sub, 0)) // the statement counts its deliveries
+			}
+		}
+		admitted = p.capacity(to)
+		for i := range deliveries {
+			deliveries[i].admitted = deliveries[i].sub.Pulled() || admitted.Take(deliveries[i].sub.ID)
+		}
+		var matched []matchedEvent
+		for _, r := range routes {
+			matched = append(matched, r.matched...)
+		}
+		args := destinationColumns.Append([]any{snapshot.Version, p.Node}, to)
+		args = matchedColumns.Append(routedColumns.Append(routeColumns.Append(args, routes), deliveries), matched)
+		statement := strings.Replace(fanOutStatement, catalog.AllEvents, eventsOf(routes), 1)
+		var found int64
+		if err = tx.QueryRow(ctx, statement, args...).Scan(&found, &unfinished); err == nil && found != snapshot.Version {
+			err = errStale
+		}
 		p.Failpoint.Reach(PointRoute)
 		return err
 	})
@@ -125,37 +154,6 @@ func (p *Publisher) stepRoutes(ctx context.Context, group []*routeRequest, filte
 		p.Notifier.RequestFetch(queue.RouteQueue)
 	}
 	return nil
-}
-
-// fanOut creates the deliveries of a step and moves the routes on. unfinished routes have further steps.
-func (p *Publisher) fanOut(
-	ctx context.Context, tx pgx.Tx, snapshot *catalog.Snapshot, routes []*routing,
-) (to []destination, admitted queue.Admissions, unfinished int, err error) {
-	for _, r := range routes {
-		if n := r.missing(); n > 0 {
-			p.Log.Error("events were erased, or their partition dropped, before their deliveries were created; "+
-				"publish them again if they are needed",
-				"topic_id", r.TopicID, "day", r.EventDay.Format(time.DateOnly), "events", n)
-		}
-	}
-	deliveries := cutRoutes(routes, snapshot, p.stepLimit)
-	to = routedTo(snapshot, deliveries)
-	admitted = p.capacity(to)
-	for i := range deliveries {
-		deliveries[i].admitted = deliveries[i].sub.Pulled() || admitted.Take(deliveries[i].sub.ID)
-	}
-	var matched []matchedEvent
-	for _, r := range routes {
-		matched = append(matched, r.matched...)
-	}
-	args := destinationColumns.Append([]any{snapshot.Version, p.Node}, to)
-	args = matchedColumns.Append(routedColumns.Append(routeColumns.Append(args, routes), deliveries), matched)
-	statement := strings.Replace(fanOutStatement, catalog.AllEvents, eventsOf(routes), 1)
-	var found int64
-	if err = tx.QueryRow(ctx, statement, args...).Scan(&found, &unfinished); err == nil && found != snapshot.Version {
-		err = errStale
-	}
-	return to, admitted, unfinished, err
 }
 
 // routing is a route whose position advances as deliveries are taken from it.
@@ -283,18 +281,6 @@ func (r *routing) subscribers(c *catalog.Snapshot) []*catalog.Subscription {
 func (r *routing) position() (next int, finished bool) {
 	next = r.Next + r.taken
 	return next, next >= r.Total
-}
-
-// routedTo lists the event subscriptions of deliveries. The statement counts their deliveries.
-func routedTo(c *catalog.Snapshot, deliveries []newDelivery) (list []destination) {
-	met := map[int64]bool{}
-	for _, d := range deliveries {
-		if !met[d.sub.ID] {
-			met[d.sub.ID] = true
-			list = append(list, destinationOf(c, d.sub, 0))
-		}
-	}
-	return list
 }
 
 // match counts event subscriptions that match the event at the position. Other events than those published by SQL were

@@ -138,7 +138,9 @@ func (g *Gate) join(subscription int64, limit int) (admitted chan struct{}, ente
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	d, now := g.destination(subscription), time.Now()
-	d.bound(limit, g.workers)
+	if limit != d.limit { // the event subscription's own limit has changed
+		d.limit, d.cap = limit, d.cap.Within(limit, g.workers)
+	}
 	switch {
 	case g.isBlocked(d):
 		return nil, false
@@ -176,31 +178,20 @@ func (g *Gate) take(d *destination, now time.Time) {
 	d.inFlight++
 }
 
-// bound follows a change of the event subscription's own limit.
-func (d *destination) bound(limit, workers int) {
-	if limit != d.limit {
-		d.limit, d.cap = limit, d.cap.Within(limit, workers)
-	}
-}
-
 // maxInFlight is how many calls may be in flight: the cap, and at most a fair part if the endpoint is not proven.
 func (g *Gate) maxInFlight(d *destination, now time.Time) int {
 	if d.proven(now) {
 		return d.cap.Value()
 	}
 	if now.Sub(g.countedAt) > recount {
-		g.countSilent(now)
-	}
-	return min(d.cap.Value(), max(1, (g.workers/unprovenShare-g.silent)/unprovenPart))
-}
-
-func (g *Gate) countSilent(now time.Time) {
-	g.silent, g.countedAt = 0, now
-	for _, d := range g.destinations {
-		if !d.proven(now) {
-			g.silent += d.inFlight
+		g.silent, g.countedAt = 0, now
+		for _, d := range g.destinations {
+			if !d.proven(now) {
+				g.silent += d.inFlight
+			}
 		}
 	}
+	return min(d.cap.Value(), max(1, (g.workers/unprovenShare-g.silent)/unprovenPart))
 }
 
 func (g *Gate) mayWait(d *destination) bool {
