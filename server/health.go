@@ -11,14 +11,12 @@ import (
 )
 
 // Document returns the OpenAPI document, and problems with its texts.
-func Document() ([]byte, []string, error) { return openapi.Document((&Server{}).operations()) }
-
-// operations are all routes, for the OpenAPI document.
-func (s *Server) operations() (list []openapi.Operation) {
-	for _, r := range s.routes() {
+func Document() ([]byte, []string, error) {
+	var list []openapi.Operation
+	for _, r := range (&Server{}).routes() {
 		list = append(list, openapi.Operation{Method: r.method, Path: r.path, Access: string(r.access), Route: r.Route})
 	}
-	return list
+	return openapi.Document(list)
 }
 
 func (s *Server) specification(c echo.Context) error {

@@ -92,7 +92,14 @@ func (s *Server) publishBy(p *protocol, c echo.Context, topic string) error {
 	}
 	s.credentialOpened(r, topic, &credential)
 	took := time.Since(began)
-	s.options.Counters.stored(topic, receipt, took)
+	s.options.Counters.published.Observe(int64(took))
+	for i, matched := range receipt.Matched {
+		if matched == 0 && !receipt.Repeated && (receipt.Duplicates == nil || !receipt.Duplicates[i]) {
+			s.options.Counters.mu.Lock()
+			s.options.Counters.unmatched[topic]++
+			s.options.Counters.mu.Unlock()
+		}
+	}
 	if s.options.OnPublish != nil && !receipt.Repeated {
 		s.options.OnPublish(reportOf(topic, receipt, took))
 	}

@@ -72,7 +72,16 @@ func (s *Server) noteRejection(c echo.Context, err error) {
 	} else if who := access.ActorOf(c.Request().Context()); who.Role != "" {
 		kind.actor = who.Name
 	}
-	s.rejections.add(kind)
+	s.rejections.mu.Lock()
+	defer s.rejections.mu.Unlock()
+	counts := s.rejections.known
+	if kind.actor == unauthenticated {
+		counts = s.rejections.anonymous
+	}
+	if _, counted := counts[kind]; !counted && len(counts) >= maxRejections {
+		kind = rejection{actor: kind.actor, status: kind.status}
+	}
+	counts[kind]++
 }
 
 // topicOf is the topic that a request names, if it exists.
@@ -82,19 +91,6 @@ func (s *Server) topicOf(c echo.Context) string {
 		return ""
 	}
 	return topic.Name
-}
-
-func (r *rejections) add(kind rejection) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	counts := r.known
-	if kind.actor == unauthenticated {
-		counts = r.anonymous
-	}
-	if _, counted := counts[kind]; !counted && len(counts) >= maxRejections {
-		kind = rejection{actor: kind.actor, status: kind.status}
-	}
-	counts[kind]++
 }
 
 func (r *rejections) take() map[rejection]int {

@@ -232,7 +232,21 @@ func queryRoutes(m *v1.Handlers) []route {
 func (s *Server) addRoutes() {
 	operations := map[string]map[string]route{} // of POST, by path without the operation
 	for _, r := range s.routes() {
-		r.addMiddleware(s)
+		var middleware []echo.MiddlewareFunc
+		if r.ID != "receiveEvents" { // which waits as long as its client
+			middleware = append(middleware, s.finish)
+		}
+		if r.access == query {
+			middleware = append(middleware, s.auth.Permit(access.RoleViewer), auth.PermitQuery)
+		} else if needed := r.access.Role(); needed != "" {
+			middleware = append(middleware, s.auth.Permit(needed))
+		}
+		if strings.HasPrefix(r.path, "/v1/") {
+			middleware = append(middleware, v1.WithBase(s.options.PublicURL))
+		}
+		for _, m := range slices.Backward(middleware) {
+			r.Handle = m(r.Handle)
+		}
 		path, operation, has := cutOperation(r.path)
 		switch {
 		case !has:
@@ -271,23 +285,5 @@ func chooseOperation(routes map[string]route) echo.HandlerFunc {
 		c.SetParamValues(values...)
 		c.SetPath(r.path)
 		return r.Handle(c)
-	}
-}
-
-func (r *route) addMiddleware(s *Server) {
-	var middleware []echo.MiddlewareFunc
-	if r.ID != "receiveEvents" { // which waits as long as its client
-		middleware = append(middleware, s.finish)
-	}
-	if r.access == query {
-		middleware = append(middleware, s.auth.Permit(access.RoleViewer), auth.PermitQuery)
-	} else if needed := r.access.Role(); needed != "" {
-		middleware = append(middleware, s.auth.Permit(needed))
-	}
-	if strings.HasPrefix(r.path, "/v1/") {
-		middleware = append(middleware, v1.WithBase(s.options.PublicURL))
-	}
-	for _, m := range slices.Backward(middleware) {
-		r.Handle = m(r.Handle)
 	}
 }

@@ -147,11 +147,6 @@ func New(o Options) (*Server, error) {
 		return text, err
 	})
 	s.reference = openapi.Reference(s.document)
-	s.setUp()
-	return s, nil
-}
-
-func (s *Server) setUp() {
 	e := s.echo
 	e.HideBanner, e.HidePort = true, true
 	e.Logger.SetOutput(io.Discard) // postrider logs with slog
@@ -169,6 +164,7 @@ func (s *Server) setUp() {
 	}
 	e.Pre(s.noteRejections)
 	s.addRoutes()
+	return s, nil
 }
 
 // Handler serves the whole API.

@@ -9,7 +9,6 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"postrider/internal/postgres"
-	"postrider/jobs/publish"
 	"postrider/server/api"
 )
 
@@ -72,7 +71,14 @@ func (s *Server) counted(next echo.HandlerFunc) echo.HandlerFunc {
 		if err := next(c); err != nil {
 			c.Error(err)
 			if topic, publishes := publishTopic(c); publishes {
-				s.options.Counters.failed(s.failureKey(c, topic, err))
+				key := FailureKey{Topic: topic, Status: c.Response().Status, Code: api.CodeInternal}
+				if _, exists := s.parts.Cache.Snapshot().Topic(topic); !exists {
+					key.Topic = ""
+				}
+				if response := api.ResponseTo(err, c); response != nil {
+					key.Code = response.Code
+				}
+				s.options.Counters.failed(key)
 			}
 		}
 		waited, _ := c.Get(waitedKey).(time.Duration)
@@ -113,36 +119,12 @@ func (n *Counters) failed(key FailureKey) {
 	n.failures[key]++
 }
 
-// stored counts a publish request after its commit.
-func (n *Counters) stored(topic string, receipt *publish.Receipt, took time.Duration) {
-	n.published.Observe(int64(took))
-	for i, matched := range receipt.Matched {
-		if matched == 0 && !receipt.Repeated && (receipt.Duplicates == nil || !receipt.Duplicates[i]) {
-			n.mu.Lock()
-			n.unmatched[topic]++
-			n.mu.Unlock()
-		}
-	}
-}
-
 // publishTopic is the topic of a publish request; false for other requests.
 func publishTopic(c echo.Context) (name string, publishes bool) {
 	if c.Path() == publishPath || c.Path() == namespacePublishPath {
 		return api.PathValue(c, "topic"), true
 	}
 	return "", false
-}
-
-// failureKey has the code of the response.
-func (s *Server) failureKey(c echo.Context, topic string, err error) FailureKey {
-	key := FailureKey{Topic: topic, Status: c.Response().Status, Code: api.CodeInternal}
-	if _, exists := s.parts.Cache.Snapshot().Topic(topic); !exists {
-		key.Topic = ""
-	}
-	if response := api.ResponseTo(err, c); response != nil {
-		key.Code = response.Code
-	}
-	return key
 }
 
 // Read returns the counts.

@@ -115,12 +115,22 @@ func (p *Problems) members(raw []byte, t reflect.Type, path string) {
 			p.Value(path, "must not contain the character 0")
 		}
 	case t.Kind() == reflect.Slice && raw[0] == '[':
-		p.entries(raw, t.Elem(), path)
+		var list []json.RawMessage
+		_ = json.Unmarshal(raw, &list)
+		for i, entry := range list {
+			p.members(entry, t.Elem(), fmt.Sprintf("%s[%d]", path, i))
+		}
 	case t.Kind() == reflect.Map && raw[0] == '{':
 		p.object(raw, path, func(string) (reflect.StructField, bool) { return reflect.StructField{Type: t.Elem()}, true },
 			nil)
 	case t.Kind() == reflect.Struct && raw[0] == '{':
-		members, names := membersOf(t)
+		members, names := map[string]reflect.StructField{}, []string{}
+		for _, field := range Members(t) {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			members[name] = field
+			names = append(names, name)
+		}
+		slices.Sort(names)
 		p.object(raw, path, func(name string) (reflect.StructField, bool) {
 			member, known := members[name]
 			return member, known
@@ -175,26 +185,6 @@ func destinationHint(value []byte) string {
 	}
 	return "is not a member: send its properties, such as endpointUrl, beside the other settings; only the endpoint " +
 		"type WebHook is supported"
-}
-
-func (p *Problems) entries(raw []byte, t reflect.Type, path string) {
-	var list []json.RawMessage
-	_ = json.Unmarshal(raw, &list)
-	for i, entry := range list {
-		p.members(entry, t, fmt.Sprintf("%s[%d]", path, i))
-	}
-}
-
-// membersOf lists a struct's members by name, and the names in alphabetical order.
-func membersOf(t reflect.Type) (members map[string]reflect.StructField, names []string) {
-	members = map[string]reflect.StructField{}
-	for _, field := range Members(t) {
-		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		members[name] = field
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return members, names
 }
 
 // Members are the fields of a struct that are members of its JSON, embedded ones included. An outer field replaces an

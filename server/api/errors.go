@@ -195,23 +195,18 @@ func ResponseTo(err error, c echo.Context) *RejectionError {
 		return functionRejection(function)
 	}
 	if query, ok := errors.AsType[*sqlquery.Error](err); ok {
-		return queryRejection(query)
+		message := query.Message
+		if query.Position > 0 {
+			message += fmt.Sprintf(" (at character %d)", query.Position)
+		}
+		if query.Hint != "" {
+			message += ". " + query.Hint
+		}
+		r := Reject(http.StatusBadRequest, codeInvalidQuery, "%s", message)
+		r.Details = []ErrorDetail{{Code: codeInvalidQuery, Target: "sql", Message: message}}
+		return r
 	}
 	return databaseRejection(err)
-}
-
-// queryRejection is the response to a query that PostgreSQL rejects.
-func queryRejection(e *sqlquery.Error) *RejectionError {
-	message := e.Message
-	if e.Position > 0 {
-		message += fmt.Sprintf(" (at character %d)", e.Position)
-	}
-	if e.Hint != "" {
-		message += ". " + e.Hint
-	}
-	r := Reject(http.StatusBadRequest, codeInvalidQuery, "%s", message)
-	r.Details = []ErrorDetail{{Code: codeInvalidQuery, Target: "sql", Message: message}}
-	return r
 }
 
 // EventRejection is the response to an invalid event. target is the event's path in the request.

@@ -195,7 +195,15 @@ func (p *parameter) read(found *Problems, given []string, field reflect.Value) {
 	}
 	switch field.Kind() {
 	case reflect.String:
-		p.readText(found, text)
+		words := strings.Split(p.field.Tag.Get("enum"), ",")
+		switch {
+		case words[0] != "" && !slices.Contains(words, text):
+			found.Value(p.name, "must be one of %s, not %q", strings.Join(words, ", "), Shorten(text))
+		case p.in == "query" && !Storable(text):
+			found.Value(p.name, "must be UTF-8 without the character 0")
+		case p.in == "header":
+			found.checkCondition(p.name, text)
+		}
 		field.SetString(text)
 	case reflect.Bool:
 		value, err := strconv.ParseBool(text)
@@ -207,18 +215,6 @@ func (p *parameter) read(found *Problems, given []string, field reflect.Value) {
 		field.SetInt(p.readInteger(found, text))
 	default:
 		panic(fmt.Sprintf("parameter %s has the type %s", p.name, field.Type()))
-	}
-}
-
-func (p *parameter) readText(found *Problems, text string) {
-	words := strings.Split(p.field.Tag.Get("enum"), ",")
-	switch {
-	case words[0] != "" && !slices.Contains(words, text):
-		found.Value(p.name, "must be one of %s, not %q", strings.Join(words, ", "), Shorten(text))
-	case p.in == "query" && !Storable(text):
-		found.Value(p.name, "must be UTF-8 without the character 0")
-	case p.in == "header":
-		found.checkCondition(p.name, text)
 	}
 }
 

@@ -56,7 +56,8 @@ func setClient(r *http.Request, name ForwardedHeader, trusted []netip.Prefix) {
 		r.RemoteAddr = netip.AddrPortFrom(client, 0).String()
 	}
 	if name == Forwarded { // the other headers are the client's
-		scheme := member(lastHop(r.Header), "proto")
+		values := strings.Join(r.Header.Values(string(Forwarded)), ",")
+		scheme := member(values[strings.LastIndexByte(values, ',')+1:], "proto")
 		dropForwarded(r.Header)
 		r.Header.Set(echo.HeaderXForwardedProto, scheme)
 	}
@@ -80,12 +81,6 @@ func dropForwarded(header http.Header) {
 	for _, name := range forwardedHeaders {
 		delete(header, name)
 	}
-}
-
-// lastHop is the last proxy's part of Forwarded.
-func lastHop(header http.Header) string {
-	values := strings.Join(header.Values(string(Forwarded)), ",")
-	return values[strings.LastIndexByte(values, ',')+1:]
 }
 
 // clientOf is the last address in the header that is not a trusted proxy's: each proxy appends its peer's address, and

@@ -50,7 +50,18 @@ func Document(operations []Operation) ([]byte, []string, error) {
 	for _, response := range members(find(root, "components", "responses")) {
 		content(response, referTo("schemas", "ErrorResponse"))
 	}
-	b.findUnused()
+	for kind, member := range map[string]string{"schemas": "type", "parameters": "schema"} {
+		for name, text := range members(find(b.root, "components", kind)) {
+			if find(text, member) == nil {
+				b.problem("the text of %s in %s is not used", name, kind)
+			}
+		}
+	}
+	for name, text := range members(b.shared) {
+		if !b.used[text] {
+			b.problem("the shared text of %s is not used", name)
+		}
+	}
 	var document bytes.Buffer
 	encoder := yaml.NewEncoder(&document)
 	encoder.SetIndent(2)
@@ -233,18 +244,6 @@ func (b *builder) responses(op *Operation, operation *yaml.Node) {
 			content(text, b.schema(reflect.TypeOf(body), ""))
 		}
 	}
-	errorResponses(responses, op.errors())
-}
-
-// hasETag reports whether a body has the member etag, which the header ETag repeats.
-func hasETag(t reflect.Type) bool {
-	return t.Kind() == reflect.Struct && slices.ContainsFunc(api.Members(t), func(field reflect.StructField) bool {
-		return strings.HasPrefix(field.Tag.Get("json"), "etag")
-	})
-}
-
-// errors are the statuses of an operation's errors.
-func (op *Operation) errors() []int {
 	list := append([]int{
 		http.StatusBadRequest, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable,
 	}, op.Errors...)
@@ -258,7 +257,14 @@ func (op *Operation) errors() []int {
 		list = append(list, http.StatusPreconditionFailed)
 	}
 	slices.Sort(list)
-	return list
+	errorResponses(responses, list)
+}
+
+// hasETag reports whether a body has the member etag, which the header ETag repeats.
+func hasETag(t reflect.Type) bool {
+	return t.Kind() == reflect.Struct && slices.ContainsFunc(api.Members(t), func(field reflect.StructField) bool {
+		return strings.HasPrefix(field.Tag.Get("json"), "etag")
+	})
 }
 
 // content sets the schema of each media type in the text of a body. Without media types, the text has the example or
@@ -279,22 +285,6 @@ func content(text, schema *yaml.Node) {
 	for _, media := range members(types) {
 		if find(media, "schema") == nil {
 			set(media, "schema", schema)
-		}
-	}
-}
-
-// findUnused reports texts that no operation uses.
-func (b *builder) findUnused() {
-	for kind, member := range map[string]string{"schemas": "type", "parameters": "schema"} {
-		for name, text := range members(find(b.root, "components", kind)) {
-			if find(text, member) == nil {
-				b.problem("the text of %s in %s is not used", name, kind)
-			}
-		}
-	}
-	for name, text := range members(b.shared) {
-		if !b.used[text] {
-			b.problem("the shared text of %s is not used", name)
 		}
 	}
 }

@@ -38,7 +38,23 @@ func Reference(document func() ([]byte, error)) echo.HandlerFunc {
 		if err != nil {
 			return nil, err
 		}
-		return renderReference(text)
+		var file yaml.Node
+		if err := yaml.Unmarshal(text, &file); err != nil {
+			return nil, fmt.Errorf("read the OpenAPI document: %w", err)
+		}
+		t, err := template.New("reference").Parse(referenceHTML)
+		if err != nil {
+			return nil, fmt.Errorf("parse the page of the API: %w", err)
+		}
+		var page bytes.Buffer
+		err = t.Execute(&page, struct {
+			Groups []referenceGroup
+			Style  template.CSS
+		}{referenceGroups(file.Content[0]), template.CSS(referenceCSS)}) //nolint:gosec // it is this package's own file
+		if err != nil {
+			return nil, fmt.Errorf("render the page of the API: %w", err)
+		}
+		return page.Bytes(), nil
 	})
 	sum := sha256.Sum256([]byte(referenceCSS))
 	policy := "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
@@ -52,26 +68,6 @@ func Reference(document func() ([]byte, error)) echo.HandlerFunc {
 		c.Response().Header().Set(echo.HeaderCacheControl, "no-cache") // another version of the program has another page
 		return c.HTMLBlob(http.StatusOK, html)
 	}
-}
-
-func renderReference(document []byte) ([]byte, error) {
-	var file yaml.Node
-	if err := yaml.Unmarshal(document, &file); err != nil {
-		return nil, fmt.Errorf("read the OpenAPI document: %w", err)
-	}
-	t, err := template.New("reference").Parse(referenceHTML)
-	if err != nil {
-		return nil, fmt.Errorf("parse the page of the API: %w", err)
-	}
-	var page bytes.Buffer
-	err = t.Execute(&page, struct {
-		Groups []referenceGroup
-		Style  template.CSS
-	}{referenceGroups(file.Content[0]), template.CSS(referenceCSS)}) //nolint:gosec // it is this package's own file
-	if err != nil {
-		return nil, fmt.Errorf("render the page of the API: %w", err)
-	}
-	return page.Bytes(), nil
 }
 
 // referenceGroups are the operations of each tag, in the order of the document.

@@ -208,7 +208,12 @@ func (p *problems) action(kind string, spec *RedeliverAllSpec) *operator.Action 
 	if spec.Filter == nil {
 		p.Value("filter", "is required; {} matches all dead letters")
 	} else {
-		p.filter(spec.Filter)
+		if _, err := spec.Filter.Conditions(); err != nil {
+			p.Value("filter.search", "%v", err)
+		}
+		if n := len(spec.Filter.DeadLetterIDs); spec.Filter.DeadLetterIDs != nil && (n == 0 || n > query.MaxFilterIDs) {
+			p.Value("filter.deadLetterIds", "must have between 1 and %d ids, not %d", query.MaxFilterIDs, n)
+		}
 	}
 	return do
 }
@@ -238,16 +243,6 @@ func (p *problems) rate(given *int) int {
 }
 
 const maxRate = 1_000_000
-
-// filter checks the filter in a body.
-func (p *problems) filter(f *query.DeadLetterFilter) {
-	if _, err := f.Conditions(); err != nil {
-		p.Value("filter.search", "%v", err)
-	}
-	if n := len(f.DeadLetterIDs); f.DeadLetterIDs != nil && (n == 0 || n > query.MaxFilterIDs) {
-		p.Value("filter.deadLetterIds", "must have between 1 and %d ids, not %d", query.MaxFilterIDs, n)
-	}
-}
 
 // maxExportedPage bounds the bytes of a page; one dead letter has at most about 1 MiB.
 const maxExportedPage = 8 << 20

@@ -182,7 +182,18 @@ func (m *Handlers) OnDeliveries(
 		if r.Body.Filter == nil {
 			found.Value("filter", "is required; {} matches all pending deliveries")
 		} else {
-			found.deliveryFilter(r.Body.Filter)
+			if r.Body.Filter.State != "" && r.Body.Filter.State != "pending" {
+				found.Value("filter.state", "must be pending, not %q: others have ended", api.Shorten(r.Body.Filter.State))
+			}
+			if r.Body.Filter.Hold != "" && !slices.Contains(query.HoldReasons, r.Body.Filter.Hold) {
+				found.Value("filter.hold", "must be one of %v, not %q", query.HoldReasons, api.Shorten(r.Body.Filter.Hold))
+			}
+			if r.Body.Filter.From != nil && r.Body.Filter.To != nil && !r.Body.Filter.From.Before(*r.Body.Filter.To) {
+				found.Value("filter.publishedFrom", "must be before publishedUntil")
+			}
+			if n := len(r.Body.Filter.DeliveryIDs); r.Body.Filter.DeliveryIDs != nil && (n == 0 || n > query.MaxFilterIDs) {
+				found.Value("filter.deliveryIds", "must have between 1 and %d ids, not %d", query.MaxFilterIDs, n)
+			}
 		}
 		if err := found.Err(); err != nil {
 			return nil, err
@@ -193,21 +204,5 @@ func (m *Handlers) OnDeliveries(
 		}
 		id, err := m.Parts.Operator.OnDeliveries(ctx, r.Body.Filter, do)
 		return m.started(ctx, id, err)
-	}
-}
-
-// deliveryFilter checks the filter of an operation on deliveries.
-func (p *problems) deliveryFilter(f *query.DeliveryFilter) {
-	if f.State != "" && f.State != "pending" {
-		p.Value("filter.state", "must be pending, not %q: others have ended", api.Shorten(f.State))
-	}
-	if f.Hold != "" && !slices.Contains(query.HoldReasons, f.Hold) {
-		p.Value("filter.hold", "must be one of %v, not %q", query.HoldReasons, api.Shorten(f.Hold))
-	}
-	if f.From != nil && f.To != nil && !f.From.Before(*f.To) {
-		p.Value("filter.publishedFrom", "must be before publishedUntil")
-	}
-	if n := len(f.DeliveryIDs); f.DeliveryIDs != nil && (n == 0 || n > query.MaxFilterIDs) {
-		p.Value("filter.deliveryIds", "must have between 1 and %d ids, not %d", query.MaxFilterIDs, n)
 	}
 }

@@ -179,7 +179,18 @@ func (m *Handlers) ListActivity(ctx context.Context, r *listActivityRequest) (*R
 		Value: make([]Activity, len(lines)), NextLink: *api.NextLink("/v1/activity", r, tail.Mark()),
 	}
 	for i := range lines {
-		recent.Value[i] = activityView(&lines[i])
+		l := &lines[i]
+		shown := Activity{
+			At: l.At, Kind: l.Kind, Topic: l.Topic, EventID: l.EventID, EventType: l.Type, Subject: l.Subject,
+			SystemID: l.SystemID, Place: l.Place,
+		}
+		if l.Kind == "attempt" {
+			shown.Subscription, shown.Number = &l.Subscription, &l.Number
+			shown.DeliveryID, shown.BatchID = l.DeliveryID, l.BatchID
+			shown.Status, shown.Outcome, shown.Verdict = l.Status, &l.Outcome, &l.Verdict
+			shown.State, shown.DurationMs = textOrNull(stateAfter[l.Verdict]), &l.DurationMs
+		}
+		recent.Value[i] = shown
 	}
 	return &recent, nil
 }
@@ -187,18 +198,4 @@ func (m *Handlers) ListActivity(ctx context.Context, r *listActivityRequest) (*R
 // stateAfter is the state of a delivery after an attempt by the verdict.
 var stateAfter = map[string]string{
 	"deliver": "delivered", "retry": "pending", "dead_letter": "dead_lettered", "drop": "dropped",
-}
-
-func activityView(l *query.TailLine) Activity {
-	shown := Activity{
-		At: l.At, Kind: l.Kind, Topic: l.Topic, EventID: l.EventID, EventType: l.Type, Subject: l.Subject,
-		SystemID: l.SystemID, Place: l.Place,
-	}
-	if l.Kind == "attempt" {
-		shown.Subscription, shown.Number = &l.Subscription, &l.Number
-		shown.DeliveryID, shown.BatchID = l.DeliveryID, l.BatchID
-		shown.Status, shown.Outcome, shown.Verdict = l.Status, &l.Outcome, &l.Verdict
-		shown.State, shown.DurationMs = textOrNull(stateAfter[l.Verdict]), &l.DurationMs
-	}
-	return shown
 }

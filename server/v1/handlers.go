@@ -1,7 +1,6 @@
 package v1
 
 import (
-	"errors"
 	"log/slog"
 	"net/netip"
 	"time"
@@ -39,13 +38,6 @@ type Handlers struct {
 
 // problems are the mistakes in one request, with checks of the management operations.
 type problems struct{ api.Problems }
-
-// Merge adds the details of a rejection.
-func (p *problems) Merge(err error) {
-	if rejected, ok := errors.AsType[*api.RejectionError](err); ok {
-		p.Problems = append(p.Problems, rejected.Details...)
-	}
-}
 
 func (p *problems) validation(mistakes []policy.ValidationError) {
 	for i := range mistakes {

@@ -3,7 +3,6 @@ package v1
 import (
 	"cmp"
 	"encoding/json"
-	"strings"
 
 	"postrider/internal/catalog"
 	"postrider/internal/catalog/spec"
@@ -41,7 +40,16 @@ func (p *problems) deliveryMode(t *catalog.Topic, s *catalog.SubscriptionSpec) (
 	p.noRequests(s)
 	aliases = map[string]string{}
 	if c.Queue != nil {
-		p.queue(c.Queue, s, aliases)
+		move(p, aliases, queuePath+".maxDeliveryCount", c.Queue.MaxDeliveryCount,
+			"retryPolicy.maxDeliveryCount", &s.RetryPolicy.MaxDeliveryCount)
+		move(p, aliases, queuePath+".eventTimeToLive", c.Queue.EventTimeToLive,
+			"retryPolicy.eventTimeToLive", &s.RetryPolicy.EventTimeToLive)
+		move(p, aliases, queuePath+".deadLetterDestination", c.Queue.DeadLetterDestination,
+			"deadLetterDestination", &s.DeadLetterDestination)
+		if with := c.Queue.DeadLetterWithIdentity; with != nil {
+			move(p, aliases, queuePath+".deadLetterDestinationWithResourceIdentity.deadLetterDestination",
+				with.DeadLetterDestination, "deadLetterDestination", &s.DeadLetterDestination)
+		}
 	}
 	s.DeliveryConfiguration = &catalog.DeliveryConfiguration{DeliveryMode: catalog.ModeQueue}
 	if c.Queue != nil && c.Queue.ReceiveLockDurationInSeconds != nil {
@@ -73,20 +81,6 @@ func (p *problems) noRequests(s *catalog.SubscriptionSpec) {
 	}
 }
 
-// queue moves settings of pull delivery to the names that are stored.
-func (p *problems) queue(q *catalog.QueueSettings, s *catalog.SubscriptionSpec, aliases map[string]string) {
-	move(p, aliases, queuePath+".maxDeliveryCount", q.MaxDeliveryCount,
-		"retryPolicy.maxDeliveryCount", &s.RetryPolicy.MaxDeliveryCount)
-	move(p, aliases, queuePath+".eventTimeToLive", q.EventTimeToLive,
-		"retryPolicy.eventTimeToLive", &s.RetryPolicy.EventTimeToLive)
-	move(p, aliases, queuePath+".deadLetterDestination", q.DeadLetterDestination,
-		"deadLetterDestination", &s.DeadLetterDestination)
-	if with := q.DeadLetterWithIdentity; with != nil {
-		move(p, aliases, queuePath+".deadLetterDestinationWithResourceIdentity.deadLetterDestination",
-			with.DeadLetterDestination, "deadLetterDestination", &s.DeadLetterDestination)
-	}
-}
-
 // move moves a value that was stated as alias to its name. Both are names of one setting.
 func move[T any](p *problems, aliases map[string]string, alias string, value *T, name string, into **T) {
 	switch {
@@ -95,18 +89,5 @@ func move[T any](p *problems, aliases map[string]string, alias string, value *T,
 		p.Value(alias, "must be absent with %s: both are names of one setting", cmp.Or(aliases[name], name))
 	default:
 		*into, aliases[name] = value, alias
-	}
-}
-
-// rename names the settings with a mistake as they were stated.
-func (p *problems) rename(aliases map[string]string) {
-	for i := range p.Problems {
-		d := &p.Problems[i]
-		for name, alias := range aliases {
-			if d.Target == name || strings.HasPrefix(d.Target, name+".") {
-				d.Target, d.Message = strings.Replace(d.Target, name, alias, 1), strings.Replace(d.Message, name, alias, 1)
-				break
-			}
-		}
 	}
 }

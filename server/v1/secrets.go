@@ -58,11 +58,23 @@ type RotateSigningSecretSpec struct {
 
 // RotateSigningSecret responds to POST /v1/topics/{topic}/subscriptions/{subscription}/rotateSigningSecret.
 func (m *Handlers) RotateSigningSecret(ctx context.Context, r *rotateSigningSecretRequest) (*SigningSecrets, error) {
-	key, previous, err := newSecret(&r.Body)
-	if err != nil {
+	var key []byte
+	var found problems
+	if r.Body.Secret != nil {
+		var err error
+		key, err = endpointconf.ParseSigningSecret(*r.Body.Secret)
+		found.Check(err)
+	}
+	const most = int(endpointconf.MaxPreviousSecret / time.Hour)
+	hours := optional(r.Body.PreviousValidForHours, int(previousSecretByDefault/time.Hour))
+	if hours < 0 || hours > most {
+		found.Value("previousValidForHours", "must be between 0 and %d, not %d", most, hours)
+	}
+	if err := found.Err(); err != nil {
 		return nil, err
 	}
-	sub, err := m.Parts.Subscriptions.RotateSigningSecret(ctx, r.Topic, r.Subscription, key, previous)
+	sub, err := m.Parts.Subscriptions.RotateSigningSecret(ctx, r.Topic, r.Subscription, key,
+		time.Duration(hours)*time.Hour)
 	var invalid *policy.ValidationError
 	switch {
 	case errors.Is(err, catalog.ErrNotSigned):
@@ -76,21 +88,6 @@ func (m *Handlers) RotateSigningSecret(ctx context.Context, r *rotateSigningSecr
 	}
 	m.logSecretOf(ctx, &r.SubscriptionPath, "the signing secret of an event subscription was replaced")
 	return m.signingSecrets(sub), nil
-}
-
-// newSecret reads the key, and how long the previous secrets keep signing. A nil key is generated.
-func newSecret(b *RotateSigningSecretSpec) (key []byte, previous time.Duration, err error) {
-	var found problems
-	if b.Secret != nil {
-		key, err = endpointconf.ParseSigningSecret(*b.Secret)
-		found.Check(err)
-	}
-	const most = int(endpointconf.MaxPreviousSecret / time.Hour)
-	hours := optional(b.PreviousValidForHours, int(previousSecretByDefault/time.Hour))
-	if hours < 0 || hours > most {
-		found.Value("previousValidForHours", "must be between 0 and %d, not %d", most, hours)
-	}
-	return key, time.Duration(hours) * time.Hour, found.Err()
 }
 
 // liveSecrets are the secrets that sign now, by the database's clock.

@@ -48,7 +48,9 @@ func (m *Handlers) checkSubscription(
 	}
 	found.retryPolicy(p, t, &stated)
 	if p == nil {
-		found.Merge(m.unknownPolicy())
+		if rejected, ok := errors.AsType[*api.RejectionError](m.unknownPolicy()); ok {
+			found.Problems = append(found.Problems, rejected.Details...)
+		}
 	}
 	if !pulled {
 		found.validation(m.HeaderLimits.Mistakes(stated.DeliveryAttributes, stored.DeliveryAttributes))
@@ -58,7 +60,14 @@ func (m *Handlers) checkSubscription(
 		found.deliverySchema(&effective, t)
 	}
 	m.deadLetterDestination(&found, stated.DeadLetterDestination)
-	found.labels(stated.Labels)
+	for i, label := range stated.Labels {
+		switch runes := utf8.RuneCountInString(label); {
+		case runes < 1 || runes > maxLabelRunes:
+			found.Value(fmt.Sprintf("labels[%d]", i), "must be 1 to %d characters long, not %d", maxLabelRunes, runes)
+		case strings.ContainsFunc(label, unicode.IsControl):
+			found.Value(fmt.Sprintf("labels[%d]", i), "must not contain control characters")
+		}
+	}
 	if len(stated.Labels) == 0 {
 		stated.Labels = nil
 	}
@@ -71,7 +80,16 @@ func (m *Handlers) checkSubscription(
 			spec.Find(spec.Subscription, "deliveryRate.limit").Limits())
 	}
 	found.table(spec.Subscription, stated)
-	found.rename(aliases)
+	// Settings with a mistake are named as they were stated.
+	for i := range found.Problems {
+		d := &found.Problems[i]
+		for name, alias := range aliases {
+			if d.Target == name || strings.HasPrefix(d.Target, name+".") {
+				d.Target, d.Message = strings.Replace(d.Target, name, alias, 1), strings.Replace(d.Message, name, alias, 1)
+				break
+			}
+		}
+	}
 	return stated, found.Err()
 }
 
@@ -195,17 +213,6 @@ func (p *problems) deliverySchema(s *catalog.SubscriptionSpec, t *catalog.Topic)
 // maxLabelRunes is the limit of a label's characters. Event Grid's pages have none.
 const maxLabelRunes = 256
 
-func (p *problems) labels(labels []string) {
-	for i, label := range labels {
-		switch runes := utf8.RuneCountInString(label); {
-		case runes < 1 || runes > maxLabelRunes:
-			p.Value(fmt.Sprintf("labels[%d]", i), "must be 1 to %d characters long, not %d", maxLabelRunes, runes)
-		case strings.ContainsFunc(label, unicode.IsControl):
-			p.Value(fmt.Sprintf("labels[%d]", i), "must not contain control characters")
-		}
-	}
-}
-
 // expiration truncates the time to microseconds, as PostgreSQL does. now is the database's time.
 func (p *problems) expiration(at *time.Time, now time.Time) {
 	if at == nil {
@@ -257,7 +264,13 @@ func CheckSubscription(name string, body []byte) error {
 func (p *problems) retryPolicy(under *policy.Policy, t *catalog.Topic, s *catalog.SubscriptionSpec) {
 	stated := s.RetryPolicy
 	if t.Kind != catalog.TopicNamespace && !s.Pulled() {
-		p.namespaceOnly(&stated)
+		if stated.MaxDeliveryCount != nil {
+			p.Value("retryPolicy.maxDeliveryCount", "must be absent: it is for namespace topics; set maxDeliveryAttempts")
+		}
+		if stated.EventTimeToLive != nil {
+			p.Value("retryPolicy.eventTimeToLive",
+				"must be absent: it is for namespace topics; set eventTimeToLiveInMinutes")
+		}
 	} else if !p.namespaceNames(&stated, &s.RetryPolicy) {
 		return
 	}
@@ -271,16 +284,6 @@ func (p *problems) retryPolicy(under *policy.Policy, t *catalog.Topic, s *catalo
 		return
 	}
 	p.Check(under.CheckBatch(s.MaxEventsPerBatch, s.PreferredBatchSizeInKilobytes))
-}
-
-func (p *problems) namespaceOnly(b *catalog.RetryPolicySpec) {
-	if b.MaxDeliveryCount != nil {
-		p.Value("retryPolicy.maxDeliveryCount", "must be absent: it is for namespace topics; set maxDeliveryAttempts")
-	}
-	if b.EventTimeToLive != nil {
-		p.Value("retryPolicy.eventTimeToLive",
-			"must be absent: it is for namespace topics; set eventTimeToLiveInMinutes")
-	}
 }
 
 // namespaceNames moves the limits to the names that are stored. It returns false after a mistake.

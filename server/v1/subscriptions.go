@@ -99,16 +99,6 @@ func (m *Handlers) DeleteSubscription(ctx context.Context, r *deleteSubscription
 	return &api.NoContent{}, r.Rejected(err, "event subscription", r.Subscription)
 }
 
-// rules are the effective rules of its deliveries. The policy's ranges, or the topic's retention, may have changed
-// since its limits were set.
-func (m *Handlers) rules(s *catalog.Subscription) policy.Rules {
-	p, known := m.Parts.Cache.Snapshot().Policy(s.RetryPolicy.Policy)
-	if !known { // created on another node within the last second
-		p = &policy.Policy{MaxMaxAttempts: math.MaxInt, MaxTTL: math.MaxInt64, RetryTransportErrors: true}
-	}
-	return p.Resolve(s.Overrides())
-}
-
 func textOrNull(s string) *string {
 	if s == "" {
 		return nil
@@ -204,7 +194,12 @@ type DynamicAttribute struct {
 
 // subscriptionView shows an event subscription with its effective settings and without its secrets.
 func (m *Handlers) subscriptionView(s *catalog.Subscription) *Subscription {
-	rules, batch, open := m.rules(s), s.Batch(), s.Connection.WithoutSecrets()
+	// The policy's ranges, or the topic's retention, may have changed since the limits were set.
+	p, known := m.Parts.Cache.Snapshot().Policy(s.RetryPolicy.Policy)
+	if !known { // created on another node within the last second
+		p = &policy.Policy{MaxMaxAttempts: math.MaxInt, MaxTTL: math.MaxInt64, RetryTransportErrors: true}
+	}
+	rules, batch, open := p.Resolve(s.Overrides()), s.Batch(), s.Connection.WithoutSecrets()
 	shown := &Subscription{
 		Topic: s.Topic, Name: s.Name, EndpointBaseURL: s.EndpointBaseURL, SubscriptionSpec: s.SubscriptionSpec,
 		DeliveryConfiguration: catalog.DeliveryConfiguration{DeliveryMode: catalog.ModePush},

@@ -146,7 +146,18 @@ func (b *TopicSpec) check(name string) (catalog.TopicSpec, error) {
 	if s.Kind == catalog.TopicNamespace && s.InputSchema != event.CloudEvents {
 		found.Value("inputSchema", "must be %s: a namespace topic accepts CloudEvents only", event.CloudEvents)
 	}
-	found.mapping(s.InputSchema, b.InputSchemaMapping)
+	custom := s.InputSchema == event.Custom
+	switch {
+	case custom && b.InputSchemaMapping == nil:
+		found.Value("inputSchemaMapping", "is required: it names the fields of %s that are an event's type and subject",
+			s.InputSchema)
+	case !custom && b.InputSchemaMapping != nil:
+		found.Value("inputSchemaMapping", "must be absent: it belongs to inputSchema %s", event.Custom)
+	case custom:
+		if wrong, ok := errors.AsType[*event.MappingError](b.InputSchemaMapping.Validate()); ok {
+			found.Value(wrong.Field, "%s", wrong.Message)
+		}
+	}
 	s.InputSchemaMapping = b.InputSchemaMapping
 	if b.EventRetentionInDays != nil && s.Kind != catalog.TopicNamespace {
 		found.Value("eventRetentionInDays", "must be absent: it belongs to namespace topics")
@@ -158,21 +169,6 @@ func (b *TopicSpec) check(name string) (catalog.TopicSpec, error) {
 	}
 	s.DuplicateWindow = minutesOf(optional(b.DuplicateDetectionWindowInMinutes, 0))
 	return s, found.Err()
-}
-
-// mapping checks inputSchemaMapping, which is for CustomEventSchema.
-func (p *problems) mapping(schema event.Schema, mapping *event.Mapping) {
-	custom := schema == event.Custom
-	switch {
-	case custom && mapping == nil:
-		p.Value("inputSchemaMapping", "is required: it names the fields of %s that are an event's type and subject", schema)
-	case !custom && mapping != nil:
-		p.Value("inputSchemaMapping", "must be absent: it belongs to inputSchema %s", event.Custom)
-	case custom:
-		if wrong, ok := errors.AsType[*event.MappingError](mapping.Validate()); ok {
-			p.Value(wrong.Field, "%s", wrong.Message)
-		}
-	}
 }
 
 func (m *Handlers) topic(ctx context.Context, name string) (*catalog.Topic, error) {
