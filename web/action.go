@@ -67,15 +67,6 @@ func chooseColumns(c echo.Context) error {
 	return c.Redirect(http.StatusSeeOther, ownPage(form.Get("back")))
 }
 
-// signInActions require no session.
-func (p *pages) signInActions() map[string]echo.HandlerFunc {
-	return map[string]echo.HandlerFunc{
-		"/sign-in":     site.Act(p.signIn, p.signInPage),
-		"/first-admin": site.Act(p.firstAdmin, p.signInPage),
-		"/sign-out":    site.Act(p.signOut, p.signInPage),
-	}
-}
-
 // doneTexts are the results of actions and forms, by their code in the address.
 var doneTexts = map[string]string{
 	"paused":   "Paused. Deliveries are held; an attempt in progress finishes.",

@@ -110,8 +110,4 @@ func plainJSON(v any) ([]byte, error) {
 
 func apiTopic(topic string) string { return "/v1/topics/" + url.PathEscape(topic) }
 
-func apiSubscription(topic, name string) string {
-	return apiTopic(topic) + "/subscriptions/" + url.PathEscape(name)
-}
-
 func apiPolicy(name string) string { return "/v1/policies/" + url.PathEscape(name) }

@@ -72,20 +72,18 @@ func (p *pages) edit(open opener) site.Page {
 			e.form = postedForm(c)
 			href, err = p.submit(ctx, c, e, open)
 		}
-		return site.Finish(c, href, err, func() error { return p.showForm(c, e) })
+		return site.Finish(c, href, err, func() error {
+			view := formView{
+				Action: e.action, Back: e.trail[len(e.trail)-1].Href, Save: "Create", Etag: e.get("etag"),
+				Was: e.get("was"), Others: e.mistakes[""], Changes: e.changes, Sections: e.sections(),
+			}
+			title := "New " + e.noun
+			if e.name != "" {
+				view.Save, title = "Save", "Edit "+e.name
+			}
+			return p.Show(c, "form", title, false, view, e.trail...)
+		})
 	}
-}
-
-func (p *pages) showForm(c echo.Context, e *editor) error {
-	view := formView{
-		Action: e.action, Back: e.trail[len(e.trail)-1].Href, Save: "Create", Etag: e.get("etag"),
-		Was: e.get("was"), Others: e.mistakes[""], Changes: e.changes, Sections: e.sections(),
-	}
-	title := "New " + e.noun
-	if e.name != "" {
-		view.Save, title = "Save", "Edit "+e.name
-	}
-	return p.Show(c, "form", title, false, view, e.trail...)
 }
 
 // readStored reads the object of this name from the REST API.
@@ -109,7 +107,11 @@ func (e *editor) fill() {
 		list := e.list(s.Name)
 		switch {
 		case stored && list != nil:
-			list.fill(e.form, value)
+			var rows []json.RawMessage
+			_ = json.Unmarshal(value, &rows) // it is always a list
+			for i, row := range rows {
+				list.write(e.form, list.at(i)+".", row)
+			}
 		case stored:
 			e.set(s.Name, fieldText(s, value))
 		case checkBox(s):
@@ -145,7 +147,11 @@ func (e *editor) settings() (settings map[string]any, mistakes []apiProblem) {
 		switch {
 		case s.Section == "", s.Secret && list == nil && !e.has(s.Name):
 		case list != nil:
-			put(settings, s.Name, list.values(e.form))
+			rows := []any{}
+			for i := range e.form.rows(list.name) {
+				rows = append(rows, list.read(e.form, list.at(i)+"."))
+			}
+			put(settings, s.Name, rows)
 		case stored != nil && (s.Fixed && e.name != "" || fieldText(s, stored) == e.values.Get(s.Name)):
 			put(settings, s.Name, stored) // unchanged: a time keeps its fraction of a second
 		default:
@@ -204,11 +210,28 @@ func (e *editor) sections() (sections []formSection) {
 // submit handles the buttons of a form. It returns the address to redirect to; "" shows the form.
 func (p *pages) submit(ctx context.Context, c echo.Context, e *editor, open opener) (href string, err error) {
 	if e.has("add") || e.has("remove") {
-		e.changeRows()
+		for _, l := range e.lists {
+			if e.get("add") == l.name {
+				e.focus = l.name
+				e.set(l.fields(e.form, l.at(e.rows(l.name))+".")[0].Name, "")
+			}
+			if row, _, ok := rowOf(l.name, e.get("remove")+"."); ok {
+				e.removeRow(l.name, row)
+			}
+		}
 		return "", nil
 	}
 	for _, l := range e.lists {
-		l.dropEmptyRows(e.form)
+		// Rows without input are removed, so that the API's row numbers are those of the page.
+		for i := e.form.rows(l.name) - 1; i >= 0; i-- {
+			empty := true
+			for _, field := range l.fields(e.form, l.at(i)+".") {
+				empty = empty && (field.Kind == kindSelect || !e.form.has(field.Name))
+			}
+			if empty {
+				e.form.removeRow(l.name, i)
+			}
+		}
 	}
 	if e.has("test") && e.test != nil {
 		return "", e.test(ctx, c)

@@ -223,22 +223,6 @@ type rowList struct {
 
 func (l *rowList) at(row int) string { return fmt.Sprintf("%s[%d]", l.name, row) }
 
-func (l *rowList) fill(f *form, value json.RawMessage) {
-	var rows []json.RawMessage
-	_ = json.Unmarshal(value, &rows) // it is always a list
-	for i, row := range rows {
-		l.write(f, l.at(i)+".", row)
-	}
-}
-
-func (l *rowList) values(f *form) any {
-	rows := []any{}
-	for i := range f.rows(l.name) {
-		rows = append(rows, l.read(f, l.at(i)+"."))
-	}
-	return rows
-}
-
 // show returns the list for the page.
 func (l *rowList) show(e *editor, setting *formField) *formList {
 	list := &formList{
@@ -253,30 +237,4 @@ func (l *rowList) show(e *editor, setting *formField) *formList {
 		list.Rows = append(list.Rows, row)
 	}
 	return list
-}
-
-// dropEmptyRows removes rows without input, so that the API's row numbers are those of the page.
-func (l *rowList) dropEmptyRows(f *form) {
-	for i := f.rows(l.name) - 1; i >= 0; i-- {
-		empty := true
-		for _, field := range l.fields(f, l.at(i)+".") {
-			empty = empty && (field.Kind == kindSelect || !f.has(field.Name))
-		}
-		if empty {
-			f.removeRow(l.name, i)
-		}
-	}
-}
-
-// changeRows handles the buttons that add and remove rows.
-func (e *editor) changeRows() {
-	for _, l := range e.lists {
-		if e.get("add") == l.name {
-			e.focus = l.name
-			e.set(l.fields(e.form, l.at(e.rows(l.name))+".")[0].Name, "")
-		}
-		if row, _, ok := rowOf(l.name, e.get("remove")+"."); ok {
-			e.removeRow(l.name, row)
-		}
-	}
 }

@@ -158,11 +158,9 @@ func countedOf(form url.Values) (m query.Matched) {
 	return m
 }
 
-// startMany starts a bulk operation of a kind, or previews a repair. An operation on dead letters changes nothing if
-// the count is no longer the one that the user has confirmed. Pending deliveries end continuously, so no number of them
-// is expected.
-func (p *pages) startMany(kind string) site.Action {
-	return func(ctx context.Context, c echo.Context) (href string, err error) {
+// bulk is the form of a bulk operation of a kind.
+func (p *pages) bulk(kind string) echo.HandlerFunc {
+	return site.Act(func(ctx context.Context, c echo.Context) (href string, err error) {
 		view := manyView{Kind: kind}
 		if _, _, err := p.manyOf(c, &view); err != nil {
 			return "", err
@@ -192,11 +190,8 @@ func (p *pages) startMany(kind string) site.Action {
 			id, err = p.Parts.Operator.OnDeadLetters(ctx, &view.Matching, &do)
 		}
 		return operationPath(id) + "?done=started", err
-	}
+	}, p.many(kind))
 }
-
-// bulk is the form of a bulk operation of a kind.
-func (p *pages) bulk(kind string) echo.HandlerFunc { return site.Act(p.startMany(kind), p.many(kind)) }
 
 // expected is how many of the counted ones the user has chosen.
 func (v *manyView) expected(which string, again bool) int64 {

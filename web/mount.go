@@ -158,7 +158,11 @@ func (p *pages) mount(e *echo.Echo) {
 		return // no sign-in, and no first admin
 	}
 	ui.Match(readMethods, "/sign-in", site.Timed(site.PageTime, p.signInPage))
-	for path, action := range p.signInActions() {
+	for path, action := range map[string]echo.HandlerFunc{
+		"/sign-in":     site.Act(p.signIn, p.signInPage),
+		"/first-admin": site.Act(p.firstAdmin, p.signInPage),
+		"/sign-out":    site.Act(p.signOut, p.signInPage),
+	} {
 		post(path, action, bounded(maxPublicForm))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -38,7 +39,15 @@ type subscriptionForm struct {
 
 func (p *pages) newSubscription(ctx context.Context, c echo.Context) error {
 	if c.QueryParam("topic") == "" {
-		return p.chooseTopic(ctx, c)
+		topics, err := p.Parts.Topics.List(ctx, "", choosable)
+		if err != nil {
+			return err
+		}
+		view := chooseView{}
+		for _, topic := range topics {
+			view.Topics = append(view.Topics, topic.Name)
+		}
+		return p.Show(c, "subscription-topic", "New event subscription", false, view)
 	}
 	return p.edit(p.openSubscription)(ctx, c)
 }
@@ -47,19 +56,6 @@ type chooseView struct{ Topics []string }
 
 // choosable is the number of topics in the list. The page of each topic has a link to the form, too.
 const choosable = 500
-
-// chooseTopic shows the topics for a new event subscription, whose form depends on the topic.
-func (p *pages) chooseTopic(ctx context.Context, c echo.Context) error {
-	topics, err := p.Parts.Topics.List(ctx, "", choosable)
-	if err != nil {
-		return err
-	}
-	view := chooseView{}
-	for _, topic := range topics {
-		view.Topics = append(view.Topics, topic.Name)
-	}
-	return p.Show(c, "subscription-topic", "New event subscription", false, view)
-}
 
 func (p *pages) openSubscription(ctx context.Context, c echo.Context) (*editor, error) {
 	topicName, name := c.Param("topic"), c.Param("subscription")
@@ -73,7 +69,7 @@ func (p *pages) openSubscription(ctx context.Context, c echo.Context) (*editor, 
 	parent := "/ui/topics/" + topic.Name
 	e := &editor{
 		table: spec.Subscription, noun: "event subscription", name: name, method: http.MethodPatch,
-		address: func(name string) string { return apiSubscription(topic.Name, name) },
+		address: func(name string) string { return apiTopic(topic.Name) + "/subscriptions/" + url.PathEscape(name) },
 		folded:  []string{spec.Delivery, spec.DeadLetters, spec.Connection, spec.Advanced},
 		lists:   []rowList{advancedFilters(), headers()}, trail: []site.Link{{Href: parent, Text: topic.Name}},
 		removed: parent + "?done=deleted",

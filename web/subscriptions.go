@@ -10,6 +10,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"postrider/internal/catalog"
+	"postrider/internal/catalog/spec"
 	"postrider/internal/endpointconf"
 	"postrider/internal/postgres"
 	"postrider/internal/query"
@@ -177,8 +178,18 @@ func (p *pages) topic(ctx context.Context, c echo.Context) error {
 	if err != nil && !errors.Is(err, postgres.ErrTooSlow) {
 		return err
 	}
+	var lines []mappedLine
+	object, _ := plainJSON(map[string]any{mapping: topic.InputSchemaMapping}) // strings always marshal
+	for _, member := range mappedMembers {
+		line := mappedLine{Label: member.label}
+		_ = json.Unmarshal(spec.At(object, mappingAt+member.name+".sourceField"), &line.Field)
+		_ = json.Unmarshal(spec.At(object, mappingAt+member.name+".defaultValue"), &line.Default)
+		if line.Field+line.Default != "" {
+			lines = append(lines, line)
+		}
+	}
 	return p.Show(c, "topic", name, true, topicView{
-		TopicDetails: *details, DuplicateWindow: topic.DuplicateWindow, Mapping: mappedLines(topic),
+		TopicDetails: *details, DuplicateWindow: topic.DuplicateWindow, Mapping: lines,
 		Ranges: display.RangeLinks(c, r), Subscriptions: subs, Events: events.Rows,
 		Charts: []display.Chart{
 			display.TrafficChart(r, display.PublishedSeries, details.Range.Minutes), display.OutcomeChart(r, details.Range),

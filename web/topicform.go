@@ -2,14 +2,12 @@ package web
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/internal/catalog"
 	"postrider/internal/catalog/spec"
 	"postrider/web/site"
 )
@@ -54,20 +52,6 @@ func topicTable() []spec.Setting {
 
 // mappedLine is a member of an event with its source.
 type mappedLine struct{ Label, Field, Default string }
-
-// mappedLines are the parts of a topic's input mapping.
-func mappedLines(t *catalog.Topic) (lines []mappedLine) {
-	object, _ := plainJSON(map[string]any{mapping: t.InputSchemaMapping}) // strings always marshal
-	for _, member := range mappedMembers {
-		line := mappedLine{Label: member.label}
-		_ = json.Unmarshal(spec.At(object, mappingAt+member.name+".sourceField"), &line.Field)
-		_ = json.Unmarshal(spec.At(object, mappingAt+member.name+".defaultValue"), &line.Default)
-		if line.Field+line.Default != "" {
-			lines = append(lines, line)
-		}
-	}
-	return lines
-}
 
 func (p *pages) openTopic(ctx context.Context, c echo.Context) (*editor, error) {
 	const list = "/ui/topics"

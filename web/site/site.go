@@ -115,20 +115,6 @@ var menu = []menuGroup{
 // queryPage is the menu link for users who may query.
 const queryPage = "/ui/query"
 
-// menuOf is the menu of a user.
-func menuOf(user access.Actor) (groups []menuGroup) {
-	for _, group := range menu {
-		if !user.Role.Allows(group.needs) {
-			continue
-		}
-		if !user.Query {
-			group.Links = slices.DeleteFunc(slices.Clone(group.Links), func(l Link) bool { return l.Href == queryPage })
-		}
-		groups = append(groups, group)
-	}
-	return groups
-}
-
 // sectionOf is the menu link of a page.
 func sectionOf(path string) string {
 	if path == "/ui/new-topic" {
@@ -170,7 +156,17 @@ func (s *Site) render(c echo.Context, status int, name string, f Frame) error {
 	}
 	actor := access.ActorOf(c.Request().Context())
 	f.Role, f.Queries, f.Who = actor.Role, actor.Query, actor.User()
-	f.Menu = menuOf(actor)
+	var groups []menuGroup
+	for _, group := range menu {
+		if !actor.Role.Allows(group.needs) {
+			continue
+		}
+		if !actor.Query {
+			group.Links = slices.DeleteFunc(slices.Clone(group.Links), func(l Link) bool { return l.Href == queryPage })
+		}
+		groups = append(groups, group)
+	}
+	f.Menu = groups
 	f.Section, f.At, f.Here = sectionOf(c.Request().URL.Path), s.Now(), address.RequestURI()
 	written, err := s.Page(name, f)
 	if err != nil {

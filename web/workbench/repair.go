@@ -13,7 +13,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
-	"postrider/internal/access"
 	"postrider/internal/event"
 	"postrider/internal/jsonscan"
 	"postrider/internal/operator"
@@ -22,14 +21,6 @@ import (
 	"postrider/web/display"
 	"postrider/web/site"
 )
-
-// mountRepairs adds the pages that edit and redeliver dead letters, for users with the role operator.
-func (p *Pages) mountRepairs(ui *echo.Group, post Post, login echo.MiddlewareFunc) {
-	operates := site.Requires(access.RoleOperator)
-	const one = "/dead-letters/:id/repair"
-	ui.Match(readMethods, one, site.Timed(site.PageTime, p.repairForm), login, operates)
-	post(one, site.Timed(site.PageTime, p.repairStep), login, operates)
-}
 
 // repairView is the page that edits the event of a dead letter, or the next one, which confirms the changes.
 type repairView struct {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"postrider/internal/access"
 	"postrider/internal/operator"
 	"postrider/internal/postgres"
 	"postrider/internal/query"
@@ -46,12 +47,6 @@ type Post func(path string, action echo.HandlerFunc, rights ...echo.MiddlewareFu
 
 // Mount adds the routes to the dashboard's group, those of forms with post. login requires a session.
 func (p *Pages) Mount(ui *echo.Group, post Post, login echo.MiddlewareFunc) {
-	p.mountQuery(ui, post, login)
-	p.mountRepairs(ui, post, login)
-}
-
-// mountQuery adds the query editor, for users who may run queries.
-func (p *Pages) mountQuery(ui *echo.Group, post Post, login echo.MiddlewareFunc) {
 	queries := site.RequiresQuery
 	ui.Match(readMethods, "/query", site.Timed(site.PageTime, p.query), login, queries)
 	for path, action := range map[string]echo.HandlerFunc{
@@ -64,6 +59,10 @@ func (p *Pages) mountQuery(ui *echo.Group, post Post, login echo.MiddlewareFunc)
 	} {
 		post(path, action, login, queries)
 	}
+	operates := site.Requires(access.RoleOperator)
+	const one = "/dead-letters/:id/repair"
+	ui.Match(readMethods, one, site.Timed(site.PageTime, p.repairForm), login, operates)
+	post(one, site.Timed(site.PageTime, p.repairStep), login, operates)
 }
 
 // long is the handler of a page that runs a query: the time limits of page and response exceed the query's.
