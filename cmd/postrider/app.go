@@ -3,12 +3,15 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -64,7 +67,9 @@ type instance struct {
 }
 
 func startApp(ctx context.Context, o appOptions) (_ *instance, err error) {
-	tuneHeap()
+	if os.Getenv("GOGC") == "" {
+		newHeapTuner(func(percent int) { debug.SetGCPercent(percent) }).watch()
+	}
 	a := &instance{keyID: o.sealer.KeyID(), failed: make(chan error, 2)} // one for each listener
 	defer func() {
 		if err != nil {
@@ -75,8 +80,12 @@ func startApp(ctx context.Context, o appOptions) (_ *instance, err error) {
 		a.debug = serveDebug(o.debugListener, o.log)
 	}
 	name := nodeName()
-	if err = a.startTracing(ctx, name, &o); err != nil {
+	if a.tracing, err = startTracing(ctx, name); err != nil {
 		return nil, err
+	}
+	if a.tracing != nil { // a collector is configured
+		o.api.OnPublish = both(o.api.OnPublish, a.tracing.published)
+		o.engine.OnAttempt = both(o.engine.OnAttempt, a.tracing.attempted)
 	}
 	if a.pool, err = openDatabase(ctx, o.database, o.maxConns, o.log); err != nil {
 		return nil, err
@@ -117,16 +126,6 @@ func startApp(ctx context.Context, o appOptions) (_ *instance, err error) {
 	return a, a.listen(run, o)
 }
 
-// startTracing reports publishes and attempts to a collector, if one is configured.
-func (a *instance) startTracing(ctx context.Context, node string, o *appOptions) (err error) {
-	if a.tracing, err = startTracing(ctx, node); err != nil || a.tracing == nil {
-		return err
-	}
-	o.api.OnPublish = both(o.api.OnPublish, a.tracing.published)
-	o.engine.OnAttempt = both(o.engine.OnAttempt, a.tracing.attempted)
-	return nil
-}
-
 func (a *instance) startEngine(ctx context.Context, o appOptions) error {
 	e := o.engine
 	e.Parts, e.Logger, e.PollOnly = a.store.Parts, o.log, o.database.PgBouncer
@@ -165,19 +164,14 @@ func (a *instance) listen(run context.Context, o appOptions) error {
 		}
 		handler = srv.Handler()
 	}
-	a.serveHTTP(run, o, handler)
-	// Otherwise the shutdown would wait for clients of the tail and for consumers.
-	a.http.RegisterOnShutdown(stopStreams)
-	a.http.RegisterOnShutdown(a.store.Receiver.Stop)
-	a.ready.Store(true)
-	return nil
-}
-
-func (a *instance) serveHTTP(run context.Context, o appOptions, handler http.Handler) {
 	a.http = server.NewHTTPServer("", handler)
 	a.http.ErrorLog = slog.NewLogLogger(o.log.Handler(), slog.LevelWarn)
 	if o.certificate != nil {
-		a.http.TLSConfig = o.certificate.config()
+		a.http.TLSConfig = &tls.Config{
+			MinVersion:     tls.VersionTLS12,
+			NextProtos:     []string{"h2", "http/1.1"}, // net/http adds h2 only if all listeners of the server use TLS
+			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return o.certificate.inUse.Load(), nil },
+		}
 		a.running.Go(func() { o.certificate.watch(run) })
 	}
 	if o.listener != nil {
@@ -186,6 +180,11 @@ func (a *instance) serveHTTP(run context.Context, o appOptions, handler http.Han
 	if o.secureListener != nil {
 		a.serve(func() error { return a.http.ServeTLS(o.secureListener, "", "") })
 	}
+	// Otherwise the shutdown would wait for clients of the tail and for consumers.
+	a.http.RegisterOnShutdown(stopStreams)
+	a.http.RegisterOnShutdown(a.store.Receiver.Stop)
+	a.ready.Store(true)
+	return nil
 }
 
 func (a *instance) serve(listen func() error) {
@@ -211,7 +210,13 @@ func (a *instance) stop(ctx context.Context) (err error) {
 	a.ready.Store(false)
 	var shutdown sync.WaitGroup
 	if a.http != nil {
-		shutdown.Go(func() { a.stopHTTP(ctx) })
+		shutdown.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, httpGrace)
+			defer cancel()
+			if err := a.http.Shutdown(ctx); err != nil {
+				_ = a.http.Close()
+			}
+		})
 	}
 	if a.engine != nil {
 		err = a.engine.Stop(ctx)
@@ -236,14 +241,6 @@ func (a *instance) stop(ctx context.Context) (err error) {
 // httpGrace is how long a stop waits for requests in progress before it closes their connections. A publish takes
 // milliseconds, and a client that sends half a request must not delay the stop.
 const httpGrace = 2 * time.Second
-
-func (a *instance) stopHTTP(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, httpGrace)
-	defer cancel()
-	if err := a.http.Shutdown(ctx); err != nil {
-		_ = a.http.Close()
-	}
-}
 
 // role is the part of the service that a node runs. Nodes of all roles share one database.
 type role string

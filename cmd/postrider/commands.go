@@ -48,21 +48,17 @@ func (commandsCmd) Run(std terminal.Streams) error {
 		}
 		for _, leaf := range leaves {
 			_, path, _ := strings.Cut(leaf.FullPath(), " ")
-			model.Leaves = append(model.Leaves, leafModel{path, leaf.Help, leaf.Summary(), leaf.Detail, flagModels(leaf)})
+			var flags []flagModel
+			for _, group := range leaf.AllFlags(true) {
+				for _, f := range group {
+					if f.Name != "help" && f.Name != "version" {
+						flags = append(flags, flagModel{f.Name, f.Default, f.Help, f.Envs})
+					}
+				}
+			}
+			model.Leaves = append(model.Leaves, leafModel{path, leaf.Help, leaf.Summary(), leaf.Detail, flags})
 		}
 		commands = append(commands, model)
 	}
 	return json.NewEncoder(std.Out).Encode(commands)
-}
-
-// flagModels returns the visible flags of a command without --help and --version, which all commands have.
-func flagModels(leaf *kong.Node) (flags []flagModel) {
-	for _, group := range leaf.AllFlags(true) {
-		for _, f := range group {
-			if f.Name != "help" && f.Name != "version" {
-				flags = append(flags, flagModel{f.Name, f.Default, f.Help, f.Envs})
-			}
-		}
-	}
-	return flags
 }

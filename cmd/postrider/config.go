@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"postrider/internal/endpointconf"
-	"postrider/internal/filter"
 	"postrider/internal/query"
 	"postrider/internal/sqlquery"
 	"postrider/internal/terminal"
@@ -65,12 +64,6 @@ type filterFlags struct {
 	MaxFilterString    int `help:"Characters of one string value." default:"512" range:"1..10000" env:"POSTRIDER_MAX_FILTER_STRING"`
 }
 
-func (f filterFlags) limits() filter.Limits {
-	return filter.Limits{
-		MaxFilters: f.MaxAdvancedFilters, MaxValues: f.MaxFilterValues, MaxStringLength: f.MaxFilterString,
-	}
-}
-
 // retentionFlags are in whole days (UTC) before today. The nodes of one database should have the same values: the
 // shortest applies.
 type retentionFlags struct {
@@ -93,10 +86,6 @@ func (f retentionFlags) retention() query.Retention {
 type headerFlags struct {
 	MaxDeliveryHeaders     int `help:"Custom headers of an event subscription." default:"10" range:"1..100" env:"POSTRIDER_MAX_DELIVERY_HEADERS"`
 	MaxDeliveryHeaderBytes int `help:"Bytes of a custom header's value. A longer value from an event is not sent." default:"4096" range:"1..65536" env:"POSTRIDER_MAX_DELIVERY_HEADER_BYTES"`
-}
-
-func (f headerFlags) limits() endpointconf.HeaderLimits {
-	return endpointconf.HeaderLimits{MaxHeaders: f.MaxDeliveryHeaders, MaxValueBytes: f.MaxDeliveryHeaderBytes}
 }
 
 // webhookFlags configure the validation handshake with endpoints.

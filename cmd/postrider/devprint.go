@@ -59,13 +59,6 @@ func (d *dev) curl(flags, api, id string) string {
 		flags, api, demoTopic, d.ready.TopicKey, demoEvent(id, "2026-01-01T00:00:00Z"))
 }
 
-// exports are the lines by which the commands of the documentation find this service, on whatever ports.
-func (d *dev) exports() string {
-	return fmt.Sprintf("  export POSTRIDER_URL=%s\n  export POSTRIDER_ADMIN_TOKEN=%s\n"+
-		"  export POSTRIDER_DATABASE_URL='%s'\n  export SINK=%s\n",
-		d.ready.API, d.ready.AdminToken, d.ready.DatabaseURL, d.ready.Sink)
-}
-
 func (d *dev) greet() {
 	program := os.Args[0]
 	d.row("REST API", d.ready.API+"   reference "+d.ready.API+"/openapi")
@@ -85,7 +78,10 @@ func (d *dev) greet() {
 		d.row("Time", fmt.Sprintf("%d times as fast: 24 hours of retries take %s; ack timeouts are real", n,
 			(24*time.Hour/time.Duration(n)).Round(time.Millisecond)))
 	}
-	fmt.Fprintf(d.out, "\nVariables of commands and curl in another terminal:\n%s", d.exports())
+	// By these lines the commands of the documentation find this service, on whatever ports.
+	fmt.Fprintf(d.out, "\nVariables of commands and curl in another terminal:\n  export POSTRIDER_URL=%s\n"+
+		"  export POSTRIDER_ADMIN_TOKEN=%s\n  export POSTRIDER_DATABASE_URL='%s'\n  export SINK=%s\n",
+		d.ready.API, d.ready.AdminToken, d.ready.DatabaseURL, d.ready.Sink)
 	fmt.Fprintln(d.out, "Publish an event:")
 	fmt.Fprintln(d.out, d.curl("", d.ready.API, "my-1"))
 	if d.ready.APITLS != "" {

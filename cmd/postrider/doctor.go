@@ -106,23 +106,21 @@ func (c *doctorCmd) Run(ctx context.Context, std terminal.Streams) error {
 	for _, url := range c.Endpoint {
 		checkEgress(ctx, &found, url, c.egressFlags)
 	}
-	if err := c.Print(std.Out, found, func(w io.Writer) { printFindings(w, found) }); err != nil {
+	if err := c.Print(std.Out, found, func(w io.Writer) {
+		for _, f := range found {
+			fmt.Fprintf(w, "%s\t%s\t%s\n", f.Level, f.Check, terminal.OneLine(f.Message))
+			if f.Remedy != "" {
+				fmt.Fprintf(w, "\t\t→ %s\n", terminal.OneLine(f.Remedy))
+			}
+		}
+		fmt.Fprintf(w, "(%d ok, %d warnings, %d failed)\n", found.count(ok), found.count(warn), found.count(fail))
+	}); err != nil {
 		return err
 	}
 	if found.count(fail) > 0 {
 		return errChecksFailed
 	}
 	return nil
-}
-
-func printFindings(w io.Writer, found findings) {
-	for _, f := range found {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", f.Level, f.Check, terminal.OneLine(f.Message))
-		if f.Remedy != "" {
-			fmt.Fprintf(w, "\t\t→ %s\n", terminal.OneLine(f.Remedy))
-		}
-	}
-	fmt.Fprintf(w, "(%d ok, %d warnings, %d failed)\n", found.count(ok), found.count(warn), found.count(fail))
 }
 
 // checkAll runs the checks in an order in which each can rely on those before it, until one makes the rest impossible.

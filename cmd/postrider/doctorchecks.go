@@ -39,8 +39,20 @@ func checkServer(found *findings, seen *query.Checkup, now time.Time) {
 			"may miss rows",
 		fmt.Sprintf("rebuild them: REINDEX DATABASE %q; ALTER DATABASE %[1]q REFRESH COLLATION VERSION", s.Database),
 	})
-	checkRole(found, s)
-	checkStatements(found, s)
+	// Who controls a node does not control more than its database.
+	const remedy = "see docs/operate/install.md, \"The database's role\"; migrate up has --admin-database-url"
+	found.check("role", fmt.Sprintf("role %s is no superuser and has no CREATEROLE", s.Role), problem{
+		s.Superuser, warn, fmt.Sprintf("role %s is a superuser: a node needs only a role that owns its schema", s.Role),
+		"serve with another role: " + remedy,
+	}, problem{
+		s.CreatesRoles && !s.Superuser, warn, fmt.Sprintf("role %s has CREATEROLE, which a node does not need", s.Role),
+		fmt.Sprintf("ALTER ROLE %q NOCREATEROLE; %s", s.Role, remedy),
+	})
+	names := strings.Join(s.StatementReaders, ", ")
+	found.check("statements", "no user reads other users' queries in pg_stat_statements", problem{
+		names != "", warn, "users read other users' queries in pg_stat_statements: " + names,
+		"REVOKE pg_read_all_stats from these roles, or pg_monitor, which includes it",
+	})
 	checkDurability(found, seen)
 	difference := s.Clock.Sub(now).Abs()
 	found.check("clock",
@@ -82,38 +94,12 @@ func checkSettings(found *findings, seen *query.Checkup) {
 	found.check("settings", "sessions have postrider's settings", problems...)
 }
 
-// checkRole checks that who controls a node does not control more than its database.
-func checkRole(found *findings, s *query.ServerFacts) {
-	const remedy = "see docs/operate/install.md, \"The database's role\"; migrate up has --admin-database-url"
-	found.check("role", fmt.Sprintf("role %s is no superuser and has no CREATEROLE", s.Role), problem{
-		s.Superuser, warn, fmt.Sprintf("role %s is a superuser: a node needs only a role that owns its schema", s.Role),
-		"serve with another role: " + remedy,
-	}, problem{
-		s.CreatesRoles && !s.Superuser, warn, fmt.Sprintf("role %s has CREATEROLE, which a node does not need", s.Role),
-		fmt.Sprintf("ALTER ROLE %q NOCREATEROLE; %s", s.Role, remedy),
-	})
-}
-
-// checkStatements checks that users do not read the texts of other users' queries.
-func checkStatements(found *findings, s *query.ServerFacts) {
-	names := strings.Join(s.StatementReaders, ", ")
-	found.check("statements", "no user reads other users' queries in pg_stat_statements", problem{
-		names != "", warn, "users read other users' queries in pg_stat_statements: " + names,
-		"REVOKE pg_read_all_stats from these roles, or pg_monitor, which includes it",
-	})
-}
-
 // checkWrites checks the result of a test write.
 func checkWrites(found *findings, failed error) {
 	found.check("writes", "events can be stored", problem{
 		failed != nil, fail, "events cannot be stored: " + postgres.CommitReason(failed),
 		"remove the cause; then the nodes continue by themselves",
 	})
-}
-
-func scopeOf(o query.SettingOverride) string {
-	return terminal.Either(o.Role == "", "", " for role "+o.Role) +
-		terminal.Either(o.Database == "", "", " in database "+o.Database)
 }
 
 // checkDurability checks that commits survive a crash.
@@ -131,7 +117,8 @@ func checkDurability(found *findings, seen *query.Checkup) {
 		if o.Name == "synchronous_commit" && o.Value == "off" {
 			overridden = true
 			problems = append(problems, problem{
-				true, fail, "synchronous_commit is off" + scopeOf(o) + loses,
+				true, fail, "synchronous_commit is off" + terminal.Either(o.Role == "", "", " for role "+o.Role) +
+					terminal.Either(o.Database == "", "", " in database "+o.Database) + loses,
 				"ALTER " + alterable(o) + " RESET synchronous_commit;",
 			})
 		}
@@ -319,10 +306,6 @@ func checkNodes(found *findings, seen *query.Checkup) {
 		repairs > 0, warn, fmt.Sprintf("consistency repairs since the nodes started: %d", repairs),
 		"no event is lost; unless the tables were changed by hand, this is a bug: please report it with the nodes' logs",
 	})
-	checkBacklog(found, seen)
-}
-
-func checkBacklog(found *findings, seen *query.Checkup) {
 	if seen.OldestDue == nil || *seen.OldestDue <= lateJobs {
 		return
 	}

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"os"
 	"runtime"
-	"runtime/debug"
 	"runtime/metrics"
 )
 
@@ -24,13 +22,6 @@ type heapTuner struct {
 	samples []metrics.Sample
 }
 
-// tuneHeap starts the tuner of this process, unless the environment sets the percentage.
-func tuneHeap() {
-	if os.Getenv("GOGC") == "" {
-		newHeapTuner(func(percent int) { debug.SetGCPercent(percent) }).watch()
-	}
-}
-
 func newHeapTuner(set func(int)) *heapTuner {
 	set(maxGCPercent)
 	return &heapTuner{set: set, percent: maxGCPercent, samples: []metrics.Sample{
@@ -44,22 +35,18 @@ func newHeapTuner(set func(int)) *heapTuner {
 // watch calls tune after each collection: the collection finds an object that is unreachable.
 func (t *heapTuner) watch() {
 	runtime.AddCleanup(new([64]byte), func(*heapTuner) {
-		t.tune()
+		metrics.Read(t.samples)
+		scan, live := t.samples[0].Value.Uint64(), uint64(0)
+		for _, s := range t.samples[1:] {
+			live += s.Value.Uint64()
+		}
+		percent := gcPercent(scan, live)
+		if max(percent, t.percent)-min(percent, t.percent) > t.percent/16 { // a change stops the program for microseconds
+			t.percent = percent
+			t.set(percent)
+		}
 		t.watch()
 	}, t)
-}
-
-func (t *heapTuner) tune() {
-	metrics.Read(t.samples)
-	scan, live := t.samples[0].Value.Uint64(), uint64(0)
-	for _, s := range t.samples[1:] {
-		live += s.Value.Uint64()
-	}
-	percent := gcPercent(scan, live)
-	if max(percent, t.percent)-min(percent, t.percent) > t.percent/16 { // a change stops the program for microseconds
-		t.percent = percent
-		t.set(percent)
-	}
 }
 
 // gcPercent is the percentage for what the last collection scanned and found live.

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"postrider/internal/endpointconf"
+	"postrider/internal/filter"
 	"postrider/internal/local"
 	"postrider/internal/node"
 	"postrider/internal/postgres"
@@ -136,8 +138,13 @@ func (c *serveCmd) options(stderr io.Writer) (o appOptions, err error) {
 		database: c.databaseFlags, role: c.Role, maxConns: c.MaxConns, maxWorkers: c.MaxWorkers, log: log,
 		query: c.queryFlags.options(),
 		api: server.Options{
-			AllowCIDR: c.AllowCIDR, AllowHTTP: c.AllowHTTP, FilterLimits: c.filterFlags.limits(),
-			HeaderLimits: c.headerFlags.limits(), PublicURL: strings.TrimRight(c.PublicURL, "/"), DevKey: devAccessKey,
+			AllowCIDR: c.AllowCIDR, AllowHTTP: c.AllowHTTP, FilterLimits: filter.Limits{
+				MaxFilters: c.MaxAdvancedFilters, MaxValues: c.MaxFilterValues, MaxStringLength: c.MaxFilterString,
+			},
+			HeaderLimits: endpointconf.HeaderLimits{
+				MaxHeaders: c.MaxDeliveryHeaders, MaxValueBytes: c.MaxDeliveryHeaderBytes,
+			},
+			PublicURL: strings.TrimRight(c.PublicURL, "/"), DevKey: devAccessKey,
 			TrustedProxies: c.TrustedProxies, RequestsPerSecond: c.RequestsPerSecond,
 			ForwardedHeader: auth.ForwardedHeader(http.CanonicalHeaderKey(c.ForwardedHeader)),
 		},

@@ -114,32 +114,25 @@ func (c *sqlCmd) execute(ctx context.Context, std terminal.Streams, statement st
 		return connectError(err, true)
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	keepNumbers(conn.TypeMap())
+	// Numbers in JSON keep all their digits: a float64 has 15 to 17.
+	types := conn.TypeMap()
+	codec := pgtype.JSONCodec{Marshal: json.Marshal, Unmarshal: terminal.DecodeExactly}
+	types.RegisterType(&pgtype.Type{Name: "json", OID: pgtype.JSONOID, Codec: &codec})
+	types.RegisterType(&pgtype.Type{Name: "jsonb", OID: pgtype.JSONBOID, Codec: &pgtype.JSONBCodec{
+		Marshal: codec.Marshal, Unmarshal: codec.Unmarshal,
+	}})
 	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadOnly})
 	if err != nil {
 		return fmt.Errorf("begin the transaction: %w", err)
 	}
 	// Before PostgreSQL 16, a read-only transaction can write large objects.
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	if err := c.limit(ctx, std.Err, tx); err != nil {
-		return err
-	}
-	rows, err := tx.Query(ctx, statement, pgx.QueryExecModeExec)
-	if err == nil {
-		defer rows.Close()
-		err = printRows(std.Out, c.Output, columnNames(rows), valuesOf(rows))
-	}
-	return c.explain(err)
-}
-
-// limit limits the rights and the time of the transaction.
-func (c *sqlCmd) limit(ctx context.Context, stderr io.Writer, tx pgx.Tx) error {
 	// First of all: what follows, and the statement, must not run a function that another login planted in public. It
 	// could leave the reader's role.
 	if _, err := tx.Exec(ctx, postgres.LocalSettings(), pgx.QueryExecModeExec); err != nil {
 		return fmt.Errorf("set the session's settings: %w", err)
 	}
-	if err := becomeReader(ctx, stderr, tx); err != nil {
+	if err := becomeReader(ctx, std.Err, tx); err != nil {
 		return err
 	}
 	const limit = "SELECT set_config('statement_timeout', $1, true)"
@@ -148,7 +141,17 @@ func (c *sqlCmd) limit(ctx context.Context, stderr io.Writer, tx pgx.Tx) error {
 		fmt.Sprint((c.Timeout + time.Millisecond - 1).Milliseconds())); err != nil {
 		return fmt.Errorf("limit the statement's time: %w", err)
 	}
-	return nil
+	rows, err := tx.Query(ctx, statement, pgx.QueryExecModeExec)
+	if err == nil {
+		defer rows.Close()
+		fields := rows.FieldDescriptions()
+		names := make([]string, len(fields))
+		for i, f := range fields {
+			names[i] = f.Name
+		}
+		err = printRows(std.Out, c.Output, names, valuesOf(rows))
+	}
+	return c.explain(err)
 }
 
 // explain adds advice to an error of PostgreSQL.
@@ -192,15 +195,6 @@ func becomeReader(ctx context.Context, stderr io.Writer, tx pgx.Tx) error {
 		return fmt.Errorf("set the role postrider_reader: %w", err)
 	}
 	return nil
-}
-
-// keepNumbers reads numbers in JSON with all their digits: a float64 has 15 to 17.
-func keepNumbers(types *pgtype.Map) {
-	codec := pgtype.JSONCodec{Marshal: json.Marshal, Unmarshal: terminal.DecodeExactly}
-	types.RegisterType(&pgtype.Type{Name: "json", OID: pgtype.JSONOID, Codec: &codec})
-	types.RegisterType(&pgtype.Type{Name: "jsonb", OID: pgtype.JSONBOID, Codec: &pgtype.JSONBCodec{
-		Marshal: codec.Marshal, Unmarshal: codec.Unmarshal,
-	}})
 }
 
 // valuesOf returns the values of each row.
@@ -278,15 +272,6 @@ func csvCell(value any) string {
 	default:
 		return terminal.PlainLines(sqlquery.CSVCell(text))
 	}
-}
-
-func columnNames(rows pgx.Rows) []string {
-	fields := rows.FieldDescriptions()
-	names := make([]string, len(fields))
-	for i, f := range fields {
-		names[i] = f.Name
-	}
-	return names
 }
 
 // jsonValue converts values that encoding/json cannot write: UUIDs, and times after the year 9999.

@@ -45,15 +45,6 @@ type certificate struct {
 	failed    string // the last logged error of the files
 }
 
-// config is the listener's configuration. RFC 8996 withdraws versions before 1.2.
-func (c *certificate) config() *tls.Config {
-	return &tls.Config{
-		MinVersion:     tls.VersionTLS12,
-		NextProtos:     []string{"h2", "http/1.1"}, // net/http adds h2 only if all listeners of the server use TLS
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.inUse.Load(), nil },
-	}
-}
-
 // certificatePause is between two reads of the files. Reading works however a renewal replaces them: by writing,
 // renaming or moving a symbolic link.
 const certificatePause = 2 * time.Second
@@ -67,23 +58,19 @@ func (c *certificate) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			c.reload()
+			// An error of the files is logged once. The certificate in use stays.
+			renewed, err := c.load()
+			switch {
+			case err != nil && err.Error() != c.failed:
+				c.failed = err.Error()
+				c.log.Error("renewed TLS certificate is invalid; the current one stays in use", "error", err, "ends", c.ends())
+			case err == nil:
+				c.failed = ""
+			}
+			if renewed {
+				c.log.Info("TLS certificate renewed", "ends", c.ends())
+			}
 		}
-	}
-}
-
-// reload uses renewed files. It logs an error of the files once, and keeps the certificate in use.
-func (c *certificate) reload() {
-	renewed, err := c.load()
-	switch {
-	case err != nil && err.Error() != c.failed:
-		c.failed = err.Error()
-		c.log.Error("renewed TLS certificate is invalid; the current one stays in use", "error", err, "ends", c.ends())
-	case err == nil:
-		c.failed = ""
-	}
-	if renewed {
-		c.log.Info("TLS certificate renewed", "ends", c.ends())
 	}
 }
 

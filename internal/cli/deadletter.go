@@ -169,7 +169,23 @@ func (c *deadletterPurgeCmd) Run(ctx context.Context, std terminal.Streams) erro
 		return err
 	}
 	if !c.DryRun {
-		if err := c.Confirm(std, func() (string, error) { return c.question(ctx, filter) }); err != nil {
+		if err := c.Confirm(std, func() (string, error) {
+			n, atLeast := int64(len(c.IDs)), false
+			if filter != nil {
+				if now := time.Now(); c.Until == nil || now.Before(*c.Until) {
+					filter["deadLetteredUntil"] = now.UTC()
+				}
+				var err error
+				if n, atLeast, err = c.count(ctx, "/v1/deadLetters/purge", filter); err != nil {
+					return "", err
+				}
+				if !atLeast && c.ExpectedCount == nil {
+					c.ExpectedCount = &n
+				}
+			}
+			return fmt.Sprintf("Purge %s%s? They and their events are lost for good.",
+				terminal.Either(atLeast, "at least ", ""), terminal.Plural(n, "dead letter")), nil
+		}); err != nil {
 			return err
 		}
 	}
@@ -179,26 +195,6 @@ func (c *deadletterPurgeCmd) Run(ctx context.Context, std terminal.Streams) erro
 	return c.eachOf(std, func(client *rest.Client, at string) (string, error) {
 		return "purged", client.Call(ctx, http.MethodDelete, at, nil, nil)
 	})
-}
-
-// question describes what a purge deletes. It counts what the filter matches, and limits the purge to what it counted:
-// more can become dead letters until the user replies.
-func (c *deadletterPurgeCmd) question(ctx context.Context, filter rest.Object) (string, error) {
-	n, atLeast := int64(len(c.IDs)), false
-	if filter != nil {
-		if now := time.Now(); c.Until == nil || now.Before(*c.Until) {
-			filter["deadLetteredUntil"] = now.UTC()
-		}
-		var err error
-		if n, atLeast, err = c.count(ctx, "/v1/deadLetters/purge", filter); err != nil {
-			return "", err
-		}
-		if !atLeast && c.ExpectedCount == nil {
-			c.ExpectedCount = &n
-		}
-	}
-	return fmt.Sprintf("Purge %s%s? They and their events are lost for good.",
-		terminal.Either(atLeast, "at least ", ""), terminal.Plural(n, "dead letter")), nil
 }
 
 type deadletterEventsCmd struct {

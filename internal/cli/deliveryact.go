@@ -84,25 +84,21 @@ type deliveryCancelCmd struct {
 func (c *deliveryCancelCmd) Run(ctx context.Context, std terminal.Streams, k *kong.Context) error {
 	filter, err := c.filter(std.In)
 	if err == nil && !c.DryRun {
-		err = c.Confirm(std, func() (string, error) { return c.question(ctx, k, filter) })
+		err = c.Confirm(std, func() (string, error) {
+			what := fmt.Sprintf("delivery %d", c.ID)
+			if filter != nil {
+				filter["createdUntil"] = time.Now().UTC()
+				n, atLeast, err := c.count(ctx, manyDeliveries(k), filter)
+				if err != nil {
+					return "", err
+				}
+				what = terminal.Either(atLeast, "at least ", "") + terminal.Plural(n, "pending delivery")
+			}
+			return fmt.Sprintf("Cancel %s? You cannot undo it. An attempt in progress may still reach the endpoint.", what), nil
+		})
 	}
 	if err != nil {
 		return err
 	}
 	return c.act(ctx, std, k, filter)
-}
-
-// question describes what is canceled. It counts what the filter matches, and excludes from the filter what is created
-// later. It expects no count: pending deliveries end until the user replies.
-func (c *deliveryCancelCmd) question(ctx context.Context, k *kong.Context, filter rest.Object) (string, error) {
-	what := fmt.Sprintf("delivery %d", c.ID)
-	if filter != nil {
-		filter["createdUntil"] = time.Now().UTC()
-		n, atLeast, err := c.count(ctx, manyDeliveries(k), filter)
-		if err != nil {
-			return "", err
-		}
-		what = terminal.Either(atLeast, "at least ", "") + terminal.Plural(n, "pending delivery")
-	}
-	return fmt.Sprintf("Cancel %s? You cannot undo it. An attempt in progress may still reach the endpoint.", what), nil
 }

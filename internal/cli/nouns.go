@@ -138,7 +138,24 @@ func (c *eventEraseCmd) Run(ctx context.Context, std terminal.Streams) error {
 	default:
 		return terminal.Usagef("name either an event, or --topic and --subject")
 	}
-	if err := c.Confirm(std, func() (string, error) { return c.question(ctx) }); err != nil {
+	if err := c.Confirm(std, func() (string, error) {
+		if c.SystemID == "" {
+			return fmt.Sprintf("Erase all events of topic %s with subject %s? "+
+				"Their bodies and subjects are lost for good, and pending deliveries are canceled.", c.Topic, c.Subject), nil
+		}
+		var e rest.Object
+		if err := c.Call(ctx, http.MethodGet, rest.ItemURL("/v1/events", c.SystemID), nil, &e); err != nil {
+			return "", err
+		}
+		pending := 0
+		for _, d := range rest.Objects(e, "deliveries") {
+			pending += terminal.Either(d["state"] == "pending", 1, 0)
+		}
+		return fmt.Sprintf("Erase event %s of topic %s (type %s)? Its body and subject are lost for good, "+
+			"and %s %s canceled.",
+			rest.TextAt(e, "eventId"), rest.TextAt(e, "topic"), rest.TextAt(e, "eventType"),
+			terminal.Plural(pending, "pending delivery"), terminal.Either(pending == 1, "is", "are")), nil
+	}); err != nil {
 		return err
 	}
 	client, err := c.Client()
@@ -153,25 +170,6 @@ func (c *eventEraseCmd) Run(ctx context.Context, std terminal.Streams) error {
 		return follow(ctx, std, client, operation, c.NoWait, c.OutputFlag)
 	}
 	return c.Print(std.Out, erased, func(w io.Writer) { fmt.Fprintf(w, "Events erased: %v\n", erased["events"]) })
-}
-
-// question describes what the erasure deletes.
-func (c *eventEraseCmd) question(ctx context.Context) (string, error) {
-	if c.SystemID == "" {
-		return fmt.Sprintf("Erase all events of topic %s with subject %s? "+
-			"Their bodies and subjects are lost for good, and pending deliveries are canceled.", c.Topic, c.Subject), nil
-	}
-	var e rest.Object
-	if err := c.Call(ctx, http.MethodGet, rest.ItemURL("/v1/events", c.SystemID), nil, &e); err != nil {
-		return "", err
-	}
-	pending := 0
-	for _, d := range rest.Objects(e, "deliveries") {
-		pending += terminal.Either(d["state"] == "pending", 1, 0)
-	}
-	return fmt.Sprintf("Erase event %s of topic %s (type %s)? Its body and subject are lost for good, and %s %s canceled.",
-		rest.TextAt(e, "eventId"), rest.TextAt(e, "topic"), rest.TextAt(e, "eventType"),
-		terminal.Plural(pending, "pending delivery"), terminal.Either(pending == 1, "is", "are")), nil
 }
 
 // WhoamiCmd is whoami.

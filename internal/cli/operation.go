@@ -143,7 +143,16 @@ func follow(
 			line.End()
 			return printEnded(std.Out, o, out)
 		}
-		line.Show(func() string { return progress(o) })
+		line.Show(func() string {
+			line := fmt.Sprintf("%v: %s", o["state"], progressText(o))
+			if o["matched"] != nil && o["counting"] != true {
+				line = terminal.Bar(processed(o), integerAt(o, "matched")) + line
+			}
+			if o["reachedAt"] != nil {
+				line += ", searched until " + rest.Column{Path: "reachedAt"}.Cell(o)
+			}
+			return line
+		})
 		idle := processed(o)+integerAt(o, "matched") == 0 && o["reachedAt"] == nil
 		if idle && !hinted && time.Since(began) > idleTimeout {
 			hinted = true
@@ -197,16 +206,4 @@ func progressText(o rest.Object) string {
 		"purge": "purged", "repair": "repaired", "retry": "retried", "cancel": "canceled", "erase_subject": "erased",
 	}[o["kind"]], "redelivered")
 	return fmt.Sprintf("%v%s %s, %v skipped, %v failed", o["done"], of, verb, o["skipped"], o["failed"])
-}
-
-// progress is the progress line of an operation.
-func progress(o rest.Object) string {
-	line := fmt.Sprintf("%v: %s", o["state"], progressText(o))
-	if o["matched"] != nil && o["counting"] != true {
-		line = terminal.Bar(processed(o), integerAt(o, "matched")) + line
-	}
-	if o["reachedAt"] != nil {
-		line += ", searched until " + rest.Column{Path: "reachedAt"}.Cell(o)
-	}
-	return line
 }

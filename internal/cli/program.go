@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/alecthomas/kong"
 	kongcompletion "github.com/jotaen/kong-completion"
@@ -34,7 +33,16 @@ func (p Program) Run(ctx context.Context, std terminal.Streams, args []string) (
 			code = min(int(exit)*2, 2) // kong's own code: 80 for wrong usage, 1 for a bad value in the environment
 		}
 	}()
-	parser, err := p.parser(ctx, std)
+	parser, err := kong.New(p.Verbs, append(append(terminal.TimeFlags(), p.Options...),
+		kong.Name("postrider"),
+		kong.ShortUsageOnError(),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.Writers(std.Out, std.Err),
+		kong.Bind(std),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.PostBuild(terminal.DescribeVerbs),
+		kong.Exit(func(code int) { panic(exitCode(code)) }),
+	)...)
 	if err != nil {
 		fmt.Fprintln(std.Err, "postrider:", err)
 		return 1
@@ -43,7 +51,9 @@ func (p Program) Run(ctx context.Context, std terminal.Streams, args []string) (
 	k, err := parser.Parse(args)
 	if err != nil {
 		if k = spacedLists(parser, args); k == nil {
-			reportUsage(parser, std.Err, err)
+			// The usage must not go into a pipe.
+			parser.Stdout = std.Err
+			parser.FatalIfErrorf(err)
 			return 2
 		}
 	}
@@ -64,19 +74,6 @@ func (p Program) Run(ctx context.Context, std terminal.Streams, args []string) (
 	return terminal.Either(terminal.IsUsage(err), 2, 1)
 }
 
-func (p Program) parser(ctx context.Context, std terminal.Streams) (*kong.Kong, error) {
-	return kong.New(p.Verbs, append(append(terminal.TimeFlags(), p.Options...),
-		kong.Name("postrider"),
-		kong.ShortUsageOnError(),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.Writers(std.Out, std.Err),
-		kong.Bind(std),
-		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.PostBuild(terminal.DescribeVerbs),
-		kong.Exit(func(code int) { panic(exitCode(code)) }),
-	)...)
-}
-
 // spacedLists reads a rejected command line again, with lists in the Azure CLI's syntax; nil: it is still rejected.
 func spacedLists(parser *kong.Kong, args []string) *kong.Context {
 	rewritten := config.SpacedLists(args)
@@ -88,10 +85,4 @@ func spacedLists(parser *kong.Kong, args []string) *kong.Context {
 		return nil
 	}
 	return k
-}
-
-// reportUsage prints a rejected command line's error and the usage. The usage must not go into a pipe.
-func reportUsage(parser *kong.Kong, stderr io.Writer, err error) {
-	parser.Stdout = stderr
-	parser.FatalIfErrorf(err)
 }

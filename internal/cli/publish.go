@@ -110,11 +110,7 @@ func (c *PublishCmd) check(stdin io.Reader) error {
 	case !c.creates() && len(c.Files) == 0 && terminal.IsTerminal(stdin):
 		return terminal.Usagef("no events: name a file, pipe them in, or create some with --sample or --type")
 	}
-	return c.checkFiles()
-}
-
-// checkFiles opens each file, so that a wrong name is reported before events of other files are sent.
-func (c *PublishCmd) checkFiles() error {
+	// A wrong name is reported before events of other files are sent.
 	for _, name := range c.Files {
 		if name == "-" {
 			continue

@@ -230,7 +230,26 @@ func (c *deadletterPatchCmd) Run(ctx context.Context, std terminal.Streams, clie
 	if !c.DryRun {
 		return follow(ctx, std, client, response["operationId"], c.NoWait, c.OutputFlag)
 	}
-	return c.Print(std.Out, response, func(w io.Writer) { printRepair(w, response) })
+	return c.Print(std.Out, response, func(w io.Writer) {
+		least := terminal.Either(response["atLeast"] == true, "At least ", "")
+		changed := terminal.Plural(integerAt(response, "changed"), "event")
+		fmt.Fprintf(w, "%s%s changed, %v unchanged.\n", least, changed, response["unchanged"])
+		for _, list := range []string{"failed", "skipped"} {
+			for _, cause := range rest.Objects(response, list) {
+				would := terminal.Either(list == "failed", "Would fail", "Would be skipped")
+				fmt.Fprintf(w, "%s: %v (%v)\n", would, cause["count"], cause["cause"])
+				for _, sample := range rest.Objects(cause, "samples") {
+					fmt.Fprintf(w, "  %v: %v\n", sample["deadLetterId"], sample["message"])
+				}
+			}
+		}
+		for _, diff := range rest.Objects(response, "diffs") {
+			fmt.Fprintf(w, "Dead letter %v:\n", diff["deadLetterId"])
+			for _, change := range rest.Objects(diff, "changes") {
+				printChange(w, rest.TextAt(change, "path"), compact(change, "before"), compact(change, "after"))
+			}
+		}
+	})
 }
 
 // body is the request, with the patch byte for byte.
@@ -251,28 +270,6 @@ func (c *deadletterPatchCmd) body(stdin io.Reader, filter rest.Object) ([]byte, 
 	}
 	settings, err := c.settings(more)
 	return fmt.Appendf(settings, `,"mergePatch":%s}`, bytes.TrimSpace(patch)), err
-}
-
-// printRepair prints the result of a dry run.
-func printRepair(w io.Writer, r rest.Object) {
-	least := terminal.Either(r["atLeast"] == true, "At least ", "")
-	changed := terminal.Plural(integerAt(r, "changed"), "event")
-	fmt.Fprintf(w, "%s%s changed, %v unchanged.\n", least, changed, r["unchanged"])
-	for _, list := range []string{"failed", "skipped"} {
-		for _, cause := range rest.Objects(r, list) {
-			would := terminal.Either(list == "failed", "Would fail", "Would be skipped")
-			fmt.Fprintf(w, "%s: %v (%v)\n", would, cause["count"], cause["cause"])
-			for _, sample := range rest.Objects(cause, "samples") {
-				fmt.Fprintf(w, "  %v: %v\n", sample["deadLetterId"], sample["message"])
-			}
-		}
-	}
-	for _, diff := range rest.Objects(r, "diffs") {
-		fmt.Fprintf(w, "Dead letter %v:\n", diff["deadLetterId"])
-		for _, change := range rest.Objects(diff, "changes") {
-			printChange(w, rest.TextAt(change, "path"), compact(change, "before"), compact(change, "after"))
-		}
-	}
 }
 
 // printChange prints one change of an event; "" is no value.

@@ -80,7 +80,11 @@ func demoReply(r *http.Request, body []byte) reply {
 	case "/hang":
 		return reply{}
 	case "/status":
-		return statusReply(code)
+		status, err := strconv.Atoi(code)
+		if err != nil || status < 200 || status > 599 {
+			return reply{status: http.StatusBadRequest, body: "a status is a number from 200 to 599, as in /status/503\n"}
+		}
+		return reply{status: status}
 	case "/ok", "/flaky", "/slow":
 		if response, ok := handshake(r.Method, r.Header.Get, body); ok {
 			return response
@@ -97,14 +101,6 @@ func demoReply(r *http.Request, body []byte) reply {
 		return slowReply(r.URL.Query().Get("ms"))
 	}
 	return reply{status: http.StatusOK}
-}
-
-func statusReply(code string) reply {
-	status, err := strconv.Atoi(code)
-	if err != nil || status < 200 || status > 599 {
-		return reply{status: http.StatusBadRequest, body: "a status is a number from 200 to 599, as in /status/503\n"}
-	}
-	return reply{status: status}
 }
 
 func slowReply(ms string) reply {

@@ -73,7 +73,13 @@ func (l *sharedListener) Accept() (net.Conn, error) {
 		}
 		from := access.ClientNetwork(address)
 		if l.enter(from) {
-			return &sharedConn{Conn: conn, leave: sync.OnceFunc(func() { l.leave(from) })}, nil
+			return &sharedConn{Conn: conn, leave: sync.OnceFunc(func() {
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				if l.open[from]--; l.open[from] == 0 {
+					delete(l.open, from)
+				}
+			})}, nil
 		}
 		_ = conn.Close()
 	}
@@ -87,14 +93,6 @@ func (l *sharedListener) enter(from netip.Prefix) bool {
 	}
 	l.open[from]++
 	return true
-}
-
-func (l *sharedListener) leave(from netip.Prefix) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.open[from]--; l.open[from] == 0 {
-		delete(l.open, from)
-	}
 }
 
 type sharedConn struct {

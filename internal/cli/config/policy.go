@@ -149,18 +149,16 @@ func (c *policyShowCmd) Run(ctx context.Context, std terminal.Streams) error {
 	if err != nil {
 		return err
 	}
-	return c.Print(std.Out, shown, func(w io.Writer) { printPolicy(w, p) })
-}
-
-func printPolicy(w io.Writer, p *policy.Policy) {
-	fmt.Fprintf(w, "%s\t(%s)\n\n", p.Name, sourceOf(p))
-	for _, line := range slices.Concat(scheduleLines(p), optionLines(p), probationLines(p.Probation)) {
-		fmt.Fprintf(w, "%s\t%s\n", line[0], line[1])
-	}
-	fmt.Fprintln(w, "\nENDPOINT\tRESPONSE\tACTION\tMINIMUM DELAY")
-	for _, cell := range p.Cells {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", cell.EndpointKind, cell.Condition, cell.Action, span(cell.MinDelay))
-	}
+	return c.Print(std.Out, shown, func(w io.Writer) {
+		fmt.Fprintf(w, "%s\t(%s)\n\n", p.Name, sourceOf(p))
+		for _, line := range slices.Concat(scheduleLines(p), optionLines(p), probationLines(p.Probation)) {
+			fmt.Fprintf(w, "%s\t%s\n", line[0], line[1])
+		}
+		fmt.Fprintln(w, "\nENDPOINT\tRESPONSE\tACTION\tMINIMUM DELAY")
+		for _, cell := range p.Cells {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", cell.EndpointKind, cell.Condition, cell.Action, span(cell.MinDelay))
+		}
+	})
 }
 
 func sourceOf(p *policy.Policy) string {
@@ -200,18 +198,6 @@ func optionLines(p *policy.Policy) [][2]string {
 	if p.LateResponseWindow > 0 {
 		late = fmt.Sprintf("a success up to %s after the request cancels the retry", span(p.LateResponseWindow))
 	}
-	return [][2]string{
-		{"late responses", late},
-		{"no response", terminal.Either(p.RetryTransportErrors, "always retried",
-			"documented: as in the table; safe: always retried")},
-		{"Retry-After", terminal.Either(p.HonorRetryAfter, "", "documented: not honored; safe: ") + "honored up to " +
-			span(p.RetryAfterCap)},
-		{"dead letters", deadLetterWords(p)},
-		{"batching", terminal.Either(p.Batching, "if the event subscription sets it", "never: one event per request")},
-	}
-}
-
-func deadLetterWords(p *policy.Policy) string {
 	words := fmt.Sprintf("%s by default", p.DeadLetterDefault)
 	if p.DeadLetterDelay > 0 {
 		words += fmt.Sprintf("; exported %s after the last attempt", span(p.DeadLetterDelay))
@@ -219,7 +205,15 @@ func deadLetterWords(p *policy.Policy) string {
 	if p.DeadLetterExportWindow > 0 {
 		words += fmt.Sprintf("; export abandoned after %s", span(p.DeadLetterExportWindow))
 	}
-	return words
+	return [][2]string{
+		{"late responses", late},
+		{"no response", terminal.Either(p.RetryTransportErrors, "always retried",
+			"documented: as in the table; safe: always retried")},
+		{"Retry-After", terminal.Either(p.HonorRetryAfter, "", "documented: not honored; safe: ") + "honored up to " +
+			span(p.RetryAfterCap)},
+		{"dead letters", words},
+		{"batching", terminal.Either(p.Batching, "if the event subscription sets it", "never: one event per request")},
+	}
 }
 
 // probationLines describes when a probation starts and how long it lasts. If that depends on the outcome, there is one
@@ -275,7 +269,19 @@ func (c *policyExplainCmd) Run(ctx context.Context, std terminal.Streams) error 
 	if err != nil {
 		return terminal.Usagef("%v", err)
 	}
-	return c.Print(std.Out, explanation, func(w io.Writer) { printExplanation(w, explanation) })
+	return c.Print(std.Out, explanation, func(w io.Writer) {
+		fmt.Fprintln(w, "ATTEMPT\tAT SECOND\t\tREASON")
+		for _, a := range explanation.Attempts {
+			fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", a.Number, seconds(a.AtSeconds),
+				span(time.Duration(a.AtSeconds*float64(time.Second))), a.Why)
+		}
+		reason := string(explanation.End.Reason)
+		if explanation.End.Error != "" {
+			reason += ": " + explanation.End.Error
+		}
+		fmt.Fprintf(w, "end\t%s\t%s\t%s %s\n", seconds(explanation.End.AtSeconds),
+			span(time.Duration(explanation.End.AtSeconds*float64(time.Second))), explanation.End.State, reason)
+	})
 }
 
 func (c *policyExplainCmd) options() (policy.ExplainOptions, error) {
@@ -328,20 +334,6 @@ func (c *policyExplainCmd) setRateWait(o *policy.ExplainOptions) error {
 
 // longestWait is longer than any time to live.
 const longestWait = 100 * 365 * 24 * time.Hour
-
-func printExplanation(w io.Writer, x policy.Explanation) {
-	fmt.Fprintln(w, "ATTEMPT\tAT SECOND\t\tREASON")
-	for _, a := range x.Attempts {
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", a.Number, seconds(a.AtSeconds),
-			span(time.Duration(a.AtSeconds*float64(time.Second))), a.Why)
-	}
-	reason := string(x.End.Reason)
-	if x.End.Error != "" {
-		reason += ": " + x.End.Error
-	}
-	fmt.Fprintf(w, "end\t%s\t%s\t%s %s\n", seconds(x.End.AtSeconds),
-		span(time.Duration(x.End.AtSeconds*float64(time.Second))), x.End.State, reason)
-}
 
 func seconds(s float64) string { return strconv.FormatFloat(s, 'f', -1, 64) }
 

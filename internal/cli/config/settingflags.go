@@ -139,7 +139,15 @@ func flagValue(stdin io.Reader, s *spec.Setting, given any) (any, error) {
 		return *v.value, nil
 	case []string:
 		if syntax, has := syntaxes[s.Name]; has {
-			return readEach(v, syntax.read)
+			var list []rest.Object
+			for _, text := range v {
+				entry, err := syntax.read(text)
+				if err != nil {
+					return nil, err
+				}
+				list = append(list, entry)
+			}
+			return list, nil
 		}
 		return v, nil
 	case *string:
@@ -235,17 +243,6 @@ var syntaxes = map[string]syntax{
 		attributeMapping,
 		"One header: NAME static VALUE [true], true for a secret, or NAME dynamic PATH.",
 	},
-}
-
-func readEach(texts []string, read func(string) (rest.Object, error)) (list []rest.Object, err error) {
-	for _, text := range texts {
-		entry, err := read(text)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, entry)
-	}
-	return list, nil
 }
 
 // advancedFilter reads "KEY OPERATOR VALUE …".

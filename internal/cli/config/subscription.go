@@ -392,7 +392,26 @@ func (f *testedFlags) run(ctx context.Context, std terminal.Streams, server rest
 	if err := server.Call(ctx, http.MethodPost, path+"/testFilter", test, &tested); err != nil {
 		return err
 	}
-	return server.Print(std.Out, tested, func(w io.Writer) { printTested(w, tested) })
+	return server.Print(std.Out, tested, func(w io.Writer) {
+		fmt.Fprintln(w, "EVENT ID\tTYPE\tSUBJECT\tMATCHED\tCLAUSE\tWHY NOT")
+		matched := 0
+		for _, result := range tested.Value {
+			line := fmt.Sprintf("%s\t%s\t%s\t", terminal.Cell(result.ID), terminal.Cell(result.EventType),
+				terminal.Cell(result.Subject))
+			if result.Matched {
+				matched++
+				fmt.Fprintln(w, line+"yes\t\t")
+			}
+			line += "no"
+			for _, clause := range result.Clauses {
+				if !clause.Passed {
+					fmt.Fprintf(w, "%s\t%s\t%s\n", line, clause.Clause, terminal.OneLine(*clause.Why))
+					line = "\t\t\t"
+				}
+			}
+		}
+		fmt.Fprintf(w, "(%d of %s matched)\n", matched, terminal.Plural(len(tested.Value), "event"))
+	})
 }
 
 type testFilterCmd struct {
@@ -417,26 +436,4 @@ type topicTestFilterCmd struct {
 
 func (c *topicTestFilterCmd) Run(ctx context.Context, std terminal.Streams) error {
 	return c.run(ctx, std, c.Flags, rest.TopicURL(c.Topic), c.Filter)
-}
-
-// printTested prints a line for each event, and one for each further clause that it did not pass.
-func printTested(w io.Writer, tested v1.FilterResults) {
-	fmt.Fprintln(w, "EVENT ID\tTYPE\tSUBJECT\tMATCHED\tCLAUSE\tWHY NOT")
-	matched := 0
-	for _, result := range tested.Value {
-		line := fmt.Sprintf("%s\t%s\t%s\t", terminal.Cell(result.ID), terminal.Cell(result.EventType),
-			terminal.Cell(result.Subject))
-		if result.Matched {
-			matched++
-			fmt.Fprintln(w, line+"yes\t\t")
-		}
-		line += "no"
-		for _, clause := range result.Clauses {
-			if !clause.Passed {
-				fmt.Fprintf(w, "%s\t%s\t%s\n", line, clause.Clause, terminal.OneLine(*clause.Why))
-				line = "\t\t\t"
-			}
-		}
-	}
-	fmt.Fprintf(w, "(%d of %s matched)\n", matched, terminal.Plural(len(tested.Value), "event"))
 }
