@@ -91,7 +91,12 @@ func upSchema(ctx context.Context, pool *pgxpool.Pool) error {
 	if err := upRiver(ctx, pool); err != nil {
 		return err
 	}
-	return upOurs(ctx, pool)
+	return withProvider(pool, func(p *goose.Provider) error {
+		if _, err := p.Up(ctx); err != nil {
+			return fmt.Errorf("migrate the schema: %w", err)
+		}
+		return nil
+	})
 }
 
 // createSchema needs CREATE on the database only if the schema does not exist. IF NOT EXISTS always needs it.
@@ -215,15 +220,6 @@ func upRiver(ctx context.Context, pool *pgxpool.Pool) error {
 		return fmt.Errorf("migrate River's schema to version %d: %w", RiverVersion, err)
 	}
 	return nil
-}
-
-func upOurs(ctx context.Context, pool *pgxpool.Pool) error {
-	return withProvider(pool, func(p *goose.Provider) error {
-		if _, err := p.Up(ctx); err != nil {
-			return fmt.Errorf("migrate the schema: %w", err)
-		}
-		return nil
-	})
 }
 
 func withProvider(pool *pgxpool.Pool, do func(*goose.Provider) error) error {

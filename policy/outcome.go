@@ -133,33 +133,29 @@ func (p *Policy) Classify(kind EndpointKind, r Result) Outcome {
 		return OutcomeDelivered
 	}
 	if r.Err == ErrorNone {
-		return statusOutcome(r.Status)
+		switch r.Status {
+		case 400:
+			return OutcomeBadRequest
+		case 401:
+			return OutcomeUnauthorized
+		case 403:
+			return OutcomeForbidden
+		case 404:
+			return OutcomeNotFound
+		case 408:
+			return OutcomeTimedOut
+		case 413:
+			return OutcomePayloadTooLarge
+		case 429, 503:
+			return OutcomeBusy
+		default:
+			return OutcomeGenericError
+		}
 	}
 	if o, ok := errorOutcomes[r.Err]; ok {
 		return o
 	}
 	return OutcomeGenericError
-}
-
-func statusOutcome(status int) Outcome {
-	switch status {
-	case 400:
-		return OutcomeBadRequest
-	case 401:
-		return OutcomeUnauthorized
-	case 403:
-		return OutcomeForbidden
-	case 404:
-		return OutcomeNotFound
-	case 408:
-		return OutcomeTimedOut
-	case 413:
-		return OutcomePayloadTooLarge
-	case 429, 503:
-		return OutcomeBusy
-	default:
-		return OutcomeGenericError
-	}
 }
 
 // Reason says why a delivery ended without success. It is Event Grid's deadLetterReason, for dead-lettered, dropped and

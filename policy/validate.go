@@ -119,7 +119,12 @@ func (r *Probation) check(check func(ok bool, field, message string)) {
 	}
 	for _, outcome := range slices.Sorted(maps.Keys(r.ByOutcome)) {
 		field := "probation.byOutcome." + string(outcome)
-		check(slices.Contains(causes, outcome), field, "starts no probation: the outcomes that do are "+listed(causes))
+		names := make([]string, 0, len(causes))
+		for _, o := range causes {
+			names = append(names, string(o))
+		}
+		check(slices.Contains(causes, outcome), field,
+			"starts no probation: the outcomes that do are "+strings.Join(names, ", "))
 		check(within(r.ByOutcome[outcome], time.Second, day), field, "must be between 1 and 86400 (24 h)")
 	}
 }
@@ -139,14 +144,6 @@ var causes = []Outcome{
 	OutcomeBadRequest, OutcomeUnauthorized, OutcomeForbidden, OutcomeNotFound, OutcomeTimedOut, OutcomePayloadTooLarge,
 	OutcomeBusy, OutcomeSocketError, OutcomeResolutionError, OutcomeCanceled, OutcomeGenericError,
 	OutcomeDisabled, OutcomeFull, OutcomeInvalidAzureFunctionDestination,
-}
-
-func listed(outcomes []Outcome) string {
-	names := make([]string, 0, len(outcomes))
-	for _, o := range outcomes {
-		names = append(names, string(o))
-	}
-	return strings.Join(names, ", ")
 }
 
 func within(d, least, most time.Duration) bool { return d >= least && d <= most }

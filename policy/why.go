@@ -70,9 +70,40 @@ func (w Why) decision() string {
 	case RuleNever:
 		return w.result() + ": never retried"
 	case RuleExpired:
-		return w.expired()
+		if w.Result == (Result{}) {
+			return fmt.Sprintf("the time to live of %s has passed", span(w.Limit))
+		}
+		return fmt.Sprintf("%s: the time to live of %s had passed before the attempt ended", w.result(), span(w.Limit))
 	case RuleRetry:
-		return w.result() + ": " + strings.Join(w.retry(), "; ")
+		parts := make([]string, 0, 6)
+		if w.Floor > 0 {
+			parts = append(parts, "at least "+span(w.Floor))
+		}
+		if w.Skipped > 0 {
+			parts = append(parts, fmt.Sprintf("offsets skipped: %d", w.Skipped))
+		}
+		if w.Basis == BasisOffset {
+			parts = append(parts, fmt.Sprintf("offset %d is %s after the first attempt", w.Number, span(w.Step)))
+		} else {
+			parts = append(parts, fmt.Sprintf("step %d is %s after the failure", w.Number, span(w.Step)))
+		}
+		if w.Jitter > 0 {
+			parts = append(parts, "jitter "+span(w.Jitter))
+		}
+		if w.RetryAfter > 0 {
+			text := "Retry-After requests " + span(w.RetryAfter)
+			if w.RetryAfterCap > 0 {
+				text += ", capped at " + span(w.RetryAfterCap)
+			}
+			if w.LastAttempt {
+				text += ", shortened for a last attempt before the delivery ends"
+			}
+			parts = append(parts, text)
+		}
+		if w.Limit > 0 {
+			parts = append(parts, "but the delivery ends after "+span(w.Limit))
+		}
+		return w.result() + ": " + strings.Join(parts, "; ")
 	default:
 		return ""
 	}
@@ -83,49 +114,6 @@ func (w Why) result() string {
 		return result
 	}
 	return w.Result.String() + " (" + w.Cell + ")"
-}
-
-func (w Why) expired() string {
-	if w.Result == (Result{}) {
-		return fmt.Sprintf("the time to live of %s has passed", span(w.Limit))
-	}
-	return fmt.Sprintf("%s: the time to live of %s had passed before the attempt ended", w.result(), span(w.Limit))
-}
-
-func (w Why) retry() []string {
-	parts := make([]string, 0, 6)
-	if w.Floor > 0 {
-		parts = append(parts, "at least "+span(w.Floor))
-	}
-	if w.Skipped > 0 {
-		parts = append(parts, fmt.Sprintf("offsets skipped: %d", w.Skipped))
-	}
-	if w.Basis == BasisOffset {
-		parts = append(parts, fmt.Sprintf("offset %d is %s after the first attempt", w.Number, span(w.Step)))
-	} else {
-		parts = append(parts, fmt.Sprintf("step %d is %s after the failure", w.Number, span(w.Step)))
-	}
-	if w.Jitter > 0 {
-		parts = append(parts, "jitter "+span(w.Jitter))
-	}
-	if w.RetryAfter > 0 {
-		parts = append(parts, w.retryAfter())
-	}
-	if w.Limit > 0 {
-		parts = append(parts, "but the delivery ends after "+span(w.Limit))
-	}
-	return parts
-}
-
-func (w Why) retryAfter() string {
-	text := "Retry-After requests " + span(w.RetryAfter)
-	if w.RetryAfterCap > 0 {
-		text += ", capped at " + span(w.RetryAfterCap)
-	}
-	if w.LastAttempt {
-		text += ", shortened for a last attempt before the delivery ends"
-	}
-	return text
 }
 
 // span writes a duration as "30 s", "5 min", "1 h 30 min" or "1.25 s", without parts below a millisecond.

@@ -283,23 +283,21 @@ func IsAPIKey(credential string) bool { return strings.HasPrefix(credential, api
 // is no such key, or it has ended; ErrUnavailable.
 func (a *Access) APIKeyOf(ctx context.Context, key string) (*APIKey, error) {
 	hash := hashSecret(key)
-	return a.keys.get(ctx, hash, func(ctx context.Context) (*APIKey, error) { return a.activeKey(ctx, hash[:]) })
-}
-
-func (a *Access) activeKey(ctx context.Context, hash []byte) (*APIKey, error) {
-	const used = "UPDATE postrider_internal.api_keys SET last_used_at = now() WHERE key_hash = $1"
-	k := &APIKey{State: "active"}
-	var unused bool
-	err := a.db.QueryRow(ctx, sql("active_key"), hash).Scan(&k.Name, &k.Scope, &k.Topic, &k.Subscription, &k.Owner,
-		&k.Query, &unused)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, fmt.Errorf("API key: %w", ErrWrongCredentials)
-	}
-	if err == nil && unused {
-		_, err = a.db.Exec(ctx, used, hash)
-	}
-	if err != nil {
-		return nil, postgres.ReadError("an API key", err)
-	}
-	return k, nil
+	return a.keys.get(ctx, hash, func(ctx context.Context) (*APIKey, error) {
+		const used = "UPDATE postrider_internal.api_keys SET last_used_at = now() WHERE key_hash = $1"
+		k := &APIKey{State: "active"}
+		var unused bool
+		err := a.db.QueryRow(ctx, sql("active_key"), hash[:]).Scan(&k.Name, &k.Scope, &k.Topic, &k.Subscription, &k.Owner,
+			&k.Query, &unused)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil, fmt.Errorf("API key: %w", ErrWrongCredentials)
+		}
+		if err == nil && unused {
+			_, err = a.db.Exec(ctx, used, hash[:])
+		}
+		if err != nil {
+			return nil, postgres.ReadError("an API key", err)
+		}
+		return k, nil
+	})
 }

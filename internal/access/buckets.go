@@ -81,7 +81,18 @@ func (b *Buckets[K]) TryTake(key K, now time.Time) (wait time.Duration) {
 
 func (b *Buckets[K]) take(key K, now time.Time) {
 	if _, known := b.full[key]; !known && len(b.full) >= MaxBuckets {
-		b.evict()
+		var fullest K
+		var soonest time.Time
+		checked := 0
+		for key, at := range b.full { // in random order
+			if checked == 0 || at.Before(soonest) {
+				fullest, soonest = key, at
+			}
+			if checked++; checked == evictAmong {
+				break
+			}
+		}
+		delete(b.full, fullest)
 	}
 	b.full[key] = b.kind.Take(b.full[key], now)
 }
@@ -91,22 +102,6 @@ func (b *Buckets[K]) Len() int {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	return len(b.full)
-}
-
-// evict removes the fullest of a few buckets.
-func (b *Buckets[K]) evict() {
-	var fullest K
-	var soonest time.Time
-	checked := 0
-	for key, at := range b.full { // in random order
-		if checked == 0 || at.Before(soonest) {
-			fullest, soonest = key, at
-		}
-		if checked++; checked == evictAmong {
-			break
-		}
-	}
-	delete(b.full, fullest)
 }
 
 // ClientNetwork returns the addresses that one client may have: a single IPv4 address, or an IPv6 address with its /64.

@@ -53,20 +53,18 @@ func (a *Access) SessionOf(ctx context.Context, token string) (*Session, error) 
 // last as long as the browser runs.
 func (a *Access) WatchedSession(ctx context.Context, token string) (*Session, error) {
 	hash := hashSecret(token)
-	return a.sessions.get(ctx, hash, func(ctx context.Context) (*Session, error) { return a.session(ctx, hash[:]) })
-}
-
-func (a *Access) session(ctx context.Context, hash []byte) (*Session, error) {
-	s := &Session{}
-	err := a.db.QueryRow(ctx, sql("session"), hash, seenEvery).
-		Scan(&s.User, &s.Role, &s.CreatedAt, &s.LastSeenAt, &s.ExpiresAt, &s.Address, &s.UserAgent, &s.unseen, &s.Query)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, fmt.Errorf("session: %w", postgres.ErrNotFound)
-	}
-	if err != nil {
-		return nil, postgres.ReadError("a session", err)
-	}
-	return s, nil
+	return a.sessions.get(ctx, hash, func(ctx context.Context) (*Session, error) {
+		s := &Session{}
+		err := a.db.QueryRow(ctx, sql("session"), hash[:], seenEvery).
+			Scan(&s.User, &s.Role, &s.CreatedAt, &s.LastSeenAt, &s.ExpiresAt, &s.Address, &s.UserAgent, &s.unseen, &s.Query)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil, fmt.Errorf("session: %w", postgres.ErrNotFound)
+		}
+		if err != nil {
+			return nil, postgres.ReadError("a session", err)
+		}
+		return s, nil
+	})
 }
 
 // seen records that a session was seen. One that has ended since it was found stays ended.

@@ -147,7 +147,14 @@ func (c *Cache) ReadIn(ctx context.Context, tx postgres.Querier, old *Snapshot) 
 	if fresh.policiesSeen != old.policiesSeen {
 		changed = slices.Collect(maps.Keys(fresh.subs))
 	}
-	fresh.resolve(changed)
+	for _, id := range changed {
+		delete(fresh.rules, id)
+		if s, ok := fresh.subs[id]; ok {
+			if p, ok := fresh.policies[s.RetryPolicy.Policy]; ok {
+				fresh.rules[id] = p.Resolve(s.Overrides()).Scaled(fresh.timeScale)
+			}
+		}
+	}
 	if fresh.rates = old.rates; len(subs) > 0 {
 		fresh.resolveRates()
 	}

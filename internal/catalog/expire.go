@@ -18,20 +18,6 @@ func (s *Subscription) Expired(now time.Time) bool {
 	return s.ExpirationTimeUTC != nil && !now.Before(*s.ExpirationTimeUTC)
 }
 
-// readyExpiration records whether event subscriptions of a topic can expire: only then matching needs the time.
-func (c *Snapshot) readyExpiration(topicID int64) {
-	delete(c.expiring, topicID)
-	if slices.ContainsFunc(c.subsByTopic[topicID], func(s *Subscription) bool { return s.ExpirationTimeUTC != nil }) {
-		c.expiring[topicID] = true
-	}
-}
-
-// unexpired removes the expired event subscriptions.
-func (c *Snapshot) unexpired(matched []*Subscription) []*Subscription {
-	now := c.now()
-	return slices.DeleteFunc(matched, func(s *Subscription) bool { return s.Expired(now) })
-}
-
 // anyExpired reports whether an event subscription is to be deleted.
 func (c *Snapshot) anyExpired() bool {
 	for topicID := range c.expiring {
@@ -59,7 +45,8 @@ func (s *Subscriptions) Expire(ctx context.Context) error {
 			if err := s.remove(ctx, tx, sub, access.AuditSubscriptionExpired); err != nil {
 				return err
 			}
-			if err := noteExpired(ctx, tx, sub); err != nil {
+			doing := fmt.Sprintf("note that event subscription %q of topic %q has expired", sub.Name, sub.Topic)
+			if err := postgres.Exec(ctx, tx, doing, "SELECT postrider_internal.note_expired($1)", sub.ID); err != nil {
 				return err
 			}
 		}

@@ -214,15 +214,6 @@ func (s *Handshakes) handshakeArgs(purpose, topic, name string, spec Subscriptio
 	}, nil
 }
 
-// beginDeletion begins the notice to the endpoint of a deleted event subscription.
-func (s *Handshakes) beginDeletion(ctx context.Context, tx pgx.Tx, sub *Subscription) error {
-	args, err := s.handshakeArgs(PurposeDeletion, sub.Topic, sub.Name, sub.SubscriptionSpec)
-	if err != nil {
-		return err
-	}
-	return postgres.Exec(ctx, tx, "notify the endpoint of the deletion", beginHandshakeStatement, args)
-}
-
 // The pauses of Wait: an endpoint may respond within milliseconds, and a hundred slow ones must not cost the database
 // more than 400 queries per second.
 const (

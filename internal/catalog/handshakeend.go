@@ -149,18 +149,16 @@ func (s *Handshakes) Expire(ctx context.Context) error {
 	if !due {
 		return nil
 	}
-	return s.cache.change(ctx, func(tx pgx.Tx) error { return s.expireHandshakes(ctx, tx) })
-}
-
-func (s *Handshakes) expireHandshakes(ctx context.Context, tx pgx.Tx) error {
-	message := fmt.Sprintf("failed: validationUrl was not opened within %d minutes", int(CallbackLifetime.Minutes()))
-	ids, err := postgres.Values[int64](ctx, tx, sql("handshake_expire"), message, s.node)
-	if err != nil {
-		return fmt.Errorf("fail expired handshakes: %w", err)
-	}
-	for _, id := range ids {
-		s.log.Info("an endpoint was not validated: its validationUrl was not opened in time", "handshake", id)
-		err = errors.Join(err, s.follow(ctx, tx, &Handshake{ID: id}, HandshakeFailed))
-	}
-	return err
+	return s.cache.change(ctx, func(tx pgx.Tx) error {
+		message := fmt.Sprintf("failed: validationUrl was not opened within %d minutes", int(CallbackLifetime.Minutes()))
+		ids, err := postgres.Values[int64](ctx, tx, sql("handshake_expire"), message, s.node)
+		if err != nil {
+			return fmt.Errorf("fail expired handshakes: %w", err)
+		}
+		for _, id := range ids {
+			s.log.Info("an endpoint was not validated: its validationUrl was not opened in time", "handshake", id)
+			err = errors.Join(err, s.follow(ctx, tx, &Handshake{ID: id}, HandshakeFailed))
+		}
+		return err
+	})
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"postrider/internal/access"
 	"postrider/internal/postgres"
@@ -58,7 +57,33 @@ func (s *Policies) Put(
 
 // Delete deletes a retry policy. ErrNotFound; ErrBuiltIn; ErrPrecondition; *PolicyInUseError.
 func (s *Policies) Delete(ctx context.Context, name string, when ...postgres.Condition) error {
-	return s.changePolicies(ctx, func(tx pgx.Tx) error { return deletePolicy(ctx, tx, name, when) })
+	return s.changePolicies(ctx, func(tx pgx.Tx) error {
+		existing, err := ownPolicy(ctx, tx, name)
+		switch {
+		case err != nil:
+			return err
+		case existing == 0:
+			return fmt.Errorf("retry policy %q: %w", name, postgres.ErrNotFound)
+		}
+		if err := postgres.CheckConditions(when, existing); err != nil {
+			return err
+		}
+		if err := rejectUsed(ctx, tx, name, false); err != nil {
+			return err
+		}
+		before, err := readSettings(ctx, tx, sql("policy_settings"), name)
+		if err != nil {
+			return err
+		}
+		if err := deleteTables(ctx, tx, name); err != nil {
+			return err
+		}
+		const deleted = "UPDATE postrider_internal.retry_policies SET deleted_at = now() WHERE name = $1"
+		if err := postgres.Exec(ctx, tx, fmt.Sprintf("delete retry policy %q", name), deleted, name); err != nil {
+			return err
+		}
+		return auditPolicy(ctx, tx, access.AuditPolicyDeleted, name, before)
+	})
 }
 
 // changePolicies reloads after a failed precondition too. Policies are read from the Snapshot in memory: a client that
@@ -155,34 +180,6 @@ func auditPolicy(ctx context.Context, tx pgx.Tx, action access.AuditAction, name
 	})
 }
 
-func deletePolicy(ctx context.Context, tx pgx.Tx, name string, when []postgres.Condition) error {
-	existing, err := ownPolicy(ctx, tx, name)
-	switch {
-	case err != nil:
-		return err
-	case existing == 0:
-		return fmt.Errorf("retry policy %q: %w", name, postgres.ErrNotFound)
-	}
-	if err := postgres.CheckConditions(when, existing); err != nil {
-		return err
-	}
-	if err := rejectUsed(ctx, tx, name, false); err != nil {
-		return err
-	}
-	before, err := readSettings(ctx, tx, sql("policy_settings"), name)
-	if err != nil {
-		return err
-	}
-	if err := deleteTables(ctx, tx, name); err != nil {
-		return err
-	}
-	const deleted = "UPDATE postrider_internal.retry_policies SET deleted_at = now() WHERE name = $1"
-	if err := postgres.Exec(ctx, tx, fmt.Sprintf("delete retry policy %q", name), deleted, name); err != nil {
-		return err
-	}
-	return auditPolicy(ctx, tx, access.AuditPolicyDeleted, name, before)
-}
-
 // ownPolicy returns the version of a policy that may be changed, 0 if there is none; ErrBuiltIn.
 func ownPolicy(ctx context.Context, tx pgx.Tx, name string) (version postgres.Version, err error) {
 	const query = `SELECT version, built_in FROM postrider_internal.retry_policies
@@ -229,9 +226,13 @@ func deleteTables(ctx context.Context, tx pgx.Tx, name string) error {
 
 // policyArgs has durations in seconds: through PgBouncer, PostgreSQL only knows that they are numbers.
 func policyArgs(p *policy.Policy) pgx.NamedArgs {
+	list := make([]float64, 0, len(p.Steps))
+	for _, span := range p.Steps {
+		list = append(list, span.Seconds())
+	}
 	return pgx.NamedArgs{
 		"name": p.Name, "source": p.Source, "ack_timeout": p.AckTimeout.Seconds(),
-		"late_response_window": p.LateResponseWindow.Seconds(), "basis": string(p.Basis), "steps": inSeconds(p.Steps),
+		"late_response_window": p.LateResponseWindow.Seconds(), "basis": string(p.Basis), "steps": list,
 		"tail": p.Tail.Seconds(), "retry_window": p.RetryWindow.Seconds(), "jitter_fraction": p.JitterFraction,
 		"jitter_cap": p.JitterCap.Seconds(), "expiry": string(p.Expiry), "default_ttl": p.DefaultTTL.Seconds(),
 		"min_ttl": p.MinTTL.Seconds(), "max_ttl": p.MaxTTL.Seconds(), "default_max_attempts": p.DefaultMaxAttempts,
@@ -243,14 +244,6 @@ func policyArgs(p *policy.Policy) pgx.NamedArgs {
 		"probation_trigger": p.Probation.Trigger, "probation_action": string(p.Probation.Action),
 		"probation_first": p.Probation.First.Seconds(), "probation_max": p.Probation.Max.Seconds(),
 	}
-}
-
-func inSeconds(spans []time.Duration) []float64 {
-	list := make([]float64, 0, len(spans))
-	for _, span := range spans {
-		list = append(list, span.Seconds())
-	}
-	return list
 }
 
 func (c *Snapshot) readPolicies(ctx context.Context, tx postgres.Querier) error {

@@ -117,7 +117,8 @@ func (c *Snapshot) HasAdvancedFilters(topicID int64) bool { return c.filters[top
 // Matching lists the event subscriptions of a topic whose filter matches the event and that have not expired.
 func (c *Snapshot) Matching(topicID int64, e *event.Event) []*Subscription {
 	if c.expiring[topicID] {
-		return c.unexpired(c.matching(topicID, e))
+		now := c.now()
+		return slices.DeleteFunc(c.matching(topicID, e), func(s *Subscription) bool { return s.Expired(now) })
 	}
 	return c.matching(topicID, e)
 }
@@ -125,7 +126,17 @@ func (c *Snapshot) Matching(topicID int64, e *event.Event) []*Subscription {
 func (c *Snapshot) matching(topicID int64, e *event.Event) []*Subscription {
 	subs := c.subsByTopic[topicID]
 	if filters := c.filters[topicID]; filters != nil {
-		return matchedAdvanced(subs, filters, e)
+		view := EventView(subs[0].Topic, e)
+		var few [32]int
+		positions := filters.Matching(few[:0], &view)
+		if len(positions) == 0 {
+			return nil
+		}
+		matched := make([]*Subscription, len(positions))
+		for i, position := range positions {
+			matched[i] = subs[position]
+		}
+		return matched
 	}
 	view := filter.EventView{Type: e.Type, Subject: e.Subject}
 	var matched []*Subscription
@@ -133,20 +144,6 @@ func (c *Snapshot) matching(topicID int64, e *event.Event) []*Subscription {
 		if s.Filter.Matches(&view) {
 			matched = append(matched, s)
 		}
-	}
-	return matched
-}
-
-func matchedAdvanced(subs []*Subscription, filters *filter.Set, e *event.Event) []*Subscription {
-	view := EventView(subs[0].Topic, e)
-	var few [32]int
-	positions := filters.Matching(few[:0], &view)
-	if len(positions) == 0 {
-		return nil
-	}
-	matched := make([]*Subscription, len(positions))
-	for i, position := range positions {
-		matched[i] = subs[position]
 	}
 	return matched
 }
@@ -183,7 +180,10 @@ func (c *Snapshot) apply(topics []*Topic, subs []*Subscription) (changed []int64
 	}
 	for topicID := range affected {
 		c.readyFilters(topicID)
-		c.readyExpiration(topicID)
+		delete(c.expiring, topicID)
+		if slices.ContainsFunc(c.subsByTopic[topicID], func(s *Subscription) bool { return s.ExpirationTimeUTC != nil }) {
+			c.expiring[topicID] = true
+		}
 	}
 	return changed
 }
@@ -198,18 +198,6 @@ func (c *Snapshot) retained(t *Topic) (subs []*Subscription) {
 		}
 	}
 	return subs
-}
-
-// resolve computes the rules of event subscriptions.
-func (c *Snapshot) resolve(subscriptions []int64) {
-	for _, id := range subscriptions {
-		delete(c.rules, id)
-		if s, ok := c.subs[id]; ok {
-			if p, ok := c.policies[s.RetryPolicy.Policy]; ok {
-				c.rules[id] = p.Resolve(s.Overrides()).Scaled(c.timeScale)
-			}
-		}
-	}
 }
 
 // readyFilters prepares a topic's filters, once per reload, if there are advanced filters.

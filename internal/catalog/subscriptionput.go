@@ -89,7 +89,8 @@ func (s *Subscriptions) putIn(
 	if err := auditPut(ctx, tx, topic, name, spec, existing); err != nil {
 		return nil, created, err
 	}
-	if sub, err = s.subscriptionOf(ctx, tx, topic, name); err != nil || !by.touches(existing) {
+	if sub, err = s.subscriptionOf(ctx, tx, topic, name); err != nil ||
+		by.handshake == 0 && (existing == nil || !existing.NotValidated()) { // never on hold for its validation
 		return sub, created, err
 	}
 	if err := by.hold(ctx, tx, sub.ID); err != nil {
@@ -194,7 +195,11 @@ func (s *Subscriptions) remove(ctx context.Context, tx pgx.Tx, sub *Subscription
 		return err
 	}
 	if !sub.NotValidated() && !sub.Pulled() {
-		if err := s.handshakes.beginDeletion(ctx, tx, sub); err != nil {
+		args, err := s.handshakes.handshakeArgs(PurposeDeletion, sub.Topic, sub.Name, sub.SubscriptionSpec)
+		if err != nil {
+			return err
+		}
+		if err := postgres.Exec(ctx, tx, "notify the endpoint of the deletion", beginHandshakeStatement, args); err != nil {
 			return err
 		}
 	}

@@ -6,9 +6,6 @@ import (
 	"fmt"
 
 	"postrider/internal/event"
-	"postrider/internal/postgres"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // SystemTopic is the topic of postrider's own events: dead letters, drops, probations and others, as CloudEvents. Only
@@ -48,10 +45,4 @@ func (c *Snapshot) HasSystemSubscribers() bool {
 func (c *Snapshot) NotifiesOf(subscription int64) bool {
 	sub, known := c.subs[subscription]
 	return c.HasSystemSubscribers() && (!known || sub.Topic != SystemTopic)
-}
-
-// noteExpired stores the notice that an event subscription has expired, in the transaction of its deletion.
-func noteExpired(ctx context.Context, tx pgx.Tx, sub *Subscription) error {
-	doing := fmt.Sprintf("note that event subscription %q of topic %q has expired", sub.Name, sub.Topic)
-	return postgres.Exec(ctx, tx, doing, "SELECT postrider_internal.note_expired($1)", sub.ID)
 }

@@ -46,11 +46,6 @@ type signing struct {
 	first, other []byte // opened and decoded; empty for a key that cannot sign
 }
 
-func (s *signing) keys() (first, other []byte) {
-	s.once.Do(func() { s.first, s.other = s.open(key1Column, s.key1), s.open(key2Column, s.key2) })
-	return s.first, s.other
-}
-
 func (s *signing) open(column string, sealed []byte) []byte {
 	key, err := s.sealer.Open(column, sealed)
 	if err != nil {
@@ -84,8 +79,9 @@ func SignedWith(key []byte, text string, signature []byte) int {
 
 // Signed reports whether signature is the HMAC-SHA256 of text with one of the topic's keys. It always tries both.
 func (t *Topic) Signed(text string, signature []byte) bool {
-	first, other := t.signing.keys()
-	return SignedWith(first, text, signature)|SignedWith(other, text, signature) == 1
+	s := t.signing
+	s.once.Do(func() { s.first, s.other = s.open(key1Column, s.key1), s.open(key2Column, s.key2) })
+	return SignedWith(s.first, text, signature)|SignedWith(s.other, text, signature) == 1
 }
 
 // NoTopic stands for a topic that does not exist. Rejecting a key takes as long as for an existing topic, so that a

@@ -74,11 +74,6 @@ func (s *Handshakes) validationFailed(ctx context.Context, db postgres.Querier, 
 	return &ValidationFailedError{Handshake: h}
 }
 
-// touches reports whether the event subscription is or was on hold for its validation. Most never are.
-func (v validation) touches(existing *Subscription) bool {
-	return v.handshake != 0 || existing != nil && existing.NotValidated()
-}
-
 // hold begins or ends the hold, as the state requires. A subscription may have several causes of a hold at once.
 func (v validation) hold(ctx context.Context, tx pgx.Tx, subscription int64) error {
 	const (

@@ -132,7 +132,27 @@ func (c *Connection) Mistakes(endpoint *url.URL, allow []netip.Prefix) (found []
 		}
 	}
 	if c.OAuth2 != nil {
-		c.OAuth2.mistakes(allow, add)
+		switch u, err := EndpointURL(c.OAuth2.TokenURL, allow); {
+		case err != nil:
+			add("oauth2.tokenUrl", "%s", strings.TrimPrefix(err.Error(), endpointField+": "))
+		case u.RawQuery != "" || u.ForceQuery:
+			add("oauth2.tokenUrl", "must have no query, which reads would show")
+		}
+		for _, text := range []struct {
+			field, value string
+			required     bool
+		}{
+			{"oauth2.clientId", c.OAuth2.ClientID, true},
+			{"oauth2.clientSecret", c.OAuth2.ClientSecret, true},
+			{"oauth2.scope", c.OAuth2.Scope, false},
+		} {
+			switch {
+			case text.required && text.value == "":
+				add(text.field, "is required")
+			case strings.ContainsFunc(text.value, func(r rune) bool { return r < ' ' || r == 0x7f }):
+				add(text.field, "must have no control characters")
+			}
+		}
 	}
 	return found
 }
@@ -171,30 +191,6 @@ func (c *ClientCertificate) problem() string {
 		return "must have a certificate (PEM, with its chain) and its privateKey (PEM, not encrypted)"
 	}
 	return ""
-}
-
-func (o *OAuth2) mistakes(allow []netip.Prefix, add func(field, format string, args ...any)) {
-	switch u, err := EndpointURL(o.TokenURL, allow); {
-	case err != nil:
-		add("oauth2.tokenUrl", "%s", strings.TrimPrefix(err.Error(), endpointField+": "))
-	case u.RawQuery != "" || u.ForceQuery:
-		add("oauth2.tokenUrl", "must have no query, which reads would show")
-	}
-	for _, text := range []struct {
-		field, value string
-		required     bool
-	}{
-		{"oauth2.clientId", o.ClientID, true},
-		{"oauth2.clientSecret", o.ClientSecret, true},
-		{"oauth2.scope", o.Scope, false},
-	} {
-		switch {
-		case text.required && text.value == "":
-			add(text.field, "is required")
-		case strings.ContainsFunc(text.value, func(r rune) bool { return r < ' ' || r == 0x7f }):
-			add(text.field, "must have no control characters")
-		}
-	}
 }
 
 // String leaves out secrets, for errors and logs.

@@ -68,7 +68,11 @@ func EncodingProblem(raw string) string {
 		case c == '%' && (len(rest) < 3 || !hexadecimal(rest[1]) || !hexadecimal(rest[2])):
 			return `must be percent-encoded: write "%" as %25 where it begins no code such as %20`
 		case !alphanumeric(c) && !strings.ContainsRune(allowed, c):
-			return fmt.Sprintf("must be percent-encoded: write %q as %s", character, percentEncoded(character))
+			var encoded string
+			for i := range len(character) {
+				encoded += fmt.Sprintf("%%%02X", character[i])
+			}
+			return fmt.Sprintf("must be percent-encoded: write %q as %s", character, encoded)
 		}
 		rest = rest[size:]
 	}
@@ -76,13 +80,6 @@ func EncodingProblem(raw string) string {
 }
 
 func hexadecimal(c byte) bool { return strings.IndexByte("0123456789ABCDEFabcdef", c) >= 0 }
-
-func percentEncoded(text string) (encoded string) {
-	for i := range len(text) {
-		encoded += fmt.Sprintf("%%%02X", text[i])
-	}
-	return encoded
-}
 
 // BaseURL returns the URL without credentials, query and fragment, which may be shown.
 func BaseURL(u *url.URL) string {
@@ -127,7 +124,12 @@ func endpointHost(host string, allow []netip.Prefix) error {
 	case endsInNumber(host):
 		return endpointError("must write an IPv4 address as four decimal numbers")
 	case host == "localhost" || strings.HasSuffix(host, ".localhost"):
-		return endpointLocalhost(allow)
+		// Either of its two addresses must be open; Address checks the one that is dialed.
+		err := endpointAddress(netip.AddrFrom4([4]byte{127, 0, 0, 1}), allow)
+		if err == nil || endpointAddress(netip.IPv6Loopback(), allow) == nil {
+			return nil
+		}
+		return err
 	case isMetadataHost(host):
 		return endpointError("must not name a cloud's metadata service")
 	default:
@@ -143,15 +145,6 @@ func endpointAddress(addr netip.Addr, allow []netip.Prefix) error {
 		return endpointError("must not be at %s: %s", at, reason)
 	}
 	return nil
-}
-
-// endpointLocalhost accepts the name if either of its two addresses is open; Address checks the one that is dialed.
-func endpointLocalhost(allow []netip.Prefix) error {
-	err := endpointAddress(netip.AddrFrom4([4]byte{127, 0, 0, 1}), allow)
-	if err == nil || endpointAddress(netip.IPv6Loopback(), allow) == nil {
-		return nil
-	}
-	return err
 }
 
 func wellFormedHost(host string) bool {

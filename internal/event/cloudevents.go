@@ -20,8 +20,22 @@ func readCloudEvent(f *fields, e *Event) {
 	f.text("datacontenttype", optional)
 	f.text("dataschema", optionalLong)
 	checkData(f)
-	checkExtensions(f)
-	e.Trace = f.trace()
+	// All other members are extension attributes. The length of their names is Event Grid's limit and the
+	// specification's advice (section "Naming Conventions").
+	for _, m := range f.members {
+		name := string(m.name)
+		if isAttribute(name) {
+			continue
+		}
+		if !isExtensionName(name) {
+			f.reject(name, "an extension attribute's name must be 1 to 20 characters of a-z and 0-9")
+		} else if first := f.src[m.value.start]; first == '{' || first == '[' {
+			f.reject(name, "an extension attribute must be a string, a number or a boolean, is %s", kind(first))
+		}
+	}
+	parent, _ := f.raw(memberTraceParent)
+	state, _ := f.raw(memberTraceState)
+	e.Trace = newTrace(plain(parent), plain(state))
 }
 
 // checkData rejects an event with both data and data_base64. A data of null is an explicit payload. Source: CNCF, JSON
@@ -38,22 +52,6 @@ func checkData(f *fields) {
 		f.reject("data_base64", "must be a string, is %s", kind(encoded[0]))
 	} else if text, _ := jsonscan.Unescape(encoded[1 : len(encoded)-1]); !isBase64(text) {
 		f.reject("data_base64", "must be base64 with padding")
-	}
-}
-
-// checkExtensions checks every member that is not an attribute of the specification. The length of names is Event
-// Grid's limit and the specification's advice (section "Naming Conventions").
-func checkExtensions(f *fields) {
-	for _, m := range f.members {
-		name := string(m.name)
-		if isAttribute(name) {
-			continue
-		}
-		if !isExtensionName(name) {
-			f.reject(name, "an extension attribute's name must be 1 to 20 characters of a-z and 0-9")
-		} else if first := f.src[m.value.start]; first == '{' || first == '[' {
-			f.reject(name, "an extension attribute must be a string, a number or a boolean, is %s", kind(first))
-		}
 	}
 }
 

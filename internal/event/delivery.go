@@ -101,7 +101,18 @@ func AppendDelivery(dst []byte, e *Event, topicName string, delivery Schema) ([]
 		return dst, fmt.Errorf("deliver event: no conversion from %q to %q", e.Schema, delivery)
 	}
 	if e.Schema == Custom {
-		return appendCustom(dst, e, topicName, delivery)
+		if delivery == CustomInput {
+			return append(dst, e.Body...), nil
+		}
+		if e.ID == "" {
+			return dst, errors.New("deliver event: a custom event without an id")
+		}
+		// Its time may be the zero time.Time: .NET writes unset times as 0001-01-01T00:00:00Z.
+		path := TopicPath(topicName)
+		if delivery == CloudEvents {
+			return appendMappedCloudEvent(dst, e, path), nil
+		}
+		return appendMapped(dst, e, path), nil
 	}
 	if e.Schema == CloudEvents {
 		return append(dst, e.Body...), nil
@@ -120,21 +131,6 @@ func AppendDelivery(dst []byte, e *Event, topicName string, delivery Schema) ([]
 		return appendConverted(dst, &f, path), nil
 	}
 	return appendSpliced(dst, &f, path), nil
-}
-
-func appendCustom(dst []byte, e *Event, topicName string, delivery Schema) ([]byte, error) {
-	if delivery == CustomInput {
-		return append(dst, e.Body...), nil
-	}
-	if e.ID == "" {
-		return dst, errors.New("deliver event: a custom event without an id")
-	}
-	// Its time may be the zero time.Time: .NET writes unset times as 0001-01-01T00:00:00Z.
-	path := TopicPath(topicName)
-	if delivery == CloudEvents {
-		return appendMappedCloudEvent(dst, e, path), nil
-	}
-	return appendMapped(dst, e, path), nil
 }
 
 // appendSpliced writes the event with topic, metadataVersion and dataVersion added if the publisher did not set them.

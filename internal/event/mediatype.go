@@ -34,10 +34,6 @@ func (s shape) String() string {
 	return ""
 }
 
-func (s shape) takes(first byte) bool {
-	return first == '{' && s != eventArray || first == '[' && s != oneEvent
-}
-
 // accept returns the shape that a body of this content type must have, or rejects the type. Topics of the Event Grid
 // schema and custom topics read every body as JSON in UTF-8: curl and PowerShell send application/x-www-form-urlencoded
 // in Event Grid's quick starts, and a charset has no effect on JSON (RFC 8259, section 11). They reject the types of
@@ -46,7 +42,17 @@ func (s shape) takes(first byte) bool {
 func accept(schema Schema, contentType string) (shape, error) {
 	switch {
 	case schema == CloudEvents:
-		return acceptCloudEvents(contentType)
+		switch mediaType(contentType) {
+		case mediaStructured:
+			return oneEvent, nil
+		case mediaBatch:
+			return eventArray, nil
+		case mediaJSON:
+			return oneEventOrArray, nil
+		}
+		return 0, reject(statusUnsupportedMediaType, CodeUnsupportedMediaType,
+			"content type %q is not accepted: a topic with input schema %s takes %s, %s or %s in utf-8, and any other type "+
+				"with the attributes in ce- headers", shorten(contentType), CloudEvents, mediaStructured, mediaBatch, mediaJSON)
 	case isCloudEventsType(contentType):
 		return 0, reject(statusUnsupportedMediaType, CodeUnsupportedMediaType,
 			"content type %q is not accepted: a topic with input schema %s takes JSON; publish CloudEvents to a topic with "+
@@ -55,21 +61,6 @@ func accept(schema Schema, contentType string) (shape, error) {
 		return oneEventOrArray, nil
 	}
 	return eventArray, nil
-}
-
-// acceptCloudEvents accepts the two types of the CloudEvents JSON format, and application/json, which early SDKs sent.
-func acceptCloudEvents(contentType string) (shape, error) {
-	switch mediaType(contentType) {
-	case mediaStructured:
-		return oneEvent, nil
-	case mediaBatch:
-		return eventArray, nil
-	case mediaJSON:
-		return oneEventOrArray, nil
-	}
-	return 0, reject(statusUnsupportedMediaType, CodeUnsupportedMediaType,
-		"content type %q is not accepted: a topic with input schema %s takes %s, %s or %s in utf-8, and any other type "+
-			"with the attributes in ce- headers", shorten(contentType), CloudEvents, mediaStructured, mediaBatch, mediaJSON)
 }
 
 // structuredPrefix starts the media types of an event format, batches included. Source: CNCF, HTTP protocol binding

@@ -46,8 +46,11 @@ func (p *parser) document(expected shape) *Error {
 	if p.Pos == len(p.Text) {
 		return reject(statusBadRequest, CodeInvalidJSON, "the body is empty: expected %s", expected)
 	}
-	if !expected.takes(first) {
-		return p.misshapen(expected)
+	if !(first == '{' && expected != eventArray || first == '[' && expected != oneEvent) {
+		if first != '{' && first != '[' && !p.Value() {
+			return reject(statusBadRequest, CodeInvalidJSON, "%s, at byte %d of the body", p.Problem, p.Pos).at(p.Pos)
+		}
+		return reject(statusBadRequest, CodeInvalidEvent, "expected %s, found %s", expected, kind(first)).at(p.Pos)
 	}
 	if err := p.outermost(first); err != nil {
 		return err
@@ -56,15 +59,6 @@ func (p *parser) document(expected shape) *Error {
 		return reject(statusBadRequest, CodeInvalidJSON, "the body continues after its end, at byte %d", p.Pos).at(p.Pos)
 	}
 	return nil
-}
-
-// misshapen returns the error for a body of another shape, or that is not JSON.
-func (p *parser) misshapen(expected shape) *Error {
-	first := p.Peek()
-	if first != '{' && first != '[' && !p.Value() {
-		return reject(statusBadRequest, CodeInvalidJSON, "%s, at byte %d of the body", p.Problem, p.Pos).at(p.Pos)
-	}
-	return reject(statusBadRequest, CodeInvalidEvent, "expected %s, found %s", expected, kind(first)).at(p.Pos)
 }
 
 // outermost reads one event or an array of them.

@@ -50,13 +50,6 @@ func newTrace(parent, state string) Trace {
 	return Trace{Parent: parent, State: state}
 }
 
-// trace reads the extension attributes of a CloudEvent.
-func (f *fields) trace() Trace {
-	parent, _ := f.raw(memberTraceParent)
-	state, _ := f.raw(memberTraceState)
-	return newTrace(plain(parent), plain(state))
-}
-
 // plain returns the text of a string, "" for any other value.
 func plain(value []byte) string {
 	if len(value) == 0 || value[0] != '"' {

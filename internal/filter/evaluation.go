@@ -79,23 +79,19 @@ func (e *evaluation) read(s *keySet, view *EventView) {
 	}
 	e.values = e.values[:len(s.keys)]
 	if s.inBody || !e.envelope(s, view) {
-		e.body(s, view)
-		e.envelope(s, view)
-	}
-}
-
-func (e *evaluation) body(s *keySet, view *EventView) {
-	w := walker{Scanner: jsonscan.Scanner{Text: view.Body}, values: e.values}
-	if w.Space() == '{' {
-		start := w.Pos
-		w.object(&s.root)
-		if data := s.root.child([]byte("data")); data != nil && view.Custom {
-			w.Pos = start
-			w.value(data)
+		w := walker{Scanner: jsonscan.Scanner{Text: view.Body}, values: e.values}
+		if w.Space() == '{' {
+			start := w.Pos
+			w.object(&s.root)
+			if data := s.root.child([]byte("data")); data != nil && view.Custom {
+				w.Pos = start
+				w.value(data)
+			}
 		}
-	}
-	for k := range e.values {
-		e.values[k].attribute = view.CloudEvent && s.keys[k].attribute
+		for k := range e.values {
+			e.values[k].attribute = view.CloudEvent && s.keys[k].attribute
+		}
+		e.envelope(s, view)
 	}
 }
 
@@ -198,44 +194,41 @@ func (e *evaluation) anyElement(c *clause, array *value) (found bool) {
 func (e *evaluation) meets(c *clause, v *value) bool {
 	switch c.operand {
 	case operandNumber:
-		return c.meetsNumber(v)
+		for i := range c.numbers {
+			order := v.compare(&c.numbers[i])
+			switch c.compares {
+			case compareLess:
+				return order < 0
+			case compareLessOrEqual:
+				return order <= 0
+			case compareGreater:
+				return order > 0
+			case compareGreaterOrEqual:
+				return order >= 0
+			default:
+				if order == 0 {
+					return true
+				}
+			}
+		}
+		return false
 	case operandRange:
-		return c.meetsRange(v)
-	case operandBool:
-		return (v.text[0] == 't') == c.truth
-	case operandText:
-		return c.meetsText(e.fold(v))
-	case operandNone:
-	}
-	return false
-}
-
-func (c *clause) meetsNumber(v *value) bool {
-	for i := range c.numbers {
-		order := v.compare(&c.numbers[i])
-		switch c.compares {
-		case compareLess:
-			return order < 0
-		case compareLessOrEqual:
-			return order <= 0
-		case compareGreater:
-			return order > 0
-		case compareGreaterOrEqual:
-			return order >= 0
-		default:
-			if order == 0 {
+		for i := 0; i+1 < len(c.numbers); i += 2 {
+			if v.compare(&c.numbers[i]) >= 0 && v.compare(&c.numbers[i+1]) <= 0 {
 				return true
 			}
 		}
-	}
-	return false
-}
-
-func (c *clause) meetsRange(v *value) bool {
-	for i := 0; i+1 < len(c.numbers); i += 2 {
-		if v.compare(&c.numbers[i]) >= 0 && v.compare(&c.numbers[i+1]) <= 0 {
-			return true
+		return false
+	case operandBool:
+		return (v.text[0] == 't') == c.truth
+	case operandText:
+		for _, operand := range c.texts {
+			if c.meetsOne(e.fold(v), operand) {
+				return true
+			}
 		}
+		return false
+	case operandNone:
 	}
 	return false
 }
@@ -254,15 +247,6 @@ func (v *value) compare(n *number) int {
 		v.number.decimal = readDecimal(v.text)
 	}
 	return v.number.decimal.compare(n.decimal)
-}
-
-func (c *clause) meetsText(text []byte) bool {
-	for _, operand := range c.texts {
-		if c.meetsOne(text, operand) {
-			return true
-		}
-	}
-	return false
 }
 
 func (c *clause) meetsOne(text, operand []byte) bool {

@@ -1,7 +1,6 @@
 package filter
 
 import (
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -28,7 +27,12 @@ func (f *Filter) Explain(view *EventView) []Clause {
 	clauses := []Clause{}
 	if !f.everyType() {
 		clauses = append(clauses, explained("includedEventTypes", f.matchType(view.Type), func() string {
-			return fmt.Sprintf("the event type is %s, but must be one of %s", shown(view.Type), shownList(f.IncludedEventTypes))
+			quoted := make([]string, len(f.IncludedEventTypes))
+			for i, text := range f.IncludedEventTypes {
+				quoted[i] = strconv.Quote(text)
+			}
+			return fmt.Sprintf("the event type is %s, but must be one of %s", shown(view.Type),
+				shorten(strings.Join(quoted, ", ")))
 		}))
 	}
 	if f.SubjectBeginsWith != "" {
@@ -84,7 +88,11 @@ func (a *AdvancedFilter) why(c *clause, v *value) string {
 	}
 	why := fmt.Sprintf("%s is %s, but must %s", shorten(a.Key), v.shown(), c.must)
 	if operands := a.operands(c.operator); len(operands) > 0 {
-		why += " " + shortenedList(operands)
+		texts := make([]string, len(operands))
+		for i, raw := range operands {
+			texts[i] = string(raw)
+		}
+		why += " " + shorten(strings.Join(texts, ", "))
 	}
 	switch {
 	case c.operand == operandNone || v.kind <= valueNull:
@@ -95,13 +103,10 @@ func (a *AdvancedFilter) why(c *clause, v *value) string {
 	case v.kind == valueArray:
 		why += ", or one of its elements must"
 	case !c.comparable(v):
-		why += fmt.Sprintf("; %s compares %s only", c.name, c.operand.plural())
+		kinds := [...]string{"numbers", "numbers", "booleans", "strings", "nothing"}
+		why += fmt.Sprintf("; %s compares %s only", c.name, kinds[c.operand])
 	}
 	return why
-}
-
-func (k operandKind) plural() string {
-	return [...]string{"numbers", "numbers", "booleans", "strings", "nothing"}[k]
 }
 
 // shown is a value as the event has it, shortened.
@@ -130,20 +135,4 @@ func shorten(text string) string {
 		return text
 	}
 	return string([]rune(text)[:maxShown-1]) + "…"
-}
-
-func shownList(texts []string) string {
-	quoted := make([]string, len(texts))
-	for i, text := range texts {
-		quoted[i] = strconv.Quote(text)
-	}
-	return shorten(strings.Join(quoted, ", "))
-}
-
-func shortenedList(raws []json.RawMessage) string {
-	texts := make([]string, len(raws))
-	for i, raw := range raws {
-		texts[i] = string(raw)
-	}
-	return shorten(strings.Join(texts, ", "))
 }

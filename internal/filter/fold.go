@@ -26,17 +26,13 @@ func appendFold[T []byte | string](dst []byte, s T) []byte {
 func appendFoldRunes(dst, s []byte) []byte {
 	for len(s) > 0 {
 		r, width := utf8.DecodeRune(s)
-		dst = utf8.AppendRune(dst, foldRune(r))
+		// The smallest of a character's cases: 'K' for 'K', 'k' and the Kelvin sign.
+		smallest := r
+		for other := unicode.SimpleFold(r); other != r; other = unicode.SimpleFold(other) {
+			smallest = min(smallest, other)
+		}
+		dst = utf8.AppendRune(dst, smallest)
 		s = s[width:]
 	}
 	return dst
-}
-
-// foldRune returns the smallest of a character's cases: 'K' for 'K', 'k' and the Kelvin sign.
-func foldRune(r rune) rune {
-	smallest := r
-	for other := unicode.SimpleFold(r); other != r; other = unicode.SimpleFold(other) {
-		smallest = min(smallest, other)
-	}
-	return smallest
 }

@@ -109,8 +109,17 @@ func (a *AdvancedFilter) validate(field string, l Limits) error {
 	if message := l.KeyProblem(a.Key); message != "" {
 		return &ValidationError{field + ".key", message}
 	}
-	if err := a.validateShape(field, op); err != nil {
-		return err
+	switch {
+	case op.operand == operandNone && (stated(a.Value) || len(a.Values) > 0):
+		return &ValidationError{field, "must have neither value nor values: " + op.name + " compares with nothing"}
+	case op.list && stated(a.Value):
+		return &ValidationError{field + ".value", "must be absent: " + op.name + " compares with values"}
+	case op.list && len(a.Values) == 0:
+		return &ValidationError{field + ".values", "must have 1 entry or more: " + op.name + " compares with values"}
+	case !op.list && len(a.Values) > 0:
+		return &ValidationError{field + ".values", "must be absent: " + op.name + " compares with value"}
+	case !op.list && op.operand != operandNone && !stated(a.Value):
+		return &ValidationError{field + ".value", "is required by " + op.name}
 	}
 	for i, raw := range a.operands(op) {
 		if message := l.operandProblem(op, raw); message != "" {
@@ -144,51 +153,43 @@ func (l Limits) KeyProblem(key string) string {
 	return ""
 }
 
-// validateShape checks that the operator's value or values are present, and nothing else.
-func (a *AdvancedFilter) validateShape(field string, op *operator) error {
-	switch {
-	case op.operand == operandNone && (stated(a.Value) || len(a.Values) > 0):
-		return &ValidationError{field, "must have neither value nor values: " + op.name + " compares with nothing"}
-	case op.list && stated(a.Value):
-		return &ValidationError{field + ".value", "must be absent: " + op.name + " compares with values"}
-	case op.list && len(a.Values) == 0:
-		return &ValidationError{field + ".values", "must have 1 entry or more: " + op.name + " compares with values"}
-	case !op.list && len(a.Values) > 0:
-		return &ValidationError{field + ".values", "must be absent: " + op.name + " compares with value"}
-	case !op.list && op.operand != operandNone && !stated(a.Value):
-		return &ValidationError{field + ".value", "is required by " + op.name}
-	}
-	return nil
-}
-
 // operandProblem describes what is wrong with one value; "" if nothing.
 func (l Limits) operandProblem(op *operator, raw json.RawMessage) string {
 	switch op.operand {
 	case operandNumber:
 		return numberProblem(raw)
 	case operandRange:
-		return rangeProblem(raw)
+		from, to, ok := readPair(raw)
+		if !ok {
+			return "must be a pair of numbers: [from, to]"
+		}
+		for _, end := range []json.RawMessage{from, to} {
+			if message := numberProblem(end); message != "" {
+				return "must be a pair of numbers, each of which " + message
+			}
+		}
+		if readDecimal(from).compare(readDecimal(to)) > 0 {
+			return fmt.Sprintf("must be [from, to] with from not greater than to, not [%s, %s]", shorten(string(from)),
+				shorten(string(to)))
+		}
+		return ""
 	case operandBool:
 		if s := string(raw); s != "true" && s != "false" {
 			return "must be true or false"
 		}
 	case operandText:
-		return l.textProblem(raw)
+		text, lone, ok := readText(raw)
+		if !ok {
+			return "must be a string"
+		}
+		if n := utf8.RuneCount(text); n > l.MaxStringLength {
+			return fmt.Sprintf("must be at most %d characters long, is %d", l.MaxStringLength, n)
+		}
+		if lone || !Storable(string(text)) {
+			return notStorable
+		}
+		return ""
 	case operandNone:
-	}
-	return ""
-}
-
-func (l Limits) textProblem(raw json.RawMessage) string {
-	text, lone, ok := readText(raw)
-	if !ok {
-		return "must be a string"
-	}
-	if n := utf8.RuneCount(text); n > l.MaxStringLength {
-		return fmt.Sprintf("must be at most %d characters long, is %d", l.MaxStringLength, n)
-	}
-	if lone || !Storable(string(text)) {
-		return notStorable
 	}
 	return ""
 }
@@ -213,23 +214,6 @@ func writtenHuge(raw json.RawMessage) bool {
 	_, exponent, _ := bytes.Cut(bytes.ToLower(raw), []byte("e"))
 	n, err := strconv.Atoi(cmp.Or(string(exponent), "0"))
 	return err != nil || n < -2*maxExponent || n > maxExponent*1000 || len(raw) > maxExponent+2*maxDigits
-}
-
-func rangeProblem(raw json.RawMessage) string {
-	from, to, ok := readPair(raw)
-	if !ok {
-		return "must be a pair of numbers: [from, to]"
-	}
-	for _, end := range []json.RawMessage{from, to} {
-		if message := numberProblem(end); message != "" {
-			return "must be a pair of numbers, each of which " + message
-		}
-	}
-	if readDecimal(from).compare(readDecimal(to)) > 0 {
-		return fmt.Sprintf("must be [from, to] with from not greater than to, not [%s, %s]", shorten(string(from)),
-			shorten(string(to)))
-	}
-	return ""
 }
 
 const notStorable = "must be valid UTF-8 without a null character"

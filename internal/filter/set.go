@@ -127,7 +127,13 @@ type keyNode struct {
 // add adds a key, once.
 func (t *keyTree) add(key string) {
 	if t.ends[key] == nil {
-		t.ends[key] = t.root.add(splitKey(key))
+		path := strings.Split(key, ".")
+		for _, name := range envelopeNames {
+			if strings.EqualFold(name, path[0]) {
+				path[0] = name
+			}
+		}
+		t.ends[key] = t.root.add(path)
 	}
 }
 
@@ -191,17 +197,6 @@ func newCompiledKey(path []string) compiledKey {
 		return compiledKey{}
 	}
 	return compiledKey{envelope: envelopeMembers[path[0]], attribute: path[0] != "data"}
-}
-
-// splitKey returns the names of a key, the first in the envelope's spelling.
-func splitKey(key string) []string {
-	path := strings.Split(key, ".")
-	for _, name := range envelopeNames {
-		if strings.EqualFold(name, path[0]) {
-			path[0] = name
-		}
-	}
-	return path
 }
 
 // compile decodes an advanced filter's operands.

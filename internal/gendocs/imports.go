@@ -60,10 +60,6 @@ func linterRules(context.Context) (string, error) {
 	if !begins || !ends {
 		return "", fmt.Errorf("the rules of depguard must contain the lines %q and %q: restore them", rulesBegin, rulesEnd)
 	}
-	return before + rulesBegin + depguardRules() + rulesEnd + after, nil
-}
-
-func depguardRules() string {
 	var b strings.Builder
 	for _, line := range imports {
 		var files, allow []string
@@ -78,7 +74,7 @@ func depguardRules() string {
 		writeList(&b, "files", append(files, `"!$test"`))
 		writeList(&b, "allow", allow)
 	}
-	return b.String()
+	return before + rulesBegin + b.String() + rulesEnd + after, nil
 }
 
 // writeList writes a list of YAML in lines of at most 120 columns.

@@ -23,8 +23,14 @@ func policiesPage(context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	var rows [][]string
+	for _, p := range all {
+		for _, outcome := range slices.Sorted(maps.Keys(p.Probation.ByOutcome)) {
+			rows = append(rows, []string{p.Name, string(outcome), span(p.Probation.ByOutcome[outcome])})
+		}
+	}
 	data := map[string]any{
-		"Policies": all, "Schedules": schedules(all), "Cells": cellRows(all), "Holds": probationRows(all),
+		"Policies": all, "Schedules": schedules(all), "Cells": cellRows(all), "Holds": rows,
 		"Attempts": attempts,
 	}
 	file, err := parser.ParseFile(token.NewFileSet(), "policy/outcome.go", nil, parser.ParseComments)
@@ -57,14 +63,6 @@ func span(d time.Duration) string {
 	return cmp.Or(strings.Join(parts, " "), "–")
 }
 
-func spanList(list []time.Duration) string {
-	texts := make([]string, 0, len(list))
-	for _, d := range list {
-		texts = append(texts, span(d))
-	}
-	return strings.Join(texts, ", ")
-}
-
 func number(n int) string {
 	if n == 0 {
 		return "no limit"
@@ -82,7 +80,13 @@ func schedules(all []policy.Policy) (rows [][]string) {
 		rows = append(rows, cells)
 	}
 	row("Acknowledgement timeout", func(p policy.Policy) string { return span(p.AckTimeout) })
-	row("Backoff steps", func(p policy.Policy) string { return spanList(p.Steps) })
+	row("Backoff steps", func(p policy.Policy) string {
+		texts := make([]string, 0, len(p.Steps))
+		for _, d := range p.Steps {
+			texts = append(texts, span(d))
+		}
+		return strings.Join(texts, ", ")
+	})
 	row("Then every", func(p policy.Policy) string { return span(p.Tail) })
 	row("Counted from", func(p policy.Policy) string {
 		return map[policy.Basis]string{
@@ -204,16 +208,6 @@ func cellText(p policy.Policy, c policy.Cell) string {
 		return retry
 	}
 	return string(c.Action)
-}
-
-// probationRows returns the probations by outcome.
-func probationRows(all []policy.Policy) (rows [][]string) {
-	for _, p := range all {
-		for _, outcome := range slices.Sorted(maps.Keys(p.Probation.ByOutcome)) {
-			rows = append(rows, []string{p.Name, string(outcome), span(p.Probation.ByOutcome[outcome])})
-		}
-	}
-	return rows
 }
 
 // constants returns the values of the constants of a type, and their comments.

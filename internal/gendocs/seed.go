@@ -37,7 +37,14 @@ func seedSQL(context.Context) (string, error) {
 		fmt.Fprintf(&b, "\n-- %s: %s\n\n", p.Name, p.Source)
 		writePolicy(&b, p)
 		writeCells(&b, p)
-		writeProbations(&b, p)
+		rows := make([][]string, 0, len(p.Probation.ByOutcome))
+		for _, outcome := range slices.Sorted(maps.Keys(p.Probation.ByOutcome)) {
+			rows = append(rows, []string{quote(p.Name), quote(string(outcome)), interval(p.Probation.ByOutcome[outcome])})
+		}
+		if len(rows) > 0 {
+			b.WriteString("\n")
+			writeRows(&b, "retry_policy_probations (policy, outcome, duration)", rows)
+		}
 	}
 	b.WriteString(seedDown)
 	return b.String(), nil
@@ -153,17 +160,6 @@ func conditionClass(condition string) int {
 	}
 }
 
-func writeProbations(b *strings.Builder, p policy.Policy) {
-	rows := make([][]string, 0, len(p.Probation.ByOutcome))
-	for _, outcome := range slices.Sorted(maps.Keys(p.Probation.ByOutcome)) {
-		rows = append(rows, []string{quote(p.Name), quote(string(outcome)), interval(p.Probation.ByOutcome[outcome])})
-	}
-	if len(rows) > 0 {
-		b.WriteString("\n")
-		writeRows(b, "retry_policy_probations (policy, outcome, duration)", rows)
-	}
-}
-
 // writeRows aligns the columns.
 func writeRows(b *strings.Builder, into string, rows [][]string) {
 	fmt.Fprintf(b, "INSERT INTO postrider_internal.%s VALUES\n", into)
@@ -198,9 +194,6 @@ func comma(i, n int) string {
 
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
-func interval(d time.Duration) string { return quote(plainInterval(d)) }
-
-// plainInterval has only seconds: "1 day" is 23 or 25 hours when daylight saving time changes.
-func plainInterval(d time.Duration) string {
-	return strconv.FormatInt(int64(d/time.Second), 10) + " seconds"
+func interval(d time.Duration) string {
+	return quote(strconv.FormatInt(int64(d/time.Second), 10) + " seconds")
 }

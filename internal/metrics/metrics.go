@@ -68,12 +68,57 @@ func (m *collector) Describe(to chan<- *prometheus.Desc) {
 func (m *collector) Collect(to chan<- prometheus.Metric) {
 	out := series(to)
 	m.collectDatabase(out)
-	collectPublishes(out, m.system)
-	collectParts(out, m.system)
-	if m.engine != nil {
-		collectEngine(out, m.engine.Stats())
+	publishes, records := m.system.Publisher.PublishCounters(), m.system.Recorder.RecorderCounters()
+	out.histogram(publishGroups, publishes.Groups, 1)
+	out.histogram(publishCommits, publishes.Time, perSecond)
+	out.value(waitingRequests, float64(publishes.Waiting))
+	out.value(waitingBytes, float64(publishes.WaitingBytes))
+	out.histogram(recordGroups, records.Flushes, 1)
+	out.histogram(recordCommits, records.Time, perSecond)
+	out.value(recordFailures, float64(records.Failures))
+	out.value(waitingResults, float64(records.Waiting))
+	jobs, exports := m.system.JobRows.JobCounters(), m.system.Exports.ExportCounters()
+	out.value(promotedJobs, float64(jobs.Promoted))
+	out.value(reclaimedJobs, float64(jobs.Reclaimed))
+	out.value(released, float64(m.system.Releaser.ReleasedCount()))
+	out.value(exported, float64(exports.Written), "exported")
+	out.value(exported, float64(exports.Abandoned), "abandoned")
+	out.value(repairs, float64(m.system.Maintenance.Repairs()))
+	out.value(receivers, float64(m.system.Receiver.Waiting()))
+	out.value(attemptBytes, float64(m.system.Memory.InUse()))
+	for part, name := range map[postgres.CommittingPart]string{
+		postgres.PublishCommits: "publish", postgres.ResultCommits: "record", postgres.HeartbeatCommits: "heartbeat",
+	} {
+		out.value(commitsFailing, terminal.Either(m.system.Commits.Fails(part), 1.0, 0), name)
 	}
-	collectServer(out, m.counters.Read())
+	pool := m.system.DB.Pool.Stat()
+	out.value(connections, float64(pool.AcquiredConns()), "acquired")
+	out.value(connections, float64(pool.IdleConns()), "idle")
+	out.value(connections, float64(pool.ConstructingConns()), "opening")
+	out.value(maxConnections, float64(pool.MaxConns()))
+	out.value(acquires, float64(pool.AcquireCount()))
+	out.value(emptyAcquires, float64(pool.EmptyAcquireCount()))
+	out.value(emptyAcquireTime, pool.EmptyAcquireWaitTime().Seconds())
+	if m.engine != nil {
+		n := m.engine.Stats()
+		out.value(inFlight, float64(n.InFlight))
+		out.value(maxInFlight, float64(n.MaxWorkers))
+		out.value(late, float64(n.OpenCalls))
+		out.value(fetchLag, n.FetchLag.Seconds())
+		out.value(stalled, n.Stalled.Seconds())
+	}
+	n := m.counters.Read()
+	out.histogram(publishDuration, n.Published, perSecond)
+	for key, times := range n.Responses {
+		out.histogram(httpRequests, times, perSecond, key.Method, key.Route, strconv.Itoa(key.Status))
+	}
+	for key, count := range n.PublishFailures {
+		out.value(publishFailures, float64(count), key.Topic, terminal.Either(key.Status >= 500, "server", "client"),
+			key.Code)
+	}
+	for topic, count := range n.Unmatched {
+		out.value(unmatchedEvents, float64(count), topic)
+	}
 	out.value(buildInfo, 1, version.Number(), version.Revision(), runtime.Version(), m.role)
 }
 
@@ -122,7 +167,15 @@ func (m *collector) collectDatabase(out series) {
 		out.value(backlog, float64(b.Pending), b.Topic, b.Subscription)
 		out.value(oldest, b.OldestSeconds, b.Topic, b.Subscription)
 	}
-	collectRates(out, r.Rates)
+	for _, r := range r.Rates {
+		if r.Own != nil {
+			out.value(rateLimit, *r.Own, r.Topic, r.Subscription)
+		}
+		if r.DrainSeconds != nil {
+			out.value(drainTime, *r.DrainSeconds, r.Topic, r.Subscription)
+		}
+		out.value(drainsTooLate, terminal.Either(r.TooLate, 1.0, 0), r.Topic, r.Subscription)
+	}
 	deliveries, subscriptions, traffic := holds(), holds(), m.system.Traffic.LatestTraffic()
 	for _, held := range r.Held {
 		deliveries[held.Name] = held.Count
@@ -139,19 +192,16 @@ func (m *collector) collectDatabase(out series) {
 		out.value(heldSubscriptions, float64(subscriptions[hold]), hold)
 	}
 	out.value(queued, float64(traffic.QueuedInAll))
-	collectVitals(out, &r.Vitals)
-}
-
-func collectRates(out series, rates []query.MeteredRate) {
-	for _, r := range rates {
-		if r.Own != nil {
-			out.value(rateLimit, *r.Own, r.Topic, r.Subscription)
-		}
-		if r.DrainSeconds != nil {
-			out.value(drainTime, *r.DrainSeconds, r.Topic, r.Subscription)
-		}
-		out.value(drainsTooLate, terminal.Either(r.TooLate, 1.0, 0), r.Topic, r.Subscription)
-	}
+	out.value(nodes, float64(r.Vitals.Nodes))
+	out.value(oldestBeat, r.Vitals.OldestBeatSeconds)
+	out.value(partitionDays, float64(r.Vitals.PartitionDays))
+	out.value(databaseSize, float64(r.Vitals.DatabaseBytes))
+	out.value(deadJobs, float64(r.Vitals.DeadJobs))
+	out.value(oldestTransaction, r.Vitals.OldestTransactionSeconds)
+	out.value(available, float64(r.Vitals.AvailableDeliveries))
+	out.value(locked, float64(r.Vitals.LockedDeliveries))
+	out.value(unexported, float64(r.Vitals.UnexportedDeadLetters))
+	out.value(oldestExport, r.Vitals.OldestExportSeconds)
 }
 
 // holds has all holds, so that their series always exist: alerts need that.
@@ -160,19 +210,6 @@ func holds() map[string]int64 {
 		catalog.HoldPaused: 0, catalog.HoldNotValidated: 0, catalog.HoldProbation: 0, catalog.HoldAdmission: 0,
 		catalog.HoldRateLimited: 0,
 	}
-}
-
-func collectVitals(out series, v *query.Vitals) {
-	out.value(nodes, float64(v.Nodes))
-	out.value(oldestBeat, v.OldestBeatSeconds)
-	out.value(partitionDays, float64(v.PartitionDays))
-	out.value(databaseSize, float64(v.DatabaseBytes))
-	out.value(deadJobs, float64(v.DeadJobs))
-	out.value(oldestTransaction, v.OldestTransactionSeconds)
-	out.value(available, float64(v.AvailableDeliveries))
-	out.value(locked, float64(v.LockedDeliveries))
-	out.value(unexported, float64(v.UnexportedDeadLetters))
-	out.value(oldestExport, v.OldestExportSeconds)
 }
 
 // collectTotals adds up the rows that form one series, such as the attempts with different outcomes.
@@ -209,64 +246,5 @@ func collectTotals(out series, totals []query.Total) {
 	}
 	for to, l := range times {
 		out.histogram(endpointDuration, l.Distribution(), perSecond, to.topic, to.subscription)
-	}
-}
-
-func collectPublishes(out series, s *node.System) {
-	publishes, records := s.Publisher.PublishCounters(), s.Recorder.RecorderCounters()
-	out.histogram(publishGroups, publishes.Groups, 1)
-	out.histogram(publishCommits, publishes.Time, perSecond)
-	out.value(waitingRequests, float64(publishes.Waiting))
-	out.value(waitingBytes, float64(publishes.WaitingBytes))
-	out.histogram(recordGroups, records.Flushes, 1)
-	out.histogram(recordCommits, records.Time, perSecond)
-	out.value(recordFailures, float64(records.Failures))
-	out.value(waitingResults, float64(records.Waiting))
-}
-
-func collectParts(out series, s *node.System) {
-	jobs, exports := s.JobRows.JobCounters(), s.Exports.ExportCounters()
-	out.value(promotedJobs, float64(jobs.Promoted))
-	out.value(reclaimedJobs, float64(jobs.Reclaimed))
-	out.value(released, float64(s.Releaser.ReleasedCount()))
-	out.value(exported, float64(exports.Written), "exported")
-	out.value(exported, float64(exports.Abandoned), "abandoned")
-	out.value(repairs, float64(s.Maintenance.Repairs()))
-	out.value(receivers, float64(s.Receiver.Waiting()))
-	out.value(attemptBytes, float64(s.Memory.InUse()))
-	for part, name := range map[postgres.CommittingPart]string{
-		postgres.PublishCommits: "publish", postgres.ResultCommits: "record", postgres.HeartbeatCommits: "heartbeat",
-	} {
-		out.value(commitsFailing, terminal.Either(s.Commits.Fails(part), 1.0, 0), name)
-	}
-	pool := s.DB.Pool.Stat()
-	out.value(connections, float64(pool.AcquiredConns()), "acquired")
-	out.value(connections, float64(pool.IdleConns()), "idle")
-	out.value(connections, float64(pool.ConstructingConns()), "opening")
-	out.value(maxConnections, float64(pool.MaxConns()))
-	out.value(acquires, float64(pool.AcquireCount()))
-	out.value(emptyAcquires, float64(pool.EmptyAcquireCount()))
-	out.value(emptyAcquireTime, pool.EmptyAcquireWaitTime().Seconds())
-}
-
-func collectEngine(out series, n jobs.Stats) {
-	out.value(inFlight, float64(n.InFlight))
-	out.value(maxInFlight, float64(n.MaxWorkers))
-	out.value(late, float64(n.OpenCalls))
-	out.value(fetchLag, n.FetchLag.Seconds())
-	out.value(stalled, n.Stalled.Seconds())
-}
-
-func collectServer(out series, n server.Stats) {
-	out.histogram(publishDuration, n.Published, perSecond)
-	for key, times := range n.Responses {
-		out.histogram(httpRequests, times, perSecond, key.Method, key.Route, strconv.Itoa(key.Status))
-	}
-	for key, count := range n.PublishFailures {
-		out.value(publishFailures, float64(count), key.Topic, terminal.Either(key.Status >= 500, "server", "client"),
-			key.Code)
-	}
-	for topic, count := range n.Unmatched {
-		out.value(unmatchedEvents, float64(count), topic)
 	}
 }

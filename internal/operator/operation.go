@@ -152,7 +152,8 @@ func (o *Operator) step(ctx context.Context, tx pgx.Tx, op *operationRow) (stepR
 	case op.Kind == "redeliver_events":
 		return o.stepEvents(ctx, tx, op)
 	case op.Kind == "erase_subject":
-		return stepErasure(ctx, tx, op)
+		const call = "SELECT * FROM postrider_internal.step_erasure($1, $2, $3)"
+		return callStep(ctx, tx, call, op.ID, eraseStep, query.ScanStep)
 	case op.Kind == Retry || op.Kind == Cancel:
 		return stepDeliveries(ctx, tx, op)
 	case op.Counting:
@@ -160,7 +161,8 @@ func (o *Operator) step(ctx context.Context, tx pgx.Tx, op *operationRow) (stepR
 	case op.Kind == Repair:
 		return o.stepRepair(ctx, tx, op)
 	default:
-		return stepDeadLetters(ctx, tx, op)
+		const call = "SELECT * FROM postrider_internal.step_dead_letters($1, $2, $3, $4)"
+		return callStep(ctx, tx, call, op.ID, op.most(), query.PastBytes, query.ScanStep)
 	}
 }
 
@@ -203,17 +205,6 @@ func endStep(
 		return 0, false, nil
 	}
 	return *next, true, nil
-}
-
-// stepDeadLetters redelivers or purges the next dead letters.
-func stepDeadLetters(ctx context.Context, tx pgx.Tx, op *operationRow) (stepResult, error) {
-	const call = "SELECT * FROM postrider_internal.step_dead_letters($1, $2, $3, $4)"
-	return callStep(ctx, tx, call, op.ID, op.most(), query.PastBytes, query.ScanStep)
-}
-
-// stepErasure erases the next events of a subject.
-func stepErasure(ctx context.Context, tx pgx.Tx, op *operationRow) (stepResult, error) {
-	return callStep(ctx, tx, "SELECT * FROM postrider_internal.step_erasure($1, $2, $3)", op.ID, eraseStep, query.ScanStep)
 }
 
 // callStep calls an SQL function that returns some columns of a stepResult.

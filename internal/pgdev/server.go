@@ -154,7 +154,10 @@ func (s *Server) close() (err error) {
 			break
 		}
 	}
-	s.guardian.release()
+	if s.guardian != nil {
+		_ = s.guardian.cmd.Process.Kill()
+		_ = s.guardian.cmd.Wait()
+	}
 	return err
 }
 
@@ -373,14 +376,6 @@ func guard(dir string, temporary bool) (*guardian, error) {
 		return nil, err
 	}
 	return &guardian{cmd, pipe}, nil
-}
-
-// release ends the guardian before it acts.
-func (g *guardian) release() {
-	if g != nil {
-		_ = g.cmd.Process.Kill()
-		_ = g.cmd.Wait()
-	}
 }
 
 // process is a postmaster that this process started.

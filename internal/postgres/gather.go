@@ -32,15 +32,6 @@ type cooldown struct {
 	end    time.Time
 }
 
-// waited notes whether a wait was worthwhile.
-func (c *cooldown) waited(worthwhile bool, now time.Time) {
-	c.length = min(max(2*c.length, minCooldown), maxCooldown)
-	if worthwhile {
-		c.length = 0
-	}
-	c.end = now.Add(c.length)
-}
-
 // gather waits until enough items are queued, no more arrive, or the longest wait is over. last is when the group
 // before ended.
 func (b *Batcher[T]) gather(ctx context.Context, last time.Time) {
@@ -65,5 +56,9 @@ func (b *Batcher[T]) gather(ctx context.Context, last time.Time) {
 		n, now = b.Len(), time.Now()
 		more = n > before
 	}
-	b.cooldown.waited(n-first >= b.gathering.Worth, now)
+	b.cooldown.length = min(max(2*b.cooldown.length, minCooldown), maxCooldown)
+	if n-first >= b.gathering.Worth {
+		b.cooldown.length = 0
+	}
+	b.cooldown.end = now.Add(b.cooldown.length)
 }

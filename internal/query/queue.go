@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 )
 
 // Queue has the deliveries of an event subscription with pull delivery.
@@ -33,10 +32,4 @@ type LockLine struct {
 	Consumer                string
 	DeliveryCount           int
 	ReceivedAt, LockedUntil time.Time
-}
-
-func readQueue(r *reading, args pgx.NamedArgs) *Queue {
-	q := row[Queue](r, "queue", args)
-	q.Next, q.Locks = rows[NextEvent](r, "queue_next", args), rows[LockLine](r, "queue_locks", args)
-	return &q
 }

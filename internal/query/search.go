@@ -167,7 +167,12 @@ func (s *search) item() (item searchItem, err error) {
 		return s.textItem(begin, "", value), err
 	}
 	s.at += len(dataField.FindString(s.rest()))
-	s.word()
+	for s.at < len(s.text) && !unicode.IsSpace(s.rune()) {
+		if at := *s; at.operator() != "" {
+			break
+		}
+		s.at += utf8.RuneLen(s.rune())
+	}
 	field := s.text[begin:s.at]
 	op := s.operator()
 	inData := dataField.FindString(field) == field
@@ -219,16 +224,6 @@ func (s *search) plain() (string, error) {
 func (s *search) rune() rune {
 	r, _ := utf8.DecodeRuneInString(s.rest())
 	return r
-}
-
-// word reads up to white space or an operator.
-func (s *search) word() {
-	for s.at < len(s.text) && !unicode.IsSpace(s.rune()) {
-		if at := *s; at.operator() != "" {
-			break
-		}
-		s.at += utf8.RuneLen(s.rune())
-	}
 }
 
 // comparison reads the value of a condition.

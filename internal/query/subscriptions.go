@@ -95,7 +95,9 @@ func (r *Reader) ReadSubscriptionDetails(
 			d.Rate = &rates[0]
 		}
 		if sub.Pulled() {
-			d.Queue = readQueue(r, args)
+			q := row[Queue](r, "queue", args)
+			q.Next, q.Locks = rows[NextEvent](r, "queue_next", args), rows[LockLine](r, "queue_locks", args)
+			d.Queue = &q
 		}
 		d.Range, d.Day = readCounts(r, counts, span, step), readCounts(r, counts, 24*time.Hour, time.Hour)
 		d.Handshakes = rows[HandshakeLine](r, "handshakes", args)

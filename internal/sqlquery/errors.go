@@ -52,7 +52,11 @@ func userError(err error, prefix string) error {
 	case !errors.As(err, &pgErr):
 		return postgres.Outage("run a query", err)
 	}
-	e := &Error{Message: withoutPrefix(pgErr.Message), Hint: pgErr.Hint, State: pgErr.Code}
+	// What the user has not written is not in the message.
+	message := pgErr.Message
+	message = strings.ReplaceAll(message, "cannot insert multiple commands into a prepared statement",
+		"a query has one statement")
+	e := &Error{Message: strings.ReplaceAll(message, "DECLARE CURSOR", "a query"), Hint: pgErr.Hint, State: pgErr.Code}
 	if pgErr.Position > int32(len(prefix)) {
 		e.Position = int(pgErr.Position) - len(prefix)
 	}
@@ -63,11 +67,4 @@ func userError(err error, prefix string) error {
 		e.Hint = pgErr.Detail
 	}
 	return e
-}
-
-// withoutPrefix removes what the user has not written from a message.
-func withoutPrefix(message string) string {
-	message = strings.ReplaceAll(message, "cannot insert multiple commands into a prepared statement",
-		"a query has one statement")
-	return strings.ReplaceAll(message, "DECLARE CURSOR", "a query")
 }

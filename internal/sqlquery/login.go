@@ -35,14 +35,6 @@ func newLogin(config *pgconn.Config) *login {
 	return &login{config: limit(config), free: make(chan struct{}, 1)}
 }
 
-func loginOf(url string) (*login, error) {
-	config, err := pgconn.ParseConfig(url)
-	if err != nil {
-		return nil, fmt.Errorf("read the URL of the query database: %w", err)
-	}
-	return newLogin(config), nil
-}
-
 // limit prepares a connection for queries.
 func limit(config *pgconn.Config) *pgconn.Config {
 	config.RuntimeParams = map[string]string{"application_name": "postrider query"}

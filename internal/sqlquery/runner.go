@@ -85,10 +85,11 @@ func NewRunner(db *postgres.DB, sealer *postgres.Sealer, o Options) (*Runner, er
 	r := &Runner{db: db, sealer: sealer, timeout: cmp.Or(o.Timeout, defaultTimeout), log: o.Logger}
 	r.log = cmp.Or(r.log, slog.Default())
 	for _, url := range o.URLs {
-		l, err := loginOf(url)
+		config, err := pgconn.ParseConfig(url)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("read the URL of the query database: %w", err)
 		}
+		l := newLogin(config)
 		r.fixed = append(r.fixed, l)
 	}
 	most := cmp.Or(len(r.fixed), Logins)

@@ -61,7 +61,14 @@ type Setting struct {
 func (s *Setting) FlagName() string {
 	switch s.Flag {
 	case "":
-		return kebab(s.Name[strings.LastIndexByte(s.Name, '.')+1:])
+		var b strings.Builder
+		for _, r := range s.Name[strings.LastIndexByte(s.Name, '.')+1:] {
+			if unicode.IsUpper(r) {
+				b.WriteByte('-')
+			}
+			b.WriteRune(unicode.ToLower(r))
+		}
+		return b.String()
 	case "-":
 		return ""
 	}
@@ -78,17 +85,6 @@ func (s *Setting) Limits() string {
 		return "at least " + number(s.Min)
 	}
 	return number(s.Min) + " to " + number(s.Max)
-}
-
-func kebab(name string) string {
-	var b strings.Builder
-	for _, r := range name {
-		if unicode.IsUpper(r) {
-			b.WriteByte('-')
-		}
-		b.WriteRune(unicode.ToLower(r))
-	}
-	return b.String()
 }
 
 // Find is the setting of a table with this name; nil if there is none.
