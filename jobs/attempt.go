@@ -67,7 +67,7 @@ func (e *Engine) deliver(ctx context.Context, job *river.Job[queue.AttemptArgs])
 // the attempt. A job that runs again is deferred; if that fails, it is reclaimed as one that never arrived.
 func (e *Engine) deliverLocal(work *queue.Work) {
 	args := queue.AttemptArgs{Subscription: work.SubscriptionID, Delivery: work.Members[0].DeliveryID}
-	a := &attempt{engine: e, args: args, job: work.Job, handed: work}
+	a := &attempt{engine: e, args: args, job: work.Job, local: work}
 	a.end = func(err error) {
 		defer e.local.Done()
 		defer e.parts.Active.Remove(work.Job.JobID)
@@ -118,7 +118,7 @@ type attempt struct {
 	job    queue.JobToken
 	due    time.Time // of the job; zero in the local handoff
 	reruns int
-	handed *queue.Work // of the local handoff; nil = the work is to be loaded
+	local  *queue.Work // of the local handoff; nil = the work is to be loaded
 	begun  bool        // a failure is a rerun from now on: the request may have been sent
 	leave  func()      // releases the place at the gate, once
 	end    func(error) // gets the end of the attempt, see finish
@@ -293,7 +293,7 @@ func (a *attempt) hold(ctx context.Context, hold string) error {
 		return err
 	}
 	err = within(context.Background(), beginTimeout, func(ctx context.Context) error {
-		return parts.Loader.ReturnTimes(ctx, a.args.Subscription, permits)
+		return parts.Loader.ReturnPermits(ctx, a.args.Subscription, permits)
 	})
 	if err != nil {
 		a.engine.log.Warn("the next deliveries wait longer for their rate limit", "subscription", a.args.Subscription,
@@ -323,10 +323,10 @@ func (a *attempt) cut(ctx context.Context) (cut bool, err error) {
 	return false, a.engine.parts.JobRows.EndJob(ctx, a.job)
 }
 
-// load reads the work, unless the handoff has given it a moment ago.
+// load reads the work, unless it came by the local handoff a moment ago.
 func (a *attempt) load(ctx context.Context) (*queue.Work, error) {
-	if work := a.handed; work != nil {
-		if a.handed = nil; work.Fresh() {
+	if work := a.local; work != nil {
+		if a.local = nil; work.Fresh() {
 			return work, nil
 		}
 		work.Release()

@@ -221,7 +221,7 @@ func TestLeaseWatchReportsAgain(t *testing.T) {
 // RunStale runs the next jobs of the local handoff, whose deliveries were read too long ago, and returns how many jobs
 // River is not to complete.
 func (e *Engine) RunStale() int {
-	<-e.parts.Handoff.Given()
+	<-e.parts.Handoff.Ready()
 	for _, work := range e.parts.Handoff.Take() {
 		work.AsOf = time.Time{}
 		e.local.Add(1)

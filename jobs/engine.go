@@ -239,7 +239,7 @@ func (e *Engine) Start(ctx context.Context) error {
 			select {
 			case <-beginning.Done():
 				return
-			case <-e.parts.Handoff.Given():
+			case <-e.parts.Handoff.Ready():
 			}
 			for _, work := range e.parts.Handoff.Take() {
 				e.local.Add(1)

@@ -252,9 +252,9 @@ RETURN CASE WHEN scope = 'endpoint' THEN endpoint_hash
 -- The limits on deliveries: those that event subscriptions set (deliveryRate), and the rates of operations. Endpoints
 -- that have requested to wait (429, and 503 with Retry-After) have a row, too.
 --
--- Each row gives its times to one request after the other: next_at is the first time that no request has. A job that is
--- created for a delivery takes the next times in the same statement, so that a crash loses none, and all nodes together
--- keep one limit. key is subscription:ID, host:HOST, operation:ID or, for an endpoint, endpoint:HASH.
+-- Each row gives permits to one request after the other: next_at is the first time for which no request has a permit.
+-- A job that is created for a delivery takes its permits in the same statement, so that a crash loses none, and all
+-- nodes together keep one limit. key is subscription:ID, host:HOST, operation:ID or, for an endpoint, endpoint:HASH.
 CREATE TABLE postrider_internal.delivery_rates (
     key          text PRIMARY KEY,
     next_at      timestamptz NOT NULL DEFAULT '-infinity',

@@ -56,8 +56,8 @@ RETURN CASE WHEN bytes = 0 THEN 'erased'
             WHEN NOT postrider_internal.can_deliver(schema, s.event_delivery_schema) THEN 'schema' END;
 
 -- When the first redelivery of an operation's next step is due, and the time from one to the next; NULL without a rate.
--- Times of the last 0.1 s that no step has taken are taken later, because a step may be late.
-CREATE FUNCTION postrider_internal.operation_times(operation uuid, OUT first timestamptz, OUT step interval)
+-- Permits of the last 0.1 s that no step has taken are taken later, because a step may be late.
+CREATE FUNCTION postrider_internal.operation_permits(operation uuid, OUT first timestamptz, OUT step interval)
 LANGUAGE sql STABLE BEGIN ATOMIC
 SELECT greatest(r.next_at, CASE WHEN r.key IS NULL THEN now() ELSE now() - interval '0.1 seconds' END),
        interval '1 second' / o.rate_per_second
@@ -87,7 +87,7 @@ DECLARE
     first timestamptz;
     step interval;
 BEGIN
-    SELECT t.first, t.step INTO first, step FROM postrider_internal.operation_times(operation) t;
+    SELECT t.first, t.step INTO first, step FROM postrider_internal.operation_permits(operation) t;
     PERFORM FROM postrider_internal.dead_letters l WHERE l.id = ANY (ids) ORDER BY l.id FOR UPDATE;
     PERFORM FROM postrider_internal.event_subscriptions s
       WHERE s.id = ANY (CASE WHEN target IS NOT NULL THEN ARRAY [target] ELSE ARRAY (SELECT l.subscription_id
@@ -178,7 +178,7 @@ DECLARE
     created bigint;
     t bigint;
 BEGIN
-    SELECT n.first, n.step INTO first, step FROM postrider_internal.operation_times(operation) n;
+    SELECT n.first, n.step INTO first, step FROM postrider_internal.operation_permits(operation) n;
     kept := ARRAY (SELECT e.id FROM postrider_internal.events e WHERE e.day = redeliver_past.event_day
         AND e.id = ANY (ids) AND e.erased_at IS NULL ORDER BY e.id FOR SHARE);
     IF event_day < postrider_internal.first_sure_day() THEN
@@ -338,7 +338,7 @@ DROP FUNCTION postrider.purge, postrider.redeliver,
     postrider_internal.purge, postrider_internal.redeliver,
     postrider_internal.dead_letter_version, postrider_internal.reject_dead_letter,
     postrider_internal.redelivery_target,
-    postrider_internal.redeliver_past, postrider_internal.redeliver_dead_letters, postrider_internal.operation_times,
+    postrider_internal.redeliver_past, postrider_internal.redeliver_dead_letters, postrider_internal.operation_permits,
     postrider_internal.redelivery_problem,
     postrider_internal.event_bytes,
     postrider_internal.day_of_publishing,

@@ -193,8 +193,8 @@ END $$;
 -- redelivered by others. The subject of an ended erasure is removed. The last step of a count begins the operation, or
 -- ends it if it counted another number than expected.
 --
--- With a rate, what the step has taken takes its times from the row operation:ID of delivery_rates, as requests do, see
--- operation_times: the next step is due at the first free time. It returns how long the next step is away.
+-- With a rate, what the step has taken takes its permits from the row operation:ID of delivery_rates, as requests do,
+-- see operation_permits: the next step is due at the first free time. It returns how long the next step is away.
 CREATE FUNCTION postrider_internal.end_step(operation uuid, done bigint, skipped bigint, failed bigint, error text,
     reached_at timestamptz, reached_id uuid, reached_delivery bigint, of_dead_letters boolean, last boolean,
     failure text, taken integer, pause interval)
@@ -243,7 +243,7 @@ BEGIN
     END IF;
     IF o.rate_per_second IS NOT NULL AND taken > 0 THEN
         INSERT INTO postrider_internal.delivery_rates AS r (key, next_at)
-        SELECT 'operation:' || o.id, t.first + taken * t.step FROM postrider_internal.operation_times(o.id) t
+        SELECT 'operation:' || o.id, t.first + taken * t.step FROM postrider_internal.operation_permits(o.id) t
             ON CONFLICT (key) DO UPDATE SET next_at = excluded.next_at
         RETURNING greatest(due, r.next_at) INTO due;
     END IF;

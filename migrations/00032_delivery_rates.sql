@@ -6,7 +6,7 @@ CREATE FUNCTION postrider_internal.endpoint_host(base_url text) RETURNS text LAN
 RETURN regexp_replace(regexp_replace(substring(lower(base_url COLLATE "C") FROM '^[a-z]+://[^/?]+'),
                                      '^(http://.*):80$|^(https://.*):443$', '\1\2'), '^[a-z]+://', '');
 
--- An event subscription on hold takes no times of a limit now: its deliveries count only for itself, after its hold.
+-- An event subscription on hold takes no permits of a limit now: its deliveries count only for itself, after its hold.
 -- drains_too_late compares the turns of two deliveries with the ends of their time to live: of the newest one, and of
 -- the first one whose turn comes after the end of the oldest one. It reads at most 1,000 entries of an index to find
 -- the latter.
@@ -34,14 +34,14 @@ WITH own AS (
       LEFT JOIN postrider.backlogs b ON b.subscription_id = v.subscription_id
      WHERE l.id IS NOT NULL OR r.key IS NOT NULL
 ), shares AS (
-    SELECT l.*, CASE WHEN hold IS NULL THEN 0 ELSE t.times END
-                + coalesce(sum(t.times) FILTER (WHERE hold IS NULL) OVER (PARTITION BY scope, shared), 0) AS times
+    SELECT l.*, CASE WHEN hold IS NULL THEN 0 ELSE t.permits END
+                + coalesce(sum(t.permits) FILTER (WHERE hold IS NULL) OVER (PARTITION BY scope, shared), 0) AS permits
       FROM limits l
-     CROSS JOIN LATERAL (SELECT CASE counts WHEN 'events' THEN pending_deliveries ELSE requests END AS times) t
+     CROSS JOIN LATERAL (SELECT CASE counts WHEN 'events' THEN pending_deliveries ELSE requests END AS permits) t
 ), drains AS (
     SELECT s.*, coalesce(greatest(closed_until, hold_until) - now(), '0')
                 + make_interval(secs => CASE WHEN limit_per_second > 0
-                                             THEN least(times / limit_per_second, 1e10) END) AS drains_in
+                                             THEN least(permits / limit_per_second, 1e10) END) AS drains_in
       FROM shares s
 )
 SELECT d.topic, d.subscription, d.limit_per_second, d.scope, d.counts,

@@ -18,8 +18,8 @@ type Rate struct {
 	Step     time.Duration
 	Burst    int
 	PerEvent bool
-	// PerRequest is how many times of the limit its next requests take at most: one of each event subscription that shares
-	// it, and of events twice a batch.
+	// PerRequest is how many permits of the limit its next requests take at most: one of each event subscription that
+	// shares it, and of events twice a batch.
 	PerRequest int
 }
 

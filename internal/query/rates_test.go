@@ -93,7 +93,7 @@ func TestBacklogDrainsAfterAPause(t *testing.T) {
 	}
 }
 
-// All deliveries that share a limit take its times, unless they are on hold. A default port makes no other host.
+// All deliveries that share a limit take its permits, unless they are on hold. A default port makes no other host.
 func TestBacklogsOfASharedLimit(t *testing.T) {
 	t.Parallel()
 	tn := testnode.WithTopic(t)

@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	bindStatement     = sqlFile("bind", "subscription", "job", "deliveries", "numbers", "bytes", "times", "per_event")
+	bindStatement     = sqlFile("bind", "subscription", "job", "deliveries", "numbers", "bytes", "permits", "per_event")
 	heldStatement     = sqlFile("held", "subscription", "since", "id", "limit", "max_age")
 	holdOpenStatement = sqlFile("hold_open")
 	valuesStatement   = sqlFile("open_members", "deliveries")
@@ -40,8 +40,8 @@ INSERT INTO postrider_internal.new_jobs
 SELECT j.* FROM nextval('postrider_internal.river_job_id_seq') AS job_id,
        postrider_internal.attempt_job(job_id, now() + $2::interval, $1) j`
 
-	// takeTimesStatement takes further times of a rate limit; less than 0 returns some.
-	takeTimesStatement = `
+	// takePermitsStatement takes further permits of a rate limit; less than 0 returns some.
+	takePermitsStatement = `
 UPDATE postrider_internal.delivery_rates SET next_at = next_at + $2::interval WHERE key = $1`
 
 	// holdStep is how many deliveries one statement puts on hold.
@@ -79,13 +79,13 @@ type cutting struct {
 // Cut cuts the next batch of an event subscription, with the batch cutter's job as its token. If more is open than one
 // batch takes, it cuts further batches with new jobs; if open deliveries remain, it inserts the next cutter. The
 // batches are committed before anything is sent. It returns false, and the job is gone, if nothing is open, or the
-// event subscription is on hold (and its open deliveries now too), or another cutter has replaced this one. times is
-// how many times of a rate limit the job has.
+// event subscription is on hold (and its open deliveries now too), or another cutter has replaced this one. permits is
+// how many permits of a rate limit the job has.
 func (l *Loader) Cut(
-	ctx context.Context, sub *catalog.Subscription, token queue.JobToken, times int,
+	ctx context.Context, sub *catalog.Subscription, token queue.JobToken, permits int,
 ) (cut bool, err error) {
 	state := l.cuts.of(sub.ID)
-	job := state.enter(token, times)
+	job := state.enter(token, permits)
 	if job == nil {
 		return false, nil
 	}
@@ -110,7 +110,7 @@ func (l *Loader) Cut(
 	case err != nil:
 		return false, fmt.Errorf("%w: cut a batch: %w", postgres.ErrUnavailable, err)
 	case hold != "":
-		return false, l.HoldOpen(ctx, sub.ID, token, hold, c.times)
+		return false, l.HoldOpen(ctx, sub.ID, token, hold, c.permits)
 	case !cut:
 		return false, nil
 	}
@@ -128,7 +128,7 @@ func (c *cutting) run(ctx context.Context) (cut bool, err error) {
 		return false, err
 	}
 	if len(open) == 0 {
-		return false, c.end(ctx, c.allTimes())
+		return false, c.end(ctx, c.allPermits())
 	}
 	return c.bind(ctx, open)
 }
@@ -209,24 +209,24 @@ func (c *cutting) read(ctx context.Context, statement string, args ...any) ([]op
 	})
 }
 
-// allTimes is how many times of a rate limit the cutter and those that it replaces have.
-func (c *cutting) allTimes() (n int) {
+// allPermits is how many permits of a rate limit the cutter and those that it replaces have.
+func (c *cutting) allPermits() (n int) {
 	for _, cutter := range append(c.others, c.cutter) {
-		n += cutter.times
+		n += cutter.permits
 	}
 	return n
 }
 
-// end deletes the jobs of a cutter that found nothing, and returns their times of a rate limit. Rows that other
+// end deletes the jobs of a cutter that found nothing, and returns their permits of a rate limit. Rows that other
 // transactions have locked may remain open: they keep a cutter.
-func (c *cutting) end(ctx context.Context, times int) error {
+func (c *cutting) end(ctx context.Context, permits int) error {
 	var more bool
 	if err := c.tx.QueryRow(ctx, anyOpenStatement, c.sub.ID).Scan(&more); err != nil {
 		return err
 	}
 	batch := &pgx.Batch{}
 	queue.QueueEnd(batch, append(c.replaced(), c.token))
-	c.loader.queueTimes(batch, c.sub.ID, -times, 0)
+	c.loader.queuePermits(batch, c.sub.ID, -permits, 0)
 	if more {
 		batch.Queue(cutterStatement, c.sub.ID, searchLater)
 	}
@@ -241,7 +241,7 @@ func (c *cutting) bind(ctx context.Context, open []openDelivery) (cut bool, err 
 		return false, err
 	}
 	rate, limited := c.loader.Cache.Snapshot().Rate(c.sub.ID)
-	if limited { // each cutter has one time
+	if limited { // each cutter has one permit
 		batches = batches[:min(len(batches), 1+len(c.others))]
 	}
 	ids, of, bytes := make([]int64, 0, len(open)), make([]int32, 0, len(open)), make([]int64, len(batches))
@@ -258,15 +258,15 @@ func (c *cutting) bind(ctx context.Context, open []openDelivery) (cut bool, err 
 	}
 	batch := &pgx.Batch{}
 	batch.Queue(c.loader.DB.Keeping(postgres.KeepPlan))
-	rateTimes, times, ofFirst := 0, len(batches), 1
+	perRequest, permits, ofFirst := 0, len(batches), 1
 	if limited {
-		rateTimes = 1
+		perRequest = 1
 		if rate.PerEvent {
-			times, ofFirst = len(ids), len(batches[0])
+			permits, ofFirst = len(ids), len(batches[0])
 		}
-		c.loader.queueTimes(batch, c.sub.ID, times-c.allTimes(), 0)
+		c.loader.queuePermits(batch, c.sub.ID, permits-c.allPermits(), 0)
 	}
-	batch.Queue(bindStatement, c.sub.ID, c.token.JobID, ids, of, bytes, rateTimes, rate.PerEvent).
+	batch.Queue(bindStatement, c.sub.ID, c.token.JobID, ids, of, bytes, perRequest, rate.PerEvent).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&cut) })
 	if replaced := c.replaced(); len(replaced) > 0 {
 		queue.QueueEnd(batch, replaced)
@@ -340,8 +340,10 @@ func (c *cutting) divide(open []openDelivery, all bool) (batches [][]openDeliver
 }
 
 // HoldOpen puts the open deliveries of an event subscription on hold, ends the job of the batch cutter that met the
-// hold, and returns the job's times of a rate limit, see ReturnTimes.
-func (l *Loader) HoldOpen(ctx context.Context, subscription int64, token queue.JobToken, hold string, times int) error {
+// hold, and returns the job's permits of a rate limit, see ReturnPermits.
+func (l *Loader) HoldOpen(
+	ctx context.Context, subscription int64, token queue.JobToken, hold string, permits int,
+) error {
 	args := pgx.NamedArgs{
 		"subscription": subscription, "job": token.JobID, "job_created_at": token.CreatedAt, "hold": hold, "step": holdStep,
 	}
@@ -352,11 +354,11 @@ func (l *Loader) HoldOpen(ctx context.Context, subscription int64, token queue.J
 	}
 	err := pgx.BeginFunc(ctx, l.DB, func(tx pgx.Tx) error {
 		if err := tx.QueryRow(ctx, lockJobStatement, token.JobID, token.CreatedAt).Scan(nil); err != nil {
-			return err // ErrNoRows: another job has its times now
+			return err // ErrNoRows: another job has its permits now
 		}
 		batch := &pgx.Batch{}
 		queue.QueueEnd(batch, []queue.JobToken{token})
-		l.queueTimes(batch, subscription, -times, longStep)
+		l.queuePermits(batch, subscription, -permits, longStep)
 		return tx.SendBatch(ctx, batch).Close()
 	})
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
@@ -365,26 +367,26 @@ func (l *Loader) HoldOpen(ctx context.Context, subscription int64, token queue.J
 	return nil
 }
 
-// longStep is the step of a limit whose unused times are returned. The next time of a faster one comes soon. If they
-// were returned, a busy endpoint would get more jobs than it can have requests.
+// longStep is the step of a limit whose unused permits are returned. The next permit of a faster one comes soon: a busy
+// endpoint would get more jobs than it can have requests.
 const longStep = time.Second
 
-// ReturnTimes returns the times of an event subscription's own limit that no request has used, because its endpoint was
-// busy or closed, or because this node was too late.
-func (l *Loader) ReturnTimes(ctx context.Context, subscription int64, times int) error {
+// ReturnPermits returns the permits of an event subscription's own limit that no request has used, because its endpoint
+// was busy or closed, or because this node was too late.
+func (l *Loader) ReturnPermits(ctx context.Context, subscription int64, permits int) error {
 	batch := &pgx.Batch{}
-	l.queueTimes(batch, subscription, -times, longStep)
+	l.queuePermits(batch, subscription, -permits, longStep)
 	if err := l.DB.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("return the unused times of a rate limit: %w", err)
+		return fmt.Errorf("return the unused permits of a rate limit: %w", err)
 	}
 	return nil
 }
 
-// queueTimes takes so many further times of an event subscription's rate limit, if it has one with at least this step;
-// less than 0 returns some.
-func (l *Loader) queueTimes(batch *pgx.Batch, subscription int64, n int, least time.Duration) {
+// queuePermits takes so many further permits of an event subscription's rate limit, if it has one with at least this
+// step; less than 0 returns some.
+func (l *Loader) queuePermits(batch *pgx.Batch, subscription int64, n int, least time.Duration) {
 	if rate, limited := l.Cache.Snapshot().Rate(subscription); limited && n != 0 && rate.Step >= least {
-		batch.Queue(takeTimesStatement, rate.Key, time.Duration(n)*rate.Step)
+		batch.Queue(takePermitsStatement, rate.Key, time.Duration(n)*rate.Step)
 	}
 }
 

@@ -79,8 +79,8 @@ func (c *cutState) idle() bool {
 
 // cutter is the job of a batch cutter.
 type cutter struct {
-	token queue.JobToken
-	times int // of a rate limit
+	token   queue.JobToken
+	permits int // of a rate limit
 	// others waited meanwhile. They would find the same deliveries, so this one replaces them and deletes their jobs. Each
 	// publish inserts a cutter, and 90 that waited took the workers of the batches (600 events/s instead of 11,000).
 	others []*cutter
@@ -90,8 +90,8 @@ type cutter struct {
 
 // enter waits until a job's cutter may run. nil: another cutter has replaced it, and the job is gone. Otherwise call
 // leave.
-func (c *cutState) enter(token queue.JobToken, times int) *cutter {
-	own := &cutter{token: token, times: times}
+func (c *cutState) enter(token queue.JobToken, permits int) *cutter {
+	own := &cutter{token: token, permits: permits}
 	c.mu.Lock()
 	c.waiting = append(c.waiting, own)
 	c.mu.Unlock()

@@ -46,7 +46,7 @@ func TestResultsOfLostCommitsEndNothing(t *testing.T) {
 	} {
 		err := tn.System.Recorder.Record(t.Context(), testnode.Result(lostDeliveries[0], lostJobs[0], sub, verdict))
 		if verdict.Action == delivery.Hold {
-			require.ErrorIs(t, err, queue.ErrJobGone) // its times of a rate limit must not be returned
+			require.ErrorIs(t, err, queue.ErrJobGone) // its permits of a rate limit must not be returned
 		} else {
 			require.NoError(t, err)
 		}

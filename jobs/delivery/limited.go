@@ -18,7 +18,7 @@ const createRateStatement = `
 INSERT INTO postrider_internal.delivery_rates (key) VALUES ($1) ON CONFLICT DO NOTHING`
 
 const (
-	// AheadOfTime is how far ahead a release takes the times of a rate limit. It is two intervals of the release.
+	// AheadOfTime is how far ahead a release takes the permits of a rate limit. It is two intervals of the release.
 	AheadOfTime = 500 * time.Millisecond
 	// mostWait bounds how long a node relies on the next time that it has read.
 	mostWait = time.Second
@@ -57,7 +57,7 @@ func (w *rateWaits) next(key string, wait time.Duration) {
 // RefillLimited is Refill for an event subscription with a rate limit: each released delivery or batch takes the next
 // time of the limit. It does nothing while no time is free, and leaves what expires before its turn to ReleaseExpired.
 // With an age, it releases last attempts: deliveries of at least this age, though their endpoint is closed. n is how
-// many jobs have times now.
+// many jobs have permits now.
 func (r *Releaser) RefillLimited(ctx context.Context, sub *catalog.Subscription, rate catalog.Rate, age time.Duration,
 	limit int,
 ) (n int, err error) {
@@ -74,7 +74,7 @@ func (r *Releaser) RefillLimited(ctx context.Context, sub *catalog.Subscription,
 		"ahead_of_time": AheadOfTime, "age": age, "max_age": rules.MaxAge(), "last": age > 0,
 		"probation": r.cache.Snapshot().ProbationKey(sub),
 	}).Scan(&released, &cutters, &wait)
-	if err == nil && wait == nil { // another node takes times, or there is no row yet
+	if err == nil && wait == nil { // another node takes permits, or there is no row yet
 		_, err = r.db.Exec(ctx, createRateStatement, rate.Key)
 	}
 	if err != nil {

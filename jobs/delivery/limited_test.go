@@ -58,7 +58,7 @@ func TestReleaseWithinARateLimitIsLinear(t *testing.T) {
 	}
 }
 
-// requireLinearRelease releases deliveries for so many times of the limit, and rolls that back.
+// requireLinearRelease releases deliveries for so many permits of the limit, and rolls that back.
 func requireLinearRelease(t *testing.T, tn *testnode.Node, sub *catalog.Subscription, times, most int) {
 	t.Helper()
 	rate, _ := tn.System.Cache.Snapshot().Rate(sub.ID)

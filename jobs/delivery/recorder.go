@@ -117,7 +117,7 @@ func (r *Recorder) RecorderCounters() RecorderCounters {
 
 // Record stores a result. It returns when the result is stored, or when ctx ends: then it may still become stored. If
 // the job row is gone, nothing is recorded. Record then returns ErrJobGone for a batch, whose run may continue after a
-// result, and for a hold, whose times may be returned. ErrPoison: PostgreSQL rejects the result even without the
+// result, and for a hold, whose permits may be returned. ErrPoison: PostgreSQL rejects the result even without the
 // response, and the attempt must be made again.
 func (r *Recorder) Record(ctx context.Context, result Attempt) error {
 	req := &recording{Attempt: result, done: make(chan struct{})}

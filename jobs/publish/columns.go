@@ -16,7 +16,7 @@ var sqlFiles embed.FS
 var sqlFile = postgres.SQLFiles(sqlFiles)
 
 var (
-	// publishStatement is T1. It returns what offeredRow has, after the version of the catalog. plainPublishStatement is
+	// publishStatement is T1. It returns what storedRow has, after the version of the catalog. plainPublishStatement is
 	// its variant for groups without batches and rate limits that meet no obstacle; otherwise it stores nothing.
 	publishStatement      = sqlFile("publish", publishArguments...)
 	plainPublishStatement = sqlFile("publish_plain", publishArguments...)
@@ -57,17 +57,17 @@ var eventColumns = postgres.Columns[publishedEvent]{
 	postgres.Col("body", func(e publishedEvent) []byte { return e.Receipt.Events[e.i].Body }),
 }
 
-// newDelivery is a delivery that a publish or a step of a route creates. Only a publish offers, only a step has a
-// route.
+// newDelivery is a delivery that a publish or a step of a route creates. Only a publish reserves workers, only a step
+// has a route.
 type newDelivery struct {
 	event    [16]byte
 	bytes    int
 	sub      *catalog.Subscription
 	admitted bool // it may have a job at once
 
-	offered bool      // to this node's workers
-	route   *routing  // whose step creates it
-	since   time.Time // when its event was accepted
+	reserved bool      // a worker of this node is reserved for it
+	route    *routing  // whose step creates it
+	since    time.Time // when its event was accepted
 }
 
 var (
@@ -79,7 +79,7 @@ var (
 		postgres.Col("event_bytes", func(d newDelivery) int { return d.bytes }),
 	}
 	publishedColumns = append(deliveryColumns[:5:5],
-		postgres.Col("offered", func(d newDelivery) bool { return d.offered }))
+		postgres.Col("reserved", func(d newDelivery) bool { return d.reserved }))
 	routedColumns = append(deliveryColumns[:5:5],
 		postgres.Col("route_id", func(d newDelivery) int64 { return d.route.ID }),
 		postgres.Col("event_day", func(d newDelivery) time.Time { return d.route.EventDay }),

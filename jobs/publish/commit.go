@@ -68,20 +68,20 @@ func (p *Publisher) transact(
 	to := destinations(group)
 	admitted := p.capacity(to)
 	batch.Queue(p.DB.Keeping(postgres.KeepPlan))
-	var offered offeredRow
-	offers := p.newOffers(group, began)
-	defer func() { offers.end(nil) }()
+	var stored storedRow
+	handoff := p.newHandoff(group, began)
+	defer func() { handoff.end(nil) }()
 	if group[0].routed { // alone in its group
 		batch.Queue(storeRouteStatement, eventColumns.Append(
 			destinationColumns.Append([]any{version}, to), publishedEvents(group))...).
 			QueryRow(func(row pgx.Row) error { return row.Scan(&found) })
 	} else {
 		args := publishedColumns.Append(destinationColumns.Append([]any{version, p.Node}, to),
-			offers.deliveries(group, admitted))
+			handoff.deliveries(group, admitted))
 		batch.Queue(p.publishStatement(group, to), eventColumns.Append(args, publishedEvents(group))...).
 			QueryRow(func(row pgx.Row) error {
-				return row.Scan(&found, &offered.stored, &offered.began, &offered.readAt, &offered.ids, &offered.jobs,
-					&offered.positions)
+				return row.Scan(&found, &stored.stored, &stored.began, &stored.readAt, &stored.ids, &stored.jobs,
+					&stored.positions)
 			})
 	}
 	if group[0].keyed {
@@ -95,7 +95,7 @@ func (p *Publisher) transact(
 	switch {
 	case found != version:
 		return errStale
-	case !group[0].routed && !offered.stored:
+	case !group[0].routed && !stored.stored:
 		p.obstacles.note(to)
 		return errObstacle
 	}
@@ -104,11 +104,11 @@ func (p *Publisher) transact(
 	p.groups.Observe(int64(eventsIn(group)))
 	p.commitTime.Observe(int64(took))
 	p.Traffic.Add(admitted)
-	offers.commit(&offered)
+	handoff.commit(&stored)
 	switch {
 	case group[0].routed:
 		p.Notifier.RequestFetch(queue.RouteQueue)
-	case len(offered.ids) < deliveriesOf(group):
+	case len(stored.ids) < deliveriesOf(group):
 		p.Notifier.RequestDeliveries()
 	}
 	p.arrived(to)
@@ -162,7 +162,7 @@ func publishedEvents(group []*publishRequest) []publishedEvent {
 }
 
 // deliveries lists the deliveries of a group. admitted is how many of each event subscription may have a job now.
-func (o *offers) deliveries(group []*publishRequest, admitted queue.Admissions) []newDelivery {
+func (h *handoff) deliveries(group []*publishRequest, admitted queue.Admissions) []newDelivery {
 	list := make([]newDelivery, 0, deliveriesOf(group))
 	for _, req := range group {
 		for i := range req.Receipt.Events {
@@ -170,7 +170,7 @@ func (o *offers) deliveries(group []*publishRequest, admitted queue.Admissions) 
 				admit := sub.Pulled() || admitted.Take(sub.ID)
 				list = append(list, newDelivery{
 					event: req.Receipt.SystemIDs[i], bytes: req.Receipt.Events[i].Size(), sub: sub, admitted: admit,
-					offered: o.offer(req, i, sub, admit),
+					reserved: h.reserve(req, i, sub, admit),
 				})
 			}
 		}

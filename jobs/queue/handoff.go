@@ -13,7 +13,7 @@ type Handoff struct {
 	workers int
 	active  *JobSet
 	wake    *Wake
-	given   chan struct{} // works wait
+	ready   chan struct{} // works wait
 
 	mu       sync.Mutex
 	open     bool
@@ -33,7 +33,7 @@ const idleAfter = 6 * time.Second
 
 // NewHandoff makes the handoff of a node with this many workers. active gets the jobs that are taken.
 func NewHandoff(workers int, active *JobSet, wake *Wake) *Handoff {
-	return &Handoff{workers: workers, active: active, wake: wake, given: make(chan struct{}, 1)}
+	return &Handoff{workers: workers, active: active, wake: wake, ready: make(chan struct{}, 1)}
 }
 
 // Workers is how many jobs this node works on at once.
@@ -77,19 +77,19 @@ func (h *Handoff) Reserve(n int) int {
 // free is how many workers are neither busy nor reserved.
 func (h *Handoff) free() int { return h.workers - h.busy - len(h.waiting) - h.reserved }
 
-// Give ends a reservation with the jobs that were committed, which may be fewer.
-func (h *Handoff) Give(reserved int, jobs []*Work) {
+// Put ends a reservation with the jobs that were committed, which may be fewer.
+func (h *Handoff) Put(reserved int, jobs []*Work) {
 	h.mu.Lock()
 	h.reserved -= reserved
 	h.waiting = append(h.waiting, jobs...)
 	h.mu.Unlock()
 	if len(jobs) > 0 {
-		Signal(h.given)
+		Signal(h.ready)
 	}
 }
 
-// Given receives while works wait.
-func (h *Handoff) Given() <-chan struct{} { return h.given }
+// Ready receives while works wait.
+func (h *Handoff) Ready() <-chan struct{} { return h.ready }
 
 // Take returns the works that wait. Their jobs are active, and as many workers busy.
 func (h *Handoff) Take() []*Work {

@@ -21,9 +21,9 @@ type spacing struct {
 	next map[string]time.Time
 }
 
-// space takes so many of a limit's next times on this node, and returns the wait for them. It takes none, and returns
+// space takes so many of a limit's next permits on this node, and returns the wait for them. It takes none, and returns
 // false, if that is longer than a worker may wait.
-func (s *spacing) space(limit catalog.Rate, times int, now time.Time) (wait time.Duration, ok bool) {
+func (s *spacing) space(limit catalog.Rate, permits int, now time.Time) (wait time.Duration, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next := now.Add(-time.Duration(limit.Burst-1) * min(limit.Step, mostSpaced))
@@ -36,7 +36,7 @@ func (s *spacing) space(limit catalog.Rate, times int, now time.Time) (wait time
 	if s.next == nil {
 		s.next = map[string]time.Time{}
 	}
-	s.next[limit.Key] = next.Add(min(time.Duration(spaced*float64(times)*float64(limit.Step)), mostSpaced))
+	s.next[limit.Key] = next.Add(min(time.Duration(spaced*float64(permits)*float64(limit.Step)), mostSpaced))
 	return wait, true
 }
 
@@ -51,13 +51,14 @@ func (s *spacing) forget(now time.Time) {
 	}
 }
 
-// Space returns how long a request that has its times waits, by the rate limit of its event subscription. It is false
-// if that is longer than a worker may wait: the work returns to hold, and takes later times. Jobs that a slow database,
-// busy workers or a dead node have made late are due at once: without the wait, they would exceed the limit together.
-func (t *Traffic) Space(subscription int64, times int) (wait time.Duration, ok bool) {
+// Space returns how long a request that has its permits waits, by the rate limit of its event subscription. It is false
+// if that is longer than a worker may wait: the work returns to hold, and takes later permits. Jobs that a slow
+// database, busy workers or a dead node have made late are due at once: without the wait, they would exceed the limit
+// together.
+func (t *Traffic) Space(subscription int64, permits int) (wait time.Duration, ok bool) {
 	limit, limited := t.cache.Snapshot().Rate(subscription)
 	if !limited {
 		return 0, true
 	}
-	return t.spacing.space(limit, times, time.Now())
+	return t.spacing.space(limit, permits, time.Now())
 }

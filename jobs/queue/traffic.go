@@ -177,7 +177,7 @@ func (a Admissions) Limited(subscription int64) bool {
 }
 
 // Admit returns the free capacity of event subscriptions. It is none if many deliveries are on hold: new ones wait
-// behind them. It is none if there is a rate limit: a release takes the times of its deliveries. It is none while the
+// behind them. It is none if there is a rate limit: a release takes the permits of its deliveries. It is none while the
 // endpoint is closed, or half open: a release lets one try.
 func (t *Traffic) Admit(subscriptions []int64) Admissions {
 	admitted := Admissions{}

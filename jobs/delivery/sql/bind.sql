@@ -1,8 +1,8 @@
 -- Creates batches of deliveries, and returns whether the first one was created. @numbers has the batch of each of
 -- @deliveries, @bytes those of each batch. The job of the first batch is the cutter's, @job; the other batches get new
 -- jobs. Members have the order in which their events were accepted, which is that of their ids. The deliveries were
--- not locked when they were read: those that have a job or a batch by now are left out. @times is 1 if each batch has
--- its time within a rate limit, else 0; if @per_event, a batch has a time for each member.
+-- not locked when they were read: those that have a job or a batch by now are left out. @permits is 1 if each batch
+-- has a permit of a rate limit, else 0; if @per_event, a batch has a permit for each member.
 WITH cuts AS MATERIALIZED (
     SELECT c.n, c.bytes, nextval('postrider_internal.batches_id_seq') AS id,
            CASE c.n WHEN 1 THEN @job ELSE nextval('postrider_internal.river_job_id_seq') END AS job_id
@@ -28,7 +28,7 @@ WITH cuts AS MATERIALIZED (
     SELECT j.*
       FROM batches b, postrider_internal.attempt_job(
            b.job_id, now(), @subscription, batch => b.id, number => 1,
-           permits => @times::int * CASE WHEN @per_event::boolean THEN b.members ELSE 1 END) j
+           permits => @permits::int * CASE WHEN @per_event::boolean THEN b.members ELSE 1 END) j
      WHERE b.job_id <> @job
 ), first AS (
     UPDATE postrider_internal.river_job j SET args = j.args || jsonb_build_object('b', batches.id, 'n', 1)

@@ -10,9 +10,9 @@
 --
 -- "(since IS NOT NULL) IS TRUE" keeps the plan from reading the whole index of probations.
 --
--- A delivery that is offered to this node's workers gets a job that is running here already, unless its endpoint has
--- failed lately: then its state has to be loaded. An event subscription that takes batches gets one batch cutter: the
--- job that cuts the next batch. The deliveries that a consumer pulls get no job.
+-- A delivery for which a worker of this node is reserved gets a job that is running here already, unless its endpoint
+-- has failed lately: then its state has to be loaded. An event subscription that takes batches gets one batch cutter:
+-- the job that cuts the next batch. The deliveries that a consumer pulls get no job.
 held AS MATERIALIZED (
     SELECT subscription_id, hold FROM postrider_internal.event_subscription_states
      WHERE subscription_id = ANY (@destinations_subscription_id) AND hold IS NOT NULL FOR SHARE SKIP LOCKED
@@ -38,7 +38,7 @@ held AS MATERIALIZED (
     SELECT nextval('postrider_internal.deliveries_id_seq') AS id, m.*,
            CASE WHEN m.hold IS NULL AND NOT m.batching AND NOT m.pulled
                 THEN nextval('postrider_internal.river_job_id_seq') END AS job_id,
-           m.offered AND m.healthy AND m.hold IS NULL AND NOT m.batching AS local
+           m.reserved AND m.healthy AND m.hold IS NULL AND NOT m.batching AS local
       FROM (SELECT m.*, d.batching, d.pulled, d.healthy,
                    coalesce(d.hold, CASE WHEN d.limited THEN 'rate_limited' WHEN NOT m.admitted THEN 'admission' END)
                    AS hold

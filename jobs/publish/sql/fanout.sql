@@ -28,7 +28,7 @@ WITH fresh AS (
       FROM step s, postrider_internal.new_job(s.job_id, 'route', jsonb_build_object('route', s.id), now()) j
      WHERE NOT s.finished
 ), matches AS (
-    SELECT m.*, false AS offered
+    SELECT m.*, false AS reserved
       FROM unnest(@deliveries_event_uuid::uuid[], @deliveries_topic_id::bigint[], @deliveries_subscription_id::bigint[],
                   @deliveries_admitted::bool[], @deliveries_event_bytes::int[], @deliveries_route_id::bigint[],
                   @deliveries_event_day::date[], @deliveries_time_to_live_since::timestamptz[])

@@ -10,4 +10,4 @@ WITH fresh AS (
 -- matches.sql
 -- created.sql
 -- deliveries.sql
--- offered.sql
+-- stored.sql

@@ -12,7 +12,7 @@ created AS MATERIALIZED (
     SELECT nextval('postrider_internal.deliveries_id_seq') AS id, m.*, false AS pulled,
            CASE WHEN NOT admitted THEN 'admission' END AS hold,
            CASE WHEN admitted THEN nextval('postrider_internal.river_job_id_seq') END AS job_id,
-           offered AND admitted AS local
+           reserved AND admitted AS local
       FROM matches m ORDER BY position
 ), -- deliveries.sql
--- offered.sql
+-- stored.sql

@@ -30,8 +30,8 @@ matches AS (
     SELECT m.*, (now() AT TIME ZONE 'UTC')::date AS event_day, now() AS time_to_live_since
       FROM fresh CROSS JOIN unnest(
            @deliveries_event_uuid::uuid[], @deliveries_topic_id::bigint[], @deliveries_subscription_id::bigint[],
-           @deliveries_admitted::bool[], @deliveries_event_bytes::int[], @deliveries_offered::bool[])
-           WITH ORDINALITY AS m(event_uuid, topic_id, subscription_id, admitted, event_bytes, offered, position)
+           @deliveries_admitted::bool[], @deliveries_event_bytes::int[], @deliveries_reserved::bool[])
+           WITH ORDINALITY AS m(event_uuid, topic_id, subscription_id, admitted, event_bytes, reserved, position)
 ),
 --
 --
@@ -66,7 +66,7 @@ held AS MATERIALIZED (
     SELECT nextval('postrider_internal.deliveries_id_seq') AS id, m.*,
            CASE WHEN m.hold IS NULL AND NOT m.batching AND NOT m.pulled
                 THEN nextval('postrider_internal.river_job_id_seq') END AS job_id,
-           m.offered AND m.healthy AND m.hold IS NULL AND NOT m.batching AS local
+           m.reserved AND m.healthy AND m.hold IS NULL AND NOT m.batching AS local
       FROM (SELECT m.*, d.batching, d.pulled, d.healthy,
                    coalesce(d.hold, CASE WHEN d.limited THEN 'rate_limited' WHEN NOT m.admitted THEN 'admission' END)
                    AS hold

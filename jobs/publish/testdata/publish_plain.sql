@@ -33,14 +33,14 @@ matches AS (
     SELECT m.*, (now() AT TIME ZONE 'UTC')::date AS event_day, now() AS time_to_live_since
       FROM fresh CROSS JOIN unnest(
            @deliveries_event_uuid::uuid[], @deliveries_topic_id::bigint[], @deliveries_subscription_id::bigint[],
-           @deliveries_admitted::bool[], @deliveries_event_bytes::int[], @deliveries_offered::bool[])
-           WITH ORDINALITY AS m(event_uuid, topic_id, subscription_id, admitted, event_bytes, offered, position)
+           @deliveries_admitted::bool[], @deliveries_event_bytes::int[], @deliveries_reserved::bool[])
+           WITH ORDINALITY AS m(event_uuid, topic_id, subscription_id, admitted, event_bytes, reserved, position)
 ),
 created AS MATERIALIZED (
     SELECT nextval('postrider_internal.deliveries_id_seq') AS id, m.*, false AS pulled,
            CASE WHEN NOT admitted THEN 'admission' END AS hold,
            CASE WHEN admitted THEN nextval('postrider_internal.river_job_id_seq') END AS job_id,
-           offered AND admitted AS local
+           reserved AND admitted AS local
       FROM matches m ORDER BY position
 ),
 jobs AS (

@@ -52,12 +52,12 @@ func TestPublishHandsItsJobsOver(t *testing.T) {
 	for i := range body {
 		body[i] = 'x' // the request's memory is used again
 	}
-	handed := takenOver(t, tn.System)
-	require.Len(t, handed, 3, "as many as were requested; the fourth is to be fetched")
+	local := takenOver(t, tn.System)
+	require.Len(t, local, 3, "as many as were requested; the fourth is to be fetched")
 	require.Equal(t, 3, tn.Count(t, runningHere))
 	require.Equal(t, 1, tn.Jobs(t, "state = 'available' AND attempt = 0"))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
-	for _, h := range handed {
+	for _, h := range local {
 		loaded, err := tn.System.Loader.Load(t.Context(), argsOf(h), queue.JobToken{JobID: h.Job.JobID})
 		require.NoError(t, err)
 		fresh, own := loaded.Members[0], h.Members[0]
@@ -154,14 +154,14 @@ func TestPublishByACatalogThatIsNewerThanTheOneInMemory(t *testing.T) {
 		require.NoError(t, err, name)
 		require.Equal(t, 1, tn.Rows(t, "deliveries", "subscription = 'resting' AND hold = 'probation'"),
 			"%s: it may not be tried", name)
-		handed := takenOver(t, behind)
-		require.Len(t, handed, 1, name)
-		loaded, err := tn.System.Loader.Load(t.Context(), argsOf(handed[0]), queue.JobToken{JobID: handed[0].Job.JobID})
+		local := takenOver(t, behind)
+		require.Len(t, local, 1, name)
+		loaded, err := tn.System.Loader.Load(t.Context(), argsOf(local[0]), queue.JobToken{JobID: local[0].Job.JobID})
 		require.NoError(t, err)
 		require.NotNil(t, loaded.Probation.Policy)
-		require.Equal(t, loaded.Probation, handed[0].Probation, "%s: the same as if it had been loaded by the new one", name)
+		require.Equal(t, loaded.Probation, local[0].Probation, "%s: the same as if it had been loaded by the new one", name)
 		loaded.Release()
-		handed[0].Release()
+		local[0].Release()
 	}
 }
 
