@@ -17,11 +17,30 @@ const (
 	collectIdle = 3 * time.Second
 )
 
-// collect collects publishes by SQL.
+// collect collects publishes by SQL, and creates their deliveries.
 func (e *Engine) collect(ctx context.Context) {
 	var found time.Time
 	for ctx.Err() == nil {
-		n, took := e.collectOnce(ctx)
+		began := time.Now()
+		bounded, cancel := context.WithTimeout(ctx, taskTimeout)
+		n, jobs, err := e.parts.Publisher.CollectPublishes(bounded)
+		if err != nil && ctx.Err() == nil {
+			e.log.Warn("publishes by SQL could not be collected, trying again", "in", collectRetry, "error", err)
+			pause(ctx, collectRetry)
+		}
+		cancel()
+		took := time.Since(began)
+		var routed sync.WaitGroup
+		for _, job := range jobs {
+			routed.Go(func() {
+				if err := e.route(ctx, job); err != nil && ctx.Err() == nil {
+					// It is reclaimed after 15 s. Its row has the topic and the events.
+					e.log.Error("deliveries of events published by SQL could not be created, trying again; "+
+						"postrider_internal.routes has their topic and ids", "route_job", job, "error", err)
+				}
+			})
+		}
+		routed.Wait()
 		if n > 0 {
 			found = time.Now()
 		}
@@ -32,31 +51,6 @@ func (e *Engine) collect(ctx context.Context) {
 		}
 		pause(ctx, wait)
 	}
-}
-
-// collectOnce collects the publishes that have arrived and creates their deliveries.
-func (e *Engine) collectOnce(ctx context.Context) (n int, took time.Duration) {
-	began := time.Now()
-	bounded, cancel := context.WithTimeout(ctx, taskTimeout)
-	defer cancel()
-	n, jobs, err := e.parts.Publisher.CollectPublishes(bounded)
-	if err != nil && ctx.Err() == nil {
-		e.log.Warn("publishes by SQL could not be collected, trying again", "in", collectRetry, "error", err)
-		pause(ctx, collectRetry)
-	}
-	took = time.Since(began)
-	var routed sync.WaitGroup
-	for _, job := range jobs {
-		routed.Go(func() {
-			if err := e.route(ctx, job); err != nil && ctx.Err() == nil {
-				// It is reclaimed after 15 s. Its row has the topic and the events.
-				e.log.Error("deliveries of events published by SQL could not be created, trying again; "+
-					"postrider_internal.routes has their topic and ids", "route_job", job, "error", err)
-			}
-		})
-	}
-	routed.Wait()
-	return n, took
 }
 
 // pause waits for d, or until ctx ends.

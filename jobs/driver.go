@@ -46,9 +46,19 @@ type executor struct {
 func (e executor) JobGetAvailable(
 	ctx context.Context, p *riverdriver.JobGetAvailableParams,
 ) (*riverdriver.JobGetAvailableResult, error) {
-	fetched, err := e.fetch(ctx, p)
+	parts, limit, attempts := &e.engine.parts, p.MaxToLock, p.Queue == queue.DeliverQueue
+	if attempts {
+		if limit = parts.Handoff.Query(limit); limit == 0 {
+			return &riverdriver.JobGetAvailableResult{}, nil
+		}
+	}
+	fetched, err := parts.JobRows.Fetch(ctx, p.Queue, p.Kind, limit)
 	if err != nil {
 		return nil, err
+	}
+	if attempts {
+		parts.Handoff.Fetched(len(fetched), limit)
+		parts.Backpressure.Fetched(fetched, limit)
 	}
 	jobs := make([]*rivertype.JobRow, len(fetched))
 	for i := range fetched {
@@ -60,23 +70,6 @@ func (e executor) JobGetAvailable(
 		}
 	}
 	return &riverdriver.JobGetAvailableResult{Jobs: jobs}, nil
-}
-
-func (e executor) fetch(ctx context.Context, p *riverdriver.JobGetAvailableParams) ([]queue.Job, error) {
-	parts := &e.engine.parts
-	if p.Queue != queue.DeliverQueue {
-		return parts.JobRows.Fetch(ctx, p.Queue, p.Kind, p.MaxToLock)
-	}
-	limit := parts.Handoff.Query(p.MaxToLock)
-	if limit == 0 {
-		return nil, nil
-	}
-	fetched, err := parts.JobRows.Fetch(ctx, p.Queue, p.Kind, limit)
-	if err == nil {
-		parts.Handoff.Fetched(len(fetched), limit)
-		parts.Backpressure.Fetched(fetched, limit)
-	}
-	return fetched, err
 }
 
 // JobSetStateIfRunningMany implements riverdriver.Executor. It returns the jobs that it found, without deferred ones.
@@ -219,25 +212,19 @@ func (l *listener) read() {
 				reading <- err
 				return
 			}
-			l.forward(notification)
+			switch {
+			case notification.Topic != insertTopic:
+			case notification.Payload == wakePayload(queue.LockQueue):
+				l.arrivals.ArrivedElsewhere()
+			default:
+				for _, queue := range wakeableQueues {
+					if notification.Payload == wakePayload(queue) {
+						l.wake.Request(queue)
+					}
+				}
+			}
 		}
 	}()
-}
-
-// forward requests a fetch of the queue that a notification names, if it is a wake-up.
-func (l *listener) forward(n *riverdriver.Notification) {
-	if n.Topic != insertTopic {
-		return
-	}
-	if n.Payload == wakePayload(queue.LockQueue) {
-		l.arrivals.ArrivedElsewhere()
-		return
-	}
-	for _, queue := range wakeableQueues {
-		if n.Payload == wakePayload(queue) {
-			l.wake.Request(queue)
-		}
-	}
 }
 
 // disconnected is a listener that never connects: behind PgBouncer no session is kept.

@@ -205,6 +205,9 @@ func ErrorText(err error) string {
 	var rejected *rejectedError
 	var request *url.Error
 	var certificate *tls.CertificateVerificationError
+	var dns *net.DNSError
+	var op *net.OpError
+	var system syscall.Errno
 	switch {
 	case errors.As(err, &plain):
 		return plain.Text
@@ -222,17 +225,6 @@ func ErrorText(err error) string {
 		return "the endpoint closed the connection without a response"
 	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
 		return "the endpoint responded with HTTP to an HTTPS request"
-	default:
-		return networkErrorText(err)
-	}
-}
-
-// networkErrorText is an error of the network, of name resolution or of a time limit.
-func networkErrorText(err error) string {
-	var dns *net.DNSError
-	var op *net.OpError
-	var system syscall.Errno
-	switch {
 	case errors.As(err, &dns) && dns.IsTimeout:
 		return "name " + dns.Name + " could not be resolved: no response from the name server in time"
 	case errors.As(err, &dns):
