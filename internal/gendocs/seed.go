@@ -53,7 +53,50 @@ func seedSQL(context.Context) (string, error) {
 // writePolicy writes one value a line with its column, to be readable.
 func writePolicy(b *strings.Builder, p policy.Policy) {
 	b.WriteString("INSERT INTO postrider_internal.retry_policies (\n")
-	columns := slices.Concat(timingColumns(p), limitColumns(p), optionColumns(p), probationColumns(p))
+	steps := make([]string, 0, len(p.Steps))
+	for _, s := range p.Steps {
+		steps = append(steps, strconv.FormatInt(int64(s/time.Second), 10)+"s")
+	}
+	window := "NULL"
+	if p.RetryWindow > 0 {
+		window = interval(p.RetryWindow)
+	}
+	attempts := "NULL"
+	if p.DefaultMaxAttempts > 0 {
+		attempts = strconv.Itoa(p.DefaultMaxAttempts)
+	}
+	columns := [][2]string{
+		{"name", quote(p.Name)},
+		{"built_in", strconv.FormatBool(p.BuiltIn)},
+		{"source", quote(p.Source)},
+		{"ack_timeout", interval(p.AckTimeout)},
+		{"late_response_window", interval(p.LateResponseWindow)},
+		{"basis", quote(string(p.Basis))},
+		{"steps", quote("{" + strings.Join(steps, ", ") + "}")},
+		{"tail", interval(p.Tail)},
+		{"retry_window", window},
+		{"jitter_fraction", strconv.FormatFloat(p.JitterFraction, 'g', -1, 64)},
+		{"jitter_cap", interval(p.JitterCap)},
+		{"expiry", quote(string(p.Expiry))},
+		{"default_ttl", interval(p.DefaultTTL)},
+		{"min_ttl", interval(p.MinTTL)},
+		{"max_ttl", interval(p.MaxTTL)},
+		{"default_max_attempts", attempts},
+		{"min_max_attempts", strconv.Itoa(p.MinMaxAttempts)},
+		{"max_max_attempts", strconv.Itoa(p.MaxMaxAttempts)},
+		{"honor_retry_after", strconv.FormatBool(p.HonorRetryAfter)},
+		{"retry_after_cap", interval(p.RetryAfterCap)},
+		{"retry_transport_errors", strconv.FormatBool(p.RetryTransportErrors)},
+		{"dead_letter_default", quote(p.DeadLetterDefault)},
+		{"dead_letter_delay", interval(p.DeadLetterDelay)},
+		{"dead_letter_export_window", interval(p.DeadLetterExportWindow)},
+		{"batching", strconv.FormatBool(p.Batching)},
+		{"probation_scope", quote(string(p.Probation.Scope))},
+		{"probation_trigger", strconv.Itoa(p.Probation.Trigger)},
+		{"probation_first", interval(p.Probation.First)},
+		{"probation_max", interval(p.Probation.Max)},
+		{"probation_action", quote(string(p.Probation.Action))},
+	}
 	line := "   "
 	for i, column := range columns {
 		if len(line)+len(column[0]) > 118 {
@@ -67,68 +110,6 @@ func writePolicy(b *strings.Builder, p policy.Policy) {
 		fmt.Fprintf(b, "    %-24s -- %s\n", column[1]+comma(i, len(columns)), column[0])
 	}
 	b.WriteString(");\n\n")
-}
-
-func timingColumns(p policy.Policy) [][2]string {
-	steps := make([]string, 0, len(p.Steps))
-	for _, s := range p.Steps {
-		steps = append(steps, strconv.FormatInt(int64(s/time.Second), 10)+"s")
-	}
-	window := "NULL"
-	if p.RetryWindow > 0 {
-		window = interval(p.RetryWindow)
-	}
-	return [][2]string{
-		{"name", quote(p.Name)},
-		{"built_in", strconv.FormatBool(p.BuiltIn)},
-		{"source", quote(p.Source)},
-		{"ack_timeout", interval(p.AckTimeout)},
-		{"late_response_window", interval(p.LateResponseWindow)},
-		{"basis", quote(string(p.Basis))},
-		{"steps", quote("{" + strings.Join(steps, ", ") + "}")},
-		{"tail", interval(p.Tail)},
-		{"retry_window", window},
-		{"jitter_fraction", strconv.FormatFloat(p.JitterFraction, 'g', -1, 64)},
-		{"jitter_cap", interval(p.JitterCap)},
-		{"expiry", quote(string(p.Expiry))},
-	}
-}
-
-func limitColumns(p policy.Policy) [][2]string {
-	attempts := "NULL"
-	if p.DefaultMaxAttempts > 0 {
-		attempts = strconv.Itoa(p.DefaultMaxAttempts)
-	}
-	return [][2]string{
-		{"default_ttl", interval(p.DefaultTTL)},
-		{"min_ttl", interval(p.MinTTL)},
-		{"max_ttl", interval(p.MaxTTL)},
-		{"default_max_attempts", attempts},
-		{"min_max_attempts", strconv.Itoa(p.MinMaxAttempts)},
-		{"max_max_attempts", strconv.Itoa(p.MaxMaxAttempts)},
-	}
-}
-
-func optionColumns(p policy.Policy) [][2]string {
-	return [][2]string{
-		{"honor_retry_after", strconv.FormatBool(p.HonorRetryAfter)},
-		{"retry_after_cap", interval(p.RetryAfterCap)},
-		{"retry_transport_errors", strconv.FormatBool(p.RetryTransportErrors)},
-		{"dead_letter_default", quote(p.DeadLetterDefault)},
-		{"dead_letter_delay", interval(p.DeadLetterDelay)},
-		{"dead_letter_export_window", interval(p.DeadLetterExportWindow)},
-		{"batching", strconv.FormatBool(p.Batching)},
-	}
-}
-
-func probationColumns(p policy.Policy) [][2]string {
-	return [][2]string{
-		{"probation_scope", quote(string(p.Probation.Scope))},
-		{"probation_trigger", strconv.Itoa(p.Probation.Trigger)},
-		{"probation_first", interval(p.Probation.First)},
-		{"probation_max", interval(p.Probation.Max)},
-		{"probation_action", quote(string(p.Probation.Action))},
-	}
 }
 
 func writeCells(b *strings.Builder, p policy.Policy) {
