@@ -46,7 +46,7 @@ func testMain(m *testing.M) int {
 	if !slices.ContainsFunc(os.Args, func(arg string) bool { return strings.HasPrefix(arg, "-test.parallel") }) {
 		_ = flag.Set("test.parallel", "4")
 	}
-	return testdb.Run(m, migrate)
+	return testdb.Run(m, testdb.Template{Fill: migrate})
 }
 
 // buildProgram builds the program as `make build` does, so that both share the build cache.

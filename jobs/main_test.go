@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
-	code := testdb.Run(m, testnode.Migrate)
+	code := testdb.Run(m, testnode.Template())
 	// Engines, stores and endpoints must be closed.
 	if err := goleak.Find(); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)

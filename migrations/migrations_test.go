@@ -22,14 +22,14 @@ import (
 
 // The template database is migrated: only the tests of migrations begin with an empty one.
 func TestMain(m *testing.M) {
-	os.Exit(testdb.Run(m, func(ctx context.Context, url string) error {
+	os.Exit(testdb.Run(m, testdb.Template{Fill: func(ctx context.Context, url string) error {
 		pool, err := pgxpool.New(ctx, url)
 		if err != nil {
 			return err
 		}
 		defer pool.Close()
 		return migrations.Up(ctx, pool, io.Discard)
-	}))
+	}}))
 }
 
 // migrated returns connections to a migrated database.

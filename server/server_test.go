@@ -25,7 +25,7 @@ import (
 	"postrider/server/api"
 )
 
-func TestMain(m *testing.M) { os.Exit(testdb.Run(m, testnode.Migrate)) }
+func TestMain(m *testing.M) { os.Exit(testdb.Run(m, testnode.Template())) }
 
 const (
 	adminToken = "the-admin-token"

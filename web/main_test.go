@@ -36,7 +36,7 @@ import (
 func TestMain(m *testing.M) {
 	// Tests wait for the engine and for locks. The command line overrides the number.
 	_ = flag.Set("test.parallel", "8")
-	os.Exit(testdb.Run(m, testnode.Migrate))
+	os.Exit(testdb.Run(m, testnode.Template()))
 }
 
 // dashboard is a dashboard with its own node and database.

@@ -63,4 +63,4 @@ func words(text string) (lines []string) {
 }
 
 // Tests that start the program are in e2e.
-func TestMain(m *testing.M) { os.Exit(testdb.Run(m, testnode.Migrate)) }
+func TestMain(m *testing.M) { os.Exit(testdb.Run(m, testnode.Template())) }

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 			_ = os.Unsetenv(name)
 		}
 	}
-	os.Exit(testdb.Run(m, testnode.Migrate))
+	os.Exit(testdb.Run(m, testnode.Template()))
 }
 
 const (

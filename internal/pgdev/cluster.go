@@ -10,10 +10,13 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 )
 
 const passwordFile = "postrider.password" // in the data directory, so that copies of a cluster have it
@@ -22,25 +25,64 @@ const passwordFile = "postrider.password" // in the data directory, so that copi
 // unpacks the archive of a prepared one, because a run of all tests starts more than forty servers: initdb takes 0.5 s
 // of a CPU, the archive 0.07 s, a copy of its 970 files from a disk 0.4 s. The first run on a machine prepares it.
 func (s *Server) createCluster(ctx context.Context) error {
-	sum := sha256.Sum256([]byte(s.bin.dir + "\x00" + s.owner.name))
+	sum := sha256.Sum256([]byte(s.bin.dir + "\x00" + s.owner.name + "\x00" + s.opts.Content))
 	prepared := filepath.Join(s.opts.cache, fmt.Sprintf("prepared-%s-%x.tar", s.bin.version, sum[:4]))
 	fresh := s.file("data.new")
-	if err := s.emptyDir(fresh); err != nil {
-		return err
-	}
 	archive, err := os.Open(prepared)
-	if err == nil {
-		defer archive.Close()
-		unpack := s.owner.command(ctx, "tar", "-xf", "-", "-C", fresh)
-		unpack.Stdin = archive
-		err = output(unpack)
-	} else if err = s.initdb(ctx, fresh); err == nil {
-		err = s.pack(ctx, fresh, prepared)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = s.prepare(ctx, fresh, prepared); err == nil {
+			archive, err = os.Open(prepared)
+		}
 	}
 	if err != nil {
 		return err
 	}
+	defer archive.Close()
+	unpack := s.owner.command(ctx, "tar", "-xf", "-", "-C", fresh)
+	unpack.Stdin = archive
+	if err := errors.Join(s.emptyDir(fresh), output(unpack)); err != nil {
+		return err
+	}
 	return os.Rename(fresh, s.file("data"))
+}
+
+// prepare writes an archive: of a cluster that initdb creates in dir, or of another server's that it fills.
+func (s *Server) prepare(ctx context.Context, dir, path string) error {
+	if s.opts.Content == "" {
+		if err := s.initdb(ctx, dir); err != nil {
+			return err
+		}
+		return s.pack(ctx, dir, path)
+	}
+	filled, err := Start(ctx, Options{Settings: s.opts.Settings, Log: s.opts.Log, cache: s.opts.cache})
+	if err != nil {
+		return err
+	}
+	if err = s.opts.Fill(ctx, filled); err == nil {
+		filled.proc.stop(ctx)
+		s.removeOld()
+		err = s.pack(ctx, filled.file("data"), path)
+	}
+	return errors.Join(err, filled.Stop(ctx))
+}
+
+// keptArchives is how many archives of 40 to 80 MB stay in the cache: the contents of a few branches and versions.
+const keptArchives = 6
+
+// removeOld removes the archives that were written before the newest ones.
+func (s *Server) removeOld() {
+	archives, _ := filepath.Glob(filepath.Join(s.opts.cache, "prepared-*.tar"))
+	written := func(path string) time.Time {
+		info, err := os.Stat(path)
+		if err != nil {
+			return time.Time{}
+		}
+		return info.ModTime()
+	}
+	slices.SortFunc(archives, func(a, b string) int { return written(b).Compare(written(a)) })
+	for _, path := range archives[min(keptArchives, len(archives)):] {
+		_ = os.Remove(path)
+	}
 }
 
 // pack writes the archive of a directory beside its final path, because another process may pack at the same time.

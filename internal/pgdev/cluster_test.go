@@ -1,6 +1,9 @@
 package pgdev
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -31,6 +34,34 @@ func TestServersAreCopies(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(cache, "*"))
 	require.NoError(t, err)
 	require.Len(t, left, 1, "the cluster, and no password: %v", left)
+}
+
+// A cluster is filled once; the archives of old contents are removed.
+func TestFilledCluster(t *testing.T) {
+	t.Parallel()
+	cache := filepath.Join(openDir(t), "cache")
+	require.NoError(t, os.MkdirAll(cache, 0o755))
+	for i := range keptArchives {
+		require.NoError(t, os.WriteFile(filepath.Join(cache, fmt.Sprintf("prepared-%d.tar", i)), nil, 0o600))
+	}
+	fills := 0
+	fill := func(_ context.Context, s *Server) error {
+		queryText(t, s.URL("postgres"), "CREATE TABLE filled AS SELECT 42 AS n")
+		fills++
+		return nil
+	}
+	for range 2 {
+		s := start(t, Options{cache: cache, Content: "a table", Fill: fill})
+		require.Equal(t, "42", queryText(t, s.URL("postgres"), "SELECT n FROM filled"))
+	}
+	require.Equal(t, 1, fills)
+	_, err := Start(t.Context(), Options{
+		cache: cache, Content: "none", Fill: func(context.Context, *Server) error { return errors.New("it failed") },
+	})
+	require.ErrorContains(t, err, "it failed")
+	left, err := filepath.Glob(filepath.Join(cache, "*"))
+	require.NoError(t, err)
+	require.Len(t, left, keptArchives+1, "and the one that was written: %v", left)
 }
 
 func TestFolderWithClusterButNoPassword(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"postrider/internal/testnode"
 )
 
-func TestMain(m *testing.M) { os.Exit(testdb.Run(m, testnode.Migrate)) }
+func TestMain(m *testing.M) { os.Exit(testdb.Run(m, testnode.Template())) }
 
 // queries are a migrated database with its login roles, and what runs queries as them.
 type queries struct {

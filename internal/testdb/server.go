@@ -32,7 +32,6 @@ type cluster struct {
 	server *pgdev.Server
 	serial atomic.Int64
 	admins chan *pgx.Conn // idle connections; nil is one that is not connected yet
-	reset  string         // the statements that restore a used database, see resetStatements
 
 	mu    sync.Mutex
 	taken map[string]*database // by URL
@@ -42,13 +41,20 @@ type cluster struct {
 // current is set while Run runs. The first call starts the server.
 var current atomic.Pointer[func() (*cluster, error)]
 
-// Run is the body of a TestMain: it runs the tests with a private server and fills its template database with migrate,
-// unless that is nil. It returns the exit code of m, or 1 if the server cannot be stopped. The first test that needs
-// the server starts it; fuzz workers start none.
-func Run(m interface{ Run() int }, migrate func(ctx context.Context, url string) error) int {
+// Template is the content of the template database.
+type Template struct {
+	Fill func(ctx context.Context, url string) error // nil = none
+	// Version names what Fill does. Servers of other processes begin with a copy of a template of the same version; empty =
+	// each process fills its own.
+	Version string
+}
+
+// Run is the body of a TestMain: it runs the tests with a private server. It returns the exit code of m, or 1 if the
+// server cannot be stopped. The first test that needs the server starts it; fuzz workers start none.
+func Run(m interface{ Run() int }, template Template) int {
 	var started *cluster
 	start := sync.OnceValues(func() (c *cluster, err error) {
-		started, err = startCluster(migrate)
+		started, err = startCluster(template)
 		return started, err
 	})
 	previous := current.Swap(&start)
@@ -131,63 +137,84 @@ func databaseName(test string, serial int64) string {
 	return fmt.Sprintf("t%d_%s", serial, plain[:min(len(plain), 40)])
 }
 
-// startCluster rejects connections to the template after the migration: a session in it would fail every clone.
-// CHECKPOINT preserves it if a test kills the server: with synchronous_commit = off, commits are written up to 0.6 s
-// later.
-func startCluster(migrate func(context.Context, string) error) (*cluster, error) {
+func startCluster(template Template) (*cluster, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*deadline)
 	defer cancel()
-	server, err := pgdev.Start(ctx, pgdev.Options{Log: os.Stderr, Settings: map[string]string{
+	o := pgdev.Options{Log: os.Stderr, Settings: map[string]string{
 		"max_connections":    "400",
 		"autovacuum_naptime": "1d", // statistics change plans, and with them what the tests of a database find
-	}})
+	}}
+	if template.Version != "" {
+		o.Content, o.Fill = template.Version+tablesQuery+sequencesQuery, template.create
+	}
+	server, err := pgdev.Start(ctx, o)
 	if err != nil {
 		return nil, err
 	}
 	if want := os.Getenv("POSTRIDER_TEST_POSTGRES"); want != "" && !strings.HasPrefix(server.Version(), want+".") {
 		return nil, errors.Join(fmt.Errorf("testdb: PostgreSQL %s, not %s", server.Version(), want), server.Stop(ctx))
 	}
-	c := &cluster{
-		server: server, admins: make(chan *pgx.Conn, administrators), taken: map[string]*database{},
-	}
-	for range administrators {
-		c.admins <- nil
-	}
-	err = c.run("CREATE DATABASE " + templateName + " STRATEGY file_copy")
-	if err == nil && migrate != nil {
-		if err = migrate(ctx, server.URL(templateName)); err == nil {
-			c.reset, err = keepRows(ctx, server.URL(templateName))
+	if o.Fill == nil {
+		if err := template.create(ctx, server); err != nil {
+			return nil, errors.Join(err, server.Stop(ctx))
 		}
 	}
-	if err == nil {
-		err = c.run("ALTER DATABASE "+templateName+" WITH ALLOW_CONNECTIONS false IS_TEMPLATE true", "CHECKPOINT")
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("testdb: create template: %w", err), c.stop())
+	c := &cluster{server: server, admins: make(chan *pgx.Conn, administrators), taken: map[string]*database{}}
+	for range administrators {
+		c.admins <- nil
 	}
 	return c, nil
 }
 
-// run executes statements about databases, one by one. It retries while a session of the template ends, or a test
-// restarts the server.
-func (c *cluster) run(statements ...string) (err error) {
+// create fills the template database. It then rejects connections to it: a session in it would fail every clone.
+// CHECKPOINT preserves it if a test kills the server: with synchronous_commit = off, commits are written up to 0.6 s
+// later.
+func (t Template) create(ctx context.Context, server *pgdev.Server) error {
+	url := server.URL(templateName)
+	err := server.CreateDatabase(ctx, templateName)
+	if err == nil && t.Fill != nil {
+		if err = t.Fill(ctx, url); err == nil {
+			err = keepRows(ctx, url)
+		}
+	}
+	if err == nil {
+		err = closeTemplate(ctx, server.URL("postgres"))
+	}
+	if err != nil {
+		return fmt.Errorf("testdb: create template: %w", err)
+	}
+	return nil
+}
+
+func closeTemplate(ctx context.Context, url string) error {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	_, err = conn.Exec(ctx, "ALTER DATABASE "+templateName+" WITH ALLOW_CONNECTIONS false IS_TEMPLATE true")
+	if err == nil {
+		_, err = conn.Exec(ctx, "CHECKPOINT")
+	}
+	return err
+}
+
+// run executes a statement about databases. It retries while a session of the template ends, or a test restarts the
+// server.
+func (c *cluster) run(statement string) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	defer cancel()
 	admin := <-c.admins
 	defer func() { c.admins <- admin }()
-	for len(statements) > 0 {
+	for {
 		if err = nil; admin == nil || admin.IsClosed() {
 			admin, err = pgx.Connect(ctx, c.server.URL("postgres"))
 		}
 		if err == nil {
-			_, err = admin.Exec(ctx, statements[0])
+			_, err = admin.Exec(ctx, statement)
 		}
-		if err == nil {
-			statements = statements[1:]
-			continue
-		}
-		if !temporary(err) {
-			break
+		if err == nil || !temporary(err) {
+			return err
 		}
 		select {
 		case <-ctx.Done():
@@ -195,7 +222,6 @@ func (c *cluster) run(statements ...string) (err error) {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	return err
 }
 
 // temporary errors are a database in use, a server that starts or stops, and a broken connection.

@@ -26,7 +26,8 @@ const poolSize = 6
 // database is a migrated database that the tests of New share, one at a time.
 type database struct {
 	name, url string
-	schema    int64 // see schema.sql
+	schema    int64  // see schema.sql
+	reset     string // the statements that restore it, see keepRows
 	pools     []*pgxpool.Pool
 	used      int // of pools, by the present test
 }
@@ -43,7 +44,10 @@ func New(tb testing.TB) string {
 			tb.Fatalf("testdb: new database: %v", err)
 		}
 		db = &database{url: c.url(name), name: name}
-		if db.schema, err = db.readSchema(tb.Context()); err != nil {
+		if db.schema, err = db.readSchema(tb.Context()); err == nil {
+			err = db.pools[0].QueryRow(tb.Context(), "SELECT statements FROM "+keptSchema+".reset").Scan(&db.reset)
+		}
+		if err != nil {
 			tb.Fatalf("testdb: read the schema: %v", err)
 		}
 	}
@@ -93,7 +97,7 @@ func (c *cluster) take() *database {
 // release restores the database for the next test. A database that cannot be restored is dropped.
 func (c *cluster) release(tb testing.TB, db *database) {
 	tb.Helper()
-	err := c.restore(db)
+	err := db.restore()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.taken, db.url)
@@ -111,7 +115,7 @@ func (c *cluster) release(tb testing.TB, db *database) {
 
 var errSchemaChanged = errors.New("the test has changed the schema")
 
-func (c *cluster) restore(db *database) error {
+func (db *database) restore() error {
 	if n := db.acquired(); n > 0 {
 		return fmt.Errorf("the test has not returned %d connections", n)
 	}
@@ -124,7 +128,7 @@ func (c *cluster) restore(db *database) error {
 		return errSchemaChanged
 	}
 	err := pgx.BeginFunc(ctx, db.pools[0], func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, c.reset, pgx.QueryExecModeSimpleProtocol)
+		_, err := tx.Exec(ctx, db.reset, pgx.QueryExecModeSimpleProtocol)
 		return err
 	})
 	if err != nil {
@@ -166,7 +170,7 @@ func (db *database) close() {
 	}
 }
 
-// keptSchema has copies of the rows that the template's tables have.
+// keptSchema has copies of the rows that the template's tables have, and the statements that use them.
 const keptSchema = "testdb"
 
 //go:embed schema.sql
@@ -178,16 +182,16 @@ var tablesQuery string
 //go:embed sequences.sql
 var sequencesQuery string
 
-// keepRows copies the rows of the template's tables, and returns the statements that restore a clone: they delete the
+// keepRows copies the rows of the template's tables, and stores the statements that restore a clone: they delete the
 // rows of all tables, insert those of the template again, and restart the sequences.
-func keepRows(ctx context.Context, url string) (string, error) {
+func keepRows(ctx context.Context, url string) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer conn.Close(ctx)
 	if _, err = conn.Exec(ctx, "CREATE SCHEMA "+keptSchema); err != nil {
-		return "", err
+		return err
 	}
 	// A test that left a transaction open would hold locks. Triggers are off: they would change the rows.
 	var statements strings.Builder
@@ -198,13 +202,13 @@ func keepRows(ctx context.Context, url string) (string, error) {
 		return t, row.Scan(&t.name, &t.columns)
 	})
 	if err != nil {
-		return "", err
+		return err
 	}
 	for i, t := range tables {
 		kept := fmt.Sprintf("%s.t%d", keptSchema, i)
 		tag, err := conn.Exec(ctx, fmt.Sprintf("CREATE TABLE %s AS SELECT %s FROM %s", kept, t.columns, t.name))
 		if err != nil {
-			return "", err
+			return err
 		}
 		fmt.Fprintf(&statements, "DELETE FROM %s;\n", t.name)
 		if tag.RowsAffected() > 0 {
@@ -214,8 +218,9 @@ func keepRows(ctx context.Context, url string) (string, error) {
 	rows, _ = conn.Query(ctx, sequencesQuery)
 	sequences, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
-		return "", err
+		return err
 	}
 	statements.WriteString("SELECT " + strings.Join(sequences, ", "))
-	return statements.String(), nil
+	_, err = conn.Exec(ctx, "CREATE TABLE "+keptSchema+".reset AS SELECT $1::text AS statements", statements.String())
+	return err
 }

@@ -42,7 +42,7 @@ func TestClone(t *testing.T) {
 	}
 }
 
-func TestMain(m *testing.M) { os.Exit(testdb.Run(m, migrate)) }
+func TestMain(m *testing.M) { os.Exit(testdb.Run(m, testdb.Template{Fill: migrate})) }
 
 // migrate stands for the caller's migrations: tables with and without rows, and a sequence.
 func migrate(ctx context.Context, url string) error {

@@ -8,4 +8,4 @@ import (
 	"postrider/internal/testnode"
 )
 
-func TestMain(m *testing.M) { os.Exit(testdb.Run(m, testnode.Migrate)) }
+func TestMain(m *testing.M) { os.Exit(testdb.Run(m, testnode.Template())) }
