@@ -38,3 +38,12 @@ func setup(t *testing.T, o sqlquery.Options) *queries {
 	require.NoError(t, err)
 	return qs
 }
+
+// open is a session for many queries.
+func (qs *queries) open(t *testing.T) *sqlquery.Session {
+	t.Helper()
+	session, err := qs.runner.Open(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(session.Close)
+	return session
+}

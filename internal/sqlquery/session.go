@@ -27,11 +27,12 @@ const (
 	recordTime = 5 * time.Second
 )
 
+// execution executes a checked query and returns its number of rows.
+type execution func(ctx context.Context, conn *pgconn.PgConn, q Request) (rows int, err error)
+
 // within checks a query, calls do in a read-only transaction of a new connection, which it rolls back and closes, and
 // writes the audit. The node cancels the query at the deadline: no setting of the session can prevent that.
-func (r *Runner) within(
-	ctx context.Context, q Request, do func(context.Context, *pgconn.PgConn, Request) (rows int, err error),
-) error {
+func (r *Runner) within(ctx context.Context, q Request, do execution) error {
 	if err := q.validate(); err != nil {
 		return err
 	}
@@ -47,18 +48,24 @@ func (r *Runner) within(
 		return r.ended(ctx, limited, err)
 	}
 	began := time.Now()
-	q.types, err = r.check(limited, conn, l, q)
-	if err == nil {
-		err = begin(limited, conn, r.timeout)
-	}
-	rows := 0
-	if err == nil {
-		rows, err = do(limited, conn, q)
-	}
+	rows, err := r.query(limited, conn, l, q, do)
 	closeConn(conn)
 	l.release()
 	err = r.ended(ctx, limited, err)
 	return errors.Join(err, r.audit(ctx, q, rows, time.Since(began), err))
+}
+
+// query checks a query and executes it, in transactions of which the second one is still open.
+func (r *Runner) query(
+	ctx context.Context, conn *pgconn.PgConn, l *login, q Request, do execution,
+) (rows int, err error) {
+	if q.types, err = r.check(ctx, conn, l, q); err != nil {
+		return 0, err
+	}
+	if err = begin(ctx, conn, r.timeout); err != nil {
+		return 0, err
+	}
+	return do(ctx, conn, q)
 }
 
 // ended returns ErrDeadline, or the error of the caller's ctx, if that is why a query failed.
