@@ -99,6 +99,22 @@ func TestReclaimLeavesTheLivingAlone(t *testing.T) {
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }
 
+// A deferred job gets a new row. If the response is lost and River tries again, it leaves the run of that row alone.
+func TestDeferredJobIsReplacedOnce(t *testing.T) {
+	t.Parallel()
+	tn, _ := testnode.Orders(t)
+	_, j := tn.Started(t, "orders", "e", 1)
+	for _, want := range []int{1, 0} {
+		n, err := tn.System.JobRows.Defer(t.Context(), []queue.Deferred{{Job: j[0].JobID}})
+		require.NoError(t, err)
+		require.Equal(t, want, n)
+		tn.Exec(t, "UPDATE postrider_internal.river_job SET state = 'running', attempted_at = now(), attempted_by = "+
+			"'{node-1}'")
+	}
+	require.Equal(t, 1, tn.Jobs(t, "state = 'running' AND id <> $1", j[0].JobID))
+	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
+}
+
 func TestRecordOutlivesTheDatabasesAbsence(t *testing.T) {
 	t.Parallel()
 	tn, sub := testnode.Orders(t)
