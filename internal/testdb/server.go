@@ -44,8 +44,8 @@ var current atomic.Pointer[func() (*cluster, error)]
 // Template is the content of the template database.
 type Template struct {
 	Fill func(ctx context.Context, url string) error // nil = none
-	// Version names what Fill does. Servers of other processes begin with a copy of a template of the same version; empty =
-	// each process fills its own.
+	// Version names what Fill does: servers of other processes begin with a copy of a template of the same version. Empty
+	// = each process fills its own.
 	Version string
 }
 
