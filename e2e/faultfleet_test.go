@@ -149,7 +149,7 @@ func (f *faultFleet) launch(point string, armed bool) (n *faultNode, ready strin
 		env = append(env, "POSTRIDER_FAILPOINT_ARMED=1")
 	}
 	n.process = startProcess(f.t, env, binary, "serve", "--listen", "127.0.0.1:0", "--ready-file", ready,
-		"--max-conns", "8")
+		"--max-conns", "4")
 	n.token = testAdminToken
 	return n, ready
 }
