@@ -80,8 +80,14 @@ func (e executor) JobSetStateIfRunningMany(
 	ctx context.Context, p *riverdriver.JobSetStateIfRunningManyParams,
 ) ([]*rivertype.JobRow, error) {
 	marked := e.engine.ended.Take(p.ID)
+	ended := slices.Clone(marked)
 	if again := deferred(p, marked); len(again) > 0 {
 		if _, err := e.engine.parts.JobRows.Defer(ctx, again); err != nil {
+			for i, id := range p.ID { // River calls again
+				if ended[i] {
+					e.engine.ended.Add(id)
+				}
+			}
 			return nil, err
 		}
 	}

@@ -146,7 +146,7 @@ type Engine struct {
 	exported chan struct{} // an export has ended: more may be due
 
 	stopLoops, stopLocal context.CancelFunc
-	loops, beginning     sync.WaitGroup // beginning is of runLocal
+	loops, beginning     sync.WaitGroup // beginning: attempts of jobs from publishes
 }
 
 // New prepares an engine.

@@ -92,9 +92,9 @@ func (m *Maintenance) VacuumJobs(ctx context.Context) error {
 	return nil
 }
 
-// mergeStep is how many appended rows one statement merges; each has up to some dozens of entries. With 10,000 busy
-// event subscriptions ten seconds have 40,000 keys: one statement for all would hold its snapshot for half a second, and
-// fetches would read past the jobs that ended meanwhile.
+// mergeStep is how many appended rows one statement merges; each has the counts of one group, mostly some dozens. With
+// 10,000 busy event subscriptions ten seconds have 40,000 keys: one statement for all would hold its snapshot for half a
+// second, and fetches would read past the jobs that ended meanwhile.
 const mergeStep = 500
 
 var mergeStatement = sqlFile("merge", "limit")

@@ -22,7 +22,7 @@ const (
 	// firstRelease bounds the first release to an endpoint that this node has never called: 20 hanging endpoints that are
 	// resumed at once would insert 5,000 jobs ahead of all others. The next release, 250 ms later, knows the response.
 	firstRelease = 16
-	// limitedFetch is the interval of fetches while jobs have times of a rate limit.
+	// limitedFetch is the interval of fetches while jobs have permits of a rate limit.
 	limitedFetch = 20 * time.Millisecond
 )
 

@@ -64,8 +64,9 @@ func TestStepsRunAgain(t *testing.T) {
 				[]queue.Deferred{{Job: fetched[0].ID, After: 30 * time.Second, Begun: begun}})
 			require.NoError(t, err)
 			require.Equal(t, 1, n)
-			const waits = "id > $1 AND queue = $2 AND state = 'available' AND scheduled_at > now() + interval '20 seconds'"
-			require.Equal(t, 1, tn.Jobs(t, waits, fetched[0].ID, of))
+			const waits = "id > $1 AND queue = $2 AND state = 'available' AND scheduled_at > now() + interval '20 seconds' " +
+				"AND (args ->> 'r')::int = $3::boolean::int" // each failed run makes the next pause longer
+			require.Equal(t, 1, tn.Jobs(t, waits, fetched[0].ID, of, begun))
 			tn.Exec(t, "UPDATE postrider_internal.river_job SET scheduled_at = scheduled_at - interval '30 seconds'")
 		}
 	}

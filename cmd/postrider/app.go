@@ -168,7 +168,7 @@ func (a *instance) listen(run context.Context, o appOptions) error {
 	a.http.ErrorLog = slog.NewLogLogger(o.log.Handler(), slog.LevelWarn)
 	if o.certificate != nil {
 		a.http.TLSConfig = &tls.Config{
-			MinVersion:     tls.VersionTLS12,
+			MinVersion:     tls.VersionTLS12,           // RFC 8996 withdraws those before
 			NextProtos:     []string{"h2", "http/1.1"}, // net/http adds h2 only if all listeners of the server use TLS
 			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return o.certificate.inUse.Load(), nil },
 		}

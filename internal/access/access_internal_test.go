@@ -15,7 +15,7 @@ import (
 	"postrider/internal/postgres"
 )
 
-func init() { hashParams.Memory = 256 }
+func init() { HashCheaply() }
 
 // The reference implementation's own test vector: phc-winner-argon2, src/test.c, Argon2id, t=2, m=65536, p=1.
 func TestPasswordHashesAreArgon2id(t *testing.T) {

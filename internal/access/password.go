@@ -22,7 +22,7 @@ const (
 // valid. Source: OWASP, Password Storage Cheat Sheet, Argon2id: 19 MiB, 2 iterations, 1 degree of parallelism.
 var recommended = argon2id.Params{Memory: 19 << 10, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 
-// hashParams takes less memory in this package's tests.
+// hashParams takes less memory after HashCheaply.
 var hashParams = recommended
 
 // hashing lets the process hash two passwords at a time: each takes 19 MiB and 30 ms of a core, and guesses must not
@@ -30,7 +30,11 @@ var hashParams = recommended
 var hashing = make(chan struct{}, 2)
 
 // hashingTimeout is how long a request waits for a slot, which is enough with 300 requests ahead.
-const hashingTimeout = 5 * time.Second
+var hashingTimeout = 5 * time.Second
+
+// HashCheaply makes new hashes of passwords cheap and unsafe, and lets requests wait for a minute. It is for tests,
+// before the first request.
+func HashCheaply() { hashParams.Memory, hashingTimeout = 256, time.Minute }
 
 // takeSlot waits until a password may be hashed; done releases the slot. ErrUnavailable.
 func takeSlot(ctx context.Context) (done func(), err error) {

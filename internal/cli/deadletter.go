@@ -172,6 +172,7 @@ func (c *deadletterPurgeCmd) Run(ctx context.Context, std terminal.Streams) erro
 		if err := c.Confirm(std, func() (string, error) {
 			n, atLeast := int64(len(c.IDs)), false
 			if filter != nil {
+				// It deletes only what it counts here: more can become dead letters until the user replies.
 				if now := time.Now(); c.Until == nil || now.Before(*c.Until) {
 					filter["deadLetteredUntil"] = now.UTC()
 				}

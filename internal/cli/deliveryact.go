@@ -87,6 +87,7 @@ func (c *deliveryCancelCmd) Run(ctx context.Context, std terminal.Streams, k *ko
 		err = c.Confirm(std, func() (string, error) {
 			what := fmt.Sprintf("delivery %d", c.ID)
 			if filter != nil {
+				// No count is expected, as for dead letters: pending deliveries end until the user replies.
 				filter["createdUntil"] = time.Now().UTC()
 				n, atLeast, err := c.count(ctx, manyDeliveries(k), filter)
 				if err != nil {

@@ -10,6 +10,8 @@ import (
 	"postrider/internal/access"
 )
 
+func init() { access.HashCheaply() }
+
 // Password is the password of NewUser.
 const Password = "correct horse battery"
 

@@ -47,6 +47,9 @@ var Key = []byte("0123456789abcdef0123456789abcdef")
 // Loopback is what engines and servers of tests may call.
 var Loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 
+// templateForm is to be raised if the Go code of Migrate, or what it calls, creates something else.
+const templateForm = 1
+
 // Template is a migrated database with partitions: creating them takes half of the time to set up a test. It depends on
 // the migrations, on River's, and on the day.
 func Template() testdb.Template {
@@ -63,13 +66,14 @@ func Template() testdb.Template {
 	}
 	if build, ok := debug.ReadBuildInfo(); ok {
 		for _, module := range build.Deps {
-			if strings.HasPrefix(module.Path, "github.com/riverqueue/") {
+			if strings.Contains(module.Path, "/riverqueue/") || strings.Contains(module.Path, "/goose/") {
 				fmt.Fprintln(hash, module.Path, module.Version)
 			}
 		}
 	}
 	day := time.Now().UTC().Format(time.DateOnly)
-	return testdb.Template{Fill: Migrate, Version: fmt.Sprintf("%s %d %x", day, partitionsAhead, hash.Sum(nil))}
+	return testdb.Template{Fill: Migrate, Version: fmt.Sprintf("%d %s %d %d %x", templateForm, day, partitionsAhead,
+		migrations.RiverVersion, hash.Sum(nil))}
 }
 
 // Migrate fills a database as Template does.

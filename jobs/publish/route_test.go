@@ -14,6 +14,7 @@ import (
 	"postrider/internal/postgres"
 	"postrider/internal/testnode"
 	"postrider/jobs"
+	"postrider/jobs/queue"
 )
 
 // misrouted counts pairs of event and event subscription with none or more than one delivery, where all want all.
@@ -354,6 +355,25 @@ func TestOnlyTheInvalidRouteIsRejected(t *testing.T) {
 	})
 	require.Equal(t, []int64{guilty}, tn.RouteJobs(t))
 	require.Equal(t, 30, tn.Pending(t, ""))
+	require.Zero(t, tn.Count(t, testnode.BrokenRoutes))
+}
+
+// A job whose route a user has locked is replaced later: those of others, which end in the same call, do not wait.
+func TestDeferLeavesALockedRoute(t *testing.T) {
+	t.Parallel()
+	tn := routed(t, 11)
+	tn.Publish(t, "orders", "e", 1)
+	fetched, err := tn.System.JobRows.Fetch(t.Context(), queue.RouteQueue, nil, 1)
+	require.NoError(t, err)
+	end := tn.OpenTransaction(t, "SELECT FROM postrider_internal.routes FOR UPDATE")
+	n, err := tn.System.JobRows.Defer(t.Context(), []queue.Deferred{{Job: fetched[0].ID, Begun: true}})
+	require.NoError(t, err)
+	require.Zero(t, n)
+	end(false)
+	tn.Exec(t, "UPDATE postrider_internal.river_job SET attempted_at = now() - interval '16 seconds'")
+	n, err = tn.System.JobRows.ReclaimOwn(t.Context(), []int64{})
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
 	require.Zero(t, tn.Count(t, testnode.BrokenRoutes))
 }
 

@@ -115,8 +115,9 @@ type Deferred struct {
 }
 
 // Defer gives the jobs new rows, which are due later, and returns how many. A second call for the same rows does
-// nothing. It waits for locked rows.
-func (q *JobRows) Defer(ctx context.Context, jobs []Deferred) (int, error) {
+// nothing. If a user keeps a row locked, the jobs stay as they are until ReclaimOwn: River reports the ends of all other
+// jobs by the same goroutine.
+func (q *JobRows) Defer(ctx context.Context, jobs []Deferred) (n int, err error) {
 	ids, all := make([]int64, len(jobs)), make(map[int64]again, len(jobs))
 	for i, job := range jobs {
 		ids[i], all[job.Job] = job.Job, again{after: job.After}
@@ -125,14 +126,12 @@ func (q *JobRows) Defer(ctx context.Context, jobs []Deferred) (int, error) {
 		}
 	}
 	how := func(id int64) again { return all[id] }
-	n, err := q.replace(ctx, how, findDeferredStatement, deliveryKinds, q.node, ids)
-	if err == nil && n < len(jobs) {
-		var owned int
-		owned, err = q.replace(ctx, how, findDeferredStatement, ownedKinds, q.node, ids)
-		n += owned
-	}
-	if err != nil {
-		return n, fmt.Errorf("defer jobs: %w", err)
+	for _, kinds := range [][]string{deliveryKinds, ownedKinds} {
+		replaced, err := q.replace(ctx, how, findDeferredStatement, kinds, q.node, ids)
+		if err != nil && !postgres.IsLocked(err) {
+			return n, fmt.Errorf("defer jobs: %w", err)
+		}
+		n += replaced
 	}
 	return n, nil
 }

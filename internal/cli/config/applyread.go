@@ -214,13 +214,19 @@ func without(o rest.Object, names ...string) rest.Object {
 }
 
 // maxYAMLNodes limits the expansion of aliases.
-const maxYAMLNodes = 2_000_000
+const (
+	maxYAMLNodes = 2_000_000
+	maxYAMLDepth = 10_000 // an alias that contains itself would fill the stack
+)
 
 // yamlReader converts YAML to JSON values. Numbers keep their digits; times become text.
-type yamlReader struct{ left int }
+type yamlReader struct{ left, depth int }
 
 func (r *yamlReader) value(n *yaml.Node) (any, error) {
-	if r.left--; r.left < 0 {
+	r.left--
+	r.depth++
+	defer func() { r.depth-- }()
+	if r.left < 0 || r.depth > maxYAMLDepth {
 		return nil, fmt.Errorf("line %d: more than %d values, or an alias that contains itself", n.Line, maxYAMLNodes)
 	}
 	switch n.Kind {

@@ -8,8 +8,8 @@
 -- (108 ms).
 --
 -- A job whose delivery or batch another transaction keeps locked stays as it is: the jobs of the others do not wait.
--- A job to hold that no delivery or batch has is removed. LATERAL with LIMIT or a lock keeps each lookup an index scan,
--- also without statistics: a join would be quadratic.
+-- A job to hold that no delivery or batch has is removed. LATERAL with LIMIT or a lock, and OFFSET 0, keep each lookup
+-- an index scan, also without statistics: a join would be quadratic, and a hashed subquery reads the whole table.
 --
 -- The capacity counts deliveries: a batch takes as much as it has members, and fits if any is left. Only the arguments
 -- of known kinds are read: a newer version's jobs may have others.
@@ -54,8 +54,10 @@ WITH due AS MATERIALIZED (
     DELETE FROM postrider_internal.river_job j USING placed p
      WHERE j.id = p.id AND p.parks AND (
            p.id IN (SELECT id FROM locked)
-           OR NOT EXISTS (SELECT FROM postrider_internal.deliveries d WHERE d.id = p.delivery_id AND d.job_id = p.id)
-              AND NOT EXISTS (SELECT FROM postrider_internal.batches b WHERE b.id = p.batch_id AND b.job_id = p.id))
+           OR NOT EXISTS (SELECT FROM postrider_internal.deliveries d
+                           WHERE d.id = p.delivery_id AND d.job_id = p.id OFFSET 0)
+              AND NOT EXISTS (SELECT FROM postrider_internal.batches b
+                               WHERE b.id = p.batch_id AND b.job_id = p.id OFFSET 0))
     RETURNING p.id, p.delivery_id, p.batch_id, p.hold, coalesce((p.args ->> 'r')::int, 0) AS reruns
 ), parked AS (
     UPDATE postrider_internal.deliveries d SET job_id = NULL, hold = gone.hold, held_reruns = gone.reruns
@@ -66,4 +68,4 @@ WITH due AS MATERIALIZED (
 )
 SELECT coalesce(subscription_id, 0), count(*), count(*) FILTER (WHERE fits),
        coalesce(sum(members) FILTER (WHERE fits), 0)
-  FROM placed GROUP BY 1
+  FROM placed WHERE NOT parks OR id IN (SELECT id FROM gone) GROUP BY 1

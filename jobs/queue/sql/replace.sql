@@ -13,8 +13,7 @@ WITH input AS (
 ), again AS MATERIALIZED (
     SELECT id AS old_id, nextval('postrider_internal.river_job_id_seq') AS id, kind, queue, priority,
            (args ->> 'd')::bigint AS delivery_id, (args ->> 'b')::bigint AS batch_id, reruns,
-           CASE WHEN queue = 'deliveries'
-                THEN args || jsonb_build_object('r', coalesce((args ->> 'r')::int, 0) + reruns) ELSE args END AS args,
+           args || jsonb_build_object('r', coalesce((args ->> 'r')::int, 0) + reruns) AS args,
            now() + seconds * interval '1 second' AS due
       FROM lost JOIN input USING (id)
 ), deliveries AS (
