@@ -95,6 +95,9 @@ func TestLateVerdict(t *testing.T) {
 // CheckProgressEvery sets the interval of the check, for tests.
 func (o *Options) CheckProgressEvery(interval time.Duration) { o.stallInterval = interval }
 
+// LetReleasesWait sets the time limit of a release, for tests.
+func (o *Options) LetReleasesWait(limit time.Duration) { o.releaseTimeout = limit }
+
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	var p progress

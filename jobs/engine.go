@@ -113,7 +113,8 @@ type Options struct {
 	// OnAttempt gets every recorded attempt, and again a late success that ended its delivery; nil = none.
 	OnAttempt func(AttemptReport)
 
-	stallInterval time.Duration // tests check more often
+	stallInterval  time.Duration // tests check more often
+	releaseTimeout time.Duration // tests let a release wait longer
 }
 
 // Engine makes delivery attempts. One per process.
@@ -159,7 +160,7 @@ func New(o Options) (*Engine, error) {
 	}
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	o.StopTimeout = cmp.Or(o.StopTimeout, 20*time.Second)
-	o.stallInterval = cmp.Or(o.stallInterval, occasionally)
+	o.stallInterval, o.releaseTimeout = cmp.Or(o.stallInterval, occasionally), cmp.Or(o.releaseTimeout, releaseTimeout)
 	o.LogAttempts = cmp.Or(o.LogAttempts, LogFailed)
 	o.UserAgent = cmp.Or(o.UserAgent, "postrider")
 	o.WebhookOrigin = cmp.Or(o.WebhookOrigin, defaultWebhookOrigin)

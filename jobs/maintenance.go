@@ -93,8 +93,8 @@ func (m *Maintenance) VacuumJobs(ctx context.Context) error {
 }
 
 // mergeStep is how many appended rows one statement merges; each has the counts of one group, mostly some dozens. With
-// 10,000 busy event subscriptions ten seconds have 40,000 keys: one statement for all would hold its snapshot for half a
-// second, and fetches would read past the jobs that ended meanwhile.
+// 10,000 busy event subscriptions ten seconds have 40,000 keys: one statement for all would hold its snapshot for half
+// a second, and fetches would read past the jobs that ended meanwhile.
 const mergeStep = 500
 
 var mergeStatement = sqlFile("merge", "limit")

@@ -93,7 +93,7 @@ func (e *Engine) release(ctx context.Context, r *releases, name string, run func
 		case <-ctx.Done():
 			return
 		}
-		err := within(ctx, releaseTimeout, run)
+		err := within(ctx, e.options.releaseTimeout, run)
 		<-r.slots
 		r.end(name, err)
 		e.parts.Traffic.WakeLimited()

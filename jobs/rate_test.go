@@ -16,6 +16,7 @@ import (
 	"postrider/internal/node"
 	"postrider/internal/testdb"
 	"postrider/internal/testnode"
+	"postrider/jobs"
 	"postrider/jobs/queue"
 )
 
@@ -138,7 +139,7 @@ func TestReleasesDelayNoOther(t *testing.T) {
 		"INSERT INTO postrider_internal.delivery_rates (key) VALUES ('subscription:' || $1::bigint)", blocked.ID)
 	const events = 20
 	publishMany(t, tn, events)
-	tn.Start(t)
+	tn.Start(t, func(o *jobs.Options) { o.LetReleasesWait(2 * testnode.Timeout) })
 	const insert = "INSERT INTO postrider_internal.delivery_rates (key)"
 	tn.AwaitLock(t, insert)
 	const waitsSince = `SELECT query_start FROM pg_stat_activity WHERE datname = current_database()

@@ -72,7 +72,7 @@ func TestUserVerbs(t *testing.T) {
 		"^User anna was added, with the role admin.\n$",
 	})
 	before := hash()
-	require.True(t, strings.HasPrefix(before, "$argon2id$v=19$m=19456,t=2,p=1$"))
+	require.True(t, strings.HasPrefix(before, "$argon2id$"))
 	db.steps(
 		step{1, "user add anna --role viewer --password-stdin", password, "user anna exists already"},
 		step{0, "user role anna viewer", "", "^User anna has the role viewer.\n$"},

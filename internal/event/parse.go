@@ -46,7 +46,7 @@ func (p *parser) document(expected shape) *Error {
 	if p.Pos == len(p.Text) {
 		return reject(statusBadRequest, CodeInvalidJSON, "the body is empty: expected %s", expected)
 	}
-	if !(first == '{' && expected != eventArray || first == '[' && expected != oneEvent) {
+	if (first != '{' || expected == eventArray) && (first != '[' || expected == oneEvent) {
 		if first != '{' && first != '[' && !p.Value() {
 			return reject(statusBadRequest, CodeInvalidJSON, "%s, at byte %d of the body", p.Problem, p.Pos).at(p.Pos)
 		}

@@ -69,9 +69,9 @@ func (s *Server) prepare(ctx context.Context, dir, path string) error {
 // keptArchives is how many archives of 40 to 80 MB stay in the cache: the contents of a few branches and versions.
 const keptArchives = 6
 
-// removeOld removes the archives that were written before the newest ones.
+// removeOld removes the archives that were written before the newest ones, with those that were not finished.
 func (s *Server) removeOld() {
-	archives, _ := filepath.Glob(filepath.Join(s.opts.cache, "prepared-*.tar"))
+	archives, _ := filepath.Glob(filepath.Join(s.opts.cache, "prepared-*"))
 	written := func(path string) time.Time {
 		info, err := os.Stat(path)
 		if err != nil {

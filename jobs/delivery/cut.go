@@ -367,8 +367,8 @@ func (l *Loader) HoldOpen(
 	return nil
 }
 
-// longStep is the step of a limit whose unused permits are returned. The next permit of a faster one comes soon. If they
-// were returned, a busy endpoint would get more jobs than it can have requests.
+// longStep is the step of a limit whose unused permits are returned. The next permit of a faster one comes soon. If
+// they were returned, a busy endpoint would get more jobs than it can have requests.
 const longStep = time.Second
 
 // ReturnPermits returns the permits of an event subscription's own limit that no request has used, because its endpoint

@@ -30,8 +30,8 @@ const (
 var promoteStatement = sqlFile("promote", "limit", "others", "subscriptions", "capacities", "holds", "without",
 	"hold_limit")
 
-// dueStatement checks whether promoteStatement would find a job. Planning a promotion takes a millisecond, which an idle
-// node would spend four times a second.
+// dueStatement checks whether promoteStatement would find a job. Planning a promotion takes a millisecond, which an
+// idle node would spend four times a second.
 const dueStatement = `
 SELECT EXISTS (SELECT FROM postrider_internal.river_job
                 WHERE state = 'scheduled' AND queue = 'deliveries' AND priority = 1 AND scheduled_at <= now())`

@@ -57,7 +57,7 @@ BEGIN
     INSERT INTO postrider_internal.backlog_counts VALUES (billing, 4), (mail, 1);
     -- One more was published since they were added up, and another has ended: both are still among the deltas.
     INSERT INTO postrider_internal.rollup_deltas
-    VALUES (0, ARRAY [ROW (minute, orders, billing, 'matched', '', NULL, 2, NULL)::postrider_internal.rollup_entry,
+    VALUES (ARRAY [ROW (minute, orders, billing, 'matched', '', NULL, 2, NULL)::postrider_internal.rollup_entry,
         ROW (minute, orders, billing, 'dead_lettered', 'TimeToLiveExceeded', NULL, 1,
         NULL)::postrider_internal.rollup_entry]);
 
