@@ -158,7 +158,7 @@ func countedOf(form url.Values) (m query.Matched) {
 	return m
 }
 
-// bulk is the form of a bulk operation of a kind. Pending deliveries end continuously, so no number of them is expected.
+// bulk is the form of a bulk operation of a kind. Pending deliveries end continuously: no number of them is expected.
 func (p *pages) bulk(kind string) echo.HandlerFunc {
 	return site.Act(func(ctx context.Context, c echo.Context) (href string, err error) {
 		view := manyView{Kind: kind}

@@ -115,8 +115,8 @@ type Deferred struct {
 }
 
 // Defer gives the jobs new rows, which are due later, and returns how many. A second call for the same rows does
-// nothing. If a user keeps a row locked, the jobs stay as they are until ReclaimOwn: River reports the ends of all other
-// jobs by the same goroutine.
+// nothing. If a user keeps a row locked, the jobs stay as they are until ReclaimOwn: River reports the ends of all
+// other jobs by the same goroutine.
 func (q *JobRows) Defer(ctx context.Context, jobs []Deferred) (n int, err error) {
 	ids, all := make([]int64, len(jobs)), make(map[int64]again, len(jobs))
 	for i, job := range jobs {
