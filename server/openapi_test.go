@@ -1,11 +1,14 @@
 package server_test
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"html"
 	"maps"
 	"net/http"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -16,8 +19,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
+	"postrider/internal/testdb"
 	"postrider/policy"
-	"postrider/server"
+	"postrider/server/openapi"
 )
 
 // specification is the OpenAPI document as the tests read it.
@@ -69,11 +73,7 @@ func readSpecification(t *testing.T) specification {
 
 // specificationFile is read once, because every request of the tests is looked up in it.
 var specificationFile = sync.OnceValues(func() (spec specification, err error) {
-	text, _, err := server.Document()
-	if err != nil {
-		return spec, err
-	}
-	return spec, yaml.Unmarshal(text, &spec)
+	return spec, yaml.Unmarshal(openapi.Document, &spec)
 })
 
 // operations reads openapi.yaml; paths have their parameters' examples filled in.
@@ -123,11 +123,8 @@ func TestSpecificationHasEveryRoute(t *testing.T) {
 	}
 	require.ElementsMatch(t, specified, routes)
 
-	text, problems, err := server.Document()
-	require.NoError(t, err)
-	require.Empty(t, problems)
 	response := s.send(http.MethodGet, "/openapi.yaml", "").is(200)
-	require.Equal(t, string(text), response.body)
+	require.Equal(t, string(openapi.Document), response.body)
 	require.NotContains(t, response.body, "- =\n", "reserved in YAML 1.1")
 	require.Equal(t, "application/yaml", response.header.Get("Content-Type"))
 
@@ -142,10 +139,24 @@ func TestSpecificationHasEveryRoute(t *testing.T) {
 	require.NotContains(t, page.body, "ZgotmplZ")
 }
 
-// TestExamples sends every example of a request in the specification. The responses must be those of the examples.
+// recordedFile has the requests and responses of TestExamples. internal/gendocs writes them into the document.
+const recordedFile = "openapi/examples.json"
+
+// recorded has the examples of an operation: of requests by content type and name, and of responses by status and
+// content type.
+type recorded struct {
+	Requests  map[string]map[string]json.RawMessage `json:"requests,omitempty"`
+	Responses map[string]map[string]json.RawMessage `json:"responses,omitempty"`
+}
+
+// TestExamples sends requests to all operations. They and the responses are the examples of the document.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
+	stored, err := os.ReadFile(recordedFile)
+	require.NoError(t, err)
+	examples := map[string]recorded{}
+	require.NoError(t, json.Unmarshal(stored, &examples))
 	byID := map[string]operation{}
 	for _, op := range operations(t) {
 		byID[op.OperationID] = op
@@ -234,7 +245,7 @@ func TestExamples(t *testing.T) {
 		"receiveEvents": func() {
 			s.topic("parcels", `{"kind":"namespace"}`)
 			s.subscription("parcels", "billing", queueMode)
-			one := requests(t, publishing)[0]
+			one := requests(publishing)[0]
 			s.send(http.MethodPost, one.path, one.body, "Authorization", "Bearer "+adminToken, "Content-Type",
 				one.contentType).json(200)
 		},
@@ -274,7 +285,20 @@ func TestExamples(t *testing.T) {
 		op, known := byID[id]
 		require.True(t, known, id)
 		delete(byID, id)
-		s.runExamples(op)
+		now := s.recordExample(op)
+		if *testdb.Update && comparable(t, now) != comparable(t, examples[id]) {
+			examples[id] = now
+		}
+		require.Equal(t, comparable(t, examples[id]), comparable(t, now), "%s: record the examples with "+
+			"go test ./server -run TestExamples -update, then run go run ./internal/gendocs", id)
+	}
+	if *testdb.Update {
+		var text bytes.Buffer
+		encoder := json.NewEncoder(&text)
+		encoder.SetEscapeHTML(false)
+		encoder.SetIndent("", "  ")
+		require.NoError(t, encoder.Encode(examples))
+		require.NoError(t, os.WriteFile(recordedFile, text.Bytes(), 0o600))
 	}
 	delete(byID, "listProblems") // TestListingProblems has its failures; here nothing fails
 	require.Empty(t, slices.Collect(maps.Keys(byID)), "operations that this test does not order")
@@ -315,66 +339,71 @@ func (s *service) exampleLock() {
 		SET args = args || '{"d":4711,"l":"3f0c2a9e-5d41-4b7a-9c1e-8f6d2b7a4c11"}' WHERE kind = 'lock'`)
 }
 
-func (s *service) runExamples(op operation) {
+// recordExample sends the requests of an operation, and returns them with the first response of each status.
+func (s *service) recordExample(op operation) recorded {
 	s.t.Helper()
-	expected := map[string]any{} // examples of successful responses by status
-	for status, documented := range op.Responses {
-		for _, content := range documented.Content {
-			if content.Example != nil && strings.HasPrefix(status, "2") {
-				expected[status] = content.Example
-			}
-		}
-	}
-	for _, request := range requests(s.t, op) {
+	r := recorded{Responses: map[string]map[string]json.RawMessage{}}
+	for _, request := range requests(op) {
 		response := s.send(op.method, request.path, request.body, "Authorization", "Bearer "+adminToken, "Content-Type",
 			request.contentType)
+		require.Equal(s.t, 2, response.status/100, "%s: %s: %s", op.OperationID, request, response.body)
 		status := strconv.Itoa(response.status)
-		require.Equal(s.t, byte('2'), status[0], "%s: %s: %s", op.OperationID, request, response.body)
 		require.Contains(s.t, op.Responses, status, op.OperationID)
-		if example, ok := expected[status]; ok {
-			require.Equal(s.t, comparable(s.t, example), comparable(s.t, matching(op, example, response.value())), "%s: %s",
-				op.OperationID, request)
-			delete(expected, status)
+		if request.name != "" {
+			if r.Requests == nil {
+				r.Requests = map[string]map[string]json.RawMessage{}
+			}
+			if r.Requests[request.contentType] == nil {
+				r.Requests[request.contentType] = map[string]json.RawMessage{}
+			}
+			r.Requests[request.contentType][request.name] = json.RawMessage(request.body)
 		}
+		contentType, _, _ := strings.Cut(response.header.Get("Content-Type"), ";")
+		if r.Responses[status] != nil || response.body == "" || slices.Contains(withoutExample, op.OperationID) {
+			continue
+		}
+		body := json.RawMessage(response.body)
+		if !json.Valid(body) {
+			body, _ = json.Marshal(response.body) // a text
+		}
+		if op.OperationID == "listPolicies" { // the first one only
+			var page struct {
+				Value    []json.RawMessage `json:"value"`
+				NextLink *string           `json:"nextLink"`
+			}
+			require.NoError(s.t, json.Unmarshal(body, &page))
+			page.Value = page.Value[:1]
+			body, _ = json.Marshal(page)
+		}
+		r.Responses[status] = map[string]json.RawMessage{contentType: body}
 	}
-	require.Empty(s.t, expected, "%s: examples without a response", op.OperationID)
+	return r
 }
 
-// matching is a response without what the example omits: it has the first retry policy only.
-func matching(op operation, example, response any) any {
-	if op.OperationID != "listPolicies" {
-		return response
-	}
-	page := response.(map[string]any)
-	page["value"] = page["value"].([]any)[:len(example.(map[string]any)["value"].([]any))]
-	return page
-}
+// withoutExample are the operations whose response is a page or a file.
+var withoutExample = []string{"metrics", "specification", "reference"}
 
-// exampleRequest is a request of the specification's.
-type exampleRequest struct{ path, contentType, body string }
+// exampleRequest is a request to an operation.
+type exampleRequest struct{ path, name, contentType, body string }
 
-// requests are the requests to send in the alphabetical order of the examples; one without a body if there are none.
-func requests(t *testing.T, op operation) (list []exampleRequest) {
-	t.Helper()
-	if op.Access == "receive" {
+// requests are the requests to send: exampleRequests, or one without a body.
+func requests(op operation) []exampleRequest {
+	if op.Access == "receive" || op.OperationID == "publishCloudEvents" {
 		op.path = strings.Replace(op.path, "orders", "parcels", 1)
 	}
 	if op.RequestBody == nil {
 		return []exampleRequest{{path: op.path}}
 	}
-	for _, contentType := range slices.Sorted(maps.Keys(op.RequestBody.Content)) {
-		examples := op.RequestBody.Content[contentType].Examples
-		path := op.path
-		switch {
-		case op.OperationID == "publishCloudEvents":
-			path = strings.Replace(path, "orders", "parcels", 1)
-		case strings.HasPrefix(contentType, "application/cloudevents"):
-			path = strings.Replace(path, "orders", "notes", 1)
+	list := slices.Clone(exampleRequests[op.OperationID])
+	for i := range list {
+		r := &list[i]
+		var body bytes.Buffer // sizes in responses do not depend on white space
+		if err := json.Compact(&body, []byte(r.body)); err != nil {
+			panic(err)
 		}
-		for _, name := range slices.Sorted(maps.Keys(examples)) {
-			body, err := json.Marshal(examples[name].Value)
-			require.NoError(t, err)
-			list = append(list, exampleRequest{path, contentType, string(body)})
+		r.path, r.contentType, r.body = op.path, cmp.Or(r.contentType, "application/json"), body.String()
+		if op.OperationID == "publishEvents" && strings.HasPrefix(r.contentType, "application/cloudevents") {
+			r.path = strings.Replace(op.path, "orders", "notes", 1)
 		}
 	}
 	return list

@@ -9,7 +9,6 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"postrider/internal/access"
-	"postrider/internal/operator"
 	"postrider/jobs/pull"
 	"postrider/server/api"
 	"postrider/server/auth"
@@ -53,7 +52,7 @@ type route struct {
 }
 
 // custom is a route whose handler reads the request and sends the response. errors are the statuses of its errors;
-// texts.yaml describes the rest.
+// openapi/base.yaml describes the rest.
 func custom(id string, handle echo.HandlerFunc, errors ...int) api.Route {
 	return api.Route{ID: id, Handle: handle, Errors: errors}
 }
@@ -66,114 +65,144 @@ func (s *Server) routes() []route {
 		DefaultValidation: s.options.DefaultValidation, ValidationWait: s.options.ValidationWait,
 		Log: s.log,
 	}
-	holds := m.Parts.Holds
-	return append(slices.Concat(s.customRoutes(), s.consumerRoutes()), []route{
-		{get, "/v1/topics", read, api.Handle("listTopics", m.ListTopics)},
-		{put, "/v1/topics/:topic", admin, api.Handle("putTopic", m.PutTopic, 409)},
-		{get, "/v1/topics/:topic", read, api.Handle("getTopic", m.GetTopic, 404)},
-		{del, "/v1/topics/:topic", admin, api.Handle("deleteTopic", m.DeleteTopic, 404, 409)},
-		{post, "/v1/topics/:topic/listKeys", admin, api.Handle("listTopicKeys", m.ListTopicKeys, 404, 409)},
-		{post, "/v1/topics/:topic/regenerateKey", admin, api.Handle("regenerateTopicKey", m.RegenerateTopicKey, 404, 409)},
-		{post, "/v1/topics/:topic/testFilter", read, api.Handle("testFilter", m.TestFilter, 404)},
-		{get, "/v1/policies", read, api.Handle("listPolicies", m.ListPolicies)},
-		{put, "/v1/policies/:policy", admin, api.Handle("putPolicy", m.PutPolicy, 409)},
-		{get, "/v1/policies/:policy", read, api.Handle("getPolicy", m.GetPolicy, 404)},
-		{del, "/v1/policies/:policy", admin, api.Handle("deletePolicy", m.DeletePolicy, 404, 409)},
+	return slices.Concat(s.customRoutes(), s.consumerRoutes(),
+		tagged("topics", []route{
+			{get, "/v1/topics", read, api.Handle("listTopics", m.ListTopics)},
+			{put, "/v1/topics/:topic", admin, api.Handle("putTopic", m.PutTopic, 409)},
+			{get, "/v1/topics/:topic", read, api.Handle("getTopic", m.GetTopic, 404)},
+			{del, "/v1/topics/:topic", admin, api.Handle("deleteTopic", m.DeleteTopic, 404, 409)},
+			{post, "/v1/topics/:topic/listKeys", admin, api.Handle("listTopicKeys", m.ListTopicKeys, 404, 409)},
+			{post, "/v1/topics/:topic/regenerateKey", admin, api.Handle("regenerateTopicKey", m.RegenerateTopicKey, 404, 409)},
+			{post, "/v1/topics/:topic/testFilter", read, api.Handle("testFilter", m.TestFilter, 404)},
+		}),
+		tagged("event subscriptions", []route{
+			{get, "/v1/topics/:topic/subscriptions", read, api.Handle("listSubscriptions", m.ListSubscriptions, 404)},
+			{put, subscription, admin, api.Handle("putSubscription", m.PutSubscription, 404, 409)},
+			{get, subscription, read, api.Handle("getSubscription", m.GetSubscription, 404)},
+			{patch, subscription, admin, api.Handle("patchSubscription", m.PatchSubscription, 404, 409)},
+			{del, subscription, admin, api.Handle("deleteSubscription", m.DeleteSubscription, 404)},
+			{post, subscription + "/pause", operate, api.Handle("pauseSubscription", m.PauseSubscription, 404)},
+			{post, subscription + "/resume", operate, api.Handle("resumeSubscription", m.ResumeSubscription, 404)},
+			{post, subscription + "/release", operate, api.Handle("releaseSubscription", m.ReleaseSubscription, 404, 409)},
+			{post, subscription + "/probe", operate, api.Handle("probeSubscription", m.ProbeSubscription, 404, 409)},
+			{post, subscription + "/validate", operate, api.Handle("validateSubscription", m.ValidateSubscription, 404, 409)},
+			{post, subscription + "/testFilter", read, api.Handle("testSubscriptionFilter", m.TestSubscriptionFilter, 404)},
+			{post, subscription + "/testDelivery", operate, api.Handle("testDelivery", m.TestDelivery, 404, 409)},
+			{
+				post, subscription + "/getFullUrl", admin,
+				api.Handle("revealSubscriptionEndpoint", m.RevealSubscriptionEndpoint, 404),
+			},
+			{
+				post, subscription + "/getDeliveryAttributes", admin,
+				api.Handle("revealSubscriptionHeaders", m.RevealSubscriptionHeaders, 404),
+			},
+			{post, subscription + "/getSigningSecrets", admin, api.Handle("getSigningSecrets", m.GetSigningSecrets, 404)},
+			{
+				post, subscription + "/rotateSigningSecret", admin,
+				api.Handle("rotateSigningSecret", m.RotateSigningSecret, 404, 409),
+			},
+		}),
+		tagged("events", []route{
+			{post, subscription + "/redeliverEvents", operate, api.Handle("redeliverEvents", m.RedeliverEvents, 404, 409)},
+			{post, "/v1/topics/:topic/eraseSubject", operate, api.Handle("eraseSubject", m.EraseSubject, 404, 409)},
+			{get, "/v1/events", read, api.Handle("listEvents", m.ListEvents, 404)},
+			{get, "/v1/activity", read, api.Handle("listActivity", m.ListActivity, 404)},
+			{get, "/v1/events/:systemId", read, api.Handle("getEvent", m.GetEvent, 404)},
+			{post, "/v1/events/:systemId/erase", operate, api.Handle("eraseEvent", m.EraseEvent, 404, 409)},
+		}),
+		tagged("deliveries", []route{
+			{get, "/v1/problems", read, api.Handle("listProblems", m.ListProblems, 404)},
+			{get, "/v1/deliveries", read, api.Handle("listDeliveries", m.ListDeliveries, 404)},
+			{post, "/v1/deliveries/retryNow", operate, api.Handle("retryDeliveries", m.RetryDeliveries)},
+			{post, "/v1/deliveries/cancel", operate, api.Handle("cancelDeliveries", m.CancelDeliveries)},
+			{get, delivery, read, api.Handle("getDelivery", m.GetDelivery, 404)},
+			{get, delivery + "/attempts", read, api.Handle("listDeliveryAttempts", m.ListDeliveryAttempts, 404)},
+			{post, delivery + "/cancel", operate, api.Handle("cancelDelivery", m.CancelDelivery, 404, 409)},
+			{post, delivery + "/retryNow", operate, api.Handle("retryDelivery", m.RetryDelivery, 404, 409)},
+			{post, delivery + "/deadLetterNow", operate, api.Handle("deadLetterDelivery", m.DeadLetterDelivery, 404, 409)},
+		}),
+		tagged("batches", []route{
+			{get, "/v1/batches", read, api.Handle("listBatches", m.ListBatches, 404)},
+			{get, "/v1/batches/:batchId", read, api.Handle("getBatch", m.GetBatch, 404)},
+			{get, "/v1/batches/:batchId/members", read, api.Handle("listBatchMembers", m.ListBatchMembers, 404)},
+			{get, "/v1/batches/:batchId/attempts", read, api.Handle("listBatchAttempts", m.ListBatchAttempts, 404)},
+		}),
+		tagged("dead letters", []route{
+			{get, "/v1/deadLetters", read, api.Handle("listDeadLetters", m.ListDeadLetters, 404)},
+			{post, "/v1/deadLetters/redeliver", operate, api.Handle("redeliverDeadLetters", m.RedeliverDeadLetters, 409)},
+			{post, "/v1/deadLetters/repair", operate, api.Handle("repairDeadLetters", m.RepairDeadLetters, 409)},
+			{post, "/v1/deadLetters/purge", operate, api.Handle("purgeDeadLetters", m.PurgeDeadLetters)},
+			{get, "/v1/deadLetterExport", read, api.Handle("exportDeadLetters", m.ExportDeadLetters, 404)},
+			{get, deadLetter, read, api.Handle("getDeadLetter", m.GetDeadLetter, 404)},
+			{del, deadLetter, operate, api.Handle("purgeDeadLetter", m.PurgeDeadLetter, 404)},
+			{post, deadLetter + "/redeliver", operate, api.Handle("redeliverDeadLetter", m.RedeliverDeadLetter, 404, 409)},
+		}),
+		tagged("queries", []route{
+			{get, "/v1/queries", query, api.Handle("listQueries", m.ListQueries)},
+			{post, "/v1/queries/run", query, api.Handle("runSQL", m.RunSQL, 409)},
+			{put, "/v1/queries/:query", query, api.Handle("putQuery", m.PutQuery, 409)},
+			{get, "/v1/queries/:query", query, api.Handle("getQuery", m.GetQuery, 404)},
+			{del, "/v1/queries/:query", query, api.Handle("deleteQuery", m.DeleteQuery, 404)},
+			{post, "/v1/queries/:query/run", query, api.Handle("runQuery", m.RunQuery, 404, 409)},
+		}),
+		tagged("operations", []route{
+			{get, "/v1/operations", read, api.Handle("listOperations", m.ListOperations)},
+			{get, "/v1/operations/:operationId", read, api.Handle("getOperation", m.GetOperation, 404)},
+			{post, "/v1/operations/:operationId/cancel", operate, api.Handle("cancelOperation", m.CancelOperation, 404)},
+		}),
+		tagged("retry policies", []route{
+			{get, "/v1/policies", read, api.Handle("listPolicies", m.ListPolicies)},
+			{put, "/v1/policies/:policy", admin, api.Handle("putPolicy", m.PutPolicy, 409)},
+			{get, "/v1/policies/:policy", read, api.Handle("getPolicy", m.GetPolicy, 404)},
+			{del, "/v1/policies/:policy", admin, api.Handle("deletePolicy", m.DeletePolicy, 404, 409)},
+		}),
+		tagged("access", []route{
+			{get, "/v1/audit", read, api.Handle("listAudit", m.ListAudit, 404)},
+			{get, "/v1/apiKeys", admin, api.Handle("listAPIKeys", m.ListAPIKeys)},
+			{post, "/v1/apiKeys", admin, api.Handle("createAPIKey", m.CreateAPIKey, 404, 409)},
+			{get, "/v1/apiKeys/:apiKey", admin, api.Handle("getAPIKey", m.GetAPIKey, 404)},
+			{del, "/v1/apiKeys/:apiKey", admin, api.Handle("revokeAPIKey", m.RevokeAPIKey, 404)},
+			{get, "/v1/users", admin, api.Handle("listUsers", m.ListUsers)},
+			{put, "/v1/users/:user", admin, api.Handle("putUser", m.PutUser, 409)},
+			{get, "/v1/users/:user", admin, api.Handle("getUser", m.GetUser, 404)},
+			{del, "/v1/users/:user", admin, api.Handle("deleteUser", m.DeleteUser, 404, 409)},
+			{get, "/v1/me", read, api.Handle("whoAmI", m.WhoAmI)},
+		}),
+	)
+}
 
-		{get, "/v1/topics/:topic/subscriptions", read, api.Handle("listSubscriptions", m.ListSubscriptions, 404)},
-		{put, subscription, admin, api.Handle("putSubscription", m.PutSubscription, 404, 409)},
-		{get, subscription, read, api.Handle("getSubscription", m.GetSubscription, 404)},
-		{patch, subscription, admin, api.Handle("patchSubscription", m.PatchSubscription, 404, 409)},
-		{del, subscription, admin, api.Handle("deleteSubscription", m.DeleteSubscription, 404)},
-		{post, subscription + "/pause", operate, api.Handle("pauseSubscription", m.PauseSubscription, 404)},
-		{post, subscription + "/resume", operate, api.Handle("resumeSubscription", m.OnHold(holds.Resume), 404)},
-		{post, subscription + "/release", operate, api.Handle("releaseSubscription", m.OnHold(holds.Release), 404, 409)},
-		{post, subscription + "/probe", operate, api.Handle("probeSubscription", m.OnHold(holds.Probe), 404, 409)},
-		{post, subscription + "/validate", operate, api.Handle("validateSubscription", m.ValidateSubscription, 404, 409)},
-		{post, subscription + "/testFilter", read, api.Handle("testSubscriptionFilter", m.TestSubscriptionFilter, 404)},
-		{post, subscription + "/testDelivery", operate, api.Handle("testDelivery", m.TestDelivery, 404, 409)},
-		{
-			post, subscription + "/getFullUrl", admin,
-			api.Handle("revealSubscriptionEndpoint", m.RevealSubscriptionEndpoint, 404),
-		},
-		{
-			post, subscription + "/getDeliveryAttributes", admin,
-			api.Handle("revealSubscriptionHeaders", m.RevealSubscriptionHeaders, 404),
-		},
-		{post, subscription + "/getSigningSecrets", admin, api.Handle("getSigningSecrets", m.GetSigningSecrets, 404)},
-		{
-			post, subscription + "/rotateSigningSecret", admin,
-			api.Handle("rotateSigningSecret", m.RotateSigningSecret, 404, 409),
-		},
-		{post, subscription + "/redeliverEvents", operate, api.Handle("redeliverEvents", m.RedeliverEvents, 404, 409)},
-
-		{get, "/v1/deadLetters", read, api.Handle("listDeadLetters", m.ListDeadLetters, 404)},
-		{post, "/v1/deadLetters/redeliver", operate, api.Handle("redeliverDeadLetters", m.RedeliverDeadLetters, 409)},
-		{post, "/v1/deadLetters/repair", operate, api.Handle("repairDeadLetters", m.RepairDeadLetters, 409)},
-		{post, "/v1/deadLetters/purge", operate, api.Handle("purgeDeadLetters", m.PurgeDeadLetters)},
-		{get, "/v1/deadLetterExport", read, api.Handle("exportDeadLetters", m.ExportDeadLetters, 404)},
-		{get, deadLetter, read, api.Handle("getDeadLetter", m.GetDeadLetter, 404)},
-		{del, deadLetter, operate, api.Handle("purgeDeadLetter", m.PurgeDeadLetter, 404)},
-		{post, deadLetter + "/redeliver", operate, api.Handle("redeliverDeadLetter", m.RedeliverDeadLetter, 404, 409)},
-		{get, "/v1/operations", read, api.Handle("listOperations", m.ListOperations)},
-		{get, "/v1/operations/:operationId", read, api.Handle("getOperation", m.GetOperation, 404)},
-		{post, "/v1/operations/:operationId/cancel", operate, api.Handle("cancelOperation", m.CancelOperation, 404)},
-
-		{post, "/v1/topics/:topic/eraseSubject", operate, api.Handle("eraseSubject", m.EraseSubject, 404, 409)},
-		{get, "/v1/events", read, api.Handle("listEvents", m.ListEvents, 404)},
-		{get, "/v1/activity", read, api.Handle("listActivity", m.ListActivity, 404)},
-		{get, "/v1/events/:systemId", read, api.Handle("getEvent", m.GetEvent, 404)},
-		{post, "/v1/events/:systemId/erase", operate, api.Handle("eraseEvent", m.EraseEvent, 404, 409)},
-		{get, "/v1/problems", read, api.Handle("listProblems", m.ListProblems, 404)},
-		{get, "/v1/deliveries", read, api.Handle("listDeliveries", m.ListDeliveries, 404)},
-		{post, "/v1/deliveries/retryNow", operate, api.Handle("retryDeliveries", m.OnDeliveries(operator.Retry))},
-		{post, "/v1/deliveries/cancel", operate, api.Handle("cancelDeliveries", m.OnDeliveries(operator.Cancel))},
-		{get, delivery, read, api.Handle("getDelivery", m.GetDelivery, 404)},
-		{get, delivery + "/attempts", read, api.Handle("listDeliveryAttempts", m.ListDeliveryAttempts, 404)},
-		{post, delivery + "/cancel", operate, api.Handle("cancelDelivery", m.CancelDelivery, 404, 409)},
-		{post, delivery + "/retryNow", operate, api.Handle("retryDelivery", m.RetryDelivery, 404, 409)},
-		{post, delivery + "/deadLetterNow", operate, api.Handle("deadLetterDelivery", m.DeadLetterDelivery, 404, 409)},
-		{get, "/v1/batches", read, api.Handle("listBatches", m.ListBatches, 404)},
-		{get, "/v1/batches/:batchId", read, api.Handle("getBatch", m.GetBatch, 404)},
-		{get, "/v1/batches/:batchId/members", read, api.Handle("listBatchMembers", m.ListBatchMembers, 404)},
-		{get, "/v1/batches/:batchId/attempts", read, api.Handle("listBatchAttempts", m.ListBatchAttempts, 404)},
-
-		{get, "/v1/queries", query, api.Handle("listQueries", m.ListQueries)},
-		{post, "/v1/queries/run", query, api.Handle("runSQL", m.RunSQL, 409)},
-		{put, "/v1/queries/:query", query, api.Handle("putQuery", m.PutQuery, 409)},
-		{get, "/v1/queries/:query", query, api.Handle("getQuery", m.GetQuery, 404)},
-		{del, "/v1/queries/:query", query, api.Handle("deleteQuery", m.DeleteQuery, 404)},
-		{post, "/v1/queries/:query/run", query, api.Handle("runQuery", m.RunQuery, 404, 409)},
-
-		{get, "/v1/audit", read, api.Handle("listAudit", m.ListAudit, 404)},
-		{get, "/v1/apiKeys", admin, api.Handle("listAPIKeys", m.ListAPIKeys)},
-		{post, "/v1/apiKeys", admin, api.Handle("createAPIKey", m.CreateAPIKey, 404, 409)},
-		{get, "/v1/apiKeys/:apiKey", admin, api.Handle("getAPIKey", m.GetAPIKey, 404)},
-		{del, "/v1/apiKeys/:apiKey", admin, api.Handle("revokeAPIKey", m.RevokeAPIKey, 404)},
-		{get, "/v1/users", admin, api.Handle("listUsers", m.ListUsers)},
-		{put, "/v1/users/:user", admin, api.Handle("putUser", m.PutUser, 409)},
-		{get, "/v1/users/:user", admin, api.Handle("getUser", m.GetUser, 404)},
-		{del, "/v1/users/:user", admin, api.Handle("deleteUser", m.DeleteUser, 404, 409)},
-		{get, "/v1/me", read, api.Handle("whoAmI", m.WhoAmI)},
-	}...)
+// tagged sets the tag of routes.
+func tagged(tag string, routes []route) []route {
+	for i := range routes {
+		routes[i].Tag = tag
+	}
+	return routes
 }
 
 // customRoutes are the routes for publishers, endpoints and monitoring.
 func (s *Server) customRoutes() []route {
-	return []route{
-		{post, publishPath, publisher, custom("publishEvents", s.publish, 400, 401, 403, 404, 413, 415, 429, 500, 503)},
-		{
-			post, namespacePublishPath, publisher,
-			custom("publishCloudEvents", s.publishToNamespace, 400, 401, 403, 404, 413, 415, 429, 500, 503),
-		},
-		{get, validationPath, anyone, custom("openValidationUrl", s.openValidationURL, 400, 404, 429, 500, 503)},
-		{post, validationPath, anyone, custom("postValidationUrl", s.openValidationURL, 400, 404, 429, 500, 503)},
-		{get, "/healthz", anyone, custom("health", s.healthz)},
-		{get, "/readyz", anyone, custom("readiness", s.readyz, 500, 503)},
-		{get, "/metrics", s.metricsAccess(), custom("metrics", s.metrics, 401, 403, 404, 429, 500, 503)},
-		{get, "/openapi.yaml", anyone, custom("specification", s.specification, 429)},
-		{get, "/openapi", anyone, custom("reference", s.reference, 429, 500)},
-	}
+	return slices.Concat(
+		tagged("publishing", []route{
+			{post, publishPath, publisher, custom("publishEvents", s.publish, 400, 401, 403, 404, 413, 415, 429, 500, 503)},
+			{
+				post, namespacePublishPath, publisher,
+				custom("publishCloudEvents", s.publishToNamespace, 400, 401, 403, 404, 413, 415, 429, 500, 503),
+			},
+		}),
+		tagged("validation", []route{
+			{get, validationPath, anyone, custom("openValidationUrl", s.openValidationURL, 400, 404, 429, 500, 503)},
+			{post, validationPath, anyone, custom("postValidationUrl", s.openValidationURL, 400, 404, 429, 500, 503)},
+		}),
+		tagged("health", []route{
+			{get, "/healthz", anyone, custom("health", s.healthz)},
+			{get, "/readyz", anyone, custom("readiness", s.readyz, 500, 503)},
+			{get, "/metrics", s.metricsAccess(), custom("metrics", s.metrics, 401, 403, 404, 429, 500, 503)},
+		}),
+		tagged("specification", []route{
+			{get, "/openapi.yaml", anyone, custom("specification", s.specification, 429)},
+			{get, "/openapi", anyone, custom("reference", s.reference, 429, 500)},
+		}),
+	)
 }
 
 // consumerRoutes are the routes for consumers of event subscriptions with delivery mode Queue.
@@ -193,7 +222,7 @@ func (s *Server) consumerRoutes() (list []route) {
 			custom(r.id, s.consumes(r.handle), 400, 401, 403, 404, 413, 415, 429, 500, 503),
 		})
 	}
-	return list
+	return tagged("pull delivery", list)
 }
 
 // addRoutes adds the routes to the router. It does not split the operation from the name before it, as in

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
-	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -99,9 +98,8 @@ type Server struct {
 	parts     v1.Parts
 	log       *slog.Logger
 	echo      *echo.Echo
-	document  func() ([]byte, error) // the OpenAPI document, built by the first request
-	reference echo.HandlerFunc       // the page of the operations
-	rate      *auth.Rate             // nil = no limit
+	reference echo.HandlerFunc // the page of the operations
+	rate      *auth.Rate       // nil = no limit
 
 	rejections *rejections
 	failures   *failures
@@ -142,11 +140,7 @@ func New(o Options) (*Server, error) {
 		rejections: &rejections{anonymous: map[rejection]int{}, known: map[rejection]int{}},
 		failures:   &failures{kinds: map[string]failureKind{}},
 	}
-	s.document = sync.OnceValues(func() ([]byte, error) {
-		text, _, err := Document()
-		return text, err
-	})
-	s.reference = openapi.Reference(s.document)
+	s.reference = openapi.Reference()
 	e := s.echo
 	e.HideBanner, e.HidePort = true, true
 	e.Logger.SetOutput(io.Discard) // postrider logs with slog

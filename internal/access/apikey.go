@@ -20,7 +20,9 @@ const apiKeyPrefix = "prk_"
 // hintLength is the length of the part of a key that stays readable: 8 of its 43 random characters.
 const hintLength = len(apiKeyPrefix) + 8
 
-// Scope is what an API key allows.
+// Scope is what an API key allows. publish only publishes, and receive only receives and settles events in pull
+// delivery. read, operate and admin are the roles viewer, operator and admin; admin also publishes to every topic and
+// receives from all.
 type Scope string
 
 // The scopes.
@@ -40,28 +42,35 @@ func (s Scope) Role() Role {
 	return map[Scope]Role{ScopeRead: RoleViewer, ScopeOperate: RoleOperator, ScopeAdmin: RoleAdmin}[s]
 }
 
-// APIKey describes a key; see the view postrider.api_keys. The key itself is not stored.
+// APIKey is an API key.
 type APIKey struct {
-	// Key is the key itself, only in the response that creates it.
-	Key   string `db:"-" json:"key,omitempty"`
+	// The key itself, only in the response that creates it.
+	Key string `db:"-" json:"key,omitempty"`
+	// Name. The audit has key:NAME, or user:OWNER for a personal key.
 	Name  string `json:"name"`
 	Scope Scope  `json:"scope" enum:"publish,receive,read,operate,admin"`
-	// Topic is the only one that a key of ScopePublish publishes to, or one of ScopeReceive receives from; nil for every
-	// topic.
+	// Only topic to which it publishes, or from which it receives; null for every topic.
 	Topic *string `json:"topic"`
-	// Subscription is the only event subscription that a key of ScopeReceive receives from; nil for all of the topic.
-	Subscription *string    `json:"subscription"`
-	Hint         string     `json:"hint"`
-	State        string     `json:"state" enum:"active,expired,revoked"`
-	CreatedAt    time.Time  `json:"createdAt"`
-	CreatedBy    string     `json:"createdBy"`
-	ExpiresAt    *time.Time `json:"expiresAt"`
-	LastUsedAt   *time.Time `json:"lastUsedAt"`
-	RevokedAt    *time.Time `json:"revokedAt"`
-	// Owner is the user of a personal key, and Machine the computer that it was created for; nil for a program's key.
-	Owner   *string `json:"owner"`
+	// Only event subscription from which it receives; null for every one.
+	Subscription *string `json:"subscription"`
+	// First 12 characters of the key.
+	Hint string `json:"hint"`
+	// active, expired or revoked.
+	State     string    `json:"state" enum:"active,expired,revoked"`
+	CreatedAt time.Time `json:"createdAt"`
+	// Actor that created it.
+	CreatedBy string `json:"createdBy"`
+	// When it expires; null means never.
+	ExpiresAt *time.Time `json:"expiresAt"`
+	// When it was last used, to the minute.
+	LastUsedAt *time.Time `json:"lastUsedAt"`
+	// When it was revoked; null if it was not.
+	RevokedAt *time.Time `json:"revokedAt"`
+	// User of a personal key, whose role limits it; null for a program's key.
+	Owner *string `json:"owner"`
+	// Computer of a personal key; null for a program's key.
 	Machine *string `json:"machine"`
-	// Query reports whether the key may run SQL queries.
+	// Whether the key may run SQL queries. A personal key follows its owner.
 	Query bool `json:"query"`
 }
 
@@ -85,18 +94,19 @@ func (k *APIKey) Receives(topic, subscription string) bool {
 		(k.Subscription == nil || *k.Subscription == subscription)
 }
 
-// APIKeySpec has the settings of a new key.
+// APIKeySpec are the settings of a new API key.
 type APIKeySpec struct {
+	// 1 to 63 letters, digits, '.', '_' and '-', starting with a letter or digit. Names of revoked keys in the list stay
+	// reserved.
 	Name  string `json:"name"`
 	Scope Scope  `json:"scope" enum:"publish,receive,read,operate,admin"`
-	// Topic must exist, and is only for ScopePublish and ScopeReceive; "" for every topic.
+	// Only topic of a key with scope publish or receive; by default every topic.
 	Topic string `json:"topic,omitempty" nullable:"true"`
-	// Subscription must exist, and is only for ScopeReceive with a topic; "" for every event subscription.
+	// Only event subscription of a key with scope receive, which needs topic; by default every one.
 	Subscription string `json:"subscription,omitempty" nullable:"true"`
-	// ExpiresInDays is how long it is valid, by the database's clock; nil = forever.
+	// Days until the key expires; by default never.
 	ExpiresInDays *int `json:"expiresInDays,omitempty" nullable:"true" minimum:"1" maximum:"3650"`
-	// Query allows SQL queries, or not; nil = as the scope: operate and admin may run them. Not for ScopePublish and
-	// ScopeReceive.
+	// Whether the key may run SQL queries; by default with scope operate and admin. Not with scope publish or receive.
 	Query *bool `json:"query,omitempty" nullable:"true"`
 }
 

@@ -25,7 +25,7 @@ type Actor struct {
 	Query bool
 }
 
-// Role is what a user or a program may do. Each role includes the one before it, see Role.Allows.
+// Role is what a user or a program may do. Each role includes those before it.
 type Role string
 
 // The roles.

@@ -12,30 +12,39 @@ import (
 	"postrider/internal/postgres"
 )
 
-// User is a user of the dashboard; see the view postrider.users.
+// User is a person who signs in to the dashboard.
 type User struct {
-	Name     string `json:"name"`
-	Role     Role   `json:"role" enum:"viewer,operator,admin"`
-	Disabled bool   `json:"disabled"`
-	// Query reports whether the user may run SQL queries.
+	// Name. The audit has user:NAME.
+	Name string `json:"name"`
+	Role Role   `json:"role" enum:"viewer,operator,admin"`
+	// The user cannot sign in.
+	Disabled bool `json:"disabled"`
+	// Whether the user may run SQL queries.
 	Query bool `json:"query"`
-	// Version changes with the role, the password and Disabled.
-	Version      postgres.Version `json:"etag"`
-	CreatedAt    time.Time        `json:"createdAt"`
-	CreatedBy    string           `json:"createdBy"`
-	ChangedAt    time.Time        `json:"changedAt"`
-	DisabledAt   *time.Time       `json:"-"`
-	LastSignInAt *time.Time       `json:"lastSignInAt"`
-	Sessions     int              `json:"sessions"`
+	// Version of role, password and disabled, for If-Match.
+	Version   postgres.Version `json:"etag"`
+	CreatedAt time.Time        `json:"createdAt"`
+	CreatedBy string           `json:"createdBy"`
+	// When role, password or disabled were last changed.
+	ChangedAt  time.Time  `json:"changedAt"`
+	DisabledAt *time.Time `json:"-"`
+	// When the user last signed in; null means never.
+	LastSignInAt *time.Time `json:"lastSignInAt"`
+	// Number of open sessions.
+	Sessions int `json:"sessions"`
 }
 
-// UserSpec has the settings of a user. "" and nil leave those of an existing user; a new one needs a role and a
-// password, and is not disabled.
+// UserSpec are the settings of a user.
+//
+// "" and nil leave those of an existing user; a new one needs a role and a password, and is not disabled.
 type UserSpec struct {
-	Role     Role    `json:"role" enum:"viewer,operator,admin"`
+	Role Role `json:"role" enum:"viewer,operator,admin"`
+	// 12 to 1,024 bytes that are hard to guess: the user's name, common passwords, sequences and dates are rejected.
+	// Required for a new user.
 	Password *string `json:"password,omitempty" format:"password" minLength:"12" maxLength:"1024"`
-	Disabled *bool   `json:"disabled,omitempty"`
-	// Query allows SQL queries, or not. A user without the setting may run them as operator and admin.
+	// true prevents the user from signing in.
+	Disabled *bool `json:"disabled,omitempty"`
+	// Whether the user may run SQL queries; by default as operator and admin.
 	Query *bool `json:"query,omitempty"`
 }
 

@@ -14,37 +14,45 @@ import (
 	"postrider/policy"
 )
 
-// SubscriptionSpec are the settings of an event subscription as its owner states them: what is absent has its default.
-// It is the JSON of the REST API and of the database. Package spec describes each setting.
-// A member with minLength has no empty value: an empty string would be taken for an absent member.
+// SubscriptionSpec are the settings of an event subscription.
+//
+// What is absent has its default. It is the JSON of the REST API and of the database. Package spec describes each
+// setting. A member with minLength has no empty value: an empty string would be taken for an absent member.
 type SubscriptionSpec struct {
-	DeliveryConfiguration *DeliveryConfiguration           `json:"deliveryConfiguration"`
-	EndpointURL           string                           `json:"endpointUrl,omitempty"`
-	EndpointKind          policy.EndpointKind              `json:"endpointKind,omitempty" minLength:"1"`
-	EventDeliverySchema   event.Schema                     `json:"eventDeliverySchema,omitempty" minLength:"1"`
-	EndpointValidation    EndpointValidation               `json:"endpointValidation,omitempty" minLength:"1"`
-	Filter                filter.Filter                    `json:"filter"`
-	RetryPolicy           RetryPolicySpec                  `json:"retryPolicy"`
+	// Delivery mode, and the settings of pull delivery; by default Push.
+	DeliveryConfiguration *DeliveryConfiguration `json:"deliveryConfiguration"`
+	EndpointURL           string                 `json:"endpointUrl,omitempty"`
+	EndpointKind          policy.EndpointKind    `json:"endpointKind,omitempty" minLength:"1"`
+	EventDeliverySchema   event.Schema           `json:"eventDeliverySchema,omitempty" minLength:"1"`
+	EndpointValidation    EndpointValidation     `json:"endpointValidation,omitempty" minLength:"1"`
+	// Filter of the events; by default all match.
+	Filter filter.Filter `json:"filter"`
+	// Retry policy and its limits; by default those of the default policy.
+	RetryPolicy RetryPolicySpec `json:"retryPolicy"`
+	// Destination of dead letters; by default that of `behavior`, which is Rows for safe.
 	DeadLetterDestination *DeadLetterDestination           `json:"deadLetterDestination"`
 	DeliveryAttributes    []endpointconf.DeliveryAttribute `json:"deliveryAttributeMappings"`
-	Signing               SigningSpec                      `json:"signing"`
+	// Signing of deliveries; by default none, which deletes existing secrets.
+	Signing SigningSpec `json:"signing"`
 	// The first two switch batches on, see policy.ResolveBatch.
-	MaxEventsPerBatch             *int                       `json:"maxEventsPerBatch"`
-	PreferredBatchSizeInKilobytes *int                       `json:"preferredBatchSizeInKilobytes"`
-	MaxConcurrentDeliveries       *int                       `json:"maxConcurrentDeliveries"`
-	DeliveryRate                  *endpointconf.DeliveryRate `json:"deliveryRate"`
-	ResponseTimeoutInSeconds      *int                       `json:"responseTimeoutInSeconds"`
-	Behavior                      policy.Behavior            `json:"behavior,omitempty" minLength:"1"`
-	HonorRetryAfter               *bool                      `json:"honorRetryAfter"`
-	ProbationAction               *policy.ProbationAction    `json:"probationAction" minLength:"1"`
-	RetryTransportErrors          *bool                      `json:"retryTransportErrors"`
-	Labels                        []string                   `json:"labels"`
-	ExpirationTimeUTC             *time.Time                 `json:"expirationTimeUtc"`
+	MaxEventsPerBatch             *int `json:"maxEventsPerBatch"`
+	PreferredBatchSizeInKilobytes *int `json:"preferredBatchSizeInKilobytes"`
+	MaxConcurrentDeliveries       *int `json:"maxConcurrentDeliveries"`
+	// Limit of requests or events per period; null means none.
+	DeliveryRate             *endpointconf.DeliveryRate `json:"deliveryRate"`
+	ResponseTimeoutInSeconds *int                       `json:"responseTimeoutInSeconds"`
+	Behavior                 policy.Behavior            `json:"behavior,omitempty" minLength:"1"`
+	HonorRetryAfter          *bool                      `json:"honorRetryAfter"`
+	ProbationAction          *policy.ProbationAction    `json:"probationAction" minLength:"1"`
+	RetryTransportErrors     *bool                      `json:"retryTransportErrors"`
+	Labels                   []string                   `json:"labels"`
+	ExpirationTimeUTC        *time.Time                 `json:"expirationTimeUtc"`
 	endpointconf.Connection
 }
 
-// RetryPolicySpec names a retry policy and the limits within it. The last two are names that the first two have on a
-// namespace topic; they are not stored.
+// RetryPolicySpec is the retry policy of an event subscription and its limits.
+//
+// The last two limits are names that the first two have on a namespace topic; they are not stored.
 type RetryPolicySpec struct {
 	Policy                   string  `json:"policy,omitempty" minLength:"1"`
 	MaxDeliveryAttempts      *int    `json:"maxDeliveryAttempts"`
@@ -53,10 +61,13 @@ type RetryPolicySpec struct {
 	EventTimeToLive          *string `json:"eventTimeToLive,omitempty"`
 }
 
-// DeliveryConfiguration says who begins a delivery: postrider (push), or the consumer (queue, pull delivery).
+// DeliveryConfiguration has the delivery mode. Push: postrider sends events to the endpoint. Queue: consumers receive
+// them. Under Queue the topic's input schema must be CloudEventSchemaV1_0, and endpointUrl and the other settings of
+// requests must be absent.
 type DeliveryConfiguration struct {
-	DeliveryMode DeliveryMode   `json:"deliveryMode,omitempty" minLength:"1"`
-	Queue        *QueueSettings `json:"queue,omitempty"`
+	DeliveryMode DeliveryMode `json:"deliveryMode,omitempty" minLength:"1"`
+	// Settings of pull delivery; only under Queue.
+	Queue *QueueSettings `json:"queue,omitempty"`
 }
 
 // DeliveryMode is Event Grid's name of who begins a delivery.
@@ -68,8 +79,10 @@ const (
 	ModeQueue DeliveryMode = "Queue"
 )
 
-// QueueSettings are the settings of pull delivery. Only the first is stored: the others are Event Grid's names of
-// limits in retryPolicy and of deadLetterDestination.
+// QueueSettings are the settings of pull delivery. maxDeliveryCount, eventTimeToLive and the destination are Event
+// Grid's names of settings in retryPolicy and deadLetterDestination: set each under one name.
+//
+// Only the first is stored.
 type QueueSettings struct {
 	ReceiveLockDurationInSeconds *int                   `json:"receiveLockDurationInSeconds,omitempty"`
 	MaxDeliveryCount             *int                   `json:"maxDeliveryCount,omitempty"`
@@ -79,10 +92,12 @@ type QueueSettings struct {
 	DeadLetterWithIdentity *IdentityDestination `json:"deadLetterDestinationWithResourceIdentity,omitempty"`
 }
 
-// IdentityDestination is a dead-letter destination beside an Azure identity.
+// IdentityDestination is a dead-letter destination as Event Grid writes it, beside an identity.
 type IdentityDestination struct {
+	// Destination of dead letters.
 	DeadLetterDestination *DeadLetterDestination `json:"deadLetterDestination,omitempty"`
-	Identity              json.RawMessage        `json:"identity,omitempty" type:"object"`
+	// Azure identity. It is not used, as an operator configures access.
+	Identity json.RawMessage `json:"identity,omitempty" type:"object"`
 }
 
 // defaultLockDuration is how long a consumer has for an event without receiveLockDurationInSeconds.
@@ -101,15 +116,19 @@ func (s *SubscriptionSpec) LockDuration() time.Duration {
 	return defaultLockDuration
 }
 
-// SigningSpec says whether deliveries are signed with the event subscription's own secrets, see endpointconf.Signing.
+// SigningSpec is the signing of deliveries by Standard Webhooks.
+//
+// The secrets are the event subscription's own, see endpointconf.Signing.
 type SigningSpec struct {
 	Enabled bool `json:"enabled"`
 }
 
-// DeadLetterDestination says where events go that could not be delivered.
+// DeadLetterDestination is the destination of dead letters. Rows keeps them as rows, None drops the events. Blob also
+// writes them to a location that an operator allows (serve --dead-letter-location). StorageBlob is Event Grid's name
+// for such a location, which an operator maps (serve --dead-letter-container).
 type DeadLetterDestination struct {
 	EndpointType DeadLetterType `json:"endpointType"`
-	// Properties name the location of exports; nil without exports.
+	// Location of Blob and StorageBlob; absent for Rows and None.
 	Properties *endpointconf.DeadLetterProperties `json:"properties,omitempty"`
 }
 

@@ -38,13 +38,13 @@ type Connection struct {
 	// CertificateAuthorities are PEM certificates. One of them must have issued the endpoint's; "" = those that the system
 	// trusts.
 	CertificateAuthorities string `json:"certificateAuthorities,omitempty"`
-	// ClientCertificate is presented to endpoints that request one; nil = none.
+	// Client certificate for the endpoint; by default none.
 	ClientCertificate *ClientCertificate `json:"clientCertificate,omitempty"`
-	// OAuth2 provides a token for each request; nil = none.
+	// OAuth credentials for an access token in deliveries; by default none.
 	OAuth2 *OAuth2 `json:"oauth2,omitempty"`
 }
 
-// ClientCertificate is postrider's certificate for an endpoint.
+// ClientCertificate is a client certificate for the endpoint.
 type ClientCertificate struct {
 	// Certificate is PEM, followed by its chain.
 	Certificate string `json:"certificate"`
@@ -52,7 +52,9 @@ type ClientCertificate struct {
 	PrivateKey string `json:"privateKey,omitempty"`
 }
 
-// OAuth2 are client credentials (RFC 6749, 4.4).
+// OAuth2 are OAuth client credentials. The client secret is never shown.
+//
+// Source: RFC 6749, 4.4.
 type OAuth2 struct {
 	TokenURL string `json:"tokenUrl"`
 	ClientID string `json:"clientId"`

@@ -18,22 +18,26 @@ const (
 	AttributeDynamic DeliveryAttributeType = "Dynamic"
 )
 
-// DeliveryAttribute is a custom header of an event subscription's deliveries: an entry of deliveryAttributeMappings.
+// DeliveryAttribute is a custom header of deliveries, see docs/guides/receive.md.
 //
-// Source: Microsoft, Custom delivery properties, 2023-02-21.
+// It is an entry of deliveryAttributeMappings. Source: Microsoft, Custom delivery properties, 2023-02-21.
 type DeliveryAttribute struct {
-	Name                string                `json:"name"`
+	// Name of the header, at most 256 characters. Headers that HTTP or postrider sets are rejected.
+	Name string `json:"name"`
+	// Static or Dynamic.
 	Type                DeliveryAttributeType `json:"type"`
+	// Value of the header.
 	AttributeProperties `json:"properties"`
 }
 
-// AttributeProperties are the value of a custom header.
+// AttributeProperties is the value of a custom header. A Static header has value and isSecret, a Dynamic one
+// sourceField.
 type AttributeProperties struct {
-	// Value is of a Static header. Nil in a secret means the stored value, see KeepSecrets.
+	// Value. Null with isSecret true keeps the stored value.
 	Value *string `json:"value,omitempty"`
-	// IsSecret is of a Static header: reads do not show its value, and it is removed from stored responses.
+	// true if only getDeliveryAttributes shows the value.
 	IsSecret bool `json:"isSecret,omitempty"`
-	// SourceField is the key of a Dynamic header's value in the event, written as in an advanced filter.
+	// Path of the value in the event, as the key of a filter: subject, data.order.system.
 	SourceField string `json:"sourceField,omitempty"`
 }
 

@@ -133,8 +133,8 @@ func (l Location) below(inner Location) (rest string, ok bool) {
 	return strings.CutPrefix(inner.Path, l.Path+"/")
 }
 
-// DeadLetterProperties are the destination of exported dead letters: URL and Prefix, or Event Grid's ResourceID and
-// BlobContainerName.
+// DeadLetterProperties is the location: url and optionally prefix for Blob, resourceId and blobContainerName for
+// StorageBlob.
 type DeadLetterProperties struct {
 	URL               string `json:"url,omitempty"`
 	Prefix            string `json:"prefix,omitempty"`

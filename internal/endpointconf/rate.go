@@ -26,8 +26,9 @@ const (
 	RateOfEvents   RateCount = "events"
 )
 
-// DeliveryRate limits how often an endpoint is called: at most Limit requests or events in each period. The source of
-// the rules is docs/internals/delivery.md.
+// DeliveryRate is a limit of requests or events per period, over all nodes.
+//
+// The source of its rules is docs/internals/delivery.md.
 type DeliveryRate struct {
 	Limit int `json:"limit"`
 	// PeriodInSeconds is the length of a period; nil = 1.

@@ -2,18 +2,24 @@ package filter
 
 import "encoding/json"
 
-// AdvancedFilter compares one value of an event, as in Event Grid's management API. Value and Values stay JSON text, so
-// that numbers are not rounded. Source: Microsoft, Understand event filtering for Event Grid subscriptions, 2022-09-09.
+// AdvancedFilter compares one value of an event, see docs/guides/filter.md. Numbers keep all digits.
+//
+// It is as in Event Grid's management API. Value and Values stay JSON text, so that numbers are not rounded. Source:
+// Microsoft, Understand event filtering for Event Grid subscriptions, 2022-09-09.
 type AdvancedFilter struct {
-	// Key is the path of the value: a member of the event, and after each dot a member of the object before it. Names of
-	// the envelope's members are compared without regard to case ("Subject", "Data.color"), all others exactly. Names that
-	// contain a dot and elements of arrays cannot be keys, as in Event Grid.
+	// Path of the value: subject, data.order.total.
+	//
+	// It is a member of the event, and after each dot a member of the object before it. Names of the envelope's members
+	// are compared without regard to case ("Subject", "Data.color"), all others exactly. Names that contain a dot and
+	// elements of arrays cannot be keys, as in Event Grid.
 	Key string `json:"key"`
-	// OperatorType is one of Operators, compared exactly.
+	// NumberIn, NumberNotIn, NumberLessThan, NumberGreaterThan, NumberLessThanOrEquals, NumberGreaterThanOrEquals,
+	// NumberInRange, NumberNotInRange, BoolEquals, StringContains, StringNotContains, StringBeginsWith,
+	// StringNotBeginsWith, StringEndsWith, StringNotEndsWith, StringIn, StringNotIn, IsNullOrUndefined or IsNotNull.
 	OperatorType string `json:"operatorType"`
-	// Value is of an operator that compares with one value.
+	// Number or boolean, for operators with one value.
 	Value json.RawMessage `json:"value,omitempty"`
-	// Values are of an operator that compares with many; ranges are pairs: [[1, 5], [10, 20]].
+	// Numbers, strings, or ranges as pairs, for operators with several values.
 	Values []json.RawMessage `json:"values,omitempty"`
 }
 

@@ -13,7 +13,9 @@ import (
 // allEventTypes, if it is the only entry of IncludedEventTypes, means every event type, as in Event Grid.
 const allEventTypes = "All"
 
-// Filter says which events of a topic an event subscription matches. The zero Filter matches all.
+// Filter is the filter of an event subscription.
+//
+// The zero Filter matches all.
 type Filter struct {
 	// IncludedEventTypes are compared exactly; none, or ["All"], means every type.
 	IncludedEventTypes []string `json:"includedEventTypes,omitempty" nullable:"true"`

@@ -4,7 +4,7 @@
 //	go run ./internal/gendocs          writes the generated files
 //	go run ./internal/gendocs -check   writes nothing, lists what is wrong, and exits with 1 if anything is
 //
-// The generated files are most pages of docs/reference, the rows of the built-in policies, the rules about imports in
+// The generated files are the OpenAPI document, most pages of docs/reference, the rows of the built-in policies, the rules about imports in
 // .golangci.yaml, and THIRD_PARTY_NOTICES.
 package main
 
@@ -25,6 +25,7 @@ var generated = []struct {
 	file string
 	text func(context.Context) (string, error)
 }{
+	{openAPIFile, openAPIDocument},
 	{"docs/reference/cli.md", commandsPage},
 	{"docs/reference/configuration.md", configurationPage},
 	{"docs/reference/metrics.md", metricsPage},

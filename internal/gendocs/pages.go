@@ -18,7 +18,6 @@ import (
 	"postrider/internal/pgdev"
 	"postrider/internal/postgres"
 	"postrider/migrations"
-	"postrider/server"
 )
 
 // restDocument is what the page needs of the OpenAPI document.
@@ -53,16 +52,13 @@ var roles = map[string]string{
 
 // restPage has the operations of the OpenAPI document by tag, and its texts of errors.
 func restPage(context.Context) (string, error) {
-	text, problems, err := server.Document()
-	if err == nil && len(problems) > 0 {
-		err = fmt.Errorf("the OpenAPI document has problems: %s", strings.Join(problems, "; "))
-	}
-	var document restDocument
-	if err == nil {
-		err = yaml.Unmarshal(text, &document)
-	}
+	text, err := openAPI()
 	if err != nil {
 		return "", err
+	}
+	var document restDocument
+	if err := yaml.Unmarshal([]byte(text), &document); err != nil {
+		return "", fmt.Errorf("read the OpenAPI document: %w", err)
 	}
 	type group struct {
 		Title, Anchor, Description string

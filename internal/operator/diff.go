@@ -8,12 +8,14 @@ import (
 	"postrider/internal/jsonscan"
 )
 
-// Change is one difference between two events: of the value at a JSON Pointer. Before is nil for an added value, After
-// for a removed one.
+// Change is a changed member of an event.
 type Change struct {
-	Path   string          `json:"path"`
+	// Its JSON Pointer.
+	Path string `json:"path"`
+	// Its value before; absent if it was added.
 	Before json.RawMessage `json:"before,omitempty"`
-	After  json.RawMessage `json:"after,omitempty"`
+	// Its value after; absent if it was removed.
+	After json.RawMessage `json:"after,omitempty"`
 }
 
 // maxChanges bounds a diff: more are not read by a person.

@@ -24,37 +24,44 @@ const (
 
 // RepairPreview is the result of a dry run of a repair.
 type RepairPreview struct {
-	// Matched is the number of dead letters that were found and checked.
+	// Number of dead letters that were found and checked.
 	Matched int `json:"matched"`
-	// AtLeast: checking stopped early, and the counts are minimums.
+	// true if checking stopped early. The counts are minimums.
 	AtLeast bool `json:"atLeast"`
-	// Changed events would be redelivered as edited. Unchanged ones are skipped unless includeUnchanged.
-	Changed   int `json:"changed"`
+	// Number of events that would be changed and redelivered.
+	Changed int `json:"changed"`
+	// Number of events that the patch does not change. They are skipped by default.
 	Unchanged int `json:"unchanged"`
-	// Skipped and Failed are by cause.
+	// Dead letters that would be skipped, by cause.
 	Skipped []RepairCause `json:"skipped"`
-	Failed  []RepairCause `json:"failed"`
-	// Diffs are of the first three changed events.
+	// Dead letters that would fail, by cause.
+	Failed []RepairCause `json:"failed"`
+	// What would change in the first three changed events.
 	Diffs []RepairDiff `json:"diffs"`
 }
 
-// RepairCause counts dead letters that a repair would not redeliver.
+// RepairCause are dead letters that a repair would not redeliver, for one cause.
 type RepairCause struct {
-	Cause   string         `json:"cause"`
-	Count   int            `json:"count"`
+	// Cause in one word, such as invalid or schema.
+	Cause string `json:"cause"`
+	// Number of dead letters.
+	Count int `json:"count"`
+	// Up to three of them.
 	Samples []RepairSample `json:"samples"`
 }
 
-// RepairSample is a dead letter that a repair would not redeliver, and why.
+// RepairSample is a dead letter that a repair would not redeliver.
 type RepairSample struct {
 	DeadLetterID uuid.UUID `json:"deadLetterId"`
-	Message      string    `json:"message"`
+	// Why not.
+	Message string `json:"message"`
 }
 
-// RepairDiff is what a repair would change of one event.
+// RepairDiff is what a repair would change in one event.
 type RepairDiff struct {
 	DeadLetterID uuid.UUID `json:"deadLetterId"`
-	Changes      []Change  `json:"changes"`
+	// The changed members, up to 100.
+	Changes []Change `json:"changes"`
 }
 
 // PreviewRepair returns what a repair would do now, for a little more than 5 s. *FunctionError; the errors of

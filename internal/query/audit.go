@@ -9,13 +9,16 @@ import (
 
 // AuditFilter selects rows of the audit; "" or nil = all.
 type AuditFilter struct {
-	Actor        string `query:"actor"`
+	// Actor: user:NAME, key:NAME, admin, cli, signIn or a role of the database.
+	Actor string `query:"actor"`
+	// Action, such as subscription_paused. An unknown action is rejected.
 	Action       string `query:"action"`
 	Topic        string `query:"topic"`
 	Subscription string `query:"subscription"`
-	// From and To bound the time: From is included, To is not.
+	// At this time or later.
 	From *time.Time `query:"from"`
-	To   *time.Time `query:"until"`
+	// Before this time.
+	To *time.Time `query:"until"`
 }
 
 // AuditActions are the actions of the audit, in the order of the comment on postrider.audit.action.
@@ -32,17 +35,27 @@ var AuditActions = []string{
 	"signed_in", "signed_out", "sessions_ended", "sign_in_failed", "requests_rejected", "encryption_keys_retired",
 }
 
-// AuditLine is one row of the audit.
+// AuditLine is a recorded action.
 type AuditLine struct {
-	AuditID      int64     `json:"auditId"`
-	At           time.Time `json:"at"`
-	Actor        string    `json:"actor"`
-	Address      *string   `json:"address"`
-	Action       string    `json:"action"`
-	Topic        *string   `json:"topic"`
-	Subscription *string   `json:"subscription"`
-	Details      JSON      `json:"details" type:"object"`
-	// Changes is nil if no configuration changed.
+	// Number of the entry. Later entries have higher numbers.
+	AuditID int64 `json:"auditId"`
+	// When it happened.
+	At time.Time `json:"at"`
+	// Actor: user:NAME, key:NAME, admin (the admin token), cli, signIn (a client with a wrong password), postrider, or a
+	// role of the database.
+	Actor string `json:"actor"`
+	// Address of the client.
+	Address *string `json:"address"`
+	// Action, such as topic_created.
+	Action string `json:"action"`
+	// Name of the topic; null without one.
+	Topic *string `json:"topic"`
+	// Name of the event subscription; null without one.
+	Subscription *string `json:"subscription"`
+	// More about the action, without secrets.
+	Details JSON `json:"details" type:"object"`
+	// Changed settings with their old and new values: {"labels": {"old": [], "new": ["a"]}}. {"changed": true} for secrets
+	// and for values over 4 KiB. Null without a change of settings.
 	Changes *JSON `json:"changes" type:"object"`
 }
 

@@ -16,14 +16,17 @@ type BatchFilter struct {
 	Hold         string `query:"hold" enum:"paused,not_validated,probation,admission,rate_limited"`
 }
 
-// BatchLine is one batch in a list.
+// BatchLine are deliveries that are sent in one request. All succeed or all fail.
 type BatchLine struct {
-	BatchID        int64      `json:"batchId"`
-	Topic          string     `json:"topic"`
-	Subscription   string     `json:"subscription"`
-	State          string     `json:"state"`
-	Hold           *string    `json:"hold"`
-	Members        int        `json:"members"`
+	// Id of the batch.
+	BatchID      int64   `json:"batchId"`
+	Topic        string  `json:"topic"`
+	Subscription string  `json:"subscription"`
+	State        string  `json:"state"`
+	Hold         *string `json:"hold"`
+	// Number of events, without those that left.
+	Members int `json:"members"`
+	// Size of the last request's body in bytes; before the first request, its limit.
 	Bytes          int64      `json:"bytes"`
 	Attempts       int        `json:"attempts"`
 	Reruns         int        `json:"reruns"`
@@ -32,19 +35,25 @@ type BatchLine struct {
 	FirstAttemptAt *time.Time `json:"firstAttemptAt"`
 	LastAttemptAt  *time.Time `json:"lastAttemptAt"`
 	LastOutcome    *string    `json:"lastOutcome"`
-	LastStatus     *int       `json:"lastStatus"`
-	CreatedAt      time.Time  `json:"createdAt"`
-	FinishedAt     *time.Time `json:"finishedAt"`
+	// HTTP status of the last attempt; null without a response.
+	LastStatus *int       `json:"lastStatus"`
+	CreatedAt  time.Time  `json:"createdAt"`
+	FinishedAt *time.Time `json:"finishedAt"`
 }
 
-// MemberLine is a delivery that was put into a batch.
+// MemberLine is a delivery of a batch.
 type MemberLine struct {
-	Position   int        `json:"position"`
-	DeliveryID int64      `json:"deliveryId"`
-	EventID    *string    `json:"eventId"`
-	LeftAt     *time.Time `json:"leftAt"`
-	LeftAfter  *int       `json:"leftAfter"`
-	LeftReason *string    `json:"leftReason"`
+	// Position in the request, from 1.
+	Position   int   `json:"position"`
+	DeliveryID int64 `json:"deliveryId"`
+	// Id of the event from the publisher; null after the event's retention.
+	EventID *string `json:"eventId"`
+	// When it left the batch; null if it did not.
+	LeftAt *time.Time `json:"leftAt"`
+	// Number of the batch's attempts before it left.
+	LeftAfter *int `json:"leftAfter"`
+	// Why it left.
+	LeftReason *string `json:"leftReason"`
 }
 
 // BatchDetails is one batch with its members and its attempts.

@@ -17,31 +17,40 @@ import (
 	"postrider/internal/postgres"
 )
 
-// DeadLetterFilter selects dead letters; the zero value matches all. Its members are columns of
-// postrider.dead_letters.
+// DeadLetterFilter selects dead letters that match all members; `{}` matches all.
+//
+// Its members are columns of postrider.dead_letters.
 type DeadLetterFilter struct {
 	Topic        *string `query:"topic" json:"topic,omitzero"`
 	Subscription *string `query:"subscription" json:"subscription,omitzero"`
-	Reason       *string `query:"reason" json:"reason,omitzero"`
-	LastOutcome  *string `query:"lastOutcome" json:"lastOutcome,omitzero"`
-	// LastStatus 0 selects those whose last attempt got no response.
-	LastStatus    *int    `query:"lastStatus" json:"lastStatus,omitzero"`
-	EventID       *string `query:"eventId" json:"eventId,omitzero"`
-	EventType     *string `query:"eventType" json:"eventType,omitzero"`
-	Subject       *string `query:"subject" json:"subject,omitzero"`
+	// Reason, such as MaxDeliveryAttemptsExceeded.
+	Reason      *string `query:"reason" json:"reason,omitzero"`
+	LastOutcome *string `query:"lastOutcome" json:"lastOutcome,omitzero"`
+	// HTTP status of the last attempt; 0 selects those without a response.
+	LastStatus *int `query:"lastStatus" json:"lastStatus,omitzero"`
+	// Id of the event from the publisher.
+	EventID *string `query:"eventId" json:"eventId,omitzero"`
+	// Type of the event.
+	EventType *string `query:"eventType" json:"eventType,omitzero"`
+	// Subject of the event.
+	Subject *string `query:"subject" json:"subject,omitzero"`
+	// Prefix of the subject.
 	SubjectPrefix *string `query:"subjectPrefix" json:"subjectPrefix,omitzero"`
-	Source        *string `query:"source" json:"source,omitzero"`
-	// DeadLetteredFrom is included, DeadLetteredUntil is not.
-	DeadLetteredFrom  *time.Time `query:"deadLetteredFrom" json:"deadLetteredFrom,omitzero"`
+	// CloudEvents source of the event.
+	Source *string `query:"source" json:"source,omitzero"`
+	// Dead-lettered at this time or later.
+	DeadLetteredFrom *time.Time `query:"deadLetteredFrom" json:"deadLetteredFrom,omitzero"`
+	// Dead-lettered before this time.
 	DeadLetteredUntil *time.Time `query:"deadLetteredUntil" json:"deadLetteredUntil,omitzero"`
-	// Redelivered: true for those that were redelivered, false for the others, nil for both. A redelivery of many
-	// reads nil as false.
+	// true selects redelivered dead letters, false the others.
 	Redelivered *bool `query:"redelivered" json:"redelivered,omitzero"`
-	// DeadLetterIDs are at most 10,000; nil for all, and an empty list for none.
+	// Ids of dead letters, up to 10,000. Duplicates count once.
 	DeadLetterIDs []uuid.UUID `json:"deadLetterIds,omitzero" maxItems:"10000"`
-	// Match are conditions on the event's data and other texts, at most 20.
+	// Conditions on the event's data and other texts.
 	Match []Condition `json:"match,omitzero" maxItems:"20"`
-	// Search are further conditions, as ParseSearch reads them.
+	// Conditions on the content as text, such as `data.order.id = 42 error ~ "currency" refund`. A condition is a field,
+	// an operator and a value; a word alone is part of the last error or response. Fields: data.PATH, subject, type,
+	// error, response, id, source. Operators: `=` `!=` `<` `<=` `>` `>=` `~` `!~` (regular expression) `:` (contains).
 	Search string `query:"search" json:"search,omitzero" maxLength:"4096"`
 }
 
@@ -107,50 +116,63 @@ func (f *DeadLetterFilter) Text() (string, error) {
 	return string(text), nil
 }
 
-// DeadLetter is one row of postrider.dead_letters.
+// DeadLetter is an event whose delivery failed for good.
 type DeadLetter struct {
-	DeadLetterID    uuid.UUID  `json:"deadLetterId"`
-	DeadLetteredAt  time.Time  `json:"deadLetteredAt"`
-	Topic           string     `json:"topic"`
-	Subscription    string     `json:"subscription"`
-	Reason          string     `json:"reason"`
-	Attempts        int        `json:"attempts"`
-	LastOutcome     *string    `json:"lastOutcome"`
-	LastStatus      *int       `json:"lastStatus"`
-	LastError       *string    `json:"lastError"`
-	EventID         string     `json:"eventId"`
-	EventType       string     `json:"eventType"`
-	Subject         string     `json:"subject"`
-	Source          *string    `json:"source"`
-	EventTime       *time.Time `json:"eventTime"`
-	PublishedAt     time.Time  `json:"publishedAt"`
+	// Id of the dead letter.
+	DeadLetterID uuid.UUID `json:"deadLetterId"`
+	// When it became a dead letter.
+	DeadLetteredAt time.Time `json:"deadLetteredAt"`
+	Topic          string    `json:"topic"`
+	Subscription   string    `json:"subscription"`
+	Reason         string    `json:"reason"`
+	Attempts       int       `json:"attempts"`
+	LastOutcome    *string   `json:"lastOutcome"`
+	// HTTP status of the last attempt; null without a response.
+	LastStatus *int `json:"lastStatus"`
+	// Error below HTTP in the last attempt.
+	LastError *string `json:"lastError"`
+	EventID   string  `json:"eventId"`
+	EventType string  `json:"eventType"`
+	// Subject of the event; empty if it was erased.
+	Subject string  `json:"subject"`
+	Source  *string `json:"source"`
+	// Time of the event from the publisher.
+	EventTime   *time.Time `json:"eventTime"`
+	PublishedAt time.Time  `json:"publishedAt"`
+	// When the first attempt began; null before it.
 	FirstAttemptAt  *time.Time `json:"firstAttemptAt"`
 	LastAttemptAt   *time.Time `json:"lastAttemptAt"`
 	TimeToLiveSince time.Time  `json:"timeToLiveSince"`
-	Schema          string     `json:"schema"`
-	RetryPolicy     string     `json:"retryPolicy"`
+	// Schema of the event.
+	Schema string `json:"schema"`
+	// Retry policy of the delivery.
+	RetryPolicy string `json:"retryPolicy"`
+	// Endpoint URL without its query string; empty with deliveryMode Queue.
 	EndpointBaseURL string     `db:"endpoint_base_url" json:"endpointBaseUrl"`
 	DeliveryID      int64      `json:"deliveryId"`
 	SystemID        uuid.UUID  `json:"systemId"`
 	RedeliveredFrom *uuid.UUID `json:"redeliveredFrom"`
-	RedeliveredAt   *time.Time `json:"redeliveredAt"`
+	// When it was last redelivered.
+	RedeliveredAt *time.Time `json:"redeliveredAt"`
 	Lineage
-	// Version is nil in a list.
+	// Version of its settings, for If-Match.
 	Version *postgres.Version `json:"etag,omitempty"`
 	// BodyText is the event as it was accepted; nil in a list, and empty if it was erased. The API shows it as Event.
-	BodyText *string         `json:"-"`
-	Event    json.RawMessage `db:"-" json:"event,omitempty"`
-	// LastResponse is the beginning of the last response's body; nil in a list.
+	BodyText *string `json:"-"`
+	// The event as it was accepted; absent in lists.
+	Event json.RawMessage `db:"-" json:"event,omitempty"`
+	// First 4 KiB of the last response; absent in lists.
 	LastResponse *string `json:"lastResponse,omitempty"`
 }
 
 // Lineage is what a repair made of an event. Its members are nil for an event that was not edited.
 type Lineage struct {
-	// EditedFrom is the original event.
+	// Event that this one is a repair of; null if the event was not edited.
 	EditedFrom *uuid.UUID `json:"editedFrom"`
-	EditedBy   *string    `json:"editedBy"`
-	// Edit is a JSON merge patch from the original to the event; nil in a list, if PostgreSQL cannot hold one of the two
-	// as jsonb, and after an erasure.
+	// Who edited the event; null if it was not edited.
+	EditedBy *string `json:"editedBy"`
+	// What the repair changed, as a JSON merge patch (RFC 7396) from the original event. Absent in lists, without a
+	// repair, if PostgreSQL cannot hold one of both events as jsonb, and after an erasure.
 	Edit json.RawMessage `json:"edit,omitempty"`
 }
 
@@ -265,12 +287,13 @@ func (r *Reader) GetDeadLetter(ctx context.Context, id uuid.UUID) (*DeadLetter, 
 // countTime is how long a dry run counts. Its caller waits for it.
 const countTime = 5 * time.Second
 
-// Matched is the result of a dry run.
+// Matched is the count of a dry run.
 type Matched struct {
+	// Number of matching dead letters, deliveries or past events.
 	Matched int64 `json:"matched"`
 	// Redelivered is how many of them were redelivered before; of events 0.
 	Redelivered int64 `json:"-"`
-	// AtLeast: counting stopped early, there may be more.
+	// true if counting stopped after five seconds, so there may be more.
 	AtLeast bool `json:"atLeast"`
 }
 

@@ -16,25 +16,28 @@ import (
 // MaxFilterIDs is the most ids in a filter of an operation. postrider_internal.filter_ids has the same limit.
 const MaxFilterIDs = 10_000
 
-// DeliveryFilter selects deliveries; "" or nil = all.
+// DeliveryFilter is a filter of pending deliveries, as of GET /v1/deliveries.
+//
+// "" or nil matches all.
 type DeliveryFilter struct {
 	Topic        string `query:"topic" json:"topic,omitzero"`
 	Subscription string `query:"subscription" json:"subscription,omitzero"`
 	State        string `query:"state" json:"state,omitzero" enum:"pending,delivered,dead_lettered,dropped,canceled"`
 	Hold         string `query:"hold" json:"hold,omitzero" enum:"paused,not_validated,probation,admission,rate_limited"`
 	Outcome      string `query:"lastOutcome" json:"lastOutcome,omitzero"`
-	// Event is the publisher's id of the event, or postrider's.
+	// Id of the event, from the publisher or in postrider.
 	Event string `query:"eventId" json:"eventId,omitzero"`
-	// Operation is the one that redelivered them.
+	// Operation that redelivered them.
 	Operation *uuid.UUID `json:"operationId,omitzero"`
-	// From and To bound the time of publishing: From is included, To is not. With one of them the list is in the order
-	// of postrider's ids of the events.
+	// Published at this time or later.
+	//
+	// With From or To the list is in the order of postrider's ids of the events.
 	From *time.Time `query:"publishedFrom" json:"publishedFrom,omitzero"`
 	To   *time.Time `query:"publishedUntil" json:"publishedUntil,omitzero"`
-	// CreatedUntil excludes deliveries that were created at this time or later; those of finished deliveries are not
-	// stored. Only operations have it, and DeliveryIDs: at most 10,000; nil for all.
+	// Only deliveries that were created before this time. Operations exclude those that are created later.
 	CreatedUntil *time.Time `json:"createdUntil,omitzero"`
-	DeliveryIDs  []int64    `json:"deliveryIds,omitzero" maxItems:"10000"`
+	// Ids of deliveries, up to 10,000. Duplicates count once.
+	DeliveryIDs []int64 `json:"deliveryIds,omitzero" maxItems:"10000"`
 }
 
 // storedDeliveryFilter is a DeliveryFilter as operations store it.
@@ -66,38 +69,57 @@ func (f *DeliveryFilter) Text() (string, error) {
 	return string(text), nil
 }
 
-// DeliveryLine is one delivery in a list.
+// DeliveryLine is one event for one event subscription.
 type DeliveryLine struct {
-	DeliveryID   int64     `json:"deliveryId"`
-	Topic        string    `json:"topic"`
-	Subscription string    `json:"subscription"`
-	SystemID     uuid.UUID `json:"systemId"`
-	// EventID, EventType and Subject are nil once the event's day was dropped.
-	EventID   *string `json:"eventId"`
+	// Id of the delivery.
+	DeliveryID int64 `json:"deliveryId"`
+	// Name of the topic.
+	Topic string `json:"topic"`
+	// Name of the event subscription.
+	Subscription string `json:"subscription"`
+	// Id of the event in postrider, a UUID.
+	SystemID uuid.UUID `json:"systemId"`
+	// Id of the event from the publisher; null after the event's retention.
+	EventID *string `json:"eventId"`
+	// Type of the event; null after the event's retention.
 	EventType *string `json:"eventType"`
-	Subject   *string `json:"subject"`
-	// PublishedAt is nil once the event's day was dropped.
+	// Subject of the event; empty if it was erased, null after the event's retention.
+	Subject *string `json:"subject"`
+	// When postrider accepted the event.
 	PublishedAt *time.Time `json:"publishedAt"`
-	State       string     `json:"state"`
-	Hold        *string    `json:"hold"`
-	Reason      *string    `json:"reason"`
-	Attempts    int        `json:"attempts"`
-	Reruns      int        `json:"reruns"`
-	// NextAttemptAt is nil on hold and when finished; never past.
+	// pending, delivered, dead_lettered, dropped or canceled.
+	State string `json:"state"`
+	// While on hold, what it waits for now: paused, not_validated, probation, admission or rate_limited.
+	Hold *string `json:"hold"`
+	// Why it was dead-lettered, dropped or canceled.
+	Reason *string `json:"reason"`
+	// Number of recorded attempts.
+	Attempts int `json:"attempts"`
+	// Number of attempts that were repeated after a crash, without being counted.
+	Reruns int `json:"reruns"`
+	// Earliest time of the next attempt. Null during a hold and after the end.
 	NextAttemptAt *time.Time `json:"nextAttemptAt"`
-	// HoldUntil, of a hold for probation, is when the next probe is sent.
-	HoldUntil       *time.Time `json:"holdUntil"`
-	LastAttemptAt   *time.Time `json:"lastAttemptAt"`
-	LastOutcome     *string    `json:"lastOutcome"`
-	LastStatus      *int       `json:"lastStatus"`
-	TimeToLiveSince time.Time  `json:"timeToLiveSince"`
-	// ExpiresAt is when the time to live ends; nil when finished.
-	ExpiresAt       *time.Time `json:"expiresAt"`
-	FinishedAt      *time.Time `json:"finishedAt"`
-	BatchID         *int64     `json:"batchId"`
+	// When the probation sends its next probe. Null for other holds and without one.
+	HoldUntil *time.Time `json:"holdUntil"`
+	// When the last attempt began; null before the first one.
+	LastAttemptAt *time.Time `json:"lastAttemptAt"`
+	// Outcome of the last attempt, such as Busy.
+	LastOutcome *string `json:"lastOutcome"`
+	// HTTP status of the last attempt; null without a response.
+	LastStatus *int `json:"lastStatus"`
+	// When the time to live began.
+	TimeToLiveSince time.Time `json:"timeToLiveSince"`
+	// When its time to live ends. No attempt begins at this time or later. Null after the end.
+	ExpiresAt *time.Time `json:"expiresAt"`
+	// When it ended; null before.
+	FinishedAt *time.Time `json:"finishedAt"`
+	// Batch of the delivery; null without one.
+	BatchID *int64 `json:"batchId"`
+	// Dead letter that this delivery redelivers, or the operation that delivered a past event.
 	RedeliveredFrom *uuid.UUID `json:"redeliveredFrom"`
-	// OperationID is the operation that redelivered it.
-	OperationID  *uuid.UUID `json:"operationId"`
+	// Operation that redelivered it; null without one.
+	OperationID *uuid.UUID `json:"operationId"`
+	// Dead letter of the delivery; null without one.
 	DeadLetterID *uuid.UUID `json:"deadLetterId"`
 	Lineage
 }

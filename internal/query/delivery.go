@@ -12,36 +12,65 @@ import (
 	"postrider/internal/postgres"
 )
 
-// AttemptLine is one request, of a delivery or of a batch. Durations are in milliseconds.
+// AttemptLine is one request to the endpoint, and the decision about the next one.
 type AttemptLine struct {
-	Number          int        `json:"number"`
-	Reruns          int        `json:"reruns"`
-	DeliveryID      *int64     `json:"deliveryId"`
-	BatchID         *int64     `json:"batchId"`
-	DueAt           *time.Time `json:"dueAt"`
-	StartedAt       time.Time  `json:"startedAt"`
-	DurationMs      float64    `json:"durationMs"`
-	DNSMs           *float64   `json:"dnsMs"`
-	ConnectMs       *float64   `json:"connectMs"`
-	TLSMs           *float64   `json:"tlsMs"`
-	FirstByteMs     *float64   `json:"firstByteMs"`
-	Status          *int       `json:"status"`
-	Outcome         string     `json:"outcome"`
-	Error           *string    `json:"error"`
-	Verdict         string     `json:"verdict"`
-	NextAttemptAt   *time.Time `json:"nextAttemptAt"`
-	Why             string     `json:"why"`
-	StepMs          *int64     `json:"stepMs"`
-	FloorMs         *int64     `json:"floorMs"`
-	JitterMs        *int64     `json:"jitterMs"`
-	RetryAfterMs    *int64     `json:"retryAfterMs"`
-	Hold            *string    `json:"hold"`
-	SkippedOffsets  int        `json:"skippedOffsets"`
-	Late            bool       `json:"late"`
-	RequestHeaders  *string    `json:"requestHeaders"`
-	ResponseHeaders *string    `json:"responseHeaders"`
-	ResponseExcerpt *string    `json:"responseExcerpt"`
-	Node            string     `json:"node"`
+	// Number of the attempt, from 1.
+	Number int `json:"number"`
+	// How often it was repeated after a crash.
+	Reruns int `json:"reruns"`
+	// Delivery of the request; null for a batch.
+	DeliveryID *int64 `json:"deliveryId"`
+	// Batch of the request; null for a single event.
+	BatchID *int64 `json:"batchId"`
+	// When it was due.
+	DueAt *time.Time `json:"dueAt"`
+	// When the request began.
+	StartedAt time.Time `json:"startedAt"`
+	// Milliseconds from the start to the response or failure, at least the sum of dnsMs, connectMs, tlsMs and firstByteMs.
+	DurationMs float64 `json:"durationMs"`
+	// Milliseconds of the name resolution; null on a reused connection.
+	DNSMs *float64 `json:"dnsMs"`
+	// Milliseconds of the TCP connect; null on a reused connection.
+	ConnectMs *float64 `json:"connectMs"`
+	// Milliseconds of the TLS handshake; null on a reused connection or with http.
+	TLSMs *float64 `json:"tlsMs"`
+	// Milliseconds from the ready connection to the first byte of the response; null without one.
+	FirstByteMs *float64 `json:"firstByteMs"`
+	// HTTP status; null without a response.
+	Status *int `json:"status"`
+	// Outcome, such as Delivered, Busy or TimedOut.
+	Outcome string `json:"outcome"`
+	// Error below HTTP; null without one.
+	Error *string `json:"error"`
+	// deliver, retry, dead_letter or drop; note for a late response that changed nothing.
+	Verdict string `json:"verdict"`
+	// When the next attempt was planned; null without one.
+	NextAttemptAt *time.Time `json:"nextAttemptAt"`
+	// Reason of the decision: the entry of the status table, the backoff step and the jitter.
+	Why string `json:"why"`
+	// Backoff step in milliseconds.
+	StepMs *int64 `json:"stepMs"`
+	// Shortest delay of the status table in milliseconds.
+	FloorMs *int64 `json:"floorMs"`
+	// Jitter in milliseconds.
+	JitterMs *int64 `json:"jitterMs"`
+	// Retry-After of the endpoint in milliseconds.
+	RetryAfterMs *int64 `json:"retryAfterMs"`
+	// Last hold that delayed the attempt, as it was when that wait began.
+	Hold *string `json:"hold"`
+	// Number of offsets that passed during holds or slow responses so far.
+	SkippedOffsets int `json:"skippedOffsets"`
+	// true for a response after the ack timeout, which is a second entry of the same number.
+	Late bool `json:"late"`
+	// First 2 KiB of the request headers, with *** for secrets and signatures. Null without a request, for a late
+	// response, and after an erasure.
+	RequestHeaders *string `json:"requestHeaders"`
+	// Headers of the response; null without any, and after an erasure.
+	ResponseHeaders *string `json:"responseHeaders"`
+	// First 4 KiB of the response body; null if it was empty, and after an erasure.
+	ResponseExcerpt *string `json:"responseExcerpt"`
+	// Node that made the attempt.
+	Node string `json:"node"`
 }
 
 // Membership is a batch that a delivery was in. LeftAfter is the number of attempts before it left it, or nil.

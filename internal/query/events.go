@@ -12,53 +12,62 @@ import (
 // EventFilter selects events; "" or nil = all.
 type EventFilter struct {
 	Topic string `query:"topic"`
-	// Event is the publisher's id, or postrider's.
+	// Id of the event, from the publisher or in postrider.
 	Event         string `query:"eventId"`
 	Type          string `query:"eventType"`
 	Subject       string `query:"subject"`
 	SubjectPrefix string `query:"subjectPrefix"`
-	// Unmatched: only events that matched no event subscription.
+	// true selects events that match no event subscription.
 	Unmatched bool `query:"unmatched" default:"false"`
-	// From and To bound the time of publishing: From is included, To is not.
+	// Published at this time or later.
 	From *time.Time `query:"publishedFrom"`
-	To   *time.Time `query:"publishedUntil"`
+	// Published before this time.
+	To *time.Time `query:"publishedUntil"`
 	// States: also count the deliveries of each event by their state.
 	States bool
 }
 
 // EventLine is one event in a list, without its body.
 type EventLine struct {
-	SystemID    uuid.UUID  `json:"systemId"`
-	Topic       string     `json:"topic"`
-	EventID     string     `json:"eventId"`
-	EventType   string     `json:"eventType"`
+	// Id of the event in postrider, a UUID. Deliveries have it in the header aeg-output-event-id.
+	SystemID  uuid.UUID `json:"systemId"`
+	Topic     string    `json:"topic"`
+	EventID   string    `json:"eventId"`
+	EventType string    `json:"eventType"`
+	// Subject of the event; empty without one.
 	Subject     string     `json:"subject"`
 	Source      *string    `json:"source"`
 	EventTime   *time.Time `json:"eventTime"`
 	PublishedAt time.Time  `json:"publishedAt"`
 	Schema      string     `json:"schema"`
-	// Matched is nil of an event that was published by SQL and is not routed yet.
-	Matched   *int `json:"matched"`
-	BodyBytes int  `json:"bodyBytes"`
+	// Number of matching event subscriptions; null if it was published by SQL and is not routed yet.
+	Matched *int `json:"matched"`
+	// Size in bytes.
+	BodyBytes int `json:"bodyBytes"`
 	Lineage
 	// States counts its deliveries by state; nil unless the filter requests it.
 	States []Counted `db:"-" json:"-"`
 }
 
-// EventRow is one event as it was accepted.
+// EventRow is a published event.
 type EventRow struct {
 	EventLine
-	TopicID       int64   `json:"-"`
-	TopicGone     bool    `json:"-"`
-	DataVersion   string  `json:"-"`
-	Traceparent   *string `json:"traceparent,omitempty"`
-	Tracestate    *string `json:"tracestate,omitempty"`
-	FilterVersion *int64  `json:"filterVersion,omitempty"`
-	BodyError     *string `json:"bodyError,omitempty"`
-	// ErasedAt is when its body and subject were erased.
-	ErasedAt *time.Time      `json:"erasedAt,omitempty"`
-	Body     json.RawMessage `json:"event,omitempty"`
-	// Deliveries are its newest 200 deliveries, redeliveries included, the newest first.
+	TopicID     int64  `json:"-"`
+	TopicGone   bool   `json:"-"`
+	DataVersion string `json:"-"`
+	// Trace context of the publish; absent without one, and in lists.
+	Traceparent *string `json:"traceparent,omitempty"`
+	// State of the trace context; absent without one, and in lists.
+	Tracestate *string `json:"tracestate,omitempty"`
+	// Version of the filters that were applied; absent while matched is null, and in lists.
+	FilterVersion *int64 `json:"filterVersion,omitempty"`
+	// Why PostgreSQL cannot store it as jsonb; absent if it can, and in lists.
+	BodyError *string `json:"bodyError,omitempty"`
+	// When it was erased; absent if it was not, and in lists.
+	ErasedAt *time.Time `json:"erasedAt,omitempty"`
+	// The event as it was accepted; absent if it was erased, and in lists.
+	Body json.RawMessage `json:"event,omitempty"`
+	// Its newest 200 deliveries, redeliveries included; absent in lists. `GET /v1/deliveries?eventId=` has all.
 	Deliveries []DeliveryLine `db:"-" json:"deliveries,omitzero"`
 }
 

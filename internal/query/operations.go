@@ -11,47 +11,64 @@ import (
 	"postrider/internal/postgres"
 )
 
-// Operation is a bulk operation: a redelivery, a repair, a purge, a retry, a cancellation or an erasure of many.
+// Operation is a redelivery, repair, purge, retry, cancellation or erasure of many.
 type Operation struct {
-	OperationID uuid.UUID        `json:"operationId"`
-	Kind        string           `json:"kind" enum:"redeliver,repair,purge,retry,cancel,redeliver_events,erase_subject"`
-	State       string           `json:"state" enum:"running,done,canceled,failed"`
-	Filter      DeadLetterFilter `json:"filter"`
-	// DeliveryFilter is instead of Filter that of a retry or a cancellation.
+	// Id of the operation, a UUID.
+	OperationID uuid.UUID `json:"operationId"`
+	// What the operation does.
+	Kind string `json:"kind" enum:"redeliver,repair,purge,retry,cancel,redeliver_events,erase_subject"`
+	// State. If it is failed, lastError has the cause.
+	State  string           `json:"state" enum:"running,done,canceled,failed"`
+	Filter DeadLetterFilter `json:"filter"`
+	// Filter of the deliveries of a retry or a cancellation; absent for other operations.
 	DeliveryFilter *DeliveryFilter `json:"deliveryFilter,omitempty"`
-	Topic          *string         `json:"topic"`
-	Subscription   *string         `json:"subscription"`
-	// Paths are the members of events that a repair changes, as JSON Pointers; nil for other operations.
+	// Topic of the target event subscription, or of an erasure. Null if each dead letter goes to its own event
+	// subscription.
+	Topic *string `json:"topic"`
+	// Target event subscription.
+	Subscription *string `json:"subscription"`
+	// Members of the events that a repair changes, up to 100, as JSON Pointers; absent for other operations.
 	Paths          []string   `json:"paths,omitempty"`
 	PublishedFrom  *time.Time `json:"publishedFrom"`
 	PublishedUntil *time.Time `json:"publishedUntil"`
 	RatePerSecond  *int       `json:"ratePerSecond"`
-	// ExpectedCount must match, or the operation fails and changes nothing; nil = any number.
-	ExpectedCount *int64 `json:"expectedCount"`
-	// Counting: it counts what matches, and has changed nothing yet.
+	ExpectedCount  *int64     `json:"expectedCount"`
+	// It counts what matches, and has changed nothing yet.
 	Counting bool `json:"counting"`
-	// Matched is nil for past events and erasures.
-	Matched   *int64  `json:"matched"`
-	Done      int64   `json:"done"`
-	Skipped   int64   `json:"skipped"`
-	Failed    int64   `json:"failed"`
+	// Number of dead letters or deliveries that matched at the start; so far, while counting. Null for past events and
+	// erasures.
+	Matched *int64 `json:"matched"`
+	// Number of redelivered, purged or erased ones.
+	Done int64 `json:"done"`
+	// Number that another operator purged or redelivered first, or of past events that do not match the filter.
+	Skipped int64 `json:"skipped"`
+	// Number that could not be redelivered because their event subscription was deleted or has expired.
+	Failed int64 `json:"failed"`
+	// Last error.
 	LastError *string `json:"lastError"`
-	// ReachedAt is its progress: a time of dead-lettering, or of publishing.
-	ReachedAt  *time.Time `json:"reachedAt"`
-	StartedBy  string     `json:"startedBy"`
-	CreatedAt  time.Time  `json:"createdAt"`
+	// Time up to which dead letters or events have been processed, approximately.
+	ReachedAt *time.Time `json:"reachedAt"`
+	// Actor that started it, as in the audit.
+	StartedBy string    `json:"startedBy"`
+	CreatedAt time.Time `json:"createdAt"`
+	// When it ended; null while it runs.
 	FinishedAt *time.Time `json:"finishedAt"`
-	// Outcomes are the states of its redeliveries; nil for a purge or an erasure.
+	// Results of the redeliveries; null for a purge or an erasure.
 	Outcomes *OperationOutcomes `json:"outcomes"`
 }
 
-// OperationOutcomes counts the redeliveries of an operation by their state.
+// OperationOutcomes are the numbers of redeliveries by state; the sum is `done`. GET /v1/deliveries?operationId= lists them.
 type OperationOutcomes struct {
-	Pending      int64 `json:"pending"`
-	Delivered    int64 `json:"delivered"`
+	// Number of pending deliveries.
+	Pending int64 `json:"pending"`
+	// Number of delivered ones.
+	Delivered int64 `json:"delivered"`
+	// Number that became dead letters again.
 	DeadLettered int64 `json:"deadLettered"`
-	Dropped      int64 `json:"dropped"`
-	Canceled     int64 `json:"canceled"`
+	// Number of dropped ones.
+	Dropped int64 `json:"dropped"`
+	// Number of canceled ones.
+	Canceled int64 `json:"canceled"`
 }
 
 // OperationRunning is the state of an operation in progress.

@@ -10,38 +10,48 @@ import (
 	"postrider/internal/postgres"
 )
 
-// Problem is an outcome of failed attempts of one event subscription.
+// Problem are the failed attempts of one event subscription with one outcome, and an example of them.
 type Problem struct {
 	Topic        string `json:"topic"`
 	Subscription string `json:"subscription"`
-	Outcome      string `json:"outcome"`
-	// Failures is the number of attempts with this outcome, Attempts of all; First and Last are minutes.
-	Failures    int64      `json:"failures"`
-	Attempts    int64      `json:"attempts"`
-	First       time.Time  `json:"firstFailedAt"`
-	Last        time.Time  `json:"lastFailedAt"`
-	DeadLetters int64      `json:"deadLetters"` // of the event subscription, with any outcome
-	Hold        *string    `json:"hold"`
-	HoldUntil   *time.Time `json:"holdUntil"` // of a probation: when the next probe is sent
-	// ThrottledPercent is how many percent of all attempts were 429, as many as of the newest 1,000 failures with this
-	// outcome: deliveryRate keeps to the endpoint's limit.
+	// Outcome of the attempts, such as Busy.
+	Outcome string `json:"outcome"`
+	// Number of attempts with this outcome.
+	Failures int64 `json:"failures"`
+	// Number of all attempts of the event subscription.
+	Attempts int64 `json:"attempts"`
+	// First minute with such an attempt.
+	First time.Time `json:"firstFailedAt"`
+	// Last minute with such an attempt.
+	Last time.Time `json:"lastFailedAt"`
+	// Number of dead letters of the event subscription, with any outcome.
+	DeadLetters int64 `json:"deadLetters"` // of the event subscription, with any outcome
+	// Hold of the event subscription; null without one.
+	Hold      *string    `json:"hold"`
+	HoldUntil *time.Time `json:"holdUntil"` // of a probation: when the next probe is sent
+	// Percentage of all attempts that were 429, estimated from the newest 1,000 failures with this outcome. With
+	// deliveryRate, postrider keeps to the endpoint's limit.
 	ThrottledPercent float64 `json:"throttledPercent"`
 	// DeliveryHold is the hold of those of its deliveries that are on hold; nil if it was deleted.
 	DeliveryHold *string `json:"-"`
-	// Waiting is the number of pending deliveries whose last attempt had this outcome, up to 1,000, among the oldest
-	// 10,000 pending ones: those with an attempt are older than those without.
+	// Number of pending deliveries whose last attempt had this outcome, at most 1,000.
 	Waiting int `json:"waiting"`
-	// Held is the number of deliveries of the event subscription on hold, in batches too, up to 10,000.
+	// Number of deliveries of the event subscription on hold, at most 10,000.
 	Held int `json:"held"`
-	// An example: the newest failed attempt, of a delivery or a batch, with the response. If it is no longer stored, a
-	// pending delivery, or else a dead letter. DeadLetterID is nil while a delivery with this outcome is pending.
-	DeliveryID   *int64     `json:"deliveryId"`
-	BatchID      *int64     `json:"batchId"`
+	// Example, the delivery of the newest such attempt, also after it recovered; a pending one if that attempt is no
+	// longer stored. Null for a batch and without one.
+	DeliveryID *int64 `json:"deliveryId"`
+	// Example, the batch of the newest such attempt; null for a single event.
+	BatchID *int64 `json:"batchId"`
+	// The newest dead letter with this outcome; null without one, and if there is a pending delivery.
 	DeadLetterID *uuid.UUID `json:"deadLetterId"`
-	Status       *int       `json:"status"`
-	Error        *string    `json:"error"`
-	Response     *string    `json:"response"`
-	NextAttempt  *time.Time `json:"nextAttemptAt"`
+	// HTTP status of the newest such attempt; null without a response.
+	Status *int `json:"status"`
+	// Error of the newest such attempt; null with a response.
+	Error *string `json:"error"`
+	// Beginning of the response to the newest such attempt.
+	Response    *string    `json:"response"`
+	NextAttempt *time.Time `json:"nextAttemptAt"`
 }
 
 // ReadProblems groups the failed attempts of a span by event subscription and outcome, the last failure first, at most

@@ -14,10 +14,13 @@ import (
 	"postrider/internal/jsonscan"
 )
 
-// Condition is one of the conditions of DeadLetterFilter.Match: a field, an operator and a value.
+// Condition is a condition on a field of dead letters.
 type Condition struct {
-	Field string          `json:"field"`
-	Op    string          `json:"op" enum:"=,!=,<,<=,>,>=,~,!~,:"`
+	// A path in the data such as `data.order.id`, or subject, type, id, source, error, response, text (error or response).
+	Field string `json:"field"`
+	// Operator; `~` is a regular expression, `:` a part of the text, or of the JSON if `value` is one.
+	Op string `json:"op" enum:"=,!=,<,<=,>,>=,~,!~,:"`
+	// A text; for a field of the data any JSON value.
 	Value json.RawMessage `json:"value"`
 	// at is the character of a search, from 1, at which the value begins; 0 for other conditions.
 	at int

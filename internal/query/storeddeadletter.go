@@ -19,7 +19,7 @@ type StoredDeadLetterFilter struct {
 	Topic        string `query:"topic"`
 	Subscription string `query:"subscription"`
 	Reason       string `query:"reason"`
-	// From is included, Until is not.
+	// Dead-lettered at this time or later.
 	From  time.Time `query:"deadLetteredFrom"`
 	Until time.Time `query:"deadLetteredUntil"`
 	// After is the dead letter after which reading continues.

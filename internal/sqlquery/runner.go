@@ -44,10 +44,11 @@ type Request struct {
 	types []uint32
 }
 
-// Column of a result.
+// Column is a column of a result.
 type Column struct {
+	// Name of the column.
 	Name string `json:"name"`
-	// Type is PostgreSQL's name of the type, such as timestamp with time zone.
+	// PostgreSQL's name of its type.
 	Type string `json:"type"`
 }
 

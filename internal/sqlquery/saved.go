@@ -32,23 +32,28 @@ const nameRule = "1 to 63 letters, digits, dots, underscores and hyphens, the fi
 
 var queryName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
-// Saved is a saved query, a temporary query or a template.
+// Saved is a saved query.
 type Saved struct {
-	Name        string `json:"name"`
+	// Name of the query.
+	Name string `json:"name"`
+	// What the query returns.
 	Description string `json:"description"`
-	SQL         string `json:"sql" db:"sql"`
-	// Owner is the actor who saved it; "postrider" of a template.
+	// The SQL.
+	SQL string `json:"sql" db:"sql"`
+	// Actor who saved it.
 	Owner string `json:"owner"`
-	// Shared queries are listed for, and run by, all users who may run queries.
+	// All users and keys that may run queries see and run it.
 	Shared bool `json:"shared"`
-	// Temporary queries are not listed, and deleted after 24 hours.
+	// It is deleted after 24 hours.
 	Temporary bool `json:"temporary"`
-	// Template is a documented question. It cannot be changed.
+	// It is a documented question and cannot be changed.
 	Template bool `json:"template" db:"-"`
-	// Parameters of a template are its named arguments. Other queries have $1, $2, … with the arguments 1, 2, …
-	Parameters []string   `json:"parameters" db:"-"`
-	CreatedAt  *time.Time `json:"createdAt"`
-	ChangedAt  *time.Time `json:"changedAt"`
+	// Names of the arguments of a template.
+	Parameters []string `json:"parameters" db:"-"`
+	// When it was saved; null for a template.
+	CreatedAt *time.Time `json:"createdAt"`
+	// When it was last changed; null for a template.
+	ChangedAt *time.Time `json:"changedAt"`
 }
 
 // Store has the saved queries. Any goroutine may call its methods.

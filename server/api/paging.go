@@ -33,9 +33,11 @@ func ReadCursor(cursor *string, key any) error {
 	return nil
 }
 
-// List is one page of a list.
+// List is a page of a list.
 type List[T any] struct {
-	Value    []T     `json:"value"`
+	// The entries.
+	Value []T `json:"value"`
+	// Path and query of the next page; null on the last page.
 	NextLink *string `json:"nextLink"`
 }
 

@@ -20,12 +20,14 @@ import (
 
 // Route is one operation of the REST API: its handler, and the types that describe it in /openapi.yaml.
 type Route struct {
-	// ID is the operation id in the document.
-	ID string
+	// ID is the operation id in the document, and Tag the group of the operation.
+	ID, Tag string
 	// Handle serves the operation's requests.
 	Handle echo.HandlerFunc
-	// In is the type of the request, Out that of the response. Both are nil if texts.yaml describes the operation.
+	// In is the type of the request, Out that of the response, and Handler the function whose comment describes the
+	// operation. They are nil if openapi/base.yaml describes it.
 	In, Out reflect.Type
+	Handler any
 	// Errors are 404 and 409 if the operation responds with them.
 	Errors []int
 }
@@ -40,7 +42,7 @@ type Route struct {
 func Handle[I, O any](id string, handle func(context.Context, *I) (*O, error), statuses ...int) Route {
 	in := inputOf(reflect.TypeFor[I]())
 	return Route{
-		ID: id, In: reflect.TypeFor[I](), Out: reflect.TypeFor[O](), Errors: statuses,
+		ID: id, In: reflect.TypeFor[I](), Out: reflect.TypeFor[O](), Handler: handle, Errors: statuses,
 		Handle: func(c echo.Context) error {
 			request := new(I)
 			if err := in.read(c, reflect.ValueOf(request).Elem()); err != nil {

@@ -7,13 +7,13 @@ import (
 	"encoding/base64"
 	"fmt"
 	"html/template"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/labstack/echo/v4"
-	"go.yaml.in/yaml/v3"
 )
 
 var (
@@ -30,17 +30,13 @@ type referenceGroup struct {
 
 type referenceOperation struct{ ID, Method, Path, Summary, Access string }
 
-// Reference returns the handler of GET /openapi: a page with the operations of a document, which the first request
+// Reference returns the handler of GET /openapi: a page with the operations of the document, which the first request
 // renders.
-func Reference(document func() ([]byte, error)) echo.HandlerFunc {
+func Reference() echo.HandlerFunc {
 	page := sync.OnceValues(func() ([]byte, error) {
-		text, err := document()
+		f, err := read()
 		if err != nil {
 			return nil, err
-		}
-		var file yaml.Node
-		if err := yaml.Unmarshal(text, &file); err != nil {
-			return nil, fmt.Errorf("read the OpenAPI document: %w", err)
 		}
 		t, err := template.New("reference").Parse(referenceHTML)
 		if err != nil {
@@ -50,7 +46,7 @@ func Reference(document func() ([]byte, error)) echo.HandlerFunc {
 		err = t.Execute(&page, struct {
 			Groups []referenceGroup
 			Style  template.CSS
-		}{referenceGroups(file.Content[0]), template.CSS(referenceCSS)}) //nolint:gosec // it is this package's own file
+		}{f.groups(), template.CSS(referenceCSS)}) //nolint:gosec // it is this package's own file
 		if err != nil {
 			return nil, fmt.Errorf("render the page of the API: %w", err)
 		}
@@ -70,26 +66,22 @@ func Reference(document func() ([]byte, error)) echo.HandlerFunc {
 	}
 }
 
-// referenceGroups are the operations of each tag, in the order of the document.
-func referenceGroups(root *yaml.Node) []referenceGroup {
+// groups are the operations of each tag, by path and method.
+func (f *file) groups() []referenceGroup {
 	groups := []referenceGroup{}
-	for _, tag := range find(root, "tags").Content {
-		name := textAt(tag, "name")
-		groups = append(groups, referenceGroup{
-			Name: name, Anchor: "tag-" + strings.ReplaceAll(name, " ", "-"), Description: textAt(tag, "description"),
-		})
-	}
-	for path, methods := range members(find(root, "paths")) {
-		for method, op := range members(methods) {
-			tags := find(op, "tags")
-			if tags == nil { // parameters of all methods
-				continue
-			}
-			i := slices.IndexFunc(groups, func(g referenceGroup) bool { return g.Name == tags.Content[0].Value })
-			groups[i].Operations = append(groups[i].Operations, referenceOperation{
-				textAt(op, "operationId"), strings.ToUpper(method), path, textAt(op, "summary"), textAt(op, "x-access"),
-			})
+	for _, tag := range f.Tags {
+		group := referenceGroup{
+			Name: tag.Name, Anchor: "tag-" + strings.ReplaceAll(tag.Name, " ", "-"), Description: tag.Description,
 		}
+		for _, path := range slices.Sorted(maps.Keys(f.Paths)) {
+			for _, method := range []string{"get", "put", "post", "patch", "delete"} {
+				if op := f.Paths[path][method]; slices.Contains(op.Tags, tag.Name) {
+					group.Operations = append(group.Operations,
+						referenceOperation{op.ID, strings.ToUpper(method), path, op.Summary, op.Access})
+				}
+			}
+		}
+		groups = append(groups, group)
 	}
 	return groups
 }

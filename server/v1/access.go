@@ -11,12 +11,16 @@ import (
 	"postrider/server/api"
 )
 
-// ListAPIKeys responds to GET /v1/apiKeys.
+// ListAPIKeys lists API keys by name.
+//
+// Lists API keys, revoked and expired ones included, without the keys themselves.
 func (m *Handlers) ListAPIKeys(ctx context.Context, r *api.PageParams) (*api.List[access.APIKey], error) {
 	return api.ListAfter(ctx, "/v1/apiKeys", r, m.Parts.Access.APIKeys, func(k access.APIKey) string { return k.Name })
 }
 
-// CreateAPIKey responds to POST /v1/apiKeys.
+// CreateAPIKey creates an API key.
+//
+// Creates an API key. Only this response has the key itself; postrider stores its SHA-256.
 func (m *Handlers) CreateAPIKey(
 	ctx context.Context, r *api.Body[access.APIKeySpec],
 ) (*api.Created[access.APIKey], error) {
@@ -34,12 +38,16 @@ type APIKeyPath struct {
 	Name string `path:"apiKey" example:"ci"`
 }
 
-// GetAPIKey responds to GET /v1/apiKeys/{apiKey}.
+// GetAPIKey reads an API key.
+//
+// Returns the properties of an API key, without the key itself.
 func (m *Handlers) GetAPIKey(ctx context.Context, r *APIKeyPath) (*access.APIKey, error) {
 	return m.Parts.Access.APIKey(ctx, r.Name)
 }
 
-// RevokeAPIKey responds to DELETE /v1/apiKeys/{apiKey}.
+// RevokeAPIKey revokes an API key.
+//
+// Revokes an API key. Every node rejects it after one second. It stays in the list.
 func (m *Handlers) RevokeAPIKey(ctx context.Context, r *APIKeyPath) (*access.APIKey, error) {
 	return m.Parts.Access.RevokeAPIKey(ctx, r.Name)
 }
@@ -50,7 +58,9 @@ func (m *Handlers) logSecret(ctx context.Context, what string, about ...any) {
 	m.Log.Info(what, append(about, "client", actor.Address, "actor", actor.Name)...)
 }
 
-// ListUsers responds to GET /v1/users.
+// ListUsers lists users by name.
+//
+// Lists the users who sign in to the dashboard, without their passwords.
 func (m *Handlers) ListUsers(ctx context.Context, r *api.PageParams) (*api.List[access.User], error) {
 	return api.ListAfter(ctx, "/v1/users", r, m.Parts.Access.Users, func(u access.User) string { return u.Name })
 }
@@ -66,7 +76,14 @@ type putUserRequest struct {
 	Body access.UserSpec
 }
 
-// PutUser responds to PUT /v1/users/{user}.
+// PutUser creates or change a user.
+//
+// Creates a user, or changes the members in the request. `role` is always required, `password` for a new user.
+//
+// A new role, a new password or `disabled` ends the user's sessions. A new password or `disabled` also revokes the
+// personal keys; a lower role lowers their scope.
+//
+// The last administrator who can sign in can be changed only with the admin token.
 func (m *Handlers) PutUser(ctx context.Context, r *putUserRequest) (*api.Put[access.User], error) {
 	if r.Body.Role == "" {
 		return nil, api.Invalid("role", "is required: viewer, operator or admin")
@@ -79,7 +96,9 @@ func (m *Handlers) PutUser(ctx context.Context, r *putUserRequest) (*api.Put[acc
 	return &api.Put[access.User]{Body: u, Created: created}, err
 }
 
-// GetUser responds to GET /v1/users/{user}.
+// GetUser reads a user.
+//
+// Returns the role of a user, whether the user is disabled, and the number of open sessions.
 func (m *Handlers) GetUser(ctx context.Context, r *UserPath) (*access.User, error) {
 	return m.Parts.Access.User(ctx, r.Name)
 }
@@ -89,7 +108,9 @@ type deleteUserRequest struct {
 	api.IfMatchHeader
 }
 
-// DeleteUser responds to DELETE /v1/users/{user}.
+// DeleteUser deletes a user.
+//
+// Deletes a user with all sessions and personal keys. The audit keeps the name.
 func (m *Handlers) DeleteUser(ctx context.Context, r *deleteUserRequest) (*api.NoContent, error) {
 	err := m.Parts.Access.DeleteUser(ctx, r.Name, r.Conditions()...)
 	return &api.NoContent{}, r.Rejected(err, "user", r.Name)
@@ -100,7 +121,12 @@ type listAuditRequest struct {
 	query.AuditFilter
 }
 
-// ListAudit responds to GET /v1/audit.
+// ListAudit lists the audit.
+//
+// Lists changes of the configuration, actions on deliveries and dead letters, shown secrets and sign-ins, the newest
+// first. docs/operate/access.md lists the actions.
+//
+// A page may have fewer rows than `limit`, because it searches 20,000 rows. Follow nextLink until it is null.
 func (m *Handlers) ListAudit(ctx context.Context, r *listAuditRequest) (*api.List[query.AuditLine], error) {
 	if r.Action != "" && !slices.Contains(query.AuditActions, r.Action) {
 		return nil, api.Invalid("action", "must be one of %s, not %q", strings.Join(query.AuditActions, ", "),
@@ -114,16 +140,22 @@ func (m *Handlers) ListAudit(ctx context.Context, r *listAuditRequest) (*api.Lis
 	return named(ctx, m, list, err, r.Topic, r.Subscription)
 }
 
-// Me is the actor that a credential belongs to.
+// Me is the actor of a credential.
 type Me struct {
-	Name      string      `json:"name"`
-	Role      access.Role `json:"role" enum:"viewer,operator,admin"`
-	Query     bool        `json:"query"`
-	APIKey    *string     `json:"apiKey"`
-	ExpiresAt *time.Time  `json:"expiresAt"`
+	// Name in the audit: user:NAME, key:NAME, or admin for the admin token.
+	Name string      `json:"name"`
+	Role access.Role `json:"role" enum:"viewer,operator,admin"`
+	// Whether the actor may run SQL queries.
+	Query bool `json:"query"`
+	// Name of the API key; null for another credential.
+	APIKey *string `json:"apiKey"`
+	// When the API key expires; null means never.
+	ExpiresAt *time.Time `json:"expiresAt"`
 }
 
-// WhoAmI responds to GET /v1/me.
+// WhoAmI reads the owner of the credential.
+//
+// Returns the actor's name in the audit, its role, and the expiry of the API key.
 func (m *Handlers) WhoAmI(ctx context.Context, _ *struct{}) (*Me, error) {
 	who := access.ActorOf(ctx)
 	me := Me{Name: who.Name, Role: who.Role, Query: who.Query}

@@ -22,14 +22,18 @@ type listDeadLettersRequest struct {
 	api.PageParams
 }
 
-// FoundDeadLetters is one page of the list of dead letters.
+// FoundDeadLetters is a page of dead letters.
 type FoundDeadLetters struct {
 	api.List[query.DeadLetter]
-	// Scanned is nil unless a search ended before the page was full.
+	// Dead letters checked so far, if a search ended after 5 s; `nextLink` continues it.
 	Scanned *int64 `json:"scanned,omitempty"`
 }
 
-// ListDeadLetters responds to GET /v1/deadLetters.
+// ListDeadLetters lists dead letters.
+//
+// Lists the dead letters that match all parameters, the newest first.
+//
+// The rows are without their events. A search ends after 5 s; `nextLink` continues it.
 func (m *Handlers) ListDeadLetters(
 	ctx context.Context, r *listDeadLettersRequest,
 ) (*FoundDeadLetters, error) {
@@ -87,13 +91,17 @@ func withEvent(object any, event string) []byte {
 	return append(bytes.TrimSuffix(text, []byte("}")), `,"event":`+event+"}"...)
 }
 
-// GetDeadLetter responds to GET /v1/deadLetters/{deadLetterId}.
+// GetDeadLetter reads a dead letter.
+//
+// Returns a dead letter with its event as it was accepted, and the first 4 KiB of the last response.
 func (m *Handlers) GetDeadLetter(ctx context.Context, r *DeadLetterPath) (*ShownDeadLetter, error) {
 	l, err := m.Parts.Reader.GetDeadLetter(ctx, r.ID)
 	return &ShownDeadLetter{l}, err
 }
 
-// PurgeDeadLetter responds to DELETE /v1/deadLetters/{deadLetterId}.
+// PurgeDeadLetter deletes a dead letter.
+//
+// Deletes a dead letter and its event. Exported files are kept.
 func (m *Handlers) PurgeDeadLetter(ctx context.Context, r *DeadLetterPath) (*api.NoContent, error) {
 	purged, err := m.Parts.Operator.Purge(ctx, r.ID)
 	if err == nil && !purged {
@@ -112,15 +120,18 @@ type redeliverDeadLetterRequest struct {
 // RedeliverSpec are the options of a redelivery.
 type RedeliverSpec struct {
 	RedeliverTarget
+	// true redelivers it even if it was redelivered before.
 	Again bool `json:"again,omitempty" default:"false"`
-	// Event is delivered instead of the dead letter's; nil delivers that one.
+	// Edited event to deliver instead; by default the event of the dead letter.
 	Event json.RawMessage `json:"event,omitempty"`
 }
 
 // RedeliverTarget is the event subscription of a redelivery; empty for that of each dead letter.
 type RedeliverTarget struct {
+	// Event subscription to deliver to; by default that of each dead letter.
 	Subscription string `json:"subscription,omitempty"`
-	Topic        string `json:"topic,omitempty"`
+	// Topic of `subscription`; by default that of the filter.
+	Topic string `json:"topic,omitempty"`
 }
 
 // Redelivered is the new delivery of a dead letter.
@@ -128,7 +139,17 @@ type Redelivered struct {
 	DeliveryID int64 `json:"deliveryId"`
 }
 
-// RedeliverDeadLetter responds to POST /v1/deadLetters/{deadLetterId}/redeliver.
+// RedeliverDeadLetter redelivers a dead letter.
+//
+// Creates a new delivery of the event, with its own time to live, to the same event subscription or to the given one.
+// The dead letter is kept.
+//
+// `event` is an edited event, which is delivered instead. It is validated like a published event and stored byte for
+// byte, with a new `systemId`. Only this event subscription receives it, whatever its filter. With `If-Match`, the
+// response is 412 if the dead letter has changed, for example by another redelivery.
+//
+// The response is 409 if the dead letter was redelivered before and `again` is false. It is also 409 if the event
+// subscription was deleted or has expired, or the event was erased. An edited event also needs its topic.
 func (m *Handlers) RedeliverDeadLetter(ctx context.Context, r *redeliverDeadLetterRequest) (*Redelivered, error) {
 	var found problems
 	to := found.target(r.Body.RedeliverTarget)
@@ -150,35 +171,49 @@ func (m *Handlers) RedeliverDeadLetter(ctx context.Context, r *redeliverDeadLett
 
 // BulkSpec has the options of operations on many.
 type BulkSpec struct {
+	// Number that must match. The operation counts first; if another number matches, it fails and changes nothing. Absent
+	// or null means any number.
 	ExpectedCount *int64 `json:"expectedCount,omitempty" minimum:"0"`
-	RatePerSecond *int   `json:"ratePerSecond,omitempty" minimum:"1"`
-	DryRun        bool   `json:"dryRun,omitempty" default:"false"`
+	// Limit per second. Absent or null means no limit.
+	RatePerSecond *int `json:"ratePerSecond,omitempty" minimum:"1"`
+	// true counts the matches and changes nothing.
+	DryRun bool `json:"dryRun,omitempty" default:"false"`
 }
 
-// PurgeAllSpec selects the dead letters that an operation purges.
+// PurgeAllSpec selects dead letters to delete. `filter` is required.
 type PurgeAllSpec struct {
 	Filter *query.DeadLetterFilter `json:"filter,omitempty"`
 	BulkSpec
 }
 
-// RedeliverAllSpec selects the dead letters that an operation redelivers.
+// RedeliverAllSpec selects dead letters to redeliver. `filter` is required.
 type RedeliverAllSpec struct {
 	PurgeAllSpec
 	RedeliverTarget
+	// true also redelivers dead letters that were redelivered before.
 	Again bool `json:"again,omitempty" default:"false"`
 }
 
 // StartedOperation is the response to a request for an operation: the operation, or the result of a dry run.
 type StartedOperation = api.Started[query.Matched, query.Operation]
 
-// RedeliverDeadLetters responds to POST /v1/deadLetters/redeliver.
+// RedeliverDeadLetters redelivers matching dead letters.
+//
+// Starts an operation that counts, then redelivers each existing dead letter that matches the filter. Dead letters that
+// were redelivered before do not match, unless the filter has `redelivered` or `again` is true.
+//
+// Each delivery is new, with its own time to live, and goes to its own event subscription or to the given one. The dead
+// letters are kept. With `dryRun` they are counted only.
 func (m *Handlers) RedeliverDeadLetters(
 	ctx context.Context, r *api.Body[RedeliverAllSpec],
 ) (*StartedOperation, error) {
 	return m.startMany(ctx, operator.Redeliver, &r.Body)
 }
 
-// PurgeDeadLetters responds to POST /v1/deadLetters/purge.
+// PurgeDeadLetters deletes matching dead letters.
+//
+// Starts an operation that counts, then deletes the existing dead letters that match the filter. `filter` is required;
+// `{}` matches all. With `dryRun` they are counted only.
 func (m *Handlers) PurgeDeadLetters(ctx context.Context, r *api.Body[PurgeAllSpec]) (*StartedOperation, error) {
 	return m.startMany(ctx, operator.Purge, &RedeliverAllSpec{PurgeAllSpec: r.Body})
 }
@@ -252,6 +287,7 @@ var errPageFull = errors.New("the page is full")
 
 type exportDeadLettersRequest struct {
 	query.StoredDeadLetterFilter
+	// eventgrid has the form of Event Grid's files in a storage account; rows has the columns of postrider.dead_letters.
 	Format string `query:"format" enum:"eventgrid,rows" default:"eventgrid"`
 	api.PageParams
 }
@@ -287,7 +323,12 @@ func (ExportedDeadLetters) Bodies() map[int]any {
 	return map[int]any{http.StatusOK: ExportedDeadLetters{}}
 }
 
-// ExportDeadLetters responds to GET /v1/deadLetterExport.
+// ExportDeadLetters exports dead letters with their events.
+//
+// Lists dead letters with their events, the oldest first. Erased events are omitted. Without `deadLetteredUntil`, the
+// following pages omit newer dead letters.
+//
+// A page has at most `limit` dead letters and about 8 MiB.
 func (m *Handlers) ExportDeadLetters(ctx context.Context, r *exportDeadLettersRequest) (*ExportedDeadLetters, error) {
 	if err := api.ReadCursor(r.Cursor, &r.After); err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"postrider/internal/operator"
 	"postrider/internal/postgres"
 	"postrider/internal/query"
 	"postrider/server/api"
@@ -18,16 +19,22 @@ import (
 const maxAttemptsShown = 1000
 
 type listProblemsRequest struct {
-	Topic  string `query:"topic"`
-	Within int    `query:"withinInMinutes" minimum:"1" maximum:"10080" default:"60"`
+	Topic string `query:"topic"`
+	// Length of the time span before now.
+	Within int `query:"withinInMinutes" minimum:"1" maximum:"10080" default:"60"`
 }
 
-// Problems are the outcomes of failed attempts.
+// Problems is what fails, by event subscription and outcome.
 type Problems struct {
+	// The groups, the newest failure first.
 	Value []query.Problem `json:"value"`
 }
 
-// ListProblems responds to GET /v1/problems.
+// ListProblems lists what fails.
+//
+// Groups the failed attempts of the last minutes by event subscription and outcome, the newest failure first. Lists at
+// most 100 groups, each with a pending delivery or a dead letter as an example. From 360 minutes on it counts whole
+// hours.
 func (m *Handlers) ListProblems(ctx context.Context, r *listProblemsRequest) (*Problems, error) {
 	list, err := m.Parts.Reader.ReadProblems(ctx, r.Topic, time.Duration(r.Within)*time.Minute)
 	if err == nil && len(list) == 0 {
@@ -38,11 +45,18 @@ func (m *Handlers) ListProblems(ctx context.Context, r *listProblemsRequest) (*P
 
 type listDeliveriesRequest struct {
 	query.DeliveryFilter
+	// Id of the operation that redelivered it.
 	OperationID *uuid.UUID `query:"operationId"`
 	api.PageParams
 }
 
-// ListDeliveries responds to GET /v1/deliveries.
+// ListDeliveries lists deliveries.
+//
+// Lists pending and finished deliveries, the newest first. With publishedFrom or publishedUntil they are in the order
+// of their events. Filters by event, time, event subscription or the state pending use an index.
+//
+// Other filters search 20,000 rows a page. A page may therefore have fewer rows than `limit`: follow nextLink until it
+// is null.
 func (m *Handlers) ListDeliveries(
 	ctx context.Context, r *listDeliveriesRequest,
 ) (*api.List[query.DeliveryLine], error) {
@@ -66,12 +80,17 @@ type DeliveryPath struct {
 	ID int64 `path:"deliveryId" example:"1"`
 }
 
-// GetDelivery responds to GET /v1/deliveries/{deliveryId}.
+// GetDelivery reads a delivery.
+//
+// Returns a delivery. Finished deliveries are kept until the end of the retention.
 func (m *Handlers) GetDelivery(ctx context.Context, r *DeliveryPath) (*query.DeliveryLine, error) {
 	return m.Parts.Reader.Delivery(ctx, r.ID)
 }
 
-// ListDeliveryAttempts responds to GET /v1/deliveries/{deliveryId}/attempts.
+// ListDeliveryAttempts lists the attempts of a delivery.
+//
+// Lists the first 1,000 attempts with their responses and the decisions of the retry policy. Attempts of its batches
+// are included.
 func (m *Handlers) ListDeliveryAttempts(ctx context.Context, r *DeliveryPath) (*DeliveryAttempts, error) {
 	if _, err := m.GetDelivery(ctx, r); err != nil {
 		return nil, err
@@ -80,7 +99,12 @@ func (m *Handlers) ListDeliveryAttempts(ctx context.Context, r *DeliveryPath) (*
 	return &DeliveryAttempts{Value: api.Shown(attempts)}, err
 }
 
-// CancelDelivery responds to POST /v1/deliveries/{deliveryId}/cancel.
+// CancelDelivery cancels a pending delivery.
+//
+// Ends a delivery with the state canceled and the reason CanceledByOperator. It leaves its batch. The response is 409
+// if the delivery has ended.
+//
+// An attempt in progress, or one that begins within 100 ms, may still reach the endpoint. Its result is not recorded.
 func (m *Handlers) CancelDelivery(ctx context.Context, r *DeliveryPath) (*query.DeliveryLine, error) {
 	if err := m.Parts.Operator.Cancel(ctx, r.ID); err != nil {
 		return nil, err
@@ -88,7 +112,11 @@ func (m *Handlers) CancelDelivery(ctx context.Context, r *DeliveryPath) (*query.
 	return m.GetDelivery(ctx, r)
 }
 
-// RetryDelivery responds to POST /v1/deliveries/{deliveryId}/retryNow.
+// RetryDelivery retries a pending delivery now.
+//
+// Makes the next attempt due now. Attempts and time to live do not change. The delivery leaves its batch.
+//
+// The response is 409 if the delivery has ended, during an attempt, and while its event subscription has a hold.
 func (m *Handlers) RetryDelivery(ctx context.Context, r *DeliveryPath) (*query.DeliveryLine, error) {
 	if err := m.Parts.Operator.RetryNow(ctx, r.ID); err != nil {
 		return nil, err
@@ -96,7 +124,12 @@ func (m *Handlers) RetryDelivery(ctx context.Context, r *DeliveryPath) (*query.D
 	return m.GetDelivery(ctx, r)
 }
 
-// DeadLetterDelivery responds to POST /v1/deliveries/{deliveryId}/deadLetterNow.
+// DeadLetterDelivery dead-letters a pending delivery.
+//
+// Turns a delivery into a dead letter with the reason DeadLetteredByOperator, even if the event subscription drops dead
+// letters. Otherwise it behaves like cancel.
+//
+// In the response, `deadLetterId` is the dead letter.
 func (m *Handlers) DeadLetterDelivery(ctx context.Context, r *DeliveryPath) (*query.DeliveryLine, error) {
 	if _, err := m.Parts.Operator.DeadLetterNow(ctx, r.ID); err != nil {
 		return nil, err
@@ -109,7 +142,10 @@ type listBatchesRequest struct {
 	query.BatchFilter
 }
 
-// ListBatches responds to GET /v1/batches.
+// ListBatches lists batches.
+//
+// Lists batches, the newest first. A page may have fewer rows than `limit`, because it searches 20,000 rows. Follow
+// nextLink until it is null.
 func (m *Handlers) ListBatches(ctx context.Context, r *listBatchesRequest) (*api.List[query.BatchLine], error) {
 	list, err := newestFirst(ctx, "/v1/batches", r, r.BatchFilter, m.Parts.Reader.ReadBatches,
 		func(l *query.BatchLine) int64 { return l.BatchID })
@@ -121,7 +157,9 @@ type BatchPath struct {
 	ID int64 `path:"batchId" example:"1"`
 }
 
-// GetBatch responds to GET /v1/batches/{batchId}.
+// GetBatch reads a batch.
+//
+// Returns a batch. Finished batches are kept until the end of the retention.
 func (m *Handlers) GetBatch(ctx context.Context, r *BatchPath) (*query.BatchLine, error) {
 	b, err := m.Parts.Reader.ReadBatch(ctx, r.ID, 0, 0)
 	if err != nil {
@@ -135,7 +173,9 @@ type listBatchMembersRequest struct {
 	api.PageParams
 }
 
-// ListBatchMembers responds to GET /v1/batches/{batchId}/members.
+// ListBatchMembers lists the deliveries of a batch.
+//
+// Lists the members in the order of the request, with those that have left the batch.
 func (m *Handlers) ListBatchMembers(
 	ctx context.Context, r *listBatchMembersRequest,
 ) (*api.List[query.MemberLine], error) {
@@ -154,10 +194,13 @@ func (m *Handlers) ListBatchMembers(
 
 // DeliveryAttempts are the attempts of a delivery or a batch.
 type DeliveryAttempts struct {
+	// The attempts in their order.
 	Value []query.AttemptLine `json:"value"`
 }
 
-// ListBatchAttempts responds to GET /v1/batches/{batchId}/attempts.
+// ListBatchAttempts lists the attempts of a batch.
+//
+// Lists the newest 200 attempts. An attempt's result holds for all members.
 func (m *Handlers) ListBatchAttempts(ctx context.Context, r *BatchPath) (*DeliveryAttempts, error) {
 	b, err := m.Parts.Reader.ReadBatch(ctx, r.ID, 0, 0)
 	if err != nil {
@@ -166,43 +209,57 @@ func (m *Handlers) ListBatchAttempts(ctx context.Context, r *BatchPath) (*Delive
 	return &DeliveryAttempts{Value: api.Shown(b.History)}, nil
 }
 
-// DeliveriesSpec selects the pending deliveries that an operation retries or cancels.
+// DeliveriesSpec are the pending deliveries of an operation.
 type DeliveriesSpec struct {
+	// All pending deliveries that match; `{}` matches all.
 	Filter *query.DeliveryFilter `json:"filter,omitempty"`
 	BulkSpec
 }
 
-// OnDeliveries responds to POST /v1/deliveries/retryNow and cancel.
-func (m *Handlers) OnDeliveries(
-	kind string,
-) func(context.Context, *api.Body[DeliveriesSpec]) (*StartedOperation, error) {
-	return func(ctx context.Context, r *api.Body[DeliveriesSpec]) (*StartedOperation, error) {
-		var found problems
-		do := found.bulk(kind, &r.Body.BulkSpec)
-		if r.Body.Filter == nil {
-			found.Value("filter", "is required; {} matches all pending deliveries")
-		} else {
-			if r.Body.Filter.State != "" && r.Body.Filter.State != "pending" {
-				found.Value("filter.state", "must be pending, not %q: others have ended", api.Shorten(r.Body.Filter.State))
-			}
-			if r.Body.Filter.Hold != "" && !slices.Contains(query.HoldReasons, r.Body.Filter.Hold) {
-				found.Value("filter.hold", "must be one of %v, not %q", query.HoldReasons, api.Shorten(r.Body.Filter.Hold))
-			}
-			if r.Body.Filter.From != nil && r.Body.Filter.To != nil && !r.Body.Filter.From.Before(*r.Body.Filter.To) {
-				found.Value("filter.publishedFrom", "must be before publishedUntil")
-			}
-			if n := len(r.Body.Filter.DeliveryIDs); r.Body.Filter.DeliveryIDs != nil && (n == 0 || n > query.MaxFilterIDs) {
-				found.Value("filter.deliveryIds", "must have between 1 and %d ids, not %d", query.MaxFilterIDs, n)
-			}
+// RetryDeliveries retries matching deliveries now.
+//
+// Starts an operation that counts, then makes the next attempt of each pending delivery that matches the filter due
+// now. It skips those with an attempt in progress and those that have ended; deliveries on hold fail. With `dryRun`
+// they are counted only.
+func (m *Handlers) RetryDeliveries(ctx context.Context, r *api.Body[DeliveriesSpec]) (*StartedOperation, error) {
+	return m.onDeliveries(ctx, operator.Retry, &r.Body)
+}
+
+// CancelDeliveries cancels matching deliveries.
+//
+// Starts an operation that counts, then cancels each pending delivery that matches the filter. An attempt in progress
+// may still reach the endpoint. With `dryRun` they are counted only.
+func (m *Handlers) CancelDeliveries(ctx context.Context, r *api.Body[DeliveriesSpec]) (*StartedOperation, error) {
+	return m.onDeliveries(ctx, operator.Cancel, &r.Body)
+}
+
+// onDeliveries starts an operation for the deliveries that match a filter, or counts them.
+func (m *Handlers) onDeliveries(ctx context.Context, kind string, spec *DeliveriesSpec) (*StartedOperation, error) {
+	var found problems
+	do := found.bulk(kind, &spec.BulkSpec)
+	if spec.Filter == nil {
+		found.Value("filter", "is required; {} matches all pending deliveries")
+	} else {
+		if spec.Filter.State != "" && spec.Filter.State != "pending" {
+			found.Value("filter.state", "must be pending, not %q: others have ended", api.Shorten(spec.Filter.State))
 		}
-		if err := found.Err(); err != nil {
-			return nil, err
+		if spec.Filter.Hold != "" && !slices.Contains(query.HoldReasons, spec.Filter.Hold) {
+			found.Value("filter.hold", "must be one of %v, not %q", query.HoldReasons, api.Shorten(spec.Filter.Hold))
 		}
-		if r.Body.DryRun {
-			n, err := m.Parts.Reader.CountDeliveries(ctx, *r.Body.Filter)
-			return &StartedOperation{Done: &n}, err
+		if spec.Filter.From != nil && spec.Filter.To != nil && !spec.Filter.From.Before(*spec.Filter.To) {
+			found.Value("filter.publishedFrom", "must be before publishedUntil")
 		}
-		id, err := m.Parts.Operator.OnDeliveries(ctx, r.Body.Filter, do)
-		return m.started(ctx, id, err)
+		if n := len(spec.Filter.DeliveryIDs); spec.Filter.DeliveryIDs != nil && (n == 0 || n > query.MaxFilterIDs) {
+			found.Value("filter.deliveryIds", "must have between 1 and %d ids, not %d", query.MaxFilterIDs, n)
+		}
 	}
+	if err := found.Err(); err != nil {
+		return nil, err
+	}
+	if spec.DryRun {
+		n, err := m.Parts.Reader.CountDeliveries(ctx, *spec.Filter)
+		return &StartedOperation{Done: &n}, err
+	}
+	id, err := m.Parts.Operator.OnDeliveries(ctx, spec.Filter, do)
+	return m.started(ctx, id, err)
 }

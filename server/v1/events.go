@@ -18,7 +18,14 @@ type listEventsRequest struct {
 	query.EventFilter
 }
 
-// ListEvents responds to GET /v1/events.
+// ListEvents lists events.
+//
+// Lists events, the newest first, also those that match no event subscription. Filters by id or time use an index.
+//
+// Other filters search 20,000 rows a page. A page may therefore have fewer rows than `limit`: follow nextLink until it
+// is null.
+//
+// The rows are without their bodies.
 func (m *Handlers) ListEvents(ctx context.Context, r *listEventsRequest) (*api.List[query.EventRow], error) {
 	if err := inOrder("publishedFrom", r.From, "publishedUntil", r.To); err != nil {
 		return nil, err
@@ -61,7 +68,9 @@ func (e ShownEvent) Content() (int, any) {
 // Bodies implements api.Response.
 func (ShownEvent) Bodies() map[int]any { return map[int]any{http.StatusOK: query.EventRow{}} }
 
-// GetEvent responds to GET /v1/events/{systemId}.
+// GetEvent reads an event.
+//
+// Returns an event with its deliveries, and its body as it was accepted. An erased event has no body.
 func (m *Handlers) GetEvent(ctx context.Context, r *EventPath) (*ShownEvent, error) {
 	id, err := r.id()
 	if err != nil {
@@ -76,10 +85,19 @@ func (m *Handlers) GetEvent(ctx context.Context, r *EventPath) (*ShownEvent, err
 
 // Erased is the result of an erasure.
 type Erased struct {
+	// Number of events that were not erased before.
 	Events int `json:"events"`
 }
 
-// EraseEvent responds to POST /v1/events/{systemId}/erase.
+// EraseEvent erases an event.
+//
+// Erases body and subject of the event and of its dead letters, and the endpoints' responses. Pending deliveries are
+// canceled first, with the reason EventErased.
+//
+// Ids, types, times, attempts and states are kept. Its dead letters cannot be redelivered. Exported files and endpoints
+// keep their copies. The response is 409 while one of its dead letters is exported.
+//
+// In the response, `events` is 0 if it was erased before.
 func (m *Handlers) EraseEvent(ctx context.Context, r *EventPath) (*Erased, error) {
 	id, err := r.id()
 	if err != nil {
@@ -94,12 +112,19 @@ type eraseSubjectRequest struct {
 	Body  EraseSubjectSpec
 }
 
-// EraseSubjectSpec names the subject whose events are erased.
+// EraseSubjectSpec is the subject whose events are erased.
 type EraseSubjectSpec struct {
+	// The exact subject, not empty.
 	Subject string `json:"subject"`
 }
 
-// EraseSubject responds to POST /v1/topics/{topic}/eraseSubject.
+// EraseSubject erases the events of a topic with a subject.
+//
+// Erases all stored events of a topic with this subject, like POST /v1/events/{systemId}/erase. Up to 1,000 events that
+// are found within a second are erased at once. For more, the response is 202 with an operation.
+//
+// The audit records the number of events, not the subject. The response is 409 while a running operation's filter has
+// the subject.
 func (m *Handlers) EraseSubject(
 	ctx context.Context, r *eraseSubjectRequest,
 ) (*api.Started[Erased, query.Operation], error) {
@@ -115,39 +140,59 @@ func (m *Handlers) EraseSubject(
 }
 
 type listActivityRequest struct {
-	Topic        string  `query:"topic"`
+	Topic string `query:"topic"`
+	// Name of the event subscription, for its attempts only. It requires topic.
 	Subscription string  `query:"subscription"`
 	Cursor       *string `query:"cursor"`
 }
 
-// RecentActivity has the published events and recorded attempts since the previous page.
+// RecentActivity is what happened since the previous page.
 type RecentActivity struct {
-	Value    []Activity `json:"value"`
-	NextLink string     `json:"nextLink"`
+	// The entries, the oldest first.
+	Value []Activity `json:"value"`
+	// Path and query of the next page.
+	NextLink string `json:"nextLink"`
 }
 
-// Activity is a published event or a recorded attempt.
+// Activity is a published event or a recorded attempt. Members about the attempt are null for an event.
 type Activity struct {
-	At           time.Time  `json:"at"`
-	Kind         string     `json:"kind" enum:"published,attempt"`
-	Topic        string     `json:"topic"`
+	// When it happened.
+	At time.Time `json:"at"`
+	// published or attempt.
+	Kind  string `json:"kind" enum:"published,attempt"`
+	Topic string `json:"topic"`
+	// Id of the event from the publisher; empty for a batch.
 	EventID      string     `json:"eventId"`
 	EventType    string     `json:"eventType"`
 	Subject      string     `json:"subject"`
 	SystemID     *uuid.UUID `json:"systemId"`
 	Subscription *string    `json:"subscription"`
 	DeliveryID   *int64     `json:"deliveryId"`
-	BatchID      *int64     `json:"batchId"`
-	Number       *int       `json:"number"`
-	Status       *int       `json:"status"`
-	Outcome      *string    `json:"outcome"`
-	Verdict      *string    `json:"verdict"`
-	State        *string    `json:"state"`
-	DurationMs   *float64   `json:"durationMs"`
-	Place        string     `json:"place"`
+	// Id of the batch.
+	BatchID *int64 `json:"batchId"`
+	// Number of the attempt.
+	Number *int `json:"number"`
+	// HTTP status of the attempt; null without a response.
+	Status *int `json:"status"`
+	// Outcome of the attempt.
+	Outcome *string `json:"outcome"`
+	// Decision of the retry policy.
+	Verdict *string `json:"verdict"`
+	// State of the delivery after the attempt.
+	State *string `json:"state"`
+	// Duration of the attempt in milliseconds.
+	DurationMs *float64 `json:"durationMs"`
+	// Identifies the entry.
+	Place string `json:"place"`
 }
 
-// ListActivity responds to GET /v1/activity.
+// ListActivity follows published events and recorded attempts.
+//
+// Returns what happened since the previous page, the oldest first. Without a cursor the page is empty. Request nextLink
+// about once a second; it is never null.
+//
+// A page has at most the newest 200 events and 200 attempts. An entry may be repeated on later pages with the same
+// `place`. Events whose publish took longer than three seconds may be absent; GET /v1/events has all.
 func (m *Handlers) ListActivity(ctx context.Context, r *listActivityRequest) (*RecentActivity, error) {
 	if r.Subscription != "" && r.Topic == "" {
 		return nil, api.Invalid("topic", "is required with subscription")

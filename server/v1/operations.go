@@ -18,7 +18,10 @@ type operationKey struct {
 	OperationID uuid.UUID
 }
 
-// ListOperations responds to GET /v1/operations.
+// ListOperations lists operations.
+//
+// Lists running and finished operations with their progress, the newest first. Finished operations are kept for 30
+// days.
 func (m *Handlers) ListOperations(ctx context.Context, r *api.PageParams) (*api.List[query.Operation], error) {
 	read := func(ctx context.Context, after operationKey, limit int) ([]query.Operation, error) {
 		if r.Cursor == nil {
@@ -36,12 +39,16 @@ type OperationPath struct {
 	ID uuid.UUID `path:"operationId" example:"0198c5a2-11aa-7d20-8e31-0c9f6b7a5e42"`
 }
 
-// GetOperation responds to GET /v1/operations/{operationId}.
+// GetOperation reads an operation.
+//
+// Returns the progress of an operation after its last completed step.
 func (m *Handlers) GetOperation(ctx context.Context, r *OperationPath) (*query.Operation, error) {
 	return m.Parts.Reader.Operation(ctx, r.ID)
 }
 
-// CancelOperation responds to POST /v1/operations/{operationId}/cancel.
+// CancelOperation stops an operation.
+//
+// Stops an operation after the current step. Completed steps stay. A finished operation does not change.
 func (m *Handlers) CancelOperation(ctx context.Context, r *OperationPath) (*query.Operation, error) {
 	if _, err := m.Parts.Operator.CancelOperation(ctx, r.ID); err != nil {
 		return nil, err
@@ -56,13 +63,20 @@ type redeliverEventsRequest struct {
 
 // RedeliverEventsSpec selects past events.
 type RedeliverEventsSpec struct {
-	From          time.Time  `json:"from"`
+	// Published at this time or later.
+	From time.Time `json:"from"`
+	// Published before this time; by default now.
 	Until         *time.Time `json:"until,omitempty"`
 	RatePerSecond *int       `json:"ratePerSecond,omitempty" minimum:"1"`
 	DryRun        bool       `json:"dryRun,omitempty" default:"false"`
 }
 
-// RedeliverEvents responds to POST /v1/topics/{topic}/subscriptions/{subscription}/redeliverEvents.
+// RedeliverEvents delivers past events to an event subscription.
+//
+// Starts an operation that delivers a topic's stored events that match the filter, by the time of publishing. Each
+// delivery is new, with its own time to live.
+//
+// With `dryRun` the events are counted for at most five seconds, and nothing is delivered.
 func (m *Handlers) RedeliverEvents(ctx context.Context, r *redeliverEventsRequest) (*StartedOperation, error) {
 	var found problems
 	from, until, rate := r.Body.From, r.Body.Until, found.rate(r.Body.RatePerSecond)

@@ -28,7 +28,15 @@ type patchSubscriptionRequest struct {
 	Body json.RawMessage `schema:"SubscriptionPatch"`
 }
 
-// PatchSubscription responds to PATCH /v1/topics/{topic}/subscriptions/{subscription}.
+// PatchSubscription changes settings of an event subscription.
+//
+// Applies a JSON merge patch (RFC 7396) to the stored settings. Null restores a default, absent members stay, and lists
+// are replaced as a whole. The result is validated like a PUT.
+//
+// A new `endpointUrl` resets `endpointValidation` to its default unless the patch has it. An endpoint that failed its
+// handshake is called again only if the endpoint changes.
+//
+// The content type is application/merge-patch+json or application/json.
 func (m *Handlers) PatchSubscription(
 	ctx context.Context, r *patchSubscriptionRequest,
 ) (*Subscription, error) {

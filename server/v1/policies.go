@@ -23,7 +23,9 @@ type PolicyPath struct {
 	Name string `path:"policy" example:"ga-2021"`
 }
 
-// ListPolicies responds to GET /v1/policies.
+// ListPolicies lists retry policies.
+//
+// Lists all retry policies on one page: the built-in ones from the oldest behavior on, then your own by name.
 func (m *Handlers) ListPolicies(context.Context, *struct{}) (*api.List[Policy], error) {
 	snapshot := m.Parts.Cache.Snapshot()
 	list := &api.List[Policy]{Value: []Policy{}}
@@ -33,7 +35,9 @@ func (m *Handlers) ListPolicies(context.Context, *struct{}) (*api.List[Policy], 
 	return list, nil
 }
 
-// GetPolicy responds to GET /v1/policies/{policy}.
+// GetPolicy reads a retry policy.
+//
+// Returns a retry policy with its status table. To copy it, PUT the response under another name.
 func (m *Handlers) GetPolicy(ctx context.Context, r *PolicyPath) (*Policy, error) {
 	p, version, err := m.policyVersion(ctx, r.Name)
 	if err == nil && p == nil {
@@ -51,7 +55,15 @@ type putPolicyRequest struct {
 	Body Policy
 }
 
-// PutPolicy responds to PUT /v1/policies/{policy}.
+// PutPolicy creates or replace a retry policy.
+//
+// Creates or replaces your own retry policy. It accepts the response of a GET: `name`, `builtIn`, `isDefault` and
+// `etag` are ignored. Absent settings take their defaults, also when a policy is replaced.
+//
+// Event subscriptions use the policy from the next decision on, on every node within a second. Their limits are kept
+// within its ranges.
+//
+// The response is 409 for a built-in policy. `batching` must stay true while event subscriptions use batches (409).
 func (m *Handlers) PutPolicy(ctx context.Context, r *putPolicyRequest) (*api.Put[Policy], error) {
 	if _, builtIn := policy.Builtin(r.Name); builtIn {
 		return nil, builtInError(r.Name)
@@ -72,7 +84,10 @@ type deletePolicyRequest struct {
 	api.IfMatchHeader
 }
 
-// DeletePolicy responds to DELETE /v1/policies/{policy}.
+// DeletePolicy deletes a retry policy.
+//
+// Deletes your own retry policy. The response is 409 for a built-in policy, and while event subscriptions use it; the
+// message names them.
 func (m *Handlers) DeletePolicy(ctx context.Context, r *deletePolicyRequest) (*api.NoContent, error) {
 	err := m.Parts.Policies.Delete(ctx, r.Name, r.Conditions()...)
 	return &api.NoContent{}, r.Rejected(policyError(r.Name, "", err), "retry policy", r.Name)
@@ -110,45 +125,56 @@ func policyError(name, used string, err error) error {
 	}
 }
 
-// Policy is a retry policy in PUT and GET. Absent and null settings have their defaults; package spec describes each.
-// PUT ignores Name, BuiltIn, IsDefault and ETag.
+// Policy is a retry policy.
+//
+// Absent and null settings have their defaults; package spec describes each. PUT ignores Name, BuiltIn, IsDefault and
+// ETag.
 type Policy struct {
-	Name      string  `json:"name"`
-	BuiltIn   bool    `json:"builtIn"`
+	// Name, 3 to 64 characters.
+	Name string `json:"name"`
+	// The policy is built in and cannot be changed.
+	BuiltIn bool `json:"builtIn"`
+	// Event subscriptions without a policy use it.
 	IsDefault bool    `json:"isDefault"`
 	ETag      *string `json:"etag,omitempty"`
 
-	Source                          *string        `json:"source"`
-	AckTimeoutInSeconds             *float64       `json:"ackTimeoutInSeconds"`
-	LateResponseWindowInSeconds     *float64       `json:"lateResponseWindowInSeconds"`
-	Basis                           *policy.Basis  `json:"basis"`
-	StepsInSeconds                  []float64      `json:"stepsInSeconds"`
-	TailInSeconds                   *float64       `json:"tailInSeconds"`
-	RetryWindowInSeconds            *float64       `json:"retryWindowInSeconds"`
-	JitterFraction                  *float64       `json:"jitterFraction"`
-	JitterCapInSeconds              *float64       `json:"jitterCapInSeconds"`
-	Expiry                          *policy.Expiry `json:"expiry"`
-	MaxDeliveryAttempts             *Range         `json:"maxDeliveryAttempts"`
-	EventTimeToLiveInMinutes        *Range         `json:"eventTimeToLiveInMinutes"`
-	HonorRetryAfter                 *bool          `json:"honorRetryAfter"`
-	RetryAfterCapInSeconds          *float64       `json:"retryAfterCapInSeconds"`
-	RetryTransportErrors            *bool          `json:"retryTransportErrors"`
-	DeadLetterDefault               *string        `json:"deadLetterDefault"`
-	DeadLetterDelayInSeconds        *float64       `json:"deadLetterDelayInSeconds"`
-	DeadLetterExportWindowInSeconds *float64       `json:"deadLetterExportWindowInSeconds"`
-	Batching                        *bool          `json:"batching"`
-	Probation                       *Probation     `json:"probation"`
-	StatusTable                     []StatusCell   `json:"statusTable"`
+	Source                      *string        `json:"source"`
+	AckTimeoutInSeconds         *float64       `json:"ackTimeoutInSeconds"`
+	LateResponseWindowInSeconds *float64       `json:"lateResponseWindowInSeconds"`
+	Basis                       *policy.Basis  `json:"basis"`
+	StepsInSeconds              []float64      `json:"stepsInSeconds"`
+	TailInSeconds               *float64       `json:"tailInSeconds"`
+	RetryWindowInSeconds        *float64       `json:"retryWindowInSeconds"`
+	JitterFraction              *float64       `json:"jitterFraction"`
+	JitterCapInSeconds          *float64       `json:"jitterCapInSeconds"`
+	Expiry                      *policy.Expiry `json:"expiry"`
+	// Limit of attempts, 1 to 1000. Default: 30, of 1 to 30.
+	MaxDeliveryAttempts *Range `json:"maxDeliveryAttempts"`
+	// Time to live in minutes, 1 to 43200 (30 days). Default: 1440, of 1 to 1440.
+	EventTimeToLiveInMinutes        *Range   `json:"eventTimeToLiveInMinutes"`
+	HonorRetryAfter                 *bool    `json:"honorRetryAfter"`
+	RetryAfterCapInSeconds          *float64 `json:"retryAfterCapInSeconds"`
+	RetryTransportErrors            *bool    `json:"retryTransportErrors"`
+	DeadLetterDefault               *string  `json:"deadLetterDefault"`
+	DeadLetterDelayInSeconds        *float64 `json:"deadLetterDelayInSeconds"`
+	DeadLetterExportWindowInSeconds *float64 `json:"deadLetterExportWindowInSeconds"`
+	Batching                        *bool    `json:"batching"`
+	// The circuit breaker for failing endpoints. Default: as in ga-2021.
+	Probation   *Probation   `json:"probation"`
+	StatusTable []StatusCell `json:"statusTable"`
 }
 
-// Range is the range of an event subscription's limit, and its default.
+// Range is the range of a limit of event subscriptions, and its default.
 type Range struct {
+	// Limit of an event subscription that sets none. For attempts, null and 0 mean no limit.
 	Default *int `json:"default" required:"false"`
-	Least   *int `json:"least" required:"false"`
-	Most    *int `json:"most" required:"false"`
+	// Lowest limit that an event subscription may set.
+	Least *int `json:"least" required:"false"`
+	// Highest limit that an event subscription may set.
+	Most *int `json:"most" required:"false"`
 }
 
-// Probation are the probation settings of a retry policy.
+// Probation is the circuit breaker for failing endpoints.
 type Probation struct {
 	Scope          *policy.ProbationScope     `json:"scope"`
 	Trigger        *int                       `json:"trigger"`
@@ -158,12 +184,18 @@ type Probation struct {
 	ByOutcome      map[policy.Outcome]float64 `json:"byOutcome"`
 }
 
-// StatusCell is an entry of a retry policy's status table.
+// StatusCell is what a response of the endpoint leads to.
 type StatusCell struct {
-	EndpointKind      policy.EndpointKind `json:"endpointKind"`
-	Condition         string              `json:"condition"`
-	Action            policy.Action       `json:"action"`
-	MinDelayInSeconds *float64            `json:"minDelayInSeconds" required:"false"`
+	// webhook or azure-resource.
+	EndpointKind policy.EndpointKind `json:"endpointKind"`
+	// HTTP status (200 to 599), an error without a response (timeout, canceled, socket, dns, unauthorized or argument), or
+	// other, which each kind of endpoint must have.
+	Condition string `json:"condition"`
+	// success (of 200 to 299 only), retry, never, or never_if_dead_letter: never if dead letters are kept, otherwise
+	// retry.
+	Action policy.Action `json:"action"`
+	// Shortest delay of a retry after the failure.
+	MinDelayInSeconds *float64 `json:"minDelayInSeconds" required:"false"`
 }
 
 // DescribePolicy shows a retry policy with all settings. Version 0 omits the etag.

@@ -9,11 +9,13 @@ import (
 	"postrider/server/api"
 )
 
-// RepairSpec is the patch of a repair, the dead letters whose events it changes, and its options.
+// RepairSpec is the merge patch of a repair, the dead letters whose events it changes, and its options.
 type RepairSpec struct {
 	RedeliverAllSpec
-	MergePatch       json.RawMessage `json:"mergePatch" type:"object"`
-	IncludeUnchanged bool            `json:"includeUnchanged,omitempty" default:"false"`
+	// JSON merge patch (RFC 7396), nested up to 256 levels.
+	MergePatch json.RawMessage `json:"mergePatch" type:"object"`
+	// true also redelivers events that the patch does not change.
+	IncludeUnchanged bool `json:"includeUnchanged,omitempty" default:"false"`
 }
 
 type repairRequest struct {
@@ -23,7 +25,15 @@ type repairRequest struct {
 // StartedRepair is the response to a repair: the operation, or the result of a dry run.
 type StartedRepair = api.Started[operator.RepairPreview, query.Operation]
 
-// RepairDeadLetters responds to POST /v1/deadLetters/repair.
+// RepairDeadLetters repairs matching dead letters.
+//
+// Starts an operation that counts, then changes the event of each existing dead letter that matches the filter by a
+// JSON merge patch (RFC 7396) and redelivers the edited event, as `redeliverDeadLetter` does with `event`. What the
+// patch does not name keeps its bytes. Dead letters that were redelivered before do not match, unless the filter has
+// `redelivered` or `again` is true.
+//
+// A dead letter fails if the edited event is invalid or too large. With `dryRun`, nothing changes: the response is 200
+// with counts, examples and the changes of three events. A dry run takes about five seconds at most.
 func (m *Handlers) RepairDeadLetters(ctx context.Context, r *repairRequest) (*StartedRepair, error) {
 	var found problems
 	do := found.action(operator.Repair, &r.Body.RedeliverAllSpec)

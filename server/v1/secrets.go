@@ -17,25 +17,36 @@ const previousSecretByDefault = 24 * time.Hour
 // Signing is the state of signing, without secrets.
 type Signing struct {
 	Enabled bool `json:"enabled"`
-	// Secrets counts the secrets that sign now.
-	Secrets            int        `json:"secrets"`
-	RotatedAt          *time.Time `json:"rotatedAt"`
+	// Number of secrets that sign now, at most 3.
+	Secrets int `json:"secrets"`
+	// When the newest secret was set; null without signing.
+	RotatedAt *time.Time `json:"rotatedAt"`
+	// Until when the second newest secret signs; null without one.
 	PreviousValidUntil *time.Time `json:"previousValidUntil"`
 }
 
-// SigningSecrets are the secrets that sign deliveries now, the newest first.
+// SigningSecrets are the secrets that sign now.
 type SigningSecrets struct {
+	// At most three secrets, the newest first.
 	Value []SigningSecret `json:"value"`
 }
 
-// SigningSecret is a secret in the form of Standard Webhooks.
+// SigningSecret is a signing secret.
 type SigningSecret struct {
-	Secret     string     `json:"secret"`
-	CreatedAt  time.Time  `json:"createdAt"`
+	// Secret in the form of Standard Webhooks.
+	Secret string `json:"secret"`
+	// When it was set.
+	CreatedAt time.Time `json:"createdAt"`
+	// Until when it signs; null for the newest.
 	ValidUntil *time.Time `json:"validUntil"`
 }
 
-// GetSigningSecrets responds to POST /v1/topics/{topic}/subscriptions/{subscription}/getSigningSecrets.
+// GetSigningSecrets shows the signing secrets.
+//
+// Returns the secrets that sign deliveries; an empty list without signing. The log records the request without the
+// secrets.
+//
+// The newest secret is the first.
 func (m *Handlers) GetSigningSecrets(ctx context.Context, r *SubscriptionPath) (*SigningSecrets, error) {
 	sub, err := m.Parts.Subscriptions.RevealSigningSecrets(ctx, r.Topic, r.Subscription)
 	if err != nil {
@@ -50,13 +61,21 @@ type rotateSigningSecretRequest struct {
 	Body RotateSigningSecretSpec
 }
 
-// RotateSigningSecretSpec has the new secret, and how long the previous ones keep signing.
+// RotateSigningSecretSpec is a new signing secret.
 type RotateSigningSecretSpec struct {
-	Secret                *string `json:"secret,omitempty"`
-	PreviousValidForHours *int    `json:"previousValidForHours,omitempty" minimum:"0" maximum:"168" default:"24"`
+	// Secret: `whsec_` and the padded base64 of 24 to 64 random bytes; by default generated with 32 bytes.
+	Secret *string `json:"secret,omitempty"`
+	// Hours for which the previous secrets keep signing, unless they end sooner. Three secrets can sign; with three, it
+	// must be 0.
+	PreviousValidForHours *int `json:"previousValidForHours,omitempty" minimum:"0" maximum:"168" default:"24"`
 }
 
-// RotateSigningSecret responds to POST /v1/topics/{topic}/subscriptions/{subscription}/rotateSigningSecret.
+// RotateSigningSecret replaces the signing secret.
+//
+// Adds a new secret. The previous one keeps signing for `previousValidForHours`, so that you can update the receiver
+// after the response.
+//
+// Requests that begin within a second of the response may lack the new signature. The response is 409 without signing.
 func (m *Handlers) RotateSigningSecret(ctx context.Context, r *rotateSigningSecretRequest) (*SigningSecrets, error) {
 	var key []byte
 	var found problems
@@ -118,17 +137,21 @@ func (m *Handlers) signingView(s *catalog.Subscription) Signing {
 	return shown
 }
 
-// FullURL is the endpoint of an event subscription with its query.
+// FullURL is the full endpoint URL.
 type FullURL struct {
+	// The URL with its query string.
 	EndpointURL string `json:"endpointUrl"`
 }
 
-// DeliveryAttributeList are the custom headers of an event subscription with their secret values.
+// DeliveryAttributeList are custom headers with secret values.
 type DeliveryAttributeList struct {
+	// The headers in their order.
 	Value []DeliveryAttributeView `json:"value"`
 }
 
-// RevealSubscriptionEndpoint responds to POST /v1/topics/{topic}/subscriptions/{subscription}/getFullUrl.
+// RevealSubscriptionEndpoint shows the full endpoint URL.
+//
+// Returns the endpoint URL with its query string, which often has a secret. `postrider.audit` records the request.
 func (m *Handlers) RevealSubscriptionEndpoint(ctx context.Context, r *SubscriptionPath) (*FullURL, error) {
 	sub, err := m.Parts.Subscriptions.RevealEndpoint(ctx, r.Topic, r.Subscription)
 	if err != nil {
@@ -138,7 +161,9 @@ func (m *Handlers) RevealSubscriptionEndpoint(ctx context.Context, r *Subscripti
 	return &FullURL{sub.EndpointURL}, nil
 }
 
-// RevealSubscriptionHeaders responds to POST /v1/topics/{topic}/subscriptions/{subscription}/getDeliveryAttributes.
+// RevealSubscriptionHeaders shows custom headers with their secrets.
+//
+// Returns the custom headers of an event subscription, secret values included. `postrider.audit` records the request.
 func (m *Handlers) RevealSubscriptionHeaders(ctx context.Context, r *SubscriptionPath) (*DeliveryAttributeList, error) {
 	sub, err := m.Parts.Subscriptions.RevealDeliveryAttributes(ctx, r.Topic, r.Subscription)
 	if err != nil {

@@ -20,7 +20,10 @@ type listSubscriptionsRequest struct {
 	api.PageParams
 }
 
-// ListSubscriptions responds to GET /v1/topics/{topic}/subscriptions.
+// ListSubscriptions lists the event subscriptions of a topic by name.
+//
+// Lists event subscriptions with their effective settings, defaults included. `validation` and `hold.heldDeliveries`
+// are null in a list.
 func (m *Handlers) ListSubscriptions(
 	ctx context.Context, r *listSubscriptionsRequest,
 ) (*api.List[Subscription], error) {
@@ -39,11 +42,25 @@ func (m *Handlers) ListSubscriptions(
 type putSubscriptionRequest struct {
 	SubscriptionPath
 	api.PutHeaders
+	// true validates the settings and returns the result; nothing is stored, and no endpoint is called.
 	DryRun bool `query:"dryRun"`
 	Body   catalog.SubscriptionSpec
 }
 
-// PutSubscription responds to PUT /v1/topics/{topic}/subscriptions/{subscription}.
+// PutSubscription creates or replace an event subscription.
+//
+// Creates or replaces an event subscription. Absent settings take their defaults. Pending deliveries use the new
+// settings from their next attempt.
+//
+// A new endpoint must pass the validation handshake, unless `endpointValidation` is skip. So must an endpoint that
+// changes between CloudEvents and other schemas. The response waits up to 15 s for the handshake.
+//
+// - After three failures the response is 400 `EndpointValidationFailed`, and nothing is changed.
+// - If the endpoint responds 200 without the code, the state is `AwaitingManualAction`.
+// - If the handshake takes longer, the state is `Creating` or `Updating`.
+//
+// In both states the deliveries are held (`not_validated`). A validated endpoint is not replaced by one whose handshake
+// takes longer. A handshake in progress continues if the endpoint does not change. See docs/guides/receive.md.
 func (m *Handlers) PutSubscription(ctx context.Context, r *putSubscriptionRequest) (*api.Put[Subscription], error) {
 	topic, err := m.topic(ctx, r.Topic)
 	if err != nil {
@@ -79,7 +96,10 @@ func (m *Handlers) putError(topic string, err error) error {
 	return err
 }
 
-// GetSubscription responds to GET /v1/topics/{topic}/subscriptions/{subscription}.
+// GetSubscription reads an event subscription.
+//
+// Returns the effective settings, defaults included, without secrets. getFullUrl, getDeliveryAttributes and
+// getSigningSecrets show secrets.
 func (m *Handlers) GetSubscription(ctx context.Context, r *SubscriptionPath) (*Subscription, error) {
 	sub, err := m.Parts.Subscriptions.Get(ctx, r.Topic, r.Subscription)
 	if err != nil {
@@ -93,7 +113,10 @@ type deleteSubscriptionRequest struct {
 	api.IfMatchHeader
 }
 
-// DeleteSubscription responds to DELETE /v1/topics/{topic}/subscriptions/{subscription}.
+// DeleteSubscription deletes an event subscription.
+//
+// Deletes an event subscription and cancels its pending deliveries with the reason EventSubscriptionDeleted. History
+// and dead letters are kept.
 func (m *Handlers) DeleteSubscription(ctx context.Context, r *deleteSubscriptionRequest) (*api.NoContent, error) {
 	err := m.Parts.Subscriptions.Delete(ctx, r.Topic, r.Subscription, r.Conditions()...)
 	return &api.NoContent{}, r.Rejected(err, "event subscription", r.Subscription)
@@ -128,36 +151,46 @@ func (m *Handlers) dryRun(
 	return m.subscriptionView(&sub), nil
 }
 
-// Subscription shows an event subscription: its effective settings without secrets, and its state. A field replaces the
-// setting of the same name.
+// Subscription is an event subscription with its effective settings.
+//
+// It has no secrets. A field replaces the setting of the same name.
 type Subscription struct {
-	Topic           string `json:"topic"`
+	Topic string `json:"topic"`
+	// Name, unique within the topic.
 	Name            string `json:"name"`
 	EndpointBaseURL string `json:"endpointBaseUrl"`
 	catalog.SubscriptionSpec
 	// EndpointURL is never set: getFullUrl shows the URL.
-	EndpointURL               *string                         `json:"endpointUrl,omitempty" hidden:"true"`
-	DeliveryConfiguration     catalog.DeliveryConfiguration   `json:"deliveryConfiguration"`
-	Filter                    FilterView                      `json:"filter"`
-	DeadLetterDestination     catalog.DeadLetterDestination   `json:"deadLetterDestination"`
-	DeliveryAttributeMappings []DeliveryAttributeView         `json:"deliveryAttributeMappings"`
-	Signing                   Signing                         `json:"signing"`
-	MinimumTLSVersionAllowed  endpointconf.TLSVersion         `json:"minimumTlsVersionAllowed"`
-	CertificateAuthorities    *string                         `json:"certificateAuthorities"`
-	ClientCertificate         *endpointconf.ClientCertificate `json:"clientCertificate"`
-	OAuth2                    *OAuth2View                     `json:"oauth2"`
-	Version                   postgres.Version                `json:"etag"`
-	ProvisioningState         catalog.ProvisioningState       `json:"provisioningState"`
-	// HostRateLimit is the limit that applies instead of deliveryRate, because it is lower.
+	EndpointURL *string `json:"endpointUrl,omitempty" hidden:"true"`
+	// Delivery mode, and the effective settings of pull delivery.
+	DeliveryConfiguration     catalog.DeliveryConfiguration `json:"deliveryConfiguration"`
+	Filter                    FilterView                    `json:"filter"`
+	DeadLetterDestination     catalog.DeadLetterDestination `json:"deadLetterDestination"`
+	DeliveryAttributeMappings []DeliveryAttributeView       `json:"deliveryAttributeMappings"`
+	Signing                   Signing                       `json:"signing"`
+	MinimumTLSVersionAllowed  endpointconf.TLSVersion       `json:"minimumTlsVersionAllowed"`
+	CertificateAuthorities    *string                       `json:"certificateAuthorities"`
+	// Client certificate for the endpoint; null without one.
+	ClientCertificate *endpointconf.ClientCertificate `json:"clientCertificate"`
+	// OAuth credentials; null without them.
+	OAuth2  *OAuth2View      `json:"oauth2"`
+	Version postgres.Version `json:"etag"`
+	// Succeeded: deliveries are sent. Creating, Updating: the validation handshake is in progress. AwaitingManualAction:
+	// open validationUrl. Failed: the endpoint was not validated. Deleting and Canceled are Event Grid's and not used.
+	ProvisioningState catalog.ProvisioningState `json:"provisioningState"`
+	// Limit that applies instead of deliveryRate, such as "30 requests/min": the lowest of the event subscriptions whose
+	// endpoints have the same host and port. null if it is not lower.
 	HostRateLimit *string `json:"hostRateLimit"`
-	// Validation is the last handshake; nil in lists.
+	// Last handshake with the endpoint; null without one, and in lists.
 	Validation *Validation `json:"validation"`
-	Hold       *Hold       `json:"hold"`
-	CreatedAt  time.Time   `json:"createdAt"`
-	UpdatedAt  time.Time   `json:"updatedAt"`
+	// Hold of the deliveries; null without one.
+	Hold      *Hold     `json:"hold"`
+	CreatedAt time.Time `json:"createdAt"`
+	// When its settings were last changed.
+	UpdatedAt time.Time `json:"updatedAt"`
 }
 
-// FilterView is a filter with all members.
+// FilterView is the filter of an event subscription.
 type FilterView struct {
 	IncludedEventTypes              []string                `json:"includedEventTypes"`
 	SubjectBeginsWith               string                  `json:"subjectBeginsWith"`
@@ -167,7 +200,7 @@ type FilterView struct {
 	EnableAdvancedFilteringOnArrays bool                    `json:"enableAdvancedFilteringOnArrays"`
 }
 
-// OAuth2View are the OAuth credentials of an event subscription without the secret.
+// OAuth2View are OAuth client credentials without the secret.
 type OAuth2View struct {
 	TokenURL string  `json:"tokenUrl"`
 	ClientID string  `json:"clientId"`

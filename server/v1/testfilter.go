@@ -18,39 +18,45 @@ import (
 // MaxTestedEvents is the maximum and the default of a topic's last events in a test.
 const MaxTestedEvents = 50
 
-// FilterTest selects the events of a test.
+// FilterTest are the events of a filter test; by default the topic's last 50.
 type FilterTest struct {
-	// Event is one event in the topic's input schema. If it is absent, the topic's last events are tested.
+	// An event in the topic's input schema.
 	Event json.RawMessage `json:"event,omitempty" type:"object"`
-	Last  *int            `json:"last,omitempty" minimum:"1" maximum:"50" nullable:"true"`
+	// Number of the topic's last events.
+	Last *int `json:"last,omitempty" minimum:"1" maximum:"50" nullable:"true"`
 }
 
-// TopicFilterTest is a filter and the events of its test.
+// TopicFilterTest is a filter and the events of its test; by default the topic's last 50.
 type TopicFilterTest struct {
 	Filter *filter.Filter `json:"filter,omitempty"`
 	FilterTest
 }
 
-// FilterResults are the results of a filter for events.
+// FilterResults are the results of a filter test.
 type FilterResults struct {
+	// A result for each event, the newest event first.
 	Value []FilterResult `json:"value"`
 }
 
 // FilterResult is the result of a filter for an event.
 type FilterResult struct {
-	ID        string         `json:"id"`
-	EventType string         `json:"eventType"`
-	Subject   string         `json:"subject"`
-	Matched   bool           `json:"matched"`
-	Clauses   []FilterClause `json:"clauses"`
+	// Id of the event.
+	ID        string `json:"id"`
+	EventType string `json:"eventType"`
+	Subject   string `json:"subject"`
+	// true if all clauses passed.
+	Matched bool `json:"matched"`
+	// The results of the filter's clauses.
+	Clauses []FilterClause `json:"clauses"`
 }
 
-// FilterClause is the result of one clause of a filter.
+// FilterClause is the result of a clause of a filter.
 type FilterClause struct {
-	// Clause is the path of a setting, such as advancedFilters[0].
+	// Setting of the filter, such as advancedFilters[0].
 	Clause string `json:"clause"`
-	Passed bool   `json:"passed"`
-	// Why is what the event has and what the clause requires; nil if the event passed.
+	// true if the event passed.
+	Passed bool `json:"passed"`
+	// Value in the event and the required value; null if the event passed.
 	Why *string `json:"why"`
 }
 
@@ -59,7 +65,12 @@ type testSubscriptionFilterRequest struct {
 	Body FilterTest `required:"false"`
 }
 
-// TestSubscriptionFilter responds to POST /v1/topics/{topic}/subscriptions/{subscription}/testFilter.
+// TestSubscriptionFilter tests the filter of an event subscription.
+//
+// Shows which events match the filter, and why. It tests the event in the request, or the topic's last events, the
+// newest first. Nothing is stored or delivered.
+//
+// The response is 503 if the last events are not found in time, because the topic had none for long.
 func (m *Handlers) TestSubscriptionFilter(
 	ctx context.Context, r *testSubscriptionFilterRequest,
 ) (*FilterResults, error) {
@@ -75,7 +86,10 @@ type testFilterRequest struct {
 	Body TopicFilterTest `required:"false"`
 }
 
-// TestFilter responds to POST /v1/topics/{topic}/testFilter.
+// TestFilter tests a filter that is not stored.
+//
+// Shows which events match the filter in the request, and why. It tests the event in the request, or the topic's last
+// events.
 func (m *Handlers) TestFilter(ctx context.Context, r *testFilterRequest) (*FilterResults, error) {
 	topic, err := m.topic(ctx, r.Topic)
 	if err != nil {

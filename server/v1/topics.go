@@ -14,7 +14,7 @@ import (
 	"postrider/server/api"
 )
 
-// TopicSpec are the settings of a topic. Package spec describes each.
+// TopicSpec are the settings of a topic.
 type TopicSpec struct {
 	Kind                              *catalog.TopicKind `json:"kind" minLength:"1"`
 	InputSchema                       *event.Schema      `json:"inputSchema" minLength:"1"`
@@ -23,20 +23,29 @@ type TopicSpec struct {
 	DuplicateDetectionWindowInMinutes *int               `json:"duplicateDetectionWindowInMinutes,omitempty"`
 }
 
-// Topic is a topic as it is shown.
+// Topic is the address to which publishers send events.
 type Topic struct {
+	// Name, 3 to 64 characters.
 	Name string `json:"name"`
 	TopicSpec
-	Version  postgres.Version `json:"etag"`
-	Endpoint string           `json:"endpoint"`
-	// Key1 and Key2 are set in the response that creates the topic.
-	Key1      *string   `json:"key1,omitempty"`
-	Key2      *string   `json:"key2,omitempty"`
+	// Version of its settings and keys, for If-Match.
+	Version postgres.Version `json:"etag"`
+	// Path for publishing.
+	Endpoint string `json:"endpoint"`
+	// Access key, only in the response that creates the topic.
+	Key1 *string `json:"key1,omitempty"`
+	// Access key, only in the response that creates the topic.
+	Key2 *string `json:"key2,omitempty"`
+	// When it was created.
 	CreatedAt time.Time `json:"createdAt"`
+	// When its settings or keys were last changed.
 	UpdatedAt time.Time `json:"updatedAt"`
 }
 
-// ListTopics responds to GET /v1/topics.
+// ListTopics lists topics by name.
+//
+// Lists the topics without their access keys. A topic without a mapping, retention or duplicate window omits the
+// member.
 func (m *Handlers) ListTopics(ctx context.Context, r *api.PageParams) (*api.List[Topic], error) {
 	read := func(ctx context.Context, after string, limit int) ([]Topic, error) {
 		list, err := m.Parts.Topics.List(ctx, after, limit)
@@ -55,7 +64,12 @@ type putTopicRequest struct {
 	Body TopicSpec
 }
 
-// PutTopic responds to PUT /v1/topics/{topic}.
+// PutTopic creates or change a topic.
+//
+// Creates a topic, or changes its `eventRetentionInDays` and `duplicateDetectionWindowInMinutes`. Absent settings take
+// their defaults. Kind, input schema and mapping cannot be changed.
+//
+// The response that creates the topic has its access keys. Later, listKeys shows them.
 func (m *Handlers) PutTopic(ctx context.Context, r *putTopicRequest) (*api.Put[Topic], error) {
 	spec, err := r.Body.check(r.Topic)
 	if err != nil {
@@ -68,7 +82,9 @@ func (m *Handlers) PutTopic(ctx context.Context, r *putTopicRequest) (*api.Put[T
 	return &api.Put[Topic]{Body: topicView(topic, keys), Created: keys != nil}, nil
 }
 
-// GetTopic responds to GET /v1/topics/{topic}.
+// GetTopic reads a topic.
+//
+// Returns the settings of a topic. Only listKeys shows its access keys.
 func (m *Handlers) GetTopic(ctx context.Context, r *TopicPath) (*Topic, error) {
 	topic, err := m.topic(ctx, r.Topic)
 	if err != nil {
@@ -82,7 +98,12 @@ type deleteTopicRequest struct {
 	api.IfMatchHeader
 }
 
-// DeleteTopic responds to DELETE /v1/topics/{topic}.
+// DeleteTopic deletes a topic without event subscriptions.
+//
+// Deletes a topic. The response is 409 while it has event subscriptions. Afterwards publishers get 401, as with a wrong
+// key.
+//
+// Its events are kept until the end of the retention.
 func (m *Handlers) DeleteTopic(ctx context.Context, r *deleteTopicRequest) (*api.NoContent, error) {
 	err := m.Parts.Topics.Delete(ctx, r.Topic, r.Conditions()...)
 	if errors.Is(err, postgres.ErrConflict) && !errors.Is(err, catalog.ErrSystemTopic) {
@@ -92,13 +113,17 @@ func (m *Handlers) DeleteTopic(ctx context.Context, r *deleteTopicRequest) (*api
 	return &api.NoContent{}, r.Rejected(err, "topic", r.Topic)
 }
 
-// AccessKeys are the access keys of a topic.
+// AccessKeys are the two access keys of a topic. Both publish.
 type AccessKeys struct {
+	// First key: base64 of 32 random bytes.
 	Key1 string `json:"key1"`
+	// Second key: base64 of 32 random bytes.
 	Key2 string `json:"key2"`
 }
 
-// ListTopicKeys responds to POST /v1/topics/{topic}/listKeys.
+// ListTopicKeys shows the access keys of a topic.
+//
+// Returns both access keys. The log and `postrider.audit` record the request without the keys.
 func (m *Handlers) ListTopicKeys(ctx context.Context, r *TopicPath) (*AccessKeys, error) {
 	keys, err := m.Parts.Topics.Keys(ctx, r.Topic)
 	if err != nil {
@@ -115,10 +140,14 @@ type regenerateKeyRequest struct {
 
 // RegenerateKeySpec names the access key to replace.
 type RegenerateKeySpec struct {
+	// Name of the key.
 	KeyName catalog.KeyName `json:"keyName" enum:"key1,key2"`
 }
 
-// RegenerateTopicKey responds to POST /v1/topics/{topic}/regenerateKey.
+// RegenerateTopicKey replaces an access key of a topic.
+//
+// Replaces one access key. Every node rejects the old key, and signatures made with it, after the response. Move the
+// publishers to the other key first.
 func (m *Handlers) RegenerateTopicKey(ctx context.Context, r *regenerateKeyRequest) (*AccessKeys, error) {
 	name := r.Body.KeyName
 	if name != catalog.Key1 && name != catalog.Key2 {

@@ -116,7 +116,10 @@ func validationError(err error) error {
 
 func capital(s string) string { return strings.ToUpper(s[:min(len(s), 1)]) + s[min(len(s), 1):] }
 
-// ValidateSubscription responds to POST /v1/topics/{topic}/subscriptions/{subscription}/validate.
+// ValidateSubscription repeats the validation handshake.
+//
+// Starts a new handshake, for example after a failed one. The response waits up to 15 s and is the same as for a PUT. A
+// failure is 400 `EndpointValidationFailed` and changes nothing.
 func (m *Handlers) ValidateSubscription(ctx context.Context, r *SubscriptionPath) (*Subscription, error) {
 	sub, err := m.Parts.Subscriptions.Get(ctx, r.Topic, r.Subscription)
 	if err != nil {
@@ -149,26 +152,39 @@ func (m *Handlers) ValidateSubscription(ctx context.Context, r *SubscriptionPath
 	return m.withHeld(ctx, sub)
 }
 
-// Validation is a validation handshake.
+// Validation is a validation handshake with an endpoint.
 type Validation struct {
-	State   catalog.HandshakeState `json:"state" enum:"pending,succeeded,awaiting,failed"`
-	Message string                 `json:"message"`
-	// ValidationURL is for administrators, until ExpiresAt.
-	ValidationURL *string          `json:"validationUrl"`
-	ExpiresAt     *time.Time       `json:"expiresAt"`
-	StartedAt     time.Time        `json:"startedAt"`
-	ConcludedAt   *time.Time       `json:"concludedAt"`
-	Steps         []ValidationStep `json:"steps"`
+	// State of the handshake. awaiting: open validationUrl.
+	State catalog.HandshakeState `json:"state" enum:"pending,succeeded,awaiting,failed"`
+	// State in words.
+	Message string `json:"message"`
+	// URL that completes the handshake, by GET or POST without a credential. It is only for administrators, while the
+	// state is awaiting.
+	ValidationURL *string `json:"validationUrl"`
+	// When validationUrl expires; null in other states.
+	ExpiresAt *time.Time `json:"expiresAt"`
+	// When it began.
+	StartedAt time.Time `json:"startedAt"`
+	// When it succeeded or failed; null before.
+	ConcludedAt *time.Time `json:"concludedAt"`
+	// Its requests and responses in their order.
+	Steps []ValidationStep `json:"steps"`
 }
 
 // ValidationStep is a request of a handshake and its response.
 type ValidationStep struct {
-	At       time.Time `json:"at"`
-	Sent     string    `json:"sent"`
-	Status   *int      `json:"status"`
-	Error    *string   `json:"error"`
-	Response *string   `json:"response"`
-	Verdict  string    `json:"verdict"`
+	// When it happened.
+	At time.Time `json:"at"`
+	// The request.
+	Sent string `json:"sent"`
+	// HTTP status of the response; null without one.
+	Status *int `json:"status"`
+	// Why there was no response.
+	Error *string `json:"error"`
+	// First 4 KiB of the response body, without the code; null if it was empty.
+	Response *string `json:"response"`
+	// Interpretation of the response.
+	Verdict string `json:"verdict"`
 }
 
 // validationView shows the last handshake of an event subscription; nil if there was none.

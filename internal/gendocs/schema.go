@@ -1,4 +1,4 @@
-package openapi
+package main
 
 import (
 	"cmp"
@@ -122,35 +122,37 @@ func (b *builder) plain(t reflect.Type, tag reflect.StructTag) *yaml.Node {
 }
 
 // component is the name of a type's component, "" for a type without one. The tag schema has precedence over the type's
-// name. A component with a type in the texts is complete.
+// name. A component of the base is complete.
 func (b *builder) component(t reflect.Type, tag reflect.StructTag) string {
 	name := cmp.Or(tag.Get("schema"), schemaName(t))
-	text := find(b.root, "components", "schemas", name)
+	known := find(b.root, "components", "schemas", name)
 	switch {
 	case name == "", tag.Get("schema") == "" && (t == timeType || t == rawType):
 		return ""
-	case text == nil && (t.Kind() != reflect.Struct || t.Implements(textMarshaler)):
-		return ""
-	case text == nil:
-		text = need(find(b.root, "components", "schemas"), name)
-		if strings.HasPrefix(t.Name(), "List[") {
-			set(text, "description", node("A page of a list."))
-		} else {
-			b.problem("schema %s has no text", name)
-		}
-	}
-	if find(text, "type") != nil {
+	case known != nil:
 		return name
+	case t.Kind() == reflect.String && schemaEnums[name] && t.PkgPath() != "":
+	case t.Kind() != reflect.Struct || t.Implements(textMarshaler):
+		return ""
 	}
-	set(text, "type", node("object"))
+	schema := need(find(b.root, "components", "schemas"), name)
+	text := b.comments.ofType(t)
+	if text == "" {
+		b.problem("type %s has no comment, which schema %s needs", t, name)
+	}
+	set(schema, "description", node(text))
 	if t.Kind() == reflect.Struct {
-		b.properties(text, t)
+		set(schema, "type", node("object"))
+		b.properties(schema, t)
 	} else {
-		set(text, "type", node("string"))
-		set(text, "enum", node(strings.Split(tag.Get("enum"), ",")))
+		set(schema, "type", node("string"))
+		set(schema, "enum", node(strings.Split(tag.Get("enum"), ",")))
 	}
 	return name
 }
+
+// schemaEnums are the components that are strings.
+var schemaEnums = map[string]bool{"KeyScope": true, "UserRole": true}
 
 // schemaNames are the names of components that differ from those of the types.
 var schemaNames = map[string]string{
@@ -174,9 +176,8 @@ func schemaName(t reflect.Type) string {
 	return cmp.Or(schemaNames[name], name)
 }
 
-// properties replaces the texts of a schema's properties by the members of a struct.
+// properties adds the members of a struct to a schema.
 func (b *builder) properties(schema *yaml.Node, t reflect.Type) {
-	texts := need(schema, "properties")
 	list, required := &yaml.Node{Kind: yaml.MappingNode}, []string{}
 	for _, field := range api.Members(t) {
 		if field.Tag.Get("hidden") == "true" {
@@ -195,26 +196,22 @@ func (b *builder) properties(schema *yaml.Node, t reflect.Type) {
 		if goType := find(property, "x-go-type"); goType != nil && needed {
 			goType.Value = "*" + goType.Value // oapi-codegen makes optional members pointers
 		}
-		text := find(texts, name)
-		if text == nil && find(property, "$ref") == nil &&
-			!setting(schemaName(t), name, property) && !b.describe(property, name) {
-			b.problem("member %s of schema %s has no text", name, schemaName(t))
-		}
-		if text != nil {
-			if find(property, "$ref") != nil { // has no siblings
-				property = node(map[string]any{"allOf": []*yaml.Node{property}})
+		own := b.comments.ofField(t, field)
+		refers := find(property, "$ref") != nil
+		switch {
+		case refers && own != "": // a reference has no siblings
+			property = node(map[string]any{"allOf": []*yaml.Node{property}})
+			set(property, "description", node(own))
+		case refers:
+		case setting(schemaName(t), name, property):
+		default:
+			text := b.text(t, name, field)
+			if text == "" {
+				b.problem("member %s of %s has no comment", name, t)
 			}
-			if text.Kind == yaml.ScalarNode {
-				text = node(map[string]any{"description": text})
-			}
-			property.Content = append(property.Content, text.Content...)
+			set(property, "description", node(text))
 		}
 		set(list, name, property)
-	}
-	for name := range members(texts) {
-		if find(list, name) == nil {
-			b.problem("schema %s has no member %s, which has a text", schemaName(t), name)
-		}
 	}
 	set(schema, "properties", list)
 	if len(required) > 0 {

@@ -1,0 +1,243 @@
+package server_test
+
+// exampleRequests are the requests of the examples in the OpenAPI document, by operation, in the order in which the test
+// sends them. The content type is application/json unless another is set.
+var exampleRequests = map[string][]exampleRequest{
+	"publishEvents": {
+		{name: "oneCloudEvent", contentType: "application/cloudevents+json", body: `{
+			"specversion": "1.0", "id": "1807", "source": "/shop", "type": "shop.order.placed", "subject": "orders/1807",
+			"time": "2026-11-20T09:30:00Z", "data": {"total": 12.5, "currency": "EUR"}
+		}`},
+		{name: "cloudEvents", contentType: "application/cloudevents-batch+json", body: `[
+			{
+				"specversion": "1.0", "id": "1808", "source": "/shop", "type": "shop.order.placed",
+				"subject": "orders/1808", "data": {"total": 5}
+			},
+			{
+				"specversion": "1.0", "id": "1809", "source": "/shop", "type": "shop.order.canceled",
+				"subject": "orders/1807"
+			}
+		]`},
+		{name: "oneEvent", body: `[
+			{
+				"id": "1807", "subject": "orders/1807", "eventType": "Shop.OrderPlaced",
+				"eventTime": "2026-11-20T09:30:00Z", "dataVersion": "1.0", "data": {"total": 12.5, "currency": "EUR"}
+			}
+		]`},
+	},
+	"publishCloudEvents": {
+		{name: "oneCloudEvent", contentType: "application/cloudevents+json", body: `{
+			"specversion": "1.0", "id": "1807", "source": "/shop", "type": "shop.order.placed", "subject": "orders/1807",
+			"time": "2026-11-20T09:30:00Z", "data": {"total": 12.5, "currency": "EUR"}
+		}`},
+		{name: "cloudEvents", contentType: "application/cloudevents-batch+json", body: `[
+			{
+				"specversion": "1.0", "id": "1808", "source": "/shop", "type": "shop.order.placed",
+				"subject": "orders/1808", "data": {"total": 5}
+			},
+			{
+				"specversion": "1.0", "id": "1809", "source": "/shop", "type": "shop.order.canceled",
+				"subject": "orders/1807"
+			}
+		]`},
+	},
+	"acknowledgeEvents": {
+		{name: "oneToken", body: `{"lockTokens": ["AAAAAAAAEmc/DCqeXUFLepwej20rekwR"]}`},
+	},
+	"releaseEvents": {
+		{name: "oneToken", body: `{"lockTokens": ["AAAAAAAAEmc/DCqeXUFLepwej20rekwR"]}`},
+	},
+	"rejectEvents": {
+		{name: "oneToken", body: `{"lockTokens": ["AAAAAAAAEmc/DCqeXUFLepwej20rekwR"]}`},
+	},
+	"renewLocks": {
+		{name: "oneToken", body: `{"lockTokens": ["AAAAAAAAEmc/DCqeXUFLepwej20rekwR"]}`},
+	},
+	"putTopic": {
+		{name: "defaults", body: `{}`},
+		{name: "allSettings", body: `{
+			"kind": "basic", "inputSchema": "EventGridSchema", "duplicateDetectionWindowInMinutes": 1440
+		}`},
+	},
+	"regenerateTopicKey": {
+		{name: "theFirst", body: `{"keyName": "key1"}`},
+		{name: "theSecond", body: `{"keyName": "key2"}`},
+	},
+	"testFilter": {
+		{name: "anEvent", body: `{
+			"filter": {
+				"subjectBeginsWith": "orders/",
+				"advancedFilters": [{"operatorType": "NumberGreaterThanOrEquals", "key": "data.total", "value": 10}]
+			},
+			"event": {
+				"id": "1808", "subject": "orders/1808", "eventType": "Shop.OrderPlaced",
+				"eventTime": "2026-11-20T09:30:00Z", "dataVersion": "1.0", "data": {"total": 5, "currency": "EUR"}
+			}
+		}`},
+		{name: "theLastTen", body: `{"filter": {"includedEventTypes": ["Shop.OrderPlaced"]}, "last": 10}`},
+	},
+	"putSubscription": {
+		{name: "onlyAnEndpoint", body: `{"endpointUrl": "https://billing.example.com/events"}`},
+		{name: "allSettings", body: `{
+			"endpointUrl": "https://billing.example.com/events?code=5f0c", "endpointKind": "webhook",
+			"eventDeliverySchema": "CloudEventSchemaV1_0",
+			"retryPolicy": {"policy": "ga-2021", "maxDeliveryAttempts": 10, "eventTimeToLiveInMinutes": 60},
+			"filter": {
+				"includedEventTypes": ["Shop.OrderPlaced", "Shop.OrderCanceled"], "subjectBeginsWith": "orders/",
+				"isSubjectCaseSensitive": true,
+				"advancedFilters": [{"operatorType": "NumberGreaterThanOrEquals", "key": "data.total", "value": 10}],
+				"enableAdvancedFilteringOnArrays": false
+			},
+			"deadLetterDestination": {"endpointType": "None"}, "maxEventsPerBatch": 100,
+			"preferredBatchSizeInKilobytes": 256, "maxConcurrentDeliveries": 16,
+			"deliveryRate": {"limit": 600, "periodInSeconds": 60, "scope": "endpoint"}, "responseTimeoutInSeconds": 20,
+			"deliveryAttributeMappings": [
+				{"name": "Authorization", "type": "Static", "properties": {"value": "Bearer 5f0c", "isSecret": true}},
+				{"name": "X-Channel", "type": "Dynamic", "properties": {"sourceField": "data.system"}}
+			],
+			"behavior": "documented", "honorRetryAfter": true, "probationAction": null, "retryTransportErrors": null,
+			"labels": ["billing", "team-a"], "expirationTimeUtc": "2099-12-31T23:59:59Z", "signing": {"enabled": true},
+			"endpointValidation": "skip", "minimumTlsVersionAllowed": null, "certificateAuthorities": null,
+			"clientCertificate": null,
+			"oauth2": {
+				"tokenUrl": "https://login.example.com/oauth2/token", "clientId": "postrider", "clientSecret": "9d41",
+				"scope": null
+			}
+		}`},
+	},
+	"patchSubscription": {
+		{name: "change", body: `{
+			"retryPolicy": {"maxDeliveryAttempts": null, "eventTimeToLiveInMinutes": 120},
+			"filter": {"advancedFilters": null}, "behavior": null, "labels": ["billing"], "expirationTimeUtc": null
+		}`},
+		{name: "nothing", body: `{}`},
+	},
+	"pauseSubscription": {
+		{name: "stoppingTheTimeToLive", body: `{"stopTimeToLive": true}`},
+	},
+	"testSubscriptionFilter": {
+		{name: "anEvent", body: `{
+			"event": {
+				"id": "1808", "subject": "orders/1808", "eventType": "Shop.OrderPlaced",
+				"eventTime": "2026-11-20T09:30:00Z", "dataVersion": "1.0", "data": {"total": 5, "currency": "EUR"}
+			}
+		}`},
+		{name: "theLastTen", body: `{"last": 10}`},
+	},
+	"rotateSigningSecret": {
+		{name: "generated", body: `{"previousValidForHours": 24}`},
+		{name: "given", body: `{"secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}`},
+	},
+	"redeliverEvents": {
+		{name: "counted", body: `{
+			"from": "2024-11-20T08:00:00Z", "until": "2024-11-20T09:00:00Z", "dryRun": true
+		}`},
+		{name: "lastHour", body: `{
+			"from": "2024-11-20T08:00:00Z", "until": "2024-11-20T09:00:00Z", "ratePerSecond": 50
+		}`},
+	},
+	"redeliverDeadLetters": {
+		{name: "counted", body: `{"filter": {"topic": "orders"}, "dryRun": true}`},
+		{name: "slowly", body: `{
+			"filter": {"topic": "orders", "reason": "MaxDeliveryAttemptsExceeded"}, "expectedCount": 1,
+			"ratePerSecond": 100
+		}`},
+	},
+	"repairDeadLetters": {
+		{name: "dryRun", body: `{
+			"dryRun": true, "filter": {"topic": "orders"}, "again": true, "mergePatch": {"data": {"currency": "EUR"}}
+		}`},
+		{name: "start", body: `{
+			"filter": {"topic": "orders"}, "expectedCount": 1, "ratePerSecond": 100,
+			"mergePatch": {"data": {"total": 10}}
+		}`},
+	},
+	"purgeDeadLetters": {
+		{name: "counted", body: `{"filter": {"eventType": "Shop.Nothing"}, "dryRun": true}`},
+		{name: "redeliveredOnes", body: `{"filter": {"topic": "orders", "redelivered": true}}`},
+	},
+	"redeliverDeadLetter": {
+		{name: "again", body: `{"again": true}`},
+		{name: "edited", body: `{
+			"again": true,
+			"event": {
+				"id": "o-42", "eventType": "Shop.OrderPlaced", "subject": "orders/42", "eventTime": "2024-11-20T09:32:00Z",
+				"dataVersion": "1", "data": {"total": 9.5, "currency": "EUR"}
+			}
+		}`},
+		{name: "elsewhere", body: `{"again": true, "topic": "orders", "subscription": "billing"}`},
+		{name: "plain", body: `{"again": true}`},
+	},
+	"createAPIKey": {
+		{name: "operators", body: `{"name": "ci", "scope": "operate", "expiresInDays": 90}`},
+		{name: "publisher", body: `{"name": "shop", "scope": "publish", "topic": "orders"}`},
+		{name: "receiver", body: `{
+			"name": "worker", "scope": "receive", "topic": "orders", "subscription": "billing"
+		}`},
+	},
+	"putUser": {
+		{name: "a new user", body: `{"role": "viewer", "password": "correct horse battery staple"}`},
+		{name: "b role", body: `{"role": "operator", "disabled": true}`},
+	},
+	"runSQL": {
+		{name: "byTopic", body: `{
+			"sql": "select topic, count(*) as dead_letters from dead_letters where topic = $1 group by 1",
+			"args": ["orders"]
+		}`},
+	},
+	"putQuery": {
+		{name: "replaced", body: `{
+			"description": "Dead letters of a topic",
+			"sql": "select topic, count(*) as dead_letters from dead_letters where topic = $1 group by 1", "shared": true
+		}`},
+		{name: "shared", body: `{
+			"description": "Dead letters of a topic",
+			"sql": "select topic, count(*) as dead_letters from dead_letters where topic = $1 group by 1", "shared": true
+		}`},
+	},
+	"runQuery": {
+		{name: "oneArgument", body: `{"args": {"1": "orders"}}`},
+	},
+	"putPolicy": {
+		{name: "fewWords", body: `{
+			"stepsInSeconds": [60, 300], "tailInSeconds": 3600, "maxDeliveryAttempts": {"default": 100},
+			"eventTimeToLiveInMinutes": {"default": 5760}
+		}`},
+		{name: "patient", body: `{
+			"source": "bridges a weekend",
+			"stepsInSeconds": [10, 20, 30, 60, 180, 300, 300, 300, 300, 300, 300, 300, 600, 600], "tailInSeconds": 3600,
+			"maxDeliveryAttempts": {"default": null, "least": 1, "most": 1000},
+			"eventTimeToLiveInMinutes": {"default": 5760, "least": 1, "most": 5760},
+			"statusTable": [
+				{"endpointKind": "webhook", "condition": "200", "action": "success"},
+				{"endpointKind": "webhook", "condition": "201", "action": "success"},
+				{"endpointKind": "webhook", "condition": "202", "action": "success"},
+				{"endpointKind": "webhook", "condition": "203", "action": "success"},
+				{"endpointKind": "webhook", "condition": "204", "action": "success"},
+				{"endpointKind": "webhook", "condition": "413", "action": "never"},
+				{"endpointKind": "webhook", "condition": "other", "action": "retry", "minDelayInSeconds": 10},
+				{"endpointKind": "azure-resource", "condition": "200", "action": "success"},
+				{"endpointKind": "azure-resource", "condition": "201", "action": "success"},
+				{"endpointKind": "azure-resource", "condition": "202", "action": "success"},
+				{"endpointKind": "azure-resource", "condition": "203", "action": "success"},
+				{"endpointKind": "azure-resource", "condition": "204", "action": "success"},
+				{"endpointKind": "azure-resource", "condition": "413", "action": "never"},
+				{"endpointKind": "azure-resource", "condition": "other", "action": "retry", "minDelayInSeconds": 10}
+			]
+		}`},
+	},
+	"eraseSubject": {
+		{name: "aPerson", body: `{"subject": "orders/1807"}`},
+		{name: "inSteps", body: `{"subject": "newsletters/november"}`},
+	},
+	"retryDeliveries": {
+		{name: "counted", body: `{"filter": {"topic": "orders"}, "dryRun": true}`},
+		{name: "slowly", body: `{
+			"filter": {"topic": "orders", "lastOutcome": "Busy"}, "expectedCount": 1, "ratePerSecond": 100
+		}`},
+	},
+	"cancelDeliveries": {
+		{name: "byIds", body: `{"filter": {"deliveryIds": [4711]}, "expectedCount": 1, "ratePerSecond": 100}`},
+		{name: "counted", body: `{"filter": {"topic": "orders"}, "dryRun": true}`},
+	},
+}

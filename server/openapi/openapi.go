@@ -1,0 +1,51 @@
+// Package openapi has the OpenAPI document of the REST API, and a page that shows it. internal/gendocs generates the
+// document from the routes of package server, their types and the comments on them.
+package openapi
+
+import (
+	_ "embed"
+	"fmt"
+	"sync"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Document is the OpenAPI document in YAML.
+//
+//go:embed openapi.yaml
+var Document []byte
+
+// file is the document as this package reads it.
+type file struct {
+	Tags       []struct{ Name, Description string }
+	Paths      map[string]map[string]operation
+	Components struct {
+		Schemas map[string]struct {
+			Properties map[string]struct{ Description string }
+		}
+	}
+}
+
+type operation struct {
+	ID      string `yaml:"operationId"`
+	Summary string
+	Access  string `yaml:"x-access"`
+	Tags    []string
+}
+
+var read = sync.OnceValues(func() (*file, error) {
+	var f file
+	if err := yaml.Unmarshal(Document, &f); err != nil {
+		return nil, fmt.Errorf("read the OpenAPI document: %w", err)
+	}
+	return &f, nil
+})
+
+// Description is the text of a member of a schema; "" for none.
+func Description(schema, member string) string {
+	f, err := read()
+	if err != nil {
+		return ""
+	}
+	return f.Components.Schemas[schema].Properties[member].Description
+}
