@@ -102,7 +102,7 @@ func (s *shop) everyPage() []string {
 	return []string{
 		"/ui/", "/ui/problems", "/ui/tail", "/ui/events",
 		"/ui/events/" + id("SELECT system_id FROM postrider.events WHERE topic = 'orders' ORDER BY 1 LIMIT 1"),
-		"/ui/deliveries", "/ui/deliveries?outcome=nothing", delivery("billing"), delivery("bulk"), delivery("held"),
+		"/ui/deliveries", "/ui/deliveries?lastOutcome=nothing", delivery("billing"), delivery("bulk"), delivery("held"),
 		delivery("archive"), "/ui/batches", "/ui/batches/" + id("SELECT min(batch_id) FROM postrider.batches"),
 		"/ui/dead-letters", deadLetter, deadLetter + "/purge", deadLetter + "/repair",
 		"/ui/dead-letters/redeliver?topic=orders", "/ui/dead-letters/purge", "/ui/dead-letters/repair?topic=orders",

@@ -213,10 +213,10 @@ func TestBulkOperations(t *testing.T) {
 
 func (b *dashboard) testBulkRedelivery(t *testing.T) {
 	t.Helper()
-	const redeliver = "/ui/dead-letters/redeliver?outcome=NotFound&subscription=archive&topic=orders"
+	const redeliver = "/ui/dead-letters/redeliver?lastOutcome=NotFound&subscription=archive&topic=orders"
 	require.Contains(t, b.page(t, "/ui/problems"),
-		stdhtml.EscapeString("/ui/dead-letters/redeliver?topic=orders&subscription=archive&outcome=NotFound"))
-	require.Contains(t, b.page(t, "/ui/dead-letters?topic=orders&subscription=archive&outcome=NotFound"),
+		stdhtml.EscapeString("/ui/dead-letters/redeliver?topic=orders&subscription=archive&lastOutcome=NotFound"))
+	require.Contains(t, b.page(t, "/ui/dead-letters?topic=orders&subscription=archive&lastOutcome=NotFound"),
 		stdhtml.EscapeString(redeliver))
 	b.requireTexts(t, redeliver, "3 dead letters match .")
 	require.NotContains(t, b.page(t, "/ui/dead-letters/redeliver?topic=none"), `class="action-form"`)

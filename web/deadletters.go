@@ -47,23 +47,9 @@ var facetNames = []struct{ facet, title string }{
 
 // deadLetterFilter reads the filter of dead letters. *query.SearchError: the search is invalid.
 func (p *pages) deadLetterFilter(f *display.Filter) (d query.DeadLetterFilter, wrong error) {
-	orNil := func(text string) *string {
-		if text == "" {
-			return nil
-		}
-		return &text
-	}
-	d.Match, wrong = query.ParseSearch(f.Search("Search", "search", `data.order.id = 42 error ~ "currency"`))
-	topic, subscription := owner(f)
-	d.Topic, d.Subscription = orNil(topic), orNil(subscription)
-	d.Reason = orNil(f.Name("", "reason", "reason = ?"))
-	d.LastOutcome = orNil(f.Name("", "outcome", "last_outcome = ?"))
-	if n := f.Number("", "status", "coalesce(last_status, 0) = ?"); n != nil {
-		d.LastStatus = new(int(min(*n, 999)))
-	}
-	d.EventID = orNil(f.Text("Event id", "eventId", "event_id = ?"))
-	d.EventType = orNil(f.Text("Event type", "eventType", "event_type = ?"))
-	d.DeadLetteredFrom, d.DeadLetteredUntil = f.Span("dead_lettered_at", p.Now())
+	f.Read(&d, p.Now())
+	d.Match, wrong = query.ParseSearch(d.Search)
+	d.Search = ""
 	return d, wrong
 }
 
@@ -139,6 +125,8 @@ func facetFilter(facet, value string) []string {
 			next = day.AddDate(0, 0, 1).Format(time.DateOnly)
 		}
 		return []string{"from", value, "to", next, "within", ""}
+	case "outcome", "status":
+		return []string{"last" + strings.ToUpper(facet[:1]) + facet[1:], value}
 	default:
 		return []string{facet, value}
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
 	"postrider/internal/catalog"
@@ -16,24 +15,9 @@ import (
 	"postrider/web/site"
 )
 
-var outcomes = []string{
-	"Delivered", "BadRequest", "Unauthorized", "Forbidden", "NotFound", "TimedOut", "PayloadTooLarge", "Busy",
-	"SocketError", "ResolutionError", "Canceled", "GenericError", "Probation", "Aborted",
-	"Acknowledged", "Released", "Expired", "Rejected",
-}
-
-// eventID reads an event id: the publisher's, or postrider's system id.
-func eventID(c echo.Context, f *display.Filter) string {
-	condition := "event_id = ?"
-	if _, err := uuid.Parse(c.QueryParam("event")); err == nil {
-		condition = "system_id = ?"
-	}
-	return f.Text("Event id", "event", condition)
-}
-
 func (p *pages) deliveries(ctx context.Context, c echo.Context) error {
 	f := display.FilterOf(c)
-	filter := p.deliveryFilter(c, f)
+	filter := p.deliveryFilter(f)
 	list, err := site.ListOf(ctx, c, "delivery", f, filter, p.Parts.Reader.ReadDeliveries, (*query.DeliveryLine).Place)
 	if filter.State == "" || filter.State == "pending" { // the operations change only pending deliveries
 		list.Selectable(c, checkedDeliveries)
@@ -51,21 +35,9 @@ type deliveriesView struct {
 }
 
 // deliveryFilter reads the filter of deliveries.
-func (p *pages) deliveryFilter(c echo.Context, f *display.Filter) (filter query.DeliveryFilter) {
-	filter.Topic, filter.Subscription = owner(f)
-	filter.State = f.OneOf("State", "state", "state = ?", query.DeliveryStates, "")
-	filter.Hold = f.OneOf("Hold", "hold", "hold = ?", query.HoldReasons, "")
-	filter.Outcome = f.Suggest("Last outcome", "outcome", "last_outcome = ?", outcomes)
-	filter.Event = eventID(c, f)
-	if text := f.Text("", "operation", "operation_id = ?"); text != "" {
-		id, err := uuid.Parse(text)
-		if err != nil {
-			f.Reject("operation")
-		}
-		filter.Operation = &id
-	}
+func (p *pages) deliveryFilter(f *display.Filter) (filter query.DeliveryFilter) {
+	f.Read(&filter, p.Now())
 	f.View, f.Order = "deliveries", "delivery_id desc"
-	filter.From, filter.To = f.Span("published_at", p.Now())
 	if filter.From != nil || filter.To != nil {
 		f.Order = "system_id desc, delivery_id desc"
 	}
@@ -116,8 +88,7 @@ func (p *pages) attemptLimit(subscription int64) int {
 func (p *pages) batches(ctx context.Context, c echo.Context) error {
 	f := display.FilterOf(c)
 	var filter query.BatchFilter
-	filter.Topic, filter.Subscription = owner(f)
-	filter.State = f.OneOf("State", "state", "state = ?", query.DeliveryStates, "")
+	f.Read(&filter, p.Now())
 	f.View, f.Order = "batches", "batch_id desc"
 	list, err := site.ListOf(ctx, c, "batch", f, filter, p.Parts.Reader.ReadBatches,
 		func(l *query.BatchLine) int64 { return l.BatchID })

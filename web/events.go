@@ -17,14 +17,8 @@ import (
 func (p *pages) events(ctx context.Context, c echo.Context) error {
 	f := display.FilterOf(c)
 	f.View, f.Order = "events", "system_id desc"
-	filter := query.EventFilter{
-		Topic: f.Name("Topic", "topic", "topic = ?"), Event: eventID(c, f),
-		Type:          f.Name("Event type", "type", "event_type = ?"),
-		SubjectPrefix: f.Text("Subject begins with", "subject", "starts_with(subject, ?)"),
-		Unmatched:     f.Check("Unmatched only", "unmatched", "matched = 0"),
-	}
-	filter.States = display.TableOf(c, "events", nil).Shows("deliveries")
-	filter.From, filter.To = f.Span("published_at", p.Now())
+	filter := query.EventFilter{States: display.TableOf(c, "events", nil).Shows("deliveries")}
+	f.Read(&filter, p.Now())
 	list, err := site.ListOf(ctx, c, "event", f, filter, p.Parts.Reader.ReadEvents,
 		func(l *query.EventLine) uuid.UUID { return l.SystemID })
 	return p.ShowList(c, "events", "Events", list, err)

@@ -43,14 +43,14 @@ func TestEquivalentSQLRuns(t *testing.T) {
 	b.publish(t, "orders", "it's 1", "it's 2")
 	for path, rows := range map[string]int{
 		"/ui/events": 2,
-		"/ui/events?event=it%27s+1&topic=orders&type=it%27s+1&subject=it%27s&from=2026-01-01T00:00&to=2999-01-01T00:00": 1,
+		"/ui/events?eventId=it%27s+1&topic=orders&eventType=it%27s+1&subjectPrefix=it%27s&from=2026-01-01T00:00&to=2999-01-01T00:00": 1,
 		"/ui/events?unmatched=1":                                0,
-		"/ui/events?event=00000000-0000-7000-8000-000000000000": 0,
+		"/ui/events?eventId=00000000-0000-7000-8000-000000000000": 0,
 		"/ui/deliveries":                                        2,
-		"/ui/deliveries?event=it%27s+2&topic=orders&subscription=billing&state=pending":     1,
-		"/ui/deliveries?outcome=Busy&hold=paused":                                           0,
-		"/ui/deliveries?event=00000000-0000-7000-8000-000000000000":                         0,
-		"/ui/dead-letters?reason=TimeToLiveExceeded&status=503&outcome=Busy&eventId=it%27s": 0,
+		"/ui/deliveries?eventId=it%27s+2&topic=orders&subscription=billing&state=pending":     1,
+		"/ui/deliveries?lastOutcome=Busy&hold=paused":                                           0,
+		"/ui/deliveries?eventId=00000000-0000-7000-8000-000000000000":                         0,
+		"/ui/dead-letters?reason=TimeToLiveExceeded&lastStatus=503&lastOutcome=Busy&eventId=it%27s": 0,
 	} {
 		_, n := b.runShownSQL(t, path, b.page(t, path))
 		require.Equal(t, rows, n, path)

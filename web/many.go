@@ -101,7 +101,7 @@ func (p *pages) manyOf(c echo.Context, view *manyView) (list, back string, err e
 	f := display.FilterOf(c)
 	var from *time.Time // a span of the address would move on until the user confirms
 	if view.Kind == operator.Retry || view.Kind == operator.Cancel {
-		filter := p.deliveryFilter(c, f)
+		filter := p.deliveryFilter(f)
 		if filter.CreatedUntil = &now; c.QueryParams().Has("until") {
 			until, err := time.Parse(time.RFC3339Nano, c.QueryParam("until"))
 			if err != nil {

@@ -341,9 +341,9 @@ func TestPaging(t *testing.T) {
 	b.insert(t, deadLetter{at: time.Now(), outcome: "TimedOut"})
 	seen := map[string]bool{}
 	var pages [][]string
-	path, before := "/ui/dead-letters?outcome=Busy&topic=orders", ""
+	path, before := "/ui/dead-letters?lastOutcome=Busy&topic=orders", ""
 	for path != "" {
-		require.Contains(t, path, "outcome=Busy")
+		require.Contains(t, path, "lastOutcome=Busy")
 		page := b.page(t, path)
 		pages = append(pages, deadLetterLink.FindAllString(page, -1))
 		for _, link := range pages[len(pages)-1] {
@@ -355,7 +355,7 @@ func TestPaging(t *testing.T) {
 	require.Len(t, seen, 120)
 	require.Equal(t, pages[1], deadLetterLink.FindAllString(b.page(t, before), -1))
 	require.Contains(t, b.page(t, "/ui/dead-letters?order=oldest"), "order by dead_lettered_at, dead_letter_id limit 50")
-	b.requireTexts(t, "/ui/dead-letters?status=0&topic=parcels", "No dead letter matches the filter.")
+	b.requireTexts(t, "/ui/dead-letters?lastStatus=0&topic=parcels", "No dead letter matches the filter.")
 	for _, list := range []string{"dead-letters", "deliveries", "events", "batches", "jobs", "audit", "operations"} {
 		for _, key := range []string{"yesterday", "AAAA", "f" + strings.Repeat("_", 31), "%3Cscript%3E"} {
 			response := b.request(http.MethodGet, "/ui/"+list+"?before="+key)

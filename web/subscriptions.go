@@ -78,7 +78,7 @@ func (p *pages) subscription(ctx context.Context, c echo.Context) error {
 		},
 		HoldText: holdTexts[sub.Hold.Reason], Latency: display.LatencyShares(&details.Day.Total.Latency),
 		Outcomes: display.SharesOf(details.Day.Outcomes,
-			func(name string) string { return "/ui/deliveries" + of + "&outcome=" + name }),
+			func(name string) string { return "/ui/deliveries" + of + "&lastOutcome=" + name }),
 		Reasons: display.SharesOf(details.Day.Reasons,
 			func(name string) string { return "/ui/dead-letters" + of + "&reason=" + name }),
 	}

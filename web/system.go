@@ -47,12 +47,8 @@ func (p *pages) jobs(ctx context.Context, c echo.Context) error {
 
 func (p *pages) audit(ctx context.Context, c echo.Context) error {
 	f := display.FilterOf(c)
-	filter := query.AuditFilter{
-		Actor:  f.Name("Actor", "actor", "actor = ?"),
-		Action: f.OneOf("Action", "action", "action = ?", query.AuditActions, ""),
-	}
-	filter.Topic, filter.Subscription = owner(f)
-	filter.From, filter.To = f.Span("at", p.Now())
+	var filter query.AuditFilter
+	f.Read(&filter, p.Now())
 	f.View, f.Order = "audit", "audit_id desc"
 	list, err := site.ListOf(ctx, c, "entry", f, filter, p.Parts.Reader.ReadAudit,
 		func(l *query.AuditLine) int64 { return l.AuditID })

@@ -7,6 +7,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"postrider/internal/cli"
 	"postrider/internal/terminal"
 )
 
@@ -32,7 +33,7 @@ type flagModel struct {
 
 // Run prints the commands in the order of --help.
 func (commandsCmd) Run(std terminal.Streams) error {
-	parser, err := kong.New(newVerbs())
+	parser, err := kong.New(newVerbs(), kong.PostBuild(cli.DescribeFilters))
 	if err != nil {
 		return fmt.Errorf("build the command line: %w", err)
 	}

@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"postrider/internal/cli/rest"
+	"postrider/internal/query"
 	"postrider/internal/terminal"
 	"postrider/server/api"
 )
 
 // DeadletterCmd is deadletter with its verbs.
 type DeadletterCmd struct {
-	List      listVerb[deadLetterFilter] `cmd:"" path:"/v1/deadLetters" help:"List dead letters, the newest first." example:"deadletter list --topic orders --reason MaxDeliveryAttemptsExceeded; deadletter list --last-status 503 --no-redelivered --from 1h -o json; deadletter list --search 'data.order.id = 42'"`
+	List      listVerb[query.DeadLetterFilter] `cmd:"" path:"/v1/deadLetters" help:"List dead letters, the newest first." example:"deadletter list --topic orders --reason MaxDeliveryAttemptsExceeded; deadletter list --last-status 503 --no-redelivered --from 1h -o json; deadletter list --search 'data.order.id = 42'"`
 	Show      showVerb[deadLetterArg]    `cmd:"" path:"/v1/deadLetters/{id}" help:"Show one dead letter with its event." example:"deadletter show 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60"`
 	Redeliver deadletterRedeliverCmd     `cmd:"" help:"Redeliver dead letters: those named, or all that match." detail:"Each becomes a new delivery with its own time to live; the dead letter stays. With a filter the service redelivers all matching dead letters that exist now and were not redelivered before. The command waits for the end; Ctrl-C stops only the waiting." example:"deadletter redeliver 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60; deadletter redeliver --ids-from ids.txt --rate 100; deadletter redeliver --topic orders --last-status 503 --dry-run; deadletter redeliver --topic orders --last-status 503 --until 2026-11-20T10:00:00Z --expected-count 1200"`
 	Edit      deadletterEditCmd          `cmd:"" help:"Edit the event of a dead letter and redeliver it." detail:"Opens $VISUAL or $EDITOR, shows the changes and asks for confirmation. The edited event is a new event, which only this event subscription receives, whatever its filter. The original and its dead letter stay. If the event is invalid, the editor opens again with the reason in its first line." example:"deadletter edit 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60; deadletter edit 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60 --event edited.json --yes"`
@@ -30,44 +31,26 @@ type deadLetterArg struct {
 	ID deadLetterID `arg:"" help:"Id of the dead letter."`
 }
 
-// deadLetterFilter has the filters of dead letters.
-type deadLetterFilter struct {
-	Topic         *string    `api:"topic" help:"Of this topic." placeholder:"NAME"`
-	Subscription  *string    `api:"subscription" help:"Of this event subscription." placeholder:"NAME"`
-	Reason        *string    `api:"reason" help:"Dead-lettered for this reason, such as MaxDeliveryAttemptsExceeded." placeholder:"REASON"`
-	LastOutcome   *string    `api:"lastOutcome" help:"With this outcome of the last attempt, such as Busy." placeholder:"OUTCOME"`
-	LastStatus    *int       `api:"lastStatus" help:"With this HTTP status of the last attempt; 0: no response." placeholder:"CODE"`
-	EventID       *string    `api:"eventId" name:"event-id" help:"With this id, the publisher's." placeholder:"ID"`
-	EventType     *string    `api:"eventType" help:"Of this event type." placeholder:"TYPE"`
-	Subject       *string    `api:"subject" help:"With this subject." placeholder:"SUBJECT"`
-	SubjectPrefix *string    `api:"subjectPrefix" help:"With a subject that begins with this." placeholder:"PREFIX"`
-	Source        *string    `api:"source" help:"With this CloudEvents source." placeholder:"SOURCE"`
-	From          *time.Time `api:"deadLetteredFrom" help:"Dead-lettered at this time or later: 1h (an hour ago), 2026-11-20 or 2026-11-20T09:30:00Z." placeholder:"TIME"`
-	Until         *time.Time `api:"deadLetteredUntil" aliases:"to" help:"Dead-lettered before this time." placeholder:"TIME"`
-	Search        *string    `api:"search" help:"Found by content, such as 'data.order.id = 42 error ~ \"currency\" refund'." placeholder:"TEXT"`
-	Redelivered   *bool      `api:"redelivered" help:"Only those redelivered before, or with --no-redelivered only the others." negatable:""`
-}
-
 // deadLetterFlags choose dead letters by a filter, or by the ids of a file.
 type deadLetterFlags struct {
 	manyFlags
-	deadLetterFilter
+	query.DeadLetterFilter
 	All bool `help:"All dead letters: required without an id and without a filter."`
 }
 
 // filter validates the flags and returns the filter of a request.
 func (f *deadLetterFlags) filter(stdin io.Reader) (rest.Object, error) {
-	filtered := f.deadLetterFilter != deadLetterFilter{}
+	filter, err := rest.Filter(&f.DeadLetterFilter)
+	if err != nil {
+		return nil, err
+	}
+	filtered := len(filter) > 0
 	switch {
 	case f.IDsFrom != "" && (filtered || f.All):
 		return nil, terminal.Usagef("use either ids or filters, not both")
 	case f.IDsFrom == "" && !filtered && !f.All:
 		return nil, terminal.Usagef("choose dead letters with ids, filters such as --topic, --ids-from or --all")
 	}
-	if _, err := rest.Filter(&f.deadLetterFilter); err != nil {
-		return nil, err
-	}
-	filter := rest.Given(&f.deadLetterFilter)
 	if f.IDsFrom != "" {
 		ids, err := readIDs(stdin, f.IDsFrom, func(text string) (deadLetterID, error) {
 			return readID[deadLetterID]([]byte(text), "id of a dead letter, which is a UUID")
@@ -91,7 +74,7 @@ func (c *chosenFlags) filter(stdin io.Reader) (rest.Object, error) {
 	switch {
 	case len(c.IDs) == 0:
 		return c.deadLetterFlags.filter(stdin)
-	case c.deadLetterFilter != deadLetterFilter{} || c.All || c.IDsFrom != "":
+	case len(rest.Given(&c.DeadLetterFilter)) > 0 || c.All || c.IDsFrom != "":
 		return nil, terminal.Usagef("use either ids or filters, not both")
 	case c.DryRun || c.ExpectedCount != nil:
 		return nil, terminal.Usagef("--dry-run and --expected-count require a filter or --ids-from: they count")
@@ -173,7 +156,7 @@ func (c *deadletterPurgeCmd) Run(ctx context.Context, std terminal.Streams) erro
 			n, atLeast := int64(len(c.IDs)), false
 			if filter != nil {
 				// It deletes only what it counts here: more can become dead letters until the user replies.
-				if now := time.Now(); c.Until == nil || now.Before(*c.Until) {
+				if now := time.Now(); c.DeadLetteredUntil == nil || now.Before(*c.DeadLetteredUntil) {
 					filter["deadLetteredUntil"] = now.UTC()
 				}
 				var err error

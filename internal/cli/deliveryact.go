@@ -11,6 +11,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"postrider/internal/cli/rest"
+	"postrider/internal/query"
 	"postrider/internal/terminal"
 )
 
@@ -18,7 +19,7 @@ import (
 // rest.ActVerb; path is for one.
 type deliveryActCmd struct {
 	manyFlags
-	deliveryFilter
+	query.DeliveryFilter
 	ID int64 `arg:"" optional:"" name:"id" help:"Id of the delivery, as delivery list shows it, instead of a filter."`
 }
 
@@ -32,8 +33,12 @@ func (c *deliveryActCmd) Run(ctx context.Context, std terminal.Streams, k *kong.
 
 // filter validates the flags and returns the filter of a request; nil for one delivery.
 func (c *deliveryActCmd) filter(stdin io.Reader) (filter rest.Object, err error) {
+	filter, err = rest.Filter(&c.DeliveryFilter)
+	if err != nil {
+		return nil, err
+	}
 	chosen := 0
-	for _, given := range []bool{c.ID != 0, c.deliveryFilter != deliveryFilter{}, c.IDsFrom != ""} {
+	for _, given := range []bool{c.ID != 0, len(filter) > 0, c.IDsFrom != ""} {
 		if given {
 			chosen++
 		}
@@ -46,10 +51,7 @@ func (c *deliveryActCmd) filter(stdin io.Reader) (filter rest.Object, err error)
 	case c.ID != 0:
 		return nil, nil
 	}
-	filter, err = rest.Filter(&c.deliveryFilter)
-	if err == nil {
-		err = c.checkRate()
-	}
+	err = c.checkRate()
 	if err == nil && c.IDsFrom != "" {
 		filter["deliveryIds"], err = readIDs(stdin, c.IDsFrom, func(text string) (int64, error) {
 			id, err := strconv.ParseInt(text, 10, 64)

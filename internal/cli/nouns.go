@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"postrider/internal/cli/rest"
+	"postrider/internal/query"
 	"postrider/internal/terminal"
 )
 
 // DeliveryCmd is delivery with its verbs.
 type DeliveryCmd struct {
-	List          listVerb[deliveryFilter]  `cmd:"" path:"/v1/deliveries" help:"List pending and finished deliveries, the newest first." detail:"With --from or --until they are sorted by the time of their events, otherwise by the time of their creation." example:"delivery list --topic orders --subscription billing --state pending; delivery list --event-id o-42; delivery list --hold probation --from 1h -o json"`
+	List          listVerb[query.DeliveryFilter] `cmd:"" path:"/v1/deliveries" help:"List pending and finished deliveries, the newest first." detail:"With --from or --until they are sorted by the time of their events, otherwise by the time of their creation." example:"delivery list --topic orders --subscription billing --state pending; delivery list --event-id o-42; delivery list --hold probation --from 1h -o json"`
 	Show          showVerb[deliveryArg]     `cmd:"" path:"/v1/deliveries/{id}" help:"Show a delivery and its attempts." example:"delivery show 4711; delivery show 4711 -o json"`
 	Cancel        deliveryCancelCmd         `cmd:"" path:"/v1/deliveries/{id}/cancel" done:"Delivery {deliveryId} was canceled." help:"Cancel pending deliveries: one, or all that match." detail:"You cannot undo it. An attempt in progress may still reach the endpoint; its result is not recorded. For many, the command waits for the end; Ctrl-C stops only the waiting." example:"delivery cancel 4711; delivery cancel --topic orders --hold probation --dry-run; delivery cancel --ids-from ids.txt --yes"`
 	RetryNow      deliveryActCmd            `cmd:"" path:"/v1/deliveries/{id}/retryNow" done:"The next attempt of delivery {deliveryId} is due now." help:"Make the next attempt of pending deliveries due now: one, or all that match." detail:"The number of attempts and the time to live do not change. The service rejects this during an attempt, and while the event subscription is on hold. For many, the command waits for the end; Ctrl-C stops only the waiting." example:"delivery retry-now 4711; delivery retry-now --topic orders --state pending --rate 50"`
@@ -26,26 +27,9 @@ type deliveryArg struct {
 	ID int64 `arg:"" name:"id" help:"Id of the delivery, as delivery list shows it."`
 }
 
-// stateFilter has the filters of deliveries and of batches.
-type stateFilter struct {
-	Topic        string `api:"topic" help:"Of this topic." placeholder:"NAME"`
-	Subscription string `api:"subscription" help:"To this event subscription." placeholder:"NAME"`
-	State        string `api:"state" help:"In this state: pending, delivered, dead_lettered, dropped or canceled." enum:",pending,delivered,dead_lettered,dropped,canceled" default:"" placeholder:"STATE"`
-	Hold         string `api:"hold" help:"On this hold: paused, not_validated, probation, admission or rate_limited." enum:",paused,not_validated,probation,admission,rate_limited" default:"" placeholder:"HOLD"`
-}
-
-type deliveryFilter struct {
-	stateFilter
-	LastOutcome string      `api:"lastOutcome" help:"With this outcome of the last attempt, such as Busy." placeholder:"OUTCOME"`
-	EventID     string      `api:"eventId" name:"event-id" help:"Of the event with this id: the publisher's, or postrider's own." placeholder:"ID"`
-	Operation   operationID `api:"operationId" help:"That this operation redelivered: its id." placeholder:"ID"`
-	From        *time.Time  `api:"publishedFrom" help:"Of events that were published at this time or later: 1h (an hour ago), 2026-11-20 or 2026-11-20T09:30:00Z." placeholder:"TIME"`
-	Until       *time.Time  `api:"publishedUntil" aliases:"to" help:"Of events that were published before this time." placeholder:"TIME"`
-}
-
 // BatchCmd is batch with its verbs.
 type BatchCmd struct {
-	List listVerb[stateFilter] `cmd:"" path:"/v1/batches" help:"List batches, the newest first." example:"batch list --topic orders --subscription audit; batch list --state pending -o json"`
+	List listVerb[query.BatchFilter] `cmd:"" path:"/v1/batches" help:"List batches, the newest first." example:"batch list --topic orders --subscription audit; batch list --state pending -o json"`
 	Show showVerb[batchArg]    `cmd:"" path:"/v1/batches/{id}" help:"Show a batch, its attempts and its deliveries." example:"batch show 4711; batch show 4711 -o json"`
 }
 
@@ -55,20 +39,9 @@ type batchArg struct {
 
 // EventCmd is event with its verbs.
 type EventCmd struct {
-	List  listVerb[eventFilter] `cmd:"" path:"/v1/events" help:"List events, the newest first." example:"event list --topic orders --limit 20; event list --event-id o-42; event list --unmatched --from 1h --to 10m -o json"`
+	List  listVerb[query.EventFilter] `cmd:"" path:"/v1/events" help:"List events, the newest first." example:"event list --topic orders --limit 20; event list --event-id o-42; event list --unmatched --from 1h --to 10m -o json"`
 	Show  showVerb[eventArg]    `cmd:"" path:"/v1/events/{system-id}" help:"Show an event as it was accepted, and its deliveries." detail:"Shows the newest 200 deliveries; delivery list --event-id has all." example:"event show 0199f0a4-7b1e-7c52-9d0e-3f6f2b8a4c11"`
 	Erase eventEraseCmd         `cmd:"" help:"Erase the content of an event, or of all events of a subject, everywhere." detail:"Erases body and subject of the event and of its dead letters, and the responses of endpoints. Pending deliveries are canceled first. Ids, types, times, attempts and states stay. Exported copies and copies at endpoints are not erased. You cannot undo it. If a subject has more than a thousand events, the service erases them in steps, and the command waits for the end; Ctrl-C stops only the waiting." example:"event erase 0199f0a4-7b1e-7c52-9d0e-3f6f2b8a4c11; event erase --topic orders --subject customers/4711 --yes"`
-}
-
-type eventFilter struct {
-	Topic         string     `api:"topic" help:"Of this topic." placeholder:"NAME"`
-	EventID       string     `api:"eventId" name:"event-id" help:"With this id: the publisher's, or postrider's own." placeholder:"ID"`
-	EventType     string     `api:"eventType" help:"Of this event type." placeholder:"TYPE"`
-	Subject       string     `api:"subject" help:"With this subject." placeholder:"SUBJECT"`
-	SubjectPrefix string     `api:"subjectPrefix" help:"With a subject that begins with this." placeholder:"PREFIX"`
-	From          *time.Time `api:"publishedFrom" help:"Published at this time or later: 1h (an hour ago), 2026-11-20 or 2026-11-20T09:30:00Z." placeholder:"TIME"`
-	Until         *time.Time `api:"publishedUntil" aliases:"to" help:"Published before this time." placeholder:"TIME"`
-	Unmatched     bool       `api:"unmatched" help:"Only those that matched no event subscription."`
 }
 
 type eventArg struct {
@@ -107,16 +80,7 @@ func (c *problemListCmd) Run(ctx context.Context, std terminal.Streams) error {
 
 // AuditCmd is audit.
 type AuditCmd struct {
-	List listVerb[auditFilter] `cmd:"" path:"/v1/audit" help:"List the actions of users and programs, the newest first." example:"audit list --actor key:ci; audit list --topic orders --from 24h -o json"`
-}
-
-type auditFilter struct {
-	Actor        string     `api:"actor" help:"By this actor: user:NAME, key:NAME, admin, cli, signIn or a role of the database." placeholder:"ACTOR"`
-	Action       string     `api:"action" help:"Only this action, such as subscription_paused." placeholder:"ACTION"`
-	Topic        string     `api:"topic" help:"About this topic." placeholder:"NAME"`
-	Subscription string     `api:"subscription" help:"About this event subscription." placeholder:"NAME"`
-	From         *time.Time `api:"from" help:"At this time or later: 1h (an hour ago), 2026-11-20 or 2026-11-20T09:30:00Z." placeholder:"TIME"`
-	Until        *time.Time `api:"until" aliases:"to" help:"Before this time." placeholder:"TIME"`
+	List listVerb[query.AuditFilter] `cmd:"" path:"/v1/audit" help:"List the actions of users and programs, the newest first." example:"audit list --actor key:ci; audit list --topic orders --from 24h -o json"`
 }
 
 type eventEraseCmd struct {

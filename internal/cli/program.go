@@ -40,7 +40,7 @@ func (p Program) Run(ctx context.Context, std terminal.Streams, args []string) (
 		kong.Writers(std.Out, std.Err),
 		kong.Bind(std),
 		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.PostBuild(terminal.DescribeVerbs),
+		kong.PostBuild(terminal.DescribeVerbs), kong.PostBuild(DescribeFilters),
 		kong.Exit(func(code int) { panic(exitCode(code)) }),
 	)...)
 	if err != nil {

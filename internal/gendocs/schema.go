@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"postrider/internal/catalog/spec"
+	"postrider/internal/query"
 	"postrider/server/api"
 )
 
@@ -44,8 +45,8 @@ func (b *builder) schema(t reflect.Type, tag reflect.StructTag) *yaml.Node {
 	if nullable && find(s, "type") != nil { // null is valid without a type
 		set(s, "nullable", node(true))
 	}
-	if words := tag.Get("enum"); words != "" {
-		values := node(strings.Split(words, ","))
+	if words := query.ChoicesOf(tag); words != nil {
+		values := node(words)
 		for _, v := range values.Content {
 			if v.Value == "=" { // reserved in YAML 1.1, which PyYAML reads
 				v.Style = yaml.SingleQuotedStyle

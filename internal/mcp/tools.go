@@ -9,13 +9,13 @@ import (
 	"net/url"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"postrider/internal/cli/config"
 	"postrider/internal/cli/rest"
+	"postrider/internal/query"
 	"postrider/policy"
 	"postrider/server/openapi"
 )
@@ -185,10 +185,8 @@ func filterSchema[Filter any](component string) (*jsonschema.Schema, error) {
 		if p.Description == "" {
 			p.Description = openapi.Description(component, name)
 		}
-		if values := field.Tag.Get("enum"); values != "" {
-			for value := range strings.SplitSeq(values, ",") {
-				p.Enum = append(p.Enum, value)
-			}
+		for _, value := range query.ChoicesOf(field.Tag) {
+			p.Enum = append(p.Enum, value)
 		}
 		s.Properties[name] = p
 	}

@@ -10,15 +10,15 @@ import (
 // AuditFilter selects rows of the audit; "" or nil = all.
 type AuditFilter struct {
 	// Actor: user:NAME, key:NAME, admin, cli, signIn or a role of the database.
-	Actor string `query:"actor"`
+	Actor string `query:"actor" label:"Actor"`
 	// Action, such as subscription_paused. An unknown action is rejected.
-	Action       string `query:"action"`
-	Topic        string `query:"topic"`
-	Subscription string `query:"subscription"`
+	Action       string `query:"action" label:"Action" choices:"actions"`
+	Topic        string `query:"topic" label:"Topic"`
+	Subscription string `query:"subscription" label:"Event subscription"`
 	// At this time or later.
-	From *time.Time `query:"from"`
+	From *time.Time `query:"from" label:"From"`
 	// Before this time.
-	To *time.Time `query:"until"`
+	To *time.Time `query:"until" name:"until" aliases:"to"`
 }
 
 // AuditActions are the actions of the audit, in the order of the comment on postrider.audit.action.

@@ -10,10 +10,10 @@ import (
 
 // BatchFilter selects batches; "" = all.
 type BatchFilter struct {
-	Topic        string `query:"topic"`
-	Subscription string `query:"subscription"`
-	State        string `query:"state" enum:"pending,delivered,dead_lettered,dropped,canceled"`
-	Hold         string `query:"hold" enum:"paused,not_validated,probation,admission,rate_limited"`
+	Topic        string `query:"topic" label:"Topic"`
+	Subscription string `query:"subscription" label:"Event subscription"`
+	State        string `query:"state" label:"State" choices:"states"`
+	Hold         string `query:"hold" label:"Hold" choices:"holds"`
 }
 
 // BatchLine are deliveries that are sent in one request. All succeed or all fail.

@@ -21,63 +21,48 @@ import (
 //
 // Its members are columns of postrider.dead_letters.
 type DeadLetterFilter struct {
-	Topic        *string `query:"topic" json:"topic,omitzero"`
-	Subscription *string `query:"subscription" json:"subscription,omitzero"`
-	// Reason, such as MaxDeliveryAttemptsExceeded.
-	Reason      *string `query:"reason" json:"reason,omitzero"`
-	LastOutcome *string `query:"lastOutcome" json:"lastOutcome,omitzero"`
-	// HTTP status of the last attempt; 0 selects those without a response.
-	LastStatus *int `query:"lastStatus" json:"lastStatus,omitzero"`
-	// Id of the event from the publisher.
-	EventID *string `query:"eventId" json:"eventId,omitzero"`
-	// Type of the event.
-	EventType *string `query:"eventType" json:"eventType,omitzero"`
-	// Subject of the event.
-	Subject *string `query:"subject" json:"subject,omitzero"`
-	// Prefix of the subject.
-	SubjectPrefix *string `query:"subjectPrefix" json:"subjectPrefix,omitzero"`
-	// CloudEvents source of the event.
-	Source *string `query:"source" json:"source,omitzero"`
-	// Dead-lettered at this time or later.
-	DeadLetteredFrom *time.Time `query:"deadLetteredFrom" json:"deadLetteredFrom,omitzero"`
-	// Dead-lettered before this time.
-	DeadLetteredUntil *time.Time `query:"deadLetteredUntil" json:"deadLetteredUntil,omitzero"`
-	// true selects redelivered dead letters, false the others.
-	Redelivered *bool `query:"redelivered" json:"redelivered,omitzero"`
-	// Ids of dead letters, up to 10,000. Duplicates count once.
-	DeadLetterIDs []uuid.UUID `json:"deadLetterIds,omitzero" maxItems:"10000"`
-	// Conditions on the event's data and other texts.
-	Match []Condition `json:"match,omitzero" maxItems:"20"`
 	// Conditions on the content as text, such as `data.order.id = 42 error ~ "currency" refund`. A condition is a field,
 	// an operator and a value; a word alone is part of the last error or response. Fields: data.PATH, subject, type,
 	// error, response, id, source. Operators: `=` `!=` `<` `<=` `>` `>=` `~` `!~` (regular expression) `:` (contains).
-	Search string `query:"search" json:"search,omitzero" maxLength:"4096"`
-}
-
-// storedFilter is a DeadLetterFilter as the functions of schema postrider have it.
-type storedFilter struct {
-	Topic             *string     `json:"topic,omitzero"`
-	Subscription      *string     `json:"subscription,omitzero"`
-	Reason            *string     `json:"reason,omitzero"`
-	LastOutcome       *string     `json:"last_outcome,omitzero"`
-	LastStatus        *int        `json:"last_status,omitzero"`
-	EventID           *string     `json:"event_id,omitzero"`
-	EventType         *string     `json:"event_type,omitzero"`
-	Subject           *string     `json:"subject,omitzero"`
-	SubjectPrefix     *string     `json:"subject_prefix,omitzero"`
-	Source            *string     `json:"source,omitzero"`
-	DeadLetteredFrom  *time.Time  `json:"dead_lettered_from,omitzero"`
-	DeadLetteredUntil *time.Time  `json:"dead_lettered_until,omitzero"`
-	Redelivered       *bool       `json:"redelivered,omitzero"`
-	DeadLetterIDs     []uuid.UUID `json:"dead_letter_ids,omitzero"`
-	Match             []Condition `json:"match,omitzero"`
-	Search            string      `json:"-"`
+	Search string `query:"search" json:"search,omitzero" label:"Search" maxLength:"4096" example:"data.order.id = 42 error ~ \"currency\""`
+	// Name of the topic.
+	Topic *string `query:"topic" json:"topic,omitzero" label:"Topic"`
+	// Name of the event subscription.
+	Subscription *string `query:"subscription" json:"subscription,omitzero" label:"Event subscription"`
+	// Reason, such as MaxDeliveryAttemptsExceeded.
+	Reason *string `query:"reason" json:"reason,omitzero"`
+	// Outcome of the last attempt, such as Busy.
+	LastOutcome *string `query:"lastOutcome" json:"lastOutcome,omitzero"`
+	// HTTP status of the last attempt; 0 selects those without a response.
+	LastStatus *int `query:"lastStatus" json:"lastStatus,omitzero" sql:"coalesce(last_status, 0) = ?"`
+	// Id of the event from the publisher.
+	EventID *string `query:"eventId" json:"eventId,omitzero" name:"event-id" label:"Event id"`
+	// Type of the event.
+	EventType *string `query:"eventType" json:"eventType,omitzero" label:"Event type"`
+	// Subject of the event.
+	Subject *string `query:"subject" json:"subject,omitzero"`
+	// Prefix of the subject.
+	SubjectPrefix *string `query:"subjectPrefix" json:"subjectPrefix,omitzero" sql:"starts_with(subject, ?)"`
+	// CloudEvents source of the event.
+	Source *string `query:"source" json:"source,omitzero"`
+	// Dead-lettered at this time or later.
+	DeadLetteredFrom *time.Time `query:"deadLetteredFrom" json:"deadLetteredFrom,omitzero" name:"from" sql:"dead_lettered_at"`
+	// Dead-lettered before this time.
+	DeadLetteredUntil *time.Time `query:"deadLetteredUntil" json:"deadLetteredUntil,omitzero" name:"until" aliases:"to"`
+	// Only dead letters that were redelivered; false: only the others.
+	//
+	// A redelivery of many reads nil as false.
+	Redelivered *bool `query:"redelivered" json:"redelivered,omitzero" negatable:"" sql:"(redelivered_at is not null) = ?"`
+	// Ids of dead letters, up to 10,000. Duplicates count once.
+	//
+	// nil is all, and an empty list none.
+	DeadLetterIDs []uuid.UUID `json:"deadLetterIds,omitzero" kong:"-" maxItems:"10000"`
+	// Conditions on the event's data and other texts.
+	Match []Condition `json:"match,omitzero" kong:"-" maxItems:"20"`
 }
 
 // Scan implements sql.Scanner for a stored filter.
-func (f *DeadLetterFilter) Scan(stored any) error {
-	return json.Unmarshal(fmt.Appendf(nil, "%s", stored), (*storedFilter)(f))
-}
+func (f *DeadLetterFilter) Scan(stored any) error { return scanFilter(stored, f) }
 
 // Conditions returns those of Match and Search. *SearchError.
 func (f *DeadLetterFilter) Conditions() ([]Condition, error) {
@@ -104,16 +89,13 @@ func (f *DeadLetterFilter) Located(err error) error {
 
 // Text returns the filter as the functions of schema postrider expect it. *SearchError.
 func (f *DeadLetterFilter) Text() (string, error) {
-	stored := storedFilter(*f)
+	stored := *f
 	var err error
 	if stored.Match, err = f.Conditions(); err != nil {
 		return "", err
 	}
-	text, err := json.Marshal(stored)
-	if err != nil {
-		return "", fmt.Errorf("write a filter of dead letters: %w", err)
-	}
-	return string(text), nil
+	stored.Search = ""
+	return storedFilter(stored)
 }
 
 // DeadLetter is an event whose delivery failed for good.

@@ -2,8 +2,6 @@ package query
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -20,54 +18,31 @@ const MaxFilterIDs = 10_000
 //
 // "" or nil matches all.
 type DeliveryFilter struct {
-	Topic        string `query:"topic" json:"topic,omitzero"`
-	Subscription string `query:"subscription" json:"subscription,omitzero"`
-	State        string `query:"state" json:"state,omitzero" enum:"pending,delivered,dead_lettered,dropped,canceled"`
-	Hold         string `query:"hold" json:"hold,omitzero" enum:"paused,not_validated,probation,admission,rate_limited"`
-	Outcome      string `query:"lastOutcome" json:"lastOutcome,omitzero"`
+	Topic        string `query:"topic" json:"topic,omitzero" label:"Topic"`
+	Subscription string `query:"subscription" json:"subscription,omitzero" label:"Event subscription"`
+	State        string `query:"state" json:"state,omitzero" label:"State" choices:"states"`
+	Hold         string `query:"hold" json:"hold,omitzero" label:"Hold" choices:"holds"`
+	Outcome      string `query:"lastOutcome" json:"lastOutcome,omitzero" name:"last-outcome" label:"Outcome" suggest:"outcomes"`
 	// Id of the event, from the publisher or in postrider.
-	Event string `query:"eventId" json:"eventId,omitzero"`
+	Event string `query:"eventId" json:"eventId,omitzero" name:"event-id" label:"Event id" sqluuid:"system_id = ?"`
 	// Operation that redelivered them.
-	Operation *uuid.UUID `json:"operationId,omitzero"`
+	Operation *uuid.UUID `query:"operationId" json:"operationId,omitzero"`
 	// Published at this time or later.
 	//
 	// With From or To the list is in the order of postrider's ids of the events.
-	From *time.Time `query:"publishedFrom" json:"publishedFrom,omitzero"`
-	To   *time.Time `query:"publishedUntil" json:"publishedUntil,omitzero"`
+	From *time.Time `query:"publishedFrom" json:"publishedFrom,omitzero" label:"From"`
+	To   *time.Time `query:"publishedUntil" json:"publishedUntil,omitzero" name:"until" aliases:"to"`
 	// Only deliveries that were created before this time. Operations exclude those that are created later.
-	CreatedUntil *time.Time `json:"createdUntil,omitzero"`
+	CreatedUntil *time.Time `json:"createdUntil,omitzero" kong:"-"`
 	// Ids of deliveries, up to 10,000. Duplicates count once.
-	DeliveryIDs []int64 `json:"deliveryIds,omitzero" maxItems:"10000"`
-}
-
-// storedDeliveryFilter is a DeliveryFilter as operations store it.
-type storedDeliveryFilter struct {
-	Topic        string     `json:"topic,omitzero"`
-	Subscription string     `json:"subscription,omitzero"`
-	State        string     `json:"state,omitzero"`
-	Hold         string     `json:"hold,omitzero"`
-	Outcome      string     `json:"last_outcome,omitzero"`
-	Event        string     `json:"event_id,omitzero"`
-	Operation    *uuid.UUID `json:"operation_id,omitzero"`
-	From         *time.Time `json:"published_from,omitzero"`
-	To           *time.Time `json:"published_until,omitzero"`
-	CreatedUntil *time.Time `json:"created_until,omitzero"`
-	DeliveryIDs  []int64    `json:"delivery_ids,omitzero"`
+	DeliveryIDs []int64 `json:"deliveryIds,omitzero" kong:"-" maxItems:"10000"`
 }
 
 // Scan implements sql.Scanner for a stored filter.
-func (f *DeliveryFilter) Scan(stored any) error {
-	return json.Unmarshal(fmt.Appendf(nil, "%s", stored), (*storedDeliveryFilter)(f))
-}
+func (f *DeliveryFilter) Scan(stored any) error { return scanFilter(stored, f) }
 
 // Text returns the filter as operations store it.
-func (f *DeliveryFilter) Text() (string, error) {
-	text, err := json.Marshal((*storedDeliveryFilter)(f))
-	if err != nil {
-		return "", fmt.Errorf("write a filter of deliveries: %w", err)
-	}
-	return string(text), nil
-}
+func (f *DeliveryFilter) Text() (string, error) { return storedFilter(f) }
 
 // DeliveryLine is one event for one event subscription.
 type DeliveryLine struct {
@@ -134,13 +109,10 @@ type DeliveryPlace struct {
 // Place returns the position of the delivery.
 func (l *DeliveryLine) Place() DeliveryPlace { return DeliveryPlace{l.SystemID, l.DeliveryID} }
 
-// DeliveryStates and HoldReasons are the values that lists can be filtered by.
-var (
-	DeliveryStates = []string{"pending", "delivered", "dead_lettered", "dropped", "canceled"}
-	HoldReasons    = []string{
-		catalog.HoldPaused, catalog.HoldNotValidated, catalog.HoldProbation, catalog.HoldAdmission, catalog.HoldRateLimited,
-	}
-)
+// HoldReasons are the holds of deliveries.
+var HoldReasons = []string{
+	catalog.HoldPaused, catalog.HoldNotValidated, catalog.HoldProbation, catalog.HoldAdmission, catalog.HoldRateLimited,
+}
 
 // ReadDeliveries reads a page of deliveries, pending and finished, the newest first. ErrTooSlow, ErrUnavailable.
 func (r *Reader) ReadDeliveries(

@@ -11,20 +11,20 @@ import (
 
 // EventFilter selects events; "" or nil = all.
 type EventFilter struct {
-	Topic string `query:"topic"`
+	Topic string `query:"topic" label:"Topic"`
 	// Id of the event, from the publisher or in postrider.
-	Event         string `query:"eventId"`
-	Type          string `query:"eventType"`
+	Event         string `query:"eventId" name:"event-id" label:"Event id" sqluuid:"system_id = ?"`
+	Type          string `query:"eventType" name:"event-type" label:"Event type"`
 	Subject       string `query:"subject"`
-	SubjectPrefix string `query:"subjectPrefix"`
-	// true selects events that match no event subscription.
-	Unmatched bool `query:"unmatched" default:"false"`
+	SubjectPrefix string `query:"subjectPrefix" label:"Subject begins with" sql:"starts_with(subject, ?)"`
+	// Only events that match no event subscription.
+	Unmatched bool `query:"unmatched" default:"false" label:"Unmatched only" sql:"matched = 0"`
 	// Published at this time or later.
-	From *time.Time `query:"publishedFrom"`
+	From *time.Time `query:"publishedFrom" label:"From"`
 	// Published before this time.
-	To *time.Time `query:"publishedUntil"`
+	To *time.Time `query:"publishedUntil" name:"until" aliases:"to"`
 	// States: also count the deliveries of each event by their state.
-	States bool
+	States bool `kong:"-"`
 }
 
 // EventLine is one event in a list, without its body.

@@ -57,7 +57,8 @@ type Operation struct {
 	Outcomes *OperationOutcomes `json:"outcomes"`
 }
 
-// OperationOutcomes are the numbers of redeliveries by state; the sum is `done`. GET /v1/deliveries?operationId= lists them.
+// OperationOutcomes are the numbers of redeliveries by state; the sum is `done`. GET /v1/deliveries?operationId= lists
+// them.
 type OperationOutcomes struct {
 	// Number of pending deliveries.
 	Pending int64 `json:"pending"`

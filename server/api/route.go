@@ -16,6 +16,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"postrider/internal/postgres"
+	"postrider/internal/query"
 )
 
 // Route is one operation of the REST API: its handler, and the types that describe it in /openapi.yaml.
@@ -101,26 +102,26 @@ func inputOf(t reflect.Type) (in input) {
 }
 
 func (in *input) read(c echo.Context, request reflect.Value) error {
-	query, err := readQuery(c.Request(), in.query)
+	given, err := readQuery(c.Request(), in.query)
 	if err != nil {
 		return err
 	}
 	var found Problems
 	for i := range in.parameters {
 		p := &in.parameters[i]
-		var given []string
+		var values []string
 		switch p.in {
 		case "path":
-			given = []string{PathValue(c, p.name)}
-			if c.Request().Method != http.MethodPut && !p.canExist(given[0]) { // a PUT checks the name
+			values = []string{PathValue(c, p.name)}
+			if c.Request().Method != http.MethodPut && !p.canExist(values[0]) { // a PUT checks the name
 				return notFound(c)
 			}
 		case "query":
-			given = query[p.name]
+			values = given[p.name]
 		default:
-			given = c.Request().Header.Values(p.name)
+			values = c.Request().Header.Values(p.name)
 		}
-		p.read(&found, given, request.FieldByIndex(p.index))
+		p.read(&found, values, request.FieldByIndex(p.index))
 	}
 	if err := found.Err(); err != nil || in.body == nil {
 		return err
@@ -197,9 +198,9 @@ func (p *parameter) read(found *Problems, given []string, field reflect.Value) {
 	}
 	switch field.Kind() {
 	case reflect.String:
-		words := strings.Split(p.field.Tag.Get("enum"), ",")
+		words := query.ChoicesOf(p.field.Tag)
 		switch {
-		case words[0] != "" && !slices.Contains(words, text):
+		case words != nil && !slices.Contains(words, text):
 			found.Value(p.name, "must be one of %s, not %q", strings.Join(words, ", "), Shorten(text))
 		case p.in == "query" && !Storable(text):
 			found.Value(p.name, "must be UTF-8 without the character 0")
@@ -253,17 +254,17 @@ func limitOf(tag string) int64 {
 
 // queryOf is the query parameters of a request, for the link to the next page.
 func queryOf(request any) url.Values {
-	query, v := url.Values{}, reflect.ValueOf(request).Elem()
+	values, v := url.Values{}, reflect.ValueOf(request).Elem()
 	for _, p := range inputOf(v.Type()).parameters {
 		field := v.FieldByIndex(p.index)
 		if p.in != "query" || field.IsZero() {
 			continue
 		}
 		if at, isTime := reflect.Indirect(field).Interface().(time.Time); isTime {
-			query.Set(p.name, at.Format(time.RFC3339Nano))
+			values.Set(p.name, at.Format(time.RFC3339Nano))
 			continue
 		}
-		query.Set(p.name, fmt.Sprint(reflect.Indirect(field).Interface()))
+		values.Set(p.name, fmt.Sprint(reflect.Indirect(field).Interface()))
 	}
-	return query
+	return values
 }

@@ -31,6 +31,8 @@ type operation struct {
 	Summary string
 	Access  string `yaml:"x-access"`
 	Tags    []string
+
+	Parameters []struct{ Name, Description string }
 }
 
 var read = sync.OnceValues(func() (*file, error) {
@@ -40,6 +42,20 @@ var read = sync.OnceValues(func() (*file, error) {
 	}
 	return &f, nil
 })
+
+// ParameterText is the text of a query parameter of the list at a path; "" for none.
+func ParameterText(path, name string) string {
+	f, err := read()
+	if err != nil {
+		return ""
+	}
+	for _, p := range f.Paths[path]["get"].Parameters {
+		if p.Name == name {
+			return p.Description
+		}
+	}
+	return ""
+}
 
 // Description is the text of a member of a schema; "" for none.
 func Description(schema, member string) string {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
 
 	"postrider/internal/operator"
 	"postrider/internal/postgres"
@@ -45,8 +44,6 @@ func (m *Handlers) ListProblems(ctx context.Context, r *listProblemsRequest) (*P
 
 type listDeliveriesRequest struct {
 	query.DeliveryFilter
-	// Id of the operation that redelivered it.
-	OperationID *uuid.UUID `query:"operationId"`
 	api.PageParams
 }
 
@@ -63,7 +60,6 @@ func (m *Handlers) ListDeliveries(
 	if err := inOrder("publishedFrom", r.From, "publishedUntil", r.To); err != nil {
 		return nil, err
 	}
-	r.Operation = r.OperationID
 	list, err := newestFirst(ctx, "/v1/deliveries", r, r.DeliveryFilter, m.Parts.Reader.ReadDeliveries,
 		(*query.DeliveryLine).Place)
 	if err == nil && len(list.Value) == 0 && r.Operation != nil {

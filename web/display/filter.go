@@ -130,6 +130,9 @@ func (f *Filter) Check(label, name, condition string) bool {
 func (f *Filter) Number(label, name, condition string) *int64 {
 	value := strings.TrimSpace(f.values.Get(name))
 	if value == "" {
+		if label != "" {
+			f.add(Field{Label: label, Name: name}, "", "")
+		}
 		return nil
 	}
 	n, err := strconv.ParseInt(value, 10, 64)

@@ -168,27 +168,33 @@ func expand(text string, value func(name string) string) string {
 	return nameInBraces.ReplaceAllStringFunc(text, func(name string) string { return value(name[1 : len(name)-1]) })
 }
 
-// Filter is Given for flags that can have From and Until. From must be before Until.
+// Filter is Given for flags that can have --from and --until. The first must be before the second.
 func Filter(flags any) (Object, error) {
-	value := reflect.Indirect(reflect.ValueOf(flags))
-	if value.FieldByName("From").IsValid() {
-		from, _ := value.FieldByName("From").Interface().(*time.Time)
-		until, _ := value.FieldByName("Until").Interface().(*time.Time)
-		if from != nil && until != nil && !from.Before(*until) {
-			return nil, terminal.Usagef("--from must be before --until: %s is not before %s", terminal.Time(*from),
-				terminal.Time(*until))
+	value, span := reflect.Indirect(reflect.ValueOf(flags)), []time.Time{}
+	for _, field := range reflect.VisibleFields(value.Type()) {
+		if parameterOf(field) == "" {
+			continue
 		}
+		if at, isTime := value.FieldByIndex(field.Index).Interface().(*time.Time); isTime && at != nil {
+			span = append(span, *at)
+		}
+	}
+	if len(span) == 2 && !span[0].Before(span[1]) {
+		return nil, terminal.Usagef("--from must be before --until: %s is not before %s", terminal.Time(span[0]),
+			terminal.Time(span[1]))
 	}
 	return Given(flags), nil
 }
 
-// Given returns the values of the flags that are set, by their names in the REST API: the tag api of each flag.
+// parameterOf is the name of a flag in the REST API: its tag api, or query in a filter of package query; "" for none.
+func parameterOf(field reflect.StructField) string { return cmp.Or(field.Tag.Get("api"), field.Tag.Get("query")) }
+
+// Given returns the values of the flags that are set, by their names in the REST API.
 func Given(flags any) Object {
 	o, all := Object{}, reflect.Indirect(reflect.ValueOf(flags))
 	for _, field := range reflect.VisibleFields(all.Type()) {
-		value := all.FieldByIndex(field.Index)
-		name, has := field.Tag.Lookup("api")
-		if !has || value.IsZero() {
+		value, name := all.FieldByIndex(field.Index), parameterOf(field)
+		if name == "" || value.IsZero() {
 			continue
 		}
 		o[name] = reflect.Indirect(value).Interface()

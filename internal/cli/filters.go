@@ -1,0 +1,38 @@
+package cli
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"postrider/internal/query"
+	"postrider/server/openapi"
+)
+
+// DescribeFilters completes the flags that are members of a filter of package query: their help is the text of the
+// parameter of the list, their placeholder the last word of its name, and other values than its choices are rejected.
+// It is a kong.PostBuild.
+func DescribeFilters(k *kong.Kong) error {
+	for _, verb := range k.Model.Leaves(false) {
+		list := slices.IndexFunc(verb.Parent.Children, func(n *kong.Node) bool { return n.Name == "list" })
+		for _, flag := range verb.Flags {
+			name := flag.Tag.Get("query")
+			if name == "" || list < 0 {
+				continue
+			}
+			flag.Help = openapi.ParameterText(verb.Parent.Children[list].Tag.Get("path"), name)
+			words := strings.Split(query.ColumnOf(name), "_")
+			flag.PlaceHolder = strings.ToUpper(words[len(words)-1])
+			if _, isTime := flag.Target.Interface().(*time.Time); isTime {
+				flag.PlaceHolder = "TIME"
+				flag.Help = strings.TrimSuffix(flag.Help, ".") + ": 1h (an hour ago), 2026-11-20 or 2026-11-20T09:30:00Z."
+			}
+			if choices := query.ChoicesByName(flag.Tag.Get("choices")); choices != nil {
+				flag.Enum = "," + strings.Join(choices, ",")
+			}
+		}
+	}
+	return nil
+}

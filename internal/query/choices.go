@@ -1,0 +1,33 @@
+package query
+
+import (
+	"reflect"
+	"strings"
+)
+
+// choices are the values of members of filters, by their tags choices and suggest.
+var choices = map[string][]string{
+	"states": {"pending", "delivered", "dead_lettered", "dropped", "canceled"},
+	"holds":  HoldReasons,
+	"outcomes": {
+		"Delivered", "BadRequest", "Unauthorized", "Forbidden", "NotFound", "TimedOut", "PayloadTooLarge", "Busy",
+		"SocketError", "ResolutionError", "Canceled", "GenericError", "Probation", "Aborted", "Acknowledged", "Released",
+		"Expired", "Rejected",
+	},
+	"actions": AuditActions,
+}
+
+// ChoicesOf returns the only values of a field with this tag: the words of its tag enum, or the list that its tag
+// choices names; nil if any value is valid.
+func ChoicesOf(tag reflect.StructTag) []string {
+	if words := tag.Get("enum"); words != "" {
+		return strings.Split(words, ",")
+	}
+	return ChoicesByName(tag.Get("choices"))
+}
+
+// ChoicesByName returns the list that a tag choices names; nil for none.
+func ChoicesByName(name string) []string { return choices[name] }
+
+// SuggestionsOf returns frequent values of a field with the tag suggest. Others are valid too.
+func SuggestionsOf(tag reflect.StructTag) []string { return choices[tag.Get("suggest")] }
