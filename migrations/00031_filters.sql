@@ -10,9 +10,9 @@ BEGIN
         HINT = CASE WHEN member LIKE 'filter.match%' THEN
             'A condition is {"field": …, "op": …, "value": …}. Fields: data.<path>, subject, type, id, source, error, '
             'response, text. Operators: = != < <= > >= ~ !~ and : (contains).'
-            ELSE 'A filter may have topic, subscription, reason, last_outcome, last_status, event_id, event_type, '
-            'subject, subject_prefix, source, dead_lettered_from, dead_lettered_until, redelivered, dead_letter_ids '
-            'and match.' END;
+            ELSE 'A filter may have topic, subscription, reason, last_outcome, last_status, min_attempts, event_id, '
+            'event_type, subject, subject_prefix, source, dead_lettered_from, dead_lettered_until, redelivered, '
+            'dead_letter_ids and match.' END;
 END $$;
 
 -- Rejects a value of the wrong type.
@@ -188,7 +188,8 @@ BEGIN
     FOR member, value IN SELECT * FROM jsonb_each(filter) LOOP
         wanted := CASE WHEN member IN ('topic', 'subscription', 'reason', 'last_outcome', 'event_id', 'event_type',
             'subject', 'subject_prefix', 'source', 'dead_lettered_from', 'dead_lettered_until') THEN 'string'
-                       WHEN member = 'last_status' THEN 'number' WHEN member = 'redelivered' THEN 'boolean'
+                       WHEN member IN ('last_status', 'min_attempts') THEN 'number'
+                       WHEN member = 'redelivered' THEN 'boolean'
                            WHEN member IN ('dead_letter_ids', 'match') THEN 'array' END;
         given := value #>> '{}';
         IF wanted IS NULL THEN
@@ -201,6 +202,7 @@ BEGIN
             WHEN 'last_status' THEN CASE WHEN given::numeric = 0 THEN 'last_status IS NULL'
                 WHEN abs(given::numeric) < 1000 AND given::numeric % 1 = 0
                 THEN format('last_status = %s', given::numeric::integer) ELSE 'false' END
+            WHEN 'min_attempts' THEN format('attempts >= %s', given::numeric)
             WHEN 'redelivered' THEN 'redelivered_at IS ' || CASE WHEN value::boolean THEN 'NOT NULL' ELSE 'NULL' END
             WHEN 'dead_lettered_from' THEN format('dead_lettered_at >= %L',
                 postrider_internal.filter_time('filter.' || member, given))

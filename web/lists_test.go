@@ -44,12 +44,12 @@ func TestEquivalentSQLRuns(t *testing.T) {
 	for path, rows := range map[string]int{
 		"/ui/events": 2,
 		"/ui/events?eventId=it%27s+1&topic=orders&eventType=it%27s+1&subjectPrefix=it%27s&from=2026-01-01T00:00&to=2999-01-01T00:00": 1,
-		"/ui/events?unmatched=1":                                0,
+		"/ui/events?unmatched=1":                                  0,
 		"/ui/events?eventId=00000000-0000-7000-8000-000000000000": 0,
-		"/ui/deliveries":                                        2,
-		"/ui/deliveries?eventId=it%27s+2&topic=orders&subscription=billing&state=pending":     1,
-		"/ui/deliveries?lastOutcome=Busy&hold=paused":                                           0,
-		"/ui/deliveries?eventId=00000000-0000-7000-8000-000000000000":                         0,
+		"/ui/deliveries":                                          2,
+		"/ui/deliveries?eventId=it%27s+2&topic=orders&subscription=billing&state=pending":           1,
+		"/ui/deliveries?lastOutcome=Busy&hold=paused":                                               0,
+		"/ui/deliveries?eventId=00000000-0000-7000-8000-000000000000":                               0,
 		"/ui/dead-letters?reason=TimeToLiveExceeded&lastStatus=503&lastOutcome=Busy&eventId=it%27s": 0,
 	} {
 		_, n := b.runShownSQL(t, path, b.page(t, path))

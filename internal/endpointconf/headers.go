@@ -25,7 +25,7 @@ type DeliveryAttribute struct {
 	// Name of the header, at most 256 characters. Headers that HTTP or postrider sets are rejected.
 	Name string `json:"name"`
 	// Static or Dynamic.
-	Type                DeliveryAttributeType `json:"type"`
+	Type DeliveryAttributeType `json:"type"`
 	// Value of the header.
 	AttributeProperties `json:"properties"`
 }

@@ -24,7 +24,7 @@ type DeadLetterFilter struct {
 	// Conditions on the content as text, such as `data.order.id = 42 error ~ "currency" refund`. A condition is a field,
 	// an operator and a value; a word alone is part of the last error or response. Fields: data.PATH, subject, type,
 	// error, response, id, source. Operators: `=` `!=` `<` `<=` `>` `>=` `~` `!~` (regular expression) `:` (contains).
-	Search string `query:"search" json:"search,omitzero" label:"Search" maxLength:"4096" example:"data.order.id = 42 error ~ \"currency\""`
+	Search string `query:"search" json:"search,omitzero" label:"Search" maxLength:"4096" example:"data.order.id = 42"`
 	// Name of the topic.
 	Topic *string `query:"topic" json:"topic,omitzero" label:"Topic"`
 	// Name of the event subscription.
@@ -35,6 +35,8 @@ type DeadLetterFilter struct {
 	LastOutcome *string `query:"lastOutcome" json:"lastOutcome,omitzero"`
 	// HTTP status of the last attempt; 0 selects those without a response.
 	LastStatus *int `query:"lastStatus" json:"lastStatus,omitzero" sql:"coalesce(last_status, 0) = ?"`
+	// At least so many attempts.
+	MinAttempts *int `query:"minAttempts" json:"minAttempts,omitzero" minimum:"0" label:"Min. attempts" sql:"attempts >= ?"`
 	// Id of the event from the publisher.
 	EventID *string `query:"eventId" json:"eventId,omitzero" name:"event-id" label:"Event id"`
 	// Type of the event.
@@ -46,7 +48,7 @@ type DeadLetterFilter struct {
 	// CloudEvents source of the event.
 	Source *string `query:"source" json:"source,omitzero"`
 	// Dead-lettered at this time or later.
-	DeadLetteredFrom *time.Time `query:"deadLetteredFrom" json:"deadLetteredFrom,omitzero" name:"from" sql:"dead_lettered_at"`
+	DeadLetteredFrom *time.Time `query:"deadLetteredFrom" json:"deadLetteredFrom,omitzero" name:"from"`
 	// Dead-lettered before this time.
 	DeadLetteredUntil *time.Time `query:"deadLetteredUntil" json:"deadLetteredUntil,omitzero" name:"until" aliases:"to"`
 	// Only dead letters that were redelivered; false: only the others.

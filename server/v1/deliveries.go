@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-
 	"postrider/internal/operator"
 	"postrider/internal/postgres"
 	"postrider/internal/query"

@@ -187,7 +187,9 @@ func Filter(flags any) (Object, error) {
 }
 
 // parameterOf is the name of a flag in the REST API: its tag api, or query in a filter of package query; "" for none.
-func parameterOf(field reflect.StructField) string { return cmp.Or(field.Tag.Get("api"), field.Tag.Get("query")) }
+func parameterOf(field reflect.StructField) string {
+	return cmp.Or(field.Tag.Get("api"), field.Tag.Get("query"))
+}
 
 // Given returns the values of the flags that are set, by their names in the REST API.
 func Given(flags any) Object {
