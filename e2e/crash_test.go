@@ -122,7 +122,7 @@ func TestKilledNodeOfThreeHoldsUpNothing(t *testing.T) {
 // failOnce has events fail whose retry is so late that it needs a promotion.
 func failOnce(t *testing.T, db *database, n *nodeProcess, events int) {
 	t.Helper()
-	retriesAfter(db, "patient", "7 seconds")
+	retriesAfter(db, "patient", 7*time.Second)
 	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Aeg-Delivery-Count") == "0" {
 			w.WriteHeader(http.StatusServiceUnavailable)

@@ -121,8 +121,8 @@ func (f *faultFleet) publishLater() {
 // subscribe makes the destinations. Their policies have no probation: the campaign is about failures of postrider.
 func (f *faultFleet) subscribe() (key string) {
 	f.t.Helper()
-	retriesAfter(f.db, "soon", "300 milliseconds")
-	retriesAfter(f.db, "later", "6 seconds") // jobs that are due within 5 s need no promotion
+	retriesAfter(f.db, "soon", 300*time.Millisecond)
+	retriesAfter(f.db, "later", 6*time.Second) // jobs that are due within 5 s need no promotion
 	first := &f.slots[0].service
 	key = first.topic("orders")
 	for _, destination := range faultDestinations {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -126,7 +127,7 @@ func TestMigrateThroughPgBouncerFromManyPlacesAtOnce(t *testing.T) {
 func TestPgBouncerDeliversRetriesAndDeadLetters(t *testing.T) {
 	t.Parallel()
 	db := pooledDatabase(t)
-	retriesAfter(db, "quick", "200 milliseconds")
+	retriesAfter(db, "quick", 200*time.Millisecond)
 	sink := httptest.NewServer(local.NewDemoSink(nil))
 	t.Cleanup(sink.Close)
 	n := startNode(t, db)
@@ -187,12 +188,12 @@ func manyAtOnce(t *testing.T, db *database, n *nodeProcess) {
 }
 
 // retriesAfter makes a copy of the default policy that always waits for as long as given, and rests no endpoint.
-func retriesAfter(db *database, name, wait string) {
+func retriesAfter(db *database, name string, wait time.Duration) {
 	db.t.Helper()
-	db.exec(`INSERT INTO postrider_internal.retry_policies
-		SELECT (jsonb_populate_record(p, jsonb_build_object('name', $1::text, 'built_in', false, 'steps', ARRAY[$2::text],
-		    'tail', $2, 'jitter_fraction', 0, 'probation_scope', 'none'))).*
-		  FROM postrider_internal.retry_policies p WHERE name = 'ga-2021'`, name, wait)
+	db.exec(`INSERT INTO postrider_internal.retry_policies (name, settings)
+		SELECT $1, jsonb_set(settings, '{probation,scope}', '"none"') || jsonb_build_object(
+		           'stepsInSeconds', ARRAY[$2::float8], 'tailInSeconds', $2, 'jitterFraction', 0)
+		  FROM postrider_internal.retry_policies WHERE name = 'ga-2021'`, name, wait.Seconds())
 	db.exec(`INSERT INTO postrider_internal.retry_policy_cells (policy, endpoint_kind, condition, action)
 		SELECT $1, endpoint_kind, condition, action FROM postrider_internal.retry_policy_cells WHERE policy = 'ga-2021'`,
 		name)

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -83,7 +84,7 @@ func TestPlantedFunctionsAreNotRun(t *testing.T) {
 		require.True(t, r.code == 0 || args[0] == "doctor", "%s%s", r.stdout, r.stderr) // fsync is off
 	}
 	run("migrate", "up")
-	retriesAfter(db, "quick", "200 milliseconds")
+	retriesAfter(db, "quick", 200*time.Millisecond)
 	sink := httptest.NewServer(local.NewDemoSink(nil))
 	t.Cleanup(sink.Close)
 	n := startNode(t, db)

@@ -390,7 +390,8 @@ func (a *attempt) post() error {
 	sent := endpoint.NewPayload(body, a.work.Release)
 	a.engine.endpoint.Send(&endpoint.Request{
 		URL: a.sub.EndpointURL, Header: header, Body: sent, Connection: &a.sub.Connection,
-		AckTimeout: a.rules.Policy.AckTimeout, Window: a.rules.Policy.LateResponseWindow,
+		AckTimeout: time.Duration(a.rules.Policy.AckTimeout),
+		Window:     time.Duration(a.rules.Policy.LateResponseWindow),
 	}, func(resp endpoint.Response, err error) error {
 		sent.Drop()
 		if err == nil {

@@ -196,7 +196,7 @@ func TestProbeOfBatches(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
 	e := newSwitchable(t, http.StatusServiceUnavailable)
-	copyPolicy(t, tn, "ga-2021", "touchy", `{"probation_trigger":1,"steps":["1 hour"]}`)
+	copyPolicy(t, tn, "ga-2021", "touchy", `{"probation": {"trigger": 1},"stepsInSeconds": [3600]}`)
 	subscribe(t, tn, "billing", e.URL, both(batching(3, 64), under("touchy")))
 	publishAtOnce(t, tn, "first", 3)
 	tn.Start(t)

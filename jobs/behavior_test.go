@@ -146,7 +146,7 @@ func TestRetryAfterMovesTheNextAttempt(t *testing.T) {
 	tn := setup(t)
 	e := retryAfterEndpoint(t)
 	const floor, requested = 30 * time.Second, 2 * time.Minute // floor: of 503 under ga-2021
-	copyPolicy(t, tn, policy.DefaultName, "honors", `{"honor_retry_after":true}`)
+	copyPolicy(t, tn, policy.DefaultName, "honors", `{"honorRetryAfter": true}`)
 	rows := map[string]struct {
 		after    string
 		policy   string
@@ -274,7 +274,7 @@ func TestHoldFollowsTheResult(t *testing.T) {
 func TestFailedBatchIsOneFailure(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
-	copyPolicy(t, tn, "ga-2021", "touchy", `{"probation_trigger":3}`)
+	copyPolicy(t, tn, "ga-2021", "touchy", `{"probation": {"trigger": 3}}`)
 	rows := map[string]struct {
 		status int
 		change func(*catalog.SubscriptionSpec)

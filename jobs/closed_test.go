@@ -340,7 +340,7 @@ func TestLockedRowsDelayOnlyTheirDeliveries(t *testing.T) {
 	tn := setup(t)
 	slow, h := newHanging(t, respondWith(http.StatusOK))
 	bad := newEndpoint(t, respondWith(http.StatusInternalServerError))
-	copyPolicy(t, tn, "ga-2021", "touchy", `{"probation_trigger":3}`)
+	copyPolicy(t, tn, "ga-2021", "touchy", `{"probation": {"trigger": 3}}`)
 	sub := subscribe(t, tn, "slow", slow.URL, only("other"))
 	subscribe(t, tn, "bad", bad.URL, both(under("touchy"), only("test")))
 	subscribe(t, tn, "other", newEndpoint(t, respondWith(http.StatusOK)).URL, only("test"))

@@ -58,7 +58,7 @@ func controlled(
 			t.Parallel()
 			tn, x := breakable(t), newTrap(t, groups)
 			tn.Exec(t, statement)
-			copyPolicy(t, tn, "ga-2021", "hourly", `{"steps":["1 hour"],"probation_scope":"none"}`)
+			copyPolicy(t, tn, "ga-2021", "hourly", `{"stepsInSeconds": [3600],"probation": {"scope": "none"}}`)
 			subscribe(t, tn, "all", x.URL, under("hourly"))
 			first := startKillable(t, tn, "first", nil)
 			publishMany(t, tn, controlEvents)

@@ -88,7 +88,7 @@ func TestDeadLettersAreExported(t *testing.T) {
 	tn := setup(t)
 	directory := t.TempDir()
 	e := newEndpoint(t, respondWith(http.StatusBadRequest))
-	copyPolicy(t, tn, "ga-2021", "at-once", `{"dead_letter_delay":"0"}`)
+	copyPolicy(t, tn, "ga-2021", "at-once", `{"deadLetterDelayInSeconds": 0}`)
 	subscribe(t, tn, "billing", e.URL, into("file://"+directory+"/late"))
 	subscribe(t, tn, "hasty", e.URL, func(s *catalog.SubscriptionSpec) {
 		into("file://" + directory + "/early")(s)

@@ -50,7 +50,7 @@ func (x *manualEndpoint) next(t *testing.T) *manualRequest {
 func lateSetup(t *testing.T) (*testnode.Node, *manualEndpoint) {
 	t.Helper()
 	tn := setup(t)
-	copyPolicy(t, tn, "ga-2019", "one-second", `{"ack_timeout": "1 second", "late_response_window": "3 minutes"}`)
+	copyPolicy(t, tn, "ga-2019", "one-second", `{"ackTimeoutInSeconds": 1, "lateResponseWindowInSeconds": 180}`)
 	x := newManualEndpoint(t)
 	subscribe(t, tn, "all", x.URL, under("one-second"))
 	return tn, x
@@ -109,9 +109,9 @@ func TestCallsAreCut(t *testing.T) {
 	tn := setup(t)
 	// An hour, so that no retry is made, however long a busy machine takes.
 	copyPolicy(t, tn, "ga-2021", "window",
-		`{"steps": ["1 hour"], "ack_timeout": "500 milliseconds", "late_response_window": "2 seconds"}`)
-	copyPolicy(t, tn, "preview-2017", "no-window", `{"steps": ["1 hour"], "ack_timeout": "200 milliseconds"}`)
-	copyPolicy(t, tn, "preview-2017", "minute", `{"steps": ["1 hour"]}`)
+		`{"stepsInSeconds": [3600], "ackTimeoutInSeconds": 0.5, "lateResponseWindowInSeconds": 2}`)
+	copyPolicy(t, tn, "preview-2017", "no-window", `{"stepsInSeconds": [3600], "ackTimeoutInSeconds": 0.2}`)
+	copyPolicy(t, tn, "preview-2017", "minute", `{"stepsInSeconds": [3600]}`)
 	rows := map[string]func(*catalog.SubscriptionSpec){
 		"window": under("window"), "no-window": under("no-window"),
 		"own-timeout": both(under("minute"), // its timeout
@@ -153,7 +153,7 @@ func TestCallThatStaysOpenHoldsNoWorker(t *testing.T) {
 func TestStopCutsLateCallsAtOnce(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
-	copyPolicy(t, tn, "ga-2021", "one-second", `{"ack_timeout": "1 second", "late_response_window": "1 hour"}`)
+	copyPolicy(t, tn, "ga-2021", "one-second", `{"ackTimeoutInSeconds": 1, "lateResponseWindowInSeconds": 3600}`)
 	gone := make(chan struct{}, 1)
 	subscribe(t, tn, "all", newGoneEndpoint(t, gone), under("one-second"))
 	engine := tn.Engine(t, func(o *jobs.Options) { o.StopTimeout = time.Hour })

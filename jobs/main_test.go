@@ -160,12 +160,13 @@ func dropping(s *catalog.SubscriptionSpec) {
 	s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterNone}
 }
 
-// copyPolicy copies a retry policy with some columns changed, by SQL.
+// copyPolicy copies a retry policy with some settings changed, by SQL.
 func copyPolicy(t *testing.T, tn *testnode.Node, from, to, changes string) {
 	t.Helper()
-	tn.Exec(t, `INSERT INTO postrider_internal.retry_policies
-		SELECT (jsonb_populate_record(p, $3::jsonb || jsonb_build_object('name', $2::text, 'built_in', false))).*
-		  FROM postrider_internal.retry_policies p WHERE name = $1`, from, to, changes)
+	tn.Exec(t, `INSERT INTO postrider_internal.retry_policies (name, settings)
+		SELECT $2, settings || $3::jsonb || jsonb_build_object('probation',
+		           settings -> 'probation' || coalesce($3::jsonb -> 'probation', '{}'))
+		  FROM postrider_internal.retry_policies WHERE name = $1`, from, to, changes)
 	tn.Exec(t, `INSERT INTO postrider_internal.retry_policy_cells (policy, endpoint_kind, condition, action, min_delay)
 		SELECT $2, endpoint_kind, condition, action, min_delay FROM postrider_internal.retry_policy_cells WHERE policy = $1`,
 		from, to)
@@ -175,7 +176,8 @@ func copyPolicy(t *testing.T, tn *testnode.Node, from, to, changes string) {
 // withoutProbation switches probation off, for tests of many failures at one endpoint.
 func withoutProbation(t *testing.T, tn *testnode.Node) {
 	t.Helper()
-	tn.Exec(t, "UPDATE postrider_internal.retry_policies SET probation_scope = 'none'")
+	tn.Exec(t, "UPDATE postrider_internal.retry_policies "+
+		`SET settings = jsonb_set(settings, '{probation,scope}', '"none"')`)
 	require.NoError(t, tn.System.Cache.Reload(t.Context()))
 }
 

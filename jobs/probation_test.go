@@ -54,7 +54,7 @@ func TestDelayedDeliveryHoldsTheEndpoint(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
 	bad := newSwitchable(t, http.StatusInternalServerError)
-	copyPolicy(t, tn, "ga-2021", "hourly", `{"steps":["1 hour"]}`)
+	copyPolicy(t, tn, "ga-2021", "hourly", `{"stepsInSeconds": [3600]}`)
 	subscribe(t, tn, "billing", bad.URL, under("hourly"))
 	tn.Start(t)
 	publishFailing(t, tn, 2)
@@ -100,7 +100,7 @@ func TestOneEventCountsOnceAtItsEndpoint(t *testing.T) {
 	const counted = "SELECT coalesce(sum(failures_in_a_row), 0) FROM postrider_internal.probations"
 	tn := setup(t)
 	bad := newSwitchable(t, http.StatusNotFound) // never retried: a dead letter at once
-	copyPolicy(t, tn, "ga-2021", "touchy", `{"probation_trigger":3}`)
+	copyPolicy(t, tn, "ga-2021", "touchy", `{"probation": {"trigger": 3}}`)
 	for i := range 5 {
 		subscribe(t, tn, fmt.Sprint("all-", i), bad.URL, func(s *catalog.SubscriptionSpec) {
 			s.RetryPolicy.Policy = "touchy"
@@ -135,7 +135,7 @@ func TestRetryDuringProbationIsHeldAndNotCounted(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
 	bad := newSwitchable(t, http.StatusServiceUnavailable)
-	copyPolicy(t, tn, "ga-2021", "touchy", `{"probation_trigger":1}`)
+	copyPolicy(t, tn, "ga-2021", "touchy", `{"probation": {"trigger": 1}}`)
 	subscribe(t, tn, "billing", bad.URL, under("touchy"))
 	probe := func() (*catalog.Subscription, error) { return tn.System.Holds.Probe(t.Context(), topicName, "billing") }
 	release := func() (*catalog.Subscription, error) {
@@ -217,7 +217,7 @@ func TestLateSuccessOfTheProbeEndsTheProbation(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
 	copyPolicy(t, tn, "ga-2019", "one-second",
-		`{"ack_timeout": "1 second", "late_response_window": "3 minutes", "probation_trigger": 1}`)
+		`{"ackTimeoutInSeconds": 1, "lateResponseWindowInSeconds": 180, "probation": {"trigger": 1}}`)
 	x := newManualEndpoint(t)
 	subscribe(t, tn, "all", x.URL, under("one-second"))
 	tn.Start(t)

@@ -83,10 +83,11 @@ func newWorld(t *testing.T, seed uint64) *world {
 			t.Logf("sequence %d:\n%s", seed, strings.Join(w.steps, "\n"))
 		}
 	})
-	const hours = `"steps":["1 hour"],"tail":"1 hour","default_max_attempts":4`
-	copyPolicy(t, w.Node, "ga-2021", "plain", `{`+hours+`,"probation_scope":"none"}`)
-	copyPolicy(t, w.Node, "ga-2019", "at-ttl", `{`+hours+`,"probation_scope":"none"}`)
-	copyPolicy(t, w.Node, "ga-2021", "probation", `{`+hours+`,"probation_trigger":2}`)
+	const hours = `"stepsInSeconds": [3600],"tailInSeconds": 3600,
+		"maxDeliveryAttempts": {"default": 4, "least": 1, "most": 30}`
+	copyPolicy(t, w.Node, "ga-2021", "plain", `{`+hours+`, "probation": {"scope": "none"}}`)
+	copyPolicy(t, w.Node, "ga-2019", "at-ttl", `{`+hours+`, "probation": {"scope": "none"}}`)
+	copyPolicy(t, w.Node, "ga-2021", "probation", `{`+hours+`, "probation": {"trigger": 2}}`)
 	w.endpoint = newEndpoint(t, w.respond)
 	t.Cleanup(w.unhang) // before the server closes and waits for its handlers
 	for _, kind := range subscriptionKinds {

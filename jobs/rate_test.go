@@ -205,7 +205,7 @@ func TestDeliveryRateOfReleasedDeliveries(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
 	e, other := newSwitchable(t, http.StatusServiceUnavailable), newSwitchable(t, http.StatusServiceUnavailable)
-	copyPolicy(t, tn, "ga-2021", "touchy", `{"probation_trigger":1}`)
+	copyPolicy(t, tn, "ga-2021", "touchy", `{"probation": {"trigger": 1}}`)
 	subscribe(t, tn, "probed", e.URL, both(daily(3), under("touchy"), only("test")))
 	subscribe(t, tn, "operated", other.URL, both(daily(2), only("other")))
 	tn.Start(t)

@@ -166,7 +166,7 @@ func TestOperatorsAreNotified(t *testing.T) {
 	subscribeSystem(t, tn, "all", all.URL)
 	subscribeSystem(t, tn, "some", some.URL, "postrider.probation.ended", "postrider.subscription.expired")
 	bad := newSwitchable(t, http.StatusNotFound)
-	copyPolicy(t, tn, "ga-2021", "touchy", `{"probation_trigger":3}`)
+	copyPolicy(t, tn, "ga-2021", "touchy", `{"probation": {"trigger": 3}}`)
 	subscribe(t, tn, "billing", bad.URL, under("touchy"))
 	tn.Start(t)
 	publishOne(t, tn, "dead")
@@ -207,7 +207,7 @@ func TestProbationOfASharedEndpointIsOneNotice(t *testing.T) {
 	operators, bad := newEndpoint(t, respondWith(http.StatusOK)), newEndpoint(t,
 		respondWith(http.StatusServiceUnavailable))
 	subscribeSystem(t, tn, "operators", operators.URL, "postrider.probation.started", "postrider.probation.ended")
-	copyPolicy(t, tn, "ga-2021", "touchy", `{"probation_trigger":1}`)
+	copyPolicy(t, tn, "ga-2021", "touchy", `{"probation": {"trigger": 1}}`)
 	subscribe(t, tn, "billing", bad.URL, under("touchy"))
 	subscribe(t, tn, "shipping", bad.URL, under("touchy"))
 	tn.Start(t)
@@ -243,7 +243,8 @@ func TestFailedNoticesCreateNoNotices(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
 	failing := newEndpoint(t, respondWith(http.StatusNotFound))
-	tn.Exec(t, "UPDATE postrider_internal.retry_policies SET probation_trigger = 1 WHERE name = 'ga-2021'")
+	tn.Exec(t, "UPDATE postrider_internal.retry_policies "+
+		"SET settings = jsonb_set(settings, '{probation,trigger}', '1') WHERE name = 'ga-2021'")
 	require.NoError(t, tn.System.Cache.Reload(t.Context()))
 	subscribeSystem(t, tn, "operators", failing.URL)
 	subscribe(t, tn, "billing", failing.URL, nil) // shares its probation with "operators"

@@ -49,7 +49,7 @@ func (a *attempt) adapt(facts policy.Attempt, resp endpoint.Response) {
 	}
 	wait := time.Duration(0)
 	if facts.HonorRetryAfter {
-		wait = min(facts.RetryAfter, cmp.Or(a.rules.Policy.RetryAfterCap, facts.RetryAfter))
+		wait = min(facts.RetryAfter, cmp.Or(time.Duration(a.rules.Policy.RetryAfterCap), facts.RetryAfter))
 	}
 	alone := parts.Gate.ObserveThrottled(a.sub.ID, resp.Duration)
 	if wait == 0 && (alone || a.trial.Load() != nil) {

@@ -183,7 +183,7 @@ func TestHangingEndpointUnderEveryBuiltInPolicy(t *testing.T) {
 	tn := setup(t)
 	e, _ := newHanging(t, respondWith(http.StatusOK))
 	for _, p := range policy.Builtins() {
-		copyPolicy(t, tn, p.Name, "quick-"+p.Name, `{"ack_timeout": "1 second"}`)
+		copyPolicy(t, tn, p.Name, "quick-"+p.Name, `{"ackTimeoutInSeconds": 1}`)
 		subscribe(t, tn, p.Name, e.URL,
 			both(literally("quick-"+p.Name), func(s *catalog.SubscriptionSpec) {
 				s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterRows}
@@ -359,12 +359,13 @@ func TestReplacedPolicyAppliesToPendingDeliveries(t *testing.T) {
 	elsewhere := tn.Beside(t, node.Options{Node: "node-2"}).System
 	p, _ := elsewhere.Cache.Snapshot().Policy("mine")
 	changed := p.Clone()
-	changed.Steps, changed.MaxMaxAttempts, changed.DefaultMaxAttempts = []time.Duration{time.Second, 7 * time.Minute}, 3, 3
+	changed.MaxAttempts.Most, changed.MaxAttempts.Default = 3, 3
+	changed.Steps = []policy.Seconds{policy.Seconds(time.Second), policy.Seconds(7 * time.Minute)}
 	_, _, err := elsewhere.Policies.Put(t.Context(), &changed)
 	require.NoError(t, err)
 	testnode.Within(t, "the policy is read again", func() bool { // the running node's own reload, once per second
 		seen, _ := tn.System.Cache.Snapshot().Policy("mine")
-		return seen.MaxMaxAttempts == 3
+		return seen.MaxAttempts.Most == 3
 	})
 	travel(t, tn)
 	tn.Attempt(t)
@@ -383,7 +384,7 @@ func TestReplacedPolicyEndsItsProbations(t *testing.T) {
 	policies := map[policy.ProbationScope]*policy.Policy{}
 	for _, scope := range scopes {
 		p := testnode.CopyNamed(t, policy.DefaultName, "mine-"+string(scope))
-		p.Probation.Scope, p.Probation.Trigger, p.Steps = scope, 1, []time.Duration{time.Hour}
+		p.Probation.Scope, p.Probation.Trigger, p.Steps = scope, 1, []policy.Seconds{policy.Seconds(time.Hour)}
 		policies[scope] = p
 		tn.PutPolicy(t, p)
 		subscribe(t, tn, string(scope), e.URL, under(p.Name))

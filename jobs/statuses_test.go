@@ -144,14 +144,14 @@ func (r statusRow) require(t *testing.T, k statusColumn) {
 	require.Equal(t, "pending", r.State, where)
 	require.GreaterOrEqual(t, r.Gap, explained.Attempts[1].AtSeconds-0.001, where)
 	require.Less(t, r.Gap, explained.Attempts[1].AtSeconds+30, "%s: a busy machine decides late", where)
-	require.EqualValues(t, k.policy.Cell(k.kind, result).MinDelay.Milliseconds(), r.Floor, where)
+	require.EqualValues(t, k.policy.Cell(k.kind, result).MinDelay/policy.Seconds(time.Millisecond), r.Floor, where)
 }
 
 func (k statusColumn) decided(result policy.Result) policy.Verdict {
 	at := time.Unix(0, 0)
 	return policy.Decide(k.policy.Resolve(policy.Overrides{}).Policy, policy.Attempt{
 		Result: result, Kind: k.kind, Number: 1, TimeToLiveSince: at, FirstAttemptAt: at, ScheduledAt: at, FinishedAt: at,
-		Limits: policy.Limits{MaxAttempts: k.policy.DefaultMaxAttempts, TTL: k.policy.DefaultTTL}, DeadLetter: true,
+		Limits: policy.Limits{MaxAttempts: k.policy.MaxAttempts.Default, TTL: time.Duration(k.policy.TTL.Default)}, DeadLetter: true,
 	})
 }
 
@@ -228,7 +228,7 @@ func TestEndpointBehavior(t *testing.T) {
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
 	secure.StartTLS()
 	t.Cleanup(secure.Close)
-	copyPolicy(t, tn, policy.DefaultName, "quick", `{"ack_timeout": "2 seconds"}`)
+	copyPolicy(t, tn, policy.DefaultName, "quick", `{"ackTimeoutInSeconds": 2}`)
 	raw := func(serve func(*net.TCPConn)) string {
 		url, _ := rawEndpoint(t, serve)
 		return url

@@ -55,7 +55,7 @@ func TestUnprivilegedNotifications(t *testing.T) {
 		w.WriteHeader(http.StatusOK)
 	})
 	t.Cleanup(letGo)
-	copyPolicy(t, tn, policy.DefaultName, "patient", `{"ack_timeout": "10 minutes"}`)
+	copyPolicy(t, tn, policy.DefaultName, "patient", `{"ackTimeoutInSeconds": 600}`)
 	subscribe(t, tn, "all", sink.URL, under("patient"))
 	tn.Start(t)
 	publishOne(t, tn, "held")

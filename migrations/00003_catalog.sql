@@ -39,35 +39,13 @@ END $$;
 CREATE TABLE postrider_internal.retry_policies (
     name                   text PRIMARY KEY,
     built_in               boolean NOT NULL DEFAULT false,
-    source                 text NOT NULL DEFAULT '',
-    ack_timeout            interval NOT NULL,
-    late_response_window     interval NOT NULL DEFAULT '0',
-    basis                  text NOT NULL CHECK (basis IN ('gap', 'offset')),
-    steps                  interval[] NOT NULL,
-    tail                   interval NOT NULL,
-    retry_window           interval,
-    jitter_fraction        double precision NOT NULL DEFAULT 0,
-    jitter_cap             interval NOT NULL DEFAULT '0',
-    expiry                 text NOT NULL CHECK (expiry IN ('at_ttl', 'next_attempt')),
-    default_ttl            interval NOT NULL,
-    min_ttl                interval NOT NULL,
-    max_ttl                interval NOT NULL,
-    default_max_attempts   integer,
-    min_max_attempts       integer NOT NULL,
-    max_max_attempts       integer NOT NULL,
-    honor_retry_after      boolean NOT NULL DEFAULT false,
-    retry_after_cap        interval NOT NULL DEFAULT '1 hour',
-    retry_transport_errors boolean NOT NULL DEFAULT true,
-    dead_letter_default    text NOT NULL CHECK (dead_letter_default IN ('none', 'rows')),
-    dead_letter_delay      interval NOT NULL DEFAULT '0',
-    dead_letter_export_window    interval NOT NULL DEFAULT '0',
-    batching               boolean NOT NULL DEFAULT false,
-    probation_scope        text NOT NULL DEFAULT 'none'
-        CHECK (probation_scope IN ('none', 'endpoint', 'event_subscription')),
-    probation_trigger      integer NOT NULL DEFAULT 0,
-    probation_first        interval NOT NULL DEFAULT '0',
-    probation_max          interval NOT NULL DEFAULT '0',
-    probation_action       text NOT NULL DEFAULT 'hold' CHECK (probation_action IN ('hold', 'documented')),
+    -- All settings as the REST API shows them, without the status table, which has rows.
+    settings               jsonb NOT NULL CHECK (
+        settings ->> 'basis' IN ('gap', 'offset') IS TRUE
+        AND settings ->> 'expiry' IN ('at_ttl', 'next_attempt') IS TRUE
+        AND settings ->> 'deadLetterDefault' IN ('none', 'rows') IS TRUE
+        AND settings #>> '{probation,scope}' IN ('none', 'endpoint', 'event_subscription') IS TRUE
+        AND settings #>> '{probation,action}' IN ('hold', 'documented') IS TRUE),
     version                bigint NOT NULL DEFAULT 0,
     created_at             timestamptz NOT NULL DEFAULT now(),
     updated_at             timestamptz NOT NULL DEFAULT now(),
@@ -83,12 +61,6 @@ CREATE TABLE postrider_internal.retry_policy_cells (
     PRIMARY KEY (policy, endpoint_kind, condition)
 );
 
-CREATE TABLE postrider_internal.retry_policy_probations (
-    policy   text NOT NULL REFERENCES postrider_internal.retry_policies ON DELETE CASCADE,
-    outcome  text NOT NULL,
-    duration interval NOT NULL,
-    PRIMARY KEY (policy, outcome)
-);
 CREATE TRIGGER stamp_version BEFORE INSERT OR UPDATE ON postrider_internal.retry_policies
     FOR EACH ROW EXECUTE FUNCTION postrider_internal.stamp_catalog_version();
 
@@ -106,8 +78,25 @@ END $$;
 
 CREATE TRIGGER touch_policy AFTER INSERT OR UPDATE OR DELETE ON postrider_internal.retry_policy_cells
     FOR EACH ROW EXECUTE FUNCTION postrider_internal.touch_policies();
-CREATE TRIGGER touch_policy AFTER INSERT OR UPDATE OR DELETE ON postrider_internal.retry_policy_probations
-    FOR EACH ROW EXECUTE FUNCTION postrider_internal.touch_policies();
+
+-- +goose StatementBegin
+-- The limits of deliveries under a policy, as policy.Resolve: those that the event subscription sets, brought into the
+-- policy's range, or else the policy's.
+CREATE FUNCTION postrider_internal.max_attempts(attempts integer, p postrider_internal.retry_policies) RETURNS integer
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN attempts IS NULL THEN (p.settings #>> '{maxDeliveryAttempts,default}')::integer
+            ELSE least(greatest(attempts, (p.settings #>> '{maxDeliveryAttempts,least}')::integer),
+                       (p.settings #>> '{maxDeliveryAttempts,most}')::integer) END;
+
+-- In minutes. retention_days is the topic's retention, which bounds it; NULL = none.
+CREATE FUNCTION postrider_internal.time_to_live(minutes integer, retention_days integer,
+    p postrider_internal.retry_policies) RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN least(
+    CASE WHEN minutes IS NULL THEN (p.settings #>> '{eventTimeToLiveInMinutes,default}')::integer
+         ELSE least(greatest(minutes, (p.settings #>> '{eventTimeToLiveInMinutes,least}')::integer),
+                    (p.settings #>> '{eventTimeToLiveInMinutes,most}')::integer) END,
+    retention_days * 24 * 60);
+-- +goose StatementEnd
 
 -- Deleted topics and event subscriptions keep their row: history, dead letters and the other nodes' caches refer to
 -- it. The partial unique index frees the name.
@@ -291,8 +280,8 @@ SELECT s.id AS subscription_id, coalesce(st.hold, CASE WHEN r.since IS NOT NULL 
   JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
   LEFT JOIN postrider_internal.event_subscription_states st ON st.subscription_id = s.id
   LEFT JOIN postrider_internal.probations r
-    ON r.since IS NOT NULL AND r.probation_key = postrider_internal.probation_key(p.probation_scope, s.endpoint_hash,
-        s.id)
+    ON r.since IS NOT NULL AND r.probation_key = postrider_internal.probation_key(p.settings #>> '{probation,scope}',
+        s.endpoint_hash, s.id)
   LEFT JOIN postrider_internal.delivery_rates n ON n.key = postrider_internal.closed_key(s);
 COMMENT ON VIEW postrider_internal.subscription_holds IS
     'Why deliveries of an event subscription wait now; one row for each event subscription, hold is NULL if they do '
@@ -368,11 +357,11 @@ CREATE TRIGGER reject_retired_keys BEFORE INSERT OR UPDATE OF secrets_sealed, si
 DROP TABLE postrider_internal.encryption_keys;
 DROP FUNCTION postrider_internal.hold_ahead;
 DROP VIEW postrider_internal.subscription_holds;
-DROP FUNCTION postrider_internal.closed_key, postrider_internal.probation_key;
+DROP FUNCTION postrider_internal.closed_key, postrider_internal.probation_key, postrider_internal.max_attempts,
+    postrider_internal.time_to_live;
 DROP TABLE postrider_internal.delivery_rates, postrider_internal.probations,
     postrider_internal.event_subscription_states, postrider_internal.event_subscriptions, postrider_internal.topics,
-    postrider_internal.retry_policy_probations, postrider_internal.retry_policy_cells,
-    postrider_internal.retry_policies;
+    postrider_internal.retry_policy_cells, postrider_internal.retry_policies;
 DROP FUNCTION postrider_internal.next_catalog_version;
 DROP TABLE postrider_internal.catalog;
 DROP FUNCTION postrider_internal.reject_retired_keys, postrider_internal.touch_policies,

@@ -26,16 +26,12 @@ CREATE VIEW postrider.event_subscriptions AS
 SELECT t.name AS topic, s.name AS subscription, s.endpoint_base_url,
        coalesce(s.settings ->> 'endpointKind', 'webhook') AS endpoint_kind, s.event_delivery_schema,
        s.retry_policy,
-       CASE WHEN o.attempts IS NULL THEN p.default_max_attempts
-            ELSE least(greatest(o.attempts, p.min_max_attempts), p.max_max_attempts)
-       END AS max_delivery_attempts,
-       (postrider_internal.seconds(least(
-            CASE WHEN o.minutes IS NULL THEN p.default_ttl
-                 ELSE least(greatest(make_interval(mins => o.minutes), p.min_ttl), p.max_ttl) END,
-            make_interval(days => t.event_retention_in_days))) / 60)::integer AS event_time_to_live_in_minutes,
+       postrider_internal.max_attempts(o.attempts, p) AS max_delivery_attempts,
+       postrider_internal.time_to_live(o.minutes, t.event_retention_in_days, p) AS event_time_to_live_in_minutes,
        coalesce(o.settings -> 'filter', '{}') AS filter,
        coalesce(o.settings -> 'deadLetterDestination', jsonb_build_object('endpointType',
-            CASE WHEN o.behavior = 'documented' AND p.dead_letter_default = 'none' THEN 'None' ELSE 'Rows' END)
+            CASE WHEN o.behavior = 'documented' AND p.settings ->> 'deadLetterDefault' = 'none' THEN 'None'
+            ELSE 'Rows' END)
        ) AS dead_letter_destination,
        o.behavior,
        coalesce((o.settings ->> 'maxEventsPerBatch')::integer,
@@ -52,14 +48,14 @@ SELECT t.name AS topic, s.name AS subscription, s.endpoint_base_url,
        s.signing_sealed IS NOT NULL AS signed, s.endpoint_validation,
        ARRAY (SELECT jsonb_array_elements_text(o.settings -> 'labels')) AS labels, s.created_at, s.updated_at,
        coalesce((o.settings ->> 'honorRetryAfter')::boolean,
-                o.behavior = 'safe' OR p.honor_retry_after) AS honor_retry_after,
+                o.behavior = 'safe' OR (p.settings ->> 'honorRetryAfter')::boolean) AS honor_retry_after,
        coalesce(o.settings ->> 'probationAction',
-                CASE o.behavior WHEN 'safe' THEN 'hold' ELSE p.probation_action END) AS probation_action,
+                CASE o.behavior WHEN 'safe' THEN 'hold' ELSE p.settings #>> '{probation,action}' END) AS probation_action,
        coalesce((o.settings ->> 'retryTransportErrors')::boolean,
-                o.behavior = 'safe' OR p.retry_transport_errors) AS retry_transport_errors,
+                o.behavior = 'safe' OR (p.settings ->> 'retryTransportErrors')::boolean) AS retry_transport_errors,
        s.expiration_time_utc,
        coalesce((o.settings ->> 'responseTimeoutInSeconds')::integer,
-                postrider_internal.seconds(p.ack_timeout)) AS response_timeout_seconds,
+                (p.settings ->> 'ackTimeoutInSeconds')::double precision) AS response_timeout_seconds,
        coalesce(o.settings ->> 'minimumTlsVersionAllowed', '1.2') AS minimum_tls_version_allowed,
        o.settings ? 'certificateAuthorities' AS own_certificate_authorities,
        o.settings ? 'clientCertificate' AS client_certificate,
@@ -157,29 +153,33 @@ COMMENT ON COLUMN postrider.event_subscriptions.created_at IS 'When it was creat
 COMMENT ON COLUMN postrider.event_subscriptions.updated_at IS 'When its settings were last changed.';
 
 CREATE VIEW postrider.retry_policies AS
-SELECT p.name, p.built_in, p.source, postrider_internal.seconds(p.ack_timeout) AS ack_timeout_seconds, p.basis,
-       (SELECT array_agg(postrider_internal.seconds(i) ORDER BY o)
-          FROM unnest(p.steps) WITH ORDINALITY AS u(i, o)) AS steps_seconds,
-       postrider_internal.seconds(p.tail) AS tail_seconds,
-       postrider_internal.seconds(p.retry_window) AS retry_window_seconds, p.jitter_fraction,
-       postrider_internal.seconds(p.jitter_cap) AS jitter_cap_seconds, p.expiry,
-       postrider_internal.seconds(p.default_ttl) / 60 AS default_ttl_minutes,
-       postrider_internal.seconds(p.min_ttl) / 60 AS min_ttl_minutes,
-       postrider_internal.seconds(p.max_ttl) / 60 AS max_ttl_minutes,
-       p.default_max_attempts, p.min_max_attempts, p.max_max_attempts, p.honor_retry_after,
-       postrider_internal.seconds(p.retry_after_cap) AS retry_after_cap_seconds, p.retry_transport_errors,
-       p.dead_letter_default,
-       postrider_internal.seconds(p.dead_letter_delay) AS dead_letter_delay_seconds,
-       postrider_internal.seconds(p.dead_letter_export_window) AS dead_letter_export_window_seconds,
-       postrider_internal.seconds(p.late_response_window) AS late_response_window_seconds, p.batching,
-           p.probation_scope,
-       p.probation_trigger, p.probation_action,
-       postrider_internal.seconds(p.probation_first) AS probation_first_seconds,
-       postrider_internal.seconds(p.probation_max) AS probation_max_seconds,
-       (SELECT jsonb_object_agg(b.outcome, postrider_internal.seconds(b.duration))
-          FROM postrider_internal.retry_policy_probations b WHERE b.policy = p.name) AS probation_by_outcome,
+SELECT p.name, p.built_in, r.source, r."ackTimeoutInSeconds" AS ack_timeout_seconds, r.basis,
+       r."stepsInSeconds" AS steps_seconds, r."tailInSeconds" AS tail_seconds,
+       r."retryWindowInSeconds" AS retry_window_seconds, r."jitterFraction" AS jitter_fraction,
+       r."jitterCapInSeconds" AS jitter_cap_seconds, r.expiry, t."default" AS default_ttl_minutes,
+       t.least AS min_ttl_minutes, t.most AS max_ttl_minutes, a."default" AS default_max_attempts,
+       a.least AS min_max_attempts, a.most AS max_max_attempts,
+       r."honorRetryAfter" AS honor_retry_after, r."retryAfterCapInSeconds" AS retry_after_cap_seconds,
+       r."retryTransportErrors" AS retry_transport_errors, r."deadLetterDefault" AS dead_letter_default,
+       r."deadLetterDelayInSeconds" AS dead_letter_delay_seconds,
+       r."deadLetterExportWindowInSeconds" AS dead_letter_export_window_seconds,
+       r."lateResponseWindowInSeconds" AS late_response_window_seconds, r.batching, b.scope AS probation_scope,
+       b.trigger AS probation_trigger, b.action AS probation_action, b."firstInSeconds" AS probation_first_seconds,
+       b."maxInSeconds" AS probation_max_seconds, nullif(b."byOutcome", '{}') AS probation_by_outcome,
        p.created_at, p.updated_at
   FROM postrider_internal.retry_policies p
+ CROSS JOIN jsonb_to_record(p.settings) AS r(source text, "ackTimeoutInSeconds" double precision,
+       "lateResponseWindowInSeconds" double precision, basis text, "stepsInSeconds" double precision[],
+       "tailInSeconds" double precision, "retryWindowInSeconds" double precision, "jitterFraction" double precision,
+       "jitterCapInSeconds" double precision, expiry text, "maxDeliveryAttempts" jsonb,
+       "eventTimeToLiveInMinutes" jsonb, "honorRetryAfter" boolean, "retryAfterCapInSeconds" double precision,
+       "retryTransportErrors" boolean, "deadLetterDefault" text, "deadLetterDelayInSeconds" double precision,
+       "deadLetterExportWindowInSeconds" double precision, batching boolean, probation jsonb)
+ CROSS JOIN jsonb_to_record(r."maxDeliveryAttempts") AS a("default" integer, least integer, most integer)
+ CROSS JOIN jsonb_to_record(r."eventTimeToLiveInMinutes") AS t("default" double precision, least double precision,
+       most double precision)
+ CROSS JOIN jsonb_to_record(r.probation) AS b(scope text, trigger integer, action text,
+       "firstInSeconds" double precision, "maxInSeconds" double precision, "byOutcome" jsonb)
  WHERE p.deleted_at IS NULL;
 COMMENT ON VIEW postrider.retry_policies IS
     'Retry policies, built-in ones and your own. The status tables are in postrider.retry_policy_cells.';

@@ -8,11 +8,8 @@ CREATE FUNCTION postrider_internal.expires_at(id bigint, time_to_live_since time
     st postrider_internal.event_subscription_states) RETURNS timestamptz
     LANGUAGE sql STABLE PARALLEL SAFE
 RETURN time_to_live_since
-       + make_interval(secs => extract(epoch FROM least(
-             nullif(p.retry_window, '0'), make_interval(days => retention_days),
-             CASE WHEN minutes IS NULL THEN p.default_ttl
-                  ELSE least(greatest(make_interval(mins => minutes), p.min_ttl), p.max_ttl) END)
-             )::double precision / time_scale)
+       + make_interval(secs => least((p.settings ->> 'retryWindowInSeconds')::double precision,
+             60.0 * postrider_internal.time_to_live(minutes, retention_days, p)) / time_scale)
        + CASE WHEN st.stop_time_to_live AND st.paused_since IS NOT NULL AND id > st.moved_to
                    AND time_to_live_since < coalesce(st.resumed_at, 'infinity')
               THEN greatest(coalesce(st.resumed_at, now()) - greatest(time_to_live_since, st.paused_since), '0')

@@ -13,13 +13,13 @@ CREATE VIEW postrider_internal.pull_settings AS
 SELECT s.id AS subscription_id, s.pulled AS queued,
        make_interval(secs => coalesce((o.settings #>> '{queue,receiveLockDurationInSeconds}')::integer, 60))
        AS lock_duration,
-       CASE WHEN o.attempts IS NULL THEN p.default_max_attempts
-            ELSE least(greatest(o.attempts, p.min_max_attempts), p.max_max_attempts) END AS max_delivery_count,
+       postrider_internal.max_attempts(o.attempts, p) AS max_delivery_count,
        postrider_internal.expires_at(0, 'epoch', (s.settings #>> '{retryPolicy,eventTimeToLiveInMinutes}')::integer,
            t.event_retention_in_days, (SELECT coalesce(max(n.time_scale), 1) FROM postrider_internal.nodes n), p, NULL)
            - 'epoch'::timestamptz AS time_to_live,
        coalesce(s.settings #>> '{deadLetterDestination,endpointType}',
-                CASE WHEN s.settings ->> 'behavior' = 'documented' AND p.dead_letter_default = 'none' THEN 'None' END)
+                CASE WHEN s.settings ->> 'behavior' = 'documented' AND p.settings ->> 'deadLetterDefault' = 'none'
+                     THEN 'None' END)
            IS NOT DISTINCT FROM 'None' AS drops,
        (SELECT st.hold FROM postrider_internal.event_subscription_states st WHERE st.subscription_id = s.id) AS hold
   FROM postrider_internal.event_subscriptions s

@@ -68,14 +68,14 @@ func (p *Policy) Resolve(o Overrides) Rules {
 	own.RetryTransportErrors = orDefault(o.RetryTransportErrors, own.RetryTransportErrors)
 	own.Probation.Action = orDefault(o.ProbationAction, own.Probation.Action)
 	if o.ResponseTimeoutSeconds != nil {
-		own.AckTimeout = time.Duration(*o.ResponseTimeoutSeconds) * time.Second
+		own.AckTimeout = Seconds(*o.ResponseTimeoutSeconds) * second
 	}
-	l := Limits{MaxAttempts: p.DefaultMaxAttempts, TTL: p.DefaultTTL}
+	l := Limits{MaxAttempts: p.MaxAttempts.Default, TTL: time.Duration(p.TTL.Default)}
 	if o.MaxAttempts != nil {
-		l.MaxAttempts = min(max(*o.MaxAttempts, p.MinMaxAttempts), p.MaxMaxAttempts)
+		l.MaxAttempts = min(max(*o.MaxAttempts, p.MaxAttempts.Least), p.MaxAttempts.Most)
 	}
 	if o.TTLMinutes != nil {
-		l.TTL = min(max(time.Duration(*o.TTLMinutes)*time.Minute, p.MinTTL), p.MaxTTL)
+		l.TTL = time.Duration(min(max(Minutes(*o.TTLMinutes)*Minutes(time.Minute), p.TTL.Least), p.TTL.Most))
 	}
 	if o.MaxTTL > 0 {
 		l.TTL = min(l.TTL, o.MaxTTL)
@@ -99,7 +99,7 @@ func (r *Rules) Throttles(result Result, retryAfter bool) bool {
 // live is enough for a response.
 func (r *Rules) LastAttemptAge() time.Duration {
 	age := r.MaxAge()
-	return age - min(r.Policy.AckTimeout, age/2)
+	return age - min(time.Duration(r.Policy.AckTimeout), age/2)
 }
 
 // CheckLimits returns a *ValidationError with the field and the range if a limit of an event subscription is outside
@@ -110,10 +110,8 @@ func (p *Policy) CheckLimits(maxAttempts, ttlMinutes *int) error {
 		value       *int
 		least, most int
 	}{
-		{"maxDeliveryAttempts", "", maxAttempts, p.MinMaxAttempts, p.MaxMaxAttempts},
-		{
-			"eventTimeToLiveInMinutes", " minutes", ttlMinutes, int(p.MinTTL / time.Minute), int(p.MaxTTL / time.Minute),
-		},
+		{"maxDeliveryAttempts", "", maxAttempts, p.MaxAttempts.Least, p.MaxAttempts.Most},
+		{"eventTimeToLiveInMinutes", " minutes", ttlMinutes, p.TTL.Least.Whole(), p.TTL.Most.Whole()},
 	} {
 		if limit.value != nil && (*limit.value < limit.least || *limit.value > limit.most) {
 			return invalid("retryPolicy."+limit.field, fmt.Sprintf("must be between %d and %d%s under retry policy %s, not %d",

@@ -5,7 +5,12 @@ import (
 	"time"
 )
 
-const day = 24 * time.Hour
+const (
+	second = Seconds(time.Second)
+	minute = 60 * second
+	hour   = 60 * minute
+	day    = 24 * hour
+)
 
 // Builtins returns copies of the five built-in policies, oldest first. Each is one documented state of Azure Event
 // Grid. Comments explain the values that its page leaves open or contradicts.
@@ -29,15 +34,15 @@ func Builtin(name string) (Policy, bool) {
 func classic(name, source string) Policy {
 	return Policy{
 		Name: name, Source: source, BuiltIn: true,
-		Basis: BasisGap, Tail: time.Hour,
-		Steps: []time.Duration{
-			10 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour,
+		Basis: BasisGap, Tail: hour,
+		Steps: []Seconds{
+			10 * second, 30 * second, minute, 5 * minute, 10 * minute, 30 * minute, hour,
 		},
-		JitterFraction: 0.1, JitterCap: 3 * time.Second,
-		Expiry:     ExpiryAtTTL,
-		DefaultTTL: day, MinTTL: time.Minute, MaxTTL: day,
-		DefaultMaxAttempts: 30, MinMaxAttempts: 1, MaxMaxAttempts: 30,
-		RetryAfterCap:        time.Hour,
+		JitterFraction: 0.1, JitterCap: 3 * second,
+		Expiry:               ExpiryAtTTL,
+		TTL:                  Range[Minutes]{Default: Minutes(day), Least: Minutes(minute), Most: Minutes(day)},
+		MaxAttempts:          Range[int]{Default: 30, Least: 1, Most: 30},
+		RetryAfterCap:        hour,
 		RetryTransportErrors: true,
 		DeadLetterDefault:    DeadLetterNone,
 		Probation:            Probation{Scope: ProbationNone, Action: ProbationHold},
@@ -48,9 +53,9 @@ func classic(name, source string) Policy {
 // delivered in time are dropped. The last step on the page, one hour, repeats.
 func preview2017() Policy {
 	p := classic("preview-2017", "Microsoft, Event Grid message delivery and retry, 2017-08-11")
-	p.AckTimeout = time.Minute
-	p.DefaultTTL = 2 * time.Hour
-	p.DefaultMaxAttempts = 0
+	p.AckTimeout = minute
+	p.TTL.Default = Minutes(2 * hour)
+	p.MaxAttempts.Default = 0
 	p.Cells = bothKinds(
 		on(ActionSuccess, 0, "200", "202"),
 		on(ActionRetry, 0, "400", "401", "404", "408", "414", "500", "503", "504", conditionOther),
@@ -63,7 +68,7 @@ func preview2017() Policy {
 // 400. Without a destination it is retried like the others.
 func ga2018() Policy {
 	p := classic("ga-2018", "Microsoft, Event Grid message delivery and retry, 2018-08-08")
-	p.AckTimeout = time.Minute
+	p.AckTimeout = minute
 	p.Cells = bothKinds(
 		on(ActionSuccess, 0, "200", "202"),
 		on(ActionNeverIfDeadLetter, 0, "400"),
@@ -80,11 +85,11 @@ func ga2019() Policy {
 	since2019(&p)
 	p.Cells = bothKinds(
 		success2019,
-		on(ActionNeverIfDeadLetter, 5*time.Minute, "400"),
-		on(ActionRetry, 5*time.Minute, "401", "403", "404"),
-		on(ActionNeverIfDeadLetter, 10*time.Second, "413"),
+		on(ActionNeverIfDeadLetter, 5*minute, "400"),
+		on(ActionRetry, 5*minute, "401", "403", "404"),
+		on(ActionNeverIfDeadLetter, 10*second, "413"),
 		waits2019,
-		on(ActionRetry, 10*time.Second, errorConditions...),
+		on(ActionRetry, 10*second, errorConditions...),
 	)
 	return p
 }
@@ -94,15 +99,15 @@ func ga2019() Policy {
 func ga2021() Policy {
 	p := classic("ga-2021", "Microsoft, Event Grid message delivery and retry, 2020-10-29")
 	since2019(&p)
-	p.Steps = append(p.Steps, 3*time.Hour, 6*time.Hour)
-	p.Tail = 12 * time.Hour
+	p.Steps = append(p.Steps, 3*hour, 6*hour)
+	p.Tail = 12 * hour
 	p.Expiry = ExpiryNextAttempt
 	p.Batching = true
-	failures := on(ActionRetry, 10*time.Second, errorConditions...)
+	failures := on(ActionRetry, 10*second, errorConditions...)
 	p.Cells = slices.Concat(
 		cells(KindWebhook, success2019, on(ActionNever, 0, "400", "401", "403", "404", "413"), waits2019, failures),
 		cells(KindAzureResource, success2019, on(ActionNever, 0, "400", "403", "413"),
-			on(ActionRetry, 5*time.Minute, "401", "404"), waits2019, failures),
+			on(ActionRetry, 5*minute, "401", "404"), waits2019, failures),
 	)
 	return p
 }
@@ -111,13 +116,13 @@ func ga2021() Policy {
 // retry after 24 hours, dead letters exported after five minutes and for four hours, and delayed delivery after the
 // first ten events have failed. No page says how long the delay is: 5 min, doubled up to 4 h, are ours.
 func since2019(p *Policy) {
-	p.AckTimeout = 30 * time.Second
-	p.LateResponseWindow = 3 * time.Minute
-	p.RetryWindow = day
-	p.DeadLetterDelay = 5 * time.Minute
-	p.DeadLetterExportWindow = 4 * time.Hour
+	p.AckTimeout = 30 * second
+	p.LateResponseWindow = 3 * minute
+	p.RetryWindow = OptionalSeconds(day)
+	p.DeadLetterDelay = 5 * minute
+	p.DeadLetterExportWindow = 4 * hour
 	p.Probation = Probation{
-		Scope: ProbationEndpoint, Trigger: 10, First: 5 * time.Minute, Max: 4 * time.Hour, Action: ProbationHold,
+		Scope: ProbationEndpoint, Trigger: 10, First: 5 * minute, Max: 4 * hour, Action: ProbationHold,
 	}
 }
 
@@ -132,21 +137,21 @@ func namespace2023() Policy {
 	since2019(&p)
 	p.LateResponseWindow = 0
 	p.Basis = BasisOffset
-	p.Steps = []time.Duration{10 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute}
-	p.Tail = 5 * time.Minute
+	p.Steps = []Seconds{10 * second, 30 * second, minute, 5 * minute}
+	p.Tail = 5 * minute
 	p.RetryWindow = 0
 	p.JitterFraction, p.JitterCap = 0, 0
 	p.Expiry = ExpiryNextAttempt
-	p.DefaultTTL, p.MaxTTL = 7*day, 7*day
-	p.DefaultMaxAttempts, p.MaxMaxAttempts = 10, 10
+	p.TTL.Default, p.TTL.Most = Minutes(7*day), Minutes(7*day)
+	p.MaxAttempts.Default, p.MaxAttempts.Most = 10, 10
 	p.RetryTransportErrors = false
 	p.Batching = true
 	p.Probation = namespaceProbation()
-	failures := on(ActionNever, 10*time.Second, errorConditions...)
+	failures := on(ActionNever, 10*second, errorConditions...)
 	p.Cells = slices.Concat(
 		cells(KindWebhook, success2019, on(ActionNever, 0, "400", "401", "403", "404", "413", "414"), waits2019, failures),
 		cells(KindAzureResource, success2019, on(ActionNever, 0, "400", "403", "413", "414"),
-			on(ActionRetry, 5*time.Minute, "401", "404"), waits2019, failures),
+			on(ActionRetry, 5*minute, "401", "404"), waits2019, failures),
 	)
 	return p
 }
@@ -155,17 +160,17 @@ func namespace2023() Policy {
 func namespaceProbation() Probation {
 	return Probation{
 		Scope: ProbationEventSubscription, Trigger: 1, Action: ProbationDocumented,
-		ByOutcome: map[Outcome]time.Duration{
-			OutcomeBusy:                            10 * time.Second,
-			OutcomeTimedOut:                        10 * time.Second,
-			OutcomeSocketError:                     30 * time.Second,
-			OutcomeNotFound:                        5 * time.Minute,
-			OutcomeResolutionError:                 5 * time.Minute,
-			OutcomeDisabled:                        5 * time.Minute,
-			OutcomeFull:                            5 * time.Minute,
-			OutcomeUnauthorized:                    5 * time.Minute,
-			OutcomeForbidden:                       5 * time.Minute,
-			OutcomeInvalidAzureFunctionDestination: 10 * time.Minute,
+		ByOutcome: Holds{
+			OutcomeBusy:                            10 * second,
+			OutcomeTimedOut:                        10 * second,
+			OutcomeSocketError:                     30 * second,
+			OutcomeNotFound:                        5 * minute,
+			OutcomeResolutionError:                 5 * minute,
+			OutcomeDisabled:                        5 * minute,
+			OutcomeFull:                            5 * minute,
+			OutcomeUnauthorized:                    5 * minute,
+			OutcomeForbidden:                       5 * minute,
+			OutcomeInvalidAzureFunctionDestination: 10 * minute,
 		},
 	}
 }
@@ -177,14 +182,14 @@ var (
 	}
 	success2019 = on(ActionSuccess, 0, "200", "201", "202", "203", "204")
 	waits2019   = slices.Concat(
-		on(ActionRetry, 2*time.Minute, "408"),
-		on(ActionRetry, 30*time.Second, "503"),
-		on(ActionRetry, 10*time.Second, conditionOther),
+		on(ActionRetry, 2*minute, "408"),
+		on(ActionRetry, 30*second, "503"),
+		on(ActionRetry, 10*second, conditionOther),
 	)
 )
 
 // on returns the cells of several conditions with the same action; cells sets their endpoint kind.
-func on(action Action, minDelay time.Duration, conditions ...string) []Cell {
+func on(action Action, minDelay Seconds, conditions ...string) []Cell {
 	list := make([]Cell, 0, len(conditions))
 	for _, condition := range conditions {
 		list = append(list, Cell{Condition: condition, Action: action, MinDelay: minDelay})

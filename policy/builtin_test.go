@@ -20,15 +20,16 @@ func TestBuiltinsInOrderAndValid(t *testing.T) {
 		require.Contains(t, p.Source, "Microsoft, ")
 		require.False(t, p.HonorRetryAfter, "no page mentions Retry-After")
 		names = append(names, p.Name)
-		spans := slices.Concat(p.Steps, slices.Collect(maps.Values(p.Probation.ByOutcome)), []time.Duration{
-			p.AckTimeout, p.LateResponseWindow, p.Tail, p.RetryWindow, p.JitterCap, p.RetryAfterCap, p.DefaultTTL, p.MinTTL,
-			p.MaxTTL, p.DeadLetterDelay, p.DeadLetterExportWindow, p.Probation.First, p.Probation.Max,
+		spans := slices.Concat(p.Steps, slices.Collect(maps.Values(p.Probation.ByOutcome)), []policy.Seconds{
+			p.AckTimeout, p.LateResponseWindow, p.Tail, policy.Seconds(p.RetryWindow), p.JitterCap, p.RetryAfterCap,
+			policy.Seconds(p.TTL.Default), policy.Seconds(p.TTL.Least), policy.Seconds(p.TTL.Most), p.DeadLetterDelay,
+			p.DeadLetterExportWindow, p.Probation.First, p.Probation.Max,
 		})
 		for _, c := range p.Cells {
 			spans = append(spans, c.MinDelay)
 		}
 		for _, d := range spans {
-			require.Zero(t, d%time.Second, "%s: %s would lose its fraction in the seed", p.Name, d)
+			require.Zero(t, d%second, "%s: %d would lose its fraction in the seed", p.Name, d)
 		}
 	}
 	require.Equal(t, []string{"preview-2017", "ga-2018", "ga-2019", "ga-2021", "namespace-2023"}, names)
@@ -40,12 +41,12 @@ func TestBuiltinsInOrderAndValid(t *testing.T) {
 // The rows of this table are the values of the pages' text.
 func TestBuiltinValues(t *testing.T) {
 	t.Parallel()
-	const s, m, h = time.Second, time.Minute, time.Hour
-	early := []time.Duration{10 * s, 30 * s, m, 5 * m, 10 * m, 30 * m, h}
+	const s, m, h = second, minute, hour
+	early := []policy.Seconds{10 * s, 30 * s, m, 5 * m, 10 * m, 30 * m, h}
 	for _, tt := range []struct {
 		name                                         string
-		ack, late, tail, window, delay, exportWindow time.Duration
-		steps                                        []time.Duration
+		ack, late, tail, window, delay, exportWindow policy.Seconds
+		steps                                        []policy.Seconds
 		basis                                        policy.Basis
 		expiry                                       policy.Expiry
 		jitter                                       float64
@@ -65,7 +66,7 @@ func TestBuiltinValues(t *testing.T) {
 		require.Equal(t, tt.late, p.LateResponseWindow, tt.name)
 		require.Equal(t, tt.steps, p.Steps, tt.name)
 		require.Equal(t, tt.tail, p.Tail, tt.name)
-		require.Equal(t, tt.window, p.RetryWindow, tt.name)
+		require.Equal(t, policy.OptionalSeconds(tt.window), p.RetryWindow, tt.name)
 		require.Equal(t, tt.basis, p.Basis, tt.name)
 		require.Equal(t, tt.expiry, p.Expiry, tt.name)
 		require.InDelta(t, tt.jitter, p.JitterFraction, 0, tt.name)
@@ -79,7 +80,7 @@ func TestBuiltinValues(t *testing.T) {
 func TestBuiltinProbation(t *testing.T) {
 	t.Parallel()
 	none := policy.Probation{Scope: "none", Action: "hold"}
-	delayed := policy.Probation{Scope: "endpoint", Trigger: 10, First: 5 * time.Minute, Max: 4 * time.Hour, Action: "hold"}
+	delayed := policy.Probation{Scope: "endpoint", Trigger: 10, First: 5 * minute, Max: 4 * hour, Action: "hold"}
 	for name, want := range map[string]policy.Probation{
 		"preview-2017": none, "ga-2018": none, "ga-2019": delayed, "ga-2021": delayed,
 		"namespace-2023": {Scope: "event_subscription", Trigger: 1, Action: "documented", ByOutcome: namespaceHolds},
@@ -91,9 +92,9 @@ func TestBuiltinProbation(t *testing.T) {
 func TestBuiltinsShareNoMemory(t *testing.T) {
 	t.Parallel()
 	spoil := func(p *policy.Policy) {
-		p.Steps[0] = time.Hour
+		p.Steps[0] = hour
 		p.Cells[0].Action = policy.ActionNever
-		p.Probation.ByOutcome[policy.OutcomeBusy] = time.Hour
+		p.Probation.ByOutcome[policy.OutcomeBusy] = hour
 	}
 	original := builtin(t, "namespace-2023")
 	clone := original.Clone()

@@ -30,7 +30,7 @@ func onOffsets(p *policy.Policy) { p.Basis = policy.BasisOffset }
 // "every 12 hours up to 24 hours", read as offsets: 12 h and 24 h after the first attempt.
 func onOffsets2021(p *policy.Policy) {
 	p.Basis = policy.BasisOffset
-	p.Steps = append(p.Steps, 12*time.Hour)
+	p.Steps = append(p.Steps, 12*hour)
 }
 
 type (
@@ -203,8 +203,8 @@ func requireField(t *testing.T, err error, field string) policy.ValidationError 
 func TestExplainEndsForEveryPolicy(t *testing.T) {
 	t.Parallel()
 	p := copyOf(t, "preview-2017", func(p *policy.Policy) {
-		p.Steps, p.Tail = []time.Duration{time.Second}, time.Second
-		p.DefaultTTL, p.MaxTTL = 30*24*time.Hour, 30*24*time.Hour
+		p.Steps, p.Tail = []policy.Seconds{second}, second
+		p.TTL.Default, p.TTL.Most = 30*24*60*minutes, 30*24*60*minutes
 	})
 	_, err := policy.Explain(p, explain{})
 	require.ErrorContains(t, err, "more than 100000 attempts")

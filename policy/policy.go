@@ -4,9 +4,9 @@
 package policy
 
 import (
+	"cmp"
 	"maps"
 	"slices"
-	"time"
 )
 
 // Basis says what the times of a retry schedule are counted from. Microsoft's pages list "10 seconds, 30 seconds,
@@ -52,54 +52,80 @@ const (
 	DeadLetterRows = "rows" // it becomes a dead letter
 )
 
-// Policy is one row of retry_policies with its cells: all that decides how a delivery is attempted and ends. 0 switches
-// an optional rule off.
+// Policy is a retry policy: all that decides how a delivery is attempted and ends. Its JSON is that of the REST API;
+// internal/catalog/spec describes each setting. 0 switches an optional rule off.
 type Policy struct {
-	Name    string
-	Source  string // the page and date of the values, or the policy they were copied from
-	BuiltIn bool
+	// Name, 3 to 64 characters.
+	Name string `json:"name"`
+	// The policy is built in and cannot be changed.
+	BuiltIn bool   `json:"builtIn"`
+	Source  string `json:"source"` // the page and date of the values, or the policy they were copied from
 
-	AckTimeout         time.Duration // for the endpoint's response
-	LateResponseWindow time.Duration // after the send, in which a late success cancels the queued retry; 0 = none
+	AckTimeout Seconds `json:"ackTimeoutInSeconds"` // for the endpoint's response
+	// after the send, in which a late success cancels the queued retry; 0 = none
+	LateResponseWindow Seconds `json:"lateResponseWindowInSeconds"`
 
-	Basis          Basis
-	Steps          []time.Duration // gap: waits after the n-th failed attempt; offset: offsets from the first attempt
-	Tail           time.Duration   // after the last step: the wait (gap) or the distance of the offsets (offset)
-	RetryWindow    time.Duration   // no attempt is made later than this after TimeToLiveSince; 0 = no bound
-	JitterFraction float64         // most jitter, as a fraction of the step
-	JitterCap      time.Duration   // most jitter
+	Basis Basis `json:"basis"`
+	// gap: waits after the n-th failed attempt; offset: offsets from the first attempt
+	Steps []Seconds `json:"stepsInSeconds"`
+	// after the last step: the wait (gap) or the distance of the offsets (offset)
+	Tail Seconds `json:"tailInSeconds"`
+	// no attempt is made later than this after TimeToLiveSince; 0 = no bound
+	RetryWindow    OptionalSeconds `json:"retryWindowInSeconds"`
+	JitterFraction float64         `json:"jitterFraction"`     // most jitter, as a fraction of the step
+	JitterCap      Seconds         `json:"jitterCapInSeconds"` // most jitter
 
-	Expiry         Expiry
-	DefaultTTL     time.Duration // time to live of event subscriptions that set none
-	MinTTL, MaxTTL time.Duration // range of what they may set, in whole minutes
+	Expiry Expiry `json:"expiry"`
+	// Limit of attempts, 1 to 1000. Default: 30, of 1 to 30.
+	MaxAttempts Range[int] `json:"maxDeliveryAttempts" schema:"Range"`
+	// Time to live in minutes, 1 to 43200 (30 days). Default: 1440, of 1 to 1440.
+	TTL Range[Minutes] `json:"eventTimeToLiveInMinutes" schema:"Range"`
 
-	DefaultMaxAttempts             int // limit of event subscriptions that set none; 0 = no limit
-	MinMaxAttempts, MaxMaxAttempts int // range of what they may set
-
-	HonorRetryAfter bool          // for BehaviorDocumented; no page mentions Retry-After, so no built-in policy sets it
-	RetryAfterCap   time.Duration // longest wait that Retry-After can cause; 0 = no bound
+	// for BehaviorDocumented; no page mentions Retry-After, so no built-in policy sets it
+	HonorRetryAfter bool    `json:"honorRetryAfter"`
+	RetryAfterCap   Seconds `json:"retryAfterCapInSeconds"` // longest wait that Retry-After can cause; 0 = no bound
 	// RetryTransportErrors is for BehaviorDocumented. true: without a response, even a never-retried cell is retried after
 	// its MinDelay.
-	RetryTransportErrors bool
+	RetryTransportErrors bool `json:"retryTransportErrors"`
 
 	// for BehaviorDocumented without a destination: DeadLetterNone or DeadLetterRows
-	DeadLetterDefault      string
-	DeadLetterDelay        time.Duration // from the last attempt to the export of the dead letter
-	DeadLetterExportWindow time.Duration // in which the export to an unavailable location is retried
+	DeadLetterDefault string  `json:"deadLetterDefault"`
+	DeadLetterDelay   Seconds `json:"deadLetterDelayInSeconds"` // from the last attempt to the export of the dead letter
+	// in which the export to an unavailable location is retried
+	DeadLetterExportWindow Seconds `json:"deadLetterExportWindowInSeconds"`
 
-	Batching  bool // event subscriptions may set more than one event per request
-	Probation Probation
-	Cells     []Cell // exact conditions and, for each kind of endpoint, "other"
+	Batching bool `json:"batching"` // event subscriptions may set more than one event per request
+	// The circuit breaker for failing endpoints. Default: as in ga-2021.
+	Probation Probation `json:"probation"`
+	Cells     []Cell    `json:"statusTable"` // exact conditions and, for each kind of endpoint, "other"
 
 	scale int // the divisor of Scaled; 0 or 1 = none
 }
 
-// Cell is one entry of a policy's status table.
+// Range is the range of a limit of event subscriptions, and its default.
+type Range[T ~int | ~int64] struct {
+	// Limit of an event subscription that sets none. For attempts, null and 0 mean no limit.
+	Default T `json:"default" required:"false" nullable:"true"`
+	// Lowest limit that an event subscription may set.
+	Least T `json:"least" required:"false" nullable:"true"`
+	// Highest limit that an event subscription may set.
+	Most T `json:"most" required:"false" nullable:"true"`
+}
+
+// Cell is what a response of the endpoint leads to.
+//
+// It is one entry of a policy's status table.
 type Cell struct {
-	EndpointKind EndpointKind
-	Condition    string // "200" … "599", "other", or an ErrorKind
-	Action       Action
-	MinDelay     time.Duration // a retry is made at least this long after the failure
+	// webhook or azure-resource.
+	EndpointKind EndpointKind `json:"endpointKind"`
+	// HTTP status (200 to 599), an error without a response (timeout, canceled, socket, dns, unauthorized or argument), or
+	// other, which each kind of endpoint must have.
+	Condition string `json:"condition"`
+	// success (of 200 to 299 only), retry, never, or never_if_dead_letter: never if dead letters are kept, otherwise
+	// retry.
+	Action Action `json:"action"`
+	// Shortest delay of a retry after the failure.
+	MinDelay Seconds `json:"minDelayInSeconds" required:"false" nullable:"true"`
 }
 
 // ProbationScope says which deliveries a probation holds.
@@ -122,18 +148,23 @@ const (
 	ProbationDocumented ProbationAction = "documented"
 )
 
-// Probation is the rule of the circuit breaker: when deliveries are held because an endpoint keeps failing.
+// Probation is the circuit breaker for failing endpoints.
+//
+// It decides when deliveries are held because an endpoint keeps failing.
 type Probation struct {
-	Scope     ProbationScope
-	Trigger   int                       // consecutive failures of different events that start it
-	First     time.Duration             // first hold; doubled each time the probe fails
-	Max       time.Duration             // longest hold
-	ByOutcome map[Outcome]time.Duration // holds by outcome instead; other outcomes start none
-	Action    ProbationAction
-	// endpointFailuresOnly is no column: Resolve sets it for BehaviorSafe. Without ByOutcome, only failures that concern
+	Scope     ProbationScope  `json:"scope"`
+	Trigger   int             `json:"trigger"`        // consecutive failures of different events that start it
+	First     Seconds         `json:"firstInSeconds"` // first hold; doubled each time the probe fails
+	Max       Seconds         `json:"maxInSeconds"`   // longest hold
+	Action    ProbationAction `json:"action"`
+	ByOutcome Holds           `json:"byOutcome"` // instead of First and Max; other outcomes start none
+	// endpointFailuresOnly is no setting: Resolve sets it for BehaviorSafe. Without ByOutcome, only failures that concern
 	// the endpoint then count.
 	endpointFailuresOnly bool
 }
+
+// Holds are the durations of probations by the outcome of the failure.
+type Holds map[Outcome]Seconds
 
 // Cell returns the entry for r at an endpoint of this kind: the exact status or error, otherwise "other". A policy
 // without "other" retries on its schedule, which loses no event; Mistakes rejects such a policy.
@@ -153,11 +184,31 @@ func (p *Policy) Cell(kind EndpointKind, r Result) Cell {
 	return found
 }
 
-// Clone returns a copy that shares no slice or map with p.
+// Clone returns a copy that shares no slice or map with p. Its lists are not nil, which JSON would show as null.
 func (p *Policy) Clone() Policy {
 	c := *p
-	c.Steps = slices.Clone(p.Steps)
-	c.Cells = slices.Clone(p.Cells)
+	c.Steps = append([]Seconds{}, p.Steps...)
+	c.Cells = append([]Cell{}, p.Cells...)
 	c.Probation.ByOutcome = maps.Clone(p.Probation.ByOutcome)
 	return c
+}
+
+// SortCells orders the status table: webhooks before Azure resources; statuses, then "other", then errors.
+func (p *Policy) SortCells() {
+	class := func(condition string) int {
+		switch {
+		case condition == conditionOther:
+			return 1
+		case condition < ":": // a digit
+			return 0
+		}
+		return 2
+	}
+	slices.SortStableFunc(p.Cells, func(x, y Cell) int {
+		return cmp.Or(
+			-cmp.Compare(x.EndpointKind, y.EndpointKind),
+			cmp.Compare(class(x.Condition), class(y.Condition)),
+			cmp.Compare(x.Condition, y.Condition),
+		)
+	})
 }

@@ -117,7 +117,7 @@ func (s ProbationState) hold(rule *Probation, cause Outcome, result Result, now 
 func (r *Probation) hold(o Outcome, result Result, step int) time.Duration {
 	switch {
 	case len(r.ByOutcome) > 0:
-		return r.ByOutcome[o]
+		return time.Duration(r.ByOutcome[o])
 	case r.endpointFailuresOnly && !result.concernsEndpoint():
 		return 0
 	}
@@ -125,7 +125,7 @@ func (r *Probation) hold(o Outcome, result Result, step int) time.Duration {
 	for i := 1; i < step && d < r.Max; i++ {
 		d *= 2
 	}
-	return min(d, r.Max)
+	return time.Duration(min(d, r.Max))
 }
 
 // concernsEndpoint reports whether a failure shows a problem of the endpoint: there was no response to a request or a

@@ -113,10 +113,10 @@ func TestSafeCountsFailuresOfTheEndpoint(t *testing.T) {
 }
 
 // namespaceHolds is the table of Microsoft's namespace page (2023-11).
-var namespaceHolds = map[policy.Outcome]time.Duration{
-	"Busy": 10 * time.Second, "TimedOut": 10 * time.Second, "SocketError": 30 * time.Second,
-	"NotFound": 5 * time.Minute, "ResolutionError": 5 * time.Minute, "Disabled": 5 * time.Minute, "Full": 5 * time.Minute,
-	"Unauthorized": 5 * time.Minute, "Forbidden": 5 * time.Minute, "InvalidAzureFunctionDestination": 10 * time.Minute,
+var namespaceHolds = policy.Holds{
+	"Busy": 10 * second, "TimedOut": 10 * second, "SocketError": 30 * second,
+	"NotFound": 5 * minute, "ResolutionError": 5 * minute, "Disabled": 5 * minute, "Full": 5 * minute,
+	"Unauthorized": 5 * minute, "Forbidden": 5 * minute, "InvalidAzureFunctionDestination": 10 * minute,
 }
 
 func TestProbationTable(t *testing.T) {
@@ -127,7 +127,7 @@ func TestProbationTable(t *testing.T) {
 			r, changed := p.AfterFailure(policy.ProbationState{}, outcome, policy.Result{}, differentEvent, published)
 			require.True(t, changed)
 			require.Equal(t, policy.ProbationState{
-				Since: published, Until: after(duration), Cause: outcome, Step: 1, FailuresInARow: 1,
+				Since: published, Until: after(time.Duration(duration)), Cause: outcome, Step: 1, FailuresInARow: 1,
 			}, r)
 		}
 	}
@@ -371,7 +371,7 @@ func longestHold(p *policy.Policy) time.Duration {
 	if holds := slices.Collect(maps.Values(p.Probation.ByOutcome)); len(holds) > 0 {
 		longest = slices.Max(holds)
 	}
-	return longest
+	return time.Duration(longest)
 }
 
 type probationModel struct {

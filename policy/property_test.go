@@ -52,7 +52,7 @@ func step(t *testing.T, p *policy.Policy, a *policy.Attempt, met [4]byte) bool {
 		return true
 	}
 	require.False(t, v.At.Before(a.FinishedAt), "scheduled at %s, before the failure at %s", v.At, a.FinishedAt)
-	require.False(t, p.RetryWindow > 0 && v.At.After(a.TimeToLiveSince.Add(p.RetryWindow)),
+	require.False(t, p.RetryWindow > 0 && v.At.After(a.TimeToLiveSince.Add(time.Duration(p.RetryWindow))),
 		"scheduled past the window: %s", v.At)
 	require.False(t, p.Expiry == policy.ExpiryAtTTL && v.At.After(p.Deadline(a.TimeToLiveSince, a.Limits.TTL)),
 		"past the time to live")
@@ -73,8 +73,8 @@ func requireRetryAfter(t *testing.T, p *policy.Policy, a policy.Attempt, v polic
 	require.Equal(t, without.NotBefore, v.NotBefore)
 	if !v.At.Equal(without.At) {
 		require.True(t, v.At.After(without.At), "sooner than the schedule")
-		require.False(t, v.At.After(a.FinishedAt.Add(p.RetryAfterCap)), "later than the cap")
-		require.False(t, v.At.Add(p.AckTimeout).After(deadline), "the attempt ends before the delivery")
+		require.False(t, v.At.After(a.FinishedAt.Add(time.Duration(p.RetryAfterCap))), "later than the cap")
+		require.False(t, v.At.Add(time.Duration(p.AckTimeout)).After(deadline), "the attempt ends before the delivery")
 	}
 }
 
@@ -86,7 +86,7 @@ func fuzzPolicy(which uint8) policy.Policy {
 		return p
 	}
 	p.RetryTransportErrors = true
-	p.JitterFraction, p.JitterCap = 0.5, time.Minute
+	p.JitterFraction, p.JitterCap = 0.5, minute
 	if p.Basis == policy.BasisGap {
 		p.Basis = policy.BasisOffset
 	} else {
@@ -100,10 +100,10 @@ func fuzzLimits(t *testing.T, p *policy.Policy, attempts, minutes int) policy.Li
 	t.Helper()
 	var maxAttempts, ttl *int
 	if attempts > 0 {
-		maxAttempts = ptr(p.MinMaxAttempts + attempts%p.MaxMaxAttempts)
+		maxAttempts = ptr(p.MaxAttempts.Least + attempts%p.MaxAttempts.Most)
 	}
 	if minutes > 0 {
-		ttl = ptr(1 + minutes%int(p.MaxTTL/time.Minute))
+		ttl = ptr(1 + minutes%p.TTL.Most.Whole())
 	}
 	require.NoError(t, p.CheckLimits(maxAttempts, ttl))
 	return p.Resolve(policy.Overrides{MaxAttempts: maxAttempts, TTLMinutes: ttl}).Limits

@@ -71,7 +71,7 @@ func Decide(p *Policy, a Attempt) Verdict {
 		}
 		return end(a.DeadLetter, a.SkippedOffsets, reason, why)
 	default:
-		why.Floor = cell.MinDelay
+		why.Floor = time.Duration(cell.MinDelay)
 		return p.retry(a, why)
 	}
 }
@@ -79,8 +79,8 @@ func Decide(p *Policy, a Attempt) Verdict {
 // Deadline returns the time from which a delivery is expired and no attempt is made: after its time to live, or after
 // the policy's retry window if that is shorter.
 func (p *Policy) Deadline(timeToLiveSince time.Time, ttl time.Duration) time.Time {
-	if p.RetryWindow > 0 && p.RetryWindow < ttl {
-		ttl = p.RetryWindow
+	if window := time.Duration(p.RetryWindow); window > 0 {
+		ttl = min(ttl, window)
 	}
 	return timeToLiveSince.Add(ttl)
 }
@@ -199,11 +199,11 @@ func (p *Policy) retryAfter(a Attempt, at time.Time, why Why) (time.Time, Why) {
 	}
 	why.RetryAfter = a.RetryAfter
 	wait := a.RetryAfter
-	if p.RetryAfterCap > 0 && wait > p.RetryAfterCap {
-		wait, why.RetryAfterCap = p.RetryAfterCap, p.RetryAfterCap
+	if most := time.Duration(p.RetryAfterCap); most > 0 && wait > most {
+		wait, why.RetryAfterCap = most, most
 	}
 	requested := a.FinishedAt.Add(wait)
-	last := p.Deadline(a.TimeToLiveSince, a.Limits.TTL).Add(-scaled(p.AckTimeout, p.scale))
+	last := p.Deadline(a.TimeToLiveSince, a.Limits.TTL).Add(-time.Duration(scaled(p.AckTimeout, p.scale)))
 	if requested.After(last) {
 		requested, why.LastAttempt = last, true
 	}
@@ -217,15 +217,15 @@ func (p *Policy) lastDue(a Attempt) (time.Time, bool) {
 	if p.Expiry == ExpiryAtTTL {
 		return p.Deadline(a.TimeToLiveSince, a.Limits.TTL), true
 	}
-	return a.TimeToLiveSince.Add(p.RetryWindow), p.RetryWindow > 0
+	return a.TimeToLiveSince.Add(time.Duration(p.RetryWindow)), p.RetryWindow > 0
 }
 
 // wait returns the gap after the n-th failed attempt.
 func (p *Policy) wait(n int) time.Duration {
 	if n >= 1 && n <= len(p.Steps) {
-		return p.Steps[n-1]
+		return time.Duration(p.Steps[n-1])
 	}
-	return p.Tail
+	return time.Duration(p.Tail)
 }
 
 // offset returns the n-th offset from the first attempt, whose own offset is 0.
@@ -234,11 +234,11 @@ func (p *Policy) offset(n int) time.Duration {
 	case n <= 0:
 		return 0
 	case n <= len(p.Steps):
-		return p.Steps[n-1]
+		return time.Duration(p.Steps[n-1])
 	case len(p.Steps) == 0:
-		return time.Duration(n) * p.Tail
+		return time.Duration(Seconds(n) * p.Tail)
 	default:
-		return p.Steps[len(p.Steps)-1] + time.Duration(n-len(p.Steps))*p.Tail
+		return time.Duration(p.Steps[len(p.Steps)-1] + Seconds(n-len(p.Steps))*p.Tail)
 	}
 }
 
@@ -254,18 +254,18 @@ func (p *Policy) passedOffsets(a Attempt) int {
 // for a week has passed 2,016 offsets of five minutes.
 func (p *Policy) offsetsUntil(d time.Duration) int {
 	n := 0
-	for n < len(p.Steps) && p.Steps[n] <= d {
+	for n < len(p.Steps) && time.Duration(p.Steps[n]) <= d {
 		n++
 	}
 	if n < len(p.Steps) || p.Tail <= 0 || d < 0 {
 		return n
 	}
-	return n + int((d-p.offset(n))/p.Tail)
+	return n + int((d-p.offset(n))/time.Duration(p.Tail))
 }
 
 // jitter returns the share u, in [0,1), of the most jitter of this step.
 func (p *Policy) jitter(step time.Duration, u float64) time.Duration {
-	most := min(time.Duration(float64(step)*p.JitterFraction), p.JitterCap)
+	most := min(time.Duration(float64(step)*p.JitterFraction), time.Duration(p.JitterCap))
 	if !(u > 0) || most <= 0 { // !(u > 0) is also true for NaN
 		return 0
 	}

@@ -28,7 +28,7 @@ func firstAttempt(p *policy.Policy, met policy.Result) policy.Attempt {
 	return policy.Attempt{
 		Result: met, Kind: policy.KindWebhook, Number: 1,
 		TimeToLiveSince: published, FirstAttemptAt: published, ScheduledAt: published, FinishedAt: published,
-		Limits: policy.Limits{MaxAttempts: p.DefaultMaxAttempts, TTL: p.DefaultTTL},
+		Limits: policy.Limits{MaxAttempts: p.MaxAttempts.Default, TTL: time.Duration(p.TTL.Default)},
 	}
 }
 
@@ -168,7 +168,7 @@ func TestRetryWindowClipsTheTail(t *testing.T) {
 func TestDefer(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"ga-2019", "ga-2021"} {
-		p := copyOf(t, name, func(p *policy.Policy) { p.RetryWindow = time.Minute })
+		p := copyOf(t, name, func(p *policy.Policy) { p.RetryWindow = policy.OptionalSeconds(time.Minute) })
 		a := firstAttempt(p, status(408)) // at least 2 min
 		a.Limits.TTL = time.Minute
 		v := policy.Decide(p, a)
@@ -292,7 +292,7 @@ func TestJitterOnlyAdds(t *testing.T) {
 		require.LessOrEqual(t, added, tt.most, tt.name)
 		require.InDelta(t, float64(tt.most), float64(added), float64(time.Microsecond), tt.name)
 	}
-	p := copyOf(t, "namespace-2023", func(p *policy.Policy) { p.JitterFraction, p.JitterCap = 0.1, time.Hour })
+	p := copyOf(t, "namespace-2023", func(p *policy.Policy) { p.JitterFraction, p.JitterCap = 0.1, hour })
 	a := firstAttempt(p, status(500))
 	a.Number, a.Jitter = 3, 0.5
 	a.ScheduledAt, a.FinishedAt = seconds(30), seconds(30)
@@ -331,7 +331,7 @@ func TestRetryAfter(t *testing.T) {
 
 func TestRetryAfterCap(t *testing.T) {
 	t.Parallel()
-	p := copyOf(t, "ga-2021", func(p *policy.Policy) { p.RetryAfterCap = 10 * time.Hour })
+	p := copyOf(t, "ga-2021", func(p *policy.Policy) { p.RetryAfterCap = 10 * hour })
 	a := firstAttempt(p, status(503))
 	a.HonorRetryAfter, a.RetryAfter = true, 24*time.Hour
 	require.Equal(t, after(10*time.Hour), policy.Decide(p, a).At)
@@ -367,7 +367,7 @@ func TestCopyWithOneChangedCell(t *testing.T) {
 	p := copyOf(t, "ga-2021", func(p *policy.Policy) {
 		for i, c := range p.Cells {
 			if c.EndpointKind == policy.KindWebhook && c.Condition == "404" {
-				p.Cells[i].Action, p.Cells[i].MinDelay = policy.ActionRetry, 7*time.Minute
+				p.Cells[i].Action, p.Cells[i].MinDelay = policy.ActionRetry, 7*minute
 			}
 		}
 	})

@@ -12,12 +12,14 @@ func (p *Policy) Scaled(n int) *Policy {
 	}
 	c := p.Clone()
 	c.scale = n
-	for _, wait := range []*time.Duration{
-		&c.Tail, &c.RetryWindow, &c.JitterCap, &c.RetryAfterCap, &c.DefaultTTL, &c.MinTTL, &c.MaxTTL,
-		&c.DeadLetterDelay, &c.DeadLetterExportWindow, &c.Probation.First, &c.Probation.Max,
+	for _, wait := range []*Seconds{
+		&c.Tail, &c.JitterCap, &c.RetryAfterCap, &c.DeadLetterDelay, &c.DeadLetterExportWindow, &c.Probation.First,
+		&c.Probation.Max,
 	} {
 		*wait = scaled(*wait, n)
 	}
+	c.RetryWindow = scaled(c.RetryWindow, n)
+	c.TTL = Range[Minutes]{scaled(c.TTL.Default, n), scaled(c.TTL.Least, n), scaled(c.TTL.Most, n)}
 	for i := range c.Steps {
 		c.Steps[i] = scaled(c.Steps[i], n)
 	}
@@ -42,9 +44,9 @@ func (r Rules) Scaled(n int) Rules {
 // Wait returns a wait that an endpoint requested by Retry-After, scaled as these rules are.
 func (r Rules) Wait(requested time.Duration) time.Duration { return scaled(requested, r.Policy.scale) }
 
-func scaled(d time.Duration, n int) time.Duration {
+func scaled[T ~int64](d T, n int) T {
 	if d <= 0 || n <= 1 {
 		return d
 	}
-	return max(d/time.Duration(n), time.Microsecond)
+	return max(d/T(n), T(time.Microsecond))
 }

@@ -15,37 +15,36 @@ func TestScaledWaits(t *testing.T) {
 	before := p.Clone()
 	fast := p.Scaled(60)
 	require.Equal(t, before, *p, "the policy itself stays")
-	require.Equal(t, []time.Duration{
-		time.Second / 6, time.Second / 2, time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute,
-		3 * time.Minute, 6 * time.Minute,
-	}, roundedTo(time.Millisecond, fast.Steps, time.Second/6))
-	require.Equal(t, []time.Duration{12 * time.Minute, 24 * time.Minute, 24 * time.Minute},
-		[]time.Duration{fast.Tail, fast.RetryWindow, fast.DefaultTTL})
-	require.Equal(t, []time.Duration{50 * time.Millisecond, 5 * time.Second, 4 * time.Minute},
-		[]time.Duration{fast.JitterCap, fast.DeadLetterDelay, fast.DeadLetterExportWindow})
-	require.Equal(t, []time.Duration{5 * time.Second, 4 * time.Minute},
-		[]time.Duration{fast.Probation.First, fast.Probation.Max})
-	require.Equal(t, time.Minute, fast.RetryAfterCap)
-	require.Equal(t, 2*time.Second, fast.Cell(policy.KindWebhook, status(408)).MinDelay)
-	require.Equal(t, []time.Duration{p.AckTimeout, p.LateResponseWindow},
-		[]time.Duration{fast.AckTimeout, fast.LateResponseWindow}, "the network is no faster")
+	require.Equal(t, []policy.Seconds{
+		second / 6, second / 2, second, 5 * second, 10 * second, 30 * second, minute, 3 * minute, 6 * minute,
+	}, roundedTo(time.Millisecond, fast.Steps, second/6))
+	require.Equal(t, []policy.Seconds{12 * minute, 24 * minute, 24 * minute},
+		[]policy.Seconds{fast.Tail, policy.Seconds(fast.RetryWindow), policy.Seconds(fast.TTL.Default)})
+	require.Equal(t, []policy.Seconds{second / 20, 5 * second, 4 * minute},
+		[]policy.Seconds{fast.JitterCap, fast.DeadLetterDelay, fast.DeadLetterExportWindow})
+	require.Equal(t, []policy.Seconds{5 * second, 4 * minute},
+		[]policy.Seconds{fast.Probation.First, fast.Probation.Max})
+	require.Equal(t, minute, fast.RetryAfterCap)
+	require.Equal(t, 2*second, fast.Cell(policy.KindWebhook, status(408)).MinDelay)
+	require.Equal(t, []policy.Seconds{p.AckTimeout, p.LateResponseWindow},
+		[]policy.Seconds{fast.AckTimeout, fast.LateResponseWindow}, "the network is no faster")
 
 	namespace := builtin(t, "namespace-2023")
-	require.Equal(t, 5*time.Second, namespace.Scaled(60).Probation.ByOutcome[policy.OutcomeNotFound])
-	require.Equal(t, 5*time.Minute, namespace.Probation.ByOutcome[policy.OutcomeNotFound])
+	require.Equal(t, 5*second, namespace.Scaled(60).Probation.ByOutcome[policy.OutcomeNotFound])
+	require.Equal(t, 5*minute, namespace.Probation.ByOutcome[policy.OutcomeNotFound])
 	require.Same(t, p, p.Scaled(1))
 	rules := p.Resolve(policy.Overrides{TTLMinutes: ptr(60)}).Scaled(60)
 	require.Equal(t, time.Minute, rules.Limits.TTL)
-	require.Equal(t, 12*time.Minute, rules.Policy.Tail)
+	require.Equal(t, 12*minute, rules.Policy.Tail)
 	require.Equal(t, 2*time.Second, rules.Wait(2*time.Minute))
 	require.Equal(t, 2*time.Minute, p.Resolve(policy.Overrides{}).Wait(2*time.Minute))
 }
 
 // roundedTo rounds, because a sixth of a second is periodic.
-func roundedTo(unit time.Duration, spans []time.Duration, first time.Duration) []time.Duration {
-	out := []time.Duration{first}
+func roundedTo(unit time.Duration, spans []policy.Seconds, first policy.Seconds) []policy.Seconds {
+	out := []policy.Seconds{first}
 	for _, span := range spans[1:] {
-		out = append(out, span.Round(unit))
+		out = append(out, policy.Seconds(time.Duration(span).Round(unit)))
 	}
 	return out
 }
@@ -55,11 +54,11 @@ func TestScaledWaitsAreNeverZero(t *testing.T) {
 	t.Parallel()
 	for _, p := range policy.Builtins() {
 		fast := p.Scaled(1 << 40)
-		for i, span := range [][2]time.Duration{
+		for i, span := range [][2]policy.Seconds{
 			{p.Tail, fast.Tail},
-			{p.RetryWindow, fast.RetryWindow},
+			{policy.Seconds(p.RetryWindow), policy.Seconds(fast.RetryWindow)},
 			{p.JitterCap, fast.JitterCap},
-			{p.DefaultTTL, fast.DefaultTTL},
+			{policy.Seconds(p.TTL.Default), policy.Seconds(fast.TTL.Default)},
 			{p.DeadLetterDelay, fast.DeadLetterDelay},
 			{p.Probation.First, fast.Probation.First},
 			{p.Probation.Max, fast.Probation.Max},

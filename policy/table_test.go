@@ -193,7 +193,7 @@ func TestCellPrefersTheExactStatus(t *testing.T) {
 	p := policy.Policy{Cells: []policy.Cell{
 		cell("other", policy.ActionNever),
 		{EndpointKind: policy.KindAzureResource, Condition: "503", Action: policy.ActionSuccess},
-		{EndpointKind: policy.KindWebhook, Condition: "503", Action: policy.ActionRetry, MinDelay: time.Second},
+		{EndpointKind: policy.KindWebhook, Condition: "503", Action: policy.ActionRetry, MinDelay: second},
 	}}
 	require.Equal(t, p.Cells[2], p.Cell(policy.KindWebhook, status(503)))
 	require.Equal(t, p.Cells[0], p.Cell(policy.KindWebhook, status(500)))

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode"
 
 	"postrider/internal/filter"
@@ -79,12 +78,12 @@ func (p *Policy) Mistakes() []ValidationError {
 	check(p.LateResponseWindow == 0 || p.LateResponseWindow >= p.AckTimeout, "lateResponseWindowInSeconds",
 		"must be 0 or at least ackTimeoutInSeconds")
 	p.checkSteps(check)
-	check(p.MaxTTL >= p.MinTTL, ttl+".most", "must be at least "+ttl+".least")
-	check(p.DefaultTTL >= p.MinTTL && p.DefaultTTL <= p.MaxTTL, ttl+".default",
+	check(p.TTL.Most >= p.TTL.Least, ttl+".most", "must be at least "+ttl+".least")
+	check(within(p.TTL.Default, p.TTL.Least, p.TTL.Most), ttl+".default",
 		"must be between "+ttl+".least and .most")
-	check(p.MaxMaxAttempts >= p.MinMaxAttempts, attempts+".most", "must be at least "+attempts+".least")
-	check(p.DefaultMaxAttempts == 0 ||
-		p.DefaultMaxAttempts >= p.MinMaxAttempts && p.DefaultMaxAttempts <= p.MaxMaxAttempts, attempts+".default",
+	check(p.MaxAttempts.Most >= p.MaxAttempts.Least, attempts+".most", "must be at least "+attempts+".least")
+	check(p.MaxAttempts.Default == 0 || within(p.MaxAttempts.Default, p.MaxAttempts.Least, p.MaxAttempts.Most),
+		attempts+".default",
 		"must be null or 0 (no limit), or between "+attempts+".least and .most")
 	p.Probation.check(check)
 	return append(found, p.cellMistakes()...)
@@ -113,7 +112,7 @@ func (r *Probation) check(check func(ok bool, field, message string)) {
 		check(r.First == 0, "probation.firstInSeconds", absent)
 		check(r.Max == 0, "probation.maxInSeconds", absent)
 	} else {
-		check(r.First >= time.Second, "probation.firstInSeconds",
+		check(r.First >= second, "probation.firstInSeconds",
 			"must be 1 or more, or 0 if the scope is none or byOutcome is set")
 		check(r.Max >= r.First, "probation.maxInSeconds", "must be at least probation.firstInSeconds")
 	}
@@ -125,7 +124,7 @@ func (r *Probation) check(check func(ok bool, field, message string)) {
 		}
 		check(slices.Contains(causes, outcome), field,
 			"starts no probation: the outcomes that do are "+strings.Join(names, ", "))
-		check(within(r.ByOutcome[outcome], time.Second, day), field, "must be between 1 and 86400 (24 h)")
+		check(within(r.ByOutcome[outcome], second, day), field, "must be between 1 and 86400 (24 h)")
 	}
 }
 
@@ -146,7 +145,7 @@ var causes = []Outcome{
 	OutcomeDisabled, OutcomeFull, OutcomeInvalidAzureFunctionDestination,
 }
 
-func within(d, least, most time.Duration) bool { return d >= least && d <= most }
+func within[T ~int | ~int64](n, least, most T) bool { return n >= least && n <= most }
 
 // cellKey identifies a cell of a status table.
 type cellKey struct {

@@ -35,7 +35,15 @@ func TestValidName(t *testing.T) {
 	}
 }
 
-type holds = map[policy.Outcome]time.Duration
+type holds = policy.Holds
+
+const (
+	second = policy.Seconds(time.Second)
+	minute = 60 * second
+	hour   = 60 * minute
+
+	minutes = policy.Minutes(time.Minute) // of times to live
+)
 
 // policyChanges are made to a copy of ga-2021. field is the setting that Mistakes names; "" = none.
 var policyChanges = []struct {
@@ -44,39 +52,39 @@ var policyChanges = []struct {
 	field  string
 }{
 	{"unchanged", func(*policy.Policy) {}, ""},
-	{"no late responses", func(p *policy.Policy) { p.AckTimeout, p.LateResponseWindow = 230*time.Second, 0 }, ""},
-	{"30 days to live", func(p *policy.Policy) { p.MaxTTL, p.DefaultTTL = 720*time.Hour, 720*time.Hour }, ""},
-	{"no limit of attempts", func(p *policy.Policy) { p.DefaultMaxAttempts = 0 }, ""},
-	{"shrinking steps of basis gap", func(p *policy.Policy) { p.Steps = []time.Duration{time.Hour, time.Second} }, ""},
+	{"no late responses", func(p *policy.Policy) { p.AckTimeout, p.LateResponseWindow = 230*second, 0 }, ""},
+	{"30 days to live", func(p *policy.Policy) { p.TTL.Most, p.TTL.Default = 720*60*minutes, 720*60*minutes }, ""},
+	{"no limit of attempts", func(p *policy.Policy) { p.MaxAttempts.Default = 0 }, ""},
+	{"shrinking steps of basis gap", func(p *policy.Policy) { p.Steps = []policy.Seconds{hour, second} }, ""},
 	{"no probation", func(p *policy.Policy) { p.Probation = policy.Probation{Scope: "none", Action: "hold"} }, ""},
 	{"no name", func(p *policy.Policy) { p.Name = "" }, "name"},
 	{"reserved name", func(p *policy.Policy) { p.Name = "postrider.mine" }, "name"},
 	{"control characters in the source", func(p *policy.Policy) { p.Source = "a\x1b[2J" }, "source"},
 	{"late before timeout", func(p *policy.Policy) { p.LateResponseWindow = 1 }, "lateResponseWindowInSeconds"},
 	{"no steps", func(p *policy.Policy) { p.Steps = nil }, "stepsInSeconds"},
-	{"101 steps", func(p *policy.Policy) { p.Steps = slices.Repeat([]time.Duration{time.Hour}, 101) }, "stepsInSeconds"},
-	{"descending offsets", func(p *policy.Policy) { p.Basis, p.Steps[3] = "offset", time.Second }, "stepsInSeconds[3]"},
+	{"101 steps", func(p *policy.Policy) { p.Steps = slices.Repeat([]policy.Seconds{hour}, 101) }, "stepsInSeconds"},
+	{"descending offsets", func(p *policy.Policy) { p.Basis, p.Steps[3] = "offset", second }, "stepsInSeconds[3]"},
 	{"equal offsets", func(p *policy.Policy) { p.Basis, p.Steps[1] = "offset", p.Steps[0] }, "stepsInSeconds[1]"},
-	{"shortest above longest time to live", func(p *policy.Policy) { p.MaxTTL = 0 }, "eventTimeToLiveInMinutes.most"},
-	{"default time to live too long", func(p *policy.Policy) { p.MaxTTL = time.Hour }, "eventTimeToLiveInMinutes.default"},
-	{"fewest above most attempts", func(p *policy.Policy) { p.MinMaxAttempts = 31 }, "maxDeliveryAttempts.most"},
-	{"too many default attempts", func(p *policy.Policy) { p.DefaultMaxAttempts = 31 }, "maxDeliveryAttempts.default"},
+	{"shortest above longest time to live", func(p *policy.Policy) { p.TTL.Most = 0 }, "eventTimeToLiveInMinutes.most"},
+	{"default time to live too long", func(p *policy.Policy) { p.TTL.Most = 60 * minutes }, "eventTimeToLiveInMinutes.default"},
+	{"fewest above most attempts", func(p *policy.Policy) { p.MaxAttempts.Least = 31 }, "maxDeliveryAttempts.most"},
+	{"too many default attempts", func(p *policy.Policy) { p.MaxAttempts.Default = 31 }, "maxDeliveryAttempts.default"},
 	{"probation without a trigger", func(p *policy.Policy) { p.Probation.Trigger = 0 }, "probation.trigger"},
-	{"half a second of hold", func(p *policy.Policy) { p.Probation.First = time.Second / 2 }, "probation.firstInSeconds"},
+	{"half a second of hold", func(p *policy.Policy) { p.Probation.First = second / 2 }, "probation.firstInSeconds"},
 	{"probation without a hold", func(p *policy.Policy) { p.Probation.First = 0 }, "probation.firstInSeconds"},
-	{"first above longest hold", func(p *policy.Policy) { p.Probation.First = 5 * time.Hour }, "probation.maxInSeconds"},
-	{"holds by outcome", byOutcome(holds{"Busy": time.Minute}), ""},
-	{"probation after a success", byOutcome(holds{"Delivered": time.Minute}), "probation.byOutcome.Delivered"},
+	{"first above longest hold", func(p *policy.Policy) { p.Probation.First = 5 * hour }, "probation.maxInSeconds"},
+	{"holds by outcome", byOutcome(holds{"Busy": minute}), ""},
+	{"probation after a success", byOutcome(holds{"Delivered": minute}), "probation.byOutcome.Delivered"},
 	{"hold of 0", byOutcome(holds{"Busy": 0}), "probation.byOutcome.Busy"},
 	{
-		"holds by outcome beside a first hold", func(p *policy.Policy) { p.Probation.ByOutcome = holds{"Busy": time.Minute} },
+		"holds by outcome beside a first hold", func(p *policy.Policy) { p.Probation.ByOutcome = holds{"Busy": minute} },
 		"probation.firstInSeconds",
 	},
 	{"no probation, with a trigger", noProbation(policy.Probation{Trigger: 1}), "probation.trigger"},
 	{"no probation, with a first hold", noProbation(policy.Probation{First: 1, Max: 1}), "probation.firstInSeconds"},
 	{"no probation, with a longest hold", noProbation(policy.Probation{Max: 1}), "probation.maxInSeconds"},
 	{
-		"no probation, with holds by outcome", noProbation(policy.Probation{ByOutcome: holds{"Busy": time.Minute}}),
+		"no probation, with holds by outcome", noProbation(policy.Probation{ByOutcome: holds{"Busy": minute}}),
 		"probation.byOutcome",
 	},
 	{"no probation, with an action", noProbation(policy.Probation{Action: "documented"}), "probation.action"},
@@ -88,13 +96,13 @@ var policyChanges = []struct {
 	{"unknown condition", func(p *policy.Policy) { p.Cells[2].Condition = "rain" }, "statusTable[2].condition"},
 	{"unknown action", func(p *policy.Policy) { p.Cells[2].Action = "" }, "statusTable[2].action"},
 	{"negative delay", func(p *policy.Policy) { p.Cells[2].MinDelay = -1 }, "statusTable[2].minDelayInSeconds"},
-	{"delay of 25 h", func(p *policy.Policy) { p.Cells[2].MinDelay = 25 * time.Hour }, "statusTable[2].minDelayInSeconds"},
+	{"delay of 25 h", func(p *policy.Policy) { p.Cells[2].MinDelay = 25 * hour }, "statusTable[2].minDelayInSeconds"},
 	{"delay of a success", func(p *policy.Policy) { p.Cells[2].MinDelay = 1 }, "statusTable[2].minDelayInSeconds"},
-	{"delay of a status never retried", neverAfter("400", time.Second), "statusTable[5].minDelayInSeconds"},
-	{"delay of an error never retried", neverAfter("timeout", time.Second), ""},
-	{"delay of other statuses never retried", neverAfter("other", time.Second), "statusTable[12].minDelayInSeconds"},
+	{"delay of a status never retried", neverAfter("400", second), "statusTable[5].minDelayInSeconds"},
+	{"delay of an error never retried", neverAfter("timeout", second), ""},
+	{"delay of other statuses never retried", neverAfter("other", second), "statusTable[12].minDelayInSeconds"},
 	{"delay of other statuses and an error", func(p *policy.Policy) {
-		neverAfter("other", time.Second)(p)
+		neverAfter("other", second)(p)
 		p.Cells = slices.DeleteFunc(p.Cells, func(c policy.Cell) bool { return c.Condition == "timeout" })
 	}, ""},
 	{"webhooks without success", withoutSuccess(policy.KindWebhook), "statusTable"},
@@ -128,7 +136,7 @@ func TestMistakes(t *testing.T) {
 func TestMistakesNamesEach(t *testing.T) {
 	t.Parallel()
 	p := builtin(t, "namespace-2023").Clone()
-	p.Name, p.Steps[1], p.MaxTTL, p.Probation.Trigger, p.Cells[0].Action = "x", 0, 0, 0, ""
+	p.Name, p.Steps[1], p.TTL.Most, p.Probation.Trigger, p.Cells[0].Action = "x", 0, 0, 0, ""
 	var fields []string
 	for _, mistake := range p.Mistakes() {
 		require.NotEmpty(t, mistake.Message)
@@ -149,7 +157,7 @@ func noProbation(rule policy.Probation) func(*policy.Policy) {
 	return func(p *policy.Policy) { p.Probation = rule }
 }
 
-func neverAfter(condition string, delay time.Duration) func(*policy.Policy) {
+func neverAfter(condition string, delay policy.Seconds) func(*policy.Policy) {
 	return func(p *policy.Policy) {
 		i := slices.IndexFunc(p.Cells, func(c policy.Cell) bool { return c.Condition == condition })
 		p.Cells[i].Action, p.Cells[i].MinDelay = policy.ActionNever, delay

@@ -34,7 +34,7 @@ func TestPolicies(t *testing.T) {
 		delete(shown, "etag") // which the program's own list has not
 		require.Equal(t, asJSON(&built), shown)
 		require.Equal(t, built.Name == policy.DefaultName, shown["isDefault"])
-		require.Equal(t, built.DefaultMaxAttempts == 0, shown["maxDeliveryAttempts"].(map[string]any)["default"] == nil,
+		require.Equal(t, built.MaxAttempts.Default == 0, shown["maxDeliveryAttempts"].(map[string]any)["default"] == nil,
 			"no limit is null")
 
 		made := s.put(path, original.body).json(201)

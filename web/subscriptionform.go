@@ -198,7 +198,8 @@ func (s *subscriptionForm) dependent(section *formSection, field *formField) {
 		field.Kind, field.Options = kindSelect, []option{{"", "default"}}
 		for _, p := range s.pages.Parts.Cache.Snapshot().Policies() {
 			field.Options = append(field.Options, option{p.Name, fmt.Sprintf("%s: %d to %d attempts within %s to %s", p.Name,
-				p.MinMaxAttempts, p.MaxMaxAttempts, display.Span(p.MinTTL), display.Span(p.MaxTTL))})
+				p.MaxAttempts.Least, p.MaxAttempts.Most, display.Span(time.Duration(p.TTL.Least)),
+				display.Span(time.Duration(p.TTL.Most)))})
 		}
 	case filterList:
 		section.Tester = s.filterTester(section.ID)

@@ -21,13 +21,13 @@ func TestTheAuditHasThePolicysOldAndNewValues(t *testing.T) {
 	p := base.Clone()
 	p.Name, p.BuiltIn = "own", false
 	tn.PutPolicy(t, &p)
-	p.AckTimeout = 20 * time.Second
+	p.AckTimeout = policy.Seconds(20 * time.Second)
 	for i := range p.Cells {
 		if p.Cells[i].Condition == "404" {
-			p.Cells[i].MinDelay = 7 * time.Minute
+			p.Cells[i].MinDelay = policy.Seconds(7 * time.Minute)
 		}
 	}
-	was := base.AckTimeout.Seconds()
+	was := time.Duration(base.AckTimeout).Seconds()
 	tn.PutPolicy(t, &p)
 	const changes = "SELECT changes #>> $2::text[] FROM postrider.audit WHERE action = $1 ORDER BY audit_id DESC LIMIT 1"
 	for _, row := range []struct {

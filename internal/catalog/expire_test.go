@@ -88,12 +88,12 @@ func TestRulesFollowWhatTheyAreMadeOf(t *testing.T) {
 	require.Equal(t, 48*time.Hour, rules().Limits.TTL, "the topic was changed, not the event subscription")
 
 	own, _ := policy.Builtin("namespace-2023")
-	own.Name, own.BuiltIn, own.DefaultMaxAttempts = "mine", false, 7
+	own.Name, own.BuiltIn, own.MaxAttempts.Default = "mine", false, 7
 	_, _, err = tn.System.Policies.Put(t.Context(), &own)
 	require.NoError(t, err)
 	sub = tn.Subscribe(t, "shop", "second", func(s *catalog.SubscriptionSpec) { s.RetryPolicy.Policy = "mine" })
 	require.Equal(t, 7, rules().Limits.MaxAttempts)
-	own.DefaultMaxAttempts = 4
+	own.MaxAttempts.Default = 4
 	_, _, err = tn.System.Policies.Put(t.Context(), &own)
 	require.NoError(t, err)
 	require.Equal(t, 4, rules().Limits.MaxAttempts, "the policy was changed, not the event subscription")

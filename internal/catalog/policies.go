@@ -75,7 +75,7 @@ func (s *Policies) Delete(ctx context.Context, name string, when ...postgres.Con
 		if err != nil {
 			return err
 		}
-		if err := deleteTables(ctx, tx, name); err != nil {
+		if err := deleteCells(ctx, tx, name); err != nil {
 			return err
 		}
 		const deleted = "UPDATE postrider_internal.retry_policies SET deleted_at = now() WHERE name = $1"
@@ -137,32 +137,27 @@ func putPolicy(
 	return version, existing == 0, auditPolicy(ctx, tx, action, p.Name, before)
 }
 
-// writePolicy stores the policy and its tables. It reads the version last: each row of a table changes it.
+// writePolicy stores the policy and its status table. It reads the version last: each row of the table changes it.
 func writePolicy(ctx context.Context, tx pgx.Tx, p *policy.Policy) (version postgres.Version, err error) {
 	const (
+		put = `INSERT INTO postrider_internal.retry_policies AS p (name, settings)
+			VALUES ($1, $2::jsonb - '{name,builtIn,statusTable}'::text[])
+			    ON CONFLICT (name) DO UPDATE SET settings = excluded.settings, deleted_at = NULL,
+			       created_at = CASE WHEN p.deleted_at IS NULL THEN p.created_at ELSE now() END`
 		cells = `INSERT INTO postrider_internal.retry_policy_cells (policy, endpoint_kind, condition, action, min_delay)
-			SELECT $1, c ->> 'EndpointKind', c ->> 'Condition', c ->> 'Action',
-			       make_interval(secs => (c ->> 'MinDelay')::float8 / 1e9) FROM jsonb_array_elements($2::jsonb) c`
-		probations = `INSERT INTO postrider_internal.retry_policy_probations (policy, outcome, duration)
-			SELECT $1, key, make_interval(secs => value::float8 / 1e9) FROM jsonb_each_text($2::jsonb)`
+			SELECT $1, c ->> 'endpointKind', c ->> 'condition', c ->> 'action',
+			       make_interval(secs => (c ->> 'minDelayInSeconds')::float8) FROM jsonb_array_elements($2::jsonb) c`
 		query = "SELECT version FROM postrider_internal.retry_policies WHERE name = $1"
 	)
-	doing := fmt.Sprintf("store retry policy %q", p.Name)
-	if err := postgres.Exec(ctx, tx, doing, sql("policy_put"), policyArgs(p)); err != nil {
+	doing, stored := fmt.Sprintf("store retry policy %q", p.Name), p.Clone()
+	if err := postgres.Exec(ctx, tx, doing, put, p.Name, stored); err != nil {
 		return 0, err
 	}
-	if err := deleteTables(ctx, tx, p.Name); err != nil {
+	if err := deleteCells(ctx, tx, p.Name); err != nil {
 		return 0, err
 	}
-	if len(p.Cells) > 0 {
-		if err := postgres.Exec(ctx, tx, doing, cells, p.Name, p.Cells); err != nil {
-			return 0, err
-		}
-	}
-	if len(p.Probation.ByOutcome) > 0 {
-		if err := postgres.Exec(ctx, tx, doing, probations, p.Name, p.Probation.ByOutcome); err != nil {
-			return 0, err
-		}
+	if err := postgres.Exec(ctx, tx, doing, cells, p.Name, stored.Cells); err != nil {
+		return 0, err
 	}
 	if err := tx.QueryRow(ctx, query, p.Name).Scan(&version); err != nil {
 		return 0, fmt.Errorf("%s: %w", doing, err)
@@ -217,33 +212,10 @@ func rejectUsed(ctx context.Context, tx pgx.Tx, name string, batching bool) erro
 	return nil
 }
 
-// deleteTables removes a policy's status table and its durations of probations.
-func deleteTables(ctx context.Context, tx pgx.Tx, name string) error {
-	const clear = `WITH cells AS (DELETE FROM postrider_internal.retry_policy_cells WHERE policy = $1)
-		DELETE FROM postrider_internal.retry_policy_probations WHERE policy = $1`
-	return postgres.Exec(ctx, tx, fmt.Sprintf("clear the tables of retry policy %q", name), clear, name)
-}
-
-// policyArgs has durations in seconds: through PgBouncer, PostgreSQL only knows that they are numbers.
-func policyArgs(p *policy.Policy) pgx.NamedArgs {
-	list := make([]float64, 0, len(p.Steps))
-	for _, span := range p.Steps {
-		list = append(list, span.Seconds())
-	}
-	return pgx.NamedArgs{
-		"name": p.Name, "source": p.Source, "ack_timeout": p.AckTimeout.Seconds(),
-		"late_response_window": p.LateResponseWindow.Seconds(), "basis": string(p.Basis), "steps": list,
-		"tail": p.Tail.Seconds(), "retry_window": p.RetryWindow.Seconds(), "jitter_fraction": p.JitterFraction,
-		"jitter_cap": p.JitterCap.Seconds(), "expiry": string(p.Expiry), "default_ttl": p.DefaultTTL.Seconds(),
-		"min_ttl": p.MinTTL.Seconds(), "max_ttl": p.MaxTTL.Seconds(), "default_max_attempts": p.DefaultMaxAttempts,
-		"min_max_attempts": p.MinMaxAttempts, "max_max_attempts": p.MaxMaxAttempts,
-		"honor_retry_after": p.HonorRetryAfter, "retry_after_cap": p.RetryAfterCap.Seconds(),
-		"retry_transport_errors": p.RetryTransportErrors, "dead_letter_default": p.DeadLetterDefault,
-		"dead_letter_delay": p.DeadLetterDelay.Seconds(), "dead_letter_export_window": p.DeadLetterExportWindow.Seconds(),
-		"batching": p.Batching, "probation_scope": string(p.Probation.Scope),
-		"probation_trigger": p.Probation.Trigger, "probation_action": string(p.Probation.Action),
-		"probation_first": p.Probation.First.Seconds(), "probation_max": p.Probation.Max.Seconds(),
-	}
+// deleteCells removes a policy's status table.
+func deleteCells(ctx context.Context, tx pgx.Tx, name string) error {
+	const clear = "DELETE FROM postrider_internal.retry_policy_cells WHERE policy = $1"
+	return postgres.Exec(ctx, tx, fmt.Sprintf("clear the status table of retry policy %q", name), clear, name)
 }
 
 func (c *Snapshot) readPolicies(ctx context.Context, tx postgres.Querier) error {

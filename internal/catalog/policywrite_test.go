@@ -43,8 +43,9 @@ func TestPutPolicyKeepsEveryValue(t *testing.T) {
 		require.Equal(t, inOrder(p.Clone()), *stored)
 	}
 	other := testnode.CopyNamed(t, "namespace-2023", "own-3")
-	other.AckTimeout, other.Steps[0], other.JitterCap, other.Source = 290*time.Millisecond+time.Second,
-		1001*time.Millisecond, 123*time.Microsecond, "mine"
+	const microsecond = policy.Seconds(time.Microsecond)
+	other.AckTimeout, other.Steps[0], other.JitterCap, other.Source = 1290000*microsecond, 1001000*microsecond,
+		123*microsecond, "mine"
 	require.False(t, tn.PutPolicy(t, other))
 	stored, _ := tn.System.Cache.Snapshot().Policy("own-3")
 	require.Equal(t, inOrder(other.Clone()), *stored, "replaced as a whole, to the microsecond")
@@ -66,7 +67,7 @@ func TestPoliciesReachTheOtherNodes(t *testing.T) {
 	other := tn.Beside(t, node.Options{Node: "node-2"}).System
 	has := func(name string, floor time.Duration) bool {
 		p, ok := other.Cache.Snapshot().Policy(name)
-		return ok && p.Cell(policy.KindWebhook, policy.Result{Status: 500}).MinDelay == floor
+		return ok && p.Cell(policy.KindWebhook, policy.Result{Status: 500}).MinDelay == policy.Seconds(floor)
 	}
 	mine := testnode.CopyNamed(t, "ga-2021", "mine")
 	tn.PutPolicy(t, mine)
@@ -74,7 +75,10 @@ func TestPoliciesReachTheOtherNodes(t *testing.T) {
 	require.True(t, has("mine", 10*time.Second))
 
 	mine.Cells = append(mine.Cells,
-		policy.Cell{EndpointKind: policy.KindWebhook, Condition: "500", Action: policy.ActionRetry, MinDelay: time.Minute})
+		policy.Cell{
+			EndpointKind: policy.KindWebhook, Condition: "500", Action: policy.ActionRetry,
+			MinDelay: policy.Seconds(time.Minute),
+		})
 	tn.PutPolicy(t, mine)
 	require.NoError(t, other.Cache.Reload(t.Context()))
 	require.True(t, has("mine", time.Minute))
@@ -142,7 +146,7 @@ func TestBuiltInPoliciesNeverChange(t *testing.T) {
 		"WHERE policy = 'ga-2021' AND condition = '503' AND endpoint_kind = 'webhook'")
 	require.NoError(t, tn.System.Cache.Reload(t.Context()))
 	stored, _ := tn.System.Cache.Snapshot().Policy("ga-2021")
-	require.Equal(t, 77*time.Second, stored.Cell(policy.KindWebhook, policy.Result{Status: 503}).MinDelay,
+	require.Equal(t, policy.Seconds(77*time.Second), stored.Cell(policy.KindWebhook, policy.Result{Status: 503}).MinDelay,
 		"a change of a cell is a change of the catalog")
 }
 
@@ -230,11 +234,12 @@ func TestViewShowsLimitsInForce(t *testing.T) {
 	const limits = `SELECT string_agg(concat_ws(' ', subscription, max_delivery_attempts, event_time_to_live_in_minutes),
 		    ', ' ORDER BY subscription) FROM postrider.event_subscriptions`
 	require.Equal(t, "set 30 1440, unset 30 1440", tn.Text(t, limits))
-	mine.DefaultMaxAttempts, mine.MaxMaxAttempts, mine.DefaultTTL, mine.MaxTTL = 0, 3, time.Minute, time.Hour
+	const minute = policy.Minutes(time.Minute)
+	mine.MaxAttempts.Default, mine.MaxAttempts.Most, mine.TTL.Default, mine.TTL.Most = 0, 3, minute, 60*minute
 	tn.PutPolicy(t, mine)
 	require.Equal(t, "set 3 60, unset 1", tn.Text(t, limits))
-	mine.MinMaxAttempts, mine.MaxMaxAttempts, mine.MinTTL, mine.MaxTTL, mine.DefaultTTL = 40, 50, 48*time.Hour,
-		72*time.Hour, 48*time.Hour
+	mine.MaxAttempts.Least, mine.MaxAttempts.Most = 40, 50
+	mine.TTL.Least, mine.TTL.Most, mine.TTL.Default = 2880*minute, 4320*minute, 2880*minute
 	tn.PutPolicy(t, mine)
 	require.Equal(t, "set 40 2880, unset 2880", tn.Text(t, limits))
 }

@@ -46,7 +46,8 @@ func policiesPage(context.Context) (string, error) {
 }
 
 // span returns a duration with its units, and a dash for 0.
-func span(d time.Duration) string {
+func span[T ~int64](of T) string {
+	d := time.Duration(of)
 	if d >= 48*time.Hour && d%(24*time.Hour) == 0 {
 		return fmt.Sprintf("%d d", d/(24*time.Hour))
 	}
@@ -101,7 +102,7 @@ func schedules(all []policy.Policy) (rows [][]string) {
 		return fmt.Sprintf("up to %.0f %%, at most %s", p.JitterFraction*100, span(p.JitterCap))
 	})
 	row("Time to live", func(p policy.Policy) string {
-		return fmt.Sprintf("%s (%s to %s)", span(p.DefaultTTL), span(p.MinTTL), span(p.MaxTTL))
+		return fmt.Sprintf("%s (%s to %s)", span(p.TTL.Default), span(p.TTL.Least), span(p.TTL.Most))
 	})
 	row("Expires", func(p policy.Policy) string {
 		switch {
@@ -113,7 +114,7 @@ func schedules(all []policy.Policy) (rows [][]string) {
 		return "when the next attempt is due"
 	})
 	row("Attempts", func(p policy.Policy) string {
-		return fmt.Sprintf("%s (%d to %d)", number(p.DefaultMaxAttempts), p.MinMaxAttempts, p.MaxMaxAttempts)
+		return fmt.Sprintf("%s (%d to %d)", number(p.MaxAttempts.Default), p.MaxAttempts.Least, p.MaxAttempts.Most)
 	})
 	row("Late responses", func(p policy.Policy) string { return span(p.LateResponseWindow) })
 	row("Cap of `Retry-After`", func(p policy.Policy) string { return span(p.RetryAfterCap) })
@@ -126,7 +127,7 @@ func schedules(all []policy.Policy) (rows [][]string) {
 		switch {
 		case p.Probation.Trigger == 0:
 			return "–"
-		case p.Probation.ByOutcome != nil:
+		case len(p.Probation.ByOutcome) > 0:
 			return "an outcome listed below"
 		}
 		return fmt.Sprintf("%d failures", p.Probation.Trigger)

@@ -12,6 +12,7 @@ import (
 
 	"postrider/internal/catalog/spec"
 	"postrider/internal/query"
+	"postrider/policy"
 	"postrider/server/api"
 )
 
@@ -69,8 +70,17 @@ var (
 	textMarshaler = reflect.TypeFor[encoding.TextMarshaler]()
 )
 
+// jsonTypes are types with a form of their own in JSON, and the types of these.
+var jsonTypes = map[reflect.Type]reflect.Type{
+	reflect.TypeFor[policy.Seconds]():         reflect.TypeFor[float64](),
+	reflect.TypeFor[policy.OptionalSeconds](): reflect.TypeFor[float64](),
+	reflect.TypeFor[policy.Minutes]():         reflect.TypeFor[int](),
+	reflect.TypeFor[policy.Holds]():           reflect.TypeFor[map[string]float64](),
+}
+
 // plain is the schema of a type that is no component.
 func (b *builder) plain(t reflect.Type, tag reflect.StructTag) *yaml.Node {
+	t = cmp.Or(jsonTypes[t], t)
 	of := func(kind string) *yaml.Node { return node(map[string]string{"type": kind}) }
 	switch {
 	case t == timeType:
@@ -158,6 +168,7 @@ var schemaEnums = map[string]bool{"KeyScope": true, "UserRole": true}
 // schemaNames are the names of components that differ from those of the types.
 var schemaNames = map[string]string{
 	"Audit": "AuditEntry", "Member": "BatchMember", "MemberPage": "BatchMemberPage", "Attempt": "DeliveryAttempt",
+	"Cell":  "StatusCell",
 	"Scope": "KeyScope", "Role": "UserRole", "Saved": "SavedQuery",
 	"SavedPage": "SavedQueryPage", "Column": "QueryColumn",
 }

@@ -1,11 +1,10 @@
 package main
 
 import (
-	"cmp"
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,8 +21,6 @@ const seedHead = `-- +goose Up
 
 const seedDown = `
 -- +goose Down
-DELETE FROM postrider_internal.retry_policy_probations
- WHERE policy IN (SELECT name FROM postrider_internal.retry_policies WHERE built_in);
 DELETE FROM postrider_internal.retry_policy_cells
  WHERE policy IN (SELECT name FROM postrider_internal.retry_policies WHERE built_in);
 DELETE FROM postrider_internal.retry_policies WHERE built_in;
@@ -34,147 +31,45 @@ func seedSQL(context.Context) (string, error) {
 	var b strings.Builder
 	b.WriteString(seedHead)
 	for _, p := range policy.Builtins() {
-		fmt.Fprintf(&b, "\n-- %s: %s\n\n", p.Name, p.Source)
-		writePolicy(&b, p)
-		writeCells(&b, p)
-		rows := make([][]string, 0, len(p.Probation.ByOutcome))
-		for _, outcome := range slices.Sorted(maps.Keys(p.Probation.ByOutcome)) {
-			rows = append(rows, []string{quote(p.Name), quote(string(outcome)), interval(p.Probation.ByOutcome[outcome])})
+		p = p.Clone()
+		p.SortCells()
+		cells := p.Cells
+		p.Cells = nil
+		settings, err := json.Marshal(&p)
+		if err != nil {
+			return "", err
 		}
-		if len(rows) > 0 {
-			b.WriteString("\n")
-			writeRows(&b, "retry_policy_probations (policy, outcome, duration)", rows)
-		}
+		fmt.Fprintf(&b, "\n-- %s: %s\n\nINSERT INTO postrider_internal.retry_policies (name, built_in, settings) VALUES (\n"+
+			"    %s, true, %s - '{name,builtIn,statusTable}'::text[]\n);\n\n", p.Name, p.Source, quote(p.Name), readable(settings))
+		writeCells(&b, p.Name, cells)
 	}
 	b.WriteString(seedDown)
 	return b.String(), nil
 }
 
-// writePolicy writes one value a line with its column, to be readable.
-func writePolicy(b *strings.Builder, p policy.Policy) {
-	b.WriteString("INSERT INTO postrider_internal.retry_policies (\n")
-	steps := make([]string, 0, len(p.Steps))
-	for _, s := range p.Steps {
-		steps = append(steps, strconv.FormatInt(int64(s/time.Second), 10)+"s")
-	}
-	window := "NULL"
-	if p.RetryWindow > 0 {
-		window = interval(p.RetryWindow)
-	}
-	attempts := "NULL"
-	if p.DefaultMaxAttempts > 0 {
-		attempts = strconv.Itoa(p.DefaultMaxAttempts)
-	}
-	columns := [][2]string{
-		{"name", quote(p.Name)},
-		{"built_in", strconv.FormatBool(p.BuiltIn)},
-		{"source", quote(p.Source)},
-		{"ack_timeout", interval(p.AckTimeout)},
-		{"late_response_window", interval(p.LateResponseWindow)},
-		{"basis", quote(string(p.Basis))},
-		{"steps", quote("{" + strings.Join(steps, ", ") + "}")},
-		{"tail", interval(p.Tail)},
-		{"retry_window", window},
-		{"jitter_fraction", strconv.FormatFloat(p.JitterFraction, 'g', -1, 64)},
-		{"jitter_cap", interval(p.JitterCap)},
-		{"expiry", quote(string(p.Expiry))},
-		{"default_ttl", interval(p.DefaultTTL)},
-		{"min_ttl", interval(p.MinTTL)},
-		{"max_ttl", interval(p.MaxTTL)},
-		{"default_max_attempts", attempts},
-		{"min_max_attempts", strconv.Itoa(p.MinMaxAttempts)},
-		{"max_max_attempts", strconv.Itoa(p.MaxMaxAttempts)},
-		{"honor_retry_after", strconv.FormatBool(p.HonorRetryAfter)},
-		{"retry_after_cap", interval(p.RetryAfterCap)},
-		{"retry_transport_errors", strconv.FormatBool(p.RetryTransportErrors)},
-		{"dead_letter_default", quote(p.DeadLetterDefault)},
-		{"dead_letter_delay", interval(p.DeadLetterDelay)},
-		{"dead_letter_export_window", interval(p.DeadLetterExportWindow)},
-		{"batching", strconv.FormatBool(p.Batching)},
-		{"probation_scope", quote(string(p.Probation.Scope))},
-		{"probation_trigger", strconv.Itoa(p.Probation.Trigger)},
-		{"probation_first", interval(p.Probation.First)},
-		{"probation_max", interval(p.Probation.Max)},
-		{"probation_action", quote(string(p.Probation.Action))},
-	}
-	line := "   "
-	for i, column := range columns {
-		if len(line)+len(column[0]) > 118 {
-			b.WriteString(line + "\n")
-			line = "   "
+// readable is a JSON object as SQL, with one member a line.
+func readable(object []byte) string {
+	var b bytes.Buffer
+	_ = json.Indent(&b, object, "    ", "    ")
+	return quote(b.String()) + "::jsonb"
+}
+
+// writeCells aligns the columns.
+func writeCells(b *strings.Builder, name string, cells []policy.Cell) {
+	b.WriteString("INSERT INTO postrider_internal.retry_policy_cells (policy, endpoint_kind, condition, action, min_delay) " +
+		"VALUES\n")
+	for i, c := range cells {
+		ending := ","
+		if i == len(cells)-1 {
+			ending = ";"
 		}
-		line += " " + column[0] + comma(i, len(columns))
+		fmt.Fprintf(b, "    (%s, %-17s %-15s %-23s %s)%s\n", quote(name), quote(string(c.EndpointKind))+",",
+			quote(c.Condition)+",", quote(string(c.Action))+",", interval(c.MinDelay), ending)
 	}
-	b.WriteString(line + "\n) VALUES (\n")
-	for i, column := range columns {
-		fmt.Fprintf(b, "    %-24s -- %s\n", column[1]+comma(i, len(columns)), column[0])
-	}
-	b.WriteString(");\n\n")
-}
-
-func writeCells(b *strings.Builder, p policy.Policy) {
-	cells := slices.SortedFunc(slices.Values(p.Cells), func(x, y policy.Cell) int {
-		return cmp.Or(
-			-cmp.Compare(x.EndpointKind, y.EndpointKind),
-			cmp.Compare(conditionClass(x.Condition), conditionClass(y.Condition)),
-			cmp.Compare(x.Condition, y.Condition),
-		)
-	})
-	rows := make([][]string, 0, len(cells))
-	for _, c := range cells {
-		rows = append(rows, []string{
-			quote(p.Name), quote(string(c.EndpointKind)), quote(c.Condition), quote(string(c.Action)), interval(c.MinDelay),
-		})
-	}
-	writeRows(b, "retry_policy_cells (policy, endpoint_kind, condition, action, min_delay)", rows)
-}
-
-// conditionClass sorts statuses first, then "other", then errors, as on the pages.
-func conditionClass(condition string) int {
-	switch {
-	case condition == "other":
-		return 1
-	case condition[0] > '9':
-		return 2
-	default:
-		return 0
-	}
-}
-
-// writeRows aligns the columns.
-func writeRows(b *strings.Builder, into string, rows [][]string) {
-	fmt.Fprintf(b, "INSERT INTO postrider_internal.%s VALUES\n", into)
-	widths := make([]int, len(rows[0]))
-	for _, row := range rows {
-		for i, value := range row {
-			widths[i] = max(widths[i], len(value))
-		}
-	}
-	for n, row := range rows {
-		b.WriteString("    (")
-		for i, value := range row[:len(row)-1] {
-			fmt.Fprintf(b, "%-*s ", widths[i]+1, value+",")
-		}
-		b.WriteString(row[len(row)-1] + ")" + ending(n, len(rows)) + "\n")
-	}
-}
-
-func ending(i, n int) string {
-	if i == n-1 {
-		return ";"
-	}
-	return ","
-}
-
-func comma(i, n int) string {
-	if i == n-1 {
-		return ""
-	}
-	return ","
 }
 
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
-func interval(d time.Duration) string {
-	return quote(strconv.FormatInt(int64(d/time.Second), 10) + " seconds")
+func interval(d policy.Seconds) string {
+	return quote(strconv.FormatInt(int64(time.Duration(d)/time.Second), 10) + " seconds")
 }

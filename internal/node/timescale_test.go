@@ -29,10 +29,12 @@ func TestTimeScale(t *testing.T) {
 	rules, known := fast.Cache.Snapshot().Rules(sub.ID)
 	require.True(t, known)
 	require.Equal(t, []time.Duration{2 * time.Minute, time.Second, 30 * time.Second},
-		[]time.Duration{rules.Limits.TTL, rules.Policy.Steps[2], rules.Policy.AckTimeout})
+		[]time.Duration{
+			rules.Limits.TTL, time.Duration(rules.Policy.Steps[2]), time.Duration(rules.Policy.AckTimeout),
+		})
 	shown, known := fast.Cache.Snapshot().Policy("ga-2021")
 	require.True(t, known)
-	require.Equal(t, time.Minute, shown.Steps[2])
+	require.Equal(t, policy.Seconds(time.Minute), shown.Steps[2])
 	exact, known := tn.System.Cache.Snapshot().Rules(sub.ID)
 	require.True(t, known)
 	require.Equal(t, 2*time.Hour, exact.Limits.TTL)

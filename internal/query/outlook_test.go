@@ -159,7 +159,7 @@ func TestExpiresAtIsTheEnginesDeadline(t *testing.T) {
 	for _, p := range tn.System.Cache.Snapshot().Policies() {
 		subs[p.Name] = tn.Subscribe(t, "orders", p.Name,
 			func(s *catalog.SubscriptionSpec) { s.RetryPolicy.Policy = p.Name })
-		least := int(p.MinTTL / time.Minute)
+		least := p.TTL.Least.Whole()
 		subs[p.Name+"-least"] = tn.Subscribe(t, "orders", p.Name+"-least", func(s *catalog.SubscriptionSpec) {
 			s.RetryPolicy.Policy, s.RetryPolicy.EventTimeToLiveInMinutes = p.Name, &least
 		})

@@ -17,4 +17,4 @@ SELECT count(*) FROM all_deliveries
   LEFT JOIN made ON made.id = all_deliveries.id
  WHERE coalesce(made.n, 0) <> all_deliveries.attempts OR made.n <> made.numbers OR made.n <> made.last
     OR all_deliveries.attempts > coalesce((s.settings #>> '{retryPolicy,maxDeliveryAttempts}')::integer,
-       p.default_max_attempts)
+       (p.settings #>> '{maxDeliveryAttempts,default}')::integer)

@@ -235,7 +235,7 @@ func (c *ClosedEndpoints) Enter(ctx context.Context, subscription int64) (open b
 	if !known || rules.Policy == nil {
 		return true, nil, nil
 	}
-	trial, err = c.try(ctx, closedKey(sub), rules.Policy.AckTimeout+trialMargin)
+	trial, err = c.try(ctx, closedKey(sub), time.Duration(rules.Policy.AckTimeout)+trialMargin)
 	return trial != nil, trial, err
 }
 

@@ -23,8 +23,10 @@ dead_letters AS (
      CROSS JOIN LATERAL (
            SELECT * FROM postrider_internal.events e WHERE e.id = f.event_uuid AND e.day = f.event_day LIMIT 1) e
       LEFT JOIN LATERAL (
-           SELECT coalesce(f.last_attempt_at, now()) + p.dead_letter_delay / f.time_scale AS due_at,
-                  p.dead_letter_export_window / f.time_scale AS export_window
+           SELECT coalesce(f.last_attempt_at, now()) + make_interval(secs =>
+                      (p.settings ->> 'deadLetterDelayInSeconds')::float8 / f.time_scale) AS due_at,
+                  make_interval(secs => (p.settings ->> 'deadLetterExportWindowInSeconds')::float8
+                      / f.time_scale) AS export_window
              FROM postrider_internal.retry_policies p
             WHERE p.name = f.retry_policy
               AND s.settings #>> '{deadLetterDestination,endpointType}' IN ('Blob', 'StorageBlob') LIMIT 1) x ON true

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 )
 
 var (
@@ -76,4 +77,12 @@ func formatMinutes(minutes int) string {
 		fmt.Fprintf(&text, "%dM", rest)
 	}
 	return text.String()
+}
+
+func minutes(d time.Duration) int { return int(d / time.Minute) }
+
+// minutesOf limits its result to values that fit a Duration and are outside every valid range.
+func minutesOf(n int) time.Duration {
+	const most = 1e7
+	return time.Duration(min(max(n, -most), most)) * time.Minute
 }

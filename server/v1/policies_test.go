@@ -18,25 +18,26 @@ import (
 // field differs from what absent settings are. Holds by outcome exclude the first and the longest hold.
 func TestPoliciesAreReadAsTheyAreWritten(t *testing.T) {
 	t.Parallel()
+	const second, minute = policy.Seconds(time.Second), policy.Minutes(time.Minute)
 	own := policy.Policy{
-		Name: "mine", Source: "a page", AckTimeout: 11 * time.Second, LateResponseWindow: 90500 * time.Millisecond,
-		Basis: policy.BasisOffset, Steps: []time.Duration{1250 * time.Millisecond, 13 * time.Second}, Tail: 14 * time.Second,
-		RetryWindow: 15 * time.Second, JitterFraction: 0.16, JitterCap: 17 * time.Second, Expiry: policy.ExpiryNextAttempt,
-		DefaultTTL: 19 * time.Minute, MinTTL: 18 * time.Minute, MaxTTL: 20 * time.Minute,
-		DefaultMaxAttempts: 22, MinMaxAttempts: 21, MaxMaxAttempts: 23,
-		HonorRetryAfter: true, RetryAfterCap: 24 * time.Second, RetryTransportErrors: false,
-		DeadLetterDefault: policy.DeadLetterNone, DeadLetterDelay: 25 * time.Second, DeadLetterExportWindow: 26 * time.Second,
+		Name: "mine", Source: "a page", AckTimeout: 11 * second, LateResponseWindow: 90500 * second / 1000,
+		Basis: policy.BasisOffset, Steps: []policy.Seconds{1250 * second / 1000, 13 * second}, Tail: 14 * second,
+		RetryWindow: policy.OptionalSeconds(15 * second), JitterFraction: 0.16, JitterCap: 17 * second, Expiry: policy.ExpiryNextAttempt,
+		TTL:             policy.Range[policy.Minutes]{Default: 19 * minute, Least: 18 * minute, Most: 20 * minute},
+		MaxAttempts:     policy.Range[int]{Default: 22, Least: 21, Most: 23},
+		HonorRetryAfter: true, RetryAfterCap: 24 * second, RetryTransportErrors: false,
+		DeadLetterDefault: policy.DeadLetterNone, DeadLetterDelay: 25 * second, DeadLetterExportWindow: 26 * second,
 		Batching: false,
 		Probation: policy.Probation{
-			Scope: policy.ProbationEventSubscription, Trigger: 27, First: 28 * time.Second, Max: 29 * time.Second,
+			Scope: policy.ProbationEventSubscription, Trigger: 27, First: 28 * second, Max: 29 * second,
 			Action: policy.ProbationDocumented,
 		},
 		Cells: []policy.Cell{
 			{EndpointKind: "webhook", Condition: "200", Action: "success", MinDelay: 0},
 			{EndpointKind: "webhook", Condition: "404", Action: "never", MinDelay: 0},
-			{EndpointKind: "webhook", Condition: "other", Action: "retry", MinDelay: 31 * time.Second},
+			{EndpointKind: "webhook", Condition: "other", Action: "retry", MinDelay: 31 * second},
 			{EndpointKind: "azure-resource", Condition: "204", Action: "success", MinDelay: 0},
-			{EndpointKind: "azure-resource", Condition: "other", Action: "retry", MinDelay: 32 * time.Second},
+			{EndpointKind: "azure-resource", Condition: "other", Action: "retry", MinDelay: 32 * second},
 		},
 	}
 	const text = `{"name":"mine","builtIn":false,"isDefault":false,"source":"a page","ackTimeoutInSeconds":11,
@@ -62,7 +63,7 @@ func TestPoliciesAreReadAsTheyAreWritten(t *testing.T) {
 	same(&own, text)
 	byOutcome := own.Clone()
 	byOutcome.Probation.First, byOutcome.Probation.Max = 0, 0
-	byOutcome.Probation.ByOutcome = map[policy.Outcome]time.Duration{"Busy": 30 * time.Second}
+	byOutcome.Probation.ByOutcome = policy.Holds{"Busy": 30 * second}
 	same(&byOutcome, strings.NewReplacer(`"firstInSeconds":28,"maxInSeconds":29`, `"firstInSeconds":0,"maxInSeconds":0`,
 		`"byOutcome":{}`, `"byOutcome":{"Busy":30}`).Replace(text))
 	own.Probation.ByOutcome = byOutcome.Probation.ByOutcome

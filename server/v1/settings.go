@@ -315,7 +315,7 @@ func (p *problems) attempts(under *policy.Policy, b *catalog.RetryPolicySpec, at
 	err := under.CheckLimits(attempts, nil)
 	if err != nil && b.MaxDeliveryCount != nil {
 		p.Value("retryPolicy.maxDeliveryCount", "must be between %d and %d under retry policy %s, not %d",
-			under.MinMaxAttempts, under.MaxMaxAttempts, under.Name, *attempts)
+			under.MaxAttempts.Least, under.MaxAttempts.Most, under.Name, *attempts)
 		return
 	}
 	p.Check(err)
@@ -333,8 +333,9 @@ func (p *problems) timeToLive(under *policy.Policy, t *catalog.Topic, b *catalog
 	err := under.CheckLimits(nil, ttl)
 	switch retention := t.EventRetentionInDays; {
 	case err != nil && b.EventTimeToLive != nil:
-		p.Value(member, "must be between %s and %s under retry policy %s, not %s", span(under.MinTTL), span(under.MaxTTL),
-			under.Name, api.Shorten(*b.EventTimeToLive))
+		p.Value(member, "must be between %s and %s under retry policy %s, not %s",
+			formatMinutes(under.TTL.Least.Whole()), formatMinutes(under.TTL.Most.Whole()), under.Name,
+			api.Shorten(*b.EventTimeToLive))
 	case err != nil:
 		p.Check(err)
 	case t.Kind == catalog.TopicNamespace && *ttl > retention*24*60:
@@ -344,3 +345,19 @@ func (p *problems) timeToLive(under *policy.Policy, t *catalog.Topic, b *catalog
 }
 
 func span(d time.Duration) string { return formatMinutes(minutes(d)) }
+
+// optional is the value of a member, or a default if it is absent or null.
+func optional[T any](given *T, otherwise T) T {
+	if given == nil {
+		return otherwise
+	}
+	return *given
+}
+
+// limitOf is nil for 0, which means no limit.
+func limitOf(n int) *int {
+	if n == 0 {
+		return nil
+	}
+	return &n
+}

@@ -16,7 +16,7 @@ import (
 func TestSettingsAreDeclaredOnce(t *testing.T) {
 	t.Parallel()
 	p, _ := policy.Builtin("namespace-2023")
-	p.DefaultMaxAttempts, p.RetryWindow = 1, 1
+	p.MaxAttempts.Default, p.RetryWindow = 1, 1
 	for name, row := range map[string]struct {
 		shown   any
 		table   []spec.Setting

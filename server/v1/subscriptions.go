@@ -230,7 +230,8 @@ func (m *Handlers) subscriptionView(s *catalog.Subscription) *Subscription {
 	// The policy's ranges, or the topic's retention, may have changed since the limits were set.
 	p, known := m.Parts.Cache.Snapshot().Policy(s.RetryPolicy.Policy)
 	if !known { // created on another node within the last second
-		p = &policy.Policy{MaxMaxAttempts: math.MaxInt, MaxTTL: math.MaxInt64, RetryTransportErrors: true}
+		p = &policy.Policy{RetryTransportErrors: true}
+		p.MaxAttempts.Most, p.TTL.Most = math.MaxInt, math.MaxInt64
 	}
 	rules, batch, open := p.Resolve(s.Overrides()), s.Batch(), s.Connection.WithoutSecrets()
 	shown := &Subscription{
@@ -265,7 +266,7 @@ func (m *Handlers) subscriptionView(s *catalog.Subscription) *Subscription {
 		}
 	}
 	effective.MaxEventsPerBatch, effective.PreferredBatchSizeInKilobytes = &batch.MaxEvents, &batch.PreferredKilobytes
-	effective.ResponseTimeoutInSeconds = new(int(rules.Policy.AckTimeout.Seconds()))
+	effective.ResponseTimeoutInSeconds = new(int(time.Duration(rules.Policy.AckTimeout).Seconds()))
 	effective.HonorRetryAfter = &rules.Policy.HonorRetryAfter
 	effective.ProbationAction = &rules.Policy.Probation.Action
 	effective.RetryTransportErrors = &rules.Policy.RetryTransportErrors

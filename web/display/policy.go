@@ -1,6 +1,10 @@
 package display
 
-import "postrider/policy"
+import (
+	"time"
+
+	"postrider/policy"
+)
 
 // StatusAction is the action of a policy for a condition, or its action for "other".
 func StatusAction(p *policy.Policy, kind policy.EndpointKind, condition string) string {
@@ -18,7 +22,7 @@ func StatusAction(p *policy.Policy, kind policy.EndpointKind, condition string) 
 		policy.ActionNeverIfDeadLetter: "never retried with dead-lettering",
 	}[found.Action]
 	if found.MinDelay > 0 && found.Action != policy.ActionNever {
-		text += " after at least " + Span(found.MinDelay)
+		text += " after at least " + Span(time.Duration(found.MinDelay))
 	}
 	return text
 }

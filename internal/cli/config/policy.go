@@ -57,7 +57,7 @@ func (c *policyListCmd) Run(ctx context.Context, std terminal.Streams, client *r
 	return c.Print(std.Out, list, func(w io.Writer) {
 		fmt.Fprintln(w, "NAME\tATTEMPTS\tTIME TO LIVE\tACK TIMEOUT\tSOURCE")
 		for _, p := range policies {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", p.Name, attempts(p.DefaultMaxAttempts), span(p.DefaultTTL),
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", p.Name, attempts(p.MaxAttempts.Default), span(p.TTL.Default),
 				span(p.AckTimeout), sourceOf(p))
 		}
 	})
@@ -77,17 +77,13 @@ func builtInPolicies() (list []rest.Object, err error) {
 
 // readPolicy reads a retry policy in the form of the REST API.
 func readPolicy(o rest.Object) (*policy.Policy, error) {
-	name := fmt.Sprint(o["name"])
-	if p, ok := policy.Builtin(name); ok {
-		return &p, nil
-	}
+	p := new(policy.Policy)
 	text, err := terminal.EncodePlainly(o)
-	if err != nil {
-		return nil, fmt.Errorf("read retry policy %s: %w", name, err)
+	if err == nil {
+		err = json.Unmarshal(text, p)
 	}
-	p, err := v1.ReadPolicy(name, text)
 	if err != nil {
-		return nil, fmt.Errorf("read retry policy %s of the server: %w", name, err)
+		return nil, fmt.Errorf("read retry policy %s of the server: %w", o["name"], err)
 	}
 	return p, nil
 }
@@ -130,7 +126,8 @@ func attempts(n int) string {
 	return strconv.Itoa(n)
 }
 
-func span(d time.Duration) string {
+func span[T ~int64](of T) string {
+	d := time.Duration(of)
 	text := d.String()
 	text = strings.TrimSuffix(text, "m0s")
 	if strings.HasSuffix(text, "h0") {
@@ -185,10 +182,10 @@ func scheduleLines(p *policy.Policy) [][2]string {
 		{"schedule", fmt.Sprintf("%s, then every %s (%s)", strings.Join(steps, " "), span(p.Tail), basis)},
 		{"retry window", window},
 		{"jitter", jitter},
-		{"attempts", fmt.Sprintf("%s (may be set to %d-%d)", attempts(p.DefaultMaxAttempts), p.MinMaxAttempts,
-			p.MaxMaxAttempts)},
-		{"time to live", fmt.Sprintf("%s (may be set to %s-%s), expires %s", span(p.DefaultTTL), span(p.MinTTL),
-			span(p.MaxTTL), p.Expiry)},
+		{"attempts", fmt.Sprintf("%s (may be set to %d-%d)", attempts(p.MaxAttempts.Default), p.MaxAttempts.Least,
+			p.MaxAttempts.Most)},
+		{"time to live", fmt.Sprintf("%s (may be set to %s-%s), expires %s", span(p.TTL.Default), span(p.TTL.Least),
+			span(p.TTL.Most), p.Expiry)},
 		{"ack timeout", span(p.AckTimeout)},
 	}
 }
@@ -229,7 +226,7 @@ func probationLines(p policy.Probation) [][2]string {
 	if len(p.ByOutcome) == 0 {
 		return [][2]string{{"probation", rule + fmt.Sprintf(": %s, doubled up to %s", span(p.First), span(p.Max))}}
 	}
-	causes := map[time.Duration][]string{}
+	causes := map[policy.Seconds][]string{}
 	for outcome, hold := range p.ByOutcome {
 		causes[hold] = append(causes[hold], string(outcome))
 	}
