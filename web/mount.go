@@ -372,3 +372,10 @@ func (p *pages) forms() map[string]site.Page {
 		"/policies/:name/delete": p.remove(p.openPolicy),
 	}
 }
+
+func yes(is bool) string {
+	if is {
+		return "yes"
+	}
+	return "no"
+}

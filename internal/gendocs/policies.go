@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"postrider/internal/catalog/spec"
 	"postrider/policy"
 )
 
@@ -23,14 +24,12 @@ func policiesPage(context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var rows [][]string
-	for _, p := range all {
-		for _, outcome := range slices.Sorted(maps.Keys(p.Probation.ByOutcome)) {
-			rows = append(rows, []string{p.Name, string(outcome), span(p.Probation.ByOutcome[outcome])})
-		}
+	policies := make([]*policy.Policy, len(all))
+	for i := range all {
+		policies[i] = &all[i]
 	}
 	data := map[string]any{
-		"Policies": all, "Schedules": schedules(all), "Cells": cellRows(all), "Holds": rows,
+		"Policies": all, "Groups": spec.Compare(policies, span[time.Duration]), "Cells": cellRows(all),
 		"Attempts": attempts,
 	}
 	file, err := parser.ParseFile(token.NewFileSet(), "policy/outcome.go", nil, parser.ParseComments)
@@ -62,83 +61,6 @@ func span[T ~int64](of T) string {
 		}
 	}
 	return cmp.Or(strings.Join(parts, " "), "–")
-}
-
-func number(n int) string {
-	if n == 0 {
-		return "no limit"
-	}
-	return strconv.Itoa(n)
-}
-
-// schedules returns the rows about the times of attempts: a title, and a value of each policy.
-func schedules(all []policy.Policy) (rows [][]string) {
-	row := func(title string, value func(p policy.Policy) string) {
-		cells := []string{title}
-		for _, p := range all {
-			cells = append(cells, value(p))
-		}
-		rows = append(rows, cells)
-	}
-	row("Acknowledgement timeout", func(p policy.Policy) string { return span(p.AckTimeout) })
-	row("Backoff steps", func(p policy.Policy) string {
-		texts := make([]string, 0, len(p.Steps))
-		for _, d := range p.Steps {
-			texts = append(texts, span(d))
-		}
-		return strings.Join(texts, ", ")
-	})
-	row("Then every", func(p policy.Policy) string { return span(p.Tail) })
-	row("Counted from", func(p policy.Policy) string {
-		return map[policy.Basis]string{
-			policy.BasisGap: "the failed attempt", policy.BasisOffset: "the first attempt",
-		}[p.Basis]
-	})
-	row("No attempt after", func(p policy.Policy) string { return span(p.RetryWindow) })
-	row("Jitter", func(p policy.Policy) string {
-		if p.JitterFraction == 0 {
-			return "none"
-		}
-		return fmt.Sprintf("up to %.0f %%, at most %s", p.JitterFraction*100, span(p.JitterCap))
-	})
-	row("Time to live", func(p policy.Policy) string {
-		return fmt.Sprintf("%s (%s to %s)", span(p.TTL.Default), span(p.TTL.Least), span(p.TTL.Most))
-	})
-	row("Expires", func(p policy.Policy) string {
-		switch {
-		case p.Expiry == policy.ExpiryAtTTL:
-			return "when its time to live ends"
-		case p.RetryWindow > 0:
-			return "when the next attempt is due, at most after " + span(p.RetryWindow)
-		}
-		return "when the next attempt is due"
-	})
-	row("Attempts", func(p policy.Policy) string {
-		return fmt.Sprintf("%s (%d to %d)", number(p.MaxAttempts.Default), p.MaxAttempts.Least, p.MaxAttempts.Most)
-	})
-	row("Late responses", func(p policy.Policy) string { return span(p.LateResponseWindow) })
-	row("Cap of `Retry-After`", func(p policy.Policy) string { return span(p.RetryAfterCap) })
-	row("Dead letter exported after", func(p policy.Policy) string {
-		return strings.Replace(span(p.DeadLetterDelay), "–", "no wait", 1)
-	})
-	row("Export retried for", func(p policy.Policy) string { return span(p.DeadLetterExportWindow) })
-	row("Batches", func(p policy.Policy) string { return map[bool]string{true: "yes", false: "no"}[p.Batching] })
-	row("Probation starts after", func(p policy.Policy) string {
-		switch {
-		case p.Probation.Trigger == 0:
-			return "–"
-		case len(p.Probation.ByOutcome) > 0:
-			return "an outcome listed below"
-		}
-		return fmt.Sprintf("%d failures", p.Probation.Trigger)
-	})
-	row("Probation lasts", func(p policy.Policy) string {
-		if p.Probation.First == 0 {
-			return "–"
-		}
-		return span(p.Probation.First) + ", doubling up to " + span(p.Probation.Max)
-	})
-	return rows
 }
 
 // attemptRows returns the times of the attempts at an endpoint that always responds 500.
@@ -214,15 +136,15 @@ func cellText(p policy.Policy, c policy.Cell) string {
 // constants returns the values of the constants of a type, and their comments.
 func constants(file *ast.File, kind string) (rows [][]string, err error) {
 	ast.Inspect(file, func(n ast.Node) bool {
-		spec, is := n.(*ast.ValueSpec)
-		if !is || len(spec.Values) != 1 {
+		declared, is := n.(*ast.ValueSpec)
+		if !is || len(declared.Values) != 1 {
 			return true
 		}
-		value, isLiteral := spec.Values[0].(*ast.BasicLit)
-		if name, isNamed := spec.Type.(*ast.Ident); !isLiteral || !isNamed || name.Name != kind || value.Value == `""` {
+		value, isLiteral := declared.Values[0].(*ast.BasicLit)
+		if name, isNamed := declared.Type.(*ast.Ident); !isLiteral || !isNamed || name.Name != kind || value.Value == `""` {
 			return true
 		}
-		comment := strings.TrimSpace(spec.Doc.Text() + spec.Comment.Text())
+		comment := strings.TrimSpace(declared.Doc.Text() + declared.Comment.Text())
 		if comment == "" {
 			err = fmt.Errorf("policy/outcome.go: the constant %s has no comment: add one", value.Value)
 			return false

@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -147,9 +145,12 @@ func (c *policyShowCmd) Run(ctx context.Context, std terminal.Streams) error {
 		return err
 	}
 	return c.Print(std.Out, shown, func(w io.Writer) {
-		fmt.Fprintf(w, "%s\t(%s)\n\n", p.Name, sourceOf(p))
-		for _, line := range slices.Concat(scheduleLines(p), optionLines(p), probationLines(p.Probation)) {
-			fmt.Fprintf(w, "%s\t%s\n", line[0], line[1])
+		fmt.Fprintf(w, "%s\t(%s)\n", p.Name, sourceOf(p))
+		for _, group := range spec.Compare([]*policy.Policy{p}, span[time.Duration]) {
+			fmt.Fprintf(w, "\n%s\n", strings.ToUpper(group.Name))
+			for _, row := range group.Rows {
+				fmt.Fprintf(w, "%s\t%s\n", row.Name, row.Cells[0])
+			}
 		}
 		fmt.Fprintln(w, "\nENDPOINT\tRESPONSE\tACTION\tMINIMUM DELAY")
 		for _, cell := range p.Cells {
@@ -163,79 +164,6 @@ func sourceOf(p *policy.Policy) string {
 		return "your own"
 	}
 	return p.Source
-}
-
-func scheduleLines(p *policy.Policy) [][2]string {
-	basis := "measured from the " + terminal.Either(p.Basis == policy.BasisOffset, "first", "failed") + " attempt"
-	steps := make([]string, len(p.Steps))
-	for i, step := range p.Steps {
-		steps[i] = span(step)
-	}
-	window, jitter := "none", "none"
-	if p.RetryWindow > 0 {
-		window = fmt.Sprintf("no attempt later than %s after publishing", span(p.RetryWindow))
-	}
-	if p.JitterFraction > 0 && p.JitterCap > 0 { // either 0 leaves nothing to add
-		jitter = fmt.Sprintf("up to %.4g %%, %s at most", p.JitterFraction*100, span(p.JitterCap))
-	}
-	return [][2]string{
-		{"schedule", fmt.Sprintf("%s, then every %s (%s)", strings.Join(steps, " "), span(p.Tail), basis)},
-		{"retry window", window},
-		{"jitter", jitter},
-		{"attempts", fmt.Sprintf("%s (may be set to %d-%d)", attempts(p.MaxAttempts.Default), p.MaxAttempts.Least,
-			p.MaxAttempts.Most)},
-		{"time to live", fmt.Sprintf("%s (may be set to %s-%s), expires %s", span(p.TTL.Default), span(p.TTL.Least),
-			span(p.TTL.Most), p.Expiry)},
-		{"ack timeout", span(p.AckTimeout)},
-	}
-}
-
-func optionLines(p *policy.Policy) [][2]string {
-	late := "ignored"
-	if p.LateResponseWindow > 0 {
-		late = fmt.Sprintf("a success up to %s after the request cancels the retry", span(p.LateResponseWindow))
-	}
-	words := fmt.Sprintf("%s by default", p.DeadLetterDefault)
-	if p.DeadLetterDelay > 0 {
-		words += fmt.Sprintf("; exported %s after the last attempt", span(p.DeadLetterDelay))
-	}
-	if p.DeadLetterExportWindow > 0 {
-		words += fmt.Sprintf("; export abandoned after %s", span(p.DeadLetterExportWindow))
-	}
-	return [][2]string{
-		{"late responses", late},
-		{"no response", terminal.Either(p.RetryTransportErrors, "always retried",
-			"documented: as in the table; safe: always retried")},
-		{"Retry-After", terminal.Either(p.HonorRetryAfter, "", "documented: not honored; safe: ") + "honored up to " +
-			span(p.RetryAfterCap)},
-		{"dead letters", words},
-		{"batching", terminal.Either(p.Batching, "if the event subscription sets it", "never: one event per request")},
-	}
-}
-
-// probationLines describes when a probation starts and how long it lasts. If that depends on the outcome, there is one
-// line for each duration.
-func probationLines(p policy.Probation) [][2]string {
-	if p.Scope == policy.ProbationNone {
-		return [][2]string{{"probation", "none"}}
-	}
-	rule := fmt.Sprintf("%s, after %d of its events failed in a row (%s)", p.Scope, p.Trigger, p.Action)
-	if p.Trigger == 1 {
-		rule = fmt.Sprintf("%s, after one failure (%s)", p.Scope, p.Action)
-	}
-	if len(p.ByOutcome) == 0 {
-		return [][2]string{{"probation", rule + fmt.Sprintf(": %s, doubled up to %s", span(p.First), span(p.Max))}}
-	}
-	causes := map[policy.Seconds][]string{}
-	for outcome, hold := range p.ByOutcome {
-		causes[hold] = append(causes[hold], string(outcome))
-	}
-	lines := [][2]string{{"probation", rule + ", by outcome:"}}
-	for _, hold := range slices.Sorted(maps.Keys(causes)) {
-		slices.Sort(causes[hold])
-		lines = append(lines, [2]string{"", fmt.Sprintf("%s after %s", span(hold), strings.Join(causes[hold], " "))})
-	}
-	return lines
 }
 
 type policyExplainCmd struct {
