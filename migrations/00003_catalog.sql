@@ -37,19 +37,19 @@ END $$;
 -- A deleted policy keeps its row, as deleted event subscriptions that named it do. Putting its name again brings it
 -- back.
 CREATE TABLE postrider_internal.retry_policies (
-    name                   text PRIMARY KEY,
-    built_in               boolean NOT NULL DEFAULT false,
+    name       text PRIMARY KEY,
+    built_in   boolean NOT NULL DEFAULT false,
     -- All settings as the REST API shows them, without the status table, which has rows.
-    settings               jsonb NOT NULL CHECK (
+    settings   jsonb NOT NULL CHECK (
         settings ->> 'basis' IN ('gap', 'offset') IS TRUE
         AND settings ->> 'expiry' IN ('at_ttl', 'next_attempt') IS TRUE
         AND settings ->> 'deadLetterDefault' IN ('none', 'rows') IS TRUE
         AND settings #>> '{probation,scope}' IN ('none', 'endpoint', 'event_subscription') IS TRUE
         AND settings #>> '{probation,action}' IN ('hold', 'documented') IS TRUE),
-    version                bigint NOT NULL DEFAULT 0,
-    created_at             timestamptz NOT NULL DEFAULT now(),
-    updated_at             timestamptz NOT NULL DEFAULT now(),
-    deleted_at             timestamptz
+    version    bigint NOT NULL DEFAULT 0,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    deleted_at timestamptz
 );
 
 CREATE TABLE postrider_internal.retry_policy_cells (

@@ -69,7 +69,15 @@ func TestPolicyRejections(t *testing.T) {
 			rejection.Message)
 	}
 	s.topic("orders", "")
-	s.put(path, "{}").json(201)
+	s.put("/v1/policies/bare", "").json(201)
+	made := s.put(path, "{}").json(201)
+	for _, other := range []string{`{"name":"other","builtIn":true,"isDefault":true,"etag":"x"}`, `{"probation":null}`} {
+		again := s.put(path, other).json(200)
+		made["etag"] = again["etag"]
+		require.Equal(t, made, again, "name and state of a policy are no settings")
+	}
+	made["name"], made["etag"] = "bare", s.get("/v1/policies/bare").json(200)["etag"]
+	require.Equal(t, made, s.get("/v1/policies/bare").json(200), "without a body, all settings have their defaults")
 	s.subscription("orders", "billing", `{"endpointUrl":"https://example.com","maxEventsPerBatch":2,`+
 		`"retryPolicy":{"policy":"mine"}}`)
 	const used = `retry policy "mine" is used by event subscriptions (1): orders/billing`

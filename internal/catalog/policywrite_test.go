@@ -129,6 +129,18 @@ func TestConditionsOfPolicies(t *testing.T) {
 	require.ErrorIs(t, err, catalog.ErrBuiltIn)
 }
 
+// The engine reads these settings, so the table has none that it does not know.
+func TestTheTableRejectsUnknownChoices(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Unchecked(t)
+	for _, path := range []string{"{basis}", "{expiry}", "{deadLetterDefault}", "{probation,scope}", "{probation,action}"} {
+		for _, change := range []string{`jsonb_set(settings, $1, '"other"')`, "settings #- $1"} {
+			_, err := tn.Pool.Exec(t.Context(), "UPDATE postrider_internal.retry_policies SET settings = "+change, path)
+			require.ErrorContains(t, err, "retry_policies_settings_check", path)
+		}
+	}
+}
+
 // The rows of built-in policies say what the code says.
 func TestBuiltInPoliciesNeverChange(t *testing.T) {
 	t.Parallel()
