@@ -12,10 +12,10 @@ type Behavior string
 const (
 	// BehaviorSafe loses no event silently: Retry-After is honored, an attempt without a response is retried, probation
 	// holds events and starts only after failures that concern the endpoint, and an undeliverable event becomes a dead
-	// letter. It is the same under every policy: copies of built-in policies have columns that their authors did not
+	// letter. It is the same under every policy: copies of built-in policies have settings that their authors did not
 	// choose.
 	BehaviorSafe Behavior = "safe"
-	// BehaviorDocumented takes the policy's columns literally. Those of the built-in policies are what Event Grid's pages
+	// BehaviorDocumented takes the policy's settings literally. Those of the built-in policies are what Event Grid's pages
 	// say.
 	BehaviorDocumented Behavior = "documented"
 )
@@ -44,7 +44,7 @@ type Limits struct {
 
 // Rules apply to the deliveries of one event subscription.
 type Rules struct {
-	// Policy has the columns that an event subscription may override (AckTimeout, HonorRetryAfter, RetryTransportErrors
+	// Policy has the settings that an event subscription may override (AckTimeout, HonorRetryAfter, RetryTransportErrors
 	// and Probation.Action) with their values for this one. It shares its lists with the stored policy: do not change it.
 	Policy *Policy
 	Limits Limits

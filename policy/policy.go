@@ -10,7 +10,7 @@ import (
 )
 
 // Basis says what the times of a retry schedule are counted from. Microsoft's pages list "10 seconds, 30 seconds,
-// 1 minute, …" without saying it; users read it both ways, so it is a column of the policy.
+// 1 minute, …" without saying it; users read it both ways, so it is a setting of the policy.
 type Basis string
 
 // The two readings of a retry schedule.

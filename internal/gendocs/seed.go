@@ -39,8 +39,9 @@ func seedSQL(context.Context) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		fmt.Fprintf(&b, "\n-- %s: %s\n\nINSERT INTO postrider_internal.retry_policies (name, built_in, settings) VALUES (\n"+
-			"    %s, true, %s - '{name,builtIn,statusTable}'::text[]\n);\n\n", p.Name, p.Source, quote(p.Name), readable(settings))
+		fmt.Fprintf(&b, "\n-- %s: %s\n\n", p.Name, p.Source)
+		fmt.Fprintf(&b, "INSERT INTO postrider_internal.retry_policies (name, built_in, settings) VALUES (\n"+
+			"    %s, true, %s - '{name,builtIn,statusTable}'::text[]\n);\n\n", quote(p.Name), readable(settings))
 		writeCells(&b, p.Name, cells)
 	}
 	b.WriteString(seedDown)
@@ -56,8 +57,8 @@ func readable(object []byte) string {
 
 // writeCells aligns the columns.
 func writeCells(b *strings.Builder, name string, cells []policy.Cell) {
-	b.WriteString("INSERT INTO postrider_internal.retry_policy_cells (policy, endpoint_kind, condition, action, min_delay) " +
-		"VALUES\n")
+	b.WriteString("INSERT INTO postrider_internal.retry_policy_cells " +
+		"(policy, endpoint_kind, condition, action, min_delay) VALUES\n")
 	for i, c := range cells {
 		ending := ","
 		if i == len(cells)-1 {
