@@ -33,6 +33,19 @@ func (p *pages) subscriptions(ctx context.Context, c echo.Context) error {
 	return p.ShowList(c, "subscriptions", "Event subscriptions", list, err)
 }
 
+// listed are the texts of an event subscription's settings that lists show.
+func (p *pages) listed(topic, name string) []string {
+	snapshot := p.Parts.Cache.Snapshot()
+	t, known := snapshot.Topic(topic)
+	if !known {
+		return nil
+	}
+	if sub, known := snapshot.SubscriptionNamed(t.ID, name); known {
+		return sub.Listed()
+	}
+	return nil
+}
+
 type subscriptionView struct {
 	Subscription      *catalog.Subscription
 	Path              string

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"postrider/internal/catalog/spec"
 	"postrider/internal/endpointconf"
 	"postrider/internal/event"
 	"postrider/internal/filter"
@@ -48,6 +49,21 @@ type SubscriptionSpec struct {
 	Labels                   []string                   `json:"labels"`
 	ExpirationTimeUTC        *time.Time                 `json:"expirationTimeUtc"`
 	endpointconf.Connection
+}
+
+// Listed returns the texts of the settings that lists show.
+func (s *SubscriptionSpec) Listed() (texts []string) {
+	settings, err := json.Marshal(s)
+	if err != nil {
+		return nil
+	}
+	for _, setting := range spec.Subscription {
+		var text string
+		if setting.Listed && json.Unmarshal(spec.At(settings, setting.Name), &text) == nil && text != "" {
+			texts = append(texts, text)
+		}
+	}
+	return texts
 }
 
 // RetryPolicySpec is the retry policy of an event subscription and its limits.

@@ -54,6 +54,8 @@ type Setting struct {
 	Secret bool
 	// Fixed settings cannot be changed once the object exists.
 	Fixed bool
+	// Listed texts are shown in lists of the objects.
+	Listed bool
 }
 
 // FlagName is the name of the setting's command-line flag; "" if it has none. It is the last part of the setting's

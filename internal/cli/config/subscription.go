@@ -166,10 +166,19 @@ func (c *subscriptionListCmd) Run(ctx context.Context, std terminal.Streams, cli
 	return c.Print(std.Out, list, func(w io.Writer) { rest.PrintColumns(w, subscriptionColumns, list) })
 }
 
-var subscriptionColumns = slices.Insert(rest.Columns("TOPIC topic", "SUBSCRIPTION name",
-	"POLICY retryPolicy.policy", "ATTEMPTS retryPolicy.maxDeliveryAttempts",
-	"TTL, MINUTES retryPolicy.eventTimeToLiveInMinutes", "STATE provisioningState", "HOLD hold.reason"),
-	2, rest.Column{Title: "ENDPOINT", Text: endpointOrPull})
+// subscriptionColumns end with the settings that lists show.
+var subscriptionColumns = func() []rest.Column {
+	columns := slices.Insert(rest.Columns("TOPIC topic", "SUBSCRIPTION name",
+		"POLICY retryPolicy.policy", "ATTEMPTS retryPolicy.maxDeliveryAttempts",
+		"TTL, MINUTES retryPolicy.eventTimeToLiveInMinutes", "STATE provisioningState", "HOLD hold.reason"),
+		2, rest.Column{Title: "ENDPOINT", Text: endpointOrPull})
+	for _, s := range spec.Subscription {
+		if s.Listed {
+			columns = append(columns, rest.Column{Title: strings.ToUpper(s.Label), Path: s.Name})
+		}
+	}
+	return columns
+}()
 
 func endpointOrPull(o rest.Object) string {
 	if pulled(o) {
