@@ -230,7 +230,8 @@ BEGIN
         concat('/topics', '/' || t.name), 'time', postrider_internal.json_time(f.at),
                'subject', concat('/topics', '/' || t.name, '/subscriptions/' || s.name), 'datacontenttype',
                'application/json',
-               'data', jsonb_strip_nulls(jsonb_build_object('topic', t.name, 'subscription', s.name)) || f.data)
+               'data', jsonb_strip_nulls(jsonb_build_object('topic', t.name, 'subscription', s.name, 'description',
+                   s.settings ->> 'description')) || f.data)
                ORDER BY f.at, f.id)
       INTO published
       FROM facts f LEFT JOIN postrider_internal.topics t ON t.id = f.of_topic

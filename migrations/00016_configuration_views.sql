@@ -46,6 +46,7 @@ SELECT t.name AS topic, s.name AS subscription, s.endpoint_base_url,
            WHERE b.subscription_id = s.id AND b.hold IS NOT NULL)
        + (SELECT count(*) FROM postrider_internal.held_available a WHERE a.subscription_id = s.id) AS held_deliveries,
        s.signing_sealed IS NOT NULL AS signed, s.endpoint_validation,
+       o.settings ->> 'description' AS description,
        ARRAY (SELECT jsonb_array_elements_text(o.settings -> 'labels')) AS labels, s.created_at, s.updated_at,
        coalesce((o.settings ->> 'honorRetryAfter')::boolean,
                 o.behavior = 'safe' OR (p.settings ->> 'honorRetryAfter')::boolean) AS honor_retry_after,
@@ -149,6 +150,7 @@ COMMENT ON COLUMN postrider.event_subscriptions.signed IS
 COMMENT ON COLUMN postrider.event_subscriptions.endpoint_validation IS
     'required: the endpoint must pass the validation handshake before the first delivery, see postrider.handshakes. '
     'skip: an operator skipped it.';
+COMMENT ON COLUMN postrider.event_subscriptions.description IS 'What it is for, as it was set.';
 COMMENT ON COLUMN postrider.event_subscriptions.labels IS 'Free labels, as they were set.';
 COMMENT ON COLUMN postrider.event_subscriptions.created_at IS 'When it was created.';
 COMMENT ON COLUMN postrider.event_subscriptions.updated_at IS 'When its settings were last changed.';

@@ -23,6 +23,7 @@ func TestSubscriptionRoundTrip(t *testing.T) {
 		"eventDeliverySchema": "EventGridSchema", "provisioningState": "Succeeded", "endpointValidation": "skip",
 		"validation": nil, "hold": nil, "deliveryConfiguration": map[string]any{"deliveryMode": "Push"},
 		"maxEventsPerBatch": 1.0, "preferredBatchSizeInKilobytes": 64.0, "maxConcurrentDeliveries": nil, "deliveryRate": nil,
+		"description":   nil,
 		"hostRateLimit": nil, "responseTimeoutInSeconds": 30.0,
 		"signing":     map[string]any{"enabled": false, "secrets": 0.0, "rotatedAt": nil, "previousValidUntil": nil},
 		"retryPolicy": map[string]any{"policy": "ga-2021", "maxDeliveryAttempts": 30.0, "eventTimeToLiveInMinutes": 1440.0},

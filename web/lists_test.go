@@ -166,7 +166,11 @@ func TestRateLimitOfASubscription(t *testing.T) {
 		s.DeliveryRate = &endpointconf.DeliveryRate{
 			Limit: 1, PeriodInSeconds: new(86_400), Scope: endpointconf.RatePerEndpoint,
 		}
+		s.Description = new("Invoices; #team-billing")
 	})
+	for _, list := range []string{"/ui/subscriptions", "/ui/topics/orders", "/ui/subscriptions/orders/billing"} {
+		b.requireTexts(t, list, "Invoices; #team-billing")
+	}
 	b.subscribe(t, "orders", "free", to(url+"/status/200"))
 	b.publish(t, "orders", "e-1", "e-2", "e-3")
 	b.Become(t, 2, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'rate_limited'")

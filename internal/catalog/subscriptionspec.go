@@ -46,6 +46,7 @@ type SubscriptionSpec struct {
 	HonorRetryAfter          *bool                      `json:"honorRetryAfter"`
 	ProbationAction          *policy.ProbationAction    `json:"probationAction" minLength:"1"`
 	RetryTransportErrors     *bool                      `json:"retryTransportErrors"`
+	Description              *string                    `json:"description"`
 	Labels                   []string                   `json:"labels"`
 	ExpirationTimeUTC        *time.Time                 `json:"expirationTimeUtc"`
 	endpointconf.Connection

@@ -61,7 +61,8 @@ func fullSpec() SubscriptionSpec {
 		},
 		ResponseTimeoutInSeconds: new(12),
 		Behavior:                 policy.BehaviorDocumented, HonorRetryAfter: new(false), ProbationAction: &action,
-		RetryTransportErrors: new(true), Labels: []string{"l"}, ExpirationTimeUTC: &at, Signing: SigningSpec{Enabled: true},
+		RetryTransportErrors: new(true), Description: new("d"), Labels: []string{"l"}, ExpirationTimeUTC: &at,
+		Signing: SigningSpec{Enabled: true},
 		DeliveryAttributes: []endpointconf.DeliveryAttribute{
 			{
 				Name: "X-A", Type: endpointconf.AttributeStatic,

@@ -268,7 +268,7 @@ func TestNoticesContainNoSecret(t *testing.T) {
 				Value: new(string(planted)), IsSecret: true,
 			}},
 		}
-		s.Signing.Enabled = true
+		s.Signing.Enabled, s.Description = true, new("Invoices; #team-billing")
 	})
 	publication := testnode.Publication("orders", "e", 1)
 	publication.Parse = func(*catalog.Topic) ([]event.Event, error) {
@@ -288,6 +288,8 @@ func TestNoticesContainNoSecret(t *testing.T) {
 	require.Positive(t, tn.Rows(t, "dead_letters", "dead_letters::text LIKE '%' || $1 || '%'", planted), "it was planted")
 	require.Zero(t, tn.Rows(t, "events", "topic = $1 AND events::text LIKE '%' || $2 || '%'", catalog.SystemTopic,
 		planted))
+	require.Equal(t, 2, tn.Rows(t, "events", "topic = $1 AND events::text LIKE '%Invoices; #team-billing%'",
+		catalog.SystemTopic), "who to ask")
 }
 
 func TestTheSystemTopicIsPostridersOwn(t *testing.T) {

@@ -280,6 +280,10 @@ var Subscription = []Setting{
 		Help:    "Retry if there was no response, even if the status table forbids it.",
 	},
 	{
+		Name: "description", Section: Advanced, Label: "Description", Kind: Text, Max: 256, Default: "none", Listed: true,
+		Help: "What the event subscription is for, and who to ask. Lists and notices show it.", Example: "Invoices; #team-billing",
+	},
+	{
 		Name: "labels", Section: Advanced, Label: "Labels", Kind: Lines, Azure: true, Max: 100, Default: "none",
 		Help: "Free texts of 1 to 256 characters each.", Example: "team-billing",
 	},
