@@ -286,8 +286,8 @@ COMMENT ON FUNCTION postrider.count_dead_letters(jsonb) IS
     'all its members must match, and {} matches every dead letter: topic, subscription, reason, last_outcome, '
     'last_status (0: without a response), min_attempts, event_id, event_type, subject, subject_prefix, source, '
     'dead_lettered_from (included), dead_lettered_until (excluded), redelivered (true or false), dead_letter_ids '
-    '(an array of up to 10,000), match. Times are RFC 3339, such as 2026-11-23T10:00:00Z. If counting takes more than 30 s, an '
-    'error has the count so far.
+    '(an array of up to 10,000), match. Times are RFC 3339, such as 2026-11-23T10:00:00Z. If counting takes more '
+    'than 30 s, an error has the count so far.
 
 match is an array of up to 20 conditions such as {"field": "data.order.id", "op": "=", "value": 42}; all must match. '
     'Fields: a path in data, subject, type, id, source, error, response, and text for error or response. In a path, '

@@ -208,13 +208,11 @@ func plainYAML(text json.RawMessage) *yaml.Node {
 	}
 	var plain func(*yaml.Node)
 	plain = func(n *yaml.Node) {
-		if n.Kind != yaml.ScalarNode {
+		if n.Value != "=" { // reserved in YAML 1.1, which PyYAML reads
 			n.Style = 0
 		}
 		for _, child := range n.Content {
-			if plain(child); n.Kind == yaml.MappingNode && child.Kind == yaml.ScalarNode {
-				continue
-			}
+			plain(child)
 		}
 	}
 	plain(file.Content[0])
