@@ -52,6 +52,20 @@ type SubscriptionSpec struct {
 	endpointconf.Connection
 }
 
+// HintFor says where the settings of Event Grid's member destination belong; "" for other members.
+func (*SubscriptionSpec) HintFor(member string, value []byte) string {
+	if member != "destination" {
+		return ""
+	}
+	var given struct{ EndpointType *string }
+	if json.Unmarshal(value, &given) == nil && given.EndpointType != nil && *given.EndpointType != "WebHook" {
+		return fmt.Sprintf("has endpointType %.64q, but only WebHook is supported: send its URL as endpointUrl",
+			*given.EndpointType)
+	}
+	return "is not a member: send its properties, such as endpointUrl, beside the other settings; only the endpoint " +
+		"type WebHook is supported"
+}
+
 // Listed returns the texts of the settings that lists show.
 func (s *SubscriptionSpec) Listed() (texts []string) {
 	settings, err := json.Marshal(s)

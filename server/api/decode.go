@@ -122,7 +122,7 @@ func (p *Problems) members(raw []byte, t reflect.Type, path string) {
 		}
 	case t.Kind() == reflect.Map && raw[0] == '{':
 		p.object(raw, path, func(string) (reflect.StructField, bool) { return reflect.StructField{Type: t.Elem()}, true },
-			nil)
+			nil, nil)
 	case t.Kind() == reflect.Struct && raw[0] == '{':
 		members, names := map[string]reflect.StructField{}, []string{}
 		for _, field := range Members(t) {
@@ -131,10 +131,14 @@ func (p *Problems) members(raw []byte, t reflect.Type, path string) {
 			names = append(names, name)
 		}
 		slices.Sort(names)
+		var hint func(string, []byte) string
+		if h, has := reflect.New(t).Interface().(hinter); has {
+			hint = h.HintFor
+		}
 		p.object(raw, path, func(name string) (reflect.StructField, bool) {
 			member, known := members[name]
 			return member, known
-		}, names)
+		}, names, hint)
 	}
 }
 
@@ -148,7 +152,15 @@ func (p *Problems) text(raw []byte, path, form string, check func(string) error)
 	}
 }
 
-func (p *Problems) object(raw []byte, path string, known func(string) (reflect.StructField, bool), names []string) {
+// hinter is a type that knows where the value of a member belongs that it does not have; "" for others.
+type hinter interface {
+	HintFor(member string, value []byte) string
+}
+
+func (p *Problems) object(
+	raw []byte, path string, known func(string) (reflect.StructField, bool), names []string,
+	hint func(string, []byte) string,
+) {
 	if path != "" {
 		path += "."
 	}
@@ -161,10 +173,12 @@ func (p *Problems) object(raw []byte, path string, known func(string) (reflect.S
 		var value json.RawMessage
 		_ = d.Decode(&value)
 		switch member, ok := known(name); {
-		case !ok && name == "destination" && slices.Contains(names, "endpointUrl"):
-			p.Add(codeUnknownMember, path+name, "%s", destinationHint(value))
 		case !ok:
-			p.Add(codeUnknownMember, path+name, "is not a member; the members are: %s", strings.Join(names, ", "))
+			problem := "is not a member; the members are: " + strings.Join(names, ", ")
+			if hint != nil {
+				problem = cmp.Or(hint(name, value), problem)
+			}
+			p.Add(codeUnknownMember, path+name, "%s", problem)
 		case seen[name]:
 			p.Value(path+name, "appears twice")
 		case string(value) == `""` && member.Tag.Get("minLength") == "1":
@@ -174,17 +188,6 @@ func (p *Problems) object(raw []byte, path string, known func(string) (reflect.S
 		}
 		seen[name] = true
 	}
-}
-
-// destinationHint is the message for Event Grid's member destination, which has another place here.
-func destinationHint(value []byte) string {
-	var given struct{ EndpointType *string }
-	if json.Unmarshal(value, &given) == nil && given.EndpointType != nil && *given.EndpointType != "WebHook" {
-		return fmt.Sprintf("has endpointType %q, but only WebHook is supported: send its URL as endpointUrl",
-			Shorten(*given.EndpointType))
-	}
-	return "is not a member: send its properties, such as endpointUrl, beside the other settings; only the endpoint " +
-		"type WebHook is supported"
 }
 
 // Members are the fields of a struct that are members of its JSON, embedded ones included. An outer field replaces an

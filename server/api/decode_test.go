@@ -28,7 +28,7 @@ func TestDecodeStrictly(t *testing.T) {
 		"a name's case": {
 			`{"endpointURL":"u"}`, "endpointURL", "is not a member; the members are: behavior, certificateAuthorities, " +
 				"clientCertificate, deadLetterDestination, deliveryAttributeMappings, deliveryConfiguration, deliveryRate, " +
-				"endpointKind, endpointUrl,",
+				"description, endpointKind, endpointUrl,",
 		},
 		"Event Grid's destination of another type": {
 			`{"destination":{"endpointType":"StorageQueue","properties":{}}}`, "destination",
