@@ -39,22 +39,40 @@ const (
 	PointResponded = "responded"
 )
 
+// deliverer makes delivery attempts.
+type deliverer struct {
+	*runs
+	Admission
+	Delivery
+	cache         *catalog.Cache
+	subscriptions *catalog.Subscriptions
+	nodes         *queue.Nodes
+	options       *Options
+	endpoint      *endpoint.Client
+	requests      context.Context //nolint:containedctx // the lifetime of requests and local attempts, which Stop cuts
+	failures      *joberrors
+	fail          postgres.Failpoint
+
+	local    sync.WaitGroup // attempts of the local handoff
+	logLimit logLimit
+}
+
 // deliver runs a job that River has fetched: one delivery attempt, one HTTP request. An endpoint's failure is an
 // outcome and no error. An error means that the attempt has no outcome: River then runs the job again, as a rerun.
-func (e *Engine) deliver(ctx context.Context, job *river.Job[queue.AttemptArgs]) error {
+func (d *deliverer) deliver(ctx context.Context, job *river.Job[queue.AttemptArgs]) error {
 	ended := make(chan error, 1)
 	a := &attempt{
-		engine: e, args: job.Args, job: tokenOf(job.JobRow), due: job.ScheduledAt, reruns: job.Args.Reruns + job.Attempt - 1,
-		end: func(err error) { ended <- err },
+		deliverer: d, args: job.Args, job: tokenOf(job.JobRow), due: job.ScheduledAt,
+		reruns: job.Args.Reruns + job.Attempt - 1, end: func(err error) { ended <- err },
 	}
-	defer e.parts.Active.Add(job.ID)()
-	e.parts.Handoff.Begin()
+	defer d.Active.Add(job.ID)()
+	d.Handoff.Begin()
 	a.start(ctx)
 	err := <-ended
 	pause := a.settle(err)
 	switch {
 	case pause == 0:
-		e.ended.Add(job.ID)
+		d.ended.Add(job.ID)
 		return nil
 	case a.begun:
 		return err // after the same pause, see retryPolicy
@@ -65,12 +83,12 @@ func (e *Engine) deliver(ctx context.Context, job *river.Job[queue.AttemptArgs])
 
 // deliverLocal runs a job of the local handoff, which is active, without River: River would take a tenth of the CPU of
 // the attempt. A job that runs again is deferred; if that fails, it is reclaimed as one that never arrived.
-func (e *Engine) deliverLocal(work *queue.Work) {
+func (d *deliverer) deliverLocal(work *queue.Work) {
 	args := queue.AttemptArgs{Subscription: work.SubscriptionID, Delivery: work.Members[0].DeliveryID}
-	a := &attempt{engine: e, args: args, job: work.Job, local: work}
+	a := &attempt{deliverer: d, args: args, job: work.Job, local: work}
 	a.end = func(err error) {
-		defer e.local.Done()
-		defer e.parts.Active.Remove(work.Job.JobID)
+		defer d.local.Done()
+		defer d.Active.Remove(work.Job.JobID)
 		work.Release() // if it was not used
 		pause := a.settle(err)
 		if pause == 0 {
@@ -81,28 +99,28 @@ func (e *Engine) deliverLocal(work *queue.Work) {
 			what = notBegun
 		}
 		a.warn(what, pause, err)
-		ctx, cancel := context.WithTimeout(e.requests, beginTimeout)
+		ctx, cancel := context.WithTimeout(d.requests, beginTimeout)
 		defer cancel()
 		again := queue.Deferred{Job: a.job.JobID, After: pause, Begun: a.begun}
-		if _, err := e.parts.JobRows.Defer(ctx, []queue.Deferred{again}); err != nil {
+		if _, err := d.JobRows.Defer(ctx, []queue.Deferred{again}); err != nil {
 			a.warn("a job could not be deferred; a node will reclaim it", pause, err)
 		}
 	}
-	a.start(e.requests)
+	a.start(d.requests)
 }
 
 // settle ends the job of a run, or leaves it to Stop, and returns 0. If the attempt has no outcome, it returns how long
 // the job waits until it runs again.
 func (a *attempt) settle(err error) (pause time.Duration) {
-	e, cut := a.engine, errors.Is(err, endpoint.ErrInterrupted) || errors.Is(err, context.Canceled)
+	cut := errors.Is(err, endpoint.ErrInterrupted) || errors.Is(err, context.Canceled)
 	switch {
 	case err == nil: // recorded, or there was nothing to send: the row is gone
 	case errors.Is(err, postgres.ErrNotFound):
-		e.drop(a.job, err) // the delivery has ended, or has another job
+		a.drop(a.job, err) // the delivery has ended, or has another job
 	case cut && a.begun:
-		e.interrupted.Add(a.job.JobID) // Stop gives it back as a rerun
+		a.interrupted.Add(a.job.JobID) // Stop gives it back as a rerun
 	case cut:
-		e.notBegun.Add(a.job.JobID)
+		a.notBegun.Add(a.job.JobID)
 	case a.begun:
 		return rerunPause(a.reruns)
 	default:
@@ -113,7 +131,7 @@ func (a *attempt) settle(err error) (pause time.Duration) {
 
 // attempt is the run of one job, from its row to its result.
 type attempt struct {
-	engine *Engine
+	*deliverer
 	args   queue.AttemptArgs
 	job    queue.JobToken
 	due    time.Time // of the job; zero in the local handoff
@@ -134,30 +152,28 @@ type attempt struct {
 
 // start runs the attempt on its own goroutine: its call may stay open after the attempt has ended.
 func (a *attempt) start(ctx context.Context) {
-	a.engine.progress.begin()
-	a.engine.parts.Failpoint.Reach(PointFetched)
+	a.fail.Reach(PointFetched)
 	go func() { a.finish(a.recovered(func() error { return a.run(ctx) })) }()
 }
 
 // finish ends the attempt; only the first call counts.
 func (a *attempt) finish(err error) {
 	if a.over.CompareAndSwap(false, true) {
-		a.engine.progress.end()
-		a.engine.parts.Handoff.End()
+		a.Handoff.End()
 		a.end(err)
 	}
 }
 
 // recovered turns a panic into an error.
 func (a *attempt) recovered(step func() error) error {
-	return a.engine.failures.recovered(a.job.JobID, a.args.Kind(), step)
+	return a.failures.recovered(a.job.JobID, a.args.Kind(), step)
 }
 
 const notBegun = "an attempt could not begin, trying again"
 
 // warn logs that an attempt is made again, and why.
 func (a *attempt) warn(what string, in time.Duration, err error) {
-	a.engine.log.Warn(what, "job", a.job.JobID, "delivery", a.args.Delivery, "batch", a.args.Batch,
+	a.log.Warn(what, "job", a.job.JobID, "delivery", a.args.Delivery, "batch", a.args.Batch,
 		"subscription", a.args.Subscription, "in", in, "error", err, "sqlstate", postgres.SQLState(err))
 }
 
@@ -174,11 +190,10 @@ func (a *attempt) warn(what string, in time.Duration, err error) {
 //
 // A job that does not pass returns its work to hold, and its permits.
 func (a *attempt) run(ctx context.Context) error {
-	parts := &a.engine.parts
-	if err := parts.Recorder.WaitRecording(ctx); err != nil {
+	if err := a.Recorder.WaitRecording(ctx); err != nil {
 		return err
 	}
-	if a.args.Permits == 0 && !a.args.Exempt && parts.Traffic.Limited(a.args.Subscription) {
+	if a.args.Permits == 0 && !a.args.Exempt && a.Traffic.Limited(a.args.Subscription) {
 		return a.hold(ctx, catalog.HoldRateLimited)
 	}
 	switch inTime, err := a.space(ctx); {
@@ -187,15 +202,15 @@ func (a *attempt) run(ctx context.Context) error {
 	case !inTime:
 		return a.hold(ctx, catalog.HoldRateLimited)
 	}
-	if !parts.Gate.Enter(ctx, a.args.Subscription, a.engine.limit(a.args.Subscription)) {
+	if !a.Gate.Enter(ctx, a.args.Subscription, a.limit(a.args.Subscription)) {
 		if a.args.Permits > 0 && !a.args.Exempt {
 			return a.hold(ctx, catalog.HoldRateLimited)
 		}
 		return a.hold(ctx, catalog.HoldAdmission)
 	}
-	a.leave = sync.OnceFunc(func() { parts.Gate.Leave(a.args.Subscription) })
+	a.leave = sync.OnceFunc(func() { a.Gate.Leave(a.args.Subscription) })
 	defer a.leave()
-	if pause(ctx, parts.Gate.Spacing(a.args.Subscription)); ctx.Err() != nil {
+	if pause(ctx, a.Gate.Spacing(a.args.Subscription)); ctx.Err() != nil {
 		return ctx.Err()
 	}
 	switch open, err := a.enterEndpoint(ctx); {
@@ -238,7 +253,7 @@ func (a *attempt) space(ctx context.Context) (inTime bool, err error) {
 	if a.args.Permits == 0 || a.args.Exempt || a.args.CutsBatch() {
 		return true, nil
 	}
-	wait, inTime := a.engine.parts.Traffic.Space(a.args.Subscription, a.args.Permits)
+	wait, inTime := a.Traffic.Space(a.args.Subscription, a.args.Permits)
 	pause(ctx, wait)
 	return inTime, ctx.Err()
 }
@@ -251,7 +266,7 @@ func (a *attempt) enterEndpoint(ctx context.Context) (open bool, err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, beginTimeout)
 	defer cancel()
-	open, trial, err := a.engine.parts.Closed.Enter(ctx, a.args.Subscription)
+	open, trial, err := a.Closed.Enter(ctx, a.args.Subscription)
 	a.trial.Store(trial)
 	return open, err
 }
@@ -265,8 +280,8 @@ func (a *attempt) endTrial(opens bool, wait time.Duration) (ended bool) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), beginTimeout)
 	defer cancel()
-	if err := a.engine.parts.Closed.EndTrial(ctx, trial, opens, wait); err != nil {
-		a.engine.log.Warn("an endpoint stays closed until its next trial", "subscription", a.args.Subscription,
+	if err := a.Closed.EndTrial(ctx, trial, opens, wait); err != nil {
+		a.log.Warn("an endpoint stays closed until its next trial", "subscription", a.args.Subscription,
 			"error", err, "sqlstate", postgres.SQLState(err))
 	}
 	return true
@@ -279,13 +294,13 @@ func (a *attempt) hold(ctx context.Context, hold string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	parts, permits := &a.engine.parts, a.args.Permits
+	permits := a.args.Permits
 	if a.args.CutsBatch() {
 		return within(ctx, beginTimeout, func(ctx context.Context) error {
-			return parts.Loader.HoldOpen(ctx, a.args.Subscription, a.job, hold, permits)
+			return a.Loader.HoldOpen(ctx, a.args.Subscription, a.job, hold, permits)
 		})
 	}
-	err := parts.Recorder.RecordDecision(context.Background(), delivery.Decision{
+	err := a.Recorder.RecordDecision(context.Background(), delivery.Decision{
 		JobToken: a.job, DeliveryID: a.args.Delivery, BatchID: a.args.Batch, SubscriptionID: a.args.Subscription,
 		Reruns: a.reruns, Verdict: policy.Verdict{Action: delivery.Hold, Reason: policy.Reason(hold)},
 	})
@@ -293,10 +308,10 @@ func (a *attempt) hold(ctx context.Context, hold string) error {
 		return err
 	}
 	err = within(context.Background(), beginTimeout, func(ctx context.Context) error {
-		return parts.Loader.ReturnPermits(ctx, a.args.Subscription, permits)
+		return a.Loader.ReturnPermits(ctx, a.args.Subscription, permits)
 	})
 	if err != nil {
-		a.engine.log.Warn("the next deliveries wait longer for their rate limit", "subscription", a.args.Subscription,
+		a.log.Warn("the next deliveries wait longer for their rate limit", "subscription", a.args.Subscription,
 			"permits", permits, "error", err, "sqlstate", postgres.SQLState(err))
 	}
 	return nil
@@ -315,12 +330,12 @@ func (a *attempt) cut(ctx context.Context) (cut bool, err error) {
 	case found && a.sub.Pulled():
 		return false, a.hold(ctx, catalog.HoldAdmission)
 	case found:
-		return a.engine.parts.Loader.Cut(ctx, a.sub, a.job, a.args.Permits)
+		return a.Loader.Cut(ctx, a.sub, a.job, a.args.Permits)
 	}
-	if err := a.engine.parts.Subscriptions.CancelPending(ctx, a.args.Subscription); err != nil {
+	if err := a.subscriptions.CancelPending(ctx, a.args.Subscription); err != nil {
 		return false, err
 	}
-	return false, a.engine.parts.JobRows.EndJob(ctx, a.job)
+	return false, a.JobRows.EndJob(ctx, a.job)
 }
 
 // load reads the work, unless it came by the local handoff a moment ago.
@@ -333,7 +348,7 @@ func (a *attempt) load(ctx context.Context) (*queue.Work, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, beginTimeout)
 	defer cancel()
-	return a.engine.parts.Loader.Load(ctx, a.args, a.job)
+	return a.Loader.Load(ctx, a.args, a.job)
 }
 
 // begin reports whether the work may be sent now, and otherwise records what happens to it.
@@ -361,7 +376,7 @@ func (a *attempt) begin(ctx context.Context) (ready bool, err error) {
 func (a *attempt) cancel(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, beginTimeout)
 	defer cancel()
-	reason, err := a.engine.parts.Subscriptions.CancelReason(ctx, a.args.Subscription)
+	reason, err := a.subscriptions.CancelReason(ctx, a.args.Subscription)
 	if err != nil {
 		return err
 	}
@@ -388,7 +403,7 @@ func (a *attempt) post() error {
 		}
 	}
 	sent := endpoint.NewPayload(body, a.work.Release)
-	a.engine.endpoint.Send(&endpoint.Request{
+	a.endpoint.Send(&endpoint.Request{
 		URL: a.sub.EndpointURL, Header: header, Body: sent, Connection: &a.sub.Connection,
 		AckTimeout: time.Duration(a.rules.Policy.AckTimeout),
 		Window:     time.Duration(a.rules.Policy.LateResponseWindow),
@@ -406,7 +421,7 @@ func (a *attempt) post() error {
 // conclude records the policy's decision about each member.
 func (a *attempt) conclude(started time.Time, resp endpoint.Response, size int) error {
 	now := a.work.Now()
-	a.engine.parts.Failpoint.Reach(PointResponded)
+	a.fail.Reach(PointResponded)
 	facts := a.facts(started, now, resp)
 	a.adapt(facts, resp)
 	a.leave() // recording does not occupy the endpoint
@@ -421,7 +436,7 @@ func (a *attempt) conclude(started time.Time, resp endpoint.Response, size int) 
 		LastHold: a.work.LastHold, Throttled: verdict.Why.Throttled, Probation: a.work.Probation,
 	}
 	result.Error = a.secrets(resp).Redact(resp.ErrorText)
-	if err := a.engine.parts.Recorder.Record(context.Background(), result); err != nil {
+	if err := a.Recorder.Record(context.Background(), result); err != nil {
 		return err
 	}
 	a.report(&result.Request, verdict, resp, now, false)
@@ -440,11 +455,11 @@ func (a *attempt) concludeLate(started time.Time, resp endpoint.Response) {
 		Success: success, Why: why, ProbationKey: a.work.Probation.Key,
 	}
 	if success { // the timeout has counted as this request's failure
-		a.engine.parts.Gate.Observe(a.sub.ID, late.Outcome, resp.Result, resp.Duration)
+		a.Gate.Observe(a.sub.ID, late.Outcome, resp.Result, resp.Duration)
 	}
-	switch ended, err := a.engine.parts.Recorder.RecordLate(context.Background(), late); {
+	switch ended, err := a.Recorder.RecordLate(context.Background(), late); {
 	case err != nil:
-		a.engine.log.Warn("a late response could not be recorded; the delivery is retried", "delivery", late.DeliveryID,
+		a.log.Warn("a late response could not be recorded; the delivery is retried", "delivery", late.DeliveryID,
 			"batch", late.BatchID, "result", resp.Result.String(), "error", err)
 	case ended:
 		a.report(&late.Request, policy.Verdict{Action: policy.Delivered}, resp, a.work.Now(), true)
@@ -470,3 +485,13 @@ func lateVerdict(
 
 // loggedEvents is how many events of a batch a line of the log names.
 const loggedEvents = 10
+
+// limit is this node's share of an event subscription's maxConcurrentDeliveries, at least 1; 0 = no limit. Nodes share
+// it evenly.
+func (d *deliverer) limit(subscription int64) int {
+	sub, ok := d.cache.Snapshot().Subscription(subscription)
+	if !ok || sub.MaxConcurrentDeliveries == nil {
+		return 0
+	}
+	return max(*sub.MaxConcurrentDeliveries/d.nodes.WorkerNodes(), 1)
+}

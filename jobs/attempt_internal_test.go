@@ -8,6 +8,7 @@ import (
 	"github.com/riverqueue/river/rivertype"
 	"github.com/stretchr/testify/require"
 
+	"postrider/jobs/queue"
 	"postrider/policy"
 )
 
@@ -100,18 +101,18 @@ func (o *Options) LetReleasesWait(limit time.Duration) { o.releaseTimeout = limi
 
 func TestProgress(t *testing.T) {
 	t.Parallel()
-	var p progress
-	var w stallWatch
-	require.False(t, w.moves(&p), "nothing happens")
-	p.begin()
-	require.True(t, w.moves(&p), "an attempt was begun")
-	require.True(t, w.moves(&p), "it is in flight")
-	p.end()
-	require.False(t, w.moves(&p))
-	p.begin()
-	p.end()
-	require.True(t, w.moves(&p), "an attempt was begun and has ended since the last check")
-	require.False(t, w.moves(&p))
+	h := queue.NewHandoff(1, queue.NewJobSet(), queue.NewWake())
+	w := stallWatch{runs: &runs{Queue: Queue{Handoff: h}}}
+	require.False(t, w.moves(), "nothing happens")
+	h.Begin()
+	require.True(t, w.moves(), "an attempt was begun")
+	require.True(t, w.moves(), "it is in flight")
+	h.End()
+	require.False(t, w.moves())
+	h.Begin()
+	h.End()
+	require.True(t, w.moves(), "an attempt was begun and has ended since the last check")
+	require.False(t, w.moves())
 }
 
 // The result is a wait whatever the header: never negative, never so long that adding it to a time overflows.
@@ -158,18 +159,18 @@ func TestRiversRetries(t *testing.T) {
 
 // NoteFailure notes a failed request to an event subscription's endpoint.
 func (e *Engine) NoteFailure(subscription int64) {
-	e.parts.Gate.Observe(subscription, policy.OutcomeTimedOut, policy.Result{Err: policy.ErrorTimeout}, 0)
+	e.deliverer.Gate.Observe(subscription, policy.OutcomeTimedOut, policy.Result{Err: policy.ErrorTimeout}, 0)
 }
 
 // Remembers reports whether the engine knows an event subscription's endpoint.
-func (e *Engine) Remembers(subscription int64) bool { return e.parts.Gate.Knows(subscription) }
+func (e *Engine) Remembers(subscription int64) bool { return e.deliverer.Gate.Knows(subscription) }
 
 // TakeOver takes jobs from the publishes of this node, as Start does.
-func (e *Engine) TakeOver() { e.parts.Handoff.Open(fetchPollInterval, idlePollInterval) }
+func (e *Engine) TakeOver() { e.runs.Handoff.Open(fetchPollInterval, idlePollInterval) }
 
 // GiveBackUnbegun does what Stop does with local jobs that were never begun.
 func (e *Engine) GiveBackUnbegun(ctx context.Context) error {
-	return e.giveBack(ctx, e.parts.Handoff.Close())
+	return e.upkeep.giveBack(ctx, e.runs.Handoff.Close())
 }
 
 func TestLeaseWatch(t *testing.T) {
@@ -224,12 +225,12 @@ func TestLeaseWatchReportsAgain(t *testing.T) {
 // RunStale runs the next jobs of the local handoff, whose deliveries were read too long ago, and returns how many jobs
 // River is not to complete.
 func (e *Engine) RunStale() int {
-	<-e.parts.Handoff.Ready()
-	for _, work := range e.parts.Handoff.Take() {
+	<-e.runs.Handoff.Ready()
+	for _, work := range e.runs.Handoff.Take() {
 		work.AsOf = time.Time{}
-		e.local.Add(1)
-		e.deliverLocal(work)
+		e.deliverer.local.Add(1)
+		e.deliverer.deliverLocal(work)
 	}
-	e.local.Wait()
-	return e.ended.Len()
+	e.deliverer.local.Wait()
+	return e.runs.ended.Len()
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"postrider/jobs/publish"
 )
 
 const (
@@ -18,14 +20,14 @@ const (
 )
 
 // collect collects publishes by SQL, and creates their deliveries.
-func (e *Engine) collect(ctx context.Context) {
+func (r *runs) collect(ctx context.Context, publisher *publish.Publisher) {
 	var found time.Time
 	for ctx.Err() == nil {
 		began := time.Now()
 		bounded, cancel := context.WithTimeout(ctx, taskTimeout)
-		n, jobs, err := e.parts.Publisher.CollectPublishes(bounded)
+		n, jobs, err := publisher.CollectPublishes(bounded)
 		if err != nil && ctx.Err() == nil {
-			e.log.Warn("publishes by SQL could not be collected, trying again", "in", collectRetry, "error", err)
+			r.log.Warn("publishes by SQL could not be collected, trying again", "in", collectRetry, "error", err)
 			pause(ctx, collectRetry)
 		}
 		cancel()
@@ -33,9 +35,10 @@ func (e *Engine) collect(ctx context.Context) {
 		var routed sync.WaitGroup
 		for _, job := range jobs {
 			routed.Go(func() {
-				if err := e.route(ctx, job); err != nil && ctx.Err() == nil {
+				err := r.run(job, func() error { return publisher.Route(ctx, job) })
+				if err != nil && ctx.Err() == nil {
 					// It is reclaimed after 15 s. Its row has the topic and the events.
-					e.log.Error("deliveries of events published by SQL could not be created, trying again; "+
+					r.log.Error("deliveries of events published by SQL could not be created, trying again; "+
 						"postrider_internal.routes has their topic and ids", "route_job", job, "error", err)
 				}
 			})

@@ -18,15 +18,14 @@ import (
 // attempt's row is after its record: those searches took a twelfth of PostgreSQL's time.
 type driver struct {
 	*riverpgxv5.Driver
-	engine *Engine
+	runs     *runs
+	pollOnly bool
 }
 
 // GetListener implements riverdriver.Driver.
 func (d driver) GetListener(p *riverdriver.GetListenenerParams) riverdriver.Listener {
-	l := &listener{
-		Listener: d.Driver.GetListener(p), wake: d.engine.parts.Wake, arrivals: d.engine.parts.Arrivals,
-	}
-	if d.engine.options.PollOnly {
+	l := &listener{Listener: d.Driver.GetListener(p), wake: d.runs.Wake, arrivals: d.runs.Arrivals}
+	if d.pollOnly {
 		l.Listener = disconnected{l.Listener}
 	}
 	return l
@@ -34,31 +33,31 @@ func (d driver) GetListener(p *riverdriver.GetListenenerParams) riverdriver.List
 
 // GetExecutor implements riverdriver.Driver.
 func (d driver) GetExecutor() riverdriver.Executor {
-	return executor{d.Driver.GetExecutor(), d.engine}
+	return executor{d.Driver.GetExecutor(), d.runs}
 }
 
 type executor struct {
 	riverdriver.Executor
-	engine *Engine
+	*runs
 }
 
 // JobGetAvailable implements riverdriver.Executor. Jobs are due by the database's clock, not by River's.
 func (e executor) JobGetAvailable(
 	ctx context.Context, p *riverdriver.JobGetAvailableParams,
 ) (*riverdriver.JobGetAvailableResult, error) {
-	parts, limit, attempts := &e.engine.parts, p.MaxToLock, p.Queue == queue.DeliverQueue
+	limit, attempts := p.MaxToLock, p.Queue == queue.DeliverQueue
 	if attempts {
-		if limit = parts.Handoff.Query(limit); limit == 0 {
+		if limit = e.Handoff.Query(limit); limit == 0 {
 			return &riverdriver.JobGetAvailableResult{}, nil
 		}
 	}
-	fetched, err := parts.JobRows.Fetch(ctx, p.Queue, p.Kind, limit)
+	fetched, err := e.JobRows.Fetch(ctx, p.Queue, p.Kind, limit)
 	if err != nil {
 		return nil, err
 	}
 	if attempts {
-		parts.Handoff.Fetched(len(fetched), limit)
-		parts.Backpressure.Fetched(fetched, limit)
+		e.Handoff.Fetched(len(fetched), limit)
+		e.Backpressure.Fetched(fetched, limit)
 	}
 	jobs := make([]*rivertype.JobRow, len(fetched))
 	for i := range fetched {
@@ -79,13 +78,13 @@ func (e executor) JobGetAvailable(
 func (e executor) JobSetStateIfRunningMany(
 	ctx context.Context, p *riverdriver.JobSetStateIfRunningManyParams,
 ) ([]*rivertype.JobRow, error) {
-	marked := e.engine.ended.Take(p.ID)
+	marked := e.ended.Take(p.ID)
 	ended := slices.Clone(marked)
 	if again := deferred(p, marked); len(again) > 0 {
-		if _, err := e.engine.parts.JobRows.Defer(ctx, again); err != nil {
+		if _, err := e.JobRows.Defer(ctx, again); err != nil {
 			for i, id := range p.ID { // River calls again
 				if ended[i] {
-					e.engine.ended.Add(id)
+					e.ended.Add(id)
 				}
 			}
 			return nil, err

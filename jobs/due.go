@@ -17,14 +17,14 @@ var errNoPolicy = errors.New("its retry policy does not exist")
 
 // configure finds the event subscription and its rules; false if it was deleted.
 func (a *attempt) configure(ctx context.Context) (bool, error) {
-	snapshot := a.engine.parts.Cache.Snapshot()
+	snapshot := a.cache.Snapshot()
 	sub, ok := snapshot.Subscription(a.args.Subscription)
 	// Deleted; or created or validated on another node within the last second.
 	if !ok || sub.NotValidated() && (a.work == nil || a.work.Hold == "") {
-		if err := a.engine.parts.Cache.Reload(ctx); err != nil {
+		if err := a.cache.Reload(ctx); err != nil {
 			return false, err
 		}
-		snapshot = a.engine.parts.Cache.Snapshot()
+		snapshot = a.cache.Snapshot()
 		if sub, ok = snapshot.Subscription(a.args.Subscription); !ok {
 			return false, nil
 		}

@@ -15,7 +15,6 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -40,8 +39,13 @@ import (
 // giveBackTimeout is how long a stop tries to give jobs back. Other nodes reclaim the rest once the lease is gone.
 const giveBackTimeout = 3 * time.Second
 
-// Parts are the objects that an engine works with. All are required but Failpoint.
+// Parts are what an engine works with. All are required but Failpoint. New gives each worker and loop those that it
+// needs.
 type Parts struct {
+	Queue
+	Admission
+	Delivery
+
 	Node      string
 	DB        *postgres.DB
 	Commits   *postgres.Commits
@@ -53,22 +57,9 @@ type Parts struct {
 	Handshakes    *catalog.Handshakes
 	Operator      *operator.Operator
 
-	Nodes        *queue.Nodes
-	Notifier     *queue.Notifier
-	Traffic      *queue.Traffic
-	JobRows      *queue.JobRows
-	Active       *queue.JobSet
-	Wake         *queue.Wake
-	Arrivals     *queue.Arrivals
-	Handoff      *queue.Handoff
-	Gate         *queue.Gate
-	Backpressure *queue.Backpressure
-	Closed       *queue.ClosedEndpoints
-
-	Publisher   *publish.Publisher
-	Loader      *delivery.Loader
-	Recorder    *delivery.Recorder
+	Nodes       *queue.Nodes
 	Releaser    *delivery.Releaser
+	Publisher   *publish.Publisher
 	Exports     *export.Exports
 	Receiver    *pull.Receiver
 	Maintenance *Maintenance
@@ -76,9 +67,32 @@ type Parts struct {
 	Cleaners []func(context.Context) error
 }
 
-// Options of an Engine. Parts is required, with workers.
+// Queue is a node's part of the queue of jobs.
+type Queue struct {
+	Notifier     *queue.Notifier
+	JobRows      *queue.JobRows
+	Active       *queue.JobSet
+	Wake         *queue.Wake
+	Arrivals     *queue.Arrivals
+	Handoff      *queue.Handoff
+	Backpressure *queue.Backpressure
+}
+
+// Admission bounds the jobs and requests of each event subscription.
+type Admission struct {
+	Traffic *queue.Traffic
+	Gate    *queue.Gate
+	Closed  *queue.ClosedEndpoints
+}
+
+// Delivery loads what attempts send, and records their results.
+type Delivery struct {
+	Loader   *delivery.Loader
+	Recorder *delivery.Recorder
+}
+
+// Options of an Engine.
 type Options struct {
-	Parts  Parts
 	Logger *slog.Logger // default slog.Default()
 	// AllowCIDR opens address ranges that endpointconf.Address denies, such as loopback in dev.
 	AllowCIDR []netip.Prefix
@@ -120,39 +134,23 @@ type Options struct {
 // Engine makes delivery attempts. One per process.
 type Engine struct {
 	options   Options
-	parts     Parts
-	log       *slog.Logger
-	logLimit  logLimit
-	host      string
 	river     *river.Client[pgx.Tx]
-	endpoint  *endpoint.Client
 	cut       context.CancelFunc // ends the requests in flight
-	locations *export.Locations  // of dead letters
-
-	requests context.Context //nolint:containedctx // the lifetime of requests and local attempts, which Stop cuts
-	failures *joberrors
-	local    sync.WaitGroup // attempts of the local handoff
-
-	ended                     *queue.JobSet // jobs that River is not to complete: their row is gone, or Stop returns it
-	interrupted               *queue.JobSet // jobs whose attempt was cut by Stop
-	notBegun                  *queue.JobSet // jobs that Stop cut before their attempt began
-	progress                  progress
-	leases                    leaseWatch
-	stalls                    stallWatch
-	refills                   int
-	releases, limitedReleases releases
-	stalled                   atomic.Int64 // a duration, see Stalled
-
-	died     chan struct{} // a node was found dead
-	exported chan struct{} // an export has ended: more may be due
+	runs      *runs
+	deliverer *deliverer
+	upkeep    *upkeep
+	stalls    *stallWatch
+	locations *export.Locations // of dead letters
+	tasks     []loop
+	collect   func(context.Context) // collects publishes by SQL
 
 	stopLoops, stopLocal context.CancelFunc
 	loops, beginning     sync.WaitGroup // beginning: attempts of jobs from publishes
 }
 
-// New prepares an engine.
-func New(o Options) (*Engine, error) {
-	if o.Parts.Handoff == nil {
+// New prepares an engine of a node with workers.
+func New(p Parts, o Options) (*Engine, error) {
+	if p.Handoff == nil {
 		return nil, errors.New("jobs: Parts with MaxWorkers are required")
 	}
 	if o.Jitter == nil {
@@ -170,37 +168,80 @@ func New(o Options) (*Engine, error) {
 	if err != nil {
 		host = "unknown"
 	}
-	e := &Engine{
-		options: o, parts: o.Parts, log: o.Logger, host: host, died: make(chan struct{}, 1), exported: make(chan struct{}, 1),
-		interrupted: queue.NewJobSet(), notBegun: queue.NewJobSet(), ended: queue.NewJobSet(), leases: leaseWatch{},
-		releases: newReleases(), limitedReleases: newReleases(),
-		locations: export.NewLocations(o.DeadLetters), failures: &joberrors{log: o.Logger, node: o.Parts.Node},
+	r := &runs{
+		Queue: p.Queue, log: o.Logger,
+		ended: queue.NewJobSet(), interrupted: queue.NewJobSet(), notBegun: queue.NewJobSet(),
 	}
-	e.requests, e.cut = context.WithCancel(context.Background())
-	e.endpoint = endpoint.NewClient(e.requests, endpoint.Options{
+	failures := &joberrors{log: o.Logger, node: p.Node}
+	requests, cut := context.WithCancel(context.Background())
+	client := endpoint.NewClient(requests, endpoint.Options{
 		UserAgent: o.UserAgent, AllowCIDR: o.AllowCIDR, AllowHTTP: o.AllowHTTP, Proxy: o.Proxy,
-		MaxIdleConnections: o.Parts.Handoff.Workers(), Sent: func() { e.parts.Failpoint.Reach(PointSent) },
+		MaxIdleConnections: p.Handoff.Workers(), Sent: func() { p.Failpoint.Reach(PointSent) },
 	})
-	d := driver{riverpgxv5.New(o.Parts.DB.Pool), e}
-	if e.river, err = river.NewClient(d, &river.Config{
-		ID:      e.parts.Node,
+	e := &Engine{options: o, cut: cut, runs: r, locations: export.NewLocations(o.DeadLetters)}
+	e.deliverer = &deliverer{
+		runs: r, Admission: p.Admission, Delivery: p.Delivery, cache: p.Cache, subscriptions: p.Subscriptions,
+		nodes: p.Nodes, options: &e.options, endpoint: client, requests: requests, failures: failures, fail: p.Failpoint,
+	}
+	e.upkeep = &upkeep{
+		runs: r, node: p.Node, host: host, nodes: p.Nodes, commits: p.Commits, maintenance: p.Maintenance,
+		watch: leaseWatch{}, died: make(chan struct{}, 1),
+	}
+	e.stalls = &stallWatch{runs: r, db: p.DB, interval: o.stallInterval}
+	exports := &exporter{runs: r, exports: p.Exports, locations: e.locations, exported: make(chan struct{}, 1)}
+	due := &promoter{
+		Queue: p.Queue, Admission: p.Admission, cache: p.Cache, holds: p.Holds, releaser: p.Releaser, loops: &e.loops,
+		timeout: o.releaseTimeout, releases: newReleases(), limited: newReleases(),
+	}
+	e.tasks = e.maintenanceLoops(&p, due, exports.exported)
+	e.collect = func(ctx context.Context) { r.collect(ctx, p.Publisher) }
+
+	workers := river.NewWorkers()
+	for _, kind := range []queue.AttemptArgs{{Delivery: 1}, {Batch: 1}} {
+		river.AddWorkerArgs(workers, kind, river.WorkFunc(e.deliverer.deliver))
+	}
+	handshakes := &handshaker{runs: r, handshakes: p.Handshakes, endpoint: client, options: &e.options}
+	for kind, work := range map[string]func(context.Context, *river.Job[ownedArgs]) error{
+		queue.RouteKind: func(ctx context.Context, job *river.Job[ownedArgs]) error {
+			return p.Publisher.Route(ctx, job.ID)
+		},
+		queue.HandshakeKind: handshakes.handshake,
+		queue.ExportKind:    exports.export,
+		queue.OperationKind: func(ctx context.Context, job *river.Job[ownedArgs]) error {
+			return r.operate(ctx, p.Operator, job.ID)
+		},
+	} {
+		river.AddWorkerArgs(workers, ownedArgs{kind: kind}, r.worker(work))
+	}
+	if e.river, err = newRiver(&p, &o, r, workers, failures); err != nil {
+		return nil, fmt.Errorf("set up River: %w", err)
+	}
+	return e, nil
+}
+
+// newRiver makes River's client of a node.
+func newRiver(
+	p *Parts, o *Options, r *runs, workers *river.Workers, failures *joberrors,
+) (*river.Client[pgx.Tx], error) {
+	return river.NewClient(driver{riverpgxv5.New(p.DB.Pool), r, o.PollOnly}, &river.Config{
+		ID:      p.Node,
 		Schema:  migrations.Schema,
-		Workers: e.workers(),
+		Workers: workers,
 		Queues: map[string]river.QueueConfig{
-			queue.DeliverQueue: {MaxWorkers: e.parts.Handoff.Workers()},
-			queue.RouteQueue:   {MaxWorkers: routeWorkers, FetchPollInterval: routePollInterval},
+			queue.DeliverQueue: {MaxWorkers: p.Handoff.Workers()},
+			queue.RouteQueue:   {MaxWorkers: routeWorkers, FetchPollInterval: eachSecond},
 			queue.HandshakeQueue: {
-				MaxWorkers: handshakeWorkers, FetchPollInterval: e.poll(handshakePollInterval, rarePollOnly),
+				MaxWorkers: handshakeWorkers, FetchPollInterval: o.poll(eachSecond, rarePollOnly),
 				FetchCooldown: rareCooldown,
 			},
-			queue.ExportQueue: {MaxWorkers: exportWorkers, FetchPollInterval: exportPollInterval, FetchCooldown: rareCooldown},
+			queue.ExportQueue: {MaxWorkers: exportWorkers, FetchPollInterval: rarePollInterval, FetchCooldown: rareCooldown},
 			queue.OperationQueue: {
-				MaxWorkers: operationWorkers, FetchPollInterval: e.poll(operationPollInterval, rarePollOnly),
+				MaxWorkers: operationWorkers, FetchPollInterval: o.poll(rarePollInterval, rarePollOnly),
 				FetchCooldown: rareCooldown,
 			},
 		},
 		FetchCooldown:       fetchCooldown,
-		FetchPollInterval:   e.poll(fetchPollInterval, pollOnlyInterval),
+		FetchPollInterval:   o.poll(fetchPollInterval, pollOnlyInterval),
 		FetchOnlyKnownKinds: true,
 		MaxAttempts:         1000,
 		RetryPolicy:         retryPolicy{},
@@ -212,24 +253,29 @@ func New(o Options) (*Engine, error) {
 		// under the same id, and discards kinds of newer versions. Its cleaner is Maintenance.Clean. Its reindexer is for
 		// operators, see docs/operate/configure.md.
 		LeaderElectionDisabled: true,
-		SoftStopTimeout:        e.options.StopTimeout,
-		Middleware:             []rivertype.Middleware{e.failures},
-		Logger:                 slog.New(onlyErrors{e.log.Handler()}),
-	}); err != nil {
-		return nil, fmt.Errorf("set up River: %w", err)
+		SoftStopTimeout:        o.StopTimeout,
+		Middleware:             []rivertype.Middleware{failures},
+		Logger:                 slog.New(onlyErrors{o.Logger.Handler()}),
+	})
+}
+
+// poll selects a poll interval: with notifications, or without.
+func (o *Options) poll(interval, pollOnly time.Duration) time.Duration {
+	if o.PollOnly {
+		return pollOnly
 	}
-	return e, nil
+	return interval
 }
 
 // Start registers the node, and starts the maintenance loops and the fetchers.
 func (e *Engine) Start(ctx context.Context) error {
-	if err := e.parts.Maintenance.EnsurePartitions(ctx); err != nil {
+	if err := e.upkeep.maintenance.EnsurePartitions(ctx); err != nil {
 		return err
 	}
-	if err := e.parts.Nodes.Register(ctx, e.host); err != nil {
+	if err := e.upkeep.nodes.Register(ctx, e.upkeep.host); err != nil {
 		return err
 	}
-	e.parts.Handoff.Open(fetchPollInterval, e.poll(idlePollInterval, 0)) // 0: an idle node polls like a busy one
+	e.runs.Handoff.Open(fetchPollInterval, e.options.poll(idlePollInterval, 0)) // 0: an idle node polls like a busy one
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	e.stopLoops = stop
 	e.loops.Go(func() { e.collect(running) })
@@ -240,25 +286,24 @@ func (e *Engine) Start(ctx context.Context) error {
 			select {
 			case <-beginning.Done():
 				return
-			case <-e.parts.Handoff.Ready():
+			case <-e.runs.Handoff.Ready():
 			}
-			for _, work := range e.parts.Handoff.Take() {
-				e.local.Add(1)
-				e.deliverLocal(work)
+			for _, work := range e.runs.Handoff.Take() {
+				e.deliverer.local.Add(1)
+				e.deliverer.deliverLocal(work)
 			}
 		}
 	})
 	// Started together, they would always run together, each on its own connection. In its first seconds,
 	// a node uses 20 % less of PostgreSQL's CPU.
-	loops := e.maintenanceLoops()
-	for i, l := range loops {
-		wait := time.Duration(i) * promptly / time.Duration(len(loops))
+	for i, l := range e.tasks {
+		wait := time.Duration(i) * promptly / time.Duration(len(e.tasks))
 		if l.interval >= eachMinute {
 			wait += firstMinute
 		}
 		e.loops.Go(func() {
 			pause(running, wait)
-			l.repeat(running, e.log)
+			l.repeat(running, e.options.Logger)
 		})
 	}
 	if err := e.river.Start(context.WithoutCancel(ctx)); err != nil {
@@ -271,28 +316,28 @@ func (e *Engine) Start(ctx context.Context) error {
 // Stop lets attempts in flight finish for StopTimeout, cuts the others (another node repeats them), and removes the
 // lease last.
 func (e *Engine) Stop(ctx context.Context) error {
-	e.endpoint.CloseLate()
+	e.deliverer.endpoint.CloseLate()
 	timer := time.AfterFunc(e.options.StopTimeout, e.cut)
 	defer timer.Stop()
-	notBegun := e.parts.Handoff.Close()
+	notBegun := e.runs.Handoff.Close()
 	e.stopLocal()
 	e.beginning.Wait()
 	err := e.river.Stop(ctx)
 	if err == nil {
-		err = waitFor(ctx, &e.local)
+		err = waitFor(ctx, &e.deliverer.local)
 	}
-	notBegun = slices.Concat(notBegun, e.parts.Handoff.Close(), e.notBegun.IDs())
+	notBegun = slices.Concat(notBegun, e.runs.Handoff.Close(), e.runs.notBegun.IDs())
 	if err != nil {
 		err = fmt.Errorf("stop the attempts: %w", err)
 	} else {
-		e.endpoint.WaitLate() // not after an error: a worker that does not stop would keep its call
+		e.deliverer.endpoint.WaitLate() // not after an error: a worker that does not stop would keep its call
 	}
 	e.cut()
-	e.endpoint.CloseIdle()
+	e.deliverer.endpoint.CloseIdle()
 	e.locations.Close()
 	e.stopLoops()
 	e.loops.Wait()
-	return errors.Join(err, e.giveBack(context.WithoutCancel(ctx), notBegun))
+	return errors.Join(err, e.upkeep.giveBack(context.WithoutCancel(ctx), notBegun))
 }
 
 // waitFor waits for a group until ctx ends.
@@ -310,38 +355,16 @@ func waitFor(ctx context.Context, group *sync.WaitGroup) error {
 	}
 }
 
-// giveBack gives the jobs that this node did not end to other nodes, and removes its lease last. Only cut jobs are
-// reruns. No step waits for a job that another transaction has locked: another node reclaims that job as a rerun.
-func (e *Engine) giveBack(ctx context.Context, notBegun []int64) error {
-	rows := e.parts.JobRows
-	return errors.Join(
-		within(ctx, giveBackTimeout,
-			uncounted(func(ctx context.Context) (int, error) { return rows.Reclaim(ctx, e.interrupted.IDs()) })),
-		within(ctx, giveBackTimeout,
-			uncounted(func(ctx context.Context) (int, error) { return rows.GiveBack(ctx, notBegun) })),
-		within(ctx, taskTimeout,
-			func(ctx context.Context) error { return e.parts.Nodes.Unregister(ctx, e.parts.Node, nil) }))
-}
-
 func within(ctx context.Context, timeout time.Duration, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return do(ctx)
 }
 
-// onlyErrors drops what River logs below level error: it warns when a job's row is gone at completion, as every
-// attempt's is.
+// onlyErrors drops what River logs below level error: it calls a job stuck that waits until its result is recorded.
 type onlyErrors struct{ slog.Handler }
 
 // Enabled implements slog.Handler.
 func (h onlyErrors) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= slog.LevelError && h.Handler.Enabled(ctx, level)
 }
-
-// WithAttrs implements slog.Handler.
-func (h onlyErrors) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return onlyErrors{h.Handler.WithAttrs(attrs)}
-}
-
-// WithGroup implements slog.Handler.
-func (h onlyErrors) WithGroup(name string) slog.Handler { return onlyErrors{h.Handler.WithGroup(name)} }

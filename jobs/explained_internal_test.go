@@ -115,10 +115,10 @@ func (x explained) require(t *testing.T, p *policy.Policy, behavior policy.Behav
 // delivery is an attempt that is loaded and configured, without a database.
 func (x explained) delivery(published time.Time) *attempt {
 	return &attempt{
-		engine: &Engine{options: Options{Jitter: func() float64 { return 0 }}},
-		work:   &queue.Work{Members: []queue.Member{{TimeToLiveSince: published}}, NextAttemptAt: published},
-		sub:    &catalog.Subscription{SubscriptionSpec: catalog.SubscriptionSpec{EndpointKind: x.kind}},
-		rules:  x.rules,
+		deliverer: &deliverer{options: &Options{Jitter: func() float64 { return 0 }}},
+		work:      &queue.Work{Members: []queue.Member{{TimeToLiveSince: published}}, NextAttemptAt: published},
+		sub:       &catalog.Subscription{SubscriptionSpec: catalog.SubscriptionSpec{EndpointKind: x.kind}},
+		rules:     x.rules,
 	}
 }
 

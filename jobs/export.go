@@ -7,6 +7,7 @@ import (
 	"regexp"
 
 	"github.com/google/uuid"
+	"github.com/riverqueue/river"
 
 	"postrider/internal/endpointconf"
 	"postrider/internal/event"
@@ -18,9 +19,22 @@ import (
 // maxExportError bounds the stored error of a location.
 const maxExportError = 1000
 
-// writeExport tries once to write a file, and records the result.
-func (e *Engine) writeExport(ctx context.Context, x *export.Export, job int64) error {
-	r := &export.Result{Job: job, Export: x}
+// exporter writes dead letters to external locations.
+type exporter struct {
+	*runs
+	exports   *export.Exports
+	locations *export.Locations
+	exported  chan struct{} // an export has ended: more may be due
+}
+
+// export tries once to write one file of dead letters, and records the result. A location that rejects it is a result
+// and no error.
+func (e *exporter) export(ctx context.Context, job *river.Job[ownedArgs]) error {
+	x, err := e.exports.LoadExport(ctx, job.Args.Export, job.ID)
+	if err != nil {
+		return e.notLoaded(job, "an export", err)
+	}
+	r := &export.Result{Job: job.ID, Export: x}
 	original := ""
 	if err := e.writeFile(ctx, x, r); err != nil {
 		if ctx.Err() != nil {
@@ -31,8 +45,8 @@ func (e *Engine) writeExport(ctx context.Context, x *export.Export, job int64) e
 		original = withoutQueries(endpoint.OriginalError(err).Error())
 	}
 	var done export.Exported
-	err := e.untilRecorded(ctx, "an export", x.ID, func() (err error) {
-		done, err = e.parts.Exports.RecordExport(ctx, r)
+	err = e.untilRecorded(ctx, "an export", x.ID, func() (err error) {
+		done, err = e.exports.RecordExport(ctx, r)
 		return err
 	})
 	if err != nil {
@@ -52,7 +66,7 @@ var queried = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://[^\s"'?]*)\?[^\s"']
 func withoutQueries(text string) string { return queried.ReplaceAllString(text, "$1?…") }
 
 // logExport logs the result of an export. r.Error is a plain text of the original error.
-func (e *Engine) logExport(r *export.Result, original string, done export.Exported) {
+func (e *exporter) logExport(r *export.Result, original string, done export.Exported) {
 	x := r.Export
 	log := e.log.With("topic", x.Topic, "subscription", x.Subscription)
 	if original != "" {
@@ -72,7 +86,7 @@ func (e *Engine) logExport(r *export.Result, original string, done export.Export
 }
 
 // writeFile sets the result's Location if a file was written.
-func (e *Engine) writeFile(ctx context.Context, x *export.Export, r *export.Result) error {
+func (e *exporter) writeFile(ctx context.Context, x *export.Export, r *export.Result) error {
 	if x.Destination == nil {
 		r.Final = true
 		return errors.New("deadLetterDestination names no external location any more")

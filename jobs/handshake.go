@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
+	"github.com/riverqueue/river"
 
 	"postrider/internal/catalog"
 	"postrider/internal/endpointconf"
@@ -20,9 +21,22 @@ import (
 // defaultWebhookOrigin is the origin that receivers of Event Grid's CloudEvents allow, such as Azure Functions.
 const defaultWebhookOrigin = "eventgrid.azure.net"
 
-// sendHandshake makes one request of a handshake and records its result.
-func (e *Engine) sendHandshake(ctx context.Context, h *catalog.Handshake, job int64) error {
-	request := e.handshakeRequest(h)
+// handshaker makes the requests of handshakes.
+type handshaker struct {
+	*runs
+	handshakes *catalog.Handshakes
+	endpoint   *endpoint.Client
+	options    *Options
+}
+
+// handshake makes one request of a handshake and records its result. An endpoint that does not respond is a result and
+// no error.
+func (s *handshaker) handshake(ctx context.Context, job *river.Job[ownedArgs]) error {
+	h, err := s.handshakes.Load(ctx, job.Args.Handshake, job.ID)
+	if err != nil {
+		return s.notLoaded(job, "a handshake", err)
+	}
+	request := s.request(h)
 	request.Connection = &h.Connection
 	// The static headers of deliveries replace no other headers.
 	endpointconf.NewHeaderSet(h.Headers).Each(&filter.EventView{}, 0, func(name, value string) {
@@ -30,28 +44,28 @@ func (e *Engine) sendHandshake(ctx context.Context, h *catalog.Handshake, job in
 			request.Header.Set(name, value)
 		}
 	})
-	resp, took, token, err := e.endpoint.SendHandshake(request, e.options.HandshakeTimeout)
+	resp, took, token, err := s.endpoint.SendHandshake(request, s.options.HandshakeTimeout)
 	if err != nil {
 		return err
 	}
 	resp.Conceal = concealing(h, token)
 	resp.Err = resp.Conceal(resp.Err)
-	outcome, why := handshakeOutcome(h, resp, e.options.WebhookOrigin)
+	outcome, why := handshakeOutcome(h, resp, s.options.WebhookOrigin)
 	why = resp.Conceal(why)
 	excerpt := []byte(resp.Conceal(string(resp.Body)))
-	r := &catalog.HandshakeResult{Job: job, Handshake: h, After: e.options.HandshakePause, Step: catalog.HandshakeStep{
+	r := &catalog.HandshakeResult{Job: job.ID, Handshake: h, After: s.options.HandshakePause, Step: catalog.HandshakeStep{
 		At: h.ReadAt, Sent: request.Summary, Status: resp.Status, Error: resp.Err,
 		Response: excerpt[:min(len(excerpt), endpoint.MaxExcerptBytes)], Verdict: why, Duration: took,
 	}}
 	r.State, r.Message = handshakeState(h, outcome, why)
-	log := e.log
+	log := s.log
 	if resp.Cause != nil {
 		log = log.With("error", withoutQueries(resp.Conceal(resp.Cause.Error())))
 	}
 	log.Info("a handshake with an endpoint", "purpose", h.Purpose, "topic", h.Topic, "subscription", h.Subscription,
 		"endpoint", h.EndpointBaseURL, "try", h.Tries+1, "sent", request.Summary, "status", resp.Status, "verdict", why,
 		"state", r.State)
-	return e.untilRecorded(ctx, "a handshake", h.ID, func() error { return e.parts.Handshakes.Record(ctx, r) })
+	return s.untilRecorded(ctx, "a handshake", h.ID, func() error { return s.handshakes.Record(ctx, r) })
 }
 
 // handshakeState returns the handshake's state after an outcome.
@@ -86,9 +100,9 @@ func handshakeOutcome(
 	return endpointconf.HandshakeByCode(resp, h.Code)
 }
 
-func (e *Engine) handshakeRequest(h *catalog.Handshake) *endpoint.HandshakeRequest {
+func (s *handshaker) request(h *catalog.Handshake) *endpoint.HandshakeRequest {
 	if h.Purpose == catalog.PurposeValidation && h.Schema == event.CloudEvents {
-		return e.permissionRequest(h)
+		return s.permissionRequest(h)
 	}
 	system := event.SystemEvent{ID: uuid.NewString(), Topic: h.Topic, Subscription: h.Subscription, Time: h.ReadAt}
 	header := http.Header{}
@@ -111,17 +125,17 @@ func (e *Engine) handshakeRequest(h *catalog.Handshake) *endpoint.HandshakeReque
 }
 
 // permissionRequest requests permission for CloudEvents. The headers' names are spelled as in their specification.
-func (e *Engine) permissionRequest(h *catalog.Handshake) *endpoint.HandshakeRequest {
+func (s *handshaker) permissionRequest(h *catalog.Handshake) *endpoint.HandshakeRequest {
 	r := &endpoint.HandshakeRequest{
 		Method: http.MethodOptions, URL: h.EndpointURL,
-		Header: http.Header{"WebHook-Request-Origin": {e.options.WebhookOrigin}},
+		Header: http.Header{"WebHook-Request-Origin": {s.options.WebhookOrigin}},
 	}
-	r.Summary = "OPTIONS with WebHook-Request-Origin: " + e.options.WebhookOrigin
+	r.Summary = "OPTIONS with WebHook-Request-Origin: " + s.options.WebhookOrigin
 	if h.Callback {
 		r.Header["WebHook-Request-Callback"] = []string{h.ValidationURL()}
 		r.Summary += " and WebHook-Request-Callback"
 	}
-	if rate := e.options.WebhookRequestRate; rate > 0 {
+	if rate := s.options.WebhookRequestRate; rate > 0 {
 		r.Header["WebHook-Request-Rate"] = []string{strconv.Itoa(rate)}
 		r.Summary += fmt.Sprintf(" and WebHook-Request-Rate: %d", rate)
 	}

@@ -57,10 +57,12 @@ func TestLinesAreLimited(t *testing.T) {
 func TestLinesHaveTheOriginalError(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	e := &Engine{log: slog.New(slog.NewJSONHandler(&log, nil)), parts: Parts{}}
-	e.options.LogAttempts = LogAll
+	d := &deliverer{
+		runs: &runs{log: slog.New(slog.NewJSONHandler(&log, nil))}, options: &Options{LogAttempts: LogAll},
+		failures: &joberrors{},
+	}
 	a := &attempt{
-		engine: e, sub: &catalog.Subscription{}, work: &queue.Work{Members: make([]queue.Member, 1)},
+		deliverer: d, sub: &catalog.Subscription{}, work: &queue.Work{Members: make([]queue.Member, 1)},
 		rules: policy.Rules{Policy: &policy.Policy{}},
 	}
 	var resp endpoint.Response
@@ -119,7 +121,7 @@ func TestExportErrorsArePlain(t *testing.T) {
 func TestLogOfExportsHasTheOriginalError(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	e := &Engine{log: slog.New(slog.NewJSONHandler(&log, nil))}
+	e := &exporter{runs: &runs{log: slog.New(slog.NewJSONHandler(&log, nil))}}
 	e.logExport(&export.Result{Export: &export.Export{}, Error: "plain"}, "the original", export.Exported{Pending: 1})
 	require.Contains(t, log.String(), `"error":"the original","error_text":"plain"`)
 }

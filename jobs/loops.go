@@ -48,25 +48,35 @@ type task struct {
 
 // maintenanceLoops are the loops of each node. A task has its own loop if others must not wait for it (it is slow or
 // requested often), or if it must not wait for others (the heartbeat, the promotion of due jobs).
-func (e *Engine) maintenanceLoops() []loop {
-	p, m := &e.parts, e.parts.Maintenance
+func (e *Engine) maintenanceLoops(p *Parts, due *promoter, exported <-chan struct{}) []loop {
+	m := p.Maintenance
+	eachMinutes := []task{
+		createPartitions(m),
+		{what: "removing data past its retention", run: func(ctx context.Context) error {
+			return m.Retain(ctx, e.options.Retention)
+		}},
+		{what: "forgetting deleted event subscriptions", run: e.deliverer.forget},
+	}
+	for _, clean := range p.Cleaners {
+		eachMinutes = append(eachMinutes, task{what: "removing expired rows", run: clean})
+	}
 	return []loop{
-		{promptly, nil, []task{{what: "promoting due jobs", run: e.promote}}},
-		{promptly, p.Closed.Opened(), []task{{what: "releasing held deliveries", run: e.refill, unbounded: true}}},
+		{promptly, nil, []task{{what: "promoting due jobs", run: due.promote}}},
+		{promptly, p.Closed.Opened(), []task{{what: "releasing held deliveries", run: due.refill, unbounded: true}}},
 		{promptly, p.Traffic.LimitedQueued(), []task{
-			{what: "releasing deliveries within rate limits", run: e.refillLimited, unbounded: true},
+			{what: "releasing deliveries within rate limits", run: due.refillLimited, unbounded: true},
 		}},
 		{promptly, p.Closed.Changed(), []task{{what: "closing endpoints", run: p.Closed.Store}}},
 		{promptly, nil, []task{{what: "ending locks of consumers", run: p.Receiver.ExpireLocks}}},
-		{eachSecond, nil, []task{{what: "the heartbeat", run: e.beat}}},
-		{eachSecond, e.died, []task{{what: "reclaiming interrupted attempts", run: e.reclaim}}},
+		{eachSecond, nil, []task{{what: "the heartbeat", run: e.upkeep.beat}}},
+		{eachSecond, e.upkeep.died, []task{{what: "reclaiming interrupted attempts", run: e.upkeep.reclaim}}},
 		{eachSecond, nil, []task{
 			{what: "tending to queues", run: p.Receiver.Tend},
 			{what: "deleting expired event subscriptions", run: p.Subscriptions.Expire},
 			{what: "publishing notices to topic " + catalog.SystemTopic, run: uncounted(m.PublishNotices)},
 		}},
-		{e.options.stallInterval, nil, []task{{what: "checking for progress", run: e.checkProgress}}},
-		{occasionally, e.exported, []task{
+		{e.stalls.interval, nil, []task{{what: "checking for progress", run: e.stalls.check}}},
+		{occasionally, exported, []task{
 			{what: "claiming dead letters to export", run: uncounted(p.Exports.ClaimExports)},
 		}},
 		{occasionally, nil, []task{
@@ -75,15 +85,8 @@ func (e *Engine) maintenanceLoops() []loop {
 			{what: "merging roll-ups", run: uncounted(m.MergeRollups)},
 		}},
 		{vacuumInterval, nil, []task{{what: "vacuuming", run: m.VacuumJobs, unbounded: true}}},
-		{eachMinute, nil, []task{
-			createPartitions(m),
-			{what: "removing data past its retention", run: func(ctx context.Context) error {
-				return m.Retain(ctx, e.options.Retention)
-			}},
-			{what: "removing expired rows", run: e.clean},
-			{what: "forgetting deleted event subscriptions", run: e.forget},
-		}},
-		{eachMinute, nil, []task{{what: "sweeping", run: e.sweep, unbounded: true}}},
+		{eachMinute, nil, eachMinutes},
+		{eachMinute, nil, []task{{what: "sweeping", run: e.upkeep.sweep, unbounded: true}}},
 	}
 }
 
@@ -129,46 +132,70 @@ func (l loop) repeat(ctx context.Context, log *slog.Logger) {
 	}
 }
 
+// upkeep keeps this node's lease, and repairs what interrupted nodes have left.
+type upkeep struct {
+	*runs
+	node, host  string
+	nodes       *queue.Nodes
+	commits     *postgres.Commits
+	maintenance *Maintenance
+	watch       leaseWatch
+	died        chan struct{} // a node was found dead
+}
+
 // beat writes this node's heartbeat and reads those of the others. Another loop replaces the jobs of dead nodes,
 // because its statements may take longer.
-func (e *Engine) beat(ctx context.Context) error {
+func (u *upkeep) beat(ctx context.Context) error {
 	stopping := ctx
 	ctx, cancel := context.WithTimeout(ctx, beatTimeout)
 	defer cancel()
-	beats, err := e.parts.Nodes.Beat(ctx, e.host, e.parts.Maintenance.Repairs())
+	beats, err := u.nodes.Beat(ctx, u.host, u.maintenance.Repairs())
 	if stopping.Err() == nil {
-		e.parts.Commits.Noted(postgres.HeartbeatCommits, err)
+		u.commits.Noted(postgres.HeartbeatCommits, err)
 	}
 	if err != nil {
 		return err
 	}
-	dead := e.leases.dead(beats)
+	dead := u.watch.dead(beats)
 	for node, beat := range dead {
-		e.log.Warn("a node stopped its heartbeat; the other nodes repeat its attempts", "node", node)
-		if err := e.parts.Nodes.Unregister(ctx, node, &beat); err != nil {
+		u.log.Warn("a node stopped its heartbeat; the other nodes repeat its attempts", "node", node)
+		if err := u.nodes.Unregister(ctx, node, &beat); err != nil {
 			return err
 		}
 	}
 	if len(dead) > 0 {
-		queue.Signal(e.died) // do not wait for the next tick
+		queue.Signal(u.died) // do not wait for the next tick
 	}
 	return nil
 }
 
 // reclaim replaces the jobs of dead nodes, and this node's own that never arrived.
-func (e *Engine) reclaim(ctx context.Context) error {
-	lost, err := e.parts.JobRows.ReclaimFromLost(ctx)
+func (u *upkeep) reclaim(ctx context.Context) error {
+	lost, err := u.JobRows.ReclaimFromLost(ctx)
 	if err != nil {
 		return err
 	}
-	own, err := e.parts.JobRows.ReclaimOwn(ctx, append(e.parts.Handoff.NotBegun(), e.parts.Active.IDs()...))
+	own, err := u.JobRows.ReclaimOwn(ctx, append(u.Handoff.NotBegun(), u.Active.IDs()...))
 	if err != nil {
 		return err
 	}
 	if lost+own > 0 {
-		e.log.Warn("interrupted attempts are repeated", "from_lost_nodes", lost, "fetched_but_never_arrived", own)
+		u.log.Warn("interrupted attempts are repeated", "from_lost_nodes", lost, "fetched_but_never_arrived", own)
 	}
 	return nil
+}
+
+// giveBack gives the jobs that this node did not end to other nodes, and removes its lease last. Only cut jobs are
+// reruns. No step waits for a job that another transaction has locked: another node reclaims that job as a rerun.
+func (u *upkeep) giveBack(ctx context.Context, notBegun []int64) error {
+	replace := func(run func(context.Context, []int64) (int, error), jobs []int64) error {
+		ctx, cancel := context.WithTimeout(ctx, giveBackTimeout)
+		defer cancel()
+		_, err := run(ctx, jobs)
+		return err
+	}
+	return errors.Join(replace(u.JobRows.Reclaim, u.interrupted.IDs()), replace(u.JobRows.GiveBack, notBegun),
+		within(ctx, taskTimeout, func(ctx context.Context) error { return u.nodes.Unregister(ctx, u.node, nil) }))
 }
 
 // leaseWatch has the last heartbeats of the other nodes, and how many own heartbeats they have not changed for.
@@ -191,39 +218,31 @@ func (w leaseWatch) dead(beats map[string]int64) map[string]int64 {
 	return dead
 }
 
-// clean removes unused rows.
-func (e *Engine) clean(ctx context.Context) (err error) {
-	for _, clean := range e.parts.Cleaners {
-		err = errors.Join(err, clean(ctx))
+// sweep repairs inconsistent rows. There should be none, so a repair is logged as an error: a statement separated a
+// delivery from its job. Each step has its own timeout.
+func (u *upkeep) sweep(ctx context.Context) error {
+	began := time.Now()
+	found, err := u.maintenance.Sweep(ctx)
+	if found.Repaired+found.Removed > 0 {
+		u.log.Error("inconsistent rows and jobs were repaired; this should never happen",
+			"rows_without_job", found.Repaired, "jobs_without_delivery", found.Removed)
+	}
+	if err == nil {
+		pause(ctx, time.Duration(sweepPause*u.nodes.WorkerNodes())*time.Since(began))
 	}
 	return err
 }
 
 // forget frees the memory that this node uses for deleted event subscriptions.
-func (e *Engine) forget(context.Context) error {
-	snapshot := e.parts.Cache.Snapshot()
-	e.parts.Gate.Forget(func(id int64) bool {
+func (d *deliverer) forget(context.Context) error {
+	snapshot := d.cache.Snapshot()
+	d.Gate.Forget(func(id int64) bool {
 		_, known := snapshot.Subscription(id)
 		return known
 	})
-	e.parts.Loader.Forget()
-	e.parts.Recorder.Forget()
+	d.Loader.Forget()
+	d.Recorder.Forget()
 	return nil
-}
-
-// sweep repairs inconsistent rows. There should be none, so a repair is logged as an error: a statement separated a
-// delivery from its job. Each step has its own timeout.
-func (e *Engine) sweep(ctx context.Context) error {
-	began := time.Now()
-	found, err := e.parts.Maintenance.Sweep(ctx)
-	if found.Repaired+found.Removed > 0 {
-		e.log.Error("inconsistent rows and jobs were repaired; this should never happen",
-			"rows_without_job", found.Repaired, "jobs_without_delivery", found.Removed)
-	}
-	if err == nil {
-		pause(ctx, time.Duration(sweepPause*e.parts.Nodes.WorkerNodes())*time.Since(began))
-	}
-	return err
 }
 
 // KeepPartitions creates partitions until ctx ends, for a node that stores events and has no Engine. An Engine does it
@@ -235,43 +254,40 @@ func KeepPartitions(ctx context.Context, m *Maintenance, log *slog.Logger) {
 // StalledTooLong is the stall after which a node is not ready: longer than a restart of the database takes.
 const StalledTooLong = time.Minute
 
-// progress counts the attempts that an engine has begun, and those in flight.
-type progress struct{ begun, inFlight atomic.Int64 }
-
-func (p *progress) begin() {
-	p.begun.Add(1)
-	p.inFlight.Add(1)
-}
-
-func (p *progress) end() { p.inFlight.Add(-1) }
-
 // stallWatch counts the consecutive checks that found due deliveries and no attempt. It counts checks instead of
 // seconds: a process that was suspended has no stall.
-type stallWatch struct{ begun, idle int64 }
+type stallWatch struct {
+	*runs
+	db       *postgres.DB
+	interval time.Duration
+
+	begun, idle int64
+	stalled     atomic.Int64 // a duration, see Stats
+}
 
 // moves reports whether attempts are in flight, or were begun since the last check.
-func (w *stallWatch) moves(p *progress) bool {
-	begun := p.begun.Load()
-	moved := begun != w.begun || p.inFlight.Load() > 0
+func (w *stallWatch) moves() bool {
+	begun, inFlight := w.Handoff.Attempts()
+	moved := begun != w.begun || inFlight > 0
 	w.begun = begun
 	return moved
 }
 
-// checkProgress checks that this node begins attempts if deliveries are due. Held deliveries are not due.
-func (e *Engine) checkProgress(ctx context.Context) error {
+// check checks that this node begins attempts if deliveries are due. Held deliveries are not due.
+func (w *stallWatch) check(ctx context.Context) error {
 	overdue := false
-	if !e.stalls.moves(&e.progress) {
+	if !w.moves() {
 		var err error
-		if overdue, err = query.Overdue(ctx, e.parts.DB.Pool); err != nil {
+		if overdue, err = query.Overdue(ctx, w.db.Pool); err != nil {
 			return err
 		}
 	}
-	if e.stalls.idle++; !overdue {
-		e.stalls.idle = 0
+	if w.idle++; !overdue {
+		w.idle = 0
 	}
-	stalled := time.Duration(e.stalls.idle) * e.options.stallInterval
-	if before := time.Duration(e.stalled.Swap(int64(stalled))); stalled >= StalledTooLong && before < StalledTooLong {
-		e.log.Error("deliveries are due and this node begins no attempt; restart it", "for", stalled)
+	stalled := time.Duration(w.idle) * w.interval
+	if before := time.Duration(w.stalled.Swap(int64(stalled))); stalled >= StalledTooLong && before < StalledTooLong {
+		w.log.Error("deliveries are due and this node begins no attempt; restart it", "for", stalled)
 	}
 	return nil
 }
@@ -291,7 +307,7 @@ type Stats struct {
 // Stats reads the counts.
 func (e *Engine) Stats() Stats {
 	return Stats{
-		InFlight: e.parts.Active.Len(), MaxWorkers: e.parts.Handoff.Workers(), OpenCalls: e.endpoint.OpenCalls(),
-		Stalled: time.Duration(e.stalled.Load()), FetchLag: e.parts.Backpressure.Lag(),
+		InFlight: e.runs.Active.Len(), MaxWorkers: e.runs.Handoff.Workers(), OpenCalls: e.deliverer.endpoint.OpenCalls(),
+		Stalled: time.Duration(e.stalls.stalled.Load()), FetchLag: e.runs.Backpressure.Lag(),
 	}
 }

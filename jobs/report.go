@@ -70,22 +70,22 @@ type AttemptReport struct {
 func (a *attempt) report(
 	r *delivery.Request, verdict policy.Verdict, resp endpoint.Response, now time.Time, late bool,
 ) {
-	e, ctx := a.engine, context.Background()
-	if level := e.options.LogAttempts.level(verdict.Action); e.log.Enabled(ctx, level) {
+	ctx := context.Background()
+	if level := a.options.LogAttempts.level(verdict.Action); a.log.Enabled(ctx, level) {
 		granted, leftOut := true, 0
-		if e.options.LogAttempts == LogFailed && !e.log.Enabled(ctx, slog.LevelDebug) {
-			granted, leftOut = e.logLimit.take(now)
+		if a.options.LogAttempts == LogFailed && !a.log.Enabled(ctx, slog.LevelDebug) {
+			granted, leftOut = a.logLimit.take(now)
 		}
 		if granted {
 			line := a.line(r, verdict, resp, late)
 			if leftOut > 0 {
 				line = append(line, slog.Int("left_out", leftOut))
 			}
-			e.log.LogAttrs(ctx, level, "delivery attempted", line...)
+			a.log.LogAttrs(ctx, level, "delivery attempted", line...)
 		}
 	}
-	if e.options.OnAttempt != nil {
-		e.options.OnAttempt(AttemptReport{
+	if a.options.OnAttempt != nil {
+		a.options.OnAttempt(AttemptReport{
 			Topic: a.sub.Topic, Subscription: a.sub.Name, Events: len(a.work.Members),
 			EventID: a.work.Members[0].Event.ID, EventType: a.work.Members[0].Event.Type,
 			Number: r.Number, Result: resp.Result, Duration: resp.Duration, Verdict: verdict, Now: now,
@@ -145,7 +145,7 @@ func (a *attempt) line(
 	if !verdict.At.IsZero() {
 		line = append(line, slog.Time("next_attempt_at", verdict.At.UTC()))
 	}
-	return append(line, slog.String("why", safe(verdict.Why.String())), slog.String("node", a.engine.parts.Node))
+	return append(line, slog.String("why", safe(verdict.Why.String())), slog.String("node", a.failures.node))
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -52,7 +52,7 @@ func (a *attempt) separateHeaders() (left bool, err error) {
 	}
 	values := func(m *queue.Member) string {
 		view := catalog.EventView(a.sub.Topic, &m.Event)
-		return a.sub.Headers.DynamicValues(&view, a.engine.options.MaxHeaderBytes)
+		return a.sub.Headers.DynamicValues(&view, a.options.MaxHeaderBytes)
 	}
 	first := values(&a.work.Members[0])
 	return a.separate(delivery.ReasonHeaderValue, func(m *queue.Member) bool { return values(m) == first })
@@ -90,7 +90,7 @@ func (a *attempt) header(at time.Time, body []byte) http.Header {
 	first := &a.work.Members[0]
 	if a.sub.Headers != nil {
 		view := catalog.EventView(a.sub.Topic, &first.Event)
-		a.sub.Headers.Each(&view, a.engine.options.MaxHeaderBytes, h.Set) // first: none replaces a following header
+		a.sub.Headers.Each(&view, a.options.MaxHeaderBytes, h.Set) // first: none replaces a following header
 	}
 	h.Set("Content-Type", event.ContentType(a.sub.EventDeliverySchema, a.batched()))
 	h.Set("Aeg-Event-Type", "Notification")

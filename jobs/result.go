@@ -27,7 +27,7 @@ func (a *attempt) facts(started, now time.Time, resp endpoint.Response) policy.A
 		FirstAttemptAt: first, ScheduledAt: a.work.NextAttemptAt, FinishedAt: now,
 		Limits: a.rules.Limits, DeadLetter: a.rules.DeadLetter,
 		HonorRetryAfter: a.rules.Policy.HonorRetryAfter, RetryAfter: a.rules.Wait(retryAfter(resp.RetryAfter, now)),
-		Jitter: a.engine.options.Jitter(),
+		Jitter: a.options.Jitter(),
 	}
 	facts.Throttled = a.rules.Throttles(resp.Result, facts.HonorRetryAfter && facts.RetryAfter > 0)
 	if a.work.LastHold == catalog.HoldRateLimited && a.due.Sub(a.work.NextAttemptAt) >= leastWait {
@@ -41,9 +41,8 @@ const closedAlone = time.Second
 
 // adapt changes the concurrency by a response, and closes or opens the endpoint.
 func (a *attempt) adapt(facts policy.Attempt, resp endpoint.Response) {
-	parts := &a.engine.parts
 	if !facts.Throttled {
-		parts.Gate.Observe(a.sub.ID, a.rules.Policy.Classify(a.sub.EndpointKind, resp.Result), resp.Result, resp.Duration)
+		a.Gate.Observe(a.sub.ID, a.rules.Policy.Classify(a.sub.EndpointKind, resp.Result), resp.Result, resp.Duration)
 		a.endTrial(true, 0)
 		return
 	}
@@ -51,12 +50,12 @@ func (a *attempt) adapt(facts policy.Attempt, resp endpoint.Response) {
 	if facts.HonorRetryAfter {
 		wait = min(facts.RetryAfter, cmp.Or(time.Duration(a.rules.Policy.RetryAfterCap), facts.RetryAfter))
 	}
-	alone := parts.Gate.ObserveThrottled(a.sub.ID, resp.Duration)
+	alone := a.Gate.ObserveThrottled(a.sub.ID, resp.Duration)
 	if wait == 0 && (alone || a.trial.Load() != nil) {
 		wait = a.rules.Wait(closedAlone)
 	}
 	if !a.endTrial(false, wait) && wait > 0 {
-		parts.Closed.Close(a.sub, wait)
+		a.Closed.Close(a.sub, wait)
 	}
 }
 
@@ -92,9 +91,9 @@ func (a *attempt) verdicts(facts policy.Attempt) []policy.Verdict {
 	if !slices.ContainsFunc(verdicts, expired) {
 		return verdicts
 	}
-	current, err := a.engine.parts.Loader.TimeToLiveSince(context.Background(), ids, facts.FinishedAt)
+	current, err := a.Loader.TimeToLiveSince(context.Background(), ids, facts.FinishedAt)
 	if err != nil {
-		a.engine.log.Warn("it could not be checked whether a delivery has expired; its next due check decides",
+		a.log.Warn("it could not be checked whether a delivery has expired; its next due check decides",
 			"subscription", a.sub.ID, "error", err)
 	}
 	for i, v := range verdicts {
@@ -130,7 +129,7 @@ func (a *attempt) record(verdict policy.Verdict, fates []delivery.Fate) error {
 			decision.Error = policy.ExpiredWaiting(limit)
 		}
 	}
-	return a.engine.parts.Recorder.RecordDecision(context.Background(), decision)
+	return a.Recorder.RecordDecision(context.Background(), decision)
 }
 
 // leastWait is the shortest wait for a rate limit that an attempt mentions.
@@ -142,7 +141,7 @@ func (a *attempt) waitedFor() string {
 	if a.work.LastHold == "" || a.work.Hold != "" && a.work.LastHold != catalog.HoldRateLimited {
 		return ""
 	}
-	rate, limited := a.engine.parts.Cache.Snapshot().Rate(a.args.Subscription)
+	rate, limited := a.cache.Snapshot().Rate(a.args.Subscription)
 	if !limited {
 		return ""
 	}

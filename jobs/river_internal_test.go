@@ -49,7 +49,7 @@ func finishing(ids ...int64) *riverdriver.JobSetStateIfRunningManyParams {
 func TestRiverFinishesOnlyJobsThatMayExist(t *testing.T) {
 	t.Parallel()
 	under, ended := &recording{}, queue.NewJobSet()
-	e := executor{Executor: under, engine: &Engine{ended: ended}}
+	e := executor{Executor: under, runs: &runs{ended: ended}}
 	for _, id := range []int64{1, 3, 4} {
 		ended.Add(id)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/rivertype"
 
+	"postrider/internal/operator"
 	"postrider/internal/postgres"
 	"postrider/jobs/endpoint"
 	"postrider/jobs/queue"
@@ -37,11 +38,8 @@ const (
 	// all waiting routes in one transaction. 20,000 routes of one delivery each took 2.5 s with 500 workers and 3.6 s with
 	// 200.
 	routeWorkers = 500
-	// The poll intervals find jobs whose notification was lost.
-	routePollInterval     = time.Second
-	handshakePollInterval = time.Second
-	exportPollInterval    = 5 * time.Second
-	operationPollInterval = 5 * time.Second
+	// rarePollInterval finds jobs whose notification was lost.
+	rarePollInterval = 5 * time.Second
 	// handshakeWorkers is how many requests of handshakes one node has in flight, each at most 30 s.
 	handshakeWorkers = 200
 	// exportWorkers is how many files of dead letters one node writes at once. Each is in memory: 8 MiB of events, twice.
@@ -57,14 +55,6 @@ const (
 	dropTimeout = 5 * time.Second
 )
 
-// poll selects a poll interval: with notifications, or without.
-func (e *Engine) poll(interval, pollOnly time.Duration) time.Duration {
-	if e.options.PollOnly {
-		return pollOnly
-	}
-	return interval
-}
-
 // ownedArgs are the arguments of the jobs that are not attempts: the id of a handshake or of an export. Routes and
 // operations are found by their job.
 type ownedArgs struct {
@@ -76,116 +66,65 @@ type ownedArgs struct {
 // Kind implements river.JobArgs.
 func (a ownedArgs) Kind() string { return a.kind }
 
-// workers are the functions that run the jobs of each kind.
-func (e *Engine) workers() *river.Workers {
-	workers := river.NewWorkers()
-	for _, kind := range []queue.AttemptArgs{{Delivery: 1}, {Batch: 1}} {
-		river.AddWorkerArgs(workers, kind, river.WorkFunc(e.deliver))
-	}
-	for kind, work := range map[string]func(context.Context, *river.Job[ownedArgs]) error{
-		queue.RouteKind:     func(ctx context.Context, job *river.Job[ownedArgs]) error { return e.route(ctx, job.ID) },
-		queue.HandshakeKind: e.handshake,
-		queue.ExportKind:    e.export,
-		queue.OperationKind: e.operate,
-	} {
-		river.AddWorkerArgs(workers, ownedArgs{kind: kind}, river.WorkFunc(work))
-	}
-	return workers
+// runs are the jobs that a node runs, and how their runs end.
+type runs struct {
+	Queue
+	log         *slog.Logger
+	ended       *queue.JobSet // jobs that River is not to complete: their row is gone, or Stop returns it
+	interrupted *queue.JobSet // jobs whose attempt was cut by Stop
+	notBegun    *queue.JobSet // jobs that Stop cut before their attempt began
 }
 
-// tokenOf is the row of a job.
-func tokenOf(job *rivertype.JobRow) queue.JobToken {
-	return queue.JobToken{JobID: job.ID, CreatedAt: job.CreatedAt}
+// worker runs River's jobs of a kind that is not a delivery attempt.
+func (r *runs) worker(work func(context.Context, *river.Job[ownedArgs]) error) river.Worker[ownedArgs] {
+	return river.WorkFunc(func(ctx context.Context, job *river.Job[ownedArgs]) error {
+		err := r.run(job.ID, func() error { return work(ctx, job) })
+		if err == nil {
+			r.ended.Add(job.ID)
+		}
+		return err
+	})
 }
 
-// route makes one step of a route: up to 10,000 deliveries.
-func (e *Engine) route(ctx context.Context, jobID int64) error {
-	release := e.parts.Active.Add(jobID)
-	defer release()
-	err := e.parts.Publisher.Route(ctx, jobID)
-	if errors.Is(err, context.Canceled) {
-		e.interrupted.Add(jobID) // given back by Stop, as a new row: this one may still make its step
+// run runs a job that is not a delivery attempt. Stop gives it back, as a new row, if it was cut: it may still end.
+func (r *runs) run(job int64, work func() error) error {
+	defer r.Active.Add(job)()
+	err := work()
+	if errors.Is(err, endpoint.ErrInterrupted) || errors.Is(err, context.Canceled) {
+		r.interrupted.Add(job)
 	}
 	return err
 }
 
-// handshake makes one request of a handshake. An endpoint that does not respond is a result and no error.
-func (e *Engine) handshake(ctx context.Context, job *river.Job[ownedArgs]) error {
-	release := e.parts.Active.Add(job.ID)
-	defer release()
-	h, err := e.parts.Handshakes.Load(ctx, job.Args.Handshake, job.ID)
-	if err != nil {
-		return e.notLoaded(job, "a handshake", err)
-	}
-	return e.settled(job.ID, e.sendHandshake(ctx, h, job.ID))
-}
-
-// export tries once to write one file of dead letters. A location that rejects it is a result and no error.
-func (e *Engine) export(ctx context.Context, job *river.Job[ownedArgs]) error {
-	release := e.parts.Active.Add(job.ID)
-	defer release()
-	x, err := e.parts.Exports.LoadExport(ctx, job.Args.Export, job.ID)
-	if err != nil {
-		return e.notLoaded(job, "an export", err)
-	}
-	return e.settled(job.ID, e.writeExport(ctx, x, job.ID))
-}
-
-// operate makes one step of an operation. It waits until the next step is due and then wakes the fetchers of all nodes:
-// the poll alone would be too slow for the rate.
-func (e *Engine) operate(ctx context.Context, job *river.Job[ownedArgs]) error {
-	release := e.parts.Active.Add(job.ID)
-	until, more, err := e.parts.Operator.Operate(ctx, job.ID)
-	release()
-	if err := e.settled(job.ID, err); err != nil || !more {
-		return err
-	}
-	if pause(ctx, until); ctx.Err() == nil {
-		e.parts.Notifier.RequestFetch(queue.OperationQueue)
-	}
-	return nil
-}
-
 // notLoaded ends the run of a job whose row could not be read. If the database is unavailable, the job is deferred.
-func (e *Engine) notLoaded(job *river.Job[ownedArgs], what string, err error) error {
+func (r *runs) notLoaded(job *river.Job[ownedArgs], what string, err error) error {
 	switch {
 	case errors.Is(err, postgres.ErrNotFound):
-		e.drop(tokenOf(job.JobRow), err) // the row has ended, or has another job
-		return e.settled(job.ID, nil)
+		r.drop(tokenOf(job.JobRow), err) // the row has ended, or has another job
+		return nil
 	case errors.Is(err, context.Canceled):
-		return e.settled(job.ID, err)
+		return err
 	}
-	e.log.Warn(what+" could not be read, trying again", "job", job.ID, "in", beginPause, "error", err)
+	r.log.Warn(what+" could not be read, trying again", "job", job.ID, "in", beginPause, "error", err)
 	return river.JobSnooze(beginPause)
 }
 
 // drop deletes a job that is no row's token, unless it is known to be gone. The id alone is not enough for that, see
 // queue.JobToken; River would use it. If the database does not respond, the job is reclaimed later.
-func (e *Engine) drop(job queue.JobToken, known error) {
+func (r *runs) drop(job queue.JobToken, known error) {
 	if errors.Is(known, queue.ErrJobGone) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), dropTimeout)
 	defer cancel()
-	if err := e.parts.JobRows.EndJob(ctx, job); err != nil {
-		e.log.Warn("a job that has nothing to do could not be ended", "job", job.JobID, "error", err)
+	if err := r.JobRows.EndJob(ctx, job); err != nil {
+		r.log.Warn("a job that has nothing to do could not be ended", "job", job.JobID, "error", err)
 	}
-}
-
-// settled notes how a job has ended that is not a delivery's: else Stop would give it back as a new row.
-func (e *Engine) settled(job int64, err error) error {
-	switch {
-	case err == nil:
-		e.ended.Add(job)
-	case errors.Is(err, endpoint.ErrInterrupted), errors.Is(err, context.Canceled):
-		e.interrupted.Add(job)
-	}
-	return err
 }
 
 // untilRecorded repeats record until it succeeds or the process stops. Repeating is safe: without the job row it
 // changes nothing.
-func (e *Engine) untilRecorded(ctx context.Context, what string, id int64, record func() error) error {
+func (r *runs) untilRecorded(ctx context.Context, what string, id int64, record func() error) error {
 	for wait := recordMinPause; ; wait = min(2*wait, recordMaxPause) {
 		err := record()
 		if err == nil {
@@ -194,9 +133,27 @@ func (e *Engine) untilRecorded(ctx context.Context, what string, id int64, recor
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		e.log.Warn(what+" could not be recorded, trying again", "id", id, "in", wait, "error", err)
+		r.log.Warn(what+" could not be recorded, trying again", "id", id, "in", wait, "error", err)
 		pause(ctx, wait)
 	}
+}
+
+// tokenOf is the row of a job.
+func tokenOf(job *rivertype.JobRow) queue.JobToken {
+	return queue.JobToken{JobID: job.ID, CreatedAt: job.CreatedAt}
+}
+
+// operate makes one step of an operation. It waits until the next step is due and then wakes the fetchers of all nodes:
+// the poll alone would be too slow for the rate.
+func (r *runs) operate(ctx context.Context, operator *operator.Operator, job int64) error {
+	until, more, err := operator.Operate(ctx, job)
+	if err != nil || !more {
+		return err
+	}
+	if pause(ctx, until); ctx.Err() == nil {
+		r.Notifier.RequestFetch(queue.OperationQueue)
+	}
+	return nil
 }
 
 // retryPolicy is for jobs whose attempt began and had no outcome, such as those cut by a stop: 1 s, 2 s, 4 s, … 60 s.

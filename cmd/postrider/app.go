@@ -128,11 +128,11 @@ func startApp(ctx context.Context, o appOptions) (_ *instance, err error) {
 
 func (a *instance) startEngine(ctx context.Context, o appOptions) error {
 	e := o.engine
-	e.Parts, e.Logger, e.PollOnly = a.store.Parts, o.log, o.database.PgBouncer
+	e.Logger, e.PollOnly = o.log, o.database.PgBouncer
 	e.UserAgent = "postrider/" + version.Number()
 	e.AllowCIDR, e.AllowHTTP, e.DeadLetters = o.api.AllowCIDR, o.api.AllowHTTP, o.api.DeadLetters
 	e.MaxHeaderBytes = o.api.HeaderLimits.MaxValueBytes
-	engine, err := jobs.New(e)
+	engine, err := jobs.New(a.store.Parts, e)
 	if err == nil {
 		err = engine.Start(ctx)
 	}

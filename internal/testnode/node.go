@@ -181,7 +181,7 @@ func open(t testing.TB, url string, o node.Options, change func(*node.System)) *
 func (tn *Node) Engine(t testing.TB, change ...func(*jobs.Options)) *jobs.Engine {
 	t.Helper()
 	o := jobs.Options{
-		Parts: tn.System.Parts, Logger: slog.New(slog.DiscardHandler), StopTimeout: time.Second, AllowCIDR: Loopback,
+		Logger: slog.New(slog.DiscardHandler), StopTimeout: time.Second, AllowCIDR: Loopback,
 		Jitter:    func() float64 { return 0 },
 		OnAttempt: func(r jobs.AttemptReport) { tn.Attempts <- r },
 	}
@@ -190,7 +190,7 @@ func (tn *Node) Engine(t testing.TB, change ...func(*jobs.Options)) *jobs.Engine
 			f(&o)
 		}
 	}
-	e, err := jobs.New(o)
+	e, err := jobs.New(tn.System.Parts, o)
 	require.NoError(t, err)
 	return e
 }

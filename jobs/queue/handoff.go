@@ -19,7 +19,8 @@ type Handoff struct {
 	open     bool
 	waiting  []*Work
 	reserved int
-	busy     int // workers that make an attempt
+	busy     int   // workers that make an attempt
+	begun    int64 // attempts since the process began
 	// The database is queried for jobs when a fetch was requested, when it had more jobs than workers were free, and once
 	// per poll.
 	poll, idlePoll time.Duration
@@ -98,6 +99,7 @@ func (h *Handoff) Take() []*Work {
 	works := h.waiting
 	h.waiting = nil
 	h.busy += len(works)
+	h.begun += int64(len(works))
 	for _, w := range works {
 		h.active.Add(w.Job.JobID)
 	}
@@ -109,6 +111,7 @@ func (h *Handoff) Begin() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.busy++
+	h.begun++
 }
 
 // End makes a worker free, after Begin or Take. If the database has more jobs, it requests a fetch: River does so only
@@ -121,6 +124,13 @@ func (h *Handoff) End() {
 	if more {
 		h.wake.Request(DeliverQueue)
 	}
+}
+
+// Attempts counts the attempts that have begun since the process began, and those in progress.
+func (h *Handoff) Attempts() (begun int64, inProgress int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.begun, h.busy
 }
 
 // Query returns how many jobs, at most limit, the database is queried for now; 0 = it is not.
