@@ -210,7 +210,7 @@ func (a *attempt) run(ctx context.Context) error {
 	}
 	a.leave = sync.OnceFunc(func() { a.Gate.Leave(a.args.Subscription) })
 	defer a.leave()
-	if pause(ctx, a.Gate.Spacing(a.args.Subscription)); ctx.Err() != nil {
+	if queue.Pause(ctx, a.Gate.Spacing(a.args.Subscription)); ctx.Err() != nil {
 		return ctx.Err()
 	}
 	switch open, err := a.enterEndpoint(ctx); {
@@ -254,7 +254,7 @@ func (a *attempt) space(ctx context.Context) (inTime bool, err error) {
 		return true, nil
 	}
 	wait, inTime := a.Traffic.Space(a.args.Subscription, a.args.Permits)
-	pause(ctx, wait)
+	queue.Pause(ctx, wait)
 	return inTime, ctx.Err()
 }
 
@@ -449,11 +449,9 @@ func (a *attempt) concludeLate(started time.Time, resp endpoint.Response) {
 	if !counts {
 		return
 	}
-	late := delivery.Late{
-		Request: a.request(started, resp), JobID: a.job.JobID, DeliveryID: a.args.Delivery, BatchID: a.work.BatchID,
-		BatchCreatedAt: a.work.BatchCreatedAt, SubscriptionID: a.args.Subscription, Reruns: a.reruns,
-		Success: success, Why: why, ProbationKey: a.work.Probation.Key,
-	}
+	late := delivery.Late{Attempt: delivery.Attempt{
+		Decision: a.decision(policy.Verdict{}, nil), Request: a.request(started, resp), Probation: a.work.Probation,
+	}, BatchCreatedAt: a.work.BatchCreatedAt, Success: success, Why: why}
 	if success { // the timeout has counted as this request's failure
 		a.Gate.Observe(a.sub.ID, late.Outcome, resp.Result, resp.Duration)
 	}

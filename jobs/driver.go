@@ -59,16 +59,7 @@ func (e executor) JobGetAvailable(
 		e.Handoff.Fetched(len(fetched), limit)
 		e.Backpressure.Fetched(fetched, limit)
 	}
-	jobs := make([]*rivertype.JobRow, len(fetched))
-	for i := range fetched {
-		j := &fetched[i]
-		jobs[i] = &rivertype.JobRow{
-			ID: j.ID, Attempt: j.Attempt, AttemptedAt: &j.AttemptedAt, AttemptedBy: j.AttemptedBy, CreatedAt: j.CreatedAt,
-			EncodedArgs: j.Args, Kind: j.Kind, MaxAttempts: j.MaxAttempts, Metadata: j.Metadata, Priority: j.Priority,
-			Queue: j.Queue, ScheduledAt: j.ScheduledAt, State: rivertype.JobStateRunning,
-		}
-	}
-	return &riverdriver.JobGetAvailableResult{Jobs: jobs}, nil
+	return &riverdriver.JobGetAvailableResult{Jobs: fetched}, nil
 }
 
 // JobSetStateIfRunningMany implements riverdriver.Executor. It returns the jobs that it found, without deferred ones.

@@ -142,7 +142,6 @@ type Engine struct {
 	stalls    *stallWatch
 	locations *export.Locations // of dead letters
 	tasks     []loop
-	collect   func(context.Context) // collects publishes by SQL
 
 	stopLoops, stopLocal context.CancelFunc
 	loops, beginning     sync.WaitGroup // beginning: attempts of jobs from publishes
@@ -193,8 +192,8 @@ func New(p Parts, o Options) (*Engine, error) {
 		Queue: p.Queue, Admission: p.Admission, cache: p.Cache, holds: p.Holds, releaser: p.Releaser, loops: &e.loops,
 		timeout: o.releaseTimeout, releases: newReleases(), limited: newReleases(),
 	}
-	e.tasks = e.maintenanceLoops(&p, due, exports.exported)
-	e.collect = func(ctx context.Context) { r.collect(ctx, p.Publisher) }
+	collector := &collector{runs: r, publisher: p.Publisher, again: make(chan struct{}, 1)}
+	e.tasks = e.maintenanceLoops(&p, due, collector, exports.exported)
 
 	workers := river.NewWorkers()
 	for _, kind := range []queue.AttemptArgs{{Delivery: 1}, {Batch: 1}} {
@@ -219,7 +218,6 @@ func New(p Parts, o Options) (*Engine, error) {
 	return e, nil
 }
 
-// newRiver makes River's client of a node.
 func newRiver(
 	p *Parts, o *Options, r *runs, workers *river.Workers, failures *joberrors,
 ) (*river.Client[pgx.Tx], error) {
@@ -278,7 +276,6 @@ func (e *Engine) Start(ctx context.Context) error {
 	e.runs.Handoff.Open(fetchPollInterval, e.options.poll(idlePollInterval, 0)) // 0: an idle node polls like a busy one
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	e.stopLoops = stop
-	e.loops.Go(func() { e.collect(running) })
 	beginning, stopLocal := context.WithCancel(running)
 	e.stopLocal = stopLocal
 	e.beginning.Go(func() {
@@ -302,7 +299,7 @@ func (e *Engine) Start(ctx context.Context) error {
 			wait += firstMinute
 		}
 		e.loops.Go(func() {
-			pause(running, wait)
+			queue.Pause(running, wait)
 			l.repeat(running, e.options.Logger)
 		})
 	}
@@ -324,7 +321,13 @@ func (e *Engine) Stop(ctx context.Context) error {
 	e.beginning.Wait()
 	err := e.river.Stop(ctx)
 	if err == nil {
-		err = waitFor(ctx, &e.deliverer.local)
+		ended := make(chan struct{})
+		go func() { defer close(ended); e.deliverer.local.Wait() }()
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
 	}
 	notBegun = slices.Concat(notBegun, e.runs.Handoff.Close(), e.runs.notBegun.IDs())
 	if err != nil {
@@ -338,21 +341,6 @@ func (e *Engine) Stop(ctx context.Context) error {
 	e.stopLoops()
 	e.loops.Wait()
 	return errors.Join(err, e.upkeep.giveBack(context.WithoutCancel(ctx), notBegun))
-}
-
-// waitFor waits for a group until ctx ends.
-func waitFor(ctx context.Context, group *sync.WaitGroup) error {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		group.Wait()
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 func within(ctx context.Context, timeout time.Duration, do func(context.Context) error) error {

@@ -48,7 +48,7 @@ type task struct {
 
 // maintenanceLoops are the loops of each node. A task has its own loop if others must not wait for it (it is slow or
 // requested often), or if it must not wait for others (the heartbeat, the promotion of due jobs).
-func (e *Engine) maintenanceLoops(p *Parts, due *promoter, exported <-chan struct{}) []loop {
+func (e *Engine) maintenanceLoops(p *Parts, due *promoter, sql *collector, exported <-chan struct{}) []loop {
 	m := p.Maintenance
 	eachMinutes := []task{
 		createPartitions(m),
@@ -66,6 +66,7 @@ func (e *Engine) maintenanceLoops(p *Parts, due *promoter, exported <-chan struc
 		{promptly, p.Traffic.LimitedQueued(), []task{
 			{what: "releasing deliveries within rate limits", run: due.refillLimited, unbounded: true},
 		}},
+		{promptly, sql.again, []task{{what: "collecting publishes by SQL", run: sql.collect, unbounded: true}}},
 		{promptly, p.Closed.Changed(), []task{{what: "closing endpoints", run: p.Closed.Store}}},
 		{promptly, nil, []task{{what: "ending locks of consumers", run: p.Receiver.ExpireLocks}}},
 		{eachSecond, nil, []task{{what: "the heartbeat", run: e.upkeep.beat}}},
@@ -114,13 +115,11 @@ func (l loop) repeat(ctx context.Context, log *slog.Logger) {
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		for _, t := range l.tasks {
-			bounded, cancel := ctx, context.CancelFunc(func() {})
-			if !t.unbounded {
-				bounded, cancel = context.WithTimeout(ctx, taskTimeout)
+			run := func(ctx context.Context) error { return within(ctx, taskTimeout, t.run) }
+			if t.unbounded {
+				run = t.run
 			}
-			err := t.run(bounded)
-			cancel()
-			if err != nil && ctx.Err() == nil {
+			if err := run(ctx); err != nil && ctx.Err() == nil {
 				log.Warn(t.what+" failed, trying again", "in", l.interval, "error", err)
 			}
 		}
@@ -228,7 +227,7 @@ func (u *upkeep) sweep(ctx context.Context) error {
 			"rows_without_job", found.Repaired, "jobs_without_delivery", found.Removed)
 	}
 	if err == nil {
-		pause(ctx, time.Duration(sweepPause*u.nodes.WorkerNodes())*time.Since(began))
+		queue.Pause(ctx, time.Duration(sweepPause*u.nodes.WorkerNodes())*time.Since(began))
 	}
 	return err
 }

@@ -9,6 +9,7 @@ import (
 
 	"postrider/internal/catalog"
 	"postrider/internal/event"
+	"postrider/internal/postgres"
 	"postrider/jobs/delivery"
 	"postrider/jobs/queue"
 	"postrider/policy"
@@ -65,12 +66,10 @@ func (a *attempt) separate(reason policy.Reason, stays func(*queue.Member) bool)
 	if len(gone) == 0 {
 		return true, nil
 	}
-	fates := make([]delivery.Fate, len(gone))
-	for i := range gone {
-		fates[i] = delivery.Fate{
-			DeliveryID: gone[i].DeliveryID, Verdict: policy.Verdict{Action: policy.Retry, At: a.work.Now(), Reason: reason},
-		}
-	}
+	alone := policy.Verdict{Action: policy.Retry, At: a.work.Now(), Reason: reason}
+	fates := postgres.Column(gone, func(m queue.Member) delivery.Fate {
+		return delivery.Fate{DeliveryID: m.DeliveryID, Verdict: alone}
+	})
 	err = a.record(policy.Verdict{Action: delivery.Leave}, fates)
 	if left = len(a.work.Members) > 0; err != nil || left {
 		return left, err

@@ -52,7 +52,6 @@ func (m *Maintenance) EnsurePartitions(ctx context.Context) error {
 // PointPartition is the failpoint before the commit of new partitions.
 const PointPartition = "partition"
 
-// partition is one day of a table.
 type partition struct {
 	Table string
 	Day   time.Time
@@ -69,7 +68,6 @@ func missingPartitions(ctx context.Context, db postgres.Querier, ahead int) ([]p
 	return missing, nil
 }
 
-// dayTable is the partition of a day.
 type dayTable struct {
 	Name     string
 	Day      time.Time

@@ -134,11 +134,10 @@ func (r *runs) untilRecorded(ctx context.Context, what string, id int64, record 
 			return ctx.Err()
 		}
 		r.log.Warn(what+" could not be recorded, trying again", "id", id, "in", wait, "error", err)
-		pause(ctx, wait)
+		queue.Pause(ctx, wait)
 	}
 }
 
-// tokenOf is the row of a job.
 func tokenOf(job *rivertype.JobRow) queue.JobToken {
 	return queue.JobToken{JobID: job.ID, CreatedAt: job.CreatedAt}
 }
@@ -150,7 +149,7 @@ func (r *runs) operate(ctx context.Context, operator *operator.Operator, job int
 	if err != nil || !more {
 		return err
 	}
-	if pause(ctx, until); ctx.Err() == nil {
+	if queue.Pause(ctx, until); ctx.Err() == nil {
 		r.Notifier.RequestFetch(queue.OperationQueue)
 	}
 	return nil
@@ -188,6 +187,9 @@ func (m *joberrors) Work(ctx context.Context, job *rivertype.JobRow, run func(co
 	var text string
 	var syntax *json.SyntaxError
 	var wrongType *json.UnmarshalTypeError
+	var plain *endpoint.PlainError
+	var snooze *rivertype.JobSnoozeError
+	var cancel *rivertype.JobCancelError
 	level := slog.LevelWarn
 	switch state := postgres.SQLState(err); {
 	case errors.Is(err, context.Canceled):
@@ -199,8 +201,9 @@ func (m *joberrors) Work(ctx context.Context, job *rivertype.JobRow, run func(co
 		text = "the database did not run a statement of this job; the log of the node has the cause"
 	case errors.As(err, &syntax), errors.As(err, &wrongType):
 		text = "the arguments of this job cannot be read; the log of the node has the cause"
-	case isPlain(err):
-		return err
+	case errors.As(err, &plain), errors.As(err, &snooze), errors.As(err, &cancel),
+		errors.Is(err, endpoint.ErrInterrupted), errors.Is(err, errNoPolicy):
+		return err // it has no text of PostgreSQL or Go
 	default:
 		text = m.internalError()
 	}
@@ -217,23 +220,11 @@ func (m *joberrors) recovered(id int64, kind string, run func() error) (err erro
 			return
 		}
 		m.log.Error("a job panicked", "job", id, "kind", kind, "error", fmt.Sprint(cause), "stack", string(debug.Stack()))
-		err = &endpoint.PlainError{Text: m.internalError(), Cause: errPanic}
+		err = &endpoint.PlainError{Text: m.internalError(), Cause: errors.New("panic")}
 	}()
 	return run()
 }
 
-// errPanic is the cause of a job's error when the job panicked.
-var errPanic = errors.New("panic")
-
 func (m *joberrors) internalError() string {
 	return "internal error; the log of node " + m.node + " has the cause"
-}
-
-// isPlain reports whether River may store the error as it is: it has no text of PostgreSQL or Go.
-func isPlain(err error) bool {
-	var plain *endpoint.PlainError
-	var snooze *rivertype.JobSnoozeError
-	var cancel *rivertype.JobCancelError
-	return errors.As(err, &plain) || errors.As(err, &snooze) || errors.As(err, &cancel) ||
-		errors.Is(err, endpoint.ErrInterrupted) || errors.Is(err, errNoPolicy)
 }

@@ -122,16 +122,17 @@ func New(ctx context.Context, o Options) (*System, error) {
 	s.JobRows = queue.NewJobRows(db, o.Node, s.Notifier, s.Traffic, o.Failpoint)
 	s.Publisher = publish.NewPublisher(publish.PublisherParts{
 		DB: db, Cache: cache, IDs: s.IDs, Traffic: s.Traffic, Notifier: s.Notifier, Handoff: s.Handoff,
-		Backpressure: s.Backpressure,
-		Memory:       s.Memory, Commits: s.Commits,
+		Backpressure: s.Backpressure, Memory: s.Memory, Commits: s.Commits,
 	}, publish.PublisherOptions{Node: o.Node, Threshold: o.RouteThreshold, Log: o.Logger, Failpoint: o.Failpoint})
 	s.Loader = delivery.NewLoader(delivery.LoaderParts{
-		DB: db, Cache: cache, Memory: s.Memory, Jobs: s.JobRows, Traffic: s.Traffic, Notifier: s.Notifier,
-	}, o.Failpoint)
+		DB: db, Cache: cache, Memory: s.Memory, Traffic: s.Traffic, Notifier: s.Notifier,
+		Failpoint: o.Failpoint,
+	})
 	s.Recorder = delivery.NewRecorder(delivery.RecorderParts{
 		DB: db, Cache: cache, IDs: s.IDs, Traffic: s.Traffic, Gate: s.Gate, Notifier: s.Notifier, Commits: s.Commits,
 		Log: o.Logger, Node: o.Node, TimeScale: o.TimeScale, MaxWorkers: o.MaxWorkers,
-	}, o.Failpoint)
+		Failpoint: o.Failpoint,
+	})
 	s.Releaser = delivery.NewReleaser(db, cache, s.Traffic, s.Notifier, o.Failpoint)
 	s.Exports = export.NewExports(db, s.Notifier)
 	s.Cleaners = []func(context.Context) error{

@@ -32,11 +32,7 @@ func (tn *Node) TimeOut(t testing.TB, sub *catalog.Subscription, n int) []delive
 
 // Late is the late response to such an attempt.
 func Late(timedOut delivery.Attempt, status int) delivery.Late {
-	late := delivery.Late{
-		Request: timedOut.Request, JobID: timedOut.JobID, DeliveryID: timedOut.DeliveryID, BatchID: timedOut.BatchID,
-		SubscriptionID: timedOut.SubscriptionID, Reruns: timedOut.Reruns, Success: status < 300, Why: strconv.Itoa(status),
-		ProbationKey: timedOut.Probation.Key,
-	}
+	late := delivery.Late{Attempt: timedOut, Success: status < 300, Why: strconv.Itoa(status)}
 	if late.Status, late.Outcome = status, policy.OutcomeDelivered; !late.Success {
 		late.Outcome = policy.OutcomeBusy
 	}

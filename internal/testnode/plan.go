@@ -3,11 +3,14 @@ package testnode
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+
+	"postrider/internal/postgres"
 )
 
 // planNode is what EXPLAIN (ANALYZE, FORMAT JSON) reports of one node.
@@ -45,4 +48,40 @@ func (n planNode) requireLinear(t testing.TB, most float64) {
 	for _, child := range n.Plans {
 		child.requireLinear(t, most)
 	}
+}
+
+// RequireKeysInPlans requires that the kept plans of statements read tables by keys: a plan that was made while a table
+// was empty must be right for a full one.
+func RequireKeysInPlans(t *testing.T, statements map[string]postgres.KeptStatement) {
+	t.Helper()
+	tn := Unchecked(t)
+	tn.Exec(t, "VACUUM ANALYZE") // PostgreSQL believes from here on that all tables are empty
+	for name, statement := range statements {
+		plan := strings.Join(keptPlan(t, tn, statement), "\n")
+		require.NotRegexp(t, `Function Scan on (new|attempt)_job`, plan, "%s calls it for each row", name)
+		for table := range strings.SplitSeq(plan, "->") {
+			if found := regexp.MustCompile(`^\s+(Seq|Bitmap|Index|Index Only) Scan.* on ` +
+				`(deliveries|batches|left_members|river_job|events|delivery_history|event_subscriptions|` +
+				`event_subscription_states|topics|probations)`).FindString(table); found != "" {
+				require.Contains(t, table, "Index Cond", "%s: %s in\n%s", name, found, plan)
+			}
+		}
+	}
+}
+
+// keptPlan is the plan that a statement keeps, whatever its parameters.
+func keptPlan(t *testing.T, tn *Node, kept postgres.KeptStatement) []string {
+	t.Helper()
+	tx := tn.Begin(t)
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	require.NoError(t, ErrorOf(tx.Exec(t.Context(), kept.Settings)))
+	prepared, err := tx.Prepare(t.Context(), "kept", kept.SQL)
+	require.NoError(t, err)
+	nulls := strings.TrimSuffix(strings.Repeat("NULL,", len(prepared.ParamOIDs)), ",")
+	rows, err := tx.Query(t.Context(), "EXPLAIN EXECUTE kept("+nulls+")", pgx.QueryExecModeSimpleProtocol)
+	require.NoError(t, err)
+	plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	require.NoError(t, tx.Conn().Deallocate(t.Context(), "kept"))
+	return plan
 }

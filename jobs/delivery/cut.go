@@ -96,7 +96,14 @@ func (l *Loader) Cut(
 		if hold, err = c.lock(ctx); err != nil || hold != "" {
 			return err
 		}
-		cut, err = c.run(ctx)
+		open, err := c.open(ctx)
+		switch {
+		case err != nil:
+			return err
+		case len(open) == 0:
+			return c.end(ctx, c.allPermits())
+		}
+		cut, err = c.bind(ctx, open)
 		return err
 	})
 	state.leave(job, err == nil && hold == "")
@@ -119,18 +126,6 @@ func (l *Loader) Cut(
 	}
 	l.Reach(PointClaim)
 	return true, nil
-}
-
-// run cuts what is open, or ends the cutter's job.
-func (c *cutting) run(ctx context.Context) (cut bool, err error) {
-	open, err := c.open(ctx)
-	if err != nil {
-		return false, err
-	}
-	if len(open) == 0 {
-		return false, c.end(ctx, c.allPermits())
-	}
-	return c.bind(ctx, open)
 }
 
 // lock locks the token, makes other nodes' cutters of the event subscription wait, and returns its hold. ErrNoRows: the

@@ -39,7 +39,7 @@ type forgetful struct {
 func newForgetful(c *catalog.Snapshot) *forgetful {
 	cache := catalog.StaticCache(c)
 	return &forgetful{
-		Loader: NewLoader(LoaderParts{Cache: cache}, nil), Recorder: NewRecorder(RecorderParts{Cache: cache}, nil),
+		Loader: NewLoader(LoaderParts{Cache: cache}), Recorder: NewRecorder(RecorderParts{Cache: cache}),
 	}
 }
 

@@ -42,7 +42,7 @@ func (r *Recorder) RecordLate(ctx context.Context, late Late) (ended bool, err e
 	}
 	err = postgres.RetryTransient(func() error { return r.DB.QueryRow(ctx, lateStatement, args).Scan(&ended) })
 	if err == nil && late.Success {
-		err = r.endProbation(ctx, late.ProbationKey, late.StartedAt)
+		err = r.endProbation(ctx, late.Probation.Key, late.StartedAt)
 	}
 	if err != nil {
 		return ended, fmt.Errorf("record a %s's late response: %w", what, err)

@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -13,7 +14,6 @@ import (
 
 var limitedStatement = sqlFile("limited")
 
-// createRateStatement creates the row of a rate limit.
 const createRateStatement = `
 INSERT INTO postrider_internal.delivery_rates (key) VALUES ($1) ON CONFLICT DO NOTHING`
 
@@ -44,11 +44,7 @@ func (w *rateWaits) next(key string, wait time.Duration) {
 	if w.until == nil {
 		w.until = map[string]time.Time{}
 	}
-	for other, until := range w.until {
-		if !now.Before(until) {
-			delete(w.until, other)
-		}
-	}
+	maps.DeleteFunc(w.until, func(_ string, until time.Time) bool { return !now.Before(until) })
 	if wait -= AheadOfTime; wait > 0 {
 		w.until[key] = now.Add(min(wait, mostWait))
 	}

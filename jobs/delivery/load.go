@@ -56,7 +56,6 @@ SELECT clock_timestamp(), coalesce(max(hold), ''), coalesce(bool_or(stop_time_to
 // Loader reads what attempts send: deliveries and batches with their events. It also cuts batches.
 type Loader struct {
 	LoaderParts
-	postgres.Failpoint
 	queue *postgres.Batcher[*loadRequest]
 	cuts  cutStates
 
@@ -68,16 +67,15 @@ type LoaderParts struct {
 	DB       *postgres.DB
 	Cache    *catalog.Cache
 	Memory   *queue.Memory
-	Jobs     *queue.JobRows
 	Traffic  *queue.Traffic
 	Notifier *queue.Notifier
+	postgres.Failpoint
 }
 
 // NewLoader makes a loader; its Run loads.
-func NewLoader(parts LoaderParts, fail postgres.Failpoint) *Loader {
+func NewLoader(parts LoaderParts) *Loader {
 	return &Loader{
-		LoaderParts: parts, Failpoint: fail, queue: postgres.NewBatcher[*loadRequest](),
-		cuts: cutStates{slow: slowSearch},
+		LoaderParts: parts, queue: postgres.NewBatcher[*loadRequest](), cuts: cutStates{slow: slowSearch},
 	}
 }
 
@@ -307,10 +305,7 @@ func (l *Loader) TimeToLiveSince(ctx context.Context, deliveries []int64, at tim
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
 	found := make(map[int64]time.Time, len(deliveries))
-	rows, err := l.DB.Query(ctx, agesStatement, deliveries, at)
-	if err != nil {
-		return nil, postgres.Outage("read the ages of deliveries", err)
-	}
+	rows, _ := l.DB.Query(ctx, agesStatement, deliveries, at) // its error is the rows'
 	var id int64
 	var since time.Time
 	if _, err := pgx.ForEachRow(rows, []any{&id, &since}, func() error { found[id] = since; return nil }); err != nil {

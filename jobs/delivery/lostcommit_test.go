@@ -58,7 +58,7 @@ func TestResultsWhoseCommitWasLostAreRecorded(t *testing.T) {
 			defer pool.Close()
 			parts := tn.System.Recorder.RecorderParts
 			parts.DB = postgres.NewDB(pool)
-			r := delivery.NewRecorder(parts, nil)
+			r := delivery.NewRecorder(parts)
 			ctx, stop := context.WithCancel(t.Context())
 			stopped := make(chan struct{})
 			go func() { defer close(stopped); r.Run(ctx) }()

@@ -93,7 +93,6 @@ func (r *Recorder) queueNotices(batch *pgx.Batch, group []*recording) {
 	}
 }
 
-// resultColumns are the columns of a result.
 var resultColumns = postgres.Columns[*recording]{
 	postgres.Col("job_id", func(q *recording) int64 { return q.JobID }),
 	postgres.Col("job_created_at", func(q *recording) time.Time { return q.CreatedAt }),
@@ -139,7 +138,6 @@ type fateRow struct {
 	*Fate
 }
 
-// fateColumns are the columns of a fate.
 var fateColumns = postgres.Columns[fateRow]{
 	postgres.Col("job_id", func(f fateRow) int64 { return f.jobID }),
 	postgres.Col("delivery_id", func(f fateRow) int64 { return f.DeliveryID }),

@@ -182,7 +182,7 @@ func TestStopOfTheRecorderWhileAResultIsBlocked(t *testing.T) {
 	defer end(false)
 	parts, log := tn.System.Recorder.RecorderParts, make(lines, 1)
 	parts.Log = slog.New(slog.NewTextHandler(log, nil))
-	r := delivery.NewRecorder(parts, nil)
+	r := delivery.NewRecorder(parts)
 	ctx, stop := context.WithCancel(t.Context())
 	stopped, recorded := make(chan struct{}), make(chan error, 1)
 	go func() { defer close(stopped); r.Run(ctx) }()

@@ -46,7 +46,6 @@ const (
 // response exists only here, and River would run the same job row twice if it received the failure.
 type Recorder struct {
 	RecorderParts
-	postgres.Failpoint
 	queue *postgres.Batcher[*recording]
 	// blocked are the results whose rows another transaction has locked, see deferBlocked. Only the flush uses it.
 	blocked map[*recording]bool
@@ -72,6 +71,7 @@ type RecorderParts struct {
 	Log       *slog.Logger
 	Node      string
 	TimeScale int
+	postgres.Failpoint
 
 	MaxWorkers int
 }
@@ -96,10 +96,10 @@ type recording struct {
 }
 
 // NewRecorder makes a recorder; its Run records.
-func NewRecorder(parts RecorderParts, fail postgres.Failpoint) *Recorder {
+func NewRecorder(parts RecorderParts) *Recorder {
 	const ms = int64(time.Millisecond)
 	return &Recorder{
-		RecorderParts: parts, Failpoint: fail, blocked: map[*recording]bool{},
+		RecorderParts: parts, blocked: map[*recording]bool{},
 		// Waiting delays only the record of a result, not its delivery. Its worker waits, so a group waits for a quarter of
 		// the workers at most.
 		queue: postgres.NewGatheringBatcher[*recording](postgres.Gathering{
@@ -257,7 +257,7 @@ func (r *Recorder) respond(group []*recording) {
 		r.Traffic.AddOne(req.SubscriptionID, -req.deliveries())
 		if r.blocked[req] {
 			delete(r.blocked, req)
-			r.block(req, -1)
+			r.Gate.Block(req.SubscriptionID, -1)
 		}
 		close(req.done)
 	}
@@ -283,7 +283,7 @@ func (r *Recorder) deferBlocked(ctx context.Context, group []*recording) (free [
 		}
 		if blocked = append(blocked, req); !r.blocked[req] {
 			r.blocked[req] = true
-			r.block(req, 1)
+			r.Gate.Block(req.SubscriptionID, 1)
 			added++
 		}
 	}
@@ -299,13 +299,6 @@ func (r *Recorder) deferBlocked(ctx context.Context, group []*recording) (free [
 		r.queue.AddLater(blockedPause, blocked...)
 	}
 	return free
-}
-
-// block reports to the gate that a result is blocked (1) or no longer blocked (-1): it occupies a worker.
-func (r *Recorder) block(req *recording, n int) {
-	if r.Gate != nil {
-		r.Gate.Block(req.SubscriptionID, n)
-	}
 }
 
 var blockedStatement = sqlFile("blocked", "jobs", "deliveries", "batches", "probations")
@@ -349,12 +342,7 @@ func (r *Recorder) write(group []*recording) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), recordTimeout)
 	defer cancel()
 	r.Reach(PointRecordInside)
-	var changing []*recording
-	for _, req := range group {
-		if r.changesProbation(req) {
-			changing = append(changing, req)
-		}
-	}
+	changing := slices.DeleteFunc(slices.Clone(group), func(q *recording) bool { return !r.changesProbation(q) })
 	var recorded []int64
 	if len(changing) == 0 {
 		err = r.DB.WriteKept(ctx, postgres.KeepPlanBriefly,
@@ -391,9 +379,8 @@ func (r *Recorder) writeWithProbations(
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return err
 	}
-	counted := slices.Clone(changing)
-	counted = slices.DeleteFunc(counted, func(q *recording) bool { return !slices.Contains(*recorded, q.JobID) })
-	r.applyResults(probations, counted, now)
+	lost := func(q *recording) bool { return !slices.Contains(*recorded, q.JobID) }
+	r.applyResults(probations, slices.DeleteFunc(slices.Clone(changing), lost), now)
 	if err := r.writeProbations(ctx, tx, probations); err != nil {
 		return err
 	}

@@ -83,16 +83,10 @@ type Attempt struct {
 
 // Late is a response to an attempt that was recorded before as timed out.
 type Late struct {
-	Request
-	JobID          int64 // of the attempt
-	DeliveryID     int64
-	BatchID        int64
+	Attempt
 	BatchCreatedAt time.Time // when the batch was cut
-	SubscriptionID int64
-	Reruns         int
 	Success        bool
 	Why            string // the beginning of the line that explains the row
-	ProbationKey   string
 }
 
 // Fate is the verdict on one delivery of a batch.

@@ -64,8 +64,6 @@ type Client struct {
 	requests   context.Context //nolint:containedctx // the requests' lifetime, cut by the engine's stop
 	transports *transports
 	tokens     *tokens
-	userAgent  string
-	sent       func() // called when a request has been written; nil = none
 }
 
 // NewClient returns a client. The end of requests cuts all its requests.
@@ -79,12 +77,10 @@ func NewClient(requests context.Context, o Options) *Client {
 	if !o.AllowHTTP {
 		t.plain = t.newTransport(guard(o.AllowCIDR, true))
 	}
-	c := &Client{
-		requests: requests, userAgent: o.UserAgent, transports: t, sent: o.Sent,
-		lateCalls: lateCalls{open: map[*Call]*time.Timer{}},
+	return &Client{
+		lateCalls: lateCalls{open: map[*Call]*time.Timer{}}, requests: requests, transports: t,
+		tokens: newTokens(requests, o.UserAgent, t.roundTrip),
 	}
-	c.tokens = newTokens(requests, o.UserAgent, c.transports.roundTrip)
-	return c
 }
 
 // CloseIdle closes all idle connections.
@@ -217,7 +213,7 @@ func (c *Client) exchange(ctx context.Context, k *Call) (resp Response, err erro
 	}
 	req.Header = k.header
 	if req.Header["User-Agent"] == nil { // a custom header may set another
-		req.Header.Set("User-Agent", c.userAgent)
+		req.Header.Set("User-Agent", c.transports.UserAgent)
 	}
 	received, err := c.transports.send(req, k)
 	resp.Timings, resp.Duration = k.watch.read(), k.elapsed() // in this order: no phase is longer than the whole
@@ -237,11 +233,9 @@ func (c *Client) exchange(ctx context.Context, k *Call) (resp Response, err erro
 }
 
 func (c *Client) wrote(body *Payload) func(httptrace.WroteRequestInfo) {
-	if c.sent == nil {
-		return body.wrote
-	}
 	return func(info httptrace.WroteRequestInfo) {
-		body.wrote(info)
-		c.sent()
+		if body.wrote(info); c.transports.Sent != nil {
+			c.transports.Sent()
+		}
 	}
 }

@@ -51,7 +51,7 @@ func (c *Client) handshake(r *HandshakeRequest, timeout time.Duration) (endpoint
 	}
 	req.Header = r.Header
 	if req.Header.Get("User-Agent") == "" {
-		req.Header.Set("User-Agent", c.userAgent)
+		req.Header.Set("User-Agent", c.transports.UserAgent)
 	}
 	var result endpointconf.HandshakeResponse
 	resp, err := c.transports.roundTrip(req, r.Connection)

@@ -198,15 +198,13 @@ func (h *http1) remove(which func(*conn) bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for key, list := range h.idle {
-		kept := make([]*conn, 0, len(list))
-		for _, c := range list {
-			if which(c) {
+		h.setIdle(key, slices.DeleteFunc(list, func(c *conn) bool {
+			gone := which(c)
+			if gone {
 				c.close()
-			} else {
-				kept = append(kept, c)
 			}
-		}
-		h.setIdle(key, kept)
+			return gone
+		}))
 	}
 }
 

@@ -121,14 +121,10 @@ func (p *Publisher) transact(
 
 // arrived wakes the receivers of event subscriptions that consumers pull.
 func (p *Publisher) arrived(to []destination) {
-	var pulled []int64
 	for _, d := range to {
 		if d.pulled {
-			pulled = append(pulled, d.subscriptionID)
+			p.Notifier.RequestReceives(d.subscriptionID)
 		}
-	}
-	if len(pulled) > 0 {
-		p.Notifier.RequestReceives(pulled...)
 	}
 }
 
@@ -142,7 +138,6 @@ func deliveriesOf(group []*publishRequest) (n int) {
 	return n
 }
 
-// eventsIn counts the events of a group.
 func eventsIn(group []*publishRequest) (n int) {
 	for _, req := range group {
 		n += len(req.Receipt.Events)
@@ -150,7 +145,6 @@ func eventsIn(group []*publishRequest) (n int) {
 	return n
 }
 
-// publishedEvents lists the events of a group.
 func publishedEvents(group []*publishRequest) []publishedEvent {
 	list := make([]publishedEvent, 0, eventsIn(group))
 	for _, req := range group {

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"postrider/internal/catalog"
 	"postrider/internal/postgres"
+	"postrider/jobs/queue"
 )
 
 const (
@@ -102,12 +104,7 @@ func (p *Publisher) pause(ctx context.Context, group []*publishRequest) {
 	if p.Backpressure == nil {
 		return
 	}
-	if wait := p.Backpressure.Next(jobsOf(group)); wait > 0 {
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait):
-		}
-	}
+	queue.Pause(ctx, p.Backpressure.Next(jobsOf(group)))
 }
 
 // jobsOf counts the deliveries that have their own jobs. A batch has one for many, a consumer needs none.
@@ -198,11 +195,6 @@ func reject(req *publishRequest, err error) error {
 }
 
 func unfinished(group []*publishRequest) []*publishRequest {
-	rest := make([]*publishRequest, 0, len(group))
-	for _, req := range group {
-		if !req.finished && !req.postponed {
-			rest = append(rest, req)
-		}
-	}
-	return rest
+	ended := func(req *publishRequest) bool { return req.finished || req.postponed }
+	return slices.DeleteFunc(slices.Clone(group), ended)
 }

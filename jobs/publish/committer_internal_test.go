@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/riverqueue/river/rivertype"
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/catalog"
@@ -76,9 +77,11 @@ func TestGroupsWaitWhileWorkersCannotKeepUp(t *testing.T) {
 		require.Zero(t, waits(p))
 		require.Zero(t, waits(p), "no job waits")
 		due := time.Now()
-		late := queue.Job{CreatedAt: due, ScheduledAt: due, AttemptedAt: due.Add(2 * time.Second), Args: []byte("{}")}
+		late := &rivertype.JobRow{
+			CreatedAt: due, ScheduledAt: due, AttemptedAt: new(due.Add(2 * time.Second)), EncodedArgs: []byte("{}"),
+		}
 		for range 100 {
-			slow.Fetched([]queue.Job{late}, 1)
+			slow.Fetched([]*rivertype.JobRow{late}, 1)
 		}
 		require.Zero(t, waits(p))
 		require.InDelta(t, 200*time.Millisecond, waits(p), float64(time.Millisecond))

@@ -82,8 +82,13 @@ func (p *Publisher) commitKeyed(ctx context.Context, group []*publishRequest, fi
 		return fmt.Errorf("%w: %w", errStale, err)
 	case !errors.Is(err, errDivide):
 		return err
-	case len(group) == 1:
-		group[0].postpone()
+	case len(group) > 1:
+	case time.Since(group[0].queued) > keyTimeout:
+		group[0].respond(fmt.Errorf("%w: another publish of the same idempotency key, or of the same event, is in progress",
+			postgres.ErrUnavailable))
+		return nil
+	default: // until the transaction that has its key has ended
+		group[0].postponed = true
 		return nil
 	}
 	half := len(group) / 2
@@ -182,7 +187,6 @@ func take(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, group []*pu
 	return nil
 }
 
-// eventKeyColumns are the parameters of takeEvents.
 var eventKeyColumns = postgres.Columns[publishedEvent]{
 	postgres.Col("topic", func(e publishedEvent) int64 { return e.Receipt.Topic.ID }),
 	postgres.Col("minutes", func(e publishedEvent) int {
@@ -192,7 +196,6 @@ var eventKeyColumns = postgres.Columns[publishedEvent]{
 	postgres.Col("id", func(e publishedEvent) [16]byte { return e.Receipt.SystemIDs[e.i] }),
 }
 
-// keyColumns are the parameters of takeKeys.
 func keyColumns(group []*publishRequest) []any {
 	var topics []int64
 	var hashes [][]byte
@@ -246,14 +249,4 @@ func (req *publishRequest) withoutDuplicates() *publishRequest {
 		}
 	}
 	return fresh
-}
-
-// postpone defers a request until the transaction that has its key has ended, at most for keyTimeout.
-func (req *publishRequest) postpone() {
-	if time.Since(req.queued) <= keyTimeout {
-		req.postponed = true
-		return
-	}
-	req.respond(fmt.Errorf("%w: another publish of the same idempotency key, or of the same event, is in progress",
-		postgres.ErrUnavailable))
 }

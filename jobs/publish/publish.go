@@ -137,14 +137,14 @@ var ErrUnauthorized = errors.New("unauthorized")
 
 func (req *publishRequest) admittedBy(c *catalog.Snapshot) error {
 	topic, ok := c.Topic(req.Topic)
-	if !ok && req.Authorize != nil && !req.Authorize(catalog.NoTopic()) {
+	if !ok {
+		topic = catalog.NoTopic()
+	}
+	if req.Authorize != nil && !req.Authorize(topic) {
 		return ErrUnauthorized
 	}
 	if !ok {
 		return fmt.Errorf("topic %q: %w", req.Topic, postgres.ErrNotFound)
-	}
-	if req.Authorize != nil && !req.Authorize(topic) {
-		return ErrUnauthorized
 	}
 	req.Receipt.Topic = topic
 	return nil

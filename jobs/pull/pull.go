@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -273,8 +274,7 @@ func (r *Receiver) Settle(
 	ctx context.Context, sub *catalog.Subscription, how Settlement, tokens []LockToken, delay time.Duration,
 ) ([]bool, error) {
 	const settle = "SELECT postrider_internal.settle_locks($1, $2, $3, $4, $5, $6, $7)"
-	ok, err := r.tokens(ctx, len(tokens), settle, sub.ID, deliveriesOf(tokens), locksOf(tokens), string(how), delay,
-		how != returned, r.node)
+	ok, err := r.tokens(ctx, settle, sub, tokens, string(how), delay, how != returned, r.node)
 	if err == nil && how != Acknowledge && delay == 0 {
 		r.notifier.RequestReceives(sub.ID)
 	}
@@ -285,30 +285,28 @@ func (r *Receiver) Settle(
 // as for Settle, or it was received more than an hour ago.
 func (r *Receiver) Renew(ctx context.Context, sub *catalog.Subscription, tokens []LockToken) ([]bool, error) {
 	const renew = "SELECT postrider_internal.renew_locks($1, $2, $3, $4, true)"
-	return r.tokens(ctx, len(tokens), renew, sub.ID, deliveriesOf(tokens), locksOf(tokens), sub.LockDuration())
+	return r.tokens(ctx, renew, sub, tokens, sub.LockDuration())
 }
 
 // tokens calls a function that returns the positions of the tokens that it found.
-func (r *Receiver) tokens(ctx context.Context, n int, statement string, args ...any) ([]bool, error) {
+func (r *Receiver) tokens(
+	ctx context.Context, statement string, sub *catalog.Subscription, tokens []LockToken, args ...any,
+) ([]bool, error) {
+	args = slices.Concat([]any{
+		sub.ID, postgres.Column(tokens, func(t LockToken) int64 { return t.Delivery }),
+		postgres.Column(tokens, func(t LockToken) uuid.UUID { return t.Lock }),
+	}, args)
 	var positions []int64
 	if err := postgres.RetryTransient(func() error {
 		return r.db.QueryRow(ctx, statement, args...).Scan(&positions)
 	}); err != nil {
 		return nil, postgres.Outage("settle events", err)
 	}
-	found := make([]bool, n)
+	found := make([]bool, len(tokens))
 	for _, position := range positions {
 		found[position-1] = true
 	}
 	return found, nil
-}
-
-func deliveriesOf(tokens []LockToken) []int64 {
-	return postgres.Column(tokens, func(t LockToken) int64 { return t.Delivery })
-}
-
-func locksOf(tokens []LockToken) []uuid.UUID {
-	return postgres.Column(tokens, func(t LockToken) uuid.UUID { return t.Lock })
 }
 
 // Stop lets all waiting receivers return without events, and later ones as soon as nothing is available.
@@ -327,11 +325,7 @@ func (r *Receiver) Run(ctx context.Context) {
 		case <-r.arrivals.Elsewhere():
 		}
 		r.search(ctx)
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(searchPause):
-		}
+		queue.Pause(ctx, searchPause)
 	}
 }
 

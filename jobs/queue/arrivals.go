@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"maps"
 	"slices"
 	"sync"
 )
@@ -65,23 +66,16 @@ func (a *Arrivals) Arrived(subscriptions ...int64) {
 
 // wakeFirst wakes the first receiver that is not awake.
 func wakeFirst(line []*Waiter) {
-	for _, w := range line {
-		select {
-		case w.woken <- struct{}{}:
-			return
-		default:
-		}
+	if i := slices.IndexFunc(line, func(w *Waiter) bool { return len(w.woken) == 0 }); i >= 0 {
+		Signal(line[i].woken)
 	}
 }
 
 // Waiting lists the event subscriptions that receivers wait for.
-func (a *Arrivals) Waiting() (subscriptions []int64) {
+func (a *Arrivals) Waiting() []int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for subscription := range a.lines {
-		subscriptions = append(subscriptions, subscription)
-	}
-	return subscriptions
+	return slices.Collect(maps.Keys(a.lines))
 }
 
 // ArrivedElsewhere requests a search for deliveries that arrived on another node.

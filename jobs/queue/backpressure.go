@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"sync"
 	"time"
+
+	"github.com/riverqueue/river/rivertype"
 )
 
 const (
@@ -34,7 +36,7 @@ type Backpressure struct {
 func NewBackpressure(gate *Gate) *Backpressure { return &Backpressure{gate: gate} }
 
 // Fetched reports the jobs that a fetch found. With fewer than requested, no due job waits.
-func (b *Backpressure) Fetched(jobs []Job, requested int) {
+func (b *Backpressure) Fetched(jobs []*rivertype.JobRow, requested int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
@@ -43,19 +45,19 @@ func (b *Backpressure) Fetched(jobs []Job, requested int) {
 	if !b.backlog {
 		b.lag = 0
 	} else if len(jobs) > 0 {
-		b.lag += (b.waited(&jobs[0]) - b.lag) / lagShare
+		b.lag += (b.waited(jobs[0]) - b.lag) / lagShare
 	}
 }
 
 // waited is how long a job has waited for a worker. Above maxLag, only a job counts that was due when it was created
 // and may begin now. A later one may have waited to be promoted, and admission puts the others on hold.
-func (b *Backpressure) waited(j *Job) time.Duration {
+func (b *Backpressure) waited(j *rivertype.JobRow) time.Duration {
 	waited := j.AttemptedAt.Sub(j.ScheduledAt)
 	if waited <= maxLag {
 		return waited
 	}
 	var args AttemptArgs
-	if j.ScheduledAt.After(j.CreatedAt) || json.Unmarshal(j.Args, &args) != nil || b.gate.Full(args.Subscription) {
+	if j.ScheduledAt.After(j.CreatedAt) || json.Unmarshal(j.EncodedArgs, &args) != nil || b.gate.Full(args.Subscription) {
 		return 0
 	}
 	return waited

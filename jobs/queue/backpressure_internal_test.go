@@ -6,23 +6,25 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/riverqueue/river/rivertype"
 	"github.com/stretchr/testify/require"
 
 	"postrider/policy"
 )
 
 // job is a job of a published delivery that was fetched after this time.
-func job(subscription int64, waited time.Duration) Job {
+func job(subscription int64, waited time.Duration) *rivertype.JobRow {
 	due := time.Now()
-	return Job{
-		CreatedAt: due, ScheduledAt: due, AttemptedAt: due.Add(waited), Args: fmt.Appendf(nil, `{"s":%d}`, subscription),
+	return &rivertype.JobRow{
+		CreatedAt: due, ScheduledAt: due, AttemptedAt: new(due.Add(waited)),
+		EncodedArgs: fmt.Appendf(nil, `{"s":%d}`, subscription),
 	}
 }
 
 // fetch reports many fetches that had all requested jobs, each a job like this.
-func fetch(p *Backpressure, j Job) {
+func fetch(p *Backpressure, j *rivertype.JobRow) {
 	for range 100 {
-		p.Fetched([]Job{j}, 1)
+		p.Fetched([]*rivertype.JobRow{j}, 1)
 	}
 }
 
@@ -51,9 +53,9 @@ func TestLagIsThatOfTheLastFetches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewBackpressure(NewGate(1000, nil))
 		require.Zero(t, p.Lag())
-		p.Fetched([]Job{job(subA, time.Hour)}, 2)
+		p.Fetched([]*rivertype.JobRow{job(subA, time.Hour)}, 2)
 		require.Zero(t, p.Lag(), "no further job is due")
-		p.Fetched([]Job{job(subA, 800*time.Millisecond)}, 1)
+		p.Fetched([]*rivertype.JobRow{job(subA, 800*time.Millisecond)}, 1)
 		require.Equal(t, 100*time.Millisecond, p.Lag())
 		fetch(p, job(subA, 800*time.Millisecond))
 		require.InDelta(t, 800*time.Millisecond, p.Lag(), float64(time.Millisecond))

@@ -159,8 +159,11 @@ func (g *Gate) join(subscription int64, limit int) (admitted chan struct{}, ente
 
 // Block counts results of an event subscription that cannot be recorded because another transaction has locked a row;
 // less than 0 is how many were recorded. Each occupies a worker. If there are too many, their event subscriptions begin
-// no further attempts, and the other workers serve the others.
+// no further attempts, and the other workers serve the others. A node without workers has no Gate.
 func (g *Gate) Block(subscription int64, n int) {
+	if g == nil {
+		return
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.blocked += n

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/riverqueue/river/rivertype"
 
 	"postrider/internal/postgres"
 )
@@ -78,32 +79,22 @@ func QueueEnd(batch *pgx.Batch, tokens []JobToken) {
 	batch.Queue(endJobStatement, ids, postgres.Column(tokens, func(t JobToken) time.Time { return t.CreatedAt }))
 }
 
-// Job is a job that this node has fetched and runs.
-type Job struct {
-	ID          int64
-	Attempt     int // 1 = first
-	MaxAttempts int
-	Kind        string
-	Queue       string
-	Priority    int
-	Args        []byte // JSON
-	Metadata    []byte // JSON
-	CreatedAt   time.Time
-	ScheduledAt time.Time
-	AttemptedAt time.Time
-	AttemptedBy []string // the last nodes, at most 100; this one is the last of them
-}
-
 var fetchStatement = sqlFile("fetch", "queue", "kinds", "limit", "node")
 
 // inOrder are the settings of a statement that also reads an index in its order.
 const inOrder = postgres.KeepPlan + `, set_config('enable_sort', 'off', true)`
 
 // Fetch takes up to limit jobs of these kinds that are due, by priority and time. They belong to this node then.
-func (q *JobRows) Fetch(ctx context.Context, queue string, kinds []string, limit int) (jobs []Job, err error) {
+func (q *JobRows) Fetch(ctx context.Context, queue string, kinds []string, limit int) (
+	jobs []*rivertype.JobRow, err error,
+) {
 	err = q.db.WriteKept(ctx, inOrder, func(batch *pgx.Batch) {
 		batch.Queue(fetchStatement, queue, kinds, limit, q.node).Query(func(rows pgx.Rows) error {
-			jobs, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Job])
+			jobs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (*rivertype.JobRow, error) {
+				j := &rivertype.JobRow{State: rivertype.JobStateRunning}
+				return j, row.Scan(&j.ID, &j.Attempt, &j.MaxAttempts, &j.Kind, &j.Queue, &j.Priority, &j.EncodedArgs, &j.Metadata,
+					&j.CreatedAt, &j.ScheduledAt, &j.AttemptedAt, &j.AttemptedBy)
+			})
 			return err
 		})
 	})

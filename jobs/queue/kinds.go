@@ -2,39 +2,32 @@
 // the traffic of each event subscription and the memory for bodies.
 package queue
 
-// The kinds of jobs, and River's queues that they are in.
+// The kinds of jobs.
 const (
 	// DeliverKind is the kind of a delivery attempt's job.
 	DeliverKind = "deliver"
 	// BatchKind is the kind of the jobs that send batches. One whose arguments name no batch is a batch cutter: it cuts
 	// the next batch from the open deliveries, and then is that batch's job.
 	BatchKind = "batch"
-	// DeliverQueue is the queue of all attempts. A queue for each of a thousand event subscriptions would take half a
-	// core.
-	DeliverQueue = "deliveries"
-
-	// LockQueue has the jobs that are due when a consumer's lock ends, see package pull. No worker fetches them: a
-	// statement ends many locks at once.
-	LockQueue = "locks"
-
 	// RouteKind is the kind of the jobs that create the deliveries of a route, see docs/internals/delivery.md.
 	RouteKind = "route"
-	// RouteQueue is a separate queue: routes do not wait for deliveries to other events' endpoints.
-	RouteQueue = "routes"
-
 	// HandshakeKind is the kind of the jobs that make one request of a handshake, see docs/guides/receive.md.
 	HandshakeKind = "handshake"
-	// HandshakeQueue is a separate queue: handshakes and deliveries do not wait for each other.
-	HandshakeQueue = "handshakes"
-
 	// ExportKind is the kind of the jobs that write dead letters to an external location, see docs/guides/dead-letters.md.
 	ExportKind = "export"
-	// ExportQueue is a separate queue: a location that hangs delays no delivery.
-	ExportQueue = "exports"
-
 	// OperationKind is the kind of the jobs that make one step of an operation, see docs/guides/dead-letters.md.
 	OperationKind = "operation"
-	// OperationQueue is a separate queue: steps and deliveries do not wait for each other.
+)
+
+// River's queues. DeliverQueue has all attempts: a queue for each of a thousand event subscriptions would take half a
+// core. No worker fetches from LockQueue: its jobs are due when a consumer's lock ends (see package pull), and a
+// statement ends many locks at once. The others are separate so that no kind of job waits for another.
+const (
+	DeliverQueue   = "deliveries"
+	LockQueue      = "locks"
+	RouteQueue     = "routes"
+	HandshakeQueue = "handshakes"
+	ExportQueue    = "exports"
 	OperationQueue = "operations"
 )
 

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -56,8 +55,8 @@ type Capacity struct {
 const PointPromote = "promote"
 
 // Promote makes due jobs available and returns how many were due. An event subscription without a Capacity has
-// DefaultCapacity.
-// Every node calls it every 250 ms while Due reports any; nodes skip each other's rows.
+// DefaultCapacity. Every node calls it every 250 ms while Due reports any, one call at a time; nodes skip each other's
+// rows.
 func (q *JobRows) Promote(ctx context.Context, capacities ...Capacity) (int, error) {
 	total, err := q.promoteScheduled(ctx, capacities)
 	if total > 0 {
@@ -73,29 +72,8 @@ func (q *JobRows) Promote(ctx context.Context, capacities ...Capacity) (int, err
 
 // promoter remembers which event subscriptions flood the queue with due retries.
 type promoter struct {
-	mu       sync.Mutex
 	flooding []string // ids of the event subscriptions that the last step put jobs of on hold
 	passedAt time.Time
-}
-
-// next returns how many rows the next step may take, and the event subscriptions to pass if that is due.
-func (p *promoter) next(now time.Time) (step int, past []string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.flooding) == 0 {
-		return promoteStep, nil
-	}
-	if now.Sub(p.passedAt) < pastInterval {
-		return parkStep, nil
-	}
-	p.passedAt = now
-	return parkStep, p.flooding
-}
-
-func (p *promoter) saw(flooding []string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.flooding = flooding
 }
 
 // promoteScheduled continues while every job of a step fits.
@@ -104,9 +82,13 @@ func (q *JobRows) promoteScheduled(ctx context.Context, capacities []Capacity) (
 	for _, c := range capacities {
 		left[c.SubscriptionID] = c
 	}
-	step, past := q.promoter.next(time.Now())
-	if past != nil {
-		if total, err = q.promotePast(ctx, left, past); err != nil {
+	step, flood := promoteStep, &q.promoter
+	if len(flood.flooding) > 0 {
+		step = parkStep
+	}
+	if now := time.Now(); step == parkStep && now.Sub(flood.passedAt) >= pastInterval {
+		flood.passedAt = now
+		if total, err = q.promotePast(ctx, left, flood.flooding); err != nil {
 			return total, err
 		}
 	}
@@ -115,7 +97,7 @@ func (q *JobRows) promoteScheduled(ctx context.Context, capacities []Capacity) (
 		if err != nil {
 			return total, err
 		}
-		q.promoter.saw(flooding)
+		flood.flooding = flooding
 		if total += due; due < step || len(flooding) > 0 {
 			return total, nil
 		}
@@ -169,7 +151,6 @@ func (q *JobRows) promoteOnce(
 	return due, flooding, err
 }
 
-// capacityColumns are the columns of a Capacity.
 var capacityColumns = postgres.Columns[Capacity]{
 	postgres.Col("subscription_id", func(c Capacity) int64 { return c.SubscriptionID }),
 	postgres.Col("jobs", func(c Capacity) int { return max(c.Jobs, 0) }),

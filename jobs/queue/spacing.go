@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -44,11 +45,7 @@ func (s *spacing) space(limit catalog.Rate, permits int, now time.Time) (wait ti
 func (s *spacing) forget(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for key, next := range s.next {
-		if next.Before(now) {
-			delete(s.next, key)
-		}
-	}
+	maps.DeleteFunc(s.next, func(_ string, next time.Time) bool { return next.Before(now) })
 }
 
 // Space returns how long a request that has its permits waits, by the rate limit of its event subscription. It is false

@@ -273,17 +273,12 @@ func (t *Traffic) wait(ctx context.Context, pause time.Duration) bool {
 	if pause > 0 && t.idle() {
 		select {
 		case <-ctx.Done():
-			return false
 		case <-time.After(idleInterval - sampleInterval):
 		case <-t.queued:
 		}
 	}
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(pause):
-		return true
-	}
+	Pause(ctx, pause)
+	return ctx.Err() == nil
 }
 
 // idle reports that this node knows no delivery that waits.

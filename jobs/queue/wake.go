@@ -66,6 +66,17 @@ func Signal(c chan struct{}) {
 	}
 }
 
+// Pause waits for d, at most until ctx ends.
+func Pause(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
 // Notifier wakes River's fetchers on all nodes after commits, at most once a millisecond. It notifies in a separate
 // transaction that writes no data: PostgreSQL holds a server-wide lock over the commit of a transaction that notifies.
 // One NOTIFY per publish reduces the rate from 10k/s to 3k/s.

@@ -10,9 +10,6 @@ import (
 // tests, before Run.
 func (l *Loader) SearchSlowerThan(d time.Duration) { l.cuts.slow = d }
 
-// LimitedStatement is that of Releaser.RefillLimited, for tests.
-func LimitedStatement() string { return limitedStatement }
-
 // WaitingCutters is the number of batch cutters of an event subscription that wait. It is for tests.
 func (l *Loader) WaitingCutters(subscription int64) int {
 	c := l.cuts.of(subscription)
@@ -20,6 +17,9 @@ func (l *Loader) WaitingCutters(subscription int64) int {
 	defer c.mu.Unlock()
 	return len(c.waiting)
 }
+
+// LimitedStatement is that of Releaser.RefillLimited, for tests.
+func LimitedStatement() string { return limitedStatement }
 
 // DeliveryStatements are the statements whose plans are kept, for tests.
 func DeliveryStatements() map[string]postgres.KeptStatement {
