@@ -72,7 +72,6 @@ func (d *deliverer) deliver(ctx context.Context, job *river.Job[queue.AttemptArg
 	pause := a.settle(err)
 	switch {
 	case pause == 0:
-		d.ended.Add(job.ID)
 		return nil
 	case a.begun:
 		return err // after the same pause, see retryPolicy

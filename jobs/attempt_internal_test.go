@@ -222,9 +222,8 @@ func TestLeaseWatchReportsAgain(t *testing.T) {
 	require.Equal(t, map[string]int64{"other": 7}, watch.dead(map[string]int64{"other": 7}))
 }
 
-// RunStale runs the next jobs of the local handoff, whose deliveries were read too long ago, and returns how many jobs
-// River is not to complete.
-func (e *Engine) RunStale() int {
+// RunStale runs the next jobs of the local handoff, whose deliveries were read too long ago.
+func (e *Engine) RunStale() {
 	<-e.runs.Handoff.Ready()
 	for _, work := range e.runs.Handoff.Take() {
 		work.AsOf = time.Time{}
@@ -232,5 +231,4 @@ func (e *Engine) RunStale() int {
 		e.deliverer.deliverLocal(work)
 	}
 	e.deliverer.local.Wait()
-	return e.runs.ended.Len()
 }

@@ -3,7 +3,6 @@ package jobs
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/riverqueue/river/riverdriver"
@@ -14,8 +13,8 @@ import (
 )
 
 // driver is River's driver for pgx with four differences. Package queue fetches jobs. A job that runs again gets a new
-// row. This process also wakes the fetchers. River does not complete jobs whose row is known to be gone, as an
-// attempt's row is after its record: those searches took a twelfth of PostgreSQL's time.
+// row. This process also wakes the fetchers. River does not complete jobs, whose rows are gone: those searches took a
+// twelfth of PostgreSQL's time.
 type driver struct {
 	*riverpgxv5.Driver
 	runs     *runs
@@ -62,77 +61,31 @@ func (e executor) JobGetAvailable(
 	return &riverdriver.JobGetAvailableResult{Jobs: fetched}, nil
 }
 
-// JobSetStateIfRunningMany implements riverdriver.Executor. It returns the jobs that it found, without deferred ones.
+// JobSetStateIfRunningMany implements riverdriver.Executor. It changes no row of a completed job: the statement that
+// ended it has deleted its row.
 //
 // A job that runs again gets a new row. River would reschedule the same row, and again if the response is lost: then
 // the row may already run, and two requests would be sent at once. A job that is not found runs at another node.
 func (e executor) JobSetStateIfRunningMany(
 	ctx context.Context, p *riverdriver.JobSetStateIfRunningManyParams,
 ) ([]*rivertype.JobRow, error) {
-	marked := e.ended.Take(p.ID)
-	ended := slices.Clone(marked)
-	if again := deferred(p, marked); len(again) > 0 {
-		if _, err := e.JobRows.Defer(ctx, again); err != nil {
-			for i, id := range p.ID { // River calls again
-				if ended[i] {
-					e.ended.Add(id)
-				}
-			}
-			return nil, err
-		}
-	}
-	left := without(p, marked)
-	if len(left.ID) == 0 {
-		return nil, nil
-	}
-	return e.Executor.JobSetStateIfRunningMany(ctx, left)
-}
-
-// deferred marks the jobs that run again, and returns them. River does not count a run that was snoozed before its
-// attempt began.
-func deferred(p *riverdriver.JobSetStateIfRunningManyParams, marked []bool) (jobs []queue.Deferred) {
+	var again []queue.Deferred
 	for i, state := range p.State {
-		if marked[i] {
+		if state == rivertype.JobStateCompleted {
 			continue
 		}
-		switch state {
-		case rivertype.JobStateAvailable, rivertype.JobStateScheduled, rivertype.JobStateRetryable:
-		default:
-			continue
-		}
+		// River does not count a run that was snoozed before its attempt began.
 		job := queue.Deferred{Job: p.ID[i], Begun: p.Attempt[i] == nil}
 		if p.ScheduledAt[i] != nil {
 			job.After = min(max(time.Until(*p.ScheduledAt[i]), 0), time.Minute) // both by the process's clock
 		}
-		marked[i], jobs = true, append(jobs, job)
+		again = append(again, job)
 	}
-	return jobs
-}
-
-// without returns p without the marked jobs.
-func without(
-	p *riverdriver.JobSetStateIfRunningManyParams, marked []bool,
-) *riverdriver.JobSetStateIfRunningManyParams {
-	if !slices.Contains(marked, true) {
-		return p
+	if len(again) == 0 {
+		return nil, nil
 	}
-	return &riverdriver.JobSetStateIfRunningManyParams{
-		ID: unmarked(p.ID, marked), Attempt: unmarked(p.Attempt, marked), ErrData: unmarked(p.ErrData, marked),
-		FinalizedAt: unmarked(p.FinalizedAt, marked), MetadataDoMerge: unmarked(p.MetadataDoMerge, marked),
-		MetadataUpdates: unmarked(p.MetadataUpdates, marked), Now: p.Now,
-		ScheduledAt: unmarked(p.ScheduledAt, marked), Schema: p.Schema, State: unmarked(p.State, marked),
-	}
-}
-
-// unmarked returns the values that are not marked.
-func unmarked[T any](column []T, marked []bool) []T {
-	values := make([]T, 0, len(column))
-	for i, value := range column {
-		if !marked[i] {
-			values = append(values, value)
-		}
-	}
-	return values
+	_, err := e.JobRows.Defer(ctx, again) // after an error, River calls again
+	return nil, err
 }
 
 // insertTopic is the only channel that nodes listen on. Any database login can notify any channel: on River's control

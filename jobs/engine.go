@@ -168,10 +168,9 @@ func New(p Parts, o Options) (*Engine, error) {
 		host = "unknown"
 	}
 	r := &runs{
-		Queue: p.Queue, log: o.Logger,
-		ended: queue.NewJobSet(), interrupted: queue.NewJobSet(), notBegun: queue.NewJobSet(),
+		Queue: p.Queue, node: p.Node, log: o.Logger, interrupted: queue.NewJobSet(), notBegun: queue.NewJobSet(),
 	}
-	failures := &joberrors{log: o.Logger, node: p.Node}
+	failures := &joberrors{log: o.Logger}
 	requests, cut := context.WithCancel(context.Background())
 	client := endpoint.NewClient(requests, endpoint.Options{
 		UserAgent: o.UserAgent, AllowCIDR: o.AllowCIDR, AllowHTTP: o.AllowHTTP, Proxy: o.Proxy,
@@ -183,7 +182,7 @@ func New(p Parts, o Options) (*Engine, error) {
 		nodes: p.Nodes, options: &e.options, endpoint: client, requests: requests, failures: failures, fail: p.Failpoint,
 	}
 	e.upkeep = &upkeep{
-		runs: r, node: p.Node, host: host, nodes: p.Nodes, commits: p.Commits, maintenance: p.Maintenance,
+		runs: r, host: host, nodes: p.Nodes, commits: p.Commits, maintenance: p.Maintenance,
 		watch: leaseWatch{}, died: make(chan struct{}, 1),
 	}
 	e.stalls = &stallWatch{runs: r, db: p.DB, interval: o.stallInterval}
@@ -210,7 +209,10 @@ func New(p Parts, o Options) (*Engine, error) {
 			return r.operate(ctx, p.Operator, job.ID)
 		},
 	} {
-		river.AddWorkerArgs(workers, ownedArgs{kind: kind}, r.worker(work))
+		river.AddWorkerArgs(workers, ownedArgs{kind: kind},
+			river.WorkFunc(func(ctx context.Context, job *river.Job[ownedArgs]) error {
+				return r.run(job.ID, func() error { return work(ctx, job) })
+			}))
 	}
 	if e.river, err = newRiver(&p, &o, r, workers, failures); err != nil {
 		return nil, fmt.Errorf("set up River: %w", err)
@@ -241,7 +243,6 @@ func newRiver(
 		FetchCooldown:       fetchCooldown,
 		FetchPollInterval:   o.poll(fetchPollInterval, pollOnlyInterval),
 		FetchOnlyKnownKinds: true,
-		MaxAttempts:         1000,
 		RetryPolicy:         retryPolicy{},
 		// Each step of a job has its own timeout, except the wait until results can be recorded, which must have none.
 		// River's timeout would cost a goroutine and two timers for each attempt, 4 % of the service's time.

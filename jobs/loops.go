@@ -134,7 +134,7 @@ func (l loop) repeat(ctx context.Context, log *slog.Logger) {
 // upkeep keeps this node's lease, and repairs what interrupted nodes have left.
 type upkeep struct {
 	*runs
-	node, host  string
+	host        string
 	nodes       *queue.Nodes
 	commits     *postgres.Commits
 	maintenance *Maintenance
@@ -174,7 +174,7 @@ func (u *upkeep) reclaim(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	own, err := u.JobRows.ReclaimOwn(ctx, append(u.Handoff.NotBegun(), u.Active.IDs()...))
+	own, err := u.JobRows.ReclaimOwn(ctx, u.Active.IDs())
 	if err != nil {
 		return err
 	}

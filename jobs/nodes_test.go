@@ -239,7 +239,7 @@ func TestStopBehindALockedRow(t *testing.T) {
 	tn.RequireInvariants(t)
 }
 
-// A job of the local handoff whose delivery has ended is not remembered for River, which does not know it.
+// A job of the local handoff whose delivery has ended is deleted.
 func TestLocalJobOfADeliveryThatHasEnded(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
@@ -248,7 +248,7 @@ func TestLocalJobOfADeliveryThatHasEnded(t *testing.T) {
 	engine.TakeOver()
 	publishOne(t, tn, "e")
 	tn.Exec(t, "SELECT postrider.cancel(id) FROM postrider_internal.deliveries")
-	require.Zero(t, engine.RunStale())
+	engine.RunStale()
 	require.Zero(t, tn.Jobs(t, ""))
 	require.Zero(t, tn.Recorded(t, ""))
 }

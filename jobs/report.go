@@ -145,7 +145,7 @@ func (a *attempt) line(
 	if !verdict.At.IsZero() {
 		line = append(line, slog.Time("next_attempt_at", verdict.At.UTC()))
 	}
-	return append(line, slog.String("why", safe(verdict.Why.String())), slog.String("node", a.failures.node))
+	return append(line, slog.String("why", safe(verdict.Why.String())), slog.String("node", a.node))
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

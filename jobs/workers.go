@@ -69,21 +69,10 @@ func (a ownedArgs) Kind() string { return a.kind }
 // runs are the jobs that a node runs, and how their runs end.
 type runs struct {
 	Queue
+	node        string
 	log         *slog.Logger
-	ended       *queue.JobSet // jobs that River is not to complete: their row is gone, or Stop returns it
 	interrupted *queue.JobSet // jobs whose attempt was cut by Stop
 	notBegun    *queue.JobSet // jobs that Stop cut before their attempt began
-}
-
-// worker runs River's jobs of a kind that is not a delivery attempt.
-func (r *runs) worker(work func(context.Context, *river.Job[ownedArgs]) error) river.Worker[ownedArgs] {
-	return river.WorkFunc(func(ctx context.Context, job *river.Job[ownedArgs]) error {
-		err := r.run(job.ID, func() error { return work(ctx, job) })
-		if err == nil {
-			r.ended.Add(job.ID)
-		}
-		return err
-	})
 }
 
 // run runs a job that is not a delivery attempt. Stop gives it back, as a new row, if it was cut: it may still end.
@@ -170,47 +159,30 @@ func rerunPause(reruns int) time.Duration {
 	return min(time.Second<<min(max(reruns, 0), 6), time.Minute)
 }
 
-// joberrors replaces the texts of PostgreSQL and Go in the errors that River stores with a job: the Jobs page shows
-// them. The log has the original errors.
+// joberrors logs the errors of jobs. River does not store them: the job runs again, with a new row.
 type joberrors struct {
 	river.MiddlewareDefaults
-	log  *slog.Logger
-	node string
+	log *slog.Logger
 }
 
 // Work runs a job.
 func (m *joberrors) Work(ctx context.Context, job *rivertype.JobRow, run func(context.Context) error) error {
 	err := m.recovered(job.ID, job.Kind, func() error { return run(ctx) })
-	if err == nil {
-		return nil
-	}
-	var text string
-	var syntax *json.SyntaxError
-	var wrongType *json.UnmarshalTypeError
-	var plain *endpoint.PlainError
 	var snooze *rivertype.JobSnoozeError
-	var cancel *rivertype.JobCancelError
+	if err == nil || errors.As(err, &snooze) || errors.Is(err, errPanic) {
+		return err
+	}
 	level := slog.LevelWarn
-	switch state := postgres.SQLState(err); {
-	case errors.Is(err, context.Canceled):
+	if errors.Is(err, context.Canceled) || errors.Is(err, endpoint.ErrInterrupted) {
 		level = slog.LevelDebug
-		text = "the node stopped before the job ended"
-	case errors.Is(err, postgres.ErrPoison):
-		text = "the database rejected the data of this job; the log of the node has the cause"
-	case state != "", postgres.IsOutage(err), errors.Is(err, postgres.ErrUnavailable):
-		text = "the database did not run a statement of this job; the log of the node has the cause"
-	case errors.As(err, &syntax), errors.As(err, &wrongType):
-		text = "the arguments of this job cannot be read; the log of the node has the cause"
-	case errors.As(err, &plain), errors.As(err, &snooze), errors.As(err, &cancel),
-		errors.Is(err, endpoint.ErrInterrupted), errors.Is(err, errNoPolicy):
-		return err // it has no text of PostgreSQL or Go
-	default:
-		text = m.internalError()
 	}
 	m.log.Log(ctx, level, "a job ended with an error", "job", job.ID, "kind", job.Kind, "error", err,
 		"sqlstate", postgres.SQLState(err))
-	return &endpoint.PlainError{Text: text, Cause: err}
+	return err
 }
+
+// errPanic is the error of a job that panicked; the log has the cause.
+var errPanic = errors.New("the job panicked")
 
 // recovered turns a panic into an error, as River does, but logs the panic's text and stack.
 func (m *joberrors) recovered(id int64, kind string, run func() error) (err error) {
@@ -220,11 +192,7 @@ func (m *joberrors) recovered(id int64, kind string, run func() error) (err erro
 			return
 		}
 		m.log.Error("a job panicked", "job", id, "kind", kind, "error", fmt.Sprint(cause), "stack", string(debug.Stack()))
-		err = &endpoint.PlainError{Text: m.internalError(), Cause: errors.New("panic")}
+		err = errPanic
 	}()
 	return run()
-}
-
-func (m *joberrors) internalError() string {
-	return "internal error; the log of node " + m.node + " has the cause"
 }

@@ -3,8 +3,6 @@ package queue
 import (
 	"sync"
 	"time"
-
-	"postrider/internal/postgres"
 )
 
 // Handoff gives the deliveries of this node's publishes to its free workers. Fetching and loading them would take two
@@ -32,7 +30,7 @@ type Handoff struct {
 // idleAfter is longer than a job may be stored ahead of its time, which only the poll finds.
 const idleAfter = 6 * time.Second
 
-// NewHandoff makes the handoff of a node with this many workers. active gets the jobs that are taken.
+// NewHandoff makes the handoff of a node with this many workers. active gets its jobs.
 func NewHandoff(workers int, active *JobSet, wake *Wake) *Handoff {
 	return &Handoff{workers: workers, active: active, wake: wake, ready: make(chan struct{}, 1)}
 }
@@ -78,8 +76,11 @@ func (h *Handoff) Reserve(n int) int {
 // free is how many workers are neither busy nor reserved.
 func (h *Handoff) free() int { return h.workers - h.busy - len(h.waiting) - h.reserved }
 
-// Put ends a reservation with the jobs that were committed, which may be fewer.
+// Put ends a reservation with the jobs that were committed, which may be fewer. They are active from now on.
 func (h *Handoff) Put(reserved int, jobs []*Work) {
+	for _, w := range jobs {
+		h.active.Add(w.Job.JobID)
+	}
 	h.mu.Lock()
 	h.reserved -= reserved
 	h.waiting = append(h.waiting, jobs...)
@@ -92,7 +93,7 @@ func (h *Handoff) Put(reserved int, jobs []*Work) {
 // Ready receives while works wait.
 func (h *Handoff) Ready() <-chan struct{} { return h.ready }
 
-// Take returns the works that wait. Their jobs are active, and as many workers busy.
+// Take returns the works that wait, and makes as many workers busy.
 func (h *Handoff) Take() []*Work {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -100,9 +101,6 @@ func (h *Handoff) Take() []*Work {
 	h.waiting = nil
 	h.busy += len(works)
 	h.begun += int64(len(works))
-	for _, w := range works {
-		h.active.Add(w.Job.JobID)
-	}
 	return works
 }
 
@@ -166,11 +164,4 @@ func (h *Handoff) Fetched(n, requested int) {
 	if h.backlog = n == requested; n > 0 {
 		h.busyAt = time.Now()
 	}
-}
-
-// NotBegun lists the jobs that belong to this node and have not begun.
-func (h *Handoff) NotBegun() []int64 {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return postgres.Column(h.waiting, func(w *Work) int64 { return w.Job.JobID })
 }

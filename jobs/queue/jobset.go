@@ -31,18 +31,6 @@ func (s *JobSet) Remove(id int64) {
 	s.mu.Unlock()
 }
 
-// Take removes jobs, and reports for each whether it was in the set.
-func (s *JobSet) Take(ids []int64) (found []bool) {
-	found = make([]bool, len(ids))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i, id := range ids {
-		_, found[i] = s.ids[id]
-		delete(s.ids, id)
-	}
-	return found
-}
-
 // Len is how many jobs there are.
 func (s *JobSet) Len() int {
 	s.mu.Lock()
