@@ -54,10 +54,7 @@ func (p *promoter) promote(ctx context.Context) error {
 // limit or a closed endpoint. The others have the default.
 func (p *promoter) capacities(t *queue.TrafficSample) []queue.Capacity {
 	capacities := map[int64]queue.Capacity{}
-	for id := range t.Queued {
-		capacities[id] = queue.Capacity{SubscriptionID: id, Jobs: p.Traffic.Capacity(id)}
-	}
-	for _, id := range p.Gate.Failing() {
+	for _, id := range slices.AppendSeq(p.Gate.Failing(), maps.Keys(t.Queued)) {
 		capacities[id] = queue.Capacity{SubscriptionID: id, Jobs: p.Traffic.Capacity(id)}
 	}
 	for _, w := range t.Waiting { // deliveries that already wait go first

@@ -3,8 +3,6 @@ package delivery
 import (
 	"context"
 	"fmt"
-	"maps"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -24,32 +22,6 @@ const (
 	mostWait = time.Second
 )
 
-// rateWaits remembers until when limits have no free time, by their keys.
-type rateWaits struct {
-	mu    sync.Mutex
-	until map[string]time.Time
-}
-
-func (w *rateWaits) waits(key string, now time.Time) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return now.Before(w.until[key])
-}
-
-// next remembers how far the next time is away. It forgets those that have passed.
-func (w *rateWaits) next(key string, wait time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	now := time.Now()
-	if w.until == nil {
-		w.until = map[string]time.Time{}
-	}
-	maps.DeleteFunc(w.until, func(_ string, until time.Time) bool { return !now.Before(until) })
-	if wait -= AheadOfTime; wait > 0 {
-		w.until[key] = now.Add(min(wait, mostWait))
-	}
-}
-
 // RefillLimited is Refill for an event subscription with a rate limit: each released delivery or batch takes the next
 // time of the limit. It does nothing while no time is free, and leaves what expires before its turn to ReleaseExpired.
 // With an age, it releases last attempts: deliveries of at least this age, though their endpoint is closed. n is how
@@ -58,7 +30,7 @@ func (r *Releaser) RefillLimited(ctx context.Context, sub *catalog.Subscription,
 	limit int,
 ) (n int, err error) {
 	rules, known := r.cache.Snapshot().Rules(sub.ID)
-	if !known || r.rateWaits.waits(rate.Key, time.Now()) {
+	if !known || r.rateWaits.Has(rate.Key) {
 		return 0, nil
 	}
 	var released, cutters int
@@ -77,7 +49,7 @@ func (r *Releaser) RefillLimited(ctx context.Context, sub *catalog.Subscription,
 		return 0, fmt.Errorf("release deliveries within a rate limit: %w", err)
 	}
 	if wait != nil {
-		r.rateWaits.next(rate.Key, time.Duration(*wait*float64(time.Second)))
+		r.rateWaits.Set(min(time.Duration(*wait*float64(time.Second))-AheadOfTime, mostWait), rate.Key)
 	}
 	r.traffic.AddOne(sub.ID, released)
 	if released+cutters > 0 {

@@ -33,7 +33,7 @@ type Releaser struct {
 	notifier *queue.Notifier
 	postgres.Failpoint
 	count     atomic.Int64
-	rateWaits rateWaits
+	rateWaits queue.Until[string] // limits without free time, by their keys
 }
 
 // NewReleaser makes a releaser.

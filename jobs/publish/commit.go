@@ -96,7 +96,7 @@ func (p *Publisher) transact(
 	case found != version:
 		return errStale
 	case !group[0].routed && !stored.stored:
-		p.obstacles.note(to)
+		p.obstacles.Set(obstacleTime, subscriptionsOf(to)...)
 		return errObstacle
 	}
 	p.Failpoint.Reach(PointPublishAfter)

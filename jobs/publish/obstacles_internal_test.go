@@ -20,14 +20,10 @@ func TestPlainStatementIsForGroupsWithoutObstacles(t *testing.T) {
 		require.False(t, plain(true, topic, one), "its keys would be stored without its events")
 		require.False(t, plain(false, topic, one, destination{subscriptionID: 3, batching: true}))
 
-		p.obstacles.note([]destination{topic, one})
+		p.obstacles.Set(obstacleTime, subscriptionsOf([]destination{topic, one})...)
 		require.False(t, plain(false, topic, one, two))
 		require.True(t, plain(false, topic, two), "an obstacle delays no publish to other event subscriptions")
 		time.Sleep(obstacleTime + 1) //nolint:forbidigo // virtual time
 		require.True(t, plain(false, topic, one, two))
-		p.obstacles.note([]destination{topic, two})
-		time.Sleep(obstacleTime + 1) //nolint:forbidigo // virtual time
-		p.obstacles.note([]destination{topic, one})
-		require.Len(t, p.obstacles.until, 1, "the other one may have been deleted")
 	})
 }
