@@ -51,44 +51,34 @@ type finding struct {
 	Remedy  string `json:"remedy"` // "" at level ok
 }
 
+// findings are the findings of checks in their order. A check reports its problems first, then ok.
 type findings []finding
 
-// problem is a finding only if it exists.
-type problem struct {
-	exists                 bool
-	level, message, remedy string
+// fail, warn and ok report a finding if it exists; ok exists if the check before it has no problem. fail returns whether
+// it exists.
+func (f *findings) fail(check string, exists bool, message, remedy string) bool {
+	return f.add(exists, finding{fail, check, message, remedy})
 }
 
-// check adds the problems that exist. If there are none, it adds a finding of level ok, unless message is "".
-func (f *findings) check(check, message string, problems ...problem) {
-	before := len(*f)
-	for _, p := range problems {
-		if p.exists {
-			*f = append(*f, finding{p.level, check, p.message, p.remedy})
-		}
-	}
-	if len(*f) == before && message != "" {
-		*f = append(*f, finding{ok, check, message, ""})
-	}
+func (f *findings) warn(check string, exists bool, message, remedy string) {
+	f.add(exists, finding{warn, check, message, remedy})
 }
 
 func (f *findings) ok(check, format string, args ...any) {
-	f.check(check, fmt.Sprintf(format, args...))
+	problem := len(*f) > 0 && (*f)[len(*f)-1].Check == check
+	f.add(!problem, finding{ok, check, fmt.Sprintf(format, args...), ""})
 }
 
-func (f *findings) warn(check, message, remedy string) {
-	f.check(check, "", problem{true, warn, message, remedy})
-}
-
-func (f *findings) fail(check, message, remedy string) {
-	f.check(check, "", problem{true, fail, message, remedy})
+func (f *findings) add(exists bool, one finding) bool {
+	if exists {
+		*f = append(*f, one)
+	}
+	return exists
 }
 
 func (f findings) count(level string) (n int) {
 	for _, one := range f {
-		if one.Level == level {
-			n++
-		}
+		n += terminal.Either(one.Level == level, 1, 0)
 	}
 	return n
 }
@@ -104,7 +94,7 @@ func (c *doctorCmd) Run(ctx context.Context, std terminal.Streams) error {
 	var found findings
 	c.checkAll(ctx, &found)
 	for _, url := range c.Endpoint {
-		checkEgress(ctx, &found, url, c.egressFlags)
+		found.checkEgress(ctx, url, c.egressFlags)
 	}
 	if err := c.Print(std.Out, found, func(w io.Writer) {
 		for _, f := range found {
@@ -124,144 +114,125 @@ func (c *doctorCmd) Run(ctx context.Context, std terminal.Streams) error {
 }
 
 // checkAll runs the checks in an order in which each can rely on those before it, until one makes the rest impossible.
-func (c *doctorCmd) checkAll(ctx context.Context, found *findings) {
+func (c *doctorCmd) checkAll(ctx context.Context, f *findings) {
 	pool, err := c.openPool(ctx, 2)
-	if err != nil {
-		found.fail("connection", fmt.Sprintf("the database URL is invalid: %v", err),
-			"write it as postgres://user:password@host:5432/name")
+	if f.fail("connection", err != nil, fmt.Sprintf("the database URL is invalid: %v", err),
+		"write it as postgres://user:password@host:5432/name") {
 		return
 	}
 	defer pool.Close()
-	if !c.checkConnection(ctx, found, pool) {
+	if !c.checkConnection(ctx, f, pool) {
 		return
 	}
 	queried := time.Now()
 	seen, err := query.ReadServer(ctx, pool)
-	if err != nil {
-		found.fail("server", fmt.Sprintf("the server's state cannot be read: %v", err), "read PostgreSQL's log")
+	if f.fail("server", err != nil, fmt.Sprintf("the server's state cannot be read: %v", err), "read PostgreSQL's log") {
 		return
 	}
-	checkServer(found, seen, queried.Add(time.Since(queried)/2))
-	readOnly := postgres.CheckWritable(ctx, pool)
-	if e, ok := errors.AsType[*postgres.ReadOnlyError](readOnly); ok {
-		found.fail("writes", "the database accepts no writes: "+e.Cause, e.Remedy)
+	f.checkServer(seen, queried.Add(time.Since(queried)/2))
+	writable := postgres.CheckWritable(ctx, pool)
+	if e, readOnly := errors.AsType[*postgres.ReadOnlyError](writable); readOnly {
+		f.fail("writes", true, "the database accepts no writes: "+e.Cause, e.Remedy)
 	}
-	if c.checkSchema(ctx, found, pool, seen) {
-		if readOnly == nil && !unused(seen) { // reported already
-			checkWrites(found, postgres.TestWrite(ctx, pool))
-		}
-		checkStored(ctx, found, pool, c.egressFlags)
+	if !c.checkSchema(ctx, f, pool, seen) {
+		return
 	}
+	if writable == nil && !unused(seen) { // reported already
+		f.checkWrites(postgres.TestWrite(ctx, pool))
+	}
+	f.checkStored(ctx, pool, c.egressFlags)
 }
 
 // checkConnection checks whether the database responds, and whether a pooler changes the session.
-func (c *doctorCmd) checkConnection(ctx context.Context, found *findings, pool *pgxpool.Pool) bool {
+func (c *doctorCmd) checkConnection(ctx context.Context, f *findings, pool *pgxpool.Pool) bool {
 	err := pool.Ping(ctx)
 	rejected := poolerRejection(err, c.PgBouncer)
-	if err != nil && rejected == nil {
-		found.fail("connection", fmt.Sprintf("database unavailable: %v", err),
-			"check host, port, user and password of POSTRIDER_DATABASE_URL, and that PostgreSQL runs")
+	if f.fail("connection", err != nil && rejected == nil, fmt.Sprintf("database unavailable: %v", err),
+		"check host, port, user and password of POSTRIDER_DATABASE_URL, and that PostgreSQL runs") {
 		return false
 	}
 	if err == nil {
 		rejected = c.checkPooler(ctx, pool)
 	}
-	if rejected != nil {
-		found.fail("pooler", rejected.Error(), "set --pgbouncer if the URL is PgBouncer's, or use PostgreSQL's own URL")
+	if f.fail("pooler", rejected != nil, fmt.Sprint(rejected),
+		"set --pgbouncer if the URL is PgBouncer's, or use PostgreSQL's own URL") {
 		return false
 	}
 	if !c.PgBouncer {
-		found.ok("pooler", "no pooler that drops session settings")
+		f.ok("pooler", "no pooler that drops session settings")
 		return true
 	}
 	statements, err := postgres.MissingSettings(ctx, pool)
-	if err != nil {
-		found.fail("pooler", err.Error(), "read PgBouncer's log")
+	if f.fail("pooler", err != nil, fmt.Sprint(err), "read PgBouncer's log") {
 		return false
 	}
-	found.check("pooler", "PgBouncer drops session settings, and the role has them", problem{
-		statements != "", warn, "PgBouncer drops session settings, and the role lacks them: statements may run functions " +
-			"that another login created in schema public", "run: " + statements,
-	})
+	f.warn("pooler", statements != "", "PgBouncer drops session settings, and the role lacks them: statements may run "+
+		"functions that another login created in schema public", "run: "+statements)
+	f.ok("pooler", "PgBouncer drops session settings, and the role has them")
 	return true
 }
 
 // checkSchema checks postrider's own tables, and reports whether they can be read.
-func (c *doctorCmd) checkSchema(ctx context.Context, found *findings, pool *pgxpool.Pool, seen *query.Checkup) bool {
-	const other = "the database is at version %d, this program needs %d"
+func (c *doctorCmd) checkSchema(ctx context.Context, f *findings, pool *pgxpool.Pool, seen *query.Checkup) bool {
 	status, err := migrations.ReadStatus(ctx, pool)
-	switch {
-	case err != nil:
-		found.fail("schema", fmt.Sprintf("its version cannot be read: %v", err),
-			"connect as the role that migrated the database, or grant this role rights on schema postrider_internal")
+	if f.fail("schema", err != nil, fmt.Sprintf("its version cannot be read: %v", err),
+		asMigrator+", or grant this role rights on schema postrider_internal") {
 		return false
-	case status.Current > status.Target:
-		found.warn("schema", fmt.Sprintf(other, status.Current, status.Target),
-			"run the doctor of the nodes' version: this program is older")
-	case !status.Ready():
-		found.fail("schema", fmt.Sprintf(other, status.Current, status.Target), "run: postrider migrate up")
-		return false
-	default:
-		found.ok("schema", "version %d, as this program needs", status.Current)
 	}
+	other := fmt.Sprintf("the database is at version %d, this program needs %d", status.Current, status.Target)
+	newer := status.Current > status.Target
+	f.warn("schema", newer, other, "run the doctor of the nodes' version: this program is older")
+	if f.fail("schema", !newer && !status.Ready(), other, "run: postrider migrate up") {
+		return false
+	}
+	f.ok("schema", "version %d, as this program needs", status.Current)
 	missing, err := migrations.MissingRights(ctx, pool)
 	if err == nil {
 		err = seen.ReadOwn(ctx, pool)
 	}
-	if err != nil {
-		found.fail("tables", fmt.Sprintf("postrider's tables cannot be read: %v", err),
-			"connect as the role that migrated the database")
+	if f.fail("tables", err != nil, fmt.Sprintf("postrider's tables cannot be read: %v", err), asMigrator) ||
+		!f.checkRights(seen, missing) {
 		return false
 	}
-	if !checkRights(found, seen) {
-		return false
-	}
-	checkRoles(found, missing)
 	seen.Overdue, _ = query.Overdue(ctx, pool) // fails if the database accepts no writes, which has its own finding
-	checkTables(found, seen)
-	checkHolders(found, seen)
-	checkPartitions(found, seen)
-	checkConnections(found, seen, c.MaxConns)
-	checkNodes(found, seen)
-	c.checkEncryption(ctx, found, pool)
-	c.checkQueries(ctx, found, pool)
+	f.checkTables(seen)
+	f.checkPartitions(seen)
+	f.checkNodes(seen, c.MaxConns)
+	c.checkEncryption(ctx, f, pool)
+	c.checkQueries(ctx, f, pool)
 	return true
 }
 
 // checkQueries checks the login roles that run the queries of users.
-func (c *doctorCmd) checkQueries(ctx context.Context, found *findings, pool *pgxpool.Pool) {
-	const check = "queries"
+func (c *doctorCmd) checkQueries(ctx context.Context, f *findings, pool *pgxpool.Pool) {
 	remedy := sqlquery.CreateRemedy
 	sealer, err := c.sealer()
 	if err != nil && len(c.QueryDatabaseURL) == 0 {
 		return // the encryption key has its own finding
 	}
 	runner, err := sqlquery.NewRunner(postgres.NewDB(pool), sealer, c.queryFlags.options())
-	if err != nil {
-		found.fail(check, err.Error(), "write POSTRIDER_QUERY_DATABASE_URL as postgres://user:password@host:5432/name")
+	if f.fail("queries", err != nil, fmt.Sprint(err),
+		"write POSTRIDER_QUERY_DATABASE_URL as postgres://user:password@host:5432/name") {
 		return
 	}
 	wrong, err := runner.Check(ctx)
-	if err != nil {
-		found.warn(check, "users cannot run queries: "+err.Error(), terminal.Either(errors.Is(err, postgres.ErrUnavailable),
+	f.warn("queries", err != nil, fmt.Sprintf("users cannot run queries: %v", err),
+		terminal.Either(errors.Is(err, postgres.ErrUnavailable),
 			"check host and port of POSTRIDER_QUERY_DATABASE_URL, or of POSTRIDER_DATABASE_URL without it", remedy))
-		return
-	}
 	if len(c.QueryDatabaseURL) > 0 {
 		remedy = "correct the role; docs/operate/access.md has the statements"
 	}
-	problems := make([]problem, len(wrong))
-	for i, p := range wrong {
-		problems[i] = problem{true, warn, p.Error(), cmp.Or(p.Remedy, remedy)}
+	for _, p := range wrong {
+		f.warn("queries", true, p.Error(), cmp.Or(p.Remedy, remedy))
 	}
-	found.check(check, "the login roles for queries have the reader's rights", problems...)
+	f.ok("queries", "the login roles for queries have the reader's rights")
 }
 
-func (c *doctorCmd) checkEncryption(ctx context.Context, found *findings, pool *pgxpool.Pool) {
-	const check, remedy = "encryption key", "set POSTRIDER_ENCRYPTION_KEY to the key of the nodes; without it endpoints " +
-		"and access keys cannot be decrypted"
+func (c *doctorCmd) checkEncryption(ctx context.Context, f *findings, pool *pgxpool.Pool) {
+	const remedy = "set POSTRIDER_ENCRYPTION_KEY to the key of the nodes; without it endpoints and access keys cannot be " +
+		"decrypted"
 	if c.EncryptionKey == "" {
-		found.warn(check, "not checked: POSTRIDER_ENCRYPTION_KEY is not set", remedy)
+		f.warn("encryption key", true, "not checked: POSTRIDER_ENCRYPTION_KEY is not set", remedy)
 		return
 	}
 	sealer, err := c.sealer()
@@ -269,7 +240,6 @@ func (c *doctorCmd) checkEncryption(ctx context.Context, found *findings, pool *
 		err = catalog.TryKey(ctx, pool, sealer)
 	}
 	unused := errors.Is(err, catalog.ErrNothingSealed)
-	found.check(check, terminal.Either(unused, fmt.Sprint(err), "it decrypts the stored secrets"), problem{
-		err != nil && !unused, fail, fmt.Sprint(err), remedy,
-	})
+	f.fail("encryption key", err != nil && !unused, fmt.Sprint(err), remedy)
+	f.ok("encryption key", "%s", terminal.Either(unused, fmt.Sprint(err), "it decrypts the stored secrets"))
 }

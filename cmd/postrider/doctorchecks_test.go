@@ -43,13 +43,11 @@ func TestDoctorChecks(t *testing.T) {
 	t.Parallel()
 	now, late := time.Now(), 2*time.Minute
 	examine := func(c *query.Checkup) (found findings) {
-		checkServer(&found, c, now)
-		checkRights(&found, c)
-		checkTables(&found, c)
-		checkHolders(&found, c)
-		checkPartitions(&found, c)
-		checkConnections(&found, c, 16)
-		checkNodes(&found, c)
+		found.checkServer(c, now)
+		found.checkRights(c, nil)
+		found.checkTables(c)
+		found.checkPartitions(c)
+		found.checkNodes(c, 16)
 		return found
 	}
 	found := examine(well(now))
@@ -142,7 +140,7 @@ func TestDoctorReportsAFailedTestWrite(t *testing.T) {
 	t.Parallel()
 	for level, failed := range map[string]error{"ok": nil, "fail": &pgconn.PgError{Code: "53100"}} {
 		var found findings
-		checkWrites(&found, failed)
+		found.checkWrites(failed)
 		require.Len(t, found, 1)
 		require.Equal(t, []string{level, "writes"}, []string{found[0].Level, found[0].Check})
 	}
@@ -183,7 +181,7 @@ func TestDoctorChecksEndpoints(t *testing.T) {
 		t.Run(row.endpoint, func(t *testing.T) {
 			t.Parallel()
 			var found findings
-			checkEgress(t.Context(), &found, row.endpoint, row.flags)
+			found.checkEgress(t.Context(), row.endpoint, row.flags)
 			require.Len(t, found, 1)
 			require.Equal(t, row.level, found[0].Level, found)
 			require.Contains(t, found[0].Message, row.message)

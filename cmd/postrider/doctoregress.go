@@ -30,80 +30,68 @@ const (
 
 // checkStored checks the addresses of the stored endpoints without connecting. Problems are warnings: the service may
 // have other flags.
-func checkStored(ctx context.Context, found *findings, pool *pgxpool.Pool, out egressFlags) {
-	const check = "egress"
+func (f *findings) checkStored(ctx context.Context, pool *pgxpool.Pool, out egressFlags) {
 	stored, err := query.ReadEndpointHosts(ctx, pool, checkedHosts)
-	switch {
-	case err != nil:
-		found.warn(check, fmt.Sprintf("the stored endpoints cannot be read: %v", err), "read PostgreSQL's log")
-		return
-	case len(stored) == 0:
-		found.ok(check, "no event subscription has an endpoint yet")
+	f.warn("egress", err != nil, fmt.Sprintf("the stored endpoints cannot be read: %v", err), "read PostgreSQL's log")
+	if len(stored) == 0 {
+		f.ok("egress", "no event subscription has an endpoint yet")
 		return
 	}
 	wrong := make([]findings, len(stored))
 	var lookups sync.WaitGroup
 	for i, h := range stored {
-		lookups.Go(func() { _, _ = checkAddresses(ctx, &wrong[i], h.URL, out) })
+		lookups.Go(func() { _, _ = wrong[i].checkAddresses(ctx, h.URL, out) })
 	}
 	lookups.Wait()
 	good := 0
 	for i, h := range stored {
-		for _, f := range wrong[i] {
-			found.warn(check,
-				fmt.Sprintf("of %s, such as %s: %s", terminal.Plural(h.Subscriptions, "event subscription"), h.Example, f.Message),
-				f.Remedy+"; run doctor with the flags of the service")
-		}
 		good += terminal.Either(len(wrong[i]) == 0, 1, 0)
+		for _, one := range wrong[i] {
+			f.warn("egress", true, fmt.Sprintf("of %s, such as %s: %s",
+				terminal.Plural(h.Subscriptions, "event subscription"), h.Example, one.Message),
+				one.Remedy+"; run doctor with the flags of the service")
+		}
 	}
-	if good > 0 {
-		found.ok(check, "%s of stored endpoints may be called%s", terminal.Plural(good, "host"),
-			terminal.Either(out.DeliveryProxy == "", "", " by their URLs; the proxy checks the addresses"))
-	}
+	f.add(good > 0, finding{ok, "egress", terminal.Plural(good, "host") + " of stored endpoints may be called" +
+		terminal.Either(out.DeliveryProxy == "", "", " by their URLs; the proxy checks the addresses"), ""})
 	left := stored[0].Hosts - len(stored)
-	found.check(check, "", problem{
-		left > 0, warn, terminal.Plural(left, "further host") +
-			" of stored endpoints, with the fewest event subscriptions, were not checked", "check them with --endpoint",
-	})
+	f.warn("egress", left > 0, terminal.Plural(left, "further host")+
+		" of stored endpoints, with the fewest event subscriptions, were not checked", "check them with --endpoint")
 }
 
 // checkEgress checks an endpoint as the service does before a call, and connects to it. Findings omit the query of the
 // URL, which may be a secret.
-func checkEgress(ctx context.Context, found *findings, endpoint string, out egressFlags) {
-	const check = "egress"
-	u, open := checkAddresses(ctx, found, endpoint, out)
+func (f *findings) checkEgress(ctx context.Context, endpoint string, out egressFlags) {
+	u, open := f.checkAddresses(ctx, endpoint, out)
 	if u == nil {
 		return
 	}
-	host, began := endpointconf.BaseURL(u), time.Now()
+	reached, began := endpointconf.BaseURL(u)+" may be called", time.Now()
 	if out.DeliveryProxy != "" {
-		found.ok(check, "%s may be called by its URL; the proxy checks the addresses", host)
+		f.add(true, finding{ok, "egress", reached + " by its URL; the proxy checks the addresses", ""})
 		return
 	}
 	state, err := connectTo(ctx, u, open)
-	took, addresses := time.Since(began).Round(time.Millisecond), terminal.Plural(len(open), "address")
-	var trust *tls.CertificateVerificationError
-	switch {
-	case errors.As(err, &trust):
-		found.warn(check, fmt.Sprintf("%s: %v", host, trust.Err), "install a valid certificate at the endpoint, or set "+
-			"certificateAuthorities of the event subscription")
-	case err != nil:
-		found.warn(check, fmt.Sprintf("%s may be called, but does not respond: %v", host, err),
-			"check the endpoint, and the firewalls between this machine and it")
-	case state != nil:
-		found.ok(check, "%s may be called and responds in %s with %s, certificate until %s (%s)", host, took,
-			tls.VersionName(state.Version), state.PeerCertificates[0].NotAfter.UTC().Format(time.DateOnly), addresses)
-	default:
-		found.ok(check, "%s may be called and responds in %s (%s)", host, took, addresses)
+	took := time.Since(began).Round(time.Millisecond).String()
+	trust, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
+	if untrusted {
+		f.warn("egress", true, fmt.Sprintf("%s: %v", endpointconf.BaseURL(u), trust.Err),
+			"install a valid certificate at the endpoint, or set certificateAuthorities of the event subscription")
 	}
+	f.warn("egress", err != nil && !untrusted, fmt.Sprintf("%s, but does not respond: %v", reached, err),
+		"check the endpoint, and the firewalls between this machine and it")
+	if state != nil {
+		took += " with " + tls.VersionName(state.Version) + ", certificate until " +
+			state.PeerCertificates[0].NotAfter.UTC().Format(time.DateOnly)
+	}
+	f.add(err == nil, finding{
+		ok, "egress", fmt.Sprintf("%s and responds in %s (%s)", reached, took, terminal.Plural(len(open), "address")), "",
+	})
 }
 
 // checkAddresses checks the URL of an endpoint and the addresses of its host, as the service does before a call. It
 // returns a nil URL if the endpoint may not be called, else the allowed addresses (none if a proxy resolves the name).
-func checkAddresses(
-	ctx context.Context, found *findings, endpoint string, out egressFlags,
-) (called *url.URL, open []netip.Addr) {
-	const check = "egress"
+func (f *findings) checkAddresses(ctx context.Context, endpoint string, out egressFlags) (*url.URL, []netip.Addr) {
 	u, err := endpointconf.EndpointURL(endpoint, out.AllowCIDR)
 	if err == nil && !out.AllowHTTP {
 		err = endpointconf.PlainEndpoint(u, out.AllowCIDR)
@@ -116,8 +104,7 @@ func checkAddresses(
 		remedy = "use https; or start serve with --allow-cidr and the endpoint's range, or with --allow-http for public " +
 			"addresses"
 	}
-	if err != nil {
-		found.fail(check, fmt.Sprintf("the endpoint: %v", err), remedy)
+	if f.fail("egress", err != nil, fmt.Sprintf("the endpoint: %v", err), remedy) {
 		return nil, nil
 	}
 	if out.DeliveryProxy != "" {
@@ -127,21 +114,17 @@ func checkAddresses(
 	ctx, cancel := context.WithTimeout(ctx, egressTimeout)
 	defer cancel()
 	addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname())
-	if err != nil {
-		found.fail(check, fmt.Sprintf("%s: %v", host, err),
-			"fix the name or this machine's resolver; attempts fail with ResolutionError")
+	if f.fail("egress", err != nil, fmt.Sprintf("%s: %v", host, err),
+		"fix the name or this machine's resolver; attempts fail with ResolutionError") {
 		return nil, nil
 	}
 	open, rejected := out.partition(u, addresses)
-	if len(open) == 0 {
-		found.fail(check, host+": "+strings.Join(rejected, "; "), remedy)
+	why := strings.Join(rejected, "; ")
+	if f.fail("egress", len(open) == 0, host+": "+why, remedy) {
 		return nil, nil
 	}
-	found.check(check, "", problem{
-		len(rejected) > 0, warn,
-		fmt.Sprintf("%s: of %s, %s", host, terminal.Plural(len(addresses), "address"), strings.Join(rejected, "; ")),
-		"attempts to these addresses fail: change the DNS name, or allow the range with --allow-cidr",
-	})
+	f.warn("egress", len(rejected) > 0, fmt.Sprintf("%s: of %s, %s", host, terminal.Plural(len(addresses), "address"), why),
+		"attempts to these addresses fail: change the DNS name, or allow the range with --allow-cidr")
 	return u, open
 }
 
