@@ -24,7 +24,7 @@ func TestCommandLineIsAProcess(t *testing.T) {
 		{0, "topic create orders", `(?m)^topic +orders$`, "^$"},
 		{0, "--version", `^postrider \S+ go1\.\S+ \w+/\w+\n$`, "^$"},
 		{0, "help topic create", `Usage: postrider topic create`, "^$"},
-		{0, "apikey create billing --scope publish", `(?m)^prk_\S+$`, "^$"},
+		{0, "apikey create billing --scope publish --database-url " + db.url, `(?m)^prk_\S+$`, "^$"},
 		{1, "topic show none", "^$", `^postrider: topic "none" does not exist\n$`},
 		{2, "topic delete orders", "^$", "add --yes"},
 	} {

@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"log/slog"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -10,6 +12,7 @@ import (
 	"postrider/internal/access"
 	"postrider/internal/node"
 	"postrider/internal/testnode"
+	"postrider/server"
 )
 
 // step is a line of a command line, and what it prints.
@@ -19,11 +22,44 @@ type step struct {
 	says        string // a regular expression
 }
 
+// way is how verbs reach users and keys: in a database, or through the REST API of a service.
+type way struct {
+	*database
+	flags    []string
+	actor    string // in the audit
+	rejected int    // exit code for a value that the service or the database rejects
+}
+
+// eachWay runs a test with a database of its own for each way. The test has the topic orders.
+func eachWay(t *testing.T, test func(way)) {
+	t.Helper()
+	for _, remote := range []bool{false, true} {
+		t.Run(map[bool]string{false: "database", true: "service"}[remote], func(t *testing.T) {
+			t.Parallel()
+			db := newDatabase(t)
+			tn := testnode.Open(t, db.url, node.Options{Node: "test"})
+			tn.Topic(t, "orders")
+			if !remote {
+				test(way{db, []string{"--database-url", db.url}, "cli", 2})
+				return
+			}
+			const token = "admin-token-of-the-tests-7f3b91c2d05e"
+			api, err := server.New(server.Options{
+				Parts: tn.System.API(), AdminToken: token, Logger: slog.New(slog.DiscardHandler),
+			})
+			require.NoError(t, err)
+			listener := httptest.NewServer(api.Handler())
+			t.Cleanup(listener.Close)
+			test(way{db, []string{"--url", listener.URL, "--api-key", token}, "admin", 1})
+		})
+	}
+}
+
 // steps runs lines one after the other.
-func (d *database) steps(steps ...step) {
+func (d *way) steps(steps ...step) {
 	d.t.Helper()
 	for _, s := range steps {
-		r := postrider(d.t, strings.NewReader(s.input), append(strings.Fields(s.line), "--database-url", d.url)...)
+		r := postrider(d.t, strings.NewReader(s.input), append(strings.Fields(s.line), d.flags...)...)
 		require.Equal(d.t, s.code, r.code, "%s: %s%s", s.line, r.stderr, r.stdout)
 		require.Regexp(d.t, s.says, r.stdout+r.stderr, s.line)
 		if s.input != "" {
@@ -32,20 +68,29 @@ func (d *database) steps(steps ...step) {
 	}
 }
 
+// prints is what a line prints.
+func (d *way) prints(line string) string {
+	d.t.Helper()
+	return postrider(d.t, nil, append(strings.Fields(line), d.flags...)...).stdout
+}
+
 // Packages access and server have what is rejected.
 func TestAPIKeyVerbs(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t)
-	testnode.Open(t, db.url, node.Options{Node: "test"}).Topic(t, "orders")
-	made := db.postrider("apikey", "create", "shop", "--scope", "publish", "--topic", "orders").stdout
+	eachWay(t, testAPIKeyVerbs)
+}
+
+func testAPIKeyVerbs(db way) {
+	t := db.t
+	made := db.prints("apikey create shop --scope publish --topic orders")
 	lines := strings.Split(strings.TrimSpace(made), "\n")
 	require.Equal(t, "API key shop was created: it publishes to topic orders. It is shown only now:", lines[0])
-	require.NotContains(t, db.postrider("apikey", "list").stdout, lines[len(lines)-1])
+	require.NotContains(t, db.prints("apikey list"), lines[len(lines)-1])
 	db.steps(
 		step{0, "apikey create worker --scope receive --topic orders", "", "it receives from topic orders."},
-		step{0, "apikey create ci --scope read --expires-in-days 90 -o json", "", `"createdBy": "cli"`},
-		step{0, "apikey list", "", `(?m)^ci +read +off +- +- +prk_\S{8}… +active +20\S+Z +never +cli$`},
-		step{0, "apikey list", "", `(?m)^shop +publish +off +orders +- +prk_\S{8}… +active +never +never +cli$`},
+		step{0, "apikey create ci --scope read --expires-in-days 90 -o json", "", `"createdBy": "` + db.actor + `"`},
+		step{0, "apikey list", "", `(?m)^ci +read +off +- +- +prk_\S{8}… +active +20\S+Z +never +` + db.actor + `$`},
+		step{0, "apikey list", "", `(?m)^shop +publish +off +orders +- +prk_\S{8}… +active +never +never +` + db.actor},
 		step{0, "apikey show shop", "", `(?m)^permissions +it publishes to topic orders$`},
 		step{0, "apikey show shop -o json", "", `"state": "active"`},
 		step{0, "apikey revoke shop", "", "API key shop was revoked at 20"},
@@ -55,18 +100,23 @@ func TestAPIKeyVerbs(t *testing.T) {
 		step{1, "apikey revoke never", "", `there is no API key "never"`},
 		step{2, "apikey create x --scope root", "", "--scope must be one of"},
 		step{1, "apikey create x --scope publish --topic never", "", `topic "never" does not exist`},
-		step{2, "apikey create x --scope read --expires-in-days 4000", "", "must be between 1 and 3650"},
+		step{db.rejected, "apikey create x --scope read --expires-in-days 4000", "", "must be between 1 and 3650"},
 		step{1, "apikey create ci --scope read", "", `there is an API key "ci" already`},
 	)
 	require.Equal(t, 4,
-		one[int](db, "SELECT count(*)::int FROM postrider.audit WHERE actor = 'cli' AND action LIKE 'api_key_%'"))
+		one[int](db.database, "SELECT count(*)::int FROM postrider.audit WHERE actor = $1 AND action LIKE 'api_key_%'",
+			db.actor))
 }
 
 func TestUserVerbs(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t)
+	eachWay(t, testUserVerbs)
+}
+
+func testUserVerbs(db way) {
+	t := db.t
 	const password = testnode.Password
-	hash := func() string { return one[string](db, "SELECT password_hash FROM postrider_internal.users") }
+	hash := func() string { return one[string](db.database, "SELECT password_hash FROM postrider_internal.users") }
 	db.steps(step{
 		0, "user add anna --role admin --password-stdin", password + "\r\n",
 		"^User anna was added, with the role admin.\n$",
@@ -85,15 +135,15 @@ func TestUserVerbs(t *testing.T) {
 	})
 	require.NotEqual(t, before, hash())
 	var list []access.User
-	require.NoError(t, json.Unmarshal([]byte(db.postrider("user", "list", "-o", "json").stdout), &list))
+	require.NoError(t, json.Unmarshal([]byte(db.prints("user list -o json")), &list))
 	require.Equal(t, access.RoleViewer, list[0].Role)
 	const bob = "user add bob --role viewer --password-stdin"
 	db.steps(
-		step{0, "user list", "", `(?m)^anna +viewer +off +active +0 +never +cli$`},
-		step{2, bob, "short\n", "password must have 12 to 1024 bytes, not 5"},
-		step{2, bob, "bob-postrider-1", "password is too easy to guess"},
+		step{0, "user list", "", `(?m)^anna +viewer +off +active +0 +never +` + db.actor + `$`},
+		step{db.rejected, bob, "short\n", "password must have 12 to 1024 bytes, not 5"},
+		step{db.rejected, bob, "bob-postrider-1", "password is too easy to guess"},
 		step{2, "user add bob --role viewer", password, "--password-stdin"},
-		step{2, "user add b --role viewer --password-stdin", password, "name must be"},
+		step{db.rejected, "user add b --role viewer --password-stdin", password, "name must be"},
 		step{1, "user role bob viewer", "", `there is no user "bob"`},
 		step{1, "user password bob --password-stdin", password, `there is no user "bob"`},
 		step{1, "user disable bob", "", `there is no user "bob"`},
@@ -108,5 +158,6 @@ func TestUserVerbs(t *testing.T) {
 	)
 	require.Equal(t,
 		[]string{"user_created", "user_replaced", "user_replaced", "user_replaced", "user_replaced", "user_deleted"},
-		one[[]string](db, "SELECT array_agg(action ORDER BY audit_id) FROM postrider.audit WHERE actor = 'cli'"))
+		one[[]string](db.database, "SELECT array_agg(action ORDER BY audit_id) FROM postrider.audit "+
+			"WHERE actor = $1 AND action LIKE 'user_%'", db.actor))
 }

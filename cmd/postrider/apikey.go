@@ -19,8 +19,7 @@ type apikeyCmd struct {
 }
 
 type apikeyCreateCmd struct {
-	databaseFlags
-	terminal.OutputFlag
+	accountFlags
 	Name          string `arg:"" help:"Name of the key; the audit shows its actor as key:NAME."`
 	Scope         string `required:"" enum:"publish,receive,read,operate,admin" help:"Scope: publish (publishing and nothing else), receive (pull delivery and nothing else), read, operate or admin." placeholder:"SCOPE"`
 	Topic         string `help:"With scope publish or receive: the only topic to publish to, or to receive from (default: every topic)." placeholder:"TOPIC"`
@@ -29,7 +28,7 @@ type apikeyCreateCmd struct {
 	ExpiresInDays *int   `help:"Days until the key expires (default: never)." placeholder:"DAYS"`
 }
 
-func (c *apikeyCreateCmd) Run(ctx context.Context, std terminal.Streams, a *access.Access) error {
+func (c *apikeyCreateCmd) Run(ctx context.Context, std terminal.Streams, a accounts) error {
 	spec := access.APIKeySpec{
 		Name: c.Name, Scope: access.Scope(c.Scope), Topic: c.Topic, Subscription: c.Subscription,
 		ExpiresInDays: c.ExpiresInDays,
@@ -63,12 +62,9 @@ func permissions(k *access.APIKey) string {
 	}
 }
 
-type apikeyListCmd struct {
-	databaseFlags
-	terminal.OutputFlag
-}
+type apikeyListCmd struct{ accountFlags }
 
-func (c *apikeyListCmd) Run(ctx context.Context, std terminal.Streams, a *access.Access) error {
+func (c *apikeyListCmd) Run(ctx context.Context, std terminal.Streams, a accounts) error {
 	list, err := a.APIKeys(ctx, "", math.MaxInt32)
 	if err != nil {
 		return err
@@ -100,14 +96,13 @@ func timeOr(otherwise string, t *time.Time) string {
 
 // oneKey has the flags of verbs about one API key.
 type oneKey struct {
-	databaseFlags
-	terminal.OutputFlag
+	accountFlags
 	Name string `arg:"" help:"Name of the key."`
 }
 
 type apikeyShowCmd struct{ oneKey }
 
-func (c *apikeyShowCmd) Run(ctx context.Context, std terminal.Streams, a *access.Access) error {
+func (c *apikeyShowCmd) Run(ctx context.Context, std terminal.Streams, a accounts) error {
 	k, err := a.APIKey(ctx, c.Name)
 	if err != nil {
 		return err
@@ -122,7 +117,7 @@ func (c *apikeyShowCmd) Run(ctx context.Context, std terminal.Streams, a *access
 
 type apikeyRevokeCmd struct{ oneKey }
 
-func (c *apikeyRevokeCmd) Run(ctx context.Context, std terminal.Streams, a *access.Access) error {
+func (c *apikeyRevokeCmd) Run(ctx context.Context, std terminal.Streams, a accounts) error {
 	k, err := a.RevokeAPIKey(ctx, c.Name)
 	if err != nil {
 		return err

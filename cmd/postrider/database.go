@@ -148,12 +148,8 @@ func requireWritable(ctx context.Context, pool *pgxpool.Pool) error {
 	return postgres.CheckWritable(ctx, pool)
 }
 
-// ProvideAccess gives kong the argument of verbs that change users and API keys: they work without a running service.
-// It does not wait for a database that is starting.
-func (f databaseFlags) ProvideAccess(ctx context.Context) (*access.Access, error) {
-	if err := f.require(); err != nil {
-		return nil, err
-	}
+// access returns users and API keys without a running service. It does not wait for a database that is starting.
+func (f databaseFlags) access(ctx context.Context) (*access.Access, error) {
 	pool, err := f.openPool(ctx, 2)
 	if err != nil {
 		return nil, err

@@ -69,8 +69,8 @@ type verbs struct {
 	MCP mcp.Cmd `cmd:"" name:"mcp" help:"Serve the tools of AI assistants over standard input and output (Model Context Protocol)."`
 
 	Audit  cli.AuditCmd `cmd:"" help:"List the actions of users and programs."`
-	Apikey apikeyCmd    `cmd:"" help:"Create, list and revoke API keys of programs, directly in the database."`
-	User   userCmd      `cmd:"" help:"Add, list and change users of the dashboard, directly in the database."`
+	Apikey apikeyCmd    `cmd:"" help:"Create, list and revoke API keys of programs."`
+	User   userCmd      `cmd:"" help:"Add, list and change users of the dashboard."`
 }
 
 // newVerbs has the flags of all settings.
@@ -107,7 +107,7 @@ func run(ctx context.Context, std terminal.Streams, args []string) int {
 		args = append(slices.Clone(args[1:]), "--help")
 	}
 	if len(args) > 0 && (args[0] == "user" || args[0] == "apikey") {
-		// They change the database themselves: the audit records them as cli.
+		// With --database-url they change the database themselves: the audit records them as cli.
 		ctx = access.WithActor(ctx, access.Actor{Name: "cli"})
 	}
 	program := cli.Program{Verbs: grammar(args), Explain: explain, Options: []kong.Option{

@@ -11,8 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// verbsOf are the verbs that do what an operation of the management API does: as its client, or in the database by the
-// same function.
+// verbsOf are the verbs that do what an operation of the management API does, as its client.
 var verbsOf = map[string]string{
 	"listTopics": "topic list", "putTopic": "topic create", "getTopic": "topic show", "deleteTopic": "topic delete",
 	"listTopicKeys": "topic keys", "regenerateTopicKey": "topic keys --renew",

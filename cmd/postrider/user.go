@@ -76,14 +76,13 @@ func prompt(std terminal.Streams, question string) (string, error) {
 
 // oneUser has the flags of verbs about one user.
 type oneUser struct {
-	databaseFlags
-	terminal.OutputFlag
+	accountFlags
 	Name string `arg:"" help:"Name of the user."`
 }
 
 // put creates or changes the user and prints done, a format of the name and the arguments.
 func (o *oneUser) put(
-	ctx context.Context, std terminal.Streams, a *access.Access, spec access.UserSpec, done string, args ...any,
+	ctx context.Context, std terminal.Streams, a accounts, spec access.UserSpec, done string, args ...any,
 ) error {
 	if _, err := a.PutUser(ctx, o.Name, spec); err != nil {
 		return err
@@ -93,7 +92,7 @@ func (o *oneUser) put(
 
 // change is put for a user that must exist.
 func (o *oneUser) change(
-	ctx context.Context, std terminal.Streams, a *access.Access, spec access.UserSpec, done string, args ...any,
+	ctx context.Context, std terminal.Streams, a accounts, spec access.UserSpec, done string, args ...any,
 ) error {
 	if _, err := a.User(ctx, o.Name); err != nil {
 		return err
@@ -113,9 +112,13 @@ func (userAddCmd) Help() string {
   printf %s "$PASSWORD" | postrider user add anna --role viewer --password-stdin`
 }
 
-func (c *userAddCmd) Run(ctx context.Context, std terminal.Streams, a *access.Access) error {
-	if _, err := a.User(ctx, c.Name); err == nil {
+func (c *userAddCmd) Run(ctx context.Context, std terminal.Streams, a accounts) error {
+	_, err := a.User(ctx, c.Name)
+	if err == nil {
 		return fmt.Errorf("user %s exists already: change it with user role or user password", c.Name)
+	}
+	if !isMissing(err) {
+		return err
 	}
 	password, err := c.read(std)
 	if err != nil {
@@ -125,12 +128,9 @@ func (c *userAddCmd) Run(ctx context.Context, std terminal.Streams, a *access.Ac
 		"User %s was added, with the role %s.", c.Role)
 }
 
-type userListCmd struct {
-	databaseFlags
-	terminal.OutputFlag
-}
+type userListCmd struct{ accountFlags }
 
-func (c *userListCmd) Run(ctx context.Context, std terminal.Streams, a *access.Access) error {
+func (c *userListCmd) Run(ctx context.Context, std terminal.Streams, a accounts) error {
 	list, err := a.Users(ctx, "", math.MaxInt32)
 	if err != nil {
 		return err
@@ -150,7 +150,7 @@ func userState(u *access.User) string { return terminal.Either(u.Disabled, "disa
 
 type userShowCmd struct{ oneUser }
 
-func (c *userShowCmd) Run(ctx context.Context, std terminal.Streams, a *access.Access) error {
+func (c *userShowCmd) Run(ctx context.Context, std terminal.Streams, a accounts) error {
 	u, err := a.User(ctx, c.Name)
 	if err != nil {
 		return err
@@ -167,7 +167,7 @@ type userRoleCmd struct {
 	Role string `arg:"" enum:"viewer,operator,admin" help:"viewer, operator or admin."`
 }
 
-func (c *userRoleCmd) Run(ctx context.Context, std terminal.Streams, a *access.Access) error {
+func (c *userRoleCmd) Run(ctx context.Context, std terminal.Streams, a accounts) error {
 	return c.change(ctx, std, a, access.UserSpec{Role: access.Role(c.Role)}, "User %s has the role %s.", c.Role)
 }
 
@@ -176,7 +176,7 @@ type userQueryCmd struct {
 	Query string `arg:"" enum:"on,off" help:"on or off."`
 }
 
-func (c *userQueryCmd) Run(ctx context.Context, std terminal.Streams, a *access.Access) error {
+func (c *userQueryCmd) Run(ctx context.Context, std terminal.Streams, a accounts) error {
 	return c.change(ctx, std, a, access.UserSpec{Query: new(c.Query == "on")}, "User %s %s run SQL queries.",
 		terminal.Either(c.Query == "on", "may", "may not"))
 }
@@ -186,7 +186,7 @@ type userPasswordCmd struct {
 	passwordFlag
 }
 
-func (c *userPasswordCmd) Run(ctx context.Context, std terminal.Streams, a *access.Access) error {
+func (c *userPasswordCmd) Run(ctx context.Context, std terminal.Streams, a accounts) error {
 	if _, err := a.User(ctx, c.Name); err != nil { // before the password is typed
 		return err
 	}
@@ -199,13 +199,13 @@ func (c *userPasswordCmd) Run(ctx context.Context, std terminal.Streams, a *acce
 
 type userDisableCmd struct{ oneUser }
 
-func (c *userDisableCmd) Run(ctx context.Context, std terminal.Streams, a *access.Access) error {
+func (c *userDisableCmd) Run(ctx context.Context, std terminal.Streams, a accounts) error {
 	return c.change(ctx, std, a, access.UserSpec{Disabled: new(true)}, "User %s was disabled.")
 }
 
 type userEnableCmd struct{ oneUser }
 
-func (c *userEnableCmd) Run(ctx context.Context, std terminal.Streams, a *access.Access) error {
+func (c *userEnableCmd) Run(ctx context.Context, std terminal.Streams, a accounts) error {
 	return c.change(ctx, std, a, access.UserSpec{Disabled: new(false)}, "User %s was enabled.")
 }
 
@@ -214,7 +214,7 @@ type userRemoveCmd struct {
 	terminal.ConfirmFlag
 }
 
-func (c *userRemoveCmd) Run(ctx context.Context, std terminal.Streams, a *access.Access) error {
+func (c *userRemoveCmd) Run(ctx context.Context, std terminal.Streams, a accounts) error {
 	if err := c.Confirm(std, func() (string, error) {
 		u, err := a.User(ctx, c.Name)
 		if err != nil {
