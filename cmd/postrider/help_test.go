@@ -11,6 +11,8 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
+
+	"postrider/internal/terminal"
 )
 
 // newParser parses command lines as the program does, without running the verbs.
@@ -59,6 +61,36 @@ func helpOf(t *testing.T, words ...string) string {
 	r := postrider(t, strings.NewReader(""), append(words, "--help")...)
 	require.Zero(t, r.code)
 	return r.stdout
+}
+
+// The group of a verb in --help says what the verb uses: its flags agree.
+func TestGroupsSayWhatVerbsUse(t *testing.T) {
+	t.Parallel()
+	require.Regexp(t, `(?ms)^Service \(database, --database-url\):$.*^Access \(REST API, --url\):$`, helpOf(t))
+	for _, leaf := range newParser(t).Model.Leaves(true) {
+		uses := "local"
+		for _, flag := range slices.Concat(leaf.AllFlags(true)...) {
+			switch flag.Name {
+			case "url":
+				uses = "REST API"
+			case "database-url":
+				uses = terminal.Either(uses == "local", "database", uses)
+			}
+		}
+		group := leaf.ClosestGroup()
+		require.NotNil(t, group, leaf.FullPath())
+		require.Equal(t, uses, terminal.Either(slices.Contains([]string{"local", "database"}, group.Key), group.Key,
+			"REST API"), leaf.FullPath())
+	}
+}
+
+func TestNounWithoutAVerb(t *testing.T) {
+	t.Parallel()
+	r := postrider(t, nil, "topic")
+	require.Equal(t, 2, r.code)
+	require.Empty(t, r.stdout)
+	require.Regexp(t, `(?s)topic keys +Show a topic's access keys.*expected one of`, r.stderr)
+	require.NotContains(t, postrider(t, nil, "topic", "none").stderr, "topic keys")
 }
 
 func TestWrongUsage(t *testing.T) {

@@ -26,51 +26,59 @@ import (
 	"postrider/internal/version"
 )
 
+// groups are the groups of verbs in --help. Each title says what its verbs use.
+var groups = kong.ExplicitGroups([]kong.Group{
+	{Key: "local", Title: "This machine (neither REST API nor database):"},
+	{Key: "database", Title: "Service (database, --database-url):"},
+	{Key: "settings", Title: "Configuration (REST API, --url):"},
+	{Key: "events", Title: "Publishing and receiving (REST API, --url):"},
+	{Key: "deliveries", Title: "Events and deliveries (REST API, --url):"},
+	{Key: "access", Title: "Access (REST API, --url):"},
+})
+
 // verbs are all verbs with their flags and environment variables.
 type verbs struct {
-	Dev     devCmd           `cmd:"" help:"Run everything on this machine: a private PostgreSQL, the service, a demo endpoint and a demo topic."`
-	Serve   serveCmd         `cmd:"" help:"Run the service: REST API, dashboard and deliveries."`
-	Migrate migrateCmd       `cmd:"" help:"Upgrade the database's schema, or show its version."`
-	Keys    keysCmd          `cmd:"" help:"Rotate the key that encrypts the secrets in the database."`
-	Policy  config.PolicyCmd `cmd:"" help:"Show the retry policies, explain what they do, and create your own. The built-in ones need no database."`
-	SQL     sqlCmd           `cmd:"" name:"sql" help:"Run one read-only SQL statement and print its rows."`
-	Sink    sinkCmd          `cmd:"" help:"Run the demo endpoint: /ok /flaky /slow /status/{code} /hang." detail:"Paths: /ok responds with 200, /flaky with 500 twice and then 204, /slow after ?ms= milliseconds, /status/{code} with that code, /hang never." example:"sink --listen 127.0.0.1:7481"`
-	Ready   readyCmd         `cmd:"" help:"Check that a node on this machine is ready, or alive, for health checks of containers." detail:"The exit code is 0 if it is, and 1 if it is not; the reason is printed." example:"ready --listen 127.0.0.1:7480; ready --live"`
-	Version versionCmd       `cmd:"" help:"Print version and build." example:"version -o json"`
+	ShowVersion kong.VersionFlag `name:"version" help:"Print version and build."`
 
-	Topic   config.TopicCmd `cmd:"" help:"Create, list, show and delete topics, and show their access keys."`
-	Publish cli.PublishCmd  `cmd:"" help:"Publish events from files, from standard input, or generated samples."`
-	Listen  cli.ListenCmd   `cmd:"" help:"Receive events on this machine: print them, respond to them or forward them."`
-	Receive cli.ReceiveCmd  `cmd:"" help:"Receive events of an event subscription with delivery mode Queue, and print them."`
-
-	Acknowledge cli.SettleCmd  `cmd:"" help:"End deliveries of received events as delivered, by their lock tokens." example:"acknowledge orders ledger TOKEN"`
-	Release     cli.ReleaseCmd `cmd:"" help:"Make received events available again, by their lock tokens." example:"release orders ledger TOKEN --delay 60"`
-	Reject      cli.SettleCmd  `cmd:"" help:"End deliveries of received events as dead letters, by their lock tokens." example:"reject orders ledger TOKEN"`
-
-	Tail   cli.TailCmd     `cmd:"" help:"Follow published events and delivery attempts as they happen." detail:"Published events (-->) and attempts (<--) are shown within about a second. If more than 200 of either happen in a second, the newest 200 are shown. Ctrl-C ends it." example:"tail; tail --topic orders --state pending,dead_lettered; tail --topic orders --subscription billing -o json"`
-	Apply  config.ApplyCmd `cmd:"" help:"Create and change topics, event subscriptions and retry policies as a file declares them, after showing what would change." detail:"The file has topics, subscriptions and policies with the property names of the API; settings that it leaves out take their defaults. It may also be the output of az eventgrid event-subscription list --include-full-endpoint-url true: parts that postrider does not have are listed. The whole file is checked first. Then policies, topics and event subscriptions are written in this order, until the first error. Changes that other clients make meanwhile are not overwritten." example:"apply -f postrider.yaml; apply -f postrider.yaml --dry-run; apply -f azure.json --topic orders --yes"`
-	Doctor doctorCmd       `cmd:"" help:"Check the database, its settings and the nodes, and report what to fix."`
-
-	Completion completionCmd `cmd:"" help:"Print the completion script of a shell."`
+	Dev        devCmd        `cmd:"" group:"local" help:"Run everything on this machine: a private PostgreSQL, the service, a demo endpoint and a demo topic."`
+	Sink       sinkCmd       `cmd:"" group:"local" help:"Run the demo endpoint: /ok /flaky /slow /status/{code} /hang." detail:"Paths: /ok responds with 200, /flaky with 500 twice and then 204, /slow after ?ms= milliseconds, /status/{code} with that code, /hang never." example:"sink --listen 127.0.0.1:7481"`
+	Ready      readyCmd      `cmd:"" group:"local" help:"Check that a node on this machine is ready, or alive, for health checks of containers." detail:"The exit code is 0 if it is, and 1 if it is not; the reason is printed." example:"ready --listen 127.0.0.1:7480; ready --live"`
+	Completion completionCmd `cmd:"" group:"local" help:"Print the completion script of a shell."`
+	Version    versionCmd    `cmd:"" group:"local" help:"Print version and build." example:"version -o json"`
 	Commands   commandsCmd   `cmd:"" hidden:"" help:"Print all commands and their flags as JSON."`
 
-	Subscription config.SubscriptionCmd `cmd:"" help:"Create, change, list, show and delete event subscriptions; test them, and hold or release their deliveries."`
-	Delivery     cli.DeliveryCmd        `cmd:"" help:"List, show, cancel, retry or dead-letter deliveries."`
-	Event        cli.EventCmd           `cmd:"" help:"List, show and erase events."`
-	Batch        cli.BatchCmd           `cmd:"" help:"List and show batches."`
-	ShowVersion  kong.VersionFlag       `name:"version" help:"Print version and build."`
-	Problem      cli.ProblemCmd         `cmd:"" help:"List what fails: outcomes of failed attempts."`
-	Deadletter   cli.DeadletterCmd      `cmd:"" help:"List, redeliver, purge and export dead letters, one by one or in bulk."`
-	Operation    cli.OperationCmd       `cmd:"" help:"List and show bulk operations: redeliveries, purges and erasures."`
-	Query        cli.QueryCmd           `cmd:"" help:"List, save and run SQL queries on the server."`
+	Serve   serveCmd   `cmd:"" group:"database" help:"Run the service: REST API, dashboard and deliveries."`
+	Migrate migrateCmd `cmd:"" group:"database" help:"Upgrade the database's schema, or show its version."`
+	Doctor  doctorCmd  `cmd:"" group:"database" help:"Check the database, its settings and the nodes, and report what to fix."`
+	Keys    keysCmd    `cmd:"" group:"database" help:"Rotate the key that encrypts the secrets in the database."`
+	SQL     sqlCmd     `cmd:"" group:"database" name:"sql" help:"Run one read-only SQL statement and print its rows."`
 
-	Whoami cli.WhoamiCmd `cmd:"" help:"Show the server that verbs call, and who you are there." detail:"Shows the server, your name and role, and until when the key works." example:"whoami; whoami --url https://events.example.com -o json"`
+	Topic        config.TopicCmd        `cmd:"" group:"settings" help:"Create, list, show and delete topics, and show their access keys."`
+	Subscription config.SubscriptionCmd `cmd:"" group:"settings" help:"Create, change, list, show and delete event subscriptions; test them, and hold or release their deliveries."`
+	Policy       config.PolicyCmd       `cmd:"" group:"settings" help:"Show the retry policies, explain what they do, and create your own. The built-in ones need no database."`
+	Apply        config.ApplyCmd        `cmd:"" group:"settings" help:"Create and change topics, event subscriptions and retry policies as a file declares them, after showing what would change." detail:"The file has topics, subscriptions and policies with the property names of the API; settings that it leaves out take their defaults. It may also be the output of az eventgrid event-subscription list --include-full-endpoint-url true: parts that postrider does not have are listed. The whole file is checked first. Then policies, topics and event subscriptions are written in this order, until the first error. Changes that other clients make meanwhile are not overwritten." example:"apply -f postrider.yaml; apply -f postrider.yaml --dry-run; apply -f azure.json --topic orders --yes"`
 
-	MCP mcp.Cmd `cmd:"" name:"mcp" help:"Serve the tools of AI assistants over standard input and output (Model Context Protocol)."`
+	Publish     cli.PublishCmd `cmd:"" group:"events" help:"Publish events from files, from standard input, or generated samples."`
+	Listen      cli.ListenCmd  `cmd:"" group:"events" help:"Receive events on this machine: print them, respond to them or forward them."`
+	Receive     cli.ReceiveCmd `cmd:"" group:"events" help:"Receive events of an event subscription with delivery mode Queue, and print them."`
+	Acknowledge cli.SettleCmd  `cmd:"" group:"events" help:"End deliveries of received events as delivered, by their lock tokens." example:"acknowledge orders ledger TOKEN"`
+	Release     cli.ReleaseCmd `cmd:"" group:"events" help:"Make received events available again, by their lock tokens." example:"release orders ledger TOKEN --delay 60"`
+	Reject      cli.SettleCmd  `cmd:"" group:"events" help:"End deliveries of received events as dead letters, by their lock tokens." example:"reject orders ledger TOKEN"`
+	Tail        cli.TailCmd    `cmd:"" group:"events" help:"Follow published events and delivery attempts as they happen." detail:"Published events (-->) and attempts (<--) are shown within about a second. If more than 200 of either happen in a second, the newest 200 are shown. Ctrl-C ends it." example:"tail; tail --topic orders --state pending,dead_lettered; tail --topic orders --subscription billing -o json"`
 
-	Audit  cli.AuditCmd `cmd:"" help:"List the actions of users and programs."`
-	Apikey apikeyCmd    `cmd:"" help:"Create, list and revoke API keys of programs."`
-	User   userCmd      `cmd:"" help:"Add, list and change users of the dashboard."`
+	Delivery   cli.DeliveryCmd   `cmd:"" group:"deliveries" help:"List, show, cancel, retry or dead-letter deliveries."`
+	Event      cli.EventCmd      `cmd:"" group:"deliveries" help:"List, show and erase events."`
+	Batch      cli.BatchCmd      `cmd:"" group:"deliveries" help:"List and show batches."`
+	Problem    cli.ProblemCmd    `cmd:"" group:"deliveries" help:"List what fails: outcomes of failed attempts."`
+	Deadletter cli.DeadletterCmd `cmd:"" group:"deliveries" help:"List, redeliver, purge and export dead letters, one by one or in bulk."`
+	Operation  cli.OperationCmd  `cmd:"" group:"deliveries" help:"List and show bulk operations: redeliveries, purges and erasures."`
+	Query      cli.QueryCmd      `cmd:"" group:"deliveries" help:"List, save and run SQL queries on the server."`
+	MCP        mcp.Cmd           `cmd:"" group:"deliveries" name:"mcp" help:"Serve the tools of AI assistants over standard input and output (Model Context Protocol)."`
+
+	Whoami cli.WhoamiCmd `cmd:"" group:"access" help:"Show the server that verbs call, and who you are there." detail:"Shows the server, your name and role, and until when the key works." example:"whoami; whoami --url https://events.example.com -o json"`
+	Audit  cli.AuditCmd  `cmd:"" group:"access" help:"List the actions of users and programs."`
+	Apikey apikeyCmd     `cmd:"" group:"access" help:"Create, list and revoke API keys of programs."`
+	User   userCmd       `cmd:"" group:"access" help:"Add, list and change users of the dashboard."`
 }
 
 // newVerbs has the flags of all settings.
@@ -111,6 +119,7 @@ func run(ctx context.Context, std terminal.Streams, args []string) int {
 		ctx = access.WithActor(ctx, access.Actor{Name: "cli"})
 	}
 	program := cli.Program{Verbs: grammar(args), Explain: explain, Options: []kong.Option{
+		groups,
 		kong.Description("Azure Event Grid's delivery and retry semantics as one service on your own PostgreSQL."),
 		kong.Vars{"version": version.Read().String()},
 		kong.TypeMapper(reflect.TypeFor[netip.Prefix](), kong.MapperFunc(addressRange)),

@@ -51,9 +51,11 @@ func (p Program) Run(ctx context.Context, std terminal.Streams, args []string) (
 	k, err := parser.Parse(args)
 	if err != nil {
 		if k = spacedLists(parser, args); k == nil {
-			// The usage must not go into a pipe.
-			parser.Stdout = std.Err
-			parser.FatalIfErrorf(err)
+			parser.Stdout = std.Err // the usage must not go into a pipe
+			if !listVerbs(err) {
+				parser.FatalIfErrorf(err)
+			}
+			parser.Errorf("%s", err)
 			return 2
 		}
 	}
@@ -72,6 +74,16 @@ func (p Program) Run(ctx context.Context, std terminal.Streams, args []string) (
 	}
 	fmt.Fprintln(std.Err, "postrider:", terminal.PlainLines(err.Error()))
 	return terminal.Either(terminal.IsUsage(err), 2, 1)
+}
+
+// listVerbs prints the verbs of a noun if the rejected command line has none.
+func listVerbs(err error) bool {
+	parse, ok := errors.AsType[*kong.ParseError](err)
+	if !ok || parse.Context.Error != nil {
+		return false
+	}
+	noun := parse.Context.Selected()
+	return noun != nil && len(noun.Children) > 0 && parse.Context.PrintUsage(false) == nil
 }
 
 // spacedLists reads a rejected command line again, with lists in the Azure CLI's syntax; nil: it is still rejected.
