@@ -66,7 +66,7 @@ func (c *PublishCmd) Run(ctx context.Context, std terminal.Streams) error {
 	}
 	p := &publisher{
 		PublishCmd: c, client: client, path: "/topics/" + url.PathEscape(c.Topic) + "/api/events",
-		run: uuid.NewString(), progress: terminal.NewProgressLine(std.Err),
+		run: uuid.NewString(), idMember: "id", progress: terminal.NewProgressLine(std.Err),
 	}
 	topic, err := p.readTopic(ctx)
 	if err != nil {
@@ -91,7 +91,10 @@ func (c *PublishCmd) Run(ctx context.Context, std terminal.Streams) error {
 		err = errors.New(err.Error()) // exit code 1: some events were sent
 	}
 	summary := p.summary()
-	return errors.Join(c.Print(std.Out, summary, func(w io.Writer) { fmt.Fprintln(w, summary) }), err)
+	return errors.Join(c.Print(std.Out, summary, func(w io.Writer) {
+		fmt.Fprintln(w, summary)
+		p.printIDs(w)
+	}), err)
 }
 
 // creates reports whether the events come from flags, not from files.
@@ -148,6 +151,9 @@ func (p *publisher) readTopic(ctx context.Context) (topic rest.Object, err error
 		return nil, err
 	}
 	p.schema, p.path = fmt.Sprint(topic["inputSchema"]), fmt.Sprint(topic["endpoint"])
+	if p.schema == "CustomEventSchema" {
+		p.idMember, _ = rest.ValueAt(topic, "inputSchemaMapping.properties.id.sourceField").(string)
+	}
 	return topic, nil
 }
 

@@ -18,13 +18,18 @@ func TestPublish(t *testing.T) {
 	body := one[string](h, "SELECT body_text FROM postrider.events WHERE topic = 'published' AND event_id = 'p2'")
 	require.Equal(t, cloudEvent("p2"), body, "to the last byte")
 
-	h.run(0, "publish", "published", "--sample", "--count", "30", "--rate", "200")
+	require.NotContains(t, h.run(0, "publish", "published", file, "-o", "json").stdout, "delivery list")
+	require.Contains(t, h.run(0, "publish", "published", file, "--batch", "2").stdout,
+		"Event p1: postrider delivery list --event-id p1\nEvent p2: postrider delivery list --event-id p2\nEvent p3: ")
+
+	many := h.run(0, "publish", "published", "--sample", "--count", "30", "--rate", "200").stdout
+	require.Regexp(t, `(?s)(Event (\S+): postrider delivery list --event-id \S+\n){10}… and 20 more events\n$`, many)
 	h.run(0, "publish", "published", "--type", "Shop.Opened", "--subject", "shops/1", "--data",
 		`{"n": 12345678901234567890}`)
 	require.Contains(t,
 		one[string](h, "SELECT body_text FROM postrider.events WHERE topic = 'published' AND event_type = 'Shop.Opened'"),
 		"12345678901234567890")
-	require.Equal(t, 34, one[int](h, "SELECT count(*)::int FROM postrider.events WHERE topic = 'published'"))
+	require.Equal(t, 40, one[int](h, "SELECT count(*)::int FROM postrider.events WHERE topic = 'published'"))
 
 	wrong := writtenFile(t,
 		cloudEvent("p4")+cloudEvent("p5")+`{"specversion":"1.0","id":"p6","source":"/s"}`+cloudEvent("p7"))
@@ -37,6 +42,8 @@ func TestPublish(t *testing.T) {
 		"4 events to topic published")
 	require.Equal(t, 1,
 		one[int](h, "SELECT count(*)::int FROM postrider.events WHERE topic = 'published' AND event_id = 'p7'"))
+	odd := h.run(0, "publish", "published", writtenFile(t, cloudEvent("it's; p11"))).stdout
+	require.Contains(t, odd, `--event-id 'it'\''s; p11'`+"\n")
 	broken := h.run(1, "publish", "published", writtenFile(t, cloudEvent("p8")+`{"id":`))
 	require.Contains(t, broken.stderr, "the file ends within an event")
 	require.Contains(t, broken.stdout, "1 accepted", "something was done: that is no wrong usage")

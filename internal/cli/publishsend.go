@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"math"
 	"net/http"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"postrider/internal/cli/rest"
@@ -24,10 +26,12 @@ type publisher struct {
 	schema   string // "" if unknown: taken from the first event
 	run      string // distinguishes the idempotency keys of this run
 	progress *terminal.ProgressLine
+	idMember string // of an event: the path of its id; "": the server gives the ids
 
 	began time.Time
 	took  []time.Duration // of each accepted request, with its retries
 	done  publishSummary
+	ids   []string // of the first accepted events
 }
 
 // publishSummary is the result of a publish.
@@ -168,6 +172,7 @@ func (p *publisher) send(ctx context.Context, a eventArray) error {
 		if err == nil {
 			p.done.Accepted += a.n
 			p.took = append(p.took, time.Since(began))
+			p.keepIDs(a.body)
 			p.show()
 			return nil
 		}
@@ -185,6 +190,38 @@ func (p *publisher) send(ctx context.Context, a eventArray) error {
 		}
 	}
 }
+
+// shownIDs is the number of events whose ids are printed.
+const shownIDs = 10
+
+// keepIDs adds the ids of accepted events to those that are printed.
+func (p *publisher) keepIDs(body []byte) {
+	var events []rest.Object
+	if len(p.ids) < shownIDs && terminal.DecodeExactly(body, &events) == nil {
+		for _, event := range events[:min(len(events), shownIDs-len(p.ids))] {
+			if id, ok := rest.ValueAt(event, p.idMember).(string); ok && id != "" {
+				p.ids = append(p.ids, id)
+			}
+		}
+	}
+}
+
+// printIDs prints the ids of accepted events with the commands that show their deliveries.
+func (p *publisher) printIDs(w io.Writer) {
+	for _, id := range p.ids {
+		word := terminal.OneLine(id)
+		if !plainWord.MatchString(id) {
+			word = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+		}
+		fmt.Fprintf(w, "Event %s: postrider delivery list --event-id %s\n", terminal.OneLine(id), word)
+	}
+	if more := p.done.Accepted - len(p.ids); more > 0 && len(p.ids) > 0 {
+		fmt.Fprintf(w, "… and %s\n", terminal.Plural(more, "more event"))
+	}
+}
+
+// plainWord matches ids that a shell reads as one word.
+var plainWord = regexp.MustCompile(`^[\w.:/@%+=][\w.:/@%+=-]*$`)
 
 // mediaType is that of the topic's schema. If the schema is unknown, specversion identifies a CloudEvent.
 func (p *publisher) mediaType(body []byte) string {
