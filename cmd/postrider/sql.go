@@ -37,10 +37,11 @@ type sqlCmd struct {
 }
 
 func (sqlCmd) Help() string {
-	return `The statement runs in a read-only transaction, as the role postrider_reader if your role may become it.
+	return `The statement runs in a read-only transaction, as the role postrider_reader if your role may become it. The
+views of schema postrider need no prefix.
 
 Examples:
-  postrider sql "select topic, subscription, reason, count(*) from postrider.dead_letters group by 1, 2, 3"
+  postrider sql "select topic, subscription, reason, count(*) from dead_letters group by 1, 2, 3"
   postrider sql --timeout 10m "select count(*) from postrider.delivery_attempts"
   postrider sql --questions
   postrider sql --question pending --topic orders --subscription billing -o csv`
@@ -135,11 +136,13 @@ func (c *sqlCmd) execute(ctx context.Context, std terminal.Streams, statement st
 	if err := becomeReader(ctx, std.Err, tx); err != nil {
 		return err
 	}
-	const limit = "SELECT set_config('statement_timeout', $1, true)"
+	// The path is that of the queries of users: the views need no prefix.
+	const limit = "SELECT pg_catalog.set_config('search_path', 'postrider, pg_catalog, pg_temp', true), " +
+		"pg_catalog.set_config('statement_timeout', $1, true)"
 	// The time is rounded up, because 0 means no limit.
 	if _, err := tx.Exec(ctx, limit, pgx.QueryExecModeExec,
 		fmt.Sprint((c.Timeout + time.Millisecond - 1).Milliseconds())); err != nil {
-		return fmt.Errorf("limit the statement's time: %w", err)
+		return fmt.Errorf("set the statement's path and time limit: %w", err)
 	}
 	rows, err := tx.Query(ctx, statement, pgx.QueryExecModeExec)
 	if err == nil {

@@ -62,6 +62,7 @@ func TestSQLPrints(t *testing.T) {
 	}
 	require.Equal(t, "name     built_in\nga-2021  true\n(1 row)\n",
 		run("SELECT name, built_in FROM postrider.retry_policies WHERE name = 'ga-2021'"))
+	require.Equal(t, "n\n0\n(1 row)\n", run("SELECT count(*) AS n FROM dead_letters"))
 	require.Equal(t, "total  span      nothing\n1.5    00:01:30  \n(1 row)\n",
 		run("SELECT sum(1.5) AS total, interval '90 seconds' AS span, NULL::numeric AS nothing"))
 	require.JSONEq(t, `{"n":1,"nothing":null,"id":"00000000-0000-0000-0000-00000000000a"}`,
