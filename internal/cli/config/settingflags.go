@@ -237,7 +237,9 @@ type syntax struct {
 // syntaxes are by the name of the setting. The Azure CLI separates the words of an entry in the same way.
 var syntaxes = map[string]syntax{
 	"filter.advancedFilters": {
-		advancedFilter, "One condition: key, operator and values. In one argument, quote a value that has spaces.",
+		advancedFilter,
+		"One condition: key, operator and values, such as 'data.total > 100'. The operator is Event Grid's, or one of = != > " +
+			">= < <=. In one argument, quote a value that has spaces.",
 	},
 	"deliveryAttributeMappings": {
 		attributeMapping,
@@ -245,31 +247,44 @@ var syntaxes = map[string]syntax{
 	},
 }
 
-// advancedFilter reads "KEY OPERATOR VALUE …".
-func advancedFilter(text string) (clause rest.Object, err error) {
-	parts, err := splitQuoted(text)
-	if err == nil && len(parts) < 2 {
-		err = errors.New("must be a key, an operator and its values, such as 'data.total NumberGreaterThan 100'")
-	}
-	if err == nil {
-		clause = rest.Object{"key": parts[0]}
-		err = addOperator(clause, anyCase(parts[1], filter.Operators()), parts[2:])
-	}
+// advancedFilter reads "KEY OPERATOR VALUE …". The operator may be a sign of comparisons.
+func advancedFilter(text string) (rest.Object, error) {
+	clause, err := readClause(text)
 	if err != nil {
 		return nil, fmt.Errorf("%q: %w", strings.ReplaceAll(text, wordSeparator, " "), err)
 	}
 	return clause, nil
 }
 
-func addOperator(clause rest.Object, operator string, given []string) error {
+func readClause(text string) (rest.Object, error) {
+	parts, err := splitQuoted(text)
+	if err != nil {
+		return nil, err
+	}
+	if len(parts) < 2 {
+		return nil, errors.New("must be a key, an operator and its values, such as 'data.total > 100' or " +
+			"'data.total NumberGreaterThan 100'")
+	}
+	clause, operator, values := rest.Object{"key": parts[0].text}, parts[1].text, parts[2:]
+	if _, sign := comparisons[operator]; sign {
+		operator, values, err = eventGridOperator(operator, values)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return clause, addOperator(clause, anyCase(operator, filter.Operators()), values)
+}
+
+func addOperator(clause rest.Object, operator string, given []word) error {
 	takes, known := filter.ArityOf(operator)
 	if !known {
-		return fmt.Errorf("unknown operator %s: must be one of %s", operator, strings.Join(filter.Operators(), ", "))
+		return fmt.Errorf("unknown operator %s: must be one of = != > >= < <= %s", operator,
+			strings.Join(filter.Operators(), ", "))
 	}
 	values := make([]any, len(given))
-	for i, text := range given {
+	for i, w := range given {
 		var err error
-		if values[i], err = filterValue(operator, text); err != nil {
+		if values[i], err = filterValue(operator, w.text); err != nil {
 			return err
 		}
 	}
@@ -326,36 +341,34 @@ func jsonNumber(text string) (json.Number, error) {
 
 // splitQuoted splits a text at spaces. Text in single or double quotation marks is one word. Words that SpacedLists has
 // joined are as they were given.
-func splitQuoted(text string) (words []string, err error) {
+func splitQuoted(text string) (words []word, err error) {
 	if strings.Contains(text, wordSeparator) {
-		return strings.Split(text, wordSeparator), nil
+		for part := range strings.SplitSeq(text, wordSeparator) {
+			words = append(words, word{text: part})
+		}
+		return words, nil
 	}
-	var word strings.Builder
-	inWord, quote := false, rune(0)
-	for _, r := range text {
+	var part strings.Builder
+	inWord, quoted, quote := false, false, rune(0)
+	for _, r := range text + " " {
 		switch {
 		case quote != 0 && r == quote:
 			quote = 0
-		case quote != 0:
-			word.WriteRune(r)
-		case (r == '"' || r == '\'') && !inWord:
-			quote, inWord = r, true
-		case unicode.IsSpace(r):
+		case quote == 0 && (r == '"' || r == '\'') && !inWord:
+			quote, inWord, quoted = r, true, true
+		case quote == 0 && unicode.IsSpace(r):
 			if inWord {
-				words = append(words, word.String())
+				words = append(words, word{part.String(), quoted})
 			}
-			word.Reset()
-			inWord = false
+			part.Reset()
+			inWord, quoted = false, false
 		default:
-			word.WriteRune(r)
+			part.WriteRune(r)
 			inWord = true
 		}
 	}
 	if quote != 0 {
 		return nil, fmt.Errorf("a quotation mark %c is not closed", quote)
-	}
-	if inWord {
-		words = append(words, word.String())
 	}
 	return words, nil
 }
@@ -366,21 +379,21 @@ func attributeMapping(text string) (rest.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	dynamic := len(parts) == 3 && strings.EqualFold(parts[1], "dynamic")
-	static := (len(parts) == 3 || len(parts) == 4) && strings.EqualFold(parts[1], "static")
+	dynamic := len(parts) == 3 && strings.EqualFold(parts[1].text, "dynamic")
+	static := (len(parts) == 3 || len(parts) == 4) && strings.EqualFold(parts[1].text, "static")
 	secret := false
 	if static && len(parts) == 4 {
-		secret, err = strconv.ParseBool(strings.ToLower(parts[3]))
+		secret, err = strconv.ParseBool(strings.ToLower(parts[3].text))
 	}
 	if err != nil || !static && !dynamic {
 		return nil, errors.New("must be 'NAME static VALUE', 'NAME static VALUE true' for a secret, or 'NAME dynamic PATH'")
 	}
-	properties := rest.Object{"sourceField": parts[2]}
+	properties := rest.Object{"sourceField": parts[2].text}
 	if static {
-		properties = rest.Object{"value": parts[2], "isSecret": secret}
+		properties = rest.Object{"value": parts[2].text, "isSecret": secret}
 	}
 	return rest.Object{
-		"name": parts[0], "type": terminal.Either(static, "Static", "Dynamic"), "properties": properties,
+		"name": parts[0].text, "type": terminal.Either(static, "Static", "Dynamic"), "properties": properties,
 	}, nil
 }
 
