@@ -84,6 +84,33 @@ func TestSubscriptionVerbs(t *testing.T) {
 		h.line(0, "subscription delete subscribed all-flags --yes"))
 }
 
+// The first secret can be that of a file.
+func TestSubscriptionSignsWithAGivenSecret(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.topic("signed")
+	create := func(name, secret string, flags ...string) []string {
+		return append([]string{
+			"subscription", "create", "signed", name, "--endpoint", "http://127.0.0.1:1/", "--endpoint-validation", "skip",
+			"--signing-secret-file", writtenFile(t, secret),
+		}, flags...)
+	}
+	const own = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+	created := h.object(create("billing", own+"\n")...)
+	require.Equal(t, true, rest.ValueAt(created, "signing.enabled"))
+	secrets := rest.Objects(h.object("subscription", "signing-secrets", "signed", "billing"), "value")
+	require.Len(t, secrets, 1)
+	require.Equal(t, own, secrets[0]["secret"])
+
+	require.Contains(t, h.run(2, create("audit", "whsec_short")...).stderr, "--signing-secret-file: secret: must be whsec_")
+	require.Contains(t, h.run(2, create("audit", own, "--signing", "false")...).stderr, "omit --signing false")
+	require.Contains(t, h.line(1, "subscription show signed audit"), "has no event subscription")
+	again := h.run(1, create("billing", own, "--replace")...).stderr
+	require.Regexp(t, "was stored, but the signing secret was not set: .*this one already signs; repeat with: postrider "+
+		"subscription signing-secrets signed billing --rotate", again)
+	require.NotContains(t, again, own)
+}
+
 func TestSubscriptionActions(t *testing.T) {
 	t.Parallel()
 	h := newDelivering(t)

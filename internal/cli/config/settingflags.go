@@ -238,8 +238,8 @@ type syntax struct {
 var syntaxes = map[string]syntax{
 	"filter.advancedFilters": {
 		advancedFilter,
-		"One condition: key, operator and values, such as 'data.total > 100'. The operator is Event Grid's, or one of = != > " +
-			">= < <=. In one argument, quote a value that has spaces.",
+		"One condition: key, operator and values, such as 'data.total > 100'. The operator is Event Grid's, or one of = != " +
+			"> >= < <=. In one argument, quote a value that has spaces.",
 	},
 	"deliveryAttributeMappings": {
 		attributeMapping,

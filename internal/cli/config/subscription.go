@@ -14,6 +14,7 @@ import (
 
 	"postrider/internal/catalog/spec"
 	"postrider/internal/cli/rest"
+	"postrider/internal/endpointconf"
 	"postrider/internal/terminal"
 	v1 "postrider/server/v1"
 )
@@ -105,11 +106,16 @@ type subscriptionCreateCmd struct {
 	SettingFlags
 	azureFlags
 	rest.IfMatchFlag
-	Replace bool `help:"Replace the event subscription if it exists; settings that you omit get their defaults. --if-match does the same."`
+	Replace           bool   `help:"Replace the event subscription if it exists; settings that you omit get their defaults. --if-match does the same."`
+	SigningSecretFile string `help:"Sign deliveries with the secret in this file, whsec_ and base64; - reads it from standard input. It replaces the one that the service creates." placeholder:"FILE"`
 }
 
 func (c *subscriptionCreateCmd) Run(ctx context.Context, std terminal.Streams) error {
 	settings, err := c.Settings(std.In)
+	if err != nil {
+		return err
+	}
+	secret, err := c.signingSecret(std.In, settings)
 	if err != nil {
 		return err
 	}
@@ -122,7 +128,42 @@ func (c *subscriptionCreateCmd) Run(ctx context.Context, std terminal.Streams) e
 		return fmt.Errorf("event subscription %s of topic %s exists already: change it with subscription update, or use "+
 			"--replace", c.Subscription, c.Topic)
 	}
-	return err
+	if err != nil || secret == "" {
+		return err
+	}
+	// The API sets no secret with the settings.
+	rotation := rest.Object{"secret": secret, "previousValidForHours": 0}
+	if err := c.post(ctx, "rotateSigningSecret", rotation, nil); err != nil {
+		return fmt.Errorf("the event subscription was stored, but the signing secret was not set: %w; repeat with: postrider "+
+			"subscription signing-secrets %s %s --rotate --previous-valid-for-hours 0 --secret-file FILE", err, c.Topic,
+			c.Subscription)
+	}
+	return nil
+}
+
+// signingSecret reads the secret of --signing-secret-file, and makes the settings sign.
+func (c *subscriptionCreateCmd) signingSecret(stdin io.Reader, settings rest.Object) (string, error) {
+	if c.SigningSecretFile == "" {
+		return "", nil
+	}
+	if rest.ValueAt(settings, "signing.enabled") == false {
+		return "", terminal.Usagef("--signing-secret-file requires signatures: omit --signing false")
+	}
+	setAt(settings, "signing.enabled", true)
+	secret, err := readSecret(stdin, c.SigningSecretFile)
+	if err != nil {
+		return "", err
+	}
+	if _, err := endpointconf.ParseSigningSecret(secret); err != nil {
+		return "", terminal.Usagef("--signing-secret-file: %v", err)
+	}
+	return secret, nil
+}
+
+// readSecret reads a signing secret from a file, or from standard input for -.
+func readSecret(stdin io.Reader, file string) (string, error) {
+	text, err := terminal.ReadFileOrInput(stdin, file)
+	return strings.TrimSpace(string(text)), err
 }
 
 type subscriptionUpdateCmd struct {
@@ -360,11 +401,9 @@ func (c *signingSecretsCmd) request(stdin io.Reader) (action string, body any, e
 	}
 	settings := rest.Given(c)
 	if c.SecretFile != "" {
-		secret, err := terminal.ReadFileOrInput(stdin, c.SecretFile)
-		if err != nil {
+		if settings["secret"], err = readSecret(stdin, c.SecretFile); err != nil {
 			return "", nil, err
 		}
-		settings["secret"] = strings.TrimSpace(string(secret))
 	}
 	return "rotateSigningSecret", settings, nil
 }
