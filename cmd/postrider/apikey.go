@@ -52,14 +52,13 @@ func permissions(k *access.APIKey) string {
 		return "scope " + string(k.Scope)
 	}
 	does := terminal.Either(k.Scope == access.ScopePublish, "it publishes to ", "it receives from ")
-	switch {
-	case k.Topic == nil:
+	if k.Topic == nil {
 		return does + "every topic"
-	case k.Subscription == nil:
-		return does + "topic " + *k.Topic
-	default:
-		return does + "event subscription " + *k.Subscription + " of topic " + *k.Topic
 	}
+	if k.Subscription == nil {
+		return does + "topic " + *k.Topic
+	}
+	return does + "event subscription " + *k.Subscription + " of topic " + *k.Topic
 }
 
 type apikeyListCmd struct{ accountFlags }

@@ -90,13 +90,13 @@ func startApp(ctx context.Context, o appOptions) (_ *instance, err error) {
 	if a.pool, err = openDatabase(ctx, o.database, o.maxConns, o.log); err != nil {
 		return nil, err
 	}
-	if err = requireWritable(ctx, a.pool); err == nil {
-		err = adviseOnSettings(ctx, a.pool, o.log)
+	if err = requireWritable(ctx, a.pool); err != nil {
+		return nil, err
 	}
-	if err == nil {
-		err = catalog.CheckKey(ctx, a.pool, o.sealer)
+	if err = adviseOnSettings(ctx, a.pool, o.log); err != nil {
+		return nil, err
 	}
-	if err != nil {
+	if err = catalog.CheckKey(ctx, a.pool, o.sealer); err != nil {
 		return nil, err
 	}
 	s := node.Options{
@@ -133,13 +133,14 @@ func (a *instance) startEngine(ctx context.Context, o appOptions) error {
 	e.AllowCIDR, e.AllowHTTP, e.DeadLetters = o.api.AllowCIDR, o.api.AllowHTTP, o.api.DeadLetters
 	e.MaxHeaderBytes = o.api.HeaderLimits.MaxValueBytes
 	engine, err := jobs.New(a.store.Parts, e)
-	if err == nil {
-		err = engine.Start(ctx)
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		a.engine = engine
+	if err := engine.Start(ctx); err != nil {
+		return err
 	}
-	return err
+	a.engine = engine
+	return nil
 }
 
 func (a *instance) listen(run context.Context, o appOptions) error {

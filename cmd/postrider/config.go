@@ -49,7 +49,7 @@ func (f logFlags) logger(stderr io.Writer) *slog.Logger {
 
 // queryFlags configure the queries of users.
 type queryFlags struct {
-	QueryDatabaseURL []string      `name:"query-database-url" sep:" " help:"URL of the database with a login role that may only read, for the queries of users; several are separated by spaces, and each runs one query at a time. Default: the login roles that migrate up creates." env:"POSTRIDER_QUERY_DATABASE_URL" placeholder:"URL"`
+	QueryDatabaseURL []string      `name:"query-database-url" sep:" " help:"URL of the database with a login role that may only read, for the queries of users; several, separated by spaces, run one query each at a time. Default: the login roles that migrate up creates." env:"POSTRIDER_QUERY_DATABASE_URL" placeholder:"URL"`
 	QueryTimeout     time.Duration `help:"Time limit of a query." default:"30s" range:"1..50" env:"POSTRIDER_QUERY_TIMEOUT"`
 }
 

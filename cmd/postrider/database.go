@@ -52,12 +52,13 @@ func awaitDatabase(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) er
 	logged := ""
 	for tries, deadline := 1, time.Now().Add(timeout); ; tries++ {
 		err := pool.Ping(ctx)
+		if err == nil {
+			if tries > 1 {
+				log.Info("database available", "tries", tries)
+			}
+			return nil
+		}
 		switch {
-		case err == nil && tries > 1:
-			log.Info("database available", "tries", tries)
-			return nil
-		case err == nil:
-			return nil
 		case postgres.IsRejected(err):
 			return connectError(err, postgres.ThroughPgBouncer(pool))
 		case time.Now().After(deadline) || ctx.Err() != nil:
@@ -158,8 +159,11 @@ func (f databaseFlags) access(ctx context.Context) (*access.Access, error) {
 	if err := pool.Ping(ctx); err != nil {
 		return nil, connectError(err, f.PgBouncer)
 	}
-	if err = f.checkPooler(ctx, pool); err == nil {
-		err = requireWritable(ctx, pool)
+	if err := f.checkPooler(ctx, pool); err != nil {
+		return nil, err
 	}
-	return access.AccessOf(pool), err
+	if err := requireWritable(ctx, pool); err != nil {
+		return nil, err
+	}
+	return access.AccessOf(pool), nil
 }

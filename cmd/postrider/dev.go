@@ -289,27 +289,30 @@ func (d *dev) setUpDemo(ctx context.Context) error {
 	if err == nil && created == nil { // kept from an earlier run, with that run's keys
 		err = topics.SetKeys(ctx, demoTopic, *keys)
 	}
+	if err != nil {
+		return err
+	}
 	for name, path := range map[string]string{"accepted": "/ok", "flaky": "/flaky", "rejected": "/status/400"} {
-		if err == nil {
-			_, _, err = subscriptions.Put(ctx, demoTopic, name, catalog.SubscriptionSpec{
-				EndpointURL: d.ready.Sink + path, EndpointKind: policy.KindWebhook, EventDeliverySchema: event.EventGrid,
-				RetryPolicy: catalog.RetryPolicySpec{Policy: policy.DefaultName},
-			})
+		if _, _, err := subscriptions.Put(ctx, demoTopic, name, catalog.SubscriptionSpec{
+			EndpointURL: d.ready.Sink + path, EndpointKind: policy.KindWebhook, EventDeliverySchema: event.EventGrid,
+			RetryPolicy: catalog.RetryPolicySpec{Policy: policy.DefaultName},
+		}); err != nil {
+			return err
 		}
 	}
-	return err
+	return nil
 }
 
 // publishFirst publishes the first event over HTTP.
 func (d *dev) publishFirst(ctx context.Context) error {
 	client, err := rest.ServerFlags{URL: d.ready.API}.Connect()
-	if err == nil {
-		now := time.Now().UTC()
-		event := json.RawMessage(demoEvent("hello-"+now.Format("150405"), now.Format(time.RFC3339)))
-		err = client.Call(ctx, http.MethodPost, "/topics/"+demoTopic+"/api/events?api-version=2018-01-01",
-			[]json.RawMessage{event}, nil, "Aeg-Sas-Key", d.ready.TopicKey)
-	}
 	if err != nil {
+		return err
+	}
+	now := time.Now().UTC()
+	event := json.RawMessage(demoEvent("hello-"+now.Format("150405"), now.Format(time.RFC3339)))
+	if err := client.Call(ctx, http.MethodPost, "/topics/"+demoTopic+"/api/events?api-version=2018-01-01",
+		[]json.RawMessage{event}, nil, "Aeg-Sas-Key", d.ready.TopicKey); err != nil {
 		return fmt.Errorf("publish the first event: %w", err)
 	}
 	return nil

@@ -56,7 +56,7 @@ type verbs struct {
 	Topic        config.TopicCmd        `cmd:"" group:"settings" help:"Create, list, show and delete topics, and show their access keys."`
 	Subscription config.SubscriptionCmd `cmd:"" group:"settings" help:"Create, change, list, show and delete event subscriptions; test them, and hold or release their deliveries."`
 	Policy       config.PolicyCmd       `cmd:"" group:"settings" help:"Show the retry policies, explain what they do, and create your own. The built-in ones need no database."`
-	Apply        config.ApplyCmd        `cmd:"" group:"settings" help:"Create and change topics, event subscriptions and retry policies as a file declares them, after showing what would change." detail:"The file has topics, subscriptions and policies with the property names of the API; settings that it leaves out take their defaults. It may also be the output of az eventgrid event-subscription list --include-full-endpoint-url true: parts that postrider does not have are listed. The whole file is checked first. Then policies, topics and event subscriptions are written in this order, until the first error. Changes that other clients make meanwhile are not overwritten." example:"apply -f postrider.yaml; apply -f postrider.yaml --dry-run; apply -f azure.json --topic orders --yes"`
+	Apply        config.ApplyCmd        `cmd:"" group:"settings" help:"Create and change topics, event subscriptions and retry policies as a file declares them, after showing what would change."`
 
 	Publish     cli.PublishCmd `cmd:"" group:"events" help:"Publish events from files, from standard input, or generated samples."`
 	Listen      cli.ListenCmd  `cmd:"" group:"events" help:"Receive events on this machine: print them, respond to them or forward them."`

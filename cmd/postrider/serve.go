@@ -64,10 +64,10 @@ func (c *serveCmd) Run(ctx context.Context, std terminal.Streams) error {
 		return err
 	}
 	base, err := c.listen(ctx, &o)
-	if err == nil {
-		o.debugListener, err = c.listenDebug(ctx)
-	}
 	if err != nil {
+		return err
+	}
+	if o.debugListener, err = c.listenDebug(ctx); err != nil {
 		return err
 	}
 	a, err := startApp(ctx, o)

@@ -145,16 +145,16 @@ func (c *sqlCmd) execute(ctx context.Context, std terminal.Streams, statement st
 		return fmt.Errorf("set the statement's path and time limit: %w", err)
 	}
 	rows, err := tx.Query(ctx, statement, pgx.QueryExecModeExec)
-	if err == nil {
-		defer rows.Close()
-		fields := rows.FieldDescriptions()
-		names := make([]string, len(fields))
-		for i, f := range fields {
-			names[i] = f.Name
-		}
-		err = printRows(std.Out, c.Output, names, valuesOf(rows))
+	if err != nil {
+		return c.explain(err)
 	}
-	return c.explain(err)
+	defer rows.Close()
+	fields := rows.FieldDescriptions()
+	names := make([]string, len(fields))
+	for i, f := range fields {
+		names[i] = f.Name
+	}
+	return c.explain(printRows(std.Out, c.Output, names, valuesOf(rows)))
 }
 
 // explain adds advice to an error of PostgreSQL.

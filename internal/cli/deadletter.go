@@ -18,9 +18,9 @@ import (
 type DeadletterCmd struct {
 	List      listVerb[query.DeadLetterFilter] `cmd:"" path:"/v1/deadLetters" help:"List dead letters, the newest first." example:"deadletter list --topic orders --reason MaxDeliveryAttemptsExceeded; deadletter list --last-status 503 --no-redelivered --from 1h -o json; deadletter list --search 'data.order.id = 42'"`
 	Show      showVerb[deadLetterArg]          `cmd:"" path:"/v1/deadLetters/{id}" help:"Show one dead letter with its event." example:"deadletter show 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60"`
-	Redeliver deadletterRedeliverCmd           `cmd:"" help:"Redeliver dead letters: those named, or all that match." detail:"Each becomes a new delivery with its own time to live; the dead letter stays. With a filter the service redelivers all matching dead letters that exist now and were not redelivered before. The command waits for the end; Ctrl-C stops only the waiting." example:"deadletter redeliver 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60; deadletter redeliver --ids-from ids.txt --rate 100; deadletter redeliver --topic orders --last-status 503 --dry-run; deadletter redeliver --topic orders --last-status 503 --until 2026-11-20T10:00:00Z --expected-count 1200"`
-	Edit      deadletterEditCmd                `cmd:"" help:"Edit the event of a dead letter and redeliver it." detail:"Opens $VISUAL or $EDITOR, shows the changes and asks for confirmation. The edited event is a new event, which only this event subscription receives, whatever its filter. The original and its dead letter stay. If the event is invalid, the editor opens again with the reason in its first line." example:"deadletter edit 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60; deadletter edit 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60 --event edited.json --yes"`
-	Patch     deadletterPatchCmd               `cmd:"" help:"Change the events of many dead letters by a JSON merge patch and redeliver them." detail:"The service counts the dead letters, then changes and redelivers each; what the patch does not name keeps its bytes. With --dry-run nothing changes: it prints counts, examples of what would fail, and the changes of three events. The command waits for the end; Ctrl-C stops only the waiting." example:"deadletter patch --topic orders --search 'error ~ \"currency\"' --merge-patch currency.json --dry-run; deadletter patch --ids-from ids.txt --merge-patch currency.json --rate 100"`
+	Redeliver deadletterRedeliverCmd           `cmd:"" help:"Redeliver dead letters: those named, or all that match."`
+	Edit      deadletterEditCmd                `cmd:"" help:"Edit the event of a dead letter and redeliver it."`
+	Patch     deadletterPatchCmd               `cmd:"" help:"Change the events of many dead letters by a JSON merge patch and redeliver them."`
 	Purge     deadletterPurgeCmd               `cmd:"" help:"Delete dead letters permanently: those named, or all that match." detail:"You cannot undo it. With a filter the service deletes all matching dead letters that exist now, and the command waits for the end." example:"deadletter purge 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60; deadletter purge --topic orders --redelivered --until 30d --dry-run; deadletter purge --topic orders --redelivered --until 30d --yes"`
 	Events    deadletterEventsCmd              `cmd:"" help:"Deliver a topic's past events to one of its event subscriptions." detail:"Delivers all stored events that the filter matches. Each becomes a new delivery with its own time to live. A dry run counts for five seconds at most." example:"deadletter events orders billing --from 1h --dry-run; deadletter events orders billing --from 2026-11-20T09:00:00Z --until 2026-11-20T10:00:00Z --rate 50"`
 	Export    deadletterExportCmd              `cmd:"" help:"Export dead letters as JSON, one per line, the oldest first." detail:"The dead letters do not change. Dead letters added during the export are not included. An incomplete export leaves no file, and the exit code is 1." example:"deadletter export --topic orders --from 24h > dead.ndjson; deadletter export --format rows -o dead.ndjson; deadletter export -o 's3://backup/dead.ndjson?region=eu-west-1'"`
@@ -115,6 +115,19 @@ type deadletterRedeliverCmd struct {
 	ToSubscription string `help:"Deliver to this event subscription instead of the original one." placeholder:"NAME"`
 	ToTopic        string `help:"Topic of --to-subscription (default: the dead letter's, or --topic)." placeholder:"NAME"`
 	Again          bool   `help:"Also redeliver those redelivered before."`
+}
+
+// Help is shown by deadletter redeliver --help.
+func (deadletterRedeliverCmd) Help() string {
+	return `Each becomes a new delivery with its own time to live; the dead letter stays. With a filter the service
+redelivers all matching dead letters that exist now and were not redelivered before. The command waits for the end;
+Ctrl-C stops only the waiting.
+
+Examples:
+  postrider deadletter redeliver 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60
+  postrider deadletter redeliver --ids-from ids.txt --rate 100
+  postrider deadletter redeliver --topic orders --last-status 503 --dry-run
+  postrider deadletter redeliver --topic orders --last-status 503 --until 2026-11-20T10:00:00Z --expected-count 1200`
 }
 
 func (c *deadletterRedeliverCmd) Run(ctx context.Context, std terminal.Streams) error {

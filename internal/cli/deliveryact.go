@@ -32,8 +32,8 @@ func (c *deliveryActCmd) Run(ctx context.Context, std terminal.Streams, k *kong.
 }
 
 // filter validates the flags and returns the filter of a request; nil for one delivery.
-func (c *deliveryActCmd) filter(stdin io.Reader) (filter rest.Object, err error) {
-	filter, err = rest.Filter(&c.DeliveryFilter)
+func (c *deliveryActCmd) filter(stdin io.Reader) (rest.Object, error) {
+	filter, err := rest.Filter(&c.DeliveryFilter)
 	if err != nil {
 		return nil, err
 	}
@@ -51,16 +51,16 @@ func (c *deliveryActCmd) filter(stdin io.Reader) (filter rest.Object, err error)
 	case c.ID != 0:
 		return nil, nil
 	}
-	err = c.checkRate()
-	if err == nil && c.IDsFrom != "" {
-		filter["deliveryIds"], err = readIDs(stdin, c.IDsFrom, func(text string) (int64, error) {
-			id, err := strconv.ParseInt(text, 10, 64)
-			if err != nil {
-				err = terminal.Usagef("%q: not the id of a delivery, which is a number", text)
-			}
-			return id, err
-		})
+	if err := c.checkRate(); err != nil || c.IDsFrom == "" {
+		return filter, err
 	}
+	filter["deliveryIds"], err = readIDs(stdin, c.IDsFrom, func(text string) (int64, error) {
+		id, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			err = terminal.Usagef("%q: not the id of a delivery, which is a number", text)
+		}
+		return id, err
+	})
 	return filter, err
 }
 

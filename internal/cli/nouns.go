@@ -19,7 +19,7 @@ type DeliveryCmd struct {
 	List          listVerb[query.DeliveryFilter] `cmd:"" path:"/v1/deliveries" help:"List pending and finished deliveries, the newest first." detail:"With --from or --until they are sorted by the time of their events, otherwise by the time of their creation." example:"delivery list --topic orders --subscription billing --state pending; delivery list --event-id o-42; delivery list --hold probation --from 1h -o json"`
 	Show          showVerb[deliveryArg]          `cmd:"" path:"/v1/deliveries/{id}" help:"Show a delivery and its attempts." example:"delivery show 4711; delivery show 4711 -o json"`
 	Cancel        deliveryCancelCmd              `cmd:"" path:"/v1/deliveries/{id}/cancel" done:"Delivery {deliveryId} was canceled." help:"Cancel pending deliveries: one, or all that match." detail:"You cannot undo it. An attempt in progress may still reach the endpoint; its result is not recorded. For many, the command waits for the end; Ctrl-C stops only the waiting." example:"delivery cancel 4711; delivery cancel --topic orders --hold probation --dry-run; delivery cancel --ids-from ids.txt --yes"`
-	RetryNow      deliveryActCmd                 `cmd:"" path:"/v1/deliveries/{id}/retryNow" done:"The next attempt of delivery {deliveryId} is due now." help:"Make the next attempt of pending deliveries due now: one, or all that match." detail:"The number of attempts and the time to live do not change. The service rejects this during an attempt, and while the event subscription is on hold. For many, the command waits for the end; Ctrl-C stops only the waiting." example:"delivery retry-now 4711; delivery retry-now --topic orders --state pending --rate 50"`
+	RetryNow      deliveryActCmd                 `cmd:"" path:"/v1/deliveries/{id}/retryNow" done:"The next attempt of delivery {deliveryId} is due now." help:"Make the next attempt of pending deliveries due now: one, or all that match." detail:"Attempts and time to live do not change. The service rejects this during an attempt, and during a hold. For many, the command waits for the end; Ctrl-C stops only the waiting." example:"delivery retry-now 4711; delivery retry-now --topic orders --state pending --rate 50"`
 	DeadLetterNow rest.ActVerb[deliveryArg]      `cmd:"" path:"/v1/deliveries/{id}/deadLetterNow" done:"Delivery {deliveryId} became dead letter {deadLetterId}." help:"Turn a pending delivery into a dead letter." detail:"This works even if the event subscription keeps no dead letters." example:"delivery dead-letter-now 4711"`
 }
 
@@ -41,7 +41,7 @@ type batchArg struct {
 type EventCmd struct {
 	List  listVerb[query.EventFilter] `cmd:"" path:"/v1/events" help:"List events, the newest first." example:"event list --topic orders --limit 20; event list --event-id o-42; event list --unmatched --from 1h --to 10m -o json"`
 	Show  showVerb[eventArg]          `cmd:"" path:"/v1/events/{system-id}" help:"Show an event as it was accepted, and its deliveries." detail:"Shows the newest 200 deliveries; delivery list --event-id has all." example:"event show 0199f0a4-7b1e-7c52-9d0e-3f6f2b8a4c11"`
-	Erase eventEraseCmd               `cmd:"" help:"Erase the content of an event, or of all events of a subject, everywhere." detail:"Erases body and subject of the event and of its dead letters, and the responses of endpoints. Pending deliveries are canceled first. Ids, types, times, attempts and states stay. Exported copies and copies at endpoints are not erased. You cannot undo it. If a subject has more than a thousand events, the service erases them in steps, and the command waits for the end; Ctrl-C stops only the waiting." example:"event erase 0199f0a4-7b1e-7c52-9d0e-3f6f2b8a4c11; event erase --topic orders --subject customers/4711 --yes"`
+	Erase eventEraseCmd               `cmd:"" help:"Erase the content of an event, or of all events of a subject, everywhere."`
 }
 
 type eventArg struct {
@@ -90,6 +90,18 @@ type eventEraseCmd struct {
 	Topic    string   `help:"Instead of an event: all events of this topic with --subject." placeholder:"NAME"`
 	Subject  string   `help:"Exactly this subject." placeholder:"SUBJECT"`
 	NoWait   bool     `help:"For many events: print the operation's id without waiting for its end."`
+}
+
+// Help is shown by event erase --help.
+func (eventEraseCmd) Help() string {
+	return `Erases body and subject of the event and of its dead letters, and the responses of endpoints. Pending
+deliveries are canceled first. Ids, types, times, attempts and states stay. Exported copies and copies at endpoints
+are not erased. You cannot undo it. If a subject has more than a thousand events, the service erases them in steps,
+and the command waits for the end; Ctrl-C stops only the waiting.
+
+Examples:
+  postrider event erase 0199f0a4-7b1e-7c52-9d0e-3f6f2b8a4c11
+  postrider event erase --topic orders --subject customers/4711 --yes`
 }
 
 func (c *eventEraseCmd) Run(ctx context.Context, std terminal.Streams) error {

@@ -109,11 +109,10 @@ type deadletterCancelCmd struct {
 func (c *deadletterCancelCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
 	at := rest.ItemURL("/v1/operations", c.Operation)
 	var before, now rest.Object
-	err := client.Call(ctx, http.MethodGet, at, nil, &before)
-	if err == nil {
-		err = client.Call(ctx, http.MethodPost, at+"/cancel", nil, &now)
+	if err := client.Call(ctx, http.MethodGet, at, nil, &before); err != nil {
+		return err
 	}
-	if err != nil {
+	if err := client.Call(ctx, http.MethodPost, at+"/cancel", nil, &now); err != nil {
 		return err
 	}
 	return c.Print(std.Out, now, func(w io.Writer) {
@@ -173,14 +172,13 @@ func printEnded(stdout io.Writer, o rest.Object, out terminal.OutputFlag) error 
 	}); err != nil {
 		return err
 	}
-	switch {
-	case o["state"] == "failed" || integerAt(o, "failed") > 0:
+	if o["state"] == "failed" || integerAt(o, "failed") > 0 {
 		return errors.New(rest.TextAt(o, "lastError"))
-	case o["state"] == "canceled":
-		return errors.New("the operation was canceled")
-	default:
-		return nil
 	}
+	if o["state"] == "canceled" {
+		return errors.New("the operation was canceled")
+	}
+	return nil
 }
 
 // integerAt returns an integer member of an object; 0 if there is none.

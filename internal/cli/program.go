@@ -65,11 +65,10 @@ func (p Program) Run(ctx context.Context, std terminal.Streams, args []string) (
 	if p.Explain != nil {
 		err = p.Explain(err)
 	}
-	var coded *terminal.ExitError
-	switch {
-	case err == nil:
+	if err == nil {
 		return 0
-	case errors.As(err, &coded):
+	}
+	if coded, ok := errors.AsType[*terminal.ExitError](err); ok {
 		return coded.Code
 	}
 	fmt.Fprintln(std.Err, "postrider:", terminal.PlainLines(err.Error()))

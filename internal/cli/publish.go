@@ -132,12 +132,13 @@ func (c *PublishCmd) check(stdin io.Reader) error {
 }
 
 // readTopic reads the schema and the path of the topic, unless the key may only publish.
-func (p *publisher) readTopic(ctx context.Context) (topic rest.Object, err error) {
+func (p *publisher) readTopic(ctx context.Context) (rest.Object, error) {
 	creates := p.creates()
 	if p.client.Key == "" && !creates {
 		return nil, nil
 	}
-	err = p.client.Call(ctx, http.MethodGet, rest.TopicURL(p.Topic), nil, &topic)
+	var topic rest.Object
+	err := p.client.Call(ctx, http.MethodGet, rest.TopicURL(p.Topic), nil, &topic)
 	unauthorized := rest.IsStatus(err, http.StatusUnauthorized)
 	switch {
 	case rest.IsStatus(err, http.StatusForbidden):

@@ -197,7 +197,7 @@ const shownIDs = 10
 // keepIDs adds the ids of accepted events to those that are printed.
 func (p *publisher) keepIDs(body []byte) {
 	var events []rest.Object
-	if len(p.ids) < shownIDs && terminal.DecodeExactly(body, &events) == nil {
+	if p.idMember != "" && len(p.ids) < shownIDs && terminal.DecodeExactly(body, &events) == nil {
 		for _, event := range events[:min(len(events), shownIDs-len(p.ids))] {
 			if id, ok := rest.ValueAt(event, p.idMember).(string); ok && id != "" {
 				p.ids = append(p.ids, id)

@@ -135,16 +135,15 @@ func printResult(stdout io.Writer, r *v1.QueryResult, form string) error {
 	case "csv":
 		out = sqlquery.NewCSV(stdout)
 	}
-	err := out.Columns(r.Columns)
+	if err := out.Columns(r.Columns); err != nil {
+		return err
+	}
 	for _, row := range r.Rows {
-		if err == nil {
-			err = out.Row(row)
+		if err := out.Row(row); err != nil {
+			return err
 		}
 	}
-	if err == nil {
-		err = out.Close()
-	}
-	return err
+	return out.Close()
 }
 
 // plain is the standard output without control characters.

@@ -212,10 +212,10 @@ func (c *SettleCmd) Run(ctx context.Context, std terminal.Streams, k *kong.Conte
 
 func (c *SettleCmd) run(ctx context.Context, std terminal.Streams, operation string, parameters rest.Object) error {
 	client, err := c.ClientForTopic(c.Key)
-	if err == nil {
-		err = c.settle(ctx, client, operation, parameters, c.Tokens)
-	}
 	if err != nil {
+		return err
+	}
+	if err := c.settle(ctx, client, operation, parameters, c.Tokens); err != nil {
 		return err
 	}
 	return c.Print(std.Out, rest.Object{"succeededLockTokens": c.Tokens}, func(w io.Writer) {

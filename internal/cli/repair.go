@@ -57,6 +57,17 @@ type deadletterEditCmd struct {
 	Format bool   `help:"Indent the event before the editor opens. Without it you edit the text as stored."`
 }
 
+// Help is shown by deadletter edit --help.
+func (deadletterEditCmd) Help() string {
+	return `Opens $VISUAL or $EDITOR, shows the changes and asks for confirmation. The edited event is a new event, which
+only this event subscription receives, whatever its filter. The original and its dead letter stay. If the event is
+invalid, the editor opens again with the reason in its first line.
+
+Examples:
+  postrider deadletter edit 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60
+  postrider deadletter edit 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60 --event edited.json --yes`
+}
+
 func (c *deadletterEditCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
 	settings, err := c.settings(rest.Object{})
 	if err != nil {
@@ -212,6 +223,17 @@ type deadletterPatchCmd struct {
 	targetFlags
 	MergePatch       string `required:"" help:"JSON merge patch (RFC 7396) in this file; - is standard input." placeholder:"FILE"`
 	IncludeUnchanged bool   `help:"Also redeliver events that the patch does not change."`
+}
+
+// Help is shown by deadletter patch --help.
+func (deadletterPatchCmd) Help() string {
+	return `The service counts the dead letters, then changes and redelivers each; what the patch does not name keeps its
+bytes. With --dry-run nothing changes: it prints counts, examples of what would fail, and the changes of three events.
+The command waits for the end; Ctrl-C stops only the waiting.
+
+Examples:
+  postrider deadletter patch --topic orders --search 'error ~ "currency"' --merge-patch currency.json --dry-run
+  postrider deadletter patch --ids-from ids.txt --merge-patch currency.json --rate 100`
 }
 
 func (c *deadletterPatchCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {

@@ -44,14 +44,18 @@ type showVerb[A any] struct {
 func (c *showVerb[A]) Run(ctx context.Context, std terminal.Streams, k *kong.Context, client *rest.Client) error {
 	at, kind := rest.ArgumentPath(k), resources[path.Dir(k.Selected().Tag.Get("path"))]
 	var o rest.Object
-	err := client.Call(ctx, http.MethodGet, at, nil, &o)
-	for _, part := range kind.parts {
-		if part.path != "" && err == nil {
-			o[part.member], err = client.All(ctx, at+part.path)
-		}
-	}
-	if err != nil {
+	if err := client.Call(ctx, http.MethodGet, at, nil, &o); err != nil {
 		return err
+	}
+	for _, part := range kind.parts {
+		if part.path == "" {
+			continue
+		}
+		list, err := client.All(ctx, at+part.path)
+		if err != nil {
+			return err
+		}
+		o[part.member] = list
 	}
 	return c.Print(std.Out, o, func(w io.Writer) { kind.print(w, o) })
 }

@@ -24,6 +24,20 @@ const (
 	exitWouldChange = 3        // exit code of a dry run with changes
 )
 
+// Help is shown by apply --help.
+func (ApplyCmd) Help() string {
+	return `The file has topics, subscriptions and policies with the property names of the API; settings that it leaves
+out take their defaults. It may also be the output of az eventgrid event-subscription list --include-full-endpoint-url
+true: parts that postrider does not have are listed. The whole file is checked first. Then policies, topics and event
+subscriptions are written in this order, until the first error. Changes that other clients make meanwhile are not
+overwritten.
+
+Examples:
+  postrider apply -f postrider.yaml
+  postrider apply -f postrider.yaml --dry-run
+  postrider apply -f azure.json --topic orders --yes`
+}
+
 // Run executes apply.
 func (c *ApplyCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
 	text, err := terminal.ReadUpTo(std.In, c.File, maxApplied)

@@ -116,9 +116,11 @@ func readApply(text []byte, topic string) (*applyFile, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	for n := 1; ; n++ {
 		var node yaml.Node
-		if err := decoder.Decode(&node); errors.Is(err, io.EOF) {
+		err := decoder.Decode(&node)
+		if errors.Is(err, io.EOF) {
 			break
-		} else if err != nil {
+		}
+		if err != nil {
 			return nil, err
 		}
 		reader := &yamlReader{left: maxYAMLNodes}
@@ -353,11 +355,13 @@ func shownValue(value any) string {
 }
 
 // plainly converts a value to the types of decoded JSON, so that values of different origin can be compared.
-func plainly(value any) (o rest.Object, err error) {
+func plainly(value any) (rest.Object, error) {
 	encoded, err := terminal.EncodePlainly(value)
-	if err == nil {
-		err = terminal.DecodeExactly(encoded, &o)
+	if err != nil {
+		return nil, err
 	}
+	var o rest.Object
+	err = terminal.DecodeExactly(encoded, &o)
 	return o, err
 }
 

@@ -14,14 +14,13 @@ import (
 
 	"postrider/internal/catalog/spec"
 	"postrider/internal/cli/rest"
-	"postrider/internal/endpointconf"
 	"postrider/internal/terminal"
 	v1 "postrider/server/v1"
 )
 
 // SubscriptionCmd is subscription with its verbs.
 type SubscriptionCmd struct {
-	Create subscriptionCreateCmd `cmd:"" help:"Create an event subscription." detail:"With --delivery-mode Queue, consumers receive the events and there is no endpoint. Otherwise the endpoint must pass the validation handshake first, see docs/guides/receive.md, unless you set --endpoint-validation skip. Flags of the Azure CLI have the same syntax. You can also separate the values of a list by commas, or repeat the flag." example:"subscription create orders billing --endpoint https://billing.example.com/events --max-delivery-attempts 10 --event-ttl 60; subscription create orders large --endpoint https://audit.example.com/in --included-event-types Shop.OrderPlaced,Shop.OrderPaid --advanced-filter 'data.total NumberGreaterThan 100' --advanced-filter 'data.city StringIn \"New York\" Paris' --policy ga-2019; subscription create orders audit --delivery-mode Queue --lock-duration 120 --max-delivery-count 5 --event-time-to-live P1D"`
+	Create subscriptionCreateCmd `cmd:"" help:"Create an event subscription."`
 	Update subscriptionUpdateCmd `cmd:"" help:"Change some settings of an event subscription." detail:"Settings that you do not name stay as they are. Lists are replaced as a whole." example:"subscription update orders billing --max-delivery-attempts 5 --labels billing,team-a; subscription update orders billing --unset retryPolicy.maxDeliveryAttempts --unset labels"`
 	List   subscriptionListCmd   `cmd:"" help:"List a topic's event subscriptions, or all." example:"subscription list orders; subscription list -o json"`
 	Show   subscriptionShowCmd   `cmd:"" help:"Show an event subscription with its effective settings." detail:"The endpoint's query string, which often holds a secret, is not shown." example:"subscription show orders billing -o json"`
@@ -31,12 +30,12 @@ type SubscriptionCmd struct {
 	Pause      rest.ActVerb[pauseArgs]        `cmd:"" path:"/v1/topics/{topic}/subscriptions/{subscription}/pause" done:"Event subscription {subscription} of topic {topic}: paused." help:"Hold an event subscription's deliveries until it is resumed." detail:"Nothing is lost: events that are published during the pause are held, too. The pause applies to the next publish on every node. Attempts that are in progress, or begin within 100 ms, finish." example:"subscription pause orders billing; subscription pause orders billing --stop-time-to-live"`
 	Resume     rest.ActVerb[subscriptionArgs] `cmd:"" path:"/v1/topics/{topic}/subscriptions/{subscription}/resume" done:"Event subscription {subscription} of topic {topic}: resumed." help:"End a pause." detail:"The service releases held deliveries in waves. Resuming an event subscription that is not paused changes nothing." example:"subscription resume orders billing"`
 	Release    rest.ActVerb[subscriptionArgs] `cmd:"" path:"/v1/topics/{topic}/subscriptions/{subscription}/release" done:"Event subscription {subscription} of topic {topic}: released." help:"End a probation without waiting for its probe." detail:"If the policy holds the endpoint as a whole, the probation ends for all event subscriptions that share it." example:"subscription release orders billing"`
-	Probe      rest.ActVerb[subscriptionArgs] `cmd:"" path:"/v1/topics/{topic}/subscriptions/{subscription}/probe" done:"Event subscription {subscription} of topic {topic}: one delivery is attempted now." help:"Attempt one delivery of a probation now." detail:"A success ends the probation, a failure begins the next one. If the policy holds the endpoint as a whole, this applies to all event subscriptions that share it. subscription release ends a probation without a probe." example:"subscription probe orders billing"`
+	Probe      rest.ActVerb[subscriptionArgs] `cmd:"" path:"/v1/topics/{topic}/subscriptions/{subscription}/probe" done:"Event subscription {subscription} of topic {topic}: one delivery is attempted now." help:"Attempt one delivery of a probation now." detail:"A success ends the probation, a failure begins the next one. If the policy holds the whole endpoint, this applies to all event subscriptions that share it. subscription release needs no probe." example:"subscription probe orders billing"`
 
 	Validate       validateCmd                    `cmd:"" help:"Run the validation handshake with the endpoint again." detail:"You can run it at any time, also after a failed validation. A failure changes nothing." example:"subscription validate orders billing"`
 	TestDelivery   rest.ActVerb[subscriptionArgs] `cmd:"" path:"/v1/topics/{topic}/subscriptions/{subscription}/testDelivery" done:"The sample event is delivery {deliveryId}; see postrider delivery show {deliveryId}." help:"Send a sample event to one event subscription." detail:"An event of type postrider.TestEvent is stored and delivered to this event subscription only, regardless of its filter. delivery show shows the endpoint's response." example:"subscription test-delivery orders billing"`
 	Reveal         revealCmd                      `cmd:"" help:"Show the endpoint's whole URL and the custom headers, including secrets." detail:"Requires an administrator's key. The audit records it." example:"subscription reveal orders billing -o json"`
-	SigningSecrets signingSecretsCmd              `cmd:"" help:"Show the secrets that sign deliveries, or replace the newest." detail:"Requires an administrator's key. The audit records it. To replace a secret without an outage, use --rotate and give the new secret to the receiver while both secrets sign; see docs/guides/receive.md#verify-signatures." example:"subscription signing-secrets orders billing; subscription signing-secrets orders billing --rotate --previous-valid-for-hours 48"`
+	SigningSecrets signingSecretsCmd              `cmd:"" help:"Show the secrets that sign deliveries, or replace the newest."`
 }
 
 // NewSubscriptionCmd returns the verbs with flags for all settings.
@@ -110,6 +109,23 @@ type subscriptionCreateCmd struct {
 	SigningSecretFile string `help:"Sign deliveries with the secret in this file, whsec_ and base64; - reads it from standard input. It replaces the one that the service creates." placeholder:"FILE"`
 }
 
+// Help is shown by subscription create --help.
+func (subscriptionCreateCmd) Help() string {
+	return `With --delivery-mode Queue, consumers receive the events and there is no endpoint. Otherwise the endpoint
+must pass the validation handshake first, see docs/guides/receive.md, unless you set --endpoint-validation skip. Flags
+of the Azure CLI have the same syntax. You can also separate the values of a list by commas, or repeat the flag.
+
+Examples:
+  postrider subscription create orders billing --endpoint https://billing.example.com/events \
+    --max-delivery-attempts 10 --event-ttl 60
+  postrider subscription create orders large --endpoint https://audit.example.com/in \
+    --included-event-types Shop.OrderPlaced,Shop.OrderPaid \
+    --advanced-filter 'data.total NumberGreaterThan 100' \
+    --advanced-filter 'data.city StringIn "New York" Paris' --policy ga-2019
+  postrider subscription create orders audit --delivery-mode Queue --lock-duration 120 --max-delivery-count 5 \
+    --event-time-to-live P1D`
+}
+
 func (c *subscriptionCreateCmd) Run(ctx context.Context, std terminal.Streams) error {
 	settings, err := c.Settings(std.In)
 	if err != nil {
@@ -139,31 +155,6 @@ func (c *subscriptionCreateCmd) Run(ctx context.Context, std terminal.Streams) e
 			c.Subscription)
 	}
 	return nil
-}
-
-// signingSecret reads the secret of --signing-secret-file, and makes the settings sign.
-func (c *subscriptionCreateCmd) signingSecret(stdin io.Reader, settings rest.Object) (string, error) {
-	if c.SigningSecretFile == "" {
-		return "", nil
-	}
-	if rest.ValueAt(settings, "signing.enabled") == false {
-		return "", terminal.Usagef("--signing-secret-file requires signatures: omit --signing false")
-	}
-	setAt(settings, "signing.enabled", true)
-	secret, err := readSecret(stdin, c.SigningSecretFile)
-	if err != nil {
-		return "", err
-	}
-	if _, err := endpointconf.ParseSigningSecret(secret); err != nil {
-		return "", terminal.Usagef("--signing-secret-file: %v", err)
-	}
-	return secret, nil
-}
-
-// readSecret reads a signing secret from a file, or from standard input for -.
-func readSecret(stdin io.Reader, file string) (string, error) {
-	text, err := terminal.ReadFileOrInput(stdin, file)
-	return strings.TrimSpace(string(text)), err
 }
 
 type subscriptionUpdateCmd struct {
@@ -366,46 +357,6 @@ func (c *revealCmd) Run(ctx context.Context, std terminal.Streams) error {
 			fmt.Fprintf(w, "header %s\t%s\n", rest.TextAt(header, "name"), value)
 		}
 	})
-}
-
-type signingSecretsCmd struct {
-	oneSubscription
-	Rotate             bool   `help:"Replace the newest secret; the previous one also signs for a while."`
-	PreviousValidHours *int   `api:"previousValidForHours" name:"previous-valid-for-hours" help:"With --rotate: hours for which the previous secret still signs, 0 to 168 (default 24). Use 0 for a secret that has leaked." placeholder:"HOURS"`
-	SecretFile         string `help:"With --rotate: file with the new secret, whsec_ and base64; - reads it from standard input (default: the service creates one)." placeholder:"FILE"`
-}
-
-func (c *signingSecretsCmd) Run(ctx context.Context, std terminal.Streams) error {
-	action, body, err := c.request(std.In)
-	if err != nil {
-		return err
-	}
-	var secrets rest.Object
-	if err := c.post(ctx, action, body, &secrets); err != nil {
-		return err
-	}
-	return c.Print(std.Out, secrets, func(w io.Writer) {
-		fmt.Fprintln(w, "SECRET\tSINCE\tSIGNS UNTIL")
-		for _, s := range rest.Objects(secrets, "value") {
-			fmt.Fprintf(w, "%s\t%s\t%s\n", rest.TextAt(s, "secret"), rest.TextAt(s, "createdAt"), rest.TextAt(s, "validUntil"))
-		}
-	})
-}
-
-func (c *signingSecretsCmd) request(stdin io.Reader) (action string, body any, err error) {
-	if !c.Rotate {
-		if c.PreviousValidHours != nil || c.SecretFile != "" {
-			return "", nil, terminal.Usagef("--previous-valid-for-hours and --secret-file are for --rotate")
-		}
-		return "getSigningSecrets", nil, nil
-	}
-	settings := rest.Given(c)
-	if c.SecretFile != "" {
-		if settings["secret"], err = readSecret(stdin, c.SecretFile); err != nil {
-			return "", nil, err
-		}
-	}
-	return "rotateSigningSecret", settings, nil
 }
 
 // testedFlags choose the events to test a filter with.

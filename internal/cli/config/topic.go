@@ -14,7 +14,7 @@ import (
 
 // TopicCmd is topic with its verbs.
 type TopicCmd struct {
-	Create topicCreateCmd `cmd:"" help:"Create a topic, and show its access keys." detail:"Creating a topic that exists with the same settings changes nothing and shows no keys; topic keys shows them." example:"topic create orders; topic create orders --input-schema cloudeventschemav1_0 --duplicate-detection-window-in-minutes 1440; topic create machines --input-schema CustomEventSchema --input-mapping-fields eventType=kind --input-mapping-default-values subject=machines"`
+	Create topicCreateCmd `cmd:"" help:"Create a topic, and show its access keys."`
 	List   topicListCmd   `cmd:"" help:"List the topics." example:"topic list -o json"`
 	Show   topicShowCmd   `cmd:"" help:"Show a topic." example:"topic show orders"`
 	Keys   topicKeysCmd   `cmd:"" help:"Show a topic's access keys, or renew one." detail:"Publishers can use either key. To renew both without an outage: renew the key that is not in use, switch the publishers to it, renew the other key." example:"topic keys orders; topic keys orders --renew key2"`
@@ -43,15 +43,26 @@ type topicCreateCmd struct {
 	InputMappingDefaults []string `name:"input-mapping-default-values" help:"Of CustomEventSchema: eventType, subject and dataVersion of events that have none." placeholder:"NAME=VALUE"`
 }
 
+// Help is shown by topic create --help.
+func (topicCreateCmd) Help() string {
+	return `Creating a topic that exists with the same settings changes nothing and shows no keys; topic keys shows them.
+
+Examples:
+  postrider topic create orders
+  postrider topic create orders --input-schema cloudeventschemav1_0 --duplicate-detection-window-in-minutes 1440
+  postrider topic create machines --input-schema CustomEventSchema --input-mapping-fields eventType=kind \
+    --input-mapping-default-values subject=machines`
+}
+
 func (c *topicCreateCmd) Run(ctx context.Context, std terminal.Streams) error {
 	settings, err := c.Settings(std.In)
-	if err == nil {
-		err = addMapping(settings, "--input-mapping-fields", "sourceField", c.InputMappingFields)
-	}
-	if err == nil {
-		err = addMapping(settings, "--input-mapping-default-values", "defaultValue", c.InputMappingDefaults)
-	}
 	if err != nil {
+		return err
+	}
+	if err := addMapping(settings, "--input-mapping-fields", "sourceField", c.InputMappingFields); err != nil {
+		return err
+	}
+	if err := addMapping(settings, "--input-mapping-default-values", "defaultValue", c.InputMappingDefaults); err != nil {
 		return err
 	}
 	var topic rest.Object

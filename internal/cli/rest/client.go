@@ -207,13 +207,14 @@ func (c *Client) Call(ctx context.Context, method, path string, body, into any, 
 		headers = append(headers, "Content-Type", "application/json")
 	}
 	response, err := c.Send(ctx, method, path, sent, headers...)
-	if err == nil {
-		err = response.Err()
+	if err != nil {
+		return err
 	}
-	switch {
-	case IsStatus(err, http.StatusUnauthorized):
+	err = response.Err()
+	if IsStatus(err, http.StatusUnauthorized) {
 		return fmt.Errorf("%w; %s", err, setKey)
-	case err != nil || into == nil || len(response.body) == 0:
+	}
+	if err != nil || into == nil || len(response.body) == 0 {
 		return err
 	}
 	if err := terminal.DecodeExactly(response.body, into); err != nil {
