@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math"
-	"time"
+	"net/http"
 
 	"postrider/internal/access"
+	"postrider/internal/cli/rest"
 	"postrider/internal/terminal"
 )
 
@@ -20,107 +20,84 @@ type apikeyCmd struct {
 
 type apikeyCreateCmd struct {
 	accountFlags
-	Name          string `arg:"" help:"Name of the key; the audit shows its actor as key:NAME."`
-	Scope         string `required:"" enum:"publish,receive,read,operate,admin" help:"Scope: publish (publishing and nothing else), receive (pull delivery and nothing else), read, operate or admin." placeholder:"SCOPE"`
-	Topic         string `help:"With scope publish or receive: the only topic to publish to, or to receive from (default: every topic)." placeholder:"TOPIC"`
-	Subscription  string `help:"With scope receive and --topic: the only event subscription to receive from (default: every one)." placeholder:"SUBSCRIPTION"`
+	Name          string `api:"name" arg:"" help:"Name of the key; the audit shows its actor as key:NAME."`
+	Scope         string `api:"scope" required:"" enum:"publish,receive,read,operate,admin" help:"Scope: publish (publishing and nothing else), receive (pull delivery and nothing else), read, operate or admin." placeholder:"SCOPE"`
+	Topic         string `api:"topic" help:"With scope publish or receive: the only topic to publish to, or to receive from (default: every topic)." placeholder:"TOPIC"`
+	Subscription  string `api:"subscription" help:"With scope receive and --topic: the only event subscription to receive from (default: every one)." placeholder:"SUBSCRIPTION"`
 	Query         string `help:"Whether the key may run SQL queries: on or off (default: on with scope operate and admin)." enum:",on,off" default:"" placeholder:"ON|OFF"`
-	ExpiresInDays *int   `help:"Days until the key expires (default: never)." placeholder:"DAYS"`
+	ExpiresInDays *int   `api:"expiresInDays" help:"Days until the key expires (default: never)." placeholder:"DAYS"`
 }
 
-func (c *apikeyCreateCmd) Run(ctx context.Context, std terminal.Streams, a accounts) error {
-	spec := access.APIKeySpec{
-		Name: c.Name, Scope: access.Scope(c.Scope), Topic: c.Topic, Subscription: c.Subscription,
-		ExpiresInDays: c.ExpiresInDays,
-	}
+func (c *apikeyCreateCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
+	spec := rest.Given(c)
 	if c.Query != "" {
-		spec.Query = new(c.Query == "on")
+		spec["query"] = c.Query == "on"
 	}
-	secret, key, err := a.CreateAPIKey(ctx, spec)
-	if err != nil {
+	var key rest.Object
+	if err := client.Call(ctx, http.MethodPost, apiKeysPath, spec, &key); err != nil {
 		return err
 	}
-	key.Key = secret
 	return c.Print(std.Out, key, func(w io.Writer) {
-		fmt.Fprintf(w, "API key %s was created: %s. It is shown only now:\n%s\n", key.Name, permissions(key), secret)
+		fmt.Fprintf(w, "API key %s was created: %s. It is shown only now:\n%s\n", c.Name, permissions(key), key["key"])
 	})
 }
 
 // permissions describes what a key may do.
-func permissions(k *access.APIKey) string {
-	if k.Scope.Role() != "" {
-		return "scope " + string(k.Scope)
+func permissions(k rest.Object) string {
+	scope, topic := access.Scope(rest.TextAt(k, "scope")), rest.TextAt(k, "topic")
+	if scope.Role() != "" {
+		return "scope " + string(scope)
 	}
-	does := terminal.Either(k.Scope == access.ScopePublish, "it publishes to ", "it receives from ")
-	if k.Topic == nil {
+	does := terminal.Either(scope == access.ScopePublish, "it publishes to ", "it receives from ")
+	if k["topic"] == nil {
 		return does + "every topic"
 	}
-	if k.Subscription == nil {
-		return does + "topic " + *k.Topic
+	if k["subscription"] == nil {
+		return does + "topic " + topic
 	}
-	return does + "event subscription " + *k.Subscription + " of topic " + *k.Topic
+	return does + "event subscription " + rest.TextAt(k, "subscription") + " of topic " + topic
 }
 
 type apikeyListCmd struct{ accountFlags }
 
-func (c *apikeyListCmd) Run(ctx context.Context, std terminal.Streams, a accounts) error {
-	list, err := a.APIKeys(ctx, "", math.MaxInt32)
-	if err != nil {
-		return err
-	}
-	return c.Print(std.Out, list, func(w io.Writer) {
-		fmt.Fprintln(w, "NAME\tSCOPE\tQUERIES\tTOPIC\tSUBSCRIPTION\tKEY\tSTATE\tEXPIRES\tLAST USED\tCREATED BY")
-		for _, k := range list {
-			topic := nameOr(terminal.Either(k.Scope.Role() == "", "every", "-"), k.Topic)
-			subscription := nameOr(terminal.Either(k.Scope == access.ScopeReceive, "every", "-"), k.Subscription)
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s…\t%s\t%s\t%s\t%s\n", k.Name, k.Scope, onOff(k.Query), topic, subscription,
-				k.Hint, k.State, timeOr("never", k.ExpiresAt), timeOr("never", k.LastUsedAt), k.CreatedBy)
-		}
+func (c *apikeyListCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
+	return c.list(ctx, std, client, apiKeysPath, []rest.Column{
+		{Title: "NAME", Path: "name"}, {Title: "SCOPE", Path: "scope"}, {Title: "QUERIES", Text: shownAs("query", "")},
+		{Title: "TOPIC", Text: func(k rest.Object) string {
+			return shownAs("topic", terminal.Either(access.Scope(rest.TextAt(k, "scope")).Role() == "", "every", "-"))(k)
+		}},
+		{Title: "SUBSCRIPTION", Text: func(k rest.Object) string {
+			return shownAs("subscription", terminal.Either(k["scope"] == string(access.ScopeReceive), "every", "-"))(k)
+		}},
+		{Title: "KEY", Text: keyHint}, {Title: "STATE", Path: "state"},
+		{Title: "EXPIRES", Text: shownAs("expiresAt", "never")},
+		{Title: "LAST USED", Text: shownAs("lastUsedAt", "never")}, {Title: "CREATED BY", Path: "createdBy"},
 	})
 }
 
-func nameOr(otherwise string, name *string) string {
-	if name == nil {
-		return otherwise
-	}
-	return *name
-}
+// keyHint is the beginning of a key.
+func keyHint(k rest.Object) string { return rest.TextAt(k, "hint") + "…" }
 
-func timeOr(otherwise string, t *time.Time) string {
-	if t == nil {
-		return otherwise
-	}
-	return t.UTC().Format(time.RFC3339)
-}
+type apikeyShowCmd struct{ oneAccount }
 
-// oneKey has the flags of verbs about one API key.
-type oneKey struct {
-	accountFlags
-	Name string `arg:"" help:"Name of the key."`
-}
-
-type apikeyShowCmd struct{ oneKey }
-
-func (c *apikeyShowCmd) Run(ctx context.Context, std terminal.Streams, a accounts) error {
-	k, err := a.APIKey(ctx, c.Name)
-	if err != nil {
-		return err
-	}
-	return c.Print(std.Out, k, func(w io.Writer) {
-		terminal.PrintNamed(w, "name", k.Name, "permissions", permissions(k), "queries", onOff(k.Query), "key", k.Hint+"…",
-			"state", k.State,
-			"created", k.CreatedAt, "created by", k.CreatedBy, "expires", timeOr("never", k.ExpiresAt),
-			"last used", timeOr("never", k.LastUsedAt), "revoked", timeOr("-", k.RevokedAt))
+func (c *apikeyShowCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
+	return c.show(ctx, std, client, apiKeysPath, []rest.Column{
+		{Title: "name", Path: "name"}, {Title: "permissions", Text: permissions},
+		{Title: "queries", Text: shownAs("query", "")}, {Title: "key", Text: keyHint}, {Title: "state", Path: "state"},
+		{Title: "created", Path: "createdAt"}, {Title: "created by", Path: "createdBy"},
+		{Title: "expires", Text: shownAs("expiresAt", "never")},
+		{Title: "last used", Text: shownAs("lastUsedAt", "never")}, {Title: "revoked", Path: "revokedAt"},
 	})
 }
 
-type apikeyRevokeCmd struct{ oneKey }
+type apikeyRevokeCmd struct{ oneAccount }
 
-func (c *apikeyRevokeCmd) Run(ctx context.Context, std terminal.Streams, a accounts) error {
-	k, err := a.RevokeAPIKey(ctx, c.Name)
-	if err != nil {
+func (c *apikeyRevokeCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
+	var key rest.Object
+	if err := client.Call(ctx, http.MethodDelete, rest.ItemURL(apiKeysPath, c.Name), nil, &key); err != nil {
 		return err
 	}
-	return c.Done(std.Out, func() (any, error) { return k, nil }, "API key %s was revoked at %s.", k.Name,
-		timeOr("", k.RevokedAt))
+	return c.Print(std.Out, key, func(w io.Writer) {
+		fmt.Fprintf(w, "API key %s was revoked at %s.\n", c.Name, rest.Column{Path: "revokedAt"}.Cell(key))
+	})
 }

@@ -241,3 +241,10 @@ func unused(seen *query.Checkup) bool {
 	return len(seen.Nodes) == 0 &&
 		!slices.ContainsFunc(seen.Partitions, func(p query.PartitionDays) bool { return p.Oldest != nil })
 }
+
+func timeOr(otherwise string, t *time.Time) string {
+	if t == nil {
+		return otherwise
+	}
+	return t.UTC().Format(time.RFC3339)
+}

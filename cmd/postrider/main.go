@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -17,11 +16,9 @@ import (
 	"github.com/alecthomas/kong"
 	kongcompletion "github.com/jotaen/kong-completion"
 
-	"postrider/internal/access"
 	"postrider/internal/cli"
 	"postrider/internal/cli/config"
 	"postrider/internal/mcp"
-	"postrider/internal/postgres"
 	"postrider/internal/terminal"
 	"postrider/internal/version"
 )
@@ -114,26 +111,13 @@ func run(ctx context.Context, std terminal.Streams, args []string) int {
 	if len(args) > 0 && args[0] == "help" { // help topic create = topic create --help
 		args = append(slices.Clone(args[1:]), "--help")
 	}
-	if len(args) > 0 && (args[0] == "user" || args[0] == "apikey") {
-		// With --database-url they change the database themselves: the audit records them as cli.
-		ctx = access.WithActor(ctx, access.Actor{Name: "cli"})
-	}
-	program := cli.Program{Verbs: grammar(args), Explain: explain, Options: []kong.Option{
+	program := cli.Program{Verbs: grammar(args), Options: []kong.Option{
 		groups,
 		kong.Description("Azure Event Grid's delivery and retry semantics as one service on your own PostgreSQL."),
 		kong.Vars{"version": version.Read().String()},
 		kong.TypeMapper(reflect.TypeFor[netip.Prefix](), kong.MapperFunc(addressRange)),
 	}}
 	return program.Run(ctx, std, args)
-}
-
-// explain makes wrong usage of a value that a function of the database rejected: a verb was given it.
-func explain(err error) error {
-	var rejected *postgres.FunctionError
-	if errors.As(err, &rejected) && errors.Is(err, postgres.ErrInvalid) {
-		return terminal.Usagef("%s", rejected.Message)
-	}
-	return err
 }
 
 type completionCmd struct {

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
+	"net/http"
 	"os"
+	"strconv"
 
 	"golang.org/x/term"
 
 	"postrider/internal/access"
+	"postrider/internal/cli/rest"
 	"postrider/internal/terminal"
 )
 
@@ -74,34 +76,34 @@ func prompt(std terminal.Streams, question string) (string, error) {
 	return string(raw), nil
 }
 
-// oneUser has the flags of verbs about one user.
-type oneUser struct {
-	accountFlags
-	Name string `arg:"" help:"Name of the user."`
-}
-
-// put creates or changes the user and prints done, a format of the name and the arguments.
-func (o *oneUser) put(
-	ctx context.Context, std terminal.Streams, a accounts, spec access.UserSpec, done string, args ...any,
+// put creates or changes the user under the condition in headers, and prints done, a format of the name and the arguments.
+func (o *oneAccount) put(
+	ctx context.Context, std terminal.Streams, client *rest.Client, spec rest.Object, headers []string, done string,
+	args ...any,
 ) error {
-	if _, err := a.PutUser(ctx, o.Name, spec); err != nil {
+	var u rest.Object
+	if err := client.Call(ctx, http.MethodPut, rest.ItemURL(usersPath, o.Name), spec, &u, headers...); err != nil {
 		return err
 	}
-	return o.Done(std.Out, func() (any, error) { return a.User(ctx, o.Name) }, done, append([]any{o.Name}, args...)...)
+	return o.Print(std.Out, u, func(w io.Writer) { fmt.Fprintf(w, done+"\n", append([]any{o.Name}, args...)...) })
 }
 
-// change is put for a user that must exist.
-func (o *oneUser) change(
-	ctx context.Context, std terminal.Streams, a accounts, spec access.UserSpec, done string, args ...any,
+// change is put for a user that must exist. The API requires a role: by default it stays as it is.
+func (o *oneAccount) change(
+	ctx context.Context, std terminal.Streams, client *rest.Client, spec rest.Object, done string, args ...any,
 ) error {
-	if _, err := a.User(ctx, o.Name); err != nil {
+	var u rest.Object
+	if err := client.Call(ctx, http.MethodGet, rest.ItemURL(usersPath, o.Name), nil, &u); err != nil {
 		return err
 	}
-	return o.put(ctx, std, a, spec, done, args...)
+	if spec["role"] == nil {
+		spec["role"] = u["role"]
+	}
+	return o.put(ctx, std, client, spec, []string{"If-Match", rest.TextAt(u, "etag")}, done, args...)
 }
 
 type userAddCmd struct {
-	oneUser
+	oneAccount
 	passwordFlag
 	Role string `required:"" enum:"viewer,operator,admin" help:"Role of the user: viewer, operator or admin." placeholder:"ROLE"`
 }
@@ -112,120 +114,111 @@ func (userAddCmd) Help() string {
   printf %s "$PASSWORD" | postrider user add anna --role viewer --password-stdin`
 }
 
-func (c *userAddCmd) Run(ctx context.Context, std terminal.Streams, a accounts) error {
-	_, err := a.User(ctx, c.Name)
-	if err == nil {
-		return fmt.Errorf("user %s exists already: change it with user role or user password", c.Name)
-	}
-	if !isMissing(err) {
-		return err
-	}
+func (c *userAddCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
 	password, err := c.read(std)
 	if err != nil {
 		return err
 	}
-	return c.put(ctx, std, a, access.UserSpec{Role: access.Role(c.Role), Password: &password},
+	err = c.put(ctx, std, client, rest.Object{"role": c.Role, "password": password}, []string{"If-None-Match", "*"},
 		"User %s was added, with the role %s.", c.Role)
+	if rest.IsStatus(err, http.StatusPreconditionFailed) {
+		return fmt.Errorf("user %s exists already: change it with user role or user password", c.Name)
+	}
+	return err
 }
 
 type userListCmd struct{ accountFlags }
 
-func (c *userListCmd) Run(ctx context.Context, std terminal.Streams, a accounts) error {
-	list, err := a.Users(ctx, "", math.MaxInt32)
-	if err != nil {
-		return err
-	}
-	return c.Print(std.Out, list, func(w io.Writer) {
-		fmt.Fprintln(w, "NAME\tROLE\tQUERIES\tSTATE\tSESSIONS\tLAST SIGNED IN\tADDED BY")
-		for _, u := range list {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", u.Name, u.Role, onOff(u.Query), userState(&u), u.Sessions,
-				timeOr("never", u.LastSignInAt), u.CreatedBy)
-		}
+func (c *userListCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
+	return c.list(ctx, std, client, usersPath, []rest.Column{
+		{Title: "NAME", Path: "name"}, {Title: "ROLE", Path: "role"}, {Title: "QUERIES", Text: shownAs("query", "")},
+		{Title: "STATE", Text: userState}, {Title: "SESSIONS", Path: "sessions"},
+		{Title: "LAST SIGNED IN", Text: shownAs("lastSignInAt", "never")}, {Title: "ADDED BY", Path: "createdBy"},
 	})
 }
 
-func onOff(on bool) string { return terminal.Either(on, "on", "off") }
+func userState(u rest.Object) string {
+	return terminal.Either(u["disabled"] == true, "disabled", "active")
+}
 
-func userState(u *access.User) string { return terminal.Either(u.Disabled, "disabled", "active") }
+type userShowCmd struct{ oneAccount }
 
-type userShowCmd struct{ oneUser }
-
-func (c *userShowCmd) Run(ctx context.Context, std terminal.Streams, a accounts) error {
-	u, err := a.User(ctx, c.Name)
-	if err != nil {
-		return err
-	}
-	return c.Print(std.Out, u, func(w io.Writer) {
-		terminal.PrintNamed(w, "name", u.Name, "role", u.Role, "queries", onOff(u.Query), "state", userState(u),
-			"sessions", u.Sessions,
-			"last signed in", timeOr("never", u.LastSignInAt), "added", u.CreatedAt, "added by", u.CreatedBy)
+func (c *userShowCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
+	return c.show(ctx, std, client, usersPath, []rest.Column{
+		{Title: "name", Path: "name"}, {Title: "role", Path: "role"}, {Title: "queries", Text: shownAs("query", "")},
+		{Title: "state", Text: userState}, {Title: "sessions", Path: "sessions"},
+		{Title: "last signed in", Text: shownAs("lastSignInAt", "never")}, {Title: "added", Path: "createdAt"},
+		{Title: "added by", Path: "createdBy"},
 	})
 }
 
 type userRoleCmd struct {
-	oneUser
+	oneAccount
 	Role string `arg:"" enum:"viewer,operator,admin" help:"viewer, operator or admin."`
 }
 
-func (c *userRoleCmd) Run(ctx context.Context, std terminal.Streams, a accounts) error {
-	return c.change(ctx, std, a, access.UserSpec{Role: access.Role(c.Role)}, "User %s has the role %s.", c.Role)
+func (c *userRoleCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
+	return c.change(ctx, std, client, rest.Object{"role": c.Role}, "User %s has the role %s.", c.Role)
 }
 
 type userQueryCmd struct {
-	oneUser
+	oneAccount
 	Query string `arg:"" enum:"on,off" help:"on or off."`
 }
 
-func (c *userQueryCmd) Run(ctx context.Context, std terminal.Streams, a accounts) error {
-	return c.change(ctx, std, a, access.UserSpec{Query: new(c.Query == "on")}, "User %s %s run SQL queries.",
+func (c *userQueryCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
+	return c.change(ctx, std, client, rest.Object{"query": c.Query == "on"}, "User %s %s run SQL queries.",
 		terminal.Either(c.Query == "on", "may", "may not"))
 }
 
 type userPasswordCmd struct {
-	oneUser
+	oneAccount
 	passwordFlag
 }
 
-func (c *userPasswordCmd) Run(ctx context.Context, std terminal.Streams, a accounts) error {
-	if _, err := a.User(ctx, c.Name); err != nil { // before the password is typed
+func (c *userPasswordCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
+	// Before the password is typed.
+	if err := client.Call(ctx, http.MethodGet, rest.ItemURL(usersPath, c.Name), nil, nil); err != nil {
 		return err
 	}
 	password, err := c.read(std)
 	if err != nil {
 		return err
 	}
-	return c.put(ctx, std, a, access.UserSpec{Password: &password}, "User %s has a new password.")
+	return c.change(ctx, std, client, rest.Object{"password": password}, "User %s has a new password.")
 }
 
-type userDisableCmd struct{ oneUser }
+type userDisableCmd struct{ oneAccount }
 
-func (c *userDisableCmd) Run(ctx context.Context, std terminal.Streams, a accounts) error {
-	return c.change(ctx, std, a, access.UserSpec{Disabled: new(true)}, "User %s was disabled.")
+func (c *userDisableCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
+	return c.change(ctx, std, client, rest.Object{"disabled": true}, "User %s was disabled.")
 }
 
-type userEnableCmd struct{ oneUser }
+type userEnableCmd struct{ oneAccount }
 
-func (c *userEnableCmd) Run(ctx context.Context, std terminal.Streams, a accounts) error {
-	return c.change(ctx, std, a, access.UserSpec{Disabled: new(false)}, "User %s was enabled.")
+func (c *userEnableCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
+	return c.change(ctx, std, client, rest.Object{"disabled": false}, "User %s was enabled.")
 }
 
 type userRemoveCmd struct {
-	oneUser
+	oneAccount
 	terminal.ConfirmFlag
 }
 
-func (c *userRemoveCmd) Run(ctx context.Context, std terminal.Streams, a accounts) error {
+func (c *userRemoveCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
+	path := rest.ItemURL(usersPath, c.Name)
 	if err := c.Confirm(std, func() (string, error) {
-		u, err := a.User(ctx, c.Name)
-		if err != nil {
+		var u rest.Object
+		if err := client.Call(ctx, http.MethodGet, path, nil, &u); err != nil {
 			return "", err
 		}
+		sessions, _ := strconv.Atoi(rest.TextAt(u, "sessions"))
 		return fmt.Sprintf("Remove user %s (%s)? Name, role, password and personal keys are lost, and %s will end.",
-			c.Name, u.Role, terminal.Plural(u.Sessions, "session")), nil
+			c.Name, rest.TextAt(u, "role"), terminal.Plural(sessions, "session")), nil
 	}); err != nil {
 		return err
 	}
-	if err := a.DeleteUser(ctx, c.Name); err != nil {
+	if err := client.Call(ctx, http.MethodDelete, path, nil, nil); err != nil {
 		return err
 	}
 	return c.Done(std.Out, terminal.Deleted("name", c.Name), "User %s was removed.", c.Name)

@@ -14,8 +14,7 @@ import (
 
 // Program is a command line with verbs.
 type Program struct {
-	Verbs   any               // for kong: a pointer to a struct of verbs
-	Explain func(error) error // returns the error to report for that of a verb; nil: the same
+	Verbs   any // for kong: a pointer to a struct of verbs
 	Options []kong.Option
 }
 
@@ -61,9 +60,6 @@ func (p Program) Run(ctx context.Context, std terminal.Streams, args []string) (
 	}
 	if err = terminal.CheckRanges(k); err == nil {
 		err = k.Run()
-	}
-	if p.Explain != nil {
-		err = p.Explain(err)
 	}
 	if err == nil {
 		return 0

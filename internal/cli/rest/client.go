@@ -106,6 +106,33 @@ func (f ServerFlags) Connect() (*Client, error) {
 	}, nil
 }
 
+// InProcess is a client of a handler in this process.
+func InProcess(handler http.Handler) *Client {
+	return &Client{Base: "http://localhost", http: &http.Client{Transport: inProcess{handler}}}
+}
+
+type inProcess struct{ handler http.Handler }
+
+// RoundTrip implements http.RoundTripper.
+func (p inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := &memory{header: http.Header{}, status: http.StatusOK}
+	p.handler.ServeHTTP(w, r)
+	return &http.Response{StatusCode: w.status, Header: w.header, Body: io.NopCloser(&w.Buffer), Request: r}, nil
+}
+
+// memory is a response in memory.
+type memory struct {
+	bytes.Buffer
+	header http.Header
+	status int
+}
+
+// Header implements http.ResponseWriter.
+func (m *memory) Header() http.Header { return m.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (m *memory) WriteHeader(status int) { m.status = status }
+
 // rootsWith returns the system's certificate authorities and those of a file. Without a file it returns nil, which
 // stands for the system's: reading them took 40 % of the CPU of a verb over http.
 func rootsWith(file string) (*x509.CertPool, error) {
