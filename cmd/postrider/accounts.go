@@ -48,7 +48,7 @@ func accountsAPI(a *access.Access) http.Handler {
 	e := echo.New()
 	e.HTTPErrorHandler = func(err error, c echo.Context) {
 		response := api.ResponseTo(err, c)
-		if response == nil {
+		if response == nil || response.Status >= http.StatusInternalServerError { // there is no log with the cause
 			response = api.Reject(http.StatusInternalServerError, api.CodeInternal, "%v", err)
 		}
 		_ = response.Write(c)
