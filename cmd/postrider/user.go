@@ -76,7 +76,8 @@ func prompt(std terminal.Streams, question string) (string, error) {
 	return string(raw), nil
 }
 
-// put creates or changes the user under the condition in headers, and prints done, a format of the name and the arguments.
+// put creates or changes the user under the condition in headers. It prints done, a format of the name and the
+// arguments.
 func (o *oneAccount) put(
 	ctx context.Context, std terminal.Streams, client *rest.Client, spec rest.Object, headers []string, done string,
 	args ...any,
