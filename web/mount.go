@@ -311,7 +311,6 @@ func (p *pages) helpers() template.FuncMap {
 		"percent":   display.Percent,
 		"succeeded": func(all, failed int64) string { return display.Percent(all-failed, all) },
 		"width":     func(part, whole int64) int { return int(100 * part / max(1, whole)) },
-		"listed":    p.listed,
 		"perSecond": display.PerSecond,
 		"ms":        display.Milliseconds,
 		"seconds":   func(seconds float64) string { return display.Milliseconds(1000 * seconds) },

@@ -26,24 +26,30 @@ func (p *pages) subscriptions(ctx context.Context, c echo.Context) error {
 		Topic: f.Name("Topic", "topic", ""), Name: f.Name("Name contains", "name", ""),
 		Hold: f.OneOf("Hold", "hold", "", holds, ""),
 	}
-	list, err := site.ListOf(ctx, c, "event subscription", f, filter, p.Parts.Reader.ReadSubscriptions,
+	list, err := site.ListOf(ctx, c, "event subscription", f, filter, p.readSubscriptions,
 		func(l *query.SubscriptionLine) query.SubscriptionKey {
 			return query.SubscriptionKey{Topic: l.Topic, Subscription: l.Subscription}
 		})
 	return p.ShowList(c, "subscriptions", "Event subscriptions", list, err)
 }
 
-// listed are the texts of an event subscription's settings that lists show.
-func (p *pages) listed(topic, name string) []string {
+// readSubscriptions reads a page of event subscriptions, with the texts of their settings that lists show.
+func (p *pages) readSubscriptions(
+	ctx context.Context, f query.SubscriptionsFilter, t query.Turn[query.SubscriptionKey],
+) (query.SearchedPage[query.SubscriptionLine, query.SubscriptionKey], error) {
+	page, err := p.Parts.Reader.ReadSubscriptions(ctx, f, t)
 	snapshot := p.Parts.Cache.Snapshot()
-	t, known := snapshot.Topic(topic)
-	if !known {
-		return nil
+	for i := range page.Rows {
+		line := &page.Rows[i]
+		topic, known := snapshot.Topic(line.Topic)
+		if !known {
+			continue
+		}
+		if sub, known := snapshot.SubscriptionNamed(topic.ID, line.Subscription); known {
+			line.Listed = sub.Listed()
+		}
 	}
-	if sub, known := snapshot.SubscriptionNamed(t.ID, name); known {
-		return sub.Listed()
-	}
-	return nil
+	return page, err
 }
 
 type subscriptionView struct {
@@ -180,7 +186,7 @@ func (p *pages) topic(ctx context.Context, c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	subs, err := p.Parts.Reader.ReadSubscriptions(ctx, query.SubscriptionsFilter{Topic: name},
+	subs, err := p.readSubscriptions(ctx, query.SubscriptionsFilter{Topic: name},
 		query.Turn[query.SubscriptionKey]{Limit: display.PageSize})
 	if err != nil {
 		return err

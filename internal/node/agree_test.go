@@ -123,7 +123,7 @@ func TestGoAndSQLHaveTheSameKeysAndBatches(t *testing.T) {
 		}
 		rows, err := tn.Pool.Query(t.Context(), `
 SELECT 'host:' || postrider_internal.endpoint_host(s.endpoint_base_url),
-       postrider_internal.probation_key(p.probation_scope, s.endpoint_hash, s.id),
+       postrider_internal.probation_key(p.settings #>> '{probation,scope}', s.endpoint_hash, s.id),
        CASE WHEN postrider_internal.closed_key(s) IS NOT NULL
             THEN EXISTS (SELECT FROM postrider_internal.delivery_rates r
                           WHERE r.key = postrider_internal.closed_key(s) AND r.closed_until > now()) END,

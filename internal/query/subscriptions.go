@@ -30,6 +30,8 @@ type SubscriptionLine struct {
 	Delivered, Failures, Attempts, DeadLetters int64
 	// SparkGood and SparkBad are the successful and the failed attempts of the last hour, in twelve steps.
 	SparkGood, SparkBad []int64
+	// Listed are the texts of settings that lists show, see catalog.SubscriptionSpec.Listed.
+	Listed []string `db:"-"`
 }
 
 // ReadSubscriptions reads a page of event subscriptions in the order of topic and name: Before of the turn continues
