@@ -40,7 +40,7 @@ COMMENT ON COLUMN postrider.audit.actor IS 'Who acted:
 user:NAME: a session or personal key
 key:NAME: an API key
 admin: the admin token
-cli: a command that writes to the database, such as apikey and user
+cli: a command that writes to the database, such as user --database-url
 validationUrl: a client that opened that URL
 signIn: a client that sent a wrong password
 unauthenticated: a client without a valid credential, or whose credential is not checked after too many wrong ones
