@@ -79,11 +79,15 @@ func (s *Subscriptions) putIn(
 	if err := spec.keepSecrets(existing); err != nil {
 		return nil, created, err
 	}
+	signingKey, err := spec.takeSigningKey(existing)
+	if err != nil {
+		return nil, created, err
+	}
 	by, err := s.validationOf(ctx, tx, &effective, existing, c)
 	if err != nil {
 		return nil, created, err
 	}
-	if err := s.writeSubscription(ctx, tx, parent, name, spec, existing, by); err != nil {
+	if err := s.writeSubscription(ctx, tx, parent, name, spec, signingKey, existing, by); err != nil {
 		return nil, created, err
 	}
 	if err := auditPut(ctx, tx, topic, name, spec, existing); err != nil {
@@ -127,8 +131,8 @@ func (s *SubscriptionSpec) keepSecrets(existing *Subscription) (err error) {
 }
 
 func (s *Subscriptions) writeSubscription(
-	ctx context.Context, tx pgx.Tx, topic *Topic, name string, spec *SubscriptionSpec, existing *Subscription,
-	by validation,
+	ctx context.Context, tx pgx.Tx, topic *Topic, name string, spec *SubscriptionSpec, signingKey []byte,
+	existing *Subscription, by validation,
 ) error {
 	settings, secrets, err := s.sealSpec(secretsColumn, *spec)
 	if err != nil {
@@ -145,7 +149,10 @@ func (s *Subscriptions) writeSubscription(
 		args["endpoint_hash"] = s.endpointHash(spec.EndpointURL)
 	}
 	if spec.Signing.Enabled {
-		args["signing"] = s.sealSigning(endpointconf.NewSigning(newSigningKey(), s.cache.secretTime()))
+		if signingKey == nil {
+			signingKey = newSigningKey()
+		}
+		args["signing"] = s.sealSigning(endpointconf.NewSigning(signingKey, s.cache.secretTime()))
 	}
 	statement := sql("subscription_insert")
 	args["topic_id"], args["name"] = topic.ID, name

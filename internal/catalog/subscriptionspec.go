@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -151,7 +152,27 @@ func (s *SubscriptionSpec) LockDuration() time.Duration {
 //
 // The secrets are the event subscription's own, see endpointconf.Signing.
 type SigningSpec struct {
-	Enabled bool `json:"enabled"`
+	Enabled bool   `json:"enabled"`
+	Secret  string `json:"secret,omitempty"` // only of a request: it is stored sealed, with the later ones
+}
+
+// takeSigningKey removes the secret from the settings, and returns its key; nil for none. existing can be nil.
+func (s *SubscriptionSpec) takeSigningKey(existing *Subscription) ([]byte, error) {
+	secret := s.Signing.Secret
+	s.Signing.Secret = ""
+	if secret == "" {
+		return nil, nil
+	}
+	key, err := endpointconf.ParseSigningSecret(secret)
+	if err != nil {
+		return nil, err
+	}
+	if existing != nil && existing.SigningKeys != nil && !bytes.Equal(existing.SigningKeys.Secrets[0].Key, key) {
+		return nil, &filter.ValidationError{
+			Field: "signing.secret", Message: "is not the newest secret: replace that one with rotateSigningSecret",
+		}
+	}
+	return key, nil
 }
 
 // DeadLetterDestination is the destination of dead letters. Rows keeps them as rows, None drops the events. Blob also
@@ -260,7 +281,7 @@ func (r records) sealSpec(column string, s SubscriptionSpec) (settings, sealed [
 	if s.OAuth2 != nil {
 		secrets.OAuth2 = &clientSecret{s.OAuth2.ClientSecret}
 	}
-	s.EndpointURL, s.DeliveryAttributes = "", nil
+	s.EndpointURL, s.DeliveryAttributes, s.Signing.Secret = "", nil, "" // the last one has its own column
 	s.Connection = s.Connection.WithoutSecrets()
 	if settings, err = json.Marshal(s); err != nil {
 		return nil, nil, fmt.Errorf("write the settings of an event subscription: %w", err)

@@ -71,6 +71,7 @@ func (m *Handlers) checkSubscription(
 	if len(stated.Labels) == 0 {
 		stated.Labels = nil
 	}
+	found.signingSecret(&stated.Signing)
 	found.expiration(stated.ExpirationTimeUTC, m.Parts.Clock.Now())
 	if stated.EndpointValidation == "" && !pulled {
 		stated.EndpointValidation = m.defaultValidation(stated.EndpointURL)
@@ -185,6 +186,20 @@ func (m *Handlers) deadLetterDestination(found *problems, d *catalog.DeadLetterD
 		} else if location, err := endpointconf.ParseLocation(p.URL); err == nil {
 			p.URL = location.String()
 		}
+	}
+}
+
+// signingSecret checks the secret of a request.
+func (p *problems) signingSecret(s *catalog.SigningSpec) {
+	if s.Secret == "" {
+		return
+	}
+	_, err := endpointconf.ParseSigningSecret(s.Secret)
+	if invalid, is := errors.AsType[*policy.ValidationError](err); is {
+		p.Value("signing.secret", "%s", invalid.Message)
+	}
+	if !s.Enabled {
+		p.Value("signing.secret", "requires signing.enabled true")
 	}
 }
 

@@ -171,6 +171,11 @@ var Subscription = []Setting{
 		Help: "Sign deliveries as Standard Webhooks describes. Setting it to false deletes the secrets.",
 	},
 	{
+		Name: "signing.secret", Section: Delivery, Label: "Signing secret", Kind: Text, Max: 128, Secret: true,
+		Flag: "signing-secret-file", Default: "the stored one, or a generated one",
+		Help: "First secret: whsec_ and the base64 of 24 to 64 random bytes. rotateSigningSecret replaces it.",
+	},
+	{
 		Name: "deliveryAttributeMappings", Section: Delivery, Label: "Headers", Kind: JSON, Azure: true, Default: "none",
 		Flag: "delivery-attribute-mapping", Example: "X-Team static billing", Secret: true,
 		Help: "Headers of every delivery: a fixed value, a secret, or a field of the event.",

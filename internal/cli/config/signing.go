@@ -7,28 +7,8 @@ import (
 	"strings"
 
 	"postrider/internal/cli/rest"
-	"postrider/internal/endpointconf"
 	"postrider/internal/terminal"
 )
-
-// signingSecret reads the secret of --signing-secret-file, and makes the settings sign.
-func (c *subscriptionCreateCmd) signingSecret(stdin io.Reader, settings rest.Object) (string, error) {
-	if c.SigningSecretFile == "" {
-		return "", nil
-	}
-	if rest.ValueAt(settings, "signing.enabled") == false {
-		return "", terminal.Usagef("--signing-secret-file requires signatures: omit --signing false")
-	}
-	setAt(settings, "signing.enabled", true)
-	secret, err := readSecret(stdin, c.SigningSecretFile)
-	if err != nil {
-		return "", err
-	}
-	if _, err := endpointconf.ParseSigningSecret(secret); err != nil {
-		return "", terminal.Usagef("--signing-secret-file: %v", err)
-	}
-	return secret, nil
-}
 
 // readSecret reads a signing secret from a file, or from standard input for -.
 func readSecret(stdin io.Reader, file string) (string, error) {

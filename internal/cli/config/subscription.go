@@ -105,8 +105,7 @@ type subscriptionCreateCmd struct {
 	SettingFlags
 	azureFlags
 	rest.IfMatchFlag
-	Replace           bool   `help:"Replace the event subscription if it exists; settings that you omit get their defaults. --if-match does the same."`
-	SigningSecretFile string `help:"Sign deliveries with the secret in this file, whsec_ and base64; - reads it from standard input. It replaces the one that the service creates." placeholder:"FILE"`
+	Replace bool `help:"Replace the event subscription if it exists; settings that you omit get their defaults. --if-match does the same."`
 }
 
 // Help is shown by subscription create --help.
@@ -131,9 +130,8 @@ func (c *subscriptionCreateCmd) Run(ctx context.Context, std terminal.Streams) e
 	if err != nil {
 		return err
 	}
-	secret, err := c.signingSecret(std.In, settings)
-	if err != nil {
-		return err
+	if rest.ValueAt(settings, "signing.secret") != nil && rest.ValueAt(settings, "signing.enabled") == nil {
+		setAt(settings, "signing.enabled", true)
 	}
 	headers := []string{"If-None-Match", "*"}
 	if c.Replace || c.IfMatch != "" {
@@ -144,17 +142,7 @@ func (c *subscriptionCreateCmd) Run(ctx context.Context, std terminal.Streams) e
 		return fmt.Errorf("event subscription %s of topic %s exists already: change it with subscription update, or use "+
 			"--replace", c.Subscription, c.Topic)
 	}
-	if err != nil || secret == "" {
-		return err
-	}
-	// The API sets no secret with the settings.
-	rotation := rest.Object{"secret": secret, "previousValidForHours": 0}
-	if err := c.post(ctx, "rotateSigningSecret", rotation, nil); err != nil {
-		return fmt.Errorf("the event subscription was stored, but the signing secret was not set: %w; repeat with: postrider "+
-			"subscription signing-secrets %s %s --rotate --previous-valid-for-hours 0 --secret-file FILE", err, c.Topic,
-			c.Subscription)
-	}
-	return nil
+	return err
 }
 
 type subscriptionUpdateCmd struct {
