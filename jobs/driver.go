@@ -69,23 +69,28 @@ func (e executor) JobGetAvailable(
 func (e executor) JobSetStateIfRunningMany(
 	ctx context.Context, p *riverdriver.JobSetStateIfRunningManyParams,
 ) ([]*rivertype.JobRow, error) {
-	var again []queue.Deferred
-	for i, state := range p.State {
-		if state == rivertype.JobStateCompleted {
-			continue
-		}
-		// River does not count a run that was snoozed before its attempt began.
-		job := queue.Deferred{Job: p.ID[i], Begun: p.Attempt[i] == nil}
-		if p.ScheduledAt[i] != nil {
-			job.After = min(max(time.Until(*p.ScheduledAt[i]), 0), time.Minute) // both by the process's clock
-		}
-		again = append(again, job)
-	}
+	again := deferred(p)
 	if len(again) == 0 {
 		return nil, nil
 	}
 	_, err := e.JobRows.Defer(ctx, again) // after an error, River calls again
 	return nil, err
+}
+
+// deferred returns the jobs that run again: all that are not completed. No state ends a job whose row is still there.
+func deferred(p *riverdriver.JobSetStateIfRunningManyParams) (again []queue.Deferred) {
+	for i, state := range p.State {
+		if state == rivertype.JobStateCompleted {
+			continue
+		}
+		// River does not count a run that was snoozed before its attempt began.
+		job := queue.Deferred{Job: p.ID[i], Begun: p.Attempt[i] == nil, After: rerunPause(0)}
+		if at := p.ScheduledAt[i]; at != nil {
+			job.After = min(max(time.Until(*at), 0), time.Minute) // both by the process's clock
+		}
+		again = append(again, job)
+	}
+	return again
 }
 
 // insertTopic is the only channel that nodes listen on. Any database login can notify any channel: on River's control

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/riverqueue/river"
@@ -53,6 +54,22 @@ func TestRiverFinishesNoJob(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, rows)
 	require.Empty(t, under.params)
+}
+
+// A job whose row is still there runs again, in whatever state River leaves it.
+func TestOtherStatesRunAgain(t *testing.T) {
+	t.Parallel()
+	p := finishing(1, 2, 3, 4, 5, 6)
+	p.State = []rivertype.JobState{
+		rivertype.JobStateAvailable, rivertype.JobStateCompleted, rivertype.JobStateScheduled, rivertype.JobStateRetryable,
+		rivertype.JobStateCancelled, rivertype.JobStateDiscarded,
+	}
+	p.Attempt[3] = nil // the attempt began
+	p.ScheduledAt[2] = new(time.Now().Add(time.Hour))
+	require.Equal(t, []queue.Deferred{
+		{Job: 1, After: time.Second}, {Job: 3, After: time.Minute}, {Job: 4, Begun: true, After: time.Second},
+		{Job: 5, After: time.Second}, {Job: 6, After: time.Second},
+	}, deferred(p))
 }
 
 // flood is a database that sends notifications until none is left.

@@ -168,6 +168,16 @@ BEGIN
     RETURN postrider_internal.text_condition(member || '.value', expression, given ->> 'op', value);
 END $$;
 
+CREATE FUNCTION postrider_internal.min_attempts_condition(n numeric) RETURNS text LANGUAGE plpgsql IMMUTABLE
+    SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF n < 0 OR n % 1 <> 0 THEN
+        PERFORM postrider_internal.reject_filter('filter.min_attempts',
+            format('must be a whole number, 0 or more, is %s', n));
+    END IF;
+    RETURN format('attempts >= %s', n);
+END $$;
+
 -- A filter of dead letters as conditions on columns of postrider.dead_letters. Values of the filter become quoted
 -- literals. A status of 0 is none: the endpoint did not respond.
 CREATE FUNCTION postrider_internal.dead_letter_condition(filter jsonb) RETURNS text LANGUAGE plpgsql STABLE
@@ -202,7 +212,7 @@ BEGIN
             WHEN 'last_status' THEN CASE WHEN given::numeric = 0 THEN 'last_status IS NULL'
                 WHEN abs(given::numeric) < 1000 AND given::numeric % 1 = 0
                 THEN format('last_status = %s', given::numeric::integer) ELSE 'false' END
-            WHEN 'min_attempts' THEN format('attempts >= %s', given::numeric)
+            WHEN 'min_attempts' THEN postrider_internal.min_attempts_condition(given::numeric)
             WHEN 'redelivered' THEN 'redelivered_at IS ' || CASE WHEN value::boolean THEN 'NOT NULL' ELSE 'NULL' END
             WHEN 'dead_lettered_from' THEN format('dead_lettered_at >= %L',
                 postrider_internal.filter_time('filter.' || member, given))
@@ -257,7 +267,8 @@ END $$;
 
 -- +goose Down
 DROP FUNCTION postrider_internal.filter_ids, postrider_internal.filter_time, postrider_internal.match_conditions,
-    postrider_internal.dead_letter_condition, postrider_internal.match_condition, postrider_internal.data_condition,
+    postrider_internal.dead_letter_condition, postrider_internal.min_attempts_condition,
+    postrider_internal.match_condition, postrider_internal.data_condition,
     postrider_internal.text_condition, postrider_internal.letter_case, postrider_internal.check_regexp,
     postrider_internal.document_with, postrider_internal.data_path, postrider_internal.require_type,
     postrider_internal.reject_filter;

@@ -56,7 +56,7 @@ func TestDeadLetterFilters(t *testing.T) {
 		`{"subject":"subject/e-0"}`:       2,
 		`{"subject_prefix":"subject/"}`:   3,
 		`{"subject":"50%\\' OR true --"}`: 1,
-		`{"min_attempts":1}`:              4, `{"min_attempts":1.5}`: 0, `{"min_attempts":-1}`: 4,
+		`{"min_attempts":1}`:              4, `{"min_attempts":0}`: 4, `{"min_attempts":2}`: 0,
 		`{"subject_prefix":"50%\\'"}`:                         1,
 		`{"subject_prefix":"' OR true --"}`:                   0,
 		`{"event_id":"' OR $1 OR '"}`:                         0,
@@ -78,6 +78,8 @@ func TestDeadLetterFilters(t *testing.T) {
 		`{"1=1) OR (1":1}`:       "filter.1=1) OR (1 is no member of a filter",
 		`{"topic":1}`:            "filter.topic must be a string, is a number",
 		`{"topic":null}`:         "filter.topic must be a string, is null",
+		`{"min_attempts":-1}`:    "filter.min_attempts must be a whole number, 0 or more, is -1",
+		`{"min_attempts":1.5}`:   "filter.min_attempts must be a whole number, 0 or more, is 1.5",
 		`{"last_status":"400"}`:  "filter.last_status must be a number, is a string",
 		`{"redelivered":"true"}`: "filter.redelivered must be a boolean, is a string",
 		`{"dead_lettered_from":"2026-11-23"}`: `filter.dead_lettered_from: "2026-11-23" is not an RFC 3339 time such as ` +
