@@ -46,7 +46,7 @@ var operationsByAccess = map[string]string{
 	"admin": "putTopic deleteTopic listTopicKeys regenerateTopicKey putSubscription patchSubscription " +
 		"deleteSubscription revealSubscriptionHeaders revealSubscriptionEndpoint getSigningSecrets " +
 		"rotateSigningSecret putPolicy deletePolicy listAPIKeys createAPIKey getAPIKey revokeAPIKey listUsers " +
-		"getUser putUser deleteUser",
+		"getUser putUser deleteUser applyConfiguration",
 }
 
 func TestAccessOfOperations(t *testing.T) {
@@ -119,7 +119,7 @@ func TestWhoMayWhat(t *testing.T) {
 			check("a session", role, send(access.Actor{Name: "user:anna", Role: role}))
 		}
 	}
-	require.Equal(t, 67, tried)
+	require.Equal(t, 68, tried)
 	for header, shown := range map[string]string{"Authorization": "Bearer " + adminToken, "Cookie": "session=x"} {
 		s.send(http.MethodGet, "/healthz", "", header, shown).is(200)
 	}

@@ -5,8 +5,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	v1 "postrider/server/v1"
 )
 
 // A dry run checks the settings and shows the result of a PUT. It stores nothing.
@@ -38,32 +36,4 @@ func TestDryRunOfAnEventSubscription(t *testing.T) {
 	require.Equal(t, http.StatusBadRequest, wrong.status)
 	require.Len(t, wrong.json(400)["error"].(map[string]any)["details"], 2)
 	require.Len(t, s.rows("SELECT 1 FROM postrider.audit"), audited, "nothing was done that would be in the audit")
-}
-
-// Without a server, only the settings themselves are checked.
-func TestReadTopicAndCheckSubscription(t *testing.T) {
-	t.Parallel()
-	for body, want := range map[string][3]any{ // with its defaults
-		`{}`:                                     {"basic", "EventGridSchema", "/topics/orders/api/events"},
-		`{"kind":null}`:                          {"basic", "EventGridSchema", "/topics/orders/api/events"},
-		`{"kind":"namespace"}`:                   {"namespace", "CloudEventSchemaV1_0", "/topics/orders:publish"},
-		`{"inputSchema":"CloudEventSchemaV1_0"}`: {"basic", "CloudEventSchemaV1_0", "/topics/orders/api/events"},
-	} {
-		read, err := v1.ReadTopic("orders", []byte(body))
-		require.NoError(t, err)
-		require.Equal(t, want, [3]any{string(*read.Kind), string(*read.InputSchema), read.Endpoint}, body)
-		require.Equal(t, want[0] == "namespace", read.EventRetentionInDays != nil, body)
-	}
-	_, err := v1.ReadTopic("a b", []byte(`{"kind":"other","eventRetentionInDays":3}`))
-	require.ErrorContains(t, err, "kind must be basic or namespace\neventRetentionInDays must be absent")
-
-	require.NoError(t, v1.CheckSubscription("billing", []byte(`{"endpointUrl":"https://example.com"}`)))
-	err = v1.CheckSubscription("a b", []byte(`{"filter":{"advancedFilters":[{"key":"data.a","operatorType":"Like"}]}}`))
-	for _, mistake := range []string{
-		"subscription must be", "endpointUrl is required", "filter.advancedFilters[0].operatorType",
-	} {
-		require.ErrorContains(t, err, mistake)
-	}
-	require.ErrorContains(t, v1.CheckSubscription("billing", []byte(`{"endpoint":1}`)), "endpoint is not a member")
-	require.Error(t, v1.CheckSubscription("billing", nil))
 }

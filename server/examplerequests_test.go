@@ -226,6 +226,22 @@ var exampleRequests = map[string][]exampleRequest{
 			]
 		}`},
 	},
+	"applyConfiguration": {
+		{name: "declared", body: `{
+			"policies": [{"name": "weekend", "stepsInSeconds": [60, 3600]}],
+			"topics": [
+				{
+					"name": "orders", "duplicateDetectionWindowInMinutes": 60,
+					"subscriptions": [
+						{
+							"name": "audit", "endpointUrl": "https://audit.example.com/events?code=5f0c",
+							"endpointValidation": "skip", "retryPolicy": {"policy": "weekend"}
+						}
+					]
+				}
+			]
+		}`},
+	},
 	"eraseSubject": {
 		{name: "aPerson", body: `{"subject": "orders/1807"}`},
 		{name: "inSteps", body: `{"subject": "newsletters/november"}`},

@@ -277,7 +277,7 @@ func TestExamples(t *testing.T) {
 		"whoAmI", "deleteUser",
 		"listPolicies", "getPolicy", "putPolicy", "deletePolicy", "eraseSubject", "eraseEvent", "testDelivery",
 		"validateSubscription", "deleteSubscription", "deleteTopic",
-		"receiveEvents", "renewLocks", "releaseEvents", "acknowledgeEvents", "rejectEvents",
+		"receiveEvents", "renewLocks", "releaseEvents", "acknowledgeEvents", "rejectEvents", "applyConfiguration",
 	} {
 		if prepare := before[id]; prepare != nil {
 			prepare()

@@ -156,6 +156,9 @@ func (s *Server) routes() []route {
 			{get, "/v1/policies/:policy", read, api.Handle("getPolicy", m.GetPolicy, 404)},
 			{del, "/v1/policies/:policy", admin, api.Handle("deletePolicy", m.DeletePolicy, 404, 409)},
 		}),
+		tagged("configuration", []route{
+			{post, "/v1/apply", admin, api.Handle("applyConfiguration", m.Apply)},
+		}),
 		tagged("access", []route{
 			{get, "/v1/audit", read, api.Handle("listAudit", m.ListAudit, 404)},
 			{get, "/v1/apiKeys", admin, api.Handle("listAPIKeys", m.ListAPIKeys)},

@@ -47,7 +47,7 @@ var verbsOf = map[string]string{
 	"listBatches":        "batch list", "getBatch": "batch show", "listBatchMembers": "batch show",
 	"listBatchAttempts": "batch show",
 	"listAudit":         "audit list",
-	"whoAmI":            "whoami",
+	"whoAmI":            "whoami", "applyConfiguration": "apply",
 }
 
 // Whatever the management API does, the command line does, too: by a verb that exists, with a flag that it has.

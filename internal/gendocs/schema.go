@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding"
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
 	"time"
@@ -116,7 +117,11 @@ func (b *builder) plain(t reflect.Type, tag reflect.StructTag) *yaml.Node {
 		return of("string")
 	case reflect.Slice:
 		s := of("array")
-		set(s, "items", b.schema(t.Elem(), ""))
+		items := reflect.StructTag("")
+		if name := tag.Get("items"); name != "" { // the component of raw JSON
+			items = reflect.StructTag(fmt.Sprintf("schema:%q", name))
+		}
+		set(s, "items", b.schema(t.Elem(), items))
 		return s
 	case reflect.Map:
 		s := of("object")

@@ -34,6 +34,8 @@ type Handlers struct {
 	DefaultValidation func(host string) catalog.EndpointValidation
 	ValidationWait    time.Duration
 	Log               *slog.Logger
+
+	declaredPolicies map[string]*policy.Policy // those of a configuration that is compared
 }
 
 // problems are the mistakes in one request, with checks of the management operations.

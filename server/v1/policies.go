@@ -93,6 +93,9 @@ func (m *Handlers) DeletePolicy(ctx context.Context, r *deletePolicyRequest) (*a
 // policyVersion finds a retry policy and its version; nil if there is none. It reloads the catalog before it returns
 // nil: another node may have stored the policy just now.
 func (m *Handlers) policyVersion(ctx context.Context, name string) (*policy.Policy, postgres.Version, error) {
+	if p := m.declaredPolicies[name]; p != nil {
+		return p, 0, nil
+	}
 	snapshot := m.Parts.Cache.Snapshot()
 	if _, ok := snapshot.Policy(name); !ok {
 		if err := m.Parts.Cache.Reload(ctx); err != nil {

@@ -1,11 +1,11 @@
 package v1
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -209,6 +209,11 @@ func (m *Handlers) unknownPolicy() error {
 	for _, p := range m.Parts.Cache.Snapshot().Policies() {
 		names = append(names, p.Name)
 	}
+	for _, name := range slices.Sorted(maps.Keys(m.declaredPolicies)) {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
 	return api.Invalid("retryPolicy.policy", "must be one of %s", strings.Join(names, ", "))
 }
 
@@ -249,29 +254,6 @@ func readFilter(f filter.Filter) filter.Filter {
 		}
 	}
 	return f
-}
-
-// CheckSubscription checks the body of a PUT of an event subscription without a server: names, types, unknown members
-// and the filter. Its error has all mistakes, one a line.
-func CheckSubscription(name string, body []byte) error {
-	var settings catalog.SubscriptionSpec
-	if len(bytes.TrimSpace(body)) == 0 {
-		return errNoObject
-	}
-	if err := api.DecodeStrictly(body, &settings); err != nil {
-		return inLines(err)
-	}
-	var found problems
-	found.Check(policy.ValidName("subscription", name))
-	if settings.EndpointURL == "" && !settings.Pulled() {
-		found.Value("endpointUrl", "is required")
-	}
-	if problem := endpointconf.EncodingProblem(settings.EndpointURL); problem != "" {
-		found.Value("endpointUrl", "%s", problem)
-	}
-	f := readFilter(settings.Filter)
-	found.Check(f.ValidateWithin(filter.Limits{MaxFilters: 1000, MaxValues: 10_000, MaxStringLength: 10_000}))
-	return inLines(found.Err())
 }
 
 // retryPolicy checks the limits of attempts, time to live and batches, and stores limits under one name. Without a

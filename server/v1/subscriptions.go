@@ -133,7 +133,7 @@ func textOrNull(s string) *string {
 func (m *Handlers) dryRun(
 	ctx context.Context, topic *catalog.Topic, name string, spec catalog.SubscriptionSpec,
 ) (*Subscription, error) {
-	sub := catalog.Subscription{Topic: topic.Name, Name: name, EventRetentionInDays: topic.EventRetentionInDays}
+	sub := catalog.Subscription{Topic: topic.Name, Name: name}
 	before, err := m.Parts.Subscriptions.Get(ctx, topic.Name, name)
 	switch {
 	case err == nil:
@@ -148,6 +148,7 @@ func (m *Handlers) dryRun(
 		sub.CreatedAt, sub.UpdatedAt = m.Parts.Clock.Now(), m.Parts.Clock.Now()
 	}
 	sub.SubscriptionSpec, sub.EndpointBaseURL = spec.WithDefaults(topic), spec.EndpointBaseURL()
+	sub.EventRetentionInDays = topic.EventRetentionInDays
 	return m.subscriptionView(&sub), nil
 }
 
@@ -229,7 +230,9 @@ type DynamicAttribute struct {
 func (m *Handlers) subscriptionView(s *catalog.Subscription) *Subscription {
 	// The policy's ranges, or the topic's retention, may have changed since the limits were set.
 	p, known := m.Parts.Cache.Snapshot().Policy(s.RetryPolicy.Policy)
-	if !known { // created on another node within the last second
+	if !known && m.declaredPolicies[s.RetryPolicy.Policy] != nil {
+		p = m.declaredPolicies[s.RetryPolicy.Policy]
+	} else if !known { // created on another node within the last second
 		p = &policy.Policy{RetryTransportErrors: true}
 		p.MaxAttempts.Most, p.TTL.Most = math.MaxInt, math.MaxInt64
 	}

@@ -229,24 +229,3 @@ func topicView(t *catalog.Topic, keys *catalog.AccessKeys) *Topic {
 }
 
 func topicPath(name string) string { return "/topics/" + url.PathEscape(name) }
-
-// ReadTopic is the topic that GET would show after a PUT of this body, without times, version and keys. Its error has
-// all mistakes, one a line.
-func ReadTopic(name string, body []byte) (*Topic, error) {
-	var settings TopicSpec
-	if err := api.DecodeStrictly(body, &settings); err != nil {
-		return nil, inLines(err)
-	}
-	s, err := settings.check(name)
-	if err != nil {
-		return nil, inLines(err)
-	}
-	t := &catalog.Topic{
-		Name: name, Kind: s.Kind, InputSchema: s.InputSchema, InputSchemaMapping: s.InputSchemaMapping,
-		EventRetentionInDays: s.EventRetentionInDays, DuplicateWindow: s.DuplicateWindow,
-	}
-	if s.Kind == catalog.TopicNamespace && s.EventRetentionInDays == 0 {
-		t.EventRetentionInDays = catalog.DefaultRetentionInDays
-	}
-	return topicView(t, nil), nil
-}

@@ -2,10 +2,15 @@ package config
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
 
 	"postrider/internal/cli/rest"
 	"postrider/internal/terminal"
+	"postrider/server/api"
+	v1 "postrider/server/v1"
 )
 
 // ApplyCmd is apply.
@@ -48,18 +53,31 @@ func (c *ApplyCmd) Run(ctx context.Context, std terminal.Streams, client *rest.C
 	if err != nil {
 		return terminal.Usagef("%s: %v", c.File, err)
 	}
-	a := &applier{client: client, file: file, prune: c.Prune, out: std.Out, stderr: std.Err}
-	if c.Output != "table" {
-		a.out = std.Err // standard output has only the list of changes
+	prune := "none"
+	if c.Prune {
+		prune = terminal.Either(file.azure, "subscriptions", "all") // such a list names no other objects
 	}
-	changes, err := a.plan(ctx)
+	path := rest.QueryURL("/v1/apply", rest.Object{"prune": prune, "dryRun": true})
+	var plan v1.ConfigurationChanges
+	err = terminal.Await(std.Err, "the file is compared", func() error {
+		return client.Call(ctx, http.MethodPost, path, file.objects, &plan)
+	})
 	if err != nil {
 		return err
 	}
-	if err := c.show(std, changes, file); err != nil {
+	for _, note := range file.notes {
+		fmt.Fprintln(std.Err, "not supported:", terminal.PlainLines(note))
+	}
+	show := func(w io.Writer) { showChanges(w, plan.Changes) }
+	if err := (terminal.OutputFlag{Output: c.Output}).Print(std.Out, plan.Changes, show); err != nil {
 		return err
 	}
-	todo := countChanges(changes)
+	todo := 0
+	for i := range plan.Changes {
+		if plan.Changes[i].Change != "none" {
+			todo++
+		}
+	}
 	switch {
 	case c.DryRun && todo > 0:
 		return &terminal.ExitError{Code: exitWouldChange}
@@ -69,56 +87,77 @@ func (c *ApplyCmd) Run(ctx context.Context, std terminal.Streams, client *rest.C
 	if err := c.confirm(std, todo); err != nil {
 		return err
 	}
-	return a.write(ctx, changes)
-}
-
-// countChanges counts the objects that are not as declared.
-func countChanges(changes []change) (n int) {
-	for i := range changes {
-		if changes[i].mark != same {
-			n++
+	out := terminal.Either(c.Output == "table", std.Out, std.Err) // standard output has only the list of changes
+	path = rest.QueryURL("/v1/apply", rest.Object{"prune": prune})
+	for done := 0; done < todo; {
+		etag := plan.ETag
+		err := terminal.Await(std.Err, fmt.Sprintf("change %d of %d is applied", done+1, todo), func() error {
+			plan = v1.ConfigurationChanges{}
+			return client.Call(ctx, http.MethodPost, path, file.objects, &plan, "If-Match", etag)
+		})
+		if err == nil {
+			done, err = showApplied(out, &plan, done)
+		}
+		if err != nil {
+			return fmt.Errorf("%d of %s applied; %w\nfix this and apply the file again", done,
+				terminal.Plural(todo, "change"), err)
 		}
 	}
-	return n
+	return nil
 }
 
-// changeShown is the form of a change for -o json.
-type changeShown struct {
-	Kind       string     `json:"kind"`
-	Topic      string     `json:"topic,omitempty"`
-	Name       string     `json:"name"`
-	Change     string     `json:"change"` // create, update, delete or none
-	Properties []diffLine `json:"properties"`
-}
-
-func (c *ApplyCmd) show(std terminal.Streams, changes []change, file *applyFile) error {
-	for _, note := range file.notes {
-		fmt.Fprintln(std.Err, "not supported:", terminal.PlainLines(note))
-	}
-	if c.Output != "table" {
-		names := map[string]string{"+": "create", "~": "update", "-": "delete", same: "none"}
-		shown := make([]changeShown, len(changes))
-		for i := range changes {
-			ch := &changes[i]
-			shown[i] = changeShown{ch.kind, ch.topic, ch.name, names[ch.mark], append([]diffLine{}, ch.lines...)}
-		}
-		return terminal.OutputFlag{Output: c.Output}.Print(std.Out, shown, nil)
-	}
-	counts := map[string]int{}
+// showChanges prints the changes, with a line for each setting.
+func showChanges(w io.Writer, changes []v1.ConfigurationChange) {
+	marks, counts := map[string]string{"create": "+", "update": "~", "delete": "-"}, map[string]int{}
 	for i := range changes {
 		ch := &changes[i]
-		counts[ch.mark]++
-		if ch.mark == same {
+		if counts[ch.Change]++; ch.Change == "none" {
 			continue
 		}
-		fmt.Fprintf(std.Out, "%s %s\n", ch.mark, ch.title())
-		for _, line := range ch.lines {
-			fmt.Fprintf(std.Out, "    %s\n", line)
+		fmt.Fprintf(w, "%s %s\n", marks[ch.Change], terminal.OneLine(ch.Title()))
+		for _, p := range ch.Properties {
+			line := fmt.Sprintf("~ %s: %s → %s", p.Property, p.Before, p.After)
+			if p.Before == "" {
+				line = fmt.Sprintf("+ %s: %s", p.Property, p.After)
+			} else if p.After == "" {
+				line = fmt.Sprintf("- %s: %s", p.Property, p.Before)
+			}
+			fmt.Fprintf(w, "    %s\n", terminal.EscapeControls(line))
 		}
 	}
-	_, err := fmt.Fprintf(std.Out, "(%d to create, %d to change, %d to delete, %d unchanged)\n", counts["+"], counts["~"],
-		counts["-"], counts[same])
-	return err
+	fmt.Fprintf(w, "(%d to create, %d to change, %d to delete, %d unchanged)\n", counts["create"], counts["update"],
+		counts["delete"], counts["none"])
+}
+
+// showApplied prints what a request has changed after done changes. It returns the new count, and the error of the
+// rejected change.
+func showApplied(w io.Writer, plan *v1.ConfigurationChanges, before int) (done int, err error) {
+	done = before
+	verbs := map[string]string{"create": "created", "update": "changed", "delete": "deleted"}
+	for i := range plan.Changes {
+		switch ch := &plan.Changes[i]; {
+		case ch.Applied:
+			done++
+			fmt.Fprintf(w, "%s %s\n", verbs[ch.Change], terminal.OneLine(ch.Title()))
+		case ch.Change != "none" && plan.Error != nil:
+			return done, fmt.Errorf("%s was rejected: %w", ch.Title(), rejection(plan.Error))
+		}
+	}
+	if done == before {
+		return done, errors.New("the server has changed nothing")
+	}
+	return done, nil
+}
+
+// rejection is the error of a rejected change, with all mistakes.
+func rejection(e *api.Error) error {
+	text := e.Message
+	for _, d := range e.Details {
+		if d.Message != e.Message {
+			text += "\n  " + d.Message
+		}
+	}
+	return errors.New(text)
 }
 
 func (c *ApplyCmd) confirm(std terminal.Streams, todo int) error {

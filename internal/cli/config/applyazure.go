@@ -65,43 +65,40 @@ func (a *azureReader) note(format string, args ...any) {
 
 // fromAzure adds the event subscriptions of a list and their topics. A new topic has the CloudEvents schema if all of
 // its event subscriptions receive CloudEvents.
-func (f *applyFile) fromAzure(list []rest.Object, topic string) error {
+func (f *applyFile) fromAzure(list []rest.Object, topic string) {
 	others := map[string]bool{} // topics with an event subscription that receives another schema than CloudEvents
-	for i, o := range list {
-		name := textOf(o["name"])
-		a := &azureReader{title: "event subscription " + terminal.Cell(name)}
-		d, ok := a.subscription(flattened(o), name, topic)
+	for _, o := range list {
+		a := &azureReader{title: "event subscription " + terminal.Cell(o["name"])}
+		settings := a.subscription(flattened(o), topic)
 		f.notes = append(f.notes, a.notes...)
-		if !ok {
+		if settings == nil {
 			continue
 		}
-		if err := f.add(d); err != nil {
-			return fmt.Errorf("entry %d of the list: %w", i+1, err)
-		}
-		others[d.topic] = others[d.topic] || d.settings["eventDeliverySchema"] != "CloudEventSchemaV1_0"
+		f.add("subscriptions", settings)
+		name := textOf(settings["topic"])
+		others[name] = others[name] || settings["eventDeliverySchema"] != "CloudEventSchemaV1_0"
 	}
 	for _, name := range slices.Sorted(maps.Keys(others)) {
-		settings := rest.Object{"inputSchema": "CloudEventSchemaV1_0"}
-		if others[name] {
-			settings = rest.Object{}
+		settings := rest.Object{"name": name, "createOnly": true}
+		if !others[name] {
+			settings["inputSchema"] = "CloudEventSchemaV1_0"
 		}
-		if err := f.add(declared{key: key{kindTopic, "", name}, settings: settings, ifMissing: true}); err != nil {
-			return err
-		}
+		f.add("topics", settings)
 	}
-	return nil
 }
 
-func (a *azureReader) subscription(o rest.Object, name, topic string) (declared, bool) {
-	d := declared{key: key{kindSubscription, cmp.Or(topic, azureTopic(textOf(o["topic"]))), name}, settings: rest.Object{}}
+// subscription returns an event subscription in the form of the API, with its topic and name; nil if postrider does not
+// support it.
+func (a *azureReader) subscription(o rest.Object, topic string) rest.Object {
+	settings := rest.Object{"topic": cmp.Or(topic, azureTopic(textOf(o["topic"]))), "name": textOf(o["name"])}
 	switch {
-	case d.topic == "":
+	case settings["topic"] == "":
 		a.note("omitted, because %s is not a topic of postrider; use --topic to name the topic of its events",
 			terminal.Cell(o["topic"]))
-		return d, false
+		return nil
 	case o["deliveryConfiguration"] != nil:
 		a.note("omitted, because it has the deliveryConfiguration of a namespace; use subscription create")
-		return d, false
+		return nil
 	}
 	destination := flattened(o["destination"])
 	if identity, ok := o["deliveryWithResourceIdentity"].(rest.Object); ok {
@@ -109,7 +106,7 @@ func (a *azureReader) subscription(o rest.Object, name, topic string) (declared,
 		destination = flattened(identity["destination"])
 	}
 	if !a.destination(destination) {
-		return d, false
+		return nil
 	}
 	maps.Copy(o, destination)
 	a.deadLetters(o)
@@ -117,13 +114,13 @@ func (a *azureReader) subscription(o rest.Object, name, topic string) (declared,
 		s := &spec.Subscription[i]
 		fromAzure := s.Azure || s.Section == spec.DeadLetters
 		if value := rest.ValueAt(o, s.Name); fromAzure && value != nil {
-			setAt(d.settings, s.Name, value)
+			setAt(settings, s.Name, value)
 		}
 	}
 	if version := a.tlsVersion(o["minimumTlsVersionAllowed"]); version != "" {
-		d.settings["minimumTlsVersionAllowed"] = version
+		settings["minimumTlsVersionAllowed"] = version
 	}
-	return d, true
+	return settings
 }
 
 // azureTopic returns the name of a topic: a custom one, or one of a domain or namespace. It returns "" for other

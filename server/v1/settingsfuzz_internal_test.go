@@ -1,11 +1,13 @@
-package v1_test
+package v1
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	v1 "postrider/server/v1"
+	"postrider/internal/catalog"
+	"postrider/policy"
 )
 
 // FuzzSettings: any body of a topic, an event subscription or a retry policy is read, or rejected with a message.
@@ -22,12 +24,20 @@ func FuzzSettings(f *testing.F) {
 		f.Add("orders", []byte(text))
 	}
 	f.Fuzz(func(t *testing.T, name string, body []byte) {
-		_, topic := v1.ReadTopic(name, body)
-		_, policy := v1.ReadPolicy(name, body)
-		for _, err := range []error{topic, policy, v1.CheckSubscription(name, body)} {
-			if err != nil {
-				require.NotEmpty(t, err.Error())
+		p := &plan{
+			m: &Handlers{declaredPolicies: map[string]*policy.Policy{}}, uses: map[string]bool{},
+			topics: map[string]*catalog.Topic{},
+		}
+		list := []json.RawMessage{body}
+		p.read(&Configuration{Policies: list, Topics: list, Subscriptions: list})
+		_, err := ReadPolicy(name, body)
+		for _, o := range p.objects {
+			if o.err != nil {
+				require.NotEmpty(t, o.err.Error())
 			}
+		}
+		if err != nil {
+			require.NotEmpty(t, err.Error())
 		}
 	})
 }

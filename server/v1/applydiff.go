@@ -1,0 +1,105 @@
+package v1
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"postrider/internal/catalog"
+	"postrider/internal/catalog/spec"
+	"postrider/internal/endpointconf"
+)
+
+// plainJSON is JSON without HTML escapes. The value is one of this package's, which can be written.
+func plainJSON(value any) []byte {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(value)
+	return bytes.TrimSpace(text.Bytes())
+}
+
+// changedProperties compares two objects setting by setting; before is nil for a new object.
+func changedProperties(table []spec.Setting, before, after []byte) []PropertyChange {
+	lines := []PropertyChange{}
+	for i := range table {
+		s := &table[i]
+		if s.Section == "" && before != nil { // another name of a setting
+			continue
+		}
+		was, is := shownAt(before, s.Name), shownAt(after, s.Name)
+		if was != is {
+			lines = append(lines, PropertyChange{s.Name, shortened(was), shortened(is)})
+		}
+	}
+	slices.SortFunc(lines, func(a, b PropertyChange) int { return strings.Compare(a.Property, b.Property) })
+	return lines
+}
+
+// shownAt is the value of a setting in JSON; "" for none, also for an empty text, list or object.
+func shownAt(object []byte, path string) string {
+	if object == nil {
+		return ""
+	}
+	text := string(plainJSON(spec.At(object, path)))
+	if slices.Contains([]string{`""`, "[]", "{}", "null"}, text) {
+		return ""
+	}
+	return text
+}
+
+const maxShown = 200 // characters
+
+func shortened(text string) string {
+	if runes := []rune(text); len(runes) > maxShown {
+		return string(runes[:maxShown-1]) + "…"
+	}
+	return text
+}
+
+// withSecrets is the JSON of an event subscription with its secrets masked. A secret that replaces another one of before
+// is masked in another way.
+func withSecrets(object []byte, s, before *catalog.SubscriptionSpec) []byte {
+	var o map[string]any
+	decoder := json.NewDecoder(bytes.NewReader(object))
+	decoder.UseNumber()
+	_ = decoder.Decode(&o) // an object, as it was read before
+	base, query, has := strings.Cut(s.EndpointURL, "?")
+	if _, was, had := strings.Cut(before.EndpointURL, "?"); has {
+		base += "?" + masked(had && was != query)
+	}
+	o["endpointUrl"] = base
+	headers := slices.Clone(s.DeliveryAttributes)
+	for i := range headers {
+		if a := &headers[i]; a.IsSecret {
+			a.Value = new(masked(slices.ContainsFunc(before.DeliveryAttributes, func(b endpointconf.DeliveryAttribute) bool {
+				return b.IsSecret && b.Name == a.Name && a.Value != nil && *a.Value != *b.Value
+			})))
+		}
+	}
+	o["deliveryAttributeMappings"] = headers
+	for name, secret := range map[string]func(*catalog.SubscriptionSpec) (member, value string){
+		"clientCertificate": func(s *catalog.SubscriptionSpec) (string, string) {
+			return "privateKey", cmp.Or(s.ClientCertificate, &endpointconf.ClientCertificate{}).PrivateKey
+		},
+		"oauth2": func(s *catalog.SubscriptionSpec) (string, string) {
+			return "clientSecret", cmp.Or(s.OAuth2, &endpointconf.OAuth2{}).ClientSecret
+		},
+	} {
+		if inner, has := o[name].(map[string]any); has {
+			member, is := secret(s)
+			_, was := secret(before)
+			inner[member] = masked(is != "" && was != "" && is != was)
+		}
+	}
+	return plainJSON(o)
+}
+
+func masked(differs bool) string {
+	if differs {
+		return "*** (changed)"
+	}
+	return "***"
+}
