@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -88,7 +89,8 @@ func TestApplyOfAnOldComparison(t *testing.T) {
 		t.Cleanup(between.Close)
 		late := h.run(1, "apply", "-f", file, "--yes", "--url", between.URL)
 		require.Contains(t, late.stdout, meanwhile.shown)
-		require.Contains(t, late.stderr, "0 of 1 change applied; another client has changed the configuration since it was compared")
+		require.Contains(t, late.stderr,
+			"0 of 1 change applied; another client has changed the configuration since it was compared")
 		require.Contains(t, h.manage(http.StatusOK, http.MethodGet, "/v1/policies/raced", ""), meanwhile.steps)
 	}
 }
@@ -151,4 +153,28 @@ func TestApplyOfAnAzureList(t *testing.T) {
 	require.Contains(t, again, "    ~ filter.includedEventTypes: [\"All\"] → [\"A\"]\n")
 	require.Contains(t, again, "- subscription azured/other\n")
 	require.NotContains(t, again, "- topic", "such a list names no topics")
+}
+
+// A template's endpoints can be replaced by local ones.
+func TestApplyOfATemplate(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	file := writtenFile(t, `{"parameters":{"topic":{"type":"string","defaultValue":"templated"}},"resources":[
+		{"type":"Microsoft.EventGrid/topics","name":"[parameters('topic')]",
+		"properties":{"inputSchema":"CloudEventSchemaV1_0"}},
+		{"type":"Microsoft.EventGrid/topics/eventSubscriptions","name":"[format('{0}/one', parameters('topic'))]",
+		"properties":{"eventDeliverySchema":"CloudEventSchemaV1_0","destination":{"endpointType":"AzureFunction",
+		"properties":{"resourceId":"[reference('function').id]"}}}}]}`)
+	said := h.run(3, "apply", "-f", file, "--dry-run", "--endpoint", "one="+h.url+"/healthz?a=1;b=2")
+	require.Contains(t, said.stdout, "+ topic templated\n    + inputSchema: \"CloudEventSchemaV1_0\"\n"+
+		"+ subscription templated/one\n    + endpointUrl: \""+h.url+"/healthz?***\"\n")
+	require.Contains(t, said.stderr,
+		"not supported: resources[1].properties.destination.properties.resourceId: [reference(")
+	require.Contains(t, h.run(2, "apply", "-f", file, "--dry-run", "--endpoint", "two=x").stderr,
+		"no event subscription two")
+	var changes []struct{ Kind, Topic, Name, Change string }
+	listed := h.run(3, "apply", "-f", file, "--dry-run", "-o", "json").stdout
+	require.NoError(t, json.Unmarshal([]byte(listed), &changes))
+	require.Len(t, changes, 1, "without its endpoint, the event subscription is omitted")
+	require.Equal(t, "create", changes[0].Change)
 }

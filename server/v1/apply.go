@@ -76,8 +76,8 @@ type applyRequest struct {
 	api.IfMatchHeader
 	// true returns the changes and makes none. No endpoint is called.
 	DryRun bool `query:"dryRun"`
-	// What to delete. all: each object that the request does not name, except built-in policies and postrider's own topics.
-	// subscriptions: the event subscriptions of topics that have one in the request.
+	// What to delete. all: each object that the request does not name, except built-in policies and postrider's own
+	// topics. subscriptions: the event subscriptions of topics that have one in the request.
 	Prune string        `query:"prune" enum:"none,subscriptions,all" default:"none"`
 	Body  Configuration `extraBytes:"15728640"`
 }
@@ -87,14 +87,14 @@ type applyRequest struct {
 // Compares retry policies, topics and event subscriptions with what is stored, and makes the changes. If an object has
 // a mistake, the response is 400 with the mistakes of all objects, and nothing changes.
 //
-// Changes are made one by one: retry policies, topics, event subscriptions, and deletions last. A new endpoint must pass
-// the validation handshake, as in a PUT. The first rejected change ends the request; `error` has its cause, and
+// Changes are made one by one: retry policies, topics, event subscriptions, and deletions last. A new endpoint must
+// pass the validation handshake, as in a PUT. The first rejected change ends the request; `error` has its cause, and
 // `applied` shows what was changed before.
 //
 // After 15 s no further change begins. Repeat the request for the rest.
 //
-// To make only the changes of a dry run, send its `etag` as If-Match. The response is 412, and nothing changes, if they
-// would be others now. The rest of the changes has another etag, which is in the response.
+// To make only the changes of a dry run, send its `etag` as If-Match. The response is 412, and nothing changes, if
+// they would be others now. The rest of the changes has another etag, which is in the response.
 func (m *Handlers) Apply(ctx context.Context, r *applyRequest) (*ConfigurationChanges, error) {
 	p, err := m.plan(ctx, &r.Body, r.Prune)
 	if err != nil {

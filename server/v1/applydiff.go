@@ -59,8 +59,8 @@ func shortened(text string) string {
 	return text
 }
 
-// withSecrets is the JSON of an event subscription with its secrets masked. A secret that replaces another one of before
-// is masked in another way.
+// withSecrets is the JSON of an event subscription with its secrets masked. A secret that replaces another one of
+// before is masked in another way.
 func withSecrets(object []byte, s, before *catalog.SubscriptionSpec) []byte {
 	var o map[string]any
 	decoder := json.NewDecoder(bytes.NewReader(object))

@@ -16,11 +16,14 @@ import (
 // ApplyCmd is apply.
 type ApplyCmd struct {
 	rest.ServerFlags
-	File   string `short:"f" required:"" help:"YAML or JSON; - reads standard input." placeholder:"FILE"`
+	File   string `short:"f" required:"" help:"YAML or JSON, also a list of the Azure CLI or an Azure Resource Manager template; - reads standard input." placeholder:"FILE"`
 	Yes    bool   `help:"Apply the changes without confirmation." xor:"mode"`
 	DryRun bool   `help:"Only show the changes; the exit code is 3 if there are any, else 0." xor:"mode"`
 	Prune  bool   `help:"Also delete topics, event subscriptions and your own retry policies that the file does not name. Without it nothing is deleted."`
-	Topic  string `help:"For the list of the Azure CLI: the topic of all its event subscriptions." placeholder:"NAME"`
+	Topic  string `help:"For Azure's lists and templates: the topic of all their event subscriptions." placeholder:"NAME"`
+
+	Endpoint map[string]string `help:"Replace the endpoint of an event subscription, for example by one on this machine. Its name may have its topic before it: TOPIC/NAME." placeholder:"NAME=URL" mapsep:"none"`
+
 	Output string `short:"o" help:"table, or json or yaml: the changes as a list, before they are applied." enum:"table,json,yaml" default:"table"`
 }
 
@@ -49,7 +52,7 @@ func (c *ApplyCmd) Run(ctx context.Context, std terminal.Streams, client *rest.C
 	if err != nil {
 		return err
 	}
-	file, err := readApply(text, c.Topic)
+	file, err := readApply(text, c.Topic, c.Endpoint)
 	if err != nil {
 		return terminal.Usagef("%s: %v", c.File, err)
 	}
@@ -89,10 +92,10 @@ func (c *ApplyCmd) Run(ctx context.Context, std terminal.Streams, client *rest.C
 	}
 	out := terminal.Either(c.Output == "table", std.Out, std.Err) // standard output has only the list of changes
 	path = rest.QueryURL("/v1/apply", rest.Object{"prune": prune})
-	for done := 0; done < todo; {
+	for done := 0; done < todo; { // a request ends after some time
 		etag := plan.ETag
+		plan = v1.ConfigurationChanges{}
 		err := terminal.Await(std.Err, fmt.Sprintf("change %d of %d is applied", done+1, todo), func() error {
-			plan = v1.ConfigurationChanges{}
 			return client.Call(ctx, http.MethodPost, path, file.objects, &plan, "If-Match", etag)
 		})
 		if err == nil {

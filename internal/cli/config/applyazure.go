@@ -63,49 +63,73 @@ func (a *azureReader) note(format string, args ...any) {
 	a.notes = append(a.notes, a.title+": "+fmt.Sprintf(format, args...))
 }
 
-// fromAzure adds the event subscriptions of a list and their topics. A new topic has the CloudEvents schema if all of
-// its event subscriptions receive CloudEvents.
-func (f *applyFile) fromAzure(list []rest.Object, topic string) {
-	others := map[string]bool{} // topics with an event subscription that receives another schema than CloudEvents
+// fromAzure adds the event subscriptions of a list and their topics, unless the file declares these. A new topic has
+// the CloudEvents schema if all of its event subscriptions receive CloudEvents.
+func (f *applyFile) fromAzure(list []rest.Object) {
+	f.azure = true
+	topics := map[string]rest.Object{}
+	for _, o := range rest.Objects(f.objects, "topics") {
+		topics[textOf(o["name"])] = o
+	}
 	for _, o := range list {
 		a := &azureReader{title: "event subscription " + terminal.Cell(o["name"])}
-		settings := a.subscription(flattened(o), topic)
+		settings := a.subscription(flattened(o), f)
 		f.notes = append(f.notes, a.notes...)
 		if settings == nil {
 			continue
 		}
 		f.add("subscriptions", settings)
 		name := textOf(settings["topic"])
-		others[name] = others[name] || settings["eventDeliverySchema"] != "CloudEventSchemaV1_0"
-	}
-	for _, name := range slices.Sorted(maps.Keys(others)) {
-		settings := rest.Object{"name": name, "createOnly": true}
-		if !others[name] {
-			settings["inputSchema"] = "CloudEventSchemaV1_0"
+		t := topics[name]
+		if t == nil {
+			t = rest.Object{"name": name, "createOnly": true, "inputSchema": "CloudEventSchemaV1_0"}
+			topics[name] = t
+			f.add("topics", t)
 		}
-		f.add("topics", settings)
+		switch {
+		case t["createOnly"] != true:
+		case ofNamespace(o):
+			t["kind"] = "namespace"
+		case settings["eventDeliverySchema"] != "CloudEventSchemaV1_0":
+			delete(t, "inputSchema")
+		}
 	}
+}
+
+// ofNamespace reports whether an event subscription belongs to a topic of a namespace.
+func ofNamespace(o rest.Object) bool {
+	return strings.Contains(strings.ToLower(textOf(o["type"])), "/namespaces/")
 }
 
 // subscription returns an event subscription in the form of the API, with its topic and name; nil if postrider does not
 // support it.
-func (a *azureReader) subscription(o rest.Object, topic string) rest.Object {
-	settings := rest.Object{"topic": cmp.Or(topic, azureTopic(textOf(o["topic"]))), "name": textOf(o["name"])}
-	switch {
-	case settings["topic"] == "":
+func (a *azureReader) subscription(o rest.Object, f *applyFile) rest.Object {
+	settings := rest.Object{"topic": cmp.Or(f.topic, azureTopic(textOf(o["topic"]))), "name": textOf(o["name"])}
+	if settings["topic"] == "" {
 		a.note("omitted, because %s is not a topic of postrider; use --topic to name the topic of its events",
 			terminal.Cell(o["topic"]))
 		return nil
-	case o["deliveryConfiguration"] != nil:
-		a.note("omitted, because it has the deliveryConfiguration of a namespace; use subscription create")
-		return nil
+	}
+	if o["deliveryConfiguration"] != nil {
+		if !ofNamespace(o) {
+			a.note("omitted, because it has the deliveryConfiguration of a namespace; use subscription create")
+			return nil
+		}
+		namespaced(o, settings)
+	}
+	pulled := pulled(settings)
+	if url := f.endpoint(textOf(settings["topic"]), textOf(settings["name"])); url != "" && !pulled {
+		batches := present(flattened(o["destination"]), "maxEventsPerBatch", "preferredBatchSizeInKilobytes",
+			"deliveryAttributeMappings")
+		batches["endpointType"], batches["endpointUrl"] = "WebHook", url
+		o["destination"], o["deliveryWithResourceIdentity"] = batches, nil
 	}
 	destination := flattened(o["destination"])
 	if identity, ok := o["deliveryWithResourceIdentity"].(rest.Object); ok {
 		a.note("deliveryWithResourceIdentity is not supported: deliveries have no token of Azure's")
 		destination = flattened(identity["destination"])
 	}
-	if !a.destination(destination) {
+	if !pulled && !a.destination(destination) {
 		return nil
 	}
 	maps.Copy(o, destination)
@@ -121,6 +145,24 @@ func (a *azureReader) subscription(o rest.Object, topic string) rest.Object {
 		settings["minimumTlsVersionAllowed"] = version
 	}
 	return settings
+}
+
+// namespaced sets the members of an event subscription of a namespace that other event subscriptions do not have, or
+// moves them to where those have them.
+func namespaced(o, settings rest.Object) {
+	filters, _ := o["filtersConfiguration"].(rest.Object)
+	o["filter"] = present(rest.Object{
+		"includedEventTypes": filters["includedEventTypes"], "advancedFilters": filters["filters"],
+	}, "includedEventTypes", "advancedFilters")
+	delivery, _ := o["deliveryConfiguration"].(rest.Object)
+	if delivery["deliveryMode"] == "Queue" {
+		settings["deliveryConfiguration"] = present(delivery, "deliveryMode", "queue")
+		return
+	}
+	push, _ := delivery["push"].(rest.Object)
+	maps.Copy(o, present(push, "destination", "deliveryWithResourceIdentity"))
+	o["deadLetterWithResourceIdentity"] = push["deadLetterDestinationWithResourceIdentity"]
+	settings["retryPolicy"] = present(push, "maxDeliveryCount", "eventTimeToLive")
 }
 
 // azureTopic returns the name of a topic: a custom one, or one of a domain or namespace. It returns "" for other

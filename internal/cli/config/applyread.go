@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,14 +19,18 @@ import (
 // applyFile is the content of a file, as the server reads it.
 type applyFile struct {
 	objects rest.Object // lists of policies, topics and subscriptions
-	azure   bool        // it has a list of the Azure CLI
-	notes   []string    // parts of that list that postrider does not support
+	azure   bool        // it has a list of the Azure CLI, or a template
+	notes   []string    // parts of these that postrider does not support
+
+	topic     string            // replaces the topics of Azure's event subscriptions, unless it is ""
+	endpoints map[string]string // that replace those of event subscriptions, by NAME or TOPIC/NAME
+	replaced  map[string]bool   // endpoints that an event subscription has
 }
 
-// readApply reads YAML or JSON: postrider's documents, or a list of the Azure CLI. topic replaces the topics in that
-// list, unless it is "".
-func readApply(text []byte, topic string) (*applyFile, error) {
-	f := &applyFile{objects: rest.Object{}}
+// readApply reads YAML or JSON: postrider's documents, a list of the Azure CLI, or a template of Azure. topic and
+// endpoints are the flags.
+func readApply(text []byte, topic string, endpoints map[string]string) (*applyFile, error) {
+	f := &applyFile{objects: rest.Object{}, topic: topic, endpoints: endpoints, replaced: map[string]bool{}}
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	for n := 1; ; n++ {
 		var node yaml.Node
@@ -39,28 +44,39 @@ func readApply(text []byte, topic string) (*applyFile, error) {
 		reader := &yamlReader{left: maxYAMLNodes}
 		value, err := reader.value(&node)
 		if err == nil {
-			err = f.document(value, topic)
+			err = f.document(value)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("document %d: %w", n, err)
 		}
 	}
 	if topic != "" && !f.azure {
-		return nil, errors.New("--topic is for the list of the Azure CLI only")
+		return nil, errors.New("--topic is for the list of the Azure CLI and for templates only")
+	}
+	f.replaceEndpoints(rest.Objects(f.objects, "subscriptions"), "")
+	for _, t := range rest.Objects(f.objects, "topics") {
+		f.replaceEndpoints(rest.Objects(t, "subscriptions"), textOf(t["name"]))
+	}
+	for name := range endpoints {
+		if !f.replaced[name] {
+			return nil, fmt.Errorf("--endpoint %s: the file has no event subscription %[1]s", name)
+		}
 	}
 	return f, nil
 }
 
-func (f *applyFile) document(value any, topic string) error {
+func (f *applyFile) document(value any) error {
 	if list, ok := azureList(value); ok {
-		f.azure = true
-		f.fromAzure(list, topic)
+		f.fromAzure(list)
 		return nil
 	}
 	o, ok := value.(rest.Object)
+	if f.fromTemplate(o) {
+		return nil
+	}
 	if value != nil && !ok {
-		return errors.New("it must have topics, subscriptions or policies, or be the output of az eventgrid " +
-			"event-subscription list")
+		return errors.New("it must have topics, subscriptions or policies, be the output of az eventgrid " +
+			"event-subscription list, or an Azure Resource Manager template")
 	}
 	for name, value := range o { // the server checks them
 		if list, isList := value.([]any); isList {
@@ -70,6 +86,25 @@ func (f *applyFile) document(value any, topic string) error {
 		}
 	}
 	return nil
+}
+
+// endpoint is the flag for an event subscription; "" without one.
+func (f *applyFile) endpoint(topic, name string) (url string) {
+	for _, name := range []string{name, topic + "/" + name} {
+		if f.endpoints[name] != "" {
+			url, f.replaced[name] = f.endpoints[name], true
+		}
+	}
+	return url
+}
+
+// replaceEndpoints replaces the endpoints of a list of event subscriptions; topic contains it, unless it is "".
+func (f *applyFile) replaceEndpoints(list []rest.Object, topic string) {
+	for _, s := range list {
+		if url := f.endpoint(cmp.Or(topic, textOf(s["topic"])), textOf(s["name"])); url != "" {
+			s["endpointUrl"] = url
+		}
+	}
 }
 
 // add adds objects to a list.

@@ -23,17 +23,18 @@ func TestReadApplyRejects(t *testing.T) {
 		"topics: [":                         "did not find expected",
 		"topics: [{name: abc, eventRetentionInDays: .inf}]": "is not a number of JSON",
 	} {
-		_, err := readApply([]byte(text), "")
+		_, err := readApply([]byte(text), "", nil)
 		require.ErrorContains(t, err, says)
 	}
 	file, err := readApply(
 		[]byte("subscriptions: [{topic: t-1, name: s-1, expirationTimeUtc: 2030-01-01, maxEventsPerBatch: "+
-			"1_0}]\n---\npolicies: [{name: p-1}]\ntopics: []\n---\npolicies: [{name: p-2}]\nother: 5"), "")
+			"1_0}]\n---\npolicies: [{name: p-1}]\ntopics: []\n---\npolicies: [{name: p-2}]\nother: 5"), "", nil)
 	require.NoError(t, err)
-	require.JSONEq(t, `{"policies":[{"name":"p-1"},{"name":"p-2"}],"topics":null,"other":5,"subscriptions":[{"topic":"t-1",`+
-		`"name":"s-1","expirationTimeUtc":"2030-01-01","maxEventsPerBatch":10}]}`, encoded(t, file.objects),
+	require.JSONEq(t, `{"policies":[{"name":"p-1"},{"name":"p-2"}],"topics":null,"other":5,`+
+		`"subscriptions":[{"topic":"t-1","name":"s-1","expirationTimeUtc":"2030-01-01","maxEventsPerBatch":10}]}`,
+		encoded(t, file.objects),
 		"the server checks members and values")
-	_, err = readApply([]byte("topics: []"), "orders")
+	_, err = readApply([]byte("topics: []"), "orders", nil)
 	require.ErrorContains(t, err, "--topic is for")
 }
 
@@ -50,7 +51,7 @@ func TestReadApplyOfAzuresAPI(t *testing.T) {
 			"deadLetterDestination":{"endpointType":"StorageBlob","properties":{"resourceId":"/r","blobContainerName":"c"}},
 			"deadLetterWithResourceIdentity":null,"retryPolicy":{"maxDeliveryAttempts":3}}},
 		{"name":"two",`+of+`"destination":{"endpointType":"AzureFunction","properties":{"resourceId":"/f"}}}},
-		{"name":"three",`+of+`"deliveryConfiguration":{"deliveryMode":"Queue"}}}],"nextLink":null}`), "")
+		{"name":"three",`+of+`"deliveryConfiguration":{"deliveryMode":"Queue"}}}],"nextLink":null}`), "", nil)
 	require.NoError(t, err)
 	require.True(t, file.azure)
 	require.JSONEq(t, `{"topics":[{"name":"orders","inputSchema":"CloudEventSchemaV1_0","createOnly":true}],
@@ -89,12 +90,17 @@ func FuzzReadApply(f *testing.F) {
 			`"values":[1e400,9007199254740993]}]},"retryPolicy":{"maxDeliveryAttempts":30,"eventTimeToLiveInMinutes":1440}}]`,
 		`{"value":[{"type":"microsoft.eventgrid/topics/eventsubscriptions","name":"a",` +
 			`"properties":{"destination":{"properties":{"maxEventsPerBatch":1}}}}]}`,
+		`{"parameters":{"p":{"defaultValue":"[variables('v').x]"}},"variables":{"v":{"x":"[format('{0}''', 'a')]"}},` +
+			`"resources":[{"type":"Microsoft.EventGrid/topics/eventSubscriptions","name":"[concat(parameters('p'), '/b')]",` +
+			`"properties":{"deliveryConfiguration":{},"destination":{"properties":{}}}}]}`,
+		`{"values":{"root_module":{"resources":[{"type":"azapi_resource","values":{"type":"Microsoft.EventGrid/topics@1",` +
+			`"name":"a","body":"{}"}}]}}}`,
 	} {
 		f.Add(text, "orders")
 		f.Add(text, "")
 	}
 	f.Fuzz(func(t *testing.T, text, topic string) {
-		read, err := readApply([]byte(text), topic)
+		read, err := readApply([]byte(text), topic, nil)
 		if err != nil {
 			return
 		}

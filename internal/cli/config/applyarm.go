@@ -1,0 +1,345 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"postrider/internal/cli/rest"
+	"postrider/internal/terminal"
+)
+
+// armReader reads the topics and event subscriptions of an Azure Resource Manager template. Source: Microsoft,
+// Understand the structure and syntax of ARM templates, 2025.
+type armReader struct {
+	topics, subs []rest.Object // subs are as in a list of the Azure CLI
+	notes        []string
+}
+
+// fromTemplate adds the topics and event subscriptions of a template, which `az bicep build` prints, or of the state or
+// plan that `terraform show -json` prints. It returns false if the document is neither.
+func (f *applyFile) fromTemplate(o rest.Object) bool {
+	a := &armReader{}
+	state := rest.PresentAt(o, "planned_values.root_module")
+	if state == nil {
+		state = rest.PresentAt(o, "values.root_module")
+	}
+	if module, ok := state.(rest.Object); ok {
+		a.module(module)
+	} else if o["resources"] != nil {
+		a.template(o, nil, "")
+	} else {
+		return false
+	}
+	f.notes = append(f.notes, a.notes...)
+	for _, t := range a.topics {
+		f.add("topics", t)
+	}
+	f.fromAzure(a.subs)
+	return true
+}
+
+func (a *armReader) note(at, format string, args ...any) {
+	a.notes = append(a.notes, at+": "+fmt.Sprintf(format, args...))
+}
+
+// module reads the azapi_resource entries of a module of Terraform and of its child modules.
+func (a *armReader) module(m rest.Object) {
+	for _, r := range rest.Objects(m, "resources") {
+		values, _ := r["values"].(rest.Object)
+		kind, _, _ := strings.Cut(textOf(values["type"]), "@")
+		body, _ := values["body"].(rest.Object)
+		if text := textOf(values["body"]); text != "" { // azapi 1
+			_ = terminal.DecodeExactly([]byte(text), &body)
+		}
+		if r["type"] == "azapi_resource" {
+			a.resource(rest.Object{
+				"name": values["name"], "type": kind, "scope": values["parent_id"], "properties": body["properties"],
+			}, "", "", textOf(r["address"]), nil)
+		}
+	}
+	for _, child := range rest.Objects(m, "child_modules") {
+		a.module(child)
+	}
+}
+
+// template reads a template; given are the parameters that a deployment passes.
+func (a *armReader) template(o, given rest.Object, at string) {
+	s := &armScope{given: given}
+	s.parameters, _ = o["parameters"].(rest.Object)
+	s.variables, _ = o["variables"].(rest.Object)
+	a.resources(o["resources"], "", "", at+"resources", s)
+}
+
+// resources reads a list of resources, or an object with symbolic names. within and parent are the type and the name of
+// the resource around it.
+func (a *armReader) resources(value any, within, parent, at string, s *armScope) {
+	list, _ := value.([]any)
+	for i, r := range list {
+		if r, ok := r.(rest.Object); ok {
+			a.resource(r, within, parent, fmt.Sprintf("%s[%d]", at, i), s)
+		}
+	}
+	named, _ := value.(rest.Object)
+	for _, name := range slices.Sorted(maps.Keys(named)) {
+		if r, ok := named[name].(rest.Object); ok && r["existing"] != true {
+			a.resource(r, within, parent, at+"."+name, s)
+		}
+	}
+}
+
+func (a *armReader) resource(r rest.Object, within, parent, at string, s *armScope) {
+	kind := strings.TrimPrefix(within+"/"+textOf(r["type"]), "/")
+	lower := strings.ToLower(kind)
+	if lower == "microsoft.resources/deployments" {
+		inner, _ := rest.ValueAt(r, "properties.template").(rest.Object)
+		given, _ := rest.ValueAt(r, "properties.parameters").(rest.Object)
+		passed, _ := a.resolved(s, given, at+".properties.parameters", false).(rest.Object)
+		a.template(inner, passed, at+".properties.template.")
+		return
+	}
+	sub := strings.HasSuffix(lower, "/eventsubscriptions")
+	if !sub && !strings.HasPrefix(lower, "microsoft.eventgrid/") {
+		return
+	}
+	name, _ := a.resolved(s, r["name"], at+".name", true).(string)
+	switch {
+	case name == "":
+		return
+	case r["copy"] != nil:
+		a.note(at, "copy is not supported")
+		return
+	case r["condition"] != nil && a.resolved(s, r["condition"], at+".condition", false) != true:
+		a.note(at, "omitted, because its condition is not true")
+		return
+	}
+	name = strings.TrimPrefix(parent+"/"+name, "/")
+	parts := strings.Split(name, "/")
+	last := parts[len(parts)-1]
+	properties, _ := a.resolved(s, r["properties"], at+".properties", false).(rest.Object)
+	switch {
+	case sub:
+		topic := textOf(a.resolved(s, r["scope"], at+".scope", true))
+		if lower = strings.Replace(lower, "/providers/", "/", 1); strings.HasSuffix(lower, "/topics/eventsubscriptions") {
+			parts = slices.DeleteFunc(parts, func(p string) bool { return strings.EqualFold(p, "Microsoft.EventGrid") })
+			topic = cmp.Or(topic, "Microsoft.EventGrid/topics/"+parts[max(0, len(parts)-2)])
+		}
+		flat := rest.Object{"type": kind, "name": last, "topic": "/" + strings.TrimPrefix(topic, "/")}
+		maps.Copy(flat, properties)
+		a.subs = append(a.subs, flat)
+	case strings.HasSuffix(lower, "/topics"):
+		t := present(properties, "inputSchema", "inputSchemaMapping", "eventRetentionInDays")
+		if t["name"] = last; strings.Contains(lower, "/namespaces/") {
+			t["kind"] = "namespace"
+		}
+		a.topics = append(a.topics, t)
+	case !strings.HasSuffix(lower, "/namespaces") && !strings.HasSuffix(lower, "/domains"):
+		a.note(at, "resources of type %s are not supported", terminal.Cell(kind))
+	}
+	a.resources(r["resources"], kind, name, at+".resources", s)
+}
+
+// resolved is a value without expressions. It notes and removes those that literals do not resolve. ids accepts the ids
+// of resources, which then have no subscription and resource group.
+func (a *armReader) resolved(s *armScope, value any, at string, ids bool) any {
+	switch v := value.(type) {
+	case rest.Object:
+		found := rest.Object{}
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			if inner := a.resolved(s, v[name], at+"."+name, ids); inner != nil {
+				found[name] = inner
+			}
+		}
+		return found
+	case []any:
+		found := []any{}
+		for i, entry := range v {
+			if inner := a.resolved(s, entry, fmt.Sprintf("%s[%d]", at, i), ids); inner != nil {
+				found = append(found, inner)
+			}
+		}
+		return found
+	case string:
+		if s == nil { // Terraform has resolved it
+			return v
+		}
+		scope := *s
+		scope.ids = ids
+		if scope.left == nil {
+			scope.left = new(armBudget)
+		}
+		found, err := scope.text(v)
+		if err != nil {
+			a.note(at, "%s is not supported: %v", terminal.Cell(v), err)
+			return nil
+		}
+		return found
+	}
+	return value
+}
+
+// armScope has the values that expressions name.
+type armScope struct {
+	parameters, variables, given rest.Object
+	ids                          bool
+	left                         *int // of armBudget
+}
+
+// armBudget limits the expressions that a value needs, and the bytes of their results.
+const (
+	armBudget      = 1 << 20
+	expressionCost = 256
+)
+
+// text evaluates a string, which is an expression if it is in brackets.
+func (s *armScope) text(text string) (any, error) {
+	inner, expression := strings.CutPrefix(text, "[")
+	if !expression || !strings.HasSuffix(text, "]") {
+		return text, nil
+	}
+	if strings.HasPrefix(inner, "[") {
+		return inner, nil
+	}
+	p := &armParser{s: s, text: strings.TrimSuffix(inner, "]")}
+	value, err := p.expression()
+	if err == nil && strings.TrimSpace(p.text) != "" {
+		err = errors.New("the expression has another form than a call of a function")
+	}
+	return value, err
+}
+
+// literal evaluates a default value or a variable.
+func (s *armScope) literal(value any) (any, error) {
+	if text, ok := value.(string); ok {
+		return s.text(text)
+	}
+	a := &armReader{}
+	found := a.resolved(s, value, "", s.ids)
+	if len(a.notes) > 0 {
+		return nil, errors.New("its value has other expressions")
+	}
+	return found, nil
+}
+
+// armParser evaluates an expression from left to right; text is the rest.
+type armParser struct {
+	s    *armScope
+	text string
+}
+
+func (p *armParser) take(token string) bool {
+	rest, found := strings.CutPrefix(strings.TrimSpace(p.text), token)
+	if found {
+		p.text = rest
+	}
+	return found
+}
+
+// word takes letters and digits.
+func (p *armParser) word() string {
+	p.text = strings.TrimSpace(p.text)
+	end := strings.IndexFunc(p.text, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && r != '-'
+	})
+	if end < 0 {
+		end = len(p.text)
+	}
+	word := p.text[:end]
+	p.text = p.text[end:]
+	return word
+}
+
+func (p *armParser) expression() (any, error) {
+	if *p.s.left -= expressionCost; *p.s.left < 0 {
+		return nil, errors.New("it is too long, or contains itself")
+	}
+	if p.take("'") {
+		var text string
+		for {
+			part, rest, closed := strings.Cut(p.text, "'")
+			text, p.text = text+part, rest
+			if !closed || !strings.HasPrefix(rest, "'") {
+				return text, nil
+			}
+			text, p.text = text+"'", rest[1:]
+		}
+	}
+	name := p.word()
+	if n, err := strconv.Atoi(name); err == nil {
+		return n, nil
+	}
+	if name == "" || !p.take("(") {
+		return nil, errors.New("the expression has another form than a call of a function")
+	}
+	var args []any
+	for !p.take(")") {
+		if len(args) > 0 && !p.take(",") {
+			return nil, errors.New("a bracket is not closed")
+		}
+		value, err := p.expression()
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, value)
+	}
+	value, err := p.s.call(strings.ToLower(name), args)
+	for err == nil && p.take(".") {
+		o, _ := value.(rest.Object)
+		member := p.word()
+		if value = o[member]; value == nil {
+			err = fmt.Errorf("there is no value of %s", member)
+		}
+	}
+	return value, err
+}
+
+// call evaluates a function.
+func (s *armScope) call(name string, args []any) (any, error) {
+	texts := make([]string, len(args))
+	for i, value := range args {
+		texts[i] = fmt.Sprint(value)
+		*s.left -= len(texts[i])
+	}
+	switch {
+	case name == "parameters" && len(args) == 1:
+		if value := rest.ValueAt(s.given, texts[0]+".value"); value != nil {
+			return value, nil
+		}
+		if value := rest.ValueAt(s.parameters, texts[0]+".defaultValue"); value != nil {
+			return s.literal(value)
+		}
+		return nil, fmt.Errorf("parameter %s has no default value", texts[0])
+	case name == "variables" && len(args) == 1 && s.variables[texts[0]] != nil:
+		return s.literal(s.variables[texts[0]])
+	case name == "true", name == "false":
+		return name == "true", nil
+	case name == "concat":
+		return strings.Join(texts, ""), nil
+	case name == "format" && len(args) > 0:
+		text := texts[0]
+		for i, value := range texts[1:] {
+			text = strings.ReplaceAll(text, fmt.Sprintf("{%d}", i), value)
+		}
+		return text, nil
+	case name == "resourceid" && s.ids:
+		for len(texts) > 0 && !strings.Contains(texts[0], "/") { // subscription and resource group
+			texts = texts[1:]
+		}
+		if len(texts) == 0 {
+			break
+		}
+		provider, kinds, _ := strings.Cut(texts[0], "/")
+		id := "/providers/" + provider
+		for i, kind := range strings.Split(kinds, "/") {
+			if i+1 < len(texts) {
+				id += "/" + kind + "/" + texts[i+1]
+			}
+		}
+		return id, nil
+	}
+	return nil, fmt.Errorf("function %s has no literal value", name)
+}
