@@ -327,7 +327,7 @@ func (p *plan) prune(all bool) {
 		own, sub := strings.HasPrefix(name.Topic+name.Name, ownPrefix), s.sub != nil
 		switch {
 		case p.declared[name], s.policy != nil && s.policy.BuiltIn, s.topic != nil && own, !sub && !all:
-		case sub && (own || !all) && !p.uses[name.Topic]:
+		case sub && own && !p.uses[name.Topic]: // without all, only those of topics in use were loaded
 		default:
 			o := p.add(name, "", nil)
 			o.Change, o.version, o.write = "delete", s.version, func(ctx context.Context, when api.PutHeaders) error {

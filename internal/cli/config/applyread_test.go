@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -140,4 +142,32 @@ func TestSubscriptionsOfAllTopicsWhileOneIsDeleted(t *testing.T) {
 	require.Equal(t, []rest.Object{{"name": "billing"}}, list)
 	_, err = subscriptionsOf(t.Context(), client, "gone")
 	require.ErrorContains(t, err, "does not exist", "a named topic must exist")
+}
+
+// A request makes the changes that it has time for. The rest follows with the etag of the response.
+func TestApplyContinues(t *testing.T) {
+	t.Parallel()
+	responses := map[string]string{ // by If-Match
+		"": `{"etag":"a","changes":[{"kind":"topic","name":"one","change":"create"},
+			{"kind":"topic","name":"two","change":"create"}]}`,
+		"a": `{"etag":"b","changes":[{"kind":"topic","name":"one","change":"create","applied":true},
+			{"kind":"topic","name":"two","change":"create"}]}`,
+		"b": `{"etag":"c","changes":[{"kind":"topic","name":"one","change":"none"},
+			{"kind":"topic","name":"two","change":"create","applied":true}]}`,
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write([]byte(responses[r.Header.Get("If-Match")]))
+	}))
+	t.Cleanup(server.Close)
+	client, err := rest.ServerFlags{URL: server.URL, APIKey: "k"}.Client()
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "file.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("topics: []"), 0o600))
+	var out strings.Builder
+	std := terminal.Streams{In: strings.NewReader(""), Out: &out, Err: &out}
+	verb := ApplyCmd{File: file, Yes: true, Output: "table"}
+	require.NoError(t, verb.Run(t.Context(), std, client))
+	require.Contains(t, out.String(), "created topic one\ncreated topic two\n")
+	responses["b"] = responses[""]
+	require.ErrorContains(t, verb.Run(t.Context(), std, client), "1 of 2 changes applied; the server has changed nothing")
 }
