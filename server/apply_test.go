@@ -49,7 +49,7 @@ func TestApplyFindsAllMistakes(t *testing.T) {
 				{"name":"TAKEN"},{"name":"a b","kind":"other","eventRetentionInDays":3}],
 			"subscriptions":[{"name":"x-1","endpointUrl":"https://example.com/"},{"name":"x-1","topic":"none"}]}`: {
 			"policies[0]|policy p-1: stepsInSeconds",
-			"policies[2]|policy ga-2021: retry policy \"ga-2021\" is built in and never changes",
+			"policies[2]|policy ga-2021: name is that of a built-in policy, which never changes",
 			"policies[4]|name must be 3 to 64 characters",
 			"topics[1]|topic TAKEN: name conflicts with \"taken\": names must not differ only in letter case",
 			"topics[2]|topic a b: topic must",

@@ -66,39 +66,37 @@ func withSecrets(object []byte, s, before *catalog.SubscriptionSpec) []byte {
 	decoder := json.NewDecoder(bytes.NewReader(object))
 	decoder.UseNumber()
 	_ = decoder.Decode(&o) // an object, as it was read before
-	base, query, has := strings.Cut(s.EndpointURL, "?")
-	if _, was, had := strings.Cut(before.EndpointURL, "?"); has {
-		base += "?" + masked(had && was != query)
+	base, query, _ := strings.Cut(s.EndpointURL, "?")
+	if _, was, _ := strings.Cut(before.EndpointURL, "?"); query != "" {
+		base += "?" + masked(query, was)
 	}
 	o["endpointUrl"] = base
 	headers := slices.Clone(s.DeliveryAttributes)
 	for i := range headers {
 		if a := &headers[i]; a.IsSecret {
-			a.Value = new(masked(slices.ContainsFunc(before.DeliveryAttributes, func(b endpointconf.DeliveryAttribute) bool {
-				return b.IsSecret && b.Name == a.Name && a.Value != nil && *a.Value != *b.Value
-			})))
+			was := ""
+			for _, b := range before.DeliveryAttributes {
+				if b.Name == a.Name && b.IsSecret {
+					was = optional(b.Value, "")
+				}
+			}
+			a.Value = new(masked(optional(a.Value, ""), was))
 		}
 	}
 	o["deliveryAttributeMappings"] = headers
-	for name, secret := range map[string]func(*catalog.SubscriptionSpec) (member, value string){
-		"clientCertificate": func(s *catalog.SubscriptionSpec) (string, string) {
-			return "privateKey", cmp.Or(s.ClientCertificate, &endpointconf.ClientCertificate{}).PrivateKey
-		},
-		"oauth2": func(s *catalog.SubscriptionSpec) (string, string) {
-			return "clientSecret", cmp.Or(s.OAuth2, &endpointconf.OAuth2{}).ClientSecret
-		},
-	} {
-		if inner, has := o[name].(map[string]any); has {
-			member, is := secret(s)
-			_, was := secret(before)
-			inner[member] = masked(is != "" && was != "" && is != was)
-		}
+	if c, has := o["clientCertificate"].(map[string]any); has {
+		was := cmp.Or(before.ClientCertificate, &endpointconf.ClientCertificate{})
+		c["privateKey"] = masked(s.ClientCertificate.PrivateKey, was.PrivateKey)
+	}
+	if c, has := o["oauth2"].(map[string]any); has {
+		c["clientSecret"] = masked(s.OAuth2.ClientSecret, cmp.Or(before.OAuth2, &endpointconf.OAuth2{}).ClientSecret)
 	}
 	return plainJSON(o)
 }
 
-func masked(differs bool) string {
-	if differs {
+// masked replaces a secret, which is "" if the stored one is kept.
+func masked(secret, was string) string {
+	if secret != "" && was != "" && secret != was {
 		return "*** (changed)"
 	}
 	return "***"

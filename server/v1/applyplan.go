@@ -101,12 +101,12 @@ func (m *Handlers) plan(ctx context.Context, file *Configuration, prune string) 
 		if err == nil {
 			continue
 		}
-		rejected := api.ResponseTo(err, nil)
-		if rejected == nil || rejected.Status != http.StatusBadRequest && rejected.Status != http.StatusConflict {
+		rejected, ok := errors.AsType[*api.RejectionError](err)
+		if !ok || rejected.Status != http.StatusBadRequest {
 			return nil, err
 		}
 		details := rejected.Details
-		if len(details) == 0 {
+		if len(details) == 0 { // it is no object
 			details = []api.ErrorDetail{{Code: rejected.Code, Message: rejected.Message}}
 		}
 		for _, d := range details {
@@ -143,7 +143,7 @@ func (p *plan) read(file *Configuration) {
 			case s.policy == nil:
 				return nil, text, nil
 			case s.policy.BuiltIn:
-				return nil, nil, builtInError(o.Name)
+				return nil, nil, api.Invalid("name", "is that of a built-in policy, which never changes: use another name")
 			}
 			return plainJSON(DescribePolicy(s.policy, 0)), plainJSON(DescribePolicy(declared, 0)), nil
 		}
@@ -187,7 +187,6 @@ func (p *plan) readTopic(at string, text json.RawMessage) {
 		if old == nil {
 			return nil, text, nil
 		}
-		t.ID = old.ID
 		if o.createOnly {
 			p.topics[o.Name] = old
 		}
@@ -230,8 +229,11 @@ func (p *plan) readSubscription(at string, text json.RawMessage, topic string) {
 			return nil, withSecrets(text, &declared, &catalog.SubscriptionSpec{}), err
 		}
 		would, err := p.m.dryRun(ctx, t, o.Name, declared)
+		if err != nil {
+			return nil, nil, err
+		}
 		return withSecrets(plainJSON(p.m.subscriptionView(old)), &old.Stated, &old.Stated),
-			withSecrets(plainJSON(would), &declared, &old.Stated), err
+			withSecrets(plainJSON(would), &declared, &old.Stated), nil
 	}
 	o.write = func(ctx context.Context, when api.PutHeaders) error {
 		r := &putSubscriptionRequest{PutHeaders: when, Body: read.SubscriptionSpec}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -204,10 +205,11 @@ func (s *armScope) text(text string) (any, error) {
 	if strings.HasPrefix(inner, "[") {
 		return inner, nil
 	}
-	p := &armParser{s: s, text: strings.TrimSuffix(inner, "]")}
+	inner = strings.TrimSuffix(inner, "]")
+	p := &armParser{s: s, tokens: armToken.FindAllString(inner, -1)}
 	value, err := p.expression()
-	if err == nil && strings.TrimSpace(p.text) != "" {
-		err = errors.New("the expression has another form than a call of a function")
+	if err == nil && (len(p.tokens) > 0 || strings.TrimSpace(armToken.ReplaceAllString(inner, "")) != "") {
+		err = errOtherForm
 	}
 	return value, err
 }
@@ -225,59 +227,44 @@ func (s *armScope) literal(value any) (any, error) {
 	return found, nil
 }
 
-// armParser evaluates an expression from left to right; text is the rest.
+var (
+	armToken     = regexp.MustCompile(`'(?:[^']|'')*'|[\w-]+|[(),.]`)
+	errOtherForm = errors.New("the expression has another form than a call of a function")
+)
+
+// armParser evaluates an expression; tokens are the rest.
 type armParser struct {
-	s    *armScope
-	text string
+	s      *armScope
+	tokens []string
 }
 
-func (p *armParser) take(token string) bool {
-	rest, found := strings.CutPrefix(strings.TrimSpace(p.text), token)
-	if found {
-		p.text = rest
+// take returns the next token, "" after the last one.
+func (p *armParser) take() (token string) {
+	if len(p.tokens) > 0 {
+		token, p.tokens = p.tokens[0], p.tokens[1:]
 	}
-	return found
+	return token
 }
 
-// word takes letters and digits.
-func (p *armParser) word() string {
-	p.text = strings.TrimSpace(p.text)
-	end := strings.IndexFunc(p.text, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && r != '-'
-	})
-	if end < 0 {
-		end = len(p.text)
-	}
-	word := p.text[:end]
-	p.text = p.text[end:]
-	return word
-}
+func (p *armParser) nextIs(token string) bool { return len(p.tokens) > 0 && p.tokens[0] == token }
 
 func (p *armParser) expression() (any, error) {
 	if *p.s.left -= expressionCost; *p.s.left < 0 {
 		return nil, errors.New("it is too long, or contains itself")
 	}
-	if p.take("'") {
-		var text string
-		for {
-			part, rest, closed := strings.Cut(p.text, "'")
-			text, p.text = text+part, rest
-			if !closed || !strings.HasPrefix(rest, "'") {
-				return text, nil
-			}
-			text, p.text = text+"'", rest[1:]
-		}
+	name := p.take()
+	if text, quoted := strings.CutPrefix(name, "'"); quoted {
+		return strings.ReplaceAll(strings.TrimSuffix(text, "'"), "''", "'"), nil
 	}
-	name := p.word()
 	if n, err := strconv.Atoi(name); err == nil {
 		return n, nil
 	}
-	if name == "" || !p.take("(") {
-		return nil, errors.New("the expression has another form than a call of a function")
+	if p.take() != "(" {
+		return nil, errOtherForm
 	}
 	var args []any
-	for !p.take(")") {
-		if len(args) > 0 && !p.take(",") {
+	for !p.nextIs(")") {
+		if len(args) > 0 && p.take() != "," {
 			return nil, errors.New("a bracket is not closed")
 		}
 		value, err := p.expression()
@@ -286,10 +273,12 @@ func (p *armParser) expression() (any, error) {
 		}
 		args = append(args, value)
 	}
+	p.take()
 	value, err := p.s.call(strings.ToLower(name), args)
-	for err == nil && p.take(".") {
+	for err == nil && p.nextIs(".") {
+		p.take()
 		o, _ := value.(rest.Object)
-		member := p.word()
+		member := p.take()
 		if value = o[member]; value == nil {
 			err = fmt.Errorf("there is no value of %s", member)
 		}

@@ -46,7 +46,8 @@ func isAzure(o rest.Object) bool {
 // flattened moves the members of `properties` one level up, as the Azure CLI prints them.
 func flattened(value any) rest.Object {
 	o, _ := value.(rest.Object)
-	flat := without(o, "properties")
+	flat := maps.Clone(o)
+	delete(flat, "properties")
 	if inner, ok := o["properties"].(rest.Object); ok {
 		maps.Copy(flat, inner)
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -111,14 +110,6 @@ func (f *applyFile) replaceEndpoints(list []rest.Object, topic string) {
 func (f *applyFile) add(list string, objects ...any) {
 	earlier, _ := f.objects[list].([]any)
 	f.objects[list] = append(earlier, objects...)
-}
-
-func without(o rest.Object, names ...string) rest.Object {
-	left := maps.Clone(o)
-	for _, name := range names {
-		delete(left, name)
-	}
-	return left
 }
 
 // maxYAMLNodes limits the expansion of aliases.
