@@ -91,6 +91,9 @@ func withSecrets(object []byte, s, before *catalog.SubscriptionSpec) []byte {
 	if c, has := o["oauth2"].(map[string]any); has {
 		c["clientSecret"] = masked(s.OAuth2.ClientSecret, cmp.Or(before.OAuth2, &endpointconf.OAuth2{}).ClientSecret)
 	}
+	if signing, has := o["signing"].(map[string]any); has && signing["secret"] != nil {
+		signing["secret"] = "***"
+	}
 	return plainJSON(o)
 }
 

@@ -1,12 +1,32 @@
 package v1
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/internal/catalog"
 	"postrider/internal/catalog/spec"
 )
+
+// The text of a secret setting is in no comparison, whatever its name.
+func TestSecretsAreMasked(t *testing.T) {
+	t.Parallel()
+	text := []byte(`{"endpointUrl":"https://example.com/in?code=planted","signing":{"enabled":true,"secret":"planted"},
+		"deliveryAttributeMappings":[{"name":"X-Key","type":"Static","properties":{"value":"planted","isSecret":true}}],
+		"clientCertificate":{"certificate":"c","privateKey":"planted"},
+		"oauth2":{"tokenUrl":"https://login.example.com","clientId":"i","clientSecret":"planted"}}`)
+	var declared catalog.SubscriptionSpec
+	require.NoError(t, json.Unmarshal(text, &declared))
+	masked := withSecrets(text, &declared, &catalog.SubscriptionSpec{})
+	require.NotContains(t, string(masked), "planted")
+	for _, s := range spec.Subscription {
+		if s.Secret {
+			require.NotEmpty(t, spec.At(text, s.Name), "%s is planted above", s.Name)
+		}
+	}
+}
 
 // A new row of the table is compared, without further code.
 func TestANewSettingIsCompared(t *testing.T) {
