@@ -39,9 +39,20 @@ END $$;
 CREATE TABLE postrider_internal.retry_policies (
     name       text PRIMARY KEY,
     built_in   boolean NOT NULL DEFAULT false,
-    -- All settings as the REST API shows them, without the status table, which has rows.
+    -- All settings as the REST API shows them, without the status table, which has rows. For an absent one the node
+    -- would take Go's default, and the views none. retryWindowInSeconds and maxDeliveryAttempts.default may be null: no
+    -- limit.
     settings   jsonb NOT NULL CHECK (
-        settings ->> 'basis' IN ('gap', 'offset') IS TRUE
+        jsonb_strip_nulls(settings) ?& ARRAY['ackTimeoutInSeconds', 'lateResponseWindowInSeconds', 'stepsInSeconds',
+            'tailInSeconds', 'jitterFraction', 'jitterCapInSeconds', 'honorRetryAfter', 'retryAfterCapInSeconds',
+            'retryTransportErrors', 'deadLetterDelayInSeconds', 'deadLetterExportWindowInSeconds', 'batching'] IS TRUE
+        AND settings ? 'retryWindowInSeconds'
+        AND jsonb_strip_nulls(settings -> 'maxDeliveryAttempts') ?& ARRAY['least', 'most'] IS TRUE
+        AND settings -> 'maxDeliveryAttempts' ? 'default' IS TRUE
+        AND jsonb_strip_nulls(settings -> 'eventTimeToLiveInMinutes') ?& ARRAY['default', 'least', 'most'] IS TRUE
+        AND jsonb_strip_nulls(settings -> 'probation') ?& ARRAY['trigger', 'firstInSeconds', 'maxInSeconds',
+            'byOutcome'] IS TRUE
+        AND settings ->> 'basis' IN ('gap', 'offset') IS TRUE
         AND settings ->> 'expiry' IN ('at_ttl', 'next_attempt') IS TRUE
         AND settings ->> 'deadLetterDefault' IN ('none', 'rows') IS TRUE
         AND settings #>> '{probation,scope}' IN ('none', 'endpoint', 'event_subscription') IS TRUE

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"postrider/internal/catalog"
+	"postrider/internal/catalog/spec"
 	"postrider/internal/node"
 	"postrider/internal/postgres"
 	"postrider/internal/testnode"
@@ -127,6 +129,30 @@ func TestConditionsOfPolicies(t *testing.T) {
 	_, _, err = tn.System.Policies.Put(t.Context(), testnode.CopyNamed(t, "ga-2018", "ga-2021"),
 		postgres.Condition{Absent: true})
 	require.ErrorIs(t, err, catalog.ErrBuiltIn)
+}
+
+// For a setting that is absent or null, the engine would take its default, but the views would not show it.
+func TestTheTableRejectsMissingSettings(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Unchecked(t)
+	nullable := []string{"source", "retryWindowInSeconds", "maxDeliveryAttempts,default"}
+	for _, s := range spec.Policy {
+		path := strings.ReplaceAll(s.Name, ".", ",")
+		if path == "statusTable" { // has rows
+			continue
+		}
+		for change, allowed := range map[string]bool{
+			"settings #- $1": path == "source", "jsonb_set(settings, $1, 'null')": slices.Contains(nullable, path),
+		} {
+			_, err := tn.Pool.Exec(t.Context(), "UPDATE postrider_internal.retry_policies SET settings = "+change,
+				"{"+path+"}")
+			if allowed {
+				require.NoError(t, err, "%s: %s", path, change)
+				continue
+			}
+			require.ErrorContains(t, err, "retry_policies_settings_check", "%s: %s", path, change)
+		}
+	}
 }
 
 // The engine reads these settings, so the table has none that it does not know.
