@@ -95,7 +95,7 @@ func (b *dashboard) seededPages(t *testing.T) map[string][]string {
 		"/ui/policies?policy=namespace-2023": {
 			"Property ga-2021 namespace-2023", "400 never retried never retried", // the default is the other column
 			"Jitter fraction up to 10 % of a step none", "Expiry when the next attempt is due",
-			"Hold after Busy as for each failure",
+			"Hold after Busy as for each failure 10 s",
 		},
 		"/ui/tail":    {"This page needs JavaScript."},
 		"/ui/jobs":    {"deliver scheduled delivery"},

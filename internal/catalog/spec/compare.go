@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -65,10 +66,14 @@ func holdRows(policies []*policy.Policy, help string, span func(time.Duration) s
 	for _, outcome := range slices.Sorted(maps.Keys(outcomes)) {
 		row := Row{Name: "Hold after " + string(outcome), Help: help}
 		for _, p := range policies {
+			hold, found := p.Probation.ByOutcome[outcome]
 			text := "no hold"
-			if hold, found := p.Probation.ByOutcome[outcome]; found {
+			switch {
+			case p.Probation.Scope == policy.ProbationNone:
+				text = "–"
+			case found:
 				text = span(time.Duration(hold))
-			} else if len(p.Probation.ByOutcome) == 0 {
+			case len(p.Probation.ByOutcome) == 0:
 				text = "as for each failure"
 			}
 			row.Cells = append(row.Cells, text)
@@ -99,7 +104,7 @@ func (s *Setting) words(value json.RawMessage, span func(time.Duration) string) 
 		var spans []string
 		for number := range strings.SplitSeq(text, ",") {
 			n, _ := strconv.ParseFloat(number, 64) // policies write numbers
-			spans = append(spans, span(time.Duration(n*float64(length))))
+			spans = append(spans, span(time.Duration(math.Round(n*float64(length)))))
 		}
 		return strings.Join(spans, ", ")
 	case s.Kind == Switch:

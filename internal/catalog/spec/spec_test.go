@@ -5,10 +5,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/catalog/spec"
+	"postrider/policy"
 )
 
 // Forms, flags and the reference are built from these tables: a row without its texts would leave a gap in all of them.
@@ -35,6 +37,25 @@ func TestEverySettingIsDescribed(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestCompare(t *testing.T) {
+	t.Parallel()
+	policies := policy.Builtins()
+	policies[0].Tail = policy.Seconds(8200 * time.Millisecond) // 8.2 times a second is less than 8,200 ms
+	compared := make([]*policy.Policy, len(policies))
+	for i := range policies {
+		compared[i] = &policies[i]
+	}
+	cells := map[string][]string{}
+	for _, group := range spec.Compare(compared, time.Duration.String) {
+		for _, row := range group.Rows {
+			cells[row.Name] = row.Cells
+		}
+	}
+	require.Equal(t, "8.2s", cells["Last step"][0])
+	require.Equal(t, []string{"–", "–", "as for each failure", "as for each failure", "10s"}, cells["Hold after Busy"],
+		"policies without probation have no holds")
 }
 
 func TestCheckRanges(t *testing.T) {
