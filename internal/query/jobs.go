@@ -16,9 +16,7 @@ type JobLine struct {
 	AttemptedAt, FinalizedAt *time.Time
 	AttemptedBy              []string
 	// Args are ids only, as JSON.
-	Args string
-	// LastError is that of a job that failed in postrider. A failed delivery is an outcome, not an error.
-	LastError  *string
+	Args       string
 	DeliveryID *int64
 	BatchID    *int64
 }

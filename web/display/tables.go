@@ -135,7 +135,6 @@ var tables = map[string][]Column{
 		{Key: "for", Label: "For", Kind: long},
 		{Key: "scheduled_at", Label: "Scheduled"},
 		{Key: "attempted_at", Label: "Fetched"},
-		{Key: "error", Label: "Job error", Kind: long},
 		{Key: "queue", Label: "Queue", Off: true},
 		{Key: "node", Label: "Node", Off: true},
 		{Key: "created_at", Label: "Created", Off: true},

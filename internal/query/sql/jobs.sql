@@ -2,7 +2,7 @@
 -- lock token.
 SELECT j.id, j.kind, j.queue, j.state::text AS state, j.attempt::int AS attempt, j.max_attempts::int AS max_attempts,
        j.created_at, j.scheduled_at, j.attempted_at, j.finalized_at, coalesce(j.attempted_by, '{}') AS attempted_by,
-       (j.args - 'l')::text AS args, left(j.errors[array_upper(j.errors, 1)] ->> 'error', 1000) AS last_error,
+       (j.args - 'l')::text AS args,
        (SELECT d.id FROM postrider_internal.deliveries d
          WHERE j.kind IN ('deliver', 'lock') AND d.id = (j.args ->> 'd')::bigint) AS delivery_id,
        (SELECT b.id FROM postrider_internal.batches b WHERE b.job_id = j.id) AS batch_id
