@@ -6,7 +6,23 @@ import (
 	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
+
+	v1 "postrider/server/v1"
 )
+
+// A summary is an imperative: each verb of the comment loses its s.
+func TestSummaries(t *testing.T) {
+	t.Parallel()
+	comments, err := readComments("../..", "server/v1")
+	require.NoError(t, err)
+	for want, handler := range map[string]any{
+		"List topics by name": (*v1.Handlers).ListTopics, "Create or replace a retry policy": (*v1.Handlers).PutPolicy,
+		"Create or change a user": (*v1.Handlers).PutUser,
+	} {
+		summary, _ := comments.ofHandler(handler)
+		require.Equal(t, want, summary)
+	}
+}
 
 // Each check reports a planted problem, and nothing else.
 func TestChecks(t *testing.T) {

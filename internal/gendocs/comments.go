@@ -133,7 +133,13 @@ func (c *comments) ofHandler(handler any) (summary, description string) {
 	if len(words) < 2 {
 		return "", ""
 	}
-	return strings.TrimSuffix(sentence(imperative(words[1])+" "+strings.Join(words[2:], " ")), "."), sentence(rest)
+	words = words[1:] // without the name
+	for i, word := range words {
+		if i == 0 || words[i-1] == "or" {
+			words[i] = imperative(word)
+		}
+	}
+	return strings.TrimSuffix(sentence(strings.Join(words, " ")), "."), sentence(rest)
 }
 
 // imperative is the form of a verb without the s of the third person.

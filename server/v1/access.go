@@ -74,7 +74,7 @@ type putUserRequest struct {
 	Body access.UserSpec
 }
 
-// PutUser creates or change a user.
+// PutUser creates or changes a user.
 //
 // Creates a user, or changes the members in the request. `role` is always required, `password` for a new user.
 //

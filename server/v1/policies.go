@@ -52,7 +52,7 @@ type putPolicyRequest struct {
 	Body Policy
 }
 
-// PutPolicy creates or replace a retry policy.
+// PutPolicy creates or replaces a retry policy.
 //
 // Creates or replaces your own retry policy. It accepts the response of a GET: `name`, `builtIn`, `isDefault` and
 // `etag` are ignored. Absent settings take their defaults, also when a policy is replaced.

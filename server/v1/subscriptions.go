@@ -47,7 +47,7 @@ type putSubscriptionRequest struct {
 	Body   catalog.SubscriptionSpec
 }
 
-// PutSubscription creates or replace an event subscription.
+// PutSubscription creates or replaces an event subscription.
 //
 // Creates or replaces an event subscription. Absent settings take their defaults. Pending deliveries use the new
 // settings from their next attempt.

@@ -64,7 +64,7 @@ type putTopicRequest struct {
 	Body TopicSpec
 }
 
-// PutTopic creates or change a topic.
+// PutTopic creates or changes a topic.
 //
 // Creates a topic, or changes its `eventRetentionInDays` and `duplicateDetectionWindowInMinutes`. Absent settings take
 // their defaults. Kind, input schema and mapping cannot be changed.
