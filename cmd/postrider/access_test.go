@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -73,6 +74,26 @@ func (d *way) prints(line string) string {
 	return postrider(d.t, nil, append(strings.Fields(line), d.flags...)...).stdout
 }
 
+// Without a service or a valid key, the error names the way in that needs neither.
+func TestErrorsOfAccountsNameTheDatabase(t *testing.T) {
+	t.Parallel()
+	unauthorized := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusUnauthorized)
+	}))
+	t.Cleanup(unauthorized.Close)
+	for url, says := range map[string]string{"http://127.0.0.1:1": "cannot connect", unauthorized.URL: "401"} {
+		for _, verb := range []string{"user list", "user add anna --role viewer", "apikey show ci"} {
+			r := postrider(t, strings.NewReader(""), append(strings.Fields(verb), "--url", url, "--api-key", "k")...)
+			require.Equal(t, 1, r.code, verb)
+			require.Contains(t, r.stderr, says, verb)
+			require.Contains(t, r.stderr, "; or change the database itself with --database-url\n", verb)
+		}
+		r := postrider(t, nil, "topic", "list", "--url", url, "--api-key", "k")
+		require.Contains(t, r.stderr, says)
+		require.NotContains(t, r.stderr, "--database-url")
+	}
+}
+
 // Packages access and server have what is rejected.
 func TestAPIKeyVerbs(t *testing.T) {
 	t.Parallel()
@@ -124,6 +145,7 @@ func testUserVerbs(db way) {
 	require.True(t, strings.HasPrefix(before, "$argon2id$"))
 	db.steps(
 		step{1, "user add anna --role viewer --password-stdin", password, "user anna exists already"},
+		step{1, "user add anna --role viewer", "", "user anna exists already"}, // before the password is requested
 		step{0, "user role anna viewer", "", "^User anna has the role viewer.\n$"},
 		step{0, "user role anna viewer -o json", "", `"role": "viewer"`},
 		step{0, "user show anna", "", `(?m)^role +viewer$`},

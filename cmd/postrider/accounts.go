@@ -27,10 +27,12 @@ type accountFlags struct {
 // ProvideClient gives kong the client of the service or, with --database-url, of the same handlers in this process.
 func (f accountFlags) ProvideClient(ctx context.Context) (*rest.Client, error) {
 	if f.DatabaseURL == "" {
+		const otherwise = "change the database itself with --database-url"
 		client, err := f.Client()
 		if err != nil {
-			return nil, terminal.Usagef("%v; or change the database itself with --database-url", err)
+			return nil, terminal.Usagef("%v; or %s", err, otherwise)
 		}
+		client.Otherwise = otherwise
 		return client, nil
 	}
 	a, err := databaseFlags{f.DatabaseURL, f.PgBouncer}.access(ctx)

@@ -116,6 +116,15 @@ func (userAddCmd) Help() string {
 }
 
 func (c *userAddCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
+	exists := fmt.Errorf("user %s exists already: change it with user role or user password", c.Name)
+	// Before the password is typed.
+	err := client.Call(ctx, http.MethodGet, rest.ItemURL(usersPath, c.Name), nil, nil)
+	if err == nil {
+		return exists
+	}
+	if !rest.IsStatus(err, http.StatusNotFound) {
+		return err
+	}
 	password, err := c.read(std)
 	if err != nil {
 		return err
@@ -123,7 +132,7 @@ func (c *userAddCmd) Run(ctx context.Context, std terminal.Streams, client *rest
 	err = c.put(ctx, std, client, rest.Object{"role": c.Role, "password": password}, []string{"If-None-Match", "*"},
 		"User %s was added, with the role %s.", c.Role)
 	if rest.IsStatus(err, http.StatusPreconditionFailed) {
-		return fmt.Errorf("user %s exists already: change it with user role or user password", c.Name)
+		return exists
 	}
 	return err
 }

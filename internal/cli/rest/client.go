@@ -55,7 +55,9 @@ const callTimeout = 45 * time.Second
 type Client struct {
 	Base string // without a slash at its end
 	Key  string // "" for none
-	http *http.Client
+	// Otherwise is what the user can do without a service or a key, such as "change the database"; "" for nothing.
+	Otherwise string
+	http      *http.Client
 }
 
 // ProvideClient gives kong the client as an argument of verbs.
@@ -239,7 +241,7 @@ func (c *Client) Call(ctx context.Context, method, path string, body, into any, 
 	}
 	err = response.Err()
 	if IsStatus(err, http.StatusUnauthorized) {
-		return fmt.Errorf("%w; %s", err, setKey)
+		return fmt.Errorf("%w; %s%s", err, setKey, c.otherwise())
 	}
 	if err != nil || into == nil || len(response.body) == 0 {
 		return err
@@ -280,6 +282,14 @@ func (c *Client) Send(ctx context.Context, method, path string, body []byte, hea
 	return &Response{response.StatusCode, response.Header, raw}, nil
 }
 
+// otherwise is the end of an advice that has an alternative.
+func (c *Client) otherwise() string {
+	if c.Otherwise == "" {
+		return ""
+	}
+	return "; or " + c.Otherwise
+}
+
 // unreachable adds advice to the error of a request without a response.
 func (c *Client) unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
@@ -294,7 +304,7 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 		return fmt.Errorf("%s does not use TLS: use http:// in --url", c.Base)
 	case errors.As(err, &network) && network.Op == "dial":
 		return fmt.Errorf("cannot connect to %s (%w): check that the service is running, or set POSTRIDER_URL or pass "+
-			"--url, for example https://events.example.com", c.Base, network.Err)
+			"--url, for example https://events.example.com%s", c.Base, network.Err, c.otherwise())
 	}
 	return fmt.Errorf("call %s: %w", c.Base, err)
 }
