@@ -118,8 +118,8 @@ type Range[T ~int | ~int64] struct {
 type Cell struct {
 	// webhook or azure-resource.
 	EndpointKind EndpointKind `json:"endpointKind"`
-	// HTTP status (200 to 599), an error without a response (timeout, canceled, socket, dns, unauthorized or argument), or
-	// other, which each kind of endpoint must have.
+	// HTTP status (200 to 599), an error without a response, or other. Errors are timeout, canceled, socket, dns,
+	// unauthorized and argument. Each kind of endpoint must have other.
 	Condition string `json:"condition"`
 	// success (of 200 to 299 only), retry, never, or never_if_dead_letter: never if dead letters are kept, otherwise
 	// retry.

@@ -84,6 +84,26 @@ func TestGroupsSayWhatVerbsUse(t *testing.T) {
 	}
 }
 
+// The flags of filters have the texts of the API's parameters, in the words of the command line.
+func TestFlagsOfFilters(t *testing.T) {
+	t.Parallel()
+	for verb, flags := range map[string][]string{
+		"deadletter purge": {
+			"--[no-]redelivered Only those redelivered before; with --no-redelivered only the others.",
+		},
+		"delivery list": {
+			"--state=STATE In this state: pending, delivered, dead_lettered, dropped or canceled.",
+			"--hold=HOLD On this hold: paused, not_validated, probation, admission or rate_limited.",
+			"--operation=ID Redelivered by the operation with this id.",
+		},
+	} {
+		help := strings.Join(strings.Fields(helpOf(t, strings.Fields(verb)...)), " ")
+		for _, flag := range flags {
+			require.Contains(t, help, flag)
+		}
+	}
+}
+
 func TestNounWithoutAVerb(t *testing.T) {
 	t.Parallel()
 	r := postrider(t, nil, "topic")

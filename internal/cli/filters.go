@@ -29,6 +29,9 @@ func DescribeFilters(k *kong.Kong) error {
 				flag.PlaceHolder = "TIME"
 				flag.Help = strings.TrimSuffix(flag.Help, ".") + ": 1h (an hour ago), 2026-11-20 or 2026-11-20T09:30:00Z."
 			}
+			if flag.Tag.Negatable != "" {
+				flag.Help = strings.Replace(flag.Help, "with false", "with --no-"+flag.Name, 1)
+			}
 			if choices := query.ChoicesByName(flag.Tag.Get("choices")); choices != nil {
 				flag.Enum = "," + strings.Join(choices, ",")
 			}

@@ -12,8 +12,10 @@ import (
 type BatchFilter struct {
 	Topic        string `query:"topic" label:"Topic"`
 	Subscription string `query:"subscription" label:"Event subscription"`
-	State        string `query:"state" label:"State" choices:"states"`
-	Hold         string `query:"hold" label:"Hold" choices:"holds"`
+	// In this state: pending, delivered, dead_lettered, dropped or canceled.
+	State string `query:"state" label:"State" choices:"states"`
+	// On this hold: paused, not_validated, probation, admission or rate_limited.
+	Hold string `query:"hold" label:"Hold" choices:"holds"`
 }
 
 // BatchLine are deliveries that are sent in one request. All succeed or all fail.

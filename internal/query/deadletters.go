@@ -51,7 +51,7 @@ type DeadLetterFilter struct {
 	DeadLetteredFrom *time.Time `query:"deadLetteredFrom" json:"deadLetteredFrom,omitzero" name:"from"`
 	// Dead-lettered before this time.
 	DeadLetteredUntil *time.Time `query:"deadLetteredUntil" json:"deadLetteredUntil,omitzero" name:"until" aliases:"to"`
-	// Only dead letters that were redelivered; false: only the others.
+	// Only those redelivered before; with false only the others.
 	//
 	// A redelivery of many reads nil as false.
 	Redelivered *bool `query:"redelivered" json:"redelivered,omitzero" negatable:"" sql:"(redelivered_at is not null) = ?"`
@@ -139,7 +139,7 @@ type DeadLetter struct {
 	// When it was last redelivered.
 	RedeliveredAt *time.Time `json:"redeliveredAt"`
 	Lineage
-	// Version of its settings, for If-Match.
+	// Version of the dead letter, for If-Match; absent in lists.
 	Version *postgres.Version `json:"etag,omitempty"`
 	// BodyText is the event as it was accepted; nil in a list, and empty if it was erased. The API shows it as Event.
 	BodyText *string `json:"-"`

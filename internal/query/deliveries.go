@@ -20,12 +20,14 @@ const MaxFilterIDs = 10_000
 type DeliveryFilter struct {
 	Topic        string `query:"topic" json:"topic,omitzero" label:"Topic"`
 	Subscription string `query:"subscription" json:"subscription,omitzero" label:"Event subscription"`
-	State        string `query:"state" json:"state,omitzero" label:"State" choices:"states"`
-	Hold         string `query:"hold" json:"hold,omitzero" label:"Hold" choices:"holds"`
-	Outcome      string `query:"lastOutcome" json:"lastOutcome,omitzero" name:"last-outcome" label:"Outcome" suggest:"outcomes"`
+	// In this state: pending, delivered, dead_lettered, dropped or canceled.
+	State string `query:"state" json:"state,omitzero" label:"State" choices:"states"`
+	// On this hold: paused, not_validated, probation, admission or rate_limited.
+	Hold    string `query:"hold" json:"hold,omitzero" label:"Hold" choices:"holds"`
+	Outcome string `query:"lastOutcome" json:"lastOutcome,omitzero" name:"last-outcome" label:"Outcome" suggest:"outcomes"`
 	// Id of the event, from the publisher or in postrider.
 	Event string `query:"eventId" json:"eventId,omitzero" name:"event-id" label:"Event id" sqluuid:"system_id = ?"`
-	// Operation that redelivered them.
+	// Redelivered by the operation with this id.
 	Operation *uuid.UUID `query:"operationId" json:"operationId,omitzero"`
 	// Published at this time or later.
 	//

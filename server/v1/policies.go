@@ -131,8 +131,9 @@ func policyError(name, used string, err error) error {
 type Policy struct {
 	policy.Policy
 	// Event subscriptions without a policy use it.
-	IsDefault bool    `json:"isDefault"`
-	ETag      *string `json:"etag,omitempty"`
+	IsDefault bool `json:"isDefault"`
+	// Version of its settings, for If-Match.
+	ETag *string `json:"etag,omitempty"`
 
 	given []byte // the JSON that it was read from
 }

@@ -27,8 +27,8 @@ type StartedRepair = api.Started[operator.RepairPreview, query.Operation]
 
 // RepairDeadLetters repairs matching dead letters.
 //
-// Starts an operation that counts, then changes the event of each existing dead letter that matches the filter by a
-// JSON merge patch (RFC 7396) and redelivers the edited event, as `redeliverDeadLetter` does with `event`. What the
+// Starts an operation that counts the existing dead letters that match the filter. It then changes the event of each by
+// a JSON merge patch (RFC 7396) and redelivers the edited event, as `redeliverDeadLetter` does with `event`. What the
 // patch does not name keeps its bytes. Dead letters that were redelivered before do not match, unless the filter has
 // `redelivered` or `again` is true.
 //

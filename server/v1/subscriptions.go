@@ -174,7 +174,8 @@ type Subscription struct {
 	// Client certificate for the endpoint; null without one.
 	ClientCertificate *endpointconf.ClientCertificate `json:"clientCertificate"`
 	// OAuth credentials; null without them.
-	OAuth2  *OAuth2View      `json:"oauth2"`
+	OAuth2 *OAuth2View `json:"oauth2"`
+	// Version of its settings, for If-Match.
 	Version postgres.Version `json:"etag"`
 	// Succeeded: deliveries are sent. Creating, Updating: the validation handshake is in progress. AwaitingManualAction:
 	// open validationUrl. Failed: the endpoint was not validated. Deleting and Canceled are Event Grid's and not used.
