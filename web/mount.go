@@ -335,9 +335,9 @@ func (p *pages) helpers() template.FuncMap {
 		"verdict":          display.VerdictText,
 		"progress":         func(o query.Operation) display.Progress { return display.ProgressOf(o, p.Now()) },
 		"operationKind":    func(kind string) string { return operationKinds[kind] },
-		"yes":              yes,
+		"facts":            display.FactsOf,
+		"export":           display.ExportOf,
 		"shell":            display.QuoteShell,
-		"rfc3339":          func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
 		"day":              func(t time.Time) string { return t.Format(time.DateOnly) },
 		"subscriptionPath": subscriptionPath,
 		"foundPath":        foundPath,
@@ -371,11 +371,4 @@ func (p *pages) forms() map[string]site.Page {
 		"/policies/:name/edit":   p.edit(p.openPolicy),
 		"/policies/:name/delete": p.remove(p.openPolicy),
 	}
-}
-
-func yes(is bool) string {
-	if is {
-		return "yes"
-	}
-	return "no"
 }

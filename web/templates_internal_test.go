@@ -1,15 +1,20 @@
 package web
 
 import (
+	"cmp"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/alecthomas/kong"
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/access"
 	"postrider/internal/catalog"
+	"postrider/internal/cli"
 	"postrider/internal/query"
 	"postrider/web/display"
 	"postrider/web/site"
@@ -88,6 +93,64 @@ func TestCellsExecute(t *testing.T) {
 				_, err := p.Cell(list, column.Key, sample)
 				require.NoError(t, err)
 			}
+		}
+	}
+}
+
+// The pages of a bulk operation show every member of its filter, and the command below them names those that it lacks.
+func TestFiltersAreShown(t *testing.T) {
+	t.Parallel()
+	for _, of := range []any{query.DeadLetterFilter{}, query.DeliveryFilter{}} {
+		all := reflect.New(reflect.TypeOf(of)).Elem()
+		fill(all, 0)
+		page, labels := shown(t, "filter-facts", all.Interface()), map[string]bool{}
+		for i := range all.NumField() {
+			one := reflect.New(all.Type()).Elem()
+			one.Field(i).Set(all.Field(i))
+			facts, name := display.FactsOf(one.Addr().Interface()), all.Type().Field(i).Name
+			require.Len(t, facts, 1, name)
+			require.True(t, facts[0].Text != "" || facts[0].Time != nil, name)
+			require.Contains(t, page, "<dt>"+facts[0].Label+"</dt>", name)
+			require.False(t, labels[facts[0].Label], "%s: two members have the label %s", name, facts[0].Label)
+			labels[facts[0].Label] = true
+			if filter, is := one.Interface().(query.DeadLetterFilter); is {
+				export := display.ExportOf(filter)
+				require.NotEqual(t, len(export.Missing) > 0, strings.Contains(export.Command, " --"), name)
+			}
+		}
+	}
+	facts := display.FactsOf(query.DeadLetterFilter{
+		LastStatus: new(0), MinAttempts: new(3), DeadLetteredUntil: new(time.Now()), DeadLetterIDs: []uuid.UUID{},
+	})
+	for i, want := range []string{"Last status no response", "Min. attempts 3", "Dead-lettered before ", "Selected by id 0"} {
+		require.Equal(t, want, facts[i].Label+" "+facts[i].Text)
+	}
+}
+
+// The command has a flag for each member that the page does not name as missing, and no other.
+func TestExportHasTheFlags(t *testing.T) {
+	t.Parallel()
+	var verbs struct {
+		Deadletter cli.DeadletterCmd `cmd:""`
+	}
+	parser, err := kong.New(&verbs)
+	require.NoError(t, err)
+	flags := map[string]string{}
+	for _, leaf := range parser.Model.Leaves(false) {
+		for _, flag := range leaf.Flags {
+			if leaf.Name == "export" {
+				flags[flag.Tag.Get("api")] = flag.Name
+			}
+		}
+	}
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[query.DeadLetterFilter]()) {
+		member, has := field.Tag.Lookup("query")
+		if !has {
+			continue
+		}
+		require.Equal(t, flags[member] != "", slices.Contains(display.ExportFlags, member), member)
+		if flags[member] != "" {
+			require.Equal(t, flags[member], cmp.Or(field.Tag.Get("name"), member))
 		}
 	}
 }

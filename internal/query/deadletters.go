@@ -58,9 +58,9 @@ type DeadLetterFilter struct {
 	// Ids of dead letters, up to 10,000. Duplicates count once.
 	//
 	// nil is all, and an empty list none.
-	DeadLetterIDs []uuid.UUID `json:"deadLetterIds,omitzero" kong:"-" maxItems:"10000"`
+	DeadLetterIDs []uuid.UUID `json:"deadLetterIds,omitzero" kong:"-" maxItems:"10000" label:"Selected by id"`
 	// Conditions on the event's data and other texts.
-	Match []Condition `json:"match,omitzero" kong:"-" maxItems:"20"`
+	Match []Condition `json:"match,omitzero" kong:"-" maxItems:"20" label:"Condition"`
 }
 
 // Scan implements sql.Scanner for a stored filter.

@@ -32,12 +32,12 @@ type DeliveryFilter struct {
 	// Published at this time or later.
 	//
 	// With From or To the list is in the order of postrider's ids of the events.
-	From *time.Time `query:"publishedFrom" json:"publishedFrom,omitzero" label:"From"`
+	From *time.Time `query:"publishedFrom" json:"publishedFrom,omitzero"`
 	To   *time.Time `query:"publishedUntil" json:"publishedUntil,omitzero" name:"until" aliases:"to"`
 	// Only deliveries that were created before this time. Operations exclude those that are created later.
 	CreatedUntil *time.Time `json:"createdUntil,omitzero" kong:"-"`
 	// Ids of deliveries, up to 10,000. Duplicates count once.
-	DeliveryIDs []int64 `json:"deliveryIds,omitzero" kong:"-" maxItems:"10000"`
+	DeliveryIDs []int64 `json:"deliveryIds,omitzero" kong:"-" maxItems:"10000" label:"Selected by id"`
 }
 
 // Scan implements sql.Scanner for a stored filter.

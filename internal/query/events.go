@@ -20,7 +20,7 @@ type EventFilter struct {
 	// Only events that match no event subscription.
 	Unmatched bool `query:"unmatched" default:"false" label:"Unmatched only" sql:"matched = 0"`
 	// Published at this time or later.
-	From *time.Time `query:"publishedFrom" label:"From"`
+	From *time.Time `query:"publishedFrom"`
 	// Published before this time.
 	To *time.Time `query:"publishedUntil" name:"until" aliases:"to"`
 	// States: also count the deliveries of each event by their state.
