@@ -272,6 +272,53 @@ func (b *dashboard) testRepairOfMany(t *testing.T) {
 	require.Equal(t, "3", b.value(t, "SELECT expected_count FROM postrider.operations"))
 }
 
+// The form of a bulk operation is the only choice of redelivered dead letters; the address preselects it. A parameter
+// that the page does not know, such as a misspelled one, would let the operation change more than the user meant.
+func TestFilterOfBulkOperations(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.insert(t, slices.Repeat([]deadLetter{{at: time.Now().Add(-time.Hour), reason: "Kept"}}, 3)...)
+	b.Exec(t, "UPDATE postrider_internal.dead_letters SET redelivered_at = now() "+
+		"WHERE id = (SELECT min(id::text)::uuid FROM postrider_internal.dead_letters)")
+	for _, row := range []struct{ kind, address, form, stored, expected string }{
+		{"purge", "true", "", "", "3"}, {"purge", "true", "false", "false", "2"}, {"purge", "false", "true", "true", "1"},
+		{"redeliver", "true", "", "false", "2"}, {"redeliver", "false", "true", "true", "1"},
+		{"repair", "true", "", "true", "1"}, {"repair", "false", "", "false", "2"}, {"repair", "", "", "false", "2"},
+	} {
+		path := "/ui/dead-letters/" + row.kind + "?topic=orders&redelivered=" + row.address
+		page := b.page(t, path)
+		choice := `<option value="` + row.address + `" selected>`
+		if row.kind != "repair" && row.address == "true" {
+			require.Contains(t, page, choice, path)
+		}
+		form := url.Values{"redelivered": {row.form}, "do": {"start"}, "patch": {`{"data":{"a":1}}`}}
+		for _, name := range []string{"matched", "counted"} {
+			form.Set(name, regexp.MustCompile(`name="` + name + `"\s+value="(\d+)"`).FindStringSubmatch(page)[1])
+		}
+		b.requireRedirect(t, path, form, "done=started$")
+		b.requireRedirect(t, stdhtml.UnescapeString(regexp.MustCompile(`method="post" action="(/ui/dead-letters/[^"]+)"`).
+			FindStringSubmatch(page)[1]), form, "done=started$")
+		require.Equal(t, strings.Repeat(row.stored+" "+row.expected+";", 2), b.value(t, "SELECT "+
+			"string_agg(concat(filter ->> 'redelivered', ' ', expected_count, ';'), '') FROM postrider.operations"), row)
+		b.Exec(t, "DELETE FROM postrider_internal.operations")
+	}
+
+	for _, path := range []string{
+		"/ui/dead-letters/purge?topic=orders&outcome=NotFound", "/ui/dead-letters/repair?topic=orders&outcome=x",
+		"/ui/deliveries/cancel?topic=orders&outcome=Busy",
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			response := b.request(method, path)
+			if method == http.MethodPost {
+				response = b.post(path, nil)
+			}
+			require.Equal(t, http.StatusBadRequest, response.Code, path)
+			require.Contains(t, text(response.Body.String()), "outcome is no parameter of this page", path)
+		}
+	}
+	b.requireTexts(t, "/ui/dead-letters?topic=orders&outcome=NotFound", "3 match") // lists ignore it
+}
+
 // The shown command is safe to paste into a shell.
 func TestExportCommandIsQuoted(t *testing.T) {
 	t.Parallel()

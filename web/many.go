@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"time"
 
@@ -37,12 +36,17 @@ type manyView struct {
 	Deliveries *query.DeliveryFilter
 	Count      query.Matched
 	// Until is the time that the count is of.
-	Until        time.Time
+	Until time.Time
+	// Which is the chosen "redelivered" of a form that has this choice: true, false or "". The address preselects it.
+	Which        string
 	Action, Back string
 	Form         url.Values // the input of a rejected form, or of one with a preview
 	Patch        string
 	Preview      *operator.RepairPreview
 }
+
+// chooses reports whether the form chooses between dead letters that were redelivered and others.
+func (v *manyView) chooses() bool { return v.Kind == operator.Redeliver || v.Kind == operator.Purge }
 
 // Fresh is how many were not redelivered yet.
 func (v *manyView) Fresh() int64 { return v.Count.Matched - v.Count.Redelivered }
@@ -79,6 +83,9 @@ func (p *pages) many(kind string) site.Page {
 		}
 		if err != nil {
 			return err
+		}
+		if view.Form.Has("redelivered") {
+			view.Which = view.Form.Get("redelivered")
 		}
 		if view.Form.Has("patch") {
 			view.Patch = view.Form.Get("patch")
@@ -120,10 +127,14 @@ func (p *pages) manyOf(c echo.Context, view *manyView) (list, back string, err e
 		if filter.DeadLetteredUntil == nil {
 			filter.DeadLetteredUntil = &now
 		}
+		if view.chooses() && filter.Redelivered != nil {
+			view.Which, filter.Redelivered = strconv.FormatBool(*filter.Redelivered), nil
+		}
 		filter.DeadLetterIDs, err = idsOf(ids, uuid.Parse)
 		view.Matching, view.Until, from = filter, *filter.DeadLetteredUntil, filter.DeadLetteredFrom
 		list, back = "Dead letters", "/ui/dead-letters"
 	}
+	f.RejectOthers("id", "checked", "until", "within") // an unknown one would change more than the user meant
 	if err == nil {
 		err = f.Err
 	}
@@ -134,7 +145,11 @@ func (p *pages) manyOf(c echo.Context, view *manyView) (list, back string, err e
 	if from != nil {
 		start = from.Format(time.RFC3339Nano)
 	}
-	view.Action = display.With(c, parameter, view.Until.Format(time.RFC3339Nano), "from", start, "within", "")
+	changes := []string{parameter, view.Until.Format(time.RFC3339Nano), "from", start, "within", ""}
+	if view.chooses() {
+		changes = append(changes, "redelivered", "")
+	}
+	view.Action = display.With(c, changes...)
 	return list, back, err
 }
 
@@ -170,13 +185,12 @@ func (p *pages) bulk(kind string) echo.HandlerFunc {
 			return "", err
 		}
 		form := c.Request().PostForm
-		which := form.Get("redelivered")
-		if slices.Contains([]string{"true", "false"}, which) {
+		if which := form.Get("redelivered"); view.chooses() && which != "" {
 			view.Matching.Redelivered = new(which == "true")
 		}
 		view.Count = countedOf(form)
 		if view.Deliveries == nil && form.Has("matched") && !view.Count.AtLeast {
-			do.Expected = new(view.expected(which, do.Again))
+			do.Expected = new(view.expected(do.Again))
 		}
 		var id uuid.UUID
 		switch {
@@ -193,12 +207,12 @@ func (p *pages) bulk(kind string) echo.HandlerFunc {
 	}, p.many(kind))
 }
 
-// expected is how many of the counted ones the user has chosen.
-func (v *manyView) expected(which string, again bool) int64 {
-	switch redelivers := v.Kind == operator.Redeliver || v.Kind == operator.Repair; {
-	case which == "true":
+// expected is how many of the counted ones the operation would change.
+func (v *manyView) expected(again bool) int64 {
+	switch redelivered := v.Matching.Redelivered; {
+	case redelivered != nil && *redelivered:
 		return v.Count.Redelivered
-	case which == "false", redelivers && !again:
+	case redelivered != nil, v.Kind != operator.Purge && !again:
 		return v.Fresh()
 	default:
 		return v.Count.Matched

@@ -3,6 +3,7 @@ package display
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -56,6 +57,18 @@ const maxFilter = 4096
 func (f *Filter) Reject(name string) {
 	if f.Err == nil {
 		f.Err = fmt.Errorf("%w: %s", ErrQuery, name)
+	}
+}
+
+// RejectOthers rejects the first parameter of the address, by name, that is neither a field nor one of these.
+func (f *Filter) RejectOthers(known ...string) {
+	for _, field := range f.Fields {
+		known = append(known, field.Name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.values)) {
+		if !slices.Contains(known, name) {
+			f.Reject(Visible(name) + " is no parameter of this page")
+		}
 	}
 }
 
@@ -130,9 +143,7 @@ func (f *Filter) Check(label, name, condition string) bool {
 func (f *Filter) Number(label, name, condition string) *int64 {
 	value := strings.TrimSpace(f.values.Get(name))
 	if value == "" {
-		if label != "" {
-			f.add(Field{Label: label, Name: name}, "", "")
-		}
+		f.add(Field{Label: label, Name: name}, "", "")
 		return nil
 	}
 	n, err := strconv.ParseInt(value, 10, 64)
