@@ -67,8 +67,11 @@ func TestOtherStatesRunAgain(t *testing.T) {
 	p.Attempt[3] = nil // the attempt began
 	p.ScheduledAt[2] = new(time.Now().Add(time.Hour))
 	require.Equal(t, []queue.Deferred{
-		{Job: 1, After: time.Second}, {Job: 3, After: time.Minute}, {Job: 4, Begun: true, After: time.Second},
-		{Job: 5, After: time.Second}, {Job: 6, After: time.Second},
+		{Job: 1, After: time.Second},
+		{Job: 3, After: time.Minute},
+		{Job: 4, Begun: true, After: time.Second},
+		{Job: 5, After: time.Second},
+		{Job: 6, After: time.Second},
 	}, deferred(p))
 }
 

@@ -151,7 +151,8 @@ func (k statusColumn) decided(result policy.Result) policy.Verdict {
 	at := time.Unix(0, 0)
 	return policy.Decide(k.policy.Resolve(policy.Overrides{}).Policy, policy.Attempt{
 		Result: result, Kind: k.kind, Number: 1, TimeToLiveSince: at, FirstAttemptAt: at, ScheduledAt: at, FinishedAt: at,
-		Limits: policy.Limits{MaxAttempts: k.policy.MaxAttempts.Default, TTL: time.Duration(k.policy.TTL.Default)}, DeadLetter: true,
+		Limits:     policy.Limits{MaxAttempts: k.policy.MaxAttempts.Default, TTL: time.Duration(k.policy.TTL.Default)},
+		DeadLetter: true,
 	})
 }
 

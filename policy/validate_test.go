@@ -66,7 +66,10 @@ var policyChanges = []struct {
 	{"descending offsets", func(p *policy.Policy) { p.Basis, p.Steps[3] = "offset", second }, "stepsInSeconds[3]"},
 	{"equal offsets", func(p *policy.Policy) { p.Basis, p.Steps[1] = "offset", p.Steps[0] }, "stepsInSeconds[1]"},
 	{"shortest above longest time to live", func(p *policy.Policy) { p.TTL.Most = 0 }, "eventTimeToLiveInMinutes.most"},
-	{"too long to live by default", func(p *policy.Policy) { p.TTL.Most = 60 * minutes }, "eventTimeToLiveInMinutes.default"},
+	{
+		"too long to live by default", func(p *policy.Policy) { p.TTL.Most = 60 * minutes },
+		"eventTimeToLiveInMinutes.default",
+	},
 	{"fewest above most attempts", func(p *policy.Policy) { p.MaxAttempts.Least = 31 }, "maxDeliveryAttempts.most"},
 	{"too many default attempts", func(p *policy.Policy) { p.MaxAttempts.Default = 31 }, "maxDeliveryAttempts.default"},
 	{"probation without a trigger", func(p *policy.Policy) { p.Probation.Trigger = 0 }, "probation.trigger"},

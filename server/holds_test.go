@@ -14,7 +14,8 @@ func (s *service) probation(topic, subscription string) {
 	s.t.Helper()
 	s.change(`INSERT INTO postrider_internal.probations (probation_key, endpoint_base_url, since, until, cause, step,
 		    failures_in_a_row)
-		SELECT postrider_internal.probation_key(p.settings #>> '{probation,scope}', s.endpoint_hash, s.id), s.endpoint_base_url, now(),
+		SELECT postrider_internal.probation_key(p.settings #>> '{probation,scope}', s.endpoint_hash, s.id),
+		       s.endpoint_base_url, now(),
 		       now() + interval '5 minutes', 'Busy', 1, 10
 		  FROM postrider_internal.event_subscriptions s JOIN postrider_internal.topics t ON t.id = s.topic_id
 		  JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy

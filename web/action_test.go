@@ -281,9 +281,14 @@ func TestFilterOfBulkOperations(t *testing.T) {
 	b.Exec(t, "UPDATE postrider_internal.dead_letters SET redelivered_at = now() "+
 		"WHERE id = (SELECT min(id::text)::uuid FROM postrider_internal.dead_letters)")
 	for _, row := range []struct{ kind, address, form, stored, expected string }{
-		{"purge", "true", "", "", "3"}, {"purge", "true", "false", "false", "2"}, {"purge", "false", "true", "true", "1"},
-		{"redeliver", "true", "", "false", "2"}, {"redeliver", "false", "true", "true", "1"},
-		{"repair", "true", "", "true", "1"}, {"repair", "false", "", "false", "2"}, {"repair", "", "", "false", "2"},
+		{"purge", "true", "", "", "3"},
+		{"purge", "true", "false", "false", "2"},
+		{"purge", "false", "true", "true", "1"},
+		{"redeliver", "true", "", "false", "2"},
+		{"redeliver", "false", "true", "true", "1"},
+		{"repair", "true", "", "true", "1"},
+		{"repair", "false", "", "false", "2"},
+		{"repair", "", "", "false", "2"},
 	} {
 		path := "/ui/dead-letters/" + row.kind + "?topic=orders&redelivered=" + row.address
 		page := b.page(t, path)

@@ -43,7 +43,8 @@ func TestEquivalentSQLRuns(t *testing.T) {
 	b.publish(t, "orders", "it's 1", "it's 2")
 	for path, rows := range map[string]int{
 		"/ui/events": 2,
-		"/ui/events?eventId=it%27s+1&topic=orders&eventType=it%27s+1&subjectPrefix=it%27s&from=2026-01-01T00:00&to=2999-01-01T00:00": 1,
+		"/ui/events?eventId=it%27s+1&topic=orders&eventType=it%27s+1&subjectPrefix=it%27s&from=2026-01-01T00:00" +
+			"&to=2999-01-01T00:00": 1,
 		"/ui/events?unmatched=1":                                  0,
 		"/ui/events?eventId=00000000-0000-7000-8000-000000000000": 0,
 		"/ui/deliveries":                                          2,

@@ -122,7 +122,9 @@ func TestFiltersAreShown(t *testing.T) {
 	facts := display.FactsOf(query.DeadLetterFilter{
 		LastStatus: new(0), MinAttempts: new(3), DeadLetteredUntil: new(time.Now()), DeadLetterIDs: []uuid.UUID{},
 	})
-	for i, want := range []string{"Last status no response", "Min. attempts 3", "Dead-lettered before ", "Selected by id 0"} {
+	for i, want := range []string{
+		"Last status no response", "Min. attempts 3", "Dead-lettered before ", "Selected by id 0",
+	} {
 		require.Equal(t, want, facts[i].Label+" "+facts[i].Text)
 	}
 }

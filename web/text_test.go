@@ -129,7 +129,8 @@ func TestHostileTextIsEscaped(t *testing.T) {
 		t.Parallel()
 		for _, path := range []string{
 			"/ui/dead-letters?topic=", "/ui/dead-letters/redeliver?topic=", "/ui/dead-letters/" +
-				"purge?reason=", "/ui/events?subjectPrefix=", "/ui/deliveries?eventId=", "/ui/subscriptions?name=", "/ui/topics?name=",
+				"purge?reason=", "/ui/events?subjectPrefix=", "/ui/deliveries?eventId=", "/ui/subscriptions?name=",
+			"/ui/topics?name=",
 			"/ui/audit?actor=", "/ui/tail?topic=", "/ui/problems?topic=", "/ui/jobs?kind=", "/ui/batches?topic=",
 		} {
 			for _, bad := range hostile {

@@ -42,7 +42,7 @@ func (f accountFlags) ProvideClient(ctx context.Context) (*rest.Client, error) {
 	return rest.InProcess(accountsAPI(a)), nil
 }
 
-const apiKeysPath, usersPath = "/v1/apiKeys", "/v1/users"
+const apiKeysPath, usersPath = "/v1/apiKeys", "/v1/users" //nolint:gosec // paths
 
 // accountsAPI is the part of the REST API about users and API keys, without authentication: the audit records cli.
 func accountsAPI(a *access.Access) http.Handler {

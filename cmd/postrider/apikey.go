@@ -62,16 +62,20 @@ type apikeyListCmd struct{ accountFlags }
 
 func (c *apikeyListCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
 	return c.list(ctx, std, client, apiKeysPath, []rest.Column{
-		{Title: "NAME", Path: "name"}, {Title: "SCOPE", Path: "scope"}, {Title: "QUERIES", Text: shownAs("query", "")},
+		{Title: "NAME", Path: "name"},
+		{Title: "SCOPE", Path: "scope"},
+		{Title: "QUERIES", Text: shownAs("query", "")},
 		{Title: "TOPIC", Text: func(k rest.Object) string {
 			return shownAs("topic", terminal.Either(access.Scope(rest.TextAt(k, "scope")).Role() == "", "every", "-"))(k)
 		}},
 		{Title: "SUBSCRIPTION", Text: func(k rest.Object) string {
 			return shownAs("subscription", terminal.Either(k["scope"] == string(access.ScopeReceive), "every", "-"))(k)
 		}},
-		{Title: "KEY", Text: keyHint}, {Title: "STATE", Path: "state"},
+		{Title: "KEY", Text: keyHint},
+		{Title: "STATE", Path: "state"},
 		{Title: "EXPIRES", Text: shownAs("expiresAt", "never")},
-		{Title: "LAST USED", Text: shownAs("lastUsedAt", "never")}, {Title: "CREATED BY", Path: "createdBy"},
+		{Title: "LAST USED", Text: shownAs("lastUsedAt", "never")},
+		{Title: "CREATED BY", Path: "createdBy"},
 	})
 }
 
@@ -82,11 +86,16 @@ type apikeyShowCmd struct{ oneAccount }
 
 func (c *apikeyShowCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
 	return c.show(ctx, std, client, apiKeysPath, []rest.Column{
-		{Title: "name", Path: "name"}, {Title: "permissions", Text: permissions},
-		{Title: "queries", Text: shownAs("query", "")}, {Title: "key", Text: keyHint}, {Title: "state", Path: "state"},
-		{Title: "created", Path: "createdAt"}, {Title: "created by", Path: "createdBy"},
+		{Title: "name", Path: "name"},
+		{Title: "permissions", Text: permissions},
+		{Title: "queries", Text: shownAs("query", "")},
+		{Title: "key", Text: keyHint},
+		{Title: "state", Path: "state"},
+		{Title: "created", Path: "createdAt"},
+		{Title: "created by", Path: "createdBy"},
 		{Title: "expires", Text: shownAs("expiresAt", "never")},
-		{Title: "last used", Text: shownAs("lastUsedAt", "never")}, {Title: "revoked", Path: "revokedAt"},
+		{Title: "last used", Text: shownAs("lastUsedAt", "never")},
+		{Title: "revoked", Path: "revokedAt"},
 	})
 }
 

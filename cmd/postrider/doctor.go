@@ -54,8 +54,8 @@ type finding struct {
 // findings are the findings of checks in their order. A check reports its problems first, then ok.
 type findings []finding
 
-// fail, warn and ok report a finding if it exists; ok exists if the check before it has no problem. fail returns whether
-// it exists.
+// fail, warn and ok report a finding if it exists; ok exists if the check before it has no problem. fail returns
+// whether it exists.
 func (f *findings) fail(check string, exists bool, message, remedy string) bool {
 	return f.add(exists, finding{fail, check, message, remedy})
 }
@@ -229,8 +229,8 @@ func (c *doctorCmd) checkQueries(ctx context.Context, f *findings, pool *pgxpool
 }
 
 func (c *doctorCmd) checkEncryption(ctx context.Context, f *findings, pool *pgxpool.Pool) {
-	const remedy = "set POSTRIDER_ENCRYPTION_KEY to the key of the nodes; without it endpoints and access keys cannot be " +
-		"decrypted"
+	const remedy = "set POSTRIDER_ENCRYPTION_KEY to the key of the nodes; without it endpoints and access keys cannot " +
+		"be decrypted"
 	if c.EncryptionKey == "" {
 		f.warn("encryption key", true, "not checked: POSTRIDER_ENCRYPTION_KEY is not set", remedy)
 		return

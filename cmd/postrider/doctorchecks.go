@@ -190,7 +190,8 @@ func (f *findings) checkPartitions(seen *query.Checkup) {
 		f.warn("partitions", p.Default, p.Table+" has a default partition, which postrider did not create",
 			"move its rows and detach it: they prevent new partitions")
 	}
-	f.ok("partitions", "%d days ahead, the oldest of %s (serve --keep-delivered-days, --keep-attempts-days)", least, oldest)
+	f.ok("partitions", "%d days ahead, the oldest of %s (serve --keep-delivered-days, --keep-attempts-days)", least,
+		oldest)
 }
 
 // checkNodes checks the nodes, their backlog, and the connections that they may open: a pool each, and one for the

@@ -123,7 +123,8 @@ func (f *findings) checkAddresses(ctx context.Context, endpoint string, out egre
 	if f.fail("egress", len(open) == 0, host+": "+why, remedy) {
 		return nil, nil
 	}
-	f.warn("egress", len(rejected) > 0, fmt.Sprintf("%s: of %s, %s", host, terminal.Plural(len(addresses), "address"), why),
+	f.warn("egress", len(rejected) > 0,
+		fmt.Sprintf("%s: of %s, %s", host, terminal.Plural(len(addresses), "address"), why),
 		"attempts to these addresses fail: change the DNS name, or allow the range with --allow-cidr")
 	return u, open
 }

@@ -141,9 +141,13 @@ type userListCmd struct{ accountFlags }
 
 func (c *userListCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
 	return c.list(ctx, std, client, usersPath, []rest.Column{
-		{Title: "NAME", Path: "name"}, {Title: "ROLE", Path: "role"}, {Title: "QUERIES", Text: shownAs("query", "")},
-		{Title: "STATE", Text: userState}, {Title: "SESSIONS", Path: "sessions"},
-		{Title: "LAST SIGNED IN", Text: shownAs("lastSignInAt", "never")}, {Title: "ADDED BY", Path: "createdBy"},
+		{Title: "NAME", Path: "name"},
+		{Title: "ROLE", Path: "role"},
+		{Title: "QUERIES", Text: shownAs("query", "")},
+		{Title: "STATE", Text: userState},
+		{Title: "SESSIONS", Path: "sessions"},
+		{Title: "LAST SIGNED IN", Text: shownAs("lastSignInAt", "never")},
+		{Title: "ADDED BY", Path: "createdBy"},
 	})
 }
 
@@ -155,9 +159,13 @@ type userShowCmd struct{ oneAccount }
 
 func (c *userShowCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
 	return c.show(ctx, std, client, usersPath, []rest.Column{
-		{Title: "name", Path: "name"}, {Title: "role", Path: "role"}, {Title: "queries", Text: shownAs("query", "")},
-		{Title: "state", Text: userState}, {Title: "sessions", Path: "sessions"},
-		{Title: "last signed in", Text: shownAs("lastSignInAt", "never")}, {Title: "added", Path: "createdAt"},
+		{Title: "name", Path: "name"},
+		{Title: "role", Path: "role"},
+		{Title: "queries", Text: shownAs("query", "")},
+		{Title: "state", Text: userState},
+		{Title: "sessions", Path: "sessions"},
+		{Title: "last signed in", Text: shownAs("lastSignInAt", "never")},
+		{Title: "added", Path: "createdAt"},
 		{Title: "added by", Path: "createdBy"},
 	})
 }

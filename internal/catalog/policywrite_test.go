@@ -159,7 +159,9 @@ func TestTheTableRejectsMissingSettings(t *testing.T) {
 func TestTheTableRejectsUnknownChoices(t *testing.T) {
 	t.Parallel()
 	tn := testnode.Unchecked(t)
-	for _, path := range []string{"{basis}", "{expiry}", "{deadLetterDefault}", "{probation,scope}", "{probation,action}"} {
+	for _, path := range []string{
+		"{basis}", "{expiry}", "{deadLetterDefault}", "{probation,scope}", "{probation,action}",
+	} {
 		for _, change := range []string{`jsonb_set(settings, $1, '"other"')`, "settings #- $1"} {
 			_, err := tn.Pool.Exec(t.Context(), "UPDATE postrider_internal.retry_policies SET settings = "+change, path)
 			require.ErrorContains(t, err, "retry_policies_settings_check", path)

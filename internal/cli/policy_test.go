@@ -115,7 +115,8 @@ func TestOwnPolicies(t *testing.T) {
 	require.Len(t, attempts, 109)
 	require.Equal(t, []any{3600.0, 7200.0}, []any{attempts[14]["atSeconds"], attempts[15]["atSeconds"]},
 		"densely in the first hour, then hourly")
-	require.Contains(t, h.line(0, "policy show patient"), "Default attempts   no limit\nFewest attempts    1\nMost attempts      1000\n")
+	require.Contains(t, h.line(0, "policy show patient"),
+		"Default attempts   no limit\nFewest attempts    1\nMost attempts      1000\n")
 
 	etag := func() string { return h.object("policy", "show", "patient")["etag"].(string) }
 	first := etag()

@@ -98,7 +98,8 @@ func (c *comments) addSpec(prefix string, of *ast.GenDecl, s ast.Spec) {
 			return
 		}
 		kind := prefix + named.Name
-		c.constants[kind] = append(c.constants[kind], constant{literal.Value, oneLine(cmp.Or(s.Doc.Text(), s.Comment.Text()))})
+		text := oneLine(cmp.Or(s.Doc.Text(), s.Comment.Text()))
+		c.constants[kind] = append(c.constants[kind], constant{literal.Value, text})
 	}
 }
 

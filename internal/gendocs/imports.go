@@ -15,7 +15,7 @@ var imports = []struct{ packages, may string }{
 	{"event filter", "jsonscan"},
 	{"endpointconf policy", "filter"},
 	{"access migrations", "postgres"},
-	{"catalog", "access endpointconf event filter postgres policy"},
+	{"catalog", "access catalog endpointconf event filter postgres policy"},
 	{"query", "access catalog event filter jsonscan postgres policy"},
 	{"sqlquery", "access docs postgres"},
 	{"operator", "access catalog event jsonscan postgres query"},
@@ -27,8 +27,8 @@ var imports = []struct{ packages, may string }{
 	{"server", "access catalog endpointconf event filter jobs/publish jobs/pull jsonscan operator policy postgres query " +
 		"server sqlquery"},
 	{"web", "access catalog docs endpointconf event filter jsonscan operator policy postgres query sqlquery web"},
-	{"cli", "catalog/spec cli endpointconf filter jobs/export jsonscan local operator policy server sqlquery terminal " +
-		"version"},
+	{"cli", "catalog/spec cli endpointconf filter jobs/export jsonscan local operator policy query server sqlquery " +
+		"terminal version"},
 	{"bench", "ledger pgdev terminal"},
 }
 

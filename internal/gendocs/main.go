@@ -4,8 +4,8 @@
 //	go run ./internal/gendocs          writes the generated files
 //	go run ./internal/gendocs -check   writes nothing, lists what is wrong, and exits with 1 if anything is
 //
-// The generated files are the OpenAPI document, most pages of docs/reference, the rows of the built-in policies, the rules about imports in
-// .golangci.yaml, and THIRD_PARTY_NOTICES.
+// The generated files are the OpenAPI document, most pages of docs/reference, the rows of the built-in policies, the
+// rules about imports in .golangci.yaml, and THIRD_PARTY_NOTICES.
 package main
 
 import (

@@ -22,7 +22,8 @@ func TestPoliciesAreReadAsTheyAreWritten(t *testing.T) {
 	own := policy.Policy{
 		Name: "mine", Source: "a page", AckTimeout: 11 * second, LateResponseWindow: 90500 * second / 1000,
 		Basis: policy.BasisOffset, Steps: []policy.Seconds{1250 * second / 1000, 13 * second}, Tail: 14 * second,
-		RetryWindow: policy.OptionalSeconds(15 * second), JitterFraction: 0.16, JitterCap: 17 * second, Expiry: policy.ExpiryNextAttempt,
+		RetryWindow: policy.OptionalSeconds(15 * second), JitterFraction: 0.16, JitterCap: 17 * second,
+		Expiry:          policy.ExpiryNextAttempt,
 		TTL:             policy.Range[policy.Minutes]{Default: 19 * minute, Least: 18 * minute, Most: 20 * minute},
 		MaxAttempts:     policy.Range[int]{Default: 22, Least: 21, Most: 23},
 		HonorRetryAfter: true, RetryAfterCap: 24 * second, RetryTransportErrors: false,

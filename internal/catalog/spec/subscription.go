@@ -286,7 +286,8 @@ var Subscription = []Setting{
 	},
 	{
 		Name: "description", Section: Advanced, Label: "Description", Kind: Text, Max: 256, Default: "none", Listed: true,
-		Help: "What the event subscription is for, and who to ask. Lists and notices show it.", Example: "Invoices; #team-billing",
+		Help:    "What the event subscription is for, and who to ask. Lists and notices show it.",
+		Example: "Invoices; #team-billing",
 	},
 	{
 		Name: "labels", Section: Advanced, Label: "Labels", Kind: Lines, Azure: true, Max: 100, Default: "none",
