@@ -1,7 +1,7 @@
 package server_test
 
-// exampleRequests are the requests of the examples in the OpenAPI document, by operation, in the order in which the test
-// sends them. The content type is application/json unless another is set.
+// exampleRequests are the requests of the examples in the OpenAPI document, by operation, in the order in which the
+// test sends them. The content type is application/json unless another is set.
 var exampleRequests = map[string][]exampleRequest{
 	"publishEvents": {
 		{name: "oneCloudEvent", contentType: "application/cloudevents+json", body: `{

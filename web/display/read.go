@@ -11,10 +11,10 @@ import (
 	"postrider/internal/query"
 )
 
-// Read reads the parameters of a page into the filter of a list, a pointer to a struct of package query. Each field with
-// the tag query is a parameter, and a field of the form if it has the tag label. The tag sql is its condition on the
-// view, by default that the column of its name is equal; sqluuid is the condition if the value is a UUID. A time span
-// has two fields: publishedFrom begins that of the column published_at.
+// Read reads the parameters of a page into the filter of a list, a pointer to a struct of package query. Each field
+// with the tag query is a parameter, and a field of the form if it has the tag label. The tag sql is its condition on
+// the view, by default that the column of its name is equal; sqluuid is the condition if the value is a UUID. A time
+// span has two fields: publishedFrom begins that of the column published_at.
 func (f *Filter) Read(filter any, now time.Time) {
 	v := reflect.ValueOf(filter).Elem()
 	var until *time.Time // of the span whose beginning was read
