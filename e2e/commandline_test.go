@@ -36,6 +36,17 @@ func TestCommandLineIsAProcess(t *testing.T) {
 	require.Equal(t, "cli postrider", one[string](db,
 		"SELECT string_agg(DISTINCT actor, ' ' ORDER BY actor) FROM postrider.audit WHERE actor <> 'admin'"))
 
+	postrider(t, env, "subscription", "create", "orders", "billing", "--endpoint", "http://127.0.0.1:1/",
+		"--endpoint-validation", "skip")
+	for line, want := range map[string]string{
+		"topic show or": "orders\n", "subscription show orders ": "billing\n", "policy show ga-202": "ga-2021\n",
+		"subscription show none ": "",
+	} {
+		line = "postrider " + line
+		r := postrider(t, append(env, "COMP_LINE="+line, "COMP_POINT="+strconv.Itoa(len(line))))
+		require.Equal(t, want, r.stdout, "%s: %s", line, r.stderr)
+	}
+
 	piped := exec.CommandContext(t.Context(), program, "publish", "orders", "-o", "json")
 	piped.Env = env
 	piped.Stdin = strings.NewReader("[" + demoEvent("1", "2026-01-01T00:00:00Z") + "]")

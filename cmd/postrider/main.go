@@ -111,7 +111,7 @@ func run(ctx context.Context, std terminal.Streams, args []string) int {
 	if len(args) > 0 && args[0] == "help" { // help topic create = topic create --help
 		args = append(slices.Clone(args[1:]), "--help")
 	}
-	program := cli.Program{Verbs: grammar(args), Options: []kong.Option{
+	program := cli.Program{Verbs: grammar(args), Predictors: predictors, Options: []kong.Option{
 		groups,
 		kong.Description("Azure Event Grid's delivery and retry semantics as one service on your own PostgreSQL."),
 		kong.Vars{"version": version.Read().String()},
@@ -125,8 +125,9 @@ type completionCmd struct {
 }
 
 func (completionCmd) Help() string {
-	return `The script calls this program, which completes verbs, flags and the values of flags that have a fixed set.
-In bash and zsh everything else completes as a file name.
+	return `The script calls this program, which completes verbs, flags, the values of flags that have a fixed set, and
+the names of topics, event subscriptions and retry policies. It reads names with POSTRIDER_URL and POSTRIDER_API_KEY. In
+bash and zsh everything else completes as a file name.
 
 Examples:
   postrider completion bash > /etc/bash_completion.d/postrider

@@ -196,8 +196,8 @@ func (c *deadletterPurgeCmd) Run(ctx context.Context, std terminal.Streams) erro
 
 type deadletterEventsCmd struct {
 	bulkFlags
-	Topic        string     `arg:"" help:"Name of the topic."`
-	Subscription string     `arg:"" help:"Name of the event subscription that receives them."`
+	Topic        string     `arg:"" predictor:"topic" help:"Name of the topic."`
+	Subscription string     `arg:"" predictor:"subscription" help:"Name of the event subscription that receives them."`
 	From         *time.Time `api:"from" required:"" help:"Published at this time or later: 1h (an hour ago), 2026-11-20 or 2026-11-20T09:30:00Z." placeholder:"TIME"`
 	Until        *time.Time `api:"until" aliases:"to" help:"Published before this time (default: now)." placeholder:"TIME"`
 }

@@ -24,7 +24,7 @@ import (
 type PublishCmd struct {
 	rest.ServerFlags
 	terminal.OutputFlag
-	Topic   string   `arg:"" help:"Name of the topic."`
+	Topic   string   `arg:"" predictor:"topic" help:"Name of the topic."`
 	Files   []string `arg:"" optional:"" name:"file" help:"Files of events: one object, an array, or one object after another (NDJSON). None, or -: standard input."`
 	Key     string   `help:"Access key of the topic; without one the API key publishes: its scope must be publish, or admin." env:"POSTRIDER_TOPIC_KEY" placeholder:"KEY"`
 	Sample  bool     `help:"Instead of files: a sample order in the topic's input schema." xor:"made"`

@@ -20,8 +20,8 @@ import (
 // queueFlags name an event subscription with delivery mode Queue, and a key for it.
 type queueFlags struct {
 	rest.ServerFlags
-	Topic        string `arg:"" help:"Name of the topic."`
-	Subscription string `arg:"" help:"Name of the event subscription. Its delivery mode is Queue."`
+	Topic        string `arg:"" predictor:"topic" help:"Name of the topic."`
+	Subscription string `arg:"" predictor:"subscription" help:"Name of the event subscription. Its delivery mode is Queue."`
 	Key          string `help:"Access key of the topic; without one the API key receives: its scope must be receive, or admin." env:"POSTRIDER_TOPIC_KEY" placeholder:"KEY"`
 }
 

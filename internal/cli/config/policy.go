@@ -32,7 +32,7 @@ func policyURL(name string) string { return rest.ItemURL("/v1/policies", name) }
 // onePolicy has the flags of verbs about one policy.
 type onePolicy struct {
 	rest.Flags
-	Name string `arg:"" help:"Name of the policy, for example ga-2021."`
+	Name string `arg:"" predictor:"policy" help:"Name of the policy, for example ga-2021."`
 }
 
 type policyListCmd struct{ rest.Flags }

@@ -69,8 +69,8 @@ func (f *SettingFlags) Settings(stdin io.Reader) (rest.Object, error) {
 }
 
 type subscriptionArgs struct {
-	Topic        string `arg:"" help:"Name of the topic."`
-	Subscription string `arg:"" help:"Name of the event subscription."`
+	Topic        string `arg:"" predictor:"topic" help:"Name of the topic."`
+	Subscription string `arg:"" predictor:"subscription" help:"Name of the event subscription."`
 }
 
 type pauseArgs struct {
@@ -175,7 +175,7 @@ func (c *subscriptionUpdateCmd) Run(ctx context.Context, std terminal.Streams) e
 
 type subscriptionListCmd struct {
 	rest.Flags
-	Topic string `arg:"" optional:"" help:"Name of the topic; without it, all topics."`
+	Topic string `arg:"" optional:"" predictor:"topic" help:"Name of the topic; without it, all topics."`
 }
 
 func (c *subscriptionListCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {

@@ -32,7 +32,7 @@ func NewTopicCmd() (c TopicCmd) {
 // oneTopic has the flags of verbs about one topic.
 type oneTopic struct {
 	rest.Flags
-	Topic string `arg:"" help:"Name of the topic."`
+	Topic string `arg:"" predictor:"topic" help:"Name of the topic."`
 }
 
 type topicCreateCmd struct {
