@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -190,9 +191,20 @@ func (p *Problems) object(
 	}
 }
 
+// membersOf has the result of Members by type: finding them took 40 % of the time of a large PUT.
+var membersOf sync.Map
+
 // Members are the fields of a struct that are members of its JSON, embedded ones included. An outer field replaces an
-// embedded one of the same name.
-func Members(t reflect.Type) (list []reflect.StructField) {
+// embedded one of the same name. The list is not to be changed.
+func Members(t reflect.Type) []reflect.StructField {
+	known, has := membersOf.Load(t)
+	if !has {
+		known, _ = membersOf.LoadOrStore(t, findMembers(t))
+	}
+	return known.([]reflect.StructField)
+}
+
+func findMembers(t reflect.Type) (list []reflect.StructField) {
 	depth := map[string]int{}
 	for _, field := range reflect.VisibleFields(t) {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
