@@ -111,7 +111,7 @@ func run(ctx context.Context, std terminal.Streams, args []string) int {
 	if len(args) > 0 && args[0] == "help" { // help topic create = topic create --help
 		args = append(slices.Clone(args[1:]), "--help")
 	}
-	program := cli.Program{Verbs: grammar(args), Predictors: predictors, Options: []kong.Option{
+	program := cli.Program{Verbs: grammar(args), Options: []kong.Option{
 		groups,
 		kong.Description("Azure Event Grid's delivery and retry semantics as one service on your own PostgreSQL."),
 		kong.Vars{"version": version.Read().String()},

@@ -7,7 +7,6 @@ import (
 
 	"github.com/alecthomas/kong"
 	kongcompletion "github.com/jotaen/kong-completion"
-	"github.com/posener/complete"
 
 	"postrider/internal/cli/config"
 	"postrider/internal/terminal"
@@ -17,8 +16,6 @@ import (
 type Program struct {
 	Verbs   any // for kong: a pointer to a struct of verbs
 	Options []kong.Option
-	// Predictors complete the values of flags and arguments with the tag predictor.
-	Predictors map[string]complete.Predictor
 }
 
 // exitCode is the panic by which kong ends a run: after --help, --version and wrong usage.
@@ -49,7 +46,7 @@ func (p Program) Run(ctx context.Context, std terminal.Streams, args []string) (
 		fmt.Fprintln(std.Err, "postrider:", err)
 		return 1
 	}
-	kongcompletion.Register(parser, kongcompletion.WithPredictors(p.Predictors)) // exits if a shell requests completions
+	kongcompletion.Register(parser, kongcompletion.WithPredictors(predictors)) // exits if a shell requests completions
 	k, err := parser.Parse(args)
 	if err != nil {
 		if k = spacedLists(parser, args); k == nil {
