@@ -133,6 +133,7 @@ func TestFaultPublishInTransactionsThatAreKilled(t *testing.T) {
 		default:
 			require.NoError(t, server.Kill())
 			require.NoError(t, server.Restart(t.Context()))
+			db.pool.Reset() // its connections are dead, and the pool would try each once
 			killed["PostgreSQL"]++
 		}
 	}

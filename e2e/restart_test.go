@@ -43,6 +43,7 @@ func TestRestartOfPostgresKillsNoNode(t *testing.T) {
 		require.NotContains(t, n.stderr.String(), "can lose accepted events in a crash", "this PostgreSQL is durable")
 	}
 	require.NoError(t, server.Restart(t.Context()))
+	db.pool.Reset() // its connections are dead
 
 	requireBeating(t, db, nodes)
 	require.Equal(t, 20, sink.held())
