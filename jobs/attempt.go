@@ -70,10 +70,10 @@ func (d *deliverer) deliver(ctx context.Context, job *river.Job[queue.AttemptArg
 	a.start(ctx)
 	err := <-ended
 	pause := a.settle(err)
-	switch {
-	case pause == 0:
+	if pause == 0 {
 		return nil
-	case a.begun:
+	}
+	if a.begun {
 		return err // after the same pause, see retryPolicy
 	}
 	a.warn(notBegun, pause, err)
@@ -195,10 +195,11 @@ func (a *attempt) run(ctx context.Context) error {
 	if a.args.Permits == 0 && !a.args.Exempt && a.Traffic.Limited(a.args.Subscription) {
 		return a.hold(ctx, catalog.HoldRateLimited)
 	}
-	switch inTime, err := a.space(ctx); {
-	case err != nil:
+	inTime, err := a.space(ctx)
+	if err != nil {
 		return err
-	case !inTime:
+	}
+	if !inTime {
 		return a.hold(ctx, catalog.HoldRateLimited)
 	}
 	if !a.Gate.Enter(ctx, a.args.Subscription, a.limit(a.args.Subscription)) {
@@ -212,10 +213,11 @@ func (a *attempt) run(ctx context.Context) error {
 	if queue.Pause(ctx, a.Gate.Spacing(a.args.Subscription)); ctx.Err() != nil {
 		return ctx.Err()
 	}
-	switch open, err := a.enterEndpoint(ctx); {
-	case err != nil:
+	open, err := a.enterEndpoint(ctx)
+	if err != nil {
 		return err
-	case !open:
+	}
+	if !open {
 		return a.hold(ctx, catalog.HoldRateLimited)
 	}
 	defer a.endTrial(false, 0) // unless it has ended
@@ -470,14 +472,13 @@ func lateVerdict(
 	p *policy.Policy, kind policy.EndpointKind, result policy.Result,
 ) (success bool, why string, counts bool) {
 	const late = "response after the ack timeout: "
-	switch {
-	case result.Err != policy.ErrorNone || result.Status == 0:
+	if result.Err != policy.ErrorNone || result.Status == 0 {
 		return false, "", false
-	case p.Cell(kind, result).Action == policy.ActionSuccess:
-		return true, late + result.String() + ": success", true
-	default:
-		return false, late + result.String(), true
 	}
+	if p.Cell(kind, result).Action == policy.ActionSuccess {
+		return true, late + result.String() + ": success", true
+	}
+	return false, late + result.String(), true
 }
 
 // loggedEvents is how many events of a batch a line of the log names.

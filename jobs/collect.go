@@ -27,7 +27,8 @@ type collector struct {
 
 func (c *collector) collect(ctx context.Context) error {
 	began, n, jobs := time.Now(), 0, []int64(nil)
-	err := within(ctx, taskTimeout, func(ctx context.Context) (err error) {
+	err := within(ctx, taskTimeout, func(ctx context.Context) error {
+		var err error
 		n, jobs, err = c.publisher.CollectPublishes(ctx)
 		return err
 	})

@@ -102,7 +102,7 @@ var wakeableQueues = []string{
 	queue.DeliverQueue, queue.RouteQueue, queue.HandshakeQueue, queue.ExportQueue, queue.OperationQueue,
 }
 
-func wakePayload(queue string) string { return `{"queue":"` + queue + `"}` }
+func wakePayload(name string) string { return `{"queue":"` + name + `"}` }
 
 // listener passes only wake-ups to River: those of this process and of the database, one for each queue at a time.
 type listener struct {
@@ -139,8 +139,8 @@ func (l *listener) WaitForNotification(ctx context.Context) (*riverdriver.Notifi
 	for {
 		select {
 		case <-l.wake.Requested():
-			if queue := l.wake.Next(); queue != "" {
-				return &riverdriver.Notification{Topic: insertTopic, Payload: wakePayload(queue)}, nil
+			if name := l.wake.Next(); name != "" {
+				return &riverdriver.Notification{Topic: insertTopic, Payload: wakePayload(name)}, nil
 			}
 		case err := <-l.reading:
 			l.reading = nil
@@ -171,9 +171,9 @@ func (l *listener) read() {
 			case notification.Payload == wakePayload(queue.LockQueue):
 				l.arrivals.ArrivedElsewhere()
 			default:
-				for _, queue := range wakeableQueues {
-					if notification.Payload == wakePayload(queue) {
-						l.wake.Request(queue)
+				for _, name := range wakeableQueues {
+					if notification.Payload == wakePayload(name) {
+						l.wake.Request(name)
 					}
 				}
 			}

@@ -45,7 +45,8 @@ func (e *exporter) export(ctx context.Context, job *river.Job[ownedArgs]) error 
 		original = withoutQueries(endpoint.OriginalError(err).Error())
 	}
 	var done export.Exported
-	err = e.untilRecorded(ctx, "an export", x.ID, func() (err error) {
+	err = e.untilRecorded(ctx, "an export", x.ID, func() error {
+		var err error
 		done, err = e.exports.RecordExport(ctx, r)
 		return err
 	})
@@ -72,11 +73,10 @@ func (e *exporter) logExport(r *export.Result, original string, done export.Expo
 	if original != "" {
 		log = log.With("error", original, "error_text", r.Error)
 	}
-	switch {
-	case done.Abandoned > 0:
+	if done.Abandoned > 0 {
 		log.Error("dead letters could not be exported and remain as rows only", "dead_letters", done.Abandoned,
 			"tries", x.Tries+1)
-	case r.Error != "":
+	} else if r.Error != "" {
 		log.Warn("dead letters could not be exported, trying again", "dead_letters", done.Pending,
 			"in", endpointconf.ExportPause(x.Tries+1))
 	}

@@ -91,10 +91,10 @@ func handshakeState(
 func handshakeOutcome(
 	h *catalog.Handshake, resp endpointconf.HandshakeResponse, origin string,
 ) (outcome endpointconf.HandshakeOutcome, why string) {
-	switch {
-	case h.Purpose == catalog.PurposeDeletion:
+	if h.Purpose == catalog.PurposeDeletion {
 		return endpointconf.HandshakeAcknowledged(resp)
-	case h.Schema == event.CloudEvents:
+	}
+	if h.Schema == event.CloudEvents {
 		return endpointconf.HandshakeByOrigin(resp, origin, h.Callback)
 	}
 	return endpointconf.HandshakeByCode(resp, h.Code)

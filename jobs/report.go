@@ -156,14 +156,14 @@ func safe(text string) string {
 	const most = 256
 	n := 0
 	clean := strings.Map(func(r rune) rune {
-		switch n++; {
-		case n > most:
+		n++
+		if n > most {
 			return -1
-		case !unicode.IsPrint(r):
-			return unicode.ReplacementChar
-		default:
-			return r
 		}
+		if !unicode.IsPrint(r) {
+			return unicode.ReplacementChar
+		}
+		return r
 	}, text)
 	if n > most {
 		return clean + "…"

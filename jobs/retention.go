@@ -170,8 +170,8 @@ func (m *Maintenance) hasPending(ctx context.Context, parent string, day time.Ti
 		OR EXISTS (SELECT FROM postrider_internal.deliveries WHERE event_day = $1)`, day)
 }
 
-func (m *Maintenance) check(ctx context.Context, query string, args ...any) (result bool, err error) {
-	if err := m.db.QueryRow(ctx, query, args...).Scan(&result); err != nil {
+func (m *Maintenance) check(ctx context.Context, statement string, args ...any) (result bool, err error) {
+	if err := m.db.QueryRow(ctx, statement, args...).Scan(&result); err != nil {
 		return false, fmt.Errorf("check the use of the partition: %w", err)
 	}
 	return result, nil
@@ -296,7 +296,8 @@ func drained(id string) string {
 }
 
 // Clean removes unused rows.
-func (m *Maintenance) Clean(ctx context.Context) (err error) {
+func (m *Maintenance) Clean(ctx context.Context) error {
+	var err error
 	for table, where := range unused {
 		if failed := m.db.DeleteInSteps(ctx, removal(table, where), cleanStep); failed != nil {
 			err = errors.Join(err, fmt.Errorf("remove unused rows of %s: %w", table, failed))

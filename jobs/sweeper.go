@@ -57,10 +57,11 @@ func (m *Maintenance) Sweep(ctx context.Context) (swept Swept, err error) {
 		if r.name == strayJobs {
 			count = &swept.Removed
 		}
-		switch alone, err := m.repair(ctx, r, count); {
-		case err != nil:
+		alone, err := m.repair(ctx, r, count)
+		if err != nil {
 			return swept, fmt.Errorf("sweep %s: %w", r.name, err)
-		case !alone:
+		}
+		if !alone {
 			return swept, nil
 		}
 	}
@@ -75,7 +76,8 @@ func (m *Maintenance) repair(ctx context.Context, r repair, count *int) (alone b
 			args = append(args, cursor)
 		}
 		n := 0
-		err := within(ctx, taskTimeout, func(ctx context.Context) (err error) {
+		err := within(ctx, taskTimeout, func(ctx context.Context) error {
+			var err error
 			alone, err = m.locked(ctx, queue.LockSweeper, func(tx pgx.Tx) error {
 				return tx.QueryRow(ctx, r.statement, args...).Scan(&cursor, &n)
 			})

@@ -87,11 +87,11 @@ func (r *runs) run(job int64, work func() error) error {
 
 // notLoaded ends the run of a job whose row could not be read. If the database is unavailable, the job is deferred.
 func (r *runs) notLoaded(job *river.Job[ownedArgs], what string, err error) error {
-	switch {
-	case errors.Is(err, postgres.ErrNotFound):
+	if errors.Is(err, postgres.ErrNotFound) {
 		r.drop(tokenOf(job.JobRow), err) // the row has ended, or has another job
 		return nil
-	case errors.Is(err, context.Canceled):
+	}
+	if errors.Is(err, context.Canceled) {
 		return err
 	}
 	r.log.Warn(what+" could not be read, trying again", "job", job.ID, "in", beginPause, "error", err)
@@ -133,8 +133,8 @@ func tokenOf(job *rivertype.JobRow) queue.JobToken {
 
 // operate makes one step of an operation. It waits until the next step is due and then wakes the fetchers of all nodes:
 // the poll alone would be too slow for the rate.
-func (r *runs) operate(ctx context.Context, operator *operator.Operator, job int64) error {
-	until, more, err := operator.Operate(ctx, job)
+func (r *runs) operate(ctx context.Context, by *operator.Operator, job int64) error {
+	until, more, err := by.Operate(ctx, job)
 	if err != nil || !more {
 		return err
 	}

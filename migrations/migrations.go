@@ -111,10 +111,10 @@ func createSchema(ctx context.Context, pool *pgxpool.Pool) error {
 	}
 	_, err = pool.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+Schema)
 	var pgErr *pgconn.PgError
-	switch {
-	case errors.As(err, &pgErr) && pgErr.Code == "42501":
+	if errors.As(err, &pgErr) && pgErr.Code == "42501" {
 		return fmt.Errorf("create schema %s: %w; the database's owner may run: %s", Schema, err, grant)
-	case err != nil:
+	}
+	if err != nil {
 		return fmt.Errorf("create schema %s: %w", Schema, err)
 	}
 	return nil
@@ -188,18 +188,18 @@ func tryAlone(ctx context.Context, pool *pgxpool.Pool, do func() error) (locked 
 // CheckServer rejects a server that is too old, and a database that cannot hold all texts.
 func CheckServer(ctx context.Context, pool *pgxpool.Pool) error {
 	var version int
-	var encoding, database string
+	var encoding, name string
 	const query = `SELECT current_setting('server_version_num')::int, getdatabaseencoding()::text,
 		current_database()::text`
-	if err := pool.QueryRow(ctx, query).Scan(&version, &encoding, &database); err != nil {
+	if err := pool.QueryRow(ctx, query).Scan(&version, &encoding, &name); err != nil {
 		return fmt.Errorf("read the server's version: %w", err)
 	}
-	switch {
-	case version < MinServerVersion:
+	if version < MinServerVersion {
 		return fmt.Errorf("PostgreSQL %d is too old: postrider needs %d or newer", version/10000, MinServerVersion/10000)
-	case encoding != "UTF8":
+	}
+	if encoding != "UTF8" {
 		return fmt.Errorf("the encoding of database %s is %s; the database's encoding must be UTF8: create another one "+
-			"with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0", database, encoding)
+			"with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0", name, encoding)
 	}
 	return nil
 }

@@ -102,14 +102,13 @@ func (r Result) String() string {
 
 // appendTo writes the condition without allocating: Cell compares it with every cell for every attempt.
 func (r Result) appendTo(buf []byte) []byte {
-	switch {
-	case r.Err != ErrorNone:
+	if r.Err != ErrorNone {
 		return append(buf, r.Err...)
-	case r.Status == 0:
-		return append(buf, conditionOther...)
-	default:
-		return strconv.AppendInt(buf, int64(r.Status), 10)
 	}
+	if r.Status == 0 {
+		return append(buf, conditionOther...)
+	}
+	return strconv.AppendInt(buf, int64(r.Status), 10)
 }
 
 // ParseResult is the inverse of Result.String. A text that is not a status is an error kind; "other" and "" are the

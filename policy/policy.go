@@ -196,10 +196,10 @@ func (p *Policy) Clone() Policy {
 // SortCells orders the status table: webhooks before Azure resources; statuses, then "other", then errors.
 func (p *Policy) SortCells() {
 	class := func(condition string) int {
-		switch {
-		case condition == conditionOther:
+		if condition == conditionOther {
 			return 1
-		case condition < ":": // a digit
+		}
+		if condition < ":" { // a digit
 			return 0
 		}
 		return 2

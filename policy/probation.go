@@ -115,10 +115,10 @@ func (s ProbationState) hold(rule *Probation, cause Outcome, result Result, now 
 
 // hold returns how long the step-th hold lasts; 0 = this failure starts none.
 func (r *Probation) hold(o Outcome, result Result, step int) time.Duration {
-	switch {
-	case len(r.ByOutcome) > 0:
+	if len(r.ByOutcome) > 0 {
 		return time.Duration(r.ByOutcome[o])
-	case r.endpointFailuresOnly && !result.concernsEndpoint():
+	}
+	if r.endpointFailuresOnly && !result.concernsEndpoint() {
 		return 0
 	}
 	d := r.First

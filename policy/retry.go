@@ -149,14 +149,14 @@ func (p *Policy) retry(a Attempt, why Why) Verdict {
 	at, why = p.retryAfter(a, at, why)
 	scheduled := at // Retry-After alone never moves an attempt to the end of the delivery
 	last, bounded := p.lastDue(a)
-	switch {
-	case bounded && !a.FinishedAt.Before(last):
+	if bounded && !a.FinishedAt.Before(last) {
 		why = Why{
 			Result: why.Result, Cell: why.Cell, Rule: RuleExpired, Limit: last.Sub(a.TimeToLiveSince),
 			Throttled: a.Throttled, WaitedFor: a.WaitedFor,
 		}
 		return end(a.DeadLetter, skipped, ReasonTimeToLiveExceeded, why)
-	case bounded && !at.Before(last):
+	}
+	if bounded && !at.Before(last) {
 		why.Limit = last.Sub(a.TimeToLiveSince)
 		at = last
 	}

@@ -91,16 +91,17 @@ func (l *Loader) Cut(
 	}
 	c := &cutting{cutState: state, cutter: job, loader: l, sub: sub}
 	began, hold := time.Now(), ""
-	err = pgx.BeginFunc(ctx, l.DB, func(tx pgx.Tx) (err error) {
+	err = pgx.BeginFunc(ctx, l.DB, func(tx pgx.Tx) error {
+		var err error
 		c.tx = tx
 		if hold, err = c.lock(ctx); err != nil || hold != "" {
 			return err
 		}
 		open, err := c.open(ctx)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case len(open) == 0:
+		}
+		if len(open) == 0 {
 			return c.end(ctx, c.allPermits())
 		}
 		cut, err = c.bind(ctx, open)

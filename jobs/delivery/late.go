@@ -41,11 +41,11 @@ func (r *Recorder) RecordLate(ctx context.Context, late Late) (ended bool, err e
 		"response_headers": late.ResponseHeaders, "response_excerpt": late.ResponseExcerpt,
 	}
 	err = postgres.RetryTransient(func() error { return r.DB.QueryRow(ctx, lateStatement, args).Scan(&ended) })
-	if err == nil && late.Success {
-		err = r.endProbation(ctx, late.Probation.Key, late.StartedAt)
-	}
 	if err != nil {
-		return ended, fmt.Errorf("record a %s's late response: %w", what, err)
+		return false, fmt.Errorf("record a %s's late response: %w", what, err)
 	}
-	return ended, nil
+	if !late.Success {
+		return ended, nil
+	}
+	return ended, r.endProbation(ctx, late.Probation.Key, late.StartedAt)
 }

@@ -42,13 +42,14 @@ func (r *Releaser) RefillLimited(ctx context.Context, sub *catalog.Subscription,
 		"ahead_of_time": AheadOfTime, "age": age, "max_age": rules.MaxAge(), "last": age > 0,
 		"probation": r.cache.Snapshot().ProbationKey(sub),
 	}).Scan(&released, &cutters, &wait)
-	if err == nil && wait == nil { // another node takes permits, or there is no row yet
-		_, err = r.db.Exec(ctx, createRateStatement, rate.Key)
-	}
 	if err != nil {
 		return 0, fmt.Errorf("release deliveries within a rate limit: %w", err)
 	}
-	if wait != nil {
+	if wait == nil { // another node takes permits, or there is no row yet
+		if _, err := r.db.Exec(ctx, createRateStatement, rate.Key); err != nil {
+			return 0, fmt.Errorf("create a rate limit: %w", err)
+		}
+	} else {
 		r.rateWaits.Set(min(time.Duration(*wait*float64(time.Second))-AheadOfTime, mostWait), rate.Key)
 	}
 	r.traffic.AddOne(sub.ID, released)

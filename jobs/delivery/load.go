@@ -110,10 +110,10 @@ func (l *Loader) loadBatch(ctx context.Context, w *queue.Work) (*queue.Work, err
 				&w.FirstAttemptAt, &w.LastHold, &w.BatchCreatedAt)
 		})
 	})
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
+	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, fmt.Errorf("batch of job %d: %w", w.Job.JobID, postgres.ErrNotFound)
-	case err != nil:
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%w: read the batch of job %d: %w", postgres.ErrUnavailable, w.Job.JobID, err)
 	}
 	if w.Free, err = l.Memory.Reserve(ctx, bytes); err != nil {

@@ -154,11 +154,10 @@ func (r *Recorder) writeProbations(ctx context.Context, tx pgx.Tx, probations ma
 		return fmt.Errorf("store probations: %w", err)
 	}
 	for _, p := range probations {
-		switch {
-		case !p.before.Held() && p.state.Held():
+		if !p.before.Held() && p.state.Held() {
 			r.Log.Warn("deliveries to a failing endpoint are held; a probe is sent when the hold ends, or earlier after POST "+
 				"…/probe of one of its event subscriptions", "endpoint", p.baseURL, "cause", p.state.Cause, "until", p.state.Until)
-		case p.before.Held() && !p.state.Held():
+		} else if p.before.Held() && !p.state.Held() {
 			r.Log.Info("an endpoint succeeded; its held deliveries are released", "endpoint", p.baseURL, "held_since",
 				p.before.Since)
 		}

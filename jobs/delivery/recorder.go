@@ -166,11 +166,10 @@ func (r *Recorder) WaitRecording(ctx context.Context) error {
 func (r *Recorder) setHealthy(healthy bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch {
-	case healthy && r.recovered != nil:
+	if healthy && r.recovered != nil {
 		close(r.recovered)
 		r.recovered = nil
-	case !healthy && r.recovered == nil:
+	} else if !healthy && r.recovered == nil {
 		r.recovered = make(chan struct{})
 	}
 }
@@ -292,10 +291,9 @@ func (r *Recorder) deferBlocked(ctx context.Context, group []*recording) (free [
 		r.Log.Info("an open transaction holds rows of some results; they are recorded when it has ended",
 			"results", added, "delivery", first.DeliveryID, "batch", first.BatchID, "subscription", first.SubscriptionID)
 	}
-	switch {
-	case ctx.Err() != nil:
+	if ctx.Err() != nil {
 		r.abandon(ctx, blocked)
-	case len(blocked) > 0:
+	} else if len(blocked) > 0 {
 		r.queue.AddLater(blockedPause, blocked...)
 	}
 	return free

@@ -102,12 +102,11 @@ type Timings struct{ DNS, Connect, TLS, FirstByte time.Duration }
 
 // deliveries is how many queued deliveries the decision ends; a batch that deliveries leave goes on.
 func (d *Decision) deliveries() int {
-	switch {
-	case d.BatchID == 0:
+	if d.BatchID == 0 {
 		return 1
-	case d.Verdict.Action == Leave:
-		return 0
-	default:
-		return d.Events
 	}
+	if d.Verdict.Action == Leave {
+		return 0
+	}
+	return d.Events
 }

@@ -117,11 +117,11 @@ func (c *Client) Send(r *Request, done Done, late func(Response)) {
 func (c *Client) sendAuthorized(r *Request, done Done, late func(Response)) {
 	began := time.Now()
 	token, problem := c.Token(r.Connection)
-	switch {
-	case errors.Is(problem, ErrInterrupted):
+	if errors.Is(problem, ErrInterrupted) {
 		_ = done(Response{}, problem)
 		return
-	case problem != nil:
+	}
+	if problem != nil {
 		resp := Response{Result: policy.Result{Err: policy.ErrorUnauthorized}, Duration: time.Since(began)}
 		resp.Failed(problem)
 		_ = done(resp, nil)

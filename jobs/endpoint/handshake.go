@@ -29,9 +29,11 @@ func (c *Client) SendHandshake(
 ) (resp endpointconf.HandshakeResponse, took time.Duration, token string, err error) {
 	began := time.Now()
 	if r.Connection.OAuth2 != nil {
-		if token, err = c.Token(r.Connection); errors.Is(err, ErrInterrupted) {
+		token, err = c.Token(r.Connection)
+		if errors.Is(err, ErrInterrupted) {
 			return resp, 0, "", err
-		} else if err != nil {
+		}
+		if err != nil {
 			resp.Err, resp.Cause = ErrorText(err), OriginalError(err)
 			return resp, time.Since(began), "", nil
 		}
@@ -54,26 +56,33 @@ func (c *Client) handshake(r *HandshakeRequest, timeout time.Duration) (endpoint
 		req.Header.Set("User-Agent", c.transports.UserAgent)
 	}
 	var result endpointconf.HandshakeResponse
-	resp, err := c.transports.roundTrip(req, r.Connection)
-	if err == nil {
-		defer func() { _ = resp.Body.Close() }()
-		result.Status = resp.StatusCode
-		result.AllowedOrigin = resp.Header.Values("WebHook-Allowed-Origin")
-		result.AllowedRate = resp.Header.Values("WebHook-Allowed-Rate")
-		result.Body, err = io.ReadAll(io.LimitReader(resp.Body, maxResponseBytes))
-		if r.Method == http.MethodOptions {
-			err = nil // only the headers count
-		}
+	if result.Cause = c.exchangeHandshake(req, r.Connection, &result); result.Cause == nil {
+		return result, nil
 	}
-	result.Cause = err
-	switch {
-	case err == nil:
-	case c.requests.Err() != nil:
+	if c.requests.Err() != nil {
 		return result, ErrInterrupted
-	case ctx.Err() != nil:
+	}
+	result.Err = ErrorText(result.Cause)
+	if ctx.Err() != nil {
 		result.Err = fmt.Sprintf("timed out after %s", timeout)
-	default:
-		result.Err = ErrorText(err)
 	}
 	return result, nil
+}
+
+func (c *Client) exchangeHandshake(
+	req *http.Request, by *endpointconf.Connection, result *endpointconf.HandshakeResponse,
+) error {
+	resp, err := c.transports.roundTrip(req, by)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	result.Status = resp.StatusCode
+	result.AllowedOrigin = resp.Header.Values("WebHook-Allowed-Origin")
+	result.AllowedRate = resp.Header.Values("WebHook-Allowed-Rate")
+	result.Body, err = io.ReadAll(io.LimitReader(resp.Body, maxResponseBytes))
+	if req.Method == http.MethodOptions {
+		return nil // only the headers count
+	}
+	return err
 }

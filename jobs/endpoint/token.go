@@ -170,17 +170,17 @@ func (s *tokens) request(by *endpointconf.Connection) (text string, lifetime tim
 		Scopes: strings.Fields(by.OAuth2.Scope), AuthStyle: oauth2.AuthStyleInHeader,
 	}
 	got, err := config.Token(context.WithValue(ctx, oauth2.HTTPClient, client))
-	switch {
-	case err != nil && ctx.Err() != nil: // also while the response was read
+	if err != nil && ctx.Err() != nil { // also while the response was read
 		return "", 0, noToken(by, ctx.Err())
-	case err != nil:
+	}
+	if err != nil {
 		return "", 0, noToken(by, err)
 	}
 	unsafe := func(r rune) bool { return r <= ' ' || r > '~' }
-	switch {
-	case !strings.EqualFold(got.Type(), "bearer"):
+	if !strings.EqualFold(got.Type(), "bearer") {
 		return "", 0, fmt.Errorf("no token from %s: its response has a token_type that is not Bearer", by.OAuth2.TokenURL)
-	case strings.ContainsFunc(got.AccessToken, unsafe):
+	}
+	if strings.ContainsFunc(got.AccessToken, unsafe) {
 		return "", 0, fmt.Errorf("no token from %s: its response has no access_token that a header can carry",
 			by.OAuth2.TokenURL)
 	}

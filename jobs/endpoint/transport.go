@@ -72,18 +72,21 @@ func (t *transports) newTransport(control func(string, string, syscall.RawConn) 
 // guard checks each address after name resolution and before the connection: a name that resolved to a public address
 // when it was checked may resolve to an internal one now. plain is for connections without TLS.
 func guard(allow []netip.Prefix, plain bool) func(network, address string, _ syscall.RawConn) error {
-	return func(_, address string, _ syscall.RawConn) error {
+	check := func(address string) error {
 		addr, err := netip.ParseAddrPort(address)
-		if err == nil {
-			err = endpointconf.Address(addr.Addr(), allow)
-		}
-		if err == nil {
-			err = endpointconf.Port(addr, allow)
-		}
-		if err == nil && plain {
-			err = endpointconf.PlainAddress(addr.Addr(), allow)
-		}
 		if err != nil {
+			return err
+		}
+		if err := endpointconf.Address(addr.Addr(), allow); err != nil {
+			return err
+		}
+		if err := endpointconf.Port(addr, allow); err != nil || !plain {
+			return err
+		}
+		return endpointconf.PlainAddress(addr.Addr(), allow)
+	}
+	return func(_, address string, _ syscall.RawConn) error {
+		if err := check(address); err != nil {
 			return &rejectedError{cause: err}
 		}
 		return nil
@@ -141,10 +144,10 @@ func (t *transports) settings(u *url.URL, by *endpointconf.Connection) (*http.Tr
 			return nil, &rejectedError{cause: err}
 		}
 	}
-	switch {
-	case u.Scheme == "http":
+	if u.Scheme == "http" {
 		return t.plain, nil
-	case by == nil || by.DefaultTLS():
+	}
+	if by == nil || by.DefaultTLS() {
 		return t.secure, nil
 	}
 	return t.of(by)

@@ -45,10 +45,9 @@ func azureServer(query url.Values) (account string, server *url.URL) {
 	server = &url.URL{Scheme: cmp.Or(azureSetting(query, "protocol"), "https"), Host: account + "." + domain}
 	emulator, _ := strconv.ParseBool(azureSetting(query, "localemu"))
 	cdn, _ := strconv.ParseBool(azureSetting(query, "cdn"))
-	switch {
-	case emulator, strings.HasPrefix(domain, "127.0.0.1"), strings.HasPrefix(domain, "localhost"):
+	if emulator || strings.HasPrefix(domain, "127.0.0.1") || strings.HasPrefix(domain, "localhost") {
 		server.Host, server.Path = domain, account
-	case cdn:
+	} else if cdn {
 		server.Host = domain
 	}
 	return account, server
@@ -82,9 +81,10 @@ func openAzure(name string, query url.Values, client *http.Client) (bucket, erro
 		at.RawQuery = strings.TrimPrefix(signature, "?")
 		c.client, err = container.NewClientWithNoCredential(at.String(), of)
 	default:
-		if c.identity, err = azureIdentity(options); err == nil {
-			c.client, err = container.NewClient(at.String(), c.identity, of)
+		if c.identity, err = azureIdentity(options); err != nil {
+			break
 		}
+		c.client, err = container.NewClient(at.String(), c.identity, of)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open azblob://%s: %w", name, err)

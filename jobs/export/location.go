@@ -67,10 +67,10 @@ func createLocalFile(directory, name string) (*File, error) {
 		return nil, err
 	}
 	temporary := path.Join(path.Dir(name), "."+path.Base(name)+"."+rand.Text()[:8]+".part")
-	var file *os.File
-	if err = root.MkdirAll(path.Dir(name), directoryMode); err == nil {
-		file, err = root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
+	if err := root.MkdirAll(path.Dir(name), directoryMode); err != nil {
+		return nil, errors.Join(err, root.Close())
 	}
+	file, err := root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
 	if err != nil {
 		return nil, errors.Join(err, root.Close())
 	}
@@ -79,10 +79,10 @@ func createLocalFile(directory, name string) (*File, error) {
 		if !commit {
 			return errors.Join(file.Close(), root.Remove(temporary))
 		}
-		if err = errors.Join(file.Sync(), file.Close()); err == nil {
-			err = root.Rename(temporary, name)
+		if err := errors.Join(file.Sync(), file.Close()); err != nil {
+			return errors.Join(err, root.Remove(temporary))
 		}
-		if err != nil {
+		if err := root.Rename(temporary, name); err != nil {
 			return errors.Join(err, root.Remove(temporary))
 		}
 		// The rename survives a power failure.

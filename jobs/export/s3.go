@@ -90,15 +90,15 @@ func openS3(ctx context.Context, name string, query url.Values, client *http.Cli
 
 // s3Encryption is the server-side encryption of objects; nil is the bucket's own.
 func s3Encryption(query url.Values) encrypt.ServerSide {
-	switch key := query.Get("kmskeyid"); {
-	case key != "" || query.Get("ssetype") == "aws:kms":
+	key := query.Get("kmskeyid")
+	if key != "" || query.Get("ssetype") == "aws:kms" {
 		kms, _ := encrypt.NewSSEKMS(key, nil) // an error is about the context only
 		return kms
-	case query.Get("ssetype") != "":
-		return encrypt.NewSSE()
-	default:
-		return nil
 	}
+	if query.Get("ssetype") != "" {
+		return encrypt.NewSSE()
+	}
+	return nil
 }
 
 // s3Credentials are the first that the machine has, in the order of Amazon's libraries. minio's own chain would send
@@ -154,12 +154,10 @@ func (b *s3Bucket) checkCredentials(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, credentialsTimeout)
 	defer cancel()
 	found, err := b.credentials.GetWithContext(&credentials.CredContext{Client: b.http, Context: ctx})
-	if err == nil && (found.AccessKeyID == "" || found.SecretAccessKey == "") {
-		err = errors.New("no key")
-	}
-	if err == nil {
+	if err == nil && found.AccessKeyID != "" && found.SecretAccessKey != "" {
 		return nil
 	}
+	err = cmp.Or(err, errors.New("no key"))
 	return &endpoint.PlainError{Cause: err, Text: "no credentials for S3 (" + endpoint.ErrorText(err) +
 		"): set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile of the shared file, or a role of this machine"}
 }

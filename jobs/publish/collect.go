@@ -26,13 +26,16 @@ const PointCollect = "collect"
 func (p *Publisher) CollectPublishes(ctx context.Context) (n int, jobs []int64, err error) {
 	const search = "SELECT EXISTS (SELECT FROM postrider_internal.sql_publishes ORDER BY id LIMIT 1)"
 	var waiting bool
-	err = p.DB.QueryRow(ctx, search).Scan(&waiting)
-	if err == nil && waiting {
-		err = p.DB.WriteKept(ctx, postgres.KeepPlan, func(batch *pgx.Batch) {
-			batch.Queue(collectStatement, collectStep, p.Node, collectEvents).
-				QueryRow(func(row pgx.Row) error { return row.Scan(&n, &jobs) })
-		})
+	if err := p.DB.QueryRow(ctx, search).Scan(&waiting); err != nil {
+		return 0, nil, fmt.Errorf("find publishes by SQL: %w", err)
 	}
+	if !waiting {
+		return 0, nil, nil
+	}
+	err = p.DB.WriteKept(ctx, postgres.KeepPlan, func(batch *pgx.Batch) {
+		batch.Queue(collectStatement, collectStep, p.Node, collectEvents).
+			QueryRow(func(row pgx.Row) error { return row.Scan(&n, &jobs) })
+	})
 	if err != nil {
 		return 0, nil, fmt.Errorf("collect publishes by SQL: %w", err)
 	}

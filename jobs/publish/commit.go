@@ -92,10 +92,10 @@ func (p *Publisher) transact(
 	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("store events: %w", err)
 	}
-	switch {
-	case found != version:
+	if found != version {
 		return errStale
-	case !group[0].routed && !stored.stored:
+	}
+	if !group[0].routed && !stored.stored {
 		p.obstacles.Set(obstacleTime, subscriptionsOf(to)...)
 		return errObstacle
 	}
@@ -105,10 +105,9 @@ func (p *Publisher) transact(
 	p.commitTime.Observe(int64(took))
 	p.Traffic.Add(admitted)
 	handoff.commit(&stored)
-	switch {
-	case group[0].routed:
+	if group[0].routed {
 		p.Notifier.RequestFetch(queue.RouteQueue)
-	case len(stored.ids) < deliveriesOf(group):
+	} else if len(stored.ids) < deliveriesOf(group) {
 		p.Notifier.RequestDeliveries()
 	}
 	p.arrived(to)

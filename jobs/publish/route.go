@@ -97,12 +97,13 @@ func (p *Publisher) stepRoutes(ctx context.Context, group []*routeRequest, filte
 	var admitted queue.Admissions
 	var to []destination
 	var unfinished int
-	err := pgx.BeginTxFunc(ctx, p.DB, options, func(tx pgx.Tx) (err error) {
+	err := pgx.BeginTxFunc(ctx, p.DB, options, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, p.DB.Keeping(postgres.KeepPlan)); err != nil {
 			return fmt.Errorf("keep plans: %w", err)
 		}
 		snapshot := p.Cache.Snapshot()
 		if filtered {
+			var err error
 			if snapshot, err = p.Cache.ReadIn(ctx, tx, snapshot); err != nil {
 				return fmt.Errorf("read the catalog: %w", err)
 			}
@@ -138,11 +139,15 @@ func (p *Publisher) stepRoutes(ctx context.Context, group []*routeRequest, filte
 		args = matchedColumns.Append(routedColumns.Append(routeColumns.Append(args, routes), deliveries), matched)
 		statement := strings.Replace(fanOutStatement, catalog.AllEvents, eventsOf(routes), 1)
 		var found int64
-		if err = tx.QueryRow(ctx, statement, args...).Scan(&found, &unfinished); err == nil && found != snapshot.Version {
-			err = errStale
-		}
+		err = tx.QueryRow(ctx, statement, args...).Scan(&found, &unfinished)
 		p.Failpoint.Reach(PointRoute)
-		return err
+		if err != nil {
+			return err
+		}
+		if found != snapshot.Version {
+			return errStale
+		}
+		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("route events: %w", err)

@@ -137,10 +137,10 @@ func (r *Receiver) Waiting() int {
 func (r *Receiver) enter(topic int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch {
-	case r.waitingOf[topic] == maxWaitingOfTopic:
+	if r.waitingOf[topic] == maxWaitingOfTopic {
 		return ErrTooManyReceiversOfTopic
-	case r.waiting == maxWaiting:
+	}
+	if r.waiting == maxWaiting {
 		return fmt.Errorf("%w: %w", postgres.ErrUnavailable, ErrTooManyReceivers)
 	}
 	r.waiting++
@@ -202,14 +202,14 @@ func (r *Receiver) Receive(
 
 // open finds an event subscription, from which consumers receive.
 func open(snapshot *catalog.Snapshot, subscription int64) (*catalog.Subscription, error) {
-	switch current, exists := snapshot.Subscription(subscription); {
-	case !exists:
+	current, exists := snapshot.Subscription(subscription)
+	if !exists {
 		return nil, fmt.Errorf("event subscription %d: %w", subscription, postgres.ErrNotFound)
-	case !current.Pulled():
-		return nil, ErrPush
-	default:
-		return current, nil
 	}
+	if !current.Pulled() {
+		return nil, ErrPush
+	}
+	return current, nil
 }
 
 // lock commits the locks before it returns.

@@ -94,10 +94,10 @@ func (b *Backpressure) Next(jobs int) time.Duration {
 // pause is how long the workers take to fetch so many jobs, multiplied by the lag in seconds: if publishers are faster
 // than the workers, the lag approaches 1 s. Publishers that are slower never wait.
 func pause(lag time.Duration, fetchedPerSecond, jobs int) time.Duration {
-	switch {
-	case lag <= maxLag:
+	if lag <= maxLag {
 		return 0
-	case fetchedPerSecond == 0:
+	}
+	if fetchedPerSecond == 0 {
 		return maxPause
 	}
 	return min(time.Duration(float64(lag)*float64(jobs)/float64(fetchedPerSecond)), maxPause)

@@ -113,14 +113,14 @@ func (c *ClosedEndpoints) Subscriptions() (ids []int64) {
 func (c *ClosedEndpoints) state(key string, now time.Time) EndpointState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch known := c.known[key]; {
-	case known.until.IsZero():
+	known := c.known[key]
+	if known.until.IsZero() {
 		return EndpointOpen
-	case known.until.After(now):
-		return EndpointClosed
-	default:
-		return EndpointHalfOpen
 	}
+	if known.until.After(now) {
+		return EndpointClosed
+	}
+	return EndpointHalfOpen
 }
 
 // Close closes an event subscription's endpoint for so long, or leaves it closed for longer.
@@ -242,10 +242,11 @@ func (c *ClosedEndpoints) Enter(ctx context.Context, subscription int64) (open b
 // try makes a request the trial of its endpoint; nil if another one is, or the endpoint was closed again.
 func (c *ClosedEndpoints) try(ctx context.Context, key string, most time.Duration) (*Trial, error) {
 	t := &Trial{key: key}
-	switch err := c.db.QueryRow(ctx, startTrial, t.key, most).Scan(&t.lease); {
-	case errors.Is(err, pgx.ErrNoRows):
+	err := c.db.QueryRow(ctx, startTrial, t.key, most).Scan(&t.lease)
+	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil //nolint:nilnil // no trial is no error
-	case err != nil:
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%w: try a closed endpoint: %w", postgres.ErrUnavailable, err)
 	}
 	now := time.Now()

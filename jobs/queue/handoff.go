@@ -140,10 +140,10 @@ func (h *Handoff) Query(limit int) int {
 		h.busyAt = now
 	}
 	n := min(limit, h.free())
-	switch {
-	case !requested && !h.backlog && h.idle(now):
+	if !requested && !h.backlog && h.idle(now) {
 		return 0
-	case n <= 0:
+	}
+	if n <= 0 {
 		h.backlog = true // End requests a fetch
 		return 0
 	}
