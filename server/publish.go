@@ -192,14 +192,13 @@ func (p *protocol) checkVersion(u *url.URL) error {
 
 // credentialError is the response to an error of a publisher's or a consumer's request.
 func (s *Server) credentialError(r *http.Request, topic string, c *auth.Credential, err error) error {
-	switch {
-	case errors.Is(err, publish.ErrUnauthorized):
+	if errors.Is(err, publish.ErrUnauthorized) {
 		return s.auth.WrongCredential(auth.Sender(r.RemoteAddr), topic, "for this topic", c.Rejection())
-	case errors.Is(err, postgres.ErrNotFound):
-		return api.TopicNotFound(topic)
-	default:
-		return err
 	}
+	if errors.Is(err, postgres.ErrNotFound) {
+		return api.TopicNotFound(topic)
+	}
+	return err
 }
 
 // validatedText is the response to an opened validationUrl. Event Grid's text is not documented.

@@ -143,12 +143,12 @@ func (s *Server) receiveFrom(
 		}
 	}
 	received, err = s.parts.Receiver.Receive(ctx, r.sub, most, wait, r.name)
-	switch {
-	case errors.Is(err, pull.ErrPush):
+	if errors.Is(err, pull.ErrPush) {
 		return nil, api.Reject(http.StatusBadRequest, api.CodeInvalidRequest,
 			"event subscription %q of topic %q has deliveryMode %s: its events are sent to its endpoint; to receive them, set "+
 				"deliveryConfiguration.deliveryMode to %s", r.sub.Name, r.sub.Topic, catalog.ModePush, catalog.ModeQueue)
-	case errors.Is(err, postgres.ErrNotFound):
+	}
+	if errors.Is(err, postgres.ErrNotFound) {
 		return nil, api.SubscriptionNotFound(r.sub.Topic, r.sub.Name)
 	}
 	return received, err

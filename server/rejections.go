@@ -140,12 +140,11 @@ func (s *Server) writeRejections(ctx context.Context) {
 
 // addressText is an IPv4 address, or an IPv6 /64; "" for many addresses.
 func addressText(from netip.Prefix) string {
-	switch {
-	case !from.IsValid():
+	if !from.IsValid() {
 		return ""
-	case from.IsSingleIP():
-		return from.Addr().String()
-	default:
-		return from.String()
 	}
+	if from.IsSingleIP() {
+		return from.Addr().String()
+	}
+	return from.String()
 }

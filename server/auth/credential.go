@@ -142,15 +142,14 @@ func (a *Authenticator) Credential(r *http.Request) (Credential, error) {
 // not exist.
 func (a *Authenticator) LookUp(ctx context.Context, c *Credential, topic string) error {
 	key, err := a.apiKey(ctx, c)
-	switch {
-	case err != nil || key == nil || key.Publishes(topic):
+	if err != nil || key == nil || key.Publishes(topic) {
 		return err
-	case key.Scope != access.ScopePublish:
+	}
+	if key.Scope != access.ScopePublish {
 		return api.RejectForbidden(key.Actor("").Name, "API key %s has scope %s: publishing needs scope publish, or admin",
 			key.Name, key.Scope)
-	default:
-		return api.RejectForbidden(key.Actor("").Name, "API key %s publishes only to topic %q", key.Name, *key.Topic)
 	}
+	return api.RejectForbidden(key.Actor("").Name, "API key %s publishes only to topic %q", key.Name, *key.Topic)
 }
 
 // LookUpConsumer checks that an API key receives from the event subscription; Opens checks other credentials.
@@ -177,10 +176,10 @@ func (a *Authenticator) apiKey(ctx context.Context, c *Credential) (*access.APIK
 		return nil, nil
 	}
 	key, err := a.access.APIKeyOf(ctx, c.apiKey)
-	switch {
-	case errors.Is(err, access.ErrWrongCredentials):
+	if errors.Is(err, access.ErrWrongCredentials) {
 		return nil, publish.ErrUnauthorized
-	case err != nil:
+	}
+	if err != nil {
 		return nil, err
 	}
 	c.Name = key.Actor("").Name
