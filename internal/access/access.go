@@ -84,16 +84,15 @@ func (a *Access) change(ctx context.Context, doing string, change func(pgx.Tx) e
 		return change(tx)
 	})
 	var rejection *postgres.FunctionError
-	switch {
-	case err == nil, errors.As(err, &rejection), errors.Is(err, ErrNotFirst), errors.Is(err, ErrWrongCredentials),
-		errors.Is(err, postgres.ErrPrecondition):
+	if err == nil || errors.As(err, &rejection) || errors.Is(err, ErrNotFirst) || errors.Is(err, ErrWrongCredentials) ||
+		errors.Is(err, postgres.ErrPrecondition) {
 		return err
-	case postgres.IsPoison(err):
+	}
+	if postgres.IsPoison(err) {
 		a.log.Warn("the database rejected a change", "change", doing, "error", err, "sqlstate", postgres.SQLState(err))
 		return postgres.ValueError(err)
-	default:
-		return postgres.Outage(doing, err)
 	}
+	return postgres.Outage(doing, err)
 }
 
 // amongUsers is change with the users locked: two concurrent changes must not each remove one of the last two
@@ -114,10 +113,10 @@ func (a *Access) amongUsers(ctx context.Context, doing string, change func(pgx.T
 // one returns the single row of a query, or the error none.
 func one[T any](ctx context.Context, db postgres.Querier, none error, query string, args ...any) (*T, error) {
 	found, err := postgres.Row[T](ctx, db, query, args...)
-	switch {
-	case errors.Is(err, postgres.ErrNotFound):
+	if errors.Is(err, postgres.ErrNotFound) {
 		return nil, none
-	case err != nil:
+	}
+	if err != nil {
 		return nil, postgres.ReadError("an account", err)
 	}
 	return found, nil

@@ -269,13 +269,18 @@ func (a *Access) RevokeAPIKey(ctx context.Context, name string) (k *APIKey, err 
 	err = a.change(ctx, "revoke an API key", func(tx pgx.Tx) error {
 		var topic, subscription string
 		err := tx.QueryRow(ctx, revoke, name).Scan(&topic, &subscription)
-		if err == nil {
-			err = Audit(ctx, tx, AuditEntry{
-				Action: auditKeyRevoked, Topic: topic, Subscription: subscription, Details: map[string]any{"key": name},
-				Changes: Changes(Settings{"state": "active"}, Settings{"state": "revoked"}),
-			})
+		if errors.Is(err, pgx.ErrNoRows) { // revoked before, or unknown
+			k, err = readKey(ctx, tx, name)
+			return err
 		}
-		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		if err != nil {
+			return err
+		}
+		err = Audit(ctx, tx, AuditEntry{
+			Action: auditKeyRevoked, Topic: topic, Subscription: subscription, Details: map[string]any{"key": name},
+			Changes: Changes(Settings{"state": "active"}, Settings{"state": "revoked"}),
+		})
+		if err != nil {
 			return err
 		}
 		k, err = readKey(ctx, tx, name)
@@ -302,10 +307,13 @@ func (a *Access) APIKeyOf(ctx context.Context, key string) (*APIKey, error) {
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil, fmt.Errorf("API key: %w", ErrWrongCredentials)
 		}
-		if err == nil && unused {
-			_, err = a.db.Exec(ctx, used, hash[:])
-		}
 		if err != nil {
+			return nil, postgres.ReadError("an API key", err)
+		}
+		if !unused {
+			return k, nil
+		}
+		if _, err := a.db.Exec(ctx, used, hash[:]); err != nil {
 			return nil, postgres.ReadError("an API key", err)
 		}
 		return k, nil

@@ -39,10 +39,7 @@ func Changes(before, after Settings) map[string]any {
 func auditedValue(value any) json.RawMessage {
 	var decoded any
 	text, err := json.Marshal(value)
-	if err == nil {
-		err = json.Unmarshal(text, &decoded)
-	}
-	if err != nil {
+	if err != nil || json.Unmarshal(text, &decoded) != nil {
 		return json.RawMessage("null")
 	}
 	text, _ = json.Marshal(withoutSecrets(decoded)) // it was JSON before

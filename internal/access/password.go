@@ -50,15 +50,14 @@ func takeSlot(ctx context.Context) (done func(), err error) {
 
 // validatePassword rejects a password that the user cannot have.
 func validatePassword(name, password string) error {
-	switch {
-	case len(password) < MinPassword || len(password) > MaxPassword:
+	if len(password) < MinPassword || len(password) > MaxPassword {
 		return postgres.Invalid("password", "password must have %d to %d bytes, not %d", MinPassword, MaxPassword,
 			len(password))
-	case !utf8.ValidString(password):
-		return postgres.Invalid("password", "password must be UTF-8")
-	default:
-		return checkStrength(name, password)
 	}
+	if !utf8.ValidString(password) {
+		return postgres.Invalid("password", "password must be UTF-8")
+	}
+	return checkStrength(name, password)
 }
 
 // hashPassword returns what is stored of a password: a PHC string, with its parameters and a random salt.

@@ -58,10 +58,9 @@ func auditPut(
 	e.Changes = spec.changesFrom(before)
 	e.Details = map[string]any{"settings": append([]string{}, slices.Sorted(maps.Keys(e.Changes))...)}
 	// The audit shows which operator has skipped the validation of an endpoint.
-	switch {
-	case spec.EndpointValidation != ValidationRequired:
+	if spec.EndpointValidation != ValidationRequired {
 		e.Details["endpointValidation"] = ValidationSkip
-	case before.EndpointValidation != ValidationRequired:
+	} else if before.EndpointValidation != ValidationRequired {
 		e.Details["endpointValidation"] = ValidationRequired
 	}
 	return access.Audit(ctx, tx, e)
@@ -74,9 +73,11 @@ const topicSettings = `SELECT to_jsonb(t) - '{topic,subscriptions,created_at,upd
 // readSettings reads the settings of one topic or retry policy; nil if there is no such row.
 func readSettings(ctx context.Context, tx pgx.Tx, query, name string) (access.Settings, error) {
 	var row access.Settings
-	if err := tx.QueryRow(ctx, query, name).Scan(&row); errors.Is(err, pgx.ErrNoRows) {
+	err := tx.QueryRow(ctx, query, name).Scan(&row)
+	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
-	} else if err != nil {
+	}
+	if err != nil {
 		return nil, fmt.Errorf("read the settings of %q for the audit: %w", name, err)
 	}
 	named := access.Settings{}

@@ -101,7 +101,8 @@ func (c *Cache) Reload(ctx context.Context) error {
 	// One snapshot for all tables: a Snapshot never mixes two versions.
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	var fresh *Snapshot
-	err := pgx.BeginTxFunc(ctx, c.db, options, func(tx pgx.Tx) (err error) {
+	err := pgx.BeginTxFunc(ctx, c.db, options, func(tx pgx.Tx) error {
+		var err error
 		fresh, err = c.ReadIn(ctx, tx, old)
 		return err
 	})
@@ -175,10 +176,10 @@ func (c *Cache) change(ctx context.Context, change func(pgx.Tx) error) error {
 		}
 		return change(tx)
 	})
-	switch {
-	case err != nil && postgres.IsOutage(err):
+	if err != nil && postgres.IsOutage(err) {
 		return fmt.Errorf("%w: %w", postgres.ErrUnavailable, err)
-	case err != nil:
+	}
+	if err != nil {
 		return err
 	}
 	// The change is committed. If this fails, the next publish's transaction finds the newer version.

@@ -37,7 +37,8 @@ func (s *Subscriptions) Expire(ctx context.Context) error {
 	}
 	const where = "WHERE s.deleted_at IS NULL AND s.expiration_time_utc <= now()"
 	var expired []*Subscription
-	err := s.cache.change(ctx, func(tx pgx.Tx) (err error) {
+	err := s.cache.change(ctx, func(tx pgx.Tx) error {
+		var err error
 		if expired, err = s.querySubscriptions(ctx, tx, where); err != nil {
 			return err
 		}

@@ -25,9 +25,9 @@ type HandshakeResult struct {
 
 // Record records the result of a request, and changes the event subscription that the handshake validates. For a job
 // that was deleted it does nothing, without an error.
-func (s *Handshakes) Record(ctx context.Context, r *HandshakeResult) (err error) {
+func (s *Handshakes) Record(ctx context.Context, r *HandshakeResult) error {
 	if r.State == HandshakePending || r.Handshake.Purpose == PurposeDeletion {
-		_, err = s.recordHandshake(ctx, s.db, r)
+		_, err := s.recordHandshake(ctx, s.db, r)
 		return err
 	}
 	return s.cache.change(ctx, func(tx pgx.Tx) error {

@@ -47,9 +47,10 @@ func (h *Holds) Pause(ctx context.Context, topic, name string, stopTimeToLive *b
 	const pause = "SELECT postrider_internal.pause($1, $2, $3, $4, $5)"
 	sub, err := h.changeHold(ctx, topic, name, pause, stopTimeToLive)
 	for errors.Is(err, postgres.ErrResuming) { // the earlier pause ends first
-		if err = h.finishPause(ctx, topic, name); err == nil {
-			sub, err = h.changeHold(ctx, topic, name, pause, stopTimeToLive)
+		if err := h.finishPause(ctx, topic, name); err != nil {
+			return nil, err
 		}
+		sub, err = h.changeHold(ctx, topic, name, pause, stopTimeToLive)
 	}
 	if err != nil {
 		return nil, err
@@ -100,7 +101,8 @@ const (
 )
 
 // MoveTimeToLive makes some steps of ending a pause that stopped the time to live, unless another node does the same.
-func (h *Holds) MoveTimeToLive(ctx context.Context, subscription int64) (err error) {
+func (h *Holds) MoveTimeToLive(ctx context.Context, subscription int64) error {
+	var err error
 	for tries, more := 0, true; more && err == nil && tries < movesAtOnce; tries++ {
 		more, err = h.moveTimeToLive(ctx, subscription, false)
 	}

@@ -95,10 +95,10 @@ func TryKey(ctx context.Context, pool *pgxpool.Pool, s *postgres.Sealer) error {
 		(SELECT proof FROM postrider_internal.encryption_keys ORDER BY key_id = $1 DESC LIMIT 1),
 		(SELECT secrets_sealed FROM postrider_internal.event_subscriptions WHERE deleted_at IS NULL LIMIT 1)`
 	err := pool.QueryRow(ctx, query, s.KeyID()).Scan(&proofs, &endpoint)
-	switch {
-	case err != nil:
+	if err != nil {
 		return fmt.Errorf("read what is sealed: %w", err)
-	case proofs == nil && endpoint == nil:
+	}
+	if proofs == nil && endpoint == nil {
 		return ErrNothingSealed
 	}
 	if proofs != nil {

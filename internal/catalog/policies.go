@@ -59,10 +59,10 @@ func (s *Policies) Put(
 func (s *Policies) Delete(ctx context.Context, name string, when ...postgres.Condition) error {
 	return s.changePolicies(ctx, func(tx pgx.Tx) error {
 		existing, err := ownPolicy(ctx, tx, name)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case existing == 0:
+		}
+		if existing == 0 {
 			return fmt.Errorf("retry policy %q: %w", name, postgres.ErrNotFound)
 		}
 		if err := postgres.CheckConditions(when, existing); err != nil {

@@ -59,16 +59,16 @@ func reseal(
 	ctx context.Context, pool *pgxpool.Pool, sealer *postgres.Sealer, table sealedTable, progress func(string, int),
 ) error {
 	for after, more := int64(0), true; more; {
-		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) (err error) {
+		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 			// The values stay the same: no publisher needs to filter again, and no etag changes.
 			if _, err := tx.Exec(ctx, "SET LOCAL postrider.resealing = 'on'"); err != nil {
 				return err
 			}
-			var rows int
-			if after, rows, err = resealRows(ctx, tx, sealer, table, after); rows > 0 {
+			last, rows, err := resealRows(ctx, tx, sealer, table, after)
+			if rows > 0 {
 				progress(table.name, rows)
 			}
-			more = rows == resealStep
+			after, more = last, rows == resealStep
 			return err
 		})
 		if err != nil {

@@ -127,7 +127,8 @@ func (r records) querySubscriptions(
 }
 
 // open opens the settings and secrets of an event subscription.
-func (r records) open(sub *Subscription, row *subscriptionRow) (err error) {
+func (r records) open(sub *Subscription, row *subscriptionRow) error {
+	var err error
 	if sub.Stated, err = r.openSpec(secretsColumn, row.Settings, row.SecretsSealed); err != nil {
 		return err
 	}

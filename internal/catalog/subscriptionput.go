@@ -108,21 +108,22 @@ func (s *Subscriptions) putIn(
 // its row remains.
 func usablePolicy(ctx context.Context, tx pgx.Tx, name string) error {
 	own, err := ownPolicy(ctx, tx, name)
-	switch {
-	case errors.Is(err, ErrBuiltIn):
+	if errors.Is(err, ErrBuiltIn) {
 		return nil
-	case err == nil && own == 0:
+	}
+	if err == nil && own == 0 {
 		return fmt.Errorf("retry policy %q: %w", name, ErrNoPolicy)
 	}
 	return err
 }
 
 // keepSecrets replaces the secrets that the client did not send by the stored ones.
-func (s *SubscriptionSpec) keepSecrets(existing *Subscription) (err error) {
+func (s *SubscriptionSpec) keepSecrets(existing *Subscription) error {
 	var stored SubscriptionSpec
 	if existing != nil {
 		stored = existing.Stated
 	}
+	var err error
 	if s.DeliveryAttributes, err = endpointconf.KeepSecrets(s.DeliveryAttributes, stored.DeliveryAttributes); err != nil {
 		return err
 	}

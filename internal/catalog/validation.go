@@ -44,10 +44,10 @@ func (s *Subscriptions) validationOf(
 	if existing == nil {
 		pending = ProvisioningCreating
 	}
-	switch {
-	case h.State == HandshakeFailed:
+	if h.State == HandshakeFailed {
 		return validation{}, s.handshakes.validationFailed(ctx, tx, h)
-	case h.State == HandshakePending && existing != nil && !existing.NotValidated():
+	}
+	if h.State == HandshakePending && existing != nil && !existing.NotValidated() {
 		return validation{}, ErrValidationPending
 	}
 	return validation{ValidationRequired, provisioned(h.State, pending), h.ID}, nil
@@ -56,12 +56,12 @@ func (s *Subscriptions) validationOf(
 // needsValidation reports whether a handshake must be begun: once for each endpoint and schema. After a failed
 // handshake a client that sends all settings needs a new one; a client that changes other settings does not.
 func (s *Subscriptions) needsValidation(spec *SubscriptionSpec, existing *Subscription, c change) bool {
-	switch {
-	case existing == nil, existing.EndpointValidation != ValidationRequired,
-		!bytes.Equal(existing.EndpointHash, s.endpointHash(spec.EndpointURL)),
-		handshakeSchema(existing.EventDeliverySchema) != handshakeSchema(spec.EventDeliverySchema):
+	if existing == nil || existing.EndpointValidation != ValidationRequired ||
+		!bytes.Equal(existing.EndpointHash, s.endpointHash(spec.EndpointURL)) ||
+		handshakeSchema(existing.EventDeliverySchema) != handshakeSchema(spec.EventDeliverySchema) {
 		return true
-	case existing.ProvisioningState == ProvisioningFailed:
+	}
+	if existing.ProvisioningState == ProvisioningFailed {
 		return !c.patch
 	}
 	return existing.NotValidated() && existing.HandshakeID == 0

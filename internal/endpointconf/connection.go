@@ -148,10 +148,9 @@ func (c *Connection) Mistakes(endpoint *url.URL, allow []netip.Prefix) (found []
 			{"oauth2.clientSecret", c.OAuth2.ClientSecret, true},
 			{"oauth2.scope", c.OAuth2.Scope, false},
 		} {
-			switch {
-			case text.required && text.value == "":
+			if text.required && text.value == "" {
 				add(text.field, "is required")
-			case strings.ContainsFunc(text.value, func(r rune) bool { return r < ' ' || r == 0x7f }):
+			} else if strings.ContainsFunc(text.value, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 				add(text.field, "must have no control characters")
 			}
 		}

@@ -64,10 +64,11 @@ func EncodingProblem(raw string) string {
 	rest = rest[strings.IndexAny(rest+"/", "/?#"):]
 	for len(rest) > 0 {
 		c, size := utf8.DecodeRuneInString(rest)
-		switch character := rest[:size]; {
-		case c == '%' && (len(rest) < 3 || !hexadecimal(rest[1]) || !hexadecimal(rest[2])):
+		character := rest[:size]
+		if c == '%' && (len(rest) < 3 || !hexadecimal(rest[1]) || !hexadecimal(rest[2])) {
 			return `must be percent-encoded: write "%" as %25 where it begins no code such as %20`
-		case !alphanumeric(c) && !strings.ContainsRune(allowed, c):
+		}
+		if !alphanumeric(c) && !strings.ContainsRune(allowed, c) {
 			var encoded string
 			for i := range len(character) {
 				encoded += fmt.Sprintf("%%%02X", character[i])

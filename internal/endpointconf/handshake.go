@@ -76,11 +76,11 @@ func HandshakeByOrigin(a HandshakeResponse, origin string, callback bool) (outco
 				allowed, a.rate())
 		}
 	}
-	switch {
-	case len(a.AllowedOrigin) > 0:
+	if len(a.AllowedOrigin) > 0 {
 		return HandshakeRejected, fmt.Sprintf("responded %d with WebHook-Allowed-Origin %q, which is not %s", a.Status,
 			a.quoted(a.AllowedOrigin[0]), origin)
-	case a.Status == 200 && callback:
+	}
+	if a.Status == 200 && callback {
 		return HandshakeAwaits, "responded 200 without WebHook-Allowed-Origin"
 	}
 	return HandshakeRejected, fmt.Sprintf("responded %d without WebHook-Allowed-Origin", a.Status)
@@ -88,10 +88,10 @@ func HandshakeByOrigin(a HandshakeResponse, origin string, callback bool) (outco
 
 // HandshakeAcknowledged checks the response to a notification: any status of 200 to 299 accepts it.
 func HandshakeAcknowledged(a HandshakeResponse) (outcome HandshakeOutcome, why string) {
-	switch {
-	case a.Err != "":
+	if a.Err != "" {
 		return HandshakeRejected, "no response: " + a.Err
-	case a.Status < 200 || a.Status > 299:
+	}
+	if a.Status < 200 || a.Status > 299 {
 		return HandshakeRejected, fmt.Sprintf("responded %d", a.Status)
 	}
 	return HandshakeAccepted, fmt.Sprintf("acknowledged: responded %d", a.Status)

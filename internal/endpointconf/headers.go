@@ -223,10 +223,9 @@ func NewHeaderSet(list []DeliveryAttribute) *HeaderSet {
 	s := &HeaderSet{}
 	var fields []string
 	for _, a := range list {
-		switch {
-		case a.Type == AttributeDynamic:
+		if a.Type == AttributeDynamic {
 			s.dynamic, fields = append(s.dynamic, a.Name), append(fields, a.SourceField)
-		case a.Value != nil:
+		} else if a.Value != nil {
 			s.static = append(s.static, a)
 		}
 	}

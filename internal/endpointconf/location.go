@@ -150,16 +150,16 @@ type ExportTarget struct {
 
 // String is the target's URL without its query.
 func (t ExportTarget) String() string {
-	switch within := t.Location; {
-	case t.Path == "":
-		return within.String()
-	case within.Path == "":
-		within.Path = t.Path
-		return within.String()
-	default:
-		within.Path += "/" + t.Path
+	within := t.Location
+	if t.Path == "" {
 		return within.String()
 	}
+	if within.Path == "" {
+		within.Path = t.Path
+		return within.String()
+	}
+	within.Path += "/" + t.Path
+	return within.String()
 }
 
 // ExportLocations are what an operator allows: nodes must not write to any file or bucket that a client names.
@@ -252,10 +252,10 @@ func (l ExportLocations) allowed(named Location) (found Location, below string, 
 		}
 		names = append(names, a.String())
 	}
-	switch {
-	case found.Scheme != "":
+	if found.Scheme != "" {
 		return found, below, nil
-	case len(names) == 0:
+	}
+	if len(names) == 0 {
 		return found, "", propertyError("url",
 			"is not allowed: start the nodes with --dead-letter-location %s", named)
 	}
@@ -284,11 +284,11 @@ func (l ExportLocations) container(p DeadLetterProperties) (ExportTarget, error)
 // the Azure CLI accepts it.
 func (p DeadLetterProperties) split() (account, container string, err error) {
 	parts := storageAccount.FindStringSubmatch(p.ResourceID)
-	switch {
-	case parts == nil:
+	if parts == nil {
 		return "", "", propertyError("resourceId", "must be a storage account's resource id: "+
 			"/subscriptions/…/resourceGroups/…/providers/Microsoft.Storage/storageAccounts/NAME")
-	case parts[2] != "" && p.BlobContainerName != "" && !strings.EqualFold(parts[2], p.BlobContainerName):
+	}
+	if parts[2] != "" && p.BlobContainerName != "" && !strings.EqualFold(parts[2], p.BlobContainerName) {
 		return "", "", propertyError("blobContainerName",
 			"must be absent or %s, the container that resourceId names", parts[2])
 	}

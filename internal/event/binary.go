@@ -232,10 +232,10 @@ func percentDecode(value string) (text, problem string) {
 
 // appendData writes the body as the event's data.
 func appendData(dst []byte, form dataForm, body []byte, maxDepth int) ([]byte, *Error) {
-	switch {
-	case form == jsonData:
+	if form == jsonData {
 		return appendJSON(dst, body, maxDepth)
-	case form == textData && utf8.Valid(body):
+	}
+	if form == textData && utf8.Valid(body) {
 		return appendQuoted(append(dst, `,"data":`...), string(body)), nil
 	}
 	dst = base64.StdEncoding.AppendEncode(append(dst, `,"data_base64":"`...), body)
@@ -289,10 +289,10 @@ func formOf(contentType string) (dataForm, *Error) {
 		return binaryData, nil
 	}
 	kind, subtype, _ := strings.Cut(media, "/")
-	switch {
-	case subtype == "json" || strings.HasSuffix(subtype, "+json"):
+	if subtype == "json" || strings.HasSuffix(subtype, "+json") {
 		return jsonData, nil
-	case kind == "text" || media == "application/xml" || strings.HasSuffix(subtype, "+xml"):
+	}
+	if kind == "text" || media == "application/xml" || strings.HasSuffix(subtype, "+xml") {
 		return textData, nil
 	}
 	return binaryData, nil

@@ -15,10 +15,10 @@ const utf8Parameter = "; charset=utf-8"
 // CloudEvents v1.0 schema with Azure Event Grid, 2021-07-22, and support for CloudEvents schema, 2024-09-25; CNCF, JSON
 // event format 1.0.2, section 4.2.
 func ContentType(delivery Schema, batched bool) string {
-	switch {
-	case delivery != CloudEvents:
+	if delivery != CloudEvents {
 		return mediaJSON + utf8Parameter
-	case batched:
+	}
+	if batched {
 		return mediaBatch + utf8Parameter
 	}
 	return mediaStructured + utf8Parameter

@@ -62,12 +62,12 @@ func (p *parser) document(expected shape) *Error {
 }
 
 // outermost reads one event or an array of them.
-func (p *parser) outermost(first byte) (err *Error) {
+func (p *parser) outermost(first byte) *Error {
 	if first == '{' {
 		return p.event(0)
 	}
 	p.Depth-- // the array is not a level of an event
-	i := 0
+	i, err := 0, (*Error)(nil)
 	ok := p.Array(func() bool {
 		if i == p.in.Limits.MaxEvents {
 			err = rejectEvent(statusPayloadTooLarge, CodePayloadTooLarge, i, "",
@@ -93,10 +93,10 @@ func (p *parser) event(i int) *Error {
 	} else {
 		ok = p.Value()
 	}
-	switch {
-	case !ok:
+	if !ok {
 		return p.malformed(i)
-	case first != '{':
+	}
+	if first != '{' {
 		return rejectEvent(statusBadRequest, CodeInvalidEvent, i, "", "must be an object, is %s", kind(first))
 	}
 	// The capacity ends with the event, so that appending to a Body does not overwrite the next one.

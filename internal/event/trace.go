@@ -41,10 +41,10 @@ func TraceOf(events []*Event) Trace {
 // newTrace returns a publisher's trace. Malformed ones are ignored, as Trace Context (section 2.2.2) requires: they are
 // no reason to reject an event.
 func newTrace(parent, state string) Trace {
-	switch {
-	case !isTraceParent(parent):
+	if !isTraceParent(parent) {
 		return Trace{}
-	case len(state) > maxTraceState || strings.ContainsFunc(state, func(c rune) bool { return c < ' ' || c > '~' }):
+	}
+	if len(state) > maxTraceState || strings.ContainsFunc(state, func(c rune) bool { return c < ' ' || c > '~' }) {
 		return Trace{Parent: parent}
 	}
 	return Trace{Parent: parent, State: state}

@@ -151,10 +151,10 @@ func stated(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] != 'n' }
 
 // operands are the values that an operator compares with.
 func (a *AdvancedFilter) operands(op *operator) []json.RawMessage {
-	switch {
-	case op.list:
+	if op.list {
 		return a.Values
-	case stated(a.Value):
+	}
+	if stated(a.Value) {
 		return []json.RawMessage{a.Value}
 	}
 	return nil

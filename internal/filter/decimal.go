@@ -60,10 +60,9 @@ func readDecimal(text []byte) decimal {
 			d.point, text = readExponent(text[i+1:]), text[:i]
 			break
 		}
-		switch {
-		case c == '.':
+		if c == '.' {
 			dot = i
-		case c != '0':
+		} else if c != '0' {
 			if last = i; first < 0 {
 				first = i
 			}

@@ -59,10 +59,10 @@ func unescapeOne(b []byte) (r rune, n int) {
 
 // escapeLen returns the length of the escape sequence that b starts with, 0 if it is none.
 func escapeLen(b []byte) int {
-	switch {
-	case len(b) < 2:
+	if len(b) < 2 {
 		return 0
-	case strings.IndexByte(escapes, b[1]) >= 0:
+	}
+	if strings.IndexByte(escapes, b[1]) >= 0 {
 		return 2
 	}
 	if _, ok := hex4(b); ok {

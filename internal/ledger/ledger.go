@@ -129,15 +129,15 @@ func parseEntry(line []byte) (e Entry, ok bool) {
 		return e, false
 	}
 	e.ID = string(line[:space])
-	switch hash := line[space+1:]; {
-	case string(hash) == "-":
+	hash := line[space+1:]
+	if string(hash) == "-" {
 		return e, true
-	case len(hash) != hex.EncodedLen(len(e.Hash)):
-		return e, false
-	default:
-		_, err := hex.Decode(e.Hash[:], hash)
-		return e, err == nil
 	}
+	if len(hash) != hex.EncodedLen(len(e.Hash)) {
+		return e, false
+	}
+	_, err := hex.Decode(e.Hash[:], hash)
+	return e, err == nil
 }
 
 // Verdict compares published and received events. The lists contain ids, sorted, each once.
@@ -171,10 +171,9 @@ func Compare(published, received []Entry) Verdict {
 	seen, changed := make(map[string]bool, len(received)), map[string]bool{}
 	for _, e := range received {
 		hash, known := sent[e.ID]
-		switch {
-		case seen[e.ID]:
+		if seen[e.ID] {
 			v.Duplicates++
-		case !known:
+		} else if !known {
 			v.Unacknowledged = append(v.Unacknowledged, e.ID)
 		}
 		seen[e.ID] = true

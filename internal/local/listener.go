@@ -132,11 +132,8 @@ func WriteReadyFile(path string, info ReadyInfo) error {
 	if path == "" {
 		return nil
 	}
-	content, err := json.MarshalIndent(info, "", "  ")
-	if err == nil {
-		err = ReplaceFile(path, 0o600, append(content, '\n'))
-	}
-	if err != nil {
+	content, _ := json.MarshalIndent(info, "", "  ") // texts only
+	if err := ReplaceFile(path, 0o600, append(content, '\n')); err != nil {
 		return fmt.Errorf("write the ready file: %w", err)
 	}
 	return nil
@@ -156,17 +153,11 @@ func ReplaceFile(path string, mode os.FileMode, content []byte) error {
 		return err
 	}
 	_, err = temporary.Write(content)
-	if err == nil {
-		err = temporary.Chmod(mode)
+	if err := errors.Join(err, temporary.Chmod(mode), temporary.Close()); err != nil {
+		return errors.Join(err, os.Remove(temporary.Name()))
 	}
-	if closeErr := temporary.Close(); err == nil {
-		err = closeErr
+	if err := os.Rename(temporary.Name(), path); err != nil {
+		return errors.Join(err, os.Remove(temporary.Name()))
 	}
-	if err == nil {
-		err = os.Rename(temporary.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(temporary.Name())
-	}
-	return err
+	return nil
 }

@@ -89,11 +89,17 @@ func stepDeliveries(ctx context.Context, tx pgx.Tx, op *operationRow) (step step
 		most = countStep
 	}
 	found, err := query.NextDeliveries(ctx, tx, filter, op.CreatedAt, op.CursorDelivery, most)
-	if err == nil && !op.Counting {
+	if err != nil {
+		return step, err
+	}
+	if !op.Counting {
 		step, err = callStep(ctx, tx, "SELECT * FROM postrider_internal.step_deliveries($1, $2)", op.ID, found.IDs)
+		if err != nil {
+			return step, err
+		}
 	}
 	step.Taken, step.ReachedDelivery, step.Last = len(found.IDs), &found.Reached, found.Last
-	return step, err
+	return step, nil
 }
 
 // again is the time before which a redelivery counts; nil: always.

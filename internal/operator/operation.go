@@ -176,14 +176,15 @@ func (op *operationRow) most() int {
 
 // beginStep deletes the job and locks its operation; nil if the job was replaced or the operation has ended.
 func beginStep(ctx context.Context, tx pgx.Tx, job int64) (*operationRow, error) {
-	const query = `SELECT id, kind, filter::text, counting, target_id, published_from, published_until, rate_per_second,
+	const begin = `SELECT id, kind, filter::text, counting, target_id, published_from, published_until, rate_per_second,
 		       nullif(cursor_at, '-infinity') AS reached_at, cursor_id AS reached_id,
 		       cursor_delivery, created_at, started_by, patch, again, include_unchanged
 		FROM postrider_internal.begin_step($1)`
-	op, err := postgres.Row[operationRow](ctx, tx, query, job)
+	op, err := postgres.Row[operationRow](ctx, tx, begin, job)
 	if errors.Is(err, postgres.ErrNotFound) {
 		return nil, nil
-	} else if err != nil {
+	}
+	if err != nil {
 		return nil, fmt.Errorf("begin a step of an operation: %w", err)
 	}
 	return op, nil

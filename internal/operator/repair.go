@@ -38,9 +38,10 @@ func (o *Operator) Repair(
 // CheckEdit validates an edited event of a dead letter without storing it. *event.Error, *FunctionError.
 func (o *Operator) CheckEdit(ctx context.Context, id uuid.UUID, edited []byte) error {
 	in, err := o.inputOf(ctx, id)
-	if err == nil {
-		_, err = in.ParseOne(edited)
+	if err != nil {
+		return err
 	}
+	_, err = in.ParseOne(edited)
 	return err
 }
 

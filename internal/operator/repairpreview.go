@@ -83,9 +83,10 @@ func (o *Operator) PreviewRepair(
 	}
 	err = o.reader.Search(ctx, 2*previewTime, "dead letters", func(ctx context.Context, tx pgx.Tx) error {
 		target, again, err := o.previewTarget(ctx, tx, filter, do)
-		if err == nil {
-			preview, err = o.previewRepair(ctx, tx, text, patch, target, again)
+		if err != nil {
+			return err
 		}
+		preview, err = o.previewRepair(ctx, tx, text, patch, target, again)
 		return err
 	})
 	if err != nil {

@@ -142,10 +142,9 @@ func (o *Operator) stepRepair(ctx context.Context, tx pgx.Tx, op *operationRow) 
 	for i := range items {
 		item := &items[i]
 		cause, message := item.edit(patch, o.clock.Now(), op.IncludeUnchanged)
-		switch {
-		case cause == "":
+		if cause == "" {
 			edits = append(edits, item)
-		case !isSkipped(cause):
+		} else if !isSkipped(cause) {
 			if cause == resultInvalid { // an erasure would not find the text
 				message = "the edited event is invalid"
 			}

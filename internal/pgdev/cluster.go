@@ -30,9 +30,10 @@ func (s *Server) createCluster(ctx context.Context) error {
 	fresh := s.file("data.new")
 	archive, err := os.Open(prepared)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = s.prepare(ctx, fresh, prepared); err == nil {
-			archive, err = os.Open(prepared)
+		if err := s.prepare(ctx, fresh, prepared); err != nil {
+			return err
 		}
+		archive, err = os.Open(prepared)
 	}
 	if err != nil {
 		return err
@@ -58,12 +59,12 @@ func (s *Server) prepare(ctx context.Context, dir, path string) error {
 	if err != nil {
 		return err
 	}
-	if err = s.opts.Fill(ctx, filled); err == nil {
-		filled.proc.stop(ctx)
-		s.removeOld()
-		err = s.pack(ctx, filled.file("data"), path)
+	if err := s.opts.Fill(ctx, filled); err != nil {
+		return errors.Join(err, filled.Stop(ctx))
 	}
-	return errors.Join(err, filled.Stop(ctx))
+	filled.proc.stop(ctx)
+	s.removeOld()
+	return errors.Join(s.pack(ctx, filled.file("data"), path), filled.Stop(ctx))
 }
 
 // keptArchives is how many archives of 40 to 80 MB stay in the cache: the contents of a few branches and versions.

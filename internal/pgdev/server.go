@@ -71,7 +71,10 @@ type Server struct {
 // end of this process ends it.
 func Start(ctx context.Context, opts Options) (*Server, error) {
 	owner, err := unprivileged()
-	if err == nil && opts.cache == "" {
+	if err != nil {
+		return nil, fmt.Errorf("pgdev: %w", err)
+	}
+	if opts.cache == "" {
 		opts.cache, err = owner.cacheDir()
 	}
 	if err := errors.Join(err, openToAll(opts.cache)); err != nil {
@@ -81,38 +84,44 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	if opts.Log == nil {
 		s.opts.Log = io.Discard
 	}
-	if err = s.openDir(); err == nil {
-		err = s.start(ctx)
-	}
-	if err != nil {
+	if err := s.start(ctx); err != nil {
 		return nil, fmt.Errorf("pgdev: %w", errors.Join(err, s.close()))
 	}
 	return s, nil
 }
 
 // openDir creates or reuses the directory of the options. Temporary data that need not be durable are in memory.
-func (s *Server) openDir() (err error) {
-	if s.opts.Dir != "" {
-		if s.dir, err = filepath.Abs(s.opts.Dir); err == nil {
-			err = os.MkdirAll(s.dir, 0o755)
-		}
-	} else {
-		root := os.TempDir()
-		if space, _ := memory(); space && !s.opts.Durable {
-			root = shm
-		}
-		if s.dir, err = os.MkdirTemp(root, "postrider-pg-"); err == nil {
-			err = openToAll(s.dir)
-		}
+func (s *Server) openDir() error {
+	err := s.createDir()
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		s.guardian, err = guard(s.dir, s.opts.Dir == "")
+	if s.guardian, err = guard(s.dir, s.opts.Dir == ""); err != nil {
+		return err
 	}
-	if err == nil && !s.owner.canEnter(s.dir) {
-		err = fmt.Errorf("PostgreSQL does not run as root, and the user %s, which runs it, may not enter %s: choose "+
+	if !s.owner.canEnter(s.dir) {
+		return fmt.Errorf("PostgreSQL does not run as root, and the user %s, which runs it, may not enter %s: choose "+
 			"another directory, such as /var/lib/postrider, or start postrider as another user", s.owner.name, s.dir)
 	}
-	return err
+	return nil
+}
+
+func (s *Server) createDir() error {
+	var err error
+	if s.opts.Dir != "" {
+		if s.dir, err = filepath.Abs(s.opts.Dir); err != nil {
+			return err
+		}
+		return os.MkdirAll(s.dir, 0o755)
+	}
+	root := os.TempDir()
+	if space, _ := memory(); space && !s.opts.Durable {
+		root = shm
+	}
+	if s.dir, err = os.MkdirTemp(root, "postrider-pg-"); err != nil {
+		return err
+	}
+	return openToAll(s.dir)
 }
 
 func (s *Server) file(name string) string { return filepath.Join(s.dir, name) }
@@ -121,6 +130,9 @@ func (s *Server) file(name string) string { return filepath.Join(s.dir, name) }
 func openToAll(dir string) error { return errors.Join(os.MkdirAll(dir, 0o755), os.Chmod(dir, 0o711)) }
 
 func (s *Server) start(ctx context.Context) error {
+	if err := s.openDir(); err != nil {
+		return err
+	}
 	raw, err := os.ReadFile(s.file("data/PG_VERSION"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("read version of the data: %w", err)
@@ -193,10 +205,11 @@ func (s *Server) PID() int {
 // CreateDatabase creates an empty database unless it exists.
 func (s *Server) CreateDatabase(ctx context.Context, name string) error {
 	conn, err := pgx.Connect(ctx, s.URL("postgres"))
-	if err == nil {
-		defer conn.Close(ctx)
-		_, err = conn.Exec(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize())
+	if err != nil {
+		return fmt.Errorf("pgdev: create database %s: %w", name, err)
 	}
+	defer conn.Close(ctx)
+	_, err = conn.Exec(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize())
 	var rejected *pgconn.PgError
 	if err != nil && (!errors.As(err, &rejected) || rejected.Code != "42P04") { // duplicate_database
 		return fmt.Errorf("pgdev: create database %s: %w", name, err)
@@ -270,15 +283,14 @@ func unusable(port int) string {
 	}
 	var listen net.ListenConfig
 	listener, err := listen.Listen(context.Background(), "tcp", address)
-	switch {
-	case err == nil:
+	if err == nil {
 		listener.Close()
 		return ""
-	case errors.Is(err, syscall.EADDRINUSE):
-		return "is taken"
-	default:
-		return "cannot be used"
 	}
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return "is taken"
+	}
+	return "cannot be used"
 }
 
 // boot starts the postmaster and waits until it accepts connections. It retries what ends by itself: a server of a
@@ -290,10 +302,10 @@ func (s *Server) boot(ctx context.Context) error {
 	passing := regexp.MustCompile(`lock file ".*" already exists|pre-existing shared memory block`)
 	for end := time.Now().Add(lockDeadline); ; {
 		log, err := s.bootOnce(ctx)
-		switch {
-		case err == nil:
+		if err == nil {
 			return nil
-		case !passing.MatchString(log) || time.Now().After(end) || !pause(ctx, 10*poll):
+		}
+		if !passing.MatchString(log) || time.Now().After(end) || !pause(ctx, 10*poll) {
 			return fmt.Errorf("%w\n%s", err, tail(log))
 		}
 	}

@@ -126,14 +126,13 @@ func ReadWithin(
 		}
 		return read(tx)
 	})
-	switch {
-	case err == nil, errors.Is(err, ErrNotFound):
+	if err == nil || errors.Is(err, ErrNotFound) {
 		return err
-	case SQLState(err) == "57014": // query_canceled
-		return fmt.Errorf("read %s within %s: %w: %w", what, limit, ErrTooSlow, err)
-	default:
-		return ReadError(what, err)
 	}
+	if SQLState(err) == "57014" { // query_canceled
+		return fmt.Errorf("read %s within %s: %w: %w", what, limit, ErrTooSlow, err)
+	}
+	return ReadError(what, err)
 }
 
 const (
@@ -191,11 +190,11 @@ func (db *DB) ReadAlways(ctx context.Context, what string, read func(pgx.Tx) err
 	wait, cancel := context.WithTimeout(ctx, connWait)
 	defer cancel()
 	pooled, err := db.Acquire(wait)
-	switch {
-	case err == nil:
+	if err == nil {
 		defer pooled.Release()
 		return ReadWithin(ctx, pooled, ReadTime, what, read)
-	case wait.Err() == nil:
+	}
+	if wait.Err() == nil {
 		return ReadError(what, err)
 	}
 	own, err := pgx.ConnectConfig(ctx, db.Config().ConnConfig)

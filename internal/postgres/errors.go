@@ -69,7 +69,8 @@ func IsTransient(err error) bool {
 }
 
 // RetryTransient calls do up to three times while PostgreSQL rolls it back for another transaction.
-func RetryTransient(do func() error) (err error) {
+func RetryTransient(do func() error) error {
+	var err error
 	for range 3 {
 		if err = do(); !IsTransient(err) {
 			break
@@ -116,14 +117,13 @@ func ReadError(what string, err error) error { return Outage("read "+what, err) 
 // Outage adds what failed, and ErrUnavailable if the same may succeed later, or a *FunctionError that is ErrInvalid if
 // a value is the cause.
 func Outage(doing string, err error) error {
-	switch {
-	case IsOutage(err):
+	if IsOutage(err) {
 		return fmt.Errorf("%w: %s: %w", ErrUnavailable, doing, err)
-	case IsValueError(err):
-		return fmt.Errorf("%s: %w: %w", doing, ValueError(err), err)
-	default:
-		return fmt.Errorf("%s: %w", doing, err)
 	}
+	if IsValueError(err) {
+		return fmt.Errorf("%s: %w: %w", doing, ValueError(err), err)
+	}
+	return fmt.Errorf("%s: %w", doing, err)
 }
 
 // IsValueError reports a value that PostgreSQL cannot store, compare or convert: the character 0, text that is no
@@ -162,10 +162,11 @@ func NewFunctionError(kind error, field, format string, args ...any) error {
 // from a new one, which is $1. args are the statement's others.
 func NameFree(ctx context.Context, db Querier, kind, statement, name string, args ...any) error {
 	var existing string
-	switch err := db.QueryRow(ctx, statement, append([]any{name}, args...)...).Scan(&existing); {
-	case errors.Is(err, pgx.ErrNoRows):
+	err := db.QueryRow(ctx, statement, append([]any{name}, args...)...).Scan(&existing)
+	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
-	case err != nil:
+	}
+	if err != nil {
 		return fmt.Errorf("read the name of the %s: %w", kind, err)
 	}
 	return NewFunctionError(ErrNameTaken, "name",

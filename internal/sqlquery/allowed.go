@@ -55,10 +55,13 @@ func (r *Runner) check(ctx context.Context, conn *pgconn.PgConn, l *login, q Req
 	}
 	found, err := value(ctx, primary, sql("not_allowed"), arrayOf(u.functions), arrayOf(u.types), arrayOf(u.searches),
 		arrayOf(u.products), arrayOf(u.sets))
-	if err == nil && found != "" {
-		err = &Error{Message: "the query " + found + ", which is not allowed", Hint: allowedHint}
+	if err != nil {
+		return nil, err
 	}
-	return types, err
+	if found != "" {
+		return nil, &Error{Message: "the query " + found + ", which is not allowed", Hint: allowedHint}
+	}
+	return types, nil
 }
 
 // beginCheck begins a transaction in conn or, if that is a standby's, with the same login on the primary.
@@ -110,11 +113,12 @@ func parse(ctx context.Context, conn *pgconn.PgConn, l *login, q Request) ([]uin
 		return nil, err
 	}
 	create := "CREATE FUNCTION pg_temp.postrider_query(" + names + ") RETURNS SETOF record LANGUAGE sql BEGIN ATOMIC "
-	_, err = conn.ExecParams(ctx, create+q.SQL+"\n; END", nil, nil, nil, nil).Close() // the line feed ends a comment
-	switch {
-	case postgres.SQLState(err) == "42501": // insufficient_privilege: the rights of the query were enough just now
+	// The line feed ends a comment.
+	_, err = conn.ExecParams(ctx, create+q.SQL+"\n; END", nil, nil, nil, nil).Close()
+	if postgres.SQLState(err) == "42501" { // insufficient_privilege: the rights of the query were enough just now
 		return nil, &rejectedError{l.config.User, "it has no right TEMPORARY on the database", ""}
-	case err != nil:
+	}
+	if err != nil {
 		return nil, parseError(err, create)
 	}
 	return types, nil

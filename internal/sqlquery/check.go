@@ -27,11 +27,11 @@ func (r *Runner) Check(ctx context.Context) (found []LoginError, err error) {
 	if len(r.fixed) == 0 {
 		logins, err = r.logins(ctx)
 	}
-	if err == nil && len(logins) == 0 {
-		err = ErrNotConfigured
-	}
 	if err != nil {
 		return nil, err
+	}
+	if len(logins) == 0 {
+		return nil, ErrNotConfigured
 	}
 	var missing []string
 	if len(r.fixed) == 0 {

@@ -46,10 +46,10 @@ const onlySelect = "A query is one statement that begins with SELECT, WITH, VALU
 func userError(err error, prefix string) error {
 	var pgErr *pgconn.PgError
 	var tooLong *pgproto3.ExceededMaxBodyLenErr
-	switch {
-	case errors.As(err, &tooLong):
+	if errors.As(err, &tooLong) {
 		return ErrTooLarge
-	case !errors.As(err, &pgErr):
+	}
+	if !errors.As(err, &pgErr) {
 		return postgres.Outage("run a query", err)
 	}
 	// What the user has not written is not in the message.
@@ -60,10 +60,9 @@ func userError(err error, prefix string) error {
 	if pgErr.Position > int32(len(prefix)) {
 		e.Position = int(pgErr.Position) - len(prefix)
 	}
-	switch {
-	case pgErr.Code == "42601" && e.Hint == "":
+	if pgErr.Code == "42601" && e.Hint == "" {
 		e.Hint = onlySelect
-	case e.Hint == "":
+	} else if e.Hint == "" {
 		e.Hint = pgErr.Detail
 	}
 	return e

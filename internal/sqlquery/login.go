@@ -77,10 +77,10 @@ func (r *Runner) connect(ctx context.Context) (*pgconn.PgConn, *login, error) {
 	if len(logins) == 0 {
 		logins, err = r.logins(ctx)
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, nil, err
-	case len(logins) == 0:
+	}
+	if len(logins) == 0 {
 		return nil, nil, ErrNotConfigured
 	}
 	var used *login
@@ -133,16 +133,16 @@ func connectWith(ctx context.Context, config *pgconn.Config) (*pgconn.PgConn, er
 	if err == nil {
 		return conn, nil
 	}
-	switch state := postgres.SQLState(err); {
-	case state == "53300":
+	state := postgres.SQLState(err)
+	if state == "53300" {
 		return nil, nil //nolint:nilnil // in use is no error
-	case strings.HasPrefix(state, "28"), state == "08P01", state == "42501", state == "3D000":
+	}
+	if strings.HasPrefix(state, "28") || state == "08P01" || state == "42501" || state == "3D000" {
 		var pgErr *pgconn.PgError
 		errors.As(err, &pgErr)
 		return nil, &rejectedError{config.User, pgErr.Message, connectRemedy(config, pgErr)}
-	default:
-		return nil, postgres.Outage("connect for a query", err)
 	}
+	return nil, postgres.Outage("connect for a query", err)
 }
 
 func (l *login) release() { <-l.free }

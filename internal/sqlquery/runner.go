@@ -151,8 +151,11 @@ func (r *Runner) Stream(
 			return 0, err
 		}
 		columns, err := columnsOf(ctx, conn)
-		if err == nil {
-			err = begin(columns)
+		if err != nil {
+			return 0, err
+		}
+		if err := begin(columns); err != nil {
+			return 0, err
 		}
 		step, end := smallStep, 0
 		for err == nil && rows == end {
@@ -199,10 +202,10 @@ func (r *Runner) Plan(ctx context.Context, q Request) (string, error) {
 }
 
 func (q *Request) validate() error {
-	switch {
-	case strings.TrimSpace(q.SQL) == "":
+	if strings.TrimSpace(q.SQL) == "" {
 		return &Error{Message: "the query is empty", Hint: onlySelect}
-	case len(q.SQL) > maxSQL:
+	}
+	if len(q.SQL) > maxSQL {
 		return &Error{Message: "the query is longer than 64 KiB"}
 	}
 	// The protocol ends a text at the character 0: what follows would be read as another part of the message.

@@ -161,10 +161,10 @@ func (s *Store) put(ctx context.Context, q Saved) (created bool, err error) {
 		}
 		err = tx.QueryRow(ctx, sql("query_put"), q.Name, q.Description, q.SQL, owner, q.Shared, life, maxSaved).
 			Scan(&created)
-		switch {
-		case errors.Is(err, pgx.ErrNoRows):
+		if errors.Is(err, pgx.ErrNoRows) {
 			return postgres.NewFunctionError(postgres.ErrConflict, "", "you have %d queries; delete one first", maxSaved)
-		case postgres.SQLState(err) == "23505": // unique_violation
+		}
+		if postgres.SQLState(err) == "23505" { // unique_violation
 			return postgres.NewFunctionError(postgres.ErrNameTaken, "name", "another user shares a query as %q", q.Name)
 		}
 		if err != nil || q.Temporary {
@@ -202,10 +202,10 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 	return s.change(ctx, "delete a query", func(tx pgx.Tx) error {
 		const remove = "DELETE FROM postrider_internal.queries WHERE name = $1 AND owner = $2"
 		tag, err := tx.Exec(ctx, remove, name, found.Owner)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case tag.RowsAffected() == 0:
+		}
+		if tag.RowsAffected() == 0 {
 			return postgres.NewFunctionError(postgres.ErrNotFound, "query", "you have no query %q", name)
 		}
 		return access.Audit(ctx, tx, access.AuditEntry{

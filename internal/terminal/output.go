@@ -24,9 +24,10 @@ func (f OutputFlag) Print(out io.Writer, value any, table func(io.Writer)) error
 	switch f.Output {
 	case "json":
 		var text bytes.Buffer
-		if encoded, err = EncodePlainly(value); err == nil {
-			err = json.Indent(&text, encoded, "", "  ")
+		if encoded, err = EncodePlainly(value); err != nil {
+			return err
 		}
+		err = json.Indent(&text, encoded, "", "  ")
 		encoded = append(text.Bytes(), '\n')
 	case "yaml":
 		encoded, err = encodeYAML(value)
@@ -35,16 +36,20 @@ func (f OutputFlag) Print(out io.Writer, value any, table func(io.Writer)) error
 		table(w)
 		return w.Flush()
 	}
-	if err == nil {
-		_, err = io.WriteString(out, EscapeControls(string(encoded)))
+	if err != nil {
+		return err
 	}
+	_, err = io.WriteString(out, EscapeControls(string(encoded)))
 	return err
 }
 
 // EncodeLine encodes a value of a stream: one line of JSON, or a YAML document.
 func EncodeLine(form string, value any) (string, error) {
 	encoded, err := EncodePlainly(value)
-	if form == "yaml" && err == nil {
+	if err != nil {
+		return "", err
+	}
+	if form == "yaml" {
 		encoded, err = encodeYAML(value)
 		encoded = append([]byte("---\n"), bytes.TrimSpace(encoded)...)
 	}
@@ -58,9 +63,10 @@ func (f OutputFlag) PrintOne(out io.Writer, value any, text string) error {
 		return err
 	}
 	line, err := EncodeLine(f.Output, value)
-	if err == nil {
-		_, err = io.WriteString(out, line)
+	if err != nil {
+		return err
 	}
+	_, err = io.WriteString(out, line)
 	return err
 }
 

@@ -142,10 +142,10 @@ func ReadUpTo(stdin io.Reader, name string, most int64) ([]byte, error) {
 		in = file
 	}
 	body, err := io.ReadAll(io.LimitReader(in, most+1))
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
-	case int64(len(body)) > most:
+	}
+	if int64(len(body)) > most {
 		return nil, Usagef("%s: must have at most %d bytes", name, most)
 	}
 	return body, nil

@@ -18,10 +18,10 @@ var revision = ""
 func Number() string { return numberOf(release, Revision()) }
 
 func numberOf(release, revision string) string {
-	switch {
-	case release != "":
+	if release != "" {
 		return release
-	case len(revision) >= 12:
+	}
+	if len(revision) >= 12 {
 		return "dev-" + revision[:12]
 	}
 	return "dev"

@@ -80,10 +80,10 @@ func (s *Setting) FlagName() string {
 // Limits are the bounds of a number in words, such as "1 to 230"; "" if it has none.
 func (s *Setting) Limits() string {
 	number := func(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
-	switch {
-	case s.Kind != Whole && s.Kind != Number && s.Kind != List || s.Max == 0:
+	if s.Kind != Whole && s.Kind != Number && s.Kind != List || s.Max == 0 {
 		return ""
-	case s.Max == math.MaxInt32: // what PostgreSQL's integer holds
+	}
+	if s.Max == math.MaxInt32 { // what PostgreSQL's integer holds
 		return "at least " + number(s.Min)
 	}
 	return number(s.Min) + " to " + number(s.Max)
