@@ -60,19 +60,22 @@ func execute(ctx context.Context, args []string) int {
 		parser.Stdout = os.Stderr // the usage must not go into a pipe
 		parser.FatalIfErrorf(err)
 	}
-	err = terminal.CheckRanges(kctx)
-	if _, notFound := os.Stat(v.Binary); notFound != nil {
-		err = terminal.Usagef("--binary %s: there is no such file: build it with make build", v.Binary)
+	if err := v.run(kctx, args); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", terminal.PlainLines(err.Error()))
+		return terminal.Either(terminal.IsUsage(err), 2, 1)
 	}
-	if err == nil {
-		path, _ := filepath.Abs(v.Binary) // exec would search a bare name in PATH
-		err = kctx.Run(&program{path, "bench " + strings.Join(args, " ")})
+	return 0
+}
+
+func (v *verbs) run(kctx *kong.Context, args []string) error {
+	if _, err := os.Stat(v.Binary); err != nil {
+		return terminal.Usagef("--binary %s: there is no such file: build it with make build", v.Binary)
 	}
-	if err == nil {
-		return 0
+	if err := terminal.CheckRanges(kctx); err != nil {
+		return err
 	}
-	fmt.Fprintln(os.Stderr, "bench:", terminal.PlainLines(err.Error()))
-	return terminal.Either(terminal.IsUsage(err), 2, 1)
+	path, _ := filepath.Abs(v.Binary) // exec would search a bare name in PATH
+	return kctx.Run(&program{path, "bench " + strings.Join(args, " ")})
 }
 
 // program is what is measured.

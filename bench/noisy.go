@@ -366,7 +366,8 @@ func (r *noisyResult) compare() {
 
 // err returns nil if nothing was lost: every accepted event of the others was delivered unchanged and recorded, and the
 // database has a delivery for every accepted event of the noise. With bounds, it also returns those that were not met.
-func (r *noisyResult) err(bounds bool) (err error) {
+func (r *noisyResult) err(bounds bool) error {
+	var err error
 	if lost := r.outcome.err(r.Ended, r.Noise.Unaccounted); lost != nil {
 		err = fmt.Errorf("%s: %w", r.Scenario, lost)
 	}

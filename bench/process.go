@@ -50,12 +50,13 @@ func (s *system) startNode(name string) (address string) {
 	c := &child{name: name, log: filepath.Join(s.dir, name+".log"), done: make(chan struct{}), cmd: s.command("serve",
 		"--allow-cidr", "127.0.0.0/8", "--listen", "127.0.0.1:0", "--ready-file", ready)}
 	log, err := os.Create(c.log)
-	if err == nil {
-		defer log.Close()
-		c.cmd.Stdout, c.cmd.Stderr = log, log
-		err = c.cmd.Start()
-	}
 	if err != nil {
+		s.fail(fmt.Errorf("start %s: %w", name, err))
+		return ""
+	}
+	defer log.Close()
+	c.cmd.Stdout, c.cmd.Stderr = log, log
+	if err := c.cmd.Start(); err != nil {
 		s.fail(fmt.Errorf("start %s: %w", name, err))
 		return ""
 	}

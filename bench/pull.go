@@ -192,11 +192,11 @@ func (r *pullRun) receiveAndAcknowledge(ctx context.Context, most int) error {
 		return nil
 	}
 	text, err = operation("acknowledge", "", `{"lockTokens":[`+strings.Join(tokens, ",")+`]}`)
-	if err == nil && !strings.Contains(text, `"failedLockTokens":[]`) {
-		err = fmt.Errorf("acknowledge: %.500s", text)
-	}
 	if err != nil {
 		return err
+	}
+	if !strings.Contains(text, `"failedLockTokens":[]`) {
+		return fmt.Errorf("acknowledge: %.500s", text)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -79,7 +79,8 @@ func withSystem(ctx context.Context, p *program, databaseURL, label string, c *c
 	return nil
 }
 
-func (s *system) start() (err error) {
+func (s *system) start() error {
+	var err error
 	if s.dir, err = os.MkdirTemp("", "postrider-bench-"); err != nil {
 		return fmt.Errorf("create a folder for ledgers and logs: %w", err)
 	}
@@ -174,7 +175,7 @@ func (s *system) call(method, path string, in, out any) {
 }
 
 // send returns the body of a response. Any status but 2xx is an error.
-func (s *system) send(ctx context.Context, method, path, header, secret string, body []byte) (text []byte, err error) {
+func (s *system) send(ctx context.Context, method, path, header, secret string, body []byte) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, s.api+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -186,10 +187,14 @@ func (s *system) send(ctx context.Context, method, path, header, secret string, 
 		return nil, err
 	}
 	defer resp.Body.Close()
-	if text, err = io.ReadAll(resp.Body); err == nil && resp.StatusCode/100 != 2 {
-		err = fmt.Errorf("%s %s: response %d: %s", method, path, resp.StatusCode, bytes.TrimSpace(text))
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
 	}
-	return text, err
+	if resp.StatusCode/100 != 2 {
+		return nil, fmt.Errorf("%s %s: response %d: %s", method, path, resp.StatusCode, bytes.TrimSpace(text))
+	}
+	return text, nil
 }
 
 // subscription is an event subscription to create.
