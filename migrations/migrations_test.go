@@ -111,7 +111,7 @@ func TestReaderReadsTheViewsAndNothingElse(t *testing.T) {
 	tx, err := pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.Background()) }()
-	_, err = tx.Exec(t.Context(), "SET LOCAL ROLE "+migrations.ReaderRole)
+	_, err = tx.Exec(t.Context(), "SET LOCAL ROLE postrider_reader")
 	require.NoError(t, err)
 	for _, view := range views {
 		_, err := tx.Exec(t.Context(), "SELECT * FROM postrider."+view)

@@ -13,9 +13,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// ReaderRole may read every view of schema postrider and nothing else.
-const ReaderRole = "postrider_reader"
-
 //go:embed sql/missing_rights.sql
 var missingRights string
 

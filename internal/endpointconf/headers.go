@@ -97,7 +97,7 @@ func (l HeaderLimits) Mistakes(list, stored []DeliveryAttribute) []filter.Valida
 		}
 		if member, message := list[i].problem(l); message != "" {
 			found = append(found, *invalid(field+"."+member, message))
-		} else if list[i].Withheld() && storedValue(stored, name) == nil {
+		} else if list[i].withheld() && storedValue(stored, name) == nil {
 			found = append(found, notStored(i))
 		}
 	}
@@ -175,7 +175,7 @@ func sendable(value string) bool {
 func KeepSecrets(given, stored []DeliveryAttribute) ([]DeliveryAttribute, error) {
 	kept := slices.Clone(given)
 	for i := range kept {
-		if !kept[i].Withheld() {
+		if !kept[i].withheld() {
 			continue
 		}
 		if kept[i].Value = storedValue(stored, kept[i].Name); kept[i].Value == nil {
@@ -186,8 +186,8 @@ func KeepSecrets(given, stored []DeliveryAttribute) ([]DeliveryAttribute, error)
 	return kept, nil
 }
 
-// Withheld reports whether a is a secret without its value.
-func (a *DeliveryAttribute) Withheld() bool {
+// withheld reports whether a is a secret without its value.
+func (a *DeliveryAttribute) withheld() bool {
 	return a.Type == AttributeStatic && a.IsSecret && a.Value == nil
 }
 

@@ -39,8 +39,8 @@ type DeliveryRate struct {
 	Count RateCount `json:"count,omitempty" minLength:"1"`
 }
 
-// PerSecond is the rate in requests or events per second.
-func (r *DeliveryRate) PerSecond() float64 {
+// perSecond is the rate in requests or events per second.
+func (r *DeliveryRate) perSecond() float64 {
 	period := 1
 	if r.PeriodInSeconds != nil {
 		period = *r.PeriodInSeconds
@@ -50,7 +50,7 @@ func (r *DeliveryRate) PerSecond() float64 {
 
 // Step is the time between two requests or events at this rate.
 func (r *DeliveryRate) Step() time.Duration {
-	return time.Duration(float64(time.Second) / r.PerSecond())
+	return time.Duration(float64(time.Second) / r.perSecond())
 }
 
 // rateTick is how much of a rate may be sent at once without a burst.
@@ -61,7 +61,7 @@ func (r *DeliveryRate) MaxBurst() int {
 	if r.Burst != nil {
 		return *r.Burst
 	}
-	return max(int(math.Round(r.PerSecond()*rateTick.Seconds())), 1)
+	return max(int(math.Round(r.perSecond()*rateTick.Seconds())), 1)
 }
 
 // RateText is a rate with step between two requests or events: "50 requests/s".

@@ -36,7 +36,7 @@ func IsBinary(header map[string][]string) bool {
 	return false
 }
 
-// ParseBinary reads a CloudEvent in binary mode: attributes in ce- headers, the data as the body. The result is one
+// parseBinary reads a CloudEvent in binary mode: attributes in ce- headers, the data as the body. The result is one
 // event, validated as Parse does, whose Body is the CloudEvent in the JSON format in new memory. Attributes are in the
 // order of their names; extension attributes are strings. The *Error names the wrong header.
 //
@@ -44,7 +44,7 @@ func IsBinary(header map[string][]string) bool {
 // All other bytes, and those without a content type, become data_base64. An empty body is no data. Source: CNCF, HTTP
 // protocol binding 1.0.2, section 3.1; JSON event format 1.0.2, section 3.1.1; Microsoft, support for CloudEvents
 // schema, 2024-09-25, which has strings for text and data_base64 for binary encodings.
-func (in Input) ParseBinary(header map[string][]string, body []byte) ([]Event, error) {
+func (in Input) parseBinary(header map[string][]string, body []byte) ([]Event, error) {
 	if in.Schema != CloudEvents {
 		return nil, fmt.Errorf("parse events: schema %q has no binary mode", in.Schema)
 	}

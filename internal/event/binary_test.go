@@ -22,7 +22,7 @@ func ceHeaders(pairs ...string) http.Header {
 }
 
 func parseBinary(h http.Header, body string) ([]Event, error) {
-	return Input{Schema: CloudEvents, Topic: "orders"}.ParseBinary(h, []byte(body))
+	return Input{Schema: CloudEvents, Topic: "orders"}.parseBinary(h, []byte(body))
 }
 
 // The example of Microsoft's page, and the member of each header.
@@ -206,7 +206,7 @@ func requireBinaryError(t *testing.T, h http.Header, body string, want Error) {
 func TestParseBinaryLimits(t *testing.T) {
 	t.Parallel()
 	parse := func(most int, body string) error {
-		_, err := Input{Schema: CloudEvents, Limits: Limits{MaxEventBytes: most}}.ParseBinary(ceHeaders(), []byte(body))
+		_, err := Input{Schema: CloudEvents, Limits: Limits{MaxEventBytes: most}}.parseBinary(ceHeaders(), []byte(body))
 		return err
 	}
 	const size = len(`{"id":"1","source":"/s","specversion":"1.0","type":"t","data_base64":"AAAA"}`)
@@ -218,7 +218,7 @@ func TestParseBinaryLimits(t *testing.T) {
 	var got *Error
 	require.ErrorAs(t, parse(2, "abc"), &got)
 	require.Equal(t, 413, got.Status)
-	_, err := Input{Schema: EventGrid}.ParseBinary(ceHeaders(), nil)
+	_, err := Input{Schema: EventGrid}.parseBinary(ceHeaders(), nil)
 	require.EqualError(t, err, `parse events: schema "EventGridSchema" has no binary mode`)
 }
 
@@ -278,7 +278,7 @@ func FuzzParseBinary(f *testing.F) {
 		h["Content-Type"], h["ce-id"], h["ce-"+name] = []string{contentType}, []string{id}, []string{value}
 		delete(h, "Ce-Id")
 		kept := string(body)
-		events, err := Input{Schema: CloudEvents, Limits: Limits{MaxEventBytes: 4096}}.ParseBinary(h, body)
+		events, err := Input{Schema: CloudEvents, Limits: Limits{MaxEventBytes: 4096}}.parseBinary(h, body)
 		require.Equal(t, kept, string(body))
 		if err != nil {
 			var rejection *Error

@@ -45,7 +45,7 @@ type Event struct {
 	// CloudEvents.
 	DataVersion string
 	// Body is the event's JSON object, byte for byte as received. After Parse it shares memory with the request body. Of a
-	// CloudEvent in binary mode it is what ParseBinary wrote. In the Event Grid schema, the names of its members have
+	// CloudEvent in binary mode it is what parseBinary wrote. In the Event Grid schema, the names of its members have
 	// their usual letter case and its texts are strings, whatever was received.
 	Body []byte
 	// Trace is the distributed trace that the event was published in; zero if there is none.

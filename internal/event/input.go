@@ -25,12 +25,12 @@ type Input struct {
 	Trace Trace
 }
 
-// ParseRequest reads a publish request into its events by Parse or, if the headers say so, by ParseBinary. header is
+// ParseRequest reads a publish request into its events by Parse or, if the headers say so, by parseBinary. header is
 // net/http's Header or a map of its form; case does not matter.
 func (in Input) ParseRequest(header map[string][]string, body []byte) ([]Event, error) {
 	in.Trace = headerTrace(header)
 	if in.Schema == CloudEvents && IsBinary(header) {
-		return in.ParseBinary(header, body)
+		return in.parseBinary(header, body)
 	}
 	return in.Parse(contentTypeOf(header), body)
 }

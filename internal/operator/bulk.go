@@ -26,7 +26,7 @@ type Action struct {
 	// To and Again are of Redeliver and Repair: Again also redelivers dead letters that were redelivered before.
 	To    Target
 	Again bool
-	// Patch of a Repair changes their events, see ParsePatch. IncludeUnchanged also redelivers those that it does not
+	// Patch of a Repair changes their events, see parsePatch. IncludeUnchanged also redelivers those that it does not
 	// change.
 	Patch            []byte
 	IncludeUnchanged bool
@@ -48,11 +48,11 @@ func (o *Operator) OnDeadLetters(
 	}
 	var paths []string
 	if do.Kind == Repair {
-		patch, err := ParsePatch(do.Patch)
+		patch, err := parsePatch(do.Patch)
 		if err != nil {
 			return uuid.Nil, err
 		}
-		paths = patch.Paths()
+		paths = patch.paths()
 	}
 	const function = `SELECT postrider_internal.operate_on_dead_letters($1, $2, nullif($3::text, ''),
 		nullif($4::text, ''), $5, nullif($6::int, 0), $7, nullif($8::text, ''), $9, $10, $11, $12)`

@@ -28,8 +28,8 @@ type patchValue struct {
 // edit of one event.
 const maxPaths = 100
 
-// ParsePatch reads a patch, which is nested no deeper than an event may be. *FunctionError that is ErrInvalid.
-func ParsePatch(text []byte) (*Patch, error) {
+// parsePatch reads a patch, which is nested no deeper than an event may be. *FunctionError that is ErrInvalid.
+func parsePatch(text []byte) (*Patch, error) {
 	text = bytes.TrimSpace(text)
 	if !utf8.Valid(text) || !json.Valid(text) || text[0] != '{' {
 		return nil, postgres.Invalid("mergePatch", "mergePatch must be a JSON object (RFC 7396)")
@@ -66,8 +66,8 @@ func readPatch(s *jsonscan.Scanner) *patchValue {
 // removes reports whether the value removes a member.
 func (p *patchValue) removes() bool { return !p.object && string(p.text) == "null" }
 
-// Paths returns what the patch changes, as JSON Pointers, the first 100 in its order.
-func (p *Patch) Paths() []string { return p.root.paths(nil, "") }
+// paths returns what the patch changes, as JSON Pointers, the first 100 in its order.
+func (p *Patch) paths() []string { return p.root.paths(nil, "") }
 
 func (p *patchValue) paths(list []string, at string) []string {
 	if !p.object || at != "" && len(p.names) == 0 {

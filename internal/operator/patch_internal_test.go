@@ -13,7 +13,7 @@ import (
 
 func patched(t *testing.T, patch, document string) string {
 	t.Helper()
-	p, err := ParsePatch([]byte(patch))
+	p, err := parsePatch([]byte(patch))
 	require.NoError(t, err)
 	changed := p.Apply([]byte(document))
 	require.True(t, json.Valid(changed), "%s", changed)
@@ -63,7 +63,7 @@ func TestMergePatches(t *testing.T) {
 func TestInvalidPatches(t *testing.T) {
 	t.Parallel()
 	for _, patch := range []string{``, `{`, "\"\xff\"", `7`, `[]`, `{"a":1} {}`} {
-		_, err := ParsePatch([]byte(patch))
+		_, err := parsePatch([]byte(patch))
 		require.ErrorIs(t, err, postgres.ErrInvalid)
 		require.EqualError(t, err, "mergePatch must be a JSON object (RFC 7396)")
 	}
@@ -71,9 +71,9 @@ func TestInvalidPatches(t *testing.T) {
 
 func TestPatchPaths(t *testing.T) {
 	t.Parallel()
-	p, err := ParsePatch([]byte(`{"a":{"b/c":1,"d~":null},"e":{}}`))
+	p, err := parsePatch([]byte(`{"a":{"b/c":1,"d~":null},"e":{}}`))
 	require.NoError(t, err)
-	require.Equal(t, []string{"/a/b~1c", "/a/d~0", "/e"}, p.Paths())
+	require.Equal(t, []string{"/a/b~1c", "/a/d~0", "/e"}, p.paths())
 }
 
 // A wide and deep patch takes time in proportion to its size: half a million members in two steps for each
@@ -100,9 +100,9 @@ func TestPatchHasUpTo100Paths(t *testing.T) {
 	for i := range members {
 		members[i] = fmt.Sprintf(`"n%d":{"a":%d}`, i, i)
 	}
-	p, err := ParsePatch([]byte(`{"data":{` + strings.Join(members, ",") + `}}`))
+	p, err := parsePatch([]byte(`{"data":{` + strings.Join(members, ",") + `}}`))
 	require.NoError(t, err)
-	paths := p.Paths()
+	paths := p.paths()
 	require.Len(t, paths, 100)
 	require.Equal(t, []string{"/data/n0/a", "/data/n99/a"}, []string{paths[0], paths[99]})
 }
@@ -115,10 +115,10 @@ func TestPatchIsNestedLikeAnEvent(t *testing.T) {
 			n := depth / levels
 			return []byte(strings.Repeat(brackets[0], n) + "1" + strings.Repeat(brackets[1], n))
 		}
-		_, err := ParsePatch(nested(256))
+		_, err := parsePatch(nested(256))
 		require.NoError(t, err)
 		for _, depth := range []int{256 + levels, 5000} {
-			_, err = ParsePatch(nested(depth))
+			_, err = parsePatch(nested(depth))
 			require.ErrorIs(t, err, postgres.ErrInvalid)
 			require.EqualError(t, err, "mergePatch is nested deeper than 256 levels, the most for an event")
 		}

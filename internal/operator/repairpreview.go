@@ -69,7 +69,7 @@ type RepairDiff struct {
 func (o *Operator) PreviewRepair(
 	ctx context.Context, filter *query.DeadLetterFilter, do *Action,
 ) (preview *RepairPreview, err error) {
-	patch, err := ParsePatch(do.Patch)
+	patch, err := parsePatch(do.Patch)
 	if err != nil {
 		return nil, err
 	}

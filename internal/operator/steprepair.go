@@ -123,7 +123,7 @@ var (
 
 // stepRepair repairs and redelivers the next dead letters. What fails is counted and does not end the step.
 func (o *Operator) stepRepair(ctx context.Context, tx pgx.Tx, op *operationRow) (step stepResult, err error) {
-	patch, err := ParsePatch([]byte(*op.Patch))
+	patch, err := parsePatch([]byte(*op.Patch))
 	if err != nil {
 		return step, err
 	}

@@ -116,7 +116,7 @@ func (s *Server) initdb(ctx context.Context, dir string) error {
 	if s.bin.major >= 17 {
 		args = append(args, "--locale-provider=builtin", "--builtin-locale=C.UTF-8")
 	}
-	if err := s.run(ctx, filepath.Join(s.bin.dir, "initdb"), args...); err != nil {
+	if err := output(s.owner.command(ctx, filepath.Join(s.bin.dir, "initdb"), args...)); err != nil {
 		return err
 	}
 	return s.write(filepath.Join(dir, passwordFile), password)
@@ -130,11 +130,6 @@ func (s *Server) emptyDir(dir string) error {
 // write writes a file that only the owner can read.
 func (s *Server) write(path, text string) error {
 	return errors.Join(os.WriteFile(path, []byte(text), 0o600), s.owner.own(path))
-}
-
-// run runs a program as the owner.
-func (s *Server) run(ctx context.Context, program string, args ...string) error {
-	return output(s.owner.command(ctx, program, args...))
 }
 
 // output runs a program. The error of a failed one ends with what it printed.

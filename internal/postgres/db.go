@@ -113,9 +113,9 @@ type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// ReadWithin runs statements in one snapshot. PostgreSQL itself ends a statement that exceeds the limit: it would
+// readWithin runs statements in one snapshot. PostgreSQL itself ends a statement that exceeds the limit: it would
 // continue after its client has left. ErrTooSlow; ErrUnavailable; ErrNotFound of read.
-func ReadWithin(
+func readWithin(
 	ctx context.Context, db beginner, limit time.Duration, what string, read func(pgx.Tx) error,
 ) error {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
@@ -142,7 +142,7 @@ const (
 	cancelTime = time.Second
 )
 
-// ReadCanceling is ReadWithin whose statements PostgreSQL cancels when ctx ends. It returns when PostgreSQL has ended
+// ReadCanceling is readWithin whose statements PostgreSQL cancels when ctx ends. It returns when PostgreSQL has ended
 // them: pgx would close the connection, and PostgreSQL go on until the limit. read uses the ctx that it gets.
 func (db *DB) ReadCanceling(
 	ctx context.Context, limit time.Duration, what string, read func(context.Context, pgx.Tx) error,
@@ -169,7 +169,7 @@ func (db *DB) ReadCanceling(
 	// For a network that loses everything; PostgreSQL's own limit is earlier.
 	lasting, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*limit+ReadTime)
 	defer cancel()
-	err = ReadWithin(lasting, conn, limit, what, func(tx pgx.Tx) error { return read(lasting, tx) })
+	err = readWithin(lasting, conn, limit, what, func(tx pgx.Tx) error { return read(lasting, tx) })
 	close(ended)
 	if stop() {
 		return err
@@ -179,9 +179,9 @@ func (db *DB) ReadCanceling(
 	return ReadError(what, ctx.Err())
 }
 
-// Read is ReadWithin 5 s, for a page: its counts and its lists agree.
+// Read is readWithin 5 s, for a page: its counts and its lists agree.
 func (db *DB) Read(ctx context.Context, what string, read func(pgx.Tx) error) error {
-	return ReadWithin(ctx, db, ReadTime, what, read)
+	return readWithin(ctx, db, ReadTime, what, read)
 }
 
 // ReadAlways is Read, but opens its own connection if the pool has none free within 1 s: metrics must distinguish a
@@ -192,7 +192,7 @@ func (db *DB) ReadAlways(ctx context.Context, what string, read func(pgx.Tx) err
 	pooled, err := db.Acquire(wait)
 	if err == nil {
 		defer pooled.Release()
-		return ReadWithin(ctx, pooled, ReadTime, what, read)
+		return readWithin(ctx, pooled, ReadTime, what, read)
 	}
 	if wait.Err() == nil {
 		return ReadError(what, err)
@@ -202,7 +202,7 @@ func (db *DB) ReadAlways(ctx context.Context, what string, read func(pgx.Tx) err
 		return ReadError(what, err)
 	}
 	defer CloseConn(own)
-	return ReadWithin(ctx, own, ReadTime, what, read)
+	return readWithin(ctx, own, ReadTime, what, read)
 }
 
 // CloseConn closes a connection within a second: the other end may be gone.
@@ -244,7 +244,7 @@ func Values[T any](ctx context.Context, db Querier, query string, args ...any) (
 
 // Collect returns the rows of one query within 10 s, by column names. ErrTooSlow; ErrUnavailable.
 func Collect[T any](ctx context.Context, db beginner, query string, args ...any) (found []T, err error) {
-	err = ReadWithin(ctx, db, collectTime, "a report", func(tx pgx.Tx) error {
+	err = readWithin(ctx, db, collectTime, "a report", func(tx pgx.Tx) error {
 		found, err = Rows[T](ctx, tx, query, args...)
 		return err
 	})

@@ -12,7 +12,6 @@ import (
 	"postrider/docs"
 	"postrider/internal/catalog"
 	"postrider/internal/testnode"
-	"postrider/migrations"
 )
 
 // wantRows are the expected rows of the questions of docs/questions.sql, given testdata/questions.sql.
@@ -79,7 +78,7 @@ func asReader(t *testing.T, tn *testnode.Node, statement string) (rows []map[str
 	t.Helper()
 	tx := tn.Begin(t)
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
-	require.NoError(t, testnode.ErrorOf(tx.Exec(t.Context(), "SET LOCAL ROLE "+migrations.ReaderRole)))
+	require.NoError(t, testnode.ErrorOf(tx.Exec(t.Context(), "SET LOCAL ROLE postrider_reader")))
 	found, err := tx.Query(t.Context(), "SELECT to_jsonb(q)::text FROM ("+statement+") q")
 	require.NoError(t, err)
 	lines, err := pgx.CollectRows(found, pgx.RowTo[string])

@@ -201,7 +201,7 @@ func TestConcurrentQueries(t *testing.T) {
 	start := func(name, number string) {
 		go func() {
 			const large = "SELECT 'a secret', repeat('x', 1 << 18) FROM generate_series(1, 100)"
-			_, err := qs.runner.Each(user(ctx, name), sqlquery.Request{SQL: large}, func([]*string) error {
+			_, err := qs.stream(user(ctx, name), large, func([]*string) error {
 				<-ctx.Done() // PostgreSQL waits until more is read
 				return ctx.Err()
 			})

@@ -1,6 +1,7 @@
 package sqlquery_test
 
 import (
+	"context"
 	"os"
 	"testing"
 
@@ -37,6 +38,16 @@ func setup(t *testing.T, o sqlquery.Options) *queries {
 	qs.runner, err = sqlquery.NewRunner(db, qs.sealer, o)
 	require.NoError(t, err)
 	return qs
+}
+
+// stream runs a query by Stream and returns its columns.
+func (qs *queries) stream(ctx context.Context, sql string, row func([]*string) error) ([]sqlquery.Column, error) {
+	var found []sqlquery.Column
+	err := qs.runner.Stream(ctx, sqlquery.Request{SQL: sql}, func(columns []sqlquery.Column) error {
+		found = columns
+		return nil
+	}, row)
+	return found, err
 }
 
 // open is a session for many queries.

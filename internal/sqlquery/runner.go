@@ -129,20 +129,11 @@ func (r *Runner) Run(ctx context.Context, q Request) (*Result, error) {
 	return result, nil
 }
 
-// Each runs a query without a limit of rows, and calls row for each. An error of row ends the query and is returned.
-// The other errors are those of Run.
-func (r *Runner) Each(ctx context.Context, q Request, row func([]*string) error) (found []Column, err error) {
-	err = r.Stream(ctx, q, func(columns []Column) error {
-		found = columns
-		return nil
-	}, row)
-	return found, err
-}
-
 // errStop ends a query without an error.
 var errStop = errors.New("enough rows")
 
-// Stream is Each that also calls begin with the columns before the first row.
+// Stream runs a query without a limit of rows. It calls begin with the columns before the first row, and row for each.
+// An error of them ends the query and is returned. The other errors are those of Run.
 func (r *Runner) Stream(
 	ctx context.Context, q Request, begin func([]Column) error, row func([]*string) error,
 ) error {

@@ -91,13 +91,12 @@ func TestLimits(t *testing.T) {
 	require.Len(t, got.Rows, 8)
 	require.True(t, got.More)
 	n := 0
-	columns, err := qs.runner.Each(t.Context(), sqlquery.Request{SQL: "SELECT n FROM generate_series(1, 5000) n"},
-		func([]*string) error { n++; return nil })
+	const many = "SELECT n FROM generate_series(1, 5000) n"
+	columns, err := qs.stream(t.Context(), many, func([]*string) error { n++; return nil })
 	require.NoError(t, err)
 	require.Equal(t, 5000, n)
 	require.Equal(t, []sqlquery.Column{{"n", "integer"}}, columns)
-	_, err = qs.runner.Each(t.Context(), sqlquery.Request{SQL: "SELECT n FROM generate_series(1, 5000) n"},
-		func([]*string) error { return context.Canceled })
+	_, err = qs.stream(t.Context(), many, func([]*string) error { return context.Canceled })
 	require.ErrorIs(t, err, context.Canceled)
 }
 
@@ -154,8 +153,8 @@ func TestCancel(t *testing.T) {
 	t.Parallel()
 	qs := setup(t, sqlquery.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := qs.runner.Each(ctx, sqlquery.Request{SQL: "SELECT n, CASE WHEN n > 9000 THEN " +
-		"(SELECT count(*) FROM generate_series(n, 1e12)) END FROM generate_series(1, 10000) n"},
+	_, err := qs.stream(ctx, "SELECT n, CASE WHEN n > 9000 THEN "+
+		"(SELECT count(*) FROM generate_series(n, 1e12)) END FROM generate_series(1, 10000) n",
 		func([]*string) error { cancel(); return nil })
 	require.ErrorIs(t, err, context.Canceled)
 	qs.idle(t)

@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"text/tabwriter"
-	"time"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -91,16 +90,6 @@ func Deleted(namesAndValues ...string) func() (any, error) {
 			o[pair[0]] = pair[1]
 		}
 		return o, nil
-	}
-}
-
-// PrintNamed prints lines of a name and its value.
-func PrintNamed(w io.Writer, namesAndValues ...any) {
-	for pair := range slices.Chunk(namesAndValues, 2) {
-		if at, ok := pair[1].(time.Time); ok {
-			pair[1] = Time(at)
-		}
-		fmt.Fprintf(w, "%v\t%s\n", pair[0], Cell(pair[1]))
 	}
 }
 

@@ -57,7 +57,7 @@ func (b *Backpressure) waited(j *rivertype.JobRow) time.Duration {
 		return waited
 	}
 	var args AttemptArgs
-	if j.ScheduledAt.After(j.CreatedAt) || json.Unmarshal(j.EncodedArgs, &args) != nil || b.gate.Full(args.Subscription) {
+	if j.ScheduledAt.After(j.CreatedAt) || json.Unmarshal(j.EncodedArgs, &args) != nil || b.gate.full(args.Subscription) {
 		return 0
 	}
 	return waited

@@ -333,8 +333,8 @@ func (g *Gate) localCapacity(subscription int64, others int) int {
 	return min(max(wavesPerCall*d.cap.Value(), 2*d.responses.perSecond(now)), maxWave)
 }
 
-// Full reports whether no further attempt may begin at an endpoint now.
-func (g *Gate) Full(subscription int64) bool {
+// full reports whether no further attempt may begin at an endpoint now.
+func (g *Gate) full(subscription int64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	d, known := g.destinations[subscription]

@@ -58,7 +58,7 @@ func TestGateThrottled(t *testing.T) {
 	for range 8 {
 		g.Leave(subA)
 	}
-	require.True(t, g.Full(subA), "the waiter has entered")
+	require.True(t, g.full(subA), "the waiter has entered")
 	require.Zero(t, g.Spacing(subA))
 	require.Positive(t, g.Spacing(subA), "the next request begins later")
 	for range 9 {
