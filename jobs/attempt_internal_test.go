@@ -93,11 +93,11 @@ func TestLateVerdict(t *testing.T) {
 	}
 }
 
-// CheckProgressEvery sets the interval of the check, for tests.
-func (o *Options) CheckProgressEvery(interval time.Duration) { o.stallInterval = interval }
+// SetProgressInterval sets the interval of the check, for tests.
+func (o *Options) SetProgressInterval(interval time.Duration) { o.stallInterval = interval }
 
-// LetReleasesWait sets the time limit of a release, for tests.
-func (o *Options) LetReleasesWait(limit time.Duration) { o.releaseTimeout = limit }
+// SetReleaseTimeout sets the time limit of a release, for tests.
+func (o *Options) SetReleaseTimeout(limit time.Duration) { o.releaseTimeout = limit }
 
 func TestProgress(t *testing.T) {
 	t.Parallel()
@@ -147,7 +147,7 @@ func TestRetryAfterValues(t *testing.T) {
 }
 
 // River's own retries are for attempts that could not begin.
-func TestRiversRetries(t *testing.T) {
+func TestRetryPolicyOfRiver(t *testing.T) {
 	t.Parallel()
 	for attempt, want := range map[int]time.Duration{
 		0: time.Second, 1: time.Second, 2: 2 * time.Second, 6: 32 * time.Second, 7: time.Minute, 999: time.Minute,
@@ -162,14 +162,14 @@ func (e *Engine) NoteFailure(subscription int64) {
 	e.deliverer.Gate.Observe(subscription, policy.OutcomeTimedOut, policy.Result{Err: policy.ErrorTimeout}, 0)
 }
 
-// Remembers reports whether the engine knows an event subscription's endpoint.
-func (e *Engine) Remembers(subscription int64) bool { return e.deliverer.Gate.Knows(subscription) }
+// KnowsEndpoint reports whether the engine knows an event subscription's endpoint.
+func (e *Engine) KnowsEndpoint(subscription int64) bool { return e.deliverer.Gate.Knows(subscription) }
 
-// TakeOver takes jobs from the publishes of this node, as Start does.
-func (e *Engine) TakeOver() { e.runs.Handoff.Open(fetchPollInterval, idlePollInterval) }
+// OpenHandoff takes jobs from the publishes of this node, as Start does.
+func (e *Engine) OpenHandoff() { e.runs.Handoff.Open(fetchPollInterval, idlePollInterval) }
 
-// GiveBackUnbegun does what Stop does with local jobs that were never begun.
-func (e *Engine) GiveBackUnbegun(ctx context.Context) error {
+// ReturnUnbegun does what Stop does with local jobs that were never begun.
+func (e *Engine) ReturnUnbegun(ctx context.Context) error {
 	return e.upkeep.giveBack(ctx, e.runs.Handoff.Close())
 }
 

@@ -124,7 +124,7 @@ func TestFailedBatchIsSentAgain(t *testing.T) {
 	for range 3 {
 		tn.Attempt(t)
 		subscribe(t, tn, "all", e.URL, batching(1, 64)) // a batch keeps its members
-		travel(t, tn)
+		makeDue(t, tn)
 	}
 	seen := e.requests()
 	require.Len(t, seen, 3)
@@ -202,7 +202,7 @@ func TestProbeOfBatches(t *testing.T) {
 	tn.Start(t)
 	tn.Attempt(t)
 	require.Equal(t, 1, tn.Rows(t, "event_subscriptions", "hold = 'probation'"), "one request has failed")
-	travel(t, tn)
+	makeDue(t, tn)
 	tn.Become(t, 3, inProbation)
 
 	passHold(t, tn)
@@ -229,7 +229,7 @@ func TestLateSuccessOfABatchWhileTheRetryRuns(t *testing.T) {
 	first := x.next(t)
 	tn.Attempt(t)
 	subscribe(t, tn, "all", x.URL, both(batching(3, 64), under("ga-2021")))
-	travel(t, tn)
+	makeDue(t, tn)
 	second := x.next(t)
 	first.respond(http.StatusOK)
 	tn.Become(t, 1, lateRows, 1, "Delivered", "note",
@@ -252,7 +252,7 @@ func TestStaleBatchLeavesTheRowOfItsID(t *testing.T) {
 	require.NoError(t, first.Start(t.Context()))
 	await(t, h.begun)
 	tn.Exec(t, "UPDATE postrider_internal.river_job SET created_at = created_at + interval '1 second'")
-	h.letGo()
+	h.unblock()
 	testnode.RequireStops(t, first)
 	require.Zero(t, tn.Jobs(t, "finalized_at IS NOT NULL"))
 	require.Zero(t, tn.Rows(t, "delivery_attempts", ""))

@@ -16,8 +16,8 @@ import (
 	"postrider/policy"
 )
 
-// literally selects the documented behavior of a policy.
-func literally(retryPolicy string) func(*catalog.SubscriptionSpec) {
+// documented selects the documented behavior of a policy.
+func documented(retryPolicy string) func(*catalog.SubscriptionSpec) {
 	return func(s *catalog.SubscriptionSpec) {
 		s.RetryPolicy.Policy, s.Behavior = retryPolicy, policy.BehaviorDocumented
 	}
@@ -45,21 +45,21 @@ func TestDocumentedBehavior(t *testing.T) {
 		want   string // state, outcome, and reason
 	}{
 		"safe-2019":    {e.URL + "/400", under("ga-2019"), "dead_lettered BadRequest UndeliverableDueToHttpBadRequest"},
-		"literal-2019": {e.URL + "/400", literally("ga-2019"), "pending BadRequest"},
-		"literal-2018": {e.URL + "/400", literally("ga-2018"), "pending BadRequest"},
+		"literal-2019": {e.URL + "/400", documented("ga-2019"), "pending BadRequest"},
+		"literal-2018": {e.URL + "/400", documented("ga-2018"), "pending BadRequest"},
 		"stated-2019": {
-			e.URL + "/400", both(literally("ga-2019"), inRows), "dead_lettered BadRequest UndeliverableDueToHttpBadRequest",
+			e.URL + "/400", both(documented("ga-2019"), inRows), "dead_lettered BadRequest UndeliverableDueToHttpBadRequest",
 		},
 		"safe-2021":    {e.URL + "/404", under("ga-2021"), "dead_lettered NotFound UndeliverableDueToClientError"},
-		"literal-2021": {e.URL + "/404", literally("ga-2021"), "dropped NotFound UndeliverableDueToClientError"},
+		"literal-2021": {e.URL + "/404", documented("ga-2021"), "dropped NotFound UndeliverableDueToClientError"},
 		"none-2021":    {e.URL + "/404", dropping, "dropped NotFound UndeliverableDueToClientError"},
 		"batch-2021": {
-			e.URL + "/404", both(literally("ga-2021"), batching(10, 64)), "dropped NotFound UndeliverableDueToClientError",
+			e.URL + "/404", both(documented("ga-2021"), batching(10, 64)), "dropped NotFound UndeliverableDueToClientError",
 		},
 		"socket-safe":    {closedPort, under("namespace-2023"), "pending SocketError"},
-		"socket-literal": {closedPort, literally("namespace-2023"), "dropped SocketError UndeliverableDueToClientError"},
+		"socket-literal": {closedPort, documented("namespace-2023"), "dropped SocketError UndeliverableDueToClientError"},
 		"socket-retried": {
-			closedPort, both(literally("namespace-2023"), retryingTransportErrors(true)), "pending SocketError",
+			closedPort, both(documented("namespace-2023"), retryingTransportErrors(true)), "pending SocketError",
 		},
 		"socket-strict": {closedPort, under("strict"), "pending SocketError"},
 		"socket-exhausted": {
@@ -114,7 +114,7 @@ func TestRetentionEndsDeliveries(t *testing.T) {
 			"WHERE subscription_id NOT IN (SELECT id FROM postrider_internal.event_subscriptions WHERE name = 'open')")
 	}
 	old()
-	travel(t, tn)
+	makeDue(t, tn)
 	tn.AttemptsMade(t, 4)
 	require.Zero(t, tn.Rows(t, "dead_letters", ""), "seven days are the default")
 
@@ -124,7 +124,7 @@ func TestRetentionEndsDeliveries(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 5, tn.Rows(t, "event_subscriptions", "event_time_to_live_in_minutes = 1440"))
 	tn.BecomeRows(t, 1, "dead_letters", "subscription = 'held' AND reason = 'TimeToLiveExceeded' AND attempts = 0")
-	travel(t, tn)
+	makeDue(t, tn)
 	for _, name := range []string{"tried", "batched", "default"} {
 		tn.BecomeRows(t, 1, "dead_letters", "subscription = $1 AND reason = 'TimeToLiveExceeded' AND attempts = 2", name)
 	}
@@ -208,10 +208,10 @@ func TestRetryAfterNeverOutlivesTheTimeToLive(t *testing.T) {
 		    make_interval(secs => p.ack_timeout_seconds)`))
 	require.Equal(t, n, tn.Rows(t, "delivery_attempts", "why LIKE '%, shortened for a last attempt before the delivery "+
 		"ends; lowers%'"))
-	require.Equal(t, n, travel(t, tn))
+	require.Equal(t, n, makeDue(t, tn))
 	tn.AttemptsMade(t, n)
 	testnode.Within(t, "all deliveries end", func() bool {
-		travel(t, tn)
+		makeDue(t, tn)
 		return tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded'") == n
 	})
 	require.Zero(t, tn.Rows(t, "dead_letters", "attempts NOT BETWEEN 2 AND 3 "+
@@ -224,7 +224,7 @@ func TestHoldFollowsTheResult(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
 	e := newEndpoint(t, statusOfPath)
-	safe, documented := under("namespace-2023"), literally("namespace-2023")
+	safe, literal := under("namespace-2023"), documented("namespace-2023")
 	azure := func(s *catalog.SubscriptionSpec) { s.EndpointKind = policy.KindAzureResource }
 	withoutToken := func(s *catalog.SubscriptionSpec) {
 		s.Connection = endpointconf.Connection{
@@ -241,20 +241,20 @@ func TestHoldFollowsTheResult(t *testing.T) {
 		url    string
 		want   string // state, hold or reason, and attempts of the second event
 	}{
-		"404":                       {documented, e.URL + "/404", "dropped" + ended},
-		"404-azure":                 {both(documented, azure), e.URL + "/404", waits},
+		"404":                       {literal, e.URL + "/404", "dropped" + ended},
+		"404-azure":                 {both(literal, azure), e.URL + "/404", waits},
 		"404-safe":                  {safe, e.URL + "/404", waits},
 		"404-safe-ends":             {both(safe, action(&ends)), e.URL + "/404", "dead_lettered" + ended},
-		"404-documented-holds":      {both(documented, action(&holds)), e.URL + "/404", waits},
-		"410":                       {documented, e.URL + "/410", "pending 1"},
+		"404-documented-holds":      {both(literal, action(&holds)), e.URL + "/404", waits},
+		"410":                       {literal, e.URL + "/410", "pending 1"},
 		"410-safe":                  {safe, e.URL + "/410", "pending 1"},
-		"400":                       {documented, e.URL + "/400", "dropped UndeliverableDueToHttpBadRequest 1"},
-		"500":                       {documented, e.URL + "/500", "pending 1"},
-		"503":                       {documented, e.URL + "/503", waits},
-		"closed-port":               {documented, closedPort, waits},
+		"400":                       {literal, e.URL + "/400", "dropped UndeliverableDueToHttpBadRequest 1"},
+		"500":                       {literal, e.URL + "/500", "pending 1"},
+		"503":                       {literal, e.URL + "/503", waits},
+		"closed-port":               {literal, closedPort, waits},
 		"closed-port-safe":          {safe, closedPort, waits},
-		"401-azure":                 {both(documented, azure), e.URL + "/401", waits},
-		"no-token-is-not-401-azure": {both(documented, azure, withoutToken), e.URL + "/200", "dropped" + ended},
+		"401-azure":                 {both(literal, azure), e.URL + "/401", waits},
+		"no-token-is-not-401-azure": {both(literal, azure, withoutToken), e.URL + "/200", "dropped" + ended},
 	}
 	for name, row := range rows {
 		subscribe(t, tn, name, row.url, row.change)
@@ -271,7 +271,7 @@ func TestHoldFollowsTheResult(t *testing.T) {
 
 // However many events a request has, its failure counts once, also for the second event subscription with the same
 // events.
-func TestFailedBatchIsOneFailure(t *testing.T) {
+func TestFailedBatchCountsAsOneFailure(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
 	copyPolicy(t, tn, "ga-2021", "touchy", `{"probation": {"trigger": 3}}`)
@@ -282,7 +282,7 @@ func TestFailedBatchIsOneFailure(t *testing.T) {
 	}{
 		"503":            {http.StatusServiceUnavailable, under("touchy"), 1},
 		"400":            {http.StatusBadRequest, under("touchy"), 0},
-		"400-documented": {http.StatusBadRequest, literally("touchy"), 1},
+		"400-documented": {http.StatusBadRequest, documented("touchy"), 1},
 	}
 	bad := map[string]*endpoint{}
 	for name, row := range rows {
@@ -327,7 +327,7 @@ func TestLoweredLimitEndsDeliveriesAtTheirDueCheck(t *testing.T) {
 	const each = 2 + 1 + 2 + 2 // requests, the two events in one batch
 	for n := range 3 {
 		if n > 0 {
-			require.Equal(t, each, travel(t, tn))
+			require.Equal(t, each, makeDue(t, tn))
 		}
 		tn.AttemptsMade(t, each)
 	}
@@ -342,7 +342,7 @@ func TestLoweredLimitEndsDeliveriesAtTheirDueCheck(t *testing.T) {
 		}
 		subscribe(t, tn, name, e.URL, lowered)
 	}
-	require.Equal(t, each, travel(t, tn))
+	require.Equal(t, each, makeDue(t, tn))
 	tn.BecomeRows(t, 8, "deliveries", "reason = 'MaxDeliveryAttemptsExceeded' AND attempts = 3 "+
 		"AND state = CASE subscription WHEN 'dropped' THEN 'dropped' ELSE 'dead_lettered' END")
 	require.Equal(t, 6, tn.Rows(t, "dead_letters", "attempts = 3 AND last_status = 500"))

@@ -235,7 +235,7 @@ func TestRetryAfterStopsDeliveriesWithJobs(t *testing.T) {
 			w.Header().Set("Retry-After", "3000")
 			w.WriteHeader(http.StatusServiceUnavailable)
 		})
-		endpoints[name], release = e, append(release, h.letGo)
+		endpoints[name], release = e, append(release, h.unblock)
 		subscribe(t, tn, name, e.URL, func(s *catalog.SubscriptionSpec) {
 			s.DeliveryRate, s.MaxEventsPerBatch, s.MaxConcurrentDeliveries = row.rate, &row.batch, new(1)
 		})
@@ -244,8 +244,8 @@ func TestRetryAfterStopsDeliveriesWithJobs(t *testing.T) {
 	tn.Start(t)
 	tn.Become(t, len(rows), `SELECT count(*) FROM (SELECT FROM postrider_internal.river_job WHERE state = 'running'
 		GROUP BY args ->> 's' HAVING count(*) > 1) waiting`)
-	for _, letGo := range release {
-		letGo()
+	for _, unblock := range release {
+		unblock()
 	}
 	tn.AttemptsMade(t, len(rows))
 	for name, row := range rows {
@@ -297,7 +297,7 @@ func TestHangingEndpointHoldsFewWorkers(t *testing.T) {
 
 	require.Len(t, healthy.requests(), 30)
 	require.LessOrEqual(t, len(h.begun), workers/2)
-	h.letGo()
+	h.unblock()
 	tn.AttemptsMade(t, backlog)
 	require.Equal(t, backlog+30, tn.Rows(t, "deliveries", "state = 'delivered' AND attempts = 1"))
 }
@@ -319,7 +319,7 @@ func TestPublishesAreAcceptedWhileNoWorkerIsFree(t *testing.T) {
 	testnode.Within(t, `tn.System.Backpressure.Lag() > time.Second`,
 		func() bool { return tn.System.Backpressure.Lag() > time.Second })
 	publishMany(t, tn, 1)
-	h.letGo()
+	h.unblock()
 	tn.AttemptsMade(t, 2*subscriptions)
 	testnode.Within(t, `tn.System.Backpressure.Lag() == 0`, func() bool { return tn.System.Backpressure.Lag() == 0 })
 }
@@ -355,7 +355,7 @@ func TestLockedRowsDelayOnlyTheirDeliveries(t *testing.T) {
 	unlock := tn.OpenTransaction(t,
 		"SELECT FROM postrider_internal.river_job WHERE (args ->> 's')::bigint = $1 FOR UPDATE", sub.ID)
 	unlockProbation := tn.OpenTransaction(t, "SELECT FROM postrider_internal.probations FOR UPDATE")
-	h.letGo()
+	h.unblock()
 	pace := time.NewTicker(100 * time.Millisecond)
 	defer pace.Stop()
 	last := time.Now().Add(lockedFor())

@@ -128,7 +128,7 @@ func TestFailingTokenServer(t *testing.T) {
 			"subscription = 'wrong' AND error LIKE '%it responded with 401 invalid_client'") > 0
 	})
 	settle(t, tn)
-	travel(t, tn)
+	makeDue(t, tn)
 	tn.BecomeRows(t, sent, "deliveries", "subscription = 'billing' AND state = 'delivered'")
 	require.Len(t, e.requests(), sent)
 }
@@ -143,7 +143,7 @@ func TestHandshakesHaveAToken(t *testing.T) {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
-		sendsBack(w, r)
+		respondWithCode(w, r)
 	})
 	startHandshakes(t, tn, nil)
 	spec := validated(e.URL, event.EventGrid)

@@ -22,8 +22,8 @@ import (
 )
 
 // Negative controls: a check that never failed proves nothing. Each test breaks one rule that keeps events safe, in the
-// database of the test, and requires that the checks of all fault tests detect the damage. The same scenario with the
-// rule in force must pass, so that the broken rule is the cause.
+// database of the test, and requires that the checks of all fault tests detect it. The same scenario with the rule in
+// force must pass, so that the broken rule is the cause.
 
 // breakable is a node without the check of invariants at its end.
 func breakable(t *testing.T) *testnode.Node {
@@ -35,12 +35,12 @@ func breakable(t *testing.T) *testnode.Node {
 	return tn
 }
 
-// damage has the counts of the invariants' queries; zero for a consistent database.
-type damage struct{ BrokenTokens, EndedTwice, Miscounted, TooEarly int }
+// violations has the counts of the invariants' queries; zero for a consistent database.
+type violations struct{ BrokenTokens, EndedTwice, Miscounted, TooEarly int }
 
-func damageOf(t *testing.T, tn *testnode.Node) damage {
+func violationsOf(t *testing.T, tn *testnode.Node) violations {
 	t.Helper()
-	return damage{
+	return violations{
 		tn.Count(t, testnode.BrokenTokens), tn.Count(t, testnode.EndedTwice), tn.Count(t, testnode.Miscounted),
 		tn.Count(t, testnode.TooEarly),
 	}
@@ -92,15 +92,15 @@ func TestControlFence(t *testing.T) {
 	t.Parallel()
 	controlled(t, unfenced, 1, func(t *testing.T, tn *testnode.Node, x *trap, dead *killableNode, broken bool) {
 		tn.AttemptsMade(t, controlEvents)
-		require.Equal(t, damage{}, damageOf(t, tn), "the second node alone does no damage")
-		x.letGo[0]()
+		require.Equal(t, violations{}, violationsOf(t, tn), "the second node alone violates nothing")
+		x.unblock[0]()
 		dead.wire.repair()
 		tn.AttemptsMade(t, controlEvents) // the first node believes that it has recorded them
 		if !broken {
-			require.Equal(t, damage{}, damageOf(t, tn))
+			require.Equal(t, violations{}, violationsOf(t, tn))
 			return
 		}
-		require.Equal(t, damage{BrokenTokens: controlEvents, Miscounted: controlEvents}, damageOf(t, tn),
+		require.Equal(t, violations{BrokenTokens: controlEvents, Miscounted: controlEvents}, violationsOf(t, tn),
 			"each attempt is recorded twice; each delivery has two jobs, and names one of them")
 	})
 }
@@ -130,26 +130,26 @@ func TestControlJobRow(t *testing.T) {
 	t.Parallel()
 	controlled(t, sameRow, 2, func(t *testing.T, tn *testnode.Node, x *trap, dead *killableNode, broken bool) {
 		x.catches(t, 2*controlEvents)
-		x.letGo[0]()
+		x.unblock[0]()
 		dead.wire.repair()
 		tn.AttemptsMade(t, controlEvents)
-		x.letGo[1]()
+		x.unblock[1]()
 		tn.AttemptsMade(t, controlEvents)
 		require.Len(t, x.requests(), 2*controlEvents)
 		if !broken {
-			require.Equal(t, damage{}, damageOf(t, tn))
+			require.Equal(t, violations{}, violationsOf(t, tn))
 			return
 		}
-		require.Equal(t, damage{Miscounted: controlEvents}, damageOf(t, tn), "each attempt is recorded twice")
+		require.Equal(t, violations{Miscounted: controlEvents}, violationsOf(t, tn), "each attempt is recorded twice")
 	})
 }
 
-// trap is an endpoint that keeps the first controlEvents requests waiting until letGo[0], as many more until letGo[1]
-// and so on, and then responds with 503.
+// trap is an endpoint that keeps the first controlEvents requests waiting until unblock[0], as many more until
+// unblock[1] and so on, and then responds with 503.
 type trap struct {
 	*endpoint
-	caught atomic.Int64
-	letGo  []func()
+	caught  atomic.Int64
+	unblock []func()
 }
 
 func newTrap(t *testing.T, groups int) *trap {
@@ -158,7 +158,7 @@ func newTrap(t *testing.T, groups int) *trap {
 	released := make([]chan struct{}, groups)
 	for i := range groups {
 		released[i] = make(chan struct{})
-		x.letGo = append(x.letGo, sync.OnceFunc(func() { close(released[i]) }))
+		x.unblock = append(x.unblock, sync.OnceFunc(func() { close(released[i]) }))
 	}
 	x.endpoint = newEndpoint(t, func(w http.ResponseWriter, _ request) {
 		if group := int(x.caught.Add(1)-1) / controlEvents; group < groups {
@@ -166,8 +166,8 @@ func newTrap(t *testing.T, groups int) *trap {
 		}
 		w.WriteHeader(http.StatusServiceUnavailable)
 	})
-	for _, letGo := range x.letGo {
-		t.Cleanup(letGo) // before the server closes, which waits for its handlers
+	for _, unblock := range x.unblock {
+		t.Cleanup(unblock) // before the server closes, which waits for its handlers
 	}
 	return x
 }
@@ -242,7 +242,7 @@ type killableNode struct {
 func startKillable(t *testing.T, tn *testnode.Node, name string, change func(*jobs.Options)) *killableNode {
 	t.Helper()
 	m := &killableNode{tn: tn, name: name, wire: newWire()}
-	m.Engine = besideOver(t, tn, name, m.wire).Engine(t, change)
+	m.Engine = besideByWire(t, tn, name, m.wire).Engine(t, change)
 	require.NoError(t, m.Start(t.Context()))
 	var once sync.Once
 	m.stop = func() { once.Do(func() { m.end(t) }) }
@@ -269,8 +269,9 @@ func (m *killableNode) kill(t *testing.T) {
 	m.tn.Exec(t, "DELETE FROM postrider_internal.nodes WHERE id = $1", m.name)
 }
 
-// besideOver is Beside with connections over a wire. An endpoint that has never responded gets a sixth of its workers.
-func besideOver(t *testing.T, tn *testnode.Node, name string, w *wire) *testnode.Node {
+// besideByWire is Beside with connections over a wire. An endpoint that has never responded gets a sixth of its
+// workers.
+func besideByWire(t *testing.T, tn *testnode.Node, name string, w *wire) *testnode.Node {
 	t.Helper()
 	plain, err := postgres.OpenPool(t.Context(), tn.URL, 10)
 	require.NoError(t, err)

@@ -52,8 +52,8 @@ func afterDelay(t *testing.T, tn *testnode.Node, n int) {
 		    export_abandon_at = export_abandon_at - interval '5 minutes' WHERE export_state = 'pending'`)
 }
 
-// theFile returns the only file below a directory.
-func theFile(t *testing.T, directory string) (name, body string) {
+// onlyFile returns the only file below a directory.
+func onlyFile(t *testing.T, directory string) (name, body string) {
 	t.Helper()
 	require.NoError(t, fs.WalkDir(os.DirFS(directory), ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -105,7 +105,7 @@ func TestDeadLettersAreExported(t *testing.T) {
 	afterDelay(t, tn, 2)
 	tn.BecomeRows(t, 4, "dead_letters", "export_state = 'exported'")
 
-	name, body := theFile(t, directory+"/late")
+	name, body := onlyFile(t, directory+"/late")
 	require.Regexp(t, "^BILLING"+pathOf, name)
 	var want []string
 	for _, id := range []string{"a", "b"} {
@@ -132,7 +132,7 @@ func TestDeadLettersAreExported(t *testing.T) {
 	publishTo(t, tn, "spaced", http.Header{"Content-Type": {structuredType}}, cloud)
 	afterDelay(t, tn, 1)
 	tn.BecomeRows(t, 5, "dead_letters", "export_state = 'exported'")
-	name, body = theFile(t, directory+"/spaced")
+	name, body = onlyFile(t, directory+"/spaced")
 	require.Regexp(t, "^spaced/all"+pathOf, name)
 	require.Equal(t,
 		fmt.Sprintf(`[{"deadLetterProperties":{"deadletterreason":"Undeliverable due to HTTP bad request.",`+
@@ -318,16 +318,16 @@ func (b *bucket) stored() map[string]string {
 
 // A node that ends after it wrote the file and before it recorded that leaves the file to be written again, under the
 // same name.
-func TestCrashBetweenTheFileAndItsMark(t *testing.T) {
+func TestCrashBetweenTheExportAndItsRecord(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
 	stored, release := make(chan struct{}, 10), make(chan struct{})
 	var once sync.Once
-	letGo := func() { once.Do(func() { close(release) }) }
+	unblock := func() { once.Do(func() { close(release) }) }
 	dead := &bucket{after: func() { stored <- struct{}{}; <-release }, objects: map[string]string{}}
 	server := httptest.NewServer(dead)
 	t.Cleanup(server.Close)
-	t.Cleanup(letGo)
+	t.Cleanup(unblock)
 	url := "s3://dead/letters?region=us-east-1&anonymous=true&use_path_style=true&endpoint=" + server.URL
 	e := newEndpoint(t, respondWith(http.StatusBadRequest))
 	subscribe(t, tn, "all", e.URL, into("s3://dead/letters"))
@@ -343,7 +343,7 @@ func TestCrashBetweenTheFileAndItsMark(t *testing.T) {
 		tn.Count(t, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'pending' AND export_attempts = 0 "+
 			"AND export_error IS NULL"), "our own stop is no failure")
 
-	letGo()
+	unblock()
 	other := tn.Beside(t, node.Options{Node: "node-2"})
 	second := other.Engine(t, allowing(t, url))
 	require.NoError(t, second.Start(t.Context()))

@@ -59,7 +59,7 @@ func TestDeletingTheEventSubscriptionDuringARequest(t *testing.T) {
 		require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), topicName, name))
 		require.Equal(t, 5*(i+1), canceled(), "canceled when Delete returns")
 	}
-	h.letGo()
+	h.unblock()
 	tn.AttemptsMade(t, 3)
 	tn.Become(t, 0, "SELECT count(*) FROM postrider_internal.river_job WHERE state <> 'completed'")
 	require.Equal(t, 10, canceled(), "the late response changes nothing")
@@ -77,7 +77,7 @@ func TestNoRequestsWhileNothingCanBeRecorded(t *testing.T) {
 	publishOne(t, tn, "in-flight")
 	await(t, h.begun)
 	tn.Exec(t, "ALTER TABLE postrider_internal.delivery_attempts RENAME TO hidden")
-	h.letGo()
+	h.unblock()
 	testnode.Within(t, "commits wait", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), tick)
 		defer cancel()
@@ -196,7 +196,7 @@ func TestAttemptOfAnExpiredSubscriptionIsCanceled(t *testing.T) {
 // The process's clock may be an hour off and nothing changes: decisions about deliveries and stored times use the
 // database's. testdata/clockreaders.txt lists the functions of the engine that read the process's clock, and why. All
 // but NextRetry only subtract two readings, which uses the monotonic clock. A new reader must be reviewed and listed.
-func TestTheProcessesClockDecidesNothing(t *testing.T) {
+func TestProcessClockDecidesNothing(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("testdata/clockreaders.txt")
 	require.NoError(t, err)

@@ -90,8 +90,8 @@ func codeIn(body string) (code, url string) {
 	return events[0].Data.ValidationCode, events[0].Data.ValidationURL
 }
 
-// sendsBack responds to the validation event with its code.
-func sendsBack(w http.ResponseWriter, r request) {
+// respondWithCode responds to the validation event with its code.
+func respondWithCode(w http.ResponseWriter, r request) {
 	if code, _ := codeIn(r.body); code != "" {
 		_, _ = fmt.Fprintf(w, `{"ValidationResponse":%q}`, code)
 	}
@@ -101,7 +101,7 @@ func sendsBack(w http.ResponseWriter, r request) {
 func TestHandshakeRequests(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
-	e := newEndpoint(t, sendsBack)
+	e := newEndpoint(t, respondWithCode)
 	startHandshakes(t, tn, func(o *jobs.Options) { o.WebhookOrigin, o.WebhookRequestRate = "events.example.com", 120 })
 	h := handshakeEnded(t, tn, "billing", validated(e.URL+"/in?secret=1", event.EventGrid))
 
@@ -186,7 +186,7 @@ func TestResponsesToHandshakes(t *testing.T) {
 		tries   int
 		says    string
 	}{
-		"the code":      {eventGrid, sendsBack, succeeded, 1, "with the code"},
+		"the code":      {eventGrid, respondWithCode, succeeded, 1, "with the code"},
 		"an error":      {eventGrid, respondWith(500), failed, 3, "try 3 of 3: responded 500"},
 		"a redirect":    {eventGrid, with(302, "Location", "/", ""), failed, 3, "responded 302"},
 		"nothing in it": {eventGrid, respondWith(200), awaiting, 1, "open validationUrl within 10 minutes"},
@@ -319,7 +319,7 @@ func TestEndpointIsNotifiedOfTheDeletion(t *testing.T) {
 func TestHandshakeOfADeadNodeIsReclaimed(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
-	e := newEndpoint(t, sendsBack)
+	e := newEndpoint(t, respondWithCode)
 	spec := validated(e.URL, event.EventGrid)
 	id := begin(t, tn, "billing", spec)
 	job := int64(tn.Count(t, "UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, "+
@@ -349,7 +349,7 @@ func TestHandshakeOfADeadNodeIsReclaimed(t *testing.T) {
 func TestStopDuringAHandshake(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
-	e, hang := newHanging(t, sendsBack)
+	e, hang := newHanging(t, respondWithCode)
 	engine := tn.Engine(t, func(o *jobs.Options) { o.StopTimeout = 50 * time.Millisecond })
 	require.NoError(t, engine.Start(t.Context()))
 	spec := validated(e.URL, event.EventGrid)
@@ -358,7 +358,7 @@ func TestStopDuringAHandshake(t *testing.T) {
 	put(t, tn, "billing", spec, id)
 	publishOne(t, tn, "a")
 	testnode.RequireStops(t, engine)
-	hang.letGo()
+	hang.unblock()
 	require.Equal(t, catalog.HandshakePending, handshakeOf(t, tn, id).State)
 	require.Empty(t, handshakeOf(t, tn, id).Steps, "a request that we cut is no try")
 
@@ -386,7 +386,7 @@ func TestHangingHandshakesDelayNoDelivery(t *testing.T) {
 	subscribe(t, tn, "billing", e.URL, nil)
 	publishOne(t, tn, "a")
 	require.Equal(t, policy.Delivered, tn.Attempt(t).Verdict.Action)
-	hang.letGo()
+	hang.unblock()
 }
 
 // A handshake whose job is gone gets a new one.
@@ -438,7 +438,7 @@ func TestHandshakesHaveStaticHeaders(t *testing.T) {
 	}
 	require.NotContains(t, kept, "s3cret-t0ken")
 
-	e := newEndpoint(t, sendsBack)
+	e := newEndpoint(t, respondWithCode)
 	spec := validated(e.URL+"/one", event.EventGrid)
 	spec.DeliveryAttributes = []endpointconf.DeliveryAttribute{secretHeader("X-Key", "s3cret")}
 	put(t, tn, "billing", spec, handshakeEnded(t, tn, "billing", spec).ID)

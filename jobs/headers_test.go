@@ -103,7 +103,7 @@ func TestCustomHeadersOfEachSchema(t *testing.T) {
 		publishTo(t, tn, row.topic, http.Header{"Content-Type": {jsonType}}, row.body)
 		tn.Attempt(t)
 		e.status.Store(http.StatusOK)
-		travel(t, tn)
+		makeDue(t, tn)
 		tn.Attempt(t)
 		seen := e.requests()
 		require.Len(t, seen, 2)
@@ -131,7 +131,7 @@ func TestCustomHeadersOfBatches(t *testing.T) {
 	tn.AttemptsMade(t, 3+1)
 	subscribe(t, tn, "added", e.URL+"/added", both(batching(10, 64),
 		sending(staticHeader("X-Fixed", "v"), dynamicHeader("X-Kind", "data.kind"))))
-	require.Equal(t, 3+1, travel(t, tn))
+	require.Equal(t, 3+1, makeDue(t, tn))
 	tn.AttemptsMade(t, 3+5)
 	got := map[string]int{}
 	for _, r := range e.requests() {
@@ -357,7 +357,7 @@ func TestSignedRetry(t *testing.T) {
 	tn.Become(t, 1, "SELECT (floor(extract(epoch FROM clock_timestamp())) > $1)::int",
 		max(first[0].stamp(t), first[1].stamp(t)))
 	e.status.Store(http.StatusOK)
-	travel(t, tn)
+	makeDue(t, tn)
 	tn.AttemptsMade(t, 2)
 	lone := publishOne(t, tn, "lone")
 	tn.Attempt(t)

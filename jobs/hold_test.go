@@ -41,7 +41,7 @@ func TestPausedSubscriptionWaitsAndIsReleased(t *testing.T) {
 	tn.AttemptsMade(t, 3+1)
 	pauseBoth(t, tn, "", false)
 	publishAtOnce(t, tn, "during", 4)
-	require.Equal(t, 3+1, travel(t, tn))
+	require.Equal(t, 3+1, makeDue(t, tn))
 	tn.Become(t, 14, heldQuery)
 	require.Equal(t, 6, tn.Rows(t, "deliveries", "attempts = 1 AND state = 'pending'"), "a held due check is no attempt")
 	require.Equal(t, 1, tn.Rows(t, "batches", "hold = 'paused' AND attempts = 1 AND members = 3"))
@@ -66,7 +66,7 @@ func TestPausedSubscriptionWaitsAndIsReleased(t *testing.T) {
 }
 
 // A local job waits for the gate, and obeys a pause that was confirmed meanwhile.
-func TestPauseReachesLocalJobs(t *testing.T) {
+func TestPauseHoldsLocalJobs(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
 	endpoint, h := newHanging(t, respondWith(http.StatusOK))
@@ -78,7 +78,7 @@ func TestPauseReachesLocalJobs(t *testing.T) {
 	// Both are local jobs, unless others were due: then the second one is fetched and waits for the gate, too.
 	tn.Become(t, 2, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running'")
 	pause(t, tn, "billing")
-	h.letGo()
+	h.unblock()
 	tn.AttemptsMade(t, 1)
 	tn.Become(t, 1, heldQuery)
 	require.Len(t, endpoint.requests(), 1)
@@ -147,7 +147,7 @@ func TestExpiryAfterAPause(t *testing.T) {
 	tn.Become(t, 6, "SELECT count(*) FROM postrider_internal.deliveries "+
 		"WHERE time_to_live_since < clock_timestamp() - interval '61 seconds'")
 	resumeBoth(t, tn, "-clock-stood")
-	h.letGo()
+	h.unblock()
 	for range 2 * len(rows) {
 		report := tn.Attempt(t)
 		_, suffix, _ := strings.Cut(report.Subscription, "-")
@@ -158,7 +158,7 @@ func TestExpiryAfterAPause(t *testing.T) {
 		}
 	}
 	resumeBoth(t, tn, "-clock-stands")
-	travel(t, tn) // they have some seconds to live at most
+	makeDue(t, tn) // they have some seconds to live at most
 	tn.BecomeRows(t, 6, "dead_letters", "reason = 'TimeToLiveExceeded' AND attempts = 1")
 	require.Equal(t, 4, tn.Rows(t, "dead_letters", "subscription NOT LIKE '%runs-on' "+
 		"AND dead_lettered_at - time_to_live_since BETWEEN '60 seconds' AND '80 seconds'"),
@@ -180,9 +180,9 @@ func laterBy(t *testing.T, tn *testnode.Node, pause string) {
 	}
 }
 
-// A due check that was to end a delivery makes no attempt if the delivery got more time to live, by a user or by a
-// pause: the minimum delay of the status stays.
-func TestMoreTimeToLiveBringsNoEarlierAttempt(t *testing.T) {
+// A due check that was to end a delivery makes no attempt if a user or a pause has extended the time to live: the
+// minimum delay of the status still applies.
+func TestLongerTimeToLiveKeepsTheMinimumDelay(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusNotFound)) // at least 5 min
@@ -199,7 +199,7 @@ func TestMoreTimeToLiveBringsNoEarlierAttempt(t *testing.T) {
 	pauseBoth(t, tn, "-paused", true)
 	laterBy(t, tn, "30 seconds")
 	resumeBoth(t, tn, "-paused")
-	require.Equal(t, 6, travel(t, tn), "the end of the time to live as it was")
+	require.Equal(t, 6, makeDue(t, tn), "the end of the time to live as it was")
 	tn.BecomeRows(t, 6, "deliveries", "waits_for = 'next_attempt_at'")
 	require.Equal(t, 2, tn.Rows(t, "deliveries d JOIN postrider.delivery_attempts a USING (subscription)",
 		"subscription LIKE '%-changed' AND d.next_attempt_at >= a.started_at + interval '5 minutes'"))
@@ -207,7 +207,7 @@ func TestMoreTimeToLiveBringsNoEarlierAttempt(t *testing.T) {
 		"AND next_attempt_at = time_to_live_since + interval '3 minutes'"))
 	require.Len(t, e.requests(), 6)
 
-	require.Equal(t, 6, travel(t, tn), "and as it is")
+	require.Equal(t, 6, makeDue(t, tn), "and as it is")
 	tn.AttemptsMade(t, 2)
 	tn.BecomeRows(t, 4, "dead_letters", "reason = 'TimeToLiveExceeded' AND attempts = 1")
 	require.Equal(t, 2, tn.Rows(t, "deliveries", "subscription LIKE '%-changed' AND state = 'pending' AND attempts = 2"))
@@ -247,7 +247,7 @@ func TestPushBecomesQueue(t *testing.T) {
 	queues := set(func(_ int, s *catalog.SubscriptionSpec) {
 		s.DeliveryConfiguration = &catalog.DeliveryConfiguration{DeliveryMode: catalog.ModeQueue}
 	})
-	travel(t, tn)
+	makeDue(t, tn)
 	resumeBoth(t, tn, "")
 	tn.BecomeRows(t, 4, "deliveries", "waits_for = 'consumer'")
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))

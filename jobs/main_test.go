@@ -220,8 +220,8 @@ var travelBatches = strings.NewReplacer(
     UPDATE postrider_internal.left_members m SET left_at = left_at - wait FROM waiting WHERE m.batch_id = waiting.id
 ), due AS`).Replace(travelStatement)
 
-// travel makes the next attempt of every waiting delivery and batch due, and returns their number.
-func travel(t *testing.T, tn *testnode.Node) int {
+// makeDue makes the next attempt of every waiting delivery and batch due, and returns their number.
+func makeDue(t *testing.T, tn *testnode.Node) int {
 	t.Helper()
 	n := tn.Count(t, travelStatement) + tn.Count(t, travelBatches)
 	tn.Exec(t, `SELECT pg_notify('postrider_internal.river_insert', '{"queue":"deliveries"}')`)
@@ -302,15 +302,15 @@ func statusOfPath(w http.ResponseWriter, r request) {
 	w.WriteHeader(status)
 }
 
-// hanging keeps requests waiting until letGo; begun gets each of them.
+// hanging keeps requests waiting until unblock; begun gets each of them.
 type hanging struct {
 	begun   chan request
 	release chan struct{}
 	once    sync.Once
 }
 
-// newHanging returns an endpoint that responds only after letGo, which runs before the server closes and waits for its
-// handlers.
+// newHanging returns an endpoint that responds only after unblock, which runs before the server closes and waits for
+// its handlers.
 func newHanging(t *testing.T, respond func(http.ResponseWriter, request)) (*endpoint, *hanging) {
 	t.Helper()
 	h := &hanging{begun: make(chan request, 1000), release: make(chan struct{})}
@@ -319,7 +319,7 @@ func newHanging(t *testing.T, respond func(http.ResponseWriter, request)) (*endp
 		<-h.release
 		respond(w, r)
 	})
-	t.Cleanup(h.letGo)
+	t.Cleanup(h.unblock)
 	return e, h
 }
 
@@ -335,7 +335,7 @@ func await[T any](t *testing.T, events <-chan T) T {
 	}
 }
 
-func (h *hanging) letGo() { h.once.Do(func() { close(h.release) }) }
+func (h *hanging) unblock() { h.once.Do(func() { close(h.release) }) }
 
 // eventIDs returns the ids of the events that the endpoint got, sorted.
 func (e *endpoint) eventIDs() []string {

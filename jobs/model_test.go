@@ -159,8 +159,8 @@ func (d *modelDelivery) operate(act string) {
 	}
 }
 
-// travel makes all waiting retries due.
-func (m *model) travel() {
+// makeDue makes all waiting retries due.
+func (m *model) makeDue() {
 	m.of(nil, func(d *modelDelivery) {
 		if d.waits {
 			d.checkDue()

@@ -105,8 +105,8 @@ func TestNodesForgetDeletedEventSubscriptions(t *testing.T) {
 	require.NoError(t, tn.System.Cache.Reload(t.Context()))
 	require.NoError(t, e.Start(t.Context()))
 	t.Cleanup(func() { testnode.RequireStops(t, e) })
-	testnode.Within(t, `!e.Remembers(gone.ID)`, func() bool { return !e.Remembers(gone.ID) })
-	require.True(t, e.Remembers(kept.ID))
+	testnode.Within(t, `!e.KnowsEndpoint(gone.ID)`, func() bool { return !e.KnowsEndpoint(gone.ID) })
+	require.True(t, e.KnowsEndpoint(kept.ID))
 }
 
 // The Jobs page can filter by every kind.
@@ -128,7 +128,7 @@ func TestStalledNodeReportsIt(t *testing.T) {
 		"VALUES ('deliveries', now(), now(), now())")
 	publishOne(t, tn, "a")
 	tn.Exec(t, overdue)
-	e := tn.Start(t, func(o *jobs.Options) { o.CheckProgressEvery(20 * time.Millisecond) })
+	e := tn.Start(t, func(o *jobs.Options) { o.SetProgressInterval(20 * time.Millisecond) })
 	testnode.Within(t, `e.Stats().Stalled >= 100*time.Millisecond`,
 		func() bool { return e.Stats().Stalled >= 100*time.Millisecond })
 }
@@ -144,7 +144,7 @@ func TestIdleNodeIsNotStalled(t *testing.T) {
 	subscribe(t, tn, "paused", sink.URL, nil)
 	pause(t, tn, "paused")
 	unlock := tn.OpenTransaction(t, "SELECT FROM postrider_internal.river_job FOR UPDATE")
-	e := tn.Start(t, func(o *jobs.Options) { o.CheckProgressEvery(time.Millisecond) })
+	e := tn.Start(t, func(o *jobs.Options) { o.SetProgressInterval(time.Millisecond) })
 	publishOne(t, tn, "delivered and held")
 	require.Equal(t, "delivered and held", tn.Attempt(t).EventID)
 	beats := tn.Count(t, "SELECT beat FROM postrider_internal.nodes")
@@ -178,7 +178,7 @@ func TestStopDuringARequestIsNoOutcome(t *testing.T) {
 	require.Zero(t, tn.Nodes(t, ""), "the lease is given back")
 	tn.RequireInvariants(t)
 
-	h.letGo()
+	h.unblock()
 	startNode(t, tn, "node-2", nil)
 	tn.AttemptsMade(t, requests)
 	require.Equal(t, requests, tn.Rows(t, "delivery_attempts", "node = 'node-2' AND number = 1 AND reruns >= 1 "+
@@ -216,7 +216,7 @@ func TestStopBehindALockedRow(t *testing.T) {
 	tn := setup(t)
 	subscribe(t, tn, "all", closedPort, nil)
 	engine := tn.Engine(t) // never started: no worker begins its local jobs
-	engine.TakeOver()
+	engine.OpenHandoff()
 	require.NoError(t, tn.System.Nodes.Register(t.Context(), "here"))
 	for _, id := range []string{"a", "b", "c"} {
 		publishOne(t, tn, id)
@@ -225,7 +225,7 @@ func TestStopBehindALockedRow(t *testing.T) {
 	locked := tn.Count(t, "SELECT id FROM postrider_internal.river_job ORDER BY id LIMIT 1")
 	unlock := tn.OpenTransaction(t, "SELECT FROM postrider_internal.river_job WHERE id = $1 FOR UPDATE", locked)
 
-	require.NoError(t, engine.GiveBackUnbegun(t.Context()))
+	require.NoError(t, engine.ReturnUnbegun(t.Context()))
 
 	require.Equal(t, 2, tn.Jobs(t, "state = 'available' AND args ->> 'r' = '0'"), "not begun: no rerun")
 	require.Equal(t, 3, tn.Rows(t, "deliveries", "reruns = 0"))
@@ -245,7 +245,7 @@ func TestLocalJobOfADeliveryThatHasEnded(t *testing.T) {
 	tn := setup(t)
 	subscribe(t, tn, "all", closedPort, nil)
 	engine := tn.Engine(t)
-	engine.TakeOver()
+	engine.OpenHandoff()
 	publishOne(t, tn, "e")
 	tn.Exec(t, "SELECT postrider.cancel(id) FROM postrider_internal.deliveries")
 	engine.RunStale()
@@ -266,7 +266,7 @@ func TestStopWaitsForResponses(t *testing.T) {
 	stopped := make(chan error, 1)
 	go func() { stopped <- engine.Stop(context.Background()) }()
 	require.Empty(t, stopped)
-	h.letGo()
+	h.unblock()
 	require.NoError(t, <-stopped)
 	require.Equal(t, 1, tn.Rows(t, "deliveries", "state = 'delivered' AND attempts = 1"))
 }
@@ -348,7 +348,7 @@ func TestTwoEnginesShareTheWork(t *testing.T) {
 
 // An event whose delivery crashes the process must not do so for ever. The members of a batch are sent alone: only the
 // event that causes the crashes is abandoned.
-func TestTwentyRerunsAreEnough(t *testing.T) {
+func TestDeliveryEndsAfterTwentyReruns(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusOK))
@@ -383,7 +383,7 @@ func TestTwentyRerunsAreEnough(t *testing.T) {
 
 // An attempt that always fails in this program ends as well, before River discards its job and leaves the delivery
 // without one.
-func TestTwentyInternalFailuresAreEnough(t *testing.T) {
+func TestDeliveryEndsAfterTwentyInternalFailures(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
 	e := newEndpoint(t, respondWith(http.StatusOK))

@@ -147,7 +147,7 @@ func TestRetryDuringProbationIsHeldAndNotCounted(t *testing.T) {
 	require.NoError(t, err, "nothing to release")
 	tn.Start(t)
 	publishFailing(t, tn, 1)
-	require.Equal(t, 1, travel(t, tn))
+	require.Equal(t, 1, makeDue(t, tn))
 	tn.Become(t, 1, inProbation)
 	require.Equal(t, 1, tn.Rows(t, "deliveries", "attempts = 1 AND state = 'pending'"))
 	publishOne(t, tn, "a")
@@ -173,13 +173,13 @@ func TestRetryDuringProbationIsHeldAndNotCounted(t *testing.T) {
 	tn.Become(t, 0, inProbation)
 	require.Zero(t, tn.Probations(t, ""))
 
-	travel(t, tn) // if the first one was the probe, it waits for its retry
+	makeDue(t, tn) // if the first one was the probe, it waits for its retry
 	tn.BecomeRows(t, 3, "deliveries", "state = 'delivered'")
 	bad.status.Store(http.StatusServiceUnavailable)
 	publishOne(t, tn, "again")
 	tn.BecomeRows(t, 1, "deliveries", "event_id = 'again' AND attempts = 1")
 	bad.status.Store(http.StatusOK)
-	require.Equal(t, 1, travel(t, tn))
+	require.Equal(t, 1, makeDue(t, tn))
 	tn.Become(t, 1, inProbation)
 	const heldRetries = "number = 2 AND hold = 'probation'"
 	before := tn.Rows(t, "delivery_attempts", heldRetries)

@@ -89,7 +89,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	copyPolicy(t, w.Node, "ga-2019", "at-ttl", `{`+hours+`, "probation": {"scope": "none"}}`)
 	copyPolicy(t, w.Node, "ga-2021", "probation", `{`+hours+`, "probation": {"trigger": 2}}`)
 	w.endpoint = newEndpoint(t, w.respond)
-	t.Cleanup(w.unhang) // before the server closes and waits for its handlers
+	t.Cleanup(w.unblock) // before the server closes and waits for its handlers
 	for _, kind := range subscriptionKinds {
 		w.create(t, kind)
 	}
@@ -123,7 +123,7 @@ func (w *world) arrive(r request) {
 	}
 }
 
-func (w *world) unhang() {
+func (w *world) unblock() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.hang.Store(false)
@@ -198,9 +198,9 @@ func (w *world) step(t *testing.T) {
 	case n < 22:
 		w.expect(w.send(t))
 	case n < 36:
-		w.log("travel")
-		travel(t, w.Node)
-		w.model.travel()
+		w.log("makeDue")
+		makeDue(t, w.Node)
+		w.model.makeDue()
 	case n < 48:
 		w.setStatus(subscription, modelStatuses[w.random.IntN(len(modelStatuses))])
 		w.log("%s responds with %d", subscription.kind.name, subscription.status)
@@ -363,7 +363,7 @@ func (w *world) endNode(t *testing.T, subscription *modelSubscription) {
 	} else {
 		old.stop()
 	}
-	w.unhang()
+	w.unblock()
 	w.startNode(t)
 	if dies && w.random.IntN(2) == 0 {
 		w.requireModel(t)
@@ -381,13 +381,13 @@ func (w *world) drain(t *testing.T) {
 		resume(t, w.Node, subscription.kind.name)
 		w.model.resume(subscription)
 	}
-	w.model.travel()
+	w.model.makeDue()
 	testnode.Within(t, "everything has ended", func() bool {
 		for _, subscription := range w.live() {
 			_, err := w.System.Holds.Release(t.Context(), topicName, subscription.kind.name)
 			require.NoError(t, err)
 		}
-		travel(t, w.Node)
+		makeDue(t, w.Node)
 		return w.Pending(t, "") == 0
 	})
 }

@@ -139,7 +139,7 @@ func TestReleasesDelayNoOther(t *testing.T) {
 		"INSERT INTO postrider_internal.delivery_rates (key) VALUES ('subscription:' || $1::bigint)", blocked.ID)
 	const events = 20
 	publishMany(t, tn, events)
-	tn.Start(t, func(o *jobs.Options) { o.LetReleasesWait(2 * testnode.Timeout) })
+	tn.Start(t, func(o *jobs.Options) { o.SetReleaseTimeout(2 * testnode.Timeout) })
 	const insert = "INSERT INTO postrider_internal.delivery_rates (key)"
 	tn.AwaitLock(t, insert)
 	const waitsSince = `SELECT query_start FROM pg_stat_activity WHERE datname = current_database()
@@ -168,7 +168,7 @@ func TestDeliveryRateChanges(t *testing.T) {
 	tn.Start(t)
 	tn.AttemptsMade(t, 2)
 	tn.BecomeRows(t, 18, "deliveries", "hold = 'rate_limited'")
-	require.Equal(t, 2, travel(t, tn))
+	require.Equal(t, 2, makeDue(t, tn))
 	tn.BecomeRows(t, 20, "deliveries", "hold = 'rate_limited'")
 	limit(&endpointconf.DeliveryRate{Limit: 1, PeriodInSeconds: new(20_000)}) // the next time is hours away
 	limit(&endpointconf.DeliveryRate{Limit: 10, Burst: new(1)})               // now within a second
@@ -298,7 +298,7 @@ func TestBusyEndpointKeepsTheTimes(t *testing.T) {
 	}
 	tn.Become(t, 2*events-1-2, waiting)
 	for _, h := range hung {
-		h.letGo()
+		h.unblock()
 	}
 	tn.Become(t, 3*1+3*2, delivered)
 	for batch := range hung {
@@ -322,7 +322,7 @@ func TestExpiredDeliveriesReturnNoTime(t *testing.T) {
 	tn.Exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '2 days' "+
 		"WHERE hold IS NOT NULL")
 	tn.Become(t, 1, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold = 'admission'")
-	h.letGo()
+	h.unblock()
 	tn.BecomeRows(t, 1, "dead_letters", "reason = 'TimeToLiveExceeded'")
 	require.Equal(t, 1, tn.Count(t, nextTimeIsLate))
 }
@@ -353,7 +353,7 @@ func TestLateJobsKeepTheLimit(t *testing.T) {
 }
 
 // Deliveries whose time to live ends before their turn take no time of the limit.
-func TestDeliveryRateLeavesWhatExpires(t *testing.T) {
+func TestDeliveryRateLeavesExpiringDeliveries(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
 	sub := subscribe(t, tn, "all", "https://example.com", daily(2))
@@ -367,7 +367,7 @@ func TestDeliveryRateLeavesWhatExpires(t *testing.T) {
 }
 
 // Batches leave out what has expired, too.
-func TestDeliveryRateOfBatchesLeavesWhatExpires(t *testing.T) {
+func TestDeliveryRateLeavesExpiringBatches(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
 	sub := subscribe(t, tn, "all", "https://example.com", both(daily(1), batching(3, 64)))

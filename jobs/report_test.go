@@ -91,7 +91,7 @@ func TestAttemptsAreLogged(t *testing.T) {
 	publishBody(t, tn, jsonType, "["+string(body)+"]")
 	require.Equal(t, 503, tn.Attempt(t).Result.Status)
 	e.status.Store(http.StatusOK)
-	require.Equal(t, 1, travel(t, tn))
+	require.Equal(t, 1, makeDue(t, tn))
 	require.Equal(t, 200, tn.Attempt(t).Result.Status)
 
 	lines := log.attempts(t, "billing")

@@ -33,7 +33,7 @@ func TestEventGridDelivery(t *testing.T) {
 		`[{"id":"1","subject":"s/é","eventType":"t","eventTime":"2026-01-01T00:00:00Z",`+
 			`"dataVersion":"2.1","data":{"n":1.50,  "a":"\u0041"}}]`)
 	tn.Attempt(t)
-	travel(t, tn)
+	makeDue(t, tn)
 	tn.Attempt(t)
 
 	seen := e.requests()
@@ -139,7 +139,7 @@ func TestRetryDelaysNoLaterEvent(t *testing.T) {
 	e.status.Store(http.StatusOK)
 	publishOne(t, tn, "second")
 	require.Equal(t, "second", tn.Attempt(t).EventID)
-	require.Equal(t, 1, travel(t, tn))
+	require.Equal(t, 1, makeDue(t, tn))
 	require.Equal(t, "first", tn.Attempt(t).EventID)
 	require.Len(t, e.requests(), 3)
 	require.Equal(t, "second", e.requests()[1].eventID())
@@ -248,7 +248,7 @@ func TestCustomDelivery(t *testing.T) {
 	subscribeTo(t, tn, "bare", "all", again.URL, nil)
 	receipt := publishTo(t, tn, "bare", http.Header{"Content-Type": {jsonType}}, `{}`)
 	tn.Attempt(t)
-	travel(t, tn)
+	makeDue(t, tn)
 	tn.Attempt(t)
 	seen := again.requests()
 	require.Len(t, seen, 2)

@@ -57,7 +57,7 @@ func TestRiverFinishesNoJob(t *testing.T) {
 }
 
 // A job whose row is still there runs again, in whatever state River leaves it.
-func TestOtherStatesRunAgain(t *testing.T) {
+func TestJobsInOtherStatesRunAgain(t *testing.T) {
 	t.Parallel()
 	p := finishing(1, 2, 3, 4, 5, 6)
 	p.State = []rivertype.JobState{

@@ -88,7 +88,7 @@ func TestBuiltInPoliciesFollowExplain(t *testing.T) {
 	publishOne(t, tn, "e")
 	tn.System.Closed.IgnoreResponses()
 	tn.Start(t, func(o *jobs.Options) { o.OnAttempt = nil })
-	for settle(t, tn); travel(t, tn) > 0; settle(t, tn) {
+	for settle(t, tn); makeDue(t, tn) > 0; settle(t, tn) {
 	}
 	require.Zero(t, tn.Rows(t, "delivery_attempts", "reruns > 0"))
 	for _, c := range all {
@@ -185,7 +185,7 @@ func TestHangingEndpointUnderEveryBuiltInPolicy(t *testing.T) {
 	for _, p := range policy.Builtins() {
 		copyPolicy(t, tn, p.Name, "quick-"+p.Name, `{"ackTimeoutInSeconds": 1}`)
 		subscribe(t, tn, p.Name, e.URL,
-			both(literally("quick-"+p.Name), func(s *catalog.SubscriptionSpec) {
+			both(documented("quick-"+p.Name), func(s *catalog.SubscriptionSpec) {
 				s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterRows}
 			}))
 		subscribe(t, tn, "safe-"+p.Name, e.URL, under("quick-"+p.Name))
@@ -249,7 +249,7 @@ func TestWorkedExamplesOfThePages(t *testing.T) {
 	}
 	publishOne(t, tn, "e")
 	tn.Start(t, func(o *jobs.Options) { o.OnAttempt = nil })
-	for settle(t, tn); travel(t, tn) > 0; settle(t, tn) {
+	for settle(t, tn); makeDue(t, tn) > 0; settle(t, tn) {
 	}
 	for _, row := range rows {
 		list := madeOf(t, tn, row.name)
@@ -283,7 +283,7 @@ func TestPassedOffsetsAreSkipped(t *testing.T) {
 			"FROM postrider_internal.deliveries WHERE skipped_offsets = 2")
 	}
 	require.Equal(t, 300, next())
-	travel(t, tn)
+	makeDue(t, tn)
 	tn.Attempt(t)
 	require.Equal(t, 600, next())
 	require.Equal(t, 1, tn.Rows(t, "delivery_attempts", "number = 2 "+
@@ -319,7 +319,7 @@ func patientTimes() []float64 {
 }
 
 // The example policy "patient" retries for a weekend.
-func TestPatientPolicyBridgesAWeekend(t *testing.T) {
+func TestPatientPolicyRetriesForAWeekend(t *testing.T) {
 	t.Parallel()
 	body, err := os.ReadFile("../deploy/examples/policies/patient.json")
 	require.NoError(t, err)
@@ -367,10 +367,10 @@ func TestReplacedPolicyAppliesToPendingDeliveries(t *testing.T) {
 		seen, _ := tn.System.Cache.Snapshot().Policy("mine")
 		return seen.MaxAttempts.Most == 3
 	})
-	travel(t, tn)
+	makeDue(t, tn)
 	tn.Attempt(t)
 	requireGap(t, tn, 7*time.Minute, "billing")
-	travel(t, tn)
+	makeDue(t, tn)
 	require.Equal(t, policy.ReasonMaxDeliveryAttemptsExceeded, tn.Attempt(t).Verdict.Reason)
 	require.Len(t, e.requests(), 3)
 }

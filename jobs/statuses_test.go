@@ -272,7 +272,7 @@ func TestEndpointBehavior(t *testing.T) {
 }
 
 // Neither deliveries nor handshakes connect to them.
-func TestRejectedAddressesAreNeverConnectedTo(t *testing.T) {
+func TestNoConnectionsToRejectedAddresses(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
 	url, accepted := rawEndpoint(t, respondRaw("HTTP/1.1 200 OK\r\n\r\n"))
@@ -294,7 +294,7 @@ func TestRejectedAddressesAreNeverConnectedTo(t *testing.T) {
 }
 
 // Bytes that neither UTF-8 nor a text column can hold are stored and can be read, also for each member of a batch.
-func TestPoisonousResponses(t *testing.T) {
+func TestResponsesThatATextColumnCannotHold(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
 	responses := map[string]string{

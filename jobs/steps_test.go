@@ -29,7 +29,7 @@ var stepKinds = map[string]struct {
 	}},
 	queue.HandshakeKind: {queue.HandshakeQueue, func(t *testing.T, tn *testnode.Node) (string, func(*jobs.Options)) {
 		t.Helper()
-		begin(t, tn, "billing", validated(newEndpoint(t, sendsBack).URL, event.EventGrid))
+		begin(t, tn, "billing", validated(newEndpoint(t, respondWithCode).URL, event.EventGrid))
 		return "SELECT count(*) FROM postrider.handshakes WHERE state = 'succeeded' AND tries = 1", func(*jobs.Options) {}
 	}},
 	queue.ExportKind: {queue.ExportQueue, func(t *testing.T, tn *testnode.Node) (string, func(*jobs.Options)) {

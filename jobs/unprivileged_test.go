@@ -46,7 +46,7 @@ func TestUnprivilegedNotifications(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
 	begun, release := make(chan struct{}), make(chan struct{})
-	letGo := sync.OnceFunc(func() { close(release) })
+	unblock := sync.OnceFunc(func() { close(release) })
 	sink := newEndpoint(t, func(w http.ResponseWriter, r request) {
 		if r.eventID() == "held" {
 			close(begun)
@@ -54,7 +54,7 @@ func TestUnprivilegedNotifications(t *testing.T) {
 		}
 		w.WriteHeader(http.StatusOK)
 	})
-	t.Cleanup(letGo)
+	t.Cleanup(unblock)
 	copyPolicy(t, tn, policy.DefaultName, "patient", `{"ackTimeoutInSeconds": 600}`)
 	subscribe(t, tn, "all", sink.URL, under("patient"))
 	tn.Start(t)
@@ -86,7 +86,7 @@ func TestUnprivilegedNotifications(t *testing.T) {
 	}
 	tn.Exec(t, "SELECT postrider.publish_data($1, 'test', 's', '{}')", topicName)
 	require.Equal(t, policy.Delivered, tn.Attempt(t).Verdict.Action)
-	letGo()
+	unblock()
 	held := tn.Attempt(t)
 	require.Equal(t, policy.Delivered, held.Verdict.Action, "the attempt in flight was not canceled")
 	tn.BecomeRows(t, 22, "deliveries", "state = 'delivered'")

@@ -25,7 +25,7 @@ const validatedSubscription = "provisioning_state = 'Succeeded' AND hold IS NULL
 func TestDeliveriesWaitForTheValidation(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
-	e, hang := newHanging(t, sendsBack)
+	e, hang := newHanging(t, respondWithCode)
 	startHandshakes(t, tn, nil)
 	spec := validated(e.URL, event.EventGrid)
 	id := begin(t, tn, "billing", spec)
@@ -41,7 +41,7 @@ func TestDeliveriesWaitForTheValidation(t *testing.T) {
 	_, err = tn.System.Holds.Probe(t.Context(), topicName, "billing")
 	require.ErrorIs(t, err, postgres.ErrNotValidated)
 
-	hang.letGo()
+	hang.unblock()
 	tn.AttemptsMade(t, 3)
 	require.Equal(t, 3, tn.Rows(t, "deliveries", "state = 'delivered' AND attempts = 1"))
 	require.Equal(t, 1, tn.Rows(t, "event_subscriptions", validatedSubscription))
@@ -57,7 +57,7 @@ func TestDeliveriesWaitForTheValidation(t *testing.T) {
 	spec.EndpointURL = e.URL
 	put(t, tn, "failing", spec, begin(t, tn, "failing", spec))
 	publishOne(t, tn, "a")
-	hang.letGo()
+	hang.unblock()
 	tn.BecomeRows(t, 1, "event_subscriptions", "provisioning_state = 'Failed' AND hold = 'not_validated' "+
 		"AND held_deliveries = 1")
 	require.Equal(t, 1, tn.Rows(t, "handshakes", "state = 'failed' AND tries = 3 AND current"))
@@ -72,7 +72,7 @@ func TestWorkingEndpointIsKeptUntilAnotherIsValidated(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
 	before := newEndpoint(t, respondWith(http.StatusOK))
-	e, hang := newHanging(t, sendsBack)
+	e, hang := newHanging(t, respondWithCode)
 	startHandshakes(t, tn, nil)
 	old := subscribe(t, tn, "billing", before.URL, nil)
 	spec := validated(e.URL, event.EventGrid)
@@ -83,13 +83,13 @@ func TestWorkingEndpointIsKeptUntilAnotherIsValidated(t *testing.T) {
 	publishOne(t, tn, "a")
 	tn.AttemptsMade(t, 1)
 	require.Len(t, before.requests(), 1)
-	hang.letGo()
+	hang.unblock()
 	require.NoError(t, tn.System.Handshakes.Wait(t.Context(), id, testnode.Timeout))
 	kept, err := tn.System.Subscriptions.Get(t.Context(), topicName, "billing")
 	require.NoError(t, err)
 	require.Equal(t, old.Version, kept.Version)
 
-	silent, _ := newHanging(t, sendsBack)
+	silent, _ := newHanging(t, respondWithCode)
 	tn.Exec(t, "UPDATE postrider_internal.event_subscriptions SET provisioning_state = 'Failed'")
 	spec = validated(silent.URL, event.EventGrid)
 	require.Equal(t, catalog.ProvisioningUpdating,
@@ -97,7 +97,7 @@ func TestWorkingEndpointIsKeptUntilAnotherIsValidated(t *testing.T) {
 }
 
 // A local job with its body in memory checks again whether its endpoint was replaced.
-func TestUnvalidatedEndpointGetsNoLocalJobs(t *testing.T) {
+func TestLocalJobsAreNotSentToUnvalidatedEndpoints(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
 	one := 1
@@ -111,7 +111,7 @@ func TestUnvalidatedEndpointGetsNoLocalJobs(t *testing.T) {
 	spec := validated(second.URL, event.EventGrid)
 	h := handshakeEnded(t, tn, "billing", spec)
 	put(t, tn, "billing", spec, h.ID)
-	hangFirst.letGo()
+	hangFirst.unblock()
 	tn.AttemptsMade(t, 1)
 	// admission, because it waited for longer than a second
 	tn.BecomeRows(t, 1, "deliveries", "hold IS NOT NULL")
@@ -154,7 +154,7 @@ func TestValidationURLIsOpened(t *testing.T) {
 	await(t, hang.begun)
 	require.NoError(t, complete("during", handshakeOf(t, tn, id).Code))
 	require.Equal(t, catalog.ProvisioningSucceeded, put(t, tn, "during", other, id).ProvisioningState)
-	hang.letGo()
+	hang.unblock()
 	tn.Become(t, 0, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'handshake'")
 	require.Equal(t, catalog.HandshakeSucceeded, handshakeOf(t, tn, id).State)
 	require.Len(t, handshakeOf(t, tn, id).Steps, 2)
@@ -185,7 +185,7 @@ func TestValidationURLIsOpened(t *testing.T) {
 }
 
 // A repeated handshake does not end the validation of an endpoint.
-func TestValidatingOnceMore(t *testing.T) {
+func TestRepeatedHandshake(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
 	status := make(chan int, 10)
@@ -194,7 +194,7 @@ func TestValidatingOnceMore(t *testing.T) {
 			w.WriteHeader(code)
 			return
 		}
-		sendsBack(w, r)
+		respondWithCode(w, r)
 	})
 	startHandshakes(t, tn, nil)
 	spec := validated(e.URL, event.EventGrid)
@@ -230,10 +230,10 @@ func TestValidatingOnceMore(t *testing.T) {
 }
 
 // The event subscription is stored and its handshake ends in any order: in the end it has no hold.
-func TestStoreAndHandshakeInAnyOrder(t *testing.T) {
+func TestSubscriptionAndHandshakeInAnyOrder(t *testing.T) {
 	t.Parallel()
 	tn := setup(t)
-	e := newEndpoint(t, sendsBack)
+	e := newEndpoint(t, respondWithCode)
 	startHandshakes(t, tn, nil)
 	topic, err := tn.System.Topics.Get(t.Context(), topicName)
 	require.NoError(t, err)
@@ -351,19 +351,19 @@ func TestOneOfTwoHandshakesValidates(t *testing.T) {
 			<-h.release
 			first(w, r)
 		})
-		t.Cleanup(h.letGo)
+		t.Cleanup(h.unblock)
 		return validated(e.URL, event.EventGrid), h
 	}
-	spec, hang := slow(sendsBack, respondWith(http.StatusOK))
+	spec, hang := slow(respondWithCode, respondWith(http.StatusOK))
 	id := begin(t, tn, "late", spec)
 	await(t, hang.begun)
 	require.Equal(t, catalog.ProvisioningCreating, put(t, tn, "late", spec, id).ProvisioningState)
 	require.Equal(t, catalog.ProvisioningAwaiting, again(t, tn, "late").ProvisioningState)
-	hang.letGo()
+	hang.unblock()
 	tn.BecomeRows(t, 1, "event_subscriptions", validatedSubscription)
 	require.Equal(t, 1, tn.Rows(t, "handshakes", "state = 'succeeded' AND current"))
 
-	spec, hang = slow(respondWith(http.StatusOK), sendsBack)
+	spec, hang = slow(respondWith(http.StatusOK), respondWithCode)
 	first := begin(t, tn, "twice", spec)
 	await(t, hang.begun)
 	second := handshakeEnded(t, tn, "twice", spec)

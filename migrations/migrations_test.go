@@ -177,7 +177,7 @@ func TestFailedAttemptIsAnInPlaceUpdate(t *testing.T) {
 	require.Equal(t, 1, inPlace)
 }
 
-func TestDownAndUpAgain(t *testing.T) {
+func TestDownAndUp(t *testing.T) {
 	t.Parallel()
 	pool := open(t, testdb.Empty(t))
 	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
@@ -204,7 +204,7 @@ func TestBodiesThatJsonbCannotHoldBreakNoView(t *testing.T) {
 }
 
 // Any login can hold the lock: that delays a migration, and the notice names the session.
-func TestUpNamesTheHolderOfItsLock(t *testing.T) {
+func TestUpReportsTheHolderOfItsLock(t *testing.T) {
 	t.Parallel()
 	pool := open(t, testdb.Empty(t))
 	holder, err := pool.Begin(t.Context())

@@ -35,7 +35,7 @@ func queryAll(t *testing.T, conn *pgx.Conn, query string) ([]string, error) {
 
 // Each of the SQL roles has the rights of its kind of user: views, functions, and nothing of postrider_internal, also
 // not what PostgreSQL's statistics keep of its values. The default privileges of the owner do not change that.
-func TestWhatEachRoleMay(t *testing.T) {
+func TestRightsOfSQLRoles(t *testing.T) {
 	t.Parallel()
 	const all = "SCHEMAS TABLES FUNCTIONS SEQUENCES TYPES"
 	for name, change := range map[string]string{

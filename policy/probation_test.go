@@ -62,7 +62,7 @@ func TestRetriesOfOneEventStartNoHold(t *testing.T) {
 	require.Equal(t, policy.ProbationState{FailuresInARow: 1}, r)
 }
 
-func TestWhatCountsAsAFailure(t *testing.T) {
+func TestFailuresThatProbationCounts(t *testing.T) {
 	t.Parallel()
 	counts := func(name string, o policy.Outcome) bool {
 		r, changed := builtin(t, name).AfterFailure(policy.ProbationState{}, o, policy.Result{}, true, published)
@@ -288,7 +288,7 @@ func TestEndsInProbation(t *testing.T) {
 			policy.KindAzureResource, true,
 			[]policy.Result{status(403), credentials},
 		},
-		{"a cell of its own for 410 is not that of 404", "namespace-2023", neverForGone, policy.KindWebhook, true, endsToo},
+		{"a cell of its own for 410 is not that of 404", "namespace-2023", neverRetry410, policy.KindWebhook, true, endsToo},
 		{"namespace-2023 with probation_action hold", "namespace-2023", hold, policy.KindWebhook, true, nil},
 		{"ga-2021 holds", "ga-2021", nil, policy.KindWebhook, true, nil},
 		{"ga-2021 with probation_action documented", "ga-2021", documented, policy.KindWebhook, true, ends},
@@ -319,7 +319,7 @@ func neverIfDeadLetter(p *policy.Policy) {
 	}
 }
 
-func neverForGone(p *policy.Policy) {
+func neverRetry410(p *policy.Policy) {
 	p.Cells = append(p.Cells, cell("410", policy.ActionNever))
 }
 

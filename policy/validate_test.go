@@ -136,7 +136,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-func TestMistakesNamesEach(t *testing.T) {
+func TestMistakesListsEveryField(t *testing.T) {
 	t.Parallel()
 	p := builtin(t, "namespace-2023").Clone()
 	p.Name, p.Steps[1], p.TTL.Most, p.Probation.Trigger, p.Cells[0].Action = "x", 0, 0, 0, ""

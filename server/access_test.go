@@ -63,7 +63,7 @@ func TestAccessOfOperations(t *testing.T) {
 
 // Every operation is tried with every kind of credential and obeys x-access of openapi.yaml, which
 // docs/reference/rest.md shows.
-func TestWhoMayWhat(t *testing.T) {
+func TestAccessTable(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	accessKey := s.topic("orders", "")
@@ -221,7 +221,7 @@ func TestAPIKeysAndUsersByREST(t *testing.T) {
 	as("POST", "/v1/apiKeys", `{"name":"root","scope":"read"}`).rejected(409, "NameTaken")
 	made := as("POST", "/v1/apiKeys", `{"name":"ci","scope":"read","expiresInDays":1}`)
 	require.Equal(t, "key:root", made.json(201)["createdBy"])
-	names, pages := s.walked("/v1/apiKeys?limit=1", "name")
+	names, pages := s.listAll("/v1/apiKeys?limit=1", "name")
 	require.Equal(t, []any{"ci", "root"}, names)
 	require.Equal(t, 2, pages)
 	require.NotContains(t, s.get("/v1/apiKeys").is(200).body, made.json(201)["key"])

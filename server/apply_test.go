@@ -83,7 +83,7 @@ func TestApplyFindsAllMistakes(t *testing.T) {
 }
 
 // A dry run shows the changes. With its etag, exactly these are made.
-func TestApplyMakesTheShownChanges(t *testing.T) {
+func TestApplyMakesTheChangesOfItsDryRun(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	file := `{"policies":[{"name":"steps","stepsInSeconds":[1, 2],"maxDeliveryAttempts":{"default":4,"most":40},
@@ -155,9 +155,9 @@ func TestApplyMakesTheShownChanges(t *testing.T) {
 func TestApplyStopsAtARejectedChange(t *testing.T) {
 	t.Parallel()
 	s := setupEngine(t)
-	file := `{"subscriptions":[{"topic":"orders","name":"fine","endpointUrl":"` + endpoint(t, sendsBack) + `"},
+	file := `{"subscriptions":[{"topic":"orders","name":"fine","endpointUrl":"` + endpoint(t, respondWithCode) + `"},
 		{"topic":"orders","name":"fails","endpointUrl":"` + endpoint(t, responses(http.StatusForbidden)) + `"},
-		{"topic":"orders","name":"later","endpointUrl":"` + endpoint(t, sendsBack) + `"}]}`
+		{"topic":"orders","name":"later","endpointUrl":"` + endpoint(t, respondWithCode) + `"}]}`
 	plan, _ := s.apply("dryRun=true", file)
 	stopped, made := s.apply("", file, "If-Match", plan.ETag)
 	require.Contains(t, made, "create subscription orders/fine applied")

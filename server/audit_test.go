@@ -110,7 +110,7 @@ func TestAudit(t *testing.T) {
 
 // Each change of the configuration is in the audit with its old and its new values, by SQL and by REST, and without a
 // secret.
-func TestTheAuditHasOldAndNewValues(t *testing.T) {
+func TestAuditHasOldAndNewValues(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	const newest = "SELECT coalesce(changes::text, 'NULL') FROM postrider.audit WHERE action = $1 " +

@@ -23,7 +23,7 @@ func TestDeadLettersAreListed(t *testing.T) {
 		"limit": {"2"}, "subjectPrefix": {"subject/"}, "lastStatus": {"400"}, "redelivered": {"false"},
 		"deadLetteredFrom": {"2024-01-01T00:00:00+02:00"},
 	}
-	listed, pages := s.walked("/v1/deadLetters?"+query.Encode(), "deadLetterId")
+	listed, pages := s.listAll("/v1/deadLetters?"+query.Encode(), "deadLetterId")
 	require.Equal(t, ids, listed)
 	require.Equal(t, 2, pages)
 	require.Equal(t, []string{"cursor"},

@@ -72,7 +72,7 @@ func TestListingProblems(t *testing.T) {
 		"":                                  {"Busy"},
 		"?withinInMinutes=180&topic=orders": {"Busy", "NotFound"},
 	} {
-		found, _ := s.walked("/v1/problems"+query, "outcome")
+		found, _ := s.listAll("/v1/problems"+query, "outcome")
 		require.Equal(t, outcomes, found, query)
 	}
 	first := s.get("/v1/problems").json(200)["value"].([]any)[0].(map[string]any)

@@ -32,7 +32,7 @@ func TestEtags(t *testing.T) {
 		require.Contains(t, put(row.body, "If-None-Match", "*").rejected(412, "PreconditionFailed").Message, "exists already")
 		got := s.get(row.path)
 		require.Equal(t, []any{first, first}, []any{got.header.Get("ETag"), got.json(200)["etag"]})
-		list, _ := s.walked(row.path[:strings.LastIndex(row.path, "/")], "etag")
+		list, _ := s.listAll(row.path[:strings.LastIndex(row.path, "/")], "etag")
 		require.Equal(t, first, list[len(list)-1], row.path)
 
 		changed := put(row.changed, "If-Match", `"x", `+first)

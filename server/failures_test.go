@@ -27,7 +27,7 @@ var internals = []string{
 	"canceling statement", "lock timeout", "failed to connect", "byte sequence",
 }
 
-func requireOwnWords(t *testing.T, what, body string) {
+func requireNoInternals(t *testing.T, what, body string) {
 	t.Helper()
 	for _, text := range internals {
 		require.NotContains(t, body, text, what)
@@ -153,7 +153,7 @@ func TestOutage(t *testing.T) {
 			unavailable := 0
 			for i, a := range responses {
 				what := fmt.Sprint(i, ": ", a.body)
-				requireOwnWords(t, what, a.body)
+				requireNoInternals(t, what, a.body)
 				require.NotEqual(t, 500, a.status, what)
 				if a.status != http.StatusServiceUnavailable {
 					continue
@@ -201,7 +201,7 @@ func TestInputThatPostgreSQLRejects(t *testing.T) {
 		"a purge by a NUL":  s.post("/v1/deadLetters/purge", `{"filter":{"topic":"a\u0000"}}`),
 		"a huge number":     s.get("/v1/deadLetters?search=data.a%20%3D%201e131073"),
 	} {
-		requireOwnWords(t, name, response.body)
+		requireNoInternals(t, name, response.body)
 		require.Less(t, response.status, 500, "%s: %s", name, response.body)
 	}
 	for path, body := range map[string]string{

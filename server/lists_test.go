@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// walked follows a list's nextLinks and returns one member of each row.
-func (s *service) walked(path, member string) (found []any, pages int) {
+// listAll follows a list's nextLinks and returns one member of each row.
+func (s *service) listAll(path, member string) (found []any, pages int) {
 	s.t.Helper()
 	for next := path; next != ""; pages++ {
 		page := s.get(next).json(200)
@@ -49,7 +49,7 @@ func TestListingEventsAndDeliveries(t *testing.T) {
 		"deliveries?publishedFrom=" + at: all[:2], "deliveries?publishedUntil=" + at: all[2:],
 		"deliveries?lastOutcome=Busy": nil,
 	} {
-		got, _ := s.walked("/v1/"+query, "eventId")
+		got, _ := s.listAll("/v1/"+query, "eventId")
 		require.Equal(t, want, got, query)
 	}
 	require.Equal(t, "b0", s.get("/v1/events/" + id).json(200)["event"].(map[string]any)["id"])
@@ -111,13 +111,13 @@ func TestListingBatches(t *testing.T) {
 		"&state=delivered":                  {103.0, 102.0},
 		"&hold=paused&subscription=billing": {101.0},
 	} {
-		got, _ := s.walked("/v1/batches?limit=2"+query, "batchId")
+		got, _ := s.listAll("/v1/batches?limit=2"+query, "batchId")
 		require.Equal(t, want, got, query)
 	}
 	one := s.get("/v1/batches/101").json(200)
 	require.Equal(t, []any{"pending", "paused", "orders", "billing", 3.0},
 		[]any{one["state"], one["hold"], one["topic"], one["subscription"], one["members"]})
-	left, pages := s.walked("/v1/batches/101/members?limit=2", "leftReason")
+	left, pages := s.listAll("/v1/batches/101/members?limit=2", "leftReason")
 	require.Equal(t, []any{nil, "TimeToLiveExceeded", nil}, left)
 	require.Equal(t, 2, pages)
 	require.Empty(t, s.get("/v1/batches/101/attempts").json(200)["value"])
@@ -144,7 +144,7 @@ func TestListingTheAudit(t *testing.T) {
 		"from=" + at:                        {"subscription_paused"},
 		"until=" + at + "&actor=admin":      {"api_key_created", "subscription_created", "topic_created"},
 	} {
-		got, _ := s.walked("/v1/audit?limit=2&"+query, "action")
+		got, _ := s.listAll("/v1/audit?limit=2&"+query, "action")
 		require.Equal(t, want, got, query)
 	}
 	row := s.get("/v1/audit?actor=key:ci").json(200)["value"].([]any)[0].(map[string]any)

@@ -154,7 +154,7 @@ func TestPaging(t *testing.T) {
 	}
 	for path, want := range map[string][]any{"/v1/topics": topics, "/v1/topics/topic-0/subscriptions": subs} {
 		for limit, wantPages := range map[int]int{1: 4, 3: 2, 4: 1, 1000: 1} {
-			names, pages := s.walked(fmt.Sprintf("%s?limit=%d", path, limit), "name")
+			names, pages := s.listAll(fmt.Sprintf("%s?limit=%d", path, limit), "name")
 			require.Equal(t, want, names, "limit %d", limit)
 			require.Equal(t, wantPages, pages, "limit %d", limit)
 		}

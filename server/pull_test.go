@@ -198,7 +198,7 @@ func TestConsumerRejections(t *testing.T) {
 }
 
 // What clients send besides the operation is ignored, and names may be encoded more than necessary.
-func TestConsumersAreTolerated(t *testing.T) {
+func TestTolerantRequestsOfConsumers(t *testing.T) {
 	t.Parallel()
 	q := setupQueue(t)
 	for i, path := range []string{
@@ -277,7 +277,7 @@ func (q *queue) waits() *rawRequest {
 	return r
 }
 
-func (q *queue) noneWaits() {
+func (q *queue) requireNoneWaiting() {
 	q.t.Helper()
 	require.Eventually(q.t, func() bool { return q.store.Receiver.Waiting() == 0 }, time.Minute, time.Millisecond)
 }
@@ -382,7 +382,7 @@ func TestDisconnectedConsumersLockNothing(t *testing.T) {
 	t.Parallel()
 	q := setupQueue(t)
 	q.waits().reset()
-	q.noneWaits()
+	q.requireNoneWaiting()
 	a := q.waits().halfClose().response()
 	require.Equal(t, http.StatusOK, a.StatusCode)
 	q.publishes(cloudEvent("1"))

@@ -33,7 +33,7 @@ const (
 )
 
 // These tests skip validation; see validation_test.go.
-func vouched(string) catalog.EndpointValidation { return catalog.ValidationSkip }
+func skipValidation(string) catalog.EndpointValidation { return catalog.ValidationSkip }
 
 // service is a server with its own database.
 type service struct {
@@ -66,7 +66,7 @@ func (s *service) with(change ...func(*server.Options)) *service {
 	options := server.Options{
 		Counters: other.counters,
 		Parts:    s.store.API(), AdminToken: adminToken, DevKey: devKey, Logger: slog.New(slog.DiscardHandler),
-		DefaultValidation: vouched, ValidationWait: time.Millisecond,
+		DefaultValidation: skipValidation, ValidationWait: time.Millisecond,
 		Metrics: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
 	}
 	for _, c := range change {

@@ -43,7 +43,7 @@ func TestBehavior(t *testing.T) {
 }
 
 // A patch keeps all settings that it does not have. v1.TestPatched has numbers, secrets and defaults.
-func TestPatchKeepsWhatItDoesNotName(t *testing.T) {
+func TestPatchKeepsOtherSettings(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	s.topic("orders", "")
@@ -178,7 +178,7 @@ func TestNamespaceLimits(t *testing.T) {
 
 // The views read settings as jsonb, which holds no U+0000 and no number of that size: one event subscription must not
 // make them unreadable.
-func TestSettingsThatNoViewCanShowAreRejected(t *testing.T) {
+func TestSettingsThatViewsCannotShowAreRejected(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	s.topic("orders", "")

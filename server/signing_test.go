@@ -98,7 +98,7 @@ func decoded(t *testing.T, secret any) []byte {
 	return raw
 }
 
-func TestSigningSwitchedOffForgetsTheSecrets(t *testing.T) {
+func TestDisabledSigningDeletesTheSecrets(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	s.topic("orders", "")

@@ -16,7 +16,7 @@ func TestSystemTopic(t *testing.T) {
 	s := setup(t)
 	require.NoError(t, s.store.Topics.EnsureSystem(t.Context()))
 	const path = "/v1/topics/" + catalog.SystemTopic
-	listed, _ := s.walked("/v1/topics", "inputSchema")
+	listed, _ := s.listAll("/v1/topics", "inputSchema")
 	require.Equal(t, []any{"CloudEventSchemaV1_0"}, listed)
 	s.get(path).is(200)
 	s.subscription(catalog.SystemTopic, "operators", `{"endpointUrl":"https://example.com/notices",`+

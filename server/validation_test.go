@@ -40,8 +40,8 @@ func endpoint(t *testing.T, response http.HandlerFunc) string {
 	return e.URL
 }
 
-// sendsBack responds to validation events with their code, and to other requests with 200.
-func sendsBack(w http.ResponseWriter, r *http.Request) {
+// respondWithCode responds to validation events with their code, and to other requests with 200.
+func respondWithCode(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	var events []struct {
 		Data struct{ ValidationCode string }
@@ -61,7 +61,7 @@ func to(endpoint string) string { return fmt.Sprintf(`{"endpointUrl":%q}`, endpo
 func TestEndpointIsValidatedBeforeTheResponse(t *testing.T) {
 	t.Parallel()
 	s := setupEngine(t)
-	e := endpoint(t, sendsBack)
+	e := endpoint(t, respondWithCode)
 	made := s.put(billing, to(e+"?secret=1")).json(201)
 	require.Equal(t, []any{"Succeeded", "required", nil},
 		[]any{made["provisioningState"], made["endpointValidation"], made["hold"]})
@@ -90,7 +90,7 @@ func TestEndpointThatFailsThreeTimesIsRejected(t *testing.T) {
 	require.Equal(t, 1,
 		s.count("SELECT count(*) FROM postrider.handshakes WHERE state = 'failed' AND tries = 3 AND NOT current"))
 
-	s.put(billing, to(endpoint(t, sendsBack))).json(201)
+	s.put(billing, to(endpoint(t, respondWithCode))).json(201)
 	before := s.get(billing).json(200)
 	s.put(billing, to(bad)).rejected(400, "EndpointValidationFailed")
 	require.Equal(t, before, s.get(billing).json(200), "the old one goes on untouched")
@@ -207,7 +207,7 @@ func TestPatchMakesTwoHandshakesAtMost(t *testing.T) {
 	var requests atomic.Int32
 	e := endpoint(t, func(w http.ResponseWriter, r *http.Request) {
 		s.patch(billing, fmt.Sprintf(`{"labels":["%d"]}`, requests.Add(1))).json(200)
-		sendsBack(w, r)
+		respondWithCode(w, r)
 	})
 	s.patch(billing, to(e)).rejected(409, "ConcurrentChange")
 	require.EqualValues(t, 2, requests.Load())
@@ -222,7 +222,7 @@ func TestChangesKeepTheValidationURL(t *testing.T) {
 	var works atomic.Bool
 	e := endpoint(t, func(w http.ResponseWriter, r *http.Request) {
 		if works.Load() {
-			sendsBack(w, r)
+			respondWithCode(w, r)
 		}
 	})
 	made := s.put(billing, to(e)).json(201)

@@ -104,7 +104,7 @@ func TestLookupsAreShared(t *testing.T) {
 }
 
 // A lookup does not end with the request that began it: others share it.
-func TestLookupsOutliveTheirFirstRequest(t *testing.T) {
+func TestLookupsContinueAfterTheirFirstRequestEnds(t *testing.T) {
 	t.Parallel()
 	r := newRemembered[int]()
 	ctx, disconnect := context.WithCancel(t.Context())

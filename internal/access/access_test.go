@@ -99,7 +99,7 @@ func TestSignIn(t *testing.T) {
 }
 
 // Neither tables nor the audit contain credentials.
-func TestNothingStoredLetsAnybodyIn(t *testing.T) {
+func TestStoredRowsContainNoCredentials(t *testing.T) {
 	t.Parallel()
 	tn := testnode.Unchecked(t)
 	tn.NewUser(t, "anna", access.RoleAdmin)
@@ -209,7 +209,7 @@ func TestSessionTimes(t *testing.T) {
 	require.Zero(t, tn.Sessions(t, ""))
 }
 
-func TestWhatEndsSessions(t *testing.T) {
+func TestChangesThatEndSessions(t *testing.T) {
 	t.Parallel()
 	tn := testnode.Unchecked(t)
 	users := tn.System.Access

@@ -55,7 +55,7 @@ func TestWrongPasswordsFromOneAddress(t *testing.T) {
 	th.requireWait(t, 0, "anna", "not an address", testNow)
 }
 
-func TestWrongPasswordsForANameFromEverywhere(t *testing.T) {
+func TestWrongPasswordsForANameFromManyAddresses(t *testing.T) {
 	t.Parallel()
 	th := newThrottle()
 	address := func(i int) string { return fmt.Sprintf("10.0.%d.%d", i/256, i%256) }

@@ -13,7 +13,7 @@ import (
 )
 
 // A retry policy's changes are in the audit by the names that the REST API has for its settings, each cell for itself.
-func TestTheAuditHasThePolicysOldAndNewValues(t *testing.T) {
+func TestAuditOfPolicies(t *testing.T) {
 	t.Parallel()
 	tn := testnode.Unchecked(t)
 	base, ok := policy.Builtin(policy.DefaultName)
@@ -52,7 +52,7 @@ func TestTheAuditHasThePolicysOldAndNewValues(t *testing.T) {
 }
 
 // What was made or removed of users and personal keys is in the audit with its values.
-func TestTheAuditHasThePersonalKeysAndUsersValues(t *testing.T) {
+func TestAuditOfPersonalKeysAndUsers(t *testing.T) {
 	t.Parallel()
 	tn := testnode.Unchecked(t)
 	users := tn.System.Access

@@ -9,7 +9,7 @@ import (
 )
 
 // A publish that began before the deletion may commit after it. What it put on hold has no job that could find out.
-func TestDrainCancelsWhatASlowPublishHeldAfterTheDeletion(t *testing.T) {
+func TestDrainCancelsDeliveriesHeldAfterTheDeletion(t *testing.T) {
 	t.Parallel()
 	tn := testnode.WithTopic(t)
 	tn.Subscribe(t, "orders", "paused", nil)

@@ -62,7 +62,7 @@ func TestExpireSubscriptions(t *testing.T) {
 		"action = 'subscription_expired' AND topic IS NOT NULL AND subscription IS NOT NULL"))
 }
 
-func TestRulesFollowWhatTheyAreMadeOf(t *testing.T) {
+func TestRulesFollowPoliciesAndSubscriptions(t *testing.T) {
 	t.Parallel()
 	tn := testnode.Unchecked(t)
 	topic := catalog.TopicSpec{Kind: catalog.TopicNamespace, InputSchema: event.CloudEvents}

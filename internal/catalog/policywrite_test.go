@@ -132,7 +132,7 @@ func TestConditionsOfPolicies(t *testing.T) {
 }
 
 // For a setting that is absent or null, the engine would take its default, but the views would not show it.
-func TestTheTableRejectsMissingSettings(t *testing.T) {
+func TestPolicyTableRejectsMissingSettings(t *testing.T) {
 	t.Parallel()
 	tn := testnode.Unchecked(t)
 	nullable := []string{"source", "retryWindowInSeconds", "maxDeliveryAttempts,default"}
@@ -156,7 +156,7 @@ func TestTheTableRejectsMissingSettings(t *testing.T) {
 }
 
 // The engine reads these settings, so the table has none that it does not know.
-func TestTheTableRejectsUnknownChoices(t *testing.T) {
+func TestPolicyTableRejectsUnknownChoices(t *testing.T) {
 	t.Parallel()
 	tn := testnode.Unchecked(t)
 	for _, path := range []string{

@@ -28,9 +28,8 @@ func withKey(prefix, key string) publish.Publication {
 	return p
 }
 
-// The crowd that guesses must cost the database no query each, and must not hide a key that was made a moment ago on
-// another node.
-func TestACrowdOfGuesses(t *testing.T) {
+// Many wrong keys share the reads of the database, and do not hide a key that another node has just created.
+func TestWrongKeysShareCatalogReads(t *testing.T) {
 	t.Parallel()
 	tn := testnode.WithTopic(t)
 	other := tn.Beside(t, node.Options{Node: "node-2"})

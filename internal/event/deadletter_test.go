@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sampleLetter has the values of Microsoft's sample (Event Grid message delivery and retry, 2020-10-29), for our
+// sampleDeadLetter has the values of Microsoft's sample (Event Grid message delivery and retry, 2020-10-29), for our
 // topic.
-func sampleLetter(schema, delivery Schema, body string) DeadLetter {
+func sampleDeadLetter(schema, delivery Schema, body string) DeadLetter {
 	return DeadLetter{
 		Event: Event{Schema: schema, Body: []byte(body)}, Topic: "myTopic", Delivery: delivery,
 		Reason: "MaxDeliveryAttemptsExceeded", Attempts: 1, Outcome: "NotFound", Status: 404,
@@ -29,15 +29,15 @@ const (
 
 func TestDeadLetterRecords(t *testing.T) {
 	t.Parallel()
-	custom := sampleLetter(Custom, CustomInput, `{"prop1":"my property","prop2":5,"myEventType":"fooEventType"}`)
+	custom := sampleDeadLetter(Custom, CustomInput, `{"prop1":"my property","prop2":5,"myEventType":"fooEventType"}`)
 	custom.Event.ID, custom.Event.Type, custom.Event.Subject, custom.Event.DataVersion = "8bc07e6f", "fooEventType",
 		"subjectDefault", "1.0"
 	custom.Event.Time = time.Date(2020, 8, 13, 18, 11, 29, 412_139_100, time.UTC)
-	never := sampleLetter(EventGrid, EventGrid,
+	never := sampleDeadLetter(EventGrid, EventGrid,
 		`{"id":"1","subject":"s","eventType":"t","eventTime":"2026-01-01T00:00:00Z"}`)
 	never.Reason, never.Attempts, never.Outcome, never.Status, never.LastAttemptAt = "TimeToLiveExceeded", 0, "", 0,
 		time.Time{}
-	around := sampleLetter(CloudEvents, CloudEvents, sampleCloudEvents)
+	around := sampleDeadLetter(CloudEvents, CloudEvents, sampleCloudEvents)
 	around.Reason = "Maximum delivery attempts was exceeded."
 	const (
 		beside = `"deadLetterReason":"MaxDeliveryAttemptsExceeded","deliveryAttempts":1,"lastDeliveryOutcome":"NotFound",` +
@@ -53,19 +53,19 @@ func TestDeadLetterRecords(t *testing.T) {
 		want   string
 	}{
 		"Event Grid": {
-			sampleLetter(EventGrid, EventGrid, sampleEventGrid), DeadLetterFlat,
+			sampleDeadLetter(EventGrid, EventGrid, sampleEventGrid), DeadLetterFlat,
 			sampleEventGrid[:len(sampleEventGrid)-1] + "," + beside,
 		},
 		"Event Grid, with what a delivery adds": {
-			sampleLetter(EventGrid, EventGrid, `{ "id" : "1" , "data" : { "b" : [ 1.0 ] } }`), DeadLetterFlat,
+			sampleDeadLetter(EventGrid, EventGrid, `{ "id" : "1" , "data" : { "b" : [ 1.0 ] } }`), DeadLetterFlat,
 			`{"id":"1","data":{ "b" : [ 1.0 ] },"topic":"/topics/myTopic","metadataVersion":"1","dataVersion":"",` + beside,
 		},
 		"CloudEvents": {
-			sampleLetter(CloudEvents, CloudEvents, sampleCloudEvents), DeadLetterFlat,
+			sampleDeadLetter(CloudEvents, CloudEvents, sampleCloudEvents), DeadLetterFlat,
 			sampleCloudEvents[:len(sampleCloudEvents)-1] + "," + small,
 		},
 		"Event Grid, delivered as CloudEvents": {
-			sampleLetter(EventGrid, CloudEvents,
+			sampleDeadLetter(EventGrid, CloudEvents,
 				`{"id":"1","eventType":"t","subject":"s","eventTime":"2026-01-01T00:00:00Z","data":{}}`), DeadLetterFlat,
 			`{"specversion":"1.0","source":"/topics/myTopic","id":"1","type":"t","subject":"s","time":"2026-01-01T00:00:00Z",` +
 				`"datacontenttype":"application/json","data":{},` + small,
@@ -83,7 +83,7 @@ func TestDeadLetterRecords(t *testing.T) {
 				`"publishTime":"2020-08-13T17:18:14.0265758Z"}`,
 		},
 		"published again": {
-			sampleLetter(CloudEvents, CloudEvents, `{"deadletterreason":"old","id":"1","deliveryattempts":9,`+
+			sampleDeadLetter(CloudEvents, CloudEvents, `{"deadletterreason":"old","id":"1","deliveryattempts":9,`+
 				`"\u0070ublishtime":"old","specversion":"1.0","deadLetterReason":"other name"}`), DeadLetterFlat,
 			`{"id":"1","specversion":"1.0","deadLetterReason":"other name",` + small,
 		},
@@ -105,10 +105,10 @@ func TestDeadLetterRecords(t *testing.T) {
 func TestDeadLetterOfInvalidEvent(t *testing.T) {
 	t.Parallel()
 	for name, letter := range map[string]DeadLetter{
-		"a list":                   sampleLetter(EventGrid, EventGrid, `[]`),
-		"a CloudEvent cut short":   sampleLetter(CloudEvents, CloudEvents, `{"id":`),
-		"custom without an id":     sampleLetter(Custom, CustomInput, `{}`),
-		"an input that is unknown": sampleLetter("Other", EventGrid, `{}`),
+		"a list":                   sampleDeadLetter(EventGrid, EventGrid, `[]`),
+		"a CloudEvent cut short":   sampleDeadLetter(CloudEvents, CloudEvents, `{"id":`),
+		"custom without an id":     sampleDeadLetter(Custom, CustomInput, `{}`),
+		"an input that is unknown": sampleDeadLetter("Other", EventGrid, `{}`),
 	} {
 		got, err := AppendDeadLetter([]byte("before"), &letter, DeadLetterFlat)
 		require.Error(t, err, name)

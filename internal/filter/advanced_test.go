@@ -113,7 +113,7 @@ func testOperator(t *testing.T, operator, operand, yes, no, kinds string, missin
 	check(!negated, "["+strings.Fields(no)[0]+","+strings.Fields(yes)[0]+"]", arrays) // one of two meets the positive one
 }
 
-func TestOperatorsOfNothing(t *testing.T) {
+func TestNullOperators(t *testing.T) {
 	t.Parallel()
 	null, not := clauseOf("IsNullOrUndefined", ""), clauseOf("IsNotNull", `"value":null,"values":[]`)
 	for x, missing := range map[string]bool{

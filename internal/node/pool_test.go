@@ -15,7 +15,7 @@ import (
 )
 
 // What the URL says of pgx's caches stays; what it leaves open is lowered; statements run in each mode.
-func TestStatementsThatConnectionsRemember(t *testing.T) {
+func TestPreparedStatementsOfConnections(t *testing.T) {
 	t.Parallel()
 	url := testdb.Clone(t)
 	for parameters, want := range map[string][2]int{

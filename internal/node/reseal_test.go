@@ -23,7 +23,7 @@ func sealer(t *testing.T, key []byte, also ...[]byte) *postgres.Sealer {
 	return s
 }
 
-func secretive(n int) func(*catalog.SubscriptionSpec) {
+func withSecrets(n int) func(*catalog.SubscriptionSpec) {
 	return func(s *catalog.SubscriptionSpec) {
 		s.EndpointURL, s.Signing.Enabled = fmt.Sprintf("https://example.com/hook?code=%d", n), true
 		s.DeliveryAttributes = []endpointconf.DeliveryAttribute{
@@ -44,7 +44,7 @@ func TestRotateKeys(t *testing.T) {
 	require.NoError(t, catalog.CheckKey(t.Context(), tn.Pool, sealer(t, testnode.Key)))
 	topic := tn.Topic(t, "orders")
 	const subscriptions = 230 // more than two steps
-	sub := tn.Subscribe(t, "orders", "s000", secretive(0))
+	sub := tn.Subscribe(t, "orders", "s000", withSecrets(0))
 	tn.CopySubscription(t, sub.ID, `jsonb_build_object('id', 1000 + i, 'name', 's' || lpad(i::text, 3, '0'))`,
 		subscriptions-1)
 	s := testnode.SubscriptionSpec()
@@ -66,7 +66,7 @@ func TestRotateKeys(t *testing.T) {
 	changing.Go(func() { // by a node that still seals with the old key, until it is rejected
 		for n := 0; ; n++ {
 			spec := testnode.SubscriptionSpec()
-			secretive(n % subscriptions)(&spec)
+			withSecrets(n % subscriptions)(&spec)
 			spec.Labels = []string{fmt.Sprint(n)}
 			if _, _, err := behind.Subscriptions.Put(t.Context(), "orders", fmt.Sprintf("s%03d", n%subscriptions),
 				spec); err != nil {

@@ -80,8 +80,8 @@ func erase(t *testing.T, tn *testnode.Node, id uuid.UUID) int {
 	return n
 }
 
-// requireNowhere looks for a text in every row of every table.
-func requireNowhere(t *testing.T, tn *testnode.Node, text string) {
+// requireInNoTable looks for a text in every row of every table.
+func requireInNoTable(t *testing.T, tn *testnode.Node, text string) {
 	t.Helper()
 	tables := testnode.Value[[]string](t, tn, "SELECT array_agg(oid::regclass::text) FROM pg_class "+
 		"WHERE relnamespace = 'postrider_internal'::regnamespace AND relkind IN ('r', 'p')")
@@ -92,7 +92,7 @@ func requireNowhere(t *testing.T, tn *testnode.Node, text string) {
 	}
 }
 
-func TestErasedEventIsNowhere(t *testing.T) {
+func TestErasedEventIsInNoTable(t *testing.T) {
 	t.Parallel()
 	tn := testnode.WithTopic(t)
 	dead := tn.Subscribe(t, "orders", "dead", nil)
@@ -110,8 +110,8 @@ func TestErasedEventIsNowhere(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, erased)
 
-	requireNowhere(t, tn, secretOf)
-	requireNowhere(t, tn, "people/anna")
+	requireInNoTable(t, tn, secretOf)
+	requireInNoTable(t, tn, "people/anna")
 	require.Equal(t, 1, tn.Rows(t, "events", "system_id = $1 AND event_id = 'e' AND event_type = 'test' "+
 		"AND body IS NULL AND body_text IS NULL AND body_error = 'erased at ' || erased_at", id))
 	require.Equal(t, 1, tn.Rows(t, "dead_letters", "system_id = $1 AND body IS NULL AND body_text IS NULL "+
@@ -129,7 +129,7 @@ func TestErasedEventIsNowhere(t *testing.T) {
 	require.ErrorIs(t, err, postgres.ErrNotFound)
 }
 
-func TestErasedSubjectIsNowhere(t *testing.T) {
+func TestErasedSubjectIsInNoTable(t *testing.T) {
 	t.Parallel()
 	tn := personalEvents(t)
 	tn.Topic(t, "others")
@@ -139,7 +139,7 @@ func TestErasedSubjectIsNowhere(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, erased)
 	}
-	requireNowhere(t, tn, "people/anna")
+	requireInNoTable(t, tn, "people/anna")
 	require.Equal(t, 1, tn.Rows(t, "events", "erased_at IS NULL AND event_id = 'c' AND body_text LIKE '%bert%'"))
 	require.Equal(t, 1, tn.Rows(t, "deliveries", "state = 'pending' AND event_id = 'c'"))
 	require.Equal(t, 1, tn.Rows(t, "audit",
@@ -185,7 +185,7 @@ func TestEraseAndRecordAtTheSameTime(t *testing.T) {
 		require.Equal(t, 30, erased)
 	})
 	group.Wait()
-	requireNowhere(t, tn, secretOf)
+	requireInNoTable(t, tn, secretOf)
 	require.Equal(t, 30, tn.Rows(t, "deliveries", "state IN ('canceled', 'dead_lettered')"))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }
@@ -226,7 +226,7 @@ func requireEraseWaits(t *testing.T, tn *testnode.Node, id uuid.UUID, end func(c
 	tn.AwaitLock(t, "erase_event")
 	end(true)
 	require.NoError(t, <-erased)
-	requireNowhere(t, tn, secretOf)
+	requireInNoTable(t, tn, secretOf)
 }
 
 // An erasure waits for the redelivery of a past event, which has stored it once more, and erases that as well.
@@ -269,7 +269,7 @@ func TestEraseIsRejectedDuringAnExport(t *testing.T) {
 			tn.RecordExport(t, export.Result{Job: job, Export: x, Location: "file:///nowhere/x"})
 		}
 		erase(t, tn, id)
-		requireNowhere(t, tn, secretOf)
+		requireInNoTable(t, tn, secretOf)
 		require.Equal(t, want, tn.Text(t, "SELECT coalesce(export_state, '') FROM postrider.dead_letters"), state)
 	}
 }
@@ -281,7 +281,7 @@ func TestEraseFindsTheAttemptsOfDeadLetters(t *testing.T) {
 	id := personalDeadLetter(t, tn, sub)
 	tn.Exec(t, "DELETE FROM postrider_internal.delivery_history")
 	erase(t, tn, id)
-	requireNowhere(t, tn, secretOf)
+	requireInNoTable(t, tn, secretOf)
 }
 
 // A subject is in the filters that went by it, and not in what the audit has of them.
@@ -301,7 +301,7 @@ func TestErasedSubjectIsInNoFilter(t *testing.T) {
 		require.NoError(t, testnode.ErrorOf(tn.System.Operator.CancelOperation(t.Context(), id)))
 		_, _, err = tn.System.Operator.EraseSubject(t.Context(), "orders", "people/anna")
 		require.NoError(t, err)
-		requireNowhere(t, tn, "people/anna")
+		requireInNoTable(t, tn, "people/anna")
 		require.Equal(t, 1, tn.Rows(t, "operations", "filter - 'topic' = '{\"erased\": true, \"redelivered\": false}'"))
 	}
 }

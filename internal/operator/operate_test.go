@@ -18,8 +18,8 @@ import (
 	"postrider/policy"
 )
 
-// theNo is the error of a function.
-func theNo(t *testing.T, err error) *postgres.FunctionError {
+// functionError is the error of a function.
+func functionError(t *testing.T, err error) *postgres.FunctionError {
 	t.Helper()
 	var no *postgres.FunctionError
 	require.ErrorAs(t, err, &no)
@@ -38,7 +38,7 @@ func requireEnded(t *testing.T, tn *testnode.Node, delivery int64, state, reason
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }
 
-func TestCancelEndsWhateverIsPending(t *testing.T) {
+func TestCancelEndsEveryPendingDelivery(t *testing.T) {
 	t.Parallel()
 	for name, pending := range map[string]func(*testing.T, *testnode.Node, *catalog.Subscription){
 		"due":     func(t *testing.T, tn *testnode.Node, _ *catalog.Subscription) { tn.Publish(t, "orders", "e", 1) },
@@ -74,12 +74,12 @@ func TestCancelEndsWhateverIsPending(t *testing.T) {
 
 			err := tn.System.Operator.Cancel(ctx, id)
 			require.ErrorIs(t, err, postgres.ErrConflict)
-			require.Equal(t, fmt.Sprintf("delivery %d has ended: canceled", id), theNo(t, err).Message)
+			require.Equal(t, fmt.Sprintf("delivery %d has ended: canceled", id), functionError(t, err).Message)
 		})
 	}
 }
 
-func TestActingOnADeliveryThatIsUnknown(t *testing.T) {
+func TestActionsOnUnknownDeliveries(t *testing.T) {
 	t.Parallel()
 	tn, _ := testnode.Orders(t)
 	_, letter := tn.System.Operator.DeadLetterNow(t.Context(), 7)
@@ -87,8 +87,8 @@ func TestActingOnADeliveryThatIsUnknown(t *testing.T) {
 		tn.System.Operator.Cancel(t.Context(), 7), tn.System.Operator.RetryNow(t.Context(), 7), letter,
 	} {
 		require.ErrorIs(t, err, postgres.ErrNotFound)
-		require.Equal(t, "delivery 7 does not exist", theNo(t, err).Message)
-		require.Contains(t, theNo(t, err).Hint, "postrider.deliveries")
+		require.Equal(t, "delivery 7 does not exist", functionError(t, err).Message)
+		require.Contains(t, functionError(t, err).Hint, "postrider.deliveries")
 	}
 	require.ErrorContains(t, tn.System.Reader.Ping(cancelled()), "canceled")
 	require.ErrorIs(t, tn.System.Operator.Cancel(cancelled(), 7), context.Canceled)
@@ -101,7 +101,7 @@ func cancelled() context.Context {
 }
 
 // Dead-lettering by hand creates the same dead letter as recording an attempt.
-func TestDeadLetterNowIsAsSelfContainedAsARecordedOne(t *testing.T) {
+func TestDeadLetterNowEqualsARecordedDeadLetter(t *testing.T) {
 	t.Parallel()
 	tn, sub := testnode.Orders(t)
 	given := tn.Fail(t, sub, 1)[0]
@@ -133,7 +133,7 @@ func TestDeadLetterNowIsAsSelfContainedAsARecordedOne(t *testing.T) {
 		"finished_at,first_attempt_at,last_attempt_at,"+
 		"time_to_live_since}'::text[]) FROM postrider_internal.delivery_history h"))
 	_, err = tn.System.Operator.DeadLetterNow(t.Context(), given)
-	require.Contains(t, theNo(t, err).Hint, "dead_letters")
+	require.Contains(t, functionError(t, err).Hint, "dead_letters")
 }
 
 func TestDeadLetterNowIsNotified(t *testing.T) {
@@ -155,13 +155,13 @@ func TestDeadLetterNowNeedsTheEvent(t *testing.T) {
 	id := tn.Fail(t, sub, 1)[0]
 	tn.Exec(t, "DELETE FROM postrider_internal.events")
 	_, err := tn.System.Operator.DeadLetterNow(t.Context(), id)
-	require.Equal(t, fmt.Sprintf("the event of delivery %d is gone", id), theNo(t, err).Message)
+	require.Equal(t, fmt.Sprintf("the event of delivery %d is gone", id), functionError(t, err).Message)
 	require.Equal(t, 1, tn.Rows(t, "deliveries", "state = 'pending'"), "nothing was done")
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 	require.NoError(t, tn.System.Operator.Cancel(t.Context(), id))
 }
 
-func TestRetryNowMakesANewJob(t *testing.T) {
+func TestRetryNowInsertsANewJob(t *testing.T) {
 	t.Parallel()
 	tn, sub := testnode.Orders(t)
 	id := tn.Fail(t, sub, 1)[0]
@@ -227,8 +227,8 @@ func TestRetryNowIsRejected(t *testing.T) {
 			row.change(t, tn)
 			err := tn.System.Operator.RetryNow(t.Context(), id)
 			require.ErrorIs(t, err, row.kind)
-			require.Equal(t, row.message, theNo(t, err).Message)
-			require.Contains(t, theNo(t, err).Hint, row.hint)
+			require.Equal(t, row.message, functionError(t, err).Message)
+			require.Contains(t, functionError(t, err).Hint, row.hint)
 			require.Equal(t, 1, tn.Pending(t, "next_attempt_at > now() + interval '59 minutes'"))
 		})
 	}
@@ -253,7 +253,7 @@ func TestRetryNowOfADeliveryThatWaitsForAdmission(t *testing.T) {
 const leftQuery = "SELECT count(*) FROM postrider.batch_members WHERE delivery_id = $1 AND left_at IS NOT NULL " +
 	"AND left_reason = $2 AND left_after = $3"
 
-func TestMembersLeaveTheirBatchByHand(t *testing.T) {
+func TestOperatorsRemoveMembersFromABatch(t *testing.T) {
 	t.Parallel()
 	for name, verdict := range map[string]policy.Verdict{
 		"waiting": {Action: policy.Retry, At: time.Now().Add(time.Hour)},
@@ -326,7 +326,7 @@ func TestCancelOfAMemberWhileItsBatchIsRecorded(t *testing.T) {
 }
 
 // An operator's open transaction with a canceled delivery does not keep the node from recording others.
-func TestForgottenTransactionIsEnded(t *testing.T) {
+func TestIdleTransactionOfAnOperatorIsEnded(t *testing.T) {
 	t.Parallel()
 	tn, sub := testnode.Orders(t)
 	d, j := tn.Started(t, "orders", "e", 1)

@@ -38,7 +38,7 @@ func TestCancelAndRecordAtTheSameTime(t *testing.T) {
 			won++
 			continue
 		}
-		require.Contains(t, theNo(t, err).Message, "has ended: delivered")
+		require.Contains(t, functionError(t, err).Message, "has ended: delivered")
 	}
 	require.Equal(t, n,
 		tn.Count(t, "SELECT count(DISTINCT delivery_id) FROM postrider.deliveries WHERE state <> 'pending'"))
@@ -89,7 +89,7 @@ func TestRetryNowAndRecordAtTheSameTime(t *testing.T) {
 		tn.Record(t, testnode.Result(d[i], j[i], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)}))
 	}, func(i int) {
 		if err := tn.System.Operator.RetryNow(t.Context(), d[i]); err != nil {
-			require.Contains(t, theNo(t, err).Message, "is in progress")
+			require.Contains(t, functionError(t, err).Message, "is in progress")
 		}
 	})
 	require.Equal(t, n, tn.Jobs(t, ""))

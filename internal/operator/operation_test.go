@@ -129,9 +129,9 @@ func TestRedeliveriesKeepToTheRate(t *testing.T) {
 	requireRate(dead, id, err)
 }
 
-// Dead letters that are purged or redelivered meanwhile are skipped, those without a target count as failed, and the
-// rest goes on.
-func TestOperationsGoOn(t *testing.T) {
+// Dead letters that are purged or redelivered meanwhile are skipped, and those without a target count as failed. The
+// operation continues with the others.
+func TestOperationsSkipChangedDeadLetters(t *testing.T) {
 	t.Parallel()
 	tn, letters := testnode.ManyDeadLetters(t, 6)
 	tn.Subscribe(t, "orders", "gone", nil)
@@ -199,8 +199,8 @@ func TestCancelOperation(t *testing.T) {
 	require.ErrorIs(t, testnode.ErrorOf(tn.System.Operator.CancelOperation(t.Context(), uuid.Nil)), postgres.ErrNotFound)
 }
 
-// TestOperationStepsAreMadeOnce: however many think that they have the job, and wherever a node died.
-func TestOperationStepsAreMadeOnce(t *testing.T) {
+// A step runs once, however many nodes have its job, and wherever a node ended.
+func TestOperationStepsRunOnce(t *testing.T) {
 	t.Parallel()
 	tn, _ := testnode.ManyDeadLetters(t, 30)
 	other := tn.Beside(t, node.Options{Node: "node-2"}).System

@@ -132,7 +132,7 @@ func TestEraseSubjectOfMany(t *testing.T) {
 	tn.RequireOperation(t, *id, "erase_subject running: matched - done 200 skipped 0 failed 0")
 	tn.OperateOn(t)
 	tn.RequireOperation(t, *id, "erase_subject done: matched - done 1205 skipped 0 failed 0")
-	requireNowhere(t, tn, "people/anna")
+	requireInNoTable(t, tn, "people/anna")
 	require.Equal(t, 1, tn.Rows(t, "events", "erased_at IS NULL AND event_id = 'c'"))
 	require.Equal(t, 1, tn.Rows(t, "deliveries", "state = 'pending'"))
 	require.Equal(t, 1, tn.Rows(t, "audit",
@@ -167,7 +167,7 @@ func TestTwoErasuresOfASubject(t *testing.T) {
 	}
 	require.Equal(t, 1203, tn.Count(t,
 		"SELECT sum(done)::int FROM postrider.operations WHERE state = 'done' AND operation_id = ANY ($1)", ids[:]))
-	requireNowhere(t, tn, "people/anna")
+	requireInNoTable(t, tn, "people/anna")
 }
 
 // An erasure that is stopped keeps no subject; what is done stays done.
@@ -207,5 +207,5 @@ func TestErasureWaitsForAnExport(t *testing.T) {
 	tn.RecordExport(t, export.Result{Job: job, Export: x, Location: "file:///nowhere/x"})
 	tn.OperateOn(t)
 	tn.RequireOperation(t, *id, "erase_subject done: matched - done 1204 skipped 0 failed 0")
-	requireNowhere(t, tn, "people/anna")
+	requireInNoTable(t, tn, "people/anna")
 }

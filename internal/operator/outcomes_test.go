@@ -26,7 +26,7 @@ func outcomesOf(t *testing.T, tn *testnode.Node, id uuid.UUID) string {
 		o.Outcomes.Delivered, o.Outcomes.DeadLettered, o.Outcomes.Dropped, o.Outcomes.Canceled)
 }
 
-func TestAnOperationKnowsWhatBecameOfItsRedeliveries(t *testing.T) {
+func TestOperationCountsTheOutcomesOfItsRedeliveries(t *testing.T) {
 	t.Parallel()
 	tn, _ := testnode.ManyDeadLetters(t, 7)
 	sub, err := tn.System.Subscriptions.Get(t.Context(), "orders", "all")

@@ -8,7 +8,7 @@ import (
 )
 
 // What an operation shows as its last error has neither the SQL hint of our functions nor PostgreSQL's own text.
-func TestReasonsOfOperationsArePlain(t *testing.T) {
+func TestReasonsOfOperationsAreReadable(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[string]*pgconn.PgError{
 		"event subscription \"all\" was deleted": {

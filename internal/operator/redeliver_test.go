@@ -135,8 +135,8 @@ func TestCanDeliverAsPackageEventSays(t *testing.T) {
 	}
 }
 
-// TestRedeliverWhenTheEventIsGone: retention has removed its day. It is stored again as it was, for the delivery alone.
-func TestRedeliverWhenTheEventIsGone(t *testing.T) {
+// The event is stored again from the dead letter, for the new delivery only.
+func TestRedeliverAfterRetentionRemovedTheEvent(t *testing.T) {
 	t.Parallel()
 	tn := testnode.Unchecked(t)
 	tn.CustomTopic(t, "custom")

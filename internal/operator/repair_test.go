@@ -275,7 +275,7 @@ func TestErasureOfRepairs(t *testing.T) {
 	tn.Exec(t, "SELECT postrider.purge($1)", letter)
 	require.Equal(t, 2, erase(t, tn, id))
 	for _, text := range []string{secretOf, "people/anna", "people/third", "people/other"} {
-		requireNowhere(t, tn, text)
+		requireInNoTable(t, tn, text)
 	}
 	require.Equal(t, 2, tn.Repairs(t, ""), "the lineage stays")
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
@@ -302,7 +302,7 @@ func TestErasureBySubjectFindsRepairs(t *testing.T) {
 		require.Nil(t, operation)
 		require.Equal(t, want, erased)
 		require.Zero(t, tn.Rows(t, "events", "erased_at IS NULL"))
-		requireNowhere(t, tn, "people/anna")
+		requireInNoTable(t, tn, "people/anna")
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 
 // One event for one event subscription whose filter it does not match, on hold until the refill lets it go as any
 // other.
-func TestTestDeliveryGoesToOneAlone(t *testing.T) {
+func TestTestDeliveryHasOneSubscription(t *testing.T) {
 	t.Parallel()
 	tn, _ := testnode.Orders(t)
 	sub := tn.Subscribe(t, "orders", "choosy",
@@ -102,6 +102,6 @@ func TestTestDeliveryWaitsOrIsRejected(t *testing.T) {
 		"WHERE id = $1", sub.ID)
 	_, err = operator.TestDelivery(t.Context(), "orders", "all")
 	require.ErrorIs(t, err, postgres.ErrConflict)
-	require.Contains(t, theNo(t, err).Message, "has expired")
+	require.Contains(t, functionError(t, err).Message, "has expired")
 	require.Equal(t, 1, tn.Rows(t, "events", ""))
 }

@@ -16,7 +16,7 @@ import (
 
 const identifier = "SELECT system_identifier::text FROM pg_control_system()"
 
-func TestServersAreCopies(t *testing.T) {
+func TestServersAreCopiesOfAPreparedCluster(t *testing.T) {
 	t.Parallel()
 	cache := filepath.Join(openDir(t), "cache")
 	one := start(t, Options{cache: cache})

@@ -75,7 +75,7 @@ func TestInspect(t *testing.T) {
 	require.False(t, owner.canEnter(dir))
 }
 
-func TestPlaces(t *testing.T) {
+func TestProgramDirectories(t *testing.T) {
 	t.Parallel()
 	got := places("/first:/second", "/cache")
 	require.Equal(t, []string{"/first", "/second"}, got[:2], "each entry of PATH is a place of its own, in order")

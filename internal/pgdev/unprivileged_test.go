@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestRootsServerRunsAsAnother(t *testing.T) {
+func TestServerOfRootRunsAsAnotherUser(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")

@@ -154,8 +154,8 @@ func TestTwoNodesCutDisjointBatchesAndLoseNothing(t *testing.T) {
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }
 
-// What one node leaves behind the place to which another has come is not forgotten.
-func TestCutterGoesBackForWhatItPassed(t *testing.T) {
+// Deliveries that one node leaves before the cursor of another are cut later.
+func TestCutterReturnsToSkippedDeliveries(t *testing.T) {
 	t.Parallel()
 	tn, sub := testnode.BatchingOrders(t, 2, 1024)
 	tn.System.Loader.SearchSlowerThan(time.Hour)
@@ -169,8 +169,8 @@ func TestCutterGoesBackForWhatItPassed(t *testing.T) {
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }
 
-// What was on hold is cut as it is, before what came later, and keeps nothing of the hold but its name. What was
-// attempted before goes alone.
+// Held deliveries are cut before later ones, and keep only the name of their hold. A delivery that was attempted before
+// is sent alone.
 func TestCutterTakesHeldDeliveries(t *testing.T) {
 	t.Parallel()
 	tn, sub := testnode.BatchingOrders(t, 3, 1024)
@@ -192,7 +192,7 @@ func TestCutterTakesHeldDeliveries(t *testing.T) {
 }
 
 // A batch cutter that waits takes along those that wait with it; no other deliveries lose their only batch cutter.
-func TestWaitingCuttersEndTogether(t *testing.T) {
+func TestOneCutterEndsTheWaitingOnes(t *testing.T) {
 	t.Parallel()
 	tn, sub := testnode.BatchingOrders(t, 100, 1024)
 	for i := range 20 {
@@ -228,7 +228,7 @@ func TestWaitingCuttersEndTogether(t *testing.T) {
 }
 
 // A delivery that gets its own job while a cut has read it as open joins no batch.
-func TestCutLeavesOutWhatGotAJob(t *testing.T) {
+func TestCutLeavesOutDeliveriesWithJobs(t *testing.T) {
 	t.Parallel()
 	tn, sub := testnode.BatchingOrders(t, 10, 64)
 	tn.Publish(t, "orders", "e", 3)

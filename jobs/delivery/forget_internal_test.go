@@ -30,20 +30,20 @@ func withTwo(subs []*catalog.Subscription) *catalog.Snapshot {
 	})
 }
 
-// forgetful has the parts that remember event subscriptions, without a database.
-type forgetful struct {
+// remembering has the parts that remember event subscriptions, without a database.
+type remembering struct {
 	Loader   *Loader
 	Recorder *Recorder
 }
 
-func newForgetful(c *catalog.Snapshot) *forgetful {
+func newRemembering(c *catalog.Snapshot) *remembering {
 	cache := catalog.StaticCache(c)
-	return &forgetful{
+	return &remembering{
 		Loader: NewLoader(LoaderParts{Cache: cache}), Recorder: NewRecorder(RecorderParts{Cache: cache}),
 	}
 }
 
-func (f *forgetful) Forget() {
+func (f *remembering) Forget() {
 	f.Loader.Forget()
 	f.Recorder.Forget()
 }
@@ -52,7 +52,7 @@ func TestForgetKeepsExistingEventSubscriptions(t *testing.T) {
 	t.Parallel()
 	subs := twoSubscriptions()
 	c := withTwo(subs)
-	s := newForgetful(c)
+	s := newRemembering(c)
 	gone := &catalog.Subscription{
 		ID: 3, SubscriptionSpec: catalog.SubscriptionSpec{RetryPolicy: catalog.RetryPolicySpec{Policy: "by itself"}},
 	}
@@ -73,7 +73,7 @@ func TestForgetKeepsExistingEventSubscriptions(t *testing.T) {
 // A batch cutter may run when its event subscription is deleted.
 func TestForgetKeepsRunningCutters(t *testing.T) {
 	t.Parallel()
-	s := newForgetful(withTwo(nil))
+	s := newRemembering(withTwo(nil))
 	c := s.Loader.cuts.of(7)
 	first := c.enter(queue.JobToken{JobID: 1}, 0)
 	waiting := make(chan *cutter)

@@ -30,7 +30,7 @@ func TestRecordDelivered(t *testing.T) {
 	require.Zero(t, tn.Pending(t, ""))
 }
 
-func TestRecordRetryMakesANewRow(t *testing.T) {
+func TestRecordRetryInsertsANewJob(t *testing.T) {
 	t.Parallel()
 	tn, sub := testnode.Orders(t)
 	d, j := tn.Started(t, "orders", "e", 2)
@@ -67,16 +67,16 @@ func TestRecordDeadLetterIsSelfContained(t *testing.T) {
 		AND body_text LIKE '%e-0%' AND body_error IS NULL AND last_response = '\377\000x'`))
 }
 
-func TestRecordOfAZombieChangesNothing(t *testing.T) {
+func TestRecordAfterAReclaimChangesNothing(t *testing.T) {
 	t.Parallel()
 	tn, sub := testnode.Orders(t)
 	tn.Publish(t, "orders", "e", 1)
 	d, j := tn.Fetch(t, "dead-node") // never registered: its jobs are anyone's
 
 	require.Equal(t, 1, tn.Reclaim(t))
-	zombie := testnode.Result(d[0], j[0], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})
-	tn.Record(t, zombie)
-	require.False(t, tn.LateSuccess(t, zombie), "nor does its late response")
+	late := testnode.Result(d[0], j[0], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})
+	tn.Record(t, late)
+	require.False(t, tn.LateSuccess(t, late), "nor does its late response")
 
 	require.Zero(t, tn.Rows(t, "delivery_attempts", ""))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
@@ -86,7 +86,7 @@ func TestRecordOfAZombieChangesNothing(t *testing.T) {
 	require.ErrorIs(t, err, postgres.ErrNotFound, "the old token opens nothing")
 }
 
-func TestReclaimLeavesTheLivingAlone(t *testing.T) {
+func TestReclaimSkipsLiveNodes(t *testing.T) {
 	t.Parallel()
 	tn, _ := testnode.Orders(t)
 	require.NoError(t, tn.System.Nodes.Register(t.Context(), "host"))
@@ -115,7 +115,7 @@ func TestDeferredJobIsReplacedOnce(t *testing.T) {
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }
 
-func TestRecordOutlivesTheDatabasesAbsence(t *testing.T) {
+func TestRecordWaitsForTheDatabase(t *testing.T) {
 	t.Parallel()
 	tn, sub := testnode.Orders(t)
 	d, j := tn.Started(t, "orders", "e", 1)

@@ -152,7 +152,7 @@ func TestMembersOfBatchesAreNotified(t *testing.T) {
 }
 
 // A notice is committed with the change that it reports, or not at all; a repeated flush stores none twice.
-func TestNoticesAreOneWithTheirTransaction(t *testing.T) {
+func TestNoticesAreCommittedWithTheirChange(t *testing.T) {
 	t.Parallel()
 	tn := testnode.WithTopic(t)
 	tn.SubscribeToNotices(t)
@@ -292,7 +292,7 @@ func TestNoticesContainNoSecret(t *testing.T) {
 		catalog.SystemTopic), "who to ask")
 }
 
-func TestTheSystemTopicIsPostridersOwn(t *testing.T) {
+func TestSystemTopicIsReadOnly(t *testing.T) {
 	t.Parallel()
 	tn := testnode.WithTopic(t)
 	stores := []*node.System{tn.System}

@@ -95,8 +95,8 @@ func TestLongReasonsAreCut(t *testing.T) {
 	require.Len(t, notices[1].Data["reasons"], 20)
 }
 
-// A storm writes one small row for each flush and event subscription, and not one for each dead letter.
-func TestAStormIsFewNotices(t *testing.T) {
+// Many dead letters write one small row for each flush and event subscription, and not one for each dead letter.
+func TestManyDeadLettersAreFewNotices(t *testing.T) {
 	t.Parallel()
 	tn := testnode.WithTopic(t)
 	tn.SubscribeToNotices(t)

@@ -31,15 +31,15 @@ type authority struct {
 
 func newAuthority(t *testing.T) *authority {
 	t.Helper()
-	made := certify(t, &x509.Certificate{
+	made := newCertificate(t, &x509.Certificate{
 		Subject: pkix.Name{CommonName: "an authority of a test"}, IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageCertSign,
 	}, nil)
 	return &authority{made, pemOf("CERTIFICATE", made.Leaf.Raw)}
 }
 
-// certify creates a certificate that is signed by another one, or by itself.
-func certify(t *testing.T, template *x509.Certificate, by *tls.Certificate) tls.Certificate {
+// newCertificate creates a certificate that is signed by another one, or by itself.
+func newCertificate(t *testing.T, template *x509.Certificate, by *tls.Certificate) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
@@ -62,7 +62,7 @@ func pemOf(kind string, bytes []byte) string {
 // issue issues a certificate for this machine.
 func (a *authority) issue(t *testing.T, name string) tls.Certificate {
 	t.Helper()
-	return certify(t, &x509.Certificate{
+	return newCertificate(t, &x509.Certificate{
 		Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}, &a.Certificate)

@@ -124,7 +124,7 @@ func nameOf(address string) string {
 
 // A name that resolves to a public address when it is checked and to an internal one when it is called (DNS rebinding)
 // reaches nothing: both clients check the address of each connection.
-func TestRebindingReachesNothing(t *testing.T) {
+func TestDNSRebindingIsBlocked(t *testing.T) {
 	t.Parallel()
 	port, reached := counting(t)
 	var requests atomic.Int64

@@ -66,8 +66,8 @@ func headers(n int, value string) string {
 	return all.String()
 }
 
-// bomb is 10 MB of zeros, compressed to ten thousand bytes.
-func bomb() string {
+// compressedZeros is 10 MB of zeros, compressed to ten thousand bytes.
+func compressedZeros() string {
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
 	_, _ = w.Write(make([]byte, 10<<20))
@@ -117,12 +117,12 @@ func TestMalformedResponses(t *testing.T) {
 		"length and chunks": {
 			sending(okHead + "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), ok, "",
 		},
-		"broken chunks":    {sending(more + "zz\r\nx\r\n"), ok, ""},
-		"16 exabytes":      {sending(more + "ffffffffffffffff\r\nx"), ok, ""},
-		"unknown encoding": {sending(okHead + "Transfer-Encoding: rot13\r\n\r\n"), socket, "transfer encoding"},
-		"5000 headers":     {sending(okHead + headers(5000, "value") + "\r\n"), socket, "header"},
-		"2000 headers":     {sending(busy + headers(2000, "\xff\xfe") + "Content-Length: 0\r\n\r\n"), busyResult, ""},
-		"gzip bomb":        {sending(bomb()), policy.Result{Status: 500}, ""},
+		"broken chunks":        {sending(more + "zz\r\nx\r\n"), ok, ""},
+		"16 exabytes":          {sending(more + "ffffffffffffffff\r\nx"), ok, ""},
+		"unknown encoding":     {sending(okHead + "Transfer-Encoding: rot13\r\n\r\n"), socket, "transfer encoding"},
+		"5000 headers":         {sending(okHead + headers(5000, "value") + "\r\n"), socket, "header"},
+		"2000 headers":         {sending(busy + headers(2000, "\xff\xfe") + "Content-Length: 0\r\n\r\n"), busyResult, ""},
+		"gzip compressedZeros": {sending(compressedZeros()), policy.Result{Status: 500}, ""},
 		"redirect to nowhere": {
 			sending("HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n"), policy.Result{Status: 302}, "",
 		},
@@ -156,7 +156,7 @@ func TestMalformedResponses(t *testing.T) {
 			require.Equal(t, row.want, resp.Result, resp.ErrorText)
 			require.Contains(t, resp.ErrorText, row.text)
 			require.LessOrEqual(t, max(len(resp.Excerpt), len(resp.Headers)), MaxExcerptBytes)
-			if name == "gzip bomb" {
+			if name == "gzip compressedZeros" {
 				require.Equal(t, "\x1f\x8b", string(resp.Excerpt[:2]), "what is packed stays packed")
 			}
 		})

@@ -91,7 +91,7 @@ func TestNothingIsExportedEarly(t *testing.T) {
 	require.Equal(t, 1, tn.Count(t, exportJobs))
 }
 
-func TestExportHasWhatIsDue(t *testing.T) {
+func TestExportContainsDueDeadLetters(t *testing.T) {
 	t.Parallel()
 	tn := testnode.WithTopic(t)
 	sub := tn.Subscribe(t, "orders", "Billing", testnode.Outside)
@@ -164,7 +164,7 @@ func TestExportsAreBoundedAndOneAtATime(t *testing.T) {
 		"AND subscription_id = $1", other.ID), "what is larger than a file goes alone")
 }
 
-func TestFailedExportIsTriedAgainUntilItsTimeIsOver(t *testing.T) {
+func TestFailedExportIsRetriedUntilItsWindowEnds(t *testing.T) {
 	t.Parallel()
 	tn := testnode.WithTopic(t)
 	sub := tn.Subscribe(t, "orders", "all", testnode.Outside)
@@ -211,8 +211,8 @@ func TestFailedExportIsTriedAgainUntilItsTimeIsOver(t *testing.T) {
 	tn.ClaimExports(t, 1)
 }
 
-// One that cannot be written does not keep the others from it.
-func TestExportWithoutWhatIsUnfit(t *testing.T) {
+// A dead letter that cannot be written does not block the others.
+func TestExportLeavesOutInvalidDeadLetters(t *testing.T) {
 	t.Parallel()
 	tn := testnode.WithTopic(t)
 	tn.SubscribeToNotices(t)
@@ -257,7 +257,7 @@ func TestExportFollowsTheSetting(t *testing.T) {
 	require.Zero(t, tn.Exports(t, ""))
 }
 
-func TestExportOfALostNodeIsMadeAgain(t *testing.T) {
+func TestExportOfALostNodeIsRepeated(t *testing.T) {
 	t.Parallel()
 	tn := exporting(t, 1)
 	before, job := tn.LoadExport(t)
@@ -279,7 +279,7 @@ func TestExportOfALostNodeIsMadeAgain(t *testing.T) {
 	require.Equal(t, 1, tn.Count(t, exportJobs+" AND scheduled_at > now()"))
 }
 
-func TestSweeperMendsExports(t *testing.T) {
+func TestSweeperRepairsExports(t *testing.T) {
 	t.Parallel()
 	tn := exporting(t, 2)
 	require.Equal(t, jobs.Swept{}, tn.Sweep(t))
@@ -293,7 +293,7 @@ func TestSweeperMendsExports(t *testing.T) {
 	tn.ClaimExports(t, 1)
 }
 
-func TestRetentionKeepsWhatIsToBeExported(t *testing.T) {
+func TestRetentionKeepsDeadLettersBeforeTheirExport(t *testing.T) {
 	t.Parallel()
 	tn := testnode.WithTopic(t)
 	tn.Bury(t, tn.Subscribe(t, "orders", "all", testnode.Outside), 2)
@@ -303,7 +303,7 @@ func TestRetentionKeepsWhatIsToBeExported(t *testing.T) {
 	require.Equal(t, 1, tn.Rows(t, "dead_letters", ""))
 }
 
-func TestEachLetter(t *testing.T) {
+func TestEachDeadLetter(t *testing.T) {
 	t.Parallel()
 	tn, sub := testnode.Orders(t)
 	tn.Bury(t, sub, 3)

@@ -20,7 +20,7 @@ func rejects(t *testing.T, tn *testnode.Node, table, state, message string) {
 		" FOR EACH STATEMENT EXECUTE FUNCTION public.rejects()")
 }
 
-func acceptsAgain(t *testing.T, tn *testnode.Node) {
+func stopRejecting(t *testing.T, tn *testnode.Node) {
 	t.Helper()
 	tn.Exec(t, "DROP FUNCTION public.rejects CASCADE")
 }
@@ -41,7 +41,7 @@ func TestFailedPublishCommitIsReportedUntilEventsCanBeStored(t *testing.T) {
 	require.Equal(t, reason, tn.System.Commits.Failing())
 	require.ErrorContains(t, postgres.TestWrite(t.Context(), tn.Pool), "read-only")
 	require.Equal(t, reason, tn.System.Commits.Failing())
-	acceptsAgain(t, tn)
+	stopRejecting(t, tn)
 	fails(t, tn, "")
 	require.Zero(t, tn.Events(t, ""))
 }
@@ -70,7 +70,7 @@ func TestFailedCommitOfResultsIsReported(t *testing.T) {
 	}()
 	fails(t, tn, "results of attempts cannot be recorded: cannot execute INSERT in a read-only transaction "+
 		"(SQLSTATE 25006)")
-	acceptsAgain(t, tn)
+	stopRejecting(t, tn)
 	require.NoError(t, <-recorded)
 	fails(t, tn, "")
 }

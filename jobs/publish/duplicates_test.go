@@ -52,9 +52,11 @@ func byREST(ctx context.Context, s *node.System, topic string, ids ...string) ([
 	return receipt.SystemIDs, nil
 }
 
-// byRESTAgain publishes again while the service is unavailable: on a busy machine, a publish of the same event can take
-// more than a second.
-func byRESTAgain(ctx context.Context, s *node.System, topic string, ids ...string) (systemIDs []uuid.UUID, err error) {
+// publishUntilAvailable publishes again while the service is unavailable: on a busy machine, a publish of the same event
+// can take more than a second.
+func publishUntilAvailable(
+	ctx context.Context, s *node.System, topic string, ids ...string,
+) (systemIDs []uuid.UUID, err error) {
 	for range 10 {
 		if systemIDs, err = byREST(ctx, s, topic, ids...); !errors.Is(err, postgres.ErrUnavailable) {
 			break
@@ -225,9 +227,9 @@ func TestWindowOfDuplicates(t *testing.T) {
 		`action = 'topic_replaced' AND details = '{"settings": ["duplicateDetectionWindowInMinutes"]}'`))
 }
 
-// TestDuplicatesAtRandom: batches by REST, by SQL and from two nodes, with the same events in any order, while the
+// TestRandomDuplicates: batches by REST, by SQL and from two nodes, with the same events in any order, while the
 // catalog changes. Each event is stored once, and every response has its id.
-func TestDuplicatesAtRandom(t *testing.T) {
+func TestRandomDuplicates(t *testing.T) {
 	t.Parallel()
 	tn := testnode.Unchecked(t)
 	setWindow(t, tn, "orders", time.Hour)
@@ -261,9 +263,9 @@ func TestDuplicatesAtRandom(t *testing.T) {
 				case 0:
 					systemIDs, err = bySQL(t.Context(), tn.Pool, "orders", ids...)
 				case 1:
-					systemIDs, err = byRESTAgain(t.Context(), tn.System, "orders", ids...)
+					systemIDs, err = publishUntilAvailable(t.Context(), tn.System, "orders", ids...)
 				default:
-					systemIDs, err = byRESTAgain(t.Context(), other, "orders", ids...)
+					systemIDs, err = publishUntilAvailable(t.Context(), other, "orders", ids...)
 				}
 				if assert.NoError(t, err) {
 					agree(ids, systemIDs)

@@ -19,8 +19,8 @@ import (
 // openHandoff lets a store's workers take the jobs of its publishes, as the start of an engine does.
 func openHandoff(s *node.System) { s.Handoff.Open(time.Second, time.Second) }
 
-// takenOver are the jobs that a store's publishes gave to its workers. No worker stays reserved.
-func takenOver(t *testing.T, s *node.System) []*queue.Work {
+// localJobs are the jobs that a node's publishes gave to its workers. No worker stays reserved.
+func localJobs(t *testing.T, s *node.System) []*queue.Work {
 	t.Helper()
 	jobs, reserved := s.Handoff.Waiting()
 	require.Zero(t, reserved, "each reservation is ended")
@@ -40,7 +40,7 @@ func handingOff(t *testing.T, most int) *testnode.Node {
 const runningHere = "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running' AND attempt = 1 " +
 	"AND attempted_by = '{node-configured}' AND attempted_at = scheduled_at"
 
-func TestPublishHandsItsJobsOver(t *testing.T) {
+func TestPublishOffersItsJobsToTheLocalHandoff(t *testing.T) {
 	t.Parallel()
 	tn := handingOff(t, 3)
 	tn.Subscribe(t, "orders", "one", nil)
@@ -52,7 +52,7 @@ func TestPublishHandsItsJobsOver(t *testing.T) {
 	for i := range body {
 		body[i] = 'x' // the request's memory is used again
 	}
-	local := takenOver(t, tn.System)
+	local := localJobs(t, tn.System)
 	require.Len(t, local, 3, "as many as were requested; the fourth is to be fetched")
 	require.Equal(t, 3, tn.Count(t, runningHere))
 	require.Equal(t, 1, tn.Jobs(t, "state = 'available' AND attempt = 0"))
@@ -74,8 +74,8 @@ func TestPublishHandsItsJobsOver(t *testing.T) {
 	}
 }
 
-// Whatever has to wait, or of which more must be known than the publish does, goes the usual way.
-func TestPublishKeepsWhatMustWait(t *testing.T) {
+// A delivery that must wait, or needs more than the publish knows, is fetched from the queue.
+func TestJobsThatTheLocalHandoffDoesNotTake(t *testing.T) {
 	t.Parallel()
 	tn := handingOff(t, 100)
 	tn.Subscribe(t, "orders", "paused", nil)
@@ -86,26 +86,26 @@ func TestPublishKeepsWhatMustWait(t *testing.T) {
 	tn.Exec(t, "INSERT INTO postrider_internal.probations (probation_key, endpoint_base_url, failures_in_a_row) VALUES "+
 		"($1, '', 1)", failing.EndpointHash)
 	tn.Publish(t, "orders", "e", 3)
-	require.Empty(t, takenOver(t, tn.System))
+	require.Empty(t, localJobs(t, tn.System))
 	require.Zero(t, tn.Count(t, runningHere))
 	require.Equal(t, 3, tn.Pending(t, "hold = 'paused'"))
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }
 
-// What was not committed is not taken over, and its memory is released.
-func TestPublishThatFailsHandsNothingOver(t *testing.T) {
+// Jobs that were not committed are not offered, and their memory is released.
+func TestFailedPublishOffersNoJobs(t *testing.T) {
 	t.Parallel()
 	tn := handingOff(t, 100)
 	tn.Subscribe(t, "orders", "all", nil)
 	used := tn.System.Memory.InUse()
 	_, err := tn.System.Publisher.Publish(t.Context(), poison())
 	require.ErrorIs(t, err, postgres.ErrPoison)
-	require.Empty(t, takenOver(t, tn.System))
+	require.Empty(t, localJobs(t, tn.System))
 	require.Equal(t, used, tn.System.Memory.InUse())
 
 	tn.Publish(t, "orders", "e", 2)
 	require.Greater(t, tn.System.Memory.InUse(), used)
-	for _, h := range takenOver(t, tn.System) {
+	for _, h := range localJobs(t, tn.System) {
 		h.Release()
 	}
 	require.Equal(t, used, tn.System.Memory.InUse())
@@ -123,7 +123,7 @@ func TestHandoffIsBoundedByMemory(t *testing.T) {
 	require.NoError(t, small.Cache.Reload(t.Context()))
 	_, err := small.Publisher.Publish(t.Context(), testnode.BigPublication("orders", 5, 400<<10))
 	require.NoError(t, err)
-	require.Empty(t, takenOver(t, small), "there is just enough to load one")
+	require.Empty(t, localJobs(t, small), "there is just enough to load one")
 	require.Equal(t, 5, tn.Jobs(t, "state = 'available'"))
 }
 
@@ -154,7 +154,7 @@ func TestPublishByACatalogThatIsNewerThanTheOneInMemory(t *testing.T) {
 		require.NoError(t, err, name)
 		require.Equal(t, 1, tn.Rows(t, "deliveries", "subscription = 'resting' AND hold = 'probation'"),
 			"%s: it may not be tried", name)
-		local := takenOver(t, behind)
+		local := localJobs(t, behind)
 		require.Len(t, local, 1, name)
 		loaded, err := tn.System.Loader.Load(t.Context(), argsOf(local[0]), queue.JobToken{JobID: local[0].Job.JobID})
 		require.NoError(t, err)

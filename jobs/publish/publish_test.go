@@ -40,7 +40,7 @@ func TestPublishStoresEventsDeliveriesAndJobs(t *testing.T) {
 	require.Equal(t, 1, tn.Rows(t, "events", "event_id = 'unmatched-0' AND matched = 0"))
 }
 
-func TestPublishFromManyAtOnce(t *testing.T) {
+func TestPublishFromManyClients(t *testing.T) {
 	t.Parallel()
 	tn, _ := testnode.Orders(t)
 	testnode.AtOnce(20, func(worker int) {
@@ -61,7 +61,7 @@ func poison() publish.Publication {
 	return testnode.Of("orders", event.Event{Schema: event.EventGrid, ID: "nul\x00", Type: "test", Body: []byte("{}")})
 }
 
-func TestPublishBlamesOnlyTheGuiltyRequest(t *testing.T) {
+func TestPublishRejectsOnlyTheInvalidRequest(t *testing.T) {
 	t.Parallel()
 	tn, _ := testnode.Orders(t)
 	testnode.AtOnce(40, func(i int) {
@@ -95,7 +95,7 @@ func TestChangeIsSeenByTheNextPublishOnEveryNode(t *testing.T) {
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }
 
-func TestPublishToTopicMadeOnAnotherNode(t *testing.T) {
+func TestPublishToTopicCreatedOnAnotherNode(t *testing.T) {
 	t.Parallel()
 	tn := testnode.Unchecked(t)
 	other := tn.Beside(t, node.Options{Node: "node-2"}).System
@@ -105,7 +105,7 @@ func TestPublishToTopicMadeOnAnotherNode(t *testing.T) {
 	require.ErrorIs(t, err, postgres.ErrNotFound)
 }
 
-func TestPublishRacingWithDeletesLeavesNothingPending(t *testing.T) {
+func TestPublishDuringDeletesLeavesNothingPending(t *testing.T) {
 	t.Parallel()
 	tn := testnode.WithTopic(t)
 	other := tn.Beside(t, node.Options{Node: "node-2"}).System
@@ -156,7 +156,7 @@ func TestPublishWhileATableIsLockedIsRejectedAndStoresNothing(t *testing.T) {
 	tn.Publish(t, "orders", "later", 1)
 }
 
-func TestPublishOfAClientThatWentAwayIsTakenOut(t *testing.T) {
+func TestPublishOfADisconnectedClientIsRemoved(t *testing.T) {
 	t.Parallel()
 	tn := testnode.WithTopic(t)
 	end := tn.OpenTransaction(t, "LOCK TABLE postrider_internal.events")

@@ -94,7 +94,7 @@ func TestDefaultRouteThreshold(t *testing.T) {
 	require.Equal(t, 1, tn.Routes(t, ""))
 }
 
-func TestRouteIsMadeInSteps(t *testing.T) {
+func TestRouteRunsInSteps(t *testing.T) {
 	t.Parallel()
 	tn := routed(t, 4)
 	for limit, rounds := range map[int]int{1: 28, 3: 10, 4: 7, 5: 6, 28: 1} {
@@ -105,7 +105,7 @@ func TestRouteIsMadeInSteps(t *testing.T) {
 	}
 }
 
-// Several nodes may believe that a job is theirs: one that was thought dead, and the one that took over.
+// Two nodes may have the same job: one that was considered dead, and the one that reclaimed the job.
 func TestRouteStepRunsOnce(t *testing.T) {
 	t.Parallel()
 	tn := routed(t, 3)
@@ -119,7 +119,7 @@ func TestRouteStepRunsOnce(t *testing.T) {
 	requireRoutedOnce(t, tn)
 }
 
-func TestRouteOfADeadNodeGoesOnWhereItStopped(t *testing.T) {
+func TestRouteOfADeadNodeContinuesAtItsPosition(t *testing.T) {
 	t.Parallel()
 	tn := routed(t, 3)
 	tn.System.Publisher.LimitSteps(4, 0)
@@ -142,8 +142,8 @@ func TestRouteOfADeadNodeGoesOnWhereItStopped(t *testing.T) {
 	requireRoutedOnce(t, tn)
 }
 
-// A job that is being replaced at this moment may commit either way: the step waits for it and then makes nothing.
-func TestStepWaitsForTheOneThatTakesItsJobAway(t *testing.T) {
+// While another transaction replaces the job, the step waits for its end. Then it does nothing.
+func TestRouteStepWaitsForTheReplacementOfItsJob(t *testing.T) {
 	t.Parallel()
 	tn := routed(t, 3)
 	tn.Publish(t, "orders", "e", 10)
@@ -202,7 +202,7 @@ func TestRoutedPublishSeesTheChange(t *testing.T) {
 }
 
 // With a catalog that changes all the time, routing reads it in its own transaction.
-func TestRoutesWhileTheCatalogKeepsMoving(t *testing.T) {
+func TestRoutesDuringConfigurationChanges(t *testing.T) {
 	t.Parallel()
 	tn := routed(t, 3)
 	tn.System.Publisher.LimitSteps(5, 0)
@@ -261,7 +261,7 @@ func TestRoutedDeliveriesNeedAdmission(t *testing.T) {
 	requireRoutedOnce(t, tn)
 }
 
-func TestSweepGivesARouteItsJobAgain(t *testing.T) {
+func TestSweepInsertsTheJobOfARouteAgain(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		breaking string
@@ -298,7 +298,7 @@ func TestSweepGivesARouteItsJobAgain(t *testing.T) {
 }
 
 // Removed events get no deliveries, and the route continues after them.
-func TestRouteOfEventsThatAreGone(t *testing.T) {
+func TestRouteOfRemovedEvents(t *testing.T) {
 	t.Parallel()
 	tn := routed(t, 3)
 	tn.Publish(t, "orders", "e", 10)
@@ -309,7 +309,7 @@ func TestRouteOfEventsThatAreGone(t *testing.T) {
 	require.Zero(t, tn.Routes(t, ""))
 }
 
-func TestRouteIsTriedAgainUntilTheDatabaseTakesIt(t *testing.T) {
+func TestRouteIsRetriedUntilItCommits(t *testing.T) {
 	t.Parallel()
 	tn := routed(t, 3)
 	tn.Publish(t, "orders", "e", 10)
@@ -377,8 +377,8 @@ func TestDeferLeavesALockedRoute(t *testing.T) {
 	require.Zero(t, tn.Count(t, testnode.BrokenRoutes))
 }
 
-// A connection that breaks in the middle of a step leaves nothing of it, and the step is made over another.
-func TestStepThatLosesItsConnectionIsMadeAgain(t *testing.T) {
+// A step whose connection breaks is rolled back, and repeated over another connection.
+func TestRouteStepIsRepeatedAfterALostConnection(t *testing.T) {
 	t.Parallel()
 	tn := routed(t, 3)
 	tn.Publish(t, "orders", "e", 10)

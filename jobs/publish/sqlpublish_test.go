@@ -39,8 +39,8 @@ func TestLargePublishesAreGatheredInParts(t *testing.T) {
 	require.Equal(t, 45_000, tn.Count(t, "SELECT sum(cardinality(event_uuids)) FROM postrider_internal.routes"))
 }
 
-// TestPlainEventsTakeTheShortWay: what most publish, and nothing that needs a closer look.
-func TestPlainEventsTakeTheShortWay(t *testing.T) {
+// The fast path accepts what most publishers send, and no event that needs further checks.
+func TestPlainEventsAreValidatedByTheFastPath(t *testing.T) {
 	t.Parallel()
 	tn := testnode.WithTopic(t)
 	tn.PutTopic(t, "cloud", testnode.CloudEvents)
@@ -159,9 +159,8 @@ func TestPublishFromSQLIsCounted(t *testing.T) {
 		"FROM postrider_internal.rollups WHERE kind = $1)", "published"))
 }
 
-// TestPublishBesideChanges: an event subscription that was made before the event, in a transaction that began later,
-// gets it.
-func TestPublishBesideChanges(t *testing.T) {
+// An event subscription that was created before the event, in a transaction that began later, gets it.
+func TestPublishDuringConfigurationChanges(t *testing.T) {
 	t.Parallel()
 	tn := testnode.WithTopic(t)
 	tx := tn.Begin(t)

@@ -306,7 +306,7 @@ func TestDeliveryModeChanges(t *testing.T) {
 }
 
 // Receivers of one topic take at most half of a node's waiting places.
-func TestReceiversOfOneTopicLeavePlacesToOthers(t *testing.T) {
+func TestReceiversOfOneTopicAreBounded(t *testing.T) {
 	t.Parallel()
 	tn, sub := pulled(t, 10, 0)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -41,8 +41,8 @@ func TestBatchIsHeldAsAWhole(t *testing.T) {
 	require.Equal(t, 1, tn.Batches(t, "last_hold = 'paused'"))
 }
 
-// A redelivery that is due later is in no batch before its time.
-func TestBatchesAreCutOfWhatIsDue(t *testing.T) {
+// A redelivery that is due later joins no batch before its due time.
+func TestBatchesContainOnlyDueDeliveries(t *testing.T) {
 	t.Parallel()
 	tn, sub := testnode.BatchingOrders(t, 10, 64)
 	tn.Pause(t, "orders", sub.Name)
@@ -56,8 +56,8 @@ func TestBatchesAreCutOfWhatIsDue(t *testing.T) {
 	require.Equal(t, 1, tn.Pending(t, "hold IS NOT NULL"))
 }
 
-// Of held batches whose event subscription is on hold those continue that have a member whose time to live has ended.
-func TestHeldBatchWithAnExpiredMemberIsLetThrough(t *testing.T) {
+// A held batch continues during the hold of its event subscription if the time to live of a member has ended.
+func TestHeldBatchWithAnExpiredMemberIsReleased(t *testing.T) {
 	t.Parallel()
 	tn, sub := testnode.BatchingOrders(t, 2, 64)
 	tn.Publish(t, "orders", "e", 4)
@@ -76,7 +76,7 @@ func TestHeldBatchWithAnExpiredMemberIsLetThrough(t *testing.T) {
 }
 
 // A batch cutter holds open deliveries during a pause. The release inserts one batch cutter for all of them.
-func TestCutterHoldsDuringAPause(t *testing.T) {
+func TestCutterHoldsDeliveriesDuringAPause(t *testing.T) {
 	t.Parallel()
 	tn, sub := testnode.BatchingOrders(t, 10, 64)
 	tn.Publish(t, "orders", "e", 25)

@@ -227,7 +227,7 @@ func TestRate(t *testing.T) {
 	require.Zero(t, responses.perSecond(start.Add(6*time.Second)), "an endpoint that is silent now has no rate")
 }
 
-func TestGateLetsManyWaitAtAQuickEndpoint(t *testing.T) {
+func TestGateAdmitsManyWaitersAtAFastEndpoint(t *testing.T) {
 	t.Parallel()
 	g := NewGate(100, nil)
 	g.Observe(subA, policy.OutcomeDelivered, policy.Result{Status: 200}, 0)
@@ -272,7 +272,7 @@ func TestGateForgetsDeletedEventSubscriptions(t *testing.T) {
 	require.Zero(t, g.waiting)
 }
 
-func TestGateKeepsWorkersFromBlockedResults(t *testing.T) {
+func TestGateBlocksEndpointsWithBlockedResults(t *testing.T) {
 	t.Parallel()
 	g := NewGate(100, nil)
 	for _, id := range []int64{subA, subB} {

@@ -76,7 +76,7 @@ func TestRefillReleasesTheOldestFirstAndNothingTwice(t *testing.T) {
 	require.Equal(t, map[int64]int{sub.ID: released[0] + released[1]}, traffic.Queued)
 }
 
-func TestHeldRetryGoesOnWaitingForItsTime(t *testing.T) {
+func TestHeldRetryWaitsForItsDueTime(t *testing.T) {
 	t.Parallel()
 	tn, sub := testnode.Orders(t)
 	d, j := tn.Started(t, "orders", "e", 1)

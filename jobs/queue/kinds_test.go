@@ -97,8 +97,8 @@ func TestJobsOfAnUnknownKindAreOnlyPromoted(t *testing.T) {
 	require.Zero(t, tn.Count(t, brokenFree))
 }
 
-// A delivery whose job is of an unknown kind is the newer version's: whatever this one does, both stay as they are.
-func TestDeliveryOfAnUnknownKindOfJobIsLeftAlone(t *testing.T) {
+// A job of an unknown kind belongs to a newer version: this version changes neither it nor its delivery.
+func TestDeliveryWithAJobOfAnUnknownKindIsUnchanged(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		state string

@@ -57,8 +57,8 @@ func TestRetentionKeepsPendingDeliveries(t *testing.T) {
 	require.Empty(t, tn.KeptDays(t, "events"))
 }
 
-// TestRetentionGoesOn: what a node left half done is completed, or undone if events of that day are pending again.
-func TestRetentionGoesOn(t *testing.T) {
+// A removal that a node did not complete is completed, or undone if events of that day are pending again.
+func TestRetentionContinuesAfterANodeStopped(t *testing.T) {
 	t.Parallel()
 	tn := testnode.Unchecked(t)
 	detached, again, pending := tn.Day(t, 9), tn.Day(t, 8), tn.Day(t, 7)

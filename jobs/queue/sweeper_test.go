@@ -240,7 +240,7 @@ func manyDeliveries(t *testing.T, tn *testnode.Node, n int) {
 		"SELECT setval('postrider_internal.river_job_id_seq', $1), setval('postrider_internal.deliveries_id_seq', $1)", n)
 }
 
-func TestSweepGoesStepByStep(t *testing.T) {
+func TestSweepRunsInSteps(t *testing.T) {
 	t.Parallel()
 	tn := testnode.Unchecked(t)
 	const n = 35_000
@@ -280,7 +280,7 @@ func requireSweepReadsRanges(t *testing.T, tn *testnode.Node) {
 
 // One snapshot of the database distinguishes consistent rows from inconsistent ones: here everything that publishing,
 // fetching, recording, reclaiming and deleting do goes on at once, with rows that look old to the sweeper.
-func TestSweepFindsNothingWhileEverythingMoves(t *testing.T) {
+func TestSweepFindsNothingUnderLoad(t *testing.T) {
 	t.Parallel()
 	tn, sub := testnode.Orders(t)
 	tn.Exec(t, `CREATE FUNCTION look_old() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN

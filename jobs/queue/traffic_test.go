@@ -63,7 +63,7 @@ func TestPublishAdmitsUpToTheCapacity(t *testing.T) {
 	tn.Exec(t, "DELETE FROM postrider_internal.deliveries WHERE hold IS NULL")
 	require.NoError(t, testnode.ErrorOf(s.Traffic.SampleTraffic(t.Context())))
 	publishTo(t, tn, s, "fifth", 1)
-	require.Equal(t, 11, tn.Count(t, admissionQuery), "a few that wait are no crowd")
+	require.Equal(t, 11, tn.Count(t, admissionQuery), "few waiting deliveries do not hold others")
 }
 
 // One event subscription's queue is full: another's events are not held for it.
@@ -155,8 +155,8 @@ func TestPromoteSearchesPastSeveralFloods(t *testing.T) {
 	require.Equal(t, 7, tn.Jobs(t, "state = 'available' AND (args ->> 's')::bigint = $1", other.ID))
 }
 
-// What a pause holds is parked under its name when its time comes, without a turn of a worker.
-func TestPromoteParksWhatIsPaused(t *testing.T) {
+// Due jobs of a paused event subscription become holds without occupying a worker.
+func TestPromoteHoldsJobsOfPausedSubscriptions(t *testing.T) {
 	t.Parallel()
 	tn, sub := testnode.Orders(t)
 	tn.Publish(t, "orders", "e", 3)
@@ -192,7 +192,7 @@ func TestTrafficSample(t *testing.T) {
 }
 
 // While no sample can be taken, what was queued since the last one goes on counting.
-func TestCapacityIsCountedThroughFailedSamples(t *testing.T) {
+func TestCapacityAfterFailedSamples(t *testing.T) {
 	t.Parallel()
 	tn, sub := testnode.Orders(t)
 	tn.Traffic(t)

@@ -16,8 +16,9 @@ import (
 	"postrider/internal/testnode"
 )
 
-// odd are values that the envelope's member may not take, or may only just. Times and traces are texts to the others.
-func odd(member any) []any {
+// unusualValues are values that the envelope's member may not take, or may only just. Times and traces are texts to the
+// others.
+func unusualValues(member any) []any {
 	texts := []any{
 		"", "a", "1.0", "1", "0", "orders", "/topics/orders", "/topics/other", strings.Repeat("a", 1024),
 		strings.Repeat("a", 1025), strings.Repeat("ü", 512), strings.Repeat("ü", 513),
@@ -81,7 +82,7 @@ var sqlMapping = &event.Mapping{Type: "Json", Properties: event.MappingPropertie
 	DataVersion: &event.MappedFieldWithDefault{SourceField: "version"},
 }}
 
-// variants are a base with each member left out, with each of the odd values in its place or in it, and in another
+// variants are a base with each member left out, with each of its unusual values in its place or in it, and in another
 // letter case, beside the usual one too; and with names that may be rejected.
 func variants(base map[string]any) (list []map[string]any) {
 	change := func(f func(map[string]any)) {
@@ -94,7 +95,7 @@ func variants(base map[string]any) (list []map[string]any) {
 		change(func(e map[string]any) { e[strings.ToUpper(name)] = e[name] })
 		change(func(e map[string]any) { e[strings.ToUpper(name)] = e[name]; delete(e, name) })
 		change(func(e map[string]any) { e[strings.ToUpper(name)] = 1; delete(e, name) })
-		for _, v := range odd(base[name]) {
+		for _, v := range unusualValues(base[name]) {
 			change(func(e map[string]any) { e[name] = v })
 			if inner, ok := base[name].(map[string]any); ok {
 				for member := range inner {
@@ -138,7 +139,7 @@ func TestSQLPublishValidatesLikeREST(t *testing.T) {
 			require.NoError(t, err)
 			accepted, rejected := 0, 0
 			for _, e := range variants(base) {
-				if validatedAlike(t, tn, schema, e) {
+				if requireSameValidation(t, tn, schema, e) {
 					accepted++
 				} else {
 					rejected++
@@ -150,7 +151,7 @@ func TestSQLPublishValidatesLikeREST(t *testing.T) {
 	}
 }
 
-func validatedAlike(t *testing.T, tn *testnode.Node, schema event.Schema, e map[string]any) (accepted bool) {
+func requireSameValidation(t *testing.T, tn *testnode.Node, schema event.Schema, e map[string]any) (accepted bool) {
 	t.Helper()
 	text, err := json.Marshal(e)
 	require.NoError(t, err)

@@ -82,9 +82,9 @@ func TestOpenTransactionDelaysOnlyItsDelivery(t *testing.T) {
 	}
 }
 
-// Who releases a probation has what all failures of its endpoint are written down in; those of others are, and no
-// publish waits.
-func TestAnOpenReleaseHoldsUpNoOtherEndpoint(t *testing.T) {
+// A transaction that releases a probation locks its row, which blocks the failures of that endpoint only. Results of
+// other endpoints are recorded, and no publish waits.
+func TestOpenReleaseDelaysNoOtherEndpoint(t *testing.T) {
 	t.Parallel()
 	tn := testnode.WithTopic(t)
 	resting := tn.Subscribe(t, "orders", "resting", nil)
@@ -123,9 +123,9 @@ func TestAnOpenReleaseHoldsUpNoOtherEndpoint(t *testing.T) {
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
 }
 
-// A person who resumes and does not commit holds up no publish; what is published meanwhile is held, and let go by the
-// first refill after.
-func TestAnOpenResumeHoldsUpNoPublish(t *testing.T) {
+// An open transaction that resumes an event subscription delays no publish. Deliveries that are published meanwhile are
+// held, and released by the first refill after the commit.
+func TestOpenResumeDelaysNoPublish(t *testing.T) {
 	t.Parallel()
 	for _, commit := range []bool{true, false} {
 		tn, sub := testnode.Orders(t)

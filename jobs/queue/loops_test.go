@@ -17,7 +17,7 @@ import (
 	"postrider/policy"
 )
 
-func TestPromoteMovesWhatIsDueAndNothingElse(t *testing.T) {
+func TestPromoteMovesOnlyDueJobs(t *testing.T) {
 	t.Parallel()
 	tn := testnode.Unchecked(t)
 	tn.Exec(t, `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority,
@@ -110,7 +110,7 @@ func TestLease(t *testing.T) {
 	require.Equal(t, 2, tn.Nodes(t, ""), "a node that was thought dead announces itself again")
 }
 
-func TestPartitionsAreMadeAWeekAheadWhilePublishing(t *testing.T) {
+func TestPartitionsAreCreatedAWeekAheadWhilePublishing(t *testing.T) {
 	t.Parallel()
 	tn, _ := testnode.Orders(t)
 	maintenance := tn.Beside(t, node.Options{Node: "node-2", PartitionsAhead: jobs.PartitionsAhead}).System.Maintenance
@@ -140,7 +140,7 @@ func TestMissingPartitionIsAnOutage(t *testing.T) {
 	require.ErrorIs(t, err, postgres.ErrUnavailable)
 }
 
-func TestDrainFinishesWhatADeleteLeftBehind(t *testing.T) {
+func TestDrainCancelsPendingDeliveriesOfDeletedSubscriptions(t *testing.T) {
 	t.Parallel()
 	tn, sub := testnode.Orders(t)
 	tn.Publish(t, "orders", "e", 120)
@@ -193,7 +193,7 @@ func TestDeletingADeliveryWithoutItsJobEnds(t *testing.T) {
 	require.Zero(t, tn.Pending(t, ""))
 }
 
-func TestLoadOfARemovedEventSaysSo(t *testing.T) {
+func TestLoadReportsARemovedEvent(t *testing.T) {
 	t.Parallel()
 	tn, sub := testnode.Orders(t)
 	tn.Publish(t, "orders", "e", 1)
