@@ -133,7 +133,8 @@ func (r *receiver) behave(request *fasthttp.RequestCtx, now time.Time) int {
 }
 
 // note counts a request and its events. A repeated request uses a limit, too.
-func (r *receiver) note(path string, body []byte, acknowledged, limited bool, now time.Time) (err error) {
+func (r *receiver) note(path string, body []byte, acknowledged, limited bool, now time.Time) error {
+	var err error
 	prefix := path[1:] + "/"
 	r.mu.Lock()
 	defer r.mu.Unlock()

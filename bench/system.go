@@ -368,7 +368,8 @@ SELECT count(*) FILTER (WHERE state = 'delivered'), count(*) FILTER (WHERE state
 
 // pending counts the pending deliveries of the topics. The view would also read all ended deliveries. The statement is
 // planned for these event subscriptions, or PostgreSQL would read the backlog of others.
-func (s *system) pending(topics []string) (n int64) {
+func (s *system) pending(topics []string) int64 {
+	var n int64
 	s.row("SELECT count(*) FROM postrider_internal.deliveries WHERE subscription_id = ANY ($1)",
 		[]any{pgx.QueryExecModeCacheDescribe, s.subscriptionIDs(topics)}, &n)
 	return n

@@ -190,7 +190,8 @@ func (p *promoter) refillLimited(ctx context.Context) error {
 
 // releaseLimited releases deliveries of event subscriptions that share a rate limit. While the endpoint is closed, it
 // releases last attempts.
-func (p *promoter) releaseLimited(ctx context.Context, subs []*catalog.Subscription) (failed error) {
+func (p *promoter) releaseLimited(ctx context.Context, subs []*catalog.Subscription) error {
+	var failed error
 	snapshot, released := p.cache.Snapshot(), 0
 	for _, sub := range subs {
 		rate, limited := snapshot.Rate(sub.ID)

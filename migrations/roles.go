@@ -63,7 +63,8 @@ func ensureRoles(ctx context.Context, pool, admin *pgxpool.Pool, notices io.Writ
 }
 
 // statements returns the selected statements, one a line.
-func statements(missing []MissingRight, selected func(MissingRight) bool) (list string) {
+func statements(missing []MissingRight, selected func(MissingRight) bool) string {
+	var list string
 	for _, m := range missing {
 		if selected(m) {
 			list += m.Statement + "\n"

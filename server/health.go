@@ -21,7 +21,8 @@ type Operation struct {
 }
 
 // Operations returns the operations in the order of the document.
-func Operations() (list []Operation) {
+func Operations() []Operation {
+	var list []Operation
 	for _, r := range (&Server{}).routes() {
 		list = append(list, Operation{r.method, r.path, string(r.access), r.Route})
 	}

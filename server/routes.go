@@ -209,7 +209,8 @@ func (s *Server) customRoutes() []route {
 }
 
 // consumerRoutes are the routes for consumers of event subscriptions with delivery mode Queue.
-func (s *Server) consumerRoutes() (list []route) {
+func (s *Server) consumerRoutes() []route {
+	var list []route
 	for _, r := range []struct {
 		operation, id string
 		handle        func(echo.Context, *consumer) error

@@ -131,8 +131,8 @@ func (p *parser) malformed(i int) *Error {
 }
 
 // firstInvalid returns the index of the first byte that is not UTF-8, or the length of b, where DecodeRune has width 0.
-func firstInvalid(b []byte) (i int) {
-	for {
+func firstInvalid(b []byte) int {
+	for i := 0; ; {
 		r, n := utf8.DecodeRune(b[i:])
 		if r == utf8.RuneError && n <= 1 {
 			return i

@@ -64,7 +64,8 @@ func (w *walker) object(n *node) bool {
 }
 
 // value stores the value at Pos. It removes the values found in an earlier member of the same name.
-func (w *walker) value(n *node) (ok bool) {
+func (w *walker) value(n *node) bool {
+	var ok bool
 	for k := n.from; k < n.to; k++ {
 		w.values[k].kind = valueMissing
 	}

@@ -22,7 +22,8 @@ type Change struct {
 const maxChanges = 100
 
 // Diff returns the differences between two JSON documents, up to 100. White space and the order of members make none.
-func Diff(before, after []byte) (list []Change) {
+func Diff(before, after []byte) []Change {
+	var list []Change
 	diff(&list, "", bytes.TrimSpace(before), bytes.TrimSpace(after))
 	return list
 }

@@ -68,7 +68,8 @@ func storedTime(e *event.Event) time.Time {
 }
 
 // versions are those that a dead letter may have by the conditions; nil for any.
-func versions(when []postgres.Condition) (list []int64) {
+func versions(when []postgres.Condition) []int64 {
+	var list []int64
 	for _, c := range when {
 		if c.Versions == nil {
 			continue

@@ -163,9 +163,10 @@ func (s *Server) start(ctx context.Context) error {
 }
 
 // close removes a temporary directory. It retries for a while, because sessions of a killed server may still write.
-func (s *Server) close() (err error) {
+func (s *Server) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), quitDeadline)
 	defer cancel()
+	var err error
 	for s.opts.Dir == "" && s.dir != "" {
 		if err = os.RemoveAll(s.dir); err == nil || !pause(ctx, 10*poll) {
 			break

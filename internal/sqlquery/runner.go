@@ -171,13 +171,14 @@ func (r *Runner) Stream(
 }
 
 // size of the values in bytes.
-func size(row []*string) (bytes int) {
+func size(row []*string) int {
+	n := 0
 	for _, value := range row {
 		if value != nil {
-			bytes += len(*value)
+			n += len(*value)
 		}
 	}
-	return bytes
+	return n
 }
 
 // Plan returns the plan of a query. The errors are those of Run.

@@ -206,7 +206,8 @@ func (c *cutting) read(ctx context.Context, statement string, args ...any) ([]op
 }
 
 // allPermits is how many permits of a rate limit the cutter and those that it replaces have.
-func (c *cutting) allPermits() (n int) {
+func (c *cutting) allPermits() int {
+	n := 0
 	for _, cutter := range append(c.others, c.cutter) {
 		n += cutter.permits
 	}

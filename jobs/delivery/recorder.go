@@ -336,12 +336,13 @@ func (r *Recorder) reject(req *recording, err error) error {
 
 // write records a group and changes probations, in one transaction. A group that changes no probation takes one round
 // trip.
-func (r *Recorder) write(group []*recording) (err error) {
+func (r *Recorder) write(group []*recording) error {
 	ctx, cancel := context.WithTimeout(context.Background(), recordTimeout)
 	defer cancel()
 	r.Reach(PointRecordInside)
 	changing := slices.DeleteFunc(slices.Clone(group), func(q *recording) bool { return !r.changesProbation(q) })
 	var recorded []int64
+	var err error
 	if len(changing) == 0 {
 		err = r.DB.WriteKept(ctx, postgres.KeepPlanBriefly,
 			func(batch *pgx.Batch) { r.queueGroup(batch, group, &recorded) })

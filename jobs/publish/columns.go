@@ -105,7 +105,8 @@ var destinationColumns = postgres.Columns[destination]{
 
 // destinations are those of a group. They use the catalog that filtered it: it may be newer than the one in memory,
 // which may not know a retry policy or an endpoint.
-func destinations(group []*publishRequest) (list []destination) {
+func destinations(group []*publishRequest) []destination {
+	var list []destination
 	snapshot := group[0].snapshot // that of all of them
 	topics, counts, subscriptions := map[int64]int64{}, map[int64]int64{}, map[int64]*catalog.Subscription{}
 	for _, req := range group {

@@ -128,7 +128,8 @@ func (p *Publisher) arrived(to []destination) {
 }
 
 // deliveriesOf counts the deliveries that a group creates at once; a route creates its deliveries later.
-func deliveriesOf(group []*publishRequest) (n int) {
+func deliveriesOf(group []*publishRequest) int {
+	n := 0
 	for _, req := range group {
 		if !req.routed {
 			n += req.Receipt.Deliveries()
@@ -137,7 +138,8 @@ func deliveriesOf(group []*publishRequest) (n int) {
 	return n
 }
 
-func eventsIn(group []*publishRequest) (n int) {
+func eventsIn(group []*publishRequest) int {
+	n := 0
 	for _, req := range group {
 		n += len(req.Receipt.Events)
 	}

@@ -108,7 +108,8 @@ func (p *Publisher) pause(ctx context.Context, group []*publishRequest) {
 }
 
 // jobsOf counts the deliveries that have their own jobs. A batch has one for many, a consumer needs none.
-func jobsOf(group []*publishRequest) (n int) {
+func jobsOf(group []*publishRequest) int {
+	n := 0
 	for _, req := range group {
 		for _, subscribers := range req.subscribers {
 			for _, sub := range subscribers {

@@ -52,8 +52,8 @@ func byREST(ctx context.Context, s *node.System, topic string, ids ...string) ([
 	return receipt.SystemIDs, nil
 }
 
-// publishUntilAvailable publishes again while the service is unavailable: on a busy machine, a publish of the same event
-// can take more than a second.
+// publishUntilAvailable publishes again while the service is unavailable: on a busy machine, a publish of the same
+// event can take more than a second.
 func publishUntilAvailable(
 	ctx context.Context, s *node.System, topic string, ids ...string,
 ) (systemIDs []uuid.UUID, err error) {

@@ -259,7 +259,8 @@ func (r *routing) take(list []newDelivery, c *catalog.Snapshot, limit int) []new
 }
 
 // missing counts the events whose rows are gone.
-func (r *routing) missing() (n int) {
+func (r *routing) missing() int {
+	n := 0
 	for i := range r.events {
 		if r.events[i].PublishedAt.IsZero() {
 			n++

@@ -92,7 +92,7 @@ func (n *Nodes) exec(ctx context.Context, statement string, args ...any) error {
 
 // over runs statements over the connection, and opens it if there is none. After an error it closes the connection, so
 // that the next heartbeat, a second later, uses a new one.
-func (n *Nodes) over(ctx context.Context, statements func(*pgx.Conn) error) (err error) {
+func (n *Nodes) over(ctx context.Context, statements func(*pgx.Conn) error) error {
 	var conn *pgx.Conn
 	select {
 	case conn = <-n.conn:
@@ -100,6 +100,7 @@ func (n *Nodes) over(ctx context.Context, statements func(*pgx.Conn) error) (err
 		return ctx.Err()
 	}
 	defer func() { n.conn <- conn }()
+	var err error
 	if conn == nil {
 		if conn, err = pgx.ConnectConfig(ctx, n.config); err != nil {
 			return fmt.Errorf("connect for the heartbeat: %w", err)
