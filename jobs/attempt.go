@@ -456,11 +456,13 @@ func (a *attempt) concludeLate(started time.Time, resp endpoint.Response) {
 	if success { // the timeout has counted as this request's failure
 		a.Gate.Observe(a.sub.ID, late.Outcome, resp.Result, resp.Duration)
 	}
-	switch ended, err := a.Recorder.RecordLate(context.Background(), late); {
-	case err != nil:
+	ended, err := a.Recorder.RecordLate(context.Background(), late)
+	if err != nil {
 		a.log.Warn("a late response could not be recorded; the delivery is retried", "delivery", late.DeliveryID,
 			"batch", late.BatchID, "result", resp.Result.String(), "error", err)
-	case ended:
+		return
+	}
+	if ended {
 		a.report(&late.Request, policy.Verdict{Action: policy.Delivered}, resp, a.work.Now(), true)
 	}
 }

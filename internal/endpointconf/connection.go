@@ -134,10 +134,9 @@ func (c *Connection) Mistakes(endpoint *url.URL, allow []netip.Prefix) (found []
 		}
 	}
 	if c.OAuth2 != nil {
-		switch u, err := EndpointURL(c.OAuth2.TokenURL, allow); {
-		case err != nil:
+		if u, err := EndpointURL(c.OAuth2.TokenURL, allow); err != nil {
 			add("oauth2.tokenUrl", "%s", strings.TrimPrefix(err.Error(), endpointField+": "))
-		case u.RawQuery != "" || u.ForceQuery:
+		} else if u.RawQuery != "" || u.ForceQuery {
 			add("oauth2.tokenUrl", "must have no query, which reads would show")
 		}
 		for _, text := range []struct {
