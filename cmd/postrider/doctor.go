@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -51,36 +52,40 @@ type finding struct {
 	Remedy  string `json:"remedy"` // "" at level ok
 }
 
-// findings are the findings of checks in their order. A check reports its problems first, then ok.
+// findings are the findings of checks in their order.
 type findings []finding
 
-// fail, warn and ok report a finding if it exists; ok exists if the check before it has no problem. fail returns
-// whether it exists.
-func (f *findings) fail(check string, exists bool, message, remedy string) bool {
-	return f.add(exists, finding{fail, check, message, remedy})
-}
-
-func (f *findings) warn(check string, exists bool, message, remedy string) {
-	f.add(exists, finding{warn, check, message, remedy})
-}
-
-func (f *findings) ok(check, format string, args ...any) {
-	problem := len(*f) > 0 && (*f)[len(*f)-1].Check == check
-	f.add(!problem, finding{ok, check, fmt.Sprintf(format, args...), ""})
-}
-
-func (f *findings) add(exists bool, one finding) bool {
-	if exists {
-		*f = append(*f, one)
+// check adds the problems of a check that exist. Without one it adds that the check is ok, unless well is "". It returns
+// whether none has level fail.
+func (f *findings) check(name, well string, problems ...finding) (passed bool) {
+	problems = append(problems, finding{Level: ok, Message: well})
+	passed, none := true, well != ""
+	for _, p := range problems {
+		if p.Level == "" || p.Level == ok && !none {
+			continue
+		}
+		p.Check, none = name, false
+		*f, passed = append(*f, p), passed && p.Level != fail
 	}
-	return exists
+	return passed
 }
 
-func (f findings) count(level string) (n int) {
-	for _, one := range f {
-		n += terminal.Either(one.Level == level, 1, 0)
-	}
-	return n
+// failIf and warnIf are a problem that exists under a condition: otherwise it has no level.
+func failIf(exists bool, message, remedy string) finding {
+	return finding{Level: terminal.Either(exists, fail, ""), Message: message, Remedy: remedy}
+}
+
+func warnIf(exists bool, message, remedy string) finding {
+	return finding{Level: terminal.Either(exists, warn, ""), Message: message, Remedy: remedy}
+}
+
+// failed adds an error, and returns whether there is one. what is what failed; "" if the error has it.
+func (f *findings) failed(check, what string, err error, remedy string) bool {
+	return !f.check(check, "", failIf(err != nil, fmt.Sprint(what, err), remedy))
+}
+
+func (f findings) count(level string) int {
+	return len(slices.DeleteFunc(slices.Clone(f), func(one finding) bool { return one.Level != level }))
 }
 
 // errChecksFailed is returned after the findings were printed.
@@ -116,8 +121,7 @@ func (c *doctorCmd) Run(ctx context.Context, std terminal.Streams) error {
 // checkAll runs the checks in an order in which each can rely on those before it, until one makes the rest impossible.
 func (c *doctorCmd) checkAll(ctx context.Context, f *findings) {
 	pool, err := c.openPool(ctx, 2)
-	if f.fail("connection", err != nil, fmt.Sprintf("the database URL is invalid: %v", err),
-		"write it as postgres://user:password@host:5432/name") {
+	if f.failed("connection", "the database URL is invalid: ", err, "write it as postgres://user:password@host:5432/name") {
 		return
 	}
 	defer pool.Close()
@@ -126,13 +130,13 @@ func (c *doctorCmd) checkAll(ctx context.Context, f *findings) {
 	}
 	queried := time.Now()
 	seen, err := query.ReadServer(ctx, pool)
-	if f.fail("server", err != nil, fmt.Sprintf("the server's state cannot be read: %v", err), "read PostgreSQL's log") {
+	if f.failed("server", "the server's state cannot be read: ", err, "read PostgreSQL's log") {
 		return
 	}
 	f.checkServer(seen, queried.Add(time.Since(queried)/2))
 	writable := postgres.CheckWritable(ctx, pool)
 	if e, readOnly := errors.AsType[*postgres.ReadOnlyError](writable); readOnly {
-		f.fail("writes", true, "the database accepts no writes: "+e.Cause, e.Remedy)
+		f.check("writes", "", failIf(true, "the database accepts no writes: "+e.Cause, e.Remedy))
 	}
 	if !c.checkSchema(ctx, f, pool, seen) {
 		return
@@ -147,51 +151,45 @@ func (c *doctorCmd) checkAll(ctx context.Context, f *findings) {
 func (c *doctorCmd) checkConnection(ctx context.Context, f *findings, pool *pgxpool.Pool) bool {
 	err := pool.Ping(ctx)
 	rejected := poolerRejection(err, c.PgBouncer)
-	if f.fail("connection", err != nil && rejected == nil, fmt.Sprintf("database unavailable: %v", err),
+	if rejected == nil && f.failed("connection", "database unavailable: ", err,
 		"check host, port, user and password of POSTRIDER_DATABASE_URL, and that PostgreSQL runs") {
 		return false
 	}
 	if err == nil {
 		rejected = c.checkPooler(ctx, pool)
 	}
-	if f.fail("pooler", rejected != nil, fmt.Sprint(rejected),
-		"set --pgbouncer if the URL is PgBouncer's, or use PostgreSQL's own URL") {
+	if f.failed("pooler", "", rejected, "set --pgbouncer if the URL is PgBouncer's, or use PostgreSQL's own URL") {
 		return false
 	}
 	if !c.PgBouncer {
-		f.ok("pooler", "no pooler that drops session settings")
-		return true
+		return f.check("pooler", "no pooler that drops session settings")
 	}
 	statements, err := postgres.MissingSettings(ctx, pool)
-	if f.fail("pooler", err != nil, fmt.Sprint(err), "read PgBouncer's log") {
-		return false
-	}
-	f.warn("pooler", statements != "", "PgBouncer drops session settings, and the role lacks them: statements may run "+
-		"functions that another login created in schema public", "run: "+statements)
-	f.ok("pooler", "PgBouncer drops session settings, and the role has them")
-	return true
+	return !f.failed("pooler", "", err, "read PgBouncer's log") &&
+		f.check("pooler", "PgBouncer drops session settings, and the role has them",
+			warnIf(statements != "", "PgBouncer drops session settings, and the role lacks them: statements may run "+
+				"functions that another login created in schema public", "run: "+statements))
 }
 
 // checkSchema checks postrider's own tables, and reports whether they can be read.
 func (c *doctorCmd) checkSchema(ctx context.Context, f *findings, pool *pgxpool.Pool, seen *query.Checkup) bool {
 	status, err := migrations.ReadStatus(ctx, pool)
-	if f.fail("schema", err != nil, fmt.Sprintf("its version cannot be read: %v", err),
+	if f.failed("schema", "its version cannot be read: ", err,
 		asMigrator+", or grant this role rights on schema postrider_internal") {
 		return false
 	}
 	other := fmt.Sprintf("the database is at version %d, this program needs %d", status.Current, status.Target)
 	newer := status.Current > status.Target
-	f.warn("schema", newer, other, "run the doctor of the nodes' version: this program is older")
-	if f.fail("schema", !newer && !status.Ready(), other, "run: postrider migrate up") {
+	if !f.check("schema", fmt.Sprintf("version %d, as this program needs", status.Current),
+		warnIf(newer, other, "run the doctor of the nodes' version: this program is older"),
+		failIf(!newer && !status.Ready(), other, "run: postrider migrate up")) {
 		return false
 	}
-	f.ok("schema", "version %d, as this program needs", status.Current)
 	missing, err := migrations.MissingRights(ctx, pool)
 	if err == nil {
 		err = seen.ReadOwn(ctx, pool)
 	}
-	if f.fail("tables", err != nil, fmt.Sprintf("postrider's tables cannot be read: %v", err), asMigrator) ||
-		!f.checkRights(seen, missing) {
+	if f.failed("tables", "postrider's tables cannot be read: ", err, asMigrator) || !f.checkRights(seen, missing) {
 		return false
 	}
 	seen.Overdue, _ = query.Overdue(ctx, pool) // fails if the database accepts no writes, which has its own finding
@@ -205,34 +203,31 @@ func (c *doctorCmd) checkSchema(ctx context.Context, f *findings, pool *pgxpool.
 
 // checkQueries checks the login roles that run the queries of users.
 func (c *doctorCmd) checkQueries(ctx context.Context, f *findings, pool *pgxpool.Pool) {
-	remedy := sqlquery.CreateRemedy
 	sealer, err := c.sealer()
 	if err != nil && len(c.QueryDatabaseURL) == 0 {
 		return // the encryption key has its own finding
 	}
 	runner, err := sqlquery.NewRunner(postgres.NewDB(pool), sealer, c.queryFlags.options())
-	if f.fail("queries", err != nil, fmt.Sprint(err),
-		"write POSTRIDER_QUERY_DATABASE_URL as postgres://user:password@host:5432/name") {
+	if f.failed("queries", "", err, "write POSTRIDER_QUERY_DATABASE_URL as postgres://user:password@host:5432/name") {
 		return
 	}
-	wrong, err := runner.Check(ctx)
-	f.warn("queries", err != nil, fmt.Sprintf("users cannot run queries: %v", err),
-		terminal.Either(errors.Is(err, postgres.ErrUnavailable),
-			"check host and port of POSTRIDER_QUERY_DATABASE_URL, or of POSTRIDER_DATABASE_URL without it", remedy))
-	if len(c.QueryDatabaseURL) > 0 {
-		remedy = "correct the role; docs/operate/access.md has the statements"
+	roles, err := runner.Check(ctx)
+	problems := []finding{warnIf(err != nil, fmt.Sprintf("users cannot run queries: %v", err),
+		terminal.Either(errors.Is(err, postgres.ErrUnavailable), "check host and port of POSTRIDER_QUERY_DATABASE_URL, "+
+			"or of POSTRIDER_DATABASE_URL without it", sqlquery.CreateRemedy))}
+	remedy := terminal.Either(len(c.QueryDatabaseURL) > 0,
+		"correct the role; docs/operate/access.md has the statements", sqlquery.CreateRemedy)
+	for _, wrong := range roles {
+		problems = append(problems, warnIf(true, wrong.Error(), cmp.Or(wrong.Remedy, remedy)))
 	}
-	for _, p := range wrong {
-		f.warn("queries", true, p.Error(), cmp.Or(p.Remedy, remedy))
-	}
-	f.ok("queries", "the login roles for queries have the reader's rights")
+	f.check("queries", "the login roles for queries have the reader's rights", problems...)
 }
 
 func (c *doctorCmd) checkEncryption(ctx context.Context, f *findings, pool *pgxpool.Pool) {
-	const remedy = "set POSTRIDER_ENCRYPTION_KEY to the key of the nodes; without it endpoints and access keys cannot " +
-		"be decrypted"
+	const check, remedy = "encryption key", "set POSTRIDER_ENCRYPTION_KEY to the key of the nodes; without it endpoints " +
+		"and access keys cannot be decrypted"
 	if c.EncryptionKey == "" {
-		f.warn("encryption key", true, "not checked: POSTRIDER_ENCRYPTION_KEY is not set", remedy)
+		f.check(check, "", warnIf(true, "not checked: POSTRIDER_ENCRYPTION_KEY is not set", remedy))
 		return
 	}
 	sealer, err := c.sealer()
@@ -240,6 +235,6 @@ func (c *doctorCmd) checkEncryption(ctx context.Context, f *findings, pool *pgxp
 		err = catalog.TryKey(ctx, pool, sealer)
 	}
 	unused := errors.Is(err, catalog.ErrNothingSealed)
-	f.fail("encryption key", err != nil && !unused, fmt.Sprint(err), remedy)
-	f.ok("encryption key", "%s", terminal.Either(unused, fmt.Sprint(err), "it decrypts the stored secrets"))
+	f.check(check, terminal.Either(unused, fmt.Sprint(err), "it decrypts the stored secrets"),
+		failIf(err != nil && !unused, fmt.Sprint(err), remedy))
 }

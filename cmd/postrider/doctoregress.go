@@ -32,71 +32,67 @@ const (
 // have other flags.
 func (f *findings) checkStored(ctx context.Context, pool *pgxpool.Pool, out egressFlags) {
 	stored, err := query.ReadEndpointHosts(ctx, pool, checkedHosts)
-	f.warn("egress", err != nil, fmt.Sprintf("the stored endpoints cannot be read: %v", err), "read PostgreSQL's log")
 	if len(stored) == 0 {
-		f.ok("egress", "no event subscription has an endpoint yet")
+		f.check("egress", "no event subscription has an endpoint yet",
+			warnIf(err != nil, fmt.Sprintf("the stored endpoints cannot be read: %v", err), "read PostgreSQL's log"))
 		return
 	}
-	wrong := make([]findings, len(stored))
+	problems := make([]finding, len(stored))
 	var lookups sync.WaitGroup
 	for i, h := range stored {
-		lookups.Go(func() { _, _ = wrong[i].checkAddresses(ctx, h.URL, out) })
+		lookups.Go(func() { _, _, problems[i] = out.resolve(ctx, h.URL) })
 	}
 	lookups.Wait()
 	good := 0
 	for i, h := range stored {
-		good += terminal.Either(len(wrong[i]) == 0, 1, 0)
-		for _, one := range wrong[i] {
-			f.warn("egress", true, fmt.Sprintf("of %s, such as %s: %s",
-				terminal.Plural(h.Subscriptions, "event subscription"), h.Example, one.Message),
-				one.Remedy+"; run doctor with the flags of the service")
-		}
+		good += terminal.Either(problems[i].Level == "", 1, 0)
+		f.check("egress", "", warnIf(problems[i].Level != "", fmt.Sprintf("of %s, such as %s: %s",
+			terminal.Plural(h.Subscriptions, "event subscription"), h.Example, problems[i].Message),
+			problems[i].Remedy+"; run doctor with the flags of the service"))
 	}
-	f.add(good > 0, finding{ok, "egress", terminal.Plural(good, "host") + " of stored endpoints may be called" +
-		terminal.Either(out.DeliveryProxy == "", "", " by their URLs; the proxy checks the addresses"), ""})
+	if good > 0 {
+		f.check("egress", terminal.Plural(good, "host")+" of stored endpoints may be called"+
+			terminal.Either(out.DeliveryProxy == "", "", " by their URLs; the proxy checks the addresses"))
+	}
 	left := stored[0].Hosts - len(stored)
-	f.warn("egress", left > 0, terminal.Plural(left, "further host")+
-		" of stored endpoints, with the fewest event subscriptions, were not checked", "check them with --endpoint")
+	f.check("egress", "", warnIf(left > 0, terminal.Plural(left, "further host")+
+		" of stored endpoints, with the fewest event subscriptions, were not checked", "check them with --endpoint"))
 }
 
 // checkEgress checks an endpoint as the service does before a call, and connects to it. Findings omit the query of the
 // URL, which may be a secret.
 func (f *findings) checkEgress(ctx context.Context, endpoint string, out egressFlags) {
-	u, open := f.checkAddresses(ctx, endpoint, out)
-	if u == nil {
+	u, open, problem := out.resolve(ctx, endpoint)
+	f.check("egress", "", problem)
+	switch {
+	case u == nil:
+		return
+	case out.DeliveryProxy != "":
+		f.check("egress", endpointconf.BaseURL(u)+" may be called by its URL; the proxy checks the addresses")
 		return
 	}
-	reached, began := endpointconf.BaseURL(u)+" may be called", time.Now()
-	if out.DeliveryProxy != "" {
-		f.add(true, finding{ok, "egress", reached + " by its URL; the proxy checks the addresses", ""})
+	host, began := endpointconf.BaseURL(u), time.Now()
+	secured, err := connectTo(ctx, u, open)
+	took := time.Since(began).Round(time.Millisecond)
+	if trust, untrusted := errors.AsType[*tls.CertificateVerificationError](err); untrusted {
+		f.check("egress", "", warnIf(true, fmt.Sprintf("%s: %v", host, trust.Err), "install a valid certificate at the "+
+			"endpoint, or set certificateAuthorities of the event subscription"))
 		return
 	}
-	state, err := connectTo(ctx, u, open)
-	took := time.Since(began).Round(time.Millisecond).String()
-	trust, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
-	if untrusted {
-		f.warn("egress", true, fmt.Sprintf("%s: %v", endpointconf.BaseURL(u), trust.Err),
-			"install a valid certificate at the endpoint, or set certificateAuthorities of the event subscription")
-	}
-	f.warn("egress", err != nil && !untrusted, fmt.Sprintf("%s, but does not respond: %v", reached, err),
-		"check the endpoint, and the firewalls between this machine and it")
-	if state != nil {
-		took += " with " + tls.VersionName(state.Version) + ", certificate until " +
-			state.PeerCertificates[0].NotAfter.UTC().Format(time.DateOnly)
-	}
-	f.add(err == nil, finding{
-		ok, "egress", fmt.Sprintf("%s and responds in %s (%s)", reached, took, terminal.Plural(len(open), "address")), "",
-	})
+	addresses := terminal.Plural(len(open), "address")
+	f.check("egress", fmt.Sprintf("%s may be called and responds in %s%s (%s)", host, took, secured, addresses),
+		warnIf(err != nil, fmt.Sprintf("%s may be called, but does not respond: %v", host, err),
+			"check the endpoint, and the firewalls between this machine and it"))
 }
 
-// checkAddresses checks the URL of an endpoint and the addresses of its host, as the service does before a call. It
-// returns a nil URL if the endpoint may not be called, else the allowed addresses (none if a proxy resolves the name).
-func (f *findings) checkAddresses(ctx context.Context, endpoint string, out egressFlags) (*url.URL, []netip.Addr) {
-	u, err := endpointconf.EndpointURL(endpoint, out.AllowCIDR)
-	if err == nil && !out.AllowHTTP {
-		err = endpointconf.PlainEndpoint(u, out.AllowCIDR)
+// resolve checks the URL of an endpoint and the addresses of its host, as the service does before a call. It returns a
+// nil URL if the endpoint may not be called, else the allowed addresses (none if a proxy resolves the name).
+func (f egressFlags) resolve(ctx context.Context, endpoint string) (*url.URL, []netip.Addr, finding) {
+	u, err := endpointconf.EndpointURL(endpoint, f.AllowCIDR)
+	if err == nil && !f.AllowHTTP {
+		err = endpointconf.PlainEndpoint(u, f.AllowCIDR)
 	}
-	if err == nil && out.DeliveryProxy != "" {
+	if err == nil && f.DeliveryProxy != "" {
 		err = endpointconf.ProxiedPort(u)
 	}
 	remedy := "use a public https URL, or start serve with --allow-cidr and the endpoint's range if it may be called"
@@ -104,53 +100,46 @@ func (f *findings) checkAddresses(ctx context.Context, endpoint string, out egre
 		remedy = "use https; or start serve with --allow-cidr and the endpoint's range, or with --allow-http for public " +
 			"addresses"
 	}
-	if f.fail("egress", err != nil, fmt.Sprintf("the endpoint: %v", err), remedy) {
-		return nil, nil
-	}
-	if out.DeliveryProxy != "" {
-		return u, nil
+	switch {
+	case err != nil:
+		return nil, nil, failIf(true, fmt.Sprintf("the endpoint: %v", err), remedy)
+	case f.DeliveryProxy != "":
+		return u, nil, finding{}
 	}
 	host := endpointconf.BaseURL(u)
 	ctx, cancel := context.WithTimeout(ctx, egressTimeout)
 	defer cancel()
 	addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname())
-	if f.fail("egress", err != nil, fmt.Sprintf("%s: %v", host, err),
-		"fix the name or this machine's resolver; attempts fail with ResolutionError") {
-		return nil, nil
+	if err != nil {
+		return nil, nil, failIf(true, fmt.Sprintf("%s: %v", host, err),
+			"fix the name or this machine's resolver; attempts fail with ResolutionError")
 	}
-	open, rejected := out.partition(u, addresses)
+	open, rejected := f.partition(u, addresses)
 	why := strings.Join(rejected, "; ")
-	if f.fail("egress", len(open) == 0, host+": "+why, remedy) {
-		return nil, nil
+	if len(open) == 0 {
+		return nil, nil, failIf(true, host+": "+why, remedy)
 	}
-	f.warn("egress", len(rejected) > 0,
+	return u, open, warnIf(len(rejected) > 0,
 		fmt.Sprintf("%s: of %s, %s", host, terminal.Plural(len(addresses), "address"), why),
 		"attempts to these addresses fail: change the DNS name, or allow the range with --allow-cidr")
-	return u, open
 }
 
 // partition returns the addresses that may be called, and the errors of the others.
 func (f egressFlags) partition(u *url.URL, addresses []netip.Addr) (open []netip.Addr, rejected []string) {
 	port, _ := strconv.ParseUint(u.Port(), 10, 16) // 0 is the scheme's port
 	for _, a := range addresses {
-		err := endpointconf.Address(a, f.AllowCIDR)
-		if err == nil {
-			err = endpointconf.Port(netip.AddrPortFrom(a, uint16(port)), f.AllowCIDR)
-		}
-		if err == nil && u.Scheme == "http" && !f.AllowHTTP {
-			err = endpointconf.PlainAddress(a, f.AllowCIDR)
-		}
+		err := endpointconf.Dialed(netip.AddrPortFrom(a, uint16(port)), u.Scheme == "http" && !f.AllowHTTP, f.AllowCIDR)
 		if err != nil {
 			rejected = append(rejected, err.Error())
-		} else {
-			open = append(open, a)
+			continue
 		}
+		open = append(open, a)
 	}
 	return open, rejected
 }
 
-// connectTo connects to the first address that accepts, with TLS for https. state is nil without TLS.
-func connectTo(ctx context.Context, u *url.URL, addresses []netip.Addr) (state *tls.ConnectionState, err error) {
+// connectTo connects to the first address that accepts, with TLS for https, which secured describes.
+func connectTo(ctx context.Context, u *url.URL, addresses []netip.Addr) (secured string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, egressTimeout)
 	defer cancel()
 	port, dial := cmp.Or(u.Port(), "80"), new(net.Dialer).DialContext
@@ -159,15 +148,17 @@ func connectTo(ctx context.Context, u *url.URL, addresses []netip.Addr) (state *
 		dial = (&tls.Dialer{Config: &tls.Config{ServerName: u.Hostname(), MinVersion: tls.VersionTLS12}}).DialContext
 	}
 	for _, a := range addresses {
-		conn, failed := dial(ctx, "tcp", net.JoinHostPort(a.String(), port))
-		if err = failed; err != nil {
+		var conn net.Conn
+		if conn, err = dial(ctx, "tcp", net.JoinHostPort(a.String(), port)); err != nil {
 			continue
 		}
-		if secure, ok := conn.(*tls.Conn); ok {
-			state = new(secure.ConnectionState())
+		if secure, is := conn.(*tls.Conn); is {
+			state := secure.ConnectionState()
+			secured = " with " + tls.VersionName(state.Version) + ", certificate until " +
+				state.PeerCertificates[0].NotAfter.UTC().Format(time.DateOnly)
 		}
 		_ = conn.Close()
-		return state, nil
+		return secured, nil
 	}
-	return nil, err
+	return "", err
 }

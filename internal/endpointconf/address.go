@@ -183,6 +183,17 @@ func PlainAddress(a netip.Addr, allow []netip.Prefix) error {
 	return errPlainHTTP
 }
 
+// Dialed returns the error of Address or Port or, for a connection without TLS (plain), of PlainAddress.
+func Dialed(at netip.AddrPort, plain bool, allow []netip.Prefix) error {
+	if err := Address(at.Addr(), allow); err != nil {
+		return err
+	}
+	if err := Port(at, allow); err != nil || !plain {
+		return err
+	}
+	return PlainAddress(at.Addr(), allow)
+}
+
 // PlainEndpoint returns a *ValidationError on endpointUrl if the URL, which EndpointURL has accepted, is http and
 // cannot be in an opened network. A name may be in one if there is one: PlainAddress checks that when it is called.
 func PlainEndpoint(u *url.URL, allow []netip.Prefix) error {

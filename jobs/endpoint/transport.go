@@ -72,21 +72,12 @@ func (t *transports) newTransport(control func(string, string, syscall.RawConn) 
 // guard checks each address after name resolution and before the connection: a name that resolved to a public address
 // when it was checked may resolve to an internal one now. plain is for connections without TLS.
 func guard(allow []netip.Prefix, plain bool) func(network, address string, _ syscall.RawConn) error {
-	check := func(address string) error {
-		addr, err := netip.ParseAddrPort(address)
-		if err != nil {
-			return err
-		}
-		if err := endpointconf.Address(addr.Addr(), allow); err != nil {
-			return err
-		}
-		if err := endpointconf.Port(addr, allow); err != nil || !plain {
-			return err
-		}
-		return endpointconf.PlainAddress(addr.Addr(), allow)
-	}
 	return func(_, address string, _ syscall.RawConn) error {
-		if err := check(address); err != nil {
+		addr, err := netip.ParseAddrPort(address)
+		if err == nil {
+			err = endpointconf.Dialed(addr, plain, allow)
+		}
+		if err != nil {
 			return &rejectedError{cause: err}
 		}
 		return nil
