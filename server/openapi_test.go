@@ -19,7 +19,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
+	"postrider/internal/postgres"
 	"postrider/internal/testdb"
+	"postrider/internal/testnode"
 	"postrider/policy"
 	"postrider/server/openapi"
 )
@@ -161,11 +163,7 @@ func TestExamples(t *testing.T) {
 	for _, op := range operations(t) {
 		byID[op.OperationID] = op
 	}
-	delete(byID, "openValidationUrl") // the examples have no endpoint: TestValidationURL
-	delete(byID, "postValidationUrl")
-	delete(byID, "listQueries") // it also lists the templates: TestQueries
-	publishing := byID["publishCloudEvents"]
-	delete(byID, "listActivity") // a page begins with its own request: TestActivity
+	publishing, activity := byID["publishCloudEvents"], ""
 	// Topics with other input schemas.
 	s.topic("notes", `{"inputSchema":"CloudEventSchemaV1_0"}`)
 	s.topic("parcels", `{"kind":"namespace"}`)
@@ -218,6 +216,14 @@ func TestExamples(t *testing.T) {
 				       200, 'Delivered', 'deliver', 'delivered', 'node-1' FROM postrider_internal.event_subscriptions
 				WHERE name = 'billing'`)
 		},
+		// A first page is empty.
+		"listActivity": func() {
+			_, activity, _ = strings.Cut(s.get("/v1/activity").json(200)["nextLink"].(string), "/v1/activity")
+			s.change(`INSERT INTO postrider_internal.delivery_attempts (day, delivery_id, subscription_id, job_id, number, due_at,
+				    started_at, duration_us, status, outcome, response_excerpt, verdict, rule, node)
+				SELECT (now() AT TIME ZONE 'UTC')::date, 1, id, 2, 1, now(), now(), 12500, 503, 'Busy', 'try later', 'retry',
+				       '503', 'node-1' FROM postrider_internal.event_subscriptions WHERE name = 'billing'`)
+		},
 		"putQuery": func() { s.queryLogins() },
 		"listAudit": func() {
 			s.change("WITH gone AS (DELETE FROM postrider_internal.audit) SELECT 1")
@@ -257,26 +263,44 @@ func TestExamples(t *testing.T) {
 		"eraseEvent": func() {
 			s.change("UPDATE postrider_internal.events SET erased_at = NULL WHERE id = $1", exampleEvent)
 		},
+		"listProblems": func() {
+			s.change(`UPDATE postrider_internal.deliveries SET last_outcome = 'Busy', attempts = 1
+				WHERE id = (SELECT max(id) FROM postrider_internal.deliveries WHERE NOT pulled)`)
+			s.change("INSERT INTO postrider_internal.rollups (minute, topic_id, subscription_id, kind, detail, count) " +
+				"SELECT date_trunc('minute', now()), topic_id, id, 'attempt', 'Busy', 3 " +
+				"FROM postrider_internal.event_subscriptions WHERE name = 'billing'")
+		},
+		"openValidationUrl": func() {
+			sealer, err := postgres.NewSealer(testnode.Key)
+			require.NoError(t, err)
+			s.change("UPDATE postrider_internal.handshakes SET code_hash = $1, callback = true",
+				sealer.Mac("handshake "+exampleCode))
+		},
+	}
+	queries := map[string]func() string{ // of requests
+		"listActivity":      func() string { return activity },
+		"openValidationUrl": func() string { return "?id=" + exampleCode },
+		"postValidationUrl": func() string { return "?id=" + exampleCode },
 	}
 	for _, id := range []string{
 		"health", "readiness", "metrics", "specification", "reference", "putTopic", "getTopic", "listTopicKeys",
 		"regenerateTopicKey", "putSubscription", "publishEvents", "publishCloudEvents", "listTopics",
 		"getDelivery", "listDeliveryAttempts", "listDeliveries", "listEvents", "getEvent", "listBatches", "getBatch",
-		"listBatchMembers", "listBatchAttempts",
+		"listBatchMembers", "listBatchAttempts", "listActivity",
 		"getSubscription", "listSubscriptions", "probeSubscription", "releaseSubscription", "pauseSubscription",
 		"resumeSubscription",
 		"retryDelivery", "cancelDelivery", "deadLetterDelivery",
 		"testSubscriptionFilter", "testFilter", "revealSubscriptionEndpoint", "revealSubscriptionHeaders",
 		"patchSubscription",
 		"getSigningSecrets", "rotateSigningSecret",
-		"listDeadLetters", "getDeadLetter", "putQuery", "getQuery", "runQuery", "runSQL", "deleteQuery",
+		"listDeadLetters", "getDeadLetter", "putQuery", "getQuery", "listQueries", "runQuery", "runSQL", "deleteQuery",
 		"exportDeadLetters", "redeliverDeadLetters", "getOperation",
 		"redeliverDeadLetter", "redeliverEvents", "purgeDeadLetters", "listOperations", "cancelOperation",
 		"repairDeadLetters", "retryDeliveries", "cancelDeliveries", "purgeDeadLetter",
 		"listAudit", "createAPIKey", "listAPIKeys", "getAPIKey", "revokeAPIKey", "putUser", "getUser", "listUsers",
 		"whoAmI", "deleteUser",
 		"listPolicies", "getPolicy", "putPolicy", "deletePolicy", "eraseSubject", "eraseEvent", "testDelivery",
-		"validateSubscription", "deleteSubscription", "deleteTopic",
+		"listProblems", "validateSubscription", "openValidationUrl", "postValidationUrl", "deleteSubscription", "deleteTopic",
 		"receiveEvents", "renewLocks", "releaseEvents", "acknowledgeEvents", "rejectEvents", "applyConfiguration",
 	} {
 		if prepare := before[id]; prepare != nil {
@@ -285,6 +309,9 @@ func TestExamples(t *testing.T) {
 		op, known := byID[id]
 		require.True(t, known, id)
 		delete(byID, id)
+		if query := queries[id]; query != nil {
+			op.path += query()
+		}
 		now := s.recordExample(op)
 		if *testdb.Update && comparable(t, now) != comparable(t, examples[id]) {
 			examples[id] = now
@@ -300,7 +327,6 @@ func TestExamples(t *testing.T) {
 		require.NoError(t, encoder.Encode(examples))
 		require.NoError(t, os.WriteFile(recordedFile, text.Bytes(), 0o600))
 	}
-	delete(byID, "listProblems") // TestListingProblems has its failures; here nothing fails
 	require.Empty(t, slices.Collect(maps.Keys(byID)), "operations that this test does not order")
 	require.Equal(t, 3,
 		s.count("SELECT count(*) FROM postrider.events WHERE topic = 'orders' AND event_type IS DISTINCT "+
@@ -311,6 +337,7 @@ func TestExamples(t *testing.T) {
 const (
 	exampleDeadLetter = "0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60"
 	exampleOperation  = "0198c5a2-11aa-7d20-8e31-0c9f6b7a5e42"
+	exampleCode       = "6b1f0d52-8f0e-4b35-9c47-2a5d7e1c3f90"
 )
 
 // exampleDeadLetter stores the dead letter of the examples.
@@ -366,16 +393,23 @@ func (s *service) recordExample(op operation) recorded {
 		if !json.Valid(body) {
 			body, _ = json.Marshal(response.body) // a text
 		}
-		if op.OperationID == "listPolicies" { // the first one only
+		if op.OperationID == "listPolicies" || op.OperationID == "listQueries" { // the first one that is no template
 			var page struct {
 				Value    []json.RawMessage `json:"value"`
 				NextLink *string           `json:"nextLink"`
 			}
 			require.NoError(s.t, json.Unmarshal(body, &page))
-			page.Value = page.Value[:1]
+			page.Value = slices.DeleteFunc(page.Value, func(entry json.RawMessage) bool {
+				return bytes.Contains(entry, []byte(`"template":true`))
+			})[:1]
 			body, _ = json.Marshal(page)
 		}
 		r.Responses[status] = map[string]json.RawMessage{contentType: body}
+	}
+	for status, specified := range op.Responses {
+		if status < "300" && len(specified.Content) > 0 && !slices.Contains(withoutExample, op.OperationID) {
+			require.NotEmpty(s.t, r.Responses, "%s has no example of a response", op.OperationID)
+		}
 	}
 	return r
 }
@@ -447,8 +481,8 @@ func mask(v any) {
 					"filterVersion",
 					"tookMilliseconds", "key", "hint", "expiresAt", "revokedAt", "changedAt", "startedAt", "finishedAt",
 					"deadLetterId", "deviceCode", "lockToken",
-					"userCode", "verificationUri", "verificationUriComplete",
-				}, name) && value != nil {
+					"userCode", "verificationUri", "verificationUriComplete", "at", "place", "firstFailedAt", "lastFailedAt",
+				}, name) && value != nil || name == "nextLink" && value != nil {
 				v[name] = "…"
 			}
 			mask(value)
