@@ -58,7 +58,7 @@ func TestApply(t *testing.T) {
 	text = strings.Replace(text, "policy: applied, maxDeliveryAttempts: 6", "policy: applied, maxDeliveryAttempts: 10", 1)
 	text = strings.Replace(text, "topic: applied, name: two",
 		"topic: applied, name: two, labels: [x], maxEventsPerBatch: 9999", 1)
-	mistakes := apply(1, "--yes")
+	mistakes := apply(2, "--yes")
 	require.Contains(t, mistakes, "nothing was changed; fix these errors of the file")
 	require.Contains(t, mistakes, "subscription applied/one: retryPolicy.maxDeliveryAttempts must be between 1 and 9")
 	require.Contains(t, mistakes, "subscription applied/two: maxEventsPerBatch must be between 1 and 5000")

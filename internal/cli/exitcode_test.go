@@ -39,14 +39,14 @@ func TestExitCodes(t *testing.T) {
 			"delivery 7 does not exist":               "delivery show 7; delivery cancel 7 --yes",
 			"batch 7 does not exist":                  "batch show 7",
 			"built in and never changes":              "policy delete ga-2021 --yes",
-			"topic is required with subscription":     "deadletter redeliver --all --to-subscription none",
-			"must be 3 to 64 characters":              "topic create x",
 			"no such file":                            "deadletter export -o " + t.TempDir() + "/missing/file",
 			"check that the service is running":       "topic list --url http://127.0.0.1:1",
 			"set POSTRIDER_API_KEY or pass --api-key": "topic list --api-key wrong",
 			"does not use TLS: use http://":           "topic list --url " + strings.Replace(h.url, "http:", "https:", 1),
 		},
 		2: {
+			"topic is required with subscription": "deadletter redeliver --all --to-subscription none",
+			"must be 3 to 64 characters":          "topic create x",
 			"add --yes": "topic delete orders; policy delete mine; delivery cancel 7; deadletter purge " + missing +
 				"; event erase " + missing,
 			"unknown flag --loud":     "topic list --loud",
@@ -61,7 +61,8 @@ func TestExitCodes(t *testing.T) {
 			"not the system id of an ": "event show 7",
 			erase: "event erase --yes; event erase --yes --topic orders; " +
 				"event erase --yes --topic orders " + missing,
-			"must be one of":                 "delivery list --state dead; batch list --state dead",
+			`must be one of pending, `:       "delivery list --state dead; batch list --state dead",
+			"must be one of topic_created, ": "audit list --action dead",
 			"not the id of an operation":     "operation show x",
 			"not the id of a dead letter":    "deadletter show x",
 			"choose deliveries with one of":  "delivery cancel",
@@ -123,15 +124,15 @@ func TestHintsFollowCodes(t *testing.T) {
 	const target = `{"error":{"code":"InvalidRequest","message":"endpointUrl","details":[{"target":%q,"message":"a"}]}}`
 	const code = `{"error":{"code":%q,"message":"was redelivered already"}}`
 	for _, row := range []struct {
-		body       string
-		status     int
-		args, hint string
-		hinted     bool
+		body         string
+		status, code int
+		args, hint   string
+		hinted       bool
 	}{
-		{fmt.Sprintf(code, "DeadLetterRedelivered"), http.StatusConflict, redeliver, "--again", true},
-		{fmt.Sprintf(code, "DeadLetterExporting"), http.StatusConflict, redeliver, "--again", false},
-		{fmt.Sprintf(target, "endpointUrl"), http.StatusBadRequest, listen, "--allow-cidr", true},
-		{fmt.Sprintf(target, "retryPolicy"), http.StatusBadRequest, listen, "--allow-cidr", false},
+		{fmt.Sprintf(code, "DeadLetterRedelivered"), http.StatusConflict, 1, redeliver, "--again", true},
+		{fmt.Sprintf(code, "DeadLetterExporting"), http.StatusConflict, 1, redeliver, "--again", false},
+		{fmt.Sprintf(target, "endpointUrl"), http.StatusBadRequest, 2, listen, "--allow-cidr", true},
+		{fmt.Sprintf(target, "retryPolicy"), http.StatusBadRequest, 2, listen, "--allow-cidr", false},
 	} {
 		api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(row.status)
@@ -139,7 +140,7 @@ func TestHintsFollowCodes(t *testing.T) {
 		}))
 		r := postrider(t, append(strings.Fields(row.args), "--url", api.URL)...)
 		api.Close()
-		require.Equal(t, 1, r.code, r.stderr)
+		require.Equal(t, row.code, r.code, r.stderr)
 		require.Equal(t, row.hinted, strings.Contains(r.stderr, row.hint), r.stderr)
 	}
 }
@@ -152,7 +153,7 @@ func TestRejectionsListEachMistake(t *testing.T) {
 	require.Equal(t, `postrider: the server found 2 mistakes
   retryPolicy.maxDeliveryAttempts: must be between 1 and 30 under retry policy ga-2021, not 900
   retryPolicy.eventTimeToLiveInMinutes: must be between 1 and 1440 minutes under retry policy ga-2021, not 0
-`, h.run(1, "subscription", "create", "refusing", "abc", "--endpoint", h.url, "--max-delivery-attempts", "900",
+`, h.run(2, "subscription", "create", "refusing", "abc", "--endpoint", h.url, "--max-delivery-attempts", "900",
 		"--event-ttl", "0").stderr)
 	require.Contains(t, postrider(t, "topic", "list", "--url", "https://events.example.com", "--api-key", "").stderr,
 		"no key for https://events.example.com")

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -33,9 +35,24 @@ func DescribeFilters(k *kong.Kong) error {
 				flag.Help = strings.Replace(flag.Help, "with false", "with --no-"+flag.Name, 1)
 			}
 			if choices := query.ChoicesByName(flag.Tag.Get("choices")); choices != nil {
-				flag.Enum = "," + strings.Join(choices, ",")
+				flag.Enum, flag.Mapper = ","+strings.Join(choices, ","), onlyThese(choices) // "" is absent
 			}
 		}
 	}
 	return nil
+}
+
+// onlyThese reads a word, and rejects others than these before kong does, whose error lists the absent word, too.
+func onlyThese(words []string) kong.MapperFunc {
+	return func(c *kong.DecodeContext, target reflect.Value) error {
+		var word string
+		if err := c.Scan.PopValueInto("word", &word); err != nil {
+			return err
+		}
+		if word != "" && !slices.Contains(words, word) {
+			return fmt.Errorf("must be one of %s, not %q", strings.Join(words, ", "), word)
+		}
+		target.SetString(word)
+		return nil
+	}
 }

@@ -147,7 +147,7 @@ func TestQueryVerbs(t *testing.T) {
 	more := h.run(0, "query", "run", "--sql", "select generate_series(1, 5)", "--limit", "2", "-o", "csv")
 	require.Contains(t, more.stderr, "only the first 2 are shown")
 	h.line(2, "query run --sql x --arg a=1")
-	require.Contains(t, h.run(1, "query", "run", "--sql", "delete from topics").stderr, "syntax error")
+	require.Contains(t, h.run(2, "query", "run", "--sql", "delete from topics").stderr, "syntax error")
 	require.Equal(t, "Query sum was deleted.\n", run("delete", "sum"))
 }
 

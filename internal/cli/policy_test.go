@@ -126,7 +126,7 @@ func TestOwnPolicies(t *testing.T) {
 			require.Contains(t, h.line(1, "policy "+verb+" --if-match "+stale), "is in none of the versions that If-Match names")
 		}
 	}
-	require.Contains(t, h.line(1, "policy delete patient --yes --if-match x"),
+	require.Contains(t, h.line(2, "policy delete patient --yes --if-match x"),
 		"If-Match must be * or a list of entity tags")
 	require.Equal(t, "Retry policy patient was deleted.\n", h.line(0, "policy delete patient --yes --if-match "+etag()))
 	require.Contains(t, h.line(1, "policy put ga-2021 -f "+patientFile),

@@ -21,7 +21,8 @@ type Program struct {
 // exitCode is the panic by which kong ends a run: after --help, --version and wrong usage.
 type exitCode int
 
-// Run executes one command line and returns the exit code: 0 success, 1 failure, 2 wrong usage (also bad values).
+// Run executes one command line and returns the exit code: 0 success, 1 failure, 2 wrong usage (also bad values,
+// which the server may find).
 func (p Program) Run(ctx context.Context, std terminal.Streams, args []string) (code int) {
 	defer func() {
 		if ended := recover(); ended != nil {

@@ -23,7 +23,7 @@ func TestQueueSubscriptions(t *testing.T) {
 	h := newHost(t)
 	h.line(0, "topic create pulled --input-schema CloudEventSchemaV1_0")
 	const create = "subscription create pulled audit --delivery-mode queue "
-	rejected := h.line(1, create+"--lock-duration 301 --max-delivery-count 11")
+	rejected := h.line(2, create+"--lock-duration 301 --max-delivery-count 11")
 	require.Contains(t, rejected, "receiveLockDurationInSeconds: must be between 60 and 300, not 301")
 	require.Contains(t, rejected, "queue.maxDeliveryCount: must be between 1 and 10")
 	h.line(0, create+"--lock-duration 90 --max-delivery-count 3 --event-time-to-live P1D")

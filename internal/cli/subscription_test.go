@@ -103,12 +103,12 @@ func TestSubscriptionSignsWithAGivenSecret(t *testing.T) {
 	require.Equal(t, own, secrets[0]["secret"])
 
 	for _, wrong := range [][]string{create("audit", "whsec_short"), create("audit", own, "--signing", "false")} {
-		require.Contains(t, h.run(1, wrong...).stderr, "signing.secret ")
+		require.Contains(t, h.run(2, wrong...).stderr, "signing.secret ")
 	}
 	require.Contains(t, h.line(1, "subscription show signed audit"), "has no event subscription")
 	h.run(0, create("billing", own, "--replace")...)
 	const other = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD0Pt9fn2fNgs="
-	rejected := h.run(1, create("billing", other, "--replace")...).stderr
+	rejected := h.run(2, create("billing", other, "--replace")...).stderr
 	require.Contains(t, rejected, "signing.secret is not the newest secret: replace that one with rotateSigningSecret")
 	require.NotContains(t, rejected, other)
 	require.NotContains(t, h.run(0, "subscription", "show", "signed", "billing", "-o", "json").stdout, "whsec_")

@@ -159,8 +159,17 @@ func (e usageError) Error() string { return string(e) }
 // Usagef returns an error of wrong usage: exit code 2.
 func Usagef(format string, args ...any) error { return usageError(fmt.Sprintf(format, args...)) }
 
-// IsUsage reports whether an error is one of wrong usage.
-func IsUsage(err error) bool { return errors.As(err, new(usageError)) }
+// Usage implements the interface of IsUsage.
+func (usageError) Usage() bool { return true }
+
+// IsUsage reports whether an error is one of wrong usage, by its method Usage.
+func IsUsage(err error) bool {
+	wrong, is := errors.AsType[interface {
+		error
+		Usage() bool
+	}](err)
+	return is && wrong.Usage()
+}
 
 // ExitError ends the program with this exit code and prints nothing.
 type ExitError struct{ Code int }

@@ -194,6 +194,9 @@ func (e *Error) Error() string {
 	return text
 }
 
+// Usage reports whether the input of the verb is wrong: the API responded 400. See terminal.IsUsage.
+func (e *Error) Usage() bool { return e.Status == http.StatusBadRequest }
+
 // ErrorOf returns the API's error response in an error; its Status is 0 without a response.
 func ErrorOf(err error) *Error {
 	response := &Error{}
