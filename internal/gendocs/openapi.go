@@ -123,29 +123,25 @@ func (b *builder) conflictCodes() {
 			b.problem("conflict code %s has no comment", code)
 		}
 	}
-	schema := node(map[string]string{"type": "string"})
-	set(schema, "description", node(description))
-	set(schema, "enum", node(codes))
-	set(find(b.root, "components", "schemas"), t.Name(), schema)
+	set(find(b.root, "components", "schemas"), t.Name(),
+		mapping("type", "string", "description", description, "enum", codes))
 }
 
 var pathParameter = regexp.MustCompile(`/:(\w+)`)
 
 // operations fills paths with the operations, in their order.
 func (b *builder) operations(list []server.Operation) {
-	texts, paths := find(b.root, "operations"), &yaml.Node{Kind: yaml.MappingNode}
+	texts, paths := find(b.root, "operations"), mapping()
 	for i := range list {
 		op := &list[i]
 		text := find(texts, op.ID)
 		switch {
 		case op.In != nil:
-			text = &yaml.Node{Kind: yaml.MappingNode}
 			summary, description := b.comments.ofHandler(op.Handler)
 			if description == "" {
 				b.problem("the comment on the handler of %s has no sentence that is the summary, or no description", op.ID)
 			}
-			set(text, "summary", node(summary))
-			set(text, "description", node(description))
+			text = mapping("summary", summary, "description", description)
 		case text == nil:
 			b.problem("operation %s is missing in %s", op.ID, openAPIBase)
 			continue
@@ -163,11 +159,10 @@ func (b *builder) operations(list []server.Operation) {
 }
 
 func (b *builder) operation(op *server.Operation, text *yaml.Node) {
-	head := []*yaml.Node{node("operationId"), node(op.ID), node("tags"), node([]string{op.Tag})}
-	text.Content = append(head, text.Content...)
-	set(text, "x-access", node(op.Access))
+	text.Content = append(mapping("operationId", op.ID, "tags", []string{op.Tag}).Content, text.Content...)
+	set(text, "x-access", op.Access)
 	if op.Access == "none" {
-		set(text, "security", node([]string{}))
+		set(text, "security", []string{})
 	}
 	examples := b.examples[op.ID]
 	if op.In == nil { // the base has the rest
@@ -178,7 +173,7 @@ func (b *builder) operation(op *server.Operation, text *yaml.Node) {
 	b.parameters(op, text)
 	if field, has := op.In.FieldByName("Body"); has && len(field.Index) == 1 {
 		body := need(text, "requestBody")
-		set(body, "required", node(field.Tag.Get("required") != "false"))
+		set(body, "required", field.Tag.Get("required") != "false")
 		content(body, b.schema(field.Type, field.Tag))
 	}
 	b.responses(op, text)
@@ -221,22 +216,18 @@ func plainYAML(text json.RawMessage) *yaml.Node {
 
 // parameters adds the parameters of an operation.
 func (b *builder) parameters(op *server.Operation, operation *yaml.Node) {
-	list := &yaml.Node{Kind: yaml.SequenceNode}
-	for _, field := range reflect.VisibleFields(op.In) {
-		for _, place := range []string{"path", "query", "header"} {
-			if name, is := field.Tag.Lookup(place); is {
-				list.Content = append(list.Content, b.parameter(op, place, name, field))
-			}
-		}
+	var list []*yaml.Node
+	for _, p := range api.Parameters(op.In) {
+		list = append(list, b.parameter(op, p.In, p.Name, p.Field))
 	}
-	if len(list.Content) > 0 {
+	if list != nil {
 		set(operation, "parameters", list)
 	}
 }
 
 // parameter is a reference to the component of this name, or a parameter with the text of its field.
 func (b *builder) parameter(op *server.Operation, place, name string, field reflect.StructField) *yaml.Node {
-	p, reference := &yaml.Node{Kind: yaml.MappingNode}, (*yaml.Node)(nil)
+	p, reference := mapping(), (*yaml.Node)(nil)
 	for component, shared := range members(find(b.root, "components", "parameters")) {
 		if textAt(shared, "name") == name && textAt(shared, "in") == place {
 			p, reference = shared, referTo("parameters", component)
@@ -246,17 +237,16 @@ func (b *builder) parameter(op *server.Operation, place, name string, field refl
 		return reference
 	}
 	b.used[p] = true
-	set(p, "name", node(name))
-	set(p, "in", node(place))
+	set(p, "name", name, "in", place)
 	if reference == nil {
 		text := b.text(op.In, name, field)
 		if text == "" {
 			b.problem("parameter %s of operation %s has no comment", name, op.ID)
 		}
-		set(p, "description", node(text))
+		set(p, "description", text)
 	}
 	if place == "path" {
-		set(p, "required", node(true))
+		set(p, "required", true)
 	}
 	schema := b.schema(field.Type, field.Tag)
 	remove(schema, "nullable")
@@ -277,8 +267,7 @@ func (b *builder) text(t reflect.Type, name string, field reflect.StructField) s
 	}
 	for _, known := range vocabulary {
 		for _, member := range reflect.VisibleFields(known) {
-			jsonName, _, _ := strings.Cut(member.Tag.Get("json"), ",")
-			if name != jsonName && name != member.Tag.Get("query") {
+			if name != api.MemberName(member) && name != member.Tag.Get("query") {
 				continue
 			}
 			if text := b.comments.ofField(known, member); text != "" {
@@ -319,7 +308,7 @@ func (b *builder) responses(op *server.Operation, operation *yaml.Node) {
 	for _, status := range slices.Sorted(maps.Keys(bodies)) {
 		text, body := need(responses, strconv.Itoa(status)), bodies[status]
 		if body == nil {
-			set(text, "description", node("Done. The response has no body."))
+			set(text, "description", "Done. The response has no body.")
 			continue
 		}
 		t := reflect.TypeOf(body)
@@ -330,7 +319,7 @@ func (b *builder) responses(op *server.Operation, operation *yaml.Node) {
 		case http.StatusAccepted:
 			description = "The operation was started."
 		}
-		set(text, "description", node(description))
+		set(text, "description", description)
 		if hasETag(t) {
 			set(need(text, "headers"), "ETag", referTo("headers", "ETag"))
 		}
@@ -355,7 +344,7 @@ func (b *builder) responses(op *server.Operation, operation *yaml.Node) {
 // hasETag reports whether a body has the member etag, which the header ETag repeats.
 func hasETag(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && slices.ContainsFunc(api.Members(t), func(field reflect.StructField) bool {
-		return strings.HasPrefix(field.Tag.Get("json"), "etag")
+		return api.MemberName(field) == "etag"
 	})
 }
 

@@ -37,15 +37,14 @@ func (b *builder) schema(t reflect.Type, tag reflect.StructTag) *yaml.Node {
 	if name := b.component(t, tag); name != "" {
 		reference := referTo("schemas", name)
 		if nullable {
-			either := node(map[string]any{"anyOf": []*yaml.Node{reference, referTo("schemas", "JsonNull")}})
-			set(either, "x-go-type", node(name)) // oapi-codegen would generate a type for anyOf
-			return either
+			either := []*yaml.Node{reference, referTo("schemas", "JsonNull")}
+			return mapping("anyOf", either, "x-go-type", name) // oapi-codegen would generate a type for anyOf
 		}
 		return reference
 	}
 	s := b.plain(t, tag)
 	if nullable && find(s, "type") != nil { // null is valid without a type
-		set(s, "nullable", node(true))
+		set(s, "nullable", true)
 	}
 	if words := query.ChoicesOf(tag); words != nil {
 		values := node(words)
@@ -82,58 +81,47 @@ var jsonTypes = map[reflect.Type]reflect.Type{
 // plain is the schema of a type that is no component.
 func (b *builder) plain(t reflect.Type, tag reflect.StructTag) *yaml.Node {
 	t = cmp.Or(jsonTypes[t], t)
-	of := func(kind string) *yaml.Node { return node(map[string]string{"type": kind}) }
 	switch {
 	case t == timeType:
-		s := of("string")
-		set(s, "format", node("date-time"))
-		return s
+		return mapping("type", "string", "format", "date-time")
 	case t == rawType || t.Implements(jsonMarshaler):
-		if kind := tag.Get("type"); kind != "" {
-			s := of(kind)
-			if kind == "array" { // an array needs the schema of its items
-				set(s, "items", &yaml.Node{Kind: yaml.MappingNode})
-			}
-			return s
+		switch kind := tag.Get("type"); kind {
+		case "":
+			return mapping()
+		case "array": // an array needs the schema of its items
+			return mapping("type", kind, "items", mapping())
+		default:
+			return mapping("type", kind)
 		}
-		return &yaml.Node{Kind: yaml.MappingNode}
 	case t.Implements(textMarshaler):
-		return of("string")
+		return mapping("type", "string")
 	}
 	switch t.Kind() {
 	case reflect.Bool:
-		return of("boolean")
+		return mapping("type", "boolean")
 	case reflect.Int:
-		return of("integer")
+		return mapping("type", "integer")
 	case reflect.Int64:
-		s := of("integer")
-		set(s, "format", node("int64"))
-		return s
+		return mapping("type", "integer", "format", "int64")
 	case reflect.Float64:
-		s := of("number")
-		set(s, "format", node("double"))
-		return s
+		return mapping("type", "number", "format", "double")
 	case reflect.String:
-		return of("string")
+		return mapping("type", "string")
 	case reflect.Slice:
-		s := of("array")
 		items := reflect.StructTag("")
 		if name := tag.Get("items"); name != "" { // the component of raw JSON
 			items = reflect.StructTag(fmt.Sprintf("schema:%q", name))
 		}
-		set(s, "items", b.schema(t.Elem(), items))
-		return s
+		return mapping("type", "array", "items", b.schema(t.Elem(), items))
 	case reflect.Map:
-		s := of("object")
-		set(s, "additionalProperties", b.schema(t.Elem(), ""))
-		return s
+		return mapping("type", "object", "additionalProperties", b.schema(t.Elem(), ""))
 	case reflect.Struct:
-		s := of("object")
+		s := mapping("type", "object")
 		b.properties(s, t)
 		return s
 	default:
 		b.problem("%s has no schema", t)
-		return of("object")
+		return mapping()
 	}
 }
 
@@ -156,13 +144,10 @@ func (b *builder) component(t reflect.Type, tag reflect.StructTag) string {
 	if text == "" {
 		b.problem("type %s has no comment, which schema %s needs", t, name)
 	}
-	set(schema, "description", node(text))
 	if t.Kind() == reflect.Struct {
-		set(schema, "type", node("object"))
-		b.properties(schema, t)
+		b.properties(set(schema, "description", text, "type", "object"), t)
 	} else {
-		set(schema, "type", node("string"))
-		set(schema, "enum", node(strings.Split(tag.Get("enum"), ",")))
+		set(schema, "description", text, "type", "string", "enum", strings.Split(tag.Get("enum"), ","))
 	}
 	return name
 }
@@ -195,7 +180,7 @@ func schemaName(t reflect.Type) string {
 
 // properties adds the members of a struct to a schema.
 func (b *builder) properties(schema *yaml.Node, t reflect.Type) {
-	list, required := &yaml.Node{Kind: yaml.MappingNode}, []string{}
+	list, required := mapping(), []string{}
 	for _, field := range api.Members(t) {
 		if field.Tag.Get("hidden") == "true" {
 			continue
@@ -217,8 +202,7 @@ func (b *builder) properties(schema *yaml.Node, t reflect.Type) {
 		refers := find(property, "$ref") != nil
 		switch {
 		case refers && own != "": // a reference has no siblings
-			property = node(map[string]any{"allOf": []*yaml.Node{property}})
-			set(property, "description", node(own))
+			property = mapping("allOf", []*yaml.Node{property}, "description", own)
 		case refers:
 		case setting(schemaName(t), name, property):
 		default:
@@ -226,13 +210,13 @@ func (b *builder) properties(schema *yaml.Node, t reflect.Type) {
 			if text == "" {
 				b.problem("member %s of %s has no comment", name, t)
 			}
-			set(property, "description", node(text))
+			set(property, "description", text)
 		}
 		set(list, name, property)
 	}
 	set(schema, "properties", list)
 	if len(required) > 0 {
-		set(schema, "required", node(required))
+		set(schema, "required", required)
 	}
 }
 
@@ -283,7 +267,7 @@ func setting(schema, member string, property *yaml.Node) bool {
 	if s.Default != "" {
 		help += " Default: " + s.Default + "."
 	}
-	set(property, "description", node(help))
+	set(property, "description", help)
 	if s.Choices != nil {
 		choices := node(s.Choices)
 		if find(property, "nullable") != nil {
@@ -292,9 +276,9 @@ func setting(schema, member string, property *yaml.Node) bool {
 		set(property, "enum", choices)
 	}
 	if s.Kind == spec.Whole || s.Kind == spec.Number {
-		set(property, "minimum", node(s.Min))
+		set(property, "minimum", s.Min)
 		if s.Max > 0 {
-			set(property, "maximum", node(s.Max))
+			set(property, "maximum", s.Max)
 		}
 	}
 	return true

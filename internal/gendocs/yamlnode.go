@@ -22,16 +22,24 @@ func members(n *yaml.Node) iter.Seq2[string, *yaml.Node] {
 	}
 }
 
+// indexOf is the index of a name in the content of a mapping; -1 if it is absent.
+func indexOf(n *yaml.Node, name string) int {
+	for i := 0; n != nil && n.Kind == yaml.MappingNode && i < len(n.Content); i += 2 {
+		if n.Content[i].Value == name {
+			return i
+		}
+	}
+	return -1
+}
+
 // find is the value at a path of names; nil if it is absent.
 func find(n *yaml.Node, names ...string) *yaml.Node {
 	for _, name := range names {
-		var found *yaml.Node
-		for key, value := range members(n) {
-			if key == name {
-				found = value
-			}
+		at := indexOf(n, name)
+		if at < 0 {
+			return nil
 		}
-		n = found
+		n = n.Content[at+1]
 	}
 	return n
 }
@@ -44,36 +52,41 @@ func textAt(n *yaml.Node, name string) string {
 	return ""
 }
 
-// set sets a member of a mapping.
-func set(n *yaml.Node, name string, value *yaml.Node) {
-	for i := 0; i < len(n.Content); i += 2 {
-		if n.Content[i].Value == name {
-			n.Content[i+1] = value
-			return
+// mapping is a mapping with members: names, each before its value.
+func mapping(members ...any) *yaml.Node { return set(&yaml.Node{Kind: yaml.MappingNode}, members...) }
+
+// set sets members of a mapping: names, each before its value.
+func set(n *yaml.Node, members ...any) *yaml.Node {
+	for i := 0; i < len(members); i += 2 {
+		name, value := members[i].(string), node(members[i+1])
+		if at := indexOf(n, name); at >= 0 {
+			n.Content[at+1] = value
+			continue
 		}
+		n.Content = append(n.Content, node(name), value)
 	}
-	n.Content = append(n.Content, node(name), value)
+	return n
 }
 
 // need is the mapping of a name, which is added if it is absent.
 func need(n *yaml.Node, name string) *yaml.Node {
-	if find(n, name) == nil {
-		set(n, name, &yaml.Node{Kind: yaml.MappingNode})
+	if indexOf(n, name) < 0 {
+		set(n, name, mapping())
 	}
 	return find(n, name)
 }
 
 func remove(n *yaml.Node, name string) {
-	for i := 0; i < len(n.Content); i += 2 {
-		if n.Content[i].Value == name {
-			n.Content = slices.Delete(n.Content, i, i+2)
-			return
-		}
+	if at := indexOf(n, name); at >= 0 {
+		n.Content = slices.Delete(n.Content, at, at+2)
 	}
 }
 
-// node is a value as YAML.
+// node is a value as YAML; a node is itself.
 func node(value any) *yaml.Node {
+	if is, ok := value.(*yaml.Node); ok {
+		return is
+	}
 	n := new(yaml.Node)
 	if err := n.Encode(value); err != nil {
 		panic(fmt.Sprintf("encode %v as YAML: %v", value, err))
@@ -92,7 +105,7 @@ func scalar(text string) *yaml.Node {
 
 // referTo is a reference to a component.
 func referTo(kind, name string) *yaml.Node {
-	n := node(map[string]string{"$ref": "#/components/" + kind + "/" + name})
+	n := mapping("$ref", "#/components/"+kind+"/"+name)
 	n.Style = yaml.FlowStyle
 	return n
 }

@@ -3,9 +3,11 @@ package api
 import (
 	"bytes"
 	"cmp"
+	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"mime"
 	"net/http"
 	"reflect"
@@ -101,13 +103,13 @@ func (p *Problems) members(raw []byte, t reflect.Type, path string) {
 		t = t.Elem()
 	}
 	switch {
-	case t == reflect.TypeFor[time.Time]():
-		p.text(raw, path, "an RFC 3339 time, such as 2030-01-31T12:00:00Z", func(text string) error {
-			_, err := time.Parse(time.RFC3339, text)
-			return err
-		})
-	case t == reflect.TypeFor[uuid.UUID]():
-		p.text(raw, path, "a UUID", uuid.Validate)
+	case textForms[t] != "":
+		var text *string
+		if err := json.Unmarshal(raw, &text); err != nil {
+			p.Value(path, "must be a string")
+		} else if text != nil {
+			p.readText(path, *text, reflect.New(t))
+		}
 	case t.Kind() == reflect.String && raw[0] == '"':
 		switch text, lone := jsonscan.Unescape(raw[1 : len(raw)-1]); {
 		case lone: // encoding/json would replace it
@@ -121,35 +123,21 @@ func (p *Problems) members(raw []byte, t reflect.Type, path string) {
 		for i, entry := range list {
 			p.members(entry, t.Elem(), fmt.Sprintf("%s[%d]", path, i))
 		}
-	case t.Kind() == reflect.Map && raw[0] == '{':
-		p.object(raw, path, func(string) (reflect.StructField, bool) { return reflect.StructField{Type: t.Elem()}, true },
-			nil, nil)
-	case t.Kind() == reflect.Struct && raw[0] == '{':
-		members, names := map[string]reflect.StructField{}, []string{}
-		for _, field := range Members(t) {
-			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-			members[name] = field
-			names = append(names, name)
-		}
-		slices.Sort(names)
-		var hint func(string, []byte) string
-		if h, has := reflect.New(t).Interface().(hinter); has {
-			hint = h.HintFor
-		}
-		p.object(raw, path, func(name string) (reflect.StructField, bool) {
-			member, known := members[name]
-			return member, known
-		}, names, hint)
+	case (t.Kind() == reflect.Map || t.Kind() == reflect.Struct) && raw[0] == '{':
+		p.object(raw, t, path)
 	}
 }
 
-// text checks a string for which the decoder's error has no path. form describes valid values.
-func (p *Problems) text(raw []byte, path, form string, check func(string) error) {
-	var text *string
-	if err := json.Unmarshal(raw, &text); err != nil {
-		p.Value(path, "must be a string")
-	} else if text != nil && check(*text) != nil {
-		p.Value(path, "must be %s, not %q", form, Shorten(*text))
+// textForms are the types that have a text of this form, in JSON and in parameters. The decoder's errors have no path.
+var textForms = map[reflect.Type]string{
+	reflect.TypeFor[time.Time](): "an RFC 3339 time, such as 2026-11-20T09:30:00Z",
+	reflect.TypeFor[uuid.UUID](): "a UUID",
+}
+
+// readText reads a value of textForms. into is a pointer to it.
+func (p *Problems) readText(target, text string, into reflect.Value) {
+	if err := into.Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(text)); err != nil {
+		p.Value(target, "must be %s, not %q", textForms[into.Type().Elem()], Shorten(text))
 	}
 }
 
@@ -158,10 +146,8 @@ type hinter interface {
 	HintFor(member string, value []byte) string
 }
 
-func (p *Problems) object(
-	raw []byte, path string, known func(string) (reflect.StructField, bool), names []string,
-	hint func(string, []byte) string,
-) {
+// object checks the members of an object. A map has any.
+func (p *Problems) object(raw []byte, t reflect.Type, path string) {
 	if path != "" {
 		path += "."
 	}
@@ -173,13 +159,15 @@ func (p *Problems) object(
 		name, _ := token.(string)
 		var value json.RawMessage
 		_ = d.Decode(&value)
-		switch member, ok := known(name); {
-		case !ok:
-			problem := "is not a member; the members are: " + strings.Join(names, ", ")
-			if hint != nil {
-				problem = cmp.Or(hint(name, value), problem)
-			}
-			p.Add(codeUnknownMember, path+name, "%s", problem)
+		member, known := reflect.StructField{}, true
+		if t.Kind() == reflect.Map {
+			member.Type = t.Elem()
+		} else {
+			member, known = membersOf(t).byName[name]
+		}
+		switch {
+		case !known:
+			p.Add(codeUnknownMember, path+name, "%s", unknownMember(t, name, value))
 		case seen[name]:
 			p.Value(path+name, "appears twice")
 		case string(value) == `""` && member.Tag.Get("minLength") == "1":
@@ -191,37 +179,50 @@ func (p *Problems) object(
 	}
 }
 
-// membersOf has the result of Members by type: finding them took 40 % of the time of a large PUT.
-var membersOf sync.Map
+func unknownMember(t reflect.Type, name string, value []byte) string {
+	hint := ""
+	if h, has := reflect.New(t).Interface().(hinter); has {
+		hint = h.HintFor(name, value)
+	}
+	names := slices.Sorted(maps.Keys(membersOf(t).byName))
+	return cmp.Or(hint, "is not a member; the members are: "+strings.Join(names, ", "))
+}
+
+// MemberName is the name of a field in JSON.
+func MemberName(field reflect.StructField) string {
+	name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+	return name
+}
 
 // Members are the fields of a struct that are members of its JSON, embedded ones included. An outer field replaces an
 // embedded one of the same name. The list is not to be changed.
-func Members(t reflect.Type) []reflect.StructField {
-	known, has := membersOf.Load(t)
-	if !has {
-		known, _ = membersOf.LoadOrStore(t, findMembers(t))
-	}
-	return known.([]reflect.StructField)
+func Members(t reflect.Type) []reflect.StructField { return membersOf(t).list }
+
+type memberSet struct {
+	list   []reflect.StructField
+	byName map[string]reflect.StructField
 }
 
-func findMembers(t reflect.Type) (list []reflect.StructField) {
-	depth := map[string]int{}
+// memberSets has the members by type: finding them took 40 % of the time of a large PUT.
+var memberSets sync.Map
+
+func membersOf(t reflect.Type) *memberSet {
+	if known, has := memberSets.Load(t); has {
+		return known.(*memberSet)
+	}
+	found := &memberSet{byName: map[string]reflect.StructField{}}
 	for _, field := range reflect.VisibleFields(t) {
-		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		before, taken := depth[name]
-		if name == "" || name == "-" || !inlined(t, field.Index) || taken && before <= len(field.Index) {
+		name := MemberName(field)
+		before, taken := found.byName[name]
+		if name == "" || name == "-" || !inlined(t, field.Index) || taken && len(before.Index) <= len(field.Index) {
 			continue
 		}
-		if taken {
-			list = slices.DeleteFunc(list, func(f reflect.StructField) bool {
-				other, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-				return other == name
-			})
-		}
-		depth[name] = len(field.Index)
-		list = append(list, field)
+		found.list = slices.DeleteFunc(found.list, func(f reflect.StructField) bool { return MemberName(f) == name })
+		found.byName[name] = field
+		found.list = append(found.list, field)
 	}
-	return list
+	memberSets.Store(t, found)
+	return found
 }
 
 // inlined reports whether no embedded struct around a field has a JSON name.

@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"regexp"
 	"strconv"
-	"strings"
 
 	"postrider/internal/postgres"
 )
@@ -22,13 +21,15 @@ func etagOf(body any) string {
 	if v.Kind() != reflect.Struct {
 		return ""
 	}
-	for _, field := range Members(v.Type()) {
-		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if tag := reflect.Indirect(v.FieldByIndex(field.Index)); name == "etag" && tag.IsValid() {
-			return fmt.Sprint(tag)
-		}
+	field, has := membersOf(v.Type()).byName["etag"]
+	if !has {
+		return ""
 	}
-	return ""
+	tag := reflect.Indirect(v.FieldByIndex(field.Index))
+	if !tag.IsValid() {
+		return ""
+	}
+	return fmt.Sprint(tag)
 }
 
 var (

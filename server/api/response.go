@@ -51,15 +51,6 @@ func (r Created[T]) Content() (int, any) { return http.StatusCreated, r.Body }
 // Bodies implements Response.
 func (r Created[T]) Bodies() map[int]any { return map[int]any{http.StatusCreated: *new(T)} }
 
-// Accepted is the response 202, to a request that starts an operation.
-type Accepted[T any] struct{ Body *T }
-
-// Content implements Response.
-func (r Accepted[T]) Content() (int, any) { return http.StatusAccepted, r.Body }
-
-// Bodies implements Response.
-func (r Accepted[T]) Bodies() map[int]any { return map[int]any{http.StatusAccepted: *new(T)} }
-
 // Put is the response to a PUT: 201 if the request created the object, otherwise 200.
 type Put[T any] struct {
 	Body    *T

@@ -67,37 +67,43 @@ type Body[T any] struct{ Body T }
 
 // input is the type of a request.
 type input struct {
-	parameters []parameter
+	parameters []Parameter
 	query      []string // names of the query parameters, in alphabetical order
 	body       []int    // index of the field Body; nil without a body
 	maxBody    int
 }
 
-// parameter is a parameter and the field that it is read into.
-type parameter struct {
-	in, name string
-	index    []int
-	field    reflect.StructField
+// Parameter is a field of a request that is read from the path, the query or a header.
+type Parameter struct {
+	// In is path, query or header.
+	In, Name string
+	Field    reflect.StructField
 }
 
-func inputOf(t reflect.Type) (in input) {
+// Parameters are the parameters of a type of request, in the order of their fields.
+func Parameters(t reflect.Type) (list []Parameter) {
 	for _, field := range reflect.VisibleFields(t) {
-		if field.Name == "Body" && len(field.Index) == 1 {
-			extra, _ := strconv.Atoi(field.Tag.Get("extraBytes"))
-			in.body, in.maxBody = field.Index, maxBodyBytes+extra
-		}
-		for _, place := range []string{"path", "query", "header"} {
-			name, tagged := field.Tag.Lookup(place)
-			if !tagged {
-				continue
-			}
-			in.parameters = append(in.parameters, parameter{place, name, field.Index, field})
-			if place == "query" {
-				in.query = append(in.query, name)
+		for _, in := range []string{"path", "query", "header"} {
+			if name, tagged := field.Tag.Lookup(in); tagged {
+				list = append(list, Parameter{in, name, field})
 			}
 		}
 	}
+	return list
+}
+
+func inputOf(t reflect.Type) input {
+	in := input{parameters: Parameters(t)}
+	for _, p := range in.parameters {
+		if p.In == "query" {
+			in.query = append(in.query, p.Name)
+		}
+	}
 	slices.Sort(in.query)
+	if body, has := t.FieldByName("Body"); has && len(body.Index) == 1 {
+		extra, _ := strconv.Atoi(body.Tag.Get("extraBytes"))
+		in.body, in.maxBody = body.Index, maxBodyBytes+extra
+	}
 	return in
 }
 
@@ -110,18 +116,18 @@ func (in *input) read(c echo.Context, request reflect.Value) error {
 	for i := range in.parameters {
 		p := &in.parameters[i]
 		var values []string
-		switch p.in {
+		switch p.In {
 		case "path":
-			values = []string{PathValue(c, p.name)}
+			values = []string{PathValue(c, p.Name)}
 			if c.Request().Method != http.MethodPut && !p.canExist(values[0]) { // a PUT checks the name
 				return notFound(c)
 			}
 		case "query":
-			values = given[p.name]
+			values = given[p.Name]
 		default:
-			values = c.Request().Header.Values(p.name)
+			values = c.Request().Header.Values(p.Name)
 		}
-		p.read(&found, values, request.FieldByIndex(p.index))
+		p.read(&found, values, request.FieldByIndex(p.Field.Index))
 	}
 	if err := found.Err(); err != nil || in.body == nil {
 		return err
@@ -157,21 +163,21 @@ func notFound(c echo.Context) error {
 }
 
 // canExist reports whether an object can have this name or id.
-func (p *parameter) canExist(value string) bool {
-	if p.field.Type == reflect.TypeFor[uuid.UUID]() {
+func (p *Parameter) canExist(value string) bool {
+	if p.Field.Type == reflect.TypeFor[uuid.UUID]() {
 		return uuid.Validate(value) == nil
 	}
 	return Storable(value)
 }
 
 // read sets the field to the value in the request.
-func (p *parameter) read(found *Problems, given []string, field reflect.Value) {
+func (p *Parameter) read(found *Problems, given []string, field reflect.Value) {
 	if len(given) > 1 {
-		found.Value(p.name, "must be given once, not %d times", len(given))
+		found.Value(p.Name, "must be given once, not %d times", len(given))
 		return
 	}
 	if len(given) == 0 {
-		text, has := p.field.Tag.Lookup("default")
+		text, has := p.Field.Tag.Lookup("default")
 		if !has {
 			return
 		}
@@ -182,47 +188,37 @@ func (p *parameter) read(found *Problems, given []string, field reflect.Value) {
 		field = field.Elem()
 	}
 	text := given[0]
-	if at, isTime := field.Addr().Interface().(*time.Time); isTime {
-		var err error
-		if *at, err = time.Parse(time.RFC3339, text); err != nil {
-			found.Value(p.name, "must be an RFC 3339 time, such as 2026-11-20T09:30:00Z")
-		}
-		return
-	}
-	if id, isID := field.Addr().Interface().(*uuid.UUID); isID {
-		var err error
-		if *id, err = uuid.Parse(text); err != nil {
-			found.Value(p.name, "must be a UUID, not %q", Shorten(text))
-		}
+	if textForms[field.Type()] != "" {
+		found.readText(p.Name, text, field.Addr())
 		return
 	}
 	switch field.Kind() {
 	case reflect.String:
-		words := query.ChoicesOf(p.field.Tag)
+		words := query.ChoicesOf(p.Field.Tag)
 		switch {
 		case words != nil && !slices.Contains(words, text):
-			found.Value(p.name, "must be one of %s, not %q", strings.Join(words, ", "), Shorten(text))
-		case p.in == "query" && !Storable(text):
-			found.Value(p.name, "must be UTF-8 without the character 0")
-		case p.in == "header":
-			found.checkCondition(p.name, text)
+			found.Value(p.Name, "must be one of %s, not %q", strings.Join(words, ", "), Shorten(text))
+		case p.In == "query" && !Storable(text):
+			found.Value(p.Name, "must be UTF-8 without the character 0")
+		case p.In == "header":
+			found.checkCondition(p.Name, text)
 		}
 		field.SetString(text)
 	case reflect.Bool:
 		value, err := strconv.ParseBool(text)
 		if err != nil {
-			found.Value(p.name, "must be true or false, not %q", Shorten(text))
+			found.Value(p.Name, "must be true or false, not %q", Shorten(text))
 		}
 		field.SetBool(value)
 	case reflect.Int, reflect.Int64:
 		field.SetInt(p.readInteger(found, text))
 	default:
-		panic(fmt.Sprintf("parameter %s has the type %s", p.name, field.Type()))
+		panic(fmt.Sprintf("parameter %s has the type %s", p.Name, field.Type()))
 	}
 }
 
-func (p *parameter) readInteger(found *Problems, text string) int64 {
-	tag := p.field.Tag
+func (p *Parameter) readInteger(found *Problems, text string) int64 {
+	tag := p.Field.Tag
 	value, err := strconv.ParseInt(text, 10, 64)
 	least, hasLeast := tag.Lookup("minimum")
 	most, hasMost := tag.Lookup("maximum")
@@ -230,15 +226,15 @@ func (p *parameter) readInteger(found *Problems, text string) int64 {
 	switch example, has := tag.Lookup("example"); {
 	case hasLeast && hasMost:
 		form += " between " + least + " and " + most
-	case has && p.in == "query":
+	case has && p.In == "query":
 		form += ", such as " + example
 	}
 	if err != nil {
-		found.Value(p.name, "must be %s, not %q", form, Shorten(text))
+		found.Value(p.Name, "must be %s, not %q", form, Shorten(text))
 		return 0
 	}
 	if hasLeast && value < limitOf(least) || hasMost && value > limitOf(most) {
-		found.Value(p.name, "must be %s, not %d", strings.TrimPrefix(form, "an integer "), value)
+		found.Value(p.Name, "must be %s, not %d", strings.TrimPrefix(form, "an integer "), value)
 	}
 	return value
 }
@@ -255,16 +251,16 @@ func limitOf(tag string) int64 {
 // queryOf is the query parameters of a request, for the link to the next page.
 func queryOf(request any) url.Values {
 	values, v := url.Values{}, reflect.ValueOf(request).Elem()
-	for _, p := range inputOf(v.Type()).parameters {
-		field := v.FieldByIndex(p.index)
-		if p.in != "query" || field.IsZero() {
+	for _, p := range Parameters(v.Type()) {
+		field := v.FieldByIndex(p.Field.Index)
+		if p.In != "query" || field.IsZero() {
 			continue
 		}
 		if at, isTime := reflect.Indirect(field).Interface().(time.Time); isTime {
-			values.Set(p.name, at.Format(time.RFC3339Nano))
+			values.Set(p.Name, at.Format(time.RFC3339Nano))
 			continue
 		}
-		values.Set(p.name, fmt.Sprint(reflect.Indirect(field).Interface()))
+		values.Set(p.Name, fmt.Sprint(reflect.Indirect(field).Interface()))
 	}
 	return values
 }

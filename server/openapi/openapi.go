@@ -35,21 +35,16 @@ type operation struct {
 	Parameters []struct{ Name, Description string }
 }
 
-var read = sync.OnceValues(func() (*file, error) {
-	var f file
+var read = sync.OnceValue(func() (f file) {
 	if err := yaml.Unmarshal(Document, &f); err != nil {
-		return nil, fmt.Errorf("read the OpenAPI document: %w", err)
+		panic(fmt.Sprintf("read the OpenAPI document: %v", err))
 	}
-	return &f, nil
+	return f
 })
 
 // ParameterText is the text of a query parameter of the list at a path; "" for none.
 func ParameterText(path, name string) string {
-	f, err := read()
-	if err != nil {
-		return ""
-	}
-	for _, p := range f.Paths[path]["get"].Parameters {
+	for _, p := range read().Paths[path]["get"].Parameters {
 		if p.Name == name {
 			return p.Description
 		}
@@ -59,9 +54,5 @@ func ParameterText(path, name string) string {
 
 // Description is the text of a member of a schema; "" for none.
 func Description(schema, member string) string {
-	f, err := read()
-	if err != nil {
-		return ""
-	}
-	return f.Components.Schemas[schema].Properties[member].Description
+	return read().Components.Schemas[schema].Properties[member].Description
 }

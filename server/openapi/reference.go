@@ -30,35 +30,25 @@ type referenceGroup struct {
 
 type referenceOperation struct{ ID, Method, Path, Summary, Access string }
 
+var referencePage = sync.OnceValues(func() ([]byte, error) {
+	var page bytes.Buffer
+	err := template.Must(template.New("reference").Parse(referenceHTML)).Execute(&page, struct {
+		Groups []referenceGroup
+		Style  template.CSS
+	}{read().groups(), template.CSS(referenceCSS)}) //nolint:gosec // it is this package's own file
+	return page.Bytes(), err
+})
+
 // Reference returns the handler of GET /openapi: a page with the operations of the document, which the first request
 // renders.
 func Reference() echo.HandlerFunc {
-	page := sync.OnceValues(func() ([]byte, error) {
-		f, err := read()
-		if err != nil {
-			return nil, err
-		}
-		t, err := template.New("reference").Parse(referenceHTML)
-		if err != nil {
-			return nil, fmt.Errorf("parse the page of the API: %w", err)
-		}
-		var page bytes.Buffer
-		err = t.Execute(&page, struct {
-			Groups []referenceGroup
-			Style  template.CSS
-		}{f.groups(), template.CSS(referenceCSS)}) //nolint:gosec // it is this package's own file
-		if err != nil {
-			return nil, fmt.Errorf("render the page of the API: %w", err)
-		}
-		return page.Bytes(), nil
-	})
 	sum := sha256.Sum256([]byte(referenceCSS))
 	policy := "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
 		"'; img-src data:; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
 	return func(c echo.Context) error {
-		html, err := page()
+		html, err := referencePage()
 		if err != nil {
-			return err
+			return fmt.Errorf("render the page of the API: %w", err)
 		}
 		c.Response().Header().Set(echo.HeaderContentSecurityPolicy, policy)
 		c.Response().Header().Set(echo.HeaderCacheControl, "no-cache") // another version of the program has another page
@@ -67,7 +57,7 @@ func Reference() echo.HandlerFunc {
 }
 
 // groups are the operations of each tag, by path and method.
-func (f *file) groups() []referenceGroup {
+func (f file) groups() []referenceGroup {
 	groups := []referenceGroup{}
 	for _, tag := range f.Tags {
 		group := referenceGroup{
