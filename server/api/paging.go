@@ -52,8 +52,12 @@ func Shown[T any](list []T) []T {
 // InvalidCursor is the response to a cursor that is not from a nextLink.
 func InvalidCursor() error { return Invalid("cursor", "must be the cursor of a nextLink") }
 
+// pathKey is the key of the request's path in its context.
+type pathKey struct{}
+
 // NextLink is the path and query of the next page. It has the query parameters of request, and the key as the cursor.
-func NextLink(path string, request, key any) *string {
+func NextLink(ctx context.Context, request, key any) *string {
+	path, _ := ctx.Value(pathKey{}).(string)
 	text, _ := json.Marshal(key) // keys have only numbers, strings, times and ids
 	query := queryOf(request)
 	query.Set("cursor", base64.RawURLEncoding.EncodeToString(text))
@@ -62,7 +66,7 @@ func NextLink(path string, request, key any) *string {
 
 // ListAfter is a page of a list. read returns the rows after the row with a key, which is zero for the first page.
 func ListAfter[T, K any](
-	ctx context.Context, path string, request Paged,
+	ctx context.Context, request Paged,
 	read func(ctx context.Context, after K, limit int) ([]T, error), key func(T) K,
 ) (*List[T], error) {
 	var after K
@@ -77,7 +81,7 @@ func ListAfter[T, K any](
 	page := &List[T]{Value: Shown(list)}
 	if len(list) > params.Limit {
 		page.Value = list[:params.Limit]
-		page.NextLink = NextLink(path, request, key(list[params.Limit-1]))
+		page.NextLink = NextLink(ctx, request, key(list[params.Limit-1]))
 	}
 	return page, nil
 }

@@ -21,7 +21,7 @@ func FuzzReadCursor(f *testing.F) {
 			return
 		}
 		require.True(t, Storable(after))
-		link, err := url.Parse(*NextLink("/", &struct{}{}, after))
+		link, err := url.Parse(*NextLink(t.Context(), &struct{}{}, after))
 		require.NoError(t, err)
 		again := link.Query().Get("cursor")
 		require.NoError(t, ReadCursor(&again, &next))

@@ -49,7 +49,8 @@ func Handle[I, O any](id string, handle func(context.Context, *I) (*O, error), s
 			if err := in.read(c, reflect.ValueOf(request).Elem()); err != nil {
 				return err
 			}
-			out, err := handle(c.Request().Context(), request)
+			ctx := context.WithValue(c.Request().Context(), pathKey{}, c.Request().URL.EscapedPath())
+			out, err := handle(ctx, request)
 			var function *postgres.FunctionError // has its own message
 			if errors.Is(err, postgres.ErrNotFound) && !errors.As(err, &function) {
 				return notFound(c)

@@ -13,7 +13,7 @@ import (
 //
 // Lists API keys, revoked and expired ones included, without the keys themselves.
 func (m *Handlers) ListAPIKeys(ctx context.Context, r *api.PageParams) (*api.List[access.APIKey], error) {
-	return api.ListAfter(ctx, "/v1/apiKeys", r, m.Parts.Access.APIKeys, func(k access.APIKey) string { return k.Name })
+	return api.ListAfter(ctx, r, m.Parts.Access.APIKeys, func(k access.APIKey) string { return k.Name })
 }
 
 // CreateAPIKey creates an API key.
@@ -60,7 +60,7 @@ func (m *Handlers) logSecret(ctx context.Context, what string, about ...any) {
 //
 // Lists the users who sign in to the dashboard, without their passwords.
 func (m *Handlers) ListUsers(ctx context.Context, r *api.PageParams) (*api.List[access.User], error) {
-	return api.ListAfter(ctx, "/v1/users", r, m.Parts.Access.Users, func(u access.User) string { return u.Name })
+	return api.ListAfter(ctx, r, m.Parts.Access.Users, func(u access.User) string { return u.Name })
 }
 
 // UserPath names a user.
@@ -129,7 +129,7 @@ func (m *Handlers) ListAudit(ctx context.Context, r *listAuditRequest) (*api.Lis
 	if err := inOrder("from", r.From, "until", r.To); err != nil {
 		return nil, err
 	}
-	list, err := newestFirst(ctx, "/v1/audit", r, r.AuditFilter, m.Parts.Reader.ReadAudit,
+	list, err := newestFirst(ctx, r, r.AuditFilter, m.Parts.Reader.ReadAudit,
 		func(l *query.AuditLine) int64 { return l.AuditID })
 	return named(ctx, m, list, err, r.Topic, r.Subscription)
 }

@@ -44,11 +44,11 @@ func (m *Handlers) ListDeadLetters(
 	read := func(ctx context.Context, after query.DeadLetterPlace, limit int) ([]query.DeadLetter, error) {
 		found, err := m.Parts.Reader.ListDeadLetters(ctx, &r.DeadLetterFilter, after, limit)
 		if found.SearchedTo != nil {
-			page.NextLink, page.Scanned = api.NextLink("/v1/deadLetters", r, *found.SearchedTo), &found.Scanned
+			page.NextLink, page.Scanned = api.NextLink(ctx, r, *found.SearchedTo), &found.Scanned
 		}
 		return found.Rows, err
 	}
-	list, err := api.ListAfter(ctx, "/v1/deadLetters", r, read,
+	list, err := api.ListAfter(ctx, r, read,
 		func(l query.DeadLetter) query.DeadLetterPlace { return l.Place() })
 	if err == nil && page.NextLink == nil {
 		list, err = named(ctx, m, list, err, optional(r.Topic, ""), optional(r.Subscription, ""))
@@ -350,7 +350,7 @@ func (m *Handlers) ExportDeadLetters(ctx context.Context, r *exportDeadLettersRe
 	}
 	page := &ExportedDeadLetters{Value: read}
 	if last != nil {
-		page.NextLink = api.NextLink("/v1/deadLetterExport", r, *last)
+		page.NextLink = api.NextLink(ctx, r, *last)
 	}
 	return page, nil
 }

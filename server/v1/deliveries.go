@@ -3,7 +3,6 @@ package v1
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -59,7 +58,7 @@ func (m *Handlers) ListDeliveries(
 	if err := inOrder("publishedFrom", r.From, "publishedUntil", r.To); err != nil {
 		return nil, err
 	}
-	list, err := newestFirst(ctx, "/v1/deliveries", r, r.DeliveryFilter, m.Parts.Reader.ReadDeliveries,
+	list, err := newestFirst(ctx, r, r.DeliveryFilter, m.Parts.Reader.ReadDeliveries,
 		(*query.DeliveryLine).Place)
 	if err == nil && len(list.Value) == 0 && r.Operation != nil {
 		_, err = m.Parts.Reader.Operation(ctx, *r.Operation)
@@ -142,7 +141,7 @@ type listBatchesRequest struct {
 // Lists batches, the newest first. A page may have fewer rows than `limit`, because it searches 20,000 rows. Follow
 // nextLink until it is null.
 func (m *Handlers) ListBatches(ctx context.Context, r *listBatchesRequest) (*api.List[query.BatchLine], error) {
-	list, err := newestFirst(ctx, "/v1/batches", r, r.BatchFilter, m.Parts.Reader.ReadBatches,
+	list, err := newestFirst(ctx, r, r.BatchFilter, m.Parts.Reader.ReadBatches,
 		func(l *query.BatchLine) int64 { return l.BatchID })
 	return named(ctx, m, list, err, r.Topic, r.Subscription)
 }
@@ -174,7 +173,7 @@ type listBatchMembersRequest struct {
 func (m *Handlers) ListBatchMembers(
 	ctx context.Context, r *listBatchMembersRequest,
 ) (*api.List[query.MemberLine], error) {
-	return api.ListAfter(ctx, fmt.Sprintf("/v1/batches/%d/members", r.ID), r,
+	return api.ListAfter(ctx, r,
 		func(ctx context.Context, after, limit int) ([]query.MemberLine, error) {
 			if after < 0 {
 				return nil, api.InvalidCursor()

@@ -30,7 +30,7 @@ func (m *Handlers) ListEvents(ctx context.Context, r *listEventsRequest) (*api.L
 	if err := inOrder("publishedFrom", r.From, "publishedUntil", r.To); err != nil {
 		return nil, err
 	}
-	list, err := newestFirst(ctx, "/v1/events", r, r.EventFilter, m.Parts.Reader.ReadEvents,
+	list, err := newestFirst(ctx, r, r.EventFilter, m.Parts.Reader.ReadEvents,
 		func(l *query.EventLine) uuid.UUID { return l.SystemID })
 	if list, err = named(ctx, m, list, err, r.Topic, ""); err != nil {
 		return nil, err
@@ -108,8 +108,8 @@ func (m *Handlers) EraseEvent(ctx context.Context, r *EventPath) (*Erased, error
 }
 
 type eraseSubjectRequest struct {
-	Topic string `path:"topic" example:"orders"`
-	Body  EraseSubjectSpec
+	TopicPath
+	Body EraseSubjectSpec
 }
 
 // EraseSubjectSpec is the subject whose events are erased.
@@ -221,7 +221,7 @@ func (m *Handlers) ListActivity(ctx context.Context, r *listActivityRequest) (*R
 		return nil, err
 	}
 	recent := RecentActivity{
-		Value: make([]Activity, len(lines)), NextLink: *api.NextLink("/v1/activity", r, tail.Mark()),
+		Value: make([]Activity, len(lines)), NextLink: *api.NextLink(ctx, r, tail.Mark()),
 	}
 	for i := range lines {
 		l := &lines[i]

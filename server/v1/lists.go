@@ -11,7 +11,7 @@ import (
 // newestFirst is a page of a list from the newest row to the oldest. The link to the next page keeps the query
 // parameters of request.
 func newestFirst[F, T, K any](
-	ctx context.Context, path string, request api.Paged, filter F,
+	ctx context.Context, request api.Paged, filter F,
 	read func(context.Context, F, query.Turn[K]) (query.SearchedPage[T, K], error), keyOf func(*T) K,
 ) (*api.List[T], error) {
 	params := request.Page()
@@ -32,7 +32,7 @@ func newestFirst[F, T, K any](
 		last = new(keyOf(&page.Rows[len(page.Rows)-1]))
 	}
 	if last != nil {
-		list.NextLink = api.NextLink(path, request, *last)
+		list.NextLink = api.NextLink(ctx, request, *last)
 	}
 	return list, nil
 }

@@ -30,7 +30,7 @@ func (m *Handlers) ListOperations(ctx context.Context, r *api.PageParams) (*api.
 		last := query.Operation{CreatedAt: after.CreatedAt, OperationID: after.OperationID}
 		return m.Parts.Reader.Operations(ctx, &last, limit)
 	}
-	return api.ListAfter(ctx, "/v1/operations", r, read,
+	return api.ListAfter(ctx, r, read,
 		func(o query.Operation) operationKey { return operationKey{o.CreatedAt, o.OperationID} })
 }
 

@@ -20,7 +20,7 @@ func (m *Handlers) ListQueries(ctx context.Context, r *api.PageParams) (*api.Lis
 		}
 		return page, err
 	}
-	return api.ListAfter(ctx, "/v1/queries", r, read, func(q sqlquery.Saved) string { return q.Name })
+	return api.ListAfter(ctx, r, read, func(q sqlquery.Saved) string { return q.Name })
 }
 
 // QueryPath names a saved query.

@@ -35,7 +35,7 @@ func (m *Handlers) ListSubscriptions(
 		}
 		return subs, err
 	}
-	return api.ListAfter(ctx, "/v1"+topicPath(r.Topic)+"/subscriptions", r, read,
+	return api.ListAfter(ctx, r, read,
 		func(s Subscription) string { return s.Name })
 }
 

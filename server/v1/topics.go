@@ -55,7 +55,7 @@ func (m *Handlers) ListTopics(ctx context.Context, r *api.PageParams) (*api.List
 		}
 		return topics, err
 	}
-	return api.ListAfter(ctx, "/v1/topics", r, read, func(t Topic) string { return t.Name })
+	return api.ListAfter(ctx, r, read, func(t Topic) string { return t.Name })
 }
 
 type putTopicRequest struct {
