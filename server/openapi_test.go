@@ -219,8 +219,8 @@ func TestExamples(t *testing.T) {
 		// A first page is empty.
 		"listActivity": func() {
 			_, activity, _ = strings.Cut(s.get("/v1/activity").json(200)["nextLink"].(string), "/v1/activity")
-			s.change(`INSERT INTO postrider_internal.delivery_attempts (day, delivery_id, subscription_id, job_id, number, due_at,
-				    started_at, duration_us, status, outcome, response_excerpt, verdict, rule, node)
+			s.change(`INSERT INTO postrider_internal.delivery_attempts (day, delivery_id, subscription_id, job_id, number,
+				    due_at, started_at, duration_us, status, outcome, response_excerpt, verdict, rule, node)
 				SELECT (now() AT TIME ZONE 'UTC')::date, 1, id, 2, 1, now(), now(), 12500, 503, 'Busy', 'try later', 'retry',
 				       '503', 'node-1' FROM postrider_internal.event_subscriptions WHERE name = 'billing'`)
 		},

@@ -55,8 +55,8 @@ type finding struct {
 // findings are the findings of checks in their order.
 type findings []finding
 
-// check adds the problems of a check that exist. Without one it adds that the check is ok, unless well is "". It returns
-// whether none has level fail.
+// check adds the problems of a check that exist; without one, that the check is ok, unless well is "". It returns whether
+// none has level fail.
 func (f *findings) check(name, well string, problems ...finding) (passed bool) {
 	problems = append(problems, finding{Level: ok, Message: well})
 	passed, none := true, well != ""
@@ -121,7 +121,8 @@ func (c *doctorCmd) Run(ctx context.Context, std terminal.Streams) error {
 // checkAll runs the checks in an order in which each can rely on those before it, until one makes the rest impossible.
 func (c *doctorCmd) checkAll(ctx context.Context, f *findings) {
 	pool, err := c.openPool(ctx, 2)
-	if f.failed("connection", "the database URL is invalid: ", err, "write it as postgres://user:password@host:5432/name") {
+	if f.failed("connection", "the database URL is invalid: ", err,
+		"write it as postgres://user:password@host:5432/name") {
 		return
 	}
 	defer pool.Close()

@@ -57,8 +57,8 @@ func mapping(members ...any) *yaml.Node { return set(&yaml.Node{Kind: yaml.Mappi
 
 // set sets members of a mapping: names, each before its value.
 func set(n *yaml.Node, members ...any) *yaml.Node {
-	for i := 0; i < len(members); i += 2 {
-		name, value := members[i].(string), node(members[i+1])
+	for pair := range slices.Chunk(members, 2) {
+		name, value := pair[0].(string), node(pair[1])
 		if at := indexOf(n, name); at >= 0 {
 			n.Content[at+1] = value
 			continue

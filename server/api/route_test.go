@@ -85,7 +85,8 @@ func TestRoutesRejectAllMistakesAtOnce(t *testing.T) {
 			[]string{
 				"limit must be between 1 and 1000, not 0", `id must be an integer, not "x"`,
 				`kind must be one of large, small, not "Large"`, `exact must be true or false, not "maybe"`,
-				`from must be an RFC 3339 time, such as 2026-11-20T09:30:00Z, not "today"`, "name must be UTF-8 without the character 0",
+				`from must be an RFC 3339 time, such as 2026-11-20T09:30:00Z, not "today"`,
+				"name must be UTF-8 without the character 0",
 			},
 		},
 		"unknown parameters": {
