@@ -55,17 +55,18 @@ type finding struct {
 // findings are the findings of checks in their order.
 type findings []finding
 
-// check adds the problems of a check that exist; without one, that the check is ok, unless well is "". It returns whether
-// none has level fail.
-func (f *findings) check(name, well string, problems ...finding) (passed bool) {
-	problems = append(problems, finding{Level: ok, Message: well})
-	passed, none := true, well != ""
+// check adds the problems of a check that exist. Without one, it adds the message well at level ok, unless it is "". It
+// returns whether no problem has level fail.
+func (f *findings) check(name, well string, problems ...finding) bool {
+	before, passed := len(*f), true
 	for _, p := range problems {
-		if p.Level == "" || p.Level == ok && !none {
-			continue
+		if p.Level != "" {
+			p.Check = name
+			*f, passed = append(*f, p), passed && p.Level != fail
 		}
-		p.Check, none = name, false
-		*f, passed = append(*f, p), passed && p.Level != fail
+	}
+	if len(*f) == before && well != "" {
+		*f = append(*f, finding{ok, name, well, ""})
 	}
 	return passed
 }
