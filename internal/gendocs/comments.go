@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"go/ast"
+	"go/doc"
 	"go/parser"
 	"go/token"
-	"os"
 	"path/filepath"
 	"reflect"
 	"runtime"
@@ -29,77 +29,60 @@ type constant struct{ value, text string }
 func readComments(root string, dirs ...string) (*comments, error) {
 	c := &comments{map[string]string{}, map[string][]constant{}}
 	for _, dir := range dirs {
-		files, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
+		names, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
 		if err != nil {
 			return nil, fmt.Errorf("list the files of %s: %w", dir, err)
 		}
-		for _, name := range files {
+		files, sources := []*ast.File{}, token.NewFileSet()
+		for _, name := range names {
 			if strings.HasSuffix(name, "_test.go") {
 				continue
 			}
-			text, err := os.ReadFile(name)
-			if err != nil {
-				return nil, err
-			}
-			file, err := parser.ParseFile(token.NewFileSet(), name, text, parser.ParseComments)
+			file, err := parser.ParseFile(sources, name, nil, parser.ParseComments)
 			if err != nil {
 				return nil, fmt.Errorf("parse %s: %w", name, err)
 			}
-			c.add("postrider/"+dir+".", file)
+			files = append(files, file)
+		}
+		read, err := doc.NewFromFiles(sources, files, "postrider/"+dir, doc.AllDecls)
+		if err != nil {
+			return nil, fmt.Errorf("read the comments in %s: %w", dir, err)
+		}
+		for _, t := range read.Types {
+			c.add(read.ImportPath+".", t)
 		}
 	}
 	return c, nil
 }
 
-func (c *comments) add(prefix string, file *ast.File) {
-	for _, decl := range file.Decls {
-		switch d := decl.(type) {
-		case *ast.FuncDecl:
-			if d.Recv == nil {
-				continue
-			}
-			if pointer, is := d.Recv.List[0].Type.(*ast.StarExpr); is {
-				if named, is := pointer.X.(*ast.Ident); is {
-					c.texts[prefix+"(*"+named.Name+")."+d.Name.Name] = d.Doc.Text()
+func (c *comments) add(prefix string, t *doc.Type) {
+	c.texts[prefix+t.Name] = t.Doc
+	for _, method := range t.Methods {
+		c.texts[prefix+"("+method.Recv+")."+method.Name] = method.Doc
+	}
+	for _, group := range t.Consts {
+		for _, s := range group.Decl.Specs {
+			spec := s.(*ast.ValueSpec)
+			for _, value := range spec.Values { // none with iota
+				if literal, is := value.(*ast.BasicLit); is {
+					text := oneLine(cmp.Or(spec.Doc.Text(), spec.Comment.Text()))
+					c.constants[prefix+t.Name] = append(c.constants[prefix+t.Name], constant{literal.Value, text})
 				}
-			}
-		case *ast.GenDecl:
-			for _, s := range d.Specs {
-				c.addSpec(prefix, d, s)
 			}
 		}
 	}
-}
-
-func (c *comments) addSpec(prefix string, of *ast.GenDecl, s ast.Spec) {
-	switch s := s.(type) {
-	case *ast.TypeSpec:
-		c.texts[prefix+s.Name.Name] = cmp.Or(s.Doc.Text(), of.Doc.Text())
-		structure, is := s.Type.(*ast.StructType)
-		if !is {
-			return
+	structure, is := t.Decl.Specs[0].(*ast.TypeSpec).Type.(*ast.StructType)
+	if !is {
+		return
+	}
+	for _, field := range structure.Fields.List {
+		names := field.Names
+		if embedded, is := field.Type.(*ast.Ident); is && len(names) == 0 {
+			names = []*ast.Ident{embedded}
 		}
-		for _, field := range structure.Fields.List {
-			names := field.Names
-			if embedded, is := field.Type.(*ast.Ident); is && len(names) == 0 {
-				names = []*ast.Ident{embedded}
-			}
-			for _, name := range names {
-				c.texts[prefix+s.Name.Name+"."+name.Name] = field.Doc.Text()
-			}
+		for _, name := range names {
+			c.texts[prefix+t.Name+"."+name.Name] = field.Doc.Text()
 		}
-	case *ast.ValueSpec:
-		named, is := s.Type.(*ast.Ident)
-		if of.Tok != token.CONST || !is || len(s.Values) == 0 {
-			return
-		}
-		literal, is := s.Values[0].(*ast.BasicLit)
-		if !is {
-			return
-		}
-		kind := prefix + named.Name
-		text := oneLine(cmp.Or(s.Doc.Text(), s.Comment.Text()))
-		c.constants[kind] = append(c.constants[kind], constant{literal.Value, text})
 	}
 }
 
