@@ -17,7 +17,7 @@ import (
 func (p *pages) events(ctx context.Context, c echo.Context) error {
 	f := display.FilterOf(c)
 	f.View, f.Order = "events", "system_id desc"
-	filter := query.EventFilter{States: display.TableOf(c, "events", nil).Shows("deliveries")}
+	filter := query.EventFilter{States: display.TableOf(c, "events", nil).Shows("states")}
 	f.Read(&filter, p.Now())
 	list, err := site.ListOf(ctx, c, "event", f, filter, p.Parts.Reader.ReadEvents,
 		func(l *query.EventLine) uuid.UUID { return l.SystemID })

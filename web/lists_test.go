@@ -14,6 +14,7 @@ import (
 	"postrider/internal/catalog"
 	"postrider/internal/endpointconf"
 	"postrider/internal/testnode"
+	"postrider/web/display"
 )
 
 var (
@@ -55,6 +56,24 @@ func TestEquivalentSQLRuns(t *testing.T) {
 	} {
 		_, n := b.runShownSQL(t, path, b.page(t, path))
 		require.Equal(t, rows, n, path)
+	}
+}
+
+// The equivalent SQL has an expression for each column that a user can choose.
+func TestEquivalentSQLOfAllColumns(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for list := range display.Rows() {
+		var keys []string
+		for _, column := range display.DefaultTable(list, nil).All {
+			keys = append(keys, column.Key)
+		}
+		chosen := &http.Cookie{Name: "postrider-columns", Value: url.Values{list: {strings.Join(keys, ".")}}.Encode()}
+		path := "/ui/" + list
+		page := b.request(http.MethodGet, path, func(r *http.Request) { r.AddCookie(chosen) }).Body.String()
+		if shownSQL.MatchString(page) {
+			b.runShownSQL(t, path, page)
+		}
 	}
 }
 

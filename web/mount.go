@@ -296,6 +296,7 @@ func (p *pages) helpers() template.FuncMap {
 	return template.FuncMap{
 		"asset":     p.assets.Path,
 		"cell":      p.Cell,
+		"part":      p.Part,
 		"table":     display.DefaultTable,
 		"moment":    func(t time.Time) display.Moment { return display.MomentOf(t, p.Now()) },
 		"age":       func(t time.Time) string { return display.Span(max(0, p.Now().Sub(t))) },
@@ -334,7 +335,7 @@ func (p *pages) helpers() template.FuncMap {
 		"waited":           display.Waited,
 		"verdict":          display.VerdictText,
 		"progress":         func(o query.Operation) display.Progress { return display.ProgressOf(o, p.Now()) },
-		"operationKind":    func(kind string) string { return operationKinds[kind] },
+		"operationKind":    func(kind string) string { return cmp.Or(operationKinds[kind], kind) },
 		"facts":            display.FactsOf,
 		"export":           display.ExportOf,
 		"shell":            display.QuoteShell,

@@ -47,31 +47,31 @@ type APIKey struct {
 	// The key itself, only in the response that creates it.
 	Key string `db:"-" json:"key,omitempty"`
 	// Name. The audit has key:NAME, or user:OWNER for a personal key.
-	Name  string `json:"name"`
-	Scope Scope  `json:"scope" enum:"publish,receive,read,operate,admin"`
-	// Only topic to which it publishes, or from which it receives; null for every topic.
-	Topic *string `json:"topic"`
-	// Only event subscription from which it receives; null for every one.
-	Subscription *string `json:"subscription"`
-	// First 12 characters of the key.
-	Hint string `json:"hint"`
-	// active, expired or revoked.
-	State     string    `json:"state" enum:"active,expired,revoked"`
-	CreatedAt time.Time `json:"createdAt"`
-	// Actor that created it.
-	CreatedBy string `json:"createdBy"`
-	// When it expires; null means never.
-	ExpiresAt *time.Time `json:"expiresAt"`
-	// When it was last used, to the minute.
-	LastUsedAt *time.Time `json:"lastUsedAt"`
-	// When it was revoked; null if it was not.
-	RevokedAt *time.Time `json:"revokedAt"`
-	// User of a personal key, whose role limits it; null for a program's key.
-	Owner *string `json:"owner"`
-	// Computer of a personal key; null for a program's key.
-	Machine *string `json:"machine"`
+	Name  string `json:"name" column:"Name" list:"/v1/apiKeys"`
+	Scope Scope  `json:"scope" enum:"publish,receive,read,operate,admin" column:"Scope"`
 	// Whether the key may run SQL queries. A personal key follows its owner.
-	Query bool `json:"query"`
+	Query bool `json:"query" column:"Queries"`
+	// Only topic to which it publishes, or from which it receives; null for every topic.
+	Topic *string `json:"topic" column:"Topic" none:"every"`
+	// Only event subscription from which it receives; null for every one.
+	Subscription *string `json:"subscription" column:"Subscription" none:"every"`
+	// First 12 characters of the key.
+	Hint string `json:"hint" column:"Key begins"`
+	// active, expired or revoked.
+	State     string    `json:"state" enum:"active,expired,revoked" column:"State"`
+	CreatedAt time.Time `json:"createdAt" line:"Created"`
+	// When it expires; null means never.
+	ExpiresAt *time.Time `json:"expiresAt" column:"Expires" none:"never"`
+	// When it was last used, to the minute.
+	LastUsedAt *time.Time `json:"lastUsedAt" column:"Last used" none:"never"`
+	// When it was revoked; null if it was not.
+	RevokedAt *time.Time `json:"revokedAt" line:"Revoked"`
+	// Actor that created it.
+	CreatedBy string `json:"createdBy" column:"Created by"`
+	// User of a personal key, whose role limits it; null for a program's key.
+	Owner *string `json:"owner" line:"User"`
+	// Computer of a personal key; null for a program's key.
+	Machine *string `json:"machine" line:"Computer"`
 }
 
 // Actor is the actor that sends the key from the address, for WithActor: of a personal key, its owner.

@@ -15,23 +15,23 @@ import (
 // User is a person who signs in to the dashboard.
 type User struct {
 	// Name. The audit has user:NAME.
-	Name string `json:"name"`
-	Role Role   `json:"role" enum:"viewer,operator,admin"`
-	// The user cannot sign in.
-	Disabled bool `json:"disabled"`
+	Name string `json:"name" column:"Name" list:"/v1/users"`
+	Role Role   `json:"role" enum:"viewer,operator,admin" column:"Role"`
 	// Whether the user may run SQL queries.
-	Query bool `json:"query"`
-	// Version of role, password and disabled, for If-Match.
-	Version   postgres.Version `json:"etag"`
-	CreatedAt time.Time        `json:"createdAt"`
-	CreatedBy string           `json:"createdBy"`
+	Query bool `json:"query" column:"Queries"`
+	// The user cannot sign in.
+	Disabled bool `json:"disabled" column:"Disabled"`
+	// Number of open sessions.
+	Sessions int `json:"sessions" column:"Sessions"`
+	// When the user last signed in; null means never.
+	LastSignInAt *time.Time `json:"lastSignInAt" column:"Last signed in" none:"never"`
+	CreatedAt    time.Time  `json:"createdAt" line:"Added"`
+	CreatedBy    string     `json:"createdBy" column:"Added by"`
 	// When role, password or disabled were last changed.
 	ChangedAt  time.Time  `json:"changedAt"`
 	DisabledAt *time.Time `json:"-"`
-	// When the user last signed in; null means never.
-	LastSignInAt *time.Time `json:"lastSignInAt"`
-	// Number of open sessions.
-	Sessions int `json:"sessions"`
+	// Version of role, password and disabled, for If-Match.
+	Version postgres.Version `json:"etag"`
 }
 
 // UserSpec are the settings of a user.

@@ -38,25 +38,25 @@ var AuditActions = []string{
 // AuditLine is a recorded action.
 type AuditLine struct {
 	// Number of the entry. Later entries have higher numbers.
-	AuditID int64 `json:"auditId"`
+	AuditID int64 `json:"auditId" list:"/v1/audit"`
 	// When it happened.
-	At time.Time `json:"at"`
+	At time.Time `json:"at" column:"Time"`
 	// Actor: user:NAME, key:NAME, admin (the admin token), cli, signIn (a client with a wrong password), postrider, or a
 	// role of the database.
-	Actor string `json:"actor"`
-	// Address of the client.
-	Address *string `json:"address"`
+	Actor string `json:"actor" column:"Actor" class:"long"`
 	// Action, such as topic_created.
-	Action string `json:"action"`
-	// Name of the topic; null without one.
-	Topic *string `json:"topic"`
+	Action string `json:"action" column:"Action"`
 	// Name of the event subscription; null without one.
-	Subscription *string `json:"subscription"`
+	Subscription *string `json:"subscription" column:"Event subscription" title:"SUBSCRIPTION" class:"long"`
+	// Name of the topic; null without one.
+	Topic *string `json:"topic" column:"Topic" class:"long"`
 	// More about the action, without secrets.
-	Details JSON `json:"details" type:"object"`
+	Details JSON `json:"details" type:"object" column:"Details" class:"long"`
 	// Changed settings with their old and new values: {"labels": {"old": [], "new": ["a"]}}. {"changed": true} for secrets
 	// and for values over 4 KiB. Null without a change of settings.
-	Changes *JSON `json:"changes" type:"object"`
+	Changes *JSON `json:"changes" type:"object" column:"Changes" class:"long" off:"cli"`
+	// Address of the client.
+	Address *string `json:"address" column:"Address" off:"pages"`
 }
 
 // JSON is the text of a JSON value, which is shown as it is stored.

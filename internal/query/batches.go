@@ -21,41 +21,41 @@ type BatchFilter struct {
 // BatchLine are deliveries that are sent in one request. All succeed or all fail.
 type BatchLine struct {
 	// Id of the batch.
-	BatchID      int64   `json:"batchId"`
-	Topic        string  `json:"topic"`
-	Subscription string  `json:"subscription"`
-	State        string  `json:"state"`
-	Hold         *string `json:"hold"`
+	BatchID      int64     `json:"batchId" column:"Batch" list:"/v1/batches"`
+	CreatedAt    time.Time `json:"createdAt" column:"Created"`
+	State        string    `json:"state" column:"State"`
+	Hold         *string   `json:"hold" column:"Hold" in:"state"`
+	Topic        string    `json:"topic" column:"Topic" in:"subscription"`
+	Subscription string    `json:"subscription" column:"Event subscription" title:"SUBSCRIPTION" class:"long"`
 	// Number of events, without those that left.
-	Members int `json:"members"`
+	Members int `json:"members" column:"Events"`
 	// Size of the last request's body in bytes; before the first request, its limit.
-	Bytes          int64      `json:"bytes"`
-	Attempts       int        `json:"attempts"`
-	Reruns         int        `json:"reruns"`
-	NextAttemptAt  *time.Time `json:"nextAttemptAt"`
-	HoldUntil      *time.Time `json:"holdUntil"`
-	FirstAttemptAt *time.Time `json:"firstAttemptAt"`
-	LastAttemptAt  *time.Time `json:"lastAttemptAt"`
-	LastOutcome    *string    `json:"lastOutcome"`
+	Bytes       int64   `json:"bytes" column:"Size" title:"BYTES"`
+	Attempts    int     `json:"attempts" column:"Attempts"`
+	Reruns      int     `json:"reruns" column:"Re-runs" in:"attempts" off:""`
+	LastOutcome *string `json:"lastOutcome" column:"Last outcome" class:"long"`
 	// HTTP status of the last attempt; null without a response.
-	LastStatus *int       `json:"lastStatus"`
-	CreatedAt  time.Time  `json:"createdAt"`
-	FinishedAt *time.Time `json:"finishedAt"`
+	LastStatus     *int       `json:"lastStatus" column:"Last status" in:"last_outcome"`
+	NextAttemptAt  *time.Time `json:"nextAttemptAt" column:"Next or ended" title:"NEXT ATTEMPT"`
+	FinishedAt     *time.Time `json:"finishedAt" column:"Ended" in:"next_attempt_at"`
+	HoldUntil      *time.Time `json:"holdUntil" line:"Hold until"`
+	FirstAttemptAt *time.Time `json:"firstAttemptAt" column:"First attempt" off:""`
+	LastAttemptAt  *time.Time `json:"lastAttemptAt" column:"Last attempt" off:""`
 }
 
 // MemberLine is a delivery of a batch.
 type MemberLine struct {
 	// Position in the request, from 1.
-	Position   int   `json:"position"`
-	DeliveryID int64 `json:"deliveryId"`
+	Position   int   `json:"position" column:"Position"`
+	DeliveryID int64 `json:"deliveryId" column:"Delivery"`
 	// Id of the event from the publisher; null after the event's retention.
-	EventID *string `json:"eventId"`
+	EventID *string `json:"eventId" column:"Event id" none:"partition dropped"`
 	// When it left the batch; null if it did not.
-	LeftAt *time.Time `json:"leftAt"`
+	LeftAt *time.Time `json:"leftAt" column:"Left" in:"left_reason"`
 	// Number of the batch's attempts before it left.
 	LeftAfter *int `json:"leftAfter"`
 	// Why it left.
-	LeftReason *string `json:"leftReason"`
+	LeftReason *string `json:"leftReason" column:"Left batch" title:"WHY"`
 }
 
 // BatchDetails is one batch with its members and its attempts.

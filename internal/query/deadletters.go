@@ -103,61 +103,61 @@ func (f *DeadLetterFilter) Text() (string, error) {
 // DeadLetter is an event whose delivery failed for good.
 type DeadLetter struct {
 	// Id of the dead letter.
-	DeadLetterID uuid.UUID `json:"deadLetterId"`
+	DeadLetterID uuid.UUID `json:"deadLetterId" column:"Dead letter id" title:"ID" off:"pages" list:"/v1/deadLetters"`
 	// When it became a dead letter.
-	DeadLetteredAt time.Time `json:"deadLetteredAt"`
-	Topic          string    `json:"topic"`
-	Subscription   string    `json:"subscription"`
-	Reason         string    `json:"reason"`
-	Attempts       int       `json:"attempts"`
-	LastOutcome    *string   `json:"lastOutcome"`
-	// HTTP status of the last attempt; null without a response.
-	LastStatus *int `json:"lastStatus"`
-	// Error below HTTP in the last attempt.
-	LastError *string `json:"lastError"`
-	EventID   string  `json:"eventId"`
-	EventType string  `json:"eventType"`
+	DeadLetteredAt time.Time `json:"deadLetteredAt" column:"Dead-lettered"`
+	EventType      string    `json:"eventType" column:"Type" class:"long"`
 	// Subject of the event; empty if it was erased.
-	Subject string  `json:"subject"`
-	Source  *string `json:"source"`
-	// Time of the event from the publisher.
-	EventTime   *time.Time `json:"eventTime"`
-	PublishedAt time.Time  `json:"publishedAt"`
-	// When the first attempt began; null before it.
-	FirstAttemptAt  *time.Time `json:"firstAttemptAt"`
-	LastAttemptAt   *time.Time `json:"lastAttemptAt"`
-	TimeToLiveSince time.Time  `json:"timeToLiveSince"`
-	// Schema of the event.
-	Schema string `json:"schema"`
-	// Retry policy of the delivery.
-	RetryPolicy string `json:"retryPolicy"`
-	// Endpoint URL without its query string; empty with deliveryMode Queue.
-	EndpointBaseURL string     `db:"endpoint_base_url" json:"endpointBaseUrl"`
-	DeliveryID      int64      `json:"deliveryId"`
-	SystemID        uuid.UUID  `json:"systemId"`
-	RedeliveredFrom *uuid.UUID `json:"redeliveredFrom"`
+	Subject      string  `json:"subject" column:"Subject" class:"long"`
+	Topic        string  `json:"topic" column:"Topic" in:"subscription"`
+	Subscription string  `json:"subscription" column:"Event subscription" title:"SUBSCRIPTION" class:"long"`
+	Reason       string  `json:"reason" column:"Reason" class:"long"`
+	LastOutcome  *string `json:"lastOutcome" column:"Last outcome" class:"long"`
+	// HTTP status of the last attempt; null without a response.
+	LastStatus *int   `json:"lastStatus" column:"Last status" in:"last_outcome"`
+	Attempts   int    `json:"attempts" column:"Attempts"`
+	EventID    string `json:"eventId" column:"Event id" class:"long" off:"pages"`
 	// When it was last redelivered.
-	RedeliveredAt *time.Time `json:"redeliveredAt"`
+	RedeliveredAt *time.Time `json:"redeliveredAt" column:"Redelivered" off:"pages"`
+	// Error below HTTP in the last attempt.
+	LastError   *string   `json:"lastError" column:"Last error" class:"long" off:""`
+	PublishedAt time.Time `json:"publishedAt" column:"Published" off:""`
+	// When the first attempt began; null before it.
+	FirstAttemptAt  *time.Time `json:"firstAttemptAt" line:"First attempt"`
+	LastAttemptAt   *time.Time `json:"lastAttemptAt" column:"Last attempt" off:""`
+	TimeToLiveSince time.Time  `json:"timeToLiveSince" line:"Time to live since"`
+	Source          *string    `json:"source" column:"Source" class:"long" off:""`
+	// Time of the event from the publisher.
+	EventTime *time.Time `json:"eventTime" column:"Event time" off:""`
+	// Schema of the event.
+	Schema string `json:"schema" column:"Schema" off:""`
+	// Retry policy of the delivery.
+	RetryPolicy string `json:"retryPolicy" column:"Retry policy" off:""`
+	// Endpoint URL without its query string; empty with deliveryMode Queue.
+	EndpointBaseURL string     `db:"endpoint_base_url" json:"endpointBaseUrl" column:"Endpoint" class:"long" off:""`
+	DeliveryID      int64      `json:"deliveryId" column:"Delivery" off:""`
+	SystemID        uuid.UUID  `json:"systemId" column:"System id" off:""`
+	RedeliveredFrom *uuid.UUID `json:"redeliveredFrom" line:"Redelivery of"`
 	Lineage
 	// Version of the dead letter, for If-Match; absent in lists.
 	Version *postgres.Version `json:"etag,omitempty"`
 	// BodyText is the event as it was accepted; nil in a list, and empty if it was erased. The API shows it as Event.
 	BodyText *string `json:"-"`
 	// The event as it was accepted; absent in lists.
-	Event json.RawMessage `db:"-" json:"event,omitempty"`
+	Event json.RawMessage `db:"-" json:"event,omitempty" line:"Event"`
 	// First 4 KiB of the last response; absent in lists.
-	LastResponse *string `json:"lastResponse,omitempty"`
+	LastResponse *string `json:"lastResponse,omitempty" line:"Last response"`
 }
 
 // Lineage is what a repair made of an event. Its members are nil for an event that was not edited.
 type Lineage struct {
 	// Event that this one is a repair of; null if the event was not edited.
-	EditedFrom *uuid.UUID `json:"editedFrom"`
+	EditedFrom *uuid.UUID `json:"editedFrom" line:"Repair of"`
 	// Who edited the event; null if it was not edited.
-	EditedBy *string `json:"editedBy"`
+	EditedBy *string `json:"editedBy" line:"Edited by"`
 	// What the repair changed, as a JSON merge patch (RFC 7396) from the original event. Absent in lists, without a
 	// repair, if PostgreSQL cannot hold one of both events as jsonb, and after an erasure.
-	Edit json.RawMessage `json:"edit,omitempty"`
+	Edit json.RawMessage `json:"edit,omitempty" line:"Edit"`
 }
 
 // DeadLetterPlace is a position in the list of dead letters; the zero value is its beginning.

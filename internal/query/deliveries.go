@@ -49,55 +49,55 @@ func (f *DeliveryFilter) Text() (string, error) { return storedFilter(f) }
 // DeliveryLine is one event for one event subscription.
 type DeliveryLine struct {
 	// Id of the delivery.
-	DeliveryID int64 `json:"deliveryId"`
-	// Name of the topic.
-	Topic string `json:"topic"`
-	// Name of the event subscription.
-	Subscription string `json:"subscription"`
-	// Id of the event in postrider, a UUID.
-	SystemID uuid.UUID `json:"systemId"`
-	// Id of the event from the publisher; null after the event's retention.
-	EventID *string `json:"eventId"`
-	// Type of the event; null after the event's retention.
-	EventType *string `json:"eventType"`
-	// Subject of the event; empty if it was erased, null after the event's retention.
-	Subject *string `json:"subject"`
-	// When postrider accepted the event.
-	PublishedAt *time.Time `json:"publishedAt"`
+	DeliveryID int64 `json:"deliveryId" column:"Delivery" list:"/v1/deliveries"`
 	// pending, delivered, dead_lettered, dropped or canceled.
-	State string `json:"state"`
+	State string `json:"state" column:"State"`
 	// While on hold, what it waits for now: paused, not_validated, probation, admission or rate_limited.
-	Hold *string `json:"hold"`
-	// Why it was dead-lettered, dropped or canceled.
-	Reason *string `json:"reason"`
+	Hold *string `json:"hold" column:"Hold" in:"state"`
+	// Type of the event; null after the event's retention.
+	EventType *string `json:"eventType" column:"Type" class:"long" none:"partition dropped"`
+	// Id of the event from the publisher; null after the event's retention.
+	EventID *string `json:"eventId" column:"Event id" class:"long"`
+	// Subject of the event; empty if it was erased, null after the event's retention.
+	Subject *string `json:"subject" column:"Subject" class:"long" off:""`
+	// When postrider accepted the event.
+	PublishedAt *time.Time `json:"publishedAt" column:"Published"`
+	// Name of the topic.
+	Topic string `json:"topic" column:"Topic" in:"subscription"`
+	// Name of the event subscription.
+	Subscription string `json:"subscription" column:"Event subscription" title:"SUBSCRIPTION" class:"long"`
 	// Number of recorded attempts.
-	Attempts int `json:"attempts"`
+	Attempts int `json:"attempts" column:"Attempts"`
 	// Number of attempts that were repeated after a crash, without being counted.
-	Reruns int `json:"reruns"`
-	// Earliest time of the next attempt. Null during a hold and after the end.
-	NextAttemptAt *time.Time `json:"nextAttemptAt"`
-	// When the probation sends its next probe. Null for other holds and without one.
-	HoldUntil *time.Time `json:"holdUntil"`
-	// When the last attempt began; null before the first one.
-	LastAttemptAt *time.Time `json:"lastAttemptAt"`
+	Reruns int `json:"reruns" column:"Re-runs" in:"attempts" off:""`
 	// Outcome of the last attempt, such as Busy.
-	LastOutcome *string `json:"lastOutcome"`
+	LastOutcome *string `json:"lastOutcome" column:"Last outcome" class:"long"`
 	// HTTP status of the last attempt; null without a response.
-	LastStatus *int `json:"lastStatus"`
-	// When the time to live began.
-	TimeToLiveSince time.Time `json:"timeToLiveSince"`
-	// When its time to live ends. No attempt begins at this time or later. Null after the end.
-	ExpiresAt *time.Time `json:"expiresAt"`
+	LastStatus *int `json:"lastStatus" column:"Last status" in:"last_outcome"`
+	// Earliest time of the next attempt. Null during a hold and after the end.
+	NextAttemptAt *time.Time `json:"nextAttemptAt" column:"Next or ended" title:"NEXT ATTEMPT"`
 	// When it ended; null before.
-	FinishedAt *time.Time `json:"finishedAt"`
+	FinishedAt *time.Time `json:"finishedAt" column:"Ended" in:"next_attempt_at"`
+	// Why it was dead-lettered, dropped or canceled.
+	Reason *string `json:"reason" column:"Reason" class:"long" off:"pages"`
+	// When the probation sends its next probe. Null for other holds and without one.
+	HoldUntil *time.Time `json:"holdUntil" line:"Hold until"`
+	// When the last attempt began; null before the first one.
+	LastAttemptAt *time.Time `json:"lastAttemptAt" column:"Last attempt" off:""`
+	// When the time to live began.
+	TimeToLiveSince time.Time `json:"timeToLiveSince" column:"Time to live since" off:""`
+	// When its time to live ends. No attempt begins at this time or later. Null after the end.
+	ExpiresAt *time.Time `json:"expiresAt" column:"Time to live until" off:""`
 	// Batch of the delivery; null without one.
-	BatchID *int64 `json:"batchId"`
-	// Dead letter that this delivery redelivers, or the operation that delivered a past event.
-	RedeliveredFrom *uuid.UUID `json:"redeliveredFrom"`
-	// Operation that redelivered it; null without one.
-	OperationID *uuid.UUID `json:"operationId"`
+	BatchID *int64 `json:"batchId" column:"Batch" off:""`
+	// Id of the event in postrider, a UUID.
+	SystemID uuid.UUID `json:"systemId" column:"System id" off:""`
 	// Dead letter of the delivery; null without one.
-	DeadLetterID *uuid.UUID `json:"deadLetterId"`
+	DeadLetterID *uuid.UUID `json:"deadLetterId" column:"Dead letter" off:""`
+	// Dead letter that this delivery redelivers, or the operation that delivered a past event.
+	RedeliveredFrom *uuid.UUID `json:"redeliveredFrom" line:"Redelivery of"`
+	// Operation that redelivered it; null without one.
+	OperationID *uuid.UUID `json:"operationId" line:"Operation"`
 	Lineage
 }
 

@@ -15,7 +15,7 @@ import (
 // AttemptLine is one request to the endpoint, and the decision about the next one.
 type AttemptLine struct {
 	// Number of the attempt, from 1.
-	Number int `json:"number"`
+	Number int `json:"number" column:"Attempt"`
 	// How often it was repeated after a crash.
 	Reruns int `json:"reruns"`
 	// Delivery of the request; null for a batch.
@@ -25,7 +25,7 @@ type AttemptLine struct {
 	// When it was due.
 	DueAt *time.Time `json:"dueAt"`
 	// When the request began.
-	StartedAt time.Time `json:"startedAt"`
+	StartedAt time.Time `json:"startedAt" column:"Started"`
 	// Milliseconds from the start to the response or failure, at least the sum of dnsMs, connectMs, tlsMs and firstByteMs.
 	DurationMs float64 `json:"durationMs"`
 	// Milliseconds of the name resolution; null on a reused connection.
@@ -37,17 +37,17 @@ type AttemptLine struct {
 	// Milliseconds from the ready connection to the first byte of the response; null without one.
 	FirstByteMs *float64 `json:"firstByteMs"`
 	// HTTP status; null without a response.
-	Status *int `json:"status"`
+	Status *int `json:"status" column:"Status"`
 	// Outcome, such as Delivered, Busy or TimedOut.
-	Outcome string `json:"outcome"`
+	Outcome string `json:"outcome" column:"Outcome"`
 	// Error below HTTP; null without one.
 	Error *string `json:"error"`
 	// deliver, retry, dead_letter or drop; note for a late response that changed nothing.
-	Verdict string `json:"verdict"`
+	Verdict string `json:"verdict" column:"Verdict"`
 	// When the next attempt was planned; null without one.
 	NextAttemptAt *time.Time `json:"nextAttemptAt"`
 	// Reason of the decision: the entry of the status table, the backoff step and the jitter.
-	Why string `json:"why"`
+	Why string `json:"why" column:"Why"`
 	// Backoff step in milliseconds.
 	StepMs *int64 `json:"stepMs"`
 	// Shortest delay of the status table in milliseconds.

@@ -29,24 +29,24 @@ type EventFilter struct {
 
 // EventLine is one event in a list, without its body.
 type EventLine struct {
-	// Id of the event in postrider, a UUID. Deliveries have it in the header aeg-output-event-id.
-	SystemID  uuid.UUID `json:"systemId"`
-	Topic     string    `json:"topic"`
-	EventID   string    `json:"eventId"`
-	EventType string    `json:"eventType"`
+	PublishedAt time.Time `json:"publishedAt" column:"Published"`
+	EventType   string    `json:"eventType" column:"Type" class:"long"`
 	// Subject of the event; empty without one.
-	Subject     string     `json:"subject"`
-	Source      *string    `json:"source"`
-	EventTime   *time.Time `json:"eventTime"`
-	PublishedAt time.Time  `json:"publishedAt"`
-	Schema      string     `json:"schema"`
-	// Number of matching event subscriptions; null if it was published by SQL and is not routed yet.
-	Matched *int `json:"matched"`
-	// Size in bytes.
-	BodyBytes int `json:"bodyBytes"`
-	Lineage
+	Subject string `json:"subject" column:"Subject" class:"long"`
+	EventID string `json:"eventId" column:"Event id" class:"long"`
+	Topic   string `json:"topic" column:"Topic" class:"long"`
 	// States counts its deliveries by state; nil unless the filter requests it.
-	States []Counted `db:"-" json:"-"`
+	States []Counted `db:"-" json:"-" column:"Deliveries" class:"long wide" sql:"(select jsonb_object_agg(state, n) from (select state, count(*) as n\n          from postrider.deliveries d where d.system_id = events.system_id group by state) s) as deliveries"`
+	// Size in bytes.
+	BodyBytes int `json:"bodyBytes" column:"Size" title:"BYTES"`
+	// Number of matching event subscriptions; null if it was published by SQL and is not routed yet.
+	Matched   *int       `json:"matched" column:"Matched" off:"pages" none:"not routed yet"`
+	Source    *string    `json:"source" column:"Source" class:"long" off:""`
+	EventTime *time.Time `json:"eventTime" column:"Event time" off:""`
+	Schema    string     `json:"schema" column:"Schema" off:""`
+	// Id of the event in postrider, a UUID. Deliveries have it in the header aeg-output-event-id.
+	SystemID uuid.UUID `json:"systemId" column:"System id" off:"pages" list:"/v1/events"`
+	Lineage
 }
 
 // EventRow is a published event.
@@ -62,11 +62,11 @@ type EventRow struct {
 	// Version of the filters that were applied; absent while matched is null, and in lists.
 	FilterVersion *int64 `json:"filterVersion,omitempty"`
 	// Why PostgreSQL cannot store it as jsonb; absent if it can, and in lists.
-	BodyError *string `json:"bodyError,omitempty"`
+	BodyError *string `json:"bodyError,omitempty" line:"Not JSON in PostgreSQL"`
 	// When it was erased; absent if it was not, and in lists.
-	ErasedAt *time.Time `json:"erasedAt,omitempty"`
+	ErasedAt *time.Time `json:"erasedAt,omitempty" line:"Erased"`
 	// The event as it was accepted; absent if it was erased, and in lists.
-	Body json.RawMessage `json:"event,omitempty"`
+	Body json.RawMessage `json:"event,omitempty" line:"Event"`
 	// Its newest 200 deliveries, redeliveries included; absent in lists. `GET /v1/deliveries?eventId=` has all.
 	Deliveries []DeliveryLine `db:"-" json:"deliveries,omitzero"`
 }

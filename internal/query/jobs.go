@@ -9,16 +9,20 @@ import (
 
 // JobLine is a job of River: the token of one attempt.
 type JobLine struct {
-	ID                       int64
-	Kind, Queue, State       string
-	Attempt, MaxAttempts     int
-	CreatedAt, ScheduledAt   time.Time
-	AttemptedAt, FinalizedAt *time.Time
-	AttemptedBy              []string
+	ID    int64  `column:"Job"`
+	Kind  string `column:"Kind"`
+	State string `column:"State"`
 	// Args are ids only, as JSON.
-	Args       string
-	DeliveryID *int64
-	BatchID    *int64
+	Args        string     `column:"For" class:"long"`
+	ScheduledAt time.Time  `column:"Scheduled"`
+	AttemptedAt *time.Time `column:"Fetched"`
+	Queue       string     `column:"Queue" off:""`
+	AttemptedBy []string   `column:"Node" off:""`
+	CreatedAt   time.Time  `column:"Created" off:""`
+
+	FinalizedAt          *time.Time
+	Attempt, MaxAttempts int
+	DeliveryID, BatchID  *int64
 }
 
 // JobFilter selects jobs; "" = all.

@@ -14,45 +14,45 @@ import (
 // Operation is a redelivery, repair, purge, retry, cancellation or erasure of many.
 type Operation struct {
 	// Id of the operation, a UUID.
-	OperationID uuid.UUID `json:"operationId"`
+	OperationID uuid.UUID `json:"operationId" column:"Id" title:"OPERATION" off:"pages" list:"/v1/operations"`
+	CreatedAt   time.Time `json:"createdAt" column:"Started"`
 	// What the operation does.
-	Kind string `json:"kind" enum:"redeliver,repair,purge,retry,cancel,redeliver_events,erase_subject"`
+	Kind string `json:"kind" enum:"redeliver,repair,purge,retry,cancel,redeliver_events,erase_subject" column:"Operation" title:"KIND" class:"long"`
+	// Topic of the target event subscription, or of an erasure. Null if each dead letter goes to its own event
+	// subscription.
+	Topic *string `json:"topic" column:"Topic" in:"subscription"`
+	// Target event subscription.
+	Subscription *string `json:"subscription" column:"To" title:"SUBSCRIPTION" class:"long"`
 	// State. If it is failed, lastError has the cause.
-	State  string           `json:"state" enum:"running,done,canceled,failed"`
+	State  string           `json:"state" enum:"running,done,canceled,failed" column:"State"`
 	Filter DeadLetterFilter `json:"filter"`
 	// Filter of the deliveries of a retry or a cancellation; absent for other operations.
 	DeliveryFilter *DeliveryFilter `json:"deliveryFilter,omitempty"`
-	// Topic of the target event subscription, or of an erasure. Null if each dead letter goes to its own event
-	// subscription.
-	Topic *string `json:"topic"`
-	// Target event subscription.
-	Subscription *string `json:"subscription"`
 	// Members of the events that a repair changes, up to 100, as JSON Pointers; absent for other operations.
 	Paths          []string   `json:"paths,omitempty"`
 	PublishedFrom  *time.Time `json:"publishedFrom"`
 	PublishedUntil *time.Time `json:"publishedUntil"`
-	RatePerSecond  *int       `json:"ratePerSecond"`
 	ExpectedCount  *int64     `json:"expectedCount"`
 	// It counts what matches, and has changed nothing yet.
-	Counting bool `json:"counting"`
+	Counting bool `json:"counting" line:"Counting"`
 	// Number of dead letters or deliveries that matched at the start; so far, while counting. Null for past events and
 	// erasures.
-	Matched *int64 `json:"matched"`
+	Matched *int64 `json:"matched" column:"Matched" in:"done"`
 	// Number of redelivered, purged or erased ones.
-	Done int64 `json:"done"`
+	Done int64 `json:"done" column:"Progress" title:"DONE"`
 	// Number that another operator purged or redelivered first, or of past events that do not match the filter.
-	Skipped int64 `json:"skipped"`
+	Skipped int64 `json:"skipped" column:"Skipped" in:"done"`
 	// Number that could not be redelivered because their event subscription was deleted or has expired.
-	Failed int64 `json:"failed"`
+	Failed int64 `json:"failed" column:"Failed"`
 	// Last error.
-	LastError *string `json:"lastError"`
+	LastError *string `json:"lastError" line:"Last error"`
 	// Time up to which dead letters or events have been processed, approximately.
 	ReachedAt *time.Time `json:"reachedAt"`
 	// Actor that started it, as in the audit.
-	StartedBy string    `json:"startedBy"`
-	CreatedAt time.Time `json:"createdAt"`
+	StartedBy string `json:"startedBy" column:"Started by" class:"long"`
 	// When it ended; null while it runs.
-	FinishedAt *time.Time `json:"finishedAt"`
+	FinishedAt    *time.Time `json:"finishedAt" column:"Finished" off:"pages"`
+	RatePerSecond *int       `json:"ratePerSecond" column:"Rate" class:"" off:""`
 	// Results of the redeliveries; null for a purge or an erasure.
 	Outcomes *OperationOutcomes `json:"outcomes"`
 }

@@ -17,19 +17,31 @@ type SubscriptionKey struct{ Topic, Subscription string }
 
 // SubscriptionLine is one event subscription in a list.
 type SubscriptionLine struct {
-	Topic, Subscription, EndpointBaseURL, EndpointKind, EventDeliverySchema, RetryPolicy string
-	MaxDeliveryAttempts                                                                  *int
-	EventTimeToLiveInMinutes                                                             int
-	DeadLetterDestination, ProvisioningState                                             string
-	Hold, HoldCause                                                                      *string
-	HoldSince, HoldUntil                                                                 *time.Time
-	Probing                                                                              bool
-	Validation                                                                           *string // nil after it ended
-	CreatedAt                                                                            time.Time
-	// Of the last hour.
-	Delivered, Failures, Attempts, DeadLetters int64
+	Subscription      string  `column:"Event subscription" class:"long"`
+	Topic             string  `column:"Topic" in:"subscription"`
+	ProvisioningState string  `column:"State"`
+	Hold              *string `column:"Hold" in:"provisioning_state"`
+	// Validation is the result of the last handshake; nil after the validation ended.
+	Validation      *string `column:"Detail" class:"long"`
+	EndpointBaseURL string  `column:"Endpoint" class:"long"`
 	// SparkGood and SparkBad are the successful and the failed attempts of the last hour, in twelve steps.
-	SparkGood, SparkBad []int64
+	SparkGood []int64 `column:"Last hour"`
+	SparkBad  []int64
+	// Attempts, Failures, Delivered and DeadLetters are counts of the last hour.
+	Attempts            int64     `column:"Successful"`
+	DeadLetters         int64     `column:"Dead letters"`
+	RetryPolicy         string    `column:"Retry policy"`
+	EndpointKind        string    `column:"Kind" off:""`
+	EventDeliverySchema string    `column:"Delivery schema" off:""`
+	MaxDeliveryAttempts *int      `column:"Limits" class:"" off:""`
+	CreatedAt           time.Time `column:"Created" off:""`
+
+	Failures, Delivered      int64
+	EventTimeToLiveInMinutes int
+	DeadLetterDestination    string
+	HoldCause                *string
+	HoldSince, HoldUntil     *time.Time
+	Probing                  bool
 	// Listed are the texts of settings that lists show, see catalog.SubscriptionSpec.Listed.
 	Listed []string `db:"-"`
 }

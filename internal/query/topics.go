@@ -9,15 +9,19 @@ import (
 
 // TopicLine is one topic in a list.
 type TopicLine struct {
-	Topic, Kind, InputSchema string
-	EventRetentionInDays     *int
-	CreatedAt                time.Time
-	Subscriptions            int
-	// Published and Matched count events and deliveries of the last 24 hours; SparkPublished counts the events of the last
-	// hour in twelve steps. LastPublished is the minute of the last event in these 24 hours.
-	Published, Matched int64
-	SparkPublished     []int64
-	LastPublished      *time.Time
+	Topic       string `column:"Topic" class:"long"`
+	InputSchema string `column:"Input schema"`
+	// SparkPublished counts the events of the last hour in twelve steps.
+	SparkPublished []int64 `column:"Last hour"`
+	// Published and Matched count events and deliveries of the last 24 hours.
+	Published int64 `column:"Published, 24 h"`
+	Matched   int64 `column:"Matched, 24 h"`
+	// LastPublished is the minute of the last event in these 24 hours.
+	LastPublished        *time.Time `column:"Last event" none:"none in 24 h"`
+	Subscriptions        int        `column:"Event subscriptions"`
+	Kind                 string     `column:"Kind" off:""`
+	EventRetentionInDays *int       `column:"Retention" class:"" off:""`
+	CreatedAt            time.Time  `column:"Created" off:""`
 }
 
 // ReadTopics reads a page of topics whose names contain name, in the order of their names: Before of the turn continues

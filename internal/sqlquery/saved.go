@@ -35,21 +35,21 @@ var queryName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 // Saved is a saved query.
 type Saved struct {
 	// Name of the query.
-	Name string `json:"name"`
+	Name string `json:"name" column:"Name" list:"/v1/queries"`
+	// Actor who saved it.
+	Owner string `json:"owner" column:"Owner"`
+	// All users and keys that may run queries see and run it.
+	Shared bool `json:"shared" column:"Shared"`
 	// What the query returns.
-	Description string `json:"description"`
+	Description string `json:"description" column:"Description"`
 	// The SQL.
 	SQL string `json:"sql" db:"sql"`
-	// Actor who saved it.
-	Owner string `json:"owner"`
-	// All users and keys that may run queries see and run it.
-	Shared bool `json:"shared"`
 	// It is deleted after 24 hours.
 	Temporary bool `json:"temporary"`
 	// It is a documented question and cannot be changed.
 	Template bool `json:"template" db:"-"`
 	// Names of the arguments of a template.
-	Parameters []string `json:"parameters" db:"-"`
+	Parameters []string `json:"parameters" db:"-" line:"Arguments"`
 	// When it was saved; null for a template.
 	CreatedAt *time.Time `json:"createdAt"`
 	// When it was last changed; null for a template.

@@ -1,31 +1,21 @@
 package display
 
 import (
-	"cmp"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/labstack/echo/v4"
-)
 
-// Column is a column of a list. The template list/key writes its cells, or cell/key, which several lists share.
-type Column struct {
-	Key, Label string
-	// Kind is the CSS class: a "long" text is cut at the end of its column, a "number" is aligned to its right.
-	Kind string
-	// Off: shown only if the user chooses it.
-	Off bool
-	// SQL are its columns in the documented view. Default: Key.
-	SQL string
-}
+	"postrider/internal/query"
+)
 
 // Table is a list with the columns that the user has chosen.
 type Table struct {
 	Name string
 	// All are the columns to choose from, and Columns those that are shown.
-	All, Columns []Column
+	All, Columns []query.Column
 	// Wrap: long texts continue on further lines.
 	Wrap bool
 	// Chosen: the user has chosen the columns.
@@ -60,8 +50,8 @@ func TableOf(c echo.Context, name string, rows any) Table {
 
 // DefaultTable is the table of a list with the default columns.
 func DefaultTable(name string, rows any) Table {
-	t := Table{Name: name, All: tables[name], Rows: rows}
-	t.Columns = slices.DeleteFunc(slices.Clone(t.All), func(col Column) bool { return col.Off })
+	t := Table{Name: name, All: columnsOf(name), Rows: rows}
+	t.Columns = slices.DeleteFunc(slices.Clone(t.All), func(col query.Column) bool { return col.OffPages })
 	return t
 }
 
@@ -78,14 +68,13 @@ func (t *Table) choose(keys []string) {
 
 // Shows reports whether a column is shown.
 func (t Table) Shows(key string) bool {
-	return slices.ContainsFunc(t.Columns, func(col Column) bool { return col.Key == key })
+	return slices.ContainsFunc(t.Columns, func(col query.Column) bool { return col.Key == key })
 }
 
 // SQL are the shown columns in the documented view.
 func (t Table) SQL() string {
 	var columns []string
 	for _, col := range t.Columns {
-		col.SQL = cmp.Or(col.SQL, col.Key)
 		columns = append(columns, col.SQL)
 	}
 	return strings.Join(columns, ", ")
@@ -109,7 +98,7 @@ const maxCookie = 4000
 // ChooseColumns stores the columns of a list in the browser; without keys, the default ones are shown again. Unknown
 // keys are left out.
 func ChooseColumns(c echo.Context, name string, keys []string) {
-	t := Table{All: tables[name]}
+	t := Table{All: columnsOf(name)}
 	t.choose(keys)
 	values := chosenColumns(c)
 	values.Del(name)

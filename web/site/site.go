@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"path"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -188,15 +189,39 @@ func (s *Site) Page(name string, f Frame) ([]byte, error) {
 	return page.Bytes(), nil
 }
 
-// Cell is a cell of a list: the template list/key, or else cell/key, which several lists share.
-func (s *Site) Cell(list, key string, row any) (template.HTML, error) {
-	name := list + "/" + key
-	if s.Templates.Lookup(name) == nil {
-		name = "cell/" + key
+// Cell is a cell of a list: the template list/key, or cell/key, which several lists share, or the value by its type.
+func (s *Site) Cell(list string, c query.Column, row any) (template.HTML, error) {
+	for _, name := range []string{list + "/" + c.Key, "cell/" + c.Key} {
+		if s.Templates.Lookup(name) != nil {
+			return s.Part(name, row)
+		}
 	}
-	var cell strings.Builder
-	err := s.Templates.ExecuteTemplate(&cell, name, row)
-	return template.HTML(cell.String()), err //nolint:gosec // html/template has rendered it
+	value := reflect.ValueOf(row).FieldByIndex(c.Index)
+	if value.Kind() == reflect.Pointer && value.IsNil() {
+		return s.Part("none", c.None)
+	}
+	switch v := reflect.Indirect(value).Interface().(type) {
+	case time.Time:
+		return s.Part("when", display.MomentOf(v, s.Now()))
+	case []string:
+		return s.Part("plain", strings.Join(v, " "))
+	default:
+		text := fmt.Sprint(v)
+		if c.Class == "number" && reflect.Indirect(value).CanInt() {
+			text = display.Grouped(v)
+		}
+		if strings.HasSuffix(c.Key, "_id") {
+			return s.Part("code", text)
+		}
+		return s.Part("plain", text)
+	}
+}
+
+// Part is a template as HTML.
+func (s *Site) Part(name string, view any) (template.HTML, error) {
+	var part strings.Builder
+	err := s.Templates.ExecuteTemplate(&part, name, view)
+	return template.HTML(part.String()), err //nolint:gosec // html/template has rendered it
 }
 
 // List is what a list page shows.
