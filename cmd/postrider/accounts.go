@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -42,7 +41,7 @@ func (f accountFlags) ProvideClient(ctx context.Context) (*rest.Client, error) {
 	return rest.InProcess(accountsAPI(a)), nil
 }
 
-const apiKeysPath, usersPath = "/v1/apiKeys", "/v1/users" //nolint:gosec // paths
+var apiKeysPath, usersPath = rest.ListURL[access.APIKey](), rest.ListURL[access.User]()
 
 // accountsAPI is the part of the REST API about users and API keys, without authentication: the audit records cli.
 func accountsAPI(a *access.Access) http.Handler {
@@ -68,15 +67,16 @@ func accountsAPI(a *access.Access) http.Handler {
 	})
 }
 
-// list prints a list.
-func (f accountFlags) list(
-	ctx context.Context, std terminal.Streams, client *rest.Client, path string, columns []rest.Column,
-) error {
-	list, err := client.All(ctx, path)
+// accountListCmd lists the accounts of type T.
+type accountListCmd[T any] struct{ accountFlags }
+
+// Run executes the verb.
+func (c *accountListCmd[T]) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
+	list, err := client.All(ctx, rest.ListURL[T]())
 	if err != nil {
 		return err
 	}
-	return f.Print(std.Out, list, func(w io.Writer) { rest.PrintColumns(w, columns, list) })
+	return c.Print(std.Out, list, func(w io.Writer) { rest.PrintColumns(w, rest.ColumnsOf[T](), list) })
 }
 
 // oneAccount has the flags of verbs about one user or API key.
@@ -85,30 +85,14 @@ type oneAccount struct {
 	Name string `arg:"" help:"Its name."`
 }
 
-// show prints the object at the path of a list.
-func (o *oneAccount) show(
-	ctx context.Context, std terminal.Streams, client *rest.Client, path string, lines []rest.Column,
-) error {
+// accountShowCmd shows an account of type T.
+type accountShowCmd[T any] struct{ oneAccount }
+
+// Run executes the verb.
+func (c *accountShowCmd[T]) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
 	var shown rest.Object
-	if err := client.Call(ctx, http.MethodGet, rest.ItemURL(path, o.Name), nil, &shown); err != nil {
+	if err := client.Call(ctx, http.MethodGet, rest.ItemURL(rest.ListURL[T](), c.Name), nil, &shown); err != nil {
 		return err
 	}
-	return o.Print(std.Out, shown, func(w io.Writer) {
-		for _, line := range lines {
-			fmt.Fprintf(w, "%s\t%s\n", line.Title, line.Cell(shown))
-		}
-	})
-}
-
-// shownAs returns the text of a column: on or off for a boolean, and otherwise for no value.
-func shownAs(path, otherwise string) func(rest.Object) string {
-	return func(o rest.Object) string {
-		switch v := rest.ValueAt(o, path).(type) {
-		case nil:
-			return otherwise
-		case bool:
-			return terminal.Either(v, "on", "off")
-		}
-		return rest.Column{Path: path}.Cell(o)
-	}
+	return c.Print(std.Out, shown, func(w io.Writer) { rest.PrintRow[T](w, shown) })
 }

@@ -12,10 +12,10 @@ import (
 )
 
 type apikeyCmd struct {
-	Create apikeyCreateCmd `cmd:"" help:"Create an API key and print it. It is shown once." detail:"The key is the last line of the output. Programs send it as Authorization: Bearer, and publishers also as aeg-sas-key; see docs/operate/access.md." example:"apikey create ci --scope operate --expires-in-days 90; apikey create shop --scope publish --topic orders; apikey create worker --scope receive --topic orders --subscription worker"`
-	List   apikeyListCmd   `cmd:"" help:"List the API keys, including revoked ones." example:"apikey list"`
-	Show   apikeyShowCmd   `cmd:"" help:"Show an API key, without its secret." example:"apikey show ci -o json"`
-	Revoke apikeyRevokeCmd `cmd:"" help:"Revoke an API key. Every node rejects it within a second." detail:"The key stays in the list, and its name stays taken, for the days of serve --keep-keys-days (default 400). Revoking it again changes nothing." example:"apikey revoke ci"`
+	Create apikeyCreateCmd               `cmd:"" help:"Create an API key and print it. It is shown once." detail:"The key is the last line of the output. Programs send it as Authorization: Bearer, and publishers also as aeg-sas-key; see docs/operate/access.md." example:"apikey create ci --scope operate --expires-in-days 90; apikey create shop --scope publish --topic orders; apikey create worker --scope receive --topic orders --subscription worker"`
+	List   accountListCmd[access.APIKey] `cmd:"" help:"List the API keys, including revoked ones." example:"apikey list"`
+	Show   accountShowCmd[access.APIKey] `cmd:"" help:"Show an API key, without its secret." example:"apikey show ci -o json"`
+	Revoke apikeyRevokeCmd               `cmd:"" help:"Revoke an API key. Every node rejects it within a second." detail:"The key stays in the list, and its name stays taken, for the days of serve --keep-keys-days (default 400). Revoking it again changes nothing." example:"apikey revoke ci"`
 }
 
 type apikeyCreateCmd struct {
@@ -56,47 +56,6 @@ func permissions(k rest.Object) string {
 		return does + "topic " + topic
 	}
 	return does + "event subscription " + rest.TextAt(k, "subscription") + " of topic " + topic
-}
-
-type apikeyListCmd struct{ accountFlags }
-
-func (c *apikeyListCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
-	return c.list(ctx, std, client, apiKeysPath, []rest.Column{
-		{Title: "NAME", Path: "name"},
-		{Title: "SCOPE", Path: "scope"},
-		{Title: "QUERIES", Text: shownAs("query", "")},
-		{Title: "TOPIC", Text: func(k rest.Object) string {
-			return shownAs("topic", terminal.Either(access.Scope(rest.TextAt(k, "scope")).Role() == "", "every", "-"))(k)
-		}},
-		{Title: "SUBSCRIPTION", Text: func(k rest.Object) string {
-			return shownAs("subscription", terminal.Either(k["scope"] == string(access.ScopeReceive), "every", "-"))(k)
-		}},
-		{Title: "KEY", Text: keyHint},
-		{Title: "STATE", Path: "state"},
-		{Title: "EXPIRES", Text: shownAs("expiresAt", "never")},
-		{Title: "LAST USED", Text: shownAs("lastUsedAt", "never")},
-		{Title: "CREATED BY", Path: "createdBy"},
-	})
-}
-
-// keyHint is the beginning of a key.
-func keyHint(k rest.Object) string { return rest.TextAt(k, "hint") + "…" }
-
-type apikeyShowCmd struct{ oneAccount }
-
-func (c *apikeyShowCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
-	return c.show(ctx, std, client, apiKeysPath, []rest.Column{
-		{Title: "name", Path: "name"},
-		{Title: "permissions", Text: permissions},
-		{Title: "queries", Text: shownAs("query", "")},
-		{Title: "key", Text: keyHint},
-		{Title: "state", Path: "state"},
-		{Title: "created", Path: "createdAt"},
-		{Title: "created by", Path: "createdBy"},
-		{Title: "expires", Text: shownAs("expiresAt", "never")},
-		{Title: "last used", Text: shownAs("lastUsedAt", "never")},
-		{Title: "revoked", Path: "revokedAt"},
-	})
 }
 
 type apikeyRevokeCmd struct{ oneAccount }

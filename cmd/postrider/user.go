@@ -18,15 +18,15 @@ import (
 )
 
 type userCmd struct {
-	Add      userAddCmd      `cmd:"" help:"Add a user who may sign in to the dashboard."`
-	List     userListCmd     `cmd:"" help:"List the users." example:"user list"`
-	Show     userShowCmd     `cmd:"" help:"Show a user." example:"user show anna"`
-	Role     userRoleCmd     `cmd:"" help:"Change the role of a user. Their sessions end, and the role limits their personal keys." example:"user role anna operator"`
-	Password userPasswordCmd `cmd:"" help:"Change the password of a user. Their sessions and personal keys end." detail:"The old password is not required." example:"user password anna"`
-	Query    userQueryCmd    `cmd:"" help:"Allow a user to run SQL queries, or not. By default operators and admins may." example:"user query anna off"`
-	Disable  userDisableCmd  `cmd:"" help:"Disable a user. Their sessions and personal keys end." detail:"Name, role and password stay, so that you can enable the user again. You can also disable the last admin; user enable or the admin token restores access." example:"user disable anna"`
-	Enable   userEnableCmd   `cmd:"" help:"Enable a disabled user." example:"user enable anna"`
-	Remove   userRemoveCmd   `cmd:"" help:"Remove a user. Their sessions and personal keys end." detail:"The audit keeps the name." example:"user remove anna; user remove anna --yes"`
+	Add      userAddCmd                  `cmd:"" help:"Add a user who may sign in to the dashboard."`
+	List     accountListCmd[access.User] `cmd:"" help:"List the users." example:"user list"`
+	Show     accountShowCmd[access.User] `cmd:"" help:"Show a user." example:"user show anna"`
+	Role     userRoleCmd                 `cmd:"" help:"Change the role of a user. Their sessions end, and the role limits their personal keys." example:"user role anna operator"`
+	Password userPasswordCmd             `cmd:"" help:"Change the password of a user. Their sessions and personal keys end." detail:"The old password is not required." example:"user password anna"`
+	Query    userQueryCmd                `cmd:"" help:"Allow a user to run SQL queries, or not. By default operators and admins may." example:"user query anna off"`
+	Disable  userDisableCmd              `cmd:"" help:"Disable a user. Their sessions and personal keys end." detail:"Name, role and password stay, so that you can enable the user again. You can also disable the last admin; user enable or the admin token restores access." example:"user disable anna"`
+	Enable   userEnableCmd               `cmd:"" help:"Enable a disabled user." example:"user enable anna"`
+	Remove   userRemoveCmd               `cmd:"" help:"Remove a user. Their sessions and personal keys end." detail:"The audit keeps the name." example:"user remove anna; user remove anna --yes"`
 }
 
 // passwordFlag chooses the source of a password. A password is no argument: other users see the arguments of processes,
@@ -135,39 +135,6 @@ func (c *userAddCmd) Run(ctx context.Context, std terminal.Streams, client *rest
 		return exists
 	}
 	return err
-}
-
-type userListCmd struct{ accountFlags }
-
-func (c *userListCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
-	return c.list(ctx, std, client, usersPath, []rest.Column{
-		{Title: "NAME", Path: "name"},
-		{Title: "ROLE", Path: "role"},
-		{Title: "QUERIES", Text: shownAs("query", "")},
-		{Title: "STATE", Text: userState},
-		{Title: "SESSIONS", Path: "sessions"},
-		{Title: "LAST SIGNED IN", Text: shownAs("lastSignInAt", "never")},
-		{Title: "ADDED BY", Path: "createdBy"},
-	})
-}
-
-func userState(u rest.Object) string {
-	return terminal.Either(u["disabled"] == true, "disabled", "active")
-}
-
-type userShowCmd struct{ oneAccount }
-
-func (c *userShowCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
-	return c.show(ctx, std, client, usersPath, []rest.Column{
-		{Title: "name", Path: "name"},
-		{Title: "role", Path: "role"},
-		{Title: "queries", Text: shownAs("query", "")},
-		{Title: "state", Text: userState},
-		{Title: "sessions", Path: "sessions"},
-		{Title: "last signed in", Text: shownAs("lastSignInAt", "never")},
-		{Title: "added", Path: "createdAt"},
-		{Title: "added by", Path: "createdBy"},
-	})
 }
 
 type userRoleCmd struct {

@@ -16,19 +16,15 @@ import (
 
 // DeadletterCmd is deadletter with its verbs.
 type DeadletterCmd struct {
-	List      listVerb[query.DeadLetterFilter] `cmd:"" path:"/v1/deadLetters" help:"List dead letters, the newest first." example:"deadletter list --topic orders --reason MaxDeliveryAttemptsExceeded; deadletter list --last-status 503 --no-redelivered --from 1h -o json; deadletter list --search 'data.order.id = 42'"`
-	Show      showVerb[deadLetterArg]          `cmd:"" path:"/v1/deadLetters/{id}" help:"Show one dead letter with its event." example:"deadletter show 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60"`
-	Redeliver deadletterRedeliverCmd           `cmd:"" help:"Redeliver dead letters: those named, or all that match."`
-	Edit      deadletterEditCmd                `cmd:"" help:"Edit the event of a dead letter and redeliver it."`
-	Patch     deadletterPatchCmd               `cmd:"" help:"Change the events of many dead letters by a JSON merge patch and redeliver them."`
-	Purge     deadletterPurgeCmd               `cmd:"" help:"Delete dead letters permanently: those named, or all that match." detail:"You cannot undo it. With a filter the service deletes all matching dead letters that exist now, and the command waits for the end." example:"deadletter purge 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60; deadletter purge --topic orders --redelivered --until 30d --dry-run; deadletter purge --topic orders --redelivered --until 30d --yes"`
-	Events    deadletterEventsCmd              `cmd:"" help:"Deliver a topic's past events to one of its event subscriptions." detail:"Delivers all stored events that the filter matches. Each becomes a new delivery with its own time to live. A dry run counts for five seconds at most." example:"deadletter events orders billing --from 1h --dry-run; deadletter events orders billing --from 2026-11-20T09:00:00Z --until 2026-11-20T10:00:00Z --rate 50"`
-	Export    deadletterExportCmd              `cmd:"" help:"Export dead letters as JSON, one per line, the oldest first." detail:"The dead letters do not change. Dead letters added during the export are not included. An incomplete export leaves no file, and the exit code is 1." example:"deadletter export --topic orders --from 24h > dead.ndjson; deadletter export --format rows -o dead.ndjson; deadletter export -o 's3://backup/dead.ndjson?region=eu-west-1'"`
-	Cancel    deadletterCancelCmd              `cmd:"" help:"Cancel a bulk operation, such as a redelivery." detail:"Completed work is not undone." example:"deadletter cancel 0198c5a2-11aa-7d20-8e31-0c9f6b7a5e42"`
-}
-
-type deadLetterArg struct {
-	ID deadLetterID `arg:"" help:"Id of the dead letter."`
+	List      listVerb[query.DeadLetterFilter, query.DeadLetter] `cmd:"" help:"List dead letters, the newest first." example:"deadletter list --topic orders --reason MaxDeliveryAttemptsExceeded; deadletter list --last-status 503 --no-redelivered --from 1h -o json; deadletter list --search 'data.order.id = 42'"`
+	Show      showVerb[query.DeadLetter]                         `cmd:"" help:"Show one dead letter with its event." example:"deadletter show 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60"`
+	Redeliver deadletterRedeliverCmd                             `cmd:"" help:"Redeliver dead letters: those named, or all that match."`
+	Edit      deadletterEditCmd                                  `cmd:"" help:"Edit the event of a dead letter and redeliver it."`
+	Patch     deadletterPatchCmd                                 `cmd:"" help:"Change the events of many dead letters by a JSON merge patch and redeliver them."`
+	Purge     deadletterPurgeCmd                                 `cmd:"" help:"Delete dead letters permanently: those named, or all that match." detail:"You cannot undo it. With a filter the service deletes all matching dead letters that exist now, and the command waits for the end." example:"deadletter purge 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60; deadletter purge --topic orders --redelivered --until 30d --dry-run; deadletter purge --topic orders --redelivered --until 30d --yes"`
+	Events    deadletterEventsCmd                                `cmd:"" help:"Deliver a topic's past events to one of its event subscriptions." detail:"Delivers all stored events that the filter matches. Each becomes a new delivery with its own time to live. A dry run counts for five seconds at most." example:"deadletter events orders billing --from 1h --dry-run; deadletter events orders billing --from 2026-11-20T09:00:00Z --until 2026-11-20T10:00:00Z --rate 50"`
+	Export    deadletterExportCmd                                `cmd:"" help:"Export dead letters as JSON, one per line, the oldest first." detail:"The dead letters do not change. Dead letters added during the export are not included. An incomplete export leaves no file, and the exit code is 1." example:"deadletter export --topic orders --from 24h > dead.ndjson; deadletter export --format rows -o dead.ndjson; deadletter export -o 's3://backup/dead.ndjson?region=eu-west-1'"`
+	Cancel    deadletterCancelCmd                                `cmd:"" help:"Cancel a bulk operation, such as a redelivery." detail:"Completed work is not undone." example:"deadletter cancel 0198c5a2-11aa-7d20-8e31-0c9f6b7a5e42"`
 }
 
 // deadLetterFlags choose dead letters by a filter, or by the ids of a file.
@@ -52,8 +48,8 @@ func (f *deadLetterFlags) filter(stdin io.Reader) (rest.Object, error) {
 		return nil, terminal.Usagef("choose dead letters with ids, filters such as --topic, --ids-from or --all")
 	}
 	if f.IDsFrom != "" {
-		ids, err := readIDs(stdin, f.IDsFrom, func(text string) (deadLetterID, error) {
-			return readID[deadLetterID]([]byte(text), "id of a dead letter, which is a UUID")
+		ids, err := readIDs(stdin, f.IDsFrom, func(text string) (id rowID[query.DeadLetter], err error) {
+			return id, id.UnmarshalText([]byte(text))
 		})
 		if err != nil {
 			return nil, err
@@ -66,7 +62,7 @@ func (f *deadLetterFlags) filter(stdin io.Reader) (rest.Object, error) {
 // chosenFlags choose dead letters by arguments too.
 type chosenFlags struct {
 	deadLetterFlags
-	IDs []deadLetterID `arg:"" optional:"" name:"id" help:"Ids of dead letters, instead of a filter."`
+	IDs []rowID[query.DeadLetter] `arg:"" optional:"" name:"id" help:"Ids of dead letters, instead of a filter."`
 }
 
 // filter validates the flags and returns the filter of a request; nil with ids as arguments.

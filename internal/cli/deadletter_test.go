@@ -17,8 +17,8 @@ func TestDeadletterVerbs(t *testing.T) {
 	h, _ := billing(t)
 	ids := h.deadLetters(4)
 	require.Regexp(t,
-		`(?s)^ID +CREATED .*\n`+ids[3]+
-			` .* orders +billing +e-3 +Shop.OrderPlaced +MaxDeliveryAttemptsExceeded +30 +503 +-\n`+ids[2],
+		`(?s)^ID +DEAD-LETTERED +TYPE .*\n`+ids[3]+
+			` .* orders +billing +MaxDeliveryAttemptsExceeded +- +503 +30 +e-3 +-\n`+ids[2],
 		h.line(0, "deadletter list"))
 	var list []map[string]any
 	require.NoError(t, json.Unmarshal([]byte(h.line(0, "deadletter list --subject-prefix orders/ --event-id e-1 "+

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"path"
 	"strconv"
 	"time"
 
@@ -15,12 +14,11 @@ import (
 	"postrider/internal/terminal"
 )
 
-// deliveryActCmd acts on one delivery, or many as an operation. The tags of the verb are those of
-// rest.ActVerb; path is for one.
+// deliveryActCmd acts on one delivery, or many as an operation. Its tag done is that of rest.ActVerb.
 type deliveryActCmd struct {
 	manyFlags
 	query.DeliveryFilter
-	ID int64 `arg:"" optional:"" name:"id" help:"Id of the delivery, as delivery list shows it, instead of a filter."`
+	ID rowID[query.DeliveryLine] `arg:"" optional:"" name:"id" help:"Id of the delivery, as delivery list shows it, instead of a filter."`
 }
 
 func (c *deliveryActCmd) Run(ctx context.Context, std terminal.Streams, k *kong.Context) error {
@@ -38,7 +36,7 @@ func (c *deliveryActCmd) filter(stdin io.Reader) (rest.Object, error) {
 		return nil, err
 	}
 	chosen := 0
-	for _, given := range []bool{c.ID != 0, len(filter) > 0, c.IDsFrom != ""} {
+	for _, given := range []bool{c.ID != "", len(filter) > 0, c.IDsFrom != ""} {
 		if given {
 			chosen++
 		}
@@ -46,9 +44,9 @@ func (c *deliveryActCmd) filter(stdin io.Reader) (rest.Object, error) {
 	switch {
 	case chosen != 1:
 		return nil, terminal.Usagef("choose deliveries with one of an id, filters such as --topic, and --ids-from")
-	case c.ID != 0 && (c.DryRun || c.Rate != 0 || c.NoWait || c.ExpectedCount != nil):
+	case c.ID != "" && (c.DryRun || c.Rate != 0 || c.NoWait || c.ExpectedCount != nil):
 		return nil, terminal.Usagef("--dry-run, --rate, --no-wait and --expected-count are for many deliveries")
-	case c.ID != 0:
+	case c.ID != "":
 		return nil, nil
 	}
 	if err := c.checkRate(); err != nil || c.IDsFrom == "" {
@@ -67,14 +65,14 @@ func (c *deliveryActCmd) filter(stdin io.Reader) (rest.Object, error) {
 // act acts on what a filter matches; without one on the delivery of the argument.
 func (c *deliveryActCmd) act(ctx context.Context, std terminal.Streams, k *kong.Context, filter rest.Object) error {
 	if filter == nil {
-		return rest.Act(ctx, std, c.Flags, k, nil)
+		return rest.Act(ctx, std, c.Flags, k, rowArg[query.DeliveryLine]{c.ID}.Path(), nil)
 	}
 	return c.inBulk(ctx, std, manyDeliveries(k), filter, rest.Object{}, "pending delivery")
 }
 
 // manyDeliveries is the path of the verb's operation on many deliveries.
 func manyDeliveries(k *kong.Context) string {
-	return "/v1/deliveries/" + path.Base(k.Selected().Tag.Get("path"))
+	return rest.ActionURL(rest.ListURL[query.DeliveryLine](), k)
 }
 
 // deliveryCancelCmd is a deliveryActCmd that requires a confirmation.
@@ -87,7 +85,7 @@ func (c *deliveryCancelCmd) Run(ctx context.Context, std terminal.Streams, k *ko
 	filter, err := c.filter(std.In)
 	if err == nil && !c.DryRun {
 		err = c.Confirm(std, func() (string, error) {
-			what := fmt.Sprintf("delivery %d", c.ID)
+			what := fmt.Sprintf("delivery %s", c.ID)
 			if filter != nil {
 				// No count is expected, as for dead letters: pending deliveries end until the user replies.
 				filter["createdUntil"] = time.Now().UTC()

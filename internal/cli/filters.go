@@ -15,16 +15,26 @@ import (
 
 // DescribeFilters completes the flags that are members of a filter of package query: their help is the text of the
 // parameter of the list, their placeholder the last word of its name, and other values than its choices are rejected.
-// It is a kong.PostBuild.
+// The help of an id is its text in the API, too. It is a kong.PostBuild.
 func DescribeFilters(k *kong.Kong) error {
 	for _, verb := range k.Model.Leaves(false) {
-		list := slices.IndexFunc(verb.Parent.Children, func(n *kong.Node) bool { return n.Name == "list" })
+		for _, argument := range verb.Positional {
+			if id, is := argument.Target.Interface().(interface{ describe() string }); is && argument.Help == "" {
+				argument.Help = id.describe()
+			}
+		}
+		path := ""
+		for _, sibling := range verb.Parent.Children {
+			if list, is := sibling.Target.Addr().Interface().(interface{ path() string }); is {
+				path = list.path()
+			}
+		}
 		for _, flag := range verb.Flags {
 			name := flag.Tag.Get("query")
-			if name == "" || list < 0 {
+			if name == "" || path == "" {
 				continue
 			}
-			flag.Help = openapi.ParameterText(verb.Parent.Children[list].Tag.Get("path"), name)
+			flag.Help = openapi.ParameterText(path, name)
 			words := strings.Split(query.ColumnOf(name), "_")
 			flag.PlaceHolder = strings.ToUpper(words[len(words)-1])
 			if _, isTime := flag.Target.Interface().(*time.Time); isTime {

@@ -16,46 +16,30 @@ import (
 
 // DeliveryCmd is delivery with its verbs.
 type DeliveryCmd struct {
-	List          listVerb[query.DeliveryFilter] `cmd:"" path:"/v1/deliveries" help:"List pending and finished deliveries, the newest first." detail:"With --from or --until they are sorted by the time of their events, otherwise by the time of their creation." example:"delivery list --topic orders --subscription billing --state pending; delivery list --event-id o-42; delivery list --hold probation --from 1h -o json"`
-	Show          showVerb[deliveryArg]          `cmd:"" path:"/v1/deliveries/{id}" help:"Show a delivery and its attempts." example:"delivery show 4711; delivery show 4711 -o json"`
-	Cancel        deliveryCancelCmd              `cmd:"" path:"/v1/deliveries/{id}/cancel" done:"Delivery {deliveryId} was canceled." help:"Cancel pending deliveries: one, or all that match." detail:"You cannot undo it. An attempt in progress may still reach the endpoint; its result is not recorded. For many, the command waits for the end; Ctrl-C stops only the waiting." example:"delivery cancel 4711; delivery cancel --topic orders --hold probation --dry-run; delivery cancel --ids-from ids.txt --yes"`
-	RetryNow      deliveryActCmd                 `cmd:"" path:"/v1/deliveries/{id}/retryNow" done:"The next attempt of delivery {deliveryId} is due now." help:"Make the next attempt of pending deliveries due now: one, or all that match." detail:"Attempts and time to live do not change. The service rejects this during an attempt, and during a hold. For many, the command waits for the end; Ctrl-C stops only the waiting." example:"delivery retry-now 4711; delivery retry-now --topic orders --state pending --rate 50"`
-	DeadLetterNow rest.ActVerb[deliveryArg]      `cmd:"" path:"/v1/deliveries/{id}/deadLetterNow" done:"Delivery {deliveryId} became dead letter {deadLetterId}." help:"Turn a pending delivery into a dead letter." detail:"This works even if the event subscription keeps no dead letters." example:"delivery dead-letter-now 4711"`
-}
-
-type deliveryArg struct {
-	ID int64 `arg:"" name:"id" help:"Id of the delivery, as delivery list shows it."`
+	List          listVerb[query.DeliveryFilter, query.DeliveryLine] `cmd:"" help:"List pending and finished deliveries, the newest first." detail:"With --from or --until they are sorted by the time of their events, otherwise by the time of their creation." example:"delivery list --topic orders --subscription billing --state pending; delivery list --event-id o-42; delivery list --hold probation --from 1h -o json"`
+	Show          showVerb[query.DeliveryLine]                       `cmd:"" help:"Show a delivery and its attempts." example:"delivery show 4711; delivery show 4711 -o json"`
+	Cancel        deliveryCancelCmd                                  `cmd:"" done:"Delivery {deliveryId} was canceled." help:"Cancel pending deliveries: one, or all that match." detail:"You cannot undo it. An attempt in progress may still reach the endpoint; its result is not recorded. For many, the command waits for the end; Ctrl-C stops only the waiting." example:"delivery cancel 4711; delivery cancel --topic orders --hold probation --dry-run; delivery cancel --ids-from ids.txt --yes"`
+	RetryNow      deliveryActCmd                                     `cmd:"" done:"The next attempt of delivery {deliveryId} is due now." help:"Make the next attempt of pending deliveries due now: one, or all that match." detail:"Attempts and time to live do not change. The service rejects this during an attempt, and during a hold. For many, the command waits for the end; Ctrl-C stops only the waiting." example:"delivery retry-now 4711; delivery retry-now --topic orders --state pending --rate 50"`
+	DeadLetterNow rest.ActVerb[rowArg[query.DeliveryLine]]           `cmd:"" done:"Delivery {deliveryId} became dead letter {deadLetterId}." help:"Turn a pending delivery into a dead letter." detail:"This works even if the event subscription keeps no dead letters." example:"delivery dead-letter-now 4711"`
 }
 
 // BatchCmd is batch with its verbs.
 type BatchCmd struct {
-	List listVerb[query.BatchFilter] `cmd:"" path:"/v1/batches" help:"List batches, the newest first." example:"batch list --topic orders --subscription audit; batch list --state pending -o json"`
-	Show showVerb[batchArg]          `cmd:"" path:"/v1/batches/{id}" help:"Show a batch, its attempts and its deliveries." example:"batch show 4711; batch show 4711 -o json"`
-}
-
-type batchArg struct {
-	ID int64 `arg:"" name:"id" help:"Id of the batch, as batch list shows it."`
+	List listVerb[query.BatchFilter, query.BatchLine] `cmd:"" help:"List batches, the newest first." example:"batch list --topic orders --subscription audit; batch list --state pending -o json"`
+	Show showVerb[query.BatchLine]                    `cmd:"" help:"Show a batch, its attempts and its deliveries." example:"batch show 4711; batch show 4711 -o json"`
 }
 
 // EventCmd is event with its verbs.
 type EventCmd struct {
-	List  listVerb[query.EventFilter] `cmd:"" path:"/v1/events" help:"List events, the newest first." example:"event list --topic orders --limit 20; event list --event-id o-42; event list --unmatched --from 1h --to 10m -o json"`
-	Show  showVerb[eventArg]          `cmd:"" path:"/v1/events/{system-id}" help:"Show an event as it was accepted, and its deliveries." detail:"Shows the newest 200 deliveries; delivery list --event-id has all." example:"event show 0199f0a4-7b1e-7c52-9d0e-3f6f2b8a4c11"`
-	Erase eventEraseCmd               `cmd:"" help:"Erase the content of an event, or of all events of a subject, everywhere."`
-}
-
-type eventArg struct {
-	ID systemID `arg:"" name:"system-id" help:"postrider's own id of the event; event list finds it by the publisher's."`
+	List  listVerb[query.EventFilter, query.EventRow] `cmd:"" help:"List events, the newest first." example:"event list --topic orders --limit 20; event list --event-id o-42; event list --unmatched --from 1h --to 10m -o json"`
+	Show  showVerb[query.EventRow]                    `cmd:"" help:"Show an event as it was accepted, and its deliveries." detail:"Shows the newest 200 deliveries; delivery list --event-id has all." example:"event show 0199f0a4-7b1e-7c52-9d0e-3f6f2b8a4c11"`
+	Erase eventEraseCmd                               `cmd:"" help:"Erase the content of an event, or of all events of a subject, everywhere."`
 }
 
 // OperationCmd is operation with its verbs.
 type OperationCmd struct {
-	List listVerb[struct{}]     `cmd:"" path:"/v1/operations" help:"List bulk operations (redeliveries, purges, retries, cancellations, erasures), the newest first." detail:"Finished operations are kept for 30 days. deadletter cancel stops one." example:"operation list"`
-	Show showVerb[operationArg] `cmd:"" path:"/v1/operations/{id}" help:"Show a bulk operation and its progress." example:"operation show 0198c5a2-11aa-7d20-8e31-0c9f6b7a5e42"`
-}
-
-type operationArg struct {
-	ID operationID `arg:"" name:"id" help:"Id of the operation, as operation list shows it."`
+	List listVerb[struct{}, query.Operation] `cmd:"" help:"List bulk operations (redeliveries, purges, retries, cancellations, erasures), the newest first." detail:"Finished operations are kept for 30 days. deadletter cancel stops one." example:"operation list"`
+	Show showVerb[query.Operation]           `cmd:"" help:"Show a bulk operation and its progress." example:"operation show 0198c5a2-11aa-7d20-8e31-0c9f6b7a5e42"`
 }
 
 // ProblemCmd is problem.
@@ -72,24 +56,21 @@ type problemListCmd struct {
 func (c *problemListCmd) Run(ctx context.Context, std terminal.Streams) error {
 	span := rest.Object{"withinInMinutes": int(c.Within / time.Minute)}
 	rest.SetText(span, "topic", c.Topic)
-	return c.All(ctx, std, rest.QueryURL("/v1/problems", span), columns("TOPIC topic", "SUBSCRIPTION subscription",
-		"OUTCOME outcome", "FAILURES failures", "ATTEMPTS attempts", "429 % throttledPercent",
-		"LAST FAILED lastFailedAt", "HOLD hold", "DEAD LETTERS deadLetters", "DELIVERY deliveryId",
-		"BATCH batchId", "DEAD LETTER deadLetterId"))
+	return c.All(ctx, std, rest.QueryURL(rest.ListURL[query.Problem](), span), rest.ColumnsOf[query.Problem]())
 }
 
 // AuditCmd is audit.
 type AuditCmd struct {
-	List listVerb[query.AuditFilter] `cmd:"" path:"/v1/audit" help:"List the actions of users and programs, the newest first." example:"audit list --actor key:ci; audit list --topic orders --from 24h -o json"`
+	List listVerb[query.AuditFilter, query.AuditLine] `cmd:"" help:"List the actions of users and programs, the newest first." example:"audit list --actor key:ci; audit list --topic orders --from 24h -o json"`
 }
 
 type eventEraseCmd struct {
 	rest.Flags
 	terminal.ConfirmFlag
-	SystemID systemID `arg:"" optional:"" name:"system-id" help:"postrider's own id of the event, as event list shows it."`
-	Topic    string   `help:"Instead of an event: all events of this topic with --subject." placeholder:"NAME"`
-	Subject  string   `help:"Exactly this subject." placeholder:"SUBJECT"`
-	NoWait   bool     `help:"For many events: print the operation's id without waiting for its end."`
+	SystemID rowID[query.EventRow] `arg:"" optional:"" name:"system-id" help:"postrider's own id of the event, as event list shows it."`
+	Topic    string                `help:"Instead of an event: all events of this topic with --subject." placeholder:"NAME"`
+	Subject  string                `help:"Exactly this subject." placeholder:"SUBJECT"`
+	NoWait   bool                  `help:"For many events: print the operation's id without waiting for its end."`
 }
 
 // Help is shown by event erase --help.
@@ -154,10 +135,6 @@ type WhoamiCmd struct {
 	terminal.OutputFlag
 }
 
-var identity = resource{
-	lines: columns("name name", "role role", "server server", "API key apiKey", "expires expiresAt"),
-}
-
 // Run executes whoami.
 func (c *WhoamiCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
 	var me rest.Object
@@ -165,5 +142,7 @@ func (c *WhoamiCmd) Run(ctx context.Context, std terminal.Streams, client *rest.
 		return err
 	}
 	me["server"] = client.Base
-	return c.Print(std.Out, me, func(w io.Writer) { identity.print(w, me) })
+	return c.Print(std.Out, me, func(w io.Writer) {
+		rest.PrintLines(w, me, "name name", "role role", "server server", "API key apiKey", "expires expiresAt")
+	})
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"postrider/internal/cli/rest"
+	"postrider/internal/query"
 	"postrider/internal/terminal"
 )
 
@@ -103,11 +104,11 @@ func (f *bulkFlags) checkRate() error {
 
 type deadletterCancelCmd struct {
 	rest.Flags
-	Operation operationID `arg:"" help:"Id of the operation, as operation list shows it."`
+	rowArg[query.Operation]
 }
 
 func (c *deadletterCancelCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
-	at := rest.ItemURL("/v1/operations", c.Operation)
+	at := c.Path()
 	var before, now rest.Object
 	if err := client.Call(ctx, http.MethodGet, at, nil, &before); err != nil {
 		return err
@@ -116,7 +117,7 @@ func (c *deadletterCancelCmd) Run(ctx context.Context, std terminal.Streams, cli
 		return err
 	}
 	return c.Print(std.Out, now, func(w io.Writer) {
-		fmt.Fprintf(w, "Operation %s %s.\n", c.Operation,
+		fmt.Fprintf(w, "Operation %s %s.\n", c.ID,
 			terminal.Either(before["state"] == running, "was canceled", "had already ended"))
 	})
 }

@@ -15,22 +15,15 @@ import (
 
 // QueryCmd is query with its verbs.
 type QueryCmd struct {
-	List   queryListCmd   `cmd:"" help:"List your queries, shared ones and the documented questions." example:"query list"`
-	Show   queryShowCmd   `cmd:"" help:"Show a query with its SQL." example:"query show pending"`
-	Save   querySaveCmd   `cmd:"" help:"Save a query, or replace yours with the same name." example:"query save unpaid --sql \"select event_id from postrider.dead_letters where reason = 'Expired'\"; query save unpaid --shared < unpaid.sql"`
-	Delete queryDeleteCmd `cmd:"" help:"Delete a query." example:"query delete unpaid"`
-	Run    queryRunCmd    `cmd:"" help:"Run a query, up to 1,000 rows." detail:"The server runs it in a read-only transaction of a role that may only read, for at most 30 s." example:"query run pending --arg topic=orders --arg subscription=billing; query run unpaid -o csv > unpaid.csv; query run --sql 'select * from postrider.backlogs'"`
+	List   rest.AllVerb[sqlquery.Saved] `cmd:"" help:"List your queries, shared ones and the documented questions." example:"query list"`
+	Show   queryShowCmd                 `cmd:"" help:"Show a query with its SQL." example:"query show pending"`
+	Save   querySaveCmd                 `cmd:"" help:"Save a query, or replace yours with the same name." example:"query save unpaid --sql \"select event_id from postrider.dead_letters where reason = 'Expired'\"; query save unpaid --shared < unpaid.sql"`
+	Delete queryDeleteCmd               `cmd:"" help:"Delete a query." example:"query delete unpaid"`
+	Run    queryRunCmd                  `cmd:"" help:"Run a query, up to 1,000 rows." detail:"The server runs it in a read-only transaction of a role that may only read, for at most 30 s." example:"query run pending --arg topic=orders --arg subscription=billing; query run unpaid -o csv > unpaid.csv; query run --sql 'select * from postrider.backlogs'"`
 }
 
 type queryArg struct {
 	Name string `arg:"" help:"Name of the query."`
-}
-
-type queryListCmd struct{ rest.Flags }
-
-func (c *queryListCmd) Run(ctx context.Context, std terminal.Streams) error {
-	return c.All(ctx, std, "/v1/queries",
-		columns("NAME name", "OWNER owner", "SHARED shared", "DESCRIPTION description"))
 }
 
 type queryShowCmd struct {
@@ -40,11 +33,8 @@ type queryShowCmd struct {
 
 func (c *queryShowCmd) Run(ctx context.Context, std terminal.Streams) error {
 	return c.Flags.Show(ctx, std, rest.ItemURL("/v1/queries", c.Name), func(w io.Writer, o rest.Object) {
-		for _, line := range columns("name name", "owner owner", "shared shared", "description description",
-			"arguments parameters") {
-			fmt.Fprintf(w, "%s\t%s\n", line.Title, line.Cell(o))
-		}
-		fmt.Fprintf(w, "\n%s\n", terminal.EscapeControls(rest.TextAt(o, "sql")))
+		rest.PrintRow[sqlquery.Saved](w, o)
+		fmt.Fprintf(w, "\n%s\n", terminal.PlainLines(terminal.PlainText(o["sql"])))
 	})
 }
 

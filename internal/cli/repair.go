@@ -18,6 +18,7 @@ import (
 	"postrider/internal/cli/rest"
 	"postrider/internal/jsonscan"
 	"postrider/internal/operator"
+	"postrider/internal/query"
 	"postrider/internal/terminal"
 )
 
@@ -52,7 +53,7 @@ type deadletterEditCmd struct {
 	rest.Flags
 	terminal.ConfirmFlag
 	targetFlags
-	deadLetterArg
+	rowArg[query.DeadLetter]
 	Event  string `help:"Take the edited event from this file instead of an editor; - is standard input." placeholder:"FILE"`
 	Format bool   `help:"Indent the event before the editor opens. Without it you edit the text as stored."`
 }
@@ -73,7 +74,7 @@ func (c *deadletterEditCmd) Run(ctx context.Context, std terminal.Streams, clien
 	if err != nil {
 		return err
 	}
-	at := rest.ItemURL("/v1/deadLetters", c.ID)
+	at := c.Path()
 	var found struct {
 		Event         json.RawMessage `json:"event"`
 		ETag          string          `json:"etag"`

@@ -15,8 +15,16 @@ import (
 
 // listed are the rows of the lists of the REST API.
 var listed = []any{
-	query.DeliveryLine{}, query.EventRow{}, query.BatchLine{}, query.DeadLetter{}, query.Operation{},
-	query.AuditLine{}, query.Problem{}, access.User{}, access.APIKey{}, sqlquery.Saved{},
+	query.DeliveryLine{},
+	query.EventRow{},
+	query.BatchLine{},
+	query.DeadLetter{},
+	query.Operation{},
+	query.AuditLine{},
+	query.Problem{},
+	access.User{},
+	access.APIKey{},
+	sqlquery.Saved{},
 }
 
 // Each column of a list that is in the API has a value in the JSON of a row, and each name is unique.

@@ -20,7 +20,8 @@ type file struct {
 	Tags       []struct{ Name, Description string }
 	Paths      map[string]map[string]operation
 	Components struct {
-		Schemas map[string]struct {
+		Parameters map[string]parameter
+		Schemas    map[string]struct {
 			Properties map[string]struct{ Description string }
 		}
 	}
@@ -32,8 +33,10 @@ type operation struct {
 	Access  string `yaml:"x-access"`
 	Tags    []string
 
-	Parameters []struct{ Name, Description string }
+	Parameters []parameter
 }
+
+type parameter struct{ Name, Description string }
 
 var read = sync.OnceValue(func() (f file) {
 	if err := yaml.Unmarshal(Document, &f); err != nil {
@@ -45,6 +48,16 @@ var read = sync.OnceValue(func() (f file) {
 // ParameterText is the text of a query parameter of the list at a path; "" for none.
 func ParameterText(path, name string) string {
 	for _, p := range read().Paths[path]["get"].Parameters {
+		if p.Name == name {
+			return p.Description
+		}
+	}
+	return ""
+}
+
+// IDText is the text of a path parameter that several operations have; "" for none.
+func IDText(name string) string {
+	for _, p := range read().Components.Parameters {
 		if p.Name == name {
 			return p.Description
 		}

@@ -16,8 +16,8 @@ import (
 
 // TopicSpec are the settings of a topic.
 type TopicSpec struct {
-	Kind                              *catalog.TopicKind `json:"kind" minLength:"1"`
-	InputSchema                       *event.Schema      `json:"inputSchema" minLength:"1"`
+	Kind                              *catalog.TopicKind `json:"kind" minLength:"1" column:"Kind"`
+	InputSchema                       *event.Schema      `json:"inputSchema" minLength:"1" column:"Input schema"`
 	InputSchemaMapping                *event.Mapping     `json:"inputSchemaMapping,omitempty" schema:"InputSchemaMapping"`
 	EventRetentionInDays              *int               `json:"eventRetentionInDays,omitempty"`
 	DuplicateDetectionWindowInMinutes *int               `json:"duplicateDetectionWindowInMinutes,omitempty"`
@@ -26,18 +26,18 @@ type TopicSpec struct {
 // Topic is the address to which publishers send events.
 type Topic struct {
 	// Name, 3 to 64 characters.
-	Name string `json:"name"`
+	Name string `json:"name" column:"Topic" list:"/v1/topics"`
 	TopicSpec
 	// Version of its settings and keys, for If-Match.
 	Version postgres.Version `json:"etag"`
 	// Path for publishing.
-	Endpoint string `json:"endpoint"`
+	Endpoint string `json:"endpoint" column:"Publish to"`
 	// Access key, only in the response that creates the topic.
 	Key1 *string `json:"key1,omitempty"`
 	// Access key, only in the response that creates the topic.
 	Key2 *string `json:"key2,omitempty"`
 	// When it was created.
-	CreatedAt time.Time `json:"createdAt"`
+	CreatedAt time.Time `json:"createdAt" column:"Created at"`
 	// When its settings or keys were last changed.
 	UpdatedAt time.Time `json:"updatedAt"`
 }

@@ -27,13 +27,13 @@ type SubscriptionCmd struct {
 	Delete subscriptionDeleteCmd `cmd:"" help:"Delete an event subscription and cancel its pending deliveries." detail:"History and dead letters stay." example:"subscription delete orders billing; subscription delete orders billing --yes"`
 
 	TestFilter testFilterCmd                  `cmd:"" help:"Show which events an event subscription's filter matches, and which clause decided." detail:"Nothing is stored or delivered. The table shows the clauses that an event does not pass; JSON has all clauses." example:"subscription test-filter orders billing; subscription test-filter orders billing --event order.json -o json; subscription test-filter orders billing --filter filter.json"`
-	Pause      rest.ActVerb[pauseArgs]        `cmd:"" path:"/v1/topics/{topic}/subscriptions/{subscription}/pause" done:"Event subscription {subscription} of topic {topic}: paused." help:"Hold an event subscription's deliveries until it is resumed." detail:"Nothing is lost: events that are published during the pause are held, too. The pause applies to the next publish on every node. Attempts that are in progress, or begin within 100 ms, finish." example:"subscription pause orders billing; subscription pause orders billing --stop-time-to-live"`
-	Resume     rest.ActVerb[subscriptionArgs] `cmd:"" path:"/v1/topics/{topic}/subscriptions/{subscription}/resume" done:"Event subscription {subscription} of topic {topic}: resumed." help:"End a pause." detail:"The service releases held deliveries in waves. Resuming an event subscription that is not paused changes nothing." example:"subscription resume orders billing"`
-	Release    rest.ActVerb[subscriptionArgs] `cmd:"" path:"/v1/topics/{topic}/subscriptions/{subscription}/release" done:"Event subscription {subscription} of topic {topic}: released." help:"End a probation without waiting for its probe." detail:"If the policy holds the endpoint as a whole, the probation ends for all event subscriptions that share it." example:"subscription release orders billing"`
-	Probe      rest.ActVerb[subscriptionArgs] `cmd:"" path:"/v1/topics/{topic}/subscriptions/{subscription}/probe" done:"Event subscription {subscription} of topic {topic}: one delivery is attempted now." help:"Attempt one delivery of a probation now." detail:"A success ends the probation, a failure begins the next one. If the policy holds the whole endpoint, this applies to all event subscriptions that share it. subscription release needs no probe." example:"subscription probe orders billing"`
+	Pause      rest.ActVerb[pauseArgs]        `cmd:"" done:"Event subscription {subscription} of topic {topic}: paused." help:"Hold an event subscription's deliveries until it is resumed." detail:"Nothing is lost: events that are published during the pause are held, too. The pause applies to the next publish on every node. Attempts that are in progress, or begin within 100 ms, finish." example:"subscription pause orders billing; subscription pause orders billing --stop-time-to-live"`
+	Resume     rest.ActVerb[subscriptionArgs] `cmd:"" done:"Event subscription {subscription} of topic {topic}: resumed." help:"End a pause." detail:"The service releases held deliveries in waves. Resuming an event subscription that is not paused changes nothing." example:"subscription resume orders billing"`
+	Release    rest.ActVerb[subscriptionArgs] `cmd:"" done:"Event subscription {subscription} of topic {topic}: released." help:"End a probation without waiting for its probe." detail:"If the policy holds the endpoint as a whole, the probation ends for all event subscriptions that share it." example:"subscription release orders billing"`
+	Probe      rest.ActVerb[subscriptionArgs] `cmd:"" done:"Event subscription {subscription} of topic {topic}: one delivery is attempted now." help:"Attempt one delivery of a probation now." detail:"A success ends the probation, a failure begins the next one. If the policy holds the whole endpoint, this applies to all event subscriptions that share it. subscription release needs no probe." example:"subscription probe orders billing"`
 
 	Validate       validateCmd                    `cmd:"" help:"Run the validation handshake with the endpoint again." detail:"You can run it at any time, also after a failed validation. A failure changes nothing." example:"subscription validate orders billing"`
-	TestDelivery   rest.ActVerb[subscriptionArgs] `cmd:"" path:"/v1/topics/{topic}/subscriptions/{subscription}/testDelivery" done:"The sample event is delivery {deliveryId}; see postrider delivery show {deliveryId}." help:"Send a sample event to one event subscription." detail:"An event of type postrider.TestEvent is stored and delivered to this event subscription only, regardless of its filter. delivery show shows the endpoint's response." example:"subscription test-delivery orders billing"`
+	TestDelivery   rest.ActVerb[subscriptionArgs] `cmd:"" done:"The sample event is delivery {deliveryId}; see postrider delivery show {deliveryId}." help:"Send a sample event to one event subscription." detail:"An event of type postrider.TestEvent is stored and delivered to this event subscription only, regardless of its filter. delivery show shows the endpoint's response." example:"subscription test-delivery orders billing"`
 	Reveal         revealCmd                      `cmd:"" help:"Show the endpoint's whole URL and the custom headers, including secrets." detail:"Requires an administrator's key. The audit records it." example:"subscription reveal orders billing -o json"`
 	SigningSecrets signingSecretsCmd              `cmd:"" help:"Show the secrets that sign deliveries, or replace the newest."`
 }
@@ -73,6 +73,9 @@ type subscriptionArgs struct {
 	Subscription string `arg:"" predictor:"subscription" help:"Name of the event subscription."`
 }
 
+// Path returns the path of the event subscription.
+func (a subscriptionArgs) Path() string { return rest.SubscriptionURL(a.Topic, a.Subscription) }
+
 type pauseArgs struct {
 	subscriptionArgs
 	StopTimeToLive *bool `api:"stopTimeToLive" help:"The pause does not count toward the time to live of held events; with --no-stop-time-to-live it does. Without either, this does not change." negatable:""`
@@ -83,8 +86,6 @@ type oneSubscription struct {
 	rest.Flags
 	subscriptionArgs
 }
-
-func (c *oneSubscription) url() string { return rest.SubscriptionURL(c.Topic, c.Subscription) }
 
 // awaited makes a request that includes the validation handshake, and prints the event subscription.
 func (c *oneSubscription) awaited(
@@ -137,7 +138,7 @@ func (c *subscriptionCreateCmd) Run(ctx context.Context, std terminal.Streams) e
 	if c.Replace || c.IfMatch != "" {
 		headers = c.Headers()
 	}
-	err = c.awaited(ctx, std, http.MethodPut, c.url(), settings, headers...)
+	err = c.awaited(ctx, std, http.MethodPut, c.Path(), settings, headers...)
 	if rest.IsStatus(err, http.StatusPreconditionFailed) && c.IfMatch == "" {
 		return fmt.Errorf("event subscription %s of topic %s exists already: change it with subscription update, or use "+
 			"--replace", c.Subscription, c.Topic)
@@ -170,7 +171,7 @@ func (c *subscriptionUpdateCmd) Run(ctx context.Context, std terminal.Streams) e
 	if len(settings) == 0 {
 		return terminal.Usagef("no setting to change: see postrider subscription update --help")
 	}
-	return c.awaited(ctx, std, http.MethodPatch, c.url(), settings, c.Headers()...)
+	return c.awaited(ctx, std, http.MethodPatch, c.Path(), settings, c.Headers()...)
 }
 
 type subscriptionListCmd struct {
@@ -236,7 +237,7 @@ func subscriptionsOf(ctx context.Context, c *rest.Client, topic string) ([]rest.
 type subscriptionShowCmd struct{ oneSubscription }
 
 func (c *subscriptionShowCmd) Run(ctx context.Context, std terminal.Streams) error {
-	return c.Show(ctx, std, c.url(), printSubscription)
+	return c.Show(ctx, std, c.Path(), printSubscription)
 }
 
 type subscriptionDeleteCmd struct {
@@ -251,7 +252,7 @@ func (c *subscriptionDeleteCmd) Run(ctx context.Context, std terminal.Streams) e
 		return fmt.Sprintf("Delete event subscription %s of topic %s? Its settings are lost, and %s will be canceled.",
 			c.Subscription, c.Topic, pending), err
 	}
-	return c.delete(ctx, std, c.Flags, c.url(), question,
+	return c.delete(ctx, std, c.Flags, c.Path(), question,
 		fmt.Sprintf("Event subscription %s of topic %s", c.Subscription, c.Topic), "topic", c.Topic, "name", c.Subscription)
 }
 
@@ -315,13 +316,13 @@ func printSettings(w io.Writer, table []spec.Setting, o rest.Object) {
 
 // post calls one of the actions of an event subscription.
 func (c *oneSubscription) post(ctx context.Context, action string, body, into any) error {
-	return c.Call(ctx, http.MethodPost, c.url()+"/"+action, body, into)
+	return c.Call(ctx, http.MethodPost, c.Path()+"/"+action, body, into)
 }
 
 type validateCmd struct{ oneSubscription }
 
 func (c *validateCmd) Run(ctx context.Context, std terminal.Streams) error {
-	return c.awaited(ctx, std, http.MethodPost, c.url()+"/validate", nil)
+	return c.awaited(ctx, std, http.MethodPost, c.Path()+"/validate", nil)
 }
 
 type revealCmd struct{ oneSubscription }
@@ -408,7 +409,7 @@ type testFilterCmd struct {
 }
 
 func (c *testFilterCmd) Run(ctx context.Context, std terminal.Streams) error {
-	path := c.url()
+	path := c.Path()
 	if c.Filter != "" { // only the topic's operation accepts a filter
 		path = rest.TopicURL(c.Topic)
 	}

@@ -10,15 +10,16 @@ import (
 	"postrider/internal/catalog/spec"
 	"postrider/internal/cli/rest"
 	"postrider/internal/terminal"
+	v1 "postrider/server/v1"
 )
 
 // TopicCmd is topic with its verbs.
 type TopicCmd struct {
-	Create topicCreateCmd `cmd:"" help:"Create a topic, and show its access keys."`
-	List   topicListCmd   `cmd:"" help:"List the topics." example:"topic list -o json"`
-	Show   topicShowCmd   `cmd:"" help:"Show a topic." example:"topic show orders"`
-	Keys   topicKeysCmd   `cmd:"" help:"Show a topic's access keys, or renew one." detail:"Publishers can use either key. To renew both without an outage: renew the key that is not in use, switch the publishers to it, renew the other key." example:"topic keys orders; topic keys orders --renew key2"`
-	Delete topicDeleteCmd `cmd:"" help:"Delete a topic that has no event subscriptions." detail:"A topic with event subscriptions is not deleted. Its events stay until the end of their retention." example:"topic delete orders; topic delete orders --yes"`
+	Create topicCreateCmd         `cmd:"" help:"Create a topic, and show its access keys."`
+	List   rest.AllVerb[v1.Topic] `cmd:"" help:"List the topics." example:"topic list -o json"`
+	Show   topicShowCmd           `cmd:"" help:"Show a topic." example:"topic show orders"`
+	Keys   topicKeysCmd           `cmd:"" help:"Show a topic's access keys, or renew one." detail:"Publishers can use either key. To renew both without an outage: renew the key that is not in use, switch the publishers to it, renew the other key." example:"topic keys orders; topic keys orders --renew key2"`
+	Delete topicDeleteCmd         `cmd:"" help:"Delete a topic that has no event subscriptions." detail:"A topic with event subscriptions is not deleted. Its events stay until the end of their retention." example:"topic delete orders; topic delete orders --yes"`
 
 	TestFilter topicTestFilterCmd `cmd:"" help:"Show which events of a topic a new filter would match, and which clause decided." detail:"Nothing is stored or delivered. subscription test-filter tests the filter of an event subscription." example:"topic test-filter orders --filter filter.json; topic test-filter orders --filter filter.json --event order.json -o json"`
 }
@@ -89,13 +90,6 @@ func printTopic(w io.Writer, topic rest.Object) {
 	rest.PrintLines(w, topic, "topic name")
 	printSettings(w, spec.Topic, topic)
 	rest.PrintLines(w, topic, "publish to endpoint", "created at createdAt", "key1 key1", "key2 key2")
-}
-
-type topicListCmd struct{ rest.Flags }
-
-func (c *topicListCmd) Run(ctx context.Context, std terminal.Streams) error {
-	return c.All(ctx, std, "/v1/topics", rest.Columns("TOPIC name", "KIND kind", "INPUT SCHEMA inputSchema",
-		"PUBLISH TO endpoint", "CREATED AT createdAt"))
 }
 
 type topicShowCmd struct{ oneTopic }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"postrider/internal/query"
 	"postrider/internal/terminal"
 )
 
@@ -30,6 +31,26 @@ type Column struct {
 	Title string
 	Path  string              // of the value in the API's object
 	Text  func(Object) string // computes the value; nil: it is at Path
+	None  string              // for no value; "" is "-"
+}
+
+// ColumnsOf returns the columns that the command line shows of a list with rows of type T, see query.Column.
+func ColumnsOf[T any]() (columns []Column) {
+	for _, c := range query.ColumnsOf(reflect.TypeFor[T]()) {
+		if c.Member != "" && !c.Line && !c.OffCLI {
+			columns = append(columns, Column{Title: c.Title, Path: c.Member, None: c.None})
+		}
+	}
+	return columns
+}
+
+// PrintRow writes a line for each column of a row of type T that has a value.
+func PrintRow[T any](w io.Writer, o Object) {
+	for _, c := range query.ColumnsOf(reflect.TypeFor[T]()) {
+		if c.Member != "" {
+			Column{Title: strings.ToLower(c.Title), Path: c.Member, None: c.None}.printLine(w, o)
+		}
+	}
 }
 
 // Columns reads a title and, behind the last space, a path from each text.
@@ -45,26 +66,39 @@ func Columns(texts ...string) []Column {
 // PrintLines writes the title and the whole value of each column that has a value. The texts are as for Columns.
 func PrintLines(w io.Writer, o Object, texts ...string) {
 	for _, c := range Columns(texts...) {
-		if value := PresentAt(o, c.Path); value != nil {
-			fmt.Fprintf(w, "%s\t%s\n", c.Title, terminal.OneLine(terminal.PlainText(value)))
-		}
+		c.printLine(w, o)
+	}
+}
+
+func (c Column) printLine(w io.Writer, o Object) {
+	if value := cmp.Or(c.whole(o), c.None); value != "" {
+		fmt.Fprintf(w, "%s\t%s\n", c.Title, value)
 	}
 }
 
 // timeNamed matches the names of times in the API.
 var timeNamed = regexp.MustCompile(`(^at|At|Until|Since)$`)
 
-// Cell is the value of the column in one line; "-" for none.
-func (c Column) Cell(o Object) string {
-	if c.Text != nil {
-		return terminal.Cell(c.Text(o))
-	}
-	if text, ok := ValueAt(o, c.Path).(string); ok && timeNamed.MatchString(c.Path) {
+// whole is the value of the column in one line; "" for none.
+func (c Column) whole(o Object) string {
+	value := PresentAt(o, c.Path)
+	if text, ok := value.(string); ok && timeNamed.MatchString(c.Path) {
 		if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
 			return terminal.Time(at)
 		}
 	}
-	return TextAt(o, c.Path)
+	if is, ok := value.(bool); ok {
+		return terminal.Either(is, "yes", "no")
+	}
+	return terminal.OneLine(terminal.PlainText(value))
+}
+
+// Cell is the beginning of the value of the column in one line; "-" for none.
+func (c Column) Cell(o Object) string {
+	if c.Text != nil {
+		return terminal.Cell(c.Text(o))
+	}
+	return terminal.Cell(cmp.Or(c.whole(o), c.None, "-"))
 }
 
 // PrintColumns writes a line of titles and a line for each object.
@@ -118,9 +152,17 @@ func (f Flags) Show(ctx context.Context, std terminal.Streams, path string, tabl
 	return f.Print(std.Out, shown, func(w io.Writer) { table(w, shown) })
 }
 
-// ActVerb is a verb that posts its flags with the tag api to the path in its tag, and prints the tag done. Both tags
-// can name arguments, and done also members of the response.
-type ActVerb[A any] struct {
+// AllVerb is a verb that prints the whole list with rows of type T.
+type AllVerb[T any] struct{ Flags }
+
+// Run executes the verb.
+func (c *AllVerb[T]) Run(ctx context.Context, std terminal.Streams) error {
+	return c.All(ctx, std, ListURL[T](), ColumnsOf[T]())
+}
+
+// ActVerb is a verb that posts its flags with the tag api to the object of its arguments. The action is named like the
+// verb. Then it prints its tag done, which can name arguments and members of the response.
+type ActVerb[A interface{ Path() string }] struct {
 	Flags
 	Argument A `embed:""`
 }
@@ -131,13 +173,13 @@ func (c *ActVerb[A]) Run(ctx context.Context, std terminal.Streams, k *kong.Cont
 	if given := Given(&c.Argument); len(given) > 0 {
 		body = given
 	}
-	return Act(ctx, std, c.Flags, k, body)
+	return Act(ctx, std, c.Flags, k, c.Argument.Path(), body)
 }
 
-// Act does what an ActVerb does, with a body.
-func Act(ctx context.Context, std terminal.Streams, f Flags, k *kong.Context, body any) error {
+// Act does what an ActVerb does, for the object at a path and with a body.
+func Act(ctx context.Context, std terminal.Streams, f Flags, k *kong.Context, path string, body any) error {
 	var now Object
-	if err := f.Call(ctx, http.MethodPost, ArgumentPath(k), body, &now); err != nil {
+	if err := f.Call(ctx, http.MethodPost, ActionURL(path, k), body, &now); err != nil {
 		return err
 	}
 	values := arguments(k)
@@ -147,10 +189,13 @@ func Act(ctx context.Context, std terminal.Streams, f Flags, k *kong.Context, bo
 	return f.Print(std.Out, now, func(w io.Writer) { fmt.Fprintln(w, done) })
 }
 
-// ArgumentPath returns the path in the verb's tag with its arguments.
-func ArgumentPath(k *kong.Context) string {
-	values := arguments(k)
-	return expand(k.Selected().Tag.Get("path"), func(name string) string { return url.PathEscape(values[name]) })
+// ActionURL is the path of the action of a verb on the object or the list at a path: retry-now is retryNow.
+func ActionURL(path string, k *kong.Context) string {
+	words := strings.Split(k.Selected().Name, "-")
+	for i, word := range words[1:] {
+		words[i+1] = strings.ToUpper(word[:1]) + word[1:]
+	}
+	return path + "/" + strings.Join(words, "")
 }
 
 func arguments(k *kong.Context) map[string]string {
@@ -220,6 +265,9 @@ func (f Flags) Count(ctx context.Context, path string, filter Object, thing stri
 	}
 	return terminal.Either(len(list) > most, "more than ", "") + terminal.Plural(min(len(list), most), thing), nil
 }
+
+// ListURL is the path of the list with rows of type T.
+func ListURL[T any]() string { return query.KeyOf(reflect.TypeFor[T]()).Tag.Get("list") }
 
 // ItemURL is the path of something that has an id.
 func ItemURL(list string, id any) string { return list + "/" + url.PathEscape(fmt.Sprint(id)) }
