@@ -52,6 +52,14 @@ CREATE TABLE postrider_internal.dead_letters (
     retry_policy      text NOT NULL,
     redelivered_from  uuid,
     redelivered_at    timestamptz,
+    -- The delivery of its last redelivery.
+    redelivery_id     bigint,
+    -- An operator's end of it, instead of a redelivery.
+    resolved_at       timestamptz,
+    resolved_by       text,
+    resolved_note     text,
+    state             text NOT NULL GENERATED ALWAYS AS (CASE WHEN resolved_at IS NOT NULL THEN 'resolved'
+        WHEN redelivered_at IS NOT NULL THEN 'redelivered' ELSE 'open' END) STORED,
     -- Of those that are to be written to a location outside as well, see exports below; else all are NULL. export_id is
     -- what they are being written with.
     export_state      text CHECK (export_state IN ('pending', 'exported', 'abandoned')),
@@ -67,18 +75,21 @@ CREATE TABLE postrider_internal.dead_letters (
 ) WITH (autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 20000);
 ALTER TABLE postrider_internal.dead_letters ALTER COLUMN body SET STORAGE EXTERNAL;
 -- Lists and counts by time, names, reason, status and type read only these indexes, which a vacuum after 20,000 inserts
--- allows. Counts also need redelivered_at.
-CREATE INDEX dead_letters_time_idx ON postrider_internal.dead_letters (dead_lettered_at, id) INCLUDE (redelivered_at);
+-- allows. Counts also need the state.
+CREATE INDEX dead_letters_time_idx ON postrider_internal.dead_letters (dead_lettered_at, id) INCLUDE (state);
 -- By name: a dead letter outlives its event subscription and its topic.
 CREATE INDEX dead_letters_name_idx ON postrider_internal.dead_letters (topic, subscription, dead_lettered_at, id)
-INCLUDE (redelivered_at);
+INCLUDE (state);
 CREATE INDEX dead_letters_reason_idx ON postrider_internal.dead_letters (reason, dead_lettered_at, id)
-INCLUDE (redelivered_at);
+INCLUDE (state);
 CREATE INDEX dead_letters_status_idx ON postrider_internal.dead_letters (last_status, dead_lettered_at, id)
-INCLUDE (redelivered_at);
+INCLUDE (state);
 CREATE INDEX dead_letters_type_idx ON postrider_internal.dead_letters (event_type, dead_lettered_at, id)
-INCLUDE (redelivered_at);
+INCLUDE (state);
 CREATE INDEX dead_letters_event_id_idx ON postrider_internal.dead_letters (event_id);
+-- The open ones of an event subscription, which Problems, metrics and alerts count.
+CREATE INDEX dead_letters_open_idx ON postrider_internal.dead_letters (topic, subscription, dead_lettered_at, id)
+WHERE state = 'open';
 -- The dead letters of an event, for erasures.
 CREATE INDEX dead_letters_event_idx ON postrider_internal.dead_letters (event_uuid);
 

@@ -1,5 +1,5 @@
 -- +goose Up
--- Operations on many dead letters, deliveries or events: redeliver, repair, purge, retry, cancel, erase.
+-- Operations on many dead letters, deliveries or events: redeliver, repair, resolve, purge, retry, cancel, erase.
 
 -- An operation runs step by step: job_id is the job of the next step. cursor_at and cursor_id are its position: the
 -- last dead letter that was checked (by the time it was written), or the last past event (by its day). A step checks a
@@ -9,8 +9,8 @@
 -- the number differs from expected_count, it ends as failed and has changed nothing.
 CREATE TABLE postrider_internal.operations (
     id              uuid PRIMARY KEY,
-    kind            text NOT NULL CHECK (kind IN ('redeliver', 'repair', 'purge', 'retry', 'cancel',
-                        'redeliver_events', 'erase_subject')),
+    kind            text NOT NULL CHECK (kind IN ('redeliver', 'repair', 'resolve', 'purge', 'retry',
+                        'cancel', 'redeliver_events', 'erase_subject')),
     state           text NOT NULL DEFAULT 'running' CHECK (state IN ('running', 'done', 'canceled', 'failed')),
     -- Of dead letters, or of deliveries: members are those of the API, in snake_case.
     filter          jsonb NOT NULL,
@@ -22,6 +22,7 @@ CREATE TABLE postrider_internal.operations (
     published_until timestamptz,
     -- Also redeliver what was redelivered before.
     again           boolean NOT NULL DEFAULT false,
+    note            text, -- of a resolution
     -- Of a repair: the JSON merge patch, which may hold personal data and is removed at the end; what it changes; and
     -- whether an event that it does not change is redelivered.
     patch           text,

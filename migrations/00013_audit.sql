@@ -60,8 +60,9 @@ secrets of an event subscription: endpoint_url_shown, delivery_attributes_shown
 signing secrets: signing_secrets_shown, signing_secret_rotated
 sample event: test_delivery_created
 delivery: delivery_canceled, delivery_retried, delivery_dead_lettered
-dead letter: dead_letter_redelivered, dead_letter_repaired, dead_letter_purged
-event: event_erased, subject_erased
+dead letter: dead_letter_redelivered, dead_letter_repaired, dead_letter_resolved, dead_letter_reopened,
+    dead_letter_purged
+event: event_redelivered, event_erased, subject_erased
 operation on many: operation_started, operation_canceled, operation_finished
 retry policy: policy_created, policy_replaced, policy_deleted
 SQL query: query_run, query_saved, query_deleted
@@ -77,6 +78,7 @@ topic, event subscription: settings (names of those that were set or changed), e
 pause: stopTimeToLive
 access keys: keys (which were replaced)
 delivery, dead letter: deliveryId, deadLetterId, eventId, systemId
+dead_letter_resolved: also note
 repair: also paths (up to 100 changed members of the event, without values)
 event: systemId, events (how many were published or erased)
 operation: operationId, its parameters and its progress

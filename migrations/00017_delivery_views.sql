@@ -181,7 +181,8 @@ COMMENT ON COLUMN postrider.deliveries.time_to_live_since IS 'When the time to l
 COMMENT ON COLUMN postrider.deliveries.finished_at IS 'When it ended.';
 COMMENT ON COLUMN postrider.deliveries.batch_id IS 'Batch that it is in, or was in when it ended; NULL when alone.';
 COMMENT ON COLUMN postrider.deliveries.redelivered_from IS
-    'Dead letter that it redelivers, or the operation that redelivered a past event; NULL = it began with the publish.';
+    'Dead letter that it redelivers, the operation that redelivered a past event, or its own system_id if '
+    'postrider.redeliver_event() created it; NULL = it began with the publish.';
 COMMENT ON COLUMN postrider.deliveries.dead_letter_id IS 'Dead letter it became.';
 COMMENT ON COLUMN postrider.deliveries.waits_for IS
     'What a pending delivery waits for: the end of a hold (paused, not_validated, probation, admission, rate_limited), '
@@ -366,8 +367,9 @@ COMMENT ON COLUMN postrider.batch_members.left_reason IS
     'alone.';
 
 CREATE VIEW postrider.dead_letters AS
-SELECT l.id AS dead_letter_id, l.dead_lettered_at, l.topic, l.subscription, l.reason, l.attempts, l.last_outcome,
-       l.last_status, l.last_error, l.event_id, l.event_type, l.subject, nullif(l.source, '') AS source, l.event_time,
+SELECT l.id AS dead_letter_id, l.dead_lettered_at, l.topic, l.subscription, l.state, l.reason, l.attempts,
+       l.last_outcome, l.last_status, l.last_error, l.event_id, l.event_type, l.subject,
+       nullif(l.source, '') AS source, l.event_time,
        l.published_at, l.time_to_live_since, l.first_attempt_at, l.last_attempt_at, l.schema, l.retry_policy,
        l.endpoint_base_url, CASE WHEN l.erased_at IS NULL THEN convert_from(l.body, 'UTF8') END AS body_text,
        postrider.try_jsonb(l.body) AS body,
@@ -375,7 +377,11 @@ SELECT l.id AS dead_letter_id, l.dead_lettered_at, l.topic, l.subscription, l.re
             ELSE 'erased at ' || l.erased_at END AS body_error,
        postrider_internal.event_data(l.schema, l.body) AS data,
        postrider.try_text(l.last_response) AS last_response, l.delivery_id, l.event_uuid AS system_id,
-       l.redelivered_from, l.redelivered_at, l.export_state, l.export_due_at, l.export_abandon_at, l.export_attempts,
+       l.redelivered_from, l.redelivered_at, l.redelivery_id,
+       (SELECT d.state FROM postrider_internal.all_deliveries d WHERE d.id = l.redelivery_id LIMIT 1)
+           AS redelivery_state,
+       l.resolved_at, l.resolved_by, l.resolved_note,
+       l.export_state, l.export_due_at, l.export_abandon_at, l.export_attempts,
        l.export_error, l.export_location, l.exported_at, l.erased_at, r.edited_from, r.edited_by, r.edit
   FROM postrider_internal.dead_letters l
   LEFT JOIN postrider_internal.repairs r ON r.system_id = l.event_uuid;
@@ -386,6 +392,9 @@ COMMENT ON COLUMN postrider.dead_letters.dead_letter_id IS 'Id of the dead lette
 COMMENT ON COLUMN postrider.dead_letters.dead_lettered_at IS 'When the delivery became a dead letter.';
 COMMENT ON COLUMN postrider.dead_letters.topic IS 'Topic of the event.';
 COMMENT ON COLUMN postrider.dead_letters.subscription IS 'Event subscription whose delivery failed.';
+COMMENT ON COLUMN postrider.dead_letters.state IS
+    'open: nothing was done with it. redelivered: it has a new delivery, see redelivery_state. resolved: an operator '
+    'ended it without one.';
 COMMENT ON COLUMN postrider.dead_letters.reason IS
     'deadLetterReason: MaxDeliveryAttemptsExceeded, TimeToLiveExceeded, UndeliverableDueToHttpBadRequest, '
     'UndeliverableDueToClientError, RejectedByConsumer, …';
@@ -421,6 +430,15 @@ COMMENT ON COLUMN postrider.dead_letters.redelivered_from IS
     'Earlier dead letter whose redelivery failed, with the same event or before its repair; or the operation that '
     'redelivered a past event.';
 COMMENT ON COLUMN postrider.dead_letters.redelivered_at IS 'When it was last redelivered; the dead letter stays.';
+COMMENT ON COLUMN postrider.dead_letters.redelivery_id IS
+    'The delivery of its last redelivery, see postrider.deliveries; NULL = it was not redelivered.';
+COMMENT ON COLUMN postrider.dead_letters.redelivery_state IS
+    'State of that delivery: pending, delivered, dead_lettered (again), dropped or canceled. NULL = it was not '
+    'redelivered, or the delivery is no longer kept.';
+COMMENT ON COLUMN postrider.dead_letters.resolved_at IS
+    'When an operator resolved it, see postrider.resolve(); NULL = not resolved.';
+COMMENT ON COLUMN postrider.dead_letters.resolved_by IS 'Who resolved it; values as in postrider.audit.actor.';
+COMMENT ON COLUMN postrider.dead_letters.resolved_note IS 'The note of the operator who resolved it; NULL = none.';
 COMMENT ON COLUMN postrider.dead_letters.erased_at IS
     'When body, subject and response were erased, see postrider.erase_event(). It cannot be redelivered. NULL = not '
     'erased.';

@@ -79,7 +79,7 @@ COMMENT ON COLUMN postrider.backlogs.subscription_id IS
 
 CREATE VIEW postrider.operations AS
 SELECT o.id AS operation_id, o.kind, o.state, o.filter, o.topic, o.subscription, o.published_from, o.published_until,
-       o.paths, o.rate_per_second, o.expected_count, o.counting, o.matched::integer AS matched, o.done,
+       o.paths, o.note, o.rate_per_second, o.expected_count, o.counting, o.matched::integer AS matched, o.done,
        o.skipped, o.failed, o.last_error,
        CASE WHEN o.steps = 0 THEN NULL
             WHEN o.kind = 'redeliver_events' OR o.kind = 'erase_subject' AND NOT o.of_dead_letters
@@ -104,12 +104,12 @@ SELECT o.id AS operation_id, o.kind, o.state, o.filter, o.topic, o.subscription,
               GROUP BY operation_id) e ON e.operation_id = o.id
  CROSS JOIN LATERAL (SELECT o.kind IN ('redeliver', 'repair', 'redeliver_events') AS redelivers) k;
 COMMENT ON VIEW postrider.operations IS
-    'Redeliveries, repairs, purges, retries, cancellations and erasures of many, running and ended. Ended ones are '
-    'kept for 30 days.';
+    'Redeliveries, repairs, resolutions, purges, retries, cancellations and erasures of many, running and ended. Ended '
+    'ones are kept for 30 days.';
 COMMENT ON COLUMN postrider.operations.operation_id IS 'Id of the operation; a later one has a higher id.';
 COMMENT ON COLUMN postrider.operations.kind IS
-    'redeliver (dead letters), repair (dead letters, with a merge patch of their events), purge (dead letters), retry '
-    '(deliveries), cancel (deliveries), redeliver_events (past events) or erase_subject.';
+    'redeliver (dead letters), repair (dead letters, with a merge patch of their events), resolve (dead letters), '
+    'purge (dead letters), retry (deliveries), cancel (deliveries), redeliver_events (past events) or erase_subject.';
 COMMENT ON COLUMN postrider.operations.state IS 'running; done; canceled (by an operator); failed: see last_error.';
 COMMENT ON COLUMN postrider.operations.filter IS
     'Filter of the dead letters, see postrider.count_dead_letters(), or of the deliveries; {} = all. The filter of an '
@@ -123,6 +123,7 @@ COMMENT ON COLUMN postrider.operations.published_from IS 'Of past events: from t
 COMMENT ON COLUMN postrider.operations.published_until IS 'Of past events: before this time of publishing.';
 COMMENT ON COLUMN postrider.operations.paths IS
     'Of a repair: the members of the events that its patch changes, as an array of up to 100 JSON Pointers.';
+COMMENT ON COLUMN postrider.operations.note IS 'Note of a resolve; NULL = none.';
 COMMENT ON COLUMN postrider.operations.rate_per_second IS 'Most per second; NULL = no limit.';
 COMMENT ON COLUMN postrider.operations.expected_count IS
     'Number that must match. Otherwise the operation fails and changes nothing. NULL = any number.';
@@ -130,10 +131,10 @@ COMMENT ON COLUMN postrider.operations.counting IS 'true: it counts what matches
 COMMENT ON COLUMN postrider.operations.matched IS
     'Number of dead letters or deliveries that matched at the start; so far, while counting. NULL for past events and '
     'erasures, which are not counted.';
-COMMENT ON COLUMN postrider.operations.done IS 'Number redelivered, purged, retried, canceled or erased.';
+COMMENT ON COLUMN postrider.operations.done IS 'Number redelivered, resolved, purged, retried, canceled or erased.';
 COMMENT ON COLUMN postrider.operations.skipped IS
-    'Number of dead letters that other users purged or redelivered first, or of deliveries that ended first or have '
-    'an attempt in progress; of past events, those that the filter does not match.';
+    'Number of dead letters that other users purged, resolved or redelivered first, or of deliveries that ended first '
+    'or have an attempt in progress; of past events, those that the filter does not match.';
 COMMENT ON COLUMN postrider.operations.failed IS
     'Number that could not be redelivered: their event subscription was deleted, has expired or does not accept their '
     'schema, or they were erased. Of repairs, also those whose edited event is invalid; of retries, those on hold.';

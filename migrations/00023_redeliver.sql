@@ -1,5 +1,6 @@
 -- +goose Up
--- Redelivering and purging dead letters, one by one and many at once, and past events to one event subscription.
+-- Redelivering, resolving and purging dead letters, one by one and many at once, and past events to one event
+-- subscription.
 --
 -- A redelivery is a new delivery of the same event: no attempts, its own time to live, redelivered_from. It is created
 -- on hold and without a job, and released like every held delivery: after pauses, probation and limits, and as part of
@@ -153,8 +154,9 @@ BEGIN
                f.id, operation
           FROM fit f JOIN holds h ON h.subscription_id = f.subscription_id ORDER BY f.delivery_id
     ), marked AS (
-        UPDATE postrider_internal.dead_letters l SET redelivered_at = at FROM fit f WHERE l.id = f.id
-            AND l.id = ANY (ids)
+        UPDATE postrider_internal.dead_letters l SET redelivered_at = at, redelivery_id = f.delivery_id,
+               resolved_at = NULL, resolved_by = NULL, resolved_note = NULL
+          FROM fit f WHERE l.id = f.id AND l.id = ANY (ids)
     ), rolled AS (
         INSERT INTO postrider_internal.rollup_deltas (entries)
         SELECT array_agg(postrider_internal.count_entry(c.topic_id, c.subscription_id, 'matched', c.n))
@@ -166,7 +168,7 @@ END $$;
 
 -- Redelivers events of one day to one event subscription whose filter matches them, as the caller has checked. sizes
 -- are event.Size. The events are locked against an erasure, which would see neither the new rows nor the deliveries.
--- Events that were erased meanwhile are left out.
+-- Events that were erased meanwhile are left out. Without an operation, a delivery is redelivered from its event.
 CREATE FUNCTION postrider_internal.redeliver_past(ids uuid[], sizes integer[], event_day date, target bigint,
     operation uuid) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -195,7 +197,8 @@ BEGIN
         time_to_live_since, next_attempt_at,
            redelivered_from, operation_id)
     SELECT target, t, o.id, redeliver_past.event_day, o.bytes, (SELECT postrider_internal.hold_without_job(target)),
-           at, coalesce(first + (row_number() OVER (ORDER BY o.id) - 1) * step, at), operation, operation
+           at, coalesce(first + (row_number() OVER (ORDER BY o.id) - 1) * step, at), coalesce(operation, o.id),
+           operation
       FROM (SELECT * FROM unnest(ids, sizes) AS u(id, bytes) WHERE u.id = ANY (kept) ORDER BY u.id) o;
     GET DIAGNOSTICS created = ROW_COUNT;
     INSERT INTO postrider_internal.rollup_deltas (entries)
@@ -235,8 +238,8 @@ END $$;
 
 -- The version of a dead letter, for conditional requests.
 CREATE FUNCTION postrider_internal.dead_letter_version(dead_lettered_at timestamptz, redelivered_at timestamptz,
-    erased_at timestamptz) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN (extract(epoch FROM greatest(dead_lettered_at, redelivered_at, erased_at)) * 1000000)::bigint;
+    resolved_at timestamptz, erased_at timestamptz) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN (extract(epoch FROM greatest(dead_lettered_at, redelivered_at, resolved_at, erased_at)) * 1000000)::bigint;
 
 -- Redelivers one dead letter. versions are those that it may have; NULL = any. edit is the event to deliver instead,
 -- already validated; event is one that is still to be validated.
@@ -254,7 +257,8 @@ BEGIN
     END IF;
     PERFORM postrider_internal.commit_soon();
     SELECT d.topic, d.subscription, d.redelivered_at, d.schema,
-           postrider_internal.dead_letter_version(d.dead_lettered_at, d.redelivered_at, d.erased_at) AS version INTO l
+           postrider_internal.dead_letter_version(d.dead_lettered_at, d.redelivered_at, d.resolved_at, d.erased_at)
+               AS version INTO l
       FROM postrider_internal.dead_letters d WHERE d.id = dead_letter_id FOR UPDATE;
     IF NOT FOUND THEN
         PERFORM postrider_internal.reject_dead_letter(dead_letter_id);
@@ -297,6 +301,106 @@ BEGIN
     RETURN r.delivery;
 END $$;
 
+-- Redelivers one event to an event subscription of its topic. If its last delivery there became a dead letter, that one
+-- is redelivered. The event is locked, so that two calls at once do not both find no pending delivery.
+CREATE FUNCTION postrider_internal.redeliver_event(system_id uuid, subscription text, unmatched boolean, actor text,
+    address text) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    e record;
+    s postrider_internal.event_subscriptions;
+    last record;
+    problem text;
+    delivery bigint;
+BEGIN
+    IF subscription IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = 'subscription', MESSAGE = 'subscription is required';
+    END IF;
+    PERFORM postrider_internal.commit_soon();
+    SELECT v.day, v.schema, v.erased_at, octet_length(v.body) AS length, t.name AS topic,
+           postrider_internal.event_bytes(v.schema, octet_length(v.body), v.event_id, v.event_type, v.subject,
+               v.data_version) AS bytes INTO e
+      FROM postrider_internal.events v JOIN postrider_internal.topics t ON t.id = v.topic_id
+     WHERE v.id = system_id ORDER BY v.day DESC LIMIT 1 FOR NO KEY UPDATE OF v;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = 'P0002', MESSAGE = CASE WHEN system_id IS NULL THEN 'system_id is required'
+            ELSE format('event %s does not exist, or is no longer kept', system_id) END,
+            HINT = 'SELECT system_id FROM postrider.events lists those there are.';
+    END IF;
+    SELECT * INTO s FROM postrider_internal.event_subscriptions x
+     WHERE x.id = postrider_internal.redelivery_target(e.topic, subscription) FOR SHARE;
+    SELECT d.id, d.state, d.dead_letter_id INTO last FROM postrider_internal.all_deliveries d
+     WHERE d.event_uuid = system_id AND d.subscription_id = s.id ORDER BY d.id DESC LIMIT 1;
+    problem := CASE WHEN last.state = 'pending' THEN 'pending'
+                    WHEN last.id IS NULL AND unmatched IS NOT TRUE THEN 'not_matched'
+                    ELSE postrider_internal.redelivery_problem(e.length, e.schema, NULL, NULL, s) END;
+    IF problem IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = problem, MESSAGE = CASE problem
+            WHEN 'pending' THEN format('delivery %s of event %s to event subscription "%s" is pending', last.id,
+                system_id, subscription)
+            WHEN 'not_matched' THEN format('event %s did not match event subscription "%s"', system_id, subscription)
+            WHEN 'erased' THEN format('event %s was erased', system_id)
+            WHEN 'deleted' THEN format('event subscription "%s" of topic "%s" was deleted', subscription, e.topic)
+            WHEN 'expired' THEN format('event subscription "%s" of topic "%s" has expired', subscription, e.topic)
+            ELSE format('an event of %s cannot be delivered in the schema of event subscription "%s" of topic "%s"',
+                e.schema, subscription, e.topic) END,
+            HINT = CASE problem WHEN 'pending' THEN 'postrider.retry_now() makes its next attempt due now.'
+                WHEN 'not_matched' THEN 'unmatched => true delivers it all the same.'
+                WHEN 'erased' THEN 'Nothing is left that could be delivered.'
+                ELSE 'Name another one as subscription.' END;
+    ELSIF EXISTS (SELECT FROM postrider_internal.dead_letters l WHERE l.id = last.dead_letter_id) THEN
+        RETURN postrider_internal.redeliver(last.dead_letter_id, NULL, NULL, true, NULL, NULL, NULL, actor, address);
+    END IF;
+    PERFORM postrider_internal.redeliver_past(ARRAY [system_id], ARRAY [e.bytes], e.day, s.id, NULL);
+    SELECT max(d.id) INTO delivery FROM postrider_internal.deliveries d
+     WHERE d.event_uuid = system_id AND d.subscription_id = s.id;
+    PERFORM postrider_internal.note_audit(actor, address, 'event_redelivered', e.topic, subscription,
+        jsonb_build_object('systemId', system_id, 'deliveryId', delivery));
+    RETURN delivery;
+END $$;
+
+CREATE FUNCTION postrider_internal.check_note(note text) RETURNS void LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF length(note) > 1000 THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = 'note',
+            MESSAGE = format('note must have at most 1000 characters, has %s', length(note));
+    END IF;
+END $$;
+
+-- Resolves dead letters, or opens them again, and returns their number. They are locked by id, as by a redelivery.
+CREATE FUNCTION postrider_internal.resolve_dead_letters(ids uuid[], resolved boolean, note text, actor text)
+RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    changed bigint;
+BEGIN
+    PERFORM FROM postrider_internal.dead_letters l WHERE l.id = ANY (ids) ORDER BY l.id FOR UPDATE;
+    UPDATE postrider_internal.dead_letters l
+       SET resolved_at = CASE WHEN resolved THEN clock_timestamp() END, resolved_by = CASE WHEN resolved THEN actor END,
+           resolved_note = CASE WHEN resolved THEN nullif(note, '') END
+     WHERE l.id = ANY (ids);
+    GET DIAGNOSTICS changed = ROW_COUNT;
+    RETURN changed;
+END $$;
+
+-- Resolves one dead letter, or opens it again.
+CREATE FUNCTION postrider_internal.resolve(dead_letter_id uuid, resolved boolean, note text, actor text, address text)
+RETURNS text LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    l record;
+BEGIN
+    PERFORM postrider_internal.check_note(note);
+    PERFORM postrider_internal.commit_soon();
+    IF postrider_internal.resolve_dead_letters(ARRAY [dead_letter_id], resolved, note,
+        coalesce(actor, session_user)) = 0 THEN
+        PERFORM postrider_internal.reject_dead_letter(dead_letter_id);
+    END IF;
+    SELECT d.topic, d.subscription, d.state INTO l FROM postrider_internal.dead_letters d WHERE d.id = dead_letter_id;
+    PERFORM postrider_internal.note_audit(actor, address, CASE WHEN resolved THEN 'dead_letter_resolved'
+        ELSE 'dead_letter_reopened' END, l.topic, l.subscription,
+        jsonb_build_object('deadLetterId', dead_letter_id, 'note', nullif(note, '')));
+    RETURN l.state;
+END $$;
+
 CREATE FUNCTION postrider_internal.purge(dead_letter_id uuid, actor text, address text) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -318,12 +422,25 @@ CREATE FUNCTION postrider.redeliver(dead_letter_id uuid, subscription text DEFAU
     LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 RETURN postrider_internal.redeliver($1, $2, $3, $4, NULL, $5, NULL, NULL, NULL);
 
+CREATE FUNCTION postrider.redeliver_event(system_id uuid, subscription text, unmatched boolean DEFAULT false)
+    RETURNS bigint LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+RETURN postrider_internal.redeliver_event($1, $2, $3, NULL, NULL);
+
+CREATE FUNCTION postrider.resolve(dead_letter_id uuid, note text DEFAULT NULL) RETURNS text
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+RETURN postrider_internal.resolve($1, true, $2, NULL, NULL);
+
+CREATE FUNCTION postrider.reopen(dead_letter_id uuid) RETURNS text
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+RETURN postrider_internal.resolve($1, false, NULL, NULL, NULL);
+
 CREATE FUNCTION postrider.purge(dead_letter_id uuid) RETURNS boolean
     LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp RETURN postrider_internal.purge($1, NULL, NULL);
 -- +goose StatementEnd
 
-REVOKE EXECUTE ON FUNCTION postrider.redeliver(uuid, text, text, boolean, jsonb), postrider.purge(uuid)
-    FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION postrider.redeliver(uuid, text, text, boolean, jsonb),
+    postrider.redeliver_event(uuid, text, boolean), postrider.resolve(uuid, text), postrider.reopen(uuid),
+    postrider.purge(uuid) FROM PUBLIC;
 COMMENT ON FUNCTION postrider.redeliver(uuid, text, text, boolean, jsonb) IS
     'Redelivers a dead letter, as part of the calling transaction. The result is a new delivery without attempts and '
     'with its own time to live, to the same event subscription or to the named one (topic: default is the dead '
@@ -331,11 +448,24 @@ COMMENT ON FUNCTION postrider.redeliver(uuid, text, text, boolean, jsonb) IS
     'before is rejected unless again is true. event: an edited event, which is delivered instead. It is validated as '
     'postrider.publish() does, and becomes a new event with its own system_id, edited_from, edited_by and edit. Only '
     'this event subscription receives it, whatever its filter.';
+COMMENT ON FUNCTION postrider.redeliver_event(uuid, text, boolean) IS
+    'Delivers an event that is still kept once more to one event subscription of its topic, also if it was delivered '
+    'before. The result is a new delivery without attempts and with its own time to live. Returns the delivery''s id. '
+    'If its last delivery there became a dead letter, that one is redelivered. Fails while a delivery of the event to '
+    'this event subscription is pending. unmatched: true also delivers it if it did not match the event '
+    'subscription, or was published before that was created.';
+COMMENT ON FUNCTION postrider.resolve(uuid, text) IS
+    'Resolves a dead letter without a redelivery: state resolved, with resolved_at, resolved_by and a note of up to '
+    '1,000 characters. It is no longer counted as open; it can still be redelivered. Of a resolved one it replaces '
+    'the note. Returns the state.';
+COMMENT ON FUNCTION postrider.reopen(uuid) IS
+    'Takes postrider.resolve() back. Returns the state: open, or redelivered if it was redelivered before.';
 COMMENT ON FUNCTION postrider.purge(uuid) IS 'Removes a dead letter permanently. Returns false if it does not exist.';
 
 -- +goose Down
-DROP FUNCTION postrider.purge, postrider.redeliver,
-    postrider_internal.purge, postrider_internal.redeliver,
+DROP FUNCTION postrider.purge, postrider.reopen, postrider.resolve, postrider.redeliver_event, postrider.redeliver,
+    postrider_internal.purge, postrider_internal.resolve, postrider_internal.resolve_dead_letters,
+    postrider_internal.check_note, postrider_internal.redeliver_event, postrider_internal.redeliver,
     postrider_internal.dead_letter_version, postrider_internal.reject_dead_letter,
     postrider_internal.redelivery_target,
     postrider_internal.redeliver_past, postrider_internal.redeliver_dead_letters, postrider_internal.operation_permits,

@@ -19,36 +19,38 @@ BEGIN
     o.id := postrider_internal.new_uuid();
     o.counting := o.kind NOT IN ('redeliver_events', 'erase_subject');
     INSERT INTO postrider_internal.operations (id, kind, filter, topic, subscription, target_id, published_from,
-        published_until, again, patch, paths, include_unchanged, rate_per_second, expected_count, counting, matched,
-        started_by, job_id, cursor_at)
+        published_until, again, note, patch, paths, include_unchanged, rate_per_second, expected_count, counting,
+        matched, started_by, job_id, cursor_at)
     VALUES (o.id, o.kind, o.filter, o.topic, o.subscription, o.target_id, o.published_from, o.published_until,
-        coalesce(o.again, false), o.patch, o.paths, coalesce(o.include_unchanged, false), o.rate_per_second,
-        o.expected_count, o.counting, CASE WHEN o.counting THEN 0 END, coalesce(actor, session_user),
+        coalesce(o.again, false), o.note, o.patch, o.paths, coalesce(o.include_unchanged, false),
+        o.rate_per_second, o.expected_count, o.counting, CASE WHEN o.counting THEN 0 END, coalesce(actor, session_user),
         nextval('postrider_internal.river_job_id_seq'), coalesce(o.cursor_at, '-infinity')) RETURNING * INTO o;
     INSERT INTO postrider_internal.new_jobs
     SELECT * FROM postrider_internal.new_job(o.job_id, 'operation', jsonb_build_object('o', o.id), now());
     PERFORM pg_notify('postrider_internal.river_insert', '{"queue":"operations"}');
     PERFORM postrider_internal.note_audit(actor, address, 'operation_started', o.topic, o.subscription,
         jsonb_build_object('operationId', o.id, 'kind', o.kind, 'expectedCount', o.expected_count, 'ratePerSecond',
-            o.rate_per_second, 'again', CASE WHEN o.again THEN true END, 'paths', o.paths,
+            o.rate_per_second, 'again', CASE WHEN o.again THEN true END, 'note', o.note, 'paths', o.paths,
             'filter', (SELECT coalesce(jsonb_object_agg(key, CASE WHEN key IN ('subject', 'subject_prefix') THEN 'true'
                 WHEN key = 'match' THEN (SELECT jsonb_agg(c - 'value') FROM jsonb_array_elements(value) c)
                 ELSE value END), '{}') FROM jsonb_each(o.filter))));
     RETURN o.id;
 END $$;
 
--- Starts an operation on dead letters. Unless the filter names redelivered, or again, a redelivery or repair leaves out
--- those that were redelivered before. patch, its paths and include_unchanged are of a repair.
+-- Starts an operation on dead letters. Unless the filter names a state, it takes only open ones; a purge takes all, and
+-- with again, a redelivery or repair does. note is of a resolution; patch, its paths and include_unchanged of a repair.
 CREATE FUNCTION postrider_internal.operate_on_dead_letters(kind text, filter jsonb, subscription text, topic text,
-    again boolean, rate_per_second integer, expected_count bigint, patch text, paths text[], include_unchanged boolean,
-    actor text, address text) RETURNS uuid LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+    again boolean, rate_per_second integer, expected_count bigint, note text, patch text, paths text[],
+    include_unchanged boolean, actor text, address text) RETURNS uuid LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     o postrider_internal.operations;
 BEGIN
     PERFORM postrider_internal.dead_letter_condition(filter);
+    PERFORM postrider_internal.check_note(note);
     o.kind := operate_on_dead_letters.kind;
-    o.again := again OR (filter ->> 'redelivered')::boolean;
-    o.filter := CASE WHEN kind = 'purge' OR o.again THEN '{}' ELSE '{"redelivered": false}' END::jsonb || filter;
+    o.again := again OR filter ->> 'state' = 'redelivered';
+    o.filter := CASE WHEN kind = 'purge' OR o.again THEN '{}' ELSE '{"state": "open"}' END::jsonb || filter;
     IF subscription IS NOT NULL THEN
         o.topic := coalesce(topic, filter ->> 'topic');
         IF o.topic IS NULL THEN
@@ -63,6 +65,7 @@ BEGIN
     END IF;
     o.rate_per_second := operate_on_dead_letters.rate_per_second;
     o.expected_count := operate_on_dead_letters.expected_count;
+    o.note := nullif(operate_on_dead_letters.note, '');
     o.patch := operate_on_dead_letters.patch;
     o.paths := to_jsonb(operate_on_dead_letters.paths);
     o.include_unchanged := operate_on_dead_letters.include_unchanged;
@@ -295,7 +298,7 @@ SELECT cardinality(n.ids), n.reached_at, n.reached_id, n.last
  WHERE o.id = operation;
 END;
 
--- One step of a redelivery or a purge of dead letters.
+-- One step of a redelivery, a resolution or a purge of dead letters.
 CREATE FUNCTION postrider_internal.step_dead_letters(operation uuid, most integer, bytes bigint, scan_limit integer,
     OUT taken integer, OUT done bigint, OUT skipped bigint, OUT failed bigint, OUT error text,
     OUT reached_at timestamptz, OUT reached_id uuid, OUT last boolean) LANGUAGE plpgsql SET datestyle = 'ISO'
@@ -313,6 +316,9 @@ BEGIN
         PERFORM FROM postrider_internal.dead_letters l WHERE l.id = ANY (ids) ORDER BY l.id FOR UPDATE;
         DELETE FROM postrider_internal.dead_letters l WHERE l.id = ANY (ids);
         GET DIAGNOSTICS done = ROW_COUNT;
+        failed := 0;
+    ELSIF o.kind = 'resolve' THEN
+        done := postrider_internal.resolve_dead_letters(ids, true, o.note, o.started_by);
         failed := 0;
     ELSE
         SELECT count(*) FILTER (WHERE r.problem IS NULL), count(*) FILTER (WHERE r.problem <> 'redelivered'),
@@ -346,12 +352,18 @@ RETURN CASE result WHEN 'redelivered' THEN 'it was redelivered before'
 CREATE FUNCTION postrider.redeliver_all(filter jsonb, subscription text DEFAULT NULL, topic text DEFAULT NULL,
     rate_per_second integer DEFAULT NULL, again boolean DEFAULT false, expected_count bigint DEFAULT NULL) RETURNS uuid
     LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-RETURN postrider_internal.operate_on_dead_letters('redeliver', $1, $2, $3, $5, $4, $6, NULL, NULL, NULL, NULL, NULL);
+RETURN postrider_internal.operate_on_dead_letters('redeliver', $1, $2, $3, $5, $4, $6, NULL, NULL, NULL, NULL, NULL,
+        NULL);
 
 CREATE FUNCTION postrider.purge_all(filter jsonb, rate_per_second integer DEFAULT NULL,
     expected_count bigint DEFAULT NULL) RETURNS uuid
     LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-RETURN postrider_internal.operate_on_dead_letters('purge', $1, NULL, NULL, NULL, $2, $3, NULL, NULL, NULL, NULL,
+RETURN postrider_internal.operate_on_dead_letters('purge', $1, NULL, NULL, NULL, $2, $3, NULL, NULL, NULL, NULL, NULL,
+        NULL);
+
+CREATE FUNCTION postrider.resolve_all(filter jsonb, note text DEFAULT NULL, expected_count bigint DEFAULT NULL)
+    RETURNS uuid LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+RETURN postrider_internal.operate_on_dead_letters('resolve', $1, NULL, NULL, NULL, NULL, $3, $2, NULL, NULL, NULL, NULL,
         NULL);
 
 CREATE FUNCTION postrider.redeliver_events(topic text, subscription text, published_from timestamptz,
@@ -376,15 +388,20 @@ RETURN postrider_internal.cancel_operation($1, NULL, NULL);
 -- +goose StatementEnd
 
 REVOKE EXECUTE ON FUNCTION postrider.redeliver_all(jsonb, text, text, integer, boolean, bigint),
-    postrider.purge_all(jsonb, integer, bigint),
+    postrider.purge_all(jsonb, integer, bigint), postrider.resolve_all(jsonb, text, bigint),
     postrider.redeliver_events(text, text, timestamptz, timestamptz, integer), postrider.cancel_operation(uuid),
     postrider.count_events(text, timestamptz, timestamptz), postrider.erase_subject(text, text) FROM PUBLIC;
 COMMENT ON FUNCTION postrider.redeliver_all(jsonb, text, text, integer, boolean, bigint) IS
     'Redelivers all dead letters that match a filter, see postrider.count_dead_letters(), and exist now, each once. '
-    'Without the member redelivered, it skips those that were redelivered before, unless again is true. Returns the id '
-    'of the operation, see postrider.operations; the service counts them, then redelivers them in steps. If '
+    'Without the member state, it redelivers only open ones, unless again is true. Returns the id of the operation, '
+    'see postrider.operations; the service counts them, then redelivers them in steps. If '
     'expected_count is another number, the operation fails and changes nothing. subscription and topic: the event '
     'subscription that receives all of them, instead of each one''s own. rate_per_second: the most in one second.';
+COMMENT ON FUNCTION postrider.resolve_all(jsonb, text, bigint) IS
+    'Resolves all dead letters that match a filter, see postrider.count_dead_letters(), and exist now, as '
+    'postrider.resolve() does; without the member state, only open ones. Returns the id of the operation, see '
+    'postrider.operations; the service counts them, then resolves them in steps. If expected_count is another number, '
+    'the operation fails and changes nothing.';
 COMMENT ON FUNCTION postrider.purge_all(jsonb, integer, bigint) IS
     'Removes all dead letters that match a filter, see postrider.count_dead_letters(), and exist now. Returns the id '
     'of the operation, see postrider.operations; the service counts them, then removes them in steps. If '
@@ -414,7 +431,8 @@ COMMENT ON FUNCTION postrider.cancel_operation(uuid) IS
 
 -- +goose Down
 DROP FUNCTION postrider.cancel_operation, postrider.erase_subject, postrider.count_events,
-    postrider.redeliver_events, postrider.purge_all, postrider.redeliver_all, postrider_internal.result_message,
+    postrider.redeliver_events, postrider.resolve_all, postrider.purge_all, postrider.redeliver_all,
+    postrider_internal.result_message,
     postrider_internal.step_dead_letters, postrider_internal.count_step, postrider_internal.next_dead_letters,
     postrider_internal.end_step, postrider_internal.begin_step,
     postrider_internal.cancel_operation, postrider_internal.count_events, postrider_internal.redeliver_events,

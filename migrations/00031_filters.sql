@@ -178,6 +178,16 @@ BEGIN
     RETURN format('attempts >= %s', n);
 END $$;
 
+CREATE FUNCTION postrider_internal.state_condition(given text) RETURNS text LANGUAGE plpgsql IMMUTABLE
+    SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF given NOT IN ('open', 'redelivered', 'resolved') THEN
+        PERFORM postrider_internal.reject_filter('filter.state', format(
+            'must be open, redelivered or resolved, is "%s"', left(given, 64)));
+    END IF;
+    RETURN format('state = %L', given);
+END $$;
+
 -- A filter of dead letters as conditions on columns of postrider.dead_letters. Values of the filter become quoted
 -- literals. A status of 0 is none: the endpoint did not respond.
 CREATE FUNCTION postrider_internal.dead_letter_condition(filter jsonb) RETURNS text LANGUAGE plpgsql STABLE
@@ -197,10 +207,10 @@ BEGIN
     END IF;
     FOR member, value IN SELECT * FROM jsonb_each(filter) LOOP
         wanted := CASE WHEN member IN ('topic', 'subscription', 'reason', 'last_outcome', 'event_id', 'event_type',
-            'subject', 'subject_prefix', 'source', 'dead_lettered_from', 'dead_lettered_until') THEN 'string'
+            'state', 'subject', 'subject_prefix', 'source', 'dead_lettered_from', 'dead_lettered_until')
+            THEN 'string'
                        WHEN member IN ('last_status', 'min_attempts') THEN 'number'
-                       WHEN member = 'redelivered' THEN 'boolean'
-                           WHEN member IN ('dead_letter_ids', 'match') THEN 'array' END;
+                       WHEN member IN ('dead_letter_ids', 'match') THEN 'array' END;
         given := value #>> '{}';
         IF wanted IS NULL THEN
             PERFORM postrider_internal.reject_filter(format('filter.%s', left(member, 64)), 'is no member of a filter');
@@ -213,7 +223,7 @@ BEGIN
                 WHEN abs(given::numeric) < 1000 AND given::numeric % 1 = 0
                 THEN format('last_status = %s', given::numeric::integer) ELSE 'false' END
             WHEN 'min_attempts' THEN postrider_internal.min_attempts_condition(given::numeric)
-            WHEN 'redelivered' THEN 'redelivered_at IS ' || CASE WHEN value::boolean THEN 'NOT NULL' ELSE 'NULL' END
+            WHEN 'state' THEN postrider_internal.state_condition(given)
             WHEN 'dead_lettered_from' THEN format('dead_lettered_at >= %L',
                 postrider_internal.filter_time('filter.' || member, given))
             WHEN 'dead_lettered_until' THEN format('dead_lettered_at < %L',
@@ -267,7 +277,8 @@ END $$;
 
 -- +goose Down
 DROP FUNCTION postrider_internal.filter_ids, postrider_internal.filter_time, postrider_internal.match_conditions,
-    postrider_internal.dead_letter_condition, postrider_internal.min_attempts_condition,
+    postrider_internal.dead_letter_condition, postrider_internal.state_condition,
+    postrider_internal.min_attempts_condition,
     postrider_internal.match_condition, postrider_internal.data_condition,
     postrider_internal.text_condition, postrider_internal.letter_case, postrider_internal.check_regexp,
     postrider_internal.document_with, postrider_internal.data_path, postrider_internal.require_type,

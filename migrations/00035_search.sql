@@ -209,7 +209,7 @@ END $$;
 -- What a count reads: the index that has all the filter needs, or the table.
 CREATE FUNCTION postrider_internal.scanned_for(filter jsonb) RETURNS regclass LANGUAGE sql STABLE
 RETURN ('postrider_internal.dead_letters' || CASE ARRAY (SELECT k FROM jsonb_object_keys(filter) k
-        WHERE k NOT IN ('dead_lettered_from', 'dead_lettered_until', 'redelivered') ORDER BY k)
+        WHERE k NOT IN ('dead_lettered_from', 'dead_lettered_until', 'state') ORDER BY k)
     WHEN '{}' THEN '_time_idx' WHEN '{topic}' THEN '_name_idx' WHEN '{subscription,topic}' THEN '_name_idx'
     WHEN '{reason}' THEN '_reason_idx' WHEN '{last_status}' THEN '_status_idx' WHEN '{event_type}' THEN '_type_idx'
     ELSE '' END)::regclass;
@@ -222,12 +222,12 @@ RETURN NOT filter ? 'match'
 -- Counts the dead letters that a filter matches until the timeout, which it checks after each step unless there are
 -- few.
 CREATE FUNCTION postrider_internal.measure_dead_letters(filter jsonb, until timestamptz, timeout interval,
-    OUT matched bigint, OUT redelivered bigint, OUT at_least boolean) LANGUAGE plpgsql STABLE SET jit = off
+    OUT matched bigint, OUT at_least boolean) LANGUAGE plpgsql STABLE SET jit = off
     SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO' AS $$
 DECLARE
     began timestamptz := clock_timestamp();
     began_step timestamptz;
-    count text := format('SELECT count(*), count(redelivered_at) FROM postrider.dead_letters WHERE '
+    count text := format('SELECT count(*) FROM postrider.dead_letters WHERE '
         'dead_lettered_at <= %L AND ', until) || postrider_internal.step_condition(
         postrider_internal.dead_letter_condition(filter), true);
     reached_at timestamptz := '-infinity';
@@ -236,17 +236,14 @@ DECLARE
         WHEN postrider_internal.search_method(filter) = 'data' THEN 50000 WHEN filter ? 'match' THEN 250 ELSE 20000 END;
     edge record;
     n bigint;
-    again bigint;
 BEGIN
     matched := 0;
-    redelivered := 0;
     LOOP
         began_step := clock_timestamp();
         SELECT e.at, e.id INTO edge FROM postrider_internal.dead_letter_edge(filter, reached_at, reached_id, true,
             until, step) e;
-        EXECUTE count INTO n, again USING reached_at, reached_id, edge.at, edge.id;
+        EXECUTE count INTO n USING reached_at, reached_id, edge.at, edge.id;
         matched := matched + n;
-        redelivered := redelivered + again;
         at_least := edge.at IS NOT NULL;
         EXIT WHEN NOT at_least OR clock_timestamp() - began > timeout;
         reached_at := edge.at;
@@ -282,12 +279,13 @@ RETURN postrider_internal.count_dead_letters($1, '30 seconds');
 
 REVOKE EXECUTE ON FUNCTION postrider.count_dead_letters(jsonb) FROM PUBLIC;
 COMMENT ON FUNCTION postrider.count_dead_letters(jsonb) IS
-    'Returns how many dead letters a filter of redeliver_all() or purge_all() matches now. A filter is a JSON object; '
-    'all its members must match, and {} matches every dead letter: topic, subscription, reason, last_outcome, '
+    'Returns how many dead letters a filter of redeliver_all(), resolve_all() or purge_all() matches now. A filter is '
+    'a JSON object; all its members must match, and {} matches every dead letter: topic, subscription, reason, '
+    'last_outcome, '
     'last_status (0: without a response), min_attempts, event_id, event_type, subject, subject_prefix, source, '
-    'dead_lettered_from (included), dead_lettered_until (excluded), redelivered (true or false), dead_letter_ids '
-    '(an array of up to 10,000), match. Times are RFC 3339, such as 2026-11-23T10:00:00Z. If counting takes more '
-    'than 30 s, an error has the count so far.
+    'dead_lettered_from (included), dead_lettered_until (excluded), state (open, redelivered or resolved), '
+    'dead_letter_ids (an array of up to 10,000), match. Times are RFC 3339, such as 2026-11-23T10:00:00Z. If counting '
+    'takes more than 30 s, an error has the count so far.
 
 match is an array of up to 20 conditions such as {"field": "data.order.id", "op": "=", "value": 42}; all must match. '
     'Fields: a path in data, subject, type, id, source, error, response, and text for error or response. In a path, '

@@ -20,7 +20,7 @@ func TestDeadLettersAreListed(t *testing.T) {
 	}
 	s.change(`UPDATE postrider_internal.dead_letters SET body = '{"data":{"n":1}}' WHERE id = $1`, ids[1])
 	query := url.Values{
-		"limit": {"2"}, "subjectPrefix": {"subject/"}, "lastStatus": {"400"}, "redelivered": {"false"},
+		"limit": {"2"}, "subjectPrefix": {"subject/"}, "lastStatus": {"400"}, "state": {"open"},
 		"deadLetteredFrom": {"2024-01-01T00:00:00+02:00"},
 	}
 	listed, pages := s.listAll("/v1/deadLetters?"+query.Encode(), "deadLetterId")
@@ -109,6 +109,45 @@ func TestDeadLetterRejections(t *testing.T) {
 	s.post(id+"/redeliver", "").is(200)
 	again := s.post(id+"/redeliver", "{}")
 	require.Contains(t, again.rejected(409, "DeadLetterRedelivered").Message, "was redelivered already")
+}
+
+// internal/operator has what a resolution changes and rejects.
+func TestResolveDeadLetters(t *testing.T) {
+	t.Parallel()
+	s, _ := withBilling(t)
+	const letters, unknown = "/v1/deadLetters", "00000000-0000-0000-0000-000000000000"
+	at := letters + "/" + s.tn.DeadLetters(t, "orders", "e", 3)[0].String()
+	resolved := s.post(at+"/resolve", `{"note":"refunded"}`).json(200)
+	require.Equal(t, []any{"resolved", "refunded", "admin"},
+		[]any{resolved["state"], resolved["resolvedNote"], resolved["resolvedBy"]})
+	require.NotNil(t, resolved["event"])
+	require.Len(t, s.get(letters + "?state=open").json(200)["value"], 2)
+	require.Len(t, s.get(letters).json(200)["value"], 3, "without a state, all")
+	s.get(letters + "?state=closed").is(400)
+	require.Equal(t, "open", s.post(at+"/reopen", "").json(200)["state"])
+	require.Equal(t, "resolved", s.post(at+"/resolve", "").json(200)["state"])
+	s.post(at+"/resolve", `{"note":"`+strings.Repeat("x", 1001)+`"}`).is(400)
+	s.post(letters+"/"+unknown+"/resolve", "").is(404)
+	s.post(letters+"/"+unknown+"/reopen", "").is(404)
+
+	require.EqualValues(t, 2, s.post(letters+"/resolve", `{"filter":{},"dryRun":true}`).json(200)["matched"])
+	started := s.post(letters+"/resolve", `{"filter":{},"note":"outage","expectedCount":2}`).json(202)
+	require.Equal(t, []any{"resolve", "outage"}, []any{started["kind"], started["note"]})
+}
+
+// internal/operator has what a redelivery of an event creates and rejects.
+func TestRedeliverEvent(t *testing.T) {
+	t.Parallel()
+	s, _ := withBilling(t)
+	s.tn.Publish(t, "orders", "e", 1)
+	s.tn.Subscribe(t, "orders", "later", nil)
+	at := "/v1/events/" + s.tn.Text(t, "SELECT system_id FROM postrider.events") + "/redeliver"
+	s.post(at, `{"subscription":"billing"}`).rejected(409, "DeliveryPending")
+	s.post(at, `{"subscription":"later"}`).rejected(409, "EventNotMatched")
+	require.NotZero(t, s.post(at, `{"subscription":"later","unmatched":true}`).json(200)["deliveryId"])
+	s.post(at, `{}`).is(400)
+	s.post(at, `{"subscription":"none"}`).is(400)
+	s.post("/v1/events/00000000-0000-0000-0000-000000000000/redeliver", `{"subscription":"later"}`).is(404)
 }
 
 // internal/operator has what a repair stores and rejects.

@@ -154,7 +154,7 @@ var exampleRequests = map[string][]exampleRequest{
 	},
 	"purgeDeadLetters": {
 		{name: "counted", body: `{"filter": {"eventType": "Shop.Nothing"}, "dryRun": true}`},
-		{name: "redeliveredOnes", body: `{"filter": {"topic": "orders", "redelivered": true}}`},
+		{name: "redeliveredOnes", body: `{"filter": {"topic": "orders", "state": "redelivered"}}`},
 	},
 	"redeliverDeadLetter": {
 		{name: "again", body: `{"again": true}`},

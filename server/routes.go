@@ -108,6 +108,7 @@ func (s *Server) routes() []route {
 			{get, "/v1/events", read, api.Handle("listEvents", m.ListEvents, 404)},
 			{get, "/v1/activity", read, api.Handle("listActivity", m.ListActivity, 404)},
 			{get, "/v1/events/:systemId", read, api.Handle("getEvent", m.GetEvent, 404)},
+			{post, "/v1/events/:systemId/redeliver", operate, api.Handle("redeliverEvent", m.RedeliverEvent, 404, 409)},
 			{post, "/v1/events/:systemId/erase", operate, api.Handle("eraseEvent", m.EraseEvent, 404, 409)},
 		}),
 		tagged("deliveries", []route{
@@ -131,11 +132,14 @@ func (s *Server) routes() []route {
 			{get, "/v1/deadLetters", read, api.Handle("listDeadLetters", m.ListDeadLetters, 404)},
 			{post, "/v1/deadLetters/redeliver", operate, api.Handle("redeliverDeadLetters", m.RedeliverDeadLetters, 409)},
 			{post, "/v1/deadLetters/repair", operate, api.Handle("repairDeadLetters", m.RepairDeadLetters, 409)},
+			{post, "/v1/deadLetters/resolve", operate, api.Handle("resolveDeadLetters", m.ResolveDeadLetters)},
 			{post, "/v1/deadLetters/purge", operate, api.Handle("purgeDeadLetters", m.PurgeDeadLetters)},
 			{get, "/v1/deadLetterExport", read, api.Handle("exportDeadLetters", m.ExportDeadLetters, 404)},
 			{get, deadLetter, read, api.Handle("getDeadLetter", m.GetDeadLetter, 404)},
 			{del, deadLetter, operate, api.Handle("purgeDeadLetter", m.PurgeDeadLetter, 404)},
 			{post, deadLetter + "/redeliver", operate, api.Handle("redeliverDeadLetter", m.RedeliverDeadLetter, 404, 409)},
+			{post, deadLetter + "/resolve", operate, api.Handle("resolveDeadLetter", m.ResolveDeadLetter, 404)},
+			{post, deadLetter + "/reopen", operate, api.Handle("reopenDeadLetter", m.ReopenDeadLetter, 404)},
 		}),
 		tagged("queries", []route{
 			{get, "/v1/queries", query, api.Handle("listQueries", m.ListQueries)},

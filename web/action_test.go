@@ -198,9 +198,9 @@ func TestBulkOperations(t *testing.T) {
 	id := "/ui/operations/" + b.value(t, "SELECT operation_id FROM postrider.operations WHERE state = 'running'")
 	require.Contains(t, b.requireRedirect(t, id+"/cancel", nil, `\?done=stopped$`), "Canceled. Completed changes stay.")
 
-	const purge = "/ui/dead-letters/purge?subscription=archive&topic=orders"
+	const purge = "/ui/dead-letters/purge?state=redelivered&subscription=archive&topic=orders"
 	b.requireTexts(t, purge, "postrider deadletter export --topic orders --subscription archive --until ")
-	b.requireRedirect(t, b.confirmAddress(t, purge), url.Values{"redelivered": {"true"}}, `done=started$`)
+	b.requireRedirect(t, b.confirmAddress(t, purge), nil, `done=started$`)
 	b.Become(t, 1, "SELECT count(*) FROM postrider.operations WHERE kind = 'purge' AND state = 'done'")
 	require.Equal(t, "1", b.value(t, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'archive'"),
 		"later dead letters stay")
@@ -229,7 +229,7 @@ func (b *dashboard) testBulkRedelivery(t *testing.T) {
 	require.Contains(t, rejected, `name="rate" min="1" max="1000000" value="1000001"`, "the input is kept")
 	require.Equal(t, "0", b.value(t, "SELECT count(*) FROM postrider.operations"))
 
-	b.requireRedirect(t, form, url.Values{"toSubscription": {"accounting"}, "matched": {"3"}, "counted": {"0"}},
+	b.requireRedirect(t, form, url.Values{"toSubscription": {"accounting"}, "matched": {"3"}},
 		`^/ui/operations/[0-9a-f-]{36}\?done=started$`)
 	b.Become(t, 1, "SELECT count(*) FROM postrider.operations WHERE state = 'done'")
 	b.Become(t, 3, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'accounting' "+
@@ -238,14 +238,14 @@ func (b *dashboard) testBulkRedelivery(t *testing.T) {
 	page := b.page(t, done)
 	requireValidMarkup(t, done, page)
 	for _, want := range []string{
-		"done 3 of 3", "Redelivered 3", "To accounting of orders", "Last outcome NotFound", "Redelivered no",
+		"done 3 of 3", "Redelivered 3", "To accounting of orders", "Last outcome NotFound", "State open",
 		"Started by admin", "Delivered 3 of its redeliveries",
 	} {
 		require.Contains(t, text(page), want)
 	}
 	require.NotContains(t, page, `class="action-form"`, "what is over cannot be canceled")
 	require.Contains(t, b.requireRedirect(t, done+"/cancel", nil, `\?done=over$`), "The operation had already finished.")
-	b.requireTexts(t, redeliver, "3 dead letters match , 3 of them already redelivered.")
+	b.requireTexts(t, redeliver+"&state=redelivered", "3 dead letters match .")
 }
 
 func (b *dashboard) testRepairOfMany(t *testing.T) {
@@ -256,7 +256,7 @@ func (b *dashboard) testRepairOfMany(t *testing.T) {
 	require.Contains(t, text(page), "3 dead letters match .")
 	form := func(patch, do string) url.Values {
 		return url.Values{
-			"patch": {patch}, "do": {do}, "matched": {"3"}, "counted": {"0"}, "toSubscription": {"accounting"},
+			"patch": {patch}, "do": {do}, "matched": {"3"}, "toSubscription": {"accounting"},
 		}
 	}
 	rejected := b.requireRejected(t, at, form("7", "preview"), 400, "mergePatch must be a JSON object")
@@ -272,41 +272,36 @@ func (b *dashboard) testRepairOfMany(t *testing.T) {
 	require.Equal(t, "3", b.value(t, "SELECT expected_count FROM postrider.operations"))
 }
 
-// The form of a bulk operation is the only choice of redelivered dead letters; the address preselects it. A parameter
-// that the page does not know, such as a misspelled one, would let the operation change more than the user meant.
+// A bulk operation changes what the list shows: the open ones, unless the address names another state. A parameter that
+// the page does not know, such as a misspelled one, would let the operation change more than the user meant.
 func TestFilterOfBulkOperations(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.insert(t, slices.Repeat([]deadLetter{{at: time.Now().Add(-time.Hour), reason: "Kept"}}, 3)...)
 	b.Exec(t, "UPDATE postrider_internal.dead_letters SET redelivered_at = now() "+
 		"WHERE id = (SELECT min(id::text)::uuid FROM postrider_internal.dead_letters)")
-	for _, row := range []struct{ kind, address, form, stored, expected string }{
-		{"purge", "true", "", "", "3"},
-		{"purge", "true", "false", "false", "2"},
-		{"purge", "false", "true", "true", "1"},
-		{"redeliver", "true", "", "false", "2"},
-		{"redeliver", "false", "true", "true", "1"},
-		{"repair", "true", "", "true", "1"},
-		{"repair", "false", "", "false", "2"},
-		{"repair", "", "", "false", "2"},
+	for _, row := range []struct{ kind, state, stored, expected string }{
+		{"purge", "", "open", "2"},
+		{"purge", "redelivered", "redelivered", "1"},
+		{"purge", "all", "", "3"},
+		{"redeliver", "", "open", "2"},
+		{"redeliver", "all", "open", "2"},
+		{"redeliver", "redelivered", "redelivered", "1"},
+		{"repair", "", "open", "2"},
+		{"resolve", "all", "open", "2"},
 	} {
-		path := "/ui/dead-letters/" + row.kind + "?topic=orders&redelivered=" + row.address
+		path := "/ui/dead-letters/" + row.kind + "?topic=orders&state=" + row.state
 		page := b.page(t, path)
-		choice := `<option value="` + row.address + `" selected>`
-		if row.kind != "repair" && row.address == "true" {
-			require.Contains(t, page, choice, path)
-		}
-		form := url.Values{"redelivered": {row.form}, "do": {"start"}, "patch": {`{"data":{"a":1}}`}}
-		for _, name := range []string{"matched", "counted"} {
-			form.Set(name, regexp.MustCompile(`name="` + name + `"\s+value="(\d+)"`).FindStringSubmatch(page)[1])
-		}
+		form := url.Values{"do": {"start"}, "patch": {`{"data":{"a":1}}`}}
+		form.Set("matched", regexp.MustCompile(`name="matched"\s+value="(\d+)"`).FindStringSubmatch(page)[1])
 		b.requireRedirect(t, path, form, "done=started$")
 		b.requireRedirect(t, stdhtml.UnescapeString(regexp.MustCompile(`method="post" action="(/ui/dead-letters/[^"]+)"`).
 			FindStringSubmatch(page)[1]), form, "done=started$")
 		require.Equal(t, strings.Repeat(row.stored+" "+row.expected+";", 2), b.value(t, "SELECT "+
-			"string_agg(concat(filter ->> 'redelivered', ' ', expected_count, ';'), '') FROM postrider.operations"), row)
+			"string_agg(concat(filter ->> 'state', ' ', expected_count, ';'), '') FROM postrider.operations"), row)
 		b.Exec(t, "DELETE FROM postrider_internal.operations")
 	}
+	require.Equal(t, http.StatusBadRequest, b.request(http.MethodGet, "/ui/dead-letters?state=closed").Code)
 
 	for _, path := range []string{
 		"/ui/dead-letters/purge?topic=orders&outcome=NotFound", "/ui/dead-letters/repair?topic=orders&outcome=x",
@@ -321,7 +316,7 @@ func TestFilterOfBulkOperations(t *testing.T) {
 			require.Contains(t, text(response.Body.String()), "outcome is no parameter of this page", path)
 		}
 	}
-	b.requireTexts(t, "/ui/dead-letters?topic=orders&outcome=NotFound", "3 match") // lists ignore it
+	b.requireTexts(t, "/ui/dead-letters?topic=orders&outcome=NotFound", "2 match") // lists ignore it
 }
 
 // The shown command is safe to paste into a shell.
@@ -330,7 +325,7 @@ func TestExportCommandIsQuoted(t *testing.T) {
 	b := setup(t)
 	b.insert(t, deadLetter{at: time.Now(), topic: "it's; rm -rf $HOME"})
 	b.requireTexts(t, "/ui/dead-letters?eventId=e-1&from=2026-01-02&topic="+url.QueryEscape("it's; rm -rf $HOME"),
-		`postrider deadletter export --topic 'it'\''s; rm -rf $HOME' --from 2026-01-02T00:00:00Z -o dead.ndjson`,
+		`postrider deadletter export --topic 'it'\''s; rm -rf $HOME' --from 2026-01-02T00:00:00Z --state open -o dead.ndjson`,
 		"The command exports more than this list. It has no flag for: Event id.")
 }
 
@@ -346,7 +341,7 @@ func TestFormsRequireSessionAndOrigin(t *testing.T) {
 		require.Equal(t, http.StatusForbidden, open.post(route.Path, nil, sentFrom("cross-site")).Code, route.Path)
 		require.Equal(t, http.StatusUnauthorized, shut.post(route.Path, nil).Code, route.Path)
 	}
-	require.Equal(t, 44, forms)
+	require.Equal(t, 48, forms)
 }
 
 // sentFrom says where a form was sent from.

@@ -26,9 +26,9 @@ type deadLettersView struct {
 	Total    int64
 	Partly   bool // only the newest dead letters were searched
 	Facets   []facetGroup
-	// Redeliver, Repair and Purge are the pages of the bulk operations.
-	Redeliver, Repair, Purge string
-	Search                   contentSearch
+	// Redeliver, Repair, Resolve and Purge are the pages of the bulk operations.
+	Redeliver, Repair, Resolve, Purge string
+	Search                            contentSearch
 }
 
 type facetGroup struct {
@@ -83,6 +83,7 @@ func (p *pages) deadLetters(ctx context.Context, c echo.Context) error {
 		List: list, Matching: filter, Total: found.Total, Partly: found.Partly, Facets: facetsOf(c, found.Facets),
 		Redeliver: display.SameFilter(c, "/ui/dead-letters/redeliver", notOfFilter...),
 		Repair:    display.SameFilter(c, "/ui/dead-letters/repair", notOfFilter...),
+		Resolve:   display.SameFilter(c, "/ui/dead-letters/resolve", notOfFilter...),
 		Purge:     display.SameFilter(c, "/ui/dead-letters/purge", notOfFilter...),
 	}
 	if filter.Match != nil {
@@ -206,6 +207,9 @@ func deadLetterSteps(d *query.DeadLetter) []step {
 	if d.RedeliveredAt != nil {
 		steps = append(steps, step{*d.RedeliveredAt, "redelivered"})
 	}
+	if d.ResolvedAt != nil {
+		steps = append(steps, step{*d.ResolvedAt, "resolved"})
+	}
 	slices.SortStableFunc(steps, func(a, b step) int { return a.At.Compare(b.At) })
 	return steps
 }
@@ -221,6 +225,22 @@ func (p *pages) redeliverOne(ctx context.Context, c echo.Context) (href string, 
 	}
 	delivery, err := p.Parts.Operator.Redeliver(ctx, id, do.To, do.Again)
 	return deliveryPath(delivery) + "?done=redelivered", err
+}
+
+func (p *pages) resolveOne(ctx context.Context, c echo.Context) (href string, err error) {
+	id, err := uuidParam(c)
+	if err != nil {
+		return "", err
+	}
+	return deadLetterPath(id) + "?done=resolved", p.Parts.Operator.Resolve(ctx, id, strings.TrimSpace(c.FormValue("note")))
+}
+
+func (p *pages) reopenOne(ctx context.Context, c echo.Context) (href string, err error) {
+	id, err := uuidParam(c)
+	if err != nil {
+		return "", err
+	}
+	return deadLetterPath(id) + "?done=reopened", p.Parts.Operator.Reopen(ctx, id)
 }
 
 func (p *pages) purgeOne(ctx context.Context, c echo.Context) (href string, err error) {
@@ -241,13 +261,13 @@ func operationPath(id uuid.UUID) string { return "/ui/operations/" + id.String()
 var operationKinds = map[string]string{
 	"redeliver": "Redeliver dead letters", "purge": "Purge dead letters", "redeliver_events": "Redeliver past events",
 	"erase_subject": "Erase events of a subject", "retry": "Retry deliveries", "cancel": "Cancel deliveries",
-	"repair": "Repair dead letters",
+	"repair": "Repair dead letters", "resolve": "Resolve dead letters",
 }
 
 // operationVerbs are what an operation of a kind did.
 var operationVerbs = map[string]string{
 	"redeliver": "Redelivered", "purge": "Purged", "redeliver_events": "Redelivered", "erase_subject": "Erased",
-	"retry": "Retried", "cancel": "Canceled", "repair": "Repaired",
+	"retry": "Retried", "cancel": "Canceled", "repair": "Repaired", "resolve": "Resolved",
 }
 
 func (p *pages) operations(ctx context.Context, c echo.Context) error {

@@ -62,6 +62,40 @@ func (p *pages) event(ctx context.Context, c echo.Context) error {
 	return p.Show(c, "event", "Event", row.Matched == nil, view)
 }
 
+type redeliverEventView struct {
+	query.EventRow
+	To string // the event subscription
+}
+
+// redelivering is the page that confirms the redelivery of an event to an event subscription that it does not match.
+func (p *pages) redelivering(ctx context.Context, c echo.Context) error {
+	id, err := uuidParam(c)
+	if err != nil {
+		return err
+	}
+	row, err := p.Parts.Reader.ReadEvent(ctx, id)
+	if err != nil {
+		return err
+	}
+	sub, err := p.Parts.Subscriptions.Get(ctx, row.Topic, c.QueryParam("subscription"))
+	if err != nil {
+		return err
+	}
+	return p.Show(c, "event-redeliver", "Redeliver event", false, redeliverEventView{*row, sub.Name},
+		site.Link{Href: eventPath(id), Text: "Event"})
+}
+
+func (p *pages) redeliverEvent(ctx context.Context, c echo.Context) (href string, err error) {
+	id, err := uuidParam(c)
+	if err != nil {
+		return "", err
+	}
+	delivery, err := p.Parts.Operator.RedeliverEvent(ctx, id, c.FormValue("subscription"), c.FormValue("unmatched") != "")
+	return deliveryPath(delivery) + "?done=sent-again", err
+}
+
+func eventPath(id uuid.UUID) string { return "/ui/events/" + id.String() }
+
 // matchResults evaluates the current filters of the topic with the functions that publishing uses.
 func (p *pages) matchResults(ctx context.Context, view *eventView) error {
 	row := &view.EventRow

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -21,6 +22,7 @@ var (
 	checkedDeadLetters = []site.Link{
 		{Href: "/ui/dead-letters/redeliver", Text: "Redeliver checked …"},
 		{Href: "/ui/dead-letters/repair", Text: "Repair checked …"},
+		{Href: "/ui/dead-letters/resolve", Text: "Resolve checked …"},
 		{Href: "/ui/dead-letters/purge", Text: "Purge checked …"},
 	}
 	checkedDeliveries = []site.Link{
@@ -36,20 +38,12 @@ type manyView struct {
 	Deliveries *query.DeliveryFilter
 	Count      query.Matched
 	// Until is the time that the count is of.
-	Until time.Time
-	// Which is the chosen "redelivered" of a form that has this choice: true, false or "". The address preselects it.
-	Which        string
+	Until        time.Time
 	Action, Back string
 	Form         url.Values // the input of a rejected form, or of one with a preview
 	Patch        string
 	Preview      *operator.RepairPreview
 }
-
-// chooses reports whether the form chooses between dead letters that were redelivered and others.
-func (v *manyView) chooses() bool { return v.Kind == operator.Redeliver || v.Kind == operator.Purge }
-
-// Fresh is how many were not redelivered yet.
-func (v *manyView) Fresh() int64 { return v.Count.Matched - v.Count.Redelivered }
 
 // Redelivers is the number of dead letters that a repair would redeliver.
 func (v *manyView) Redelivers() int {
@@ -83,9 +77,6 @@ func (p *pages) many(kind string) site.Page {
 		}
 		if err != nil {
 			return err
-		}
-		if view.Form.Has("redelivered") {
-			view.Which = view.Form.Get("redelivered")
 		}
 		if view.Form.Has("patch") {
 			view.Patch = view.Form.Get("patch")
@@ -127,8 +118,8 @@ func (p *pages) manyOf(c echo.Context, view *manyView) (list, back string, err e
 		if filter.DeadLetteredUntil == nil {
 			filter.DeadLetteredUntil = &now
 		}
-		if view.chooses() && filter.Redelivered != nil {
-			view.Which, filter.Redelivered = strconv.FormatBool(*filter.Redelivered), nil
+		if filter.State == nil && view.Kind != operator.Purge {
+			filter.State = new("open") // as the operation does
 		}
 		filter.DeadLetterIDs, err = idsOf(ids, uuid.Parse)
 		view.Matching, view.Until, from = filter, *filter.DeadLetteredUntil, filter.DeadLetteredFrom
@@ -145,11 +136,7 @@ func (p *pages) manyOf(c echo.Context, view *manyView) (list, back string, err e
 	if from != nil {
 		start = from.Format(time.RFC3339Nano)
 	}
-	changes := []string{parameter, view.Until.Format(time.RFC3339Nano), "from", start, "within", ""}
-	if view.chooses() {
-		changes = append(changes, "redelivered", "")
-	}
-	view.Action = display.With(c, changes...)
+	view.Action = display.With(c, parameter, view.Until.Format(time.RFC3339Nano), "from", start, "within", "")
 	return list, back, err
 }
 
@@ -168,7 +155,6 @@ func idsOf[T any](texts []string, parse func(string) (T, error)) (ids []T, err e
 // countedOf is the count that a form was confirmed with.
 func countedOf(form url.Values) (m query.Matched) {
 	m.Matched, _ = strconv.ParseInt(form.Get("matched"), 10, 64)
-	m.Redelivered, _ = strconv.ParseInt(form.Get("counted"), 10, 64)
 	m.AtLeast = form.Get("atLeast") != ""
 	return m
 }
@@ -185,12 +171,9 @@ func (p *pages) bulk(kind string) echo.HandlerFunc {
 			return "", err
 		}
 		form := c.Request().PostForm
-		if which := form.Get("redelivered"); view.chooses() && which != "" {
-			view.Matching.Redelivered = new(which == "true")
-		}
 		view.Count = countedOf(form)
 		if view.Deliveries == nil && form.Has("matched") && !view.Count.AtLeast {
-			do.Expected = new(view.expected(do.Again))
+			do.Expected = &view.Count.Matched
 		}
 		var id uuid.UUID
 		switch {
@@ -207,18 +190,6 @@ func (p *pages) bulk(kind string) echo.HandlerFunc {
 	}, p.many(kind))
 }
 
-// expected is how many of the counted ones the operation would change.
-func (v *manyView) expected(again bool) int64 {
-	switch redelivered := v.Matching.Redelivered; {
-	case redelivered != nil && *redelivered:
-		return v.Count.Redelivered
-	case redelivered != nil, v.Kind != operator.Purge && !again:
-		return v.Fresh()
-	default:
-		return v.Count.Matched
-	}
-}
-
 // maxRate is more than a database can process: a larger rate is a mistake.
 const maxRate = 1_000_000
 
@@ -229,7 +200,7 @@ func actionOf(c echo.Context, kind string) (do operator.Action, err error) {
 	do = operator.Action{
 		Kind: kind, To: operator.Target{Subscription: f.Name("", "toSubscription", ""), Topic: f.Name("", "toTopic", "")},
 		Again: form.Get("again") != "", Patch: []byte(form.Get("patch")),
-		IncludeUnchanged: form.Get("includeUnchanged") != "",
+		IncludeUnchanged: form.Get("includeUnchanged") != "", Note: strings.TrimSpace(form.Get("note")),
 	}
 	rate := f.Number("", "rate", "")
 	if f.Err != nil || rate != nil && (*rate < 1 || *rate > maxRate) {

@@ -22,6 +22,7 @@ type deadletterExportCmd struct {
 	Topic        string     `api:"topic" help:"Those of this topic." placeholder:"NAME"`
 	Subscription string     `api:"subscription" help:"Those of event subscriptions of this name." placeholder:"NAME"`
 	Reason       string     `api:"reason" help:"Those with this reason, such as MaxDeliveryAttemptsExceeded." placeholder:"REASON"`
+	State        string     `api:"state" help:"Those in this state: open, redelivered or resolved (default: all)." placeholder:"STATE"`
 	From         *time.Time `api:"deadLetteredFrom" help:"Those dead-lettered at this time or later: 1h (an hour ago), 2026-11-20 or 2026-11-20T09:30:00Z." placeholder:"TIME"`
 	Until        *time.Time `api:"deadLetteredUntil" aliases:"to" help:"Those dead-lettered before this time." placeholder:"TIME"`
 	Format       string     `api:"format" help:"eventgrid: the event as Event Grid writes dead letters. rows: the columns of postrider.dead_letters." enum:"eventgrid,rows" default:"eventgrid"`

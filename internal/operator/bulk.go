@@ -15,6 +15,7 @@ import (
 const (
 	Redeliver = "redeliver" // dead letters
 	Repair    = "repair"    // dead letters
+	Resolve   = "resolve"   // dead letters
 	Purge     = "purge"     // dead letters
 	Retry     = "retry"     // deliveries
 	Cancel    = "cancel"    // deliveries
@@ -26,6 +27,8 @@ type Action struct {
 	// To and Again are of Redeliver and Repair: Again also redelivers dead letters that were redelivered before.
 	To    Target
 	Again bool
+	// Note is of a Resolve: up to 1,000 characters.
+	Note string
 	// Patch of a Repair changes their events, see parsePatch. IncludeUnchanged also redelivers those that it does not
 	// change.
 	Patch            []byte
@@ -37,8 +40,7 @@ type Action struct {
 }
 
 // OnDeadLetters begins an operation on all dead letters that a filter matches now, and returns the operation's id.
-// Without Redelivered in the filter and without Again, a Redeliver or Repair omits those that were redelivered before.
-// *FunctionError.
+// Without State in the filter it takes the open ones, except for a Purge and with Again. *FunctionError.
 func (o *Operator) OnDeadLetters(
 	ctx context.Context, filter *query.DeadLetterFilter, do *Action,
 ) (operation uuid.UUID, err error) {
@@ -55,9 +57,9 @@ func (o *Operator) OnDeadLetters(
 		paths = patch.paths()
 	}
 	const function = `SELECT postrider_internal.operate_on_dead_letters($1, $2, nullif($3::text, ''),
-		nullif($4::text, ''), $5, nullif($6::int, 0), $7, nullif($8::text, ''), $9, $10, $11, $12)`
+		nullif($4::text, ''), $5, nullif($6::int, 0), $7, $8, nullif($9::text, ''), $10, $11, $12, $13)`
 	operation, err = call[uuid.UUID](ctx, o, do.Kind+" dead letters", function, do.Kind, text, do.To.Subscription,
-		do.To.Topic, do.Again, do.Rate, do.Expected, string(do.Patch), paths, do.IncludeUnchanged)
+		do.To.Topic, do.Again, do.Rate, do.Expected, do.Note, string(do.Patch), paths, do.IncludeUnchanged)
 	return operation, filter.Located(err)
 }
 

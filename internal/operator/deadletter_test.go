@@ -61,8 +61,8 @@ func TestDeadLetterFilters(t *testing.T) {
 		`{"subject_prefix":"' OR true --"}`:                   0,
 		`{"event_id":"' OR $1 OR '"}`:                         0,
 		`{"source":"/s"}`:                                     1,
-		`{"redelivered":true}`:                                1,
-		`{"redelivered":false}`:                               3,
+		`{"state":"redelivered"}`:                             1,
+		`{"state":"open"}`:                                    3,
 		`{"dead_lettered_from":"2020-01-01T00:00:00Z"}`:       4,
 		`{"dead_lettered_until":"2020-01-01T00:00:00+02:00"}`: 0,
 		`{"dead_letter_ids":[]}`:                              0,
@@ -72,16 +72,17 @@ func TestDeadLetterFilters(t *testing.T) {
 		require.Equal(t, want, tn.Count(t, "SELECT postrider.count_dead_letters($1)", filter), filter)
 	}
 	for filter, problem := range map[string]string{
-		`null`:                   "filter must be an object, is null",
-		`[]`:                     "filter must be an object",
-		`{"Topic":"orders"}`:     "filter.Topic is no member of a filter",
-		`{"1=1) OR (1":1}`:       "filter.1=1) OR (1 is no member of a filter",
-		`{"topic":1}`:            "filter.topic must be a string, is a number",
-		`{"topic":null}`:         "filter.topic must be a string, is null",
-		`{"min_attempts":-1}`:    "filter.min_attempts must be a whole number, 0 or more, is -1",
-		`{"min_attempts":1.5}`:   "filter.min_attempts must be a whole number, 0 or more, is 1.5",
-		`{"last_status":"400"}`:  "filter.last_status must be a number, is a string",
-		`{"redelivered":"true"}`: "filter.redelivered must be a boolean, is a string",
+		`null`:                  "filter must be an object, is null",
+		`[]`:                    "filter must be an object",
+		`{"Topic":"orders"}`:    "filter.Topic is no member of a filter",
+		`{"1=1) OR (1":1}`:      "filter.1=1) OR (1 is no member of a filter",
+		`{"topic":1}`:           "filter.topic must be a string, is a number",
+		`{"topic":null}`:        "filter.topic must be a string, is null",
+		`{"min_attempts":-1}`:   "filter.min_attempts must be a whole number, 0 or more, is -1",
+		`{"min_attempts":1.5}`:  "filter.min_attempts must be a whole number, 0 or more, is 1.5",
+		`{"last_status":"400"}`: "filter.last_status must be a number, is a string",
+		`{"state":true}`:        "filter.state must be a string, is a boolean",
+		`{"state":"closed"}`:    `filter.state must be open, redelivered or resolved, is "closed"`,
 		`{"dead_lettered_from":"2026-11-23"}`: `filter.dead_lettered_from: "2026-11-23" is not an RFC 3339 time such as ` +
 			"2026-11-23T10:00:00Z",
 		`{"dead_letter_ids":"x"}`:   "filter.dead_letter_ids must be an array, is a string",
@@ -99,7 +100,7 @@ func TestCountsOfDeadLettersReadAnIndex(t *testing.T) {
 	tn := testnode.Unchecked(t)
 	for filter, columns := range map[string]string{
 		`{}`: "(dead_lettered_at, id)",
-		`{"redelivered":false,"dead_lettered_from":""}`: "(dead_lettered_at, id)",
+		`{"state":"open","dead_lettered_from":""}`: "(dead_lettered_at, id)",
 		`{"topic":"a"}`:                    "(topic, subscription, dead_lettered_at, id)",
 		`{"topic":"a","subscription":"b"}`: "(topic, subscription, dead_lettered_at, id)",
 		`{"reason":"a"}`:                   "(reason, dead_lettered_at, id)",
@@ -107,7 +108,7 @@ func TestCountsOfDeadLettersReadAnIndex(t *testing.T) {
 		`{"event_type":"a"}`:               "(event_type, dead_lettered_at, id)",
 	} {
 		require.Contains(t, tn.Text(t, "SELECT pg_get_indexdef(postrider_internal.scanned_for($1))", filter),
-			columns+" INCLUDE (redelivered_at)", filter)
+			columns+" INCLUDE (state)", filter)
 	}
 	for _, filter := range []string{`{"subject":"a"}`, `{"subscription":"a"}`, `{"reason":"a","topic":"b"}`} {
 		require.Equal(t, "postrider_internal.dead_letters",
@@ -121,7 +122,7 @@ func TestCountsOfDeadLettersAreExact(t *testing.T) {
 	tn, _ := testnode.Orders(t)
 	tn.DeadLetters(t, "orders", "e", 20)
 	const compare = `SELECT postrider.count_dead_letters('{}') = count(*)
-		    AND postrider.count_dead_letters('{"redelivered": false}') = count(*) FILTER (WHERE redelivered_at IS NULL)
+		    AND postrider.count_dead_letters('{"state": "open"}') = count(*) FILTER (WHERE redelivered_at IS NULL)
 		    AND postrider.count_dead_letters('{"last_status": 400, "topic": "orders"}') = count(*)
 		FROM postrider.dead_letters`
 	ended, compared := make(chan struct{}), make(chan error, 1)

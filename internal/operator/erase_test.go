@@ -302,7 +302,7 @@ func TestErasedSubjectIsInNoFilter(t *testing.T) {
 		_, _, err = tn.System.Operator.EraseSubject(t.Context(), "orders", "people/anna")
 		require.NoError(t, err)
 		requireInNoTable(t, tn, "people/anna")
-		require.Equal(t, 1, tn.Rows(t, "operations", "filter - 'topic' = '{\"erased\": true, \"redelivered\": false}'"))
+		require.Equal(t, 1, tn.Rows(t, "operations", "filter - 'topic' = '{\"erased\": true, \"state\": \"open\"}'"))
 	}
 }
 

@@ -1,4 +1,5 @@
-// Package operator does what an operator does: cancel, retry, redeliver, purge and erase, one by one or in bulk.
+// Package operator does what an operator does: cancel, retry, redeliver, resolve, purge and erase, one by one or in
+// bulk.
 package operator
 
 import (

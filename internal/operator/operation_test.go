@@ -67,14 +67,14 @@ func TestRedeliverAll(t *testing.T) {
 	require.Equal(t, 1203, tn.Pending(t, "hold = 'admission' AND attempts = 0"))
 	require.Equal(t, 1203, tn.Count(t, "SELECT count(DISTINCT redelivered_from) FROM postrider_internal.deliveries"),
 		"each once")
-	require.Equal(t, 3, tn.Count(t, `SELECT postrider.count_dead_letters('{"redelivered": false}')`))
+	require.Equal(t, 3, tn.Count(t, `SELECT postrider.count_dead_letters('{"state": "open"}')`))
 	require.Equal(t, 1, tn.Rows(t, "audit",
 		"action = 'operation_started' AND actor = 'postrider' AND details -> 'filter' ->> 'topic' = 'orders'"))
 	require.Equal(t, 1, tn.Rows(t, "audit",
 		"action = 'operation_finished' AND details ->> 'done' = '1202' AND details ->> 'operationId' = $1", id.String()))
 	require.Equal(t, 1203+1206, tn.Count(t, "SELECT sum(count) FROM postrider.delivery_counts WHERE kind = 'matched'"))
 
-	again := redeliverAll(t, tn, &query.DeadLetterFilter{Redelivered: new(true), EventID: new("e-7")}, 0)
+	again := redeliverAll(t, tn, &query.DeadLetterFilter{State: new("redelivered"), EventID: new("e-7")}, 0)
 	tn.Operate(t)
 	tn.RequireOperation(t, again, "redeliver done: matched 1 done 1 skipped 0 failed 0")
 }
@@ -293,7 +293,7 @@ func TestOperationsAreListed(t *testing.T) {
 	list, err := tn.System.Reader.Operations(t.Context(), nil, 1)
 	require.NoError(t, err)
 	require.Equal(t, second, list[0].OperationID)
-	require.Equal(t, query.DeadLetterFilter{LastStatus: new(400), Redelivered: new(false)}, list[0].Filter)
+	require.Equal(t, query.DeadLetterFilter{LastStatus: new(400), State: new("open")}, list[0].Filter)
 	require.Equal(t, 5, *list[0].RatePerSecond)
 	list, err = tn.System.Reader.Operations(t.Context(), &list[0], 5)
 	require.NoError(t, err)
@@ -448,8 +448,8 @@ func TestCountsOfDeadLettersAreBounded(t *testing.T) {
 	t.Parallel()
 	tn := testnode.Unchecked(t)
 	tn.Exec(t, `CREATE OR REPLACE FUNCTION postrider_internal.measure_dead_letters(filter jsonb, until timestamptz,
-		    timeout interval, OUT matched bigint, OUT redelivered bigint, OUT at_least boolean) LANGUAGE sql STABLE
-		AS $$ SELECT setting::bigint, 0::bigint, timeout = interval '5 seconds' FROM pg_settings
+		    timeout interval, OUT matched bigint, OUT at_least boolean) LANGUAGE sql STABLE
+		AS $$ SELECT setting::bigint, timeout = interval '5 seconds' FROM pg_settings
 		WHERE name = 'statement_timeout' $$`)
 	found, err := tn.System.Reader.CountDeadLetters(t.Context(), &query.DeadLetterFilter{})
 	require.NoError(t, err)

@@ -25,6 +25,30 @@ func (o *Operator) Redeliver(
 	return delivery, redeliveryError(err)
 }
 
+// RedeliverEvent delivers an event once more to an event subscription of its topic, see postrider.redeliver_event(),
+// and returns the id of the new delivery. ErrNotFound: the event is not kept; ErrConflict with "pending": a delivery of
+// it is pending, or "not_matched": it did not match, and unmatched is false; ErrInvalid.
+func (o *Operator) RedeliverEvent(
+	ctx context.Context, systemID uuid.UUID, subscription string, unmatched bool,
+) (delivery int64, err error) {
+	const function = "SELECT postrider_internal.redeliver_event($1, $2, $3, $4, $5)"
+	return call[int64](ctx, o, "redeliver an event", function, systemID, subscription, unmatched)
+}
+
+// Resolve ends an open dead letter without a redelivery. The note has up to 1,000 characters. ErrNotFound, ErrInvalid.
+func (o *Operator) Resolve(ctx context.Context, id uuid.UUID, note string) error {
+	const function = "SELECT postrider_internal.resolve($1, true, $2, $3, $4)"
+	_, err := call[string](ctx, o, "resolve a dead letter", function, id, note)
+	return err
+}
+
+// Reopen takes Resolve back. ErrNotFound.
+func (o *Operator) Reopen(ctx context.Context, id uuid.UUID) error {
+	const function = "SELECT postrider_internal.resolve($1, false, NULL, $2, $3)"
+	_, err := call[string](ctx, o, "reopen a dead letter", function, id)
+	return err
+}
+
 // Purge removes one dead letter; false if there is none.
 func (o *Operator) Purge(ctx context.Context, id uuid.UUID) (purged bool, err error) {
 	return call[bool](ctx, o, "purge a dead letter", "SELECT postrider_internal.purge($1, $2, $3)", id)

@@ -74,8 +74,8 @@ func (o *Operator) PreviewRepair(
 		return nil, err
 	}
 	matching := *filter
-	if matching.Redelivered == nil && !do.Again {
-		matching.Redelivered = new(false)
+	if matching.State == nil && !do.Again {
+		matching.State = new("open")
 	}
 	text, err := matching.Text()
 	if err != nil {
@@ -121,7 +121,7 @@ func (o *Operator) previewRepair(
 func (o *Operator) previewTarget(
 	ctx context.Context, tx pgx.Tx, filter *query.DeadLetterFilter, do *Action,
 ) (target *int64, again *time.Time, err error) {
-	if do.Again || filter.Redelivered != nil && *filter.Redelivered {
+	if do.Again || filter.State != nil && *filter.State == "redelivered" {
 		again = new(o.clock.Now().Add(time.Hour))
 	}
 	if do.To.Subscription != "" {

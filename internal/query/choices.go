@@ -7,8 +7,9 @@ import (
 
 // choices are the values of members of filters, by their tags choices and suggest.
 var choices = map[string][]string{
-	"states": {"pending", "delivered", "dead_lettered", "dropped", "canceled"},
-	"holds":  HoldReasons,
+	"states":           {"pending", "delivered", "dead_lettered", "dropped", "canceled"},
+	"deadLetterStates": DeadLetterStates,
+	"holds":            HoldReasons,
 	"outcomes": {
 		"Delivered", "BadRequest", "Unauthorized", "Forbidden", "NotFound", "TimedOut", "PayloadTooLarge", "Busy",
 		"SocketError", "ResolutionError", "Canceled", "GenericError", "Probation", "Aborted", "Acknowledged", "Released",
@@ -16,6 +17,13 @@ var choices = map[string][]string{
 	},
 	"actions": AuditActions,
 }
+
+// DeadLetterStates are the states of a dead letter.
+var DeadLetterStates = []string{"open", "redelivered", "resolved"}
+
+// ShownOf returns the value of a member that people see if they give none, by its tag shown; "" for all. "all" selects
+// all of them in pages and verbs.
+func ShownOf(tag reflect.StructTag) string { return tag.Get("shown") }
 
 // ChoicesOf returns the only values of a field with this tag: the words of its tag enum, or the list that its tag
 // choices names; nil if any value is valid.

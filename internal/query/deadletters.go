@@ -51,10 +51,10 @@ type DeadLetterFilter struct {
 	DeadLetteredFrom *time.Time `query:"deadLetteredFrom" json:"deadLetteredFrom,omitzero" name:"from"`
 	// Dead-lettered before this time.
 	DeadLetteredUntil *time.Time `query:"deadLetteredUntil" json:"deadLetteredUntil,omitzero" name:"until" aliases:"to"`
-	// Only those redelivered before; with false only the others.
+	// open, redelivered or resolved.
 	//
-	// A redelivery of many reads nil as false.
-	Redelivered *bool `query:"redelivered" json:"redelivered,omitzero" negatable:"" sql:"(redelivered_at is not null) = ?"`
+	// A redelivery, repair or resolution of many reads nil as open.
+	State *string `query:"state" json:"state,omitzero" label:"State" choices:"deadLetterStates" shown:"open"`
 	// Ids of dead letters, up to 10,000. Duplicates count once.
 	//
 	// nil is all, and an empty list none.
@@ -119,6 +119,8 @@ type DeadLetter struct {
 	EventID    string `json:"eventId" column:"Event id" class:"long" off:"pages"`
 	// When it was last redelivered.
 	RedeliveredAt *time.Time `json:"redeliveredAt" column:"Redelivered" off:"pages"`
+	// open: nothing was done with it. redelivered: it has a new delivery. resolved: an operator ended it without one.
+	State string `json:"state" column:"State" off:"pages"`
 	// Error below HTTP in the last attempt.
 	LastError   *string   `json:"lastError" column:"Last error" class:"long" off:""`
 	PublishedAt time.Time `json:"publishedAt" column:"Published" off:""`
@@ -138,6 +140,16 @@ type DeadLetter struct {
 	DeliveryID      int64      `json:"deliveryId" column:"Delivery" off:""`
 	SystemID        uuid.UUID  `json:"systemId" column:"System id" off:""`
 	RedeliveredFrom *uuid.UUID `json:"redeliveredFrom" line:"Redelivery of"`
+	// Delivery of its last redelivery.
+	RedeliveryID *int64 `json:"redeliveryId" line:"Redelivered as"`
+	// State of that delivery; null without one, or if it is no longer kept.
+	RedeliveryState *string `json:"redeliveryState" line:"Its state"`
+	// When an operator resolved it; null if it is not resolved.
+	ResolvedAt *time.Time `json:"resolvedAt" line:"Resolved"`
+	// Who resolved it, as in the audit.
+	ResolvedBy *string `json:"resolvedBy" line:"Resolved by"`
+	// Note of the operator who resolved it.
+	ResolvedNote *string `json:"resolvedNote" line:"Note"`
 	Lineage
 	// Version of the dead letter, for If-Match; absent in lists.
 	Version *postgres.Version `json:"etag,omitempty"`
@@ -275,8 +287,6 @@ const countTime = 5 * time.Second
 type Matched struct {
 	// Number of matching dead letters, deliveries or past events.
 	Matched int64 `json:"matched"`
-	// Redelivered is how many of them were redelivered before; of events 0.
-	Redelivered int64 `json:"-"`
 	// true if counting stopped after five seconds, so there may be more.
 	AtLeast bool `json:"atLeast"`
 }
@@ -288,7 +298,7 @@ func (r *Reader) CountDeadLetters(ctx context.Context, filter *DeadLetterFilter)
 	if err != nil {
 		return found, err
 	}
-	const count = "SELECT matched, redelivered, at_least FROM postrider_internal.measure_dead_letters($1, 'infinity', $2)"
+	const count = "SELECT matched, at_least FROM postrider_internal.measure_dead_letters($1, 'infinity', $2)"
 	err = r.searchFound(ctx, filter, func(r *reading) {
 		var counted *Matched
 		if counted, r.err = postgres.Row[Matched](r.ctx, r.tx, count, text, countTime); r.err == nil {
@@ -307,6 +317,8 @@ type DeadLetterRow struct {
 	SubscriptionGone, EventGone bool
 	// RedeliveredFromKind is what RedeliveredFrom is, as in DeliveryDetails.
 	RedeliveredFromKind string
+	// RedeliveredAs is the dead letter that its last redelivery became.
+	RedeliveredAs *uuid.UUID
 }
 
 const (

@@ -89,7 +89,8 @@ type DeliveryDetails struct {
 	JobID           *int64
 	Schema          *string // nil after the event's day was dropped, like BodyText
 	BodyText        *string
-	// RedeliveredFromKind is what RedeliveredFrom is: "dead letter", "operation", or "" if it is nil or no longer kept.
+	// RedeliveredFromKind is what RedeliveredFrom is: "dead letter", "operation", "event", or "" if it is nil or no longer
+	// kept.
 	RedeliveredFromKind string
 	// History are its newest 200 attempts, and those of the batches while it was in them, the oldest first.
 	History     []AttemptLine `db:"-"`

@@ -11,13 +11,13 @@ import (
 	"postrider/internal/postgres"
 )
 
-// Operation is a redelivery, repair, purge, retry, cancellation or erasure of many.
+// Operation is a redelivery, repair, resolution, purge, retry, cancellation or erasure of many.
 type Operation struct {
 	// Id of the operation, a UUID.
 	OperationID uuid.UUID `json:"operationId" column:"Id" title:"OPERATION" off:"pages" list:"/v1/operations"`
 	CreatedAt   time.Time `json:"createdAt" column:"Started"`
 	// What the operation does.
-	Kind string `json:"kind" enum:"redeliver,repair,purge,retry,cancel,redeliver_events,erase_subject" column:"Operation" title:"KIND" class:"long"`
+	Kind string `json:"kind" enum:"redeliver,repair,resolve,purge,retry,cancel,redeliver_events,erase_subject" column:"Operation" title:"KIND" class:"long"`
 	// Topic of the target event subscription, or of an erasure. Null if each dead letter goes to its own event
 	// subscription.
 	Topic *string `json:"topic" column:"Topic" in:"subscription"`
@@ -29,7 +29,9 @@ type Operation struct {
 	// Filter of the deliveries of a retry or a cancellation; absent for other operations.
 	DeliveryFilter *DeliveryFilter `json:"deliveryFilter,omitempty"`
 	// Members of the events that a repair changes, up to 100, as JSON Pointers; absent for other operations.
-	Paths          []string   `json:"paths,omitempty"`
+	Paths []string `json:"paths,omitempty"`
+	// Note of a resolution; absent without one.
+	Note           *string    `json:"note,omitempty"`
 	PublishedFrom  *time.Time `json:"publishedFrom"`
 	PublishedUntil *time.Time `json:"publishedUntil"`
 	ExpectedCount  *int64     `json:"expectedCount"`
@@ -38,9 +40,9 @@ type Operation struct {
 	// Number of dead letters or deliveries that matched at the start; so far, while counting. Null for past events and
 	// erasures.
 	Matched *int64 `json:"matched" column:"Matched" in:"done"`
-	// Number of redelivered, purged or erased ones.
+	// Number of redelivered, resolved, purged or erased ones.
 	Done int64 `json:"done" column:"Progress" title:"DONE"`
-	// Number that another operator purged or redelivered first, or of past events that do not match the filter.
+	// Number that another operator purged, resolved or redelivered first, or of past events that do not match the filter.
 	Skipped int64 `json:"skipped" column:"Skipped" in:"done"`
 	// Number that could not be redelivered because their event subscription was deleted or has expired.
 	Failed int64 `json:"failed" column:"Failed"`

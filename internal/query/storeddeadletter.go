@@ -19,6 +19,7 @@ type StoredDeadLetterFilter struct {
 	Topic        string `query:"topic"`
 	Subscription string `query:"subscription"`
 	Reason       string `query:"reason"`
+	State        string `query:"state" enum:"open,redelivered,resolved"`
 	// Dead-lettered at this time or later.
 	From  time.Time `query:"deadLetteredFrom"`
 	Until time.Time `query:"deadLetteredUntil"`
@@ -34,7 +35,7 @@ func EachDeadLetter(
 	if f.After.DeadLetteredAt.Before(f.From) {
 		f.After = DeadLetterPlace{DeadLetteredAt: f.From}
 	}
-	args := []any{f.After.DeadLetteredAt, f.After.DeadLetterID, f.Until, f.Topic, f.Subscription, f.Reason, limit}
+	args := []any{f.After.DeadLetteredAt, f.After.DeadLetterID, f.Until, f.Topic, f.Subscription, f.Reason, f.State, limit}
 	return WalkDeadLetters(ctx, pool, sql("stored_dead_letters_after"), args, do)
 }
 
@@ -46,6 +47,7 @@ type StoredDeadLetter struct {
 	Namespace           bool       `json:"-"` // the topic is a namespace's
 	Subscription        string     `json:"subscription"`
 	EventDeliverySchema string     `json:"-"`
+	State               string     `json:"state"`
 	Reason              string     `json:"reason"`
 	Attempts            int        `json:"attempts"`
 	LastOutcome         *string    `json:"last_outcome"` // nil without an attempt
@@ -68,6 +70,10 @@ type StoredDeadLetter struct {
 	SystemID            uuid.UUID  `json:"system_id"`
 	RedeliveredFrom     *uuid.UUID `json:"redelivered_from"`
 	RedeliveredAt       *time.Time `json:"redelivered_at"`
+	RedeliveryID        *int64     `json:"redelivery_id"`
+	ResolvedAt          *time.Time `json:"resolved_at"`
+	ResolvedBy          *string    `json:"resolved_by"`
+	ResolvedNote        *string    `json:"resolved_note"`
 	ExportState         *string    `json:"export_state"` // nil if it is not exported
 	ExportedAt          *time.Time `json:"exported_at"`
 	ExportLocation      *string    `json:"export_location"`

@@ -56,9 +56,11 @@ func (tn *Node) DeadLetterAll(t testing.TB) (letters []uuid.UUID) {
 // CopyDeadLetters inserts n copies of a dead letter l; changed is the SQL of the changes of copy i, from 1.
 func (tn *Node) CopyDeadLetters(t testing.TB, changed string, n int, args ...any) {
 	t.Helper()
-	tn.Exec(t, fmt.Sprintf(`INSERT INTO postrider_internal.dead_letters
-		SELECT (jsonb_populate_record(l, jsonb_build_object('id', gen_random_uuid()) || %s)).*
-		  FROM postrider_internal.dead_letters l, generate_series(1, %d) i
-		 WHERE l.id = (SELECT id FROM postrider_internal.dead_letters ORDER BY dead_lettered_at, id LIMIT 1)`,
-		changed, n), args...)
+	columns := tn.Text(t, `SELECT string_agg(attname, ', ') FROM pg_attribute WHERE attnum > 0 AND attgenerated = ''
+		AND NOT attisdropped AND attrelid = 'postrider_internal.dead_letters'::regclass`)
+	tn.Exec(t, fmt.Sprintf(`INSERT INTO postrider_internal.dead_letters (%[1]s)
+		SELECT %[1]s FROM (SELECT (jsonb_populate_record(l, jsonb_build_object('id', gen_random_uuid()) || %[2]s)).*
+		  FROM postrider_internal.dead_letters l, generate_series(1, %[3]d) i
+		 WHERE l.id = (SELECT id FROM postrider_internal.dead_letters ORDER BY dead_lettered_at, id LIMIT 1)) c`,
+		columns, changed, n), args...)
 }

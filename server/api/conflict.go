@@ -53,6 +53,10 @@ const (
 	// The event subscription's delivery schema cannot represent the event, or the topic of an edited event has another
 	// schema.
 	ConflictCodeSchemaMismatch ConflictCode = "SchemaMismatch"
+	// A delivery of the event to the event subscription is pending.
+	ConflictCodeDeliveryPending ConflictCode = "DeliveryPending"
+	// The event did not match the event subscription. Set unmatched to deliver it all the same.
+	ConflictCodeEventNotMatched ConflictCode = "EventNotMatched"
 	// The dead letter was redelivered before. Set again to redeliver it once more.
 	ConflictCodeDeadLetterRedelivered ConflictCode = "DeadLetterRedelivered"
 	// The dead letter is being exported. Retry in a minute.

@@ -320,6 +320,8 @@ var conflictCodes = map[string]ConflictCode{
 	"running":       ConflictCodeAttemptInProgress,
 	"event_gone":    ConflictCodeEventGone,
 	"erased":        ConflictCodeEventErased,
+	"pending":       ConflictCodeDeliveryPending,
+	"not_matched":   ConflictCodeEventNotMatched,
 	"redelivered":   ConflictCodeDeadLetterRedelivered,
 	"exporting":     ConflictCodeDeadLetterExporting,
 	"schema":        ConflictCodeSchemaMismatch,

@@ -134,7 +134,7 @@ type RedeliverTarget struct {
 	Topic string `json:"topic,omitempty"`
 }
 
-// Redelivered is the new delivery of a dead letter.
+// Redelivered is the new delivery of a dead letter or an event.
 type Redelivered struct {
 	DeliveryID int64 `json:"deliveryId"`
 }
@@ -169,6 +169,38 @@ func (m *Handlers) RedeliverDeadLetter(ctx context.Context, r *redeliverDeadLett
 	return &Redelivered{DeliveryID: delivery}, r.Rejected(err, "dead letter", r.ID.String())
 }
 
+type resolveDeadLetterRequest struct {
+	DeadLetterPath
+	Body ResolveSpec `required:"false"`
+}
+
+// ResolveSpec are the options of a resolution.
+type ResolveSpec struct {
+	// Note for others, such as the reason. It is kept in the audit.
+	Note string `json:"note,omitempty" maxLength:"1000"`
+}
+
+// ResolveDeadLetter resolves a dead letter.
+//
+// Ends the dead letter without a redelivery: it is no longer counted as open. It can still be redelivered. If it is
+// resolved already, the note is replaced.
+func (m *Handlers) ResolveDeadLetter(ctx context.Context, r *resolveDeadLetterRequest) (*ShownDeadLetter, error) {
+	if err := m.Parts.Operator.Resolve(ctx, r.ID, r.Body.Note); err != nil {
+		return nil, err
+	}
+	return m.GetDeadLetter(ctx, &r.DeadLetterPath)
+}
+
+// ReopenDeadLetter takes the resolution of a dead letter back.
+//
+// Its state becomes open, or redelivered if it was redelivered before. Nothing changes if it is not resolved.
+func (m *Handlers) ReopenDeadLetter(ctx context.Context, r *DeadLetterPath) (*ShownDeadLetter, error) {
+	if err := m.Parts.Operator.Reopen(ctx, r.ID); err != nil {
+		return nil, err
+	}
+	return m.GetDeadLetter(ctx, r)
+}
+
 // BulkSpec has the options of operations on many.
 type BulkSpec struct {
 	// Number that must match. The operation counts first; if another number matches, it fails and changes nothing. Absent
@@ -199,15 +231,15 @@ type StartedOperation = api.Started[query.Matched, query.Operation]
 
 // RedeliverDeadLetters redelivers matching dead letters.
 //
-// Starts an operation that counts, then redelivers each existing dead letter that matches the filter. Dead letters that
-// were redelivered before do not match, unless the filter has `redelivered` or `again` is true.
+// Starts an operation that counts, then redelivers each existing dead letter that matches the filter. Only open dead
+// letters match, unless the filter has `state` or `again` is true.
 //
 // Each delivery is new, with its own time to live, and goes to its own event subscription or to the given one. The dead
 // letters are kept. With `dryRun` they are counted only.
 func (m *Handlers) RedeliverDeadLetters(
 	ctx context.Context, r *api.Body[RedeliverAllSpec],
 ) (*StartedOperation, error) {
-	return m.startMany(ctx, operator.Redeliver, &r.Body)
+	return m.startMany(ctx, operator.Redeliver, &r.Body, "")
 }
 
 // PurgeDeadLetters deletes matching dead letters.
@@ -215,19 +247,36 @@ func (m *Handlers) RedeliverDeadLetters(
 // Starts an operation that counts, then deletes the existing dead letters that match the filter. `filter` is required;
 // `{}` matches all. With `dryRun` they are counted only.
 func (m *Handlers) PurgeDeadLetters(ctx context.Context, r *api.Body[PurgeAllSpec]) (*StartedOperation, error) {
-	return m.startMany(ctx, operator.Purge, &RedeliverAllSpec{PurgeAllSpec: r.Body})
+	return m.startMany(ctx, operator.Purge, &RedeliverAllSpec{PurgeAllSpec: r.Body}, "")
+}
+
+// ResolveAllSpec selects dead letters to resolve. `filter` is required.
+type ResolveAllSpec struct {
+	PurgeAllSpec
+	ResolveSpec
+}
+
+// ResolveDeadLetters resolves matching dead letters.
+//
+// Starts an operation that counts, then resolves the existing dead letters that match the filter. Only open ones match,
+// unless the filter has `state`. With `dryRun` they are counted only.
+func (m *Handlers) ResolveDeadLetters(ctx context.Context, r *api.Body[ResolveAllSpec]) (*StartedOperation, error) {
+	return m.startMany(ctx, operator.Resolve, &RedeliverAllSpec{PurgeAllSpec: r.Body.PurgeAllSpec}, r.Body.Note)
 }
 
 // startMany starts an operation for the dead letters that match a filter, or counts them.
-func (m *Handlers) startMany(ctx context.Context, kind string, spec *RedeliverAllSpec) (*StartedOperation, error) {
+func (m *Handlers) startMany(
+	ctx context.Context, kind string, spec *RedeliverAllSpec, note string,
+) (*StartedOperation, error) {
 	var found problems
 	do := found.action(kind, spec)
+	do.Note = note
 	if err := found.Err(); err != nil {
 		return nil, err
 	}
 	if spec.DryRun {
-		if kind == operator.Redeliver && !spec.Again && spec.Filter.Redelivered == nil {
-			spec.Filter.Redelivered = new(false)
+		if kind != operator.Purge && !spec.Again && spec.Filter.State == nil {
+			spec.Filter.State = new("open")
 		}
 		n, err := m.Parts.Reader.CountDeadLetters(ctx, spec.Filter)
 		return &StartedOperation{Done: &n}, err

@@ -83,6 +83,35 @@ func (m *Handlers) GetEvent(ctx context.Context, r *EventPath) (*ShownEvent, err
 	return &ShownEvent{row}, err
 }
 
+type redeliverEventRequest struct {
+	EventPath
+	Body RedeliverEventSpec
+}
+
+// RedeliverEventSpec selects the event subscription of a redelivery.
+type RedeliverEventSpec struct {
+	// Event subscription of the event's topic to deliver to.
+	Subscription string `json:"subscription"`
+	// true also delivers an event that did not match the event subscription.
+	Unmatched bool `json:"unmatched,omitempty" default:"false"`
+}
+
+// RedeliverEvent redelivers an event.
+//
+// Creates a new delivery of a stored event to one event subscription of its topic, also if it was delivered before. If
+// its last delivery there became a dead letter, that one is redelivered.
+//
+// The response is 409 while a delivery of the event to the event subscription is pending. It is also 409 if the event
+// did not match the event subscription and `unmatched` is false, or if the event was erased.
+func (m *Handlers) RedeliverEvent(ctx context.Context, r *redeliverEventRequest) (*Redelivered, error) {
+	id, err := r.id()
+	if err != nil {
+		return nil, err
+	}
+	delivery, err := m.Parts.Operator.RedeliverEvent(ctx, id, r.Body.Subscription, r.Body.Unmatched)
+	return &Redelivered{DeliveryID: delivery}, err
+}
+
 // Erased is the result of an erasure.
 type Erased struct {
 	// Number of events that were not erased before.

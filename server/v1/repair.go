@@ -29,8 +29,8 @@ type StartedRepair = api.Started[operator.RepairPreview, query.Operation]
 //
 // Starts an operation that counts the existing dead letters that match the filter. It then changes the event of each by
 // a JSON merge patch (RFC 7396) and redelivers the edited event, as `redeliverDeadLetter` does with `event`. What the
-// patch does not name keeps its bytes. Dead letters that were redelivered before do not match, unless the filter has
-// `redelivered` or `again` is true.
+// patch does not name keeps its bytes. Only open dead letters match, unless the filter has `state` or `again` is
+// true.
 //
 // A dead letter fails if the edited event is invalid or too large. With `dryRun`, nothing changes: the response is 200
 // with counts, examples and the changes of three events. A dry run takes about five seconds at most.

@@ -61,7 +61,7 @@ type Export struct {
 }
 
 // ExportFlags are the members of query.DeadLetterFilter for which "postrider deadletter export" has a flag.
-var ExportFlags = []string{"topic", "subscription", "reason", "deadLetteredFrom", "deadLetteredUntil"}
+var ExportFlags = []string{"topic", "subscription", "reason", "state", "deadLetteredFrom", "deadLetteredUntil"}
 
 // ExportOf is the command that exports the dead letters that match a filter.
 func ExportOf(filter query.DeadLetterFilter) Export {

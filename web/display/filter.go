@@ -1,6 +1,7 @@
 package display
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -31,6 +32,8 @@ type Filter struct {
 	Columns string
 	// Ranges are the times to choose from, of a page with a filter by time.
 	Ranges []RangeLink
+	// Groups are the parts of a list to choose from, such as the open ones.
+	Groups []RangeLink
 	values url.Values
 	where  []string
 }
@@ -130,6 +133,28 @@ func (f *Filter) OneOf(label, name, condition string, words []string, fallback s
 	}
 	f.add(field, condition, value)
 	return field.Value
+}
+
+// Group reads which part of a list is shown: one of the words, fallback if the address has none, or "" for all.
+func (f *Filter) Group(name, condition string, words []string, fallback string) string {
+	const all = "all"
+	words = append(slices.Clip(words), all)
+	given := f.values.Get(name)
+	value := cmp.Or(given, fallback)
+	if !slices.Contains(words, value) {
+		f.Reject(name)
+	}
+	for _, word := range words {
+		href := address(f.values, f.Path, "before", "", "after", "", name, word)
+		f.Groups = append(f.Groups, RangeLink{strings.ToUpper(word[:1]) + word[1:], href, word == value})
+	}
+	f.Fields = append(f.Fields, Field{Name: name, Value: given})
+	f.Set = f.Set || given != "" && given != all
+	if value == all {
+		return ""
+	}
+	f.Where(strings.ReplaceAll(condition, "?", QuoteSQL(value)))
+	return value
 }
 
 // Check reports whether a parameter is set.

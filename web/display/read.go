@@ -66,6 +66,9 @@ func (f *Filter) words(tag reflect.StructTag, label, name, condition string) str
 	if example := tag.Get("example"); example != "" {
 		return f.Search(label, name, example)
 	}
+	if shown := query.ShownOf(tag); shown != "" {
+		return f.Group(name, condition, query.ChoicesOf(tag), shown)
+	}
 	if words := query.ChoicesOf(tag); words != nil {
 		return f.OneOf(label, name, condition, words, "")
 	}
