@@ -152,9 +152,10 @@ func Provisioning(state any) string {
 // Tone is the CSS class for the color of a state, an outcome or a hold.
 func Tone(word string) string {
 	switch word {
-	case "delivered", "done", "Delivered", "Acknowledged", "succeeded", "completed", "success", "deliver":
+	case "delivered", "done", "Delivered", "Acknowledged", "succeeded", "completed", "success", "deliver",
+		"resolved":
 		return "good"
-	case "active", "pending", "available", "running", "published", "note":
+	case "active", "pending", "available", "running", "published", "note", "redelivered":
 		return "calm"
 	case "paused", "not_validated", "probation", "admission", "rate_limited", "awaiting", "AwaitingManualAction",
 		"Creating", "Updating", "scheduled", "retryable", "retry", "canceled", "cancelled", "Released":
