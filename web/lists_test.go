@@ -195,7 +195,8 @@ func TestRateLimitOfASubscription(t *testing.T) {
 	b.publish(t, "orders", "e-1", "e-2", "e-3")
 	b.Become(t, 2, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'rate_limited'")
 	b.requireTexts(t, "/ui/subscriptions/orders/billing", "Rate limit 1 request/day, shared by the host's event "+
-		"subscriptions", "Backlog drains", "too late for some deliveries", "Limit and delivered, per minute")
+		"subscriptions", "Backlog drains", "too late for some deliveries", "Limit and delivered, per minute",
+		"rate limited : 2 waiting, drains at")
 	b.requireTexts(t, "/ui/deliveries/"+b.value(t,
 		"SELECT min(delivery_id) FROM postrider.deliveries WHERE hold = 'rate_limited'"),
 		"The rate limit of its event subscription or endpoint is reached")

@@ -80,6 +80,21 @@ type DeliveryRate struct {
 	ClosedUntil, DrainsAt *time.Time
 	// TooLate: the time to live of some deliveries ends before their turn.
 	TooLate bool
+	// Waiting is how many deliveries wait for the limit or the endpoint, up to 10,000.
+	Waiting int
+}
+
+// ReadDeliveryRate reads the rate limit of an event subscription; nil if it has none and its endpoint is not closed.
+func (r *Reader) ReadDeliveryRate(ctx context.Context, id int64) (rate *DeliveryRate, err error) {
+	err = read(ctx, r.db, "a delivery rate", func(r *reading) { rate = readDeliveryRate(r, id) })
+	return rate, err
+}
+
+func readDeliveryRate(r *reading, id int64) *DeliveryRate {
+	if rates := rows[DeliveryRate](r, "delivery_rate", pgx.NamedArgs{"id": id}); len(rates) > 0 {
+		return &rates[0]
+	}
+	return nil
 }
 
 // SubscriptionDetails has the counts, handshakes, deliveries and changes of an event subscription.
@@ -105,9 +120,7 @@ func (r *Reader) ReadSubscriptionDetails(
 	counts := countsFilter{Topic: sub.Topic, Subscription: sub.Name}
 	err := read(ctx, r.db, "an event subscription", func(r *reading) {
 		d = row[SubscriptionDetails](r, "pending", args)
-		if rates := rows[DeliveryRate](r, "delivery_rate", args); len(rates) > 0 {
-			d.Rate = &rates[0]
-		}
+		d.Rate = readDeliveryRate(r, sub.ID)
 		if sub.Pulled() {
 			q := row[Queue](r, "queue", args)
 			q.Next, q.Locks = rows[NextEvent](r, "queue_next", args), rows[LockLine](r, "queue_locks", args)

@@ -131,12 +131,36 @@ type Hold struct {
 	HeldDeliveries *int `json:"heldDeliveries"`
 }
 
-// withHeld shows an event subscription with the count of its held deliveries and with its handshake.
+// Throttling are the deliveries that wait for the rate limit of an event subscription, or for its closed endpoint.
+type Throttling struct {
+	// Number of deliveries that wait, up to 10,000.
+	Waiting int `json:"waiting"`
+	// Until when the endpoint is closed after 429 or Retry-After; null if it is not.
+	ClosedUntil *time.Time `json:"closedUntil"`
+	// When the backlog is delivered at the limit; null if that is unknown.
+	DrainsAt *time.Time `json:"drainsAt"`
+	// true if the time to live of some deliveries ends before their turn.
+	TooLate bool `json:"tooLate"`
+}
+
+// withHeld shows an event subscription with the counts of its deliveries that wait, and with its handshake.
 func (m *Handlers) withHeld(ctx context.Context, s *catalog.Subscription) (*Subscription, error) {
 	shown := m.subscriptionView(s)
 	var err error
-	if shown.Validation, err = m.validationView(ctx, s); err != nil || shown.Hold == nil {
-		return shown, err
+	if shown.Validation, err = m.validationView(ctx, s); err != nil {
+		return nil, err
+	}
+	rate, err := m.Parts.Reader.ReadDeliveryRate(ctx, s.ID)
+	if err != nil {
+		return nil, err
+	}
+	if rate != nil && rate.Waiting > 0 {
+		shown.Throttling = &Throttling{
+			Waiting: rate.Waiting, ClosedUntil: rate.ClosedUntil, DrainsAt: rate.DrainsAt, TooLate: rate.TooLate,
+		}
+	}
+	if shown.Hold == nil {
+		return shown, nil
 	}
 	held, err := m.Parts.Holds.CountHeld(ctx, s.ID)
 	shown.Hold.HeldDeliveries = &held

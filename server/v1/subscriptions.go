@@ -186,8 +186,10 @@ type Subscription struct {
 	// Last handshake with the endpoint; null without one, and in lists.
 	Validation *Validation `json:"validation"`
 	// Hold of the deliveries; null without one.
-	Hold      *Hold     `json:"hold"`
-	CreatedAt time.Time `json:"createdAt"`
+	Hold *Hold `json:"hold"`
+	// Deliveries that wait for deliveryRate or a closed endpoint; null if none wait, and in lists.
+	Throttling *Throttling `json:"throttling"`
+	CreatedAt  time.Time   `json:"createdAt"`
 	// When its settings were last changed.
 	UpdatedAt time.Time `json:"updatedAt"`
 }
