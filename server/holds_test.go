@@ -189,8 +189,6 @@ func TestThrottling(t *testing.T) {
 	require.Nil(t, s.get(billing).json(200)["throttling"])
 	s.manage(http.MethodPatch, billing, `{"deliveryRate":{"limit":1}}`).is(200)
 	s.tn.Publish(t, "orders", "e", 2)
-	require.Nil(t, s.get(billing).json(200)["throttling"], "none waits")
-	s.tn.Exec(t, "UPDATE postrider_internal.deliveries SET hold = 'rate_limited', job_id = NULL, next_attempt_at = now()")
 	shown, _ := s.get(billing).json(200)["throttling"].(map[string]any)
 	require.Equal(t, []any{2.0, nil, false}, []any{shown["waiting"], shown["closedUntil"], shown["tooLate"]})
 	require.WithinDuration(t, time.Now().Add(2*time.Second), momentIn(t, shown["drainsAt"]), time.Minute)
