@@ -28,6 +28,11 @@ func TestComposeIsFitForUse(t *testing.T) {
 			EnvFile     string `yaml:"env_file"`
 			Environment map[string]string
 			Image       string
+			Profiles    []string
+			DependsOn   map[string]struct {
+				Condition string
+				Required  *bool
+			} `yaml:"depends_on"`
 		}
 	}
 	require.NoError(t, yaml.Unmarshal([]byte(fromRoot(t, "compose.yaml")), &compose))
@@ -42,20 +47,33 @@ func TestComposeIsFitForUse(t *testing.T) {
 	require.Equal(t, []string{"data:/var/lib/postgresql", socket}, compose.Services["postgres"].Volumes)
 	require.Equal(t, "/var/lib/postgresql/pgdata", compose.Services["postgres"].Environment["PGDATA"],
 		"in the volume, with the images of PostgreSQL 15 to 18")
-	require.Equal(t, []string{socket}, compose.Services["migrate"].Volumes, "no node can log in as the superuser")
+	const authority = "${DATABASE_CA_FILE:-/dev/null}:/etc/postrider/db-ca.pem:ro"
+	require.Equal(t, []string{socket, authority}, compose.Services["migrate"].Volumes,
+		"no node can log in as the superuser")
 	require.Contains(t, fromRoot(t, ".dockerignore"), "\n.env\n", "secrets stay out of images")
 	require.Contains(t, fromRoot(t, ".gitignore"), "\n/.env\n", "and out of commits")
 	for _, setting := range []string{"fsync", "synchronous_commit", "full_page_writes"} {
 		require.NotContains(t, fmt.Sprint(compose.Services["postgres"].Command), setting)
 	}
 	example := "\n" + fromRoot(t, ".env.example")
+	// With your own database PostgreSQL is not started, and nothing waits for it.
+	require.Equal(t, []string{"bundled"}, compose.Services["postgres"].Profiles)
+	require.Contains(t, example, "\nCOMPOSE_PROFILES=bundled\n")
+	needed := compose.Services["migrate"].DependsOn["postgres"].Required
+	require.True(t, needed != nil && !*needed)
+	for _, name := range []string{"migrate", "postrider", "postrider-2"} {
+		url := compose.Services[name].Environment["POSTRIDER_DATABASE_URL"]
+		require.True(t, strings.HasPrefix(url, "${POSTRIDER_DATABASE_URL:-"), "%s: %s", name, url)
+	}
 	for _, name := range []string{"postrider", "postrider-2"} {
 		s := compose.Services[name]
 		require.Equal(t, ".env", s.EnvFile, "%s: whatever is set there reaches it", name)
 		require.ElementsMatch(t,
-			[]string{"POSTRIDER_DATABASE_URL", "POSTRIDER_LISTEN", "POSTRIDER_ENCRYPTION_KEY", "POSTRIDER_ADMIN_TOKEN"},
+			[]string{"POSTRIDER_DATABASE_URL", "POSTRIDER_LISTEN", "POSTRIDER_ENCRYPTION_KEY", "POSTRIDER_ADMIN_TOKEN",
+				"POSTRIDER_ADMIN_DATABASE_URL"},
 			slices.Collect(maps.Keys(s.Environment)), "%s: no other hides what .env says", name)
-		require.Equal(t, []string{"dead:/var/lib/postrider/dead"}, s.Volumes, name)
+		require.Empty(t, s.Environment["POSTRIDER_ADMIN_DATABASE_URL"], "%s: only the migration has it", name)
+		require.Equal(t, []string{"dead:/var/lib/postrider/dead", authority}, s.Volumes, name)
 		require.Equal(t, compose.Services["migrate"].Image, s.Image, "%s: the one that is built", name)
 	}
 	require.Equal(t, 2, strings.Count(fromRoot(t, "Dockerfile"),
