@@ -62,7 +62,16 @@ func TestEncryptionKeyRotation(t *testing.T) {
 		return to
 	}
 
+	next := func(step string) {
+		t.Helper()
+		r := postrider(t, append(db.env(), "POSTRIDER_ENCRYPTION_KEY="+otherEncryptionKey), "keys", "status")
+		require.Zero(t, r.code, r.stderr)
+		require.Contains(t, r.stdout, step)
+		require.Contains(t, r.stdout, "POSTRIDER_ENCRYPTION_KEY\n", "the key of this environment is named")
+	}
+
 	n := turn(nil, start(testEncryptionKey))
+	next("No rotation is in progress")
 	key := n.topic("orders")
 	const path = "/v1/topics/orders/subscriptions/billing"
 	n.manage(http.StatusCreated, http.MethodPut, path,
@@ -74,7 +83,9 @@ func TestEncryptionKeyRotation(t *testing.T) {
 	stop := steadily(t.Context(), &api, key)
 
 	n = turn(n, start(testEncryptionKey, otherEncryptionKey)) // 1. every node opens with both
+	next("Step 2: restart each node")
 	n = turn(n, start(otherEncryptionKey, testEncryptionKey)) // 2. every node seals with the new one
+	next("Step 3: run `postrider keys rotate`")
 	n.manage(http.StatusCreated, http.MethodPut, "/v1/topics/others", "")
 	r := postrider(t, append(serveEnv(db), "POSTRIDER_ENCRYPTION_KEY="+otherEncryptionKey), "serve", "--listen",
 		"127.0.0.1:0")
@@ -88,7 +99,9 @@ func TestEncryptionKeyRotation(t *testing.T) {
 	require.Zero(t, r.code, r.stderr)
 	require.Contains(t, r.stdout, "2 topics, 1 event subscription, 0 handshakes")
 	require.Contains(t, r.stdout, "Retired: ")
+	next("Step 4: restart " + n.name)
 	turn(n, start(otherEncryptionKey)) // 4. the old key is gone
+	next("No rotation is in progress")
 	accepted := stop()
 	require.Greater(t, accepted, 10)
 	db.drained()

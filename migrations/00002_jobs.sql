@@ -101,7 +101,9 @@ CREATE TABLE postrider_internal.nodes (
     -- Inconsistencies that this node's sweeper repaired since its start. It should be 0.
     consistency_repairs bigint NOT NULL DEFAULT 0,
     -- By how much this node divides every wait between attempts: 1, or the --time-scale of dev.
-    time_scale integer NOT NULL DEFAULT 1
+    time_scale integer NOT NULL DEFAULT 1,
+    -- Ids of the encryption keys that this node knows: first the one that it encrypts with. Empty: not reported.
+    key_ids text[] NOT NULL DEFAULT '{}'
 ) WITH (fillfactor = 50);
 
 -- One row for each kind of work that only one node may do at a time; key is an event subscription for 'batching', else

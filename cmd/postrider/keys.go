@@ -39,6 +39,7 @@ func (f encryptionFlags) sealer() (*postgres.Sealer, error) {
 }
 
 type keysCmd struct {
+	Status keysStatusCmd `cmd:"" help:"Show which encryption keys are in use, which node knows which, and the next step of a rotation."`
 	Rotate keysRotateCmd `cmd:"" help:"Encrypt all secrets in the database with the current key, and retire earlier keys."`
 }
 

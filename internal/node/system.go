@@ -103,7 +103,7 @@ func New(ctx context.Context, o Options) (*System, error) {
 		return nil, err
 	}
 	s.Topics, s.Subscriptions, s.Holds, s.Handshakes, s.Policies = catalog.NewParts(cache, o.Node, o.Failpoint)
-	s.Nodes = queue.NewNodes(o.Pool.Config().ConnConfig, o.Node, o.Version, o.TimeScale)
+	s.Nodes = queue.NewNodes(o.Pool.Config().ConnConfig, o.Node, o.Version, o.TimeScale, o.Sealer.KeyIDs())
 	if o.MaxWorkers > 0 {
 		s.Active, s.Wake = queue.NewJobSet(), queue.NewWake()
 		s.Handoff, s.Gate = queue.NewHandoff(o.MaxWorkers, s.Active, s.Wake), queue.NewGate(o.MaxWorkers, s.Nodes)

@@ -18,22 +18,27 @@ type Nodes struct {
 	node      string
 	version   string
 	timeScale int
+	keyIDs    []string
 	conn      chan *pgx.Conn // the connection, nil if there is none; its user has received it
 	workers   atomic.Int64   // as of the last heartbeat
 }
 
-// NewNodes has this node's name and version; timeScale divides its waits.
-func NewNodes(config *pgx.ConnConfig, node, version string, timeScale int) *Nodes {
-	n := &Nodes{config: config, node: node, version: version, timeScale: max(1, timeScale), conn: make(chan *pgx.Conn, 1)}
+// NewNodes has this node's name and version; timeScale divides its waits. keyIDs are its encryption keys, first the one
+// that it encrypts with.
+func NewNodes(config *pgx.ConnConfig, node, version string, timeScale int, keyIDs []string) *Nodes {
+	n := &Nodes{
+		config: config, node: node, version: version, timeScale: max(1, timeScale), keyIDs: keyIDs,
+		conn: make(chan *pgx.Conn, 1),
+	}
 	n.conn <- nil
 	return n
 }
 
 // Register inserts this node before its first fetch. Other nodes reclaim the running jobs of an unregistered node.
 func (n *Nodes) Register(ctx context.Context, host string) error {
-	const insert = `INSERT INTO postrider_internal.nodes (id, host, version, time_scale) VALUES ($1, $2, $3, $4)
-		ON CONFLICT (id) DO NOTHING`
-	if err := n.exec(ctx, insert, n.node, host, n.version, n.timeScale); err != nil {
+	const insert = `INSERT INTO postrider_internal.nodes (id, host, version, time_scale, key_ids)
+		VALUES ($1, $2, $3, $4, $5) ON CONFLICT (id) DO NOTHING`
+	if err := n.exec(ctx, insert, n.node, host, n.version, n.timeScale, n.keyIDs); err != nil {
 		return fmt.Errorf("register node %s: %w", n.node, err)
 	}
 	return nil
@@ -42,13 +47,13 @@ func (n *Nodes) Register(ctx context.Context, host string) error {
 // Beat writes this node's heartbeat, with how many inconsistencies its sweeper has found, and returns those of the
 // other nodes. A node that was considered dead meanwhile registers again.
 func (n *Nodes) Beat(ctx context.Context, host string, finds int64) (map[string]int64, error) {
-	const update = `INSERT INTO postrider_internal.nodes AS n (id, host, version, beat, time_scale)
-		VALUES ($1, $2, $3, 1, $5)
+	const update = `INSERT INTO postrider_internal.nodes AS n (id, host, version, beat, time_scale, key_ids)
+		VALUES ($1, $2, $3, 1, $5, $6)
 		ON CONFLICT (id) DO UPDATE SET beat = n.beat + 1, beat_at = now(), consistency_repairs = $4`
 	const others = "SELECT id, beat FROM postrider_internal.nodes WHERE id <> $1"
 	beats := map[string]int64{}
 	err := n.over(ctx, func(conn *pgx.Conn) error {
-		if _, err := conn.Exec(ctx, update, n.node, host, n.version, finds, n.timeScale); err != nil {
+		if _, err := conn.Exec(ctx, update, n.node, host, n.version, finds, n.timeScale, n.keyIDs); err != nil {
 			return fmt.Errorf("write the heartbeat: %w", err)
 		}
 		rows, _ := conn.Query(ctx, others, n.node) // its error is the rows'
