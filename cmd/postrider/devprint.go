@@ -80,7 +80,7 @@ func (d *dev) greet() {
 	}
 	// By these lines the commands of the documentation find this service, on whatever ports.
 	fmt.Fprintf(d.out, "\nVariables of commands and curl in another terminal:\n  export POSTRIDER_URL=%s\n"+
-		"  export POSTRIDER_ADMIN_TOKEN=%s\n  export POSTRIDER_DATABASE_URL='%s'\n  export SINK=%s\n",
+		"  export POSTRIDER_API_KEY=%s\n  export POSTRIDER_DATABASE_URL='%s'\n  export SINK=%s\n",
 		d.ready.API, d.ready.AdminToken, d.ready.DatabaseURL, d.ready.Sink)
 	fmt.Fprintln(d.out, "Publish an event:")
 	fmt.Fprintln(d.out, d.curl("", d.ready.API, "my-1"))

@@ -18,7 +18,7 @@ var (
 	commandLine  = regexp.MustCompile(`(?m)^\s*(?:command:|CMD) (\[.*\])$`)
 	variableName = regexp.MustCompile(`POSTRIDER_[A-Z_]+`)
 	fence        = regexp.MustCompile("(?ms)^```[a-z ]*\n(.*?)^```")
-	explained    = regexp.MustCompile(`(?m)^\$ bin/postrider (policy explain .*)$`)
+	explained    = regexp.MustCompile(`(?m)^\$ postrider (policy explain .*)$`)
 	metricName   = regexp.MustCompile(`postrider_[a-z_]+`)
 	shellCaller  = regexp.MustCompile("`(postrider\\(\\) \\{ .* \\})`")
 	alertRule    = regexp.MustCompile(`- alert: (\w+)`)
