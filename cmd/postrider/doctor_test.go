@@ -147,6 +147,6 @@ func TestDoctorWithoutADatabaseOrRights(t *testing.T) {
 	requireFinding(t, found, warn, "vacuum horizon", "cannot see")
 	require.NotContains(t, found["connections"].Message, " 0 other connections",
 		"it counts sessions whose kind it may not see")
-	tn.Exec(t, strings.TrimPrefix(found["vacuum horizon"].Remedy, "as a superuser: "))
+	tn.Exec(t, strings.TrimPrefix(found["vacuum horizon"].Remedy, "as an administrator: "))
 	require.NotContains(t, runDoctor(t, u.String())["vacuum horizon"].Message, "cannot see")
 }

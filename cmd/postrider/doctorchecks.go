@@ -147,7 +147,7 @@ func (f *findings) checkTables(seen *query.Checkup) {
 	f.check("autovacuum", "the tables of jobs and deliveries have few dead rows", wrong...)
 	wrong = []finding{warnIf(!seen.Server.SeesAll, "role "+seen.Server.Role+" cannot see the age of other roles' "+
 		"transactions: neither this check nor postrider_oldest_transaction_age_seconds includes them",
-		fmt.Sprintf("as a superuser: GRANT pg_read_all_stats TO %q;", seen.Server.Role))}
+		fmt.Sprintf("as an administrator: GRANT pg_read_all_stats TO %q;", seen.Server.Role))}
 	for _, h := range seen.Holders {
 		long, open := h.Age > longOpen, fmt.Sprintf("transaction has been open for %s: %s", h.Age.Round(time.Second), h.Name)
 		slot, behind := h.Kind == "slot", h.Transactions > manyTransactions
