@@ -20,8 +20,8 @@ type keysStatusCmd struct {
 }
 
 func (keysStatusCmd) Help() string {
-	return `A key is shown by its id. Nodes of --role api report no keys: restart them in each step, too. The steps are those
-of docs/operate/configure.md, "Rotate the encryption key".
+	return `A key is shown by its id. Nodes of --role api report no keys: restart them in each step, too. The steps are
+those of docs/operate/configure.md, "Rotate the encryption key".
 
 Example:
   postrider keys status --database-url postgres://postrider:secret@db:5432/postrider`
