@@ -156,6 +156,18 @@ var exampleRequests = map[string][]exampleRequest{
 		{name: "counted", body: `{"filter": {"eventType": "Shop.Nothing"}, "dryRun": true}`},
 		{name: "redeliveredOnes", body: `{"filter": {"topic": "orders", "state": "redelivered"}}`},
 	},
+	"resolveDeadLetters": {
+		{name: "counted", body: `{"filter": {"topic": "orders"}, "dryRun": true}`},
+		{name: "withANote", body: `{
+			"filter": {"topic": "orders", "lastStatus": 404}, "note": "The customers were deleted."
+		}`},
+	},
+	"resolveDeadLetter": {
+		{name: "withANote", body: `{"note": "Refunded by hand."}`},
+	},
+	"redeliverEvent": {
+		{name: "toBilling", body: `{"subscription": "billing", "unmatched": true}`},
+	},
 	"redeliverDeadLetter": {
 		{name: "again", body: `{"again": true}`},
 		{name: "edited", body: `{

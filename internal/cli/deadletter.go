@@ -16,13 +16,14 @@ import (
 
 // DeadletterCmd is deadletter with its verbs.
 type DeadletterCmd struct {
-	List      listVerb[query.DeadLetterFilter, query.DeadLetter] `cmd:"" help:"List dead letters, the newest first." example:"deadletter list --topic orders --reason MaxDeliveryAttemptsExceeded; deadletter list --last-status 503 --no-redelivered --from 1h -o json; deadletter list --search 'data.order.id = 42'"`
+	List      listVerb[query.DeadLetterFilter, query.DeadLetter] `cmd:"" help:"List dead letters, the newest first." example:"deadletter list --topic orders --reason MaxDeliveryAttemptsExceeded; deadletter list --last-status 503 --state all --from 1h -o json; deadletter list --search 'data.order.id = 42'"`
 	Show      showVerb[query.DeadLetter]                         `cmd:"" help:"Show one dead letter with its event." example:"deadletter show 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60"`
 	Redeliver deadletterRedeliverCmd                             `cmd:"" help:"Redeliver dead letters: those named, or all that match."`
 	Edit      deadletterEditCmd                                  `cmd:"" help:"Edit the event of a dead letter and redeliver it."`
 	Patch     deadletterPatchCmd                                 `cmd:"" help:"Change the events of many dead letters by a JSON merge patch and redeliver them."`
-	Purge     deadletterPurgeCmd                                 `cmd:"" help:"Delete dead letters permanently: those named, or all that match." detail:"You cannot undo it. With a filter the service deletes all matching dead letters that exist now, and the command waits for the end." example:"deadletter purge 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60; deadletter purge --topic orders --redelivered --until 30d --dry-run; deadletter purge --topic orders --redelivered --until 30d --yes"`
-	Events    deadletterEventsCmd                                `cmd:"" help:"Deliver a topic's past events to one of its event subscriptions." detail:"Delivers all stored events that the filter matches. Each becomes a new delivery with its own time to live. A dry run counts for five seconds at most." example:"deadletter events orders billing --from 1h --dry-run; deadletter events orders billing --from 2026-11-20T09:00:00Z --until 2026-11-20T10:00:00Z --rate 50"`
+	Resolve   deadletterResolveCmd                               `cmd:"" help:"Resolve dead letters without a redelivery: those named, or all that match." detail:"They are no longer counted as open, and can still be redelivered. With a filter the service resolves all matching dead letters that exist now, and the command waits for the end." example:"deadletter resolve 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60 --note 'refunded by hand'; deadletter resolve --topic orders --last-status 404 --dry-run"`
+	Reopen    rest.ActVerb[rowArg[query.DeadLetter]]             `cmd:"" done:"Dead letter {deadLetterId} is {state}." help:"Take the resolution of a dead letter back." example:"deadletter reopen 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60"`
+	Purge     deadletterPurgeCmd                                 `cmd:"" help:"Delete dead letters permanently: those named, or all that match." detail:"You cannot undo it. With a filter the service deletes all matching dead letters that exist now, and the command waits for the end." example:"deadletter purge 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60; deadletter purge --topic orders --state redelivered --until 30d --dry-run; deadletter purge --topic orders --state resolved --until 30d --yes"`
 	Export    deadletterExportCmd                                `cmd:"" help:"Export dead letters as JSON, one per line, the oldest first." detail:"The dead letters do not change. Dead letters added during the export are not included. An incomplete export leaves no file, and the exit code is 1." example:"deadletter export --topic orders --from 24h > dead.ndjson; deadletter export --format rows -o dead.ndjson; deadletter export -o 's3://backup/dead.ndjson?region=eu-west-1'"`
 	Cancel    deadletterCancelCmd                                `cmd:"" help:"Cancel a bulk operation, such as a redelivery." detail:"Completed work is not undone." example:"deadletter cancel 0198c5a2-11aa-7d20-8e31-0c9f6b7a5e42"`
 }
@@ -40,14 +41,19 @@ func (f *deadLetterFlags) filter(stdin io.Reader) (rest.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	filtered := len(filter) > 0
+	filtered := len(filter) > 1 || len(filter) == 1 && filter["state"] != "all"
 	switch {
 	case f.IDsFrom != "" && (filtered || f.All):
 		return nil, terminal.Usagef("use either ids or filters, not both")
 	case f.IDsFrom == "" && !filtered && !f.All:
 		return nil, terminal.Usagef("choose dead letters with ids, filters such as --topic, --ids-from or --all")
 	}
+	if f.All && filter["state"] == nil { // all that the request may change
+		filter["state"] = "all"
+	}
+	rest.Shown(&f.DeadLetterFilter, filter)
 	if f.IDsFrom != "" {
+		delete(filter, "state")
 		ids, err := readIDs(stdin, f.IDsFrom, func(text string) (id rowID[query.DeadLetter], err error) {
 			return id, id.UnmarshalText([]byte(text))
 		})
@@ -131,6 +137,9 @@ func (c *deadletterRedeliverCmd) Run(ctx context.Context, std terminal.Streams) 
 	if err != nil {
 		return err
 	}
+	if c.Again && c.State == nil {
+		delete(filter, "state")
+	}
 	if c.ToTopic != "" && c.ToSubscription == "" {
 		return terminal.Usagef("--to-topic requires --to-subscription")
 	}
@@ -147,6 +156,26 @@ func (c *deadletterRedeliverCmd) Run(ctx context.Context, std terminal.Streams) 
 			err = fmt.Errorf("%w; --again redelivers it once more", err)
 		}
 		return fmt.Sprintf("redelivered as delivery %v", created["deliveryId"]), err
+	})
+}
+
+type deadletterResolveCmd struct {
+	chosenFlags
+	Note string `help:"Why, for others; up to 1000 characters." placeholder:"TEXT"`
+}
+
+func (c *deadletterResolveCmd) Run(ctx context.Context, std terminal.Streams) error {
+	filter, err := c.filter(std.In)
+	if err != nil {
+		return err
+	}
+	settings := rest.Object{}
+	rest.SetText(settings, "note", c.Note)
+	if filter != nil {
+		return c.inBulk(ctx, std, "/v1/deadLetters/resolve", filter, settings, "dead letter")
+	}
+	return c.eachOf(std, func(client *rest.Client, at string) (string, error) {
+		return "resolved", client.Call(ctx, http.MethodPost, at+"/resolve", settings, nil)
 	})
 }
 
@@ -188,23 +217,4 @@ func (c *deadletterPurgeCmd) Run(ctx context.Context, std terminal.Streams) erro
 	return c.eachOf(std, func(client *rest.Client, at string) (string, error) {
 		return "purged", client.Call(ctx, http.MethodDelete, at, nil, nil)
 	})
-}
-
-type deadletterEventsCmd struct {
-	bulkFlags
-	Topic        string     `arg:"" predictor:"topic" help:"Name of the topic."`
-	Subscription string     `arg:"" predictor:"subscription" help:"Name of the event subscription that receives them."`
-	From         *time.Time `api:"from" required:"" help:"Published at this time or later: 1h (an hour ago), 2026-11-20 or 2026-11-20T09:30:00Z." placeholder:"TIME"`
-	Until        *time.Time `api:"until" aliases:"to" help:"Published before this time (default: now)." placeholder:"TIME"`
-}
-
-func (c *deadletterEventsCmd) Run(ctx context.Context, std terminal.Streams) error {
-	if err := c.checkRate(); err != nil {
-		return err
-	}
-	settings, err := rest.Filter(c)
-	if err != nil {
-		return err
-	}
-	return c.start(ctx, std, rest.SubscriptionURL(c.Topic, c.Subscription)+"/redeliverEvents", settings, "past event")
 }

@@ -54,7 +54,7 @@ func TestBulkVerbs(t *testing.T) {
 	h.Exec(t, "SELECT postrider.redeliver('"+ids[0]+"')")
 	file := writtenFile(t, strings.Join(ids[:4], "\n")+"\n"+ids[0]+"\n")
 	of := " --ids-from " + file
-	past := "deadletter events orders billing --from 2024-01-01T00:00:00Z "
+	past := "event redeliver --topic orders --to billing --from 2024-01-01T00:00:00Z "
 	for i := range 3 {
 		h.publish("orders", key, order(fmt.Sprint(i), i))
 	}
@@ -81,6 +81,41 @@ func TestBulkVerbs(t *testing.T) {
 	require.Equal(t, int64(2), one[int64](h, "SELECT count(*) FROM postrider.dead_letters"))
 }
 
+// Dead letters that are not open are shown on request, and resolved ones can be opened again.
+func TestResolve(t *testing.T) {
+	t.Parallel()
+	h := newDelivering(t)
+	h.topic("orders")
+	h.subscribe("orders", "billing", "")
+	h.pause()
+	ids := h.deadLetters(4)
+	require.Equal(t, ids[0]+"  resolved\n", h.line(0, "deadletter resolve "+ids[0]+" --note refunded"))
+	require.Regexp(t, "(?m)^note +refunded$", h.line(0, "deadletter show "+ids[0]))
+	lines := func(of string) int { return strings.Count(h.line(0, "deadletter list"+of), "\n") - 1 }
+	require.Equal(t, []int{3, 1, 4}, []int{lines(""), lines(" --state resolved"), lines(" --state all")})
+	require.Equal(t, "Dead letter "+ids[0]+" is open.\n", h.line(0, "deadletter reopen "+ids[0]))
+	require.Regexp(t, ", 4 of 4 resolved, 0 skipped, 0 failed", h.line(0, "deadletter resolve --all"))
+	require.Zero(t, lines(""))
+	require.Contains(t, h.line(2, "deadletter purge --state all"), "choose dead letters with ids")
+	require.Contains(t, h.line(0, "deadletter purge --all --dry-run"), "4 dead letters match")
+}
+
+// An ended delivery is sent again; to an event subscription that the event did not match after a confirmation.
+func TestEventRedeliver(t *testing.T) {
+	t.Parallel()
+	h, key := billing(t)
+	h.publish("orders", key, order("o-1", 1))
+	h.subscribe("orders", "later", "")
+	event := "event redeliver " + one[string](h, "SELECT system_id::text FROM postrider.events")
+	require.Contains(t, h.line(1, event+" --to billing"), "is pending")
+	h.Exec(t, "SELECT postrider.cancel(delivery_id) FROM postrider.deliveries")
+	require.Regexp(t, `^Redelivered as delivery \d+\.\n$`, h.line(0, event+" --to billing"))
+	require.Contains(t, h.line(2, event+" --to later"), "--yes")
+	require.Regexp(t, `^Redelivered as delivery \d+\.\n$`, h.line(0, event+" --to later --yes"))
+	require.Contains(t, h.line(2, event+" --to billing --from 1h"), "name either an event, or --topic and --from")
+	require.Contains(t, h.line(2, "event redeliver --to billing --topic orders"), "name an event, or --topic and --from")
+}
+
 // An operation that has not ended can be canceled.
 func TestOperationsAreCanceled(t *testing.T) {
 	t.Parallel()
@@ -88,7 +123,7 @@ func TestOperationsAreCanceled(t *testing.T) {
 	h.deadLetters(2)
 	require.Regexp(t, `^Operation \S+: running, (counting, \d so far|0 of 2 redelivered, 0 skipped, 0 failed).\n$`,
 		h.line(0, "deadletter redeliver --all --rate 5 --no-wait"))
-	operation := h.object("deadletter", "purge", "--yes", "--last-status", "503", "--redelivered", "--no-wait")
+	operation := h.object("deadletter", "purge", "--yes", "--last-status", "503", "--state", "all", "--no-wait")
 	require.Equal(t, []any{"purge", "running", "admin"},
 		[]any{operation["kind"], operation["state"], operation["startedBy"]})
 	id := operation["operationId"].(string)

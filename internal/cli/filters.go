@@ -45,6 +45,10 @@ func DescribeFilters(k *kong.Kong) error {
 				flag.Help = strings.Replace(flag.Help, "with false", "with --no-"+flag.Name, 1)
 			}
 			if choices := query.ChoicesByName(flag.Tag.Get("choices")); choices != nil {
+				if shown := flag.Tag.Get("shown"); shown != "" {
+					choices = append(slices.Clip(choices), "all")
+					flag.Help = fmt.Sprintf("%s, or all (default: %s).", strings.TrimSuffix(flag.Help, "."), shown)
+				}
 				flag.Enum, flag.Mapper = ","+strings.Join(choices, ","), onlyThese(choices) // "" is absent
 			}
 		}
@@ -61,6 +65,10 @@ func onlyThese(words []string) kong.MapperFunc {
 		}
 		if word != "" && !slices.Contains(words, word) {
 			return fmt.Errorf("must be one of %s, not %q", strings.Join(words, ", "), word)
+		}
+		if target.Kind() == reflect.Pointer {
+			target.Set(reflect.ValueOf(&word))
+			return nil
 		}
 		target.SetString(word)
 		return nil

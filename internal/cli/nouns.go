@@ -31,9 +31,10 @@ type BatchCmd struct {
 
 // EventCmd is event with its verbs.
 type EventCmd struct {
-	List  listVerb[query.EventFilter, query.EventRow] `cmd:"" help:"List events, the newest first." example:"event list --topic orders --limit 20; event list --event-id o-42; event list --unmatched --from 1h --to 10m -o json"`
-	Show  showVerb[query.EventRow]                    `cmd:"" help:"Show an event as it was accepted, and its deliveries." detail:"Shows the newest 200 deliveries; delivery list --event-id has all." example:"event show 0199f0a4-7b1e-7c52-9d0e-3f6f2b8a4c11"`
-	Erase eventEraseCmd                               `cmd:"" help:"Erase the content of an event, or of all events of a subject, everywhere."`
+	List      listVerb[query.EventFilter, query.EventRow] `cmd:"" help:"List events, the newest first." example:"event list --topic orders --limit 20; event list --event-id o-42; event list --unmatched --from 1h --to 10m -o json"`
+	Show      showVerb[query.EventRow]                    `cmd:"" help:"Show an event as it was accepted, and its deliveries." detail:"Shows the newest 200 deliveries; delivery list --event-id has all." example:"event show 0199f0a4-7b1e-7c52-9d0e-3f6f2b8a4c11"`
+	Redeliver eventRedeliverCmd                           `cmd:"" help:"Deliver an event once more, or a topic's past events, to an event subscription."`
+	Erase     eventEraseCmd                               `cmd:"" help:"Erase the content of an event, or of all events of a subject, everywhere."`
 }
 
 // OperationCmd is operation with its verbs.

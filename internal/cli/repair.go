@@ -242,6 +242,9 @@ func (c *deadletterPatchCmd) Run(ctx context.Context, std terminal.Streams, clie
 	if err != nil {
 		return err
 	}
+	if c.Again && c.State == nil {
+		delete(filter, "state")
+	}
 	body, err := c.body(std.In, filter)
 	if err != nil {
 		return err

@@ -32,6 +32,7 @@ func (c *listVerb[F, T]) Run(ctx context.Context, std terminal.Streams, client *
 	if err != nil {
 		return err
 	}
+	rest.Shown(&c.Filter, filter)
 	list, err := client.First(ctx, c.path(), filter, c.Limit)
 	if err != nil {
 		return err

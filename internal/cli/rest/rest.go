@@ -231,6 +231,21 @@ func Filter(flags any) (Object, error) {
 	return Given(flags), nil
 }
 
+// Shown gives each flag of a filter with the tag shown that value in the request, unless the flag is set; "all" selects
+// everything.
+func Shown(flags any, request Object) {
+	for _, field := range reflect.VisibleFields(reflect.Indirect(reflect.ValueOf(flags)).Type()) {
+		shown, name := query.ShownOf(field.Tag), parameterOf(field)
+		switch {
+		case shown == "":
+		case request[name] == nil:
+			request[name] = shown
+		case request[name] == "all":
+			delete(request, name)
+		}
+	}
+}
+
 // parameterOf is the name of a flag in the REST API: its tag api, or query in a filter of package query; "" for none.
 func parameterOf(field reflect.StructField) string {
 	return cmp.Or(field.Tag.Get("api"), field.Tag.Get("query"))
