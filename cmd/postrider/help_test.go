@@ -89,7 +89,7 @@ func TestFlagsOfFilters(t *testing.T) {
 	t.Parallel()
 	for verb, flags := range map[string][]string{
 		"deadletter purge": {
-			"--[no-]redelivered Only those redelivered before; with --no-redelivered only the others.",
+			"--state=STATE open, redelivered or resolved, or all (default: open).",
 		},
 		"delivery list": {
 			"--state=STATE In this state: pending, delivered, dead_lettered, dropped or canceled.",

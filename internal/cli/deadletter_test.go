@@ -18,7 +18,7 @@ func TestDeadletterVerbs(t *testing.T) {
 	ids := h.deadLetters(4)
 	require.Regexp(t,
 		`(?s)^ID +DEAD-LETTERED +TYPE .*\n`+ids[3]+
-			` .* orders +billing +MaxDeliveryAttemptsExceeded +- +503 +30 +e-3 +-\n`+ids[2],
+			` .* orders +billing +open +MaxDeliveryAttemptsExceeded +- +503 +30 +e-3 +-\n`+ids[2],
 		h.line(0, "deadletter list"))
 	var list []map[string]any
 	require.NoError(t, json.Unmarshal([]byte(h.line(0, "deadletter list --subject-prefix orders/ --event-id e-1 "+

@@ -108,19 +108,19 @@ type DeadLetter struct {
 	DeadLetteredAt time.Time `json:"deadLetteredAt" column:"Dead-lettered"`
 	EventType      string    `json:"eventType" column:"Type" class:"long"`
 	// Subject of the event; empty if it was erased.
-	Subject      string  `json:"subject" column:"Subject" class:"long"`
-	Topic        string  `json:"topic" column:"Topic" in:"subscription"`
-	Subscription string  `json:"subscription" column:"Event subscription" title:"SUBSCRIPTION" class:"long"`
-	Reason       string  `json:"reason" column:"Reason" class:"long"`
-	LastOutcome  *string `json:"lastOutcome" column:"Last outcome" class:"long"`
+	Subject      string `json:"subject" column:"Subject" class:"long"`
+	Topic        string `json:"topic" column:"Topic" in:"subscription"`
+	Subscription string `json:"subscription" column:"Event subscription" title:"SUBSCRIPTION" class:"long"`
+	// open: nothing was done with it. redelivered: it has a new delivery. resolved: an operator ended it without one.
+	State       string  `json:"state" column:"State" off:"pages"`
+	Reason      string  `json:"reason" column:"Reason" class:"long"`
+	LastOutcome *string `json:"lastOutcome" column:"Last outcome" class:"long"`
 	// HTTP status of the last attempt; null without a response.
 	LastStatus *int   `json:"lastStatus" column:"Last status" in:"last_outcome"`
 	Attempts   int    `json:"attempts" column:"Attempts"`
 	EventID    string `json:"eventId" column:"Event id" class:"long" off:"pages"`
 	// When it was last redelivered.
 	RedeliveredAt *time.Time `json:"redeliveredAt" column:"Redelivered" off:"pages"`
-	// open: nothing was done with it. redelivered: it has a new delivery. resolved: an operator ended it without one.
-	State string `json:"state" column:"State" off:"pages"`
 	// Error below HTTP in the last attempt.
 	LastError   *string   `json:"lastError" column:"Last error" class:"long" off:""`
 	PublishedAt time.Time `json:"publishedAt" column:"Published" off:""`

@@ -7,8 +7,8 @@ WITH RECURSIVE roles AS (
           ('postrider_reader', true, '{}'::text[]),
           ('postrider_publisher', false, '{publish,publish_batch,publish_data,publish_row_change}'),
           ('postrider_consumer', false, '{receive,acknowledge,release_locks,reject,renew}'),
-          ('postrider_operator', true, '{redeliver,redeliver_event,resolve,reopen,purge,count_dead_letters,redeliver_all,'
-              'resolve_all,purge_all,redeliver_events,'
+          ('postrider_operator', true, '{redeliver,redeliver_event,resolve,reopen,purge,count_dead_letters,'
+              'redeliver_all,resolve_all,purge_all,redeliver_events,'
               'count_events,cancel_operation,cancel,retry_now,dead_letter_now,pause,resume,release,test_delivery,'
               'erase_event,erase_subject}')) v(role, reads, functions)
       LEFT JOIN pg_roles r ON r.rolname = role
