@@ -28,7 +28,8 @@ var views = map[string]any{
 	"deliveries": deliveriesView{List: emptyList[query.DeliveryLine]()},
 	"delivery":   deliveryView{}, "batches": emptyList[query.BatchLine](), "batch": batchView{},
 	"dead-letters": deadLettersView{List: emptyList[query.DeadLetter]()}, "dead-letter": deadLetterView{},
-	"dead-letter-purge": deadLetterView{}, "event-redeliver": redeliverEventView{}, "many": &manyView{}, "many-repair": &manyView{},
+	"dead-letter-purge": deadLetterView{}, "event-redeliver": redeliverEventView{},
+	"many": &manyView{}, "many-repair": &manyView{},
 	"operations": emptyList[query.Operation](), "operation": operationView{},
 	"topics": emptyList[query.TopicLine](), "topic": topicView{TopicDetails: query.TopicDetails{Day: &query.Counts{}}},
 	"subscriptions": emptyList[query.SubscriptionLine](), "subscription": subscriptionView{

@@ -66,7 +66,7 @@ func (c *keysStatusCmd) Run(ctx context.Context, std terminal.Streams) error {
 		}
 		fmt.Fprintln(out, "\nNODE\tHOST\tENCRYPTS WITH\tALSO DECRYPTS")
 		for _, n := range status.Nodes {
-			ids := append(n.KeyIDs, "not reported")
+			ids := append(slices.Clip(n.KeyIDs), "not reported")
 			also := strings.Join(ids[1:max(1, len(n.KeyIDs))], ", ")
 			fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", n.Node, terminal.PlainText(n.Host), ids[0], also)
 		}

@@ -69,8 +69,10 @@ func TestComposeIsFitForUse(t *testing.T) {
 		s := compose.Services[name]
 		require.Equal(t, ".env", s.EnvFile, "%s: whatever is set there reaches it", name)
 		require.ElementsMatch(t,
-			[]string{"POSTRIDER_DATABASE_URL", "POSTRIDER_LISTEN", "POSTRIDER_ENCRYPTION_KEY", "POSTRIDER_ADMIN_TOKEN",
-				"POSTRIDER_ADMIN_DATABASE_URL"},
+			[]string{
+				"POSTRIDER_DATABASE_URL", "POSTRIDER_LISTEN", "POSTRIDER_ENCRYPTION_KEY", "POSTRIDER_ADMIN_TOKEN",
+				"POSTRIDER_ADMIN_DATABASE_URL",
+			},
 			slices.Collect(maps.Keys(s.Environment)), "%s: no other hides what .env says", name)
 		require.Empty(t, s.Environment["POSTRIDER_ADMIN_DATABASE_URL"], "%s: only the migration has it", name)
 		require.Equal(t, []string{"dead:/var/lib/postrider/dead", authority}, s.Volumes, name)

@@ -30,11 +30,13 @@ func TestKeyStatusNext(t *testing.T) {
 		{keys{used("old")}, nodes{node("a", "old", "new"), node("b", "old")}, "Step 1: restart b with new in"},
 		{keys{used("old")}, nodes{node("a", "old", "new"), node("b", "old", "new")}, "Step 2: restart each node with new as"},
 		{
-			keys{used("old"), used("new")}, nodes{node("a", "new", "old"), node("b", "old", "new")},
+			keys{used("old"), used("new")},
+			nodes{node("a", "new", "old"), node("b", "old", "new")},
 			"Step 2: restart b with new as",
 		},
 		{
-			keys{used("old"), used("new")}, nodes{node("a", "new", "old"), node("b", "new", "old")},
+			keys{used("old"), used("new")},
+			nodes{node("a", "new", "old"), node("b", "new", "old")},
 			"Step 3: run `postrider keys rotate` with new as",
 		},
 		{keys{retired("old"), used("new")}, nodes{node("a", "new", "old"), node("b", "new")}, "Step 4: restart a without"},

@@ -33,7 +33,7 @@ waiting. A dry run counts for five seconds at most.
 Examples:
   postrider event redeliver 0199f0a4-7b1e-7c52-9d0e-3f6f2b8a4c11 --to billing
   postrider event redeliver --topic orders --to billing --from 1h --dry-run
-  postrider event redeliver --topic orders --to billing --from 2026-11-20T09:00:00Z --until 2026-11-20T10:00:00Z --rate 50`
+  postrider event redeliver --topic orders --to billing --from 2026-11-20 --until 2026-11-21 --rate 50`
 }
 
 func (c *eventRedeliverCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {

@@ -202,7 +202,8 @@ func progressText(o rest.Object) string {
 		of = fmt.Sprintf(" of %v", o["matched"])
 	}
 	verb := cmp.Or(map[any]string{
-		"purge": "purged", "repair": "repaired", "resolve": "resolved", "retry": "retried", "cancel": "canceled", "erase_subject": "erased",
+		"purge": "purged", "repair": "repaired", "resolve": "resolved", "retry": "retried", "cancel": "canceled",
+		"erase_subject": "erased",
 	}[o["kind"]], "redelivered")
 	return fmt.Sprintf("%v%s %s, %v skipped, %v failed", o["done"], of, verb, o["skipped"], o["failed"])
 }

@@ -38,8 +38,8 @@ func TestResolve(t *testing.T) {
 	require.Equal(t, "resolved", tn.Text(t, "SELECT postrider.resolve($1)", letters[0]))
 	delivery, err := tn.System.Operator.Redeliver(ctx, letters[0], operator.Target{}, false)
 	require.NoError(t, err, "a resolved one can be redelivered")
-	require.Equal(t, 1, tn.Rows(t, "dead_letters", "dead_letter_id = $1 AND state = 'redelivered' AND resolved_at IS NULL "+
-		"AND redelivery_id = $2 AND redelivery_state = 'pending'", letters[0], delivery))
+	require.Equal(t, 1, tn.Rows(t, "dead_letters", "dead_letter_id = $1 AND state = 'redelivered' AND "+
+		"resolved_at IS NULL AND redelivery_id = $2 AND redelivery_state = 'pending'", letters[0], delivery))
 	require.Equal(t, "redelivered", tn.Text(t, "SELECT postrider.reopen($1)", letters[0]))
 
 	const long = "SELECT postrider.resolve($1, repeat('x', 1001))"

@@ -291,7 +291,8 @@ func printSubscription(w io.Writer, s rest.Object) {
 	printSettings(w, table, s)
 	rest.PrintLines(w, s, "lower limit of its host hostRateLimit", "hold hold.reason",
 		"held deliveries hold.heldDeliveries", "rate limited, waiting throttling.waiting",
-		"endpoint closed until throttling.closedUntil", "backlog drains at throttling.drainsAt", "created at createdAt", "updated at updatedAt")
+		"endpoint closed until throttling.closedUntil", "backlog drains at throttling.drainsAt",
+		"created at createdAt", "updated at updatedAt")
 	if rest.ValueAt(s, "validation.state") != "succeeded" {
 		rest.PrintLines(w, s, "handshake validation.message", "link to open validation.validationUrl")
 	}
