@@ -387,23 +387,26 @@ func (a *attempt) cancel(ctx context.Context) error {
 // post sends the work and records the outcome.
 func (a *attempt) post() error {
 	a.begun = true
+	if left, err := a.separateForm(); err != nil || !left {
+		return err
+	}
 	if left, err := a.separateHeaders(); err != nil || !left {
 		return err
 	}
-	body, err := a.body()
-	if err != nil || body == nil {
+	written, err := a.content()
+	if err != nil || written.body == nil {
 		return err
 	}
 	a.trace = event.TraceOf(a.work.Events())
-	started, size := a.work.Now(), len(body)
-	header := a.header(started, body)
+	started, size := a.work.Now(), len(written.body)
+	header := a.header(started, written)
 	for i := range a.work.Members { // the request has its own copy
 		a.work.Members[i].Event.Body = nil
 		if i >= loggedEvents {
 			a.work.Members[i].Event = event.Event{}
 		}
 	}
-	sent := endpoint.NewPayload(body, a.work.Release)
+	sent := endpoint.NewPayload(written.body, a.work.Release)
 	a.endpoint.Send(&endpoint.Request{
 		URL: a.sub.EndpointURL, Header: header, Body: sent, Connection: &a.sub.Connection,
 		AckTimeout: time.Duration(a.rules.Policy.AckTimeout),

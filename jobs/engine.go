@@ -109,6 +109,9 @@ type Options struct {
 	PollOnly bool
 	// UserAgent of the requests; default "postrider".
 	UserAgent string
+	// PublicURL is the URL at which operators reach the dashboard, without a slash at its end; messages have links to it.
+	// "" = they have none.
+	PublicURL string
 	// WebhookOrigin is the origin for which CloudEvents endpoints grant permission; default defaultWebhookOrigin.
 	// WebhookRequestRate is the requested number of requests per minute; 0 requests none.
 	WebhookOrigin      string

@@ -9,36 +9,67 @@ import (
 
 	"postrider/internal/catalog"
 	"postrider/internal/event"
+	"postrider/internal/message"
 	"postrider/internal/postgres"
 	"postrider/jobs/delivery"
 	"postrider/jobs/queue"
 	"postrider/policy"
 )
 
-// body writes the members' events in their order. An event that cannot be written leaves its batch and is attempted
-// alone: it would block the others for ever. nil: none is left.
-func (a *attempt) body() ([]byte, error) {
-	body, err := a.write()
+// content is what a request carries.
+type content struct {
+	body        []byte
+	contentType string
+}
+
+// content writes the members' events in their order. An event that cannot be written leaves its batch and is attempted
+// alone: it would block the others for ever. A nil body: none is left.
+func (a *attempt) content() (content, error) {
+	written, err := a.write()
 	if err == nil || a.work.BatchID == 0 {
-		return body, err
+		return written, err
 	}
 	left, err := a.separate(delivery.ReasonUnsendable, func(m *queue.Member) bool {
 		_, err := event.AppendDelivery(nil, &m.Event, a.sub.Topic, a.sub.EventDeliverySchema)
 		return err == nil
 	})
 	if err != nil || !left {
-		return nil, err
+		return content{}, err
 	}
 	return a.write()
 }
 
-func (a *attempt) write() ([]byte, error) {
-	body, err := event.Body(nil, a.work.Events(), a.sub.Topic, a.sub.EventDeliverySchema, a.batched())
+func (a *attempt) write() (content, error) {
+	written, err := a.form()
 	if err != nil {
-		return nil, fmt.Errorf("write the body of delivery %d, batch %d: %w", a.work.Members[0].DeliveryID,
+		return content{}, fmt.Errorf("write the body of delivery %d, batch %d: %w", a.work.Members[0].DeliveryID,
 			a.work.BatchID, err)
 	}
-	return body, nil
+	return written, nil
+}
+
+// form writes the events in the form that the event subscription's settings name: its delivery schema, or a message.
+// Each form is a function of the settings and the events.
+func (a *attempt) form() (content, error) {
+	if a.sub.MessageFormat.IsMessage() {
+		settings := message.Settings{
+			Format: a.sub.MessageFormat, RoutingKey: a.sub.PagerDutyRoutingKey, BaseURL: a.options.PublicURL,
+		}
+		body, err := message.Write(a.work.Members[0].Event.Body, settings)
+		return content{body, message.ContentType}, err
+	}
+	body, err := event.Body(nil, a.work.Events(), a.sub.Topic, a.sub.EventDeliverySchema, a.batched())
+	return content{body, event.ContentType(a.sub.EventDeliverySchema, a.batched())}, err
+}
+
+// separateForm keeps the first member of a batch that was cut before the event subscription had a message format: a
+// message is about one event.
+func (a *attempt) separateForm() (left bool, err error) {
+	if len(a.work.Members) == 1 || !a.sub.MessageFormat.IsMessage() {
+		return true, nil
+	}
+	first := a.work.Members[0].DeliveryID
+	return a.separate(delivery.ReasonUnsendable, func(m *queue.Member) bool { return m.DeliveryID == first })
 }
 
 // batched reports whether the request has the format of batches: a single delivery has it if batches are on, and a
@@ -81,17 +112,17 @@ func (a *attempt) separate(reason policy.Reason, stays func(*queue.Member) bool)
 // values of dynamic headers. The system id and the data version are sent only with a single event.
 //
 // Signed requests have the headers of Standard Webhooks. The id must not change from attempt to attempt, because
-// receivers recognize a message by it. body is what is sent, byte for byte.
+// receivers recognize a message by it. The content is what is sent, byte for byte.
 //
 // Source: Standard Webhooks, specification 1.0.0, webhook headers.
-func (a *attempt) header(at time.Time, body []byte) http.Header {
+func (a *attempt) header(at time.Time, sent content) http.Header {
 	h := make(http.Header, 10)
 	first := &a.work.Members[0]
 	if a.sub.Headers != nil {
 		view := catalog.EventView(a.sub.Topic, &first.Event)
 		a.sub.Headers.Each(&view, a.options.MaxHeaderBytes, h.Set) // first: none replaces a following header
 	}
-	h.Set("Content-Type", event.ContentType(a.sub.EventDeliverySchema, a.batched()))
+	h.Set("Content-Type", sent.contentType)
 	h.Set("Aeg-Event-Type", "Notification")
 	h.Set("Aeg-Subscription-Name", strings.ToUpper(a.sub.Name))
 	h.Set("Aeg-Delivery-Count", strconv.Itoa(a.work.Attempts)) // attempts made before this one
@@ -116,7 +147,7 @@ func (a *attempt) header(at time.Time, body []byte) http.Header {
 		id := a.work.MessageID()
 		h.Set("Webhook-Id", id)
 		h.Set("Webhook-Timestamp", strconv.FormatInt(at.Unix(), 10))
-		h.Set("Webhook-Signature", a.sub.SigningKeys.Sign(id, at, body))
+		h.Set("Webhook-Signature", a.sub.SigningKeys.Sign(id, at, sent.body))
 	}
 	return h
 }

@@ -68,7 +68,7 @@ func (p *pages) openSubscription(ctx context.Context, c echo.Context) (*editor, 
 	}
 	parent := "/ui/topics/" + topic.Name
 	e := &editor{
-		table: spec.Subscription, noun: "event subscription", name: name, method: http.MethodPatch,
+		table: settingsOn(topic.Name), noun: "event subscription", name: name, method: http.MethodPatch,
 		address: func(name string) string { return apiTopic(topic.Name) + "/subscriptions/" + url.PathEscape(name) },
 		folded:  []string{spec.Delivery, spec.DeadLetters, spec.Connection, spec.Advanced},
 		lists:   []rowList{advancedFilters(), headers()}, trail: []site.Link{{Href: parent, Text: topic.Name}},
@@ -92,6 +92,16 @@ func (p *pages) openSubscription(ctx context.Context, c echo.Context) (*editor, 
 	}
 	e.trail = append(e.trail, site.Link{Href: subscriptionPath(topic.Name, name), Text: name})
 	return e, s.load(sub)
+}
+
+// settingsOn are the settings of an event subscription on a topic. Messages exist only on postrider.system.
+func settingsOn(topic string) []spec.Setting {
+	if topic == catalog.SystemTopic {
+		return spec.Subscription
+	}
+	return slices.DeleteFunc(slices.Clone(spec.Subscription), func(s spec.Setting) bool {
+		return s.Section == spec.Messages
+	})
 }
 
 // load reads the stored settings without secrets.
@@ -128,9 +138,10 @@ func (s *subscriptionForm) finish(settings map[string]any) {
 	} else {
 		s.dropStored(settings, func(of *spec.Setting) bool { return of.Section == spec.Mode && of.Name != modeSetting })
 	}
-	if stored := s.stored["endpointValidation"]; s.has("endpointUrl") && s.name != "" &&
+	reformatted := s.get("messageFormat") != strings.Trim(string(s.stored["messageFormat"]), `"`)
+	if stored := s.stored["endpointValidation"]; (s.has("endpointUrl") || reformatted) && s.name != "" &&
 		string(stored) == string(textJSON(s.get("endpointValidation"))) {
-		delete(settings, "endpointValidation") // it is for the stored endpoint
+		delete(settings, "endpointValidation") // it is for the stored endpoint and format
 	}
 	if !s.has(rateLimit) { // the defaults alone are no limit
 		for i := range s.table {

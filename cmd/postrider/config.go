@@ -90,7 +90,7 @@ type headerFlags struct {
 
 // webhookFlags configure the validation handshake with endpoints.
 type webhookFlags struct {
-	PublicURL          string `name:"public-url" help:"URL at which endpoints reach this service; a handshake's validationUrl begins with it. Default: the URL of the management request." env:"POSTRIDER_PUBLIC_URL" placeholder:"URL"`
+	PublicURL          string `name:"public-url" help:"URL at which endpoints and operators reach this service; a handshake's validationUrl and the links in messages begin with it. Default: the URL of the management request, and no links in messages." env:"POSTRIDER_PUBLIC_URL" placeholder:"URL"`
 	WebhookOrigin      string `help:"Origin in the handshake with CloudEvents endpoints (WebHook-Request-Origin)." default:"eventgrid.azure.net" env:"POSTRIDER_WEBHOOK_ORIGIN" placeholder:"NAME"`
 	WebhookRequestRate int    `help:"Requests per minute in the handshake with CloudEvents endpoints (WebHook-Request-Rate); 0 sends no rate." default:"0" range:"0.." env:"POSTRIDER_WEBHOOK_REQUEST_RATE"`
 }

@@ -149,6 +149,7 @@ func (c *serveCmd) options(stderr io.Writer) (o appOptions, err error) {
 			ForwardedHeader: auth.ForwardedHeader(http.CanonicalHeaderKey(c.ForwardedHeader)),
 		},
 		engine: jobs.Options{
+			PublicURL:   strings.TrimRight(c.PublicURL, "/"),
 			StopTimeout: max(c.StopTimeout, time.Millisecond), LogAttempts: c.LogAttempts, Retention: c.retention(),
 			WebhookOrigin: c.WebhookOrigin, WebhookRequestRate: c.WebhookRequestRate,
 		},

@@ -43,7 +43,17 @@ var groups = map[string]bool{"filter": true, "retryPolicy": true}
 
 // changesFrom are the changes from other settings to these.
 func (s *SubscriptionSpec) changesFrom(other *SubscriptionSpec) map[string]any {
-	return access.Changes(other.flatSettings(), s.flatSettings())
+	changes := access.Changes(other.flatSettings(), s.flatSettings())
+	hide := func(name string) {
+		if _, changed := changes[name]; changed {
+			changes[name] = access.Changed
+		}
+	}
+	hide(routingKeySetting)
+	if s.MessageFormat.IsMessage() || other.MessageFormat.IsMessage() {
+		hide("endpointUrl") // its path is a secret, too
+	}
+	return changes
 }
 
 // auditPut writes the settings of a new event subscription, or those that changed, into the audit.

@@ -136,7 +136,7 @@ func (r records) open(sub *Subscription, row *subscriptionRow) error {
 	sub.RetryPolicy.Policy, sub.EndpointValidation = row.Policy, row.Validation
 	sub.SigningKeys, err = r.openSigning(row.SigningSealed)
 	sub.Headers = endpointconf.NewHeaderSet(sub.DeliveryAttributes)
-	sub.Secrets = endpointconf.NewSecrets(sub.DeliveryAttributes, sub.EndpointURL)
+	sub.Secrets = sub.SubscriptionSpec.secrets()
 	return err
 }
 

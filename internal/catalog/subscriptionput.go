@@ -7,6 +7,8 @@ import (
 
 	"postrider/internal/access"
 	"postrider/internal/endpointconf"
+	"postrider/internal/filter"
+	"postrider/internal/message"
 	"postrider/internal/postgres"
 
 	"github.com/jackc/pgx/v5"
@@ -126,6 +128,9 @@ func (s *SubscriptionSpec) keepSecrets(existing *Subscription) error {
 	var err error
 	if s.DeliveryAttributes, err = endpointconf.KeepSecrets(s.DeliveryAttributes, stored.DeliveryAttributes); err != nil {
 		return err
+	}
+	if s.PagerDutyRoutingKey = s.routingKey(&stored); s.PagerDutyRoutingKey == "" && s.MessageFormat == message.PagerDuty {
+		return &filter.ValidationError{Field: routingKeySetting, Message: "is required: none is stored for this endpointUrl"}
 	}
 	s.Connection, err = endpointconf.KeepConnectionSecrets(s.Connection, &stored.Connection)
 	return err

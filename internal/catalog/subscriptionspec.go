@@ -13,6 +13,7 @@ import (
 	"postrider/internal/endpointconf"
 	"postrider/internal/event"
 	"postrider/internal/filter"
+	"postrider/internal/message"
 	"postrider/policy"
 )
 
@@ -36,6 +37,9 @@ type SubscriptionSpec struct {
 	DeliveryAttributes    []endpointconf.DeliveryAttribute `json:"deliveryAttributeMappings"`
 	// Signing of deliveries; by default none, which deletes existing secrets.
 	Signing SigningSpec `json:"signing"`
+	// MessageFormat is "" for message.None.
+	MessageFormat       message.Format `json:"messageFormat,omitempty" minLength:"1"`
+	PagerDutyRoutingKey string         `json:"pagerDutyRoutingKey,omitempty" minLength:"1"`
 	// The first two switch batches on, see policy.ResolveBatch.
 	MaxEventsPerBatch             *int `json:"maxEventsPerBatch"`
 	PreferredBatchSizeInKilobytes *int `json:"preferredBatchSizeInKilobytes"`
@@ -229,9 +233,13 @@ func (s SubscriptionSpec) WithDefaults(t *Topic) SubscriptionSpec {
 	return s.withDefaults(t.Kind, t.InputSchema)
 }
 
-// EndpointBaseURL is the endpoint's URL without its query, which may contain a secret; "" without an endpoint.
+// EndpointBaseURL is the endpoint's URL without its query, which may contain a secret; "" without an endpoint. With a
+// message format it has no path either: that of a chat service's webhook is a secret.
 func (s *SubscriptionSpec) EndpointBaseURL() string {
 	if u, err := url.Parse(s.EndpointURL); err == nil {
+		if s.MessageFormat.IsMessage() {
+			u.Path, u.RawPath = "", ""
+		}
 		return endpointconf.BaseURL(u)
 	}
 	base, _, _ := strings.Cut(s.EndpointURL, "?")
@@ -257,6 +265,7 @@ type specSecrets struct {
 	DeliveryAttributes []endpointconf.DeliveryAttribute `json:"deliveryAttributeMappings,omitempty"`
 	ClientCertificate  *secretKey                       `json:"clientCertificate,omitempty"`
 	OAuth2             *clientSecret                    `json:"oauth2,omitempty"`
+	PagerDutyKey       string                           `json:"pagerDutyRoutingKey,omitempty"`
 }
 
 type secretKey struct {
@@ -274,14 +283,17 @@ const (
 
 // sealSpec returns the JSON of the settings without the secret ones, and the sealed JSON of those.
 func (r records) sealSpec(column string, s SubscriptionSpec) (settings, sealed []byte, err error) {
-	secrets := specSecrets{EndpointURL: s.EndpointURL, DeliveryAttributes: s.DeliveryAttributes}
+	secrets := specSecrets{
+		EndpointURL: s.EndpointURL, DeliveryAttributes: s.DeliveryAttributes, PagerDutyKey: s.PagerDutyRoutingKey,
+	}
 	if s.ClientCertificate != nil {
 		secrets.ClientCertificate = &secretKey{s.ClientCertificate.PrivateKey}
 	}
 	if s.OAuth2 != nil {
 		secrets.OAuth2 = &clientSecret{s.OAuth2.ClientSecret}
 	}
-	s.EndpointURL, s.DeliveryAttributes, s.Signing.Secret = "", nil, "" // the last one has its own column
+	s.EndpointURL, s.DeliveryAttributes, s.PagerDutyRoutingKey = "", nil, ""
+	s.Signing.Secret = "" // has its own column
 	s.Connection = s.Connection.WithoutSecrets()
 	if settings, err = json.Marshal(s); err != nil {
 		return nil, nil, fmt.Errorf("write the settings of an event subscription: %w", err)

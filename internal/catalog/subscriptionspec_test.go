@@ -12,6 +12,7 @@ import (
 	"postrider/internal/endpointconf"
 	"postrider/internal/event"
 	"postrider/internal/filter"
+	"postrider/internal/message"
 	"postrider/internal/postgres"
 	"postrider/policy"
 )
@@ -62,7 +63,8 @@ func fullSpec() SubscriptionSpec {
 		ResponseTimeoutInSeconds: new(12),
 		Behavior:                 policy.BehaviorDocumented, HonorRetryAfter: new(false), ProbationAction: &action,
 		RetryTransportErrors: new(true), Description: new("d"), Labels: []string{"l"}, ExpirationTimeUTC: &at,
-		Signing: SigningSpec{Enabled: true, Secret: "planted"},
+		Signing:       SigningSpec{Enabled: true, Secret: "planted"},
+		MessageFormat: message.PagerDuty, PagerDutyRoutingKey: "planted",
 		DeliveryAttributes: []endpointconf.DeliveryAttribute{
 			{
 				Name: "X-A", Type: endpointconf.AttributeStatic,

@@ -11,11 +11,11 @@ import (
 // imports lists what packages may import of ours. A name is a path without internal/, and stands for the packages below
 // it, too. Packages that may import everything are not listed. Tests may import everything.
 var imports = []struct{ packages, may string }{
-	{"docs jsonscan ledger pgdev postgres terminal version", ""},
+	{"docs jsonscan ledger message pgdev postgres terminal version", ""},
 	{"event filter", "jsonscan"},
 	{"endpointconf policy", "filter"},
 	{"access migrations", "postgres"},
-	{"catalog", "access catalog endpointconf event filter postgres policy"},
+	{"catalog", "access catalog endpointconf event filter message postgres policy"},
 	{"query", "access catalog event filter jsonscan postgres policy"},
 	{"sqlquery", "access docs postgres"},
 	{"operator", "access catalog event jsonscan postgres query"},
@@ -23,9 +23,9 @@ var imports = []struct{ packages, may string }{
 	{"jobs/endpoint", "endpointconf policy"},
 	{"jobs/delivery jobs/publish jobs/pull", "catalog event jobs/queue migrations policy postgres"},
 	{"jobs/export", "endpointconf event jobs/endpoint jobs/queue postgres query"},
-	{"jobs", "catalog endpointconf event filter jobs migrations operator policy postgres query"},
-	{"server", "access catalog endpointconf event filter jobs/publish jobs/pull jsonscan operator policy postgres query " +
-		"server sqlquery"},
+	{"jobs", "catalog endpointconf event filter jobs message migrations operator policy postgres query"},
+	{"server", "access catalog endpointconf event filter jobs/publish jobs/pull jsonscan message operator policy postgres " +
+		"query server sqlquery"},
 	{"web", "access catalog docs endpointconf event filter jsonscan operator policy postgres query sqlquery web"},
 	{"cli", "catalog/spec cli endpointconf filter jobs/export jsonscan local operator policy query server sqlquery " +
 		"terminal version"},

@@ -24,7 +24,7 @@ const (
 const (
 	// reasonOwnTime: its time to live ends before the batch's next attempt.
 	reasonOwnTime policy.Reason = "OwnTime"
-	// ReasonUnsendable: its event cannot be written into a request's body, and must not delay the others.
+	// ReasonUnsendable: its event cannot be written into the batch's body, and must not delay the others.
 	ReasonUnsendable policy.Reason = "Unsendable"
 	// ReasonHeaderValue: its values of Dynamic headers are not those of the batch's first delivery. The headers were
 	// changed after the batch was cut.

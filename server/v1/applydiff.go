@@ -10,6 +10,7 @@ import (
 	"postrider/internal/catalog"
 	"postrider/internal/catalog/spec"
 	"postrider/internal/endpointconf"
+	"postrider/internal/message"
 )
 
 // plainJSON is JSON without HTML escapes. The value is one of this package's, which can be written.
@@ -70,7 +71,13 @@ func withSecrets(object []byte, s, before *catalog.SubscriptionSpec) []byte {
 	if _, was, _ := strings.Cut(before.EndpointURL, "?"); query != "" {
 		base += "?" + masked(query, was)
 	}
+	if s.MessageFormat.IsMessage() { // the path is a secret, too
+		base = s.EndpointBaseURL() + "/" + masked(s.EndpointURL, before.EndpointURL)
+	}
 	o["endpointUrl"] = base
+	if s.MessageFormat == message.PagerDuty || o["pagerDutyRoutingKey"] != nil {
+		o["pagerDutyRoutingKey"] = masked(s.PagerDutyRoutingKey, before.PagerDutyRoutingKey)
+	}
 	headers := slices.Clone(s.DeliveryAttributes)
 	for i := range headers {
 		if a := &headers[i]; a.IsSecret {

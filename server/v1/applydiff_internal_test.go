@@ -16,11 +16,17 @@ func TestSecretsAreMasked(t *testing.T) {
 	text := []byte(`{"endpointUrl":"https://example.com/in?code=planted","signing":{"enabled":true,"secret":"planted"},
 		"deliveryAttributeMappings":[{"name":"X-Key","type":"Static","properties":{"value":"planted","isSecret":true}}],
 		"clientCertificate":{"certificate":"c","privateKey":"planted"},
-		"oauth2":{"tokenUrl":"https://login.example.com","clientId":"i","clientSecret":"planted"}}`)
+		"oauth2":{"tokenUrl":"https://login.example.com","clientId":"i","clientSecret":"planted"},
+		"messageFormat":"PagerDuty","pagerDutyRoutingKey":"planted"}`)
 	var declared catalog.SubscriptionSpec
 	require.NoError(t, json.Unmarshal(text, &declared))
 	masked := withSecrets(text, &declared, &catalog.SubscriptionSpec{})
 	require.NotContains(t, string(masked), "planted")
+	slack := []byte(`{"endpointUrl":"https://hooks.slack.com/services/planted","messageFormat":"Slack"}`)
+	declared = catalog.SubscriptionSpec{}
+	require.NoError(t, json.Unmarshal(slack, &declared))
+	require.NotContains(t, string(withSecrets(slack, &declared, &catalog.SubscriptionSpec{})), "planted",
+		"the path of a chat service's webhook is a secret")
 	for _, s := range spec.Subscription {
 		if s.Secret {
 			require.NotEmpty(t, spec.At(text, s.Name), "%s is planted above", s.Name)

@@ -1,6 +1,7 @@
 package v1
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 
 	"postrider/internal/catalog"
 	"postrider/internal/endpointconf"
+	"postrider/internal/message"
 	"postrider/internal/postgres"
 	"postrider/server/api"
 )
@@ -33,7 +35,7 @@ type patchSubscriptionRequest struct {
 // Applies a JSON merge patch (RFC 7396) to the stored settings. Null restores a default, absent members stay, and lists
 // are replaced as a whole. The result is validated like a PUT.
 //
-// A new `endpointUrl` resets `endpointValidation` to its default unless the patch has it. An endpoint that failed its
+// A new `endpointUrl` or `messageFormat` resets `endpointValidation` to its default unless the patch has it. An endpoint that failed its
 // handshake is called again only if the endpoint changes.
 //
 // The content type is application/merge-patch+json or application/json.
@@ -114,10 +116,18 @@ func patched(stored catalog.SubscriptionSpec, patch json.RawMessage) (after cata
 		}
 		ClientCertificate struct{ Certificate *string }
 		OAuth2            struct{ TokenURL, ClientID *string }
+		MessageFormat     json.RawMessage
 	}
 	_ = json.Unmarshal(patch, &named) // DecodeStrictly has accepted it
 	if named.EndpointURL != nil && *named.EndpointURL != stored.EndpointURL {
-		stored.EndpointValidation = "" // belongs to the old endpoint
+		stored.EndpointValidation, stored.PagerDutyRoutingKey = "", "" // belong to the old endpoint
+	}
+	if named.MessageFormat != nil {
+		next := message.None
+		_ = json.Unmarshal(named.MessageFormat, &next) // null leaves the default
+		if next != cmp.Or(stored.MessageFormat, message.None) {
+			stored.EndpointValidation, stored.PagerDutyRoutingKey = "", "" // belong to the old format
+		}
 	}
 	stored.Connection = dropSecrets(stored.Connection, named.OAuth2.TokenURL, named.OAuth2.ClientID,
 		named.ClientCertificate.Certificate)

@@ -34,6 +34,9 @@ func (m *Handlers) checkSubscription(
 	}
 	var found problems
 	found.Check(policy.ValidName("subscription", name))
+	if !stated.MessageFormat.IsMessage() {
+		stated.MessageFormat = "" // the default
+	}
 	aliases := found.deliveryMode(t, &stated)
 	pulled := stated.Pulled()
 	if !pulled {
@@ -55,6 +58,7 @@ func (m *Handlers) checkSubscription(
 	if !pulled {
 		found.validation(m.HeaderLimits.Mistakes(stated.DeliveryAttributes, stored.DeliveryAttributes))
 		m.connection(&found, &stated, &stored.Connection)
+		found.validation(stated.MessageMistakes(t.Name, &stored))
 	}
 	if !pulled || t.InputSchema == event.CloudEvents {
 		found.deliverySchema(&effective, t)
@@ -74,7 +78,7 @@ func (m *Handlers) checkSubscription(
 	found.signingSecret(&stated.Signing)
 	found.expiration(stated.ExpirationTimeUTC, m.Parts.Clock.Now())
 	if stated.EndpointValidation == "" && !pulled {
-		stated.EndpointValidation = m.defaultValidation(stated.EndpointURL)
+		stated.EndpointValidation = m.defaultValidation(&stated)
 	}
 	if rate := stated.DeliveryRate; rate != nil && rate.Limit == 0 {
 		found.Value("deliveryRate.limit", "must be %s; without deliveryRate there is no limit",

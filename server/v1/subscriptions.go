@@ -163,6 +163,8 @@ type Subscription struct {
 	catalog.SubscriptionSpec
 	// EndpointURL is never set: getFullUrl shows the URL.
 	EndpointURL *string `json:"endpointUrl,omitempty" hidden:"true"`
+	// PagerDutyRoutingKey is never set.
+	PagerDutyRoutingKey *string `json:"pagerDutyRoutingKey,omitempty" hidden:"true"`
 	// Delivery mode, and the effective settings of pull delivery.
 	DeliveryConfiguration     catalog.DeliveryConfiguration `json:"deliveryConfiguration"`
 	Filter                    FilterView                    `json:"filter"`
@@ -255,7 +257,7 @@ func (m *Handlers) subscriptionView(s *catalog.Subscription) *Subscription {
 		shown.OAuth2 = &OAuth2View{TokenURL: o.TokenURL, ClientID: o.ClientID, Scope: textOrNull(o.Scope)}
 	}
 	effective := &shown.SubscriptionSpec
-	effective.EndpointURL = ""
+	effective.EndpointURL, effective.PagerDutyRoutingKey = "", ""
 	effective.RetryPolicy.MaxDeliveryAttempts = limitOf(rules.Limits.MaxAttempts)
 	effective.RetryPolicy.EventTimeToLiveInMinutes = new(minutes(rules.Limits.TTL))
 	if s.EventRetentionInDays > 0 { // of a namespace topic

@@ -48,9 +48,12 @@ func baseOf(ctx context.Context) string {
 	return base
 }
 
-// defaultValidation is the default of endpointValidation for an endpoint.
-func (m *Handlers) defaultValidation(endpoint string) catalog.EndpointValidation {
-	if u, err := url.Parse(endpoint); err == nil && m.DefaultValidation != nil {
+// defaultValidation is the default of endpointValidation for an endpoint. Chat and paging services know no handshake.
+func (m *Handlers) defaultValidation(s *catalog.SubscriptionSpec) catalog.EndpointValidation {
+	if s.MessageFormat.IsMessage() {
+		return catalog.ValidationSkip
+	}
+	if u, err := url.Parse(s.EndpointURL); err == nil && m.DefaultValidation != nil {
 		return m.DefaultValidation(u.Hostname())
 	}
 	return catalog.ValidationRequired

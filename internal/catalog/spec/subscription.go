@@ -5,6 +5,7 @@ import (
 
 	"postrider/internal/endpointconf"
 	"postrider/internal/event"
+	"postrider/internal/message"
 	"postrider/policy"
 )
 
@@ -14,6 +15,7 @@ const (
 	Endpoint    = "Endpoint"
 	Filter      = "Filter"
 	Delivery    = "Delivery"
+	Messages    = "Messages"
 	Retry       = "Retry"
 	DeadLetters = "Dead letters"
 	Connection  = "Connection"
@@ -37,7 +39,7 @@ func OfRequests(s *Setting) bool {
 	case "honorRetryAfter", "probationAction", "retryTransportErrors":
 		return true
 	}
-	return s.Section == Endpoint || s.Section == Delivery || s.Section == Connection
+	return s.Section == Endpoint || s.Section == Delivery || s.Section == Messages || s.Section == Connection
 }
 
 // Subscription are the settings of an event subscription. Names are Event Grid's if it has the setting.
@@ -179,6 +181,16 @@ var Subscription = []Setting{
 		Name: "deliveryAttributeMappings", Section: Delivery, Label: "Headers", Kind: JSON, Azure: true, Default: "none",
 		Flag: "delivery-attribute-mapping", Example: "X-Team static billing", Secret: true,
 		Help: "Headers of every delivery: a fixed value, a secret, or a field of the event.",
+	},
+	{
+		Name: "messageFormat", Section: Messages, Label: "Message format", Kind: Choice, Choices: message.Formats,
+		Default: string(message.None), Help: "Of topic postrider.system: send each notice as a message to this service. " +
+			"Reads then show only scheme and host of endpointUrl, and the default of endpointValidation is skip.",
+	},
+	{
+		Name: "pagerDutyRoutingKey", Section: Messages, Label: "PagerDuty routing key", Kind: Text, Max: 128, Secret: true,
+		Flag: "pagerduty-routing-key-file", Default: "the stored one; required with PagerDuty",
+		Help: "Integration key of PagerDuty's Events API v2. It is not shown again.",
 	},
 	{
 		Name: "retryPolicy.policy", Section: Retry, Label: "Retry policy", Kind: Text, Example: "ga-2021",
