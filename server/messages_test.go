@@ -22,6 +22,7 @@ func TestMessageSettings(t *testing.T) {
 	log := &lines{}
 	s := setup(t, func(o *server.Options) {
 		o.Logger = slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		o.DefaultValidation = nil // required
 	})
 	require.NoError(t, s.store.Topics.EnsureSystem(t.Context()))
 	made := s.put(onCall, slackPut)
@@ -47,11 +48,12 @@ func TestMessageSettings(t *testing.T) {
 	sub, err := s.store.Subscriptions.Get(t.Context(), catalog.SystemTopic, "oncall")
 	require.NoError(t, err)
 	require.Equal(t, "planted", sub.PagerDutyRoutingKey)
-	shown = change(s.patch, `{"messageFormat":"Teams","endpointUrl":"https://prod.logic.azure.com/x?sig=planted"}`)
-	require.Equal(t, "skip", shown["endpointValidation"])
+	change(s.patch, `{"messageFormat":"Teams"}`)
 	sub, err = s.store.Subscriptions.Get(t.Context(), catalog.SystemTopic, "oncall")
 	require.NoError(t, err)
 	require.Empty(t, sub.PagerDutyRoutingKey, "dropped with its format")
+	shown = change(s.patch, `{"endpointUrl":"https://prod.logic.azure.com/x?sig=planted"}`)
+	require.Equal(t, "skip", shown["endpointValidation"])
 	change(s.patch, `{"endpointValidation":"skip","messageFormat":null}`)
 	require.NotContains(t, s.get(onCall).json(200), "messageFormat")
 
