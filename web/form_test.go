@@ -238,6 +238,35 @@ func TestSubscriptionFormKeepsStoredSettings(t *testing.T) {
 	}
 }
 
+// Messages are settings of postrider.system. The form never shows the routing key, and keeps it.
+func TestSubscriptionFormOfMessages(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	require.NoError(t, b.System.Topics.EnsureSystem(t.Context()))
+	b.put(t, "/v1/topics/orders", "{}")
+	require.NotContains(t, formOf(t, b.page(t, "/ui/subscriptions/new?topic=orders")), "messageFormat")
+	const path = "/ui/subscriptions/new?topic=" + catalog.SystemTopic
+	form := typed(formOf(t, b.page(t, path)), "name", "oncall", "endpointUrl", "https://events.pagerduty.com/v2/enqueue",
+		"messageFormat", "PagerDuty")
+	page := b.requireRejected(t, path, form, http.StatusBadRequest, "is required with messageFormat PagerDuty")
+	require.NotContains(t, page, "<h2>Errors</h2>", "the mistake has its field")
+	form = typed(form, "pagerDutyRoutingKey", "planted-key")
+	b.requireRedirect(t, path, form, "done=saved$")
+	const edit = "/ui/subscriptions/" + catalog.SystemTopic + "/oncall/edit"
+	shown := b.page(t, edit)
+	requireValidMarkup(t, edit, shown)
+	require.NotContains(t, shown, "planted-key")
+	b.requireRedirect(t, edit, formOf(t, shown), "done=saved$")
+	stored := func() *catalog.SubscriptionSpec {
+		sub, err := b.System.Subscriptions.Get(t.Context(), catalog.SystemTopic, "oncall")
+		require.NoError(t, err)
+		return &sub.Stated
+	}
+	require.Equal(t, "planted-key", stored().PagerDutyRoutingKey)
+	b.requireRedirect(t, edit, typed(formOf(t, b.page(t, edit)), "messageFormat", "Slack"), "done=saved$")
+	require.Empty(t, stored().PagerDutyRoutingKey)
+}
+
 // Errors are shown at their fields, and the input stays. Package server has what is rejected.
 func TestSubscriptionFormShowsErrorsAtFields(t *testing.T) {
 	t.Parallel()

@@ -75,6 +75,10 @@ const (
 	ellipsis = "…"
 	// maxValue bounds the characters of a fact: one long description must not displace the others.
 	maxValue = 500
+	// maxWord bounds the characters of any other text. Names, URLs and commands have fewer.
+	maxWord = 2048
+	// maxLink bounds the bytes of a link. A longer one is left out.
+	maxLink = 2048
 	// maxData bounds the characters of the whole data of an unknown type.
 	maxData = 2000
 )

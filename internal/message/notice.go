@@ -60,7 +60,7 @@ type data struct {
 	Command                              word
 }
 
-// word is a string or a number of JSON, as one line. Anything else is "".
+// word is a string or a number of JSON, as one line of at most maxWord characters. Anything else is "".
 type word string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -68,9 +68,9 @@ func (w *word) UnmarshalJSON(raw []byte) error {
 	var text string
 	switch {
 	case json.Unmarshal(raw, &text) == nil:
-		*w = word(oneLine(text))
+		*w = word(cut(oneLine(text), maxWord))
 	case bytes.ContainsAny(raw[:1], "-0123456789"):
-		*w = word(raw)
+		*w = word(cut(string(raw), maxWord))
 	}
 	return nil
 }
@@ -132,7 +132,7 @@ func (n *notice) text(base string) text {
 		t.Command = n.data.Command.String()
 	}
 	t.Facts = n.facts()
-	if base != "" {
+	if base != "" && len(base+path) <= maxLink {
 		t.Link = base + path
 	}
 	return t

@@ -60,7 +60,7 @@ func slack(t text) ([]byte, error) {
 		const fence = "```"
 		section(fence + strings.ReplaceAll(slackEscaped(t.Command, slackSection-2*len(fence)), "`", "'") + fence)
 	}
-	if t.Link != "" && len(t.Link) < slackSection/2 {
+	if t.Link != "" {
 		section("<" + slackLink.Replace(t.Link) + "|Open in postrider>")
 	}
 	return write(m)
