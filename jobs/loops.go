@@ -85,6 +85,7 @@ func (e *Engine) maintenanceLoops(p *Parts, due *promoter, sql *collector, expor
 			{what: "ending handshakes", run: p.Handshakes.Expire},
 			{what: "merging roll-ups", run: uncounted(m.MergeRollups)},
 		}},
+		{observeInterval, nil, []task{{what: "observing problems", run: uncounted(m.ObserveProblems)}}},
 		{vacuumInterval, nil, []task{{what: "vacuuming", run: m.VacuumJobs, unbounded: true}}},
 		{eachMinute, nil, eachMinutes},
 		{eachMinute, nil, []task{{what: "sweeping", run: e.upkeep.sweep, unbounded: true}}},

@@ -55,6 +55,18 @@ func (m *Maintenance) PublishNotices(ctx context.Context) (published int, err er
 	return published, nil
 }
 
+// observeInterval is how long a failure is at most no problem yet.
+const observeInterval = 15 * time.Second
+
+// ObserveProblems updates the problems from what was counted since the last time, and returns how many notices it
+// stored. All nodes call it; one of them does it, at most every 10 s.
+func (m *Maintenance) ObserveProblems(ctx context.Context) (changed int, err error) {
+	if err := m.db.QueryRow(ctx, "SELECT postrider_internal.observe_problems()").Scan(&changed); err != nil {
+		return 0, fmt.Errorf("observe problems: %w", err)
+	}
+	return changed, nil
+}
+
 const (
 	// vacuumInterval: a fetch reads past the jobs that ended since the last vacuum, and a vacuum reads every index. Every
 	// 5 s cost a tenth of the throughput; every 15 s saved a tenth of PostgreSQL's time in runs of 75 s.

@@ -285,6 +285,11 @@ var unused = map[string]string{
 		                 WHERE s.deleted_at IS NULL AND s.settings::jsonb -> 'deliveryRate' IS NOT NULL
 		                   AND r.key IN ('subscription:' || s.id,
 		                       'host:' || postrider_internal.endpoint_host(s.endpoint_base_url)))`,
+	// Problems that ended, and those of deleted event subscriptions. An acknowledgment is kept: it covers recurrences.
+	"problems": `coalesce(resolved_at, recovered_at) < now() - interval '7 days'
+		AND (acknowledged_until > now()) IS NOT TRUE OR EXISTS (
+		    SELECT FROM postrider_internal.event_subscriptions s
+		     WHERE s.id = r.subscription_id AND s.deleted_at IS NOT NULL AND NOT r.notified)`,
 	// Notices, if SystemTopic has no event subscriptions.
 	"notices": "postrider_internal.notices_since() IS NULL",
 }

@@ -12,6 +12,7 @@ CREATE TABLE postrider_internal.notices (
     type            text NOT NULL CHECK (type IN ('postrider.deadLetter.created',
         'postrider.deadLetter.exportAbandoned',
         'postrider.delivery.dropped',
+        'postrider.problem.started', 'postrider.problem.ended',
                         'postrider.probation.started', 'postrider.probation.ended', 'postrider.subscription.expired')),
     topic_id        bigint,
     subscription_id bigint,
@@ -152,12 +153,17 @@ BEGIN
     RETURN jsonb_strip_nulls(data || coalesce(found, '{}'));
 END $$;
 
--- The event id of a fact: the same however often the event is delivered; for a dead letter its own id.
+-- The event id of a fact: the same however often the event is delivered; for a dead letter its own id, for a problem
+-- its id and when its series of failures began.
 CREATE FUNCTION postrider_internal.notice_event_id(n postrider_internal.notices, place integer) RETURNS text
 LANGUAGE sql IMMUTABLE
 RETURN CASE n.type WHEN 'postrider.deadLetter.created' THEN n.dead_letters[place]::text
     WHEN 'postrider.deadLetter.exportAbandoned' THEN n.dead_letters[place] || '/exportAbandoned'
-                   WHEN 'postrider.delivery.dropped' THEN n.id || '/' || n.deliveries[place] ELSE n.id::text END;
+                   WHEN 'postrider.delivery.dropped' THEN n.id || '/' || n.deliveries[place]
+    WHEN 'postrider.problem.started' THEN (n.details ->> 'problemId') || '/' || (n.details ->> 'since')
+    WHEN 'postrider.problem.ended' THEN (n.details ->> 'problemId') || '/' || (n.details ->> 'since')
+        || '/ended'
+    ELSE n.id::text END;
 
 -- Turns the notices into events and deletes them, in one transaction. Returns the number of events. Up to 20 of one
 -- type and event subscription become single events, more become a sum. If a type still has more than 100 events, it is

@@ -62,6 +62,7 @@ sample event: test_delivery_created
 delivery: delivery_canceled, delivery_retried, delivery_dead_lettered
 dead letter: dead_letter_redelivered, dead_letter_repaired, dead_letter_resolved, dead_letter_reopened,
     dead_letter_purged
+problem: problem_acknowledged, problem_resolved
 event: event_redelivered, event_erased, subject_erased
 operation on many: operation_started, operation_canceled, operation_finished
 retry policy: policy_created, policy_replaced, policy_deleted
@@ -79,6 +80,7 @@ pause: stopTimeToLive
 access keys: keys (which were replaced)
 delivery, dead letter: deliveryId, deadLetterId, eventId, systemId
 dead_letter_resolved: also note
+problem: problemId, outcome, note, until (acknowledged)
 repair: also paths (up to 100 changed members of the event, without values)
 event: systemId, events (how many were published or erased)
 operation: operationId, its parameters and its progress
