@@ -42,6 +42,7 @@ const (
 	consumerPath         = "/topics/:topic/eventsubscriptions/:subscription"
 	deadLetter           = "/v1/deadLetters/:deadLetterId"
 	delivery             = "/v1/deliveries/:deliveryId"
+	problem              = "/v1/problems/:problemId"
 )
 
 // route is an operation, its address, and who may use it.
@@ -111,8 +112,13 @@ func (s *Server) routes() []route {
 			{post, "/v1/events/:systemId/redeliver", operate, api.Handle("redeliverEvent", m.RedeliverEvent, 404, 409)},
 			{post, "/v1/events/:systemId/erase", operate, api.Handle("eraseEvent", m.EraseEvent, 404, 409)},
 		}),
-		tagged("deliveries", []route{
+		tagged("problems", []route{
 			{get, "/v1/problems", read, api.Handle("listProblems", m.ListProblems, 404)},
+			{get, problem, read, api.Handle("getProblem", m.GetProblem, 404)},
+			{post, problem + "/acknowledge", operate, api.Handle("acknowledgeProblem", m.AcknowledgeProblem, 404)},
+			{post, problem + "/resolve", operate, api.Handle("resolveProblem", m.ResolveProblem, 404)},
+		}),
+		tagged("deliveries", []route{
 			{get, "/v1/deliveries", read, api.Handle("listDeliveries", m.ListDeliveries, 404)},
 			{post, "/v1/deliveries/retryNow", operate, api.Handle("retryDeliveries", m.RetryDeliveries)},
 			{post, "/v1/deliveries/cancel", operate, api.Handle("cancelDeliveries", m.CancelDeliveries)},

@@ -19,6 +19,7 @@ import (
 func (p *pages) actions() map[access.Role]map[string]echo.HandlerFunc {
 	const subscription, delivery, deadLetter = "/subscriptions/:topic/:subscription/", "/deliveries/:id/",
 		"/dead-letters/:id/"
+	const problem = "/problems/:id/"
 	holds, act := p.Parts.Holds, p.Parts.Operator
 	return map[access.Role]map[string]echo.HandlerFunc{
 		access.RoleOperator: {
@@ -30,6 +31,8 @@ func (p *pages) actions() map[access.Role]map[string]echo.HandlerFunc {
 			delivery + "retry":        p.deliveryAction("retried", act.RetryNow),
 			delivery + "cancel":       p.deliveryAction("canceled", act.Cancel),
 			delivery + "dead-letter":  site.Act(p.deadLetterNow, p.delivery),
+			problem + "acknowledge":   site.Act(p.acknowledgeProblem, p.problem),
+			problem + "resolve":       site.Act(p.resolveProblem, p.problem),
 			deadLetter + "redeliver":  site.Act(p.redeliverOne, p.deadLetter),
 			deadLetter + "resolve":    site.Act(p.resolveOne, p.deadLetter),
 			deadLetter + "reopen":     site.Act(p.reopenOne, p.deadLetter),
@@ -85,12 +88,16 @@ var doneTexts = map[string]string{
 	"redelivered":   "Redelivered. This is the new delivery; the dead letter stays.",
 	"sent-again":    "Redelivered. This is the new delivery.",
 	"resolved":      "Resolved. It is no longer counted as open.",
+	"acknowledged":  "Acknowledged. Alerts and notices leave it out until then.",
 	"reopened":      "The resolution was taken back.",
-	"repaired":      "Redelivered with an edited event. This is its delivery; the dead letter stays.",
-	"purged":        "Purged. The dead letter is deleted.",
-	"started":       "Started. The operation continues if you close this page.",
-	"stopped":       "Canceled. Completed changes stay.",
-	"over":          "The operation had already finished.",
+
+	"problem-resolved": "Resolved. Lists hide it until it fails again.",
+
+	"repaired": "Redelivered with an edited event. This is its delivery; the dead letter stays.",
+	"purged":   "Purged. The dead letter is deleted.",
+	"started":  "Started. The operation continues if you close this page.",
+	"stopped":  "Canceled. Completed changes stay.",
+	"over":     "The operation had already finished.",
 
 	"saved":     "Saved. Pending deliveries use the new settings from their next attempt on.",
 	"validated": "Saved. The endpoint passed the validation handshake; deliveries begin.",

@@ -172,6 +172,7 @@ func (p *pages) viewerPages() map[string]site.Page {
 	return map[string]site.Page{
 		"/":                                   p.overview,
 		"/problems":                           p.problems,
+		"/problems/:id":                       p.problem,
 		"/tail":                               p.tail,
 		"/events":                             p.events,
 		"/events/:id":                         p.event,
@@ -332,6 +333,8 @@ func (p *pages) helpers() template.FuncMap {
 		"tone":             display.Tone,
 		"provisioning":     display.Provisioning,
 		"spark":            display.SparkOf,
+		"sparkFailed":      display.FailedSparkOf,
+		"hours":            func(n int) time.Duration { return time.Duration(n) * time.Hour },
 		"longest":          display.Longest,
 		"phases":           display.PhasesOf,
 		"waited":           display.Waited,

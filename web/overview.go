@@ -41,7 +41,7 @@ func (p *pages) overview(ctx context.Context, c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	problems, err := p.Parts.Reader.ReadProblems(ctx, "", time.Hour)
+	problems, err := p.Parts.Reader.ReadProblems(ctx, query.ProblemFilter{State: "unresolved"}, time.Hour)
 	if err != nil {
 		return err
 	}
@@ -103,34 +103,4 @@ func (p *pages) firstSteps(ctx context.Context, c echo.Context) (*firstSteps, er
 // serverAddress is the server's address in the browser.
 func serverAddress(c echo.Context) string {
 	return (&url.URL{Scheme: c.Scheme(), Host: c.Request().Host}).String()
-}
-
-type problemsView struct {
-	Filter *display.Filter
-	Within string
-	Table  display.Table
-	Rows   []query.Problem
-	Here   string // the address of the page
-}
-
-// problemSpans are the spans to choose from.
-var problemSpans = map[string]time.Duration{
-	"15m": 15 * time.Minute, "1h": time.Hour, "6h": 6 * time.Hour, "24h": 24 * time.Hour, "7d": 7 * 24 * time.Hour,
-}
-
-func (p *pages) problems(ctx context.Context, c echo.Context) error {
-	f := display.FilterOf(c)
-	topic := f.Name("Topic", "topic", "")
-	within := f.Within(problemSpans, []string{"15m", "1h", "6h", "24h", "7d"}, "24h")
-	if f.Err != nil {
-		return f.Err
-	}
-	list, err := p.Parts.Reader.ReadProblems(ctx, topic, within)
-	if err != nil {
-		return err
-	}
-	return p.Show(c, "problems", "Problems", true, problemsView{
-		Filter: f, Within: display.Span(within), Rows: list, Table: display.TableOf(c, "problems", list),
-		Here: display.With(c),
-	})
 }

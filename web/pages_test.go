@@ -53,12 +53,12 @@ func (b *dashboard) seededPages(t *testing.T) map[string][]string {
 	}
 	return map[string][]string{
 		"/ui/": {
-			"Backlog 6 3 on hold", "billing of orders Busy 503 3 100 %", "held of orders paused",
+			"Backlog 6 3 on hold", "failing billing of orders 503 Service Unavailable Busy", "held of orders paused",
 			"resumed by an operator 3", "3 dead letters in 24 h", "UndeliverableDueToClientError 3", "Consistency repairs 0",
 		},
 		"/ui/problems?within=1h": {
-			"archive of orders NotFound 404 3 100 %", "none pending 3 · redeliver", "billing of orders Busy", "3 pending",
-			"<script>window.__x=1</script>",
+			"failing archive of orders 404 Not Found NotFound", "3 100 %", "none pending 3 · redeliver",
+			"failing billing of orders 503 Service Unavailable Busy", "3 pending", "<script>window.__x=1</script>",
 		},
 		"/ui/dead-letters": {
 			"3 in total", "archive of orders UndeliverableDueToClientError NotFound 404 1",

@@ -23,8 +23,9 @@ import (
 // views are the types of the templates.
 var views = map[string]any{
 	"overview": overviewView{Overview: emptyOverview()}, "problems": problemsView{Filter: &display.Filter{}},
-	"tail":   tailView{Filter: &display.Filter{}},
-	"events": emptyList[query.EventLine](), "event": eventView{},
+	"problem": problemView{},
+	"tail":    tailView{Filter: &display.Filter{}},
+	"events":  emptyList[query.EventLine](), "event": eventView{},
 	"deliveries": deliveriesView{List: emptyList[query.DeliveryLine]()},
 	"delivery":   deliveryView{}, "batches": emptyList[query.BatchLine](), "batch": batchView{},
 	"dead-letters": deadLettersView{List: emptyList[query.DeadLetter]()}, "dead-letter": deadLetterView{},

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"postrider/internal/cli/rest"
 	"postrider/internal/query"
 	"postrider/internal/terminal"
@@ -45,17 +47,39 @@ type OperationCmd struct {
 
 // ProblemCmd is problem.
 type ProblemCmd struct {
-	List problemListCmd `cmd:"" help:"List failed attempts by event subscription and outcome, the newest failure first." example:"problem list; problem list --topic orders --within 24h -o json"`
+	List        problemListCmd                  `cmd:"" help:"List failed attempts by event subscription and outcome, the newest failure first." example:"problem list; problem list --topic orders --within 24h -o json; problem list --state failing"`
+	Show        showVerb[query.Problem]         `cmd:"" help:"Show a problem with its counts of the last 24 hours." example:"problem show 3f0c6c9e-5b1d-8a54-8e2f-6f0c1d2b3a45"`
+	Acknowledge problemAcknowledgeCmd           `cmd:"" done:"Problem {id} is acknowledged until {acknowledgedUntil}." help:"Acknowledge a problem: alerts and notices leave it out until a time." example:"problem acknowledge 3f0c6c9e-5b1d-8a54-8e2f-6f0c1d2b3a45 --for 4h --note 'endpoint is being moved'"`
+	Resolve     rest.ActVerb[problemResolveArg] `cmd:"" done:"Problem {id} is resolved." help:"Resolve a problem: lists hide it until it fails again." example:"problem resolve 3f0c6c9e-5b1d-8a54-8e2f-6f0c1d2b3a45 --note 'certificate renewed'"`
+}
+
+type problemAcknowledgeCmd struct {
+	rest.Flags
+	rowArg[query.Problem]
+	For  time.Duration `help:"For how long: 1m to 720h." default:"4h" range:"60..2592000" placeholder:"SPAN"`
+	Note string        `help:"Note for others, up to 1000 characters." placeholder:"TEXT"`
+}
+
+func (c *problemAcknowledgeCmd) Run(ctx context.Context, std terminal.Streams, k *kong.Context) error {
+	body := rest.Object{"forMinutes": int(c.For / time.Minute)}
+	rest.SetText(body, "note", c.Note)
+	return rest.Act(ctx, std, c.Flags, k, c.Path(), body)
+}
+
+type problemResolveArg struct {
+	rowArg[query.Problem]
+	Note string `api:"note" help:"Note for others, up to 1000 characters." placeholder:"TEXT"`
 }
 
 type problemListCmd struct {
 	rest.Flags
 	Topic  string        `help:"Of this topic." placeholder:"NAME"`
+	State  string        `help:"unresolved (all but resolved ones), failing, acknowledged, recovered, resolved or all." enum:"unresolved,failing,acknowledged,recovered,resolved,all" default:"unresolved" placeholder:"STATE"`
 	Within time.Duration `help:"Length of the time span before now: 1m to 168h." default:"1h" range:"60..604800" placeholder:"SPAN"`
 }
 
 func (c *problemListCmd) Run(ctx context.Context, std terminal.Streams) error {
-	span := rest.Object{"withinInMinutes": int(c.Within / time.Minute)}
+	span := rest.Object{"withinInMinutes": int(c.Within / time.Minute), "state": c.State}
 	rest.SetText(span, "topic", c.Topic)
 	return c.All(ctx, std, rest.QueryURL(rest.ListURL[query.Problem](), span), rest.ColumnsOf[query.Problem]())
 }

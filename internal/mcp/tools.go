@@ -26,6 +26,7 @@ type tools struct{ *rest.Client }
 // problemsFilter has the parameters of GET /v1/problems.
 type problemsFilter struct {
 	Topic  string `query:"topic" json:"topic,omitzero"`
+	State  string `query:"state" json:"state,omitzero" jsonschema:"unresolved (default: all but resolved ones), failing, acknowledged, recovered, resolved or all"`
 	Within int    `query:"withinInMinutes" json:"withinInMinutes,omitzero" jsonschema:"length of the time span before now, 1 to 10080; default 60"`
 }
 

@@ -9,6 +9,7 @@ import (
 var choices = map[string][]string{
 	"states":           {"pending", "delivered", "dead_lettered", "dropped", "canceled"},
 	"deadLetterStates": DeadLetterStates,
+	"problemStates":    ProblemStates,
 	"holds":            HoldReasons,
 	"outcomes": {
 		"Delivered", "BadRequest", "Unauthorized", "Forbidden", "NotFound", "TimedOut", "PayloadTooLarge", "Busy",
@@ -20,6 +21,9 @@ var choices = map[string][]string{
 
 // DeadLetterStates are the states of a dead letter.
 var DeadLetterStates = []string{"open", "redelivered", "resolved"}
+
+// ProblemStates are the states of a problem, after the choice that is all of them but resolved.
+var ProblemStates = []string{"unresolved", "failing", "acknowledged", "recovered", "resolved"}
 
 // ShownOf returns the value of a member that people see if they give none, by its tag shown; "" for all. "all" selects
 // all of them in pages and verbs.

@@ -35,7 +35,7 @@ func TestProblems(t *testing.T) {
 	failures(now.Add(-3*time.Hour), now.Add(-time.Hour))
 	read := func() (p query.Problem) {
 		for _, span := range []time.Duration{24 * time.Hour, 5*time.Hour + 30*time.Minute} {
-			found, err := tn.System.Reader.ReadProblems(t.Context(), "orders", span)
+			found, err := tn.System.Reader.ReadProblems(t.Context(), query.ProblemFilter{Topic: "orders"}, span)
 			require.NoError(t, err)
 			require.Len(t, found, 1)
 			p = found[0]

@@ -69,7 +69,9 @@ func TestSearchesLeaveConnectionsToOthers(t *testing.T) {
 		func(ctx context.Context) error {
 			return testnode.ErrorOf(operators.PreviewRepair(ctx, &letters{}, &operator.Action{Patch: []byte("{}")}))
 		},
-		func(ctx context.Context) error { return testnode.ErrorOf(reader.ReadProblems(ctx, "", 24*time.Hour)) },
+		func(ctx context.Context) error {
+			return testnode.ErrorOf(reader.ReadProblems(ctx, query.ProblemFilter{}, 24*time.Hour))
+		},
 		func(ctx context.Context) error { return testnode.ErrorOf(reader.Find(ctx, "orders")) },
 		func(ctx context.Context) error { return testnode.ErrorOf(reader.LastEvents(ctx, 1, 10)) },
 		func(ctx context.Context) error { return testnode.ErrorOf(reader.NewTail(query.TailFilter{}).Next(ctx)) },

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"postrider/internal/operator"
 	"postrider/internal/postgres"
@@ -14,31 +13,6 @@ import (
 
 // maxAttemptsShown is the limit of attempts in a response, and the most that a policy may allow.
 const maxAttemptsShown = 1000
-
-type listProblemsRequest struct {
-	Topic string `query:"topic"`
-	// Length of the time span before now.
-	Within int `query:"withinInMinutes" minimum:"1" maximum:"10080" default:"60"`
-}
-
-// Problems is what fails, by event subscription and outcome.
-type Problems struct {
-	// The groups, the newest failure first.
-	Value []query.Problem `json:"value"`
-}
-
-// ListProblems lists what fails.
-//
-// Groups the failed attempts of the last minutes by event subscription and outcome, the newest failure first. Lists at
-// most 100 groups, each with a pending delivery or a dead letter as an example. From 360 minutes on it counts whole
-// hours.
-func (m *Handlers) ListProblems(ctx context.Context, r *listProblemsRequest) (*Problems, error) {
-	list, err := m.Parts.Reader.ReadProblems(ctx, r.Topic, time.Duration(r.Within)*time.Minute)
-	if err == nil && len(list) == 0 {
-		err = m.Parts.Reader.CheckNames(ctx, r.Topic, "")
-	}
-	return &Problems{Value: api.Shown(list)}, err
-}
 
 type listDeliveriesRequest struct {
 	query.DeliveryFilter

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -210,6 +211,13 @@ func SparkOf(good, bad []int64) Spark {
 	if bad != nil {
 		s.Text = fmt.Sprintf("%s succeeded, %s failed", s.Text, Grouped(sumBad))
 	}
+	return s
+}
+
+// FailedSparkOf is a small chart of failures.
+func FailedSparkOf(failed []int64) Spark {
+	s := SparkOf(make([]int64, len(failed)), failed)
+	_, s.Text, _ = strings.Cut(s.Text, ", ")
 	return s
 }
 

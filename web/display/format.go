@@ -153,12 +153,13 @@ func Provisioning(state any) string {
 func Tone(word string) string {
 	switch word {
 	case "delivered", "done", "Delivered", "Acknowledged", "succeeded", "completed", "success", "deliver",
-		"resolved":
+		"resolved", "recovered":
 		return "good"
 	case "active", "pending", "available", "running", "published", "note", "redelivered":
 		return "calm"
 	case "paused", "not_validated", "probation", "admission", "rate_limited", "awaiting", "AwaitingManualAction",
-		"Creating", "Updating", "scheduled", "retryable", "retry", "canceled", "cancelled", "Released":
+		"Creating", "Updating", "scheduled", "retryable", "retry", "canceled", "cancelled", "Released",
+		"acknowledged":
 		return "waiting"
 	default:
 		return "bad"

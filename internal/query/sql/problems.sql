@@ -1,8 +1,13 @@
 -- Groups failed attempts since @from by event subscription and outcome, the last failure first, with the newest failed
--- attempt, or else a pending delivery or a dead letter, as an example. For @hours it reads the sums by the hour, which
--- are enough for days, and finds the minutes of the first and the last failure by key. The example is found by names
--- and ids whose indexes are in the order of time.
-WITH kept AS (
+-- attempt, or else a pending delivery or a dead letter, as an example. Problems that are failing are listed whenever
+-- they have failed last. For @hours it reads the sums by the hour, which are enough for days, and finds the minutes of
+-- the first and the last failure by key. The example is found by names and ids whose indexes are in the order of time.
+-- @state: NULL = all, unresolved = all but resolved ones. @id selects one problem, whatever its state.
+WITH unmerged AS MATERIALIZED (
+    SELECT minute, topic_id, subscription_id, kind, detail, count
+      FROM postrider_internal.unmerged_counts
+     WHERE minute >= least(@from, now() - interval '1 hour') AND kind IN ('attempt', 'dead_lettered')
+), kept AS (
     SELECT minute, minute AS first, minute AS last, topic_id, subscription_id, kind, detail, count
       FROM postrider_internal.rollups
      WHERE NOT @hours AND minute >= @from
@@ -11,48 +16,82 @@ WITH kept AS (
       FROM postrider_internal.rollup_sums
      WHERE @hours AND span = 60 AND begins >= date_bin('1 hour', @from::timestamptz, 'epoch')
      UNION ALL
-    SELECT minute, minute, minute, topic_id, subscription_id, kind, detail, count
-      FROM postrider_internal.unmerged_counts
-     WHERE minute >= @from
+    SELECT minute, minute, minute, topic_id, subscription_id, kind, detail, count FROM unmerged WHERE minute >= @from
 ), counted AS (
-    SELECT t.name AS topic, s.name AS subscription, k.kind, k.detail, sum(k.count)::bigint AS count,
+    SELECT t.name AS topic, s.name AS subscription, k.detail AS outcome, sum(k.count)::bigint AS count,
            min(k.first) AS first, max(k.last) AS last, min(k.first_minute) AS first_minute,
            max(k.last_minute) AS last_minute, max(k.subscription_id) AS subscription_id,
            array_agg(k.subscription_id) AS subscriptions, array_agg(k.topic_id) AS topics
-      FROM (SELECT topic_id, subscription_id, kind, detail, sum(count) AS count, min(first) AS first, max(last) AS last,
+      FROM (SELECT topic_id, subscription_id, detail, sum(count) AS count, min(first) AS first, max(last) AS last,
                    min(minute) AS first_minute, max(minute) AS last_minute
               FROM kept
-             WHERE kind IN ('attempt', 'dead_lettered')
-             GROUP BY 1, 2, 3, 4) k
+             WHERE kind = 'attempt'
+             GROUP BY 1, 2, 3) k
       JOIN postrider_internal.topics t ON t.id = k.topic_id
       JOIN postrider_internal.event_subscriptions s ON s.id = k.subscription_id
-     GROUP BY 1, 2, 3, 4
-), sums AS (
-    SELECT topic, subscription, coalesce(sum(count) FILTER (WHERE kind = 'attempt'), 0)::bigint AS attempts,
-           coalesce(sum(count) FILTER (WHERE kind = 'dead_lettered'), 0)::bigint AS dead_letters
-      FROM counted
-     GROUP BY 1, 2
+     GROUP BY 1, 2, 3
+), cases AS (
+    SELECT coalesce(p.problem_id, postrider_internal.problem_id(c.subscription_id, c.outcome)) AS problem_id,
+           coalesce(p.state, CASE WHEN c.last >= now() - interval '2 minutes' THEN 'failing' ELSE 'recovered' END) AS state,
+           coalesce(p.topic, c.topic) AS topic, coalesce(p.subscription, c.subscription) AS subscription,
+           coalesce(p.outcome, c.outcome) AS outcome, coalesce(p.subscription_id, c.subscription_id) AS subscription_id,
+           coalesce(c.count, 0) AS failures, c.first, c.last, c.first_minute, c.last_minute, c.subscriptions, c.topics,
+           greatest(p.last_failed_at, c.last_minute) AS known_last, p.since, p.last_failed_at, p.last_status,
+           p.last_error, p.delivery_id, p.batch_id, p.recovered_at, p.acknowledged_until, p.acknowledged_at,
+           p.acknowledged_by, p.note, p.resolved_at, p.resolved_by
+      FROM (SELECT * FROM counted WHERE outcome NOT IN ('Delivered', 'Acknowledged')) c
+      FULL JOIN postrider.problems p ON p.subscription_id = c.subscription_id AND p.outcome = c.outcome
+     WHERE c.outcome IS NOT NULL OR p.state IN ('failing', 'acknowledged') OR p.problem_id = @id
 ), failing AS MATERIALIZED (
-    SELECT c.*, c.detail AS outcome, c.count AS failures, s.attempts, s.dead_letters
-      FROM counted c
-      JOIN sums s USING (topic, subscription)
-     WHERE c.kind = 'attempt' AND c.detail NOT IN ('Delivered', 'Acknowledged')
-       AND (@topic::text IS NULL OR c.topic = @topic)
-     ORDER BY c.last DESC, c.count DESC
+    SELECT c.*, coalesce((SELECT sum(a.count) FROM counted a
+                           WHERE a.topic = c.topic AND a.subscription = c.subscription), 0)::bigint AS attempts
+      FROM cases c
+     WHERE (@topic::text IS NULL OR c.topic = @topic) AND (@id::uuid IS NULL OR c.problem_id = @id)
+       AND (@state::text IS NULL OR c.state = @state OR @state = 'unresolved' AND c.state <> 'resolved')
+     ORDER BY coalesce(c.known_last, c.last) DESC, c.failures DESC
      LIMIT @limit
+), letters AS MATERIALIZED (
+    SELECT topic, subscription, postrider_internal.open_dead_letters(topic, subscription) AS open
+      FROM (SELECT DISTINCT topic, subscription FROM failing) f
 )
-SELECT f.topic, f.subscription, f.outcome, f.failures, f.attempts,
-       coalesce(least(earliest.at, f.first_minute), f.first) AS first,
-       coalesce(greatest(latest.at, f.last_minute), least(f.last, now())) AS last, f.dead_letters, v.hold, v.hold_until,
-       v.delivery_hold, coalesce(w.waiting, 0) AS waiting, h.held, a.batch_id,
-       CASE WHEN a.batch_id IS NULL THEN coalesce(a.delivery_id, d.id) END AS delivery_id, l.id AS dead_letter_id,
-       coalesce(a.status, l.last_status) AS status, coalesce(a.error, l.last_error) AS error,
+SELECT f.problem_id, f.state, f.topic, f.subscription, f.outcome, f.failures, f.attempts,
+       coalesce(f.since, least(earliest.at, f.first_minute), f.first) AS since,
+       coalesce(least(earliest.at, f.first_minute), f.first, f.since) AS first,
+       coalesce(greatest(a.started_at, f.last_failed_at), greatest(latest.at, f.last_minute),
+                least(f.last, now())) AS last,
+       f.recovered_at, f.acknowledged_until, f.acknowledged_at, f.acknowledged_by, f.note, f.resolved_at, f.resolved_by,
+       o.open AS open_dead_letters, v.hold, v.hold_until, v.delivery_hold, coalesce(w.waiting, 0) AS waiting, h.held,
+       spark.recent_failures, coalesce(a.batch_id, f.batch_id) AS batch_id,
+       CASE WHEN a.batch_id IS NULL AND f.batch_id IS NULL THEN coalesce(a.delivery_id, f.delivery_id, d.id)
+            END AS delivery_id, l.id AS dead_letter_id,
+       coalesce(a.status, f.last_status, l.last_status) AS status,
+       coalesce(a.error, f.last_error, l.last_error) AS error,
        left(coalesce(a.response_excerpt, postrider.try_text(l.last_response)), 300) AS response,
        CASE WHEN d.id IS NOT NULL AND d.current_hold IS NULL AND NOT (d.pulled AND d.job_id IS NOT NULL)
             THEN greatest(d.due_at, now()) END AS next_attempt,
-       coalesce(round(100 * t.part * f.failures / f.attempts, 1), 0)::float8 AS throttled_percent
+       coalesce(round(100 * t.part * f.failures / nullif(f.attempts, 0), 1), 0)::float8 AS throttled_percent
   FROM failing f
   JOIN postrider_internal.event_subscriptions s ON s.id = f.subscription_id
+  JOIN letters o ON o.topic = f.topic AND o.subscription = f.subscription
+  LEFT JOIN LATERAL (
+       SELECT array_agg(coalesce(c.count, 0)::bigint ORDER BY g.step) AS recent_failures
+         FROM generate_series(0, 11) AS g(step)
+         LEFT JOIN (SELECT least(11, floor(extract(epoch FROM m.minute - (now() - interval '1 hour')) / 300)) AS step,
+                           sum(m.count) AS count
+                      FROM (SELECT r.minute, r.count
+                              FROM generate_series(date_trunc('minute', now()) - interval '59 minutes', now(),
+                                                   interval '1 minute') AS t(at)
+                             CROSS JOIN LATERAL (SELECT minute, count FROM postrider_internal.rollups
+                                                  WHERE minute = t.at AND topic_id = s.topic_id
+                                                    AND subscription_id = s.id AND kind = 'attempt'
+                                                    AND detail = f.outcome
+                                                 OFFSET 0) r
+                             WHERE coalesce(f.known_last, f.last) >= now() - interval '1 hour'
+                             UNION ALL
+                            SELECT minute, count FROM unmerged
+                             WHERE subscription_id = s.id AND kind = 'attempt' AND detail = f.outcome
+                               AND minute > now() - interval '1 hour') m
+                     GROUP BY 1) c ON c.step = g.step) spark ON true
   LEFT JOIN LATERAL (
        SELECT max(g.at) AS at
          FROM generate_series(least(f.last, date_trunc('minute', now())), f.last - interval '59 minutes',
@@ -102,11 +141,12 @@ SELECT f.topic, f.subscription, f.outcome, f.failures, f.attempts,
                 ORDER BY started_at DESC
                 LIMIT 1000) newest) t ON true
   LEFT JOIN LATERAL (
-       SELECT delivery_id, batch_id, status, error, postrider.try_text(response_excerpt) AS response_excerpt
+       SELECT started_at, delivery_id, batch_id, status, error,
+              postrider.try_text(response_excerpt) AS response_excerpt
          FROM (SELECT *
                  FROM postrider_internal.delivery_attempts
                 WHERE subscription_id = s.id AND verdict <> 'deliver'
-                  AND started_at < coalesce(greatest(latest.at, f.last_minute), now()) + interval '1 minute'
+                  AND started_at < coalesce(greatest(latest.at, f.known_last), now()) + interval '1 minute'
                 ORDER BY started_at DESC
                 LIMIT 1000) newest
         WHERE outcome = f.outcome
