@@ -35,14 +35,14 @@ var operationsByAccess = map[string]string{
 	"publish": "publishEvents publishCloudEvents",
 	"receive": "acknowledgeEvents receiveEvents rejectEvents releaseEvents renewLocks",
 	"read": "listTopics getTopic testFilter listSubscriptions getSubscription testSubscriptionFilter listActivity " +
-		"listEvents getEvent listDeliveries getDelivery listDeliveryAttempts listProblems listBatches getBatch " +
+		"listEvents getEvent listDeliveries getDelivery listDeliveryAttempts listProblems getProblem listBatches getBatch " +
 		"listBatchAttempts listBatchMembers exportDeadLetters listDeadLetters getDeadLetter listOperations " +
 		"getOperation listPolicies getPolicy listAudit whoAmI metrics",
 	"query": "listQueries runSQL getQuery putQuery deleteQuery runQuery",
 	"operate": "pauseSubscription probeSubscription releaseSubscription resumeSubscription testDelivery " +
 		"validateSubscription eraseEvent eraseSubject redeliverEvents cancelDeliveries retryDeliveries " +
 		"cancelDelivery deadLetterDelivery retryDelivery purgeDeadLetters redeliverDeadLetters repairDeadLetters " +
-		"purgeDeadLetter redeliverDeadLetter cancelOperation",
+		"purgeDeadLetter redeliverDeadLetter cancelOperation acknowledgeProblem resolveProblem",
 	"admin": "putTopic deleteTopic listTopicKeys regenerateTopicKey putSubscription patchSubscription " +
 		"deleteSubscription revealSubscriptionHeaders revealSubscriptionEndpoint getSigningSecrets " +
 		"rotateSigningSecret putPolicy deletePolicy listAPIKeys createAPIKey getAPIKey revokeAPIKey listUsers " +

@@ -75,6 +75,7 @@ func TestListingProblems(t *testing.T) {
 		found, _ := s.listAll("/v1/problems"+query, "outcome")
 		require.Equal(t, outcomes, found, query)
 	}
+	require.Empty(t, s.get("/v1/problems?withinInMinutes=180&state=resolved").json(200)["value"])
 	first := s.get("/v1/problems").json(200)["value"].([]any)[0].(map[string]any)
 	require.Equal(t, []any{"orders", "billing", 3.0, 4.0, 1.0, float64(s.count(pendingDelivery))},
 		[]any{

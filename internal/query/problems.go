@@ -68,7 +68,8 @@ type Problem struct {
 	RecoveredAt *time.Time `json:"recoveredAt" line:"Recovered"`
 	// Until when alerts and notices leave it out; null if it was not acknowledged.
 	AcknowledgedUntil *time.Time `json:"acknowledgedUntil" line:"Acknowledged until"`
-	AcknowledgedAt    *time.Time `json:"acknowledgedAt" line:"Acknowledged"`
+	// When it was acknowledged.
+	AcknowledgedAt *time.Time `json:"acknowledgedAt" line:"Acknowledged"`
 	// Who acknowledged it, as in the audit.
 	AcknowledgedBy *string `json:"acknowledgedBy" line:"Acknowledged by"`
 	// Note of the operator who acknowledged or resolved it.
