@@ -104,6 +104,12 @@ var (
 		"Time in which the backlog is sent at the rate limit, with those that share it.", "topic", "event_subscription")
 	drainsTooLate = gauge(Shared, "backlog_drains_too_late",
 		"1 if the time to live of some deliveries ends before their turn at the rate limit.", "topic", "event_subscription")
+	problems = gauge(Shared, "problems",
+		"Problems of the event subscription that are failing and not acknowledged: outcomes of attempts that fail now.",
+		"topic", "event_subscription")
+	openDeadLetters = gauge(Shared, "open_dead_letters",
+		"Open dead letters, counted up to 10,000; fewer if more than ten event subscriptions have some.",
+		"topic", "event_subscription")
 	heldDeliveries = gauge(Shared, "held_deliveries",
 		"Deliveries on hold by what they wait for now, counted up to 100,000.", "hold")
 	heldSubscriptions = gauge(Shared, "held_event_subscriptions",

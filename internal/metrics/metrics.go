@@ -176,6 +176,12 @@ func (m *collector) collectDatabase(out series) {
 		}
 		out.value(drainsTooLate, terminal.Either(r.TooLate, 1.0, 0), r.Topic, r.Subscription)
 	}
+	for _, p := range r.Problems {
+		out.value(problems, float64(p.Failing), p.Topic, p.Subscription)
+	}
+	for _, l := range r.DeadLetters {
+		out.value(openDeadLetters, float64(l.Open), l.Topic, l.Subscription)
+	}
 	deliveries, subscriptions, traffic := holds(), holds(), m.system.Traffic.LatestTraffic()
 	for _, held := range r.Held {
 		deliveries[held.Name] = held.Count

@@ -61,6 +61,18 @@ type MeteredRate struct {
 	TooLate bool
 }
 
+// MeteredProblems is the number of failing problems of an event subscription; acknowledged ones do not count.
+type MeteredProblems struct {
+	Topic, Subscription string
+	Failing             int64
+}
+
+// MeteredDeadLetters is the number of open dead letters of an event subscription, up to 10,000.
+type MeteredDeadLetters struct {
+	Topic, Subscription string
+	Open                int64
+}
+
 // Vitals describe the state of all nodes together, and of the database.
 type Vitals struct {
 	// PendingDeliveries are pending; OldestPendingSeconds is the age of the oldest one.
@@ -89,6 +101,9 @@ type Reading struct {
 	Totals   []Total
 	Backlogs []Backlog // the largest first
 	Rates    []MeteredRate
+	// Problems has the event subscriptions with problems, and DeadLetters those with open dead letters; up to 1,000 each.
+	Problems    []MeteredProblems
+	DeadLetters []MeteredDeadLetters
 	// Held counts the deliveries on hold by hold, up to 100,000 of them.
 	Held   []Counted
 	Vitals Vitals
@@ -135,11 +150,13 @@ func (m *Meter) read(ctx context.Context) (*Reading, error) {
 	var found Reading
 	err := m.db.ReadAlways(ctx, "metrics", func(tx pgx.Tx) error {
 		r := &reading{ctx: ctx, tx: tx}
-		limit := pgx.NamedArgs{"limit": meterHeldLimit}
+		limit, names := pgx.NamedArgs{"limit": meterHeldLimit}, pgx.NamedArgs{"limit": meterBacklog}
 		found = Reading{
 			Totals: m.readTotals(r), Backlogs: rows[Backlog](r, "meter_backlogs"),
-			Rates: rows[MeteredRate](r, "meter_rates", pgx.NamedArgs{"limit": meterBacklog}),
-			Held:  rows[Counted](r, "meter_held", limit), Vitals: row[Vitals](r, "meter_vitals", limit),
+			Rates:       rows[MeteredRate](r, "meter_rates", names),
+			Problems:    rows[MeteredProblems](r, "meter_problems", names),
+			DeadLetters: rows[MeteredDeadLetters](r, "meter_open", names),
+			Held:        rows[Counted](r, "meter_held", limit), Vitals: row[Vitals](r, "meter_vitals", limit),
 		}
 		return r.err
 	})

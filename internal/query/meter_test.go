@@ -239,3 +239,31 @@ func TestMeterReadsRates(t *testing.T) {
 	require.True(t, r.Rates[0].TooLate)
 	require.Greater(t, *r.Rates[0].DrainSeconds, 86_400.0)
 }
+
+// Failing problems count until they are acknowledged, and open dead letters until they are resolved.
+func TestMeterCountsProblemsAndOpenDeadLetters(t *testing.T) {
+	t.Parallel()
+	tn := testnode.WithTopic(t)
+	sub := tn.Subscribe(t, "orders", "billing", nil)
+	mail := tn.Subscribe(t, "orders", "mail", nil)
+	read := func() *query.Reading {
+		r, err := query.NewMeter(tn.System.DB).Read(t.Context())
+		require.NoError(t, err)
+		return r
+	}
+	require.Empty(t, read().Problems)
+	require.Empty(t, read().DeadLetters)
+	tn.DeadLetters(t, "orders", "e", 3)
+	tn.Exec(t, "DELETE FROM postrider_internal.rollup_deltas")
+	require.Equal(t, []query.MeteredDeadLetters{{"orders", sub.Name, 3}, {"orders", mail.Name, 3}}, read().DeadLetters)
+	tn.Exec(t, "SELECT postrider.resolve(dead_letter_id) FROM postrider.dead_letters WHERE subscription = 'billing'")
+	require.Equal(t, []query.MeteredDeadLetters{{"orders", mail.Name, 3}}, read().DeadLetters)
+	tn.Exec(t, `INSERT INTO postrider_internal.problems (id, subscription_id, outcome, since, last_failed_at)
+		SELECT postrider_internal.problem_id($1, o), $1, o, now(), now() FROM unnest('{Busy,TimedOut}'::text[]) o`, sub.ID)
+	require.Equal(t, []query.MeteredProblems{{"orders", "billing", 2}}, read().Problems)
+	tn.Exec(t, "SELECT postrider.acknowledge_problem(problem_id, now() + interval '1 hour') FROM postrider.problems "+
+		"WHERE outcome = 'Busy'")
+	require.Equal(t, []query.MeteredProblems{{"orders", "billing", 1}}, read().Problems)
+	tn.Exec(t, "SELECT postrider.resolve_problem(problem_id) FROM postrider.problems")
+	require.Equal(t, []query.MeteredProblems{{"orders", "billing", 0}}, read().Problems)
+}
