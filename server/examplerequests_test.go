@@ -53,6 +53,12 @@ var exampleRequests = map[string][]exampleRequest{
 	"renewLocks": {
 		{name: "oneToken", body: `{"lockTokens": ["AAAAAAAAEmc/DCqeXUFLepwej20rekwR"]}`},
 	},
+	"acknowledgeProblem": {
+		{name: "forFourHours", body: `{"forMinutes": 240, "note": "the endpoint is being moved"}`},
+	},
+	"resolveProblem": {
+		{name: "withNote", body: `{"note": "certificate renewed"}`},
+	},
 	"putTopic": {
 		{name: "defaults", body: `{}`},
 		{name: "allSettings", body: `{

@@ -270,6 +270,11 @@ func TestExamples(t *testing.T) {
 				"SELECT date_trunc('minute', now()), topic_id, id, 'attempt', 'Busy', 3 " +
 				"FROM postrider_internal.event_subscriptions WHERE name = 'billing'")
 		},
+		"getProblem": func() {
+			s.change(`INSERT INTO postrider_internal.problems (id, subscription_id, outcome, since, last_failed_at, last_status)
+				SELECT $1, id, 'Busy', now(), now(), 503 FROM postrider_internal.event_subscriptions WHERE name = 'billing'`,
+				exampleProblem)
+		},
 		"openValidationUrl": func() {
 			sealer, err := postgres.NewSealer(testnode.Key)
 			require.NoError(t, err)
@@ -300,7 +305,7 @@ func TestExamples(t *testing.T) {
 		"listAudit", "createAPIKey", "listAPIKeys", "getAPIKey", "revokeAPIKey", "putUser", "getUser", "listUsers",
 		"whoAmI", "deleteUser",
 		"listPolicies", "getPolicy", "putPolicy", "deletePolicy", "eraseSubject", "eraseEvent", "testDelivery",
-		"listProblems", "validateSubscription", "openValidationUrl", "postValidationUrl", "deleteSubscription", "deleteTopic",
+		"listProblems", "getProblem", "acknowledgeProblem", "resolveProblem", "validateSubscription", "openValidationUrl", "postValidationUrl", "deleteSubscription", "deleteTopic",
 		"receiveEvents", "renewLocks", "releaseEvents", "acknowledgeEvents", "rejectEvents", "applyConfiguration",
 	} {
 		if prepare := before[id]; prepare != nil {
@@ -337,6 +342,7 @@ func TestExamples(t *testing.T) {
 const (
 	exampleDeadLetter = "0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60"
 	exampleOperation  = "0198c5a2-11aa-7d20-8e31-0c9f6b7a5e42"
+	exampleProblem    = "3f0c6c9e-5b1d-8a54-8e2f-6f0c1d2b3a45"
 	exampleCode       = "6b1f0d52-8f0e-4b35-9c47-2a5d7e1c3f90"
 )
 

@@ -48,7 +48,7 @@ func TestListsFromTheCommandLine(t *testing.T) {
 	require.Empty(t, listed("event list --unmatched"))
 	require.Len(t, listed("delivery list --limit 3"), 3)
 
-	require.Regexp(t, `^TOPIC .* ATTEMPTS +429 % +LAST FAILED `, h.line(0, "problem list"))
+	require.Regexp(t, `^ID +STATE +TOPIC .* SINCE +LAST FAILED +FAILURES +ATTEMPTS +429 % +`, h.line(0, "problem list"))
 	table := h.line(0, "event list --limit 1")
 	require.Regexp(t, `(?m)^PUBLISHED +TYPE +SUBJECT +EVENT ID +TOPIC`, table)
 	require.NotContains(t, table, "\u001b", "what publishers wrote does not color the terminal")
