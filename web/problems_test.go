@@ -14,15 +14,15 @@ import (
 func TestProblemJourney(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.hook(t)
+	b.Topic(t, "orders")
 	sub := b.Subscribe(t, "orders", "failing", nil)
-	b.Rest(t, "failing")
 	b.Fail(t, sub, 2)
+	b.Rest(t, "failing")
 	b.ObserveProblems(t, 0)
 	path := "/ui/problems/" + b.value(t, "SELECT problem_id FROM postrider.problems")
 	list := b.page(t, "/ui/problems")
 	require.Contains(t, list, `href="`+path+`"`)
-	require.Regexp(t, `failing failing of orders 503 Service Unavailable Busy .* ago .* ago 2 100 % .*it broke`+
+	require.Regexp(t, `failing failing of orders 503 Service Unavailable Busy now now 2 100 % it broke`+
 		`.* circuit breaker \(probation\) 2 pending`, text(list))
 	require.Contains(t, list, `aria-label="2 failed"`)
 
@@ -50,6 +50,7 @@ func TestProblemJourney(t *testing.T) {
 	for _, state := range []string{"resolved", "all"} {
 		require.Contains(t, b.page(t, "/ui/problems?state="+state), path)
 	}
+	b.Exec(t, "DELETE FROM postrider_internal.probations")
 	b.Fail(t, sub, 1)
 	b.ObserveProblems(t, 0)
 	require.Contains(t, b.page(t, "/ui/problems?state=failing"), path)
