@@ -18,6 +18,7 @@ import (
 func (p *pages) deliveries(ctx context.Context, c echo.Context) error {
 	f := display.FilterOf(c)
 	filter := p.deliveryFilter(f)
+	filter.Errors = display.TableOf(c, "deliveries", nil).Shows("last_error")
 	list, err := site.ListOf(ctx, c, "delivery", f, filter, p.Parts.Reader.ReadDeliveries, (*query.DeliveryLine).Place)
 	if filter.State == "" || filter.State == "pending" { // the operations change only pending deliveries
 		list.Selectable(c, checkedDeliveries)

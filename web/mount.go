@@ -298,8 +298,7 @@ func owner(f *display.Filter) (topic, subscription string) {
 func (p *pages) helpers() template.FuncMap {
 	return template.FuncMap{
 		"asset":     p.assets.Path,
-		"cell":      p.Cell,
-		"part":      p.Part,
+		"grid":      p.Grid,
 		"table":     display.DefaultTable,
 		"moment":    func(t time.Time) display.Moment { return display.MomentOf(t, p.Now()) },
 		"age":       func(t time.Time) string { return display.Span(max(0, p.Now().Sub(t))) },

@@ -61,8 +61,8 @@ func (b *dashboard) seededPages(t *testing.T) map[string][]string {
 			"failing billing of orders 503 Service Unavailable Busy", "3 pending", "<script>window.__x=1</script>",
 		},
 		"/ui/dead-letters": {
-			"3 in total", "archive of orders UndeliverableDueToClientError NotFound 404 1",
-			"attempts from postrider.dead_letters",
+			"3 in total", "archive of orders , Reason UndeliverableDueToClientError , Last outcome NotFound 404 in all",
+			"left(last_response, 300)) as last_error from postrider.dead_letters",
 		},
 		delivery("billing"): {
 			"pending e-1 to billing of orders", "Attempt 2 starts in", "Time to live:",
@@ -84,7 +84,7 @@ func (b *dashboard) seededPages(t *testing.T) map[string][]string {
 		"/ui/batches/" + b.value(t, "SELECT min(batch_id) FROM postrider.batches"): {
 			"succeed or fail together", "Attempt 1 Delivered 202 Accepted",
 		},
-		"/ui/topics":                 {"orders EventGridSchema 3 15", "empty EventGridSchema 1 0"},
+		"/ui/topics":                 {"Input schema EventGridSchema in all rows.", "orders 3 15", "empty 1 0"},
 		"/ui/topics/orders":          {"Published, 24 h 3", "Dead letters, 24 h 3"},
 		"/ui/subscriptions?hold=any": {"held of orders paused"},
 		"/ui/subscriptions/orders/billing": {
@@ -98,9 +98,9 @@ func (b *dashboard) seededPages(t *testing.T) map[string][]string {
 			"Hold after Busy as for each failure 10 s",
 		},
 		"/ui/tail":    {"This page needs JavaScript."},
-		"/ui/jobs":    {"deliver scheduled delivery"},
+		"/ui/jobs":    {"Kind deliver , State scheduled in all rows."},
 		"/ui/storage": {"kept forever; 1 future partition.", "Dead letters", "river_job"},
-		"/ui/audit":   {"postrider subscription_paused held orders"},
+		"/ui/audit":   {"Actor postrider in all rows.", "subscription_paused held orders"},
 	}
 }
 

@@ -143,7 +143,7 @@ func TestRefreshDoesNotExtendSession(t *testing.T) {
 		t.Helper()
 		require.Equal(t, http.StatusOK, b.request(method, path, append(change, ann)...).Code)
 	}
-	require.Contains(t, b.request(http.MethodGet, "/ui/", ann).Body.String(), `hx-trigger="every 5s"`,
+	require.Contains(t, b.request(http.MethodGet, "/ui/", ann).Body.String(), `hx-trigger="every 5s, shown"`,
 		"the page exists")
 	age()
 	request(http.MethodGet, "/ui/", refreshed)

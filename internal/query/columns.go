@@ -13,8 +13,8 @@ import (
 //   - column is its label. The field's name in JSON names it in the API and, with underscores, in SQL and in pages.
 //   - line is the label of a value that only the verb show prints.
 //   - title replaces the label on the command line.
-//   - class is the CSS class. A "long" text is cut at the end of its column, a "number" is aligned to its right. By
-//     default, UUIDs are long.
+//   - class are the CSS classes. A "long" text is cut at the end of its column, which is wider for a "wide" one. A
+//     "number" is aligned to its right. A "spare" column is left out on a phone. By default, UUIDs are long.
 //   - off has it left out unless the user chooses it: in lists of pages, of the command line (cli), or everywhere ("").
 //   - in is the column in whose cell pages show it; SQL and the command line have it as a separate column.
 //   - none is the text of an absent value.
@@ -58,6 +58,9 @@ func ColumnsOf(row reflect.Type) (columns []Column) {
 	}
 	return columns
 }
+
+// Cut reports that a long text is cut at the end of the column.
+func (c Column) Cut() bool { return slices.Contains(strings.Fields(c.Class), "long") }
 
 // classOf is the class of a column with values of a type.
 func classOf(t reflect.Type, key string) string {

@@ -117,12 +117,12 @@ type DeadLetter struct {
 	LastOutcome *string `json:"lastOutcome" column:"Last outcome" class:"long"`
 	// HTTP status of the last attempt; null without a response.
 	LastStatus *int   `json:"lastStatus" column:"Last status" in:"last_outcome"`
-	Attempts   int    `json:"attempts" column:"Attempts"`
+	Attempts   int    `json:"attempts" column:"Attempts" class:"number spare"`
 	EventID    string `json:"eventId" column:"Event id" class:"long" off:"pages"`
 	// When it was last redelivered.
 	RedeliveredAt *time.Time `json:"redeliveredAt" column:"Redelivered" off:"pages"`
 	// Error below HTTP in the last attempt.
-	LastError   *string   `json:"lastError" column:"Last error" class:"long" off:""`
+	LastError   *string   `json:"lastError" column:"Last error" class:"long wide" off:"cli" sql:"coalesce(last_error, left(last_response, 300)) as last_error"`
 	PublishedAt time.Time `json:"publishedAt" column:"Published" off:""`
 	// When the first attempt began; null before it.
 	FirstAttemptAt  *time.Time `json:"firstAttemptAt" line:"First attempt"`
@@ -157,7 +157,7 @@ type DeadLetter struct {
 	BodyText *string `json:"-"`
 	// The event as it was accepted; absent in lists.
 	Event json.RawMessage `db:"-" json:"event,omitempty" line:"Event"`
-	// First 4 KiB of the last response; absent in lists.
+	// First 4 KiB of the last response; absent in lists. In a DeadLetterPage the first 300 characters.
 	LastResponse *string `json:"lastResponse,omitempty" line:"Last response"`
 }
 
@@ -207,7 +207,7 @@ func (r *Reader) ListDeadLetters(
 	}
 	err = r.searchFound(ctx, filter, func(r *reading) {
 		found := r.findDeadLetters(s)
-		list.Rows = found.rows(r, false, limit)
+		list.Rows = found.rows(r, false, false, limit)
 		if list.Scanned = found.Scanned; len(found.IDs) < limit {
 			list.SearchedTo = found.place()
 		}
@@ -265,10 +265,10 @@ func (f *foundDeadLetters) place() *DeadLetterPlace {
 	return &DeadLetterPlace{*f.ReachedAt, *f.ReachedID}
 }
 
-// rows reads up to limit of the dead letters, in order.
-func (f *foundDeadLetters) rows(r *reading, ascending bool, limit int) []DeadLetter {
-	ids := f.IDs[:min(len(f.IDs), limit)]
-	return rows[DeadLetter](r, "dead_letters", pgx.NamedArgs{"ids": ids, "ascending": ascending})
+// rows reads up to limit of the dead letters, in order, and the beginnings of their last responses if requested.
+func (f *foundDeadLetters) rows(r *reading, ascending, responses bool, limit int) []DeadLetter {
+	args := pgx.NamedArgs{"ids": f.IDs[:min(len(f.IDs), limit)], "ascending": ascending, "responses": responses}
+	return rows[DeadLetter](r, "dead_letters", args)
 }
 
 // GetDeadLetter reads one dead letter; ErrNotFound.
@@ -365,7 +365,7 @@ func (r *Reader) ReadDeadLetters(
 	err = r.searchFound(ctx, filter, func(r *reading) {
 		found := r.findDeadLetters(s)
 		found.IDs = append(slices.Clip(begun), found.IDs...)
-		list := found.rows(r, s.ascending, t.Limit+1)
+		list := found.rows(r, s.ascending, true, t.Limit+1)
 		d.SearchedPage = pageOf(list, t, found.place())
 		d.Newer = d.Newer && len(begun) == 0
 		d.Condition, d.Scanned = found.Condition, found.Scanned

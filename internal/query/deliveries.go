@@ -9,6 +9,7 @@ import (
 
 	"postrider/internal/catalog"
 	"postrider/internal/postgres"
+	"postrider/policy"
 )
 
 // MaxFilterIDs is the most ids in a filter of an operation. postrider_internal.filter_ids has the same limit.
@@ -38,6 +39,8 @@ type DeliveryFilter struct {
 	CreatedUntil *time.Time `json:"createdUntil,omitzero" kong:"-"`
 	// Ids of deliveries, up to 10,000. Duplicates count once.
 	DeliveryIDs []int64 `json:"deliveryIds,omitzero" kong:"-" maxItems:"10000" label:"Selected by id"`
+	// Errors: also read the error or response of the last attempt of each delivery that has not succeeded.
+	Errors bool `json:"-" kong:"-"`
 }
 
 // Scan implements sql.Scanner for a stored filter.
@@ -61,13 +64,13 @@ type DeliveryLine struct {
 	// Subject of the event; empty if it was erased, null after the event's retention.
 	Subject *string `json:"subject" column:"Subject" class:"long" off:""`
 	// When postrider accepted the event.
-	PublishedAt *time.Time `json:"publishedAt" column:"Published"`
+	PublishedAt *time.Time `json:"publishedAt" column:"Published" off:"pages"`
 	// Name of the topic.
 	Topic string `json:"topic" column:"Topic" in:"subscription"`
 	// Name of the event subscription.
 	Subscription string `json:"subscription" column:"Event subscription" title:"SUBSCRIPTION" class:"long"`
 	// Number of recorded attempts.
-	Attempts int `json:"attempts" column:"Attempts"`
+	Attempts int `json:"attempts" column:"Attempts" class:"number spare"`
 	// Number of attempts that were repeated after a crash, without being counted.
 	Reruns int `json:"reruns" column:"Re-runs" in:"attempts" off:""`
 	// Outcome of the last attempt, such as Busy.
@@ -76,6 +79,8 @@ type DeliveryLine struct {
 	LastStatus *int `json:"lastStatus" column:"Last status" in:"last_outcome"`
 	// Earliest time of the next attempt. Null during a hold and after the end.
 	NextAttemptAt *time.Time `json:"nextAttemptAt" column:"Next or ended" title:"NEXT ATTEMPT"`
+	// LastError is the error or the beginning of the response of the last attempt; nil unless the filter requests it.
+	LastError *string `db:"-" json:"-" column:"Last error" class:"long wide" off:"cli" sql:"(select coalesce(error, left(response_excerpt, 300)) from postrider.delivery_attempts a\n         where a.delivery_id = deliveries.delivery_id or a.batch_id = deliveries.batch_id\n         order by started_at desc limit 1) as last_error"`
 	// When it ended; null before.
 	FinishedAt *time.Time `json:"finishedAt" column:"Ended" in:"next_attempt_at"`
 	// Why it was dead-lettered, dropped or canceled.
@@ -131,7 +136,38 @@ func readDeliveries(
 	if !some {
 		return page
 	}
-	return readPage[DeliveryLine](r, "deliveries", t, search, args)
+	page = readPage[DeliveryLine](r, "deliveries", t, search, args)
+	if f.Errors {
+		readErrors(r, page.Rows)
+	}
+	return page
+}
+
+// readErrors reads the error or response of the last attempt of the deliveries that have not succeeded.
+func readErrors(r *reading, deliveries []DeliveryLine) {
+	var ids []int64
+	var batches []*int64
+	var days []time.Time
+	lines := map[int64]*DeliveryLine{}
+	for i := range deliveries {
+		d := &deliveries[i]
+		if d.LastAttemptAt == nil || d.LastOutcome != nil && policy.Outcome(*d.LastOutcome).Success() {
+			continue
+		}
+		ids, batches, days = append(ids, d.DeliveryID), append(batches, d.BatchID), append(days, d.LastAttemptAt.UTC())
+		lines[d.DeliveryID] = d
+	}
+	if ids == nil {
+		return
+	}
+	type found struct {
+		DeliveryID int64
+		Error      string
+	}
+	args := pgx.NamedArgs{"deliveries": ids, "batches": batches, "days": days}
+	for _, f := range rows[found](r, "delivery_errors", args) {
+		lines[f.DeliveryID].LastError = &f.Error
+	}
 }
 
 // bindDeliveries returns the arguments of a filter. timed: the list is in the order of the ids of the events. search:

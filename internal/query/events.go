@@ -38,7 +38,7 @@ type EventLine struct {
 	// States counts its deliveries by state; nil unless the filter requests it.
 	States []Counted `db:"-" json:"-" column:"Deliveries" class:"long wide" sql:"(select jsonb_object_agg(state, n) from (select state, count(*) as n\n          from postrider.deliveries d where d.system_id = events.system_id group by state) s) as deliveries"`
 	// Size in bytes.
-	BodyBytes int `json:"bodyBytes" column:"Size" title:"BYTES"`
+	BodyBytes int `json:"bodyBytes" column:"Size" title:"BYTES" class:"number spare"`
 	// Number of matching event subscriptions; null if it was published by SQL and is not routed yet.
 	Matched   *int       `json:"matched" column:"Matched" off:"pages" none:"not routed yet"`
 	Source    *string    `json:"source" column:"Source" class:"long" off:""`
@@ -130,7 +130,7 @@ func (r *Reader) ReadEvent(ctx context.Context, id uuid.UUID) (*EventRow, error)
 	var e EventRow
 	err := read(ctx, r.db, "an event", func(r *reading) {
 		e = row[EventRow](r, "event", pgx.NamedArgs{"id": id})
-		e.Deliveries = readDeliveries(r, DeliveryFilter{Event: id.String()}, Turn[DeliveryPlace]{Limit: 200}).Rows
+		e.Deliveries = readDeliveries(r, DeliveryFilter{Event: id.String(), Errors: true}, Turn[DeliveryPlace]{Limit: 200}).Rows
 	})
 	return &e, err
 }

@@ -128,7 +128,7 @@ func (r *Reader) ReadSubscriptionDetails(
 		}
 		d.Range, d.Day = readCounts(r, counts, span, step), readCounts(r, counts, 24*time.Hour, time.Hour)
 		d.Handshakes = rows[HandshakeLine](r, "handshakes", args)
-		filter := DeliveryFilter{Topic: sub.Topic, Subscription: sub.Name}
+		filter := DeliveryFilter{Topic: sub.Topic, Subscription: sub.Name, Errors: true}
 		d.Deliveries = readDeliveries(r, filter, Turn[DeliveryPlace]{Limit: newest}).Rows
 		d.Audit = readAudit(r, AuditFilter{Topic: sub.Topic, Subscription: sub.Name}, Turn[int64]{Limit: newest}).Rows
 	})

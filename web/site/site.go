@@ -207,7 +207,7 @@ func (s *Site) Cell(list string, c query.Column, row any) (template.HTML, error)
 		return s.Part("plain", strings.Join(v, " "))
 	default:
 		text := fmt.Sprint(v)
-		if c.Class == "number" && reflect.Indirect(value).CanInt() {
+		if strings.HasPrefix(c.Class, "number") && reflect.Indirect(value).CanInt() {
 			text = display.Grouped(v)
 		}
 		if strings.HasSuffix(c.Key, "_id") {

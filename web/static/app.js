@@ -33,6 +33,9 @@
     document.addEventListener("htmx:before:request", (event) => {
       if (paused || document.hidden || reading()) event.preventDefault();
     });
+    document.addEventListener("visibilitychange", () => { // a hidden tab is not refreshed; a shown one at once
+      if (!document.hidden && window.htmx) window.htmx.trigger(find("#page"), "shown");
+    });
     document.addEventListener("htmx:before:swap", (event) => {
       const response = event.detail.ctx && event.detail.ctx.response;
       if (response && response.status >= 400) { // keep the last good page
@@ -112,8 +115,8 @@
 
   // A text that is cut off is shown on hover.
   document.addEventListener("mouseover", (event) => {
-    const cell = event.target.closest && event.target.closest(".lines td.long");
-    if (cell && cell.scrollWidth > cell.clientWidth) cell.title = cell.innerText;
+    const cut = event.target.closest && event.target.closest(".lines .cut > div");
+    if (cut && cut.scrollWidth > cut.clientWidth) cut.title = cut.innerText;
   });
 
   // ---- Charts: drawn from their tables.
@@ -306,10 +309,13 @@
     let stopped = false;
     tail.hidden = false;
     const cell = (label, className, ...children) => {
-      const td = document.createElement("td");
+      const td = document.createElement("td"), text = document.createElement("div"), cut = document.createElement("div");
       td.dataset.label = label;
       td.className = className;
-      td.append(...children.filter(Boolean));
+      text.append(...children.filter(Boolean));
+      cut.className = "cut";
+      cut.append(text);
+      td.append(...(className ? [cut] : text.childNodes));
       return td;
     };
     const element = (name, text, className) => {
@@ -351,9 +357,6 @@
     });
     find("#tail-clear").addEventListener("click", () => rows.replaceChildren());
   }
-
-  const current = find(".site [aria-current]"), strip = current && current.closest("nav");
-  if (strip && strip.scrollWidth > strip.clientWidth) strip.scrollLeft = current.offsetLeft - strip.clientWidth / 2;
 
   // Before a refresh replaces the page, its fragment is prepared too, so that nothing flickers.
   function prepare(root) {
