@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -122,7 +123,7 @@ var readMethods = []string{http.MethodGet, http.MethodHead}
 // mount adds the routes. The files, the redirect and the sign-in page require no session.
 func (p *pages) mount(e *echo.Echo) {
 	login := site.Login(p.Parts.Access, p.Open)
-	ui := e.Group("/ui", secure, p.Explain, storable, bounded(maxForm))
+	ui := e.Group("/ui", secure, site.Compress(plain), p.Explain, storable, bounded(maxForm))
 	// Other paths below /ui, so that every response has the headers of secure.
 	ui.Any("", p.noPage, login)
 	ui.Any("/*", p.noPage, login)
@@ -220,6 +221,18 @@ func secure(next echo.HandlerFunc) echo.HandlerFunc {
 		header.Set(echo.HeaderCacheControl, "no-store")
 		return next(c)
 	}
+}
+
+// plainPages are not compressed: pages that may show a secret once it was requested or typed, beside a text of the
+// request; the live tail, which is a stream; files, which are compressed once; and downloads.
+var plainPages = []string{
+	"/ui/static/", "/ui/tail/stream", "/ui/query/csv", "/ui/query/json", "/ui/account", "/ui/api-keys", "/ui/users",
+	"/ui/sign-in", "/ui/sign-out", "/ui/first-admin", "/ui/topics/:topic/", "/ui/new-topic",
+	"/ui/subscriptions/:topic/:subscription/", "/ui/subscriptions/new", "/ui/policies/new", "/ui/policies/:name/",
+}
+
+func plain(c echo.Context) bool {
+	return slices.ContainsFunc(plainPages, func(prefix string) bool { return strings.HasPrefix(c.Path(), prefix) })
 }
 
 // storable rejects an address with a name or a value that PostgreSQL cannot hold. No object has such a name.

@@ -18,6 +18,7 @@ type Assets map[string]asset
 type asset struct {
 	path string // with the hash: /ui/static/style.0123456789ab.css
 	body []byte
+	gzip []byte // compressed once; nil if that is not shorter
 }
 
 var mediaTypes = map[string]string{
@@ -42,7 +43,8 @@ func LoadAssets(files fs.FS, dir string) (Assets, error) {
 		sum, ext := sha256.Sum256(body), path.Ext(entry.Name())
 		// 48 bits of the hash distinguish the files of different builds
 		address := fmt.Sprintf("/ui/static/%s.%x%s", strings.TrimSuffix(entry.Name(), ext), sum[:6], ext)
-		assets[entry.Name()], assets[address] = asset{address, body}, asset{address, body}
+		file := asset{address, body, compressed(body)}
+		assets[entry.Name()], assets[address] = file, file
 	}
 	return assets, nil
 }
@@ -57,6 +59,12 @@ func (a Assets) Serve(c echo.Context) error {
 	if !ok {
 		return echo.ErrNotFound
 	}
-	c.Response().Header().Set(echo.HeaderCacheControl, "public, max-age=31536000, immutable")
+	header := c.Response().Header()
+	header.Set(echo.HeaderCacheControl, "public, max-age=31536000, immutable")
+	header.Add(echo.HeaderVary, echo.HeaderAcceptEncoding)
+	if found.gzip != nil && acceptsGzip(c.Request()) {
+		header.Set(echo.HeaderContentEncoding, "gzip")
+		found.body = found.gzip
+	}
 	return c.Blob(http.StatusOK, mediaTypes[path.Ext(found.path)], found.body)
 }
