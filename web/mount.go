@@ -94,7 +94,7 @@ func Mount(e *echo.Echo, o Options) error {
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	o.Stopping = cmp.Or(o.Stopping, context.Background())
 	p := &pages{
-		Site:    &site.Site{Now: o.Parts.Clock.Now, Log: o.Logger, Done: doneTexts},
+		Site:    &site.Site{Now: o.Parts.Clock.Now, Log: o.Logger, Plain: plain, Done: doneTexts},
 		Options: o, wrongTokens: make(chan struct{}, wrongTokensAtOnce),
 	}
 	if err := p.load(); err != nil {
@@ -123,7 +123,7 @@ var readMethods = []string{http.MethodGet, http.MethodHead}
 // mount adds the routes. The files, the redirect and the sign-in page require no session.
 func (p *pages) mount(e *echo.Echo) {
 	login := site.Login(p.Parts.Access, p.Open)
-	ui := e.Group("/ui", secure, site.Compress(plain), p.Explain, storable, bounded(maxForm))
+	ui := e.Group("/ui", secure, p.Explain, storable, bounded(maxForm))
 	// Other paths below /ui, so that every response has the headers of secure.
 	ui.Any("", p.noPage, login)
 	ui.Any("/*", p.noPage, login)
@@ -223,12 +223,11 @@ func secure(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// plainPages are not compressed: pages that may show a secret once it was requested or typed, beside a text of the
-// request; the live tail, which is a stream; files, which are compressed once; and downloads.
+// plainPages are not compressed: they may show a secret that was requested or typed, beside a text of the request.
 var plainPages = []string{
-	"/ui/static/", "/ui/tail/stream", "/ui/query/csv", "/ui/query/json", "/ui/account", "/ui/api-keys", "/ui/users",
-	"/ui/sign-in", "/ui/sign-out", "/ui/first-admin", "/ui/topics/:topic/", "/ui/new-topic",
-	"/ui/subscriptions/:topic/:subscription/", "/ui/subscriptions/new", "/ui/policies/new", "/ui/policies/:name/",
+	"/ui/account", "/ui/api-keys", "/ui/users", "/ui/sign-in", "/ui/sign-out", "/ui/first-admin", "/ui/topics/:topic/",
+	"/ui/new-topic", "/ui/subscriptions/:topic/:subscription/", "/ui/subscriptions/new", "/ui/policies/new",
+	"/ui/policies/:name/",
 }
 
 func plain(c echo.Context) bool {

@@ -17,19 +17,19 @@ type overviewView struct {
 	*query.Overview
 	// Published and Delivered are rates per second over the last five full minutes.
 	Published, Delivered float64
-	OldestIsLate         bool // the oldest pending delivery is older than lateAge
-	Ranges               []display.RangeLink
-	Charts               []display.Chart
-	Problems             []query.Problem
-	Reasons              []display.Share
-	First                *firstSteps // nil unless the installation is new
+	OldestIsLate         bool // the oldest pending delivery is late
+	// Failing are the names of the event subscriptions that are failing now.
+	Failing []string
+	Rows    []attention
+	Hidden  int // how many rows are left out
+	Ranges  []display.RangeLink
+	Charts  []display.Chart
+	Reasons []display.Share
+	First   *firstSteps // nil unless the installation is new
 }
 
-// overviewProblems is the number of problems that the overview shows.
-const overviewProblems = 5
-
-// lateAge is the age from which a pending delivery is highlighted: built-in schedules have made four attempts by then.
-const lateAge = 10 * time.Minute
+// attentionRows is the number of rows that the overview shows.
+const attentionRows = 8
 
 func (p *pages) overview(ctx context.Context, c echo.Context) error {
 	f := display.FilterOf(c)
@@ -47,15 +47,22 @@ func (p *pages) overview(ctx context.Context, c echo.Context) error {
 	}
 	oldest := o.Current.OldestPendingSince
 	view := overviewView{
-		Overview: o, OldestIsLate: oldest != nil && p.Now().Sub(*oldest) > lateAge,
+		Overview: o, OldestIsLate: oldest != nil && p.Now().Sub(*oldest) > query.LateAge,
 		Ranges: display.RangeLinks(c, r),
 		Charts: []display.Chart{
 			display.TrafficChart(r, display.PublishedSeries, o.Range.Minutes), display.OutcomeChart(r, o.Range),
 			display.LatencyChart(r, o.Range.Minutes),
 		},
-		Problems: problems[:min(len(problems), overviewProblems)],
-		Reasons:  display.SharesOf(o.Day.Reasons, func(name string) string { return "/ui/dead-letters?reason=" + name }),
+		Reasons: display.SharesOf(o.Day.Reasons, func(name string) string { return "/ui/dead-letters?reason=" + name }),
 	}
+	view.Rows = needsAttention(o.Attention, problems, p.Now())
+	for i := range view.Rows {
+		if view.Rows[i].Problem != nil {
+			view.Failing = append(view.Failing, view.Rows[i].Subscription)
+		}
+	}
+	view.Hidden = max(0, len(view.Rows)-attentionRows)
+	view.Rows = view.Rows[:len(view.Rows)-view.Hidden]
 	const recent = 5
 	minutes := o.LastHour.Minutes
 	for _, m := range minutes[max(0, len(minutes)-1-recent):max(0, len(minutes)-1)] {

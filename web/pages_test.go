@@ -53,8 +53,9 @@ func (b *dashboard) seededPages(t *testing.T) map[string][]string {
 	}
 	return map[string][]string{
 		"/ui/": {
-			"Backlog 6 3 on hold", "failing billing of orders 503 Service Unavailable Busy", "held of orders paused",
-			"resumed by an operator 3", "3 dead letters in 24 h", "UndeliverableDueToClientError 3", "Consistency repairs 0",
+			"Backlog 6 oldest ", ", 3 on hold", "Failing now 2", "Open dead letters 3 3 new in the last hour",
+			"held of orders paused", "503 Service Unavailable <script>window.__x=1</script>", " Busy 3 Retry …",
+			"404 Not Found empty response NotFound 0 Redeliver …", "UndeliverableDueToClientError 3", "Consistency repairs 0",
 		},
 		"/ui/problems?within=1h": {
 			"failing archive of orders 404 Not Found NotFound", "3 100 %", "none pending 3 · redeliver",
@@ -302,14 +303,14 @@ func TestHoldsOfASubscription(t *testing.T) {
 	b.requireRedirect(t, at+"/resume", nil, at)
 	require.Equal(t, "false", holds())
 	b.Rest(t, "billing")
-	require.Regexp(t, `billing of orders probation after Busy .*next probe in 59 min`, text(b.page(t, "/ui/")))
+	require.Regexp(t, `billing of orders probation .*after Busy next probe in 59 min.*Probe`, text(b.page(t, "/ui/")))
 	require.Contains(t, b.page(t, at), "Probe now")
 	b.requireRedirect(t, at+"/probe", nil, at)
 	require.Equal(t, "probationfalse", holds())
 	b.Exec(t, `INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts)
 		VALUES (7, 'running', '{}', 'deliver', 'deliveries', 1, 1000)`)
 	b.Exec(t, "UPDATE postrider_internal.probations SET until = now() - interval '1 second', probe_job_id = 7")
-	require.Regexp(t, `billing of orders probation after Busy .*probe in progress`, text(b.page(t, "/ui/")))
+	require.Regexp(t, `billing of orders probation .*after Busy probe in progress`, text(b.page(t, "/ui/")))
 	b.requireRedirect(t, at+"/release", nil, at)
 	require.Equal(t, "false", holds())
 	require.Equal(t, http.StatusNotFound, b.post("/ui/subscriptions/orders/missing/pause", nil).Code)

@@ -30,30 +30,48 @@ type CurrentState struct {
 	LagP50, LagP95 *float64
 }
 
-// HoldLine is an event subscription on hold.
-type HoldLine struct {
-	Topic, Subscription, EndpointBaseURL, Hold string
-	HoldCause                                  *string
-	HoldSince, HoldUntil                       *time.Time
-	Probing                                    bool
-	// HeldDeliveries are counted up to 20,000.
-	HeldDeliveries int
-	// Validation is the state of its handshake, if that is the hold.
-	Validation *string
+// Attention is an event subscription whose deliveries wait: on hold, for a rate limit, or for long.
+type Attention struct {
+	Topic, Subscription string
+	// Hold is nil without one. Validation is the state of its handshake, if that is the hold.
+	Hold, HoldCause, Validation *string
+	HoldSince, HoldUntil        *time.Time
+	Probing                     bool
+	// Pending is the number of its pending deliveries, and OldestID the oldest one.
+	Pending            int64
+	OldestPendingSince *time.Time
+	OldestID           *int64
+	// Waiting is how many deliveries wait for the rate limit or the closed endpoint, up to 10,000; else 0.
+	Waiting               int
+	ClosedUntil, DrainsAt *time.Time
+	// TooLate: the time to live of some deliveries ends before their turn.
+	TooLate bool
 }
+
+const (
+	// LateAge is the age from which a pending delivery is late: built-in schedules have made four attempts by then.
+	LateAge = 10 * time.Minute
+	// OpenDeadLettersLimit is up to how many open dead letters are counted.
+	OpenDeadLettersLimit = 10_000
+	// attentionLimit is the number of event subscriptions in Overview.Attention.
+	attentionLimit = 50
+)
 
 // Overview is what the dashboard's first page shows, of one moment.
 type Overview struct {
 	Current CurrentState
 	// LastHour is by the minute, Day by the hour, and Range as requested.
 	LastHour, Day, Range *Counts
-	// Holds are the event subscriptions on hold, the newest hold first, at most 50.
-	Holds []HoldLine
+	// Attention are the event subscriptions whose deliveries wait, the largest backlogs first, at most 50.
+	Attention []Attention
+	// OpenDeadLetters is the number of open dead letters, up to OpenDeadLettersLimit.
+	OpenDeadLetters int
 }
 
 // ReadOverview reads the overview with the counts of a span. ErrTooSlow, ErrUnavailable.
 func (r *Reader) ReadOverview(ctx context.Context, span, step time.Duration) (*Overview, error) {
 	var o Overview
+	late := r.clock.Now().Add(-LateAge)
 	err := read(ctx, r.db, "the overview", func(r *reading) {
 		o.Current = row[CurrentState](r, "current_state", pgx.NamedArgs{"held": heldLimit, "sample": lagSample})
 		o.LastHour = readCounts(r, countsFilter{}, time.Hour, time.Minute)
@@ -62,7 +80,10 @@ func (r *Reader) ReadOverview(ctx context.Context, span, step time.Duration) (*O
 		if span != time.Hour || step != time.Minute {
 			o.Range = readCounts(r, countsFilter{}, span, step)
 		}
-		o.Holds = rows[HoldLine](r, "holds", pgx.NamedArgs{"limit": 50})
+		o.Attention = rows[Attention](r, "attention",
+			pgx.NamedArgs{"limit": attentionLimit, "late": late})
+		open := row[struct{ Open int }](r, "open_dead_letters", pgx.NamedArgs{"limit": OpenDeadLettersLimit})
+		o.OpenDeadLetters = open.Open
 	})
 	return &o, err
 }

@@ -18,7 +18,7 @@ import (
 type Chart struct {
 	Title string
 	Form  string // "lines", or "bars", which are stacked
-	Unit  string // of the numbers: "ms", or "" for a count
+	Unit  string // of the numbers: "ms", or that of a count, such as "/min"
 	// Series have the names of their colors in style.css.
 	Series []series
 	Rows   []chartRow // the oldest first
@@ -38,12 +38,13 @@ type chartRange struct {
 	Span, Step time.Duration
 	Label      string // how a step's beginning is written
 	Each       string // the name of a step
+	Unit       string // of a count in a step
 }
 
 var chartRanges = []chartRange{
-	{"1h", "1 h", time.Hour, time.Minute, "15:04", "minute, last hour"},
-	{"24h", "24 h", 24 * time.Hour, 15 * time.Minute, "15:04", "quarter of an hour, last 24 hours"},
-	{"7d", "7 d", 7 * 24 * time.Hour, 2 * time.Hour, "Mon 2 Jan 15:04", "two hours, last 7 days"},
+	{"1h", "1 h", time.Hour, time.Minute, "15:04", "minute, last hour", "/min"},
+	{"24h", "24 h", 24 * time.Hour, 15 * time.Minute, "15:04", "quarter of an hour, last 24 hours", "/15 min"},
+	{"7d", "7 d", 7 * 24 * time.Hour, 2 * time.Hour, "Mon 2 Jan 15:04", "two hours, last 7 days", "/2 h"},
 }
 
 // RangeOf reads the range of a page's charts; the first if the address names none.
@@ -91,7 +92,7 @@ func (r *chartRange) rowsOf(steps []query.Minute, values func(m *query.Minute) [
 // TrafficChart shows new events or deliveries, deliveries that succeeded, and failures.
 func TrafficChart(r *chartRange, first string, steps []query.Minute) Chart {
 	return Chart{
-		Title: "Traffic, per " + r.Each, Form: "lines",
+		Title: "Traffic, per " + r.Each, Form: "lines", Unit: r.Unit,
 		Series: []series{
 			{first, "calm-mark"}, {"Delivered", "accent"}, {"Failed attempts", "waiting-mark"}, {"Dead letters", "bad-mark"},
 		},
@@ -110,7 +111,7 @@ func TrafficChart(r *chartRange, first string, steps []query.Minute) Chart {
 func RateChart(r *chartRange, perSecond float64, steps []query.Minute) Chart {
 	limit := strconv.FormatFloat(perSecond*r.Step.Seconds(), 'f', 0, 64)
 	return Chart{
-		Title: "Limit and delivered, per " + r.Each, Form: "lines",
+		Title: "Limit and delivered, per " + r.Each, Form: "lines", Unit: r.Unit,
 		Series: []series{{"Limit", "bad-mark"}, {"Delivered", "accent"}},
 		Rows: r.rowsOf(steps, func(m *query.Minute) []string {
 			return append([]string{limit}, numbers(m.Delivered)...)
@@ -131,7 +132,9 @@ var outcomeColors = []string{"bad-mark", "waiting-mark", "series-violet", "serie
 
 // OutcomeChart shows attempts by outcome: successes at the bottom, failures stacked on them.
 func OutcomeChart(r *chartRange, counts *query.Counts) Chart {
-	ch := Chart{Title: "Attempts by outcome, per " + r.Each, Form: "bars", Series: []series{{"Delivered", "accent"}}}
+	ch := Chart{
+		Title: "Attempts by outcome, per " + r.Each, Form: "bars", Unit: r.Unit, Series: []series{{"Delivered", "accent"}},
+	}
 	var failures []string
 	for _, outcome := range counts.Outcomes {
 		if !policy.Outcome(outcome.Name).Success() {

@@ -157,9 +157,9 @@ func Tone(word string) string {
 		return "good"
 	case "active", "pending", "available", "running", "published", "note", "redelivered":
 		return "calm"
-	case "paused", "not_validated", "probation", "admission", "rate_limited", "awaiting", "AwaitingManualAction",
-		"Creating", "Updating", "scheduled", "retryable", "retry", "canceled", "cancelled", "Released",
-		"acknowledged":
+	case "paused", "not_validated", "probation", "admission", "rate_limited", "rate limited", "late", "awaiting",
+		"AwaitingManualAction", "Creating", "Updating", "scheduled", "retryable", "retry", "canceled", "cancelled",
+		"Released", "acknowledged":
 		return "waiting"
 	default:
 		return "bad"

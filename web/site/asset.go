@@ -1,6 +1,7 @@
 package site
 
 import (
+	"compress/gzip"
 	"crypto/sha256"
 	"fmt"
 	"io/fs"
@@ -43,7 +44,7 @@ func LoadAssets(files fs.FS, dir string) (Assets, error) {
 		sum, ext := sha256.Sum256(body), path.Ext(entry.Name())
 		// 48 bits of the hash distinguish the files of different builds
 		address := fmt.Sprintf("/ui/static/%s.%x%s", strings.TrimSuffix(entry.Name(), ext), sum[:6], ext)
-		file := asset{address, body, compressed(body)}
+		file := asset{address, body, compressed(body, gzip.BestCompression)}
 		assets[entry.Name()], assets[address] = file, file
 	}
 	return assets, nil

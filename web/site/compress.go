@@ -5,23 +5,29 @@ import (
 	"compress/gzip"
 	"net/http"
 	"strings"
+	"sync"
 
 	"github.com/labstack/echo/v4"
-	"github.com/labstack/echo/v4/middleware"
 )
 
 // compressFrom is the size in bytes from which a page is compressed: a smaller one fits into one packet.
 const compressFrom = 1400
 
-// Compress compresses pages with gzip, except those of which plain returns true.
+// respond sends a page, compressed with gzip if the browser accepts it.
 //
-// An attacker could otherwise guess a secret from the length of a page that has the secret and a text of the attacker.
-// So pages with secrets are plain, and no page is compressed that another site has requested.
-func Compress(plain func(c echo.Context) bool) echo.MiddlewareFunc {
-	return middleware.GzipWithConfig(middleware.GzipConfig{
-		Level: gzip.BestSpeed, MinLength: compressFrom,
-		Skipper: func(c echo.Context) bool { return plain(c) || fromOtherSite(c.Request()) },
-	})
+// An attacker could guess a secret from the length of a page that has the secret and a text of the attacker. So pages
+// with secrets are not compressed (Plain), nor any page that another site has requested.
+func (s *Site) respond(c echo.Context, status int, page []byte) error {
+	c.Response().Header().Add(echo.HeaderVary, echo.HeaderAcceptEncoding)
+	compress := len(page) >= compressFrom && acceptsGzip(c.Request()) && !fromOtherSite(c.Request()) &&
+		(s.Plain == nil || !s.Plain(c))
+	if compress {
+		if shorter := compressed(page, gzip.BestSpeed); shorter != nil {
+			c.Response().Header().Set(echo.HeaderContentEncoding, "gzip")
+			page = shorter
+		}
+	}
+	return c.HTMLBlob(status, page)
 }
 
 // fromOtherSite reports that a browser sends a request for another site. Browsers send the header over HTTPS and to
@@ -36,13 +42,18 @@ func acceptsGzip(r *http.Request) bool {
 	return strings.Contains(r.Header.Get(echo.HeaderAcceptEncoding), "gzip")
 }
 
-// compressed is a file in gzip; nil if that is not shorter.
-func compressed(body []byte) []byte {
+// writers are the gzip writers of each level: a new one allocates 800 kB.
+var writers [gzip.BestCompression + 1]sync.Pool
+
+// compressed is a body in gzip; nil if that is not shorter.
+func compressed(body []byte, level int) []byte {
 	var out bytes.Buffer
-	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
-	if err != nil { // impossible: the level is valid
-		return nil
+	w, _ := writers[level].Get().(*gzip.Writer)
+	if w == nil {
+		w, _ = gzip.NewWriterLevel(&out, level) // the level is valid
 	}
+	defer writers[level].Put(w)
+	w.Reset(&out)
 	_, _ = w.Write(body) // a buffer returns no error
 	_ = w.Close()
 	if out.Len() >= len(body) {

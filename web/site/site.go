@@ -30,6 +30,8 @@ type Site struct {
 	Now func() time.Time
 	// Log gets the errors of pages.
 	Log *slog.Logger
+	// Plain reports that a page must not be compressed, because it may have a secret. nil: none has.
+	Plain func(c echo.Context) bool
 	// Done are the results of actions, by their code in the address.
 	Done map[string]string
 }
@@ -173,7 +175,7 @@ func (s *Site) render(c echo.Context, status int, name string, f Frame) error {
 	if err != nil {
 		return err
 	}
-	return c.HTMLBlob(status, written)
+	return s.respond(c, status, written)
 }
 
 // Page renders a page in memory: a failing template must not send half a page with status 200.

@@ -136,14 +136,14 @@
 
   function shown(v, unit) {
     if (v === null || v === undefined) return "–";
-    if (unit !== "ms") return v.toLocaleString("en");
+    if (unit !== "ms") return v.toLocaleString("en") + unit;
     return v >= 1000 ? (v / 1000).toFixed(2) + " s" : v.toFixed(v < 10 ? 1 : 0) + " ms";
   }
 
   function axisText(v, unit) {
     if (unit === "ms") return v >= 1000 ? v / 1000 + " s" : v + " ms";
     if (!Number.isInteger(v)) return "";
-    return v >= 10000 ? v / 1000 + " k" : String(v);
+    return (v >= 10000 ? v / 1000 + " k" : String(v)) + (v === 0 ? "" : unit);
   }
 
   // A point with a gap on both sides has no line and is drawn as a dot.
@@ -152,6 +152,9 @@
     return [...values.keys()].filter((at) => !gap(at) && gap(at - 1) && gap(at + 1));
   };
 
+  const heightOf = (chart) => chart.closest(".compact") ? 130 : 200;
+  const newest = (u) => u.setLegend({ idx: u.data[0].length - 1 }, false);
+
   function draw(chart) {
     const table = find(".numbers", chart.parentElement);
     if (!table || !window.uPlot) return;
@@ -159,7 +162,12 @@
     const heads = [...table.tHead.rows[0].cells].slice(1), names = heads.map((th) => th.textContent).join("|");
     const old = plots.get(chart), values = bars ? stacked(data) : data;
     if (data[0].length === 0) return;
-    if (old && chart.firstChild && chart.dataset.names === names) { old.raw = data; old.setData(values); return; }
+    if (old && chart.firstChild && chart.dataset.names === names) {
+      old.raw = data;
+      old.setData(values);
+      if (old.cursor.idx === null || old.cursor.idx === undefined) newest(old);
+      return;
+    }
     if (old) old.destroy();
     const step = data[0].length > 1 ? data[0][1] - data[0][0] : 60;
     const series = heads.map((th, i) => {
@@ -168,7 +176,7 @@
         label: th.textContent, stroke, points: { show: false, size: 6, fill: stroke, filter: isolated }, spanGaps: false,
         value: (u, _, s, at) => shown(at === null || at === undefined ? null : u.raw[s][at], unit),
         ...(bars ? { fill: stroke, width: 0, paths: window.uPlot.paths.bars({ size: [0.86, 40], align: 1 }) }
-          : { width: 1.75, fill: i === (unit ? -1 : 1) ? stroke + "22" : undefined }),
+          : { width: 1.75, fill: i === (unit === "ms" ? -1 : 1) ? stroke + "22" : undefined }),
       };
     });
     const axis = {
@@ -178,7 +186,7 @@
     const tick = (seconds, form) => [seconds, form, null, null, null, null, null, null, 1];
     const day = step > 3600 ? "{WWW} {D}" : "{HH}:{mm}";
     const options = {
-      width: chart.clientWidth, height: 200, tzDate: (t) => window.uPlot.tzDate(new Date(t * 1000), "UTC"),
+      width: chart.clientWidth, height: heightOf(chart), tzDate: (t) => window.uPlot.tzDate(new Date(t * 1000), "UTC"),
       cursor: { y: false, points: { size: 6 } },
       scales: {
         x: { range: (_, low, high) => [low, high + (bars ? step : 0)] },
@@ -186,10 +194,12 @@
       },
       axes: [
         { ...axis, size: 30, values: [tick(86400, day), tick(60, "{HH}:{mm}"), tick(1, "{HH}:{mm}:{ss}")] },
-        { ...axis, size: 52, values: (_, ticks) => ticks.map((v) => axisText(v, unit)) },
+        { ...axis, size: 14 + 7 * Math.max(5, unit.length + 3), values: (_, ticks) => ticks.map((v) => axisText(v, unit)) },
       ],
       series: [{ label: "UTC", value: step > 3600 ? "{WWW} {D} {HH}:{mm}" : "{HH}:{mm}" }, ...series],
       drawOrder: ["axes", "series"],
+      // Away from the chart, the legend shows the newest step.
+      hooks: { setLegend: [(u) => { if (u.legend.idx === null || u.legend.idx === undefined) newest(u); }], ready: [newest] },
     };
     const plot = (shownData) => {
       const made = new window.uPlot(options, shownData);
@@ -223,7 +233,7 @@
     for (const { target, contentRect } of entries) {
       const plot = plots.get(target);
       const width = Math.floor(contentRect.width);
-      if (plot && width > 0 && plot.width !== width) plot.setSize({ width, height: 200 });
+      if (plot && width > 0 && plot.width !== width) plot.setSize({ width, height: heightOf(target) });
     }
   });
   all(".chart").forEach((chart) => widths.observe(chart));
