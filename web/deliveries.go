@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -49,6 +50,9 @@ type deliveryView struct {
 	query.DeliveryDetails
 	Limit   int      // of attempts; 0 is none
 	Outlook *outlook // nil if the delivery has ended
+	// Similar are the dead letters that the edit of this repair may apply to, on the page Apply; nil if there are none.
+	Similar *query.SimilarDeadLetters
+	Apply   string
 	SQL     string
 }
 
@@ -72,6 +76,19 @@ func (p *pages) delivery(ctx context.Context, c echo.Context) error {
 		view.Limit = work.limit
 		if view.Outlook, err = p.outlookOf(ctx, &work); err != nil {
 			return err
+		}
+	}
+	if d.Edit != nil && d.RedeliveredFromKind == "dead letter" {
+		similar, err := p.Parts.Reader.Similar(ctx, *d.RedeliveredFrom)
+		if err != nil && !errors.Is(err, postgres.ErrNotFound) {
+			return err
+		}
+		if err == nil && similar.Count > 0 {
+			view.Similar = similar
+			view.Apply = "/ui/dead-letters/repair?" + url.Values{
+				"topic": {similar.Topic}, "subscription": {similar.Subscription}, "reason": {similar.Reason},
+				"eventType": {similar.EventType}, "state": {"open"}, patchOf: {display.IDText(id)},
+			}.Encode()
 		}
 	}
 	return p.Show(c, "delivery", fmt.Sprintf("Delivery %d", id), d.State == "pending", view)

@@ -21,7 +21,19 @@ func (p *pages) events(ctx context.Context, c echo.Context) error {
 	f.Read(&filter, p.Now())
 	list, err := site.ListOf(ctx, c, "event", f, filter, p.Parts.Reader.ReadEvents,
 		func(l *query.EventLine) uuid.UUID { return l.SystemID })
-	return p.ShowList(c, "events", "Events", list, err)
+	view := eventsView{List: list, Data: filter.Data}
+	if view.Data != "" {
+		view.Paging.Checked = "4 s"
+	}
+	if err != nil {
+		return err
+	}
+	return p.Show(c, "events", "Events", view.Data == "", view) // a search for a value is not repeated
+}
+
+type eventsView struct {
+	site.List[query.EventLine]
+	Data string // the value that was searched for
 }
 
 type eventView struct {

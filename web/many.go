@@ -1,7 +1,9 @@
 package web
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -12,6 +14,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"postrider/internal/operator"
+	"postrider/internal/postgres"
 	"postrider/internal/query"
 	"postrider/web/display"
 	"postrider/web/site"
@@ -78,16 +81,41 @@ func (p *pages) many(kind string) site.Page {
 		if err != nil {
 			return err
 		}
-		if view.Form.Has("patch") {
+		switch {
+		case view.Form.Has("patch"):
 			view.Patch = view.Form.Get("patch")
+		case c.QueryParams().Has(patchOf):
+			if err := p.readPatch(ctx, c, &view); err != nil {
+				return err
+			}
 		}
-		view.Back = display.SameFilter(c, back, "id", "", "checked", "", "until", "")
+		view.Back = display.SameFilter(c, back, "id", "", "checked", "", "until", "", patchOf, "")
 		name := "many"
 		if kind == operator.Repair {
 			name = "many-repair"
 		}
 		return p.Show(c, name, operationKinds[kind], false, &view, site.Link{Href: view.Back, Text: list})
 	}
+}
+
+// patchOf is the parameter with the delivery whose edit is the merge patch.
+const patchOf = "patchOf"
+
+// readPatch reads the edit of a repair as the merge patch for others.
+func (p *pages) readPatch(ctx context.Context, c echo.Context, view *manyView) error {
+	id, err := strconv.ParseInt(c.QueryParam(patchOf), 10, 64)
+	if err != nil {
+		return postgres.ErrNotFound
+	}
+	delivery, err := p.Parts.Reader.ReadDelivery(ctx, id)
+	if err != nil {
+		return err
+	}
+	var text bytes.Buffer
+	if json.Indent(&text, delivery.Edit, "", "  ") == nil {
+		view.Patch = text.String()
+	}
+	return nil
 }
 
 // manyOf reads the filter of the address up to a fixed time, because the user confirms what was counted.
@@ -125,7 +153,7 @@ func (p *pages) manyOf(c echo.Context, view *manyView) (list, back string, err e
 		view.Matching, view.Until, from = filter, *filter.DeadLetteredUntil, filter.DeadLetteredFrom
 		list, back = "Dead letters", "/ui/dead-letters"
 	}
-	f.RejectOthers("id", "checked", "until", "within") // an unknown one would change more than the user meant
+	f.RejectOthers("id", "checked", "until", "within", patchOf) // an unknown one would change more than the user meant
 	if err == nil {
 		err = f.Err
 	}
@@ -136,7 +164,7 @@ func (p *pages) manyOf(c echo.Context, view *manyView) (list, back string, err e
 	if from != nil {
 		start = from.Format(time.RFC3339Nano)
 	}
-	view.Action = display.With(c, parameter, view.Until.Format(time.RFC3339Nano), "from", start, "within", "")
+	view.Action = display.With(c, parameter, view.Until.Format(time.RFC3339Nano), "from", start, "within", "", patchOf, "")
 	return list, back, err
 }
 

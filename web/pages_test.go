@@ -183,6 +183,12 @@ func (b *dashboard) testEditAndRedeliver(t *testing.T) {
 		return url.Values{"do": {do}, "version": {version}, "event": {event}, "toSubscription": {"accounting"}}
 	}
 	b.requireRejected(t, at, send("review", original), 400, "The event is unchanged.")
+	require.Contains(t, page, "\n{\n  &#34;id&#34;: &#34;e-", "it opens formatted")
+	require.Contains(t, page, "12345678901234567890.10", "numbers stay")
+	_, opened, _ := strings.Cut(page, "required>\n")
+	opened, _, _ = strings.Cut(opened, "</textarea>")
+	opened = strings.ReplaceAll(stdhtml.UnescapeString(opened), "\n", "\r\n") // as browsers do
+	b.requireRejected(t, at, send("review", opened), 400, "The event is unchanged.")
 	for _, do := range []string{"review", "format"} {
 		b.requireRejected(t, at, send(do, "{\r\n \"id\": x}"), 400, "line 2, column 8")
 	}
@@ -216,6 +222,26 @@ func (b *dashboard) testEditAndRedeliver(t *testing.T) {
 		b.requireTexts(t, path, "Repair of the original event , edited by admin",
 			"JSON merge patch from the original event")
 	}
+	b.testApplyToSimilar(t, "/ui/deliveries/"+b.value(t, "SELECT delivery_id"+repaired))
+}
+
+// A repair offers its change for the open dead letters with the same event subscription, reason and event type.
+func (b *dashboard) testApplyToSimilar(t *testing.T, delivery string) {
+	t.Helper()
+	require.NotContains(t, b.page(t, delivery), "Apply this change", "the others have another type")
+	b.Exec(t, "UPDATE postrider_internal.dead_letters SET event_type = 'e-1' WHERE subscription = 'archive'")
+	page := b.page(t, delivery)
+	require.Contains(t, text(page), "Apply this change to the 2 similar ones …")
+	link := regexp.MustCompile(`href="(/ui/dead-letters/repair\?[^"]+)"`).FindStringSubmatch(page)
+	many := b.page(t, stdhtml.UnescapeString(link[1]))
+	requireValidMarkup(t, link[1], many)
+	require.Contains(t, text(many), "2 dead letters match")
+	require.Contains(t, many, "&#34;total&#34;:")
+	require.Regexp(t, `class="primary" name="do"\s+value="preview"`, many)
+	action := regexp.MustCompile(`action="(/ui/dead-letters/repair\?[^"]+)"`).FindStringSubmatch(many)
+	preview := b.post(stdhtml.UnescapeString(action[1]), url.Values{"do": {"preview"}, "patch": {`{"subject":"other"}`}}).Body
+	require.Contains(t, preview.String(), `class="primary" name="do" value="start"`)
+	require.NotRegexp(t, `class="primary" name="do"\s+value="preview"`, preview.String())
 }
 
 // No page shows data of erased events.

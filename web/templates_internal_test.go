@@ -25,7 +25,7 @@ var views = map[string]any{
 	"overview": overviewView{Overview: emptyOverview()}, "problems": problemsView{Filter: &display.Filter{}},
 	"problem": problemView{},
 	"tail":    tailView{Filter: &display.Filter{}},
-	"events":  emptyList[query.EventLine](), "event": eventView{},
+	"events":  eventsView{List: emptyList[query.EventLine]()}, "event": eventView{},
 	"deliveries": deliveriesView{List: emptyList[query.DeliveryLine]()},
 	"delivery":   deliveryView{}, "batches": emptyList[query.BatchLine](), "batch": batchView{},
 	"dead-letters": deadLettersView{List: emptyList[query.DeadLetter]()}, "dead-letter": deadLetterView{},
@@ -40,7 +40,7 @@ var views = map[string]any{
 	"audit": emptyList[query.AuditLine](), "sign-in": signInView{}, "account": accountView{},
 	"users": usersView{List: emptyList[access.User]()}, "api-keys": apiKeysView{List: emptyList[access.APIKey]()},
 	"form": formView{}, "delete": deletionView{}, "subscription-topic": chooseView{}, "topic-keys": keysView{},
-	"publish": publishView{}, "error": site.ErrorView{}, "search": searchView{},
+	"publish": publishView{}, "error": site.ErrorView{}, "search": &searchView{},
 }
 
 func emptyOverview() *query.Overview {

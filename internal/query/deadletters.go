@@ -280,6 +280,22 @@ func (r *Reader) GetDeadLetter(ctx context.Context, id uuid.UUID) (*DeadLetter, 
 	return &row.DeadLetter, nil
 }
 
+// SimilarDeadLetters are the open dead letters with the same event subscription, reason and event type.
+type SimilarDeadLetters struct {
+	Topic, Subscription, Reason, EventType string
+	// Count is their number among 10,000 open ones of the event subscription.
+	Count int
+}
+
+// Similar counts the open dead letters that are like one; ErrNotFound.
+func (r *Reader) Similar(ctx context.Context, id uuid.UUID) (*SimilarDeadLetters, error) {
+	var s SimilarDeadLetters
+	err := read(ctx, r.db, "similar dead letters", func(r *reading) {
+		s = row[SimilarDeadLetters](r, "similar_dead_letters", pgx.NamedArgs{"id": id, "limit": OpenDeadLettersLimit})
+	})
+	return &s, err
+}
+
 // countTime is how long a dry run counts. Its caller waits for it.
 const countTime = 5 * time.Second
 

@@ -1,8 +1,12 @@
 package query
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,12 +23,18 @@ type EventFilter struct {
 	SubjectPrefix string `query:"subjectPrefix" label:"Subject begins with" sql:"starts_with(subject, ?)"`
 	// Only events that match no event subscription.
 	Unmatched bool `query:"unmatched" default:"false" label:"Unmatched only" sql:"matched = 0"`
+	// Only events with this text or number as a value, at any place.
+	//
+	// No index has the values: a page searches for up to 4 s, the newest event first. Set a time, too.
+	Data string `query:"data" label:"Value in data" sql:"(jsonb_path_query_array(body, '$.**') @> to_jsonb(?::text)\n        or jsonb_path_query_array(body, '$.**') @> postrider.try_jsonb(convert_to(?, 'UTF8')))"`
 	// Published at this time or later.
 	From *time.Time `query:"publishedFrom"`
 	// Published before this time.
 	To *time.Time `query:"publishedUntil" name:"until" aliases:"to"`
 	// States: also count the deliveries of each event by their state.
 	States bool `kong:"-"`
+	// OrSubject: events whose subject begins with Data match, too.
+	OrSubject bool `kong:"-"`
 }
 
 // EventLine is one event in a list, without its body.
@@ -76,20 +86,75 @@ func (r *Reader) ReadEvents(
 	ctx context.Context, f EventFilter, t Turn[uuid.UUID],
 ) (page SearchedPage[EventLine, uuid.UUID], err error) {
 	now := r.clock.Now()
-	err = read(ctx, r.db, "events", func(r *reading) {
+	list := func(r *reading) {
 		names := readNames(r, f.Topic, "", f.Event, 0)
 		args := pgx.NamedArgs{
 			"topics": names.Topics, "events": names.Events, "type": given(f.Type), "subject": given(f.Subject),
 			"prefix": given(f.SubjectPrefix), "unmatched": f.Unmatched,
 		}
+		f.bindValue(args)
 		bindSpan(args, f.From, f.To)
 		search := f.Event == "" && (f.Topic+f.Type+f.Subject+f.SubjectPrefix != "" || f.Unmatched)
-		page = readPage[EventLine](r, "events", t, search, args)
+		if f.Data != "" {
+			page = searchValues(r, t, args)
+		} else {
+			page = readPage[EventLine](r, "events", t, search, args)
+		}
 		if f.States {
 			readStates(r, page.Rows, now)
 		}
-	})
-	return page, err
+	}
+	if f.Data != "" {
+		return page, r.search(ctx, 2*valueTime, "events", list)
+	}
+	return page, read(ctx, r.db, "events", list)
+}
+
+const (
+	// valueTime is how long a page searches for a value, and valueStep how many events it checks before it looks at the
+	// clock.
+	valueTime = 4 * time.Second
+	valueStep = 1000
+)
+
+// searchValues reads a page of the events that have a value, for up to valueTime.
+func searchValues(r *reading, t Turn[uuid.UUID], args pgx.NamedArgs) SearchedPage[EventLine, uuid.UUID] {
+	var found []EventLine
+	args["backwards"], args["search"] = t.After != nil, valueStep
+	cursor := cmp.Or(t.After, t.Before)
+	for began := time.Now(); ; {
+		args["limit"], args["end"] = t.Limit+1-len(found), nil
+		bindKey(args, "cursor", cursor)
+		end := searchEnd[uuid.UUID](r, "events", args)
+		found = append(found, rows[EventLine](r, "events", args)...)
+		if r.err != nil || end == nil || len(found) > t.Limit || time.Since(began) > valueTime {
+			return pageOf(found, t, end)
+		}
+		cursor = end
+	}
+}
+
+// plainValue is a value that JSON texts have as it is: without characters that some programs escape.
+var plainValue = regexp.MustCompile(`^[A-Za-z0-9 _.:,;@#|=*+~^()\[\]{}!?$%-]+$`)
+
+// bindValue binds the value to search for. Bodies without the bytes of @needle are not parsed.
+func (f *EventFilter) bindValue(args pgx.NamedArgs) {
+	args["value"], args["needle"], args["or_subject"] = nil, nil, nil
+	if f.Data == "" {
+		return
+	}
+	text := jsonText(f.Data)
+	number := text
+	if json.Valid([]byte(f.Data)) && storableNumber(f.Data) && strings.ContainsAny(f.Data[:1], "-0123456789") {
+		number = json.RawMessage(f.Data)
+	}
+	args["value"] = fmt.Sprintf(`{"text":%s,"number":%s}`, text, number)
+	if plainValue.MatchString(f.Data) {
+		args["needle"] = []byte(f.Data)
+	}
+	if f.OrSubject {
+		args["or_subject"] = f.Data
+	}
 }
 
 // readStates reads how many deliveries of each event are in each state. The days limit the partitions that are read.

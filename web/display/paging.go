@@ -60,6 +60,8 @@ type Paging struct {
 	First, Newer, Older string
 	// Further continues a search that ended before it found a whole page.
 	Further string
+	// Checked is what the search has checked by then.
+	Checked string
 }
 
 // PagingOf returns the links of a page of a list. They keep its filter. With the oldest row first, the next page has
@@ -72,7 +74,7 @@ func PagingOf[T, K any](
 	}
 	moved := c.QueryParams().Has("after") || c.QueryParams().Has("before")
 	backwards := c.QueryParams().Has("after") || oldest && !moved
-	page.Older = page.Older && (moved || !oldest)
+	page.Older, links.Checked = page.Older && (moved || !oldest), "20,000 rows"
 	if len(page.Rows) > 0 && page.Newer {
 		links.Newer = at("after", EncodeKey(key(&page.Rows[0])))
 	}

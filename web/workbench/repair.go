@@ -25,10 +25,11 @@ import (
 // repairView is the page that edits the event of a dead letter, or the next one, which confirms the changes.
 type repairView struct {
 	query.DeadLetterRow
-	// Text is the event in the editor, Version the version of the dead letter when it was opened.
-	Text, Version string
-	Form          url.Values
-	Mistake       *mistake
+	// Text is the event in the editor, with a member per line at first. Version is the version of the dead letter when it
+	// was opened.
+	Original, Text, Version string
+	Form                    url.Values
+	Mistake                 *mistake
 	// Diff is what was edited, to confirm.
 	Diff []operator.Change
 }
@@ -46,7 +47,11 @@ func (p *Pages) openRepair(ctx context.Context, c echo.Context) (view repairView
 	if row.BodyText == nil || *row.BodyText == "" {
 		return view, site.Rejected(http.StatusConflict, "the event was erased, so it cannot be edited")
 	}
-	view.DeadLetterRow, view.Text, view.Form = *row, *row.BodyText, url.Values{}
+	view.DeadLetterRow, view.Original, view.Text, view.Form = *row, *row.BodyText, *row.BodyText, url.Values{}
+	var formatted bytes.Buffer // names, values and their order stay
+	if json.Indent(&formatted, []byte(view.Original), "", "  ") == nil {
+		view.Text = formatted.String()
+	}
 	if row.Version != nil {
 		view.Version = row.Version.String()
 	}
@@ -73,8 +78,8 @@ func (p *Pages) repairStep(ctx context.Context, c echo.Context) error {
 		return err
 	}
 	view.Form = c.Request().PostForm
-	original := view.Text
-	view.Text, view.Version = sentText(original, view.Form.Get("event")), view.Form.Get("version")
+	opened := view.Text
+	view.Text, view.Version = sentText(view.Original, view.Form.Get("event")), view.Form.Get("version")
 	switch view.Form.Get("do") {
 	case "edit":
 		return p.showRepair(c, http.StatusOK, "repair", &view)
@@ -83,7 +88,7 @@ func (p *Pages) repairStep(ctx context.Context, c echo.Context) error {
 	case "redeliver":
 		return p.redeliverEdited(ctx, c, &view)
 	}
-	if view.Text == original {
+	if view.Text == view.Original || strings.ReplaceAll(view.Text, "\r\n", "\n") == opened {
 		view.Mistake = &mistake{Title: "The event is unchanged.", Advice: "Edit it, or redeliver the original."}
 	} else if err := p.Operator.CheckEdit(ctx, view.DeadLetterID, []byte(view.Text)); err != nil {
 		if view.Mistake = eventMistake(err, view.Text); view.Mistake == nil {
@@ -93,7 +98,7 @@ func (p *Pages) repairStep(ctx context.Context, c echo.Context) error {
 	if view.Mistake != nil {
 		return p.showRepair(c, http.StatusBadRequest, "repair", &view)
 	}
-	view.Diff = operator.Diff([]byte(original), []byte(view.Text))
+	view.Diff = operator.Diff([]byte(view.Original), []byte(view.Text))
 	return p.showRepair(c, http.StatusOK, "repair-review", &view)
 }
 
