@@ -41,11 +41,29 @@ func (w *window) violations(t *testing.T, rules ...string) string {
 	return found
 }
 
+// widths are those at which no page scrolls sideways, from a small phone to 4K. The menu is behind a button below 1150.
+var widths = []int64{360, 390, 768, 1024, 1150, 1366, 1920, 3840}
+
+// tallest is the height of the tallest row of the lists, whose values follow each other on a phone.
+const tallest = `Math.max(0, ...[...document.querySelectorAll("table[data-list] tbody tr")].map((row) => ` +
+	`row.getBoundingClientRect().height))`
+
+// requireShortRows checks that a row of a list has at most four lines on a phone.
+func (w *window) requireShortRows(t *testing.T, path string) {
+	t.Helper()
+	w.size(t, 390, 900, "light")
+	height, err := strconv.ParseFloat(w.value(t, tallest), 64)
+	require.NoError(t, err)
+	const line, padding = 24.0, 22.0
+	require.LessOrEqual(t, height, 4*line+padding, path)
+}
+
 // requireAccessible checks the open page with all details unfolded. It leaves the window 1440 pixels wide and light.
 func (w *window) requireAccessible(t *testing.T, path string) {
 	t.Helper()
+	w.requireShortRows(t, path)
 	w.value(t, `(document.querySelectorAll("details").forEach((d) => { d.open = true }), 1)`)
-	for _, width := range []int64{360, 900, 1000, 1100, 1366, 3840} {
+	for _, width := range widths {
 		w.size(t, width, 300, "dark") // it is painted, too
 		w.requireFits(t, path, width)
 	}
