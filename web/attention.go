@@ -24,17 +24,9 @@ type attention struct {
 	Post bool
 }
 
-// failingFor is how long an event subscription without waiting deliveries counts as failing after its last failure.
-const failingFor = 5 * time.Minute
-
-// failingNow reports whether deliveries still wait for a retry after a failure, or it was a moment ago.
-func failingNow(p *query.Problem, now time.Time) bool {
-	return p.Waiting > 0 || now.Sub(p.Last) < failingFor
-}
-
 // needsAttention has a row for each event subscription that fails now or whose deliveries wait, the largest backlog
 // first.
-func needsAttention(waiting []query.Attention, problems []query.Problem, now time.Time) []attention {
+func needsAttention(waiting []query.Attention, problems []query.Problem) []attention {
 	rows, at := make([]attention, 0, len(waiting)), map[query.SubscriptionKey]int{}
 	row := func(topic, subscription string) *attention {
 		key := query.SubscriptionKey{Topic: topic, Subscription: subscription}
@@ -50,15 +42,12 @@ func needsAttention(waiting []query.Attention, problems []query.Problem, now tim
 	}
 	for i := range problems { // the newest failure first
 		p := &problems[i]
-		if !failingNow(p, now) {
-			continue
-		}
 		r := row(p.Topic, p.Subscription)
 		if r.Problem == nil {
 			r.Problem = p
 		}
-		if r.Since == nil || p.First.Before(*r.Since) {
-			r.Since = &p.First
+		if r.Since == nil || p.Since.Before(*r.Since) {
+			r.Since = &p.Since
 		}
 		r.Pending = max(r.Pending, int64(p.Waiting))
 	}
@@ -84,11 +73,11 @@ func (r *attention) decide() {
 		return
 	}
 	if p := r.Problem; p != nil {
-		r.State, r.Do, r.Href = "failing", "Open problem", "/ui/problems?topic="+url.QueryEscape(r.Topic)
+		r.State, r.Do, r.Href = "failing", "Open problem", "/ui/problems/"+p.ProblemID.String()
 		switch {
 		case p.Waiting > 0:
 			r.Do, r.Href = "Retry …", "/ui/deliveries/retry"+of+"&lastOutcome="+url.QueryEscape(p.Outcome)
-		case p.DeadLetters > 0:
+		case p.OpenDeadLetters > 0:
 			r.Do, r.Href = "Redeliver …", "/ui/dead-letters/redeliver"+of+"&lastOutcome="+url.QueryEscape(p.Outcome)
 		}
 		return

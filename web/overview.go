@@ -41,7 +41,7 @@ func (p *pages) overview(ctx context.Context, c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	problems, err := p.Parts.Reader.ReadProblems(ctx, query.ProblemFilter{State: "unresolved"}, time.Hour)
+	problems, err := p.Parts.Reader.ReadProblems(ctx, query.ProblemFilter{State: "failing"}, time.Hour)
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (p *pages) overview(ctx context.Context, c echo.Context) error {
 		},
 		Reasons: display.SharesOf(o.Day.Reasons, func(name string) string { return "/ui/dead-letters?reason=" + name }),
 	}
-	view.Rows = needsAttention(o.Attention, problems, p.Now())
+	view.Rows = needsAttention(o.Attention, problems)
 	for i := range view.Rows {
 		if view.Rows[i].Problem != nil {
 			view.Failing = append(view.Failing, view.Rows[i].Subscription)
