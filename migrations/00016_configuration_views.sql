@@ -62,7 +62,8 @@ SELECT t.name AS topic, s.name AS subscription, s.endpoint_base_url,
        o.settings ? 'certificateAuthorities' AS own_certificate_authorities,
        o.settings ? 'clientCertificate' AS client_certificate,
        o.settings #>> '{oauth2,tokenUrl}' AS oauth2_token_url, s.id AS subscription_id,
-       CASE WHEN s.pulled THEN 'Queue' ELSE 'Push' END AS delivery_mode, s.lock_duration
+       CASE WHEN s.pulled THEN 'Queue' ELSE 'Push' END AS delivery_mode, s.lock_duration,
+       coalesce(o.settings ->> 'messageFormat', 'None') AS message_format
   FROM postrider_internal.event_subscriptions s
   JOIN postrider_internal.topics t ON t.id = s.topic_id
   JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
@@ -80,7 +81,10 @@ COMMENT ON COLUMN postrider.event_subscriptions.topic IS 'Topic whose events it 
 COMMENT ON COLUMN postrider.event_subscriptions.subscription IS
     'Name of the event subscription, unique within its topic.';
 COMMENT ON COLUMN postrider.event_subscriptions.endpoint_base_url IS
-    'Endpoint that receives the events, without the query string. Empty if delivery_mode is Queue.';
+    'Endpoint that receives the events, without the query string, and without the path if message_format is not None. '
+    'Empty if delivery_mode is Queue.';
+COMMENT ON COLUMN postrider.event_subscriptions.message_format IS
+    'Of topic postrider.system: the service that gets each event as a message: Slack, Teams or PagerDuty; None = none.';
 COMMENT ON COLUMN postrider.event_subscriptions.delivery_mode IS
     'Push: postrider sends events to the endpoint. Queue: consumers receive them (pull delivery).';
 COMMENT ON COLUMN postrider.event_subscriptions.lock_duration IS

@@ -62,7 +62,9 @@ func TestMessageSettings(t *testing.T) {
 		require.NotContains(t, a.body, "pagerDutyRoutingKey")
 	}
 	require.NotContains(t, log.String(), "planted")
-	for _, from := range []string{"postrider.audit", "postrider.event_subscriptions", "postrider_internal.event_subscriptions"} {
+	for _, from := range []string{
+		"postrider.audit", "postrider.event_subscriptions", "postrider_internal.event_subscriptions",
+	} {
 		require.Zero(t, s.count("SELECT count(*) FROM "+from+" v WHERE v::text LIKE '%planted%'"), from)
 	}
 }
@@ -73,22 +75,37 @@ func TestMessageSettingsAreChecked(t *testing.T) {
 	s := setup(t)
 	require.NoError(t, s.store.Topics.EnsureSystem(t.Context()))
 	s.topic("orders", `{"inputSchema":"CloudEventSchemaV1_0"}`)
+	const slack = `{"endpointUrl":"https://hooks.slack.com/services/planted","messageFormat":"Slack",`
 	for _, row := range []struct{ path, body, want string }{
-		{billing, slackPut, `messageFormat must be None on topic "orders", not Slack: only events of postrider.system become ` +
-			`messages`},
-		{onCall, `{"endpointUrl":"https://example.com/","messageFormat":"Discord"}`,
-			"messageFormat must be None, Slack, Teams or PagerDuty"},
-		{onCall, slackPut[:len(slackPut)-1] + `,"maxEventsPerBatch":10}`,
-			"maxEventsPerBatch must be 1 or null with messageFormat Slack, not 10: a message is about one event"},
-		{onCall, slackPut[:len(slackPut)-1] + `,"eventDeliverySchema":"EventGridSchema"}`,
-			"eventDeliverySchema must be CloudEventSchemaV1_0: the topic's input schema is CloudEventSchemaV1_0, which cannot " +
-				"become EventGridSchema"},
-		{onCall, pagerDutyPut + `}`,
-			"pagerDutyRoutingKey is required with messageFormat PagerDuty: none is stored for this endpointUrl"},
-		{onCall, slackPut[:len(slackPut)-1] + `,"pagerDutyRoutingKey":"planted"}`,
-			"pagerDutyRoutingKey requires messageFormat PagerDuty"},
-		{onCall, `{"deliveryConfiguration":{"deliveryMode":"Queue"},"messageFormat":"Slack"}`,
-			"messageFormat must be absent with deliveryMode Queue: consumers receive the events; set it to null"},
+		{
+			billing, slackPut, `messageFormat must be None on topic "orders", not Slack: only events of postrider.system ` +
+				`become messages`,
+		},
+		{
+			onCall, `{"endpointUrl":"https://example.com/","messageFormat":"Discord"}`,
+			"messageFormat must be None, Slack, Teams or PagerDuty",
+		},
+		{
+			onCall, slack + `"maxEventsPerBatch":10}`,
+			"maxEventsPerBatch must be 1 or null with messageFormat Slack, not 10: a message is about one event",
+		},
+		{
+			onCall, slack + `"eventDeliverySchema":"EventGridSchema"}`,
+			"eventDeliverySchema must be CloudEventSchemaV1_0: the topic's input schema is CloudEventSchemaV1_0, which " +
+				"cannot become EventGridSchema",
+		},
+		{
+			onCall, pagerDutyPut + `}`,
+			"pagerDutyRoutingKey is required with messageFormat PagerDuty: none is stored for this endpointUrl",
+		},
+		{
+			onCall, slack + `"pagerDutyRoutingKey":"planted"}`,
+			"pagerDutyRoutingKey requires messageFormat PagerDuty",
+		},
+		{
+			onCall, `{"deliveryConfiguration":{"deliveryMode":"Queue"},"messageFormat":"Slack"}`,
+			"messageFormat must be absent with deliveryMode Queue: consumers receive the events; set it to null",
+		},
 	} {
 		require.Equal(t, row.want, s.put(row.path, row.body).rejected(400, "InvalidRequest").Message)
 	}

@@ -17,37 +17,57 @@ func TestMessageMistakes(t *testing.T) {
 	t.Parallel()
 	stored := &SubscriptionSpec{EndpointURL: pagerDutyURL, PagerDutyRoutingKey: "planted"}
 	for _, row := range []struct {
-		topic  string
-		change func(*SubscriptionSpec)
-		want   string
+		topic string
+		spec  SubscriptionSpec
+		want  string
 	}{
-		{SystemTopic, func(*SubscriptionSpec) {}, ""},
-		{"orders", func(s *SubscriptionSpec) { s.MessageFormat = message.None }, ""},
-		{SystemTopic, func(s *SubscriptionSpec) { s.MessageFormat, s.MaxEventsPerBatch = message.Slack, new(1) }, ""},
-		{"orders", func(s *SubscriptionSpec) { s.MessageFormat = message.Slack },
-			`messageFormat must be None on topic "orders", not Slack: only events of postrider.system become messages`},
-		{SystemTopic, func(s *SubscriptionSpec) { s.MessageFormat, s.MaxEventsPerBatch = message.Teams, new(10) },
-			"maxEventsPerBatch must be 1 or null with messageFormat Teams, not 10: a message is about one event"},
-		{SystemTopic, func(s *SubscriptionSpec) {
-			s.MessageFormat, s.PreferredBatchSizeInKilobytes = message.Teams, new(64)
-		}, "preferredBatchSizeInKilobytes must be null with messageFormat Teams, not 64: a message is about one event"},
-		{SystemTopic, func(s *SubscriptionSpec) { s.MessageFormat = message.PagerDuty },
-			"pagerDutyRoutingKey is required with messageFormat PagerDuty: none is stored for this endpointUrl"},
-		{SystemTopic, func(s *SubscriptionSpec) { s.MessageFormat, s.EndpointURL = message.PagerDuty, pagerDutyURL }, ""},
-		{SystemTopic, func(s *SubscriptionSpec) {
-			s.MessageFormat, s.EndpointURL = message.PagerDuty, "https://other.example.com/"
-		}, "pagerDutyRoutingKey is required with messageFormat PagerDuty: none is stored for this endpointUrl"},
-		{SystemTopic, func(s *SubscriptionSpec) { s.MessageFormat, s.PagerDutyRoutingKey = message.Slack, "planted" },
-			"pagerDutyRoutingKey requires messageFormat PagerDuty"},
-		{SystemTopic, func(s *SubscriptionSpec) { s.PagerDutyRoutingKey = "planted" },
-			"pagerDutyRoutingKey requires messageFormat PagerDuty"},
-		{SystemTopic, func(s *SubscriptionSpec) { s.MessageFormat, s.PagerDutyRoutingKey = message.PagerDuty, "planted\n" },
-			"pagerDutyRoutingKey must consist of visible ASCII characters"},
+		{SystemTopic, SubscriptionSpec{}, ""},
+		{"orders", SubscriptionSpec{MessageFormat: message.None}, ""},
+		{SystemTopic, SubscriptionSpec{MessageFormat: message.Slack, MaxEventsPerBatch: new(1)}, ""},
+		{
+			"orders",
+			SubscriptionSpec{MessageFormat: message.Slack},
+			`messageFormat must be None on topic "orders", not Slack: only events of postrider.system become messages`,
+		},
+		{
+			SystemTopic,
+			SubscriptionSpec{MessageFormat: message.Teams, MaxEventsPerBatch: new(10)},
+			"maxEventsPerBatch must be 1 or null with messageFormat Teams, not 10: a message is about one event",
+		},
+		{
+			SystemTopic,
+			SubscriptionSpec{MessageFormat: message.Teams, PreferredBatchSizeInKilobytes: new(64)},
+			"preferredBatchSizeInKilobytes must be null with messageFormat Teams, not 64: a message is about one event",
+		},
+		{
+			SystemTopic,
+			SubscriptionSpec{MessageFormat: message.PagerDuty},
+			"pagerDutyRoutingKey is required with messageFormat PagerDuty: none is stored for this endpointUrl",
+		},
+		{SystemTopic, SubscriptionSpec{MessageFormat: message.PagerDuty, EndpointURL: pagerDutyURL}, ""},
+		{
+			SystemTopic,
+			SubscriptionSpec{MessageFormat: message.PagerDuty, EndpointURL: "https://other.example.com/"},
+			"pagerDutyRoutingKey is required with messageFormat PagerDuty: none is stored for this endpointUrl",
+		},
+		{
+			SystemTopic,
+			SubscriptionSpec{MessageFormat: message.Slack, PagerDutyRoutingKey: "planted"},
+			"pagerDutyRoutingKey requires messageFormat PagerDuty",
+		},
+		{
+			SystemTopic,
+			SubscriptionSpec{PagerDutyRoutingKey: "planted"},
+			"pagerDutyRoutingKey requires messageFormat PagerDuty",
+		},
+		{
+			SystemTopic,
+			SubscriptionSpec{MessageFormat: message.PagerDuty, PagerDutyRoutingKey: "planted\n"},
+			"pagerDutyRoutingKey must consist of visible ASCII characters",
+		},
 	} {
-		var s SubscriptionSpec
-		row.change(&s)
 		var texts []string
-		for _, mistake := range s.MessageMistakes(row.topic, stored) {
+		for _, mistake := range row.spec.MessageMistakes(row.topic, stored) {
 			texts = append(texts, mistake.Field+" "+mistake.Message)
 		}
 		require.Equal(t, row.want, strings.Join(texts, "; "))
@@ -81,6 +101,7 @@ func TestMessageSecretsAreNotShown(t *testing.T) {
 	require.Equal(t, access.Changed, changes["pagerDutyRoutingKey"])
 	changes = (&SubscriptionSpec{EndpointURL: "https://example.com/in"}).changesFrom(&s)
 	require.Equal(t, access.Changed, changes["endpointUrl"], "the old one had a secret")
-	require.Equal(t, "https://example.com/in", (&SubscriptionSpec{EndpointURL: "https://example.com/in"}).EndpointBaseURL())
+	plain := SubscriptionSpec{EndpointURL: "https://example.com/in?code=1"}
+	require.Equal(t, "https://example.com/in", plain.EndpointBaseURL())
 	require.Equal(t, "no *** or *** here", s.secrets().Redact("no planted or /services/planted here"))
 }

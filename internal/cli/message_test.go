@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -37,9 +38,9 @@ func TestCommandsInMessagesExist(t *testing.T) {
 	for command := range commands {
 		words := strings.Fields(command)
 		require.Equal(t, "postrider", words[0])
-		require.Zero(t, postrider(t, append(words[1:], "--help")...).code, command)
-		last := append(words[1:], "--no-such-flag")
-		require.Contains(t, postrider(t, last...).stderr, "no-such-flag", "all before it are known: %s", command)
+		require.Zero(t, postrider(t, slices.Concat(words[1:], []string{"--help"})...).code, command)
+		unknown := postrider(t, slices.Concat(words[1:], []string{"--no-such-flag"})...)
+		require.Contains(t, unknown.stderr, "no-such-flag", "all before it are known: %s", command)
 	}
 }
 
@@ -51,8 +52,10 @@ func TestMessageFlags(t *testing.T) {
 	require.NoError(t, os.WriteFile(key, []byte("planted\n"), 0o600))
 	for _, args := range [][]string{
 		{"chat", "--endpoint", "https://hooks.slack.com/services/planted", "--message-format", "slack"},
-		{"pager", "--endpoint", "https://events.pagerduty.com/v2/enqueue", "--message-format", "PagerDuty",
-			"--pagerduty-routing-key-file", key},
+		{
+			"pager", "--endpoint", "https://events.pagerduty.com/v2/enqueue", "--message-format", "PagerDuty",
+			"--pagerduty-routing-key-file", key,
+		},
 	} {
 		r := h.run(0, append([]string{"subscription", "create", catalog.SystemTopic}, args...)...)
 		require.Contains(t, r.stdout, "message format")

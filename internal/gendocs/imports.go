@@ -24,8 +24,8 @@ var imports = []struct{ packages, may string }{
 	{"jobs/delivery jobs/publish jobs/pull", "catalog event jobs/queue migrations policy postgres"},
 	{"jobs/export", "endpointconf event jobs/endpoint jobs/queue postgres query"},
 	{"jobs", "catalog endpointconf event filter jobs message migrations operator policy postgres query"},
-	{"server", "access catalog endpointconf event filter jobs/publish jobs/pull jsonscan message operator policy postgres " +
-		"query server sqlquery"},
+	{"server", "access catalog endpointconf event filter jobs/publish jobs/pull jsonscan message operator policy " +
+		"postgres query server sqlquery"},
 	{"web", "access catalog docs endpointconf event filter jsonscan operator policy postgres query sqlquery web"},
 	{"cli", "catalog/spec cli endpointconf filter jobs/export jsonscan local operator policy query server sqlquery " +
 		"terminal version"},

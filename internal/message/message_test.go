@@ -130,7 +130,7 @@ func TestPagerDutyResolvesWhatItTriggered(t *testing.T) {
 	require.Equal(t, "error", first.Payload.Severity)
 	require.Equal(t, "critical", paged(t, notices[3].event).Payload.Severity)
 	later := strings.Replace(notices[4].event, `"since":"2026-11-29T10:15`, `"since":"2026-11-29T11:15`, 1)
-	require.NotEqual(t, paged(t, notices[4].event).DedupKey, paged(t, later).DedupKey, "another probation is another alert")
+	require.NotEqual(t, paged(t, notices[4].event).DedupKey, paged(t, later).DedupKey, "another probation")
 }
 
 // Each format keeps its limits whatever the notice has, and shows that a text was cut.

@@ -35,8 +35,8 @@ type patchSubscriptionRequest struct {
 // Applies a JSON merge patch (RFC 7396) to the stored settings. Null restores a default, absent members stay, and lists
 // are replaced as a whole. The result is validated like a PUT.
 //
-// A new `endpointUrl` or `messageFormat` resets `endpointValidation` to its default unless the patch has it. An endpoint that failed its
-// handshake is called again only if the endpoint changes.
+// A new `endpointUrl` or `messageFormat` resets `endpointValidation` to its default unless the patch has it. An
+// endpoint that failed its handshake is called again only if the endpoint changes.
 //
 // The content type is application/merge-patch+json or application/json.
 func (m *Handlers) PatchSubscription(
