@@ -40,9 +40,10 @@ var operationsByAccess = map[string]string{
 		"getOperation listPolicies getPolicy listAudit whoAmI metrics",
 	"query": "listQueries runSQL getQuery putQuery deleteQuery runQuery",
 	"operate": "pauseSubscription probeSubscription releaseSubscription resumeSubscription testDelivery " +
-		"validateSubscription eraseEvent eraseSubject redeliverEvents cancelDeliveries retryDeliveries " +
+		"validateSubscription eraseEvent eraseSubject redeliverEvent redeliverEvents cancelDeliveries retryDeliveries " +
 		"cancelDelivery deadLetterDelivery retryDelivery purgeDeadLetters redeliverDeadLetters repairDeadLetters " +
-		"purgeDeadLetter redeliverDeadLetter cancelOperation acknowledgeProblem resolveProblem",
+		"purgeDeadLetter redeliverDeadLetter resolveDeadLetter resolveDeadLetters reopenDeadLetter cancelOperation " +
+		"acknowledgeProblem resolveProblem",
 	"admin": "putTopic deleteTopic listTopicKeys regenerateTopicKey putSubscription patchSubscription " +
 		"deleteSubscription revealSubscriptionHeaders revealSubscriptionEndpoint getSigningSecrets " +
 		"rotateSigningSecret putPolicy deletePolicy listAPIKeys createAPIKey getAPIKey revokeAPIKey listUsers " +

@@ -300,12 +300,14 @@ func TestExamples(t *testing.T) {
 		"getSigningSecrets", "rotateSigningSecret",
 		"listDeadLetters", "getDeadLetter", "putQuery", "getQuery", "listQueries", "runQuery", "runSQL", "deleteQuery",
 		"exportDeadLetters", "redeliverDeadLetters", "getOperation",
-		"redeliverDeadLetter", "redeliverEvents", "purgeDeadLetters", "listOperations", "cancelOperation",
-		"repairDeadLetters", "retryDeliveries", "cancelDeliveries", "purgeDeadLetter",
+		"redeliverDeadLetter", "redeliverEvents", "resolveDeadLetter", "reopenDeadLetter", "resolveDeadLetters",
+		"purgeDeadLetters", "listOperations", "cancelOperation",
+		"repairDeadLetters", "retryDeliveries", "cancelDeliveries", "redeliverEvent", "purgeDeadLetter",
 		"listAudit", "createAPIKey", "listAPIKeys", "getAPIKey", "revokeAPIKey", "putUser", "getUser", "listUsers",
 		"whoAmI", "deleteUser",
 		"listPolicies", "getPolicy", "putPolicy", "deletePolicy", "eraseSubject", "eraseEvent", "testDelivery",
-		"listProblems", "getProblem", "acknowledgeProblem", "resolveProblem", "validateSubscription", "openValidationUrl", "postValidationUrl", "deleteSubscription", "deleteTopic",
+		"listProblems", "getProblem", "acknowledgeProblem", "resolveProblem", "validateSubscription",
+		"openValidationUrl", "postValidationUrl", "deleteSubscription", "deleteTopic",
 		"receiveEvents", "renewLocks", "releaseEvents", "acknowledgeEvents", "rejectEvents", "applyConfiguration",
 	} {
 		if prepare := before[id]; prepare != nil {

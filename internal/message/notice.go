@@ -238,6 +238,8 @@ func (n *notice) page() string {
 	d := &n.data
 	deadLetters := n.Type == deadLetterCreated || n.Type == exportAbandoned
 	switch {
+	case d.ProblemID != "":
+		return "/ui/problems/" + url.PathEscape(d.ProblemID.String())
 	case deadLetters && d.DeadLetterID != "":
 		return "/ui/dead-letters/" + url.PathEscape(d.DeadLetterID.String())
 	case deadLetters:
