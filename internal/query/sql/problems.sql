@@ -32,7 +32,8 @@ WITH unmerged AS MATERIALIZED (
      GROUP BY 1, 2, 3
 ), cases AS (
     SELECT coalesce(p.problem_id, postrider_internal.problem_id(c.subscription_id, c.outcome)) AS problem_id,
-           coalesce(p.state, CASE WHEN c.last >= now() - interval '2 minutes' THEN 'failing' ELSE 'recovered' END) AS state,
+           coalesce(p.state, CASE WHEN c.last >= now() - interval '2 minutes' THEN 'failing'
+                                  ELSE 'recovered' END) AS state,
            coalesce(p.topic, c.topic) AS topic, coalesce(p.subscription, c.subscription) AS subscription,
            coalesce(p.outcome, c.outcome) AS outcome, coalesce(p.subscription_id, c.subscription_id) AS subscription_id,
            coalesce(c.count, 0) AS failures, c.first, c.last, c.first_minute, c.last_minute, c.subscriptions, c.topics,
