@@ -141,7 +141,8 @@ func TestResolvedProblemFailsAgain(t *testing.T) {
 	tn.Fail(t, sub, 1)
 	require.Equal(t, 1, tn.ObserveProblems(t, 0))
 	first := problemState(t, tn, "failing")
-	require.Equal(t, "resolved", tn.Text(t, "SELECT postrider.resolve_problem(problem_id, 'fixed') FROM postrider.problems"))
+	require.Equal(t, "resolved",
+		tn.Text(t, "SELECT postrider.resolve_problem(problem_id, 'fixed') FROM postrider.problems"))
 	require.Equal(t, 1, tn.Rows(t, "audit", "action = 'problem_resolved' AND details ->> 'note' = 'fixed'"))
 	require.Zero(t, tn.ObserveProblems(t, 0))
 	tn.Fail(t, sub, 1)

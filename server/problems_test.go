@@ -42,7 +42,8 @@ func TestProblems(t *testing.T) {
 	require.NotEmpty(t, acknowledged["acknowledgedBy"])
 	until := time.Now().Add(24 * time.Hour).UTC().Truncate(time.Second)
 	acknowledged = s.post(at+"/acknowledge", fmt.Sprintf(`{"until": %q}`, until.Format(time.RFC3339))).json(200)
-	require.Equal(t, []any{until.Format(time.RFC3339), nil}, []any{acknowledged["acknowledgedUntil"], acknowledged["note"]})
+	require.Equal(t, []any{until.Format(time.RFC3339), nil},
+		[]any{acknowledged["acknowledgedUntil"], acknowledged["note"]})
 	for _, body := range []string{
 		`{}`, `{"forMinutes": 0}`, `{"forMinutes": 43201}`, `{"until": "2020-01-01T00:00:00Z"}`,
 		`{"until": "2120-01-01T00:00:00Z", "forMinutes": 1}`, `{"until": "2120-01-01T00:00:00Z"}`,

@@ -112,12 +112,7 @@ func (s *Server) routes() []route {
 			{post, "/v1/events/:systemId/redeliver", operate, api.Handle("redeliverEvent", m.RedeliverEvent, 404, 409)},
 			{post, "/v1/events/:systemId/erase", operate, api.Handle("eraseEvent", m.EraseEvent, 404, 409)},
 		}),
-		tagged("problems", []route{
-			{get, "/v1/problems", read, api.Handle("listProblems", m.ListProblems, 404)},
-			{get, problem, read, api.Handle("getProblem", m.GetProblem, 404)},
-			{post, problem + "/acknowledge", operate, api.Handle("acknowledgeProblem", m.AcknowledgeProblem, 404)},
-			{post, problem + "/resolve", operate, api.Handle("resolveProblem", m.ResolveProblem, 404)},
-		}),
+		tagged("problems", problemRoutes(m)),
 		tagged("deliveries", []route{
 			{get, "/v1/deliveries", read, api.Handle("listDeliveries", m.ListDeliveries, 404)},
 			{post, "/v1/deliveries/retryNow", operate, api.Handle("retryDeliveries", m.RetryDeliveries)},
@@ -182,6 +177,16 @@ func (s *Server) routes() []route {
 			{get, "/v1/me", read, api.Handle("whoAmI", m.WhoAmI)},
 		}),
 	)
+}
+
+// problemRoutes are the routes of what fails.
+func problemRoutes(m *v1.Handlers) []route {
+	return []route{
+		{get, "/v1/problems", read, api.Handle("listProblems", m.ListProblems, 404)},
+		{get, problem, read, api.Handle("getProblem", m.GetProblem, 404)},
+		{post, problem + "/acknowledge", operate, api.Handle("acknowledgeProblem", m.AcknowledgeProblem, 404)},
+		{post, problem + "/resolve", operate, api.Handle("resolveProblem", m.ResolveProblem, 404)},
+	}
 }
 
 // tagged sets the tag of routes.

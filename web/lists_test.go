@@ -217,7 +217,8 @@ func TestRateLimitOfASubscription(t *testing.T) {
 	b.Become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'throttled' AND attempts = 1")
 	b.Become(t, 1, "SELECT count(*) FROM postrider.batches WHERE attempts = 1")
 	page := text(b.page(t, "/ui/problems?within=1h"))
-	require.Regexp(t, `throttled of slow 429 Too Many Requests Busy .* 100 % of all attempts were 429: set deliveryRate \.`, page)
+	require.Regexp(t,
+		`throttled of slow 429 Too Many Requests Busy .* 100 % of all attempts were 429: set deliveryRate \.`, page)
 	require.NotRegexp(t, `busy of slow 503 Service Unavailable Busy [^%]*%[^%]*% of all attempts were 429`, page)
 	require.Equal(t, 1, strings.Count(page, "deliveryRate"))
 	batch := "/ui/batches/" + b.value(t, "SELECT min(batch_id) FROM postrider.batches")

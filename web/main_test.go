@@ -173,7 +173,8 @@ func (b *dashboard) everyPage(t *testing.T) []string {
 	t.Helper()
 	letter := "/ui/dead-letters/" + b.value(t, "SELECT dead_letter_id FROM postrider.dead_letters ORDER BY 1 LIMIT 1")
 	paths := []string{
-		"/ui/", "/ui/problems", "/ui/problems/" + b.value(t, "SELECT postrider_internal.problem_id(min(subscription_id), 'Busy') "+
+		"/ui/", "/ui/problems",
+		"/ui/problems/" + b.value(t, "SELECT postrider_internal.problem_id(min(subscription_id), 'Busy') "+
 			"FROM postrider.event_subscriptions WHERE subscription = 'billing'"),
 		"/ui/tail", "/ui/events",
 		"/ui/events/" + b.value(t, "SELECT min(system_id::text) FROM postrider.events WHERE topic = 'orders'"),

@@ -85,8 +85,11 @@ func problemSteps(l *query.Problem) []step {
 		at   *time.Time
 		text string
 	}{
-		{l.AcknowledgedAt, "acknowledged"}, {l.RecoveredAt, "recovered"}, {l.ResolvedAt, "resolved"},
-		{l.HoldUntil, "next probe"}, {l.NextAttempt, "next attempt"},
+		{l.AcknowledgedAt, "acknowledged"},
+		{l.RecoveredAt, "recovered"},
+		{l.ResolvedAt, "resolved"},
+		{l.HoldUntil, "next probe"},
+		{l.NextAttempt, "next attempt"},
 	} {
 		if s.at != nil {
 			steps = append(steps, step{*s.at, s.text})

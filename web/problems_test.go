@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An operator on call finds a problem, reads its page, acknowledges it with a note and resolves it. It appears again when
-// it fails again.
+// An operator on call finds a problem, reads its page, acknowledges it with a note and resolves it. It appears again
+// when it fails again.
 func TestProblemJourney(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -29,14 +29,18 @@ func TestProblemJourney(t *testing.T) {
 	page := b.page(t, path)
 	requireValidMarkup(t, path, page)
 	require.Regexp(t, `failing 503 Service Unavailable Busy from failing of orders Attempts have failed since`, text(page))
-	for _, want := range []string{"Retry pending …", "Pause event subscription", "first failed attempt", "it broke", "1 d"} {
+	for _, want := range []string{
+		"Retry pending …", "Pause event subscription", "first failed attempt", "it broke", "1 d",
+	} {
 		require.Contains(t, text(page), want)
 	}
-	require.Contains(t, page, `/ui/deliveries/retry?topic=orders&amp;subscription=failing&amp;state=pending&amp;lastOutcome=Busy`)
+	require.Contains(t, page,
+		`/ui/deliveries/retry?topic=orders&amp;subscription=failing&amp;state=pending&amp;lastOutcome=Busy`)
 	require.Contains(t, page, `class="primary">Acknowledge`)
 
 	b.requireRejected(t, path+"/acknowledge", url.Values{"hours": {"2"}}, http.StatusBadRequest, "Choose for how long.")
-	page = b.requireRedirect(t, path+"/acknowledge", url.Values{"hours": {"4"}, "note": {" moving it "}}, `done=acknowledged$`)
+	page = b.requireRedirect(t, path+"/acknowledge", url.Values{"hours": {"4"}, "note": {" moving it "}},
+		`done=acknowledged$`)
 	require.Contains(t, text(page), "Alerts and notices leave it out until")
 	require.Contains(t, text(page), "Note: moving it")
 	require.Equal(t, "admin: problem_acknowledged", b.audited(t, "problem_acknowledged"))

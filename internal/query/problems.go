@@ -10,8 +10,8 @@ import (
 	"postrider/internal/postgres"
 )
 
-// Problem are the failed attempts of one event subscription with one outcome, as a case for operators, and an example of
-// them.
+// Problem are the failed attempts of one event subscription with one outcome, as a case for operators, and an example
+// of them.
 type Problem struct {
 	// Id of the problem: always the same for an event subscription and an outcome.
 	ProblemID uuid.UUID `json:"problemId" column:"Problem id" title:"ID" off:"pages" list:"/v1/problems"`

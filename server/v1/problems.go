@@ -26,12 +26,12 @@ type Problems struct {
 
 // ListProblems lists what fails.
 //
-// Groups the failed attempts of the last minutes by event subscription and outcome, the newest failure first. A group is
-// a problem, which can be acknowledged and resolved. Problems that have not recovered are listed even if their last
+// Groups the failed attempts of the last minutes by event subscription and outcome, the newest failure first. A group
+// is a problem, which can be acknowledged and resolved. Problems that have not recovered are listed even if their last
 // failure is older.
 //
-// Lists at most 100 problems, each with a pending delivery or a dead letter as an example. From 360 minutes on it counts
-// whole hours. A new failure changes the state of a problem within 15 s.
+// Lists at most 100 problems, each with a pending delivery or a dead letter as an example. From 360 minutes on it
+// counts whole hours. A new failure changes the state of a problem within 15 s.
 func (m *Handlers) ListProblems(ctx context.Context, r *listProblemsRequest) (*Problems, error) {
 	filter := query.ProblemFilter{Topic: r.Topic, State: r.State}
 	if filter.State == "all" {
