@@ -120,7 +120,7 @@ func TestAccessTable(t *testing.T) {
 			check("a session", role, send(access.Actor{Name: "user:anna", Role: role}))
 		}
 	}
-	require.Equal(t, 68, tried)
+	require.Equal(t, 75, tried)
 	for header, shown := range map[string]string{"Authorization": "Bearer " + adminToken, "Cookie": "session=x"} {
 		s.send(http.MethodGet, "/healthz", "", header, shown).is(200)
 	}
