@@ -21,7 +21,7 @@ func TestSubscriptionRoundTrip(t *testing.T) {
 	want := map[string]any{
 		"topic": "orders", "name": "billing", "endpointBaseUrl": "https://example.com/in", "endpointKind": "webhook",
 		"eventDeliverySchema": "EventGridSchema", "provisioningState": "Succeeded", "endpointValidation": "skip",
-		"validation": nil, "hold": nil, "deliveryConfiguration": map[string]any{"deliveryMode": "Push"},
+		"validation": nil, "hold": nil, "throttling": nil, "deliveryConfiguration": map[string]any{"deliveryMode": "Push"},
 		"maxEventsPerBatch": 1.0, "preferredBatchSizeInKilobytes": 64.0, "maxConcurrentDeliveries": nil, "deliveryRate": nil,
 		"description":   nil,
 		"hostRateLimit": nil, "responseTimeoutInSeconds": 30.0,
