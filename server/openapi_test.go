@@ -490,7 +490,7 @@ func mask(v any) {
 					"tookMilliseconds", "key", "hint", "expiresAt", "revokedAt", "changedAt", "startedAt", "finishedAt",
 					"deadLetterId", "deviceCode", "lockToken",
 					"userCode", "verificationUri", "verificationUriComplete", "at", "place", "firstFailedAt", "lastFailedAt",
-					"drainsAt",
+					"drainsAt", "closedUntil", "resolvedAt", "redeliveredAt", "recoveredAt", "acknowledgedAt", "acknowledgedUntil",
 				}, name) && value != nil || name == "nextLink" && value != nil {
 				v[name] = "…"
 			}
