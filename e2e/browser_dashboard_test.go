@@ -154,7 +154,7 @@ func (w *window) testRefresh(t *testing.T) {
 	w.visit(t, "/ui/", ".chart canvas")
 	w.value(t, `(document.querySelector(".fold").open = true, document.body.dataset.mark = "same")`)
 	const here = `document.activeElement.getAttribute("href") + " " + Math.round(scrollY)`
-	w.value(t, `(document.querySelector('#page .more a[href="/ui/problems"]').focus(), scrollTo(0, 240), 1)`)
+	w.value(t, `(document.querySelector('#page a.tile[href="/ui/problems"]').focus(), scrollTo(0, 240), 1)`)
 	require.Equal(t, "/ui/problems 240", w.value(t, here))
 	w.refreshed(t)
 	require.Equal(t, "/ui/problems 240", w.value(t, here))

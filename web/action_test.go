@@ -206,7 +206,8 @@ func TestBulkOperations(t *testing.T) {
 		"later dead letters stay")
 	list := b.page(t, "/ui/operations")
 	requireValidMarkup(t, "/ui/operations", list)
-	require.Regexp(t, `Started by admin in all rows\. .*Purge dead letters done 3 of 3 .* canceled .* accounting done 3 of 3 0`, text(list))
+	require.Regexp(t, `Started by admin in all rows\. .*Purge dead letters done 3 of 3 .* canceled .* `+
+		`accounting done 3 of 3 0`, text(list))
 	require.Equal(t, "admin: operation_canceled", b.audited(t, "operation_canceled"))
 	require.Equal(t, "admin: operation_started operation_started operation_started", b.audited(t, "operation_started"))
 }

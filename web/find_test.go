@@ -15,7 +15,7 @@ import (
 
 var eventLink = regexp.MustCompile(`href="(/ui/events/[0-9a-f-]{36})"`)
 
-// "Customer C-77 did not receive it": from the customer number to the delivered event and its redelivery are two clicks.
+// "Customer C-77 did not receive it": from the customer number to the redelivery of the event are two clicks.
 func TestFindByCustomer(t *testing.T) {
 	t.Parallel()
 	b := setupRunning(t)

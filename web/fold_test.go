@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A column that is equal in all rows is one line above the table, but not with one row. Dead letters show the last error
-// or response.
+// A column that is equal in all rows is one line above the table, but not with one row. Dead letters show the last
+// error or response.
 func TestFoldedColumns(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -16,7 +16,8 @@ func TestFoldedColumns(t *testing.T) {
 	page := b.page(t, "/ui/dead-letters")
 	require.NotContains(t, page, `class="folded"`)
 	b.insert(t, deadLetter{at: time.Now(), subject: "/orders/2", outcome: "Busy"})
-	b.Exec(t, `UPDATE postrider_internal.dead_letters SET last_response = 'currency is not enabled' WHERE subject = '/orders/2'`)
+	b.Exec(t, "UPDATE postrider_internal.dead_letters SET last_response = 'currency is not enabled' "+
+		"WHERE subject = '/orders/2'")
 	page = b.page(t, "/ui/dead-letters")
 	requireValidMarkup(t, "/ui/dead-letters", page)
 	require.Contains(t, text(page), "Type Order.Placed , Event subscription billing of orders , "+

@@ -239,7 +239,8 @@ func (b *dashboard) testApplyToSimilar(t *testing.T, delivery string) {
 	require.Contains(t, many, "&#34;total&#34;:")
 	require.Regexp(t, `class="primary" name="do"\s+value="preview"`, many)
 	action := regexp.MustCompile(`action="(/ui/dead-letters/repair\?[^"]+)"`).FindStringSubmatch(many)
-	preview := b.post(stdhtml.UnescapeString(action[1]), url.Values{"do": {"preview"}, "patch": {`{"subject":"other"}`}}).Body
+	preview := b.post(stdhtml.UnescapeString(action[1]),
+		url.Values{"do": {"preview"}, "patch": {`{"subject":"other"}`}}).Body
 	require.Contains(t, preview.String(), `class="primary" name="do" value="start"`)
 	require.NotRegexp(t, `class="primary" name="do"\s+value="preview"`, preview.String())
 }

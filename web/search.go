@@ -41,8 +41,8 @@ const (
 	searchFew  = 5  // events whose deliveries are shown
 )
 
-// search finds pages by an id or a name: a single exact match opens its page. Otherwise it finds events and dead letters
-// by their subject and the values in their data.
+// search finds pages by an id or a name: a single exact match opens its page. Otherwise it finds events and dead
+// letters by their subject and the values in their data.
 func (p *pages) search(ctx context.Context, c echo.Context) error {
 	f := display.FilterOf(c)
 	view := searchView{Text: f.Name("", "q", "")}
@@ -77,8 +77,8 @@ func (p *pages) search(ctx context.Context, c echo.Context) error {
 // searchContent finds events and dead letters with the text as subject or value since a time.
 func (p *pages) searchContent(ctx context.Context, view *searchView, from time.Time) (err error) {
 	view.Searched = true
-	view.Events, err = p.Parts.Reader.ReadEvents(ctx,
-		query.EventFilter{Data: view.Text, OrSubject: true, From: &from, States: true}, query.Turn[uuid.UUID]{Limit: searchRows})
+	events := query.EventFilter{Data: view.Text, OrSubject: true, From: &from, States: true}
+	view.Events, err = p.Parts.Reader.ReadEvents(ctx, events, query.Turn[uuid.UUID]{Limit: searchRows})
 	if err != nil {
 		return err
 	}

@@ -195,7 +195,8 @@ func (r *Reader) ReadEvent(ctx context.Context, id uuid.UUID) (*EventRow, error)
 	var e EventRow
 	err := read(ctx, r.db, "an event", func(r *reading) {
 		e = row[EventRow](r, "event", pgx.NamedArgs{"id": id})
-		e.Deliveries = readDeliveries(r, DeliveryFilter{Event: id.String(), Errors: true}, Turn[DeliveryPlace]{Limit: 200}).Rows
+		of := DeliveryFilter{Event: id.String(), Errors: true}
+		e.Deliveries = readDeliveries(r, of, Turn[DeliveryPlace]{Limit: 200}).Rows
 	})
 	return &e, err
 }

@@ -46,7 +46,8 @@ func (s *Site) Grid(t display.Table) (g Grid, err error) {
 		}
 	}
 	for n, column := range t.Columns {
-		cells, equal := make([]template.HTML, rows.Len()), n > 0 && rows.Len() > 1 && !strings.HasPrefix(column.Class, "number")
+		cells := make([]template.HTML, rows.Len())
+		equal := n > 0 && len(cells) > 1 && !strings.HasPrefix(column.Class, "number")
 		for i := range cells {
 			if cells[i], err = s.Cell(t.Name, column, rows.Index(i).Interface()); err != nil {
 				return g, err

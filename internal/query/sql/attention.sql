@@ -1,5 +1,5 @@
--- Lists the event subscriptions that are on hold, wait for a rate limit or a closed endpoint, or have a delivery that is
--- pending since @late, the largest backlogs first.
+-- Lists the event subscriptions that are on hold, wait for a rate limit or a closed endpoint, or have a delivery that
+-- is pending since @late, the largest backlogs first.
 WITH rates AS MATERIALIZED (
     SELECT r.subscription_id, r.closed_until, r.drains_at, r.drains_too_late,
            least(10000,
