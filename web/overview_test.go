@@ -14,7 +14,8 @@ import (
 func TestNeedsAttention(t *testing.T) {
 	t.Parallel()
 	b := setupRunning(t)
-	b.requireTexts(t, "/ui/", "Needs attention Nothing. No event subscription fails", "Failing now 0 no event subscription")
+	b.requireTexts(t, "/ui/", "Needs attention Nothing. No event subscription fails",
+		"Failing now 0 no event subscription")
 	url := endpoint(t)
 	b.subscribe(t, "orders", "busy", to(url+"/status/503"))
 	b.subscribe(t, "orders", "slow", to(url+"/status/200"), func(s *catalog.SubscriptionSpec) {
