@@ -221,7 +221,7 @@ func TestPausedQueueIsOnHold(t *testing.T) {
 			"held by subscription": tn.Count(t, "SELECT held_deliveries FROM postrider.event_subscriptions"),
 			"held by backlog":      tn.Count(t, "SELECT held_deliveries FROM postrider.backlogs"),
 			"listed as held":       held, "found as held": int(found.Matched), "held of the details": details.Held,
-			"held of all": int(overview.Current.Held),
+			"held of all":   int(overview.Current.Held),
 			"listed as due": due, "available": details.Queue.Available, "next": len(details.Queue.Next),
 			"waiting for a consumer": tn.Rows(t, "deliveries", "waits_for = 'consumer' AND hold IS NULL"),
 		}
