@@ -16,7 +16,7 @@ import (
 
 // The steps of docs/operate/backup-and-upgrade.md, "New major version of PostgreSQL": a dump is restored into
 // PostgreSQL 18. What was pending, held and dead before is so afterwards, and can be delivered there.
-func TestPostgresMajorUpgrade(t *testing.T) { // not parallel: it sets PATH
+func TestPostgresMajorUpgrade(t *testing.T) { //nolint:paralleltest // it sets PATH
 	server, db := ownCluster(t)
 	if strings.HasPrefix(server.Version(), "18.") {
 		t.Skip("this PostgreSQL is the newest")

@@ -24,7 +24,7 @@ type Problem struct {
 	// HTTP status of the newest such attempt; null without a response.
 	Status *int `json:"status" column:"Status" in:"outcome"`
 	// Outcome of the attempts, such as Busy.
-	Outcome string `json:"outcome" column:"Response" title:"OUTCOME"`
+	Outcome string `json:"outcome" column:"Response" title:"OUTCOME" class:"long wide"`
 	// When the first failed attempt began: the first one after the last recovery or resolution.
 	Since time.Time `json:"since" column:"Since"`
 	// When the last such attempt began; its minute if the attempt is no longer stored.
@@ -39,14 +39,14 @@ type Problem struct {
 	// deliveryRate, postrider keeps to the endpoint's limit.
 	ThrottledPercent float64 `json:"throttledPercent" column:"429 %" in:"next_attempt_at"`
 	// Beginning of the response to the newest such attempt.
-	Response *string `json:"response" column:"Last response" class:"long wide" off:"cli"`
+	Response *string `json:"response" column:"Last response" class:"long wide" off:""`
 	// Error of the newest such attempt; null with a response.
 	Error *string `json:"error" line:"Error"`
 	// Hold of the event subscription; null without one.
 	Hold *string `json:"hold" column:"Hold" in:"next_attempt_at"`
 	// When the next probe of a probation is sent.
 	HoldUntil   *time.Time `json:"holdUntil" line:"Hold until"`
-	NextAttempt *time.Time `json:"nextAttemptAt" column:"Next" class:"long" title:"NEXT ATTEMPT"`
+	NextAttempt *time.Time `json:"nextAttemptAt" column:"Next" class:"long wide" title:"NEXT ATTEMPT"`
 	// DeliveryHold is the hold of those of its deliveries that are on hold; nil if it was deleted.
 	DeliveryHold *string `json:"-"`
 	// Number of pending deliveries whose last attempt had this outcome, at most 1,000.

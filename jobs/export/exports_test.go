@@ -136,13 +136,10 @@ func TestExportsAreBoundedAndOneAtATime(t *testing.T) {
 	tn := testnode.WithTopic(t)
 	sub, other := tn.Subscribe(t, "orders", "all", testnode.Outside), tn.Subscribe(t, "orders", "other", testnode.Outside)
 	tn.Bury(t, sub, 1)
-	const more = `INSERT INTO postrider_internal.dead_letters
-		SELECT (jsonb_populate_record(l, jsonb_build_object('id', gen_random_uuid(), 'event_id', 'copy', 'subscription_id',
-		    $1::bigint, 'export_due_at', l.export_due_at - n * interval '1 second'))).*
-		FROM postrider_internal.dead_letters l, generate_series(1, $2::int) n WHERE l.delivery_id = (SELECT max(id)
-		    FROM postrider_internal.delivery_history) AND l.event_id LIKE '%-0'`
-	tn.Exec(t, more, sub.ID, 1100)
-	tn.Exec(t, more, other.ID, 3)
+	const more = `jsonb_build_object('event_id', 'copy', 'subscription_id', $1::bigint, 'export_due_at',
+		l.export_due_at - i * interval '1 second')`
+	tn.CopyDeadLetters(t, more, 1100, sub.ID)
+	tn.CopyDeadLetters(t, more, 3, other.ID)
 	tn.Exec(t, "UPDATE postrider_internal.dead_letters SET body = convert_to(repeat('x', 3000000), 'UTF8') "+
 		"WHERE subscription_id = $1", other.ID)
 	tn.Exec(t, "UPDATE postrider_internal.dead_letters SET export_due_at = export_due_at - interval '1 hour'")

@@ -228,7 +228,7 @@ func TestPausedQueueIsOnHold(t *testing.T) {
 	}
 	require.Equal(t, map[string]int{
 		"waits": 4, "held by subscription": 4, "held by backlog": 4, "listed as held": 4, "found as held": 4,
-		"held of the details": 4, "held of all": 4, "held by hold": 4,
+		"held of the details": 4, "held of all": 4,
 		"listed as due": 0, "available": 0, "next": 0, "waiting for a consumer": 0,
 	}, lists())
 	settle(t, tn, sub, pull.Acknowledge, 0, locked...)
@@ -236,7 +236,7 @@ func TestPausedQueueIsOnHold(t *testing.T) {
 	require.NoError(t, tn.System.Releaser.MakeAvailable(t.Context(), sub.ID, nil))
 	require.Equal(t, map[string]int{
 		"waits": 0, "held by subscription": 0, "held by backlog": 0, "listed as held": 0, "found as held": 0,
-		"held of the details": 0, "held of all": 0, "held by hold": 0,
+		"held of the details": 0, "held of all": 0,
 		"listed as due": 4, "available": 4, "next": 4, "waiting for a consumer": 4,
 	}, lists())
 }

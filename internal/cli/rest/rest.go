@@ -77,7 +77,7 @@ func (c Column) printLine(w io.Writer, o Object) {
 }
 
 // timeNamed matches the names of times in the API.
-var timeNamed = regexp.MustCompile(`(^at|At|Until|Since)$`)
+var timeNamed = regexp.MustCompile(`(^at|^since|At|Until|Since)$`)
 
 // whole is the value of the column in one line; "" for none.
 func (c Column) whole(o Object) string {
