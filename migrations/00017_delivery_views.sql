@@ -378,8 +378,11 @@ SELECT l.id AS dead_letter_id, l.dead_lettered_at, l.topic, l.subscription, l.st
        postrider_internal.event_data(l.schema, l.body) AS data,
        postrider.try_text(l.last_response) AS last_response, l.delivery_id, l.event_uuid AS system_id,
        l.redelivered_from, l.redelivered_at, l.redelivery_id,
-       (SELECT d.state FROM postrider_internal.all_deliveries d WHERE d.id = l.redelivery_id LIMIT 1)
-           AS redelivery_state,
+       CASE WHEN l.redelivery_id IS NOT NULL
+            THEN coalesce((SELECT 'pending' FROM postrider_internal.deliveries d WHERE d.id = l.redelivery_id),
+                          (SELECT h.state FROM postrider_internal.delivery_history h
+                            WHERE h.id = l.redelivery_id AND h.day >= (l.redelivered_at AT TIME ZONE 'UTC')::date
+                            LIMIT 1)) END AS redelivery_state,
        l.resolved_at, l.resolved_by, l.resolved_note,
        l.export_state, l.export_due_at, l.export_abandon_at, l.export_attempts,
        l.export_error, l.export_location, l.exported_at, l.erased_at, r.edited_from, r.edited_by, r.edit

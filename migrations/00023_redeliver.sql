@@ -69,7 +69,8 @@ END;
 
 -- Redelivers dead letters to target, or each to its own event subscription. Returns for each existing one its new
 -- delivery and its event, or the obstacle: redelivered, deleted, expired, schema or erased (its body is gone). One that
--- was redelivered before the given time is redelivered again. operation is the operation that does it; NULL = none. At
+-- was redelivered before the given time is redelivered again. operation is the operation that does it; NULL = none. It
+-- leaves out resolved ones, unless its filter names that state. At
 -- its rate, the redeliveries are due one after the other.
 --
 -- edits are the events to deliver instead, one for each id or NULL; edited_by made them. Such an event is stored as a
@@ -87,6 +88,8 @@ DECLARE
     at timestamptz := clock_timestamp();
     first timestamptz;
     step interval;
+    skip_resolved boolean := (SELECT o.filter ->> 'state' IS DISTINCT FROM 'resolved'
+        FROM postrider_internal.operations o WHERE o.id = operation);
 BEGIN
     SELECT t.first, t.step INTO first, step FROM postrider_internal.operation_permits(operation) t;
     PERFORM FROM postrider_internal.dead_letters l WHERE l.id = ANY (ids) ORDER BY l.id FOR UPDATE;
@@ -108,8 +111,9 @@ BEGIN
                         n.subject, n.data_version) END AS event_bytes,
                CASE WHEN n.id IS NULL AND l.event_day >= sure AND (SELECT true FROM postrider_internal.events e
                    WHERE e.id = l.event_uuid AND e.day = l.event_day LIMIT 1) THEN l.event_day END AS event_day,
-               postrider_internal.redelivery_problem(octet_length(l.body), l.schema, l.redelivered_at, again_before, s)
-                   AS problem
+               CASE WHEN skip_resolved AND l.resolved_at IS NOT NULL THEN 'resolved' ELSE
+                   postrider_internal.redelivery_problem(octet_length(l.body), l.schema, l.redelivered_at, again_before,
+                       s) END AS problem
           FROM postrider_internal.dead_letters l
           LEFT JOIN postrider_internal.event_subscriptions s ON s.id = coalesce(target, l.subscription_id)
           LEFT JOIN edited n ON n.dead_letter_id = l.id
@@ -316,7 +320,7 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = 'subscription', MESSAGE = 'subscription is required';
     END IF;
     PERFORM postrider_internal.commit_soon();
-    SELECT v.day, v.schema, v.erased_at, octet_length(v.body) AS length, t.name AS topic,
+    SELECT v.day, v.schema, v.matched, octet_length(v.body) AS length, t.name AS topic,
            postrider_internal.event_bytes(v.schema, octet_length(v.body), v.event_id, v.event_type, v.subject,
                v.data_version) AS bytes INTO e
       FROM postrider_internal.events v JOIN postrider_internal.topics t ON t.id = v.topic_id
@@ -330,11 +334,17 @@ BEGIN
      WHERE x.id = postrider_internal.redelivery_target(e.topic, subscription) FOR SHARE;
     SELECT d.id, d.state, d.dead_letter_id INTO last FROM postrider_internal.all_deliveries d
      WHERE d.event_uuid = system_id AND d.subscription_id = s.id ORDER BY d.id DESC LIMIT 1;
-    problem := CASE WHEN last.state = 'pending' THEN 'pending'
+    -- A copy of an old event has no number of matches either.
+    problem := CASE WHEN e.matched IS NULL
+                         AND (EXISTS (SELECT FROM postrider_internal.routes r WHERE system_id = ANY (r.event_uuids))
+                              OR EXISTS (SELECT FROM postrider_internal.sql_publishes p
+                                          WHERE system_id = ANY (p.event_uuids))) THEN 'not_routed'
+                    WHEN last.state = 'pending' THEN 'pending'
                     WHEN last.id IS NULL AND unmatched IS NOT TRUE THEN 'not_matched'
                     ELSE postrider_internal.redelivery_problem(e.length, e.schema, NULL, NULL, s) END;
     IF problem IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = problem, MESSAGE = CASE problem
+            WHEN 'not_routed' THEN format('event %s is not routed yet', system_id)
             WHEN 'pending' THEN format('delivery %s of event %s to event subscription "%s" is pending', last.id,
                 system_id, subscription)
             WHEN 'not_matched' THEN format('event %s did not match event subscription "%s"', system_id, subscription)
@@ -343,7 +353,8 @@ BEGIN
             WHEN 'expired' THEN format('event subscription "%s" of topic "%s" has expired', subscription, e.topic)
             ELSE format('an event of %s cannot be delivered in the schema of event subscription "%s" of topic "%s"',
                 e.schema, subscription, e.topic) END,
-            HINT = CASE problem WHEN 'pending' THEN 'postrider.retry_now() makes its next attempt due now.'
+            HINT = CASE problem WHEN 'not_routed' THEN 'Try again in some seconds.'
+                WHEN 'pending' THEN 'postrider.retry_now() makes its next attempt due now.'
                 WHEN 'not_matched' THEN 'unmatched => true delivers it all the same.'
                 WHEN 'erased' THEN 'Nothing is left that could be delivered.'
                 ELSE 'Name another one as subscription.' END;
@@ -367,8 +378,10 @@ BEGIN
     END IF;
 END $$;
 
--- Resolves dead letters, or opens them again, and returns their number. They are locked by id, as by a redelivery.
-CREATE FUNCTION postrider_internal.resolve_dead_letters(ids uuid[], resolved boolean, note text, actor text)
+-- Resolves dead letters, or opens them again: those that are in a state, NULL = any. Returns their number. They are
+-- locked by id, as by a redelivery.
+CREATE FUNCTION postrider_internal.resolve_dead_letters(ids uuid[], wanted text, resolved boolean, note text,
+    actor text)
 RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     changed bigint;
@@ -377,7 +390,7 @@ BEGIN
     UPDATE postrider_internal.dead_letters l
        SET resolved_at = CASE WHEN resolved THEN clock_timestamp() END, resolved_by = CASE WHEN resolved THEN actor END,
            resolved_note = CASE WHEN resolved THEN nullif(note, '') END
-     WHERE l.id = ANY (ids);
+     WHERE l.id = ANY (ids) AND (wanted IS NULL OR l.state = wanted);
     GET DIAGNOSTICS changed = ROW_COUNT;
     RETURN changed;
 END $$;
@@ -390,7 +403,7 @@ DECLARE
 BEGIN
     PERFORM postrider_internal.check_note(note);
     PERFORM postrider_internal.commit_soon();
-    IF postrider_internal.resolve_dead_letters(ARRAY [dead_letter_id], resolved, note,
+    IF postrider_internal.resolve_dead_letters(ARRAY [dead_letter_id], NULL, resolved, note,
         coalesce(actor, session_user)) = 0 THEN
         PERFORM postrider_internal.reject_dead_letter(dead_letter_id);
     END IF;

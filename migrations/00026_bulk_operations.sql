@@ -38,7 +38,8 @@ BEGIN
 END $$;
 
 -- Starts an operation on dead letters. Unless the filter names a state, it takes only open ones; a purge takes all, and
--- with again, a redelivery or repair does. note is of a resolution; patch, its paths and include_unchanged of a repair.
+-- with again, a redelivery or repair takes those redelivered before too. note is of a resolution; patch, its paths and
+-- include_unchanged of a repair.
 CREATE FUNCTION postrider_internal.operate_on_dead_letters(kind text, filter jsonb, subscription text, topic text,
     again boolean, rate_per_second integer, expected_count bigint, note text, patch text, paths text[],
     include_unchanged boolean, actor text, address text) RETURNS uuid LANGUAGE plpgsql
@@ -49,7 +50,7 @@ BEGIN
     PERFORM postrider_internal.dead_letter_condition(filter);
     PERFORM postrider_internal.check_note(note);
     o.kind := operate_on_dead_letters.kind;
-    o.again := again OR filter ->> 'state' = 'redelivered';
+    o.again := again OR filter ->> 'state' IN ('redelivered', 'resolved');
     o.filter := CASE WHEN kind = 'purge' OR o.again THEN '{}' ELSE '{"state": "open"}' END::jsonb || filter;
     IF subscription IS NOT NULL THEN
         o.topic := coalesce(topic, filter ->> 'topic');
@@ -318,12 +319,13 @@ BEGIN
         GET DIAGNOSTICS done = ROW_COUNT;
         failed := 0;
     ELSIF o.kind = 'resolve' THEN
-        done := postrider_internal.resolve_dead_letters(ids, true, o.note, o.started_by);
+        done := postrider_internal.resolve_dead_letters(ids, o.filter ->> 'state', true, o.note, o.started_by);
         failed := 0;
     ELSE
-        SELECT count(*) FILTER (WHERE r.problem IS NULL), count(*) FILTER (WHERE r.problem <> 'redelivered'),
+        SELECT count(*) FILTER (WHERE r.problem IS NULL),
+               count(*) FILTER (WHERE r.problem NOT IN ('redelivered', 'resolved')),
                max(format('dead letter %s: %s', r.letter, postrider_internal.result_message(r.problem)))
-                   FILTER (WHERE r.problem <> 'redelivered')
+                   FILTER (WHERE r.problem NOT IN ('redelivered', 'resolved'))
           INTO done, failed, error
           FROM postrider_internal.redeliver_dead_letters(ids, NULL, NULL, o.target_id,
               CASE WHEN o.again THEN o.created_at END, o.id) r;
@@ -334,6 +336,7 @@ END $$;
 -- Why nothing was done with a dead letter or a delivery, in words.
 CREATE FUNCTION postrider_internal.result_message(result text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE result WHEN 'redelivered' THEN 'it was redelivered before'
+                   WHEN 'resolved' THEN 'it was resolved'
                    WHEN 'erased' THEN 'its event was erased'
                    WHEN 'deleted' THEN 'its event subscription was deleted: name another one'
                    WHEN 'expired' THEN 'its event subscription has expired: name another one'
@@ -393,7 +396,8 @@ REVOKE EXECUTE ON FUNCTION postrider.redeliver_all(jsonb, text, text, integer, b
     postrider.count_events(text, timestamptz, timestamptz), postrider.erase_subject(text, text) FROM PUBLIC;
 COMMENT ON FUNCTION postrider.redeliver_all(jsonb, text, text, integer, boolean, bigint) IS
     'Redelivers all dead letters that match a filter, see postrider.count_dead_letters(), and exist now, each once. '
-    'Without the member state, it redelivers only open ones, unless again is true. Returns the id of the operation, '
+    'Without the member state, it redelivers only open ones; with again also those redelivered before, but never '
+    'resolved ones. Returns the id of the operation, '
     'see postrider.operations; the service counts them, then redelivers them in steps. If '
     'expected_count is another number, the operation fails and changes nothing. subscription and topic: the event '
     'subscription that receives all of them, instead of each one''s own. rate_per_second: the most in one second.';

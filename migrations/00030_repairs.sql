@@ -86,8 +86,8 @@ BEGIN
 END $$;
 
 -- Dead letters with what their repair needs, in order. problem is why one cannot be repaired, message the same in
--- words; its body is NULL then.
-CREATE FUNCTION postrider_internal.read_repairs(ids uuid[], target bigint, again_before timestamptz)
+-- words; its body is NULL then. Resolved ones are left out unless resolved is true.
+CREATE FUNCTION postrider_internal.read_repairs(ids uuid[], target bigint, again_before timestamptz, resolved boolean)
     RETURNS TABLE (dead_letter_id uuid, problem text, message text, topic text, input_schema text,
         input_schema_mapping jsonb, body bytea) LANGUAGE sql STABLE BEGIN ATOMIC
 SELECT l.id, p.problem, postrider_internal.result_message(p.problem), t.name, t.input_schema, t.input_schema_mapping,
@@ -96,7 +96,8 @@ SELECT l.id, p.problem, postrider_internal.result_message(p.problem), t.name, t.
   LEFT JOIN postrider_internal.event_subscriptions s ON s.id = coalesce(target, l.subscription_id)
   LEFT JOIN LATERAL postrider_internal.topic_of_event(l) t ON true
  CROSS JOIN LATERAL (
-       SELECT coalesce(postrider_internal.redelivery_problem(octet_length(l.body), l.schema, l.redelivered_at,
+       SELECT coalesce(CASE WHEN l.resolved_at IS NOT NULL AND NOT resolved THEN 'resolved' END,
+                  postrider_internal.redelivery_problem(octet_length(l.body), l.schema, l.redelivered_at,
                   again_before, s),
                   CASE WHEN t.id IS NULL OR t.deleted_at IS NOT NULL THEN 'topic_deleted'
                        WHEN t.name = 'postrider.system' THEN 'system_topic'

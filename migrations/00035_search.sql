@@ -3,14 +3,14 @@
 
 -- +goose StatementBegin
 -- How the dead letters that a filter matches are found. few: an index has just them. ordered: an index has them in
--- order of time. data: the index of the data has them, without an order. scan: in no index.
+-- order of time, with their state. data: the index of the data has them, without an order. scan: in no index.
 CREATE FUNCTION postrider_internal.search_method(filter jsonb) RETURNS text LANGUAGE sql STABLE BEGIN ATOMIC
 WITH conditions AS (
     SELECT c ->> 'field' AS field, c ->> 'op' AS op, jsonb_typeof(c -> 'value') IN ('object', 'array') AS is_document
       FROM jsonb_array_elements(filter -> 'match') c
 ), members AS (
     SELECT k AS name FROM jsonb_object_keys(filter) k
-     WHERE k NOT IN ('match', 'dead_lettered_from', 'dead_lettered_until')
+     WHERE k NOT IN ('match', 'state', 'dead_lettered_from', 'dead_lettered_until')
        AND NOT (k = 'last_status' AND filter ->> k ~ '^0(\.0*)?$')
      UNION ALL
     SELECT CASE WHEN op = '=' AND field = 'id' THEN 'event_id' WHEN op = '=' AND field = 'type' THEN 'event_type'

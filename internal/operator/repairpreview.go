@@ -121,7 +121,7 @@ func (o *Operator) previewRepair(
 func (o *Operator) previewTarget(
 	ctx context.Context, tx pgx.Tx, filter *query.DeadLetterFilter, do *Action,
 ) (target *int64, again *time.Time, err error) {
-	if do.Again || filter.State != nil && *filter.State == "redelivered" {
+	if do.Again || filter.State != nil && *filter.State != "open" {
 		again = new(o.clock.Now().Add(time.Hour))
 	}
 	if do.To.Subscription != "" {

@@ -83,6 +83,15 @@ func TestResolveAll(t *testing.T) {
 	tn.OperateOn(t)
 	tn.RequireOperation(t, uuid.MustParse(again), "resolve done: matched 1 done 1 skipped 0 failed 0")
 	require.Equal(t, 0, tn.Count(t, `SELECT postrider.count_dead_letters('{"state": "redelivered"}')`))
+	// again takes those redelivered before, and resolved ones only if the filter says so.
+	tn.Exec(t, "SELECT postrider.reopen($1)", letters[0])
+	all := tn.Text(t, `SELECT postrider.redeliver_all('{}', again => true)`)
+	tn.OperateOn(t)
+	tn.RequireOperation(t, uuid.MustParse(all), "redeliver done: matched 1003 done 1 skipped 1002 failed 0")
+	some := tn.Text(t, `SELECT postrider.redeliver_all('{"state": "resolved", "event_id": "e-1"}')`)
+	tn.OperateOn(t)
+	tn.RequireOperation(t, uuid.MustParse(some), "redeliver done: matched 1 done 1 skipped 0 failed 0")
+
 	require.Contains(t, tn.RejectedBy(t, `SELECT postrider.resolve_all('{}', repeat('x', 1001))`), "note must have")
 	require.Contains(t, tn.RejectedBy(t, `SELECT postrider.resolve_all('{"state": "closed"}')`),
 		`filter.state must be open, redelivered or resolved, is "closed"`)
@@ -139,6 +148,30 @@ func TestRedeliverEventRejects(t *testing.T) {
 	require.NoError(t, tn.System.Operator.Cancel(t.Context(), delivery))
 	tn.Exec(t, "SELECT postrider.redeliver_event($1, 'later')", event)
 
+	tn.Exec(t, `SELECT postrider.publish('orders', '{"id":"s-1","eventType":"t","subject":"s"}')`)
+	unrouted := uuid.MustParse(tn.Text(t, "SELECT system_id FROM postrider.events WHERE event_id = 's-1'"))
+	require.Contains(t, tn.RejectedBy(t, "SELECT postrider.redeliver_event($1, 'all', true)", unrouted),
+		"is not routed yet", "it will get its delivery")
+
 	tn.Exec(t, "SELECT postrider.erase_event($1)", event)
 	require.Contains(t, tn.RejectedBy(t, call, event, "later"), "was erased")
+}
+
+// A dead letter that is redelivered while an operation waits for it is not resolved, too.
+func TestResolveAllAfterARedelivery(t *testing.T) {
+	t.Parallel()
+	tn, letters := testnode.ManyDeadLetters(t, 2)
+	id := tn.BeginOperation(t, &query.DeadLetterFilter{}, operator.Action{Kind: operator.Resolve})
+	tn.Operate(t) // counts
+	end := tn.OpenTransaction(t, "SELECT postrider.redeliver($1)", letters[0])
+	stepped := make(chan struct{})
+	go func() {
+		tn.Operate(t)
+		close(stepped)
+	}()
+	tn.AwaitLock(t, "step_dead_letters")
+	end(true)
+	<-stepped
+	tn.RequireOperation(t, id, "resolve done: matched 2 done 1 skipped 1 failed 0")
+	require.Equal(t, 1, tn.Rows(t, "dead_letters", "dead_letter_id = $1 AND state = 'redelivered'", letters[0]))
 }

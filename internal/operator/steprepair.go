@@ -59,8 +59,9 @@ func nextRepairs(
 	if err != nil {
 		return nil, nil, fmt.Errorf("find the dead letters of a repair: %w", err)
 	}
-	const read = "SELECT * FROM postrider_internal.read_repairs($1, $2, $3)"
-	items, err := postgres.Rows[repairItem](ctx, db, read, found.IDs, target, again)
+	const read = `SELECT * FROM postrider_internal.read_repairs($1, $2, $3,
+		coalesce($4::jsonb ->> 'state' = 'resolved', false))`
+	items, err := postgres.Rows[repairItem](ctx, db, read, found.IDs, target, again, filter)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the dead letters of a repair: %w", err)
 	}
@@ -93,7 +94,7 @@ func (i *repairItem) edit(patch *Patch, now time.Time, includeUnchanged bool) (c
 }
 
 // isSkipped reports whether a cause is no failure.
-func isSkipped(cause string) bool { return cause == resultUnchanged || cause == "redelivered" }
+func isSkipped(cause string) bool { return cause == resultUnchanged || cause == "redelivered" || cause == "resolved" }
 
 // event is the edited event; an empty one delivers the original.
 func (i *repairItem) event() event.Event {

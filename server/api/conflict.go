@@ -53,6 +53,8 @@ const (
 	// The event subscription's delivery schema cannot represent the event, or the topic of an edited event has another
 	// schema.
 	ConflictCodeSchemaMismatch ConflictCode = "SchemaMismatch"
+	// The event was just published and is not routed yet. Retry in some seconds.
+	ConflictCodeEventNotRouted ConflictCode = "EventNotRouted"
 	// A delivery of the event to the event subscription is pending.
 	ConflictCodeDeliveryPending ConflictCode = "DeliveryPending"
 	// The event did not match the event subscription. Set unmatched to deliver it all the same.

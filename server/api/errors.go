@@ -321,6 +321,7 @@ var conflictCodes = map[string]ConflictCode{
 	"event_gone":    ConflictCodeEventGone,
 	"erased":        ConflictCodeEventErased,
 	"pending":       ConflictCodeDeliveryPending,
+	"not_routed":    ConflictCodeEventNotRouted,
 	"not_matched":   ConflictCodeEventNotMatched,
 	"redelivered":   ConflictCodeDeadLetterRedelivered,
 	"exporting":     ConflictCodeDeadLetterExporting,

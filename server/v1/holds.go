@@ -143,21 +143,12 @@ type Throttling struct {
 	TooLate bool `json:"tooLate"`
 }
 
-// withHeld shows an event subscription with the counts of its deliveries that wait, and with its handshake.
+// withHeld shows an event subscription with the count of its held deliveries and with its handshake.
 func (m *Handlers) withHeld(ctx context.Context, s *catalog.Subscription) (*Subscription, error) {
 	shown := m.subscriptionView(s)
 	var err error
 	if shown.Validation, err = m.validationView(ctx, s); err != nil {
 		return nil, err
-	}
-	rate, err := m.Parts.Reader.ReadDeliveryRate(ctx, s.ID)
-	if err != nil {
-		return nil, err
-	}
-	if rate != nil && rate.Waiting > 0 {
-		shown.Throttling = &Throttling{
-			Waiting: rate.Waiting, ClosedUntil: rate.ClosedUntil, DrainsAt: rate.DrainsAt, TooLate: rate.TooLate,
-		}
 	}
 	if shown.Hold == nil {
 		return shown, nil

@@ -105,7 +105,17 @@ func (m *Handlers) GetSubscription(ctx context.Context, r *SubscriptionPath) (*S
 	if err != nil {
 		return nil, err
 	}
-	return m.withHeld(ctx, sub)
+	rate, err := m.Parts.Reader.ReadDeliveryRate(ctx, sub.ID)
+	if err != nil {
+		return nil, err
+	}
+	shown, err := m.withHeld(ctx, sub)
+	if err == nil && rate != nil && rate.Waiting > 0 {
+		shown.Throttling = &Throttling{
+			Waiting: rate.Waiting, ClosedUntil: rate.ClosedUntil, DrainsAt: rate.DrainsAt, TooLate: rate.TooLate,
+		}
+	}
+	return shown, err
 }
 
 type deleteSubscriptionRequest struct {
@@ -189,7 +199,7 @@ type Subscription struct {
 	Validation *Validation `json:"validation"`
 	// Hold of the deliveries; null without one.
 	Hold *Hold `json:"hold"`
-	// Deliveries that wait for deliveryRate or a closed endpoint; null if none wait, and in lists.
+	// Deliveries that wait for deliveryRate or a closed endpoint; null if none wait, in lists and in responses to changes.
 	Throttling *Throttling `json:"throttling"`
 	CreatedAt  time.Time   `json:"createdAt"`
 	// When its settings were last changed.

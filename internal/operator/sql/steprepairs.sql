@@ -10,9 +10,9 @@ WITH items AS MATERIALIZED (
                 tracestate, body)
 )
 SELECT count(*) FILTER (WHERE r.problem IS NULL) AS done,
-       count(*) FILTER (WHERE r.problem <> 'redelivered') AS failed,
+       count(*) FILTER (WHERE r.problem NOT IN ('redelivered', 'resolved')) AS failed,
        max(format('dead letter %s: %s', r.letter, postrider_internal.result_message(r.problem)))
-           FILTER (WHERE r.problem <> 'redelivered') AS error
+           FILTER (WHERE r.problem NOT IN ('redelivered', 'resolved')) AS error
   FROM postrider_internal.redeliver_dead_letters(
        ARRAY (SELECT i.dead_letter_id FROM items i ORDER BY i.n),
        ARRAY (SELECT ROW (CASE WHEN i.edited THEN postrider_internal.new_uuid() END, i.event_time, i.event_id,
