@@ -184,7 +184,7 @@ func (n *notice) words() (t text, path string) {
 	case problemEnded:
 		t.Title, t.Meaning = n.titled("Problem ended"), "The problem is over."
 		if d.RecoveredAt != "" {
-			t.Title, t.Meaning = n.titled("Recovered"), "Deliveries succeed again."
+			t.Title, t.Meaning = n.titled("Recovered"), "Deliveries succeed again, or none is left that failed so."
 		}
 		t.Command = n.problems()
 	default:
