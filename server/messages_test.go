@@ -54,7 +54,14 @@ func TestMessageSettings(t *testing.T) {
 	require.Empty(t, sub.PagerDutyRoutingKey, "dropped with its format")
 	shown = change(s.patch, `{"endpointUrl":"https://prod.logic.azure.com/x?sig=planted"}`)
 	require.Equal(t, "skip", shown["endpointValidation"])
-	change(s.patch, `{"endpointValidation":"skip","messageFormat":null}`)
+	for _, none := range []string{`null`, `"None"`} {
+		a := s.patch(onCall, `{"endpointValidation":"skip","messageFormat":`+none+`}`)
+		require.Equal(t, "endpointUrl is required if messageFormat becomes None: the path of the stored one is a secret",
+			a.rejected(400, "InvalidRequest").Message)
+	}
+	shown = change(s.patch,
+		`{"endpointValidation":"skip","endpointUrl":"https://example.com/in","messageFormat":null}`)
+	require.Equal(t, "https://example.com/in", shown["endpointBaseUrl"])
 	require.NotContains(t, s.get(onCall).json(200), "messageFormat")
 
 	for _, a := range responses {

@@ -265,6 +265,11 @@ func TestSubscriptionFormOfMessages(t *testing.T) {
 	require.Equal(t, "planted-key", stored().PagerDutyRoutingKey)
 	b.requireRedirect(t, edit, typed(formOf(t, b.page(t, edit)), "messageFormat", "Slack"), "done=saved$")
 	require.Empty(t, stored().PagerDutyRoutingKey)
+
+	form = typed(formOf(t, b.page(t, edit)), "messageFormat", "None")
+	page = b.requireRejected(t, edit, form, http.StatusBadRequest, "is required if messageFormat becomes None")
+	require.NotContains(t, page, "<h2>Errors</h2>", "the mistake has its field")
+	require.Equal(t, "https://events.pagerduty.com/v2/enqueue", stored().EndpointURL)
 }
 
 // Errors are shown at their fields, and the input stays. Package server has what is rejected.

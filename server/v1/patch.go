@@ -35,6 +35,8 @@ type patchSubscriptionRequest struct {
 // Applies a JSON merge patch (RFC 7396) to the stored settings. Null restores a default, absent members stay, and lists
 // are replaced as a whole. The result is validated like a PUT.
 //
+// If `messageFormat` becomes `None`, the patch must have `endpointUrl`: the path of the stored one is a secret.
+//
 // A new `endpointUrl` or `messageFormat` resets `endpointValidation` to its default unless the patch has it. An
 // endpoint that failed its handshake is called again only if the endpoint changes.
 //
@@ -127,6 +129,9 @@ func patched(stored catalog.SubscriptionSpec, patch json.RawMessage) (after cata
 		_ = json.Unmarshal(named.MessageFormat, &next) // null leaves the default
 		if next != cmp.Or(stored.MessageFormat, message.None) {
 			stored.EndpointValidation, stored.PagerDutyRoutingKey = "", "" // belong to the old format
+		}
+		if stored.MessageFormat.IsMessage() && !next.IsMessage() {
+			stored.EndpointURL = "" // its path is a secret of a message's endpoint only, and would be shown
 		}
 	}
 	stored.Connection = dropSecrets(stored.Connection, named.OAuth2.TokenURL, named.OAuth2.ClientID,

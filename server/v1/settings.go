@@ -18,6 +18,7 @@ import (
 	"postrider/internal/endpointconf"
 	"postrider/internal/event"
 	"postrider/internal/filter"
+	"postrider/internal/message"
 	"postrider/internal/postgres"
 	"postrider/policy"
 	"postrider/server/api"
@@ -40,7 +41,7 @@ func (m *Handlers) checkSubscription(
 	aliases := found.deliveryMode(t, &stated)
 	pulled := stated.Pulled()
 	if !pulled {
-		m.endpoint(&found, &stated)
+		m.endpoint(&found, &stated, &stored)
 	}
 	stated.Filter = readFilter(stated.Filter)
 	found.Check(stated.Filter.ValidateWithin(m.FilterLimits))
@@ -128,7 +129,12 @@ func (p *problems) table(table []spec.Setting, settings any) {
 	}
 }
 
-func (m *Handlers) endpoint(found *problems, s *catalog.SubscriptionSpec) {
+func (m *Handlers) endpoint(found *problems, s, stored *catalog.SubscriptionSpec) {
+	if s.EndpointURL == "" && stored.MessageFormat.IsMessage() && !s.MessageFormat.IsMessage() {
+		found.Value("endpointUrl", "is required if messageFormat becomes %s: the path of the stored one is a secret",
+			message.None)
+		return
+	}
 	if s.EndpointURL == "" {
 		if c := s.DeliveryConfiguration; c == nil || c.DeliveryMode == "" {
 			found.Value("endpointUrl", "is required")
