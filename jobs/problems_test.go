@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/internal/query"
 	"postrider/internal/testnode"
 )
 
@@ -29,7 +30,8 @@ func problemNotices(t *testing.T, tn *testnode.Node, before int) (found []testno
 }
 
 // A problem begins with the first failure, continues, recovers with a success and begins anew with the next failure.
-// The beginning and the end of each series are notified once.
+// The beginning is notified after a minute, and the end after five minutes without a failure: the recovery and the
+// failure between them are not.
 func TestProblemIsASeriesOfFailures(t *testing.T) {
 	t.Parallel()
 	tn := testnode.WithTopic(t)
@@ -41,7 +43,8 @@ func TestProblemIsASeriesOfFailures(t *testing.T) {
 	require.Zero(t, tn.Rows(t, "problems", ""))
 
 	failed := tn.Fail(t, sub, 2)
-	require.Equal(t, 1, tn.ObserveProblems(t, 0))
+	require.Zero(t, tn.ObserveProblems(t, 0), "a retry may succeed")
+	require.Equal(t, 1, tn.ObserveProblems(t, 2*time.Minute))
 	first := problemState(t, tn, "failing")
 	require.Equal(t, first.UTC(), testnode.Value[time.Time](t, tn,
 		"SELECT min(started_at) FROM postrider.delivery_attempts WHERE delivery_id = $1", failed[0]).UTC())
@@ -68,12 +71,19 @@ func TestProblemIsASeriesOfFailures(t *testing.T) {
 	require.Zero(t, tn.ObserveProblems(t, 2*time.Minute), "nothing has succeeded")
 	problemState(t, tn, "failing")
 	tn.Succeed(t, sub)
-	require.Equal(t, 1, tn.ObserveProblems(t, 0))
+	require.Zero(t, tn.ObserveProblems(t, 0))
 	problemState(t, tn, "recovered")
+	tn.Fail(t, sub, 1)
+	require.Zero(t, tn.ObserveProblems(t, 2*time.Minute), "it fails again within five minutes")
+	problemState(t, tn, "failing")
+	tn.Succeed(t, sub)
+	require.Zero(t, tn.ObserveProblems(t, 2*time.Minute))
+	problemState(t, tn, "recovered")
+	require.Equal(t, 1, tn.ObserveProblems(t, 2*time.Minute))
 	ended := problemNotices(t, tn, 1)
 	require.Len(t, ended, 1)
 	require.Equal(t, "postrider.problem.ended", ended[0].Type)
-	require.Equal(t, []any{id, "recovered", 3.0}, []any{
+	require.Equal(t, []any{id, "recovered", 4.0}, []any{
 		ended[0].Data["problemId"], ended[0].Data["reason"], ended[0].Data["failures"],
 	})
 	require.NotEmpty(t, ended[0].Data["recoveredAt"])
@@ -81,26 +91,77 @@ func TestProblemIsASeriesOfFailures(t *testing.T) {
 	require.Zero(t, tn.ObserveProblems(t, 0))
 
 	tn.Fail(t, sub, 1)
-	require.Equal(t, 1, tn.ObserveProblems(t, 0))
+	require.Zero(t, tn.ObserveProblems(t, 0))
 	require.True(t, problemState(t, tn, "failing").After(first), "a new series")
+	require.Equal(t, 1, tn.ObserveProblems(t, 2*time.Minute))
 	again := problemNotices(t, tn, 2)
 	require.Len(t, again, 1)
 	require.Equal(t, []any{"postrider.problem.started", id}, []any{again[0].Type, again[0].Data["problemId"]})
 	require.NotEqual(t, started[0].ID, again[0].ID)
 }
 
-// A retry that succeeds within the minute of the failure ends the problem, a minute after it.
+// A retry that succeeds within the minute of the failure ends the problem, a minute after it. Nothing is notified.
 func TestProblemRecoversWithTheRetry(t *testing.T) {
 	t.Parallel()
 	tn := testnode.WithTopic(t)
+	tn.SubscribeToNotices(t)
 	sub := tn.Subscribe(t, "orders", "billing", nil)
 	tn.Fail(t, sub, 1)
 	tn.Exec(t, "UPDATE postrider_internal.delivery_attempts SET started_at = started_at - interval '1 ms'")
 	tn.Succeed(t, sub)
 	require.Zero(t, tn.ObserveProblems(t, 40*time.Second))
 	problemState(t, tn, "failing")
-	tn.ObserveProblems(t, 30*time.Second)
+	require.Zero(t, tn.ObserveProblems(t, 30*time.Second))
 	problemState(t, tn, "recovered")
+	require.Zero(t, tn.ObserveProblems(t, 10*time.Minute))
+}
+
+// A problem that no attempt follows recovers after 24 hours, when no pending delivery has its outcome. Then it ends its
+// alert, too.
+func TestProblemOfEndedDeliveriesRecovers(t *testing.T) {
+	t.Parallel()
+	tn := testnode.WithTopic(t)
+	sub := tn.Subscribe(t, "orders", "billing", nil)
+	failing := func(want int64) {
+		t.Helper()
+		r, err := query.NewMeter(tn.System.DB).Read(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []query.MeteredProblems{{Topic: "orders", Subscription: "billing", Failing: want}}, r.Problems)
+	}
+	cancel := func(deliveries []int64) { tn.Exec(t, "SELECT postrider.cancel($1)", deliveries[0]) }
+	failed := tn.Fail(t, sub, 1)
+	tn.ObserveProblems(t, 0)
+	tn.ObserveProblems(t, 25*time.Hour)
+	problemState(t, tn, "failing")
+	cancel(failed)
+	tn.ObserveProblems(t, time.Hour)
+	problemState(t, tn, "recovered")
+	failing(0)
+
+	failed = tn.Fail(t, sub, 1)
+	tn.ObserveProblems(t, 0)
+	cancel(failed)
+	tn.ObserveProblems(t, 23*time.Hour)
+	problemState(t, tn, "failing")
+	failing(1)
+	tn.ObserveProblems(t, 2*time.Hour)
+	problemState(t, tn, "recovered")
+}
+
+// An erasure removes the error of the event's attempts from its problem, and no other.
+func TestErasureClearsTheErrorOfAProblem(t *testing.T) {
+	t.Parallel()
+	tn := testnode.WithTopic(t)
+	sub := tn.Subscribe(t, "orders", "billing", nil)
+	failed := tn.Fail(t, sub, 2)
+	tn.ObserveProblems(t, 0)
+	erase := func(delivery int64) {
+		tn.Exec(t, "SELECT postrider.erase_event(system_id) FROM postrider.deliveries WHERE delivery_id = $1", delivery)
+	}
+	erase(failed[0])
+	require.Equal(t, 1, tn.Rows(t, "problems", "last_error = 'it broke' AND delivery_id = $1", failed[1]))
+	erase(failed[1])
+	require.Equal(t, 1, tn.Rows(t, "problems", "last_error IS NULL AND delivery_id = $1", failed[1]))
 }
 
 // While a problem is acknowledged, no beginning of it is notified; afterwards it is, if the problem continues.
@@ -110,7 +171,8 @@ func TestAcknowledgedProblemIsNotNotified(t *testing.T) {
 	tn.SubscribeToNotices(t)
 	sub := tn.Subscribe(t, "orders", "billing", nil)
 	tn.Fail(t, sub, 1)
-	require.Equal(t, 1, tn.ObserveProblems(t, 0))
+	tn.ObserveProblems(t, 0)
+	require.Equal(t, 1, tn.ObserveProblems(t, 2*time.Minute))
 	acknowledge := func(until string) string {
 		return tn.Text(t, "SELECT postrider.acknowledge_problem(problem_id, now() + $1::interval, 'known') "+
 			"FROM postrider.problems", until)
@@ -119,9 +181,9 @@ func TestAcknowledgedProblemIsNotNotified(t *testing.T) {
 	require.Equal(t, 1, tn.Rows(t, "audit", "action = 'problem_acknowledged' AND topic = 'orders' "+
 		"AND details ->> 'note' = 'known' AND details ->> 'until' > ''"))
 	tn.Succeed(t, sub)
-	require.Equal(t, 1, tn.ObserveProblems(t, 2*time.Minute), "the end of a beginning that was notified")
+	require.Equal(t, 1, tn.ObserveProblems(t, 4*time.Minute), "the end of a beginning that was notified")
 	tn.Fail(t, sub, 1)
-	require.Zero(t, tn.ObserveProblems(t, 0))
+	require.Zero(t, tn.ObserveProblems(t, 2*time.Minute))
 	problemState(t, tn, "acknowledged")
 	require.Equal(t, 1, tn.ObserveProblems(t, 58*time.Minute))
 	problemState(t, tn, "failing")
@@ -139,7 +201,7 @@ func TestResolvedProblemFailsAgain(t *testing.T) {
 	tn.SubscribeToNotices(t)
 	sub := tn.Subscribe(t, "orders", "billing", nil)
 	tn.Fail(t, sub, 1)
-	require.Equal(t, 1, tn.ObserveProblems(t, 0))
+	require.Equal(t, 1, tn.ObserveProblems(t, 2*time.Minute))
 	first := problemState(t, tn, "failing")
 	require.Equal(t, "resolved",
 		tn.Text(t, "SELECT postrider.resolve_problem(problem_id, 'fixed') FROM postrider.problems"))
@@ -156,8 +218,9 @@ func TestResolvedProblemFailsAgain(t *testing.T) {
 		ended[0].Type, ended[0].Data["reason"], ended[0].Data["recoveredAt"],
 	})
 	tn.Fail(t, sub, 1)
-	require.Equal(t, 1, tn.ObserveProblems(t, 0))
+	tn.ObserveProblems(t, 0)
 	require.True(t, problemState(t, tn, "failing").After(first))
+	require.Equal(t, 1, tn.ObserveProblems(t, 2*time.Minute))
 	require.Equal(t, 1, tn.Rows(t, "problems", "note IS NULL AND resolved_by IS NULL"))
 	require.Contains(t, tn.RejectedBy(t, "SELECT postrider.resolve_problem(gen_random_uuid())"), "does not exist")
 }
@@ -170,12 +233,12 @@ func TestProblemsAreRemoved(t *testing.T) {
 	system := tn.SubscribeToNotices(t)
 	sub := tn.Subscribe(t, "orders", "billing", nil)
 	tn.Fail(t, system, 1)
-	require.Zero(t, tn.ObserveProblems(t, 0))
+	require.Zero(t, tn.ObserveProblems(t, 2*time.Minute))
 	require.Equal(t, 1, tn.Rows(t, "problems", "topic = 'postrider.system'"))
 	tn.Exec(t, "SELECT postrider.resolve_problem(problem_id) FROM postrider.problems")
 	tn.Exec(t, "UPDATE postrider_internal.problems SET resolved_at = now() - interval '167 hours'")
 	tn.Fail(t, sub, 1)
-	require.Equal(t, 1, tn.ObserveProblems(t, 0))
+	require.Equal(t, 1, tn.ObserveProblems(t, 2*time.Minute))
 	clean := func(left int) {
 		require.NoError(t, tn.System.Maintenance.Clean(t.Context()))
 		require.Equal(t, left, tn.Count(t, "SELECT count(*) FROM postrider_internal.problems"))

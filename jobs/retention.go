@@ -289,7 +289,7 @@ var unused = map[string]string{
 	"problems": `coalesce(resolved_at, recovered_at) < now() - interval '7 days'
 		AND (acknowledged_until > now()) IS NOT TRUE OR EXISTS (
 		    SELECT FROM postrider_internal.event_subscriptions s
-		     WHERE s.id = r.subscription_id AND s.deleted_at IS NOT NULL AND NOT r.notified)`,
+		     WHERE s.id = r.subscription_id AND s.deleted_at IS NOT NULL AND r.notified_since IS NULL)`,
 	// Notices, if SystemTopic has no event subscriptions.
 	"notices": "postrider_internal.notices_since() IS NULL",
 }

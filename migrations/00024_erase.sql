@@ -95,6 +95,11 @@ BEGIN
         WHERE h.event_uuid = ANY (ids)
                                           UNION SELECT l.delivery_id FROM postrider_internal.dead_letters l
                                           WHERE l.event_uuid = ANY (ids)) d(id);
+    -- Nothing observes problems now: what it has read of the attempts would be stored after the erasure.
+    PERFORM FROM postrider_internal.problem_pass FOR SHARE;
+    UPDATE postrider_internal.problems p SET last_error = NULL
+     WHERE p.delivery_id = ANY (redelivered) OR p.batch_id = ANY (ARRAY (SELECT m.batch_id
+         FROM postrider_internal.batch_members m WHERE m.delivery_id = ANY (redelivered)));
     UPDATE postrider_internal.delivery_attempts a SET error = NULL, request_headers = NULL, response_headers = NULL,
         response_excerpt = NULL
      WHERE a.delivery_id = ANY (redelivered) OR a.batch_id = ANY (ARRAY (SELECT m.batch_id

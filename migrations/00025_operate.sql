@@ -57,15 +57,15 @@ COMMENT ON FUNCTION postrider.release(text, text) IS
     'a second. Without a probation it does nothing. Fails while the event subscription is paused or not validated.';
 COMMENT ON FUNCTION postrider.erase_event(uuid, date) IS
     'Erases the content of an event: body and subject of the event and of its dead letters, and request_headers, '
-    'response_headers, response_excerpt, last_response, error and last_error of its attempts; of a batch, the '
-    'response to all of it. Pending deliveries are canceled first, reason EventErased. Ids, types, times, attempts '
-    'and states stay. erased_at is set, and the dead letters cannot be redelivered or exported. Repairs of the event '
-    'are erased in the same way, with edit. Returns how many '
-    'events were erased; 0 = it was erased before. day: the event''s UTC day, which avoids searching the others. Not '
-    'erased: exported files, copies at endpoints, late responses to requests in progress, PostgreSQL''s write-ahead '
-    'log and backups, and dead rows until a vacuum. Waits for running redeliveries and erases what they created; it '
-    'needs READ COMMITTED, PostgreSQL''s default isolation. Fails while a dead letter of the event is being exported: '
-    'try again in a minute.';
+    'response_headers, response_excerpt, last_response, error and last_error of its attempts, also in '
+    'postrider.problems; of a batch, the response to all of it. Pending deliveries are canceled first, reason '
+    'EventErased. Ids, types, times, attempts and states stay. erased_at is set, and the dead letters cannot be '
+    'redelivered or exported. Repairs of the event are erased in the same way, with edit. Returns how many events were '
+    'erased; 0 = it was erased before. day: the event''s UTC day, which avoids searching the others. Not '
+    'erased: exported files, copies at endpoints, late responses to requests in progress, the error and response in '
+    'events of postrider.system about problems, PostgreSQL''s write-ahead log and backups, and dead rows until a '
+    'vacuum. Waits for running redeliveries and erases what they created; it needs READ COMMITTED, PostgreSQL''s '
+    'default isolation. Fails while a dead letter of the event is being exported: try again in a minute.';
 
 -- +goose Down
 DROP FUNCTION postrider.erase_event, postrider.release, postrider.resume, postrider.pause, postrider.dead_letter_now,

@@ -17,7 +17,7 @@ CREATE TABLE postrider_internal.problems (
     last_error         text,
     delivery_id        bigint,
     batch_id           bigint,
-    -- When a successful attempt began after it.
+    -- When a successful attempt began after it, or when nothing was left that could succeed.
     recovered_at       timestamptz,
     acknowledged_until timestamptz,
     acknowledged_at    timestamptz,
@@ -25,8 +25,9 @@ CREATE TABLE postrider_internal.problems (
     note               text,
     resolved_at        timestamptz,
     resolved_by        text,
-    -- Whether a notice of the series' beginning was stored: then one of its end is, and only then.
-    notified           boolean NOT NULL DEFAULT false,
+    -- Since when it failed in the notice of its beginning: then one of its end follows, and only then. It outlasts
+    -- short recoveries.
+    notified_since     timestamptz,
     UNIQUE (subscription_id, outcome)
 ) WITH (fillfactor = 70);
 
@@ -50,12 +51,12 @@ CREATE FUNCTION postrider_internal.problem_state(resolved_at timestamptz, recove
 RETURN CASE WHEN resolved_at IS NOT NULL THEN 'resolved' WHEN recovered_at IS NOT NULL THEN 'recovered'
             WHEN acknowledged_until > now() THEN 'acknowledged' ELSE 'failing' END;
 
--- Open dead letters of an event subscription, counted up to 10,000.
+-- Open dead letters of an event subscription, counted up to 1,000: a list has 100 problems.
 CREATE FUNCTION postrider_internal.open_dead_letters(topic text, subscription text) RETURNS integer LANGUAGE sql STABLE
 BEGIN ATOMIC
 SELECT count(*)::integer FROM (SELECT FROM postrider_internal.dead_letters l
     WHERE l.topic = open_dead_letters.topic AND l.subscription = open_dead_letters.subscription AND l.state = 'open'
-    LIMIT 10000) few;
+    LIMIT 1000) few;
 END;
 
 -- Failed attempts with an outcome since a time: by the minute up to an hour, then by whole hours.
@@ -84,14 +85,15 @@ SELECT coalesce(sum(c.count), 0)::bigint
            AND u.minute >= date_trunc('minute', count_failures.since)) c;
 END;
 
--- Stores a notice of a problem. Returns false without an event subscription of postrider.system, and for problems of
--- that topic's own event subscriptions. The days are part of the statement's text: a kept plan would lock every day's
--- partition.
+-- Stores a notice of a problem. It is an event like any other: an erasure does not find the error and response in it.
+-- Returns false without an event subscription of postrider.system, and for problems of that topic's own event
+-- subscriptions. The days are part of the statement's text: a kept plan would lock every day's partition.
 CREATE FUNCTION postrider_internal.note_problem(p postrider_internal.problems, type text, reason text) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     s record;
     response text;
+    since timestamptz := coalesce(p.notified_since, p.since);
 BEGIN
     SELECT e.topic_id, t.name AS topic, e.name, e.endpoint_base_url INTO STRICT s
       FROM postrider_internal.event_subscriptions e JOIN postrider_internal.topics t ON t.id = e.topic_id
@@ -109,10 +111,10 @@ BEGIN
     INSERT INTO postrider_internal.notices (type, topic_id, subscription_id, reason, details)
     VALUES (note_problem.type, s.topic_id, p.subscription_id, note_problem.reason, jsonb_strip_nulls(jsonb_build_object(
         'problemId', p.id, 'outcome', p.outcome, 'status', p.last_status, 'error', left(p.last_error, 300),
-        'response', nullif(response, ''), 'since', postrider_internal.json_time(p.since),
+        'response', nullif(response, ''), 'since', postrider_internal.json_time(since),
         'lastFailedAt', postrider_internal.json_time(p.last_failed_at),
         'recoveredAt', CASE WHEN note_problem.reason IS NOT NULL THEN postrider_internal.json_time(p.recovered_at) END,
-        'failures', greatest(1, postrider_internal.count_failures(s.topic_id, p.subscription_id, p.outcome, p.since)),
+        'failures', greatest(1, postrider_internal.count_failures(s.topic_id, p.subscription_id, p.outcome, since)),
         'pending', (SELECT coalesce(sum(c.n), 0)
                       FROM (SELECT b.deliveries AS n FROM postrider_internal.backlog_counts b
                              WHERE b.subscription_id = p.subscription_id
@@ -133,7 +135,12 @@ END $$;
 --
 -- A problem has recovered if its last failure began more than a minute ago and a successful attempt began after it.
 -- That is known from the newest 20 finished deliveries and that of the last failure, or else from a success that was
--- counted in a later minute.
+-- counted in a later minute. Failures whose deliveries ended for good may be followed by no attempt at all: once an
+-- hour, problems recover too that have had no failure for 24 hours and whose outcome none of the oldest 10,000 pending
+-- deliveries has.
+--
+-- The beginning is notified if the problem has not recovered after a minute, and the end after five minutes without a
+-- failure: an endpoint that fails every two minutes causes one notice, not one for each failure.
 CREATE FUNCTION postrider_internal.observe_problems() RETURNS integer LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -141,10 +148,11 @@ DECLARE
     day date;
     p postrider_internal.problems;
     changed integer := 0;
+    hourly boolean;
 BEGIN
     -- A transaction that counts an attempt ends within half a minute.
     SELECT date_trunc('minute', greatest(least(w.observed_at, now() - interval '1 minute') - interval '1 minute',
-        now() - interval '1 hour')) INTO first_minute
+        now() - interval '1 hour')), w.observed_at < date_trunc('hour', now()) INTO first_minute, hourly
       FROM postrider_internal.problem_pass w WHERE w.observed_at < clock_timestamp() - interval '10 seconds'
        FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
@@ -199,7 +207,6 @@ BEGIN
          ORDER BY f.subscription_id, f.outcome
             ON CONFLICT (subscription_id, outcome) DO UPDATE SET
                since = CASE WHEN p.recovered_at IS NULL AND p.resolved_at IS NULL THEN p.since ELSE excluded.since END,
-               notified = p.notified AND p.recovered_at IS NULL AND p.resolved_at IS NULL,
                last_failed_at = excluded.last_failed_at, last_status = excluded.last_status,
                last_error = excluded.last_error, delivery_id = excluded.delivery_id, batch_id = excluded.batch_id,
                note = CASE WHEN p.resolved_at IS NULL AND (p.recovered_at IS NULL OR p.acknowledged_until > now())
@@ -237,22 +244,33 @@ BEGIN
          WHERE p.id = f.id AND p.resolved_at IS NULL AND p.last_failed_at = f.last_failed_at
            AND (d.at IS NOT NULL OR c.minute > f.last_failed_at)$recovered$, day) USING first_minute;
 
+    IF hourly THEN
+        UPDATE postrider_internal.problems x SET recovered_at = now()
+         WHERE x.recovered_at IS NULL AND x.resolved_at IS NULL AND x.last_failed_at < now() - interval '24 hours'
+           AND NOT EXISTS (SELECT FROM (SELECT d.last_outcome FROM postrider_internal.deliveries d
+                                         WHERE d.subscription_id = x.subscription_id ORDER BY d.id LIMIT 10000) oldest
+                            WHERE oldest.last_outcome = x.outcome);
+    END IF;
+
     FOR p IN SELECT * FROM postrider_internal.problems x
-     WHERE x.notified AND (x.recovered_at IS NOT NULL OR EXISTS (SELECT FROM postrider_internal.event_subscriptions s
-               WHERE s.id = x.subscription_id AND s.deleted_at IS NOT NULL))
-        OR NOT x.notified AND x.recovered_at IS NULL AND x.resolved_at IS NULL
-           AND (x.acknowledged_until > now()) IS NOT TRUE AND postrider_internal.notices_since() IS NOT NULL
+     WHERE x.notified_since IS NOT NULL
+           AND (x.recovered_at IS NOT NULL AND x.last_failed_at < now() - interval '5 minutes'
+                OR EXISTS (SELECT FROM postrider_internal.event_subscriptions s
+                            WHERE s.id = x.subscription_id AND s.deleted_at IS NOT NULL))
+        OR x.notified_since IS NULL AND x.recovered_at IS NULL AND x.resolved_at IS NULL
+           AND x.since < now() - interval '1 minute' AND (x.acknowledged_until > now()) IS NOT TRUE
+           AND postrider_internal.notices_since() IS NOT NULL
      ORDER BY x.subscription_id, x.outcome LIMIT 500 FOR UPDATE SKIP LOCKED
     LOOP
-        IF p.notified THEN
+        IF p.notified_since IS NOT NULL THEN
             PERFORM postrider_internal.note_problem(p, 'postrider.problem.ended',
                 CASE WHEN p.recovered_at IS NULL THEN 'resolved' ELSE 'recovered' END);
-            UPDATE postrider_internal.problems x SET notified = false WHERE x.id = p.id;
+            UPDATE postrider_internal.problems x SET notified_since = NULL WHERE x.id = p.id;
             changed := changed + 1;
         ELSIF EXISTS (SELECT FROM postrider_internal.event_subscriptions s
                        WHERE s.id = p.subscription_id AND s.deleted_at IS NULL)
               AND postrider_internal.note_problem(p, 'postrider.problem.started', NULL) THEN
-            UPDATE postrider_internal.problems x SET notified = true WHERE x.id = p.id;
+            UPDATE postrider_internal.problems x SET notified_since = p.since WHERE x.id = p.id;
             changed := changed + 1;
         END IF;
     END LOOP;
@@ -309,13 +327,13 @@ BEGIN
     IF NOT FOUND THEN
         PERFORM postrider_internal.reject_problem(problem_id);
     END IF;
-    IF p.notified THEN
+    IF p.notified_since IS NOT NULL THEN
         PERFORM postrider_internal.note_problem(p, 'postrider.problem.ended', 'resolved');
     END IF;
     UPDATE postrider_internal.problems x
        SET resolved_at = clock_timestamp(), resolved_by = coalesce(actor, session_user),
            note = nullif(resolve_problem.note, ''), acknowledged_until = NULL, acknowledged_at = NULL,
-           acknowledged_by = NULL, notified = false
+           acknowledged_by = NULL, notified_since = NULL
      WHERE x.id = problem_id;
     SELECT t.name AS topic, e.name AS subscription INTO STRICT s FROM postrider_internal.event_subscriptions e
       JOIN postrider_internal.topics t ON t.id = e.topic_id WHERE e.id = p.subscription_id;
@@ -361,8 +379,8 @@ COMMENT ON COLUMN postrider.problems.subscription IS 'Event subscription.';
 COMMENT ON COLUMN postrider.problems.outcome IS 'Outcome of the failed attempts, such as Busy.';
 COMMENT ON COLUMN postrider.problems.state IS
     'failing: an attempt has failed in the last minute, or none has succeeded since. recovered: a successful attempt '
-    'began after the last failure. acknowledged: failing, and an operator knows. resolved: ended by an operator; the '
-    'next failure makes it failing.';
+    'began after the last failure, or none has failed for 24 hours and no pending delivery has this outcome. '
+    'acknowledged: failing, and an operator knows. resolved: ended by an operator; the next failure makes it failing.';
 COMMENT ON COLUMN postrider.problems.since IS
     'When the first failed attempt of the series began: the first one, or the first after a recovery or a resolution.';
 COMMENT ON COLUMN postrider.problems.last_failed_at IS 'When the last failed attempt began.';
@@ -371,7 +389,8 @@ COMMENT ON COLUMN postrider.problems.last_error IS 'Its error; NULL = a response
 COMMENT ON COLUMN postrider.problems.delivery_id IS 'Its delivery; NULL = it was of a batch.';
 COMMENT ON COLUMN postrider.problems.batch_id IS 'Its batch; NULL = it was of a single event.';
 COMMENT ON COLUMN postrider.problems.recovered_at IS
-    'When a successful attempt began after the last failure; NULL = none was seen.';
+    'When a successful attempt began after the last failure, or when 24 hours had passed without one and without such '
+    'pending deliveries; NULL = neither.';
 COMMENT ON COLUMN postrider.problems.acknowledged_until IS
     'Until when alerts and notices leave it out; NULL = it was not acknowledged.';
 COMMENT ON COLUMN postrider.problems.acknowledged_at IS 'When it was acknowledged.';

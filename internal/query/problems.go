@@ -16,8 +16,8 @@ type Problem struct {
 	// Id of the problem: always the same for an event subscription and an outcome.
 	ProblemID uuid.UUID `json:"problemId" column:"Problem id" title:"ID" off:"pages" list:"/v1/problems"`
 	// failing: an attempt has failed in the last minute, or none has succeeded since. acknowledged: failing, and an
-	// operator knows. recovered: a successful attempt began after the last failure. resolved: an operator ended it, and it
-	// has not failed since.
+	// operator knows. recovered: a successful attempt began after the last failure, or none has failed for 24 hours and no
+	// pending delivery has this outcome. resolved: an operator ended it, and it has not failed since.
 	State        string `json:"state" column:"State"`
 	Topic        string `json:"topic" column:"Topic" in:"subscription"`
 	Subscription string `json:"subscription" column:"Event subscription" title:"SUBSCRIPTION" class:"long"`
@@ -53,7 +53,7 @@ type Problem struct {
 	Waiting int `json:"waiting" column:"Waiting" in:"next_attempt_at"`
 	// Number of deliveries of the event subscription on hold, at most 10,000.
 	Held int `json:"held" line:"On hold"`
-	// Number of open dead letters of the event subscription, with any outcome, at most 10,000.
+	// Number of open dead letters of the event subscription, with any outcome, at most 1,000.
 	OpenDeadLetters int `json:"openDeadLetters" column:"Open dead letters" title:"OPEN DEAD LETTERS" class:""`
 	// First minute with such an attempt in the time span.
 	First time.Time `json:"firstFailedAt" column:"First" off:""`
@@ -64,7 +64,8 @@ type Problem struct {
 	BatchID *int64 `json:"batchId" column:"Batch" in:"response"`
 	// The newest dead letter with this outcome; null without one, and if there is a pending delivery.
 	DeadLetterID *uuid.UUID `json:"deadLetterId" column:"Dead letter" in:"response"`
-	// When a successful attempt began after the last failure; null if none was seen.
+	// When a successful attempt began after the last failure, or when 24 hours had passed without one and without such
+	// pending deliveries; null if neither.
 	RecoveredAt *time.Time `json:"recoveredAt" line:"Recovered"`
 	// Until when alerts and notices leave it out; null if it was not acknowledged.
 	AcknowledgedUntil *time.Time `json:"acknowledgedUntil" line:"Acknowledged until"`

@@ -59,3 +59,25 @@ func TestProblems(t *testing.T) {
 	require.Zero(t, read().Waiting)
 	require.Nil(t, read().NextAttempt, "none is pending")
 }
+
+// Open dead letters are counted up to 1,000: each of the 100 problems of a list has its own.
+func TestProblemsCountFewDeadLetters(t *testing.T) {
+	t.Parallel()
+	tn := testnode.WithTopic(t)
+	sub := tn.Subscribe(t, "orders", "billing", nil)
+	tn.Fail(t, sub, 1)
+	tn.DeadLetters(t, "orders", "e", 1)
+	open := func() int {
+		found, err := tn.System.Reader.ReadProblems(t.Context(), query.ProblemFilter{Topic: "orders"}, time.Hour)
+		require.NoError(t, err)
+		require.NotEmpty(t, found)
+		return found[0].OpenDeadLetters
+	}
+	require.Less(t, open(), 3)
+	columns := tn.Text(t, `SELECT string_agg(column_name, ', ') FROM information_schema.columns
+		WHERE table_schema = 'postrider_internal' AND table_name = 'dead_letters' AND is_generated = 'NEVER'
+		  AND column_name <> 'id'`)
+	tn.Exec(t, "INSERT INTO postrider_internal.dead_letters (id, "+columns+") SELECT gen_random_uuid(), "+columns+
+		" FROM postrider_internal.dead_letters, generate_series(1, 1100)")
+	require.Equal(t, 1000, open())
+}

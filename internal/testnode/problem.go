@@ -17,6 +17,7 @@ func (tn *Node) ObserveProblems(t testing.TB, later time.Duration) (changed int)
 	tn.Exec(t, `WITH attempts AS (UPDATE postrider_internal.delivery_attempts SET started_at = started_at - $1::interval),
 		ended AS (UPDATE postrider_internal.delivery_history SET last_attempt_at = last_attempt_at - $1::interval),
 		problems AS (UPDATE postrider_internal.problems SET since = since - $1::interval,
+		    notified_since = notified_since - $1::interval,
 		    last_failed_at = last_failed_at - $1::interval, recovered_at = recovered_at - $1::interval,
 		    acknowledged_until = acknowledged_until - $1::interval, resolved_at = resolved_at - $1::interval),
 		minutes AS (DELETE FROM postrider_internal.rollups RETURNING *),
