@@ -30,6 +30,12 @@ func TestCompression(t *testing.T) {
 		require.NoError(t, err, path)
 		require.Less(t, size*limit, len(body)*2, path)
 		require.Empty(t, b.request(http.MethodGet, path).Header().Get("Content-Encoding"), path)
+		for accepted, coding := range map[string]string{
+			"gzip;q=0": "", "br, gzip; q=0.0": "", "xgzip": "", "br;q=0, GZIP ;q=0.1": "gzip",
+		} {
+			header := b.request(http.MethodGet, path, func(r *http.Request) { r.Header.Set("Accept-Encoding", accepted) }).Header()
+			require.Equal(t, coding, header.Get("Content-Encoding"), "%s: %s", path, accepted)
+		}
 	}
 	for _, path := range []string{
 		"/ui/topics/orders/keys", "/ui/topics/orders/edit", "/ui/subscriptions/orders/billing/edit", "/ui/api-keys",

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -37,9 +38,19 @@ func fromOtherSite(r *http.Request) bool {
 	return site == "cross-site" || site == "same-site"
 }
 
-// acceptsGzip reports whether the client accepts gzip.
+// acceptsGzip reports whether the client names gzip, and not with the weight 0, which rejects it (RFC 9110, section
+// 12.4.2).
 func acceptsGzip(r *http.Request) bool {
-	return strings.Contains(r.Header.Get(echo.HeaderAcceptEncoding), "gzip")
+	for coding := range strings.SplitSeq(strings.Join(r.Header.Values(echo.HeaderAcceptEncoding), ","), ",") {
+		name, weight, _ := strings.Cut(coding, ";")
+		if !strings.EqualFold(strings.TrimSpace(name), "gzip") {
+			continue
+		}
+		_, q, _ := strings.Cut(weight, "=")
+		parsed, err := strconv.ParseFloat(strings.TrimSpace(q), 64)
+		return err != nil || parsed > 0
+	}
+	return false
 }
 
 // writers are the gzip writers of each level: a new one allocates 800 kB.
