@@ -273,10 +273,24 @@ BEGIN
     END IF;
     RETURN ARRAY (SELECT (e #>> '{}')::uuid FROM jsonb_array_elements(value) e);
 END $$;
+
+-- PostgreSQL can inline it: a constant value is then converted once, not for each body. Numbers are limited to what it
+-- can store.
+CREATE FUNCTION postrider.has_value(body jsonb, value text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN value IS NOT NULL AND jsonb_path_exists(body, '$.** ? (@ == $text || @ == $number)',
+    jsonb_object(ARRAY['text', value, 'number', value])
+    || CASE WHEN value ~ '^-?(0|[1-9][0-9]{0,199})([.][0-9]{1,199})?([eE][-+]?[0-9]{1,3})?$'
+            THEN ('{"number":' || value || '}')::jsonb ELSE '{}' END);
 -- +goose StatementEnd
 
+GRANT EXECUTE ON FUNCTION postrider.has_value(jsonb, text) TO PUBLIC;
+COMMENT ON FUNCTION postrider.has_value(jsonb, text) IS
+    'Returns whether a JSON document such as a body has this text or number as a value, at any place. Names of members '
+    'are no values. A value such as 42 or 1.5e3 is found both as a text and as a number. It uses no index.';
+
 -- +goose Down
-DROP FUNCTION postrider_internal.filter_ids, postrider_internal.filter_time, postrider_internal.match_conditions,
+DROP FUNCTION postrider.has_value, postrider_internal.filter_ids, postrider_internal.filter_time,
+    postrider_internal.match_conditions,
     postrider_internal.dead_letter_condition, postrider_internal.state_condition,
     postrider_internal.min_attempts_condition,
     postrider_internal.match_condition, postrider_internal.data_condition,

@@ -3,6 +3,7 @@ package web_test
 import (
 	"encoding/csv"
 	"encoding/json"
+	"html"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -181,4 +182,10 @@ func testOpenInQueryEditor(t *testing.T, b *dashboard) {
 	require.NotContains(t, page, `class="rows result"`)
 	require.NotContains(t, b.page(t, "/ui/query?sql=select+1"), "select 1")
 	require.Equal(t, http.StatusBadRequest, b.post("/ui/query/open", url.Values{"sql": {""}}).Code)
+
+	values := b.page(t, "/ui/events?data=it%27s")
+	statement := html.UnescapeString(shownSQL.FindStringSubmatch(values)[1])
+	require.Contains(t, statement, "postrider.has_value(body, 'it''s')")
+	_, result := b.run(t, http.StatusOK, statement, "run")
+	require.Contains(t, text(result), "0 rows in ")
 }

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"regexp"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"postrider/internal/postgres"
 )
 
 // EventFilter selects events; "" or nil = all.
@@ -26,7 +26,7 @@ type EventFilter struct {
 	// Only events with this text or number as a value, at any place.
 	//
 	// No index has the values: a page searches for up to 4 s, the newest event first. Set a time, too.
-	Data string `query:"data" label:"Value in data" sql:"(jsonb_path_query_array(body, '$.**') @> to_jsonb(?::text)\n        or jsonb_path_query_array(body, '$.**') @> postrider.try_jsonb(convert_to(?, 'UTF8')))"`
+	Data string `query:"data" label:"Value in data" sql:"postrider.has_value(body, ?)"`
 	// Published at this time or later.
 	From *time.Time `query:"publishedFrom"`
 	// Published before this time.
@@ -105,33 +105,61 @@ func (r *Reader) ReadEvents(
 		}
 	}
 	if f.Data != "" {
-		return page, r.search(ctx, 2*valueTime, "events", list)
+		return page, r.search(ctx, valueTime, "events", list)
 	}
 	return page, read(ctx, r.db, "events", list)
 }
 
 const (
-	// valueTime is how long a page searches for a value, and valueStep how many events it checks before it looks at the
-	// clock.
+	// valueTime is how long a page searches for a value, and how long one step of the search may take at most.
 	valueTime = 4 * time.Second
-	valueStep = 1000
+	// valueStep is the number of events of the first and of the smallest step.
+	valueStep = 50
 )
 
-// searchValues reads a page of the events that have a value, for up to valueTime.
+// nextStep is the number of events of the next step, by what the last one took: a step reads bodies of up to 1 MB.
+func nextStep(step int, took time.Duration) int {
+	switch {
+	case took < 100*time.Millisecond:
+		return min(2*step, searchLimit)
+	case took > 400*time.Millisecond:
+		return max(step/4, valueStep)
+	}
+	return step
+}
+
+// searchValues reads a page of the events that have a value, for up to valueTime. It ends before a step that takes too
+// long, unless that is the first one.
 func searchValues(r *reading, t Turn[uuid.UUID], args pgx.NamedArgs) SearchedPage[EventLine, uuid.UUID] {
 	var found []EventLine
-	args["backwards"], args["search"] = t.After != nil, valueStep
-	cursor := cmp.Or(t.After, t.Before)
-	for began := time.Now(); ; {
-		args["limit"], args["end"] = t.Limit+1-len(found), nil
+	args["backwards"] = t.After != nil
+	cursor, step := cmp.Or(t.After, t.Before), valueStep
+	for began, first := time.Now(), true; ; first = false {
+		beganStep := time.Now()
+		args["limit"], args["end"], args["search"] = t.Limit+1-len(found), nil, step
 		bindKey(args, "cursor", cursor)
-		end := searchEnd[uuid.UUID](r, "events", args)
-		found = append(found, rows[EventLine](r, "events", args)...)
-		if r.err != nil || end == nil || len(found) > t.Limit || time.Since(began) > valueTime {
+		more, end, err := r.valueStep(args)
+		if !first && postgres.SQLState(err) == "57014" { // query_canceled
+			return pageOf(found, t, cursor)
+		}
+		found = append(found, more...)
+		if r.err = err; err != nil || end == nil || len(found) > t.Limit || time.Since(began) > valueTime {
 			return pageOf(found, t, end)
 		}
-		cursor = end
+		cursor, step = end, nextStep(step, time.Since(beganStep))
 	}
+}
+
+// valueStep reads one step of a search for a value, and the event that it ends with; nil at the end of the list. The
+// transaction can go on after an error.
+func (r *reading) valueStep(args pgx.NamedArgs) (found []EventLine, end *uuid.UUID, err error) {
+	err = pgx.BeginFunc(r.ctx, r.tx, func(tx pgx.Tx) error {
+		inner := &reading{ctx: r.ctx, tx: tx}
+		end = searchEnd[uuid.UUID](inner, "events", args)
+		found = rows[EventLine](inner, "events", args)
+		return inner.err
+	})
+	return found, end, err
 }
 
 // plainValue is a value that JSON texts have as it is: without characters that some programs escape.
@@ -143,12 +171,7 @@ func (f *EventFilter) bindValue(args pgx.NamedArgs) {
 	if f.Data == "" {
 		return
 	}
-	text := jsonText(f.Data)
-	number := text
-	if json.Valid([]byte(f.Data)) && storableNumber(f.Data) && strings.ContainsAny(f.Data[:1], "-0123456789") {
-		number = json.RawMessage(f.Data)
-	}
-	args["value"] = fmt.Sprintf(`{"text":%s,"number":%s}`, text, number)
+	args["value"] = f.Data
 	if plainValue.MatchString(f.Data) {
 		args["needle"] = []byte(f.Data)
 	}

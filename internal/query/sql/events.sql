@@ -17,10 +17,9 @@ SELECT e.id AS system_id, t.name AS topic, e.event_id, e.event_type, e.subject, 
            AND (@subject::text IS NULL OR e.subject = @subject)
            AND (@prefix::text IS NULL OR starts_with(e.subject, @prefix))
            AND (NOT @unmatched OR e.matched = 0)
-           AND (@value::jsonb IS NULL OR starts_with(e.subject, @or_subject::text)
+           AND (@value::text IS NULL OR starts_with(e.subject, @or_subject::text)
                 OR CASE WHEN @needle::bytea IS NULL OR position(@needle IN e.body) > 0
-                        THEN jsonb_path_exists(postrider.try_jsonb(e.body),
-                             '$.** ? (@ == $text || @ == $number)', @value) END)
+                        THEN postrider.has_value(postrider.try_jsonb(e.body), @value) END)
          LIMIT @limit) e
   JOIN postrider_internal.topics t ON t.id = e.topic_id
   LEFT JOIN postrider_internal.repairs r ON r.system_id = e.id
