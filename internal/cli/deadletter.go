@@ -84,6 +84,19 @@ func (c *chosenFlags) filter(stdin io.Reader) (rest.Object, error) {
 	return nil, c.checkRate()
 }
 
+// orAgain is how redeliveries and repairs take dead letters that are not open.
+const orAgain = "--again, or --state redelivered or resolved"
+
+// rejectAllStates rejects --state all for an operation that would take the open dead letters only, unless again. others
+// is what to use instead.
+func (f *deadLetterFlags) rejectAllStates(again bool, others string) error {
+	if again || f.State == nil || *f.State != "all" {
+		return nil
+	}
+	return terminal.Usagef("--state all is not supported here: leave it out for open dead letters; for others use %s",
+		others)
+}
+
 // eachOf calls do for each id, also after an error, and returns all errors.
 func (c *chosenFlags) eachOf(
 	std terminal.Streams, do func(client *rest.Client, at string) (string, error),
@@ -133,6 +146,9 @@ Examples:
 }
 
 func (c *deadletterRedeliverCmd) Run(ctx context.Context, std terminal.Streams) error {
+	if err := c.rejectAllStates(c.Again, orAgain); err != nil {
+		return err
+	}
 	filter, err := c.filter(std.In)
 	if err != nil {
 		return err
@@ -165,6 +181,9 @@ type deadletterResolveCmd struct {
 }
 
 func (c *deadletterResolveCmd) Run(ctx context.Context, std terminal.Streams) error {
+	if err := c.rejectAllStates(false, "--state redelivered"); err != nil {
+		return err
+	}
 	filter, err := c.filter(std.In)
 	if err != nil {
 		return err

@@ -89,7 +89,9 @@ func TestResolve(t *testing.T) {
 	h.subscribe("orders", "billing", "")
 	h.pause()
 	ids := h.deadLetters(4)
-	require.Equal(t, ids[0]+"  resolved\n", h.line(0, "deadletter resolve "+ids[0]+" --note refunded"))
+	require.Equal(t, ids[0]+"  resolved\n", h.line(0, "deadletter resolve {"+strings.ToUpper(ids[0])+"} --note refunded"))
+	require.Equal(t, ids[1]+"  resolved\n", h.line(0, "deadletter resolve urn:uuid:"+ids[1]))
+	h.line(0, "deadletter reopen "+ids[1])
 	require.Regexp(t, "(?m)^note +refunded$", h.line(0, "deadletter show "+ids[0]))
 	lines := func(of string) int { return strings.Count(h.line(0, "deadletter list"+of), "\n") - 1 }
 	require.Equal(t, []int{3, 1, 4}, []int{lines(""), lines(" --state resolved"), lines(" --state all")})
@@ -98,6 +100,8 @@ func TestResolve(t *testing.T) {
 	require.Zero(t, lines(""))
 	require.Contains(t, h.line(2, "deadletter purge --state all"), "choose dead letters with ids")
 	require.Contains(t, h.line(0, "deadletter purge --all --dry-run"), "4 dead letters match")
+	require.Contains(t, h.line(0, "deadletter purge --topic orders --state all --dry-run"), "4 dead letters match")
+	require.Contains(t, h.line(0, "deadletter redeliver --topic orders --state all --again --dry-run"), "4 dead letters match")
 }
 
 // An ended delivery is sent again; to an event subscription that the event did not match after a confirmation.

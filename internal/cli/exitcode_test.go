@@ -71,12 +71,15 @@ func TestExitCodes(t *testing.T) {
 			"use either ids or filters":                   "deadletter purge --topic orders " + missing,
 			"--rate -1: must be 1 or more":                "deadletter purge --all --rate=-1",
 			"require a filter or":                         "deadletter purge --dry-run " + missing,
-			"requires --to-subscription":                  "deadletter redeliver --all --to-topic orders",
-			"must begin with file://":                     "deadletter export -o gs://bucket/x",
-			"must name a file in the bucket":              "deadletter export -o s3://bucket",
-			"requires --ack or --lock":                    "receive orders billing --follow",
-			"--ack":                                       "receive orders billing --ack --lock",
-			"--sql":                                       "query run; query run sum --sql x",
+			"--state all is not supported here": "deadletter redeliver --topic orders --state all --dry-run; " +
+				"deadletter resolve --topic orders --state all; " +
+				"deadletter patch --topic orders --state all --merge-patch -",
+			"requires --to-subscription":     "deadletter redeliver --all --to-topic orders",
+			"must begin with file://":        "deadletter export -o gs://bucket/x",
+			"must name a file in the bucket": "deadletter export -o s3://bucket",
+			"requires --ack or --lock":       "receive orders billing --follow",
+			"--ack":                          "receive orders billing --ack --lock",
+			"--sql":                          "query run; query run sum --sql x",
 			"": "topic; delivery show x; tail --subscription billing; topic create abc --input-mapping-fields kind; " +
 				"subscription create orders abc --endpoint-type eventhub; " +
 				"subscription create orders abc --advanced-filter data.total; " +

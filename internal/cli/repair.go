@@ -238,6 +238,9 @@ Examples:
 }
 
 func (c *deadletterPatchCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
+	if err := c.rejectAllStates(c.Again, orAgain); err != nil {
+		return err
+	}
 	filter, err := c.filter(std.In)
 	if err != nil {
 		return err

@@ -111,15 +111,19 @@ func (rowID[T]) describe() string {
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (id *rowID[T]) UnmarshalText(text []byte) error {
-	kind, found := "UUID", uuid.Validate(string(text))
-	if query.KeyOf(reflect.TypeFor[T]()).Type != reflect.TypeFor[uuid.UUID]() {
+	kind, canonical, err := "UUID", string(text), error(nil)
+	if query.KeyOf(reflect.TypeFor[T]()).Type == reflect.TypeFor[uuid.UUID]() {
+		var parsed uuid.UUID // from any form that it has, such as urn:uuid: or braces
+		parsed, err = uuid.Parse(canonical)
+		canonical = parsed.String()
+	} else {
 		kind = "number"
-		_, found = strconv.ParseInt(string(text), 10, 64)
+		_, err = strconv.ParseInt(canonical, 10, 64)
 	}
-	if found != nil {
+	if err != nil {
 		name, _, _ := strings.Cut(strings.ReplaceAll(id.describe(), ",", "."), ".")
 		return terminal.Usagef("%s %q: must be a %s", name, text, kind)
 	}
-	*id = rowID[T](text)
+	*id = rowID[T](canonical)
 	return nil
 }
