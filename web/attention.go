@@ -22,6 +22,8 @@ type attention struct {
 	Do   string
 	Href string
 	Post bool
+	// Operates reports that the link leads to an operation, which viewers must not start.
+	Operates bool
 }
 
 // needsAttention has a row for each event subscription that fails now or whose deliveries wait, the largest backlog
@@ -76,9 +78,11 @@ func (r *attention) decide() {
 		r.State, r.Do, r.Href = "failing", "Open problem", "/ui/problems/"+p.ProblemID.String()
 		switch {
 		case p.Waiting > 0:
-			r.Do, r.Href = "Retry …", "/ui/deliveries/retry"+of+"&lastOutcome="+url.QueryEscape(p.Outcome)
+			r.Do, r.Operates = "Retry …", true
+			r.Href = "/ui/deliveries/retry" + of + "&lastOutcome=" + url.QueryEscape(p.Outcome)
 		case p.OpenDeadLetters > 0:
-			r.Do, r.Href = "Redeliver …", "/ui/dead-letters/redeliver"+of+"&lastOutcome="+url.QueryEscape(p.Outcome)
+			r.Do, r.Operates = "Redeliver …", true
+			r.Href = "/ui/dead-letters/redeliver" + of // with any outcome, as they are counted
 		}
 		return
 	}

@@ -122,6 +122,28 @@ func TestFieldOfError(t *testing.T) {
 // formLink is a link to a form that changes the configuration.
 var formLink = regexp.MustCompile(`<a [^>]*href="[^"]*/(new|edit|keys|delete|publish|new-topic)["?][^>]*>`)
 
+// operation is a link or a form that leads to the page of an operation.
+var operation = regexp.MustCompile(`(<span class="needs-operator">[^<]*)?<a [^>]*href="[^"]*/(redeliver|repair|resolve|` +
+	`purge|retry|cancel)[?"][^>]*>|<[^>]*>[^<>]*<a [^>]*href="{{\.(Redeliver|Retry)}}"|<div [^>]*><p><a [^>]*href="{{\$\.Apply}}"|` +
+	`<form [^>]*(get|{{end}})" action="[^"]*/(redeliver|repair|resolve|purge|retry|cancel)"|<form [^>]*id="checked"`)
+
+// Links to operations, and forms that only open their pages, are hidden from viewers. Other forms are.
+func TestOperationsNeedAnOperator(t *testing.T) {
+	t.Parallel()
+	names, err := files.ReadDir("templates")
+	require.NoError(t, err)
+	links := 0
+	for _, file := range names {
+		text, err := files.ReadFile("templates/" + file.Name())
+		require.NoError(t, err)
+		for _, link := range operation.FindAllString(string(text), -1) {
+			require.Contains(t, link, "needs-operator", file.Name())
+			links++
+		}
+	}
+	require.GreaterOrEqual(t, links, 10)
+}
+
 // Links to admin forms have the class that hides them from other roles.
 func TestFormLinksNeedAdmin(t *testing.T) {
 	t.Parallel()

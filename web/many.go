@@ -40,6 +40,8 @@ type manyView struct {
 	Matching   query.DeadLetterFilter
 	Deliveries *query.DeliveryFilter
 	Count      query.Matched
+	// Checked is the number of dead letters that were checked in a list if only the open ones of them are changed.
+	Checked int
 	// Until is the time that the count is of.
 	Until        time.Time
 	Action, Back string
@@ -55,6 +57,9 @@ func (v *manyView) Redelivers() int {
 	}
 	return v.Preview.Changed
 }
+
+// Skipped is the number of checked dead letters that are not open.
+func (v *manyView) Skipped() int64 { return max(0, int64(v.Checked)-v.Count.Matched) }
 
 // previewKey is the key of a preview in the context of a request.
 const previewKey = "postrider.preview"
@@ -147,7 +152,7 @@ func (p *pages) manyOf(c echo.Context, view *manyView) (list, back string, err e
 			filter.DeadLetteredUntil = &now
 		}
 		if filter.State == nil && view.Kind != operator.Purge {
-			filter.State = new("open") // as the operation does
+			filter.State, view.Checked = new("open"), len(ids) // as the operation does
 		}
 		filter.DeadLetterIDs, err = idsOf(ids, uuid.Parse)
 		view.Matching, view.Until, from = filter, *filter.DeadLetteredUntil, filter.DeadLetteredFrom
