@@ -197,7 +197,8 @@ func (w *window) requireNoConsoleErrors(t *testing.T, where string) {
 
 // widest are the visible elements that are wider than the window; what is in a cut cell is not visible there.
 const widest = `[...document.querySelectorAll("body *")].filter((e) => e.getBoundingClientRect().right > innerWidth ` +
-	`+ 1 && e.checkVisibility() && !e.closest(".scroll, thead, .cut > div > *")).slice(0, 3).map((e) => e.outerHTML.slice(0, 120)).join("\n")`
+	`+ 1 && e.checkVisibility() && !e.closest(".scroll, thead, .cut > div > *")).slice(0, 3)` +
+	`.map((e) => e.outerHTML.slice(0, 120)).join("\n")`
 
 // requireFits checks that no element is wider than the window.
 func (w *window) requireFits(t *testing.T, path string, width int64) {

@@ -389,7 +389,8 @@ func TestCheckedDeadLettersThatAreNotOpen(t *testing.T) {
 	b.insert(t, slices.Repeat([]deadLetter{{at: time.Now().Add(-time.Hour)}}, 3)...)
 	b.Exec(t, "UPDATE postrider_internal.dead_letters SET redelivered_at = now() "+
 		"WHERE id <> (SELECT min(id::text)::uuid FROM postrider_internal.dead_letters)")
-	ids := strings.Fields(b.value(t, "SELECT string_agg(dead_letter_id::text, ' ' ORDER BY state) FROM postrider.dead_letters"))
+	ids := strings.Fields(b.value(t, "SELECT string_agg(dead_letter_id::text, ' ' ORDER BY state) "+
+		"FROM postrider.dead_letters"))
 	checked := "?state=all&checked=1&id=" + strings.Join(ids, "&id=")
 	for _, kind := range []string{"redeliver", "repair", "resolve"} {
 		path := "/ui/dead-letters/" + kind

@@ -123,8 +123,10 @@ func TestFieldOfError(t *testing.T) {
 var formLink = regexp.MustCompile(`<a [^>]*href="[^"]*/(new|edit|keys|delete|publish|new-topic)["?][^>]*>`)
 
 // operation is a link or a form that leads to the page of an operation.
-var operation = regexp.MustCompile(`(<span class="needs-operator">[^<]*)?<a [^>]*href="[^"]*/(redeliver|repair|resolve|` +
-	`purge|retry|cancel)[?"][^>]*>|<[^>]*>[^<>]*<a [^>]*href="{{\.(Redeliver|Retry)}}"|<div [^>]*><p><a [^>]*href="{{\$\.Apply}}"|` +
+var operation = regexp.MustCompile(`(<span class="needs-operator">[^<]*)?` +
+	`<a [^>]*href="[^"]*/(redeliver|repair|resolve|` +
+	`purge|retry|cancel)[?"][^>]*>|<[^>]*>[^<>]*<a [^>]*href="{{\.(Redeliver|Retry)}}"|` +
+	`<div [^>]*><p><a [^>]*href="{{\$\.Apply}}"|` +
 	`<form [^>]*(get|{{end}})" action="[^"]*/(redeliver|repair|resolve|purge|retry|cancel)"|<form [^>]*id="checked"`)
 
 // Links to operations, and forms that only open their pages, are hidden from viewers. Other forms are.

@@ -34,7 +34,8 @@ func TestNeedsAttention(t *testing.T) {
 	require.Regexp(t, `held of orders paused [^.]*3 Resume`, text(page))
 	require.Regexp(t, `slow of orders rate limited .*rate limited : 2 waiting, drains at .* 2 Open`, text(page))
 	require.NotContains(t, text(page), "late of orders")
-	require.Contains(t, page, `class="needs-operator button" href="/ui/deliveries/retry?subscription=busy&amp;topic=orders&amp;lastOutcome=Busy"`)
+	require.Contains(t, page, `class="needs-operator button" `+
+		`href="/ui/deliveries/retry?subscription=busy&amp;topic=orders&amp;lastOutcome=Busy"`)
 	require.Equal(t, http.StatusOK,
 		b.request(http.MethodGet, "/ui/deliveries/retry?subscription=busy&topic=orders&lastOutcome=Busy").Code)
 	b.requireRedirect(t, "/ui/subscriptions/orders/held/resume", nil, `done=resumed`)

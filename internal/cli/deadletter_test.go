@@ -101,7 +101,8 @@ func TestResolve(t *testing.T) {
 	require.Contains(t, h.line(2, "deadletter purge --state all"), "choose dead letters with ids")
 	require.Contains(t, h.line(0, "deadletter purge --all --dry-run"), "4 dead letters match")
 	require.Contains(t, h.line(0, "deadletter purge --topic orders --state all --dry-run"), "4 dead letters match")
-	require.Contains(t, h.line(0, "deadletter redeliver --topic orders --state all --again --dry-run"), "4 dead letters match")
+	require.Contains(t, h.line(0, "deadletter redeliver --topic orders --state all --again --dry-run"),
+		"4 dead letters match")
 }
 
 // An ended delivery is sent again; to an event subscription that the event did not match after a confirmation.

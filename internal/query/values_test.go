@@ -45,7 +45,8 @@ func TestValueSearchEndsBeforeALongStep(t *testing.T) {
 		    PERFORM pg_sleep(CASE WHEN position('slow'::bytea IN body) > 0 THEN 1 ELSE 0 END);
 		    RETURN convert_from(body, 'UTF8')::jsonb;
 		END $$`)
-	tn.Exec(t, `UPDATE postrider_internal.events SET body = replace(convert_from(body, 'UTF8'), 'slow', 'fast-1 slow')::bytea
+	tn.Exec(t, `UPDATE postrider_internal.events
+		SET body = replace(convert_from(body, 'UTF8'), 'slow', 'fast-1 slow')::bytea
 		WHERE event_id LIKE 'slow%'`)
 	page, err := tn.System.Reader.ReadEvents(t.Context(), query.EventFilter{Data: "fast-1", States: true},
 		query.Turn[uuid.UUID]{Limit: 50})
