@@ -111,14 +111,13 @@ func (rowID[T]) describe() string {
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (id *rowID[T]) UnmarshalText(text []byte) error {
-	kind, canonical, err := "UUID", string(text), error(nil)
-	if query.KeyOf(reflect.TypeFor[T]()).Type == reflect.TypeFor[uuid.UUID]() {
-		var parsed uuid.UUID // from any form that it has, such as urn:uuid: or braces
-		parsed, err = uuid.Parse(canonical)
-		canonical = parsed.String()
-	} else {
+	kind, canonical := "UUID", string(text)
+	parsed, err := uuid.Parse(canonical) // from any form that it has, such as urn:uuid: or braces
+	if query.KeyOf(reflect.TypeFor[T]()).Type != reflect.TypeFor[uuid.UUID]() {
 		kind = "number"
 		_, err = strconv.ParseInt(canonical, 10, 64)
+	} else if err == nil {
+		canonical = parsed.String()
 	}
 	if err != nil {
 		name, _, _ := strings.Cut(strings.ReplaceAll(id.describe(), ",", "."), ".")

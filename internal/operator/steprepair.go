@@ -94,7 +94,9 @@ func (i *repairItem) edit(patch *Patch, now time.Time, includeUnchanged bool) (c
 }
 
 // isSkipped reports whether a cause is no failure.
-func isSkipped(cause string) bool { return cause == resultUnchanged || cause == "redelivered" || cause == "resolved" }
+func isSkipped(cause string) bool {
+	return cause == resultUnchanged || cause == "redelivered" || cause == "resolved"
+}
 
 // event is the edited event; an empty one delivers the original.
 func (i *repairItem) event() event.Event {

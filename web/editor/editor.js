@@ -97,7 +97,7 @@ window.codeEditor = (textarea, { language, label, views = [], run }) => {
         keymap.of(run ? [runs] : []), lineNumbers(), history(), indentOnInput(), bracketMatching(), closeBrackets(), autocompletion(),
         keymap.of([...closeBracketsKeymap, ...completionKeymap, ...historyKeymap, ...defaultKeymap]),
         syntaxHighlighting(colors), theme, mistake, replaceSelection, languages[language](), EditorView.lineWrapping,
-        EditorView.contentAttributes.of({ "aria-label": label, spellcheck: "false" }),
+        EditorView.contentAttributes.of({ "aria-label": label, spellcheck: "false", tabindex: "0" }),
         EditorView.updateListener.of((update) => {
           if (update.docChanged) {
             textarea.value = update.state.doc.toString();
