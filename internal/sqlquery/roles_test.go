@@ -229,6 +229,9 @@ func TestQueryURL(t *testing.T) {
 		{Role: role, Message: "has no CONNECTION LIMIT 1: its queries can end each other"},
 	}, found)
 	qs.exec(t, "ALTER ROLE "+role+" CONNECTION LIMIT 1; GRANT postrider_operator TO "+role)
+	// The session of the last check ends a moment later. Until then the role has no other one.
+	sessions := "SELECT count(*)::text FROM pg_stat_activity WHERE usename = '" + role + "'"
+	require.Eventually(t, func() bool { return qs.text(t, sessions) == "0" }, time.Minute, 10*time.Millisecond)
 	found, err = runner.Check(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []sqlquery.LoginError{{Role: role, Message: "is a member of postrider_operator"}}, found)
