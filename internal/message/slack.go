@@ -46,11 +46,11 @@ func slack(t text) ([]byte, error) {
 	lines, left := []string(nil), slackSection
 	for _, f := range t.Facts {
 		label := "*" + f.Label + ":* "
-		room := left - len(label)
-		if room < slackLeast {
+		most := left - len(label)
+		if most < slackLeast {
 			break
 		}
-		line := label + slackEscaped(f.Value, room)
+		line := label + slackEscaped(f.Value, most)
 		lines, left = append(lines, line), left-utf8.RuneCountInString(line)-1
 	}
 	if len(lines) > 0 {
