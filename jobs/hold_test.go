@@ -44,8 +44,9 @@ func TestPausedSubscriptionWaitsAndIsReleased(t *testing.T) {
 	require.Equal(t, 3+1, makeDue(t, tn))
 	tn.Become(t, 14, heldQuery)
 	require.Equal(t, 6, tn.Rows(t, "deliveries", "attempts = 1 AND state = 'pending'"), "a held due check is no attempt")
-	require.Equal(t, 1, tn.Rows(t, "batches", "hold = 'paused' AND attempts = 1 AND members = 3"))
-	require.Equal(t, 2, tn.Rows(t, "event_subscriptions", "held_deliveries = 7"))
+	// The due check of the batch may still be running: then the view does not show its hold yet.
+	tn.BecomeRows(t, 1, "batches", "hold = 'paused' AND attempts = 1 AND members = 3")
+	tn.BecomeRows(t, 2, "event_subscriptions", "held_deliveries = 7")
 	before := e.requests()
 	require.Len(t, before, 3+1)
 
