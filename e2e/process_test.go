@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -101,8 +102,18 @@ func (p *process) end() {
 	<-p.done
 	if p.t.Failed() {
 		p.t.Logf("%s %s printed:\n%s\nand to stderr:\n%s", filepath.Base(p.cmd.Path), strings.Join(p.cmd.Args[1:], " "),
-			p.stdout.String(), p.stderr.String())
+			lastLines(p.stdout.String()), lastLines(p.stderr.String()))
 	}
+}
+
+// lastLines shortens what a process printed: thousands of lines would push the failure out of a log.
+func lastLines(text string) string {
+	const most = 40
+	lines := strings.SplitAfter(text, "\n")
+	if len(lines) <= most {
+		return text
+	}
+	return fmt.Sprintf("(%d lines before)\n%s", len(lines)-most, strings.Join(lines[len(lines)-most:], ""))
 }
 
 func (p *process) signal(s os.Signal) {
