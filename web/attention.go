@@ -14,7 +14,7 @@ import (
 type attention struct {
 	query.Attention
 	// Problem is its newest failure if it is failing now.
-	Problem *query.Problem
+	Problem *query.Failing
 	// State is its hold, "failing", "rate limited" or "late".
 	State string
 	Since *time.Time
@@ -28,7 +28,7 @@ type attention struct {
 
 // needsAttention has a row for each event subscription that fails now or whose deliveries wait, the largest backlog
 // first.
-func needsAttention(waiting []query.Attention, problems []query.Problem) []attention {
+func needsAttention(waiting []query.Attention, problems []query.Failing) []attention {
 	rows, at := make([]attention, 0, len(waiting)), map[query.SubscriptionKey]int{}
 	row := func(topic, subscription string) *attention {
 		key := query.SubscriptionKey{Topic: topic, Subscription: subscription}

@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"net/url"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
@@ -41,10 +40,6 @@ func (p *pages) overview(ctx context.Context, c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	problems, err := p.Parts.Reader.ReadProblems(ctx, query.ProblemFilter{State: "failing"}, time.Hour)
-	if err != nil {
-		return err
-	}
 	oldest := o.Current.OldestPendingSince
 	view := overviewView{
 		Overview: o, OldestIsLate: oldest != nil && p.Now().Sub(*oldest) > query.LateAge,
@@ -55,7 +50,7 @@ func (p *pages) overview(ctx context.Context, c echo.Context) error {
 		},
 		Reasons: display.SharesOf(o.Day.Reasons, func(name string) string { return "/ui/dead-letters?reason=" + name }),
 	}
-	view.Rows = needsAttention(o.Attention, problems)
+	view.Rows = needsAttention(o.Attention, o.Failing)
 	for i := range view.Rows {
 		if view.Rows[i].Problem != nil {
 			view.Failing = append(view.Failing, view.Rows[i].Subscription)

@@ -28,6 +28,7 @@ func TestNeedsAttention(t *testing.T) {
 	b.Become(t, 2, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'rate_limited'")
 	b.Become(t, 3, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'busy' AND attempts > 0")
 	b.Become(t, 3, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'late' AND state = 'delivered'")
+	b.ObserveProblems(t, 0)
 	page := b.page(t, "/ui/")
 	requireValidMarkup(t, "/ui/", page)
 	require.Regexp(t, `busy of orders failing .*503 Service Unavailable empty response Busy 3 Retry …`, text(page))

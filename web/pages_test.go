@@ -28,6 +28,7 @@ func TestPages(t *testing.T) {
 	require.NoError(t, engine.Start(t.Context()))
 	b.seed(t, "e-1", "e-2", "e-3")
 	testnode.RequireStops(t, engine)
+	b.ObserveProblems(t, 0)
 	for path, want := range b.seededPages(t) {
 		page := text(b.page(t, path))
 		for _, part := range want {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -48,6 +49,22 @@ type Attention struct {
 	TooLate bool
 }
 
+// Failing is a problem that is failing: the failed attempts of an event subscription with one outcome.
+type Failing struct {
+	ProblemID                    uuid.UUID
+	Topic, Subscription, Outcome string
+	// Since is when the first attempt of the series failed.
+	Since time.Time
+	// Status, Error and Response are those of the newest failed attempt.
+	Status          *int
+	Error, Response *string
+	// DeliveryID and BatchID are what that attempt delivered: one of them is nil.
+	DeliveryID, BatchID *int64
+	// Waiting is the number of pending deliveries whose last attempt had this outcome, up to 1,000; OpenDeadLetters that
+	// of the event subscription's open dead letters, up to 1,000.
+	Waiting, OpenDeadLetters int
+}
+
 const (
 	// LateAge is the age from which a pending delivery is late: built-in schedules have made four attempts by then.
 	LateAge = 10 * time.Minute
@@ -64,6 +81,8 @@ type Overview struct {
 	LastHour, Day, Range *Counts
 	// Attention are the event subscriptions whose deliveries wait, the largest backlogs first, at most 50.
 	Attention []Attention
+	// Failing are the problems that are failing, the last failure first, at most 100. A failure appears within 15 s.
+	Failing []Failing
 	// OpenDeadLetters is the number of open dead letters, up to OpenDeadLettersLimit.
 	OpenDeadLetters int
 }
@@ -82,6 +101,7 @@ func (r *Reader) ReadOverview(ctx context.Context, span, step time.Duration) (*O
 		}
 		o.Attention = rows[Attention](r, "attention",
 			pgx.NamedArgs{"limit": attentionLimit, "late": late})
+		o.Failing = rows[Failing](r, "failing", pgx.NamedArgs{"limit": problemsShown})
 		open := row[struct{ Open int }](r, "open_dead_letters", pgx.NamedArgs{"limit": OpenDeadLettersLimit})
 		o.OpenDeadLetters = open.Open
 	})
