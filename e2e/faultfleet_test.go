@@ -237,15 +237,19 @@ func (f *faultFleet) killFromOutside(slot int) {
 // one locked when it died is there for the next.
 func (f *faultFleet) killReclaiming(slot int) {
 	f.t.Helper()
-	leaves := f.start(slot, queue.PointReclaim)
-	eventually(f.t, "the node has something in hand", f.db.atLeast(1, inHandQuery, leaves.name))
-	f.killFromOutside(slot)
-	f.period.Add(1)
-	for _, n := range f.slots {
-		if n != nil {
+	for other, n := range f.slots { // before anything is left: a node that took it up earlier would live on
+		if n != nil && other != slot {
 			n.tell()
 		}
 	}
+	for left := 0; left == 0; left = f.kills[len(f.kills)-1].inHand { // its last attempts may have ended meanwhile
+		leaves := f.start(slot, queue.PointReclaim)
+		eventually(f.t, "the node has something in hand", f.db.atLeast(1, inHandQuery, leaves.name))
+		f.period.Add(1)
+		leaves.process.kill()
+		f.died(slot, leaves)
+	}
+	f.period.Add(1)
 	n, ready := f.launch(queue.PointReclaim, true)
 	if f.isReady(n, ready) {
 		f.put(slot, n)
