@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -165,6 +166,9 @@ func (r *reading) valueStep(args pgx.NamedArgs) (found []EventLine, end *uuid.UU
 // plainValue is a value that JSON texts have as it is: without characters that some programs escape.
 var plainValue = regexp.MustCompile(`^[A-Za-z0-9 _.:,;@#|=*+~^()\[\]{}!?$%-]+$`)
 
+// fraction is a number with decimal places.
+var fraction = regexp.MustCompile(`^-?[0-9]+[.][0-9]+$`)
+
 // bindValue binds the value to search for. Bodies without the bytes of @needle are not parsed.
 func (f *EventFilter) bindValue(args pgx.NamedArgs) {
 	args["value"], args["needle"], args["or_subject"] = nil, nil, nil
@@ -173,7 +177,11 @@ func (f *EventFilter) bindValue(args pgx.NamedArgs) {
 	}
 	args["value"] = f.Data
 	if plainValue.MatchString(f.Data) {
-		args["needle"] = []byte(f.Data)
+		needle := f.Data
+		if fraction.MatchString(needle) { // 5.0 is also 5, and 2.50 also 2.5
+			needle = strings.TrimRight(strings.TrimRight(needle, "0"), ".")
+		}
+		args["needle"] = []byte(needle)
 	}
 	if f.OrSubject {
 		args["or_subject"] = f.Data

@@ -34,6 +34,20 @@ func TestHasValue(t *testing.T) {
 	}
 }
 
+// A number is found in the form of the publisher: 5.0 finds 5, and 12.5 finds 12.50.
+func TestValueSearchComparesNumbers(t *testing.T) {
+	t.Parallel()
+	tn := testnode.WithTopic(t)
+	tn.Publish(t, "orders", "number", 2)
+	tn.Exec(t, `UPDATE postrider_internal.events SET body =
+		convert_to('{"total":5,"rate":' || CASE event_id WHEN 'number-1' THEN '12.50' ELSE '7' END || '}', 'UTF8')`)
+	for value, want := range map[string]int{"5": 2, "5.0": 2, "12.5": 1, "12.500": 1, "7.25": 0} {
+		page, err := tn.System.Reader.ReadEvents(t.Context(), query.EventFilter{Data: value}, query.Turn[uuid.UUID]{Limit: 5})
+		require.NoError(t, err)
+		require.Len(t, page.Rows, want, value)
+	}
+}
+
 // A search for a value adapts to large bodies: it returns what it found before a step that takes too long.
 func TestValueSearchEndsBeforeALongStep(t *testing.T) {
 	t.Parallel()
