@@ -99,15 +99,6 @@ func (r *apiResponse) read(target any) error {
 	return nil
 }
 
-// plainJSON writes JSON without escapes for HTML.
-func plainJSON(v any) ([]byte, error) {
-	var text bytes.Buffer
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(v)
-	return bytes.TrimSpace(text.Bytes()), err
-}
-
 func apiTopic(topic string) string { return "/v1/topics/" + url.PathEscape(topic) }
 
 func apiPolicy(name string) string { return "/v1/policies/" + url.PathEscape(name) }

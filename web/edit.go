@@ -14,12 +14,13 @@ import (
 
 	"postrider/internal/catalog/spec"
 	"postrider/internal/postgres"
+	"postrider/web/form"
 	"postrider/web/site"
 )
 
 // editor is the form of a topic, an event subscription or a retry policy. Its fields come from a table of settings.
 type editor struct {
-	*form
+	*form.Input
 	table []spec.Setting
 	noun  string
 	// name is "" for a new object.
@@ -36,7 +37,7 @@ type editor struct {
 	lists []rowList
 	focus string // the list to which a row was added
 	// dependent changes fields that depend on more than the table. Optional.
-	dependent func(section *formSection, field *formField)
+	dependent func(section *formSection, field *form.Field)
 	// finish changes the settings before they are sent. Optional.
 	finish func(settings map[string]any)
 	// test handles the test button. Optional.
@@ -66,16 +67,16 @@ func (p *pages) edit(open opener) site.Page {
 		e.action = c.Request().URL.RequestURI()
 		href := ""
 		if c.Request().Method != http.MethodPost {
-			e.form = newForm()
+			e.Input = form.New()
 			e.fill()
 		} else {
-			e.form = postedForm(c)
+			e.Input = postedForm(c)
 			href, err = p.submit(ctx, c, e, open)
 		}
 		return site.Finish(c, href, err, func() error {
 			view := formView{
-				Action: e.action, Back: e.trail[len(e.trail)-1].Href, Save: "Create", Etag: e.get("etag"),
-				Was: e.get("was"), Others: e.mistakes[""], Changes: e.changes, Sections: e.sections(),
+				Action: e.action, Back: e.trail[len(e.trail)-1].Href, Save: "Create", Etag: e.Get("etag"),
+				Was: e.Get("was"), Others: e.Mistakes[""], Changes: e.changes, Sections: e.sections(),
 			}
 			title := "New " + e.noun
 			if e.name != "" {
@@ -110,12 +111,12 @@ func (e *editor) fill() {
 			var rows []json.RawMessage
 			_ = json.Unmarshal(value, &rows) // it is always a list
 			for i, row := range rows {
-				list.write(e.form, list.at(i)+".", row)
+				list.write(e.Input, list.at(i)+".", row)
 			}
 		case stored:
-			e.set(s.Name, fieldText(s, value))
-		case checkBox(s):
-			e.set(s.Name, s.Default)
+			e.Set(s.Name, form.TextOf(s, value))
+		case form.IsCheckBox(s):
+			e.Set(s.Name, s.Default)
 		}
 	}
 	e.remember()
@@ -124,9 +125,9 @@ func (e *editor) fill() {
 // remember keeps the stored version in the form, to detect changes by other users.
 func (e *editor) remember() {
 	if e.name != "" {
-		was, _ := plainJSON(e.stored) // JSON values always marshal
-		e.set("was", string(was))
-		e.set("etag", e.etag)
+		was, _ := form.PlainJSON(e.stored) // JSON values always marshal
+		e.Set("was", string(was))
+		e.Set("etag", e.etag)
 	}
 }
 
@@ -145,17 +146,17 @@ func (e *editor) settings() (settings map[string]any, mistakes []apiProblem) {
 		s := &e.table[i]
 		list, stored := e.list(s.Name), e.stored[s.Name]
 		switch {
-		case s.Section == "", s.Secret && list == nil && !e.has(s.Name):
+		case s.Section == "", s.Secret && list == nil && !e.Has(s.Name):
 		case list != nil:
 			rows := []any{}
-			for i := range e.form.rows(list.name) {
-				rows = append(rows, list.read(e.form, list.at(i)+"."))
+			for i := range e.Input.Rows(list.name) {
+				rows = append(rows, list.read(e.Input, list.at(i)+"."))
 			}
 			put(settings, s.Name, rows)
-		case stored != nil && (s.Fixed && e.name != "" || fieldText(s, stored) == e.values.Get(s.Name)):
+		case stored != nil && (s.Fixed && e.name != "" || form.TextOf(s, stored) == e.Values.Get(s.Name)):
 			put(settings, s.Name, stored) // unchanged: a time keeps its fraction of a second
 		default:
-			value := e.value(s)
+			value := e.Value(s)
 			if _, invalid := value.(string); invalid && s.Kind == spec.JSON {
 				mistakes = append(mistakes, apiProblem{Target: s.Name, Message: s.Name + " must be JSON"})
 			}
@@ -182,7 +183,7 @@ func (e *editor) sections() (sections []formSection) {
 				Folded: slices.Contains(e.folded, s.Section),
 			})
 		}
-		section, field := &sections[len(sections)-1], settingField(s)
+		section, field := &sections[len(sections)-1], form.FieldOf(s)
 		field.Fixed, field.Required = fixed, field.Required && e.name == ""
 		if e.dependent != nil {
 			e.dependent(section, &field)
@@ -192,14 +193,14 @@ func (e *editor) sections() (sections []formSection) {
 			section.List.Action, section.List.Part = e.action, section.ID
 			continue
 		}
-		section.Fields = append(section.Fields, e.fields(field)...)
+		section.Fields = append(section.Fields, e.Fields(field)...)
 	}
 	if e.name == "" {
-		name := formField{
-			Name: "name", Label: "Name", Kind: kindText, Required: true,
+		name := form.Field{
+			Name: "name", Label: "Name", Kind: form.KindText, Required: true,
 			Hint: "3 to 64 letters, digits, dots, underscores and hyphens.",
 		}
-		sections[0].Fields = append(e.fields(name), sections[0].Fields...)
+		sections[0].Fields = append(e.Fields(name), sections[0].Fields...)
 	}
 	for i := range sections {
 		sections[i].unfold()
@@ -209,31 +210,31 @@ func (e *editor) sections() (sections []formSection) {
 
 // submit handles the buttons of a form. It returns the address to redirect to; "" shows the form.
 func (p *pages) submit(ctx context.Context, c echo.Context, e *editor, open opener) (href string, err error) {
-	if e.has("add") || e.has("remove") {
+	if e.Has("add") || e.Has("remove") {
 		for _, l := range e.lists {
-			if e.get("add") == l.name {
+			if e.Get("add") == l.name {
 				e.focus = l.name
-				e.set(l.fields(e.form, l.at(e.rows(l.name))+".")[0].Name, "")
+				e.Set(l.fields(e.Input, l.at(e.Rows(l.name))+".")[0].Name, "")
 			}
-			if row, _, ok := rowOf(l.name, e.get("remove")+"."); ok {
-				e.removeRow(l.name, row)
+			if row, _, ok := form.RowOf(l.name, e.Get("remove")+"."); ok {
+				e.RemoveRow(l.name, row)
 			}
 		}
 		return "", nil
 	}
 	for _, l := range e.lists {
 		// Rows without input are removed, so that the API's row numbers are those of the page.
-		for i := e.form.rows(l.name) - 1; i >= 0; i-- {
+		for i := e.Input.Rows(l.name) - 1; i >= 0; i-- {
 			empty := true
-			for _, field := range l.fields(e.form, l.at(i)+".") {
-				empty = empty && (field.Kind == kindSelect || !e.form.has(field.Name))
+			for _, field := range l.fields(e.Input, l.at(i)+".") {
+				empty = empty && (field.Kind == form.KindSelect || !e.Input.Has(field.Name))
 			}
 			if empty {
-				e.form.removeRow(l.name, i)
+				e.Input.RemoveRow(l.name, i)
 			}
 		}
 	}
-	if e.has("test") && e.test != nil {
+	if e.Has("test") && e.test != nil {
 		return "", e.test(ctx, c)
 	}
 	href, err = p.save(ctx, c, e)
@@ -251,10 +252,10 @@ func (p *pages) submit(ctx context.Context, c echo.Context, e *editor, open open
 
 // save sends the settings of a new object, or of the version that the form shows.
 func (p *pages) save(ctx context.Context, c echo.Context, e *editor) (href string, err error) {
-	name, method, condition := e.name, e.method, []string{"If-Match", e.get("etag")}
+	name, method, condition := e.name, e.method, []string{"If-Match", e.Get("etag")}
 	settings, mistakes := e.settings()
 	if e.name == "" {
-		name, method, condition = e.get("name"), http.MethodPut, []string{"If-None-Match", "*"}
+		name, method, condition = e.Get("name"), http.MethodPut, []string{"If-None-Match", "*"}
 		if name == "" {
 			mistakes = append(mistakes, apiProblem{Target: "name", Message: "A name is required."})
 		}
@@ -262,7 +263,7 @@ func (p *pages) save(ctx context.Context, c echo.Context, e *editor) (href strin
 	if len(mistakes) > 0 {
 		return "", &apiError{status: http.StatusBadRequest, Details: mistakes}
 	}
-	body, err := plainJSON(settings)
+	body, err := form.PlainJSON(settings)
 	if err != nil {
 		return "", fmt.Errorf("write the settings: %w", err)
 	}
@@ -279,7 +280,7 @@ func (e *editor) rejected(err error, nothing string) error {
 	for _, section := range e.sections() {
 		names = append(names, section.names()...)
 	}
-	return e.reject(err, nothing, names...)
+	return reject(e.Input, err, nothing, names...)
 }
 
 // change is a setting that another user has changed.
@@ -291,7 +292,7 @@ func (e *editor) compare(now *editor, err error) error {
 		return err
 	}
 	var was map[string]json.RawMessage
-	_ = json.Unmarshal([]byte(e.get("was")), &was) // invalid only in a forged form
+	_ = json.Unmarshal([]byte(e.Get("was")), &was) // invalid only in a forged form
 	e.etag, e.stored = now.etag, now.stored
 	e.remember()
 	names := maps.Clone(now.stored)
@@ -334,8 +335,8 @@ func (p *pages) remove(open opener) site.Page {
 		href := ""
 		if c.Request().Method == http.MethodPost {
 			f := postedForm(c)
-			_, err = p.request(ctx, c, http.MethodDelete, e.address(e.name), nil, "If-Match", f.get("etag"))
-			href, err = e.removed, f.reject(err, "Nothing was deleted")
+			_, err = p.request(ctx, c, http.MethodDelete, e.address(e.name), nil, "If-Match", f.Get("etag"))
+			href, err = e.removed, reject(f, err, "Nothing was deleted")
 		}
 		return site.Finish(c, href, err, func() error {
 			return p.Show(c, "delete", "Delete "+e.name, false, view, e.trail...)

@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/catalog/spec"
+
+	"postrider/web/form"
 )
 
 // A new setting of a table gets a form field without a change in this package.
@@ -42,7 +44,7 @@ func TestNewSettingGetsField(t *testing.T) {
 	} {
 		s := row.setting
 		s.Name, s.Section, s.Label, s.Help = cmp.Or(s.Name, "new"), spec.Limits, "New setting", "Help of the setting."
-		e := &editor{form: newForm(), table: append(slices.Clone(spec.Topic), s), name: "orders"}
+		e := &editor{Input: form.New(), table: append(slices.Clone(spec.Topic), s), name: "orders"}
 		object, want := map[string]any{}, map[string]any{}
 		put(object, s.Name, json.RawMessage(row.stored))
 		e.stored = settingsIn(e.table, asJSON(t, object))
@@ -52,7 +54,7 @@ func TestNewSettingGetsField(t *testing.T) {
 		page := shown(t, "field", field)
 		require.Contains(t, page, "New setting")
 		require.Contains(t, page, "Help of the setting.")
-		e.set(s.Name, row.entered)
+		e.Set(s.Name, row.entered)
 		settings, mistakes := e.settings()
 		require.Empty(t, mistakes)
 		put(want, s.Name, json.RawMessage(row.sent))
@@ -64,12 +66,12 @@ func TestNewSettingGetsField(t *testing.T) {
 
 func asJSON(t *testing.T, value any) json.RawMessage {
 	t.Helper()
-	text, err := plainJSON(value)
+	text, err := form.PlainJSON(value)
 	require.NoError(t, err)
 	return text
 }
 
-func fieldNamed(t *testing.T, sections []formSection, name string) formField {
+func fieldNamed(t *testing.T, sections []formSection, name string) form.Field {
 	t.Helper()
 	for _, section := range sections {
 		for _, field := range section.Fields {
@@ -80,7 +82,7 @@ func fieldNamed(t *testing.T, sections []formSection, name string) formField {
 		}
 	}
 	require.Fail(t, "no field "+name)
-	return formField{}
+	return form.Field{}
 }
 
 // A form neither shows nor sends secrets unless the user enters one.
@@ -89,14 +91,14 @@ func TestSecretFields(t *testing.T) {
 	secret := spec.Setting{
 		Name: "group.secret", Section: spec.Limits, Kind: spec.Text, Secret: true, Default: "the stored one",
 	}
-	e := &editor{form: newForm(), table: []spec.Setting{secret}, name: "orders"}
+	e := &editor{Input: form.New(), table: []spec.Setting{secret}, name: "orders"}
 	e.stored = settingsIn(e.table, json.RawMessage(`{"group":{"secret":"5f0c"}}`))
 	require.Empty(t, e.stored)
 	e.fill()
 	require.Contains(t, shown(t, "field", fieldNamed(t, e.sections(), secret.Name)), `type="password"`)
 	settings, _ := e.settings()
 	require.Empty(t, settings)
-	e.set(secret.Name, " new")
+	e.Set(secret.Name, " new")
 	settings, _ = e.settings()
 	require.Equal(t, map[string]any{"group": map[string]any{"secret": " new"}}, settings)
 }

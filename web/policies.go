@@ -11,6 +11,7 @@ import (
 	"postrider/internal/postgres"
 	"postrider/policy"
 	"postrider/web/display"
+	"postrider/web/form"
 	"postrider/web/site"
 )
 
@@ -83,7 +84,7 @@ func (p *pages) openPolicy(ctx context.Context, c echo.Context) (*editor, error)
 		return nil, err
 	}
 	if name == "" {
-		e.stored["source"] = textJSON("Copied from " + from + ".")
+		e.stored["source"] = form.TextJSON("Copied from " + from + ".")
 	}
 	return e, nil
 }

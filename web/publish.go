@@ -17,6 +17,7 @@ import (
 	"postrider/internal/postgres"
 	"postrider/internal/query"
 	"postrider/web/display"
+	"postrider/web/form"
 	"postrider/web/site"
 )
 
@@ -25,7 +26,7 @@ type publishView struct {
 	Action    string
 	Topic     string
 	Schema    string
-	Event     formField
+	Event     form.Field
 	Curl, SQL string
 	Invalid   bool // the event is not JSON, so there are no commands
 	Accepted  bool
@@ -39,24 +40,24 @@ func (p *pages) publish(ctx context.Context, c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	f := newForm()
-	f.set("event", display.SampleEvent(topic, p.Now()))
+	f := form.New()
+	f.Set("event", display.SampleEvent(topic, p.Now()))
 	view := publishView{
 		Action: "/ui/topics/" + topic.Name + "/publish", Topic: topic.Name, Schema: string(topic.InputSchema),
 	}
 	if c.Request().Method == http.MethodPost {
 		f = postedForm(c)
-		if !f.has("preview") {
+		if !f.Has("preview") {
 			err = p.publishForm(ctx, c, topic, f, &view)
 		}
 	}
-	view.Event = f.fields(formField{
-		Name: "event", Label: "Event", Kind: kindJSON, Rows: 14, Wide: true, Required: true,
+	view.Event = f.Fields(form.Field{
+		Name: "event", Label: "Event", Kind: form.KindJSON, Rows: 14, Wide: true, Required: true,
 		Hint: "One event or an array of events in the schema of the topic, " + view.Schema + ".",
 	})[0]
-	view.Others = f.mistakes[""]
-	if view.Invalid = !json.Valid([]byte(f.get("event"))); !view.Invalid {
-		view.Curl, view.SQL = commandsOf(c, topic, display.SpellOut(f.get("event")))
+	view.Others = f.Mistakes[""]
+	if view.Invalid = !json.Valid([]byte(f.Get("event"))); !view.Invalid {
+		view.Curl, view.SQL = commandsOf(c, topic, display.SpellOut(f.Get("event")))
 	}
 	return site.Finish(c, "", err, func() error {
 		return p.Show(c, "publish", "Publish to "+topic.Name, false, view,
@@ -66,9 +67,9 @@ func (p *pages) publish(ctx context.Context, c echo.Context) error {
 
 // publishForm publishes and reads the stored events.
 func (p *pages) publishForm(
-	ctx context.Context, c echo.Context, topic *catalog.Topic, f *form, view *publishView,
+	ctx context.Context, c echo.Context, topic *catalog.Topic, f *form.Input, view *publishView,
 ) error {
-	body, contentType := publicationOf(topic, f.get("event"))
+	body, contentType := publicationOf(topic, f.Get("event"))
 	before := p.Now().Add(-time.Second)
 	_, err := p.request(ctx, c, http.MethodPost, publishPath(topic), []byte(body), echo.HeaderContentType, contentType)
 	if err == nil {
@@ -79,9 +80,9 @@ func (p *pages) publishForm(
 		view.Events, err = p.publishedEvents(ctx, topic, body, before)
 		return err
 	}
-	err = f.reject(err, "Nothing was published", "event", "events")
-	f.mistakes["event"] = append(f.mistakes["event"], f.mistakes["events"]...)
-	delete(f.mistakes, "events")
+	err = reject(f, err, "Nothing was published", "event", "events")
+	f.Mistakes["event"] = append(f.Mistakes["event"], f.Mistakes["events"]...)
+	delete(f.Mistakes, "events")
 	return err
 }
 

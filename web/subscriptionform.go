@@ -19,6 +19,7 @@ import (
 	"postrider/internal/event"
 	"postrider/internal/filter"
 	"postrider/web/display"
+	"postrider/web/form"
 	"postrider/web/site"
 )
 
@@ -113,12 +114,12 @@ func (s *subscriptionForm) load(sub *catalog.Subscription) error {
 			header.Value = nil
 		}
 	}
-	text, err := plainJSON(settings)
+	text, err := form.PlainJSON(settings)
 	if err != nil {
 		return fmt.Errorf("write the stored settings: %w", err)
 	}
 	s.stored, s.etag, s.endpoint = settingsIn(s.table, text), sub.Version.String(), sub.EndpointBaseURL
-	s.stored["endpointBaseUrl"] = textJSON(s.endpoint) // for the changes by another user
+	s.stored["endpointBaseUrl"] = form.TextJSON(s.endpoint) // for the changes by another user
 	return nil
 }
 
@@ -130,23 +131,23 @@ const (
 // finish leaves out the location of a destination without one, settings of the other delivery mode, and groups of
 // settings without values.
 func (s *subscriptionForm) finish(settings map[string]any) {
-	if kind := s.get("deadLetterDestination.endpointType"); kind != "Blob" && kind != "StorageBlob" {
+	if kind := s.Get("deadLetterDestination.endpointType"); kind != "Blob" && kind != "StorageBlob" {
 		put(settings, "deadLetterDestination.properties", nil)
 	}
-	if s.get(modeSetting) == string(catalog.ModeQueue) {
+	if s.Get(modeSetting) == string(catalog.ModeQueue) {
 		s.dropStored(settings, spec.OfRequests)
 	} else {
 		s.dropStored(settings, func(of *spec.Setting) bool { return of.Section == spec.Mode && of.Name != modeSetting })
 	}
-	reformatted := s.get("messageFormat") != strings.Trim(string(s.stored["messageFormat"]), `"`)
-	if stored := s.stored["endpointValidation"]; (s.has("endpointUrl") || reformatted) && s.name != "" &&
-		string(stored) == string(textJSON(s.get("endpointValidation"))) {
+	reformatted := s.Get("messageFormat") != strings.Trim(string(s.stored["messageFormat"]), `"`)
+	if stored := s.stored["endpointValidation"]; (s.Has("endpointUrl") || reformatted) && s.name != "" &&
+		string(stored) == string(form.TextJSON(s.Get("endpointValidation"))) {
 		delete(settings, "endpointValidation") // it is for the stored endpoint and format
 	}
-	if !s.has(rateLimit) { // the defaults alone are no limit
+	if !s.Has(rateLimit) { // the defaults alone are no limit
 		for i := range s.table {
 			name := s.table[i].Name
-			if strings.HasPrefix(name, "deliveryRate.") && s.get(name) == s.table[i].Default {
+			if strings.HasPrefix(name, "deliveryRate.") && s.Get(name) == s.table[i].Default {
 				put(settings, name, nil)
 			}
 		}
@@ -157,7 +158,7 @@ func (s *subscriptionForm) finish(settings map[string]any) {
 // dropStored removes settings of the other delivery mode that the user left as they were. The API rejects those that
 // were entered.
 func (s *subscriptionForm) dropStored(settings map[string]any, ofOtherMode func(*spec.Setting) bool) {
-	text, _ := plainJSON(settings) // JSON values always marshal
+	text, _ := form.PlainJSON(settings) // JSON values always marshal
 	for i := range s.table {
 		setting := &s.table[i]
 		value := spec.At(text, setting.Name)
@@ -179,14 +180,14 @@ func (s *subscriptionForm) saved(name string, response *apiResponse) (href strin
 		done = "awaiting"
 	case saved.ProvisioningState == "Creating", saved.ProvisioningState == "Updating":
 		done = "handshaking"
-	case saved.EndpointValidation == string(catalog.ValidationRequired) && s.has("endpointUrl"):
+	case saved.EndpointValidation == string(catalog.ValidationRequired) && s.Has("endpointUrl"):
 		done = "validated"
 	}
 	return subscriptionPath(s.topic.Name, name) + "?done=" + done, nil
 }
 
 // dependent changes fields that depend on the stored endpoint, the topic or the retry policies.
-func (s *subscriptionForm) dependent(section *formSection, field *formField) {
+func (s *subscriptionForm) dependent(section *formSection, field *form.Field) {
 	switch field.Name {
 	case "endpointUrl":
 		if s.endpoint != "" {
@@ -203,14 +204,14 @@ func (s *subscriptionForm) dependent(section *formSection, field *formField) {
 	case "eventDeliverySchema":
 		field.Options = field.Options[:1]
 		for _, schema := range event.Deliveries(s.topic.InputSchema) {
-			field.Options = append(field.Options, option{string(schema), string(schema)})
+			field.Options = append(field.Options, form.Option{Value: string(schema), Text: string(schema)})
 		}
 	case "retryPolicy.policy":
-		field.Kind, field.Options = kindSelect, []option{{"", "default"}}
+		field.Kind, field.Options = form.KindSelect, []form.Option{{Value: "", Text: "default"}}
 		for _, p := range s.pages.Parts.Cache.Snapshot().Policies() {
-			field.Options = append(field.Options, option{p.Name, fmt.Sprintf("%s: %d to %d attempts within %s to %s", p.Name,
-				p.MaxAttempts.Least, p.MaxAttempts.Most, display.Span(time.Duration(p.TTL.Least)),
-				display.Span(time.Duration(p.TTL.Most)))})
+			text := fmt.Sprintf("%s: %d to %d attempts within %s to %s", p.Name, p.MaxAttempts.Least, p.MaxAttempts.Most,
+				display.Span(time.Duration(p.TTL.Least)), display.Span(time.Duration(p.TTL.Most)))
+			field.Options = append(field.Options, form.Option{Value: p.Name, Text: text})
 		}
 	case filterList:
 		section.Tester = s.filterTester(section.ID)
@@ -218,26 +219,26 @@ func (s *subscriptionForm) dependent(section *formSection, field *formField) {
 }
 
 func advancedFilters() rowList {
-	var operators []option
+	var operators []form.Option
 	for _, name := range filter.Operators() {
-		operators = append(operators, option{name, name})
+		operators = append(operators, form.Option{Value: name, Text: name})
 	}
 	return rowList{
 		name: filterList, row: "Condition",
 		hint: "Enter one value per line, a range as “1, 10”. IsNullOrUndefined and IsNotNull have no values. A line in " +
 			"quotation marks is a JSON string.",
-		fields: func(_ *form, at string) []formField {
-			return []formField{
-				{Name: at + "key", Label: "Key", Kind: kindText, Placeholder: "data.total"},
-				{Name: at + "operatorType", Label: "Operator", Kind: kindSelect, Options: operators},
-				{Name: at + "value", Label: "Values", Kind: kindLines, Rows: 1, Placeholder: "one per line"},
+		fields: func(_ *form.Input, at string) []form.Field {
+			return []form.Field{
+				{Name: at + "key", Label: "Key", Kind: form.KindText, Placeholder: "data.total"},
+				{Name: at + "operatorType", Label: "Operator", Kind: form.KindSelect, Options: operators},
+				{Name: at + "value", Label: "Values", Kind: form.KindLines, Rows: 1, Placeholder: "one per line"},
 			}
 		},
-		write: func(f *form, at string, row json.RawMessage) {
+		write: func(f *form.Input, at string, row json.RawMessage) {
 			var a filter.AdvancedFilter
 			_ = json.Unmarshal(row, &a) // it is always valid
-			f.set(at+"operatorType", a.OperatorType)
-			f.set(at+"key", a.Key)
+			f.Set(at+"operatorType", a.OperatorType)
+			f.Set(at+"key", a.Key)
 			if a.Value != nil {
 				a.Values = slices.Insert(a.Values, 0, a.Value)
 			}
@@ -245,9 +246,9 @@ func advancedFilters() rowList {
 			for i, value := range a.Values {
 				lines[i] = operandText(value)
 			}
-			f.set(at+"value", strings.Join(lines, "\n"))
+			f.Set(at+"value", strings.Join(lines, "\n"))
 		},
-		read: func(f *form, at string) any { return f.advancedFilter(at) },
+		read: func(f *form.Input, at string) any { return advancedFilterOf(f, at) },
 	}
 }
 
@@ -255,19 +256,19 @@ func advancedFilters() rowList {
 func operandText(value json.RawMessage) string {
 	var text string
 	if json.Unmarshal(value, &text) == nil && value[0] == '"' {
-		return lineOf(text)
+		return form.LineOf(text)
 	}
 	return strings.Trim(string(value), "[]")
 }
 
 // advancedFilter reads a condition. Its operator decides the type of its values.
-func (f *form) advancedFilter(at string) filter.AdvancedFilter {
-	a := filter.AdvancedFilter{OperatorType: f.get(at + "operatorType"), Key: f.get(at + "key")}
+func advancedFilterOf(f *form.Input, at string) filter.AdvancedFilter {
+	a := filter.AdvancedFilter{OperatorType: f.Get(at + "operatorType"), Key: f.Get(at + "key")}
 	begins := func(prefix string) bool { return strings.HasPrefix(a.OperatorType, prefix) }
-	for _, line := range f.lines(at + "value") {
+	for _, line := range f.Lines(at + "value") {
 		operand := operandOf(line)
 		if begins("String") || begins("Is") {
-			operand = textJSON(line)
+			operand = form.TextJSON(line)
 		}
 		a.Values = append(a.Values, operand)
 	}
@@ -285,7 +286,7 @@ func operandOf(line string) json.RawMessage {
 	if pair := "[" + strings.Trim(line, "[] ") + "]"; strings.Contains(line, ",") && json.Valid([]byte(pair)) {
 		return json.RawMessage(pair)
 	}
-	return numberOf(line)
+	return form.NumberOf(line)
 }
 
 // The types of header in the form: static and secret are both the API's Static.
@@ -299,19 +300,20 @@ func headers() rowList {
 	return rowList{
 		name: headerList, row: "Header",
 		hint: "A secret is never shown again. Leave it empty to keep the stored value.",
-		fields: func(f *form, at string) []formField {
-			return []formField{
-				{Name: at + "name", Label: "Header", Kind: kindText, Placeholder: "X-Team"},
-				{Name: at + "type", Label: "Type", Kind: kindSelect, Options: []option{
-					{headerStatic, "static"}, {headerSecret, "secret"}, {headerDynamic, "event field"},
+		fields: func(f *form.Input, at string) []form.Field {
+			return []form.Field{
+				{Name: at + "name", Label: "Header", Kind: form.KindText, Placeholder: "X-Team"},
+				{Name: at + "type", Label: "Type", Kind: form.KindSelect, Options: []form.Option{
+					{Value: headerStatic, Text: "static"}, {Value: headerSecret, Text: "secret"},
+					{Value: headerDynamic, Text: "event field"},
 				}},
 				{
-					Name: at + "properties", Label: "Value", Kind: kindText, Placeholder: "billing, or data.system",
-					Secret: f.get(at+"type") == headerSecret,
+					Name: at + "properties", Label: "Value", Kind: form.KindText, Placeholder: "billing, or data.system",
+					Secret: f.Get(at+"type") == headerSecret,
 				},
 			}
 		},
-		write: func(f *form, at string, row json.RawMessage) {
+		write: func(f *form.Input, at string, row json.RawMessage) {
 			var h endpointconf.DeliveryAttribute
 			_ = json.Unmarshal(row, &h) // it is always valid
 			kind, value := headerStatic, display.OrEmpty(h.Value)
@@ -321,14 +323,14 @@ func headers() rowList {
 			case h.IsSecret:
 				kind = headerSecret
 			}
-			f.set(at+"name", h.Name)
-			f.set(at+"type", kind)
-			f.set(at+"properties", value)
+			f.Set(at+"name", h.Name)
+			f.Set(at+"type", kind)
+			f.Set(at+"properties", value)
 		},
-		read: func(f *form, at string) any {
-			h := endpointconf.DeliveryAttribute{Name: f.get(at + "name"), Type: endpointconf.AttributeStatic}
-			value := f.get(at + "properties")
-			switch f.get(at + "type") {
+		read: func(f *form.Input, at string) any {
+			h := endpointconf.DeliveryAttribute{Name: f.Get(at + "name"), Type: endpointconf.AttributeStatic}
+			value := f.Get(at + "properties")
+			switch f.Get(at + "type") {
 			case headerDynamic:
 				h.Type, h.SourceField = endpointconf.AttributeDynamic, value
 			case headerSecret:
@@ -347,7 +349,7 @@ func headers() rowList {
 // filterTester is the part of the form that tests its filter.
 type filterTester struct {
 	Action, Part string
-	Event        formField
+	Event        form.Field
 	Open         bool
 	Done, Focus  bool
 	Entered      bool // the user entered the event
@@ -366,8 +368,8 @@ type filterResult struct {
 func (s *subscriptionForm) filterTester(part string) *filterTester {
 	t := s.tester
 	t.Action, t.Part = s.action, part
-	t.Event = s.fields(formField{
-		Name: "event", Label: "One event", Kind: kindJSON, Rows: 4, Wide: true, Hint: "In the schema of the topic, " +
+	t.Event = s.Fields(form.Field{
+		Name: "event", Label: "One event", Kind: form.KindJSON, Rows: 4, Wide: true, Hint: "In the schema of the topic, " +
 			string(s.topic.InputSchema) + ". If empty, the topic’s last 50 events. Nothing is stored or delivered.",
 	})[0]
 	t.Open = t.Done || len(t.Event.Mistakes) > 0
@@ -379,15 +381,15 @@ func (s *subscriptionForm) testFilter(ctx context.Context, c echo.Context) error
 	const rejected = "The filter was not tested"
 	settings, _ := s.settings()
 	request := map[string]any{"filter": settings["filter"]}
-	if entered := s.get("event"); entered != "" {
+	if entered := s.Get("event"); entered != "" {
 		s.tester.Entered = true
 		request["event"] = json.RawMessage(entered)
 		if !json.Valid([]byte(entered)) {
-			s.mistake("event", "The event must be one JSON document.")
+			s.Mistake("event", "The event must be one JSON document.")
 			return &site.RejectionError{Status: http.StatusBadRequest, Text: rejected + "."}
 		}
 	}
-	body, err := plainJSON(request)
+	body, err := form.PlainJSON(request)
 	if err != nil {
 		return fmt.Errorf("write the filter: %w", err)
 	}
@@ -395,7 +397,7 @@ func (s *subscriptionForm) testFilter(ctx context.Context, c echo.Context) error
 	if err != nil {
 		err = s.rejected(err, rejected)
 		var rejection *site.RejectionError
-		if delete(s.mistakes, ""); len(s.mistakes) == 0 && errors.As(err, &rejection) {
+		if delete(s.Mistakes, ""); len(s.Mistakes) == 0 && errors.As(err, &rejection) {
 			s.tester.Done, s.tester.Rejected = true, rejection.Text // only this part of the page changes
 		}
 		return err

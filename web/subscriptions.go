@@ -16,6 +16,7 @@ import (
 	"postrider/internal/query"
 	"postrider/policy"
 	"postrider/web/display"
+	"postrider/web/form"
 	"postrider/web/site"
 )
 
@@ -198,7 +199,7 @@ func (p *pages) topic(ctx context.Context, c echo.Context) error {
 		return err
 	}
 	var lines []mappedLine
-	object, _ := plainJSON(map[string]any{mapping: topic.InputSchemaMapping}) // strings always marshal
+	object, _ := form.PlainJSON(map[string]any{mapping: topic.InputSchemaMapping}) // strings always marshal
 	for _, member := range mappedMembers {
 		line := mappedLine{Label: member.label}
 		_ = json.Unmarshal(spec.At(object, mappingAt+member.name+".sourceField"), &line.Field)

@@ -9,6 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"postrider/internal/catalog/spec"
+	"postrider/web/form"
 	"postrider/web/site"
 )
 
@@ -110,15 +111,15 @@ func (p *pages) topicKeys(ctx context.Context, c echo.Context) error {
 func (p *pages) readKeys(ctx context.Context, c echo.Context, view *keysView) error {
 	f := postedForm(c)
 	path, body := apiTopic(view.Topic)+"/listKeys", []byte(nil)
-	if name := f.get("regenerate"); name != "" {
-		if !f.has("agreed") {
+	if name := f.Get("regenerate"); name != "" {
+		if !f.Has("agreed") {
 			return site.Rejected(http.StatusBadRequest, "confirm that no publisher uses "+name)
 		}
-		path, body = apiTopic(view.Topic)+"/regenerateKey", fmt.Appendf(nil, `{"keyName":%s}`, textJSON(name))
+		path, body = apiTopic(view.Topic)+"/regenerateKey", fmt.Appendf(nil, `{"keyName":%s}`, form.TextJSON(name))
 	}
 	response, err := p.request(ctx, c, http.MethodPost, path, body)
 	if err != nil {
-		return f.reject(err, "Nothing was done")
+		return reject(f, err, "Nothing was done")
 	}
 	return response.read(view)
 }
