@@ -80,7 +80,7 @@ func (r *attention) decide() {
 		case p.Waiting > 0:
 			r.Do, r.Operates = "Retry …", true
 			r.Href = "/ui/deliveries/retry" + of + "&lastOutcome=" + url.QueryEscape(p.Outcome)
-		case p.OpenDeadLetters > 0:
+		case p.OpenDeadLetters:
 			r.Do, r.Operates = "Redeliver …", true
 			r.Href = "/ui/dead-letters/redeliver" + of // with any outcome, as they are counted
 		}

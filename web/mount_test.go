@@ -131,7 +131,7 @@ func TestOpenDashboardChecksHost(t *testing.T) {
 func TestErrorPagesHideInternals(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.Exec(t, "DROP VIEW postrider.dead_letters, postrider.event_subscriptions CASCADE")
+	b.Exec(t, "DROP VIEW postrider.dead_letters, postrider.event_subscriptions, postrider.backlogs CASCADE")
 	for _, path := range []string{"/ui/", "/ui/subscriptions", "/ui/dead-letters"} {
 		response := b.request(http.MethodGet, path)
 		require.Equal(t, http.StatusInternalServerError, response.Code)

@@ -2,6 +2,7 @@ package query
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -42,7 +43,14 @@ type Attention struct {
 	Pending            int64
 	OldestPendingSince *time.Time
 	OldestID           *int64
-	// Waiting is how many deliveries wait for the rate limit or the closed endpoint, up to 10,000; else 0.
+	// RateLimited: its deliveries have to wait for a rate limit or a closed endpoint.
+	RateLimited bool
+	Throttle
+}
+
+// Throttle is the rate limit or the closed endpoint of an event subscription.
+type Throttle struct {
+	// Waiting is how many deliveries wait for it, up to 10,000.
 	Waiting               int
 	ClosedUntil, DrainsAt *time.Time
 	// TooLate: the time to live of some deliveries ends before their turn.
@@ -60,9 +68,10 @@ type Failing struct {
 	Error, Response *string
 	// DeliveryID and BatchID are what that attempt delivered: one of them is nil.
 	DeliveryID, BatchID *int64
-	// Waiting is the number of pending deliveries whose last attempt had this outcome, up to 1,000; OpenDeadLetters that
-	// of the event subscription's open dead letters, up to 1,000.
-	Waiting, OpenDeadLetters int
+	// Waiting is the number of pending deliveries whose last attempt had this outcome, up to 1,000.
+	Waiting int
+	// OpenDeadLetters: the event subscription has open dead letters, with any outcome.
+	OpenDeadLetters bool
 }
 
 const (
@@ -99,11 +108,33 @@ func (r *Reader) ReadOverview(ctx context.Context, span, step time.Duration) (*O
 		if span != time.Hour || step != time.Minute {
 			o.Range = readCounts(r, countsFilter{}, span, step)
 		}
-		o.Attention = rows[Attention](r, "attention",
-			pgx.NamedArgs{"limit": attentionLimit, "late": late})
+		o.Attention = readAttention(r, late)
 		o.Failing = rows[Failing](r, "failing", pgx.NamedArgs{"limit": problemsShown})
 		open := row[struct{ Open int }](r, "open_dead_letters", pgx.NamedArgs{"limit": OpenDeadLettersLimit})
 		o.OpenDeadLetters = open.Open
 	})
 	return &o, err
+}
+
+// readAttention reads how rates are limited only if any is: it costs more than the rest of the page.
+func readAttention(r *reading, late time.Time) []Attention {
+	list := rows[Attention](r, "attention", pgx.NamedArgs{"limit": attentionLimit, "late": late})
+	if !slices.ContainsFunc(list, func(a Attention) bool { return a.RateLimited }) {
+		return list
+	}
+	type limited struct {
+		Topic, Subscription string
+		Throttle
+	}
+	throttles := map[SubscriptionKey]Throttle{}
+	for _, l := range rows[limited](r, "attention_rates") {
+		throttles[SubscriptionKey{Topic: l.Topic, Subscription: l.Subscription}] = l.Throttle
+	}
+	for i := range list {
+		list[i].Throttle = throttles[SubscriptionKey{Topic: list[i].Topic, Subscription: list[i].Subscription}]
+	}
+	return slices.DeleteFunc(list, func(a Attention) bool { // its pending deliveries are within the limit
+		isLate := a.OldestPendingSince != nil && a.OldestPendingSince.Before(late)
+		return a.Hold == nil && a.Waiting == 0 && !isLate
+	})
 }

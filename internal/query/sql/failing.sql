@@ -1,7 +1,8 @@
 -- Lists the problems that are failing, the last failure first, with the response to the failed attempt.
 SELECT p.problem_id, p.topic, p.subscription, p.outcome, p.since, p.delivery_id, p.batch_id, p.last_status AS status,
        p.last_error AS error, left(a.response, 300) AS response, coalesce(w.waiting, 0) AS waiting,
-       postrider_internal.open_dead_letters(p.topic, p.subscription) AS open_dead_letters
+       EXISTS (SELECT FROM postrider_internal.dead_letters l
+                WHERE l.topic = p.topic AND l.subscription = p.subscription AND l.state = 'open') AS open_dead_letters
   FROM (SELECT * FROM postrider.problems WHERE state = 'failing' ORDER BY last_failed_at DESC LIMIT @limit) p
   LEFT JOIN LATERAL (
        SELECT postrider.try_text(t.response_excerpt) AS response
