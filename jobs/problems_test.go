@@ -116,6 +116,31 @@ func TestProblemRecoversWithTheRetry(t *testing.T) {
 	require.Zero(t, tn.ObserveProblems(t, 10*time.Minute))
 }
 
+// A retry that fails within the minute of the first failure is followed by another one, which may succeed. A problem that
+// has failed for more than a minute is notified while it fails.
+func TestProblemStartsAfterItsRetries(t *testing.T) {
+	t.Parallel()
+	tn := testnode.WithTopic(t)
+	tn.SubscribeToNotices(t)
+	sub := tn.Subscribe(t, "orders", "billing", nil)
+	failTwice := func() {
+		tn.Fail(t, sub, 1)
+		require.Zero(t, tn.ObserveProblems(t, 10*time.Second))
+		tn.Fail(t, sub, 1)
+		require.Zero(t, tn.ObserveProblems(t, 0))
+	}
+	failTwice()
+	tn.Succeed(t, sub)
+	require.Zero(t, tn.ObserveProblems(t, 55*time.Second), "a minute after the first failure")
+	require.Zero(t, tn.ObserveProblems(t, 10*time.Second))
+	problemState(t, tn, "recovered")
+	failTwice()
+	require.Zero(t, tn.ObserveProblems(t, 55*time.Second))
+	tn.Fail(t, sub, 1)
+	require.Equal(t, 1, tn.ObserveProblems(t, 0))
+	require.Len(t, problemNotices(t, tn, 0), 1)
+}
+
 // A problem that no attempt follows recovers after 24 hours, when no pending delivery has its outcome. Then it ends its
 // alert, too.
 func TestProblemOfEndedDeliveriesRecovers(t *testing.T) {

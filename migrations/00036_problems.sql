@@ -139,8 +139,9 @@ END $$;
 -- hour, problems recover too that have had no failure for 24 hours and whose outcome none of the oldest 10,000 pending
 -- deliveries has.
 --
--- The beginning is notified if the problem has not recovered after a minute, and the end after five minutes without a
--- failure: an endpoint that fails every two minutes causes one notice, not one for each failure.
+-- The beginning is notified if the problem has not recovered a minute after the first failure and after further ones
+-- within it: a retry may have succeeded after the last one. The end is notified after five minutes without a failure:
+-- an endpoint that fails every two minutes causes one notice, not one for each failure.
 CREATE FUNCTION postrider_internal.observe_problems() RETURNS integer LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -258,7 +259,8 @@ BEGIN
                 OR EXISTS (SELECT FROM postrider_internal.event_subscriptions s
                             WHERE s.id = x.subscription_id AND s.deleted_at IS NOT NULL))
         OR x.notified_since IS NULL AND x.recovered_at IS NULL AND x.resolved_at IS NULL
-           AND x.since < now() - interval '1 minute' AND (x.acknowledged_until > now()) IS NOT TRUE
+           AND (x.last_failed_at < now() - interval '1 minute'
+                OR x.last_failed_at > x.since + interval '1 minute') AND (x.acknowledged_until > now()) IS NOT TRUE
            AND postrider_internal.notices_since() IS NOT NULL
      ORDER BY x.subscription_id, x.outcome LIMIT 500 FOR UPDATE SKIP LOCKED
     LOOP
