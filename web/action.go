@@ -88,7 +88,7 @@ var doneTexts = map[string]string{
 	"redelivered":   "Redelivered. This is the new delivery; the dead letter stays.",
 	"sent-again":    "Redelivered. This is the new delivery.",
 	"resolved":      "Resolved. It is no longer counted as open.",
-	"acknowledged":  "Acknowledged. Alerts and notices leave it out until then.",
+	"acknowledged":  "Acknowledged. Alerts and notices leave it out for the time that you chose.",
 	"reopened":      "The resolution was taken back.",
 
 	"problem-resolved": "Resolved. Lists hide it until it fails again.",

@@ -252,8 +252,7 @@ var holdTexts = map[string]string{
 	catalog.HoldNotValidated: "The endpoint is not validated. Deliveries begin when the validation handshake succeeds.",
 	catalog.HoldProbation: "The endpoint is in probation. Probes are sent one by one; if one succeeds, the probation " +
 		"ends.",
-	catalog.HoldAdmission: "Too many deliveries of this event subscription are in progress. It is released when " +
-		"capacity is free.",
+	catalog.HoldAdmission: "It is released when its event subscription has capacity for one more delivery in progress.",
 	catalog.HoldRateLimited: "The rate limit of its event subscription or endpoint is reached, or the endpoint has " +
 		"requested to wait. The oldest deliveries go first.",
 }

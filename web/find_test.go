@@ -35,6 +35,7 @@ func TestFindByCustomer(t *testing.T) {
 	for _, q := range []string{"C-77", "/orders/481", "/orders/4", "12.5"} {
 		page := b.page(t, "/ui/search?q="+url.QueryEscape(q))
 		require.Contains(t, text(page), "Events with this subject or value 1 found in 1 d", q)
+		require.Contains(t, page, "<h1>Find "+q+"</h1>")
 		require.Contains(t, text(page), "Their deliveries", q)
 		require.Contains(t, text(page), "billing of orders", q)
 		found := eventLink.FindStringSubmatch(page)

@@ -89,7 +89,7 @@ func (p *pages) many(kind string) site.Page {
 		switch {
 		case view.Form.Has("patch"):
 			view.Patch = view.Form.Get("patch")
-		case c.QueryParams().Has(patchOf):
+		case kind == operator.Repair && c.QueryParams().Has(patchOf):
 			if err := p.readPatch(ctx, c, &view); err != nil {
 				return err
 			}
@@ -106,7 +106,7 @@ func (p *pages) many(kind string) site.Page {
 // patchOf is the parameter with the delivery whose edit is the merge patch.
 const patchOf = "patchOf"
 
-// readPatch reads the edit of a repair as the merge patch for others.
+// readPatch reads the edit of a repair as the merge patch for others, with its preview.
 func (p *pages) readPatch(ctx context.Context, c echo.Context, view *manyView) error {
 	id, err := strconv.ParseInt(c.QueryParam(patchOf), 10, 64)
 	if err != nil {
@@ -119,8 +119,9 @@ func (p *pages) readPatch(ctx context.Context, c echo.Context, view *manyView) e
 	var text bytes.Buffer
 	if json.Indent(&text, delivery.Edit, "", "  ") == nil {
 		view.Patch = text.String()
+		view.Preview, err = p.Parts.Operator.PreviewRepair(ctx, &view.Matching, &operator.Action{Patch: text.Bytes()})
 	}
-	return nil
+	return err
 }
 
 // manyOf reads the filter of the address up to a fixed time, because the user confirms what was counted.

@@ -17,8 +17,7 @@ type overviewView struct {
 	// Published and Delivered are rates per second over the last five full minutes.
 	Published, Delivered float64
 	OldestIsLate         bool // the oldest pending delivery is late
-	// Failing are the names of the event subscriptions that are failing now.
-	Failing []string
+	Failing      []attention // the event subscriptions that are failing now
 	Rows    []attention
 	Hidden  int // how many rows are left out
 	Ranges  []display.RangeLink
@@ -53,7 +52,7 @@ func (p *pages) overview(ctx context.Context, c echo.Context) error {
 	view.Rows = needsAttention(o.Attention, o.Failing)
 	for i := range view.Rows {
 		if view.Rows[i].Problem != nil {
-			view.Failing = append(view.Failing, view.Rows[i].Subscription)
+			view.Failing = append(view.Failing, view.Rows[i])
 		}
 	}
 	view.Hidden = max(0, len(view.Rows)-attentionRows)

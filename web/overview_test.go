@@ -31,6 +31,7 @@ func TestNeedsAttention(t *testing.T) {
 	b.ObserveProblems(t, 0)
 	page := b.page(t, "/ui/")
 	requireValidMarkup(t, "/ui/", page)
+	require.Contains(t, text(page), "Failing now 1 busy of orders")
 	require.Regexp(t, `busy of orders failing .*503 Service Unavailable empty response Busy 3 Retry …`, text(page))
 	require.Regexp(t, `held of orders paused [^.]*3 Resume`, text(page))
 	require.Regexp(t, `slow of orders rate limited .*rate limited : 2 waiting, drains at .* 2 Open`, text(page))

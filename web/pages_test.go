@@ -161,7 +161,7 @@ func (b *dashboard) testHeldDeliveries(t *testing.T) {
 func (b *dashboard) testProblemsCountHeld(t *testing.T) {
 	b.pause(t, "orders", "billing")
 	b.publish(t, "orders", "e-4", "e-5", "e-6")
-	b.requireTexts(t, "/ui/problems?within=1h", "paused 3 on hold , 3 pending")
+	b.requireTexts(t, "/ui/problems?within=1h", "paused 3 on hold , 3 with this outcome")
 	b.resume(t, "orders", "billing")
 	require.Contains(t, b.page(t, "/ui/problems?within=1h"), `hold=admission">3 on hold`)
 	b.Exec(t, `UPDATE postrider_internal.event_subscriptions
@@ -238,7 +238,8 @@ func (b *dashboard) testApplyToSimilar(t *testing.T, delivery string) {
 	requireValidMarkup(t, link[1], many)
 	require.Contains(t, text(many), "2 dead letters match")
 	require.Contains(t, many, "&#34;total&#34;:")
-	require.Regexp(t, `class="primary" name="do"\s+value="preview"`, many)
+	require.Contains(t, text(many), "2 changed, 0 unchanged.", "the preview of the repair's own change")
+	require.Contains(t, many, `class="primary" name="do" value="start">Repair and redeliver 2`)
 	action := regexp.MustCompile(`action="(/ui/dead-letters/repair\?[^"]+)"`).FindStringSubmatch(many)
 	preview := b.post(stdhtml.UnescapeString(action[1]),
 		url.Values{"do": {"preview"}, "patch": {`{"subject":"other"}`}}).Body

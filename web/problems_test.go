@@ -21,9 +21,11 @@ func TestProblemJourney(t *testing.T) {
 	b.ObserveProblems(t, 0)
 	path := "/ui/problems/" + b.value(t, "SELECT problem_id FROM postrider.problems")
 	list := b.page(t, "/ui/problems")
-	require.Contains(t, list, `href="`+path+`"`)
-	require.Regexp(t, `failing failing of orders 503 Service Unavailable Busy it broke .* 2 100 % `+
-		`.*circuit breaker \(probation\) 2 pending`, text(list))
+	require.Contains(t, list, `href="`+path+`"><span class="word bad">503`)
+	require.Regexp(t, `failing failing of orders 503 Service Unavailable Busy it broke .* 2 100 % .*probation 2 pending`,
+		text(list))
+	require.Contains(t, list, `title="The circuit breaker is open`)
+	require.Contains(t, b.page(t, "/ui/"), `href="`+path+`">503 Service Unavailable`)
 	require.Contains(t, list, `aria-label="2 failed"`)
 
 	page := b.page(t, path)
@@ -41,7 +43,8 @@ func TestProblemJourney(t *testing.T) {
 	b.requireRejected(t, path+"/acknowledge", url.Values{"hours": {"2"}}, http.StatusBadRequest, "Choose for how long.")
 	page = b.requireRedirect(t, path+"/acknowledge", url.Values{"hours": {"4"}, "note": {" moving it "}},
 		`done=acknowledged$`)
-	require.Contains(t, text(page), "Alerts and notices leave it out until")
+	require.Regexp(t, `Alerts and notices leave it out until \d{4}-`, text(page))
+	require.Regexp(t, `Acknowledged by admin until \d{4}-[-\d: ]+ UTC ?\.`, text(page))
 	require.Contains(t, text(page), "Note: moving it")
 	require.Equal(t, "admin: problem_acknowledged", b.audited(t, "problem_acknowledged"))
 	b.requireTexts(t, "/ui/problems", "acknowledged until")

@@ -71,7 +71,7 @@ func (p *pages) search(ctx context.Context, c echo.Context) error {
 			view.Further = display.With(c, "within", "7d")
 		}
 	}
-	return p.Show(c, "search", "Find", false, &view)
+	return p.Show(c, "search", "Find "+view.Text, false, &view)
 }
 
 // searchContent finds events and dead letters with the text as subject or value since a time.

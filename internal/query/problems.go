@@ -30,11 +30,11 @@ type Problem struct {
 	// When the last such attempt began; its minute if the attempt is no longer stored.
 	Last time.Time `json:"lastFailedAt" column:"Last" title:"LAST FAILED"`
 	// Number of attempts with this outcome.
-	Failures int64 `json:"failures" column:"Failed attempts" title:"FAILURES"`
+	Failures int64 `json:"failures" column:"Failed attempts" title:"FAILURES" class:"number spare"`
 	// Number of all attempts of the event subscription.
 	Attempts int64 `json:"attempts" column:"Attempts" in:"failures"`
 	// Failed attempts in the last 60 minutes, in 12 steps of 5 minutes, the oldest first.
-	RecentFailures []int64 `json:"recentFailures" column:"Last hour" off:"cli"`
+	RecentFailures []int64 `json:"recentFailures" column:"Last hour" class:"spare" off:"cli"`
 	// Percentage of all attempts that were 429, estimated from the newest 1,000 failures with this outcome. With
 	// deliveryRate, postrider keeps to the endpoint's limit.
 	ThrottledPercent float64 `json:"throttledPercent" column:"429 %" in:"next_attempt_at"`

@@ -133,7 +133,7 @@ var outcomeColors = []string{"bad-mark", "waiting-mark", "series-violet", "serie
 // OutcomeChart shows attempts by outcome: successes at the bottom, failures stacked on them.
 func OutcomeChart(r *chartRange, counts *query.Counts) Chart {
 	ch := Chart{
-		Title: "Attempts by outcome, per " + r.Each, Form: "bars", Unit: r.Unit, Series: []series{{"Delivered", "accent"}},
+		Title: "Outcomes, per " + r.Each, Form: "bars", Unit: r.Unit, Series: []series{{"Delivered", "accent"}},
 	}
 	var failures []string
 	for _, outcome := range counts.Outcomes {
