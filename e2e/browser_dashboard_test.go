@@ -129,6 +129,7 @@ func testOverview(t *testing.T, w *window, s *shop) {
 	w.testChart(t)
 	w.testRefresh(t)
 	w.testTail(t, s)
+	w.testFailingEndpoint(t, s)
 	w.testPolicyForbids(t)
 	w.testWithoutScript(t)
 }
@@ -178,6 +179,40 @@ func (w *window) testTail(t *testing.T, s *shop) {
 	w.eventually(t, `document.querySelector("#tail-rows").textContent.includes("`+image+`")`)
 	require.Equal(t, "undefined", w.value(t, "window.__x"))
 	w.requireNoConsoleErrors(t, "/ui/tail")
+}
+
+// cutOff are the parts of the list of problems that a user acts on and that are outside of their cells, or the list if
+// it is wider than the page.
+const cutOff = `[...document.querySelectorAll(".problems :is(.word, .badge, time, .needs-operator a), .problems")]` +
+	`.filter((e) => { const part = e.getBoundingClientRect(), ` +
+	`cell = e.parentElement.closest(".cut > div, td, #page").getBoundingClientRect(); ` +
+	`return part.right > cell.right + 1 || part.bottom > cell.bottom + 1 }).map((e) => e.outerHTML.slice(0, 80)).join("\n")`
+
+// "The endpoint of payments fails": from the overview to the acknowledgment are two clicks, and nothing is cut off.
+func (w *window) testFailingEndpoint(t *testing.T, s *shop) {
+	t.Helper()
+	key := s.topic("payments")
+	s.manage(http.StatusCreated, http.MethodPut, "/v1/topics/payments/subscriptions/billing",
+		fmt.Sprintf(`{"endpointUrl":%q,"endpointValidation":"skip"}`, s.endpoint+"/status/503"))
+	events := make([]string, 20)
+	for i := range events {
+		events[i] = shopEvent(t, fmt.Sprint("p-", i))
+	}
+	s.publish("payments", key, "["+strings.Join(events, ",")+"]")
+	eventually(t, "the circuit breaker is open and the problem is stored", s.db.atLeast(1, `SELECT count(*)::int
+		FROM postrider.problems p JOIN postrider.event_subscriptions e USING (subscription_id)
+		WHERE p.topic = 'payments' AND e.hold = 'probation'`))
+	w.visit(t, "/ui/", ".attention")
+	w.click(t, `tr:has([href="/ui/subscriptions/payments/billing"]) a[href^="/ui/problems/"]`, `[action$="/acknowledge"]`)
+	require.Contains(t, w.textOf(t, ".verdict"), "503 Service Unavailable Busy from")
+	w.click(t, `[action$="/acknowledge"] button`, ".verdict.waiting")
+	w.click(t, `nav [href="/ui/problems"]`, ".problems .badge.waiting")
+	require.Contains(t, w.textOf(t, ".problems"), "probation")
+	for _, width := range []int64{1366, 1440} {
+		w.size(t, width, 900, "light")
+		require.Empty(t, w.value(t, cutOff), width)
+	}
+	w.requireNoConsoleErrors(t, "/ui/problems")
 }
 
 // The check can fail: a violation is reported.

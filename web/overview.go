@@ -16,14 +16,14 @@ type overviewView struct {
 	*query.Overview
 	// Published and Delivered are rates per second over the last five full minutes.
 	Published, Delivered float64
-	OldestIsLate         bool // the oldest pending delivery is late
-	Failing      []attention // the event subscriptions that are failing now
-	Rows    []attention
-	Hidden  int // how many rows are left out
-	Ranges  []display.RangeLink
-	Charts  []display.Chart
-	Reasons []display.Share
-	First   *firstSteps // nil unless the installation is new
+	OldestIsLate         bool        // the oldest pending delivery is late
+	Failing              []attention // the event subscriptions that are failing now
+	Rows                 []attention
+	Hidden               int // how many rows are left out
+	Ranges               []display.RangeLink
+	Charts               []display.Chart
+	Reasons              []display.Share
+	First                *firstSteps // nil unless the installation is new
 }
 
 // attentionRows is the number of rows that the overview shows.
