@@ -437,7 +437,7 @@ func (a *attempt) conclude(started time.Time, resp endpoint.Response, size int) 
 	}
 	result := delivery.Attempt{
 		Decision: a.decision(verdict, fates), Request: a.request(started, resp), Bytes: size, DueAt: a.work.NextAttemptAt,
-		LastHold: a.work.LastHold, Throttled: verdict.Why.Throttled, Probation: a.work.Probation,
+		LastHold: a.work.LastHold, Throttled: verdict.Why.Throttled, Probations: a.work.Probations,
 	}
 	result.Error = a.secrets(resp).Redact(resp.ErrorText)
 	if err := a.Recorder.Record(context.Background(), result); err != nil {
@@ -454,7 +454,7 @@ func (a *attempt) concludeLate(started time.Time, resp endpoint.Response) {
 		return
 	}
 	late := delivery.Late{Attempt: delivery.Attempt{
-		Decision: a.decision(policy.Verdict{}, nil), Request: a.request(started, resp), Probation: a.work.Probation,
+		Decision: a.decision(policy.Verdict{}, nil), Request: a.request(started, resp), Probations: a.work.Probations,
 	}, BatchCreatedAt: a.work.BatchCreatedAt, Success: success, Why: why}
 	if success { // the timeout has counted as this request's failure
 		a.Gate.Observe(a.sub.ID, late.Outcome, resp.Result, resp.Duration)

@@ -225,6 +225,7 @@ func TestHoldFollowsTheResult(t *testing.T) {
 	tn := setup(t)
 	e := newEndpoint(t, statusOfPath)
 	safe, literal := under("namespace-2023"), documented("namespace-2023")
+	current := documented("ga-2026")
 	azure := func(s *catalog.SubscriptionSpec) { s.EndpointKind = policy.KindAzureResource }
 	withoutToken := func(s *catalog.SubscriptionSpec) {
 		s.Connection = endpointconf.Connection{
@@ -254,6 +255,10 @@ func TestHoldFollowsTheResult(t *testing.T) {
 		"closed-port":               {literal, closedPort, waits},
 		"closed-port-safe":          {safe, closedPort, waits},
 		"401-azure":                 {both(literal, azure), e.URL + "/401", waits},
+		"401-current":               {current, e.URL + "/401", "dropped" + ended},
+		"401-current-safe":          {under("ga-2026"), e.URL + "/401", waits},
+		"404-current":               {current, e.URL + "/404", waits},
+		"500-current":               {current, e.URL + "/500", "pending 1"},
 		"no-token-is-not-401-azure": {both(literal, azure, withoutToken), e.URL + "/200", "dropped" + ended},
 	}
 	for name, row := range rows {

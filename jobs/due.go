@@ -82,8 +82,8 @@ func (a *attempt) checkMember(m *queue.Member, single bool, now time.Time) (verd
 	if !due {
 		return verdict, false
 	}
-	if a.work.Hold == catalog.HoldProbation &&
-		a.rules.Policy.EndsInProbation(a.sub.EndpointKind, a.work.Probation.Result, a.rules.DeadLetter) {
+	if p := a.work.InProbation(); a.work.Hold == catalog.HoldProbation &&
+		a.rules.Policy.EndsInProbation(p.Rule.Scope, a.sub.EndpointKind, p.Result, a.rules.DeadLetter) {
 		return a.abandon(policy.ReasonProbation), false
 	}
 	return policy.Verdict{}, true

@@ -83,13 +83,23 @@ func (x explained) require(t *testing.T, p *policy.Policy, behavior policy.Behav
 	require.Equal(t, x.attemptTimes(), times, x.name)
 	require.Equal(t, x.explained.End, end, x.name)
 
-	hold := x.failAll(published)
-	require.Equal(t, expectedHold(p, behavior, x.result), hold.Until.Sub(hold.Since), x.name)
+	for _, scope := range p.Probation.Scopes() {
+		x.requireOnHold(t, x.rules.Policy.Probation.Rule(scope), behavior)
+	}
+}
+
+// requireOnHold checks an event that is published while one probation holds deliveries.
+func (x explained) requireOnHold(t *testing.T, rule policy.Probation, behavior policy.Behavior) {
+	t.Helper()
+	published := time.Unix(0, 0).UTC()
+	hold := x.failAll(&rule, published)
+	require.Equal(t, expectedHold(rule.Scope, behavior, x.result), hold.Until.Sub(hold.Since), x.name)
 	if !hold.Held() {
 		return
 	}
 	second := x.delivery(published.Add(time.Second))
-	second.work.Hold, second.work.Probation = catalog.HoldProbation, queue.Probation{Held: true, Result: hold.Result}
+	second.work.Hold = catalog.HoldProbation
+	second.work.Probations = []queue.Probation{{Rule: rule, Held: true, Result: hold.Result}}
 	verdict, _, due := second.checkDue(published.Add(2 * time.Second))
 	require.False(t, due, x.name)
 	if verdict.Action != delivery.Hold {
@@ -99,8 +109,8 @@ func (x explained) require(t *testing.T, p *policy.Policy, behavior policy.Behav
 		require.Equal(t, policy.BehaviorDocumented, behavior, x.name)
 		return
 	}
-	second.work.Hold, second.work.Probation.Probe = "", true
-	times, end = second.timeline(x.result, &hold)
+	second.work.Hold, second.work.Probations[0].Probe = "", true
+	times, end := second.timeline(x.result, &hold)
 	require.Equal(t, x.explained.End.State, end.State, x.name)
 	if len(x.explained.Attempts) == 1 {
 		require.Equal(t, x.explained.End.Reason, end.Reason, x.name)
@@ -123,10 +133,10 @@ func (x explained) delivery(published time.Time) *attempt {
 }
 
 // failAll fails the first attempts of as many events as start a hold, and returns the hold.
-func (x explained) failAll(now time.Time) (hold policy.ProbationState) {
+func (x explained) failAll(rule *policy.Probation, now time.Time) (hold policy.ProbationState) {
 	p := x.rules.Policy
-	for range max(p.Probation.Trigger, 1) {
-		hold, _ = p.AfterFailure(hold, p.Classify(x.kind, x.result), x.result, true, now)
+	for range rule.Trigger {
+		hold, _ = rule.AfterFailure(hold, p.Classify(x.kind, x.result), x.result, true, now)
 	}
 	return hold
 }
@@ -158,7 +168,7 @@ func (a *attempt) timeline(
 			return times, policy.ExplainedEnd{AtSeconds: at, State: stateOf(verdict), Reason: verdict.Reason}
 		}
 		if hold != nil {
-			*hold, _ = a.rules.Policy.AfterProbe(*hold, a.rules.Policy.Classify(a.sub.EndpointKind, result), result, now)
+			*hold, _ = a.work.Probations[0].Rule.AfterProbe(*hold, a.rules.Policy.Classify(a.sub.EndpointKind, result), result, now)
 		}
 		if a.work.FirstAttemptAt == nil {
 			a.work.FirstAttemptAt = &now
@@ -178,18 +188,16 @@ func stateOf(v policy.Verdict) string {
 }
 
 // expectedHold follows the pages, not the policies: how long such failures hold deliveries.
-func expectedHold(p *policy.Policy, behavior policy.Behavior, result policy.Result) time.Duration {
+func expectedHold(scope policy.ProbationScope, behavior policy.Behavior, result policy.Result) time.Duration {
 	switch {
 	case result.Status >= 200 && result.Status <= 204 || result.Err == policy.ErrorCanceled:
 		return 0
-	case p.Name == "namespace-2023":
+	case scope == policy.ProbationEventSubscription:
 		return map[string]time.Duration{
 			"429": 10 * time.Second, "503": 10 * time.Second, "408": 10 * time.Second, "timeout": 10 * time.Second,
 			"socket": 30 * time.Second, "dns": 5 * time.Minute, "401": 5 * time.Minute, "unauthorized": 5 * time.Minute,
 			"403": 5 * time.Minute, "404": 5 * time.Minute,
 		}[result.String()]
-	case p.Name == "preview-2017" || p.Name == "ga-2018":
-		return 0
 	case behavior == policy.BehaviorDocumented:
 		return 5 * time.Minute
 	case result.Err == policy.ErrorUnauthorized || result.Err == policy.ErrorArgument: // no request was sent

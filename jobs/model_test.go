@@ -56,6 +56,7 @@ var subscriptionKinds = []*subscriptionKind{
 	{name: "dropping", policy: "plain", never: []int{http.StatusBadRequest, http.StatusNotFound}, noDeadLetter: true},
 	{name: "batches", policy: "plain", never: []int{http.StatusBadRequest, http.StatusNotFound}, batches: true},
 	{name: "probation", policy: "probation", never: []int{http.StatusBadRequest, http.StatusNotFound}, probation: true},
+	{name: "both", policy: "both", never: []int{http.StatusBadRequest}, probation: true},
 }
 
 var modelStatuses = []int{

@@ -257,8 +257,8 @@ func (p *promoter) releaseFrom(ctx context.Context, t *queue.TrafficSample, w qu
 	if w.Hold == "" && !limited { // the endpoint is closed
 		age = rules.LastAttemptAge()
 	}
-	if w.Hold == catalog.HoldProbation &&
-		rules.Policy.EndsInProbation(sub.EndpointKind, t.ProbationOf(snapshot, sub).Result, rules.DeadLetter) {
+	if p := t.ProbationOf(snapshot, sub); w.Hold == catalog.HoldProbation &&
+		rules.Policy.EndsInProbation(p.Scope, sub.EndpointKind, p.Result, rules.DeadLetter) {
 		age = 0
 	}
 	_, err := p.releaser.ReleaseExpired(ctx, w.SubscriptionID, age,

@@ -88,6 +88,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	copyPolicy(t, w.Node, "ga-2021", "plain", `{`+hours+`, "probation": {"scope": "none"}}`)
 	copyPolicy(t, w.Node, "ga-2019", "at-ttl", `{`+hours+`, "probation": {"scope": "none"}}`)
 	copyPolicy(t, w.Node, "ga-2021", "probation", `{`+hours+`, "probation": {"trigger": 2}}`)
+	copyPolicy(t, w.Node, "ga-2026", "both", `{`+hours+`, "probation": {"trigger": 2}}`)
 	w.endpoint = newEndpoint(t, w.respond)
 	t.Cleanup(w.unblock) // before the server closes and waits for its handlers
 	for _, kind := range subscriptionKinds {

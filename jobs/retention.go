@@ -270,8 +270,8 @@ var unused = map[string]string{
 		SELECT FROM postrider_internal.event_subscriptions s
 		  JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
 		 WHERE s.deleted_at IS NULL
-		   AND postrider_internal.probation_key(p.settings #>> '{probation,scope}', s.endpoint_hash, s.id)
-		     = r.probation_key)`,
+		   AND r.probation_key
+		     = ANY (postrider_internal.probation_keys(p.settings #>> '{probation,scope}', s.endpoint_hash, s.id)))`,
 	// Lineage of edited events that are gone, with their dead letters and with what was edited from them. The hour keeps
 	// those whose event is not committed yet.
 	"repairs": `edited_at < now() - interval '1 hour'

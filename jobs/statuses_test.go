@@ -47,7 +47,7 @@ func TestStatusesUnderEveryPolicy(t *testing.T) {
 	for _, p := range policy.Builtins() {
 		kinds = append(kinds, statusColumn{p, policy.KindWebhook})
 	}
-	for _, name := range []string{policy.DefaultName, "namespace-2023"} {
+	for _, name := range []string{policy.DefaultName, "namespace-2023", "ga-2026"} {
 		p, _ := policy.Builtin(name)
 		kinds = append(kinds, statusColumn{p, policy.KindAzureResource})
 	}

@@ -55,7 +55,7 @@ CREATE TABLE postrider_internal.retry_policies (
         AND settings ->> 'basis' IN ('gap', 'offset') IS TRUE
         AND settings ->> 'expiry' IN ('at_ttl', 'next_attempt') IS TRUE
         AND settings ->> 'deadLetterDefault' IN ('none', 'rows') IS TRUE
-        AND settings #>> '{probation,scope}' IN ('none', 'endpoint', 'event_subscription') IS TRUE
+        AND settings #>> '{probation,scope}' IN ('none', 'endpoint', 'event_subscription', 'both') IS TRUE
         AND settings #>> '{probation,action}' IN ('hold', 'documented') IS TRUE),
     version    bigint NOT NULL DEFAULT 0,
     created_at timestamptz NOT NULL DEFAULT now(),
@@ -217,9 +217,9 @@ CREATE TABLE postrider_internal.event_subscription_states (
     updated_at           timestamptz NOT NULL DEFAULT now()
 ) WITH (fillfactor = 50);
 
--- What has failed since its last success: an endpoint with all event subscriptions that name it (delayed delivery, 2019
--- and 2021), or one event subscription (probation of namespaces). The policy's probation_scope says which,
--- probation_key names it. since is set while deliveries are held. A row exists only from a failure to the next success.
+-- What has failed since its last success: an endpoint with all event subscriptions that name it (delayed delivery, 2019,
+-- 2021 and 2026), or one event subscription (probation of namespaces and of 2026). The policy's probation_scope says
+-- which, probation_key names it. since is set while deliveries are held. A row exists only from a failure to the next success.
 -- failed_events are those that failures_in_a_row counts until the hold begins: one event counts once for all event
 -- subscriptions of an endpoint. condition is the result of the attempt behind cause, as the status table spells it:
 -- "404", "timeout". It is "other" while nothing is held.
@@ -242,11 +242,14 @@ CREATE TABLE postrider_internal.probations (
 CREATE INDEX probations_held_idx ON postrider_internal.probations (until) WHERE since IS NOT NULL;
 
 -- +goose StatementBegin
--- The key of probations for an event subscription under a policy of this scope; NULL without an endpoint.
-CREATE FUNCTION postrider_internal.probation_key(scope text, endpoint_hash bytea, subscription_id bigint) RETURNS bytea
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN CASE WHEN scope = 'endpoint' THEN endpoint_hash
-            WHEN scope = 'event_subscription' AND endpoint_hash IS NOT NULL THEN int8send(subscription_id) END;
+-- The keys of the probations of an event subscription under a policy of this scope; NULL without an endpoint. While two
+-- hold its deliveries, the first one decides.
+CREATE FUNCTION postrider_internal.probation_keys(scope text, endpoint_hash bytea, subscription_id bigint)
+    RETURNS bytea[] LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN endpoint_hash IS NULL THEN NULL
+            WHEN scope = 'endpoint' THEN ARRAY[endpoint_hash]
+            WHEN scope = 'event_subscription' THEN ARRAY[int8send(subscription_id)]
+            WHEN scope = 'both' THEN ARRAY[endpoint_hash, int8send(subscription_id)] END;
 -- +goose StatementEnd
 
 -- The limits on deliveries: those that event subscriptions set (deliveryRate), and the rates of operations. Endpoints
@@ -290,9 +293,14 @@ SELECT s.id AS subscription_id, coalesce(st.hold, CASE WHEN r.since IS NOT NULL 
   FROM postrider_internal.event_subscriptions s
   JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
   LEFT JOIN postrider_internal.event_subscription_states st ON st.subscription_id = s.id
-  LEFT JOIN postrider_internal.probations r
-    ON r.since IS NOT NULL AND r.probation_key = postrider_internal.probation_key(p.settings #>> '{probation,scope}',
-        s.endpoint_hash, s.id)
+  LEFT JOIN postrider_internal.probations f
+    ON f.since IS NOT NULL AND f.probation_key = (postrider_internal.probation_keys(
+        p.settings #>> '{probation,scope}', s.endpoint_hash, s.id))[1]
+  LEFT JOIN postrider_internal.probations o
+    ON o.since IS NOT NULL AND f.since IS NULL AND o.probation_key = (postrider_internal.probation_keys(
+        p.settings #>> '{probation,scope}', s.endpoint_hash, s.id))[2]
+ CROSS JOIN LATERAL (SELECT coalesce(f.since, o.since) AS since, coalesce(f.until, o.until) AS until,
+        coalesce(f.cause, o.cause) AS cause, coalesce(f.probe_job_id, o.probe_job_id) AS probe_job_id) r
   LEFT JOIN postrider_internal.delivery_rates n ON n.key = postrider_internal.closed_key(s);
 COMMENT ON VIEW postrider_internal.subscription_holds IS
     'Why deliveries of an event subscription wait now; one row for each event subscription, hold is NULL if they do '
@@ -368,7 +376,7 @@ CREATE TRIGGER reject_retired_keys BEFORE INSERT OR UPDATE OF secrets_sealed, si
 DROP TABLE postrider_internal.encryption_keys;
 DROP FUNCTION postrider_internal.hold_ahead;
 DROP VIEW postrider_internal.subscription_holds;
-DROP FUNCTION postrider_internal.closed_key, postrider_internal.probation_key, postrider_internal.max_attempts,
+DROP FUNCTION postrider_internal.closed_key, postrider_internal.probation_keys, postrider_internal.max_attempts,
     postrider_internal.time_to_live;
 DROP TABLE postrider_internal.delivery_rates, postrider_internal.probations,
     postrider_internal.event_subscription_states, postrider_internal.event_subscriptions, postrider_internal.topics,

@@ -190,8 +190,8 @@ BEGIN
                to_jsonb((array_agg('/topics/' || o.name || '/subscriptions/' || s.name ORDER BY o.name, s.name))[:20])
                    AS subscriptions
           FROM taken t
-          JOIN (SELECT s.id, s.name, s.topic_id, postrider_internal.probation_key(
-                       r.settings #>> '{probation,scope}', s.endpoint_hash, s.id) AS probation_key
+          JOIN (SELECT s.id, s.name, s.topic_id, unnest(postrider_internal.probation_keys(
+                       r.settings #>> '{probation,scope}', s.endpoint_hash, s.id)) AS probation_key
                   FROM postrider_internal.event_subscriptions s JOIN postrider_internal.retry_policies r
                       ON r.name = s.retry_policy
                  WHERE s.deleted_at IS NULL AND s.topic_id <> postrider_internal.system_topic()) s

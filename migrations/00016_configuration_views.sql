@@ -192,7 +192,7 @@ COMMENT ON VIEW postrider.retry_policies IS
     'Retry policies, built-in ones and your own. The status tables are in postrider.retry_policy_cells.';
 COMMENT ON COLUMN postrider.retry_policies.name IS 'Name of the policy.';
 COMMENT ON COLUMN postrider.retry_policies.built_in IS
-    'true: one of the five policies that follow Event Grid''s pages, which never change. false: your own.';
+    'true: one of the six policies that follow Event Grid''s pages, which never change. false: your own.';
 COMMENT ON COLUMN postrider.retry_policies.source IS
     'Page that documents it; of your own policy, the text that you set.';
 COMMENT ON COLUMN postrider.retry_policies.ack_timeout_seconds IS
@@ -230,18 +230,19 @@ COMMENT ON COLUMN postrider.retry_policies.late_response_window_seconds IS
     'How long after the start of an attempt a late success still counts; 0 = it does not.';
 COMMENT ON COLUMN postrider.retry_policies.batching IS 'Whether event subscriptions may use batches.';
 COMMENT ON COLUMN postrider.retry_policies.probation_scope IS
-    'What a probation holds: none, endpoint (all event subscriptions with its URL) or event_subscription.';
+    'What a probation holds: none, endpoint (all event subscriptions with its URL), event_subscription, or both: '
+    'trigger, first and max apply to the endpoint, by_outcome to the event subscription.';
 COMMENT ON COLUMN postrider.retry_policies.probation_trigger IS
     'Failures in a row, of different events, that start a probation.';
 COMMENT ON COLUMN postrider.retry_policies.probation_action IS
-    'Under behavior documented: hold, or documented: some causes end deliveries without an attempt. Behavior safe '
-    'always holds.';
+    'Under behavior documented: hold, or documented: some causes end deliveries without an attempt; of scope both, only '
+    'those of the event subscription''s probation. Behavior safe always holds.';
 COMMENT ON COLUMN postrider.retry_policies.probation_first_seconds IS
     'Duration of the first probation; doubled each time the probe fails.';
 COMMENT ON COLUMN postrider.retry_policies.probation_max_seconds IS 'Longest probation.';
 COMMENT ON COLUMN postrider.retry_policies.probation_by_outcome IS
-    'Seconds of probation by the outcome of the failure, instead of first and max; other outcomes start none. NULL = '
-    'independent of the outcome.';
+    'Seconds of probation by the outcome of the failure, instead of first and max, or, of scope both, beside them; '
+    'other outcomes start none. NULL = independent of the outcome.';
 COMMENT ON COLUMN postrider.retry_policies.created_at IS 'When the policy was created.';
 COMMENT ON COLUMN postrider.retry_policies.updated_at IS 'When the policy was last changed.';
 

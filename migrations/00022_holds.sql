@@ -177,8 +177,8 @@ BEGIN
     DELETE FROM postrider_internal.probations r USING postrider_internal.event_subscriptions s
     JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
      WHERE s.id = wanted AND r.since IS NOT NULL
-         AND r.probation_key = postrider_internal.probation_key(p.settings #>> '{probation,scope}',
-         s.endpoint_hash, s.id);
+         AND r.probation_key = ANY (postrider_internal.probation_keys(p.settings #>> '{probation,scope}',
+         s.endpoint_hash, s.id));
     PERFORM postrider_internal.note_audit(actor, address, 'subscription_released', topic, subscription, NULL);
 END $$;
 -- +goose StatementEnd

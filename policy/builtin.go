@@ -12,10 +12,10 @@ const (
 	day    = 24 * hour
 )
 
-// Builtins returns copies of the five built-in policies, oldest first. Each is one documented state of Azure Event
+// Builtins returns copies of the six built-in policies, oldest first. Each is one documented state of Azure Event
 // Grid. Comments explain the values that its page leaves open or contradicts.
 func Builtins() []Policy {
-	return []Policy{preview2017(), ga2018(), ga2019(), ga2021(), namespace2023()}
+	return []Policy{preview2017(), ga2018(), ga2019(), ga2021(), namespace2023(), ga2026()}
 }
 
 // Builtin returns a copy of the built-in policy of that name, and whether there is one.
@@ -146,7 +146,9 @@ func namespace2023() Policy {
 	p.MaxAttempts.Default, p.MaxAttempts.Most = 10, 10
 	p.RetryTransportErrors = false
 	p.Batching = true
-	p.Probation = namespaceProbation()
+	p.Probation = Probation{
+		Scope: ProbationEventSubscription, Trigger: 1, Action: ProbationDocumented, ByOutcome: holdsByOutcome(),
+	}
 	failures := on(ActionNever, 10*second, errorConditions...)
 	p.Cells = slices.Concat(
 		cells(KindWebhook, success2019, on(ActionNever, 0, "400", "401", "403", "404", "413", "414"), waits2019, failures),
@@ -156,22 +158,32 @@ func namespace2023() Policy {
 	return p
 }
 
-// namespaceProbation is the table of the namespace page, holds by outcome. Other outcomes start none.
-func namespaceProbation() Probation {
-	return Probation{
-		Scope: ProbationEventSubscription, Trigger: 1, Action: ProbationDocumented,
-		ByOutcome: Holds{
-			OutcomeBusy:                            10 * second,
-			OutcomeTimedOut:                        10 * second,
-			OutcomeSocketError:                     30 * second,
-			OutcomeNotFound:                        5 * minute,
-			OutcomeResolutionError:                 5 * minute,
-			OutcomeDisabled:                        5 * minute,
-			OutcomeFull:                            5 * minute,
-			OutcomeUnauthorized:                    5 * minute,
-			OutcomeForbidden:                       5 * minute,
-			OutcomeInvalidAzureFunctionDestination: 10 * minute,
-		},
+// ga2026 is the page of ga-2021 in 2026. 404 has left the webhook's list of statuses that are never retried, and the
+// table gives it no wait of its own. Beside the delayed delivery of the endpoint, the page has the probation table of
+// namespace2023 for the event subscription, and says that probation may end events without an attempt. No copy of the
+// page says how long delayed delivery lasts, nor how it meets probation: here the endpoint's hold comes first.
+func ga2026() Policy {
+	p := ga2021()
+	p.Name, p.Source = "ga-2026", "Microsoft, Event Grid message delivery and retry, 2026-02-09"
+	p.Cells = slices.DeleteFunc(p.Cells, func(c Cell) bool { return c.EndpointKind == KindWebhook && c.Condition == "404" })
+	p.Probation.Scope, p.Probation.Action = ProbationBoth, ProbationDocumented
+	p.Probation.ByOutcome = holdsByOutcome()
+	return p
+}
+
+// holdsByOutcome is the probation table of the namespace page, and of the page of ga2026. Other outcomes start none.
+func holdsByOutcome() Holds {
+	return Holds{
+		OutcomeBusy:                            10 * second,
+		OutcomeTimedOut:                        10 * second,
+		OutcomeSocketError:                     30 * second,
+		OutcomeNotFound:                        5 * minute,
+		OutcomeResolutionError:                 5 * minute,
+		OutcomeDisabled:                        5 * minute,
+		OutcomeFull:                            5 * minute,
+		OutcomeUnauthorized:                    5 * minute,
+		OutcomeForbidden:                       5 * minute,
+		OutcomeInvalidAzureFunctionDestination: 10 * minute,
 	}
 }
 

@@ -32,7 +32,7 @@ func TestBuiltinsInOrderAndValid(t *testing.T) {
 			require.Zero(t, d%second, "%s: %d would lose its fraction in the seed", p.Name, d)
 		}
 	}
-	require.Equal(t, []string{"preview-2017", "ga-2018", "ga-2019", "ga-2021", "namespace-2023"}, names)
+	require.Equal(t, []string{"preview-2017", "ga-2018", "ga-2019", "ga-2021", "namespace-2023", "ga-2026"}, names)
 	require.Contains(t, names, policy.DefaultName)
 	_, ok := policy.Builtin("ga-2020")
 	require.False(t, ok)
@@ -60,6 +60,10 @@ func TestBuiltinValues(t *testing.T) {
 			"gap", "next_attempt", 0.1, true,
 		},
 		{"namespace-2023", 30 * s, 0, 5 * m, 0, 5 * m, 4 * h, early[:4], "offset", "next_attempt", 0, true},
+		{
+			"ga-2026", 30 * s, 3 * m, 12 * h, 24 * h, 5 * m, 4 * h, append(slices.Clone(early), 3*h, 6*h),
+			"gap", "next_attempt", 0.1, true,
+		},
 	} {
 		p := builtin(t, tt.name)
 		require.Equal(t, tt.ack, p.AckTimeout, tt.name)
@@ -84,6 +88,9 @@ func TestBuiltinProbation(t *testing.T) {
 	for name, want := range map[string]policy.Probation{
 		"preview-2017": none, "ga-2018": none, "ga-2019": delayed, "ga-2021": delayed,
 		"namespace-2023": {Scope: "event_subscription", Trigger: 1, Action: "documented", ByOutcome: namespaceHolds},
+		"ga-2026": {
+			Scope: "both", Trigger: 10, First: 5 * minute, Max: 4 * hour, Action: "documented", ByOutcome: namespaceHolds,
+		},
 	} {
 		require.Equal(t, want, builtin(t, name).Probation, name)
 	}
@@ -125,6 +132,7 @@ func TestCheckLimits(t *testing.T) {
 		{"by default", "ga-2019", nil, nil, policy.Limits{30, day}, ""},
 		{"by default", "ga-2021", nil, nil, policy.Limits{30, day}, ""},
 		{"by default", "namespace-2023", nil, nil, policy.Limits{10, 7 * day}, ""},
+		{"by default", "ga-2026", nil, nil, policy.Limits{30, day}, ""},
 		{"all set", "preview-2017", ptr(30), ptr(1440), policy.Limits{30, day}, ""},
 		{"the least", "ga-2021", ptr(1), ptr(1), policy.Limits{1, time.Minute}, ""},
 		{"7 days", "namespace-2023", ptr(10), ptr(10080), policy.Limits{10, 7 * day}, ""},

@@ -120,6 +120,11 @@ var explainVectors = []struct {
 		policy.ExplainedEnd{1200, "dead_lettered", expired, "its time to live ended while it waited for " + rateLimit},
 	},
 	{"ga-2021", nil, explain{Result: status(200)}, offsets{0}, policy.ExplainedEnd{State: "delivered"}},
+	{"ga-2026", nil, explain{}, classic2021, dead(86400, expired)},
+	// The page's example: 6 attempts.
+	{"ga-2026", nil, explain{TTLMinutes: ptr(30), MaxAttempts: ptr(10)}, classic[:6], dead(2800, expired)},
+	{"ga-2026", nil, explain{Result: status(404), MaxAttempts: ptr(3)}, classic[:3], dead(40, exhausted)},
+	{"ga-2026", nil, explain{Result: status(401)}, offsets{0}, dead(0, "UndeliverableDueToClientError")},
 }
 
 func busy(with explain) explain {

@@ -133,7 +133,7 @@ func (r *Probation) UnmarshalJSON(text []byte) error {
 	}
 	none := given.Scope == ProbationNone
 	setDefault(&given.Trigger, r.Trigger, none)
-	setDefault(&given.First, r.First, none || given.ByOutcome != nil)
+	setDefault(&given.First, r.First, none || given.ByOutcome != nil && given.Scope != ProbationBoth)
 	setDefault(&given.Max, r.Max, given.First == 0)
 	*r = Probation(given)
 	return nil

@@ -136,6 +136,8 @@ const (
 	ProbationNone              ProbationScope = "none"
 	ProbationEndpoint          ProbationScope = "endpoint"           // all event subscriptions with the same endpoint URL
 	ProbationEventSubscription ProbationScope = "event_subscription" // one event subscription
+	// two rules: Trigger, First and Max for the endpoint; ByOutcome, from the first failure, for the event subscription
+	ProbationBoth ProbationScope = "both"
 )
 
 // ProbationAction says what happens to a delivery that is due during probation.
@@ -152,12 +154,13 @@ const (
 //
 // It decides when deliveries are held because an endpoint keeps failing.
 type Probation struct {
-	Scope     ProbationScope  `json:"scope"`
-	Trigger   int             `json:"trigger"`        // consecutive failures of different events that start it
-	First     Seconds         `json:"firstInSeconds"` // first hold; doubled each time the probe fails
-	Max       Seconds         `json:"maxInSeconds"`   // longest hold
-	Action    ProbationAction `json:"action"`
-	ByOutcome Holds           `json:"byOutcome"` // instead of First and Max; other outcomes start none
+	Scope   ProbationScope  `json:"scope"`
+	Trigger int             `json:"trigger"`        // consecutive failures of different events that start it
+	First   Seconds         `json:"firstInSeconds"` // first hold; doubled each time the probe fails
+	Max     Seconds         `json:"maxInSeconds"`   // longest hold
+	Action  ProbationAction `json:"action"`         // under ProbationBoth, of the event subscription's rule
+	// instead of First and Max, except under ProbationBoth; other outcomes start none
+	ByOutcome Holds `json:"byOutcome"`
 	// endpointFailuresOnly is no setting: Resolve sets it for BehaviorSafe. Without ByOutcome, only failures that concern
 	// the endpoint then count.
 	endpointFailuresOnly bool

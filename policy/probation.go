@@ -22,6 +22,33 @@ func (s ProbationState) Held() bool { return !s.Since.IsZero() }
 // ProbeDue reports whether one delivery may be attempted in spite of the hold.
 func (s ProbationState) ProbeDue(now time.Time) bool { return s.Held() && !now.Before(s.Until) }
 
+// Scopes returns the scopes of the probation's rules: none, one, or the two of ProbationBoth. Each rule has its own
+// state. While both hold a delivery, the first one decides: only its probes are sent.
+func (r *Probation) Scopes() []ProbationScope {
+	switch r.Scope {
+	case ProbationNone:
+		return nil
+	case ProbationBoth:
+		return []ProbationScope{ProbationEndpoint, ProbationEventSubscription}
+	default:
+		return []ProbationScope{r.Scope}
+	}
+}
+
+// Rule returns the rule of one of Scopes.
+func (r *Probation) Rule(scope ProbationScope) Probation {
+	rule := *r
+	if r.Scope != ProbationBoth {
+		return rule
+	}
+	if rule.Scope = scope; scope == ProbationEndpoint {
+		rule.Action, rule.ByOutcome = ProbationHold, nil
+		return rule
+	}
+	rule.Trigger, rule.First, rule.Max = 1, 0, 0
+	return rule
+}
+
 // AfterFailure returns the state after a failed attempt, other than a probe, and whether it differs from s.
 // differentEvent says that this is an event's first attempt, and that the event is not counted in s: one event that
 // fails ten times, or at ten event subscriptions of one endpoint, does not show that the endpoint fails. The caller
@@ -31,33 +58,33 @@ func (s ProbationState) ProbeDue(now time.Time) bool { return s.Held() && !now.B
 // If the policy has holds by outcome, other outcomes neither count nor reset the count. Otherwise all failures count
 // under BehaviorDocumented, even 400, because the page speaks of events that fail; BehaviorSafe counts those that
 // concern the endpoint. Canceled and aborted attempts never count. During a hold nothing counts: those attempts began
-// before it. A policy without probation changes nothing, because others may share its endpoint.
+// before it. A policy without probation changes nothing, because others may share its endpoint. r has one scope, see
+// Rule.
 //
 // Sources: if the first ten events published to an endpoint fail, Event Grid assumes that the endpoint has problems and
 // delays all further retries and new deliveries, up to several hours (Microsoft, Event Grid message delivery and retry,
 // 2019-05-15; 5 minutes, doubled up to 4 hours, are ours); and the probation table of Microsoft, Event Grid namespace
-// push delivery and retry, 2023-11.
-func (p *Policy) AfterFailure(
+// push delivery and retry, 2023-11, and Event Grid message delivery and retry, 2026-02-09.
+func (r *Probation) AfterFailure(
 	s ProbationState, o Outcome, result Result, differentEvent bool, now time.Time,
 ) (next ProbationState, changed bool) {
-	rule := &p.Probation
-	if rule.Scope == ProbationNone || s.Held() || !o.blamesEndpoint() || rule.hold(o, result, 1) <= 0 {
+	if r.Scope == ProbationNone || s.Held() || !o.blamesEndpoint() || r.hold(o, result, 1) <= 0 {
 		return s, false
 	}
 	if !differentEvent && s.FailuresInARow > 0 {
 		return s, false
 	}
 	s.FailuresInARow++
-	if s.FailuresInARow >= rule.Trigger {
-		s = s.hold(rule, o, result, now)
+	if s.FailuresInARow >= r.Trigger {
+		s = s.hold(r, o, result, now)
 	}
 	return s, true
 }
 
 // AfterSuccess returns the state after a successful attempt, other than a probe, and whether it differs from s. A
 // success does not end a hold that began after its request; once the probe is due it counts as the probe's.
-func (p *Policy) AfterSuccess(s ProbationState, now time.Time) (next ProbationState, changed bool) {
-	if p.Probation.Scope == ProbationNone || s.Held() && !s.ProbeDue(now) {
+func (r *Probation) AfterSuccess(s ProbationState, now time.Time) (next ProbationState, changed bool) {
+	if r.Scope == ProbationNone || s.Held() && !s.ProbeDue(now) {
 		return s, false
 	}
 	return ProbationState{}, s.Held() || s.FailuresInARow > 0
@@ -67,7 +94,7 @@ func (p *Policy) AfterSuccess(s ProbationState, now time.Time) (next ProbationSt
 // the next one, twice as long or as long as the policy says for its outcome. An outcome without a hold ends the hold as
 // well. A canceled or aborted probe changes nothing: the next one is due. Under BehaviorSafe, neither does a probe for
 // which no request was sent.
-func (p *Policy) AfterProbe(
+func (r *Probation) AfterProbe(
 	s ProbationState, o Outcome, result Result, now time.Time,
 ) (next ProbationState, changed bool) {
 	switch {
@@ -75,23 +102,24 @@ func (p *Policy) AfterProbe(
 		return s, false // an operator has ended the hold
 	case o == OutcomeDelivered:
 		return ProbationState{}, true
-	case !o.blamesEndpoint(), len(p.Probation.ByOutcome) == 0 && p.Probation.endpointFailuresOnly && result.unsent():
+	case !o.blamesEndpoint(), len(r.ByOutcome) == 0 && r.endpointFailuresOnly && result.unsent():
 		return s, false
-	case p.Probation.hold(o, result, s.Step+1) <= 0:
+	case r.hold(o, result, s.Step+1) <= 0:
 		return ProbationState{}, true
 	default:
-		return s.hold(&p.Probation, o, result, now), true
+		return s.hold(r, o, result, now), true
 	}
 }
 
-// EndsInProbation reports whether a delivery that is due during a probation ends without an attempt, with
+// EndsInProbation reports whether a delivery that is due during a probation of this scope ends without an attempt, with
 // ReasonProbation, instead of being held. started is the result that started the probation. The page allows it for some
 // causes and does not name them; here they are NotFound, Unauthorized and Forbidden, if the status table never retries
-// the result at this kind of endpoint: the delivery would end the same way. It is false under ProbationHold.
+// the result at this kind of endpoint: the delivery would end the same way. It is false under ProbationHold, and for the
+// endpoint under ProbationBoth: the page only delays those deliveries.
 //
 // Source: Microsoft, Event Grid namespace push delivery and retry, 2023-11.
-func (p *Policy) EndsInProbation(kind EndpointKind, started Result, deadLetter bool) bool {
-	if p.Probation.Action != ProbationDocumented {
+func (p *Policy) EndsInProbation(scope ProbationScope, kind EndpointKind, started Result, deadLetter bool) bool {
+	if rule := p.Probation.Rule(scope); rule.Action != ProbationDocumented {
 		return false
 	}
 	switch p.Classify(kind, started) {

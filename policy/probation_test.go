@@ -14,7 +14,7 @@ import (
 // failDifferent returns the state after n different events failed with 500, one a second from `from` on.
 func failDifferent(p *policy.Policy, r policy.ProbationState, n int, from time.Time) policy.ProbationState {
 	for i := range n {
-		r, _ = p.AfterFailure(r, policy.OutcomeGenericError, status(500), true, from.Add(time.Duration(i)*time.Second))
+		r, _ = p.Probation.AfterFailure(r, policy.OutcomeGenericError, status(500), true, from.Add(time.Duration(i)*time.Second))
 	}
 	return r
 }
@@ -27,7 +27,7 @@ func TestTenDifferentEventsStartDelayedDelivery(t *testing.T) {
 		require.Equal(t, policy.ProbationState{FailuresInARow: 9}, r)
 		require.False(t, r.Held())
 		tenth := seconds(9)
-		r, changed := p.AfterFailure(r, policy.OutcomeBusy, status(503), true, tenth)
+		r, changed := p.Probation.AfterFailure(r, policy.OutcomeBusy, status(503), true, tenth)
 		require.True(t, changed)
 		require.Equal(t, policy.ProbationState{
 			Since: tenth, Until: tenth.Add(5 * time.Minute), Cause: policy.OutcomeBusy, Result: status(503), Step: 1,
@@ -40,23 +40,23 @@ func TestTenDifferentEventsStartDelayedDelivery(t *testing.T) {
 func TestSuccessResetsTheCount(t *testing.T) {
 	t.Parallel()
 	p := builtin(t, "ga-2021")
-	r, changed := p.AfterSuccess(failDifferent(p, policy.ProbationState{}, 9, published), seconds(9))
+	r, changed := p.Probation.AfterSuccess(failDifferent(p, policy.ProbationState{}, 9, published), seconds(9))
 	require.True(t, changed)
 	require.Zero(t, r)
 	require.False(t, failDifferent(p, r, 9, seconds(10)).Held())
 	require.True(t, failDifferent(p, r, 10, seconds(10)).Held())
-	_, changed = p.AfterSuccess(policy.ProbationState{}, published)
+	_, changed = p.Probation.AfterSuccess(policy.ProbationState{}, published)
 	require.False(t, changed, "a healthy endpoint stays as it is")
 }
 
 func TestRetriesOfOneEventStartNoHold(t *testing.T) {
 	t.Parallel()
 	p := builtin(t, "ga-2019")
-	r, changed := p.AfterFailure(policy.ProbationState{}, policy.OutcomeTimedOut, failure(policy.ErrorTimeout), false,
+	r, changed := p.Probation.AfterFailure(policy.ProbationState{}, policy.OutcomeTimedOut, failure(policy.ErrorTimeout), false,
 		published)
 	require.True(t, changed, "the first failure in a row is an event of its own, retried or not")
 	for i := range 50 {
-		r, changed = p.AfterFailure(r, policy.OutcomeTimedOut, failure(policy.ErrorTimeout), false, seconds(i))
+		r, changed = p.Probation.AfterFailure(r, policy.OutcomeTimedOut, failure(policy.ErrorTimeout), false, seconds(i))
 		require.False(t, changed)
 	}
 	require.Equal(t, policy.ProbationState{FailuresInARow: 1}, r)
@@ -65,7 +65,7 @@ func TestRetriesOfOneEventStartNoHold(t *testing.T) {
 func TestFailuresThatProbationCounts(t *testing.T) {
 	t.Parallel()
 	counts := func(name string, o policy.Outcome) bool {
-		r, changed := builtin(t, name).AfterFailure(policy.ProbationState{}, o, policy.Result{}, true, published)
+		r, changed := builtin(t, name).Probation.AfterFailure(policy.ProbationState{}, o, policy.Result{}, true, published)
 		require.Equal(t, r.FailuresInARow == 1, changed)
 		return changed
 	}
@@ -94,19 +94,19 @@ func TestSafeCountsFailuresOfTheEndpoint(t *testing.T) {
 			if o == policy.OutcomeDelivered || o == policy.OutcomeCanceled {
 				continue
 			}
-			_, counts := documented.AfterFailure(policy.ProbationState{}, o, met, true, published)
+			_, counts := documented.Probation.AfterFailure(policy.ProbationState{}, o, met, true, published)
 			require.True(t, counts, met)
-			_, counts = safe.AfterFailure(policy.ProbationState{}, o, met, true, published)
+			_, counts = safe.Probation.AfterFailure(policy.ProbationState{}, o, met, true, published)
 			unsent := met.Err == policy.ErrorUnauthorized || met.Err == policy.ErrorArgument
 			require.Equal(t, met.Err != "" && !unsent || counted[met.Status] || met.Status >= 500, counts, met)
 		}
 		held := failDifferent(safe, policy.ProbationState{}, 10, published)
 		require.True(t, held.Held())
-		r, _ := safe.AfterProbe(held, policy.OutcomeBadRequest, status(400), held.Until)
+		r, _ := safe.Probation.AfterProbe(held, policy.OutcomeBadRequest, status(400), held.Until)
 		require.Zero(t, r, "the endpoint responds again, though not to this event")
-		r, _ = documented.AfterProbe(held, policy.OutcomeBadRequest, status(400), held.Until)
+		r, _ = documented.Probation.AfterProbe(held, policy.OutcomeBadRequest, status(400), held.Until)
 		require.True(t, r.Held())
-		r, changed := safe.AfterProbe(held, policy.OutcomeUnauthorized, failure(policy.ErrorUnauthorized), held.Until)
+		r, changed := safe.Probation.AfterProbe(held, policy.OutcomeUnauthorized, failure(policy.ErrorUnauthorized), held.Until)
 		require.False(t, changed, "no request was sent: the next probe is due")
 		require.Equal(t, held, r)
 	}
@@ -124,7 +124,7 @@ func TestProbationTable(t *testing.T) {
 	p := builtin(t, "namespace-2023")
 	for outcome, duration := range namespaceHolds {
 		for _, differentEvent := range []bool{true, false} {
-			r, changed := p.AfterFailure(policy.ProbationState{}, outcome, policy.Result{}, differentEvent, published)
+			r, changed := p.Probation.AfterFailure(policy.ProbationState{}, outcome, policy.Result{}, differentEvent, published)
 			require.True(t, changed)
 			require.Equal(t, policy.ProbationState{
 				Since: published, Until: after(time.Duration(duration)), Cause: outcome, Step: 1, FailuresInARow: 1,
@@ -141,7 +141,7 @@ func TestFailedProbesDoubleTheHold(t *testing.T) {
 	for i, minutes := range []int{10, 20, 40, 80, 160, 240, 240, 240} {
 		now := r.Until
 		require.True(t, r.ProbeDue(now))
-		next, changed := p.AfterProbe(r, policy.OutcomeTimedOut, failure(policy.ErrorTimeout), now)
+		next, changed := p.Probation.AfterProbe(r, policy.OutcomeTimedOut, failure(policy.ErrorTimeout), now)
 		require.True(t, changed)
 		require.Equal(t, policy.ProbationState{
 			Since: began, Until: now.Add(time.Duration(minutes) * time.Minute), Cause: policy.OutcomeTimedOut,
@@ -149,7 +149,7 @@ func TestFailedProbesDoubleTheHold(t *testing.T) {
 		}, next)
 		r = next
 	}
-	r, changed := p.AfterProbe(r, policy.OutcomeDelivered, status(200), r.Until)
+	r, changed := p.Probation.AfterProbe(r, policy.OutcomeDelivered, status(200), r.Until)
 	require.True(t, changed)
 	require.Zero(t, r)
 	require.Equal(t, 5*time.Minute, failDifferent(p, r, 10, seconds(0)).Until.Sub(seconds(9)),
@@ -162,7 +162,7 @@ func TestProbeOfANamespaceSubscription(t *testing.T) {
 	held := func(until int, cause policy.Outcome, step int) policy.ProbationState {
 		return policy.ProbationState{Since: published, Until: seconds(until), Cause: cause, Step: step, FailuresInARow: 1}
 	}
-	first, _ := p.AfterFailure(policy.ProbationState{}, policy.OutcomeBusy, policy.Result{}, true, published)
+	first, _ := p.Probation.AfterFailure(policy.ProbationState{}, policy.OutcomeBusy, policy.Result{}, true, published)
 	require.Equal(t, held(10, policy.OutcomeBusy, 1), first)
 	for _, tt := range []struct {
 		name  string
@@ -175,9 +175,37 @@ func TestProbeOfANamespaceSubscription(t *testing.T) {
 		{"fails in a way that the table does not hold for", policy.OutcomeGenericError, policy.ProbationState{}},
 		{"is canceled: the next one is due", policy.OutcomeCanceled, first},
 	} {
-		r, changed := p.AfterProbe(first, tt.probe, policy.Result{}, seconds(20))
+		r, changed := p.Probation.AfterProbe(first, tt.probe, policy.Result{}, seconds(20))
 		require.Equal(t, tt.want, r, tt.name)
 		require.Equal(t, tt.want != first, changed, tt.name)
+	}
+}
+
+// ga-2026 has the rule of ga-2021 for the endpoint, which only holds, and that of namespace-2023 for the event
+// subscription. Behavior safe changes each as it changes that of the other policy.
+func TestBothProbations(t *testing.T) {
+	t.Parallel()
+	for _, behavior := range []policy.Behavior{policy.BehaviorSafe, policy.BehaviorDocumented} {
+		rules := func(name string) (list []policy.Probation) {
+			p := builtin(t, name).Resolve(policy.Overrides{Behavior: behavior}).Policy
+			for _, scope := range p.Probation.Scopes() {
+				list = append(list, p.Probation.Rule(scope))
+			}
+			return list
+		}
+		require.Empty(t, rules("ga-2018"))
+		both, endpoint, subscription := rules("ga-2026"), rules("ga-2021"), rules("namespace-2023")
+		require.Len(t, both, 2)
+		require.Equal(t, endpoint, both[:1])
+		for _, met := range everyResult()[1:] {
+			outcome := builtin(t, "ga-2026").Classify(policy.KindWebhook, met)
+			want, wanted := subscription[0].AfterFailure(policy.ProbationState{}, outcome, met, true, published)
+			got, changed := both[1].AfterFailure(policy.ProbationState{}, outcome, met, true, published)
+			require.Equal(t, want, got, "%s %s", behavior, met)
+			require.Equal(t, wanted, changed)
+		}
+		require.Equal(t, subscription[0].Action, both[1].Action, behavior)
+		require.Equal(t, subscription[0].Scope, both[1].Scope)
 	}
 }
 
@@ -185,7 +213,7 @@ func TestProbeOfANamespaceSubscription(t *testing.T) {
 func TestProbeAfterARelease(t *testing.T) {
 	t.Parallel()
 	for _, outcome := range []policy.Outcome{policy.OutcomeDelivered, policy.OutcomeTimedOut} {
-		r, changed := builtin(t, "ga-2021").AfterProbe(policy.ProbationState{}, outcome, policy.Result{}, published)
+		r, changed := builtin(t, "ga-2021").Probation.AfterProbe(policy.ProbationState{}, outcome, policy.Result{}, published)
 		require.False(t, changed)
 		require.Zero(t, r)
 	}
@@ -197,14 +225,14 @@ func TestResultsDuringAHold(t *testing.T) {
 	p := builtin(t, "ga-2021")
 	held := failDifferent(p, policy.ProbationState{}, 10, published)
 	for _, now := range []time.Time{held.Since, held.Until.Add(-time.Nanosecond), held.Until, held.Until.Add(time.Hour)} {
-		r, changed := p.AfterFailure(held, policy.OutcomeSocketError, failure(policy.ErrorSocket), true, now)
+		r, changed := p.Probation.AfterFailure(held, policy.OutcomeSocketError, failure(policy.ErrorSocket), true, now)
 		require.False(t, changed)
 		require.Equal(t, held, r)
 	}
-	r, changed := p.AfterSuccess(held, held.Until.Add(-time.Nanosecond))
+	r, changed := p.Probation.AfterSuccess(held, held.Until.Add(-time.Nanosecond))
 	require.False(t, changed)
 	require.Equal(t, held, r)
-	r, changed = p.AfterSuccess(held, held.Until)
+	r, changed = p.Probation.AfterSuccess(held, held.Until)
 	require.True(t, changed, "once the probe is due, any success is as good")
 	require.Zero(t, r)
 }
@@ -238,10 +266,10 @@ func TestPolicyWithoutProbationChangesNothing(t *testing.T) {
 	copied.Probation.Scope = policy.ProbationNone
 	for _, p := range []*policy.Policy{builtin(t, "ga-2018"), copied} {
 		for _, shared := range []policy.ProbationState{{FailuresInARow: 9}, held} {
-			r, changed := p.AfterFailure(shared, policy.OutcomeBusy, status(503), true, seconds(9999))
+			r, changed := p.Probation.AfterFailure(shared, policy.OutcomeBusy, status(503), true, seconds(9999))
 			require.False(t, changed)
 			require.Equal(t, shared, r)
-			r, changed = p.AfterSuccess(shared, seconds(9999))
+			r, changed = p.Probation.AfterSuccess(shared, seconds(9999))
 			require.False(t, changed)
 			require.Equal(t, shared, r)
 		}
@@ -257,11 +285,11 @@ func TestTriggerWithHoldsByOutcome(t *testing.T) {
 	for i, o := range []policy.Outcome{
 		policy.OutcomeBusy, policy.OutcomeGenericError, policy.OutcomeTimedOut, policy.OutcomeBadRequest,
 	} {
-		r, _ = p.AfterFailure(r, o, policy.Result{}, true, seconds(i))
+		r, _ = p.Probation.AfterFailure(r, o, policy.Result{}, true, seconds(i))
 	}
 	require.Equal(t, policy.ProbationState{FailuresInARow: 2}, r,
 		"what the table does not list neither counts nor breaks the row")
-	r, _ = p.AfterFailure(r, policy.OutcomeSocketError, failure(policy.ErrorSocket), true, seconds(4))
+	r, _ = p.Probation.AfterFailure(r, policy.OutcomeSocketError, failure(policy.ErrorSocket), true, seconds(4))
 	require.Equal(t, seconds(34), r.Until)
 }
 
@@ -295,6 +323,8 @@ func TestEndsInProbation(t *testing.T) {
 		{"ga-2019 retries all three", "ga-2019", documented, policy.KindWebhook, true, nil},
 		{"never retried with dead letters: there are", "ga-2019", neverIfDeadLetter, policy.KindWebhook, true, forbidden},
 		{"never retried with dead letters: there are none", "ga-2019", neverIfDeadLetter, policy.KindWebhook, false, nil},
+		{"ga-2026 retries 404", "ga-2026", nil, policy.KindWebhook, true, []policy.Result{status(401), status(403)}},
+		{"ga-2026, Azure resource", "ga-2026", nil, policy.KindAzureResource, true, forbidden},
 	} {
 		p := builtin(t, tt.policy)
 		if tt.change != nil {
@@ -302,9 +332,11 @@ func TestEndsInProbation(t *testing.T) {
 		}
 		var got []policy.Result
 		for _, met := range everyResult() {
-			if p.EndsInProbation(tt.kind, met, tt.deadLetter) {
+			scopes := p.Probation.Scopes()
+			if p.EndsInProbation(scopes[len(scopes)-1], tt.kind, met, tt.deadLetter) {
 				got = append(got, met)
 			}
+			require.False(t, len(scopes) > 1 && p.EndsInProbation(policy.ProbationEndpoint, tt.kind, met, tt.deadLetter))
 		}
 		require.ElementsMatch(t, tt.want, got, tt.name)
 	}
@@ -350,25 +382,30 @@ func FuzzProbation(f *testing.F) {
 	f.Add(uint8(2), append(slices.Repeat([]byte{0, 7, 1}, 10), slices.Repeat([]byte{2, 7, 255}, 12)...))
 	f.Add(uint8(4), []byte{0, 7, 1, 1, 0, 1, 0, 5, 3, 2, 11, 200, 2, 0, 9, 3, 7, 1})
 	f.Fuzz(func(t *testing.T, which uint8, course []byte) {
-		all := policy.Builtins()
-		p := &all[int(which)%len(all)]
-		m := probationModel{t: t, policy: p, now: published, longest: longestHold(p)}
+		rules := []policy.Probation{builtin(t, "ga-2018").Probation}
+		for _, p := range policy.Builtins() {
+			for _, scope := range p.Probation.Scopes() {
+				rules = append(rules, p.Probation.Rule(scope))
+			}
+		}
+		rule := &rules[int(which)%len(rules)]
+		m := probationModel{t: t, rule: rule, now: published, longest: longestHold(rule)}
 		for len(course) >= 3 {
 			m.now = m.now.Add(time.Duration(course[2]) * time.Second)
 			m.step(course[0]%4, everyOutcome[int(course[1])%len(everyOutcome)])
 			course = course[3:]
 		}
 		if m.rest.Held() {
-			r, changed := p.AfterSuccess(m.rest, m.rest.Until)
+			r, changed := rule.AfterSuccess(m.rest, m.rest.Until)
 			require.True(t, changed)
 			require.Zero(t, r)
 		}
 	})
 }
 
-func longestHold(p *policy.Policy) time.Duration {
-	longest := p.Probation.Max
-	if holds := slices.Collect(maps.Values(p.Probation.ByOutcome)); len(holds) > 0 {
+func longestHold(rule *policy.Probation) time.Duration {
+	longest := rule.Max
+	if holds := slices.Collect(maps.Values(rule.ByOutcome)); len(holds) > 0 {
 		longest = slices.Max(holds)
 	}
 	return time.Duration(longest)
@@ -376,7 +413,7 @@ func longestHold(p *policy.Policy) time.Duration {
 
 type probationModel struct {
 	t        *testing.T
-	policy   *policy.Policy
+	rule     *policy.Probation
 	now      time.Time
 	longest  time.Duration
 	rest     policy.ProbationState
@@ -389,13 +426,13 @@ func (m *probationModel) step(what byte, o policy.Outcome) {
 	switch what {
 	case 0, 3:
 		m.failures++
-		m.rest, changed = m.policy.AfterFailure(before, o, policy.Result{}, what == 0, m.now)
+		m.rest, changed = m.rule.AfterFailure(before, o, policy.Result{}, what == 0, m.now)
 		require.True(m.t, !before.Held() || m.rest == before, "a failure beside the probe changes no hold")
 	case 1:
-		m.rest, changed = m.policy.AfterSuccess(before, m.now)
-		require.True(m.t, !m.rest.Held() || m.now.Before(m.rest.Until) || m.policy.Probation.Scope == policy.ProbationNone)
+		m.rest, changed = m.rule.AfterSuccess(before, m.now)
+		require.True(m.t, !m.rest.Held() || m.now.Before(m.rest.Until) || m.rule.Scope == policy.ProbationNone)
 	case 2:
-		m.rest, changed = m.policy.AfterProbe(before, o, policy.Result{}, m.now)
+		m.rest, changed = m.rule.AfterProbe(before, o, policy.Result{}, m.now)
 		require.True(m.t, before.Held() || m.rest == before)
 		require.True(m.t, o != policy.OutcomeDelivered || !m.rest.Held())
 	}
@@ -407,13 +444,13 @@ func (m *probationModel) check(before policy.ProbationState) {
 	r := m.rest
 	if !r.Held() {
 		require.Equal(m.t, policy.ProbationState{FailuresInARow: r.FailuresInARow}, r)
-		require.LessOrEqual(m.t, r.FailuresInARow, max(m.policy.Probation.Trigger-1, 0))
+		require.LessOrEqual(m.t, r.FailuresInARow, max(m.rule.Trigger-1, 0))
 		if r == (policy.ProbationState{}) {
 			m.failures = 0
 		}
 		return
 	}
-	require.NotEqual(m.t, policy.ProbationNone, m.policy.Probation.Scope)
+	require.NotEqual(m.t, policy.ProbationNone, m.rule.Scope)
 	if r != before {
 		require.Greater(m.t, r.Until, m.now, "a hold of no length")
 		require.LessOrEqual(m.t, r.Until.Sub(m.now), m.longest)
@@ -421,7 +458,7 @@ func (m *probationModel) check(before policy.ProbationState) {
 	}
 	if !before.Held() {
 		require.Equal(m.t, m.now, r.Since)
-		require.GreaterOrEqual(m.t, m.failures, m.policy.Probation.Trigger)
-		require.Equal(m.t, m.policy.Probation.Trigger, r.FailuresInARow)
+		require.GreaterOrEqual(m.t, m.failures, m.rule.Trigger)
+		require.Equal(m.t, m.rule.Trigger, r.FailuresInARow)
 	}
 }

@@ -107,8 +107,10 @@ func (r *Probation) check(check func(ok bool, field, message string)) {
 		return
 	}
 	check(r.Trigger >= 1, "probation.trigger", "must be 1 or more, or 0 if the scope is none")
-	if len(r.ByOutcome) > 0 {
-		const absent = "must be 0 or absent with byOutcome, which has the holds instead"
+	check(r.Scope != ProbationBoth || len(r.ByOutcome) > 0, "probation.byOutcome",
+		"must have an outcome if the scope is both: it has the holds of the event subscription")
+	if len(r.ByOutcome) > 0 && r.Scope != ProbationBoth {
+		const absent = "must be 0 or absent with byOutcome, which has the holds instead, unless the scope is both"
 		check(r.First == 0, "probation.firstInSeconds", absent)
 		check(r.Max == 0, "probation.maxInSeconds", absent)
 	} else {

@@ -83,6 +83,9 @@ var policyChanges = []struct {
 		"holds by outcome beside a first hold", func(p *policy.Policy) { p.Probation.ByOutcome = holds{"Busy": minute} },
 		"probation.firstInSeconds",
 	},
+	{"both, without holds by outcome", bothProbations(0, nil), "probation.byOutcome"},
+	{"both", bothProbations(minute, holds{"Busy": minute}), ""},
+	{"both, without a first hold", bothProbations(0, holds{"Busy": minute}), "probation.firstInSeconds"},
 	{"no probation, with a trigger", noProbation(policy.Probation{Trigger: 1}), "probation.trigger"},
 	{"no probation, with a first hold", noProbation(policy.Probation{First: 1, Max: 1}), "probation.firstInSeconds"},
 	{"no probation, with a longest hold", noProbation(policy.Probation{Max: 1}), "probation.maxInSeconds"},
@@ -153,6 +156,12 @@ func TestMistakesListsEveryField(t *testing.T) {
 
 func byOutcome(by holds) func(*policy.Policy) {
 	return func(p *policy.Policy) { p.Probation.First, p.Probation.Max, p.Probation.ByOutcome = 0, 0, by }
+}
+
+func bothProbations(first policy.Seconds, by policy.Holds) func(*policy.Policy) {
+	return func(p *policy.Policy) {
+		p.Probation.Scope, p.Probation.First, p.Probation.ByOutcome = policy.ProbationBoth, first, by
+	}
 }
 
 func noProbation(rule policy.Probation) func(*policy.Policy) {

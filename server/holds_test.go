@@ -14,7 +14,7 @@ func (s *service) probation(topic, subscription string) {
 	s.t.Helper()
 	s.change(`INSERT INTO postrider_internal.probations (probation_key, endpoint_base_url, since, until, cause, step,
 		    failures_in_a_row)
-		SELECT postrider_internal.probation_key(p.settings #>> '{probation,scope}', s.endpoint_hash, s.id),
+		SELECT (postrider_internal.probation_keys(p.settings #>> '{probation,scope}', s.endpoint_hash, s.id))[1],
 		       s.endpoint_base_url, now(),
 		       now() + interval '5 minutes', 'Busy', 1, 10
 		  FROM postrider_internal.event_subscriptions s JOIN postrider_internal.topics t ON t.id = s.topic_id
@@ -149,11 +149,11 @@ func TestReleaseAndProbe(t *testing.T) {
 }
 
 // Under the policies of 2019 and 2021 a probation belongs to the endpoint, its query string included; under those of
-// namespaces to one event subscription. Earlier ones have none.
+// namespaces to one event subscription; that of 2026 has both. Earlier ones have none.
 func TestProbationBelongsToTheEndpoint(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
-	for policyName, together := range map[string]bool{"ga-2019": true, "ga-2021": true, "namespace-2023": false} {
+	for policyName, together := range map[string]bool{"ga-2019": true, "ga-2021": true, "ga-2026": true, "namespace-2023": false} {
 		s.topic(policyName, "")
 		at := func(name string) string { return "/v1/topics/" + policyName + "/subscriptions/" + name }
 		put := func(name, query, policy string) {

@@ -119,7 +119,7 @@ func (b *dashboard) tag(t *testing.T, api string) string {
 func TestPolicyForm(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	for _, name := range []string{"preview-2017", "ga-2018", "ga-2019", "ga-2021", "namespace-2023"} {
+	for _, name := range []string{"preview-2017", "ga-2018", "ga-2019", "ga-2021", "namespace-2023", "ga-2026"} {
 		path := "/ui/policies/new?from=" + name
 		page := b.page(t, path)
 		requireValidMarkup(t, path, page)

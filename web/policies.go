@@ -23,7 +23,7 @@ type policiesView struct {
 }
 
 // shownPolicies is the number of policies that fit side by side: as many are shown until others are chosen.
-const shownPolicies = 5
+const shownPolicies = 6
 
 // policies compares retry policies with the default policy, which is in the first column. A user's own policies
 // precede the built-in ones.

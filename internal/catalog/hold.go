@@ -138,7 +138,7 @@ func (h *Holds) Release(ctx context.Context, topic, name string) (*Subscription,
 // prolongs it. ErrNotFound; ErrPaused; ErrNotValidated; ErrNoProbation.
 func (h *Holds) Probe(ctx context.Context, topic, name string) (*Subscription, error) {
 	const probe = `UPDATE postrider_internal.probations SET until = least(until, now()), updated_at = now()
-		WHERE probation_key = $1 AND since IS NOT NULL`
+		WHERE probation_key = ANY ($1) AND since IS NOT NULL`
 	sub, err := h.subscriptionOf(ctx, h.db, topic, name)
 	if err != nil {
 		return nil, err
@@ -150,7 +150,7 @@ func (h *Holds) Probe(ctx context.Context, topic, name string) (*Subscription, e
 		return nil, fmt.Errorf("event subscription %q of topic %q: %w", name, topic, rejection)
 	}
 	err = pgx.BeginFunc(ctx, h.db, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, probe, h.cache.Snapshot().ProbationKey(sub)); err != nil {
+		if _, err := tx.Exec(ctx, probe, h.cache.Snapshot().ProbationKeys(sub)); err != nil {
 			return err
 		}
 		return access.Audit(ctx, tx, access.AuditEntry{Action: access.AuditProbed, Topic: topic, Subscription: name})

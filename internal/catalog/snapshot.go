@@ -85,21 +85,21 @@ func (c *Snapshot) Policy(name string) (*policy.Policy, bool) {
 // PolicyVersion is the version of a retry policy, for Condition.Versions; 0 if there is none of this name.
 func (c *Snapshot) PolicyVersion(name string) postgres.Version { return c.policyVersions[name] }
 
-// ProbationKey identifies the deliveries that share a probation under the event subscription's policy; nil without
-// probation and for pull delivery.
-func (c *Snapshot) ProbationKey(sub *Subscription) []byte {
+// ProbationKeys identify the deliveries that share a probation under the event subscription's policy: a key for each of
+// its policy.Probation.Scopes, in that order. There are none for pull delivery.
+func (c *Snapshot) ProbationKeys(sub *Subscription) (keys [][]byte) {
 	p, ok := c.policies[sub.RetryPolicy.Policy]
 	if !ok || sub.Pulled() {
 		return nil
 	}
-	switch p.Probation.Scope {
-	case policy.ProbationEndpoint:
-		return sub.EndpointHash
-	case policy.ProbationEventSubscription:
-		return binary.BigEndian.AppendUint64(nil, uint64(sub.ID))
-	default:
-		return nil
+	for _, scope := range p.Probation.Scopes() {
+		if scope == policy.ProbationEndpoint {
+			keys = append(keys, sub.EndpointHash)
+		} else {
+			keys = append(keys, binary.BigEndian.AppendUint64(nil, uint64(sub.ID)))
+		}
 	}
+	return keys
 }
 
 // Rules are the resolved settings of an event subscription's deliveries; false without it or its retry policy.

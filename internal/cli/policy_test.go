@@ -137,7 +137,7 @@ func TestOwnPolicies(t *testing.T) {
 func TestPolicyPutTakesWhatShowPrints(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	for _, name := range []string{"preview-2017", "ga-2018", "ga-2019", "ga-2021", "namespace-2023"} {
+	for _, name := range []string{"preview-2017", "ga-2018", "ga-2019", "ga-2021", "namespace-2023", "ga-2026"} {
 		require.Contains(t, h.line(0, "policy list"), "\n"+name+" ")
 		original := postrider(t, "policy", "show", name, "-o", "json").stdout
 		put := h.line(0, "policy put own-"+name+" -o json -f "+writtenFile(t, original))

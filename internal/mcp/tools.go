@@ -87,7 +87,7 @@ func (t *tools) explainDelivery(ctx context.Context, in deliveryInput) (*answer,
 }
 
 type policyInput struct {
-	Policy              string `json:"policy" jsonschema:"name of the policy: preview-2017, ga-2018, ga-2019, ga-2021, namespace-2023 or one of your own"`
+	Policy              string `json:"policy" jsonschema:"name of the policy: preview-2017, ga-2018, ga-2019, ga-2021, namespace-2023, ga-2026 or one of your own"`
 	Status              int    `json:"status,omitempty" jsonschema:"HTTP status of every response, 200 to 599; default 500"`
 	Error               string `json:"error,omitempty" jsonschema:"error of every attempt instead of a status: timeout, canceled, socket, dns, unauthorized or argument"`
 	EndpointKind        string `json:"endpointKind,omitempty" jsonschema:"webhook (default) or azure-resource"`

@@ -102,6 +102,7 @@ func TestGoAndSQLHaveTheSameKeysAndBatches(t *testing.T) {
 		{"http://127.0.0.1:443/d", "preview-2017", "", nil, nil},
 		{"https://[2001:DB8::1]:443/?x=/y", "ga-2021", "", nil, new(1)},
 		{"https://[2001:db8::1]", "ga-2021", "", new(2), new(64)},
+		{"https://example.com/a?code=1", "ga-2026", "", nil, nil},
 		{"https://xn--bcher-kva.example?z", "ga-2019", policy.BehaviorDocumented, nil, nil},
 	} {
 		sub := tn.Subscribe(t, "orders", fmt.Sprint("s", i), func(spec *catalog.SubscriptionSpec) {
@@ -115,15 +116,15 @@ func TestGoAndSQLHaveTheSameKeysAndBatches(t *testing.T) {
 		s.Closed.Close(sub, time.Hour)
 		require.NoError(t, s.Closed.Store(t.Context()))
 		type keys struct {
-			Host      string
-			Probation []byte
-			Closed    *bool // whether its row of delivery_rates is closed; nil = it has no key
-			MaxEvents int
-			Kilobytes int
+			Host       string
+			Probations [][]byte
+			Closed     *bool // whether its row of delivery_rates is closed; nil = it has no key
+			MaxEvents  int
+			Kilobytes  int
 		}
 		rows, err := tn.Pool.Query(t.Context(), `
 SELECT 'host:' || postrider_internal.endpoint_host(s.endpoint_base_url),
-       postrider_internal.probation_key(p.settings #>> '{probation,scope}', s.endpoint_hash, s.id),
+       postrider_internal.probation_keys(p.settings #>> '{probation,scope}', s.endpoint_hash, s.id),
        CASE WHEN postrider_internal.closed_key(s) IS NOT NULL
             THEN EXISTS (SELECT FROM postrider_internal.delivery_rates r
                           WHERE r.key = postrider_internal.closed_key(s) AND r.closed_until > now()) END,
@@ -135,7 +136,7 @@ SELECT 'host:' || postrider_internal.endpoint_host(s.endpoint_base_url),
 		require.NoError(t, err)
 		got, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[keys])
 		require.NoError(t, err)
-		want := keys{rate.Key, snapshot.ProbationKey(sub), nil, sub.Batch().MaxEvents, sub.Batch().PreferredKilobytes}
+		want := keys{rate.Key, snapshot.ProbationKeys(sub), nil, sub.Batch().MaxEvents, sub.Batch().PreferredKilobytes}
 		if s.Closed.State(sub.ID) != queue.EndpointOpen {
 			want.Closed = new(true)
 		}

@@ -50,7 +50,7 @@ func TestTimeScale(t *testing.T) {
 		work, err := fast.Loader.Load(t.Context(), queue.AttemptArgs{Delivery: d[i], Subscription: sub.ID}, j[i])
 		require.NoError(t, err)
 		r := testnode.Result(d[i], j[i], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Minute)})
-		r.Probation, r.FirstEvent = work.Probation, work.Members[0].SystemID
+		r.Probations, r.FirstEvent = work.Probations, work.Members[0].SystemID
 		work.Release()
 		require.NoError(t, fast.Recorder.Record(t.Context(), r))
 	}

@@ -118,7 +118,7 @@ func Orders(t testing.TB) (*Node, *catalog.Subscription) {
 func (tn *Node) Rest(t testing.TB, name string) {
 	t.Helper()
 	tn.Exec(t, `INSERT INTO postrider_internal.probations (probation_key, endpoint_base_url, since, until, cause)
-		SELECT postrider_internal.probation_key(p.settings #>> '{probation,scope}', s.endpoint_hash, s.id),
+		SELECT (postrider_internal.probation_keys(p.settings #>> '{probation,scope}', s.endpoint_hash, s.id))[1],
 		       s.endpoint_base_url, now(),
 		       now() + interval '1 hour', 'Busy'
 		  FROM postrider_internal.event_subscriptions s JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy

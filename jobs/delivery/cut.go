@@ -133,17 +133,17 @@ func (l *Loader) Cut(
 // job is gone.
 func (c *cutting) lock(ctx context.Context) (hold string, err error) {
 	w := queue.Work{SubscriptionID: c.sub.ID, Job: c.token}
-	probation, rows := queue.ProbationOf(c.loader.Cache.Snapshot(), c.sub.ID), map[string]queue.ProbationRow{}
+	probations, rows := queue.ProbationsOf(c.loader.Cache.Snapshot(), c.sub.ID), map[string]queue.ProbationRow{}
 	batch := &pgx.Batch{}
 	batch.Queue(queue.TakeLock, queue.LockBatching, c.sub.ID)
 	batch.Queue(lockJobStatement, c.token.JobID, c.token.CreatedAt).
 		QueryRow(func(row pgx.Row) error { return row.Scan(nil) })
 	queueHold(batch, &w)
-	queueProbations(batch, rows, probation)
+	queueProbations(batch, rows, probations)
 	if err := c.tx.SendBatch(ctx, batch).Close(); err != nil {
 		return "", err
 	}
-	w.SetProbation(probation, rows)
+	w.SetProbations(probations, rows)
 	return w.Hold, nil
 }
 

@@ -58,7 +58,9 @@ func TestForgetKeepsExistingEventSubscriptions(t *testing.T) {
 	}
 	for _, sub := range []*catalog.Subscription{subs[0], subs[1], gone} {
 		s.Loader.cuts.of(sub.ID)
-		s.Recorder.failing.Store(string(c.ProbationKey(sub)), true)
+		for _, key := range c.ProbationKeys(sub) {
+			s.Recorder.failing.Store(string(key), true)
+		}
 	}
 	s.Recorder.failing.Store("endpoint without event subscriptions", true)
 	kept := s.Loader.cuts.of(1)
@@ -67,7 +69,7 @@ func TestForgetKeepsExistingEventSubscriptions(t *testing.T) {
 
 	require.Len(t, s.Loader.cuts.all, 2)
 	require.Same(t, kept, s.Loader.cuts.of(1))
-	require.ElementsMatch(t, []string{"endpoint", string(c.ProbationKey(subs[1]))}, failingKeys(s.Recorder))
+	require.ElementsMatch(t, []string{"endpoint", string(c.ProbationKeys(subs[1])[0])}, failingKeys(s.Recorder))
 }
 
 // A batch cutter may run when its event subscription is deleted.

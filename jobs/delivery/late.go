@@ -47,5 +47,5 @@ func (r *Recorder) RecordLate(ctx context.Context, late Late) (ended bool, err e
 	if !late.Success {
 		return ended, nil
 	}
-	return ended, r.endProbation(ctx, late.Probation.Key, late.StartedAt)
+	return ended, r.endProbations(ctx, late.Probations, late.StartedAt)
 }

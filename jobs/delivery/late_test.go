@@ -169,11 +169,11 @@ func TestLateSuccessDuringAProbation(t *testing.T) {
 	}
 	for i, result := range tn.TimeOut(t, sub, len(rows)) {
 		row := rows[i]
-		result.Probation.Key = fmt.Sprint("key ", i)
+		result.Probations[0].Key = fmt.Sprint("key ", i)
 		tn.Exec(t, fmt.Sprintf(`INSERT INTO postrider_internal.probations (probation_key, endpoint_base_url, since, until)
 			SELECT $1, 'http://x', %s, %s WHERE $2::timestamptz IS NOT NULL`, row.since, row.until),
-			[]byte(result.Probation.Key), result.StartedAt)
+			[]byte(result.Probations[0].Key), result.StartedAt)
 		require.True(t, tn.LateSuccess(t, result))
-		require.Equal(t, row.stays, tn.Probations(t, "probation_key = $1", []byte(result.Probation.Key)) == 1, "%+v", row)
+		require.Equal(t, row.stays, tn.Probations(t, "probation_key = $1", []byte(result.Probations[0].Key)) == 1, "%+v", row)
 	}
 }

@@ -40,7 +40,7 @@ func (r *Releaser) RefillLimited(ctx context.Context, sub *catalog.Subscription,
 		"per_event": rate.PerEvent, "per_request": rate.PerRequest,
 		"batching": sub.Batching(), "batch_size": sub.Batch().MaxEvents,
 		"ahead_of_time": AheadOfTime, "age": age, "max_age": rules.MaxAge(), "last": age > 0,
-		"probation": r.cache.Snapshot().ProbationKey(sub),
+		"probations": r.cache.Snapshot().ProbationKeys(sub),
 	}).Scan(&released, &cutters, &wait)
 	if err != nil {
 		return 0, fmt.Errorf("release deliveries within a rate limit: %w", err)

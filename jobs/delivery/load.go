@@ -85,8 +85,8 @@ func (l *Loader) Load(ctx context.Context, args queue.AttemptArgs, job queue.Job
 	if args.Delivery == 0 {
 		return l.loadBatch(ctx, &queue.Work{SubscriptionID: args.Subscription, Job: job})
 	}
-	probation := queue.ProbationOf(l.Cache.Snapshot(), args.Subscription)
-	req := &loadRequest{deliveryID: args.Delivery, job: job, probation: probation, done: make(chan loadResult, 1)}
+	probations := queue.ProbationsOf(l.Cache.Snapshot(), args.Subscription)
+	req := &loadRequest{deliveryID: args.Delivery, job: job, probations: probations, done: make(chan loadResult, 1)}
 	l.queue.Add(req)
 	select {
 	case result := <-req.done:
@@ -129,19 +129,19 @@ func (l *Loader) loadBatch(ctx context.Context, w *queue.Work) (*queue.Work, err
 // readMembers reads whether an attempt may be made now, and then the members with their events, in one round trip. In
 // the other order it could read members whose age a resume has not corrected yet, without the pause.
 func (l *Loader) readMembers(ctx context.Context, w *queue.Work) error {
-	probation, rows := queue.ProbationOf(l.Cache.Snapshot(), w.SubscriptionID), map[string]queue.ProbationRow{}
+	probations, rows := queue.ProbationsOf(l.Cache.Snapshot(), w.SubscriptionID), map[string]queue.ProbationRow{}
 	w.AsOf = time.Now()
 	err := l.DB.ReadKept(ctx, func(batch *pgx.Batch) {
 		queueHold(batch, w)
 		batch.Queue(membersStatement, w.BatchID).Query(func(rows pgx.Rows) error {
 			return eachMember(rows, func(m *queue.Member) { w.Members = append(w.Members, *m) })
 		})
-		queueProbations(batch, rows, probation)
+		queueProbations(batch, rows, probations)
 	})
 	if err != nil {
 		return fmt.Errorf("%w: read the events of batch %d: %w", postgres.ErrUnavailable, w.BatchID, err)
 	}
-	w.SetProbation(probation, rows)
+	w.SetProbations(probations, rows)
 	return nil
 }
 
@@ -175,7 +175,7 @@ func eachMember(rows pgx.Rows, each func(*queue.Member)) error {
 type loadRequest struct {
 	deliveryID int64
 	job        queue.JobToken
-	probation  queue.Probation
+	probations []queue.Probation
 	old        bool // its event is of another day than those that were read
 	done       chan loadResult
 }
@@ -241,7 +241,7 @@ func (l *Loader) query(ctx context.Context, group []*loadRequest, free int64) (m
 	err := l.DB.ReadKept(ctx, func(batch *pgx.Batch) {
 		batch.Queue(loadStatement, ids, free, from, to).Query(func(rows pgx.Rows) error { return readLoaded(rows, found) })
 		queueProbations(batch, probations,
-			postgres.Column(group, func(req *loadRequest) queue.Probation { return req.probation })...)
+			postgres.Column(group, func(req *loadRequest) []queue.Probation { return req.probations })...)
 	})
 	if err != nil {
 		return nil, err
@@ -249,7 +249,7 @@ func (l *Loader) query(ctx context.Context, group []*loadRequest, free int64) (m
 	for _, req := range group {
 		if work := found[req.deliveryID]; work != nil && work.Job.JobID == req.job.JobID {
 			work.Job, work.AsOf = req.job, asOf
-			work.SetProbation(req.probation, probations)
+			work.SetProbations(req.probations, probations)
 			l.now = work.ReadAt
 		}
 	}

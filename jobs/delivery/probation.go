@@ -17,13 +17,13 @@ import (
 )
 
 // queueProbations reads the state of probations. Most of them have no row.
-func queueProbations(batch *pgx.Batch, found map[string]queue.ProbationRow, probations ...queue.Probation) {
+func queueProbations(batch *pgx.Batch, found map[string]queue.ProbationRow, works ...[]queue.Probation) {
 	const query = `SELECT probation_key, since IS NOT NULL, coalesce(probe_job_id, 0), coalesce(condition, 'other')
 		FROM postrider_internal.probations WHERE probation_key = ANY ($1)`
 	keys := map[string][]byte{}
-	for i := range probations {
-		if key := probations[i].Key; key != "" {
-			keys[key] = []byte(key)
+	for _, probations := range works {
+		for i := range probations {
+			keys[probations[i].Key] = []byte(probations[i].Key)
 		}
 	}
 	if len(keys) == 0 {
@@ -39,12 +39,10 @@ func queueProbations(batch *pgx.Batch, found map[string]queue.ProbationRow, prob
 // changesProbation reports whether the result may change a probation. A success changes nothing unless a failure is
 // known.
 func (r *Recorder) changesProbation(q *recording) bool {
-	key := q.Probation.Key
-	if q.Number == 0 || key == "" {
-		return false
-	}
-	_, failing := r.failing.Load(key)
-	return q.Outcome != policy.OutcomeDelivered || q.Probation.Failing || failing
+	return q.Number > 0 && slices.ContainsFunc(q.Probations, func(p queue.Probation) bool {
+		_, failing := r.failing.Load(p.Key)
+		return q.Outcome != policy.OutcomeDelivered || p.Failing || failing
+	})
 }
 
 // probation is a probation's row while it is locked.
@@ -64,28 +62,32 @@ func (r *Recorder) applyResults(probations map[string]*probation, results []*rec
 	slices.SortStableFunc(results, func(a, b *recording) int { return cmp.Compare(ended(a), ended(b)) })
 	snapshot := r.Cache.Snapshot()
 	for _, q := range results {
-		if p := probations[q.Probation.Key]; p != nil {
+		for i := range q.Probations {
+			p := probations[q.Probations[i].Key]
+			if p == nil {
+				continue
+			}
 			since := p.state.Since
-			if p.apply(q, now); p.state.Held() && !p.state.Since.Equal(since) {
+			if p.apply(q, &q.Probations[i].Rule, now); p.state.Held() && !p.state.Since.Equal(since) {
 				p.notified = snapshot.NotifiesOf(q.SubscriptionID)
 			}
 		}
 	}
 }
 
-func (p *probation) apply(q *recording, now time.Time) {
-	rules, result := q.Probation.Policy, policy.Result{Status: q.Status, Err: q.Err}
+func (p *probation) apply(q *recording, rule *policy.Probation, now time.Time) {
+	result := policy.Result{Status: q.Status, Err: q.Err}
 	switch {
 	case p.probe == q.JobID:
 		p.probe, p.changed = 0, true
-		p.state, _ = rules.AfterProbe(p.state, q.Outcome, result, now)
+		p.state, _ = rule.AfterProbe(p.state, q.Outcome, result, now)
 	case q.Outcome == policy.OutcomeDelivered:
-		p.state, _ = rules.AfterSuccess(p.state, now)
+		p.state, _ = rule.AfterSuccess(p.state, now)
 	case !p.state.Held() && !q.Throttled:
 		var counted bool
 		event := [16]byte(q.FirstEvent)
 		differentEvent := q.Number == 1 && !slices.Contains(p.counted, event)
-		p.state, counted = rules.AfterFailure(p.state, q.Outcome, result, differentEvent, now)
+		p.state, counted = rule.AfterFailure(p.state, q.Outcome, result, differentEvent, now)
 		if p.state.Held() {
 			p.counted = nil // nothing is counted until a success
 		} else if counted {
@@ -114,10 +116,12 @@ func queueLockedProbations(
 	var all, failed [][]byte
 	var urls []string
 	for _, q := range results {
-		key := []byte(q.Probation.Key)
-		all = append(all, key)
-		if q.Outcome != policy.OutcomeDelivered {
-			failed, urls = append(failed, key), append(urls, q.Probation.EndpointBaseURL)
+		for i := range q.Probations {
+			key := []byte(q.Probations[i].Key)
+			all = append(all, key)
+			if q.Outcome != policy.OutcomeDelivered {
+				failed, urls = append(failed, key), append(urls, q.Probations[i].EndpointBaseURL)
+			}
 		}
 	}
 	batch.Queue(insertProbations, failed, urls)
@@ -169,28 +173,31 @@ func (r *Recorder) writeProbations(ctx context.Context, tx pgx.Tx, probations ma
 // sent before resets them, too. Those without a row were removed by a success on another node or by an operator.
 func (r *Recorder) rememberFailing(results []*recording, probations map[string]*probation) {
 	for _, q := range results {
-		if p := probations[q.Probation.Key]; p != nil && p.state != (policy.ProbationState{}) {
-			r.failing.Store(p.key, true)
-		} else {
-			r.failing.Delete(q.Probation.Key)
+		for i := range q.Probations {
+			key := q.Probations[i].Key
+			if p := probations[key]; p != nil && p.state != (policy.ProbationState{}) {
+				r.failing.Store(p.key, true)
+			} else {
+				r.failing.Delete(key)
+			}
 		}
 	}
 }
 
-// endProbation ends a probation after a late success, and forgets the counted failures. The timeout counted as a
+// endProbations ends probations after a late success, and forgets the counted failures. The timeout counted as a
 // failure, but the endpoint works. As policy.AfterSuccess says, a success does not end a hold that began after its
 // request, before the probe is due.
-func (r *Recorder) endProbation(ctx context.Context, key string, started time.Time) error {
-	if key == "" {
-		return nil
-	}
+func (r *Recorder) endProbations(ctx context.Context, probations []queue.Probation, started time.Time) error {
 	const unlessLater = deleteProbation + " AND (since IS NULL OR since <= $2 OR until <= now())"
-	tag, err := r.DB.Exec(ctx, unlessLater, []byte(key), started)
-	if err != nil {
-		return fmt.Errorf("end the probation: %w", err)
-	}
-	if tag.RowsAffected() > 0 {
-		r.failing.Delete(key)
+	for i := range probations {
+		key := probations[i].Key
+		tag, err := r.DB.Exec(ctx, unlessLater, []byte(key), started)
+		if err != nil {
+			return fmt.Errorf("end the probation: %w", err)
+		}
+		if tag.RowsAffected() > 0 {
+			r.failing.Delete(key)
+		}
 	}
 	return nil
 }
@@ -199,7 +206,9 @@ func (r *Recorder) endProbation(ctx context.Context, key string, started time.Ti
 func (r *Recorder) Forget() {
 	c, used := r.Cache.Snapshot(), map[string]bool{}
 	for sub := range c.Subscriptions() {
-		used[string(c.ProbationKey(sub))] = true
+		for _, key := range c.ProbationKeys(sub) {
+			used[string(key)] = true
+		}
 	}
 	r.failing.Range(func(key, _ any) bool {
 		if !used[key.(string)] {

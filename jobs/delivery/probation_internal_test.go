@@ -24,7 +24,7 @@ func TestRememberFailingForgetsProbationsWithoutRow(t *testing.T) {
 	var results []*recording
 	for _, key := range []string{"released elsewhere", "still failing"} {
 		r.failing.Store(key, true)
-		results = append(results, &recording{Attempt: Attempt{Probation: queue.Probation{Key: key}}})
+		results = append(results, &recording{Attempt: Attempt{Probations: []queue.Probation{{Key: key}}}})
 	}
 	failing := &probation{key: "still failing", state: policy.ProbationState{FailuresInARow: 1}}
 	r.rememberFailing(results, map[string]*probation{failing.key: failing})

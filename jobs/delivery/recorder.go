@@ -305,15 +305,18 @@ var blockedStatement = sqlFile("blocked", "jobs", "deliveries", "batches", "prob
 func (r *Recorder) findBlocked(group []*recording) (jobs []int64, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), recordTimeout)
 	defer cancel()
-	probations := make([][]byte, len(group))
-	for i, req := range group {
-		if r.changesProbation(req) {
-			probations[i] = []byte(req.Probation.Key)
+	rows, probations := slices.Clone(group), make([][]byte, len(group))
+	for _, req := range group {
+		if !r.changesProbation(req) {
+			continue
+		}
+		for i := range req.Probations {
+			rows, probations = append(rows, req), append(probations, []byte(req.Probations[i].Key))
 		}
 	}
-	err = r.DB.QueryRow(ctx, blockedStatement, postgres.Column(group, func(q *recording) int64 { return q.JobID }),
-		postgres.Column(group, func(q *recording) pgtype.Int8 { return postgres.NullInt(q.DeliveryID) }),
-		postgres.Column(group, func(q *recording) pgtype.Int8 { return postgres.NullInt(q.BatchID) }), probations).Scan(&jobs)
+	err = r.DB.QueryRow(ctx, blockedStatement, postgres.Column(rows, func(q *recording) int64 { return q.JobID }),
+		postgres.Column(rows, func(q *recording) pgtype.Int8 { return postgres.NullInt(q.DeliveryID) }),
+		postgres.Column(rows, func(q *recording) pgtype.Int8 { return postgres.NullInt(q.BatchID) }), probations).Scan(&jobs)
 	return jobs, err
 }
 

@@ -1,7 +1,6 @@
 package delivery
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -116,12 +115,12 @@ func (r *Releaser) MakeAvailable(ctx context.Context, subscription int64, age *t
 }
 
 // ClaimProbe releases one held delivery of a probation that is due for a probe; false if nothing is held, or another
-// node was faster. It omits event subscriptions that have another hold, too.
+// node was faster. It omits event subscriptions that another hold makes wait, see MayProbe.
 func (r *Releaser) ClaimProbe(ctx context.Context, key []byte) (claimed bool, err error) {
-	snapshot, holds := r.cache.Snapshot(), r.traffic.LatestTraffic().Holds
+	snapshot, traffic := r.cache.Snapshot(), r.traffic.LatestTraffic()
 	var ids []int64
 	for sub := range snapshot.Subscriptions() {
-		if _, held := holds[sub.ID]; !held && bytes.Equal(snapshot.ProbationKey(sub), key) {
+		if _, held := traffic.Holds[sub.ID]; !held && traffic.MayProbe(snapshot, sub, key) {
 			ids = append(ids, sub.ID)
 		}
 	}

@@ -77,8 +77,8 @@ type Attempt struct {
 	DueAt     time.Time
 	LastHold  string // the hold since then; "" = none
 	Throttled bool   // the response requests a lower rate: it is no failure of the endpoint
-	// Probation is the Work's.
-	Probation queue.Probation
+	// Probations are the Work's.
+	Probations []queue.Probation
 }
 
 // Late is a response to an attempt that was recorded before as timed out.

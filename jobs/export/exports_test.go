@@ -39,7 +39,7 @@ func exporting(t *testing.T, n int) *testnode.Node {
 func TestDeadLetterIsMarkedForItsExport(t *testing.T) {
 	t.Parallel()
 	tn := testnode.WithTopic(t)
-	for _, name := range []string{"ga-2018", "ga-2019", "ga-2021", "namespace-2023"} {
+	for _, name := range []string{"ga-2018", "ga-2019", "ga-2021", "namespace-2023", "ga-2026"} {
 		sub := tn.Subscribe(t, "orders", name,
 			func(s *catalog.SubscriptionSpec) { testnode.Outside(s); s.RetryPolicy.Policy = name })
 		tn.Bury(t, sub, 1)

@@ -89,8 +89,9 @@ var (
 // destination is a topic (event subscription 0) or an event subscription of a publish.
 type destination struct {
 	topicID, subscriptionID, count int64
-	probationKey                   []byte
-	batching, limited, pulled      bool
+	// The keys of the probations that may hold its deliveries; nil for none.
+	probationKey, otherProbationKey []byte
+	batching, limited, pulled       bool
 }
 
 var destinationColumns = postgres.Columns[destination]{
@@ -98,6 +99,7 @@ var destinationColumns = postgres.Columns[destination]{
 	postgres.Col("subscription_id", func(d destination) int64 { return d.subscriptionID }),
 	postgres.Col("count", func(d destination) int64 { return d.count }),
 	postgres.Col("probation_key", func(d destination) []byte { return d.probationKey }),
+	postgres.Col("other_probation_key", func(d destination) []byte { return d.otherProbationKey }),
 	postgres.Col("batching", func(d destination) bool { return d.batching }),
 	postgres.Col("limited", func(d destination) bool { return d.limited }),
 	postgres.Col("pulled", func(d destination) bool { return d.pulled }),
@@ -128,8 +130,9 @@ func destinations(group []*publishRequest) []destination {
 }
 
 func destinationOf(c *catalog.Snapshot, sub *catalog.Subscription, count int64) destination {
+	keys := append(c.ProbationKeys(sub), nil, nil)
 	return destination{
-		topicID: sub.TopicID, subscriptionID: sub.ID, count: count, probationKey: c.ProbationKey(sub),
+		topicID: sub.TopicID, subscriptionID: sub.ID, count: count, probationKey: keys[0], otherProbationKey: keys[1],
 		batching: sub.Batching(), pulled: sub.Pulled(),
 	}
 }

@@ -89,7 +89,7 @@ func (h *handoff) commit(row *storedRow) {
 		w.Job = queue.JobToken{JobID: row.jobs[n], CreatedAt: row.began}
 		w.Members[0].DeliveryID, w.Members[0].TimeToLiveSince = row.ids[n], row.began
 		w.NextAttemptAt, w.ReadAt, w.LoadedAt, w.AsOf = row.began, row.readAt, now, h.asOf
-		w.SetProbation(queue.ProbationOf(h.snapshot, w.SubscriptionID), nil)
+		w.SetProbations(queue.ProbationsOf(h.snapshot, w.SubscriptionID), nil)
 		jobs[n] = w
 	}
 	h.end(jobs)

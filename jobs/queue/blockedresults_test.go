@@ -105,7 +105,7 @@ func TestOpenReleaseDelaysNoOtherEndpoint(t *testing.T) {
 		work, err := tn.System.Loader.Load(t.Context(), queue.AttemptArgs{Delivery: d[i], Subscription: sub.ID}, j[i])
 		require.NoError(t, err)
 		r := testnode.Result(d[i], j[i], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})
-		r.Probation = work.Probation
+		r.Probations = work.Probations
 		work.Release()
 		go func() {
 			if tn.System.Recorder.Record(t.Context(), r) == nil {

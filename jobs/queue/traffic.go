@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -51,7 +52,8 @@ type HoldState struct {
 // ActiveProbation is a probation that holds deliveries.
 type ActiveProbation struct {
 	Key    []byte
-	Result policy.Result // what started the hold
+	Scope  policy.ProbationScope // set by ProbationOf
+	Result policy.Result         // what started the hold
 	// ProbeDue: a probe is due and none is in progress.
 	ProbeDue bool
 }
@@ -394,7 +396,7 @@ func (t *TrafficSample) holdOf(c *catalog.Snapshot, subscription int64) string {
 		return hold.Reason
 	}
 	if sub, ok := c.Subscription(subscription); ok {
-		if _, held := t.Probations[string(c.ProbationKey(sub))]; held {
+		if t.ProbationOf(c, sub).Key != nil {
 			return catalog.HoldProbation
 		}
 	}
@@ -418,8 +420,28 @@ func (t *TrafficSample) ProbesDue(c *catalog.Snapshot) (keys [][]byte) {
 	return keys
 }
 
-// ProbationOf returns the probation that holds an event subscription's deliveries; the zero ActiveProbation if there is
-// none.
+// ProbationOf returns the probation that holds an event subscription's deliveries, the first of them; the zero
+// ActiveProbation if there is none.
 func (t *TrafficSample) ProbationOf(c *catalog.Snapshot, sub *catalog.Subscription) ActiveProbation {
-	return t.Probations[string(c.ProbationKey(sub))]
+	retry, _ := c.Policy(sub.RetryPolicy.Policy)
+	for i, key := range c.ProbationKeys(sub) {
+		if p, held := t.Probations[string(key)]; held {
+			p.Scope = retry.Probation.Scopes()[i]
+			return p
+		}
+	}
+	return ActiveProbation{}
+}
+
+// MayProbe reports whether a delivery of the event subscription may be the probe of the probation: no other one that
+// holds it decides instead, or waits for its own probe.
+func (t *TrafficSample) MayProbe(c *catalog.Snapshot, sub *catalog.Subscription, probation []byte) (found bool) {
+	for _, key := range c.ProbationKeys(sub) {
+		if bytes.Equal(key, probation) {
+			found = true
+		} else if p, held := t.Probations[string(key)]; held && (!found || !p.ProbeDue) {
+			return false
+		}
+	}
+	return found
 }

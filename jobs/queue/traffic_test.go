@@ -212,7 +212,7 @@ func TestClean(t *testing.T) {
 	tn.Subscribe(t, "orders", "endpoint", nil)
 	tn.Subscribe(t, "orders", "own", func(s *catalog.SubscriptionSpec) { s.RetryPolicy.Policy = "namespace-2023" })
 	tn.Exec(t, `INSERT INTO postrider_internal.probations (probation_key, endpoint_base_url, updated_at)
-		SELECT postrider_internal.probation_key(p.settings #>> '{probation,scope}', s.endpoint_hash, s.id), 'kept',
+		SELECT (postrider_internal.probation_keys(p.settings #>> '{probation,scope}', s.endpoint_hash, s.id))[1], 'kept',
 		       now() - interval '2 hours'
 		  FROM postrider_internal.event_subscriptions s JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
 		UNION ALL SELECT 'unused', 'over', now() - interval '2 hours'

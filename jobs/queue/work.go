@@ -61,8 +61,8 @@ type Work struct {
 	TimeToLiveStopped bool
 	// LastHold is the hold that this attempt waited for; "" for none.
 	LastHold string
-	// Probation is the probation that the policy provides for, and its state.
-	Probation Probation
+	// Probations are those that the policy provides for, and their states, in the order of policy.Probation.Scopes.
+	Probations []Probation
 
 	AsOf     time.Time // when reading the holds began, on the process's monotonic clock
 	ReadAt   time.Time // database clock
@@ -135,10 +135,9 @@ func (w *Work) Release() {
 	}
 }
 
-// Probation is the probation that applies to a delivery, and its state when the delivery was read.
+// Probation is a probation that applies to a delivery, and its state when the delivery was read.
 type Probation struct {
-	// Policy and EndpointBaseURL are nil and "" if the policy has no probation.
-	Policy          *policy.Policy
+	Rule            policy.Probation // of one scope
 	EndpointBaseURL string
 	// Failing: a failure since the last success. Held: deliveries wait. Probe: this delivery is the probe.
 	Failing, Held, Probe bool
@@ -148,18 +147,20 @@ type Probation struct {
 	Key string
 }
 
-// ProbationOf is the probation that applies to an event subscription's deliveries, without its state.
-func ProbationOf(c *catalog.Snapshot, subscription int64) Probation {
+// ProbationsOf are the probations that apply to an event subscription's deliveries, without their states.
+func ProbationsOf(c *catalog.Snapshot, subscription int64) (list []Probation) {
 	sub, ok := c.Subscription(subscription)
-	if !ok {
-		return Probation{}
+	rules, known := c.Rules(subscription)
+	if !ok || !known {
+		return nil
 	}
-	key := c.ProbationKey(sub)
-	if key == nil {
-		return Probation{}
+	for i, key := range c.ProbationKeys(sub) {
+		probation := &rules.Policy.Probation
+		list = append(list, Probation{
+			Rule: probation.Rule(probation.Scopes()[i]), EndpointBaseURL: sub.EndpointBaseURL, Key: string(key),
+		})
 	}
-	rules, _ := c.Rules(subscription)
-	return Probation{Policy: rules.Policy, EndpointBaseURL: sub.EndpointBaseURL, Key: string(key)}
+	return list
 }
 
 // ProbationRow is what an attempt needs to know of a probation.
@@ -169,13 +170,27 @@ type ProbationRow struct {
 	Condition string
 }
 
-// SetProbation sets the probation of the work from the rows found. Another hold precedes it.
-func (w *Work) SetProbation(p Probation, found map[string]ProbationRow) {
-	row, failing := found[p.Key]
-	p.Failing, p.Held, p.Probe = failing, row.Held, row.Held && row.Probe == w.Job.JobID
-	p.Result = policy.ParseResult(row.Condition)
-	w.Probation = p
-	if w.Hold == "" && p.Held && !p.Probe {
+// SetProbations sets the states of the work's probations from the rows found. Another hold precedes them.
+func (w *Work) SetProbations(list []Probation, found map[string]ProbationRow) {
+	for i := range list {
+		p := &list[i]
+		row, failing := found[p.Key]
+		p.Failing, p.Held, p.Probe = failing, row.Held, row.Held && row.Probe == w.Job.JobID
+		p.Result = policy.ParseResult(row.Condition)
+	}
+	w.Probations = list
+	if p := w.InProbation(); w.Hold == "" && p.Held && !p.Probe {
 		w.Hold = catalog.HoldProbation
 	}
+}
+
+// InProbation returns the probation that decides whether the work is attempted: the first one that holds deliveries. It
+// is the zero Probation if none does.
+func (w *Work) InProbation() Probation {
+	for i := range w.Probations {
+		if w.Probations[i].Held {
+			return w.Probations[i]
+		}
+	}
+	return Probation{}
 }

@@ -109,7 +109,7 @@ func (m *Handlers) changeHold(
 // Hold is the hold of an event subscription's deliveries. Held deliveries are not attempted and not lost; new events
 // are held too. Under ga-2019 and ga-2021 a probation belongs to the endpoint. It holds all event subscriptions under
 // such policies with the same `endpointUrl`, query string included. Release and probe act on all of them. Under
-// namespace-2023 it belongs to one event subscription.
+// namespace-2023 it belongs to one event subscription. Under ga-2026 both may hold; that of the endpoint is shown.
 type Hold struct {
 	// paused: until an operator resumes it. not_validated: until the endpoint is validated. probation: until a probe
 	// succeeds or an operator releases it. With several reasons, the first of these is shown.

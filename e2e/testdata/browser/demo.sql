@@ -5,8 +5,8 @@ UPDATE postrider_internal.topics SET name = (ARRAY ['orders', 'invoices', 'custo
 UPDATE postrider_internal.event_subscriptions SET endpoint_base_url = 'https://' || name || '.contoso.example/hooks/'
     || (SELECT t.name FROM postrider_internal.topics t WHERE t.id = topic_id),
        retry_policy = (ARRAY ['ga-2021', 'ga-2021', 'ga-2019', 'ga-2021', 'namespace-2023'])[(id - 1) % 5 + 1];
-UPDATE postrider_internal.probations SET probation_key = (SELECT postrider_internal.probation_key(
-    p.settings #>> '{probation,scope}', s.endpoint_hash, s.id) FROM postrider_internal.event_subscriptions s
+UPDATE postrider_internal.probations SET probation_key = (SELECT (postrider_internal.probation_keys(
+    p.settings #>> '{probation,scope}', s.endpoint_hash, s.id))[1] FROM postrider_internal.event_subscriptions s
     JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy WHERE s.id = 1),
        endpoint_base_url = 'https://billing.contoso.example/hooks/orders', since = now() - interval '12 minutes',
        until = now() + interval '4 minutes 12 seconds', cause = 'Busy';

@@ -88,8 +88,8 @@ var choiceWords = map[string]string{
 	"basis gap": "wait after a failure", "basis offset": "time from the first attempt",
 	"expiry at_ttl": "at the time to live", "expiry next_attempt": "when the next attempt is due",
 	"deadLetterDefault rows": "keep a dead letter", "deadLetterDefault none": "drop the event",
-	"probation.scope event_subscription": "event subscription",
-	"probation.action hold":              "hold events", "probation.action documented": "dead-letter, as documented",
+	"probation.scope event_subscription": "event subscription", "probation.scope both": "endpoint, event subscription",
+	"probation.action hold": "hold events", "probation.action documented": "dead-letter, as documented",
 }
 
 // words describes a value of the setting of a retry policy.

@@ -120,8 +120,10 @@ var Policy = []Setting{
 		Name: "probation.scope", Section: Probation, Label: "Scope", Kind: Choice, Default: "endpoint",
 		Choices: []string{
 			string(policy.ProbationNone), string(policy.ProbationEndpoint), string(policy.ProbationEventSubscription),
+			string(policy.ProbationBoth),
 		},
-		Help: "What a probation (the circuit breaker) holds. none: no other setting of probation may be set.",
+		Help: "What a probation (the circuit breaker) holds. none: no other setting of probation may be set. both: failures " +
+			"hold the endpoint by the other settings, and its event subscription by byOutcome, from the first failure on.",
 	},
 	{
 		Name: "probation.trigger", Section: Probation, Label: "Failures", Kind: Whole, Max: 1000,
@@ -129,7 +131,8 @@ var Policy = []Setting{
 	},
 	{
 		Name: "probation.firstInSeconds", Section: Probation, Label: "First hold (s)", Kind: Number, Max: 86400,
-		Help: "First hold. It doubles each time a probe fails.", Default: "300; 0 if scope is none or byOutcome is set",
+		Help:    "First hold. It doubles each time a probe fails.",
+		Default: "300; 0 if scope is none, or byOutcome is set and scope is not both",
 	},
 	{
 		Name: "probation.maxInSeconds", Section: Probation, Label: "Longest hold (s)", Kind: Number, Max: 86400,
@@ -139,11 +142,12 @@ var Policy = []Setting{
 		Name: "probation.action", Section: Probation, Label: "Probation action", Kind: Choice, Default: "hold",
 		Choices: []string{string(policy.ProbationHold), string(policy.ProbationDocumented)},
 		Help: "Under behavior documented. hold: events wait until the endpoint recovers. documented: they may be " +
-			"dead-lettered without an attempt.",
+			"dead-lettered without an attempt, if scope is both only by byOutcome.",
 	},
 	{
 		Name: "probation.byOutcome", Section: Probation, Label: "Hold by outcome", Kind: JSON, Example: `{"Busy": 60}`,
-		Help:    "Seconds to hold by outcome, instead of the first and the longest hold. Other outcomes then start none.",
+		Help: "Seconds to hold by outcome, instead of the first and the longest hold, or beside them if scope is both. " +
+			"Other outcomes then start none.",
 		Default: "the outcome does not matter",
 	},
 }

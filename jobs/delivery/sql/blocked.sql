@@ -1,5 +1,6 @@
 -- Returns the jobs of results that cannot be recorded now: another transaction has locked the job (@jobs), its
--- delivery (@deliveries), its batch (@batches) or its probation (@probations). The statement's own locks end with it.
+-- delivery (@deliveries), its batch (@batches) or one of its probations (@probations). A result has several rows if it
+-- has probations. The statement's own locks end with it.
 WITH input AS (
     SELECT * FROM unnest(@jobs::bigint[], @deliveries::bigint[], @batches::bigint[], @probations::bytea[])
         AS i(job_id, delivery_id, batch_id, probation_key)
@@ -13,7 +14,7 @@ WITH input AS (
     SELECT probation_key AS key FROM postrider_internal.probations WHERE probation_key = ANY (@probations)
      ORDER BY probation_key FOR UPDATE SKIP LOCKED
 )
-SELECT coalesce(array_agg(job_id), '{}') FROM input
+SELECT coalesce(array_agg(DISTINCT job_id), '{}') FROM input
  WHERE job_id IN (SELECT id FROM postrider_internal.river_job WHERE id = ANY (@jobs) EXCEPT SELECT id FROM jobs)
     OR delivery_id IN (SELECT id FROM postrider_internal.deliveries WHERE id = ANY (@deliveries)
                        EXCEPT SELECT id FROM deliveries)

@@ -3,7 +3,7 @@
 -- @step to the one after it, and at most @burst are due at once. If the step has changed, the wait for the next time
 -- changes with it, once. Permits up to @ahead_of_time from now are taken. One request takes at most @per_request: if
 -- the next time is further away than that and a burst, the database's clock was set back. Permits and jobs are
--- committed together, so that a crash loses none. While another node takes permits, or the probation @probation lasts,
+-- committed together, so that a crash loses none. While another node takes permits, or one of @probations lasts,
 -- this one takes none. Only deliveries of at least the age @age are released, and batches that have one. If @last,
 -- these are last attempts. Deliveries that reach the age @max_age before @ahead_of_time has passed are left: they
 -- expire, and would use the permits of the others.
@@ -19,7 +19,7 @@ WITH allowed AS MATERIALIZED (
     SELECT 1 WHERE NOT EXISTS (
            SELECT FROM postrider_internal.event_subscription_states
             WHERE subscription_id = @subscription AND hold IS NOT NULL)
-       AND NOT EXISTS (SELECT FROM postrider_internal.probations WHERE probation_key = @probation AND since IS NOT NULL)
+       AND NOT EXISTS (SELECT FROM postrider_internal.probations WHERE probation_key = ANY (@probations) AND since IS NOT NULL)
 ), rate AS MATERIALIZED (
     SELECT @step::interval AS step, r.next_at AS stored, c.next_at,
            greatest(c.next_at, clock_timestamp() - (@burst::int - 1) * @step::interval) AS first

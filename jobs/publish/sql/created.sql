@@ -21,19 +21,24 @@ held AS MATERIALIZED (
      WHERE subscription_id = ANY (@destinations_subscription_id) AND hold IS NOT NULL
 ), in_probation AS MATERIALIZED (
     SELECT probation_key FROM postrider_internal.probations
-     WHERE probation_key = ANY (@destinations_probation_key) AND (since IS NOT NULL) IS TRUE FOR SHARE SKIP LOCKED
+     WHERE probation_key = ANY (@destinations_probation_key::bytea[] || @destinations_other_probation_key::bytea[])
+       AND (since IS NOT NULL) IS TRUE FOR SHARE SKIP LOCKED
 ), failing AS MATERIALIZED (
     SELECT probation_key, since IS NOT NULL AS held FROM postrider_internal.probations
-     WHERE probation_key = ANY (@destinations_probation_key)
+     WHERE probation_key = ANY (@destinations_probation_key::bytea[] || @destinations_other_probation_key::bytea[])
+), holding AS MATERIALIZED (
+    SELECT probation_key FROM in_probation UNION ALL SELECT probation_key FROM failing WHERE held
 ), destinations AS MATERIALIZED (
-    SELECT d.subscription_id, d.batching, d.limited, d.pulled, failing.probation_key IS NULL AS healthy,
+    SELECT d.subscription_id, d.batching, d.limited, d.pulled,
+           (d.probation_key IN (SELECT probation_key FROM failing)
+            OR d.other_probation_key IN (SELECT probation_key FROM failing)) IS NOT TRUE AS healthy,
            coalesce(held.hold, seen.hold,
-                    CASE WHEN in_probation.probation_key IS NOT NULL OR failing.held THEN 'probation' END) AS hold
+                    CASE WHEN d.probation_key IN (SELECT probation_key FROM holding)
+                              OR d.other_probation_key IN (SELECT probation_key FROM holding)
+                         THEN 'probation' END) AS hold
       FROM -- destinations.sql
       LEFT JOIN held ON held.subscription_id = d.subscription_id
       LEFT JOIN seen ON seen.subscription_id = d.subscription_id
-      LEFT JOIN in_probation ON in_probation.probation_key = d.probation_key
-      LEFT JOIN failing ON failing.probation_key = d.probation_key
 ), created AS MATERIALIZED (
     SELECT nextval('postrider_internal.deliveries_id_seq') AS id, m.*,
            CASE WHEN m.hold IS NULL AND NOT m.batching AND NOT m.pulled

@@ -5,7 +5,8 @@ WITH fresh AS (
        AND NOT EXISTS (SELECT FROM postrider_internal.event_subscription_states
                         WHERE subscription_id = ANY (@destinations_subscription_id) AND hold IS NOT NULL)
        AND NOT EXISTS (SELECT FROM postrider_internal.probations
-                        WHERE probation_key = ANY (@destinations_probation_key))
+                        WHERE probation_key = ANY (@destinations_probation_key::bytea[]
+                                                   || @destinations_other_probation_key::bytea[]))
 ), -- events.sql
 -- matches.sql
 created AS MATERIALIZED (

@@ -3,7 +3,8 @@ WITH fresh AS (
        AND NOT EXISTS (SELECT FROM postrider_internal.event_subscription_states
                         WHERE subscription_id = ANY (@destinations_subscription_id) AND hold IS NOT NULL)
        AND NOT EXISTS (SELECT FROM postrider_internal.probations
-                        WHERE probation_key = ANY (@destinations_probation_key))
+                        WHERE probation_key = ANY (@destinations_probation_key::bytea[]
+                                                   || @destinations_other_probation_key::bytea[]))
 ),
 stored AS (
     INSERT INTO postrider_internal.events (id, day, topic_id, published_at, event_time, catalog_version, matched,
@@ -24,9 +25,10 @@ stored AS (
                topic_id, subscription_id, CASE subscription_id WHEN 0 THEN 'published' ELSE 'matched' END, count))
       FROM fresh CROSS JOIN
            unnest(@destinations_topic_id::bigint[], @destinations_subscription_id::bigint[],
-                  @destinations_count::bigint[], @destinations_probation_key::bytea[], @destinations_batching::bool[],
+                  @destinations_count::bigint[], @destinations_probation_key::bytea[],
+                  @destinations_other_probation_key::bytea[], @destinations_batching::bool[],
                   @destinations_limited::bool[], @destinations_pulled::bool[])
-           AS d(topic_id, subscription_id, count, probation_key, batching, limited, pulled)
+           AS d(topic_id, subscription_id, count, probation_key, other_probation_key, batching, limited, pulled)
     HAVING count(*) > 0
 ),
 matches AS (
