@@ -201,7 +201,7 @@ func New(p Parts, o Options) (*Engine, error) {
 	for _, kind := range []queue.AttemptArgs{{Delivery: 1}, {Batch: 1}} {
 		river.AddWorkerArgs(workers, kind, river.WorkFunc(e.deliverer.deliver))
 	}
-	handshakes := &handshaker{runs: r, handshakes: p.Handshakes, endpoint: client, options: &e.options}
+	handshakes := &handshaker{runs: r, cache: p.Cache, handshakes: p.Handshakes, endpoint: client, options: &e.options}
 	for kind, work := range map[string]func(context.Context, *river.Job[ownedArgs]) error{
 		queue.RouteKind: func(ctx context.Context, job *river.Job[ownedArgs]) error {
 			return p.Publisher.Route(ctx, job.ID)

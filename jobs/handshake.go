@@ -24,6 +24,7 @@ const defaultWebhookOrigin = "eventgrid.azure.net"
 // handshaker makes the requests of handshakes.
 type handshaker struct {
 	*runs
+	cache      *catalog.Cache
 	handshakes *catalog.Handshakes
 	endpoint   *endpoint.Client
 	options    *Options
@@ -38,6 +39,7 @@ func (s *handshaker) handshake(ctx context.Context, job *river.Job[ownedArgs]) e
 	}
 	request := s.request(h)
 	request.Connection = &h.Connection
+	request.Header.Set(endpointconf.OriginHeader, s.cache.Snapshot().ServerID)
 	// The static headers of deliveries replace no other headers.
 	endpointconf.NewHeaderSet(h.Headers).Each(&filter.EventView{}, 0, func(name, value string) {
 		if request.Header.Get(name) == "" {

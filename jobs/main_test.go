@@ -129,8 +129,8 @@ func publishTo(t *testing.T, tn *testnode.Node, topic string, header http.Header
 	receipt, err := tn.System.Publisher.Publish(t.Context(),
 		publish.Publication{Topic: topic, Parse: func(topic *catalog.Topic) ([]event.Event, error) {
 			in := event.Input{
-				Schema: topic.InputSchema, Topic: topic.Name, Mapping: topic.InputSchemaMapping, NewID: uuid.NewString,
-				Now: time.Now(),
+				Schema: topic.InputSchema, Topic: topic.Name, Mapping: topic.InputSchemaMapping, AnyTopic: topic.Relays(),
+				NewID: uuid.NewString, Now: time.Now(),
 			}
 			return in.ParseRequest(header, []byte(body))
 		}})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"postrider/internal/catalog"
+	"postrider/internal/endpointconf"
 	"postrider/internal/event"
 	"postrider/internal/message"
 	"postrider/internal/postgres"
@@ -124,6 +125,7 @@ func (a *attempt) header(at time.Time, sent content) http.Header {
 	}
 	h.Set("Content-Type", sent.contentType)
 	h.Set("Aeg-Event-Type", "Notification")
+	h.Set(endpointconf.OriginHeader, a.cache.Snapshot().ServerID)
 	h.Set("Aeg-Subscription-Name", strings.ToUpper(a.sub.Name))
 	h.Set("Aeg-Delivery-Count", strconv.Itoa(a.work.Attempts)) // attempts made before this one
 	h.Set("Aeg-Metadata-Version", event.MetadataVersion(a.sub.EventDeliverySchema))

@@ -52,6 +52,7 @@ func TestEventGridDelivery(t *testing.T) {
 			"Aeg-Data-Version":      {"2.1"},
 			"Aeg-Metadata-Version":  {"1"},
 			"Aeg-Output-Event-Id":   {receipt.SystemIDs[0].String()},
+			"Postrider-Origin":      {tn.System.Cache.Snapshot().ServerID},
 		}, r.header)
 		require.Equal(t,
 			`[{"id":"1","subject":"s/é","eventType":"t","eventTime":"2026-01-01T00:00:00Z","dataVersion":"2.1",`+

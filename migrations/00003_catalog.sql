@@ -5,8 +5,10 @@
 -- confirmed.
 
 CREATE TABLE postrider_internal.catalog (
-    one     boolean PRIMARY KEY DEFAULT true CHECK (one),
-    version bigint NOT NULL
+    one       boolean PRIMARY KEY DEFAULT true CHECK (one),
+    version   bigint NOT NULL,
+    -- What the deliveries of this database's nodes carry, so that a relay topic recognizes its own.
+    server_id uuid NOT NULL DEFAULT gen_random_uuid()
 );
 INSERT INTO postrider_internal.catalog (version) VALUES (1);
 
@@ -120,6 +122,8 @@ CREATE TABLE postrider_internal.topics (
     event_retention_in_days integer CHECK (event_retention_in_days BETWEEN 1 AND 7),
     -- NULL = an event is stored each time that it is published.
     duplicate_detection_window_in_minutes integer CHECK (duplicate_detection_window_in_minutes BETWEEN 1 AND 10080),
+    -- Whose event subscriptions deliver into the topic: it then accepts events of other topics.
+    relay        text NOT NULL DEFAULT 'none' CHECK (relay IN ('none', 'azure')),
     key1_sealed  bytea NOT NULL,
     key2_sealed  bytea NOT NULL,
     key1_hash    bytea NOT NULL,
@@ -128,7 +132,8 @@ CREATE TABLE postrider_internal.topics (
     created_at   timestamptz NOT NULL DEFAULT now(),
     updated_at   timestamptz NOT NULL DEFAULT now(),
     deleted_at   timestamptz,
-    CHECK ((event_retention_in_days IS NOT NULL) = (kind = 'namespace'))
+    CHECK ((event_retention_in_days IS NOT NULL) = (kind = 'namespace')),
+    CHECK (relay = 'none' OR kind = 'basic')
 );
 CREATE UNIQUE INDEX topics_name_key ON postrider_internal.topics (name) WHERE deleted_at IS NULL;
 -- Names that differ only in letter case conflict. Collation C: names are ASCII, and the database's own may have another

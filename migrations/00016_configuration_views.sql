@@ -4,7 +4,7 @@ CREATE VIEW postrider.topics AS
 SELECT t.name AS topic, t.kind, t.input_schema, t.input_schema_mapping, t.created_at, t.updated_at,
        (SELECT count(*) FROM postrider_internal.event_subscriptions s
          WHERE s.topic_id = t.id AND s.deleted_at IS NULL) AS subscriptions,
-       t.event_retention_in_days, t.duplicate_detection_window_in_minutes
+       t.event_retention_in_days, t.duplicate_detection_window_in_minutes, t.relay
   FROM postrider_internal.topics t
  WHERE t.deleted_at IS NULL;
 COMMENT ON VIEW postrider.topics IS 'Topics that publishers post events to. Access keys are never shown.';
@@ -21,6 +21,8 @@ COMMENT ON COLUMN postrider.topics.event_retention_in_days IS
     'For a namespace topic: the limit of every event subscription''s time to live. Otherwise NULL.';
 COMMENT ON COLUMN postrider.topics.duplicate_detection_window_in_minutes IS
     'Minutes in which an event of the same source and id is not stored again; NULL = no detection.';
+COMMENT ON COLUMN postrider.topics.relay IS
+    'azure: event subscriptions of Azure Event Grid deliver into the topic, see postrider.relay_feeds. none: they cannot.';
 
 CREATE VIEW postrider.event_subscriptions AS
 SELECT t.name AS topic, s.name AS subscription, s.endpoint_base_url,

@@ -38,7 +38,8 @@ COMMENT ON COLUMN postrider.events.topic IS 'Topic it was published to.';
 COMMENT ON COLUMN postrider.events.event_id IS 'The publisher''s id.';
 COMMENT ON COLUMN postrider.events.event_type IS 'Event type.';
 COMMENT ON COLUMN postrider.events.subject IS 'Subject; empty if the event has none.';
-COMMENT ON COLUMN postrider.events.source IS 'CloudEvents source; NULL in the Event Grid schema.';
+COMMENT ON COLUMN postrider.events.source IS
+    'CloudEvents source. Of other events, the foreign topic that a relay topic accepted; NULL = they named none.';
 COMMENT ON COLUMN postrider.events.event_time IS
     'The publisher''s time of the event; the time of publishing if the topic''s mapping has none.';
 COMMENT ON COLUMN postrider.events.published_at IS 'When it was accepted.';
@@ -410,7 +411,8 @@ COMMENT ON COLUMN postrider.dead_letters.last_error IS
 COMMENT ON COLUMN postrider.dead_letters.event_id IS 'The publisher''s id of the event.';
 COMMENT ON COLUMN postrider.dead_letters.event_type IS 'Event type.';
 COMMENT ON COLUMN postrider.dead_letters.subject IS 'Subject.';
-COMMENT ON COLUMN postrider.dead_letters.source IS 'CloudEvents source; NULL in the Event Grid schema.';
+COMMENT ON COLUMN postrider.dead_letters.source IS
+    'CloudEvents source. Of other events, the foreign topic that a relay topic accepted; NULL = they named none.';
 COMMENT ON COLUMN postrider.dead_letters.event_time IS 'The publisher''s time of the event.';
 COMMENT ON COLUMN postrider.dead_letters.published_at IS 'publishTime: when it was accepted.';
 COMMENT ON COLUMN postrider.dead_letters.time_to_live_since IS 'When its time to live began.';

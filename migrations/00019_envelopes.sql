@@ -116,10 +116,11 @@ BEGIN
 END $$;
 
 -- The members of an envelope that are checked; the first five become columns. A custom event has the members of the
--- Event Grid schema, in the fields that its topic's mapping names, with defaults.
+-- Event Grid schema, in the fields that its topic's mapping names, with defaults. A relay topic accepts events that name
+-- another topic.
 -- Sources: Microsoft, Azure Event Grid event schema, 2023-05-24, and Map custom fields to Event Grid schema,
 -- 2021-09-28; CNCF, CloudEvents 1.0.2.
-CREATE FUNCTION postrider_internal.envelope_rules(topic text, schema text, mapping jsonb)
+CREATE FUNCTION postrider_internal.envelope_rules(topic text, schema text, mapping jsonb, relay text)
     RETURNS postrider_internal.envelope_rule[] LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     -- member, field, fallback, required, shortest, longest, allowed; a literal is read once in a session
@@ -143,7 +144,7 @@ DECLARE
     }' END;
     mapped jsonb;
 BEGIN
-    IF schema <> 'CloudEventSchemaV1_0' THEN
+    IF schema <> 'CloudEventSchemaV1_0' AND relay = 'none' THEN
         rules[6].allowed := ARRAY ['', topic, '/topics/' || topic];
     END IF;
     IF mapping IS NOT NULL THEN
@@ -252,9 +253,10 @@ BEGIN
     RETURN texts;
 END $$;
 
--- Reads and checks one event. A missing id, eventTime and specversion is filled in.
-CREATE FUNCTION postrider_internal.read_event(event jsonb, place text, rules postrider_internal.envelope_rule[],
-    schema text, at timestamptz) RETURNS postrider_internal.envelope LANGUAGE plpgsql
+-- Reads and checks one event of a topic. A missing id, eventTime and specversion is filled in. The name of another
+-- topic is kept as the event's source.
+CREATE FUNCTION postrider_internal.read_event(topic text, event jsonb, place text,
+    rules postrider_internal.envelope_rule[], schema text, at timestamptz) RETURNS postrider_internal.envelope LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     e postrider_internal.envelope;
@@ -286,7 +288,8 @@ BEGIN
     e.event_time := CASE WHEN texts[4] IS NOT NULL THEN postrider_internal.envelope_time(place || '.'
         || rules[4].field, texts[4], NOT cloud) WHEN NOT cloud THEN at END;
     e.data_version := CASE WHEN cloud THEN '' ELSE coalesce(texts[5], '') END;
-    e.source := CASE WHEN cloud THEN texts[5] ELSE '' END;
+    e.source := CASE WHEN cloud THEN texts[5] WHEN texts[6] IN (topic, '/topics/' || topic) THEN ''
+        ELSE coalesce(texts[6], '') END;
     IF cloud THEN
         PERFORM postrider_internal.check_cloud_event(event, place);
         e := postrider_internal.with_trace(e, event);
@@ -371,7 +374,7 @@ DECLARE
     accepted postrider_internal.envelope[] := '{}';
     ids uuid[] := '{}';
 BEGIN
-    SELECT id, name, input_schema AS schema, input_schema_mapping AS mapping,
+    SELECT id, name, input_schema AS schema, input_schema_mapping AS mapping, relay,
            duplicate_detection_window_in_minutes AS detection INTO t FROM postrider_internal.topics
     WHERE name = topic_name AND deleted_at IS NULL;
     IF NOT FOUND THEN
@@ -379,10 +382,10 @@ BEGIN
             ELSE format('topic "%s" does not exist', topic_name) END,
             COLUMN = 'topic', HINT = 'SELECT topic FROM postrider.topics lists those there are.';
     END IF;
-    rules := postrider_internal.envelope_rules(t.name, t.schema, t.mapping);
+    rules := postrider_internal.envelope_rules(t.name, t.schema, t.mapping, t.relay);
     FOR event IN SELECT * FROM jsonb_array_elements(events) LOOP
-        e := postrider_internal.read_event(event, CASE WHEN alone THEN 'event' ELSE format('events[%s]', n) END, rules,
-            t.schema, at);
+        e := postrider_internal.read_event(t.name, event, CASE WHEN alone THEN 'event' ELSE format('events[%s]', n) END,
+            rules, t.schema, at);
         n := n + 1;
         accepted := accepted || e;
         ids := ids || e.id;

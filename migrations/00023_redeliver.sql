@@ -40,11 +40,12 @@ BEGIN
     RETURN today;
 END $$;
 
--- The size of a delivery's event, as event.Size counts it: its body, and a custom event's envelope.
+-- The size of a delivery's event, as event.Size counts it: its body, a custom event's envelope, and the source of an
+-- event that is no CloudEvent.
 CREATE FUNCTION postrider_internal.event_bytes(schema text, body integer, event_id text, event_type text, subject text,
-    data_version text) RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN body + CASE schema WHEN 'CustomEventSchema'
-    THEN postrider_internal.quoted_length(event_id) + postrider_internal.quoted_length(event_type)
+    source text, data_version text) RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN body + CASE schema WHEN 'CloudEventSchemaV1_0' THEN 0 ELSE postrider_internal.quoted_length(source) END
+    + CASE schema WHEN 'CustomEventSchema' THEN postrider_internal.quoted_length(event_id) + postrider_internal.quoted_length(event_type)
         + postrider_internal.quoted_length(subject) + postrider_internal.quoted_length(data_version) ELSE 0 END;
 
 -- Why a dead letter cannot be redelivered to an event subscription; NULL = it can.
@@ -106,9 +107,9 @@ BEGIN
                s.id AS subscription_id, s.topic_id,
                CASE WHEN n.id IS NULL
                     THEN postrider_internal.event_bytes(l.schema, octet_length(l.body), l.event_id, l.event_type,
-                        l.subject, l.data_version)
+                        l.subject, l.source, l.data_version)
                     ELSE postrider_internal.event_bytes(l.schema, octet_length(n.body), n.event_id, n.event_type,
-                        n.subject, n.data_version) END AS event_bytes,
+                        n.subject, n.source, n.data_version) END AS event_bytes,
                CASE WHEN n.id IS NULL AND l.event_day >= sure AND (SELECT true FROM postrider_internal.events e
                    WHERE e.id = l.event_uuid AND e.day = l.event_day LIMIT 1) THEN l.event_day END AS event_day,
                CASE WHEN skip_resolved AND l.resolved_at IS NOT NULL THEN 'resolved' ELSE
@@ -322,7 +323,7 @@ BEGIN
     PERFORM postrider_internal.commit_soon();
     SELECT v.day, v.schema, v.matched, octet_length(v.body) AS length, t.name AS topic,
            postrider_internal.event_bytes(v.schema, octet_length(v.body), v.event_id, v.event_type, v.subject,
-               v.data_version) AS bytes INTO e
+               v.source, v.data_version) AS bytes INTO e
       FROM postrider_internal.events v JOIN postrider_internal.topics t ON t.id = v.topic_id
      WHERE v.id = system_id ORDER BY v.day DESC LIMIT 1 FOR NO KEY UPDATE OF v;
     IF NOT FOUND THEN

@@ -72,7 +72,7 @@ BEGIN
     INSERT INTO postrider_internal.deliveries (subscription_id, topic_id, event_uuid, event_day, event_bytes, hold,
         time_to_live_since, next_attempt_at)
     VALUES (target, t.id, event, today, postrider_internal.event_bytes(t.input_schema, octet_length(body), event::text,
-        'postrider.TestEvent', subject, '1'), postrider_internal.hold_without_job(target), at, at)
+        'postrider.TestEvent', subject, '', '1'), postrider_internal.hold_without_job(target), at, at)
     RETURNING id INTO delivery;
     INSERT INTO postrider_internal.rollup_deltas (entries)
     VALUES (ARRAY [postrider_internal.count_entry(t.id, target, 'matched', 1)]);

@@ -43,7 +43,7 @@ END;
 
 -- The topic whose schema and mapping an edited event is read by.
 CREATE FUNCTION postrider_internal.topic_of_edit(dead_letter_id uuid, OUT topic text, OUT input_schema text,
-    OUT input_schema_mapping jsonb) LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    OUT input_schema_mapping jsonb, OUT relay text) LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     l postrider_internal.dead_letters;
     t postrider_internal.topics;
@@ -72,6 +72,7 @@ BEGIN
     topic := t.name;
     input_schema := t.input_schema;
     input_schema_mapping := t.input_schema_mapping;
+    relay := t.relay;
 END $$;
 
 -- Reads an edited event as publishing by SQL reads an event.
@@ -81,17 +82,17 @@ DECLARE
     t record;
 BEGIN
     SELECT * INTO t FROM postrider_internal.topic_of_edit(dead_letter_id);
-    RETURN postrider_internal.read_event(event, 'event', postrider_internal.envelope_rules(t.topic, t.input_schema,
-        t.input_schema_mapping), t.input_schema, clock_timestamp());
+    RETURN postrider_internal.read_event(t.topic, event, 'event', postrider_internal.envelope_rules(t.topic,
+        t.input_schema, t.input_schema_mapping, t.relay), t.input_schema, clock_timestamp());
 END $$;
 
 -- Dead letters with what their repair needs, in order. problem is why one cannot be repaired, message the same in
 -- words; its body is NULL then. Resolved ones are left out unless resolved is true.
 CREATE FUNCTION postrider_internal.read_repairs(ids uuid[], target bigint, again_before timestamptz, resolved boolean)
     RETURNS TABLE (dead_letter_id uuid, problem text, message text, topic text, input_schema text,
-        input_schema_mapping jsonb, body bytea) LANGUAGE sql STABLE BEGIN ATOMIC
+        input_schema_mapping jsonb, relay text, body bytea) LANGUAGE sql STABLE BEGIN ATOMIC
 SELECT l.id, p.problem, postrider_internal.result_message(p.problem), t.name, t.input_schema, t.input_schema_mapping,
-       CASE WHEN p.problem IS NULL THEN l.body END
+       t.relay, CASE WHEN p.problem IS NULL THEN l.body END
   FROM postrider_internal.dead_letters l
   LEFT JOIN postrider_internal.event_subscriptions s ON s.id = coalesce(target, l.subscription_id)
   LEFT JOIN LATERAL postrider_internal.topic_of_event(l) t ON true

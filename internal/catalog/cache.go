@@ -117,17 +117,18 @@ func (c *Cache) Reload(ctx context.Context) error {
 // ReadIn reads the Snapshot as the caller's transaction sees it: what has changed since old, or everything if the
 // server is another one: after a crash or a failover, the database may have lost commits with their versions.
 func (c *Cache) ReadIn(ctx context.Context, tx postgres.Querier, old *Snapshot) (*Snapshot, error) {
-	const query = "SELECT version, pg_postmaster_start_time() FROM postrider_internal.catalog"
+	const query = "SELECT version, pg_postmaster_start_time(), server_id::text FROM postrider_internal.catalog"
 	var version int64
 	var server time.Time
-	if err := tx.QueryRow(ctx, query).Scan(&version, &server); err != nil {
+	var serverID string
+	if err := tx.QueryRow(ctx, query).Scan(&version, &server, &serverID); err != nil {
 		return nil, err
 	}
 	if version < old.Version || !server.Equal(old.server) {
 		old = emptySnapshot()
 	}
 	fresh := &Snapshot{
-		Version: version, server: server, topics: maps.Clone(old.topics), subs: maps.Clone(old.subs),
+		Version: version, ServerID: serverID, server: server, topics: maps.Clone(old.topics), subs: maps.Clone(old.subs),
 		subsByTopic: maps.Clone(old.subsByTopic), filters: maps.Clone(old.filters),
 		policies: old.policies, policyVersions: old.policyVersions, policyList: old.policyList,
 		policiesSeen: old.policiesSeen, expiring: maps.Clone(old.expiring), now: c.clock.Now,

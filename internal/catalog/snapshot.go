@@ -17,6 +17,8 @@ import (
 // a new one.
 type Snapshot struct {
 	Version int64
+	// ServerID is what deliveries carry to mark this database as their origin.
+	ServerID string
 	// server is when PostgreSQL was started. A restarted or another server may lack the last changes.
 	server time.Time
 
@@ -152,7 +154,7 @@ func (c *Snapshot) matching(topicID int64, e *event.Event) []*Subscription {
 func EventView(topic string, e *event.Event) filter.EventView {
 	view := filter.EventView{
 		CloudEvent: e.Schema == event.CloudEvents, Custom: e.Schema == event.Custom, Type: e.Type, ID: e.ID,
-		Subject: e.Subject, Source: e.Source, Topic: event.TopicPath(topic), DataVersion: e.DataVersion,
+		Subject: e.Subject, Source: e.Source, Topic: e.TopicOf(topic), DataVersion: e.DataVersion,
 		Body: e.Body,
 	}
 	if view.Custom {

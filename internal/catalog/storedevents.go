@@ -50,7 +50,7 @@ func ReadStoredEvents(
 	rows, _ := tx.Query(ctx, strings.Replace(sql("stored_events"), AllEvents, table, 1), days, ids)
 	var id [16]byte
 	var e StoredEvent
-	columns := []any{&id, &e.Type, &e.Subject, &e.PublishedAt, &e.Bytes, &e.Schema, &e.ID, &e.DataVersion}
+	columns := []any{&id, &e.Type, &e.Subject, &e.PublishedAt, &e.Bytes, &e.Schema, &e.ID, &e.DataVersion, &e.Source}
 	return collectStored(rows, columns, &id, &e, new(*time.Time))
 }
 

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,15 @@ const (
 	TopicNamespace TopicKind = "namespace"
 )
 
+// Relay is whose event subscriptions deliver into a topic.
+type Relay string
+
+// The relays of a topic. A relay topic accepts the handshakes of the other service, and events of other topics.
+const (
+	RelayNone  Relay = "none"
+	RelayAzure Relay = "azure" // Azure Event Grid
+)
+
 // Topic is where publishers post events.
 type Topic struct {
 	ID          int64
@@ -35,6 +45,8 @@ type Topic struct {
 	EventRetentionInDays int
 	// DuplicateWindow is how long an event of the same source and id is not stored again, in whole minutes; 0 = never.
 	DuplicateWindow time.Duration
+	// Relay is whose event subscriptions deliver into the topic. Only topics of kind basic can be relays.
+	Relay Relay
 	// Key1Hash and Key2Hash are SHA-256 of the access keys: keys are 256 random bits, so no slow hash is needed.
 	Key1Hash, Key2Hash   []byte
 	Version              postgres.Version
@@ -42,6 +54,9 @@ type Topic struct {
 	DeletedAt            *time.Time
 	signing              *signing // a pointer: printed, it shows no key
 }
+
+// Relays reports whether the topic is a relay.
+func (t *Topic) Relays() bool { return t.Relay == RelayAzure }
 
 // version is 0 for nil.
 func (t *Topic) version() postgres.Version {
@@ -56,7 +71,7 @@ func (t *Topic) version() postgres.Version {
 // Azure Event Grid namespace topics and event subscriptions.
 const DefaultRetentionInDays = 7
 
-// TopicSpec are the settings of a topic. Only the retention, the window and the keys can be changed later.
+// TopicSpec are the settings of a topic. Only the retention, the window, the relay and the keys can be changed later.
 type TopicSpec struct {
 	Kind        TopicKind
 	InputSchema event.Schema
@@ -66,6 +81,8 @@ type TopicSpec struct {
 	EventRetentionInDays int
 	// DuplicateWindow is 1 minute to 7 days in whole minutes; 0 stores an event each time that it is published.
 	DuplicateWindow time.Duration
+	// Relay is RelayNone if "".
+	Relay Relay
 	// Keys are generated if nil; dev sets its well-known key.
 	Keys *AccessKeys
 }
@@ -116,7 +133,7 @@ func (t *Topics) List(ctx context.Context, after string, limit int) ([]*Topic, e
 	return t.queryTopics(ctx, t.db, "WHERE t.deleted_at IS NULL AND t.name > $1 ORDER BY t.name LIMIT $2", after, limit)
 }
 
-// Put creates a topic, or changes the retention and the window of an existing one. It returns the keys only of a
+// Put creates a topic, or changes the retention, the window and the relay of an existing one. It returns the keys only of a
 // new topic. *FunctionError, which is ErrConflict: the topic has another kind, schema or mapping, or a name exists that
 // differs only in letter case. ErrPrecondition.
 func (t *Topics) Put(
@@ -125,6 +142,7 @@ func (t *Topics) Put(
 	if spec.Kind == TopicNamespace && spec.EventRetentionInDays == 0 {
 		spec.EventRetentionInDays = DefaultRetentionInDays
 	}
+	spec.Relay = cmp.Or(spec.Relay, RelayNone)
 	keys := spec.Keys
 	if keys == nil {
 		keys = &AccessKeys{Key1: postgres.NewAccessKey(), Key2: postgres.NewAccessKey()}
@@ -171,6 +189,9 @@ func (t *Topic) replace(ctx context.Context, tx pgx.Tx, spec TopicSpec) error {
 	if t.DuplicateWindow != spec.DuplicateWindow {
 		different = append(different, "duplicateDetectionWindowInMinutes")
 	}
+	if t.Relay != spec.Relay {
+		different = append(different, "relay")
+	}
 	if len(different) == 0 {
 		return nil
 	}
@@ -179,8 +200,8 @@ func (t *Topic) replace(ctx context.Context, tx pgx.Tx, spec TopicSpec) error {
 		return err
 	}
 	const update = `UPDATE postrider_internal.topics SET event_retention_in_days = nullif($2::integer, 0),
-		duplicate_detection_window_in_minutes = nullif($3::integer, 0) WHERE id = $1`
-	args := []any{t.ID, spec.EventRetentionInDays, WholeMinutes(spec.DuplicateWindow)}
+		duplicate_detection_window_in_minutes = nullif($3::integer, 0), relay = $4 WHERE id = $1`
+	args := []any{t.ID, spec.EventRetentionInDays, WholeMinutes(spec.DuplicateWindow), spec.Relay}
 	if err := postgres.Exec(ctx, tx, fmt.Sprintf("change topic %q", t.Name), update, args...); err != nil {
 		return err
 	}
@@ -222,8 +243,8 @@ func (t *Topic) agreesWith(spec TopicSpec) error {
 
 func (t *Topics) insertTopic(ctx context.Context, tx pgx.Tx, name string, spec TopicSpec, keys *AccessKeys) error {
 	const insert = `INSERT INTO postrider_internal.topics (name, kind, input_schema, input_schema_mapping, key1_sealed,
-		key2_sealed, key1_hash, key2_hash, event_retention_in_days, duplicate_detection_window_in_minutes)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, nullif($9::integer, 0), nullif($10::integer, 0))`
+		key2_sealed, key1_hash, key2_hash, event_retention_in_days, duplicate_detection_window_in_minutes, relay)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, nullif($9::integer, 0), nullif($10::integer, 0), $11)`
 	var mapping any // SQL's NULL and not JSON's
 	if spec.InputSchemaMapping != nil {
 		mapping = spec.InputSchemaMapping
@@ -231,7 +252,7 @@ func (t *Topics) insertTopic(ctx context.Context, tx pgx.Tx, name string, spec T
 	err := postgres.Exec(ctx, tx, fmt.Sprintf("insert topic %q", name), insert, name, spec.Kind, spec.InputSchema,
 		mapping, t.sealer.Seal(key1Column, keys.Key1), t.sealer.Seal(key2Column, keys.Key2),
 		postgres.HashKey(keys.Key1), postgres.HashKey(keys.Key2), spec.EventRetentionInDays,
-		WholeMinutes(spec.DuplicateWindow))
+		WholeMinutes(spec.DuplicateWindow), spec.Relay)
 	if err != nil {
 		return err
 	}

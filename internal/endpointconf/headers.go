@@ -58,6 +58,10 @@ func (l HeaderLimits) withDefaults() HeaderLimits {
 	return l
 }
 
+// OriginHeader marks a request with the database that it comes from. A relay topic of the same database does not accept
+// it: the events would go in circles.
+const OriginHeader = "Postrider-Origin"
+
 const (
 	attributesField = "deliveryAttributeMappings"
 	maxHeaderName   = 256 // ours: Event Grid's pages name no limit
@@ -68,10 +72,10 @@ const (
 var ownPrefixes = []string{"aeg-", "content-", "proxy-", "webhook-"}
 
 // ownHeaders are the other reserved headers: those of HTTP (RFC 9110, 7.6.1; RFC 9112), of the response's encoding, of
-// the event's trace (W3C, Trace Context), and of the CloudEvents handshake.
+// the event's trace (W3C, Trace Context), of the CloudEvents handshake, and OriginHeader.
 var ownHeaders = []string{
-	"accept-encoding", "connection", "date", "expect", "host", "http2-settings", "keep-alive", "origin", "te", "trailer",
-	"traceparent", "tracestate", "transfer-encoding", "upgrade",
+	"accept-encoding", "connection", "date", "expect", "host", "http2-settings", "keep-alive", "origin",
+	"postrider-origin", "te", "trailer", "traceparent", "tracestate", "transfer-encoding", "upgrade",
 }
 
 // Mistakes lists what is wrong with custom headers that are to replace the stored ones. No message repeats a value.

@@ -48,7 +48,7 @@ func (in Input) parseBinary(header map[string][]string, body []byte) ([]Event, e
 	if in.Schema != CloudEvents {
 		return nil, fmt.Errorf("parse events: schema %q has no binary mode", in.Schema)
 	}
-	limits := in.Limits.withDefaults()
+	limits := in.Limits.withDefaults(in.AnyTopic)
 	if len(body) > limits.MaxEventBytes {
 		return nil, tooLarge(limits.MaxEventBytes, len(body))
 	}

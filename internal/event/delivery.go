@@ -87,9 +87,9 @@ func bodySize(events []*Event, topicName string) int {
 	return size
 }
 
-// AppendDelivery appends one event to dst as it is in a delivery's body, without the array's brackets. It reads Schema
-// and Body of e; of a custom event that is converted also ID, Type, Subject, Time and DataVersion, because the mapping
-// may have been deleted.
+// AppendDelivery appends one event to dst as it is in a delivery's body, without the array's brackets. It reads Schema,
+// Body and Source of e; of a custom event that is converted also ID, Type, Subject, Time and DataVersion, because the
+// mapping may have been deleted.
 //
 // Within a schema it keeps every byte, with one exception: in the Event Grid schema it adds missing `topic`,
 // `metadataVersion` and `dataVersion` at the object's end, and replaces null (or, of topic, ""). From Event Grid to
@@ -108,7 +108,7 @@ func AppendDelivery(dst []byte, e *Event, topicName string, delivery Schema) ([]
 			return dst, errors.New("deliver event: a custom event without an id")
 		}
 		// Its time may be the zero time.Time: .NET writes unset times as 0001-01-01T00:00:00Z.
-		path := TopicPath(topicName)
+		path := e.TopicOf(topicName)
 		if delivery == CloudEvents {
 			return appendMappedCloudEvent(dst, e, path), nil
 		}
@@ -126,11 +126,10 @@ func AppendDelivery(dst []byte, e *Event, topicName string, delivery Schema) ([]
 	if duplicate := decodeNames(f.members); duplicate != nil {
 		return dst, fmt.Errorf("deliver event: stored body has %q twice", shorten(string(duplicate)))
 	}
-	path := TopicPath(topicName)
 	if delivery == CloudEvents {
-		return appendConverted(dst, &f, path), nil
+		return appendConverted(dst, &f, e.TopicOf(topicName)), nil
 	}
-	return appendSpliced(dst, &f, path), nil
+	return appendSpliced(dst, &f, TopicPath(topicName)), nil
 }
 
 // appendSpliced writes the event with topic, metadataVersion and dataVersion added if the publisher did not set them.
@@ -181,7 +180,7 @@ func appendMembers(dst []byte, namesAndValues ...string) []byte {
 }
 
 // conversions are the members of an Event Grid event that become CloudEvents attributes, in the order in which they are
-// written. dataVersion becomes an extension attribute. The source is the topic's path.
+// written. dataVersion becomes an extension attribute. The source is TopicOf.
 // Source: Microsoft, Use CloudEvents schema with Event Grid, 2018-11-07, mapping table; later pages have no table.
 var conversions = [...]struct{ from, to string }{
 	{"id", "id"},

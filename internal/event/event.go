@@ -36,7 +36,8 @@ type Event struct {
 	Type string
 	// Subject is at most 4,096 bytes; "" if a CloudEvent has none or it is "".
 	Subject string
-	// Source is CloudEvents' source, 1 to 1,024 bytes; "" for the other schemas, whose source is the topic.
+	// Source is CloudEvents' source, 1 to 1,024 bytes. For the other schemas it is the `topic` of an event that a relay
+	// topic accepted for another topic, up to 1,024 bytes; "" for all others, whose source is the topic.
 	Source string
 	// Time is eventTime or time in UTC, cut to nanoseconds; zero if a CloudEvent has none, and Input.Now if a custom
 	// event's mapping names no field for it.
@@ -59,6 +60,15 @@ const pathPrefix = "/topics/"
 // TopicPath is "/topics/<name>": the value of `topic` in a delivered Event Grid event and of `source` in a converted
 // one.
 func TopicPath(topic string) string { return pathPrefix + topic }
+
+// TopicOf is the topic that an event of a topic names in its deliveries: that of Source, or the topic's path. Source of a
+// CloudEvent names no topic.
+func (e *Event) TopicOf(topic string) string {
+	if e.Source != "" && e.Schema != CloudEvents {
+		return e.Source
+	}
+	return TopicPath(topic)
+}
 
 // isTopic reports whether a publisher's `topic` is this topic: its exact name or path.
 func isTopic(text []byte, topic string) bool {
@@ -85,8 +95,15 @@ func DefaultLimits() Limits {
 	return Limits{MaxEvents: 5000, MaxEventBytes: 1 << 20, MaxDepth: 256}
 }
 
-func (l Limits) withDefaults() Limits {
+// MaxRelayedBytes is the most bytes of an event, and of a request, on a relay topic. Event Grid accepts a little more than
+// 1 MiB, and adds members and the array to it. Its preferredBatchSizeInKilobytes is 1,024 at most.
+const MaxRelayedBytes = 2 << 20
+
+func (l Limits) withDefaults(anyTopic bool) Limits {
 	d := DefaultLimits()
+	if anyTopic {
+		d.MaxEventBytes = MaxRelayedBytes
+	}
 	if l.MaxEvents <= 0 {
 		l.MaxEvents = d.MaxEvents
 	}

@@ -20,10 +20,10 @@ func TestIsTopic(t *testing.T) {
 
 func TestLimitsWithDefaults(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, Limits{MaxEvents: 5000, MaxEventBytes: 1048576, MaxDepth: 256}, Limits{}.withDefaults())
-	require.Equal(t, DefaultLimits(), Limits{MaxEvents: -1, MaxEventBytes: -1, MaxDepth: -1}.withDefaults())
+	require.Equal(t, Limits{MaxEvents: 5000, MaxEventBytes: 1048576, MaxDepth: 256}, Limits{}.withDefaults(false))
+	require.Equal(t, DefaultLimits(), Limits{MaxEvents: -1, MaxEventBytes: -1, MaxDepth: -1}.withDefaults(false))
 	own := Limits{MaxEvents: 1, MaxEventBytes: 2, MaxDepth: 3}
-	require.Equal(t, own, own.withDefaults())
+	require.Equal(t, own, own.withDefaults(false))
 }
 
 func TestShorten(t *testing.T) {

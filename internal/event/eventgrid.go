@@ -27,7 +27,7 @@ var gridMembers = [...]string{
 //
 // Names in any letter case and numbers as texts are accepted: samples of Microsoft publish both. Body then gets the
 // usual form, so that whatever reads it later knows only that one.
-func readEventGrid(f *fields, topic string, e *Event) {
+func readEventGrid(f *fields, in *Input, e *Event) {
 	f.useUsualNames()
 	e.ID = string(f.scalar("id", required))
 	e.Subject = string(f.scalar("subject", requiredLongOrEmpty))
@@ -35,8 +35,10 @@ func readEventGrid(f *fields, topic string, e *Event) {
 	e.Time = f.isoTime("eventTime", f.scalar("eventTime", required))
 	e.DataVersion = string(f.scalar(memberDataVersion, optionalOrEmpty))
 	// The same page: if included, topic and metadataVersion must match what the server writes.
-	if text := f.scalar(memberTopic, optionalOrEmpty); len(text) > 0 && !isTopic(text, topic) {
-		f.reject(memberTopic, "must be absent, empty, %q or %q", topic, TopicPath(topic))
+	if text := f.scalar(memberTopic, optionalOrEmpty); len(text) > 0 && !isTopic(text, in.Topic) {
+		if e.Source = string(text); !in.AnyTopic {
+			f.reject(memberTopic, "must be absent, empty, %q or %q", in.Topic, TopicPath(in.Topic))
+		}
 	}
 	if text := f.scalar(memberMetadataVersion, optionalOrEmpty); text != nil && string(text) != metadataVersion {
 		f.reject(memberMetadataVersion, "must be absent or %q", metadataVersion)

@@ -19,6 +19,8 @@ type Input struct {
 	NewID func() string
 	// Now is the time of a custom event whose mapping names no field for it. Schema Custom needs it.
 	Now time.Time
+	// AnyTopic accepts events that name another topic, and keeps its name as their Source: a relay topic's.
+	AnyTopic bool
 	// Limits bounds the request.
 	Limits Limits
 	// Trace is that of the request, for events without one. ParseRequest reads it from the headers.

@@ -2,12 +2,15 @@ package event
 
 import "time"
 
-// Size returns the bytes of a delivery that come from the event: those of Body, and for a custom event those of its
-// envelope's strings, which a conversion writes next to the body.
+// Size returns the bytes of a delivery that come from the event: those of Body, for a custom event those of its
+// envelope's strings, which a conversion writes next to the body, and without CloudEvents those of Source.
 func (e *Event) Size() int {
 	size := len(e.Body)
 	if e.Schema == Custom {
 		size += quotedLen(e.ID) + quotedLen(e.Type) + quotedLen(e.Subject) + quotedLen(e.DataVersion)
+	}
+	if e.Schema != CloudEvents {
+		size += quotedLen(e.Source)
 	}
 	return size
 }

@@ -24,7 +24,7 @@ type parser struct {
 
 // parser returns a parser of src.
 func (in Input) parser(src []byte) *parser {
-	in.Limits = in.Limits.withDefaults()
+	in.Limits = in.Limits.withDefaults(in.AnyTopic)
 	p := &parser{in: in}
 	p.Scanner = jsonscan.Scanner{Text: src, MaxDepth: in.Limits.MaxDepth}
 	p.members = p.few[:0]
@@ -112,7 +112,7 @@ func (p *parser) event(i int) *Error {
 	case Custom:
 		readCustom(&f, &p.in, &e)
 	default:
-		readEventGrid(&f, p.in.Topic, &e)
+		readEventGrid(&f, &p.in, &e)
 	}
 	if size := len(e.Body); size > p.in.Limits.MaxEventBytes { // the usual form may be longer
 		return rejectEvent(statusPayloadTooLarge, CodePayloadTooLarge, i, "",

@@ -47,7 +47,7 @@ func (o *Operator) CheckEdit(ctx context.Context, id uuid.UUID, edited []byte) e
 
 // inputOf is how the edited event of a dead letter is read: as its topic reads published events. *FunctionError.
 func (o *Operator) inputOf(ctx context.Context, id uuid.UUID) (*event.Input, error) {
-	const query = `SELECT topic, input_schema AS schema, input_schema_mapping AS mapping
+	const query = `SELECT topic, input_schema AS schema, input_schema_mapping AS mapping, relay <> 'none' AS any_topic
 		FROM postrider_internal.topic_of_edit($1)`
 	rows, _ := o.db.Query(ctx, query, id) // CollectOneRow returns its error
 	in, err := pgx.CollectOneRow(rows, pgx.RowToStructByNameLax[event.Input])

@@ -32,6 +32,7 @@ type repairItem struct {
 	DeadLetterID       uuid.UUID
 	Problem, Message   *string
 	Topic, InputSchema *string
+	Relay              *string
 	InputSchemaMapping *event.Mapping
 	Body               []byte
 
@@ -81,7 +82,8 @@ func (i *repairItem) edit(patch *Patch, now time.Time, includeUnchanged bool) (c
 		return resultUnchanged, "the patch does not change it"
 	}
 	in := event.Input{
-		Schema: event.Schema(*i.InputSchema), Topic: *i.Topic, Mapping: i.InputSchemaMapping, NewID: uuid.NewString, Now: now,
+		Schema: event.Schema(*i.InputSchema), Topic: *i.Topic, Mapping: i.InputSchemaMapping, AnyTopic: *i.Relay != "none",
+		NewID: uuid.NewString, Now: now,
 	}
 	var err error
 	if i.edited, err = in.ParseOne(changed); err == nil {

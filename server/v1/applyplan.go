@@ -180,6 +180,7 @@ func (p *plan) readTopic(at string, text json.RawMessage) {
 	t := &catalog.Topic{
 		Name: o.Name, Kind: s.Kind, InputSchema: s.InputSchema, InputSchemaMapping: s.InputSchemaMapping,
 		EventRetentionInDays: s.EventRetentionInDays, DuplicateWindow: s.DuplicateWindow,
+		Relay: s.Relay,
 	}
 	p.topics[o.Name] = t // also with mistakes: its event subscriptions are checked
 	o.settings = func(context.Context) (before, after []byte, err error) {

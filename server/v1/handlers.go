@@ -88,7 +88,7 @@ func EndpointOf(t *catalog.Topic) string {
 // InputOf is how a topic's events are read.
 func InputOf(t *catalog.Topic) event.Input {
 	return event.Input{
-		Schema: t.InputSchema, Topic: t.Name, Mapping: t.InputSchemaMapping, NewID: uuid.NewString, Now: time.Now(),
-		Limits: event.DefaultLimits(),
+		Schema: t.InputSchema, Topic: t.Name, Mapping: t.InputSchemaMapping, AnyTopic: t.Relays(),
+		NewID: uuid.NewString, Now: time.Now(),
 	}
 }

@@ -21,6 +21,7 @@ type TopicSpec struct {
 	InputSchemaMapping                *event.Mapping     `json:"inputSchemaMapping,omitempty" schema:"InputSchemaMapping"`
 	EventRetentionInDays              *int               `json:"eventRetentionInDays,omitempty"`
 	DuplicateDetectionWindowInMinutes *int               `json:"duplicateDetectionWindowInMinutes,omitempty"`
+	Relay                             *catalog.Relay     `json:"relay" minLength:"1"`
 }
 
 // Topic is the address to which publishers send events.
@@ -66,8 +67,8 @@ type putTopicRequest struct {
 
 // PutTopic creates or changes a topic.
 //
-// Creates a topic, or changes its `eventRetentionInDays` and `duplicateDetectionWindowInMinutes`. Absent settings take
-// their defaults. Kind, input schema and mapping cannot be changed.
+// Creates a topic, or changes its `eventRetentionInDays`, `duplicateDetectionWindowInMinutes` and `relay`. Absent
+// settings take their defaults. Kind, input schema and mapping cannot be changed.
 //
 // The response that creates the topic has its access keys. Later, listKeys shows them.
 func (m *Handlers) PutTopic(ctx context.Context, r *putTopicRequest) (*api.Put[Topic], error) {
@@ -196,9 +197,21 @@ func (b *TopicSpec) check(name string) (catalog.TopicSpec, error) {
 		found.Value("duplicateDetectionWindowInMinutes",
 			"must be absent: inputSchemaMapping maps no id, so each event gets a new one")
 	}
-	s.DuplicateWindow = minutesOf(optional(b.DuplicateDetectionWindowInMinutes, 0))
+	s.Relay = optional(b.Relay, catalog.RelayNone)
+	if s.Relay != catalog.RelayNone && s.Kind != catalog.TopicBasic {
+		found.Value("relay", "must be %s: a topic of kind %s cannot be a relay", catalog.RelayNone, s.Kind)
+	}
+	window := 0
+	if m := s.InputSchemaMapping; s.Relay != catalog.RelayNone && (m == nil || m.Properties.ID != nil) {
+		window = relayWindow
+	}
+	s.DuplicateWindow = minutesOf(optional(b.DuplicateDetectionWindowInMinutes, window))
 	return s, found.Err()
 }
+
+// relayWindow is the duplicate window of a relay topic that sets none, in minutes: Azure repeats an event for a day at
+// most, and with the same id.
+const relayWindow = 24 * 60
 
 func (m *Handlers) topic(ctx context.Context, name string) (*catalog.Topic, error) {
 	if !api.Storable(name) {
@@ -220,6 +233,7 @@ func topicView(t *catalog.Topic, keys *catalog.AccessKeys) *Topic {
 			Kind: &t.Kind, InputSchema: &t.InputSchema, InputSchemaMapping: t.InputSchemaMapping,
 			EventRetentionInDays:              limitOf(t.EventRetentionInDays),
 			DuplicateDetectionWindowInMinutes: limitOf(minutes(t.DuplicateWindow)),
+			Relay:                             &t.Relay,
 		},
 	}
 	if keys != nil {

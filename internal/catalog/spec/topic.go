@@ -22,13 +22,17 @@ var Topic = []Setting{
 		Default: "EventGridSchema; CloudEventSchemaV1_0 on a namespace topic", Fixed: true,
 	},
 	{
+		Name: "relay", Section: topicSection, Label: "Relay", Kind: Choice, Choices: []string{"none", "azure"},
+		Help: "azure: event subscriptions of Azure Event Grid may deliver into the topic.", Default: "none",
+	},
+	{
 		Name: "inputSchemaMapping", Section: Mapping, Label: "Input mapping", Kind: JSON, Flag: "-",
 		Help:    "Of CustomEventSchema: which members of your JSON are the event's id, type, subject and time.",
 		Default: "none", Fixed: true,
 	},
 	{
 		Name: "duplicateDetectionWindowInMinutes", Section: Limits, Label: "Duplicate window (min)", Kind: Whole, Min: 1,
-		Max: 10080, Default: "every event is stored", Example: "1440",
+		Max: 10080, Default: "every event is stored; 1440 on a relay topic", Example: "1440",
 		Help: "Minutes in which an event with the same source and id is not stored again. 1440 is a day.",
 	},
 	{
