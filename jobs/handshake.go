@@ -93,7 +93,7 @@ func handshakeState(
 func handshakeOutcome(
 	h *catalog.Handshake, resp endpointconf.HandshakeResponse, origin string,
 ) (outcome endpointconf.HandshakeOutcome, why string) {
-	if h.Purpose == catalog.PurposeDeletion {
+	if h.Purpose != catalog.PurposeValidation {
 		return endpointconf.HandshakeAcknowledged(resp)
 	}
 	if h.Schema == event.CloudEvents {
@@ -105,6 +105,11 @@ func handshakeOutcome(
 func (s *handshaker) request(h *catalog.Handshake) *endpoint.HandshakeRequest {
 	if h.Purpose == catalog.PurposeValidation && h.Schema == event.CloudEvents {
 		return s.permissionRequest(h)
+	}
+	if h.Purpose == catalog.PurposeCallback {
+		return &endpoint.HandshakeRequest{
+			Method: http.MethodGet, URL: h.EndpointURL, Header: http.Header{}, Summary: "GET of the callback",
+		}
 	}
 	system := event.SystemEvent{ID: uuid.NewString(), Topic: h.Topic, Subscription: h.Subscription, Time: h.ReadAt}
 	header := http.Header{}

@@ -63,6 +63,7 @@ delivery: delivery_canceled, delivery_retried, delivery_dead_lettered
 dead letter: dead_letter_redelivered, dead_letter_repaired, dead_letter_resolved, dead_letter_reopened,
     dead_letter_purged
 problem: problem_acknowledged, problem_resolved
+relay feed: relay_callback_opened
 event: event_redelivered, event_erased, subject_erased
 operation on many: operation_started, operation_canceled, operation_finished
 retry policy: policy_created, policy_replaced, policy_deleted

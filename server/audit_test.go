@@ -124,6 +124,7 @@ func TestAuditHasOldAndNewValues(t *testing.T) {
 		{
 			"PUT", "/v1/topics/wide", `{"kind":"namespace","eventRetentionInDays":2}`, "topic_created",
 			`{"kind": {"old": null, "new": "namespace"}, "eventRetentionInDays": {"old": null, "new": 2}, ` +
+				`"relay": {"old": null, "new": "none"}, ` +
 				`"inputSchema": {"old": null, "new": "CloudEventSchemaV1_0"}}`,
 		},
 		{

@@ -126,5 +126,5 @@ func TestNamesInTheAPIAndInSQL(t *testing.T) {
 				"docs/reference/rest.md has no row for what %s lists", name)
 		}
 	}
-	require.Len(t, lists, 11)
+	require.Len(t, lists, 12)
 }

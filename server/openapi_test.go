@@ -275,6 +275,12 @@ func TestExamples(t *testing.T) {
 				SELECT $1, id, 'Busy', now(), now(), 503 FROM postrider_internal.event_subscriptions WHERE name = 'billing'`,
 				exampleProblem)
 		},
+		"allowRelay": func() {
+			s.delete("/v1/topics/orders/subscriptions/audit").is(204)
+			s.delete("/v1/topics/orders").is(204)
+			s.topic("orders", `{"relay":"azure","inputSchema":"CloudEventSchemaV1_0"}`)
+		},
+		"getRelayFeed": func() { s.change("UPDATE postrider_internal.relay_feeds SET id = 17") },
 		"openValidationUrl": func() {
 			sealer, err := postgres.NewSealer(testnode.Key)
 			require.NoError(t, err)
@@ -309,6 +315,7 @@ func TestExamples(t *testing.T) {
 		"listProblems", "getProblem", "acknowledgeProblem", "resolveProblem", "validateSubscription",
 		"openValidationUrl", "postValidationUrl", "deleteSubscription", "deleteTopic",
 		"receiveEvents", "renewLocks", "releaseEvents", "acknowledgeEvents", "rejectEvents", "applyConfiguration",
+		"allowRelay", "listRelayFeeds", "getRelayFeed", "openRelayCallback",
 	} {
 		if prepare := before[id]; prepare != nil {
 			prepare()
@@ -379,8 +386,12 @@ func (s *service) recordExample(op operation) recorded {
 	s.t.Helper()
 	r := recorded{Responses: map[string]map[string]json.RawMessage{}}
 	for _, request := range requests(op) {
-		response := s.send(op.method, request.path, request.body, "Authorization", "Bearer "+adminToken, "Content-Type",
-			request.contentType)
+		headers := []string{"Authorization", "Bearer " + adminToken, "Content-Type", request.contentType}
+		if op.OperationID == "allowRelay" {
+			headers = append(headers, "WebHook-Request-Origin", "eventgrid.azure.net", "WebHook-Request-Callback",
+				azureCallback)
+		}
+		response := s.send(op.method, request.path, request.body, headers...)
 		require.Equal(s.t, 2, response.status/100, "%s: %s: %s", op.OperationID, request, response.body)
 		status := strconv.Itoa(response.status)
 		require.Contains(s.t, op.Responses, status, op.OperationID)

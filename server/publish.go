@@ -42,7 +42,11 @@ var (
 // publish stores the events of a request, all or none, and responds 200 with an empty body after the commit.
 // Microsoft's SDKs treat other statuses, 202 included, as failures.
 func (s *Server) publish(c echo.Context) error {
-	if err := s.publishBy(&customTopics, c, api.PathValue(c, "topic")); err != nil {
+	err := s.publishBy(&customTopics, c, api.PathValue(c, "topic"))
+	if message, ok := errors.AsType[*relayMessage](err); ok {
+		return s.respondRelay(c, message)
+	}
+	if err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusOK)
@@ -69,28 +73,39 @@ func (s *Server) publishBy(p *protocol, c echo.Context, topic string) error {
 	if err := s.auth.LookUp(r.Context(), &credential, topic); err != nil {
 		return s.credentialError(r, topic, &credential, err)
 	}
+	limit, err := s.bodyLimit(r, topic)
+	if err != nil {
+		return err
+	}
 	// The body is read before anything is acquired for it: a slow publisher occupies only its own connection.
-	body, err := api.ReadBody(r)
+	body, err := api.ReadBody(r, limit)
 	if err != nil {
 		return err
 	}
 	// The events share the body's memory, which Publish does not keep.
 	defer api.Free(body)
+	var to *catalog.Topic
 	receipt, err := s.parts.Publisher.Publish(r.Context(), publish.Publication{
 		Topic:          topic,
 		Authorize:      credential.Opens,
 		IdempotencyKey: key,
 		Parse: func(t *catalog.Topic) ([]event.Event, error) {
+			to = t
 			if err := p.check(t, r.Header); err != nil {
 				return nil, err
+			}
+			if t.Relays() {
+				return s.relayEvents(t, r, body.Bytes())
 			}
 			return v1.InputOf(t).ParseRequest(r.Header, body.Bytes())
 		},
 	})
 	if err != nil {
+		s.countRejected(r, to, err)
 		return s.credentialError(r, topic, &credential, err)
 	}
 	s.credentialOpened(r, topic, &credential)
+	s.countRelayed(r, receipt)
 	took := time.Since(began)
 	s.options.Counters.published.Observe(int64(took))
 	for i, matched := range receipt.Matched {

@@ -106,7 +106,7 @@ func (s *Server) receive(c echo.Context, r *consumer) error {
 	if err := found.Err(); err != nil {
 		return err
 	}
-	body, err := api.ReadBody(c.Request()) // net/http reports the end of the connection only after the body's
+	body, err := api.ReadBody(c.Request(), api.MaxBodyBytes) // net/http reports the end of the connection only after the body's
 	if err != nil {
 		return err
 	}
@@ -260,7 +260,7 @@ func lockTokens(r *http.Request) ([]string, error) {
 	var request struct {
 		LockTokens *[]string `json:"lockTokens"`
 	}
-	body, err := api.ReadBody(r)
+	body, err := api.ReadBody(r, api.MaxBodyBytes)
 	if err != nil {
 		return nil, err
 	}

@@ -102,16 +102,21 @@ func (r *rejections) take() map[rejection]int {
 	return taken
 }
 
-// Run records the rejected requests in the log and the audit each minute until ctx ends, and then the rest.
+// Run records the rejected requests in the log and the audit each minute until ctx ends, and the requests of relay
+// feeds each ten seconds, and then the rest.
 func (s *Server) Run(ctx context.Context) {
-	ticks := time.NewTicker(rejectionsInterval)
+	ticks, relayed := time.NewTicker(rejectionsInterval), time.NewTicker(relayedInterval)
 	defer ticks.Stop()
+	defer relayed.Stop()
 	for {
 		select {
 		case <-ticks.C:
 			s.writeRejections(ctx)
+		case <-relayed.C:
+			s.writeRelayed(ctx)
 		case <-ctx.Done():
 			s.writeRejections(context.WithoutCancel(ctx))
+			s.writeRelayed(context.WithoutCancel(ctx))
 			return
 		}
 	}

@@ -35,6 +35,8 @@ const (
 	patch = http.MethodPatch
 	del   = http.MethodDelete
 
+	options = http.MethodOptions
+
 	subscription         = "/v1/topics/:topic/subscriptions/:subscription"
 	validationPath       = "/topics/:topic/eventsubscriptions/:subscription/validate"
 	publishPath          = "/topics/:topic/api/events"
@@ -43,6 +45,7 @@ const (
 	deadLetter           = "/v1/deadLetters/:deadLetterId"
 	delivery             = "/v1/deliveries/:deliveryId"
 	problem              = "/v1/problems/:problemId"
+	relayFeed            = "/v1/relayFeeds/:relayFeedId"
 )
 
 // route is an operation, its address, and who may use it.
@@ -111,6 +114,11 @@ func (s *Server) routes() []route {
 			{get, "/v1/events/:systemId", read, api.Handle("getEvent", m.GetEvent, 404)},
 			{post, "/v1/events/:systemId/redeliver", operate, api.Handle("redeliverEvent", m.RedeliverEvent, 404, 409)},
 			{post, "/v1/events/:systemId/erase", operate, api.Handle("eraseEvent", m.EraseEvent, 404, 409)},
+		}),
+		tagged("relay feeds", []route{
+			{get, "/v1/relayFeeds", read, api.Handle("listRelayFeeds", m.ListRelayFeeds, 404)},
+			{get, relayFeed, read, api.Handle("getRelayFeed", m.GetRelayFeed, 404)},
+			{post, relayFeed + "/openCallback", operate, api.Handle("openRelayCallback", m.OpenRelayCallback, 404, 409)},
 		}),
 		tagged("problems", problemRoutes(m)),
 		tagged("deliveries", []route{
@@ -202,6 +210,7 @@ func (s *Server) customRoutes() []route {
 	return slices.Concat(
 		tagged("publishing", []route{
 			{post, publishPath, publisher, custom("publishEvents", s.publish, 400, 401, 403, 404, 413, 415, 429, 500, 503)},
+			{options, publishPath, publisher, custom("allowRelay", s.allowRelay, 400, 401, 403, 404, 405, 429, 500, 503)},
 			{
 				post, namespacePublishPath, publisher,
 				custom("publishCloudEvents", s.publishToNamespace, 400, 401, 403, 404, 413, 415, 429, 500, 503),

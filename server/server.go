@@ -102,6 +102,7 @@ type Server struct {
 	rate      *auth.Rate       // nil = no limit
 
 	rejections *rejections
+	relayed    *relayed
 	failures   *failures
 }
 
@@ -138,6 +139,7 @@ func New(o Options) (*Server, error) {
 		log: o.Logger, echo: echo.New(),
 		rate:       auth.NewRate(o.RequestsPerSecond),
 		rejections: &rejections{anonymous: map[rejection]int{}, known: map[rejection]int{}},
+		relayed:    &relayed{feeds: map[feedKey]*catalog.Relayed{}},
 		failures:   &failures{kinds: map[string]failureKind{}},
 	}
 	s.reference = openapi.Reference()

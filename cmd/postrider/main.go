@@ -53,6 +53,7 @@ type verbs struct {
 	Topic        config.TopicCmd        `cmd:"" group:"settings" help:"Create, list, show and delete topics, and show their access keys."`
 	Subscription config.SubscriptionCmd `cmd:"" group:"settings" help:"Create, change, list, show and delete event subscriptions; test them, and hold or release their deliveries."`
 	Policy       config.PolicyCmd       `cmd:"" group:"settings" help:"Show the retry policies, explain what they do, and create your own. The built-in ones need no database."`
+	Relay        cli.RelayCmd           `cmd:"" group:"settings" help:"List the event subscriptions of Azure that deliver into relay topics."`
 	Apply        config.ApplyCmd        `cmd:"" group:"settings" help:"Create and change topics, event subscriptions and retry policies as a file declares them, after showing what would change."`
 
 	Publish     cli.PublishCmd `cmd:"" group:"events" help:"Publish events from files, from standard input, or generated samples."`

@@ -44,6 +44,7 @@ var verbsOf = map[string]string{
 	"eraseEvent":   "event erase",
 	"listProblems": "problem list", "getProblem": "problem show", "acknowledgeProblem": "problem acknowledge",
 	"resolveProblem": "problem resolve",
+	"listRelayFeeds": "relay list", "getRelayFeed": "relay show", "openRelayCallback": "relay open-callback",
 	"listDeliveries": "delivery list", "getDelivery": "delivery show", "listDeliveryAttempts": "delivery show",
 	"cancelDelivery": "delivery cancel", "retryDelivery": "delivery retry-now",
 	"deadLetterDelivery": "delivery dead-letter-now",

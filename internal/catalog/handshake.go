@@ -64,6 +64,7 @@ const (
 const (
 	PurposeValidation = "validation"
 	PurposeDeletion   = "deletion"
+	PurposeCallback   = "callback" // of a relay feed
 )
 
 var (

@@ -26,7 +26,7 @@ type HandshakeResult struct {
 // Record records the result of a request, and changes the event subscription that the handshake validates. For a job
 // that was deleted it does nothing, without an error.
 func (s *Handshakes) Record(ctx context.Context, r *HandshakeResult) error {
-	if r.State == HandshakePending || r.Handshake.Purpose == PurposeDeletion {
+	if r.State == HandshakePending || r.Handshake.Purpose != PurposeValidation {
 		_, err := s.recordHandshake(ctx, s.db, r)
 		return err
 	}

@@ -62,6 +62,7 @@ type verbs struct {
 	Event        cli.EventCmd           `cmd:""`
 	Batch        cli.BatchCmd           `cmd:""`
 	Problem      cli.ProblemCmd         `cmd:""`
+	Relay        cli.RelayCmd           `cmd:""`
 	Deadletter   cli.DeadletterCmd      `cmd:""`
 	Operation    cli.OperationCmd       `cmd:""`
 	Query        cli.QueryCmd           `cmd:""`

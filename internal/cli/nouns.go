@@ -45,6 +45,13 @@ type OperationCmd struct {
 	Show showVerb[query.Operation]           `cmd:"" help:"Show a bulk operation and its progress." example:"operation show 0198c5a2-11aa-7d20-8e31-0c9f6b7a5e42"`
 }
 
+// RelayCmd is relay with its verbs.
+type RelayCmd struct {
+	List         listVerb[query.RelayFeedFilter, query.RelayFeed] `cmd:"" help:"List the event subscriptions of Azure that deliver into relay topics, the newest first." example:"relay list; relay list --topic orders -o json"`
+	Show         showVerb[query.RelayFeed]                        `cmd:"" help:"Show an event subscription of Azure, and what it has delivered." example:"relay show 17"`
+	OpenCallback rest.ActVerb[rowArg[query.RelayFeed]]            `cmd:"" done:"The callback of feed {id} is requested; relay show has the result." help:"Open the callback of a CloudEvents handshake." detail:"Azure offers it if the response to the handshake is not enough. It can be opened once, within 10 minutes." example:"relay open-callback 17"`
+}
+
 // ProblemCmd is problem.
 type ProblemCmd struct {
 	List        problemListCmd                  `cmd:"" help:"List failed attempts by event subscription and outcome, the newest failure first." example:"problem list; problem list --topic orders --within 24h -o json; problem list --state failing"`

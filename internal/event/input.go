@@ -52,6 +52,9 @@ func (in Input) Parse(contentType string, body []byte) ([]Event, error) {
 	if err != nil {
 		return nil, err
 	}
+	if in.AnyTopic { // Microsoft does not say which media type batches of CloudEvents are delivered with
+		shape = oneEventOrArray
+	}
 	p := in.parser(body)
 	if err := p.document(shape); err != nil {
 		return nil, err

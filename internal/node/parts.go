@@ -10,7 +10,7 @@ func (s *System) API() v1.Parts {
 	return v1.Parts{
 		DB: s.DB, Clock: s.Clock, Cache: s.Cache, Topics: s.Topics, Subscriptions: s.Subscriptions, Holds: s.Holds,
 		Handshakes: s.Handshakes, Policies: s.Policies, Publisher: s.Publisher, Receiver: s.Receiver, Access: s.Access,
-		Reader: s.Reader, Operator: s.Operator, Queries: s.Queries, SavedQueries: s.SavedQueries,
+		Reader: s.Reader, Operator: s.Operator, Queries: s.Queries, SavedQueries: s.SavedQueries, Relays: s.Relays,
 	}
 }
 

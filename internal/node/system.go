@@ -74,6 +74,7 @@ type System struct {
 	SavedQueries *sqlquery.Store
 	IDs          *postgres.IDs
 	Topics       *catalog.Topics
+	Relays       *catalog.Relays
 	Policies     *catalog.Policies
 	Reader       *query.Reader
 	Memory       *queue.Memory
@@ -103,6 +104,7 @@ func New(ctx context.Context, o Options) (*System, error) {
 		return nil, err
 	}
 	s.Topics, s.Subscriptions, s.Holds, s.Handshakes, s.Policies = catalog.NewParts(cache, o.Node, o.Failpoint)
+	s.Relays = catalog.NewRelays(cache)
 	s.Nodes = queue.NewNodes(o.Pool.Config().ConnConfig, o.Node, o.Version, o.TimeScale, o.Sealer.KeyIDs())
 	if o.MaxWorkers > 0 {
 		s.Active, s.Wake = queue.NewJobSet(), queue.NewWake()

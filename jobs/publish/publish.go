@@ -22,7 +22,8 @@ type Publication struct {
 	// Authorize reports whether the topic may be used; nil allows all. It is called again if the catalog has changed. For
 	// a topic that does not exist, it gets one that no access key opens.
 	Authorize func(*catalog.Topic) bool
-	// Parse makes the events in the topic's input schema. It is called once.
+	// Parse makes the events in the topic's input schema. It is called again if it fails and another node has just made
+	// the topic a relay, which accepts more.
 	Parse func(*catalog.Topic) ([]event.Event, error)
 	// IdempotencyKey names this publish. Another publish with the same key to the same topic, within 24 hours, stores
 	// nothing and gets the same response. 1 to MaxIdempotencyKey bytes; "" for none.
@@ -99,6 +100,9 @@ func (p *Publisher) Publish(ctx context.Context, publication Publication) (*Rece
 		return nil, err
 	}
 	events, err := publication.Parse(req.Receipt.Topic)
+	if err != nil && !req.Receipt.Topic.Relays() {
+		events, err = p.parseAgain(ctx, req, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -118,6 +122,39 @@ func (p *Publisher) Publish(ctx context.Context, publication Publication) (*Rece
 		return nil, err
 	}
 	return &req.Receipt, nil
+}
+
+// parseAgain parses the events that a topic has rejected with an error once more, if the topic has become a relay. Azure
+// would not send them again.
+func (p *Publisher) parseAgain(ctx context.Context, req *publishRequest, rejected error) ([]event.Event, error) {
+	if err := p.Cache.Confirm(ctx); err != nil {
+		return nil, fmt.Errorf("%w: %w", postgres.ErrUnavailable, err)
+	}
+	if err := req.admittedBy(p.Cache.Snapshot()); err != nil {
+		return nil, err
+	}
+	if !req.Receipt.Topic.Relays() {
+		return nil, rejected
+	}
+	return req.Parse(req.Receipt.Topic)
+}
+
+// Admit returns a relay topic that Authorize allows to be used, by the current catalog. ErrNotFound, ErrUnauthorized,
+// ErrUnavailable; nil without an error for a topic that is no relay.
+func (p *Publisher) Admit(
+	ctx context.Context, name string, authorize func(*catalog.Topic) bool,
+) (*catalog.Topic, error) {
+	req := &publishRequest{Publication: Publication{Topic: name, Authorize: authorize}}
+	if err := p.admit(ctx, req); err != nil || req.Receipt.Topic.Relays() {
+		return req.Receipt.Topic, err
+	}
+	if err := p.Cache.Confirm(ctx); err != nil {
+		return nil, fmt.Errorf("%w: %w", postgres.ErrUnavailable, err)
+	}
+	if err := req.admittedBy(p.Cache.Snapshot()); err != nil || !req.Receipt.Topic.Relays() {
+		return nil, err
+	}
+	return req.Receipt.Topic, nil
 }
 
 // admit finds the topic and calls Authorize. Before it rejects a request, it confirms that the catalog in memory is

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// maxBodyBytes is Event Grid's 1 MB for a request (Microsoft, Azure Event Grid quotas and limits), as 1 MiB.
-	maxBodyBytes = 1 << 20
+	// MaxBodyBytes is Event Grid's 1 MB for a request (Microsoft, Azure Event Grid quotas and limits), as 1 MiB.
+	MaxBodyBytes = 1 << 20
 	// maxPooledBytes is the largest buffer that returns to the pool.
 	maxPooledBytes = 64 << 10
 )
@@ -23,11 +23,9 @@ const (
 // (BenchmarkReadBody, two cores, 2026).
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// ReadBody reads the whole body of a publish into a buffer. The caller passes it to Free after the last use of its
-// bytes.
-func ReadBody(r *http.Request) (*bytes.Buffer, error) { return readBody(r, maxBodyBytes) }
-
-func readBody(r *http.Request, limit int) (*bytes.Buffer, error) {
+// ReadBody reads the whole body of a publish into a buffer, up to a limit in bytes. The caller passes it to Free after
+// the last use of its bytes. A body that ends too early is 503: the client should send it again.
+func ReadBody(r *http.Request, limit int) (*bytes.Buffer, error) {
 	if encoding := r.Header.Get(echo.HeaderContentEncoding); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		return nil, Reject(http.StatusUnsupportedMediaType, CodeUnsupportedMediaType,
 			"Content-Encoding %q is not supported: send the body without one", Shorten(encoding))
@@ -40,7 +38,7 @@ func readBody(r *http.Request, limit int) (*bytes.Buffer, error) {
 	switch {
 	case err != nil:
 		Free(buf)
-		return nil, Reject(http.StatusBadRequest, CodeInvalidRequest, "the connection ended before the body did")
+		return nil, Reject(http.StatusServiceUnavailable, CodeUnavailable, "the body did not arrive completely; retry")
 	case buf.Len() > limit:
 		Free(buf)
 		return nil, tooLarge(limit)

@@ -46,6 +46,8 @@ const (
 	ConflictCodeDeliveryEnded ConflictCode = "DeliveryEnded"
 	// An attempt of the delivery is in progress. Wait for its outcome.
 	ConflictCodeAttemptInProgress ConflictCode = "AttemptInProgress"
+	// The relay feed has no callback that can be opened.
+	ConflictCodeNoCallback ConflictCode = "NoCallback"
 	// The event of the delivery is no longer stored.
 	ConflictCodeEventGone ConflictCode = "EventGone"
 	// The event was erased.

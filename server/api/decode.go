@@ -37,7 +37,7 @@ func readJSON(r *http.Request, target any, limit int) error {
 			return r.Context().Err()
 		}
 	}
-	body, err := readBody(r, limit)
+	body, err := ReadBody(r, limit)
 	if err != nil {
 		return err
 	}

@@ -320,6 +320,7 @@ var conflictCodes = map[string]ConflictCode{
 	"running":       ConflictCodeAttemptInProgress,
 	"event_gone":    ConflictCodeEventGone,
 	"erased":        ConflictCodeEventErased,
+	"callback":      ConflictCodeNoCallback,
 	"pending":       ConflictCodeDeliveryPending,
 	"not_routed":    ConflictCodeEventNotRouted,
 	"not_matched":   ConflictCodeEventNotMatched,

@@ -103,7 +103,7 @@ func inputOf(t reflect.Type) input {
 	slices.Sort(in.query)
 	if body, has := t.FieldByName("Body"); has && len(body.Index) == 1 {
 		extra, _ := strconv.Atoi(body.Tag.Get("extraBytes"))
-		in.body, in.maxBody = body.Index, maxBodyBytes+extra
+		in.body, in.maxBody = body.Index, MaxBodyBytes+extra
 	}
 	return in
 }

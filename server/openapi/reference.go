@@ -64,7 +64,7 @@ func (f file) groups() []referenceGroup {
 			Name: tag.Name, Anchor: "tag-" + strings.ReplaceAll(tag.Name, " ", "-"), Description: tag.Description,
 		}
 		for _, path := range slices.Sorted(maps.Keys(f.Paths)) {
-			for _, method := range []string{"get", "put", "post", "patch", "delete"} {
+			for _, method := range []string{"get", "put", "post", "patch", "delete", "options"} {
 				if op := f.Paths[path][method]; slices.Contains(op.Tags, tag.Name) {
 					group.Operations = append(group.Operations,
 						referenceOperation{op.ID, strings.ToUpper(method), path, op.Summary, op.Access})

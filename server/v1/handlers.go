@@ -64,6 +64,7 @@ type Parts struct {
 	Operator      *operator.Operator
 	Queries       *sqlquery.Runner
 	SavedQueries  *sqlquery.Store
+	Relays        *catalog.Relays
 }
 
 // TopicPath names a topic.

@@ -26,6 +26,7 @@ func TestSettingsAreDeclaredOnce(t *testing.T) {
 		"topic": {TopicSpec{
 			Kind: new(catalog.TopicBasic), InputSchema: new(event.Custom), InputSchemaMapping: new(event.Mapping),
 			EventRetentionInDays: new(1), DuplicateDetectionWindowInMinutes: new(1),
+			Relay: new(catalog.RelayAzure),
 		}, spec.Topic, nil},
 	} {
 		text, err := json.Marshal(row.shown)
