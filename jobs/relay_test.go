@@ -3,6 +3,7 @@ package jobs_test
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"postrider/internal/catalog"
 	"postrider/internal/event"
 	"postrider/internal/testnode"
+	"postrider/jobs"
 )
 
 const azureTopics = "/subscriptions/5b4b650e/resourceGroups/rg/providers/microsoft.eventgrid/topics/"
@@ -77,4 +79,46 @@ func TestRelayedEventIsRepaired(t *testing.T) {
 	require.Len(t, seen, 2)
 	require.Contains(t, seen[1].body, azureTopics+"one")
 	require.Equal(t, 2, tn.Rows(t, "dead_letters", "source = $1", azureTopics+"one"))
+}
+
+// A callback is requested once, after an operator has opened it, and only at an address that deliveries may be sent to.
+func TestRelayCallback(t *testing.T) {
+	t.Parallel()
+	tn := setupSpec(t, catalog.TopicSpec{
+		Kind: catalog.TopicBasic, InputSchema: event.CloudEvents, Relay: catalog.RelayAzure,
+	})
+	e := newEndpoint(t, respondWith(http.StatusOK))
+	offer := func(callback string) string {
+		u, err := url.Parse(callback)
+		require.NoError(t, err)
+		topic, err := tn.System.Topics.Get(t.Context(), topicName)
+		require.NoError(t, err)
+		require.NoError(t, tn.System.Relays.NoteHandshake(t.Context(), &catalog.RelayHandshake{
+			TopicID: topic.ID, Subscription: "feed", Schema: event.CloudEvents, Origin: "eventgrid.azure.net", Callback: u,
+		}))
+		return tn.Text(t, "SELECT relay_feed_id FROM postrider.relay_feeds WHERE callback = 'awaiting'")
+	}
+	const open = "SELECT postrider.open_relay_callback($1::bigint)"
+	engine := tn.Start(t)
+	feed := offer(e.URL + "/validate?id=1&token=hush-hush")
+	require.Empty(t, e.requests())
+	require.Equal(t, "pending", tn.Text(t, open, feed))
+	tn.BecomeRows(t, 1, "relay_feeds", "callback = 'succeeded' AND callback_message = 'acknowledged: responded 200'")
+	r := requireOneRequest(t, e)
+	require.Equal(t, http.MethodGet+" /validate?id=1&token=hush-hush", r.method+" "+r.uri)
+	require.Contains(t, tn.RejectedBy(t, open, feed), "it was opened before")
+	require.Zero(t, tn.Rows(t, "handshakes", "handshakes::text LIKE '%hush%'"))
+	require.Zero(t, tn.Rows(t, "handshake_steps", "handshake_steps::text LIKE '%hush%'"))
+	require.Equal(t, 1, tn.Rows(t, "audit", "action = 'relay_callback_opened' AND subscription = 'feed'"))
+
+	feed = offer(e.URL + "/late")
+	tn.Exec(t, "UPDATE postrider_internal.handshakes SET callback_expires_at = now() WHERE state = 'awaiting'")
+	require.Contains(t, tn.RejectedBy(t, open, feed), "its time is over")
+	require.Contains(t, tn.RejectedBy(t, open, "4711"), "relay feed 4711 does not exist")
+	testnode.RequireStops(t, engine)
+
+	tn.Start(t, func(o *jobs.Options) { o.AllowCIDR, o.HandshakePause = nil, time.Millisecond })
+	tn.Exec(t, open, offer(e.URL+"/guarded"))
+	tn.BecomeRows(t, 1, "relay_feeds", "callback = 'failed' AND callback_message LIKE '%must not be%'")
+	require.Len(t, e.requests(), 1)
 }

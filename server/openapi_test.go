@@ -502,6 +502,7 @@ func mask(v any) {
 					"deadLetterId", "deviceCode", "lockToken",
 					"userCode", "verificationUri", "verificationUriComplete", "at", "place", "firstFailedAt", "lastFailedAt",
 					"drainsAt", "closedUntil", "resolvedAt", "redeliveredAt", "recoveredAt", "acknowledgedAt", "acknowledgedUntil",
+					"callbackExpiresAt", "validatedAt", "lastReceivedAt", "endedAt",
 				}, name) && value != nil || name == "nextLink" && value != nil {
 				v[name] = "…"
 			}

@@ -19,32 +19,33 @@ import (
 func (p *pages) actions() map[access.Role]map[string]echo.HandlerFunc {
 	const subscription, delivery, deadLetter = "/subscriptions/:topic/:subscription/", "/deliveries/:id/",
 		"/dead-letters/:id/"
-	const problem = "/problems/:id/"
+	const problem, relayFeed = "/problems/:id/", "/topics/:topic/relay-feeds/:id/"
 	holds, act := p.Parts.Holds, p.Parts.Operator
 	return map[access.Role]map[string]echo.HandlerFunc{
 		access.RoleOperator: {
-			subscription + "pause":    site.Act(p.pause, p.subscription),
-			subscription + "resume":   p.hold("resumed", holds.Resume),
-			subscription + "release":  p.hold("released", holds.Release),
-			subscription + "probe":    p.hold("probed", holds.Probe),
-			subscription + "test":     site.Act(p.testDelivery, p.subscription),
-			delivery + "retry":        p.deliveryAction("retried", act.RetryNow),
-			delivery + "cancel":       p.deliveryAction("canceled", act.Cancel),
-			delivery + "dead-letter":  site.Act(p.deadLetterNow, p.delivery),
-			problem + "acknowledge":   site.Act(p.acknowledgeProblem, p.problem),
-			problem + "resolve":       site.Act(p.resolveProblem, p.problem),
-			deadLetter + "redeliver":  site.Act(p.redeliverOne, p.deadLetter),
-			deadLetter + "resolve":    site.Act(p.resolveOne, p.deadLetter),
-			deadLetter + "reopen":     site.Act(p.reopenOne, p.deadLetter),
-			deadLetter + "purge":      site.Act(p.purgeOne, p.purging),
-			"/events/:id/redeliver":   site.Act(p.redeliverEvent, p.event),
-			"/dead-letters/redeliver": p.bulk(operator.Redeliver),
-			"/dead-letters/repair":    p.bulk(operator.Repair),
-			"/dead-letters/resolve":   p.bulk(operator.Resolve),
-			"/dead-letters/purge":     p.bulk(operator.Purge),
-			"/deliveries/retry":       p.bulk(operator.Retry),
-			"/deliveries/cancel":      p.bulk(operator.Cancel),
-			"/operations/:id/cancel":  site.Act(p.cancelOperation, p.operation),
+			subscription + "pause":      site.Act(p.pause, p.subscription),
+			subscription + "resume":     p.hold("resumed", holds.Resume),
+			subscription + "release":    p.hold("released", holds.Release),
+			subscription + "probe":      p.hold("probed", holds.Probe),
+			subscription + "test":       site.Act(p.testDelivery, p.subscription),
+			delivery + "retry":          p.deliveryAction("retried", act.RetryNow),
+			delivery + "cancel":         p.deliveryAction("canceled", act.Cancel),
+			delivery + "dead-letter":    site.Act(p.deadLetterNow, p.delivery),
+			problem + "acknowledge":     site.Act(p.acknowledgeProblem, p.problem),
+			problem + "resolve":         site.Act(p.resolveProblem, p.problem),
+			relayFeed + "open-callback": site.Act(p.openRelayCallback, p.topic),
+			deadLetter + "redeliver":    site.Act(p.redeliverOne, p.deadLetter),
+			deadLetter + "resolve":      site.Act(p.resolveOne, p.deadLetter),
+			deadLetter + "reopen":       site.Act(p.reopenOne, p.deadLetter),
+			deadLetter + "purge":        site.Act(p.purgeOne, p.purging),
+			"/events/:id/redeliver":     site.Act(p.redeliverEvent, p.event),
+			"/dead-letters/redeliver":   p.bulk(operator.Redeliver),
+			"/dead-letters/repair":      p.bulk(operator.Repair),
+			"/dead-letters/resolve":     p.bulk(operator.Resolve),
+			"/dead-letters/purge":       p.bulk(operator.Purge),
+			"/deliveries/retry":         p.bulk(operator.Retry),
+			"/deliveries/cancel":        p.bulk(operator.Cancel),
+			"/operations/:id/cancel":    site.Act(p.cancelOperation, p.operation),
 		},
 		access.RoleAdmin: {
 			"/users/add":            site.Act(p.addUser, p.users),
@@ -90,6 +91,8 @@ var doneTexts = map[string]string{
 	"resolved":      "Resolved. It is no longer counted as open.",
 	"acknowledged":  "Acknowledged. Alerts and notices leave it out for the time that you chose.",
 	"reopened":      "The resolution was taken back.",
+
+	"callback-opened": "The callback is requested; the feed below shows its result.",
 
 	"problem-resolved": "Resolved. Lists hide it until it fails again.",
 
@@ -159,6 +162,16 @@ func (p *pages) deadLetterNow(ctx context.Context, c echo.Context) (href string,
 	}
 	deadLetter, err := p.Parts.Operator.DeadLetterNow(ctx, id)
 	return deadLetterPath(deadLetter) + "?done=dead-lettered", err
+}
+
+// openRelayCallback opens the callback of a feed of a relay topic.
+func (p *pages) openRelayCallback(ctx context.Context, c echo.Context) (href string, err error) {
+	id, err := numberParam(c)
+	if err != nil {
+		return "", err
+	}
+	return "/ui/topics/" + url.PathEscape(c.Param("topic")) + "?done=callback-opened",
+		p.Parts.Operator.OpenRelayCallback(ctx, id)
 }
 
 // testDelivery sends a sample event to one event subscription.

@@ -342,7 +342,7 @@ func TestFormsRequireSessionAndOrigin(t *testing.T) {
 		require.Equal(t, http.StatusForbidden, open.post(route.Path, nil, sentFrom("cross-site")).Code, route.Path)
 		require.Equal(t, http.StatusUnauthorized, shut.post(route.Path, nil).Code, route.Path)
 	}
-	require.Equal(t, 50, forms)
+	require.Equal(t, 51, forms)
 }
 
 // sentFrom says where a form was sent from.

@@ -166,6 +166,8 @@ type topicView struct {
 	// DuplicateWindow is how long duplicates of an event are detected; 0 is never.
 	DuplicateWindow time.Duration
 	Mapping         []mappedLine // of a topic with custom input schema
+	Relays          bool
+	Feeds           []query.RelayFeed // the newest; a topic that was a relay may have some
 	Ranges          []display.RangeLink
 	Charts          []display.Chart
 	Subscriptions   query.SearchedPage[query.SubscriptionLine, query.SubscriptionKey]
@@ -198,6 +200,11 @@ func (p *pages) topic(ctx context.Context, c echo.Context) error {
 	if err != nil && !errors.Is(err, postgres.ErrTooSlow) {
 		return err
 	}
+	feeds, err := p.Parts.Reader.ReadRelayFeeds(ctx, query.RelayFeedFilter{Topic: name},
+		query.Turn[int64]{Limit: display.PageSize})
+	if err != nil {
+		return err
+	}
 	var lines []mappedLine
 	object, _ := form.PlainJSON(map[string]any{mapping: topic.InputSchemaMapping}) // strings always marshal
 	for _, member := range mappedMembers {
@@ -210,6 +217,7 @@ func (p *pages) topic(ctx context.Context, c echo.Context) error {
 	}
 	return p.Show(c, "topic", name, true, topicView{
 		TopicDetails: *details, DuplicateWindow: topic.DuplicateWindow, Mapping: lines,
+		Relays: topic.Relays(), Feeds: feeds.Rows,
 		Ranges: display.RangeLinks(c, r), Subscriptions: subs, Events: events.Rows,
 		Charts: []display.Chart{
 			display.TrafficChart(r, display.PublishedSeries, details.Range.Minutes), display.OutcomeChart(r, details.Range),

@@ -65,17 +65,18 @@ func TestGoAndSQLCountTheSameBytes(t *testing.T) {
 		{Schema: event.EventGrid, ID: "a", Type: "b", Subject: "c", DataVersion: "1", Body: []byte(`{"id":"a"}`)},
 		{Schema: event.CloudEvents, ID: "ä", Type: "b", Source: "/s", Body: []byte(`{"id":"ä"}`)},
 		{Schema: event.CloudEvents},
+		{Schema: event.EventGrid, ID: "a", Source: "/a/foreign/topic", Body: []byte(`{"id":"a","topic":"/a/foreign/topic"}`)},
 		{Schema: event.Custom, Body: []byte(`{}`)},
 		{Schema: event.Custom, ID: "id", Type: "type", Subject: "subject", DataVersion: "1.0", Body: []byte(`[1]`)},
-		{Schema: event.Custom, ID: "id", Source: "/not/counted", Body: []byte(`0`)},
+		{Schema: event.Custom, ID: "id", Source: "/a\tforeign/topic", Body: []byte(`0`)},
 		{Schema: event.Custom, ID: "Zoë 🚀", Type: "\u2028\u00a0", Body: []byte(`"ü"`)},
 		{Schema: event.Custom, ID: `"quoted"`, Type: `back\slash`, Subject: `\"`},
 		{Schema: event.Custom, ID: "\n", Type: "\t\r", Subject: "\x01\x1f", DataVersion: "\x7f"},
 		{Schema: event.Custom, Subject: "</script>&'"},
 	} {
 		var got int
-		require.NoError(t, pool.QueryRow(t.Context(), "SELECT postrider_internal.event_bytes($1, $2, $3, $4, $5, $6)",
-			string(e.Schema), len(e.Body), e.ID, e.Type, e.Subject, e.DataVersion).Scan(&got))
+		require.NoError(t, pool.QueryRow(t.Context(), "SELECT postrider_internal.event_bytes($1, $2, $3, $4, $5, $6, $7)",
+			string(e.Schema), len(e.Body), e.ID, e.Type, e.Subject, e.Source, e.DataVersion).Scan(&got))
 		require.Equal(t, e.Size(), got, "%+v", e)
 	}
 }

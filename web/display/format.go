@@ -159,7 +159,7 @@ func Tone(word string) string {
 		return "calm"
 	case "paused", "not_validated", "probation", "admission", "rate_limited", "rate limited", "late", "awaiting",
 		"AwaitingManualAction", "Creating", "Updating", "scheduled", "retryable", "retry", "canceled", "cancelled",
-		"Released", "acknowledged":
+		"Released", "acknowledged", "ended", "unvalidated":
 		return "waiting"
 	default:
 		return "bad"
