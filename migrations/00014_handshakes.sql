@@ -1,9 +1,9 @@
 -- +goose Up
 
 -- The handshake with an endpoint, before any delivery (validation), the notice that its event subscription was deleted
--- (deletion), and the callback that another service offered in its handshake with a relay topic (callback: awaiting until
--- an operator opens it; the subscription is the other service's). Names are copied: there is no event subscription if a validation failed, nor after a deletion.
--- subscription_id is that of the event subscription that was stored with it.
+-- (deletion), and the callback that another service offered in its handshake with a relay topic (callback). That awaits
+-- an operator, and the subscription is the other service's. Names are copied: there is no event subscription if a
+-- validation failed, nor after a deletion. subscription_id is that of the event subscription that was stored with it.
 --
 -- The code is what an endpoint, or a person at validationUrl, shows: sealed, and found by its keyed hash.
 CREATE TABLE postrider_internal.handshakes (

@@ -22,7 +22,8 @@ COMMENT ON COLUMN postrider.topics.event_retention_in_days IS
 COMMENT ON COLUMN postrider.topics.duplicate_detection_window_in_minutes IS
     'Minutes in which an event of the same source and id is not stored again; NULL = no detection.';
 COMMENT ON COLUMN postrider.topics.relay IS
-    'azure: event subscriptions of Azure Event Grid deliver into the topic, see postrider.relay_feeds. none: they cannot.';
+    'azure: event subscriptions of Azure Event Grid deliver into the topic, see postrider.relay_feeds. none: they '
+    'cannot.';
 
 CREATE VIEW postrider.event_subscriptions AS
 SELECT t.name AS topic, s.name AS subscription, s.endpoint_base_url,

@@ -116,8 +116,8 @@ BEGIN
 END $$;
 
 -- The members of an envelope that are checked; the first five become columns. A custom event has the members of the
--- Event Grid schema, in the fields that its topic's mapping names, with defaults. A relay topic accepts events that name
--- another topic.
+-- Event Grid schema, in the fields that its topic's mapping names, with defaults. A relay topic accepts events that
+-- name another topic.
 -- Sources: Microsoft, Azure Event Grid event schema, 2023-05-24, and Map custom fields to Event Grid schema,
 -- 2021-09-28; CNCF, CloudEvents 1.0.2.
 CREATE FUNCTION postrider_internal.envelope_rules(topic text, schema text, mapping jsonb, relay text)
@@ -256,7 +256,8 @@ END $$;
 -- Reads and checks one event of a topic. A missing id, eventTime and specversion is filled in. The name of another
 -- topic is kept as the event's source.
 CREATE FUNCTION postrider_internal.read_event(topic text, event jsonb, place text,
-    rules postrider_internal.envelope_rule[], schema text, at timestamptz) RETURNS postrider_internal.envelope LANGUAGE plpgsql
+    rules postrider_internal.envelope_rule[], schema text, at timestamptz) RETURNS postrider_internal.envelope
+    LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     e postrider_internal.envelope;

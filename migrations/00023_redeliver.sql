@@ -45,7 +45,8 @@ END $$;
 CREATE FUNCTION postrider_internal.event_bytes(schema text, body integer, event_id text, event_type text, subject text,
     source text, data_version text) RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN body + CASE schema WHEN 'CloudEventSchemaV1_0' THEN 0 ELSE postrider_internal.quoted_length(source) END
-    + CASE schema WHEN 'CustomEventSchema' THEN postrider_internal.quoted_length(event_id) + postrider_internal.quoted_length(event_type)
+    + CASE schema WHEN 'CustomEventSchema' THEN postrider_internal.quoted_length(event_id)
+        + postrider_internal.quoted_length(event_type)
         + postrider_internal.quoted_length(subject) + postrider_internal.quoted_length(data_version) ELSE 0 END;
 
 -- Why a dead letter cannot be redelivered to an event subscription; NULL = it can.

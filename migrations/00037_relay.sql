@@ -86,7 +86,8 @@ BEGIN
             looped) ORDER BY topic_id, lower(name COLLATE "C"), lower(source COLLATE "C") LOOP
         feed := postrider_internal.relay_feed(r.topic_id, r.name, r.source);
         UPDATE postrider_internal.relay_feeds f
-           SET last_received_at = greatest(f.last_received_at, clock_timestamp() - make_interval(secs => r.ago)),
+           SET created_at = least(f.created_at, clock_timestamp() - make_interval(secs => r.ago)),
+               last_received_at = greatest(f.last_received_at, clock_timestamp() - make_interval(secs => r.ago)),
                last_delivery_count = coalesce(r.delivery_count, f.last_delivery_count),
                requests = f.requests + r.requests, events = f.events + r.events,
                duplicates = f.duplicates + r.duplicates, rejected_requests = f.rejected_requests + r.rejected,
@@ -138,12 +139,14 @@ BEGIN
     IF job IS NULL AND f.state IS DISTINCT FROM 'pending' THEN
         RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = 'callback',
             MESSAGE = format('no callback of relay feed %s can be opened: %s', relay_feed_id, CASE
-                WHEN f.id IS NULL THEN 'its handshake offered none' WHEN f.state = 'succeeded' THEN 'it was opened before'
+                WHEN f.id IS NULL THEN 'its handshake offered none'
+                WHEN f.state = 'succeeded' THEN 'it was opened before'
                 ELSE 'its time is over, or it has failed' END),
             HINT = 'Create or update the event subscription in Azure: each of its handshakes offers another callback.';
     ELSIF job IS NOT NULL THEN
         INSERT INTO postrider_internal.new_jobs
-        SELECT j.* FROM postrider_internal.new_job(job, 'handshake', jsonb_build_object('h', f.id), clock_timestamp()) j;
+        SELECT j.*
+          FROM postrider_internal.new_job(job, 'handshake', jsonb_build_object('h', f.id), clock_timestamp()) j;
         PERFORM pg_notify('postrider_internal.river_insert', '{"queue":"handshakes"}');
         PERFORM postrider_internal.note_audit(actor, address, 'relay_callback_opened', f.topic, f.subscription,
             jsonb_build_object('relayFeedId', relay_feed_id));
@@ -180,8 +183,8 @@ COMMENT ON COLUMN postrider.relay_feeds.azure_subscription IS
 COMMENT ON COLUMN postrider.relay_feeds.source IS
     'The topic in Azure, as its events name it; NULL while unknown, and for CloudEvents.';
 COMMENT ON COLUMN postrider.relay_feeds.state IS
-    'active: its handshake was answered. ended: Azure has reported its deletion. unvalidated: it has sent requests, but '
-    'no handshake.';
+    'active: its handshake was answered. ended: Azure has reported its deletion. unvalidated: it has sent requests, '
+    'but no handshake.';
 COMMENT ON COLUMN postrider.relay_feeds.schema IS
     'EventGridSchema: it sent a validation event. CloudEventSchemaV1_0: it requested permission. NULL = neither.';
 COMMENT ON COLUMN postrider.relay_feeds.origin IS 'Origin of a CloudEvents handshake. Otherwise NULL.';
@@ -200,8 +203,8 @@ COMMENT ON COLUMN postrider.relay_feeds.rejected_requests IS
 COMMENT ON COLUMN postrider.relay_feeds.looped_requests IS
     'Deliveries of postrider itself, which were answered with 200 and not stored.';
 COMMENT ON COLUMN postrider.relay_feeds.callback IS
-    'State of the callback of the last CloudEvents handshake: awaiting an operator, pending, succeeded or failed. NULL = '
-    'none was offered.';
+    'State of the callback of the last CloudEvents handshake: awaiting an operator, pending, succeeded or failed. '
+    'NULL = none was offered.';
 COMMENT ON COLUMN postrider.relay_feeds.callback_message IS 'The state of the callback in words.';
 COMMENT ON COLUMN postrider.relay_feeds.callback_expires_at IS 'Until when postrider.open_relay_callback() opens it.';
 

@@ -1,5 +1,13 @@
 package server_test
 
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
 // exampleRequests are the requests of the examples in the OpenAPI document, by operation, in the order in which the
 // test sends them. The content type is application/json unless another is set.
 var exampleRequests = map[string][]exampleRequest{
@@ -274,4 +282,44 @@ var exampleRequests = map[string][]exampleRequest{
 		{name: "byIds", body: `{"filter": {"deliveryIds": [4711]}, "expectedCount": 1, "ratePerSecond": 100}`},
 		{name: "counted", body: `{"filter": {"topic": "orders"}, "dryRun": true}`},
 	},
+}
+
+// comparable is v as JSON, without times and keys, which differ in each run.
+func comparable(t *testing.T, v any) string {
+	t.Helper()
+	text, err := json.Marshal(v)
+	require.NoError(t, err)
+	var plain any
+	require.NoError(t, json.Unmarshal(text, &plain))
+	mask(plain)
+	text, err = json.MarshalIndent(plain, "", "  ")
+	require.NoError(t, err)
+	return string(text)
+}
+
+func mask(v any) {
+	switch v := v.(type) {
+	case []any:
+		for _, item := range v {
+			mask(item)
+		}
+	case map[string]any:
+		for name, value := range v {
+			if slices.Contains(
+				[]string{
+					"createdAt", "updatedAt", "etag", "since", "operationId", "nextProbeAt",
+					"key1", "key2", "secret", "rotatedAt",
+					"previousValidUntil", "validUntil", "nextAttemptAt", "holdUntil", "timeToLiveSince", "publishedAt",
+					"filterVersion",
+					"tookMilliseconds", "key", "hint", "expiresAt", "revokedAt", "changedAt", "startedAt", "finishedAt",
+					"deadLetterId", "deviceCode", "lockToken",
+					"userCode", "verificationUri", "verificationUriComplete", "at", "place", "firstFailedAt", "lastFailedAt",
+					"drainsAt", "closedUntil", "resolvedAt", "redeliveredAt", "recoveredAt", "acknowledgedAt", "acknowledgedUntil",
+					"callbackExpiresAt", "validatedAt", "lastReceivedAt", "endedAt",
+				}, name) && value != nil || name == "nextLink" && value != nil {
+				v[name] = "…"
+			}
+			mask(value)
+		}
+	}
 }

@@ -106,7 +106,8 @@ func (s *Server) receive(c echo.Context, r *consumer) error {
 	if err := found.Err(); err != nil {
 		return err
 	}
-	body, err := api.ReadBody(c.Request(), api.MaxBodyBytes) // net/http reports the end of the connection only after the body's
+	// net/http reports the end of the connection only after the body's.
+	body, err := api.ReadBody(c.Request(), api.MaxBodyBytes)
 	if err != nil {
 		return err
 	}

@@ -162,8 +162,8 @@ func (s *Server) respondRelay(c echo.Context, m *relayMessage) error {
 	return c.NoContent(http.StatusOK)
 }
 
-// allowRelay responds to the OPTIONS of a CloudEvents handshake. Azure repeats the query of the endpoint's URL, which has
-// the key. Source: CNCF, HTTP 1.1 Web Hooks for Event Delivery 1.0.1, section 4; Microsoft, Endpoint validation with
+// allowRelay responds to the OPTIONS of a CloudEvents handshake. Azure repeats the query of the endpoint's URL, which
+// has the key. Source: CNCF, HTTP 1.1 Web Hooks for Event Delivery 1.0.1, section 4; Microsoft, Endpoint validation with
 // CloudEvents schema, 2026-02-17.
 func (s *Server) allowRelay(c echo.Context) error {
 	r, topic := c.Request(), api.PathValue(c, "topic")

@@ -111,8 +111,8 @@ func TestRelayOfAzureEventSubscription(t *testing.T) {
 	require.Equal(t, "active", s.feed()["state"], "created again")
 }
 
-// What a relay topic accepts beyond others: another topic without Azure's headers, any form of the body, and a size that
-// Azure can reach. Other topics reject it.
+// What a relay topic accepts beyond others: another topic without Azure's headers, any form of the body, and a size
+// that Azure can reach. Other topics reject it.
 func TestRelayAcceptsMore(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -146,7 +146,7 @@ func TestRelayAcceptsMore(t *testing.T) {
 	s.azure("custom", strings.ReplaceAll(key, "+", "%2B"), "SubscriptionValidation", azureValidation).is(200)
 }
 
-// A deletion event in the CloudEvents schema ends the feed of its name, too.
+// A CloudEvents handshake stores its callback as a secret. A deletion event in that schema ends the feed of its name.
 func TestRelayOfCloudEvents(t *testing.T) {
 	t.Parallel()
 	s := setup(t, func(o *server.Options) { o.RequestsPerSecond = 1000 })

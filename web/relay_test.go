@@ -28,14 +28,16 @@ func TestRelayFeedsOfTopic(t *testing.T) {
 	callback, err := url.Parse("https://rp.eventgrid.azure.net:553/eventsubscriptions/feed/validate?token=hush-hush")
 	require.NoError(t, err)
 	require.NoError(t, b.System.Relays.NoteHandshake(t.Context(), &catalog.RelayHandshake{
-		TopicID: topic.ID, Subscription: "<feed>", Schema: event.CloudEvents, Origin: "eventgrid.azure.net", Callback: callback,
+		TopicID: topic.ID, Subscription: "<feed>", Schema: event.CloudEvents, Origin: "eventgrid.azure.net",
+		Callback: callback,
 	}))
 	page = b.page(t, "/ui/topics/orders")
 	requireValidMarkup(t, "/ui/topics/orders", page)
 	require.Contains(t, text(page), "<feed> active validated")
 	require.Contains(t, text(page), "awaiting an operator may open it")
 	require.NotContains(t, page, "hush-hush")
-	path := "/ui/topics/orders/relay-feeds/" + b.Text(t, "SELECT relay_feed_id FROM postrider.relay_feeds") + "/open-callback"
+	id := b.Text(t, "SELECT relay_feed_id FROM postrider.relay_feeds")
+	path := "/ui/topics/orders/relay-feeds/" + id + "/open-callback"
 	require.Contains(t, page, path)
 	page = b.requireRedirect(t, path, url.Values{}, "done=callback-opened$")
 	require.Contains(t, text(page), "The callback is requested")

@@ -61,8 +61,8 @@ const pathPrefix = "/topics/"
 // one.
 func TopicPath(topic string) string { return pathPrefix + topic }
 
-// TopicOf is the topic that an event of a topic names in its deliveries: that of Source, or the topic's path. Source of a
-// CloudEvent names no topic.
+// TopicOf is the topic that an event of a topic names in its deliveries: that of Source, or the topic's path. Source of
+// a CloudEvent names no topic.
 func (e *Event) TopicOf(topic string) string {
 	if e.Source != "" && e.Schema != CloudEvents {
 		return e.Source
@@ -95,8 +95,8 @@ func DefaultLimits() Limits {
 	return Limits{MaxEvents: 5000, MaxEventBytes: 1 << 20, MaxDepth: 256}
 }
 
-// MaxRelayedBytes is the most bytes of an event, and of a request, on a relay topic. Event Grid accepts a little more than
-// 1 MiB, and adds members and the array to it. Its preferredBatchSizeInKilobytes is 1,024 at most.
+// MaxRelayedBytes is the most bytes of an event, and of a request, on a relay topic. Event Grid accepts a little more
+// than 1 MiB, and adds members and the array to it. Its preferredBatchSizeInKilobytes is 1,024 at most.
 const MaxRelayedBytes = 2 << 20
 
 func (l Limits) withDefaults(anyTopic bool) Limits {

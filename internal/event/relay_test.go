@@ -38,8 +38,8 @@ func TestEventsOfOtherTopics(t *testing.T) {
 
 	relay := custom(t, everyField)
 	relay.AnyTopic = true
-	e, err := relay.ParseOne([]byte(`{"key":"1","when":"2026-01-02T03:04:05Z","what":"t","who":"s","where":"` + azureTopic +
-		`"}`))
+	e, err := relay.ParseOne([]byte(`{"key":"1","when":"2026-01-02T03:04:05Z","what":"t","who":"s",` +
+		`"where":"` + azureTopic + `"}`))
 	require.NoError(t, err)
 	require.Equal(t, azureTopic, e.Source)
 	for delivery, member := range map[Schema]string{EventGrid: "topic", CloudEvents: "source"} {

@@ -24,8 +24,8 @@ type RelayFeed struct {
 	AzureSubscription string `json:"azureSubscription" column:"Azure subscription" title:"AZURE SUBSCRIPTION" class:"long"`
 	// The topic in Azure, as its events name it; null while unknown, and for CloudEvents.
 	Source *string `json:"source" column:"Source" class:"long"`
-	// active: its handshake was answered. ended: Azure has reported its deletion. unvalidated: it has sent requests, but no
-	// handshake.
+	// active: its handshake was answered. ended: Azure has reported its deletion. unvalidated: it has sent requests, but
+	// no handshake.
 	State string `json:"state" enum:"active,ended,unvalidated" column:"State"`
 	// Schema of its handshake: EventGridSchema or CloudEventSchemaV1_0; null without one.
 	Schema *string `json:"schema" line:"Schema"`

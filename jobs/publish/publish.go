@@ -124,8 +124,8 @@ func (p *Publisher) Publish(ctx context.Context, publication Publication) (*Rece
 	return &req.Receipt, nil
 }
 
-// parseAgain parses the events that a topic has rejected with an error once more, if the topic has become a relay. Azure
-// would not send them again.
+// parseAgain parses the events that a topic has rejected with an error once more, if the topic has become a relay.
+// Azure would not send them again.
 func (p *Publisher) parseAgain(ctx context.Context, req *publishRequest, rejected error) ([]event.Event, error) {
 	if err := p.Cache.Confirm(ctx); err != nil {
 		return nil, fmt.Errorf("%w: %w", postgres.ErrUnavailable, err)

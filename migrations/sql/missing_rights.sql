@@ -10,7 +10,8 @@ WITH RECURSIVE roles AS (
           ('postrider_operator', true, '{redeliver,redeliver_event,resolve,reopen,purge,count_dead_letters,'
               'redeliver_all,resolve_all,purge_all,redeliver_events,'
               'count_events,cancel_operation,cancel,retry_now,dead_letter_now,pause,resume,release,test_delivery,'
-              'erase_event,erase_subject,acknowledge_problem,resolve_problem,open_relay_callback}')) v(role, reads, functions)
+              'erase_event,erase_subject,acknowledge_problem,resolve_problem,'
+              'open_relay_callback}')) v(role, reads, functions)
       LEFT JOIN pg_roles r ON r.rolname = role
 ), schemas AS (
     SELECT oid, nspname, nspowner::regrole::text AS owner, nspacl FROM pg_namespace
