@@ -117,6 +117,7 @@ func TestHandshakeRequests(t *testing.T) {
 	require.Equal(t, "POST /in?secret=1", r.method+" "+r.uri)
 	require.Equal(t, "SubscriptionValidation", r.header.Get("Aeg-Event-Type"))
 	require.Equal(t, "BILLING", r.header.Get("Aeg-Subscription-Name"))
+	require.Equal(t, tn.System.Cache.Snapshot().ServerID, r.header.Get("Postrider-Origin"))
 	require.Equal(t, "application/json; charset=utf-8", r.header.Get("Content-Type"))
 	require.Empty(t, r.header.Get("Accept"))
 	var events []map[string]any

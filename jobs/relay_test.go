@@ -114,6 +114,8 @@ func TestRelayCallback(t *testing.T) {
 	feed = offer(e.URL + "/late")
 	tn.Exec(t, "UPDATE postrider_internal.handshakes SET callback_expires_at = now() WHERE state = 'awaiting'")
 	require.Contains(t, tn.RejectedBy(t, open, feed), "its time is over")
+	require.NoError(t, tn.System.Handshakes.Expire(t.Context()))
+	require.Equal(t, 1, tn.Rows(t, "relay_feeds", "callback_message = 'no operator has opened it in time'"))
 	require.Contains(t, tn.RejectedBy(t, open, "4711"), "relay feed 4711 does not exist")
 	testnode.RequireStops(t, engine)
 

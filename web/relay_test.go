@@ -39,6 +39,7 @@ func TestRelayFeedsOfTopic(t *testing.T) {
 	id := b.Text(t, "SELECT relay_feed_id FROM postrider.relay_feeds")
 	path := "/ui/topics/orders/relay-feeds/" + id + "/open-callback"
 	require.Contains(t, page, path)
+	require.Contains(t, page, `<button type="submit">Open callback</button>`)
 	page = b.requireRedirect(t, path, url.Values{}, "done=callback-opened$")
 	require.Contains(t, text(page), "The callback is requested")
 	require.NotContains(t, page, path)
