@@ -21,7 +21,11 @@ END $$;
 CREATE TABLE postrider_internal.dead_letters (
     id                uuid PRIMARY KEY,
     dead_lettered_at  timestamptz NOT NULL,
-    delivery_id       bigint NOT NULL,
+    -- The delivery that it was; NULL if it was imported.
+    delivery_id       bigint,
+    -- The file that it was imported from, and its place there, from 0.
+    imported_from     text,
+    imported_index    integer,
     subscription_id   bigint NOT NULL,
     topic_id          bigint NOT NULL,
     topic             text NOT NULL,
@@ -71,7 +75,9 @@ CREATE TABLE postrider_internal.dead_letters (
     export_id         bigint,
     exported_at       timestamptz,
     erased_at         timestamptz,
-    body              bytea NOT NULL
+    body              bytea NOT NULL,
+    CONSTRAINT delivered_or_imported CHECK (num_nonnulls(delivery_id, imported_from) = 1
+        AND num_nonnulls(imported_from, imported_index) <> 1)
 ) WITH (autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 20000);
 ALTER TABLE postrider_internal.dead_letters ALTER COLUMN body SET STORAGE EXTERNAL;
 -- Lists and counts by time, names, reason, status and type read only these indexes, which a vacuum after 20,000 inserts
@@ -92,6 +98,13 @@ CREATE INDEX dead_letters_open_idx ON postrider_internal.dead_letters (topic, su
 WHERE state = 'open';
 -- The dead letters of an event, for erasures.
 CREATE INDEX dead_letters_event_idx ON postrider_internal.dead_letters (event_uuid);
+
+-- A dead letter is imported once, and an event once for each event subscription: an event's dead letter may be in two
+-- files. Dead letters of deliveries have no entry.
+CREATE UNIQUE INDEX dead_letters_imported_idx ON postrider_internal.dead_letters (topic_id, imported_from,
+    imported_index) WHERE imported_from IS NOT NULL;
+CREATE UNIQUE INDEX dead_letters_imported_event_idx ON postrider_internal.dead_letters (subscription_id, event_id,
+    source) WHERE imported_from IS NOT NULL;
 
 -- Values in the data. It adds 58 us of CPU and 0.3 KB to a dead letter of 1 KB with 17 values; without the list of
 -- pending entries it would add 109 us. The transaction that fills that list empties it, so it is short.

@@ -61,7 +61,7 @@ signing secrets: signing_secrets_shown, signing_secret_rotated
 sample event: test_delivery_created
 delivery: delivery_canceled, delivery_retried, delivery_dead_lettered
 dead letter: dead_letter_redelivered, dead_letter_repaired, dead_letter_resolved, dead_letter_reopened,
-    dead_letter_purged
+    dead_letter_purged, dead_letters_imported
 problem: problem_acknowledged, problem_resolved
 relay feed: relay_callback_opened
 event: event_redelivered, event_erased, subject_erased
@@ -81,6 +81,7 @@ pause: stopTimeToLive
 access keys: keys (which were replaced)
 delivery, dead letter: deliveryId, deadLetterId, eventId, systemId
 dead_letter_resolved: also note
+dead_letters_imported: deadLetters (how many)
 problem: problemId, outcome, note, until (acknowledged)
 repair: also paths (up to 100 changed members of the event, without values)
 event: systemId, events (how many were published or erased)

@@ -377,8 +377,8 @@ SELECT l.id AS dead_letter_id, l.dead_lettered_at, l.topic, l.subscription, l.st
        CASE WHEN l.erased_at IS NULL THEN postrider.jsonb_error(l.body)
             ELSE 'erased at ' || l.erased_at END AS body_error,
        postrider_internal.event_data(l.schema, l.body) AS data,
-       postrider.try_text(l.last_response) AS last_response, l.delivery_id, l.event_uuid AS system_id,
-       l.redelivered_from, l.redelivered_at, l.redelivery_id,
+       postrider.try_text(l.last_response) AS last_response, l.delivery_id, l.imported_from, l.imported_index,
+       l.event_uuid AS system_id, l.redelivered_from, l.redelivered_at, l.redelivery_id,
        CASE WHEN l.redelivery_id IS NOT NULL
             THEN coalesce((SELECT 'pending' FROM postrider_internal.deliveries d WHERE d.id = l.redelivery_id),
                           (SELECT h.state FROM postrider_internal.delivery_history h
@@ -393,7 +393,7 @@ COMMENT ON VIEW postrider.dead_letters IS
     'Deliveries that failed for good, each with the event, its body, the reason, and the number and times of its '
     'attempts. A row outlives event, event subscription and topic.';
 COMMENT ON COLUMN postrider.dead_letters.dead_letter_id IS 'Id of the dead letter.';
-COMMENT ON COLUMN postrider.dead_letters.dead_lettered_at IS 'When the delivery became a dead letter.';
+COMMENT ON COLUMN postrider.dead_letters.dead_lettered_at IS 'When the delivery became a dead letter, or when it was imported.';
 COMMENT ON COLUMN postrider.dead_letters.topic IS 'Topic of the event.';
 COMMENT ON COLUMN postrider.dead_letters.subscription IS 'Event subscription whose delivery failed.';
 COMMENT ON COLUMN postrider.dead_letters.state IS
@@ -414,13 +414,16 @@ COMMENT ON COLUMN postrider.dead_letters.subject IS 'Subject.';
 COMMENT ON COLUMN postrider.dead_letters.source IS
     'CloudEvents source. Of other events, the foreign topic that a relay topic accepted; NULL = they named none.';
 COMMENT ON COLUMN postrider.dead_letters.event_time IS 'The publisher''s time of the event.';
-COMMENT ON COLUMN postrider.dead_letters.published_at IS 'publishTime: when it was accepted.';
+COMMENT ON COLUMN postrider.dead_letters.published_at IS
+    'publishTime: when it was accepted. Of an imported one without that time, the time of the event.';
 COMMENT ON COLUMN postrider.dead_letters.time_to_live_since IS 'When its time to live began.';
 COMMENT ON COLUMN postrider.dead_letters.first_attempt_at IS 'When the first attempt began.';
 COMMENT ON COLUMN postrider.dead_letters.last_attempt_at IS 'lastDeliveryAttemptTime: when the last attempt began.';
 COMMENT ON COLUMN postrider.dead_letters.schema IS 'Schema of the body.';
-COMMENT ON COLUMN postrider.dead_letters.retry_policy IS 'Retry policy of the delivery.';
-COMMENT ON COLUMN postrider.dead_letters.endpoint_base_url IS 'Endpoint, without its query string.';
+COMMENT ON COLUMN postrider.dead_letters.retry_policy IS
+    'Retry policy of the delivery; empty if it was imported.';
+COMMENT ON COLUMN postrider.dead_letters.endpoint_base_url IS
+    'Endpoint, without its query string; empty if it was imported.';
 COMMENT ON COLUMN postrider.dead_letters.body_text IS 'The whole event as accepted, as text.';
 COMMENT ON COLUMN postrider.dead_letters.body IS
     'The whole event as jsonb; NULL if PostgreSQL cannot hold it, see body_error.';
@@ -429,7 +432,13 @@ COMMENT ON COLUMN postrider.dead_letters.data IS
     'The event''s data as jsonb; of a custom event the whole body. NULL for data_base64, without data, and if body is '
     'NULL. Conditions such as data @> ''{"order": {"id": 42}}'' use an index.';
 COMMENT ON COLUMN postrider.dead_letters.last_response IS 'Body of the last response, first 4 KiB.';
-COMMENT ON COLUMN postrider.dead_letters.delivery_id IS 'Delivery that became this dead letter.';
+COMMENT ON COLUMN postrider.dead_letters.delivery_id IS
+    'Delivery that became this dead letter; NULL if it was imported.';
+COMMENT ON COLUMN postrider.dead_letters.imported_from IS
+    'File that it was imported from, such as ORDERS/2026/11/22/9/GUID.json; NULL if postrider dead-lettered it. Reason, '
+    'attempts, outcome and times of an imported one are those of the file.';
+COMMENT ON COLUMN postrider.dead_letters.imported_index IS
+    'Its place in that file, from 0; NULL if postrider dead-lettered it.';
 COMMENT ON COLUMN postrider.dead_letters.system_id IS 'postrider''s own id of the event.';
 COMMENT ON COLUMN postrider.dead_letters.redelivered_from IS
     'Earlier dead letter whose redelivery failed, with the same event or before its repair; or the operation that '

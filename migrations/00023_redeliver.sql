@@ -104,7 +104,7 @@ BEGIN
         SELECT * FROM unnest(ids, edits) AS n(dead_letter_id, id, event_time, event_id, event_type, subject, source,
             data_version, traceparent, tracestate, body) WHERE n.id IS NOT NULL
     ), checked AS MATERIALIZED (
-        SELECT l.id, l.delivery_id AS ended, coalesce(n.id, l.event_uuid) AS event_uuid,
+        SELECT l.id, l.delivery_id AS ended, l.published_at, coalesce(n.id, l.event_uuid) AS event_uuid,
                s.id AS subscription_id, s.topic_id,
                CASE WHEN n.id IS NULL
                     THEN postrider_internal.event_bytes(l.schema, octet_length(l.body), l.event_id, l.event_type,
@@ -122,13 +122,14 @@ BEGIN
          WHERE l.id = ANY (ids)
     ), fit AS MATERIALIZED (
         SELECT nextval('postrider_internal.deliveries_id_seq') AS delivery_id, f.* FROM (SELECT * FROM checked j
-            WHERE j.problem IS NULL ORDER BY j.ended) f
+            WHERE j.problem IS NULL ORDER BY j.ended, j.published_at, j.id) f
     ), holds AS MATERIALIZED (
         SELECT f.subscription_id, postrider_internal.hold_without_job(f.subscription_id) AS hold FROM fit f GROUP BY 1
     ), stored AS (
-        INSERT INTO postrider_internal.events (id, day, topic_id, published_at, event_time, event_id, event_type,
-            subject, source, data_version, schema, traceparent, tracestate, body)
-        SELECT l.event_uuid, today, l.topic_id, l.published_at, l.event_time, l.event_id, l.event_type, l.subject,
+        INSERT INTO postrider_internal.events (id, day, topic_id, published_at, event_time, matched, event_id,
+            event_type, subject, source, data_version, schema, traceparent, tracestate, body)
+        SELECT l.event_uuid, today, l.topic_id, l.published_at, l.event_time,
+               CASE WHEN l.imported_from IS NOT NULL THEN 1 END, l.event_id, l.event_type, l.subject,
                l.source, l.data_version, l.schema, l.traceparent, l.tracestate, l.body
           FROM fit f JOIN postrider_internal.dead_letters l ON l.id = f.id
          WHERE f.event_day IS NULL AND f.event_uuid = l.event_uuid AND l.id = ANY (ids)

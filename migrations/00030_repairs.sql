@@ -41,6 +41,17 @@ SELECT t.* FROM postrider_internal.topics t
      AND e.day = l.event_day LIMIT 1), l.topic_id);
 END;
 
+-- Whether the event of a dead letter is read by another schema than its topic's: an imported event may be one that
+-- another system converted.
+CREATE FUNCTION postrider_internal.has_own_schema(l postrider_internal.dead_letters) RETURNS boolean LANGUAGE sql
+STABLE
+RETURN l.imported_from IS NOT NULL AND l.schema <> 'CustomEventSchema';
+
+-- As what relay the edited event of a dead letter is read: an imported one names the topic of another system.
+CREATE FUNCTION postrider_internal.relay_of_edit(l postrider_internal.dead_letters, t postrider_internal.topics)
+RETURNS text LANGUAGE sql IMMUTABLE
+RETURN CASE WHEN l.imported_from IS NULL THEN t.relay ELSE 'azure' END;
+
 -- The topic whose schema and mapping an edited event is read by.
 CREATE FUNCTION postrider_internal.topic_of_edit(dead_letter_id uuid, OUT topic text, OUT input_schema text,
     OUT input_schema_mapping jsonb, OUT relay text) LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -62,7 +73,7 @@ BEGIN
             MESSAGE = format('topic "%s" was deleted: an edited event cannot be validated without its topic',
                 coalesce(t.name, l.topic)),
             HINT = 'Without an event, postrider.redeliver() delivers the original.';
-    ELSIF t.input_schema <> l.schema THEN
+    ELSIF t.input_schema <> l.schema AND NOT postrider_internal.has_own_schema(l) THEN
         RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = 'schema',
             MESSAGE = format('the event has schema %s, but its topic "%s" has %s: it cannot be edited', l.schema,
                 t.name, t.input_schema),
@@ -70,9 +81,9 @@ BEGIN
     END IF;
     PERFORM postrider_internal.reject_own_topic(t.name);
     topic := t.name;
-    input_schema := t.input_schema;
-    input_schema_mapping := t.input_schema_mapping;
-    relay := t.relay;
+    input_schema := l.schema;
+    input_schema_mapping := CASE l.schema WHEN 'CustomEventSchema' THEN t.input_schema_mapping END;
+    relay := postrider_internal.relay_of_edit(l, t);
 END $$;
 
 -- Reads an edited event as publishing by SQL reads an event.
@@ -91,8 +102,9 @@ END $$;
 CREATE FUNCTION postrider_internal.read_repairs(ids uuid[], target bigint, again_before timestamptz, resolved boolean)
     RETURNS TABLE (dead_letter_id uuid, problem text, message text, topic text, input_schema text,
         input_schema_mapping jsonb, relay text, body bytea) LANGUAGE sql STABLE BEGIN ATOMIC
-SELECT l.id, p.problem, postrider_internal.result_message(p.problem), t.name, t.input_schema, t.input_schema_mapping,
-       t.relay, CASE WHEN p.problem IS NULL THEN l.body END
+SELECT l.id, p.problem, postrider_internal.result_message(p.problem), t.name, l.schema,
+       CASE l.schema WHEN 'CustomEventSchema' THEN t.input_schema_mapping END, postrider_internal.relay_of_edit(l, t),
+       CASE WHEN p.problem IS NULL THEN l.body END
   FROM postrider_internal.dead_letters l
   LEFT JOIN postrider_internal.event_subscriptions s ON s.id = coalesce(target, l.subscription_id)
   LEFT JOIN LATERAL postrider_internal.topic_of_event(l) t ON true
@@ -102,7 +114,8 @@ SELECT l.id, p.problem, postrider_internal.result_message(p.problem), t.name, t.
                   again_before, s),
                   CASE WHEN t.id IS NULL OR t.deleted_at IS NOT NULL THEN 'topic_deleted'
                        WHEN t.name = 'postrider.system' THEN 'system_topic'
-                       WHEN t.input_schema <> l.schema THEN 'schema' END) AS problem) p
+                       WHEN t.input_schema <> l.schema AND NOT postrider_internal.has_own_schema(l)
+                       THEN 'schema' END) AS problem) p
  WHERE l.id = ANY (ids)
  ORDER BY l.dead_lettered_at, l.id;
 END;
@@ -130,4 +143,5 @@ RETURN ARRAY (SELECT r.system_id FROM postrider_internal.repairs r
 -- +goose Down
 DROP FUNCTION postrider_internal.repairs_of_subject, postrider_internal.with_repairs,
     postrider_internal.read_repairs, postrider_internal.read_edit, postrider_internal.topic_of_edit,
-    postrider_internal.topic_of_event, postrider_internal.patch_paths, postrider_internal.merge_patch;
+    postrider_internal.relay_of_edit, postrider_internal.has_own_schema, postrider_internal.topic_of_event,
+    postrider_internal.patch_paths, postrider_internal.merge_patch;

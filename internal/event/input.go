@@ -19,7 +19,8 @@ type Input struct {
 	NewID func() string
 	// Now is the time of a custom event whose mapping names no field for it. Schema Custom needs it.
 	Now time.Time
-	// AnyTopic accepts events that name another topic, and keeps its name as their Source: a relay topic's.
+	// AnyTopic accepts events that name another topic, and keeps its name as their Source: those of a relay topic,
+	// and of imported dead letters.
 	AnyTopic bool
 	// Limits bounds the request.
 	Limits Limits

@@ -29,7 +29,7 @@ var AuditActions = []string{
 	"subscription_released", "subscription_probed", "endpoint_url_shown", "delivery_attributes_shown",
 	"signing_secrets_shown", "signing_secret_rotated", "test_delivery_created", "delivery_canceled", "delivery_retried",
 	"delivery_dead_lettered", "dead_letter_redelivered", "dead_letter_repaired", "dead_letter_resolved",
-	"dead_letter_reopened", "dead_letter_purged", "problem_acknowledged", "problem_resolved",
+	"dead_letter_reopened", "dead_letter_purged", "dead_letters_imported", "problem_acknowledged", "problem_resolved",
 	"relay_callback_opened", "event_redelivered", "event_erased", "subject_erased",
 	"operation_started", "operation_canceled", "operation_finished",
 	"policy_created", "policy_replaced", "policy_deleted", "query_run", "query_saved", "query_deleted",

@@ -133,11 +133,16 @@ type DeadLetter struct {
 	EventTime *time.Time `json:"eventTime" column:"Event time" off:""`
 	// Schema of the event.
 	Schema string `json:"schema" column:"Schema" off:""`
-	// Retry policy of the delivery.
+	// Retry policy of the delivery; empty if it was imported.
 	RetryPolicy string `json:"retryPolicy" column:"Retry policy" off:""`
-	// Endpoint URL without its query string; empty with deliveryMode Queue.
-	EndpointBaseURL string     `db:"endpoint_base_url" json:"endpointBaseUrl" column:"Endpoint" class:"long" off:""`
-	DeliveryID      int64      `json:"deliveryId" column:"Delivery" off:""`
+	// Endpoint URL without its query string; empty with deliveryMode Queue, and if it was imported.
+	EndpointBaseURL string `db:"endpoint_base_url" json:"endpointBaseUrl" column:"Endpoint" class:"long" off:""`
+	// Delivery that became this dead letter; null if it was imported.
+	DeliveryID *int64 `json:"deliveryId" column:"Delivery" off:""`
+	// File that it was imported from; null if postrider dead-lettered it.
+	ImportedFrom *string `json:"importedFrom" column:"Imported from" class:"long" off:""`
+	// Place in that file, from 0.
+	ImportedIndex   *int       `json:"importedIndex" line:"Place in the file"`
 	SystemID        uuid.UUID  `json:"systemId" column:"System id" off:""`
 	RedeliveredFrom *uuid.UUID `json:"redeliveredFrom" line:"Redelivery of"`
 	// Delivery of its last redelivery.

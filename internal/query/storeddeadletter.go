@@ -66,7 +66,9 @@ type StoredDeadLetter struct {
 	Schema              string     `json:"schema"`
 	RetryPolicy         string     `json:"retry_policy"`
 	EndpointBaseURL     string     `db:"endpoint_base_url" json:"endpoint_base_url"`
-	DeliveryID          int64      `json:"delivery_id"`
+	DeliveryID          *int64     `json:"delivery_id"`    // nil if it was imported
+	ImportedFrom        *string    `json:"imported_from"`  // nil if it was a delivery
+	ImportedIndex       *int       `json:"imported_index"` // as well
 	SystemID            uuid.UUID  `json:"system_id"`
 	RedeliveredFrom     *uuid.UUID `json:"redelivered_from"`
 	RedeliveredAt       *time.Time `json:"redelivered_at"`
