@@ -42,6 +42,7 @@ var operationsByAccess = map[string]string{
 	"operate": "pauseSubscription probeSubscription releaseSubscription resumeSubscription testDelivery " +
 		"validateSubscription eraseEvent eraseSubject redeliverEvent redeliverEvents cancelDeliveries retryDeliveries " +
 		"cancelDelivery deadLetterDelivery retryDelivery purgeDeadLetters redeliverDeadLetters repairDeadLetters " +
+		"importDeadLetters " +
 		"purgeDeadLetter redeliverDeadLetter resolveDeadLetter resolveDeadLetters reopenDeadLetter cancelOperation " +
 		"acknowledgeProblem resolveProblem openRelayCallback",
 	"admin": "putTopic deleteTopic listTopicKeys regenerateTopicKey putSubscription patchSubscription " +

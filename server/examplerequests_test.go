@@ -157,6 +157,36 @@ var exampleRequests = map[string][]exampleRequest{
 			"ratePerSecond": 100
 		}`},
 	},
+	"importDeadLetters": {
+		{name: "dryRun", body: `{
+			"dryRun": true, "deadLetters": [{
+				"importedFrom": "BILLING/2026/3/4/6/7d0d5b5e-8a56-4bb7-9f0c-3a7d2c1e0b11.json", "subscription": "billing",
+				"deadLetter": {
+					"deadLetterProperties": {
+						"deadletterreason": "Maximum delivery attempts was exceeded.", "deliveryattempts": 3,
+						"deliveryresult": "Unauthorized", "publishutc": "2026-03-04T05:06:08.4521467Z",
+						"deliveryattemptutc": "2026-03-04T05:36:09.3692079Z"
+					},
+					"event": {
+						"specversion": "1.0", "id": "5b0c", "source": "/shop", "type": "Shop.StockLow", "data": {"left": 3}
+					}
+				}
+			}]
+		}`},
+		{name: "anEvent", body: `{
+			"deadLetters": [{
+				"importedFrom": "BILLING/2026/3/4/6/50612e54-22a0-4e0b-8c5c-5d1f9d7c9a10.json", "index": 0,
+				"subscription": "billing", "deadLetter": {
+					"id": "o-1807", "eventTime": "2026-03-04T05:06:07.1234567Z", "eventType": "Shop.OrderPlaced",
+					"dataVersion": "1", "metadataVersion": "1", "subject": "orders/1807",
+					"topic": "/subscriptions/3c0f/resourceGroups/shop/providers/microsoft.eventgrid/topics/orders",
+					"deadLetterReason": "MaxDeliveryAttemptsExceeded", "deliveryAttempts": 30,
+					"lastDeliveryOutcome": "NotFound", "publishTime": "2026-03-04T05:06:08.0265758Z",
+					"lastDeliveryAttemptTime": "2026-03-05T05:06:08.0465788Z", "data": {"total": 12.5}
+				}
+			}]
+		}`},
+	},
 	"repairDeadLetters": {
 		{name: "dryRun", body: `{
 			"dryRun": true, "filter": {"topic": "orders"}, "again": true, "mergePatch": {"data": {"currency": "EUR"}}

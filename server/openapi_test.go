@@ -308,7 +308,7 @@ func TestExamples(t *testing.T) {
 		"exportDeadLetters", "redeliverDeadLetters", "getOperation",
 		"redeliverDeadLetter", "redeliverEvents", "resolveDeadLetter", "reopenDeadLetter", "resolveDeadLetters",
 		"purgeDeadLetters", "listOperations", "cancelOperation",
-		"repairDeadLetters", "retryDeliveries", "cancelDeliveries", "redeliverEvent", "purgeDeadLetter",
+		"repairDeadLetters", "retryDeliveries", "cancelDeliveries", "redeliverEvent", "purgeDeadLetter", "importDeadLetters",
 		"listAudit", "createAPIKey", "listAPIKeys", "getAPIKey", "revokeAPIKey", "putUser", "getUser", "listUsers",
 		"whoAmI", "deleteUser",
 		"listPolicies", "getPolicy", "putPolicy", "deletePolicy", "eraseSubject", "eraseEvent", "testDelivery",

@@ -143,6 +143,10 @@ func (s *Server) routes() []route {
 			{post, "/v1/deadLetters/repair", operate, api.Handle("repairDeadLetters", m.RepairDeadLetters, 409)},
 			{post, "/v1/deadLetters/resolve", operate, api.Handle("resolveDeadLetters", m.ResolveDeadLetters)},
 			{post, "/v1/deadLetters/purge", operate, api.Handle("purgeDeadLetters", m.PurgeDeadLetters)},
+			{
+				post, "/v1/topics/:topic/importDeadLetters", operate,
+				api.Handle("importDeadLetters", m.ImportDeadLetters, 404),
+			},
 			{get, "/v1/deadLetterExport", read, api.Handle("exportDeadLetters", m.ExportDeadLetters, 404)},
 			{get, deadLetter, read, api.Handle("getDeadLetter", m.GetDeadLetter, 404)},
 			{del, deadLetter, operate, api.Handle("purgeDeadLetter", m.PurgeDeadLetter, 404)},
