@@ -121,7 +121,7 @@ func TestAccessTable(t *testing.T) {
 			check("a session", role, send(access.Actor{Name: "user:anna", Role: role}))
 		}
 	}
-	require.Equal(t, 78, tried)
+	require.Equal(t, 79, tried)
 	for header, shown := range map[string]string{"Authorization": "Bearer " + adminToken, "Cookie": "session=x"} {
 		s.send(http.MethodGet, "/healthz", "", header, shown).is(200)
 	}

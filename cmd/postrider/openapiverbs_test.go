@@ -30,7 +30,7 @@ var verbsOf = map[string]string{
 	"getDeadLetter":   "deadletter show",
 	"purgeDeadLetter": "deadletter purge", "redeliverDeadLetter": "deadletter redeliver",
 	"listOperations": "operation list", "getOperation": "operation show", "cancelOperation": "deadletter cancel",
-	"repairDeadLetters": "deadletter patch", "resolveDeadLetters": "deadletter resolve --all",
+	"importDeadLetters": "deadletter import", "repairDeadLetters": "deadletter patch", "resolveDeadLetters": "deadletter resolve --all",
 	"resolveDeadLetter": "deadletter resolve", "reopenDeadLetter": "deadletter reopen",
 	"redeliverEvent": "event redeliver", "retryDeliveries": "delivery retry-now",
 	"cancelDeliveries": "delivery cancel",

@@ -153,14 +153,14 @@ func without(f *fields, names ...string) []byte {
 	kept := make([]byte, 0, len(f.src))
 	kept = append(kept, '{')
 	before := 1 // the end of the member before
-	for _, m := range f.members {
+	for i, m := range f.members {
 		start := before
 		for f.src[start] != '"' { // only a comma and space precede a name
 			start++
 		}
 		if !slices.Contains(names, strings.ToLower(string(m.name))) {
 			space := f.src[before:start]
-			if len(kept) == 1 {
+			if len(kept) == 1 && i > 0 {
 				space = bytes.TrimLeft(space, ", \t\r\n")
 			}
 			kept = append(append(kept, space...), f.src[start:m.value.end]...)

@@ -197,6 +197,9 @@ func (e *Error) Error() string {
 // Usage reports whether the input of the verb is wrong: the API responded 400. See terminal.IsUsage.
 func (e *Error) Usage() bool { return e.Status == http.StatusBadRequest }
 
+// Details are the mistakes in the request; none if the response has no list of them.
+func (e *Error) Details() []api.ErrorDetail { return e.details }
+
 // ErrorOf returns the API's error response in an error; its Status is 0 without a response.
 func ErrorOf(err error) *Error {
 	response := &Error{}
