@@ -44,7 +44,7 @@ func azurite(t *testing.T) (*container.Client, string) {
 	return dead, found[1]
 }
 
-// A node with the account's key and the command line with a SAS token write to Azure.
+// A node with the account's key and the command line with a SAS token write to Azure. What they wrote is imported.
 func TestDeadletterExportToAzure(t *testing.T) {
 	t.Parallel()
 	dead, address := azurite(t)
@@ -69,7 +69,8 @@ func TestDeadletterExportToAzure(t *testing.T) {
 	require.NotContains(t, location, "?")
 
 	token := func(ends time.Duration) string {
-		url, err := dead.GetSASURL(sas.ContainerPermissions{Create: true, Write: true}, time.Now().Add(ends), nil)
+		url, err := dead.GetSASURL(sas.ContainerPermissions{Create: true, Write: true, Read: true, List: true},
+			time.Now().Add(ends), nil)
 		require.NoError(t, err)
 		_, token, _ := strings.Cut(url, "?")
 		return token
@@ -95,5 +96,22 @@ func TestDeadletterExportToAzure(t *testing.T) {
 	r = export("azblob://dead/x", "AZURE_STORAGE_SAS_TOKEN="+token(-time.Minute))
 	require.Equal(t, 1, r.code)
 	require.Contains(t, r.stderr, "renew AZURE_STORAGE_SAS_TOKEN")
+	require.NotContains(t, r.stderr, "sig=")
+
+	// What both have written is imported from the container, each event once.
+	load := func(source, key string) result {
+		return postrider(t, append(append(n.cliEnv(), server...), key), "deadletter", "import", source, "--topic", "orders",
+			"--subscription", "billing")
+	}
+	r = load("azblob://dead", "AZURE_STORAGE_KEY="+azureKey)
+	require.Equal(t, "2 files: 1 imported, 1 already imported, 0 rejected.\n", r.stdout, r.stderr)
+	require.Equal(t, strings.TrimPrefix(location, "azblob://dead/"),
+		one[string](db, "SELECT imported_from FROM postrider.dead_letters WHERE delivery_id IS NULL"))
+	r = load("azblob://dead/BILLING", "AZURE_STORAGE_SAS_TOKEN="+token(time.Hour))
+	require.Equal(t, "1 file: 0 imported, 1 already imported, 0 rejected.\n", r.stdout, r.stderr)
+	r = load("azblob://dead/BILL", "AZURE_STORAGE_SAS_TOKEN="+token(time.Hour))
+	require.Contains(t, r.stderr, "no files were found")
+	r = load("azblob://dead", "AZURE_STORAGE_SAS_TOKEN="+token(-time.Minute))
+	require.Contains(t, r.stderr, "renew AZURE_STORAGE_SAS_TOKEN with the rights to read and list")
 	require.NotContains(t, r.stderr, "sig=")
 }

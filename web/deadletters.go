@@ -200,10 +200,14 @@ func deadLetterSteps(d *query.DeadLetter) []step {
 	if d.FirstAttemptAt != nil {
 		steps = append(steps, step{*d.FirstAttemptAt, "first attempt"})
 	}
-	if d.LastAttemptAt != nil && d.Attempts > 1 {
+	if d.LastAttemptAt != nil && (d.Attempts > 1 || d.FirstAttemptAt == nil) {
 		steps = append(steps, step{*d.LastAttemptAt, fmt.Sprintf("attempt %d (last)", d.Attempts)})
 	}
-	steps = append(steps, step{d.DeadLetteredAt, "dead-lettered"})
+	ended := "dead-lettered"
+	if d.ImportedFrom != nil {
+		ended = "imported"
+	}
+	steps = append(steps, step{d.DeadLetteredAt, ended})
 	if d.RedeliveredAt != nil {
 		steps = append(steps, step{*d.RedeliveredAt, "redelivered"})
 	}

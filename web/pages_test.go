@@ -15,7 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/html"
 
+	"postrider/internal/event"
 	"postrider/internal/node"
+	"postrider/internal/operator"
 	"postrider/internal/testnode"
 )
 
@@ -301,6 +303,32 @@ func requireValidMarkup(t *testing.T, path, page string) {
 	require.Equal(t, 1, count["h1"], path)
 	require.Equal(t, 1, count["main"], path)
 	require.Equal(t, 1, strings.Count(page, `aria-current="page"`), path)
+}
+
+// An imported dead letter shows its file instead of a delivery.
+func TestImportedDeadLetter(t *testing.T) {
+	t.Parallel()
+	b := mount(t, node.Options{Node: "test"})
+	b.subscribe(t, "orders", "billing")
+	in := event.Input{Schema: event.EventGrid, Topic: "orders"}
+	read, err := in.ReadDeadLetter([]byte(`{"id":"o-7","subject":"orders/7","eventType":"Shop.OrderPlaced","eventTime":` +
+		`"2026-03-04T05:06:07Z","deadLetterReason":"SomethingNew","deliveryAttempts":1,"lastDeliveryOutcome":"NotFound",` +
+		`"lastDeliveryAttemptTime":"2026-03-04T05:06:08Z"}`))
+	require.NoError(t, err)
+	letter := operator.ImportedLetter{
+		From: "BILLING/2026/3/4/5/<a>.json", Subscription: "billing", DeadLetter: read,
+	}
+	done, err := b.System.Operator.ImportDeadLetters(t.Context(), "orders", []*operator.ImportedLetter{&letter}, false)
+	require.NoError(t, err)
+	at := "/ui/dead-letters/" + done[0].DeadLetterID.String()
+	page := b.page(t, at)
+	requireValidMarkup(t, at, page)
+	b.requireTexts(t, at, "SomethingNew", "Imported from BILLING/2026/3/4/5/<a>.json , place 0", "attempt 1 (last)", "imported ")
+	require.NotContains(t, page, "<dt>Delivery</dt>")
+	const list = "/ui/dead-letters?columns=delivery_id,endpoint_base_url,imported_from"
+	b.requireTexts(t, list, "BILLING/2026/3/4/5/<a>.json")
+	require.NotContains(t, b.page(t, list), `href="/ui/deliveries/"`)
+	require.Contains(t, b.requireRedirect(t, at+"/redeliver", url.Values{}, `^/ui/deliveries/\d+`), "orders/7")
 }
 
 // An event subscription shows what holds its deliveries, and operators hold and release them.
