@@ -393,7 +393,8 @@ COMMENT ON VIEW postrider.dead_letters IS
     'Deliveries that failed for good, each with the event, its body, the reason, and the number and times of its '
     'attempts. A row outlives event, event subscription and topic.';
 COMMENT ON COLUMN postrider.dead_letters.dead_letter_id IS 'Id of the dead letter.';
-COMMENT ON COLUMN postrider.dead_letters.dead_lettered_at IS 'When the delivery became a dead letter, or when it was imported.';
+COMMENT ON COLUMN postrider.dead_letters.dead_lettered_at IS
+    'When the delivery became a dead letter, or when it was imported.';
 COMMENT ON COLUMN postrider.dead_letters.topic IS 'Topic of the event.';
 COMMENT ON COLUMN postrider.dead_letters.subscription IS 'Event subscription whose delivery failed.';
 COMMENT ON COLUMN postrider.dead_letters.state IS
@@ -435,8 +436,8 @@ COMMENT ON COLUMN postrider.dead_letters.last_response IS 'Body of the last resp
 COMMENT ON COLUMN postrider.dead_letters.delivery_id IS
     'Delivery that became this dead letter; NULL if it was imported.';
 COMMENT ON COLUMN postrider.dead_letters.imported_from IS
-    'File that it was imported from, such as ORDERS/2026/11/22/9/GUID.json; NULL if postrider dead-lettered it. Reason, '
-    'attempts, outcome and times of an imported one are those of the file.';
+    'File that it was imported from, such as ORDERS/2026/11/22/9/GUID.json; NULL if postrider dead-lettered it. '
+    'Reason, attempts, outcome and times of an imported one are those of the file.';
 COMMENT ON COLUMN postrider.dead_letters.imported_index IS
     'Its place in that file, from 0; NULL if postrider dead-lettered it.';
 COMMENT ON COLUMN postrider.dead_letters.system_id IS 'postrider''s own id of the event.';

@@ -73,7 +73,8 @@ BEGIN
                   reason, attempts, last_outcome, last_status, published_at, last_attempt_at, place)
               JOIN postrider_internal.event_subscriptions s ON s.topic_id = t.id AND s.name = g.subscription
                AND s.deleted_at IS NULL
-             CROSS JOIN LATERAL (SELECT coalesce(g.published_at, (g.event).event_time, g.last_attempt_at, at) AS began) p
+             CROSS JOIN LATERAL (
+                   SELECT coalesce(g.published_at, (g.event).event_time, g.last_attempt_at, at) AS began) p
              WHERE results[g.place] = 'imported'
              ORDER BY g.place
                 ON CONFLICT DO NOTHING
