@@ -137,8 +137,8 @@ func (c *deadletterImportCmd) Run(ctx context.Context, std terminal.Streams, cli
 // print prints the summary as a table.
 func (s *importSummary) print(w io.Writer) {
 	imported := terminal.Either(s.DryRun, "would be imported", "imported")
-	fmt.Fprintf(w, "%s: %d %s, %d already imported, %d rejected.\n", terminal.Plural(s.Files, "file"), s.Imported, imported,
-		s.AlreadyImported, len(s.Rejected))
+	fmt.Fprintf(w, "%s: %d %s, %d already imported, %d rejected.\n", terminal.Plural(s.Files, "file"), s.Imported,
+		imported, s.AlreadyImported, len(s.Rejected))
 	for _, r := range s.Rejected[:min(len(s.Rejected), shownRejections)] {
 		fmt.Fprintf(w, "%s [%d]: %s\n", terminal.OneLine(r.File), r.Index, terminal.OneLine(r.Reason))
 	}

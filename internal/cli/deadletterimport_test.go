@@ -46,14 +46,14 @@ func TestDeadletterImport(t *testing.T) {
 		r := h.run(code, append([]string{"deadletter", "import", directory, "--topic", "orders"}, flags...)...)
 		return strings.ReplaceAll(r.stdout+r.stderr, directory+"/", "")
 	}
-	const rejected = `BILLING/2026/3/4/6/c.JSON [0]: it is not JSON: expected a member's name in double quotes, at line 5, ` +
-		"column 1\n" +
+	const rejected = `BILLING/2026/3/4/6/c.JSON [0]: it is not JSON: expected a member's name in double quotes, at line ` +
+		"5, column 1\n" +
 		`SHIPPING/2026/3/4/6/e.json [0]: topic "orders" has no event subscription "SHIPPING", which the path names; pass ` +
 		"--subscription\n" +
 		"empty.json [0]: the file is empty\n"
 	none := func(i string) string {
-		return "other/lines.ndjson [" + i + "]: the path names no event subscription, as SUBSCRIPTION/2026/11/22/9/GUID.json " +
-			"does; pass --subscription\n"
+		return "other/lines.ndjson [" + i + "]: the path names no event subscription, as " +
+			"SUBSCRIPTION/2026/11/22/9/GUID.json does; pass --subscription\n"
 	}
 	const failed = "postrider: 6 dead letters could not be imported\n"
 	list := rejected + none("0") + none("1") + none("2") + failed
@@ -62,13 +62,13 @@ func TestDeadletterImport(t *testing.T) {
 	require.Equal(t, "7 files: 5 imported, 0 already imported, 6 rejected.\n"+list, run(1))
 	require.Equal(t, "7 files: 0 imported, 5 already imported, 6 rejected.\n"+list, run(1))
 	require.Equal(t, "BILLING/2026/12/31/23/d.json 0, BILLING/2026/3/4/5/a.json 0, BILLING/2026/3/4/5/a.json 1, "+
-		"BILLING/2026/3/4/5/a.json 2, BILLING/2026/3/4/6/b.json 0", one[string](h, "SELECT string_agg(imported_from || ' ' || "+
-		"imported_index, ', ' ORDER BY imported_from, imported_index) FROM postrider.dead_letters"))
+		"BILLING/2026/3/4/5/a.json 2, BILLING/2026/3/4/6/b.json 0", one[string](h, "SELECT string_agg(imported_from || ' ' "+
+		"|| imported_index, ', ' ORDER BY imported_from, imported_index) FROM postrider.dead_letters"))
 
 	var done map[string]any
 	h.subscribe("orders", "archive", "")
-	text := h.run(1, "deadletter", "import", directory, "--topic", "orders", "--subscription", "archive", "-o", "json").stdout
-	require.NoError(t, json.Unmarshal([]byte(text), &done))
+	r := h.run(1, "deadletter", "import", directory, "--topic", "orders", "--subscription", "archive", "-o", "json")
+	require.NoError(t, json.Unmarshal([]byte(r.stdout), &done))
 	require.Equal(t, []any{4.0, 5.0, 2}, []any{done["imported"], done["alreadyImported"], len(done["rejected"].([]any))},
 		"what has been imported is not imported for another event subscription")
 	require.Equal(t, "SubscriptionFile", regexp.MustCompile(`^lines\.ndjson#sha256-[0-9a-f]{64}$`).

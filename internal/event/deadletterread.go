@@ -111,7 +111,8 @@ func (in Input) ReadDeadLetter(text []byte) (*DeadLetter, error) {
 func objectFields(text []byte, maxDepth int) (*fields, error) {
 	members, at, problem := readObject(text, maxDepth, nil)
 	if problem != "" {
-		return nil, rejectEvent(statusBadRequest, CodeInvalidJSON, 0, "", "not an object of JSON: %s, at byte %d", problem, at)
+		return nil, rejectEvent(statusBadRequest, CodeInvalidJSON, 0, "", "not an object of JSON: %s, at byte %d",
+			problem, at)
 	}
 	f := &fields{src: text, members: members}
 	if duplicate := decodeNames(f.members); duplicate != nil {

@@ -126,8 +126,8 @@ func TestImportOnce(t *testing.T) {
 	_, err := tn.System.Operator.ImportDeadLetters(t.Context(), "none", nil, false)
 	require.ErrorIs(t, err, postgres.ErrNotFound)
 
-	letter := uuid.MustParse(tn.Text(t, "SELECT dead_letter_id FROM postrider.dead_letters WHERE imported_from = 'a.json' "+
-		"AND imported_index = 0"))
+	letter := uuid.MustParse(tn.Text(t, "SELECT dead_letter_id FROM postrider.dead_letters "+
+		"WHERE imported_from = 'a.json' AND imported_index = 0"))
 	require.Equal(t, 1, tn.Count(t, "SELECT postrider.erase_event(system_id) FROM postrider.dead_letters "+
 		"WHERE dead_letter_id = $1", letter))
 	require.Equal(t, []string{"already_imported"}, imported(first), "an import brings nothing erased back")
