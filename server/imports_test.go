@@ -15,7 +15,8 @@ func TestImportDeadLetters(t *testing.T) {
 	const path = "/v1/topics/orders/importDeadLetters"
 	const dead = `{ "id":"1","subject":"s","eventType":"t","eventTime":"2026-03-04T05:06:07Z","deadLetterReason":"R" }`
 	letter := func(file string, index int, subscription, dead string) string {
-		return fmt.Sprintf(`{"importedFrom":%q,"index":%d,"subscription":%q,"deadLetter":%s}`, file, index, subscription, dead)
+		return fmt.Sprintf(`{"importedFrom":%q,"index":%d,"subscription":%q,"deadLetter":%s}`, file, index, subscription,
+			dead)
 	}
 	send := func(letters ...string) response {
 		return s.post(path, `{"deadLetters":[`+strings.Join(letters, ",")+`]}`)

@@ -323,7 +323,8 @@ func TestImportedDeadLetter(t *testing.T) {
 	at := "/ui/dead-letters/" + done[0].DeadLetterID.String()
 	page := b.page(t, at)
 	requireValidMarkup(t, at, page)
-	b.requireTexts(t, at, "SomethingNew", "Imported from BILLING/2026/3/4/5/<a>.json , place 0", "attempt 1 (last)", "imported ")
+	b.requireTexts(t, at, "SomethingNew", "Imported from BILLING/2026/3/4/5/<a>.json , place 0", "attempt 1 (last)",
+		"imported ")
 	require.NotContains(t, page, "<dt>Delivery</dt>")
 	list := b.request(http.MethodGet, "/ui/dead-letters", func(r *http.Request) {
 		r.AddCookie(&http.Cookie{Name: "postrider-columns", Value: url.Values{

@@ -101,6 +101,12 @@ func TestImportOnce(t *testing.T) {
 	require.Equal(t, []string{"imported"}, imported(first))
 	require.Equal(t, []string{"already_imported", "imported"}, imported(first, fromFile(t, "a.json", 1, renamed("e-2"))))
 	require.Equal(t, []string{"already_imported"}, imported(fromFile(t, "b.json", 0, foreign)), "the same event")
+	planned, err := tn.System.Operator.ImportDeadLetters(t.Context(), "orders",
+		[]*operator.ImportedLetter{fromFile(t, "b.json", 0, foreign)}, true)
+	require.NoError(t, err)
+	require.Equal(t, "already_imported", planned[0].Result)
+	require.Equal(t, 1, tn.Rows(t, "dead_letters", "dead_letter_id = $1 AND imported_from = 'a.json'",
+		planned[0].DeadLetterID))
 	elsewhere := fromFile(t, "b.json", 0, foreign)
 	elsewhere.Subscription = "other"
 	require.Equal(t, []string{"imported"}, imported(elsewhere), "for another event subscription")
@@ -123,7 +129,7 @@ func TestImportOnce(t *testing.T) {
 	unknown.Subscription = "missing"
 	require.Equal(t, []string{"imported", "not_found"}, imported(fromFile(t, "a.json", 2, renamed("e-5")), unknown))
 	require.Equal(t, rows, tn.Rows(t, "dead_letters", ""), "all or none")
-	_, err := tn.System.Operator.ImportDeadLetters(t.Context(), "none", nil, false)
+	_, err = tn.System.Operator.ImportDeadLetters(t.Context(), "none", nil, false)
 	require.ErrorIs(t, err, postgres.ErrNotFound)
 
 	letter := uuid.MustParse(tn.Text(t, "SELECT dead_letter_id FROM postrider.dead_letters "+
@@ -184,6 +190,12 @@ func TestRedeliverImported(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, preview.Changed)
 	require.Equal(t, 3, tn.Pending(t, "redelivered_from = $1", letter))
+
+	today := fromFile(t, "a.json", 1, renamed("e-2"))
+	today.PublishedAt = time.Now()
+	imported(today)
+	tn.Exec(t, "SELECT postrider.redeliver(dead_letter_id) FROM postrider.dead_letters WHERE event_id = 'e-2'")
+	require.Equal(t, 1, tn.Rows(t, "events", "event_id = 'e-2' AND matched = 1"), "it does not wait for routing")
 }
 
 // An imported CloudEvent of a topic in the Event Grid schema was converted by the other system. It is edited as one.
