@@ -51,7 +51,10 @@ func TestFindByCustomer(t *testing.T) {
 	require.NotContains(t, b.page(t, "/ui/events?data=C-77"), `hx-trigger="every 5s`)
 
 	b.insert(t, deadLetter{at: b.System.Clock.Now(), body: `{"data":{"customer":"D-\"1"}}`})
-	b.requireTexts(t, "/ui/search?q=D-", "Dead letters with this value 1 found")
+	for _, part := range []string{"D-", `"1`} {
+		b.requireTexts(t, "/ui/search?q="+url.QueryEscape(part), "Dead letters with this value 1 found")
+	}
+	b.requireTexts(t, "/ui/search?q=D.", "Nothing found for D.")
 	nothing := b.page(t, "/ui/search?q=C-78")
 	for _, next := range []string{
 		`href="/ui/search?q=C-78&amp;within=7d"`, `href="/ui/deliveries?eventId=C-78"`,
