@@ -72,8 +72,8 @@ func TestExitCodes(t *testing.T) {
 			"--rate -1: must be 1 or more":                "deadletter purge --all --rate=-1",
 			"require a filter or":                         "deadletter purge --dry-run " + missing,
 			"--state all is not supported here": "deadletter redeliver --topic orders --state all --dry-run; " +
-				"deadletter resolve --topic orders --state all; " +
-				"deadletter patch --topic orders --state all --merge-patch -",
+				"deadletter resolve --topic orders --state all --no-wait; " +
+				"deadletter patch --topic orders --state all --merge-patch - --no-wait",
 			"requires --to-subscription":     "deadletter redeliver --all --to-topic orders",
 			"must begin with file://":        "deadletter export -o gs://bucket/x",
 			"must name a file in the bucket": "deadletter export -o s3://bucket",
