@@ -54,6 +54,7 @@ type deliverer struct {
 	fail          postgres.Failpoint
 
 	local    sync.WaitGroup // attempts of the local handoff
+	era      atomic.Pointer[era]
 	logLimit logLimit
 }
 
@@ -63,7 +64,7 @@ func (d *deliverer) deliver(ctx context.Context, job *river.Job[queue.AttemptArg
 	ended := make(chan error, 1)
 	a := &attempt{
 		deliverer: d, args: job.Args, job: tokenOf(job.JobRow), due: job.ScheduledAt,
-		reruns: job.Args.Reruns + job.Attempt - 1, end: func(err error) { ended <- err },
+		reruns: job.Args.Reruns + job.Attempt - 1, end: func(err error) { ended <- err }, within: d.era.Load().ctx,
 	}
 	defer d.Active.Add(job.ID)()
 	d.Handoff.Begin()
@@ -84,7 +85,7 @@ func (d *deliverer) deliver(ctx context.Context, job *river.Job[queue.AttemptArg
 // the attempt. A job that runs again is deferred; if that fails, it is reclaimed as one that never arrived.
 func (d *deliverer) deliverLocal(work *queue.Work) {
 	args := queue.AttemptArgs{Subscription: work.SubscriptionID, Delivery: work.Members[0].DeliveryID}
-	a := &attempt{deliverer: d, args: args, job: work.Job, local: work}
+	a := &attempt{deliverer: d, args: args, job: work.Job, local: work, within: d.eraOf(work)}
 	a.end = func(err error) {
 		defer d.local.Done()
 		defer d.Active.Remove(work.Job.JobID)
@@ -105,7 +106,7 @@ func (d *deliverer) deliverLocal(work *queue.Work) {
 			a.warn("a job could not be deferred; a node will reclaim it", pause, err)
 		}
 	}
-	a.start(d.requests)
+	a.start(a.within)
 }
 
 // settle ends the job of a run, or leaves it to Stop, and returns 0. If the attempt has no outcome, it returns how long
@@ -114,6 +115,7 @@ func (a *attempt) settle(err error) (pause time.Duration) {
 	cut := errors.Is(err, endpoint.ErrInterrupted) || errors.Is(err, context.Canceled)
 	switch {
 	case err == nil: // recorded, or there was nothing to send: the row is gone
+	case errors.Is(context.Cause(a.within), errReset): // the row is gone, too
 	case errors.Is(err, postgres.ErrNotFound):
 		a.drop(a.job, err) // the delivery has ended, or has another job
 	case cut && a.begun:
@@ -135,10 +137,11 @@ type attempt struct {
 	job    queue.JobToken
 	due    time.Time // of the job; zero in the local handoff
 	reruns int
-	local  *queue.Work // of the local handoff; nil = the work is to be loaded
-	begun  bool        // a failure is a rerun from now on: the request may have been sent
-	leave  func()      // releases the place at the gate, once
-	end    func(error) // gets the end of the attempt, see finish
+	local  *queue.Work     // of the local handoff; nil = the work is to be loaded
+	within context.Context //nolint:containedctx // of the era in which it began: its end cuts the request
+	begun  bool            // a failure is a rerun from now on: the request may have been sent
+	leave  func()          // releases the place at the gate, once
+	end    func(error)     // gets the end of the attempt, see finish
 	over   atomic.Bool
 	trial  atomic.Pointer[queue.Trial] // of a half-open endpoint, until it ends
 
@@ -386,6 +389,9 @@ func (a *attempt) cancel(ctx context.Context) error {
 
 // post sends the work and records the outcome.
 func (a *attempt) post() error {
+	if err := a.within.Err(); err != nil {
+		return err
+	}
 	a.begun = true
 	if left, err := a.separateForm(); err != nil || !left {
 		return err
@@ -408,7 +414,7 @@ func (a *attempt) post() error {
 	}
 	sent := endpoint.NewPayload(written.body, a.work.Release)
 	a.endpoint.Send(&endpoint.Request{
-		URL: a.sub.EndpointURL, Header: header, Body: sent, Connection: &a.sub.Connection,
+		Within: a.within, URL: a.sub.EndpointURL, Header: header, Body: sent, Connection: &a.sub.Connection,
 		AckTimeout: time.Duration(a.rules.Policy.AckTimeout),
 		Window:     time.Duration(a.rules.Policy.LateResponseWindow),
 	}, func(resp endpoint.Response, err error) error {

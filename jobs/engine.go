@@ -184,6 +184,7 @@ func New(p Parts, o Options) (*Engine, error) {
 		runs: r, Admission: p.Admission, Delivery: p.Delivery, cache: p.Cache, subscriptions: p.Subscriptions,
 		nodes: p.Nodes, options: &e.options, endpoint: client, requests: requests, failures: failures, fail: p.Failpoint,
 	}
+	e.deliverer.era.Store(newEra(requests))
 	e.upkeep = &upkeep{
 		runs: r, host: host, nodes: p.Nodes, commits: p.Commits, maintenance: p.Maintenance,
 		watch: leaseWatch{}, died: make(chan struct{}, 1),

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -71,6 +72,8 @@ type Options struct {
 	Logger *slog.Logger
 	// OnPublish is called for each stored publish before its response; nil = no call.
 	OnPublish func(PublishReport)
+	// Dev adds what only postrider dev has; nil = nothing.
+	Dev *Dev
 }
 
 // PublishReport is a stored publish.
@@ -104,6 +107,7 @@ type Server struct {
 	rejections *rejections
 	relayed    *relayed
 	failures   *failures
+	publishing sync.RWMutex // locked by a reset of postrider dev
 }
 
 // New creates the server with all its routes; NewHTTPServer makes it listen. It fails if a required option is missing,
@@ -142,6 +146,7 @@ func New(o Options) (*Server, error) {
 		relayed:    &relayed{feeds: map[feedKey]*catalog.Relayed{}},
 		failures:   &failures{kinds: map[string]failureKind{}},
 	}
+	s.auth.AnyBearer = o.Dev != nil && o.Dev.AnyBearer
 	s.reference = openapi.Reference()
 	e := s.echo
 	e.HideBanner, e.HidePort = true, true
@@ -160,6 +165,7 @@ func New(o Options) (*Server, error) {
 	}
 	e.Pre(s.noteRejections)
 	s.addRoutes()
+	s.addDevRoutes()
 	return s, nil
 }
 

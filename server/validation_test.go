@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -146,7 +147,7 @@ func TestValidationURL(t *testing.T) {
 // Skipping the validation of an endpoint on this machine does not skip that of others.
 func TestEndpointValidationSetting(t *testing.T) {
 	t.Parallel()
-	s := setup(t, func(o *server.Options) { o.DefaultValidation, o.AllowCIDR = v1.SkipOnLoopback, testnode.Loopback })
+	s := setup(t, func(o *server.Options) { o.DefaultValidation, o.AllowCIDR = v1.SkipLocal(nil), testnode.Loopback })
 	s.topic("orders", "")
 	const here = "http://127.0.0.1:9/"
 	rejection := s.put(billing, `{"endpointUrl":"https://example.com","endpointValidation":"maybe"}`).
@@ -155,9 +156,12 @@ func TestEndpointValidationSetting(t *testing.T) {
 	for host, want := range map[string]catalog.EndpointValidation{
 		"127.0.0.1": catalog.ValidationSkip, "::1": catalog.ValidationSkip, "localhost": catalog.ValidationSkip,
 		"example.com": catalog.ValidationRequired, "127.example.a": catalog.ValidationRequired,
-		"": catalog.ValidationRequired,
+		"": catalog.ValidationRequired, "10.1.2.3": catalog.ValidationSkip, "::ffff:10.1.2.3": catalog.ValidationSkip,
+		"192.168.1.1": catalog.ValidationRequired, "fd00::1": catalog.ValidationRequired,
+		"app": catalog.ValidationSkip, "host.docker.internal": catalog.ValidationSkip,
+		"internal.a": catalog.ValidationRequired,
 	} {
-		require.Equal(t, want, v1.SkipOnLoopback(host), host)
+		require.Equal(t, want, v1.SkipLocal([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")})(host), host)
 	}
 	required := s.put(billing, `{"endpointUrl":"http://127.0.0.1:9/","endpointValidation":"required"}`).json(201)
 	require.Equal(t, "Creating", required["provisioningState"])

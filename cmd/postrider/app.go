@@ -42,7 +42,9 @@ type appOptions struct {
 	listener       net.Listener
 	secureListener net.Listener
 	certificate    *certificate
-	debugListener  net.Listener // nil = no profiles
+	issue          func(*tls.ClientHelloInfo) (*tls.Certificate, error) // instead of certificate: dev's
+	notReady       bool                                                 // the caller sets ready
+	debugListener  net.Listener                                         // nil = no profiles
 	log            *slog.Logger
 	// startApp adds the parts of the system, and copies the options that the engine shares with the API.
 	api    server.Options
@@ -168,12 +170,15 @@ func (a *instance) listen(run context.Context, o appOptions) error {
 	a.http = server.NewHTTPServer("", handler)
 	a.http.ErrorLog = slog.NewLogLogger(o.log.Handler(), slog.LevelWarn)
 	if o.certificate != nil {
+		o.issue = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return o.certificate.inUse.Load(), nil }
+		a.running.Go(func() { o.certificate.watch(run) })
+	}
+	if o.issue != nil {
 		a.http.TLSConfig = &tls.Config{
 			MinVersion:     tls.VersionTLS12,           // RFC 8996 withdraws those before
 			NextProtos:     []string{"h2", "http/1.1"}, // net/http adds h2 only if all listeners of the server use TLS
-			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return o.certificate.inUse.Load(), nil },
+			GetCertificate: o.issue,
 		}
-		a.running.Go(func() { o.certificate.watch(run) })
 	}
 	if o.listener != nil {
 		a.serve(func() error { return a.http.Serve(o.listener) })
@@ -184,7 +189,7 @@ func (a *instance) listen(run context.Context, o appOptions) error {
 	// Otherwise the shutdown would wait for clients of the tail and for consumers.
 	a.http.RegisterOnShutdown(stopStreams)
 	a.http.RegisterOnShutdown(a.store.Receiver.Stop)
-	a.ready.Store(true)
+	a.ready.Store(!o.notReady)
 	return nil
 }
 

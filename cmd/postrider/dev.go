@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,15 +14,18 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"postrider/internal/catalog"
+	"postrider/internal/cli/config"
 	"postrider/internal/cli/rest"
 	"postrider/internal/endpointconf"
 	"postrider/internal/event"
 	"postrider/internal/local"
+	"postrider/internal/node"
 	"postrider/internal/pgdev"
 	"postrider/internal/postgres"
 	"postrider/internal/terminal"
@@ -46,13 +51,22 @@ const (
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 
 type devCmd struct {
-	Listen     string `help:"Address of the REST API and the dashboard; a free port is chosen if this one is taken." default:"127.0.0.1:7480"`
-	SinkListen string `help:"Address of the demo endpoint; a free port is chosen if this one is taken." default:"127.0.0.1:7481"`
-	Keep       string `help:"Keep the database in this directory instead of removing it at exit." placeholder:"DIR"`
-	TLS        bool   `name:"tls" help:"Serve TLS as well, with a self-signed certificate for localhost, 127.0.0.1 and ::1."`
-	TLSListen  string `name:"tls-listen" help:"Address of the REST API and the dashboard with TLS; a free port is chosen if this one is taken." default:"127.0.0.1:7483"`
-	PGPort     int    `name:"pg-port" help:"Port of the private PostgreSQL; a free one is chosen if it is taken." default:"7482"`
-	ReadyFile  string `help:"File to write (JSON) when everything is ready: api, sink, databaseUrl, adminToken, topicKey; with --tls also apiTls, caFile." placeholder:"FILE"`
+	Action string `arg:"" optional:"" help:"reset: bring the running dev back to the state that it had when it was ready, and exit. It is found by --url."`
+	rest.ServerFlags
+	Listen     string         `help:"Address of the REST API and the dashboard; a free port is chosen if this one is taken." default:"127.0.0.1:7480"`
+	SinkListen string         `help:"Address of the demo endpoint; a free port is chosen if this one is taken." default:"127.0.0.1:7481"`
+	Keep       string         `help:"Keep the database in this directory instead of removing it at exit." placeholder:"DIR"`
+	File       []string       `short:"f" help:"Apply this file before dev is ready; may be repeated. It is a file of apply: YAML or JSON, an Azure Resource Manager template, a list of the Azure CLI, or the configuration of another emulator." placeholder:"FILE"`
+	TLS        bool           `name:"tls" help:"Serve TLS as well, with a certificate of dev's own authority, for localhost, names under it, 127.0.0.1, ::1 and --tls-name."`
+	TLSName    []string       `name:"tls-name" help:"Name of this host in certificates, beside localhost: that of the container. Names under it are included. Another name makes a new authority." placeholder:"NAME"`
+	TLSDir     string         `name:"tls-dir" help:"Folder of dev's certificate authority: ca.pem, which clients trust, and its key. Default: tls beside the database." placeholder:"DIR"`
+	TLSListen  string         `name:"tls-listen" help:"Address of the REST API and the dashboard with TLS; a free port is chosen if this one is taken." default:"127.0.0.1:7483"`
+	PGPort     int            `name:"pg-port" help:"Port of the private PostgreSQL; a free one is chosen if it is taken." default:"7482"`
+	ReadyFile  string         `help:"File to write (JSON) when everything is ready: api, sink, databaseUrl, adminToken, topicKey; with --tls also apiTls, caFile." placeholder:"FILE"`
+	AllowCIDR  []netip.Prefix `name:"allow-cidr" help:"Private address ranges in which endpoints are allowed, beside this machine; the dev image allows all private ones." env:"POSTRIDER_ALLOW_CIDR" placeholder:"CIDR"`
+	AdminToken string         `help:"Token for the management API, instead of the well-known or the generated one." env:"POSTRIDER_DEV_ADMIN_TOKEN" placeholder:"TOKEN"`
+	TopicKey   string         `help:"Access key of the topics that dev creates: the demo topic, and those of --file without a key. Base64 of 16 bytes or more." env:"POSTRIDER_DEV_TOPIC_KEY" placeholder:"KEY"`
+	AnyBearer  bool           `help:"Accept every bearer token of publishers and consumers, as Azure's SDKs send it with a TokenCredential." default:"true"`
 	deadLetterFlags
 	debugFlags
 	// The limit is a day in a second: the engine polls for due attempts every 100 ms.
@@ -68,11 +82,19 @@ func (devCmd) Help() string {
 times to live, Retry-After and its cap, and the delay of dead letter exports. The ack timeout and the time to validate
 an endpoint by hand are not divided. Settings keep the values that you write.
 
-On loopback the secrets are well known. There the API and the dashboard accept requests to localhost and to IP
-addresses only.
+On loopback the secrets are well known. There the API and the dashboard accept requests to localhost, names under it
+and IP addresses only.
+
+A topic can be published to at the root of a host, as Azure's SDKs do: http://orders.localhost:7480/api/events is topic
+orders. If there is one topic beside demo, every host is its host.
+
+dev reset deletes events, deliveries, dead letters, counts and problems, cuts the requests in flight, and restores
+topics, event subscriptions and retry policies. Users, API keys and exported files stay. So does DELETE /v1/dev/state.
 
 Examples:
   postrider dev
+  postrider dev -f events.yaml --topic-key "$(openssl rand -base64 32)"
+  postrider dev reset
   postrider dev --keep ./data --ready-file /tmp/postrider.json
   postrider dev --tls --keep ./data     # the certificate is kept with the database
   postrider dev --time-scale 60         # a day of retries in 24 minutes`
@@ -81,10 +103,12 @@ Examples:
 // dev has the parts of one `postrider dev`.
 type dev struct {
 	options  *devCmd
+	files    []*config.Declared
 	out      io.Writer
 	stderr   io.Writer
 	postgres *pgdev.Server
 	app      *instance
+	state    *node.State // when it was ready
 	sink     net.Listener
 	api      net.Listener
 	secure   net.Listener // nil without --tls
@@ -93,7 +117,17 @@ type dev struct {
 }
 
 func (c *devCmd) Run(ctx context.Context, std terminal.Streams) error {
+	switch c.Action {
+	case "":
+	case "reset":
+		return c.reset(ctx)
+	default:
+		return terminal.Usagef("dev %s: the only action is reset", c.Action)
+	}
 	d := &dev{options: c, out: std.Out, stderr: std.Err}
+	if err := d.readOptions(std.In); err != nil {
+		return err
+	}
 	err := d.start(ctx)
 	if err == nil {
 		err = d.app.wait(ctx)
@@ -118,8 +152,15 @@ func (d *dev) start(ctx context.Context) error {
 	if err = d.setUpDemo(ctx); err != nil {
 		return fmt.Errorf("set up the demo topic: %w", err)
 	}
+	if err = d.applyFiles(ctx); err != nil {
+		return err
+	}
+	if d.state, err = d.app.store.KeepState(ctx); err != nil {
+		return err
+	}
+	d.app.ready.Store(true)
 	d.greet()
-	if err = local.WriteReadyFile(d.options.ReadyFile, d.ready); err != nil {
+	if err = local.WriteReadyFile(d.options.ReadyFile, d.ready); err != nil || len(d.files) > 0 {
 		return err
 	}
 	return d.publishFirst(ctx)
@@ -187,7 +228,7 @@ func (d *dev) startService(ctx context.Context) error {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(d.out, &slog.HandlerOptions{Level: d.options.LogLevel}))
-	certificate, err := d.certificate(log)
+	issue, err := d.authority()
 	if err != nil {
 		return err
 	}
@@ -196,19 +237,22 @@ func (d *dev) startService(ctx context.Context) error {
 		return err
 	}
 	local := d.local()
-	d.ready.AdminToken, d.ready.TopicKey = devSecrets(local)
-	validation := v1.SkipOnLoopback
+	d.ready.AdminToken, d.ready.TopicKey = d.options.secrets(local)
+	allowed := slices.Concat(loopback, d.options.AllowCIDR)
+	validation := v1.SkipLocal(allowed)
 	if d.options.Validate {
 		validation = nil
 	}
 	d.app, err = startApp(ctx, appOptions{
 		database: databaseFlags{DatabaseURL: d.ready.DatabaseURL}, role: roleAll, maxConns: 16,
 		timeScale: d.options.TimeScale, sealer: sealer, listener: d.api, secureListener: d.secure,
-		certificate: certificate, debugListener: d.debug, log: log, openUI: local,
+		issue: issue, notReady: true, debugListener: d.debug, log: log, openUI: local,
 		api: server.Options{
-			AdminToken: d.ready.AdminToken, AllowCIDR: loopback, AllowHTTP: true, DeadLetters: deadLetters,
-			DefaultValidation: validation, DevKey: devAccessKey, AllowDevKey: local, LocalHostOnly: local,
+			AdminToken: d.ready.AdminToken, AllowCIDR: allowed, AllowHTTP: true, DeadLetters: deadLetters,
+			DefaultValidation: validation, DevKey: devAccessKey, LocalHostOnly: local,
+			AllowDevKey: local || d.ready.TopicKey == devAccessKey, // chosen
 			OpenMetrics: local, OnPublish: d.published,
+			Dev: &server.Dev{AnyBearer: d.options.AnyBearer, DemoTopic: demoTopic, Reset: d.reset},
 		},
 		engine: jobs.Options{
 			StopTimeout: devStopTimeout, LogAttempts: jobs.LogNone, // dev prints them itself
@@ -238,17 +282,18 @@ func (d *dev) local() bool {
 	return isLoopback(d.api.Addr()) && (d.secure == nil || isLoopback(d.secure.Addr()))
 }
 
-// certificate returns dev's certificate, in the directory of its database; nil without --tls.
-func (d *dev) certificate(log *slog.Logger) (*certificate, error) {
+// authority issues dev's certificates, in the directory of its database unless another is chosen; nil without --tls.
+func (d *dev) authority() (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
 	if d.secure == nil {
 		return nil, nil
 	}
-	own := devTLS{filepath.Join(d.postgres.Dir(), "tls")}
-	if err := own.prepare(time.Now()); err != nil {
+	own := devTLS{cmp.Or(d.options.TLSDir, filepath.Join(d.postgres.Dir(), "tls")), d.options.TLSName}
+	authority, err := own.prepare(time.Now())
+	if err != nil {
 		return nil, err
 	}
 	d.ready.CAFile = own.files().TLSCert
-	return own.files().open(log)
+	return authority.certificate, nil
 }
 
 func (d *dev) stop() error {
@@ -265,12 +310,12 @@ func (d *dev) stop() error {
 	return errors.Join(errs...)
 }
 
-// devSecrets are well known on loopback, and random if other machines can connect.
-func devSecrets(local bool) (adminToken, topicKey string) {
+// secrets are those of the flags, or else well known on loopback, and random if other machines can connect.
+func (c *devCmd) secrets(local bool) (adminToken, topicKey string) {
 	if local {
-		return rest.DevAdminToken, devAccessKey
+		return cmp.Or(c.AdminToken, rest.DevAdminToken), cmp.Or(c.TopicKey, devAccessKey)
 	}
-	return newSecret(), newSecret()
+	return cmp.Or(c.AdminToken, newSecret()), cmp.Or(c.TopicKey, newSecret())
 }
 
 func isLoopback(a net.Addr) bool {

@@ -2,6 +2,9 @@ package main
 
 import (
 	"net"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,15 +21,20 @@ func TestDevOnAnOpenAddressHasRandomSecrets(t *testing.T) {
 	} {
 		require.Equal(t, local, isLoopback(&net.TCPAddr{IP: net.ParseIP(address)}), address)
 	}
-	token, key := devSecrets(true)
+	token, key := (&devCmd{}).secrets(true)
 	require.Equal(t, []string{rest.DevAdminToken, devAccessKey}, []string{token, key})
-	token, key = devSecrets(false)
+	token, key = (&devCmd{}).secrets(false)
 	require.NotEqual(t, rest.DevAdminToken, token)
 	require.NotEqual(t, devAccessKey, key)
 	require.GreaterOrEqual(t, len(token), 43)
 	require.GreaterOrEqual(t, len(key), 43)
-	again, _ := devSecrets(false)
+	again, _ := (&devCmd{}).secrets(false)
 	require.NotEqual(t, token, again)
+	chosen := &devCmd{AdminToken: "token", TopicKey: "a2V5"}
+	for _, local := range []bool{true, false} {
+		token, key = chosen.secrets(local)
+		require.Equal(t, []string{"token", "a2V5"}, []string{token, key})
+	}
 	require.Equal(t, "127.0.0.1:7480", local.Reachable(&net.TCPAddr{IP: net.ParseIP("0.0.0.0"), Port: 7480}),
 		"an address that can be called")
 }
@@ -37,5 +45,30 @@ func TestDevRejectsATimeScale(t *testing.T) {
 		rejected := postrider(t, nil, "dev", "--time-scale="+scale)
 		require.Equal(t, 2, rejected.code)
 		require.Contains(t, rejected.stderr, "--time-scale "+scale+": must be 1 to 86400")
+	}
+}
+
+func TestDevRejectsOptions(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	wrong := filepath.Join(folder, "wrong.json")
+	text := `{"topics":[{"name":"orders","port":60101,"inputSchema":"AvroSchema"}]}`
+	require.NoError(t, os.WriteFile(wrong, []byte(text), 0o600))
+	for _, row := range []struct{ says, args string }{
+		{"dev start: the only action is reset", "start"},
+		{"--topic-key: must be the base64 of 16 bytes or more", "--topic-key=secret"},
+		{"--admin-token: must be printable ASCII without blanks", "--admin-token=ä"},
+		{"--admin-token is the topic key", "--admin-token=" + devAccessKey + " --topic-key=" + devAccessKey},
+		{`"private": must be an address range`, "--allow-cidr=private"},
+		{"no such file", "-f " + filepath.Join(folder, "none.yaml")},
+		{
+			wrong + `: document 1: topics[0].inputSchema: must be EventGridSchema or CloudEventV1_0, not "AvroSchema"`,
+			"-f " + wrong,
+		},
+		{`--tls-name "*.a": must be a host name`, "--tls-name=*.a"},
+	} {
+		rejected := postrider(t, nil, append([]string{"dev"}, strings.Fields(row.args)...)...)
+		require.Equal(t, 2, rejected.code, row.args)
+		require.Contains(t, rejected.stderr, row.says)
 	}
 }

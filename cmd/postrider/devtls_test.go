@@ -1,12 +1,8 @@
 package main
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -16,12 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestDevKeepsItsCertificateUntilItEndsSoon(t *testing.T) {
+func TestDevKeepsItsAuthorityUntilItEndsSoon(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	d := devTLS{filepath.Join(t.TempDir(), "tls")}
+	d := devTLS{dir: filepath.Join(t.TempDir(), "tls")}
 	prepared := func(at time.Time) string {
-		require.NoError(t, d.prepare(at))
+		_, err := d.prepare(at)
+		require.NoError(t, err)
 		for file, mode := range map[string]os.FileMode{d.files().TLSKey: 0o600, d.files().TLSCert: 0o644} {
 			info, err := os.Stat(file)
 			require.NoError(t, err)
@@ -30,14 +27,19 @@ func TestDevKeepsItsCertificateUntilItEndsSoon(t *testing.T) {
 		return contentOf(t, d.files().TLSCert)
 	}
 	first := prepared(now)
-	require.Equal(t, first, prepared(now.Add(devCertificateLasts-devRenewBefore-time.Minute)))
-	renewed := prepared(now.Add(devCertificateLasts - devRenewBefore + time.Minute))
+	require.Equal(t, first, prepared(now.Add(devAuthorityLasts-devRenewBefore-time.Minute)))
+	renewed := prepared(now.Add(devAuthorityLasts - devRenewBefore + time.Minute))
 	require.NotEqual(t, first, renewed)
 	require.NoError(t, os.Remove(d.files().TLSKey))
 	remade := prepared(now)
 	require.NotEqual(t, renewed, remade)
 	require.NoError(t, os.WriteFile(d.files().TLSKey, []byte("lost"), 0o600))
-	require.NotEqual(t, remade, prepared(now))
+	again := prepared(now)
+	require.NotEqual(t, remade, again)
+	d.names = []string{"Postrider."}
+	named := prepared(now)
+	require.NotEqual(t, again, named)
+	require.Equal(t, named, prepared(now))
 }
 
 func contentOf(t *testing.T, file string) string {
@@ -47,30 +49,40 @@ func contentOf(t *testing.T, file string) string {
 	return string(raw)
 }
 
-// A client that has the key of dev's certificate can sign no certificate that others accept.
-func TestDevsCertificateSignsNoOther(t *testing.T) {
+// Each name of this machine has a certificate that a client accepts which trusts the authority. A stolen key of the
+// authority signs for no other name.
+func TestNamesOfDevsCertificates(t *testing.T) {
 	t.Parallel()
-	d := devTLS{filepath.Join(t.TempDir(), "tls")}
-	require.NoError(t, d.prepare(time.Now()))
-	own, err := tls.LoadX509KeyPair(d.files().TLSCert, d.files().TLSKey)
+	a, err := devTLS{filepath.Join(t.TempDir(), "tls"), []string{"postrider"}}.prepare(time.Now())
 	require.NoError(t, err)
 	roots := x509.NewCertPool()
-	roots.AddCert(own.Leaf)
+	roots.AddCert(a.authority.Leaf)
+	verify := func(c *x509.Certificate, name string) error {
+		_, err := c.Verify(x509.VerifyOptions{Roots: roots, DNSName: name})
+		return err
+	}
+	for asked, name := range map[string]string{
+		"localhost": "localhost", "": "127.0.0.1", "Orders.LocalHost": "orders.localhost", "postrider": "postrider",
+		"orders.postrider": "orders.postrider", "example.com": "localhost", "notlocalhost": "localhost",
+	} {
+		issued, err := a.certificate(&tls.ClientHelloInfo{ServerName: asked})
+		require.NoError(t, err)
+		require.NoError(t, verify(issued.Leaf, name), asked)
+		require.Error(t, verify(issued.Leaf, "example.com"), asked)
+		require.NotContains(t, issued.Leaf.DNSNames, "*.localhost", "Node.js rejects it")
+		again, err := a.certificate(&tls.ClientHelloInfo{ServerName: asked})
+		require.NoError(t, err)
+		require.Same(t, issued, again)
+	}
 	for _, template := range []*x509.Certificate{
 		{DNSNames: []string{"example.com"}},
-		{DNSNames: []string{"localhost"}},
+		{DNSNames: []string{"notlocalhost"}},
 		{IPAddresses: []net.IP{net.IPv4(10, 0, 0, 1)}},
 	} {
 		template.NotAfter = time.Now().Add(time.Hour)
-		template.SerialNumber = big.NewInt(1)
-		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		stolen, err := certify(template, &a.authority)
 		require.NoError(t, err)
-		signed, err := x509.CreateCertificate(rand.Reader, template, own.Leaf, key.Public(), own.PrivateKey)
-		require.NoError(t, err)
-		stolen, err := x509.ParseCertificate(signed)
-		require.NoError(t, err)
-		_, err = stolen.Verify(x509.VerifyOptions{Roots: roots})
-		require.ErrorContains(t, err, "x509: ")
+		require.ErrorContains(t, verify(stolen.Leaf, ""), "x509: ")
 	}
 }
 

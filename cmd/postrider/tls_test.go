@@ -11,9 +11,11 @@ import (
 
 func TestTLSFilesThatDoNotFit(t *testing.T) {
 	t.Parallel()
-	one, other := devTLS{filepath.Join(t.TempDir(), "tls")}, devTLS{filepath.Join(t.TempDir(), "tls")}
-	require.NoError(t, one.prepare(time.Now()))
-	require.NoError(t, other.prepare(time.Now()))
+	one, other := devTLS{dir: filepath.Join(t.TempDir(), "tls")}, devTLS{dir: filepath.Join(t.TempDir(), "tls")}
+	for _, d := range []devTLS{one, other} {
+		_, err := d.prepare(time.Now())
+		require.NoError(t, err)
+	}
 	missing := filepath.Join(t.TempDir(), "missing.pem")
 	cert, key := one.files().TLSCert, one.files().TLSKey
 	for _, row := range []struct {

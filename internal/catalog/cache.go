@@ -98,12 +98,24 @@ func (c *Cache) Reload(ctx context.Context) error {
 	if found.Version == old.Version && found.server.Equal(old.server) {
 		return nil
 	}
+	return c.replace(ctx, old, old)
+}
+
+// Renew reads everything, for a database whose rows were replaced by earlier ones.
+func (c *Cache) Renew(ctx context.Context) error {
+	c.reloading.Lock()
+	defer c.reloading.Unlock()
+	return c.replace(ctx, c.snapshot.Load(), emptySnapshot())
+}
+
+// replace replaces the Snapshot in memory by a newer one, which has what did not change from base.
+func (c *Cache) replace(ctx context.Context, old, base *Snapshot) error {
 	// One snapshot for all tables: a Snapshot never mixes two versions.
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	var fresh *Snapshot
 	err := pgx.BeginTxFunc(ctx, c.db, options, func(tx pgx.Tx) error {
 		var err error
-		fresh, err = c.ReadIn(ctx, tx, old)
+		fresh, err = c.ReadIn(ctx, tx, base)
 		return err
 	})
 	if err != nil {

@@ -59,6 +59,9 @@ func (c *Snapshot) Topic(name string) (*Topic, bool) {
 	return t, ok
 }
 
+// Topics returns all topics, in no order. They must not be changed.
+func (c *Snapshot) Topics() iter.Seq[*Topic] { return maps.Values(c.topics) }
+
 // Subscription finds an event subscription by its id.
 func (c *Snapshot) Subscription(id int64) (*Subscription, bool) {
 	s, ok := c.subs[id]

@@ -66,6 +66,18 @@ func SigningKey(key string) []byte {
 	return raw
 }
 
+// leastKeyBytes is what a chosen access key must have at least; postrider's own have 32.
+const leastKeyBytes = 16
+
+// KeyProblem is why text cannot be a topic's access key; "" for a valid one. The text is not in it.
+func KeyProblem(text string) string {
+	if len(SigningKey(text)) < leastKeyBytes {
+		return fmt.Sprintf("must be the base64 of %d bytes or more, with A-Z a-z 0-9 + / and = at the end: openssl rand "+
+			"-base64 32 creates one", leastKeyBytes)
+	}
+	return ""
+}
+
 // SignedWith is 1 if signature is the HMAC-SHA256 of text with the key, 0 if it is not or the key is empty. Its
 // duration does not depend on the signature.
 func SignedWith(key []byte, text string, signature []byte) int {

@@ -24,15 +24,15 @@ import (
 type PublishCmd struct {
 	rest.ServerFlags
 	terminal.OutputFlag
-	Topic   string   `arg:"" predictor:"topic" help:"Name of the topic."`
-	Files   []string `arg:"" optional:"" name:"file" help:"Files of events: one object, an array, or one object after another (NDJSON). None, or -: standard input."`
-	Key     string   `help:"Access key of the topic; without one the API key publishes: its scope must be publish, or admin." env:"POSTRIDER_TOPIC_KEY" placeholder:"KEY"`
-	Sample  bool     `help:"Instead of files: a sample order in the topic's input schema." xor:"made"`
-	Type    string   `help:"Instead of files: one event of this type." xor:"made" placeholder:"TYPE"`
-	Subject string   `help:"Its subject." placeholder:"TEXT"`
-	Data    string   `help:"Its data, JSON." placeholder:"JSON"`
-	Source  string   `help:"Its source, if the topic takes CloudEvents." default:"/postrider/cli" placeholder:"URI"`
-	Count   int      `help:"Number of events that --sample or --type creates." default:"1" range:"1.." placeholder:"N"`
+	Topic   string     `arg:"" predictor:"topic" help:"Name of the topic."`
+	Files   []string   `arg:"" optional:"" name:"file" help:"Files of events: one object, an array, or one object after another (NDJSON). None, or -: standard input."`
+	Key     string     `help:"Access key of the topic; without one the API key publishes: its scope must be publish, or admin." env:"POSTRIDER_TOPIC_KEY" placeholder:"KEY"`
+	Sample  sampleFlag `help:"Instead of files: a sample order in the topic's input schema, or with a TYPE the event of an Azure service, such as Microsoft.Storage.BlobCreated. --sample list lists the types." xor:"made"`
+	Type    string     `help:"Instead of files: one event of this type." xor:"made" placeholder:"TYPE"`
+	Subject string     `help:"Its subject." placeholder:"TEXT"`
+	Data    string     `help:"Its data, JSON." placeholder:"JSON"`
+	Source  string     `help:"Its source, if the topic takes CloudEvents." default:"/postrider/cli" placeholder:"URI"`
+	Count   int        `help:"Number of events that --sample or --type creates." default:"1" range:"1.." placeholder:"N"`
 
 	Rate      float64       `help:"Limit of events per second (default: as fast as possible)." range:"0.." placeholder:"N"`
 	Batch     int           `help:"Limit of events in a request, 1 to 5000; a request never has more than 1 MiB." default:"100" range:"1..5000" placeholder:"N"`
@@ -52,6 +52,7 @@ Examples:
   postrider publish orders events.ndjson
   postrider publish orders --type Shop.OrderPlaced --subject orders/42 --data '{"total": 9.5}'
   postrider publish orders --sample --count 10000 --rate 200
+  postrider publish files --sample Microsoft.Storage.BlobCreated
   jq -c '.[]' export.json | postrider publish orders --batch 500`
 }
 
@@ -98,7 +99,7 @@ func (c *PublishCmd) Run(ctx context.Context, std terminal.Streams) error {
 }
 
 // creates reports whether the events come from flags, not from files.
-func (c *PublishCmd) creates() bool { return c.Sample || c.Type != "" }
+func (c *PublishCmd) creates() bool { return c.Sample.on || c.Type != "" }
 
 func (c *PublishCmd) check(stdin io.Reader) error {
 	switch {
@@ -232,7 +233,10 @@ func (r *eventReader) broken(err error) error {
 
 // create creates an event for --sample or --type.
 func (c *PublishCmd) create(schema string, topic rest.Object) ([]byte, error) {
-	if !c.Sample {
+	if c.Sample.eventType != "" {
+		return azureEvent(schema, c.Sample.eventType)
+	}
+	if !c.Sample.on {
 		data := any(nil)
 		if c.Data != "" {
 			data = json.RawMessage(c.Data)

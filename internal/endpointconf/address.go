@@ -249,10 +249,14 @@ func endpointProtocol(u *url.URL, allow []netip.Prefix) error {
 	return endpointError("must not have port %d, which belongs to another protocol", n)
 }
 
-// IsLocalHost reports whether a request's Host, with or without a port, is localhost or an IP address. DNS rebinding
-// points the name of another site at 127.0.0.1, and browsers send that name; an address cannot be rebound.
+// IsLocalHost reports whether a request's Host, with or without a port, is localhost, a name under it, or an IP
+// address. DNS rebinding points the name of another site at 127.0.0.1, and browsers send that name; an address cannot be
+// rebound, and no other site has a name under localhost.
+//
+// Source: RFC 6761, section 6.3.
 func IsLocalHost(host string) bool {
 	name := (&url.URL{Host: host}).Hostname()
 	_, err := netip.ParseAddr(name)
-	return err == nil || strings.EqualFold(name, "localhost")
+	name = strings.ToLower(name)
+	return err == nil || name == "localhost" || strings.HasSuffix(name, ".localhost")
 }

@@ -145,7 +145,7 @@ func startCluster(template Template) (*cluster, error) {
 		"autovacuum_naptime": "1d", // statistics change plans, and with them what the tests of a database find
 	}}
 	if template.Version != "" {
-		o.Content, o.Fill = template.Version+tablesQuery+sequencesQuery, template.create
+		o.Content, o.Fill = template.Version+pgdev.RowsQueries(), template.create
 	}
 	server, err := pgdev.Start(ctx, o)
 	if err != nil {

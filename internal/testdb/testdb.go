@@ -10,13 +10,13 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"postrider/internal/pgdev"
 	"postrider/internal/postgres"
 )
 
@@ -176,12 +176,6 @@ const keptSchema = "testdb"
 //go:embed schema.sql
 var schemaQuery string
 
-//go:embed tables.sql
-var tablesQuery string
-
-//go:embed sequences.sql
-var sequencesQuery string
-
 // keepRows copies the rows of the template's tables, and stores the statements that restore a clone: they delete the
 // rows of all tables, insert those of the template again, and restart the sequences.
 func keepRows(ctx context.Context, url string) error {
@@ -190,37 +184,19 @@ func keepRows(ctx context.Context, url string) error {
 		return err
 	}
 	defer conn.Close(ctx)
-	if _, err = conn.Exec(ctx, "CREATE SCHEMA "+keptSchema); err != nil {
-		return err
-	}
-	// A test that left a transaction open would hold locks. Triggers are off: they would change the rows.
-	var statements strings.Builder
-	statements.WriteString("SET LOCAL lock_timeout = '10s'; SET LOCAL session_replication_role = replica;\n")
-	rows, _ := conn.Query(ctx, tablesQuery)
-	type table struct{ name, columns string }
-	tables, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (t table, err error) {
-		return t, row.Scan(&t.name, &t.columns)
-	})
-	if err != nil {
-		return err
-	}
-	for i, t := range tables {
-		kept := fmt.Sprintf("%s.t%d", keptSchema, i)
-		tag, err := conn.Exec(ctx, fmt.Sprintf("CREATE TABLE %s AS SELECT %s FROM %s", kept, t.columns, t.name))
+	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		kept, err := pgdev.KeepRows(ctx, tx, keptSchema, func(table string) pgdev.Fate {
+			if table == "river_migration" || table == "goose_db_version" {
+				return pgdev.Untouched
+			}
+			return pgdev.Restored
+		})
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(&statements, "DELETE FROM %s;\n", t.name)
-		if tag.RowsAffected() > 0 {
-			fmt.Fprintf(&statements, "INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT * FROM %s;\n", t.name, t.columns, kept)
-		}
-	}
-	rows, _ = conn.Query(ctx, sequencesQuery)
-	sequences, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
+		// A test that left a transaction open would hold locks.
+		statements := "SET LOCAL lock_timeout = '10s'; " + kept.Restore + kept.Sequences
+		_, err = tx.Exec(ctx, "CREATE TABLE "+keptSchema+".reset AS SELECT $1::text AS statements", statements)
 		return err
-	}
-	statements.WriteString("SELECT " + strings.Join(sequences, ", "))
-	_, err = conn.Exec(ctx, "CREATE TABLE "+keptSchema+".reset AS SELECT $1::text AS statements", statements.String())
-	return err
+	})
 }

@@ -88,6 +88,8 @@ func (c *Client) CloseIdle() { c.transports.close() }
 
 // Request is a POST to an endpoint.
 type Request struct {
+	// Within cuts the request at its end, as the end of the client's context does; nil = nothing else does.
+	Within     context.Context //nolint:containedctx // the request is made within it
 	URL        string
 	Header     http.Header
 	Body       *Payload
@@ -157,6 +159,12 @@ func (c *Client) sendAuthorized(r *Request, done Done, late func(Response)) {
 func (c *Client) call(k *Call, done Done, late func(Response)) {
 	ctx, cut := context.WithCancelCause(c.requests)
 	k.cut = cut
+	if k.Within != nil {
+		defer context.AfterFunc(k.Within, func() { cut(ErrInterrupted) })()
+		if k.Within.Err() != nil { // at once: the function runs later
+			cut(ErrInterrupted)
+		}
+	}
 	ack := time.AfterFunc(k.AckTimeout, func() { c.timedOut(k, done) })
 	defer func() { // also after a panic
 		ack.Stop()
@@ -218,7 +226,7 @@ func (c *Client) exchange(ctx context.Context, k *Call) (resp Response, err erro
 	received, err := c.transports.send(req, k)
 	resp.Timings, resp.Duration = k.watch.read(), k.elapsed() // in this order: no phase is longer than the whole
 	if err != nil {
-		if c.requests.Err() != nil {
+		if c.requests.Err() != nil || errors.Is(context.Cause(ctx), ErrInterrupted) {
 			return resp, ErrInterrupted
 		}
 		resp.Result = policy.Result{Err: errorKind(ctx, err)}

@@ -180,6 +180,14 @@ func (c *ClosedEndpoints) Store(ctx context.Context) error {
 	return nil
 }
 
+// Forget opens all endpoints on this node.
+func (c *ClosedEndpoints) Forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.known)
+	c.some.Store(false)
+}
+
 // keep replaces what is known by what the nodes have stored: how long each endpoint remains closed. What this node has
 // changed meanwhile stays.
 func (c *ClosedEndpoints) keep(stored map[string]time.Duration, began time.Time) {

@@ -60,6 +60,17 @@ func (h *Handoff) Close() (left []int64) {
 	return left
 }
 
+// Drop forgets the works that wait. Their jobs are active no longer.
+func (h *Handoff) Drop() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, local := range h.waiting {
+		h.active.Remove(local.Job.JobID)
+		local.Release()
+	}
+	h.waiting = nil
+}
+
 // Reserve reserves workers for up to n jobs: half of the free ones, so that other jobs are still fetched, and none
 // while jobs wait in the database, because these are first.
 func (h *Handoff) Reserve(n int) int {

@@ -38,6 +38,13 @@ func (s *JobSet) Len() int {
 	return len(s.ids)
 }
 
+// HasAny reports whether any of these is in the set.
+func (s *JobSet) HasAny(ids []int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(ids, func(id int64) bool { _, has := s.ids[id]; return has })
+}
+
 // IDs lists the jobs. It is never nil, which would be NULL in a statement.
 func (s *JobSet) IDs() []int64 {
 	s.mu.Lock()

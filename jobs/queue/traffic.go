@@ -359,6 +359,16 @@ func EachRow(columns []any, take func()) func(pgx.Rows) error {
 	}
 }
 
+// Forget forgets what this node has queued, held, spaced and seen closed. Take a sample then.
+func (t *Traffic) Forget() {
+	t.closed.Forget()
+	t.spacing.forget(time.Now().Add(mostSpaced))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.before, t.since, t.crowded = nil, map[int64]int{}, nil
+	clear(t.limited)
+}
+
 func (t *Traffic) begin() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -167,12 +167,15 @@ func (p *plan) readTopic(at string, text json.RawMessage) {
 	var read struct {
 		Name string `json:"name"`
 		TopicSpec
+		Key1          *string           `json:"key1"`
+		Key2          *string           `json:"key2"`
 		CreateOnly    bool              `json:"createOnly"`
 		Subscriptions []json.RawMessage `json:"subscriptions"`
 	}
 	err := api.DecodeStrictly(text, &read)
 	s, wrong := read.TopicSpec.check(read.Name)
-	o := p.add(ObjectName{kindTopic, "", read.Name}, at, cmp.Or(err, wrong))
+	keys, wrongKey := declaredKeys(read.Key1, read.Key2)
+	o := p.add(ObjectName{kindTopic, "", read.Name}, at, cmp.Or(err, wrong, wrongKey))
 	o.createOnly = read.CreateOnly
 	if s.Kind == catalog.TopicNamespace && s.EventRetentionInDays == 0 {
 		s.EventRetentionInDays = catalog.DefaultRetentionInDays
@@ -186,7 +189,7 @@ func (p *plan) readTopic(at string, text json.RawMessage) {
 	o.settings = func(context.Context) (before, after []byte, err error) {
 		old := p.stored[o.ObjectName].topic
 		if old == nil {
-			return nil, text, nil
+			return nil, text, nil // keys are no settings: they are not shown
 		}
 		if o.createOnly {
 			p.topics[o.Name] = old
@@ -194,12 +197,32 @@ func (p *plan) readTopic(at string, text json.RawMessage) {
 		return plainJSON(topicView(old, nil)), plainJSON(topicView(t, nil)), nil
 	}
 	o.write = func(ctx context.Context, when api.PutHeaders) error {
-		_, err := p.m.PutTopic(ctx, &putTopicRequest{TopicPath{o.Name}, when, read.TopicSpec})
+		_, err := p.m.putTopic(ctx, &putTopicRequest{TopicPath{o.Name}, when, read.TopicSpec}, keys)
 		return err
 	}
 	for i, text := range read.Subscriptions {
 		p.readSubscription(fmt.Sprintf("%s.subscriptions[%d]", at, i), text, o.Name)
 	}
+}
+
+// declaredKeys are the access keys of a new topic; nil if both are to be generated.
+func declaredKeys(key1, key2 *string) (*catalog.AccessKeys, error) {
+	if key1 == nil && key2 == nil {
+		return nil, nil
+	}
+	var found problems
+	keys := catalog.AccessKeys{Key1: postgres.NewAccessKey(), Key2: postgres.NewAccessKey()}
+	choose := func(name string, key, given *string) {
+		if given == nil {
+			return
+		}
+		if *key = *given; catalog.KeyProblem(*key) != "" {
+			found.Value(name, "%s", catalog.KeyProblem(*key))
+		}
+	}
+	choose("key1", &keys.Key1, key1)
+	choose("key2", &keys.Key2, key2)
+	return &keys, found.Err()
 }
 
 // readSubscription reads an event subscription. topic contains it, unless it is "".

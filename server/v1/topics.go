@@ -72,10 +72,18 @@ type putTopicRequest struct {
 //
 // The response that creates the topic has its access keys. Later, listKeys shows them.
 func (m *Handlers) PutTopic(ctx context.Context, r *putTopicRequest) (*api.Put[Topic], error) {
+	return m.putTopic(ctx, r, nil)
+}
+
+// putTopic creates or changes a topic. chosen are the access keys of a new one; nil = generated ones.
+func (m *Handlers) putTopic(
+	ctx context.Context, r *putTopicRequest, chosen *catalog.AccessKeys,
+) (*api.Put[Topic], error) {
 	spec, err := r.Body.check(r.Topic)
 	if err != nil {
 		return nil, err
 	}
+	spec.Keys = chosen
 	topic, keys, err := m.Parts.Topics.Put(ctx, r.Topic, spec, r.Conditions()...)
 	if err != nil {
 		return nil, r.Rejected(err, "topic", r.Topic)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,13 +60,25 @@ func (m *Handlers) defaultValidation(s *catalog.SubscriptionSpec) catalog.Endpoi
 	return catalog.ValidationRequired
 }
 
-// SkipOnLoopback is the default of endpointValidation under postrider dev: it trusts endpoints on the same machine.
-func SkipOnLoopback(host string) catalog.EndpointValidation {
-	address, err := netip.ParseAddr(host)
-	if err == nil && address.Unmap().IsLoopback() || strings.EqualFold(strings.TrimSuffix(host, "."), "localhost") {
-		return catalog.ValidationSkip
+// SkipLocal is the default of endpointValidation under postrider dev: it trusts endpoints on the same machine and in
+// these address ranges, and those whose name no public endpoint has, such as that of a container.
+func SkipLocal(allowed []netip.Prefix) func(host string) catalog.EndpointValidation {
+	return func(host string) catalog.EndpointValidation {
+		name := strings.ToLower(strings.TrimSuffix(host, "."))
+		address, err := netip.ParseAddr(name)
+		skip := !strings.Contains(name, ".")
+		if err == nil {
+			within := func(p netip.Prefix) bool { return p.Contains(address.Unmap()) }
+			skip = address.Unmap().IsLoopback() || slices.ContainsFunc(allowed, within)
+		}
+		for _, under := range []string{".localhost", ".internal", ".local"} {
+			skip = skip || strings.HasSuffix(name, under)
+		}
+		if skip && name != "" {
+			return catalog.ValidationSkip
+		}
+		return catalog.ValidationRequired
 	}
-	return catalog.ValidationRequired
 }
 
 // put stores an event subscription, after a handshake with its endpoint if necessary.

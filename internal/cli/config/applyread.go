@@ -19,15 +19,15 @@ import (
 type applyFile struct {
 	objects rest.Object // lists of policies, topics and subscriptions
 	azure   bool        // it has a list of the Azure CLI, or a template
-	notes   []string    // parts of these that postrider does not support
+	notes   []string    // parts of these, or of an emulator's file, that postrider does not support
 
 	topic     string            // replaces the topics of Azure's event subscriptions, unless it is ""
 	endpoints map[string]string // that replace those of event subscriptions, by NAME or TOPIC/NAME
 	replaced  map[string]bool   // endpoints that an event subscription has
 }
 
-// readApply reads YAML or JSON: postrider's documents, a list of the Azure CLI, or a template of Azure. topic and
-// endpoints are the flags.
+// readApply reads YAML or JSON: postrider's documents, a list of the Azure CLI, a template of Azure, or the
+// configuration of an emulator. topic and endpoints are the flags.
 func readApply(text []byte, topic string, endpoints map[string]string) (*applyFile, error) {
 	f := &applyFile{objects: rest.Object{}, topic: topic, endpoints: endpoints, replaced: map[string]bool{}}
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
@@ -73,9 +73,12 @@ func (f *applyFile) document(value any) error {
 	if f.fromTemplate(o) {
 		return nil
 	}
+	if is, err := f.fromEmulator(o); is {
+		return err
+	}
 	if value != nil && !ok {
 		return errors.New("it must have topics, subscriptions or policies, be the output of az eventgrid " +
-			"event-subscription list, or an Azure Resource Manager template")
+			"event-subscription list, an Azure Resource Manager template, or the configuration of an emulator")
 	}
 	for name, value := range o { // the server checks them
 		if list, isList := value.([]any); isList {

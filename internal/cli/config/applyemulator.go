@@ -1,0 +1,311 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"postrider/internal/catalog"
+	"postrider/internal/cli/rest"
+	"postrider/internal/terminal"
+)
+
+// emulatorReader reads the configuration of an emulator of Event Grid. Its names differ in letter case, which .NET's
+// configuration ignores.
+type emulatorReader struct {
+	file  *applyFile
+	notes []string
+}
+
+// fromEmulator adds the topics of a configuration of AzureEventGridSimulator, which has a list of topics with
+// subscribers, or of Workleap's emulator, which has an object of topics with lists of URLs. It returns false if the
+// document is neither.
+func (f *applyFile) fromEmulator(o rest.Object) (bool, error) {
+	e := &emulatorReader{file: f}
+	var err error
+	switch topics := folded(o, "topics").(type) {
+	case rest.Object:
+		err = e.urls(topics)
+		e.others("", o, "topics")
+	case []any:
+		if !slices.ContainsFunc(topics, ofSimulator) {
+			return false, nil
+		}
+		err = e.simulator(topics)
+	default:
+		return false, nil
+	}
+	f.notes = append(f.notes, e.notes...)
+	return true, err
+}
+
+// ofSimulator reports whether a topic has members that only AzureEventGridSimulator has.
+func ofSimulator(topic any) bool {
+	o, _ := topic.(rest.Object)
+	return folded(o, "subscribers") != nil || folded(o, "port") != nil
+}
+
+// folded is a member whose name may differ in letter case.
+func folded(o rest.Object, name string) any {
+	for given, value := range o {
+		if strings.EqualFold(given, name) {
+			return value
+		}
+	}
+	return nil
+}
+
+// wrong is the error of a value.
+func wrong(at string, value any, must string, args ...any) error {
+	text, _ := terminal.EncodePlainly(value)
+	return fmt.Errorf("%s: must be %s, not %s", at, fmt.Sprintf(must, args...),
+		terminal.Cell(strings.TrimSpace(string(text))))
+}
+
+func (e *emulatorReader) note(at, format string, args ...any) {
+	e.notes = append(e.notes, at+": "+fmt.Sprintf(format, args...))
+}
+
+// others notes the members of an object that are not known.
+func (e *emulatorReader) others(at string, o rest.Object, known ...string) {
+	for _, name := range slices.Sorted(maps.Keys(o)) {
+		if o[name] != nil && !slices.ContainsFunc(known, func(k string) bool { return strings.EqualFold(k, name) }) {
+			e.note(strings.TrimPrefix(at+"."+name, "."), "omitted")
+		}
+	}
+}
+
+func (e *emulatorReader) simulator(topics []any) error {
+	for i, entry := range topics {
+		at := fmt.Sprintf("topics[%d]", i)
+		o, ok := entry.(rest.Object)
+		if !ok {
+			return wrong(at, entry, "an object with name and subscribers")
+		}
+		if err := e.simulatorTopic(at, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *emulatorReader) simulatorTopic(at string, o rest.Object) error {
+	name := folded(o, "name")
+	if textOf(name) == "" {
+		return wrong(at+".name", name, "the name of a topic")
+	}
+	if off, err := flag(at, o, "disabled"); off || err != nil {
+		e.note(at, "topic %s omitted, because it is disabled", terminal.Cell(name))
+		return err
+	}
+	input, err := emulatorSchema(at, o, "inputSchema")
+	if err != nil {
+		return err
+	}
+	output, err := emulatorSchema(at, o, "outputSchema")
+	if err != nil {
+		return err
+	}
+	topic := rest.Object{"name": name}
+	if input == "" {
+		e.note(at, "topic %s takes only events of the Event Grid schema, because it has no inputSchema", terminal.Cell(name))
+	} else {
+		topic["inputSchema"] = input
+	}
+	if key := folded(o, "key"); key != nil {
+		if problem := catalog.KeyProblem(textOf(key)); problem != "" {
+			return fmt.Errorf("%s.key: %s", at, problem)
+		}
+		topic["key1"] = key
+	}
+	if port := folded(o, "port"); port != nil {
+		e.note(at, "port %s is not opened; publish to /topics/%s/api/events, or to /api/events of host %[2]s.localhost",
+			terminal.Cell(port), terminal.Cell(name))
+	}
+	e.others(at, o, "name", "port", "key", "disabled", "inputSchema", "outputSchema", "subscribers")
+	list, err := e.subscribers(at+".subscribers", folded(o, "subscribers"))
+	if err != nil {
+		return err
+	}
+	var subs []any
+	for _, s := range list {
+		sub, err := e.subscriber(s.at, s.value, output)
+		if err != nil {
+			return err
+		}
+		if sub != nil {
+			subs = append(subs, sub)
+		}
+	}
+	if subs != nil {
+		topic["subscriptions"] = subs
+	}
+	e.file.add("topics", topic)
+	return nil
+}
+
+// placed is a value with its path.
+type placed struct {
+	at    string
+	value any
+}
+
+// subscribers are the webhooks of a topic: a list in older files. It notes the others.
+func (e *emulatorReader) subscribers(at string, given any) (list []placed, err error) {
+	listed := func(at string, value any) error {
+		entries, ok := value.([]any)
+		if !ok && value != nil {
+			return wrong(at, value, "a list of subscribers")
+		}
+		for i, entry := range entries {
+			list = append(list, placed{fmt.Sprintf("%s[%d]", at, i), entry})
+		}
+		return nil
+	}
+	kinds, ok := given.(rest.Object)
+	if !ok {
+		return list, listed(at, given)
+	}
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		if strings.EqualFold(kind, "http") {
+			if err := listed(at+"."+kind, kinds[kind]); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		others, _ := kinds[kind].([]any)
+		for i, other := range others {
+			o, _ := other.(rest.Object)
+			e.note(fmt.Sprintf("%s.%s[%d]", at, kind, i),
+				"subscriber %s omitted: postrider delivers to webhooks, and to consumers that pull",
+				terminal.Cell(folded(o, "name")))
+		}
+	}
+	return list, nil
+}
+
+// subscriber returns an event subscription; nil if it is disabled.
+func (e *emulatorReader) subscriber(at string, value any, output string) (rest.Object, error) {
+	o, ok := value.(rest.Object)
+	if !ok {
+		return nil, wrong(at, value, "an object with name and endpoint")
+	}
+	for _, required := range []string{"name", "endpoint"} {
+		if textOf(folded(o, required)) == "" {
+			return nil, wrong(at+"."+required, folded(o, required), "text")
+		}
+	}
+	if off, err := flag(at, o, "disabled"); off || err != nil {
+		e.note(at, "subscriber %s omitted, because it is disabled", terminal.Cell(folded(o, "name")))
+		return nil, err
+	}
+	sub := rest.Object{"name": folded(o, "name"), "endpointUrl": folded(o, "endpoint")}
+	schema, err := emulatorSchema(at, o, "deliverySchema")
+	if err != nil {
+		return nil, err
+	}
+	if schema == "" {
+		schema = output
+	}
+	if schema != "" {
+		sub["eventDeliverySchema"] = schema
+	}
+	skip, err := flag(at, o, "disableValidation")
+	if err != nil {
+		return nil, err
+	}
+	if skip {
+		sub["endpointValidation"] = "skip"
+	}
+	if filter, ok := folded(o, "filter").(rest.Object); ok {
+		sub["filter"] = e.members(at+".filter", filter, "includedEventTypes", "subjectBeginsWith", "subjectEndsWith",
+			"isSubjectCaseSensitive", "advancedFilters")
+	}
+	if retry, ok := folded(o, "retryPolicy").(rest.Object); ok {
+		settings := e.members(at+".retryPolicy", retry, "enabled", "maxDeliveryAttempts", "eventTimeToLiveInMinutes")
+		if settings["enabled"] == false {
+			settings["maxDeliveryAttempts"] = 1
+		}
+		delete(settings, "enabled")
+		sub["retryPolicy"] = settings
+	}
+	if letters, ok := folded(o, "deadLetter").(rest.Object); ok {
+		if e.members(at+".deadLetter", letters, "enabled")["enabled"] == false {
+			sub["deadLetterDestination"] = rest.Object{"endpointType": "None"}
+		}
+	}
+	e.others(at, o, "name", "endpoint", "disabled", "deliverySchema", "disableValidation", "filter", "retryPolicy",
+		"deadLetter")
+	return sub, nil
+}
+
+// members are those members that postrider has, with its names. It notes the others.
+func (e *emulatorReader) members(at string, o rest.Object, names ...string) rest.Object {
+	found := rest.Object{}
+	for _, name := range names {
+		if value := folded(o, name); value != nil {
+			found[name] = value
+		}
+	}
+	e.others(at, o, names...)
+	return found
+}
+
+func flag(at string, o rest.Object, name string) (bool, error) {
+	value := folded(o, name)
+	on, ok := value.(bool)
+	if !ok && value != nil {
+		return false, wrong(at+"."+name, value, "true or false")
+	}
+	return on, nil
+}
+
+// emulatorSchema is a schema by postrider's name; "" if there is none.
+func emulatorSchema(at string, o rest.Object, member string) (string, error) {
+	switch value := folded(o, member); {
+	case value == nil:
+		return "", nil
+	case strings.EqualFold(textOf(value), "EventGridSchema"):
+		return "EventGridSchema", nil
+	case strings.EqualFold(textOf(value), "CloudEventV1_0"), strings.EqualFold(textOf(value), "CloudEventSchemaV1_0"):
+		return "CloudEventSchemaV1_0", nil
+	default:
+		return "", wrong(at+"."+member, value, "EventGridSchema or CloudEventV1_0")
+	}
+}
+
+// urls reads topics with lists of URLs. A topic with a consumer that pulls is one of a namespace: its clients publish
+// to it as to such a topic.
+func (e *emulatorReader) urls(topics rest.Object) error {
+	for _, name := range slices.Sorted(maps.Keys(topics)) {
+		at := "Topics." + name
+		list, ok := topics[name].([]any)
+		if !ok {
+			return wrong(at, topics[name], "a list of URLs, as [\"http://app:8080/events\"] or [\"pull://ledger\"]")
+		}
+		topic, subs, pushed := rest.Object{"name": name}, []any{}, 0
+		for i, entry := range list {
+			url := textOf(entry)
+			consumer, pulled := strings.CutPrefix(url, "pull://")
+			switch {
+			case pulled && consumer != "":
+				topic["kind"] = "namespace"
+				subs = append(subs, rest.Object{
+					"name": strings.TrimSuffix(consumer, "/"), "deliveryConfiguration": rest.Object{"deliveryMode": "Queue"},
+				})
+			case strings.HasPrefix(url, "http://"), strings.HasPrefix(url, "https://"):
+				pushed++
+				subs = append(subs, rest.Object{"name": fmt.Sprintf("webhook-%d", pushed), "endpointUrl": url})
+			default:
+				return wrong(fmt.Sprintf("%s[%d]", at, i), entry, "a URL as http://app:8080/events or pull://ledger")
+			}
+		}
+		if topic["kind"] == "namespace" && pushed > 0 {
+			e.note(at, "its webhooks get CloudEvents only, because it is a topic of a namespace")
+		}
+		topic["subscriptions"] = subs
+		e.file.add("topics", topic)
+	}
+	return nil
+}

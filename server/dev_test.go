@@ -1,0 +1,95 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/server"
+)
+
+func withDev(dev server.Dev) func(*server.Options) {
+	return func(o *server.Options) { o.Dev = &dev }
+}
+
+// An SDK publishes to the root of a topic's own host, with a key or a signature for that URL.
+func TestPublishToAHost(t *testing.T) {
+	t.Parallel()
+	s := setup(t, withDev(server.Dev{DemoTopic: "demo"}))
+	send := func(host, key string) response {
+		return s.toHost(host, "aeg-sas-key", key)
+	}
+	require.Contains(t, send("127.0.0.1:7480", "wrong").rejected(404, "NotFound").Message, "publish to /topics/{topic}")
+	demo := s.topic("demo", "")
+	send("postrider:7480", demo).is(200)
+	orders := s.topic("Orders", "")
+	s.topic("shop", `{"kind":"namespace"}`)
+	for _, host := range []string{
+		"orders.localhost:7480", "ORDERS.eventgrid.example.com", "orders", "postrider", "[::1]:1",
+	} {
+		send(host, orders).is(200)
+	}
+	send("demo.localhost", demo).is(200)
+	send("demo.localhost", orders).rejected(401, "Unauthorized")
+	s.topic("parcels", "")
+	require.Contains(t, send("postrider", orders).rejected(404, "NotFound").Message,
+		`host "postrider" names none of the topics (Orders, demo, parcels)`)
+	signed := token(t, orders, "https://orders.localhost/api/events", "6/15/2126 6:20:15 PM", javaScript)
+	s.toHost("orders.localhost", "aeg-sas-token", signed).is(200)
+	require.Equal(t, 6, s.count("SELECT count(*) FROM postrider.events WHERE topic = 'Orders'"))
+
+	s.with().toHost("orders.localhost", "aeg-sas-key", orders).rejected(404, "NotFound")
+}
+
+// toHost publishes to the root of a host.
+func (s *service) toHost(host, header, credential string) response {
+	s.t.Helper()
+	r := httptest.NewRequestWithContext(s.t.Context(), http.MethodPost,
+		"/api/events?api-version=2018-01-01", strings.NewReader(gridEvents("a")))
+	r.Host = host
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set(header, credential)
+	got := httptest.NewRecorder()
+	s.server.Handler().ServeHTTP(got, r)
+	return response{s.t, got.Code, got.Header(), got.Body.String()}
+}
+
+// A TokenCredential sends bearer tokens that no server but Azure's can check.
+func TestAnyBearerPublishesAndReceives(t *testing.T) {
+	t.Parallel()
+	s := setup(t, withDev(server.Dev{AnyBearer: true}))
+	s.topic("orders", `{"inputSchema":"CloudEventSchemaV1_0"}`)
+	s.subscription("orders", "pull", `{"deliveryConfiguration":{"deliveryMode":"Queue"},
+		"eventDeliverySchema":"CloudEventSchemaV1_0"}`)
+	send := func(s *service, path, body string, headers ...string) response {
+		return s.send(http.MethodPost, path, body, append(headers, "Content-Type", "application/cloudevents+json")...)
+	}
+	const publish, jwt = "/topics/orders/api/events", "Bearer eyJhbGciOiJub25lIn0.e30."
+	const receive = "/topics/orders/eventsubscriptions/pull:receive"
+	send(s, publish, cloudEvent("a"), "Authorization", jwt).is(200)
+	s.send(http.MethodPost, receive, "", "Authorization", jwt).is(200)
+	send(s, publish, cloudEvent("a"), "Authorization", "Bearer prk_gone").rejected(401, "Unauthorized")
+	send(s, publish, cloudEvent("a"), "aeg-sas-key", "any").rejected(401, "Unauthorized")
+	s.send(http.MethodGet, "/v1/topics", "", "Authorization", jwt).rejected(401, "Unauthorized")
+	for _, other := range []*service{s.with(), s.with(withDev(server.Dev{}))} {
+		send(other, publish, cloudEvent("a"), "Authorization", jwt).rejected(401, "Unauthorized")
+		other.send(http.MethodPost, receive, "", "Authorization", jwt).rejected(401, "Unauthorized")
+	}
+}
+
+func TestResetOfDev(t *testing.T) {
+	t.Parallel()
+	calls, failure := 0, error(nil)
+	s := setup(t, withDev(server.Dev{Reset: func(context.Context) error { calls++; return failure }}))
+	s.delete("/v1/dev/state").is(204)
+	s.send(http.MethodDelete, "/v1/dev/state", "").rejected(401, "Unauthorized")
+	require.Equal(t, 1, calls)
+	failure = errors.New("no lock")
+	s.delete("/v1/dev/state").rejected(500, "InternalError")
+	s.with().delete("/v1/dev/state").rejected(404, "NotFound")
+}
