@@ -1,5 +1,5 @@
 # docker build .               the service: a static binary on distroless, without a shell, not root
-# docker build --target dev .  `postrider dev` with its own PostgreSQL; run it with -p 7480:7480 -p 7481:7481
+# docker build --target dev .  `postrider dev` with its own PostgreSQL, for laptops and CI: docs/guides/ci.md
 FROM golang:1.26 AS build
 WORKDIR /src
 COPY go.mod go.sum ./
@@ -13,15 +13,27 @@ RUN PACKAGE=postrider/internal/version && CGO_ENABLED=0 go build -trimpath \
     -ldflags "-s -w -X ${PACKAGE}.release=${VERSION} -X ${PACKAGE}.revision=${REVISION}" -o /postrider ./cmd/postrider
 RUN mkdir -p /state/dead
 
-FROM postgres:17-bookworm AS dev
+# PostgreSQL of the distribution, without what a laptop and CI do not need: the JIT compiler, whose LLVM would be a
+# third of the image (sessions of postrider switch it off), documentation and translations.
+FROM debian:bookworm-slim AS dev
+RUN apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
+        ca-certificates postgresql-15 && \
+    dpkg --purge --force-depends libllvm14 libz3-4 && \
+    rm -rf /usr/lib/postgresql/15/lib/llvmjit* /usr/lib/postgresql/15/lib/bitcode /var/lib/postgresql/* \
+        /var/lib/apt/lists/* /usr/share/doc/* /usr/share/man/* /usr/share/locale/* /usr/share/i18n
 COPY --from=build /postrider /usr/local/bin/postrider
 COPY LICENSE THIRD_PARTY_NOTICES /usr/share/doc/postrider/
 RUN install -d -o postgres -g postgres /var/lib/postrider
 USER postgres
 VOLUME /var/lib/postrider
-EXPOSE 7480 7481
+# Endpoints are other containers, or the host of the containers.
+ENV POSTRIDER_ALLOW_CIDR=10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,fc00::/7
+EXPOSE 7480 7481 7483
+HEALTHCHECK --interval=2s --timeout=4s --start-period=30s --retries=15 \
+    CMD ["/usr/local/bin/postrider", "ready"]
 ENTRYPOINT ["/usr/local/bin/postrider"]
-CMD ["dev", "--listen", "0.0.0.0:7480", "--sink-listen", "0.0.0.0:7481", "--keep", "/var/lib/postrider/data"]
+CMD ["dev", "--listen", "0.0.0.0:7480", "--sink-listen", "0.0.0.0:7481", "--tls-listen", "0.0.0.0:7483", \
+    "--keep", "/var/lib/postrider/data"]
 
 FROM gcr.io/distroless/static-debian12:nonroot
 ARG VERSION=""

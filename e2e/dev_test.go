@@ -310,7 +310,7 @@ func TestDevWithFlags(t *testing.T) {
 	d.publishDemo("scaled")
 	d.requireValidation("required Succeeded")
 
-	require.Equal(t, filepath.Join(filepath.Dir(d.data), "tls", "cert.pem"), d.info.CAFile)
+	require.Equal(t, filepath.Join(filepath.Dir(d.data), "tls", "ca.pem"), d.info.CAFile)
 	for _, base := range []string{d.info.APITLS, strings.Replace(d.info.APITLS, "127.0.0.1", "localhost", 1)} {
 		require.Regexp(t, `^https://(127\.0\.0\.1|localhost):\d+$`, base)
 		response, text, err := get(t.Context(), trusting(t, d.info.CAFile), base+"/readyz")

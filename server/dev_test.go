@@ -88,6 +88,8 @@ func TestResetOfDev(t *testing.T) {
 	s := setup(t, withDev(server.Dev{Reset: func(context.Context) error { calls++; return failure }}))
 	s.delete("/v1/dev/state").is(204)
 	s.send(http.MethodDelete, "/v1/dev/state", "").rejected(401, "Unauthorized")
+	operator := s.apiKey("o", "operate", "")
+	s.send(http.MethodDelete, "/v1/dev/state", "", "Authorization", "Bearer "+operator).rejected(403, "Forbidden")
 	require.Equal(t, 1, calls)
 	failure = errors.New("no lock")
 	s.delete("/v1/dev/state").rejected(500, "InternalError")

@@ -39,7 +39,7 @@ func endpoint(t *testing.T) (url string, called, cut chan string) {
 			w.WriteHeader(http.StatusOK)
 		}
 	}))
-	t.Cleanup(server.Close)
+	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
 	return server.URL, called, cut
 }
 
@@ -158,6 +158,30 @@ func TestResetWhileDelivering(t *testing.T) {
 	tn.Become(t, 100, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND subscription <> 'fail'")
 	tn.Become(t, 50, "SELECT count(*) FROM postrider.dead_letters")
 	require.Equal(t, 50, tn.Rows(t, "events", ""))
+}
+
+// A transaction in progress ends before a reset: no row of it is left.
+func TestResetWaitsForTransactions(t *testing.T) {
+	t.Parallel()
+	tn := testnode.New(t)
+	state, err := tn.System.KeepState(t.Context())
+	require.NoError(t, err)
+	engine := tn.Start(t)
+	tx, err := tn.Pool.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "INSERT INTO postrider_internal.left_members (batch_id, delivery_id, left_at, left_after) "+
+		"VALUES (1, 1, now(), 0)")
+	require.NoError(t, err)
+	done := make(chan error, 1)
+	go func() { done <- state.Reset(t.Context(), engine) }()
+	testnode.Within(t, "the reset waits for the lock", func() bool {
+		require.Empty(t, done, "it does not wait")
+		return tn.Count(t, "SELECT count(*) FROM pg_locks WHERE NOT granted AND mode = 'ExclusiveLock' AND relation = "+
+			"'postrider_internal.left_members'::regclass") == 1
+	})
+	require.NoError(t, tx.Commit(t.Context()))
+	require.NoError(t, <-done)
+	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.left_members"))
 }
 
 // Each table is in one of the lists, or restored: a new table needs a decision.
