@@ -33,17 +33,17 @@ func ownAddress(t *testing.T) net.IP {
 	return net.IPv4(127, 0, 0, 1)
 }
 
-// application has the endpoints of deploy/examples/ci/events.yaml: one that accepts, one that rejects, and a function
+// testedApp is an application with the endpoints of deploy/examples/ci/events.yaml: one that accepts, one that rejects, and a function
 // as Azure Functions' Event Grid trigger responds, which needs functionName and responds 202 to events.
-type application struct {
+type testedApp struct {
 	*httptest.Server
 	mu   sync.Mutex
 	seen []string // event type and path of each request
 }
 
-func startApplication(t *testing.T) *application {
+func startTestedApp(t *testing.T) *testedApp {
 	t.Helper()
-	a := &application{}
+	a := &testedApp{}
 	listener, err := net.Listen("tcp", net.JoinHostPort(ownAddress(t).String(), "0")) //nolint:noctx // a test's server
 	require.NoError(t, err)
 	a.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -72,7 +72,7 @@ func startApplication(t *testing.T) *application {
 	return a
 }
 
-func (a *application) requests() []string {
+func (a *testedApp) requests() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.seen)
@@ -104,7 +104,7 @@ func ciFlags(t *testing.T, file string) []string {
 // function completes the handshake. Each example test passes, twice.
 func TestEventGridInCI(t *testing.T) {
 	t.Parallel()
-	app, file := startApplication(t), filepath.Join(t.TempDir(), "events.yaml")
+	app, file := startTestedApp(t), filepath.Join(t.TempDir(), "events.yaml")
 	text := strings.ReplaceAll(fromRoot(t, "deploy/examples/ci/events.yaml"), "http://app:8080", app.URL)
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	d := startDev(t, append(ciFlags(t, file), "--allow-cidr="+ownAddress(t).String()+"/32")...)
