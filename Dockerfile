@@ -29,11 +29,9 @@ VOLUME /var/lib/postrider
 # Endpoints are other containers, or the host of the containers.
 ENV POSTRIDER_ALLOW_CIDR=10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,fc00::/7
 EXPOSE 7480 7481 7483
-HEALTHCHECK --interval=2s --timeout=4s --start-period=30s --retries=15 \
-    CMD ["/usr/local/bin/postrider", "ready"]
+HEALTHCHECK --interval=2s --timeout=4s --start-period=30s --retries=15 CMD postrider ready
 ENTRYPOINT ["/usr/local/bin/postrider"]
-CMD ["dev", "--listen", "0.0.0.0:7480", "--sink-listen", "0.0.0.0:7481", "--tls-listen", "0.0.0.0:7483", \
-    "--keep", "/var/lib/postrider/data"]
+CMD ["dev", "--listen=0.0.0.0:7480", "--sink-listen=0.0.0.0:7481", "--tls-listen=0.0.0.0:7483", "--keep=/var/lib/postrider/data"]
 
 FROM gcr.io/distroless/static-debian12:nonroot
 ARG VERSION=""

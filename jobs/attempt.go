@@ -494,13 +494,3 @@ func lateVerdict(
 
 // loggedEvents is how many events of a batch a line of the log names.
 const loggedEvents = 10
-
-// limit is this node's share of an event subscription's maxConcurrentDeliveries, at least 1; 0 = no limit. Nodes share
-// it evenly.
-func (d *deliverer) limit(subscription int64) int {
-	sub, ok := d.cache.Snapshot().Subscription(subscription)
-	if !ok || sub.MaxConcurrentDeliveries == nil {
-		return 0
-	}
-	return max(*sub.MaxConcurrentDeliveries/d.nodes.WorkerNodes(), 1)
-}

@@ -66,6 +66,16 @@ type ownedArgs struct {
 // Kind implements river.JobArgs.
 func (a ownedArgs) Kind() string { return a.kind }
 
+// limit is this node's share of an event subscription's maxConcurrentDeliveries, at least 1; 0 = no limit. Nodes share
+// it evenly.
+func (d *deliverer) limit(subscription int64) int {
+	sub, ok := d.cache.Snapshot().Subscription(subscription)
+	if !ok || sub.MaxConcurrentDeliveries == nil {
+		return 0
+	}
+	return max(*sub.MaxConcurrentDeliveries/d.nodes.WorkerNodes(), 1)
+}
+
 // runs are the jobs that a node runs, and how their runs end.
 type runs struct {
 	Queue

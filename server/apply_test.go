@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/server"
 	"postrider/server/api"
 	v1 "postrider/server/v1"
 )
@@ -168,4 +169,27 @@ func TestApplyStopsAtARejectedChange(t *testing.T) {
 	rest, _ := s.apply("dryRun=true", file)
 	require.Equal(t, stopped.ETag, rest.ETag)
 	require.NotEqual(t, plan.ETag, rest.ETag)
+}
+
+// A declared access key is that of a new topic. A key of another emulator, which is published, is for postrider dev.
+func TestApplyOfAccessKeys(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	const published, key = "TheLocal+DevelopmentKey=", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
+	file := func(key string) string { return `{"topics":[{"name":"orders","key1":"` + key + `"}]}` }
+	for _, wrong := range []string{published, "no base64", ""} {
+		rejected := s.manage(http.MethodPost, "/v1/apply", file(wrong)).rejected(400, "InvalidRequest")
+		require.Contains(t, rejected.Details[0].Message, "topic orders: key1 must be the base64 of 32 bytes or more")
+	}
+	_, made := s.apply("", file(key))
+	require.Equal(t, "create topic orders applied", made[0])
+	require.NotContains(t, strings.Join(made, "\n"), key)
+	s.publish("orders", key, gridEvents("a")).is(200)
+	_, made = s.apply("", file("IAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="))
+	require.Equal(t, []string{"none topic orders"}, made, "its keys do not change")
+	s.publish("orders", key, gridEvents("b")).is(200)
+
+	dev := s.with(withDev(server.Dev{}))
+	dev.apply("", strings.Replace(file(published), "orders", "shop", 1))
+	dev.publish("shop", published, gridEvents("c")).is(200)
 }

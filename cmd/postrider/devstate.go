@@ -25,8 +25,8 @@ func (d *dev) readOptions(stdin io.Reader) error {
 	switch {
 	case strings.ContainsFunc(c.AdminToken, func(r rune) bool { return !printable(r) }):
 		return terminal.Usagef("--admin-token: must be printable ASCII without blanks")
-	case c.TopicKey != "" && catalog.KeyProblem(c.TopicKey) != "":
-		return terminal.Usagef("--topic-key: %s", catalog.KeyProblem(c.TopicKey))
+	case c.TopicKey != "" && catalog.KeyProblem(c.TopicKey, catalog.DevKeyBytes) != "":
+		return terminal.Usagef("--topic-key: %s", catalog.KeyProblem(c.TopicKey, catalog.DevKeyBytes))
 	case c.AdminToken != "" && c.AdminToken == c.TopicKey:
 		return terminal.Usagef("--admin-token is the topic key: use two secrets")
 	}

@@ -40,7 +40,8 @@ func TestContainerFilesNameWhatExists(t *testing.T) {
 	for file, want := range map[string][]string{
 		"compose.yaml": {"migrate up", "serve", "sink --listen 0.0.0.0:7481"},
 		"Dockerfile": {
-			"dev --listen 0.0.0.0:7480 --sink-listen 0.0.0.0:7481 --keep /var/lib/postrider/data", "serve",
+			"dev --listen=0.0.0.0:7480 --sink-listen=0.0.0.0:7481 --tls-listen=0.0.0.0:7483 --keep=/var/lib/postrider/data",
+			"serve",
 		},
 	} {
 		text := fromRoot(t, file)

@@ -66,14 +66,18 @@ func SigningKey(key string) []byte {
 	return raw
 }
 
-// leastKeyBytes is what a chosen access key must have at least; postrider's own have 32.
-const leastKeyBytes = 16
+// What a chosen access key must have at least, in bytes; postrider's own have 32. Keys of other emulators are shorter
+// and published: they are for postrider dev.
+const (
+	KeyBytes    = 32
+	DevKeyBytes = 16
+)
 
 // KeyProblem is why text cannot be a topic's access key; "" for a valid one. The text is not in it.
-func KeyProblem(text string) string {
-	if len(SigningKey(text)) < leastKeyBytes {
+func KeyProblem(text string, least int) string {
+	if len(SigningKey(text)) < least {
 		return fmt.Sprintf("must be the base64 of %d bytes or more, with A-Z a-z 0-9 + / and = at the end: openssl rand "+
-			"-base64 32 creates one", leastKeyBytes)
+			"-base64 32 creates one", least)
 	}
 	return ""
 }

@@ -88,7 +88,7 @@ func (c *Client) CloseIdle() { c.transports.close() }
 
 // Request is a POST to an endpoint.
 type Request struct {
-	// Within cuts the request at its end, as the end of the client's context does; nil = nothing else does.
+	// Within is within the client's context, and cuts the request at its end; nil = the client's context.
 	Within     context.Context //nolint:containedctx // the request is made within it
 	URL        string
 	Header     http.Header
@@ -154,17 +154,19 @@ func (c *Client) sendAuthorized(r *Request, done Done, late func(Response)) {
 	}
 }
 
+// lifetime is what cuts a request.
+func (c *Client) lifetime(r *Request) context.Context {
+	if r.Within != nil {
+		return r.Within
+	}
+	return c.requests
+}
+
 // call makes a call until its ack timeout. Then the attempt has timed out, and the call may stay open until its window,
 // counted from the send, is over.
 func (c *Client) call(k *Call, done Done, late func(Response)) {
-	ctx, cut := context.WithCancelCause(c.requests)
+	ctx, cut := context.WithCancelCause(c.lifetime(k.Request))
 	k.cut = cut
-	if k.Within != nil {
-		defer context.AfterFunc(k.Within, func() { cut(ErrInterrupted) })()
-		if k.Within.Err() != nil { // at once: the function runs later
-			cut(ErrInterrupted)
-		}
-	}
 	ack := time.AfterFunc(k.AckTimeout, func() { c.timedOut(k, done) })
 	defer func() { // also after a panic
 		ack.Stop()
@@ -226,7 +228,7 @@ func (c *Client) exchange(ctx context.Context, k *Call) (resp Response, err erro
 	received, err := c.transports.send(req, k)
 	resp.Timings, resp.Duration = k.watch.read(), k.elapsed() // in this order: no phase is longer than the whole
 	if err != nil {
-		if c.requests.Err() != nil || errors.Is(context.Cause(ctx), ErrInterrupted) {
+		if c.lifetime(k.Request).Err() != nil {
 			return resp, ErrInterrupted
 		}
 		resp.Result = policy.Result{Err: errorKind(ctx, err)}

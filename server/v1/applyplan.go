@@ -174,7 +174,7 @@ func (p *plan) readTopic(at string, text json.RawMessage) {
 	}
 	err := api.DecodeStrictly(text, &read)
 	s, wrong := read.TopicSpec.check(read.Name)
-	keys, wrongKey := declaredKeys(read.Key1, read.Key2)
+	keys, wrongKey := declaredKeys(read.Key1, read.Key2, p.m.LeastKeyBytes)
 	o := p.add(ObjectName{kindTopic, "", read.Name}, at, cmp.Or(err, wrong, wrongKey))
 	o.createOnly = read.CreateOnly
 	if s.Kind == catalog.TopicNamespace && s.EventRetentionInDays == 0 {
@@ -206,7 +206,7 @@ func (p *plan) readTopic(at string, text json.RawMessage) {
 }
 
 // declaredKeys are the access keys of a new topic; nil if both are to be generated.
-func declaredKeys(key1, key2 *string) (*catalog.AccessKeys, error) {
+func declaredKeys(key1, key2 *string, least int) (*catalog.AccessKeys, error) {
 	if key1 == nil && key2 == nil {
 		return nil, nil
 	}
@@ -216,8 +216,8 @@ func declaredKeys(key1, key2 *string) (*catalog.AccessKeys, error) {
 		if given == nil {
 			return
 		}
-		if *key = *given; catalog.KeyProblem(*key) != "" {
-			found.Value(name, "%s", catalog.KeyProblem(*key))
+		if *key = *given; catalog.KeyProblem(*key, least) != "" {
+			found.Value(name, "%s", catalog.KeyProblem(*key, least))
 		}
 	}
 	choose("key1", &keys.Key1, key1)

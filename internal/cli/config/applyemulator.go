@@ -114,7 +114,7 @@ func (e *emulatorReader) simulatorTopic(at string, o rest.Object) error {
 		topic["inputSchema"] = input
 	}
 	if key := folded(o, "key"); key != nil {
-		if problem := catalog.KeyProblem(textOf(key)); problem != "" {
+		if problem := catalog.KeyProblem(textOf(key), catalog.DevKeyBytes); problem != "" {
 			return fmt.Errorf("%s.key: %s", at, problem)
 		}
 		topic["key1"] = key
