@@ -33,8 +33,8 @@ func ownAddress(t *testing.T) net.IP {
 	return net.IPv4(127, 0, 0, 1)
 }
 
-// testedApp is an application with the endpoints of deploy/examples/ci/events.yaml: one that accepts, one that rejects, and a function
-// as Azure Functions' Event Grid trigger responds, which needs functionName and responds 202 to events.
+// testedApp is an application with the endpoints of deploy/examples/ci/events.yaml: one that accepts, one that rejects,
+// and a function as Azure Functions' Event Grid trigger responds, which needs functionName and responds 202 to events.
 type testedApp struct {
 	*httptest.Server
 	mu   sync.Mutex
@@ -44,7 +44,7 @@ type testedApp struct {
 func startTestedApp(t *testing.T) *testedApp {
 	t.Helper()
 	a := &testedApp{}
-	listener, err := net.Listen("tcp", net.JoinHostPort(ownAddress(t).String(), "0")) //nolint:noctx // a test's server
+	listener, err := net.Listen("tcp", net.JoinHostPort(ownAddress(t).String(), "0"))
 	require.NoError(t, err)
 	a.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -90,7 +90,8 @@ func ciFlags(t *testing.T, file string) []string {
 	require.NoError(t, yaml.Unmarshal([]byte(fromRoot(t, "deploy/examples/ci/compose.yaml")), &compose))
 	command := compose.Services["eventgrid"].Command
 	require.Equal(t, "dev", command[0])
-	flags := slices.DeleteFunc(slices.Clone(command[1:]), func(flag string) bool { return strings.Contains(flag, "listen=") })
+	listens := func(flag string) bool { return strings.Contains(flag, "listen=") }
+	flags := slices.DeleteFunc(slices.Clone(command[1:]), listens)
 	require.Len(t, flags, len(command)-3)
 	for i := range flags {
 		flags[i] = strings.Replace(flags[i], "/events.yaml", file, 1)
@@ -111,7 +112,8 @@ func TestEventGridInCI(t *testing.T) {
 	require.Contains(t, app.requests(), "SubscriptionValidation /runtime/webhooks/EventGrid?functionName=orders")
 
 	env := append(ownEnvironment(), "POSTRIDER_URL="+d.api, "POSTRIDER_API_KEY="+d.token, "TOPIC_KEY="+d.info.TopicKey)
-	require.Zero(t, postrider(t, env, "publish", "orders", "--type", "Shop.OrderPaid", "--subject", "orders/broken/1").code)
+	published := postrider(t, env, "publish", "orders", "--type", "Shop.OrderPaid", "--subject", "orders/broken/1")
+	require.Zero(t, published.code, published.stderr)
 	eventually(t, "the event was delivered twice and rejected once", d.db.atLeast(1, `SELECT count(*) FROM
 		postrider.dead_letters WHERE (SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered') = 2`))
 	letters := postrider(t, env, "deadletter", "list", "-o", "json")

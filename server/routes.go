@@ -9,7 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"postrider/internal/access"
-	"postrider/internal/catalog"
+	"postrider/internal/catalog/spec"
 	"postrider/jobs/pull"
 	"postrider/server/api"
 	"postrider/server/auth"
@@ -68,10 +68,10 @@ func (s *Server) routes() []route {
 		Parts: s.parts, Allow: s.options.AllowCIDR, AllowHTTP: s.options.AllowHTTP, Locations: s.options.DeadLetters,
 		FilterLimits: s.options.FilterLimits, HeaderLimits: s.options.HeaderLimits,
 		DefaultValidation: s.options.DefaultValidation, ValidationWait: s.options.ValidationWait,
-		LeastKeyBytes: catalog.KeyBytes, Log: s.log,
+		LeastKeyBytes: spec.KeyBytes, Log: s.log,
 	}
 	if s.options.Dev != nil {
-		m.LeastKeyBytes = catalog.DevKeyBytes
+		m.LeastKeyBytes = spec.DevKeyBytes
 	}
 	return slices.Concat(s.customRoutes(), s.consumerRoutes(),
 		tagged("topics", []route{

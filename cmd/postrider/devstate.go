@@ -8,7 +8,7 @@ import (
 	"regexp"
 	"strings"
 
-	"postrider/internal/catalog"
+	"postrider/internal/catalog/spec"
 	"postrider/internal/cli/config"
 	"postrider/internal/cli/rest"
 	"postrider/internal/terminal"
@@ -25,8 +25,8 @@ func (d *dev) readOptions(stdin io.Reader) error {
 	switch {
 	case strings.ContainsFunc(c.AdminToken, func(r rune) bool { return !printable(r) }):
 		return terminal.Usagef("--admin-token: must be printable ASCII without blanks")
-	case c.TopicKey != "" && catalog.KeyProblem(c.TopicKey, catalog.DevKeyBytes) != "":
-		return terminal.Usagef("--topic-key: %s", catalog.KeyProblem(c.TopicKey, catalog.DevKeyBytes))
+	case c.TopicKey != "" && spec.KeyProblem(c.TopicKey, spec.DevKeyBytes) != "":
+		return terminal.Usagef("--topic-key: %s", spec.KeyProblem(c.TopicKey, spec.DevKeyBytes))
 	case c.AdminToken != "" && c.AdminToken == c.TopicKey:
 		return terminal.Usagef("--admin-token is the topic key: use two secrets")
 	}

@@ -63,7 +63,8 @@ func helpOf(t *testing.T, words ...string) string {
 	return r.stdout
 }
 
-// The group of a verb in --help says what the verb uses: its flags agree. dev is its own service, which dev reset calls.
+// The group of a verb in --help says what the verb uses: its flags agree. dev is its own service,
+// which dev reset calls.
 func TestGroupsSayWhatVerbsUse(t *testing.T) {
 	t.Parallel()
 	require.Regexp(t, `(?ms)^Service \(database, --database-url\):$.*^Access \(REST API, --url\):$`, helpOf(t))

@@ -66,22 +66,6 @@ func SigningKey(key string) []byte {
 	return raw
 }
 
-// What a chosen access key must have at least, in bytes; postrider's own have 32. Keys of other emulators are shorter
-// and published: they are for postrider dev.
-const (
-	KeyBytes    = 32
-	DevKeyBytes = 16
-)
-
-// KeyProblem is why text cannot be a topic's access key; "" for a valid one. The text is not in it.
-func KeyProblem(text string, least int) string {
-	if len(SigningKey(text)) < least {
-		return fmt.Sprintf("must be the base64 of %d bytes or more, with A-Z a-z 0-9 + / and = at the end: openssl rand "+
-			"-base64 32 creates one", least)
-	}
-	return ""
-}
-
 // SignedWith is 1 if signature is the HMAC-SHA256 of text with the key, 0 if it is not or the key is empty. Its
 // duration does not depend on the signature.
 func SignedWith(key []byte, text string, signature []byte) int {

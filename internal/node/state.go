@@ -63,8 +63,8 @@ func (s *System) KeepState(ctx context.Context) (*State, error) {
 	if err != nil {
 		return nil, fmt.Errorf("keep the configuration: %w", err)
 	}
-	// If a lock is not free soon, all are released and requested again: transactions of the node lock these tables in other
-	// orders. The check for deadlocks also cancels autovacuum, and by default begins after a second.
+	// If a lock is not free soon, all are released and requested again: transactions of the node lock these tables in
+	// other orders. The check for deadlocks also cancels autovacuum, and by default begins after a second.
 	kept.lock = "SET LOCAL lock_timeout = '200ms'; SET LOCAL deadlock_timeout = '10ms'; " +
 		"LOCK TABLE " + strings.Join(kept.rows.Tables, ", ") + " IN EXCLUSIVE MODE; "
 	return kept, nil

@@ -169,8 +169,8 @@ func TestResetWaitsForTransactions(t *testing.T) {
 	engine := tn.Start(t)
 	tx, err := tn.Pool.Begin(t.Context())
 	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), "INSERT INTO postrider_internal.left_members (batch_id, delivery_id, left_at, left_after) "+
-		"VALUES (1, 1, now(), 0)")
+	_, err = tx.Exec(t.Context(), "INSERT INTO postrider_internal.left_members (batch_id, delivery_id, left_at, "+
+		"left_after) VALUES (1, 1, now(), 0)")
 	require.NoError(t, err)
 	done := make(chan error, 1)
 	go func() { done <- state.Reset(t.Context(), engine) }()

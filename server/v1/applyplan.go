@@ -216,8 +216,8 @@ func declaredKeys(key1, key2 *string, least int) (*catalog.AccessKeys, error) {
 		if given == nil {
 			return
 		}
-		if *key = *given; catalog.KeyProblem(*key, least) != "" {
-			found.Value(name, "%s", catalog.KeyProblem(*key, least))
+		if *key = *given; spec.KeyProblem(*key, least) != "" {
+			found.Value(name, "%s", spec.KeyProblem(*key, least))
 		}
 	}
 	choose("key1", &keys.Key1, key1)

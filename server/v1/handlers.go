@@ -33,7 +33,7 @@ type Handlers struct {
 	// The rest is as in Options of package server.
 	DefaultValidation func(host string) catalog.EndpointValidation
 	ValidationWait    time.Duration
-	LeastKeyBytes     int // of access keys that a file declares, see catalog.KeyProblem
+	LeastKeyBytes     int // of access keys that a file declares, see spec.KeyProblem
 	Log               *slog.Logger
 
 	declaredPolicies map[string]*policy.Policy // those of a configuration that is compared

@@ -1,6 +1,11 @@
 package spec
 
-import "postrider/internal/event"
+import (
+	"encoding/base64"
+	"fmt"
+
+	"postrider/internal/event"
+)
 
 // Sections of a topic's settings.
 const (
@@ -39,4 +44,20 @@ var Topic = []Setting{
 		Name: "eventRetentionInDays", Section: Limits, Label: "Retention (days)", Kind: Whole, Min: 1, Max: 7,
 		Help: "Of a namespace topic: no event is delivered for longer.", Default: "7",
 	},
+}
+
+// What a chosen access key must have at least, in bytes; postrider's own have 32. Keys of other emulators are shorter
+// and published: they are for postrider dev.
+const (
+	KeyBytes    = 32
+	DevKeyBytes = 16
+)
+
+// KeyProblem is why text cannot be a topic's access key; "" for a valid one. The text is not in it.
+func KeyProblem(text string, least int) string {
+	if raw, err := base64.StdEncoding.DecodeString(text); err != nil || len(raw) < least {
+		return fmt.Sprintf("must be the base64 of %d bytes or more, with A-Z a-z 0-9 + / and = at the end: openssl rand "+
+			"-base64 32 creates one", least)
+	}
+	return ""
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"postrider/internal/catalog"
+	"postrider/internal/catalog/spec"
 	"postrider/internal/cli/rest"
 	"postrider/internal/terminal"
 )
@@ -114,7 +114,7 @@ func (e *emulatorReader) simulatorTopic(at string, o rest.Object) error {
 		topic["inputSchema"] = input
 	}
 	if key := folded(o, "key"); key != nil {
-		if problem := catalog.KeyProblem(textOf(key), catalog.DevKeyBytes); problem != "" {
+		if problem := spec.KeyProblem(textOf(key), spec.DevKeyBytes); problem != "" {
 			return fmt.Errorf("%s.key: %s", at, problem)
 		}
 		topic["key1"] = key

@@ -85,7 +85,7 @@ func TestReadApplyRejectsEmulators(t *testing.T) {
 		topic(`"subscribers":["b"]`):            "topics[0].subscribers[0]: must be an object with",
 		topic(`"subscribers":[{"name":"b","endpoint":"x","disableValidation":1}]`): "not 1",
 		`{"Topics":{"a":"http://app/"}}`:                                           "Topics.a: must be a list of URLs",
-		`{"Topics":{"a":["http://app/","ftp://b"]}}`:                               "Topics.a[1]: must be a URL as http://app:8080/events or pull",
+		`{"Topics":{"a":["http://app/","ftp://b"]}}`:                               "Topics.a[1]: must be a URL as http",
 		`{"Topics":{"a":["pull://"]}}`:                                             `not "pull://"`,
 	} {
 		_, err := readApply([]byte(text), "", nil)

@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -82,7 +83,7 @@ func call(method, path string, body, answer any) error {
 	if err != nil {
 		return err
 	}
-	request, err := http.NewRequest(method, url+path, bytes.NewReader(text))
+	request, err := http.NewRequestWithContext(context.Background(), method, url+path, bytes.NewReader(text))
 	if err != nil {
 		return err
 	}
